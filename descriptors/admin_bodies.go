@@ -1,0 +1,243 @@
+package descriptors
+
+import (
+	"fmt"
+	"structs"
+)
+
+// PtagBody is the body of DESTROY_PTAG and the reply to CREATE_PTAG.
+type PtagBody struct {
+	_    structs.HostLayout
+	Ptag uint32
+}
+
+// RegisterMemoryBody is the body of REGISTER_MEMORY: Length bytes that the
+// application knows at Address and the bus at IOVA.
+type RegisterMemoryBody struct {
+	_       structs.HostLayout
+	Address uint64
+	Length  uint64
+	IOVA    uint64
+	Ptag    uint32
+	Access  Access
+}
+
+// MemoryBody is the body of DEREGISTER_MEMORY and the reply to REGISTER_MEMORY.
+type MemoryBody struct {
+	_      structs.HostLayout
+	Handle uint32
+}
+
+// CreateCQBody is the body of CREATE_CQ.
+type CreateCQBody struct {
+	_ structs.HostLayout
+	// IOVA of 2^Log2 entries, aligned to the size of an entry, zeroed.
+	IOVA uint64
+	// IndexIOVA is the bus address of a 32-bit word in which the host keeps the
+	// free-running number of entries it has taken. The device reads it when its
+	// last copy says that the queue is full.
+	IndexIOVA uint64
+	// Vector to raise, or NoVector.
+	Vector uint16
+	Log2   uint8
+	_      uint8
+	_      uint32
+}
+
+// CQBody is the body of DESTROY_CQ and the reply to CREATE_CQ.
+type CQBody struct {
+	_  structs.HostLayout
+	CQ uint32
+}
+
+// CreateEndpointBody is the body of CREATE_ENDPOINT.
+type CreateEndpointBody struct {
+	_ structs.HostLayout
+	// SendIOVA and RecvIOVA are the bus addresses of the two rings of tokens.
+	SendIOVA uint64
+	RecvIOVA uint64
+	Ptag     uint32
+	// MaxTransfer is the largest message in bytes, 1 to the device's limit.
+	MaxTransfer uint32
+	// SendCQ and RecvCQ take the completions; NoCQ for none.
+	SendCQ uint32
+	RecvCQ uint32
+	// SendVector and RecvVector are raised by the queue itself if it has no CQ
+	// and has been armed; NoVector for none.
+	SendVector  uint16
+	RecvVector  uint16
+	Kind        Kind
+	Reliability Reliability
+	SendLog2    uint8
+	RecvLog2    uint8
+	// Rights enables remote operations on the endpoint: AccessRDMAWrite,
+	// AccessRDMARead.
+	Rights Access
+	_      uint32
+}
+
+// EndpointBody is the body of DESTROY_ENDPOINT, QUERY_ENDPOINT and DISCONNECT
+// and the reply to CREATE_ENDPOINT.
+type EndpointBody struct {
+	_        structs.HostLayout
+	Endpoint uint32
+}
+
+// EndpointReply is the reply to QUERY_ENDPOINT. Indices are free-running.
+type EndpointReply struct {
+	_              structs.HostLayout
+	SendProducer   uint32
+	SendCompleted  uint32
+	RecvProducer   uint32
+	RecvCompleted  uint32
+	RemoteEndpoint uint32
+	State          State
+	_              uint8
+	RemoteMAC      MAC
+}
+
+// ConnectWaitBody is the body of CONNECT_WAIT.
+type ConnectWaitBody struct {
+	_ structs.HostLayout
+	// TimeoutMS in milliseconds, 1 to 2^32-1.
+	TimeoutMS uint32
+	Local     Discriminator
+}
+
+// ConnectionReply is the reply to CONNECT_WAIT: a connection request that waits
+// for CONNECT_ACCEPT or CONNECT_REJECT.
+type ConnectionReply struct {
+	_            structs.HostLayout
+	Connection   uint32
+	MaxTransfer  uint32
+	Reliability  Reliability
+	_            uint8
+	RemoteMAC    MAC
+	RemoteRights Access
+	// Remote is the discriminator that the client gave as its own.
+	Remote Discriminator
+}
+
+// ConnectAcceptBody is the body of CONNECT_ACCEPT.
+type ConnectAcceptBody struct {
+	_          structs.HostLayout
+	Connection uint32
+	Endpoint   uint32
+	TimeoutMS  uint32
+}
+
+// ConnectRejectBody is the body of CONNECT_REJECT.
+type ConnectRejectBody struct {
+	_          structs.HostLayout
+	Connection uint32
+}
+
+// ConnectRequestBody is the body of CONNECT_REQUEST.
+type ConnectRequestBody struct {
+	_         structs.HostLayout
+	Endpoint  uint32
+	TimeoutMS uint32
+	RemoteMAC MAC
+	_         uint16
+	Remote    Discriminator
+	Local     Discriminator
+}
+
+// ConnectedReply is the reply to CONNECT_REQUEST and CONNECT_ACCEPT: who is at
+// the other end.
+type ConnectedReply struct {
+	_              structs.HostLayout
+	RemoteEndpoint uint32
+	MaxTransfer    uint32
+	Reliability    Reliability
+	_              uint8
+	RemoteMAC      MAC
+	RemoteRights   Access
+}
+
+// AbortBody is the body of ABORT: the ID of an outstanding CONNECT_WAIT,
+// CONNECT_REQUEST or CONNECT_ACCEPT, which then ends with ResultAborted.
+type AbortBody struct {
+	_  structs.HostLayout
+	ID uint16
+}
+
+// EventCode says what happened. Values 0 to 10 are VIA's asynchronous errors
+// (vipl.h).
+type EventCode uint32
+
+const (
+	EventPostDescriptor      EventCode = 0
+	EventConnectionLost      EventCode = 1
+	EventReceiveQueueEmpty   EventCode = 2
+	EventVIOverrun           EventCode = 3
+	EventRDMAWriteProtection EventCode = 4
+	EventRDMAWriteData       EventCode = 5
+	EventRDMAWriteAbort      EventCode = 6
+	EventRDMAReadProtection  EventCode = 7
+	EventCompletionProtect   EventCode = 8
+	EventRDMATransport       EventCode = 9
+	EventCatastrophic        EventCode = 10
+	EventCQOverrun           EventCode = 32
+	EventLink                EventCode = 33
+)
+
+var eventNames = map[EventCode]string{
+	EventPostDescriptor:      "bad descriptor posted",
+	EventConnectionLost:      "connection lost",
+	EventReceiveQueueEmpty:   "message dropped: receive queue empty",
+	EventVIOverrun:           "more descriptors posted than the queue holds",
+	EventRDMAWriteProtection: "RDMA write protection error",
+	EventRDMAWriteData:       "RDMA write data error",
+	EventRDMAWriteAbort:      "RDMA write aborted",
+	EventRDMAReadProtection:  "RDMA read protection error",
+	EventCompletionProtect:   "completion could not be written",
+	EventRDMATransport:       "RDMA transport error",
+	EventCatastrophic:        "catastrophic error",
+	EventCQOverrun:           "completion queue overrun",
+	EventLink:                "link changed",
+}
+
+func (c EventCode) String() string {
+	if n, ok := eventNames[c]; ok {
+		return n
+	}
+	return fmt.Sprintf("event %d", uint32(c))
+}
+
+// Event is the body of an asynchronous event.
+type Event struct {
+	_    structs.HostLayout
+	Code EventCode
+	// Endpoint concerned, zero if none.
+	Endpoint uint32
+	// CQ concerned, NoCQ if none.
+	CQ uint32
+	// Detail depends on the code: the doorbell value for EventVIOverrun, 1 (up)
+	// or 0 (down) for EventLink, the reason for EventConnectionLost.
+	Detail uint32
+	// Descriptor is the application address of the one concerned, zero if none.
+	Descriptor uint64
+}
+
+func (PtagBody) commandBody()           {}
+func (RegisterMemoryBody) commandBody() {}
+func (MemoryBody) commandBody()         {}
+func (CreateCQBody) commandBody()       {}
+func (CQBody) commandBody()             {}
+func (CreateEndpointBody) commandBody() {}
+func (EndpointBody) commandBody()       {}
+func (ConnectWaitBody) commandBody()    {}
+func (ConnectAcceptBody) commandBody()  {}
+func (ConnectRejectBody) commandBody()  {}
+func (ConnectRequestBody) commandBody() {}
+func (AbortBody) commandBody()          {}
+
+func (PtagBody) replyBody()        {}
+func (MemoryBody) replyBody()      {}
+func (CQBody) replyBody()          {}
+func (EndpointBody) replyBody()    {}
+func (EndpointReply) replyBody()   {}
+func (ConnectionReply) replyBody() {}
+func (ConnectedReply) replyBody()  {}
+func (Event) replyBody()           {}

@@ -1,0 +1,120 @@
+package descriptors
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Errors of building a descriptor.
+var (
+	ErrMisaligned      = errors.New("descriptor is not aligned to 64 bytes")
+	ErrTooSmall        = errors.New("memory is too small for a descriptor")
+	ErrTooManySegments = errors.New("descriptor has no room for another segment")
+	ErrLengthOverflow  = errors.New("total length of the segments does not fit 32 bits")
+)
+
+// Descriptor is a view of one VI descriptor in registered memory: where the
+// processor sees it and how the NIC names it. Between the post and the
+// completion only Status may be called.
+type Descriptor struct {
+	control  *ControlSegment
+	segments []DataSegment
+	used     int
+	address  uint64
+	handle   uint32
+}
+
+// NewDescriptor lays a descriptor over mem, which the NIC knows as address in
+// the region handle. mem holds the control segment and as many segments as fit
+// behind it: 32+16*n bytes for n. The memory must start on a 64-byte boundary
+// in both views. The descriptor starts out prepared as an empty send or
+// receive.
+func NewDescriptor(mem []byte, address uint64, handle uint32) (*Descriptor, error) {
+	if len(mem) < ControlSegmentSize {
+		return nil, fmt.Errorf("%w: %d bytes, at least %d are needed", ErrTooSmall, len(mem), ControlSegmentSize)
+	}
+	c := ControlAt(mem)
+	if c == nil || address%DescriptorAlign != 0 {
+		return nil, fmt.Errorf("%w: address %#x", ErrMisaligned, address)
+	}
+	segs := DataSegmentsAt(mem[ControlSegmentSize:])
+	if len(segs) > MaxSegments+1 {
+		segs = segs[:MaxSegments+1]
+	}
+	d := &Descriptor{control: c, segments: segs, address: address, handle: handle}
+	d.Prepare()
+	return d, nil
+}
+
+// DescriptorBytes returns the memory in bytes that a descriptor with n data
+// segments takes, rounded up so that another may follow it.
+func DescriptorBytes(n int) int {
+	b := ControlSegmentSize + n*DataSegmentSize
+	return (b + DescriptorAlign - 1) &^ (DescriptorAlign - 1)
+}
+
+// Prepare makes d an empty send or receive descriptor that is not done.
+func (d *Descriptor) Prepare() {
+	c := d.control
+	c.Next, c.NextHandle, c.SegCount, c.Control = 0, 0, 0, OpSend
+	c.Reserved, c.Immediate, c.Length = 0, 0, 0
+	c.StoreStatus(0)
+	d.used = 0
+}
+
+// AddData appends a data segment: length bytes at application address address
+// in region handle. On error d is unchanged.
+func (d *Descriptor) AddData(address uint64, handle, length uint32) error {
+	if d.used >= len(d.segments) || d.used >= MaxSegments {
+		return fmt.Errorf("%w: it holds %d", ErrTooManySegments, d.used)
+	}
+	if total := uint64(d.control.Length) + uint64(length); total > 0xffffffff {
+		return fmt.Errorf("%w: %d bytes", ErrLengthOverflow, total)
+	}
+	s := &d.segments[d.used]
+	s.Address, s.Handle, s.Length = address, handle, length
+	d.used++
+	d.control.SegCount = uint16(d.used)
+	d.control.Length += length
+	return nil
+}
+
+// Rearm makes d ready to be posted again with the segments it had; length is
+// the total of the data segments (a completion overwrites it).
+func (d *Descriptor) Rearm() {
+	var total uint32
+	for i := range d.segments[:d.used] {
+		total += d.segments[i].Length
+	}
+	d.control.Length = total
+	d.control.StoreStatus(0)
+}
+
+// SetImmediate adds 32 bits of immediate data to a send.
+func (d *Descriptor) SetImmediate(v uint32) {
+	d.control.Control |= ControlImmediate
+	d.control.Immediate = v
+}
+
+// Status reads the status with acquire. After it says done, Length and
+// Immediate may be read.
+func (d *Descriptor) Status() Status { return d.control.LoadStatus() }
+
+// Length returns the bytes moved, once d is done; before the post, the total
+// of the data segments.
+func (d *Descriptor) Length() uint32 { return d.control.Length }
+
+// Immediate returns the immediate data of a completed receive and whether the
+// message had any.
+func (d *Descriptor) Immediate() (uint32, bool) {
+	return d.control.Immediate, d.control.LoadStatus()&StatusImmediate != 0
+}
+
+// Segments returns the data segments added so far, in registered memory.
+func (d *Descriptor) Segments() []DataSegment { return d.segments[:d.used] }
+
+// Control returns the control segment in registered memory.
+func (d *Descriptor) Control() *ControlSegment { return d.control }
+
+// Token returns the work-queue token that names d.
+func (d *Descriptor) Token() Token { return Token{Address: d.address, Handle: d.handle} }

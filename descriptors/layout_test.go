@@ -1,0 +1,182 @@
+package descriptors_test
+
+import (
+	"fmt"
+	"reflect"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	. "github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// layouts holds one value of every struct that another party reads or writes.
+// TestLayoutsAreComplete keeps it complete.
+var layouts = map[string]any{
+	"ControlSegment":     ControlSegment{},
+	"AddressSegment":     AddressSegment{},
+	"DataSegment":        DataSegment{},
+	"Token":              Token{},
+	"Completion":         Completion{},
+	"Command":            Command{},
+	"AdminEntry":         AdminEntry{},
+	"Discriminator":      Discriminator{},
+	"PtagBody":           PtagBody{},
+	"RegisterMemoryBody": RegisterMemoryBody{},
+	"MemoryBody":         MemoryBody{},
+	"CreateCQBody":       CreateCQBody{},
+	"CQBody":             CQBody{},
+	"CreateEndpointBody": CreateEndpointBody{},
+	"EndpointBody":       EndpointBody{},
+	"EndpointReply":      EndpointReply{},
+	"ConnectWaitBody":    ConnectWaitBody{},
+	"ConnectionReply":    ConnectionReply{},
+	"ConnectAcceptBody":  ConnectAcceptBody{},
+	"ConnectRejectBody":  ConnectRejectBody{},
+	"ConnectRequestBody": ConnectRequestBody{},
+	"ConnectedReply":     ConnectedReply{},
+	"AbortBody":          AbortBody{},
+	"Event":              Event{},
+	"Header":             Header{},
+	"ConnectBody":        ConnectBody{},
+}
+
+// layoutOf lists the fields of a layout as "name offset size", the marker
+// structs.HostLayout left out.
+func layoutOf(t reflect.Type) []string {
+	var fields []string
+	for f := range reflectFields(t) {
+		fields = append(fields, fmt.Sprintf("%s %d %d", f.Name, f.Offset, f.Type.Size()))
+	}
+	return fields
+}
+
+func reflectFields(t reflect.Type) func(yield func(reflect.StructField) bool) {
+	return func(yield func(reflect.StructField) bool) {
+		for i := range t.NumField() {
+			if f := t.Field(i); f.Type.Size() > 0 && !yield(f) {
+				return
+			}
+		}
+	}
+}
+
+func TestLayouts(t *testing.T) {
+	tests := []struct {
+		name   string
+		size   uintptr
+		fields []string
+	}{
+		{"ControlSegment", 32, []string{"Next 0 8", "NextHandle 8 4", "SegCount 12 2", "Control 14 2", "Reserved 16 4", "Immediate 20 4", "Length 24 4", "Status 28 4"}},
+		{"AddressSegment", 16, []string{"Address 0 8", "Handle 8 4", "Reserved 12 4"}},
+		{"DataSegment", 16, []string{"Address 0 8", "Handle 8 4", "Length 12 4"}},
+		{"Token", 16, []string{"Address 0 8", "Handle 8 4", "Flags 12 4"}},
+		{"Completion", 16, []string{"Endpoint 0 4", "Index 4 4", "Status 8 4", "Flags 12 4"}},
+		{"Command", 128, []string{"Opcode 0 2", "ID 2 2", "_ 4 4", "Payload 8 120"}},
+		{"AdminEntry", 128, []string{"Kind 0 2", "ID 2 2", "Result 4 2", "Field 6 2", "Payload 8 112", "_ 120 4", "Flags 124 4"}},
+		{"Discriminator", 36, []string{"Len 0 1", "_ 1 3", "Data 4 32"}},
+		{"PtagBody", 4, []string{"Ptag 0 4"}},
+		{"RegisterMemoryBody", 32, []string{"Address 0 8", "Length 8 8", "IOVA 16 8", "Ptag 24 4", "Access 28 4"}},
+		{"MemoryBody", 4, []string{"Handle 0 4"}},
+		{"CreateCQBody", 24, []string{"IOVA 0 8", "IndexIOVA 8 8", "Vector 16 2", "Log2 18 1", "_ 19 1", "_ 20 4"}},
+		{"CQBody", 4, []string{"CQ 0 4"}},
+		{"CreateEndpointBody", 48, []string{"SendIOVA 0 8", "RecvIOVA 8 8", "Ptag 16 4", "MaxTransfer 20 4", "SendCQ 24 4", "RecvCQ 28 4", "SendVector 32 2", "RecvVector 34 2", "Kind 36 1", "Reliability 37 1", "SendLog2 38 1", "RecvLog2 39 1", "Rights 40 4", "_ 44 4"}},
+		{"EndpointBody", 4, []string{"Endpoint 0 4"}},
+		{"EndpointReply", 28, []string{"SendProducer 0 4", "SendCompleted 4 4", "RecvProducer 8 4", "RecvCompleted 12 4", "RemoteEndpoint 16 4", "State 20 1", "_ 21 1", "RemoteMAC 22 6"}},
+		{"ConnectWaitBody", 40, []string{"TimeoutMS 0 4", "Local 4 36"}},
+		{"ConnectionReply", 56, []string{"Connection 0 4", "MaxTransfer 4 4", "Reliability 8 1", "_ 9 1", "RemoteMAC 10 6", "RemoteRights 16 4", "Remote 20 36"}},
+		{"ConnectAcceptBody", 12, []string{"Connection 0 4", "Endpoint 4 4", "TimeoutMS 8 4"}},
+		{"ConnectRejectBody", 4, []string{"Connection 0 4"}},
+		{"ConnectRequestBody", 88, []string{"Endpoint 0 4", "TimeoutMS 4 4", "RemoteMAC 8 6", "_ 14 2", "Remote 16 36", "Local 52 36"}},
+		{"ConnectedReply", 20, []string{"RemoteEndpoint 0 4", "MaxTransfer 4 4", "Reliability 8 1", "_ 9 1", "RemoteMAC 10 6", "RemoteRights 16 4"}},
+		{"AbortBody", 2, []string{"ID 0 2"}},
+		{"Event", 24, []string{"Code 0 4", "Endpoint 4 4", "CQ 8 4", "Detail 12 4", "Descriptor 16 8"}},
+		{"Header", 64, []string{"Destination 0 6", "Source 6 6", "EtherType 12 2", "Version 14 1", "Type 15 1", "Flags 16 2", "Length 18 2", "DestinationEndpoint 20 4", "SourceEndpoint 24 4", "Key 28 4", "PSN 32 4", "Ack 36 4", "Credit 40 4", "Message 44 4", "Extent 48 4", "Offset 52 4", "Immediate 56 4", "Checksum 60 4"}},
+		{"ConnectBody", 96, []string{"Key 0 4", "MaxTransfer 4 4", "Rights 8 4", "TimeoutMS 12 4", "Reliability 16 1", "Kind 17 1", "_ 18 2", "_ 20 4", "Remote 24 36", "Local 60 36"}},
+	}
+	tested := map[string]bool{}
+	for _, tt := range tests {
+		tested[tt.name] = true
+		t.Run(tt.name, func(t *testing.T) {
+			typ := reflect.TypeOf(layouts[tt.name])
+			if typ.Size() != tt.size {
+				t.Errorf("size is %d bytes, want %d", typ.Size(), tt.size)
+			}
+			if d := cmp.Diff(tt.fields, layoutOf(typ)); d != "" {
+				t.Errorf("fields (-want +got):\n%s", d)
+			}
+		})
+	}
+	for name := range layouts {
+		if !tested[name] {
+			t.Errorf("layout %s has no row in this test", name)
+		}
+	}
+}
+
+// TestLayoutsHaveNoHiddenPadding checks that every byte of a layout belongs to
+// a declared field: compilers of other languages need not pad as Go does.
+func TestLayoutsHaveNoHiddenPadding(t *testing.T) {
+	for name, v := range layouts {
+		typ := reflect.TypeOf(v)
+		var end uintptr
+		for f := range reflectFields(typ) {
+			if f.Offset != end {
+				t.Errorf("%s: %d undeclared bytes before %s", name, f.Offset-end, f.Name)
+			}
+			end = f.Offset + f.Type.Size()
+		}
+		if end != typ.Size() {
+			t.Errorf("%s: %d undeclared bytes at the end", name, typ.Size()-end)
+		}
+	}
+}
+
+// TestBodiesFit checks that bodies fit into the entries that carry them: Body
+// and Reply overlay them without a check at run time.
+func TestBodiesFit(t *testing.T) {
+	room := map[reflect.Type]uintptr{
+		reflect.TypeFor[CommandBody](): reflect.TypeOf(Command{}.Payload).Size(),
+		reflect.TypeFor[ReplyBody]():   reflect.TypeOf(AdminEntry{}.Payload).Size(),
+	}
+	for role, space := range room {
+		n := 0
+		for name, v := range layouts {
+			typ := reflect.TypeOf(v)
+			if !typ.Implements(role) {
+				continue
+			}
+			n++
+			if typ.Size() > space {
+				t.Errorf("%s takes %d bytes, a %s has room for %d", name, typ.Size(), role.Name(), space)
+			}
+			if typ.Align() > 8 {
+				t.Errorf("%s is aligned to %d bytes, payloads to 8", name, typ.Align())
+			}
+		}
+		if n == 0 {
+			t.Errorf("no layout is a %s", role.Name())
+		}
+	}
+}
+
+func TestSizeConstants(t *testing.T) {
+	for _, tt := range []struct {
+		constant int
+		layout   string
+	}{
+		{ControlSegmentSize, "ControlSegment"},
+		{AddressSegmentSize, "AddressSegment"},
+		{DataSegmentSize, "DataSegment"},
+		{TokenSize, "Token"},
+		{CompletionSize, "Completion"},
+		{AdminEntrySize, "Command"},
+		{AdminEntrySize, "AdminEntry"},
+		{HeaderSize, "Header"},
+		{ConnectBodySize, "ConnectBody"},
+	} {
+		if got := reflect.TypeOf(layouts[tt.layout]).Size(); got != uintptr(tt.constant) {
+			t.Errorf("%s takes %d bytes, its constant says %d", tt.layout, got, tt.constant)
+		}
+	}
+}

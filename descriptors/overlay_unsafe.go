@@ -1,0 +1,115 @@
+package descriptors
+
+import (
+	"sync/atomic"
+	"unsafe"
+)
+
+// ControlAt lays a control segment over the first 32 bytes of b. It returns nil
+// if b is shorter than a control segment or does not start on a
+// DescriptorAlign boundary.
+func ControlAt(b []byte) *ControlSegment {
+	return overlay[ControlSegment](b, DescriptorAlign)
+}
+
+// AddressSegmentAt lays an address segment over the first 16 bytes of b, or
+// returns nil if b is too short or not aligned to 8 bytes.
+func AddressSegmentAt(b []byte) *AddressSegment { return overlay[AddressSegment](b, 8) }
+
+// DataSegmentAt lays a data segment over the first 16 bytes of b, or returns
+// nil if b is too short or not aligned to 8 bytes.
+func DataSegmentAt(b []byte) *DataSegment { return overlay[DataSegment](b, 8) }
+
+// DataSegmentsAt lays as many whole data segments over b as it holds; nil if b
+// is not aligned to 8 bytes.
+func DataSegmentsAt(b []byte) []DataSegment { return overlaySlice[DataSegment](b, 8) }
+
+// TokensAt lays a ring of tokens over b: as many whole tokens as b holds. It
+// returns nil if b is not aligned to the size of a token.
+func TokensAt(b []byte) []Token { return overlaySlice[Token](b, TokenSize) }
+
+// CompletionsAt lays a ring of completion entries over b: as many whole
+// entries as b holds. It returns nil if b is not aligned to the size of one.
+func CompletionsAt(b []byte) []Completion { return overlaySlice[Completion](b, CompletionSize) }
+
+// HeaderAt lays a wire header over the first 64 bytes of a frame, or returns
+// nil if the frame is too short or not aligned to 4 bytes.
+func HeaderAt(frame []byte) *Header { return overlay[Header](frame, 4) }
+
+// ConnectBodyAt lays a connection body over the payload of a frame, or returns
+// nil if it is too short or not aligned to 4 bytes.
+func ConnectBodyAt(payload []byte) *ConnectBody { return overlay[ConnectBody](payload, 4) }
+
+// CommandAt lays an admin command over b, or returns nil if b is shorter than
+// AdminEntrySize or not aligned to 8 bytes.
+func CommandAt(b []byte) *Command { return overlay[Command](b, 8) }
+
+// AdminEntryAt lays an admin completion over b, or returns nil if b is shorter
+// than AdminEntrySize or not aligned to 8 bytes.
+func AdminEntryAt(b []byte) *AdminEntry { return overlay[AdminEntry](b, 8) }
+
+// Body lays a typed body over the command's 120 bytes.
+func Body[T CommandBody](c *Command) *T {
+	return (*T)(unsafe.Pointer(&c.Payload))
+}
+
+// Reply lays a typed body over the entry's 112 bytes.
+func Reply[T ReplyBody](e *AdminEntry) *T {
+	return (*T)(unsafe.Pointer(&e.Payload))
+}
+
+// LoadStatus reads Status with acquire: what the provider wrote before it
+// (payload, length, immediate data) is visible after a status with StatusDone.
+func (c *ControlSegment) LoadStatus() Status {
+	return Status(atomic.LoadUint32(&c.Status))
+}
+
+// StoreStatus writes Status with release. It hands the descriptor over.
+func (c *ControlSegment) StoreStatus(s Status) {
+	storeRelease32(&c.Status, uint32(s))
+}
+
+// LoadFlags reads Flags with acquire: the rest of the entry is visible after a
+// matching phase bit.
+func (c *Completion) LoadFlags() uint32 { return atomic.LoadUint32(&c.Flags) }
+
+// Publish writes Flags with release. It hands the entry to the consumer.
+func (c *Completion) Publish(flags uint32) { storeRelease32(&c.Flags, flags) }
+
+// LoadFlags reads Flags with acquire, see Completion.LoadFlags.
+func (e *AdminEntry) LoadFlags() uint32 { return atomic.LoadUint32(&e.Flags) }
+
+// Publish writes Flags with release, see Completion.Publish.
+func (e *AdminEntry) Publish(flags uint32) { storeRelease32(&e.Flags, flags) }
+
+// LoadIndex reads a ring index that the other side writes, with acquire.
+func LoadIndex(p *uint32) uint32 { return atomic.LoadUint32(p) }
+
+// StoreIndex writes a ring index for the other side, with release.
+func StoreIndex(p *uint32, v uint32) { storeRelease32(p, v) }
+
+// IndexAt lays a ring index over the first 4 bytes of b, or returns nil if b is
+// too short or not aligned to 4 bytes.
+func IndexAt(b []byte) *uint32 { return overlay[uint32](b, 4) }
+
+func overlay[T any](b []byte, align uintptr) *T {
+	var t T
+	if uintptr(len(b)) < unsafe.Sizeof(t) {
+		return nil
+	}
+	p := unsafe.Pointer(unsafe.SliceData(b))
+	if uintptr(p)%align != 0 {
+		return nil
+	}
+	return (*T)(p)
+}
+
+func overlaySlice[T any](b []byte, align uintptr) []T {
+	var t T
+	n := uintptr(len(b)) / unsafe.Sizeof(t)
+	p := unsafe.Pointer(unsafe.SliceData(b))
+	if n == 0 || uintptr(p)%align != 0 {
+		return nil
+	}
+	return unsafe.Slice((*T)(p), n)
+}
