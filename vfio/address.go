@@ -1,0 +1,121 @@
+package vfio
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"unicode"
+)
+
+// Address names a device: "pci:0000:03:00.0", "vfio-user:/run/nic0.sock",
+// "emu:" or "emu:?wire=udp://127.0.0.1:9000".
+type Address struct {
+	// Scheme is what stands before the first colon.
+	Scheme string
+	// Path is what follows, up to a question mark.
+	Path string
+	// Options are the key=value pairs after the question mark.
+	Options url.Values
+	text    string
+}
+
+// String returns the address as it was given.
+func (a Address) String() string { return a.text }
+
+// ParseAddress splits a device address: SCHEME:PATH?KEY=VALUE&KEY=VALUE, where
+// PATH and the options may be missing. A scheme is a lower-case letter and
+// lower-case letters, digits and hyphens. Each option has a name and is given
+// once; a value may hold anything, with %XX for the characters ; & + % and for
+// control characters. The scheme's back end checks the rest. Errors wrap
+// ErrBadAddress.
+func ParseAddress(s string) (Address, error) {
+	bad := func(why string) (Address, error) {
+		return Address{}, &Error{Op: "parse address", Device: fmt.Sprintf("%q", s), Err: fmt.Errorf("%w: %s", ErrBadAddress, why),
+			Hint: "use pci:0000:03:00.0, vfio-user:/path.sock or emu:?key=value&key=value"}
+	}
+	scheme, rest, ok := strings.Cut(s, ":")
+	if !ok || !validScheme(scheme) {
+		return bad("it does not start with a scheme and a colon")
+	}
+	if strings.ContainsFunc(s, unicode.IsControl) {
+		return bad("it holds a control character")
+	}
+	path, query, _ := strings.Cut(rest, "?")
+	// An option's value may itself be an address, so a semicolon or a bad
+	// escape is an error here and not a part of a value.
+	opts, err := url.ParseQuery(query)
+	if err != nil {
+		return bad(err.Error())
+	}
+	for k, v := range opts {
+		if k == "" {
+			return bad("an option has no name")
+		}
+		if len(v) > 1 {
+			return bad(fmt.Sprintf("option %q is given %d times", k, len(v)))
+		}
+	}
+	return Address{Scheme: scheme, Path: path, Options: opts, text: s}, nil
+}
+
+func validScheme(s string) bool {
+	for i, c := range []byte(s) {
+		letter := c >= 'a' && c <= 'z'
+		if !letter && (i == 0 || c != '-' && (c < '0' || c > '9')) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// Opener opens the device at an address.
+type Opener func(ctx context.Context, a Address) (Device, error)
+
+var openers = struct {
+	sync.Mutex
+	m map[string]Opener
+}{m: map[string]Opener{}}
+
+// Register makes a back end known under a scheme. Back ends that live outside
+// this package, the emulator above all, call it when they are imported. It
+// panics if the scheme is taken, as two packages then contradict each other.
+func Register(scheme string, open Opener) {
+	openers.Lock()
+	defer openers.Unlock()
+	if _, ok := openers.m[scheme]; ok {
+		panic("vfio: scheme " + scheme + " registered twice")
+	}
+	openers.m[scheme] = open
+}
+
+// Schemes lists the schemes that can be opened, sorted.
+func Schemes() []string {
+	openers.Lock()
+	defer openers.Unlock()
+	var s []string
+	for k := range openers.m {
+		s = append(s, k)
+	}
+	slices.Sort(s)
+	return s
+}
+
+// Open opens the device at address. It fails with ErrBadAddress,
+// ErrUnknownScheme or the errors of the back end.
+func Open(ctx context.Context, address string) (Device, error) {
+	a, err := ParseAddress(address)
+	if err != nil {
+		return nil, err
+	}
+	openers.Lock()
+	open := openers.m[a.Scheme]
+	openers.Unlock()
+	if open == nil {
+		return nil, &Error{Op: "open", Device: address, Err: fmt.Errorf("%w %q", ErrUnknownScheme, a.Scheme),
+			Hint: "this program knows " + strings.Join(Schemes(), ", ")}
+	}
+	return open(ctx, a)
+}

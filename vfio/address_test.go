@@ -1,0 +1,153 @@
+package vfio_test
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+func TestParseAddress(t *testing.T) {
+	type want struct {
+		scheme, path string
+		options      url.Values
+	}
+	tests := []struct {
+		in   string
+		want *want // nil: ErrBadAddress
+	}{
+		{"emu:", &want{"emu", "", url.Values{}}},
+		{"emu:?", &want{"emu", "", url.Values{}}},
+		{"emu:?wire=loop", &want{"emu", "", url.Values{"wire": {"loop"}}}},
+		{"emu:?wire=udp://127.0.0.1:9001&peer=127.0.0.1:9000", &want{"emu", "", url.Values{"wire": {"udp://127.0.0.1:9001"}, "peer": {"127.0.0.1:9000"}}}},
+		{"emu:?wire=udp://[::1]:9001", &want{"emu", "", url.Values{"wire": {"udp://[::1]:9001"}}}},
+		{"emu:?wire=mem:a%26b", &want{"emu", "", url.Values{"wire": {"mem:a&b"}}}},
+		{"emu:?trace", &want{"emu", "", url.Values{"trace": {""}}}},
+		{"emu:?a=b?c", &want{"emu", "", url.Values{"a": {"b?c"}}}},
+		{"pci:0000:03:00.0", &want{"pci", "0000:03:00.0", url.Values{}}},
+		{"vfio-user:/run/trapeze/nic0.sock", &want{"vfio-user", "/run/trapeze/nic0.sock", url.Values{}}},
+		{"vfio-user:/run/a b", &want{"vfio-user", "/run/a b", url.Values{}}},
+		{"e2:x", &want{"e2", "x", url.Values{}}},
+		{"", nil},
+		{":", nil},
+		{"emu", nil},
+		{":emu", nil},
+		{"?emu:", nil},
+		{"Emu:", nil},
+		{"2emu:", nil},
+		{"-emu:", nil},
+		{"em u:", nil},
+		{"ému:", nil},
+		{"/run/nic0.sock", nil},
+		{"emu:?a=1&a=2", nil},
+		{"emu:?a=1;b=2", nil},
+		{"emu:?a=%zz", nil},
+		{"emu:?=1", nil},
+		{"emu:\x00", nil},
+		{"emu:?a=b\n", nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.in, func(t *testing.T) {
+			a, err := vfio.ParseAddress(tt.in)
+			if tt.want == nil {
+				var e *vfio.Error
+				if !errors.Is(err, vfio.ErrBadAddress) || !errors.As(err, &e) || e.Hint == "" {
+					t.Fatalf("got %v, want ErrBadAddress with a hint", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := want{a.Scheme, a.Path, a.Options}
+			if d := cmp.Diff(*tt.want, got, cmp.AllowUnexported(want{})); d != "" {
+				t.Error(d)
+			}
+			if a.String() != tt.in {
+				t.Errorf("String() = %q", a.String())
+			}
+		})
+	}
+}
+
+func FuzzParseAddress(f *testing.F) {
+	f.Add("emu:?wire=udp://127.0.0.1:9000&peer=127.0.0.1:9001")
+	f.Fuzz(func(t *testing.T, s string) {
+		a, err := vfio.ParseAddress(s)
+		if err != nil {
+			if !errors.Is(err, vfio.ErrBadAddress) {
+				t.Fatalf("error %v is not ErrBadAddress", err)
+			}
+			return
+		}
+		if a.String() != s || !strings.HasPrefix(s, a.Scheme+":"+a.Path) {
+			t.Fatalf("%q became %+v", s, a)
+		}
+		// The parts make an address that means the same.
+		again, err := vfio.ParseAddress(a.Scheme + ":" + a.Path + "?" + a.Options.Encode())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again.Scheme != a.Scheme || again.Path != a.Path || !cmp.Equal(again.Options, a.Options) {
+			t.Fatalf("%+v is %+v when put together again", a, again)
+		}
+	})
+}
+
+func TestOpen(t *testing.T) {
+	want := &configDevice{}
+	var got vfio.Address
+	vfio.Register("test-open", func(_ context.Context, a vfio.Address) (vfio.Device, error) {
+		got = a
+		return want, nil
+	})
+	dev, err := vfio.Open(t.Context(), "test-open:x?k=v")
+	if err != nil || dev != vfio.Device(want) {
+		t.Fatalf("Open = %v, %v", dev, err)
+	}
+	if got.Path != "x" || got.Options.Get("k") != "v" {
+		t.Errorf("back end got %+v", got)
+	}
+	if !slices.Contains(vfio.Schemes(), "test-open") || !slices.IsSorted(vfio.Schemes()) {
+		t.Errorf("Schemes() = %q", vfio.Schemes())
+	}
+
+	_, err = vfio.Open(t.Context(), "no-such-scheme:x")
+	if !errors.Is(err, vfio.ErrUnknownScheme) || !strings.Contains(err.Error(), "test-open") {
+		t.Errorf("unknown scheme: %v", err)
+	}
+	if _, err := vfio.Open(t.Context(), "nonsense"); !errors.Is(err, vfio.ErrBadAddress) {
+		t.Errorf("bad address: %v", err)
+	}
+
+	defer func() {
+		if recover() == nil {
+			t.Error("a scheme can be registered twice")
+		}
+	}()
+	vfio.Register("test-open", nil)
+}
+
+func TestError(t *testing.T) {
+	tests := []struct {
+		err  vfio.Error
+		want string
+	}{
+		{vfio.Error{Op: "map DMA", Device: "emu:", Err: vfio.ErrIOVAInUse, Hint: "unmap it"}, "map DMA emu:: IOVA range is in use (unmap it)"},
+		{vfio.Error{Op: "map DMA", Err: vfio.ErrIOVAInUse}, "map DMA: IOVA range is in use"},
+	}
+	for _, tt := range tests {
+		if got := tt.err.Error(); got != tt.want {
+			t.Errorf("got %q, want %q", got, tt.want)
+		}
+		if !errors.Is(&tt.err, vfio.ErrIOVAInUse) {
+			t.Error("the cause is lost")
+		}
+	}
+}

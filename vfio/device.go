@@ -1,0 +1,158 @@
+// Package vfio gives access to PCI devices from user space behind one
+// interface, Device, whatever stands behind it: the kernel's VFIO, a vfio-user
+// server, or an emulated device in the same process.
+package vfio
+
+import "context"
+
+// PCI region and interrupt indexes, as Linux numbers them (linux/vfio.h).
+const (
+	RegionBAR0   = 0
+	RegionBAR2   = 2
+	RegionBAR4   = 4
+	RegionROM    = 6
+	RegionConfig = 7
+
+	IRQINTx = 0
+	IRQMSI  = 1
+	IRQMSIX = 2
+	IRQErr  = 3
+	IRQReq  = 4
+)
+
+// RegionFlags say what can be done with a region (linux/vfio.h values).
+type RegionFlags uint32
+
+const (
+	RegionRead  RegionFlags = 1
+	RegionWrite RegionFlags = 2
+	RegionMmap  RegionFlags = 4
+)
+
+// Area is a part of a region: Size bytes from Offset.
+type Area struct{ Offset, Size uint64 }
+
+// RegionInfo describes a region.
+type RegionInfo struct {
+	Index int
+	// Size in bytes; zero for a region that the device does not have.
+	Size  uint64
+	Flags RegionFlags
+	// Sparse lists the parts that can be mapped, if not all of it can.
+	Sparse []Area
+	// MSIXMappable says that the MSI-X table may be mapped too.
+	MSIXMappable bool
+}
+
+// IRQFlags say what can be done with an interrupt index (linux/vfio.h values).
+type IRQFlags uint32
+
+const (
+	IRQEventfd    IRQFlags = 1
+	IRQMaskable   IRQFlags = 2
+	IRQAutomasked IRQFlags = 4
+	IRQNoResize   IRQFlags = 8
+)
+
+// IRQInfo describes an interrupt index.
+type IRQInfo struct {
+	Index int
+	Count int
+	Flags IRQFlags
+}
+
+// IOVARange is a range of bus addresses that can be mapped, both ends included.
+type IOVARange struct{ First, Last uint64 }
+
+// DMAFlags say what the device may do with mapped memory.
+type DMAFlags uint32
+
+const (
+	DMARead  DMAFlags = 1 // the device may read
+	DMAWrite DMAFlags = 2 // the device may write
+)
+
+// Info describes a device.
+type Info struct {
+	// Address by which the device was opened, see ParseAddress.
+	Address string
+	// Backend that gives access: "emulator", "vfio-user", "group", "cdev",
+	// "noiommu".
+	Backend string
+	// Resettable says that Reset works.
+	Resettable bool
+	// Regions and IRQs are the numbers of indexes.
+	Regions, IRQs int
+}
+
+// Device is one PCI function that a process has taken for itself. Methods may
+// be called from several goroutines. Errors are *Error and wrap one of the
+// sentinels of this package or an errno. After Close each method that can fail
+// fails with ErrClosed; Info still works, and Close does nothing.
+//
+// Memory given to MapDMA and mappings returned by MapRegion stay valid until
+// they are unmapped or the device is closed.
+type Device interface {
+	Info() Info
+	// Region describes a region. It fails with ErrNoSuchRegion from
+	// Info.Regions on.
+	Region(index int) (RegionInfo, error)
+	// IRQ describes an interrupt index. It fails with ErrNoSuchIRQ from
+	// Info.IRQs on.
+	IRQ(index int) (IRQInfo, error)
+
+	// ReadRegion reads len(p) bytes at offset of a region, in accesses of 1, 2,
+	// 4 or 8 bytes. It fails with ErrNoSuchRegion, and with ErrOutOfRange
+	// outside the region.
+	ReadRegion(index int, offset uint64, p []byte) error
+	// WriteRegion is the opposite.
+	WriteRegion(index int, offset uint64, p []byte) error
+	// MapRegion maps size bytes at offset of a region, both multiples of the
+	// page size. Only what Region says can be mapped can be: else it fails with
+	// ErrNotMappable, ErrMisaligned or ErrOutOfRange.
+	MapRegion(index int, offset, size uint64) (*Mapping, error)
+
+	// SetIRQs has vectors start, start+1, … of an interrupt index signal the
+	// given eventfds; a negative one disconnects its vector. The caller keeps
+	// ownership of the descriptors. It fails with ErrNoSuchIRQ and then has
+	// changed nothing.
+	SetIRQs(index, start int, eventfds []int) error
+	// DisableIRQs disconnects every vector of an interrupt index.
+	DisableIRQs(index int) error
+
+	// MapDMA lets the device access mem at bus address iova. Address and size
+	// are multiples of the page size. It fails with ErrMisaligned,
+	// ErrIOVARange or ErrIOVAInUse.
+	MapDMA(mem *Memory, iova uint64, flags DMAFlags) error
+	// UnmapDMA ends what exactly one MapDMA began. When it returns the device
+	// no longer touches the memory. It fails with ErrNotMapped for anything else.
+	UnmapDMA(iova, size uint64) error
+	// IOVARanges lists the bus addresses that can be mapped, in order.
+	IOVARanges() ([]IOVARange, error)
+
+	// Reset resets the function. Mappings of regions stay valid, interrupts are
+	// disconnected.
+	Reset(ctx context.Context) error
+	Close() error
+}
+
+// Physical is implemented by devices that may have no IOMMU to guard them. If
+// Unguarded says so, bus addresses are physical addresses: memory cannot be
+// mapped but where PhysicalAddress says, and has to be of huge pages.
+type Physical interface {
+	Unguarded() bool
+	PhysicalAddress(mem *Memory) (uint64, error)
+}
+
+// Alerter is implemented by devices whose back end tells when the device has
+// failed or is taken away. Alerts gives the reason, once or more often.
+type Alerter interface {
+	Alerts() <-chan error
+}
+
+// Poller is implemented by devices in the same process that make progress only
+// when somebody calls Poll. It reports whether anything was done. Poll may be
+// called from several goroutines; one that finds another inside returns false.
+type Poller interface {
+	Poll() bool
+}

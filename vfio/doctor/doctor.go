@@ -1,0 +1,200 @@
+// Package doctor says whether this host could run a NIC from user space through
+// VFIO, what stands in the way, and what to do about it. It reads files only:
+// it opens no device and changes nothing.
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"slices"
+
+	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/vfio/hostpci"
+)
+
+// Severity of a finding.
+type Severity int
+
+const (
+	// OK: as it should be.
+	OK Severity = iota
+	// Note: good to know.
+	Note
+	// Warning: a driver starts, and may run into trouble later.
+	Warning
+	// Error: a driver cannot start.
+	Error
+)
+
+func (s Severity) String() string {
+	switch s {
+	case OK:
+		return "ok"
+	case Note:
+		return "note"
+	case Warning:
+		return "warning"
+	}
+	return "error"
+}
+
+// MarshalText writes the word.
+func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// Finding is what a check found.
+type Finding struct {
+	// Check is the name of the check that found it.
+	Check    string   `json:"check"`
+	Severity Severity `json:"severity"`
+	// What is the case, Why that matters, and Fix: commands, or lines of files
+	// with the file before them. Fix is empty if there is nothing to do.
+	What string   `json:"what"`
+	Why  string   `json:"why,omitempty"`
+	Fix  []string `json:"fix,omitempty"`
+}
+
+// Check looks at one thing.
+type Check struct {
+	// Name is what it is called in findings.
+	Name string
+	// Traps are the numbers of the known traps that it finds, see Traps.
+	Traps []int
+	// PerFunction says that it looks at a function, and not at the host.
+	PerFunction bool
+	// Run does it. The finding's name may be left empty.
+	Run func(*Host) Finding
+}
+
+// Options say what for.
+type Options struct {
+	// Memory is how many bytes a driver will map for DMA; 0 if that is not known.
+	Memory uint64
+	// Drivers of ours, to say which functions they fit.
+	Drivers []hostpci.Driver
+}
+
+// Report is all that was found.
+type Report struct {
+	// CouldStart says that a driver could start, on one of the functions.
+	CouldStart bool `json:"could_start"`
+	// Kernel is its release.
+	Kernel string `json:"kernel"`
+	// Host has findings that concern every function.
+	Host      []Finding        `json:"host"`
+	Functions []FunctionReport `json:"functions"`
+}
+
+// FunctionReport is what was found about one function.
+type FunctionReport struct {
+	Address    string    `json:"address"`
+	Name       string    `json:"name"`
+	Driver     string    `json:"driver"`
+	CouldStart bool      `json:"could_start"`
+	Findings   []Finding `json:"findings"`
+}
+
+// Run makes every check on the host below root, for the function at address; or,
+// if that is empty, for each network controller and each function that VFIO or
+// one of our drivers is made for or has. It fails with vfio.ErrBadAddress,
+// hostpci.ErrNoFunction, the error of ctx, and if sysfs cannot be read. Trouble
+// with a host is no error but a finding.
+func Run(ctx context.Context, root hostpci.Root, address string, o Options) (Report, error) {
+	// With an error comes the list of those that could be read.
+	functions, unread := candidates(root, address, o.Drivers)
+	if unread != nil && len(functions) == 0 {
+		return Report{}, unread
+	}
+	h, err := newHost(root, o)
+	if err != nil {
+		return Report{}, &vfio.Error{Op: "examine host below", Device: string(root), Err: err}
+	}
+	r := Report{Kernel: h.Release, Functions: []FunctionReport{}}
+	for _, c := range Checks() {
+		if err := ctx.Err(); err != nil {
+			return r, err
+		}
+		if !c.PerFunction {
+			r.Host = append(r.Host, h.run(c))
+		}
+	}
+	if unread != nil {
+		r.Host = append(r.Host, Finding{Check: "functions", Severity: Warning, What: unread.Error(), Why: "functions that cannot be read are left out"})
+	}
+	if len(functions) == 0 {
+		r.Host = append(r.Host, Finding{Check: "functions", Severity: Error, What: "there is no network controller on the PCI bus",
+			Why: "a driver needs a function to drive; the emulated NIC, emu:, needs none", Fix: []string{"trapeze demo"}})
+	}
+	for _, f := range functions {
+		if err := ctx.Err(); err != nil {
+			return r, err
+		}
+		r.Functions = append(r.Functions, h.examine(f))
+	}
+	healthy := worst(r.Host) < Error
+	for i := range r.Functions {
+		f := &r.Functions[i]
+		f.CouldStart = healthy && worst(f.Findings) < Error
+		r.CouldStart = r.CouldStart || f.CouldStart
+	}
+	return r, nil
+}
+
+// candidates are the functions to look at. With an error comes the list of
+// those that could be read.
+func candidates(root hostpci.Root, address string, drivers []hostpci.Driver) ([]hostpci.Function, error) {
+	if address != "" {
+		f, err := hostpci.Lookup(root, address)
+		if err != nil {
+			return nil, err
+		}
+		list := []hostpci.Function{f}
+		hostpci.Fit(list, drivers)
+		return list, nil
+	}
+	list, err := hostpci.AllFunctions(root)
+	hostpci.Fit(list, drivers)
+	return slices.DeleteFunc(list, func(f hostpci.Function) bool {
+		return f.Class>>16 != vfio.ClassNetwork && f.Fits == "" && !hostpci.IsVFIO(f.Driver)
+	}), err
+}
+
+func (h *Host) run(c Check) Finding {
+	f := c.Run(h)
+	f.Check = c.Name
+	return f
+}
+
+// examine makes the checks of one function.
+func (h *Host) examine(f hostpci.Function) FunctionReport {
+	of := *h
+	of.Function = &f
+	of.config, of.configErr = readConfig(h.Root, f.Address)
+	if len(of.config) >= 4 && f.SRIOV.Physical != "" && !gone(of.config) {
+		// Virtual functions have no IDs there (PCIe base specification, 9.3.4.1);
+		// the kernel knows them.
+		binary.LittleEndian.PutUint16(of.config, f.Vendor)
+		binary.LittleEndian.PutUint16(of.config[2:], f.Device)
+	}
+	r := FunctionReport{Address: f.Address, Driver: f.Driver, Name: cmp.Or(f.DeviceName, f.ClassName, "unknown device")}
+	for _, c := range Checks() {
+		if c.PerFunction {
+			r.Findings = append(r.Findings, of.run(c))
+		}
+	}
+	return r
+}
+
+// worst is the highest severity of findings.
+func worst(list []Finding) Severity {
+	s := OK
+	for _, f := range list {
+		s = max(s, f.Severity)
+	}
+	return s
+}
+
+// Checks lists all checks, in the order in which they are made.
+func Checks() []Check {
+	return slices.Concat(hostChecks, memoryChecks, functionChecks, hardwareChecks)
+}

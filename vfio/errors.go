@@ -1,0 +1,56 @@
+package vfio
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Sentinel errors, to be found with errors.Is inside an *Error.
+var (
+	// ErrClosed: used after Close, or closed while waiting.
+	ErrClosed        = errors.New("closed")
+	ErrOutOfRange    = errors.New("outside the region")
+	ErrNotMappable   = errors.New("region cannot be mapped")
+	ErrMisaligned    = errors.New("misaligned")
+	ErrNoSuchRegion  = errors.New("no such region")
+	ErrNoSuchIRQ     = errors.New("no such interrupt")
+	ErrIOVAInUse     = errors.New("IOVA range is in use")
+	ErrIOVARange     = errors.New("IOVA outside the usable ranges")
+	ErrNotMapped     = errors.New("no such mapping")
+	ErrNoIOVA        = errors.New("no free IOVA range is large enough")
+	ErrBadAddress    = errors.New("bad device address")
+	ErrUnknownScheme = errors.New("unknown kind of device address")
+	ErrNotSupported  = errors.New("not supported by this back end")
+	ErrNoDMAMemory   = errors.New("no memory for DMA")
+	ErrBadSize       = errors.New("size is zero")
+	// ErrBadConfig: PCI configuration space contradicts the specification.
+	ErrBadConfig = errors.New("bad PCI configuration space")
+	// ErrDeviceGone: reads give all ones, as from a device that was removed or
+	// is asleep.
+	ErrDeviceGone = errors.New("device does not answer")
+)
+
+// Error is the error of this package: what was attempted on which device, why
+// it failed, and what can be done about it.
+type Error struct {
+	Op     string // such as "map DMA"
+	Device string // address; empty if there is none yet
+	Err    error
+	Hint   string // what to do; may be empty
+}
+
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString(e.Op)
+	if e.Device != "" {
+		fmt.Fprintf(&b, " %s", e.Device)
+	}
+	fmt.Fprintf(&b, ": %v", e.Err)
+	if e.Hint != "" {
+		fmt.Fprintf(&b, " (%s)", e.Hint)
+	}
+	return b.String()
+}
+
+func (e *Error) Unwrap() error { return e.Err }

@@ -1,0 +1,264 @@
+package hostpci
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+// errUnwanted: the function is of another class than was asked for.
+var errUnwanted = errors.New("not wanted")
+
+// variantPattern is how drivers on top of vfio-pci-core are named.
+var variantPattern = regexp.MustCompile(`[-_]vfio[-_]pci$`)
+
+const (
+	classBridge = 0x06
+	// unguardedGroup is the name that VFIO gives to groups without an IOMMU.
+	unguardedGroup = "vfio-noiommu"
+)
+
+// read reads the attributes of one function
+// (Documentation/ABI/testing/sysfs-bus-pci). It fails with fs.ErrNotExist if
+// there is no such function.
+func read(r Root, address string, wanted func(vfio.Function) bool) (Function, error) {
+	dir := path.Join(devices, address)
+	f := Function{Function: vfio.Function{Address: address, IOMMUGroup: -1, NUMANode: -1}}
+	for _, a := range []struct {
+		name     string
+		bits     int
+		required bool
+		set      func(uint64)
+	}{
+		{"vendor", 16, true, func(v uint64) { f.Vendor = uint16(v) }},
+		{"device", 16, true, func(v uint64) { f.Device = uint16(v) }},
+		{"class", 24, true, func(v uint64) { f.Class = uint32(v) }},
+		{"revision", 8, false, func(v uint64) { f.Revision = uint8(v) }},
+		{"subsystem_vendor", 16, false, func(v uint64) { f.SubsystemVendor = uint16(v) }},
+		{"subsystem_device", 16, false, func(v uint64) { f.Subsystem = uint16(v) }},
+	} {
+		text, err := r.Text(path.Join(dir, a.name))
+		if errors.Is(err, fs.ErrNotExist) && !a.required {
+			continue
+		}
+		if err != nil {
+			return f, err
+		}
+		v, err := strconv.ParseUint(strings.TrimPrefix(text, "0x"), 16, a.bits)
+		if err != nil {
+			return f, fmt.Errorf("%s: %w", a.name, err)
+		}
+		a.set(v)
+	}
+	if !wanted(f.Function) {
+		return f, errUnwanted
+	}
+	var err error
+	if f.Driver, err = r.Link(path.Join(dir, "driver")); err != nil {
+		return f, err
+	}
+	if f.Bridge, err = isBridge(r, address, f.Class); err != nil {
+		return f, err
+	}
+	if text := r.Optional(path.Join(dir, "numa_node")); text != "" {
+		if f.NUMANode, err = strconv.Atoi(text); err != nil {
+			return f, fmt.Errorf("numa_node: %w", err)
+		}
+	}
+	if s := r.Optional(path.Join(dir, "driver_override")); s != "(null)" {
+		f.Override = s
+	}
+	if f.BARs, err = readBARs(r, dir); err != nil {
+		return f, err
+	}
+	if target, err := os.Readlink(r.Path(dir)); err == nil {
+		above := functionsIn(target)
+		f.Bridges = above[:max(len(above)-1, 0)]
+	}
+	f.Link = readLink(r, dir)
+	f.Power = Power{State: r.Optional(path.Join(dir, "power_state")), Runtime: r.Optional(path.Join(dir, "power/runtime_status")),
+		Control: r.Optional(path.Join(dir, "power/control"))}
+	if f.SRIOV, err = readSRIOV(r, dir); err != nil {
+		return f, err
+	}
+	if f.Netdevs, err = netdevsOf(r, address); err != nil {
+		return f, err
+	}
+	return f, f.readGroup(r, dir)
+}
+
+// isBridge looks at the header type, which everybody may read, and goes by the
+// class where there is none.
+func isBridge(r Root, address string, class uint32) (bool, error) {
+	b, err := os.ReadFile(r.Path(path.Join(devices, address, "config")))
+	switch {
+	case err == nil && len(b) >= 16 && b[14] != 0xff:
+		return b[14]&0x7f != 0, nil
+	case err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission):
+		return false, err
+	}
+	return class>>8 == classBridge<<8|0x04 || class>>8 == classBridge<<8|0x07, nil
+}
+
+// resource flags (linux/ioport.h).
+const (
+	resourceIO       = 0x100
+	resourcePrefetch = 0x2000
+	resourceWide     = 0x100000
+)
+
+// readBARs reads the resource file: start, end and flags, a line each, of which
+// the first six are the BARs.
+func readBARs(r Root, dir string) ([]BAR, error) {
+	var bars []BAR
+	lines := strings.Split(r.Optional(path.Join(dir, "resource")), "\n")
+	for i, line := range lines[:min(6, len(lines))] {
+		fields := strings.Fields(line)
+		if len(fields) == 0 {
+			continue
+		}
+		if len(fields) != 3 {
+			return nil, fmt.Errorf("resource: line %d: %q", i+1, line)
+		}
+		var v [3]uint64
+		for j, s := range fields {
+			n, err := strconv.ParseUint(s, 0, 64)
+			if err != nil {
+				return nil, fmt.Errorf("resource: line %d: %w", i+1, err)
+			}
+			v[j] = n
+		}
+		if v[2] == 0 || v[1] <= v[0] || v[1]-v[0] == 1<<64-1 {
+			continue
+		}
+		bars = append(bars, BAR{Index: i, Address: v[0], Size: v[1] - v[0] + 1,
+			IO: v[2]&resourceIO != 0, Prefetchable: v[2]&resourcePrefetch != 0, Wide: v[2]&resourceWide != 0})
+	}
+	return bars, nil
+}
+
+// readLink reads what the link does. Links that are down or unknown read as
+// words, which count as 0.
+func readLink(r Root, dir string) Link {
+	speed := func(name string) float64 {
+		s, _, _ := strings.Cut(r.Optional(path.Join(dir, name)), " ")
+		v, err := strconv.ParseFloat(s, 64)
+		if err != nil || !(v > 0 && v < 1e6) {
+			return 0
+		}
+		return v
+	}
+	width := func(name string) int {
+		// The kernel shows 255 if it cannot tell.
+		v, err := strconv.ParseUint(r.Optional(path.Join(dir, name)), 10, 8)
+		if err != nil || v == 255 {
+			return 0
+		}
+		return int(v)
+	}
+	return Link{Speed: speed("current_link_speed"), MaxSpeed: speed("max_link_speed"),
+		Width: width("current_link_width"), MaxWidth: width("max_link_width")}
+}
+
+func readSRIOV(r Root, dir string) (s SRIOV, err error) {
+	for name, to := range map[string]*int{"sriov_numvfs": &s.VFs, "sriov_totalvfs": &s.TotalVFs} {
+		text := r.Optional(path.Join(dir, name))
+		if text == "" {
+			continue
+		}
+		if *to, err = strconv.Atoi(text); err != nil {
+			return s, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	s.Physical, err = r.Link(path.Join(dir, "physfn"))
+	return s, err
+}
+
+func (f *Function) readGroup(r Root, dir string) error {
+	group, err := r.Link(path.Join(dir, "iommu_group"))
+	if err != nil || group == "" {
+		return err
+	}
+	if f.IOMMUGroup, err = strconv.Atoi(group); err != nil {
+		return fmt.Errorf("iommu_group: %w", err)
+	}
+	groupDir := path.Join("sys/kernel/iommu_groups", group)
+	f.Unguarded = r.Optional(path.Join(groupDir, "name")) == unguardedGroup
+	names, err := r.Names(path.Join(groupDir, "devices"))
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if name == f.Address {
+			continue
+		}
+		m := Member{Address: name}
+		if m.Driver, err = r.Link(path.Join(devices, name, "driver")); err != nil {
+			return err
+		}
+		class, err := strconv.ParseUint(r.Optional(path.Join(devices, name, "class")), 0, 24)
+		if err != nil { // no PCI function, or one that is gone
+			class = 0
+		}
+		if m.Bridge, err = isBridge(r, name, uint32(class)); err != nil {
+			return err
+		}
+		f.GroupMembers = append(f.GroupMembers, m)
+	}
+	f.Backends, err = backends(r, *f)
+	return err
+}
+
+// Nodes are the files in dev by which VFIO hands out a function: its own, if
+// there is one, and that of its group.
+func (f Function) Nodes(r Root) ([]string, error) {
+	var nodes []string
+	names, err := r.Names(path.Join(devices, f.Address, "vfio-dev"))
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range names {
+		nodes = append(nodes, "dev/vfio/devices/"+n)
+	}
+	switch {
+	case f.IOMMUGroup >= 0 && f.Unguarded:
+		nodes = append(nodes, fmt.Sprintf("dev/vfio/noiommu-%d", f.IOMMUGroup))
+	case f.IOMMUGroup >= 0:
+		nodes = append(nodes, fmt.Sprintf("dev/vfio/%d", f.IOMMUGroup))
+	}
+	return slices.DeleteFunc(nodes, func(n string) bool { return !r.Exists(n) }), nil
+}
+
+// backends lists how the function can be opened now.
+func backends(r Root, f Function) ([]string, error) {
+	if !IsVFIO(f.Driver) {
+		return nil, nil
+	}
+	nodes, err := f.Nodes(r)
+	if err != nil {
+		return nil, err
+	}
+	var list []string
+	for _, n := range nodes {
+		switch {
+		case strings.HasPrefix(n, "dev/vfio/devices/"):
+			if !f.Unguarded && r.Exists("dev/iommu") {
+				list = append(list, "cdev")
+			}
+		case !r.Exists("dev/vfio/vfio"):
+		case f.Unguarded:
+			list = append(list, "noiommu")
+		default:
+			list = append(list, "group")
+		}
+	}
+	return list, nil
+}

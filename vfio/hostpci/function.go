@@ -1,0 +1,192 @@
+package hostpci
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+const devices = "sys/bus/pci/devices"
+
+// Function is all that sysfs says of a PCI function.
+type Function struct {
+	vfio.Function
+	Revision                   uint8
+	SubsystemVendor, Subsystem uint16
+	// VendorName, DeviceName and ClassName are from the system's list of PCI IDs,
+	// empty if it has none or does not know them.
+	VendorName, DeviceName, ClassName string
+	// Bridge says that it leads to other functions.
+	Bridge bool
+	// Override is the only driver that the kernel may bind; empty for any.
+	Override string
+	// Unguarded says that the IOMMU group is one that VFIO has made for a
+	// function without an IOMMU.
+	Unguarded bool
+	// GroupMembers are the other functions of the IOMMU group, sorted.
+	GroupMembers []Member
+	// Bridges lead to the function, that of the root first.
+	Bridges []string
+	Link    Link
+	// Netdevs are its network interfaces in this network namespace, sorted.
+	Netdevs []string
+	SRIOV   SRIOV
+	Power   Power
+	BARs    []BAR
+	// Backends of vfio by which it can be opened now: "cdev", "group",
+	// "noiommu".
+	Backends []string
+	// Fits is the driver of ours that is made for it, "" for none.
+	Fits string
+}
+
+// Member is another function of an IOMMU group.
+type Member struct {
+	Address string
+	// Driver is empty for none.
+	Driver string
+	Bridge bool
+}
+
+// Link is a PCI Express link, as it is and as it could be. Speeds are in GT/s;
+// everything is 0 for a function without one.
+type Link struct {
+	Speed, MaxSpeed float64
+	Width, MaxWidth int
+}
+
+// SRIOV says what a function has to do with virtual functions.
+type SRIOV struct {
+	// VFs of the TotalVFs that it can have are enabled.
+	VFs, TotalVFs int
+	// Physical is the function that a virtual one belongs to, empty otherwise.
+	Physical string
+}
+
+// Power is the state of a function that may be asleep.
+type Power struct {
+	// State is "D0" (awake) to "D3cold" (off), "unknown", or empty on older
+	// kernels, which do not tell.
+	State string
+	// Runtime is "active", "suspended", or what else
+	// Documentation/ABI/testing/sysfs-devices-power lists.
+	Runtime string
+	// Control is "auto" if the kernel may put it to sleep, "on" if not.
+	Control string
+}
+
+// BAR is a base address register that has been given addresses.
+type BAR struct {
+	Index        int
+	Address      uint64
+	Size         uint64
+	IO           bool
+	Wide         bool // 64-bit
+	Prefetchable bool
+}
+
+// Driver is one of ours and what it is made for.
+type Driver struct {
+	Name           string
+	Vendor, Device uint16
+}
+
+// Fit fills in which of our drivers are made for the functions.
+func Fit(list []Function, drivers []Driver) {
+	for i := range list {
+		for _, d := range drivers {
+			if list[i].Vendor == d.Vendor && list[i].Device == d.Device {
+				list[i].Fits = d.Name
+			}
+		}
+	}
+}
+
+// IsVFIO says whether a driver hands functions to user space through VFIO: that
+// is vfio-pci, and the variants of it for some devices, as mlx5_vfio_pci.
+func IsVFIO(driver string) bool {
+	return driver == "vfio-pci" || variantPattern.MatchString(driver)
+}
+
+// Blocks says whether the member keeps VFIO from the group. Those without a
+// driver do not, nor those whose driver does no DMA: bridges, pci-stub.
+func (m Member) Blocks() bool {
+	return m.Driver != "" && !m.Bridge && m.Driver != "pci-stub" && m.Driver != "pcieport" && !IsVFIO(m.Driver)
+}
+
+// Blockers are the members that keep VFIO from the function's group.
+func (f Function) Blockers() []Member {
+	return slices.DeleteFunc(slices.Clone(f.GroupMembers), func(m Member) bool { return !m.Blocks() })
+}
+
+// Functions lists the network controllers, sorted by address, with the names
+// of what they are. A host without PCI has none. Functions that disappear
+// meanwhile are left out; those that cannot be read are left out too and named
+// in the error, which comes with the rest of the list.
+func Functions(r Root) ([]Function, error) {
+	return list(r, func(f vfio.Function) bool { return f.Class>>16 == vfio.ClassNetwork })
+}
+
+// AllFunctions lists every PCI function, as Functions does.
+func AllFunctions(r Root) ([]Function, error) {
+	return list(r, func(vfio.Function) bool { return true })
+}
+
+func list(r Root, wanted func(vfio.Function) bool) ([]Function, error) {
+	fail := func(err error) error {
+		return &vfio.Error{Op: "list PCI functions below", Device: string(r), Err: err, Hint: "is sysfs mounted there?"}
+	}
+	if !r.Exists("sys") {
+		return nil, fail(fmt.Errorf("sys: %w", fs.ErrNotExist))
+	}
+	names, err := r.Names(devices)
+	if err != nil {
+		return nil, fail(err)
+	}
+	var found []Function
+	var bad []error
+	for _, name := range names {
+		if !functionName.MatchString(name) {
+			continue
+		}
+		f, err := read(r, name, wanted)
+		switch {
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, errUnwanted):
+		case err != nil:
+			bad = append(bad, fmt.Errorf("%s: %w", name, err))
+		default:
+			found = append(found, f)
+		}
+	}
+	slices.SortFunc(found, func(a, b Function) int {
+		return cmp.Or(cmp.Compare(len(a.Address), len(b.Address)), cmp.Compare(a.Address, b.Address))
+	})
+	nameAll(r, found)
+	if err := errors.Join(bad...); err != nil {
+		return found, fail(err)
+	}
+	return found, nil
+}
+
+// Lookup reads one function, of any class, given as ParseAddress takes it. It
+// fails with ErrNoFunction, and with vfio.ErrBadAddress.
+func Lookup(r Root, address string) (Function, error) {
+	name, err := ParseAddress(address)
+	if err != nil {
+		return Function{}, err
+	}
+	f, err := read(r, name, func(vfio.Function) bool { return true })
+	if errors.Is(err, fs.ErrNotExist) {
+		return Function{}, &vfio.Error{Op: "find", Device: name, Err: ErrNoFunction, Hint: "trapeze list and lspci -D show which there are"}
+	}
+	if err != nil {
+		return Function{}, &vfio.Error{Op: "look at", Device: name, Err: err}
+	}
+	one := []Function{f}
+	nameAll(r, one)
+	return one[0], nil
+}

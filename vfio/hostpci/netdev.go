@@ -1,0 +1,90 @@
+package hostpci
+
+import (
+	"os"
+	"path"
+	"slices"
+	"strings"
+)
+
+const netClass = "sys/class/net"
+
+// netdevsOf lists the network interfaces of a function. They may be those of a
+// device on the function, as a virtio device is, so the nearest function above
+// an interface counts.
+func netdevsOf(r Root, address string) ([]string, error) {
+	names, err := r.Names(netClass)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return ownerOf(r, path.Join(netClass, name)) != address }), nil
+}
+
+// ownerOf returns the function that a device of some class belongs to.
+func ownerOf(r Root, name string) string {
+	target, err := os.Readlink(r.Path(name))
+	if err != nil {
+		return ""
+	}
+	above := functionsIn(target)
+	if len(above) == 0 {
+		return ""
+	}
+	return above[len(above)-1]
+}
+
+// upper is an interface that sits on another.
+type upper struct {
+	name string
+	// lower is what it sits on, kind what it is: "bond", "bridge", "vlan" ….
+	lower, kind string
+	master      bool
+}
+
+// uppersOf lists what sits on an interface, directly or not.
+func uppersOf(r Root, netdev string) ([]upper, error) {
+	var found []upper
+	seen := map[string]bool{netdev: true}
+	for queue := []string{netdev}; len(queue) > 0; queue = queue[1:] {
+		names, err := r.Names(path.Join(netClass, queue[0]))
+		if err != nil {
+			return nil, err
+		}
+		master, err := r.Link(path.Join(netClass, queue[0], "master"))
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range names {
+			// Every interface on top has a link of this name; so has a master.
+			name, ok := strings.CutPrefix(n, "upper_")
+			if !ok || seen[name] {
+				continue
+			}
+			seen[name] = true
+			found = append(found, upper{name: name, lower: queue[0], kind: kindOf(r, name), master: name == master})
+			queue = append(queue, name)
+		}
+		if master != "" && !seen[master] {
+			seen[master] = true
+			found = append(found, upper{name: master, lower: queue[0], kind: kindOf(r, master), master: true})
+			queue = append(queue, master)
+		}
+	}
+	return found, nil
+}
+
+// kindOf names the kind of an interface in software.
+func kindOf(r Root, netdev string) string {
+	dir := path.Join(netClass, netdev)
+	for _, k := range []struct{ file, kind string }{{"bonding", "bond"}, {"bridge", "bridge"}} {
+		if r.Exists(path.Join(dir, k.file)) {
+			return k.kind
+		}
+	}
+	for line := range strings.Lines(r.Optional(path.Join(dir, "uevent"))) {
+		if kind, ok := strings.CutPrefix(strings.TrimSpace(line), "DEVTYPE="); ok {
+			return kind
+		}
+	}
+	return "interface"
+}

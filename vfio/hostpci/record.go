@@ -1,0 +1,111 @@
+package hostpci
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"regexp"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// recordDir keeps what functions were bound to before they were given to VFIO.
+// It lies in memory: bindings do not outlive a restart either.
+const recordDir = "run/trapeze/pci"
+
+// record is what one function was bound to.
+type record struct {
+	Driver   string `json:"driver"`
+	Override string `json:"override"`
+}
+
+// driverName is what a driver may be called: its name becomes part of a path.
+var driverName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)
+
+func recordFile(address string) string { return path.Join(recordDir, address+".json") }
+
+// remember writes down what a function is bound to.
+func remember(r Root, f Function) error {
+	text, err := json.Marshal(record{f.Driver, f.Override})
+	if err != nil {
+		return err
+	}
+	temporary, err := os.CreateTemp(r.Path(recordDir), ".new-")
+	if err != nil {
+		return err
+	}
+	_, err = temporary.Write(append(text, '\n'))
+	err = errors.Join(err, temporary.Chmod(0o644), temporary.Close())
+	if err == nil {
+		err = os.Rename(temporary.Name(), r.Path(recordFile(f.Address)))
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(temporary.Name()))
+	}
+	return nil
+}
+
+// recall reads what a function was bound to, and says whether anybody knows.
+func recall(r Root, address string) (record, bool, error) {
+	var was record
+	f, err := os.Open(r.Path(recordFile(address)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return was, false, nil
+	}
+	if err != nil {
+		return was, false, err
+	}
+	defer f.Close()
+	if err := json.NewDecoder(io.LimitReader(f, 4096)).Decode(&was); err != nil {
+		return was, false, fmt.Errorf("%s: %w", recordFile(address), err)
+	}
+	for _, name := range []string{was.Driver, was.Override} {
+		if name != "" && !driverName.MatchString(name) {
+			return record{}, false, fmt.Errorf("%s: %q is no name of a driver", recordFile(address), name)
+		}
+	}
+	return was, true, nil
+}
+
+func forget(r Root, address string) error {
+	if err := os.Remove(r.Path(recordFile(address))); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// lock keeps other processes from binding and unbinding until the function that
+// it returns is called.
+func lock(ctx context.Context, r Root, patience time.Duration) (func() error, error) {
+	if err := os.MkdirAll(r.Path(recordDir), 0o755); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(r.Path(path.Join(recordDir, "lock")), os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, ErrLocked)
+	defer cancel()
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return f.Close, nil // which unlocks
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			return nil, errors.Join(err, f.Close())
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(context.Cause(ctx), f.Close())
+		case <-again.C:
+		}
+	}
+}

@@ -1,0 +1,188 @@
+package hostpci
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/bits"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// route flags (linux/route.h, linux/ipv6_route.h).
+const (
+	routeUp     = 0x0001
+	routeReject = 0x0200
+	routeLocal  = 0x80000000
+)
+
+// route is an entry of the kernel's main routing table.
+type route struct {
+	to     netip.Prefix
+	netdev string
+}
+
+// readRoutes reads the routes of both families that lead somewhere. Those that
+// every IPv6 interface has unasked, to link-local and multicast addresses, are
+// left out. A kernel without a family has none of its.
+func readRoutes(r Root) ([]route, error) {
+	var list []route
+	for _, table := range []struct {
+		file  string
+		parse func([]string) (route, bool, error)
+	}{{"proc/net/route", parseRoute4}, {"proc/net/ipv6_route", parseRoute6}} {
+		text, err := r.Text(table.file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for line := range strings.Lines(text) {
+			fields := strings.Fields(line)
+			if len(fields) == 0 || fields[0] == "Iface" {
+				continue
+			}
+			e, ok, err := table.parse(fields)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %q: %w", table.file, strings.TrimSpace(line), err)
+			}
+			if ok {
+				list = append(list, e)
+			}
+		}
+	}
+	return list, nil
+}
+
+var errShortLine = errors.New("the line is too short")
+
+// parseRoute4 reads a line of proc/net/route: interface, destination, gateway,
+// flags, 3 counters, mask; addresses are in the processor's byte order.
+func parseRoute4(f []string) (route, bool, error) {
+	if len(f) < 8 {
+		return route{}, false, errShortLine
+	}
+	var v [3]uint64
+	for i, s := range []string{f[1], f[3], f[7]} {
+		n, err := strconv.ParseUint(s, 16, 32)
+		if err != nil {
+			return route{}, false, err
+		}
+		v[i] = n
+	}
+	var a [4]byte
+	binary.NativeEndian.PutUint32(a[:], uint32(v[0]))
+	if v[1]&routeUp == 0 || v[1]&routeReject != 0 {
+		return route{}, false, nil
+	}
+	return route{to: netip.PrefixFrom(netip.AddrFrom4(a), bits.OnesCount32(uint32(v[2]))), netdev: f[0]}, true, nil
+}
+
+// parseRoute6 reads a line of proc/net/ipv6_route: destination, its length,
+// source, its length, next hop, metric, 2 counters, flags, interface.
+func parseRoute6(f []string) (route, bool, error) {
+	if len(f) < 10 {
+		return route{}, false, errShortLine
+	}
+	a, err := hexAddress(f[0])
+	if err != nil {
+		return route{}, false, err
+	}
+	length, err := strconv.ParseUint(f[1], 16, 8)
+	if err != nil || length > 128 {
+		return route{}, false, fmt.Errorf("prefix length %q", f[1])
+	}
+	flags, err := strconv.ParseUint(f[8], 16, 32)
+	if err != nil {
+		return route{}, false, err
+	}
+	if flags&routeUp == 0 || flags&(routeReject|routeLocal) != 0 || a.IsLinkLocalUnicast() || a.IsMulticast() {
+		return route{}, false, nil
+	}
+	return route{to: netip.PrefixFrom(a, int(length)), netdev: f[9]}, true, nil
+}
+
+func hexAddress(s string) (netip.Addr, error) {
+	b, err := hex.DecodeString(s)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	a, ok := netip.AddrFromSlice(b)
+	if !ok {
+		return a, fmt.Errorf("an address of %d bytes", len(b))
+	}
+	return a, nil
+}
+
+// outFor lists the interfaces over which the main table reaches an address: of
+// the routes with the longest prefix, whatever their metric.
+func outFor(routes []route, to netip.Addr) []string {
+	longest := -1
+	var over []string
+	for _, e := range routes {
+		if !e.to.Contains(to.Unmap()) || e.to.Bits() < longest {
+			continue
+		}
+		if e.to.Bits() > longest {
+			longest, over = e.to.Bits(), nil
+		}
+		over = append(over, e.netdev)
+	}
+	slices.Sort(over)
+	return slices.Compact(over)
+}
+
+// scopeLink is the scope of IPv6 addresses that are valid on a link only
+// (linux/ipv6.h). Each interface has one without being asked.
+const scopeLink = 0x20
+
+// addressesOf lists the addresses of an interface that somebody gave it. Proc
+// shows IPv6 ones only, so on this host the others come from netlink; elsewhere
+// an IPv4 address shows by its route.
+func addressesOf(r Root, netdev string) ([]string, error) {
+	var list []string
+	text, err := r.Text("proc/net/if_inet6")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		if len(f) < 6 || f[5] != netdev {
+			continue
+		}
+		scope, err := strconv.ParseUint(f[3], 16, 8)
+		if err != nil {
+			return nil, fmt.Errorf("proc/net/if_inet6: %w", err)
+		}
+		a, err := hexAddress(f[0])
+		if err != nil {
+			return nil, fmt.Errorf("proc/net/if_inet6: %w", err)
+		}
+		if scope != scopeLink {
+			list = append(list, a.String())
+		}
+	}
+	if !r.Live() {
+		return list, nil
+	}
+	i, err := net.InterfaceByName(netdev)
+	if err != nil {
+		return nil, err
+	}
+	addresses, err := i.Addrs()
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range addresses {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() {
+			list = append(list, p.Addr().String())
+		}
+	}
+	return list, nil
+}

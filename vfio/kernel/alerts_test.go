@@ -1,0 +1,292 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+// next returns the next alert.
+func next(t *testing.T, d *Device) error {
+	t.Helper()
+	select {
+	case err, ok := <-d.Alerts():
+		if !ok {
+			t.Fatal("the alerts are over")
+		}
+		return err
+	case <-withTimeout(t).Done():
+		t.Fatal("no alert")
+	}
+	return nil
+}
+
+// TestErrorAlert: PCI Express reports errors, several times; the device stays.
+func TestErrorAlert(t *testing.T) {
+	forEachBackend(t, func(t *testing.T, k *fake, d *Device) {
+		for range 2 {
+			if err := k.functions[nic].fire(k, vfio.IRQErr, 0); err != nil {
+				t.Fatal(err)
+			}
+			err := next(t, d)
+			if !errors.Is(err, ErrDeviceFault) {
+				t.Errorf("alert %v", err)
+			}
+			says(t, err, nic, "reset it")
+		}
+		if err := d.Reset(withTimeout(t)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestRequestAlert: the kernel wants the device back, and the holder closes it.
+func TestRequestAlert(t *testing.T) {
+	forEachBackend(t, func(t *testing.T, k *fake, d *Device) {
+		if err := k.functions[nic].fire(k, vfio.IRQReq, 0); err != nil {
+			t.Fatal(err)
+		}
+		err := next(t, d)
+		if !errors.Is(err, vfio.ErrDeviceGone) {
+			t.Errorf("alert %v", err)
+		}
+		says(t, err, nic, "close it")
+		// There is time left to put things in order.
+		if _, err := d.Region(0); err != nil {
+			t.Error(err)
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, open := <-d.Alerts(); open {
+			t.Error("an alert after Close")
+		}
+	})
+}
+
+// TestRevoke: the holder does not close the device, so it is taken away.
+func TestRevoke(t *testing.T) {
+	for _, b := range backends {
+		t.Run(b, func(t *testing.T) {
+			checkFiles(t)
+			tr := machine(t)
+			k, h := openFake(t, tr)
+			if b == backendNoIOMMU {
+				unguard(tr)
+				k.viable[0] = true
+			}
+			h.grace = time.Millisecond
+			d := mustOpen(t, h, "pci:"+nic+"?backend="+b)
+			mem := alloc(t, 4096)
+			if b != backendNoIOMMU {
+				if err := d.MapDMA(mem, 0x1000, both); err != nil {
+					t.Fatal(err)
+				}
+			}
+			m, err := d.MapRegion(0, 0, 8192)
+			if err != nil {
+				t.Fatal(err)
+			}
+			registers := m.Bytes()
+			if err := k.functions[nic].fire(k, vfio.IRQReq, 0); err != nil {
+				t.Fatal(err)
+			}
+			if err := next(t, d); !errors.Is(err, vfio.ErrDeviceGone) {
+				t.Errorf("alert %v", err)
+			}
+			for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+				if _, err := d.Region(0); errors.Is(err, vfio.ErrDeviceGone) {
+					break
+				}
+				if time.Now().After(end) {
+					t.Fatal("the device was not taken away")
+				}
+			}
+			if slices.ContainsFunc(registers, func(b byte) bool { return b != 0xff }) {
+				t.Error("mapped registers do not read as all ones")
+			}
+			registers[0] = 1 // harms nobody
+			k.mu.Lock()
+			for fd, h := range k.fds {
+				t.Errorf("descriptor %d of a %s is open", fd, h.kind)
+			}
+			k.mu.Unlock()
+			if len(h.domains)+len(h.devices) > 0 {
+				t.Error("the host remembers it")
+			}
+			for what, err := range allCalls(t, d, mem) {
+				if !errors.Is(err, vfio.ErrDeviceGone) {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			if err := d.Close(); err != nil {
+				t.Error(err)
+			}
+			if m.Bytes() != nil {
+				t.Error("the mapping is still there after Close")
+			}
+		})
+	}
+}
+
+// allCalls makes each call that can fail and returns with what it did.
+func allCalls(t *testing.T, d *Device, mem *vfio.Memory) map[string]error {
+	t.Helper()
+	fd := eventfd(t)
+	calls := map[string]error{
+		"ReadRegion":  d.ReadRegion(0, 0, make([]byte, 4)),
+		"WriteRegion": d.WriteRegion(0, 0, make([]byte, 4)),
+		"SetIRQs":     d.SetIRQs(vfio.IRQMSIX, 0, []int{fd.FD()}),
+		"DisableIRQs": d.DisableIRQs(vfio.IRQMSIX),
+		"MaskIRQ":     d.MaskIRQ(vfio.IRQINTx),
+		"UnmaskIRQ":   d.UnmaskIRQ(vfio.IRQINTx),
+		"MapDMA":      d.MapDMA(mem, 0x1000, both),
+		"UnmapDMA":    d.UnmapDMA(0x1000, 4096),
+		"Reset":       d.Reset(context.Background()),
+		"HotReset":    d.HotReset(context.Background()),
+	}
+	_, calls["Region"] = d.Region(0)
+	_, calls["IRQ"] = d.IRQ(0)
+	_, calls["MapRegion"] = d.MapRegion(0, 0, 4096)
+	_, calls["IOVARanges"] = d.IOVARanges()
+	_, _, calls["DMAAvailable"] = d.DMAAvailable()
+	_, calls["PhysicalAddress"] = d.PhysicalAddress(mem)
+	_, calls["HotResetFunctions"] = d.HotResetFunctions()
+	return calls
+}
+
+func TestClosed(t *testing.T) {
+	forEachBackend(t, func(t *testing.T, _ *fake, d *Device) {
+		before := d.Info()
+		for range 2 {
+			if err := d.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for what, err := range allCalls(t, d, alloc(t, 4096)) {
+			if !errors.Is(err, vfio.ErrClosed) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		if d.Info() != before {
+			t.Errorf("Info changed to %+v", d.Info())
+		}
+	})
+}
+
+// TestRelay: the caller may listen to the device's own interrupts too.
+func TestRelay(t *testing.T) {
+	k, d := ready(t, backendGroup)
+	f := k.functions[nic]
+	fd, later := eventfd(t), eventfd(t)
+	for _, e := range []*vfio.Eventfd{fd, later} { // the second replaces the first
+		if err := d.SetIRQs(vfio.IRQErr, 0, []int{e.FD()}); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.fire(k, vfio.IRQErr, 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Wait(withTimeout(t)); err != nil {
+			t.Fatal(err)
+		}
+		if err := next(t, d); !errors.Is(err, ErrDeviceFault) {
+			t.Error(err)
+		}
+	}
+	if err := d.DisableIRQs(vfio.IRQErr); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.fire(k, vfio.IRQErr, 0); err != nil {
+		t.Fatal("the device's own interrupt was disconnected")
+	}
+	next(t, d)
+	if err := later.Drain(); err != nil {
+		t.Error(err)
+	}
+	// What is connected at the end is let go by Close; checkFiles looks.
+	if err := d.SetIRQs(vfio.IRQReq, 0, []int{fd.FD()}); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.SetIRQs(vfio.IRQReq, 0, []int{1 << 20}); err == nil {
+		t.Error("something that is no descriptor was taken")
+	}
+}
+
+// TestAlertsNobodyReceives do not hold the device up.
+func TestAlertsNobodyReceives(t *testing.T) {
+	k, d := ready(t, backendCdev)
+	seen := eventfd(t)
+	if err := d.SetIRQs(vfio.IRQErr, 0, []int{seen.FD()}); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		if err := k.functions[nic].fire(k, vfio.IRQErr, 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := seen.Wait(withTimeout(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for range d.Alerts() {
+		n++
+	}
+	if n == 0 || n > 20 {
+		t.Errorf("%d alerts", n)
+	}
+}
+
+// TestConcurrency uses a device from many goroutines while it is closed, or
+// taken away.
+func TestConcurrency(t *testing.T) {
+	for _, taken := range []bool{false, true} {
+		name := "closed"
+		if taken {
+			name = "taken away"
+		}
+		t.Run(name, func(t *testing.T) {
+			checkFiles(t)
+			k, h := openFake(t, machine(t))
+			h.grace = time.Millisecond
+			d := mustOpen(t, h, "pci:"+nic)
+			var wait sync.WaitGroup
+			for i := range 8 {
+				mem, fd := alloc(t, 4096), eventfd(t)
+				wait.Go(func() {
+					for {
+						iova := uint64(0x1000 * (i + 1))
+						if err := d.MapDMA(mem, iova, both); err != nil {
+							return
+						}
+						if m, err := d.MapRegion(0, 0, 4096); err == nil {
+							_ = m.Close()
+						}
+						_ = d.SetIRQs(vfio.IRQMSIX, i, []int{fd.FD()})
+						_ = d.ReadRegion(0, 0, make([]byte, 8))
+						_ = d.Reset(context.Background())
+						if err := d.UnmapDMA(iova, 4096); err != nil {
+							return
+						}
+					}
+				})
+			}
+			time.Sleep(5 * time.Millisecond) // for the goroutines to be anywhere
+			if taken {
+				if err := k.functions[nic].fire(k, vfio.IRQReq, 0); err != nil {
+					t.Error(err)
+				}
+			} else if err := d.Close(); err != nil {
+				t.Error(err)
+			}
+			wait.Wait()
+		})
+	}
+}

@@ -1,0 +1,161 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+// groupSpace is an IOMMU group in a container of its own.
+type groupSpace struct {
+	sys              system
+	container, group int
+}
+
+func (at opening) groupNode() string {
+	if at.fn.unguarded {
+		return at.files.node("vfio/noiommu-" + strconv.Itoa(at.fn.group))
+	}
+	return at.files.node("vfio/" + strconv.Itoa(at.fn.group))
+}
+
+// openGroup opens the function's group behind a type 1 IOMMU.
+func (at opening) openGroup() (space, error) {
+	g, err := at.openContainer(vfioType1v2IOMMU)
+	if err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// openContainer puts the function's group into a new container with an IOMMU of
+// the given type.
+func (at opening) openContainer(iommu uintptr) (_ *groupSpace, err error) {
+	if at.fn.group < 0 {
+		return nil, at.explainMissing("find the IOMMU group of", at.files.node("vfio"))
+	}
+	g := &groupSpace{sys: at.sys, container: -1, group: -1}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, g.close())
+		}
+	}()
+	if g.container, err = at.openNode("container", at.files.node("vfio/vfio")); err != nil {
+		return nil, err
+	}
+	version, err := at.sys.ioctlNumber(g.container, vfioGetAPIVersion, 0)
+	if err != nil {
+		return nil, at.fail("ask for the VFIO version to open", err, hintNoContainer(err))
+	}
+	if version != vfioAPIVersion {
+		return nil, at.fail("ask for the VFIO version to open", fmt.Errorf("%w: version %d, this program knows %d",
+			vfio.ErrNotSupported, version, vfioAPIVersion), "")
+	}
+	if n, err := at.sys.ioctlNumber(g.container, vfioCheckExtension, iommu); err != nil || n == 0 {
+		return nil, at.fail("ask for the type of IOMMU to open", noExtension(err), hintIOMMUType(iommu))
+	}
+	if g.group, err = at.openNode("group", at.groupNode()); err != nil {
+		return nil, err
+	}
+	status := groupStatus{}
+	status.argsz = sizeOf(&status)
+	if _, err := at.sys.ioctl(g.group, vfioGroupGetStatus, bytesOf(&status)); err != nil {
+		return nil, at.fail("read the group's status to open", err, "")
+	}
+	if status.flags&groupViable == 0 {
+		return nil, at.fail("check the group to open", errNotViable, at.hintViable())
+	}
+	if status.flags&groupContainerSet != 0 {
+		return nil, at.fail("check the group to open", unix.EBUSY, at.files.heldBy(at.groupNode()))
+	}
+	fd := int32(g.container)
+	if _, err := at.sys.ioctl(g.group, vfioGroupSetContainer, bytesOf(&fd)); err != nil {
+		return nil, at.fail("put the group into a container to open", err, at.hintSetContainer(err))
+	}
+	if _, err := at.sys.ioctlNumber(g.container, vfioSetIOMMU, iommu); err != nil {
+		return nil, at.fail("set the container's IOMMU to open", err, hintSetIOMMU(err))
+	}
+	return g, nil
+}
+
+// noExtension is the reason why an extension is not there.
+func noExtension(err error) error {
+	if err == nil {
+		return vfio.ErrNotSupported
+	}
+	return fmt.Errorf("%w: %w", vfio.ErrNotSupported, err)
+}
+
+// openDevice takes the function out of the group.
+func (g *groupSpace) openDevice(at opening) (int, error) {
+	name := at.fn.address
+	if at.token != "" {
+		name += " vf_token=" + at.token
+	}
+	fd, err := at.sys.ioctl(g.group, vfioGroupGetDeviceFD, append([]byte(name), 0))
+	if err != nil {
+		return -1, at.fail("take from its group", err, at.hintDevice(err))
+	}
+	return fd, nil
+}
+
+func (g *groupSpace) mapDMA(mem *vfio.Memory, iova uint64, flags vfio.DMAFlags) error {
+	m := dmaMap{vaddr: mem.Address(), iova: iova, size: mem.Size()}
+	m.argsz = sizeOf(&m)
+	if flags&vfio.DMARead != 0 {
+		m.flags |= dmaMapRead
+	}
+	if flags&vfio.DMAWrite != 0 {
+		m.flags |= dmaMapWrite
+	}
+	_, err := g.sys.ioctl(g.container, vfioIOMMUMapDMA, bytesOf(&m))
+	return err
+}
+
+// unmapDMA leaves the flags at zero: the bits that mean read and write when
+// mapping mean other things here.
+func (g *groupSpace) unmapDMA(iova, size uint64) error {
+	u := dmaUnmap{iova: iova, size: size}
+	u.argsz = sizeOf(&u)
+	if _, err := g.sys.ioctl(g.container, vfioIOMMUUnmapDMA, bytesOf(&u)); err != nil {
+		return err
+	}
+	if u.size != size { // how much there was
+		return vfio.ErrNotMapped
+	}
+	return nil
+}
+
+// limits asks the container (VFIO_IOMMU_GET_INFO).
+func (g *groupSpace) limits() (limits, error) {
+	info := iommuInfo{}
+	info.argsz = sizeOf(&info)
+	b, err := askWithCaps(bytesOf(&info), func(b []byte) error {
+		_, err := g.sys.ioctl(g.container, vfioIOMMUGetInfo, b)
+		return err
+	})
+	if err != nil {
+		return limits{}, err
+	}
+	return parseIOMMUInfo(b)
+}
+
+// groupFD is what proves to the kernel that the group is ours.
+func (g *groupSpace) groupFD() int { return g.group }
+
+// close closes what is open. The group goes first: that takes it out of the
+// container.
+func (g *groupSpace) close() error {
+	var errs []error
+	for _, fd := range []int{g.group, g.container} {
+		if fd >= 0 {
+			errs = append(errs, g.sys.close(fd))
+		}
+	}
+	g.group, g.container = -1, -1
+	return errors.Join(errs...)
+}

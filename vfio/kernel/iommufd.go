@@ -1,0 +1,158 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+// iommufd is the process's descriptor of /dev/iommu. There is one for all
+// address spaces: the kernel lets a bus be reset only if it sees that all
+// functions there belong to one.
+type iommufd struct {
+	fd, users int
+}
+
+// ioasSpace is an I/O address space of /dev/iommu.
+type ioasSpace struct {
+	host    *host
+	sys     system
+	iommufd int
+	ioas    uint32
+}
+
+// openIOMMUFD makes an address space. Devices are attached to it later.
+func (at opening) openIOMMUFD() (_ space, err error) {
+	if at.fn.cdev == "" {
+		return nil, at.explainMissing("find the node of", at.files.node("vfio/devices"))
+	}
+	if at.iommufd.users == 0 {
+		if at.iommufd.fd, err = at.openNode("iommufd", at.files.node("iommu")); err != nil {
+			return nil, err
+		}
+	}
+	at.iommufd.users++
+	a := ioasAlloc{}
+	a.size = sizeOf(&a)
+	if _, err := at.sys.ioctl(at.iommufd.fd, iommuIOASAlloc, bytesOf(&a)); err != nil {
+		return nil, errors.Join(at.fail("make an address space for", err, hintIOMMUFD(err)), at.closeIOMMUFD())
+	}
+	s := &ioasSpace{host: at.host, sys: at.sys, iommufd: at.iommufd.fd, ioas: a.ioas}
+	if at.huge {
+		return s, nil // as the kernel does anyway
+	}
+	o := option{id: iommuOptionHugePages, op: iommuOptionOpSet, object: s.ioas}
+	o.size = sizeOf(&o)
+	if _, err := at.sys.ioctl(s.iommufd, iommuOption, bytesOf(&o)); err != nil {
+		return nil, errors.Join(at.fail("turn large IOMMU pages off for", err, hintIOMMUFD(err)), s.close())
+	}
+	return s, nil
+}
+
+// closeIOMMUFD closes /dev/iommu after the last address space. The caller has
+// its turn.
+func (h *host) closeIOMMUFD() error {
+	h.iommufd.users--
+	if h.iommufd.users > 0 {
+		return nil
+	}
+	return h.sys.close(h.iommufd.fd)
+}
+
+// openDevice opens the function's node, makes it ours and attaches it to the
+// address space. Nothing else works before.
+func (s *ioasSpace) openDevice(at opening) (_ int, err error) {
+	node := at.files.node("vfio/devices/" + at.fn.cdev)
+	fd, err := at.openNode("node", node)
+	if err != nil {
+		return -1, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, at.sys.close(fd))
+		}
+	}()
+	bind := newBind(s.iommufd, at.tokenBytes())
+	if _, err := at.sys.ioctl(fd, vfioDeviceBindIOMMUFD, bytesOf(bind)[:bind.argsz]); err != nil {
+		hint, err := at.explainBind(err, node)
+		return -1, at.fail("bind to iommufd", err, hint)
+	}
+	attach := attachPT{pageT: s.ioas}
+	attach.argsz = sizeOf(&attach)
+	if _, err := at.sys.ioctl(fd, vfioDeviceAttachPT, bytesOf(&attach)); err != nil {
+		return -1, at.fail("attach to an address space", err, hintAttach(err))
+	}
+	return fd, nil
+}
+
+func (s *ioasSpace) mapDMA(mem *vfio.Memory, iova uint64, flags vfio.DMAFlags) error {
+	m := ioasMap{flags: ioasMapFixedIOVA, ioas: s.ioas, userVA: mem.Address(), length: mem.Size(), iova: iova}
+	m.size = sizeOf(&m)
+	if flags&vfio.DMARead != 0 {
+		m.flags |= ioasMapReadable
+	}
+	if flags&vfio.DMAWrite != 0 {
+		m.flags |= ioasMapWriteable
+	}
+	_, err := s.sys.ioctl(s.iommufd, iommuIOASMap, bytesOf(&m))
+	return err
+}
+
+func (s *ioasSpace) unmapDMA(iova, size uint64) error {
+	u := ioasUnmap{ioas: s.ioas, iova: iova, length: size}
+	u.size = sizeOf(&u)
+	_, err := s.sys.ioctl(s.iommufd, iommuIOASUnmap, bytesOf(&u))
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return fmt.Errorf("%w: %w", vfio.ErrNotMapped, err)
+	case err != nil:
+		return err
+	case u.length != size:
+		return vfio.ErrNotMapped
+	}
+	return nil
+}
+
+// manyRanges is more than any IOMMU driver cuts its addresses into.
+const manyRanges = 1 << 16
+
+// limits asks the address space (IOMMU_IOAS_IOVA_RANGES), which is narrowed by
+// each device that is attached. The kernel says how many ranges there are if
+// they do not fit.
+func (s *ioasSpace) limits() (limits, error) {
+	for n := 16; n <= manyRanges; {
+		ranges := make([]iovaRange, n)
+		r := newIOVARanges(s.ioas, ranges)
+		_, err := s.sys.ioctl(s.iommufd, iommuIOASIOVARanges, bytesOf(r))
+		switch {
+		case errors.Is(err, unix.EMSGSIZE):
+			n = max(2*n, int(min(r.num, manyRanges)))
+			continue
+		case err != nil:
+			return limits{}, err
+		case int(r.num) > n:
+			return limits{}, unix.EPROTO
+		}
+		l := limits{page: r.alignment, available: unknown}
+		for _, x := range ranges[:r.num] {
+			if x.start <= x.last {
+				l.ranges = append(l.ranges, vfio.IOVARange{First: x.start, Last: x.last})
+			}
+		}
+		slices.SortFunc(l.ranges, byFirst)
+		return l, nil
+	}
+	return limits{}, unix.EMSGSIZE
+}
+
+// close destroys the address space. No device is attached to it any more.
+func (s *ioasSpace) close() error {
+	d := destroy{id: s.ioas}
+	d.size = sizeOf(&d)
+	_, err := s.sys.ioctl(s.iommufd, iommuDestroy, bytesOf(&d))
+	return errors.Join(err, s.host.closeIOMMUFD())
+}

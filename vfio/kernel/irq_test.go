@@ -1,0 +1,213 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+func eventfd(t *testing.T) *vfio.Eventfd {
+	t.Helper()
+	fd, err := vfio.NewEventfd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { fd.Close() })
+	return fd
+}
+
+func TestIRQ(t *testing.T) {
+	_, d := ready(t, backendGroup)
+	irq, err := d.IRQ(vfio.IRQMSIX)
+	if err != nil || irq != (vfio.IRQInfo{Index: 2, Count: 16, Flags: vfio.IRQEventfd}) {
+		t.Errorf("%+v, %v", irq, err)
+	}
+	for _, index := range []int{-1, 5} {
+		if _, err := d.IRQ(index); !errors.Is(err, vfio.ErrNoSuchIRQ) {
+			t.Errorf("index %d: %v", index, err)
+		}
+	}
+}
+
+// TestNoErrorInterrupt: a conventional function has none.
+func TestNoErrorInterrupt(t *testing.T) {
+	k, h := openFake(t, machine(t))
+	k.functions[nic].irqs[vfio.IRQErr] = fakeIRQ{}
+	d := mustOpen(t, h, "pci:"+nic)
+	if irq, err := d.IRQ(vfio.IRQErr); err != nil || irq.Count != 0 {
+		t.Errorf("%+v, %v", irq, err)
+	}
+}
+
+// TestSetIRQs goes through sequences of calls and looks which vectors are
+// connected after each.
+func TestSetIRQs(t *testing.T) {
+	type step struct {
+		index, start int
+		fds          string // a letter each: c connect, d disconnect, x not an eventfd
+		disable      bool
+		err          error
+		want         []int // vectors of index
+	}
+	const noResize = uint32(vfio.IRQEventfd | vfio.IRQNoResize)
+	for _, tt := range []struct {
+		name  string
+		flags uint32 // of MSI-X; 0: as it is
+		most  int
+		made  int // vectors that the kernel has made in the end
+		steps []step
+	}{
+		{name: "one by one", made: 8, steps: []step{
+			{index: 2, start: 2, fds: "c", want: []int{2}},
+			{index: 2, start: 7, fds: "c", want: []int{2, 7}},
+			{index: 2, start: 0, fds: "cc", want: []int{0, 1, 2, 7}},
+			{index: 2, start: 1, fds: "dd", want: []int{0, 7}},
+		}},
+		{name: "all made at once where they cannot be added", flags: noResize, made: 16, steps: []step{
+			{index: 2, start: 3, fds: "cd", want: []int{3}},
+			{index: 2, start: 15, fds: "c", want: []int{3, 15}},
+		}},
+		{name: "as many as there are", flags: noResize, most: 6, made: 6, steps: []step{
+			{index: 2, start: 0, fds: "ccc", want: []int{0, 1, 2}},
+			{index: 2, start: 5, fds: "c", want: []int{0, 1, 2, 5}},
+			{index: 2, start: 6, fds: "c", err: vfio.ErrNotSupported, want: []int{0, 1, 2, 5}},
+		}},
+		{name: "fewer than wanted", flags: noResize, most: 2, steps: []step{{index: 2, fds: "ccc", err: unix.ENOSPC}}},
+		{name: "fewer than wanted, dynamic", most: 2, steps: []step{{index: 2, fds: "ccc", err: unix.ENOSPC}}},
+		{name: "nothing to connect", steps: []step{{index: 2, fds: "ddd"}, {index: 2, fds: ""}}},
+		{name: "only one kind at a time", steps: []step{
+			{index: 1, fds: "c", want: []int{0}},
+			{index: 2, fds: "c", err: unix.EBUSY},
+			{index: 0, fds: "c", err: unix.EBUSY},
+			{index: 1, disable: true},
+			{index: 0, fds: "c", want: []int{0}},
+			{index: 0, disable: true},
+			{index: 0, disable: true}, // a second time does nothing
+		}},
+		{name: "no such vector", steps: []step{
+			{index: 2, start: 16, fds: "c", err: vfio.ErrNoSuchIRQ},
+			{index: 2, start: 15, fds: "cc", err: vfio.ErrNoSuchIRQ},
+			{index: 2, start: -1, fds: "c", err: vfio.ErrNoSuchIRQ},
+			{index: 0, start: 1, fds: "d", err: vfio.ErrNoSuchIRQ},
+		}},
+		{name: "not an eventfd", steps: []step{
+			{index: 2, fds: "x", err: unix.EBADF},
+			{index: 2, fds: "c", want: []int{0}},
+			{index: 2, start: 1, fds: "x", err: unix.EBADF, want: []int{0}},
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			k, d := ready(t, backendCdev)
+			f := k.functions[nic]
+			fd := eventfd(t)
+			if tt.flags != 0 {
+				f.irqs[2].flags = tt.flags
+				d.irqs[2].Flags = vfio.IRQFlags(tt.flags)
+			}
+			f.irqs[2].most = tt.most
+			for i, s := range tt.steps {
+				var fds []int
+				for _, c := range s.fds {
+					fds = append(fds, map[rune]int{'c': fd.FD(), 'd': -1, 'x': 1 << 20}[c])
+				}
+				err := d.SetIRQs(s.index, s.start, fds)
+				if s.disable {
+					err = d.DisableIRQs(s.index)
+				}
+				if !errors.Is(err, s.err) || (err != nil) != (s.err != nil) {
+					t.Errorf("step %d: %v, want %v", i, err, s.err)
+				}
+				if got := f.connected(k, s.index); !slices.Equal(got, s.want) {
+					t.Errorf("step %d: connected %v, want %v", i, got, s.want)
+				}
+			}
+			if n := len(f.irqs[2].fds); tt.made > 0 && n != tt.made {
+				t.Errorf("%d vectors were made, want %d", n, tt.made)
+			}
+		})
+	}
+}
+
+func TestSetIRQsNoIndex(t *testing.T) {
+	_, d := ready(t, backendGroup)
+	fd := eventfd(t)
+	for _, index := range []int{-1, 5} {
+		if err := d.SetIRQs(index, 0, []int{fd.FD()}); !errors.Is(err, vfio.ErrNoSuchIRQ) {
+			t.Errorf("connect %d: %v", index, err)
+		}
+		if err := d.DisableIRQs(index); !errors.Is(err, vfio.ErrNoSuchIRQ) {
+			t.Errorf("disconnect %d: %v", index, err)
+		}
+		if err := d.UnmaskIRQ(index); !errors.Is(err, vfio.ErrNoSuchIRQ) {
+			t.Errorf("unmask %d: %v", index, err)
+		}
+	}
+}
+
+// TestInterrupts: each vector signals its own eventfd.
+func TestInterrupts(t *testing.T) {
+	forEachBackend(t, func(t *testing.T, k *fake, d *Device) {
+		a, b := eventfd(t), eventfd(t)
+		if err := d.SetIRQs(vfio.IRQMSIX, 4, []int{a.FD(), b.FD()}); err != nil {
+			t.Fatal(err)
+		}
+		for vector, fd := range map[int]*vfio.Eventfd{4: a, 5: b} {
+			if err := k.functions[nic].fire(k, vfio.IRQMSIX, vector); err != nil {
+				t.Fatal(err)
+			}
+			if err := fd.Wait(withTimeout(t)); err != nil {
+				t.Errorf("vector %d: %v", vector, err)
+			}
+		}
+		// The other one was not signalled.
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		if err := a.Wait(ended); err == nil {
+			t.Error("a vector signalled twice")
+		}
+	})
+}
+
+func TestMask(t *testing.T) {
+	k, d := ready(t, backendGroup)
+	f := k.functions[nic]
+	fd := eventfd(t)
+	if err := d.UnmaskIRQ(vfio.IRQINTx); !errors.Is(err, unix.EINVAL) {
+		t.Errorf("unmask what is not connected: %v", err)
+	}
+	if err := d.SetIRQs(vfio.IRQINTx, 0, []int{fd.FD()}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := f.fire(k, vfio.IRQINTx, 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := fd.Wait(withTimeout(t)); err != nil {
+			t.Fatal(err)
+		}
+		if f.fire(k, vfio.IRQINTx, 0) == nil {
+			t.Error("INTx is not masked after it fired")
+		}
+		if err := d.UnmaskIRQ(vfio.IRQINTx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.MaskIRQ(vfio.IRQINTx); err != nil {
+		t.Fatal(err)
+	}
+	if f.fire(k, vfio.IRQINTx, 0) == nil {
+		t.Error("INTx is not masked")
+	}
+	if err := d.UnmaskIRQ(vfio.IRQMSIX); !errors.Is(err, vfio.ErrNotSupported) {
+		t.Errorf("unmask MSI-X: %v", err)
+	}
+	f.irqs[0].count, d.irqs[0].Count = 0, 0
+	if err := d.MaskIRQ(vfio.IRQINTx); !errors.Is(err, vfio.ErrNoSuchIRQ) {
+		t.Errorf("mask what a virtual function does not have: %v", err)
+	}
+}

@@ -1,0 +1,138 @@
+package kernel
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+	"os"
+	"slices"
+
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+// unknown number of mappings that are left.
+const unknown = -1
+
+// limits are what an address space can map.
+type limits struct {
+	ranges []vfio.IOVARange // sorted
+	// page is what addresses and sizes are multiples of; 0 for the processor's.
+	page uint64
+	// available is how many more mappings there can be, or unknown.
+	available int
+}
+
+// x86's message-signalled interrupts are writes to these addresses. Kernels
+// before 5.4 do not tell which addresses can be mapped; 39 bits are what every
+// IOMMU that we know can translate.
+const (
+	messagesFirst = 0xfee00000
+	messagesLast  = 0xfeefffff
+	plainLast     = 1<<39 - 1
+)
+
+// parseIOMMUInfo reads what VFIO_IOMMU_GET_INFO returned.
+func parseIOMMUInfo(b []byte) (limits, error) {
+	l := limits{available: unknown}
+	info, ok := load[iommuInfo](b)
+	if !ok {
+		return l, fmt.Errorf("%w: %d bytes", errBadAnswer, len(b))
+	}
+	if info.flags&iommuInfoPageSizes != 0 && info.pageSizes != 0 {
+		l.page = 1 << bits.TrailingZeros64(info.pageSizes)
+	}
+	told := false
+	if info.flags&iommuInfoCaps != 0 {
+		err := walkCaps(b, info.capOffset, func(h capHeader, body []byte) error {
+			switch h.id {
+			case iommuCapIOVARange:
+				list, err := rangesCap(body)
+				if err != nil {
+					return err
+				}
+				told = true
+				for _, r := range list {
+					if r[0] > r[1] {
+						return fmt.Errorf("%w: IOVA range %#x to %#x", errBadAnswer, r[0], r[1])
+					}
+					l.ranges = append(l.ranges, vfio.IOVARange{First: r[0], Last: r[1]})
+				}
+			case iommuCapDMAAvailable:
+				if len(body) < 12 {
+					return fmt.Errorf("%w: the number of mappings is cut off", errBadAnswer)
+				}
+				l.available = int(binary.NativeEndian.Uint32(body[8:]))
+			}
+			return nil
+		})
+		if err != nil {
+			return l, err
+		}
+	}
+	if !told {
+		l.ranges = []vfio.IOVARange{{First: 0, Last: messagesFirst - 1}, {First: messagesLast + 1, Last: plainLast}}
+	}
+	slices.SortFunc(l.ranges, byFirst)
+	return l, nil
+}
+
+func byFirst(a, b vfio.IOVARange) int { return cmp.Compare(a.First, b.First) }
+
+// granule returns what addresses and sizes of mappings are multiples of.
+func (l limits) granule() uint64 { return max(l.page, uint64(os.Getpagesize())) }
+
+// shareBoundary: a share has addresses on both sides of it if the ranges do,
+// for devices that can send 32 bits only.
+const shareBoundary = 1 << 32
+
+// shareOf returns part number part of as many equal ones as there are functions
+// in a group, in whole granules. Addresses below and above 4 GiB are divided
+// separately.
+func shareOf(ranges []vfio.IOVARange, part, of int, granule uint64) []vfio.IOVARange {
+	if of <= 1 {
+		return ranges
+	}
+	var list []vfio.IOVARange
+	for _, half := range []vfio.IOVARange{{First: 0, Last: shareBoundary - 1}, {First: shareBoundary, Last: 1<<64 - 1}} {
+		var within []vfio.IOVARange
+		total := uint64(0) // granules
+		for _, r := range ranges {
+			r.First = (max(r.First, half.First) + granule - 1) / granule
+			end := min(r.Last, half.Last) // the last granule may be cut off
+			if end/granule == ^uint64(0)/granule {
+				end -= granule
+			}
+			end = (end + 1) / granule
+			if r.First < end {
+				within = append(within, vfio.IOVARange{First: r.First, Last: end - 1})
+				total += end - r.First
+			}
+		}
+		each := total / uint64(of)
+		list = append(list, cut(within, each*uint64(part), each, granule)...)
+	}
+	return list
+}
+
+// cut returns count granules of the ranges, which are in granules, after
+// skipping some.
+func cut(ranges []vfio.IOVARange, skip, count, granule uint64) []vfio.IOVARange {
+	var list []vfio.IOVARange
+	for _, r := range ranges {
+		size := r.Last - r.First + 1
+		if skip >= size {
+			skip -= size
+			continue
+		}
+		take := min(size-skip, count)
+		if take == 0 {
+			break
+		}
+		first := (r.First + skip) * granule
+		list = append(list, vfio.IOVARange{First: first, Last: first + take*granule - 1})
+		count -= take
+		skip = 0
+	}
+	return list
+}

@@ -1,0 +1,142 @@
+package kernel
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+func TestMain(m *testing.M) {
+	// The runtime's poller opens descriptors of its own at first use, which
+	// checkFiles must not take for a leak.
+	e, err := vfio.NewEventfd()
+	if err != nil {
+		panic(err)
+	}
+	if err := e.Close(); err != nil {
+		panic(err)
+	}
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	goleak.VerifyTestMain(m)
+}
+
+// checkFiles fails the test if it ends with other open files than now. Tests
+// that use it do not run in parallel.
+func checkFiles(t *testing.T) {
+	t.Helper()
+	before := countFiles(t)
+	t.Cleanup(func() {
+		if n := countFiles(t); n != before {
+			t.Errorf("%d open files, %d before", n, before)
+		}
+	})
+}
+
+func countFiles(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
+
+// tryOpen opens an address on a host.
+func tryOpen(t *testing.T, h *host, address string) (*Device, error) {
+	t.Helper()
+	a, err := vfio.ParseAddress(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h.open(context.Background(), a)
+}
+
+// mustOpen opens an address and closes it at the end of the test.
+func mustOpen(t *testing.T, h *host, address string) *Device {
+	t.Helper()
+	d, err := tryOpen(t, h, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+// ready is a NIC opened through one back end of a fake kernel.
+func ready(t *testing.T, backend string) (*fake, *Device) {
+	t.Helper()
+	checkFiles(t)
+	tr := machine(t)
+	k, h := openFake(t, tr)
+	if backend == backendNoIOMMU {
+		unguard(tr)
+		k.viable[0] = true
+	}
+	return k, mustOpen(t, h, "pci:"+nic+"?backend="+backend)
+}
+
+// unguard makes the machine's NIC one that no IOMMU guards.
+func unguard(tr tree) {
+	tr.t.Helper()
+	tr.remove("dev/vfio/devices")
+	tr.remove("dev/vfio/7")
+	tr.remove("sys/bus/pci/devices", nic, "iommu_group")
+	tr.link("../../../../kernel/iommu_groups/0", "sys/bus/pci/devices", nic, "iommu_group")
+	tr.file("vfio-noiommu\n", "sys/kernel/iommu_groups/0/name")
+	tr.link("../../../../bus/pci/devices/"+nic, "sys/kernel/iommu_groups/0/devices", nic)
+	tr.groupNode("noiommu-0")
+}
+
+var backends = []string{backendGroup, backendCdev, backendNoIOMMU}
+
+func forEachBackend(t *testing.T, f func(t *testing.T, k *fake, d *Device)) {
+	t.Helper()
+	for _, b := range backends {
+		t.Run(b, func(t *testing.T) {
+			k, d := ready(t, b)
+			f(t, k, d)
+		})
+	}
+}
+
+// alloc returns memory of normal pages.
+func alloc(t *testing.T, size uint64) *vfio.Memory {
+	t.Helper()
+	m, err := vfio.AllocMemory(size, vfio.MemoryOptions{Huge: vfio.HugeNever})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	return m
+}
+
+// says fails the test unless an error's text has all the parts.
+func says(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, p := range parts {
+		if !strings.Contains(err.Error(), p) {
+			t.Errorf("%q is not in: %v", p, err)
+		}
+	}
+}
+
+func withTimeout(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}

@@ -1,0 +1,76 @@
+package vfio_test
+
+import (
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/vfio/mmio"
+)
+
+func TestMappingRegister32(t *testing.T) {
+	m, err := vfio.AllocMemory(4096, vfio.MemoryOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	b := m.Bytes()
+	whole, odd := vfio.NewMapping(b, nil), vfio.NewMapping(b[1:], nil)
+	small, none := vfio.NewMapping(b[:3], nil), vfio.NewMapping(nil, nil)
+	tests := []struct {
+		name    string
+		mapping *vfio.Mapping
+		offset  uint64
+		want    error
+	}{
+		{"first", whole, 0, nil},
+		{"inside", whole, 0x40, nil},
+		{"last", whole, 4092, nil},
+		{"behind", whole, 4096, vfio.ErrOutOfRange},
+		{"far behind", whole, math.MaxUint64 - 3, vfio.ErrOutOfRange},
+		{"misaligned", whole, 2, vfio.ErrMisaligned},
+		{"misaligned at the end", whole, 4093, vfio.ErrMisaligned},
+		{"misaligned mapping", odd, 0, vfio.ErrMisaligned},
+		{"misaligned mapping, sum aligned", odd, 3, vfio.ErrMisaligned},
+		{"too small", small, 0, vfio.ErrOutOfRange},
+		{"empty", none, 0, vfio.ErrOutOfRange},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p, err := tt.mapping.Register32(tt.offset)
+			if !errors.Is(err, tt.want) || (p == nil) != (tt.want != nil) {
+				t.Fatalf("got %v, %v, want error %v", p, err, tt.want)
+			}
+			if p == nil {
+				return
+			}
+			mmio.Write32(p, 0x04030201)
+			at := b[tt.offset : tt.offset+4]
+			if [4]byte(at) != [4]byte{1, 2, 3, 4} {
+				t.Errorf("memory holds %v", at)
+			}
+		})
+	}
+}
+
+func TestMappingClose(t *testing.T) {
+	calls := 0
+	fails := errors.New("unmap fails")
+	m := vfio.NewMapping(make([]byte, 8), func() error { calls++; return fails })
+	if err := m.Close(); !errors.Is(err, fails) {
+		t.Errorf("Close: %v", err)
+	}
+	if err := m.Close(); err != nil || calls != 1 {
+		t.Errorf("Close again: %v, %d calls", err, calls)
+	}
+	if m.Bytes() != nil {
+		t.Error("Bytes after Close")
+	}
+	if _, err := m.Register32(0); !errors.Is(err, vfio.ErrClosed) {
+		t.Errorf("Register32 after Close: %v", err)
+	}
+	if err := vfio.NewMapping(nil, nil).Close(); err != nil {
+		t.Errorf("Close without unmap: %v", err)
+	}
+}

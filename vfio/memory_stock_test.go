@@ -1,0 +1,78 @@
+package vfio
+
+import (
+	"errors"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestParseMeminfo(t *testing.T) {
+	const usual = "MemTotal:       16 kB\nMemAvailable:    12 kB\nActive(anon): 3 kB\nHugePages_Total:  9\nHugePages_Free:  7\nHugePages_Rsvd:  2\nHugepagesize:  2048 kB\n"
+	tests := []struct {
+		name, text string
+		want       memoryStock
+		err        error
+	}{
+		{"usual", usual, memoryStock{available: 12 << 10, hugePage: 2 << 20, hugeFree: 5}, nil},
+		{"no huge pages in the kernel", "MemAvailable: 12 kB\n", memoryStock{available: 12 << 10}, nil},
+		{"more promised than free", usual + "HugePages_Rsvd: 8\n", memoryStock{available: 12 << 10, hugePage: 2 << 20}, nil},
+		{"other lines", "nonsense\n\nName:\nName: x kB\n" + usual, memoryStock{available: 12 << 10, hugePage: 2 << 20, hugeFree: 5}, nil},
+		{"number that wraps", "MemAvailable: 18446744073709551615 kB\n", memoryStock{}, io.ErrUnexpectedEOF},
+		{"empty", "", memoryStock{}, io.ErrUnexpectedEOF},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := parseMeminfo(strings.NewReader(tt.text))
+			if got != tt.want || !errors.Is(err, tt.err) {
+				t.Errorf("got %+v, %v", got, err)
+			}
+		})
+	}
+}
+
+func TestCgroupRoom(t *testing.T) {
+	root := t.TempDir()
+	for name, text := range map[string]string{
+		"memory.max": "max\n", "memory.current": "700\n",
+		"a/memory.max": "1000\n", "a/memory.current": "400\n",
+		"a/b/memory.max": "500\n", "a/b/memory.current": "100\n",
+		"a/c/memory.max": "max\n", "a/c/memory.current": "300\n",
+		"a/full/memory.max": "50\n", "a/full/memory.current": "60\n",
+		"odd/memory.max": "x\n", "odd/memory.current": "0\n",
+	} {
+		file := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tests := []struct {
+		name, groups string
+		want         uint64
+	}{
+		{"no limit", "0::/\n", math.MaxUint64},
+		{"own limit", "0::/a/b\n", 400},
+		{"limit above", "0::/a/c\n", 600},
+		{"used up", "0::/a/full\n", 0},
+		{"group that cannot be seen", "0::/a/gone/x\n", 600},
+		{"outside our root", "0::/../../a\n", 600},
+		{"relative", "0::a\n", 600},
+		{"unreadable limit", "0::/odd\n", math.MaxUint64},
+		{"version 1 only", "12:memory:/a\n", math.MaxUint64},
+		{"both versions", "12:memory:/x\n0::/a\n", 600},
+		{"nothing", "", math.MaxUint64},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := cgroupRoom(root, []byte(tt.groups)); got != tt.want {
+				t.Errorf("got %d, want %d", got, tt.want)
+			}
+		})
+	}
+}

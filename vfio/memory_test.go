@@ -1,0 +1,260 @@
+package vfio_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+func TestAllocMemory(t *testing.T) {
+	page := uint64(os.Getpagesize())
+	for _, size := range []uint64{1, page - 1, page, page + 1, 1<<20 + 1, 5 << 20} {
+		for _, huge := range []vfio.HugePolicy{vfio.HugeAuto, vfio.HugeNever} {
+			t.Run(fmt.Sprintf("%d/%d", size, huge), func(t *testing.T) {
+				checkLeaks(t)
+				m, err := vfio.AllocMemory(size, vfio.MemoryOptions{Huge: huge})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer m.Close()
+				b := m.Bytes()
+				if m.Size() != uint64(len(b)) || m.Size() < size || m.Size()-size >= m.PageSize() || m.Size()%m.PageSize() != 0 {
+					t.Errorf("asked for %d bytes: Size %d, PageSize %d, %d in Bytes", size, m.Size(), m.PageSize(), len(b))
+				}
+				if m.Address() == 0 || m.Address()%m.PageSize() != 0 {
+					t.Errorf("Address %#x", m.Address())
+				}
+				if huge == vfio.HugeNever && m.PageSize() != page {
+					t.Errorf("pages of %d bytes", m.PageSize())
+				}
+				for i, v := range b {
+					if v != 0 {
+						t.Fatalf("byte %d is %d", i, v)
+					}
+				}
+				b[0], b[len(b)-1] = 1, 2
+			})
+		}
+	}
+}
+
+func TestMemoryIsShared(t *testing.T) {
+	checkLeaks(t)
+	m, err := vfio.AllocMemory(3*4096, vfio.MemoryOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	other, err := unix.Mmap(m.FD(), 0, int(m.Size()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(other)
+	copy(m.Bytes()[4000:], "written here")
+	copy(other[9000:], "written there")
+	if !bytes.Equal(m.Bytes(), other) {
+		t.Error("the two mappings differ")
+	}
+	// Whoever else holds the file cannot take the pages away.
+	for _, size := range []int64{0, 4096, 1 << 20} {
+		if err := unix.Ftruncate(m.FD(), size); !errors.Is(err, unix.EPERM) {
+			t.Errorf("truncating to %d: %v, want EPERM", size, err)
+		}
+	}
+}
+
+func TestMemoryIsPresent(t *testing.T) {
+	m, err := vfio.AllocMemory(1<<20, vfio.MemoryOptions{Huge: vfio.HugeNever})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(m.FD(), &st); err != nil {
+		t.Fatal(err)
+	}
+	if got := uint64(st.Blocks) * 512; got < m.Size() {
+		t.Errorf("%d bytes of %d are allocated", got, m.Size())
+	}
+}
+
+func TestMemoryLocked(t *testing.T) {
+	before := lockedBytes(t)
+	m, err := vfio.AllocMemory(64<<10, vfio.MemoryOptions{Huge: vfio.HugeNever})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	want := before
+	if m.Locked() {
+		want += m.Size()
+	}
+	if got := lockedBytes(t); got != want {
+		t.Errorf("Locked() is %v, process has locked %d bytes, %d before", m.Locked(), got, before)
+	}
+}
+
+// lockedBytes reads VmLck (proc_pid_status(5)).
+func lockedBytes(t *testing.T) uint64 {
+	t.Helper()
+	b, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := bytes.Cut(b, []byte("VmLck:"))
+	var kib uint64
+	if _, err := fmt.Sscan(string(rest), &kib); err != nil {
+		t.Fatal(err)
+	}
+	return kib << 10
+}
+
+func TestAllocMemoryRefuses(t *testing.T) {
+	checkLeaks(t)
+	sizes := []uint64{0, 1 << 50, 1<<56 + 1, 1 << 63, math.MaxUint64 - 4096, math.MaxUint64}
+	for _, size := range sizes {
+		for _, huge := range []vfio.HugePolicy{vfio.HugeAuto, vfio.HugeNever, vfio.HugeRequire} {
+			m, err := vfio.AllocMemory(size, vfio.MemoryOptions{Huge: huge})
+			var e *vfio.Error
+			if m != nil || !errors.Is(err, vfio.ErrNoDMAMemory) || !errors.As(err, &e) || e.Hint == "" {
+				t.Errorf("size %d, policy %d: %v, %v", size, huge, m, err)
+			}
+			if errors.Is(err, vfio.ErrBadSize) != (size == 0) {
+				t.Errorf("size %d: %v", size, err)
+			}
+		}
+	}
+}
+
+// TestAllocMemoryHuge depends on what the machine has: huge pages are free and
+// some are got, or there are none and the error says so.
+func TestAllocMemoryHuge(t *testing.T) {
+	checkLeaks(t)
+	const size = 5 << 20
+	m, err := vfio.AllocMemory(size, vfio.MemoryOptions{Huge: vfio.HugeRequire})
+	if err != nil {
+		var e *vfio.Error
+		if !errors.Is(err, vfio.ErrNoDMAMemory) || !errors.As(err, &e) || e.Hint == "" {
+			t.Errorf("error %v", err)
+		}
+		if free := freeHugePages(t); free >= 8 {
+			t.Errorf("%d huge pages are free and got %v", free, err)
+		}
+		auto, err := vfio.AllocMemory(size, vfio.MemoryOptions{Huge: vfio.HugeAuto})
+		if err != nil {
+			t.Fatalf("no normal pages instead: %v", err)
+		}
+		defer auto.Close()
+		return
+	}
+	defer m.Close()
+	if m.PageSize() <= uint64(os.Getpagesize()) || m.Size()%m.PageSize() != 0 || m.Size() < size || m.Address()%m.PageSize() != 0 {
+		t.Errorf("Size %d, PageSize %d, Address %#x", m.Size(), m.PageSize(), m.Address())
+	}
+	m.Bytes()[m.Size()-1] = 1
+	// The same pages again, and zeroed.
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	auto, err := vfio.AllocMemory(size, vfio.MemoryOptions{Huge: vfio.HugeAuto})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer auto.Close()
+	if auto.PageSize() <= uint64(os.Getpagesize()) && freeHugePages(t) >= 8 {
+		t.Errorf("pages of %d bytes though huge ones are free", auto.PageSize())
+	}
+	if i := bytes.IndexByte(auto.Bytes(), 1); i >= 0 {
+		t.Errorf("byte %d is left from an earlier use", i)
+	}
+}
+
+func freeHugePages(t *testing.T) int {
+	t.Helper()
+	b, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	free := 0
+	if _, rest, ok := bytes.Cut(b, []byte("HugePages_Free:")); ok {
+		if _, err := fmt.Sscan(string(rest), &free); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return free
+}
+
+func TestAllocMemoryWithoutDescriptors(t *testing.T) {
+	checkLeaks(t)
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	low := old
+	low.Cur = 0
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &low); err != nil {
+		t.Fatal(err)
+	}
+	m, err := vfio.AllocMemory(4096, vfio.MemoryOptions{})
+	_, errEvent := vfio.NewEventfd()
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	if m != nil || !errors.Is(err, vfio.ErrNoDMAMemory) || !errors.Is(err, unix.EMFILE) {
+		t.Errorf("AllocMemory: %v, %v", m, err)
+	}
+	if !errors.Is(errEvent, unix.EMFILE) {
+		t.Errorf("NewEventfd: %v", errEvent)
+	}
+}
+
+func TestMemoryClose(t *testing.T) {
+	checkLeaks(t)
+	m, err := vfio.AllocMemory(4096, vfio.MemoryOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			if err := m.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if m.Bytes() != nil || m.FD() != -1 || m.Address() != 0 || m.Size() != 4096 {
+		t.Errorf("after Close: %d bytes, FD %d, Address %#x, Size %d", len(m.Bytes()), m.FD(), m.Address(), m.Size())
+	}
+	if err := m.Close(); err != nil {
+		t.Errorf("Close again: %v", err)
+	}
+}
+
+func TestMemoryLeaks(t *testing.T) {
+	checkLeaks(t)
+	var held []*vfio.Memory
+	for i := range 64 {
+		m, err := vfio.AllocMemory(uint64(i+1)*1000, vfio.MemoryOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, m)
+	}
+	if n := dmaMappings(t); n < len(held) {
+		t.Errorf("%d mappings for %d allocations: the count does not work", n, len(held))
+	}
+	for _, m := range held {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

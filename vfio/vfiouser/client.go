@@ -1,0 +1,247 @@
+package vfiouser
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/vfio/vfiouser/protocol"
+)
+
+// ErrOtherDevice: a server has been found again, but its device is another.
+var ErrOtherDevice = errors.New("server has a different device")
+
+// DefaultTimeout is how long a server may take to answer a request.
+const DefaultTimeout = 5 * time.Second
+
+// ClientOptions are choices of Open. The zero value is good.
+type ClientOptions struct {
+	// Timeout is how long the server may take to answer a request; zero:
+	// DefaultTimeout.
+	Timeout time.Duration
+}
+
+func init() { vfio.Register("vfio-user", openAddress) }
+
+// The range of the address option "timeout".
+const (
+	minTimeout = time.Millisecond
+	maxTimeout = 10 * time.Minute
+)
+
+// openAddress opens "vfio-user:PATH?timeout=5s".
+func openAddress(ctx context.Context, a vfio.Address) (vfio.Device, error) {
+	bad := func(format string, args ...any) (vfio.Device, error) {
+		return nil, &vfio.Error{Op: "open", Device: a.String(), Err: fmt.Errorf("%w: "+format, append([]any{vfio.ErrBadAddress}, args...)...),
+			Hint: "use vfio-user:/path/of/the.sock or vfio-user:/path/of/the.sock?timeout=5s"}
+	}
+	if a.Path == "" {
+		return bad("there is no path")
+	}
+	var o ClientOptions
+	for name := range a.Options {
+		if name != "timeout" {
+			return bad("unknown option %q", name)
+		}
+		t, err := time.ParseDuration(a.Options.Get(name))
+		if err != nil || t < minTimeout || t > maxTimeout {
+			return bad("option timeout is %q, want a duration from %v to %v", a.Options.Get(name), minTimeout, maxTimeout)
+		}
+		o.Timeout = t
+	}
+	d, err := open(ctx, a.String(), a.Path, o)
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// Device is a device in another process. It implements vfio.Device. What is
+// mapped works without the server's help: a doorbell is a store to shared
+// memory, an interrupt an eventfd that the server writes to.
+//
+// When the server is lost every request fails with vfio.ErrDeviceGone, and all
+// connected eventfds are signalled so that nobody sleeps on. Reset then connects
+// again, to the same server or its successor: DMA mappings are made anew, and
+// mapped regions come back at their addresses. What the device held is lost.
+type Device struct {
+	address string
+	path    string // empty: cannot connect again
+	timeout time.Duration
+	stats   clientCounters
+
+	closed atomic.Bool
+	life   context.Context // ends with Close
+	end    context.CancelFunc
+	link   atomic.Pointer[link]
+
+	// mu is held while the device is set up, across messages.
+	mu       sync.Mutex
+	device   atomic.Pointer[description]
+	mappings map[*mappedPart]struct{}
+	// signals is held while the eventfds of a description are used or closed.
+	signals sync.RWMutex
+
+	dma    dmaTable
+	events eventfds
+}
+
+var _ vfio.Device = (*Device)(nil)
+
+// Open connects to the server that listens at path. Errors are *vfio.Error.
+func Open(ctx context.Context, path string, o ClientOptions) (*Device, error) {
+	return open(ctx, "vfio-user:"+path, path, o)
+}
+
+func open(ctx context.Context, address, path string, o ClientOptions) (*Device, error) {
+	if err := checkPath(path); err != nil {
+		return nil, &vfio.Error{Op: "open", Device: address, Err: err, Hint: "use a shorter path, or a link to its folder"}
+	}
+	d := newDevice(address, o)
+	d.path = path
+	c, err := d.dial(ctx)
+	if err == nil {
+		err = d.begin(ctx, c)
+	}
+	if err != nil {
+		d.end()
+		return nil, d.failHint("open", err, connectHint(err))
+	}
+	return d, nil
+}
+
+// New makes a device of a connection to a server, which it owns from then on.
+// If it is lost Reset cannot connect again. Errors are *vfio.Error.
+func New(ctx context.Context, c *net.UnixConn, o ClientOptions) (*Device, error) {
+	d := newDevice("vfio-user:", o)
+	if err := d.begin(ctx, c); err != nil {
+		d.end()
+		return nil, d.failHint("open", err, connectHint(err))
+	}
+	return d, nil
+}
+
+func newDevice(address string, o ClientOptions) *Device {
+	if o.Timeout <= 0 {
+		o.Timeout = DefaultTimeout
+	}
+	d := &Device{address: address, timeout: o.Timeout, mappings: map[*mappedPart]struct{}{}}
+	d.life, d.end = context.WithCancel(context.Background())
+	d.device.Store(&description{})
+	return d
+}
+
+// begin takes a connection into use.
+func (d *Device) begin(ctx context.Context, c *net.UnixConn) error {
+	l, found, err := d.greet(ctx, c)
+	if err != nil {
+		return err
+	}
+	d.link.Store(l)
+	d.device.Store(found)
+	return nil
+}
+
+// dial connects to the server.
+func (d *Device) dial(ctx context.Context) (*net.UnixConn, error) {
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
+	var dialer net.Dialer
+	c, err := dialer.DialContext(ctx, "unix", d.path)
+	if err != nil {
+		return nil, err
+	}
+	return c.(*net.UnixConn), nil
+}
+
+// connectHint says what can be done about a server that cannot be reached.
+func connectHint(err error) string {
+	for _, h := range []struct {
+		errno unix.Errno
+		hint  string
+	}{
+		{unix.ENOENT, "start the server first: there is no such socket"},
+		{unix.ECONNREFUSED, "the socket is there, but nobody listens: start the server"},
+		{unix.EACCES, "the socket's permissions do not allow this user to write"},
+		{unix.EBUSY, "another client has the device"},
+	} {
+		if errors.Is(err, h.errno) {
+			return h.hint
+		}
+	}
+	return ""
+}
+
+// Info is described at vfio.Device.
+func (d *Device) Info() vfio.Info {
+	info := d.device.Load().info
+	info.Address, info.Backend = d.address, "vfio-user"
+	return info
+}
+
+// ClientStats is what a client has done so far.
+type ClientStats struct {
+	// Messages that have been sent to the server.
+	Messages Messages
+	// Requests of the server.
+	Requests uint64
+}
+
+// Stats returns what the client has done so far. It may be called at any time.
+func (d *Device) Stats() ClientStats {
+	return ClientStats{Messages: d.stats.sent.snapshot(), Requests: d.stats.requests.Load()}
+}
+
+// Lost returns a channel that is closed when the server is lost. After Reset
+// there is a new one.
+func (d *Device) Lost() <-chan struct{} { return d.link.Load().gone }
+
+// Close is described at vfio.Device. The server forgets all about this client.
+func (d *Device) Close() error {
+	if d.closed.Swap(true) {
+		return nil
+	}
+	d.end()
+	d.link.Load().fail(vfio.ErrClosed) // ends what waits for a reply
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	// Reset may have made a new one.
+	l := d.link.Load()
+	l.fail(vfio.ErrClosed)
+	<-l.done
+	d.discard(d.device.Load())
+	d.events.close()
+	d.dma.clear()
+	return nil
+}
+
+// discard closes the files of a description that is not, or soon not, in use.
+func (d *Device) discard(x *description) {
+	d.signals.Lock()
+	defer d.signals.Unlock()
+	x.close()
+}
+
+// do is link.do on the present connection.
+func (d *Device) do(ctx context.Context, c protocol.Command, payload []byte, fds ...int) ([]byte, []int, error) {
+	return d.link.Load().do(ctx, c, payload, fds...)
+}
+
+func (d *Device) fail(op string, err error) error { return d.failHint(op, err, "") }
+
+func (d *Device) failHint(op string, err error, hint string) error {
+	if d.closed.Load() {
+		err, hint = vfio.ErrClosed, ""
+	}
+	if hint == "" && d.path != "" && errors.Is(err, vfio.ErrDeviceGone) {
+		hint = "start the server again and reset the device"
+	}
+	return &vfio.Error{Op: op, Device: d.address, Err: err, Hint: hint}
+}

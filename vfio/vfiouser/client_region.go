@@ -1,0 +1,199 @@
+package vfiouser
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/vfio/vfiouser/protocol"
+)
+
+// find returns region index.
+func (d *Device) find(index int) (*region, error) {
+	if d.closed.Load() {
+		return nil, vfio.ErrClosed
+	}
+	x := d.device.Load()
+	if index < 0 || index >= len(x.regions) {
+		return nil, fmt.Errorf("%w: index %d", vfio.ErrNoSuchRegion, index)
+	}
+	return &x.regions[index], nil
+}
+
+// part returns region index if it has size bytes at offset.
+func (d *Device) part(index int, offset, size uint64) (*region, error) {
+	r, err := d.find(index)
+	if err == nil && (offset > r.Size || size > r.Size-offset) {
+		err = fmt.Errorf("%w: %d bytes at %#x, region %d has %#x", vfio.ErrOutOfRange, size, offset, index, r.Size)
+	}
+	return r, err
+}
+
+// Region is described at vfio.Device. A region that the server lets be mapped,
+// but whose file it could cut off, is not shown as one that can be mapped.
+func (d *Device) Region(index int) (vfio.RegionInfo, error) {
+	r, err := d.find(index)
+	if err != nil {
+		return vfio.RegionInfo{}, d.fail("describe region", err)
+	}
+	return r.RegionInfo, nil
+}
+
+// ReadRegion is described at vfio.Device.
+func (d *Device) ReadRegion(index int, offset uint64, p []byte) error {
+	const op = "read region"
+	if _, err := d.part(index, offset, uint64(len(p))); err != nil {
+		return d.fail(op, err)
+	}
+	const c = protocol.CommandRegionRead
+	for len(p) > 0 {
+		a := protocol.RegionAccess{Offset: offset, Region: uint32(index), Count: d.pieceOf(p)}
+		b, fds, err := d.do(d.life, c, a.Append(nil))
+		protocol.CloseFDs(fds)
+		if err != nil {
+			return d.fail(op, err)
+		}
+		got, err := protocol.DecodeRegionAccess(c, true, b)
+		if err == nil && (got.Count != a.Count || got.Offset != a.Offset || got.Region != a.Region) {
+			err = unsuitable(c, "count", uint64(got.Count), fmt.Sprintf("%#x bytes at %#x of region %d were asked for", a.Count, a.Offset, a.Region))
+		}
+		if err != nil {
+			return d.fail(op, err)
+		}
+		copy(p, got.Data)
+		offset, p = offset+uint64(a.Count), p[a.Count:]
+	}
+	return nil
+}
+
+// WriteRegion is described at vfio.Device.
+func (d *Device) WriteRegion(index int, offset uint64, p []byte) error {
+	const op = "write region"
+	if _, err := d.part(index, offset, uint64(len(p))); err != nil {
+		return d.fail(op, err)
+	}
+	if done, err := d.signalRegion(index, offset, p); done {
+		if err != nil {
+			return d.fail(op, err)
+		}
+		return nil
+	}
+	const c = protocol.CommandRegionWrite
+	for len(p) > 0 {
+		n := d.pieceOf(p)
+		a := protocol.RegionAccess{Offset: offset, Region: uint32(index), Count: n, Data: p[:n]}
+		_, fds, err := d.do(d.life, c, a.Append(nil))
+		protocol.CloseFDs(fds)
+		if err != nil {
+			return d.fail(op, err)
+		}
+		offset, p = offset+uint64(n), p[n:]
+	}
+	return nil
+}
+
+// pieceOf returns how much of p one message can carry. Pieces do not cut
+// registers.
+func (d *Device) pieceOf(p []byte) uint32 {
+	most := min(d.device.Load().capabilities.MaxDataXferSize, clientMaxData) &^ 7
+	return uint32(min(uint64(len(p)), uint64(most)))
+}
+
+// signalRegion does a write to region index by signalling an eventfd, if there
+// is one for it, and reports whether that is so.
+func (d *Device) signalRegion(index int, offset uint64, p []byte) (bool, error) {
+	d.signals.RLock()
+	defer d.signals.RUnlock()
+	for _, e := range d.device.Load().regions[index].events {
+		if !e.means(offset, p) {
+			continue
+		}
+		if l := d.link.Load(); l.lost() {
+			return true, l.err()
+		}
+		signalEvent(e.fd)
+		return true, nil
+	}
+	return false, nil
+}
+
+// means reports whether the eventfd stands for a write of p at offset.
+func (e *regionEvent) means(offset uint64, p []byte) bool {
+	if e.Offset != offset || e.Size != uint64(len(p)) {
+		return false
+	}
+	var value [8]byte
+	copy(value[:], p)
+	return !e.Match || binary.LittleEndian.Uint64(value[:]) == e.Value
+}
+
+// mappedPart is a mapped part of a region.
+type mappedPart struct {
+	bytes  []byte
+	index  int
+	offset uint64
+}
+
+// MapRegion is described at vfio.Device. The mapping stays valid when the server
+// is lost, and after Reset it is that of the new server.
+func (d *Device) MapRegion(index int, offset, size uint64) (*vfio.Mapping, error) {
+	const op = "map region"
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r, err := d.part(index, offset, size)
+	if err != nil {
+		return nil, d.fail(op, err)
+	}
+	page := uint64(os.Getpagesize())
+	switch {
+	case r.Flags&vfio.RegionMmap == 0:
+		return nil, d.fail(op, fmt.Errorf("%w: index %d", vfio.ErrNotMappable, index))
+	case offset%page != 0 || size%page != 0 || r.offset%page != 0:
+		return nil, d.fail(op, fmt.Errorf("%w: %#x bytes at %#x, pages have %d", vfio.ErrMisaligned, size, offset, page))
+	case size == 0:
+		return nil, d.fail(op, vfio.ErrBadSize)
+	case !r.maps(offset, size):
+		return nil, d.fail(op, fmt.Errorf("%w: %#x bytes at %#x, the parts are %v", vfio.ErrNotMappable, size, offset, r.Sparse))
+	}
+	b, err := unix.Mmap(r.fd, int64(r.offset+offset), int(size), r.protection(), unix.MAP_SHARED)
+	if err != nil {
+		return nil, d.fail(op, os.NewSyscallError("mmap", err))
+	}
+	m := &mappedPart{b, index, offset}
+	d.mappings[m] = struct{}{}
+	return vfio.NewMapping(b, func() error { return d.unmapRegion(m) }), nil
+}
+
+func (d *Device) unmapRegion(m *mappedPart) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.mappings, m)
+	return os.NewSyscallError("munmap", unix.Munmap(m.bytes))
+}
+
+// maps reports whether a part of the region can be mapped.
+func (r *region) maps(offset, size uint64) bool {
+	if r.Sparse == nil {
+		return true
+	}
+	for _, a := range r.Sparse {
+		if offset >= a.Offset && offset-a.Offset <= a.Size && size <= a.Size-(offset-a.Offset) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *region) protection() int {
+	p := 0
+	if r.Flags&vfio.RegionRead != 0 {
+		p |= unix.PROT_READ
+	}
+	if r.Flags&vfio.RegionWrite != 0 {
+		p |= unix.PROT_WRITE
+	}
+	return p
+}

@@ -1,0 +1,202 @@
+package vfiouser_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
+	"github.com/trapeze-nic/trapeze/vfio/vfiouser/protocol"
+)
+
+// TestVersion: nothing goes before VERSION, and what QEMU can take is short.
+func TestVersion(t *testing.T) {
+	r := serve(t, vfiouser.ServerOptions{})
+	x := connect(t, r, false)
+	refuse := func(command int, payload []byte) {
+		t.Helper()
+		if a := x.ask(command, payload); unix.Errno(a.errno) != unix.EINVAL {
+			t.Errorf("command %d: %v", command, a)
+		}
+	}
+	refuse(cmdGetInfo, pack(16, 0, 0, 0))
+	refuse(cmdReset, nil)
+	refuse(cmdVersion, pack(uint16(1), uint16(0)))
+	refuse(cmdVersion, pack(uint16(0)))
+	refuse(cmdVersion, pack(uint16(0), uint16(0), "{}"))
+	refuse(cmdVersion, pack(uint16(0), uint16(0), "no JSON\x00"))
+	refuse(cmdVersion, pack(uint16(0), uint16(0), "[]\x00"))
+	a := x.ok(cmdVersion, pack(uint16(0), uint16(0), versionText))
+	if a.size > 214 {
+		t.Errorf("%d bytes, QEMU takes 214", a.size)
+	}
+	if want := pack(uint16(0), uint16(0), `{"capabilities":{"max_msg_fds":16,"max_data_xfer_size":1048576,"max_dma_maps":65535,"pgsizes":4096}}`+"\x00"); !bytes.Equal(a.payload, want) {
+		t.Errorf("got %q", a.payload)
+	}
+	refuse(cmdVersion, pack(uint16(0), uint16(0)))
+	x.alive()
+	// A client with a newer minor version gets ours.
+	if err := x.c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	x = connect(t, r, false)
+	if a := x.ok(cmdVersion, pack(uint16(0), uint16(7))); binary.LittleEndian.Uint32(a.payload) != 0 {
+		t.Errorf("version %x", a.payload[:4])
+	}
+}
+
+// TestLikeQEMU asks what QEMU asks, in its order, and checks the sizes that it
+// has room for.
+func TestLikeQEMU(t *testing.T) {
+	r := serve(t, vfiouser.ServerOptions{})
+	x := connect(t, r, true)
+	ram := memfd(t, 256*page, unix.MFD_ALLOW_SEALING)
+	// Memory comes first, in a batch: the replies are read later. Firmware is
+	// read only and not shared.
+	maps := [][]byte{dmaMap(3, 0, 0, 160*page), dmaMap(1, 0, 0xc0000, 64*page), dmaMap(3, 192*page, 0x100000, 64*page)}
+	for i, m := range maps {
+		if i == 1 {
+			x.send(uint16(i), cmdDMAMap, 0, m)
+		} else {
+			x.send(uint16(i), cmdDMAMap, 0, m, ram)
+		}
+	}
+	for i := range maps {
+		if a, err := x.receive(); err != nil || int(a.id) != i || a.size != 16 || a.flags != flagReply {
+			t.Fatalf("reply %d: %v, %v", i, a, err)
+		}
+	}
+	if a := x.ok(cmdGetInfo, pack(16, 0, 0, 0)); !bytes.Equal(a.payload, pack(16, 3, 9, 5)) {
+		t.Errorf("device info %x", a.payload)
+	}
+	// Registers, and memory that can be mapped.
+	if a := x.ok(cmdGetRegionInfo, pack(32, 0, 0, 0, uint64(0), uint64(0))); !bytes.Equal(a.payload, pack(32, 3, 0, 0, uint64(page), uint64(0))) || len(a.fds) != 0 {
+		t.Errorf("region 0: %x, %d files", a.payload, len(a.fds))
+	}
+	if a := x.ok(cmdGetRegionInfo, pack(32, 0, 4, 0, uint64(0), uint64(0))); !bytes.Equal(a.payload, pack(32, 7, 4, 0, uint64(4*page), uint64(0))) || len(a.fds) != 1 {
+		t.Errorf("region 4: %x, %d files", a.payload, len(a.fds))
+	}
+	// One with areas: asked again with more room.
+	a := x.ok(cmdGetRegionInfo, pack(32, 0, 2, 0, uint64(0), uint64(0)))
+	if !bytes.Equal(a.payload, pack(80, 7, 2, 0, uint64(8*page), uint64(0))) || len(a.fds) != 1 {
+		t.Errorf("region 2: %x, %d files", a.payload, len(a.fds))
+	}
+	a = x.ok(cmdGetRegionInfo, pack(80, 0, 2, 0, uint64(0), uint64(0)))
+	want := pack(80, 15, 2, 32, uint64(8*page), uint64(0), uint16(1), uint16(1), 0, 2, 0, uint64(page), uint64(2*page), uint64(4*page), uint64(page))
+	if !bytes.Equal(a.payload, want) || len(a.fds) != 1 {
+		t.Errorf("region 2: %x, want %x, %d files", a.payload, want, len(a.fds))
+	}
+	// A file that is not sealed is not given away.
+	if a := x.ok(cmdGetRegionInfo, pack(32, 0, 5, 0, uint64(0), uint64(0))); !bytes.Equal(a.payload, pack(32, 3, 5, 0, uint64(page), uint64(0))) || len(a.fds) != 0 {
+		t.Errorf("region 5: %x, %d files", a.payload, len(a.fds))
+	}
+	if a := x.ok(cmdGetIRQInfo, pack(16, 0, 3, 0)); !bytes.Equal(a.payload, pack(16, 9, 3, 1)) {
+		t.Errorf("error interrupt: %x", a.payload)
+	}
+	if a := x.ok(cmdRegionRead, pack(uint64(0), 7, 4096)); a.size != 16+16+4096 || binary.LittleEndian.Uint32(a.payload[16:]) != 0x72501234 {
+		t.Errorf("configuration space: %v", a)
+	}
+	// MSI-X: a vector without eventfd first, then the real ones.
+	x.ok(cmdSetIRQs, pack(20, 0x24, 2, 0, 1))
+	a0, a1 := eventfd(t, 0, unix.EFD_NONBLOCK), eventfd(t, 0, unix.EFD_NONBLOCK)
+	x.ok(cmdSetIRQs, pack(20, 0x24, 2, 0, 2), a0, a1)
+	x.ok(cmdSetIRQs, pack(22, 0x22, 2, 0, 2, "\x00\x01"))
+	var count [8]byte
+	if _, err := unix.Read(a0, count[:]); err != unix.EAGAIN {
+		t.Errorf("vector 0: %v, %v", count, err)
+	}
+	if _, err := unix.Read(a1, count[:]); err != nil || count[0] != 1 {
+		t.Errorf("vector 1: %v, %v", count, err)
+	}
+	// The address space changes: all is unmapped, and more than was mapped.
+	for _, tt := range []struct {
+		flags         int
+		address, size uint64
+		unmapped      uint64
+	}{
+		{0, 0, 160 * page, 160 * page}, {0, 0, 160 * page, 0}, {0, 0x100000, 1 << 40, 64 * page},
+		{0, 1 << 63, 1 << 63, 0}, {0, 0, 1 << 63, 64 * page}, {2, 0, 0, 0},
+	} {
+		if a := x.ok(cmdDMAUnmap, dmaUnmap(tt.flags, tt.address, tt.size)); !bytes.Equal(a.payload, dmaUnmap(tt.flags, tt.address, tt.unmapped)) {
+			t.Errorf("unmap %#x bytes at %#x: %x", tt.size, tt.address, a.payload)
+		}
+	}
+	x.ok(cmdReset, nil)
+	x.alive()
+	if s := r.Stats(); s.Ranges != 0 || s.Files != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestSmallPages: a guest's megabyte comes in 256 pieces of one file.
+func TestSmallPages(t *testing.T) {
+	r := serve(t, vfiouser.ServerOptions{})
+	x := connect(t, r, true)
+	ram := memfd(t, 1024*page, unix.MFD_ALLOW_SEALING)
+	for i := range uint64(256) {
+		x.ok(cmdDMAMap, dmaMap(3, (512+i)*page, 0x40000000+i*page, page), ram)
+	}
+	if s := r.Stats(); s.Ranges != 256 || s.Files != 1 {
+		t.Errorf("%d ranges, %d files", s.Ranges, s.Files)
+	}
+	r.dev.mu.Lock()
+	w := r.dev.windows
+	if len(w) != 256 || address(w[255].bytes) != address(w[0].bytes)+255*page {
+		t.Errorf("%d windows, not side by side", len(w))
+	}
+	r.dev.mu.Unlock()
+	// A copy over all of them.
+	if _, err := unix.Pwrite(ram, bytes.Repeat([]byte("abcd"), 128*page/4), 512*page); err != nil {
+		t.Fatal(err)
+	}
+	x.ok(cmdRegionWrite, pack(uint64(regSource), 0, 8, uint64(0x40000000)))
+	x.ok(cmdRegionWrite, pack(uint64(regTarget), 0, 8, uint64(0x40000000+128*page)))
+	x.ok(cmdRegionWrite, pack(uint64(regLength), 0, 4, 128*page))
+	x.ok(cmdRegionWrite, pack(uint64(regStart), 0, 4, 1))
+	got := make([]byte, 4)
+	if _, err := unix.Pread(ram, got, 768*page-4); err != nil || string(got) != "abcd" {
+		t.Errorf("the last bytes are %q, %v", got, err)
+	}
+	// The same mapping again is the same.
+	x.ok(cmdDMAMap, dmaMap(3, 512*page, 0x40000000, page), ram)
+	if a := x.ok(cmdDMAUnmap, dmaUnmap(0, 0x40000000, 256*page)); !bytes.Equal(a.payload, dmaUnmap(0, 0x40000000, 256*page)) {
+		t.Errorf("unmapped %x", a.payload)
+	}
+}
+
+// TestSingleBytes: messages may come in any pieces.
+func TestSingleBytes(t *testing.T) {
+	r := serve(t, vfiouser.ServerOptions{})
+	for _, piece := range []int{1, 7, 17} {
+		x := connect(t, r, false)
+		x.piece = piece
+		x.ok(cmdVersion, pack(uint16(0), uint16(0), versionText))
+		x.ok(cmdDMAMap, dmaMap(3, 0, 0x10000, page), memfd(t, page, 0))
+		x.ok(cmdSetIRQs, pack(20, 0x24, 2, 0, 2), eventfd(t, 0, 0), eventfd(t, 0, 0))
+		x.ok(cmdRegionWrite, pack(uint64(0), 4, 100, make([]byte, 100)))
+		if a := x.ask(cmdRegionWrite, pack(uint64(0), 4, 100, make([]byte, 99))); unix.Errno(a.errno) != unix.EINVAL {
+			t.Errorf("pieces of %d: %v", piece, a)
+		}
+		x.alive()
+		if err := x.c.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestPostedWrites: no reply, and in order.
+func TestPostedWrites(t *testing.T) {
+	r := serve(t, vfiouser.ServerOptions{})
+	x := connect(t, r, true)
+	for i := range 1000 {
+		x.send(uint16(i), cmdRegionWrite, flagNoReply, pack(uint64(0), 4, 4, i))
+	}
+	if a := x.ok(cmdRegionRead, pack(uint64(0), 4, 4)); !bytes.Equal(a.payload[16:], pack(999)) {
+		t.Errorf("the last write was %x", a.payload[16:])
+	}
+	if n := r.Stats().Messages[protocol.CommandRegionWrite]; n != 1000 {
+		t.Errorf("%d writes are counted", n)
+	}
+}

@@ -1,0 +1,306 @@
+package vfiouser_test
+
+import (
+	"context"
+	"encoding/binary"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+var _ vfiouser.ServedDevice = (*emulator.Device)(nil)
+
+// fleet puts n emulated NICs on one wire behind sockets.
+func fleet(t *testing.T, n int) (paths []string, servers []*vfiouser.Server) {
+	t.Helper()
+	checkLeaks(t)
+	dir := t.TempDir()
+	for i := range n {
+		paths = append(paths, filepath.Join(dir, string(rune('a'+i))))
+	}
+	nics, err := emulator.Fleet(t.Context(), "emu:", paths)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var serving sync.WaitGroup
+	for i, d := range nics {
+		s, err := vfiouser.NewServer(d, quiet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := vfiouser.Listen(paths[i], 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		servers = append(servers, s)
+		serving.Go(func() {
+			if err := s.Serve(ctx, l); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Cleanup(func() {
+		cancel()
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			serving.Wait()
+			for _, d := range nics {
+				if err := d.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		}()
+		select {
+		case <-ended:
+		case <-time.After(patience):
+			t.Error("a server or a device hangs")
+		}
+	})
+	return paths, servers
+}
+
+// rawHost is a hostile driver of an emulated NIC: its memory can be cut off.
+type rawHost struct {
+	*rawClient
+	fd  int
+	mem []byte
+}
+
+func newRawHost(t *testing.T, path string) *rawHost {
+	t.Helper()
+	h := &rawHost{rawClient: connect(t, &running{path: path}, true), fd: memfd(t, 2*page, 0)}
+	var err error
+	if h.mem, err = unix.Mmap(h.fd, 0, 2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Munmap(h.mem) })
+	h.setUp()
+	return h
+}
+
+// setUp maps the memory and brings up the admin queue in it.
+func (h *rawHost) setUp() {
+	h.t.Helper()
+	h.ok(cmdRegionWrite, pack(uint64(vfio.ConfigCommand), vfio.RegionConfig, 2, uint16(vfio.CommandMemory|vfio.CommandBusMaster)))
+	h.ok(cmdDMAMap, dmaMap(3, 0, 0x100000, 2*page), h.fd)
+	for _, w := range [][2]uint32{
+		{descriptors.RegSQBaseLow, 0x100000}, {descriptors.RegACQBaseLow, 0x101000}, {descriptors.RegSQLog2, 4}, {descriptors.RegACQLog2, 4},
+		{descriptors.RegAdminVector, uint32(descriptors.NoVector)}, {descriptors.RegAdminControl, descriptors.AdminEnable},
+	} {
+		h.set(descriptors.AdminOffset+w[0], w[1])
+	}
+	if s := h.get(descriptors.AdminOffset + descriptors.RegAdminStatus); s != descriptors.AdminEnabled {
+		h.t.Fatalf("admin status %#x", s)
+	}
+}
+
+func (h *rawHost) set(offset, v uint32) {
+	h.t.Helper()
+	h.ok(cmdRegionWrite, pack(uint64(offset), 0, 4, v))
+}
+
+func (h *rawHost) get(offset uint32) uint32 {
+	h.t.Helper()
+	return binary.LittleEndian.Uint32(h.ok(cmdRegionRead, pack(uint64(offset), 0, 4)).payload[16:])
+}
+
+func (h *rawHost) fatal() bool {
+	h.t.Helper()
+	return h.get(descriptors.HealthOffset+descriptors.RegStatus)&descriptors.DeviceFatal != 0
+}
+
+// TestEmulatorTruncation: host memory vanishes under the NIC, in the goroutine
+// that serves registers and in the thread of the engine. The NIC stops with a
+// fault, answers, and works again after a reset; its neighbour never noticed.
+func TestEmulatorTruncation(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		cut  func(h *rawHost)
+	}{
+		{"registers", func(h *rawHost) {
+			if err := unix.Ftruncate(h.fd, 0); err != nil {
+				h.t.Fatal(err)
+			}
+			h.set(descriptors.AdminOffset+descriptors.RegSQProducer, 1)
+		}},
+		{"reply to a command", func(h *rawHost) {
+			descriptors.CommandAt(h.mem).Opcode = descriptors.OpNop
+			if err := unix.Ftruncate(h.fd, page); err != nil {
+				h.t.Fatal(err)
+			}
+			h.set(descriptors.AdminOffset+descriptors.RegSQProducer, 1)
+		}},
+		{"engine", func(h *rawHost) {
+			cmd := descriptors.CommandAt(h.mem)
+			cmd.Opcode, cmd.ID = descriptors.OpConnectWait, 7
+			body := descriptors.Body[descriptors.ConnectWaitBody](cmd)
+			body.TimeoutMS, body.Local.Len = 50, 4
+			h.set(descriptors.AdminOffset+descriptors.RegSQProducer, 1)
+			if n := h.get(descriptors.AdminOffset + descriptors.RegSQConsumer); n != 1 {
+				h.t.Fatalf("%d commands are fetched", n)
+			}
+			if err := unix.Ftruncate(h.fd, 0); err != nil {
+				h.t.Fatal(err)
+			}
+			eventually(h.t, "the reply hits the hole", h.fatal)
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			paths, _ := fleet(t, 2)
+			neighbour := newRawHost(t, paths[1])
+			h := newRawHost(t, paths[0])
+			tt.cut(h)
+			if !h.fatal() {
+				t.Error("the device has no fault")
+			}
+			// The same client can go on after a reset.
+			h.ok(cmdReset, nil)
+			h.ok(cmdDMAUnmap, dmaUnmap(2, 0, 0))
+			eventually(t, "the device is ready", func() bool {
+				h.ok(cmdRegionWrite, pack(uint64(vfio.ConfigCommand), vfio.RegionConfig, 2, uint16(vfio.CommandMemory)))
+				return h.get(descriptors.HealthOffset+descriptors.RegStatus)&descriptors.DeviceReady != 0
+			})
+			if h.fatal() {
+				t.Error("a reset does not clear the fault")
+			}
+			if err := unix.Ftruncate(h.fd, 2*page); err != nil {
+				t.Fatal(err)
+			}
+			h.setUp()
+			tt.cut(h) // and once more, and leave
+			if err := h.c.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if newRawHost(t, paths[0]).fatal() {
+				t.Error("the next client finds a fault")
+			}
+			if neighbour.fatal() {
+				t.Error("the neighbour has a fault")
+			}
+		})
+	}
+}
+
+// TestEmulatorDataPath: 10,000 messages over VIs, polled for, are no message of
+// the protocol. Only the driver's look at the device's health is one.
+func TestEmulatorDataPath(t *testing.T) {
+	paths, servers := fleet(t, 2)
+	ctx, cancel := context.WithTimeout(t.Context(), 6*patience)
+	defer cancel()
+	type end struct {
+		nic  *via.NIC
+		vi   *via.VI
+		mem  *via.Memory
+		send *via.Descriptor
+		recv []*via.Descriptor
+	}
+	const depth = 8
+	open := func(path string) *end {
+		nic, err := via.Open(ctx, "vfio-user:"+path, via.WithLogger(quiet.Logger))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := nic.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		e := &end{nic: nic}
+		if e.vi, err = nic.CreateVI(ctx, via.VIAttributes{}, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		if e.mem, err = nic.Alloc(ctx, (depth+1)*64, via.MemoryAttributes{}); err != nil {
+			t.Fatal(err)
+		}
+		ds, err := e.vi.NewDescriptors(ctx, depth+1, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, d := range ds {
+			if err := e.mem.AddTo(d, i*64, 64); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e.send, e.recv = ds[depth], ds[:depth]
+		for _, d := range e.recv {
+			if err := e.vi.PostRecv(d); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return e
+	}
+	a, b := open(paths[0]), open(paths[1])
+	accepted := make(chan error, 1)
+	go func() {
+		request, err := b.nic.ConnectWait(ctx, []byte("counting"))
+		if err == nil {
+			_, err = request.Accept(ctx, b.vi)
+		}
+		accepted <- err
+	}()
+	to := via.Address{MAC: b.nic.Query().Address, Discriminator: []byte("counting")}
+	eventually(t, "connection", func() bool {
+		_, err := a.vi.ConnectRequest(ctx, to, nil)
+		return err == nil
+	})
+	if err := <-accepted; err != nil {
+		t.Fatal(err)
+	}
+	until := func(done func() (*via.Descriptor, error)) *via.Descriptor {
+		for {
+			d, err := done()
+			if err == nil {
+				return d
+			}
+			if ctx.Err() != nil {
+				t.Fatal(err)
+			}
+			runtime.Gosched() // the NICs are in this process
+		}
+	}
+	stats := func() [2]vfiouser.ServerStats {
+		return [2]vfiouser.ServerStats{servers[0].Stats(), servers[1].Stats()}
+	}
+	before := stats()
+	eventually(t, "what was set up has settled", func() bool {
+		last := before
+		time.Sleep(20 * time.Millisecond)
+		before = stats()
+		return cmp.Equal(last, before)
+	})
+	for i := range 5000 {
+		for _, x := range [][2]*end{{a, b}, {b, a}} {
+			from, to := x[0], x[1]
+			binary.LittleEndian.PutUint32(from.mem.Bytes()[depth*64:], uint32(i))
+			if err := from.vi.PostSend(from.send); err != nil {
+				t.Fatal(err)
+			}
+			got := until(to.vi.RecvDone)
+			if v := binary.LittleEndian.Uint32(to.mem.Bytes()[i%depth*64:]); v != uint32(i) {
+				t.Fatalf("message %d arrives as %d", i, v)
+			}
+			until(from.vi.SendDone).Rearm()
+			got.Rearm()
+			if err := to.vi.PostRecv(got); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	after := stats()
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("the data path has made messages: %s", diff)
+	}
+}

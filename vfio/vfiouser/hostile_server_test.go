@@ -1,0 +1,273 @@
+package vfiouser_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/vfio/vfiouser/protocol"
+)
+
+// instead has the fake answer one command otherwise.
+func instead(c protocol.Command, payload []byte, errno unix.Errno) func(f *fakeServer) {
+	return func(f *fakeServer) {
+		f.answer = func(m protocol.Message) ([]byte, []int, unix.Errno, bool) {
+			if m.Header.Command == c {
+				return payload, nil, errno, true
+			}
+			return f.right(m)
+		}
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	version := func(major, minor uint16) []byte {
+		b, err := protocol.Version{Major: major, Minor: minor, Capabilities: protocol.DefaultCapabilities()}.Append(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	info := func(flags, regions, irqs uint32) []byte {
+		return protocol.DeviceInfo{Argsz: 16, Flags: flags, Regions: regions, IRQs: irqs}.Append(nil)
+	}
+	region := func(m protocol.RegionInfo) []byte { return m.Append(nil, math.MaxUint32) }
+	const (
+		ver = protocol.CommandVersion
+		inf = protocol.CommandDeviceInfo
+		reg = protocol.CommandRegionInfo
+		irq = protocol.CommandIRQInfo
+	)
+	tests := []struct {
+		name  string
+		setup func(f *fakeServer)
+		want  error
+	}{
+		{"other major version", instead(ver, version(1, 0), 0), syscall.EINVAL},
+		{"newer minor version", instead(ver, version(0, 9), 0), syscall.EPROTO},
+		{"version of nothing", instead(ver, nil, 0), syscall.EINVAL},
+		{"busy", instead(ver, nil, unix.EBUSY), syscall.EBUSY},
+		{"no PCI device", instead(inf, info(1, 9, 5), 0), syscall.EPROTO},
+		{"too few regions", instead(inf, info(3, 7, 5), 0), syscall.EPROTO},
+		{"too many regions", instead(inf, info(3, math.MaxUint32, 5), 0), syscall.EPROTO},
+		{"too many interrupts", instead(inf, info(3, 9, math.MaxUint32), 0), syscall.EPROTO},
+		{"info cut off", instead(inf, info(3, 9, 5)[:12], 0), syscall.EINVAL},
+		{"another region", instead(reg, region(protocol.RegionInfo{Argsz: 32, Index: 8}), 0), syscall.EPROTO},
+		{"region that wants all memory", instead(reg, region(protocol.RegionInfo{Argsz: math.MaxUint32}), 0), syscall.EPROTO},
+		{"region that wants more and more", func(f *fakeServer) {
+			more := uint32(1000)
+			f.answer = func(m protocol.Message) ([]byte, []int, unix.Errno, bool) {
+				if m.Header.Command == reg {
+					more += 1000
+					return region(protocol.RegionInfo{Argsz: more}), nil, 0, true
+				}
+				return f.right(m)
+			}
+		}, syscall.EPROTO},
+		{"region that is refused", instead(reg, nil, unix.EPERM), syscall.EPERM},
+		{"another interrupt", instead(irq, protocol.IRQInfo{Argsz: 16, Index: 4}.Append(nil), 0), syscall.EPROTO},
+		{"billions of vectors", instead(irq, protocol.IRQInfo{Argsz: 16, Count: math.MaxUint32}.Append(nil), 0), syscall.EPROTO},
+		{"errno that is none", instead(inf, nil, 70000), syscall.EINVAL},
+		{"reply to another command", func(f *fakeServer) { f.header = func(h *protocol.Header) { h.Command = protocol.CommandDeviceReset } }, syscall.EPROTO},
+		{"reply to nothing", func(f *fakeServer) { f.header = func(h *protocol.Header) { h.ID += 100 } }, os.ErrDeadlineExceeded},
+		{"reply of a wrong type", func(f *fakeServer) { f.header = func(h *protocol.Header) { h.Flags = 5 } }, os.ErrDeadlineExceeded},
+		{"reply that is a command", func(f *fakeServer) { f.header = func(h *protocol.Header) { h.Flags = 0 } }, os.ErrDeadlineExceeded},
+		{"error without the type of a reply", func(f *fakeServer) { f.header = func(h *protocol.Header) { h.Flags = protocol.FlagError } }, os.ErrDeadlineExceeded},
+		{"silence", func(f *fakeServer) {
+			f.answer = func(protocol.Message) ([]byte, []int, unix.Errno, bool) { return nil, nil, 0, false }
+		}, os.ErrDeadlineExceeded},
+		{"hanging up", func(f *fakeServer) {
+			f.answer = func(protocol.Message) ([]byte, []int, unix.Errno, bool) {
+				_ = f.conn.Close()
+				return nil, nil, 0, false
+			}
+		}, vfio.ErrDeviceGone},
+		{"file descriptors where there are none", func(f *fakeServer) {
+			f.answer = func(m protocol.Message) ([]byte, []int, unix.Errno, bool) {
+				b, _, errno, ok := f.right(m)
+				return b, []int{0, 0, 0}, errno, ok
+			}
+		}, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			checkLeaks(t)
+			_, err := newFake(t, tt.setup)
+			var e *vfio.Error
+			if !errors.Is(err, tt.want) || tt.want != nil && !errors.As(err, &e) {
+				t.Errorf("got %v, want %v", err, tt.want)
+			}
+		})
+	}
+}
+
+// TestUnsafeFiles: a region's file that could vanish, or is too short, is not
+// mapped; the region is there all the same.
+func TestUnsafeFiles(t *testing.T) {
+	file := func(t *testing.T, size, seals int) int {
+		fd, err := unix.MemfdCreate("trapeze-region", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = unix.Close(fd) })
+		if err := unix.Ftruncate(fd, int64(size)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
+			t.Fatal(err)
+		}
+		return fd
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	for _, tt := range []struct {
+		name   string
+		fds    []int
+		offset uint64
+		want   bool
+	}{
+		{"sealed", []int{file(t, 2*page, unix.F_SEAL_SHRINK)}, page, true},
+		{"that we can seal", []int{file(t, 2*page, 0)}, 0, true},
+		{"that cannot be sealed", []int{file(t, 2*page, unix.F_SEAL_SEAL)}, 0, false},
+		{"too short", []int{file(t, page, unix.F_SEAL_SHRINK)}, page, false},
+		{"no file", nil, 0, false},
+		{"two files", []int{file(t, page, unix.F_SEAL_SHRINK), file(t, page, unix.F_SEAL_SHRINK)}, 0, false},
+		{"device", []int{int(null.Fd())}, 0, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			checkLeaks(t)
+			f, err := newFake(t, func(f *fakeServer) {
+				f.regions[0] = make([]byte, page)
+				f.answer = func(m protocol.Message) ([]byte, []int, unix.Errno, bool) {
+					b, fds, errno, ok := f.right(m)
+					if m.Header.Command == protocol.CommandRegionInfo {
+						r, err := protocol.DecodeRegionInfoReply(b)
+						if err != nil {
+							t.Error(err)
+						}
+						r.Flags |= protocol.RegionMmap
+						r.Offset = tt.offset
+						b, fds = r.Append(nil, 32), tt.fds
+					}
+					return b, fds, errno, ok
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			info, err := f.client.Region(0)
+			if err != nil || (info.Flags&vfio.RegionMmap != 0) != tt.want {
+				t.Fatalf("%+v, %v", info, err)
+			}
+			if err := f.client.WriteRegion(0, 0, []byte{1}); err != nil {
+				t.Error(err)
+			}
+			m, err := f.client.MapRegion(0, 0, page)
+			if tt.want {
+				m.Bytes()[page-1] = 1
+				if err := m.Close(); err != nil {
+					t.Error(err)
+				}
+			} else if !errors.Is(err, vfio.ErrNotMappable) {
+				t.Errorf("MapRegion: %v", err)
+			}
+		})
+	}
+}
+
+// TestLateReplies: a reply that comes after its time is no reply to anything
+// else, and its descriptors are closed.
+func TestLateReplies(t *testing.T) {
+	checkLeaks(t)
+	var mu sync.Mutex
+	var held []protocol.Header
+	late := true
+	f, err := newFake(t, func(f *fakeServer) {
+		f.regions[0] = make([]byte, page)
+		f.answer = func(m protocol.Message) ([]byte, []int, unix.Errno, bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			if m.Header.Command == protocol.CommandRegionRead && late {
+				held = append(held, m.Header)
+				return nil, nil, 0, false
+			}
+			return f.right(m)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.client.ReadRegion(0, 0, make([]byte, 4)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("got %v", err)
+	}
+	mu.Lock()
+	late = false
+	h := held[0]
+	mu.Unlock()
+	h.Flags = protocol.FlagReply
+	wrong := protocol.RegionAccess{Count: 4, Data: []byte("late")}.Append(nil)
+	if err := f.conn.Send(h, wrong, []int{0}, time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	var b [4]byte
+	for range 3 {
+		if err := f.client.ReadRegion(0, 0, b[:]); err != nil || b != [4]byte{} {
+			t.Errorf("got %q, %v", b, err)
+		}
+	}
+	select {
+	case <-f.client.Lost():
+		t.Error("the connection is lost")
+	default:
+	}
+}
+
+// TestServerHangs: one that never answers is given up after a while.
+func TestServerHangs(t *testing.T) {
+	checkLeaks(t)
+	f, err := newFake(t, func(f *fakeServer) {
+		f.regions[0] = make([]byte, page)
+		f.answer = func(m protocol.Message) ([]byte, []int, unix.Errno, bool) {
+			if m.Header.Command == protocol.CommandRegionRead {
+				return nil, nil, 0, false
+			}
+			return f.right(m)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	event := newEvent(t)
+	if err := f.client.SetIRQs(vfio.IRQMSIX, 0, []int{event.FD()}); err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			err := f.client.ReadRegion(0, 0, make([]byte, 4))
+			if !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, vfio.ErrDeviceGone) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+	all.Wait()
+	<-f.client.Lost()
+	signalled(t, event)
+	if err := f.client.ReadRegion(0, 0, make([]byte, 4)); !errors.Is(err, vfio.ErrDeviceGone) {
+		t.Errorf("got %v", err)
+	}
+	if err := f.client.Reset(context.Background()); !errors.Is(err, vfio.ErrDeviceGone) {
+		t.Errorf("Reset without a path: %v", err)
+	}
+}

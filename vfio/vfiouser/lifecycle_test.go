@@ -1,0 +1,268 @@
+package vfiouser_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
+	"github.com/trapeze-nic/trapeze/vfio/vfiouser/protocol"
+)
+
+// TestBusy: one client at a time.
+func TestBusy(t *testing.T) {
+	r := serve(t, vfiouser.ServerOptions{BusyTimeout: 50 * time.Millisecond})
+	first := connect(t, r, true)
+	second := connect(t, r, false)
+	if a := second.ask(cmdVersion, pack(uint16(0), uint16(0), versionText)); unix.Errno(a.errno) != unix.EBUSY {
+		t.Errorf("second client: %v", a)
+	}
+	if a, err := second.receive(); !errors.Is(err, io.EOF) {
+		t.Errorf("then: %v, %v", a, err)
+	}
+	_, err := vfiouser.Open(t.Context(), r.path, vfiouser.ClientOptions{})
+	var e *vfio.Error
+	if !errors.Is(err, unix.EBUSY) || !errors.As(err, &e) || e.Hint == "" {
+		t.Errorf("Open: %v", err)
+	}
+	first.alive()
+	first.leave(r)
+	connect(t, r, true).alive()
+	if s := r.Stats(); s.Refused != 2 {
+		t.Errorf("%d refused", s.Refused)
+	}
+}
+
+// TestCrowd: a client that waits gets its turn; not all the world can wait.
+func TestCrowd(t *testing.T) {
+	r := serve(t, vfiouser.ServerOptions{BusyTimeout: patience})
+	first := connect(t, r, true)
+	opened := make(chan error, 1)
+	go func() {
+		d, err := vfiouser.Open(t.Context(), r.path, vfiouser.ClientOptions{Timeout: patience})
+		if err == nil {
+			err = d.Close()
+		}
+		opened <- err
+	}()
+	var crowd []*rawClient
+	for range 40 {
+		crowd = append(crowd, connect(t, r, false))
+	}
+	eventually(t, "most are sent away", func() bool { return r.Stats().Refused >= 20 })
+	first.alive()
+	for _, x := range crowd {
+		if err := x.c.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := first.c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-opened:
+		// If the crowd was there first, it was sent away.
+		if err != nil && !errors.Is(err, vfio.ErrDeviceGone) {
+			t.Error(err)
+		}
+	case <-time.After(patience):
+		t.Error("the second client does not get its turn")
+	}
+}
+
+// TestSilence: who says nothing, or does not listen, does not keep the device.
+func TestSilence(t *testing.T) {
+	r := serve(t, vfiouser.ServerOptions{ReplyTimeout: 100 * time.Millisecond})
+	x := connect(t, r, false)
+	if a, err := x.receive(); !errors.Is(err, io.EOF) {
+		t.Errorf("got %v, %v", a, err)
+	}
+	r.idle(t)
+	x = connect(t, r, true)
+	time.Sleep(200 * time.Millisecond)
+	x.alive() // later it may be silent
+	read := append(header(1, cmdRegionRead, 32, 0), pack(uint64(0), 4, 4*page)...)
+	for {
+		if err := x.c.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := x.c.Write(read); errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	x.leave(r)
+}
+
+// TestNextClient finds a device that is as new, whatever the last one keeps.
+func TestNextClient(t *testing.T) {
+	r := serve(t, vfiouser.ServerOptions{})
+	x := connect(t, r, true)
+	a := x.ok(cmdGetRegionInfo, pack(32, 0, 4, 0, uint64(0), uint64(0)))
+	old, err := unix.Mmap(a.fds[0], 0, page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(old)
+	if _, err := unix.FcntlInt(uintptr(a.fds[0]), unix.F_ADD_SEALS, unix.F_SEAL_FUTURE_WRITE); !errors.Is(err, unix.EPERM) {
+		t.Errorf("the client can seal the region: %v", err)
+	}
+	if err := unix.Ftruncate(a.fds[0], 0); !errors.Is(err, unix.EPERM) {
+		t.Errorf("the client can truncate the region: %v", err)
+	}
+	copy(old, "secret")
+	x.ok(cmdRegionWrite, pack(uint64(regLength), 0, 4, 77))
+	x.ok(cmdSetIRQs, pack(20, 0x24, 2, 0, 1), eventfd(t, 0, 0))
+	x.ok(cmdDMAMap, dmaMap(3, 0, 0x10000, page), memfd(t, page, 0))
+	x.leave(r)
+
+	x = connect(t, r, true)
+	copy(old, "still here")
+	if a := x.ok(cmdRegionRead, pack(uint64(0), 4, 10)); !bytes.Equal(a.payload[16:], make([]byte, 10)) {
+		t.Errorf("region reads %q", a.payload[16:])
+	}
+	if n := x.register(regLength); n != 0 {
+		t.Errorf("register reads %d", n)
+	}
+	x.ok(cmdRegionWrite, pack(uint64(regSource), 0, 8, uint64(0x10000)))
+	x.ok(cmdRegionWrite, pack(uint64(regTarget), 0, 8, uint64(0x10000)))
+	x.ok(cmdRegionWrite, pack(uint64(regLength), 0, 4, 8))
+	x.ok(cmdRegionWrite, pack(uint64(regStart), 0, 4, 1))
+	if n := x.register(regFaults); n != 1 {
+		t.Errorf("%d faults: the last client's memory is still mapped", n)
+	}
+	r.dev.mu.Lock()
+	defer r.dev.mu.Unlock()
+	if r.dev.irqs[vfio.IRQMSIX][0] >= 0 {
+		t.Error("the last client's interrupt is still connected")
+	}
+}
+
+// TestDeviceFails: one that cannot be made new is given to nobody.
+func TestDeviceFails(t *testing.T) {
+	r := serve(t, vfiouser.ServerOptions{})
+	x := connect(t, r, true)
+	r.dev.unclean.Store(true)
+	if err := x.c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	x = connect(t, r, false)
+	if a := x.ask(cmdVersion, pack(uint16(0), uint16(0), versionText)); unix.Errno(a.errno) != unix.EIO {
+		t.Errorf("got %v", a)
+	}
+	r.dev.unclean.Store(false)
+	connect(t, r, true).alive()
+}
+
+// TestStop: a client that wants to know is told and may leave in order.
+func TestStop(t *testing.T) {
+	t.Run("told", func(t *testing.T) {
+		r := serve(t, vfiouser.ServerOptions{ReleaseTimeout: patience})
+		d := r.open(t)
+		request := newEvent(t)
+		if err := d.SetIRQs(vfio.IRQReq, 0, []int{request.FD()}); err != nil {
+			t.Fatal(err)
+		}
+		stopped := make(chan struct{})
+		go func() {
+			defer close(stopped)
+			r.stop()
+		}()
+		signalled(t, request)
+		read32(t, d, regID) // the device is still there
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+		<-stopped
+	})
+	t.Run("told and deaf", func(t *testing.T) {
+		r := serve(t, vfiouser.ServerOptions{ReleaseTimeout: 20 * time.Millisecond})
+		d := r.open(t)
+		request := newEvent(t)
+		if err := d.SetIRQs(vfio.IRQReq, 0, []int{request.FD()}); err != nil {
+			t.Fatal(err)
+		}
+		r.stop()
+		<-d.Lost()
+	})
+	t.Run("not told", func(t *testing.T) {
+		r := serve(t, vfiouser.ServerOptions{ReleaseTimeout: time.Hour})
+		d := r.open(t)
+		r.stop()
+		<-d.Lost()
+		if _, err := os.Stat(r.path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the socket is left: %v", err)
+		}
+	})
+	t.Run("in the middle of a message", func(t *testing.T) {
+		r := serve(t, vfiouser.ServerOptions{})
+		x := connect(t, r, true)
+		if err := x.write(header(1, cmdRegionWrite, 1000, 0)); err != nil {
+			t.Fatal(err)
+		}
+		r.stop()
+	})
+}
+
+func TestNewServerRefuses(t *testing.T) {
+	checkLeaks(t)
+	dev := &noDevice{newCopier(t)}
+	if _, err := vfiouser.NewServer(dev, vfiouser.ServerOptions{}); !errors.Is(err, vfio.ErrNotSupported) {
+		t.Errorf("NewServer: %v", err)
+	}
+	l, err := vfiouser.Listen(filepath.Join(t.TempDir(), "nic.sock"), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := vfiouser.Serve(t.Context(), l, dev, vfiouser.ServerOptions{}); !errors.Is(err, vfio.ErrNotSupported) {
+		t.Errorf("Serve: %v", err)
+	}
+	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the listener is open: %v", err)
+	}
+}
+
+// noDevice is no PCI device: it has no configuration space.
+type noDevice struct{ *copier }
+
+func (noDevice) Info() vfio.Info { return vfio.Info{Regions: 7, IRQs: 5} }
+
+// TestListenerFails: that is an error, and no client is left.
+func TestListenerFails(t *testing.T) {
+	checkLeaks(t)
+	dev := newCopier(t)
+	l, err := vfiouser.Listen(filepath.Join(t.TempDir(), "nic.sock"), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- vfiouser.Serve(t.Context(), l, dev, quiet) }()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestStats(t *testing.T) {
+	r := serve(t, vfiouser.ServerOptions{})
+	x := connect(t, r, true)
+	x.alive()
+	x.alive()
+	x.ask(99, nil)
+	want := fmt.Sprint(vfiouser.Messages{0: 1, protocol.CommandVersion: 1, protocol.CommandRegionRead: 2})
+	if s := r.Stats(); fmt.Sprint(s.Messages) != want || s.Messages.Total() != 4 || s.Errors != 1 || s.Clients != 1 {
+		t.Errorf("%+v, want messages %s", s, want)
+	}
+}

@@ -1,0 +1,274 @@
+package vfiouser
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/vfio/vfiouser/protocol"
+)
+
+// ServerError says that the server refuses a request.
+type ServerError struct {
+	Command protocol.Command
+	Errno   syscall.Errno
+}
+
+func (e *ServerError) Error() string {
+	return fmt.Sprintf("server refuses %v: %v", e.Command, e.Errno)
+}
+
+// Unwrap returns the server's errno.
+func (e *ServerError) Unwrap() error { return e.Errno }
+
+// What a client takes and tells the server about.
+const (
+	clientMaxFDs     = 16
+	clientMaxData    = 1 << 20
+	clientMaxPayload = protocol.RegionAccessSize + clientMaxData
+	// maxOverdue is how many requests may stay without a reply before the
+	// server is given up.
+	maxOverdue = 16
+)
+
+// errOverdue: the server is there but does not answer.
+var errOverdue = errors.New("too many requests without a reply")
+
+// link is a client's connection. A goroutine receives; any may call.
+type link struct {
+	conn    *protocol.Conn
+	sent    *messageCounters
+	serve   func(m *protocol.Message) (reply, error) // requests of the server
+	timeout time.Duration
+
+	mu      sync.Mutex
+	waiting map[uint16]*call
+	nextID  uint16
+	overdue int
+	cause   error // of gone
+
+	// gone is closed when the connection is of no use any more, done when the
+	// goroutine has ended.
+	gone, done chan struct{}
+}
+
+// call is a request that has no reply yet.
+type call struct {
+	command protocol.Command
+	// overdue: nobody waits any more. The ID stays taken until the reply comes.
+	overdue bool
+	result  chan result
+}
+
+type result struct {
+	payload []byte
+	fds     []int
+	err     error
+}
+
+// newLink takes conn over. When the connection ends, lost is called, once, from
+// another goroutine.
+func newLink(conn *protocol.Conn, timeout time.Duration, sent *messageCounters,
+	serve func(m *protocol.Message) (reply, error), lost func()) *link {
+	l := &link{conn: conn, sent: sent, serve: serve, timeout: timeout, waiting: map[uint16]*call{},
+		gone: make(chan struct{}), done: make(chan struct{})}
+	go func() {
+		defer close(l.done)
+		l.fail(l.receive())
+		lost()
+	}()
+	return l
+}
+
+// fail ends the connection because of cause.
+func (l *link) fail(cause error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cause != nil {
+		return
+	}
+	l.cause = cause
+	_ = l.conn.Close()
+	close(l.gone)
+}
+
+// lost reports whether the connection has ended.
+func (l *link) lost() bool {
+	select {
+	case <-l.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+// err says that, and why, the connection has ended.
+func (l *link) err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return fmt.Errorf("%w: connection to the server has ended: %w", vfio.ErrDeviceGone, l.cause)
+}
+
+// do sends a request and waits for the reply, whose file descriptors are the
+// caller's. It fails with a *ServerError, vfio.ErrDeviceGone, the context's
+// error or os.ErrDeadlineExceeded, the latter after the link's timeout if the
+// context has no deadline.
+func (l *link) do(ctx context.Context, command protocol.Command, payload []byte, fds ...int) ([]byte, []int, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, nil, err
+	}
+	var expired <-chan time.Time
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		timer := time.NewTimer(l.timeout)
+		defer timer.Stop()
+		deadline, expired = time.Now().Add(l.timeout), timer.C
+	}
+	id, c, err := l.begin(command)
+	if err != nil {
+		return nil, nil, err
+	}
+	l.sent.add(command)
+	if err := l.conn.Send(protocol.Header{ID: id, Command: command}, payload, fds, deadline); err != nil {
+		l.fail(err)
+		return nil, nil, l.err()
+	}
+	select {
+	case r := <-c.result:
+		return r.payload, r.fds, r.err
+	case <-l.gone:
+		return nil, nil, l.err()
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-expired:
+		err = fmt.Errorf("%w: no reply to %v", os.ErrDeadlineExceeded, command)
+	}
+	l.abandon(c)
+	select {
+	case r := <-c.result: // it has come after all
+		return r.payload, r.fds, r.err
+	default:
+		return nil, nil, err
+	}
+}
+
+// begin finds an ID for a request.
+func (l *link) begin(command protocol.Command) (uint16, *call, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cause != nil {
+		return 0, nil, fmt.Errorf("%w: connection to the server has ended: %w", vfio.ErrDeviceGone, l.cause)
+	}
+	if len(l.waiting) > 1<<15 {
+		return 0, nil, fmt.Errorf("%d requests are under way: %w", len(l.waiting), unix.EAGAIN)
+	}
+	for l.waiting[l.nextID] != nil {
+		l.nextID++
+	}
+	id := l.nextID
+	l.nextID++
+	c := &call{command: command, result: make(chan result, 1)}
+	l.waiting[id] = c
+	return id, c, nil
+}
+
+// abandon notes that nobody waits for c any more.
+func (l *link) abandon(c *call) {
+	l.mu.Lock()
+	c.overdue = true
+	l.overdue++
+	many := l.overdue > maxOverdue
+	l.mu.Unlock()
+	if many {
+		l.fail(errOverdue)
+	}
+}
+
+// receive takes messages until the connection ends, and says why it did.
+func (l *link) receive() error {
+	for {
+		m, err := l.conn.Receive()
+		var bad *protocol.Error
+		if err != nil && !errors.As(err, &bad) {
+			return err
+		}
+		if m.Header.IsReply() {
+			l.finish(&m, err)
+			continue
+		}
+		var r reply
+		if err == nil {
+			r, err = l.serve(&m)
+		}
+		protocol.CloseFDs(m.FDs)
+		if err := l.answer(m.Header, r, err); err != nil {
+			return err
+		}
+	}
+}
+
+// finish hands a reply, bad if err is not nil, to the one who waits for it. One
+// that nobody has asked for is forgotten.
+func (l *link) finish(m *protocol.Message, err error) {
+	l.mu.Lock()
+	c := l.waiting[m.Header.ID]
+	if c != nil {
+		delete(l.waiting, m.Header.ID)
+		if c.overdue {
+			l.overdue--
+			c = nil
+		}
+	}
+	l.mu.Unlock()
+	if c == nil {
+		protocol.CloseFDs(m.FDs)
+		return
+	}
+	r := result{err: err}
+	failure := m.Header.Failure()
+	switch {
+	case err != nil:
+	case failure != nil:
+		var errno syscall.Errno
+		errors.As(failure, &errno)
+		r.err = &ServerError{c.command, errno}
+	case m.Header.Command != c.command:
+		r.err = &protocol.Error{Message: "header", Field: "command", Value: uint64(m.Header.Command),
+			Why: "the reply is to " + c.command.String(), Errno: unix.EPROTO}
+	}
+	if r.err != nil {
+		protocol.CloseFDs(m.FDs)
+	} else {
+		r.payload = append([]byte(nil), m.Payload...)
+		r.fds = m.FDs
+	}
+	c.result <- r
+}
+
+// answer replies to a request of the server.
+func (l *link) answer(h protocol.Header, r reply, err error) error {
+	if !h.WantsReply() {
+		return nil
+	}
+	out := protocol.Header{ID: h.ID, Command: h.Command, Flags: protocol.FlagReply}
+	if err != nil {
+		out.Flags |= protocol.FlagError
+		out.Errno = uint32(errnoOf(err))
+		r = reply{}
+	}
+	return l.conn.Send(out, r.payload, nil, time.Now().Add(l.timeout))
+}
+
+// clientCounters count the messages of both directions.
+type clientCounters struct {
+	sent     messageCounters
+	requests atomic.Uint64 // of the server
+}

@@ -1,0 +1,56 @@
+package protocol
+
+import (
+	"fmt"
+	"syscall"
+)
+
+// Error says what is wrong with a message. The connection that it came by is
+// still good.
+type Error struct {
+	// Message is the command's name, or "header".
+	Message string
+	// Field is the field's name in the specification.
+	Field string
+	Value uint64
+	// Why says which values are right, or why this one is not.
+	Why string
+	// Errno is what an error reply tells the sender.
+	Errno syscall.Errno
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("%s: %s is %#x: %s", e.Message, e.Field, e.Value, e.Why)
+}
+
+// Unwrap returns the errno of the reply.
+func (e *Error) Unwrap() error { return e.Errno }
+
+func invalid[T ~int | ~uint16 | ~uint32 | ~uint64](c Command, field string, value T, format string, a ...any) *Error {
+	return &Error{Message: c.String(), Field: field, Value: uint64(value), Why: fmt.Sprintf(format, a...), Errno: syscall.EINVAL}
+}
+
+// checkArgsz checks the length of a payload that starts with argsz, which is the
+// room that its sender has for the reply: at least size bytes, all of which, and
+// perhaps more, are there.
+func checkArgsz(c Command, p []byte, size int) error {
+	if len(p) < size {
+		return invalid(c, "size", HeaderSize+len(p), "want at least %#x", HeaderSize+size)
+	}
+	argsz := order.Uint32(p)
+	if uint64(argsz) < uint64(size) {
+		return invalid(c, "argsz", argsz, "want at least %#x", size)
+	}
+	if uint64(argsz) < uint64(len(p)) {
+		return invalid(c, "size", HeaderSize+len(p), "argsz is only %#x", argsz)
+	}
+	return nil
+}
+
+// checkRange checks that size bytes from first on do not wrap.
+func checkRange(c Command, field string, first, size uint64) error {
+	if size > 0 && first+(size-1) < first {
+		return invalid(c, field, first, "with %#x bytes from there it wraps", size)
+	}
+	return nil
+}

@@ -1,0 +1,260 @@
+package vfiouser_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/vfio/mmio"
+	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
+)
+
+// TestReconnect: the server dies and another takes its place. Reset makes the
+// device work again, with the same mappings at the same addresses.
+func TestReconnect(t *testing.T) {
+	checkLeaks(t)
+	path := filepath.Join(t.TempDir(), "nic.sock")
+	first := serveAt(t, path, vfiouser.ServerOptions{})
+	d := first.open(t)
+	mem, event := alloc(t, 2*page), newEvent(t)
+	bar, err := d.MapRegion(4, 0, page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer bar.Close()
+	part, err := d.MapRegion(2, page, page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer part.Close()
+	bell, err := bar.Register32(doorbell)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(d.MapDMA(mem, 0x100000, both), d.SetIRQs(vfio.IRQMSIX, 0, []int{event.FD()})); err != nil {
+		t.Fatal(err)
+	}
+	lost := d.Lost()
+	first.stop()
+	<-lost
+	signalled(t, event) // so that nobody sleeps on
+	copy(part.Bytes(), "into the void")
+
+	ctx := context.Background()
+	for name, call := range map[string]func() error{
+		"read":    func() error { return d.ReadRegion(0, 0, make([]byte, 4)) },
+		"write":   func() error { return d.WriteRegion(0, 0, make([]byte, 4)) },
+		"kick":    func() error { return d.WriteRegion(0, regKick, make([]byte, 4)) },
+		"irqs":    func() error { return d.SetIRQs(vfio.IRQMSIX, 0, []int{event.FD()}) },
+		"disable": func() error { return d.DisableIRQs(vfio.IRQMSIX) },
+		"map":     func() error { return d.MapDMA(alloc(t, page), 0x200000, both) },
+		"reset":   func() error { return d.Reset(ctx) },
+	} {
+		var e *vfio.Error
+		if err := call(); !errors.Is(err, vfio.ErrDeviceGone) || !errors.As(err, &e) || e.Hint == "" {
+			t.Errorf("%s without a server: %v", name, err)
+		}
+	}
+	if err := d.Reset(ctx); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("reset without a socket: %v", err)
+	}
+
+	second := serveAt(t, path, vfiouser.ServerOptions{})
+	if err := d.Reset(ctx); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-d.Lost():
+		t.Fatal("lost again")
+	default:
+	}
+	if err := d.SetIRQs(vfio.IRQMSIX, 0, []int{event.FD()}); err != nil {
+		t.Fatal(err)
+	}
+	if err := event.Drain(); err != nil {
+		t.Fatal(err)
+	}
+	copy(mem.Bytes(), "over there")
+	setCopy(t, d, 0x100000, 0x101000, page)
+	sent := d.Stats().Messages.Total()
+	mmio.ToDevice()
+	mmio.Write32(bell, 1)
+	signalled(t, event)
+	if !bytes.Equal(mem.Bytes()[:page], mem.Bytes()[page:]) {
+		t.Error("the copy differs")
+	}
+	copy(part.Bytes(), "new memory")
+	if n := d.Stats().Messages.Total(); n != sent {
+		t.Errorf("%d messages", n-sent)
+	}
+	var b [10]byte
+	if err := d.ReadRegion(2, page, b[:]); err != nil || string(b[:]) != "new memory" {
+		t.Errorf("the device has %q, %v", b, err)
+	}
+	// What is unmapped while there is no server is not mapped again.
+	second.stop()
+	<-d.Lost()
+	if err := d.UnmapDMA(0x100000, 2*page); err != nil {
+		t.Errorf("unmap without a server: %v", err)
+	}
+	third := serveAt(t, path, vfiouser.ServerOptions{})
+	if err := d.Reset(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if n := third.Stats().Ranges; n != 0 {
+		t.Errorf("%d ranges", n)
+	}
+}
+
+// TestOtherDevice: what is found again is something else.
+func TestOtherDevice(t *testing.T) {
+	checkLeaks(t)
+	path := filepath.Join(t.TempDir(), "nic.sock")
+	r := serveAt(t, path, vfiouser.ServerOptions{})
+	d := r.open(t)
+	bar, err := d.MapRegion(4, 0, page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer bar.Close()
+	r.stop()
+	<-d.Lost()
+	l, err := vfiouser.Listen(path, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var server sync.WaitGroup
+	server.Go(func() {
+		if err := vfiouser.Serve(ctx, l, smallCopier{newCopier(t)}, quiet); err != nil {
+			t.Error(err)
+		}
+	})
+	defer server.Wait()
+	defer cancel()
+	if err := d.Reset(ctx); !errors.Is(err, vfiouser.ErrOtherDevice) {
+		t.Errorf("got %v", err)
+	}
+	bar.Bytes()[0] = 1
+	if err := d.ReadRegion(0, 0, make([]byte, 4)); !errors.Is(err, vfio.ErrDeviceGone) {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
+// smallCopier has fewer vectors.
+type smallCopier struct{ *copier }
+
+func (d smallCopier) IRQ(index int) (vfio.IRQInfo, error) {
+	info, err := d.copier.IRQ(index)
+	info.Count = min(info.Count, 8)
+	return info, err
+}
+
+// TestCloseInReset: Close does not wait for a server that does not answer.
+func TestCloseInReset(t *testing.T) {
+	checkLeaks(t)
+	path := filepath.Join(t.TempDir(), "nic.sock")
+	r := serveAt(t, path, vfiouser.ServerOptions{})
+	d, err := vfio.Open(context.Background(), "vfio-user:"+path+"?timeout=10m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.stop()
+	l, err := vfiouser.Listen(path, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	reset := make(chan error, 1)
+	go func() { reset <- d.Reset(context.Background()) }()
+	c, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Read(make([]byte, 16)); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	select {
+	case err := <-reset:
+		if !errors.Is(err, vfio.ErrClosed) {
+			t.Errorf("Reset: %v", err)
+		}
+	case <-time.After(patience):
+		t.Error("Reset does not end")
+	}
+}
+
+// TestConcurrent uses a device from many goroutines while its server comes and
+// goes.
+func TestConcurrent(t *testing.T) {
+	checkLeaks(t)
+	path := filepath.Join(t.TempDir(), "nic.sock")
+	r := serveAt(t, path, vfiouser.ServerOptions{})
+	d := r.open(t)
+	stop := make(chan struct{})
+	var users sync.WaitGroup
+	use := func(f func(i uint64) error) {
+		users.Go(func() {
+			for i := uint64(0); ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if err := f(i); err != nil && !errors.Is(err, vfio.ErrDeviceGone) {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for n := range uint64(4) {
+		mem, event := alloc(t, page), newEvent(t)
+		use(func(i uint64) error {
+			var b [8]byte
+			return errors.Join(d.WriteRegion(4, 64*n, []byte{byte(i)}), d.ReadRegion(0, regID, b[:4]))
+		})
+		use(func(uint64) error {
+			if err := d.MapDMA(mem, 0x100000*(n+1), both); err != nil {
+				return err
+			}
+			return d.UnmapDMA(0x100000*(n+1), page)
+		})
+		use(func(uint64) error {
+			m, err := d.MapRegion(4, n*page, page)
+			if err != nil {
+				return err
+			}
+			m.Bytes()[100]++
+			return m.Close()
+		})
+		use(func(uint64) error { return d.SetIRQs(vfio.IRQMSIX, int(n), []int{event.FD()}) })
+	}
+	for range 5 {
+		time.Sleep(20 * time.Millisecond)
+		if err := d.Reset(context.Background()); err != nil {
+			t.Error(err)
+		}
+		r.stop()
+		r = serveAt(t, path, vfiouser.ServerOptions{})
+		time.Sleep(5 * time.Millisecond)
+		if err := d.Reset(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}
+	close(stop)
+	users.Wait()
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+}

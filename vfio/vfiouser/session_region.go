@@ -1,0 +1,172 @@
+package vfiouser
+
+import (
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/vfio/vfiouser/protocol"
+)
+
+func (n *session) deviceInfo(m *protocol.Message) (reply, error) {
+	if _, err := protocol.DecodeDeviceInfo(m.Payload); err != nil {
+		return reply{}, err
+	}
+	info := n.dev.Info()
+	flags := protocol.DevicePCI
+	if info.Resettable {
+		flags |= protocol.DeviceReset
+	}
+	n.out = protocol.DeviceInfo{Argsz: protocol.DeviceInfoSize, Flags: flags,
+		Regions: uint32(info.Regions), IRQs: uint32(info.IRQs)}.Append(n.out[:0])
+	return reply{payload: n.out}, nil
+}
+
+// region describes the region that a message asks for.
+func (n *session) region(c protocol.Command, index uint32) (vfio.RegionInfo, error) {
+	if regions := n.dev.Info().Regions; uint64(index) >= uint64(regions) {
+		return vfio.RegionInfo{}, &protocol.Error{Message: c.String(), Field: "region", Value: uint64(index),
+			Why: fmt.Sprintf("the device has %d", regions), Errno: unix.EINVAL}
+	}
+	return n.dev.Region(int(index))
+}
+
+func (n *session) regionInfo(m *protocol.Message) (reply, error) {
+	in, err := protocol.DecodeRegionInfo(m.Payload)
+	if err != nil {
+		return reply{}, err
+	}
+	info, err := n.region(m.Header.Command, in.Index)
+	if err != nil {
+		return reply{}, err
+	}
+	out := protocol.RegionInfo{Flags: uint32(info.Flags), Index: in.Index, Size: info.Size}
+	var r reply
+	if info.Flags&vfio.RegionMmap != 0 {
+		fd, offset, err := n.regionFile(int(in.Index))
+		if err != nil {
+			n.log.Error("vfio-user: region cannot be shared", "region", in.Index, "error", err)
+			out.Flags &^= protocol.RegionMmap
+		} else {
+			r.fds, out.Offset = []int{fd}, offset
+			for _, a := range info.Sparse {
+				out.Sparse = append(out.Sparse, protocol.Area(a))
+			}
+		}
+	}
+	out.Argsz = out.ReplySize()
+	n.out = out.Append(n.out[:0], in.Argsz)
+	r.payload = n.out
+	return r, nil
+}
+
+// regionSeals keep a client from shrinking a region's file, and from sealing it
+// in a way that the next client could not use it.
+const regionSeals = unix.F_SEAL_SHRINK | unix.F_SEAL_SEAL
+
+// regionFile finds the file of a region, if it may be given away.
+func (n *session) regionFile(index int) (fd int, offset uint64, err error) {
+	err = n.call(func() (err error) {
+		fd, offset, err = n.dev.RegionFile(index)
+		return err
+	})
+	if err != nil {
+		return -1, 0, err
+	}
+	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	if err != nil || seals&regionSeals != regionSeals {
+		return -1, 0, fmt.Errorf("%w: its file has seals %#x, want %#x", vfio.ErrNotMappable, seals, regionSeals)
+	}
+	// A hole in a file of huge pages cannot be filled if there are none left.
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(fd, &fs); err != nil || fs.Type != unix.TMPFS_MAGIC {
+		return -1, 0, fmt.Errorf("%w: its file is not made of normal pages", vfio.ErrNotMappable)
+	}
+	return fd, offset, nil
+}
+
+func (n *session) regionIOFDs(m *protocol.Message) (reply, error) {
+	in, err := protocol.DecodeRegionIOFDs(m.Payload)
+	if err != nil {
+		return reply{}, err
+	}
+	if _, err := n.region(m.Header.Command, in.Index); err != nil {
+		return reply{}, err
+	}
+	out := protocol.RegionIOFDs{Index: in.Index}
+	var fds []int
+	if dev, ok := n.dev.(IOEventfdDevice); ok {
+		for _, e := range dev.IOEventfds(int(in.Index)) {
+			at := slices.Index(fds, e.FD)
+			if at < 0 {
+				at = len(fds)
+				fds = append(fds, e.FD)
+			}
+			out.Entries = append(out.Entries, protocol.IOEventfd{Offset: e.Offset, Size: e.Size, FD: uint32(at), Match: e.Match, Value: e.Value})
+		}
+	}
+	out.Count = uint32(len(out.Entries))
+	out.Argsz = out.ReplySize()
+	n.out = out.Append(n.out[:0], in.Argsz)
+	if out.Argsz > in.Argsz {
+		fds = nil
+	}
+	return reply{n.out, fds}, nil
+}
+
+// access checks what can be checked without the device.
+func (n *session) access(c protocol.Command, a protocol.RegionAccess, need vfio.RegionFlags) error {
+	info, err := n.region(c, a.Region)
+	if err != nil {
+		return err
+	}
+	bad := func(field string, value uint64, format string, args ...any) error {
+		return &protocol.Error{Message: c.String(), Field: field, Value: value, Why: fmt.Sprintf(format, args...), Errno: unix.EINVAL}
+	}
+	switch {
+	case a.Count > serverMaxData:
+		return bad("count", uint64(a.Count), "want at most %#x", serverMaxData)
+	case a.Offset > info.Size || uint64(a.Count) > info.Size-a.Offset:
+		return bad("offset", a.Offset, "region %d has %#x bytes, the access %#x", a.Region, info.Size, a.Count)
+	case info.Flags&need == 0:
+		return bad("region", uint64(a.Region), "it allows only accesses %d", info.Flags)
+	}
+	return nil
+}
+
+func (n *session) regionRead(m *protocol.Message) (reply, error) {
+	c := m.Header.Command
+	a, err := protocol.DecodeRegionAccess(c, false, m.Payload)
+	if err != nil {
+		return reply{}, err
+	}
+	if err := n.access(c, a, vfio.RegionRead); err != nil {
+		return reply{}, err
+	}
+	n.out = a.Append(n.out[:0])
+	n.out = slices.Grow(n.out, int(a.Count))[:protocol.RegionAccessSize+int(a.Count)]
+	data := n.out[protocol.RegionAccessSize:]
+	// The device need not write all of it if it fails, or at all if it is empty.
+	clear(data)
+	err = n.call(func() error { return n.dev.ReadRegion(int(a.Region), a.Offset, data) })
+	return reply{payload: n.out}, err
+}
+
+func (n *session) regionWrite(m *protocol.Message) (reply, error) {
+	c := m.Header.Command
+	a, err := protocol.DecodeRegionAccess(c, false, m.Payload)
+	if err != nil {
+		return reply{}, err
+	}
+	if err := n.access(c, a, vfio.RegionWrite); err != nil {
+		return reply{}, err
+	}
+	if err := n.call(func() error { return n.dev.WriteRegion(int(a.Region), a.Offset, a.Data) }); err != nil {
+		return reply{}, err
+	}
+	a.Data = nil
+	n.out = a.Append(n.out[:0])
+	return reply{payload: n.out}, nil
+}
