@@ -1,0 +1,129 @@
+package engine
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// Limits are the resources of a device. Each is at most what the formats can
+// express, see descriptors.
+type Limits struct {
+	// Endpoints counts endpoint 0, which is reserved.
+	Endpoints uint32
+	CQs       uint32
+	Regions   uint32
+	// Ptags counts protection tag 0, which always exists.
+	Ptags     uint32
+	QueueLog2 uint8
+	CQLog2    uint8
+	// Segments is the number of data segments of a descriptor.
+	Segments uint16
+	// Transfer is the largest message in bytes.
+	Transfer uint32
+	Vectors  uint16
+}
+
+// DefaultLimits returns the limits of a device that says nothing else.
+func DefaultLimits() Limits {
+	return Limits{
+		Endpoints: 4096, CQs: 4096, Regions: 1 << 17, Ptags: 4096,
+		QueueLog2: descriptors.MaxQueueLog2, CQLog2: descriptors.MaxCQLog2,
+		Segments: descriptors.MaxSegments, Transfer: descriptors.MaxTransfer,
+		Vectors: descriptors.Vectors,
+	}
+}
+
+// Timing of the reliability protocol.
+type Timing struct {
+	// Retransmit and RetransmitMax bound the retransmission timeout, which
+	// follows the measured round trip in between (RFC 6298).
+	Retransmit    time.Duration
+	RetransmitMax time.Duration
+	// Probe is how long a connection may be silent before the peer is asked
+	// whether it lives.
+	Probe time.Duration
+	// Dead is how long a peer may leave questions unanswered.
+	Dead time.Duration
+}
+
+// DefaultTiming returns the timing of a device that says nothing else. A peer
+// that dies is noticed Probe + Dead later at the latest: within 4 seconds.
+func DefaultTiming() Timing {
+	return Timing{Retransmit: 5 * time.Millisecond, RetransmitMax: 100 * time.Millisecond,
+		Probe: time.Second, Dead: 3 * time.Second}
+}
+
+// Config is what an engine is made of. Port, Memory and Host are needed; zero
+// values elsewhere mean the defaults.
+type Config struct {
+	Port   Port
+	Memory Memory
+	Host   Host
+	MAC    descriptors.MAC
+	Limits Limits
+	Timing Timing
+	// Clock is a monotonic clock; nil means the real one.
+	Clock func() time.Duration
+	// Rand gives connection keys; nil means crypto/rand.
+	Rand io.Reader
+}
+
+// ErrConfig is wrapped by the errors of New.
+var ErrConfig = errors.New("bad engine configuration")
+
+func (c *Config) setDefaults() {
+	if c.Limits == (Limits{}) {
+		c.Limits = DefaultLimits()
+	}
+	if c.Timing == (Timing{}) {
+		c.Timing = DefaultTiming()
+	}
+	if c.Clock == nil {
+		start := time.Now()
+		c.Clock = func() time.Duration { return time.Since(start) }
+	}
+	if c.Rand == nil {
+		c.Rand = rand.Reader
+	}
+}
+
+func (c *Config) validate() error {
+	if c.Port == nil || c.Memory == nil || c.Host == nil {
+		return fmt.Errorf("%w: Port, Memory and Host are needed", ErrConfig)
+	}
+	if c.MAC == (descriptors.MAC{}) || c.MAC.IsMulticast() {
+		return fmt.Errorf("%w: MAC %s is not the address of one station", ErrConfig, c.MAC)
+	}
+	if m := c.Port.MTU(); m < descriptors.MinMTU || m > descriptors.MaxMTU {
+		return fmt.Errorf("%w: MTU %d is not in %d..%d", ErrConfig, m, descriptors.MinMTU, descriptors.MaxMTU)
+	}
+	l := c.Limits
+	for _, f := range []struct {
+		name          string
+		is, low, high uint64
+	}{
+		{"Endpoints", uint64(l.Endpoints), 2, 1 << 16},
+		{"CQs", uint64(l.CQs), 1, 1 << 16},
+		{"Regions", uint64(l.Regions), 1, 1 << regionIndexBits},
+		{"Ptags", uint64(l.Ptags), 1, 1 << ptagIndexBits},
+		{"QueueLog2", uint64(l.QueueLog2), descriptors.MinQueueLog2, descriptors.MaxQueueLog2},
+		{"CQLog2", uint64(l.CQLog2), descriptors.MinCQLog2, descriptors.MaxCQLog2},
+		{"Segments", uint64(l.Segments), 1, descriptors.MaxSegments},
+		{"Transfer", uint64(l.Transfer), 32 << 10, descriptors.MaxTransfer},
+		{"Vectors", uint64(l.Vectors), 1, 64},
+	} {
+		if f.is < f.low || f.is > f.high {
+			return fmt.Errorf("%w: Limits.%s %d is not in %d..%d", ErrConfig, f.name, f.is, f.low, f.high)
+		}
+	}
+	t := c.Timing
+	if t.Retransmit <= 0 || t.RetransmitMax < t.Retransmit || t.Probe <= 0 || t.Dead < t.Retransmit {
+		return fmt.Errorf("%w: Timing %+v", ErrConfig, t)
+	}
+	return nil
+}

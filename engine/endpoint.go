@@ -1,0 +1,180 @@
+package engine
+
+import "github.com/trapeze-nic/trapeze/descriptors"
+
+// window of the reliability protocol in frames: what the selective
+// acknowledgement can express (SPEC.md 8.4).
+const windowFrames = 64
+
+// endpoint is one VI.
+type endpoint struct {
+	id          uint32
+	reliability descriptors.Reliability
+	rights      descriptors.Access
+	ptag        uint32
+	maxTransfer uint32
+	state       descriptors.State
+
+	send, recv workQueue
+	bell       *doorbellPage // doorbells in shared memory, nil if trapped
+	queued     bool          // in Engine.ready
+	owing      bool          // in Engine.owing
+	busy       bool          // in Engine.busy
+
+	remote  remote
+	setup   *setup  // while a connection is being set up
+	epitaph epitaph // of the last connection
+
+	rel   *reliable   // connected and acknowledged
+	unrel *unreliable // connected and not
+}
+
+// remote is the other end of a connection.
+type remote struct {
+	mac      descriptors.MAC
+	endpoint uint32
+	// theirKey goes into frames we send, ourKey is expected in frames we get.
+	theirKey, ourKey uint32
+}
+
+// epitaph is what is left of a connection that has ended, so that a peer that
+// missed the end can be told.
+type epitaph struct {
+	remote
+	reason  descriptors.Result
+	message uint32
+}
+
+// sending is a message on its way out.
+type sending struct {
+	layout
+	token   descriptors.Token
+	control control
+	number  uint32
+	cut     uint32 // bytes that have been cut into frames
+	begun   bool   // a frame has been cut
+	allCut  bool
+	lastPSN uint32
+	status  descriptors.Status // non-zero: it has failed on this side
+}
+
+// receipt is a message on its way in.
+type receipt struct {
+	layout
+	token     descriptors.Token
+	extent    uint32 // length that the sender states
+	received  uint32
+	immediate uint32
+	flags     descriptors.Status // StatusImmediate if there is any
+	open      bool               // a frame of it has arrived
+	status    descriptors.Status // non-zero: it has failed on this side
+}
+
+func (e *Engine) endpoint(id uint32) *endpoint {
+	if id == 0 || id >= uint32(len(e.endpoints)) {
+		return nil
+	}
+	return e.endpoints[id]
+}
+
+// makeReady puts an endpoint that may have something to send into the round
+// robin.
+func (e *Engine) makeReady(ep *endpoint) {
+	if !ep.queued {
+		ep.queued = true
+		e.ready = append(e.ready, ep)
+	}
+}
+
+// flushSends ends every send of the endpoint, in order. The oldest one that was
+// being worked on gets first, unless it has failed by itself; the others are
+// flushed.
+func (e *Engine) flushSends(ep *endpoint, first descriptors.Status) {
+	q := &ep.send
+	for r := ep.rel; r != nil && r.head != r.next; r.head++ {
+		m := r.message(r.head)
+		if m.status != 0 {
+			first = m.status
+		}
+		e.complete(ep, q, m.token, 0, 0, first)
+		first = descriptors.StatusFlushed
+	}
+	if u := ep.unrel; u != nil && u.out.begun {
+		u.out.begun = false
+		e.complete(ep, q, u.out.token, 0, 0, first)
+	}
+	for q.posted() > 0 {
+		t, st := e.token(q, q.fetched)
+		q.fetched++
+		e.complete(ep, q, t, 0, 0, st|descriptors.StatusFlushed)
+	}
+}
+
+// flushReceives ends every posted receive, in order.
+func (e *Engine) flushReceives(ep *endpoint) {
+	q := &ep.recv
+	for q.completed != q.producer {
+		t, st := e.token(q, q.completed)
+		e.complete(ep, q, t, 0, 0, st|descriptors.StatusFlushed)
+	}
+	q.fetched = q.completed
+}
+
+// fail breaks a connection: the peer is told if tell is set, the endpoint goes
+// to the error state, its queues are flushed and the host gets an event. The
+// oldest send under way ends with status first.
+func (e *Engine) fail(ep *endpoint, first descriptors.Status, reason descriptors.Result, tell bool) {
+	if ep.state != descriptors.StateConnected {
+		return
+	}
+	e.bury(ep, reason, tell)
+	e.enterError(ep, first)
+	e.event(descriptors.Event{Code: descriptors.EventConnectionLost, Endpoint: ep.id, CQ: descriptors.NoCQ, Detail: uint32(reason)})
+}
+
+// enterError puts an endpoint into the error state, in which everything posted
+// ends at once.
+func (e *Engine) enterError(ep *endpoint, first descriptors.Status) {
+	ep.state = descriptors.StateError
+	e.flushSends(ep, first)
+	e.flushReceives(ep)
+	e.unlink(ep)
+}
+
+// bury notes how a connection ended and tells the peer.
+func (e *Engine) bury(ep *endpoint, reason descriptors.Result, tell bool) {
+	ep.epitaph = epitaph{remote: ep.remote, reason: reason}
+	if ep.rel != nil {
+		ep.epitaph.message = ep.rel.done
+	}
+	if tell {
+		e.sendEpitaph(ep)
+	}
+}
+
+// unlink forgets a connection.
+func (e *Engine) unlink(ep *endpoint) {
+	ep.rel, ep.unrel, ep.remote = nil, nil, remote{}
+}
+
+// failDoomed carries out what killCQ began.
+func (e *Engine) failDoomed() {
+	for len(e.doomed) > 0 {
+		cq := e.doomed[0]
+		e.doomed = e.doomed[1:]
+		for _, ep := range e.endpoints {
+			if ep == nil || ep.send.cq != cq && ep.recv.cq != cq {
+				continue
+			}
+			switch ep.state {
+			case descriptors.StateConnected:
+				e.fail(ep, descriptors.StatusFlushed, descriptors.ResultResource, true)
+			case descriptors.StateConnectPending:
+				e.endSetup(ep, descriptors.ResultResource)
+				e.enterError(ep, descriptors.StatusFlushed)
+			case descriptors.StateIdle:
+				e.enterError(ep, descriptors.StatusFlushed)
+			}
+		}
+	}
+}

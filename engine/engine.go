@@ -1,0 +1,188 @@
+package engine
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// Engine is one NIC. Step, Run, Execute, Exclusive and Reset exclude each
+// other; Doorbell and Wake may be called at any time.
+type Engine struct {
+	port     Port
+	memory   Memory
+	host     Host
+	mac      descriptors.MAC
+	limits   Limits
+	timing   Timing
+	clock    func() time.Duration
+	random   interface{ Read([]byte) (int, error) }
+	checksum bool
+	// maxPayload is what fits a frame, in bytes.
+	maxPayload uint32
+
+	mu    sync.Mutex
+	bells bells
+	bar   []byte
+	sleep sleeper
+	extra [descriptors.CounterCount]atomic.Uint64 // counted by others
+
+	// What follows is protected by mu.
+	counters  [descriptors.CounterCount]uint64
+	epoch     uint64 // of the windows into host memory; never zero
+	step      uint64
+	now       time.Duration // as of the last look at the clock
+	away      time.Duration // of it, how long nobody ran the engine
+	idle      uint64        // steps that found nothing to do, since one did
+	nextTick  time.Duration
+	nextIdle  time.Duration
+	progress  uint64 // frames sent and descriptors completed
+	committed bool   // frames await a flush
+	vectors   uint64 // interrupts to raise at the end of the step
+	entry     descriptors.AdminEntry
+
+	regions   []region
+	freeSlots []uint32 // of regions, oldest first
+	ptags     []ptag
+	endpoints []*endpoint
+	cqs       []*completionQueue
+	// lastEndpoint and lastCQ are the numbers that were given out last.
+	lastEndpoint uint32
+	lastCQ       uint32
+	scanned      []scanner // doorbell pages in shared memory that are in use
+	scanAt       int
+
+	ready, spare []*endpoint        // have something to send
+	owing        []*endpoint        // owe acknowledgements
+	busy         []*endpoint        // have frames under way or wait for credit
+	settingUp    []*endpoint        // have a connection under way
+	doomed       []*completionQueue // have died in this step
+
+	waiters  []waiter
+	requests map[uint32]*request
+	nextID   uint32 // of a connection request
+	recent   [recentRequests]finished
+	recentAt int
+}
+
+// Budgets of one step. A step is short, so that no part of the engine waits
+// long for another.
+const (
+	receiveBudget   = 64
+	transmitQuantum = 16 // frames an endpoint may send per turn
+	clockSteps      = 32 // steps between two looks at the clock
+	idleSteps       = 2  // steps without work after which each looks; one is normal between messages
+	tickEvery       = time.Millisecond
+	idleEvery       = 50 * time.Millisecond // between two looks at idle connections
+)
+
+// New makes an engine. Errors wrap ErrConfig.
+func New(c Config) (*Engine, error) {
+	c.setDefaults()
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	e := &Engine{
+		port: c.Port, memory: c.Memory, host: c.Host, mac: c.MAC, limits: c.Limits,
+		timing: c.Timing, clock: c.Clock, random: c.Rand, checksum: c.Port.Checksum(),
+		maxPayload: uint32(c.Port.MTU() - descriptors.HeaderSize),
+		bells:      newBells(int(c.Limits.Endpoints + c.Limits.CQs)),
+		sleep:      newSleeper(),
+	}
+	e.clear()
+	return e, nil
+}
+
+// clear puts everything but the configuration into the power-on state.
+func (e *Engine) clear() {
+	e.counters = [descriptors.CounterCount]uint64{}
+	for i := range e.extra {
+		e.extra[i].Store(0)
+	}
+	e.epoch = e.memory.Generation() + 1
+	e.now, e.away, e.idle = e.clock(), 0, idleSteps
+	e.nextTick = e.now + tickEvery
+	e.committed, e.vectors = false, 0
+	e.regions, e.freeSlots = nil, nil
+	e.ptags = []ptag{{live: true}}
+	e.endpoints = make([]*endpoint, e.limits.Endpoints)
+	e.cqs = make([]*completionQueue, e.limits.CQs)
+	e.lastEndpoint, e.lastCQ = 0, e.limits.CQs-1
+	if e.bar != nil {
+		for _, s := range e.scanned {
+			s.silence()
+		}
+	}
+	e.scanned, e.scanAt = nil, 0
+	e.ready, e.spare, e.owing, e.busy, e.settingUp, e.doomed = nil, nil, nil, nil, nil, nil
+	e.waiters, e.requests = nil, map[uint32]*request{}
+	e.recent = [recentRequests]finished{}
+}
+
+// Limits returns the engine's limits.
+func (e *Engine) Limits() Limits { return e.limits }
+
+// MAC returns the engine's station address.
+func (e *Engine) MAC() descriptors.MAC { return e.mac }
+
+// Features returns the feature bits of what the engine can do.
+func (e *Engine) Features() uint64 {
+	return descriptors.FeatureReliableDelivery | descriptors.FeatureReliableReception
+}
+
+// Exclusive runs f while the engine does nothing. Afterwards the engine no
+// longer uses windows into host memory of an older generation.
+func (e *Engine) Exclusive(f func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	f()
+	e.epoch = e.memory.Generation() + 1
+}
+
+// Reset puts the engine into its power-on state. Connections end without a
+// word: their peers learn it when they next send or ask.
+func (e *Engine) Reset() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i := range e.bells.cells {
+		e.bells.cells[i].rung.Store(0)
+	}
+	e.clear()
+}
+
+// Counter returns a counter. It waits for a step to end.
+func (e *Engine) Counter(c descriptors.Counter) uint64 {
+	if c < 0 || c >= descriptors.CounterCount {
+		return 0
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.counters[c] + e.extra[c].Load()
+}
+
+// AddCounter counts something that happened outside the engine. It may be
+// called from any goroutine.
+func (e *Engine) AddCounter(c descriptors.Counter, n uint64) {
+	if c >= 0 && c < descriptors.CounterCount {
+		e.extra[c].Add(n)
+	}
+}
+
+func (e *Engine) count(c descriptors.Counter, n uint64) { e.counters[c] += n }
+
+// raise has an interrupt raised at the end of the step, once for all its
+// reasons.
+func (e *Engine) raise(vector uint16) {
+	if vector != descriptors.NoVector {
+		e.vectors |= 1 << vector
+	}
+}
+
+// event reports something that no command asked for.
+func (e *Engine) event(ev descriptors.Event) {
+	e.entry = descriptors.AdminEntry{Kind: descriptors.EntryEvent}
+	*descriptors.Reply[descriptors.Event](&e.entry) = ev
+	e.host.AdminEntry(&e.entry)
+}

@@ -1,0 +1,209 @@
+package engine
+
+import "github.com/trapeze-nic/trapeze/descriptors"
+
+// frame reserves room on the wire for a frame with n bytes of payload and
+// fills in what every frame has. It returns nil if the wire takes no more now.
+func (e *Engine) frame(h *descriptors.Header, n int) []byte {
+	buf := e.port.Reserve(descriptors.HeaderSize + n)
+	if buf == nil {
+		return nil
+	}
+	h.Source = e.mac
+	h.EtherType = descriptors.EtherType
+	h.Version = descriptors.WireVersion
+	h.Length = uint16(n)
+	h.Checksum = 0
+	if e.checksum {
+		h.Flags |= descriptors.FrameChecksum
+	}
+	return buf
+}
+
+// commit writes the header into a frame whose payload is complete, and sends
+// it.
+func (e *Engine) commit(h *descriptors.Header, buf []byte) {
+	on := descriptors.HeaderAt(buf)
+	*on = *h
+	if e.checksum {
+		on.Checksum = descriptors.FrameChecksumOf(buf)
+	}
+	e.port.Commit()
+	e.committed = true
+	e.progress++
+	e.count(descriptors.CounterFramesSent, 1)
+	e.count(descriptors.CounterBytesSent, uint64(h.Length))
+}
+
+// accept checks a frame that has arrived and copies its header out, since the
+// wire may be memory that somebody else can write.
+func (e *Engine) accept(buf []byte) (h descriptors.Header, payload []byte, ok bool) {
+	on := descriptors.HeaderAt(buf)
+	if on == nil {
+		return h, nil, false
+	}
+	h = *on
+	if h.EtherType != descriptors.EtherType || h.Version != descriptors.WireVersion ||
+		h.Flags&descriptors.FrameFlagsReserved != 0 || h.Source.IsMulticast() ||
+		int(h.Length) > len(buf)-descriptors.HeaderSize {
+		return h, nil, false
+	}
+	buf = buf[:descriptors.HeaderSize+int(h.Length)]
+	switch {
+	case h.Flags&descriptors.FrameChecksum != 0:
+		if descriptors.FrameChecksumOf(buf) != h.Checksum {
+			e.count(descriptors.CounterChecksumErrors, 1)
+			return h, nil, false
+		}
+	case e.checksum:
+		e.count(descriptors.CounterChecksumErrors, 1)
+		return h, nil, false
+	}
+	if h.Destination != e.mac && (h.Destination != descriptors.Broadcast || !forAnybody(&h)) {
+		return h, nil, false
+	}
+	return h, buf[descriptors.HeaderSize:], true
+}
+
+// forAnybody says whether a frame may be broadcast: connect requests and their
+// withdrawal, whose sender does not know who will answer.
+func forAnybody(h *descriptors.Header) bool {
+	return h.Type == descriptors.FrameConnectRequest ||
+		h.Type == descriptors.FrameDisconnect && h.DestinationEndpoint == 0
+}
+
+// receive takes frames off the wire. It reports whether there were any.
+func (e *Engine) receive() bool {
+	any := false
+	for range receiveBudget {
+		buf := e.port.Receive()
+		if buf == nil {
+			break
+		}
+		any = true
+		h, payload, ok := e.accept(buf)
+		if ok {
+			e.count(descriptors.CounterFramesReceived, 1)
+			e.count(descriptors.CounterBytesReceived, uint64(h.Length))
+			ok = e.demultiplex(&h, payload)
+		}
+		if !ok {
+			e.count(descriptors.CounterFramesDropped, 1)
+		}
+		e.port.Release()
+	}
+	return any
+}
+
+// demultiplex gives a sound frame to whom it is for. It returns false if nobody
+// wants it.
+func (e *Engine) demultiplex(h *descriptors.Header, payload []byte) bool {
+	switch h.Type {
+	case descriptors.FrameConnectRequest:
+		return e.onConnectRequest(h, payload)
+	case descriptors.FrameConnectAccept:
+		return e.onConnectAccept(h, payload)
+	case descriptors.FrameConnectReject:
+		return e.onConnectReject(h)
+	case descriptors.FrameDisconnect:
+		return e.onDisconnect(h)
+	}
+	ep := e.endpoint(h.DestinationEndpoint)
+	if ep == nil || h.Key != ep.remote.ourKey || h.Key == 0 || h.SourceEndpoint != ep.remote.endpoint || h.Source != ep.remote.mac {
+		if h.Type == descriptors.FrameData || h.Type == descriptors.FrameProbe {
+			e.answerStranger(ep, h)
+		}
+		return false
+	}
+	if ep.state == descriptors.StateConnectPending && ep.setup != nil && ep.setup.accepting {
+		e.confirmed(ep)
+	}
+	if ep.state != descriptors.StateConnected {
+		return false
+	}
+	if ep.rel == nil {
+		if h.Type != descriptors.FrameData {
+			return h.Type == descriptors.FrameAck
+		}
+		return e.takeUnreliable(ep, h, payload)
+	}
+	e.hear(ep.rel)
+	switch h.Type {
+	case descriptors.FrameData:
+		return e.takeReliable(ep, h, payload)
+	case descriptors.FrameAck:
+		return e.takeAck(ep, h)
+	case descriptors.FrameProbe:
+		if !e.takeAck(ep, h) {
+			return false
+		}
+		if ep.rel != nil { // what it acknowledged may have ended the connection
+			e.owe(ep, true)
+		}
+		return true
+	}
+	return false
+}
+
+// answerStranger tells the sender of a frame for a connection that does not
+// exist (any more) so.
+func (e *Engine) answerStranger(ep *endpoint, h *descriptors.Header) {
+	if ep != nil && h.Key != 0 && ep.epitaph.ourKey == h.Key && ep.epitaph.mac == h.Source && ep.epitaph.endpoint == h.SourceEndpoint {
+		e.sendEpitaph(ep)
+		return
+	}
+	reply := descriptors.Header{
+		Destination: h.Source, Type: descriptors.FrameDisconnect, Flags: descriptors.FrameEcho,
+		DestinationEndpoint: h.SourceEndpoint, SourceEndpoint: h.DestinationEndpoint, Key: h.Key,
+		Immediate: uint32(descriptors.ResultConnectionLost),
+	}
+	if buf := e.frame(&reply, 0); buf != nil {
+		e.commit(&reply, buf)
+	}
+}
+
+// sendEpitaph tells the peer of a connection that has ended how it ended.
+func (e *Engine) sendEpitaph(ep *endpoint) {
+	p := &ep.epitaph
+	h := descriptors.Header{
+		Destination: p.mac, Type: descriptors.FrameDisconnect,
+		DestinationEndpoint: p.endpoint, SourceEndpoint: ep.id, Key: p.theirKey,
+		Message: p.message, Immediate: uint32(p.reason),
+	}
+	if buf := e.frame(&h, 0); buf != nil {
+		e.commit(&h, buf)
+	}
+}
+
+// onDisconnect handles the news that a connection has ended at the other side.
+func (e *Engine) onDisconnect(h *descriptors.Header) bool {
+	if h.DestinationEndpoint == 0 {
+		return e.withdraw(h)
+	}
+	ep := e.endpoint(h.DestinationEndpoint)
+	if ep == nil || h.Key == 0 || h.SourceEndpoint != ep.remote.endpoint || h.Source != ep.remote.mac {
+		return false
+	}
+	want := ep.remote.ourKey
+	if h.Flags&descriptors.FrameEcho != 0 {
+		want = ep.remote.theirKey
+	}
+	if h.Key != want {
+		return false
+	}
+	if ep.state == descriptors.StateConnectPending {
+		e.endSetup(ep, descriptors.ResultReject)
+		return true
+	}
+	reason := descriptors.Result(h.Immediate)
+	first := descriptors.StatusTransportError
+	switch {
+	case reason == descriptors.ResultRemoteDescriptor && ep.rel != nil:
+		e.deliveredUpTo(ep, h.Message)
+		first = descriptors.StatusRemoteDescriptor
+	case reason == descriptors.ResultSuccess:
+		first = descriptors.StatusFlushed
+	}
+	e.fail(ep, first, reason, false)
+	return true
+}

@@ -1,0 +1,136 @@
+package engine_test
+
+import (
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/engine"
+)
+
+// smallMemory makes a world cheap enough to build for every input.
+func smallMemory(c *engine.Config, p *port) {
+	c.Memory.(*node).mem = alignedBytes(256 << 10)
+	c.Limits = engine.DefaultLimits()
+	c.Limits.Endpoints, c.Limits.CQs = 16, 16
+}
+
+// FuzzFrames throws frames at a connected NIC: garbage, and frames that are
+// right but for what the fuzzer changes. Nothing may break but the connection.
+func FuzzFrames(f *testing.F) {
+	f.Add(uint8(0), uint32(0), uint32(0), uint32(0), []byte{})
+	f.Add(uint8(1), uint32(0), uint32(0), uint32(100), []byte("payload"))
+	f.Add(uint8(1), uint32(63), uint32(1), uint32(5), []byte("hello"))
+	f.Add(uint8(2), uint32(1), uint32(0xffffffff), uint32(0), []byte{})
+	f.Add(uint8(4), uint32(0), uint32(0), uint32(0), make([]byte, descriptors.ConnectBodySize))
+	f.Add(uint8(7), uint32(0), uint32(0), uint32(0), []byte{})
+	f.Fuzz(func(t *testing.T, kind uint8, psn, number, extent uint32, payload []byte) {
+		w, v, p := pair(t, func(b *descriptors.CreateEndpointBody) {
+			if kind&0x80 != 0 {
+				b.Reliability = descriptors.Unreliable
+			}
+		}, smallMemory)
+		r, in := p.descriptor(64)
+		guard, _, _ := p.n.alloc(64)
+		p.postRecv(r)
+		w.settle()
+		// A frame of the connection shows its key.
+		var key uint32
+		w.a.port.spoil = func(b []byte) [][]byte { key = descriptors.HeaderAt(b).Key; return nil }
+		d, _ := v.descriptor(1)
+		v.postSend(d)
+		w.settle()
+		w.a.port.spoil = nil
+		if len(payload) > 1900 {
+			payload = payload[:1900]
+		}
+		frame := alignedBytes(descriptors.HeaderSize + len(payload))
+		copy(frame[descriptors.HeaderSize:], payload)
+		h := descriptors.HeaderAt(frame)
+		*h = descriptors.Header{Destination: w.b.e.MAC(), Source: w.a.e.MAC(), EtherType: descriptors.EtherType,
+			Version: descriptors.WireVersion, Type: descriptors.FrameType(kind & 0x0f), Flags: descriptors.FrameFlags(extent >> 26),
+			Length: uint16(len(payload)), DestinationEndpoint: p.id, SourceEndpoint: v.id, Key: key,
+			PSN: key + psn, Ack: psn, Credit: number, Message: number, Extent: extent & 0x3ffffff, Offset: extent & 0xff}
+		if kind&0x40 != 0 {
+			copy(frame, payload) // not even a header
+		}
+		*w.b.port.in = append(*w.b.port.in, frame)
+		w.settle()
+		for i, b := range guard {
+			if b != 0 {
+				t.Fatalf("byte %d behind the buffer was written", i)
+			}
+		}
+		if r.Status().Done() && int(r.Length()) > len(in[0]) {
+			t.Fatalf("%d bytes in a buffer of %d", r.Length(), len(in[0]))
+		}
+		// The NIC serves others whatever came.
+		x, y := w.a.newVI(v.handle, nil), w.b.newVI(p.handle, nil)
+		connect(x, y)
+		if sent, received, _ := message(x, y, []byte("alive")); sent.Failed() || received.Failed() {
+			t.Fatalf("%v, %v", sent, received)
+		}
+	})
+}
+
+// FuzzDescriptors posts whatever the fuzzer writes where a descriptor should
+// be, as a send and as a receive.
+func FuzzDescriptors(f *testing.F) {
+	f.Add(make([]byte, 64), uint32(0), false)
+	good := alignedBytes(64)
+	*descriptors.ControlAt(good) = descriptors.ControlSegment{SegCount: 1, Length: 5}
+	*descriptors.DataSegmentAt(good[32:]) = descriptors.DataSegment{Address: hostBase + 100, Handle: 1 << 20, Length: 5}
+	f.Add(good, uint32(0), false)
+	f.Add(good, uint32(0), true)
+	f.Add(good[:40], uint32(32), true)
+	f.Fuzz(func(t *testing.T, image []byte, skew uint32, receive bool) {
+		w, v, p := pair(t, unreliable, smallMemory)
+		mem, address, _ := v.n.alloc(8192)
+		copy(mem, image)
+		descriptors.ControlAt(mem).StoreStatus(0)
+		token := descriptors.Token{Address: address + uint64(skew), Handle: v.handle}
+		if receive {
+			v.recv.tokens[0] = token
+			v.recv.producer++
+			w.a.e.Doorbell(descriptors.EndpointPage(v.id)+descriptors.DoorbellRecv, v.recv.producer)
+			d, _ := p.descriptor(5)
+			p.postSend(d)
+		} else {
+			v.send.tokens[0] = token
+			v.send.producer++
+			w.a.e.Doorbell(descriptors.EndpointPage(v.id)+descriptors.DoorbellSend, v.send.producer)
+		}
+		w.settle()
+		q := descriptors.Reply[descriptors.EndpointReply](do(v.n, descriptors.OpQueryEndpoint, descriptors.EndpointBody{Endpoint: v.id}))
+		if q.SendCompleted != v.send.producer || q.RecvCompleted != v.recv.producer {
+			t.Fatalf("a descriptor is stuck: %+v", *q)
+		}
+		x, y := w.a.newVI(v.handle, nil), w.b.newVI(p.handle, nil)
+		connect(x, y)
+		if sent, received, _ := message(x, y, []byte("alive")); sent.Failed() || received.Failed() {
+			t.Fatalf("%v, %v", sent, received)
+		}
+	})
+}
+
+// FuzzCommands has admin commands of any content carried out.
+func FuzzCommands(f *testing.F) {
+	for op := range uint16(descriptors.OpAbort) + 2 {
+		f.Add(op, []byte{1, 0, 0, 0, 1, 0, 0, 0, 1})
+	}
+	f.Fuzz(func(t *testing.T, op uint16, body []byte) {
+		w, v, p := pair(t, nil, smallMemory)
+		mem := alignedBytes(descriptors.AdminEntrySize)
+		copy(mem[8:], body)
+		c := descriptors.CommandAt(mem)
+		c.Opcode, c.ID = descriptors.Opcode(op), 60_000
+		// The reply may come later or, for a wait of weeks, not at all; the NIC
+		// must live on either way.
+		v.n.e.Execute(c)
+		w.settle()
+		x, y := w.a.newVI(v.n.memory(0, 0), nil), w.b.newVI(p.n.memory(0, 0), nil)
+		connect(x, y)
+		if sent, received, _ := message(x, y, []byte("alive")); sent.Failed() || received.Failed() {
+			t.Fatalf("%v, %v", sent, received)
+		}
+	})
+}

@@ -1,0 +1,52 @@
+package engine
+
+import "github.com/trapeze-nic/trapeze/descriptors"
+
+// Port is one end of a wire as the engine sees it. It is used by one goroutine
+// at a time: the one that steps the engine.
+type Port interface {
+	// MTU is the largest frame in bytes, wire header included: MinMTU to MaxMTU
+	// of package descriptors. It does not change.
+	MTU() int
+	// Checksum says whether frames need a checksum of their own on this wire.
+	// It does not change.
+	Checksum() bool
+	// Reserve returns n bytes (at most MTU), aligned to 8, for one frame, or
+	// nil if the wire can take no more now. The bytes are undefined. A second
+	// Reserve before Commit replaces the first.
+	Reserve(n int) []byte
+	// Commit sends the frame in the space that Reserve returned last.
+	Commit()
+	// Flush ends a batch of Commits: all of them are on their way after it.
+	Flush()
+	// Receive returns the oldest frame that has arrived, aligned to 8, or nil.
+	// It may be of any length and content. It stays valid until Release.
+	Receive() []byte
+	// Release gives back the frame that Receive returned last.
+	Release()
+	// LinkUp reports whether there is anybody at the other end, as far as the
+	// wire can tell.
+	LinkUp() bool
+}
+
+// Memory is host memory as the device sees it, by bus address. It is used by
+// the goroutine that steps the engine or runs Exclusive.
+type Memory interface {
+	// Window returns the memory at iova as far as it is contiguous, 1 to n
+	// bytes. It fails if iova cannot be accessed that way. The window is valid
+	// until Generation changes.
+	Window(iova, n uint64, write bool) ([]byte, error)
+	// Generation changes whenever windows may have become invalid. It changes
+	// only inside Engine.Exclusive.
+	Generation() uint64
+}
+
+// Host is how the engine reaches its host other than through memory. Both
+// methods are called by the goroutine that steps the engine or runs Execute.
+type Host interface {
+	// Interrupt raises an interrupt vector.
+	Interrupt(vector uint16)
+	// AdminEntry delivers a reply or an event. Flags is not set yet. The entry
+	// is valid during the call only.
+	AdminEntry(e *descriptors.AdminEntry)
+}

@@ -1,0 +1,300 @@
+package engine_test
+
+import (
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// spoiltSend is one way to post a bad send, and what becomes of it.
+type spoiltSend struct {
+	name  string
+	spoil func(t *testing.T, v *vi, d *descriptors.Descriptor)
+	want  descriptors.Status // error bits
+}
+
+var spoiltSends = []spoiltSend{
+	{"foreign handle in a segment", func(t *testing.T, v *vi, d *descriptors.Descriptor) { d.Segments()[0].Handle = 0x00f00001 }, descriptors.StatusProtectionError},
+	{"stale handle in a segment", func(t *testing.T, v *vi, d *descriptors.Descriptor) {
+		stale := v.n.memory(0, 0)
+		do(v.n, descriptors.OpDeregisterMemory, descriptors.MemoryBody{Handle: stale})
+		if fresh := v.n.memory(0, 0); fresh == stale {
+			t.Fatal("a handle was given out again at once")
+		}
+		d.Segments()[0].Handle = stale
+	}, descriptors.StatusProtectionError},
+	{"handle zero", func(t *testing.T, v *vi, d *descriptors.Descriptor) { d.Segments()[0].Handle = 0 }, descriptors.StatusProtectionError},
+	{"memory with another protection tag", func(t *testing.T, v *vi, d *descriptors.Descriptor) {
+		tag := descriptors.Reply[descriptors.PtagBody](do(v.n, descriptors.OpCreatePtag, descriptors.PtagBody{})).Ptag
+		d.Segments()[0].Handle = v.n.memory(tag, 0)
+	}, descriptors.StatusProtectionError},
+	{"segment past the end of its region", func(t *testing.T, v *vi, d *descriptors.Descriptor) {
+		d.Segments()[0].Address = hostBase + memSize - 1
+	}, descriptors.StatusProtectionError},
+	{"segment before its region", func(t *testing.T, v *vi, d *descriptors.Descriptor) { d.Segments()[0].Address = hostBase - 1 }, descriptors.StatusProtectionError},
+	{"segment that wraps the address space", func(t *testing.T, v *vi, d *descriptors.Descriptor) {
+		d.Segments()[0].Address = ^uint64(0) - 10
+	}, descriptors.StatusProtectionError},
+	{"length that is not the total", func(t *testing.T, v *vi, d *descriptors.Descriptor) { d.Control().Length++ }, descriptors.StatusLengthError},
+	{"lengths that wrap 32 bits", func(t *testing.T, v *vi, d *descriptors.Descriptor) {
+		d.Segments()[0].Length, d.Segments()[1].Length, d.Control().Length = 0xffffffff, 101, 100
+	}, descriptors.StatusLengthError},
+	{"message over the device's limit", func(t *testing.T, v *vi, d *descriptors.Descriptor) {
+		d.Segments()[0].Length, d.Segments()[1].Length = descriptors.MaxTransfer, 1
+		d.Control().Length = descriptors.MaxTransfer + 1
+	}, descriptors.StatusLengthError},
+	{"too many segments", func(t *testing.T, v *vi, d *descriptors.Descriptor) {
+		d.Control().SegCount = descriptors.MaxSegments + 1
+	}, descriptors.StatusFormatError},
+	{"segments past the end of the descriptor's region", func(t *testing.T, v *vi, d *descriptors.Descriptor) {
+		v.send.tokens[v.send.producer%uint32(len(v.send.tokens))].Handle = descriptors.Reply[descriptors.MemoryBody](
+			do(v.n, descriptors.OpRegisterMemory, descriptors.RegisterMemoryBody{
+				Address: hostBase, Length: d.Token().Address + 48 - hostBase, IOVA: busBase})).Handle
+	}, descriptors.StatusProtectionError},
+	{"reserved control bits", func(t *testing.T, v *vi, d *descriptors.Descriptor) { d.Control().Control |= 0x10 }, descriptors.StatusFormatError},
+	{"an operation that the device lacks", func(t *testing.T, v *vi, d *descriptors.Descriptor) {
+		d.Control().Control |= descriptors.OpRDMAWrite
+	}, descriptors.StatusFormatError},
+}
+
+// postSpoilt posts a send of two segments that spoil has been at. A token
+// handle that spoil has set stays.
+func postSpoilt(t *testing.T, v *vi, s spoiltSend) *descriptors.Descriptor {
+	t.Helper()
+	d, _ := v.descriptor(50, 50)
+	at := &v.send.tokens[v.send.producer%uint32(len(v.send.tokens))]
+	at.Handle = 0
+	s.spoil(t, v, d)
+	token := d.Token()
+	if at.Handle != 0 {
+		token.Handle = at.Handle
+	}
+	*at = token
+	v.send.producer++
+	v.n.e.Doorbell(descriptors.EndpointPage(v.id)+descriptors.DoorbellSend, v.send.producer)
+	return d
+}
+
+func TestBadSends(t *testing.T) {
+	for _, s := range spoiltSends {
+		t.Run(s.name, func(t *testing.T) {
+			levels(t, func(t *testing.T, level descriptors.Reliability, change func(*descriptors.CreateEndpointBody)) {
+				w, v, p := pair(t, change)
+				other, peer := w.a.newVI(v.handle, change), w.b.newVI(p.handle, change)
+				connect(other, peer)
+				r, _ := p.descriptor(1000)
+				p.postRecv(r)
+				d := postSpoilt(t, v, s)
+				w.run("the end of a bad send", func() bool { return d.Status().Done() })
+				if got := d.Status() & descriptors.StatusErrorMask; got != s.want {
+					t.Errorf("status %v, want %v", d.Status(), s.want)
+				}
+				w.settle()
+				wantState := descriptors.StateError
+				if level == descriptors.Unreliable {
+					wantState = descriptors.StateConnected
+				}
+				for _, x := range []*vi{v, p} {
+					if st := x.state(); st != wantState {
+						t.Errorf("state of %v: %v, want %v", x.n.e.MAC(), st, wantState)
+					}
+				}
+				sent, received, got := message(other, peer, []byte("still there"))
+				if sent.Failed() || received.Failed() || string(got) != "still there" {
+					t.Errorf("another VI: %v, %v, %q", sent, received, got)
+				}
+			})
+		})
+	}
+}
+
+func (v *vi) state() descriptors.State {
+	v.n.w.t.Helper()
+	return descriptors.Reply[descriptors.EndpointReply](do(v.n, descriptors.OpQueryEndpoint, descriptors.EndpointBody{Endpoint: v.id})).State
+}
+
+// TestUnwritableDescriptors posts descriptors whose status cannot be written:
+// an event says so and the queue goes on.
+func TestUnwritableDescriptors(t *testing.T) {
+	for _, bad := range []struct {
+		name  string
+		token func(v *vi, good descriptors.Token) descriptors.Token
+	}{
+		{"foreign handle", func(v *vi, g descriptors.Token) descriptors.Token { g.Handle ^= 0x100000; return g }},
+		{"address outside", func(v *vi, g descriptors.Token) descriptors.Token { g.Address = hostBase + memSize; return g }},
+		{"read-only region", func(v *vi, g descriptors.Token) descriptors.Token {
+			g.Handle = v.n.memory(0, descriptors.AccessReadOnly)
+			return g
+		}},
+		{"truncated at the end of the region", func(v *vi, g descriptors.Token) descriptors.Token {
+			g.Handle = descriptors.Reply[descriptors.MemoryBody](do(v.n, descriptors.OpRegisterMemory, descriptors.RegisterMemoryBody{
+				Address: g.Address, Length: 31, IOVA: busBase + g.Address - hostBase})).Handle
+			return g
+		}},
+		{"misaligned", func(v *vi, g descriptors.Token) descriptors.Token { g.Address += 32; return g }},
+	} {
+		t.Run(bad.name, func(t *testing.T) {
+			w, v, p := pair(t, unreliable)
+			d, _ := v.descriptor(10)
+			v.send.tokens[v.send.producer%uint32(len(v.send.tokens))] = bad.token(v, d.Token())
+			v.send.producer++
+			v.n.e.Doorbell(descriptors.EndpointPage(v.id)+descriptors.DoorbellSend, v.send.producer)
+			w.settle()
+			if len(w.a.events) != 1 || w.a.events[0].Code != descriptors.EventPostDescriptor || w.a.events[0].Endpoint != v.id {
+				t.Fatalf("events %+v", w.a.events)
+			}
+			if sent, received, _ := message(v, p, []byte("next")); sent.Failed() || received.Failed() {
+				t.Fatalf("the next message: %v, %v", sent, received)
+			}
+		})
+	}
+}
+
+func TestBadReceives(t *testing.T) {
+	for _, bad := range []struct {
+		name  string
+		size  int
+		spoil func(t *testing.T, p *vi, d *descriptors.Descriptor)
+		want  descriptors.Status
+	}{
+		{"too small", 99, nil, descriptors.StatusLengthError},
+		{"no segments", 0, nil, descriptors.StatusLengthError},
+		{"foreign handle", 200, func(t *testing.T, p *vi, d *descriptors.Descriptor) { d.Segments()[0].Handle ^= 1 << 21 }, descriptors.StatusProtectionError},
+		{"read-only memory", 200, func(t *testing.T, p *vi, d *descriptors.Descriptor) {
+			d.Segments()[0].Handle = p.n.memory(0, descriptors.AccessReadOnly)
+		}, descriptors.StatusProtectionError},
+		{"reserved bits", 200, func(t *testing.T, p *vi, d *descriptors.Descriptor) { d.Control().Control = 0x8000 }, descriptors.StatusFormatError},
+		{"memory that the bus refuses", 200, func(t *testing.T, p *vi, d *descriptors.Descriptor) {
+			at := d.Segments()[0].Address - hostBase + busBase
+			p.n.e.Exclusive(func() {
+				p.n.gen++
+				p.n.refuse = func(iova uint64, write bool) bool { return iova == at }
+				p.n.pieces = 64
+			})
+		}, descriptors.StatusProtectionError},
+	} {
+		t.Run(bad.name, func(t *testing.T) {
+			levels(t, func(t *testing.T, level descriptors.Reliability, change func(*descriptors.CreateEndpointBody)) {
+				w, v, p := pair(t, change)
+				first, _ := p.descriptor(100)
+				r, in := p.descriptor(bad.size)
+				after, _ := p.descriptor(100)
+				for i := range in[0] {
+					in[0][i] = 0xee
+				}
+				if bad.spoil != nil {
+					bad.spoil(t, p, r)
+				}
+				p.postRecv(first, r, after)
+				var sends []*descriptors.Descriptor
+				for range 3 {
+					s, _ := v.descriptor(100)
+					sends = append(sends, s)
+				}
+				v.postSend(sends...)
+				w.run("the bad receive", func() bool { return r.Status().Done() && sends[2].Status().Done() })
+				if got := r.Status() & descriptors.StatusErrorMask; got != bad.want {
+					t.Errorf("receive: %v, want %v", r.Status(), bad.want)
+				}
+				for i, b := range in[0] {
+					if b != 0xee {
+						t.Fatalf("byte %d of a refused receive was written", i)
+					}
+				}
+				if first.Status().Failed() || sends[0].Status().Failed() {
+					t.Errorf("the message before: %v, %v", sends[0].Status(), first.Status())
+				}
+				if level == descriptors.Unreliable {
+					w.run("the message after", func() bool { return after.Status().Done() })
+					if sends[1].Status().Failed() || sends[2].Status().Failed() || after.Status().Failed() {
+						t.Errorf("sends %v, %v, the receive after: %v", sends[1].Status(), sends[2].Status(), after.Status())
+					}
+					return
+				}
+				if sends[1].Status() != descriptors.StatusDone|descriptors.StatusRemoteDescriptor {
+					t.Errorf("the sender learns %v", sends[1].Status())
+				}
+				if sends[2].Status() != descriptors.StatusDone|descriptors.StatusFlushed {
+					t.Errorf("the send behind it: %v", sends[2].Status())
+				}
+				if after.Status()&descriptors.StatusFlushed == 0 {
+					t.Errorf("the receive behind it: %v", after.Status())
+				}
+				if v.state() != descriptors.StateError || p.state() != descriptors.StateError {
+					t.Errorf("states %v, %v", v.state(), p.state())
+				}
+			})
+		})
+	}
+}
+
+func TestNoReceivePosted(t *testing.T) {
+	w, v, p := pair(t, unreliable)
+	s, _ := v.descriptor(5000)
+	v.postSend(s)
+	w.run("a send", func() bool { return s.Status().Done() })
+	w.settle()
+	if s.Status().Failed() {
+		t.Errorf("the sender learns %v", s.Status())
+	}
+	if n := w.b.e.Counter(descriptors.CounterReceiveQueueEmpty); n != 1 {
+		t.Errorf("%d messages counted as dropped", n)
+	}
+	if len(w.b.events) != 1 || w.b.events[0].Code != descriptors.EventReceiveQueueEmpty || w.b.events[0].Endpoint != p.id {
+		t.Errorf("events %+v", w.b.events)
+	}
+	if sent, received, _ := message(v, p, pattern(5000, 5)); sent.Failed() || received.Failed() {
+		t.Errorf("the next message: %v, %v", sent, received)
+	}
+}
+
+// TestMemoryTakenAway deregisters the memory of a message that is under way.
+func TestMemoryTakenAway(t *testing.T) {
+	w, v, p := pair(t, nil)
+	s, _ := v.descriptor(500_000)
+	other := v.n.memory(0, 0)
+	s.Segments()[0].Handle = other
+	r, _ := p.descriptor(500_000)
+	p.postRecv(r)
+	v.postSend(s)
+	for range 3 {
+		w.a.e.Step()
+	}
+	if s.Status().Done() {
+		t.Fatal("the message is not under way")
+	}
+	do(w.a, descriptors.OpDeregisterMemory, descriptors.MemoryBody{Handle: other})
+	w.run("the end of the message", func() bool { return s.Status().Done() && r.Status().Done() })
+	if s.Status()&descriptors.StatusProtectionError == 0 {
+		t.Errorf("the sender learns %v", s.Status())
+	}
+	if !r.Status().Failed() {
+		t.Errorf("the receiver learns %v", r.Status())
+	}
+}
+
+// TestMemoryTakenAwayBehind deregisters the memory of the second of two messages
+// that are under way. The first has done nothing wrong.
+func TestMemoryTakenAwayBehind(t *testing.T) {
+	w, v, p := pair(t, nil)
+	first, _ := v.descriptor(10)
+	second, _ := v.descriptor(10)
+	other := v.n.memory(0, 0)
+	second.Segments()[0].Handle = other
+	for range 2 {
+		r, _ := p.descriptor(10)
+		p.postRecv(r)
+	}
+	w.settle()
+	w.a.port.spoil = losing{descriptors.FrameData: true}.spoil
+	v.postSend(first, second)
+	w.settle()
+	do(w.a, descriptors.OpDeregisterMemory, descriptors.MemoryBody{Handle: other})
+	w.run("the end", func() bool { return second.Status().Done() })
+	if got := first.Status() & descriptors.StatusErrorMask; got != descriptors.StatusFlushed {
+		t.Errorf("the first: %v", first.Status())
+	}
+	if got := second.Status() & descriptors.StatusErrorMask; got != descriptors.StatusProtectionError {
+		t.Errorf("the second: %v", second.Status())
+	}
+}

@@ -1,0 +1,290 @@
+package engine
+
+import (
+	"math/bits"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// reliable is the state of a connected endpoint whose messages are
+// acknowledged: selective repeat within a window of windowFrames frames
+// (SPEC.md 8.4). Bit i of acked, resend and resent stands for PSN una+i.
+type reliable struct {
+	// Sending.
+	una, nxt uint32 // oldest PSN not acknowledged, next PSN
+	acked    uint64 // arrived out of order at the peer
+	resend   uint64 // to be sent again
+	resent   uint64 // sent again, so of no use to measure the round trip
+	frames   [windowFrames]cut
+	messages []sending
+	head     uint32 // number of the oldest message that is not complete
+	next     uint32 // number of the next message to begin
+	broken   bool   // message next-1 has failed on this side: send no more
+	limit    uint32 // credit: the peer takes messages below this number
+	stalled  bool   // something is posted, but there is no credit
+
+	// Receiving. Bit i of have stands for PSN expect+1+i.
+	expect   uint32
+	have     uint64
+	receipts []receipt
+	done     uint32 // number of the oldest message that is not complete
+	offered  uint32 // credit that the peer was told last
+	owed     bool   // an acknowledgement
+	owedNow  bool
+	owedStep uint64
+
+	timers
+}
+
+// timers of a reliable connection. Times are the engine's clock.
+type timers struct {
+	rto, srtt, rttvar time.Duration
+	retransmitAt      time.Duration // zero: not running
+	probeAt           time.Duration // zero: not running
+	probeGap          time.Duration // between probes for credit
+	heard             time.Duration // when the peer was heard last
+	silent            time.Duration // Engine.present since which a question is unanswered; zero: none is
+}
+
+// cut is a frame of a message that has been sent.
+type cut struct {
+	message uint32
+	offset  uint32
+	sentAt  time.Duration
+}
+
+func (e *Engine) newReliable(ep *endpoint) *reliable {
+	sends := min(windowFrames, int(ep.send.depth()))
+	receives := min(windowFrames, int(ep.recv.depth()))
+	return &reliable{
+		una: ep.remote.ourKey, nxt: ep.remote.ourKey, expect: ep.remote.theirKey,
+		messages: make([]sending, sends), receipts: make([]receipt, receives),
+		timers: timers{rto: e.timing.Retransmit, heard: e.now},
+	}
+}
+
+func (r *reliable) message(n uint32) *sending { return &r.messages[n&uint32(len(r.messages)-1)] }
+func (r *reliable) receipt(n uint32) *receipt { return &r.receipts[n&uint32(len(r.receipts)-1)] }
+
+// credit is the first message number for which the endpoint has no receive.
+func (e *Engine) credit(ep *endpoint) uint32 {
+	return ep.rel.done + (ep.recv.producer - ep.recv.completed)
+}
+
+// transmitReliable cuts up to budget frames, lost ones first. It reports
+// whether the endpoint could send more if the wire took it.
+func (e *Engine) transmitReliable(ep *endpoint, budget int) bool {
+	r, q := ep.rel, &ep.send
+	for ; budget > 0; budget-- {
+		if r.resend != 0 {
+			if !e.sendAgain(ep, bits.TrailingZeros64(r.resend)) {
+				return ep.rel != nil
+			}
+			continue
+		}
+		if r.nxt-r.una >= windowFrames || r.broken {
+			return false
+		}
+		m := r.message(r.next - 1)
+		if r.head == r.next || m.allCut {
+			if q.posted() == 0 || r.next-r.head >= uint32(len(r.messages)) {
+				return false
+			}
+			if int32(r.limit-r.next) <= 0 {
+				r.stalled = true
+				e.makeBusy(ep)
+				return false
+			}
+			r.stalled = false
+			m = r.message(r.next)
+			t, st := e.token(q, q.fetched)
+			q.fetched++
+			e.begin(ep, m, t, st, r.next)
+			r.next++
+		}
+		if m.status == 0 && !e.cutNext(ep, m) {
+			if m.status == 0 {
+				return true
+			}
+		}
+		if m.status != 0 {
+			r.broken = true
+			e.settle(ep)
+			return false
+		}
+	}
+	return true
+}
+
+// cutNext sends the next frame of m. It returns false if the wire takes no more
+// now or the message has failed, which m.status then says.
+func (e *Engine) cutNext(ep *endpoint, m *sending) bool {
+	r := ep.rel
+	var flags descriptors.FrameFlags
+	if r.nxt-r.una == windowFrames-1 {
+		flags = descriptors.FrameAckRequest
+	}
+	n, st := e.sendData(ep, m, r.nxt, m.cut, flags)
+	if st != 0 || n < 0 {
+		m.status = st
+		return false
+	}
+	r.frames[r.nxt%windowFrames] = cut{m.number, m.cut, e.now}
+	m.cut += uint32(n)
+	m.allCut, m.lastPSN = m.cut == m.total, r.nxt
+	r.nxt++
+	e.makeBusy(ep)
+	return true
+}
+
+// sendAgain repeats frame una+i. It returns false if the wire takes no more now
+// or the connection broke.
+func (e *Engine) sendAgain(ep *endpoint, i int) bool {
+	r := ep.rel
+	psn := r.una + uint32(i)
+	f := &r.frames[psn%windowFrames]
+	m := r.message(f.message)
+	n, st := e.sendData(ep, m, psn, f.offset, descriptors.FrameAckRequest)
+	if st != 0 {
+		// The application took the memory away while the message was under way.
+		// Nothing is wrong with those before it.
+		m.status, r.broken = st, true
+		e.fail(ep, descriptors.StatusFlushed, descriptors.ResultSuccess, true)
+		return false
+	}
+	if n < 0 {
+		return false
+	}
+	f.sentAt = e.now
+	r.resend &^= 1 << i
+	r.resent |= 1 << i
+	e.count(descriptors.CounterFramesRetransmitted, 1)
+	return true
+}
+
+// takeAck takes the acknowledgement and the credit that every frame of a
+// reliable connection carries. It returns false if they are impossible.
+func (e *Engine) takeAck(ep *endpoint, h *descriptors.Header) bool {
+	r := ep.rel
+	n := h.Ack - r.una
+	if n > r.nxt-r.una {
+		// An old frame that was overtaken, or nonsense.
+		return r.una-h.Ack <= 2*windowFrames
+	}
+	if int32(h.Credit-r.limit) > 0 {
+		r.limit, r.probeAt, r.probeGap = h.Credit, 0, 0
+		if r.stalled {
+			e.makeReady(ep)
+		}
+	}
+	if n > 0 {
+		if r.resent&(1<<(n-1)) == 0 {
+			e.sample(r, e.now-r.frames[(h.Ack-1)%windowFrames].sentAt)
+		}
+		r.una = h.Ack
+		r.acked, r.resend, r.resent = shift(r.acked, n), shift(r.resend, n), shift(r.resent, n)
+		r.retransmitAt = 0
+		e.settle(ep)
+		if ep.rel == nil {
+			return true
+		}
+		if ep.send.posted() > 0 || r.next != r.head && !r.message(r.next-1).allCut {
+			e.makeReady(ep)
+		}
+	}
+	if h.Type == descriptors.FrameAck && h.Ack == r.una {
+		e.takeSelective(ep, uint64(h.Extent)|uint64(h.Offset)<<32)
+	}
+	return true
+}
+
+func shift(b uint64, n uint32) uint64 {
+	if n >= 64 {
+		return 0
+	}
+	return b >> n
+}
+
+// reorderTolerance is how many later frames must have arrived before a missing
+// one counts as lost (RFC 5681 uses the same three).
+const reorderTolerance = 3
+
+// takeSelective learns which later frames have arrived, and sends again what
+// must have been lost.
+func (e *Engine) takeSelective(ep *endpoint, have uint64) {
+	r := ep.rel
+	inFlight := r.nxt - r.una
+	if have == 0 || inFlight < 2 {
+		return
+	}
+	r.acked |= have << 1 & (uint64(1)<<inFlight - 1)
+	r.resend &^= r.acked
+	later := bits.OnesCount64(r.acked)
+	for i := uint32(0); i < inFlight && later >= reorderTolerance; i++ {
+		bit := uint64(1) << i
+		if r.acked&bit != 0 {
+			later--
+			continue
+		}
+		again := r.resent&bit == 0 || e.now-r.frames[(r.una+i)%windowFrames].sentAt > max(2*r.srtt, time.Millisecond)
+		if r.resend&bit == 0 && again {
+			r.resend |= bit
+			e.makeReady(ep)
+		}
+	}
+}
+
+// sample feeds a round trip into the retransmission timeout (RFC 6298, 2).
+func (e *Engine) sample(r *reliable, rtt time.Duration) {
+	if r.srtt == 0 {
+		r.srtt, r.rttvar = rtt, rtt/2
+	} else {
+		d := r.srtt - rtt
+		if d < 0 {
+			d = -d
+		}
+		r.rttvar += (d - r.rttvar) / 4
+		r.srtt += (rtt - r.srtt) / 8
+	}
+	r.rto = min(max(r.srtt+4*r.rttvar, e.timing.Retransmit), e.timing.RetransmitMax)
+}
+
+// settle completes the messages that have been acknowledged whole, in order.
+func (e *Engine) settle(ep *endpoint) {
+	r := ep.rel
+	for r.head != r.next {
+		m := r.message(r.head)
+		if m.status != 0 {
+			e.fail(ep, m.status, descriptors.ResultSuccess, true)
+			return
+		}
+		if !m.allCut || int32(r.una-m.lastPSN) <= 0 {
+			return
+		}
+		e.delivered(ep, m)
+	}
+}
+
+// delivered completes m, the oldest message.
+func (e *Engine) delivered(ep *endpoint, m *sending) {
+	ep.rel.head++
+	e.count(descriptors.CounterMessagesSent, 1)
+	e.complete(ep, &ep.send, m.token, m.total, 0, 0)
+}
+
+// deliveredUpTo completes the messages below number, which the peer says it has
+// taken before it failed on that one.
+func (e *Engine) deliveredUpTo(ep *endpoint, number uint32) {
+	r := ep.rel
+	for r.head != r.next && r.head != number {
+		m := r.message(r.head)
+		if !m.allCut || m.status != 0 {
+			return
+		}
+		e.delivered(ep, m)
+	}
+}
+
+// hear notes that the peer lives.
+func (e *Engine) hear(r *reliable) { r.heard, r.silent = e.now, 0 }

@@ -1,0 +1,179 @@
+package engine
+
+import "github.com/trapeze-nic/trapeze/descriptors"
+
+// takeReliable places a data frame, in whatever order it comes, and completes
+// the messages that are whole, in order.
+func (e *Engine) takeReliable(ep *endpoint, h *descriptors.Header, payload []byte) bool {
+	if !e.takeAck(ep, h) {
+		return false
+	}
+	r := ep.rel
+	if r == nil {
+		return true
+	}
+	ahead := h.PSN - r.expect
+	if int32(ahead) < 0 || ahead > 0 && ahead < windowFrames && r.have&(1<<(ahead-1)) != 0 {
+		// The peer has not heard our acknowledgement.
+		e.count(descriptors.CounterFramesDuplicate, 1)
+		e.owe(ep, true)
+		return true
+	}
+	if ahead >= windowFrames {
+		e.owe(ep, true)
+		return false
+	}
+	in := e.openReceipt(ep, h, payload)
+	if in == nil {
+		return false
+	}
+	if in.status == 0 {
+		in.status = e.place(in, payload, h.Offset, ep.ptag)
+	}
+	in.received += uint32(len(payload))
+	if h.Flags&descriptors.FrameImmediate != 0 {
+		in.immediate, in.flags = h.Immediate, descriptors.StatusImmediate
+	}
+	if ahead > 0 {
+		r.have |= 1 << (ahead - 1)
+	} else {
+		for more := true; more; r.have >>= 1 {
+			r.expect++
+			more = r.have&1 != 0
+		}
+	}
+	e.finishReceipts(ep)
+	if ep.rel != nil {
+		e.owe(ep, ahead > 0 || h.Flags&descriptors.FrameAckRequest != 0)
+	}
+	return true
+}
+
+// openReceipt finds the message that a frame belongs to, and fetches its
+// receive descriptor if it is the message's first frame to arrive. It returns
+// nil if the frame contradicts what is known.
+func (e *Engine) openReceipt(ep *endpoint, h *descriptors.Header, payload []byte) *receipt {
+	r := ep.rel
+	if uint64(h.Offset)+uint64(len(payload)) > uint64(h.Extent) || h.Extent > ep.maxTransfer || len(payload) == 0 && h.Extent != 0 {
+		return nil
+	}
+	ahead := h.Message - r.done
+	if ahead >= uint32(len(r.receipts)) || ahead >= ep.recv.producer-ep.recv.completed {
+		// Beyond the credit that we gave.
+		return nil
+	}
+	// Descriptors are taken in the order of messages, whatever comes first.
+	for ep.recv.fetched-ep.recv.completed <= ahead {
+		next := r.receipt(r.done + ep.recv.fetched - ep.recv.completed)
+		next.open, next.received, next.flags, next.immediate = false, 0, 0, 0
+		e.takeReceive(ep, next)
+	}
+	in := r.receipt(h.Message)
+	if !in.open {
+		in.open, in.extent = true, h.Extent
+		if in.status == 0 && in.extent > in.total {
+			in.status = descriptors.StatusLengthError
+		}
+	} else if in.extent != h.Extent || uint64(in.received)+uint64(len(payload)) > uint64(in.extent) {
+		return nil
+	}
+	return in
+}
+
+// finishReceipts completes the messages that have arrived whole, in order. A
+// receive that failed breaks the connection.
+func (e *Engine) finishReceipts(ep *endpoint) {
+	r := ep.rel
+	for ep.recv.fetched != ep.recv.completed {
+		in := r.receipt(r.done)
+		if !in.open {
+			return
+		}
+		if in.status != 0 {
+			reason := descriptors.ResultRemoteDescriptor
+			// The peer is told before done moves on, so that it can tell which
+			// of its messages failed.
+			e.bury(ep, reason, true)
+			e.complete(ep, &ep.recv, in.token, 0, 0, in.status)
+			e.enterError(ep, descriptors.StatusTransportError)
+			e.event(descriptors.Event{Code: descriptors.EventConnectionLost, Endpoint: ep.id, CQ: descriptors.NoCQ,
+				Detail: uint32(reason), Descriptor: in.token.Address})
+			return
+		}
+		if in.received != in.extent {
+			return
+		}
+		in.open = false
+		r.done++
+		e.count(descriptors.CounterMessagesReceived, 1)
+		e.complete(ep, &ep.recv, in.token, in.received, in.immediate, in.flags)
+	}
+}
+
+// owe notes that the peer is to get an acknowledgement: at once, or after the
+// host had a chance to send something that carries it.
+func (e *Engine) owe(ep *endpoint, now bool) {
+	r := ep.rel
+	if !r.owed {
+		r.owed, r.owedStep, r.owedNow = true, e.step, false
+	}
+	r.owedNow = r.owedNow || now
+	if !ep.owing {
+		ep.owing = true
+		e.owing = append(e.owing, ep)
+	}
+}
+
+// offerCredit tells the peer about newly posted receives once they at least
+// double what it has left: often enough that it never waits long, seldom
+// enough that the news costs little.
+func (e *Engine) offerCredit(ep *endpoint) {
+	r := ep.rel
+	gain := e.credit(ep) - r.offered
+	if left := r.offered - r.done; gain > 0 && gain >= left {
+		e.owe(ep, false)
+	}
+}
+
+// acknowledge sends the acknowledgements that are due. It reports whether any
+// went out.
+func (e *Engine) acknowledge() bool {
+	any := false
+	keep := e.owing[:0]
+	for _, ep := range e.owing {
+		r := ep.rel
+		if r == nil || !r.owed {
+			ep.owing = false
+			continue
+		}
+		if !r.owedNow && r.owedStep == e.step || !e.sendAck(ep, descriptors.FrameAck) {
+			keep = append(keep, ep)
+			continue
+		}
+		ep.owing, any = false, true
+	}
+	clear(e.owing[len(keep):])
+	e.owing = keep
+	return any
+}
+
+// sendAck sends an acknowledgement or a probe. It returns false if the wire
+// takes no more now.
+func (e *Engine) sendAck(ep *endpoint, t descriptors.FrameType) bool {
+	r := ep.rel
+	h := descriptors.Header{
+		Destination: ep.remote.mac, Type: t,
+		DestinationEndpoint: ep.remote.endpoint, SourceEndpoint: ep.id, Key: ep.remote.theirKey,
+		PSN: r.nxt, Ack: r.expect, Credit: e.credit(ep),
+	}
+	if t == descriptors.FrameAck {
+		h.Extent, h.Offset = uint32(r.have), uint32(r.have>>32)
+	}
+	buf := e.frame(&h, 0)
+	if buf == nil {
+		return false
+	}
+	e.commit(&h, buf)
+	r.owed, r.offered = false, h.Credit
+	return true
+}

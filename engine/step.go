@@ -1,0 +1,299 @@
+package engine
+
+import (
+	"context"
+	"math/bits"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// Step does one round of work: it takes frames, doorbells and timers as they
+// come and sends what can be sent. It reports whether there was anything to do.
+// If another goroutine is in the engine, it returns false at once.
+func (e *Engine) Step() bool {
+	if !e.mu.TryLock() {
+		return false
+	}
+	// Deferred: host memory that another process has taken away ends a round
+	// with a panic, which the owner of the engine catches, and then calls Reset.
+	defer e.mu.Unlock()
+	return e.round()
+}
+
+// round asks each resource in turn what it could do now.
+func (e *Engine) round() bool {
+	e.step++
+	if e.idle >= idleSteps || e.step%clockSteps == 0 {
+		e.look()
+	}
+	// Doorbells come first: a receive that was posted before a message was sent
+	// must be there for it.
+	worked := e.takeTrapped()
+	if e.bar != nil {
+		worked = e.takeMapped() || worked
+	}
+	worked = e.receive() || worked
+	worked = e.transmit() || worked
+	if len(e.owing) > 0 {
+		worked = e.acknowledge() || worked
+	}
+	if e.idle++; worked {
+		e.idle = 0
+	}
+	if e.now >= e.nextTick {
+		e.nextTick = e.now + tickEvery
+		e.tick()
+	}
+	e.finish()
+	return worked
+}
+
+// deadLooks is how often the engine must at least have looked for an answer
+// before it takes a peer for dead.
+const deadLooks = 8
+
+// look reads the clock. An engine that nobody ran for long, because its host
+// was suspended or did not poll, cannot know that its peers are silent: what
+// they said may be on the wire.
+func (e *Engine) look() {
+	now := e.clock()
+	if gap := e.timing.Dead / deadLooks; now-e.now > gap {
+		e.away += now - e.now - gap
+	}
+	e.now = now
+}
+
+// present is the time for which the engine has been running.
+func (e *Engine) present() time.Duration { return e.now - e.away }
+
+// finish ends a step: what was only gathered goes out.
+func (e *Engine) finish() {
+	if len(e.doomed) > 0 {
+		e.failDoomed()
+	}
+	if e.committed {
+		e.committed = false
+		e.port.Flush()
+	}
+	for e.vectors != 0 {
+		v := bits.TrailingZeros64(e.vectors)
+		e.vectors &^= 1 << v
+		e.host.Interrupt(uint16(v))
+	}
+}
+
+// sleeper lets a thread that runs the engine sleep until there is work.
+type sleeper struct {
+	asleep atomic.Bool
+	wake   chan struct{}
+}
+
+func newSleeper() sleeper { return sleeper{wake: make(chan struct{}, 1)} }
+
+// Wake ends the sleep of Run. It may be called from any goroutine.
+func (e *Engine) Wake() { e.wakeIfAsleep() }
+
+func (e *Engine) wakeIfAsleep() {
+	if e.sleep.asleep.Load() {
+		select {
+		case e.sleep.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// How Run waits. Spinning costs a core but answers at once; the numbers keep it
+// to some tens of microseconds, about what a sleep and a wake-up cost.
+const (
+	spinSteps  = 256
+	yieldEvery = 8
+	// longSleep bounds a sleep with timers running at a coarse pace.
+	longSleep = idleEvery
+)
+
+// Where doorbells are in shared memory a store wakes nobody: Run looks again and
+// again, the less often the longer nothing has come. With the 50 us that Linux
+// adds to a short sleep (prctl(2), PR_SET_TIMERSLACK), that is an answer within
+// some 100 us for the first 10 ms, and half a percent of a core in the end.
+const (
+	shortNap  = 20 * time.Microsecond
+	shortNaps = 128
+	longNap   = time.Millisecond
+)
+
+// Run steps the engine until ctx ends: the thread of a NIC that works beside
+// its host.
+func (e *Engine) Run(ctx context.Context) {
+	timer := time.NewTimer(longSleep)
+	defer timer.Stop()
+	naps := 0
+	for idle := 0; ctx.Err() == nil; {
+		if e.Step() {
+			idle, naps = 0, 0
+			continue
+		}
+		idle++
+		if idle < spinSteps {
+			if idle%yieldEvery == 0 {
+				runtime.Gosched()
+			}
+			continue
+		}
+		idle = spinSteps / 2
+		if e.looking() {
+			nap(naps)
+			naps++
+			continue
+		}
+		e.sleep.asleep.Store(true)
+		// Work that came before asleep was set wakes nobody: look once more, even
+		// if somebody else is in the engine, who may not look.
+		if !e.insist() {
+			timer.Reset(e.patience())
+			select {
+			case <-e.sleep.wake:
+			case <-timer.C:
+			case <-ctx.Done():
+			}
+		}
+		e.sleep.asleep.Store(false)
+	}
+}
+
+// insist is Step, but waits for whoever is in the engine.
+func (e *Engine) insist() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.round()
+}
+
+// looking reports whether there are doorbells that nobody is told of.
+func (e *Engine) looking() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.bar != nil && len(e.scanned) > 0
+}
+
+// nap sleeps for a short time, after n naps that nothing ended. It is a call of
+// its own to the kernel, as the runtime's timers are a millisecond late when
+// nothing else is to be done.
+func nap(n int) {
+	d := longNap
+	if n < shortNaps {
+		d = shortNap
+	}
+	t := unix.NsecToTimespec(d.Nanoseconds())
+	// A signal may cut it short, which does no harm.
+	_ = unix.Nanosleep(&t, nil)
+}
+
+// patience is how long Run may sleep if nobody wakes it.
+func (e *Engine) patience() time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.busy) > 0 || len(e.settingUp) > 0 || len(e.owing) > 0 || len(e.ready) > 0 {
+		return tickEvery
+	}
+	return longSleep
+}
+
+// silentProbes is how often a silent peer is asked before it is given up: with
+// half of all frames lost each way, one connection in 10,000 is given up wrongly.
+const silentProbes = 32
+
+// makeBusy has the timers of a connection looked at with every tick.
+func (e *Engine) makeBusy(ep *endpoint) {
+	if !ep.busy {
+		ep.busy = true
+		e.busy = append(e.busy, ep)
+	}
+}
+
+// tick looks at the timers that may have run out.
+func (e *Engine) tick() {
+	keep := e.busy[:0]
+	for _, ep := range e.busy {
+		r := ep.rel
+		if r == nil || r.una == r.nxt && !r.stalled {
+			ep.busy = false
+			continue
+		}
+		e.timeouts(ep)
+		keep = append(keep, ep)
+	}
+	clear(e.busy[len(keep):])
+	e.busy = keep
+	e.tickSetup()
+	if e.now >= e.nextIdle {
+		e.nextIdle = e.now + idleEvery
+		for _, ep := range e.endpoints {
+			if ep != nil && ep.rel != nil && !ep.busy {
+				e.keepAlive(ep)
+			}
+		}
+	}
+}
+
+// timeouts looks after a connection with frames under way or without credit.
+func (e *Engine) timeouts(ep *endpoint) {
+	r := ep.rel
+	switch {
+	case r.una == r.nxt:
+		// Stalled: the news of credit may have been lost.
+		if r.probeGap == 0 {
+			r.probeGap = r.rto
+			r.probeAt = e.now + r.probeGap
+		}
+		if e.now >= r.probeAt {
+			// A peer that answers, but has no credit to give, is asked less and
+			// less often; one that does not answer may only seem dead.
+			r.probeGap = min(2*r.probeGap, e.timing.Probe)
+			if r.silent != 0 {
+				r.probeGap = e.timing.Dead / silentProbes
+			}
+			r.probeAt = e.now + r.probeGap
+			e.ask(ep)
+		}
+	case r.retransmitAt == 0:
+		r.retransmitAt = e.now + r.rto
+	case e.now >= r.retransmitAt:
+		e.count(descriptors.CounterTimeouts, 1)
+		r.resend = (uint64(1)<<(r.nxt-r.una) - 1) &^ r.acked
+		r.rto = min(2*r.rto, e.timing.RetransmitMax)
+		r.retransmitAt = e.now + r.rto
+		if r.silent == 0 {
+			r.silent = e.present()
+		}
+		e.makeReady(ep)
+	}
+	e.giveUp(ep)
+}
+
+// keepAlive looks after a connection on which nothing is under way.
+func (e *Engine) keepAlive(ep *endpoint) {
+	r := ep.rel
+	if e.now-r.heard > e.timing.Probe {
+		e.ask(ep)
+	}
+	e.giveUp(ep)
+}
+
+// ask sends a probe.
+func (e *Engine) ask(ep *endpoint) {
+	if r := ep.rel; r.silent == 0 {
+		r.silent = e.present()
+	}
+	e.sendAck(ep, descriptors.FrameProbe)
+}
+
+// giveUp gives a peer up that has left questions unanswered for too long.
+func (e *Engine) giveUp(ep *endpoint) {
+	if r := ep.rel; r.silent != 0 && e.present()-r.silent > e.timing.Dead {
+		e.fail(ep, descriptors.StatusTransportError, descriptors.ResultConnectionLost, true)
+	}
+}

@@ -1,0 +1,139 @@
+package engine
+
+import "github.com/trapeze-nic/trapeze/descriptors"
+
+// unreliable is the state of a connected endpoint whose messages are not
+// acknowledged.
+type unreliable struct {
+	out      sending
+	nextSend uint32 // number of the next message
+
+	in      receipt
+	number  uint32 // of the message being received
+	skip    bool   // what is left of it is dropped
+	receive bool   // a receive descriptor is in work
+}
+
+// transmitUnreliable cuts up to budget frames. It reports whether the endpoint
+// has more to send.
+func (e *Engine) transmitUnreliable(ep *endpoint, budget int) bool {
+	u, q := ep.unrel, &ep.send
+	m := &u.out
+	for range budget {
+		if !m.begun {
+			if q.posted() == 0 {
+				return false
+			}
+			t, st := e.token(q, q.fetched)
+			q.fetched++
+			e.begin(ep, m, t, st, u.nextSend)
+			if m.status != 0 {
+				m.begun = false
+				e.complete(ep, q, t, 0, 0, m.status)
+				continue
+			}
+			u.nextSend++
+		}
+		n, st := e.sendData(ep, m, 0, m.cut, 0)
+		if st != 0 {
+			m.begun = false
+			e.complete(ep, q, m.token, 0, 0, st)
+			continue
+		}
+		if n < 0 {
+			return true
+		}
+		m.cut += uint32(n)
+		if m.cut == m.total {
+			m.begun = false
+			e.count(descriptors.CounterMessagesSent, 1)
+			e.complete(ep, q, m.token, m.total, 0, 0)
+		}
+	}
+	return m.begun || q.posted() > 0
+}
+
+// takeUnreliable places a data frame. Messages are taken whole and in order of
+// their frames, or not at all.
+func (e *Engine) takeUnreliable(ep *endpoint, h *descriptors.Header, payload []byte) bool {
+	u := ep.unrel
+	in := &u.in
+	if h.Flags&descriptors.FrameFirst != 0 {
+		if h.Offset != 0 || h.Extent > ep.maxTransfer || uint64(len(payload)) > uint64(h.Extent) {
+			u.skip = true
+			return false
+		}
+		u.skip, u.number = false, h.Message
+		in.extent, in.received, in.immediate, in.flags, in.status = h.Extent, 0, 0, 0, 0
+		if !u.receive && !e.takeReceive(ep, in) {
+			u.skip = true
+			e.count(descriptors.CounterReceiveQueueEmpty, 1)
+			e.event(descriptors.Event{Code: descriptors.EventReceiveQueueEmpty, Endpoint: ep.id, CQ: descriptors.NoCQ})
+			return true
+		}
+		u.receive = true
+		if in.status == 0 && in.extent > in.total {
+			in.status = descriptors.StatusLengthError
+		}
+	}
+	if u.skip || h.Message != u.number || h.Offset != in.received || h.Extent != in.extent ||
+		uint64(h.Offset)+uint64(len(payload)) > uint64(h.Extent) {
+		// A frame is missing or a stranger: the rest of the message is lost, its
+		// descriptor waits for the next one.
+		u.skip = true
+		return false
+	}
+	if in.status == 0 {
+		in.status = e.place(in, payload, h.Offset, ep.ptag)
+	}
+	if in.status == 0 {
+		in.received += uint32(len(payload))
+	}
+	if in.status == 0 && in.received != in.extent {
+		return true
+	}
+	if h.Flags&descriptors.FrameImmediate != 0 {
+		in.immediate, in.flags = h.Immediate, descriptors.StatusImmediate
+	}
+	u.receive, u.skip = false, in.status != 0
+	length := in.received
+	if in.status != 0 {
+		length = 0
+	} else {
+		e.count(descriptors.CounterMessagesReceived, 1)
+	}
+	e.complete(ep, &ep.recv, in.token, length, in.immediate, in.status|in.flags)
+	return true
+}
+
+// place writes a piece of a message to where it belongs. If that fails when some
+// of the message has landed, the status says so.
+func (e *Engine) place(in *receipt, payload []byte, offset, tag uint32) descriptors.Status {
+	landed, st := e.scatter(payload, &in.layout, offset, tag)
+	if st != 0 && (landed || in.received > 0) {
+		st |= descriptors.StatusPartialPacket
+	}
+	return st
+}
+
+// takeReceive fetches the next receive descriptor into in, unless none is
+// posted. A bad one shows in in.status.
+func (e *Engine) takeReceive(ep *endpoint, in *receipt) bool {
+	q := &ep.recv
+	if q.posted() == 0 {
+		// The host may have rung since this round looked: what it had posted
+		// before the message was sent must be there for it.
+		if e.takeBells(ep); q.posted() == 0 {
+			return false
+		}
+	}
+	in.token, in.status = e.token(q, q.fetched)
+	q.fetched++
+	if in.status == 0 {
+		_, in.status = e.fetch(ep, in.token, &in.layout)
+	}
+	if in.status == 0 {
+		in.status = e.check(&in.layout, ep.ptag, true)
+	}
+	return true
+}

@@ -1,0 +1,341 @@
+package engine_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/engine"
+)
+
+// world is two NICs on one wire, with memory and time of their own. Nothing in
+// it depends on the real clock, so every run with one seed is the same.
+type world struct {
+	t    testing.TB
+	now  time.Duration
+	a, b *node
+}
+
+// Where a node's memory is on the bus and for its application.
+const (
+	busBase  = 0x100000
+	hostBase = 0x7f00_0000_0000
+	memSize  = 64 << 20
+)
+
+// node is one NIC and its host.
+type node struct {
+	w       *world
+	e       *engine.Engine
+	mem     []byte
+	gen     uint64
+	refuse  func(iova uint64, write bool) bool
+	pieces  uint64 // windows are not larger; zero: no limit
+	port    *port
+	brk     uint64
+	nextID  uint16
+	replies map[uint16]descriptors.AdminEntry
+	events  []descriptors.Event
+	irqs    map[uint16]int
+}
+
+// port is an end of the wire: a queue of frames each way.
+type port struct {
+	mtu      int
+	checksum bool
+	in       *[][]byte
+	out      *[][]byte
+	space    []byte
+	// spoil decides what becomes of a frame: the frames that arrive in its place.
+	spoil func(frame []byte) [][]byte
+	room  int // frames that the wire holds; zero: any number
+}
+
+func (p *port) MTU() int       { return p.mtu }
+func (p *port) Checksum() bool { return p.checksum }
+func (p *port) LinkUp() bool   { return true }
+func (p *port) Flush()         {}
+func (p *port) Reserve(n int) []byte {
+	if p.room > 0 && len(*p.out) >= p.room {
+		return nil
+	}
+	p.space = alignedBytes(n)
+	return p.space
+}
+
+func (p *port) Commit() {
+	frames := [][]byte{p.space}
+	if p.spoil != nil {
+		frames = p.spoil(p.space)
+	}
+	*p.out = append(*p.out, frames...)
+	p.space = nil
+}
+
+func (p *port) Receive() []byte {
+	if len(*p.in) == 0 {
+		return nil
+	}
+	return (*p.in)[0]
+}
+func (p *port) Release() { *p.in = (*p.in)[1:] }
+
+func (n *node) Window(iova, size uint64, write bool) ([]byte, error) {
+	if iova < busBase || iova >= busBase+uint64(len(n.mem)) || n.refuse != nil && n.refuse(iova, write) {
+		return nil, errFault
+	}
+	off := iova - busBase
+	size = min(size, uint64(len(n.mem))-off)
+	if n.pieces > 0 {
+		size = min(size, n.pieces-off%n.pieces)
+	}
+	return n.mem[off : off+size], nil
+}
+func (n *node) Generation() uint64      { return n.gen }
+func (n *node) Interrupt(vector uint16) { n.irqs[vector]++ }
+func (n *node) AdminEntry(e *descriptors.AdminEntry) {
+	if e.Kind == descriptors.EntryEvent {
+		n.events = append(n.events, *descriptors.Reply[descriptors.Event](e))
+		return
+	}
+	n.replies[e.ID] = *e
+}
+
+type faultError string
+
+func (f faultError) Error() string { return string(f) }
+
+const errFault = faultError("bus fault")
+
+type option func(*engine.Config, *port)
+
+func newWorld(t testing.TB, options ...option) *world {
+	t.Helper()
+	w := &world{t: t}
+	var ab, ba [][]byte
+	w.a = w.newNode(1, &port{mtu: 2048, in: &ba, out: &ab}, options)
+	w.b = w.newNode(2, &port{mtu: 2048, in: &ab, out: &ba}, options)
+	return w
+}
+
+func (w *world) newNode(number byte, p *port, options []option) *node {
+	n := &node{w: w, port: p, replies: map[uint16]descriptors.AdminEntry{}, irqs: map[uint16]int{}}
+	c := engine.Config{Port: p, Memory: n, Host: n, MAC: descriptors.MAC{2, 0, 0, 0, 0, number},
+		Clock: func() time.Duration { return w.now }, Rand: rand.NewChaCha8([32]byte{number})}
+	for _, o := range options {
+		o(&c, p)
+	}
+	if n.mem == nil {
+		n.mem = alignedBytes(memSize)
+	}
+	e, err := engine.New(c)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	n.e = e
+	return n
+}
+
+// run steps both NICs, and lets time pass when neither has anything to do,
+// until done says so.
+func (w *world) run(what string, done func() bool) {
+	w.t.Helper()
+	for range 2_000_000 {
+		if done() {
+			return
+		}
+		if busy := w.a.e.Step(); !w.b.e.Step() && !busy {
+			w.now += time.Millisecond
+		}
+	}
+	w.t.Fatalf("%s did not happen", what)
+}
+
+// settle steps until there is nothing to do but wait.
+func (w *world) settle() {
+	for quiet := 0; quiet < 8; quiet++ {
+		for range 100_000 {
+			busy := w.a.e.Step()
+			if !w.b.e.Step() && !busy {
+				break
+			}
+			quiet = 0
+		}
+	}
+}
+
+// alloc takes host memory, aligned to 64 bytes: what the processor sees and its
+// application and bus addresses.
+func (n *node) alloc(size int) (mem []byte, address, iova uint64) {
+	off := n.brk
+	n.brk = (n.brk + uint64(size) + 63) &^ 63
+	if n.brk > uint64(len(n.mem)) {
+		n.w.t.Fatal("out of test memory")
+	}
+	return n.mem[off : off+uint64(size) : off+uint64(size)], hostBase + off, busBase + off
+}
+
+// start hands a command to the NIC and returns its id.
+func start[T descriptors.CommandBody](n *node, op descriptors.Opcode, body T) uint16 {
+	n.nextID++
+	c := descriptors.Command{Opcode: op, ID: n.nextID}
+	*descriptors.Body[T](&c) = body
+	n.e.Execute(&c)
+	return n.nextID
+}
+
+// wait returns the reply to a command.
+func (n *node) wait(id uint16) descriptors.AdminEntry {
+	n.w.t.Helper()
+	n.w.run("the reply to a command", func() bool { _, ok := n.replies[id]; return ok })
+	r := n.replies[id]
+	delete(n.replies, id)
+	return r
+}
+
+// do has a command carried out that must succeed.
+func do[T descriptors.CommandBody](n *node, op descriptors.Opcode, body T) *descriptors.AdminEntry {
+	n.w.t.Helper()
+	r := n.wait(start(n, op, body))
+	if r.Result != descriptors.ResultSuccess {
+		n.w.t.Fatalf("%v: %v (field %d)", op, r.Result, r.Field)
+	}
+	return &r
+}
+
+// memory registers all of a node's memory.
+func (n *node) memory(tag uint32, access descriptors.Access) uint32 {
+	r := do(n, descriptors.OpRegisterMemory, descriptors.RegisterMemoryBody{
+		Address: hostBase, Length: uint64(len(n.mem)), IOVA: busBase, Ptag: tag, Access: access})
+	return descriptors.Reply[descriptors.MemoryBody](r).Handle
+}
+
+// vi is an endpoint and its queues.
+type vi struct {
+	n          *node
+	id         uint32
+	handle     uint32
+	send, recv queue
+}
+
+type queue struct {
+	tokens   []descriptors.Token
+	producer uint32
+	posted   []*descriptors.Descriptor
+}
+
+const queueLog2 = 6
+
+func (n *node) newVI(handle uint32, change func(*descriptors.CreateEndpointBody)) *vi {
+	n.w.t.Helper()
+	v := &vi{n: n, handle: handle}
+	sendMem, _, sendIOVA := n.alloc(descriptors.TokenSize << queueLog2)
+	recvMem, _, recvIOVA := n.alloc(descriptors.TokenSize << queueLog2)
+	v.send.tokens, v.recv.tokens = descriptors.TokensAt(sendMem), descriptors.TokensAt(recvMem)
+	body := descriptors.CreateEndpointBody{SendIOVA: sendIOVA, RecvIOVA: recvIOVA, MaxTransfer: descriptors.MaxTransfer,
+		SendCQ: descriptors.NoCQ, RecvCQ: descriptors.NoCQ, SendVector: descriptors.NoVector, RecvVector: descriptors.NoVector,
+		Kind: descriptors.KindVI, Reliability: descriptors.ReliableDelivery, SendLog2: queueLog2, RecvLog2: queueLog2}
+	if change != nil {
+		change(&body)
+	}
+	v.id = descriptors.Reply[descriptors.EndpointBody](do(n, descriptors.OpCreateEndpoint, body)).Endpoint
+	return v
+}
+
+// descriptor makes a descriptor over fresh buffers of the given sizes and
+// returns it with the buffers.
+func (v *vi) descriptor(sizes ...int) (*descriptors.Descriptor, [][]byte) {
+	v.n.w.t.Helper()
+	mem, address, _ := v.n.alloc(descriptors.DescriptorBytes(len(sizes)))
+	d, err := descriptors.NewDescriptor(mem, address, v.handle)
+	if err != nil {
+		v.n.w.t.Fatal(err)
+	}
+	var bufs [][]byte
+	for _, s := range sizes {
+		buf, at, _ := v.n.alloc(s)
+		bufs = append(bufs, buf)
+		if err := d.AddData(at, v.handle, uint32(s)); err != nil {
+			v.n.w.t.Fatal(err)
+		}
+	}
+	return d, bufs
+}
+
+func (v *vi) post(q *queue, kind uint64, ds ...*descriptors.Descriptor) {
+	for _, d := range ds {
+		q.tokens[q.producer%uint32(len(q.tokens))] = d.Token()
+		q.posted = append(q.posted, d)
+		q.producer++
+	}
+	v.n.e.Doorbell(descriptors.EndpointPage(v.id)+kind, q.producer)
+}
+
+func (v *vi) postSend(ds ...*descriptors.Descriptor) {
+	v.post(&v.send, descriptors.DoorbellSend, ds...)
+}
+func (v *vi) postRecv(ds ...*descriptors.Descriptor) {
+	v.post(&v.recv, descriptors.DoorbellRecv, ds...)
+}
+
+// message sends data from v to the peer w in one segment and returns both
+// statuses.
+func message(v, w *vi, data []byte) (sent, received descriptors.Status, got []byte) {
+	v.n.w.t.Helper()
+	s, out := v.descriptor(len(data))
+	r, in := w.descriptor(len(data))
+	copy(out[0], data)
+	w.postRecv(r)
+	v.postSend(s)
+	v.n.w.run("the end of a message", func() bool { return s.Status().Done() && r.Status().Done() })
+	return s.Status(), r.Status(), in[0][:min(int(r.Length()), len(in[0]))]
+}
+
+func disc(name string) (d descriptors.Discriminator) {
+	d.Len = uint8(copy(d.Data[:], name))
+	return d
+}
+
+// connect connects v as the client to w as the server.
+func connect(v, w *vi) {
+	v.n.w.t.Helper()
+	wait := start(w.n, descriptors.OpConnectWait, descriptors.ConnectWaitBody{TimeoutMS: 10_000, Local: disc("test")})
+	req := start(v.n, descriptors.OpConnectRequest, descriptors.ConnectRequestBody{Endpoint: v.id, TimeoutMS: 10_000,
+		RemoteMAC: w.n.e.MAC(), Remote: disc("test"), Local: disc("client")})
+	r := w.n.wait(wait)
+	c := descriptors.Reply[descriptors.ConnectionReply](&r)
+	do(w.n, descriptors.OpConnectAccept, descriptors.ConnectAcceptBody{Connection: c.Connection, Endpoint: w.id, TimeoutMS: 10_000})
+	if r := v.n.wait(req); r.Result != descriptors.ResultSuccess {
+		v.n.w.t.Fatalf("connect: %v", r.Result)
+	}
+}
+
+// pair is a world with one connected VI at each end.
+func pair(t testing.TB, change func(*descriptors.CreateEndpointBody), options ...option) (w *world, v, p *vi) {
+	t.Helper()
+	w = newWorld(t, options...)
+	v = w.a.newVI(w.a.memory(0, 0), change)
+	p = w.b.newVI(w.b.memory(0, 0), change)
+	connect(v, p)
+	return w, v, p
+}
+
+// pattern is size bytes that differ at every place and for every seed.
+func pattern(size int, seed uint64) []byte {
+	b := make([]byte, size+8)
+	r := rand.New(rand.NewPCG(seed, 1))
+	for i := 0; i < size; i += 8 {
+		binary.LittleEndian.PutUint64(b[i:], r.Uint64())
+	}
+	return b[:size]
+}
+
+func mustEqual(t testing.TB, got, want []byte) {
+	t.Helper()
+	if !bytes.Equal(got, want) {
+		t.Fatalf("%d bytes arrived, %d were sent, and they differ", len(got), len(want))
+	}
+}
