@@ -1,0 +1,69 @@
+package emulator
+
+import (
+	"math/bits"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/emulator/pciconfig"
+	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+// barCount is the number of BAR registers of a type 0 header; a 64-bit BAR
+// takes two.
+const barCount = 6
+
+// barWindow is where the BARs are placed, one after the other: the hole below
+// 4 GiB where the firmware of a PC has PCI memory. Nothing decodes these
+// addresses.
+const barWindow = 0xe000_0000
+
+// bar is one base address register; size is zero if there is none.
+type bar struct {
+	size, address uint64
+	prefetchable  bool
+}
+
+func layBARs(l engine.Limits, sram uint32) [barCount]bar {
+	pages := uint64(l.Endpoints) + uint64(l.CQs)
+	bars := [barCount]bar{
+		descriptors.BARRegisters: {size: descriptors.BAR0Size},
+		descriptors.BARDoorbells: {size: 1 << bits.Len64(pages*descriptors.PageSize-1)},
+		// Reading memory has no side effects, so a bridge may prefetch it.
+		descriptors.BARSRAM: {size: uint64(sram), prefetchable: true},
+	}
+	at := uint64(barWindow)
+	for i := range bars {
+		if b := &bars[i]; b.size > 0 {
+			at = (at + b.size - 1) &^ (b.size - 1)
+			b.address = at
+			at += b.size
+		}
+	}
+	return bars
+}
+
+// function describes the device to configuration space.
+func (d *Device) function() pciconfig.Function {
+	f := pciconfig.Function{
+		Vendor: descriptors.PCIVendorID, Device: descriptors.PCIDeviceID,
+		SubsystemVendor: descriptors.PCISubsystemVendorID, Subsystem: descriptors.PCISubsystemID,
+		Revision: descriptors.PCIRevision, Class: descriptors.PCIClass,
+		Vectors: len(d.msix.table), MSIXBAR: descriptors.BARRegisters,
+		TableOffset: descriptors.MSIXTableOffset, PBAOffset: descriptors.MSIXPBAOffset,
+	}
+	for i, b := range d.bars {
+		if b.size > 0 {
+			f.BARs = append(f.BARs, pciconfig.BAR{Index: i, Size: b.size, Prefetchable: b.prefetchable, Address: b.address})
+		}
+	}
+	// A 48-bit address becomes an EUI-64 by ff-fe in its middle, as network
+	// cards do for their serial number.
+	m := d.engine.MAC()
+	f.SerialNumber = [8]byte{m[0], m[1], m[2], 0xff, 0xfe, m[3], m[4], m[5]}
+	return f
+}
+
+// regionIndexes is the number of regions that the device answers for: six BARs,
+// the expansion ROM and configuration space.
+const regionIndexes = vfio.RegionConfig + 1

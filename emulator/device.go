@@ -1,0 +1,166 @@
+package emulator
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/emulator/pciconfig"
+	"github.com/trapeze-nic/trapeze/emulator/wire"
+	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+// Device is an emulated NIC. It implements vfio.Device and vfio.Poller.
+// Methods may be called from several goroutines.
+type Device struct {
+	name   string
+	wire   wire.Port
+	engine *engine.Engine
+	clock  func() time.Duration
+	// mapped says that BAR2 is memory that the engine looks at.
+	mapped bool
+	thread bool
+
+	iommu     iommu // engine's lock
+	linkUp    bool  // as the host was told last; engine's lock
+	msix      *msix
+	admin     *adminQueue
+	bars      [barCount]bar
+	doorbells *sharedMemory // nil if trapped
+	sram      *sharedMemory
+	// errorEvent and requestEvent are VFIO's: failed, and going away.
+	errorEvent, requestEvent event
+
+	// pollable: the engine is to be stepped by Poll.
+	pollable atomic.Bool
+	// decoding: the BARs answer.
+	decoding atomic.Bool
+	closed   atomic.Bool
+	removed  atomic.Bool
+	// peer is the other end of the same wire, if Poll has to step it too.
+	peer atomic.Pointer[Device]
+
+	// atClose, if any, is called once, by Close.
+	atClose func()
+
+	stop    context.CancelFunc // of the thread
+	stopped chan struct{}
+
+	mu     sync.Mutex
+	config *pciconfig.Space
+	latch  latches
+	resets uint32
+	// readyAt is when the reset that is under way ends.
+	readyAt time.Time
+}
+
+// latches hold the high halves of 64-bit registers since their low halves were
+// read.
+type latches struct {
+	clock    uint32
+	counters [descriptors.CounterCount]uint32
+}
+
+var (
+	_ vfio.Device = (*Device)(nil)
+	_ vfio.Poller = (*Device)(nil)
+	_ engine.Host = host{}
+)
+
+// New makes a NIC that is as after power-on: memory decoding and bus mastering
+// are off. It owns o.Wire, and closes it if it fails. Errors are *vfio.Error
+// and wrap ErrOptions, engine.ErrConfig or an operating system error.
+func New(o Options) (_ *Device, err error) {
+	d := &Device{}
+	defer func() {
+		if err != nil {
+			d.doorbells.close()
+			d.sram.close()
+			if o.Wire != nil {
+				_ = o.Wire.Close()
+			}
+		}
+	}()
+	if err := o.complete(); err != nil {
+		return nil, err
+	}
+	d.name, d.wire, d.clock = o.Name, o.Wire, o.Clock
+	d.thread, d.mapped = o.Run == RunThread, o.Doorbells == DoorbellsMapped
+	const op = "create emulated device"
+	d.engine, err = engine.New(engine.Config{Port: o.Wire, Memory: &d.iommu, Host: host{d},
+		MAC: o.MAC, Limits: o.Limits, Timing: o.Timing, Clock: o.Clock})
+	if err != nil {
+		return nil, d.fail(op, err)
+	}
+	limits := d.engine.Limits()
+	d.msix = newMSIX(int(limits.Vectors), func() { d.engine.AddCounter(descriptors.CounterInterrupts, 1) })
+	d.admin = newAdminQueue(d.engine, &d.iommu, d.msix.raise, d.errorEvent.signal)
+	d.bars = layBARs(limits, o.SRAM)
+	if d.config, err = pciconfig.New(d.function()); err != nil {
+		return nil, d.fail(op, err)
+	}
+	if d.sram, err = newSharedMemory("sram", d.bars[vfio.RegionBAR4].size); err != nil {
+		return nil, d.fail(op, err)
+	}
+	if d.mapped {
+		if d.doorbells, err = newSharedMemory("doorbells", d.bars[vfio.RegionBAR2].size); err != nil {
+			return nil, d.fail(op, err)
+		}
+		d.engine.MapDoorbells(d.doorbells.bytes)
+	}
+	d.linkUp = d.wire.LinkUp()
+	d.wire.OnLink(d.linkChanged)
+	d.start()
+	return d, nil
+}
+
+// start brings the engine to life.
+func (d *Device) start() {
+	if !d.thread {
+		d.pollable.Store(true)
+		return
+	}
+	d.wire.SetWake(d.engine.Wake)
+	ctx, cancel := context.WithCancel(context.Background())
+	d.stop, d.stopped = cancel, make(chan struct{})
+	go func() {
+		defer close(d.stopped)
+		for ctx.Err() == nil {
+			d.guard(func() { d.engine.Run(ctx) })
+		}
+	}()
+}
+
+// Info is described at vfio.Device.
+func (d *Device) Info() vfio.Info {
+	return vfio.Info{Address: d.name, Backend: "emulator", Resettable: true, Regions: regionIndexes, IRQs: irqIndexes}
+}
+
+// MAC returns the address of the station.
+func (d *Device) MAC() descriptors.MAC { return d.engine.MAC() }
+
+// Poll steps the engine once, and the engine at the other end of the wire if it
+// was made together with this one, so that one goroutine can drive both. It
+// does nothing for a device that runs on a thread of its own.
+func (d *Device) Poll() bool {
+	busy := d.step()
+	if p := d.peer.Load(); p != nil && p.step() {
+		busy = true
+	}
+	return busy
+}
+
+func (d *Device) step() bool { return d.pollable.Load() && d.engine.Step() }
+
+// host is the device as its engine sees it. Its methods run with the engine's
+// lock held.
+type host struct{ d *Device }
+
+// Interrupt is described at engine.Host.
+func (h host) Interrupt(vector uint16) { h.d.msix.raise(vector) }
+
+// AdminEntry is described at engine.Host.
+func (h host) AdminEntry(e *descriptors.AdminEntry) { h.d.admin.entry(e) }

@@ -1,0 +1,84 @@
+package emulator
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+// iovaRanges are what an Intel or AMD IOMMU with 39 bits of address, the least
+// that is found, gives its users: address 0 stays free for "none", and writes
+// to 0xfeexxxxx are interrupts (Intel SDM vol. 3, 11.11.1).
+var iovaRanges = []vfio.IOVARange{
+	{First: descriptors.PageSize, Last: 0xfedfffff},
+	{First: 0xfef00000, Last: 1<<39 - 1},
+}
+
+// IOVARanges is described at vfio.Device.
+func (d *Device) IOVARanges() ([]vfio.IOVARange, error) {
+	if d.closed.Load() {
+		return nil, d.fail("list IOVA ranges", vfio.ErrClosed)
+	}
+	return slices.Clone(iovaRanges), nil
+}
+
+// MapDMA is described at vfio.Device.
+func (d *Device) MapDMA(mem *vfio.Memory, iova uint64, flags vfio.DMAFlags) error {
+	const op = "map DMA"
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed.Load() {
+		return d.fail(op, vfio.ErrClosed)
+	}
+	if mem == nil {
+		return d.fail(op, vfio.ErrNoDMAMemory)
+	}
+	b := mem.Bytes()
+	if len(b) == 0 {
+		return d.failHint(op, vfio.ErrNoDMAMemory, "the memory has been closed")
+	}
+	if flags&(vfio.DMARead|vfio.DMAWrite) == 0 || flags&^(vfio.DMARead|vfio.DMAWrite) != 0 {
+		return d.failHint(op, fmt.Errorf("%w: flags %#x", vfio.ErrNotSupported, uint32(flags)), "use DMARead, DMAWrite or both")
+	}
+	if err := checkIOVA(iova, uint64(len(b))); err != nil {
+		return d.fail(op, err)
+	}
+	var err error
+	d.engine.Exclusive(func() { err = d.iommu.add(b, iova, flags) })
+	if err != nil {
+		return d.fail(op, fmt.Errorf("%w: %#x to %#x", err, iova, iova+uint64(len(b))-1))
+	}
+	return nil
+}
+
+// UnmapDMA is described at vfio.Device.
+func (d *Device) UnmapDMA(iova, size uint64) error {
+	const op = "unmap DMA"
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed.Load() {
+		return d.fail(op, vfio.ErrClosed)
+	}
+	var err error
+	d.engine.Exclusive(func() { err = d.iommu.remove(iova, size) })
+	if err != nil {
+		return d.failHint(op, fmt.Errorf("%w: %#x bytes at %#x", err, size, iova), "unmap exactly what one MapDMA mapped")
+	}
+	return nil
+}
+
+// checkIOVA checks a range of bus addresses; size is not zero.
+func checkIOVA(iova, size uint64) error {
+	if iova%descriptors.PageSize != 0 || size%descriptors.PageSize != 0 {
+		return fmt.Errorf("%w: %#x bytes at IOVA %#x, pages have %d", vfio.ErrMisaligned, size, iova, descriptors.PageSize)
+	}
+	last := iova + size - 1
+	for _, r := range iovaRanges {
+		if iova >= r.First && last <= r.Last && last >= iova {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: %#x bytes at %#x", vfio.ErrIOVARange, size, iova)
+}

@@ -1,0 +1,55 @@
+package emulator_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+// FuzzRegisters makes accesses of any width anywhere in a device, by a script
+// of 8-byte steps: region, offset, width and value. Whatever happens, the
+// device keeps its identity, and works again after a reset.
+func FuzzRegisters(f *testing.F) {
+	f.Add([]byte{0, 0x10, 0, 4, 1, 2, 3, 4})
+	f.Add([]byte{0x87, 4, 0, 2, 6, 0, 0, 0, 0x80, 0x2c, 2, 4, 1, 0, 0, 0, 0x80, 0x34, 2, 4, 3, 0, 0, 0})
+	f.Add([]byte{0x80, 0x0c, 0x20, 4, 0, 0, 0, 0, 0x87, 0x92, 0, 2, 0, 0xc0, 0, 0, 0x82, 0, 0x10, 4, 9, 0, 0, 0})
+	f.Add([]byte{0x87, 0x59, 0, 1, 0x80, 0, 0, 0, 0x80, 0x10, 1, 4, 1, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, script []byte) {
+		d := newDevice(t, func(o *emulator.Options) { o.Doorbells = emulator.DoorbellsTrapped })
+		h := newAdminHost(t, d)
+		for ; len(script) >= 8; script = script[8:] {
+			index := int(script[0] & 7)
+			offset := uint64(binary.LittleEndian.Uint16(script[1:])) % (1 << 15)
+			width := int(script[3]) % 20
+			info, err := d.Region(index)
+			if err != nil {
+				t.Fatal(err)
+			}
+			inside := offset+uint64(width) <= info.Size
+			if script[0]&0x80 != 0 {
+				err = d.WriteRegion(index, offset, bytes.Repeat(script[4:8], 5)[:width])
+			} else {
+				err = d.ReadRegion(index, offset, make([]byte, width))
+			}
+			if inside != (err == nil) {
+				t.Fatalf("region %d, %d bytes at %#x of %#x: error %v", index, width, offset, info.Size, err)
+			}
+			d.Poll()
+		}
+		powerUp(t, d)
+		writeConfig16(t, d, configPower, 0)
+		resetByRegister(t, d)
+		if m := read32(t, d, descriptors.RegMagic); m != descriptors.Magic {
+			t.Errorf("magic %#x", m)
+		}
+		h.enable(0)
+		h.nop()
+		if err := d.SetIRQs(vfio.IRQMSIX, 0, []int{-1}); err != nil {
+			t.Error(err)
+		}
+	})
+}

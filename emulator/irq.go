@@ -1,0 +1,103 @@
+package emulator
+
+import (
+	"fmt"
+
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+// irqIndexes is the number of interrupt indexes of a PCI device (linux/vfio.h,
+// VFIO_PCI_NUM_IRQS).
+const irqIndexes = 5
+
+// IRQ is described at vfio.Device. The device has MSI-X, and the two indexes
+// with which VFIO tells that a device has failed (IRQErr) or goes away
+// (IRQReq).
+func (d *Device) IRQ(index int) (vfio.IRQInfo, error) {
+	const op = "describe interrupt"
+	if d.closed.Load() {
+		return vfio.IRQInfo{}, d.fail(op, vfio.ErrClosed)
+	}
+	if index < 0 || index >= irqIndexes {
+		return vfio.IRQInfo{}, d.fail(op, fmt.Errorf("%w: index %d", vfio.ErrNoSuchIRQ, index))
+	}
+	info := vfio.IRQInfo{Index: index, Count: d.irqCount(index)}
+	if info.Count > 0 {
+		info.Flags = vfio.IRQEventfd
+	}
+	return info, nil
+}
+
+func (d *Device) irqCount(index int) int {
+	switch index {
+	case vfio.IRQMSIX:
+		return len(d.msix.table)
+	case vfio.IRQErr, vfio.IRQReq:
+		return 1
+	}
+	return 0
+}
+
+// SetIRQs is described at vfio.Device. As VFIO does, it enables MSI-X and
+// unmasks the vectors: the user writes neither the table nor the capability.
+func (d *Device) SetIRQs(index, start int, eventfds []int) error {
+	const op = "connect interrupts"
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed.Load() {
+		return d.fail(op, vfio.ErrClosed)
+	}
+	if index < 0 || index >= irqIndexes {
+		return d.fail(op, fmt.Errorf("%w: index %d", vfio.ErrNoSuchIRQ, index))
+	}
+	if n := d.irqCount(index); start < 0 || start > n || len(eventfds) > n-start {
+		return d.fail(op, fmt.Errorf("%w: %d vectors from %d on, index %d has %d", vfio.ErrNoSuchIRQ, len(eventfds), start, index, n))
+	}
+	triggers, err := newTriggers(eventfds)
+	if err != nil {
+		return d.fail(op, err)
+	}
+	if len(triggers) == 0 {
+		return nil
+	}
+	switch index {
+	case vfio.IRQMSIX:
+		d.config.SetMSIX(true)
+		d.msix.connect(start, triggers)
+		d.followConfig()
+	case vfio.IRQErr:
+		d.errorEvent.set(triggers[0])
+	case vfio.IRQReq:
+		d.requestEvent.set(triggers[0])
+	}
+	return nil
+}
+
+// DisableIRQs is described at vfio.Device.
+func (d *Device) DisableIRQs(index int) error {
+	const op = "disconnect interrupts"
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed.Load() {
+		return d.fail(op, vfio.ErrClosed)
+	}
+	if index < 0 || index >= irqIndexes {
+		return d.fail(op, fmt.Errorf("%w: index %d", vfio.ErrNoSuchIRQ, index))
+	}
+	switch index {
+	case vfio.IRQMSIX:
+		d.disconnectMSIX()
+	case vfio.IRQErr:
+		d.errorEvent.set(trigger{})
+	case vfio.IRQReq:
+		d.requestEvent.set(trigger{})
+	}
+	return nil
+}
+
+// disconnectMSIX is called with mu held.
+func (d *Device) disconnectMSIX() {
+	d.config.SetMSIX(false)
+	d.msix.reset()
+	d.followConfig()
+}

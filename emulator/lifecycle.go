@@ -1,0 +1,181 @@
+package emulator
+
+import (
+	"context"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+// resetTime is how long a reset lasts: enough for a driver that does not wait
+// for it to be found out.
+const resetTime = 100 * time.Microsecond
+
+// reset makes the device as new, but for configuration space and the number of
+// resets. DMA mappings are the IOMMU's and stay. mu is held.
+func (d *Device) reset() {
+	// No entry for an old command is to come once the queue is new.
+	d.admin.reset()
+	d.engine.Reset()
+	d.disconnectMSIX()
+	d.latch = latches{}
+	d.engine.Exclusive(func() {
+		for _, m := range []*sharedMemory{d.doorbells, d.sram} {
+			if m != nil && m.zero() != nil {
+				m.fill(0) // the file system cannot punch holes
+			}
+		}
+	})
+	d.resets++
+	d.readyAt = time.Now().Add(resetTime)
+}
+
+// functionReset is reset, and clears configuration space. As a kernel does, it
+// puts the BARs' addresses back. mu is held.
+func (d *Device) functionReset() {
+	d.reset()
+	d.config.Reset()
+	d.followConfig()
+}
+
+// Reset is described at vfio.Device. It is a function-level reset: memory
+// decoding and bus mastering are off when it returns. It fails with
+// ErrDeviceGone on a device that was removed.
+func (d *Device) Reset(ctx context.Context) error {
+	const op = "reset"
+	if err := ctx.Err(); err != nil {
+		return d.fail(op, err)
+	}
+	d.mu.Lock()
+	switch {
+	case d.closed.Load():
+		d.mu.Unlock()
+		return d.fail(op, vfio.ErrClosed)
+	case d.removed.Load():
+		d.mu.Unlock()
+		return d.fail(op, vfio.ErrDeviceGone)
+	}
+	d.functionReset()
+	d.mu.Unlock()
+	timer := time.NewTimer(resetTime)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return d.fail(op, ctx.Err())
+	}
+}
+
+// writeConfig writes configuration space. mu is held.
+func (d *Device) writeConfig(offset uint64, p []byte) {
+	if d.config.Write(offset, p).FunctionReset {
+		d.functionReset()
+		return
+	}
+	d.followConfig()
+}
+
+// followConfig does what configuration space says. mu is held.
+func (d *Device) followConfig() {
+	d.decoding.Store(d.config.MemoryEnabled())
+	master := d.config.BusMaster() && !d.removed.Load()
+	d.engine.Exclusive(func() { d.iommu.setMaster(master) })
+	// A message is a write, which only a bus master can do.
+	enabled, masked := d.config.MSIX()
+	d.msix.control(enabled && master, masked)
+}
+
+// SetLink pulls the device's plug or puts it back.
+func (d *Device) SetLink(up bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed.Load() || d.removed.Load() {
+		return
+	}
+	d.wire.SetLink(up)
+}
+
+// linkChanged tells the host that the link went up or down. It is called by
+// whoever pulled or put back a plug, at either end of the wire.
+func (d *Device) linkChanged() {
+	if d.closed.Load() || d.removed.Load() {
+		return
+	}
+	d.engine.Exclusive(func() {
+		up := d.wire.LinkUp()
+		if up == d.linkUp {
+			return
+		}
+		d.linkUp = up
+		e := descriptors.AdminEntry{Kind: descriptors.EntryEvent}
+		*descriptors.Reply[descriptors.Event](&e) = descriptors.Event{Code: descriptors.EventLink, CQ: descriptors.NoCQ}
+		if up {
+			descriptors.Reply[descriptors.Event](&e).Detail = 1
+		}
+		d.admin.entry(&e)
+	})
+}
+
+// Remove takes the device out of its slot without warning: it does no more DMA
+// and raises no more interrupts when Remove returns, all reads are all ones,
+// writes are lost, and its peers see the link go down. As VFIO does, it signals
+// the request interrupt. What is left is to close the device.
+//
+// Doorbells and SRAM that are mapped stay memory; SRAM is filled with ones.
+func (d *Device) Remove() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed.Load() || d.removed.Swap(true) {
+		return
+	}
+	d.wire.SetLink(false)
+	d.halt()
+	d.disconnectMSIX()
+	d.sram.fill(0xff)
+	d.requestEvent.signal()
+}
+
+// halt stops the engine for good. When it returns nothing touches host memory.
+// mu is held.
+func (d *Device) halt() {
+	d.pollable.Store(false)
+	if p := d.peer.Swap(nil); p != nil {
+		p.peer.CompareAndSwap(d, nil)
+	}
+	if d.stop != nil {
+		d.stop()
+		<-d.stopped
+	}
+	d.engine.Exclusive(func() { d.iommu.setMaster(false) })
+	d.admin.reset()
+	// Without endpoints, a round that another goroutine is about to begin finds
+	// nothing to do.
+	d.engine.Reset()
+}
+
+// Close is described at vfio.Device. The other end of the wire sees the link go
+// down.
+func (d *Device) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed.Swap(true) {
+		return nil
+	}
+	err := d.wire.Close()
+	d.halt()
+	d.engine.Exclusive(d.iommu.clear)
+	d.disconnectMSIX()
+	d.errorEvent.set(trigger{})
+	d.requestEvent.set(trigger{})
+	d.doorbells.close()
+	d.sram.close()
+	if d.atClose != nil {
+		d.atClose()
+	}
+	if err != nil {
+		return d.fail("close", err)
+	}
+	return nil
+}

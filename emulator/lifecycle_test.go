@@ -1,0 +1,347 @@
+package emulator_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/emulator/wire"
+	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+func TestOptions(t *testing.T) {
+	checkFiles(t)
+	tests := []struct {
+		name   string
+		change func(o *emulator.Options)
+		err    error
+	}{
+		{"no wire", func(o *emulator.Options) { o.Wire = nil }, emulator.ErrOptions},
+		{"run mode", func(o *emulator.Options) { o.Run = 2 }, emulator.ErrOptions},
+		{"doorbell mode", func(o *emulator.Options) { o.Doorbells = -1 }, emulator.ErrOptions},
+		{"SRAM not a power of two", func(o *emulator.Options) { o.SRAM = 5000 }, emulator.ErrOptions},
+		{"SRAM too small", func(o *emulator.Options) { o.SRAM = 16 }, emulator.ErrOptions},
+		{"SRAM too large", func(o *emulator.Options) { o.SRAM = 1 << 31 }, emulator.ErrOptions},
+		{"group MAC", func(o *emulator.Options) { o.MAC = descriptors.Broadcast }, engine.ErrConfig},
+		{"no endpoints", func(o *emulator.Options) { o.Limits.Endpoints = 1 }, engine.ErrConfig},
+		{"too many vectors", func(o *emulator.Options) { o.Limits.Vectors = descriptors.Vectors + 1 }, engine.ErrConfig},
+		{"timing", func(o *emulator.Options) { o.Timing.Dead = 1 }, engine.ErrConfig},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w, err := wire.NewLoopback(wire.MemoryOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			o := emulator.Options{Name: "emu:test", Wire: w, MAC: descriptors.MAC{2}, Limits: smallLimits}
+			tt.change(&o)
+			d, err := emulator.New(o)
+			if d != nil {
+				t.Error("a device in spite of an error")
+			}
+			wantError(t, "New", err, tt.err)
+			if o.Wire != nil && w.LinkUp() {
+				t.Error("the wire, which is the device's, was not closed")
+			}
+		})
+	}
+}
+
+func TestInfo(t *testing.T) {
+	d := newDevice(t, func(o *emulator.Options) { o.MAC = descriptors.MAC{} })
+	want := vfio.Info{Address: "emu:", Backend: "emulator", Resettable: true, Regions: 8, IRQs: 5}
+	if got := d.Info(); got != want {
+		t.Errorf("%+v", got)
+	}
+	if m := d.MAC(); m[0]&3 != 2 {
+		t.Errorf("MAC %v is not a locally administered one of a station", m)
+	}
+}
+
+// TestReset resets a device in use, in both ways.
+func TestReset(t *testing.T) {
+	ways := map[string]func(h *adminHost){
+		"register": func(h *adminHost) {
+			write32(h.t, h.d, descriptors.HealthOffset+descriptors.RegControl, descriptors.ControlReset)
+			if s := deviceStatus(h.t, h.d); s&(descriptors.DeviceReady|descriptors.DeviceResetting) != descriptors.DeviceResetting {
+				h.t.Errorf("status %#x right after the reset was written", s)
+			}
+			before := counter(h.t, h.d, descriptors.CounterBadRegisterAccesses)
+			h.write(descriptors.RegSQBaseLow, 128)
+			if h.read(descriptors.RegSQBaseLow) != 0 || counter(h.t, h.d, descriptors.CounterBadRegisterAccesses) == before {
+				h.t.Error("a register took a write during the reset")
+			}
+			time.Sleep(time.Millisecond)
+			if c := readConfig16(h.t, h.d, configCommand); c != commandMemory|commandBusMaster {
+				h.t.Errorf("command register %#x: this reset does not touch configuration space", c)
+			}
+		},
+		"function": func(h *adminHost) {
+			if err := h.d.Reset(context.Background()); err != nil {
+				h.t.Fatal(err)
+			}
+			wantDark(h)
+		},
+		"function, by configuration space": func(h *adminHost) {
+			writeConfig16(h.t, h.d, configDevControl, 0x8000)
+			wantDark(h)
+			time.Sleep(time.Millisecond)
+		},
+	}
+	for name, reset := range ways {
+		t.Run(name, func(t *testing.T) {
+			checkFiles(t)
+			d := newDevice(t, nil)
+			h := newAdminHost(t, d)
+			fd := newEventfd(t)
+			if err := d.SetIRQs(vfio.IRQMSIX, 0, []int{fd.FD()}); err != nil {
+				t.Fatal(err)
+			}
+			vi := h.createVI()
+			h.listen("somebody") // outstanding
+			write(t, d, vfio.RegionBAR2, descriptors.EndpointPage(vi)+0x100, []byte{1, 2, 3, 4})
+			h.write(descriptors.RegSQProducer, 999) // a fault
+			reset(h)
+			powerUp(t, d)
+			if s := deviceStatus(t, d); s != descriptors.DeviceReady|descriptors.DeviceLinkUp {
+				t.Errorf("status %#x after the reset", s)
+			}
+			if n := read32(t, d, descriptors.HealthOffset+descriptors.RegResetCount); n != 1 {
+				t.Errorf("%d resets counted", n)
+			}
+			if c := readConfig16(t, d, configMSIXControl); c&0x8000 != 0 {
+				t.Error("interrupts are still connected")
+			}
+			if p := read(t, d, vfio.RegionBAR2, descriptors.EndpointPage(vi)+0x100, 4); !bytes.Equal(p, make([]byte, 4)) {
+				t.Errorf("doorbells read % x", p)
+			}
+			// DMA mappings are the IOMMU's and stay: the rings are still there.
+			h.enable(0)
+			h.nop()
+			if got := h.createVI(); got != vi {
+				t.Errorf("the first VI after the reset is %d, was %d", got, vi)
+			}
+			for range 10 {
+				d.Poll()
+			}
+			if e, ok := h.next(); ok {
+				t.Errorf("an entry of before the reset: %+v", e)
+			}
+			if signalled(fd) {
+				t.Error("an interrupt that was disconnected")
+			}
+		})
+	}
+}
+
+// wantDark checks that a function reset has turned off memory decoding and bus
+// mastering, and left the BARs where they were.
+func wantDark(h *adminHost) {
+	h.t.Helper()
+	if c := readConfig16(h.t, h.d, configCommand); c != 0 {
+		h.t.Errorf("command register %#x after a function reset", c)
+	}
+	if b := readConfig16(h.t, h.d, 0x12); b != 0xe000 {
+		h.t.Errorf("BAR 0 is at %#x0000", b)
+	}
+	if m := read32(h.t, h.d, descriptors.RegMagic); m != 0xffffffff {
+		h.t.Errorf("the BARs answer after a function reset: %#x", m)
+	}
+}
+
+func TestResetContext(t *testing.T) {
+	d := newDevice(t, nil)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	wantError(t, "Reset", d.Reset(ctx), context.Canceled)
+	powerUp(t, d)
+	if n := read32(t, d, descriptors.HealthOffset+descriptors.RegResetCount); n != 0 {
+		t.Error("a reset that was cancelled before it began took place")
+	}
+}
+
+func TestRemove(t *testing.T) {
+	for name, o := range map[string][]emulator.Option{"inline": nil, "thread": {emulator.WithThreads()}} {
+		t.Run(name, func(t *testing.T) {
+			checkFiles(t)
+			a, b := newPair(t, o...)
+			h := newAdminHost(t, a)
+			h.thread = name == "thread"
+			h.nop()
+			powerUp(t, b)
+			request, vector := newEventfd(t), newEventfd(t)
+			if err := errors.Join(a.SetIRQs(vfio.IRQReq, 0, []int{request.FD()}), a.SetIRQs(vfio.IRQMSIX, 0, []int{vector.FD()})); err != nil {
+				t.Fatal(err)
+			}
+			m, err := a.MapRegion(vfio.RegionBAR4, 0, uint64(os.Getpagesize()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Close()
+			a.Remove()
+			a.Remove()
+			for index, size := range map[int]int{vfio.RegionConfig: 64, vfio.RegionBAR0: 4, vfio.RegionBAR2: 4, vfio.RegionBAR4: 16} {
+				write(t, a, index, 0, make([]byte, 4))
+				if got := read(t, a, index, 0, size); !bytes.Equal(got, bytes.Repeat([]byte{0xff}, size)) {
+					t.Errorf("region %d reads % x", index, got)
+				}
+			}
+			if m.Bytes()[77] != 0xff {
+				t.Error("mapped SRAM does not read all ones")
+			}
+			if !signalled(request) {
+				t.Error("the request interrupt was not signalled")
+			}
+			if signalled(vector) {
+				t.Error("a device that is not there raises interrupts")
+			}
+			if s := deviceStatus(t, b); s&descriptors.DeviceLinkUp != 0 {
+				t.Errorf("the peer has status %#x: link up", s)
+			}
+			if a.Poll() {
+				t.Error("a device that is not there makes progress")
+			}
+			b.Poll()
+			a.SetLink(true)
+			if s := deviceStatus(t, b); s&descriptors.DeviceLinkUp != 0 {
+				t.Error("SetLink brought a removed device back")
+			}
+			wantError(t, "Reset", a.Reset(context.Background()), vfio.ErrDeviceGone)
+			// What the host holds can still be given back.
+			if err := errors.Join(a.UnmapDMA(hostBase, h.mem.Size()), a.DisableIRQs(vfio.IRQMSIX)); err != nil {
+				t.Error(err)
+			}
+			if n := newAdminHost(t, b); n != nil {
+				n.thread = h.thread
+				n.nop()
+			}
+		})
+	}
+}
+
+func TestSetLink(t *testing.T) {
+	a, b := newPair(t)
+	powerUp(t, a)
+	powerUp(t, b)
+	hosts := []*adminHost{newAdminHost(t, a), newAdminHost(t, b)}
+	// want checks the status of both devices, and what they have told.
+	want := func(link uint32) {
+		t.Helper()
+		for i, h := range hosts {
+			if s := deviceStatus(t, h.d); (s&descriptors.DeviceLinkUp != 0) != (link != 0) {
+				t.Errorf("device %d: status %#x, link is %d", i, s, link)
+			}
+			e, ok := h.next()
+			ev := descriptors.Reply[descriptors.Event](&e)
+			if !ok || e.Kind != descriptors.EntryEvent || *ev != (descriptors.Event{Code: descriptors.EventLink, CQ: descriptors.NoCQ, Detail: link}) {
+				t.Errorf("device %d: %v, event %+v, link is %d", i, ok, ev, link)
+			}
+		}
+	}
+	for _, d := range []*emulator.Device{a, b} {
+		d.SetLink(true) // no change
+		d.SetLink(false)
+		want(0)
+		d.SetLink(false)
+		d.SetLink(true)
+		want(1)
+	}
+	closeDevice(t, a)
+	hosts = hosts[1:]
+	want(0)
+	if e, ok := hosts[0].next(); ok {
+		t.Errorf("one entry too many: %+v", e)
+	}
+}
+
+// TestClosed uses a device after it was closed.
+func TestClosed(t *testing.T) {
+	for name, run := range map[string]emulator.RunMode{"inline": emulator.RunInline, "thread": emulator.RunThread} {
+		t.Run(name, func(t *testing.T) {
+			checkFiles(t)
+			d := newDevice(t, func(o *emulator.Options) { o.Run = run })
+			h := newAdminHost(t, d)
+			h.thread = run == emulator.RunThread
+			h.createVI()
+			fd := newEventfd(t).FD()
+			if err := errors.Join(d.SetIRQs(vfio.IRQMSIX, 0, []int{fd}), d.SetIRQs(vfio.IRQErr, 0, []int{fd}), d.SetIRQs(vfio.IRQReq, 0, []int{fd})); err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				closeDevice(t, d)
+			}
+			p := make([]byte, 4)
+			_, regionErr := d.Region(0)
+			_, irqErr := d.IRQ(0)
+			_, mapErr := d.MapRegion(vfio.RegionBAR4, 0, 4096)
+			_, rangesErr := d.IOVARanges()
+			for what, err := range map[string]error{
+				"Region": regionErr, "IRQ": irqErr, "MapRegion": mapErr, "IOVARanges": rangesErr,
+				"ReadRegion": d.ReadRegion(vfio.RegionBAR0, 0, p), "WriteRegion": d.WriteRegion(vfio.RegionBAR0, 0, p),
+				"doorbell": d.WriteRegion(vfio.RegionBAR2, 0x1000, p),
+				"SetIRQs":  d.SetIRQs(vfio.IRQMSIX, 0, []int{fd}), "DisableIRQs": d.DisableIRQs(vfio.IRQMSIX),
+				"MapDMA": d.MapDMA(h.mem, 0x5000, vfio.DMARead), "UnmapDMA": d.UnmapDMA(hostBase, h.mem.Size()),
+				"Reset": d.Reset(context.Background()),
+			} {
+				wantError(t, what, err, vfio.ErrClosed)
+			}
+			if d.Poll() {
+				t.Error("a closed device makes progress")
+			}
+			d.SetLink(true)
+			d.Remove()
+			if d.Info().Backend != "emulator" {
+				t.Error("Info does not work")
+			}
+		})
+	}
+}
+
+// TestCloseWhileInUse closes and removes devices under the feet of others.
+func TestCloseWhileInUse(t *testing.T) {
+	for name, o := range map[string][]emulator.Option{
+		"inline": nil, "thread": {emulator.WithThreads()}, "thread, mapped": {emulator.WithThreads(), emulator.WithDoorbells(emulator.DoorbellsMapped)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			checkFiles(t)
+			a, b := newPair(t, o...)
+			h := newAdminHost(t, a)
+			h.thread = len(o) > 0
+			h.createVI()
+			mem, fd := newMemory(t, 4096), newEventfd(t).FD()
+			var users sync.WaitGroup
+			for _, use := range []func() error{
+				func() error { a.Poll(); return a.WriteRegion(vfio.RegionBAR2, 0x1000, []byte{1, 0, 0, 0}) },
+				func() error { b.Poll(); return b.ReadRegion(vfio.RegionBAR2, 0x1000, make([]byte, 4)) },
+				func() error { return a.ReadRegion(vfio.RegionBAR0, 0, make([]byte, 64)) },
+				func() error { return a.WriteRegion(vfio.RegionConfig, 4, []byte{6, 0}) },
+				func() error { return errors.Join(a.MapDMA(mem, 0x8000, 3), a.UnmapDMA(0x8000, 4096)) },
+				func() error { return a.SetIRQs(vfio.IRQMSIX, 0, []int{fd}) },
+				func() error { return a.Reset(context.Background()) },
+			} {
+				users.Go(func() {
+					for end := time.Now().Add(patience); time.Now().Before(end); {
+						if err := use(); errors.Is(err, vfio.ErrClosed) {
+							return
+						}
+					}
+					t.Error("Close was not noticed")
+				})
+			}
+			time.Sleep(10 * time.Millisecond)
+			b.SetLink(false)
+			closeDevice(t, b)
+			time.Sleep(5 * time.Millisecond)
+			a.Remove()
+			closeDevice(t, a)
+			users.Wait()
+		})
+	}
+}

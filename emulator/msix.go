@@ -1,0 +1,163 @@
+package emulator
+
+import (
+	"encoding/binary"
+	"sync"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// MSI-X table entry (PCI 3.0, 6.8.2): address, data and vector control.
+const (
+	msixEntrySize   = 16
+	msixAddressLow  = 0x0
+	msixAddressHigh = 0x4
+	msixData        = 0x8
+	msixControl     = 0xc
+	// msixMask is the only writable bit of vector control.
+	msixMask uint32 = 1
+	// msixAddressAlign: the two lowest bits of an address are zero.
+	msixAddressAlign uint32 = 3
+)
+
+// msixMessage is what a kernel on x86 puts into the table: the address of the
+// local APIC of processor 0 (Intel SDM vol. 3, 11.11.1). Nothing looks at it
+// here; messages go to eventfds.
+const msixMessage = 0xfee00000
+
+// msix is the interrupt side of the device: table, pending bits and the
+// eventfds that stand for the host's interrupt controller.
+type msix struct {
+	count func() // called for each message sent
+
+	mu      sync.Mutex
+	table   []msixEntry
+	pending []uint64
+	enabled bool // MSI-X enable of configuration space, and bus mastering
+	masked  bool // function mask
+}
+
+type msixEntry struct {
+	words [msixEntrySize / 4]uint32
+	event trigger
+}
+
+func newMSIX(vectors int, count func()) *msix {
+	m := &msix{count: count, table: make([]msixEntry, vectors), pending: make([]uint64, (vectors+63)/64)}
+	m.reset()
+	return m
+}
+
+// raise sends a vector's message, or notes it if the vector is masked.
+func (m *msix) raise(vector uint16) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if int(vector) >= len(m.table) || !m.enabled {
+		return
+	}
+	if m.masked || m.table[vector].words[msixControl/4]&msixMask != 0 {
+		m.pending[vector/64] |= 1 << (vector % 64)
+		return
+	}
+	m.send(int(vector))
+}
+
+// send sends a message. mu is held.
+func (m *msix) send(vector int) {
+	m.pending[vector/64] &^= 1 << (vector % 64)
+	m.table[vector].event.signal()
+	m.count()
+}
+
+// release sends the messages that are pending and masked no more. mu is held.
+func (m *msix) release() {
+	if !m.enabled || m.masked {
+		return
+	}
+	for v := range m.table {
+		if m.pending[v/64]&(1<<(v%64)) != 0 && m.table[v].words[msixControl/4]&msixMask == 0 {
+			m.send(v)
+		}
+	}
+}
+
+// control follows the enable and mask bits of configuration space.
+func (m *msix) control(enabled, masked bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.enabled, m.masked = enabled, masked
+	m.release()
+}
+
+// connect has vectors start and following signal triggers, which it then owns.
+// As VFIO does for its user, it fills in the table and unmasks the connected
+// ones. The vectors exist.
+func (m *msix) connect(start int, events []trigger) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, t := range events {
+		e := &m.table[start+i]
+		e.event.close()
+		e.event = t
+		if t.connected() {
+			e.words = [...]uint32{msixMessage, 0, uint32(start + i), 0}
+		} else {
+			e.words[msixControl/4] |= msixMask
+		}
+	}
+	m.release()
+}
+
+// reset disconnects every vector and makes the table new.
+func (m *msix) reset() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for v := range m.table {
+		m.table[v].event.close()
+		m.table[v] = msixEntry{words: [4]uint32{3: msixMask}}
+	}
+	clear(m.pending)
+}
+
+// readTable reads the word of the table at offset, a multiple of 4 within it.
+func (m *msix) readTable(offset uint64) uint32 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.table[offset/msixEntrySize].words[offset%msixEntrySize/4]
+}
+
+// writeTable writes the word of the table at offset.
+func (m *msix) writeTable(offset uint64, v uint32) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := &m.table[offset/msixEntrySize]
+	switch at := offset % msixEntrySize; at {
+	case msixAddressLow:
+		e.words[0] = v &^ msixAddressAlign
+	case msixControl:
+		e.words[msixControl/4] = v & msixMask
+		m.release()
+	default:
+		e.words[at/4] = v
+	}
+}
+
+// readPending reads the word of the pending bits at offset, a multiple of 4
+// within them.
+func (m *msix) readPending(offset uint64) uint32 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], m.pending[offset/8])
+	return binary.LittleEndian.Uint32(b[offset%8:])
+}
+
+func (m *msix) tableSize() uint64   { return uint64(len(m.table)) * msixEntrySize }
+func (m *msix) pendingSize() uint64 { return uint64(len(m.pending)) * 8 }
+
+// The table fits between its place and that of the pending bits, these between
+// theirs and the end of the BAR: else one of the lengths is negative.
+var (
+	_ [descriptors.MSIXPBAOffset - descriptors.MSIXTableOffset - descriptors.Vectors*msixEntrySize]struct{}
+	_ [descriptors.BAR0Size - descriptors.MSIXPBAOffset - descriptors.Vectors/8]struct{}
+)

@@ -1,0 +1,118 @@
+package emulator
+
+import (
+	"crypto/rand"
+	"fmt"
+	"math/bits"
+	"os"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/emulator/wire"
+	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+// DoorbellMode says how stores to BAR2 reach the engine.
+type DoorbellMode int
+
+const (
+	// DoorbellsDefault is DoorbellsMapped inline and DoorbellsTrapped on a
+	// thread: a sleeping engine does not see a store to memory.
+	DoorbellsDefault DoorbellMode = iota
+	// DoorbellsMapped: BAR2 is shared memory that can be mapped, and the engine
+	// looks at it when it is stepped.
+	DoorbellsMapped
+	// DoorbellsTrapped: BAR2 cannot be mapped; WriteRegion tells the engine.
+	DoorbellsTrapped
+)
+
+// RunMode says who steps the engine.
+type RunMode int
+
+const (
+	// RunInline: Poll does.
+	RunInline RunMode = iota
+	// RunThread: a goroutine of the device does, and Poll does nothing.
+	RunThread
+)
+
+const (
+	// DefaultSRAM is the size of BAR4 in bytes. Nothing uses it yet; it is a
+	// choice of ours, small enough that a process can have many devices.
+	DefaultSRAM = 256 << 10
+	// maxSRAM keeps a wrong number from taking the machine's memory. Ours too.
+	maxSRAM = 1 << 30
+)
+
+// Options are the choices of New. Wire is needed.
+type Options struct {
+	// Name is the address that Info and errors give; "emu:" if empty.
+	Name string
+	// Wire is what the NIC is plugged into. The device owns it from then on.
+	Wire wire.Port
+	// MAC of the station; if zero, a random, locally administered one.
+	MAC descriptors.MAC
+	// Limits and Timing of the engine; zero values mean its defaults.
+	// Limits.Vectors is the number of MSI-X vectors, at most
+	// descriptors.Vectors.
+	Limits engine.Limits
+	Timing engine.Timing
+	// Clock is a monotonic clock for the engine and the clock block; nil means
+	// the real one.
+	Clock     func() time.Duration
+	Doorbells DoorbellMode
+	Run       RunMode
+	// SRAM is the size of BAR4 in bytes, a power of two of at least the page
+	// size; DefaultSRAM if zero.
+	SRAM uint32
+}
+
+func (o *Options) complete() error {
+	bad := func(format string, a ...any) error {
+		return &vfio.Error{Op: "create emulated device", Device: o.Name, Err: fmt.Errorf("%w: "+format, append([]any{ErrOptions}, a...)...)}
+	}
+	if o.Name == "" {
+		o.Name = "emu:"
+	}
+	if o.Wire == nil {
+		return bad("there is no Wire")
+	}
+	if o.MAC == (descriptors.MAC{}) {
+		o.MAC = randomMAC()
+	}
+	if o.Run != RunInline && o.Run != RunThread {
+		return bad("Run is %d", o.Run)
+	}
+	switch o.Doorbells {
+	case DoorbellsMapped, DoorbellsTrapped:
+	case DoorbellsDefault:
+		o.Doorbells = DoorbellsMapped
+		if o.Run == RunThread {
+			o.Doorbells = DoorbellsTrapped
+		}
+	default:
+		return bad("Doorbells is %d", o.Doorbells)
+	}
+	if o.SRAM == 0 {
+		o.SRAM = DefaultSRAM
+	}
+	if page := os.Getpagesize(); o.SRAM < uint32(page) || o.SRAM > maxSRAM || bits.OnesCount32(o.SRAM) != 1 {
+		return bad("SRAM of %d bytes is not a power of two in %d..%d", o.SRAM, page, maxSRAM)
+	}
+	if o.Clock == nil {
+		start := time.Now()
+		o.Clock = func() time.Duration { return time.Since(start) }
+	}
+	return nil
+}
+
+// randomMAC returns a random unicast address with the "locally administered"
+// bit (IEEE 802, 8.2).
+func randomMAC() descriptors.MAC {
+	var m descriptors.MAC
+	// crypto/rand.Read does not fail.
+	_, _ = rand.Read(m[:])
+	m[0] = m[0]&^1 | 2
+	return m
+}

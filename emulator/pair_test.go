@@ -1,0 +1,175 @@
+package emulator_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/emulator/wire"
+	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+// connect sets up a connection from a VI of from to one of to, by commands
+// alone, and returns the two VIs.
+func connect(t *testing.T, from, to *adminHost) (client, server uint32) {
+	t.Helper()
+	client, server = from.createVI(), to.createVI()
+	waiting := to.listen("door")
+	asked := from.dial(client, to.mac(), "door")
+	request := to.wait(waiting)
+	c := descriptors.Command{Opcode: descriptors.OpConnectAccept}
+	*descriptors.Body[descriptors.ConnectAcceptBody](&c) = descriptors.ConnectAcceptBody{
+		Connection: descriptors.Reply[descriptors.ConnectionReply](&request).Connection, Endpoint: server, TimeoutMS: 60000}
+	accepted := to.post(c)
+	if e := from.wait(asked); e.Result != descriptors.ResultSuccess {
+		t.Fatalf("connect: %v", e.Result)
+	}
+	if e := to.wait(accepted); e.Result != descriptors.ResultSuccess {
+		t.Fatalf("accept: %v", e.Result)
+	}
+	return client, server
+}
+
+func newHosts(t *testing.T, threads bool, o ...emulator.Option) (a, b *adminHost) {
+	t.Helper()
+	if threads {
+		o = append(o, emulator.WithThreads())
+	}
+	x, y := newPair(t, o...)
+	a, b = newAdminHost(t, x), newAdminHost(t, y)
+	a.thread, b.thread = threads, threads
+	return a, b
+}
+
+func TestPairConnects(t *testing.T) {
+	tests := []struct {
+		name    string
+		threads bool
+		options []emulator.Option
+	}{
+		{"inline", false, nil},
+		{"inline, trapped doorbells", false, []emulator.Option{emulator.WithDoorbells(emulator.DoorbellsTrapped)}},
+		{"small frames", false, []emulator.Option{emulator.WithMTU(descriptors.MinMTU), emulator.WithRing(1)}},
+		{"threads", true, nil},
+		{"threads, mapped doorbells", true, []emulator.Option{emulator.WithDoorbells(emulator.DoorbellsMapped)}},
+		{"faults", false, []emulator.Option{emulator.WithFaults(wire.FaultOptions{Loss: 0.2, Duplicate: 0.2, Reorder: 0.2, Corrupt: 0.1})}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			checkFiles(t)
+			a, b := newHosts(t, tt.threads, tt.options...)
+			connect(t, a, b)
+		})
+	}
+}
+
+// TestPollStepsBothEnds connects while only one of the two devices is polled.
+func TestPollStepsBothEnds(t *testing.T) {
+	for name, polled := range map[string]int{"client's": 0, "server's": 1} {
+		t.Run(name, func(t *testing.T) {
+			a, b := newHosts(t, false)
+			hosts := []*adminHost{a, b}
+			client := a.createVI()
+			waiting := b.listen("door")
+			a.dial(client, b.mac(), "door")
+			for end := time.Now().Add(patience); time.Now().Before(end); {
+				hosts[polled].poll()
+				if e, ok := b.next(); ok {
+					if e.ID != waiting || e.Result != descriptors.ResultSuccess {
+						t.Errorf("reply %+v", e)
+					}
+					return
+				}
+			}
+			t.Error("the request does not arrive")
+		})
+	}
+}
+
+// TestOneEndCloses closes one device of a pair: the other sees the link go down
+// and works on.
+func TestOneEndCloses(t *testing.T) {
+	for name, threads := range map[string]bool{"inline": false, "threads": true} {
+		for first := range 2 {
+			t.Run(name, func(t *testing.T) {
+				checkFiles(t)
+				a, b := newHosts(t, threads)
+				connect(t, a, b)
+				hosts := []*adminHost{a, b}
+				gone, left := hosts[first], hosts[1-first]
+				closeDevice(t, gone.d)
+				if s := deviceStatus(t, left.d); s&descriptors.DeviceLinkUp != 0 {
+					t.Errorf("status %#x: link up", s)
+				}
+				for range 20 {
+					left.poll()
+				}
+				left.nop()
+				left.createVI()
+				closeDevice(t, left.d)
+			})
+		}
+	}
+}
+
+func TestPairRefuses(t *testing.T) {
+	checkFiles(t)
+	for name, tt := range map[string]struct {
+		o   emulator.Option
+		err error
+	}{
+		"MTU":    {emulator.WithMTU(1), wire.ErrOptions},
+		"ring":   {emulator.WithRing(-1), wire.ErrOptions},
+		"faults": {emulator.WithFaults(wire.FaultOptions{Loss: 2}), wire.ErrOptions},
+		"limits": {emulator.WithLimits(engine.Limits{Endpoints: 1}), engine.ErrConfig},
+		"timing": {emulator.WithTiming(engine.Timing{Dead: 1}), engine.ErrConfig},
+	} {
+		if a, b, err := emulator.Pair(tt.o); !errors.Is(err, tt.err) || a != nil || b != nil {
+			t.Errorf("%s: %v, %v, error %v", name, a, b, err)
+		}
+	}
+}
+
+func TestPairClock(t *testing.T) {
+	now := time.Second
+	a, b := newPair(t, emulator.WithClock(func() time.Duration { return now }))
+	for _, d := range []*emulator.Device{a, b} {
+		powerUp(t, d)
+		if c := read32(t, d, descriptors.ClockOffset+descriptors.RegClockLow); c != 10_000_000 {
+			t.Errorf("clock %d", c)
+		}
+	}
+}
+
+func TestPollAllocatesNothing(t *testing.T) {
+	a, b := newHosts(t, false)
+	connect(t, a, b)
+	x := a.d.(vfio.Poller)
+	if n := testing.AllocsPerRun(1000, func() { x.Poll() }); n != 0 {
+		t.Errorf("%v allocations a poll", n)
+	}
+}
+
+func TestTrappedDoorbellAllocatesNothing(t *testing.T) {
+	d := newDevice(t, func(o *emulator.Options) { o.Doorbells = emulator.DoorbellsTrapped })
+	powerUp(t, d)
+	var device vfio.Device = d
+	p := make([]byte, 4)
+	if n := testing.AllocsPerRun(1000, func() {
+		if device.WriteRegion(vfio.RegionBAR2, 0x1000, p) != nil {
+			t.Fatal("refused")
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations a doorbell", n)
+	}
+}
+
+func BenchmarkIdlePoll(b *testing.B) {
+	x, _ := newPair(b)
+	for b.Loop() {
+		x.Poll()
+	}
+}

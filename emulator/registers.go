@@ -1,0 +1,171 @@
+package emulator
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// deviceVersion is major<<16 | minor<<8 | patch of this device: 1.0.0.
+const deviceVersion = 1 << 16
+
+// block is a register block as this device lays it out; they are chained in
+// this order.
+type block struct {
+	kind, offset, size uint32
+}
+
+var blocks = [...]block{
+	{descriptors.BlockIdentity, descriptors.IdentityOffset, descriptors.IdentitySize},
+	{descriptors.BlockHealth, descriptors.HealthOffset, descriptors.HealthSize},
+	{descriptors.BlockAdmin, descriptors.AdminOffset, descriptors.AdminSize},
+	{descriptors.BlockClock, descriptors.ClockOffset, descriptors.ClockSize},
+	{descriptors.BlockCounters, descriptors.CounterOffset, uint32(descriptors.CountersSize)},
+	{descriptors.BlockInterrupt, descriptors.InterruptOffset, descriptors.InterruptSize},
+}
+
+// register is a 32-bit register of BAR0. Both functions run with Device.mu
+// held; write is nil for registers that are read only.
+type register struct {
+	access descriptors.RegisterAccess
+	read   func(d *Device) uint32
+	write  func(d *Device, v uint32)
+}
+
+// registers is BAR0 by offset, without the MSI-X tables.
+var registers = layRegisters()
+
+// layRegisters puts every register of the data sheet at its place.
+func layRegisters() map[uint64]register {
+	all := map[uint64]register{}
+	start := map[uint32]uint32{}
+	for i, b := range blocks {
+		next := uint32(0)
+		if i+1 < len(blocks) {
+			next = blocks[i+1].offset
+		}
+		start[b.kind] = b.offset
+		for reg, v := range map[uint32]uint32{
+			descriptors.BlockRegType: b.kind, descriptors.BlockRegVersion: descriptors.BlockVersion1,
+			descriptors.BlockRegNext: next, descriptors.BlockRegSize: b.size,
+		} {
+			all[uint64(b.offset+reg)] = register{access: descriptors.RegisterRO, read: func(*Device) uint32 { return v }}
+		}
+	}
+	behaviours := registerBehaviours()
+	for _, r := range descriptors.Registers() {
+		b := behaviours[registerKey{r.Block, r.Offset}]
+		b.access = r.Access
+		if b.read == nil {
+			// What is fixed and has no behaviour of its own reads its reset value.
+			reset := r.Reset
+			b.read = func(*Device) uint32 { return reset }
+		}
+		all[uint64(start[r.Block]+r.Offset)] = b
+	}
+	return all
+}
+
+// readRegisters is one read of BAR0. mu is held.
+func (d *Device) readRegisters(offset uint64, p []byte) {
+	if d.accessTables(offset, p, func(at uint64, p []byte, tables *msix) {
+		v := tables.readPending
+		if at < descriptors.MSIXPBAOffset {
+			v = tables.readTable
+			at -= descriptors.MSIXTableOffset
+		} else {
+			at -= descriptors.MSIXPBAOffset
+		}
+		binary.LittleEndian.PutUint32(p, v(at))
+	}) {
+		return
+	}
+	r, ok := registers[offset]
+	if !ok || len(p) != 4 {
+		d.badAccess()
+		for i := range p {
+			p[i] = 0xff
+		}
+		return
+	}
+	binary.LittleEndian.PutUint32(p, r.read(d))
+}
+
+// writeRegisters is one write of BAR0. mu is held.
+func (d *Device) writeRegisters(offset uint64, p []byte) {
+	if d.accessTables(offset, p, func(at uint64, p []byte, tables *msix) {
+		if at >= descriptors.MSIXPBAOffset {
+			d.badAccess() // pending bits are read only
+			return
+		}
+		tables.writeTable(at-descriptors.MSIXTableOffset, binary.LittleEndian.Uint32(p))
+	}) {
+		return
+	}
+	r, ok := registers[offset]
+	if !ok || len(p) != 4 || r.access == descriptors.RegisterRO || d.resetting() ||
+		r.access == descriptors.RegisterRWD && !d.admin.writable() {
+		d.badAccess()
+		return
+	}
+	r.write(d, binary.LittleEndian.Uint32(p))
+}
+
+// accessTables does an access of 4 or 8 aligned bytes to the MSI-X table or its
+// pending bits, in words. It returns false for any other.
+func (d *Device) accessTables(offset uint64, p []byte, word func(at uint64, p []byte, m *msix)) bool {
+	n := uint64(len(p))
+	if n != 4 && n != 8 || offset%n != 0 ||
+		!within(offset, descriptors.MSIXTableOffset, d.msix.tableSize()) && !within(offset, descriptors.MSIXPBAOffset, d.msix.pendingSize()) {
+		return false
+	}
+	for i := uint64(0); i < n; i += 4 {
+		word(offset+i, p[i:i+4], d.msix)
+	}
+	return true
+}
+
+func within(offset, start, size uint64) bool { return offset >= start && offset-start < size }
+
+func (d *Device) badAccess() { d.engine.AddCounter(descriptors.CounterBadRegisterAccesses, 1) }
+
+// resetting reports whether a reset is under way. mu is held.
+func (d *Device) resetting() bool {
+	if d.readyAt.IsZero() {
+		return false
+	}
+	if time.Now().Before(d.readyAt) {
+		return true
+	}
+	d.readyAt = time.Time{}
+	return false
+}
+
+// deviceStatus is the status register. mu is held.
+func (d *Device) deviceStatus() uint32 {
+	s := descriptors.DeviceReady
+	if d.resetting() {
+		s = descriptors.DeviceResetting
+	}
+	if d.admin.fault.Load() != descriptors.FaultNone {
+		s |= descriptors.DeviceFatal
+	}
+	if d.wire.LinkUp() {
+		s |= descriptors.DeviceLinkUp
+	}
+	return s
+}
+
+// heartbeat counts what the device does for its host and its peers.
+func (d *Device) heartbeat() uint32 {
+	n := uint64(d.admin.fetched.Load())
+	for _, c := range []descriptors.Counter{descriptors.CounterFramesSent, descriptors.CounterFramesReceived,
+		descriptors.CounterCompletions, descriptors.CounterInterrupts} {
+		n += d.engine.Counter(c)
+	}
+	return uint32(n)
+}
+
+// ticks is the clock block's time.
+func (d *Device) ticks() uint64 { return uint64(d.clock() / descriptors.ClockResolution) }

@@ -1,0 +1,131 @@
+package emulator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/trapeze-nic/trapeze/emulator/wire"
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+// Scheme starts the addresses of emulated devices.
+const Scheme = "emu"
+
+func init() { vfio.Register(Scheme, open) }
+
+// open opens the device at an address such as "emu:",
+// "emu:?wire=mem:one&loss=0.2" or
+// "emu:?wire=udp://127.0.0.1:9001&peer=127.0.0.1:9000".
+func open(ctx context.Context, a vfio.Address) (vfio.Device, error) {
+	s, err := parseSettings(a)
+	if err != nil {
+		return nil, badAddress(a, err)
+	}
+	d, err := s.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if d.thread {
+		// A device that makes progress by itself is no Poller: its driver shall
+		// sleep until an interrupt comes.
+		return threadDevice{d}, nil
+	}
+	return d, nil
+}
+
+// threadDevice is a Device without Poll.
+type threadDevice struct{ vfio.Device }
+
+func badAddress(a vfio.Address, err error) error {
+	return &vfio.Error{Op: "open", Device: a.String(), Err: fmt.Errorf("%w: %w", vfio.ErrBadAddress, err),
+		Hint: "options of emu: are " + strings.Join(settingNames(), ", ")}
+}
+
+// settings is what an address says.
+type settings struct {
+	device Options
+	kind   wireKind
+	// where is the name of a memory wire or the HOST:PORT of a UDP one.
+	where  string
+	peers  []string
+	mtu    int
+	faults wire.FaultOptions
+	faulty bool
+}
+
+type wireKind int
+
+const (
+	wireLoop wireKind = iota
+	wireMemory
+	wireUDP
+)
+
+// parseSettings checks all of an address before anything is opened.
+func parseSettings(a vfio.Address) (*settings, error) {
+	s := &settings{}
+	s.device.Name = a.String()
+	if a.Path != "" {
+		return nil, fmt.Errorf("%q stands between %s: and the question mark, where nothing should", a.Path, Scheme)
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.Options)) {
+		set := settingOf(name)
+		if set == nil {
+			return nil, fmt.Errorf("unknown option %q", name)
+		}
+		if err := set.parse(s, a.Options.Get(name)); err != nil {
+			return nil, fmt.Errorf("option %s=%s: %w", name, a.Options.Get(name), err)
+		}
+	}
+	if len(s.peers) > 0 && s.kind != wireUDP {
+		return nil, errors.New("option peer: only a UDP wire has peers, such as wire=udp://127.0.0.1:9000")
+	}
+	if s.kind == wireUDP && !a.Options.Has("engine") {
+		s.device.Run = RunThread
+	}
+	return s, nil
+}
+
+// open makes the wire and the device.
+func (s *settings) open(ctx context.Context) (*Device, error) {
+	if s.kind == wireMemory {
+		return namedWires.open(s)
+	}
+	w, err := s.wire(ctx)
+	if err != nil {
+		return nil, &vfio.Error{Op: "open", Device: s.device.Name, Err: err, Hint: wireHint(err)}
+	}
+	return s.plug(w)
+}
+
+func (s *settings) wire(ctx context.Context) (wire.Port, error) {
+	if s.kind == wireUDP {
+		return wire.NewUDP(ctx, wire.UDPOptions{Local: s.where, Peers: s.peers, MTU: s.mtu})
+	}
+	return wire.NewLoopback(wire.MemoryOptions{MTU: s.mtu})
+}
+
+func wireHint(err error) string {
+	if errors.Is(err, wire.ErrOptions) {
+		return ""
+	}
+	return "check that the address is one of this host and that nobody else uses the port"
+}
+
+// plug makes a device at the end of a wire, which it owns.
+func (s *settings) plug(w wire.Port) (*Device, error) {
+	if s.faulty {
+		f, err := wire.NewFault(w, s.faults)
+		if err != nil {
+			return nil, &vfio.Error{Op: "open", Device: s.device.Name, Err: errors.Join(err, w.Close())}
+		}
+		w = f
+	}
+	o := s.device
+	o.Wire = w
+	return New(o)
+}

@@ -1,0 +1,230 @@
+package emulator_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+func openAddress(t *testing.T, address string) vfio.Device {
+	t.Helper()
+	d, err := vfio.Open(context.Background(), address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeDevice(t, d) })
+	return d
+}
+
+func TestSchemeIsKnown(t *testing.T) {
+	if !slices.Contains(vfio.Schemes(), emulator.Scheme) {
+		t.Errorf("schemes %v", vfio.Schemes())
+	}
+}
+
+func TestOpen(t *testing.T) {
+	tests := []struct {
+		address string
+		poller  bool
+		mapped  bool
+		mtu     uint32
+		mac     uint32 // low half, 0: any
+	}{
+		{"emu:", true, true, 8192 + 64, 0},
+		{"emu:?wire=loop", true, true, 8192 + 64, 0},
+		{"emu:?mtu=1500&mac=02:00:00:00:00:2a", true, true, 1500, 2},
+		{"emu:?doorbells=trapped", true, false, 8192 + 64, 0},
+		{"emu:?engine=thread", false, false, 8192 + 64, 0},
+		{"emu:?engine=thread&doorbells=mapped", false, true, 8192 + 64, 0},
+		{"emu:?wire=mem:alone&mtu=65344", true, true, 65344, 0},
+		{"emu:?wire=udp://127.0.0.1:0", false, false, 1464, 0},
+		{"emu:?wire=udp://127.0.0.1:0&engine=inline&mtu=9000", true, true, 9000, 0},
+		{"emu:?wire=udp://127.0.0.1:0&peer=127.0.0.1:9,127.0.0.1:10", false, false, 1464, 0},
+		{"emu:?loss=0.2&duplicate=0.1&reorder=1&corrupt=1e-3&seed=18446744073709551615", true, true, 8192 + 64, 0},
+		{"emu:?loss=0", true, true, 8192 + 64, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.address, func(t *testing.T) {
+			checkFiles(t)
+			d := openAddress(t, tt.address)
+			powerUp(t, d)
+			if got := d.Info().Address; got != tt.address {
+				t.Errorf("address %q", got)
+			}
+			if _, ok := d.(vfio.Poller); ok != tt.poller {
+				t.Errorf("is a Poller: %v", ok)
+			}
+			if info, err := d.Region(vfio.RegionBAR2); err != nil || (info.Flags&vfio.RegionMmap != 0) != tt.mapped {
+				t.Errorf("doorbells: %+v, %v", info, err)
+			}
+			if mtu := read32(t, d, descriptors.RegMTU); mtu != tt.mtu {
+				t.Errorf("MTU %d", mtu)
+			}
+			if mac := read32(t, d, descriptors.RegMACLow); tt.mac != 0 && mac != tt.mac {
+				t.Errorf("MAC %#x", mac)
+			}
+		})
+	}
+}
+
+func TestBadAddresses(t *testing.T) {
+	checkFiles(t)
+	tests := []struct{ address, says string }{
+		{"emu:nic0", "nic0"},
+		{"emu:?wrie=loop", `unknown option "wrie"`},
+		{"emu:?wire=tap0", "loop, mem:NAME or udp://HOST:PORT"},
+		{"emu:?wire=mem:", "mem:NAME"},
+		{"emu:?wire=udp://127.0.0.1", "HOST:PORT"},
+		{"emu:?wire=udp://127.0.0.1:70000", "0..65535"},
+		{"emu:?wire=udp://127.0.0.1:http", "0..65535"},
+		{"emu:?wire=udp://127.0.0.1:0&peer=", "HOST:PORT"},
+		{"emu:?wire=udp://127.0.0.1:0&peer=127.0.0.1:0", "1..65535"},
+		{"emu:?peer=127.0.0.1:9", "UDP"},
+		{"emu:?engine=fast", "inline or thread"},
+		{"emu:?doorbells=front", "mapped or trapped"},
+		{"emu:?mtu=159", "160..65344"},
+		{"emu:?mtu=65345", "160..65344"},
+		{"emu:?mtu=big", "160..65344"},
+		{"emu:?mac=1:2:3", "six bytes"},
+		{"emu:?mac=00:00:00:00:00:00", "one station"},
+		{"emu:?mac=ff:ff:ff:ff:ff:ff", "one station"},
+		{"emu:?mac=02:00:00:00:00:00:00:01", "six bytes"},
+		{"emu:?loss=1.1", "0..1"},
+		{"emu:?loss=-1", "0..1"},
+		{"emu:?duplicate=NaN", "0..1"},
+		{"emu:?reorder=Inf", "0..1"},
+		{"emu:?corrupt=", "0..1"},
+		{"emu:?seed=-1", "0..18446744073709551615"},
+		{"emu:?loss=0.1&loss=0.2", "2 times"},
+	}
+	for _, tt := range tests {
+		d, err := vfio.Open(context.Background(), tt.address)
+		if d != nil || !errors.Is(err, vfio.ErrBadAddress) || !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%s: %v, error %v, want one that says %q", tt.address, d, err, tt.says)
+		}
+	}
+}
+
+func TestPortInUse(t *testing.T) {
+	checkFiles(t)
+	taken, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	_, err = vfio.Open(context.Background(), "emu:?wire=udp://"+taken.LocalAddr().String())
+	var e *vfio.Error
+	if !errors.As(err, &e) || e.Hint == "" || errors.Is(err, vfio.ErrBadAddress) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestNamedWires opens the ends of memory wires in all orders.
+func TestNamedWires(t *testing.T) {
+	checkFiles(t)
+	up := func(d vfio.Device) bool { return deviceStatus(t, d)&descriptors.DeviceLinkUp != 0 }
+	for range 2 { // a name is free again when both ends are closed
+		a := openAddress(t, "emu:?wire=mem:x&mtu=1000")
+		powerUp(t, a)
+		if up(a) {
+			t.Error("link is up with one end")
+		}
+		other := openAddress(t, "emu:?wire=mem:y")
+		_, err := vfio.Open(context.Background(), "emu:?wire=mem:x&mtu=2000")
+		wantError(t, "another MTU", err, vfio.ErrBadAddress)
+		b := openAddress(t, "emu:?wire=mem:x&loss=0.5")
+		powerUp(t, b)
+		if !up(a) || !up(b) {
+			t.Error("link is down with both ends")
+		}
+		if mtu := read32(t, b, descriptors.RegMTU); mtu != 1000 {
+			t.Errorf("the second end has MTU %d", mtu)
+		}
+		_, err = vfio.Open(context.Background(), "emu:?wire=mem:x")
+		wantError(t, "third end", err, vfio.ErrBadAddress)
+		closeDevice(t, a)
+		if up(b) {
+			t.Error("link is up though the other end is closed")
+		}
+		_, err = vfio.Open(context.Background(), "emu:?wire=mem:x")
+		wantError(t, "one end is still open", err, vfio.ErrBadAddress)
+		closeDevice(t, b)
+		closeDevice(t, other)
+	}
+	// An end that was closed before the other was opened leaves the name free.
+	closeDevice(t, openAddress(t, "emu:?wire=mem:x"))
+	a, b := openAddress(t, "emu:?wire=mem:x"), openAddress(t, "emu:?wire=mem:x")
+	powerUp(t, a)
+	powerUp(t, b)
+	if !up(a) || !up(b) {
+		t.Error("link is down with both ends")
+	}
+}
+
+// TestNamedWiresStepTogether connects two ends while one of them is polled.
+func TestNamedWiresStepTogether(t *testing.T) {
+	a, b := openAddress(t, "emu:?wire=mem:together").(*emulator.Device), openAddress(t, "emu:?wire=mem:together").(*emulator.Device)
+	x, y := newAdminHost(t, a), newAdminHost(t, b)
+	waiting := y.listen("door")
+	x.dial(x.createVI(), b.MAC(), "door")
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		a.Poll()
+		if e, ok := y.next(); ok {
+			if e.ID != waiting {
+				t.Errorf("reply %+v", e)
+			}
+			return
+		}
+	}
+	t.Error("the request does not arrive")
+}
+
+// TestUDPDevices connects two devices over UDP, each with a thread of its own.
+func TestUDPDevices(t *testing.T) {
+	checkFiles(t)
+	free, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	where := free.LocalAddr().String()
+	if err := free.Close(); err != nil {
+		t.Fatal(err)
+	}
+	server := openAddress(t, "emu:?wire=udp://"+where)
+	client := openAddress(t, "emu:?wire=udp://127.0.0.1:0&loss=0.2&seed=4&peer="+where)
+	a, b := newAdminHost(t, client), newAdminHost(t, server)
+	connect(t, a, b)
+}
+
+func FuzzOpen(f *testing.F) {
+	for _, s := range []string{"emu:", "emu:?wire=mem:a&mtu=200&mac=02:00:00:00:00:01", "emu:?loss=0.5&seed=3&corrupt=1", "emu:?doorbells=trapped&engine=inline"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, address string) {
+		if !strings.HasPrefix(address, "emu:") || strings.Contains(address, "udp") {
+			t.Skip("addresses of this machine are not for a fuzzer")
+		}
+		d, err := vfio.Open(context.Background(), address)
+		if err != nil {
+			var e *vfio.Error
+			if d != nil || !errors.As(err, &e) {
+				t.Fatalf("%v, error %v", d, err)
+			}
+			return
+		}
+		if d.Info().Address != address {
+			t.Errorf("address %q", d.Info().Address)
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,107 @@
+package emulator
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/vfio/vfiouser/buserror"
+)
+
+// The methods in this file are what vfiouser.ServedDevice has beyond
+// vfio.Device: a Device can be put behind a socket. It must run on a thread,
+// with doorbells mapped or not.
+
+// RegionFile is described at vfiouser.ServedDevice. The doorbells, if they are
+// mapped, and the SRAM have a file.
+func (d *Device) RegionFile(index int) (fd int, offset uint64, err error) {
+	const op = "share region"
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.check(index, 0, 0); err != nil {
+		return -1, 0, d.fail(op, err)
+	}
+	m := d.shared(index)
+	if m == nil {
+		return -1, 0, d.fail(op, fmt.Errorf("%w: index %d", vfio.ErrNotMappable, index))
+	}
+	return m.fd, 0, nil
+}
+
+// MapWindow is described at vfiouser.ServedDevice.
+func (d *Device) MapWindow(iova uint64, window []byte, flags vfio.DMAFlags) error {
+	const op = "map window"
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed.Load() {
+		return d.fail(op, vfio.ErrClosed)
+	}
+	if iova%descriptors.PageSize != 0 || len(window)%descriptors.PageSize != 0 {
+		return d.fail(op, fmt.Errorf("%w: %#x bytes at %#x", vfio.ErrMisaligned, len(window), iova))
+	}
+	var err error
+	d.engine.Exclusive(func() { err = d.iommu.addWindow(window, iova, flags) })
+	if err != nil {
+		return d.fail(op, fmt.Errorf("%w: %#x bytes at %#x", err, len(window), iova))
+	}
+	return nil
+}
+
+// UnmapWindows is described at vfiouser.ServedDevice.
+func (d *Device) UnmapWindows(first, last uint64) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed.Load() {
+		return d.fail("unmap windows", vfio.ErrClosed)
+	}
+	d.engine.Exclusive(func() { d.iommu.removeWindows(first, last) })
+	return nil
+}
+
+// Renew is described at vfiouser.ServedDevice.
+func (d *Device) Renew(ctx context.Context) error {
+	if err := d.Reset(ctx); err != nil {
+		return err
+	}
+	const op = "renew"
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed.Load() {
+		return d.fail(op, vfio.ErrClosed)
+	}
+	sram, err := newSharedMemory("sram", d.bars[vfio.RegionBAR4].size)
+	if err != nil {
+		return d.fail(op, err)
+	}
+	var doorbells *sharedMemory
+	if d.mapped {
+		if doorbells, err = newSharedMemory("doorbells", d.bars[vfio.RegionBAR2].size); err != nil {
+			sram.close()
+			return d.fail(op, err)
+		}
+	}
+	d.errorEvent.set(trigger{})
+	d.requestEvent.set(trigger{})
+	d.engine.Exclusive(func() {
+		d.iommu.clear()
+		d.sram, sram = sram, d.sram
+		if doorbells != nil {
+			d.doorbells, doorbells = doorbells, d.doorbells
+			d.engine.MapDoorbells(d.doorbells.bytes)
+		}
+	})
+	sram.close()
+	doorbells.close()
+	return nil
+}
+
+// guard runs f, which may touch host memory. If that has vanished, as a client's
+// can, the device stops with a fault until it is reset.
+func (d *Device) guard(f func()) {
+	if buserror.Catch(f) == nil {
+		return
+	}
+	d.engine.Reset()
+	d.engine.Exclusive(func() { d.admin.fail(descriptors.FaultAdminDMA, 0) })
+}

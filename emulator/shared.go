@@ -1,0 +1,72 @@
+package emulator
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// sharedMemory is the memory of a BAR that can be mapped: a sealed anonymous
+// file, so that another mapping of it, in this process or another, cannot be
+// made to fault.
+type sharedMemory struct {
+	fd    int
+	bytes []byte
+}
+
+func newSharedMemory(name string, size uint64) (*sharedMemory, error) {
+	fd, err := unix.MemfdCreate("trapeze-"+name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, os.NewSyscallError("memfd_create", err)
+	}
+	m := &sharedMemory{fd: fd}
+	if err := unix.Ftruncate(fd, int64(size)); err != nil {
+		m.close()
+		return nil, os.NewSyscallError("ftruncate", err)
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
+		m.close()
+		return nil, os.NewSyscallError("seal", err)
+	}
+	m.bytes, err = m.mapPart(0, size)
+	if err != nil {
+		m.close()
+		return nil, err
+	}
+	return m, nil
+}
+
+// mapPart maps a part of the memory once more. Both numbers are multiples of
+// the page size.
+func (m *sharedMemory) mapPart(offset, size uint64) ([]byte, error) {
+	b, err := unix.Mmap(m.fd, int64(offset), int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	return b, os.NewSyscallError("mmap", err)
+}
+
+// zero clears the memory. Pages that nobody has touched stay untouched.
+func (m *sharedMemory) zero() error {
+	return os.NewSyscallError("fallocate", unix.Fallocate(m.fd,
+		unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, int64(len(m.bytes))))
+}
+
+// fill sets every byte.
+func (m *sharedMemory) fill(v byte) {
+	for i := range m.bytes {
+		m.bytes[i] = v
+	}
+}
+
+// close gives the memory back; other mappings of it stay.
+func (m *sharedMemory) close() {
+	if m == nil {
+		return
+	}
+	if m.bytes != nil {
+		_ = unix.Munmap(m.bytes)
+		m.bytes = nil
+	}
+	if m.fd >= 0 {
+		_ = unix.Close(m.fd)
+		m.fd = -1
+	}
+}

@@ -1,0 +1,10 @@
+package emulator_test
+
+import "time"
+
+const (
+	// brief is how long a test waits for what must not come.
+	brief = 20 * time.Millisecond
+	// patience is how long a test waits for what must come.
+	patience = 5 * time.Second
+)

@@ -1,0 +1,96 @@
+package emulator
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// trigger is the other end of an interrupt: a duplicate of the eventfd that the
+// user gave, so that the user may close his at any time. The zero value is not
+// connected.
+type trigger struct {
+	fd   int
+	live bool
+}
+
+// errNotEventfd: an interrupt writes eight bytes, which must not end up in a
+// file.
+var errNotEventfd = errors.New("not an eventfd")
+
+// newTrigger duplicates an eventfd; a negative one makes a trigger that is not
+// connected.
+func newTrigger(eventfd int) (trigger, error) {
+	if eventfd < 0 {
+		return trigger{}, nil
+	}
+	fd, err := unix.FcntlInt(uintptr(eventfd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return trigger{}, fmt.Errorf("descriptor %d: %w", eventfd, os.NewSyscallError("fcntl", err))
+	}
+	// Where /proc is not mounted the user is believed.
+	if name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)); err == nil && name != "anon_inode:[eventfd]" {
+		_ = unix.Close(fd)
+		return trigger{}, fmt.Errorf("descriptor %d: %w but %s", eventfd, errNotEventfd, name)
+	}
+	return trigger{fd: fd, live: true}, nil
+}
+
+// newTriggers is newTrigger for several: all or none.
+func newTriggers(eventfds []int) ([]trigger, error) {
+	ts := make([]trigger, 0, len(eventfds))
+	for _, fd := range eventfds {
+		t, err := newTrigger(fd)
+		if err != nil {
+			for i := range ts {
+				ts[i].close()
+			}
+			return nil, err
+		}
+		ts = append(ts, t)
+	}
+	return ts, nil
+}
+
+func (t *trigger) connected() bool { return t.live }
+
+// one is the count that a signal adds to an eventfd: 1, little-endian.
+var one = [8]byte{1, 0, 0, 0, 0, 0, 0, 0}
+
+// signal adds one to the eventfd. One that is full is signalled as much as can
+// be.
+func (t *trigger) signal() {
+	if t.live {
+		_, _ = unix.Write(t.fd, one[:])
+	}
+}
+
+func (t *trigger) close() {
+	if t.live {
+		_ = unix.Close(t.fd)
+		*t = trigger{}
+	}
+}
+
+// event is a trigger of its own, outside MSI-X.
+type event struct {
+	mu sync.Mutex
+	t  trigger
+}
+
+// set replaces the trigger and owns the new one.
+func (e *event) set(t trigger) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.t.close()
+	e.t = t
+}
+
+func (e *event) signal() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.t.signal()
+}

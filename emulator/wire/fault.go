@@ -1,0 +1,225 @@
+package wire
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"sync/atomic"
+)
+
+// FaultOptions are probabilities, from 0 (never) to 1 (always), that are drawn
+// for each frame sent.
+type FaultOptions struct {
+	// Loss drops the frame.
+	Loss float64
+	// Duplicate sends it twice.
+	Duplicate float64
+	// Reorder holds it back until 1 to 8 later frames have been sent.
+	Reorder float64
+	// Corrupt inverts 1 to 3 adjacent bits of it.
+	Corrupt float64
+	// Seed chooses the faults. The same seed does the same to the same sequence
+	// of frames.
+	Seed uint64
+}
+
+func (o *FaultOptions) validate() error {
+	for _, p := range []struct {
+		name string
+		v    float64
+	}{{"Loss", o.Loss}, {"Duplicate", o.Duplicate}, {"Reorder", o.Reorder}, {"Corrupt", o.Corrupt}} {
+		if math.IsNaN(p.v) || p.v < 0 || p.v > 1 {
+			return fmt.Errorf("%w: %s %v is not in 0..1", ErrOptions, p.name, p.v)
+		}
+	}
+	return nil
+}
+
+// FaultCounts says what a Fault has done so far.
+type FaultCounts struct {
+	Frames, Lost, Duplicated, Reordered, Corrupted uint64
+}
+
+const (
+	// maxHeld is how many frames can be held back at one time, and how many
+	// later frames may overtake one. It is well within the 64 frames for which
+	// a receiver keeps track of what is missing (descriptors.Header).
+	maxHeld = 8
+	// maxInverted: CRC-32C notices any three inverted bits in frames of up to
+	// 2^31 bits (Castagnoli, Bräuer, Herrmann 1993), so a damaged frame is
+	// never taken for a good one.
+	maxInverted = 3
+	// idleLooks is how often the owner looks for frames in vain before those
+	// that are held back go out: without it the last frame would be lost.
+	idleLooks = 64
+)
+
+// Fault is a wire that does wrong what a wire can do wrong, to the frames that
+// are sent through this end.
+type Fault struct {
+	inner  Port
+	chance FaultOptions
+	rand   *rand.Rand
+
+	frame   []byte // reserved in inner
+	spare   []byte // for duplicates
+	sent    uint64 // frames committed, lost ones included
+	idle    int
+	held    [maxHeld]heldFrame
+	waiting int // held frames
+
+	lost, duplicated, reordered, corrupted, frames atomic.Uint64
+}
+
+type heldFrame struct {
+	buf []byte
+	n   int
+	due uint64 // goes out once sent reaches it; zero: none is held
+}
+
+// NewFault puts faults on what is sent through inner, which it then owns. On
+// error the caller keeps inner.
+func NewFault(inner Port, o FaultOptions) (*Fault, error) {
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	f := &Fault{inner: inner, chance: o, spare: alignedBytes(inner.MTU()),
+		// The second word only has to differ from the first now and then.
+		rand: rand.New(rand.NewPCG(o.Seed, ^o.Seed))}
+	for i := range f.held {
+		f.held[i].buf = alignedBytes(inner.MTU())
+	}
+	return f, nil
+}
+
+// MTU returns the largest frame in bytes.
+func (f *Fault) MTU() int { return f.inner.MTU() }
+
+// Checksum returns true: frames may be damaged.
+func (f *Fault) Checksum() bool { return true }
+
+// Reserve is described at engine.Port.
+func (f *Fault) Reserve(n int) []byte {
+	f.frame = f.inner.Reserve(n)
+	return f.frame
+}
+
+// Commit is described at engine.Port.
+func (f *Fault) Commit() {
+	p := f.frame
+	if p == nil {
+		return
+	}
+	f.frame = nil
+	f.idle = 0
+	f.sent++
+	f.frames.Add(1)
+	// Each fate is drawn for each frame, so that one probability does not shift
+	// the draws of another.
+	lose, twice := f.draw(f.chance.Loss), f.draw(f.chance.Duplicate)
+	late, damage := f.draw(f.chance.Reorder), f.draw(f.chance.Corrupt)
+	if damage && len(p) > 0 {
+		f.corrupted.Add(1)
+		first := f.rand.IntN(8 * len(p))
+		for i := range 1 + f.rand.IntN(maxInverted) {
+			bit := (first + i) % (8 * len(p))
+			p[bit/8] ^= 1 << (bit % 8)
+		}
+	}
+	switch {
+	case lose:
+		f.lost.Add(1)
+	case late && f.hold(p):
+		f.reordered.Add(1)
+	default:
+		n := 0
+		if twice {
+			n = copy(f.spare, p)
+		}
+		f.inner.Commit()
+		if twice && f.send(f.spare[:n]) {
+			f.duplicated.Add(1)
+		}
+	}
+	f.release(f.sent)
+}
+
+func (f *Fault) draw(p float64) bool { return f.rand.Float64() < p }
+
+// hold keeps a copy of a frame back, if there is room for it.
+func (f *Fault) hold(p []byte) bool {
+	for i := range f.held {
+		if h := &f.held[i]; h.due == 0 {
+			h.n = copy(h.buf, p)
+			h.due = f.sent + 1 + uint64(f.rand.IntN(maxHeld))
+			f.waiting++
+			return true
+		}
+	}
+	return false
+}
+
+// release sends the held frames that are due once until frames have been sent.
+// Those that the wire has no room for wait on. It reports whether it sent any.
+func (f *Fault) release(until uint64) bool {
+	any := false
+	for i := 0; i < len(f.held) && f.waiting > 0; i++ {
+		if h := &f.held[i]; h.due != 0 && h.due <= until && f.send(h.buf[:h.n]) {
+			h.due = 0
+			f.waiting--
+			any = true
+		}
+	}
+	return any
+}
+
+func (f *Fault) send(frame []byte) bool {
+	q := f.inner.Reserve(len(frame))
+	if q == nil {
+		return false
+	}
+	copy(q, frame)
+	f.inner.Commit()
+	return true
+}
+
+// Flush is described at engine.Port.
+func (f *Fault) Flush() { f.inner.Flush() }
+
+// Receive is described at engine.Port.
+func (f *Fault) Receive() []byte {
+	p := f.inner.Receive()
+	if p == nil && f.waiting > 0 && f.frame == nil {
+		if f.idle++; f.idle >= idleLooks {
+			f.idle = 0
+			if f.release(math.MaxUint64) {
+				f.inner.Flush()
+			}
+		}
+	}
+	return p
+}
+
+// Release is described at engine.Port.
+func (f *Fault) Release() { f.inner.Release() }
+
+// LinkUp is described at engine.Port.
+func (f *Fault) LinkUp() bool { return f.inner.LinkUp() }
+
+// SetWake is described at Port.
+func (f *Fault) SetWake(wake func()) { f.inner.SetWake(wake) }
+
+// OnLink is described at Port.
+func (f *Fault) OnLink(link func()) { f.inner.OnLink(link) }
+
+// SetLink is described at Port.
+func (f *Fault) SetLink(up bool) { f.inner.SetLink(up) }
+
+// Close closes the wire behind.
+func (f *Fault) Close() error { return f.inner.Close() }
+
+// Counts may be called from any goroutine.
+func (f *Fault) Counts() FaultCounts {
+	return FaultCounts{Frames: f.frames.Load(), Lost: f.lost.Load(), Duplicated: f.duplicated.Load(),
+		Reordered: f.reordered.Load(), Corrupted: f.corrupted.Load()}
+}

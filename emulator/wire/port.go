@@ -1,0 +1,42 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/engine"
+)
+
+// Port is one end of a wire: what an engine needs, and what the owner of the
+// device needs beyond that. LinkUp and the methods below may be called from any
+// goroutine, the others by one at a time.
+//
+// While the link is down, frames that are committed are lost and none arrive.
+type Port interface {
+	engine.Port
+	// SetWake has f called after frames have arrived, by the goroutine that
+	// brought them. f must not block. Nil ends it.
+	SetWake(f func())
+	// OnLink has f called after the link may have gone up or down, by the
+	// goroutine that did it. f must not touch the link itself. Nil ends it.
+	OnLink(f func())
+	// SetLink pulls this end's plug or puts it back. It is in to begin with.
+	SetLink(up bool)
+	// Close pulls the plug for good. Closing again does nothing.
+	Close() error
+}
+
+// ErrOptions is wrapped by the errors about bad options.
+var ErrOptions = errors.New("bad wire options")
+
+// frameAlign is the alignment of frames in bytes: a cache line of amd64 and
+// arm64, so that header and payload start on lines of their own.
+const frameAlign = 64
+
+func checkMTU(mtu int) error {
+	if mtu < descriptors.MinMTU || mtu > descriptors.MaxMTU {
+		return fmt.Errorf("%w: MTU %d is not in %d..%d", ErrOptions, mtu, descriptors.MinMTU, descriptors.MaxMTU)
+	}
+	return nil
+}

@@ -1,0 +1,213 @@
+package wire
+
+import (
+	"fmt"
+	"maps"
+	"sync"
+	"sync/atomic"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// MaxSwitchPorts bounds the ports of a switch: it has a ring from each to each
+// other.
+const MaxSwitchPorts = 16
+
+// Switch is one port of an Ethernet switch in memory. Frames go to the port at
+// which their destination was heard last, and to all others if it is not known
+// or a group. No frame is dropped for want of room: a port whose ring is full
+// holds its senders up, as Trapeze's fabric does. Ports may be used at the same
+// time, each by one goroutine.
+type Switch struct {
+	fabric *fabric
+	number int
+	frame  []byte // reserved
+	space  []byte
+	tx, rx []*ring // to and from each other port; nil for itself
+	from   int     // of rx: where the last frame came from, and the search goes on
+	source descriptors.MAC
+	wake   hook
+	link   hook
+}
+
+// fabric is what the ports of a switch share.
+type fabric struct {
+	mtu   int
+	ports []*Switch
+	// up and open have a bit per port: plugged in, not closed.
+	up, open atomic.Uint32
+	mu       sync.Mutex // of writers of table
+	table    atomic.Pointer[map[descriptors.MAC]int]
+}
+
+// NewSwitch makes a switch with n ports, 2 to MaxSwitchPorts.
+func NewSwitch(n int, o MemoryOptions) ([]*Switch, error) {
+	if err := o.complete(); err != nil {
+		return nil, err
+	}
+	if n < 2 || n > MaxSwitchPorts {
+		return nil, fmt.Errorf("%w: a switch of %d ports: it has 2..%d", ErrOptions, n, MaxSwitchPorts)
+	}
+	f := &fabric{mtu: o.MTU}
+	f.table.Store(&map[descriptors.MAC]int{})
+	f.up.Store(1<<n - 1)
+	f.open.Store(1<<n - 1)
+	for i := range n {
+		f.ports = append(f.ports, &Switch{fabric: f, number: i, space: alignedBytes(o.MTU),
+			tx: make([]*ring, n), rx: make([]*ring, n)})
+	}
+	for i, p := range f.ports {
+		for j, q := range f.ports {
+			if i != j {
+				r := newRing(o.Ring)
+				p.tx[j], q.rx[i] = r, r
+			}
+		}
+	}
+	return f.ports, nil
+}
+
+// live returns the ports that carry frames, a bit each.
+func (f *fabric) live() uint32 { return f.up.Load() & f.open.Load() }
+
+// MTU returns the largest frame in bytes.
+func (p *Switch) MTU() int { return p.fabric.mtu }
+
+// Checksum returns false: memory does not damage frames.
+func (p *Switch) Checksum() bool { return false }
+
+// Reserve is described at engine.Port. There must be room at every port, since
+// where the frame goes is not known yet.
+func (p *Switch) Reserve(n int) []byte {
+	p.frame = nil
+	if uint(n) > uint(len(p.space)) {
+		return nil
+	}
+	live := p.fabric.live()
+	for i, r := range p.tx {
+		if r != nil && live&(1<<i) != 0 && r.reserve(n) == nil {
+			return nil
+		}
+	}
+	p.frame = p.space[:n]
+	return p.frame
+}
+
+// Commit is described at engine.Port.
+func (p *Switch) Commit() {
+	frame := p.frame
+	p.frame = nil
+	live := p.fabric.live()
+	if frame == nil || live&(1<<p.number) == 0 {
+		return
+	}
+	targets := live &^ (1 << p.number)
+	if len(frame) >= ethernetHeader {
+		to, from := descriptors.MAC(frame), descriptors.MAC(frame[6:])
+		p.learn(from)
+		if port, ok := (*p.fabric.table.Load())[to]; ok && !to.IsMulticast() {
+			targets &= 1 << port
+		}
+	}
+	for i, r := range p.tx {
+		if r == nil || targets&(1<<i) == 0 {
+			continue
+		}
+		if b := r.reserve(len(frame)); b != nil {
+			copy(b, frame)
+			r.commit(len(frame))
+		}
+	}
+}
+
+// learn notes that a station is at this port.
+func (p *Switch) learn(mac descriptors.MAC) {
+	if mac == p.source || mac.IsMulticast() {
+		return
+	}
+	f := p.fabric
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	table := maps.Clone(*f.table.Load())
+	if _, ok := table[mac]; !ok && len(table) >= maxStations {
+		return
+	}
+	table[mac] = p.number
+	f.table.Store(&table)
+	p.source = mac
+}
+
+// Flush is described at engine.Port.
+func (p *Switch) Flush() {
+	for i, r := range p.tx {
+		if r != nil && r.publish() {
+			p.fabric.ports[i].wake.call()
+		}
+	}
+}
+
+// Receive is described at engine.Port. Ports take turns.
+func (p *Switch) Receive() []byte {
+	down := p.fabric.live()&(1<<p.number) == 0
+	for range p.rx {
+		r := p.rx[p.from]
+		switch {
+		case r == nil:
+		case down:
+			r.discard()
+		default:
+			if b := r.take(); b != nil {
+				return b
+			}
+		}
+		p.from = (p.from + 1) % len(p.rx)
+	}
+	return nil
+}
+
+// Release is described at engine.Port.
+func (p *Switch) Release() {
+	if r := p.rx[p.from]; r != nil {
+		r.release()
+		p.from = (p.from + 1) % len(p.rx)
+	}
+}
+
+// LinkUp reports whether this port and at least one other are plugged in.
+func (p *Switch) LinkUp() bool {
+	live, me := p.fabric.live(), uint32(1)<<p.number
+	return live&me != 0 && live&^me != 0
+}
+
+// SetWake is described at Port.
+func (p *Switch) SetWake(f func()) { p.wake.set(f) }
+
+// OnLink is described at Port.
+func (p *Switch) OnLink(f func()) { p.link.set(f) }
+
+// SetLink is described at Port.
+func (p *Switch) SetLink(up bool) {
+	if up {
+		p.fabric.up.Or(1 << p.number)
+	} else {
+		p.fabric.up.And(^(uint32(1) << p.number))
+	}
+	p.tell()
+}
+
+// Close is described at Port.
+func (p *Switch) Close() error {
+	p.fabric.open.And(^(uint32(1) << p.number))
+	p.SetWake(nil)
+	p.OnLink(nil)
+	p.tell()
+	return nil
+}
+
+// tell lets every port see that a link has changed.
+func (p *Switch) tell() {
+	for _, q := range p.fabric.ports {
+		q.wake.call()
+		q.link.call()
+	}
+}
