@@ -1,0 +1,248 @@
+package driver
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+// Commands differ in how long they stay with the device, so each class has
+// slots of its own: servers that wait for clients must not keep anybody from
+// accepting, and nothing may keep an ABORT from being sent.
+type class int
+
+const (
+	classShort   class = iota // answered at once
+	classConnect              // answered by the network
+	classWait                 // answered when a client comes
+)
+
+var classSlots = [...]int{classShort: 128, classConnect: 128, classWait: 256}
+
+// Ring sizes. The submission queue holds as many commands as there are slots,
+// so it cannot be full. The completion queue has as much room for events.
+const (
+	slotLog2     = 9
+	slotCount    = 1 << slotLog2
+	adminSQLog2  = slotLog2
+	adminACQLog2 = slotLog2 + 1
+)
+
+// slot is one command that the device may have.
+type slot struct {
+	class class
+	id    uint16 // slot number and, above it, how often it was used
+	state slotState
+	reply descriptors.AdminEntry
+	ready chan struct{} // has a token when state became slotDone
+}
+
+type slotState int
+
+const (
+	slotFree slotState = iota
+	slotSent
+	slotDone
+	slotLost // nobody waits for the reply any more
+)
+
+// admin is the admin queue: two rings in DMA memory.
+type admin struct {
+	regs *registers
+	buf  *dmaBuffer
+	sq   []byte
+	acq  []byte
+
+	submitMu sync.Mutex
+	producer uint32
+
+	mu       sync.Mutex // slots and completion ring
+	consumer uint32
+	closed   bool
+	slots    [slotCount]slot
+	free     [len(classSlots)]chan uint16
+
+	event  func(descriptors.Event) // called with mu held
+	broken func(error) error       // always returns an error; see NIC.fail
+}
+
+// newAdmin gives the rings to the device and enables the queue. The queue is
+// not yet enabled when it returns: see RegAdminStatus.
+func (n *NIC) newAdmin() (*admin, error) {
+	const sqSize = descriptors.AdminEntrySize << adminSQLog2
+	const acqSize = descriptors.AdminEntrySize << adminACQLog2
+	buf, err := n.newDMA(sqSize+acqSize, vfio.DMARead|vfio.DMAWrite, vfio.MemoryOptions{Huge: vfio.HugeNever})
+	if err != nil {
+		return nil, err
+	}
+	a := &admin{regs: &n.regs, buf: buf, event: n.event, broken: n.fail}
+	a.sq, a.acq = buf.mem.Bytes()[:sqSize], buf.mem.Bytes()[sqSize:sqSize+acqSize]
+	next := 0
+	for c, count := range classSlots {
+		a.free[c] = make(chan uint16, count)
+		for range count {
+			a.slots[next] = slot{class: class(c), id: uint16(next), ready: make(chan struct{}, 1)}
+			a.free[c] <- uint16(next)
+			next++
+		}
+	}
+	vector := uint32(descriptors.NoVector)
+	if len(n.vectors) > 0 {
+		vector = uint32(n.vectors[0].number)
+	}
+	const blk = descriptors.BlockAdmin
+	for _, w := range []struct{ reg, v uint64 }{
+		{descriptors.RegSQBaseLow, buf.iova & 0xffffffff},
+		{descriptors.RegSQBaseHigh, buf.iova >> 32},
+		{descriptors.RegACQBaseLow, (buf.iova + sqSize) & 0xffffffff},
+		{descriptors.RegACQBaseHigh, (buf.iova + sqSize) >> 32},
+		{descriptors.RegSQLog2, adminSQLog2},
+		{descriptors.RegACQLog2, adminACQLog2},
+		{descriptors.RegAdminVector, uint64(vector)},
+		{descriptors.RegAdminControl, uint64(descriptors.AdminEnable)},
+	} {
+		if err := n.regs.write(blk, w.reg, uint32(w.v)); err != nil {
+			return nil, err
+		}
+	}
+	return a, nil
+}
+
+// submit gives a command to the device. The slot is the caller's until take
+// returns its reply or abandon gives it up.
+func (a *admin) submit(s *slot, cmd *descriptors.Command) error {
+	a.submitMu.Lock()
+	defer a.submitMu.Unlock()
+	a.mu.Lock()
+	if a.closed {
+		a.mu.Unlock()
+		return ErrClosed
+	}
+	// A late reply to an earlier use of the slot does not match the new ID.
+	s.id += slotCount
+	s.state = slotSent
+	cmd.ID = s.id
+	a.mu.Unlock()
+
+	at := a.producer & (1<<adminSQLog2 - 1) * descriptors.AdminEntrySize
+	*descriptors.CommandAt(a.sq[at:]) = *cmd
+	a.producer++
+	return a.regs.ringAdmin(a.producer)
+}
+
+// take returns the reply if it is there, and gives the slot back.
+func (a *admin) take(s *slot) (descriptors.AdminEntry, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if s.state != slotDone {
+		return descriptors.AdminEntry{}, false
+	}
+	reply := s.reply
+	a.giveBack(s)
+	return reply, true
+}
+
+// abandon is called instead of take by whoever waits no longer. The slot is
+// not used again until the reply has come after all.
+func (a *admin) abandon(s *slot) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if s.state == slotDone {
+		a.giveBack(s)
+		return
+	}
+	s.state = slotLost
+}
+
+func (a *admin) giveBack(s *slot) {
+	select {
+	case <-s.ready:
+	default:
+	}
+	s.state = slotFree
+	a.free[s.class] <- s.id % slotCount
+}
+
+// drain takes what the device has written and hands it to whom it concerns. It
+// reports whether there was anything.
+func (a *admin) drain() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.drainLocked()
+}
+
+// tryDrain is drain for those who need not be the one that does it.
+func (a *admin) tryDrain() bool {
+	if !a.mu.TryLock() {
+		return false
+	}
+	defer a.mu.Unlock()
+	return a.drainLocked()
+}
+
+func (a *admin) drainLocked() bool {
+	if a.closed {
+		return false
+	}
+	first := a.consumer
+	// A device that writes as fast as this reads does not keep it for ever.
+	for a.consumer-first < 1<<adminACQLog2 {
+		at := a.consumer & (1<<adminACQLog2 - 1) * descriptors.AdminEntrySize
+		shared := descriptors.AdminEntryAt(a.acq[at:])
+		flags := shared.LoadFlags()
+		if flags&descriptors.CompletionPhase != descriptors.PhaseOf(a.consumer, adminACQLog2) {
+			break
+		}
+		entry := *shared // once: the device may change it under our eyes
+		a.consumer++
+		if err := a.handle(&entry, flags); err != nil {
+			a.closed = true
+			a.broken(err)
+			return true
+		}
+	}
+	if a.consumer == first {
+		return false
+	}
+	if err := a.regs.ackAdmin(a.consumer); err != nil {
+		a.broken(err)
+	}
+	return true
+}
+
+// handle judges one entry. An error means that the device cannot be trusted
+// with anything any more.
+func (a *admin) handle(e *descriptors.AdminEntry, flags uint32) error {
+	if flags&^descriptors.CompletionPhase != 0 {
+		return fmt.Errorf("%w: admin entry with reserved flags %#x", ErrProtocol, flags)
+	}
+	switch e.Kind {
+	case descriptors.EntryEvent:
+		a.event(*descriptors.Reply[descriptors.Event](e))
+		return nil
+	case descriptors.EntryReply:
+		s := &a.slots[e.ID%slotCount]
+		if s.id != e.ID || s.state != slotSent && s.state != slotLost {
+			return fmt.Errorf("%w: reply to command %#x, which was not given", ErrProtocol, e.ID)
+		}
+		if s.state == slotLost {
+			a.giveBack(s)
+			return nil
+		}
+		s.reply, s.state = *e, slotDone
+		s.ready <- struct{}{}
+		return nil
+	}
+	return fmt.Errorf("%w: admin entry of unknown kind %d", ErrProtocol, e.Kind)
+}
+
+// close ends all use of the rings.
+func (a *admin) close() {
+	a.submitMu.Lock()
+	defer a.submitMu.Unlock()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.closed = true
+}

@@ -1,0 +1,219 @@
+package driver_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/driver/drivertest"
+)
+
+// TestCommandResults checks that each result of the device has its error.
+func TestCommandResults(t *testing.T) {
+	drivertest.CheckLeaks(t)
+	d := newFake(t)
+	n := openFake(t, d)
+	for result, want := range map[descriptors.Result]error{
+		descriptors.ResultInvalidParameter: driver.ErrInvalidParameter, descriptors.ResultResource: driver.ErrResource,
+		descriptors.ResultTimeout: driver.ErrTimeout, descriptors.ResultReject: driver.ErrReject,
+		descriptors.ResultInvalidReliability: driver.ErrInvalidReliability, descriptors.ResultInvalidMTU: driver.ErrInvalidMTU,
+		descriptors.ResultInvalidQoS: driver.ErrInvalidQoS, descriptors.ResultInvalidPtag: driver.ErrInvalidPtag,
+		descriptors.ResultInvalidRDMARead: driver.ErrInvalidRDMARead, descriptors.ResultInvalidState: driver.ErrInvalidState,
+		descriptors.ResultNoMatch: driver.ErrNoMatch, descriptors.ResultNotReachable: driver.ErrNotReachable,
+		descriptors.ResultNotSupported: driver.ErrNotSupported, descriptors.ResultBadOpcode: driver.ErrBadOpcode,
+		descriptors.ResultAborted: driver.ErrAborted, descriptors.ResultDMAFault: driver.ErrDMAFault,
+	} {
+		d.with(func() {
+			d.answer = func(*descriptors.Command) (descriptors.Result, bool) { return result, true }
+		})
+		_, err := n.CreatePtag(t.Context())
+		if !errors.Is(err, want) {
+			t.Errorf("result %d: %v, want %v", result, err, want)
+		}
+		var c *driver.CommandError
+		if !errors.As(err, &c) || c.Opcode != descriptors.OpCreatePtag || c.Result != result {
+			t.Errorf("result %d: %#v", result, c)
+		}
+	}
+	// A result that nobody knows is an error all the same.
+	d.with(func() {
+		d.answer = func(*descriptors.Command) (descriptors.Result, bool) { return 999, true }
+	})
+	var c *driver.CommandError
+	if _, err := n.CreatePtag(t.Context()); !errors.As(err, &c) || c.Result != 999 {
+		t.Error(err)
+	}
+	d.with(func() { d.answer = nil })
+	if _, err := n.CreatePtag(t.Context()); err != nil {
+		t.Errorf("after all that: %v", err)
+	}
+}
+
+// TestGarbageAdminEntries has the device write what it must not: the command
+// that waits fails at once with ErrProtocol, as does everything after it, and
+// the NIC can be closed.
+func TestGarbageAdminEntries(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		tamper func(*descriptors.AdminEntry)
+		says   string
+	}{
+		{"unknown kind", func(e *descriptors.AdminEntry) { e.Kind = 77 }, "kind 77"},
+		{"kind zero", func(e *descriptors.AdminEntry) { e.Kind = 0 }, "kind 0"},
+		{"unknown ID", func(e *descriptors.AdminEntry) { e.ID ^= 5 }, "not given"},
+		{"old use of the same ID", func(e *descriptors.AdminEntry) { e.ID -= 512 }, "not given"},
+		{"reserved flags", func(e *descriptors.AdminEntry) { e.Flags |= 0x80 }, "flags"},
+		{"all ones", func(e *descriptors.AdminEntry) { e.Kind, e.ID, e.Flags = 0xffff, 0xffff, 0xffffffff }, "flags"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			drivertest.CheckLeaks(t)
+			d := newFake(t)
+			n := openFake(t, d)
+			d.with(func() { d.tamper = c.tamper })
+			_, err := n.CreatePtag(contextFor(t))
+			if !errors.Is(err, driver.ErrProtocol) || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("error %v, want ErrProtocol with %q", err, c.says)
+			}
+			d.with(func() { d.tamper = nil })
+			if _, err := n.CreatePtag(contextFor(t)); !errors.Is(err, driver.ErrProtocol) {
+				t.Errorf("afterwards: %v", err)
+			}
+			if h, err := n.Health(contextFor(t)); err != nil || !h.Ready {
+				t.Errorf("health afterwards: %+v, %v", h, err)
+			}
+		})
+	}
+}
+
+// TestSpuriousReply: a second reply to a command.
+func TestSpuriousReply(t *testing.T) {
+	drivertest.CheckLeaks(t)
+	d := newFake(t)
+	n := openFake(t, d)
+	var last descriptors.AdminEntry
+	d.with(func() { d.tamper = func(e *descriptors.AdminEntry) { last = *e } })
+	if _, err := n.CreatePtag(contextFor(t)); err != nil {
+		t.Fatal(err)
+	}
+	d.with(func() {
+		d.tamper = nil
+		d.post(last)
+	})
+	eventually(t, "the second reply is noticed", func() bool {
+		_, err := n.CreatePtag(contextFor(t))
+		return errors.Is(err, driver.ErrProtocol)
+	})
+}
+
+// TestImpossibleNumbers has the device give out numbers that cannot be.
+func TestImpossibleNumbers(t *testing.T) {
+	create := func(ctx context.Context, n *driver.NIC) error {
+		_, err := n.CreateVI(ctx, driver.VIAttributes{SendDepth: 1, RecvDepth: 1}, nil, nil)
+		return err
+	}
+	createCQ := func(ctx context.Context, n *driver.NIC) error {
+		_, err := n.CreateCQ(ctx, 4)
+		return err
+	}
+	alloc := func(ctx context.Context, n *driver.NIC) error {
+		_, err := n.AllocMemory(ctx, 4096, driver.MemoryAttributes{})
+		return err
+	}
+	for _, c := range []struct {
+		name   string
+		before func(context.Context, *driver.NIC) error
+		do     func(context.Context, *driver.NIC) error
+		number uint32
+	}{
+		{"endpoint 0", nil, create, 0},
+		{"endpoint that is not there", nil, create, fakeEndpoints},
+		{"endpoint 2^32-1", nil, create, 0xffffffff},
+		{"endpoint twice", create, create, 1},
+		{"CQ that is not there", nil, createCQ, fakeCQs},
+		{"CQ twice", createCQ, createCQ, 0},
+		{"handle twice", alloc, alloc, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			drivertest.CheckLeaks(t)
+			d := newFake(t)
+			n := openFake(t, d)
+			if c.before != nil {
+				if err := c.before(contextFor(t), n); err != nil {
+					t.Fatal(err)
+				}
+			}
+			d.with(func() {
+				d.tamper = func(e *descriptors.AdminEntry) { descriptors.Reply[descriptors.EndpointBody](e).Endpoint = c.number }
+			})
+			if err := c.do(contextFor(t), n); !errors.Is(err, driver.ErrProtocol) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestCommandTimeout: a device that does not answer.
+func TestCommandTimeout(t *testing.T) {
+	drivertest.CheckLeaks(t)
+	d := newFake(t)
+	n, err := driver.New(contextFor(t), d, driver.Options{Logger: quiet, CommandTimeout: 20 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.with(func() {
+		d.answer = func(*descriptors.Command) (descriptors.Result, bool) { return 0, false }
+	})
+	_, err = n.AllocMemory(contextFor(t), 4096, driver.MemoryAttributes{})
+	if !errors.Is(err, driver.ErrCommandTimeout) || !strings.Contains(err.Error(), "REGISTER_MEMORY") {
+		t.Error(err)
+	}
+	// The device may still use the memory: it stays mapped until Close.
+	d.with(func() {
+		if len(d.dma) != 2 {
+			t.Errorf("%d DMA mappings, want the admin rings and the memory", len(d.dma))
+		}
+		// The answer comes after all, when nobody waits for it.
+		d.answer = nil
+		for _, c := range d.admin.unanswered {
+			d.reply(&c, descriptors.ResultSuccess)
+		}
+	})
+	if _, err := n.CreatePtag(contextFor(t)); err != nil {
+		t.Errorf("after a late answer: %v", err)
+	}
+	if err := n.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestManyCommands wraps both rings more than once, from several goroutines.
+func TestManyCommands(t *testing.T) {
+	drivertest.CheckLeaks(t)
+	n := openFake(t, newFake(t))
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	seen := map[uint32]bool{}
+	for range 4 {
+		wg.Go(func() {
+			for range 700 {
+				p, err := n.CreatePtag(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				if seen[p] {
+					t.Errorf("ptag %d was handed to two", p)
+				}
+				seen[p] = true
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+}

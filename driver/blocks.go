@@ -1,0 +1,133 @@
+package driver
+
+import (
+	"fmt"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// Block is one register block in BAR0.
+type Block struct {
+	// Type is one of the Block constants of package descriptors, or unknown.
+	Type uint32
+	// Version is major<<16 | minor.
+	Version uint32
+	// Offset in BAR0 and Size, header included, in bytes.
+	Offset uint64
+	Size   uint32
+}
+
+// Name returns the block's type in words.
+func (b Block) Name() string { return blockName(b.Type) }
+
+// knownBlock is what this driver needs to know of a block type.
+type knownBlock struct {
+	name    string
+	version uint32 // the major half counts
+	minSize uint32 // up to the last register that the driver uses
+}
+
+var knownBlocks = map[uint32]knownBlock{
+	descriptors.BlockIdentity:  {"identity", descriptors.BlockVersion1, descriptors.RegPageSizeLog2 + 4},
+	descriptors.BlockHealth:    {"health", descriptors.BlockVersion1, descriptors.RegHeartbeat + 4},
+	descriptors.BlockAdmin:     {"admin", descriptors.BlockVersion1, descriptors.RegEventsLost + 4},
+	descriptors.BlockClock:     {"clock", descriptors.BlockVersion1, descriptors.RegClockResolution + 4},
+	descriptors.BlockCounters:  {"counters", descriptors.BlockVersion1, descriptors.RegCounterBase},
+	descriptors.BlockInterrupt: {"interrupt", descriptors.BlockVersion1, descriptors.RegVectors + 4},
+}
+
+var otherBlocks = map[uint32]string{
+	descriptors.BlockProcessor: "processor",
+	descriptors.BlockDMA:       "DMA",
+}
+
+func blockName(t uint32) string {
+	if k, ok := knownBlocks[t]; ok {
+		return k.name
+	}
+	if n, ok := otherBlocks[t]; ok {
+		return n
+	}
+	return fmt.Sprintf("type %#x", t)
+}
+
+// maxBlocks ends a chain that goes on for ever without a loop.
+const maxBlocks = 256
+
+// walkBlocks follows the chain of register blocks in a BAR of size bytes. It
+// returns every block, also those that this driver does not know. read reads a
+// register.
+func walkBlocks(size uint64, read func(offset uint64) (uint32, error)) ([]Block, error) {
+	var blocks []Block
+	seen := map[uint64]bool{}
+	for offset := uint64(0); ; {
+		bad := func(format string, args ...any) error {
+			return fmt.Errorf("%w: block at %#x: %s", ErrBadRegisters, offset, fmt.Sprintf(format, args...))
+		}
+		switch {
+		case offset%4 != 0:
+			return nil, bad("the offset is not a multiple of 4")
+		case offset > size || size-offset < descriptors.BlockHeaderSize:
+			return nil, bad("the header lies outside BAR0, which has %#x bytes", size)
+		case seen[offset]:
+			return nil, bad("the chain loops")
+		case len(blocks) == maxBlocks:
+			return nil, bad("the chain has more than %d blocks", maxBlocks)
+		}
+		seen[offset] = true
+
+		var h [4]uint32
+		for i := range h {
+			v, err := read(offset + uint64(4*i))
+			if err != nil {
+				return nil, err
+			}
+			h[i] = v
+		}
+		if h == [4]uint32{allOnes, allOnes, allOnes, allOnes} {
+			return nil, ErrDeviceGone
+		}
+		b := Block{
+			Type: h[descriptors.BlockRegType/4], Version: h[descriptors.BlockRegVersion/4],
+			Offset: offset, Size: h[descriptors.BlockRegSize/4],
+		}
+		if b.Size < descriptors.BlockHeaderSize || uint64(b.Size) > size-offset {
+			return nil, bad("a size of %#x does not fit BAR0, which has %#x bytes", b.Size, size)
+		}
+		blocks = append(blocks, b)
+		if offset = uint64(h[descriptors.BlockRegNext/4]); offset == 0 {
+			return blocks, nil
+		}
+	}
+}
+
+// checkBlocks finds the blocks that this driver uses, and refuses what it
+// cannot work with.
+func checkBlocks(blocks []Block) (map[uint32]Block, error) {
+	used := map[uint32]Block{}
+	if blocks[0].Type != descriptors.BlockIdentity {
+		return nil, fmt.Errorf("%w: BAR0 starts with the %s block, not with the identity block", ErrBadRegisters, blocks[0].Name())
+	}
+	for _, b := range blocks {
+		k, ok := knownBlocks[b.Type]
+		if !ok {
+			continue
+		}
+		if b.Version>>16 != k.version>>16 {
+			return nil, &VersionError{Block: b.Type, Offset: b.Offset, Found: b.Version, Wanted: k.version}
+		}
+		if b.Size < k.minSize {
+			return nil, fmt.Errorf("%w: the %s block at %#x has %#x bytes, %#x are needed", ErrBadRegisters, k.name, b.Offset, b.Size, k.minSize)
+		}
+		if _, ok := used[b.Type]; ok {
+			return nil, fmt.Errorf("%w: a second %s block at %#x", ErrBadRegisters, k.name, b.Offset)
+		}
+		used[b.Type] = b
+	}
+	for _, t := range []uint32{descriptors.BlockIdentity, descriptors.BlockHealth, descriptors.BlockAdmin} {
+		if _, ok := used[t]; !ok {
+			return nil, fmt.Errorf("%w: there is no %s block", ErrBadRegisters, blockName(t))
+		}
+	}
+	return used, nil
+}

@@ -1,0 +1,160 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+// Close gives everything back: VIs are destroyed, which tells their peers, then
+// completion queues and memory; the device is reset, so that it touches no
+// memory any more, before the memory is unmapped; then it is closed. It works
+// in every state, also on a device that has failed or gone, and takes at most
+// about three times the command timeout. Whoever waits gets ErrClosed, as does every
+// later call. Memory and descriptors in it must not be used any more.
+//
+// An error means that something could not be given back. Closing again does
+// nothing; a second caller waits for the first.
+func (n *NIC) Close() error {
+	first := false
+	n.closeOnce.Do(func() { first = true; n.shutdown() })
+	if !first {
+		return nil
+	}
+	return n.closeErr
+}
+
+func (n *NIC) shutdown() {
+	n.closing.Store(true)
+	close(n.done)
+	n.ops.Lock()
+	defer n.ops.Unlock()
+
+	for i := range n.vis {
+		if v := n.vis[i].Load(); v != nil {
+			v.send.close()
+			v.recv.close()
+		}
+	}
+	n.mu.Lock()
+	cqs := n.cqs
+	n.cqs = nil
+	n.mu.Unlock()
+	for _, c := range cqs {
+		c.close()
+	}
+	if n.admin != nil && n.failed() == nil {
+		if err := n.destroyAll(cqs); err != nil {
+			n.log.Warn("device does not close down in order, resetting it", "err", err)
+		}
+	}
+	n.regions.clear()
+	if n.admin != nil {
+		n.admin.close()
+	}
+
+	var errs []error
+	if n.mastering {
+		errs = append(errs, n.quiesce())
+	}
+	errs = append(errs, n.closeVectors())
+	for b := range n.buffers {
+		errs = append(errs, n.closeBuffer(b))
+	}
+	errs = append(errs, n.bar0.close(), n.bar2.close(), n.bar4.close(), n.dev.Close())
+	n.goroutines.Wait()
+	n.closeErr = n.error("close", errors.Join(errs...))
+}
+
+// destroyAll has the device destroy what was created, in order. It stops at the
+// first command that is not answered; what the device refuses to destroy, the
+// reset destroys.
+func (n *NIC) destroyAll(cqs map[uint32]*CQ) error {
+	ctx, cancel := context.WithTimeout(context.Background(), n.options.CommandTimeout)
+	defer cancel()
+	deadline, _ := ctx.Deadline()
+	run := func(cmd *descriptors.Command) error {
+		_, err := n.executeUntil(ctx, nil, time.Until(deadline), cmd)
+		var refused *CommandError
+		if errors.As(err, &refused) {
+			return nil
+		}
+		return err
+	}
+	for i := range n.vis {
+		if n.vis[i].Load() == nil {
+			continue
+		}
+		body := descriptors.EndpointBody{Endpoint: uint32(i)}
+		if err := run(newCommand(descriptors.OpDisconnect, body)); err != nil {
+			return err
+		}
+		if err := run(newCommand(descriptors.OpDestroyEndpoint, body)); err != nil {
+			return err
+		}
+	}
+	for number := range cqs {
+		if err := run(newCommand(descriptors.OpDestroyCQ, descriptors.CQBody{CQ: number})); err != nil {
+			return err
+		}
+	}
+	for _, handle := range n.regions.handles() {
+		if err := run(newCommand(descriptors.OpDeregisterMemory, descriptors.MemoryBody{Handle: handle})); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// quiesce makes sure that the device reads and writes no memory any more: by
+// its own reset, else by the back end's, and by taking the bus away from it.
+func (n *NIC) quiesce() error {
+	if errors.Is(n.failed(), ErrDeviceGone) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), n.options.CommandTimeout)
+	defer cancel()
+	err := n.reset(ctx)
+	if err != nil && !errors.Is(err, ErrDeviceGone) && n.info.Resettable {
+		ctx, cancel := context.WithTimeout(context.Background(), n.options.CommandTimeout)
+		defer cancel()
+		if rerr := n.dev.Reset(ctx); rerr != nil {
+			err = errors.Join(err, rerr)
+		} else {
+			err = nil
+		}
+	}
+	if berr := n.setCommand(0, vfio.CommandBusMaster); berr == nil || errors.Is(berr, ErrDeviceGone) {
+		return nil // without the bus it does no harm, reset or not
+	} else if err != nil {
+		return fmt.Errorf("the device could not be stopped: %w", errors.Join(err, berr))
+	}
+	return nil
+}
+
+func (n *NIC) closeVectors() error {
+	if len(n.vectors) == 0 {
+		return nil
+	}
+	err := n.dev.DisableIRQs(vfio.IRQMSIX)
+	if errors.Is(n.failed(), ErrDeviceGone) {
+		err = nil
+	}
+	for _, v := range n.vectors {
+		err = errors.Join(err, v.close())
+	}
+	return err
+}
+
+// closeBuffer takes memory from the device and frees it. Memory that the device
+// cannot be kept from is not freed: it would be somebody else's next.
+func (n *NIC) closeBuffer(b *dmaBuffer) error {
+	if err := n.dev.UnmapDMA(b.iova, b.mem.Size()); err != nil && !errors.Is(n.failed(), ErrDeviceGone) {
+		return err
+	}
+	return b.mem.Close()
+}

@@ -1,0 +1,144 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// unknownOutcome wraps the error of a command that the device may or may not
+// have carried out.
+type unknownOutcome struct{ err error }
+
+func (u *unknownOutcome) Error() string { return u.err.Error() }
+func (u *unknownOutcome) Unwrap() error { return u.err }
+
+func outcomeUnknown(err error) bool {
+	var u *unknownOutcome
+	return errors.As(err, &u)
+}
+
+// newCommand builds a command.
+func newCommand[B descriptors.CommandBody](op descriptors.Opcode, body B) *descriptors.Command {
+	cmd := &descriptors.Command{Opcode: op}
+	*descriptors.Body[B](cmd) = body
+	return cmd
+}
+
+// execute carries out a command that the device answers at once. The context
+// is looked at until the device has been given the command; from there on its
+// outcome must be known, and the wait ends with the command timeout.
+func (n *NIC) execute(ctx context.Context, cmd *descriptors.Command) (*descriptors.AdminEntry, error) {
+	return n.executeUntil(ctx, n.done, n.options.CommandTimeout, cmd)
+}
+
+// executeUntil is execute with another end: done, if not nil, gives the command
+// up when it is closed.
+func (n *NIC) executeUntil(ctx context.Context, done <-chan struct{}, timeout time.Duration, cmd *descriptors.Command) (*descriptors.AdminEntry, error) {
+	s, err := n.send(ctx, done, classShort, cmd)
+	if err != nil {
+		return nil, err
+	}
+	w := waiter{n: n, ctx: context.Background(), done: done, deadline: time.Now().Add(timeout)}
+	return n.await(&w, s, cmd.Opcode)
+}
+
+// connect carries out a command that the network answers. When the context
+// ends first the command is aborted.
+func (n *NIC) connect(ctx context.Context, c class, cmd *descriptors.Command) (*descriptors.AdminEntry, error) {
+	s, err := n.send(ctx, n.done, c, cmd)
+	if err != nil {
+		return nil, err
+	}
+	reply, err := n.await(&waiter{n: n, ctx: ctx, done: n.done}, s, cmd.Opcode)
+	if !errors.Is(err, errInterrupted) {
+		return reply, err
+	}
+	// The device may have answered meanwhile; then it refuses the ABORT.
+	patience, cancel := context.WithTimeout(context.Background(), n.options.CommandTimeout)
+	defer cancel()
+	_, err = n.execute(patience, newCommand(descriptors.OpAbort, descriptors.AbortBody{ID: cmd.ID}))
+	var refused *CommandError
+	if err != nil && !errors.As(err, &refused) {
+		n.admin.abandon(s)
+		return nil, err
+	}
+	w := waiter{n: n, ctx: context.Background(), done: n.done, deadline: time.Now().Add(n.options.CommandTimeout)}
+	reply, err = n.await(&w, s, cmd.Opcode)
+	if errors.Is(err, ErrAborted) || errors.Is(err, ErrTimeout) {
+		return nil, ctx.Err()
+	}
+	return reply, err
+}
+
+// send waits for a free slot and submits.
+func (n *NIC) send(ctx context.Context, done <-chan struct{}, c class, cmd *descriptors.Command) (*slot, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	w := waiter{n: n, ctx: ctx, done: done}
+	defer w.stop()
+	for {
+		select {
+		case index := <-n.admin.free[c]:
+			s := &n.admin.slots[index]
+			if err := n.admin.submit(s, cmd); err != nil {
+				n.admin.abandon(s)
+				return nil, &unknownOutcome{err}
+			}
+			return s, nil
+		default:
+		}
+		n.admin.drain()
+		if err := w.pause(nil, nil, nil); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// errInterrupted says that the context of a waiter has ended, but not what has
+// become of the command: its slot is still the caller's.
+var errInterrupted = errors.New("interrupted")
+
+// await waits for the reply to the command in s. Whatever it returns but
+// errInterrupted, the slot has been given back.
+func (n *NIC) await(w *waiter, s *slot, op descriptors.Opcode) (*descriptors.AdminEntry, error) {
+	defer w.stop()
+	n.step() // who only gives commands makes progress too
+	for {
+		n.admin.drain()
+		if reply, ok := n.admin.take(s); ok {
+			if reply.Result != descriptors.ResultSuccess {
+				return nil, &CommandError{Opcode: op, Result: reply.Result, Field: reply.Field}
+			}
+			return &reply, nil
+		}
+		err := w.pause(nil, nil, s.ready)
+		if err == nil {
+			continue
+		}
+		if w.ctx.Err() != nil && err == w.ctx.Err() {
+			return nil, errInterrupted
+		}
+		n.admin.abandon(s)
+		if errors.Is(err, errDeadline) {
+			err = fmt.Errorf("%w: %v", ErrCommandTimeout, op)
+		}
+		return nil, &unknownOutcome{err}
+	}
+}
+
+// timeoutMS is what is left of a context in the unit of the commands, rounded
+// up; the largest value if it has no deadline.
+func timeoutMS(ctx context.Context) uint32 {
+	d, ok := ctx.Deadline()
+	if !ok {
+		return math.MaxUint32
+	}
+	ms := (time.Until(d) + time.Millisecond - 1) / time.Millisecond
+	return uint32(min(max(ms, 1), math.MaxUint32))
+}

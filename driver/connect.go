@@ -1,0 +1,149 @@
+package driver
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// Address names a connection point: a host, and a discriminator within it of 0
+// to 32 bytes.
+type Address struct {
+	MAC           descriptors.MAC
+	Discriminator []byte
+}
+
+// Remote is the other end of a connection.
+type Remote struct {
+	MAC         descriptors.MAC
+	Endpoint    uint32
+	MaxTransfer uint32
+	Reliability descriptors.Reliability
+	Rights      descriptors.Access
+}
+
+// Connection is a request to connect that waits for Accept or Reject.
+type Connection struct {
+	// Remote is who asks: its address, and the discriminator it gave as its own.
+	Remote      Address
+	MaxTransfer uint32
+	Reliability descriptors.Reliability
+	Rights      descriptors.Access
+
+	n      *NIC
+	number uint32
+}
+
+// discriminator lays out b for a command.
+func (n *NIC) discriminator(op string, b []byte) (descriptors.Discriminator, error) {
+	var d descriptors.Discriminator
+	if len(b) > len(d.Data) {
+		return d, n.refuse(op, fmt.Errorf("%w: discriminator of %d bytes", ErrInvalidParameter, len(b)),
+			fmt.Sprintf("use at most %d", len(d.Data)))
+	}
+	d.Len = uint8(copy(d.Data[:], b))
+	return d, nil
+}
+
+// ConnectRequest connects the VI, which is idle, to whoever waits at remote;
+// local is this end's own discriminator. It waits for the answer until ctx
+// ends. It fails with ErrNoMatch, ErrReject, ErrTimeout, ErrNotReachable,
+// ErrInvalidState, ErrInvalidReliability, ErrInvalidMTU or the context's error;
+// the VI is idle again then.
+func (v *VI) ConnectRequest(ctx context.Context, remote Address, local []byte) (Remote, error) {
+	const op = "connect"
+	if err := v.begin(op); err != nil {
+		return Remote{}, err
+	}
+	defer v.n.end()
+	to, err := v.n.discriminator(op, remote.Discriminator)
+	if err != nil {
+		return Remote{}, err
+	}
+	from, err := v.n.discriminator(op, local)
+	if err != nil {
+		return Remote{}, err
+	}
+	reply, err := v.n.connect(ctx, classConnect, newCommand(descriptors.OpConnectRequest, descriptors.ConnectRequestBody{
+		Endpoint: v.number, TimeoutMS: timeoutMS(ctx), RemoteMAC: remote.MAC, Remote: to, Local: from,
+	}))
+	if err != nil {
+		return Remote{}, v.n.error(op, err)
+	}
+	return connected(reply), nil
+}
+
+// Disconnect ends the VI's connection, or its error state: posted descriptors
+// complete, flushed, in order, and the VI is idle.
+func (v *VI) Disconnect(ctx context.Context) error {
+	const op = "disconnect"
+	if err := v.begin(op); err != nil {
+		return err
+	}
+	defer v.n.end()
+	_, err := v.n.execute(ctx, newCommand(descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: v.number}))
+	return v.n.error(op, err)
+}
+
+// ConnectWait waits at the discriminator local until somebody asks to connect
+// or ctx ends.
+func (n *NIC) ConnectWait(ctx context.Context, local []byte) (*Connection, error) {
+	const op = "wait for connection"
+	if err := n.begin(op); err != nil {
+		return nil, err
+	}
+	defer n.end()
+	at, err := n.discriminator(op, local)
+	if err != nil {
+		return nil, err
+	}
+	reply, err := n.connect(ctx, classWait, newCommand(descriptors.OpConnectWait, descriptors.ConnectWaitBody{TimeoutMS: timeoutMS(ctx), Local: at}))
+	if err != nil {
+		return nil, n.error(op, err)
+	}
+	r := descriptors.Reply[descriptors.ConnectionReply](reply)
+	if int(r.Remote.Len) > len(r.Remote.Data) {
+		return nil, n.error(op, fmt.Errorf("%w: discriminator of %d bytes", ErrProtocol, r.Remote.Len))
+	}
+	return &Connection{n: n, number: r.Connection, MaxTransfer: r.MaxTransfer, Reliability: r.Reliability, Rights: r.RemoteRights,
+		Remote: Address{MAC: r.RemoteMAC, Discriminator: bytes.Clone(r.Remote.Data[:r.Remote.Len])}}, nil
+}
+
+// Accept connects the VI, which is idle, to the one that asks. It fails with
+// ErrInvalidReliability or ErrInvalidMTU if the two do not fit each other, of
+// which the other side learns nothing: another VI may accept.
+func (c *Connection) Accept(ctx context.Context, v *VI) (Remote, error) {
+	const op = "accept connection"
+	if v == nil || v.n != c.n {
+		return Remote{}, c.n.refuse(op, fmt.Errorf("%w: not a VI of this NIC", ErrInvalidParameter), "create the VI on the NIC that waited")
+	}
+	if err := v.begin(op); err != nil {
+		return Remote{}, err
+	}
+	defer c.n.end()
+	reply, err := c.n.connect(ctx, classConnect, newCommand(descriptors.OpConnectAccept, descriptors.ConnectAcceptBody{
+		Connection: c.number, Endpoint: v.number, TimeoutMS: timeoutMS(ctx),
+	}))
+	if err != nil {
+		return Remote{}, c.n.error(op, err)
+	}
+	return connected(reply), nil
+}
+
+// Reject turns the request down.
+func (c *Connection) Reject(ctx context.Context) error {
+	const op = "reject connection"
+	if err := c.n.begin(op); err != nil {
+		return err
+	}
+	defer c.n.end()
+	_, err := c.n.execute(ctx, newCommand(descriptors.OpConnectReject, descriptors.ConnectRejectBody{Connection: c.number}))
+	return c.n.error(op, err)
+}
+
+func connected(reply *descriptors.AdminEntry) Remote {
+	r := descriptors.Reply[descriptors.ConnectedReply](reply)
+	return Remote{MAC: r.RemoteMAC, Endpoint: r.RemoteEndpoint, MaxTransfer: r.MaxTransfer, Reliability: r.Reliability, Rights: r.RemoteRights}
+}

@@ -1,0 +1,241 @@
+package driver
+
+import (
+	"context"
+	"fmt"
+	"math/bits"
+	"sync"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+// CQ is a completion queue: it says which work queues have completed
+// descriptors. Methods may be called from several goroutines.
+type CQ struct {
+	n       *NIC
+	number  uint32
+	entries int
+	buf     *dmaBuffer
+	vec     *vector
+
+	leaving  leaving
+	promised int // sum of the depths of the attached queues; guarded by NIC.mu
+
+	mu       sync.Mutex
+	ring     []descriptors.Completion
+	log2     uint8
+	mask     uint32
+	consumer uint32
+	index    *uint32 // where the device reads consumer
+	armBell  doorbell
+	misses   uint32
+	// sorted holds entries that were taken from the ring when a VI was destroyed,
+	// without those of the VI.
+	sorted []descriptors.Completion
+	failed error // why nothing more can be taken
+}
+
+// CreateCQ creates a completion queue with room for the given number of
+// entries, 1 to the device's limit.
+func (n *NIC) CreateCQ(ctx context.Context, entries int) (*CQ, error) {
+	const op = "create CQ"
+	if err := n.begin(op); err != nil {
+		return nil, err
+	}
+	defer n.end()
+	if entries < 1 || entries > n.identity.MaxCQEntries {
+		return nil, n.refuse(op, fmt.Errorf("%w: %d entries", ErrInvalidParameter, entries),
+			fmt.Sprintf("this device has completion queues of 1 to %d entries", n.identity.MaxCQEntries))
+	}
+	log2 := max(uint8(bits.Len(uint(entries-1))), descriptors.MinCQLog2)
+	ringBytes := uint64(descriptors.CompletionSize) << log2
+	const indexLine = 64 // the index on a cache line of its own
+	indexAt := (ringBytes + indexLine - 1) &^ (indexLine - 1)
+	buf, err := n.newDMA(indexAt+indexLine, vfio.DMARead|vfio.DMAWrite, vfio.MemoryOptions{Huge: vfio.HugeNever})
+	if err != nil {
+		return nil, n.error(op, err)
+	}
+	c := &CQ{n: n, entries: entries, buf: buf, vec: n.pickVector(), log2: log2, mask: 1<<log2 - 1}
+	c.ring = descriptors.CompletionsAt(buf.mem.Bytes()[:ringBytes])
+	c.index = descriptors.IndexAt(buf.mem.Bytes()[indexAt:])
+	reply, err := n.execute(ctx, newCommand(descriptors.OpCreateCQ, descriptors.CreateCQBody{
+		IOVA: buf.iova, IndexIOVA: buf.iova + indexAt, Vector: vectorNumber(c.vec), Log2: log2,
+	}))
+	if err != nil {
+		return nil, n.error(op, n.release(buf, err))
+	}
+	c.number = descriptors.Reply[descriptors.CQBody](reply).CQ
+	if c.number >= n.identity.MaxCQs {
+		return nil, n.error(op, n.fail(fmt.Errorf("%w: it gave out completion queue %d of %d", ErrProtocol, c.number, n.identity.MaxCQs)))
+	}
+	c.armBell = n.doorbellAt(descriptors.CQPage(n.identity.MaxEndpoints, c.number) + descriptors.DoorbellCQArm)
+	if !n.enterCQ(c) {
+		return nil, n.error(op, n.fail(fmt.Errorf("%w: it gave out completion queue %d twice", ErrProtocol, c.number)))
+	}
+	return c, nil
+}
+
+// enterCQ is enter for a CQ.
+func (n *NIC) enterCQ(c *CQ) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if old := n.cqs[c.number]; old != nil {
+		n.mu.Unlock()
+		old.leaving.wait(n)
+		n.mu.Lock()
+	}
+	if n.cqs[c.number] != nil {
+		return false
+	}
+	n.cqs[c.number] = c
+	return true
+}
+
+// Number returns the CQ's number on this device.
+func (c *CQ) Number() uint32 { return c.number }
+
+// Entries returns how many completions the CQ has room for.
+func (c *CQ) Entries() int { return c.entries }
+
+// Done returns the oldest completion: which queue of which VI has completed a
+// descriptor, which that queue's SendDone or RecvDone then returns. It fails
+// with ErrNotDone, ErrClosed, ErrCQOverrun, ErrProtocol if the device wrote an
+// impossible entry, or what is wrong with the device.
+func (c *CQ) Done() (descriptors.Completion, error) {
+	e, err := c.take()
+	if err != ErrNotDone || c.n.poller == nil || !c.n.poller.Poll() {
+		return e, err
+	}
+	return c.take()
+}
+
+// Wait is Done that waits while the result would be ErrNotDone, and fails with
+// the context's error when that ends.
+func (c *CQ) Wait(ctx context.Context) (descriptors.Completion, error) {
+	w := waiter{n: c.n, ctx: ctx, done: c.n.done}
+	defer w.stop()
+	e, err := c.take()
+	for err == ErrNotDone {
+		if err := w.pause(c, c.vec, nil); err != nil {
+			return descriptors.Completion{}, c.n.error("wait for completion", err)
+		}
+		e, err = c.take()
+	}
+	return e, err
+}
+
+// arm asks for an interrupt when there is more than has been taken.
+func (c *CQ) arm() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.failed != nil {
+		return c.failed
+	}
+	c.armBell.arm(c.consumer)
+	return nil
+}
+
+// end lets every later Done return err, unless it fails already.
+func (c *CQ) end(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.failed == nil {
+		c.failed = err
+	}
+}
+
+// close ends all use of the ring and of the doorbell.
+func (c *CQ) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failed = c.n.error("use CQ", ErrClosed)
+	c.sorted, c.ring, c.index = nil, nil, nil
+}
+
+// Destroy destroys the CQ. It fails with ErrInUse while a VI completes there,
+// and with ErrClosed if it was called before.
+func (c *CQ) Destroy(ctx context.Context) error {
+	const op = "destroy CQ"
+	n := c.n
+	if err := n.begin(op); err != nil {
+		return err
+	}
+	defer n.end()
+	if err := ctx.Err(); err != nil {
+		return n.error(op, err)
+	}
+	err := c.leaving.begin(n, func() error {
+		if c.promised > 0 {
+			return ErrInUse
+		}
+		return nil
+	})
+	switch err {
+	case nil:
+	case ErrInUse:
+		return n.refuse(op, err, "destroy the VIs that complete there first")
+	default:
+		return n.error(op, err)
+	}
+	_, err = n.execute(ctx, newCommand(descriptors.OpDestroyCQ, descriptors.CQBody{CQ: c.number}))
+	if err != nil && !outcomeUnknown(err) {
+		c.leaving.undo(n)
+		return n.error(op, err)
+	}
+	defer c.leaving.end(n)
+	c.close()
+	if err != nil {
+		return n.error(op, err)
+	}
+	n.mu.Lock()
+	delete(n.cqs, c.number)
+	n.mu.Unlock()
+	return n.error(op, n.freeDMA(c.buf))
+}
+
+// attach promises room for depth completions in c, which may be nil.
+func (n *NIC) attach(c *CQ, depth int) error {
+	if c == nil {
+		return nil
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case c.n != n:
+		return fmt.Errorf("%w: not a completion queue of this NIC", ErrInvalidParameter)
+	case c.leaving.ended != nil:
+		return fmt.Errorf("completion queue: %w", ErrClosed)
+	case depth > c.entries-c.promised:
+		return fmt.Errorf("%w: %d entries, %d of them promised to other queues, and %d more needed", ErrCQTooSmall, c.entries, c.promised, depth)
+	}
+	c.promised += depth
+	return nil
+}
+
+func (n *NIC) detach(c *CQ, depth int) {
+	if c == nil {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	c.promised -= depth
+}
+
+// cqNumber is c's number as a command wants it.
+func cqNumber(c *CQ) uint32 {
+	if c == nil {
+		return descriptors.NoCQ
+	}
+	return c.number
+}
+
+// cqOverrun is told by the device that completions were lost.
+func (n *NIC) cqOverrun(number uint32) {
+	n.mu.Lock()
+	c := n.cqs[number]
+	n.mu.Unlock()
+	if c != nil {
+		c.end(n.error("CQ done", ErrCQOverrun))
+	}
+}

@@ -1,0 +1,293 @@
+package driver_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/driver"
+)
+
+// completion completes token i of the VI's queue in CQ cq.
+func (r *rig) completion(cq *driver.CQ, receive bool, i uint32) {
+	flags := uint32(0)
+	if receive {
+		flags = descriptors.CompletionReceive
+	}
+	r.d.with(func() {
+		r.d.complete(r.v.Number(), receive, i, 0, descriptors.StatusDone)
+		r.d.completion(cq.Number(), descriptors.Completion{Endpoint: r.v.Number(), Index: i, Status: uint32(descriptors.StatusDone), Flags: flags})
+	})
+}
+
+func TestCQOrder(t *testing.T) {
+	r := newRig(t, nil, 3, 8)
+	ds := r.descriptors(t, 4)
+	for i := range uint32(20) { // wraps both CQs
+		send, recv := ds[i%2], ds[2+i%2]
+		send.Rearm()
+		recv.Rearm()
+		if err := errors.Join(r.v.PostSend(send), r.v.PostRecv(recv)); err != nil {
+			t.Fatal(i, err)
+		}
+		if _, err := r.sendCQ.Done(); err != driver.ErrNotDone {
+			t.Fatal(i, err)
+		}
+		r.completion(r.sendCQ, false, i)
+		r.completion(r.recvCQ, true, i)
+		e, err := r.sendCQ.Done()
+		if err != nil || e.Endpoint != r.v.Number() || e.Index != i || e.Flags&descriptors.CompletionReceive != 0 {
+			t.Fatalf("%d: %+v, %v", i, e, err)
+		}
+		if d, err := r.v.SendDone(); d != send || err != nil {
+			t.Fatal(i, d, err)
+		}
+		e, err = r.recvCQ.Wait(contextFor(t))
+		if err != nil || e.Index != i || e.Flags&descriptors.CompletionReceive == 0 {
+			t.Fatalf("%d: %+v, %v", i, e, err)
+		}
+		if d, err := r.v.RecvDone(); d != recv || err != nil {
+			t.Fatal(i, d, err)
+		}
+	}
+}
+
+// TestCQHostile: an impossible entry ends the CQ, and nothing else.
+func TestCQHostile(t *testing.T) {
+	good := descriptors.Completion{Endpoint: 1, Index: 0, Status: uint32(descriptors.StatusDone)}
+	for name, change := range map[string]func(*descriptors.Completion){
+		"no such endpoint":       func(e *descriptors.Completion) { e.Endpoint = 5 },
+		"endpoint 0":             func(e *descriptors.Completion) { e.Endpoint = 0 },
+		"endpoint out of range":  func(e *descriptors.Completion) { e.Endpoint = 0xffffffff },
+		"other queue":            func(e *descriptors.Completion) { e.Flags = descriptors.CompletionReceive },
+		"not posted":             func(e *descriptors.Completion) { e.Index = 1 },
+		"index 2^32-1":           func(e *descriptors.Completion) { e.Index = 0xffffffff },
+		"reserved flags":         func(e *descriptors.Completion) { e.Flags = 0x40 },
+		"reserved status":        func(e *descriptors.Completion) { e.Status |= 0x400 },
+		"status that is not one": func(e *descriptors.Completion) { e.Status = 0 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, nil, 8, 0)
+			ds := r.descriptors(t, 2)
+			if err := errors.Join(r.v.PostSend(ds[0]), r.v.PostRecv(ds[1])); err != nil {
+				t.Fatal(err)
+			}
+			e := good
+			change(&e)
+			r.d.with(func() { r.d.completion(r.sendCQ.Number(), e) })
+			for range 2 {
+				if _, err := r.sendCQ.Done(); !errors.Is(err, driver.ErrProtocol) {
+					t.Error(err)
+				}
+			}
+			if _, err := r.sendCQ.Wait(contextFor(t)); !errors.Is(err, driver.ErrProtocol) {
+				t.Error(err)
+			}
+			r.complete(true, 0, 64, descriptors.StatusDone)
+			if d, err := r.v.RecvDone(); d != ds[1] || err != nil {
+				t.Errorf("the other queue: %v, %v", d, err)
+			}
+			if err := r.v.Destroy(contextFor(t)); err != nil {
+				t.Error(err)
+			}
+			if err := r.sendCQ.Destroy(contextFor(t)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestCQRepeatedEntry: the same completion twice.
+func TestCQRepeatedEntry(t *testing.T) {
+	r := newRig(t, nil, 8, 0)
+	if err := r.v.PostSend(r.descriptors(t, 1)[0]); err != nil {
+		t.Fatal(err)
+	}
+	r.completion(r.sendCQ, false, 0)
+	r.completion(r.sendCQ, false, 0)
+	if _, err := r.sendCQ.Done(); err != nil {
+		t.Error(err)
+	}
+	if _, err := r.sendCQ.Done(); !errors.Is(err, driver.ErrProtocol) {
+		t.Error(err)
+	}
+}
+
+// TestCQNotRead: who takes descriptors back without reading the CQ cannot
+// overrun it.
+func TestCQNotRead(t *testing.T) {
+	r := newRig(t, nil, 3, 0)
+	ds := r.descriptors(t, 3)
+	if n, err := r.v.PostSendBatch(ds); n != 3 || err != nil {
+		t.Fatal(n, err)
+	}
+	for i := range uint32(3) {
+		r.completion(r.sendCQ, false, i)
+		if _, err := r.v.SendDone(); err != nil {
+			t.Fatal(err)
+		}
+		ds[i].Rearm()
+		if err := r.v.PostSend(ds[i]); err != driver.ErrQueueFull {
+			t.Errorf("after %d: %v", i, err)
+		}
+	}
+	if _, err := r.sendCQ.Done(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.v.PostSend(ds[0]); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCQTooSmall(t *testing.T) {
+	r := newRig(t, nil, 10, 0)
+	create := func(send, recv int, a, b *driver.CQ) (*driver.VI, error) {
+		return r.n.CreateVI(contextFor(t), driver.VIAttributes{MaxTransfer: 64, SendDepth: send, RecvDepth: recv}, a, b)
+	}
+	// 3 of the 10 are promised to the rig's VI.
+	if _, err := create(4, 4, r.sendCQ, r.sendCQ); !errors.Is(err, driver.ErrCQTooSmall) {
+		t.Error(err)
+	}
+	if _, err := create(8, 1, r.sendCQ, nil); !errors.Is(err, driver.ErrCQTooSmall) {
+		t.Error(err)
+	}
+	v, err := create(4, 3, r.sendCQ, r.sendCQ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := create(1, 1, nil, r.sendCQ); !errors.Is(err, driver.ErrCQTooSmall) {
+		t.Error(err)
+	}
+	if err := v.Destroy(contextFor(t)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := create(1, 6, nil, r.sendCQ); err != nil {
+		t.Errorf("after a VI has gone: %v", err)
+	}
+	if err := r.sendCQ.Destroy(contextFor(t)); !errors.Is(err, driver.ErrInUse) {
+		t.Error(err)
+	}
+}
+
+// TestCQForgetsDestroyedVI: entries of a VI that is destroyed do not come up
+// later, those of others do.
+func TestCQForgetsDestroyedVI(t *testing.T) {
+	r := newRig(t, nil, 16, 0)
+	first := r.v
+	second, err := r.n.CreateVI(contextFor(t), first.Attributes(), r.sendCQ, r.sendCQ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ds := r.descriptors(t, 4)
+	if err := errors.Join(first.PostSend(ds[0]), second.PostSend(ds[1]), first.PostSend(ds[2]), second.PostRecv(ds[3])); err != nil {
+		t.Fatal(err)
+	}
+	r.completion(r.sendCQ, false, 0)
+	r.v = second
+	r.completion(r.sendCQ, false, 0)
+	r.v = first
+	r.completion(r.sendCQ, false, 1)
+	r.v = second
+	r.completion(r.sendCQ, true, 0)
+	if err := first.Destroy(contextFor(t)); err != nil {
+		t.Fatal(err)
+	}
+	// Its number is given out again.
+	third, err := r.n.CreateVI(contextFor(t), first.Attributes(), r.sendCQ, nil)
+	if err != nil || third.Number() != first.Number() {
+		t.Fatal(third, err)
+	}
+	for _, flags := range []uint32{0, descriptors.CompletionReceive} {
+		e, err := r.sendCQ.Done()
+		if err != nil || e.Endpoint != second.Number() || e.Flags&descriptors.CompletionReceive != flags {
+			t.Errorf("%+v, %v", e, err)
+		}
+	}
+	if _, err := r.sendCQ.Done(); err != driver.ErrNotDone {
+		t.Error(err)
+	}
+	ds[0].Rearm()
+	if err := third.PostSend(ds[0]); err != nil {
+		t.Fatal(err)
+	}
+	r.v = third
+	r.completion(r.sendCQ, false, 0)
+	if e, err := r.sendCQ.Done(); err != nil || e.Endpoint != third.Number() {
+		t.Errorf("%+v, %v", e, err)
+	}
+}
+
+func TestCQWait(t *testing.T) {
+	for name, c := range map[string]struct {
+		end  func(*rig, context.CancelFunc)
+		want error
+	}{
+		"interrupt": {func(r *rig, _ context.CancelFunc) { r.completion(r.sendCQ, false, 0) }, nil},
+		"canceled":  {func(_ *rig, cancel context.CancelFunc) { cancel() }, context.Canceled},
+		"removed":   {func(r *rig, _ context.CancelFunc) { r.d.remove() }, driver.ErrDeviceGone},
+		"overrun": {func(r *rig, _ context.CancelFunc) {
+			r.d.with(func() { r.d.event(descriptors.Event{Code: descriptors.EventCQOverrun, CQ: r.sendCQ.Number()}) })
+		}, driver.ErrCQOverrun},
+		"closed": {func(r *rig, _ context.CancelFunc) { _ = r.n.Close() }, driver.ErrClosed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, nil, 8, 0)
+			r.n.OnEvent(func(descriptors.Event) {})
+			if err := r.v.PostSend(r.descriptors(t, 1)[0]); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			time.AfterFunc(10*time.Millisecond, func() { c.end(r, cancel) })
+			if _, err := r.sendCQ.Wait(ctx); !errors.Is(err, c.want) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestWaitOnQueueWithCQ is not allowed: the CQ is where to wait.
+func TestWaitOnQueueWithCQ(t *testing.T) {
+	r := newRig(t, nil, 8, 0)
+	if _, err := r.v.SendWait(contextFor(t)); !errors.Is(err, driver.ErrInvalidState) {
+		t.Error(err)
+	}
+	if _, err := r.v.RecvWait(contextFor(t)); err != driver.ErrQueueEmpty {
+		t.Error(err)
+	}
+}
+
+func TestBadSizes(t *testing.T) {
+	r := newRig(t, nil, 0, 0)
+	for _, entries := range []int{-1, 0, 257, 1 << 40} {
+		if _, err := r.n.CreateCQ(contextFor(t), entries); !errors.Is(err, driver.ErrInvalidParameter) {
+			t.Errorf("%d entries: %v", entries, err)
+		}
+	}
+	for _, depth := range []int{-1, 0, 65, 1 << 40} {
+		a := driver.VIAttributes{MaxTransfer: 64, SendDepth: depth, RecvDepth: 1}
+		if _, err := r.n.CreateVI(contextFor(t), a, nil, nil); !errors.Is(err, driver.ErrInvalidParameter) {
+			t.Errorf("depth %d: %v", depth, err)
+		}
+		a.SendDepth, a.RecvDepth = 1, depth
+		if _, err := r.n.CreateVI(contextFor(t), a, nil, nil); !errors.Is(err, driver.ErrInvalidParameter) {
+			t.Errorf("depth %d: %v", depth, err)
+		}
+	}
+	for _, size := range []int{-1, 0} {
+		if _, err := r.n.AllocMemory(contextFor(t), size, driver.MemoryAttributes{}); !errors.Is(err, driver.ErrInvalidParameter) {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+	}
+	if _, err := r.n.ConnectWait(contextFor(t), make([]byte, 33)); !errors.Is(err, driver.ErrInvalidParameter) {
+		t.Error(err)
+	}
+	if _, err := r.v.ConnectRequest(contextFor(t), driver.Address{Discriminator: make([]byte, 33)}, nil); !errors.Is(err, driver.ErrInvalidParameter) {
+		t.Error(err)
+	}
+	if _, err := r.v.ConnectRequest(contextFor(t), driver.Address{}, make([]byte, 33)); !errors.Is(err, driver.ErrInvalidParameter) {
+		t.Error(err)
+	}
+}

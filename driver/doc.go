@@ -1,0 +1,13 @@
+// Package driver runs one Trapeze NIC from user space: it opens a vfio.Device,
+// checks what it is, resets it, brings up the admin queue, and gives out VIs,
+// completion queues and registered memory. What stands behind the device, a
+// PCI function, another process or an emulator, is not visible here.
+//
+// Control operations go through the admin queue and may take a system call.
+// The data path (PostSend, PostRecv, SendDone, RecvDone, CQ.Done) touches
+// memory and doorbells only: it allocates nothing, makes no system call on a
+// device whose doorbells are mapped, and takes no lock that another endpoint
+// takes.
+//
+// Everything that the device writes is treated as untrusted.
+package driver

@@ -1,0 +1,60 @@
+package driver
+
+import (
+	"encoding/binary"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/vfio/mmio"
+)
+
+// doorbell is one 32-bit doorbell register in BAR2. Its owner's lock is held
+// while it is written.
+type doorbell struct {
+	reg    *uint32 // nil if trapped
+	n      *NIC
+	offset uint64
+	buf    [4]byte // of a trapped write; here because it would escape to the heap
+}
+
+func (n *NIC) doorbellAt(offset uint64) doorbell {
+	return doorbell{n: n, reg: n.bar2.pointer(offset), offset: offset}
+}
+
+func (b *doorbell) store(v uint32) {
+	if b.reg != nil {
+		mmio.Write32(b.reg, v)
+		return
+	}
+	binary.LittleEndian.PutUint32(b.buf[:], v)
+	if err := b.n.dev.WriteRegion(b.n.bar2.index, b.offset, b.buf[:]); err != nil {
+		b.n.fail(err)
+	}
+}
+
+// ring tells the device that the work queue holds tokens up to producer
+// (DoorbellSend, DoorbellRecv). The device sees the tokens and what they name.
+func (b *doorbell) ring(producer uint32) {
+	mmio.ToDevice()
+	b.store(producer)
+}
+
+// arm asks for an interrupt as soon as more than taken completions are there
+// (DoorbellSendArm, DoorbellRecvArm, DoorbellCQArm).
+func (b *doorbell) arm(taken uint32) {
+	mmio.ToDevice()
+	b.store(descriptors.ArmWord(taken))
+}
+
+// ringAdmin tells the device that the submission queue holds commands up to
+// producer (RegSQProducer).
+func (r *registers) ringAdmin(producer uint32) error {
+	mmio.ToDevice()
+	return r.write(descriptors.BlockAdmin, descriptors.RegSQProducer, producer)
+}
+
+// ackAdmin tells the device that the host has taken admin entries up to
+// consumer (RegACQConsumer). The entries have been copied before.
+func (r *registers) ackAdmin(consumer uint32) error {
+	mmio.FromDevice()
+	return r.write(descriptors.BlockAdmin, descriptors.RegACQConsumer, consumer)
+}

@@ -1,0 +1,227 @@
+package drivertest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/driver"
+)
+
+// end is one end of a connection: a VI and memory for slots, each a descriptor
+// and its buffer.
+type end struct {
+	n    *driver.NIC
+	ptag uint32
+	v    *driver.VI
+	m    *driver.Memory
+	room int // bytes of a buffer
+	// nil for none
+	sendCQ, recvCQ *driver.CQ
+}
+
+// layout says how to make an end. The zero value is good.
+type layout struct {
+	reliability    descriptors.Reliability // 0: reliable delivery
+	maxTransfer    uint32                  // 0: 64 KiB
+	room           int                     // bytes of a slot's buffer; 0: 4096
+	slots          int                     // 0: 16
+	depth          int                     // of both queues; 0: 16
+	sendCQ, recvCQ int                     // entries; 0: no CQ
+}
+
+const segmentsPerSlot = 8
+
+func newEnd(t *testing.T, n *driver.NIC, l layout) *end {
+	t.Helper()
+	ctx := Context(t)
+	set := func(v *int, to int) {
+		if *v == 0 {
+			*v = to
+		}
+	}
+	set(&l.room, 4096)
+	set(&l.slots, 16)
+	set(&l.depth, 16)
+	if l.reliability == 0 {
+		l.reliability = descriptors.ReliableDelivery
+	}
+	if l.maxTransfer == 0 {
+		l.maxTransfer = 64 << 10
+	}
+	e := &end{n: n, room: l.room}
+	var err error
+	if e.ptag, err = n.CreatePtag(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if e.m, err = n.AllocMemory(ctx, l.slots*e.slotSize(), driver.MemoryAttributes{Ptag: e.ptag}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		entries int
+		cq      **driver.CQ
+	}{{l.sendCQ, &e.sendCQ}, {l.recvCQ, &e.recvCQ}} {
+		if c.entries == 0 {
+			continue
+		}
+		if *c.cq, err = n.CreateCQ(ctx, c.entries); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e.v, err = n.CreateVI(ctx, driver.VIAttributes{Reliability: l.reliability, MaxTransfer: l.maxTransfer, Ptag: e.ptag,
+		SendDepth: l.depth, RecvDepth: l.depth}, e.sendCQ, e.recvCQ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func (e *end) slotSize() int {
+	return descriptors.DescriptorBytes(segmentsPerSlot) + (e.room+descriptors.DescriptorAlign-1)&^(descriptors.DescriptorAlign-1)
+}
+
+// buffer returns the buffer of slot i.
+func (e *end) buffer(i int) []byte {
+	at := i*e.slotSize() + descriptors.DescriptorBytes(segmentsPerSlot)
+	return e.m.Bytes()[at:][:e.room]
+}
+
+// lay lays a descriptor over slot i with data segments of the given lengths, one
+// after the other in the slot's buffer.
+func (e *end) lay(i int, lengths ...int) (*descriptors.Descriptor, error) {
+	at := i * e.slotSize()
+	size := descriptors.DescriptorBytes(segmentsPerSlot)
+	d, err := descriptors.NewDescriptor(e.m.Bytes()[at:at+size], e.m.Address()+uint64(at), e.m.Handle())
+	if err != nil {
+		return nil, err
+	}
+	data := e.m.Address() + uint64(at+size)
+	for _, l := range lengths {
+		if err := d.AddData(data, e.m.Handle(), uint32(l)); err != nil {
+			return nil, err
+		}
+		data += uint64(l)
+	}
+	return d, nil
+}
+
+// descriptor is lay for the goroutine of the test.
+func (e *end) descriptor(t *testing.T, i int, lengths ...int) *descriptors.Descriptor {
+	t.Helper()
+	d, err := e.lay(i, lengths...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+var meeting = []byte("drivertest")
+
+// connect connects two ends: b waits, a asks.
+func connect(t *testing.T, a, b *end) {
+	t.Helper()
+	connectAt(t, a, b, meeting)
+}
+
+func connectAt(t *testing.T, a, b *end, at []byte) {
+	t.Helper()
+	ctx := Context(t)
+	done := make(chan error, 1)
+	go func() {
+		c, err := b.n.ConnectWait(ctx, at)
+		if err == nil {
+			_, err = c.Accept(ctx, b.v)
+		}
+		done <- err
+	}()
+	err := requestUntilWaiting(ctx, a.v, b.n.Identity().MAC, at)
+	if err := errors.Join(err, <-done); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// requestUntilWaiting asks again while nobody waits yet.
+func requestUntilWaiting(ctx context.Context, v *driver.VI, to descriptors.MAC, at []byte) error {
+	for {
+		_, err := v.ConnectRequest(ctx, driver.Address{MAC: to, Discriminator: at}, []byte("client"))
+		if !errors.Is(err, driver.ErrNoMatch) {
+			return err
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+}
+
+// connected makes two ends of the same layout and connects them.
+func connected(t *testing.T, a, b *driver.NIC, l layout) (*end, *end) {
+	t.Helper()
+	x, y := newEnd(t, a, l), newEnd(t, b, l)
+	connect(t, x, y)
+	return x, y
+}
+
+// transfer sends one message and checks what arrives. The slots are 0.
+func transfer(t *testing.T, from, to *end, message []byte) {
+	t.Helper()
+	copy(from.buffer(0), message)
+	send, recv := from.descriptor(t, 0, len(message)), to.descriptor(t, 0, len(message))
+	if err := errors.Join(to.v.PostRecv(recv), from.v.PostSend(send)); err != nil {
+		t.Fatal(err)
+	}
+	takeSend(t, from, send)
+	takeRecv(t, to, recv)
+	if got := to.buffer(0)[:len(message)]; int(recv.Length()) != len(message) || !bytes.Equal(got, message) {
+		t.Fatalf("%d bytes arrived, %d sent, or they differ", recv.Length(), len(message))
+	}
+}
+
+// takeSend waits for the oldest send, which must be d, without an error.
+func takeSend(t *testing.T, e *end, d *descriptors.Descriptor) {
+	t.Helper()
+	if got, err := e.v.SendWait(Context(t)); got != d || err != nil {
+		t.Fatalf("send: %v, %v", got, err)
+	}
+}
+
+// takeRecv waits for the oldest receive, which must be d, without an error.
+func takeRecv(t *testing.T, e *end, d *descriptors.Descriptor) {
+	t.Helper()
+	if got, err := e.v.RecvWait(Context(t)); got != d || err != nil {
+		t.Fatalf("receive: %v, %v", got, err)
+	}
+}
+
+// failed checks that err is a completion with the given status bit.
+func failed(t *testing.T, what string, err error, bit descriptors.Status) {
+	t.Helper()
+	var s *driver.StatusError
+	if !errors.As(err, &s) || s.Status&bit == 0 || !s.Status.Done() {
+		t.Errorf("%s: %v, want %v", what, err, bit)
+	}
+}
+
+// state returns the state of the end's VI.
+func (e *end) state(t *testing.T) descriptors.State {
+	t.Helper()
+	s, err := e.v.Query(Context(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.State
+}
+
+// reaches waits until the end's VI is in state want.
+func (e *end) reaches(t *testing.T, want descriptors.State) {
+	t.Helper()
+	for until := time.Now().Add(Patience); ; time.Sleep(time.Millisecond) {
+		got := e.state(t)
+		if got == want {
+			return
+		}
+		if time.Now().After(until) {
+			t.Fatalf("VI is %v and never %v", got, want)
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package driver
+
+import (
+	"log/slog"
+	"sync"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// maxEvents bounds what a device that floods the host with events can pile up.
+const maxEvents = 1024
+
+// eventQueue holds events until the handler has taken them. The handler runs
+// on a goroutine of its own, which lives as long as there are events: whoever
+// found the event goes on, and the handler may call anything.
+type eventQueue struct {
+	mu         sync.Mutex
+	handler    func(descriptors.Event)
+	waiting    []descriptors.Event
+	delivering bool
+	dropped    uint64
+}
+
+// OnEvent sets the handler of asynchronous events: connections lost, messages
+// dropped, overruns, link changes (see descriptors.EventCode). It is called for
+// one event at a time, in order, on another goroutine. Events are logged while
+// there is no handler; nil restores that. A call that has begun goes on after
+// OnEvent or Close returns.
+func (n *NIC) OnEvent(f func(descriptors.Event)) {
+	n.events.mu.Lock()
+	defer n.events.mu.Unlock()
+	n.events.handler = f
+}
+
+// event takes an event from the admin queue. It does not block.
+func (n *NIC) event(e descriptors.Event) {
+	switch e.Code {
+	case descriptors.EventPostDescriptor, descriptors.EventCompletionProtect:
+		n.descriptorLost(e.Endpoint, e.Descriptor)
+	case descriptors.EventCQOverrun:
+		n.cqOverrun(e.CQ)
+	}
+	q := &n.events
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.waiting) == maxEvents {
+		q.dropped++
+		return
+	}
+	q.waiting = append(q.waiting, e)
+	if !q.delivering {
+		q.delivering = true
+		go n.deliver()
+	}
+}
+
+func (n *NIC) deliver() {
+	q := &n.events
+	for {
+		q.mu.Lock()
+		if len(q.waiting) == 0 || n.closing.Load() {
+			q.delivering = false
+			q.waiting = nil
+			q.mu.Unlock()
+			return
+		}
+		e, f := q.waiting[0], q.handler
+		q.waiting = q.waiting[1:]
+		q.mu.Unlock()
+		if f == nil {
+			f = n.logEvent
+		}
+		f(e)
+	}
+}
+
+func (n *NIC) logEvent(e descriptors.Event) {
+	level := slog.LevelWarn
+	if e.Code == descriptors.EventConnectionLost && e.Detail == uint32(descriptors.ResultSuccess) {
+		level = slog.LevelInfo // the peer has disconnected, as peers do
+	}
+	n.log.Log(n.background, level, "device event", "event", e.Code.String(), "code", uint32(e.Code), "endpoint", e.Endpoint, "cq", e.CQ, "detail", e.Detail)
+}
+
+// lost counts the events that the handler was too slow for.
+func (q *eventQueue) lost() uint64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.dropped
+}

@@ -1,0 +1,314 @@
+package driver_test
+
+import (
+	"context"
+	"encoding/binary"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+const (
+	fakeEndpoints = 16
+	fakeCQs       = 8
+	fakeSRAM      = 8192
+)
+
+// fakeDevice is a device that does what a test scripts. Unscripted it answers
+// every admin command with success, and moves no data.
+type fakeDevice struct {
+	t testing.TB
+
+	mu     sync.Mutex
+	config [256]byte
+	bar0   [descriptors.BAR0Size]byte
+	bar2   *vfio.Memory
+	sram   [fakeSRAM]byte
+	closed bool
+	gone   bool // all ones from now on
+
+	// Scripts. They are called with mu held.
+	onWrite func(offset uint64, v uint32) bool                        // register writes; true: handled
+	answer  func(cmd *descriptors.Command) (descriptors.Result, bool) // false: no answer
+	tamper  func(e *descriptors.AdminEntry)                           // last look at an entry
+	mapBAR2 bool
+	sparse  []vfio.Area // what of BAR2 can be mapped; none for all
+	mapped  func(offset, size uint64) ([]byte, error)
+	vectors int
+	mapFail error // of MapDMA
+	resets  int   // by Reset
+
+	dma   map[uint64]*vfio.Memory
+	irqs  map[int]int
+	admin fakeAdmin
+}
+
+func newFake(t testing.TB) *fakeDevice {
+	d := &fakeDevice{t: t, dma: map[uint64]*vfio.Memory{}, irqs: map[int]int{}, vectors: 4}
+	le := binary.LittleEndian
+	le.PutUint16(d.config[0:], descriptors.PCIVendorID)
+	le.PutUint16(d.config[2:], descriptors.PCIDeviceID)
+	le.PutUint16(d.config[8:], uint16(descriptors.PCIRevision))
+	d.chain(
+		fakeBlock{descriptors.BlockIdentity, descriptors.BlockVersion1, descriptors.IdentityOffset, descriptors.IdentitySize},
+		fakeBlock{descriptors.BlockHealth, descriptors.BlockVersion1, descriptors.HealthOffset, descriptors.HealthSize},
+		fakeBlock{0xdecaf, 7 << 16, 0x180, 0x20}, // nobody knows this one
+		fakeBlock{descriptors.BlockAdmin, descriptors.BlockVersion1, descriptors.AdminOffset, descriptors.AdminSize},
+		fakeBlock{descriptors.BlockClock, descriptors.BlockVersion1, descriptors.ClockOffset, descriptors.ClockSize},
+		fakeBlock{descriptors.BlockCounters, descriptors.BlockVersion1, descriptors.CounterOffset, uint32(descriptors.CountersSize)},
+		fakeBlock{descriptors.BlockInterrupt, descriptors.BlockVersion1, descriptors.InterruptOffset, descriptors.InterruptSize},
+	)
+	for reg, v := range map[uint64]uint32{
+		descriptors.RegMagic: descriptors.Magic, descriptors.RegMaxEndpoints: fakeEndpoints, descriptors.RegMaxCQs: fakeCQs,
+		descriptors.RegMaxRegions: 64, descriptors.RegMaxPtags: 8, descriptors.RegMaxQueueLog2: 6, descriptors.RegMaxCQLog2: 8,
+		descriptors.RegMaxSegments: 252, descriptors.RegMaxTransfer: 1 << 20, descriptors.RegMTU: 4096,
+		descriptors.RegSRAMSize: fakeSRAM, descriptors.RegMACLow: 0x03020100, descriptors.RegMACHigh: 0x0504,
+		descriptors.RegPageSizeLog2: 12, descriptors.RegDeviceVersion: 0x010203,
+	} {
+		d.set(descriptors.IdentityOffset+reg, v)
+	}
+	d.set(descriptors.HealthOffset+descriptors.RegStatus, descriptors.DeviceReady|descriptors.DeviceLinkUp)
+	d.set(descriptors.ClockOffset+descriptors.RegClockResolution, descriptors.ClockResolution)
+	d.set(descriptors.CounterOffset+descriptors.RegCounterCount, uint32(descriptors.CounterCount))
+	var err error
+	if d.bar2, err = vfio.AllocMemory((fakeEndpoints+fakeCQs)*descriptors.PageSize, vfio.MemoryOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+type fakeBlock struct {
+	kind, version uint32
+	offset        uint64
+	size          uint32
+}
+
+// chain writes the headers of the register blocks.
+func (d *fakeDevice) chain(blocks ...fakeBlock) {
+	for i, b := range blocks {
+		next := uint32(0)
+		if i+1 < len(blocks) {
+			next = uint32(blocks[i+1].offset)
+		}
+		d.set(b.offset+descriptors.BlockRegType, b.kind)
+		d.set(b.offset+descriptors.BlockRegVersion, b.version)
+		d.set(b.offset+descriptors.BlockRegNext, next)
+		d.set(b.offset+descriptors.BlockRegSize, b.size)
+	}
+}
+
+func (d *fakeDevice) set(offset uint64, v uint32) { binary.LittleEndian.PutUint32(d.bar0[offset:], v) }
+func (d *fakeDevice) get(offset uint64) uint32    { return binary.LittleEndian.Uint32(d.bar0[offset:]) }
+
+// with runs f as the device: nothing else happens meanwhile.
+func (d *fakeDevice) with(f func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f()
+}
+
+// remove is surprise removal.
+func (d *fakeDevice) remove() { d.with(func() { d.gone = true }) }
+
+// doorbell returns what was last stored at an offset in BAR2.
+func (d *fakeDevice) doorbell(offset uint64) uint32 {
+	return descriptors.LoadIndex(descriptors.IndexAt(d.bar2.Bytes()[offset:]))
+}
+
+func (d *fakeDevice) Info() vfio.Info {
+	return vfio.Info{Address: "fake:", Backend: "fake", Resettable: true, Regions: 9, IRQs: 5}
+}
+
+func (d *fakeDevice) Region(index int) (vfio.RegionInfo, error) {
+	r := vfio.RegionInfo{Index: index, Flags: vfio.RegionRead | vfio.RegionWrite, Size: uint64(len(d.space(index)))}
+	if index == vfio.RegionBAR2 && d.mapBAR2 {
+		r.Flags |= vfio.RegionMmap
+		r.Sparse = d.sparse
+	}
+	return r, nil
+}
+
+func (d *fakeDevice) space(index int) []byte {
+	switch index {
+	case vfio.RegionConfig:
+		return d.config[:]
+	case vfio.RegionBAR0:
+		return d.bar0[:]
+	case vfio.RegionBAR2:
+		return d.bar2.Bytes()
+	case vfio.RegionBAR4:
+		return d.sram[:]
+	}
+	return nil
+}
+
+func (d *fakeDevice) access(index int, offset uint64, n int) ([]byte, error) {
+	s := d.space(index)
+	switch {
+	case d.closed:
+		return nil, vfio.ErrClosed
+	case offset > uint64(len(s)) || uint64(n) > uint64(len(s))-offset:
+		return nil, vfio.ErrOutOfRange
+	}
+	return s[offset:][:n], nil
+}
+
+func (d *fakeDevice) ReadRegion(index int, offset uint64, p []byte) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s, err := d.access(index, offset, len(p))
+	if err != nil {
+		return err
+	}
+	copy(p, s)
+	if d.gone {
+		for i := range p {
+			p[i] = 0xff
+		}
+	}
+	return nil
+}
+
+func (d *fakeDevice) WriteRegion(index int, offset uint64, p []byte) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s, err := d.access(index, offset, len(p))
+	if err != nil || d.gone {
+		return err
+	}
+	if index != vfio.RegionBAR0 {
+		copy(s, p)
+		return nil
+	}
+	v := binary.LittleEndian.Uint32(p)
+	if d.onWrite == nil || !d.onWrite(offset, v) {
+		d.writeRegister(offset, v)
+	}
+	return nil
+}
+
+// writeRegister is what a sound device does.
+func (d *fakeDevice) writeRegister(offset uint64, v uint32) {
+	switch offset {
+	case descriptors.HealthOffset + descriptors.RegControl:
+		d.admin = fakeAdmin{}
+		d.set(descriptors.AdminOffset+descriptors.RegAdminStatus, 0)
+		resets := descriptors.HealthOffset + uint64(descriptors.RegResetCount)
+		d.set(resets, d.get(resets)+1)
+	case descriptors.AdminOffset + descriptors.RegAdminControl:
+		d.set(descriptors.AdminOffset+descriptors.RegAdminStatus, v&descriptors.AdminEnable)
+		d.enableAdmin()
+	case descriptors.AdminOffset + descriptors.RegSQProducer:
+		d.fetchCommands(v)
+	default:
+		d.set(offset, v)
+	}
+}
+
+func (d *fakeDevice) MapRegion(index int, offset, size uint64) (*vfio.Mapping, error) {
+	if index != vfio.RegionBAR2 || !d.mapBAR2 {
+		return nil, vfio.ErrNotMappable
+	}
+	if d.mapped != nil {
+		b, err := d.mapped(offset, size)
+		if err != nil {
+			return nil, err
+		}
+		return vfio.NewMapping(b, nil), nil
+	}
+	return vfio.NewMapping(d.bar2.Bytes()[offset:][:size], nil), nil
+}
+
+func (d *fakeDevice) IRQ(index int) (vfio.IRQInfo, error) {
+	if index != vfio.IRQMSIX {
+		return vfio.IRQInfo{}, vfio.ErrNoSuchIRQ
+	}
+	return vfio.IRQInfo{Index: index, Count: d.vectors, Flags: vfio.IRQEventfd}, nil
+}
+
+func (d *fakeDevice) SetIRQs(index, start int, eventfds []int) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i, fd := range eventfds {
+		d.irqs[start+i] = fd
+	}
+	return nil
+}
+
+func (d *fakeDevice) DisableIRQs(index int) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	clear(d.irqs)
+	return nil
+}
+
+// interrupt raises a vector. It is called with mu held.
+func (d *fakeDevice) interrupt(vector int) {
+	if fd, ok := d.irqs[vector]; ok {
+		if _, err := unix.Write(fd, []byte{1, 0, 0, 0, 0, 0, 0, 0}); err != nil {
+			d.t.Errorf("interrupt %d: %v", vector, err)
+		}
+	}
+}
+
+func (d *fakeDevice) MapDMA(mem *vfio.Memory, iova uint64, flags vfio.DMAFlags) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.mapFail != nil {
+		return d.mapFail
+	}
+	d.dma[iova] = mem
+	return nil
+}
+
+func (d *fakeDevice) UnmapDMA(iova, size uint64) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if m, ok := d.dma[iova]; !ok || m.Size() != size {
+		return vfio.ErrNotMapped
+	}
+	delete(d.dma, iova)
+	return nil
+}
+
+// memory returns n bytes of host memory. It is called with mu held.
+func (d *fakeDevice) memory(iova uint64, n int) []byte {
+	for at, m := range d.dma {
+		if iova >= at && iova-at < m.Size() && uint64(n) <= m.Size()-(iova-at) {
+			return m.Bytes()[iova-at:][:n]
+		}
+	}
+	d.t.Errorf("no host memory at %#x", iova)
+	return make([]byte, n)
+}
+
+func (d *fakeDevice) IOVARanges() ([]vfio.IOVARange, error) {
+	return []vfio.IOVARange{{First: 0x1000, Last: 1<<32 - 1}}, nil
+}
+
+func (d *fakeDevice) Reset(ctx context.Context) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.resets++
+	return nil
+}
+
+func (d *fakeDevice) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil
+	}
+	d.closed = true
+	if len(d.dma) > 0 {
+		d.t.Errorf("%d DMA mappings are left", len(d.dma))
+	}
+	if len(d.irqs) > 0 {
+		d.t.Errorf("%d interrupts are left", len(d.irqs))
+	}
+	return d.bar2.Close()
+}

@@ -1,0 +1,127 @@
+package driver_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/driver"
+)
+
+// FuzzAdminEntries lets the device write anything into the admin ring while
+// commands of each kind are under way. Whatever they answer, nothing breaks.
+func FuzzAdminEntries(f *testing.F) {
+	f.Add([]byte{})
+	f.Add(make([]byte, descriptors.AdminEntrySize))
+	f.Add([]byte{1, 0, 0, 2, 0, 0, 0, 0, 1, 0, 0, 0})
+	f.Add([]byte{2, 0, 0, 0, 0, 0, 0, 0, 32, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, entries []byte) {
+		d := newFake(t)
+		n, err := driver.New(t.Context(), d, driver.Options{Logger: quiet, CommandTimeout: 2 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.OnEvent(func(descriptors.Event) {})
+		d.with(func() {
+			// The payload of every answer, and behind the first one raw entries.
+			d.tamper = func(e *descriptors.AdminEntry) {
+				for i := range min(len(e.Payload), len(entries)) {
+					e.Payload[i] = uint64(entries[i]) * 0x0101010101010101
+				}
+			}
+			for i := 0; i+descriptors.AdminEntrySize <= len(entries) && i < 64*descriptors.AdminEntrySize; i += descriptors.AdminEntrySize {
+				to := d.memory(d.admin.acq+uint64(i), descriptors.AdminEntrySize)
+				copy(to, entries[i:])
+			}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+		defer cancel()
+		m, _ := n.AllocMemory(ctx, 4096, driver.MemoryAttributes{})
+		c, _ := n.CreateCQ(ctx, 4)
+		v, _ := n.CreateVI(ctx, driver.VIAttributes{SendDepth: 2, RecvDepth: 2}, c, nil)
+		if v != nil {
+			if v.Number() == 0 || v.Number() >= fakeEndpoints {
+				t.Errorf("VI %d", v.Number())
+			}
+			_, _ = v.Query(ctx)
+			_, _ = v.ConnectRequest(ctx, driver.Address{}, nil)
+		}
+		if r, err := n.ConnectWait(ctx, nil); err == nil && len(r.Remote.Discriminator) > descriptors.MaxDiscriminator {
+			t.Errorf("discriminator of %d bytes", len(r.Remote.Discriminator))
+		}
+		if m != nil && v != nil {
+			_ = v.PostSend(descriptor(t, m, 0, 64))
+			_, _ = v.SendDone()
+		}
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// FuzzCompletions lets the device write anything into a completion queue and
+// over the descriptors. What is handed out was posted, in order, and no longer
+// than posted.
+func FuzzCompletions(f *testing.F) {
+	f.Add([]byte{1, 0, 1, 1}, uint32(64), uint32(descriptors.StatusDone))
+	f.Add([]byte{1, 0, 1, 1, 1, 1, 1, 1, 1, 2, 1, 1}, uint32(0), uint32(descriptors.StatusDone))
+	f.Add([]byte{1, 0, 1, 3}, uint32(0xffffffff), uint32(descriptors.StatusDone))
+	f.Add([]byte{0, 0, 1, 1}, uint32(1), uint32(0xffffffff))
+	f.Fuzz(func(t *testing.T, entries []byte, length, status uint32) {
+		r := &rig{d: newFake(t)}
+		var err error
+		if r.n, err = driver.New(t.Context(), r.d, driver.Options{Logger: quiet}); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := r.n.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		if r.m, err = r.n.AllocMemory(t.Context(), 16384, driver.MemoryAttributes{}); err != nil {
+			t.Fatal(err)
+		}
+		if r.sendCQ, err = r.n.CreateCQ(t.Context(), 8); err != nil {
+			t.Fatal(err)
+		}
+		if r.v, err = r.n.CreateVI(t.Context(), driver.VIAttributes{SendDepth: 4, RecvDepth: 4}, r.sendCQ, r.sendCQ); err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range r.descriptors(t, 3) {
+			if err := r.v.PostSend(d); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.d.with(func() {
+			// Each entry as the fuzzer says: endpoint, index, status, flags.
+			ring := descriptors.CompletionsAt(r.d.memory(r.d.admin.cqs[0].IOVA, 8*descriptors.CompletionSize))
+			for i := 0; i+4 <= len(entries) && i/4 < len(ring); i += 4 {
+				ring[i/4].Endpoint, ring[i/4].Index, ring[i/4].Status = uint32(entries[i]), uint32(entries[i+1]), uint32(entries[i+2])
+				ring[i/4].Publish(uint32(entries[i+3]))
+			}
+			for i := range uint32(3) {
+				r.d.complete(1, false, i, length, descriptors.Status(status))
+			}
+		})
+		for i := uint32(0); ; i++ {
+			e, err := r.sendCQ.Done()
+			if err != nil {
+				break
+			}
+			if e.Endpoint != r.v.Number() || e.Index != i || i >= 3 || e.Flags&descriptors.CompletionReceive != 0 {
+				t.Fatalf("entry %d: %+v", i, e)
+			}
+		}
+		for range 3 {
+			d, err := r.v.SendDone()
+			if err == nil && (d == nil || d.Length() > 64 || d.Status()&descriptors.StatusReserved != 0) {
+				t.Fatalf("handed out as sound: %d bytes, %v", d.Length(), d.Status())
+			}
+			if d == nil && !errors.Is(err, driver.ErrNotDone) {
+				t.Fatal(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,218 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// Health is the state of a device.
+type Health struct {
+	Ready, Resetting, Fatal, LinkUp bool
+	// Fault is one of the Fault codes of package descriptors, FaultDetail what
+	// belongs to it.
+	Fault, FaultDetail uint32
+	// Resets since power-on.
+	Resets uint32
+	// Heartbeat changes whenever the device has made progress.
+	Heartbeat uint32
+	// EventsLost counts events for which the admin queue had no room, and those
+	// that came faster than the handler of OnEvent took them.
+	EventsLost uint64
+}
+
+// FaultError is a device that has stopped. It matches ErrDeviceFault.
+type FaultError struct{ Code, Detail uint32 }
+
+var faultNames = map[uint32]string{
+	descriptors.FaultNone:       "no fault code",
+	descriptors.FaultAdminDMA:   "an admin ring could not be reached at bus address",
+	descriptors.FaultAdminIndex: "impossible admin ring index",
+}
+
+func (e *FaultError) Error() string {
+	name, ok := faultNames[e.Code]
+	if !ok {
+		name = fmt.Sprintf("fault code %d, detail", e.Code)
+	}
+	return fmt.Sprintf("%v: %s %#x", ErrDeviceFault, name, e.Detail)
+}
+
+// Is reports whether target is ErrDeviceFault.
+func (e *FaultError) Is(target error) bool { return target == ErrDeviceFault }
+
+// Health reads the state of the device. It works on a device that has failed.
+// It fails with ErrDeviceGone or ErrClosed.
+func (n *NIC) Health(ctx context.Context) (Health, error) {
+	const op = "read health"
+	if err := ctx.Err(); err != nil {
+		return Health{}, n.error(op, err)
+	}
+	if err := n.beginAny(op); err != nil {
+		return Health{}, err
+	}
+	defer n.end()
+	var h Health
+	status, err := n.regs.status()
+	if err != nil {
+		return Health{}, n.error(op, n.fail(err))
+	}
+	for _, r := range []struct {
+		block uint32
+		reg   uint64
+		v     *uint32
+	}{
+		{descriptors.BlockHealth, descriptors.RegFault, &h.Fault},
+		{descriptors.BlockHealth, descriptors.RegFaultDetail, &h.FaultDetail},
+		{descriptors.BlockHealth, descriptors.RegResetCount, &h.Resets},
+		{descriptors.BlockHealth, descriptors.RegHeartbeat, &h.Heartbeat},
+	} {
+		if *r.v, err = n.regs.read(r.block, r.reg); err != nil {
+			return Health{}, n.error(op, err)
+		}
+	}
+	lost, err := n.regs.read(descriptors.BlockAdmin, descriptors.RegEventsLost)
+	if err != nil {
+		return Health{}, n.error(op, err)
+	}
+	h.Ready = status&descriptors.DeviceReady != 0
+	h.Resetting = status&descriptors.DeviceResetting != 0
+	h.Fatal = status&descriptors.DeviceFatal != 0
+	h.LinkUp = status&descriptors.DeviceLinkUp != 0
+	h.EventsLost = uint64(lost) + n.events.lost()
+	return h, nil
+}
+
+// Counters reads the device's counters, by name. It fails with ErrNotSupported
+// if the device has none. Counters that this driver has no name for are called
+// counter_18 and so on.
+func (n *NIC) Counters() (map[string]uint64, error) {
+	const op = "read counters"
+	if err := n.begin(op); err != nil {
+		return nil, err
+	}
+	defer n.end()
+	if !n.regs.has(descriptors.BlockCounters) {
+		return nil, n.error(op, ErrNotSupported)
+	}
+	count, err := n.regs.read(descriptors.BlockCounters, descriptors.RegCounterCount)
+	if err != nil {
+		return nil, n.error(op, err)
+	}
+	if room := (n.regs.blocks[descriptors.BlockCounters].Size - descriptors.RegCounterBase) / 8; count > room {
+		if _, err := n.regs.status(); err != nil {
+			return nil, n.error(op, n.fail(err))
+		}
+		return nil, n.error(op, fmt.Errorf("%w: the counters block says it has %d, and room for %d", ErrBadRegisters, count, room))
+	}
+	counters := make(map[string]uint64, count)
+	for i := range count {
+		v, err := n.regs.read64(descriptors.BlockCounters, descriptors.RegCounterBase+8*uint64(i))
+		if err != nil {
+			return nil, n.error(op, err)
+		}
+		name := descriptors.Counter(i).String()
+		if i >= uint32(descriptors.CounterCount) {
+			name = fmt.Sprintf("counter_%d", i)
+		}
+		counters[name] = v
+	}
+	// A device that has gone meanwhile has left nonsense in them.
+	if _, err := n.regs.status(); err != nil {
+		return nil, n.error(op, n.fail(err))
+	}
+	return counters, nil
+}
+
+// Clock reads the device's clock. It fails with ErrNotSupported if there is
+// none.
+func (n *NIC) Clock() (time.Duration, error) {
+	const op = "read clock"
+	if err := n.begin(op); err != nil {
+		return 0, err
+	}
+	defer n.end()
+	if !n.regs.has(descriptors.BlockClock) {
+		return 0, n.error(op, ErrNotSupported)
+	}
+	unit, err := n.regs.read(descriptors.BlockClock, descriptors.RegClockResolution)
+	if err != nil {
+		return 0, n.error(op, err)
+	}
+	ticks, err := n.regs.read64(descriptors.BlockClock, descriptors.RegClockLow)
+	if err != nil {
+		return 0, n.error(op, err)
+	}
+	if _, err := n.regs.status(); err != nil {
+		return 0, n.error(op, n.fail(err))
+	}
+	high, ns := bits.Mul64(ticks, uint64(unit))
+	if unit == 0 || high != 0 || ns > math.MaxInt64 {
+		return 0, n.error(op, fmt.Errorf("%w: clock of %d units of %d ns", ErrBadRegisters, ticks, unit))
+	}
+	return time.Duration(ns), nil
+}
+
+// healthInterval is how often, at most, waits look whether the device lives.
+const healthInterval = 2 * time.Millisecond
+
+// loser is implemented by devices at the other end of a connection, which know
+// by themselves when they have lost it. Reading a register takes a message there.
+type loser interface{ Lost() <-chan struct{} }
+
+// polled is alive for whoever polls: it costs no message.
+func (n *NIC) polled() error {
+	l, ok := n.dev.(loser)
+	if !ok {
+		return n.alive()
+	}
+	select {
+	case <-l.Lost():
+		return n.fail(ErrDeviceGone)
+	default:
+		return n.failed()
+	}
+}
+
+// alive reports why the device can be expected to do nothing any more, if so.
+func (n *NIC) alive() error {
+	if err := n.failed(); err != nil {
+		return err
+	}
+	now := int64(time.Since(n.opened))
+	last := n.lastCheck.Load()
+	if now-last < int64(healthInterval) || !n.lastCheck.CompareAndSwap(last, now) {
+		return nil
+	}
+	return n.check()
+}
+
+// check looks at the status register. What it finds wrong stays wrong until the
+// NIC is opened again.
+func (n *NIC) check() error {
+	status, err := n.regs.status()
+	switch {
+	case errors.Is(err, ErrClosed):
+		return err
+	case err != nil:
+		return n.fail(err)
+	case status&descriptors.DeviceFatal != 0:
+		code, err := n.regs.read(descriptors.BlockHealth, descriptors.RegFault)
+		if err != nil {
+			return n.fail(err)
+		}
+		detail, err := n.regs.read(descriptors.BlockHealth, descriptors.RegFaultDetail)
+		if err != nil {
+			return n.fail(err)
+		}
+		return n.fail(&FaultError{Code: code, Detail: detail})
+	case status&descriptors.DeviceReady == 0:
+		return n.fail(fmt.Errorf("%w: it was reset by somebody else", ErrDeviceFault))
+	}
+	return nil
+}

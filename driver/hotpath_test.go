@@ -1,0 +1,173 @@
+package driver_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/driver"
+)
+
+// pingRig is two connected VIs on emulated NICs, with a descriptor for each
+// queue that is used.
+type pingRig struct {
+	a, b       *driver.VI
+	cq         *driver.CQ // of b's receives, nil for none
+	send, recv *descriptors.Descriptor
+}
+
+func newPingRig(tb testing.TB, withCQ bool) *pingRig {
+	tb.Helper()
+	_, _, na, nb := newPair(tb)
+	tb.Cleanup(func() {
+		if err := errors.Join(na.Close(), nb.Close()); err != nil {
+			tb.Error(err)
+		}
+	})
+	r := &pingRig{}
+	ctx := contextFor(tb)
+	attributes := driver.VIAttributes{Reliability: descriptors.ReliableDelivery, MaxTransfer: 4096, SendDepth: 8, RecvDepth: 8}
+	lay := func(n *driver.NIC) *descriptors.Descriptor {
+		p, err := n.CreatePtag(ctx)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		attributes.Ptag = p
+		m, err := n.AllocMemory(ctx, 4096, driver.MemoryAttributes{Ptag: p})
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return descriptor(tb, m, 0, 64)
+	}
+	var err error
+	r.send = lay(na)
+	if r.a, err = na.CreateVI(ctx, attributes, nil, nil); err != nil {
+		tb.Fatal(err)
+	}
+	r.recv = lay(nb)
+	if withCQ {
+		if r.cq, err = nb.CreateCQ(ctx, 8); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	if r.b, err = nb.CreateVI(ctx, attributes, nil, r.cq); err != nil {
+		tb.Fatal(err)
+	}
+	accepted := make(chan error, 1)
+	go func() {
+		c, err := nb.ConnectWait(ctx, nil)
+		if err == nil {
+			_, err = c.Accept(ctx, r.b)
+		}
+		accepted <- err
+	}()
+	for err = driver.ErrNoMatch; errors.Is(err, driver.ErrNoMatch); {
+		_, err = r.a.ConnectRequest(ctx, driver.Address{MAC: nb.Identity().MAC}, nil)
+	}
+	if err := errors.Join(err, <-accepted); err != nil {
+		tb.Fatal(err)
+	}
+	return r
+}
+
+// once sends one message and takes everything back.
+func (r *pingRig) once() error {
+	r.recv.Rearm()
+	r.send.Rearm()
+	if err := r.b.PostRecv(r.recv); err != nil {
+		return err
+	}
+	if err := r.a.PostSend(r.send); err != nil {
+		return err
+	}
+	if r.cq != nil {
+		for {
+			_, err := r.cq.Done()
+			if err == nil {
+				break
+			}
+			if err != driver.ErrNotDone {
+				return err
+			}
+		}
+	}
+	if err := take(r.b.RecvDone); err != nil {
+		return err
+	}
+	return take(r.a.SendDone)
+}
+
+func take(done func() (*descriptors.Descriptor, error)) error {
+	for {
+		if _, err := done(); err != driver.ErrNotDone {
+			return err
+		}
+	}
+}
+
+// TestDataPathAllocatesNothing posts, polls and completes.
+func TestDataPathAllocatesNothing(t *testing.T) {
+	for name, withCQ := range map[string]bool{"queues": false, "completion queue": true} {
+		r := newPingRig(t, withCQ)
+		if err := r.once(); err != nil {
+			t.Fatal(name, err)
+		}
+		var failed error
+		allocs := testing.AllocsPerRun(2000, func() {
+			if err := r.once(); err != nil && failed == nil {
+				failed = err
+			}
+		})
+		if failed != nil {
+			t.Fatal(name, failed)
+		}
+		if allocs != 0 {
+			t.Errorf("%s: %v allocations a message", name, allocs)
+		}
+	}
+}
+
+// TestWaitAllocatesNothing: a wait that need not sleep does not either.
+func TestWaitAllocatesNothing(t *testing.T) {
+	r := newPingRig(t, false)
+	ctx := contextFor(t)
+	var failed error
+	allocs := testing.AllocsPerRun(500, func() {
+		r.recv.Rearm()
+		r.send.Rearm()
+		err := errors.Join(r.b.PostRecv(r.recv), r.a.PostSend(r.send))
+		if _, e := r.b.RecvWait(ctx); e != nil {
+			err = e
+		}
+		if _, e := r.a.SendWait(ctx); e != nil {
+			err = e
+		}
+		if err != nil && failed == nil {
+			failed = err
+		}
+	})
+	if failed != nil {
+		t.Fatal(failed)
+	}
+	if allocs != 0 {
+		t.Errorf("%v allocations a message", allocs)
+	}
+}
+
+func BenchmarkMessage64(b *testing.B) {
+	r := newPingRig(b, false)
+	for b.Loop() {
+		if err := r.once(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkMessage64CQ(b *testing.B) {
+	r := newPingRig(b, true)
+	for b.Loop() {
+		if err := r.once(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,263 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+// Options are choices of Open and New. The zero value is good.
+type Options struct {
+	// Logger takes asynchronous events that no handler takes, and what goes
+	// wrong in the background; nil for slog.Default.
+	Logger *slog.Logger
+	// CommandTimeout is how long the device may take to answer an admin command,
+	// to come out of reset, and how long Close may take; 0 for 2 s.
+	CommandTimeout time.Duration
+	// IDs are PCI vendor and device numbers to accept besides the project's own.
+	IDs []PCIID
+}
+
+// NIC is an open device. Methods may be called from several goroutines.
+type NIC struct {
+	dev        vfio.Device
+	poller     vfio.Poller // nil if the device makes progress by itself
+	info       vfio.Info
+	options    Options
+	log        *slog.Logger
+	opened     time.Time
+	background context.Context
+
+	bar0, bar2, bar4 *region
+	regs             registers
+	identity         Identity
+	iovas            *vfio.IOVAAllocator
+	physical         vfio.Physical // nil behind an IOMMU
+	vectors          []*vector
+	nextVector       atomic.Uint32
+	admin            *admin
+	events           eventQueue
+	goroutines       sync.WaitGroup
+
+	// ops is held for reading by each operation that uses the admin queue or
+	// BAR0, for writing by Close while it takes everything down.
+	ops       sync.RWMutex
+	closing   atomic.Bool
+	done      chan struct{} // closed when Close begins
+	closeOnce sync.Once
+	closeErr  error
+	mastering bool // the device may do DMA: Close must stop it first
+
+	fault     atomic.Pointer[error]
+	lastCheck atomic.Int64 // ns since opened
+
+	// vis finds a VI by its number, without a lock.
+	vis []atomic.Pointer[VI]
+
+	mu      sync.Mutex
+	buffers map[*dmaBuffer]struct{}
+	cqs     map[uint32]*CQ
+	regions regionTable
+}
+
+// Open opens the NIC at an address, see vfio.ParseAddress.
+func Open(ctx context.Context, address string, o Options) (*NIC, error) {
+	dev, err := vfio.Open(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	return New(ctx, dev, o)
+}
+
+// New takes a device, resets it and makes it ready. The device belongs to the
+// NIC from then on: if New fails, it is closed.
+//
+// A device that is not a Trapeze NIC is refused with ErrUnsupportedDevice, one
+// whose registers this driver does not understand with ErrBadRegisters or a
+// *VersionError; neither is written to except for enabling memory decoding.
+func New(ctx context.Context, dev vfio.Device, o Options) (*NIC, error) {
+	if o.CommandTimeout <= 0 {
+		o.CommandTimeout = 2 * time.Second
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	n := &NIC{
+		dev: dev, info: dev.Info(), options: o, opened: time.Now(), background: context.Background(),
+		done: make(chan struct{}), buffers: map[*dmaBuffer]struct{}{}, cqs: map[uint32]*CQ{},
+	}
+	n.log = o.Logger.With("device", n.info.Address)
+	n.poller, _ = dev.(vfio.Poller)
+	n.regions.init()
+	if err := n.setup(ctx); err != nil {
+		n.closeOnce.Do(n.shutdown)
+		return nil, n.error("open", err)
+	}
+	return n, nil
+}
+
+// Address returns the address by which the device was opened.
+func (n *NIC) Address() string { return n.info.Address }
+
+// Backend returns what gives access to the device, see vfio.Info.
+func (n *NIC) Backend() string { return n.info.Backend }
+
+// Identity returns what the device says about itself.
+func (n *NIC) Identity() Identity {
+	id := n.identity
+	id.Blocks = slices.Clone(id.Blocks)
+	return id
+}
+
+// Poll steps a device that makes progress only when somebody does, and takes
+// what it has written to the admin queue. It reports whether anything was done.
+func (n *NIC) Poll() bool {
+	if n.closing.Load() {
+		return false
+	}
+	return n.step()
+}
+
+// step is Poll also while the NIC closes.
+func (n *NIC) step() bool {
+	did := n.poller != nil && n.poller.Poll()
+	return n.admin.tryDrain() || did
+}
+
+// ReadSRAM copies the device's memory from offset on.
+func (n *NIC) ReadSRAM(offset uint64, p []byte) error {
+	const op = "read SRAM"
+	return n.accessSRAM(op, offset, p, n.bar4.read)
+}
+
+// WriteSRAM copies p into the device's memory.
+func (n *NIC) WriteSRAM(offset uint64, p []byte) error {
+	const op = "write SRAM"
+	return n.accessSRAM(op, offset, p, n.bar4.write)
+}
+
+func (n *NIC) accessSRAM(op string, offset uint64, p []byte, access func(uint64, []byte) error) error {
+	if err := n.begin(op); err != nil {
+		return err
+	}
+	defer n.end()
+	if size := min(n.bar4.size, uint64(n.identity.SRAM)); offset > size || uint64(len(p)) > size-offset {
+		return n.error(op, vfio.ErrOutOfRange)
+	}
+	if len(p) == 0 {
+		return nil
+	}
+	return n.error(op, access(offset, p))
+}
+
+// CreatePtag creates a protection tag: VIs and memory with the same one belong
+// together.
+func (n *NIC) CreatePtag(ctx context.Context) (uint32, error) {
+	const op = "create ptag"
+	if err := n.begin(op); err != nil {
+		return 0, err
+	}
+	defer n.end()
+	reply, err := n.execute(ctx, &descriptors.Command{Opcode: descriptors.OpCreatePtag})
+	if err != nil {
+		return 0, n.error(op, err)
+	}
+	return descriptors.Reply[descriptors.PtagBody](reply).Ptag, nil
+}
+
+// DestroyPtag destroys a protection tag. It fails with ErrResource while a VI
+// or memory has it.
+func (n *NIC) DestroyPtag(ctx context.Context, ptag uint32) error {
+	const op = "destroy ptag"
+	if err := n.begin(op); err != nil {
+		return err
+	}
+	defer n.end()
+	_, err := n.execute(ctx, newCommand(descriptors.OpDestroyPtag, descriptors.PtagBody{Ptag: ptag}))
+	return n.error(op, err)
+}
+
+// begin starts an operation on a device that works; end ends it.
+func (n *NIC) begin(op string) error {
+	if err := n.beginAny(op); err != nil {
+		return err
+	}
+	if err := n.failed(); err != nil {
+		n.end()
+		return n.error(op, err)
+	}
+	return nil
+}
+
+// beginAny starts an operation on a device in any state.
+func (n *NIC) beginAny(op string) error {
+	if n.closing.Load() {
+		return n.error(op, ErrClosed)
+	}
+	n.ops.RLock()
+	if n.closing.Load() {
+		n.ops.RUnlock()
+		return n.error(op, ErrClosed)
+	}
+	return nil
+}
+
+func (n *NIC) end() { n.ops.RUnlock() }
+
+// fail remembers that the device cannot be used any more. The first reason
+// stays; it is returned.
+func (n *NIC) fail(err error) error {
+	if n.fault.CompareAndSwap(nil, &err) {
+		n.log.Error("device failed", "err", err)
+	}
+	return *n.fault.Load()
+}
+
+func (n *NIC) failed() error {
+	if err := n.fault.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+var hints = []struct {
+	err  error
+	hint string
+}{
+	{ErrDeviceGone, "it was removed, lost power, or memory decoding was switched off; close it and open it again"},
+	{ErrDeviceFault, "close the device and open it again, which resets it"},
+	{ErrProtocol, "close the device and open it again; if it happens again, the device is broken"},
+	{ErrVersion, "use a driver and a device of the same major version"},
+	{ErrCommandTimeout, "close the device and open it again, which resets it; an emulated device must be polled"},
+	{ErrNotReady, "power-cycle the device"},
+}
+
+// error wraps err, if it is not nil, with what was attempted and a hint.
+func (n *NIC) error(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if u, ok := err.(*unknownOutcome); ok {
+		err = u.err
+	}
+	e := &Error{Op: op, Device: n.info.Address, Err: err}
+	for _, h := range hints {
+		if errors.Is(err, h.err) {
+			e.Hint = h.hint
+			break
+		}
+	}
+	return e
+}
+
+// refuse is error with a hint of its own.
+func (n *NIC) refuse(op string, err error, hint string) error {
+	return &Error{Op: op, Device: n.info.Address, Err: err, Hint: hint}
+}

@@ -1,0 +1,277 @@
+package driver
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/vfio/mmio"
+)
+
+// workQueue is one side of a VI: a ring of tokens in DMA memory, which the
+// device reads, and beside it what was posted. Indices are free-running.
+type workQueue struct {
+	vi   *VI
+	side string // "send" or "receive"
+	cq   *CQ    // nil for none
+	vec  *vector
+
+	mu       sync.Mutex
+	tokens   []descriptors.Token
+	posted   []posting
+	mask     uint32
+	depth    uint32
+	producer uint32 // written with mu held, read by the CQ without
+	taken    uint32
+	misses   uint32 // looks in vain since the device was seen alive
+	spans    spans
+	bell     doorbell
+	armBell  doorbell
+	closed   bool
+	refuses  bool  // closed for posting, while the VI is being destroyed
+	closedAs error // what a closed queue answers
+
+	// Of a queue with a CQ: how many of its entries the consumer has been given
+	// (read by post without the CQ's lock), and how many the CQ has found
+	// (guarded by the CQ's lock).
+	reported uint32
+	found    uint32
+}
+
+// posting is one posted descriptor.
+type posting struct {
+	d      *descriptors.Descriptor
+	length uint32 // total of its segments, as it said at the post
+	lost   bool   // the device says that it cannot write the status
+}
+
+// missesPerCheck is how many looks in vain there are between two looks at the
+// device's health.
+const missesPerCheck = 1 << 16
+
+// post posts one descriptor.
+func (q *workQueue) post(d *descriptors.Descriptor) error {
+	q.mu.Lock()
+	err := q.put(d)
+	if err == nil {
+		q.bell.ring(q.producer)
+	}
+	q.mu.Unlock()
+	if err != nil {
+		return q.refused(err)
+	}
+	return nil
+}
+
+// postBatch posts descriptors until one is refused, and rings once.
+func (q *workQueue) postBatch(ds []*descriptors.Descriptor) (int, error) {
+	var err error
+	n := 0
+	q.mu.Lock()
+	for _, d := range ds {
+		if err = q.put(d); err != nil {
+			break
+		}
+		n++
+	}
+	if n > 0 {
+		q.bell.ring(q.producer)
+	}
+	q.mu.Unlock()
+	if err != nil {
+		return n, q.refused(err)
+	}
+	return n, nil
+}
+
+// put appends a token, without telling the device. On error nothing changes.
+func (q *workQueue) put(d *descriptors.Descriptor) error {
+	if q.closed || q.refuses {
+		return q.closedAs
+	}
+	if d == nil {
+		return ErrInvalidParameter
+	}
+	if q.producer-q.taken >= q.depth || q.cq != nil && q.producer-descriptors.LoadIndex(&q.reported) >= q.depth {
+		return ErrQueueFull
+	}
+	t := d.Token()
+	if err := q.spans.check(t, &q.vi.n.regions, q.vi.attributes.Ptag); err != nil {
+		return err
+	}
+	if !liesAt(d, t.Address) {
+		return ErrBadHandle
+	}
+	if d.Status() != 0 {
+		return ErrNotRearmed
+	}
+	i := q.producer & q.mask
+	q.tokens[i] = t
+	q.posted[i] = posting{d: d, length: d.Length()}
+	descriptors.StoreIndex(&q.producer, q.producer+1)
+	return nil
+}
+
+// done takes the oldest descriptor if it has completed.
+func (q *workQueue) done() (*descriptors.Descriptor, error) {
+	q.mu.Lock()
+	if q.closed {
+		err := q.closedAs
+		q.mu.Unlock()
+		return nil, err
+	}
+	if q.taken == q.producer {
+		q.mu.Unlock()
+		return nil, ErrQueueEmpty
+	}
+	p := &q.posted[q.taken&q.mask]
+	status := p.d.Status()
+	if !status.Done() {
+		if !p.lost {
+			q.misses++
+			look := q.misses%missesPerCheck == 0
+			q.mu.Unlock()
+			return nil, q.notDone(look)
+		}
+		status = descriptors.StatusDone | descriptors.StatusProtectionError
+	}
+	mmio.FromDevice()
+	d := p.d
+	tooLong := d.Length() > p.length
+	*p = posting{}
+	q.taken++
+	q.mu.Unlock()
+	if status&(descriptors.StatusErrorMask|descriptors.StatusReserved) != 0 || tooLong {
+		return d, q.completedBadly(d, status, tooLong)
+	}
+	return d, nil
+}
+
+// poll is done, but where the device must be stepped it does that and looks
+// again.
+func (q *workQueue) poll() (*descriptors.Descriptor, error) {
+	d, err := q.done()
+	if err != ErrNotDone || q.vi.n.poller == nil || !q.vi.n.poller.Poll() {
+		return d, err
+	}
+	return q.done()
+}
+
+// notDone is the answer when nothing has completed, which it never will on a
+// device that has failed. Look asks to find out.
+func (q *workQueue) notDone(look bool) error {
+	err := q.vi.n.failed()
+	if look && err == nil {
+		err = q.vi.n.polled()
+	}
+	if err != nil {
+		return q.vi.n.error(q.side+" done", err)
+	}
+	return ErrNotDone
+}
+
+// completedBadly says what is wrong with a completed descriptor.
+func (q *workQueue) completedBadly(d *descriptors.Descriptor, status descriptors.Status, tooLong bool) error {
+	var err error
+	switch {
+	case status&descriptors.StatusReserved != 0:
+		err = fmt.Errorf("%w: completion with reserved status bits: %v", ErrProtocol, status)
+	case tooLong:
+		err = fmt.Errorf("%w: completion of %d bytes, more than was posted", ErrProtocol, d.Length())
+	default:
+		return &StatusError{Status: status}
+	}
+	return q.vi.n.error(q.side+" done", err)
+}
+
+// refused says what post refused.
+func (q *workQueue) refused(err error) error {
+	switch {
+	case err == ErrQueueFull, err == q.closedAs:
+		return err
+	case err == ErrInvalidParameter:
+		return q.vi.n.refuse("post "+q.side, err, "the descriptor is nil")
+	case err == ErrNotRearmed:
+		return q.vi.n.refuse("post "+q.side, err, "call Rearm or Prepare before posting it again")
+	case err == ErrInvalidPtag:
+		return q.vi.n.refuse("post "+q.side, err, "VI and memory must have the same protection tag")
+	case err == ErrBadHandle:
+		return q.vi.n.refuse("post "+q.side, err, "lay the descriptor over memory from AllocMemory that is still registered")
+	}
+	return q.vi.n.error("post "+q.side, err)
+}
+
+// wait waits until the oldest descriptor has completed.
+func (q *workQueue) wait(w *waiter) (*descriptors.Descriptor, error) {
+	defer w.stop()
+	d, err := q.done()
+	for err == ErrNotDone {
+		if err := w.pause(q, q.vec, nil); err != nil {
+			return nil, q.vi.n.error("wait for "+q.side, err)
+		}
+		d, err = q.done()
+	}
+	return d, err
+}
+
+// arm asks for an interrupt when more completes than has been taken.
+func (q *workQueue) arm() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return q.closedAs
+	}
+	if !q.refuses {
+		q.armBell.arm(q.taken)
+	}
+	return nil
+}
+
+// holds reports whether a posted descriptor lies in the region handle.
+func (q *workQueue) holds(handle uint32) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i := q.taken; i != q.producer && !q.closed; i++ {
+		if q.posted[i&q.mask].d.Token().Handle == handle {
+			return true
+		}
+	}
+	return false
+}
+
+// queued counts the posted descriptors that have not been taken back.
+func (q *workQueue) queued() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return 0
+	}
+	return int(q.producer - q.taken)
+}
+
+// lose marks the posted descriptor at address as one that cannot complete.
+func (q *workQueue) lose(address uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i := q.taken; i != q.producer && !q.closed; i++ {
+		if p := &q.posted[i&q.mask]; p.d.Token().Address == address {
+			p.lost = true
+			return
+		}
+	}
+}
+
+// refuse ends posting and the use of the doorbells, or allows both again.
+func (q *workQueue) refuse(yes bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.refuses = yes
+}
+
+// close ends all use of the ring and of the doorbells.
+func (q *workQueue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	q.posted, q.tokens = nil, nil
+}

@@ -1,0 +1,113 @@
+package driver
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// regionTable knows the registered memory by handle. Work queues look here
+// before they accept a descriptor: afterwards the driver reads its status,
+// which must not be memory that has been given back.
+type regionTable struct {
+	// generation changes when memory is deregistered; spans of an older one are
+	// worth nothing.
+	generation atomic.Uint64
+
+	mu sync.RWMutex
+	m  map[uint32]*Memory
+}
+
+func (t *regionTable) init() { t.m = map[uint32]*Memory{} }
+
+// add reports false if the handle is in use.
+func (t *regionTable) add(m *Memory) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, ok := t.m[m.handle]; ok {
+		return false
+	}
+	t.m[m.handle] = m
+	return true
+}
+
+// remove reports false if m was removed before.
+func (t *regionTable) remove(m *Memory) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if m.gone {
+		return false
+	}
+	m.gone = true
+	delete(t.m, m.handle)
+	t.generation.Add(1)
+	return true
+}
+
+// restore undoes remove.
+func (t *regionTable) restore(m *Memory) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	m.gone = false
+	t.m[m.handle] = m
+}
+
+// clear removes everything.
+func (t *regionTable) clear() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, m := range t.m {
+		m.gone = true
+	}
+	clear(t.m)
+	t.generation.Add(1)
+}
+
+// span is where descriptors of one region may start, as a work queue remembers
+// it.
+type span struct {
+	generation  uint64 // of the table, plus one: zero for none
+	first, last uint64
+	handle      uint32
+}
+
+// spans is a work queue's memory of the regions that it saw last.
+type spans [4]span
+
+// check returns nil if a descriptor of a VI with protection tag ptag may lie at
+// token t.
+func (s *spans) check(t descriptors.Token, table *regionTable, ptag uint32) error {
+	e := &s[t.Handle%uint32(len(s))]
+	if e.handle == t.Handle && e.generation == table.generation.Load()+1 && t.Address >= e.first && t.Address <= e.last {
+		return nil
+	}
+	return s.find(t, table, ptag)
+}
+
+func (s *spans) find(t descriptors.Token, table *regionTable, ptag uint32) error {
+	table.mu.RLock()
+	defer table.mu.RUnlock()
+	m := table.m[t.Handle]
+	switch {
+	case m == nil, len(m.bytes) < descriptors.ControlSegmentSize, m.attributes.Access&descriptors.AccessReadOnly != 0:
+		return ErrBadHandle
+	case m.attributes.Ptag != ptag:
+		return ErrInvalidPtag
+	}
+	last := m.address + uint64(len(m.bytes)-descriptors.ControlSegmentSize)
+	if t.Address < m.address || t.Address > last {
+		return ErrBadHandle
+	}
+	s[t.Handle%uint32(len(s))] = span{generation: table.generation.Load() + 1, first: m.address, last: last, handle: t.Handle}
+	return nil
+}
+
+// handles lists the handles in use.
+func (t *regionTable) handles() []uint32 {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return slices.Collect(maps.Keys(t.m))
+}

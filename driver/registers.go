@@ -1,0 +1,57 @@
+package driver
+
+import (
+	"sync"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// allOnes is what a read returns when no device answers on the bus.
+const allOnes uint32 = 0xffffffff
+
+// registers is BAR0 with its blocks found.
+type registers struct {
+	bar    *region
+	blocks map[uint32]Block
+	// latch keeps the two halves of a 64-bit read together: reading the low half
+	// latches the high half for whoever reads it next.
+	latch sync.Mutex
+}
+
+// has reports whether the device has a block.
+func (r *registers) has(block uint32) bool {
+	_, ok := r.blocks[block]
+	return ok
+}
+
+func (r *registers) read(block uint32, reg uint64) (uint32, error) {
+	return r.bar.read32(r.blocks[block].Offset + reg)
+}
+
+func (r *registers) write(block uint32, reg uint64, v uint32) error {
+	return r.bar.write32(r.blocks[block].Offset+reg, v)
+}
+
+// read64 reads the register pair that starts at reg.
+func (r *registers) read64(block uint32, reg uint64) (uint64, error) {
+	r.latch.Lock()
+	defer r.latch.Unlock()
+	low, err := r.read(block, reg)
+	if err != nil {
+		return 0, err
+	}
+	high, err := r.read(block, reg+4)
+	if err != nil {
+		return 0, err
+	}
+	return uint64(high)<<32 | uint64(low), nil
+}
+
+// status reads the status register. No device has all its bits set.
+func (r *registers) status() (uint32, error) {
+	s, err := r.read(descriptors.BlockHealth, descriptors.RegStatus)
+	if err == nil && s == allOnes {
+		err = ErrDeviceGone
+	}
+	return s, err
+}

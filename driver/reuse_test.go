@@ -1,0 +1,160 @@
+package driver_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/driver/drivertest"
+	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/emulator/wire"
+	"github.com/trapeze-nic/trapeze/engine"
+)
+
+// TestNumbersAreReused has goroutines create, use and destroy on a device that
+// has hardly more numbers than there are goroutines: it gives a number away again
+// as soon as it has answered, before the destroyer has heard of it. What is done
+// with the old owner must not reach the new one.
+func TestNumbersAreReused(t *testing.T) {
+	const goroutines, rounds = 4, 200
+	drivertest.CheckLeaks(t)
+	limits := engine.DefaultLimits()
+	limits.Endpoints, limits.CQs = goroutines+1, goroutines
+	port, err := wire.NewLoopback(wire.MemoryOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := emulator.New(emulator.Options{Wire: port, Limits: limits, Run: emulator.RunThread})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := driver.New(contextFor(t), x, driver.Options{Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := n.AllocMemory(contextFor(t), 4096*goroutines, driver.MemoryAttributes{Ptag: mustPtag(t, n)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for g := range goroutines {
+		wg.Go(func() {
+			d := descriptor(t, m, 4096*g, 64)
+			for range rounds {
+				if err := createUseDestroy(t, n, m.Attributes().Ptag, d); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := n.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// createUseDestroy makes a VI with a CQ, and destroys both while it posts d
+// again and again.
+func createUseDestroy(t *testing.T, n *driver.NIC, ptag uint32, d *descriptors.Descriptor) error {
+	ctx := contextFor(t)
+	cq, err := n.CreateCQ(ctx, 8)
+	if err != nil {
+		return err
+	}
+	v, err := n.CreateVI(ctx, driver.VIAttributes{Reliability: descriptors.Unreliable, MaxTransfer: 64, Ptag: ptag,
+		SendDepth: 4, RecvDepth: 4}, cq, nil)
+	if err != nil {
+		return err
+	}
+	s, err := v.Query(ctx)
+	if err != nil {
+		return err
+	}
+	if s.SendProducer != 0 || s.RecvProducer != 0 {
+		return fmt.Errorf("a new VI has had %d and %d descriptors posted", s.SendProducer, s.RecvProducer)
+	}
+	posted := make(chan error)
+	go func() {
+		for {
+			err := v.PostRecv(d)
+			for err == nil || err == driver.ErrNotDone {
+				_, err = v.RecvDone()
+			}
+			if errors.Is(err, driver.ErrClosed) {
+				posted <- nil
+				return
+			}
+			var flushed *driver.StatusError
+			if !errors.As(err, &flushed) {
+				posted <- err
+				return
+			}
+			d.Rearm()
+		}
+	}()
+	err = v.Destroy(ctx)
+	if perr := <-posted; err == nil {
+		err = perr
+	}
+	d.Rearm()
+	return errors.Join(err, cq.Destroy(ctx))
+}
+
+// TestPostWhileDestroying posts at the moment that the device is asked to destroy
+// the VI. The doorbell would reach whoever has its number next. When the device
+// refuses, the VI is as it was.
+func TestPostWhileDestroying(t *testing.T) {
+	refuse := true
+	var posted []error
+	var r *rig
+	var d *descriptors.Descriptor
+	r = newRig(t, func(f *fakeDevice) {
+		f.mapBAR2 = true // a trapped doorbell would enter the device from within
+		f.answer = func(cmd *descriptors.Command) (descriptors.Result, bool) {
+			if cmd.Opcode != descriptors.OpDestroyEndpoint || d == nil {
+				return descriptors.ResultSuccess, true
+			}
+			posted = append(posted, r.v.PostRecv(d), r.v.PostSend(d))
+			if refuse {
+				return descriptors.ResultInvalidParameter, true
+			}
+			return descriptors.ResultSuccess, true
+		}
+	}, 0, 0)
+	d = r.descriptors(t, 1)[0]
+	if err := r.v.Destroy(contextFor(t)); !errors.Is(err, driver.ErrInvalidParameter) {
+		t.Fatalf("Destroy of a device that refuses: %v", err)
+	}
+	if err := r.v.PostRecv(d); err != nil {
+		t.Fatalf("after a refused Destroy: %v", err)
+	}
+	refuse = false
+	if err := r.v.Destroy(contextFor(t)); err != nil {
+		t.Fatal(err)
+	}
+	if len(posted) != 4 {
+		t.Fatalf("%d posts were tried, not 4", len(posted))
+	}
+	for i, err := range posted {
+		if !errors.Is(err, driver.ErrClosed) {
+			t.Errorf("post %d while the VI is being destroyed: %v", i, err)
+		}
+	}
+}
+
+// TestForeignCQ: a completion queue of another NIC, and one of no NIC at all.
+func TestForeignCQ(t *testing.T) {
+	r, other := newRig(t, nil, 8, 0), newRig(t, nil, 8, 0)
+	a := r.v.Attributes()
+	for name, cq := range map[string]*driver.CQ{"another NIC's": other.sendCQ, "zero": new(driver.CQ)} {
+		for _, side := range []struct{ send, recv *driver.CQ }{{cq, nil}, {nil, cq}} {
+			if _, err := r.n.CreateVI(contextFor(t), a, side.send, side.recv); !errors.Is(err, driver.ErrInvalidParameter) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,297 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+// VIAttributes of a VI.
+type VIAttributes struct {
+	Reliability descriptors.Reliability
+	// MaxTransfer is the largest message in bytes, 1 to the device's limit. Both
+	// ends of a connection must have the same.
+	MaxTransfer uint32
+	Ptag        uint32
+	// Rights enables remote operations: AccessRDMAWrite, AccessRDMARead.
+	Rights descriptors.Access
+	// SendDepth and RecvDepth are how many descriptors may be posted and not yet
+	// taken back, 1 to the device's limit.
+	SendDepth, RecvDepth int
+}
+
+// VI is a virtual interface: a send and a receive queue. Methods may be called
+// from several goroutines; two that use the same queue take turns.
+type VI struct {
+	n          *NIC
+	number     uint32
+	attributes VIAttributes
+	send, recv workQueue
+	rings      *dmaBuffer
+	leaving    leaving
+}
+
+// VIState is what the device knows of a VI. Counts are free-running.
+type VIState struct {
+	State          descriptors.State
+	SendProducer   uint32 // descriptors posted, as far as the device has seen
+	SendCompleted  uint32
+	RecvProducer   uint32
+	RecvCompleted  uint32
+	RemoteMAC      descriptors.MAC
+	RemoteEndpoint uint32
+}
+
+// CreateVI creates a VI. Completions of a queue with a CQ are found there,
+// others by SendDone and RecvDone alone; both arguments may be nil or the same.
+// A CQ must have room for all that its queues can complete: else ErrCQTooSmall.
+func (n *NIC) CreateVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) (*VI, error) {
+	const op = "create VI"
+	if err := n.begin(op); err != nil {
+		return nil, err
+	}
+	defer n.end()
+	for _, d := range []struct {
+		side  string
+		depth int
+	}{{"send", a.SendDepth}, {"receive", a.RecvDepth}} {
+		if d.depth < 1 || d.depth > n.identity.MaxQueueDepth {
+			return nil, n.refuse(op, fmt.Errorf("%w: %s queue of %d descriptors", ErrInvalidParameter, d.side, d.depth),
+				fmt.Sprintf("this device has queues of 1 to %d", n.identity.MaxQueueDepth))
+		}
+	}
+	if err := n.attach(sendCQ, a.SendDepth); err != nil {
+		return nil, n.error(op, err)
+	}
+	if err := n.attach(recvCQ, a.RecvDepth); err != nil {
+		n.detach(sendCQ, a.SendDepth)
+		return nil, n.error(op, err)
+	}
+	v, err := n.createVI(ctx, a, sendCQ, recvCQ)
+	if err != nil {
+		n.detach(sendCQ, a.SendDepth)
+		n.detach(recvCQ, a.RecvDepth)
+		return nil, n.error(op, err)
+	}
+	return v, nil
+}
+
+// ringLog2 is the size of the ring for a depth, as the formats allow it.
+func ringLog2(depth int) uint8 {
+	return max(uint8(bits.Len(uint(depth-1))), descriptors.MinQueueLog2)
+}
+
+func (n *NIC) createVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) (*VI, error) {
+	v := &VI{n: n, attributes: a}
+	sendLog2, recvLog2 := ringLog2(a.SendDepth), ringLog2(a.RecvDepth)
+	sendBytes := uint64(descriptors.TokenSize) << sendLog2
+	recvBytes := uint64(descriptors.TokenSize) << recvLog2
+	rings, err := n.newDMA(sendBytes+recvBytes, vfio.DMARead, vfio.MemoryOptions{Huge: vfio.HugeNever})
+	if err != nil {
+		return nil, err
+	}
+	v.rings = rings
+	v.send.init(v, "send", sendCQ, a.SendDepth, rings.mem.Bytes()[:sendBytes])
+	v.recv.init(v, "receive", recvCQ, a.RecvDepth, rings.mem.Bytes()[sendBytes:sendBytes+recvBytes])
+	reply, err := n.execute(ctx, newCommand(descriptors.OpCreateEndpoint, descriptors.CreateEndpointBody{
+		SendIOVA: rings.iova, RecvIOVA: rings.iova + sendBytes, Ptag: a.Ptag, MaxTransfer: a.MaxTransfer,
+		SendCQ: cqNumber(sendCQ), RecvCQ: cqNumber(recvCQ),
+		SendVector: vectorNumber(v.send.vec), RecvVector: vectorNumber(v.recv.vec),
+		Kind: descriptors.KindVI, Reliability: a.Reliability, SendLog2: sendLog2, RecvLog2: recvLog2, Rights: a.Rights,
+	}))
+	if err != nil {
+		return nil, n.release(rings, err)
+	}
+	v.number = descriptors.Reply[descriptors.EndpointBody](reply).Endpoint
+	if v.number == 0 || v.number >= uint32(len(n.vis)) {
+		return nil, n.fail(fmt.Errorf("%w: it gave out endpoint %d of %d", ErrProtocol, v.number, len(n.vis)))
+	}
+	page := descriptors.EndpointPage(v.number)
+	v.send.bell, v.send.armBell = n.doorbellAt(page+descriptors.DoorbellSend), n.doorbellAt(page+descriptors.DoorbellSendArm)
+	v.recv.bell, v.recv.armBell = n.doorbellAt(page+descriptors.DoorbellRecv), n.doorbellAt(page+descriptors.DoorbellRecvArm)
+	if !n.enter(v) {
+		return nil, n.fail(fmt.Errorf("%w: it gave out endpoint %d twice", ErrProtocol, v.number))
+	}
+	return v, nil
+}
+
+// enter puts v into the table of VIs. It reports false if its number belongs to
+// another VI, and not to one that is just being destroyed: a device may give a
+// number away again before the destroyer has seen the answer.
+func (n *NIC) enter(v *VI) bool {
+	entry := &n.vis[v.number]
+	if entry.CompareAndSwap(nil, v) {
+		return true
+	}
+	if old := entry.Load(); old != nil {
+		old.leaving.wait(n)
+	}
+	return entry.CompareAndSwap(nil, v)
+}
+
+// init makes a queue of depth descriptors over a ring that has room for them.
+func (q *workQueue) init(v *VI, side string, cq *CQ, depth int, ring []byte) {
+	q.vi, q.side, q.cq, q.depth = v, side, cq, uint32(depth)
+	q.tokens = descriptors.TokensAt(ring)
+	q.posted = make([]posting, len(q.tokens))
+	q.mask = uint32(len(q.tokens) - 1)
+	if cq == nil {
+		q.vec = v.n.pickVector()
+	}
+	q.closedAs = v.n.error("use "+side+" queue", ErrClosed)
+}
+
+// Number returns the endpoint's number on this device.
+func (v *VI) Number() uint32 { return v.number }
+
+// Attributes returns what the VI was created with.
+func (v *VI) Attributes() VIAttributes { return v.attributes }
+
+// PostSend posts a send descriptor. The descriptor and its buffers belong to
+// the device until SendDone or SendWait returns it. It fails with ErrQueueFull
+// (bare, and without an allocation),
+// ErrNotRearmed, ErrBadHandle, ErrInvalidPtag or ErrClosed; other
+// errors in a descriptor show in its completion. In a state other than
+// connected it completes at once, flushed.
+func (v *VI) PostSend(d *descriptors.Descriptor) error { return v.send.post(d) }
+
+// PostRecv posts a receive descriptor, see PostSend. It is held until the VI is
+// connected.
+func (v *VI) PostRecv(d *descriptors.Descriptor) error { return v.recv.post(d) }
+
+// PostSendBatch posts send descriptors in order, with one doorbell. It returns
+// how many were posted: all of them, or those before the one that the error is
+// about.
+func (v *VI) PostSendBatch(ds []*descriptors.Descriptor) (posted int, err error) {
+	return v.send.postBatch(ds)
+}
+
+// PostRecvBatch is PostSendBatch for receive descriptors.
+func (v *VI) PostRecvBatch(ds []*descriptors.Descriptor) (posted int, err error) {
+	return v.recv.postBatch(ds)
+}
+
+// SendDone returns the send descriptor that was posted first, if it has
+// completed: with a *StatusError if in error, with ErrProtocol if the device
+// wrote an impossible completion. It fails with ErrNotDone, ErrQueueEmpty,
+// ErrClosed, or what is wrong with the device.
+func (v *VI) SendDone() (*descriptors.Descriptor, error) { return v.send.poll() }
+
+// RecvDone is SendDone for the receive queue.
+func (v *VI) RecvDone() (*descriptors.Descriptor, error) { return v.recv.poll() }
+
+// SendWait is SendDone that waits while the result would be ErrNotDone, and
+// fails with the context's error when that ends. It fails with ErrInvalidState
+// if the queue has a CQ: wait there.
+func (v *VI) SendWait(ctx context.Context) (*descriptors.Descriptor, error) {
+	return v.wait(ctx, &v.send)
+}
+
+// RecvWait is SendWait for the receive queue.
+func (v *VI) RecvWait(ctx context.Context) (*descriptors.Descriptor, error) {
+	return v.wait(ctx, &v.recv)
+}
+
+func (v *VI) wait(ctx context.Context, q *workQueue) (*descriptors.Descriptor, error) {
+	if q.cq != nil {
+		return nil, v.n.refuse("wait for "+q.side, ErrInvalidState, "the queue has a completion queue: wait there")
+	}
+	return q.wait(&waiter{n: v.n, ctx: ctx, done: v.n.done})
+}
+
+// Queued returns how many descriptors are posted and not taken back; zero once
+// the VI is destroyed.
+func (v *VI) Queued() (send, recv int) { return v.send.queued(), v.recv.queued() }
+
+// Query asks the device for the state of the VI.
+func (v *VI) Query(ctx context.Context) (VIState, error) {
+	const op = "query VI"
+	if err := v.begin(op); err != nil {
+		return VIState{}, err
+	}
+	defer v.n.end()
+	reply, err := v.n.execute(ctx, newCommand(descriptors.OpQueryEndpoint, descriptors.EndpointBody{Endpoint: v.number}))
+	if err != nil {
+		return VIState{}, v.n.error(op, err)
+	}
+	r := descriptors.Reply[descriptors.EndpointReply](reply)
+	return VIState{State: r.State, SendProducer: r.SendProducer, SendCompleted: r.SendCompleted, RecvProducer: r.RecvProducer,
+		RecvCompleted: r.RecvCompleted, RemoteMAC: r.RemoteMAC, RemoteEndpoint: r.RemoteEndpoint}, nil
+}
+
+// begin starts an operation on a VI that is not destroyed; NIC.end ends it.
+func (v *VI) begin(op string) error {
+	if err := v.n.begin(op); err != nil {
+		return err
+	}
+	if v.leaving.begun(v.n) {
+		v.n.end()
+		return v.n.error(op, ErrClosed)
+	}
+	return nil
+}
+
+// Destroy destroys the VI, connected or not, empty or not: what VIA allows only
+// in some states is left to the layer above. Descriptors that were posted and
+// not taken back are the caller's again when it returns; posting fails with
+// ErrClosed from its begin on. A second call fails with ErrClosed.
+func (v *VI) Destroy(ctx context.Context) error {
+	const op = "destroy VI"
+	n := v.n
+	if err := v.begin(op); err != nil {
+		return err
+	}
+	defer n.end()
+	if err := ctx.Err(); err != nil {
+		return n.error(op, err)
+	}
+	if err := v.leaving.begin(n, nil); err != nil {
+		return n.error(op, err)
+	}
+	// Nothing more is posted: it would keep the device from destroying the VI, or
+	// ring for the next one with its number.
+	v.send.refuse(true)
+	v.recv.refuse(true)
+	cmd := newCommand(descriptors.OpDestroyEndpoint, descriptors.EndpointBody{Endpoint: v.number})
+	_, err := n.execute(ctx, cmd)
+	if errors.Is(err, ErrInvalidState) || errors.Is(err, ErrResource) { // connected, or not empty
+		_, err = n.execute(ctx, newCommand(descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: v.number}))
+		if err == nil {
+			_, err = n.execute(ctx, cmd)
+		}
+	}
+	if err != nil && !outcomeUnknown(err) {
+		v.send.refuse(false)
+		v.recv.refuse(false)
+		v.leaving.undo(n)
+		return n.error(op, err)
+	}
+	defer v.leaving.end(n)
+	v.send.close()
+	v.recv.close()
+	if err != nil {
+		return n.error(op, err)
+	}
+	v.send.cq.forget(&v.send)
+	v.recv.cq.forget(&v.recv)
+	n.vis[v.number].Store(nil)
+	n.detach(v.send.cq, v.attributes.SendDepth)
+	n.detach(v.recv.cq, v.attributes.RecvDepth)
+	return n.error(op, n.freeDMA(v.rings))
+}
+
+// descriptorLost is told by the device that the status of a descriptor could
+// not be written. The caller learns it from the queue.
+func (n *NIC) descriptorLost(endpoint uint32, address uint64) {
+	if endpoint >= uint32(len(n.vis)) {
+		return
+	}
+	if v := n.vis[endpoint].Load(); v != nil {
+		v.send.lose(address)
+		v.recv.lose(address)
+	}
+}

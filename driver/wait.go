@@ -1,0 +1,132 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"time"
+)
+
+// How a wait goes on while nothing happens: it spins, then lets others run,
+// then arms an interrupt and sleeps. Sleeps are short where the device makes
+// progress only when somebody steps it, and never long: an interrupt may be
+// lost, and a device may be pulled out.
+const (
+	spins        = 100
+	yields       = 50
+	firstStep    = 20 * time.Microsecond
+	longestStep  = time.Millisecond
+	longestSleep = 5 * time.Millisecond
+)
+
+// errDeadline is what pause returns at the waiter's own deadline.
+var errDeadline = errors.New("deadline")
+
+// waiter paces the repetitions of one wait. Its zero value with n and ctx set
+// is ready; stop must be called at the end.
+type waiter struct {
+	n   *NIC
+	ctx context.Context
+	// done, if not nil, ends the wait with ErrClosed when it is closed.
+	done <-chan struct{}
+	// deadline, if not zero, ends the wait with errDeadline.
+	deadline time.Time
+
+	round int
+	step  time.Duration
+	armed <-chan struct{} // closed by the interrupt that was armed
+	timer *time.Timer
+}
+
+// armer asks the device for an interrupt as soon as there is something to take.
+type armer interface{ arm() error }
+
+// pause is called each time that the caller has looked in vain. When it returns
+// nil the caller looks again. With an armer and a vector it arms the interrupt
+// before it sleeps; ready, if not nil, also ends the sleep.
+func (w *waiter) pause(a armer, v *vector, ready <-chan struct{}) error {
+	if err := w.over(); err != nil {
+		return err
+	}
+	moved := w.n.poller != nil && w.n.poller.Poll()
+	// The admin queue is everybody's: who waits for his own queue looks there
+	// only when nothing else is to be done.
+	if w.round >= spins {
+		moved = w.n.admin.tryDrain() || moved
+	}
+	if moved { // no time to sleep
+		w.step = 0
+		if w.round > spins {
+			runtime.Gosched()
+		}
+		return nil
+	}
+	w.round++
+	switch {
+	case w.round <= spins:
+		return nil
+	case w.round <= spins+yields:
+		runtime.Gosched()
+		return nil
+	}
+	if err := w.n.alive(); err != nil {
+		return err
+	}
+	if a != nil && v != nil && w.armed == nil {
+		// Completions between the last look and this do not go unseen: the
+		// device raises the interrupt at once, and the caller looks again.
+		w.armed = v.interrupted(w.n)
+		return a.arm()
+	}
+	return w.sleep(ready)
+}
+
+// over reports why the wait has to end, if it has.
+func (w *waiter) over() error {
+	if err := w.ctx.Err(); err != nil {
+		return err
+	}
+	select {
+	case <-w.done:
+		return ErrClosed
+	default:
+	}
+	if err := w.n.failed(); err != nil {
+		return err
+	}
+	if !w.deadline.IsZero() && time.Now().After(w.deadline) {
+		return errDeadline
+	}
+	return nil
+}
+
+func (w *waiter) sleep(ready <-chan struct{}) error {
+	d := longestSleep
+	if w.n.poller != nil {
+		w.step = min(max(2*w.step, firstStep), longestStep)
+		d = w.step
+	}
+	if w.timer == nil {
+		w.timer = time.NewTimer(d)
+	} else {
+		w.timer.Reset(d)
+	}
+	select {
+	case <-w.armed:
+		// The next look may be in vain all the same: others share the vector.
+		w.armed = nil
+		w.step = 0
+	case <-ready:
+	case <-w.timer.C:
+	case <-w.done:
+	case <-w.ctx.Done():
+	}
+	w.timer.Stop()
+	return nil
+}
+
+func (w *waiter) stop() {
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+}
