@@ -1,0 +1,57 @@
+package via_test
+
+import (
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/via"
+	"github.com/trapeze-nic/trapeze/via/viatest"
+)
+
+// TestNoAllocation sends messages both ways and counts the allocations of
+// posts, polls and completions.
+func TestNoAllocation(t *testing.T) {
+	for _, size := range []int{0, 64, 8192, 65536} {
+		t.Run(sizeName(size), func(t *testing.T) {
+			a, b := onMemory(t, "")
+			p := newPingPong(t, viatest.NewPair(a, b), size)
+			if n := testing.AllocsPerRun(500, func() { p.round(t) }); n != 0 {
+				t.Errorf("%v allocations in a round trip", n)
+			}
+			if n := testing.AllocsPerRun(500, func() {
+				_, _ = p.x.VI.RecvDone() // a receive is posted, nothing comes
+				_, _ = p.y.VI.RecvDone()
+			}); n != 0 {
+				t.Errorf("%v allocations in polls that find nothing", n)
+			}
+		})
+	}
+	t.Run("batches and CQ", func(t *testing.T) {
+		a, b := onMemory(t, "")
+		s := newCQStream(t, viatest.NewPair(a, b), 256, 16)
+		if n := testing.AllocsPerRun(200, func() { s.round(t) }); n != 0 {
+			t.Errorf("%v allocations in a batch", n)
+		}
+	})
+	t.Run("answers", func(t *testing.T) {
+		a, _ := onMemory(t, "")
+		e := viatest.NewEnd(t, a, viatest.Setup{Attributes: via.VIAttributes{RecvDepth: 2}})
+		for _, d := range e.Recv {
+			if err := e.VI.PostRecv(d); err != nil {
+				t.Fatal(err)
+			}
+		}
+		extra, err := e.VI.NewDescriptors(viatest.Context(t), 1, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := testing.AllocsPerRun(500, func() {
+			full, empty := e.VI.PostRecv(extra[0]), error(nil)
+			_, empty = e.VI.SendDone()
+			if full != via.ErrQueueFull || empty != via.ErrQueueEmpty {
+				t.Fatal(full, empty)
+			}
+		}); n != 0 {
+			t.Errorf("%v allocations in a refused post and a look at an empty queue", n)
+		}
+	})
+}

@@ -1,0 +1,118 @@
+package via
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// AsyncCode says what an asynchronous error is about. AsyncCode values 0 to 10
+// are VIA's (vipl.h).
+type AsyncCode = descriptors.EventCode
+
+// Asynchronous errors.
+const (
+	// AsyncPostDescriptor: a descriptor that was posted cannot be used, and its
+	// status cannot be written.
+	AsyncPostDescriptor = descriptors.EventPostDescriptor
+	// AsyncConnectionLost: the VI is in the error state.
+	AsyncConnectionLost = descriptors.EventConnectionLost
+	// AsyncReceiveQueueEmpty: a message was dropped for want of a receive
+	// descriptor (unreliable VIs only).
+	AsyncReceiveQueueEmpty = descriptors.EventReceiveQueueEmpty
+	// AsyncVIOverrun: a doorbell named more descriptors than the queue holds.
+	AsyncVIOverrun = descriptors.EventVIOverrun
+	// AsyncCompletionProtection: the status of a descriptor could not be written.
+	AsyncCompletionProtection = descriptors.EventCompletionProtect
+	// AsyncCatastrophic: the NIC cannot go on.
+	AsyncCatastrophic = descriptors.EventCatastrophic
+	// AsyncCQOverrun: a completion queue was full; its VIs are in the error
+	// state.
+	AsyncCQOverrun = descriptors.EventCQOverrun
+	// AsyncLink: the link went up (Detail 1) or down (0).
+	AsyncLink = descriptors.EventLink
+)
+
+// Resource says what an AsyncError concerns (vipl.h values).
+type Resource uint8
+
+// Resources.
+const (
+	ResourceNIC Resource = iota
+	ResourceVI
+	ResourceCQ
+	ResourceDescriptor
+)
+
+func (r Resource) String() string {
+	switch r {
+	case ResourceVI:
+		return "VI"
+	case ResourceCQ:
+		return "CQ"
+	case ResourceDescriptor:
+		return "descriptor"
+	}
+	return "NIC"
+}
+
+// AsyncError is an error that no call could return, because it happened between
+// calls or at the other end's doing.
+type AsyncError struct {
+	NIC      *NIC
+	Code     AsyncCode
+	Resource Resource
+	// VI and CQ concerned; nil if none, or destroyed meanwhile.
+	VI *VI
+	CQ *CQ
+	// Descriptor is the application address of the descriptor with which it
+	// happened, zero if none.
+	Descriptor uint64
+	// Detail depends on the code: 1 or 0 for AsyncLink, the doorbell's value for
+	// AsyncVIOverrun, the reason for AsyncConnectionLost.
+	Detail uint32
+}
+
+// OnError sets the handler of asynchronous errors. It is called for one at a
+// time, in order, on a goroutine of its own, and may call any method. Errors
+// that come faster than it takes them are dropped in the end. A nil handler
+// restores the default, a log entry.
+func (n *NIC) OnError(f func(AsyncError)) {
+	if f == nil {
+		n.handler.Store(nil)
+		return
+	}
+	n.handler.Store(&f)
+}
+
+// event turns the provider's event into an AsyncError.
+func (n *NIC) event(e descriptors.Event) {
+	a := AsyncError{NIC: n, Code: e.Code, Descriptor: e.Descriptor, Detail: e.Detail}
+	if e.Endpoint != 0 {
+		a.VI, a.Resource = n.lookup(e.Endpoint), ResourceVI
+	}
+	if e.CQ != descriptors.NoCQ && e.Code == AsyncCQOverrun {
+		a.CQ, a.Resource = n.lookupCQ(e.CQ), ResourceCQ
+	}
+	if e.Code == AsyncPostDescriptor || e.Code == AsyncCompletionProtection {
+		a.Resource = ResourceDescriptor
+	}
+	if f := n.handler.Load(); f != nil {
+		(*f)(a)
+		return
+	}
+	level := slog.LevelWarn
+	switch a.Code {
+	case AsyncLink:
+		level = slog.LevelInfo
+	case AsyncConnectionLost:
+		if e.Detail == 0 { // the peer has disconnected, as peers do
+			level = slog.LevelInfo
+		}
+	case AsyncCatastrophic, AsyncCQOverrun:
+		level = slog.LevelError
+	}
+	n.logger.Log(context.Background(), level, a.Code.String(), "device", n.name, "resource", a.Resource.String(),
+		"vi", e.Endpoint, "detail", e.Detail)
+}

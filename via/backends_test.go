@@ -1,0 +1,128 @@
+package via_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	_ "github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/via"
+	"github.com/trapeze-nic/trapeze/via/viatest"
+)
+
+var wires atomic.Uint32
+
+// memoryWire names a wire that nobody else has.
+func memoryWire() string { return fmt.Sprintf("mem:via-test-%d", wires.Add(1)) }
+
+// openBoth opens two NICs and closes them when the test ends.
+func openBoth(t testing.TB, first, second string) (a, b *via.NIC) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), viatest.Patience)
+	defer cancel()
+	open := func(address string) *via.NIC {
+		nic, err := via.Open(ctx, address, via.WithLogger(slog.New(slog.DiscardHandler)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := nic.Close(); err != nil && !errors.Is(err, via.ErrClosed) {
+				t.Errorf("close %s: %v", address, err)
+			}
+		})
+		return nic
+	}
+	return open(first), open(second)
+}
+
+// onMemory opens two emulated NICs on a memory wire; options start with "&".
+func onMemory(t testing.TB, options string) (a, b *via.NIC) {
+	address := "emu:?wire=" + memoryWire() + options
+	return openBoth(t, address, address)
+}
+
+// onUDP opens two emulated NICs on UDP sockets.
+func onUDP(t testing.TB, options string) (a, b *via.NIC) {
+	t.Helper()
+	// Both sockets are open at a time, so that the ports differ; closed again,
+	// they are free for the NICs.
+	first, second := freePort(t), freePort(t)
+	at, peer := first.LocalAddr().String(), second.LocalAddr().String()
+	_, _ = first.Close(), second.Close()
+	return openBoth(t, "emu:?wire=udp://"+at+"&peer="+peer+options, "emu:?wire=udp://"+peer+"&peer="+at+options)
+}
+
+func freePort(t testing.TB) net.PacketConn {
+	t.Helper()
+	c, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// backends is the table of what the suite runs over.
+var backends = []struct {
+	name string
+	open func(t testing.TB) (a, b *via.NIC)
+	slow bool
+}{
+	{"inline", func(t testing.TB) (a, b *via.NIC) { return onMemory(t, "") }, false},
+	{"inline, trapped doorbells", func(t testing.TB) (a, b *via.NIC) { return onMemory(t, "&doorbells=trapped") }, false},
+	{"thread", func(t testing.TB) (a, b *via.NIC) { return onMemory(t, "&engine=thread") }, false},
+	{"thread, mapped doorbells", func(t testing.TB) (a, b *via.NIC) { return onMemory(t, "&engine=thread&doorbells=mapped") }, false},
+	{"lossy wire", func(t testing.TB) (a, b *via.NIC) {
+		return onMemory(t, "&loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=1")
+	}, true},
+	{"UDP", func(t testing.TB) (a, b *via.NIC) { return onUDP(t, "") }, true},
+	{"vfio-user", func(t testing.TB) (a, b *via.NIC) { return onSockets(t, "") }, false},
+	{"vfio-user, trapped doorbells", func(t testing.TB) (a, b *via.NIC) { return onSockets(t, "?doorbells=trapped") }, true},
+}
+
+func TestConformance(t *testing.T) {
+	for _, b := range backends {
+		if b.slow && testing.Short() {
+			continue
+		}
+		viatest.Run(t, b.name, func(t *testing.T) (x, y *via.NIC) { return b.open(t) })
+	}
+}
+
+// TestOpenBadAddress opens what cannot be opened.
+func TestOpenBadAddress(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for _, c := range []struct {
+		address string
+		want    error
+	}{
+		{"", via.ErrInvalidParameter},
+		{"nowhere", via.ErrInvalidParameter},
+		{"smoke:signals", via.ErrInvalidParameter},
+		{"emu:?wire=smoke", via.ErrInvalidParameter},
+		{"emu:?wire=loop&loss=2", via.ErrInvalidParameter},
+		{"emu:?colour=green", via.ErrInvalidParameter},
+		{"emu:?wire=loop&wire=loop", via.ErrInvalidParameter},
+	} {
+		nic, err := via.Open(ctx, c.address)
+		var e *via.Error
+		if !errors.Is(err, c.want) || !errors.As(err, &e) || e.Op != "open" || e.Device != c.address {
+			t.Errorf("%q: error %v, want %v", c.address, err, c.want)
+		}
+		if nic != nil {
+			t.Errorf("%q: a NIC", c.address)
+		}
+	}
+	var none context.Context
+	if _, err := via.Open(none, "emu:?wire=loop"); !errors.Is(err, via.ErrInvalidParameter) {
+		t.Errorf("no context: %v", err)
+	}
+	if _, err := via.New(ctx, nil); !errors.Is(err, via.ErrInvalidParameter) {
+		t.Errorf("no provider: %v", err)
+	}
+}

@@ -1,0 +1,144 @@
+package via_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/via/viatest"
+)
+
+// The benchmarks run two emulated NICs on a memory wire, engines inline: one
+// goroutine does the work of both applications and both NICs. Beside each figure
+// stands what a plain copy or a Go channel does with as many bytes in the same
+// run, so that figures of different machines can be compared.
+
+// BenchmarkLatency reports the time from a post to the receive at the other end,
+// as half a round trip: the mean and the median. x-channel is how many times
+// longer (above 1) or shorter it is than handing a copy of the bytes to another
+// goroutine over a channel.
+func BenchmarkLatency(b *testing.B) {
+	for _, size := range []int{64, 4096, 8192, 65536} {
+		b.Run(sizeName(size), func(b *testing.B) {
+			x, y := onMemory(b, "")
+			p := newPingPong(b, viatest.NewPair(x, y), size)
+			for range 100 {
+				p.round(b)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				p.round(b)
+			}
+			mean := float64(b.Elapsed().Nanoseconds()) / float64(2*b.N)
+			p50 := median(2000, func() { p.round(b) }) / 2
+			channel := median(2000, channelRoundTrip(b, size)) / 2
+			b.ReportMetric(mean, "ns/one-way")
+			b.ReportMetric(p50, "p50-ns/one-way")
+			b.ReportMetric(p50/channel, "x-channel")
+		})
+	}
+}
+
+// BenchmarkStream reports how fast messages flow in one direction. x-copy is the
+// time relative to a copy of the same bytes from one buffer to another.
+func BenchmarkStream(b *testing.B) {
+	const window = 16
+	for _, size := range []int{8192, 65536} {
+		b.Run(sizeName(size), func(b *testing.B) {
+			x, y := onMemory(b, "")
+			s := newStream(b, viatest.NewPair(x, y), size, window)
+			s.run(b, 100)
+			b.SetBytes(int64(size) * window) // in each turn of the loop
+			b.ReportAllocs()
+			for b.Loop() {
+				s.run(b, window)
+			}
+			each := float64(b.Elapsed().Nanoseconds()) / float64(window*b.N)
+			b.ReportMetric(each, "ns/message")
+			// As many buffers as the stream has, so that caches are as warm.
+			src, dst := make([]byte, window*size), make([]byte, 2*window*size)
+			i := 0
+			plain := median(4000, func() {
+				copy(dst[i%(2*window)*size:][:size], src[i%window*size:][:size])
+				i++
+			})
+			b.ReportMetric(each/plain, "x-copy")
+		})
+	}
+}
+
+// BenchmarkPeer is what the others are compared with: a copy, and a round trip
+// of two goroutines that hand each other copies.
+func BenchmarkPeer(b *testing.B) {
+	for _, size := range []int{64, 4096, 8192, 65536} {
+		b.Run("copy/"+sizeName(size), func(b *testing.B) {
+			src, dst := make([]byte, size), make([]byte, size)
+			b.SetBytes(int64(size))
+			for b.Loop() {
+				copy(dst, src)
+			}
+		})
+		b.Run("channel/"+sizeName(size), func(b *testing.B) {
+			round := channelRoundTrip(b, size)
+			for b.Loop() {
+				round()
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(2*b.N), "ns/one-way")
+		})
+	}
+}
+
+// BenchmarkPost is the cost of the calls alone, in batches: post, completion
+// queue, done, for messages without payload.
+func BenchmarkPost(b *testing.B) {
+	for _, batch := range []int{1, 32} {
+		b.Run(fmt.Sprintf("batch-%d", batch), func(b *testing.B) {
+			x, y := onMemory(b, "")
+			s := newCQStream(b, viatest.NewPair(x, y), 64, batch)
+			b.ReportAllocs()
+			for b.Loop() {
+				s.round(b)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(batch*b.N), "ns/message")
+		})
+	}
+}
+
+// median calls f n times and returns the middle of the times it took, in
+// nanoseconds.
+func median(n int, f func()) float64 {
+	times := make([]time.Duration, n)
+	for i := range times {
+		start := time.Now()
+		f()
+		times[i] = time.Since(start)
+	}
+	slices.Sort(times)
+	return max(float64(times[n/2].Nanoseconds()), 1)
+}
+
+// channelRoundTrip returns a function that copies size bytes, hands them to
+// another goroutine, and gets a copy back.
+func channelRoundTrip(b *testing.B, size int) func() {
+	there, back := make(chan []byte), make(chan []byte)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		answer := make([]byte, size)
+		for m := range there {
+			copy(answer, m)
+			back <- answer
+		}
+	}()
+	b.Cleanup(func() {
+		close(there)
+		<-ended
+	})
+	question, got := make([]byte, size), make([]byte, size)
+	return func() {
+		copy(question, got)
+		there <- question
+		copy(got, <-back)
+	}
+}

@@ -1,0 +1,61 @@
+package via
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// descriptorSize is what a descriptor with n segments takes, without what
+// rounding adds.
+func descriptorSize(n int) int {
+	return descriptors.ControlSegmentSize + n*descriptors.DataSegmentSize
+}
+
+func layDescriptor(b []byte, address uint64, handle uint32, n int) (*Descriptor, error) {
+	if len(b) < descriptorSize(n) {
+		return nil, fmt.Errorf("%w: %d bytes, %d segments take %d", descriptors.ErrTooSmall, len(b), n, descriptorSize(n))
+	}
+	return descriptors.NewDescriptor(b[:descriptorSize(n)], address, handle)
+}
+
+// NewDescriptors makes n descriptors with room for segments data segments each,
+// in memory registered for this VI. They live as long as the VI. A descriptor
+// may be used again after it has been taken back: Rearm keeps its segments,
+// Prepare drops them.
+func (v *VI) NewDescriptors(ctx context.Context, n, segments int) ([]*Descriptor, error) {
+	const op = "new descriptors"
+	nic := v.nic
+	if err := nic.check(ctx, op); err != nil {
+		return nil, err
+	}
+	// The upper bound keeps the product below far from overflow.
+	if limit := 2 * nic.attributes.MaxDescriptors; n < 1 || n > limit {
+		return nil, nic.refuse(op, ErrInvalidParameter, "", "%d descriptors, 1 to %d can be made at a time", n, limit)
+	}
+	if segments < 0 || segments > nic.attributes.MaxSegments {
+		return nil, nic.refuse(op, ErrInvalidParameter, "", "%d segments, the NIC takes 0 to %d", segments, nic.attributes.MaxSegments)
+	}
+	if err := nic.acquire(op, &v.object); err != nil {
+		return nil, err
+	}
+	defer nic.release(&v.object)
+
+	stride := descriptors.DescriptorBytes(segments)
+	pool, err := nic.Alloc(ctx, n*stride, MemoryAttributes{Ptag: v.attributes.Ptag})
+	if err != nil {
+		return nil, err
+	}
+	ds := make([]*Descriptor, n)
+	for i := range ds {
+		if ds[i], err = pool.NewDescriptor(i*stride, segments); err != nil {
+			_ = pool.Deregister(ctx) // the reason to give is the first one
+			return nil, err
+		}
+	}
+	nic.mu.Lock()
+	v.pools = append(v.pools, pool)
+	nic.mu.Unlock()
+	return ds, nil
+}

@@ -1,0 +1,77 @@
+package via
+
+import "context"
+
+// object is what NIC, Ptag, Memory, CQ and VI have in common: it belongs to one
+// NIC, may be used by others, and ends once. The counters are guarded by the
+// NIC's mutex; no call of the data path touches them.
+type object struct {
+	nic *NIC
+	// uses counts what would break if the object went away: VIs of a CQ,
+	// regions and VIs of a ptag, calls in progress on a VI.
+	uses int
+	gone bool
+}
+
+// check fails if ctx is missing or the NIC is closed.
+func (n *NIC) check(ctx context.Context, op string) error {
+	if ctx == nil {
+		return n.refuse(op, ErrInvalidParameter, "pass context.Background() to wait without limit", "the context is nil")
+	}
+	if n.closed.Load() {
+		return n.refuse(op, ErrClosed, "", "")
+	}
+	return nil
+}
+
+// acquire counts one more use of each object, or of none if any belongs to
+// another NIC or is gone.
+func (n *NIC) acquire(op string, objects ...*object) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, o := range objects {
+		if o.nic != n {
+			return n.refuse(op, ErrInvalidParameter, "objects can be used with the NIC that made them only", "an argument belongs to another NIC")
+		}
+		if o.gone {
+			return n.refuse(op, ErrClosed, "", "an argument has been destroyed")
+		}
+	}
+	for _, o := range objects {
+		o.uses++
+	}
+	return nil
+}
+
+func (n *NIC) release(objects ...*object) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, o := range objects {
+		o.uses--
+	}
+}
+
+// retire marks o as gone, so that nobody starts to use it, or fails with code
+// busy if somebody does. If the destruction fails, revive takes it back.
+func (o *object) retire(ctx context.Context, op string, busy Code, hint string) error {
+	n := o.nic
+	if err := n.check(ctx, op); err != nil {
+		return err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case o.gone:
+		return n.refuse(op, ErrClosed, "", "destroyed already")
+	case o.uses > 0:
+		return n.refuse(op, busy, hint, "")
+	}
+	o.gone = true
+	return nil
+}
+
+func (o *object) revive() {
+	o.nic.mu.Lock()
+	o.gone = false
+	o.nic.mu.Unlock()
+}

@@ -1,0 +1,97 @@
+package via
+
+import (
+	"context"
+	"errors"
+
+	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+// answerOf turns the driver's answers into this package's.
+func answerOf(err error) error {
+	switch err {
+	case driver.ErrNotDone:
+		return ErrNotDone
+	case driver.ErrQueueEmpty:
+		return ErrQueueEmpty
+	case driver.ErrQueueFull:
+		return ErrQueueFull
+	}
+	var s *driver.StatusError
+	if errors.As(err, &s) {
+		return &StatusError{Status: s.Status, Err: err}
+	}
+	return err
+}
+
+// causes lists which code the driver's errors have. The first match counts.
+var causes = []struct {
+	cause error
+	code  Code
+}{
+	{driver.ErrClosed, ErrClosed},
+	{vfio.ErrClosed, ErrClosed},
+	{context.Canceled, ErrCanceled},
+	{driver.ErrNotDone, ErrNotDone},
+	{driver.ErrQueueEmpty, ErrQueueEmpty},
+	{driver.ErrQueueFull, ErrQueueFull},
+	{driver.ErrDeviceGone, ErrDevice},
+	{driver.ErrDeviceFault, ErrDevice},
+	{driver.ErrProtocol, ErrDevice},
+	{driver.ErrUnsupportedDevice, ErrDevice},
+	{driver.ErrBadRegisters, ErrDevice},
+	{driver.ErrVersion, ErrDevice},
+	{driver.ErrNotReady, ErrDevice},
+	{driver.ErrCommandTimeout, ErrDevice},
+	{driver.ErrDMAFault, ErrDevice},
+	{driver.ErrNotRearmed, ErrInvalidParameter},
+	{driver.ErrBadHandle, ErrInvalidParameter},
+	{driver.ErrNotDMAMemory, ErrNotSupported},
+	{driver.ErrInUse, ErrResource},
+	{driver.ErrCQTooSmall, ErrResource},
+	{driver.ErrCQOverrun, ErrResource},
+	{driver.ErrInvalidParameter, ErrInvalidParameter},
+	{driver.ErrResource, ErrResource},
+	{driver.ErrTimeout, ErrTimeout},
+	{driver.ErrReject, ErrReject},
+	{driver.ErrInvalidReliability, ErrInvalidReliability},
+	{driver.ErrInvalidMTU, ErrInvalidMTU},
+	{driver.ErrInvalidQoS, ErrInvalidQoS},
+	{driver.ErrInvalidPtag, ErrInvalidPtag},
+	{driver.ErrInvalidRDMARead, ErrInvalidRDMARead},
+	{driver.ErrInvalidState, ErrInvalidState},
+	{driver.ErrNoMatch, ErrNoMatch},
+	{driver.ErrNotReachable, ErrNotReachable},
+	{driver.ErrNotSupported, ErrNotSupported},
+	{driver.ErrBadOpcode, ErrNotSupported},
+	{driver.ErrAborted, ErrCanceled},
+	{context.DeadlineExceeded, ErrTimeout},
+	{vfio.ErrBadAddress, ErrInvalidParameter},
+	{vfio.ErrUnknownScheme, ErrInvalidParameter},
+	{vfio.ErrNotSupported, ErrNotSupported},
+}
+
+// explain finds the code of an error of the driver. The driver's own Error says
+// again which operation failed on which device, so it is taken apart.
+func explain(err error) (code Code, hint string, cause error) {
+	code, cause = ErrResource, err
+	var e *driver.Error
+	if errors.As(err, &e) {
+		cause, hint = e.Err, e.Hint
+	}
+	var own Code
+	var status *StatusError
+	switch {
+	case errors.As(err, &own):
+		return own, hint, nil
+	case errors.As(err, &status):
+		return ErrDescriptor, hint, status
+	}
+	for _, c := range causes {
+		if errors.Is(err, c.cause) {
+			return c.code, hint, cause
+		}
+	}
+	return code, hint, cause
+}

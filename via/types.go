@@ -1,0 +1,190 @@
+package via
+
+import "github.com/trapeze-nic/trapeze/descriptors"
+
+// The types that cross from the application to the NIC as they are. Package
+// descriptors documents them.
+type (
+	// Descriptor is a VI descriptor in registered memory, see
+	// VI.NewDescriptors.
+	Descriptor = descriptors.Descriptor
+	// Status of a completed descriptor.
+	Status = descriptors.Status
+	// MAC is the address of a NIC on its wire.
+	MAC = descriptors.MAC
+	// Reliability level of a VI; the values are bits of a mask.
+	Reliability = descriptors.Reliability
+	// State of a VI.
+	State = descriptors.State
+)
+
+// Reliability levels.
+const (
+	Unreliable        = descriptors.Unreliable
+	ReliableDelivery  = descriptors.ReliableDelivery
+	ReliableReception = descriptors.ReliableReception
+)
+
+// States of a VI.
+const (
+	Idle           = descriptors.StateIdle
+	Connected      = descriptors.StateConnected
+	ConnectPending = descriptors.StateConnectPending
+	ErrorState     = descriptors.StateError
+)
+
+// Error bits of a Status. Several may be set together.
+const (
+	StatusFormatError      = descriptors.StatusFormatError
+	StatusProtectionError  = descriptors.StatusProtectionError
+	StatusLengthError      = descriptors.StatusLengthError
+	StatusPartialPacket    = descriptors.StatusPartialPacket
+	StatusFlushed          = descriptors.StatusFlushed
+	StatusTransportError   = descriptors.StatusTransportError
+	StatusRDMAProtection   = descriptors.StatusRDMAProtection
+	StatusRemoteDescriptor = descriptors.StatusRemoteDescriptor
+)
+
+// MaxDiscriminator is the longest connection discriminator in bytes.
+const MaxDiscriminator = descriptors.MaxDiscriminator
+
+// Queue names one of the two work queues of a VI.
+type Queue uint8
+
+// The work queues of a VI.
+const (
+	SendQueue Queue = iota
+	RecvQueue
+)
+
+func (q Queue) String() string {
+	if q == SendQueue {
+		return "send queue"
+	}
+	return "receive queue"
+}
+
+// NICAttributes describe a NIC and state its limits.
+type NICAttributes struct {
+	// Name is the address by which the device was opened.
+	Name string
+	// Backend that gives access to the device, such as "emulator".
+	Backend string
+	// HardwareVersion is major<<16 | minor<<8 | patch.
+	HardwareVersion uint32
+	// Address of the NIC on its wire.
+	Address MAC
+	// MTU is the largest frame of the wire in bytes. Messages may be longer:
+	// the NIC cuts them and puts them together again.
+	MTU int
+	// MaxTransfer is the largest message in bytes.
+	MaxTransfer uint32
+	// MaxSegments is the most data segments a descriptor may have.
+	MaxSegments int
+	// MaxDiscriminator is the longest discriminator in bytes.
+	MaxDiscriminator int
+	// MaxVIs, MaxCQs, MaxRegions and MaxPtags count what can exist at a time.
+	MaxVIs, MaxCQs, MaxRegions, MaxPtags int
+	// MaxDescriptors is the most descriptors on one work queue.
+	MaxDescriptors int
+	// MaxCQEntries is the size of the largest completion queue.
+	MaxCQEntries int
+	// Reliability is the mask of levels that the NIC supports.
+	Reliability Reliability
+	// RDMAWrite and RDMARead are the masks of levels at which the NIC does
+	// remote operations; zero if it does none.
+	RDMAWrite, RDMARead Reliability
+	// ThreadSafe says that all methods may be called from several goroutines.
+	ThreadSafe bool
+}
+
+// VIAttributes are given when a VI is created. The zero value is a reliable VI
+// with the defaults below.
+type VIAttributes struct {
+	// Reliability level; zero is ReliableDelivery. Must be the same at both ends
+	// of a connection.
+	Reliability Reliability
+	// MaxTransfer is the largest message in bytes, 1 to the NIC's limit; zero is
+	// DefaultMaxTransfer. Must be the same at both ends.
+	MaxTransfer uint32
+	// Ptag that the VI's memory must have; nil is the NIC's default.
+	Ptag *Ptag
+	// RDMAWrite and RDMARead let the other end access memory through this VI.
+	RDMAWrite, RDMARead bool
+	// SendDepth and RecvDepth are how many descriptors the queues hold, 2 to the
+	// NIC's limit; zero is DefaultDepth. The NIC may round up.
+	SendDepth, RecvDepth int
+}
+
+// DefaultMaxTransfer in bytes is what VIA asks every NIC to handle, so that any
+// two ends agree on it.
+const DefaultMaxTransfer = 32 << 10
+
+// DefaultDepth is the number of descriptors a work queue holds if nothing else
+// is said.
+const DefaultDepth = 64
+
+// MemoryAttributes are given when memory is registered. The zero value is
+// memory with the NIC's default ptag for local use.
+type MemoryAttributes struct {
+	// Ptag of the region; nil is the NIC's default.
+	Ptag *Ptag
+	// RDMAWrite and RDMARead let remote NICs access the region through VIs that
+	// have the same ptag and the same right.
+	RDMAWrite, RDMARead bool
+	// ReadOnly memory can be sent from, but the NIC never writes to it, a
+	// descriptor's status included.
+	ReadOnly bool
+}
+
+func (a MemoryAttributes) access() descriptors.Access {
+	access := rights(a.RDMAWrite, a.RDMARead)
+	if a.ReadOnly {
+		access |= descriptors.AccessReadOnly
+	}
+	return access
+}
+
+func rights(write, read bool) descriptors.Access {
+	var r descriptors.Access
+	if write {
+		r |= descriptors.AccessRDMAWrite
+	}
+	if read {
+		r |= descriptors.AccessRDMARead
+	}
+	return r
+}
+
+// Address is where a connection request goes: a NIC, and a connection point
+// within its host.
+type Address struct {
+	MAC MAC
+	// Discriminator is 0 to MaxDiscriminator bytes of the application's choice.
+	Discriminator []byte
+}
+
+// Remote describes the other end of a connection or of a request for one.
+type Remote struct {
+	MAC MAC
+	// VI is the number of the VI at the other end; zero if not known yet.
+	VI uint32
+	// MaxTransfer in bytes.
+	MaxTransfer uint32
+	Reliability Reliability
+	// RDMAWrite and RDMARead say what the other end lets this one do.
+	RDMAWrite, RDMARead bool
+}
+
+// VIState is what VI.Query returns.
+type VIState struct {
+	State      State
+	Attributes VIAttributes
+	// SendQueued and RecvQueued are the numbers of descriptors that have been
+	// posted and not been taken back with Done or Wait, whether completed or
+	// not. VIA's two "queue empty" flags say that they are zero.
+	SendQueued, RecvQueued int
+	// RemoteMAC and RemoteVI are who is at the other end, zero if nobody is.
+	RemoteMAC MAC
+	RemoteVI  uint32
+}

@@ -1,0 +1,177 @@
+package via
+
+import (
+	"context"
+	"errors"
+)
+
+// VI is a virtual interface: a send queue and a receive queue that can be
+// connected to one other VI.
+type VI struct {
+	object
+	p              ProviderVI
+	attributes     VIAttributes
+	sendCQ, recvCQ *CQ
+	// pools hold the descriptors from NewDescriptors; guarded by the NIC's mutex.
+	pools []*Memory
+}
+
+// CreateVI makes an idle VI. Its queues complete to the given CQs, for life;
+// with nil a queue has no CQ. Both may be the same, and many VIs may share one.
+// Errors: ErrResource if the NIC has no more VIs or a CQ could not hold the
+// completions of all its queues, ErrInvalidReliability, ErrInvalidMTU,
+// ErrInvalidPtag, ErrInvalidRDMARead.
+func (n *NIC) CreateVI(ctx context.Context, a VIAttributes, send, recv *CQ) (*VI, error) {
+	const op = "create VI"
+	if err := n.check(ctx, op); err != nil {
+		return nil, err
+	}
+	a, err := n.complete(op, a)
+	if err != nil {
+		return nil, err
+	}
+	uses := []*object{&a.Ptag.object}
+	var psend, precv ProviderCQ
+	if send != nil {
+		uses, psend = append(uses, &send.object), send.p
+	}
+	if recv != nil {
+		uses, precv = append(uses, &recv.object), recv.p
+	}
+	if err := n.acquire(op, uses...); err != nil {
+		return nil, err
+	}
+	p, err := n.provider.CreateVI(ctx, a, a.Ptag.number, psend, precv)
+	if err != nil {
+		n.release(uses...)
+		return nil, n.fail(op, err)
+	}
+	v := &VI{object: object{nic: n}, p: p, attributes: a, sendCQ: send, recvCQ: recv}
+	n.enter(p.Number(), v)
+	return v, nil
+}
+
+// complete fills in the defaults of a and checks what needs no NIC to check.
+func (n *NIC) complete(op string, a VIAttributes) (VIAttributes, error) {
+	a.Ptag = n.ptagOr(a.Ptag)
+	if a.Reliability == 0 {
+		a.Reliability = ReliableDelivery
+	}
+	if a.MaxTransfer == 0 {
+		a.MaxTransfer = min(DefaultMaxTransfer, n.attributes.MaxTransfer)
+	}
+	if a.SendDepth == 0 {
+		a.SendDepth = min(DefaultDepth, n.attributes.MaxDescriptors)
+	}
+	if a.RecvDepth == 0 {
+		a.RecvDepth = min(DefaultDepth, n.attributes.MaxDescriptors)
+	}
+	switch limit := n.attributes.MaxDescriptors; {
+	case a.Reliability&(a.Reliability-1) != 0 || a.Reliability&n.attributes.Reliability == 0:
+		return a, n.refuse(op, ErrInvalidReliability, "NIC.Query tells the levels", "%v", a.Reliability)
+	case a.MaxTransfer > n.attributes.MaxTransfer:
+		return a, n.refuse(op, ErrInvalidMTU, "", "maximum transfer size of %d bytes, the NIC takes 1 to %d", a.MaxTransfer, n.attributes.MaxTransfer)
+	case a.RDMARead && a.Reliability&n.attributes.RDMARead == 0:
+		return a, n.refuse(op, ErrInvalidRDMARead, "", "")
+	case a.RDMAWrite && a.Reliability&n.attributes.RDMAWrite == 0:
+		return a, n.refuse(op, ErrNotSupported, "", "the NIC does no RDMA writes at this reliability level")
+	case a.SendDepth < 0 || a.SendDepth > limit || a.RecvDepth < 0 || a.RecvDepth > limit:
+		return a, n.refuse(op, ErrInvalidParameter, "", "queues of %d and %d descriptors, the NIC takes 1 to %d", a.SendDepth, a.RecvDepth, limit)
+	}
+	return a, nil
+}
+
+// Number is the NIC's name for the VI.
+func (v *VI) Number() uint32 { return v.p.Number() }
+
+// NIC that the VI belongs to.
+func (v *VI) NIC() *NIC { return v.nic }
+
+// Attributes of the VI, defaults filled in.
+func (v *VI) Attributes() VIAttributes { return v.attributes }
+
+// Query asks the NIC for the state of the VI.
+func (v *VI) Query(ctx context.Context) (VIState, error) {
+	const op = "query VI"
+	if err := v.nic.check(ctx, op); err != nil {
+		return VIState{}, err
+	}
+	if err := v.nic.acquire(op, &v.object); err != nil {
+		return VIState{}, err
+	}
+	defer v.nic.release(&v.object)
+	return v.query(ctx, op)
+}
+
+func (v *VI) query(ctx context.Context, op string) (VIState, error) {
+	s, err := v.p.Query(ctx)
+	if err != nil {
+		return VIState{}, v.nic.fail(op, err)
+	}
+	s.Attributes = v.attributes
+	s.SendQueued, s.RecvQueued = v.p.Queued()
+	return s, nil
+}
+
+// DestroyVI is v.Destroy. It refuses nil and a VI of another NIC with
+// ErrInvalidParameter.
+func (n *NIC) DestroyVI(ctx context.Context, v *VI) error {
+	const op = "destroy VI"
+	if v == nil || v.nic != n {
+		return n.refuse(op, ErrInvalidParameter, "", "not a VI of this NIC")
+	}
+	return v.Destroy(ctx)
+}
+
+// Destroy ends the VI and frees the descriptors from NewDescriptors. It fails
+// with ErrInvalidState if the VI is connected or being connected, and with
+// ErrResource if descriptors are on its queues: disconnect, take them back with
+// SendDone and RecvDone, and destroy it then.
+func (v *VI) Destroy(ctx context.Context) error {
+	const op = "destroy VI"
+	n := v.nic
+	if err := v.retire(ctx, op, ErrInvalidState, "another call on this VI is in progress; let it end first"); err != nil {
+		return err
+	}
+	if err := v.checkDestroy(ctx, op); err != nil {
+		v.revive()
+		return err
+	}
+	// The device may give the number away again as soon as it has answered.
+	n.remove(v)
+	if err := v.p.Destroy(ctx); err != nil {
+		n.enter(v.p.Number(), v)
+		v.revive()
+		return n.fail(op, err)
+	}
+	var errs []error
+	// The VI is gone: what is left of it goes too, even if ctx ends now.
+	rest := context.WithoutCancel(ctx)
+	for _, pool := range v.pools {
+		errs = append(errs, pool.Deregister(rest))
+	}
+	uses := []*object{&v.attributes.Ptag.object}
+	if v.sendCQ != nil {
+		uses = append(uses, &v.sendCQ.object)
+	}
+	if v.recvCQ != nil {
+		uses = append(uses, &v.recvCQ.object)
+	}
+	n.release(uses...)
+	return errors.Join(errs...)
+}
+
+func (v *VI) checkDestroy(ctx context.Context, op string) error {
+	s, err := v.query(ctx, op)
+	if err != nil {
+		return err
+	}
+	switch {
+	case s.State == Connected || s.State == ConnectPending:
+		return v.nic.refuse(op, ErrInvalidState, "disconnect it first", "the VI is in state %v", s.State)
+	case s.SendQueued+s.RecvQueued > 0:
+		return v.nic.refuse(op, ErrResource, "take them back with SendDone and RecvDone first",
+			"%d send and %d receive descriptors are on its queues", s.SendQueued, s.RecvQueued)
+	}
+	return nil
+}

@@ -1,0 +1,161 @@
+package viatest
+
+import (
+	"bytes"
+	"context"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// dial has client ask server's NIC for a connection, and returns the request as
+// the server sees it and a channel for the client's outcome.
+func dial(ctx context.Context, t *testing.T, client *via.VI, server *via.NIC) (*via.Connection, <-chan error) {
+	t.Helper()
+	local := []byte("viatest")
+	outcome := make(chan error, 1)
+	go func() {
+		_, err := Request(ctx, client, via.Address{MAC: server.Query().Address, Discriminator: local})
+		outcome <- err
+	}()
+	return must(server.ConnectWait(ctx, local))(t), outcome
+}
+
+func testMismatch(t *testing.T, p *Pair) {
+	ctx := Context(t)
+	client := NewEnd(t, p.A, Setup{Attributes: via.VIAttributes{MaxTransfer: 10000}})
+	c, outcome := dial(ctx, t, client.VI, p.B)
+	if c.Remote.MAC != p.A.Query().Address || c.Remote.MaxTransfer != 10000 || c.Remote.Reliability != via.ReliableDelivery {
+		t.Errorf("request from %+v", c.Remote)
+	}
+	if !bytes.Equal(c.Discriminator, []byte("client")) {
+		t.Errorf("the client calls itself %q", c.Discriminator)
+	}
+	refused := []struct {
+		name string
+		a    via.VIAttributes
+		want error
+	}{
+		{"reliability", via.VIAttributes{MaxTransfer: 10000, Reliability: via.Unreliable}, via.ErrInvalidReliability},
+		{"smaller transfers", via.VIAttributes{MaxTransfer: 9999}, via.ErrInvalidMTU},
+		{"larger transfers", via.VIAttributes{MaxTransfer: 10001}, via.ErrInvalidMTU},
+	}
+	for _, r := range refused {
+		vi := must(p.B.CreateVI(ctx, r.a, nil, nil))(t)
+		_, err := c.Accept(ctx, vi)
+		wantError(t, r.name, err, r.want)
+		wantState(t, vi, via.Idle)
+		check(t, vi.Destroy(ctx))
+	}
+	select {
+	case err := <-outcome:
+		t.Fatalf("the client was told: %v", err)
+	default:
+	}
+	server := NewEnd(t, p.B, Setup{Attributes: via.VIAttributes{MaxTransfer: 10000}})
+	r := must(c.Accept(ctx, server.VI))(t)
+	check(t, <-outcome)
+	if r.MAC != p.A.Query().Address || r.VI != client.VI.Number() {
+		t.Errorf("connected with %+v", r)
+	}
+	exchange(t, p, client, server, 10000, 1)
+
+	// A connected VI cannot be connected again, and the request survives that too.
+	other := NewEnd(t, p.A, Setup{Attributes: via.VIAttributes{MaxTransfer: 10000}})
+	c, outcome = dial(ctx, t, other.VI, p.B)
+	_, err := c.Accept(ctx, server.VI)
+	wantError(t, "accept with a connected VI", err, via.ErrInvalidState)
+	check(t, c.Reject(ctx))
+	wantError(t, "client", <-outcome, via.ErrReject)
+}
+
+func testReject(t *testing.T, p *Pair) {
+	ctx := Context(t)
+	x := NewEnd(t, p.A, Setup{})
+	c, outcome := dial(ctx, t, x.VI, p.B)
+	check(t, c.Reject(ctx))
+	wantError(t, "client", <-outcome, via.ErrReject)
+	wantState(t, x.VI, via.Idle)
+	y := NewEnd(t, p.B, Setup{})
+	check(t, ConnectVIs(Context(t), x.VI, y.VI, t.Name()))
+	exchange(t, p, x, y, 100, 1)
+}
+
+func testAnsweredOnce(t *testing.T, p *Pair) {
+	ctx := Context(t)
+	x, y := NewEnd(t, p.A, Setup{}), NewEnd(t, p.B, Setup{})
+	c, outcome := dial(ctx, t, x.VI, p.B)
+	must(c.Accept(ctx, y.VI))(t)
+	check(t, <-outcome)
+	_, err := c.Accept(ctx, y.VI)
+	wantError(t, "second accept", err, via.ErrInvalidParameter)
+	wantError(t, "reject after accept", c.Reject(ctx), via.ErrInvalidParameter)
+	_, err = x.VI.ConnectRequest(ctx, via.Address{MAC: p.B.Query().Address}, nil)
+	wantError(t, "connect a connected VI", err, via.ErrInvalidState)
+	exchange(t, p, x, y, 100, 1)
+}
+
+func testConnectTime(t *testing.T, p *Pair) {
+	x := NewEnd(t, p.A, Setup{})
+	to := via.Address{MAC: p.B.Query().Address, Discriminator: []byte("nobody")}
+
+	none, cancel := context.WithDeadline(t.Context(), time.Now())
+	defer cancel()
+	_, err := x.VI.ConnectRequest(none, to, nil)
+	wantError(t, "no time", err, via.ErrInvalidParameter, context.DeadlineExceeded)
+	_, err = p.B.ConnectWait(none, []byte("nobody"))
+	wantError(t, "no time to wait", err, via.ErrTimeout, context.DeadlineExceeded)
+
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = x.VI.ConnectRequest(canceled, to, nil)
+	wantError(t, "cancelled before", err, via.ErrCanceled, context.Canceled)
+
+	for _, wait := range []struct {
+		name string
+		f    func(ctx context.Context) error
+	}{
+		{"server", func(ctx context.Context) error { _, err := p.B.ConnectWait(ctx, []byte("waiting")); return err }},
+		// A request that somebody has seen and not answered.
+		{"client", func(ctx context.Context) error {
+			go func() { _, _ = p.B.ConnectWait(Context(t), []byte("silent")) }()
+			_, err := Request(ctx, x.VI, via.Address{MAC: to.MAC, Discriminator: []byte("silent")})
+			return err
+		}},
+	} {
+		short, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+		wantError(t, wait.name+" timeout", wait.f(short), via.ErrTimeout, context.DeadlineExceeded)
+		cancel()
+		canceled, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(30*time.Millisecond, cancel)
+		wantError(t, wait.name+" cancelled", wait.f(canceled), via.ErrCanceled, context.Canceled)
+		cancel()
+	}
+	wantState(t, x.VI, via.Idle)
+	y := NewEnd(t, p.B, Setup{})
+	check(t, ConnectVIs(Context(t), x.VI, y.VI, t.Name()))
+	exchange(t, p, x, y, 100, 1)
+}
+
+func testConnectArguments(t *testing.T, p *Pair) {
+	ctx := Context(t)
+	x := NewEnd(t, p.A, Setup{})
+	long := make([]byte, via.MaxDiscriminator+1)
+	mac := p.B.Query().Address
+	_, err := x.VI.ConnectRequest(ctx, via.Address{MAC: mac, Discriminator: long}, nil)
+	wantError(t, "long remote discriminator", err, via.ErrInvalidParameter)
+	_, err = x.VI.ConnectRequest(ctx, via.Address{MAC: mac}, long)
+	wantError(t, "long local discriminator", err, via.ErrInvalidParameter)
+	_, err = p.A.ConnectWait(ctx, long)
+	wantError(t, "wait with a long discriminator", err, via.ErrInvalidParameter)
+	wantState(t, x.VI, via.Idle)
+
+	// The longest and the empty discriminator work and are told apart.
+	for _, d := range [][]byte{long[:via.MaxDiscriminator], {}} {
+		y := NewEnd(t, p.B, Setup{})
+		check(t, ConnectVIs(ctx, x.VI, y.VI, string(d)))
+		exchange(t, p, x, y, 10, 1)
+		check(t, x.VI.Disconnect(ctx))
+	}
+}

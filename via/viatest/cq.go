@@ -1,0 +1,137 @@
+package viatest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// testCQ ties the queues of several VIs to one CQ on each NIC, and takes every
+// completion through it.
+func testCQ(t *testing.T, p *Pair) {
+	const vis, messages = 3, 40
+	ctx := Context(t)
+	a := via.VIAttributes{SendDepth: 16, RecvDepth: 16}
+	acq := must(p.A.CreateCQ(ctx, 2*16*vis))(t)
+	bcq := must(p.B.CreateCQ(ctx, 2*16*vis))(t)
+	if acq.Entries() < 2*16*vis {
+		t.Errorf("a CQ of %d entries, %d asked for", acq.Entries(), 2*16*vis)
+	}
+	_, err := acq.Done()
+	wantError(t, "done on an empty CQ", err, via.ErrNotDone)
+
+	type link struct {
+		from, to       *via.VI
+		send, recv     *via.Descriptor
+		sent, received int
+	}
+	links := map[*via.VI]*link{}
+	for range vis {
+		l := &link{from: must(p.A.CreateVI(ctx, a, acq, acq))(t), to: must(p.B.CreateVI(ctx, a, bcq, bcq))(t)}
+		check(t, ConnectVIs(ctx, l.from, l.to, t.Name()))
+		l.send = must(l.from.NewDescriptors(ctx, 1, 0))(t)[0]
+		l.recv = must(l.to.NewDescriptors(ctx, 1, 0))(t)[0]
+		links[l.from], links[l.to] = l, l
+		check(t, l.to.PostRecv(l.recv))
+		check(t, l.from.PostSend(l.send))
+	}
+	// Each completion of a queue is followed by the next post on that queue, so
+	// that the CQs wrap.
+	total := 0
+	next := func(c via.Completion) {
+		l := links[c.VI]
+		if l == nil {
+			t.Fatalf("completion of a VI that nobody made: %+v", c)
+		}
+		switch {
+		case c.Queue == via.SendQueue && c.VI == l.from:
+			d := must(l.from.SendDone())(t)
+			if l.sent++; l.sent < messages {
+				d.Rearm()
+				check(t, l.from.PostSend(d))
+			}
+		case c.Queue == via.RecvQueue && c.VI == l.to:
+			d := must(l.to.RecvDone())(t)
+			if l.received++; l.received < messages {
+				d.Rearm()
+				check(t, l.to.PostRecv(d))
+			}
+		default:
+			t.Fatalf("completion of the wrong queue: %v", c.Queue)
+		}
+		total++
+	}
+	p.Until(t, "all completions", func() bool {
+		for _, cq := range []*via.CQ{acq, bcq} {
+			if c, err := cq.Done(); err == nil {
+				next(c)
+			} else if err != via.ErrNotDone {
+				t.Fatal(err)
+			}
+		}
+		return total == 2*vis*messages
+	})
+
+	short, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+	defer cancel()
+	_, err = bcq.Wait(short)
+	wantError(t, "wait on an empty CQ", err, via.ErrTimeout, context.DeadlineExceeded)
+	for vi, l := range links {
+		if vi != l.to {
+			continue
+		}
+		l.recv.Rearm()
+		check(t, l.to.PostRecv(l.recv))
+		time.AfterFunc(10*time.Millisecond, func() {
+			l.send.Rearm()
+			if err := l.from.PostSend(l.send); err != nil {
+				t.Error(err)
+			}
+		})
+		if c := must(bcq.Wait(ctx))(t); c.VI != l.to || c.Queue != via.RecvQueue {
+			t.Errorf("completion %+v", c)
+		}
+		must(l.to.RecvDone())(t)
+	}
+}
+
+func testCQTooSmall(t *testing.T, p *Pair) {
+	ctx := Context(t)
+	cq := must(p.A.CreateCQ(ctx, 8))(t)
+	n := cq.Entries()
+	_, err := p.A.CreateVI(ctx, via.VIAttributes{SendDepth: n, RecvDepth: n}, cq, cq)
+	wantError(t, "both queues", err, via.ErrResource)
+	_, err = p.A.CreateVI(ctx, via.VIAttributes{SendDepth: 2 * n, RecvDepth: n}, cq, nil)
+	wantError(t, "one queue", err, via.ErrResource)
+	vi := must(p.A.CreateVI(ctx, via.VIAttributes{SendDepth: n, RecvDepth: n}, cq, nil))(t)
+	_, err = p.A.CreateVI(ctx, via.VIAttributes{SendDepth: n, RecvDepth: n}, nil, cq)
+	wantError(t, "second VI", err, via.ErrResource)
+	check(t, vi.Destroy(ctx))
+	vi = must(p.A.CreateVI(ctx, via.VIAttributes{SendDepth: n, RecvDepth: n}, nil, cq))(t)
+	check(t, vi.Destroy(ctx))
+	check(t, cq.Destroy(ctx))
+	for _, entries := range []int{-1, 0, p.A.Query().MaxCQEntries + 1} {
+		_, err := p.A.CreateCQ(ctx, entries)
+		wantError(t, "CQ of a bad size", err, via.ErrInvalidParameter)
+	}
+}
+
+func testCQInUse(t *testing.T, p *Pair) {
+	ctx := Context(t)
+	send, recv := must(p.A.CreateCQ(ctx, 64))(t), must(p.A.CreateCQ(ctx, 64))(t)
+	vi := must(p.A.CreateVI(ctx, via.VIAttributes{SendDepth: 8, RecvDepth: 8}, send, recv))(t)
+	wantError(t, "destroy the send CQ", send.Destroy(ctx), via.ErrResource)
+	wantError(t, "destroy the receive CQ", recv.Destroy(ctx), via.ErrResource)
+	_, err := vi.SendWait(ctx)
+	wantError(t, "wait for a send", err, via.ErrInvalidState)
+	_, err = vi.RecvWait(ctx)
+	wantError(t, "wait for a receive", err, via.ErrInvalidState)
+	check(t, vi.Destroy(ctx))
+	check(t, send.Destroy(ctx))
+	check(t, recv.Destroy(ctx))
+	wantError(t, "destroy twice", send.Destroy(ctx), via.ErrClosed, via.ErrInvalidParameter)
+	_, err = p.A.CreateVI(ctx, via.VIAttributes{}, send, nil)
+	wantError(t, "VI with a destroyed CQ", err, via.ErrInvalidParameter)
+}

@@ -1,0 +1,148 @@
+package viatest
+
+import (
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+func testBuilder(t *testing.T, p *Pair) {
+	ctx := Context(t)
+	m := must(p.A.Alloc(ctx, 8192, via.MemoryAttributes{}))(t)
+	limit := p.A.Query().MaxSegments
+	for _, c := range []struct {
+		name          string
+		offset, n     int
+		cause, refuse error
+	}{
+		{"misaligned", 32, 1, descriptors.ErrMisaligned, via.ErrInvalidParameter},
+		{"truncated", 8192 - 64, 3, descriptors.ErrTooSmall, via.ErrInvalidParameter},
+		{"no room at all", 8192, 0, descriptors.ErrTooSmall, via.ErrInvalidParameter},
+		{"negative offset", -64, 1, nil, via.ErrInvalidParameter},
+		{"outside", 1 << 40, 1, nil, via.ErrInvalidParameter},
+		{"too many segments", 0, limit + 1, nil, via.ErrInvalidParameter},
+		{"negative segments", 0, -1, nil, via.ErrInvalidParameter},
+	} {
+		_, err := m.NewDescriptor(c.offset, c.n)
+		wantError(t, c.name, err, c.refuse)
+		if c.cause != nil {
+			wantError(t, c.name, err, c.cause)
+		}
+	}
+	d := must(m.NewDescriptor(0, 2))(t)
+	for _, c := range []struct {
+		name           string
+		offset, length int
+	}{
+		{"negative offset", -1, 1}, {"negative length", 0, -1}, {"past the end", 8000, 193}, {"wraps", 1, int(^uint(0) >> 1)},
+	} {
+		wantError(t, c.name, m.AddTo(d, c.offset, c.length), via.ErrInvalidParameter)
+	}
+	check(t, d.AddData(m.Address(), m.Handle(), 1<<32-1))
+	wantError(t, "total over 32 bits", m.AddTo(d, 0, 1), via.ErrInvalidParameter, descriptors.ErrLengthOverflow)
+	check(t, m.AddTo(d, 0, 0))
+	wantError(t, "no room for a segment", m.AddTo(d, 0, 0), via.ErrInvalidParameter, descriptors.ErrTooManySegments)
+	if len(d.Segments()) != 2 || d.Length() != 1<<32-1 {
+		t.Errorf("refused segments were added: %d, %d bytes", len(d.Segments()), d.Length())
+	}
+
+	vi := must(p.A.CreateVI(ctx, via.VIAttributes{}, nil, nil))(t)
+	for _, c := range [][2]int{{0, 1}, {-1, 1}, {1, limit + 1}, {1, -1}, {1 << 60, 1}} {
+		_, err := vi.NewDescriptors(ctx, c[0], c[1])
+		wantError(t, "new descriptors", err, via.ErrInvalidParameter)
+	}
+}
+
+// testForged changes descriptors behind the builder's back, as a hostile
+// program would.
+func testForged(t *testing.T, p *Pair) {
+	bystanderA, bystanderB := p.Connect(t, Setup{})
+	cases := []struct {
+		name  string
+		forge func(d *via.Descriptor)
+		want  via.Status
+	}{
+		{"more segments than the NIC takes", func(d *via.Descriptor) { d.Control().SegCount = 60000 }, via.StatusFormatError},
+		{"reserved control bits", func(d *via.Descriptor) { d.Control().Control |= 0x8000 }, via.StatusFormatError},
+		{"reserved operation", func(d *via.Descriptor) { d.Control().Control |= 3 }, via.StatusFormatError},
+		{"length less than the segments", func(d *via.Descriptor) { d.Control().Length-- }, 0},
+		{"length more than the segments", func(d *via.Descriptor) { d.Control().Length++ }, 0},
+		{"segment of nearly 4 GiB", func(d *via.Descriptor) { d.Segments()[0].Length = 1<<32 - 1 }, 0},
+		{"two segments that wrap to the length", func(d *via.Descriptor) {
+			d.Segments()[0].Length, d.Segments()[1].Length = 1<<31, 1<<31
+			d.Control().Length = 0
+		}, 0},
+	}
+	for _, level := range []via.Reliability{via.ReliableDelivery, via.Unreliable} {
+		for _, c := range cases {
+			t.Run(level.String()+"/"+c.name, func(t *testing.T) {
+				x, y := p.Connect(t, Setup{Attributes: via.VIAttributes{Reliability: level}, Segments: 2})
+				check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 1000)))
+				d := x.Prepare(t, x.Send[0], 0, 100)
+				check(t, x.Memory.AddTo(d, 200, 100))
+				c.forge(d)
+				check(t, x.VI.PostSend(d))
+				d, err := p.Take(t, x.VI.SendDone)
+				wantStatus(t, "send", d, err, c.want)
+				wantBroken(t, p, x, y, level)
+			})
+		}
+	}
+	x, y := p.Connect(t, Setup{})
+	d := x.Prepare(t, x.Send[0], 0, 10)
+	d.Control().StoreStatus(descriptors.StatusDone)
+	wantError(t, "descriptor that is done already", x.VI.PostSend(d), via.ErrInvalidParameter)
+	exchange(t, p, x, y, 10, 1)
+	exchange(t, p, bystanderA, bystanderB, 1000, 1)
+}
+
+func testLength(t *testing.T, p *Pair) {
+	for _, level := range []via.Reliability{via.ReliableDelivery, via.Unreliable} {
+		t.Run(level.String(), func(t *testing.T) {
+			s := Setup{Attributes: via.VIAttributes{Reliability: level, MaxTransfer: 1000}}
+			x, y := p.Connect(t, s)
+			check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 2000)))
+			check(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, 1001)))
+			d, err := p.Take(t, x.VI.SendDone)
+			wantStatus(t, "send over the maximum transfer size", d, err, via.StatusLengthError)
+			wantBroken(t, p, x, y, level)
+
+			x, y = p.Connect(t, s)
+			check(t, x.VI.PostRecv(x.Prepare(t, x.Recv[0], 0, 99)))
+			d, err = receiveSome(t, p, y, x)
+			wantStatus(t, "receive too small", d, err, via.StatusLengthError)
+			if level == via.ReliableDelivery {
+				d, err = p.Take(t, y.VI.SendDone)
+				wantStatus(t, "send into a receive too small", d, err, via.StatusRemoteDescriptor)
+			}
+			wantBroken(t, p, x, y, level)
+		})
+	}
+	t.Run("receive queue empty", func(t *testing.T) {
+		dropped := make(chan via.AsyncError, 1)
+		p.B.OnError(func(e via.AsyncError) {
+			if e.Code == via.AsyncReceiveQueueEmpty {
+				select {
+				case dropped <- e:
+				default: // one is enough
+				}
+			}
+		})
+		x, y := p.Connect(t, Setup{Attributes: via.VIAttributes{Reliability: via.Unreliable}})
+		p.Until(t, "the asynchronous error", func() bool {
+			check(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, 100)))
+			p.MustTake(t, x.VI.SendDone)
+			select {
+			case e := <-dropped:
+				if e.VI != y.VI {
+					t.Error("the error names the wrong VI")
+				}
+				return true
+			default:
+				return false
+			}
+		})
+		wantState(t, y.VI, via.Connected)
+	})
+}

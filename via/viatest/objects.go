@@ -1,0 +1,120 @@
+package viatest
+
+import (
+	"context"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+func testVIArguments(t *testing.T, p *Pair) {
+	ctx := Context(t)
+	a := p.A.Query()
+	for _, c := range []struct {
+		name string
+		a    via.VIAttributes
+		want error
+	}{
+		{"no such level", via.VIAttributes{Reliability: 8}, via.ErrInvalidReliability},
+		{"two levels", via.VIAttributes{Reliability: via.Unreliable | via.ReliableDelivery}, via.ErrInvalidReliability},
+		{"transfers too large", via.VIAttributes{MaxTransfer: a.MaxTransfer + 1}, via.ErrInvalidMTU},
+		{"negative depth", via.VIAttributes{SendDepth: -1}, via.ErrInvalidParameter},
+		{"send queue too deep", via.VIAttributes{SendDepth: a.MaxDescriptors + 1}, via.ErrInvalidParameter},
+		{"receive queue too deep", via.VIAttributes{RecvDepth: a.MaxDescriptors + 1}, via.ErrInvalidParameter},
+		{"RDMA read without reliability", via.VIAttributes{Reliability: via.Unreliable, RDMARead: true}, via.ErrInvalidRDMARead},
+	} {
+		_, err := p.A.CreateVI(ctx, c.a, nil, nil)
+		wantError(t, c.name, err, c.want)
+	}
+	if a.RDMAWrite == 0 {
+		_, err := p.A.CreateVI(ctx, via.VIAttributes{RDMAWrite: true}, nil, nil)
+		wantError(t, "RDMA write", err, via.ErrNotSupported)
+	}
+	vi := must(p.A.CreateVI(ctx, via.VIAttributes{SendDepth: a.MaxDescriptors, RecvDepth: a.MaxDescriptors, MaxTransfer: a.MaxTransfer}, nil, nil))(t)
+	s := must(vi.Query(ctx))(t)
+	if s.State != via.Idle || s.Attributes.Reliability != via.ReliableDelivery || s.Attributes.MaxTransfer != a.MaxTransfer {
+		t.Errorf("new VI: %+v", s)
+	}
+	check(t, vi.Destroy(ctx))
+}
+
+func testDestroy(t *testing.T, p *Pair) {
+	ctx := Context(t)
+	x, y := p.Connect(t, Setup{})
+	wantError(t, "destroy a connected VI", x.VI.Destroy(ctx), via.ErrInvalidState)
+	exchange(t, p, x, y, 100, 1)
+	check(t, x.VI.PostRecv(x.Prepare(t, x.Recv[0], 0, 10)))
+	check(t, x.VI.Disconnect(ctx))
+	wantError(t, "destroy with a descriptor", x.VI.Destroy(ctx), via.ErrResource)
+	if s := must(x.VI.Query(ctx))(t); s.RecvQueued != 1 {
+		t.Errorf("%d receives queued, want 1", s.RecvQueued)
+	}
+	d, err := p.Take(t, x.VI.RecvDone)
+	wantStatus(t, "receive", d, err, via.StatusFlushed)
+	check(t, p.A.DestroyVI(ctx, x.VI))
+	// From the error state too.
+	p.Until(t, "the other end to notice", func() bool {
+		return must(y.VI.Query(Context(t)))(t).State == via.ErrorState
+	})
+	check(t, y.VI.Destroy(ctx))
+
+	wantError(t, "destroy twice", x.VI.Destroy(ctx), via.ErrClosed, via.ErrInvalidParameter)
+	_, err = x.VI.Query(ctx)
+	wantError(t, "query", err, via.ErrClosed)
+	_, err = x.VI.SendDone()
+	wantError(t, "done", err, via.ErrClosed)
+	_, err = x.VI.NewDescriptors(ctx, 1, 1)
+	wantError(t, "new descriptors", err, via.ErrClosed)
+	wantError(t, "disconnect", x.VI.Disconnect(ctx), via.ErrClosed)
+	own := must(x.Memory.NewDescriptor(0, 0))(t)
+	wantError(t, "post", x.VI.PostSend(own), via.ErrClosed)
+
+	client := NewEnd(t, p.A, Setup{})
+	c, outcome := dial(ctx, t, client.VI, p.B)
+	wantError(t, "destroy a VI that connects", client.VI.Destroy(ctx), via.ErrInvalidState)
+	check(t, c.Reject(ctx))
+	wantError(t, "client", <-outcome, via.ErrReject)
+}
+
+func testForeign(t *testing.T, p *Pair) {
+	ctx := Context(t)
+	var none context.Context
+	x, y := p.Connect(t, Setup{})
+	tag := must(p.B.CreatePtag(ctx))(t)
+	cq := must(p.B.CreateCQ(ctx, 256))(t)
+	client := NewEnd(t, p.B, Setup{})
+	c, outcome := dial(ctx, t, client.VI, p.A)
+
+	errs := map[string]error{
+		"destroy a foreign ptag":     p.A.DestroyPtag(ctx, tag),
+		"destroy no ptag":            p.A.DestroyPtag(ctx, nil),
+		"destroy a foreign CQ":       p.A.DestroyCQ(ctx, cq),
+		"destroy no CQ":              p.A.DestroyCQ(ctx, nil),
+		"destroy a foreign VI":       p.A.DestroyVI(ctx, y.VI),
+		"destroy no VI":              p.A.DestroyVI(ctx, nil),
+		"deregister foreign memory":  p.A.Deregister(ctx, y.Memory),
+		"deregister nothing":         p.A.Deregister(ctx, nil),
+		"post nothing to send":       x.VI.PostSend(nil),
+		"post nothing to receive":    x.VI.PostRecv(nil),
+		"add to no descriptor":       x.Memory.AddTo(nil, 0, 1),
+		"disconnect without context": x.VI.Disconnect(none),
+		"destroy without context":    x.VI.Destroy(none),
+	}
+	_, errs["memory with a foreign ptag"] = p.A.Alloc(ctx, 64, via.MemoryAttributes{Ptag: tag})
+	_, errs["VI with a foreign ptag"] = p.A.CreateVI(ctx, via.VIAttributes{Ptag: tag}, nil, nil)
+	_, errs["VI with a foreign send CQ"] = p.A.CreateVI(ctx, via.VIAttributes{}, cq, nil)
+	_, errs["VI with a foreign receive CQ"] = p.A.CreateVI(ctx, via.VIAttributes{}, nil, cq)
+	_, errs["accept with a foreign VI"] = c.Accept(ctx, client.VI)
+	_, errs["accept with no VI"] = c.Accept(ctx, nil)
+	_, errs["batch with nothing in it"] = x.VI.PostSendBatch([]*via.Descriptor{x.Send[0], nil})
+	_, errs["allocate without context"] = p.A.Alloc(none, 64, via.MemoryAttributes{})
+	_, errs["wait without context"] = x.VI.RecvWait(none)
+	_, errs["CQ wait without context"] = cq.Wait(none)
+	_, errs["connect without context"] = x.VI.ConnectRequest(none, via.Address{}, nil)
+	for what, err := range errs {
+		wantError(t, what, err, via.ErrInvalidParameter)
+	}
+	exchange(t, p, x, y, 100, 1)
+	check(t, c.Reject(ctx))
+	wantError(t, "client", <-outcome, via.ErrReject)
+}
