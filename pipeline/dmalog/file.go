@@ -1,0 +1,122 @@
+package dmalog
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io"
+	"math"
+	"strconv"
+)
+
+// Limits of a log file: what a picture can show and a reader can hold.
+const (
+	MaxRecords = 4 << 20
+	maxLine    = 4096
+	maxMicros  = 1e12 // eleven days
+	maxPacket  = math.MaxInt32
+	maxBytes   = 1 << 30
+)
+
+type line struct {
+	Packet *float64 `json:"packet"`
+	Flow   int      `json:"flow"`
+	Engine *string  `json:"engine"`
+	Start  *float64 `json:"start_us"`
+	End    *float64 `json:"end_us"`
+	Bytes  *float64 `json:"bytes"`
+}
+
+// Read parses a log; name is used in errors, which are *LineError or come from r.
+// Empty lines are skipped. Nothing is returned beside an error.
+func Read(r io.Reader, name string) ([]Record, error) {
+	var records []Record
+	s := bufio.NewScanner(r)
+	s.Buffer(make([]byte, 0, maxLine), maxLine)
+	n := 0
+	for s.Scan() {
+		n++
+		text := bytes.TrimSpace(s.Bytes())
+		if len(text) == 0 {
+			continue
+		}
+		if len(records) == MaxRecords {
+			return nil, &LineError{File: name, Line: n, Err: ErrRecord, Hint: "at most " + strconv.Itoa(MaxRecords) + " records"}
+		}
+		record, key, hint := parse(text)
+		if hint != "" {
+			return nil, &LineError{File: name, Line: n, Key: key, Err: ErrRecord, Hint: hint}
+		}
+		records = append(records, record)
+	}
+	if err := s.Err(); err != nil {
+		return nil, &LineError{File: name, Line: n + 1, Err: err, Hint: "lines of at most " + strconv.Itoa(maxLine) + " bytes"}
+	}
+	return records, nil
+}
+
+// parse returns the record of a line, or the key that is wrong and what it may be.
+func parse(text []byte) (r Record, key, hint string) {
+	var l line
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&l); err != nil {
+		return r, "", `an object with packet, engine, start_us, end_us, bytes: ` + err.Error()
+	}
+	if d.More() {
+		return r, "", "one object on a line"
+	}
+	switch {
+	case l.Packet == nil || *l.Packet < 0 || *l.Packet > maxPacket || *l.Packet != math.Trunc(*l.Packet):
+		return r, "packet", "a whole number from 0 to " + strconv.Itoa(maxPacket)
+	case l.Flow < 0 || l.Flow > 1:
+		return r, "flow", "0 or 1"
+	case l.Engine == nil:
+		return r, "engine", "hostTx, netTx, netRcv or hostRcv"
+	case l.Start == nil || !(*l.Start >= 0 && *l.Start <= maxMicros):
+		return r, "start_us", "0 to 1e12 microseconds"
+	case l.End == nil || !(*l.End >= *l.Start && *l.End <= maxMicros):
+		return r, "end_us", "start_us to 1e12 microseconds"
+	case l.Bytes == nil || *l.Bytes < 0 || *l.Bytes > maxBytes || *l.Bytes != math.Trunc(*l.Bytes):
+		return r, "bytes", "a whole number from 0 to " + strconv.Itoa(maxBytes)
+	}
+	engine, ok := ParseEngine(*l.Engine)
+	if !ok {
+		return r, "engine", "hostTx, netTx, netRcv or hostRcv"
+	}
+	return Record{
+		Packet: int(*l.Packet), Flow: l.Flow, Engine: engine, Bytes: int(*l.Bytes),
+		Start: int64(math.Round(*l.Start * 1e6)), End: int64(math.Round(*l.End * 1e6)),
+	}, "", ""
+}
+
+// Append appends the line of one record, newline included, to b.
+func Append(b []byte, r Record) []byte {
+	b = append(b, `{"packet":`...)
+	b = strconv.AppendInt(b, int64(r.Packet), 10)
+	if r.Flow != 0 {
+		b = append(b, `,"flow":`...)
+		b = strconv.AppendInt(b, int64(r.Flow), 10)
+	}
+	b = append(b, `,"engine":"`...)
+	b = append(b, r.Engine.String()...)
+	b = append(b, `","start_us":`...)
+	b = strconv.AppendFloat(b, Microseconds(r.Start), 'f', -1, 64)
+	b = append(b, `,"end_us":`...)
+	b = strconv.AppendFloat(b, Microseconds(r.End), 'f', -1, 64)
+	b = append(b, `,"bytes":`...)
+	b = strconv.AppendInt(b, int64(r.Bytes), 10)
+	return append(b, '}', '\n')
+}
+
+// Write writes records as a log.
+func Write(w io.Writer, records []Record) error {
+	buffered := bufio.NewWriter(w)
+	var scratch [192]byte
+	for _, r := range records {
+		if _, err := buffered.Write(Append(scratch[:0], r)); err != nil {
+			return err
+		}
+	}
+	return buffered.Flush()
+}

@@ -1,0 +1,84 @@
+// Package dmalog is the log of DMA transfers from which packet flow graphs are
+// drawn: one record for each transfer of each engine, as a live device keeps them
+// in a ring and as the virtual-time model produces them.
+//
+// A file holds one JSON object on each line:
+//
+//	{"packet":0,"engine":"hostTx","start_us":7.5,"end_us":73.8,"bytes":8192}
+//
+// packet counts from 0. engine is hostTx, netTx, netRcv or hostRcv. Times are in
+// microseconds from an origin that all records of the file share. bytes is the
+// payload moved. A record of a bidirectional run may carry "flow":1 for the
+// second direction; 0 is the default. Records may come in any order.
+package dmalog
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Engine is one of the four transfers that a message crosses.
+type Engine uint8
+
+// The engines in the order in which a message meets them.
+const (
+	HostTx  Engine = iota // host memory to NIC memory, sender's bus
+	NetTx                 // NIC memory to link
+	NetRcv                // link to NIC memory
+	HostRcv               // NIC memory to host memory, receiver's bus
+	Engines               // how many there are
+)
+
+var names = [Engines]string{"hostTx", "netTx", "netRcv", "hostRcv"}
+
+func (e Engine) String() string {
+	if e < Engines {
+		return names[e]
+	}
+	return fmt.Sprintf("engine(%d)", uint8(e))
+}
+
+// ParseEngine returns the engine of that name.
+func ParseEngine(name string) (Engine, bool) {
+	for e, n := range names {
+		if n == name {
+			return Engine(e), true
+		}
+	}
+	return 0, false
+}
+
+// Record is one transfer. Start and End are picoseconds from the log's origin.
+type Record struct {
+	Packet int
+	Flow   int // 0, or 1 for the second direction of a bidirectional run
+	Engine Engine
+	Start  int64
+	End    int64
+	Bytes  int
+}
+
+// Microseconds converts a time of this package for people and files.
+func Microseconds(ps int64) float64 { return float64(ps) / 1e6 }
+
+// ErrRecord: a line of a log is not a record.
+var ErrRecord = errors.New("not a DMA record")
+
+// LineError names the line of a log that cannot be used.
+type LineError struct {
+	File string
+	Line int // from 1
+	Key  string
+	Hint string // what would be allowed
+	Err  error
+}
+
+func (e *LineError) Error() string {
+	where := fmt.Sprintf("%s:%d", e.File, e.Line)
+	if e.Key != "" {
+		where += ": " + e.Key
+	}
+	return fmt.Sprintf("%s: %v (%s)", where, e.Err, e.Hint)
+}
+
+func (e *LineError) Unwrap() error { return e.Err }

@@ -1,0 +1,16 @@
+// Package pipeline decides how bytes cross a NIC.
+//
+// A message goes through four transfers: hostTx (host memory to NIC memory over
+// the sender's bus), netTx (NIC memory to link), netRcv (link to NIC memory) and
+// hostRcv (NIC memory to host memory over the receiver's bus). Each NIC is a
+// data movement device with an incoming and an outgoing controller and some
+// buffers between them (US patent 6,308,228, figures 2 to 5). Incoming transfers
+// are always issued for a whole frame; how the outgoing ones are cut, and when
+// they start, is the delivery policy.
+//
+// [Device] is that device, and [Policy] the one question it asks. Neither knows
+// of time or of memory: a mover carries the transfers out and reports progress.
+// Package pipeline/memory moves real bytes, package pipeline/virtual moves
+// virtual ones under a virtual clock. Both use the same Device and the same
+// policies, so what reproduces the published figures is what moves the data.
+package pipeline

@@ -1,0 +1,117 @@
+package plot
+
+import (
+	"math"
+	"strconv"
+)
+
+// Axis of a chart.
+type Axis struct {
+	Label string // with its unit
+	Log2  bool   // ticks at powers of two
+	Zero  bool   // begins at 0
+	Bytes bool   // ticks are written 128, 1K, 64K
+	Exact bool   // ends where the values end, not at the next tick
+}
+
+// scale maps values to coordinates.
+type scale struct {
+	Axis
+	low, high float64 // values
+	from, to  float64 // coordinates
+}
+
+func newScale(a Axis, low, high, from, to float64) scale {
+	if a.Log2 {
+		low, high = max(low, 1), max(high, 2)
+		low, high = math.Exp2(math.Floor(math.Log2(low))), math.Exp2(math.Ceil(math.Log2(high)))
+		return scale{a, low, high, from, to}
+	}
+	if a.Zero {
+		low = 0
+	}
+	if high <= low {
+		high = low + 1
+	}
+	if a.Exact {
+		return scale{a, low, high, from, to}
+	}
+	step := a.step(high - low)
+	if !a.Zero {
+		low = math.Floor(low/step) * step
+	}
+	return scale{a, low, math.Ceil(high/step-1e-9) * step, from, to}
+}
+
+// step returns the distance of ticks over a span.
+func (a Axis) step(span float64) float64 {
+	if a.Bytes {
+		return math.Exp2(math.Ceil(math.Log2(span / 8)))
+	}
+	return niceStep(span)
+}
+
+func (s scale) at(v float64) float64 {
+	share := (v - s.low) / (s.high - s.low)
+	if s.Log2 {
+		share = math.Log2(max(v, s.low)/s.low) / math.Log2(s.high/s.low)
+	}
+	return s.from + share*(s.to-s.from)
+}
+
+// ticks returns the marked values.
+func (s scale) ticks() []float64 {
+	var t []float64
+	if s.Log2 {
+		for v := s.low; v <= s.high; v *= 2 {
+			t = append(t, v)
+		}
+		return t
+	}
+	step := s.step(s.high - s.low)
+	for k := math.Ceil(s.low/step - 1e-9); k*step <= s.high+step/1e6; k++ {
+		t = append(t, k*step)
+	}
+	return t
+}
+
+func (s scale) format(v float64) string {
+	switch {
+	case math.Abs(v) < 1e-9:
+		return "0"
+	case s.Bytes && v >= 1024 && math.Mod(v, 1024) == 0:
+		return strconv.FormatFloat(v/1024, 'f', -1, 64) + "K"
+	case math.Abs(v) >= 1:
+		return strconv.FormatFloat(math.Round(v*100)/100, 'f', -1, 64)
+	}
+	return strconv.FormatFloat(math.Round(v*1e6)/1e6, 'f', -1, 64)
+}
+
+// niceStep returns 1, 2 or 5 times a power of ten, about an eighth of the span.
+func niceStep(span float64) float64 {
+	raw := span / 8
+	power := math.Pow(10, math.Floor(math.Log10(raw)))
+	for _, m := range []float64{1, 2, 5} {
+		if raw <= m*power*1.0001 {
+			return m * power
+		}
+	}
+	return 10 * power
+}
+
+// frame draws both axes with ticks, grid and labels.
+func (c *canvas) frame(x, y scale) {
+	for _, v := range y.ticks() {
+		c.line(x.from, y.at(v), x.to, y.at(v), `stroke="#ddd" stroke-width="0.7"`)
+		c.text(x.from-6, y.at(v)+4, "end", "", y.format(v))
+	}
+	for _, v := range x.ticks() {
+		c.line(x.at(v), y.from, x.at(v), y.from+5, `stroke="black"`)
+		c.text(x.at(v), y.from+18, "middle", "", x.format(v))
+	}
+	c.line(x.from, y.from, x.to, y.from, `stroke="black"`)
+	c.line(x.from, y.from, x.from, y.to, `stroke="black"`)
+	c.text((x.from+x.to)/2, y.from+38, "middle", "", x.Label)
+	mid := (y.from + y.to) / 2
+	c.text(18, mid, "middle", `transform="rotate(-90 18 `+num(mid)+`)"`, y.Label)
+}

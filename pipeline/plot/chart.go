@@ -1,0 +1,139 @@
+package plot
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// ErrEmpty: there is nothing to draw.
+var ErrEmpty = errors.New("nothing to draw")
+
+// Point of a curve.
+type Point struct{ X, Y float64 }
+
+// Series is a curve with its name.
+type Series struct {
+	Name   string
+	Points []Point
+	Behind bool // drawn as a grey line behind the others, such as what the bus could carry
+}
+
+// Chart is a picture of curves over one pair of axes.
+type Chart struct {
+	Title  string
+	Note   string // one line under the title: conditions of the measurement
+	X, Y   Axis
+	Series []Series
+}
+
+// Styles of the curves: dashes and marks tell them apart without colours.
+var styles = []struct{ stroke, dash, mark string }{
+	{"#000000", "", "circle"},
+	{"#0b4f9e", "7 3", "square"},
+	{"#a33b00", "2 3", "triangle"},
+	{"#1b6e3c", "9 3 2 3", "diamond"},
+	{"#6a1b7a", "4 2", "cross"},
+	{"#555555", "1 2", "plus"},
+}
+
+var behindDashes = []string{"", "10 4"}
+
+const (
+	chartWidth, chartHeight = 760, 440
+	left, top               = 70, 62
+	bottom                  = 60
+	legendWidth             = 190
+)
+
+// SVG draws the chart.
+func (ch Chart) SVG() ([]byte, error) {
+	low, high, ok := ch.bounds()
+	if !ok {
+		return nil, fmt.Errorf("%s: %w", ch.Title, ErrEmpty)
+	}
+	c := newCanvas(chartWidth, chartHeight, ch.Title)
+	x := newScale(ch.X, low.X, high.X, left, chartWidth-legendWidth)
+	y := newScale(ch.Y, low.Y, high.Y, chartHeight-bottom, top)
+	c.text(left, 24, "start", `font-size="15" font-weight="bold"`, ch.Title)
+	c.text(left, 44, "start", `fill="#444"`, ch.Note)
+	c.frame(x, y)
+	k, behind := 0, 0
+	for row, s := range ch.Series {
+		stroke, dash, mark, width := "#aaaaaa", "", "", 4.0
+		if s.Behind {
+			dash = behindDashes[behind%len(behindDashes)]
+			behind++
+		} else {
+			style := styles[k%len(styles)]
+			stroke, dash, mark, width = style.stroke, style.dash, style.mark, 1.6
+			k++
+		}
+		ch.draw(c, s, x, y, stroke, dash, mark, width)
+		ly := top + 14 + 20*float64(row)
+		lx := float64(chartWidth - legendWidth + 16)
+		c.path([]Point{{lx, ly}, {lx + 30, ly}}, strokeStyle(stroke, dash, width))
+		c.mark(mark, lx+15, ly, stroke)
+		c.text(lx+38, ly+4, "start", "", s.Name)
+	}
+	return c.bytes(), nil
+}
+
+func (ch Chart) draw(c *canvas, s Series, x, y scale, stroke, dash, mark string, width float64) {
+	points := make([]Point, len(s.Points))
+	for i, p := range s.Points {
+		points[i] = Point{x.at(p.X), y.at(p.Y)}
+	}
+	c.path(points, strokeStyle(stroke, dash, width))
+	// Marks at most every 24 units, so that dense curves stay legible.
+	last := math.Inf(-1)
+	for _, p := range s.Points {
+		if at := x.at(p.X); at-last >= 24 {
+			c.mark(mark, at, y.at(p.Y), stroke)
+			last = at
+		}
+	}
+}
+
+func strokeStyle(stroke, dash string, width float64) string {
+	s := `stroke="` + stroke + `" stroke-width="` + num(width) + `"`
+	if dash != "" {
+		s += ` stroke-dasharray="` + dash + `"`
+	}
+	return s
+}
+
+func (c *canvas) mark(kind string, x, y float64, stroke string) {
+	style := `fill="white" stroke="` + stroke + `" stroke-width="1.3"`
+	switch kind {
+	case "circle":
+		fmt.Fprintf(&c.b, `<circle cx="%s" cy="%s" r="3.5" %s/>`+"\n", num(x), num(y), style)
+	case "square":
+		c.rect(x-3.2, y-3.2, 6.4, 6.4, style)
+	case "triangle":
+		fmt.Fprintf(&c.b, `<path d="M%s %sl4 7h-8z" %s/>`+"\n", num(x), num(y-4.5), style)
+	case "diamond":
+		fmt.Fprintf(&c.b, `<path d="M%s %sl4.5 4.5l-4.5 4.5l-4.5 -4.5z" %s/>`+"\n", num(x), num(y-4.5), style)
+	case "cross":
+		fmt.Fprintf(&c.b, `<path d="M%s %sl7 7m0 -7l-7 7" %s/>`+"\n", num(x-3.5), num(y-3.5), style)
+	case "plus":
+		fmt.Fprintf(&c.b, `<path d="M%s %sh8m-4 -4v8" %s/>`+"\n", num(x-4), num(y), style)
+	}
+}
+
+// bounds returns the least and greatest values; ok is false without two points.
+func (ch Chart) bounds() (low, high Point, ok bool) {
+	n := 0
+	low, high = Point{math.Inf(1), math.Inf(1)}, Point{math.Inf(-1), math.Inf(-1)}
+	for _, s := range ch.Series {
+		for _, p := range s.Points {
+			if math.IsNaN(p.X) || math.IsNaN(p.Y) || math.IsInf(p.X, 0) || math.IsInf(p.Y, 0) {
+				return low, high, false
+			}
+			low = Point{min(low.X, p.X), min(low.Y, p.Y)}
+			high = Point{max(high.X, p.X), max(high.Y, p.Y)}
+			n++
+		}
+	}
+	return low, high, n >= 2
+}

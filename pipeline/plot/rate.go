@@ -1,0 +1,102 @@
+package plot
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
+)
+
+// ErrTooMany: a picture would hold more than can be told apart.
+var ErrTooMany = errors.New("too many transfers")
+
+// maxWindows bounds a picture of rates: two windows for each unit of its width.
+const maxWindows = 1800
+
+// Rate is a picture of each engine's effective bandwidth over time: one band for
+// each engine, and in it what the engine moved in windows of equal length. A
+// transfer counts evenly over its duration.
+type Rate struct {
+	Title   string
+	Note    string
+	Records []dmalog.Record
+	Flow    int   // which direction of a bidirectional run
+	Window  int64 // picoseconds
+}
+
+// SVG draws the picture.
+func (r Rate) SVG() ([]byte, error) {
+	var end int64
+	for _, l := range r.Records {
+		if l.Flow == r.Flow {
+			end = max(end, l.End)
+		}
+	}
+	switch {
+	case end == 0 || r.Window <= 0:
+		return nil, fmt.Errorf("%s: %w", r.Title, ErrEmpty)
+	case end/r.Window >= maxWindows:
+		return nil, fmt.Errorf("%s: %d windows, at most %d can be drawn: make them longer: %w", r.Title, end/r.Window+1, maxWindows, ErrTooMany)
+	}
+	var rates [dmalog.Engines][]float64
+	greatest := 0.0
+	for e := range dmalog.Engines {
+		rates[e] = r.moved(e, end)
+		for i := range rates[e] {
+			rates[e][i] /= dmalog.Microseconds(r.Window)
+			greatest = max(greatest, rates[e][i])
+		}
+	}
+	const band = 92.0
+	axis := top + float64(dmalog.Engines)*band
+	c := newCanvas(flowWidth, axis+50, r.Title)
+	c.text(flowLeft, 24, "start", `font-size="15" font-weight="bold"`, r.Title)
+	c.text(flowLeft, 44, "start", `fill="#444"`, r.Note)
+	x := newScale(Axis{Label: "time, microseconds", Exact: true}, 0, dmalog.Microseconds(end), flowLeft, flowWidth-flowRight)
+	for e := range dmalog.Engines {
+		base := top + float64(e+1)*band - 12
+		y := newScale(Axis{Zero: true}, 0, greatest, base, base-band+22)
+		r.band(c, e, rates[e], x, y)
+	}
+	for _, v := range x.ticks() {
+		c.line(x.at(v), axis-12, x.at(v), axis-7, `stroke="black"`)
+		c.text(x.at(v), axis+8, "middle", "", x.format(v))
+	}
+	c.text((flowLeft+flowWidth-flowRight)/2.0, axis+30, "middle", "", x.Label)
+	mid := (top + axis) / 2
+	c.text(16, mid, "middle", `transform="rotate(-90 16 `+num(mid)+`)"`, "effective bandwidth, MB/s")
+	return c.bytes(), nil
+}
+
+// band draws one engine's rates as an area with its mean.
+func (r Rate) band(c *canvas, e dmalog.Engine, rates []float64, x, y scale) {
+	points := []Point{{x.from, y.from}}
+	for i, v := range rates {
+		from := x.at(dmalog.Microseconds(int64(i) * r.Window))
+		to := min(x.at(dmalog.Microseconds(int64(i+1)*r.Window)), x.to)
+		points = append(points, Point{from, y.at(v)}, Point{to, y.at(v)})
+	}
+	points = append(points, Point{x.to, y.from})
+	c.area(points, `fill="#d0d0d0" stroke="black" stroke-width="1"`)
+	for _, v := range []float64{0, y.high / 2, y.high} {
+		c.line(x.from, y.at(v), x.to, y.at(v), `stroke="#999" stroke-width="0.6" stroke-dasharray="2 3"`)
+		c.text(x.from-6, y.at(v)+4, "end", `font-size="10"`, y.format(v))
+	}
+	c.line(x.from, y.from, x.to, y.from, `stroke="black"`)
+	c.text(x.from+6, y.to+2, "start", `font-weight="bold"`, e.String())
+}
+
+// moved returns the bytes that an engine moved in each window.
+func (r Rate) moved(e dmalog.Engine, end int64) []float64 {
+	moved := make([]float64, end/r.Window+1)
+	for _, l := range r.Records {
+		if l.Flow != r.Flow || l.Engine != e || l.End <= l.Start {
+			continue
+		}
+		for i := l.Start / r.Window; i <= l.End/r.Window; i++ {
+			from, to := max(l.Start, i*r.Window), min(l.End, (i+1)*r.Window)
+			moved[i] += float64(l.Bytes) * float64(max(to-from, 0)) / float64(l.End-l.Start)
+		}
+	}
+	return moved
+}

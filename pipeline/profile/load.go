@@ -1,0 +1,191 @@
+package profile
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+)
+
+//go:embed platforms/*.toml
+var platforms embed.FS
+
+// Sentinel errors inside an *Error.
+var (
+	ErrUnknown    = errors.New("unknown profile")
+	ErrUnreadable = errors.New("cannot be read")
+	ErrSyntax     = errors.New("is not TOML")
+	ErrUnknownKey = errors.New("unknown key")
+	ErrMissing    = errors.New("missing")
+	ErrValue      = errors.New("bad value")
+	ErrBase       = errors.New("bad base")
+)
+
+// maxFile bounds a profile file; the built-in ones are under 4 KiB.
+const maxFile = 1 << 20
+
+type rawBus struct {
+	Duplex        *string `toml:"duplex"`
+	Read          *string `toml:"read"`
+	Write         *string `toml:"write"`
+	Overhead      *string `toml:"overhead"`
+	ReadOverhead  *string `toml:"read_overhead"`
+	WriteOverhead *string `toml:"write_overhead"`
+}
+
+type rawNode struct {
+	Bus rawBus `toml:"bus"`
+}
+
+type raw struct {
+	Summary  *string `toml:"summary"`
+	Base     *string `toml:"base"`
+	Bus      rawBus  `toml:"bus"`
+	Sender   rawNode `toml:"sender"`
+	Receiver rawNode `toml:"receiver"`
+	Host     struct {
+		Cost *string `toml:"cost"`
+	} `toml:"host"`
+	NIC struct {
+		Decision   *string `toml:"decision"`
+		Completion *string `toml:"completion"`
+		Packet     *string `toml:"packet"`
+		Buffers    *int64  `toml:"buffers"`
+		Memory     *string `toml:"memory"`
+	} `toml:"nic"`
+	Link struct {
+		Bandwidth *string `toml:"bandwidth"`
+		Overhead  *string `toml:"overhead"`
+		Latency   *string `toml:"latency"`
+		Header    *string `toml:"header"`
+	} `toml:"link"`
+}
+
+// Names returns the built-in profiles, sorted. Files that serve only as a base
+// of others begin with an underscore and are not listed.
+func Names() []string {
+	entries, err := fs.ReadDir(platforms, "platforms")
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, e := range entries {
+		if name := strings.TrimSuffix(e.Name(), ".toml"); !strings.HasPrefix(name, "_") {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Source returns the text of a built-in profile or base.
+func Source(name string) ([]byte, error) {
+	text, err := platforms.ReadFile("platforms/" + name + ".toml")
+	if err != nil {
+		return nil, &Error{File: name, Err: ErrUnknown, Allowed: strings.Join(Names(), ", ") + ", or a file ending in .toml"}
+	}
+	return text, nil
+}
+
+// Load returns a built-in profile by name, or reads the file if the name ends in
+// .toml. Errors are *Error.
+func Load(name string) (*Profile, error) {
+	if !strings.HasSuffix(name, ".toml") {
+		text, err := Source(name)
+		if err != nil {
+			return nil, err
+		}
+		return parse(name, name+".toml", text, Source)
+	}
+	text, err := readFile(name)
+	if err != nil {
+		return nil, err
+	}
+	title := strings.TrimSuffix(filepath.Base(name), ".toml")
+	return parse(title, name, text, func(base string) ([]byte, error) {
+		if strings.HasSuffix(base, ".toml") {
+			return readFile(filepath.Join(filepath.Dir(name), filepath.Base(base)))
+		}
+		return Source(base)
+	})
+}
+
+// Parse reads a profile from text; file is used in errors. A base, if it names
+// one, is a built-in profile.
+func Parse(file string, text []byte) (*Profile, error) {
+	return parse(strings.TrimSuffix(path.Base(file), ".toml"), file, text, Source)
+}
+
+func readFile(name string) ([]byte, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, &Error{File: name, Err: fmt.Errorf("%w: %w", ErrUnreadable, err)}
+	}
+	if info.Size() > maxFile || !info.Mode().IsRegular() {
+		return nil, &Error{File: name, Err: ErrUnreadable, Allowed: "a regular file of at most 1 MiB"}
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, &Error{File: name, Err: fmt.Errorf("%w: %w", ErrUnreadable, err)}
+	}
+	return text, nil
+}
+
+func parse(title, file string, text []byte, source func(string) ([]byte, error)) (*Profile, error) {
+	var own raw
+	if err := decode(file, text, &own); err != nil {
+		return nil, err
+	}
+	merged := own
+	if own.Base != nil {
+		base, err := source(*own.Base)
+		if err != nil {
+			return nil, &Error{File: file, Key: "base", Value: *own.Base, Err: fmt.Errorf("%w: %w", ErrBase, err)}
+		}
+		merged = raw{}
+		if err := decode(*own.Base, base, &merged); err != nil {
+			return nil, err
+		}
+		if merged.Base != nil {
+			return nil, &Error{File: file, Key: "base", Value: *own.Base, Err: ErrBase, Allowed: "a profile that has no base itself"}
+		}
+		// Decoding on top keeps what the file does not mention.
+		if err := decode(file, text, &merged); err != nil {
+			return nil, err
+		}
+	}
+	return merged.resolve(title, file)
+}
+
+func decode(file string, text []byte, into *raw) error {
+	d := toml.NewDecoder(strings.NewReader(string(text)))
+	d.DisallowUnknownFields()
+	err := d.Decode(into)
+	var strict *toml.StrictMissingError
+	var decodeErr *toml.DecodeError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &strict) && len(strict.Errors) > 0:
+		row, _ := strict.Errors[0].Position()
+		return &Error{File: file + ":" + strconv.Itoa(row), Key: strings.Join(strict.Errors[0].Key(), "."), Err: ErrUnknownKey,
+			Allowed: "summary, base, bus, sender.bus, receiver.bus, host.cost, nic.{decision,completion,packet,buffers,memory}, link.{bandwidth,overhead,latency,header}"}
+	case errors.As(err, &decodeErr):
+		row, _ := decodeErr.Position()
+		key := strings.Join(decodeErr.Key(), ".")
+		if key != "" {
+			return &Error{File: file + ":" + strconv.Itoa(row), Key: key, Err: fmt.Errorf("%w: %w", ErrValue, err),
+				Allowed: `a quoted quantity with its unit, such as "132 MB/s"; buffers is a whole number`}
+		}
+		return &Error{File: file + ":" + strconv.Itoa(row), Err: fmt.Errorf("%w: %w", ErrSyntax, err)}
+	}
+	return &Error{File: file, Err: fmt.Errorf("%w: %w", ErrSyntax, err)}
+}

@@ -1,0 +1,100 @@
+// Package profile holds cost profiles: what a transfer costs on a platform, as
+// TOML files. The published platforms of 1997 and PCIe generations 3 to 6 are
+// built in; other files have the same form.
+package profile
+
+import (
+	"fmt"
+	"math"
+)
+
+// Time is a span of virtual time in picoseconds. Integers keep the model exact
+// and the same on every machine.
+type Time int64
+
+// Microseconds returns t in microseconds.
+func (t Time) Microseconds() float64 { return float64(t) / 1e6 }
+
+// Micros makes a Time from microseconds.
+func Micros(us float64) Time { return Time(math.Round(us * 1e6)) }
+
+// Cost is what a transfer of n bytes takes: t(n) = overhead + n / bandwidth.
+type Cost struct {
+	Overhead Time
+	PerByte  int64 // femtoseconds; 6,250,000 is 160 MB/s
+}
+
+// NewCost makes a Cost from an overhead in microseconds and a bandwidth in MB/s
+// (MB = 10^6 bytes).
+func NewCost(overheadUs, mbPerS float64) Cost {
+	return Cost{Overhead: Micros(overheadUs), PerByte: int64(math.Round(1e9 / mbPerS))}
+}
+
+// Bandwidth returns the bandwidth in MB/s.
+func (c Cost) Bandwidth() float64 { return 1e9 / float64(c.PerByte) }
+
+// Bytes returns the time that n bytes take without the overhead, rounded up.
+func (c Cost) Bytes(n int) Time { return Time((int64(n)*c.PerByte + 999) / 1000) }
+
+// Transfer returns the time of a transfer of n bytes.
+func (c Cost) Transfer(n int) Time { return c.Overhead + c.Bytes(n) }
+
+// Bus is the I/O bus between a host's memory and its NIC.
+type Bus struct {
+	FullDuplex bool // reads and writes at the same time (PCIe); else one transfer at a time (PCI)
+	Read       Cost // hostTx: NIC reads host memory
+	Write      Cost // hostRcv: NIC writes host memory
+}
+
+// Link is the wire, full duplex.
+type Link struct {
+	Pulse   Cost // one netTx pulse; netRcv follows in lock step
+	Latency Time // from a byte's leaving to its arrival, switch included
+	Header  int  // bytes of the control message ahead of each payload
+}
+
+// NIC is the interface's own processor and memory.
+type NIC struct {
+	Decision   Time  // firmware time to start one transfer
+	Completion Time  // firmware time to take note of the end of an incoming transfer
+	Packet     Time  // firmware time for a packet's control message, at each end
+	Buffers    int   // payload buffers in each direction
+	Memory     int64 // NIC memory, femtoseconds per byte over all engines; 0 = never the limit
+}
+
+// Profile is a platform: two hosts, their NICs (alike) and the link.
+type Profile struct {
+	Name     string
+	Summary  string
+	Sender   Bus
+	Receiver Bus
+	NIC      NIC
+	Link     Link
+	Host     Time // fixed cost on the hosts, half at each end
+}
+
+// Error is a profile that cannot be used: where, which key, and what is allowed.
+type Error struct {
+	File    string
+	Key     string // dotted, such as sender.bus.read; empty if the file as a whole is wrong
+	Value   string
+	Allowed string
+	Err     error
+}
+
+func (e *Error) Error() string {
+	s := e.File + ": "
+	if e.Key != "" {
+		s += e.Key + ": "
+	}
+	s += e.Err.Error()
+	if e.Value != "" {
+		s += fmt.Sprintf(" %q", e.Value)
+	}
+	if e.Allowed != "" {
+		s += " (allowed: " + e.Allowed + ")"
+	}
+	return s
+}
+
+func (e *Error) Unwrap() error { return e.Err }

@@ -1,0 +1,66 @@
+package published
+
+import "math"
+
+// Line is a compared row.
+type Line struct {
+	Row
+	Kind     Kind
+	What     string
+	Figure   Figure
+	Computed float64
+	Error    float64 // relative to the published figure; 0.01 is 1 %
+	Counts   bool    // in the mean: a computed time or bandwidth with an exact figure
+}
+
+// Summary of the relative errors, absolute values.
+type Summary struct {
+	Rows    int     `json:"rows"`
+	Mean    float64 `json:"mean"`
+	Maximum float64 `json:"maximum"`
+	Worst   string  `json:"worst_id"`
+}
+
+// Compare computes every row that a rule knows.
+func Compare(m *Model, rows []Row) ([]Line, error) {
+	lines := make([]Line, 0, len(rows))
+	for _, r := range rows {
+		c := Find(r)
+		l := Line{Row: r, Kind: c.Kind, What: c.What}
+		if c.Kind != NotModelled {
+			f, err := r.Figure()
+			if err != nil {
+				return nil, err
+			}
+			v, err := c.Compute(m)
+			if err != nil {
+				return nil, err
+			}
+			l.Figure, l.Computed, l.Error = f, v, f.Error(v)
+			l.Counts = c.Kind == Predicted && f.Relation == Equal && (r.Unit == "us" || r.Unit == "MB/s")
+		}
+		lines = append(lines, l)
+	}
+	return lines, nil
+}
+
+// Summarise gives mean and maximum over the lines that count and for which use
+// says yes.
+func Summarise(lines []Line, use func(Line) bool) Summary {
+	var s Summary
+	for _, l := range lines {
+		if !l.Counts || !use(l) {
+			continue
+		}
+		e := math.Abs(l.Error)
+		s.Rows++
+		s.Mean += e
+		if e >= s.Maximum {
+			s.Maximum, s.Worst = e, l.ID
+		}
+	}
+	if s.Rows > 0 {
+		s.Mean /= float64(s.Rows)
+	}
+	return s
+}

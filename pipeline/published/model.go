@@ -1,0 +1,83 @@
+package published
+
+import (
+	"fmt"
+
+	"github.com/trapeze-nic/trapeze/pipeline"
+	"github.com/trapeze-nic/trapeze/pipeline/profile"
+	"github.com/trapeze-nic/trapeze/pipeline/virtual"
+)
+
+// streamFrames is the length of the streams whose bandwidth is computed: long
+// enough that the first frames, which find an idle system, do not count.
+const streamFrames = 100
+
+// Model computes figures for platforms by name. Results are kept, because many
+// rows need the same run.
+type Model struct {
+	load  func(name string) (*profile.Profile, error)
+	cache map[key]virtual.Result
+}
+
+type key struct {
+	platform, policy string
+	send, receive    int
+	payload, count   int
+}
+
+// NewModel makes a model that loads platforms with load; profile.Load gives the
+// built-in ones.
+func NewModel(load func(name string) (*profile.Profile, error)) *Model {
+	return &Model{load: load, cache: map[key]virtual.Result{}}
+}
+
+// Platform returns a platform's costs.
+func (m *Model) Platform(name string) (*profile.Profile, error) { return m.load(name) }
+
+func (m *Model) run(k key) (virtual.Result, error) {
+	if r, ok := m.cache[k]; ok {
+		return r, nil
+	}
+	p, err := m.load(k.platform)
+	if err != nil {
+		return virtual.Result{}, err
+	}
+	plan, err := pipeline.ByName(k.policy, pipeline.Parameters{MinPulseSend: k.send, MinPulseReceive: k.receive})
+	if err != nil {
+		return virtual.Result{}, err
+	}
+	r, err := virtual.Run(virtual.Options{Profile: p, Plan: plan, Payload: k.payload, Count: k.count})
+	if err != nil {
+		return virtual.Result{}, fmt.Errorf("%s, %s: %w", k.platform, k.policy, err)
+	}
+	m.cache[k] = *r
+	return *r, nil
+}
+
+// Latency returns the one-way latency in microseconds of one frame on an idle
+// system. Pulse is the threshold or pulse of both sides, 0 for the default.
+func (m *Model) Latency(platform, policy string, pulse, payload int) (float64, error) {
+	r, err := m.run(key{platform, policy, pulse, pulse, payload, 1})
+	return r.Latency.Microseconds(), err
+}
+
+// Bandwidth returns the bandwidth in MB/s of a stream.
+func (m *Model) Bandwidth(platform, policy string, pulse, payload int) (float64, error) {
+	r, err := m.run(key{platform, policy, pulse, pulse, payload, streamFrames})
+	return r.Bandwidth, err
+}
+
+// Best returns the pulse with the lowest latency among from, from+step, ... to,
+// and that latency.
+func (m *Model) Best(platform, policy string, payload, from, to, step int) (pulse int, latency float64, err error) {
+	for n := from; n <= to; n += step {
+		l, err := m.Latency(platform, policy, n, payload)
+		if err != nil {
+			return 0, 0, err
+		}
+		if pulse == 0 || l < latency {
+			pulse, latency = n, l
+		}
+	}
+	return pulse, latency, nil
+}

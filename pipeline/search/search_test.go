@@ -1,0 +1,101 @@
+package search_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/pipeline"
+	"github.com/trapeze-nic/trapeze/pipeline/profile"
+	"github.com/trapeze-nic/trapeze/pipeline/search"
+	"github.com/trapeze-nic/trapeze/pipeline/virtual"
+)
+
+func latency(t *testing.T, p *profile.Profile, plan pipeline.Plan, payload, warmup int) profile.Time {
+	t.Helper()
+	r, err := virtual.Run(virtual.Options{Profile: p, Plan: plan, Payload: payload, Count: 1, Warmup: warmup})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Latency
+}
+
+// TestNothingBeatsOptimal tries the other policies, with many thresholds.
+func TestNothingBeatsOptimal(t *testing.T) {
+	for _, name := range []string{"p6-natoma", "alcor", "pcie3-x8-10g", "pcie6-x16-800g"} {
+		p, err := profile.Load(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, payload := range []int{1024, 8192} {
+			best, err := search.Optimal(p, payload)
+			if err != nil {
+				t.Fatal(err)
+			}
+			plan, err := best.Plan()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := latency(t, p, plan, payload, 0); got != best.Latency {
+				t.Errorf("%s, %d bytes: the plan takes %v, the search said %v", name, payload, got, best.Latency)
+			}
+			for _, policy := range []string{"store-and-forward", "static", "cut-through", "eager", "amp", "table", "schedule", "hierarchical", "auto"} {
+				for _, n := range []int{16, 64, 200, 512, 1000} {
+					other, err := pipeline.ByName(policy, pipeline.Parameters{MinPulseSend: n, MinPulseReceive: n})
+					if err != nil {
+						t.Fatal(err)
+					}
+					// A schedule's grid may miss the last bytes: a fiftieth of a percent.
+					if l := latency(t, p, other, payload, 40); float64(l) < 0.9998*float64(best.Latency) {
+						t.Errorf("%s, %d bytes: %s with %d takes %v us, optimal %v us", name, payload, policy, n, l.Microseconds(), best.Latency.Microseconds())
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestSchedulesCoverTheFrame(t *testing.T) {
+	p, err := profile.Load("alcor-miata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, payload := range []int{1, 2, 77, 4096} {
+		r, err := search.Optimal(p, payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for side, steps := range map[string][]pipeline.Step{"send": r.Send, "receive": r.Receive} {
+			sum := 0
+			for _, s := range steps {
+				sum += s.Bytes
+			}
+			if sum != payload {
+				t.Errorf("%s: %v adds up to %d of %d bytes", side, steps, sum, payload)
+			}
+		}
+	}
+}
+
+func TestBadPayloads(t *testing.T) {
+	p, err := profile.Load("alcor")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{-1, 0, search.MaxPayload + 1} {
+		if _, err := search.Optimal(p, n); !errors.Is(err, virtual.ErrOptions) {
+			t.Errorf("%d bytes: %v", n, err)
+		}
+	}
+}
+
+func BenchmarkOptimal(b *testing.B) {
+	p, err := profile.Load("p6-natoma")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if _, err := search.Optimal(p, 8192); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
