@@ -1,0 +1,179 @@
+// Package cli is the trapeze command: what it takes, what it prints, and the
+// code it ends with.
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	// Make "emu:", "pci:" and "vfio-user:" addresses known.
+	_ "github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/hostcmd"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/modelcmd"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/progress"
+	_ "github.com/trapeze-nic/trapeze/vfio/kernel"
+	_ "github.com/trapeze-nic/trapeze/vfio/vfiouser"
+)
+
+// program is one run of the command.
+type program struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	json           bool
+	progress       string
+	// started is set when a command has its arguments: errors before that are
+	// errors of usage.
+	started bool
+}
+
+// Run runs the command with args, the program's name not included, and returns
+// its exit code. When ctx ends, so does the command, after cleaning up.
+func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	p := &program{stdin: stdin, stdout: stdout, stderr: stderr}
+	root := p.root()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err != nil && !p.started {
+		err = &usageError{err}
+	}
+	if err == nil {
+		return ExitOK
+	}
+	code := exitCode(ctx, err)
+	fmt.Fprintf(stderr, "trapeze: %s\n", message(ctx, err, code))
+	return code
+}
+
+func (p *program) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "trapeze",
+		Short: "Messages through programmable NICs, without the kernel",
+		Long: `trapeze shows, tests and uses NICs that are driven from user space.
+
+A device is named by an address: emu: for an emulated NIC, with options after a
+question mark, as in 'emu:?wire=udp://127.0.0.1:9000'. 'trapeze list' shows
+which addresses this machine has.`,
+		Example: `  trapeze demo
+  trapeze recv --device 'emu:?wire=udp://127.0.0.1:9000' --output out.bin
+  trapeze send --device 'emu:?wire=udp://127.0.0.1:9001&peer=127.0.0.1:9000' FILE`,
+		Args:          cobra.NoArgs,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	// 'completion' works, but few come to read about it.
+	root.CompletionOptions.HiddenDefaultCmd = true
+	f := root.PersistentFlags()
+	f.BoolVar(&p.json, "json", false, "print one JSON object on stdout and nothing else")
+	f.StringVar(&p.progress, "progress", "auto", "show progress on stderr: auto (on a terminal, a bar if it is wide enough), bar, plain (lines), none")
+	root.AddCommand(p.demo(), p.ping(), p.send(), p.recv(), p.info(), p.emulate(), p.version(), exitCodesTopic())
+	root.AddCommand(hostcmd.Commands(p.host())...)
+	root.AddCommand(p.adopt(modelcmd.Command()), p.adopt(modelcmd.PlotCommand()))
+	return root
+}
+
+// command makes the RunE of a command.
+func (p *program) command(f func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) error {
+		if _, err := p.progressStyle(); err != nil {
+			return err
+		}
+		p.started = true
+		return f(c.Context(), args)
+	}
+}
+
+// host is what the commands about this host's PCI functions need.
+func (p *program) host() hostcmd.Env {
+	return hostcmd.Env{
+		Stdout: p.stdout, Stderr: p.stderr, JSON: func() bool { return p.json }, Emphasis: p.emphasis, Run: p.command,
+		DeviceError: func(err error) error { return &deviceError{err} },
+		UsageError:  func(err error) error { return &usageError{err} },
+	}
+}
+
+// adopt takes in a command that was made elsewhere.
+func (p *program) adopt(c *cobra.Command) *cobra.Command {
+	c.PersistentPreRun = func(*cobra.Command, []string) { p.started = true }
+	return c
+}
+
+// progressStyle is what --progress asks for.
+func (p *program) progressStyle() (progress.Style, error) {
+	switch p.progress {
+	case "auto":
+		if isTerminal(p.stderr) {
+			return progress.Bar, nil
+		}
+		return progress.None, nil
+	case "bar":
+		return progress.Bar, nil
+	case "plain":
+		return progress.Plain, nil
+	case "none":
+		return progress.None, nil
+	}
+	return progress.None, fmt.Errorf("--progress %q: use auto, bar, plain or none", p.progress)
+}
+
+// meter starts showing the progress of something of total bytes, or of an
+// unknown number if total is negative.
+func (p *program) meter(what string, total int64) *progress.Meter {
+	style, err := p.progressStyle()
+	if err != nil { // refused before any command started
+		style = progress.None
+	}
+	style, what = p.fit(style, what)
+	return progress.New(p.stderr, style, what, total)
+}
+
+// steps is meter for a job of total steps.
+func (p *program) steps(what string, total int) *progress.Meter {
+	style, err := p.progressStyle()
+	if err != nil {
+		style = progress.None
+	}
+	style, what = p.fit(style, what)
+	return progress.NewSteps(p.stderr, style, what, total)
+}
+
+// fit makes a bar that nobody asked for fit the terminal.
+func (p *program) fit(style progress.Style, what string) (progress.Style, string) {
+	if p.progress != "auto" || !isTerminal(p.stderr) {
+		return style, what
+	}
+	columns, _, err := term.GetSize(int(p.stderr.(*os.File).Fd()))
+	if err != nil {
+		return style, what
+	}
+	return progress.Fit(style, what, columns)
+}
+
+// note prints a line for a person who watches; never with --json.
+func (p *program) note(format string, a ...any) {
+	if !p.json {
+		fmt.Fprintf(p.stderr, format+"\n", a...)
+	}
+}
+
+// printJSON prints the command's one object.
+func (p *program) printJSON(v any) error {
+	e := json.NewEncoder(p.stdout)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+func isTerminal(w any) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}

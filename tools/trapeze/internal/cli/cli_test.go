@@ -1,0 +1,153 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// output collects what a command prints; it may be read meanwhile.
+type output struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
+}
+
+// outcome of a command.
+type outcome struct {
+	code           int
+	stdout, stderr string
+}
+
+func runWith(ctx context.Context, stdin io.Reader, args ...string) outcome {
+	var out, errs output
+	if stdin == nil {
+		stdin = strings.NewReader("")
+	}
+	code := cli.Run(ctx, args, stdin, &out, &errs)
+	return outcome{code, out.String(), errs.String()}
+}
+
+func run(t *testing.T, args ...string) outcome {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return runWith(ctx, strings.NewReader(""), args...)
+}
+
+// decode reads the one JSON object that a command printed, and nothing else.
+func decode(t *testing.T, o outcome, into any) {
+	t.Helper()
+	if o.code != cli.ExitOK || o.stderr != "" {
+		t.Fatalf("exit code %d, stderr %q", o.code, o.stderr)
+	}
+	d := json.NewDecoder(strings.NewReader(o.stdout))
+	if err := d.Decode(into); err != nil {
+		t.Fatalf("%v in %q", err, o.stdout)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		t.Errorf("something follows the object: %q", o.stdout)
+	}
+}
+
+func TestBadCommandLines(t *testing.T) {
+	const udp = "emu:?wire=udp://127.0.0.1:0"
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		says string
+	}{
+		"no such command":       {[]string{"fly"}, cli.ExitUsage, `unknown command "fly"`},
+		"no such flag":          {[]string{"info", "--colour"}, cli.ExitUsage, "--colour"},
+		"an argument too many":  {[]string{"list", "x"}, cli.ExitUsage, "x"},
+		"progress":              {[]string{"demo", "--progress", "loud"}, cli.ExitUsage, "auto, bar, plain or none"},
+		"send without file":     {[]string{"send", "--device", udp}, cli.ExitUsage, "1 arg"},
+		"send without device":   {[]string{"send", "x"}, cli.ExitUsage, "--device"},
+		"recv without device":   {[]string{"recv"}, cli.ExitUsage, "--device"},
+		"send to nonsense":      {[]string{"send", "--device", udp, "--to", "02:00", "x"}, cli.ExitUsage, "MAC"},
+		"send for no time":      {[]string{"send", "--device", udp, "--timeout", "0s", "x"}, cli.ExitUsage, "--timeout"},
+		"not a duration":        {[]string{"send", "--device", udp, "--timeout", "soon", "x"}, cli.ExitUsage, "soon"},
+		"recv in the past":      {[]string{"recv", "--device", udp, "--timeout", "-1s"}, cli.ExitUsage, "--timeout"},
+		"stdout used twice":     {[]string{"recv", "--device", udp, "--output", "-", "--json"}, cli.ExitUsage, "stdout"},
+		"name with a slash":     {[]string{"send", "--device", udp, "--name", "a/b", "-"}, cli.ExitUsage, "--name"},
+		"ping of negative size": {[]string{"ping", "--size", "-1"}, cli.ExitUsage, "--size"},
+		"ping of enormous size": {[]string{"ping", "--size", "16777217"}, cli.ExitUsage, "--size"},
+		"ping without patience": {[]string{"ping", "--wait", "0s"}, cli.ExitUsage, "--wait"},
+		"ping back in time":     {[]string{"ping", "--interval", "-1s"}, cli.ExitUsage, "--interval"},
+		"serve to nobody":       {[]string{"ping", "--serve"}, cli.ExitUsage, "--device"},
+		"no scheme":             {[]string{"info", "--device", "eth0"}, cli.ExitDevice, "bad device address"},
+		"unknown scheme":        {[]string{"info", "--device", "usb:1"}, cli.ExitDevice, "emu"},
+		"unknown option":        {[]string{"info", "--device", "emu:?speed=11"}, cli.ExitDevice, "speed"},
+		"bad option value":      {[]string{"info", "--device", "emu:?loss=2"}, cli.ExitDevice, "loss"},
+		"option given twice":    {[]string{"info", "--device", "emu:?loss=0&loss=1"}, cli.ExitDevice, "2 times"},
+		"wire to nowhere":       {[]string{"recv", "--device", "emu:?wire=udp://256.0.0.1:1"}, cli.ExitDevice, "256.0.0.1"},
+		"recv from itself":      {[]string{"recv", "--device", "emu:"}, cli.ExitDevice, "wire=udp"},
+		"send to itself":        {[]string{"send", "--device", "emu:?wire=loop", "x"}, cli.ExitDevice, "wire=udp"},
+		"input that is not":     {[]string{"send", "--device", udp, "/nonexistent/file"}, cli.ExitFailure, "no such file"},
+		"input is a directory":  {[]string{"send", "--device", udp, "/"}, cli.ExitFailure, "directory"},
+		"demo of nothing":       {[]string{"demo", "--input", "/nonexistent/file"}, cli.ExitFailure, "no such file"},
+		"demo of a directory":   {[]string{"demo", "--input", "/"}, cli.ExitFailure, "regular"},
+		"output is a directory": {[]string{"recv", "--device", udp, "--force", "--output", "/"}, cli.ExitFailure, "directory"},
+		"no sysfs":              {[]string{"list", "--root", "/nonexistent"}, cli.ExitFailure, "/nonexistent"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := run(t, c.args...)
+			if o.code != c.code || !strings.Contains(o.stderr, c.says) {
+				t.Errorf("exit code %d instead of %d, stderr %q (wanted %q)", o.code, c.code, o.stderr, c.says)
+			}
+			if !strings.HasPrefix(o.stderr, "trapeze: ") || strings.Count(o.stderr, "\n") != 1 || o.stdout != "" {
+				t.Errorf("not one line on stderr: %q, stdout %q", o.stderr, o.stdout)
+			}
+		})
+	}
+}
+
+func TestHelp(t *testing.T) {
+	for _, command := range []string{"demo", "ping", "send", "recv", "info", "list", "version"} {
+		o := run(t, command, "--help")
+		if o.code != cli.ExitOK || !strings.Contains(o.stdout, "Examples:\n  ") || !strings.Contains(o.stdout, "--json") || o.stderr != "" {
+			t.Errorf("%s --help: %+v", command, o)
+		}
+	}
+	o := run(t, "help", "exit-codes")
+	for _, code := range []string{"0  all", "1  it", "2  it", "3  the", "4  the", "5  time", "130  int", "143  term"} {
+		if !strings.Contains(o.stdout, code) {
+			t.Errorf("exit-codes lacks %q: %q", code, o.stdout)
+		}
+	}
+	if o := run(t); o.code != cli.ExitOK || !strings.Contains(o.stdout, "Available Commands:") {
+		t.Errorf("no arguments: %+v", o)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	var v map[string]any
+	decode(t, run(t, "version", "--json"), &v)
+	if v["go"] == "" || v["version"] == "" || !strings.HasPrefix(v["platform"].(string), "linux/") {
+		t.Errorf("got %v", v)
+	}
+	if o := run(t, "version"); !strings.HasPrefix(o.stdout, "trapeze ") {
+		t.Errorf("got %+v", o)
+	}
+}

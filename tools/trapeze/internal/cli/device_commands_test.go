@@ -1,0 +1,170 @@
+package cli_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
+)
+
+// TestList looks at a host without PCI.
+func TestList(t *testing.T) {
+	var r struct {
+		Functions []map[string]any
+		Emulated  []map[string]string
+		Schemes   []string
+	}
+	root := t.TempDir()
+	if err := os.Mkdir(filepath.Join(root, "sys"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	decode(t, run(t, "list", "--json", "--root", root), &r)
+	if r.Functions == nil || len(r.Functions) != 0 || len(r.Emulated) == 0 || !slices.Equal(r.Schemes, []string{"emu", "pci", "vfio-user"}) {
+		t.Errorf("list says %+v", r)
+	}
+}
+
+func TestInfo(t *testing.T) {
+	var r struct {
+		Address, Backend, PCI, Version, MAC string
+		MTU                                 int
+		SRAM                                int `json:"sram_bytes"`
+		Features                            []string
+		Limits                              map[string]int
+		BARs                                []struct{ Bar, Bytes int }
+		Blocks                              []struct{ Name, Version string }
+		Health                              map[string]any
+		Counters                            map[string]uint64
+	}
+	decode(t, run(t, "info", "--device", "emu:?mac=02:00:00:00:00:2a", "--json"), &r)
+	if r.Address != "emu:?mac=02:00:00:00:00:2a" || r.Backend != "emulator" || r.PCI != "1234:7250" || r.MAC != "02:00:00:00:00:2a" {
+		t.Errorf("got %+v", r)
+	}
+	if r.MTU < descriptors.MinMTU || r.SRAM == 0 || r.Limits["transfer_bytes"] == 0 || r.Limits["endpoints"] == 0 || !slices.Contains(r.Features, "reliable-delivery") {
+		t.Errorf("got %+v", r)
+	}
+	if r.Health["ready"] != true || r.Health["fault"] != 0.0 || len(r.Counters) != int(descriptors.CounterCount) {
+		t.Errorf("health %v, counters %v", r.Health, r.Counters)
+	}
+	var blocks []string
+	for _, b := range r.Blocks {
+		blocks = append(blocks, b.Name+" "+b.Version)
+	}
+	for _, want := range []string{"identity 1.0", "health 1.0", "admin 1.0", "counters 1.0"} {
+		if !slices.Contains(blocks, want) {
+			t.Errorf("no block %q in %v", want, blocks)
+		}
+	}
+	if len(r.BARs) != 3 || r.BARs[0].Bytes != descriptors.BAR0Size || r.BARs[1].Bar != 2 || r.BARs[2].Bar != 4 {
+		t.Errorf("BARs %+v", r.BARs)
+	}
+	o := run(t, "info")
+	if o.code != cli.ExitOK || !strings.Contains(o.stdout, "ready, link up") || !strings.Contains(o.stdout, "identity 1.0") {
+		t.Errorf("got %+v", o)
+	}
+}
+
+func TestPing(t *testing.T) {
+	type report map[string]any
+	for _, args := range [][]string{{}, {"--unreliable"}, {"--size", "0"}, {"--size", "100000"}} {
+		var r report
+		decode(t, run(t, append([]string{"ping", "--json", "-c", "5", "-i", "1ms"}, args...)...), &r)
+		if r["sent"] != 5.0 || r["received"] != 5.0 || r["lost"] != 0.0 || r["loss"] != 0.0 || r["corrupt"] != 0.0 {
+			t.Errorf("%v: %v", args, r)
+		}
+		last := 0.0
+		for _, key := range []string{"min_us", "p50_us", "p99_us", "max_us"} {
+			v, ok := r[key].(float64)
+			if !ok || v < last {
+				t.Errorf("%v: %s is %v after %v", args, key, r[key], last)
+			}
+			last = v
+		}
+	}
+	o := run(t, "ping", "-c", "3", "-i", "0")
+	if o.code != cli.ExitOK || strings.Count(o.stdout, "64 bytes from ") != 3 || !strings.Contains(o.stdout, "3 sent, 3 received, 0 lost (0.0 %)\nround trip min/avg/p50/p99/max = ") {
+		t.Errorf("got %+v", o)
+	}
+}
+
+// signalled returns a context that ends as if SIGINT had come after d.
+func signalled(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithCancelCause(context.Background())
+	timer := time.AfterFunc(d, func() { cancel(&cli.SignalError{Number: 2, Name: "SIGINT"}) })
+	t.Cleanup(func() { timer.Stop(); cancel(nil) })
+	return ctx
+}
+
+func TestPingInterrupted(t *testing.T) {
+	for count, want := range map[string]int{"0": cli.ExitOK, "1000000": 130} {
+		o := runWith(signalled(t, 200*time.Millisecond), nil, "ping", "--count", count, "--quiet", "--interval", "1ms")
+		if o.code != want || !strings.Contains(o.stdout, "round trip min/avg") {
+			t.Errorf("--count %s: %+v", count, o)
+		}
+	}
+}
+
+func TestPingNobody(t *testing.T) {
+	start := time.Now()
+	o := run(t, "ping", "--device", "emu:?wire=udp://127.0.0.1:0&peer=127.0.0.1:9", "--timeout", "300ms")
+	if o.code != cli.ExitTimeout || !strings.Contains(o.stderr, "nobody answered") || !strings.Contains(o.stderr, "trapeze ping --serve") {
+		t.Errorf("got %+v after %v", o, time.Since(start))
+	}
+}
+
+func TestDemo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the demonstration takes some seconds")
+	}
+	input := filepath.Join(t.TempDir(), "input")
+	if err := os.WriteFile(input, make([]byte, 1_234_567), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	type file struct {
+		Bytes    uint64
+		Sent     string  `json:"sha256_sent"`
+		Received string  `json:"sha256_received"`
+		Rate     float64 `json:"mb_per_s"`
+	}
+	var r struct {
+		File, Reverse      file
+		Latency, Bandwidth []map[string]float64
+	}
+	decode(t, run(t, "demo", "--json", "--input", input), &r)
+	want := digestOf(t, input)
+	for _, f := range []file{r.File, r.Reverse} {
+		if f.Bytes != 1_234_567 || f.Rate <= 0 || f.Sent != want || f.Received != want {
+			t.Errorf("file %+v", f)
+		}
+	}
+	var sizes []float64
+	for _, l := range r.Latency {
+		sizes = append(sizes, l["bytes"])
+		if l["p50_us"] <= 0 || l["p50_us"] > l["p99_us"] || l["p99_us"] > l["p999_us"] || len(l) != 4 {
+			t.Errorf("latency %v", l)
+		}
+	}
+	for _, b := range r.Bandwidth {
+		sizes = append(sizes, b["bytes"])
+		if b["mb_per_s"] <= 0 || len(b) != 2 {
+			t.Errorf("bandwidth %v", b)
+		}
+	}
+	if !slices.Equal(sizes, []float64{64, 4096, 8192, 65536, 8192, 65536}) {
+		t.Errorf("sizes %v", sizes)
+	}
+}
+
+func TestDemoInterrupted(t *testing.T) {
+	o := runWith(signalled(t, 300*time.Millisecond), nil, "demo")
+	if o.code != 130 || strings.Count(o.stderr, "\n") != 1 || !strings.Contains(o.stderr, "SIGINT") {
+		t.Errorf("got %+v", o)
+	}
+}

@@ -1,0 +1,214 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
+	"github.com/trapeze-nic/trapeze/vfio/vfiouser/activation"
+)
+
+// emulateReport is what emulate --json prints when it is ready.
+type emulateReport struct {
+	NICs []emulatedNIC `json:"nics"`
+}
+
+type emulatedNIC struct {
+	// Address is what a program opens, Socket what QEMU takes.
+	Address string `json:"address"`
+	Socket  string `json:"socket"`
+	MAC     string `json:"mac"`
+}
+
+type emulateFlags struct {
+	sockets []string
+	wire    string
+	device  string
+	mode    string
+	verbose bool
+}
+
+func (p *program) emulate() *cobra.Command {
+	var f emulateFlags
+	c := &cobra.Command{
+		Use:   "emulate",
+		Short: "Put emulated NICs behind vfio-user sockets",
+		Long: `Serve emulated NICs to other programs: each behind a UNIX socket that speaks
+vfio-user, for QEMU's vfio-user-pci or for a program that opens
+vfio-user:PATH. With several sockets there are several NICs on one wire, a
+switch in memory. One client has a NIC at a time; when it has gone, the NIC is
+as new for the next.
+
+The command serves until it is interrupted, and ends with code 0 then. A service
+manager may hand over the sockets (systemd socket activation) in place of
+--socket, and is told when the NICs are ready.
+
+JSON keys, when ready: nics (address, socket, mac).`,
+		Example: `  trapeze emulate --socket /run/nic0.sock --socket /run/nic1.sock
+  trapeze emulate --socket /run/nic0.sock --wire 'udp://127.0.0.1:9000'
+  trapeze emulate --socket /run/nic0.sock --device 'emu:?wire=udp://127.0.0.1:9000&loss=0.2'
+
+  qemu-system-x86_64 … -object memory-backend-memfd,id=mem,size=1G,share=on \
+    -machine q35,memory-backend=mem \
+    -device '{"driver":"vfio-user-pci","socket":{"type":"unix","path":"/run/nic0.sock"}}'`,
+		Args: cobra.NoArgs,
+		RunE: p.command(func(ctx context.Context, _ []string) error { return p.runEmulate(ctx, &f) }),
+	}
+	c.Flags().StringArrayVar(&f.sockets, "socket", nil, "socket to serve a NIC at; give it again for another NIC")
+	c.Flags().StringVar(&f.wire, "wire", "", "what the NIC is plugged into: loop, or udp://HOST:PORT (one NIC only)")
+	c.Flags().StringVar(&f.device, "device", "emu:", "options of the NICs, as an emu: address")
+	c.Flags().StringVar(&f.mode, "mode", "0600", "permissions of the sockets: who can write to one can use its NIC")
+	c.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "log clients that come and go on stderr")
+	return c
+}
+
+// listening is a socket with its path.
+type listening struct {
+	path string
+	l    *net.UnixListener
+}
+
+func (p *program) runEmulate(ctx context.Context, f *emulateFlags) (err error) {
+	address, err := f.address()
+	if err != nil {
+		return err
+	}
+	mode, err := strconv.ParseUint(f.mode, 8, 9)
+	if err != nil {
+		return usagef("--mode %q: use octal permissions such as 0660", f.mode)
+	}
+	sockets, err := listenAll(f.sockets, fs.FileMode(mode))
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for _, s := range sockets {
+			_ = s.l.Close() // those that serve are closed already
+		}
+	}()
+	var names []string
+	for _, s := range sockets {
+		names = append(names, "vfio-user:"+s.path)
+	}
+	nics, err := emulator.Fleet(ctx, address, names)
+	if err != nil {
+		return &deviceError{err}
+	}
+	defer func() {
+		for _, d := range nics {
+			err = errors.Join(err, d.Close())
+		}
+	}()
+	return p.serve(ctx, f, sockets, nics)
+}
+
+// address is --device with --wire put in.
+func (f *emulateFlags) address() (string, error) {
+	a, err := vfio.ParseAddress(f.device)
+	if err != nil {
+		return "", &deviceError{err}
+	}
+	if f.wire == "" {
+		return f.device, nil
+	}
+	if a.Options.Has("wire") {
+		return "", usagef("--wire and the wire option of --device contradict each other: give one of them")
+	}
+	separator := "?"
+	if strings.Contains(f.device, "?") {
+		separator = "&"
+	}
+	return f.device + separator + "wire=" + f.wire, nil
+}
+
+// listenAll opens the sockets at paths, or takes those of a service manager.
+func listenAll(paths []string, mode fs.FileMode) (sockets []listening, err error) {
+	handed, err := activation.Sockets()
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range handed {
+		sockets = append(sockets, listening{s.Listener.Addr().String(), s.Listener})
+	}
+	defer func() {
+		if err != nil {
+			for _, s := range sockets {
+				err = errors.Join(err, s.l.Close())
+			}
+		}
+	}()
+	if len(handed) > 0 && len(paths) > 0 {
+		return nil, usagef("--socket was given, and the service manager has handed over sockets: use one of the two")
+	}
+	for _, path := range paths {
+		l, err := vfiouser.Listen(path, mode)
+		if err != nil {
+			return nil, err
+		}
+		sockets = append(sockets, listening{path, l})
+	}
+	if len(sockets) == 0 {
+		return nil, usagef("no socket given; add --socket PATH")
+	}
+	return sockets, nil
+}
+
+// serve serves until ctx ends.
+func (p *program) serve(ctx context.Context, f *emulateFlags, sockets []listening, nics []*emulator.Device) error {
+	level := slog.LevelWarn
+	if f.verbose {
+		level = slog.LevelInfo
+	}
+	log := slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: level}))
+	stop := ctx // its end is how the command is meant to end
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var serving sync.WaitGroup
+	report := emulateReport{NICs: []emulatedNIC{}}
+	for i, d := range nics {
+		server, err := vfiouser.NewServer(d, vfiouser.ServerOptions{Logger: log})
+		if err != nil {
+			return err
+		}
+		serving.Go(func() { cancel(server.Serve(ctx, sockets[i].l)) })
+		report.NICs = append(report.NICs, emulatedNIC{d.Info().Address, sockets[i].path, d.MAC().String()})
+	}
+	if err := p.ready(report); err != nil {
+		cancel(err)
+	}
+	serving.Wait()
+	if _, err := activation.Stopping(); err != nil {
+		log.Warn("cannot tell the service manager", "error", err)
+	}
+	if stop.Err() != nil {
+		return nil
+	}
+	return context.Cause(ctx)
+}
+
+// ready tells whoever waits that clients may come.
+func (p *program) ready(r emulateReport) error {
+	if p.json {
+		if err := p.printJSON(r); err != nil {
+			return err
+		}
+	} else {
+		for _, n := range r.NICs {
+			fmt.Fprintf(p.stdout, "%s  MAC %s\n", n.Address, n.MAC)
+		}
+		p.note("serving; Ctrl-C ends it")
+	}
+	_, err := activation.Ready()
+	return err
+}

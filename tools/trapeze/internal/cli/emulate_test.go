@@ -1,0 +1,141 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
+)
+
+// serving runs emulate with args until stop is called, which returns how it
+// ended.
+func serving(t *testing.T, sockets []string, args ...string) (stop func() outcome) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	for _, s := range sockets {
+		args = append(args, "--socket", s)
+	}
+	done := make(chan outcome, 1)
+	go func() { done <- runWith(ctx, nil, append([]string{"emulate"}, args...)...) }()
+	t.Cleanup(cancel)
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		ready := 0
+		for _, s := range sockets {
+			if c, err := net.Dial("unix", s); err == nil {
+				_ = c.Close()
+				ready++
+			}
+		}
+		if ready == len(sockets) {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("emulate does not serve")
+		}
+	}
+	return func() outcome { cancel(); return <-done }
+}
+
+func socketPaths(t *testing.T, n int) (paths []string) {
+	folder := t.TempDir()
+	for i := range n {
+		paths = append(paths, filepath.Join(folder, "nic"+string(rune('0'+i))))
+	}
+	return paths
+}
+
+func TestEmulate(t *testing.T) {
+	sockets := socketPaths(t, 3)
+	stop := serving(t, sockets, "--json")
+	var info struct{ Backend, PCI string }
+	decode(t, run(t, "info", "--json", "--device", "vfio-user:"+sockets[2]), &info)
+	if info.Backend != "vfio-user" || info.PCI != "1234:7250" {
+		t.Errorf("info says %+v", info)
+	}
+
+	in, content := file(t, "input", 3<<20)
+	out := filepath.Join(t.TempDir(), "output")
+	received := make(chan outcome, 1)
+	go func() {
+		received <- run(t, "recv", "--device", "vfio-user:"+sockets[0], "--output", out, "--timeout", "30s")
+	}()
+	if s := run(t, "send", "--device", "vfio-user:"+sockets[1], "--timeout", "30s", in); s.code != cli.ExitOK {
+		t.Fatalf("send: %d, %s", s.code, s.stderr)
+	}
+	if r := <-received; r.code != cli.ExitOK {
+		t.Fatalf("recv: %d, %s", r.code, r.stderr)
+	}
+	if got, err := os.ReadFile(out); err != nil || !bytes.Equal(got, content) {
+		t.Errorf("%d bytes arrived, %v", len(got), err)
+	}
+
+	o := stop()
+	if o.code != cli.ExitOK {
+		t.Errorf("emulate ended with %d: %s", o.code, o.stderr)
+	}
+	var report struct {
+		NICs []struct{ Address, Socket, MAC string }
+	}
+	decode(t, o, &report)
+	if len(report.NICs) != 3 || report.NICs[1].Socket != sockets[1] || report.NICs[1].Address != "vfio-user:"+sockets[1] || report.NICs[0].MAC == report.NICs[1].MAC {
+		t.Errorf("emulate says %+v", report)
+	}
+	for _, s := range sockets {
+		if _, err := os.Lstat(s); !os.IsNotExist(err) {
+			t.Errorf("socket %s is left: %v", s, err)
+		}
+	}
+}
+
+func TestEmulateRefusals(t *testing.T) {
+	one, three := socketPaths(t, 1), socketPaths(t, 3)
+	plain := filepath.Join(t.TempDir(), "plain")
+	if err := os.WriteFile(plain, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	busy := socketPaths(t, 1)
+	defer serving(t, busy)()
+	for _, c := range []struct {
+		name string
+		args []string
+		code int
+		says string
+	}{
+		{"no socket", nil, cli.ExitUsage, "--socket"},
+		{"an argument", []string{"x"}, cli.ExitUsage, "x"},
+		{"no folder", []string{"--socket", "/nonexistent/nic"}, cli.ExitFailure, "no such file"},
+		{"a path that is too long", []string{"--socket", "/tmp/" + strings.Repeat("x", 200)}, cli.ExitFailure, "1 to 107"},
+		{"a file in the way", []string{"--socket", plain}, cli.ExitFailure, "no socket"},
+		{"a server in the way", []string{"--socket", busy[0]}, cli.ExitFailure, "listens"},
+		{"bad mode", []string{"--socket", one[0], "--mode", "rwx"}, cli.ExitUsage, "0660"},
+		{"bad device", []string{"--socket", one[0], "--device", "emu:?smoke=1"}, cli.ExitDevice, "smoke"},
+		{"another kind of device", []string{"--socket", one[0], "--device", "pci:0000:00:00.0"}, cli.ExitDevice, "emu:"},
+		{"two wires", []string{"--socket", one[0], "--device", "emu:?wire=loop", "--wire", "loop"}, cli.ExitUsage, "--wire"},
+		{"a wire in the process", []string{"--socket", one[0], "--wire", "mem:x"}, cli.ExitDevice, "one process"},
+		{"several on UDP", []string{"--socket", three[0], "--socket", three[1], "--wire", "udp://127.0.0.1:0"}, cli.ExitDevice, "UDP"},
+		{"several on a loop", []string{"--socket", three[0], "--socket", three[1], "--wire", "loop"}, cli.ExitDevice, "loop"},
+		{"several with one address", []string{"--socket", three[0], "--socket", three[1], "--device", "emu:?mac=02:00:00:00:00:01"}, cli.ExitDevice, "mac"},
+		{"an inline engine", []string{"--socket", one[0], "--device", "emu:?engine=inline"}, cli.ExitDevice, "thread"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := run(t, append([]string{"emulate"}, c.args...)...)
+			if o.code != c.code || !strings.Contains(o.stderr, c.says) {
+				t.Errorf("code %d, want %d; %s", o.code, c.code, o.stderr)
+			}
+		})
+	}
+	if b, err := os.ReadFile(plain); err != nil || string(b) != "mine" {
+		t.Errorf("the file in the way is %q, %v", b, err)
+	}
+	for _, p := range append(one, three...) {
+		if _, err := os.Lstat(p); !os.IsNotExist(err) {
+			t.Errorf("a refused command has left %s", p)
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/trapeze-nic/trapeze/pipeline/virtual"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/modelcmd"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/transfer"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// Exit codes, as `trapeze help exit-codes` documents them.
+const (
+	ExitOK       = 0
+	ExitFailure  = 1
+	ExitUsage    = 2
+	ExitDevice   = 3
+	ExitPeerLost = 4
+	ExitTimeout  = 5
+	// exitSignal plus the number of a signal is the code of a command that the
+	// signal stopped, as shells have it.
+	exitSignal = 128
+)
+
+func exitCodesTopic() *cobra.Command {
+	return &cobra.Command{
+		Use:   "exit-codes",
+		Short: "What the exit codes mean",
+		Long: `Exit codes of trapeze:
+
+    0  all went well
+    1  it failed; stderr says why
+    2  it was called wrongly: unknown command or flag, bad or missing argument
+    3  the device address is bad, or the device cannot be opened
+    4  the peer is gone, or was lost in the middle
+    5  time ran out before anybody answered
+  130  interrupted (SIGINT, Ctrl-C)
+  143  terminated (SIGTERM)
+
+Whatever the code, temporary files are removed and connections closed. A second
+signal ends the program at once, without that.`,
+	}
+}
+
+// usageError is a command line that makes no sense.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string {
+	s := e.err.Error()
+	// cobra adds suggestions on lines of their own.
+	s = strings.Join(strings.Fields(s), " ")
+	return s + " (see 'trapeze --help')"
+}
+
+func (e *usageError) Unwrap() error { return e.err }
+
+func usagef(format string, a ...any) error { return &usageError{fmt.Errorf(format, a...)} }
+
+// deviceError is a device that cannot be opened.
+type deviceError struct{ err error }
+
+func (e *deviceError) Error() string { return e.err.Error() }
+func (e *deviceError) Unwrap() error { return e.err }
+
+// SignalError is the cause of a context that a signal ended.
+type SignalError struct {
+	Number int
+	Name   string
+}
+
+func (e *SignalError) Error() string { return "stopped by " + e.Name }
+
+// hinted adds what to do about an error.
+func hinted(err error, hint string) error { return fmt.Errorf("%w (%s)", err, hint) }
+
+// exitCode chooses the code for err. That a signal came explains all others.
+func exitCode(ctx context.Context, err error) int {
+	var sig *SignalError
+	var usage *usageError
+	var device *deviceError
+	var remote *transfer.RemoteError
+	switch {
+	case errors.As(context.Cause(ctx), &sig):
+		return exitSignal + sig.Number
+	case errors.As(err, &usage), errors.Is(err, modelcmd.ErrUsage), errors.Is(err, virtual.ErrOptions):
+		return ExitUsage
+	case errors.As(err, &device):
+		return ExitDevice
+	case errors.As(err, &remote) && remote.Reason == transfer.ReasonInterrupted:
+		return ExitPeerLost
+	case errors.Is(err, transfer.ErrPeerLost):
+		return ExitPeerLost
+	case errors.Is(err, via.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
+		return ExitTimeout
+	}
+	return ExitFailure
+}
+
+// message is the one line about err.
+func message(ctx context.Context, err error, code int) string {
+	if code > exitSignal {
+		return context.Cause(ctx).Error()
+	}
+	// Joined errors have a line each.
+	return strings.ReplaceAll(err.Error(), "\n", "; ")
+}

@@ -1,0 +1,251 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
+)
+
+func digestOf(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := sha256.Sum256(b)
+	return hex.EncodeToString(d[:])
+}
+
+// file makes one of n random bytes.
+func file(t *testing.T, name string, n int) (path string, content []byte) {
+	t.Helper()
+	content = make([]byte, n)
+	rand.Read(content)
+	path = filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, content, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	return path, content
+}
+
+func left(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// transferFile runs a receiver and a sender on one wire in memory.
+func transferFile(t *testing.T, stdin io.Reader, options string, recv, send []string) (r, s outcome) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	wire := "emu:?wire=mem:" + rand.Text() + options
+	done := make(chan outcome, 1)
+	go func() {
+		done <- runWith(ctx, nil, append([]string{"recv", "--device", wire, "--timeout", "20s"}, recv...)...)
+	}()
+	s = runWith(ctx, stdin, append([]string{"send", "--device", wire}, send...)...)
+	return <-done, s
+}
+
+func TestSendAndReceive(t *testing.T) {
+	for name, c := range map[string]struct {
+		size    int
+		options string
+	}{
+		"empty":             {0, ""},
+		"one byte":          {1, ""},
+		"one chunk":         {256<<10 - 16, ""},
+		"one chunk and 1":   {256<<10 - 15, ""},
+		"several chunks":    {3_000_001, ""},
+		"small frames":      {500_000, "&mtu=512"},
+		"20 % loss":         {1_000_000, "&loss=0.2&seed=3"},
+		"every sort of ill": {500_000, "&loss=0.1&duplicate=0.1&reorder=0.1&corrupt=0.1&seed=5"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			input, content := file(t, "größe.bin", c.size)
+			out := filepath.Join(t.TempDir(), "out.bin")
+			r, s := transferFile(t, nil, c.options, []string{"--output", out, "--json"}, []string{"--json", input})
+			var rr, sr map[string]any
+			decode(t, r, &rr)
+			decode(t, s, &sr)
+			got, err := os.ReadFile(out)
+			if err != nil || !bytes.Equal(got, content) {
+				t.Fatalf("%d bytes of %d arrived, or others: %v", len(got), len(content), err)
+			}
+			for _, m := range []map[string]any{rr, sr} {
+				if m["bytes"] != float64(c.size) || m["sha256"] != digestOf(t, input) || m["name"] != "größe.bin" || m["peer"] == "" {
+					t.Errorf("report %v", m)
+				}
+			}
+			if rr["output"] != out || rr["confirmed"] != true {
+				t.Errorf("receiver's report %v", rr)
+			}
+			if st, _ := os.Stat(out); st.Mode().Perm()&^0o640 != 0 {
+				t.Errorf("mode %v", st.Mode())
+			}
+			if n := left(t, filepath.Dir(out)); len(n) != 1 {
+				t.Errorf("left behind: %v", n)
+			}
+		})
+	}
+}
+
+func TestStandardStreams(t *testing.T) {
+	content := strings.Repeat("a stream of unknown length\n", 40_000)
+	r, s := transferFile(t, strings.NewReader(content), "", []string{"--output", "-"}, []string{"-"})
+	if r.code != cli.ExitOK || s.code != cli.ExitOK {
+		t.Fatalf("receiver %d %q, sender %d %q", r.code, r.stderr, s.code, s.stderr)
+	}
+	if r.stdout != content {
+		t.Errorf("%d of %d bytes on stdout", len(r.stdout), len(content))
+	}
+	if !strings.Contains(r.stderr, "received -: 1.1 MB") || !strings.Contains(s.stdout, "sent stdin: 1.1 MB") {
+		t.Errorf("receiver %q, sender %q", r.stderr, s.stdout)
+	}
+}
+
+func TestSendersName(t *testing.T) {
+	t.Chdir(t.TempDir())
+	input, content := file(t, "its-name", 100)
+	if r, s := transferFile(t, nil, "", nil, []string{input}); r.code != 0 || s.code != 0 {
+		t.Fatalf("%+v, %+v", r, s)
+	}
+	if got, err := os.ReadFile("its-name"); err != nil || !bytes.Equal(got, content) {
+		t.Fatal(err)
+	}
+	r, s := transferFile(t, nil, "", nil, []string{input})
+	if r.code != cli.ExitFailure || !strings.Contains(r.stderr, "--force") {
+		t.Errorf("receiver %+v", r)
+	}
+	if s.code != cli.ExitFailure || !strings.Contains(s.stderr, "exists already") {
+		t.Errorf("sender %+v", s)
+	}
+	if r, s := transferFile(t, nil, "", []string{"--force"}, []string{"--name", "its-name", "-"}); r.code != 0 || s.code != 0 {
+		t.Fatalf("%+v, %+v", r, s)
+	}
+	if st, err := os.Stat("its-name"); err != nil || st.Size() != 0 {
+		t.Errorf("not replaced: %v, %v", st, err)
+	}
+	if n := left(t, "."); len(n) != 1 {
+		t.Errorf("left behind: %v", n)
+	}
+}
+
+func TestExistingOutputIsRefusedAtOnce(t *testing.T) {
+	out, content := file(t, "out", 10)
+	o := run(t, "recv", "--device", "emu:?wire=udp://127.0.0.1:0", "--output", out)
+	if o.code != cli.ExitFailure || !strings.Contains(o.stderr, "exists") || !strings.Contains(o.stderr, "--force") {
+		t.Errorf("got %+v", o)
+	}
+	if got, _ := os.ReadFile(out); !bytes.Equal(got, content) {
+		t.Error("it was touched")
+	}
+}
+
+func TestUnwritableOutput(t *testing.T) {
+	input, _ := file(t, "in", 100)
+	out := filepath.Join(t.TempDir(), "no", "such", "directory")
+	r, s := transferFile(t, nil, "", []string{"--output", out}, []string{input})
+	if r.code != cli.ExitFailure || !strings.Contains(r.stderr, "no such file or directory") {
+		t.Errorf("receiver %+v", r)
+	}
+	if s.code != cli.ExitFailure || !strings.Contains(s.stderr, "it cannot write the file: no such file or directory") || strings.Contains(s.stderr, out) {
+		t.Errorf("sender %+v", s)
+	}
+}
+
+func TestNobodyIsThere(t *testing.T) {
+	input, _ := file(t, "in", 100)
+	o := run(t, "send", "--device", "emu:?wire=udp://127.0.0.1:0&peer=127.0.0.1:9", "--timeout", "300ms", input)
+	if o.code != cli.ExitTimeout || !strings.Contains(o.stderr, "nobody answered") || !strings.Contains(o.stderr, "within 300ms") || !strings.Contains(o.stderr, "trapeze recv") {
+		t.Errorf("send: %+v", o)
+	}
+	dir := t.TempDir()
+	o = run(t, "recv", "--device", "emu:?wire=udp://127.0.0.1:0", "--timeout", "200ms", "--output", filepath.Join(dir, "out"))
+	if o.code != cli.ExitTimeout || !strings.Contains(o.stderr, "no sender within 200ms") || len(left(t, dir)) != 0 {
+		t.Errorf("recv: %+v, left %v", o, left(t, dir))
+	}
+}
+
+func TestWaitingIsInterrupted(t *testing.T) {
+	input, _ := file(t, "in", 100)
+	for name, args := range map[string][]string{
+		"recv":  {"recv", "--device", "emu:?wire=udp://127.0.0.1:0"},
+		"send":  {"send", "--device", "emu:?wire=udp://127.0.0.1:0&peer=127.0.0.1:9", input},
+		"serve": {"ping", "--serve", "--device", "emu:?wire=udp://127.0.0.1:0"},
+	} {
+		start := time.Now()
+		o := runWith(signalled(t, 200*time.Millisecond), nil, args...)
+		want := 130
+		if name == "serve" {
+			want = cli.ExitOK
+		}
+		if o.code != want {
+			t.Errorf("%s: %+v after %v", name, o, time.Since(start))
+		}
+	}
+}
+
+// TestRecvTellsHowToSend checks the line by doing what it says.
+func TestRecvTellsHowToSend(t *testing.T) {
+	port := freePort(t)
+	input, content := file(t, "in", 50_000)
+	out := filepath.Join(t.TempDir(), "out")
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var stdout, stderr output
+	done := make(chan int, 1)
+	go func() {
+		done <- cli.Run(ctx, []string{"recv", "--device", fmt.Sprintf("emu:?wire=udp://127.0.0.1:%d", port), "--output", out}, nil, &stdout, &stderr)
+	}()
+	for !strings.Contains(stderr.String(), "FILE\n") && ctx.Err() == nil {
+		time.Sleep(5 * time.Millisecond)
+	}
+	_, device, _ := strings.Cut(stderr.String(), "--device '")
+	device, _, _ = strings.Cut(device, "'")
+	s := runWith(ctx, nil, "send", "--device", device, input)
+	if code := <-done; code != 0 || s.code != 0 {
+		t.Fatalf("receiver %d %q, sender %+v", code, stderr.String(), s)
+	}
+	if got, err := os.ReadFile(out); err != nil || !bytes.Equal(got, content) {
+		t.Fatal(err)
+	}
+}
+
+func TestPlainProgress(t *testing.T) {
+	r, w := io.Pipe()
+	go func() {
+		for range 15 {
+			w.Write(make([]byte, 1000))
+			time.Sleep(100 * time.Millisecond)
+		}
+		w.Close()
+	}()
+	recv, send := transferFile(t, r, "", []string{"--progress", "plain", "--output", "-"}, []string{"--progress", "plain", "--json", "-"})
+	if !strings.Contains(send.stderr, "sending stdin: ") || !strings.Contains(recv.stderr, "receiving stdin: ") {
+		t.Errorf("sender %q, receiver %q", send.stderr, recv.stderr)
+	}
+	if !json.Valid([]byte(send.stdout)) {
+		t.Errorf("stdout %q", send.stdout)
+	}
+}

@@ -1,0 +1,219 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+// infoReport is what info --json prints.
+type infoReport struct {
+	Address  string            `json:"address"`
+	Backend  string            `json:"backend"`
+	PCI      string            `json:"pci"`
+	Version  string            `json:"version"`
+	MAC      string            `json:"mac"`
+	MTU      int               `json:"mtu"`
+	SRAM     uint32            `json:"sram_bytes"`
+	Vectors  int               `json:"vectors"`
+	Features []string          `json:"features"`
+	Limits   infoLimits        `json:"limits"`
+	BARs     []infoBAR         `json:"bars"`
+	Blocks   []infoBlock       `json:"blocks"`
+	Health   infoHealth        `json:"health"`
+	ClockUS  float64           `json:"clock_us"`
+	Counters map[string]uint64 `json:"counters"`
+}
+
+type infoLimits struct {
+	Endpoints  uint32 `json:"endpoints"`
+	CQs        uint32 `json:"cqs"`
+	Regions    uint32 `json:"regions"`
+	Ptags      uint32 `json:"ptags"`
+	QueueDepth int    `json:"queue_depth"`
+	CQEntries  int    `json:"cq_entries"`
+	Segments   int    `json:"segments"`
+	Transfer   uint32 `json:"transfer_bytes"`
+}
+
+type infoBAR struct {
+	Index    int    `json:"bar"`
+	Bytes    uint64 `json:"bytes"`
+	Mappable bool   `json:"mappable"`
+}
+
+type infoBlock struct {
+	Type    uint32 `json:"type"`
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	Offset  uint64 `json:"offset"`
+	Bytes   uint32 `json:"bytes"`
+}
+
+type infoHealth struct {
+	Ready       bool   `json:"ready"`
+	Fatal       bool   `json:"fatal"`
+	LinkUp      bool   `json:"link_up"`
+	Fault       uint32 `json:"fault"`
+	FaultDetail uint32 `json:"fault_detail"`
+	Resets      uint32 `json:"resets"`
+	Heartbeat   uint32 `json:"heartbeat"`
+	EventsLost  uint64 `json:"events_lost"`
+}
+
+var featureNames = map[uint64]string{
+	descriptors.FeatureReliableDelivery:  "reliable-delivery",
+	descriptors.FeatureReliableReception: "reliable-reception",
+	descriptors.FeatureRDMAWrite:         "rdma-write",
+	descriptors.FeatureRDMARead:          "rdma-read",
+	descriptors.FeatureRing:              "ring",
+	descriptors.FeatureChannel:           "channel",
+	descriptors.FeatureEager:             "eager",
+	descriptors.FeaturePageList:          "page-list",
+}
+
+var blockNames = map[uint32]string{
+	descriptors.BlockIdentity:  "identity",
+	descriptors.BlockHealth:    "health",
+	descriptors.BlockProcessor: "processor",
+	descriptors.BlockAdmin:     "admin",
+	descriptors.BlockDMA:       "dma",
+	descriptors.BlockClock:     "clock",
+	descriptors.BlockCounters:  "counters",
+	descriptors.BlockInterrupt: "interrupt",
+}
+
+func (p *program) info() *cobra.Command {
+	var device string
+	c := &cobra.Command{
+		Use:   "info",
+		Short: "What a NIC is, how it is, and what it has counted",
+		Long: `Open a NIC and show its identity, limits, features, BARs, register blocks,
+health and counters. The NIC is reset on the way: a process takes it for itself.
+
+JSON keys: address, backend, pci, version, mac, mtu, sram_bytes, vectors,
+features, limits (endpoints, cqs, regions, ptags, queue_depth, cq_entries,
+segments, transfer_bytes), bars (bar, bytes, mappable), blocks (type, name,
+version, offset, bytes), health (ready, fatal, link_up, fault, fault_detail,
+resets, heartbeat, events_lost), clock_us, counters.`,
+		Example: `  trapeze info
+  trapeze info --device 'emu:?wire=udp://127.0.0.1:9000' --json`,
+		Args: cobra.NoArgs,
+		RunE: p.command(func(ctx context.Context, _ []string) error {
+			r, err := inspect(ctx, device)
+			if err != nil {
+				return err
+			}
+			if p.json {
+				return p.printJSON(r)
+			}
+			return p.printInfo(r)
+		}),
+	}
+	c.Flags().StringVar(&device, "device", "emu:", "address of the NIC")
+	return c
+}
+
+// inspect opens a device and reads all there is to know.
+func inspect(ctx context.Context, address string) (r infoReport, err error) {
+	dev, err := vfio.Open(ctx, address)
+	if err != nil {
+		return r, &deviceError{err}
+	}
+	bars, barErr := inspectBARs(dev)
+	// The NIC owns the device from here on, also if New fails.
+	nic, err := driver.New(ctx, dev, driver.Options{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	if err != nil {
+		return r, &deviceError{err}
+	}
+	defer func() {
+		if cerr := nic.Close(); err == nil {
+			err = cerr
+		}
+	}()
+	if barErr != nil {
+		return r, barErr
+	}
+	health, err := nic.Health(ctx)
+	if err != nil {
+		return r, err
+	}
+	counters, err := nic.Counters()
+	if err != nil {
+		return r, err
+	}
+	clock, err := nic.Clock()
+	if err != nil {
+		return r, err
+	}
+	r = describeIdentity(nic.Identity())
+	r.Address, r.Backend, r.BARs = nic.Address(), nic.Backend(), bars
+	r.Counters, r.ClockUS = counters, microseconds(clock)
+	r.Health = infoHealth{
+		Ready: health.Ready, Fatal: health.Fatal, LinkUp: health.LinkUp,
+		Fault: health.Fault, FaultDetail: health.FaultDetail,
+		Resets: health.Resets, Heartbeat: health.Heartbeat, EventsLost: health.EventsLost,
+	}
+	return r, nil
+}
+
+func inspectBARs(dev vfio.Device) ([]infoBAR, error) {
+	var bars []infoBAR
+	for _, index := range []int{vfio.RegionBAR0, vfio.RegionBAR2, vfio.RegionBAR4} {
+		r, err := dev.Region(index)
+		if err != nil {
+			return nil, err
+		}
+		if r.Size > 0 {
+			bars = append(bars, infoBAR{Index: index, Bytes: r.Size, Mappable: r.Flags&vfio.RegionMmap != 0})
+		}
+	}
+	return bars, nil
+}
+
+func describeIdentity(id driver.Identity) infoReport {
+	r := infoReport{
+		PCI:     id.PCI.String(),
+		Version: fmt.Sprintf("%d.%d.%d", id.DeviceVersion>>16, id.DeviceVersion>>8&0xff, id.DeviceVersion&0xff),
+		MAC:     id.MAC.String(), MTU: id.MTU, SRAM: id.SRAM, Vectors: id.Vectors,
+		Features: describeFeatures(id.Features),
+		Limits: infoLimits{
+			Endpoints: id.MaxEndpoints, CQs: id.MaxCQs, Regions: id.MaxRegions, Ptags: id.MaxPtags,
+			QueueDepth: id.MaxQueueDepth, CQEntries: id.MaxCQEntries, Segments: id.MaxSegments, Transfer: id.MaxTransfer,
+		},
+	}
+	for _, b := range id.Blocks {
+		name := blockNames[b.Type]
+		if name == "" {
+			name = "unknown"
+		}
+		r.Blocks = append(r.Blocks, infoBlock{
+			Type: b.Type, Name: name, Version: fmt.Sprintf("%d.%d", b.Version>>16, b.Version&0xffff),
+			Offset: b.Offset, Bytes: b.Size,
+		})
+	}
+	return r
+}
+
+// describeFeatures names the bits of a feature word, lowest first.
+func describeFeatures(features uint64) []string {
+	names := []string{}
+	for bit := range 64 {
+		f := uint64(1) << bit
+		if features&f == 0 {
+			continue
+		}
+		name, ok := featureNames[f]
+		if !ok {
+			name = fmt.Sprintf("bit-%d", bit)
+		}
+		names = append(names, name)
+	}
+	return names
+}

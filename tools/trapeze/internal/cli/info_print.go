@@ -1,0 +1,57 @@
+package cli
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// printInfo prints a report for people. Counters that are zero are left out.
+func (p *program) printInfo(r infoReport) error {
+	w := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
+	row := func(name, format string, a ...any) { fmt.Fprintf(w, "%s\t"+format+"\n", append([]any{name}, a...)...) }
+	row("device", "%s (%s, PCI %s)", r.Address, r.Backend, r.PCI)
+	row("version", "%s", r.Version)
+	row("MAC", "%s", r.MAC)
+	row("MTU", "%d B", r.MTU)
+	row("features", "%s", strings.Join(r.Features, ", "))
+	row("health", "%s", describeHealth(r.Health))
+	row("limits", "%d endpoints, %d CQs of %d, queues of %d, %d segments, messages up to %s",
+		r.Limits.Endpoints, r.Limits.CQs, r.Limits.CQEntries, r.Limits.QueueDepth, r.Limits.Segments, size(int(r.Limits.Transfer)))
+	row("memory", "%d regions, %d protection tags, %s SRAM", r.Limits.Regions, r.Limits.Ptags, size(int(r.SRAM)))
+	row("interrupts", "%d vectors in use", r.Vectors)
+	for _, b := range r.BARs {
+		how := "trapped"
+		if b.Mappable {
+			how = "mappable"
+		}
+		row(fmt.Sprintf("BAR%d", b.Index), "%s, %s", size(int(b.Bytes)), how)
+	}
+	for _, b := range r.Blocks {
+		row("block", "%#06x  %s %s", b.Offset, b.Name, b.Version)
+	}
+	row("clock", "%.1f us", r.ClockUS)
+	for _, name := range slices.Sorted(maps.Keys(r.Counters)) {
+		if n := r.Counters[name]; n != 0 {
+			row("counter", "%s %d", name, n)
+		}
+	}
+	return w.Flush()
+}
+
+func describeHealth(h infoHealth) string {
+	s := "not ready"
+	switch {
+	case h.Fatal:
+		s = fmt.Sprintf("fatal fault %d (detail %#x)", h.Fault, h.FaultDetail)
+	case h.Ready:
+		s = "ready"
+	}
+	link := "link down"
+	if h.LinkUp {
+		link = "link up"
+	}
+	return fmt.Sprintf("%s, %s, %d resets, %d events lost", s, link, h.Resets, h.EventsLost)
+}

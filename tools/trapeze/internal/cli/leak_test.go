@@ -1,0 +1,49 @@
+package cli_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
+)
+
+// descriptorsOpen counts the file descriptors of this process.
+func descriptorsOpen(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
+
+// TestNothingStaysOpen runs commands that end well and badly.
+func TestNothingStaysOpen(t *testing.T) {
+	input, _ := file(t, "in", 10_000)
+	commands := map[string]struct {
+		args []string
+		code int
+	}{
+		"info":           {[]string{"info"}, cli.ExitOK},
+		"ping":           {[]string{"ping", "-c", "1"}, cli.ExitOK},
+		"nobody answers": {[]string{"send", "--device", "emu:?wire=udp://127.0.0.1:0&peer=127.0.0.1:9", "--timeout", "50ms", input}, cli.ExitTimeout},
+		"nobody sends":   {[]string{"recv", "--device", "emu:?wire=udp://127.0.0.1:0", "--timeout", "50ms"}, cli.ExitTimeout},
+		"bad address":    {[]string{"info", "--device", "emu:?wire=udp://127.0.0.1:0&mtu=1"}, cli.ExitDevice},
+	}
+	all := func() {
+		for name, c := range commands {
+			if o := run(t, c.args...); o.code != c.code {
+				t.Errorf("%s: %+v", name, o)
+			}
+		}
+		if r, s := transferFile(t, nil, "", []string{"--output", "-"}, []string{input}); r.code != 0 || s.code != 0 {
+			t.Errorf("%+v, %+v", r, s)
+		}
+	}
+	all() // what the runtime opens once
+	before := descriptorsOpen(t)
+	all()
+	if after := descriptorsOpen(t); after > before {
+		t.Errorf("%d file descriptors before, %d after", before, after)
+	}
+}

@@ -1,0 +1,226 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/ping"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// pingReport is what ping --json prints. Times are of round trips; they are
+// null if nothing came back.
+type pingReport struct {
+	Peer        string   `json:"peer"`
+	Reliability string   `json:"reliability"`
+	Bytes       int      `json:"bytes"`
+	Sent        uint64   `json:"sent"`
+	Received    uint64   `json:"received"`
+	Lost        uint64   `json:"lost"`
+	Loss        float64  `json:"loss"`
+	Late        uint64   `json:"late"`
+	Corrupt     uint64   `json:"corrupt"`
+	Min         *float64 `json:"min_us"`
+	Avg         *float64 `json:"avg_us"`
+	P50         *float64 `json:"p50_us"`
+	P99         *float64 `json:"p99_us"`
+	Max         *float64 `json:"max_us"`
+}
+
+// serveReport is what ping --serve --json prints when it ends.
+type serveReport struct {
+	Clients uint64 `json:"clients"`
+	Echoed  uint64 `json:"echoed"`
+}
+
+type pingFlags struct {
+	device, to              string
+	serve, unreliable, mute bool
+	ping.Options
+	timeout time.Duration
+}
+
+func (p *program) ping() *cobra.Command {
+	var f pingFlags
+	c := &cobra.Command{
+		Use:   "ping",
+		Short: "Time round trips to another NIC",
+		Long: `Send messages to a 'trapeze ping --serve' on the same wire and time their return.
+Without --device both ends are emulated in this process.
+
+With --count 0 and with --serve it goes on until it is interrupted, and then
+ends with exit code 0.
+
+JSON keys: peer (MAC), reliability, bytes, sent, received, lost, loss (0 to 1),
+late, corrupt, min_us, avg_us, p50_us, p99_us, max_us (round trips; null if
+nothing came back). With --serve: clients, echoed.`,
+		Example: `  trapeze ping
+  trapeze ping --device 'emu:?wire=udp://127.0.0.1:9000' --serve
+  trapeze ping --device 'emu:?wire=udp://127.0.0.1:9001&peer=127.0.0.1:9000' --size 4096`,
+		Args: cobra.NoArgs,
+		RunE: p.command(func(ctx context.Context, _ []string) error { return p.runPing(ctx, f) }),
+	}
+	c.Flags().StringVar(&f.device, "device", "", "address of the NIC to use (default two in this process)")
+	c.Flags().StringVar(&f.to, "to", "", "MAC address of the NIC to ping (default whoever serves on the wire)")
+	c.Flags().BoolVar(&f.serve, "serve", false, "answer others instead")
+	c.Flags().BoolVar(&f.unreliable, "unreliable", false, "use unreliable delivery, where messages may get lost")
+	c.Flags().BoolVarP(&f.mute, "quiet", "q", false, "print the statistics only")
+	c.Flags().Uint64VarP(&f.Count, "count", "c", 10, "number of messages; 0 is until interrupted")
+	c.Flags().IntVarP(&f.Bytes, "size", "s", 64, "size of a message in bytes")
+	c.Flags().DurationVarP(&f.Interval, "interval", "i", 100*time.Millisecond, "time from one message to the next")
+	c.Flags().DurationVarP(&f.Wait, "wait", "W", time.Second, "time after which an answer counts as lost")
+	c.Flags().DurationVar(&f.timeout, "timeout", 10*time.Second, "how long to try to reach the other end")
+	return c
+}
+
+func (f *pingFlags) check() error {
+	switch {
+	case f.Bytes < 0 || f.Bytes > descriptors.MaxTransfer:
+		return usagef("--size %d: 0 to %d", f.Bytes, descriptors.MaxTransfer)
+	case f.Interval < 0:
+		return usagef("--interval %v: it must not be negative", f.Interval)
+	case f.Wait <= 0 || f.timeout <= 0:
+		return usagef("--wait %v, --timeout %v: they must be more than nothing", f.Wait, f.timeout)
+	case f.serve && f.device == "":
+		return usagef("--serve needs a --device that others can reach, as in --device 'emu:?wire=udp://127.0.0.1:9000'")
+	case f.device != "":
+		return checkPeerAddress(f.device)
+	}
+	return nil
+}
+
+func (f *pingFlags) level() via.Reliability {
+	if f.unreliable {
+		return via.Unreliable
+	}
+	return via.ReliableDelivery
+}
+
+func (p *program) runPing(ctx context.Context, f pingFlags) (err error) {
+	if err := f.check(); err != nil {
+		return err
+	}
+	mac := descriptors.Broadcast
+	if f.to != "" {
+		if mac, err = parseMAC(f.to); err != nil {
+			return err
+		}
+	}
+	if f.device == "" {
+		return p.pingHere(ctx, f)
+	}
+	nic, err := open(ctx, f.device)
+	if err != nil {
+		return err
+	}
+	defer closing(nic, &err)
+	if f.serve {
+		return p.pingServe(ctx, nic, f.device)
+	}
+	return p.pingPeer(ctx, nic, mac, f)
+}
+
+// pingHere pings from one emulated NIC to another in this process.
+func (p *program) pingHere(ctx context.Context, f pingFlags) (err error) {
+	a, b, err := openPair(ctx)
+	if err != nil {
+		return err
+	}
+	defer closing(a, &err)
+	defer closing(b, &err)
+	serving, stop := context.WithCancel(ctx)
+	served := make(chan error, 1)
+	go func() { served <- ping.Serve(serving, b, nil) }()
+	err = p.pingPeer(ctx, a, b.Query().Address, f)
+	stop()
+	return errors.Join(err, <-served)
+}
+
+func (p *program) pingServe(ctx context.Context, nic *via.NIC, device string) error {
+	if to := sendHint(device); to != "" {
+		p.note("answering; to ask:\n  trapeze ping --device '%s'", to)
+	}
+	var clients, echoed atomic.Uint64
+	err := ping.Serve(ctx, nic, func(c ping.Client) {
+		clients.Add(1)
+		echoed.Add(c.Echoed)
+		if c.Err != nil {
+			p.note("%v: %v", c.Remote.MAC, c.Err)
+			return
+		}
+		p.note("%v: %d messages", c.Remote.MAC, c.Echoed)
+	})
+	if err == nil && p.json {
+		err = p.printJSON(serveReport{Clients: clients.Load(), Echoed: echoed.Load()})
+	}
+	return err
+}
+
+// pingPeer pings somebody who serves.
+func (p *program) pingPeer(ctx context.Context, nic *via.NIC, mac via.MAC, f pingFlags) error {
+	o := ping.EndpointOptions(f.level(), f.Bytes)
+	e, remote, err := dial(ctx, nic, via.Address{MAC: mac, Discriminator: ping.Discriminator}, o, f.timeout)
+	if err != nil {
+		return fmt.Errorf("ping: %w", explainDial(err, f.timeout, "trapeze ping --serve"))
+	}
+	var reply ping.Reply
+	if !p.json && !f.mute {
+		reply = func(seq uint64, d time.Duration, answered bool) {
+			if answered {
+				fmt.Fprintf(p.stdout, "%d bytes from %v: seq=%d time=%.1f us\n", f.Bytes, remote.MAC, seq, microseconds(d))
+			} else {
+				fmt.Fprintf(p.stdout, "no answer from %v: seq=%d\n", remote.MAC, seq)
+			}
+		}
+	}
+	s, err := ping.Run(ctx, e, f.Options, reply)
+	if cerr := e.Close(); err == nil {
+		err = cerr
+	}
+	// What was measured is worth seeing whatever happened then.
+	err = errors.Join(p.printPing(describePing(remote, f, s)), explainLost(err, "is 'trapeze ping --serve' still running there?"))
+	switch {
+	case err != nil:
+		return fmt.Errorf("ping: %w", err)
+	case ctx.Err() != nil && f.Count != 0:
+		return context.Cause(ctx)
+	case s.Sent > 0 && s.Received == 0:
+		return fmt.Errorf("ping: no answer to %d messages: %w", s.Sent, via.ErrTimeout)
+	case s.Corrupt > 0:
+		return fmt.Errorf("ping: %d answers held other bytes than were sent", s.Corrupt)
+	}
+	return nil
+}
+
+func describePing(remote via.Remote, f pingFlags, s *ping.Stats) pingReport {
+	r := pingReport{
+		Peer: remote.MAC.String(), Reliability: f.level().String(), Bytes: f.Bytes,
+		Sent: s.Sent, Received: s.Received, Lost: s.Lost(), Loss: s.Loss(), Late: s.Late, Corrupt: s.Corrupt,
+	}
+	if s.Received > 0 {
+		us := func(d time.Duration) *float64 { v := microseconds(d); return &v }
+		r.Min, r.Avg, r.Max = us(s.Min()), us(s.Mean()), us(s.Max())
+		r.P50, r.P99 = us(s.Percentile(50)), us(s.Percentile(99))
+	}
+	return r
+}
+
+func (p *program) printPing(r pingReport) error {
+	if p.json {
+		return p.printJSON(r)
+	}
+	fmt.Fprintf(p.stdout, "--- %s, %s, %d bytes ---\n%d sent, %d received, %d lost (%.1f %%)", r.Peer, r.Reliability, r.Bytes, r.Sent, r.Received, r.Lost, 100*r.Loss)
+	if r.Late+r.Corrupt > 0 {
+		fmt.Fprintf(p.stdout, ", %d late, %d corrupt", r.Late, r.Corrupt)
+	}
+	_, err := fmt.Fprintln(p.stdout)
+	if r.Received > 0 {
+		_, err = fmt.Fprintf(p.stdout, "round trip min/avg/p50/p99/max = %.1f/%.1f/%.1f/%.1f/%.1f us\n", *r.Min, *r.Avg, *r.P50, *r.P99, *r.Max)
+	}
+	return err
+}

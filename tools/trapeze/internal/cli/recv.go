@@ -1,0 +1,198 @@
+package cli
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/endpoint"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/outfile"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/transfer"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// recvReport is what recv --json prints.
+type recvReport struct {
+	Name    string  `json:"name"`
+	Output  string  `json:"output"`
+	Peer    string  `json:"peer"`
+	Bytes   uint64  `json:"bytes"`
+	SHA256  string  `json:"sha256"`
+	Seconds float64 `json:"seconds"`
+	Rate    float64 `json:"mb_per_s"`
+	// Confirmed says that the sender knows.
+	Confirmed bool `json:"confirmed"`
+}
+
+type recvFlags struct {
+	device, output string
+	force          bool
+	timeout        time.Duration
+}
+
+func (p *program) recv() *cobra.Command {
+	var f recvFlags
+	c := &cobra.Command{
+		Use:   "recv --device ADDRESS",
+		Short: "Receive a file from 'trapeze send'",
+		Long: `Wait for a 'trapeze send' on the same wire and store the file that it sends. The
+file appears under its name only when all of it has arrived, its SHA-256 is
+right and it is safely on the disk; until then it is written beside it under
+another name, which is removed if anything goes wrong.
+
+With --output - the file goes to stdout as it arrives. Then only the exit code
+says whether it was whole.
+
+JSON keys: name (the sender's), output, peer (MAC), bytes, sha256, seconds,
+mb_per_s (10^6 bytes), confirmed (the sender has the receipt).`,
+		Example: `  trapeze recv --device 'emu:?wire=udp://127.0.0.1:9000' --output out.bin
+  trapeze recv --device 'emu:?wire=udp://0.0.0.0:9000' --output - | tar x`,
+		Args: cobra.NoArgs,
+		RunE: p.command(func(ctx context.Context, _ []string) error { return p.runRecv(ctx, f) }),
+	}
+	c.Flags().StringVar(&f.device, "device", "", "address of the NIC to receive through")
+	c.Flags().StringVarP(&f.output, "output", "o", "", "where to store the file; - is stdout (default the sender's name for it, here)")
+	c.Flags().BoolVar(&f.force, "force", false, "replace a regular file that stands there")
+	c.Flags().DurationVar(&f.timeout, "timeout", 0, "how long to wait for a sender (default until interrupted)")
+	return c
+}
+
+func (p *program) runRecv(ctx context.Context, f recvFlags) (err error) {
+	if err := checkPeerAddress(f.device); err != nil {
+		return err
+	}
+	switch {
+	case f.timeout < 0:
+		return usagef("--timeout %v: it must not be negative", f.timeout)
+	case f.output == "-" && p.json:
+		return usagef("--output - and --json cannot both have stdout")
+	case f.output != "" && f.output != "-":
+		// Better to know now than when the file is half way here.
+		if err := outfile.Check(f.output, f.force); err != nil {
+			return explainOutput(err)
+		}
+	}
+	nic, err := open(ctx, f.device)
+	if err != nil {
+		return err
+	}
+	defer closing(nic, &err)
+	e, remote, err := p.awaitSender(ctx, nic, f)
+	if err != nil {
+		return err
+	}
+	r, err := p.receiveFile(ctx, e, f)
+	if cerr := e.Close(); err == nil && cerr != nil {
+		p.note("trapeze: warning: %v", cerr)
+	}
+	if err != nil {
+		hint := "what had arrived was removed"
+		if r.Output == "-" {
+			hint = "what went to stdout is not whole"
+		}
+		return fmt.Errorf("receive: %w", explainOutput(explainLost(err, hint)))
+	}
+	r.Peer = remote.MAC.String()
+	return p.printReceived(r)
+}
+
+// awaitSender waits for somebody to connect.
+func (p *program) awaitSender(ctx context.Context, nic *via.NIC, f recvFlags) (*endpoint.Endpoint, via.Remote, error) {
+	if to := sendHint(f.device); to != "" {
+		p.note("waiting for a file; to send one:\n  trapeze send --device '%s' FILE", to)
+	} else {
+		p.note("waiting for a file")
+	}
+	if f.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, f.timeout)
+		defer cancel()
+	}
+	l := fileListener(nic, func(r via.Remote, err error) { p.note("trapeze: turned down %v: %v", r.MAC, err) })
+	e, remote, err := l.Accept(ctx)
+	if errors.Is(err, via.ErrTimeout) || errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = hinted(fmt.Errorf("receive: no sender within %v: %w", f.timeout, via.ErrTimeout), "give it more --timeout")
+	}
+	return e, remote, err
+}
+
+// receiveFile takes the file of a sender that has connected.
+func (p *program) receiveFile(ctx context.Context, e *endpoint.Endpoint, f recvFlags) (recvReport, error) {
+	r := recvReport{Output: f.output}
+	meter := p.meter("", -1)
+	res, err := transfer.Receive(ctx, e, func(o transfer.Offer) (transfer.Sink, error) {
+		r.Name = o.Name
+		if r.Output == "" {
+			r.Output = o.Name
+		}
+		meter = p.meter("receiving "+o.Name, progressTotal(o.Size))
+		return p.openSink(r.Output, o.Mode, f.force)
+	}, func(n int) { meter.Add(n) })
+	meter.Stop()
+	r.Bytes, r.SHA256 = res.Bytes, hex.EncodeToString(res.Digest[:])
+	r.Seconds, r.Rate, r.Confirmed = res.Elapsed.Seconds(), res.MBPerSecond(), !res.Unconfirmed
+	return r, err
+}
+
+// openSink opens where a file goes.
+func (p *program) openSink(output string, mode fs.FileMode, replace bool) (transfer.Sink, error) {
+	if output == "-" {
+		return stream{p.stdout}, nil
+	}
+	file, err := outfile.Create(output, mode, replace)
+	if err != nil {
+		return nil, alsoExists(err)
+	}
+	return fileSink{file}, nil
+}
+
+// fileSink tells the sender of a file that appeared meanwhile.
+type fileSink struct{ *outfile.File }
+
+func (s fileSink) Commit() error { return alsoExists(s.File.Commit()) }
+
+// alsoExists marks the error of a file that stands in the way for the protocol.
+func alsoExists(err error) error {
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%w: %w", transfer.ErrExists, err)
+	}
+	return err
+}
+
+// explainOutput adds what can be done about a file that stands in the way.
+func explainOutput(err error) error {
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return hinted(err, "choose another --output, or replace it with --force")
+	case errors.Is(err, outfile.ErrNotRegular):
+		return hinted(err, "give the path that a link leads to; to write to a device or a pipe, use --output - and a redirection")
+	}
+	return err
+}
+
+// stream is a sink that cannot take anything back.
+type stream struct{ io.Writer }
+
+func (stream) Commit() error  { return nil }
+func (stream) Discard() error { return nil }
+
+func (p *program) printReceived(r recvReport) error {
+	if p.json {
+		return p.printJSON(r)
+	}
+	if !r.Confirmed {
+		p.note("trapeze: the file is complete, but the sender may not know")
+	}
+	// Stdout belongs to the file if it went there.
+	w := p.stdout
+	if r.Output == "-" {
+		w = p.stderr
+	}
+	_, err := fmt.Fprintf(w, "received %s: %s in %.2f s, %.1f MB/s\nsha256 %s\n", r.Output, amount(r.Bytes), r.Seconds, r.Rate, r.SHA256)
+	return err
+}

@@ -1,0 +1,169 @@
+package cli
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/endpoint"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/transfer"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// sendReport is what send --json prints.
+type sendReport struct {
+	Name    string  `json:"name"`
+	Peer    string  `json:"peer"`
+	Bytes   uint64  `json:"bytes"`
+	SHA256  string  `json:"sha256"`
+	Seconds float64 `json:"seconds"`
+	Rate    float64 `json:"mb_per_s"`
+}
+
+type sendFlags struct {
+	device, to, name string
+	timeout          time.Duration
+}
+
+func (p *program) send() *cobra.Command {
+	var f sendFlags
+	c := &cobra.Command{
+		Use:   "send --device ADDRESS FILE",
+		Short: "Send a file to a waiting 'trapeze recv'",
+		Long: `Send FILE, or what comes on stdin if FILE is -, to a 'trapeze recv' on the same
+wire. It ends well only when the receiver has confirmed that it has every byte
+safely on its disk.
+
+JSON keys: name, peer (MAC), bytes, sha256, seconds, mb_per_s (10^6 bytes).`,
+		Example: `  trapeze send --device 'emu:?wire=udp://127.0.0.1:9001&peer=127.0.0.1:9000' FILE
+  tar c DIR | trapeze send --device 'emu:?wire=udp://0.0.0.0:9001&peer=HOST:9000' --name dir.tar -`,
+		Args: cobra.ExactArgs(1),
+		RunE: p.command(func(ctx context.Context, args []string) error { return p.runSend(ctx, f, args[0]) }),
+	}
+	c.Flags().StringVar(&f.device, "device", "", "address of the NIC to send through")
+	c.Flags().StringVar(&f.to, "to", "", "MAC address of the receiver's NIC (default whoever waits on the wire)")
+	c.Flags().StringVar(&f.name, "name", "", "name to send the file under (default its own)")
+	c.Flags().DurationVar(&f.timeout, "timeout", 10*time.Second, "how long to try to reach a receiver")
+	return c
+}
+
+func (p *program) runSend(ctx context.Context, f sendFlags, path string) (err error) {
+	if err := checkPeerAddress(f.device); err != nil {
+		return err
+	}
+	if f.timeout <= 0 {
+		return usagef("--timeout %v: it must be more than nothing", f.timeout)
+	}
+	mac := descriptors.Broadcast
+	if f.to != "" {
+		if mac, err = parseMAC(f.to); err != nil {
+			return err
+		}
+	}
+	src, file, err := p.openSource(path, f.name)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	nic, err := open(ctx, f.device)
+	if err != nil {
+		return err
+	}
+	defer closing(nic, &err)
+	e, remote, err := dialFile(ctx, nic, mac, f.timeout)
+	if err != nil {
+		return fmt.Errorf("send %s: %w", src.Name, explainDial(err, f.timeout, "trapeze recv"))
+	}
+	meter := p.meter("sending "+src.Name, progressTotal(src.Size))
+	res, err := transfer.Send(ctx, e, src, meter.Add)
+	meter.Stop()
+	if cerr := e.Close(); err == nil && cerr != nil {
+		p.note("trapeze: warning: %v", cerr)
+	}
+	if err != nil {
+		return fmt.Errorf("send %s: %w", src.Name, explainLost(err, "is 'trapeze recv' still running there?"))
+	}
+	return p.printSent(src.Name, remote, res)
+}
+
+// openSource opens what is to be sent.
+func (p *program) openSource(path, name string) (transfer.Source, io.Closer, error) {
+	src := transfer.Source{Name: name, Size: transfer.UnknownSize, Mode: 0o644, Reader: p.stdin}
+	var file io.Closer = io.NopCloser(nil)
+	if path == "-" {
+		if src.Name == "" {
+			src.Name = "stdin"
+		}
+	} else {
+		f, err := os.Open(path)
+		if err != nil {
+			return src, nil, err
+		}
+		st, err := f.Stat()
+		if err == nil && st.IsDir() {
+			err = hinted(&fs.PathError{Op: "send", Path: path, Err: errors.New("it is a directory")}, "send an archive of it: tar c DIR | trapeze send … -")
+		}
+		if err != nil {
+			return src, nil, errors.Join(err, f.Close())
+		}
+		// Files that the kernel makes up say that they are empty and are not.
+		if st.Mode().IsRegular() && st.Size() > 0 {
+			src.Size = uint64(st.Size())
+		}
+		src.Mode, src.Reader, file = st.Mode().Perm(), f, f
+		if src.Name == "" {
+			src.Name = filepath.Base(path)
+		}
+	}
+	if err := transfer.CheckName(src.Name); err != nil {
+		return src, nil, errors.Join(usagef("the name %q cannot be sent; choose another with --name", src.Name), file.Close())
+	}
+	return src, file, nil
+}
+
+func (p *program) printSent(name string, remote via.Remote, res transfer.Result) error {
+	r := sendReport{
+		Name: name, Peer: remote.MAC.String(), Bytes: res.Bytes, SHA256: hex.EncodeToString(res.Digest[:]),
+		Seconds: res.Elapsed.Seconds(), Rate: res.MBPerSecond(),
+	}
+	if p.json {
+		return p.printJSON(r)
+	}
+	_, err := fmt.Fprintf(p.stdout, "sent %s: %s in %.2f s, %.1f MB/s\nsha256 %s\n", r.Name, amount(r.Bytes), r.Seconds, r.Rate, r.SHA256)
+	return err
+}
+
+// progressTotal converts a size for a meter.
+func progressTotal(n uint64) int64 {
+	if n == transfer.UnknownSize {
+		return -1
+	}
+	return int64(n)
+}
+
+// explainDial adds how long was tried and what to start at the other end.
+func explainDial(err error, timeout time.Duration, command string) error {
+	switch {
+	case errors.Is(err, endpoint.ErrNobody):
+		return hinted(fmt.Errorf("%w within %v", err, timeout), "start '"+command+"' at the other end, check the peer address, or give it more --timeout")
+	case errors.Is(err, via.ErrReject):
+		return hinted(err, "it says there why")
+	}
+	return err
+}
+
+// explainLost adds a hint if the other side is gone.
+func explainLost(err error, hint string) error {
+	if errors.Is(err, transfer.ErrPeerLost) {
+		return hinted(err, hint)
+	}
+	return err
+}

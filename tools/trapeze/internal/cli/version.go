@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// versionReport is what version --json prints.
+type versionReport struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision"`
+	Modified bool   `json:"modified"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+func (p *program) version() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Which trapeze this is",
+		Example: `  trapeze version
+  trapeze version --json`,
+		Args: cobra.NoArgs,
+		RunE: p.command(func(context.Context, []string) error {
+			r := buildVersion()
+			if p.json {
+				return p.printJSON(r)
+			}
+			revision := ""
+			if r.Revision != "" {
+				revision = ", commit " + r.Revision
+				if r.Modified {
+					revision += " and changes"
+				}
+			}
+			_, err := fmt.Fprintf(p.stdout, "trapeze %s%s, %s, %s\n", r.Version, revision, r.Go, r.Platform)
+			return err
+		}),
+	}
+}
+
+// buildVersion is what the linker knows.
+func buildVersion() versionReport {
+	r := versionReport{Version: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return r
+	}
+	if info.Main.Version != "" {
+		r.Version = info.Main.Version
+	}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			r.Revision = s.Value
+		case "vcs.modified":
+			r.Modified = s.Value == "true"
+		}
+	}
+	return r
+}

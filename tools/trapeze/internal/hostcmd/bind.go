@@ -1,0 +1,160 @@
+package hostcmd
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trapeze-nic/trapeze/vfio/hostpci"
+)
+
+// bindReport is what bind --json and unbind --json print.
+type bindReport struct {
+	DryRun  bool         `json:"dry_run"`
+	Changes []bindChange `json:"changes"`
+	Writes  []bindWrite  `json:"writes"`
+	// Overridden are the uses of the host that --force ended.
+	Overridden []string `json:"overridden"`
+	// Nodes by which the functions can be opened.
+	Nodes []string `json:"nodes"`
+}
+
+type bindChange struct {
+	Address string `json:"address"`
+	Before  string `json:"before"`
+	After   string `json:"after"`
+}
+
+type bindWrite struct {
+	Path  string `json:"path"`
+	Value string `json:"value"`
+}
+
+// flags of bind and unbind.
+type bindFlags struct {
+	root    string
+	options hostpci.Options
+}
+
+func (x *commands) bindFlags(c *cobra.Command) *bindFlags {
+	var f bindFlags
+	f.options.Write = x.write
+	c.Flags().BoolVar(&f.options.Group, "group", false, "the whole IOMMU group, bridges aside")
+	c.Flags().BoolVar(&f.options.Force, "force", false, "also if the host uses it, its group is not viable, or a process has it open")
+	c.Flags().BoolVar(&f.options.DryRun, "dry-run", false, "change nothing, print the commands that would")
+	c.Flags().DurationVar(&f.options.Timeout, "timeout", hostpci.DefaultTimeout, "how long the kernel may take for a step")
+	rootFlag(c, &f.root)
+	return &f
+}
+
+func (x *commands) bind() *cobra.Command {
+	var flags *bindFlags
+	c := &cobra.Command{
+		Use:   "bind ADDRESS",
+		Short: "Give a NIC to VFIO, so that programs can drive it",
+		Long: `Take a PCI function from its driver and give it to VFIO. It is a function's
+address that is given, as 'trapeze list' prints it.
+
+What the host uses is refused: an interface with an address or a route, in a
+bond or bridge, with VLANs on it, or by which a file system or disk is reached.
+So is a function whose IOMMU group has others that belong to the kernel; --group
+takes those too. Each step is checked, and undone if a later one fails.
+'trapeze unbind' brings the old driver back; so does a restart of the machine.
+
+JSON keys: dry_run, changes (address, before, after), writes (path, value),
+overridden (what --force has ended), nodes.`,
+		Example: `  trapeze bind 0000:03:00.0
+  trapeze bind --dry-run 0000:03:00.0
+  trapeze bind --group pci:0000:03:00.0`,
+		Args: cobra.ExactArgs(1),
+		RunE: x.Run(func(ctx context.Context, args []string) error {
+			if err := x.check(flags); err != nil {
+				return err
+			}
+			res, err := hostpci.Bind(ctx, hostpci.Root(flags.root), args[0], flags.options)
+			if err != nil {
+				return x.marked(err)
+			}
+			return x.printBind(flags.options.DryRun, "is bound already", res)
+		}),
+	}
+	flags = x.bindFlags(c)
+	c.Flags().StringVar(&flags.options.Driver, "driver", hostpci.DefaultDriver, "the VFIO driver: vfio-pci, or a variant such as mlx5_vfio_pci")
+	return c
+}
+
+func (x *commands) unbind() *cobra.Command {
+	var flags *bindFlags
+	c := &cobra.Command{
+		Use:   "unbind ADDRESS",
+		Short: "Give a NIC back to the kernel's driver",
+		Long: `Take a PCI function from VFIO and give it back: to the driver that it had before
+'trapeze bind', or else to the one that the kernel chooses.
+
+A function that a process has open is refused, as the kernel would wait for that
+process.
+
+JSON keys: dry_run, changes (address, before, after), writes (path, value),
+overridden, nodes.`,
+		Example: `  trapeze unbind 0000:03:00.0
+  trapeze unbind --dry-run 0000:03:00.0`,
+		Args: cobra.ExactArgs(1),
+		RunE: x.Run(func(ctx context.Context, args []string) error {
+			if err := x.check(flags); err != nil {
+				return err
+			}
+			res, err := hostpci.Unbind(ctx, hostpci.Root(flags.root), args[0], flags.options)
+			if err != nil {
+				return x.marked(err)
+			}
+			return x.printBind(flags.options.DryRun, "has been given back already", res)
+		}),
+	}
+	flags = x.bindFlags(c)
+	return c
+}
+
+func (x *commands) check(f *bindFlags) error {
+	if f.options.Timeout <= 0 || f.options.Timeout > time.Hour {
+		return x.UsageError(fmt.Errorf("--timeout %v: use more than nothing and at most an hour", f.options.Timeout))
+	}
+	return nil
+}
+
+func (x *commands) printBind(dry bool, already string, res hostpci.Result) error {
+	r := bindReport{DryRun: dry, Changes: []bindChange{}, Writes: []bindWrite{}, Overridden: []string{}, Nodes: append([]string{}, res.Nodes...)}
+	for _, c := range res.Changes {
+		r.Changes = append(r.Changes, bindChange(c))
+	}
+	for _, w := range res.Writes {
+		r.Writes = append(r.Writes, bindWrite(w))
+	}
+	for _, u := range res.Overridden {
+		r.Overridden = append(r.Overridden, u.String())
+	}
+	if x.JSON() {
+		return x.printJSON(r)
+	}
+	for _, u := range r.Overridden {
+		fmt.Fprintf(x.Stderr, "forced, although %s\n", u)
+	}
+	if dry {
+		for _, w := range res.Writes {
+			fmt.Fprintln(x.Stdout, w)
+		}
+		return nil
+	}
+	for _, c := range r.Changes {
+		fmt.Fprintf(x.Stdout, "%s: %s -> %s\n", c.Address, cmp.Or(c.Before, "none"), cmp.Or(c.After, "none"))
+	}
+	if len(r.Changes) == 0 {
+		fmt.Fprintln(x.Stdout, already)
+	}
+	for _, n := range r.Nodes {
+		fmt.Fprintf(x.Stdout, "opens by %s\n", n)
+	}
+	return nil
+}

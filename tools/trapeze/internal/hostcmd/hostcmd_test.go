@@ -1,0 +1,227 @@
+package hostcmd_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	"go.uber.org/goleak"
+
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/hostcmd"
+	"github.com/trapeze-nic/trapeze/vfio/hostpci"
+	"github.com/trapeze-nic/trapeze/vfio/hostpci/hostpcitest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const nic = "0000:03:00.0"
+
+// marks tell which kind of error a command says it has.
+var errDevice, errUsage = errors.New("device"), errors.New("usage")
+
+type outcome struct {
+	stdout, stderr string
+	err            error
+}
+
+// run runs a command on a recorded host.
+func run(t *testing.T, tree *hostpcitest.Tree, write func(name, value string) error, args ...string) outcome {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	asJSON := false
+	mark := func(as error) func(error) error {
+		return func(err error) error { return fmt.Errorf("%w: %w", as, err) }
+	}
+	root := &cobra.Command{Use: "trapeze", SilenceErrors: true, SilenceUsage: true}
+	root.PersistentFlags().BoolVar(&asJSON, "json", false, "")
+	root.AddCommand(hostcmd.NewCommands(hostcmd.Env{Stdout: &stdout, Stderr: &stderr, JSON: func() bool { return asJSON },
+		DeviceError: mark(errDevice), UsageError: mark(errUsage)}, write)...)
+	root.SetOut(&stdout)
+	root.SetErr(&stderr)
+	if tree != nil {
+		args = append(args, "--root", string(tree.Root()))
+	}
+	root.SetArgs(args)
+	err := root.ExecuteContext(context.Background())
+	return outcome{stdout.String(), stderr.String(), err}
+}
+
+func decode(t *testing.T, o outcome, into any) {
+	t.Helper()
+	d := json.NewDecoder(strings.NewReader(o.stdout))
+	if err := d.Decode(into); err != nil {
+		t.Fatalf("%v in %q", err, o.stdout)
+	}
+	if _, err := d.Token(); err != io.EOF || o.stderr != "" {
+		t.Errorf("something follows the object: %q, stderr %q", o.stdout, o.stderr)
+	}
+}
+
+// host has an idle NIC that belongs to ixgbe, and VFIO.
+func host(t *testing.T) (*hostpcitest.Tree, *hostpcitest.Kernel) {
+	tree := hostpcitest.New(t)
+	f := hostpcitest.NIC()
+	f.Driver, f.Netdev = "ixgbe", "ens1"
+	tree.Function(f)
+	tree.Function(hostpcitest.Function{Address: "0000:00:1c.0", Class: 0x060400, Driver: "pcieport", Group: 12})
+	tree.Driver("vfio-pci")
+	tree.File("usr/share/misc/pci.ids", "1234  Example Corp\n\t7250  Trapeze NIC\n")
+	return tree, tree.Kernel(map[string]string{nic: "ixgbe"})
+}
+
+func TestList(t *testing.T) {
+	tree, _ := host(t)
+	tree.File("proc/net/route", "ens1\t00000000\t010200C0\t0003\t0\t0\t0\t00000000\t0\t0\t0\n")
+	o := run(t, tree, nil, "list")
+	if o.err != nil {
+		t.Fatal(o.err)
+	}
+	for _, s := range []string{"pci:0000:03:00.0", "Example Corp Trapeze NIC [1234:7250]", "ixgbe", "made for", "12, with 0000:00:1c.0 (pcieport, a bridge)",
+		"x4 at 8 GT/s, at most x8 at 16 GT/s", "ens1 carries the default route", "emu:?wire=udp://HOST:PORT"} {
+		if !strings.Contains(o.stdout, s) {
+			t.Errorf("%q is not in:\n%s", s, o.stdout)
+		}
+	}
+	var r struct {
+		Functions []map[string]any
+		Emulated  []map[string]any
+		Schemes   []string
+	}
+	decode(t, run(t, tree, nil, "list", "--json"), &r)
+	if len(r.Functions) != 1 || len(r.Emulated) == 0 {
+		t.Fatalf("%+v", r)
+	}
+	f := r.Functions[0]
+	want := map[string]any{"address": "pci:" + nic, "vendor": "1234", "device": "7250", "class": "028000", "driver": "ixgbe", "iommu_group": 12.0, "fits": "trapeze", "device_name": "Trapeze NIC"}
+	for k, v := range want {
+		if f[k] != v {
+			t.Errorf("%s: %v, want %v", k, f[k], v)
+		}
+	}
+	for _, k := range []string{"group_members", "link", "netdevs", "sriov", "power_state", "bars", "backends", "in_use", "numa_node"} {
+		if f[k] == nil {
+			t.Errorf("no %s", k)
+		}
+	}
+}
+
+func TestListOfNothing(t *testing.T) {
+	tree := hostpcitest.New(t)
+	if o := run(t, tree, nil, "list"); o.err != nil || !strings.Contains(o.stdout, "no network controllers") {
+		t.Errorf("%+v", o)
+	}
+	tree.Remove("sys")
+	if o := run(t, tree, nil, "list"); o.err == nil || o.stdout != "" {
+		t.Errorf("%+v", o)
+	}
+}
+
+func TestBindAndUnbind(t *testing.T) {
+	tree, kernel := host(t)
+	o := run(t, tree, kernel.Write, "bind", "--dry-run", nic)
+	want := "echo vfio-pci > /sys/bus/pci/devices/0000:03:00.0/driver_override\n" +
+		"echo 0000:03:00.0 > /sys/bus/pci/devices/0000:03:00.0/driver/unbind\necho 0000:03:00.0 > /sys/bus/pci/drivers_probe\n"
+	if o.err != nil || o.stdout != want || len(kernel.Writes()) != 0 {
+		t.Errorf("%+v, wrote %q", o, kernel.Writes())
+	}
+	o = run(t, tree, kernel.Write, "bind", "pci:"+nic)
+	if o.err != nil || o.stdout != "0000:03:00.0: ixgbe -> vfio-pci\nopens by /dev/vfio/12\n" {
+		t.Errorf("%+v", o)
+	}
+	if o = run(t, tree, kernel.Write, "bind", nic); o.err != nil || !strings.HasPrefix(o.stdout, "is bound already\n") {
+		t.Errorf("%+v", o)
+	}
+	var r map[string]any
+	decode(t, run(t, tree, kernel.Write, "unbind", nic, "--json"), &r)
+	changes := []any{map[string]any{"address": nic, "before": "vfio-pci", "after": "ixgbe"}}
+	if d := cmp.Diff(changes, r["changes"]); d != "" || r["dry_run"] != false || len(r["writes"].([]any)) != 3 {
+		t.Error(d, r)
+	}
+}
+
+func TestForce(t *testing.T) {
+	tree, kernel := host(t)
+	tree.File("proc/net/route", "ens1\t00000000\t010200C0\t0003\t0\t0\t0\t00000000\t0\t0\t0\n")
+	o := run(t, tree, kernel.Write, "bind", nic)
+	if !errors.Is(o.err, hostpci.ErrInUse) || o.stdout != "" || !strings.Contains(o.err.Error(), "--force") || errors.Is(o.err, errDevice) {
+		t.Errorf("%+v", o)
+	}
+	if o = run(t, tree, kernel.Write, "bind", "--force", nic); o.err != nil || !strings.Contains(o.stderr, "forced, although ens1 carries") {
+		t.Errorf("%+v", o)
+	}
+}
+
+func TestBadCommandLines(t *testing.T) {
+	tree, kernel := host(t)
+	for name, c := range map[string]struct {
+		args []string
+		want error
+	}{
+		"no address":       {[]string{"bind"}, nil},
+		"two addresses":    {[]string{"unbind", nic, nic}, nil},
+		"too many":         {[]string{"doctor", nic, nic}, nil},
+		"bad address":      {[]string{"bind", "eth0"}, errDevice},
+		"no such function": {[]string{"unbind", "0000:09:00.0"}, errDevice},
+		"nobody to see":    {[]string{"doctor", "0000:09:00.0"}, errDevice},
+		"no time":          {[]string{"bind", "--timeout", "0s", nic}, errUsage},
+		"negative memory":  {[]string{"doctor", "--memory", "-1"}, errUsage},
+		"other driver":     {[]string{"bind", "--driver", "ixgbe", nic}, hostpci.ErrNoDriver},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := run(t, tree, kernel.Write, c.args...)
+			if o.err == nil || c.want != nil && !errors.Is(o.err, c.want) || o.stdout != "" || len(kernel.Writes()) != 0 {
+				t.Errorf("%+v, want %v, wrote %q", o, c.want, kernel.Writes())
+			}
+		})
+	}
+}
+
+func TestDoctor(t *testing.T) {
+	tree, kernel := host(t)
+	tree.File("proc/sys/kernel/osrelease", "6.12.1\n")
+	o := run(t, tree, nil, "doctor", nic)
+	var not *hostcmd.NotReadyError
+	if !errors.As(o.err, &not) || not.Address != nic || not.Errors == 0 {
+		t.Fatalf("%+v", o)
+	}
+	for _, s := range []string{"this host", "> trapeze bind " + nic, "a driver could not start", "error   binding: ixgbe has it"} {
+		if !strings.Contains(o.stdout, s) {
+			t.Errorf("%q is not in:\n%s", s, o.stdout)
+		}
+	}
+	if o := run(t, tree, kernel.Write, "bind", nic); o.err != nil {
+		t.Fatal(o.err)
+	}
+	tree.Dir("sys/module/vfio_iommu_type1")
+	if o = run(t, tree, nil, "doctor"); o.err != nil || !strings.Contains(o.stdout, "a driver could start") {
+		t.Errorf("%+v", o)
+	}
+	if all := run(t, tree, nil, "doctor", "--all"); len(all.stdout) <= len(o.stdout) || !strings.Contains(all.stdout, "ok      binding: bound to vfio-pci") {
+		t.Errorf("%+v", all)
+	}
+	var r struct {
+		CouldStart bool `json:"could_start"`
+		Host       []struct{ Check, Severity, What string }
+		Functions  []struct{ Address string }
+	}
+	decode(t, run(t, tree, nil, "doctor", "--json"), &r)
+	if !r.CouldStart || len(r.Host) == 0 || r.Host[0].Severity != "ok" || len(r.Functions) != 1 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestHelp(t *testing.T) {
+	for _, command := range []string{"list", "bind", "unbind", "doctor"} {
+		o := run(t, nil, nil, command, "--help")
+		if o.err != nil || !strings.Contains(o.stdout, "Examples:\n  ") || !strings.Contains(o.stdout, "JSON keys:") || strings.Contains(o.stdout, "--root") {
+			t.Errorf("%s: %+v", command, o)
+		}
+	}
+}

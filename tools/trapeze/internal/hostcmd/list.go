@@ -1,0 +1,255 @@
+package hostcmd
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/vfio/hostpci"
+)
+
+// listReport is what list --json prints.
+type listReport struct {
+	Functions []listFunction `json:"functions"`
+	Emulated  []listEmulated `json:"emulated"`
+	// Schemes of address that this program can open.
+	Schemes []string `json:"schemes"`
+}
+
+type listFunction struct {
+	Address    string `json:"address"`
+	Vendor     string `json:"vendor"`
+	Device     string `json:"device"`
+	Class      string `json:"class"`
+	VendorName string `json:"vendor_name"`
+	DeviceName string `json:"device_name"`
+	ClassName  string `json:"class_name"`
+	Driver     string `json:"driver"`
+	Override   string `json:"driver_override"`
+	// IOMMUGroup and NUMANode are null if there is none.
+	IOMMUGroup   *int         `json:"iommu_group"`
+	GroupMembers []listMember `json:"group_members"`
+	NUMANode     *int         `json:"numa_node"`
+	Link         listLink     `json:"link"`
+	Netdevs      []string     `json:"netdevs"`
+	SRIOV        listSRIOV    `json:"sriov"`
+	Power        string       `json:"power_state"`
+	BARs         []listBAR    `json:"bars"`
+	// Fits is the driver of ours that is made for it, empty for none.
+	Fits string `json:"fits"`
+	// Backends by which it can be opened now.
+	Backends []string `json:"backends"`
+	InUse    []string `json:"in_use"`
+}
+
+type listMember struct {
+	Address string `json:"address"`
+	Driver  string `json:"driver"`
+	Bridge  bool   `json:"bridge"`
+	Blocks  bool   `json:"blocks"`
+}
+
+type listLink struct {
+	Speed    float64 `json:"gt_s"`
+	MaxSpeed float64 `json:"max_gt_s"`
+	Width    int     `json:"lanes"`
+	MaxWidth int     `json:"max_lanes"`
+}
+
+type listSRIOV struct {
+	VFs      int    `json:"vfs"`
+	TotalVFs int    `json:"total_vfs"`
+	Physical string `json:"physical"`
+}
+
+type listBAR struct {
+	Index int    `json:"bar"`
+	Bytes uint64 `json:"bytes"`
+	IO    bool   `json:"io"`
+}
+
+type listEmulated struct {
+	Address     string `json:"address"`
+	Description string `json:"description"`
+}
+
+// emulatedForms are the addresses that work on every machine.
+var emulatedForms = []listEmulated{
+	{"emu:", "an emulated NIC whose wire ends at itself"},
+	{"emu:?wire=mem:NAME", "two of them with the same NAME in one process are wired to each other"},
+	{"emu:?wire=udp://HOST:PORT", "frames in UDP datagrams; answers whoever sends"},
+	{"emu:?wire=udp://HOST:PORT&peer=HOST:PORT", "the same, and knows whom to send to first"},
+	{"emu:?wire=…&loss=0.2", "any of them with a bad wire: loss, duplicate, reorder, corrupt (0 to 1), seed"},
+}
+
+func (x *commands) list() *cobra.Command {
+	var root string
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "Which NICs there are",
+		Long: `List the network controllers on the PCI bus, who has them, and the forms of
+address of emulated NICs.
+
+JSON keys: functions (address; vendor, device, class and their _name; driver,
+driver_override, iommu_group, group_members (address, driver, bridge, blocks),
+numa_node, link (gt_s, lanes and their max_; 0 for no link), netdevs, sriov
+(vfs, total_vfs, physical), power_state, bars (bar, bytes, io), fits, backends,
+in_use; null where there is no group or node), emulated (address, description),
+schemes (kinds of address that this program can open).`,
+		Example: `  trapeze list
+  trapeze list --json | jq -r '.functions[] | select(.fits == "trapeze") | .address'`,
+		Args: cobra.NoArgs,
+		RunE: x.Run(func(context.Context, []string) error { return x.runList(hostpci.Root(root)) }),
+	}
+	rootFlag(c, &root)
+	return c
+}
+
+func (x *commands) runList(root hostpci.Root) error {
+	// With an error comes the list of those that could be read.
+	functions, listErr := hostpci.Functions(root)
+	if listErr != nil && len(functions) == 0 {
+		return listErr
+	}
+	hostpci.Fit(functions, drivers)
+	r := listReport{Functions: []listFunction{}, Emulated: emulatedForms, Schemes: append([]string{}, vfio.Schemes()...)}
+	for _, f := range functions {
+		d := describe(f)
+		uses, err := hostpci.Uses(root, f)
+		if err != nil {
+			listErr = cmp.Or(listErr, err)
+		}
+		for _, u := range uses {
+			d.InUse = append(d.InUse, u.String())
+		}
+		r.Functions = append(r.Functions, d)
+	}
+	var err error
+	if x.JSON() {
+		err = x.printJSON(r)
+	} else {
+		err = x.printList(r)
+	}
+	return cmp.Or(err, listErr)
+}
+
+func describe(f hostpci.Function) listFunction {
+	known := func(n int) *int {
+		if n < 0 {
+			return nil
+		}
+		return &n
+	}
+	d := listFunction{
+		Address: "pci:" + f.Address,
+		Vendor:  fmt.Sprintf("%04x", f.Vendor), Device: fmt.Sprintf("%04x", f.Device), Class: fmt.Sprintf("%06x", f.Class),
+		VendorName: f.VendorName, DeviceName: f.DeviceName, ClassName: f.ClassName,
+		Driver: f.Driver, Override: f.Override, IOMMUGroup: known(f.IOMMUGroup), NUMANode: known(f.NUMANode),
+		Link:    listLink(f.Link),
+		Netdevs: append([]string{}, f.Netdevs...), SRIOV: listSRIOV(f.SRIOV), Power: f.Power.State,
+		Fits: f.Fits, Backends: append([]string{}, f.Backends...), InUse: []string{},
+		GroupMembers: []listMember{}, BARs: []listBAR{},
+	}
+	for _, m := range f.GroupMembers {
+		d.GroupMembers = append(d.GroupMembers, listMember{m.Address, m.Driver, m.Bridge, m.Blocks()})
+	}
+	for _, b := range f.BARs {
+		d.BARs = append(d.BARs, listBAR{b.Index, b.Size, b.IO})
+	}
+	return d
+}
+
+func (x *commands) printList(r listReport) error {
+	on, off := x.Emphasis()
+	if len(r.Functions) == 0 {
+		fmt.Fprintf(x.Stdout, "%sno network controllers on the PCI bus%s\n", on, off)
+	} else {
+		fmt.Fprintf(x.Stdout, "%snetwork controllers on the PCI bus%s\n", on, off)
+	}
+	for _, f := range r.Functions {
+		fmt.Fprintf(x.Stdout, "  %s%s%s  %s\n", on, f.Address, off, nameOf(f))
+		w := tabwriter.NewWriter(x.Stdout, 0, 8, 2, ' ', 0)
+		for _, line := range details(f) {
+			fmt.Fprintf(w, "      %s\t%s\n", line[0], line[1])
+		}
+		if err := w.Flush(); err != nil {
+			return err
+		}
+	}
+	if len(r.Functions) > 0 && !slices.Contains(r.Schemes, "pci") {
+		fmt.Fprintln(x.Stdout, "  (this version of trapeze cannot open them)")
+	}
+	fmt.Fprintf(x.Stdout, "\n%semulated NICs%s\n", on, off)
+	w := tabwriter.NewWriter(x.Stdout, 0, 8, 2, ' ', 0)
+	for _, e := range r.Emulated {
+		fmt.Fprintf(w, "  %s\t%s\n", e.Address, e.Description)
+	}
+	return w.Flush()
+}
+
+// nameOf is what a function is, in words where there are any.
+func nameOf(f listFunction) string {
+	what := strings.TrimSpace(f.VendorName + " " + cmp.Or(f.DeviceName, f.ClassName))
+	return strings.TrimSpace(fmt.Sprintf("%s [%s:%s]", what, f.Vendor, f.Device))
+}
+
+// details are the lines about a function, with their headings.
+func details(f listFunction) [][2]string {
+	lines := [][2]string{{"driver", cmp.Or(f.Driver, "none")}}
+	if f.Override != "" && f.Override != f.Driver {
+		lines[0][1] += ", only " + f.Override + " may have it"
+	}
+	add := func(heading, format string, a ...any) {
+		lines = append(lines, [2]string{heading, fmt.Sprintf(format, a...)})
+	}
+	if f.Fits != "" {
+		add("made for", "%s", f.Fits)
+	}
+	if len(f.Backends) > 0 {
+		add("opens by", "%s", strings.Join(f.Backends, ", "))
+	}
+	group := "none: no IOMMU guards it"
+	if f.IOMMUGroup != nil {
+		group = fmt.Sprint(*f.IOMMUGroup)
+		var others []string
+		for _, m := range f.GroupMembers {
+			s := m.Address + " (" + cmp.Or(m.Driver, "no driver")
+			if m.Bridge {
+				s += ", a bridge"
+			}
+			others = append(others, s+")")
+		}
+		if len(others) > 0 {
+			group += ", with " + strings.Join(others, ", ")
+		}
+	}
+	add("IOMMU group", "%s", group)
+	if f.NUMANode != nil {
+		add("NUMA node", "%d", *f.NUMANode)
+	}
+	if f.Link.Width > 0 {
+		add("link", "x%d at %g GT/s, at most x%d at %g GT/s", f.Link.Width, f.Link.Speed, f.Link.MaxWidth, f.Link.MaxSpeed)
+	}
+	if len(f.Netdevs) > 0 {
+		add("interfaces", "%s", strings.Join(f.Netdevs, ", "))
+	}
+	if f.SRIOV.TotalVFs > 0 {
+		add("SR-IOV", "%d of %d virtual functions", f.SRIOV.VFs, f.SRIOV.TotalVFs)
+	}
+	if f.SRIOV.Physical != "" {
+		add("SR-IOV", "virtual function of %s", f.SRIOV.Physical)
+	}
+	if f.Power != "" && f.Power != "D0" && f.Power != "unknown" {
+		add("power", "%s", f.Power)
+	}
+	for _, u := range f.InUse {
+		add("in use", "%s", u)
+	}
+	return lines
+}

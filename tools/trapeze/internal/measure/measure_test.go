@@ -1,0 +1,97 @@
+package measure_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"testing"
+	"time"
+
+	_ "github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/endpoint"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/measure"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/transfer"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+const most = 8 << 10
+
+func pair(t *testing.T) (a, b *endpoint.Endpoint) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	address := "emu:?wire=mem:" + rand.Text()
+	o := endpoint.Options{MaxMessage: most, SendDepth: 4, RecvDepth: 4}
+	var nics []*via.NIC
+	for range 2 {
+		n, err := via.Open(ctx, address, via.WithErrorHandler(func(via.AsyncError) {}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { n.Close() })
+		nics = append(nics, n)
+	}
+	a, err := endpoint.New(ctx, nics[0], o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := endpoint.Listener{NIC: nics[1], Discriminator: []byte("x"), Options: func(via.Remote) (endpoint.Options, error) { return o, nil }}
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		b, _, err = l.Accept(ctx)
+		done <- err
+	}()
+	_, err = a.Connect(ctx, via.Address{MAC: nics[1].Query().Address, Discriminator: []byte("x")}, nil)
+	if err := errors.Join(err, <-done); err != nil {
+		t.Fatal(err)
+	}
+	return a, b
+}
+
+func TestLatencyAndBandwidth(t *testing.T) {
+	a, b := pair(t)
+	for _, n := range []int{0, 1, 64, most} {
+		h, err := measure.Latency(t.Context(), a, b, n, 20*time.Millisecond)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.TotalCount() == 0 || h.Min() <= 0 || h.ValueAtPercentile(50) > h.Max() {
+			t.Errorf("%d bytes: %d round trips, %d to %d ns", n, h.TotalCount(), h.Min(), h.Max())
+		}
+		bytes, d, err := measure.Bandwidth(t.Context(), a, b, n, 20*time.Millisecond)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d < 20*time.Millisecond || (n > 0 && (bytes == 0 || bytes%uint64(n) != 0)) {
+			t.Errorf("%d bytes: %d bytes arrived in %v", n, bytes, d)
+		}
+	}
+	// Nothing is left under way.
+	if m, err := b.TryReceive(); m != nil || err != nil {
+		t.Errorf("left over: %v, %v", m, err)
+	}
+}
+
+func TestPeerLost(t *testing.T) {
+	a, b := pair(t)
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// The news takes a moment to arrive.
+	for end := time.Now().Add(10 * time.Second); ; {
+		_, err := a.TryReceive()
+		if errors.Is(err, transfer.ErrPeerLost) {
+			break
+		}
+		if err != nil || time.Now().After(end) {
+			t.Fatalf("got %v", err)
+		}
+	}
+	if _, err := measure.Latency(t.Context(), a, b, 64, time.Second); !errors.Is(err, transfer.ErrPeerLost) {
+		t.Errorf("Latency: %v", err)
+	}
+	if _, _, err := measure.Bandwidth(t.Context(), a, b, 64, time.Second); !errors.Is(err, transfer.ErrPeerLost) {
+		t.Errorf("Bandwidth: %v", err)
+	}
+}

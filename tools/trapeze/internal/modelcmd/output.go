@@ -1,0 +1,111 @@
+package modelcmd
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
+	"github.com/trapeze-nic/trapeze/pipeline/report"
+)
+
+// ErrUsage: a flag or argument cannot be used; scripts tell it from a failure by
+// the exit code that main gives it.
+var ErrUsage = errors.New("bad option")
+
+// UsageError names an option and its range.
+type UsageError struct{ Option, Value, Allowed string }
+
+func (e *UsageError) Error() string {
+	return fmt.Sprintf("%s %s: %v (allowed: %s)", e.Option, e.Value, ErrUsage, e.Allowed)
+}
+
+// Unwrap returns ErrUsage.
+func (e *UsageError) Unwrap() error { return ErrUsage }
+
+func usage(option, value, allowed string) error {
+	return &UsageError{Option: option, Value: value, Allowed: allowed}
+}
+
+// transfer is one entry of the JSON lists.
+type transfer struct {
+	Packet int     `json:"packet"`
+	Flow   int     `json:"flow,omitempty"`
+	Start  float64 `json:"start_us"`
+	End    float64 `json:"end_us"`
+	Bytes  int     `json:"bytes"`
+}
+
+// result is the JSON object of "trapeze model".
+type result struct {
+	Latency   float64 `json:"latency_us"`
+	Bandwidth float64 `json:"bandwidth_mb_s"`
+	Transfers struct {
+		HostTx  []transfer `json:"hostTx"`
+		NetTx   []transfer `json:"netTx"`
+		NetRcv  []transfer `json:"netRcv"`
+		HostRcv []transfer `json:"hostRcv"`
+	} `json:"transfers"`
+	Busy float64 `json:"bus_busy_us"`
+}
+
+func resultOf(f *report.Figures) *result {
+	r := &result{Latency: f.Latency.Microseconds(), Bandwidth: f.Bandwidth, Busy: f.Busy.Microseconds()}
+	lists := [dmalog.Engines]*[]transfer{&r.Transfers.HostTx, &r.Transfers.NetTx, &r.Transfers.NetRcv, &r.Transfers.HostRcv}
+	for _, l := range lists {
+		*l = []transfer{}
+	}
+	for _, l := range f.Log {
+		*lists[l.Engine] = append(*lists[l.Engine], transfer{Packet: l.Packet, Flow: l.Flow,
+			Start: dmalog.Microseconds(l.Start), End: dmalog.Microseconds(l.End), Bytes: l.Bytes})
+	}
+	return r
+}
+
+func writeJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+func writeText(w io.Writer, c *report.Case, f *report.Figures) error {
+	counts := [dmalog.Engines]int{}
+	for _, l := range f.Log {
+		counts[l.Engine]++
+	}
+	_, err := fmt.Fprintf(w, `%s, %s, %d payloads of %d bytes
+latency            %10.3f us   one payload, one way, idle system
+bandwidth          %10.3f MB/s
+buses occupied     %10.3f us
+transfers          hostTx %d, netTx %d, netRcv %d, hostRcv %d
+`, c.Profile.Name, c.Policy, c.Count, c.Payload, f.Latency.Microseconds(), f.Bandwidth, f.Busy.Microseconds(),
+		counts[dmalog.HostTx], counts[dmalog.NetTx], counts[dmalog.NetRcv], counts[dmalog.HostRcv])
+	return err
+}
+
+// writeFile writes a file whole or not at all: into a temporary file beside it,
+// which then takes its name.
+func writeFile(name string, content []byte) (err error) {
+	temporary, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("write %s: %w", name, errors.Join(err, os.Remove(temporary.Name())))
+		}
+	}()
+	if _, err = temporary.Write(content); err != nil {
+		return errors.Join(err, temporary.Close())
+	}
+	if err = temporary.Chmod(0o644); err != nil {
+		return errors.Join(err, temporary.Close())
+	}
+	if err = temporary.Close(); err != nil {
+		return err
+	}
+	return os.Rename(temporary.Name(), name)
+}

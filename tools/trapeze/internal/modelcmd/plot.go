@@ -1,0 +1,231 @@
+package modelcmd
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
+	"github.com/trapeze-nic/trapeze/pipeline/profile"
+	"github.com/trapeze-nic/trapeze/pipeline/report"
+)
+
+// Payloads of the curves, in bytes.
+var (
+	curvePayloads = []int{512, 1024, 2048, 3072, 4096, 5120, 6144, 7168, 8192}
+	widePayloads  = []int{512, 1024, 2048, 4096, 8192, 16384, 32768, 65536}
+)
+
+// PlotCommand returns the command "plot" with its subcommands.
+func PlotCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "plot",
+		Short: "Draw packet flow graphs and curves as SVG, or all of them as one HTML page",
+		Example: `  trapeze plot flow --profile p6-natoma --policy amp --count 6 --output flow.svg
+  trapeze plot flow --log device.log --output live.svg
+  trapeze plot report --profile p6-natoma --output report.html`,
+		Args: cobra.NoArgs,
+	}
+	cmd.AddCommand(flowCommand(), rateCommand(), thresholdCommand(), payloadCommand("latency"), payloadCommand("bandwidth"), reportCommand())
+	return cmd
+}
+
+// outputFlag adds --output, which every picture needs.
+func outputFlag(cmd *cobra.Command, output *string) {
+	cmd.Flags().StringVar(output, "output", "", "file to write, whole or not at all (required)")
+	if err := cmd.MarkFlagRequired("output"); err != nil {
+		cobra.CheckErr(err)
+	}
+}
+
+// recorded is where a picture of transfers gets them from: a log, or a model run.
+type recorded struct {
+	f      caseFlags
+	log    string
+	output string
+}
+
+func (r *recorded) register(cmd *cobra.Command) {
+	r.f.register(cmd)
+	cmd.Flags().StringVar(&r.log, "log", "", "draw this DMA log (JSON lines with packet, engine, start_us, end_us, bytes) instead of a model run")
+	if err := cmd.Flags().Set("count", "6"); err != nil {
+		cobra.CheckErr(err)
+	}
+	outputFlag(cmd, &r.output)
+}
+
+// source returns the case, and the log's records if there is one.
+func (r *recorded) source() (report.Case, []dmalog.Record, string, error) {
+	if r.log == "" {
+		c, err := r.f.measured()
+		return c, nil, "", err
+	}
+	file, err := os.Open(r.log)
+	if err != nil {
+		return report.Case{}, nil, "", fmt.Errorf("--log: %w", err)
+	}
+	records, err := dmalog.Read(file, r.log)
+	if err = errors.Join(err, file.Close()); err != nil {
+		return report.Case{}, nil, "", err
+	}
+	if records == nil {
+		records = []dmalog.Record{}
+	}
+	return report.Case{}, records, "DMA log " + r.log, nil
+}
+
+func flowCommand() *cobra.Command {
+	var r recorded
+	cmd := &cobra.Command{
+		Use:     "flow --output FILE.svg",
+		Short:   "Packet flow graph: one band for each engine, one stripe for each transfer",
+		Example: "  trapeze plot flow --profile p6-natoma --policy amp --count 8 --output flow.svg",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			c, records, source, err := r.source()
+			if err != nil {
+				return err
+			}
+			svg, err := report.FlowGraph(c, records, source)
+			if err != nil {
+				return err
+			}
+			return writeFile(r.output, svg)
+		},
+	}
+	r.register(cmd)
+	return cmd
+}
+
+func rateCommand() *cobra.Command {
+	var r recorded
+	var window float64
+	cmd := &cobra.Command{
+		Use:     "rate --output FILE.svg",
+		Short:   "Every engine's effective bandwidth over time",
+		Example: "  trapeze plot rate --profile p6-natoma --policy amp --count 20 --window-us 50 --output rate.svg",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if !(window >= 0.001 && window <= 1e6) {
+				return usage("--window-us", fmt.Sprint(window), "0.001 to 1000000")
+			}
+			c, records, source, err := r.source()
+			if err != nil {
+				return err
+			}
+			svg, err := report.Rates(c, records, source, profile.Micros(window))
+			if err != nil {
+				return err
+			}
+			return writeFile(r.output, svg)
+		},
+	}
+	r.register(cmd)
+	cmd.Flags().Float64Var(&window, "window-us", 50, "length of the windows in microseconds")
+	return cmd
+}
+
+func thresholdCommand() *cobra.Command {
+	var name, output string
+	var payload int
+	cmd := &cobra.Command{
+		Use:     "threshold --output FILE.svg",
+		Short:   "Latency against the threshold of the sender, the receiver and both",
+		Example: "  trapeze plot threshold --profile alcor --payload 8192 --output threshold.svg",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			p, err := profile.Load(name)
+			if err != nil {
+				return err
+			}
+			if payload < 64 || payload > 1<<20 {
+				return usage("--payload", fmt.Sprint(payload), "64 to 1048576 bytes")
+			}
+			svg, err := report.Thresholds(p, payload)
+			if err != nil {
+				return err
+			}
+			return writeFile(output, svg)
+		},
+	}
+	cmd.Flags().StringVar(&name, "profile", defaultProfile, "platform by name, or a TOML file")
+	cmd.Flags().IntVar(&payload, "payload", defaultPayload, "bytes of the payload")
+	outputFlag(cmd, &output)
+	return cmd
+}
+
+// payloadCommand draws latency or bandwidth against payload.
+func payloadCommand(what string) *cobra.Command {
+	var name, output string
+	var policies []string
+	cmd := &cobra.Command{
+		Use:     what + " --output FILE.svg",
+		Short:   what + " against payload, for several policies",
+		Example: "  trapeze plot " + what + " --profile p6-natoma --output " + what + ".svg",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			p, err := profile.Load(name)
+			if err != nil {
+				return err
+			}
+			draw, payloads := report.Latencies, curvePayloads
+			if what == "bandwidth" {
+				draw, payloads = report.Bandwidths, widePayloads
+			}
+			svg, err := draw(p, policies, payloads)
+			if err != nil {
+				return err
+			}
+			return writeFile(output, svg)
+		},
+	}
+	cmd.Flags().StringVar(&name, "profile", defaultProfile, "platform by name, or a TOML file")
+	cmd.Flags().StringSliceVar(&policies, "policies", report.Compared, "delivery policies")
+	outputFlag(cmd, &output)
+	return cmd
+}
+
+func reportCommand() *cobra.Command {
+	var names []string
+	var file, output string
+	cmd := &cobra.Command{
+		Use:   "report --output FILE.html",
+		Short: "One self-contained HTML page with all pictures, and published figures beside computed ones",
+		Example: `  trapeze plot report --published published.csv --output report.html
+  trapeze plot report --profiles p6-natoma,pcie4-x16-100g --output report.html`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var profiles []*profile.Profile
+			for _, name := range names {
+				p, err := profile.Load(name)
+				if err != nil {
+					return err
+				}
+				profiles = append(profiles, p)
+			}
+			o := report.PageOptions{Profiles: profiles}
+			if file != "" {
+				rows, err := readRows(file)
+				if err != nil {
+					return err
+				}
+				o.Published = rows
+			}
+			bar := progressBar(cmd.ErrOrStderr(), report.PageSteps(o), "drawing")
+			o.Progress = func() error { return bar.Add(1) }
+			page, err := report.Page(o)
+			if err != nil {
+				return err
+			}
+			if err := bar.Finish(); err != nil {
+				return err
+			}
+			return writeFile(output, page)
+		},
+	}
+	cmd.Flags().StringSliceVar(&names, "profiles", []string{defaultProfile, "alcor"}, "platforms, names or TOML files")
+	cmd.Flags().StringVar(&file, "published", "", "table of published figures, CSV, to show beside the computed ones")
+	outputFlag(cmd, &output)
+	return cmd
+}

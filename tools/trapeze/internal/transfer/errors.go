@@ -1,0 +1,106 @@
+package transfer
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Errors of a transfer, to be found with errors.Is.
+var (
+	// ErrProtocol: the other side sent what the protocol does not allow.
+	ErrProtocol = errors.New("the other side does not keep to the transfer protocol")
+	// ErrVersion: the other side speaks another version of the protocol.
+	ErrVersion = errors.New("the other side speaks another version of the transfer protocol")
+	// ErrPeerLost: the link broke. Links wrap it into what they know.
+	ErrPeerLost = errors.New("the other side is gone")
+	// ErrDigest: what arrived is not what was sent.
+	ErrDigest = errors.New("SHA-256 of what arrived differs from what was sent")
+	// ErrSize: the file's length is not what the offer said.
+	ErrSize = errors.New("the file's length differs from what was offered")
+	// ErrSource: reading the file to be sent failed.
+	ErrSource = errors.New("reading failed")
+	// ErrSink: storing what arrived failed.
+	ErrSink = errors.New("writing failed")
+	// ErrExists: the receiver will not replace a file. Sinks wrap it.
+	ErrExists = errors.New("output exists")
+)
+
+// malformed makes an error that wraps ErrProtocol.
+func malformed(format string, a ...any) error {
+	return fmt.Errorf("%w: %s", ErrProtocol, fmt.Sprintf(format, a...))
+}
+
+// Reason says why a side ended a transfer.
+type Reason uint8
+
+// Reasons of an abort.
+const (
+	ReasonInterrupted Reason = 1 + iota // its user stopped it
+	ReasonExists                        // the receiver's output exists
+	ReasonRead                          // the sender could not read
+	ReasonWrite                         // the receiver could not write
+	ReasonSize                          // the length is not the one offered
+	ReasonDigest                        // the SHA-256 differs
+	ReasonProtocol                      // it met a message that it did not expect
+
+	reasonLast = ReasonProtocol
+)
+
+var reasonNames = [...]string{
+	"", "interrupted", "its output exists already", "it cannot read the file",
+	"it cannot write the file", "the file's length is not the one offered",
+	"the SHA-256 of what arrived differs", "protocol error",
+}
+
+func (r Reason) String() string {
+	if r > 0 && int(r) < len(reasonNames) {
+		return reasonNames[r]
+	}
+	return fmt.Sprintf("reason %d", uint8(r))
+}
+
+// RemoteError is the error of the side that was told to stop.
+type RemoteError struct {
+	Reason Reason
+	Text   string // details in the other side's words; may be empty
+}
+
+func (e *RemoteError) Error() string {
+	s := "the other side ended the transfer: " + e.Reason.String()
+	if e.Text != "" {
+		s += ": " + e.Text
+	}
+	return s
+}
+
+// Is makes a RemoteError match the sentinel that the other side met.
+func (e *RemoteError) Is(target error) bool {
+	switch target {
+	case ErrExists:
+		return e.Reason == ReasonExists
+	case ErrSize:
+		return e.Reason == ReasonSize
+	case ErrDigest:
+		return e.Reason == ReasonDigest
+	}
+	return false
+}
+
+// reasonOf chooses what to tell the other side about err.
+func reasonOf(err error) Reason {
+	switch {
+	case errors.Is(err, ErrExists):
+		return ReasonExists
+	case errors.Is(err, ErrSource):
+		return ReasonRead
+	case errors.Is(err, ErrSink):
+		return ReasonWrite
+	case errors.Is(err, ErrSize):
+		return ReasonSize
+	case errors.Is(err, ErrDigest):
+		return ReasonDigest
+	case errors.Is(err, ErrProtocol), errors.Is(err, ErrVersion):
+		return ReasonProtocol
+	}
+	return ReasonInterrupted
+}

@@ -1,0 +1,145 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+)
+
+// Link carries messages, whole, in order and without loss, in both directions.
+// It is used by one goroutine at a time. When the other side is gone, methods
+// fail with an error that wraps ErrPeerLost; messages that arrived before can
+// still be received.
+type Link interface {
+	// MaxMessage is the size in bytes of the largest message, at least
+	// MinMessage.
+	MaxMessage() int
+	// Acquire waits for a free send buffer of MaxMessage bytes.
+	Acquire(ctx context.Context) ([]byte, error)
+	// Post sends the first n bytes of the buffer that Acquire returned last.
+	Post(n int) error
+	// Flush waits until all that was posted has arrived.
+	Flush(ctx context.Context) error
+	// Receive waits for the next message. It is valid until Release.
+	Receive(ctx context.Context) ([]byte, error)
+	// TryReceive is Receive without the waiting: it returns nil if no message
+	// is there.
+	TryReceive() ([]byte, error)
+	// Release gives back the message that was received last.
+	Release() error
+}
+
+// farewell bounds how long a side that ends a transfer tries to tell why.
+const farewell = 500 * time.Millisecond
+
+// checkLink refuses links that cannot carry the longest control message.
+func checkLink(l Link) error {
+	if l.MaxMessage() < MinMessage {
+		return fmt.Errorf("link carries messages of %d bytes, at least %d are needed", l.MaxMessage(), MinMessage)
+	}
+	return nil
+}
+
+// post sends one control message.
+func post(ctx context.Context, l Link, m *Message) error {
+	buf, err := l.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	b, err := m.Append(buf[:0])
+	if err != nil {
+		return err
+	}
+	return l.Post(len(b))
+}
+
+// receive waits for a control message and checks that it is the one expected.
+// An abort becomes a RemoteError.
+func receive(ctx context.Context, l Link, want Kind) (Message, error) {
+	b, err := l.Receive(ctx)
+	if err != nil {
+		return Message{}, err
+	}
+	m, err := Parse(b)
+	if rerr := l.Release(); err == nil {
+		err = rerr
+	}
+	if err != nil {
+		return Message{}, err
+	}
+	return m, m.expect(want)
+}
+
+func (m *Message) expect(want ...Kind) error {
+	if m.Kind == KindAbort {
+		return &RemoteError{Reason: m.Reason, Text: m.Text}
+	}
+	for _, k := range want {
+		if m.Kind == k {
+			return nil
+		}
+	}
+	return malformed("%v message where %v should come", m.Kind, want)
+}
+
+// explain tells the other side why the transfer ends with err, as far as that
+// is possible in a short time and makes sense. It works although ctx is done.
+func explain(ctx context.Context, l Link, err error) {
+	var remote *RemoteError
+	if errors.Is(err, ErrPeerLost) || errors.As(err, &remote) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+	defer cancel()
+	m := Message{Kind: KindAbort, Reason: reasonOf(err)}
+	// Paths of this machine are nobody else's business; what the system said
+	// about them is useful.
+	var path *fs.PathError
+	switch {
+	case errors.As(err, &path):
+		m.Text = plain(path.Err.Error())
+	case m.Reason == ReasonProtocol:
+		m.Text = plain(err.Error())
+	}
+	if post(ctx, l, &m) == nil {
+		// Whether it arrived cannot be helped: the link is closed next.
+		_ = l.Flush(ctx)
+	}
+}
+
+// plain makes s fit an abort message.
+func plain(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if !printable(string(r)) {
+			return '?'
+		}
+		return r
+	}, strings.ToValidUTF8(s, "?"))
+	if len(s) > MaxText {
+		s = strings.ToValidUTF8(s[:MaxText], "")
+	}
+	return s
+}
+
+// remoteWord looks for an abort that explains why the link broke with err.
+func remoteWord(l Link, err error) error {
+	if !errors.Is(err, ErrPeerLost) {
+		return err
+	}
+	for {
+		b, rerr := l.TryReceive()
+		if rerr != nil || b == nil {
+			return err
+		}
+		m, perr := Parse(b)
+		if l.Release() != nil || perr != nil {
+			return err
+		}
+		if m.Kind == KindAbort {
+			return m.expect()
+		}
+	}
+}

@@ -1,0 +1,176 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// Result is what a transfer came to.
+type Result struct {
+	Bytes   uint64
+	Digest  [DigestSize]byte // SHA-256
+	Elapsed time.Duration    // from the accept to the receipt
+	// Unconfirmed is set by Receive if the file is complete and stored but the
+	// sender may not have been told.
+	Unconfirmed bool
+}
+
+// MBPerSecond is the rate in units of 10^6 bytes per second.
+func (r Result) MBPerSecond() float64 {
+	if r.Elapsed <= 0 {
+		return 0
+	}
+	return float64(r.Bytes) / 1e6 / r.Elapsed.Seconds()
+}
+
+// glance is how often a sender that waits for its file looks at the link.
+const glance = 50 * time.Millisecond
+
+// linger bounds how long a sender that has its receipt stays to repeat the
+// acknowledgement of it, should that be lost.
+const linger = time.Second
+
+// Send sends one file over l and waits for the receipt. progress, if not nil,
+// is called with the number of bytes of each chunk that was handed to the link.
+// On failure the other side is told, if it is still there.
+func Send(ctx context.Context, l Link, src Source, progress func(n int)) (Result, error) {
+	if err := checkLink(l); err != nil {
+		return Result{}, err
+	}
+	s := sender{link: l, src: src, progress: progress}
+	r, err := s.run(ctx)
+	if err != nil {
+		err = remoteWord(l, err)
+		explain(ctx, l, err)
+		return Result{}, err
+	}
+	s.linger(ctx)
+	return r, nil
+}
+
+type sender struct {
+	link     Link
+	src      Source
+	progress func(n int)
+	sent     uint64
+}
+
+func (s *sender) run(ctx context.Context) (Result, error) {
+	offer := Message{Kind: KindOffer, Size: s.src.Size, Mode: s.src.Mode, Name: s.src.Name}
+	if err := post(ctx, s.link, &offer); err != nil {
+		return Result{}, err
+	}
+	if _, err := receive(ctx, s.link, KindAccept); err != nil {
+		return Result{}, err
+	}
+	start := time.Now()
+	digest, err := s.stream(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	end := Message{Kind: KindEnd, Size: s.sent, Digest: digest}
+	if err := post(ctx, s.link, &end); err != nil {
+		return Result{}, err
+	}
+	receipt, err := receive(ctx, s.link, KindReceipt)
+	if err != nil {
+		return Result{}, err
+	}
+	if receipt.Size != s.sent || receipt.Digest != digest {
+		return Result{}, malformed("receipt for another file")
+	}
+	return Result{Bytes: s.sent, Digest: digest, Elapsed: time.Since(start)}, nil
+}
+
+// stream sends the content and returns its digest.
+func (s *sender) stream(ctx context.Context) ([DigestSize]byte, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	file := readAhead(ctx, s.src.Reader, s.link.MaxMessage()-PrefixSize)
+	tick := time.NewTicker(glance)
+	defer tick.Stop()
+	for {
+		select {
+		case b := <-file.full:
+			if err := s.chunk(ctx, b.data); err != nil {
+				return [DigestSize]byte{}, err
+			}
+			switch {
+			case errors.Is(b.err, io.EOF):
+				return file.sum(), s.complete()
+			case b.err != nil:
+				return [DigestSize]byte{}, b.err
+			}
+			file.recycle(b)
+		case <-tick.C:
+		case <-ctx.Done():
+			return [DigestSize]byte{}, context.Cause(ctx)
+		}
+		if err := s.glance(); err != nil {
+			return [DigestSize]byte{}, err
+		}
+	}
+}
+
+func (s *sender) chunk(ctx context.Context, data []byte) error {
+	if len(data) == 0 {
+		return nil
+	}
+	limit := min(s.src.Size, MaxSize)
+	if uint64(len(data)) > limit-s.sent {
+		return fmt.Errorf("%w: there are more than %d bytes", ErrSize, limit)
+	}
+	buf, err := s.link.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	PutChunkPrefix(buf, s.sent)
+	copy(buf[PrefixSize:], data)
+	if err := s.link.Post(PrefixSize + len(data)); err != nil {
+		return err
+	}
+	s.sent += uint64(len(data))
+	if s.progress != nil {
+		s.progress(len(data))
+	}
+	return nil
+}
+
+func (s *sender) complete() error {
+	if s.src.Size != UnknownSize && s.sent != s.src.Size {
+		return fmt.Errorf("%w: it ended after %d of %d bytes", ErrSize, s.sent, s.src.Size)
+	}
+	return nil
+}
+
+// glance looks whether the receiver has given up. While chunks go out it has
+// nothing else to say.
+func (s *sender) glance() error {
+	b, err := s.link.TryReceive()
+	if err != nil || b == nil {
+		return err
+	}
+	m, err := Parse(b)
+	if rerr := s.link.Release(); err == nil {
+		err = rerr
+	}
+	if err != nil {
+		return err
+	}
+	return m.expect(KindAbort)
+}
+
+// linger waits for the receiver to disconnect: it does so once it knows that
+// the receipt has arrived.
+func (s *sender) linger(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, linger)
+	defer cancel()
+	for {
+		if _, err := s.link.Receive(ctx); err != nil || s.link.Release() != nil {
+			return
+		}
+	}
+}
