@@ -1,0 +1,102 @@
+package arrows_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/trapeze-nic/trapeze/ci/arrows"
+)
+
+// TestRepository checks this repository.
+func TestRepository(t *testing.T) {
+	r, err := arrows.Check(os.DirFS("../.."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range r.Violations {
+		t.Error(v)
+	}
+	if r.Files < 20 {
+		t.Errorf("found only %d source files: is this the root of the module?", r.Files)
+	}
+}
+
+// TestRules checks the rules themselves on one file at a time.
+func TestRules(t *testing.T) {
+	imports := func(paths ...string) string {
+		s := "package p\n"
+		for _, p := range paths {
+			s += "import _ \"" + p + "\"\n"
+		}
+		return s
+	}
+	ours := arrows.Module + "/"
+	for _, tt := range []struct {
+		name, file, source string
+		want               string // part of the only violation; empty: none
+	}{
+		{"down", "driver/nic.go", imports(ours+"vfio", ours+"descriptors", ours+"vfio/mmio"), ""},
+		{"own sub-package", "emulator/device.go", imports(ours + "emulator/wire"), ""},
+		{"sub-package uses the room's arrows", "emulator/wire/udp.go", imports(ours + "engine"), ""},
+		{"driver to emulator", "driver/nic.go", imports(ours + "emulator"), "driver may import vfio, descriptors, not emulator"},
+		{"driver to engine", "driver/nic.go", imports(ours + "engine"), "not engine"},
+		{"emulator to driver", "emulator/wire/udp.go", imports(ours + "driver"), "not driver"},
+		{"up", "vfio/device.go", imports(ours + "driver"), "vfio imports none of our packages"},
+		{"vfio to descriptors", "vfio/device.go", imports(ours + "descriptors"), "vfio imports none"},
+		{"engine to vfio", "engine/memory.go", imports(ours + "vfio"), "engine may import descriptors, not vfio"},
+		{"tools join", "tools/trapeze/main.go", imports(ours+"via", ours+"emulator"), ""},
+		{"nobody imports tools", "via/nic.go", imports(ours + "tools/trapeze"), "nobody imports tools"},
+		{"nobody imports examples", "tools/trapeze/main.go", imports(ours + "examples/hello"), "nobody imports examples"},
+		{"unknown room", "tools/trapeze/main.go", imports(ours + "helpers"), "helpers is not a room"},
+		{"code in an unknown room", "helpers/x.go", imports(ours + "vfio"), "helpers is not a room"},
+		{"tests join", "driver/nic_test.go", imports(ours + "emulator"), ""},
+		{"others' packages", "vfio/memory.go", imports("golang.org/x/sys/unix", "os"), ""},
+
+		{"unsafe", "vfio/memory.go", imports("unsafe"), "unsafe belongs"},
+		{"unsafe in its file", "vfio/memory_unsafe.go", imports("unsafe"), ""},
+		{"unsafe by processor", "vfio/memory_unsafe_arm64.go", imports("unsafe"), ""},
+		{"unsafe in a test", "vfio/memory_test.go", imports("unsafe"), "unsafe belongs"},
+		{"unsafe in its test file", "vfio/memory_unsafe_test.go", imports("unsafe"), ""},
+
+		{"panic", "via/nic.go", "package via\nfunc f() { panic(1) }\n", "does not panic"},
+		{"panic in a variable", "via/nic.go", "package via\nvar f = func() { panic(1) }\n", "does not panic"},
+		{"allowed panic", "vfio/address.go", "package vfio\nfunc Register() { panic(1) }\n", ""},
+		{"panic in a test", "via/nic_test.go", "package via\nfunc f() { panic(1) }\n", ""},
+		{"exit", "engine/step.go", "package engine\nimport \"os\"\nfunc f() { os.Exit(1) }\n", "os.Exit"},
+		{"fatal", "engine/step.go", "package engine\nimport \"log\"\nfunc f() { log.Fatalf(\"x\") }\n", "log.Fatalf"},
+		{"exit in a tool", "tools/trapeze/main.go", "package main\nimport \"os\"\nfunc main() { os.Exit(1) }\n", ""},
+		{"a method called Exit", "engine/step.go", "package engine\nfunc f(p interface{ Exit(int) }) { p.Exit(1) }\n", ""},
+
+		{"600 lines", "via/nic.go", "package via\n" + strings.Repeat("\n", 599), ""},
+		{"601 lines", "via/nic.go", "package via\n" + strings.Repeat("\n", 600), "601 lines"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r, err := arrows.Check(fstest.MapFS{tt.file: {Data: []byte(tt.source)}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch {
+			case tt.want == "" && len(r.Violations) > 0:
+				t.Errorf("unexpected: %v", r.Violations)
+			case tt.want != "" && (len(r.Violations) != 1 || !strings.Contains(r.Violations[0].String(), tt.want)):
+				t.Errorf("got %v, want one violation that mentions %q", r.Violations, tt.want)
+			}
+		})
+	}
+}
+
+func TestCheckSkipsWhatIsNotSource(t *testing.T) {
+	bad := &fstest.MapFile{Data: []byte("this is not Go")}
+	r, err := arrows.Check(fstest.MapFS{
+		"via/testdata/x.go": bad, ".git/x.go": bad, "via/notes.txt": bad,
+		"via/nic.go": {Data: []byte("package via\n")},
+	})
+	if err != nil || len(r.Violations) > 0 || r.Files != 1 {
+		t.Errorf("got %+v, %v", r, err)
+	}
+	if _, err := arrows.Check(fstest.MapFS{"via/nic.go": bad}); err == nil {
+		t.Error("a file that cannot be parsed goes unnoticed")
+	}
+}

@@ -1,0 +1,66 @@
+// Package arrows checks how the parts of this repository may use each other,
+// and the few rules about source files that no other tool checks.
+package arrows
+
+import "strings"
+
+// rooms lists, for each room of the house, the other rooms that its code may
+// import. Rooms in the list of joiners may import everything and be imported by
+// nobody. Tests may import everything.
+var rooms = map[string][]string{
+	"vfio":        {},
+	"descriptors": {},
+	"pipeline":    {},
+	"engine":      {"descriptors"},
+	"emulator":    {"engine", "vfio", "descriptors"},
+	"driver":      {"vfio", "descriptors"},
+	"via":         {"driver", "vfio", "descriptors"},
+}
+
+var joiners = []string{"tools", "examples", "ci"}
+
+// roomOf returns the room of a slash-separated path inside the module: its
+// first part.
+func roomOf(path string) string {
+	room, _, _ := strings.Cut(path, "/")
+	return room
+}
+
+func isJoiner(room string) bool {
+	for _, j := range joiners {
+		if room == j {
+			return true
+		}
+	}
+	return false
+}
+
+// checkImport says what is wrong with code in room from importing a package in
+// room to; empty if nothing is.
+func checkImport(from, to string) string {
+	if from == to {
+		return ""
+	}
+	if isJoiner(to) {
+		return "nobody imports " + to
+	}
+	if _, known := rooms[to]; !known {
+		return to + " is not a room: enter it in ci/arrows/rooms.go"
+	}
+	if isJoiner(from) {
+		return ""
+	}
+	allowed, known := rooms[from]
+	if !known {
+		return from + " is not a room: enter it in ci/arrows/rooms.go"
+	}
+	for _, a := range allowed {
+		if a == to {
+			return ""
+		}
+	}
+	if len(allowed) == 0 {
+		return from + " imports none of our packages, not " + to
+	}
+	return from + " may import " + strings.Join(allowed, ", ") + ", not " + to
+}

@@ -1,0 +1,169 @@
+package commands_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// trapeze is the program under test.
+var trapeze string
+
+// patience ends tests that hang. Nothing here is meant to take long, but CI
+// machines are busy.
+const patience = 2 * time.Minute
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "ci/commands:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (int, error) {
+	if testing.Short() {
+		return m.Run(), nil
+	}
+	if err := readSources("../.."); err != nil {
+		return 0, err
+	}
+	dir, err := os.MkdirTemp("", "trapeze-commands-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir)
+	trapeze = filepath.Join(dir, "trapeze")
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", trapeze, "../../tools/trapeze")
+	if out, err := build.CombinedOutput(); err != nil {
+		return 0, fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return m.Run(), nil
+}
+
+// readSources opens every source file of the module. The program is built
+// behind the back of go test, which would otherwise repeat an old result after
+// a change: it remembers which files a test has opened.
+func readSources(root string) error {
+	return fs.WalkDir(os.DirFS(root), ".", func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			if p != "." && strings.HasPrefix(d.Name(), ".") {
+				return fs.SkipDir
+			}
+			return err
+		}
+		switch filepath.Ext(p) {
+		case ".go", ".s", ".mod", ".sum":
+			_, err = os.ReadFile(filepath.Join(root, p))
+		}
+		return err
+	})
+}
+
+func needsProgram(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("runs the built program: not with -short")
+	}
+}
+
+// process is a running trapeze.
+type process struct {
+	cmd    *exec.Cmd
+	stdout bytes.Buffer
+	stderr watched
+	done   chan error
+}
+
+// watched collects what a process writes while others read it.
+type watched struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (w *watched) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.b.Write(p)
+}
+
+func (w *watched) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.b.String()
+}
+
+var _ io.Writer = (*watched)(nil)
+
+// start runs trapeze with args. It is killed when the test ends, or after
+// patience.
+func start(t *testing.T, args ...string) *process {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	p := &process{cmd: exec.CommandContext(ctx, trapeze, args...), done: make(chan error, 1)}
+	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
+	if err := p.cmd.Start(); err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	exited := make(chan struct{})
+	go func() {
+		p.done <- p.cmd.Wait()
+		close(exited)
+	}()
+	t.Cleanup(func() { cancel(); <-exited })
+	return p
+}
+
+// code waits for the process to end and returns its exit code, -1 after a
+// signal.
+func (p *process) code(t *testing.T) int {
+	t.Helper()
+	err := <-p.done
+	p.done <- err
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatalf("%s: %v", strings.Join(p.cmd.Args[1:], " "), err)
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// succeed waits for the process to end well.
+func (p *process) succeed(t *testing.T) {
+	t.Helper()
+	if c := p.code(t); c != 0 {
+		t.Fatalf("%s: exit code %d\n%s", strings.Join(p.cmd.Args[1:], " "), c, &p.stderr)
+	}
+}
+
+// udpPair returns the addresses of two devices that are wired to each other.
+// extra is appended to both.
+func udpPair(t *testing.T, extra string) (receiver, sender string) {
+	t.Helper()
+	var ports [2]int
+	for i := range ports {
+		c, err := net.ListenPacket("udp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		ports[i] = c.LocalAddr().(*net.UDPAddr).Port
+	}
+	receiver = fmt.Sprintf("emu:?wire=udp://127.0.0.1:%d%s", ports[0], extra)
+	sender = fmt.Sprintf("emu:?wire=udp://127.0.0.1:%d&peer=127.0.0.1:%d%s", ports[1], ports[0], extra)
+	return receiver, sender
+}

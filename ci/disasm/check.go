@@ -1,0 +1,44 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// check holds the functions of a program, instructions by symbol, against the
+// rules of the architecture and returns what is wrong.
+func (a architecture) check(functions map[string][]string) []error {
+	var problems []error
+	for _, r := range a.rules {
+		symbol := module + r.symbol
+		code, ok := functions[symbol+assembly]
+		if !ok {
+			problems = append(problems, fmt.Errorf("%s is not in the program", r.symbol))
+			continue
+		}
+		if got := strings.Join(code, "; "); got != r.code {
+			problems = append(problems, fmt.Errorf("%s is\n\t%s\nand should be\n\t%s", r.symbol, got, r.code))
+		}
+		// Not there if the linker left it out.
+		if err := a.checkWay(functions[symbol]); err != nil {
+			problems = append(problems, fmt.Errorf("%s, on the way into assembly: %w", r.symbol, err))
+		}
+	}
+	return problems
+}
+
+// checkWay looks at the code between Go and assembly, which the compiler makes
+// and which only passes arguments on.
+func (a architecture) checkWay(code []string) error {
+	for _, c := range code {
+		if a.locked.MatchString(c) {
+			return fmt.Errorf("locked instruction %q", c)
+		}
+		for _, m := range a.memory.FindAllString(c, -1) {
+			if !a.own.MatchString(m) {
+				return fmt.Errorf("access to memory %q", c)
+			}
+		}
+	}
+	return nil
+}

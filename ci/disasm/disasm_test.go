@@ -1,0 +1,149 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// TestRun checks the accessors as they are built from this tree.
+func TestRun(t *testing.T) {
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skip("no go command")
+	}
+	// The test cache knows which files a test has opened, and not what it has
+	// built.
+	for _, name := range []string{"vfio/mmio/mmio_amd64.s", "vfio/mmio/mmio_arm64.s", "descriptors/publish_amd64.s", "descriptors/publish_arm64.s"} {
+		if _, err := os.ReadFile("../../" + name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out strings.Builder
+	if err := run(t.Context(), []string{"-v"}, &out); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"amd64: 12 functions checked, 0 problems", "arm64: 12 functions checked, 0 problems", "dmb oshst"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("output lacks %q:\n%s", want, out.String())
+		}
+	}
+}
+
+func TestRunArguments(t *testing.T) {
+	for _, args := range [][]string{{"-no-such-flag"}, {"stray"}} {
+		if err := run(t.Context(), args, new(strings.Builder)); err == nil {
+			t.Errorf("run(%q) succeeds", args)
+		}
+	}
+}
+
+// good is a program that keeps all rules of an architecture.
+func good(a architecture) map[string][]string {
+	f := map[string][]string{}
+	for _, r := range a.rules {
+		f[module+r.symbol+assembly] = strings.Split(r.code, "; ")
+	}
+	return f
+}
+
+func TestCheck(t *testing.T) {
+	const (
+		write32 = module + "vfio/mmio.Write32"
+		read8   = module + "vfio/mmio.Read8"
+		release = module + "descriptors.storeRelease32"
+		barrier = module + "vfio/mmio.ToDevice"
+	)
+	tests := []struct {
+		name, arch, symbol, code string
+		want                     string // part of the one problem; none if empty
+	}{
+		{name: "as it should be", arch: "amd64"},
+		{name: "as it should be", arch: "arm64"},
+		{"locked exchange", "amd64", write32 + assembly, "mov 0x8(%rsp),%rax; mov 0x10(%rsp),%ebx; xchg %ebx,(%rax); retq", "Write32"},
+		{"stored twice", "amd64", write32 + assembly, "mov 0x8(%rsp),%rax; mov 0x10(%rsp),%ebx; mov %ebx,(%rax); mov %ebx,(%rax); retq", "Write32"},
+		{"stored never", "amd64", write32 + assembly, "mov 0x8(%rsp),%rax; mov 0x10(%rsp),%ebx; retq", "Write32"},
+		{"too wide", "amd64", read8 + assembly, "mov 0x8(%rsp),%rax; mov (%rax),%ebx; mov %bl,0x10(%rsp); retq", "Read8"},
+		{"other register", "amd64", read8 + assembly, "mov 0x8(%rsp),%rax; movzbl (%rax),%ebx; mov %cl,0x10(%rsp); retq", "Read8"},
+		{"barrier missing", "arm64", barrier + assembly, "ret", "ToDevice"},
+		{"wrong barrier", "arm64", barrier + assembly, "dmb oshld; ret", "ToDevice"},
+		{"no release", "arm64", release + assembly, "ldr x0, [sp,#8]; ldr w1, [sp,#16]; str w1, [x0]; ret", "storeRelease32"},
+		{"exclusive store", "arm64", write32 + assembly, "ldr x0, [sp,#8]; ldr w1, [sp,#16]; stlxr w2, w1, [x0]; ret", "Write32"},
+		{"wrapper touches the pointer", "amd64", write32, "mov (%rax),%ecx; callq 0x48acc0; retq", "access to memory"},
+		{"wrapper touches a global", "amd64", write32, "mov 0xd0a0b(%rip),%rcx; retq", "access to memory"},
+		{"wrapper locks", "amd64", write32, "lock xadd %ecx,(%rsp); retq", "locked"},
+		{"wrapper touches the pointer", "arm64", write32, "ldr w2, [x0]; bl .+0x40; ret", "access to memory"},
+		{"wrapper locks", "arm64", write32, "ldaxr w2, [sp]; ret", "locked"},
+		{"wrapper is plain", "amd64", read8, "push %rbp; mov %rax,(%rsp); callq 0x48acc0; mov %fs:0xfffffff8,%r14; movzbl 0x8(%rsp),%eax; retq", ""},
+		{"wrapper is plain", "arm64", read8, "str x30, [sp,#-32]!; stp x0, x1, [sp,#8]; bl .+0x40; ldrb w0, [sp,#16]; ldr x30, [sp],#32; ret", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.arch+"/"+tt.name, func(t *testing.T) {
+			a := byName(t, tt.arch)
+			program := good(a)
+			if tt.symbol != "" {
+				program[tt.symbol] = strings.Split(tt.code, "; ")
+			}
+			problems := a.check(program)
+			if tt.want == "" {
+				if len(problems) != 0 {
+					t.Fatalf("problems: %v", problems)
+				}
+				return
+			}
+			if len(problems) != 1 || !strings.Contains(problems[0].Error(), tt.want) {
+				t.Fatalf("problems %v, want one about %q", problems, tt.want)
+			}
+		})
+	}
+}
+
+func TestCheckMissing(t *testing.T) {
+	for _, a := range architectures {
+		full := good(a)
+		for symbol := range full {
+			program := maps.Clone(full)
+			delete(program, symbol)
+			if n := len(a.check(program)); n != 1 {
+				t.Errorf("%s without %s: %d problems, want 1", a.name, symbol, n)
+			}
+		}
+	}
+}
+
+func byName(t *testing.T, name string) architecture {
+	t.Helper()
+	for _, a := range architectures {
+		if a.name == name {
+			return a
+		}
+	}
+	t.Fatalf("no architecture %s", name)
+	return architecture{}
+}
+
+func TestParseListing(t *testing.T) {
+	text := "TEXT a.F.abi0(SB) /src/f.s\n" +
+		"  f.s:7\t0x10\t\t488b442408\t\tMOVQ 0x8(SP), AX                     // mov 0x8(%rsp),%rax\t\n" +
+		"  f.s:8\t0x15\t\tc3\t\t\tRET                                  // retq\t\t\t\n" +
+		"  f.s:8\t0x16\t\t00000000\t\t?\t\t\t\t\n\n" +
+		"TEXT a.G(SB) <autogenerated>\n"
+	got, err := parseListing(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := fmt.Sprintf("%q", got); s != `map["a.F.abi0":["mov 0x8(%rsp),%rax" "retq"] "a.G":[]]` {
+		t.Errorf("got %s", s)
+	}
+	for _, bad := range []string{
+		"TEXT without symbol\n",
+		"TEXT a.F(SB) f.s\n  f.s:7\t0x10\t\tc3\t\t\tRET\t\n",
+		"  f.s:7\t0x10\t\tc3\t\t\tRET // retq\t\n",
+	} {
+		if _, err := parseListing(strings.NewReader(bad)); err == nil {
+			t.Errorf("%q is accepted", bad)
+		}
+	}
+}

@@ -1,0 +1,19 @@
+// Probe is the program that disasm takes apart: it keeps every function to be
+// checked from being left out by the linker. Running it does nothing.
+package main
+
+import (
+	"runtime"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/vfio/mmio"
+)
+
+var keep = []any{
+	mmio.Read8, mmio.Read16, mmio.Read32, mmio.Read64,
+	mmio.Write8, mmio.Write16, mmio.Write32, mmio.Write64,
+	mmio.ToDevice, mmio.FromDevice, mmio.FlushWriteCombining,
+	descriptors.StoreIndex,
+}
+
+func main() { runtime.KeepAlive(keep) }

@@ -1,0 +1,73 @@
+package main
+
+import "regexp"
+
+// assembly ends the symbols of functions written in assembly; the symbol
+// without it is what Go code calls, which passes the arguments on.
+const assembly = ".abi0"
+
+// rule gives the whole code of a function, in GNU notation. The accessors are so
+// short that nothing less says as much: one access through the pointer that was
+// given, plain and of the right width, nothing else in memory but arguments and
+// result, and the value on its way between them. To change an accessor is to
+// change its rule.
+type rule struct {
+	symbol string // without the module's path
+	code   string
+}
+
+// architecture says how to read its instructions.
+type architecture struct {
+	name  string
+	rules []rule
+	// memory matches operands in memory: where they are.
+	memory *regexp.Regexp
+	// own matches the memory that the way into assembly may touch: the stack
+	// and, on amd64, the pointer to the goroutine.
+	own *regexp.Regexp
+	// locked matches instructions that lock the bus or retry.
+	locked *regexp.Regexp
+}
+
+var architectures = []architecture{
+	{
+		name:   "amd64",
+		memory: regexp.MustCompile(`%[c-gs]s:|\([^)]*\)`),
+		own:    regexp.MustCompile(`^(%fs:|\(%rsp\))$`),
+		locked: regexp.MustCompile(`^(lock|rep|xacquire|xrelease|xchg|cmpxchg|xadd|mfence)`),
+		rules: []rule{
+			{"vfio/mmio.Read8", "mov 0x8(%rsp),%rax; movzbl (%rax),%ebx; mov %bl,0x10(%rsp); retq"},
+			{"vfio/mmio.Read16", "mov 0x8(%rsp),%rax; movzwl (%rax),%ebx; mov %bx,0x10(%rsp); retq"},
+			{"vfio/mmio.Read32", "mov 0x8(%rsp),%rax; mov (%rax),%ebx; mov %ebx,0x10(%rsp); retq"},
+			{"vfio/mmio.Read64", "mov 0x8(%rsp),%rax; mov (%rax),%rbx; mov %rbx,0x10(%rsp); retq"},
+			{"vfio/mmio.Write8", "mov 0x8(%rsp),%rax; movzbl 0x10(%rsp),%ebx; mov %bl,(%rax); retq"},
+			{"vfio/mmio.Write16", "mov 0x8(%rsp),%rax; movzwl 0x10(%rsp),%ebx; mov %bx,(%rax); retq"},
+			{"vfio/mmio.Write32", "mov 0x8(%rsp),%rax; mov 0x10(%rsp),%ebx; mov %ebx,(%rax); retq"},
+			{"vfio/mmio.Write64", "mov 0x8(%rsp),%rax; mov 0x10(%rsp),%rbx; mov %rbx,(%rax); retq"},
+			{"vfio/mmio.ToDevice", "retq"},
+			{"vfio/mmio.FromDevice", "retq"},
+			{"vfio/mmio.FlushWriteCombining", "sfence; retq"},
+			{"descriptors.storeRelease32", "mov 0x8(%rsp),%rax; mov 0x10(%rsp),%ebx; mov %ebx,(%rax); retq"},
+		},
+	},
+	{
+		name:   "arm64",
+		memory: regexp.MustCompile(`\[[a-z0-9]+`),
+		own:    regexp.MustCompile(`^\[sp$`),
+		locked: regexp.MustCompile(`^(ld[a-z]*x[rp]|st[a-z]*x[rp]|cas|swp|ld(add|clr|eor|set|[su]max|[su]min))`),
+		rules: []rule{
+			{"vfio/mmio.Read8", "ldr x0, [sp,#8]; ldrb w1, [x0]; strb w1, [sp,#16]; ret"},
+			{"vfio/mmio.Read16", "ldr x0, [sp,#8]; ldrh w1, [x0]; strh w1, [sp,#16]; ret"},
+			{"vfio/mmio.Read32", "ldr x0, [sp,#8]; ldr w1, [x0]; str w1, [sp,#16]; ret"},
+			{"vfio/mmio.Read64", "ldr x0, [sp,#8]; ldr x1, [x0]; str x1, [sp,#16]; ret"},
+			{"vfio/mmio.Write8", "ldr x0, [sp,#8]; ldrb w1, [sp,#16]; strb w1, [x0]; ret"},
+			{"vfio/mmio.Write16", "ldr x0, [sp,#8]; ldrh w1, [sp,#16]; strh w1, [x0]; ret"},
+			{"vfio/mmio.Write32", "ldr x0, [sp,#8]; ldr w1, [sp,#16]; str w1, [x0]; ret"},
+			{"vfio/mmio.Write64", "ldr x0, [sp,#8]; ldr x1, [sp,#16]; str x1, [x0]; ret"},
+			{"vfio/mmio.ToDevice", "dmb oshst; ret"},
+			{"vfio/mmio.FromDevice", "dmb oshld; ret"},
+			{"vfio/mmio.FlushWriteCombining", "dsb st; ret"},
+			{"descriptors.storeRelease32", "ldr x0, [sp,#8]; ldr w1, [sp,#16]; stlr w1, [x0]; ret"},
+		},
+	},
+}

@@ -1,0 +1,62 @@
+package docs_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/trapeze-nic/trapeze/ci/docs"
+)
+
+// TestRepository checks this repository.
+func TestRepository(t *testing.T) {
+	problems, err := docs.Check(os.DirFS("../.."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Error(p)
+	}
+}
+
+// TestRules checks the rules themselves on one file at a time.
+func TestRules(t *testing.T) {
+	const spec = "# Sheet\n## 8. Wire\n### 8.4 Acks & more\n```\n## 9. not a heading\n```\n"
+	for _, tt := range []struct{ name, file, text, want string }{
+		{"section", "via/vi.go", "// see SPEC.md 8.4\npackage via\n", ""},
+		{"part", "via/vi.go", "// (SPEC.md 8).\npackage via\n", ""},
+		{"no such section", "via/vi.go", "// see SPEC.md 8.5\npackage via\n", "no section 8.5"},
+		{"heading inside a diagram", "via/vi.go", "// see SPEC.md 9\npackage via\n", "no section 9"},
+		{"section in a document", "README.md", "SPEC.md, section 7.1", "no section 7.1"},
+		{"link", "README.md", "[sheet](descriptors/SPEC.md)", ""},
+		{"link from a folder", "descriptors/NOTES.md", "[sheet](SPEC.md#8-wire)", ""},
+		{"anchor", "README.md", "[acks](descriptors/SPEC.md#84-acks--more)", ""},
+		{"web", "README.md", "[web](https://example.org/x#y)", ""},
+		{"dead link", "README.md", "[x](descriptors/GONE.md)", "leads nowhere"},
+		{"dead anchor", "README.md", "[x](descriptors/SPEC.md#85-more)", "no such heading"},
+		{"dead own anchor", "README.md", "# One\n[x](#two)", "no such heading"},
+		{"own anchor", "README.md", "# One two\n[x](#one-two)", ""},
+		{"in code", "README.md", "```\n[x](nowhere)\n```\n", ""},
+		{"code of an example", "README.md", "```go\nfunc main() {\n}\n```\n", ""},
+		{"code of none", "README.md", "```go\nfunc other() {\n}\n```\n", "func other"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			problems, err := docs.Check(fstest.MapFS{
+				"descriptors/SPEC.md":    {Data: []byte(spec)},
+				"examples/hello/main.go": {Data: []byte("package main\n\nfunc main() {\n}\n")},
+				tt.file:                  {Data: []byte(tt.text)},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := strings.Join(problems, "\n")
+			if tt.want == "" && got != "" || !strings.Contains(got, tt.want) {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+	if _, err := docs.Check(fstest.MapFS{}); err == nil {
+		t.Error("a missing data sheet goes unnoticed")
+	}
+}

@@ -1,0 +1,315 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/iotest"
+)
+
+// entry is a member of an archive.
+type entry struct {
+	name    string
+	mode    uint32
+	content string
+}
+
+// readCPIO reads what cpioWriter writes.
+func readCPIO(t *testing.T, b []byte) []entry {
+	t.Helper()
+	var list []entry
+	at := 0
+	take := func(n int) []byte {
+		if at+n > len(b) {
+			t.Fatalf("cut off at %d", at)
+		}
+		at += n
+		return b[at-n : at]
+	}
+	for {
+		if at%4 != 0 {
+			t.Fatalf("a header at %d", at)
+		}
+		if magic := string(take(6)); magic != "070701" {
+			t.Fatalf("magic %q", magic)
+		}
+		var fields [13]int
+		for i := range fields {
+			n, err := strconv.ParseUint(string(take(8)), 16, 32)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fields[i] = int(n)
+		}
+		name := string(take(fields[11]))
+		take(-at & 3)
+		content := string(take(fields[6]))
+		take(-at & 3)
+		if name == "TRAILER!!!\x00" {
+			if at != len(b) {
+				t.Errorf("%d bytes behind the end", len(b)-at)
+			}
+			return list
+		}
+		list = append(list, entry{strings.TrimSuffix(name, "\x00"), uint32(fields[1]), content})
+	}
+}
+
+func TestCPIO(t *testing.T) {
+	var b bytes.Buffer
+	c := &cpioWriter{w: &b}
+	want := []entry{
+		{"bin", typeFolder | 0o755, ""}, {"bin/a", typeFile | 0o755, "x"}, {"bin/bc", typeFile | 0o755, "four"},
+		{"bin/def", typeLink | 0o777, "a"}, {"empty", typeFile | 0o755, ""},
+	}
+	c.folder("bin")
+	c.program("bin/a", []byte("x"))
+	c.program("bin/bc", []byte("four"))
+	c.link("bin/def", "a")
+	c.program("empty", nil)
+	if err := c.close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := readCPIO(t, b.Bytes()); !slices.Equal(got, want) {
+		t.Errorf("read %+v, want %+v", got, want)
+	}
+}
+
+func TestCPIOFails(t *testing.T) {
+	c := &cpioWriter{w: io.Discard}
+	c.copy("a", filepath.Join(t.TempDir(), "not-there"))
+	c.folder("b")
+	if c.close() == nil {
+		t.Error("a file that is not there went unnoticed")
+	}
+	full := errors.New("disk full")
+	c = &cpioWriter{w: failing{full}}
+	c.folder("b")
+	if err := c.close(); !errors.Is(err, full) {
+		t.Errorf("error %v", err)
+	}
+}
+
+type failing struct{ err error }
+
+func (f failing) Write([]byte) (int, error) { return 0, f.err }
+
+func TestFollow(t *testing.T) {
+	for _, tt := range []struct {
+		name, console string
+		code          int
+		found, fails  bool
+		out, orders   string
+	}{
+		{"passed", "hello\r\nTRAPEZE-GUEST-EXIT 0\r\n", 0, true, false, "[x] hello\n[x] TRAPEZE-GUEST-EXIT 0\n", ""},
+		{"failed", "TRAPEZE-GUEST-EXIT 1\n", 1, true, false, "[x] TRAPEZE-GUEST-EXIT 1\n", ""},
+		{"no line end", "TRAPEZE-GUEST-EXIT 3", 3, true, false, "[x] TRAPEZE-GUEST-EXIT 3\n", ""},
+		{"died", "Kernel panic\n", 0, false, false, "[x] Kernel panic\n", ""},
+		{"not at the start", "say TRAPEZE-GUEST-EXIT 0\n", 0, false, false, "[x] say TRAPEZE-GUEST-EXIT 0\n", ""},
+		{"nonsense", "TRAPEZE-GUEST-EXIT yes\n", 0, false, true, "[x] TRAPEZE-GUEST-EXIT yes\n", ""},
+		{"empty lines and control characters", "\x1b[2J\x07\ta\n\n\n", 0, false, false, "[x] [2J\ta\n", ""},
+		{"an order", "TRAPEZE-MONITOR device_del nic\n", 0, false, false, "[x] TRAPEZE-MONITOR device_del nic\n[x] QEMU: done\n", "device_del nic"},
+		{"an order that fails", "TRAPEZE-MONITOR bad\n", 0, false, true, "[x] TRAPEZE-MONITOR bad\n", "bad"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var out bytes.Buffer
+			var orders []string
+			code, found, err := follow(iotest.OneByteReader(strings.NewReader(tt.console)), "[x] ", &out, func(c string) (string, error) {
+				orders = append(orders, c)
+				if c == "bad" {
+					return "", errors.New("unknown command")
+				}
+				return "done", nil
+			})
+			if code != tt.code || found != tt.found || (err != nil) != tt.fails {
+				t.Errorf("code %d, found %v, error %v", code, found, err)
+			}
+			if out.String() != tt.out || strings.Join(orders, ";") != tt.orders {
+				t.Errorf("printed %q, ordered %q", out.String(), orders)
+			}
+		})
+	}
+	broken := errors.New("broken")
+	if _, _, err := follow(iotest.ErrReader(broken), "", io.Discard, nil); !errors.Is(err, broken) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestOrder talks to a monitor that greets, sends events in between, and
+// answers.
+func TestOrder(t *testing.T) {
+	for _, tt := range []struct{ name, answers, want, err string }{
+		{"answer", `{"return":{}} {"event":"STOP"} {"return":"OK\r\n"}`, `"OK\r\n"`, ""},
+		{"refused", `{"return":{}} {"error":{"class":"GenericError","desc":"no such device"}}`, "", "no such device"},
+		{"hangs up", `{"return":{}}`, "", "EOF"},
+		{"nonsense", `hello`, "", "invalid character"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			socket := filepath.Join(t.TempDir(), "monitor")
+			l, err := net.Listen("unix", socket)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			received := make(chan []string, 1)
+			go func() {
+				var commands []string
+				defer func() { received <- commands }()
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				defer c.Close()
+				fmt.Fprint(c, `{"QMP":{}}`, tt.answers)
+				in := json.NewDecoder(c)
+				for range 2 {
+					var m struct {
+						Execute   string
+						Arguments map[string]string
+					}
+					if in.Decode(&m) != nil {
+						return
+					}
+					commands = append(commands, m.Execute+" "+m.Arguments["command-line"])
+				}
+			}()
+			got, err := order(context.Background(), socket, "info pci")
+			if got != tt.want || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("answer %q, error %v", got, err)
+			}
+			if c := <-received; tt.err == "" && !slices.Equal(c, []string{"qmp_capabilities ", "human-monitor-command info pci"}) {
+				t.Errorf("the monitor received %q", c)
+			}
+		})
+	}
+	if _, err := order(context.Background(), filepath.Join(t.TempDir(), "nobody"), "x"); err == nil {
+		t.Error("an order to nobody")
+	}
+}
+
+// TestScenarios: what the table says must fit together.
+func TestScenarios(t *testing.T) {
+	names := map[string]bool{}
+	for _, s := range scenarios {
+		if names[s.name] || s.name == "" || len(s.tests) == 0 {
+			t.Errorf("scenario %q", s.name)
+		}
+		names[s.name] = true
+		args := s.command(places{root: "/r", stock: "/s", own: "/o", scratch: "/t"}, "/i", "/m")
+		kernel := "/o/bzImage"
+		if s.stock {
+			kernel = "/s/bzImage"
+		}
+		for _, want := range []string{kernel, "/i", "tcg"} {
+			if !slices.Contains(args, want) {
+				t.Errorf("%s: %q is not in %q", s.name, want, args)
+			}
+		}
+		if got := slices.Contains(args, "intel-iommu,intremap=on,caching-mode=on"); got != s.iommu {
+			t.Errorf("%s: an IOMMU: %v", s.name, got)
+		}
+		for _, d := range s.devices {
+			if !slices.Contains(args, d) {
+				t.Errorf("%s: no device %s", s.name, d)
+			}
+		}
+	}
+	for _, s := range scenarios[0].only("MSI").tests {
+		if s.run != "MSI" || scenarios[0].tests[0].run != "" {
+			t.Errorf("pattern %q", s.run)
+		}
+	}
+}
+
+func TestChoose(t *testing.T) {
+	if all, err := choose(nil); err != nil || len(all) != len(scenarios) {
+		t.Errorf("all: %d, %v", len(all), err)
+	}
+	if list, err := choose([]string{"noiommu", "group"}); err != nil || len(list) != 2 || list[0].name != "group" {
+		t.Errorf("two: %v, %v", list, err)
+	}
+	if _, err := choose([]string{"group", "xen"}); err == nil || !strings.Contains(err.Error(), `no scenario "xen": there are group`) {
+		t.Errorf("unknown: %v", err)
+	}
+}
+
+func TestCommand(t *testing.T) {
+	got := test{pkg: "ci/vm/guest", env: []string{"A=1", "B=2"}, run: "TestMSI$"}.command("/tests.d/x")
+	if want := "A=1 B=2 /tests.d/x -test.v -test.timeout=" + guestLimit + " -test.run='TestMSI$'"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestLibraries looks at a program of this machine.
+func TestLibraries(t *testing.T) {
+	const program = "usr/bin/env"
+	needed, err := neededBy("/" + program)
+	if err != nil || len(needed) == 0 {
+		t.Skipf("/%s is not dynamically linked here: %v", program, err)
+	}
+	if _, err := findLibrary("/", "libc.so.6"); err != nil {
+		t.Skip("this machine keeps its libraries elsewhere than Debian on x86-64")
+	}
+	list, err := libraries("/", program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range needed {
+		if !slices.ContainsFunc(list, func(l string) bool { return filepath.Base(l) == want }) {
+			t.Errorf("%s is not in %q", want, list)
+		}
+	}
+	if _, err := libraries("/", "usr/bin/this-is-no-program"); err == nil {
+		t.Error("a program that is not there")
+	}
+	if _, err := libraries(t.TempDir(), program); err == nil {
+		t.Error("a root that is empty")
+	}
+}
+
+// TestRunAll: so many at a time, results in order, and an end to it.
+func TestRunAll(t *testing.T) {
+	list := []scenario{{name: "a"}, {name: "b"}, {name: "c"}, {name: "d"}, {name: "e"}}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var running, most atomic.Int32
+	both := make(chan struct{}) // closed when two run at a time
+	bad := errors.New("bad")
+	results := runAll(ctx, list, 2, func(s scenario) error {
+		n := running.Add(1)
+		defer running.Add(-1)
+		if n > most.Load() {
+			most.Store(n)
+		}
+		switch {
+		case n == 2 && (s.name == "a" || s.name == "b"):
+			close(both)
+		case s.name == "a" || s.name == "b":
+			<-both
+		case s.name == "c":
+			cancel()
+			return bad
+		}
+		return nil
+	})
+	var names string
+	for _, r := range results {
+		names += r.name
+	}
+	if names != "abcde" || most.Load() != 2 {
+		t.Errorf("results of %s, %d at a time", names, most.Load())
+	}
+	if results[0].err != nil || !errors.Is(results[2].err, bad) || !errors.Is(results[4].err, context.Canceled) {
+		t.Errorf("results %+v", results)
+	}
+}

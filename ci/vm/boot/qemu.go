@@ -1,0 +1,203 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Lines of a guest's console that are meant for this program begin with these:
+// how the tests ended, and a command for QEMU's monitor.
+const (
+	exitMarker    = "TRAPEZE-GUEST-EXIT "
+	monitorMarker = "TRAPEZE-MONITOR "
+)
+
+// command is QEMU's command line. It runs from the Debian root without chroot:
+// that root's loader starts it, and finds that root's libraries.
+func (s scenario) command(p places, image, monitor string) []string {
+	in := func(path string) string { return filepath.Join(p.root, path) }
+	kernel := p.own
+	if s.stock {
+		kernel = p.stock
+	}
+	args := []string{
+		in("lib64/ld-linux-x86-64.so.2"), "--library-path", in("usr/lib/x86_64-linux-gnu"), in("usr/bin/qemu-system-x86_64"),
+		"-L", in("usr/share/qemu"), "-L", in("usr/share/seabios"),
+		// RAM that another process, such as a vfio-user server, can share.
+		"-machine", "q35,kernel-irqchip=split,memory-backend=mem",
+		"-object", "memory-backend-memfd,id=mem,size=512M,share=on", "-m", "512", "-smp", "2",
+		// Always emulated: a host may have /dev/kvm and still not run a guest.
+		"-accel", "tcg", "-cpu", "max",
+		"-nodefaults", "-nographic", "-serial", "stdio", "-no-reboot",
+		"-qmp", "unix:" + monitor + ",server=on,wait=off",
+		"-kernel", filepath.Join(kernel, "bzImage"), "-initrd", image,
+	}
+	// An emulated processor on a busy machine may be too slow for the kernel's
+	// check of its timer, which panics then.
+	line := "console=ttyS0 quiet panic=-1 no_timer_check"
+	if s.iommu {
+		args = append(args, "-device", "intel-iommu,intremap=on,caching-mode=on")
+		line += " intel_iommu=on"
+	}
+	for _, d := range append(slices.Clone(s.devices), nicDevices(sockets(p, s))...) {
+		args = append(args, "-device", d)
+	}
+	if s.append != "" {
+		line += " " + s.append
+	}
+	return append(args, "-append", line)
+}
+
+// boot runs a guest to its end and prints what it prints.
+func boot(ctx context.Context, p places, s scenario, image string, limit time.Duration, out io.Writer) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the guest did not end within %v", limit))
+	defer cancel()
+	stop, err := startNICs(ctx, p, s, out)
+	if err != nil {
+		return fmt.Errorf("NICs: %w", err)
+	}
+	defer stop()
+	monitor := image + ".monitor"
+	args := s.command(p, image, monitor)
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.WaitDelay = 5 * time.Second
+	console, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	var complaints bytes.Buffer
+	cmd.Stderr = &complaints
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	code, found, rerr := follow(console, "["+s.name+"] ", out, func(command string) (string, error) { return order(ctx, monitor, command) })
+	if rerr != nil {
+		cancel() // nobody reads the console any more
+		return errors.Join(fmt.Errorf("console: %w", rerr), cmd.Wait())
+	}
+	werr := cmd.Wait()
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case werr != nil:
+		return fmt.Errorf("QEMU: %w\n%s", werr, complaints.Bytes())
+	case !found:
+		return fmt.Errorf("the guest ended without saying how its tests went\n%s", complaints.Bytes())
+	case code != 0:
+		return errors.New("tests failed in the guest")
+	}
+	return nil
+}
+
+// follow copies a console, line by line with a prefix, passes on what is meant
+// for the monitor, and returns what the guest said last about its tests.
+func follow(console io.Reader, prefix string, out io.Writer, order func(string) (string, error)) (code int, found bool, err error) {
+	lines := bufio.NewReader(console)
+	for {
+		line, err := lines.ReadString('\n')
+		line = strings.Map(printable, line)
+		if line != "" {
+			fmt.Fprintf(out, "%s%s\n", prefix, line)
+		}
+		if rest, ok := strings.CutPrefix(line, exitMarker); ok {
+			n, err := strconv.Atoi(rest)
+			if err != nil {
+				return 0, false, fmt.Errorf("%q: %w", line, err)
+			}
+			code, found = n, true
+		}
+		if rest, ok := strings.CutPrefix(line, monitorMarker); ok {
+			answer, err := order(rest)
+			if err != nil {
+				return 0, false, fmt.Errorf("%q: %w", line, err)
+			}
+			fmt.Fprintf(out, "%sQEMU: %s\n", prefix, answer)
+		}
+		if errors.Is(err, io.EOF) {
+			return code, found, nil
+		}
+		if err != nil {
+			return code, found, err
+		}
+	}
+}
+
+// monitorLimit is how long QEMU may take to answer.
+const monitorLimit = 5 * time.Second
+
+// order gives QEMU's monitor a command for people, over the protocol for
+// machines (QEMU documentation, QMP), and returns what it answers.
+func order(ctx context.Context, monitor, command string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, monitorLimit)
+	defer cancel()
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "unix", monitor)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	deadline, _ := ctx.Deadline()
+	if err := c.SetDeadline(deadline); err != nil {
+		return "", err
+	}
+	type request struct {
+		Execute   string            `json:"execute"`
+		Arguments map[string]string `json:"arguments,omitempty"`
+	}
+	in, out := json.NewDecoder(c), json.NewEncoder(c)
+	if err := in.Decode(&struct{}{}); err != nil { // it greets
+		return "", err
+	}
+	answer := ""
+	for _, r := range []request{
+		{Execute: "qmp_capabilities"},
+		{Execute: "human-monitor-command", Arguments: map[string]string{"command-line": command}},
+	} {
+		if err := out.Encode(r); err != nil {
+			return "", err
+		}
+		if answer, err = readAnswer(in); err != nil {
+			return "", err
+		}
+	}
+	return answer, nil
+}
+
+// readAnswer reads up to the answer to a command; events come in between.
+func readAnswer(in *json.Decoder) (string, error) {
+	for {
+		var m struct {
+			Return json.RawMessage
+			Error  *struct{ Desc string }
+		}
+		if err := in.Decode(&m); err != nil {
+			return "", err
+		}
+		switch {
+		case m.Error != nil:
+			return "", errors.New(m.Error.Desc)
+		case m.Return != nil:
+			return string(m.Return), nil
+		}
+	}
+}
+
+// printable drops line ends, and what the firmware sends to terminals.
+func printable(r rune) rune {
+	if r < ' ' && r != '\t' {
+		return -1
+	}
+	return r
+}

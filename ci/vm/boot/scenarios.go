@@ -1,0 +1,105 @@
+package main
+
+import "slices"
+
+// scenario is one start of a guest: a kernel, devices and the tests to run. To
+// test something else, add a test program to a scenario, and a device if it
+// needs one.
+type scenario struct {
+	name string
+	// stock is the kernel of the distribution, which has its modules; otherwise
+	// it is our own, with everything built in.
+	stock bool
+	// iommu gives the guest a virtual IOMMU.
+	iommu bool
+	// append is added to the kernel's command line.
+	append string
+	// devices are QEMU's -device arguments.
+	devices []string
+	// nics is how many of our NICs the guest has: they run outside of it, behind
+	// vfio-user, each behind a port of its own, so that its bus can be reset.
+	nics int
+	// tests run one after the other.
+	tests []test
+}
+
+// test is a package's tests, linked statically, in a guest.
+type test struct {
+	pkg string   // below the module, such as "ci/vm/guest"
+	env []string // NAME=value
+	run string   // -test.run; empty for all
+}
+
+// only returns the scenario with nothing but the tests that match a pattern, if
+// there is one.
+func (s scenario) only(pattern string) scenario {
+	if pattern == "" {
+		return s
+	}
+	s.tests = slices.Clone(s.tests)
+	for i := range s.tests {
+		s.tests[i].run = pattern
+	}
+	return s
+}
+
+// hardware is what all guests have: devices that nobody here wrote.
+var hardware = []string{
+	// On the root bus, alone in its IOMMU group: no reset of any kind.
+	"edu,addr=3",
+	// Behind a port of its own: can be reset with its bus.
+	"pcie-root-port,id=port1,chassis=1,addr=4", "edu,bus=port1",
+	// A PCI Express NIC: MSI-X and function reset; and a device behind a port
+	// that reports its errors.
+	"igb,addr=5,romfile=",
+	"pcie-root-port,id=port3,chassis=3,addr=8", "virtio-rng-pci,bus=port3,id=fails,aer=on,disable-legacy=on",
+	// A NIC of two functions, which the kernel knows to be isolated: two groups.
+	"pcie-root-port,id=port5,chassis=5,addr=9," + slowPort, "igb,bus=port5,addr=0.0,multifunction=on,x-pcie-ari-nextfn-1=on,romfile=", "igb,bus=port5,addr=0.1,romfile=",
+	// Two functions behind a conventional bridge, so in one IOMMU group.
+	"pcie-root-port,id=port2,chassis=2,addr=6", "pcie-pci-bridge,id=bridge,bus=port2",
+	"edu,bus=bridge,addr=1", "edu,bus=bridge,addr=2",
+	// The same with NICs that the stock kernel has a driver for.
+	"pcie-root-port,id=port4,chassis=4,addr=7", "pcie-pci-bridge,id=bridge2,bus=port4",
+	"e1000,bus=bridge2,addr=1,romfile=", "e1000,bus=bridge2,addr=2,romfile=",
+}
+
+// withoutIOMMU: physical addresses are anywhere in the guest's 512 MiB, which
+// edu reaches only if it is told that it can.
+var withoutIOMMU = []string{"edu,addr=3,dma_mask=0xffffffff", "pcie-root-port,id=port1,chassis=1,addr=4",
+	"edu,bus=port1,dma_mask=0xffffffff", "igb,addr=5,romfile=",
+	"pcie-root-port,id=port3,chassis=3,addr=8", "virtio-rng-pci,bus=port3,id=fails,aer=on,disable-legacy=on",
+	"pcie-root-port,id=port5,chassis=5,addr=9," + slowPort, "igb,bus=port5,addr=0.0,multifunction=on,x-pcie-ari-nextfn-1=on,romfile=", "igb,bus=port5,addr=0.1,romfile="}
+
+var scenarios = []scenario{
+	{
+		name: "group", stock: true, iommu: true, devices: hardware,
+		tests: []test{{pkg: "ci/vm/guest", env: []string{"TRAPEZE_BACKEND=group"}}},
+	},
+	{
+		name: "cdev", iommu: true, devices: hardware,
+		tests: []test{
+			{pkg: "ci/vm/guest", env: []string{"TRAPEZE_BACKEND=cdev"}},
+			{pkg: "ci/vm/guest", env: []string{"TRAPEZE_BACKEND=group"}},
+		},
+	},
+	{
+		name: "nic-group", stock: true, iommu: true, nics: 2,
+		// The suite of package via runs over cdev, once is enough.
+		tests: []test{{pkg: "ci/vm/nic", env: []string{"TRAPEZE_BACKEND=group"}, run: "Test[^V]"}},
+	},
+	{
+		name: "nic-cdev", iommu: true, nics: 2,
+		tests: []test{{pkg: "ci/vm/nic", env: []string{"TRAPEZE_BACKEND=cdev"}}},
+	},
+	{
+		name: "nic-noiommu", append: "vfio.enable_unsafe_noiommu_mode=1", nics: 2,
+		// Without an IOMMU memory in one piece ends with a huge page: no large
+		// messages, and no files, whose messages are large.
+		tests: []test{{pkg: "ci/vm/nic", env: []string{"TRAPEZE_BACKEND=noiommu"},
+			run: "TestDriver/^[^L]|TestEnumerated|TestInterrupts|TestResets|TestUnbind"}},
+	},
+	{
+		name: "noiommu", append: "vfio.enable_unsafe_noiommu_mode=1", devices: withoutIOMMU,
+		tests: []test{{pkg: "ci/vm/guest", env: []string{"TRAPEZE_BACKEND=noiommu"}}},
+	},
+}

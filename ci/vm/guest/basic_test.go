@@ -1,0 +1,198 @@
+package guest
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+func TestOpen(t *testing.T) {
+	e := openEdu(t, alone(t, eduID, false))
+	info := e.Info()
+	if info.Backend != backend() {
+		t.Errorf("back end %q, want %q", info.Backend, backend())
+	}
+	config, err := vfio.ReadConfig(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config.Vendor != 0x1234 || config.Device != 0x11e8 {
+		t.Errorf("device %04x:%04x", config.Vendor, config.Device)
+	}
+	if config.Command&vfio.CommandBusMaster != 0 {
+		t.Error("bus mastering is on after open")
+	}
+	ranges, err := e.IOVARanges()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, known, err := e.DMAAvailable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%+v; usable IOVAs %#x; mappings left %d (told: %v)", info, ranges, n, known)
+	for i := range info.Regions {
+		r, err := e.Region(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Size > 0 {
+			t.Logf("region %+v", r)
+		}
+	}
+	for i := range info.IRQs {
+		irq, err := e.IRQ(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("interrupt %+v", irq)
+	}
+}
+
+// TestAuto opens without saying how: cdev if there is a node, else the group;
+// never without an IOMMU.
+func TestAuto(t *testing.T) {
+	checkFiles(t)
+	f := alone(t, eduID, false)
+	bind(t, f, "vfio-pci")
+	d, err := vfio.Open(within(t), "pci:"+f)
+	if backend() == "noiommu" {
+		if !errors.Is(err, vfio.ErrNotSupported) {
+			t.Fatalf("opened without IOMMU and without being asked: %v", err)
+		}
+		t.Log(err)
+		t.Setenv("TRAPEZE_NOIOMMU", "allow")
+		d, err = vfio.Open(within(t), "pci:"+f)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	t.Logf("auto chose %s", d.Info().Backend)
+	want := backend()
+	if want == "group" && nodeOf(f) != "" {
+		want = "cdev"
+	}
+	if d.Info().Backend != want {
+		t.Errorf("back end %s, want %s", d.Info().Backend, want)
+	}
+}
+
+func TestRegisters(t *testing.T) {
+	e := openEdu(t, alone(t, eduID, false))
+	if id := e.read(eduIdent); id&0xffff != 0x00ed {
+		t.Fatalf("identification %#x", id)
+	}
+	for _, v := range []uint32{0, 1, 0x12345678, 0xffffffff} {
+		e.write(eduLiveness, v)
+		if got := e.read(eduLiveness); got != ^v {
+			t.Errorf("liveness of %#x is %#x", v, got)
+		}
+		// The kernel's own access to the same register.
+		var b [4]byte
+		if err := e.ReadRegion(vfio.RegionBAR0, eduLiveness, b[:]); err != nil {
+			t.Fatal(err)
+		}
+		if got := uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24; got != ^v {
+			t.Errorf("liveness of %#x, not mapped, is %#x", v, got)
+		}
+	}
+	for n, want := uint32(0), uint32(1); n <= 12; n++ {
+		want *= max(n, 1)
+		e.write(eduFactorial, n)
+		eventually(t, "the end of a computation", func() bool { return e.read(eduStatus)&eduComputing == 0 })
+		if got := e.read(eduFactorial); got != want {
+			t.Errorf("%d! is %d, not %d", n, got, want)
+		}
+	}
+	t.Log("0! to 12! computed by the device")
+}
+
+// TestDMA copies random bytes to the device and back to another place.
+func TestDMA(t *testing.T) {
+	e := openEdu(t, alone(t, eduID, false))
+	out, outIOVA := e.alloc(eduBufferSize)
+	in, inIOVA := e.alloc(eduBufferSize)
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range out.Bytes()[:eduBufferSize] {
+		out.Bytes()[i] = byte(random.Uint32())
+	}
+	e.busMaster(true)
+	for _, size := range []uint32{1, 64, 1500, eduBufferSize} {
+		clear(in.Bytes())
+		e.fetch(outIOVA, size)
+		e.store(inIOVA, size)
+		if !bytes.Equal(in.Bytes()[:size], out.Bytes()[:size]) {
+			t.Errorf("%d bytes came back changed", size)
+		}
+		if rest := in.Bytes()[size:]; !bytes.Equal(rest, make([]byte, len(rest))) {
+			t.Errorf("more than %d bytes were written", size)
+		}
+	}
+	t.Logf("1 to %d bytes there and back through IOVAs %#x and %#x", eduBufferSize, outIOVA, inIOVA)
+}
+
+// TestLargeMemory: DMA to both ends of several huge pages, which the IOMMU may
+// translate in one go, or not.
+func TestLargeMemory(t *testing.T) {
+	options := []string{""}
+	if backend() == "cdev" {
+		options = append(options, "&huge=off")
+	}
+	for _, o := range options {
+		t.Run(backend()+o, func(t *testing.T) {
+			e := newEdu(t, openWith(t, alone(t, eduID, false), o))
+			e.busMaster(true)
+			size := uint64(8 << 20)
+			if backend() == "noiommu" {
+				size = 2 << 20 // more is in one piece by luck only
+			}
+			mem, iova := e.alloc(size)
+			if mem.PageSize() < 2<<20 {
+				t.Fatalf("pages of %d bytes", mem.PageSize())
+			}
+			last := size - eduBufferSize
+			fill(mem.Bytes()[:eduBufferSize], 0x3c)
+			e.fetch(iova, eduBufferSize)
+			e.store(iova+last, eduBufferSize)
+			if !all(mem.Bytes()[last:], 0x3c) || !all(mem.Bytes()[eduBufferSize:last], 0) {
+				t.Error("the last page is not what the first was, or others changed")
+			}
+			t.Logf("%d bytes at IOVA %#x in pages of %d", size, iova, mem.PageSize())
+		})
+	}
+}
+
+// TestBusMaster: without it the device does no DMA, and nothing else tells.
+func TestBusMaster(t *testing.T) {
+	e := openEdu(t, alone(t, eduID, false))
+	mem, iova := e.alloc(eduBufferSize)
+	fill(mem.Bytes(), 0x5a)
+	e.store(iova, 64)
+	if !all(mem.Bytes(), 0x5a) {
+		t.Error("the device wrote although bus mastering is off")
+	}
+	e.busMaster(true)
+	e.store(iova, 64)
+	if all(mem.Bytes()[:64], 0x5a) {
+		t.Error("the device did not write although bus mastering is on")
+	}
+}
+
+func fill(b []byte, v byte) {
+	for i := range b {
+		b[i] = v
+	}
+}
+
+func all(b []byte, v byte) bool {
+	for _, x := range b {
+		if x != v {
+			return false
+		}
+	}
+	return true
+}

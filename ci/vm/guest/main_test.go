@@ -1,0 +1,105 @@
+package guest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/vfio/kernel"
+)
+
+// holdVariable makes this program open the device that it names, say how that
+// went and hold it until its standard input ends: see hold_test.go.
+const holdVariable = "TRAPEZE_HOLD"
+
+func TestMain(m *testing.M) {
+	if address := os.Getenv(holdVariable); address != "" {
+		os.Exit(hold(address))
+	}
+	if os.Getenv("TRAPEZE_GUEST") == "" {
+		fmt.Println("skipped: these tests need the devices and the kernel of a virtual machine: ci/vm/run")
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// backend is the way to devices that is tested: group, cdev or noiommu.
+func backend() string { return os.Getenv("TRAPEZE_BACKEND") }
+
+// needIOMMU skips tests of what only an IOMMU does.
+func needIOMMU(t *testing.T) {
+	t.Helper()
+	if backend() == "noiommu" {
+		t.Skip("there is no IOMMU in this guest")
+	}
+}
+
+func addressOf(function string) string { return "pci:" + function + "?backend=" + backend() }
+
+// open binds a function to vfio-pci and opens it. It is closed at the end of
+// the test, and nothing may be left open then.
+func open(t *testing.T, function string) *kernel.Device {
+	t.Helper()
+	return openWith(t, function, "")
+}
+
+// openWith is open with more options, each after an ampersand.
+func openWith(t *testing.T, function, more string) *kernel.Device {
+	t.Helper()
+	checkFiles(t)
+	bind(t, function, "vfio-pci")
+	d, err := vfio.Open(context.Background(), addressOf(function)+more)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d.(*kernel.Device)
+}
+
+// checkFiles fails the test if it ends with other open files than now.
+func checkFiles(t *testing.T) {
+	t.Helper()
+	count := func() int {
+		list, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(list)
+	}
+	before := count()
+	t.Cleanup(func() {
+		if n := count(); n != before {
+			t.Errorf("%d open files, %d before", n, before)
+		}
+	})
+}
+
+// within returns a context for what should take no time; a guest without
+// hardware acceleration is slow.
+func within(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// eventually calls f until it returns true.
+func eventually(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		if f() {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s did not happen", what)
+		}
+	}
+}
