@@ -39,6 +39,11 @@ var layouts = map[string]any{
 	"Event":              Event{},
 	"Header":             Header{},
 	"ConnectBody":        ConnectBody{},
+	"Progress":           Progress{},
+	"DMARecord":          DMARecord{},
+	"ImageHeader":        ImageHeader{},
+	"ImageHook":          ImageHook{},
+	"ImageMap":           ImageMap{},
 }
 
 // layoutOf lists the fields of a layout as "name offset size", the marker
@@ -93,6 +98,11 @@ func TestLayouts(t *testing.T) {
 		{"Event", 24, []string{"Code 0 4", "Endpoint 4 4", "CQ 8 4", "Detail 12 4", "Descriptor 16 8"}},
 		{"Header", 64, []string{"Destination 0 6", "Source 6 6", "EtherType 12 2", "Version 14 1", "Type 15 1", "Flags 16 2", "Length 18 2", "DestinationEndpoint 20 4", "SourceEndpoint 24 4", "Key 28 4", "PSN 32 4", "Ack 36 4", "Credit 40 4", "Message 44 4", "Extent 48 4", "Offset 52 4", "Immediate 56 4", "Checksum 60 4"}},
 		{"ConnectBody", 96, []string{"Key 0 4", "MaxTransfer 4 4", "Rights 8 4", "TimeoutMS 12 4", "Reliability 16 1", "Kind 17 1", "_ 18 2", "_ 20 4", "Remote 24 36", "Local 60 36"}},
+		{"Progress", 64, []string{"Sequence 0 4", "Frame 4 4", "Length 8 4", "Arrived 12 4", "Sent 16 4", "Queued 20 4", "Flags 24 4", "_ 28 4", "_ 32 32"}},
+		{"DMARecord", 32, []string{"Start 0 8", "End 8 8", "Packet 16 4", "Bytes 20 4", "Engine 24 4", "Flags 28 4"}},
+		{"ImageHeader", 192, []string{"Magic 0 4", "ABI 4 4", "Size 8 4", "SRAM 12 4", "Device 16 4", "HookCount 20 2", "MapCount 22 2", "HooksOffset 24 4", "MapsOffset 28 4", "Name 32 32", "Version 64 16", "BuildID 80 20", "_ 100 4", "_ 104 8", "Digest 112 32", "_ 144 48"}},
+		{"ImageHook", 16, []string{"Offset 0 4", "Instructions 4 4", "_ 8 8"}},
+		{"ImageMap", 64, []string{"Name 0 32", "Type 32 4", "Key 36 4", "Value 40 4", "Entries 44 4", "Flags 48 4", "ContentsOffset 52 4", "ContentsSize 56 4", "Storage 60 4"}},
 	}
 	tested := map[string]bool{}
 	for _, tt := range tests {
@@ -174,6 +184,11 @@ func TestSizeConstants(t *testing.T) {
 		{AdminEntrySize, "AdminEntry"},
 		{HeaderSize, "Header"},
 		{ConnectBodySize, "ConnectBody"},
+		{ProgressSize, "Progress"},
+		{DMARecordSize, "DMARecord"},
+		{ImageHeaderSize, "ImageHeader"},
+		{ImageHookSize, "ImageHook"},
+		{ImageMapSize, "ImageMap"},
 	} {
 		if got := reflect.TypeOf(layouts[tt.layout]).Size(); got != uintptr(tt.constant) {
 			t.Errorf("%s takes %d bytes, its constant says %d", tt.layout, got, tt.constant)

@@ -43,6 +43,7 @@ var singleOverlays = []overlay{
 	{"ConnectBodyAt", ConnectBodySize, 4, single(ConnectBodyAt)},
 	{"CommandAt", AdminEntrySize, 8, single(CommandAt)},
 	{"AdminEntryAt", AdminEntrySize, 8, single(AdminEntryAt)},
+	{"ProgressAt", ProgressSize, ProgressSize, single(ProgressAt)},
 	{"IndexAt", 4, 4, single(IndexAt)},
 }
 
@@ -50,6 +51,7 @@ var ringOverlays = []overlay{
 	{"DataSegmentsAt", DataSegmentSize, 8, several(DataSegmentsAt)},
 	{"TokensAt", TokenSize, TokenSize, several(TokensAt)},
 	{"CompletionsAt", CompletionSize, CompletionSize, several(CompletionsAt)},
+	{"DMARecordsAt", DMARecordSize, DMARecordSize, several(DMARecordsAt)},
 }
 
 func TestOverlaysCheckLengthAndAlignment(t *testing.T) {

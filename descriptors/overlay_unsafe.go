@@ -48,6 +48,14 @@ func CommandAt(b []byte) *Command { return overlay[Command](b, 8) }
 // than AdminEntrySize or not aligned to 8 bytes.
 func AdminEntryAt(b []byte) *AdminEntry { return overlay[AdminEntry](b, 8) }
 
+// ProgressAt lays the progress counters of one direction over the first 64
+// bytes of b, or returns nil if b is too short or not aligned to ProgressSize.
+func ProgressAt(b []byte) *Progress { return overlay[Progress](b, ProgressSize) }
+
+// DMARecordsAt lays a ring of log records over b: as many whole records as b
+// holds. It returns nil if b is not aligned to the size of one.
+func DMARecordsAt(b []byte) []DMARecord { return overlaySlice[DMARecord](b, DMARecordSize) }
+
 // Body lays a typed body over the command's 120 bytes.
 func Body[T CommandBody](c *Command) *T {
 	return (*T)(unsafe.Pointer(&c.Payload))
@@ -81,6 +89,42 @@ func (e *AdminEntry) LoadFlags() uint32 { return atomic.LoadUint32(&e.Flags) }
 
 // Publish writes Flags with release, see Completion.Publish.
 func (e *AdminEntry) Publish(flags uint32) { storeRelease32(&e.Flags, flags) }
+
+// LoadFlags reads Flags with acquire, see Completion.LoadFlags.
+func (r *DMARecord) LoadFlags() uint32 { return atomic.LoadUint32(&r.Flags) }
+
+// Publish writes Flags with release, see Completion.Publish.
+func (r *DMARecord) Publish(flags uint32) { storeRelease32(&r.Flags, flags) }
+
+// Load copies the counters that the device keeps at p into to. It returns false
+// if the device was writing meanwhile: to then holds a mixture, and the caller
+// may try again.
+func (p *Progress) Load(to *Progress) bool {
+	// Acquiring loads stay in this order, and so do the releasing stores of Store.
+	to.Sequence = atomic.LoadUint32(&p.Sequence)
+	to.Frame = atomic.LoadUint32(&p.Frame)
+	to.Length = atomic.LoadUint32(&p.Length)
+	to.Arrived = atomic.LoadUint32(&p.Arrived)
+	to.Sent = atomic.LoadUint32(&p.Sent)
+	to.Queued = atomic.LoadUint32(&p.Queued)
+	to.Flags = atomic.LoadUint32(&p.Flags)
+	return to.Sequence&1 == 0 && atomic.LoadUint32(&p.Sequence) == to.Sequence
+}
+
+// Store writes the counters of from to p, where the host reads them. It takes
+// the sequence from from, which it advances by two: p is memory of the host.
+func (p *Progress) Store(from *Progress) {
+	from.Sequence |= 1
+	storeRelease32(&p.Sequence, from.Sequence)
+	storeRelease32(&p.Frame, from.Frame)
+	storeRelease32(&p.Length, from.Length)
+	storeRelease32(&p.Arrived, from.Arrived)
+	storeRelease32(&p.Sent, from.Sent)
+	storeRelease32(&p.Queued, from.Queued)
+	storeRelease32(&p.Flags, from.Flags)
+	from.Sequence++
+	storeRelease32(&p.Sequence, from.Sequence)
+}
 
 // LoadIndex reads a ring index that the other side writes, with acquire.
 func LoadIndex(p *uint32) uint32 { return atomic.LoadUint32(p) }

@@ -12,9 +12,9 @@ import "fmt"
 const (
 	BlockIdentity  uint32 = 0x0001
 	BlockHealth    uint32 = 0x0002
-	BlockProcessor uint32 = 0x0003 // reserved
+	BlockProcessor uint32 = 0x0003
 	BlockAdmin     uint32 = 0x0004
-	BlockDMA       uint32 = 0x0005 // reserved
+	BlockDMA       uint32 = 0x0005
 	BlockClock     uint32 = 0x0006
 	BlockCounters  uint32 = 0x0007
 	BlockInterrupt uint32 = 0x0008
@@ -43,6 +43,8 @@ const (
 	ClockOffset     = 0x0300
 	CounterOffset   = 0x0400
 	InterruptOffset = 0x0600
+	DMAOffset       = 0x0700
+	ProcessorOffset = 0x0800
 	MSIXTableOffset = 0x2000
 	MSIXPBAOffset   = 0x3000
 )
@@ -120,6 +122,9 @@ const (
 	DeviceResetting uint32 = 0x2
 	DeviceFatal     uint32 = 0x4
 	DeviceLinkUp    uint32 = 0x8
+	// DeviceProgramStopped: a control program was refused or stopped. The device
+	// goes on without it.
+	DeviceProgramStopped uint32 = 0x10
 )
 
 // Fault codes.

@@ -11,10 +11,10 @@ const (
 	RegisterRO RegisterAccess = "RO"
 	// RegisterRW reads what was written last.
 	RegisterRW RegisterAccess = "RW"
-	// RegisterRWD is RW while the admin queue is disabled and RO while it is
-	// enabled.
+	// RegisterRWD is RW while what uses it is switched off and RO while it is
+	// on: the admin queue, the host's pulses, the log.
 	RegisterRWD RegisterAccess = "RWD"
-	// RegisterWO acts on the ones written to it and reads as zero.
+	// RegisterWO acts on what is written to it and reads as zero.
 	RegisterWO RegisterAccess = "WO"
 )
 
@@ -34,11 +34,19 @@ type Register struct {
 	Fixed bool
 }
 
-// Registers lists every register but the headers of the blocks, the counters
-// themselves last.
+// Registers lists every register but the headers of the blocks, the DMA engines
+// and the counters themselves last.
 func Registers() []Register {
-	all := make([]Register, 0, len(registers)+2*int(CounterCount))
+	all := make([]Register, 0, len(registers)+4*int(DMAEngineCount)+2*int(CounterCount))
 	all = append(all, registers[:]...)
+	for e := range DMAEngineCount {
+		name, at := strings.ToUpper(e.String()), DMAEngineBase+DMAEngineSize*uint32(e)
+		all = append(all,
+			Register{BlockDMA, at + EngineRegState, name + "_STATE", RegisterRO, uint32(DMAIdle), true},
+			Register{BlockDMA, at + EngineRegFrame, name + "_FRAME", RegisterRO, 0, true},
+			Register{BlockDMA, at + EngineRegLength, name + "_LENGTH", RegisterRO, 0, true},
+			Register{BlockDMA, at + EngineRegProgress, name + "_PROGRESS", RegisterRO, 0, true})
+	}
 	for c := range CounterCount {
 		name, at := strings.ToUpper(c.String()), RegCounterBase+8*uint32(c)
 		all = append(all,
@@ -48,7 +56,8 @@ func Registers() []Register {
 	return all
 }
 
-// registers is every register but the counters, which follow from Counter.
+// registers is every register but those of the DMA engines and the counters,
+// which follow from DMAEngine and Counter.
 var registers = [...]Register{
 	{BlockIdentity, RegMagic, "MAGIC", RegisterRO, Magic, true},
 	{BlockIdentity, RegDeviceVersion, "DEVICE_VERSION", RegisterRO, 0, false},
@@ -96,6 +105,26 @@ var registers = [...]Register{
 	{BlockInterrupt, RegVectors, "VECTORS", RegisterRO, 0, false},
 	{BlockInterrupt, RegTableOffset, "TABLE_OFFSET", RegisterRO, MSIXTableOffset, true},
 	{BlockInterrupt, RegPBAOffset, "PBA_OFFSET", RegisterRO, MSIXPBAOffset, true},
+
+	{BlockDMA, RegDMAEngines, "DMA_ENGINES", RegisterRO, uint32(DMAEngineCount), true},
+	{BlockDMA, RegDMAControl, "DMA_CONTROL", RegisterRW, 0, true},
+	{BlockDMA, RegPolicyTx, "POLICY_TX", RegisterRW, 0, false},
+	{BlockDMA, RegPolicyRx, "POLICY_RX", RegisterRW, 0, false},
+	{BlockDMA, RegMinPulseTx, "MINPULSE_TX", RegisterRW, 0, false},
+	{BlockDMA, RegMinPulseRx, "MINPULSE_RX", RegisterRW, 0, false},
+	{BlockDMA, RegProgressLow, "PROGRESS_LOW", RegisterRWD, 0, true},
+	{BlockDMA, RegProgressHigh, "PROGRESS_HIGH", RegisterRWD, 0, true},
+	{BlockDMA, RegPulseTx, "PULSE_TX", RegisterWO, 0, true},
+	{BlockDMA, RegPulseRx, "PULSE_RX", RegisterWO, 0, true},
+	{BlockDMA, RegPulseDeadline, "PULSE_DEADLINE", RegisterRW, PulseDeadlineReset, true},
+	{BlockDMA, RegPulseTimeouts, "PULSE_TIMEOUTS", RegisterRO, 0, true},
+	{BlockDMA, RegPulsesRefused, "PULSES_REFUSED", RegisterRO, 0, true},
+	{BlockDMA, RegLogBaseLow, "LOG_BASE_LOW", RegisterRWD, 0, true},
+	{BlockDMA, RegLogBaseHigh, "LOG_BASE_HIGH", RegisterRWD, 0, true},
+	{BlockDMA, RegLogLog2, "LOG_LOG2", RegisterRWD, 0, true},
+	{BlockDMA, RegLogConsumer, "LOG_CONSUMER", RegisterRW, 0, true},
+	{BlockDMA, RegLogProducer, "LOG_PRODUCER", RegisterRO, 0, true},
+	{BlockDMA, RegLogLost, "LOG_LOST", RegisterRO, 0, true},
 
 	{BlockCounters, RegCounterCount, "COUNTER_COUNT", RegisterRO, uint32(CounterCount), true},
 }

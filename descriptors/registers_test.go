@@ -13,10 +13,11 @@ func TestRegisterTable(t *testing.T) {
 	size := map[uint32]uint32{
 		BlockIdentity: IdentitySize, BlockHealth: HealthSize, BlockAdmin: AdminSize,
 		BlockClock: ClockSize, BlockCounters: uint32(CountersSize), BlockInterrupt: InterruptSize,
+		BlockDMA: DMASize, BlockProcessor: ProcessorSize,
 	}
 	type place struct{ block, offset uint32 }
 	seen, names := map[place]string{}, map[string]bool{}
-	for _, r := range Registers() {
+	for _, r := range append(Registers(), ProcessorRegisters()...) {
 		end, ok := size[r.Block]
 		if !ok {
 			t.Errorf("%s is in unknown block %#x", r.Name, r.Block)
@@ -53,6 +54,8 @@ func TestBlocksDoNotOverlap(t *testing.T) {
 		{"clock", ClockOffset, ClockOffset + ClockSize},
 		{"counters", CounterOffset, CounterOffset + uint32(CountersSize)},
 		{"interrupt", InterruptOffset, InterruptOffset + InterruptSize},
+		{"DMA", DMAOffset, DMAOffset + DMASize},
+		{"processor", ProcessorOffset, ProcessorOffset + ProcessorSize},
 		{"MSI-X table", MSIXTableOffset, MSIXTableOffset + 16*Vectors},
 		{"pending bits", MSIXPBAOffset, MSIXPBAOffset + (Vectors+63)/64*8},
 		{"BAR0", BAR0Size, BAR0Size},

@@ -46,6 +46,8 @@ func TestSpecComparisonSeesMistakes(t *testing.T) {
 		{"wrong reset value", "| `RegClockResolution` | RO | 100 |", "| `RegClockResolution` | RO | 10 |", "CLOCK_RESOLUTION"},
 		{"wrong register offset", "| 0x14 | STATUS |", "| 0x18 | STATUS |", "RegStatus"},
 		{"wrong counter offset", "| 17 | 0xa8 |", "| 17 | 0xb0 |", "CounterCompletions"},
+		{"wrong access to a hook's register", "| 0x100 | HOOK_0_RUNS_LOW | RO |", "| 0x100 | HOOK_0_RUNS_LOW | RW |", "HOOK_0_RUNS_LOW"},
+		{"wrong name of a fault", "| wrong digest |", "| bad digest |", "ProcessorFaultDigest"},
 		{"wrong command body", "| `CQBody` | - | at once |", "| `EndpointReply` | - | at once |", "EndpointReply"},
 		{"ragged table", "| 0 | `OpNop` | NOP |", "| 0 | `OpNop` |", "cells in a table"},
 	} {
@@ -99,14 +101,20 @@ func checkSpec(text string, src *source) []string {
 
 // names returns the text of a constant of the types that have one.
 var names = map[string]func(v uint64) string{
-	"Opcode":      func(v uint64) string { return Opcode(v).String() },
-	"Result":      func(v uint64) string { return Result(v).String() },
-	"EventCode":   func(v uint64) string { return EventCode(v).String() },
-	"FrameType":   func(v uint64) string { return FrameType(v).String() },
-	"Kind":        func(v uint64) string { return Kind(v).String() },
-	"Reliability": func(v uint64) string { return Reliability(v).String() },
-	"State":       func(v uint64) string { return State(v).String() },
-	"Counter":     func(v uint64) string { return Counter(v).String() },
+	"Opcode":         func(v uint64) string { return Opcode(v).String() },
+	"Result":         func(v uint64) string { return Result(v).String() },
+	"EventCode":      func(v uint64) string { return EventCode(v).String() },
+	"FrameType":      func(v uint64) string { return FrameType(v).String() },
+	"Kind":           func(v uint64) string { return Kind(v).String() },
+	"Reliability":    func(v uint64) string { return Reliability(v).String() },
+	"State":          func(v uint64) string { return State(v).String() },
+	"DMAEngine":      func(v uint64) string { return DMAEngine(v).String() },
+	"DMAState":       func(v uint64) string { return DMAState(v).String() },
+	"DMAPolicy":      func(v uint64) string { return DMAPolicy(v).String() },
+	"ProcessorState": func(v uint64) string { return ProcessorState(v).String() },
+	"ProcessorFault": func(v uint64) string { return ProcessorFault(v).String() },
+	"MailboxResult":  func(v uint64) string { return MailboxResult(v).String() },
+	"Counter":        func(v uint64) string { return Counter(v).String() },
 	"Status": func(v uint64) string {
 		return strings.TrimPrefix(Status(v).String(), "not done, ")
 	},
@@ -235,12 +243,16 @@ func checkLayouts(tables []table, src *source, problem func(string, ...any)) {
 	}
 }
 
+// laterElement matches registers of arrays, but not those of element 0.
+var laterElement = regexp.MustCompile(`^PROC_.*_[1-9]$|^HOOK_[1-9]_`)
+
 // checkRegisters compares tables with a Register and an Access column with the
-// register table. The counters themselves are checked with their constants.
+// register table. The counters themselves are checked with their constants; of
+// the arrays of the processor block, the first elements have rows.
 func checkRegisters(tables []table, problem func(string, ...any)) {
 	want := map[string]Register{}
-	for _, r := range Registers() {
-		if r.Block != BlockCounters || r.Offset < RegCounterBase {
+	for _, r := range append(Registers(), ProcessorRegisters()...) {
+		if (r.Block != BlockCounters || r.Offset < RegCounterBase) && !laterElement.MatchString(r.Name) {
 			want[r.Name] = r
 		}
 	}

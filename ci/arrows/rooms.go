@@ -8,13 +8,14 @@ import "strings"
 // import. Rooms in the list of joiners may import everything and be imported by
 // nobody. Tests may import everything.
 var rooms = map[string][]string{
-	"vfio":        {},
-	"descriptors": {},
-	"pipeline":    {},
-	"engine":      {"descriptors"},
-	"emulator":    {"engine", "vfio", "descriptors"},
-	"driver":      {"vfio", "descriptors"},
-	"via":         {"driver", "vfio", "descriptors"},
+	"vfio":            {},
+	"descriptors":     {},
+	"pipeline":        {},
+	"firmware-loader": {"descriptors"},
+	"engine":          {"descriptors", "pipeline"},
+	"emulator":        {"engine", "pipeline", "firmware-loader", "vfio", "descriptors"},
+	"driver":          {"pipeline", "firmware-loader", "vfio", "descriptors"},
+	"via":             {"driver", "pipeline", "firmware-loader", "vfio", "descriptors"},
 }
 
 var joiners = []string{"tools", "examples", "ci"}

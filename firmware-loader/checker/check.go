@@ -1,0 +1,82 @@
+package checker
+
+import (
+	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+)
+
+// Limits of the checker's own work. They are ours: many times what the programs
+// that we know need, and a fraction of a second.
+const (
+	// MaxExplored is how many instructions are followed, over all paths.
+	MaxExplored = 1 << 18
+	// MaxStates is how many states are kept to compare with, of at most 2 KiB each.
+	MaxStates = 1 << 15
+	// maxCompared is how many registers and stack slots of states are compared.
+	maxCompared = 1 << 22
+)
+
+// Report is what a check has found out about an accepted program.
+type Report struct {
+	Hook         abi.Hook
+	Instructions int // size of the program, in 8-byte slots
+	// WorstCase is how many instructions a run takes at most. A helper call
+	// counts as one instruction, and so does a 64-bit load of a constant,
+	// which takes two slots. No run takes more; where conditions that the
+	// checker does not relate exclude each other, all runs may take fewer.
+	WorstCase int
+	Stack     int // bytes used of the stack, at most
+	Explored  int // instructions that the checker followed, over all paths
+	States    int // states that it kept
+}
+
+// Check proves that p is safe to run for its hook, or says why not: the error is
+// always a *Refusal. The work is bounded, whatever p holds.
+func Check(p abi.Program) (Report, error) {
+	report, refusal := check(&p)
+	if refusal != nil {
+		refusal.Hook = p.Hook
+		return Report{}, refusal
+	}
+	return report, nil
+}
+
+func check(p *abi.Program) (Report, *Refusal) {
+	if p.Hook >= abi.Hooks {
+		return Report{}, refuse(ErrHook, "there are %d hooks", abi.Hooks)
+	}
+	if r := checkMaps(p.Maps); r != nil {
+		return Report{}, r
+	}
+	if n := len(p.Instructions); n == 0 || n > abi.MaxInstructions {
+		return Report{}, refuse(ErrSize, "%d instructions; 1 to %d are allowed", n, abi.MaxInstructions)
+	}
+	slots := int(p.Instructions.Size() / slotSize)
+	if slots > abi.MaxInstructions {
+		return Report{}, refuse(ErrSize, "%d slots of 8 bytes; at most %d are allowed", slots, abi.MaxInstructions)
+	}
+	code := make([]instruction, len(p.Instructions))
+	for i := range code {
+		if r := decode(&code[i], &p.Instructions[i], p.Maps); r != nil {
+			return Report{}, r.locate(p, i)
+		}
+	}
+	if at, r := linkJumps(code, p.Instructions); r != nil {
+		return Report{}, r.locate(p, at)
+	}
+	joins, at, r := walk(code)
+	if r != nil {
+		return Report{}, r.locate(p, at)
+	}
+	e := newExplorer(p, code, joins)
+	if r := e.explore(); r != nil {
+		return Report{}, r.locate(p, e.at)
+	}
+	return Report{
+		Hook:         p.Hook,
+		Instructions: slots,
+		WorstCase:    e.worst,
+		Stack:        e.stack,
+		Explored:     e.explored,
+		States:       e.states,
+	}, nil
+}

@@ -1,0 +1,156 @@
+package checker_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/features"
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+)
+
+// requireBPF, set to 1, turns the skip of tests that need the kernel's BPF into a
+// failure.
+const requireBPF = "TRAPEZE_REQUIRE_BPF"
+
+// The verifiers of older kernels know less of numbers than ours, which follows that of
+// this version.
+const kernelMajor, kernelMinor = 6, 18
+
+// errOldKernel: the comparison would be with a verifier of other rules.
+var errOldKernel = fmt.Errorf("the kernel is older than %d.%d", kernelMajor, kernelMinor)
+
+// permitted says once whether this process may load BPF programs that show anything.
+var permitted = sync.OnceValue(func() error {
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		return err
+	}
+	var major, minor int
+	if _, err := fmt.Sscanf(unix.ByteSliceToString(name.Release[:]), "%d.%d", &major, &minor); err != nil {
+		return err
+	}
+	if err := features.HaveProgramType(ebpf.XDP); err != nil {
+		return err
+	}
+	if major < kernelMajor || major == kernelMajor && minor < kernelMinor {
+		return errOldKernel
+	}
+	return nil
+})
+
+// kernel loads programs into the Linux kernel, whose verifier judges them.
+type kernel struct {
+	tb   testing.TB
+	maps []*ebpf.Map
+}
+
+// newKernel skips the test where BPF is not permitted.
+func newKernel(tb testing.TB, maps []abi.Map) *kernel {
+	tb.Helper()
+	if err := permitted(); err != nil {
+		notPermitted := errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSYS) || errors.Is(err, errOldKernel)
+		if !notPermitted || os.Getenv(requireBPF) == "1" {
+			tb.Fatalf("the kernel cannot be asked: %v", err)
+		}
+		tb.Skipf("the kernel cannot be asked: %v (%s=1 makes this a failure)", err, requireBPF)
+	}
+	k := &kernel{tb: tb}
+	for _, m := range maps {
+		made, err := ebpf.NewMap(&ebpf.MapSpec{
+			Type: ebpf.MapType(m.Type), KeySize: m.Key, ValueSize: m.Value, MaxEntries: m.Entries, Flags: m.Flags,
+		})
+		if err != nil {
+			tb.Fatal(err)
+		}
+		tb.Cleanup(func() { made.Close() })
+		k.maps = append(k.maps, made)
+	}
+	return k
+}
+
+// load asks the kernel whether it accepts a program. Its maps are those of k.
+func (k *kernel) load(p abi.Program, log bool) error {
+	spec := ebpf.ProgramSpec{Type: ebpf.XDP, License: "GPL", Instructions: make(asm.Instructions, len(p.Instructions))}
+	if p.Hook.IsPulse() {
+		// A program whose context is a buffer of numbers. It has to say that it
+		// may sleep.
+		spec.Type, spec.Flags = ebpf.Syscall, unix.BPF_F_SLEEPABLE
+	}
+	copy(spec.Instructions, p.Instructions)
+	for i := range spec.Instructions {
+		if ins := &spec.Instructions[i]; ins.IsLoadFromMap() {
+			fd := -1
+			if index := uint32(ins.Constant); index < uint32(len(k.maps)) {
+				fd = k.maps[index].FD()
+			}
+			ins.Constant = ins.Constant&^0xffffffff | int64(uint32(fd))
+		}
+	}
+	options := ebpf.ProgramOptions{LogDisabled: !log, LogSizeStart: 1 << 16}
+	loaded, err := ebpf.NewProgramWithOptions(&spec, options)
+	if err == nil {
+		return loaded.Close()
+	}
+	return err
+}
+
+// why returns the end of what the kernel's verifier says about a program.
+func (k *kernel) why(p abi.Program) string {
+	err := k.load(p, true)
+	if err == nil {
+		return "accepted"
+	}
+	var verdict *ebpf.VerifierError
+	if !errors.As(err, &verdict) {
+		return err.Error()
+	}
+	log := verdict.Log
+	if len(log) > 60 {
+		log = append([]string{"..."}, log[len(log)-60:]...)
+	}
+	return fmt.Sprintf("%v\n%s", verdict.Cause, strings.Join(log, "\n"))
+}
+
+// differences are the programs that the kernel refuses and the checker accepts, by
+// what the kernel says, with the reason why that is right.
+var differences = []struct {
+	says *regexp.Regexp
+	why  string
+}{
+	{
+		regexp.MustCompile("verifier bug: REG INVARIANTS VIOLATION"),
+		"On a branch that is never taken, such as where a register is less than itself, the bounds that the kernel " +
+			"works out contradict each other. It says that this is its bug, and goes on with numbers that do not exist.",
+	},
+}
+
+// listed reports whether a difference is one of those.
+func (k *kernel) listed(p abi.Program) bool {
+	says := k.why(p)
+	for _, d := range differences {
+		if d.says.MatchString(says) {
+			k.tb.Logf("the kernel refuses what we accept. %s", d.why)
+			return true
+		}
+	}
+	return false
+}
+
+func TestKernelAcceptsSamples(t *testing.T) {
+	k := newKernel(t, testMaps())
+	for _, s := range samples() {
+		p := link(t, s.hook, s.code)
+		if err := k.load(p, false); err != nil {
+			t.Errorf("%s: %s", s.name, k.why(p))
+		}
+	}
+}

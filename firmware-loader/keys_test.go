@@ -1,0 +1,129 @@
+package firmware_test
+
+import (
+	"crypto/ed25519"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
+	"github.com/trapeze-nic/trapeze/firmware-loader/elfimage"
+	"golang.org/x/sys/unix"
+)
+
+func TestKeyFiles(t *testing.T) {
+	private, err := firmware.EncodePrivateKey(key(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, err := firmware.EncodePublicKey(key(1).Public().(ed25519.PublicKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if k, err := firmware.DecodePrivateKey(private); err != nil || !k.Equal(key(1)) {
+		t.Errorf("private key: %v", err)
+	}
+	if k, err := firmware.DecodePublicKey(public); err != nil || !k.Equal(key(1).Public()) {
+		t.Errorf("public key: %v", err)
+	}
+	const rsa = "-----BEGIN PUBLIC KEY-----\nMFwwDQYJKoZIhvcNAQEBBQADSwAwSAJBAKj34GkxFhD90vcNLYLInFEX6Ppy1tPf9Cnzj4p4WGeKLs1Pt8Qu\nKUpRKfFLfRYC9AIKjbJTWit+CqvjWYzvQwECAwEAAQ==\n-----END PUBLIC KEY-----\n"
+	for name, text := range map[string]string{
+		"nothing": "", "no PEM": "key", "a private key": string(private), "two": string(public) + string(public),
+		"cut off": string(public[:len(public)/2]), "RSA": rsa, "huge": string(public) + strings.Repeat("\n", firmware.MaxKeyFile),
+		"not base64": "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n",
+	} {
+		if _, err := firmware.DecodePublicKey([]byte(text)); !errors.Is(err, firmware.ErrKey) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := firmware.DecodePrivateKey(public); !errors.Is(err, firmware.ErrKey) {
+		t.Errorf("a public key as a private one: %v", err)
+	}
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "k.pem"), string(private))
+	if k, err := firmware.ReadPrivateKey(filepath.Join(dir, "k.pem")); err != nil || !k.Equal(key(1)) {
+		t.Errorf("from a file: %v", err)
+	}
+	if _, err := firmware.ReadPrivateKey(filepath.Join(dir, "none.pem")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no file: %v", err)
+	}
+}
+
+// TestKeysOfOpenSSL: keys that openssl makes, and it reads ours.
+func TestKeysOfOpenSSL(t *testing.T) {
+	openssl, err := exec.LookPath("openssl")
+	if err != nil {
+		t.Skip("openssl is not installed")
+	}
+	dir := t.TempDir()
+	run := func(args ...string) {
+		if out, err := exec.CommandContext(t.Context(), openssl, args...).CombinedOutput(); err != nil {
+			t.Fatalf("openssl %v: %v\n%s", args, err, out)
+		}
+	}
+	pem, pub := filepath.Join(dir, "k.pem"), filepath.Join(dir, "k.pub")
+	run("genpkey", "-algorithm", "ed25519", "-out", pem)
+	run("pkey", "-in", pem, "-pubout", "-out", pub)
+	k, err := firmware.ReadPrivateKey(pem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found, err := sign(t, makeImage(t, small()), k).Verify(openRing(t, dir)); err != nil || found.File != "k.pub" {
+		t.Errorf("%+v, %v", found, err)
+	}
+	ours, err := firmware.EncodePrivateKey(key(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, pem, string(ours))
+	run("pkey", "-in", pem, "-noout")
+}
+
+func TestKeyRingRefuses(t *testing.T) {
+	for name, spoil := range map[string]func(t *testing.T, dir string){
+		"not a key":       func(t *testing.T, dir string) { write(t, filepath.Join(dir, "x.pub"), "hello") },
+		"a folder":        func(t *testing.T, dir string) { os.Mkdir(filepath.Join(dir, "x.pub"), 0o700) },
+		"a huge file":     func(t *testing.T, dir string) { write(t, filepath.Join(dir, "x.pub"), strings.Repeat("x", 1<<20)) },
+		"a pipe":          func(t *testing.T, dir string) { unix.Mkfifo(filepath.Join(dir, "x.pub"), 0o600) },
+		"a dangling link": func(t *testing.T, dir string) { os.Symlink("nowhere", filepath.Join(dir, "x.pub")) },
+		"bad revocation":  func(t *testing.T, dir string) { write(t, filepath.Join(dir, "revoked"), "key one\n") },
+		"half an ID":      func(t *testing.T, dir string) { write(t, filepath.Join(dir, "revoked"), "0123456789abcd\n") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, dir := ring(t, key(1))
+			spoil(t, dir)
+			if r, err := firmware.OpenKeyRing(dir); err == nil || r != nil {
+				t.Errorf("accepted: %v", r)
+			}
+		})
+	}
+	if _, err := firmware.OpenKeyRing(filepath.Join(t.TempDir(), "none")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no folder: %v", err)
+	}
+}
+
+func TestOpen(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "image")
+	write(t, name, string(makeImage(t, small()).Bytes()))
+	if s, err := firmware.Open(name); err != nil || s.Name != "small" {
+		t.Errorf("%v", err)
+	}
+	write(t, name, "hello")
+	if _, err := firmware.Open(name); !errors.Is(err, elfimage.ErrFormat) || !strings.Contains(err.Error(), name) {
+		t.Errorf("no image: %v", err)
+	}
+	if _, err := firmware.Open("/dev/zero"); err == nil {
+		t.Error("a device was read")
+	}
+	if err := os.Truncate(name, elfimage.MaxFile+1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := firmware.Open(name); err == nil {
+		t.Error("a file that is too large was read")
+	}
+}

@@ -1,0 +1,71 @@
+package firmware
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+
+	"github.com/cilium/ebpf/asm"
+)
+
+// Line is a line of a program's source, as the instruction that it starts carries
+// it (asm.Instruction.Source). It is printable, whatever the image holds.
+type Line struct {
+	file, text string
+	number     uint32
+}
+
+// FileName is the source's path as the compiler was given it.
+func (l Line) FileName() string { return l.file }
+
+// LineNumber counts from 1.
+func (l Line) LineNumber() uint32 { return l.number }
+
+// String returns the text of the line.
+func (l Line) String() string { return l.text }
+
+// clean replaces an instruction's source, which a file may have made, with one
+// that is printable: a Line, or a comment if no file is named.
+func clean(ins asm.Instruction) asm.Instruction {
+	source := ins.Source()
+	if source == nil {
+		return ins
+	}
+	text := printable(strings.TrimSpace(source.String()))
+	at, ok := source.(interface {
+		FileName() string
+		LineNumber() uint32
+	})
+	switch {
+	case text == "":
+		return ins.WithSource(nil)
+	case !ok || at.FileName() == "":
+		return ins.WithSource(asm.Comment(text))
+	}
+	return ins.WithSource(Line{file: printable(at.FileName()), text: text, number: at.LineNumber()})
+}
+
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\t' {
+			return ' '
+		}
+		if !unicode.IsPrint(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, s)
+}
+
+// SourceLine returns the line of the source that starts at an instruction, as
+// "file:line: text", or "" if none does.
+func SourceLine(ins *asm.Instruction) string {
+	switch source := ins.Source().(type) {
+	case nil:
+		return ""
+	case Line:
+		return fmt.Sprintf("%s:%d: %s", source.file, source.number, source.text)
+	default:
+		return source.String()
+	}
+}

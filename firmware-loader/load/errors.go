@@ -1,0 +1,107 @@
+package load
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+)
+
+// Reasons why a load or a rollback fails, as errors.Is finds them.
+var (
+	// ErrGone: registers read as all ones; the NIC was removed or lost power.
+	ErrGone = errors.New("the NIC does not answer")
+	// ErrRegisters: the NIC's registers contradict the data sheet.
+	ErrRegisters = errors.New("impossible value in a register")
+	// ErrReadBack: SRAM does not hold what was written.
+	ErrReadBack = errors.New("SRAM reads back wrong")
+	// ErrNotReady: the NIC neither ran the image nor refused it in time.
+	ErrNotReady = errors.New("the NIC processor is not ready in time")
+	// ErrReport: what runs is not what was loaded.
+	ErrReport = errors.New("the NIC reports another image")
+	// ErrNoPrevious: there is no image to go back to.
+	ErrNoPrevious = errors.New("no previous image")
+	// ErrImage: the image cannot be loaded into any NIC.
+	ErrImage = errors.New("bad image")
+	// ErrABI, ErrDevice and ErrSRAM: the image is for other NICs. Nothing was
+	// written.
+	ErrABI    = errors.New("image for another ABI")
+	ErrDevice = errors.New("image for another device")
+	ErrSRAM   = errors.New("image needs more SRAM than a slot has")
+)
+
+// Step is a step of a load.
+type Step string
+
+// Steps in their order.
+const (
+	StepIdentify Step = "look at the processor"
+	StepWrite    Step = "write the image"
+	StepReadBack Step = "read the image back"
+	StepHalt     Step = "halt the processor"
+	StepEntry    Step = "set the entry"
+	StepRun      Step = "start the image"
+	StepReady    Step = "wait for the image"
+	StepReport   Step = "compare what runs"
+)
+
+// Outcome is what runs after a failure.
+type Outcome string
+
+// Outcomes.
+const (
+	// OutcomeUntouched: what ran before was never interrupted.
+	OutcomeUntouched Outcome = "what ran before still runs"
+	// OutcomeRestored: the image that ran before was started again.
+	OutcomeRestored Outcome = "the image that ran before runs again"
+	// OutcomeBuiltIn: the built-in behaviour applies.
+	OutcomeBuiltIn Outcome = "the built-in behaviour applies"
+	// OutcomeUnknown: the NIC could not be reached any more. It comes up with its
+	// built-in behaviour when it gets power again.
+	OutcomeUnknown Outcome = "the NIC cannot be reached"
+)
+
+// Error is a load or rollback that failed.
+type Error struct {
+	Step    Step
+	Err     error
+	Outcome Outcome
+	// Restore is what went wrong when the previous image was to be put back; nil
+	// if nothing did.
+	Restore error
+}
+
+func (e *Error) Error() string {
+	s := fmt.Sprintf("%s: %v; %s", e.Step, e.Err, e.Outcome)
+	if e.Restore != nil {
+		s += fmt.Sprintf(" (putting the previous image back: %v)", e.Restore)
+	}
+	return s
+}
+
+// Unwrap returns what failed, and what failed after it.
+func (e *Error) Unwrap() []error {
+	if e.Restore == nil {
+		return []error{e.Err}
+	}
+	return []error{e.Err, e.Restore}
+}
+
+// ProcessorError is an image that the NIC refused or had to stop.
+type ProcessorError struct {
+	Fault descriptors.ProcessorFault
+	// Hook and Instruction are where; they mean something for refused programs,
+	// budgets and traps.
+	Hook        abi.Hook
+	Instruction uint32
+}
+
+func (e *ProcessorError) Error() string {
+	s := "the NIC processor reports: " + e.Fault.String()
+	switch e.Fault {
+	case descriptors.ProcessorFaultRefused, descriptors.ProcessorFaultBudget, descriptors.ProcessorFaultTrap:
+		s += fmt.Sprintf(", %s, instruction %d", e.Hook, e.Instruction)
+	}
+	return s
+}

@@ -1,0 +1,237 @@
+package load_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+	"github.com/trapeze-nic/trapeze/firmware-loader/flat"
+	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+)
+
+const (
+	fakeDevice = 0x12347250
+	fakeBase   = 0x1000
+	fakeSize   = 64 << 10
+	fakeBox    = fakeBase + 2*fakeSize
+)
+
+// fakeNIC is a NIC processor reduced to what a loader sees of it. before, if not
+// nil, is asked ahead of each access and may do what happens to NICs.
+type fakeNIC struct {
+	sram             []byte
+	state            descriptors.ProcessorState
+	fault            descriptors.ProcessorFault
+	entry            uint32
+	active, previous uint32
+	image            *flat.Image
+	result           descriptors.MailboxResult
+	values           map[string][]byte
+
+	before   func(n int) error
+	accesses int
+	// lies replaces what registers read.
+	lies map[uint32]uint32
+	// mute: RUN has no effect.
+	mute bool
+	// wrong: RUN starts the image but reports another version.
+	wrong bool
+	// flip damages what is read back from SRAM.
+	flip bool
+}
+
+func newFakeNIC() *fakeNIC {
+	return &fakeNIC{sram: make([]byte, fakeBox+4096), active: descriptors.NoSlot, previous: descriptors.NoSlot, values: map[string][]byte{}}
+}
+
+var errBus = errors.New("the bus says no")
+
+func (f *fakeNIC) access() error {
+	n := f.accesses
+	f.accesses++
+	if f.before != nil {
+		return f.before(n)
+	}
+	return nil
+}
+
+// powerLoss is what the NIC is like when power has come back.
+func (f *fakeNIC) powerLoss() {
+	for i := range f.sram {
+		f.sram[i] = byte(i * 7)
+	}
+	f.state, f.fault, f.entry, f.image = descriptors.ProcessorBuiltIn, 0, 0, nil
+	f.active, f.previous = descriptors.NoSlot, descriptors.NoSlot
+}
+
+func (f *fakeNIC) ReadSRAM(offset uint64, p []byte) error {
+	if err := f.access(); err != nil {
+		return err
+	}
+	copy(p, f.sram[offset:])
+	if f.flip {
+		p[len(p)/2] ^= 0x10
+	}
+	return nil
+}
+
+func (f *fakeNIC) WriteSRAM(offset uint64, p []byte) error {
+	if err := f.access(); err != nil {
+		return err
+	}
+	if f.image != nil && offset < fakeBox {
+		start := uint64(fakeBase + f.active*fakeSize)
+		if offset < start+fakeSize && offset+uint64(len(p)) > start && f.state == descriptors.ProcessorRunning {
+			return fmt.Errorf("write to %#x, inside of the image that runs", offset)
+		}
+	}
+	copy(f.sram[offset:], p)
+	return nil
+}
+
+func (f *fakeNIC) ReadProcessor(register uint32) (uint32, error) {
+	if err := f.access(); err != nil {
+		if errors.Is(err, errUnplugged) {
+			return 0xffffffff, nil
+		}
+		return 0, err
+	}
+	if v, ok := f.lies[register]; ok {
+		return v, nil
+	}
+	var name [32]byte
+	var version [16]byte
+	var build [20]byte
+	var digest [32]byte
+	ready := uint32(0)
+	if f.image != nil && f.state == descriptors.ProcessorRunning {
+		copy(name[:], f.image.Name)
+		copy(version[:], f.image.Version)
+		build, digest, ready = f.image.BuildID, f.image.Digest, descriptors.ProcessorReady
+		if f.wrong {
+			version[0] ^= 1
+		}
+	}
+	for _, bytes := range []struct {
+		at uint32
+		b  []byte
+	}{
+		{descriptors.RegProcessorName, name[:]}, {descriptors.RegProcessorVersion, version[:]},
+		{descriptors.RegProcessorBuildID, build[:]}, {descriptors.RegProcessorDigest, digest[:]},
+	} {
+		if register >= bytes.at && register < bytes.at+uint32(len(bytes.b)) {
+			return binary.LittleEndian.Uint32(bytes.b[register-bytes.at:]), nil
+		}
+	}
+	return map[uint32]uint32{
+		descriptors.RegProcessorStatus: uint32(f.state), descriptors.RegProcessorFault: uint32(f.fault),
+		descriptors.RegProcessorEntry: f.entry, descriptors.RegProcessorReady: ready,
+		descriptors.RegProcessorABI: abi.Version, descriptors.RegProcessorDevice: fakeDevice,
+		descriptors.RegSlotCount: 2, descriptors.RegSlotBase: fakeBase, descriptors.RegSlotSize: fakeSize,
+		descriptors.RegActiveSlot: f.active, descriptors.RegPreviousSlot: f.previous,
+		descriptors.RegMailboxOffset: fakeBox, descriptors.RegMailboxSize: 4096,
+		descriptors.RegMailboxResult: uint32(f.result),
+	}[register], nil
+}
+
+func (f *fakeNIC) WriteProcessor(register, v uint32) error {
+	if err := f.access(); err != nil {
+		if errors.Is(err, errUnplugged) {
+			return nil // writes to nobody are lost
+		}
+		return err
+	}
+	switch {
+	case register == descriptors.RegProcessorEntry:
+		f.entry = v
+	case register == descriptors.RegMailboxCommand:
+		f.mailbox(v)
+	case register == descriptors.RegProcessorControl && v == descriptors.ProcessorHalt:
+		if f.state == descriptors.ProcessorRunning {
+			f.state = descriptors.ProcessorHalted
+		}
+	case register == descriptors.RegProcessorControl && v == descriptors.ProcessorUseBuiltIn:
+		f.state, f.image, f.fault = descriptors.ProcessorBuiltIn, nil, 0
+		f.active = descriptors.NoSlot
+	case register == descriptors.RegProcessorControl && v == descriptors.ProcessorRun:
+		f.run()
+	}
+	return nil
+}
+
+func (f *fakeNIC) run() {
+	if f.mute {
+		f.state = descriptors.ProcessorStarting
+		return
+	}
+	img, err := flat.Decode(f.sram[f.entry:])
+	if err != nil {
+		f.state, f.fault, f.image = descriptors.ProcessorFaulted, descriptors.ProcessorFaultDigest, nil
+		return
+	}
+	if slot := (f.entry - fakeBase) / fakeSize; slot != f.active {
+		f.previous, f.active = f.active, slot
+	}
+	f.state, f.fault, f.image = descriptors.ProcessorRunning, 0, img
+}
+
+// mailbox is one map with keys of 4 and values of 8 bytes.
+func (f *fakeNIC) mailbox(v uint32) {
+	op, _, index := descriptors.SplitMailbox(v)
+	key := string(f.sram[fakeBox : fakeBox+4])
+	value := f.sram[fakeBox+8 : fakeBox+16]
+	old, there := f.values[key]
+	f.result = descriptors.MailboxOK
+	switch {
+	case f.image == nil:
+		f.result = descriptors.MailboxNoProgram
+	case index != 0:
+		f.result = descriptors.MailboxBad
+	case op == descriptors.MailboxUpdate:
+		f.values[key] = bytes.Clone(value)
+	case !there:
+		f.result = descriptors.MailboxNoEntry
+	case op == descriptors.MailboxLookup:
+		copy(value, old)
+	case op == descriptors.MailboxDelete:
+		delete(f.values, key)
+	}
+}
+
+var errUnplugged = errors.New("unplugged")
+
+// flatImage is an image whose only program answers with n.
+func flatImage(t testing.TB, name, version string, n int32) []byte {
+	t.Helper()
+	img := flat.Image{ABI: abi.Version, Device: fakeDevice, Name: name, Version: version}
+	img.Programs[abi.PulseTx] = asm.Instructions{asm.Mov.Imm(asm.R0, n), asm.Return()}
+	img.Maps = []abi.Map{{Name: "box", Type: abi.MapHash, Key: 4, Value: 8, Entries: 16}}
+	b, err := flat.Encode(&img)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func image(t testing.TB, name, version string, n int32) load.Image {
+	t.Helper()
+	img, err := load.Flat(flatImage(t, name, version, n))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return img
+}
+
+func mustLoad(t testing.TB, nic *fakeNIC, img load.Image) {
+	t.Helper()
+	if _, err := load.Load(context.Background(), nic, img, load.Options{}); err != nil {
+		t.Fatal(err)
+	}
+}

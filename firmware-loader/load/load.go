@@ -1,0 +1,273 @@
+package load
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// Options of Load and Rollback. The zero value is good.
+type Options struct {
+	// Timeout bounds each wait for the processor; DefaultTimeout if zero.
+	Timeout time.Duration
+	// Progress, if not nil, is told how many of all bytes to write and to read
+	// back are done.
+	Progress func(done, total int)
+}
+
+// DefaultTimeout is how long a processor may take to halt or to become ready. The
+// emulated one takes microseconds; a choice of ours with room for slow ones.
+const DefaultTimeout = 2 * time.Second
+
+// chunk is how many bytes are written between two looks at the context.
+const chunk = 16 << 10
+
+// session is one load or rollback.
+type session struct {
+	nic     NIC
+	options Options
+	before  Status
+	step    Step
+	// halted: the processor was told to halt, so what ran before must be started
+	// again if anything fails.
+	halted bool
+}
+
+// Load puts img into the NIC and starts it. On success the status is what the NIC
+// reports then. Errors are *Error; those of the image itself leave the NIC
+// untouched. If ctx ends, the load fails and what ran before is put back.
+func Load(ctx context.Context, nic NIC, img Image, o Options) (Status, error) {
+	s := &session{nic: nic, options: o, step: StepIdentify}
+	if err := img.check(); err != nil {
+		return Status{}, s.fail(err)
+	}
+	if err := s.identify(); err != nil {
+		return Status{}, s.fail(err)
+	}
+	if err := img.suits(&s.before); err != nil {
+		return s.before, s.fail(err)
+	}
+	slot := s.before.Slots.free()
+	if err := s.store(ctx, &img, s.before.Slots.offset(slot)); err != nil {
+		return s.before, s.fail(err)
+	}
+	after, err := s.start(ctx, s.before.Slots.offset(slot)+img.Entry, &img)
+	if err != nil {
+		return s.before, s.fail(err)
+	}
+	return after, nil
+}
+
+// Rollback starts the image that ran before the present one, from the start of its
+// slot, where ours have their entry. If that fails, the present one is started
+// again. Errors are *Error, with ErrNoPrevious if there is none.
+func Rollback(ctx context.Context, nic NIC, o Options) (Status, error) {
+	s := &session{nic: nic, options: o, step: StepIdentify}
+	if err := s.identify(); err != nil {
+		return Status{}, s.fail(err)
+	}
+	previous := s.before.Slots.Previous
+	if previous == descriptors.NoSlot {
+		return s.before, s.fail(ErrNoPrevious)
+	}
+	after, err := s.start(ctx, s.before.Slots.offset(previous), nil)
+	if err != nil {
+		return s.before, s.fail(err)
+	}
+	return after, nil
+}
+
+// Unload makes the NIC forget its control program: the built-in behaviour applies.
+// The images stay in their slots.
+func Unload(nic NIC) (Status, error) {
+	if err := nic.WriteProcessor(descriptors.RegProcessorControl, descriptors.ProcessorUseBuiltIn); err != nil {
+		return Status{}, &Error{Step: StepRun, Err: err, Outcome: OutcomeUnknown}
+	}
+	return ReadStatus(nic)
+}
+
+func (s *session) identify() (err error) {
+	if s.options.Timeout <= 0 {
+		s.options.Timeout = DefaultTimeout
+	}
+	s.before, err = ReadStatus(s.nic)
+	return err
+}
+
+// store writes the image's segments into a slot at base and compares.
+func (s *session) store(ctx context.Context, img *Image, base uint32) error {
+	total, done := 0, 0
+	for _, g := range img.Segments {
+		total += 2 * len(g.Bytes)
+	}
+	progress := func(n int) {
+		if done += n; s.options.Progress != nil {
+			s.options.Progress(done, total)
+		}
+	}
+	back := make([]byte, chunk)
+	for _, pass := range []struct {
+		step Step
+		do   func(offset uint64, p []byte) error
+	}{
+		{StepWrite, s.nic.WriteSRAM},
+		{StepReadBack, func(offset uint64, p []byte) error {
+			got := back[:len(p)]
+			if err := s.nic.ReadSRAM(offset, got); err != nil {
+				return err
+			}
+			if !bytes.Equal(got, p) {
+				return fmt.Errorf("%w between %#x and %#x", ErrReadBack, offset, offset+uint64(len(p)))
+			}
+			return nil
+		}},
+	} {
+		s.step = pass.step
+		for _, g := range img.Segments {
+			for at := 0; at < len(g.Bytes); at += chunk {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				part := g.Bytes[at:min(at+chunk, len(g.Bytes))]
+				if err := pass.do(uint64(base)+uint64(g.Offset)+uint64(at), part); err != nil {
+					return err
+				}
+				progress(len(part))
+			}
+		}
+	}
+	return nil
+}
+
+// start halts the processor and has it run what is at entry. With img the NIC must
+// report that image.
+func (s *session) start(ctx context.Context, entry uint32, img *Image) (Status, error) {
+	ready := descriptors.ProcessorReady
+	if img != nil {
+		ready = img.Ready
+	}
+	s.step, s.halted = StepHalt, true
+	if err := s.nic.WriteProcessor(descriptors.RegProcessorControl, descriptors.ProcessorHalt); err != nil {
+		return Status{}, err
+	}
+	if err := s.await(ctx, func(state descriptors.ProcessorState) (bool, error) {
+		return state != descriptors.ProcessorRunning && state != descriptors.ProcessorStarting, nil
+	}); err != nil {
+		return Status{}, err
+	}
+	s.step = StepEntry
+	if err := s.nic.WriteProcessor(descriptors.RegProcessorEntry, entry); err != nil {
+		return Status{}, err
+	}
+	if is, err := read(s.nic, descriptors.RegProcessorEntry); err != nil {
+		return Status{}, err
+	} else if is != entry {
+		return Status{}, fmt.Errorf("%w: PROC_ENTRY is %#x after %#x was written", ErrRegisters, is, entry)
+	}
+	s.step = StepRun
+	if err := s.nic.WriteProcessor(descriptors.RegProcessorControl, descriptors.ProcessorRun); err != nil {
+		return Status{}, err
+	}
+	s.step = StepReady
+	if err := s.await(ctx, func(state descriptors.ProcessorState) (bool, error) {
+		if state == descriptors.ProcessorFaulted {
+			fault, err := readFault(s.nic)
+			if err == nil && fault == nil {
+				err = fmt.Errorf("%w: faulted without a fault", ErrRegisters)
+			}
+			if err == nil {
+				err = fault
+			}
+			return false, err
+		}
+		word, err := read(s.nic, descriptors.RegProcessorReady)
+		return word == ready && state == descriptors.ProcessorRunning, err
+	}); err != nil {
+		return Status{}, err
+	}
+	s.step = StepReport
+	after, err := ReadStatus(s.nic)
+	if err == nil && img != nil {
+		err = img.runs(&after)
+	}
+	return after, err
+}
+
+// How long to sleep between two looks at the processor.
+const (
+	firstNap   = 20 * time.Microsecond
+	longestNap = 2 * time.Millisecond
+)
+
+// await looks at the processor's state until done says so.
+func (s *session) await(ctx context.Context, done func(descriptors.ProcessorState) (bool, error)) error {
+	end := time.Now().Add(s.options.Timeout)
+	for nap := firstNap; ; nap = min(2*nap, longestNap) {
+		// The clock first: a goroutine that was not scheduled for long looks once
+		// more before it gives up.
+		late := time.Now().After(end)
+		word, err := read(s.nic, descriptors.RegProcessorStatus)
+		if err != nil {
+			return err
+		}
+		state := descriptors.ProcessorState(word & descriptors.ProcessorStateMask)
+		if state > descriptors.ProcessorFaulted {
+			return fmt.Errorf("%w: PROC_STATUS is %#x", ErrRegisters, word)
+		}
+		if ok, err := done(state); ok || err != nil {
+			return err
+		}
+		if late {
+			return fmt.Errorf("%w: it is %s after %v", ErrNotReady, state, s.options.Timeout)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(nap):
+		}
+	}
+}
+
+// fail ends the session: it puts back what ran before, if that was interrupted.
+func (s *session) fail(cause error) error {
+	e := &Error{Step: s.step, Err: cause, Outcome: OutcomeUntouched}
+	if !s.halted {
+		if errors.Is(cause, ErrGone) {
+			e.Outcome = OutcomeUnknown
+		}
+		return e
+	}
+	e.Outcome, e.Restore = s.restore()
+	return e
+}
+
+// restore starts the image that ran when the session began, and the built-in
+// behaviour if there was none or it does not start. The caller's context may have
+// ended; the waits have deadlines of their own.
+func (s *session) restore() (Outcome, error) {
+	var problem error
+	if s.before.Slots.Active != descriptors.NoSlot && s.before.State == descriptors.ProcessorRunning {
+		old := running(&s.before)
+		failed := s.step
+		_, problem = s.start(context.Background(), s.before.Entry, &old)
+		s.step = failed
+		if problem == nil {
+			return OutcomeRestored, nil
+		}
+	}
+	if err := s.nic.WriteProcessor(descriptors.RegProcessorControl, descriptors.ProcessorUseBuiltIn); err != nil {
+		return OutcomeUnknown, errors.Join(problem, err)
+	}
+	word, err := read(s.nic, descriptors.RegProcessorStatus)
+	if err == nil && descriptors.ProcessorState(word&descriptors.ProcessorStateMask) != descriptors.ProcessorBuiltIn {
+		err = fmt.Errorf("%w: PROC_STATUS is %#x after the built-in behaviour was asked for", ErrRegisters, word)
+	}
+	if err != nil {
+		return OutcomeUnknown, errors.Join(problem, err)
+	}
+	return OutcomeBuiltIn, problem
+}

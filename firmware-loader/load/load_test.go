@@ -1,0 +1,272 @@
+package load_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+)
+
+var brief = load.Options{Timeout: 20 * time.Millisecond}
+
+func TestLoadAndRollback(t *testing.T) {
+	nic := newFakeNIC()
+	if _, err := load.Rollback(context.Background(), nic, brief); !errors.Is(err, load.ErrNoPrevious) {
+		t.Errorf("rollback of nothing: %v", err)
+	}
+	var last, total int
+	after, err := load.Load(context.Background(), nic, image(t, "one", "1.0", 1), load.Options{Progress: func(d, n int) { last, total = d, n }})
+	if err != nil || after.Name != "one" || after.Slots.Active != 0 || last != total || total == 0 {
+		t.Fatalf("%+v, %v; progress %d of %d", after, err, last, total)
+	}
+	mustLoad(t, nic, image(t, "two", "2.0", 2))
+	after, err = load.Rollback(context.Background(), nic, brief)
+	if err != nil || after.Name != "one" {
+		t.Fatalf("%+v, %v", after, err)
+	}
+	if after, err = load.Rollback(context.Background(), nic, brief); err != nil || after.Name != "two" {
+		t.Fatalf("rolled back twice: %+v, %v", after, err)
+	}
+	if after, err = load.Unload(nic); err != nil || after.State != descriptors.ProcessorBuiltIn {
+		t.Fatalf("%+v, %v", after, err)
+	}
+}
+
+func TestLoadRefuses(t *testing.T) {
+	good := image(t, "new", "2.0", 2)
+	for _, tt := range []struct {
+		name  string
+		spoil func(nic *fakeNIC, img *load.Image)
+		want  error
+		step  load.Step
+	}{
+		{"another ABI", func(_ *fakeNIC, img *load.Image) { img.ABI = 2 << 16 }, load.ErrABI, load.StepIdentify},
+		{"a later ABI", func(_ *fakeNIC, img *load.Image) { img.ABI++ }, load.ErrABI, load.StepIdentify},
+		{"another device", func(_ *fakeNIC, img *load.Image) { img.Device++ }, load.ErrDevice, load.StepIdentify},
+		{"too much SRAM", func(_ *fakeNIC, img *load.Image) { img.SRAM = fakeSize + 1 }, load.ErrSRAM, load.StepIdentify},
+		{"no segments", func(_ *fakeNIC, img *load.Image) { img.Segments = nil }, load.ErrImage, load.StepIdentify},
+		{"segment outside", func(_ *fakeNIC, img *load.Image) {
+			img.Segments = []load.Segment{{Offset: 0xffffffff, Bytes: []byte{1, 2}}}
+		}, load.ErrImage, load.StepIdentify},
+		{"segments overlap", func(_ *fakeNIC, img *load.Image) {
+			img.Segments = []load.Segment{{Offset: 0, Bytes: make([]byte, 8)}, {Offset: 4, Bytes: make([]byte, 8)}}
+		}, load.ErrImage, load.StepIdentify},
+		{"entry outside", func(_ *fakeNIC, img *load.Image) { img.Entry = img.SRAM }, load.ErrImage, load.StepIdentify},
+		{"reads back wrong", func(nic *fakeNIC, _ *load.Image) { nic.flip = true }, load.ErrReadBack, load.StepReadBack},
+		{"never ready", func(nic *fakeNIC, _ *load.Image) { nic.mute = true }, load.ErrNotReady, load.StepReady},
+		{"wrong version", func(nic *fakeNIC, _ *load.Image) { nic.wrong = true }, load.ErrReport, load.StepReport},
+		{"wrong digest", func(_ *fakeNIC, img *load.Image) { img.Digest[3] ^= 1 }, load.ErrReport, load.StepReport},
+		{"wrong ready word", func(_ *fakeNIC, img *load.Image) { img.Ready = 5 }, load.ErrNotReady, load.StepReady},
+		{"entry does not stick", func(nic *fakeNIC, _ *load.Image) {
+			nic.lies = map[uint32]uint32{descriptors.RegProcessorEntry: 12}
+		}, load.ErrRegisters, load.StepEntry},
+		{"unknown state", func(nic *fakeNIC, _ *load.Image) {
+			nic.lies = map[uint32]uint32{descriptors.RegProcessorStatus: 9}
+		}, load.ErrRegisters, load.StepIdentify},
+		{"one slot", func(nic *fakeNIC, _ *load.Image) {
+			nic.lies = map[uint32]uint32{descriptors.RegSlotCount: 1}
+		}, load.ErrRegisters, load.StepIdentify},
+		{"slots beyond 4 GiB", func(nic *fakeNIC, _ *load.Image) {
+			nic.lies = map[uint32]uint32{descriptors.RegSlotBase: 0xfffff000}
+		}, load.ErrRegisters, load.StepIdentify},
+		{"active slot unknown", func(nic *fakeNIC, _ *load.Image) {
+			nic.lies = map[uint32]uint32{descriptors.RegActiveSlot: 2}
+		}, load.ErrRegisters, load.StepIdentify},
+		{"gone", func(nic *fakeNIC, _ *load.Image) {
+			nic.before = func(int) error { return errUnplugged }
+		}, load.ErrGone, load.StepIdentify},
+		{"damaged on the way", func(_ *fakeNIC, img *load.Image) {
+			b := append([]byte(nil), img.Segments[0].Bytes...)
+			b[200] ^= 1
+			img.Segments = []load.Segment{{Bytes: b}}
+		}, nil, load.StepReady},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			nic, img := newFakeNIC(), good
+			mustLoad(t, nic, image(t, "old", "1.0", 1))
+			tt.spoil(nic, &img)
+			_, err := load.Load(context.Background(), nic, img, brief)
+			var failure *load.Error
+			if !errors.As(err, &failure) || failure.Step != tt.step {
+				t.Fatalf("got %v, want a failure to %s", err, tt.step)
+			}
+			if tt.want != nil && !errors.Is(err, tt.want) {
+				t.Errorf("got %v, want %v", err, tt.want)
+			}
+			var refused *load.ProcessorError
+			if tt.want == nil && !errors.As(err, &refused) {
+				t.Errorf("got %v, want the processor's word", err)
+			}
+			nic.lies, nic.before = nil, nil
+			nic.checkWorks(t, failure.Outcome)
+		})
+	}
+}
+
+// checkWorks checks that the NIC is in a state that an outcome promises.
+func (f *fakeNIC) checkWorks(t interface{ Errorf(string, ...any) }, o load.Outcome) {
+	switch {
+	case o == load.OutcomeUnknown:
+		// The NIC could not be reached: either its program still runs, or the hold
+		// limit ends a halt.
+	case f.state == descriptors.ProcessorBuiltIn:
+		if o != load.OutcomeBuiltIn && o != load.OutcomeUntouched {
+			t.Errorf("built-in behaviour, but the outcome is: %s", o)
+		}
+	case f.state != descriptors.ProcessorRunning || f.image == nil:
+		t.Errorf("the processor is %s; the outcome is: %s", f.state, o)
+	case o != load.OutcomeUntouched && o != load.OutcomeRestored:
+		t.Errorf("an image runs; the outcome is: %s", o)
+	}
+}
+
+// cuts are what can end a load.
+var cuts = []struct {
+	name string
+	// hit is called before access n when the cut comes at access at.
+	hit func(f *fakeNIC, n, at int, cancel func()) error
+}{
+	{"one access fails", func(_ *fakeNIC, n, at int, _ func()) error {
+		if n == at {
+			return errBus
+		}
+		return nil
+	}},
+	{"all accesses fail", func(_ *fakeNIC, n, at int, _ func()) error {
+		if n >= at {
+			return errBus
+		}
+		return nil
+	}},
+	{"surprise removal", func(_ *fakeNIC, n, at int, _ func()) error {
+		if n >= at {
+			return errUnplugged
+		}
+		return nil
+	}},
+	{"power loss", func(f *fakeNIC, n, at int, _ func()) error {
+		if n == at {
+			f.powerLoss()
+		}
+		return nil
+	}},
+	{"interrupted", func(_ *fakeNIC, n, at int, cancel func()) error {
+		if n == at {
+			cancel()
+		}
+		return nil
+	}},
+}
+
+// TestCutAtEveryAccess cuts a load off at each access to the NIC, with and without
+// an image that ran before.
+func TestCutAtEveryAccess(t *testing.T) {
+	old, next := image(t, "old", "1.0", 1), image(t, "new", "2.0", 2)
+	for _, cut := range cuts {
+		for _, before := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, old image %v", cut.name, before), func(t *testing.T) {
+				for at := 0; ; at++ {
+					nic := newFakeNIC()
+					if before {
+						mustLoad(t, nic, old)
+					}
+					nic.accesses = 0
+					ctx, cancel := context.WithCancel(context.Background())
+					hits := 0
+					nic.before = func(n int) error {
+						if n == at {
+							hits++
+						}
+						return cut.hit(nic, n, at, cancel)
+					}
+					_, err := load.Load(ctx, nic, next, brief)
+					cancel()
+					nic.before = nil
+					afterCut(t, nic, cut.name, err, before, at)
+					if t.Failed() || hits == 0 {
+						if at < 20 {
+							t.Errorf("only %d accesses were cut", at)
+						}
+						return
+					}
+				}
+			})
+		}
+	}
+}
+
+func afterCut(t *testing.T, nic *fakeNIC, cut string, err error, before bool, at int) {
+	t.Helper()
+	var failure *load.Error
+	switch {
+	case err == nil:
+		if nic.state != descriptors.ProcessorRunning || nic.image.Name != "new" {
+			if cut == "power loss" {
+				return // it came after the last look
+			}
+			t.Errorf("cut at %d: success, but the NIC has %v", at, nic.state)
+		}
+		return
+	case !errors.As(err, &failure):
+		t.Errorf("cut at %d: %v", at, err)
+		return
+	}
+	if cut == "power loss" {
+		if nic.state == descriptors.ProcessorHalted || nic.state == descriptors.ProcessorStarting || nic.state == descriptors.ProcessorFaulted {
+			t.Errorf("cut at %d: the NIC is %s after power came back (%v)", at, nic.state, err)
+		}
+		return
+	}
+	nic.checkWorks(t, failure.Outcome)
+	if before && failure.Outcome == load.OutcomeUntouched && nic.state != descriptors.ProcessorRunning {
+		t.Errorf("cut at %d: %v, but the processor is %s", at, err, nic.state)
+	}
+	if before && (failure.Outcome == load.OutcomeUntouched || failure.Outcome == load.OutcomeRestored) && nic.image.Name != "old" {
+		t.Errorf("cut at %d: %v, but %s runs", at, err, nic.image.Name)
+	}
+	// Whatever happened, the next load works.
+	if _, err := load.Load(context.Background(), nic, image(t, "next", "3.0", 3), brief); err != nil {
+		t.Errorf("cut at %d: a load after that: %v", at, err)
+	}
+}
+
+// TestRandomFailures lets any accesses fail: the outcome tells the truth.
+func TestRandomFailures(t *testing.T) {
+	old, next := image(t, "old", "1.0", 1), image(t, "new", "2.0", 2)
+	rapid.Check(t, func(rt *rapid.T) {
+		nic := newFakeNIC()
+		mustLoad(t, nic, old)
+		nic.accesses = 0
+		bad := rapid.SliceOfN(rapid.IntRange(0, 200), 0, 6).Draw(rt, "failing accesses")
+		nic.before = func(n int) error {
+			for _, b := range bad {
+				if b == n {
+					return errBus
+				}
+			}
+			return nil
+		}
+		_, err := load.Load(context.Background(), nic, next, brief)
+		nic.before = nil
+		var failure *load.Error
+		if err == nil {
+			if nic.state != descriptors.ProcessorRunning || nic.image.Name != "new" {
+				rt.Fatalf("success, but the NIC is %s", nic.state)
+			}
+			return
+		}
+		if !errors.As(err, &failure) {
+			rt.Fatal(err)
+		}
+		nic.checkWorks(rt, failure.Outcome)
+		if _, err := load.Load(context.Background(), nic, image(t, "next", "3.0", 3), brief); err != nil {
+			rt.Fatalf("a load after %v: %v", failure, err)
+		}
+	})
+}

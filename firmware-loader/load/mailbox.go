@@ -1,0 +1,147 @@
+package load
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+)
+
+// Reasons why a map operation fails, as errors.Is finds them.
+var (
+	ErrNoEntry  = errors.New("no such key")
+	ErrPresent  = errors.New("the key is there already")
+	ErrFull     = errors.New("the map is full")
+	ErrReadOnly = errors.New("the map is read-only")
+	// ErrNoProgram: no image runs, so there are no maps.
+	ErrNoProgram = errors.New("no control program runs")
+	// ErrMap: the NIC knows no such map, or the mailbox is too small for it.
+	ErrMap = errors.New("no such map")
+	// ErrSize: key or value are not of the map's size.
+	ErrSize = errors.New("wrong size")
+)
+
+var mailboxErrors = map[descriptors.MailboxResult]error{
+	descriptors.MailboxNotAllowed: ErrReadOnly, descriptors.MailboxNoEntry: ErrNoEntry, descriptors.MailboxFull: ErrFull,
+	descriptors.MailboxPresent: ErrPresent, descriptors.MailboxNoProgram: ErrNoProgram, descriptors.MailboxBad: ErrMap,
+}
+
+// Map is a map of the image that runs in a NIC, as the host reads and writes it
+// through the mailbox. Each operation is one that the program sees whole or not at
+// all. The image must be the one that the map was found in: see Status.Digest.
+type Map struct {
+	nic     NIC
+	spec    abi.Map
+	index   uint16
+	mailbox uint64 // offset in SRAM
+	value   uint64 // offset of values in the mailbox
+}
+
+// OpenMap returns map number index of the image that runs, which has maps as the
+// image's Spec lists them.
+func OpenMap(nic NIC, maps []abi.Map, index int) (*Map, error) {
+	if index < 0 || index >= len(maps) || index > math.MaxUint16 {
+		return nil, fmt.Errorf("%w: number %d of %d", ErrMap, index, len(maps))
+	}
+	var offset, size uint32
+	if err := readAll(nic, map[uint32]*uint32{
+		descriptors.RegMailboxOffset: &offset, descriptors.RegMailboxSize: &size,
+	}); err != nil {
+		return nil, err
+	}
+	m := &Map{nic: nic, spec: maps[index], index: uint16(index), mailbox: uint64(offset)}
+	m.value = (uint64(m.spec.Key) + 7) &^ 7
+	if need := m.value + uint64(m.spec.Value); need > uint64(size) {
+		return nil, fmt.Errorf("%w: %s needs %d bytes of mailbox, there are %d", ErrMap, m.spec.Name, need, size)
+	}
+	return m, nil
+}
+
+// Spec returns the map's name, type and sizes.
+func (m *Map) Spec() abi.Map { return m.spec }
+
+// Lookup reads the value of a key. Errors wrap ErrNoEntry, ErrSize, ErrNoProgram.
+func (m *Map) Lookup(key, value []byte) error {
+	if err := m.sizes(key, value); err != nil {
+		return err
+	}
+	if err := m.nic.WriteSRAM(m.mailbox, key); err != nil {
+		return err
+	}
+	if err := m.run(descriptors.MailboxLookup, descriptors.MailboxAny); err != nil {
+		return err
+	}
+	return m.nic.ReadSRAM(m.mailbox+m.value, value)
+}
+
+// Update writes the value of a key. flags is descriptors.MailboxAny, MailboxAbsent
+// or MailboxExists. Errors wrap ErrPresent, ErrNoEntry, ErrFull, ErrReadOnly,
+// ErrSize, ErrNoProgram; they change nothing.
+func (m *Map) Update(key, value []byte, flags uint8) error {
+	if err := m.sizes(key, value); err != nil {
+		return err
+	}
+	if err := m.nic.WriteSRAM(m.mailbox, key); err != nil {
+		return err
+	}
+	if err := m.nic.WriteSRAM(m.mailbox+m.value, value); err != nil {
+		return err
+	}
+	return m.run(descriptors.MailboxUpdate, flags)
+}
+
+// Delete removes a key. Errors wrap ErrNoEntry, ErrSize, ErrNoProgram.
+func (m *Map) Delete(key []byte) error {
+	if err := m.sizes(key, nil); err != nil {
+		return err
+	}
+	if err := m.nic.WriteSRAM(m.mailbox, key); err != nil {
+		return err
+	}
+	return m.run(descriptors.MailboxDelete, descriptors.MailboxAny)
+}
+
+// Next replaces key by the one after it, in an order of the NIC's own; first says
+// to begin. It returns ErrNoEntry at the end. Keys that come or go meanwhile may be
+// missed.
+func (m *Map) Next(key []byte, first bool) error {
+	if err := m.sizes(key, nil); err != nil {
+		return err
+	}
+	op := descriptors.MailboxFirst
+	if !first {
+		op = descriptors.MailboxNext
+		if err := m.nic.WriteSRAM(m.mailbox, key); err != nil {
+			return err
+		}
+	}
+	if err := m.run(op, descriptors.MailboxAny); err != nil {
+		return err
+	}
+	return m.nic.ReadSRAM(m.mailbox, key)
+}
+
+func (m *Map) sizes(key, value []byte) error {
+	if len(key) != int(m.spec.Key) || value != nil && len(value) != int(m.spec.Value) {
+		return fmt.Errorf("%w: key %d and value %d bytes, %s has %d and %d", ErrSize, len(key), len(value), m.spec.Name, m.spec.Key, m.spec.Value)
+	}
+	return nil
+}
+
+// run has the NIC carry an operation out. The result stands when the write has
+// taken effect, which reading it back ensures.
+func (m *Map) run(op descriptors.MailboxOp, flags uint8) error {
+	if err := m.nic.WriteProcessor(descriptors.RegMailboxCommand, descriptors.MailboxWord(op, flags, m.index)); err != nil {
+		return err
+	}
+	v, err := read(m.nic, descriptors.RegMailboxResult)
+	if err != nil || v == uint32(descriptors.MailboxOK) {
+		return err
+	}
+	if known := mailboxErrors[descriptors.MailboxResult(v)]; known != nil {
+		return fmt.Errorf("map %s: %w", m.spec.Name, known)
+	}
+	return fmt.Errorf("%w: MAILBOX_RESULT is %d", ErrRegisters, v)
+}

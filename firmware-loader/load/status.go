@@ -1,0 +1,119 @@
+package load
+
+import (
+	"crypto/sha256"
+	"fmt"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+)
+
+// Status is what a NIC says about its control program.
+type Status struct {
+	State descriptors.ProcessorState
+	// Fault is why no program runs, nil if nothing went wrong.
+	Fault  *ProcessorError
+	ABI    uint32 // of the processor, major<<16 | minor
+	Device uint32 // PCI vendor<<16 | device
+	Slots  Slots
+	// Entry is the offset in SRAM at which the processor was started last, Ready
+	// its ready word: zero while no image runs.
+	Entry, Ready uint32
+	// Name, Version, BuildID and Digest are those of the image that runs; empty
+	// and zero without one.
+	Name, Version string
+	BuildID       [abi.MaxBuildID]byte
+	Digest        [sha256.Size]byte
+	Hooks         [abi.Hooks]HookStatus
+}
+
+// HookStatus is what a NIC says about one hook.
+type HookStatus struct {
+	Installed bool
+	Runs      uint64 // times the program ran
+	Faults    uint64 // times it was stopped by a fault
+	WorstCase uint32 // instructions of a run at worst, as the NIC found
+}
+
+// ReadStatus asks a NIC for its control program. Errors wrap ErrGone, ErrRegisters
+// or what the NIC's access functions return.
+func ReadStatus(nic NIC) (Status, error) {
+	var s Status
+	var state uint32
+	if err := readAll(nic, map[uint32]*uint32{
+		descriptors.RegProcessorStatus: &state, descriptors.RegProcessorABI: &s.ABI, descriptors.RegProcessorDevice: &s.Device,
+		descriptors.RegProcessorEntry: &s.Entry, descriptors.RegProcessorReady: &s.Ready,
+	}); err != nil {
+		return s, err
+	}
+	s.State = descriptors.ProcessorState(state & descriptors.ProcessorStateMask)
+	if s.State > descriptors.ProcessorFaulted {
+		return s, fmt.Errorf("%w: PROC_STATUS is %#x", ErrRegisters, state)
+	}
+	var err error
+	if s.Slots, err = readSlots(nic); err != nil {
+		return s, err
+	}
+	if s.Fault, err = readFault(nic); err != nil {
+		return s, err
+	}
+	var name [abi.MaxNameLength]byte
+	var version [abi.MaxVersionLength]byte
+	for _, f := range []struct {
+		register uint32
+		to       []byte
+	}{
+		{descriptors.RegProcessorName, name[:]}, {descriptors.RegProcessorVersion, version[:]},
+		{descriptors.RegProcessorBuildID, s.BuildID[:]}, {descriptors.RegProcessorDigest, s.Digest[:]},
+	} {
+		if err := readBytes(nic, f.register, f.to); err != nil {
+			return s, err
+		}
+	}
+	s.Name, s.Version = text(name[:]), text(version[:])
+	for h := range s.Hooks {
+		if s.Hooks[h], err = readHook(nic, abi.Hook(h)); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+func readFault(nic NIC) (*ProcessorError, error) {
+	fault, err := read(nic, descriptors.RegProcessorFault)
+	if err != nil || fault == uint32(descriptors.ProcessorFaultNone) {
+		return nil, err
+	}
+	detail, err := nic.ReadProcessor(descriptors.RegProcessorFaultDetail)
+	if err != nil {
+		return nil, err
+	}
+	e := &ProcessorError{Fault: descriptors.ProcessorFault(fault)}
+	var hook uint8
+	hook, e.Instruction = descriptors.SplitProcessorFault(detail)
+	e.Hook = abi.Hook(hook)
+	return e, nil
+}
+
+func readHook(nic NIC, h abi.Hook) (HookStatus, error) {
+	base := uint32(descriptors.ProcessorHookBase) + uint32(h)*descriptors.ProcessorHookSize
+	var runs, runsHigh, faults, faultsHigh, installed uint32
+	var s HookStatus
+	// Low halves first: reading one latches its high half.
+	for _, f := range []struct {
+		register uint32
+		to       *uint32
+	}{
+		{descriptors.HookRegRunsLow, &runs}, {descriptors.HookRegRunsHigh, &runsHigh},
+		{descriptors.HookRegFaultsLow, &faults}, {descriptors.HookRegFaultsHigh, &faultsHigh},
+		{descriptors.HookRegWorstCase, &s.WorstCase}, {descriptors.HookRegInstalled, &installed},
+	} {
+		var err error
+		if *f.to, err = nic.ReadProcessor(base + f.register); err != nil {
+			return s, err
+		}
+	}
+	s.Runs, s.Faults = uint64(runsHigh)<<32|uint64(runs), uint64(faultsHigh)<<32|uint64(faults)
+	s.Installed = installed == 1
+	return s, nil
+}

@@ -1,0 +1,234 @@
+package firmware_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf/asm"
+	"github.com/google/go-cmp/cmp"
+	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
+	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+	"github.com/trapeze-nic/trapeze/firmware-loader/elfimage"
+	"github.com/trapeze-nic/trapeze/firmware-loader/flat"
+)
+
+func TestMake(t *testing.T) {
+	s := makeImage(t, small())
+	if d := same(t, s, makeImage(t, small())); d != "" {
+		t.Errorf("made again, it has another %s", d)
+	}
+	if d := same(t, s, parse(t, s.Bytes())); d != "" {
+		t.Errorf("written and parsed, it has another %s", d)
+	}
+	if s.Name != "small" || s.Version != "1.0" || s.ABI != abi.Version || s.Device != 0x12347250 || !s.Built || s.Signature != nil {
+		t.Errorf("%+v", s)
+	}
+	if s.BuildID == [20]byte{} {
+		t.Error("no build ID")
+	}
+	img, err := flat.Decode(s.Link())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if img.Digest != s.Digest || img.SRAM != s.SRAM {
+		t.Errorf("flat image: digest %x, SRAM %d; spec: %x, %d", img.Digest, img.SRAM, s.Digest, s.SRAM)
+	}
+	// Maps are in the order of their names, with the contents padded.
+	want := []abi.Map{
+		{Name: ".data", Type: abi.MapArray, Key: 4, Value: 8, Entries: 1, Contents: []byte{1, 2, 3, 4, 5, 0, 0, 0}},
+		{Name: "flows", Type: abi.MapHash, Key: 8, Value: 8, Entries: 4},
+	}
+	if d := cmp.Diff(want, s.Maps); d != "" {
+		t.Errorf("maps (-want +got):\n%s", d)
+	}
+	p, ok := s.Program(abi.PulseTx)
+	if !ok || p.Hook != abi.PulseTx || len(p.Maps) != 2 {
+		t.Fatalf("%v, %+v", ok, p)
+	}
+	// References are by index now.
+	for _, c := range []struct {
+		at       int
+		src      asm.Register
+		constant int64
+	}{{4, asm.PseudoMapFD, 1}, {7, asm.PseudoMapValue, 4 << 32}} {
+		if ins := p.Instructions[c.at]; ins.Src != c.src || ins.Constant != c.constant || ins.Reference() != "" {
+			t.Errorf("instruction %d is %v, constant %#x, reference %q", c.at, ins, ins.Constant, ins.Reference())
+		}
+	}
+	if line := firmware.SourceLine(&p.Instructions[4]); line != "who is it" {
+		t.Errorf("source line %q", line)
+	}
+	for _, v := range s.Check() {
+		if v.Err != nil || v.Report.WorstCase < 8 {
+			t.Errorf("%+v", v)
+		}
+	}
+	if _, ok := s.Program(abi.FilterRx); ok {
+		t.Error("a program that is not there")
+	}
+}
+
+// TestClang parses what clang made: all hooks, two kinds of maps, .data, .rodata,
+// .bss, static variables, source lines.
+func TestClang(t *testing.T) { checkEverything(t, object(t)) }
+
+func checkEverything(t *testing.T, b []byte) {
+	t.Helper()
+	raw := parse(t, b)
+	if raw.Built || raw.Name != "everything" || raw.Version != "1.2.3" || raw.Device != 0x12347250 {
+		t.Errorf("the object is %+v", raw)
+	}
+	s, err := firmware.Build(b, firmware.Meta{Version: "2.0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !s.Built || s.Name != "everything" || s.Version != "2.0" {
+		t.Errorf("the image is %+v", s)
+	}
+	var names []string
+	for _, m := range s.Maps {
+		names = append(names, m.Name)
+	}
+	if d := cmp.Diff([]string{".bss", ".data", ".rodata", "flows", "table"}, names); d != "" {
+		t.Errorf("maps (-want +got):\n%s", d)
+	}
+	if m := s.Maps[3]; m.Type != abi.MapHash || m.Key != 8 || m.Value != 8 || m.Entries != 100 {
+		t.Errorf("flows is %+v", m)
+	}
+	if m := s.Maps[4]; m.Type != abi.MapArray || m.Value != 24 || m.Flags != abi.MapReadOnly {
+		t.Errorf("table is %+v", m)
+	}
+	if m := s.Maps[2]; m.Flags != abi.MapReadOnly || !bytes.Equal(m.Contents, []byte{9, 0, 0, 0}) {
+		t.Errorf(".rodata is %+v", m)
+	}
+	verdicts := s.Check()
+	if len(verdicts) != int(abi.Hooks) {
+		t.Errorf("%d programs", len(verdicts))
+	}
+	for _, v := range verdicts {
+		if v.Err != nil {
+			t.Error(v.Err)
+		}
+	}
+	var text strings.Builder
+	if err := s.Disassemble(&text); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"filter/tx: ", "everything.c:", "if (data + 14 > end)", "<flows>", "<map_lookup_elem>"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("the disassembly lacks %q:\n%s", want, text.String())
+		}
+	}
+	roles := map[string]string{}
+	for _, sec := range s.Sections() {
+		roles[sec.Name] = sec.Role
+	}
+	if roles["filter/rx"] != "program" || roles[".maps"] != "map definitions" || roles[".rodata"] != "read-only data" ||
+		roles[".bss"] != "data" || roles[".note.trapeze"] != "note" || roles[".debug_info"] != "" {
+		t.Errorf("sections %v", roles)
+	}
+}
+
+// TestFlipped flips each bit of a signed image. It is refused, or it would run as
+// before, under the same digest; and nothing makes a signed image an unsigned one.
+func TestFlipped(t *testing.T) {
+	want := sign(t, makeImage(t, small()), key(1))
+	trusted, _ := ring(t, key(1))
+	b := want.Bytes()
+	step := 1
+	if testing.Short() {
+		step = 13
+	}
+	accepted, invalid := 0, 0
+	for bit := 0; bit < 8*len(b); bit += step {
+		b[bit/8] ^= 1 << (bit % 8)
+		s, err := firmware.Parse(b)
+		b[bit/8] ^= 1 << (bit % 8)
+		if err != nil {
+			continue
+		}
+		accepted++
+		if d := same(t, want, s); d != "" || s.Signature == nil {
+			t.Fatalf("bit %d of byte %#x: another %s, signature %v", bit%8, bit/8, d, s.Signature)
+		}
+		if _, err := s.Verify(trusted); err != nil {
+			invalid++
+		}
+	}
+	if invalid == 0 {
+		t.Error("no flip has broken the signature")
+	}
+	t.Logf("%d of %d flips are accepted, %d of them with a wrong signature", accepted, 8*len(b)/step, invalid)
+}
+
+func TestTruncated(t *testing.T) {
+	b := makeImage(t, small()).Bytes()
+	for n := range b {
+		if s, err := firmware.Parse(b[:n:n]); err == nil || s != nil {
+			t.Fatalf("%d of %d bytes: accepted", n, len(b))
+		}
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	le := binary.LittleEndian
+	note := func(change func(n []byte)) func(t *testing.T, b []byte) {
+		return func(t *testing.T, b []byte) { change(contents(t, b, ".note.trapeze")[20:]) }
+	}
+	code := func(change func(c []byte)) func(t *testing.T, b []byte) {
+		return func(t *testing.T, b []byte) { change(contents(t, b, "pulse/tx")) }
+	}
+	// What makes the note say nothing of the programs, so that they are looked at.
+	unbuilt := func(t *testing.T, b []byte) { clear(contents(t, b, ".note.trapeze")[20+88:][:32]) }
+	for name, c := range map[string]struct {
+		spoil   func(t *testing.T, b []byte)
+		reason  error
+		section string
+	}{
+		"changed program":        {code(func(c []byte) { c[4] = 1 }), firmware.ErrStale, ".note.trapeze"},
+		"changed name":           {note(func(n []byte) { n[16] = 'S' }), firmware.ErrStale, ".note.trapeze"},
+		"changed device":         {note(func(n []byte) { n[4] = 1 }), firmware.ErrStale, ".note.trapeze"},
+		"changed digest":         {note(func(n []byte) { n[88] ^= 1 }), firmware.ErrStale, ".note.trapeze"},
+		"other SRAM":             {note(func(n []byte) { n[8]++ }), firmware.ErrStale, ".note.trapeze"},
+		"unknown flags":          {note(func(n []byte) { n[120] = 2 }), firmware.ErrNote, ".note.trapeze"},
+		"half a signature":       {note(func(n []byte) { n[132] = 1 }), firmware.ErrNote, ".note.trapeze"},
+		"signed without digest":  {note(func(n []byte) { clear(n[88:120]); n[120] = 1 }), firmware.ErrNote, ".note.trapeze"},
+		"another ABI":            {note(func(n []byte) { le.PutUint32(n, 2<<16) }), flat.ErrABI, ""},
+		"no name":                {note(func(n []byte) { clear(n[16:48]) }), flat.ErrMalformed, ""},
+		"name with escapes":      {note(func(n []byte) { n[16] = 0x1b }), flat.ErrMalformed, ""},
+		"zero inside the name":   {note(func(n []byte) { n[17] = 0 }), flat.ErrMalformed, ""},
+		"map by number":          {code(func(c []byte) { c[1], c[0] = 0x10, 0x18; clear(c[8:16]) }), elfimage.ErrUnsupported, "pulse/tx"},
+		"address of kernel data": {code(func(c []byte) { c[1], c[0] = 0x30, 0x18; clear(c[8:16]) }), elfimage.ErrUnsupported, "pulse/tx"},
+		"kernel function":        {code(func(c []byte) { c[49] = 0x20 }), elfimage.ErrUnsupported, "pulse/tx"},
+		"unused field":           {code(func(c []byte) { c[2] = 1 }), flat.ErrMalformed, ""},
+		"definition of maps":     {func(t *testing.T, b []byte) { contents(t, b, ".maps")[0] = 1 }, elfimage.ErrMalformed, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := makeImage(t, small()).Bytes()
+			if c.reason != firmware.ErrStale && c.reason != firmware.ErrNote {
+				unbuilt(t, b)
+			}
+			c.spoil(t, b)
+			s, err := firmware.Parse(b)
+			if !errors.Is(err, c.reason) || s != nil {
+				t.Fatalf("%v; want %v", err, c.reason)
+			}
+			var e *elfimage.Error
+			if errors.As(err, &e) && e.Section != c.section {
+				t.Errorf("%v; want section %q", err, c.section)
+			}
+		})
+	}
+	t.Run("no note", func(t *testing.T) {
+		b := makeImage(t, small()).Bytes()
+		names := contents(t, b, ".strtab")
+		// A section that is not loaded.
+		copy(names[bytes.Index(names, []byte(".note.trapeze")):], ".debug_x\x00")
+		if _, err := firmware.Parse(b); err == nil {
+			t.Error("accepted")
+		}
+	})
+}

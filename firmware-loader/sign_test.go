@@ -1,0 +1,163 @@
+package firmware_test
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
+	"github.com/trapeze-nic/trapeze/firmware-loader/elfimage"
+)
+
+// key makes a key of a seed.
+func key(seed byte) ed25519.PrivateKey {
+	return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{seed}, ed25519.SeedSize))
+}
+
+func idOf(k ed25519.PrivateKey) firmware.KeyID {
+	return firmware.IDOf(k.Public().(ed25519.PublicKey))
+}
+
+// ring makes a folder with public keys, and opens it.
+func ring(t testing.TB, keys ...ed25519.PrivateKey) (*firmware.KeyRing, string) {
+	t.Helper()
+	dir := t.TempDir()
+	for i, k := range keys {
+		text, err := firmware.EncodePublicKey(k.Public().(ed25519.PublicKey))
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, string(rune('a'+i))+".pub"), string(text))
+	}
+	return openRing(t, dir), dir
+}
+
+func openRing(t testing.TB, dir string) *firmware.KeyRing {
+	t.Helper()
+	r, err := firmware.OpenKeyRing(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func write(t testing.TB, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func sign(t testing.TB, s *firmware.Spec, k ed25519.PrivateKey) *firmware.Spec {
+	t.Helper()
+	signed, err := s.Sign(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signed
+}
+
+func TestSignAndVerify(t *testing.T) {
+	plain := makeImage(t, small())
+	trusted, dir := ring(t, key(1), key(2))
+	if _, err := plain.Verify(trusted); !errors.Is(err, firmware.ErrUnsigned) {
+		t.Errorf("not signed: %v", err)
+	}
+	signed := parse(t, sign(t, plain, key(2)).Bytes())
+	if d := same(t, plain, signed); d != "" {
+		t.Errorf("the signature has changed the %s", d)
+	}
+	k, err := signed.Verify(trusted)
+	if err != nil || k.ID != idOf(key(2)) || k.File != "b.pub" {
+		t.Errorf("%+v, %v", k, err)
+	}
+	// Signed again, the other signature is gone.
+	if k, err := sign(t, signed, key(1)).Verify(trusted); err != nil || k.File != "a.pub" {
+		t.Errorf("%+v, %v", k, err)
+	}
+
+	strangers, _ := ring(t, key(3))
+	var e *firmware.SignatureError
+	if _, err := signed.Verify(strangers); !errors.Is(err, firmware.ErrUnknownKey) || !errors.As(err, &e) || e.Key != idOf(key(2)) || e.Hint == "" {
+		t.Errorf("unknown key: %v", err)
+	}
+	write(t, filepath.Join(dir, "revoked"), "# lost in March\n\n"+idOf(key(2)).String()+"  # b\n")
+	if _, err := signed.Verify(openRing(t, dir)); !errors.Is(err, firmware.ErrRevoked) {
+		t.Errorf("revoked key: %v", err)
+	}
+	if keys := openRing(t, dir).Keys(); len(keys) != 1 || keys[0].File != "a.pub" {
+		t.Errorf("keys that are left: %+v", keys)
+	}
+}
+
+// TestForgeries: signatures that are not of this image.
+func TestForgeries(t *testing.T) {
+	trusted, _ := ring(t, key(1))
+	img := small()
+	one := sign(t, makeImage(t, img), key(1)).Bytes()
+	img.Version = "1.1"
+	two := makeImage(t, img)
+	forge := func(change func(n []byte)) *firmware.Spec {
+		b := bytes.Clone(two.Bytes())
+		change(contents(t, b, ".note.trapeze")[20:])
+		return parse(t, b)
+	}
+	other := contents(t, one, ".note.trapeze")[20:]
+	for name, s := range map[string]*firmware.Spec{
+		"of another version": forge(func(n []byte) { copy(n[120:], other[120:]) }),
+		"of nothing":         forge(func(n []byte) { copy(n[120:132], other[120:132]) }),
+		"by another key": forge(func(n []byte) {
+			copy(n[120:], contents(t, sign(t, two, key(2)).Bytes(), ".note.trapeze")[20+120:])
+			copy(n[124:132], other[124:132])
+		}),
+	} {
+		if _, err := s.Verify(trusted); !errors.Is(err, firmware.ErrSignature) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// Moved together with its digest, the signature is stale.
+	b := bytes.Clone(two.Bytes())
+	copy(contents(t, b, ".note.trapeze")[20+88:], other[88:])
+	if _, err := firmware.Parse(b); !errors.Is(err, firmware.ErrStale) {
+		t.Errorf("with its digest: %v", err)
+	}
+}
+
+func TestSignWhatWasNotBuilt(t *testing.T) {
+	if _, err := parse(t, object(t)).Sign(key(1)); !errors.Is(err, firmware.ErrNote) {
+		t.Errorf("an object: %v", err)
+	}
+}
+
+// TestBuildDropsSignature: an image that is given another name has nobody's
+// signature.
+func TestBuildDropsSignature(t *testing.T) {
+	signed := sign(t, makeImage(t, small()), key(1))
+	s, err := firmware.Build(signed.Bytes(), firmware.Meta{Name: "other", Device: 0x15b31017, BuildID: [20]byte{7}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Signature != nil || s.Name != "other" || s.Version != "1.0" || s.Device != 0x15b31017 || s.BuildID != [20]byte{7} {
+		t.Errorf("%+v", s)
+	}
+	if _, err := firmware.Build(signed.Bytes(), firmware.Meta{Name: "a b"}); !errors.Is(err, firmware.ErrNote) {
+		t.Errorf("bad name: %v", err)
+	}
+	// An object without a note gets one.
+	b := signed.Bytes()
+	f, err := elfimage.Read(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Section(".note.trapeze").Name = ".comment"
+	f.Section(".comment").Flags = 0
+	if s, err = firmware.Build(f.Bytes(), firmware.Meta{Name: "n", Version: "v"}); err != nil || s.Name != "n" || !s.Built {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if _, err = firmware.Build(f.Bytes(), firmware.Meta{Name: "n"}); !errors.Is(err, firmware.ErrNote) {
+		t.Errorf("without a version: %v", err)
+	}
+}

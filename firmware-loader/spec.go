@@ -1,0 +1,118 @@
+package firmware
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"debug/elf"
+
+	"github.com/cilium/ebpf/asm"
+	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+	"github.com/trapeze-nic/trapeze/firmware-loader/checker"
+	"github.com/trapeze-nic/trapeze/firmware-loader/elfimage"
+)
+
+// Spec is an image that has been read. Its programs have not been checked.
+type Spec struct {
+	// Name and Version as in flat.Image.
+	Name, Version string
+	BuildID       [abi.MaxBuildID]byte
+	// ABI that it was made for, major<<16 | minor.
+	ABI uint32
+	// Device is PCI vendor<<16 | device of the NICs that it is for; 0 for any.
+	Device uint32
+	// SRAM is how many bytes of a slot it needs when it runs.
+	SRAM uint32
+	// Digest of the flat image.
+	Digest [sha256.Size]byte
+	// Built says that the file states this digest. A compiler's output does not,
+	// and cannot be signed.
+	Built bool
+	// Signature is nil if the image is not signed.
+	Signature *Signature
+	// Programs by hook; nil for hooks that are not used. The instructions carry
+	// the lines of the source if the file has them.
+	Programs [abi.Hooks]asm.Instructions
+	// Maps in the order of the flat image: by name.
+	Maps []abi.Map
+
+	file *elfimage.File
+	note *elfimage.Note
+	flat []byte
+}
+
+// Signature is whose signature an image has. It is not known to be valid.
+type Signature struct {
+	Key   KeyID
+	Bytes [ed25519.SignatureSize]byte
+}
+
+// Program returns the linked program of a hook, and whether there is one.
+func (s *Spec) Program(h abi.Hook) (abi.Program, bool) {
+	if h >= abi.Hooks || len(s.Programs[h]) == 0 {
+		return abi.Program{}, false
+	}
+	return abi.Program{Hook: h, Instructions: s.Programs[h], Maps: s.Maps}, true
+}
+
+// Link returns the flat image.
+func (s *Spec) Link() []byte { return bytes.Clone(s.flat) }
+
+// Bytes returns the ELF file.
+func (s *Spec) Bytes() []byte { return s.file.Bytes() }
+
+// Verdict is what the checker says of the program of a hook.
+type Verdict struct {
+	Hook   abi.Hook
+	Report checker.Report
+	// Err is a *checker.Refusal, or nil if the program is accepted.
+	Err error
+}
+
+// Check checks all programs, in the order of hooks.
+func (s *Spec) Check() []Verdict {
+	var all []Verdict
+	for h := range abi.Hooks {
+		if p, ok := s.Program(h); ok {
+			report, err := checker.Check(p)
+			all = append(all, Verdict{Hook: h, Report: report, Err: err})
+		}
+	}
+	return all
+}
+
+// Section is a part of the file that is loaded, or says what is.
+type Section struct {
+	Name  string
+	Bytes uint64
+	// Role says what it is, such as "program" or "map definitions".
+	Role string
+}
+
+// Sections lists the parts of the file, tables and debug information left out.
+func (s *Spec) Sections() []Section {
+	var all []Section
+	for _, sec := range s.file.Sections {
+		role := ""
+		switch {
+		case sec.Flags&elf.SHF_EXECINSTR != 0:
+			role = "program"
+		case sec.Name == elfimage.NoteSection:
+			role = "note"
+		case sec.Name == ".maps" || sec.Name == "maps":
+			role = "map definitions"
+		case sec.Name == "license":
+			role = "license"
+		case sec.Flags&elf.SHF_ALLOC != 0 && sec.Flags&elf.SHF_WRITE == 0:
+			role = "read-only data"
+		case sec.Flags&elf.SHF_ALLOC != 0:
+			role = "data"
+		case sec.Name == ".BTF" || sec.Name == ".BTF.ext":
+			role = "types and source lines"
+		}
+		if role != "" && sec.Size > 0 {
+			all = append(all, Section{Name: sec.Name, Bytes: sec.Size, Role: role})
+		}
+	}
+	return all
+}
