@@ -1,7 +1,5 @@
 package pipeline
 
-import "math"
-
 // Preference is which of several nearly equal plans Auto takes.
 type Preference int
 
@@ -14,64 +12,150 @@ const (
 	EarlyBytes
 )
 
+// AutoLearns is the number of lone frames of one length after which Auto has found its
+// thresholds on a steady platform.
+const AutoLearns = 96
+
 // Constants of Auto.
 const (
-	// autoBonus is what starting at once is held to gain, as a share of a transfer's
-	// set-up time, where bytes should be early and the engine outruns its source: one
-	// more transfer is then free, because the engine would only wait.
-	autoBonus = 1.0
-	// autoSlack is the same elsewhere: plans that differ by less are held to be equal,
-	// because bytes do not arrive as steadily as the plans assume.
-	autoSlack = 0.1
-	// autoMaxTransfers bounds the plans that are considered.
-	autoMaxTransfers = 32
 	// autoLoaded is the number of frames in a row that must leave with others
 	// behind them before frames are no longer cut.
 	autoLoaded = 2
-	// autoEarly is the first guess of how early a last transfer may start.
-	autoEarly = 0.9
+	// autoLengths is the number of frame lengths that are remembered, a power of two.
+	autoLengths = 16
+	// autoPatience bounds the frames in a row that must be unusual for a new search.
+	autoPatience = 8
+	// autoQuiet is the number of usual frames that halve it.
+	autoQuiet = 64
 )
 
-// Auto is AMP whose thresholds are learned on line, with no profile given. From
-// observed transfers it learns what n bytes cost, T(n) = setup + n/rate, and how
-// fast bytes arrive. It then starts the first transfer of a frame when just so
-// much has arrived that from there on the engine never waits and the last
-// transfer ends the frame:
+// FrameObserver is implemented by policies that learn from how frames end. A mover
+// that knows the time calls it after the Observe of a frame's last transfer. tail is
+// from the arrival of the frame's last byte to the end of that transfer, in
+// picoseconds: what the outgoing side adds to the incoming one.
+type FrameObserver interface {
+	ObserveFrame(length int, tail int64)
+}
+
+// Auto is AMP whose thresholds are learned on line, with no profile given. It learns
+// in two ways.
 //
-// If each transfer takes what arrived during the one before, their sizes obey
-// n[k+1] = arrival * T(n[k]). For m transfers that add up to what is left of the
-// frame this fixes n[1], and the end of the frame follows. Auto takes the m whose
-// end is earliest, and asks again before every transfer, so that errors of the
-// estimates correct themselves.
+// From observed transfers it learns what n bytes cost, T(n) = setup + n/rate, what the
+// first transfer of a frame costs beside that, how many bytes come while a decision is
+// made, and how fast bytes arrive. If each transfer takes what arrived during the one
+// before, the engine never waits; for each number of transfers it follows when the
+// first one must start for the last to end the frame. The start that ends the frame
+// first is Auto's guess. From there on it takes what is there whenever the engine is
+// idle, unless the rest will be there sooner than a transfer of its own would cost.
+//
+// From a mover that says how frames end (FrameObserver) it learns what a guess was
+// worth. For each length of frame it tries thresholds around the guess, one frame for
+// each, and keeps the best until what it sees changes.
 //
 // When frames leave with others waiting behind them, latency no longer matters
-// and Auto stores and forwards, which costs the fewest transfers. Until it has
-// learned, it is AMP with DefaultMinPulse on every other frame.
+// and Auto stores and forwards, which costs the fewest transfers. Until it knows
+// costs, it is AMP with DefaultMinPulse on every other frame.
 type Auto struct {
 	prefer  Preference
-	cost    line    // picoseconds as a function of bytes
+	cost    costs
 	arrival average // bytes per picosecond
 	setup   average // picoseconds between decision and start
+	plan    planner // what follows from these
+	known   bool    // plan can be used
 	loaded  int     // frames in a row that left others behind
 	frames  int     // that have left
-	early   float64 // share of the set-up time by which last transfers start early
-	limit   float64 // early stays below it
 
-	plan  planner // for laid bytes left of a frame
-	laid  int     // 0 = plan is out of date
-	known bool    // plan can be used
+	// The frame that is leaving.
+	transfers int // that have ended
+	agreed    int // bytes that were there when the answer for the next transfer was yes
+	first     int // the same for its first transfer
+	second    int // and for its second; 0 = there was none
+	// The frame that has left.
+	ended   int   // its transfers
+	alone   bool  // nothing was behind it or behind the one before
+	queued  int   // behind it
+	elapsed int64 // time in which the last frame arrived, picoseconds
+
+	peak     float64 // bytes that come during a decision, the most of late
+	climbs   [autoLengths]climb
+	current  *climb // of the length that was asked for last
+	patience int    // unusual frames in a row that are not worth a new search
 }
 
 // NewAuto returns a policy that has learned nothing.
-func NewAuto(p Preference) *Auto { return &Auto{prefer: p, early: autoEarly, limit: 1} }
+func NewAuto(p Preference) *Auto { return &Auto{prefer: p, agreed: MaxFrame, patience: 1} }
 
 // Next implements Policy.
 func (a *Auto) Next(v View) int {
 	n := v.Available()
-	if v.Finished() || a.starts(n, v.Length-v.Sent) {
+	if v.Sent == 0 && a.transfers > 0 {
+		a.transfers, a.agreed = 0, MaxFrame // the frame before was dropped half-way
+	}
+	if v.Finished() {
+		return n
+	}
+	next, last, hold := a.thresholds(v)
+	if n >= last || n >= next && last-n > hold {
+		a.agreed = min(a.agreed, n)
 		return n
 	}
 	return 0
+}
+
+// Wait implements Waiter.
+func (a *Auto) Wait(v View) int {
+	next, last, hold := a.thresholds(v)
+	if v.Available() < next && last-next > hold {
+		return v.Sent + next
+	}
+	return v.Sent + last
+}
+
+// thresholds returns how many bytes must be there for the next transfer of a frame and
+// for its last one, and how many missing to the last one are worth waiting for.
+func (a *Auto) thresholds(v View) (next, last, hold int) {
+	left := v.Length - v.Sent
+	if a.loaded == autoLoaded {
+		return left, left, -1
+	}
+	if !a.known {
+		if a.frames%2 == 1 {
+			return left, left, -1
+		}
+		return min(DefaultMinPulse, left), left, -1
+	}
+	c := a.current
+	if c == nil || c.length != v.Length {
+		c = a.of(v.Length)
+	}
+	if c.stage == asAMP {
+		return min(DefaultMinPulse, left), left, -1
+	}
+	last = max(left-c.now[lastTransfer], 1)
+	switch next = min(c.now[firstTransfer], DefaultMinPulse); {
+	case v.Sent == 0:
+		if c.early {
+			return min(c.now[firstTransfer], last), last, 0
+		}
+		next = c.now[firstTransfer]
+	case a.transfers == 1:
+		next = max(next, c.now[secondTransfer])
+	}
+	return min(next, last), last, c.hold
+}
+
+// of returns what is known about frames of a length, and forgets another length for it
+// if there is no room.
+func (a *Auto) of(length int) *climb {
+	c := &a.climbs[uint32(length)*0x9e3779b1>>28%autoLengths]
+	if c.length != length {
+		*c = climb{length: length, early: a.prefer == EarlyBytes}
+	}
+	if c.stage == guessing {
+		c.guess(&a.plan, a.peak)
+	}
+	a.current = c
+	return c
 }
 
 // Observe implements Observer.
@@ -79,95 +163,73 @@ func (a *Auto) Observe(o Observation) {
 	if o.Bytes < 1 || o.Elapsed <= 0 {
 		return
 	}
-	a.laid = 0
-	a.cost.add(float64(o.Bytes), float64(o.Elapsed))
+	a.cost.add(float64(o.Bytes), a.transfers == 0, float64(o.Elapsed))
 	a.setup.add(float64(o.Decision))
-	a.adjust(o.Left)
-	if o.Left > 0 {
-		return
+	if came := float64(o.Bytes - a.agreed); came > a.peak {
+		a.peak = came
+	} else if came >= 0 && o.Left > 0 {
+		a.peak += (came - a.peak) / 32
 	}
-	a.frames++
-	if o.Queued > 0 {
-		a.loaded = min(a.loaded+1, autoLoaded)
-	} else {
-		a.loaded = 0
+	switch a.transfers {
+	case 0:
+		a.first, a.second = min(a.agreed, o.Bytes), 0
+	case 1:
+		a.second = min(a.agreed, o.Bytes)
+	}
+	a.agreed = MaxFrame
+	a.transfers++
+	if o.Left == 0 {
+		a.left(o.Queued)
 	}
 }
 
-// adjust learns how early a frame's last transfer may start. One that starts too
-// early leaves a few bytes behind, which cost a transfer of their own.
-func (a *Auto) adjust(left int) {
-	switch {
-	case left == 0:
-		a.early += (a.limit - a.early) / 8
-		a.limit = min(a.limit*1.02, 1)
-	case float64(left) < a.arrival.value*a.setup.value/2:
-		a.early *= 0.9
-		a.limit = a.early
+// left takes note that a frame has left, with others behind it.
+func (a *Auto) left(queued int) {
+	a.frames++
+	a.ended, a.transfers = a.transfers, 0
+	a.alone, a.queued = a.queued == 0 && queued == 0, queued
+	if queued == 0 {
+		a.loaded = 0
+	} else {
+		a.loaded = min(a.loaded+1, autoLoaded)
+	}
+	a.cost.solve()
+	if a.known = a.cost.known && a.arrival.value > 0; !a.known {
+		return
+	}
+	p := &a.plan
+	p.arrival, p.setup, p.perByte = a.arrival.value, a.cost.setup, a.cost.perByte
+	p.along = p.arrival * a.setup.value
+	if c := a.current; c != nil && c.stage == guessing {
+		c.guess(p, a.peak)
 	}
 }
 
 // ObserveArrival implements Observer.
 func (a *Auto) ObserveArrival(bytes int, elapsed int64) {
 	if bytes > 0 && elapsed > 0 {
-		a.laid = 0
 		a.arrival.add(float64(bytes) / float64(elapsed))
+		a.elapsed = elapsed
 	}
 }
 
-// Wait implements Waiter.
-func (a *Auto) Wait(v View) int {
-	p := a.planned(v.Length - v.Sent)
-	if p == nil {
-		if a.cautious() {
-			return v.Length
-		}
-		return v.Sent + DefaultMinPulse
-	}
-	if m, _ := p.best(float64(v.Available())); m >= 0 {
-		return v.Sent + int(math.Ceil(p.wait[m]))
-	}
-	return v.Arrived
-}
-
-// starts reports whether a transfer should start now that n of the left bytes of a
-// frame are there.
-func (a *Auto) starts(n, left int) bool {
-	p := a.planned(left)
-	if p == nil {
-		return !a.cautious() && n >= DefaultMinPulse
-	}
-	return p.start(float64(n))
-}
-
-// cautious reports whether to store and forward because there is load, or because
-// nothing is known yet and transfers of another size teach what a byte costs.
-func (a *Auto) cautious() bool { return a.loaded == autoLoaded || a.frames%2 == 1 }
-
-// planned returns the chains for the left bytes of a frame, and nil under load and
-// before costs are known. They are laid out once for each transfer.
-func (a *Auto) planned(left int) *planner {
-	if a.laid != left {
-		a.lay(left)
-	}
-	if !a.known {
-		return nil
-	}
-	return &a.plan
-}
-
-func (a *Auto) lay(left int) {
-	a.laid = left
-	setup, perByte, ok := a.cost.fit()
-	if a.known = ok && a.arrival.value > 0 && a.loaded < autoLoaded; !a.known {
+// ObserveFrame implements FrameObserver.
+func (a *Auto) ObserveFrame(length int, tail int64) {
+	c := a.current
+	if !a.known || !a.alone || c == nil || c.length != length || tail < 0 {
 		return
 	}
-	p := &a.plan
-	p.arrival, p.setup, p.perByte, p.left = a.arrival.value, setup, perByte, float64(left)
-	p.along, p.early = a.arrival.value*a.setup.value, a.early
-	p.bonus = autoSlack * setup
-	if a.prefer == EarlyBytes && p.arrival*perByte < 1 {
-		p.bonus = autoBonus * setup
+	o := outcome{score: float64(tail), transfers: a.ended, first: a.first, second: a.second}
+	before := c.stage
+	changed := c.judge(o, a.elapsed, &a.plan, a.patience)
+	switch {
+	case c.stage == guessing && before == settled:
+		a.patience = min(2*a.patience, autoPatience)
+	case c.stage == settled && c.usual.quiet >= autoQuiet:
+		c.usual.quiet = 0
+		a.patience = max(a.patience/2, 1)
 	}
-	p.lay()
+	if changed {
+		*a = Auto{prefer: a.prefer, agreed: MaxFrame, patience: a.patience}
+	}
 }

@@ -115,23 +115,36 @@ func (d *Device) Arrived(total int) error {
 // Next asks the policy what the outgoing controller may move now. If it answers
 // with a transfer, the controller is busy until Done. It answers false while the
 // controller is busy or has to wait.
-func (d *Device) Next() (Transfer, bool) {
-	if d.moving || d.used == 0 {
-		return Transfer{}, false
+func (d *Device) Next() (t Transfer, ok bool) {
+	f, n := d.next()
+	if n == 0 {
+		return t, false
 	}
-	f := &d.frames[d.oldest]
-	n := d.ask(f, f.arrived)
+	return Transfer{Frame: f.number, Buffer: d.oldest, Offset: f.sent - n, Bytes: n, Last: d.last}, true
+}
+
+// Move is Next for a mover that knows where it is: bytes that may move, 0 if
+// none, and whether the frame ends with them.
+func (d *Device) Move() (bytes int, last bool) {
+	_, n := d.next()
+	return n, n > 0 && d.last
+}
+
+func (d *Device) next() (f *frame, n int) {
+	if d.moving || d.used == 0 {
+		return nil, 0
+	}
+	f = &d.frames[d.oldest]
+	n = d.ask(f, f.arrived)
 	if n == 0 && d.promised {
 		n = f.arrived - f.sent
 	}
 	d.promised = false
-	if n == 0 {
-		return Transfer{}, false
+	if n > 0 {
+		f.sent += n
+		d.moving, d.last = true, f.sent == f.length
 	}
-	t := Transfer{Frame: f.number, Buffer: d.oldest, Offset: f.sent, Bytes: n, Last: f.sent+n == f.length}
-	f.sent += n
-	d.moving, d.last = true, t.Last
-	return t, true
+	return f, n
 }
 
 // Done reports that the outgoing transfer has ended; a frame that has left frees

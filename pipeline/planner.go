@@ -1,91 +1,74 @@
 package pipeline
 
-// planner decides when to start a transfer of a frame of which left bytes have not
-// been sent, if bytes arrive at a steady rate and n bytes take setup + n*perByte.
-// Times are in picoseconds.
-type planner struct {
-	arrival, setup, perByte, left float64
-	along                         float64 // bytes that arrive while a transfer is being set up
-	early                         float64 // share of them that a frame's last transfer counts on
-	bonus                         float64 // time that starting now is held to gain
+// maxChain bounds the chains of transfers that are considered.
+const maxChain = 32
 
-	// Chains of m+1 transfers without a pause, by m: how many bytes must be there
-	// when the first starts, and when the last ends, counted from the moment when
+// planner is what has been learned about an engine and its source, and what follows
+// from it if bytes arrive at a steady rate. Times are in picoseconds.
+type planner struct {
+	arrival float64 // bytes per picosecond
+	setup   float64 // a transfer of n bytes takes setup + n*perByte, the decision included
+	perByte float64
+	along   float64 // bytes that arrive during a decision
+
+	// Chains of m+1 transfers without a pause, by m: how many bytes of a frame must be
+	// there when the first starts, and when the last ends, counted from the moment when
 	// no byte was there.
-	count int
-	wait  [autoMaxTransfers]float64
-	ends  [autoMaxTransfers]float64
+	length int
+	count  int
+	wait   [maxChain]float64
+	ends   [maxChain]float64
 }
 
-// lay computes the chains. If each transfer takes what arrived during the one
-// before, n[k+1] = growth*n[k] + refill, so that the sum of m sizes is
+// lay computes the chains for a frame. If each transfer takes what arrived during the
+// one before, n[k+1] = growth*n[k] + refill, so that the sum of m sizes is
 // n[1]*sizes + refill*extra.
-func (p *planner) lay() {
-	growth, refill := p.arrival*p.perByte, p.arrival*p.setup
+func (p *planner) lay(length int) {
+	growth, refill := p.arrival*p.perByte, p.refill()
 	sizes, extra := 1.0, 0.0
-	p.count = 0
-	for m := range autoMaxTransfers {
-		first := (p.left - refill*extra) / sizes
+	p.count, p.length = 0, length
+	for m := range maxChain {
+		first := (float64(length) - refill*extra) / sizes
 		if first < 1 {
 			break
 		}
-		p.wait[m] = first - p.along
-		if m == 0 {
-			// One byte less than all, so that the mover need not be told of the end.
-			p.wait[m] = first - max(p.along*p.early, 1)
-		}
-		p.ends[m] = p.wait[m]/p.arrival + float64(m+1)*p.setup + p.left*p.perByte
+		p.wait[m] = max(first-p.along, 1)
+		p.ends[m] = p.wait[m]/p.arrival + float64(m+1)*p.setup + float64(length)*p.perByte
 		p.count = m + 1
 		extra += sizes
 		sizes = 1 + growth*sizes
 	}
 }
 
-// best returns the chain that ends first among those that begin with more than n
-// bytes, and its end; m is -1 if there is none.
-func (p *planner) best(n float64) (m int, end float64) {
-	m = -1
+// refill returns the bytes that arrive while a transfer is set up.
+func (p *planner) refill() float64 { return p.arrival * p.setup }
+
+// best returns the chain with the fewest transfers, or the most, among those that end
+// by less than slack picoseconds later than the one that ends first.
+func (p *planner) best(slack float64, most bool) (m int) {
 	for k := range p.count {
-		if p.wait[k] > n && (m < 0 || p.ends[k] < end) {
-			m, end = k, p.ends[k]
+		if p.ends[k] < p.ends[m] {
+			m = k
 		}
 	}
-	return m, end
+	limit := p.ends[m] + slack
+	for k := range p.count {
+		if p.ends[k] < limit && (most && k > m || !most && k < m) {
+			m = k
+		}
+	}
+	return m
 }
 
-// start reports whether to start now that n bytes are there, rather than wait for
-// the first transfer of a chain that ends earlier.
-func (p *planner) start(n float64) bool {
-	m, end := p.best(n)
-	if m < 0 {
-		return true
+// between returns the threshold halfway between chains k/2 and (k+1)/2, which is that
+// of a chain for even k; 0 if there is no such chain.
+func (p *planner) between(k int) int {
+	low, high := k>>1, (k+1)>>1
+	switch {
+	case low < 0 || high >= p.count:
+		return 0
+	case high == 0:
+		return p.length // all that are there in time
 	}
-	with := n + p.along
-	if with >= p.left {
-		with = n + p.along*p.early
-	}
-	return p.run(with)-p.bonus <= end-n/p.arrival
-}
-
-// run returns when the frame ends if a transfer of n bytes starts now and each
-// later one as soon as the engine is idle.
-func (p *planner) run(n float64) float64 {
-	n = min(n, p.left)
-	left, there := p.left-n, 0.0
-	now := 0.0
-	for range autoMaxTransfers {
-		took := p.setup + n*p.perByte
-		now += took
-		if left < 1 {
-			return now
-		}
-		if there += took * p.arrival; there > left {
-			there = left
-		}
-		n = there
-		left -= n
-		there = 0
-	}
-	// Still not at the end: from here on the engine keeps pace with its source.
-	return now + left/p.arrival + p.setup + n*p.perByte
+	return int((p.wait[low] + p.wait[high]) / 2)
 }

@@ -1,175 +1,326 @@
-// Package memory carries the transfers of package pipeline out by copying: the
-// incoming controller fetches a frame into NIC memory in bursts, the outgoing one
-// delivers what its policy allows. Stepped by its owner, it starts no goroutine,
-// holds no lock and allocates nothing after New.
+// Package memory is the mover of real bytes: one direction of a NIC whose owner
+// copies them. The owner reports what the incoming engine has copied, asks what
+// the outgoing one may move now, and moves it. In between stand the delivery
+// policy, or the host's pulses in its place; what a policy that learns wants to
+// know; and the log of transfers.
+//
+// The engine of the emulated NIC moves every payload through two movers.
 package memory
 
-import (
-	"fmt"
+import "github.com/trapeze-nic/trapeze/pipeline"
 
-	"github.com/trapeze-nic/trapeze/pipeline"
-)
-
-// Source is where frames come from.
-type Source interface {
-	// Fetch copies bytes of a frame, from offset on, into p and returns how many:
-	// fewer than len(p), or 0, if no more are there yet.
-	Fetch(frame uint64, offset int, p []byte) int
-}
-
-// Sink is where frames go.
-type Sink interface {
-	// Deliver takes bytes of a frame that begin at offset; last says that the frame
-	// ends with them. It takes all of p or, if it has no room now, returns false.
-	Deliver(frame uint64, offset int, p []byte, last bool) bool
-}
-
-// Clock tells the time in picoseconds from any origin. Policies that learn need it.
+// Clock tells the time in picoseconds from any origin.
 type Clock func() int64
+
+// Log is told of transfers when they have ended. Incoming transfers are whole
+// frames. Times are the mover's clock.
+type Log interface {
+	Transfer(outgoing bool, frame uint32, start, end int64, bytes int)
+}
 
 // Config of a Mover.
 type Config struct {
-	Policy  pipeline.Policy
-	Buffers int    // frames of NIC memory, 1 to pipeline.MaxBuffers
-	Size    int    // bytes of a buffer: the longest frame, 1 to pipeline.MaxFrame
-	Burst   int    // bytes fetched in one step, at least 1; what progress advances by
-	Memory  []byte // NIC memory, at least Buffers*Size bytes; nil = allocated by New
-	Source  Source
-	Sink    Sink
-	Clock   Clock // nil = the policy is told no costs
+	Policy pipeline.Policy
+	// Clock is read for policies that learn and for the log; without one there
+	// are neither.
+	Clock Clock
 }
 
-// Mover is one direction of a NIC that moves real bytes.
+// Mover is one direction of a NIC. One frame is in it at a time: what is behind
+// it waits on the wire or in the host's queue, which are the other buffers. It
+// starts no goroutine, holds no lock, and allocates nothing while frames move.
 type Mover struct {
-	device *pipeline.Device
-	memory []byte
-	size   int
-	burst  int
-	source Source
-	sink   Sink
+	device *pipeline.Device // of the frame in progress: own or hosted
+	own    *pipeline.Device
+	hosted *pipeline.Device
+	gate   gate
 	clock  Clock
 	learns pipeline.Observer
+	log    Log
 
-	filling int    // buffer being filled
-	number  uint64 // its frame
-	length  int
+	// Wanted from the next frame on.
+	policy  pipeline.Policy
+	next    *pipeline.Device // of policy, if it is new
+	pulses  bool
+	changed bool
+
+	// plain says of the frame in progress that nobody but its policy decides
+	// and that nobody wants to know the time.
+	plain   bool
+	timed   bool
+	number  uint32 // frames started
+	length  int    // of the newest frame
 	arrived int
-	began   int64 // when its first byte was asked for
+	missing int   // bytes that Cancel kept from moving
+	began   int64 // when the frame started
+	decided int64 // when the outgoing transfer started
+	moving  int   // bytes of it
+}
 
-	out     pipeline.Transfer
-	pending bool // out has been decided and the sink has not taken it
-	decided int64
+// gate stands in for the policy of a frame whose transfers the host decides.
+type gate struct {
+	policy  pipeline.Policy // decides once open
+	open    bool
+	allowed int // bytes of the frame
+}
+
+// Next implements pipeline.Policy.
+func (g *gate) Next(v pipeline.View) int {
+	if g.open {
+		return g.policy.Next(v)
+	}
+	return g.allowed - v.Sent
 }
 
 // New makes a mover. Errors are *pipeline.ParameterError.
 func New(c Config) (*Mover, error) {
-	bad := func(name string, value any, allowed string) error {
-		return &pipeline.ParameterError{Policy: "memory mover", Name: name, Value: fmt.Sprint(value), Allowed: allowed, Err: pipeline.ErrParameter}
-	}
-	device, err := pipeline.NewDevice(c.Policy, c.Buffers)
+	own, err := pipeline.NewDevice(c.Policy, 1)
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case c.Size < 1 || c.Size > pipeline.MaxFrame:
-		return nil, bad("buffer size", c.Size, fmt.Sprintf("1 to %d bytes", pipeline.MaxFrame))
-	case c.Burst < 1:
-		return nil, bad("burst", c.Burst, "1 byte or more")
-	case c.Source == nil || c.Sink == nil:
-		return nil, bad("source or sink", "nil", "both present")
-	case c.Memory == nil:
-		c.Memory = make([]byte, c.Buffers*c.Size)
-	case len(c.Memory) < c.Buffers*c.Size:
-		return nil, bad("memory", len(c.Memory), fmt.Sprintf("at least %d bytes for the buffers", c.Buffers*c.Size))
+	m := &Mover{own: own, device: own, clock: c.Clock, policy: c.Policy}
+	if m.hosted, err = pipeline.NewDevice(&m.gate, 1); err != nil {
+		return nil, err
 	}
-	m := &Mover{device: device, memory: c.Memory, size: c.Size, burst: c.Burst, source: c.Source, sink: c.Sink, clock: c.Clock}
-	if c.Clock != nil {
-		m.learns, _ = c.Policy.(pipeline.Observer)
-	}
+	m.change()
 	return m, nil
 }
 
-// CanStart reports whether a frame may be started now.
-func (m *Mover) CanStart() bool { return m.device.CanStart() }
+// Policy returns the policy of the frames to come.
+func (m *Mover) Policy() pipeline.Policy { return m.policy }
 
-// Idle reports whether no frame is in the mover.
-func (m *Mover) Idle() bool { return m.device.Frames() == 0 }
-
-// SetBacklog tells how many frames wait that have not been started.
-func (m *Mover) SetBacklog(frames int) { m.device.SetBacklog(frames) }
-
-// Start gives the incoming controller the next frame. Errors: those of
-// pipeline.Device.Start, and pipeline.ErrFrameLength for a frame that is longer
-// than a buffer; they change nothing.
-func (m *Mover) Start(length int) error {
-	if length > m.size {
-		return pipeline.ErrFrameLength
-	}
-	buffer, err := m.device.Start(length)
+// SetPolicy has p decide from the next frame on. Errors are
+// *pipeline.ParameterError and change nothing.
+func (m *Mover) SetPolicy(p pipeline.Policy) error {
+	d, err := pipeline.NewDevice(p, 1)
 	if err != nil {
 		return err
 	}
-	m.filling, m.length, m.arrived = buffer, length, 0
-	if m.learns != nil {
-		m.began = m.clock()
+	m.policy, m.next, m.changed = p, d, true
+	return nil
+}
+
+// SetPulses has the host's pulses decide instead of the policy from the next
+// frame on. Switching them off also opens the frame in progress.
+func (m *Mover) SetPulses(on bool) {
+	m.pulses, m.changed = on, true
+	if !on {
+		m.gate.open = true
+	}
+}
+
+// SetLog has l told of transfers from the next frame on; nil ends it.
+func (m *Mover) SetLog(l Log) { m.log, m.changed = l, true }
+
+// Start gives the incoming engine a frame of length bytes; queued is the number
+// of frames that are known to wait behind it. Errors: pipeline.ErrFrameLength,
+// and pipeline.ErrBusy or ErrNoBuffer while a frame is in progress; they change
+// nothing.
+func (m *Mover) Start(length, queued int) error {
+	if m.changed && m.device.Frames() == 0 {
+		m.change()
+	}
+	if _, err := m.device.Start(length); err != nil {
+		return err
+	}
+	m.device.SetBacklog(queued)
+	m.number++
+	m.length, m.arrived, m.missing = length, 0, 0
+	if !m.plain {
+		m.gate.open, m.gate.allowed = !m.pulses, 0
+		if m.timed {
+			m.began = m.clock()
+		}
 	}
 	return nil
 }
 
-// Step lets each controller that is idle do one piece of work: the outgoing one
-// first, so that buffers become free. It reports whether anything moved.
-func (m *Mover) Step() bool {
-	moved := m.deliver()
-	if m.device.Filling() && m.fetch() {
-		moved = true
-	}
-	return moved
-}
+// Plain reports whether nobody but the policy decides about the next frame, and
+// nobody wants to know when what happens to it.
+func (m *Mover) Plain() bool { return m.plain && !m.changed }
 
-func (m *Mover) deliver() bool {
-	if !m.pending {
-		var ok bool
-		if m.out, ok = m.device.Next(); !ok {
-			return false
-		}
-		m.pending = true
-		if m.learns != nil {
-			m.decided = m.clock()
-		}
-	}
-	from := m.out.Buffer*m.size + m.out.Offset
-	if !m.sink.Deliver(m.out.Frame, m.out.Offset, m.memory[from:from+m.out.Bytes], m.out.Last) {
+// Whole takes a frame that is all there through the mover at once, if the next
+// frame is Plain and the policy lets all of it go: one question, which is what a
+// small message costs. Otherwise it answers false and nothing has happened; the
+// frame then takes the way from Start to Done. No frame may be in progress.
+func (m *Mover) Whole(length, queued int) bool {
+	if !m.Plain() {
 		return false
 	}
-	m.pending = false
+	// The rules of pipeline.Device: of a frame that has finished all goes, unless
+	// the policy names a part of it.
+	if n := m.policy.Next(pipeline.View{Length: length, Arrived: length, Queued: queued}); n > 0 && n < length {
+		return false
+	}
+	m.number++
+	m.length, m.arrived, m.missing = length, length, 0
+	return true
+}
+
+// change does what was asked for since the last frame.
+func (m *Mover) change() {
+	m.changed = false
+	if m.next != nil {
+		m.own, m.next = m.next, nil
+	}
+	m.device, m.gate = m.own, gate{policy: m.policy, open: true}
+	if m.pulses {
+		m.device = m.hosted
+	}
+	m.learns = nil
+	if m.clock == nil {
+		m.log = nil
+	} else {
+		m.learns, _ = m.policy.(pipeline.Observer)
+	}
+	m.timed = m.learns != nil || m.log != nil
+	m.plain = !m.timed && !m.pulses
+}
+
+// Arrived reports the progress of the incoming engine: total bytes of the frame.
+// A counter that goes backwards or beyond the frame is pipeline.ErrProgress and
+// changes nothing.
+func (m *Mover) Arrived(total int) error {
+	if err := m.device.Arrived(total); err != nil {
+		return err
+	}
+	m.arrived = total
+	if m.timed && !m.device.Filling() {
+		m.filled()
+	}
+	return nil
+}
+
+// filled tells of the incoming transfer.
+func (m *Mover) filled() {
+	now := m.clock()
+	if m.log != nil {
+		m.log.Transfer(false, m.number-1, m.began, now, m.arrived)
+	}
 	if m.learns != nil {
-		m.observe()
+		m.learns.ObserveArrival(m.arrived, now-m.began)
 	}
-	// A transfer is under way, so Done cannot refuse.
-	_ = m.device.Done()
-	return true
 }
 
-func (m *Mover) observe() {
-	view, _ := m.device.Head()
-	m.learns.Observe(pipeline.Observation{Bytes: m.out.Bytes, Elapsed: m.clock() - m.decided, Left: view.Length - view.Sent, Queued: view.Queued})
+// Next says how many bytes the outgoing engine may move now, and whether the
+// frame ends with them; they follow those that it has moved. The engine is busy
+// until Done. 0 means that it is busy or has to wait.
+func (m *Mover) Next() (bytes int, last bool) {
+	if !m.plain && m.Held() {
+		return 0, false
+	}
+	bytes, last = m.device.Move()
+	if bytes > 0 && m.timed {
+		m.moving, m.decided = bytes, m.clock()
+	}
+	return bytes, last
 }
 
-func (m *Mover) fetch() bool {
-	from := m.filling*m.size + m.arrived
-	want := min(m.burst, m.length-m.arrived)
-	got := m.source.Fetch(m.number, m.arrived, m.memory[from:from+want])
-	if got <= 0 || got > want {
+// Done reports that the outgoing transfer has ended. The mover is empty after
+// the last one of a frame. It answers pipeline.ErrProgress if none was under way.
+func (m *Mover) Done() error {
+	if !m.timed {
+		return m.device.Done()
+	}
+	v, _ := m.device.Head()
+	if err := m.device.Done(); err != nil {
+		return err
+	}
+	now := m.clock()
+	if m.log != nil {
+		m.log.Transfer(true, m.number-1, m.decided, now, m.moving)
+	}
+	if m.learns != nil {
+		m.learns.Observe(pipeline.Observation{Bytes: m.moving, Elapsed: now - m.decided, Left: v.Length - v.Sent, Queued: v.Queued})
+	}
+	return nil
+}
+
+// Cancel drops the frame in progress. What has been moved of it stays moved.
+func (m *Mover) Cancel() {
+	v, ok := m.device.Head()
+	if !ok {
+		return
+	}
+	m.missing = v.Length - v.Sent
+	// The device is emptied as if the rest had come and gone. Nobody is told.
+	m.gate.open = true
+	if m.device.Filling() {
+		_ = m.device.Arrived(v.Length)
+	}
+	_ = m.device.Done() // of the transfer that was under way, if any
+	for m.device.Frames() > 0 {
+		m.device.Next()
+		_ = m.device.Done()
+	}
+}
+
+// Held reports whether bytes of a frame are waiting for a pulse.
+func (m *Mover) Held() bool {
+	if m.device != m.hosted || m.gate.open {
 		return false
 	}
-	m.arrived += got
-	// The counter grows and stays within the frame, so Arrived cannot refuse.
-	_ = m.device.Arrived(m.arrived)
-	if m.arrived == m.length {
-		m.number++
-		if m.learns != nil {
-			m.learns.ObserveArrival(m.length, m.clock()-m.began)
-		}
+	v, ok := m.device.Head()
+	return ok && v.Sent == m.gate.allowed && v.Sent < v.Arrived
+}
+
+// Hosted reports whether the transfers of the frame in progress, or of the next
+// one if there is none, are the host's to decide.
+func (m *Mover) Hosted() bool {
+	if m.device.Frames() == 0 {
+		return m.pulses
 	}
+	return m.device == m.hosted && !m.gate.open
+}
+
+// Pulse lets bytes more of the frame in progress move; frame is the low 8 bits
+// of its number. It returns false, and nothing changes, if the frame is another
+// or is not the host's to decide, if bytes is not positive, or if more would be
+// allowed than have arrived.
+func (m *Mover) Pulse(frame uint8, bytes int) bool {
+	if m.device.Frames() == 0 || !m.Hosted() || frame != uint8(m.number-1) || bytes < 1 || bytes > m.arrived-m.gate.allowed {
+		return false
+	}
+	m.gate.allowed += bytes
 	return true
+}
+
+// Release has the policy decide for the rest of the frame in progress.
+func (m *Mover) Release() { m.gate.open = true }
+
+// Asked returns the number of the frame that the policy is being asked about. It
+// wraps.
+func (m *Mover) Asked() uint32 {
+	if m.device.Frames() == 0 {
+		return m.number
+	}
+	return m.number - 1
+}
+
+// Started returns how many frames have been started: the number of the next one.
+// It wraps.
+func (m *Mover) Started() uint32 { return m.number }
+
+// State is what the progress counters say of the frame in progress or, if none
+// is, of the last one.
+type State struct {
+	Active  bool   // a frame is in progress
+	Held    bool   // it waits for a pulse
+	Frame   uint32 // its number, counted from 0
+	Length  int    // bytes
+	Arrived int    // bytes that the incoming engine has moved
+	Sent    int    // bytes that the outgoing engine has moved
+	Queued  int    // frames known to wait behind it
+}
+
+// State returns the progress counters.
+func (m *Mover) State() State {
+	s := State{Length: m.length, Arrived: m.arrived, Sent: m.length - m.missing}
+	if m.length > 0 { // there has been a frame
+		s.Frame = m.number - 1
+	}
+	if v, ok := m.device.Head(); ok {
+		s.Active, s.Held, s.Sent, s.Queued = true, m.Held(), v.Sent, v.Queued
+	}
+	return s
 }

@@ -182,8 +182,10 @@ func decode(file string, text []byte, into *raw) error {
 		row, _ := decodeErr.Position()
 		key := strings.Join(decodeErr.Key(), ".")
 		if key != "" {
-			return &Error{File: file + ":" + strconv.Itoa(row), Key: key, Err: fmt.Errorf("%w: %w", ErrValue, err),
-				Allowed: `a quoted quantity with its unit, such as "132 MB/s"; buffers is a whole number`}
+			// What follows names Go types.
+			what, _, _ := strings.Cut(err.Error(), " into struct field")
+			return &Error{File: file + ":" + strconv.Itoa(row), Key: key, Err: fmt.Errorf("%w: %s", ErrValue, what),
+				Allowed: `each key once, with a quoted quantity and its unit, such as "132 MB/s"; buffers is a whole number from 1 to 1024`}
 		}
 		return &Error{File: file + ":" + strconv.Itoa(row), Err: fmt.Errorf("%w: %w", ErrSyntax, err)}
 	}

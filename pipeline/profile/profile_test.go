@@ -101,18 +101,28 @@ func TestBadProfiles(t *testing.T) {
 		{"not TOML", "bus = [", "", profile.ErrSyntax},
 		{"unknown key", good + "[nic2]\nx = 1\n", "nic2", profile.ErrUnknownKey},
 		{"unknown key in a table", replace(`duplex = "half"`, "duplex = \"half\"\nspeed = \"1 MB/s\""), "bus.speed", profile.ErrUnknownKey},
-		{"missing bandwidth", replace(`read = "100 MB/s"`, ""), "sender.bus.read", profile.ErrMissing},
-		{"missing duplex", replace(`duplex = "half"`, ""), "sender.bus.duplex", profile.ErrMissing},
+		{"missing bandwidth", replace(`read = "100 MB/s"`, ""), "bus.read", profile.ErrMissing},
+		{"missing duplex", replace(`duplex = "half"`, ""), "bus.duplex", profile.ErrMissing},
 		{"missing buffers", replace("buffers = 2", ""), "nic.buffers", profile.ErrMissing},
-		{"negative", replace(`"3 us"`, `"-3 us"`), "sender.bus.read_overhead", profile.ErrValue},
-		{"absurd bandwidth", replace(`"100 MB/s"`, `"9e9 GB/s"`), "sender.bus.read", profile.ErrValue},
-		{"zero bandwidth", replace(`"100 MB/s"`, `"0 MB/s"`), "sender.bus.read", profile.ErrValue},
-		{"not a number", replace(`"100 MB/s"`, `"NaN MB/s"`), "sender.bus.read", profile.ErrValue},
-		{"no unit", replace(`"100 MB/s"`, `"100"`), "sender.bus.read", profile.ErrValue},
-		{"unknown unit", replace(`"100 MB/s"`, `"100 furlongs"`), "sender.bus.read", profile.ErrValue},
-		{"unit of another quantity", replace(`"100 MB/s"`, `"100 us"`), "sender.bus.read", profile.ErrValue},
+		{"negative", replace(`"3 us"`, `"-3 us"`), "bus.overhead", profile.ErrValue},
+		{"absurd bandwidth", replace(`"100 MB/s"`, `"9e9 GB/s"`), "bus.read", profile.ErrValue},
+		{"zero bandwidth", replace(`"100 MB/s"`, `"0 MB/s"`), "bus.read", profile.ErrValue},
+		{"not a number", replace(`"100 MB/s"`, `"NaN MB/s"`), "bus.read", profile.ErrValue},
+		{"infinite", replace(`"100 MB/s"`, `"inf MB/s"`), "bus.read", profile.ErrValue},
+		{"overflow", replace(`"100 MB/s"`, `"1e309 MB/s"`), "bus.read", profile.ErrValue},
+		{"underscore", replace(`"100 MB/s"`, `"1_00 MB/s"`), "bus.read", profile.ErrValue},
+		{"hexadecimal", replace(`"100 MB/s"`, `"0x1p6 MB/s"`), "bus.read", profile.ErrValue},
+		{"in the host's own table", good + "[receiver.bus]\nwrite = \"-1 MB/s\"\n", "receiver.bus.write", profile.ErrValue},
+		{"own overhead of one direction", good + "[sender.bus]\nread_overhead = \"1 s\"\n", "sender.bus.read_overhead", profile.ErrValue},
+		{"part of a byte", replace(`"128 B"`, `"1.5 B"`), "link.header", profile.ErrValue},
+		{"same key twice", replace(`cost = "10 us"`, "cost = \"10 us\"\ncost = \"10 us\""), "cost", profile.ErrValue},
+		{"buffers too large for a number", replace("buffers = 2", "buffers = 99999999999999999999"), "nic.buffers", profile.ErrValue},
+		{"buffers as text", replace("buffers = 2", `buffers = "2"`), "nic.buffers", profile.ErrValue},
+		{"no unit", replace(`"100 MB/s"`, `"100"`), "bus.read", profile.ErrValue},
+		{"unknown unit", replace(`"100 MB/s"`, `"100 furlongs"`), "bus.read", profile.ErrValue},
+		{"unit of another quantity", replace(`"100 MB/s"`, `"100 us"`), "bus.read", profile.ErrValue},
 		{"bare number", replace(`"100 MB/s"`, `100`), "bus.read", profile.ErrValue},
-		{"bad duplex", replace(`"half"`, `"both"`), "sender.bus.duplex", profile.ErrValue},
+		{"bad duplex", replace(`"half"`, `"both"`), "bus.duplex", profile.ErrValue},
 		{"no buffers", replace("buffers = 2", "buffers = 0"), "nic.buffers", profile.ErrValue},
 		{"too many buffers", replace("buffers = 2", "buffers = 99999"), "nic.buffers", profile.ErrValue},
 		{"unknown base", "base = \"_nothing\"\n" + good, "base", profile.ErrBase},
@@ -129,6 +139,9 @@ func TestBadProfiles(t *testing.T) {
 		}
 		if c.want == profile.ErrValue && e.Allowed == "" {
 			t.Errorf("%s: no allowed range: %v", c.name, err)
+		}
+		if strings.Contains(err.Error(), "struct") {
+			t.Errorf("%s: speaks of Go types: %v", c.name, err)
 		}
 	}
 }

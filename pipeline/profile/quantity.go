@@ -12,6 +12,7 @@ type kind struct {
 	units   map[string]float64
 	low     float64
 	high    float64
+	whole   bool // of its first unit
 	allowed string
 }
 
@@ -28,13 +29,13 @@ var (
 	}
 	size = kind{
 		units: map[string]float64{"B": 1, "KiB": 1024},
-		low:   0, high: 4096,
-		allowed: `0 to 4096 B, written as "128 B" or "1 KiB"`,
+		low:   0, high: 4096, whole: true,
+		allowed: `0 to 4096 B, whole, written as "128 B" or "1 KiB"`,
 	}
 )
 
-// parse reads a number and a unit. ok is false if either is missing, unknown or
-// out of range.
+// parse reads a decimal number and a unit. ok is false if either is missing, unknown
+// or out of range.
 func (k kind) parse(text string) (value float64, ok bool) {
 	number, unit, found := strings.Cut(strings.TrimSpace(text), " ")
 	if !found {
@@ -44,10 +45,11 @@ func (k kind) parse(text string) (value float64, ok bool) {
 	if !known {
 		return 0, false
 	}
+	// ParseFloat would take Go's notation, too: hexadecimal, underscores.
 	v, err := strconv.ParseFloat(number, 64)
-	if err != nil || math.IsNaN(v) {
+	if err != nil || math.IsNaN(v) || strings.ContainsAny(number, "xX_") {
 		return 0, false
 	}
 	v *= scale
-	return v, v >= k.low && v <= k.high
+	return v, v >= k.low && v <= k.high && !(k.whole && v != math.Trunc(v))
 }

@@ -37,7 +37,9 @@ func Compare(m *Model, rows []Row) ([]Line, error) {
 				return nil, err
 			}
 			l.Figure, l.Computed, l.Error = f, v, f.Error(v)
-			l.Counts = c.Kind == Predicted && f.Relation == Equal && (r.Unit == "us" || r.Unit == "MB/s")
+			_, timed := isTime(r.Unit)
+			_, rated := isRate(r.Unit)
+			l.Counts = c.Kind == Predicted && f.Relation == Equal && (timed || rated)
 		}
 		lines = append(lines, l)
 	}

@@ -5,21 +5,21 @@ import "github.com/trapeze-nic/trapeze/pipeline/profile"
 type computation = func(m *Model) (float64, error)
 
 func latency(platform, policy string) computation {
-	return func(m *Model) (float64, error) { return m.Latency(platform, policy, 0, page) }
+	return func(m *Model) (float64, error) { return m.Latency(platform, policy, 0, 0, page) }
 }
 
 func stream(platform, policy string) computation {
-	return func(m *Model) (float64, error) { return m.Bandwidth(platform, policy, 0, page) }
+	return func(m *Model) (float64, error) { return m.Bandwidth(platform, policy, 0, 0, page, false) }
 }
 
 // reduction of latency against store and forward, in percent.
 func reduction(platform, policy string, pulse int) computation {
 	return func(m *Model) (float64, error) {
-		whole, err := m.Latency(platform, "store-and-forward", 0, page)
+		whole, err := m.Latency(platform, "store-and-forward", 0, 0, page)
 		if err != nil {
 			return 0, err
 		}
-		l, err := m.Latency(platform, policy, pulse, page)
+		l, err := m.Latency(platform, policy, pulse, pulse, page)
 		return 100 * (1 - l/whole), err
 	}
 }
@@ -33,6 +33,10 @@ func busOf(platform string, f func(p *profile.Profile) float64) computation {
 		return f(p), nil
 	}
 }
+
+func linkLatency(p *profile.Profile) float64 { return p.Link.Latency.Microseconds() }
+
+func headerBytes(p *profile.Profile) float64 { return float64(p.Link.Header) }
 
 func readBandwidth(p *profile.Profile) float64 { return p.Sender.Read.Bandwidth() }
 
@@ -73,7 +77,7 @@ func lowestBus(m *Model) (float64, error) {
 func slowest4K(m *Model) (float64, error) {
 	slowest := 0.0
 	for _, name := range []string{p6, pii, miata} {
-		l, err := m.Latency(name, "amp", 0, 4096)
+		l, err := m.Latency(name, "amp", 0, 0, 4096)
 		if err != nil {
 			return 0, err
 		}
@@ -85,7 +89,7 @@ func slowest4K(m *Model) (float64, error) {
 func bestMinPulse(m *Model) (float64, error) {
 	best, lowest := 0, 0.0
 	for n := 64; n <= 4096; n *= 2 {
-		l, err := m.Latency(p6, "eager", n, page)
+		l, err := m.Latency(p6, "eager", n, n, page)
 		if err != nil {
 			return 0, err
 		}
@@ -145,13 +149,31 @@ func lostBandwidth(m *Model) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	b, err := m.Bandwidth(p6, "amp", 0, page)
+	b, err := m.Bandwidth(p6, "amp", 0, 0, page, false)
 	return 100 * (1 - b/p.Sender.Read.Bandwidth()), err
 }
 
 func bestStatic(m *Model) (float64, error) {
 	_, l, err := m.Best(hpdc97, "static", page, 128, 4096, 128)
 	return l, err
+}
+
+func bestStaticReduction(m *Model) (float64, error) {
+	best, err := bestStatic(m)
+	if err != nil {
+		return 0, err
+	}
+	whole, err := m.Latency(hpdc97, "store-and-forward", 0, 0, page)
+	return 100 * (1 - best/whole), err
+}
+
+func eagerOverStatic(m *Model) (float64, error) {
+	best, err := bestStatic(m)
+	if err != nil {
+		return 0, err
+	}
+	eager, err := m.Latency(hpdc97, "eager", 0, 0, page)
+	return 100 * (1 - eager/best), err
 }
 
 // nearOptimalPulse returns the middle of the range of static pulses whose latency
@@ -163,7 +185,7 @@ func nearOptimalPulse(m *Model) (float64, error) {
 	}
 	low, high := 0, 0
 	for n := 128; n <= 4096; n += 128 {
-		l, err := m.Latency(hpdc97, "static", n, page)
+		l, err := m.Latency(hpdc97, "static", n, n, page)
 		if err != nil {
 			return 0, err
 		}
@@ -179,11 +201,11 @@ func nearOptimalPulse(m *Model) (float64, error) {
 
 func benefitStarts(m *Model) (float64, error) {
 	for n := 64; n <= page; n += 64 {
-		whole, err := m.Latency(hpdc97, "store-and-forward", 0, n)
+		whole, err := m.Latency(hpdc97, "store-and-forward", 0, 0, n)
 		if err != nil {
 			return 0, err
 		}
-		eager, err := m.Latency(hpdc97, "eager", min(128, n), n)
+		eager, err := m.Latency(hpdc97, "eager", min(128, n), min(128, n), n)
 		if err != nil {
 			return 0, err
 		}

@@ -1,9 +1,8 @@
 // Package published compares figures of the papers with what the model computes.
 //
-// A row of the table states a quantity under a condition. Rules say which
-// computation a row stands for, from its words (platform, payload, policy) or, for
-// figures that are mentioned once, from its id. The published value takes no part
-// in the computation. A row that no rule knows is listed as not modelled.
+// A row of the table states a quantity under a condition. Rules say from its words
+// which computation it stands for; its id and the published value take no part. A row
+// that is not computed is listed with the reason.
 package published
 
 import (
@@ -11,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -18,6 +19,7 @@ import (
 // Row is a published figure as the file states it.
 type Row struct {
 	ID, Source, Quantity, Condition, Value, Unit string
+	Line                                         int // of the file, 0 if it comes from none
 }
 
 // Relation is how a value binds.
@@ -86,7 +88,7 @@ func Read(r io.Reader, name string) ([]Row, error) {
 			}
 			continue
 		}
-		row := Row{ID: record[0], Source: record[1], Quantity: record[2], Condition: record[3], Value: record[4], Unit: record[5]}
+		row := Row{ID: record[0], Source: record[1], Quantity: record[2], Condition: record[3], Value: record[4], Unit: record[5], Line: line}
 		if row.ID == "" || seen[row.ID] {
 			return nil, &Error{File: name, Line: line, Hint: fmt.Sprintf("id %q is empty or there twice", row.ID), Err: ErrTable}
 		}
@@ -95,38 +97,63 @@ func Read(r io.Reader, name string) ([]Row, error) {
 	}
 }
 
-// Figure reads the value of a row: "215", "<80", ">120", "120-132" or "1.2". Words
-// of the condition such as "above" or "under" make a bound of a bare number.
+// Figure reads the value of a row: "215", "~215", "<80", ">120", "120-132", "1,280" or
+// "4K". Words of the condition such as "above" or "under" make a bound of a bare number.
 func (r Row) Figure() (Figure, error) {
 	text := strings.TrimSpace(r.Value)
-	relation := Equal
-	switch {
-	case strings.HasPrefix(text, "<"):
-		relation, text = AtMost, text[1:]
-	case strings.HasPrefix(text, ">"):
-		relation, text = AtLeast, text[1:]
-	case hasWord(r.Condition, "under"):
-		relation = AtMost
-	case hasWord(r.Condition, "above") || hasWord(r.Condition, "over"):
-		relation = AtLeast
+	for _, mark := range []string{"~", "≈", "about ", "approx. ", "ca. ", "="} {
+		text = strings.TrimSpace(strings.TrimPrefix(text, mark))
 	}
-	if low, high, ok := strings.Cut(text, "-"); ok && low != "" {
-		l, err1 := strconv.ParseFloat(low, 64)
-		h, err2 := strconv.ParseFloat(high, 64)
-		if err1 == nil && err2 == nil && l <= h {
-			return Figure{Low: l, High: h, Relation: Within}, nil
+	relation, text := relationOf(text, strings.ToLower(r.Condition))
+	low, high, ranged := strings.Cut(strings.ReplaceAll(text, "–", "-"), "-")
+	f := Figure{Relation: relation}
+	var okLow, okHigh bool
+	f.Low, okLow = number(low)
+	if f.High, okHigh = f.Low, okLow; ranged {
+		f.High, okHigh = number(high)
+		f.Relation = Within
+	}
+	if !okLow || !okHigh || f.Low > f.High {
+		return Figure{}, fmt.Errorf("line %d, %s: value %q: %w (allowed: \"215\", \"~215\", \"<80\", \">120\", \"120-132\", \"4K\")", r.Line, r.ID, r.Value, ErrFigure)
+	}
+	return f, nil
+}
+
+func relationOf(text, condition string) (Relation, string) {
+	for _, c := range []struct {
+		sign     string
+		relation Relation
+	}{{"<=", AtMost}, {">=", AtLeast}, {"≤", AtMost}, {"≥", AtLeast}, {"<", AtMost}, {">", AtLeast}} {
+		if rest, ok := strings.CutPrefix(text, c.sign); ok {
+			return c.relation, rest
 		}
-		return Figure{}, fmt.Errorf("%s: %q: %w", r.ID, r.Value, ErrFigure)
 	}
-	v, err := strconv.ParseFloat(strings.TrimSuffix(text, "K"), 64)
-	if err != nil {
-		return Figure{}, fmt.Errorf("%s: %q: %w", r.ID, r.Value, ErrFigure)
+	switch {
+	case has(condition, "under"):
+		return AtMost, text
+	case has(condition, "above", "over"):
+		return AtLeast, text
 	}
-	if strings.HasSuffix(text, "K") {
+	return Equal, text
+}
+
+// number reads a positive number, with thousands apart by commas, or K for 1024.
+func number(text string) (float64, bool) {
+	text, kilo := strings.CutSuffix(strings.TrimSpace(text), "K")
+	if strings.ContainsAny(text, "xXpP_") {
+		return 0, false
+	}
+	v, err := strconv.ParseFloat(thousands.ReplaceAllString(text, "$1"), 64)
+	if err != nil || !(v > 0) || math.IsInf(v, 0) {
+		return 0, false
+	}
+	if kilo {
 		v *= 1024
 	}
-	return Figure{Low: v, High: v, Relation: relation}, nil
+	return v, true
 }
+
+var thousands = regexp.MustCompile(`,(\d{3})`)
 
 // Error returns how far a computed value is off, relative to the published one;
 // 0 inside a bound or range.
@@ -142,16 +169,4 @@ func (f Figure) Error(computed float64) float64 {
 		return (computed - f.Low) / f.Low
 	}
 	return (computed - f.High) / f.High
-}
-
-// hasWord reports whether text contains word between non-letters.
-func hasWord(text, word string) bool {
-	for _, w := range strings.FieldsFunc(strings.ToLower(text), func(c rune) bool {
-		return !(c >= 'a' && c <= 'z' || c >= '0' && c <= '9')
-	}) {
-		if w == word {
-			return true
-		}
-	}
-	return false
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/pipeline"
 	"github.com/trapeze-nic/trapeze/pipeline/profile"
+	"github.com/trapeze-nic/trapeze/pipeline/search"
 	"github.com/trapeze-nic/trapeze/pipeline/virtual"
 )
 
@@ -23,6 +24,7 @@ type key struct {
 	platform, policy string
 	send, receive    int
 	payload, count   int
+	both             bool
 }
 
 // NewModel makes a model that loads platforms with load; profile.Load gives the
@@ -42,11 +44,15 @@ func (m *Model) run(k key) (virtual.Result, error) {
 	if err != nil {
 		return virtual.Result{}, err
 	}
-	plan, err := pipeline.ByName(k.policy, pipeline.Parameters{MinPulseSend: k.send, MinPulseReceive: k.receive})
+	plan, err := planOf(p, k)
 	if err != nil {
 		return virtual.Result{}, err
 	}
-	r, err := virtual.Run(virtual.Options{Profile: p, Plan: plan, Payload: k.payload, Count: k.count})
+	o := virtual.Options{Profile: p, Plan: plan, Payload: k.payload, Count: k.count, Bidirectional: k.both}
+	if k.policy == "auto" {
+		o.Warmup = pipeline.AutoLearns
+	}
+	r, err := virtual.Run(o)
 	if err != nil {
 		return virtual.Result{}, fmt.Errorf("%s, %s: %w", k.platform, k.policy, err)
 	}
@@ -54,16 +60,29 @@ func (m *Model) run(k key) (virtual.Result, error) {
 	return *r, nil
 }
 
+func planOf(p *profile.Profile, k key) (pipeline.Plan, error) {
+	if k.policy != "optimal" {
+		return pipeline.ByName(k.policy, pipeline.Parameters{MinPulseSend: k.send, MinPulseReceive: k.receive})
+	}
+	best, err := search.Optimal(p, k.payload)
+	if err != nil {
+		return pipeline.Plan{}, err
+	}
+	return best.Plan()
+}
+
 // Latency returns the one-way latency in microseconds of one frame on an idle
-// system. Pulse is the threshold or pulse of both sides, 0 for the default.
-func (m *Model) Latency(platform, policy string, pulse, payload int) (float64, error) {
-	r, err := m.run(key{platform, policy, pulse, pulse, payload, 1})
+// system. send and receive are the thresholds or pulses of the two sides in bytes, 0
+// for the policy's own.
+func (m *Model) Latency(platform, policy string, send, receive, payload int) (float64, error) {
+	r, err := m.run(key{platform, policy, send, receive, payload, 1, false})
 	return r.Latency.Microseconds(), err
 }
 
-// Bandwidth returns the bandwidth in MB/s of a stream.
-func (m *Model) Bandwidth(platform, policy string, pulse, payload int) (float64, error) {
-	r, err := m.run(key{platform, policy, pulse, pulse, payload, streamFrames})
+// Bandwidth returns the bandwidth in MB/s of a stream or, if both hosts send one, of
+// the two together.
+func (m *Model) Bandwidth(platform, policy string, send, receive, payload int, both bool) (float64, error) {
+	r, err := m.run(key{platform, policy, send, receive, payload, streamFrames, both})
 	return r.Bandwidth, err
 }
 
@@ -71,7 +90,7 @@ func (m *Model) Bandwidth(platform, policy string, pulse, payload int) (float64,
 // and that latency.
 func (m *Model) Best(platform, policy string, payload, from, to, step int) (pulse int, latency float64, err error) {
 	for n := from; n <= to; n += step {
-		l, err := m.Latency(platform, policy, n, payload)
+		l, err := m.Latency(platform, policy, n, n, payload)
 		if err != nil {
 			return 0, 0, err
 		}

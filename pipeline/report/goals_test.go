@@ -1,58 +1,161 @@
 package report_test
 
 import (
+	"bufio"
+	"bytes"
+	"fmt"
 	"math"
+	"os"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/pipeline/profile"
 	"github.com/trapeze-nic/trapeze/pipeline/report"
 )
 
-// measure runs a policy on an idle system and as a stream; auto has learned before.
-func measure(t testing.TB, p *profile.Profile, policy string, payload, count int) *report.Figures {
+func load(t testing.TB, name string) *profile.Profile {
 	t.Helper()
-	f, err := report.Case{Profile: p, Policy: policy, Payload: payload, Count: count, Warmup: -1}.Measure()
+	p, err := profile.Load(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return f
+	return p
+}
+
+// gaps collects how far auto is from the best schedules.
+type gaps struct {
+	mu           sync.Mutex
+	cases, close int // close: within 1 %
+	sum, worst   float64
+}
+
+func (g *gaps) add(gap float64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.cases++
+	g.sum += gap
+	g.worst = max(g.worst, gap)
+	if gap <= 0.01 {
+		g.close++
+	}
+}
+
+func (g *gaps) String() string {
+	return fmt.Sprintf("%d of %d cases within 1 %%, mean %.2f %%, worst %.2f %%", g.close, g.cases, 100*g.sum/float64(g.cases), 100*g.worst)
 }
 
 // TestAutoAgainstTheBest holds what docs/fidelity.md states for every profile and for
 // payloads from 1 to 64 KiB: how far auto's latency is from the best schedule that
-// search finds, its bandwidth from store and forward's, and its use of the bus from
-// AMP's.
+// search finds and how much of that no receiver could make up for, its bandwidth
+// against store and forward's, and its use of the bus against AMP's. The document's
+// table holds these figures.
 func TestAutoAgainstTheBest(t *testing.T) {
-	cases, within, sum := 0, 0, 0.0
-	for _, name := range profile.Names() {
-		p, err := profile.Load(name)
-		if err != nil {
-			t.Fatal(err)
+	table := documented(t)
+	var all gaps
+	t.Run("profiles", func(t *testing.T) {
+		for _, name := range profile.Names() {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				for i, payload := range report.GoalPayloads {
+					g, err := report.Against(load(t, name), payload)
+					if err != nil {
+						t.Fatal(err)
+					}
+					all.add(g.Gap())
+					what := fmt.Sprintf("%d bytes: best %.3f us, auto %+.3f us %+.2f %%, sender %+.2f %%", payload, g.Best.Microseconds(),
+						(g.Auto - g.Best).Microseconds(), 100*g.Gap(), 100*g.SenderGap())
+					if g.Gap() > 0.02 || g.Gap()-g.SenderGap() > 0.01 || g.Stream < 0.99 || g.Bus > 1.001 {
+						t.Errorf("%s, stream x%.4f, bus x%.4f", what, g.Stream, g.Bus)
+					}
+					if i >= len(table[name]) || math.Abs(table[name][i]-100*g.Gap()) > 0.02 {
+						t.Errorf("%s: docs/fidelity.md has %v; see what 'trapeze model goals' prints", what, table[name])
+					}
+				}
+			})
 		}
-		for _, payload := range []int{1024, 2048, 4096, 8192, 16384, 32768, 65536} {
-			auto, best := measure(t, p, "auto", payload, 1), measure(t, p, "optimal", payload, 1)
-			gap := float64(auto.Latency)/float64(best.Latency) - 1
-			t.Logf("%-15s %6d B: best %9.3f us, auto %+.2f %% %+.3f us", name, payload, best.Latency.Microseconds(), 100*gap, (auto.Latency - best.Latency).Microseconds())
-			cases++
-			sum += math.Abs(gap)
-			if gap <= 0.01 {
-				within++
-			}
-			if gap > 0.03 {
-				t.Errorf("%s, %d bytes: latency %+.2f %%", name, payload, 100*gap)
-			}
-			amp := measure(t, p, "amp", payload, 1)
-			if float64(auto.Busy) > 1.002*float64(amp.Busy) {
-				t.Errorf("%s, %d bytes: occupies the buses for %v us, AMP for %v us", name, payload, auto.Busy.Microseconds(), amp.Busy.Microseconds())
-			}
-			stream, whole := measure(t, p, "auto", payload, 200), measure(t, p, "store-and-forward", payload, 200)
-			if stream.Bandwidth < 0.99*whole.Bandwidth {
-				t.Errorf("%s, %d bytes: %v MB/s, store and forward %v MB/s", name, payload, stream.Bandwidth, whole.Bandwidth)
+	})
+	t.Log(&all)
+	if all.close < 62 || all.sum > 0.0025*float64(all.cases) {
+		t.Error(&all)
+	}
+}
+
+// documented reads the table of docs/fidelity.md: the gaps in percent by profile, in
+// the order of report.GoalPayloads.
+func documented(t *testing.T) map[string][]float64 {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/fidelity.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ = bytes.Cut(text, []byte("<!-- trapeze model goals -->"))
+	text, _, found := bytes.Cut(text, []byte("<!-- end -->"))
+	if !found {
+		t.Fatal("docs/fidelity.md has no table of goals")
+	}
+	table := map[string][]float64{}
+	for s := bufio.NewScanner(bytes.NewReader(text)); s.Scan(); {
+		cells := strings.Split(strings.Trim(s.Text(), "| "), "|")
+		name := strings.TrimSpace(cells[0])
+		for _, cell := range cells[1:] {
+			var gap float64
+			if _, err := fmt.Sscanf(strings.TrimSpace(cell), "%f %%", &gap); err == nil {
+				table[name] = append(table[name], gap)
 			}
 		}
 	}
-	t.Logf("%d cases, %d within 1 %%, mean %.2f %%", cases, within, 100*sum/float64(cases))
-	if mean := sum / float64(cases); mean > 0.01 || within*5 < cases*4 {
-		t.Errorf("%d of %d cases within 1 %%, mean %.2f %%", within, cases, 100*mean)
+	return table
+}
+
+// TestAutoOnOtherPlatforms: on platforms whose costs are random, and which nobody has
+// looked at when auto was made, it is as good.
+func TestAutoOnOtherPlatforms(t *testing.T) {
+	var all gaps
+	t.Run("profiles", func(t *testing.T) {
+		for i, name := range profile.Names() {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				for seed := range uint64(4) {
+					payload := 700 + (7919*(4*i+int(seed)))%24000
+					g, err := report.Against(report.Varied(load(t, name), seed), payload)
+					if err != nil {
+						t.Fatal(err)
+					}
+					all.add(g.Gap())
+					if g.Gap() > 0.05 || g.Stream < 0.99 || g.Bus > 1.01 {
+						t.Errorf("seed %d, %d bytes: %+.2f %%, stream x%.4f, bus x%.4f", seed, payload, 100*g.Gap(), g.Stream, g.Bus)
+					}
+				}
+			})
+		}
+	})
+	t.Log(&all)
+	if all.close < all.cases*8/10 || all.sum > 0.005*float64(all.cases) {
+		t.Error(&all)
 	}
+}
+
+// TestAutoAfterAChange: 200 frames after one engine got half or twice the bandwidth or
+// overhead, auto's latency is within 3 % of the best schedule for the new costs.
+func TestAutoAfterAChange(t *testing.T) {
+	var all gaps
+	t.Run("profiles", func(t *testing.T) {
+		for _, name := range profile.Names() {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				changes, err := report.Changes(load(t, name), 8192)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, c := range changes {
+					all.add(c.Gap())
+					if c.Gap() > 0.03 {
+						t.Errorf("%v, overhead x%g, bandwidth x%g: %+.2f %%", c.Engine, c.Overhead, c.Bandwidth, 100*c.Gap())
+					}
+				}
+			})
+		}
+	})
+	t.Log(&all)
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // Learning is the number of frames that "auto" sees before it is measured.
-const Learning = 64
+const Learning = pipeline.AutoLearns
 
 // Case is what is measured.
 type Case struct {

@@ -8,9 +8,10 @@ import (
 	"github.com/trapeze-nic/trapeze/pipeline/profile"
 )
 
-// pulse is a netTx pulse as the receiver sees it.
+// pulse is a run of bytes that arrives at a steady rate: at the receiver a netTx
+// pulse, at the sender the whole frame.
 type pulse struct {
-	from, end profile.Time // of its payload bytes, at the receiver
+	from, end profile.Time // of its payload bytes
 	offset    int
 	bytes     int
 }
@@ -29,6 +30,17 @@ func (s *searcher) arrivals(log []dmalog.Record) []pulse {
 		offset += l.Bytes
 	}
 	return pulses
+}
+
+// fetched returns the bytes of a log of one frame as hostTx brings them.
+func (s *searcher) fetched(log []dmalog.Record) []pulse {
+	for _, l := range log {
+		if l.Engine == dmalog.HostTx {
+			end := profile.Time(l.End)
+			return []pulse{{from: end - s.profile.Sender.Read.Bytes(l.Bytes), end: end, bytes: l.Bytes}}
+		}
+	}
+	return nil
 }
 
 // answer returns the hostRcv steps that end earliest, by dynamic programming: the

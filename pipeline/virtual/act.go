@@ -1,6 +1,8 @@
 package virtual
 
 import (
+	"math"
+
 	"github.com/trapeze-nic/trapeze/pipeline"
 	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
 	"github.com/trapeze-nic/trapeze/pipeline/profile"
@@ -128,12 +130,15 @@ func (m *machine) progress(d *pipeline.Device, total int) {
 	}
 }
 
+// maxPerByte keeps the time of the longest frame in range, in femtoseconds.
+const maxPerByte = math.MaxInt64 / pipeline.MaxFrame / 2
+
 func (m *machine) applyChanges(i, frame int) {
 	for _, c := range m.o.Changes {
 		if c.Frame == frame {
 			cost := &m.flows[i].cost[c.Engine]
 			cost.Overhead = profile.Time(float64(cost.Overhead) * c.Overhead)
-			cost.PerByte = int64(float64(cost.PerByte) / c.Bandwidth)
+			cost.PerByte = min(max(int64(float64(cost.PerByte)/c.Bandwidth), 1), maxPerByte)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package virtual
 import (
 	"github.com/trapeze-nic/trapeze/pipeline"
 	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
+	"github.com/trapeze-nic/trapeze/pipeline/profile"
 )
 
 // happen carries out one event of flow i and lets the NICs concerned look for
@@ -52,10 +53,11 @@ func (m *machine) endHostTx(i int) {
 	f.hostTx.active = false
 	m.at[i*flowSlots+hostTxNoted] = m.now + m.o.Profile.NIC.Completion
 	c.rate[dmalog.HostTx] = 0
-	if f.sendLearns != nil {
-		f.sendLearns.ObserveArrival(f.hostTx.bytes, int64(f.hostTx.end-f.hostTx.from))
+	if o := f.sendLearns.costs; o != nil {
+		o.ObserveArrival(f.hostTx.bytes, int64(f.hostTx.end-f.hostTx.from))
 	}
 	frame := f.started - 1
+	f.fetchedAt[frame%len(f.fetchedAt)] = m.now
 	if frame >= m.o.Warmup {
 		c.busy += f.hostTx.end - f.hostTx.issued
 	}
@@ -69,9 +71,7 @@ func (m *machine) endNetTx(i int) {
 	p.active = false
 	m.nics[i].rate[dmalog.NetTx] = 0
 	m.nics[1-i].rate[dmalog.NetRcv] = 0
-	if f.sendLearns != nil {
-		m.observe(f.sendLearns, f.send, p)
-	}
+	m.observe(f.sendLearns, f.send, p, f.fetchedAt[f.leaving%len(f.fetchedAt)])
 	m.finish(f.send)
 	m.record(dmalog.Record{Packet: f.leaving, Flow: i, Engine: dmalog.NetTx,
 		Start: int64(p.issued), End: int64(m.now), Bytes: p.bytes})
@@ -91,9 +91,10 @@ func (m *machine) endPulse(i int) {
 	}
 	if w.landed == m.o.Payload {
 		m.at[i*flowSlots+netRcvNoted] = m.now + m.o.Profile.NIC.Completion
-		if f.receiveLearns != nil {
-			f.receiveLearns.ObserveArrival(w.landed, int64(end-f.receiveFrom))
+		if o := f.receiveLearns.costs; o != nil {
+			o.ObserveArrival(w.landed, int64(end-f.receiveFrom))
 		}
+		f.landedAt[(f.armed-1)%len(f.landedAt)] = m.now
 		m.record(dmalog.Record{Packet: f.armed - 1, Flow: i, Engine: dmalog.NetRcv,
 			Start: int64(f.receiveBegan), End: int64(end), Bytes: w.landed})
 	}
@@ -107,9 +108,7 @@ func (m *machine) endHostRcv(i int) {
 	c.writing = false
 	c.rate[dmalog.HostRcv] = 0
 	m.progress(f.receive, m.arrived(i))
-	if f.receiveLearns != nil {
-		m.observe(f.receiveLearns, f.receive, p)
-	}
+	m.observe(f.receiveLearns, f.receive, p, f.landedAt[f.delivered%len(f.landedAt)])
 	if f.delivered >= m.o.Warmup {
 		c.busy += p.end - p.issued
 	}
@@ -122,11 +121,31 @@ func (m *machine) endHostRcv(i int) {
 	}
 }
 
-// observe tells a policy that learns what its transfer cost.
-func (m *machine) observe(o pipeline.Observer, d *pipeline.Device, p *move) {
+// learner is a policy that learns, by what it wants to know.
+type learner struct {
+	costs pipeline.Observer
+	ends  pipeline.FrameObserver
+}
+
+func learnerOf(d *pipeline.Device) learner {
+	var l learner
+	l.costs, _ = d.Policy().(pipeline.Observer)
+	l.ends, _ = d.Policy().(pipeline.FrameObserver)
+	return l
+}
+
+// observe tells a policy that learns what its transfer cost, and how its frame
+// ended if it has. arrived is when the frame's last byte had arrived.
+func (m *machine) observe(l learner, d *pipeline.Device, p *move, arrived profile.Time) {
+	if l.costs == nil {
+		return
+	}
 	view, _ := d.Head()
-	o.Observe(pipeline.Observation{Bytes: p.bytes, Elapsed: int64(m.now - p.decided), Decision: int64(p.issued - p.decided),
+	l.costs.Observe(pipeline.Observation{Bytes: p.bytes, Elapsed: int64(m.now - p.decided), Decision: int64(p.issued - p.decided),
 		Left: view.Length - view.Sent, Queued: view.Queued})
+	if l.ends != nil && view.Sent == view.Length {
+		l.ends.ObserveFrame(view.Length, int64(m.now-arrived))
+	}
 }
 
 func (m *machine) finish(d *pipeline.Device) {

@@ -82,8 +82,8 @@ func (w *wire) push(m move) {
 // flow is one direction: two devices and their engines.
 type flow struct {
 	send, receive *pipeline.Device
-	sendLearns    pipeline.Observer
-	receiveLearns pipeline.Observer
+	sendLearns    learner
+	receiveLearns learner
 
 	hostTx, netTx, hostRcv move
 	wire                   wire
@@ -98,9 +98,11 @@ type flow struct {
 	headers       int  // control messages that the receiver has worked off
 	headersCame   int  // control messages that have arrived
 	delivered     int
-	receiveBegan  profile.Time // first byte of the frame that is arriving
-	receiveFrom   profile.Time // first byte of its payload
-	hostSendFree  profile.Time // when the sending host's processor is free
+	fetchedAt     []profile.Time // when a frame's last byte came from hostTx, by buffer
+	landedAt      []profile.Time // the same for netRcv
+	receiveBegan  profile.Time   // first byte of the frame that is arriving
+	receiveFrom   profile.Time   // first byte of its payload
+	hostSendFree  profile.Time   // when the sending host's processor is free
 	hostRcvFree   profile.Time
 	postTime      []profile.Time
 	deliveredTime []profile.Time

@@ -24,8 +24,11 @@ import (
 
 // Limits of one run.
 const (
-	MaxCount = 10_000_000
-	MaxGap   = profile.Time(1e12) // one second
+	MaxCount     = 10_000_000
+	MaxGap       = profile.Time(1e12) // one second
+	MaxTransfers = 100_000_000        // of all engines
+	MaxRecords   = 2_000_000          // transfers of a run that keeps a log
+	MaxTime      = profile.Time(1e18) // virtual time: a million seconds
 )
 
 // ErrOptions: a run was asked for that makes no sense.

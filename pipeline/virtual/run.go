@@ -23,7 +23,11 @@ func Run(o Options) (*Result, error) {
 		return nil, err
 	}
 	m.run()
-	if m.err != nil {
+	var option *OptionError
+	switch {
+	case errors.As(m.err, &option):
+		return nil, option
+	case m.err != nil:
 		return nil, fmt.Errorf("virtual time: %w", m.err)
 	}
 	for i := range m.flowCount {
@@ -58,8 +62,9 @@ func newMachine(o Options) (*machine, error) {
 		if f.receive, err = pipeline.NewDevice(o.Plan.Receive(), buffers); err != nil {
 			return nil, err
 		}
-		f.sendLearns, _ = f.send.Policy().(pipeline.Observer)
-		f.receiveLearns, _ = f.receive.Policy().(pipeline.Observer)
+		f.sendLearns, f.receiveLearns = learnerOf(f.send), learnerOf(f.receive)
+		f.fetchedAt = make([]profile.Time, buffers)
+		f.landedAt = make([]profile.Time, buffers)
 		from, to := o.Profile.Sender, o.Profile.Receiver
 		if i == 1 {
 			from, to = to, from
@@ -90,7 +95,12 @@ func (m *machine) run() {
 		if when == never {
 			return
 		}
-		m.now = when
+		if m.now = when; m.now > MaxTime {
+			m.err = m.tooMuch("at most 1000000 s of virtual time")
+		}
+		if m.err != nil {
+			return
+		}
 		m.at[slot] = never
 		if slot >= jobSlot {
 			n := slot - jobSlot
@@ -100,6 +110,11 @@ func (m *machine) run() {
 		}
 		m.happen(slot/flowSlots, slot%flowSlots)
 	}
+}
+
+// tooMuch is the error of a run that goes beyond a limit.
+func (m *machine) tooMuch(limit string) error {
+	return &OptionError{Option: "count", Value: fmt.Sprint(m.o.Count), Allowed: limit + "; take fewer or shorter payloads, or longer pulses"}
 }
 
 // post schedules the next frame of a flow. Warm-up frames go one by one, and the
@@ -153,6 +168,9 @@ func (m *machine) deliver(i int) {
 
 func (m *machine) record(r dmalog.Record) {
 	m.transfers++
+	if m.transfers > MaxTransfers || m.o.Log && m.transfers > MaxRecords {
+		m.err = m.tooMuch(fmt.Sprintf("at most %d transfers, %d if they are logged", MaxTransfers, MaxRecords))
+	}
 	if m.o.Log && r.Packet >= m.o.Warmup {
 		r.Packet -= m.o.Warmup
 		r.Start -= int64(m.origin)

@@ -207,6 +207,33 @@ func TestBadOptions(t *testing.T) {
 	}
 }
 
+// TestTooMuch: a run that would take too many transfers or too long is refused, on the
+// way there.
+func TestTooMuch(t *testing.T) {
+	slow := simple()
+	slow.Sender.Read = profile.NewCost(10_000, 0.1)
+	for name, o := range map[string]virtual.Options{
+		"log":  {Profile: simple(), Plan: plan(t, "static", pipeline.Parameters{MinPulseSend: 1, MinPulseReceive: 1}), Payload: pipeline.MaxFrame, Count: 1, Log: true},
+		"time": {Profile: slow, Plan: plan(t, "store-and-forward", pipeline.Parameters{}), Payload: pipeline.MaxFrame, Count: 20_000},
+	} {
+		var e *virtual.OptionError
+		if r, err := virtual.Run(o); !errors.As(err, &e) || r != nil || e.Option != "count" {
+			t.Errorf("%s: %v, %v", name, r, err)
+		}
+	}
+}
+
+// TestHugeChange: the cost of the longest frame stays in range whatever the factors.
+func TestHugeChange(t *testing.T) {
+	p := simple()
+	p.Receiver.Write = profile.NewCost(10_000, 0.1)
+	r := run(t, virtual.Options{Profile: p, Plan: plan(t, "store-and-forward", pipeline.Parameters{}), Payload: pipeline.MaxFrame, Count: 1,
+		Changes: []virtual.Change{{Engine: dmalog.HostRcv, Overhead: 100, Bandwidth: 0.01}}})
+	if r.Latency < profile.Micros(1e8) {
+		t.Errorf("%v us", r.Latency.Microseconds())
+	}
+}
+
 // BenchmarkTransfers reports transfers of virtual time per second of real time.
 func BenchmarkTransfers(b *testing.B) {
 	for _, name := range []string{"store-and-forward", "static", "amp", "auto"} {
