@@ -67,6 +67,8 @@ type Config struct {
 	MAC    descriptors.MAC
 	Limits Limits
 	Timing Timing
+	// Pipeline says how payloads cross the NIC.
+	Pipeline Pipeline
 	// Clock is a monotonic clock; nil means the real one.
 	Clock func() time.Duration
 	// Rand gives connection keys; nil means crypto/rand.
@@ -89,6 +91,10 @@ func (c *Config) setDefaults() {
 	}
 	if c.Rand == nil {
 		c.Rand = rand.Reader
+	}
+	if c.Port != nil {
+		_, progressive := c.Port.(Progressive)
+		c.Pipeline.setDefaults(progressive && !c.Port.Checksum())
 	}
 }
 
@@ -120,6 +126,9 @@ func (c *Config) validate() error {
 		if f.is < f.low || f.is > f.high {
 			return fmt.Errorf("%w: Limits.%s %d is not in %d..%d", ErrConfig, f.name, f.is, f.low, f.high)
 		}
+	}
+	if err := c.Pipeline.validate(); err != nil {
+		return err
 	}
 	t := c.Timing
 	if t.Retransmit <= 0 || t.RetransmitMax < t.Retransmit || t.Probe <= 0 || t.Dead < t.Retransmit {

@@ -143,6 +143,9 @@ func (e *Engine) enterError(ep *endpoint, first descriptors.Status) {
 
 // bury notes how a connection ended and tells the peer.
 func (e *Engine) bury(ep *endpoint, reason descriptors.Result, tell bool) {
+	if e.out.held && e.out.ep == ep {
+		e.dropSend()
+	}
 	ep.epitaph = epitaph{remote: ep.remote, reason: reason}
 	if ep.rel != nil {
 		ep.epitaph.message = ep.rel.done

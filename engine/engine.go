@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/pipeline/memory"
 )
 
 // Engine is one NIC. Step, Run, Execute, Exclusive and Reset exclude each
@@ -20,8 +21,14 @@ type Engine struct {
 	clock    func() time.Duration
 	random   interface{ Read([]byte) (int, error) }
 	checksum bool
-	// maxPayload is what fits a frame, in bytes.
-	maxPayload uint32
+	// progressive is the port, if it is one; pieces says that frames are
+	// published piece by piece.
+	progressive Progressive
+	pieces      bool
+	pipeline    Pipeline
+	// maxPayload is what fits a frame, in bytes; oneBurst is the largest that is
+	// gathered at once.
+	maxPayload, oneBurst uint32
 
 	mu    sync.Mutex
 	bells bells
@@ -42,6 +49,12 @@ type Engine struct {
 	committed bool   // frames await a flush
 	vectors   uint64 // interrupts to raise at the end of the step
 	entry     descriptors.AdminEntry
+
+	movers [directions]*memory.Mover
+	out    outgoing
+	in     incoming
+	dma    dma
+	program
 
 	regions   []region
 	freeSlots []uint32 // of regions, oldest first
@@ -89,7 +102,16 @@ func New(c Config) (*Engine, error) {
 		timing: c.Timing, clock: c.Clock, random: c.Rand, checksum: c.Port.Checksum(),
 		maxPayload: uint32(c.Port.MTU() - descriptors.HeaderSize),
 		bells:      newBells(int(c.Limits.Endpoints + c.Limits.CQs)),
-		sleep:      newSleeper(),
+		sleep:      newSleeper(), pipeline: c.Pipeline,
+	}
+	e.progressive, _ = c.Port.(Progressive)
+	// The checksum stands in the header, so nothing can go before the whole.
+	e.pieces = e.progressive != nil && !e.checksum
+	if e.oneBurst = e.maxPayload; e.pieces {
+		e.oneBurst = uint32(c.Pipeline.Burst)
+	}
+	if err := e.newMovers(); err != nil {
+		return nil, err
 	}
 	e.clear()
 	return e, nil
@@ -105,6 +127,9 @@ func (e *Engine) clear() {
 	e.now, e.away, e.idle = e.clock(), 0, idleSteps
 	e.nextTick = e.now + tickEvery
 	e.committed, e.vectors = false, 0
+	e.clearFrames()
+	e.clearProgram()
+	e.clearDMA()
 	e.regions, e.freeSlots = nil, nil
 	e.ptags = []ptag{{live: true}}
 	e.endpoints = make([]*endpoint, e.limits.Endpoints)

@@ -3,8 +3,12 @@ package engine
 import "github.com/trapeze-nic/trapeze/descriptors"
 
 // frame reserves room on the wire for a frame with n bytes of payload and
-// fills in what every frame has. It returns nil if the wire takes no more now.
+// fills in what every frame has. It returns nil if the wire takes no more now, or
+// if a frame is held.
 func (e *Engine) frame(h *descriptors.Header, n int) []byte {
+	if e.out.held || e.waiting.Has(HookFilterTransmit) {
+		return nil
+	}
 	buf := e.port.Reserve(descriptors.HeaderSize + n)
 	if buf == nil {
 		return nil
@@ -23,46 +27,58 @@ func (e *Engine) frame(h *descriptors.Header, n int) []byte {
 // commit writes the header into a frame whose payload is complete, and sends
 // it.
 func (e *Engine) commit(h *descriptors.Header, buf []byte) {
-	on := descriptors.HeaderAt(buf)
-	*on = *h
+	*descriptors.HeaderAt(buf) = *h
+	e.launch(buf)
+}
+
+// launch sends a complete frame, unless a program drops it: then it is as if it
+// had been lost.
+func (e *Engine) launch(buf []byte) {
+	if e.asks(HookFilterTransmit) && !e.out.published && !e.filterTransmit(buf) {
+		e.progress++
+		e.count(descriptors.CounterFramesDropped, 1)
+		return
+	}
 	if e.checksum {
-		on.Checksum = descriptors.FrameChecksumOf(buf)
+		descriptors.HeaderAt(buf).Checksum = descriptors.FrameChecksumOf(buf)
 	}
 	e.port.Commit()
 	e.committed = true
 	e.progress++
 	e.count(descriptors.CounterFramesSent, 1)
-	e.count(descriptors.CounterBytesSent, uint64(h.Length))
+	e.count(descriptors.CounterBytesSent, uint64(len(buf)-descriptors.HeaderSize))
 }
 
-// accept checks a frame that has arrived and copies its header out, since the
-// wire may be memory that somebody else can write.
-func (e *Engine) accept(buf []byte) (h descriptors.Header, payload []byte, ok bool) {
+// accept checks a frame that has arrived whole and copies its header out.
+func (e *Engine) accept(buf []byte) (payload []byte, ok bool) {
 	on := descriptors.HeaderAt(buf)
 	if on == nil {
-		return h, nil, false
+		return nil, false
 	}
-	h = *on
-	if h.EtherType != descriptors.EtherType || h.Version != descriptors.WireVersion ||
-		h.Flags&descriptors.FrameFlagsReserved != 0 || h.Source.IsMulticast() ||
-		int(h.Length) > len(buf)-descriptors.HeaderSize {
-		return h, nil, false
+	h := &e.in.header
+	*h = *on
+	if !wellFormed(h, len(buf)) {
+		return nil, false
 	}
 	buf = buf[:descriptors.HeaderSize+int(h.Length)]
 	switch {
 	case h.Flags&descriptors.FrameChecksum != 0:
 		if descriptors.FrameChecksumOf(buf) != h.Checksum {
 			e.count(descriptors.CounterChecksumErrors, 1)
-			return h, nil, false
+			return nil, false
 		}
 	case e.checksum:
 		e.count(descriptors.CounterChecksumErrors, 1)
-		return h, nil, false
+		return nil, false
 	}
-	if h.Destination != e.mac && (h.Destination != descriptors.Broadcast || !forAnybody(&h)) {
-		return h, nil, false
-	}
-	return h, buf[descriptors.HeaderSize:], true
+	return buf[descriptors.HeaderSize:], h.Destination == e.mac || h.Destination == descriptors.Broadcast && forAnybody(h)
+}
+
+// wellFormed checks what a header says of itself, in a frame of n bytes.
+func wellFormed(h *descriptors.Header, n int) bool {
+	return h.EtherType == descriptors.EtherType && h.Version == descriptors.WireVersion &&
+		h.Flags&descriptors.FrameFlagsReserved == 0 && !h.Source.IsMulticast() &&
+		int(h.Length) <= n-descriptors.HeaderSize
 }
 
 // forAnybody says whether a frame may be broadcast: connect requests and their
@@ -72,77 +88,62 @@ func forAnybody(h *descriptors.Header) bool {
 		h.Type == descriptors.FrameDisconnect && h.DestinationEndpoint == 0
 }
 
-// receive takes frames off the wire. It reports whether there were any.
-func (e *Engine) receive() bool {
-	any := false
-	for range receiveBudget {
-		buf := e.port.Receive()
-		if buf == nil {
-			break
-		}
-		any = true
-		h, payload, ok := e.accept(buf)
-		if ok {
-			e.count(descriptors.CounterFramesReceived, 1)
-			e.count(descriptors.CounterBytesReceived, uint64(h.Length))
-			ok = e.demultiplex(&h, payload)
-		}
-		if !ok {
-			e.count(descriptors.CounterFramesDropped, 1)
-		}
-		e.port.Release()
-	}
-	return any
-}
-
-// demultiplex gives a sound frame to whom it is for. It returns false if nobody
-// wants it.
-func (e *Engine) demultiplex(h *descriptors.Header, payload []byte) bool {
+// demultiplex gives a sound frame to whom it is for. Of data frames it looks at
+// the header only.
+func (e *Engine) demultiplex(h *descriptors.Header, payload []byte) verdict {
 	switch h.Type {
 	case descriptors.FrameConnectRequest:
-		return e.onConnectRequest(h, payload)
+		return heeded(e.onConnectRequest(h, payload))
 	case descriptors.FrameConnectAccept:
-		return e.onConnectAccept(h, payload)
+		return heeded(e.onConnectAccept(h, payload))
 	case descriptors.FrameConnectReject:
-		return e.onConnectReject(h)
+		return heeded(e.onConnectReject(h))
 	case descriptors.FrameDisconnect:
-		return e.onDisconnect(h)
+		return heeded(e.onDisconnect(h))
 	}
 	ep := e.endpoint(h.DestinationEndpoint)
 	if ep == nil || h.Key != ep.remote.ourKey || h.Key == 0 || h.SourceEndpoint != ep.remote.endpoint || h.Source != ep.remote.mac {
 		if h.Type == descriptors.FrameData || h.Type == descriptors.FrameProbe {
 			e.answerStranger(ep, h)
 		}
-		return false
+		return refused
 	}
 	if ep.state == descriptors.StateConnectPending && ep.setup != nil && ep.setup.accepting {
 		e.confirmed(ep)
 	}
 	if ep.state != descriptors.StateConnected {
-		return false
+		return refused
 	}
 	if ep.rel == nil {
 		if h.Type != descriptors.FrameData {
-			return h.Type == descriptors.FrameAck
+			return heeded(h.Type == descriptors.FrameAck)
 		}
-		return e.takeUnreliable(ep, h, payload)
+		return e.beginUnreliable(ep, h)
 	}
 	e.hear(ep.rel)
 	switch h.Type {
 	case descriptors.FrameData:
-		return e.takeReliable(ep, h, payload)
+		return e.beginReliable(ep, h)
 	case descriptors.FrameAck:
-		return e.takeAck(ep, h)
+		return heeded(e.takeAck(ep, h))
 	case descriptors.FrameProbe:
 		if !e.takeAck(ep, h) {
-			return false
+			return refused
 		}
 		if ep.rel != nil { // what it acknowledged may have ended the connection
 			e.owe(ep, true)
 		}
-		return true
+		return taken
 	}
-	return false
+	return refused
+}
+
+// heeded is the verdict on a frame without a payload to place.
+func heeded(ok bool) verdict {
+	if ok {
+		return taken
+	}
+	return refused
 }
 
 // answerStranger tells the sender of a frame for a connection that does not

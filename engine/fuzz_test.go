@@ -23,12 +23,18 @@ func FuzzFrames(f *testing.F) {
 	f.Add(uint8(2), uint32(1), uint32(0xffffffff), uint32(0), []byte{})
 	f.Add(uint8(4), uint32(0), uint32(0), uint32(0), make([]byte, descriptors.ConnectBodySize))
 	f.Add(uint8(7), uint32(0), uint32(0), uint32(0), []byte{})
+	f.Add(uint8(0x21), uint32(0), uint32(0), uint32(100), []byte("payload"))
+	f.Add(uint8(0xa1), uint32(5), uint32(0), uint32(7)|1<<26, []byte("payload"))
 	f.Fuzz(func(t *testing.T, kind uint8, psn, number, extent uint32, payload []byte) {
 		w, v, p := pair(t, func(b *descriptors.CreateEndpointBody) {
 			if kind&0x80 != 0 {
 				b.Reliability = descriptors.Unreliable
 			}
-		}, smallMemory)
+		}, smallMemory, inParts(func(p *parts) {
+			if kind&0x20 != 0 { // frames arrive bit by bit
+				p.pace = func(have, size int) int { return have + 1 + int(psn%97) }
+			}
+		}))
 		r, in := p.descriptor(64)
 		guard, _, _ := p.n.alloc(64)
 		p.postRecv(r)

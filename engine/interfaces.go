@@ -13,20 +13,44 @@ type Port interface {
 	Checksum() bool
 	// Reserve returns n bytes (at most MTU), aligned to 8, for one frame, or
 	// nil if the wire can take no more now. The bytes are undefined. A second
-	// Reserve before Commit replaces the first.
+	// Reserve before Commit replaces the first. The engine may take its time
+	// before Commit, and receive meanwhile.
 	Reserve(n int) []byte
 	// Commit sends the frame in the space that Reserve returned last.
 	Commit()
 	// Flush ends a batch of Commits: all of them are on their way after it.
 	Flush()
 	// Receive returns the oldest frame that has arrived, aligned to 8, or nil.
-	// It may be of any length and content. It stays valid until Release.
+	// It may be of any length and content. It stays valid until Release, before
+	// which the engine may take its time, and send.
 	Receive() []byte
 	// Release gives back the frame that Receive returned last.
 	Release()
 	// LinkUp reports whether there is anybody at the other end, as far as the
 	// wire can tell.
 	LinkUp() bool
+}
+
+// Progressive is implemented by ports that hand a frame over while it is still
+// being written. New looks for it once. On other ports a frame leaves with
+// Commit and arrives whole.
+//
+// On such a port Receive returns a frame as soon as bytes of it are there, at
+// its full length, and Release may give up on a frame that is not whole yet:
+// the port then skips what is still to come of it.
+type Progressive interface {
+	// Publish lets the peer read the first n bytes, wire header included, of the
+	// frame in the space that Reserve returned last. They do not change any more.
+	// n grows from call to call and stays below the frame's length. The frame
+	// ends with Commit or Abort, and nothing else is reserved before.
+	Publish(n int)
+	// Abort ends a frame of which bytes have been published: the peer is to drop
+	// it.
+	Abort()
+	// Arrived says how many bytes of the frame that Receive returned last may be
+	// read, and whether its sender has ended it with Abort. The engine does not
+	// rely on either: the peer may be another process.
+	Arrived() (n int, aborted bool)
 }
 
 // Memory is host memory as the device sees it, by bus address. It is used by

@@ -78,8 +78,8 @@ func (e *Engine) transmitReliable(ep *endpoint, budget int) bool {
 	r, q := ep.rel, &ep.send
 	for ; budget > 0; budget-- {
 		if r.resend != 0 {
-			if !e.sendAgain(ep, bits.TrailingZeros64(r.resend)) {
-				return ep.rel != nil
+			if o := e.sendAgain(ep, bits.TrailingZeros64(r.resend)); o != frameSent {
+				return o == frameWaiting
 			}
 			continue
 		}
@@ -103,64 +103,34 @@ func (e *Engine) transmitReliable(ep *endpoint, budget int) bool {
 			e.begin(ep, m, t, st, r.next)
 			r.next++
 		}
-		if m.status == 0 && !e.cutNext(ep, m) {
-			if m.status == 0 {
-				return true
-			}
-		}
 		if m.status != 0 {
 			r.broken = true
 			e.settle(ep)
 			return false
 		}
+		if o := e.cutNext(ep, m); o != frameSent {
+			return o == frameWaiting
+		}
 	}
 	return true
 }
 
-// cutNext sends the next frame of m. It returns false if the wire takes no more
-// now or the message has failed, which m.status then says.
-func (e *Engine) cutNext(ep *endpoint, m *sending) bool {
+// cutNext sends the next frame of m.
+func (e *Engine) cutNext(ep *endpoint, m *sending) outcome {
 	r := ep.rel
 	var flags descriptors.FrameFlags
 	if r.nxt-r.una == windowFrames-1 {
 		flags = descriptors.FrameAckRequest
 	}
-	n, st := e.sendData(ep, m, r.nxt, m.cut, flags)
-	if st != 0 || n < 0 {
-		m.status = st
-		return false
-	}
-	r.frames[r.nxt%windowFrames] = cut{m.number, m.cut, e.now}
-	m.cut += uint32(n)
-	m.allCut, m.lastPSN = m.cut == m.total, r.nxt
-	r.nxt++
-	e.makeBusy(ep)
-	return true
+	return e.sendData(ep, m, r.nxt, m.cut, flags, false)
 }
 
-// sendAgain repeats frame una+i. It returns false if the wire takes no more now
-// or the connection broke.
-func (e *Engine) sendAgain(ep *endpoint, i int) bool {
+// sendAgain repeats frame una+i.
+func (e *Engine) sendAgain(ep *endpoint, i int) outcome {
 	r := ep.rel
 	psn := r.una + uint32(i)
 	f := &r.frames[psn%windowFrames]
-	m := r.message(f.message)
-	n, st := e.sendData(ep, m, psn, f.offset, descriptors.FrameAckRequest)
-	if st != 0 {
-		// The application took the memory away while the message was under way.
-		// Nothing is wrong with those before it.
-		m.status, r.broken = st, true
-		e.fail(ep, descriptors.StatusFlushed, descriptors.ResultSuccess, true)
-		return false
-	}
-	if n < 0 {
-		return false
-	}
-	f.sentAt = e.now
-	r.resend &^= 1 << i
-	r.resent |= 1 << i
-	e.count(descriptors.CounterFramesRetransmitted, 1)
-	return true
+	return e.sendData(ep, r.message(f.message), psn, f.offset, descriptors.FrameAckRequest, true)
 }
 
 // takeAck takes the acknowledgement and the credit that every frame of a

@@ -2,38 +2,44 @@ package engine
 
 import "github.com/trapeze-nic/trapeze/descriptors"
 
-// takeReliable places a data frame, in whatever order it comes, and completes
-// the messages that are whole, in order.
-func (e *Engine) takeReliable(ep *endpoint, h *descriptors.Header, payload []byte) bool {
+// beginReliable decides about a data frame by its header, in whatever order
+// frames come. Until endReliable nothing says that the frame has come, so it may
+// still be dropped.
+func (e *Engine) beginReliable(ep *endpoint, h *descriptors.Header) verdict {
 	if !e.takeAck(ep, h) {
-		return false
+		return refused
 	}
 	r := ep.rel
 	if r == nil {
-		return true
+		return taken
 	}
 	ahead := h.PSN - r.expect
 	if int32(ahead) < 0 || ahead > 0 && ahead < windowFrames && r.have&(1<<(ahead-1)) != 0 {
 		// The peer has not heard our acknowledgement.
 		e.count(descriptors.CounterFramesDuplicate, 1)
 		e.owe(ep, true)
-		return true
+		return taken
 	}
 	if ahead >= windowFrames {
 		e.owe(ep, true)
-		return false
+		return refused
 	}
-	in := e.openReceipt(ep, h, payload)
-	if in == nil {
-		return false
+	if !e.findReceipt(ep, h) {
+		return refused
 	}
-	if in.status == 0 {
-		in.status = e.place(in, payload, h.Offset, ep.ptag)
-	}
-	in.received += uint32(len(payload))
+	return e.toPlace(ep, h)
+}
+
+// endReliable takes note of a data frame whose payload has been placed, and
+// completes the messages that are whole, in order.
+func (e *Engine) endReliable(ep *endpoint, h *descriptors.Header) {
+	r, in := ep.rel, e.in.receipt
+	in.open, in.extent, in.status = true, h.Extent, e.in.status
+	in.received += uint32(h.Length)
 	if h.Flags&descriptors.FrameImmediate != 0 {
 		in.immediate, in.flags = h.Immediate, descriptors.StatusImmediate
 	}
+	ahead := h.PSN - r.expect
 	if ahead > 0 {
 		r.have |= 1 << (ahead - 1)
 	} else {
@@ -46,21 +52,20 @@ func (e *Engine) takeReliable(ep *endpoint, h *descriptors.Header, payload []byt
 	if ep.rel != nil {
 		e.owe(ep, ahead > 0 || h.Flags&descriptors.FrameAckRequest != 0)
 	}
-	return true
 }
 
-// openReceipt finds the message that a frame belongs to, and fetches its
-// receive descriptor if it is the message's first frame to arrive. It returns
-// nil if the frame contradicts what is known.
-func (e *Engine) openReceipt(ep *endpoint, h *descriptors.Header, payload []byte) *receipt {
+// findReceipt finds the message that a frame belongs to, and fetches its receive
+// descriptor if it is the message's first frame to arrive. It returns false if
+// the frame contradicts what is known.
+func (e *Engine) findReceipt(ep *endpoint, h *descriptors.Header) bool {
 	r := ep.rel
-	if uint64(h.Offset)+uint64(len(payload)) > uint64(h.Extent) || h.Extent > ep.maxTransfer || len(payload) == 0 && h.Extent != 0 {
-		return nil
+	if uint64(h.Offset)+uint64(h.Length) > uint64(h.Extent) || h.Extent > ep.maxTransfer || h.Length == 0 && h.Extent != 0 {
+		return false
 	}
 	ahead := h.Message - r.done
 	if ahead >= uint32(len(r.receipts)) || ahead >= ep.recv.producer-ep.recv.completed {
 		// Beyond the credit that we gave.
-		return nil
+		return false
 	}
 	// Descriptors are taken in the order of messages, whatever comes first.
 	for ep.recv.fetched-ep.recv.completed <= ahead {
@@ -69,15 +74,14 @@ func (e *Engine) openReceipt(ep *endpoint, h *descriptors.Header, payload []byte
 		e.takeReceive(ep, next)
 	}
 	in := r.receipt(h.Message)
+	e.in.receipt, e.in.status = in, in.status
 	if !in.open {
-		in.open, in.extent = true, h.Extent
-		if in.status == 0 && in.extent > in.total {
-			in.status = descriptors.StatusLengthError
+		if in.status == 0 && h.Extent > in.total {
+			e.in.status = descriptors.StatusLengthError
 		}
-	} else if in.extent != h.Extent || uint64(in.received)+uint64(len(payload)) > uint64(in.extent) {
-		return nil
+		return true
 	}
-	return in
+	return in.extent == h.Extent && uint64(in.received)+uint64(h.Length) <= uint64(in.extent)
 }
 
 // finishReceipts completes the messages that have arrived whole, in order. A

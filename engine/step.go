@@ -31,6 +31,9 @@ func (e *Engine) round() bool {
 	if e.idle >= idleSteps || e.step%clockSteps == 0 {
 		e.look()
 	}
+	if e.waiting != 0 {
+		e.checkSuspension()
+	}
 	// Doorbells come first: a receive that was posted before a message was sent
 	// must be there for it.
 	worked := e.takeTrapped()
@@ -45,7 +48,7 @@ func (e *Engine) round() bool {
 	if e.idle++; worked {
 		e.idle = 0
 	}
-	if e.now >= e.nextTick {
+	if e.now >= e.nextTick && e.waiting == 0 {
 		e.nextTick = e.now + tickEvery
 		e.tick()
 	}
@@ -196,7 +199,7 @@ func nap(n int) {
 func (e *Engine) patience() time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if len(e.busy) > 0 || len(e.settingUp) > 0 || len(e.owing) > 0 || len(e.ready) > 0 {
+	if e.in.held || e.out.held || e.waiting != 0 || len(e.busy) > 0 || len(e.settingUp) > 0 || len(e.owing) > 0 || len(e.ready) > 0 {
 		return tickEvery
 	}
 	return longSleep

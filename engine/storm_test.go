@@ -17,12 +17,18 @@ import (
 // posted descriptor completes exactly once, in order, at the latest when its
 // connection has ended; what was delivered is the beginning of what was sent;
 // and both ends notice that a connection is gone.
+//
+// A third of the storms have a wire that hands frames over in pieces, some of
+// which break off, and a third hosts that meddle with how payloads move.
 type storm struct {
 	t    *testing.T
 	w    *world
 	r    *rand.Rand
 	loss float64 // of the wire, as of now
+	cut  float64 // of the frames: those that break off, at each look
 	ends [2]*stormEnd
+
+	meddlers []*meddler
 }
 
 // stormEnd is one VI, with both queues on one completion queue.
@@ -57,11 +63,15 @@ func (k *wrappingKeys) Read(p []byte) (int, error) {
 
 func newStorm(t *testing.T, seed uint64) *storm {
 	s := &storm{t: t, r: rand.New(rand.NewPCG(seed, 7))}
-	s.w = newWorld(t, func(c *engine.Config, _ *port) {
+	options := []option{func(c *engine.Config, _ *port) {
 		if seed%2 == 0 {
 			c.Rand = &wrappingKeys{next: 0xffffffff - uint32(seed)%32}
 		}
-	})
+	}}
+	if seed%3 != 0 {
+		options = append(options, inParts(randomly(s.r, &s.cut)), bursts(64+s.r.IntN(1000)))
+	}
+	s.w = newWorld(t, options...)
 	for i, n := range []*node{s.w.a, s.w.b} {
 		n.port.mtu = 2048
 		var late []byte
@@ -70,6 +80,9 @@ func newStorm(t *testing.T, seed uint64) *storm {
 			n.port.room = 1 + s.r.IntN(20)
 		}
 		s.ends[i] = s.newEnd(n)
+		if seed%3 == 2 {
+			s.meddlers = append(s.meddlers, newMeddler(n, s.r))
+		}
 	}
 	return s
 }
@@ -102,6 +115,9 @@ func (s *storm) newEnd(n *node) *stormEnd {
 func (s *storm) step() {
 	s.w.a.e.Step()
 	s.w.b.e.Step()
+	for _, m := range s.meddlers {
+		m.step()
+	}
 	switch k := s.r.IntN(300); {
 	case k == 0:
 		s.w.now += 20 * time.Second // the host was suspended
@@ -235,6 +251,7 @@ func (s *storm) connection() {
 			s.postRecv(e)
 		case k < 52:
 			s.loss = []float64{0, 0, 0.1, 0.3, 0.6, 1}[s.r.IntN(6)]
+			s.cut = s.loss / 5
 		default:
 			s.step()
 		}
@@ -285,7 +302,7 @@ func state(v *vi) descriptors.State {
 // objects again. The other end must notice by itself.
 func (s *storm) reset() {
 	a, b := s.ends[0], s.ends[1]
-	s.loss = 0
+	s.loss, s.cut = 0, 0
 	connect(a.vi, b.vi)
 	for range s.r.IntN(100) {
 		e := s.ends[s.r.IntN(2)]
@@ -297,6 +314,9 @@ func (s *storm) reset() {
 	gone := s.r.IntN(2)
 	left := s.ends[1-gone]
 	s.ends[gone].n.e.Reset()
+	if s.meddlers != nil {
+		s.meddlers[gone].forget()
+	}
 	s.w.run("the notice of a reset", func() bool { return state(left.vi) == descriptors.StateError })
 	do(left.n, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: left.id})
 	s.take(left)
@@ -307,7 +327,7 @@ func (s *storm) reset() {
 }
 
 func TestStorm(t *testing.T) {
-	for seed := range uint64(24) {
+	for seed := range uint64(36) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			s := newStorm(t, seed)
 			for range 6 {

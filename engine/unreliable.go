@@ -9,9 +9,10 @@ type unreliable struct {
 	nextSend uint32 // number of the next message
 
 	in      receipt
-	number  uint32 // of the message being received
-	skip    bool   // what is left of it is dropped
-	receive bool   // a receive descriptor is in work
+	number  uint32             // of the message being received
+	skip    bool               // what is left of it is dropped
+	receive bool               // a receive descriptor is in work
+	fetched descriptors.Status // of that descriptor
 }
 
 // transmitUnreliable cuts up to budget frames. It reports whether the endpoint
@@ -34,63 +35,59 @@ func (e *Engine) transmitUnreliable(ep *endpoint, budget int) bool {
 			}
 			u.nextSend++
 		}
-		n, st := e.sendData(ep, m, 0, m.cut, 0)
-		if st != 0 {
-			m.begun = false
-			e.complete(ep, q, m.token, 0, 0, st)
-			continue
-		}
-		if n < 0 {
+		if e.sendData(ep, m, 0, m.cut, 0, false) == frameWaiting {
 			return true
-		}
-		m.cut += uint32(n)
-		if m.cut == m.total {
-			m.begun = false
-			e.count(descriptors.CounterMessagesSent, 1)
-			e.complete(ep, q, m.token, m.total, 0, 0)
 		}
 	}
 	return m.begun || q.posted() > 0
 }
 
-// takeUnreliable places a data frame. Messages are taken whole and in order of
-// their frames, or not at all.
-func (e *Engine) takeUnreliable(ep *endpoint, h *descriptors.Header, payload []byte) bool {
+// beginUnreliable decides about a data frame by its header. Messages are taken
+// whole and in order of their frames, or not at all.
+func (e *Engine) beginUnreliable(ep *endpoint, h *descriptors.Header) verdict {
 	u := ep.unrel
 	in := &u.in
 	if h.Flags&descriptors.FrameFirst != 0 {
-		if h.Offset != 0 || h.Extent > ep.maxTransfer || uint64(len(payload)) > uint64(h.Extent) {
+		if h.Offset != 0 || h.Extent > ep.maxTransfer || uint32(h.Length) > h.Extent {
 			u.skip = true
-			return false
+			return refused
 		}
 		u.skip, u.number = false, h.Message
-		in.extent, in.received, in.immediate, in.flags, in.status = h.Extent, 0, 0, 0, 0
-		if !u.receive && !e.takeReceive(ep, in) {
-			u.skip = true
-			e.count(descriptors.CounterReceiveQueueEmpty, 1)
-			e.event(descriptors.Event{Code: descriptors.EventReceiveQueueEmpty, Endpoint: ep.id, CQ: descriptors.NoCQ})
-			return true
+		in.extent, in.received, in.immediate, in.flags = h.Extent, 0, 0, 0
+		if !u.receive {
+			if !e.takeReceive(ep, in) {
+				u.skip = true
+				e.count(descriptors.CounterReceiveQueueEmpty, 1)
+				e.event(descriptors.Event{Code: descriptors.EventReceiveQueueEmpty, Endpoint: ep.id, CQ: descriptors.NoCQ})
+				return taken
+			}
+			u.receive, u.fetched = true, in.status
 		}
-		u.receive = true
-		if in.status == 0 && in.extent > in.total {
+		if in.status = u.fetched; in.status == 0 && in.extent > in.total {
 			in.status = descriptors.StatusLengthError
 		}
 	}
 	if u.skip || h.Message != u.number || h.Offset != in.received || h.Extent != in.extent ||
-		uint64(h.Offset)+uint64(len(payload)) > uint64(h.Extent) {
+		uint64(h.Offset)+uint64(h.Length) > uint64(h.Extent) {
 		// A frame is missing or a stranger: the rest of the message is lost, its
 		// descriptor waits for the next one.
 		u.skip = true
-		return false
+		return refused
 	}
-	if in.status == 0 {
-		in.status = e.place(in, payload, h.Offset, ep.ptag)
-	}
-	if in.status == 0 {
-		in.received += uint32(len(payload))
-	}
-	if in.status == 0 && in.received != in.extent {
-		return true
+	e.in.receipt, e.in.status = in, in.status
+	return e.toPlace(ep, h)
+}
+
+// endUnreliable takes note of a data frame whose payload has been placed, and
+// completes the message if it is whole.
+func (e *Engine) endUnreliable(ep *endpoint, h *descriptors.Header) {
+	u := ep.unrel
+	in := &u.in
+	if in.status = e.in.status; in.status == 0 {
+		in.received += uint32(h.Length)
+		if in.received != in.extent {
+			return
+		}
 	}
 	if h.Flags&descriptors.FrameImmediate != 0 {
 		in.immediate, in.flags = h.Immediate, descriptors.StatusImmediate
@@ -103,17 +100,6 @@ func (e *Engine) takeUnreliable(ep *endpoint, h *descriptors.Header, payload []b
 		e.count(descriptors.CounterMessagesReceived, 1)
 	}
 	e.complete(ep, &ep.recv, in.token, length, in.immediate, in.status|in.flags)
-	return true
-}
-
-// place writes a piece of a message to where it belongs. If that fails when some
-// of the message has landed, the status says so.
-func (e *Engine) place(in *receipt, payload []byte, offset, tag uint32) descriptors.Status {
-	landed, st := e.scatter(payload, &in.layout, offset, tag)
-	if st != 0 && (landed || in.received > 0) {
-		st |= descriptors.StatusPartialPacket
-	}
-	return st
 }
 
 // takeReceive fetches the next receive descriptor into in, unless none is

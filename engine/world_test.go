@@ -35,6 +35,7 @@ type node struct {
 	refuse  func(iova uint64, write bool) bool
 	pieces  uint64 // windows are not larger; zero: no limit
 	port    *port
+	parts   *parts // around port, if frames are handed over in pieces
 	brk     uint64
 	nextID  uint16
 	replies map[uint16]descriptors.AdminEntry

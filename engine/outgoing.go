@@ -1,0 +1,203 @@
+package engine
+
+import "github.com/trapeze-nic/trapeze/descriptors"
+
+// outgoing is the data frame that is being sent. Most leave in one go; one whose
+// transfers the host decides is held until it has left, and meanwhile the wire is
+// as if it were full.
+type outgoing struct {
+	held     bool
+	ep       *endpoint
+	rel      *reliable // of ep when the frame began
+	unrel    *unreliable
+	m        *sending
+	buf      []byte // the wire's
+	psn      uint32
+	offset   uint32 // in the message
+	length   uint32 // of the payload
+	gathered uint32 // of the payload, by hostTx
+	shown    uint32 // of the payload, by netTx; zero once the frame has ended
+	// published: the peer may have read some of it.
+	published bool
+	credit    uint32 // that the header gives
+	again     bool   // the frame was sent before
+}
+
+// outcome of an attempt to send a frame.
+type outcome int
+
+const (
+	frameSent    outcome = iota
+	frameWaiting         // for room on the wire, or for the host
+	frameFailed          // which has been dealt with
+)
+
+// sendData sends the frame of m that starts at offset; again says that it has
+// been sent before.
+func (e *Engine) sendData(ep *endpoint, m *sending, psn, offset uint32, flags descriptors.FrameFlags, again bool) outcome {
+	n := min(m.total-offset, e.maxPayload)
+	if offset == 0 {
+		flags |= descriptors.FrameFirst
+	}
+	if offset+n == m.total {
+		flags |= descriptors.FrameLast
+	}
+	if m.control.bits&descriptors.ControlImmediate != 0 {
+		flags |= descriptors.FrameImmediate
+	}
+	h := descriptors.Header{
+		Destination: ep.remote.mac, Type: descriptors.FrameData, Flags: flags,
+		DestinationEndpoint: ep.remote.endpoint, SourceEndpoint: ep.id, Key: ep.remote.theirKey,
+		PSN: psn, Message: m.number, Extent: m.total, Offset: offset, Immediate: m.control.immediate,
+	}
+	if e.waiting.Has(HookPulseTransmit) {
+		return frameWaiting
+	}
+	if r := ep.rel; r != nil {
+		h.Ack, h.Credit = r.expect, e.credit(ep)
+	}
+	buf := e.frame(&h, int(n))
+	if buf == nil {
+		return frameWaiting
+	}
+	*descriptors.HeaderAt(buf) = h
+	tx, behind := e.movers[Transmit], framesIn(m.total-offset-n, n)+int(ep.send.posted())
+	if n == 0 || n <= e.oneBurst && tx.Plain() {
+		if st := e.gather(buf[descriptors.HeaderSize:], &m.layout, offset, ep.ptag); st != 0 {
+			e.failSend(ep, m, again, st)
+			return frameFailed
+		}
+		if n == 0 || tx.Whole(int(n), behind) {
+			e.launch(buf)
+			e.endSend(ep, m, psn, offset, n, h.Credit, again)
+			return frameSent
+		}
+	}
+	e.out = outgoing{ep: ep, rel: ep.rel, unrel: ep.unrel, m: m, buf: buf,
+		psn: psn, offset: offset, length: n, credit: h.Credit, again: again}
+	// No frame is in progress and the length is good: Start cannot refuse.
+	_ = tx.Start(int(n), behind)
+	if !tx.Hosted() {
+		return e.feed()
+	}
+	e.hold(Transmit)
+	result := e.feed()
+	e.report(Transmit)
+	return result
+}
+
+// feed has hostTx and netTx work on the frame that is being sent until it has
+// left; if the host decides, until both have had a turn.
+func (e *Engine) feed() outcome {
+	o, tx := &e.out, e.movers[Transmit]
+	for {
+		if o.gathered < o.length {
+			n := min(o.length-o.gathered, uint32(e.pipeline.Burst))
+			at := descriptors.HeaderSize + o.gathered
+			if st := e.gather(o.buf[at:at+n], &o.m.layout, o.offset+o.gathered, o.ep.ptag); st != 0 {
+				e.dropSend()
+				e.failSend(o.ep, o.m, o.again, st)
+				return frameFailed
+			}
+			o.gathered += n
+		}
+		_ = tx.Arrived(int(o.gathered)) // once all has arrived that is no news, and refused
+		for n, last := tx.Next(); n > 0; n, last = tx.Next() {
+			o.shown += uint32(n)
+			if last {
+				e.launch(o.buf)
+				_ = tx.Done() // of the transfer that Next began
+				o.shown, o.published, o.held = 0, false, false
+				e.endSend(o.ep, o.m, o.psn, o.offset, o.length, o.credit, o.again)
+				return frameSent
+			}
+			if e.pieces && !e.asks(HookFilterTransmit) { // which is shown whole frames
+				o.published = true
+				e.progressive.Publish(descriptors.HeaderSize + int(o.shown))
+			}
+			_ = tx.Done()
+		}
+		if o.held = tx.Hosted(); o.held {
+			return frameWaiting
+		}
+	}
+}
+
+// resumeSend goes on with a frame that is held. It reports whether anything
+// moved.
+func (e *Engine) resumeSend() bool {
+	o := &e.out
+	if e.waiting&transmitHooks != 0 {
+		return false
+	}
+	if o.ep.rel != o.rel || o.ep.unrel != o.unrel || o.again && o.psn-o.rel.una >= o.rel.nxt-o.rel.una {
+		// The connection has ended, or the frame has arrived after all: its memory
+		// may be the host's again.
+		e.dropSend()
+		return true
+	}
+	e.checkPulses(Transmit)
+	gathered, shown := o.gathered, o.shown
+	moved := e.feed() != frameWaiting || o.gathered != gathered || o.shown != shown
+	if moved {
+		e.report(Transmit)
+	}
+	return moved
+}
+
+// endSend notes that a frame has left: n bytes of m from offset on.
+func (e *Engine) endSend(ep *endpoint, m *sending, psn, offset, n, credit uint32, again bool) {
+	r := ep.rel
+	switch {
+	case r == nil:
+		m.cut += n
+		if m.cut == m.total {
+			m.begun = false
+			e.count(descriptors.CounterMessagesSent, 1)
+			e.complete(ep, &ep.send, m.token, m.total, 0, 0)
+		}
+		return
+	case again:
+		bit := uint64(1) << (psn - r.una)
+		r.frames[psn%windowFrames].sentAt = e.now
+		r.resend &^= bit
+		r.resent |= bit
+		e.count(descriptors.CounterFramesRetransmitted, 1)
+	default:
+		r.frames[psn%windowFrames] = cut{m.number, offset, e.now}
+		m.cut += n
+		m.allCut, m.lastPSN = m.cut == m.total, psn
+		r.nxt++
+		e.makeBusy(ep)
+	}
+	r.owed, r.offered = false, credit
+}
+
+// failSend ends a message whose payload could not be read: the application took
+// the memory away while the message was under way.
+func (e *Engine) failSend(ep *endpoint, m *sending, again bool, st descriptors.Status) {
+	r := ep.rel
+	if r == nil {
+		m.begun = false
+		e.complete(ep, &ep.send, m.token, 0, 0, st)
+		return
+	}
+	m.status, r.broken = st, true
+	if again {
+		// Nothing is wrong with the messages before it.
+		e.fail(ep, descriptors.StatusFlushed, descriptors.ResultSuccess, true)
+		return
+	}
+	e.settle(ep)
+}
+
+// dropSend gives up the frame that is being sent, if there is one.
+func (e *Engine) dropSend() {
+	o := &e.out
+	if o.published {
+		e.progressive.Abort()
+	}
+	o.shown, o.published, o.held = 0, false, false
+	e.movers[Transmit].Cancel()
+	e.report(Transmit)
+}

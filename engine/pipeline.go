@@ -1,0 +1,146 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/trapeze-nic/trapeze/pipeline"
+	"github.com/trapeze-nic/trapeze/pipeline/memory"
+)
+
+// Direction is one of the two ways of a payload through the NIC. Each has a
+// data movement device of its own (package pipeline).
+type Direction int
+
+const (
+	// Transmit: hostTx gathers from host memory into the wire's buffer, netTx
+	// lets the wire have it.
+	Transmit Direction = iota
+	// Receive: netRcv is what has arrived on the wire, hostRcv scatters it into
+	// host memory.
+	Receive
+	directions
+)
+
+func (d Direction) String() string {
+	switch d {
+	case Transmit:
+		return "transmit"
+	case Receive:
+		return "receive"
+	}
+	return fmt.Sprintf("direction %d", int(d))
+}
+
+// Pipeline says how payloads cross the NIC. Every data frame with payload goes
+// through the scheduler of package pipeline: one frame at a time in each
+// direction, those behind it wait on the wire or in the host's queue. Where a
+// frame arrives and leaves whole, as most do, that is one decision.
+type Pipeline struct {
+	// Send decides netTx, Receive decides hostRcv. Nil means a default: eager
+	// with DefaultMinPulse where the wire hands frames over piece by piece
+	// (Progressive, and no checksum), else store and forward. A policy that
+	// learns belongs to one direction of one engine.
+	Send, Receive pipeline.Policy
+	// Burst is how many bytes hostTx gathers before netTx is asked, 64 to 65536;
+	// DefaultBurst if zero.
+	Burst int
+}
+
+const (
+	// DefaultBurst is the payload of a frame of the default wire in memory, so
+	// that such frames take one decision. Larger ones are cut, so that a peer on
+	// another processor copies along: of bursts of 2, 4 and 8 KiB these were the
+	// best (BenchmarkEcho, frames of 64 KiB).
+	DefaultBurst = 8192
+	// DefaultMinPulse is the least that the default policies move, in bytes,
+	// unless it ends the frame. Handing over less costs more than it gains: the
+	// peer's look at a progress counter is a cache miss.
+	DefaultMinPulse = 2048
+
+	minBurst, maxBurst = 64, 65536
+)
+
+// setDefaults fills in what depends on the wire: whether frames cross it in
+// pieces.
+func (p *Pipeline) setDefaults(pieces bool) {
+	var policy pipeline.Policy = pipeline.StoreAndForward{}
+	if pieces {
+		policy = pipeline.Eager{MinPulse: DefaultMinPulse}
+	}
+	if p.Send == nil {
+		p.Send = policy
+	}
+	if p.Receive == nil {
+		p.Receive = policy
+	}
+	if p.Burst == 0 {
+		p.Burst = DefaultBurst
+	}
+}
+
+func (p *Pipeline) validate() error {
+	if p.Burst < minBurst || p.Burst > maxBurst {
+		return fmt.Errorf("%w: Pipeline.Burst %d is not in %d..%d", ErrConfig, p.Burst, minBurst, maxBurst)
+	}
+	return nil
+}
+
+// newMovers makes the two data movement devices as they are configured.
+func (e *Engine) newMovers() error {
+	clock := func() int64 { return int64(e.clock()) * psPerNS }
+	for d, policy := range [directions]pipeline.Policy{e.pipeline.Send, e.pipeline.Receive} {
+		m, err := memory.New(memory.Config{Policy: policy, Clock: clock})
+		if err != nil {
+			return fmt.Errorf("%w: Pipeline, %v: %w", ErrConfig, Direction(d), err)
+		}
+		e.movers[d] = m
+	}
+	return nil
+}
+
+// clearFrames forgets the frames in progress. What is left of one that is
+// arriving is still waited for.
+func (e *Engine) clearFrames() {
+	if e.out.published {
+		e.progressive.Abort()
+	}
+	e.out = outgoing{}
+	e.in = incoming{held: e.in.held, buf: e.in.buf, seen: e.in.seen, judged: true, grew: e.present()}
+	// They were made before, of the same parts.
+	_ = e.newMovers()
+}
+
+// psPerNS converts the engine's clock to the pipeline's.
+const psPerNS = 1000
+
+// Policy returns the delivery policy of a direction, where no program decides.
+func (e *Engine) Policy(d Direction) pipeline.Policy {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.policies[d]
+}
+
+// SetPolicy has p decide in direction d from the next frame on, until Reset;
+// where a program decides, once it does no longer. Errors are
+// *pipeline.ParameterError and change nothing.
+func (e *Engine) SetPolicy(d Direction, p pipeline.Policy) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.asks(pulseHooks[d]) {
+		if err := e.movers[d].SetPolicy(p); err != nil {
+			return err
+		}
+	} else if _, err := pipeline.NewDevice(p, 1); err != nil {
+		return err
+	}
+	e.policies[d] = p
+	return nil
+}
+
+// framesIn is the number of frames of a size that the rest of a message makes.
+func framesIn(rest, size uint32) int {
+	if rest == 0 {
+		return 0
+	}
+	return int((rest + size - 1) / size)
+}

@@ -1,0 +1,106 @@
+package engine
+
+import "github.com/trapeze-nic/trapeze/descriptors"
+
+// transferLog is a ring of records in host memory, one for each transfer of each
+// engine. Off, it costs what the movers' question costs whether there is one.
+type transferLog struct {
+	e        *Engine
+	on       bool
+	iova     uint64
+	log2     uint8
+	producer uint32 // free-running
+	consumer uint32 // as the host said last
+	lost     uint32
+	sides    [directions]logSide
+}
+
+// logSide is the log as a mover sees it.
+type logSide struct {
+	log       *transferLog
+	direction Direction
+	first     uint32 // frame that is packet 0
+}
+
+// StartLog begins a log in the 2^log2 records at bus address iova, a multiple of
+// descriptors.DMARecordSize; log2 is MinLogLog2 to MaxLogLog2 of package
+// descriptors. It returns false, and nothing changes, if they are not.
+func (e *Engine) StartLog(iova uint64, log2 uint8) bool {
+	if iova == 0 || iova%descriptors.DMARecordSize != 0 || log2 < descriptors.MinLogLog2 || log2 > descriptors.MaxLogLog2 ||
+		iova+descriptors.DMARecordSize<<log2 < iova {
+		return false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	g := &e.dma.log
+	g.on, g.iova, g.log2 = true, iova, log2
+	g.producer, g.consumer, g.lost = 0, 0, 0
+	for d, m := range e.movers {
+		g.sides[d].first = m.Started()
+		m.SetLog(&g.sides[d])
+	}
+	return true
+}
+
+// StopLog ends the log.
+func (e *Engine) StopLog() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.stopLog()
+}
+
+func (e *Engine) stopLog() {
+	e.dma.log.on = false
+	for _, m := range e.movers {
+		m.SetLog(nil)
+	}
+}
+
+// TakeLog tells how many records of the log the host has taken, free-running. It
+// returns false, and nothing changes, if the count goes backwards or beyond what
+// was written, or if there is no log.
+func (e *Engine) TakeLog(taken uint32) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	g := &e.dma.log
+	if !g.on || taken-g.consumer > g.producer-g.consumer {
+		return false
+	}
+	g.consumer = taken
+	return true
+}
+
+// Transfer implements memory.Log.
+func (s *logSide) Transfer(outgoing bool, frame uint32, start, end int64, bytes int) {
+	g := s.log
+	packet := frame - s.first
+	if int32(packet) < 0 {
+		return // it was in progress when the log began
+	}
+	if g.producer-g.consumer >= 1<<g.log2 {
+		g.lost++
+		return
+	}
+	at := g.iova + uint64(g.producer&(1<<g.log2-1))*descriptors.DMARecordSize
+	w, err := g.e.memory.Window(at, descriptors.DMARecordSize, true)
+	records := descriptors.DMARecordsAt(w)
+	if err != nil || records == nil {
+		g.e.count(descriptors.CounterDMAFaults, 1)
+		g.e.stopLog()
+		return
+	}
+	r := &records[0]
+	r.Start, r.End, r.Packet, r.Bytes = uint64(start/psPerNS), uint64(end/psPerNS), packet, uint32(bytes)
+	r.Engine = engineOf[s.direction][0]
+	if outgoing {
+		r.Engine = engineOf[s.direction][1]
+	}
+	r.Publish(descriptors.PhaseOf(g.producer, g.log2))
+	g.producer++
+}
+
+// engineOf names the incoming and the outgoing engine of each direction.
+var engineOf = [directions][2]descriptors.DMAEngine{
+	Transmit: {descriptors.EngineHostTx, descriptors.EngineNetTx},
+	Receive:  {descriptors.EngineNetRcv, descriptors.EngineHostRcv},
+}
