@@ -15,6 +15,8 @@ func registerBehaviours() map[registerKey]register {
 	identityRegisters(all)
 	healthRegisters(all)
 	adminBehaviours(all)
+	dmaBehaviours(all)
+	processorBehaviours(all)
 	timeRegisters(all)
 	return all
 }
@@ -67,23 +69,20 @@ func healthRegisters(all map[registerKey]register) {
 
 func adminBehaviours(all map[registerKey]register) {
 	put := func(offset uint32, r register) { all[registerKey{descriptors.BlockAdmin, offset}] = r }
+	running := func(d *Device) bool { return !d.admin.writable() }
 	// kept is a register that is kept in r, as far as mask goes.
 	kept := func(offset, mask uint32, at func(r *adminRegisters) *uint32) {
 		put(offset, register{
-			read:  func(d *Device) uint32 { return *at(&d.admin.regs) },
-			write: func(d *Device, v uint32) { *at(&d.admin.regs) = v & mask },
+			locked: running,
+			read:   func(d *Device) uint32 { return *at(&d.admin.regs) },
+			write:  func(d *Device, v uint32) { *at(&d.admin.regs) = v & mask },
 		})
 	}
-	// base is a pair of registers that are kept in r as one address.
 	base := func(low, high uint32, at func(r *adminRegisters) *uint64) {
-		put(low, register{
-			read:  func(d *Device) uint32 { return uint32(*at(&d.admin.regs)) },
-			write: func(d *Device, v uint32) { b := at(&d.admin.regs); *b = *b>>32<<32 | uint64(v) },
-		})
-		put(high, register{
-			read:  func(d *Device) uint32 { return uint32(*at(&d.admin.regs) >> 32) },
-			write: func(d *Device, v uint32) { b := at(&d.admin.regs); *b = *b&0xffffffff | uint64(v)<<32 },
-		})
+		for offset, r := range addressRegisters(low, high, func(d *Device) *uint64 { return at(&d.admin.regs) }) {
+			r.locked = running
+			put(offset, r)
+		}
 	}
 	base(descriptors.RegSQBaseLow, descriptors.RegSQBaseHigh, func(r *adminRegisters) *uint64 { return &r.sqBase })
 	base(descriptors.RegACQBaseLow, descriptors.RegACQBaseHigh, func(r *adminRegisters) *uint64 { return &r.acqBase })
@@ -105,6 +104,21 @@ func adminBehaviours(all map[registerKey]register) {
 		write: func(d *Device, v uint32) { d.admin.acknowledge(v) },
 	})
 	put(descriptors.RegEventsLost, register{read: func(d *Device) uint32 { return d.admin.lost.Load() }})
+}
+
+// addressRegisters is a pair of registers, by offset, that are kept as one
+// address.
+func addressRegisters(low, high uint32, at func(d *Device) *uint64) map[uint32]register {
+	return map[uint32]register{
+		low: {
+			read:  func(d *Device) uint32 { return uint32(*at(d)) },
+			write: func(d *Device, v uint32) { b := at(d); *b = *b>>32<<32 | uint64(v) },
+		},
+		high: {
+			read:  func(d *Device) uint32 { return uint32(*at(d) >> 32) },
+			write: func(d *Device, v uint32) { b := at(d); *b = *b&0xffffffff | uint64(v)<<32 },
+		},
+	}
 }
 
 // timeRegisters are the clock and the counters: pairs whose low half latches

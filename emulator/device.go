@@ -8,6 +8,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator/pciconfig"
+	"github.com/trapeze-nic/trapeze/emulator/processor"
 	"github.com/trapeze-nic/trapeze/emulator/wire"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -31,6 +32,7 @@ type Device struct {
 	bars      [barCount]bar
 	doorbells *sharedMemory // nil if trapped
 	sram      *sharedMemory
+	processor *processor.Unit // mu
 	// errorEvent and requestEvent are VFIO's: failed, and going away.
 	errorEvent, requestEvent event
 
@@ -43,6 +45,8 @@ type Device struct {
 	// peer is the other end of the same wire, if Poll has to step it too.
 	peer atomic.Pointer[Device]
 
+	doze doze
+
 	// atClose, if any, is called once, by Close.
 	atClose func()
 
@@ -52,6 +56,7 @@ type Device struct {
 	mu     sync.Mutex
 	config *pciconfig.Space
 	latch  latches
+	dma    dmaRegisters
 	resets uint32
 	// readyAt is when the reset that is under way ends.
 	readyAt time.Time
@@ -67,6 +72,7 @@ type latches struct {
 var (
 	_ vfio.Device = (*Device)(nil)
 	_ vfio.Poller = (*Device)(nil)
+	_ vfio.Dozer  = (*Device)(nil)
 	_ engine.Host = host{}
 )
 
@@ -91,7 +97,7 @@ func New(o Options) (_ *Device, err error) {
 	d.thread, d.mapped = o.Run == RunThread, o.Doorbells == DoorbellsMapped
 	const op = "create emulated device"
 	d.engine, err = engine.New(engine.Config{Port: o.Wire, Memory: &d.iommu, Host: host{d},
-		MAC: o.MAC, Limits: o.Limits, Timing: o.Timing, Clock: o.Clock})
+		MAC: o.MAC, Limits: o.Limits, Timing: o.Timing, Pipeline: o.Pipeline, Clock: o.Clock})
 	if err != nil {
 		return nil, d.fail(op, err)
 	}
@@ -105,6 +111,9 @@ func New(o Options) (_ *Device, err error) {
 	if d.sram, err = newSharedMemory("sram", d.bars[vfio.RegionBAR4].size); err != nil {
 		return nil, d.fail(op, err)
 	}
+	d.processor = d.newProcessor()
+	d.dma = d.configuredDMA()
+	d.tellMinimum()
 	if d.mapped {
 		if d.doorbells, err = newSharedMemory("doorbells", d.bars[vfio.RegionBAR2].size); err != nil {
 			return nil, d.fail(op, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/trapeze-nic/trapeze/emulator/wire"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -12,7 +13,8 @@ import (
 // Fleet makes NICs that are to be put behind sockets, one for each name, on one
 // wire: they run on threads, and their doorbells are memory unless the address
 // says otherwise. address is one of scheme emu. Without a wire in it one NIC is
-// on a loop, and several are on a switch in memory; a UDP wire is for one NIC.
+// on a loop, and several are on a switch in memory; a UDP or shm wire is for one NIC.
+// On a memif each has an interface of its own, with ids from that of the address on.
 // Errors wrap vfio.ErrBadAddress or an operating system error.
 func Fleet(ctx context.Context, address string, names []string) (_ []*Device, err error) {
 	a, err := vfio.ParseAddress(address)
@@ -67,8 +69,12 @@ func parseFleet(a vfio.Address, n int) (*settings, error) {
 		return nil, errors.New("option wire: mem: is for NICs in one process; leave it out, or use udp://HOST:PORT")
 	case s.kind == wireUDP && n > 1:
 		return nil, errors.New("option wire: a UDP wire takes one NIC; leave it out to have several on a switch in memory")
+	case s.kind == wireShared && n > 1:
+		return nil, errors.New("option wire: a shm wire takes one NIC; leave it out to have several on a switch in memory")
 	case s.kind == wireLoop && n > 1 && a.Options.Has("wire"):
 		return nil, errors.New("option wire: a loop takes one NIC; leave it out to have several on a switch in memory")
+	case s.kind == wireMemif && uint64(s.memif.ID)+uint64(n-1) > math.MaxUint32:
+		return nil, fmt.Errorf("option id: %d NICs from %d on have ids beyond %d", n, s.memif.ID, uint32(math.MaxUint32))
 	case a.Options.Has("mac") && n > 1:
 		return nil, errors.New("option mac: several NICs cannot have one address")
 	case a.Options.Get("engine") == "inline":
@@ -86,6 +92,9 @@ func (s *settings) fleetWires(ctx context.Context, n int) ([]wire.Port, error) {
 	if n == 1 {
 		w, err := s.wire(ctx)
 		return []wire.Port{w}, err
+	}
+	if s.kind == wireMemif {
+		return s.memifs(n)
 	}
 	ends, err := wire.NewSwitch(n, wire.MemoryOptions{MTU: s.mtu})
 	if err != nil {

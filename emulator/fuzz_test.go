@@ -18,6 +18,9 @@ func FuzzRegisters(f *testing.F) {
 	f.Add([]byte{0x87, 4, 0, 2, 6, 0, 0, 0, 0x80, 0x2c, 2, 4, 1, 0, 0, 0, 0x80, 0x34, 2, 4, 3, 0, 0, 0})
 	f.Add([]byte{0x80, 0x0c, 0x20, 4, 0, 0, 0, 0, 0x87, 0x92, 0, 2, 0, 0xc0, 0, 0, 0x82, 0, 0x10, 4, 9, 0, 0, 0})
 	f.Add([]byte{0x87, 0x59, 0, 1, 0x80, 0, 0, 0, 0x80, 0x10, 1, 4, 1, 0, 0, 0})
+	// The DMA block: a log, pulses, a policy.
+	f.Add([]byte{0x80, 0x44, 7, 4, 0, 0x10, 0x10, 0, 0x80, 0x4c, 7, 4, 5, 0, 0, 0, 0x80, 0x14, 7, 4, 4, 0, 0, 0, 0x80, 0x50, 7, 4, 1, 0, 0, 0})
+	f.Add([]byte{0x80, 0x28, 7, 4, 0x40, 0, 0, 0, 0x80, 0x14, 7, 4, 3, 0, 0, 0, 0x80, 0x30, 7, 4, 9, 0, 0, 0, 0x80, 0x18, 7, 4, 6, 0, 0, 0, 0, 0x70, 7, 4, 0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, script []byte) {
 		d := newDevice(t, func(o *emulator.Options) { o.Doorbells = emulator.DoorbellsTrapped })
 		h := newAdminHost(t, d)

@@ -12,21 +12,23 @@ import (
 // for it to be found out.
 const resetTime = 100 * time.Microsecond
 
-// reset makes the device as new, but for configuration space and the number of
-// resets. DMA mappings are the IOMMU's and stay. mu is held.
+// reset makes the device as new, but for configuration space, the number of
+// resets, and the control program, which starts again. DMA mappings are the
+// IOMMU's and stay. mu is held.
 func (d *Device) reset() {
 	// No entry for an old command is to come once the queue is new.
 	d.admin.reset()
 	d.engine.Reset()
+	d.resetDMA()
 	d.disconnectMSIX()
 	d.latch = latches{}
 	d.engine.Exclusive(func() {
-		for _, m := range []*sharedMemory{d.doorbells, d.sram} {
-			if m != nil && m.zero() != nil {
-				m.fill(0) // the file system cannot punch holes
-			}
+		if d.doorbells != nil {
+			d.doorbells.zero(0)
 		}
+		d.sram.zero(int64(d.processor.Kept()))
 	})
+	d.processor.Reset()
 	d.resets++
 	d.readyAt = time.Now().Add(resetTime)
 }
@@ -165,7 +167,13 @@ func (d *Device) Close() error {
 	}
 	err := d.wire.Close()
 	d.halt()
-	d.engine.Exclusive(d.iommu.clear)
+	d.engine.Exclusive(func() {
+		d.iommu.clear()
+		// Now nobody uses the wire: one in shared memory lets go of it.
+		d.wire.Reserve(0)
+		d.wire.Receive()
+	})
+	d.rouse()
 	d.disconnectMSIX()
 	d.errorEvent.set(trigger{})
 	d.requestEvent.set(trigger{})

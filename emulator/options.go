@@ -4,10 +4,10 @@ import (
 	"crypto/rand"
 	"fmt"
 	"math/bits"
-	"os"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/emulator/processor"
 	"github.com/trapeze-nic/trapeze/emulator/wire"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -38,9 +38,10 @@ const (
 )
 
 const (
-	// DefaultSRAM is the size of BAR4 in bytes. Nothing uses it yet; it is a
-	// choice of ours, small enough that a process can have many devices.
-	DefaultSRAM = 256 << 10
+	// DefaultSRAM is the size of BAR4 in bytes: slots of 256 KiB for control
+	// programs and their maps. A choice of ours, small enough that a process can
+	// have many devices; pages that nobody touches take no memory.
+	DefaultSRAM = 1 << 20
 	// maxSRAM keeps a wrong number from taking the machine's memory. Ours too.
 	maxSRAM = 1 << 30
 )
@@ -58,13 +59,15 @@ type Options struct {
 	// descriptors.Vectors.
 	Limits engine.Limits
 	Timing engine.Timing
+	// Pipeline says how payloads cross the NIC until the host says otherwise.
+	Pipeline engine.Pipeline
 	// Clock is a monotonic clock for the engine and the clock block; nil means
 	// the real one.
 	Clock     func() time.Duration
 	Doorbells DoorbellMode
 	Run       RunMode
-	// SRAM is the size of BAR4 in bytes, a power of two of at least the page
-	// size; DefaultSRAM if zero.
+	// SRAM is the size of BAR4 in bytes, a power of two of at least
+	// processor.MinSRAM; DefaultSRAM if zero.
 	SRAM uint32
 }
 
@@ -97,8 +100,8 @@ func (o *Options) complete() error {
 	if o.SRAM == 0 {
 		o.SRAM = DefaultSRAM
 	}
-	if page := os.Getpagesize(); o.SRAM < uint32(page) || o.SRAM > maxSRAM || bits.OnesCount32(o.SRAM) != 1 {
-		return bad("SRAM of %d bytes is not a power of two in %d..%d", o.SRAM, page, maxSRAM)
+	if o.SRAM < processor.MinSRAM || o.SRAM > maxSRAM || bits.OnesCount32(o.SRAM) != 1 {
+		return bad("SRAM of %d bytes is not a power of two in %d..%d", o.SRAM, processor.MinSRAM, maxSRAM)
 	}
 	if o.Clock == nil {
 		start := time.Now()

@@ -17,6 +17,8 @@ type pairOptions struct {
 	device Options // of both, but for name, wire and address
 	memory wire.MemoryOptions
 	faults *wire.FaultOptions
+
+	pipeline func() engine.Pipeline
 }
 
 // WithMTU sets the largest frame of the wire in bytes.
@@ -40,6 +42,10 @@ func WithClock(c func() time.Duration) Option { return func(o *pairOptions) { o.
 
 // WithDoorbells sets how stores to BAR2 reach the engines.
 func WithDoorbells(m DoorbellMode) Option { return func(o *pairOptions) { o.device.Doorbells = m } }
+
+// WithPipeline asks f for each device how its payloads are to cross it: policies
+// that learn are not shared.
+func WithPipeline(f func() engine.Pipeline) Option { return func(o *pairOptions) { o.pipeline = f } }
 
 // WithThreads runs each engine on a thread of its own instead of inline.
 func WithThreads() Option { return func(o *pairOptions) { o.device.Run = RunThread } }
@@ -82,6 +88,9 @@ func (o *pairOptions) end(name string, w wire.Port, number int) (*Device, error)
 		w = faulty
 	}
 	device := o.device
+	if o.pipeline != nil {
+		device.Pipeline = o.pipeline()
+	}
 	device.Name, device.Wire, device.MAC = name, w, pairMACs[number]
 	return New(device)
 }

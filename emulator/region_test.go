@@ -87,16 +87,17 @@ func TestSRAM(t *testing.T) {
 	d := newDevice(t, nil)
 	powerUp(t, d)
 	page := uint64(os.Getpagesize())
-	m, err := d.MapRegion(vfio.RegionBAR4, page, page)
+	at := emulator.DefaultSRAM - page // behind the slots, which are kept
+	m, err := d.MapRegion(vfio.RegionBAR4, at, page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, d, vfio.RegionBAR4, page+3, []byte("hello"))
+	write(t, d, vfio.RegionBAR4, at+3, []byte("hello"))
 	if got := m.Bytes()[3:8]; string(got) != "hello" {
 		t.Errorf("mapped memory has %q", got)
 	}
 	copy(m.Bytes()[100:], "world")
-	if got := read(t, d, vfio.RegionBAR4, page+100, 5); string(got) != "world" {
+	if got := read(t, d, vfio.RegionBAR4, at+100, 5); string(got) != "world" {
 		t.Errorf("the region has %q", got)
 	}
 	resetByRegister(t, d)

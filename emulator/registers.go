@@ -23,12 +23,16 @@ var blocks = [...]block{
 	{descriptors.BlockClock, descriptors.ClockOffset, descriptors.ClockSize},
 	{descriptors.BlockCounters, descriptors.CounterOffset, uint32(descriptors.CountersSize)},
 	{descriptors.BlockInterrupt, descriptors.InterruptOffset, descriptors.InterruptSize},
+	{descriptors.BlockDMA, descriptors.DMAOffset, descriptors.DMASize},
+	{descriptors.BlockProcessor, descriptors.ProcessorOffset, descriptors.ProcessorSize},
 }
 
-// register is a 32-bit register of BAR0. Both functions run with Device.mu
-// held; write is nil for registers that are read only.
+// register is a 32-bit register of BAR0. Its functions run with Device.mu held;
+// write is nil for registers that are read only, locked for those that can be
+// written at any time.
 type register struct {
 	access descriptors.RegisterAccess
+	locked func(d *Device) bool
 	read   func(d *Device) uint32
 	write  func(d *Device, v uint32)
 }
@@ -54,7 +58,7 @@ func layRegisters() map[uint64]register {
 		}
 	}
 	behaviours := registerBehaviours()
-	for _, r := range descriptors.Registers() {
+	for _, r := range append(descriptors.Registers(), descriptors.ProcessorRegisters()...) {
 		b := behaviours[registerKey{r.Block, r.Offset}]
 		b.access = r.Access
 		if b.read == nil {
@@ -105,7 +109,7 @@ func (d *Device) writeRegisters(offset uint64, p []byte) {
 	}
 	r, ok := registers[offset]
 	if !ok || len(p) != 4 || r.access == descriptors.RegisterRO || d.resetting() ||
-		r.access == descriptors.RegisterRWD && !d.admin.writable() {
+		r.locked != nil && r.locked(d) {
 		d.badAccess()
 		return
 	}
@@ -150,6 +154,9 @@ func (d *Device) deviceStatus() uint32 {
 	}
 	if d.admin.fault.Load() != descriptors.FaultNone {
 		s |= descriptors.DeviceFatal
+	}
+	if d.processor.Stopped() {
+		s |= descriptors.DeviceProgramStopped
 	}
 	if d.wire.LinkUp() {
 		s |= descriptors.DeviceLinkUp

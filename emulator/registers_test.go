@@ -105,14 +105,14 @@ func deviceStatus(t testing.TB, d vfio.Device) uint32 {
 func TestIdentity(t *testing.T) {
 	d := newDevice(t, func(o *emulator.Options) {
 		o.MAC = descriptors.MAC{0x02, 0x11, 0x22, 0x33, 0x44, 0x55}
-		o.SRAM = 8192
+		o.SRAM = 256 << 10
 	})
 	powerUp(t, d)
 	for reg, want := range map[uint64]uint32{
 		descriptors.RegMagic: descriptors.Magic, descriptors.RegMaxEndpoints: 16, descriptors.RegMaxCQs: 8,
 		descriptors.RegMaxRegions: 64, descriptors.RegMaxPtags: 8, descriptors.RegMaxQueueLog2: 8,
 		descriptors.RegMaxCQLog2: 8, descriptors.RegMaxSegments: 252, descriptors.RegMaxTransfer: 1 << 20,
-		descriptors.RegMTU: 8192 + 64, descriptors.RegSRAMSize: 8192,
+		descriptors.RegMTU: 8192 + 64, descriptors.RegSRAMSize: 256 << 10,
 		descriptors.RegMACLow: 0x33221102, descriptors.RegMACHigh: 0x5544, descriptors.RegPageSizeLog2: 12,
 	} {
 		if got := read32(t, d, descriptors.IdentityOffset+reg); got != want {
@@ -132,14 +132,20 @@ func TestAccessTypes(t *testing.T) {
 	d := newDevice(t, nil)
 	powerUp(t, d)
 	blocks := blockOffsets(t, d)
+	// Registers that take some values only.
+	values := map[string]uint32{"POLICY_TX": 2, "POLICY_RX": 2, "PROGRESS_LOW": 0x1240, "LOG_BASE_LOW": 0x1240, "LOG_LOG2": 12}
 	for _, r := range descriptors.Registers() {
 		at := blocks[r.Block] + uint64(r.Offset)
-		if r.Name == "CONTROL" || r.Name == "ADMIN_CONTROL" {
+		if r.Name == "CONTROL" || r.Name == "ADMIN_CONTROL" || r.Name == "DMA_CONTROL" || r.Name == "LOG_CONSUMER" {
 			continue // act when written
+		}
+		v, ok := values[r.Name]
+		if !ok {
+			v = 0x1234
 		}
 		before := counter(t, d, descriptors.CounterBadRegisterAccesses)
 		was := read32(t, d, at)
-		write32(t, d, at, 0x1234)
+		write32(t, d, at, v)
 		bad := counter(t, d, descriptors.CounterBadRegisterAccesses) - before
 		switch r.Access {
 		case descriptors.RegisterRO:
@@ -148,7 +154,7 @@ func TestAccessTypes(t *testing.T) {
 				t.Errorf("%s is read only: was %#x, is %#x, %d bad accesses", r.Name, was, now, bad)
 			}
 		case descriptors.RegisterRW, descriptors.RegisterRWD:
-			if now := read32(t, d, at); now != 0x1234 || bad != 0 {
+			if now := read32(t, d, at); now != v || bad != 0 {
 				t.Errorf("%s is %#x after a write, %d bad accesses", r.Name, now, bad)
 			}
 		}

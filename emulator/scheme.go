@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/trapeze-nic/trapeze/emulator/wire"
+	"github.com/trapeze-nic/trapeze/emulator/wire/memif"
+	"github.com/trapeze-nic/trapeze/emulator/wire/shm"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -18,7 +20,8 @@ const Scheme = "emu"
 func init() { vfio.Register(Scheme, open) }
 
 // open opens the device at an address such as "emu:",
-// "emu:?wire=mem:one&loss=0.2" or
+// "emu:?wire=mem:one&loss=0.2", "emu:?wire=memif:/run/x.sock&role=client",
+// "emu:?wire=shm:/run/x.sock" or
 // "emu:?wire=udp://127.0.0.1:9001&peer=127.0.0.1:9000".
 func open(ctx context.Context, a vfio.Address) (vfio.Device, error) {
 	s, err := parseSettings(a)
@@ -49,9 +52,12 @@ func badAddress(a vfio.Address, err error) error {
 type settings struct {
 	device Options
 	kind   wireKind
-	// where is the name of a memory wire or the HOST:PORT of a UDP one.
+	// where is the name of a memory wire, the HOST:PORT of a UDP one, or the
+	// socket of a memif or of a wire in shared memory.
 	where  string
 	peers  []string
+	memif  memif.Options
+	shared shm.Options
 	mtu    int
 	faults wire.FaultOptions
 	faulty bool
@@ -63,6 +69,8 @@ const (
 	wireLoop wireKind = iota
 	wireMemory
 	wireUDP
+	wireMemif
+	wireShared
 )
 
 // parseSettings checks all of an address before anything is opened.
@@ -84,7 +92,13 @@ func parseSettings(a vfio.Address) (*settings, error) {
 	if len(s.peers) > 0 && s.kind != wireUDP {
 		return nil, errors.New("option peer: only a UDP wire has peers, such as wire=udp://127.0.0.1:9000")
 	}
-	if s.kind == wireUDP && !a.Options.Has("engine") {
+	if err := s.completeMemif(a.Options); err != nil {
+		return nil, err
+	}
+	if err := s.completeShared(a.Options); err != nil {
+		return nil, err
+	}
+	if !a.Options.Has("engine") && (s.kind == wireUDP || s.kind == wireMemif && !s.memif.Polling) {
 		s.device.Run = RunThread
 	}
 	return s, nil
@@ -103,15 +117,22 @@ func (s *settings) open(ctx context.Context) (*Device, error) {
 }
 
 func (s *settings) wire(ctx context.Context) (wire.Port, error) {
-	if s.kind == wireUDP {
+	switch s.kind {
+	case wireMemif:
+		return memif.New(s.memif)
+	case wireShared:
+		return shm.New(ctx, s.shared)
+	case wireUDP:
 		return wire.NewUDP(ctx, wire.UDPOptions{Local: s.where, Peers: s.peers, MTU: s.mtu})
 	}
 	return wire.NewLoopback(wire.MemoryOptions{MTU: s.mtu})
 }
 
 func wireHint(err error) string {
-	if errors.Is(err, wire.ErrOptions) {
-		return ""
+	var ofMemif *memif.Error
+	var ofShared *shm.Error
+	if errors.Is(err, wire.ErrOptions) || errors.As(err, &ofMemif) || errors.As(err, &ofShared) {
+		return "" // it says all there is to say
 	}
 	return "check that the address is one of this host and that nobody else uses the port"
 }

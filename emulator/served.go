@@ -85,12 +85,14 @@ func (d *Device) Renew(ctx context.Context) error {
 	d.requestEvent.set(trigger{})
 	d.engine.Exclusive(func() {
 		d.iommu.clear()
+		copy(sram.bytes, d.sram.bytes[:d.processor.Kept()])
 		d.sram, sram = sram, d.sram
 		if doorbells != nil {
 			d.doorbells, doorbells = doorbells, d.doorbells
 			d.engine.MapDoorbells(d.doorbells.bytes)
 		}
 	})
+	d.processor.Move(d.sram.bytes)
 	sram.close()
 	doorbells.close()
 	return nil

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/emulator/wire/memif"
 )
 
 // setting is an option of an address.
@@ -29,6 +30,14 @@ var settingTable = []setting{
 	{"reorder", chance(func(s *settings) *float64 { return &s.faults.Reorder })},
 	{"corrupt", chance(func(s *settings) *float64 { return &s.faults.Corrupt })},
 	{"seed", parseSeed},
+	{"role", parseAnyRole},
+	{"id", parseID},
+	{"queues", number(func(s *settings) *int { return &s.memif.Queues }, 1, memif.MaxQueues)},
+	{"ring", number(func(s *settings) *int { return &s.memif.Ring }, 2, memif.MaxRing)},
+	{"buffer", number(func(s *settings) *int { return &s.memif.Buffer }, 64, 1<<16)},
+	{"mode", parseMode},
+	{"secret", parseSecret},
+	{"share", parseShare},
 }
 
 func settingOf(name string) *setting {
@@ -61,7 +70,15 @@ func parseWire(s *settings, v string) error {
 		s.kind, s.where = wireUDP, where
 		return checkHostPort(where)
 	}
-	return errors.New("it is loop, mem:NAME or udp://HOST:PORT")
+	if socket, ok := strings.CutPrefix(v, "memif:"); ok && socket != "" {
+		s.kind, s.where = wireMemif, socket
+		return nil
+	}
+	if socket, ok := strings.CutPrefix(v, "shm:"); ok && socket != "" {
+		s.kind, s.where = wireShared, socket
+		return nil
+	}
+	return errors.New("it is loop, mem:NAME, udp://HOST:PORT, memif:PATH, memif:@NAME, shm:PATH or shm:@NAME")
 }
 
 func checkHostPort(v string) error {

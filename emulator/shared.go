@@ -43,10 +43,12 @@ func (m *sharedMemory) mapPart(offset, size uint64) ([]byte, error) {
 	return b, os.NewSyscallError("mmap", err)
 }
 
-// zero clears the memory. Pages that nobody has touched stay untouched.
-func (m *sharedMemory) zero() error {
-	return os.NewSyscallError("fallocate", unix.Fallocate(m.fd,
-		unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, int64(len(m.bytes))))
+// zero clears the memory from an offset on. Pages that nobody has touched stay
+// untouched.
+func (m *sharedMemory) zero(from int64) {
+	if unix.Fallocate(m.fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, from, int64(len(m.bytes))-from) != nil {
+		clear(m.bytes[from:]) // the file system cannot punch holes
+	}
 }
 
 // fill sets every byte.

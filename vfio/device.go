@@ -156,3 +156,12 @@ type Alerter interface {
 type Poller interface {
 	Poll() bool
 }
+
+// Dozer is implemented by a Poller that can tell when Poll may find something to
+// do that comes from outside, such as a frame. Doze returns a channel that is
+// closed then, and when the device is closed. What came before Doze returned
+// closes nothing: poll once more before sleeping. Nil, which is never closed, if
+// the device cannot tell.
+type Dozer interface {
+	Doze() <-chan struct{}
+}

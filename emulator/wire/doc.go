@@ -1,5 +1,7 @@
 // Package wire holds the wires of emulated NICs: memory (two ends in one
-// process), loopback, UDP, and any of them with faults.
+// process), loopback, a switch, UDP, and any of them with faults. Those between
+// processes of one host, which share memory, are packages of their own: shm and
+// memif.
 //
 // A wire carries whole frames, as an Ethernet does: it may lose, repeat and
 // reorder them, it keeps no connections, and it tells nobody whether a frame

@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"sync/atomic"
+
+	"github.com/trapeze-nic/trapeze/engine"
 )
 
 // FaultOptions are probabilities, from 0 (never) to 1 (always), that are drawn
@@ -58,6 +60,7 @@ const (
 // are sent through this end.
 type Fault struct {
 	inner  Port
+	parts  engine.Progressive // inner, if frames may come in parts
 	chance FaultOptions
 	rand   *rand.Rand
 
@@ -86,6 +89,7 @@ func NewFault(inner Port, o FaultOptions) (*Fault, error) {
 	f := &Fault{inner: inner, chance: o, spare: alignedBytes(inner.MTU()),
 		// The second word only has to differ from the first now and then.
 		rand: rand.New(rand.NewPCG(o.Seed, ^o.Seed))}
+	f.parts, _ = inner.(engine.Progressive)
 	for i := range f.held {
 		f.held[i].buf = alignedBytes(inner.MTU())
 	}
@@ -188,7 +192,7 @@ func (f *Fault) Flush() { f.inner.Flush() }
 
 // Receive is described at engine.Port.
 func (f *Fault) Receive() []byte {
-	p := f.inner.Receive()
+	p := f.whole()
 	if p == nil && f.waiting > 0 && f.frame == nil {
 		if f.idle++; f.idle >= idleLooks {
 			f.idle = 0
@@ -196,6 +200,24 @@ func (f *Fault) Receive() []byte {
 				f.inner.Flush()
 			}
 		}
+	}
+	return p
+}
+
+// whole is inner's Receive, but a frame that comes in parts comes when all of it
+// is there: who uses a Fault does not know of parts.
+func (f *Fault) whole() []byte {
+	p := f.inner.Receive()
+	if p == nil || f.parts == nil {
+		return p
+	}
+	n, aborted := f.parts.Arrived()
+	switch {
+	case aborted:
+		f.inner.Release()
+		return nil
+	case n < len(p):
+		return nil
 	}
 	return p
 }

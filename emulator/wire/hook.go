@@ -2,11 +2,12 @@ package wire
 
 import "sync/atomic"
 
-// hook is a function that can be set and called from any goroutine. The zero
-// value does nothing.
-type hook struct{ f atomic.Pointer[func()] }
+// Hook is a function that can be set and called from any goroutine: what SetWake
+// and OnLink of a Port set. The zero value does nothing.
+type Hook struct{ f atomic.Pointer[func()] }
 
-func (h *hook) set(f func()) {
+// Set has Call call f from now on. Nil ends it.
+func (h *Hook) Set(f func()) {
 	if f == nil {
 		h.f.Store(nil)
 		return
@@ -14,7 +15,11 @@ func (h *hook) set(f func()) {
 	h.f.Store(&f)
 }
 
-func (h *hook) call() {
+// IsSet reports whether Call would call anything.
+func (h *Hook) IsSet() bool { return h.f.Load() != nil }
+
+// Call calls the function, if one is set.
+func (h *Hook) Call() {
 	if f := h.f.Load(); f != nil {
 		(*f)()
 	}

@@ -59,8 +59,8 @@ type Memory struct {
 	// plug and end are this end's bits of down: pulled, closed.
 	plug, end uint32
 	peer      *Memory
-	wake      hook
-	link      hook
+	wake      Hook
+	link      Hook
 }
 
 // NewMemory makes a wire and returns its two ends.
@@ -68,7 +68,7 @@ func NewMemory(o MemoryOptions) (a, b *Memory, err error) {
 	if err := o.complete(); err != nil {
 		return nil, nil, err
 	}
-	ab, ba, down := newRing(o.Ring), newRing(o.Ring), new(atomic.Uint32)
+	ab, ba, down := newPartsRing(o.Ring), newPartsRing(o.Ring), new(atomic.Uint32)
 	a = &Memory{tx: ab, rx: ba, mtu: o.MTU, down: down, plug: 1, end: 2}
 	b = &Memory{tx: ba, rx: ab, mtu: o.MTU, down: down, plug: 4, end: 8, peer: a}
 	a.peer = b
@@ -81,7 +81,7 @@ func NewLoopback(o MemoryOptions) (*Memory, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	r := newRing(o.Ring)
+	r := newPartsRing(o.Ring)
 	m := &Memory{tx: r, rx: r, mtu: o.MTU, down: new(atomic.Uint32), plug: 1, end: 2}
 	m.peer = m
 	return m, nil
@@ -103,16 +103,48 @@ func (m *Memory) Reserve(n int) []byte {
 
 // Commit is described at engine.Port.
 func (m *Memory) Commit() {
+	switch {
+	case m.down.Load() != 0:
+		m.tx.abort()
+	case m.tx.open:
+		m.tx.finish()
+		m.peer.wake.Call()
+	default:
+		m.tx.commit(int(m.tx.room))
+	}
+}
+
+// Publish is described at engine.Progressive.
+func (m *Memory) Publish(n int) {
 	if m.down.Load() != 0 {
+		m.tx.abort()
 		return
 	}
-	m.tx.commit(int(m.tx.room))
+	if m.tx.show(n) {
+		m.peer.wake.Call()
+	}
+}
+
+// Abort is described at engine.Progressive.
+func (m *Memory) Abort() {
+	told := m.tx.open
+	m.tx.abort()
+	if told {
+		m.peer.wake.Call()
+	}
+}
+
+// Arrived is described at engine.Progressive. A frame that has not arrived whole
+// when the link goes down never will.
+func (m *Memory) Arrived() (n int, aborted bool) {
+	got, whole, gone := m.rx.progress()
+	return int(got), gone || !whole && m.down.Load() != 0
 }
 
 // Flush is described at engine.Port.
 func (m *Memory) Flush() {
 	if m.tx.publish() {
-		m.peer.wake.call()
+		m.peer.wake.Call()
 	}
 }
 
@@ -132,10 +164,10 @@ func (m *Memory) Release() { m.rx.release() }
 func (m *Memory) LinkUp() bool { return m.down.Load() == 0 }
 
 // SetWake is described at Port.
-func (m *Memory) SetWake(f func()) { m.wake.set(f) }
+func (m *Memory) SetWake(f func()) { m.wake.Set(f) }
 
 // OnLink is described at Port.
-func (m *Memory) OnLink(f func()) { m.link.set(f) }
+func (m *Memory) OnLink(f func()) { m.link.Set(f) }
 
 // SetLink is described at Port. Either end's plug takes the link down for both.
 func (m *Memory) SetLink(up bool) {
@@ -149,8 +181,8 @@ func (m *Memory) SetLink(up bool) {
 
 // Close is described at Port.
 func (m *Memory) Close() error {
-	m.wake.set(nil)
-	m.link.set(nil)
+	m.wake.Set(nil)
+	m.link.Set(nil)
 	if m.down.Or(m.end)&m.end == 0 {
 		m.tellLink()
 	}
@@ -159,8 +191,8 @@ func (m *Memory) Close() error {
 
 // tellLink tells both ends that the link may have changed.
 func (m *Memory) tellLink() {
-	m.link.call()
+	m.link.Call()
 	if m.peer != m {
-		m.peer.link.call()
+		m.peer.link.Call()
 	}
 }

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"math"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator/wire"
+	"github.com/trapeze-nic/trapeze/emulator/wire/shm"
 )
 
 // send puts one frame on the wire. It reports whether there was room.
@@ -51,6 +53,26 @@ func frameOf(to, from descriptors.MAC, n int) []byte {
 	return f
 }
 
+// sharedPair opens a wire between processes, both ends of it in this one.
+func sharedPair(t *testing.T) (wire.Port, wire.Port) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "wire")
+	a, err := shm.New(t.Context(), shm.Options{Path: path, Role: shm.RoleListen})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := shm.New(t.Context(), shm.Options{Path: path, Role: shm.RoleConnect})
+	if err != nil {
+		t.Fatal(errors.Join(err, a.Close()))
+	}
+	for end := time.Now().Add(10 * time.Second); !a.LinkUp() || !b.LinkUp(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal(errors.Join(a.Err(), b.Err(), a.Close(), b.Close()))
+		}
+	}
+	return a, b
+}
+
 // ends opens one wire of each kind for a test that must hold for all.
 func ends(t *testing.T, each func(t *testing.T, a, b wire.Port)) {
 	memory := func(t *testing.T) (wire.Port, wire.Port) {
@@ -85,6 +107,7 @@ func ends(t *testing.T, each func(t *testing.T, a, b wire.Port)) {
 			}
 			return f, b
 		},
+		"shm": sharedPair,
 	}
 	for name, open := range kinds {
 		t.Run(name, func(t *testing.T) {

@@ -13,7 +13,10 @@ import "sync/atomic"
 // has emptied it.
 type ring struct {
 	buf     []byte   // a power of two
-	lengths []uint32 // by frame: length, and wrapped if it starts at buf[0]
+	lengths []uint32 // by frame: length, wrapped if it starts at buf[0], parts
+	// arrived is, by frame, how many bytes of a frame that comes in parts are
+	// there, and broken. Nil if all frames come whole.
+	arrived []atomic.Uint32
 	eighth  uint32
 
 	_ [apart]byte
@@ -22,7 +25,9 @@ type ring struct {
 	frames    uint32 // frames committed
 	start     uint32 // of the reserved frame
 	room      uint32 // bytes reserved
+	shown     uint32 // bytes that the consumer has of the frame that is open
 	reserved  bool
+	open      bool // the frame committed last is not whole yet
 	freedSeen uint32
 
 	_         [apart]byte
@@ -35,6 +40,7 @@ type ring struct {
 	// The consumer's.
 	tail      uint32 // bytes released
 	next      uint32 // tail after the frame that take returned
+	length    uint32 // of that frame, as in lengths
 	taken     uint32 // frames released
 	seen      uint32 // published, as last looked at
 	freedLast uint32 // freed, as last published
@@ -46,6 +52,10 @@ const (
 	apart = 2 * frameAlign
 	// wrapped marks a frame that did not fit before the end of the ring.
 	wrapped uint32 = 1 << 31
+	// parts marks a frame that is shown before it is whole.
+	parts uint32 = 1 << 30
+	// broken marks a frame that will not become whole.
+	broken uint32 = 1 << 31
 	// minRing and maxRing bound a ring in bytes.
 	minRing = 1 << 12
 	maxRing = 1 << 30
@@ -57,11 +67,21 @@ func newRing(size int) *ring {
 	return &ring{buf: alignedBytes(size), lengths: make([]uint32, size/frameAlign), eighth: uint32(size) / 8}
 }
 
+// newPartsRing makes a ring whose frames can be shown before they are whole.
+func newPartsRing(size int) *ring {
+	r := newRing(size)
+	r.arrived = make([]atomic.Uint32, len(r.lengths))
+	return r
+}
+
 // slotSize is what a frame of n bytes takes in the ring.
 func slotSize(n uint32) uint32 { return max((n+frameAlign-1)&^(frameAlign-1), frameAlign) }
 
 // reserve returns n bytes for a frame, nil if there is no room.
 func (r *ring) reserve(n int) []byte {
+	if r.open {
+		r.abort()
+	}
 	size, need := uint32(len(r.buf)), slotSize(uint32(n))
 	start := r.head
 	if at := start & (size - 1); at+need > size {
@@ -84,14 +104,55 @@ func (r *ring) commit(n int) {
 	if !r.reserved || uint32(n) > r.room {
 		return
 	}
+	r.append(uint32(n), uint32(n))
+}
+
+// append appends a frame of n bytes, whose entry in lengths is length but for
+// the wrap.
+func (r *ring) append(n, length uint32) {
 	r.reserved = false
-	length := uint32(n)
 	if r.start != r.head {
 		length |= wrapped
 	}
 	r.lengths[r.frames&uint32(len(r.lengths)-1)] = length
 	r.frames++
-	r.head = r.start + slotSize(uint32(n))
+	r.head = r.start + slotSize(n)
+}
+
+// show lets the consumer have the first n bytes of the frame that is reserved
+// or open. It reports whether that is news.
+func (r *ring) show(n int) bool {
+	if n <= 0 || uint(n) > uint(r.room) || r.open && uint32(n) <= r.shown || !r.open && !r.reserved {
+		return false
+	}
+	if !r.open {
+		r.arrived[r.frames&uint32(len(r.lengths)-1)].Store(uint32(n))
+		r.append(r.room, r.room|parts)
+		r.open = true
+		r.publish()
+	} else {
+		r.last().Store(uint32(n))
+	}
+	r.shown = uint32(n)
+	return true
+}
+
+// last is the progress of the frame that is open.
+func (r *ring) last() *atomic.Uint32 { return &r.arrived[(r.frames-1)&uint32(len(r.lengths)-1)] }
+
+// finish ends the open frame: all of it is there.
+func (r *ring) finish() {
+	r.open = false
+	r.last().Store(r.room)
+}
+
+// abort gives up the frame that is reserved or open.
+func (r *ring) abort() {
+	r.reserved = false
+	if r.open {
+		r.open = false
+		r.last().Store(broken | r.shown)
+	}
 }
 
 // publish shows the consumer what was committed. It reports whether there was
@@ -117,14 +178,28 @@ func (r *ring) take() []byte {
 		}
 	}
 	length := r.lengths[r.taken&uint32(len(r.lengths)-1)]
+	r.length = length
 	size, start := uint32(len(r.buf)), r.tail
 	if length&wrapped != 0 {
 		start = (start + size - 1) &^ (size - 1)
-		length &^= wrapped
 	}
+	length &^= wrapped | parts
 	r.next = start + slotSize(length)
 	at := start & (size - 1)
 	return r.buf[at : at+length : at+length]
+}
+
+// progress says how many bytes of the frame that take returned last are there,
+// whether it came whole, and whether the producer has given it up.
+func (r *ring) progress() (n uint32, whole, gone bool) {
+	switch {
+	case r.next == r.tail:
+		return 0, true, false
+	case r.length&parts == 0:
+		return r.length &^ wrapped, true, false
+	}
+	n = r.arrived[r.taken&uint32(len(r.lengths)-1)].Load()
+	return n &^ broken, false, n&broken != 0
 }
 
 // release gives back the frame that take returned last.

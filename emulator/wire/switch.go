@@ -26,8 +26,8 @@ type Switch struct {
 	tx, rx []*ring // to and from each other port; nil for itself
 	from   int     // of rx: where the last frame came from, and the search goes on
 	source descriptors.MAC
-	wake   hook
-	link   hook
+	wake   Hook
+	link   Hook
 }
 
 // fabric is what the ports of a switch share.
@@ -141,7 +141,7 @@ func (p *Switch) learn(mac descriptors.MAC) {
 func (p *Switch) Flush() {
 	for i, r := range p.tx {
 		if r != nil && r.publish() {
-			p.fabric.ports[i].wake.call()
+			p.fabric.ports[i].wake.Call()
 		}
 	}
 }
@@ -180,10 +180,10 @@ func (p *Switch) LinkUp() bool {
 }
 
 // SetWake is described at Port.
-func (p *Switch) SetWake(f func()) { p.wake.set(f) }
+func (p *Switch) SetWake(f func()) { p.wake.Set(f) }
 
 // OnLink is described at Port.
-func (p *Switch) OnLink(f func()) { p.link.set(f) }
+func (p *Switch) OnLink(f func()) { p.link.Set(f) }
 
 // SetLink is described at Port.
 func (p *Switch) SetLink(up bool) {
@@ -207,7 +207,7 @@ func (p *Switch) Close() error {
 // tell lets every port see that a link has changed.
 func (p *Switch) tell() {
 	for _, q := range p.fabric.ports {
-		q.wake.call()
-		q.link.call()
+		q.wake.Call()
+		q.link.Call()
 	}
 }

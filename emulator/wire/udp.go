@@ -74,8 +74,8 @@ type UDP struct {
 	in      *ring
 	down    atomic.Bool // plug pulled
 	closed  atomic.Bool
-	wake    hook
-	link    hook
+	wake    Hook
+	link    Hook
 	stopped chan struct{}
 	closing sync.Once
 
@@ -85,6 +85,10 @@ type UDP struct {
 // NewUDP opens a UDP wire. The context bounds the time that name resolution
 // takes. Errors are those of package net, or wrap ErrOptions.
 func NewUDP(ctx context.Context, o UDPOptions) (*UDP, error) {
+	// The resolver may have an answer before it looks at the context.
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	local, err := resolve(ctx, "ip", o.Local)
 	if err != nil {
 		return nil, err
@@ -227,15 +231,15 @@ func (u *UDP) Release() { u.in.release() }
 func (u *UDP) LinkUp() bool { return !u.down.Load() && !u.closed.Load() }
 
 // SetWake is described at Port.
-func (u *UDP) SetWake(f func()) { u.wake.set(f) }
+func (u *UDP) SetWake(f func()) { u.wake.Set(f) }
 
 // OnLink is described at Port.
-func (u *UDP) OnLink(f func()) { u.link.set(f) }
+func (u *UDP) OnLink(f func()) { u.link.Set(f) }
 
 // SetLink is described at Port.
 func (u *UDP) SetLink(up bool) {
 	u.down.Store(!up)
-	u.link.call()
+	u.link.Call()
 }
 
 // Close closes the socket and waits until nothing is received any more.
@@ -243,8 +247,8 @@ func (u *UDP) Close() error {
 	var err error
 	u.closing.Do(func() {
 		u.closed.Store(true)
-		u.wake.set(nil)
-		u.link.set(nil)
+		u.wake.Set(nil)
+		u.link.Set(nil)
 		err = u.conn.Close()
 	})
 	<-u.stopped
@@ -289,7 +293,7 @@ func (u *UDP) receive() {
 			u.learn(p[:n], from)
 			u.in.commit(n)
 			u.in.publish()
-			u.wake.call()
+			u.wake.Call()
 		}
 	}
 }

@@ -1,0 +1,43 @@
+package memif_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+
+	_ "github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/via"
+	"github.com/trapeze-nic/trapeze/via/viatest"
+)
+
+// TestNICs runs what every pair of NICs must pass over a memif.
+func TestNICs(t *testing.T) {
+	for _, tt := range []struct{ name, server, client string }{
+		{"interrupts", "", ""},
+		{"polling", "&mode=poll&engine=thread", "&mode=poll&engine=thread"},
+		{"large frames in chains, several rings", "&mtu=8256", "&mtu=8256&buffer=2048&queues=3"},
+		{"large frames in one buffer", "&mtu=8256", "&mtu=8256&buffer=8320&ring=256"},
+	} {
+		viatest.Run(t, tt.name, func(t *testing.T) (a, b *via.NIC) {
+			wire := "&wire=memif:" + socketPath(t)
+			return openNIC(t, "emu:?role=server"+wire+tt.server), openNIC(t, "emu:?role=client"+wire+tt.client)
+		})
+	}
+}
+
+func openNIC(t *testing.T, address string) *via.NIC {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), viatest.Patience)
+	defer cancel()
+	nic, err := via.Open(ctx, address, via.WithLogger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := nic.Close(); err != nil && !errors.Is(err, via.ErrClosed) {
+			t.Errorf("close %s: %v", address, err)
+		}
+	})
+	return nic
+}

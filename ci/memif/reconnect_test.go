@@ -1,0 +1,191 @@
+package memif_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/emulator/wire/memif"
+)
+
+// echo has testpmd send frames back, and compares them.
+func echo(t *testing.T, p *memif.Port, n int) {
+	t.Helper()
+	frames := makeFrames(n, 2048)
+	sendAll(t, p, frames)
+	wantFrames(t, "echo", receiveAll(t, p, n), frames)
+}
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+// TestPeerDies kills testpmd with frames under way, and starts it again.
+func TestPeerDies(t *testing.T) {
+	needsTestpmd(t)
+	for _, role := range []memif.Role{memif.Client, memif.Server} {
+		for _, abstract := range []bool{false, true} {
+			t.Run(fmt.Sprintf("we are the %s, abstract %v", role, abstract), func(t *testing.T) {
+				socket := socketPath(t)
+				if abstract {
+					socket = fmt.Sprintf("@trapeze-dies-%d-%d", role, instances)
+				}
+				p := newPort(t, memif.Options{Role: role, Socket: socket})
+				const rounds = 3
+				for range rounds {
+					pmd := startTestpmd(t, p, pmdOptions{devices: []string{memifDevice(0, role, socket, "")}, mode: "io"})
+					echo(t, p, 500)
+					sendAll(t, p, makeFrames(200, 1500))
+					pmd.kill()
+					if role == memif.Client && !abstract {
+						// DPDK does not replace what a dead server has left.
+						if err := os.Remove(socket); err != nil {
+							t.Error(err)
+						}
+					}
+					eventually(t, "the link goes down", func() bool { return !p.LinkUp() })
+				}
+				eventually(t, "it is counted", func() bool { return p.Stats().Disconnects >= rounds })
+				if s := p.Stats(); s.Connections != rounds || s.Violations+s.Malformed+s.BadMemory != 0 {
+					t.Errorf("stats %+v", s)
+				}
+			})
+		}
+	}
+}
+
+// TestWeComeAgain closes our end and makes it again while testpmd runs on, and
+// pulls our plug.
+func TestWeComeAgain(t *testing.T) {
+	needsTestpmd(t)
+	for _, role := range []memif.Role{memif.Client, memif.Server} {
+		t.Run("we are the "+role.String(), func(t *testing.T) {
+			socket := socketPath(t)
+			o := memif.Options{Role: role, Socket: socket}
+			p := newPort(t, o)
+			pmd := startTestpmd(t, p, pmdOptions{devices: []string{memifDevice(0, role, socket, "")}, mode: "io",
+				more: []string{"--disable-link-check"}})
+			// A client of DPDK connects when its port is started. Frames stop
+			// meanwhile: it gives its memory back under its own hands.
+			again := func() {
+				t.Helper()
+				if role == memif.Server {
+					pmd.ask("port stop 0")
+					pmd.ask("port start 0")
+				}
+				pmd.await("link up", p.LinkUp)
+				pmd.do("start")
+			}
+			echo(t, p, 500)
+			for range 3 {
+				pmd.ask("stop")
+				if err := p.Close(); err != nil {
+					t.Error(err)
+				}
+				p = newPort(t, o)
+				again()
+				echo(t, p, 500)
+				pmd.ask("stop")
+				p.SetLink(false)
+				p.SetLink(true)
+				again()
+				echo(t, p, 500)
+			}
+			pmd.quit()
+		})
+	}
+}
+
+// TestWrongSecretAndID: testpmd knows another secret, or another id.
+func TestWrongSecretAndID(t *testing.T) {
+	needsTestpmd(t)
+	for _, tt := range []struct {
+		role   memif.Role
+		device string
+		want   error
+	}{
+		{memif.Client, ",secret=sesame", memif.ErrRefused},
+		{memif.Client, ",secret=open,id=1", memif.ErrRefused},
+		{memif.Server, ",secret=sesame", memif.ErrNotWelcome},
+		{memif.Server, ",secret=open,id=1", memif.ErrNotWelcome},
+		{memif.Server, "", memif.ErrNotWelcome},
+	} {
+		t.Run(fmt.Sprintf("we are the %s, testpmd has %q", tt.role, tt.device), func(t *testing.T) {
+			socket := socketPath(t)
+			p := newPort(t, memif.Options{Role: tt.role, Socket: socket, Secret: "open"})
+			pmd := launchTestpmd(t, pmdOptions{devices: []string{memifDevice(0, tt.role, socket, tt.device)}, mode: "io",
+				more: []string{"--disable-link-check"}})
+			pmd.await("to be refused", func() bool { return errors.Is(p.Stats().Err, tt.want) })
+			if p.LinkUp() {
+				t.Error("link is up")
+			}
+		})
+	}
+}
+
+// TestInterrupts sleeps until testpmd signals its eventfd.
+func TestInterrupts(t *testing.T) {
+	needsTestpmd(t)
+	for _, role := range []memif.Role{memif.Client, memif.Server} {
+		t.Run("we are the "+role.String(), func(t *testing.T) {
+			socket := socketPath(t)
+			p := newPort(t, memif.Options{Role: role, Socket: socket})
+			woken := make(chan struct{}, 1)
+			p.SetWake(func() {
+				select {
+				case woken <- struct{}{}:
+				default:
+				}
+			})
+			startTestpmd(t, p, pmdOptions{devices: []string{memifDevice(0, role, socket, "")}, mode: "io"})
+			timeout := time.NewTimer(patience)
+			defer timeout.Stop()
+			for i := range 300 {
+				frame := makeFrame(i, 64+i)
+				sendAll(t, p, [][]byte{frame})
+				for idle := 0; ; idle++ {
+					if f := p.Receive(); f != nil {
+						wantFrames(t, "echo", [][]byte{f}, [][]byte{frame})
+						p.Release()
+						break
+					}
+					if idle%300 == 299 {
+						select {
+						case <-woken:
+						case <-timeout.C:
+							t.Fatalf("frame %d: nobody was woken, stats %+v", i, p.Stats())
+						}
+					}
+				}
+			}
+			if s := p.Stats(); s.Interrupts == 0 {
+				t.Errorf("no interrupts, stats %+v", s)
+			}
+		})
+	}
+}
+
+// TestZeroCopyClient: testpmd as a client that has its own buffers mapped, in a
+// file that it could cut off. All frames are copied then.
+func TestZeroCopyClient(t *testing.T) {
+	needsTestpmd(t)
+	socket := socketPath(t)
+	p := newPort(t, memif.Options{Role: memif.Server, Socket: socket})
+	pmd := launchTestpmd(t, pmdOptions{devices: []string{memifDevice(0, memif.Server, socket, ",zero-copy=yes")}, mode: "io",
+		eal: []string{"--single-file-segments"}})
+	pmd.await("link up", p.LinkUp)
+	pmd.do("start")
+	if s := p.Stats(); !s.Guarded {
+		t.Errorf("stats %+v", s)
+	}
+	for range 10 {
+		echo(t, p, 200)
+	}
+}

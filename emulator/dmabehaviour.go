@@ -1,0 +1,96 @@
+package emulator
+
+import (
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/engine"
+)
+
+// dmaBehaviours says what the registers of the DMA block do.
+func dmaBehaviours(all map[registerKey]register) {
+	put := func(offset uint32, r register) { all[registerKey{descriptors.BlockDMA, offset}] = r }
+	// told is a register that the engine keeps.
+	told := func(offset uint32, read func(s *engine.DMAState) uint32, write func(d *Device, v uint32)) {
+		put(offset, register{write: write, read: func(d *Device) uint32 {
+			s := d.engine.DMA()
+			return read(&s)
+		}})
+	}
+	told(descriptors.RegDMAControl, dmaControl, (*Device).setDMAControl)
+	told(descriptors.RegPulseTimeouts, func(s *engine.DMAState) uint32 { return s.Timeouts }, nil)
+	told(descriptors.RegPulsesRefused, func(s *engine.DMAState) uint32 { return s.Refused }, nil)
+	told(descriptors.RegLogProducer, func(s *engine.DMAState) uint32 { return s.LogProducer }, nil)
+	told(descriptors.RegLogLost, func(s *engine.DMAState) uint32 { return s.LogLost }, nil)
+	told(descriptors.RegLogConsumer, func(s *engine.DMAState) uint32 { return s.LogConsumer }, func(d *Device, v uint32) {
+		if !d.engine.TakeLog(v) {
+			d.badAccess()
+		}
+	})
+	for e := range descriptors.DMAEngineCount {
+		for _, offset := range []uint32{descriptors.EngineRegState, descriptors.EngineRegFrame, descriptors.EngineRegLength, descriptors.EngineRegProgress} {
+			told(descriptors.DMAEngineBase+descriptors.DMAEngineSize*uint32(e)+offset,
+				func(s *engine.DMAState) uint32 { return engineRegister(s, e, offset) }, nil)
+		}
+	}
+	put(descriptors.RegPulseDeadline, register{
+		read:  func(d *Device) uint32 { return d.dma.deadline },
+		write: (*Device).setPulseDeadline,
+	})
+	for _, r := range []struct {
+		dir                     engine.Direction
+		policy, minPulse, pulse uint32
+	}{
+		{engine.Transmit, descriptors.RegPolicyTx, descriptors.RegMinPulseTx, descriptors.RegPulseTx},
+		{engine.Receive, descriptors.RegPolicyRx, descriptors.RegMinPulseRx, descriptors.RegPulseRx},
+	} {
+		put(r.policy, register{
+			read:  func(d *Device) uint32 { return uint32(d.dma.policy[r.dir]) },
+			write: func(d *Device, v uint32) { d.setPolicy(r.dir, v) },
+		})
+		put(r.minPulse, register{
+			read:  func(d *Device) uint32 { return d.dma.minPulse[r.dir] },
+			write: func(d *Device, v uint32) { d.setMinPulse(r.dir, v) },
+		})
+		put(r.pulse, register{write: func(d *Device, v uint32) { d.pulse(r.dir, v) }})
+	}
+	dmaAddresses(put)
+}
+
+// dmaAddresses are where the progress area and the log are: they can be written
+// while nothing uses them.
+func dmaAddresses(put func(offset uint32, r register)) {
+	pulsing := func(d *Device) bool {
+		s := d.engine.DMA()
+		return s.Pulses[engine.Transmit] || s.Pulses[engine.Receive]
+	}
+	logging := func(d *Device) bool { return d.engine.DMA().Log }
+	base := func(low, high uint32, align uint64, locked func(*Device) bool, at func(r *dmaRegisters) *uint64) {
+		halves := addressRegisters(low, high, func(d *Device) *uint64 { return at(&d.dma) })
+		for offset, r := range halves {
+			write := r.write
+			r.locked = locked
+			r.write = func(d *Device, v uint32) {
+				if offset == low && uint64(v)%align != 0 {
+					d.badAccess()
+					return
+				}
+				write(d, v)
+			}
+			put(offset, r)
+		}
+	}
+	base(descriptors.RegProgressLow, descriptors.RegProgressHigh, descriptors.ProgressSize, pulsing,
+		func(r *dmaRegisters) *uint64 { return &r.progress })
+	base(descriptors.RegLogBaseLow, descriptors.RegLogBaseHigh, descriptors.DMARecordSize, logging,
+		func(r *dmaRegisters) *uint64 { return &r.logBase })
+	put(descriptors.RegLogLog2, register{
+		locked: logging,
+		read:   func(d *Device) uint32 { return d.dma.logLog2 },
+		write: func(d *Device, v uint32) {
+			if v < descriptors.MinLogLog2 || v > descriptors.MaxLogLog2 {
+				d.badAccess()
+				return
+			}
+			d.dma.logLog2 = v
+		},
+	})
+}

@@ -1,0 +1,194 @@
+package emulator
+
+import (
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/pipeline"
+)
+
+// dmaRegisters are the registers of the DMA block that the host writes and the
+// engine does not keep. Device.mu is held.
+type dmaRegisters struct {
+	policy   [2]descriptors.DMAPolicy // by engine.Direction, as minPulse
+	minPulse [2]uint32
+	deadline uint32 // microseconds
+	progress uint64
+	logBase  uint64
+	logLog2  uint32
+}
+
+// preferences of policy "auto" in the two directions, as package pipeline has
+// them.
+var preferences = [2]pipeline.Preference{engine.Transmit: pipeline.EarlyBytes, engine.Receive: pipeline.FewTransfers}
+
+// configured returns the registers as after power-on: they say what the engine
+// was configured with.
+func (d *Device) configuredDMA() dmaRegisters {
+	r := dmaRegisters{deadline: descriptors.PulseDeadlineReset}
+	for _, dir := range []engine.Direction{engine.Transmit, engine.Receive} {
+		r.policy[dir], r.minPulse[dir] = describePolicy(d.engine.Policy(dir))
+	}
+	return r
+}
+
+// describePolicy returns the number of a policy and its size.
+func describePolicy(p pipeline.Policy) (descriptors.DMAPolicy, uint32) {
+	size := func(n int) uint32 { return uint32(min(max(n, 1), descriptors.MaxMinPulse)) }
+	switch p := p.(type) {
+	case pipeline.StoreAndForward:
+		return descriptors.DMAPolicyStoreAndForward, engine.DefaultMinPulse
+	case pipeline.Static:
+		return descriptors.DMAPolicyStatic, size(p.Pulse)
+	case pipeline.Eager:
+		return descriptors.DMAPolicyAMP, size(p.MinPulse)
+	case *pipeline.Auto:
+		return descriptors.DMAPolicyAuto, engine.DefaultMinPulse
+	}
+	return descriptors.DMAPolicyOwn, engine.DefaultMinPulse
+}
+
+// builtIn makes a policy by number; nil if the device has none of that number.
+func builtIn(n descriptors.DMAPolicy, size int, dir engine.Direction) pipeline.Policy {
+	switch n {
+	case descriptors.DMAPolicyStoreAndForward:
+		return pipeline.StoreAndForward{}
+	case descriptors.DMAPolicyStatic, descriptors.DMAPolicyCutThrough:
+		return pipeline.Static{Pulse: size}
+	case descriptors.DMAPolicyEager, descriptors.DMAPolicyAMP:
+		return pipeline.Eager{MinPulse: size}
+	case descriptors.DMAPolicyAuto:
+		return pipeline.NewAuto(preferences[dir])
+	}
+	return nil
+}
+
+// resetDMA puts the registers back. The engine has put back its own; a policy
+// that learns forgets.
+func (d *Device) resetDMA() {
+	d.dma = d.configuredDMA()
+	d.tellMinimum()
+	for _, dir := range []engine.Direction{engine.Transmit, engine.Receive} {
+		if d.dma.policy[dir] == descriptors.DMAPolicyAuto {
+			d.applyPolicy(dir, d.dma.policy[dir], d.dma.minPulse[dir])
+		}
+	}
+}
+
+// applyPolicy has a built-in policy decide. It returns false, and nothing
+// changes, if there is none of that number.
+func (d *Device) applyPolicy(dir engine.Direction, n descriptors.DMAPolicy, size uint32) bool {
+	p := builtIn(n, int(size), dir)
+	if p == nil || d.engine.SetPolicy(dir, p) != nil {
+		return false
+	}
+	d.dma.policy[dir], d.dma.minPulse[dir] = n, size
+	return true
+}
+
+// setPolicy is a write to POLICY_TX or POLICY_RX.
+func (d *Device) setPolicy(dir engine.Direction, v uint32) {
+	if !d.applyPolicy(dir, descriptors.DMAPolicy(v), d.dma.minPulse[dir]) {
+		d.badAccess()
+	}
+}
+
+// setMinPulse is a write to MINPULSE_TX or MINPULSE_RX.
+func (d *Device) setMinPulse(dir engine.Direction, v uint32) {
+	if v < 1 || v > descriptors.MaxMinPulse {
+		d.badAccess()
+		return
+	}
+	if d.dma.policy[dir] == descriptors.DMAPolicyOwn {
+		d.dma.minPulse[dir] = v // it is none of the device's own policy's business
+	} else {
+		d.applyPolicy(dir, d.dma.policy[dir], v)
+	}
+	d.tellMinimum()
+}
+
+// tellMinimum tells control programs what the MINPULSE registers say.
+func (d *Device) tellMinimum() {
+	for _, dir := range []engine.Direction{engine.Transmit, engine.Receive} {
+		d.processor.SetMinimum(dir, d.dma.minPulse[dir])
+	}
+}
+
+// setDMAControl is a write to DMA_CONTROL: all of it or nothing.
+func (d *Device) setDMAControl(v uint32) {
+	is := d.engine.DMA()
+	wantsLog := v&descriptors.DMAControlLog != 0
+	if v&descriptors.DMAControlReserved != 0 ||
+		wantsLog && !is.Log && !d.engine.StartLog(d.dma.logBase, uint8(min(d.dma.logLog2, 0xff))) {
+		d.badAccess()
+		return
+	}
+	if !wantsLog && is.Log {
+		d.engine.StopLog()
+	}
+	d.engine.SetProgressArea(d.dma.progress) // which is the same as long as it is in use
+	d.engine.SetPulses(engine.Transmit, v&descriptors.DMAControlHostTx != 0)
+	d.engine.SetPulses(engine.Receive, v&descriptors.DMAControlHostRx != 0)
+}
+
+// dmaControl is what DMA_CONTROL reads: the engine may have cleared a bit.
+func dmaControl(s *engine.DMAState) (v uint32) {
+	for _, bit := range []struct {
+		on   bool
+		mask uint32
+	}{
+		{s.Pulses[engine.Transmit], descriptors.DMAControlHostTx},
+		{s.Pulses[engine.Receive], descriptors.DMAControlHostRx},
+		{s.Log, descriptors.DMAControlLog},
+	} {
+		if bit.on {
+			v |= bit.mask
+		}
+	}
+	return v
+}
+
+// pulse is a write to PULSE_TX or PULSE_RX. The engine counts what it refuses.
+func (d *Device) pulse(dir engine.Direction, v uint32) {
+	frame, n := descriptors.SplitPulse(v)
+	d.engine.Pulse(dir, frame, n)
+}
+
+// setPulseDeadline is a write to PULSE_DEADLINE.
+func (d *Device) setPulseDeadline(v uint32) {
+	if v == 0 {
+		d.badAccess()
+		return
+	}
+	d.dma.deadline = v
+	d.engine.SetPulseDeadline(time.Duration(v) * time.Microsecond)
+}
+
+// engineRegister is what a register of a DMA engine reads.
+func engineRegister(s *engine.DMAState, e descriptors.DMAEngine, offset uint32) uint32 {
+	dir, outgoing := engine.Transmit, e == descriptors.EngineNetTx || e == descriptors.EngineHostRcv
+	if e >= descriptors.EngineNetRcv {
+		dir = engine.Receive
+	}
+	m := s.Movers[dir]
+	moved := m.Arrived
+	if outgoing {
+		moved = m.Sent
+	}
+	switch offset {
+	case descriptors.EngineRegFrame:
+		return m.Frame
+	case descriptors.EngineRegLength:
+		return uint32(m.Length)
+	case descriptors.EngineRegProgress:
+		return uint32(moved)
+	}
+	switch {
+	case !m.Active || moved == m.Length:
+		return uint32(descriptors.DMAIdle)
+	case outgoing && m.Held:
+		return uint32(descriptors.DMAWaits)
+	}
+	return uint32(descriptors.DMABusy)
+}

@@ -1,0 +1,341 @@
+package emulator_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/pipeline"
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+// dmaRegister is one register of the DMA block of a device.
+type dmaRegister struct {
+	t   testing.TB
+	d   vfio.Device
+	reg uint32
+}
+
+func (r dmaRegister) read() uint32 {
+	r.t.Helper()
+	return read32(r.t, r.d, descriptors.DMAOffset+uint64(r.reg))
+}
+
+// write writes v and reports whether it was taken: kept, and not counted as bad.
+func (r dmaRegister) write(v uint32) bool {
+	r.t.Helper()
+	was, bad := r.read(), counter(r.t, r.d, descriptors.CounterBadRegisterAccesses)
+	write32(r.t, r.d, descriptors.DMAOffset+uint64(r.reg), v)
+	now, refused := r.read(), counter(r.t, r.d, descriptors.CounterBadRegisterAccesses) != bad
+	if refused && now != was {
+		r.t.Errorf("register %#x was %#x and is %#x after a write of %#x that was refused", r.reg, was, now, v)
+	}
+	return !refused && now == v
+}
+
+// TestDMAValues writes good and bad values to the registers of the DMA block.
+func TestDMAValues(t *testing.T) {
+	d := newDevice(t, nil)
+	powerUp(t, d)
+	for _, tt := range []struct {
+		name      string
+		reg       uint32
+		good, bad []uint32
+	}{
+		{"POLICY_TX", descriptors.RegPolicyTx, []uint32{1, 2, 3, 4, 5, 6}, []uint32{0, 7, 0x105, 0xffffffff}},
+		{"POLICY_RX", descriptors.RegPolicyRx, []uint32{1, 2, 3, 4, 5, 6}, []uint32{0, 7, 0xffffffff}},
+		{"MINPULSE_TX", descriptors.RegMinPulseTx, []uint32{1, 128, 65536}, []uint32{0, 65537, 0xffffffff}},
+		{"MINPULSE_RX", descriptors.RegMinPulseRx, []uint32{1, 128, 65536}, []uint32{0, 65537, 0xffffffff}},
+		{"PROGRESS_LOW", descriptors.RegProgressLow, []uint32{0x40, 0xffffffc0, 0}, []uint32{1, 0x20, 0xffffffff}},
+		{"PROGRESS_HIGH", descriptors.RegProgressHigh, []uint32{1, 0xffffffff, 0}, nil},
+		{"PULSE_DEADLINE", descriptors.RegPulseDeadline, []uint32{1, 10000, 0xffffffff}, []uint32{0}},
+		{"LOG_BASE_LOW", descriptors.RegLogBaseLow, []uint32{0x20, 0xffffffe0, 0}, []uint32{1, 0x10, 0xffffffff}},
+		{"LOG_BASE_HIGH", descriptors.RegLogBaseHigh, []uint32{1, 0xffffffff, 0}, nil},
+		{"LOG_LOG2", descriptors.RegLogLog2, []uint32{4, 16}, []uint32{0, 3, 17, 0xffffffff}},
+		{"LOG_CONSUMER", descriptors.RegLogConsumer, nil, []uint32{0, 1}},
+		{"DMA_CONTROL", descriptors.RegDMAControl, []uint32{1, 2, 3, 0}, []uint32{8, 0xfffffff8, 0xffffffff}},
+	} {
+		r := dmaRegister{t, d, tt.reg}
+		for _, v := range tt.good {
+			if !r.write(v) {
+				t.Errorf("%s does not take %#x", tt.name, v)
+			}
+		}
+		for _, v := range tt.bad {
+			if r.write(v) {
+				t.Errorf("%s takes %#x", tt.name, v)
+			}
+		}
+	}
+	// A policy keeps its size and a size its policy.
+	if p, n := (dmaRegister{t, d, descriptors.RegPolicyTx}).read(), (dmaRegister{t, d, descriptors.RegMinPulseTx}).read(); p != 6 || n != 65536 {
+		t.Errorf("policy %d, size %d", p, n)
+	}
+}
+
+// TestDMAControl switches on and off what the control register has, with sound
+// addresses and without.
+func TestDMAControl(t *testing.T) {
+	d := newDevice(t, nil)
+	powerUp(t, d)
+	reg := func(r uint32) dmaRegister { return dmaRegister{t, d, r} }
+	control := reg(descriptors.RegDMAControl)
+	log := descriptors.DMAControlLog
+	if control.write(log | descriptors.DMAControlHostTx) {
+		t.Error("a log without a ring starts")
+	}
+	if !reg(descriptors.RegLogLog2).write(4) || control.write(log) {
+		t.Error("a log at address 0 starts")
+	}
+	if !reg(descriptors.RegLogBaseHigh).write(0xffffffff) || !reg(descriptors.RegLogBaseLow).write(0xffffffe0) || control.write(log) {
+		t.Error("a log that wraps around the end of memory starts")
+	}
+	if !reg(descriptors.RegLogBaseHigh).write(0) || !reg(descriptors.RegLogBaseLow).write(flowLog) || !control.write(log) {
+		t.Error("a log does not start")
+	}
+	// What is in use cannot be moved.
+	for _, r := range []uint32{descriptors.RegLogBaseLow, descriptors.RegLogBaseHigh, descriptors.RegLogLog2} {
+		if reg(r).write(0x40) {
+			t.Errorf("register %#x changes while the log is on", r)
+		}
+	}
+	if !reg(descriptors.RegProgressLow).write(0x40) || !reg(descriptors.RegLogConsumer).write(0) || reg(descriptors.RegLogConsumer).write(1) {
+		t.Error("the log's registers do not do what they should while it is on")
+	}
+	for _, host := range []uint32{descriptors.DMAControlHostTx, descriptors.DMAControlHostRx} {
+		if !control.write(host) {
+			t.Errorf("control does not take %#x", host)
+		}
+		for _, r := range []uint32{descriptors.RegProgressLow, descriptors.RegProgressHigh} {
+			if reg(r).write(0x80) {
+				t.Errorf("register %#x changes while the host decides", r)
+			}
+		}
+	}
+	if !reg(descriptors.RegLogLog2).write(9) {
+		t.Error("the log's registers are locked though it is off")
+	}
+	resetByRegister(t, d)
+	for _, r := range descriptors.Registers() {
+		if r.Block == descriptors.BlockDMA && r.Fixed && reg(r.Offset).read() != r.Reset {
+			t.Errorf("%s is %#x after a reset, want %#x", r.Name, reg(r.Offset).read(), r.Reset)
+		}
+	}
+}
+
+// own is a policy that the data sheet has no number for.
+type own struct{}
+
+func (own) Next(v pipeline.View) int { return v.Available() }
+
+// TestConfiguredPolicies: after power-on and after a reset the registers say what
+// the device was configured with.
+func TestConfiguredPolicies(t *testing.T) {
+	auto := pipeline.NewAuto(pipeline.EarlyBytes)
+	for _, tt := range []struct {
+		name         string
+		policy       pipeline.Policy
+		number, size uint32
+	}{
+		// The wire in memory hands frames over piece by piece.
+		{"default", nil, 5, engine.DefaultMinPulse},
+		{"store and forward", pipeline.StoreAndForward{}, 1, engine.DefaultMinPulse},
+		{"static", pipeline.Static{Pulse: 700}, 2, 700},
+		{"eager", pipeline.Eager{MinPulse: 700}, 5, 700},
+		{"absurd", pipeline.Eager{MinPulse: 1 << 30}, 5, 65536},
+		{"auto", auto, 6, engine.DefaultMinPulse},
+		{"own", own{}, 0, engine.DefaultMinPulse},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := newDevice(t, func(o *emulator.Options) { o.Pipeline.Send = tt.policy })
+			powerUp(t, d)
+			policy, size := dmaRegister{t, d, descriptors.RegPolicyTx}, dmaRegister{t, d, descriptors.RegMinPulseTx}
+			check := func() {
+				t.Helper()
+				if policy.read() != tt.number || size.read() != tt.size {
+					t.Errorf("policy %d, size %d", policy.read(), size.read())
+				}
+			}
+			check()
+			if !size.write(100) || policy.read() != tt.number || !policy.write(2) || size.read() != 100 {
+				t.Errorf("policy %d, size %d after writing 2 and 100", policy.read(), size.read())
+			}
+			resetByRegister(t, d)
+			check()
+			if rx := (dmaRegister{t, d, descriptors.RegPolicyRx}).read(); rx != 5 {
+				t.Errorf("the other direction has policy %d", rx)
+			}
+		})
+	}
+}
+
+// records takes what the log of e holds, by engine, and checks the clock.
+func (e *flowEnd) records() (by [descriptors.DMAEngineCount][]uint32) {
+	e.t.Helper()
+	ring := descriptors.DMARecordsAt(e.data.Bytes()[flowLog-flowBase:][:descriptors.PageSize])
+	n := e.dma(descriptors.RegLogProducer)
+	now := uint64(e.clock())
+	for i := e.dma(descriptors.RegLogConsumer); i != n; i++ {
+		r := &ring[i%uint32(len(ring))]
+		if r.LoadFlags() != descriptors.PhaseOf(i, 7) || r.Engine >= descriptors.DMAEngineCount || r.Start > r.End || r.End > now {
+			e.t.Fatalf("record %d of %d is %+v at %d ns", i, n, r, now)
+		}
+		by[r.Engine] = append(by[r.Engine], r.Bytes)
+	}
+	e.setDMA(descriptors.RegLogConsumer, n)
+	return by
+}
+
+// clock reads the device's clock in nanoseconds, rounded up.
+func (e *flowEnd) clock() time.Duration {
+	low := read32(e.t, e.d, descriptors.ClockOffset+descriptors.RegClockLow)
+	high := read32(e.t, e.d, descriptors.ClockOffset+descriptors.RegClockHigh)
+	return time.Duration((uint64(high)<<32|uint64(low))+1) * descriptors.ClockResolution
+}
+
+// TestDMALog sends messages under policies that registers choose, and reads what
+// the engines did out of the log.
+func TestDMALog(t *testing.T) {
+	for name, threads := range map[string]bool{"inline": false, "threads": true} {
+		t.Run(name, func(t *testing.T) {
+			f := newFlow(t, threads)
+			for _, e := range []*flowEnd{f.from, f.to} {
+				e.setDMA(descriptors.RegLogBaseLow, flowLog)
+				e.setDMA(descriptors.RegLogLog2, 7)
+				e.setDMA(descriptors.RegDMAControl, descriptors.DMAControlLog)
+			}
+			f.from.setDMA(descriptors.RegPolicyTx, uint32(descriptors.DMAPolicyStatic))
+			f.from.setDMA(descriptors.RegMinPulseTx, 1000)
+			f.to.setDMA(descriptors.RegPolicyRx, uint32(descriptors.DMAPolicyStoreAndForward))
+			for range 20 {
+				f.send(2500, 1)
+				pieces, whole := []uint32{1000, 1000, 500}, []uint32{2500}
+				got := f.from.records()
+				if !slices.Equal(got[descriptors.EngineHostTx], whole) || !slices.Equal(got[descriptors.EngineNetTx], pieces) {
+					t.Errorf("the sender's records are %v", got)
+				}
+				got = f.to.records()
+				if !slices.Equal(got[descriptors.EngineNetRcv], whole) || !slices.Equal(got[descriptors.EngineHostRcv], whole) {
+					t.Errorf("the receiver's records are %v", got)
+				}
+			}
+			for e, want := range map[descriptors.DMAEngine][4]uint32{
+				descriptors.EngineHostTx: {0, 19, 2500, 2500}, descriptors.EngineNetTx: {0, 19, 2500, 2500}, descriptors.EngineHostRcv: {},
+			} {
+				if got := f.from.engineRegs(e); got != want {
+					t.Errorf("%v of the sender reads %v, want %v", e, got, want)
+				}
+			}
+		})
+	}
+}
+
+// TestPulseRegisters drives netTx by register, and looks at the counters in host
+// memory.
+func TestPulseRegisters(t *testing.T) {
+	for name, threads := range map[string]bool{"inline": false, "threads": true} {
+		t.Run(name, func(t *testing.T) {
+			f := newFlow(t, threads)
+			e := f.from
+			e.setDMA(descriptors.RegPulseDeadline, 60_000_000)
+			e.setDMA(descriptors.RegProgressLow, flowProgress)
+			e.setDMA(descriptors.RegDMAControl, descriptors.DMAControlHostTx)
+			var seen descriptors.Progress
+			at := descriptors.ProgressAt(e.data.Bytes()[flowProgress-flowBase:])
+			waiting := func(frame, sent uint32) func() bool {
+				return func() bool {
+					return at.Load(&seen) && seen.Flags == descriptors.ProgressActive && seen.Frame == frame &&
+						seen.Arrived == 2500 && seen.Sent == sent
+				}
+			}
+			for frame := range uint32(3) {
+				done := f.begin(2500, byte(frame))
+				f.await("the frame", waiting(frame, 0))
+				if got := e.engineRegs(descriptors.EngineNetTx); got != [4]uint32{uint32(descriptors.DMAWaits), frame, 2500, 0} {
+					t.Errorf("netTx reads %v", got)
+				}
+				for _, bad := range []uint32{descriptors.PulseWord(frame+1, 10), descriptors.PulseWord(frame, 0), descriptors.PulseWord(frame, 2501)} {
+					e.setDMA(descriptors.RegPulseTx, bad)
+				}
+				e.setDMA(descriptors.RegPulseRx, descriptors.PulseWord(frame, 10)) // not switched on
+				if n := e.dma(descriptors.RegPulsesRefused); n != 4*(frame+1) {
+					t.Errorf("%d pulses refused", n)
+				}
+				e.setDMA(descriptors.RegPulseTx, descriptors.PulseWord(frame, 1000))
+				f.await("the pulse", waiting(frame, 1000))
+				if done() {
+					t.Fatal("the message has arrived before it has left")
+				}
+				e.setDMA(descriptors.RegPulseTx, descriptors.PulseWord(frame, 1500))
+				f.await("the message", done)
+			}
+			if n := e.dma(descriptors.RegPulseTimeouts); n != 0 {
+				t.Errorf("%d timeouts", n)
+			}
+			e.setDMA(descriptors.RegPulseDeadline, 1)
+			f.send(2500, 9)
+			if n := e.dma(descriptors.RegPulseTimeouts); n != 1 {
+				t.Errorf("%d timeouts", n)
+			}
+			// The host takes the area away.
+			e.setDMA(descriptors.RegPulseDeadline, 60_000_000)
+			e.setDMA(descriptors.RegDMAControl, 0)
+			e.setDMA(descriptors.RegProgressLow, 0x40)
+			e.setDMA(descriptors.RegDMAControl, descriptors.DMAControlHostTx|descriptors.DMAControlHostRx)
+			f.send(2500, 10)
+			if v, n := e.dma(descriptors.RegDMAControl), counter(t, e.d, descriptors.CounterDMAFaults); v != 0 || n != 1 {
+				t.Errorf("control %#x, %d faults", v, n)
+			}
+		})
+	}
+}
+
+// TestResetWhileAFrameWaits resets the device while the host holds a frame.
+func TestResetWhileAFrameWaits(t *testing.T) {
+	f := newFlow(t, false)
+	f.from.setDMA(descriptors.RegPulseDeadline, 60_000_000)
+	f.from.setDMA(descriptors.RegDMAControl, descriptors.DMAControlHostTx)
+	f.begin(2500, 1)
+	f.await("the frame", func() bool {
+		return f.from.engineRegs(descriptors.EngineNetTx)[0] == uint32(descriptors.DMAWaits)
+	})
+	f.from.setDMA(descriptors.RegPulseTx, descriptors.PulseWord(0, 100))
+	f.from.poll()
+	resetByRegister(t, f.from.d)
+	f.from.enable(descriptors.NoVector)
+	f.from.nop()
+	if got := f.from.engineRegs(descriptors.EngineNetTx); got != [4]uint32{} {
+		t.Errorf("netTx reads %v after a reset", got)
+	}
+	connect(t, f.from.adminHost, f.to.adminHost)
+}
+
+// TestPiecesBetweenThreads has one engine place a frame while another, on its own
+// thread, still gathers it.
+func TestPiecesBetweenThreads(t *testing.T) {
+	for name, configure := range map[string]func() engine.Pipeline{
+		"eager": func() engine.Pipeline {
+			return engine.Pipeline{Send: pipeline.Eager{MinPulse: 64}, Receive: pipeline.Eager{MinPulse: 1}, Burst: 256}
+		},
+		"learning": func() engine.Pipeline {
+			return engine.Pipeline{Send: pipeline.NewAuto(pipeline.EarlyBytes), Receive: pipeline.NewAuto(pipeline.FewTransfers), Burst: 256}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFlow(t, true, emulator.WithPipeline(configure))
+			for i := range 100 {
+				f.send(1+37*i, byte(i))
+			}
+			want := [4]uint32{uint32(descriptors.DMAIdle), 99, 1 + 37*99, 1 + 37*99}
+			if got := f.from.engineRegs(descriptors.EngineNetTx); got != want {
+				t.Errorf("netTx of the sender reads %v, want %v", got, want)
+			}
+			if got := f.to.engineRegs(descriptors.EngineHostRcv); got != want {
+				t.Errorf("hostRcv of the receiver reads %v, want %v", got, want)
+			}
+		})
+	}
+}

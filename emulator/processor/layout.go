@@ -1,0 +1,38 @@
+package processor
+
+import "github.com/trapeze-nic/trapeze/firmware-loader/abi"
+
+// layout says what is where in SRAM. Slots are at its start.
+type layout struct {
+	slotSize uint32 // bytes
+	mailbox  uint32 // offset, bytes
+}
+
+const (
+	// Slots is how many images SRAM has room for: one that runs, and another.
+	Slots = 2
+	// MailboxSize in bytes: room for the largest key and value, in whole pages of
+	// 64 KiB, the largest that a host may have.
+	MailboxSize = 128 << 10
+	// MinSRAM is the least that a processor works with, in bytes.
+	MinSRAM = 2 * MailboxSize
+)
+
+const _ = uint(MailboxSize - abi.MaxKey - abi.MaxValue)
+
+// layOut lays out SRAM of MinSRAM bytes or more: slots in the first half, then the
+// mailbox. The rest is for others.
+func layOut(sram int) layout {
+	const align = 64
+	size := uint32(sram/2/Slots) &^ (align - 1)
+	return layout{slotSize: size, mailbox: Slots * size}
+}
+
+// slotAt returns the number of the slot that starts at an offset.
+func (l *layout) slotAt(offset uint32) (slot uint32, ok bool) {
+	slot = offset / l.slotSize
+	return slot, slot < Slots && l.offset(slot) == offset
+}
+
+// offset returns where a slot starts.
+func (l *layout) offset(slot uint32) uint32 { return slot * l.slotSize }

@@ -1,0 +1,168 @@
+package processor
+
+import (
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+)
+
+// Engine is what a Unit needs of an engine.Engine.
+type Engine interface {
+	Exclusive(f func())
+	SetProcessor(p engine.Processor, at, writes engine.HookSet)
+	Suspend(limit time.Duration)
+	Wake()
+}
+
+// Config of a Unit.
+type Config struct {
+	Engine Engine
+	// SRAM is the device's, MinSRAM bytes or more, which the host can write at any
+	// time.
+	SRAM []byte
+	// Device is PCI vendor<<16 | device.
+	Device uint32
+	// Clock is the device's.
+	Clock func() time.Duration
+}
+
+// Unit is the NIC processor as its host sees it: the registers of the processor
+// block (SPEC.md 2.10), the slots and the mailbox. Its methods, but for SetMinimum,
+// are called by one goroutine at a time.
+type Unit struct {
+	engine Engine
+	sram   []byte
+	layout layout
+	device uint32
+	clock  func() uint64
+
+	entry     uint32
+	holdLimit uint32 // microseconds
+	command   uint32 // of the mailbox
+	result    descriptors.MailboxResult
+	latched   [abi.Hooks]struct{ runs, faults uint32 } // high halves
+	// active is the slot of the image that runs or is halted, ran that of the one
+	// that ran last, previous that of the one before it.
+	active, ran, previous uint32
+
+	runner runner // engine's lock
+}
+
+// New makes a processor without a program.
+func New(c Config) *Unit {
+	return &Unit{
+		engine: c.Engine, sram: c.SRAM, layout: layOut(len(c.SRAM)), device: c.Device,
+		clock:     func() uint64 { return uint64(c.Clock()) },
+		holdLimit: descriptors.HoldLimitReset,
+		active:    descriptors.NoSlot, ran: descriptors.NoSlot, previous: descriptors.NoSlot,
+	}
+}
+
+// Kept is how many bytes of SRAM, from its start, are kept over a reset.
+func (u *Unit) Kept() uint32 { return Slots * u.layout.slotSize }
+
+// SetMinimum tells what MINPULSE of a direction is. It may be called at any time.
+func (u *Unit) SetMinimum(d engine.Direction, bytes uint32) { u.runner.minimum[d].Store(bytes) }
+
+// Control is a write to PROC_CONTROL. It returns false for what is no command.
+func (u *Unit) Control(v uint32) bool {
+	switch v {
+	case descriptors.ProcessorHalt:
+		u.halt()
+	case descriptors.ProcessorRun:
+		u.run()
+	case descriptors.ProcessorUseBuiltIn:
+		u.useBuiltIn()
+	default:
+		return false
+	}
+	u.engine.Wake()
+	return true
+}
+
+func (u *Unit) halt() {
+	u.engine.Exclusive(func() {
+		r := &u.runner
+		if r.state != descriptors.ProcessorHalted {
+			u.engine.Suspend(time.Duration(u.holdLimit) * time.Microsecond)
+			r.setState(descriptors.ProcessorHalted)
+		}
+	})
+}
+
+// run starts the image at PROC_ENTRY. While it is being checked, what the old image
+// would be asked about waits.
+func (u *Unit) run() {
+	u.halt()
+	u.engine.Exclusive(func() { u.runner.setState(descriptors.ProcessorStarting) })
+	slot, img, err := u.boot()
+	u.engine.Exclusive(func() {
+		if err != nil {
+			u.drop()
+			u.runner.fail(err)
+			return
+		}
+		if u.ran != slot && u.ran != descriptors.NoSlot {
+			u.previous = u.ran
+		} else if u.previous == slot {
+			u.previous = descriptors.NoSlot
+		}
+		u.active, u.ran = slot, slot
+		u.runner.install(u.engine, img)
+	})
+}
+
+func (u *Unit) boot() (slot uint32, _ *Image, err *BootError) {
+	slot, ok := u.layout.slotAt(u.entry)
+	if !ok {
+		return slot, nil, &BootError{Fault: descriptors.ProcessorFaultSRAM, Err: errEntry}
+	}
+	img, err := bootAt(u.slot(slot), u.device, u.clock)
+	return slot, img, err
+}
+
+func (u *Unit) slot(n uint32) []byte {
+	at := u.layout.offset(n)
+	return u.sram[at : at+u.layout.slotSize : at+u.layout.slotSize]
+}
+
+// useBuiltIn forgets the program. It can be rolled back to.
+func (u *Unit) useBuiltIn() {
+	u.engine.Exclusive(u.drop)
+	if u.ran != descriptors.NoSlot {
+		u.previous, u.ran = u.ran, descriptors.NoSlot
+	}
+}
+
+// drop goes back to built-in behaviour. It runs in Exclusive.
+func (u *Unit) drop() {
+	u.active = descriptors.NoSlot
+	u.runner.image, u.runner.installed = nil, 0
+	u.runner.setState(descriptors.ProcessorBuiltIn)
+	u.engine.SetProcessor(nil, 0, 0)
+}
+
+// Reset is a reset of the device. It is called after that of the engine: the image
+// in the active slot is started again.
+func (u *Unit) Reset() {
+	u.command, u.result, u.holdLimit = 0, descriptors.MailboxOK, descriptors.HoldLimitReset
+	clear(u.latched[:])
+	active := u.active
+	u.engine.Exclusive(func() {
+		u.drop()
+		u.runner.runs, u.runner.faults = [abi.Hooks]uint64{}, [abi.Hooks]uint64{}
+	})
+	if active == descriptors.NoSlot {
+		return
+	}
+	u.entry = u.layout.offset(active)
+	u.run()
+}
+
+// Move is a Reset with other SRAM, to which what is kept was copied.
+func (u *Unit) Move(sram []byte) {
+	u.engine.Exclusive(func() { u.sram = sram })
+	u.Reset()
+}

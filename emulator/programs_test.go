@@ -1,0 +1,410 @@
+package emulator_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+	"github.com/trapeze-nic/trapeze/firmware-loader/flat"
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+// constant is a program that answers with a constant.
+func constant(v int32) asm.Instructions {
+	return asm.Instructions{asm.Mov.Imm(asm.R0, v), asm.Return()}
+}
+
+// filter is the content of an image with one filter/rx program.
+func filter(name string, code asm.Instructions, maps ...abi.Map) *flat.Image {
+	img := &flat.Image{ABI: abi.Version, Name: name, Version: "1.2", Maps: maps}
+	img.BuildID[3] = 0xb1
+	img.Programs[abi.FilterRx] = code
+	return img
+}
+
+func encode(t testing.TB, img *flat.Image) []byte {
+	t.Helper()
+	b, err := flat.Encode(img)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// nicProcessor is the NIC processor of a device as a loader sees it.
+type nicProcessor struct {
+	t testing.TB
+	d vfio.Device
+}
+
+func (p nicProcessor) read(register uint32) uint32 {
+	p.t.Helper()
+	return read32(p.t, p.d, descriptors.ProcessorOffset+uint64(register))
+}
+
+func (p nicProcessor) write(register, v uint32) {
+	p.t.Helper()
+	write32(p.t, p.d, descriptors.ProcessorOffset+uint64(register), v)
+}
+
+func (p nicProcessor) hook(h abi.Hook, register uint32) uint32 {
+	p.t.Helper()
+	return p.read(descriptors.ProcessorHookBase + uint32(h)*descriptors.ProcessorHookSize + register)
+}
+
+func (p nicProcessor) slot(n uint32) uint32 {
+	return p.read(descriptors.RegSlotBase) + n*p.read(descriptors.RegSlotSize)
+}
+
+// run writes an image into a slot and starts it.
+func (p nicProcessor) run(slot uint32, image []byte) {
+	p.t.Helper()
+	write(p.t, p.d, vfio.RegionBAR4, uint64(p.slot(slot)), image)
+	p.start(slot)
+}
+
+func (p nicProcessor) start(slot uint32) {
+	p.t.Helper()
+	p.write(descriptors.RegProcessorEntry, p.slot(slot))
+	p.write(descriptors.RegProcessorControl, descriptors.ProcessorRun)
+}
+
+func (p nicProcessor) text(register uint32, n int) string {
+	p.t.Helper()
+	var b []byte
+	for i := range n / 4 {
+		b = binary.LittleEndian.AppendUint32(b, p.read(register+4*uint32(i)))
+	}
+	return strings.TrimRight(string(b), "\x00")
+}
+
+// is checks what the processor says of itself. name is that of the image that runs.
+func (p nicProcessor) is(state descriptors.ProcessorState, fault descriptors.ProcessorFault, name string, active, previous uint32) {
+	p.t.Helper()
+	ready := uint32(0)
+	if state == descriptors.ProcessorRunning {
+		ready = descriptors.ProcessorReady
+	}
+	for _, r := range []struct {
+		name           string
+		register, want uint32
+	}{
+		{"PROC_STATUS", descriptors.RegProcessorStatus, uint32(state)}, {"PROC_FAULT", descriptors.RegProcessorFault, uint32(fault)},
+		{"PROC_READY", descriptors.RegProcessorReady, ready}, {"ACTIVE_SLOT", descriptors.RegActiveSlot, active},
+		{"PREVIOUS_SLOT", descriptors.RegPreviousSlot, previous},
+	} {
+		if got := p.read(r.register); got != r.want {
+			p.t.Errorf("%s is %#x, want %#x", r.name, got, r.want)
+		}
+	}
+	if got := p.text(descriptors.RegProcessorName, abi.MaxNameLength); got != name {
+		p.t.Errorf("PROC_NAME is %q, want %q", got, name)
+	}
+	if stopped := deviceStatus(p.t, p.d)&descriptors.DeviceProgramStopped != 0; stopped != (state == descriptors.ProcessorFaulted) {
+		p.t.Errorf("DeviceProgramStopped: %v", stopped)
+	}
+}
+
+const noSlot = descriptors.NoSlot
+
+func newProcessor(t testing.TB, d vfio.Device) nicProcessor {
+	powerUp(t, d)
+	return nicProcessor{t, d}
+}
+
+// TestProgramRuns starts images and looks at what the device says about them.
+func TestProgramRuns(t *testing.T) {
+	p := newProcessor(t, newDevice(t, nil))
+	p.is(descriptors.ProcessorBuiltIn, 0, "", noSlot, noSlot)
+	for register, want := range map[uint32]uint32{
+		descriptors.RegProcessorABI: abi.Version, descriptors.RegProcessorDevice: 0x12347250, descriptors.RegSlotCount: 2,
+		descriptors.RegSlotBase: 0, descriptors.RegSlotSize: 256 << 10, descriptors.RegMailboxOffset: 512 << 10,
+		descriptors.RegMailboxSize: 128 << 10, descriptors.RegHoldLimit: 100_000,
+	} {
+		if got := p.read(register); got != want {
+			t.Errorf("register %#x is %#x, want %#x", register, got, want)
+		}
+	}
+
+	img := filter("first", constant(abi.FilterPass))
+	img.Programs[abi.PulseTx] = constant(0)
+	image := encode(t, img)
+	p.run(0, image)
+	p.is(descriptors.ProcessorRunning, 0, "first", 0, noSlot)
+	decoded, err := flat.Decode(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := p.text(descriptors.RegProcessorDigest, 32); got != strings.TrimRight(string(decoded.Digest[:]), "\x00") {
+		t.Errorf("digest %x, want %x", got, decoded.Digest)
+	}
+	if got := p.text(descriptors.RegProcessorVersion, 16); got != "1.2" {
+		t.Errorf("version %q", got)
+	}
+	if got := p.text(descriptors.RegProcessorBuildID, 20); got != "\x00\x00\x00\xb1" {
+		t.Errorf("build ID %q", got)
+	}
+	for h := range abi.Hooks {
+		installed, worst := uint32(0), uint32(0)
+		if h == abi.FilterRx || h == abi.PulseTx {
+			installed, worst = 1, 2
+		}
+		if got := p.hook(h, descriptors.HookRegInstalled); got != installed {
+			t.Errorf("%v: installed %d", h, got)
+		}
+		if got := p.hook(h, descriptors.HookRegWorstCase); got != worst {
+			t.Errorf("%v: worst case %d", h, got)
+		}
+	}
+
+	p.run(1, encode(t, filter("second", constant(abi.FilterPass))))
+	p.is(descriptors.ProcessorRunning, 0, "second", 1, 0)
+	p.start(1) // again
+	p.is(descriptors.ProcessorRunning, 0, "second", 1, 0)
+	p.write(descriptors.RegProcessorControl, descriptors.ProcessorHalt)
+	p.is(descriptors.ProcessorHalted, 0, "", 1, 0)
+	if p.hook(abi.FilterRx, descriptors.HookRegInstalled) != 0 {
+		t.Error("a halted program decides")
+	}
+	p.start(0) // back
+	p.is(descriptors.ProcessorRunning, 0, "first", 0, 1)
+	p.write(descriptors.RegProcessorControl, descriptors.ProcessorUseBuiltIn)
+	p.is(descriptors.ProcessorBuiltIn, 0, "", noSlot, 0)
+	p.write(descriptors.RegProcessorControl, descriptors.ProcessorHalt)
+	p.is(descriptors.ProcessorHalted, 0, "", noSlot, 0)
+	p.start(1)
+	p.is(descriptors.ProcessorRunning, 0, "second", 1, 0)
+}
+
+// TestImagesThatAreRefused: one for each fault. What ran before is gone, and can be
+// put back.
+func TestImagesThatAreRefused(t *testing.T) {
+	good := encode(t, filter("good", constant(abi.FilterPass)))
+	spoiled := func(at int) []byte {
+		b := bytes.Clone(good)
+		b[at] ^= 1
+		return b
+	}
+	// changed is an image that was changed before its digest was made.
+	changed := func(change func(*flat.Image)) []byte {
+		img := filter("bad", constant(abi.FilterPass))
+		change(img)
+		return encode(t, img)
+	}
+	array := abi.Map{Name: "m", Type: abi.MapArray, Key: 4, Value: 64 << 10, Entries: 4}
+	for name, c := range map[string]struct {
+		image  []byte
+		entry  uint32 // added to the slot's start
+		fault  descriptors.ProcessorFault
+		detail uint32
+	}{
+		"nothing":        {make([]byte, 4096), 0, descriptors.ProcessorFaultImage, 0},
+		"magic":          {spoiled(0), 0, descriptors.ProcessorFaultImage, 0},
+		"size":           {spoiled(9), 0, descriptors.ProcessorFaultImage, 0},
+		"digest":         {spoiled(0x70), 0, descriptors.ProcessorFaultDigest, 0},
+		"program":        {spoiled(len(good) - 8), 0, descriptors.ProcessorFaultDigest, 0},
+		"ABI":            {spoiled(6), 0, descriptors.ProcessorFaultABI, 0},
+		"device":         {changed(func(i *flat.Image) { i.Device = 0x80861521 }), 0, descriptors.ProcessorFaultDevice, 0},
+		"too much SRAM":  {changed(func(i *flat.Image) { i.Maps = []abi.Map{array} }), 0, descriptors.ProcessorFaultSRAM, 0},
+		"beside a slot":  {good, 8, descriptors.ProcessorFaultSRAM, 0},
+		"behind slots":   {good, 256 << 10, descriptors.ProcessorFaultSRAM, 0},
+		"behind SRAM":    {good, 1 << 31, descriptors.ProcessorFaultSRAM, 0},
+		"never ends":     {changed(func(i *flat.Image) { i.Programs[abi.PulseRx] = endless() }), 0, descriptors.ProcessorFaultRefused, 1<<24 | 1},
+		"no such helper": {changed(func(i *flat.Image) { i.Programs[abi.FilterTx] = foreign() }), 0, descriptors.ProcessorFaultRefused, 3<<24 | 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newProcessor(t, newDevice(t, nil))
+			p.run(0, good)
+			write(t, p.d, vfio.RegionBAR4, uint64(p.slot(1)), c.image)
+			p.write(descriptors.RegProcessorEntry, p.slot(1)+c.entry)
+			p.write(descriptors.RegProcessorControl, descriptors.ProcessorRun)
+			p.is(descriptors.ProcessorFaulted, c.fault, "", noSlot, noSlot)
+			if got := p.read(descriptors.RegProcessorFaultDetail); got != c.detail {
+				t.Errorf("detail %#x, want %#x", got, c.detail)
+			}
+			p.start(0)
+			p.is(descriptors.ProcessorRunning, 0, "good", 0, noSlot)
+			if got := p.read(descriptors.RegProcessorFaultDetail); got != 0 {
+				t.Errorf("detail %#x of no fault", got)
+			}
+		})
+	}
+}
+
+func endless() asm.Instructions {
+	loop := asm.Ja.Label("x").WithReference("")
+	loop.Offset = -1
+	return asm.Instructions{asm.Mov.Imm(asm.R0, 0), loop}
+}
+
+func foreign() asm.Instructions {
+	return asm.Instructions{asm.LoadImm(asm.R6, 1, asm.DWord), asm.FnGetPrandomU32.Call(), asm.Return()}
+}
+
+// TestProgramSurvivesResets: the image is started again, as it was written.
+func TestProgramSurvivesResets(t *testing.T) {
+	counts := abi.Map{Name: "counts", Type: abi.MapArray, Key: 4, Value: 8, Entries: 1, Contents: []byte{7}}
+	image := encode(t, filter("keeps", constant(abi.FilterPass), counts))
+	for name, reset := range map[string]func(t *testing.T, d *emulator.Device){
+		"by register": func(t *testing.T, d *emulator.Device) { resetByRegister(t, d) },
+		"by function": func(t *testing.T, d *emulator.Device) {
+			if err := d.Reset(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			powerUp(t, d)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDevice(t, nil)
+			p := newProcessor(t, d)
+			p.run(1, encode(t, filter("old", constant(abi.FilterPass))))
+			p.run(0, image)
+			box := mailbox{p}
+			box.put(0, []byte{0, 0, 0, 0}, []byte{9, 9, 9, 9, 9, 9, 9, 9})
+			if got := box.do(descriptors.MailboxUpdate, 0, 0); got != descriptors.MailboxOK {
+				t.Fatal(got)
+			}
+			p.write(descriptors.RegHoldLimit, 5)
+			write(t, d, vfio.RegionBAR4, emulator.DefaultSRAM-16, []byte("rest"))
+			reset(t, d)
+			p.is(descriptors.ProcessorRunning, 0, "keeps", 0, 1)
+			if got := p.read(descriptors.RegHoldLimit); got != descriptors.HoldLimitReset {
+				t.Errorf("HOLD_LIMIT is %d", got)
+			}
+			if got := read(t, d, vfio.RegionBAR4, uint64(p.slot(0)), len(image)); !bytes.Equal(got, image) {
+				t.Error("the slot has changed")
+			}
+			if got := read(t, d, vfio.RegionBAR4, emulator.DefaultSRAM-16, 4); !bytes.Equal(got, make([]byte, 4)) {
+				t.Errorf("behind the slots there is still %q", got)
+			}
+			box.put(0, []byte{0, 0, 0, 0}, make([]byte, 8))
+			if got := box.do(descriptors.MailboxLookup, 0, 0); got != descriptors.MailboxOK {
+				t.Fatal(got)
+			}
+			if got := box.get(8, 8); !bytes.Equal(got, []byte{7, 0, 0, 0, 0, 0, 0, 0}) {
+				t.Errorf("the map has % x", got)
+			}
+
+			p.write(descriptors.RegProcessorControl, descriptors.ProcessorHalt)
+			reset(t, d)
+			p.is(descriptors.ProcessorRunning, 0, "keeps", 0, 1)
+
+			// What is no image any more is not started.
+			write(t, d, vfio.RegionBAR4, uint64(p.slot(0))+0x20, []byte("other"))
+			p.is(descriptors.ProcessorRunning, 0, "keeps", 0, 1)
+			reset(t, d)
+			p.is(descriptors.ProcessorFaulted, descriptors.ProcessorFaultDigest, "", noSlot, 1)
+			reset(t, d)
+			p.is(descriptors.ProcessorBuiltIn, 0, "", noSlot, 1)
+			p.start(1)
+			p.is(descriptors.ProcessorRunning, 0, "old", 1, 0)
+			p.write(descriptors.RegProcessorControl, descriptors.ProcessorUseBuiltIn)
+			reset(t, d)
+			p.is(descriptors.ProcessorBuiltIn, 0, "", noSlot, 1)
+		})
+	}
+}
+
+// TestProgramDecides: a program that drops everything keeps a connection from
+// coming, and one that passes counts its runs.
+func TestProgramDecides(t *testing.T) {
+	for name, threads := range map[string]bool{"inline": false, "threads": true} {
+		t.Run(name, func(t *testing.T) {
+			a, b := newHosts(t, threads)
+			p := nicProcessor{t, b.d}
+			p.run(0, encode(t, filter("deaf", constant(abi.FilterDrop))))
+			client, waiting := a.createVI(), b.listen("door")
+			a.dial(client, b.mac(), "door")
+			for end := time.Now().Add(patience); p.hook(abi.FilterRx, descriptors.HookRegRunsLow) < 3; {
+				if time.Now().After(end) {
+					t.Fatal("the program is not asked")
+				}
+				a.poll()
+				b.poll()
+			}
+			if _, ok := b.next(); ok {
+				t.Fatal("a frame has passed")
+			}
+			if runs, dropped := p.hook(abi.FilterRx, descriptors.HookRegRunsLow), counter(t, b.d, descriptors.CounterFramesDropped); runs == 0 || runs > dropped {
+				t.Errorf("%d runs, %d frames dropped", runs, dropped)
+			}
+			p.run(1, encode(t, filter("open", constant(abi.FilterPass))))
+			b.wait(waiting) // the request is repeated
+			if high := p.hook(abi.FilterRx, descriptors.HookRegRunsHigh); high != 0 {
+				t.Errorf("high half of the runs is %d", high)
+			}
+		})
+	}
+}
+
+// TestHaltedProgramHolds: what comes meanwhile is there afterwards.
+func TestHaltedProgramHolds(t *testing.T) {
+	for name, end := range map[string]func(p nicProcessor){
+		"run":      func(p nicProcessor) { p.start(0) },
+		"another":  func(p nicProcessor) { p.run(1, encode(p.t, filter("next", constant(abi.FilterPass)))) },
+		"refused":  func(p nicProcessor) { p.start(1) },
+		"built-in": func(p nicProcessor) { p.write(descriptors.RegProcessorControl, descriptors.ProcessorUseBuiltIn) },
+		"limit":    nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := time.Second
+			a, b := newHosts(t, false, emulator.WithClock(func() time.Duration { return now }))
+			p := nicProcessor{t, b.d}
+			p.run(0, encode(t, filter("holds", constant(abi.FilterPass))))
+			p.write(descriptors.RegHoldLimit, 3000)
+			p.write(descriptors.RegProcessorControl, descriptors.ProcessorHalt)
+			client, waiting := a.createVI(), b.listen("door")
+			a.dial(client, b.mac(), "door")
+			for range 200 {
+				a.poll()
+				b.poll()
+			}
+			if _, ok := b.next(); ok {
+				t.Fatal("a frame has passed while the program was halted")
+			}
+			if n := counter(t, b.d, descriptors.CounterFramesDropped) + counter(t, b.d, descriptors.CounterFramesReceived); n != 0 {
+				t.Errorf("%d frames received or dropped", n)
+			}
+			if end == nil {
+				now += 4 * time.Millisecond
+			} else {
+				end(p)
+			}
+			b.wait(waiting)
+			if n := counter(t, b.d, descriptors.CounterFramesReceived); n != 1 {
+				t.Errorf("%d frames received, want the one that was held", n)
+			}
+		})
+	}
+}
+
+// TestProcessorMisuse: writes that mean nothing are counted and change nothing.
+func TestProcessorMisuse(t *testing.T) {
+	p := newProcessor(t, newDevice(t, nil))
+	p.run(0, encode(t, filter("good", constant(abi.FilterPass))))
+	before := counter(t, p.d, descriptors.CounterBadRegisterAccesses)
+	bad := []uint32{0, 3, 5, 6, 7, 8, 0x10, 0xffffffff, 0x80000001}
+	for _, v := range bad {
+		p.write(descriptors.RegProcessorControl, v)
+	}
+	if got := counter(t, p.d, descriptors.CounterBadRegisterAccesses) - before; got != uint32(len(bad)) {
+		t.Errorf("%d bad accesses, want %d", got, len(bad))
+	}
+	p.is(descriptors.ProcessorRunning, 0, "good", 0, noSlot)
+	for range 3 { // again and again
+		p.write(descriptors.RegProcessorControl, descriptors.ProcessorHalt)
+		p.is(descriptors.ProcessorHalted, 0, "", 0, noSlot)
+	}
+	for range 3 {
+		p.write(descriptors.RegProcessorControl, descriptors.ProcessorUseBuiltIn)
+		p.is(descriptors.ProcessorBuiltIn, 0, "", noSlot, 0)
+	}
+}

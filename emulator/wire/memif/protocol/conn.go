@@ -1,0 +1,142 @@
+package protocol
+
+import (
+	"errors"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// MaxPath is how long the name of a UNIX socket can be in bytes (unix(7)). The
+// first byte of an abstract one, "@" here and zero in the kernel, counts.
+const MaxPath = 107
+
+// ErrAgain: nothing has come yet, or there is no room for a message. Poll the
+// descriptor and try again.
+var ErrAgain = errors.New("try again later")
+
+// maxRights is how many file descriptors are taken from one message before the
+// kernel drops the rest: one more than a message may have.
+const maxRights = 2
+
+// Conn is a connection. It never waits: it is for a loop that polls FD. It is
+// for one goroutine.
+type Conn struct {
+	fd     int
+	in     [MessageSize + 1]byte // a byte more, to see what is too long
+	rights []byte
+}
+
+func newConn(fd int) *Conn {
+	return &Conn{fd: fd, rights: make([]byte, unix.CmsgSpace(4*maxRights))}
+}
+
+// Dial connects to the server at a socket: a path, or "@" and an abstract name.
+// Errors are those of socket(2) and connect(2); EAGAIN means that the server's
+// queue is full.
+func Dial(socket string) (*Conn, error) {
+	fd, err := newSocket()
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Connect(fd, &unix.SockaddrUnix{Name: socket}); err != nil {
+		unix.Close(fd)
+		return nil, os.NewSyscallError("connect", err)
+	}
+	return newConn(fd), nil
+}
+
+func newSocket() (int, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	return fd, os.NewSyscallError("socket", err)
+}
+
+// FD is the descriptor to poll. It stays with the Conn.
+func (c *Conn) FD() int { return c.fd }
+
+// Close closes the connection.
+func (c *Conn) Close() error { return os.NewSyscallError("close", unix.Close(c.fd)) }
+
+// Receive returns the next message, and the file descriptor that came with it,
+// or -1; the caller closes it. It fails with ErrAgain if there is none, io.EOF
+// if the peer has gone, an *Error if the message has not the right size, is of
+// no type that exists, or has more or fewer file descriptors than its type, or
+// else with the error of recvmsg(2).
+func (c *Conn) Receive() (Body, int, error) {
+	n, rights, flags, _, err := unix.Recvmsg(c.fd, c.in[:], c.rights, unix.MSG_CMSG_CLOEXEC)
+	switch {
+	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EINTR):
+		return nil, -1, ErrAgain
+	case err != nil:
+		return nil, -1, os.NewSyscallError("recvmsg", err)
+	}
+	fds := parseRights(c.rights[:rights])
+	if n == 0 && len(fds) == 0 {
+		return nil, -1, io.EOF
+	}
+	body, err := c.check(n, len(fds), flags&unix.MSG_CTRUNC != 0)
+	if err != nil {
+		closeAll(fds)
+		return nil, -1, err
+	}
+	if len(fds) == 0 {
+		return body, -1, nil
+	}
+	return body, fds[0], nil
+}
+
+// check decodes a packet of n bytes that has come with so many descriptors.
+func (c *Conn) check(n, fds int, more bool) (Body, error) {
+	if n != MessageSize {
+		return nil, &Error{Field: "size in bytes", Value: uint64(n), Why: "want 128"}
+	}
+	m := (*Message)(c.in[:])
+	body, err := Decode(m)
+	if err != nil {
+		return nil, err
+	}
+	want := m.Type().Rights()
+	switch {
+	case fds > want, more && want == 0:
+		return nil, &Error{Message: m.Type(), Field: "number of file descriptors", Value: uint64(fds), Why: "there are too many"}
+	case more:
+		return nil, &Error{Message: m.Type(), Field: "number of file descriptors", Value: uint64(fds),
+			Why: "there were more, or this process can open no more"}
+	case fds < want:
+		return nil, &Error{Message: m.Type(), Field: "number of file descriptors", Value: uint64(fds), Why: "one is missing"}
+	}
+	return body, nil
+}
+
+func parseRights(rights []byte) []int {
+	// What the kernel has written can be parsed.
+	messages, _ := unix.ParseSocketControlMessage(rights)
+	var all []int
+	for i := range messages {
+		fds, _ := unix.ParseUnixRights(&messages[i])
+		all = append(all, fds...)
+	}
+	return all
+}
+
+func closeAll(fds []int) {
+	for _, fd := range fds {
+		_ = unix.Close(fd)
+	}
+}
+
+// Send sends a message, with a duplicate of fd unless that is negative. It
+// fails with ErrAgain if the peer does not read, or with the error of
+// sendmsg(2).
+func (c *Conn) Send(body Body, fd int) error {
+	var rights []byte
+	if fd >= 0 {
+		rights = unix.UnixRights(fd)
+	}
+	err := unix.Sendmsg(c.fd, Encode(body)[:], rights, nil, unix.MSG_NOSIGNAL)
+	if errors.Is(err, unix.EAGAIN) {
+		return ErrAgain
+	}
+	return os.NewSyscallError("sendmsg", err)
+}

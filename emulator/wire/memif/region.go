@@ -1,0 +1,140 @@
+package memif
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// region is memory that is shared with the peer.
+//
+// It is not known when nobody uses a frame in it any more: a frame belongs to
+// whoever has reserved or received it, for as long as that goroutine likes. So
+// memory goes in two steps. retire, at once, puts private memory in its place,
+// which frees the peer's; release, when the ports' owner is known to be out of
+// it, or when the garbage collector says so, gives back the addresses.
+type region struct {
+	memory  []byte
+	cleanup runtime.Cleanup
+}
+
+func newRegion(memory []byte) *region {
+	r := &region{memory: memory}
+	r.cleanup = runtime.AddCleanup(r, unmap, memory)
+	return r
+}
+
+// unmap ends a mapping of ours, which cannot fail.
+func unmap(memory []byte) { _ = unix.Munmap(memory) }
+
+func (r *region) retire() {
+	// If there is no memory for the kernel's own tables, the peer's stays
+	// mapped until release.
+	_ = replace(r.memory)
+}
+
+func (r *region) release() {
+	r.cleanup.Stop()
+	unmap(r.memory)
+}
+
+// createRegion makes memory for both, which nobody can cut off, and returns the
+// file behind it too.
+func createRegion(size uint64) (_ *region, file int, err error) {
+	file, err = unix.MemfdCreate("trapeze-memif", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, -1, os.NewSyscallError("memfd_create", err)
+	}
+	defer func() {
+		if err != nil {
+			unix.Close(file)
+		}
+	}()
+	if err := unix.Ftruncate(file, int64(size)); err != nil {
+		return nil, -1, os.NewSyscallError("ftruncate", err)
+	}
+	if err := allocatePages(file, int64(size)); err != nil {
+		return nil, -1, err
+	}
+	const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
+	if _, err := unix.FcntlInt(uintptr(file), unix.F_ADD_SEALS, seals); err != nil {
+		return nil, -1, os.NewSyscallError("seal", err)
+	}
+	memory, err := unix.Mmap(file, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+	if err != nil {
+		return nil, -1, os.NewSyscallError("mmap", err)
+	}
+	return newRegion(memory), file, nil
+}
+
+// allocatePages gives a file all its pages now, so that none is found missing
+// when a frame is written. A signal undoes what it interrupts, so it goes in
+// pieces.
+func allocatePages(file int, size int64) error {
+	const piece = 16 << 20
+	for at := int64(0); at < size; {
+		err := unix.Fallocate(file, 0, at, min(piece, size-at))
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return os.NewSyscallError("fallocate", err)
+		}
+		at += piece
+	}
+	return nil
+}
+
+// mapRegion maps size bytes of the peer's file, which must be memory: touching
+// a file on a disk, or in a file system that the peer serves, may take for ever.
+// It reports whether the file can be cut off, which ends a program that touches
+// it then. Errors wrap ErrMemory.
+func mapRegion(file int, size uint64) (_ *region, canVanish bool, err error) {
+	bad := func(format string, a ...any) (*region, bool, error) {
+		return nil, false, fmt.Errorf("%w: %w", ErrMemory, fmt.Errorf(format, a...))
+	}
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(file, &fs); err != nil {
+		return bad("%w", os.NewSyscallError("fstatfs", err))
+	}
+	huge := int64(fs.Type) == unix.HUGETLBFS_MAGIC
+	if int64(fs.Type) != unix.TMPFS_MAGIC && !huge {
+		return bad("the file is not in memory: file system %#x", fs.Type)
+	}
+	// Sealed first: the size that is read then stays. A huge page may be
+	// missing for all that.
+	canVanish = !sealed(file) || huge
+	var st unix.Stat_t
+	if err := unix.Fstat(file, &st); err != nil {
+		return bad("%w", os.NewSyscallError("fstat", err))
+	}
+	switch {
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		return bad("it is no regular file: mode %#o", st.Mode)
+	case size == 0 || size > math.MaxInt:
+		return bad("a region of %#x bytes", size)
+	case huge && (fs.Bsize <= 0 || size%uint64(fs.Bsize) != 0):
+		return bad("a region of %#x bytes in pages of %#x", size, fs.Bsize)
+	case st.Size < 0 || uint64(st.Size) < size:
+		return bad("the file has %#x bytes, the region %#x", st.Size, size)
+	}
+	memory, err := unix.Mmap(file, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
+	if err != nil {
+		return bad("%w", os.NewSyscallError("mmap", err))
+	}
+	return newRegion(memory), canVanish, nil
+}
+
+// sealed makes sure that a file cannot shrink, if it is of a kind that can be
+// sealed (memfd_create(2)), and reports whether that is so.
+func sealed(file int) bool {
+	if _, err := unix.FcntlInt(uintptr(file), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK); err == nil {
+		return true
+	}
+	seals, err := unix.FcntlInt(uintptr(file), unix.F_GET_SEALS, 0)
+	return err == nil && seals&unix.F_SEAL_SHRINK != 0
+}

@@ -1,0 +1,176 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// borrowed is memory of the peer that we have mapped.
+type borrowed struct {
+	id     uint32
+	memory *mapping
+	mem    []byte
+}
+
+// Borrow returns n bytes at offset of the memory that the peer has exported as
+// id, or nil if they are not all in it. It is the data path's, as Receive is. The
+// bytes are the peer's: they may change while they are read. They stay until the
+// next call of Receive or Release.
+func (p *Port) Borrow(id uint32, offset, n uint64) []byte {
+	if !p.borrowed {
+		p.borrowed = true
+		p.loan.inUse.Store(true)
+	}
+	// After inUse is set: what is in the table now is not unmapped.
+	t := p.loan.theirs.Load()
+	if t == nil {
+		return nil
+	}
+	for i := range *t {
+		if b := &(*t)[i]; b.id == id {
+			if size := uint64(len(b.mem)); offset > size || n > size-offset {
+				return nil
+			}
+			return b.mem[offset : offset+n : offset+n]
+		}
+	}
+	return nil
+}
+
+// giveBack ends the use of what was borrowed.
+func (p *Port) giveBack() {
+	p.borrowed = false
+	p.loan.inUse.Store(false)
+	if p.loan.waiting.Load() {
+		select {
+		case p.loan.idle <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// takeOffer maps what the peer exports.
+func (p *Port) takeOffer(s *session, m message, fd int) error {
+	if fd >= 0 {
+		defer unix.Close(fd)
+	}
+	t := p.theirs()
+	switch {
+	case !s.shared:
+		return &PeerError{"kind of a message", uint64(m.kind), "none about memory, which is not shared"}
+	case fd < 0:
+		return &PeerError{"descriptors of an export", 0, "1"}
+	case len(t) >= maxExports:
+		return &PeerError{"number of exports", uint64(len(t)) + 1, fmt.Sprintf("at most %d", maxExports)}
+	case slices.ContainsFunc(t, func(b borrowed) bool { return b.id == m.id }):
+		return &PeerError{"number of an export", uint64(m.id), "a new one"}
+	}
+	answer := message{kind: kindExported, id: m.id}
+	b, err := p.mapOffer(m, fd)
+	if err != nil {
+		errno := unix.EINVAL
+		errors.As(err, &errno)
+		answer.a = uint64(errno)
+	} else {
+		t = append(slices.Clone(t), b)
+		p.loan.theirs.Store(&t)
+	}
+	return s.conn.send(answer, -1)
+}
+
+func (p *Port) theirs() []borrowed {
+	if t := p.loan.theirs.Load(); t != nil {
+		return *t
+	}
+	return nil
+}
+
+func (p *Port) mapOffer(m message, fd int) (borrowed, error) {
+	offset, n := m.a, m.b
+	if n == 0 || n > math.MaxInt || offset > math.MaxInt64 || offset%uint64(os.Getpagesize()) != 0 {
+		return borrowed{}, fmt.Errorf("%w: %#x bytes at %#x", ErrMemory, n, offset)
+	}
+	whole, err := checkFile(fd, unix.F_SEAL_SHRINK, offset+n)
+	if err != nil {
+		return borrowed{}, err
+	}
+	flags := 0
+	if whole {
+		// The pages are there: reading shall not stop for each of them.
+		flags = unix.MAP_POPULATE
+	}
+	memory, err := p.maps.mapFile(fd, int64(offset), int(n), unix.PROT_READ, flags)
+	if err != nil {
+		return borrowed{}, err
+	}
+	return borrowed{m.id, memory, memory.mem}, nil
+}
+
+// takeBack unmaps what the peer exports no more.
+func (p *Port) takeBack(s *session, m message) error {
+	if !s.shared {
+		return &PeerError{"kind of a message", uint64(m.kind), "none about memory, which is not shared"}
+	}
+	t := p.theirs()
+	if i := slices.IndexFunc(t, func(b borrowed) bool { return b.id == m.id }); i >= 0 {
+		old := t[i].memory
+		t = slices.Delete(slices.Clone(t), i, i+1)
+		p.loan.theirs.Store(&t)
+		if err := p.unmapUnused([]*mapping{old}); err != nil {
+			return err
+		}
+	}
+	return s.conn.send(message{kind: kindUnexported, id: m.id}, -1)
+}
+
+// errInUse: whoever reads the peer's memory takes too long.
+var errInUse = errors.New("the peer's memory is in use")
+
+// unmapUnused unmaps the peer's memory, which is in no table any more, once the
+// data path does not read it.
+func (p *Port) unmapUnused(m []*mapping) error {
+	l := &p.loan
+	l.stuck = append(l.stuck, m...)
+	l.waiting.Store(true)
+	defer l.waiting.Store(false)
+	timer := time.NewTimer(lendTime)
+	defer timer.Stop()
+	for l.inUse.Load() {
+		select {
+		case <-l.idle:
+		case <-timer.C:
+			return errInUse
+		case <-p.ctx.Done():
+			return ErrClosed
+		}
+	}
+	for _, n := range l.stuck {
+		n.unmap()
+	}
+	l.stuck = nil
+	return nil
+}
+
+// endLoans gives up what was lent and borrowed in a session that has ended.
+func (p *Port) endLoans() {
+	p.mu.Lock()
+	for _, e := range p.offers {
+		e.seen = false
+	}
+	p.listLent()
+	p.mu.Unlock()
+	var old []*mapping
+	for _, b := range p.theirs() {
+		old = append(old, b.memory)
+	}
+	p.loan.theirs.Store(nil)
+	// What is still in use stays mapped until a later try, or until the port is
+	// collected.
+	_ = p.unmapUnused(old)
+}

@@ -1,0 +1,76 @@
+// Package shm is a wire between two processes of one host: frames cross in
+// memory that both map, without a system call.
+//
+// # Set-up
+//
+// The processes meet at a UNIX socket of type SOCK_SEQPACKET (unix(7)), in the
+// file system or, with a name that starts with @, in the abstract namespace. One
+// listens, the other connects. Every message has 32 bytes, little-endian: kind
+// (u32), id (u32), and three numbers a, b and c (u64).
+//
+//	kind  name        from      id       a               b             c
+//	1     hello       connector magic    versions, flags MTU
+//	2     welcome     listener  magic    version, flags  MTU           ring         + memory
+//	3     ready       connector
+//	4     refuse      listener           reason          its versions
+//	5     link        both      number   1: plug is in
+//	6     link seen   both      number
+//	7     export      both      region   offset in file  bytes                      + file
+//	8     exported    both      region   errno
+//	9     unexport    both      region
+//	10    unexported  both      region
+//	11    wake        both
+//	12    goodbye     both
+//
+// Versions are the oldest and the newest that the connector speaks, 16 bits
+// each; the listener picks one. Flags stand in bits 63:32: 1 shares memory, 2
+// takes part in membarrier(2). The socket stays open: it ends with the process
+// that holds it, which is how a peer's death is noticed.
+//
+// # Memory
+//
+// The listener makes a memfd for each connection, sealed against shrinking and
+// growing, and both check seals and size before they map it. It has two parts,
+// the first for frames from listener to connector, the second for the others.
+// For rings of R bytes (a power of two):
+//
+//	0          freed     u32: bytes that the receiver has given back
+//	128        asleep    u32: not 0 if the receiver wants a wake message
+//	4096       words     u64 for each frame, R/64 of them
+//	4096+R/8   frames    R bytes; each frame in one piece, aligned to 64
+//
+// A word holds all that is to be known of a frame:
+//
+//	bits 15:0   length of the frame in bytes
+//	bits 31:16  how many of them have arrived
+//	bits 39:32  1: the frame has ended, 2: it was given up
+//	bits 63:40  number of the frame plus one, modulo 2^24
+//
+// Frame i has word i mod R/64. It follows its predecessor in the ring, at the
+// next multiple of 64, or at the start if it would not fit before the end. The
+// receiver polls the word of the next frame, and fetches the place where that
+// frame will start in the same breath: a frame of two cache lines is there about
+// as soon as its word. There is no index that the two sides share; the first
+// word of a batch is written last. A frame that comes in parts has its word
+// written again and again; one that is given up is skipped.
+//
+// # Sleeping
+//
+// A receiver that is going to sleep sets asleep and has all processors execute
+// a barrier (membarrier(2)), so that senders need none. The sender clears asleep
+// and sends a wake message. It goes over the socket because the flags of an
+// eventfd that two processes share are whatever either of them sets: a peer
+// could make our write to it block.
+//
+// # Trust
+//
+// The peer may write anything at any time. Where a frame lies is computed here,
+// never read; words and counts are read once and checked, and what cannot be
+// true ends the connection with a [PeerError]. What Receive returns is memory
+// that the peer can still change.
+//
+// Sharing memory ([Options].Share) is another matter: it lets the peer read all
+// of each file that is exported, whenever it likes. It is for processes that
+// trust each other as threads of one program do, and off unless both switch it
+// on.
+package shm

@@ -1,0 +1,66 @@
+package shm
+
+import "github.com/trapeze-nic/trapeze/descriptors"
+
+// Layout of one direction's part of the shared memory, in bytes.
+const (
+	freedOffset  = 0
+	asleepOffset = 128 // off freed's cache line, and off the one that is fetched along with it
+	wordsOffset  = descriptors.PageSize
+	lineSize     = 64
+	wordSize     = 8
+)
+
+// half is one direction as both sides see it.
+type half struct {
+	// freed counts the bytes that the receiver has given back. It writes it.
+	freed *uint32
+	// asleep is not zero if the receiver wants to be woken. Both write it.
+	asleep *uint32
+	words  []uint64 // by frame number
+	frames []byte   // a power of two
+}
+
+// halfSize is what one direction takes with a ring of so many bytes.
+func halfSize(ring int) int { return wordsOffset + ring/lineSize*wordSize + ring }
+
+// layHalf lays a direction over memory of halfSize bytes.
+func layHalf(mem []byte, ring int) half {
+	framesOffset := wordsOffset + ring/lineSize*wordSize
+	return half{
+		freed:  descriptors.IndexAt(mem[freedOffset:]),
+		asleep: descriptors.IndexAt(mem[asleepOffset:]),
+		words:  wordsAt(mem[wordsOffset:framesOffset]),
+		frames: mem[framesOffset : framesOffset+ring : framesOffset+ring],
+	}
+}
+
+// prepare gives every word the number that it would have had one lap ago: a word
+// has that number or the next one, and no other.
+func (h *half) prepare() {
+	for i := range h.words {
+		h.words[i] = wordOf(uint32(i-len(h.words)), 0, 0, flagEnded)
+	}
+}
+
+// slotSize is what a frame of n bytes takes in the ring.
+func slotSize(n uint32) uint32 { return max((n+lineSize-1)&^(lineSize-1), lineSize) }
+
+// place is where a frame of n bytes starts that follows position at, and where
+// the next one may. Positions are free-running.
+func (h *half) place(at, n uint32) (start, end uint32) {
+	size, need := uint32(len(h.frames)), slotSize(n)
+	if used := at & (size - 1); used+need > size {
+		at += size - used
+	}
+	return at, at + need
+}
+
+// frame is the memory of the frame of n bytes that starts at a position.
+func (h *half) frame(start, n uint32) []byte {
+	at := start & uint32(len(h.frames)-1)
+	return h.frames[at : at+n : at+n]
+}
+
+// word is the word of frame i.
+func (h *half) word(i uint32) *uint64 { return &h.words[i&uint32(len(h.words)-1)] }

@@ -1,0 +1,217 @@
+package shm
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxExports bounds what a side exports at a time: the messages about all of
+// them fit the socket's buffer, and the peer's table is quickly searched.
+const maxExports = 64
+
+// export is memory of this process that the peer may read. Guarded by Port.mu,
+// but for what does not change.
+type export struct {
+	id     uint32
+	fd     int // read-only, ours
+	offset int64
+	mem    []byte
+	seen   bool // the peer of the live session has mapped it
+}
+
+// lent is an export that the peer has mapped, as the data path sees it.
+type lent struct {
+	id  uint32
+	mem []byte
+}
+
+// loan is what the data path needs to lend and to borrow.
+type loan struct {
+	lent   atomic.Pointer[[]lent]     // ours
+	theirs atomic.Pointer[[]borrowed] // the peer's
+	// inUse is set while the data path may be reading what is theirs. Somebody
+	// who waits for the end of that sets waiting, and is told through idle.
+	inUse, waiting atomic.Bool
+	idle           chan struct{}
+	stuck          []*mapping // that could not be unmapped yet; the run goroutine's
+}
+
+// Export makes memory of this process readable by the peer, and by each peer to
+// come, until Unexport. mem is a mapping of the file fd that starts at offset, a
+// multiple of the page size (of the file's: huge pages are larger). The file must
+// be sealed against shrinking (F_SEAL_SHRINK). The caller keeps fd and may close
+// it. The peer can read the whole file, and nobody else can open it any more
+// (mode 0700 at most).
+//
+// id is not zero. The peer maps the memory some time later: Lend says when.
+// Errors are ErrNotShared, ErrClosed, or wrap ErrMemory. At most 64 regions can
+// be exported at a time. Any goroutine may call it.
+func (p *Port) Export(fd int, offset int64, mem []byte) (id uint32, err error) {
+	if !p.options.Share {
+		return 0, ErrNotShared
+	}
+	if len(mem) == 0 || offset < 0 || offset%int64(os.Getpagesize()) != 0 {
+		return 0, fmt.Errorf("%w: %d bytes at offset %d of the file", ErrMemory, len(mem), offset)
+	}
+	if _, err := checkFile(fd, unix.F_SEAL_SHRINK, uint64(offset)+uint64(len(mem))); err != nil {
+		return 0, err
+	}
+	only, err := readOnly(fd)
+	if err != nil {
+		return 0, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.ctx.Err() != nil:
+		err = ErrClosed
+	case len(p.offers) >= maxExports:
+		err = fmt.Errorf("%w: %d regions are exported, and not more can be", ErrMemory, maxExports)
+	}
+	if err != nil {
+		unix.Close(only)
+		return 0, err
+	}
+	for p.lastID++; p.lastID == 0 || p.offers[p.lastID] != nil; {
+		p.lastID++
+	}
+	e := &export{id: p.lastID, fd: only, offset: offset, mem: mem}
+	p.offers[e.id] = e
+	if s := p.live; s != nil && s.offered && s.shared {
+		if err := s.conn.send(e.message(), e.fd); err != nil {
+			s.end(err)
+		}
+	}
+	return e.id, nil
+}
+
+// readOnly opens a file once more so that what is got through it cannot be
+// written, and takes it away from other users, who could open it anew.
+func readOnly(fd int) (int, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return -1, fmt.Errorf("%w: %w", ErrMemory, os.NewSyscallError("fstat", err))
+	}
+	const others = 0o077
+	if st.Mode&others != 0 {
+		// It may be sealed too, which is no reason to fail: Share is for
+		// processes that trust each other.
+		_ = unix.Fchmod(fd, st.Mode&^(others|unix.S_IFMT))
+	}
+	only, err := unix.Open("/proc/self/fd/"+strconv.Itoa(fd), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("%w: it cannot be opened for reading: %w", ErrMemory, os.NewSyscallError("open", err))
+	}
+	return only, nil
+}
+
+func (e *export) message() message {
+	return message{kind: kindExport, id: e.id, a: uint64(e.offset), b: uint64(len(e.mem))}
+}
+
+// Unexport ends what Export began. It returns when the peer has confirmed that
+// it has unmapped the memory, or is gone. If it does neither for some seconds it
+// is disconnected, and the error wraps ErrMemory: it may be reading still. It
+// fails with ErrNotExported if id is not exported. Any goroutine may call it.
+func (p *Port) Unexport(id uint32) error {
+	p.mu.Lock()
+	e, s := p.offers[id], p.live
+	if e == nil {
+		p.mu.Unlock()
+		return fmt.Errorf("%w: %d", ErrNotExported, id)
+	}
+	delete(p.offers, id)
+	p.listLent()
+	p.mu.Unlock()
+	defer unix.Close(e.fd)
+	if s == nil || !s.shared {
+		return nil
+	}
+	err := s.ask(message{kind: kindUnexport, id: id}, kindUnexported, answerTime)
+	select {
+	case <-s.done:
+		return nil // it is gone
+	default:
+	}
+	if err != nil {
+		err = fmt.Errorf("%w: the peer has not given memory back: %w", ErrMemory, err)
+		s.end(err)
+	}
+	return err
+}
+
+// Lend says where the peer finds the bytes p: in which exported memory, and how
+// far from its start. ok is false if p is not all in one exported memory, or the
+// peer has not mapped that. It takes some nanoseconds; the data path may call it.
+func (p *Port) Lend(b []byte) (id uint32, offset uint64, ok bool) {
+	if t := p.loan.lent.Load(); t != nil && p.LinkUp() {
+		for i := range *t {
+			e := &(*t)[i]
+			if at, in := within(b, e.mem); in {
+				return e.id, at, true
+			}
+		}
+	}
+	return 0, 0, false
+}
+
+// listLent makes the table that Lend looks at. p.mu is held.
+func (p *Port) listLent() {
+	var t []lent
+	for _, e := range p.offers {
+		if e.seen {
+			t = append(t, lent{e.id, e.mem})
+		}
+	}
+	p.loan.lent.Store(&t)
+}
+
+// offerAll offers a new peer what is exported.
+func (p *Port) offerAll(s *session) error {
+	if !s.shared {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.offered = true
+	for _, e := range p.offers {
+		if err := s.conn.send(e.message(), e.fd); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// accepted notes that the peer has mapped what was exported, or could not.
+func (p *Port) accepted(s *session, m message) error {
+	if !s.shared {
+		return &PeerError{"kind of a message", uint64(m.kind), "none about memory, which is not shared"}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e := p.offers[m.id]
+	switch {
+	case e == nil: // taken back meanwhile
+	case m.a != 0:
+		p.lastErr = fmt.Errorf("%w: the peer cannot map region %d: %w", ErrMemory, m.id, unix.Errno(m.a))
+	default:
+		e.seen = true
+		p.listLent()
+	}
+	return nil
+}
+
+// closeOffers gives up what is exported. Nothing else runs any more.
+func (p *Port) closeOffers() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id, e := range p.offers {
+		unix.Close(e.fd)
+		delete(p.offers, id)
+	}
+	p.listLent()
+}

@@ -1,0 +1,133 @@
+package shm
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// The messages of the socket, described in the package's documentation.
+const (
+	messageSize = 32
+	// magic stands in both greetings: "TZSM", little-endian.
+	magic = 0x4d535a54
+	// oldest and newest are the versions that this side speaks.
+	oldest, newest = 1, 1
+
+	flagShare   = 1
+	flagBarrier = 2
+	flagsKnown  = flagShare | flagBarrier
+	flagsShift  = 32
+)
+
+type kind uint32
+
+const (
+	noKind kind = iota
+	kindHello
+	kindWelcome
+	kindReady
+	kindRefuse
+	kindLink
+	kindLinkSeen
+	kindExport
+	kindExported
+	kindUnexport
+	kindUnexported
+	kindWake
+	kindGoodbye
+)
+
+// Reasons of a refusal.
+const (
+	refuseBusy = iota + 1
+	refuseVersion
+	refuseHello
+	refuseMemory
+)
+
+type message struct {
+	kind    kind
+	id      uint32
+	a, b, c uint64
+}
+
+func (m *message) encode() [messageSize]byte {
+	var p [messageSize]byte
+	binary.LittleEndian.PutUint32(p[0:], uint32(m.kind))
+	binary.LittleEndian.PutUint32(p[4:], m.id)
+	binary.LittleEndian.PutUint64(p[8:], m.a)
+	binary.LittleEndian.PutUint64(p[16:], m.b)
+	binary.LittleEndian.PutUint64(p[24:], m.c)
+	return p
+}
+
+func decode(p []byte) (message, error) {
+	if len(p) != messageSize {
+		return message{}, &PeerError{"size of a message", uint64(len(p)), "32 bytes"}
+	}
+	return message{
+		kind: kind(binary.LittleEndian.Uint32(p[0:])), id: binary.LittleEndian.Uint32(p[4:]),
+		a: binary.LittleEndian.Uint64(p[8:]), b: binary.LittleEndian.Uint64(p[16:]), c: binary.LittleEndian.Uint64(p[24:]),
+	}, nil
+}
+
+// greeting is what hello and welcome say. The ring is the listener's to choose.
+type greeting struct {
+	oldest, newest uint16 // equal in a welcome
+	flags          uint32
+	mtu, ring      int
+}
+
+func (g *greeting) message(k kind) message {
+	return message{kind: k, id: magic, b: uint64(g.mtu), c: uint64(g.ring),
+		a: uint64(g.oldest) | uint64(g.newest)<<16 | uint64(g.flags)<<flagsShift}
+}
+
+// greetingOf checks what both greetings have in common.
+func greetingOf(m message) (greeting, error) {
+	g := greeting{oldest: uint16(m.a), newest: uint16(m.a >> 16), flags: uint32(m.a >> flagsShift)}
+	switch {
+	case m.id != magic:
+		return g, &PeerError{"magic number of a greeting", uint64(m.id), fmt.Sprintf("%#x", uint32(magic))}
+	case g.newest < g.oldest:
+		return g, &PeerError{"newest version", uint64(g.newest), "at least the oldest"}
+	case g.newest < oldest || g.oldest > newest:
+		return g, fmt.Errorf("%w: the peer speaks %d to %d, this side %d to %d", ErrVersion, g.oldest, g.newest, oldest, newest)
+	case m.b < descriptors.MinMTU || m.b > descriptors.MaxMTU:
+		return g, &PeerError{"MTU", m.b, fmt.Sprintf("%d to %d", descriptors.MinMTU, descriptors.MaxMTU)}
+	case m.kind == kindWelcome && m.c > MaxRing:
+		return g, &PeerError{"size of a ring", m.c, fmt.Sprintf("at most %d", MaxRing)}
+	}
+	g.mtu, g.ring = int(m.b), int(m.c)
+	return g, nil
+}
+
+// greet is what this side says, with the versions that it offers or has chosen.
+func (p *Port) greet(oldest, newest uint16, ring int) greeting {
+	g := greeting{oldest: oldest, newest: newest, mtu: p.mtu, ring: ring}
+	if p.options.Share {
+		g.flags |= flagShare
+	}
+	if hasBarrier() {
+		g.flags |= flagBarrier
+	}
+	return g
+}
+
+// refusal is the error that a refusal is to who connects.
+func refusal(m message) error {
+	switch m.a {
+	case refuseBusy:
+		return ErrBusy
+	case refuseVersion:
+		return fmt.Errorf("%w: the listener speaks %d to %d, this side %d to %d", ErrVersion,
+			uint16(m.b), uint16(m.b>>16), oldest, newest)
+	case refuseHello:
+		return fmt.Errorf("%w: the listener does not accept our greeting", ErrPeer)
+	case refuseMemory:
+		return fmt.Errorf("%w: the listener has no memory for the wire", ErrMemory)
+	}
+	return &PeerError{"reason of a refusal", m.a, "1 to 4"}
+}

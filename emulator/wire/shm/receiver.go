@@ -1,0 +1,161 @@
+package shm
+
+import (
+	"sync/atomic"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// receiver takes frames out of one direction, whoever fills it. The zero value
+// has no memory.
+type receiver struct {
+	half
+	limit  uint32 // bytes of the largest frame that the peer may send
+	eighth uint32
+
+	tail      uint32 // position behind the last frame that was released
+	freedLast uint32 // as the sender knows it
+	number    uint32 // of the next frame, or of the one that is held
+
+	held    bool
+	ended   bool   // its sender is done with it
+	broken  bool   // it will not become whole
+	start   uint32 // of the frame that is held
+	next    uint32 // position behind it
+	length  uint32
+	arrived uint32
+
+	idle    uint32 // looks in vain since frame number asked
+	asked   uint32
+	aborted uint64 // frames that the peer gave up
+	fault   *PeerError
+}
+
+// take returns the oldest frame, nil if there is none. It stays until release.
+func (r *receiver) take() []byte {
+	if r.held {
+		return r.frame(r.start, r.length)
+	}
+	w := atomic.LoadUint64(r.word(r.number))
+	n := uint32(w & lengthMask)
+	if w == wholeOf(numberOf(r.number), n) && n <= r.limit {
+		r.hold(n)
+		r.arrived, r.ended, r.broken = n, true, false
+		return r.frame(r.start, n)
+	}
+	if w>>numShift != numberOf(r.number) {
+		r.none(w)
+		return nil
+	}
+	return r.part(w, n)
+}
+
+// hold makes the next frame, of n bytes, the one that is held.
+func (r *receiver) hold(n uint32) {
+	r.start, r.next = r.place(r.tail, n)
+	r.length, r.held = n, true
+}
+
+// part takes a frame that has not arrived whole, or whose word is bad.
+func (r *receiver) part(w uint64, n uint32) []byte {
+	if n > r.limit {
+		r.fault = &PeerError{"length of a frame", uint64(n), "at most what was agreed on"}
+		return nil
+	}
+	r.hold(n)
+	r.arrived, r.ended, r.broken = 0, false, false
+	switch good := r.read(w); {
+	case !good:
+		r.held = false
+	case r.broken:
+		r.release()
+	default:
+		return r.frame(r.start, n)
+	}
+	return nil
+}
+
+// none looks at a word that is not of the next frame, and gives back the room of
+// what was released.
+func (r *receiver) none(w uint64) {
+	// Where the next frame will start is fetched at each look. The processor does
+	// so ahead of knowing that the look is in vain: when it is not, a frame of two
+	// lines is under way at the same time as its word.
+	fetch(&r.frames[r.tail&uint32(len(r.frames)-1)])
+	if w>>numShift != numberOf(r.number-uint32(len(r.words))) {
+		r.fault = &PeerError{"number of a frame", w >> numShift, "the next one, or the one that was there before"}
+		return
+	}
+	if r.tail != r.freedLast {
+		r.free()
+	}
+}
+
+// read takes in what a word says about progress. It reports whether that can be.
+func (r *receiver) read(w uint64) bool {
+	shown, flags := uint32(w>>shownShift&lengthMask), w>>flagShift&flagMask
+	switch {
+	case shown > r.length || shown < r.arrived:
+		r.fault = &PeerError{"bytes of a frame that have arrived", uint64(shown), "at least as many as before, at most its length"}
+	case flags&^(flagEnded|flagAborted) != 0 || flags == flagAborted:
+		r.fault = &PeerError{"flags of a frame", flags, "0, ended, or ended and aborted"}
+	case flags == flagEnded && shown != r.length:
+		r.fault = &PeerError{"bytes of a frame that has ended", uint64(shown), "its length"}
+	default:
+		r.arrived, r.ended = shown, flags != 0
+		if flags&flagAborted != 0 {
+			r.broken = true
+			r.aborted++
+		}
+		return true
+	}
+	r.broken = true
+	return false
+}
+
+// progress says how many bytes of the frame that is held are there, and whether
+// it will never be whole.
+func (r *receiver) progress() (n int, broken bool) {
+	if !r.held {
+		return 0, false
+	}
+	if !r.ended && !r.broken {
+		w := atomic.LoadUint64(r.word(r.number))
+		if w>>numShift != numberOf(r.number) || uint32(w&lengthMask) != r.length {
+			r.fault = &PeerError{"word of a frame on its way", w, "the number and the length that it had"}
+			r.broken = true
+		} else {
+			r.read(w)
+		}
+	}
+	return int(r.arrived), r.broken
+}
+
+// release gives back the frame that is held. It may still be on its way: its
+// sender will not write behind it.
+func (r *receiver) release() {
+	if !r.held {
+		return
+	}
+	r.held = false
+	r.tail = r.next
+	r.number++
+	if r.tail-r.freedLast >= r.eighth {
+		r.free()
+	}
+}
+
+func (r *receiver) free() {
+	descriptors.StoreIndex(r.freed, r.tail)
+	r.freedLast = r.tail
+}
+
+// discard drops what has arrived, at most one ring full of it.
+func (r *receiver) discard() {
+	for range r.words {
+		if r.take() == nil {
+			return
+		}
+		r.release()
+	}
+}

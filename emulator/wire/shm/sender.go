@@ -1,0 +1,139 @@
+package shm
+
+import "sync/atomic"
+
+// sender puts frames into one direction. The zero value has no memory.
+type sender struct {
+	half
+	light bool // the receiver makes the barriers that its sleep takes
+
+	head      uint32 // position after the last frame that was ended or shown
+	freedSeen uint32
+	number    uint32 // of the next frame
+
+	start, room uint32 // of the frame that is reserved or open
+	reserved    bool
+	open        bool   // the frame before number is not whole yet
+	shown       uint32 // bytes of it that the peer has
+
+	// first is the word of the first frame since the last flush: it is written
+	// last, and so hides those that follow.
+	first       uint64
+	firstNumber uint32
+	batch       bool
+
+	heard uint32 // frames that the peer had sent when this side answered last
+
+	fault *PeerError
+}
+
+// A frame that goes out alone and has so many bytes is demoted. Smaller ones the
+// receiver fetches while it polls, and with larger ones it begins before the end
+// of them is demoted.
+const (
+	demoteAbove = 2 * lineSize
+	demoteUpTo  = 4096 + 2*lineSize
+)
+
+// reserve returns n bytes for a frame, nil if there is no room.
+func (s *sender) reserve(n uint32) []byte {
+	if s.open {
+		s.abort()
+	}
+	start, end := s.place(s.head, n)
+	if size := uint32(len(s.frames)); end-s.freedSeen > size {
+		if s.look(); end-s.freedSeen > size {
+			s.reserved = false
+			return nil
+		}
+	}
+	s.start, s.room, s.reserved = start, n, true
+	return s.frame(start, n)
+}
+
+// look reads how far the receiver is.
+func (s *sender) look() {
+	freed := atomic.LoadUint32(s.freed)
+	if freed-s.freedSeen > s.head-s.freedSeen {
+		s.fault = &PeerError{"freed bytes", uint64(freed), "a position between the last one and what was sent"}
+		return
+	}
+	s.freedSeen = freed
+}
+
+// commit appends the reserved frame. It shows with flush.
+func (s *sender) commit() {
+	w := wordOf(s.number, s.room, s.room, flagEnded)
+	if s.batch {
+		*s.word(s.number) = w
+	} else {
+		s.first, s.firstNumber, s.batch = w, s.number, true
+	}
+	s.pass()
+}
+
+// pass moves on behind the reserved frame.
+func (s *sender) pass() {
+	s.reserved = false
+	s.number++
+	s.head = s.start + slotSize(s.room)
+}
+
+// flush shows the receiver what was committed. It reports whether there was
+// anything.
+func (s *sender) flush() bool {
+	if !s.batch {
+		return false
+	}
+	s.batch = false
+	storeWord(s.word(s.firstNumber), s.first)
+	return true
+}
+
+// answer makes what flush has just shown reach a receiver that waits for it as
+// soon as can be. It slows a stream of frames down: it is for an answer to what
+// the peer has sent, heard frames in all.
+func (s *sender) answer(heard uint32) {
+	s.heard = heard
+	if s.room > demoteAbove && s.room <= demoteUpTo && s.number-s.firstNumber == 1 {
+		f := s.frame(s.start, s.room)
+		demote(&f[0], int(slotSize(s.room))/lineSize)
+	}
+}
+
+// show lets the receiver have the first n bytes of the frame that is reserved or
+// open, and all frames before it. It reports whether that is news.
+func (s *sender) show(n int) bool {
+	if n <= 0 || uint(n) > uint(s.room) || s.open && uint32(n) <= s.shown || !s.open && !s.reserved {
+		return false
+	}
+	if !s.open {
+		s.pass()
+		s.open = true
+	}
+	s.shown = uint32(n)
+	s.tell(0)
+	s.flush()
+	return true
+}
+
+// finish ends the open frame: all of it is there.
+func (s *sender) finish() {
+	s.open = false
+	s.shown = s.room
+	s.tell(flagEnded)
+}
+
+// abort gives up the frame that is reserved or open.
+func (s *sender) abort() {
+	s.reserved = false
+	if s.open {
+		s.open = false
+		s.tell(flagEnded | flagAborted)
+	}
+}
+
+// tell writes the word of the open frame.
+func (s *sender) tell(flags uint64) {
+	storeWord(s.word(s.number-1), wordOf(s.number-1, s.room, s.shown, flags))
+}

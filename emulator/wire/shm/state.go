@@ -1,0 +1,184 @@
+package shm
+
+// The state of the link is changed by the goroutines that keep the connection,
+// and by the owner of the plug. The data path looks at one word, and acts on
+// what it says when it holds no frame: nothing is unmapped under its hands.
+
+// settleReceive does what state asks for before a frame is received. It reports
+// whether frames can be.
+func (p *Port) settleReceive() bool {
+	state := p.state.Load()
+	for state&stateFresh != 0 && state&stateClosed == 0 {
+		p.turn()
+		state = p.state.Load()
+	}
+	switch {
+	case state&(stateLost|stateClosed) != 0:
+		p.leave()
+		return false
+	case state&(statePulled|statePeerPulled) != 0:
+		p.rx.discard()
+		if p.rx.fault != nil {
+			p.drop(p.rx.fault)
+		}
+		return false
+	}
+	return true
+}
+
+// settleSend does what state asks for before a frame is reserved. It reports
+// whether frames can be sent.
+func (p *Port) settleSend() bool {
+	p.tx.abort()
+	state := p.state.Load()
+	if state&stateGrave != 0 {
+		p.state.And(^stateGrave)
+		p.grave.unmap()
+		p.grave = nil
+	}
+	// A frame that was received from the old session may still be in use.
+	if state&stateFresh != 0 && state&stateClosed == 0 && !p.rx.held {
+		p.turn()
+	}
+	return p.state.Load() == 0
+}
+
+// turn has the data path use the fresh session.
+func (p *Port) turn() {
+	p.state.And(^stateFresh)
+	s := p.fresh.Swap(nil)
+	if s == nil {
+		return // it has ended meanwhile
+	}
+	p.leave()
+	p.session, p.tx, p.rx = s, s.tx, s.rx
+}
+
+// leave gives up the memory of a session that has ended. A frame that is held is
+// lost.
+func (p *Port) leave() {
+	s := p.session
+	if s == nil {
+		return
+	}
+	if p.tx.reserved || p.tx.open {
+		// Somebody may be writing into it.
+		p.grave = s.memory
+		p.state.Or(stateGrave)
+	} else {
+		s.memory.unmap()
+	}
+	p.counts.aborted.Add(p.rx.aborted)
+	p.session, p.tx, p.rx = nil, sender{}, receiver{}
+}
+
+// drop ends the session that the data path uses, because of what its peer did.
+func (p *Port) drop(why *PeerError) {
+	p.tx.fault, p.rx.fault = nil, nil
+	s := p.session
+	p.mu.Lock()
+	if p.live == s {
+		p.state.Or(stateLost)
+	}
+	p.mu.Unlock()
+	s.end(why)
+}
+
+// enter makes s the session that is connected.
+func (p *Port) enter(s *session) {
+	p.mu.Lock()
+	p.live = s
+	p.fresh.Store(s)
+	for {
+		// In one step: the link must not seem to be up without a session.
+		old := p.state.Load()
+		if p.state.CompareAndSwap(old, old&^(stateLost|statePeerPulled)|stateFresh) {
+			break
+		}
+	}
+	p.mu.Unlock()
+	p.counts.sessions.Add(1)
+}
+
+// lose ends the use of s, which has ended.
+func (p *Port) lose(s *session) {
+	p.mu.Lock()
+	p.live = nil
+	p.lastErr = s.cause()
+	p.state.Or(stateLost)
+	p.mu.Unlock()
+	if p.fresh.CompareAndSwap(s, nil) {
+		s.memory.unmap() // the data path has not come to it
+	}
+}
+
+// SetWake is described at wire.Port. Frames that came before it returns wake
+// nobody: look once more after it. f is called for the first frame that comes
+// then, and for the first after 64 looks in vain, in a row, so that a thread that
+// looks for a while before it sleeps need not say so. Anybody else calls SetWake
+// again, even if there was nothing: f may be called late for a frame before.
+func (p *Port) SetWake(f func()) {
+	p.wake.Set(f)
+	p.mu.Lock()
+	s := p.live
+	p.mu.Unlock()
+	if s != nil {
+		s.memory.use(func() { s.rx.doze(f != nil, s.tx.light) })
+	}
+}
+
+// SetLink is described at wire.Port. Either end's plug takes the link down for
+// both. It returns when the peer knows, or has not answered for a second.
+func (p *Port) SetLink(up bool) {
+	p.plugMu.Lock()
+	defer p.plugMu.Unlock()
+	if !up {
+		p.state.Or(statePulled)
+	}
+	p.mu.Lock()
+	s := p.live
+	p.mu.Unlock()
+	if s != nil {
+		p.plug++
+		m := message{kind: kindLink, id: p.plug}
+		if up {
+			m.a = 1
+		}
+		// Whatever goes wrong, it is no use to wait longer.
+		_ = s.ask(m, kindLinkSeen, plugTime)
+	}
+	if up {
+		p.state.And(^statePulled)
+	}
+	p.link.Call()
+}
+
+// Close is described at wire.Port. The memory in which the data path may be
+// working stays until its next Reserve and, after that, Receive; or until nobody
+// can reach the port any more.
+func (p *Port) Close() error {
+	var err error
+	p.closing.Do(func() {
+		p.state.Or(stateClosed)
+		p.wake.Set(nil)
+		p.link.Set(nil)
+		p.cancel()
+		p.mu.Lock()
+		l := p.listener
+		p.mu.Unlock()
+		if l != nil {
+			err = l.Close()
+		}
+	})
+	p.running.Wait()
+	p.closeOffers()
+	return err
+}
+
+// Err says why the link went down last, or why it could not be set up; nil if
+// nothing has gone wrong yet.
+func (p *Port) Err() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lastErr
+}

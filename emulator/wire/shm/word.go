@@ -1,0 +1,48 @@
+//go:build amd64 || arm64
+
+package shm
+
+// A word says all about one frame: see the package's documentation.
+const (
+	lengthBits = 16 // MaxMTU fits
+	shownShift = lengthBits
+	flagShift  = 2 * lengthBits
+	numShift   = 40
+
+	lengthMask uint64 = 1<<lengthBits - 1
+	numMask    uint64 = 1<<(64-numShift) - 1
+	flagMask   uint64 = 1<<(numShift-flagShift) - 1
+
+	flagEnded   uint64 = 1
+	flagAborted uint64 = 2
+)
+
+// wholeOf is the word of a frame of n bytes with a number, all of which has
+// arrived.
+func wholeOf(number uint64, n uint32) uint64 {
+	return number<<numShift | flagEnded<<flagShift | uint64(n)*(1<<shownShift|1)
+}
+
+// numberOf is the number that the word of frame i carries.
+func numberOf(i uint32) uint64 { return (uint64(i) + 1) & numMask }
+
+// wordOf is the word of frame i, of n bytes of which shown have arrived.
+func wordOf(i, n, shown uint32, flags uint64) uint64 {
+	return numberOf(i)<<numShift | flags<<flagShift | uint64(shown)<<shownShift | uint64(n)
+}
+
+// fetch begins to fetch the two cache lines at p.
+//
+//go:noescape
+func fetch(p *byte)
+
+// storeWord stores v at p with release.
+//
+//go:noescape
+func storeWord(p *uint64, v uint64)
+
+// demote hints that the cache lines at p, at least one, should go to the cache
+// that all cores share: the receiver finds them there sooner than in this core's.
+//
+//go:noescape
+func demote(p *byte, lines int)

@@ -1,0 +1,29 @@
+#include "textflag.h"
+
+// func fetch(p *byte)
+TEXT ·fetch(SB), NOSPLIT, $0-8
+	MOVQ p+0(FP), AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 64(AX)
+	RET
+
+// func storeWord(p *uint64, v uint64)
+// Stores stay in order, so one plain MOV releases.
+TEXT ·storeWord(SB), NOSPLIT, $0-16
+	MOVQ p+0(FP), AX
+	MOVQ v+8(FP), BX
+	MOVQ BX, (AX)
+	RET
+
+// func demote(p *byte, lines int)
+// CLDEMOTE (AX) is 0F 1C /0 (Intel SDM vol. 2A), a hint that processors without
+// it take for a NOP.
+TEXT ·demote(SB), NOSPLIT, $0-16
+	MOVQ p+0(FP), AX
+	MOVQ lines+8(FP), CX
+loop:
+	BYTE $0x0f; BYTE $0x1c; BYTE $0x00
+	ADDQ $64, AX
+	DECQ CX
+	JNZ loop
+	RET
