@@ -31,22 +31,16 @@ var knownBlocks = map[uint32]knownBlock{
 	descriptors.BlockIdentity:  {"identity", descriptors.BlockVersion1, descriptors.RegPageSizeLog2 + 4},
 	descriptors.BlockHealth:    {"health", descriptors.BlockVersion1, descriptors.RegHeartbeat + 4},
 	descriptors.BlockAdmin:     {"admin", descriptors.BlockVersion1, descriptors.RegEventsLost + 4},
+	descriptors.BlockProcessor: {"processor", descriptors.BlockVersion1, descriptors.ProcessorHookBase + descriptors.ImageHookCount*descriptors.ProcessorHookSize},
+	descriptors.BlockDMA:       {"DMA", descriptors.BlockVersion1, descriptors.RegLogLost + 4},
 	descriptors.BlockClock:     {"clock", descriptors.BlockVersion1, descriptors.RegClockResolution + 4},
 	descriptors.BlockCounters:  {"counters", descriptors.BlockVersion1, descriptors.RegCounterBase},
 	descriptors.BlockInterrupt: {"interrupt", descriptors.BlockVersion1, descriptors.RegVectors + 4},
 }
 
-var otherBlocks = map[uint32]string{
-	descriptors.BlockProcessor: "processor",
-	descriptors.BlockDMA:       "DMA",
-}
-
 func blockName(t uint32) string {
 	if k, ok := knownBlocks[t]; ok {
 		return k.name
-	}
-	if n, ok := otherBlocks[t]; ok {
-		return n
 	}
 	return fmt.Sprintf("type %#x", t)
 }

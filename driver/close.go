@@ -34,6 +34,7 @@ func (n *NIC) shutdown() {
 	n.ops.Lock()
 	defer n.ops.Unlock()
 
+	n.closeDMA()
 	for i := range n.vis {
 		if v := n.vis[i].Load(); v != nil {
 			v.send.close()

@@ -104,7 +104,7 @@ func (c *CQ) Entries() int { return c.entries }
 // impossible entry, or what is wrong with the device.
 func (c *CQ) Done() (descriptors.Completion, error) {
 	e, err := c.take()
-	if err != ErrNotDone || c.n.poller == nil || !c.n.poller.Poll() {
+	if err != ErrNotDone || !c.n.progress() {
 		return e, err
 	}
 	return c.take()

@@ -9,5 +9,11 @@
 // device whose doorbells are mapped, and takes no lock that another endpoint
 // takes.
 //
+// How the bytes of a frame cross the NIC while it is still arriving is up to a
+// delivery policy, see SetPolicy: one that the device has built in, or one of
+// package pipeline that runs here. Then whoever polls or waits on the NIC takes
+// part in moving frames, or a goroutine does while nobody polls; a step of that
+// allocates nothing and makes no system call if register accesses make none.
+//
 // Everything that the device writes is treated as untrusted.
 package driver

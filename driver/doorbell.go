@@ -7,17 +7,26 @@ import (
 	"github.com/trapeze-nic/trapeze/vfio/mmio"
 )
 
-// doorbell is one 32-bit doorbell register in BAR2. Its owner's lock is held
-// while it is written.
+// doorbell is one 32-bit register that is written on the data path: a doorbell
+// in BAR2, or a pulse register in BAR0. Its owner's lock is held while it is
+// written.
 type doorbell struct {
 	reg    *uint32 // nil if trapped
 	n      *NIC
+	bar    int
 	offset uint64
 	buf    [4]byte // of a trapped write; here because it would escape to the heap
 }
 
-func (n *NIC) doorbellAt(offset uint64) doorbell {
-	return doorbell{n: n, reg: n.bar2.pointer(offset), offset: offset}
+func (n *NIC) doorbellAt(offset uint64) doorbell { return n.doorbellIn(n.bar2, offset) }
+
+// pulseAt returns a pulse register of the DMA block.
+func (n *NIC) pulseAt(reg uint64) doorbell {
+	return n.doorbellIn(n.bar0, n.regs.blocks[descriptors.BlockDMA].Offset+reg)
+}
+
+func (n *NIC) doorbellIn(r *region, offset uint64) doorbell {
+	return doorbell{n: n, reg: r.pointer(offset), bar: r.index, offset: offset}
 }
 
 func (b *doorbell) store(v uint32) {
@@ -26,7 +35,7 @@ func (b *doorbell) store(v uint32) {
 		return
 	}
 	binary.LittleEndian.PutUint32(b.buf[:], v)
-	if err := b.n.dev.WriteRegion(b.n.bar2.index, b.offset, b.buf[:]); err != nil {
+	if err := b.n.dev.WriteRegion(b.bar, b.offset, b.buf[:]); err != nil {
 		b.n.fail(err)
 	}
 }
@@ -44,6 +53,10 @@ func (b *doorbell) arm(taken uint32) {
 	mmio.ToDevice()
 	b.store(descriptors.ArmWord(taken))
 }
+
+// pulse lets the outgoing engine of one direction move n bytes more of a frame
+// (RegPulseTx, RegPulseRx). Nothing in memory goes with it.
+func (b *doorbell) pulse(frame, n uint32) { b.store(descriptors.PulseWord(frame, n)) }
 
 // ringAdmin tells the device that the submission queue holds commands up to
 // producer (RegSQProducer).

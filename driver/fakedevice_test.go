@@ -45,6 +45,7 @@ type fakeDevice struct {
 	dma   map[uint64]*vfio.Memory
 	irqs  map[int]int
 	admin fakeAdmin
+	block *fakeBlockDMA // nil on a device that is older than the block
 }
 
 func newFake(t testing.TB) *fakeDevice {
@@ -53,15 +54,7 @@ func newFake(t testing.TB) *fakeDevice {
 	le.PutUint16(d.config[0:], descriptors.PCIVendorID)
 	le.PutUint16(d.config[2:], descriptors.PCIDeviceID)
 	le.PutUint16(d.config[8:], uint16(descriptors.PCIRevision))
-	d.chain(
-		fakeBlock{descriptors.BlockIdentity, descriptors.BlockVersion1, descriptors.IdentityOffset, descriptors.IdentitySize},
-		fakeBlock{descriptors.BlockHealth, descriptors.BlockVersion1, descriptors.HealthOffset, descriptors.HealthSize},
-		fakeBlock{0xdecaf, 7 << 16, 0x180, 0x20}, // nobody knows this one
-		fakeBlock{descriptors.BlockAdmin, descriptors.BlockVersion1, descriptors.AdminOffset, descriptors.AdminSize},
-		fakeBlock{descriptors.BlockClock, descriptors.BlockVersion1, descriptors.ClockOffset, descriptors.ClockSize},
-		fakeBlock{descriptors.BlockCounters, descriptors.BlockVersion1, descriptors.CounterOffset, uint32(descriptors.CountersSize)},
-		fakeBlock{descriptors.BlockInterrupt, descriptors.BlockVersion1, descriptors.InterruptOffset, descriptors.InterruptSize},
-	)
+	d.chain(d.olderBlocks()...)
 	for reg, v := range map[uint64]uint32{
 		descriptors.RegMagic: descriptors.Magic, descriptors.RegMaxEndpoints: fakeEndpoints, descriptors.RegMaxCQs: fakeCQs,
 		descriptors.RegMaxRegions: 64, descriptors.RegMaxPtags: 8, descriptors.RegMaxQueueLog2: 6, descriptors.RegMaxCQLog2: 8,
@@ -79,6 +72,19 @@ func newFake(t testing.TB) *fakeDevice {
 		t.Fatal(err)
 	}
 	return d
+}
+
+// olderBlocks are the blocks of a device without a DMA block.
+func (d *fakeDevice) olderBlocks() []fakeBlock {
+	return []fakeBlock{
+		{descriptors.BlockIdentity, descriptors.BlockVersion1, descriptors.IdentityOffset, descriptors.IdentitySize},
+		{descriptors.BlockHealth, descriptors.BlockVersion1, descriptors.HealthOffset, descriptors.HealthSize},
+		{0xdecaf, 7 << 16, 0x180, 0x20}, // nobody knows this one
+		{descriptors.BlockAdmin, descriptors.BlockVersion1, descriptors.AdminOffset, descriptors.AdminSize},
+		{descriptors.BlockClock, descriptors.BlockVersion1, descriptors.ClockOffset, descriptors.ClockSize},
+		{descriptors.BlockCounters, descriptors.BlockVersion1, descriptors.CounterOffset, uint32(descriptors.CountersSize)},
+		{descriptors.BlockInterrupt, descriptors.BlockVersion1, descriptors.InterruptOffset, descriptors.InterruptSize},
+	}
 }
 
 type fakeBlock struct {
@@ -196,6 +202,7 @@ func (d *fakeDevice) writeRegister(offset uint64, v uint32) {
 	switch offset {
 	case descriptors.HealthOffset + descriptors.RegControl:
 		d.admin = fakeAdmin{}
+		d.resetDMA()
 		d.set(descriptors.AdminOffset+descriptors.RegAdminStatus, 0)
 		resets := descriptors.HealthOffset + uint64(descriptors.RegResetCount)
 		d.set(resets, d.get(resets)+1)
@@ -205,7 +212,9 @@ func (d *fakeDevice) writeRegister(offset uint64, v uint32) {
 	case descriptors.AdminOffset + descriptors.RegSQProducer:
 		d.fetchCommands(v)
 	default:
-		d.set(offset, v)
+		if !d.writeDMA(offset, v) {
+			d.set(offset, v)
+		}
 	}
 }
 

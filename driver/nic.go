@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -29,6 +30,7 @@ type Options struct {
 type NIC struct {
 	dev        vfio.Device
 	poller     vfio.Poller // nil if the device makes progress by itself
+	dozer      vfio.Dozer  // nil if the poller cannot tell of what comes from outside
 	info       vfio.Info
 	options    Options
 	log        *slog.Logger
@@ -57,6 +59,11 @@ type NIC struct {
 
 	fault     atomic.Pointer[error]
 	lastCheck atomic.Int64 // ns since opened
+
+	// pump runs the delivery policy, nil while the device does so itself.
+	pump     atomic.Pointer[pump]
+	dma      dmaBlock
+	programs programs
 
 	// vis finds a VI by its number, without a lock.
 	vis []atomic.Pointer[VI]
@@ -95,6 +102,7 @@ func New(ctx context.Context, dev vfio.Device, o Options) (*NIC, error) {
 	}
 	n.log = o.Logger.With("device", n.info.Address)
 	n.poller, _ = dev.(vfio.Poller)
+	n.dozer, _ = dev.(vfio.Dozer)
 	n.regions.init()
 	if err := n.setup(ctx); err != nil {
 		n.closeOnce.Do(n.shutdown)
@@ -127,8 +135,19 @@ func (n *NIC) Poll() bool {
 
 // step is Poll also while the NIC closes.
 func (n *NIC) step() bool {
-	did := n.poller != nil && n.poller.Poll()
+	did := n.progress()
 	return n.admin.tryDrain() || did
+}
+
+// progress steps what makes progress only when somebody steps it: a device
+// without a thread, and the host's part in moving frames. It reports whether
+// anything was done.
+func (n *NIC) progress() bool {
+	did := n.poller != nil && n.poller.Poll()
+	if p := n.pump.Load(); p != nil {
+		return p.step() || did
+	}
+	return did
 }
 
 // ReadSRAM copies the device's memory from offset on.
@@ -143,13 +162,21 @@ func (n *NIC) WriteSRAM(offset uint64, p []byte) error {
 	return n.accessSRAM(op, offset, p, n.bar4.write)
 }
 
+// checkSRAM checks that size bytes from offset on are device memory.
+func (n *NIC) checkSRAM(offset uint64, size int) error {
+	if all := min(n.bar4.size, uint64(n.identity.SRAM)); offset > all || uint64(size) > all-offset {
+		return fmt.Errorf("%w: %d bytes at %#x, SRAM has %#x", vfio.ErrOutOfRange, size, offset, all)
+	}
+	return nil
+}
+
 func (n *NIC) accessSRAM(op string, offset uint64, p []byte, access func(uint64, []byte) error) error {
 	if err := n.begin(op); err != nil {
 		return err
 	}
 	defer n.end()
-	if size := min(n.bar4.size, uint64(n.identity.SRAM)); offset > size || uint64(len(p)) > size-offset {
-		return n.error(op, vfio.ErrOutOfRange)
+	if err := n.checkSRAM(offset, len(p)); err != nil {
+		return n.error(op, err)
 	}
 	if len(p) == 0 {
 		return nil

@@ -60,6 +60,7 @@ func (q *workQueue) post(d *descriptors.Descriptor) error {
 	if err != nil {
 		return q.refused(err)
 	}
+	q.vi.n.posted()
 	return nil
 }
 
@@ -78,6 +79,7 @@ func (q *workQueue) postBatch(ds []*descriptors.Descriptor) (int, error) {
 		q.bell.ring(q.producer)
 	}
 	q.mu.Unlock()
+	q.vi.n.posted()
 	if err != nil {
 		return n, q.refused(err)
 	}
@@ -147,11 +149,11 @@ func (q *workQueue) done() (*descriptors.Descriptor, error) {
 	return d, nil
 }
 
-// poll is done, but where the device must be stepped it does that and looks
+// poll is done, but where something must be stepped it does that and looks
 // again.
 func (q *workQueue) poll() (*descriptors.Descriptor, error) {
 	d, err := q.done()
-	if err != ErrNotDone || q.vi.n.poller == nil || !q.vi.n.poller.Poll() {
+	if err != ErrNotDone || !q.vi.n.progress() {
 		return d, err
 	}
 	return q.done()

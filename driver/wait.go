@@ -35,6 +35,7 @@ type waiter struct {
 	round int
 	step  time.Duration
 	armed <-chan struct{} // closed by the interrupt that was armed
+	doze  <-chan struct{} // closed when there is something to step the device for
 	timer *time.Timer
 }
 
@@ -48,7 +49,7 @@ func (w *waiter) pause(a armer, v *vector, ready <-chan struct{}) error {
 	if err := w.over(); err != nil {
 		return err
 	}
-	moved := w.n.poller != nil && w.n.poller.Poll()
+	moved := w.n.progress()
 	// The admin queue is everybody's: who waits for his own queue looks there
 	// only when nothing else is to be done.
 	if w.round >= spins {
@@ -78,6 +79,12 @@ func (w *waiter) pause(a armer, v *vector, ready <-chan struct{}) error {
 		w.armed = v.interrupted(w.n)
 		return a.arm()
 	}
+	if w.n.dozer != nil && w.doze == nil {
+		// As with interrupts: what came before this is found by looking again.
+		if w.doze = w.n.dozer.Doze(); w.doze != nil {
+			return nil
+		}
+	}
 	return w.sleep(ready)
 }
 
@@ -102,7 +109,7 @@ func (w *waiter) over() error {
 
 func (w *waiter) sleep(ready <-chan struct{}) error {
 	d := longestSleep
-	if w.n.poller != nil {
+	if w.n.poller != nil && w.doze == nil {
 		w.step = min(max(2*w.step, firstStep), longestStep)
 		d = w.step
 	}
@@ -116,6 +123,8 @@ func (w *waiter) sleep(ready <-chan struct{}) error {
 		// The next look may be in vain all the same: others share the vector.
 		w.armed = nil
 		w.step = 0
+	case <-w.doze:
+		w.doze, w.step = nil, 0
 	case <-ready:
 	case <-w.timer.C:
 	case <-w.done:

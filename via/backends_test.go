@@ -21,12 +21,12 @@ var wires atomic.Uint32
 func memoryWire() string { return fmt.Sprintf("mem:via-test-%d", wires.Add(1)) }
 
 // openBoth opens two NICs and closes them when the test ends.
-func openBoth(t testing.TB, first, second string) (a, b *via.NIC) {
+func openBoth(t testing.TB, first, second string, opts ...via.Option) (a, b *via.NIC) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), viatest.Patience)
 	defer cancel()
 	open := func(address string) *via.NIC {
-		nic, err := via.Open(ctx, address, via.WithLogger(slog.New(slog.DiscardHandler)))
+		nic, err := via.Open(ctx, address, append(opts, via.WithLogger(slog.New(slog.DiscardHandler)))...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,9 +41,9 @@ func openBoth(t testing.TB, first, second string) (a, b *via.NIC) {
 }
 
 // onMemory opens two emulated NICs on a memory wire; options start with "&".
-func onMemory(t testing.TB, options string) (a, b *via.NIC) {
+func onMemory(t testing.TB, options string, opts ...via.Option) (a, b *via.NIC) {
 	address := "emu:?wire=" + memoryWire() + options
-	return openBoth(t, address, address)
+	return openBoth(t, address, address, opts...)
 }
 
 // onUDP opens two emulated NICs on UDP sockets.
@@ -80,6 +80,20 @@ var backends = []struct {
 		return onMemory(t, "&loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=1")
 	}, true},
 	{"UDP", func(t testing.TB) (a, b *via.NIC) { return onUDP(t, "") }, true},
+	{"static policy in the NIC", func(t testing.TB) (a, b *via.NIC) {
+		return onMemory(t, "", via.WithPolicy(via.Policy{Name: "static", MinPulseSend: 700, MinPulseReceive: 1000}))
+	}, false},
+	{"policy at the host", func(t testing.TB) (a, b *via.NIC) { return onMemory(t, "", via.WithPolicy(via.Policy{At: via.AtHost})) }, false},
+	{"auto at the host, thread", func(t testing.TB) (a, b *via.NIC) {
+		return onMemory(t, "&engine=thread", via.WithPolicy(via.Policy{Name: "auto", At: via.AtHost}))
+	}, false},
+	{"schedule at the host, lossy wire", func(t testing.TB) (a, b *via.NIC) {
+		return onMemory(t, "&loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=1", via.WithPolicy(via.Policy{Name: "hierarchical", At: via.AtHost}))
+	}, true},
+	{"vfio-user, policy at the host", func(t testing.TB) (a, b *via.NIC) {
+		// Large frames: there each pulse is a message to another program.
+		return onSockets(t, "?mtu=65344", via.WithPolicy(via.Policy{Name: "store-and-forward", At: via.AtHost}))
+	}, true},
 	{"vfio-user", func(t testing.TB) (a, b *via.NIC) { return onSockets(t, "") }, false},
 	{"vfio-user, trapped doorbells", func(t testing.TB) (a, b *via.NIC) { return onSockets(t, "?doorbells=trapped") }, true},
 }

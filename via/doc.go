@@ -14,6 +14,10 @@
 // another VI takes. The waits poll, then yield, then sleep. Every call that may
 // block takes a context.
 //
+// How frames cross the NIC is not VIA's business: SetPolicy chooses a delivery
+// policy, and whether the NIC or this process carries it out; EnableDMALog has
+// the NIC keep a log of its transfers.
+//
 // All methods may be called from several goroutines. Errors are *Error; the
 // codes are VIA's. SEMANTICS.md in this folder says what this package does where
 // VIA leaves a choice.

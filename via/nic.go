@@ -33,6 +33,7 @@ type Option func(*settings)
 type settings struct {
 	logger  *slog.Logger
 	handler func(AsyncError)
+	policy  *Policy
 }
 
 // WithLogger has asynchronous errors for which there is no handler logged
@@ -81,6 +82,12 @@ func New(ctx context.Context, p Provider, opts ...Option) (*NIC, error) {
 		return nil, err
 	}
 	n.ptag = ptag
+	if s.policy != nil {
+		if err := n.SetPolicy(*s.policy); err != nil {
+			_ = n.Close()
+			return nil, err
+		}
+	}
 	return n, nil
 }
 

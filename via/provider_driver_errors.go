@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -33,6 +34,22 @@ var causes = []struct {
 	{driver.ErrClosed, ErrClosed},
 	{vfio.ErrClosed, ErrClosed},
 	{context.Canceled, ErrCanceled},
+	{load.ErrGone, ErrDevice},
+	{load.ErrRegisters, ErrDevice},
+	{load.ErrReadBack, ErrDevice},
+	{load.ErrReport, ErrDevice},
+	{load.ErrNotReady, ErrTimeout},
+	{load.ErrNoPrevious, ErrInvalidState},
+	{load.ErrNoProgram, ErrInvalidState},
+	{load.ErrImage, ErrInvalidParameter},
+	{load.ErrABI, ErrInvalidParameter},
+	{load.ErrDevice, ErrInvalidParameter},
+	{load.ErrSRAM, ErrInvalidParameter},
+	{load.ErrMap, ErrInvalidParameter},
+	{load.ErrSize, ErrInvalidParameter},
+	{load.ErrNoEntry, ErrInvalidParameter},
+	{load.ErrPresent, ErrInvalidParameter},
+	{load.ErrReadOnly, ErrInvalidParameter},
 	{driver.ErrNotDone, ErrNotDone},
 	{driver.ErrQueueEmpty, ErrQueueEmpty},
 	{driver.ErrQueueFull, ErrQueueFull},
@@ -82,11 +99,14 @@ func explain(err error) (code Code, hint string, cause error) {
 	}
 	var own Code
 	var status *StatusError
+	var processor *load.ProcessorError
 	switch {
 	case errors.As(err, &own):
 		return own, hint, nil
 	case errors.As(err, &status):
 		return ErrDescriptor, hint, status
+	case errors.As(err, &processor):
+		return ErrDevice, hint, cause
 	}
 	for _, c := range causes {
 		if errors.Is(err, c.cause) {

@@ -30,6 +30,12 @@ const (
 	countedRounds   = 10
 )
 
+// Children of TestNoSystemCall: what they run.
+const (
+	childInNIC  = "policy in the NIC"
+	childAtHost = "policy at the host"
+)
+
 func init() {
 	if os.Getenv(syscallChild) != "" {
 		runtime.LockOSThread() // main goroutine, main thread: the one that is traced
@@ -41,6 +47,13 @@ func marker(which uintptr) { _, _, _ = unix.RawSyscall(markerSyscall, which, 0, 
 // runSyscallChild is the child. The first section makes one system call on
 // purpose, to show that they are seen; each other one sends the same messages.
 func runSyscallChild() int {
+	if os.Getenv(syscallChild) == childAtHost {
+		if err := runHostChild(); err != nil {
+			fmt.Fprintln(os.Stderr, "child:", err)
+			return 1
+		}
+		return 0
+	}
 	p, err := newSyscallTraffic()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "child:", err)
@@ -66,17 +79,54 @@ func runSyscallChild() int {
 	return 0
 }
 
+// runHostChild has the host decide how frames move. It posts between sections,
+// which may wake the goroutine that takes part in that; in a section it polls
+// until the message is there. On one processor and without preemption that
+// goroutine has no part in it.
+func runHostChild() error {
+	p, err := newSyscallTraffic(via.WithPolicy(via.Policy{Name: "static", At: via.AtHost, Deadline: viatest.Patience}))
+	if err != nil {
+		return err
+	}
+	marker(markerBegin)
+	unix.Getppid()
+	marker(markerEnd)
+	for range countedSections {
+		before, err := p.x.NIC.Policy()
+		if err != nil {
+			return err
+		}
+		if err := p.post(p.x, p.y, 20000); err != nil {
+			return err
+		}
+		marker(markerBegin)
+		err = p.takeBoth(p.x, p.y)
+		marker(markerEnd)
+		if err != nil {
+			return err
+		}
+		after, err := p.x.NIC.Policy()
+		if err != nil {
+			return err
+		}
+		if after.Pump.Pulses-before.Pump.Pulses < 10 {
+			return fmt.Errorf("%d pulses for 20000 bytes", after.Pump.Pulses-before.Pump.Pulses)
+		}
+	}
+	return nil
+}
+
 // syscallTraffic bounces messages of several sizes, like pingPong, but reports
 // errors without a testing.TB.
 type syscallTraffic struct{ x, y *viatest.End }
 
-func newSyscallTraffic() (*syscallTraffic, error) {
+func newSyscallTraffic(opts ...via.Option) (*syscallTraffic, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), viatest.Patience)
 	defer cancel()
 	address := "emu:?wire=" + memoryWire()
 	var ends [2]*viatest.End
 	for i := range ends {
-		nic, err := via.Open(ctx, address)
+		nic, err := via.Open(ctx, address, opts...)
 		if err != nil {
 			return nil, err
 		}
@@ -97,11 +147,7 @@ func (t *syscallTraffic) round() error {
 	for _, size := range []int{0, 64, 4096, 20000} {
 		for _, e := range [][2]*viatest.End{{t.x, t.y}, {t.y, t.x}} {
 			from, to := e[0], e[1]
-			s, r := from.Send[0], to.Recv[0]
-			s.Prepare()
-			r.Prepare()
-			err := errors.Join(from.Memory.AddTo(s, 0, size), to.Memory.AddTo(r, 0, size), to.VI.PostRecv(r), from.VI.PostSend(s))
-			if err != nil {
+			if err := t.post(from, to, size); err != nil {
 				return err
 			}
 			if _, err := take(to.VI.RecvDone); err != nil {
@@ -115,10 +161,43 @@ func (t *syscallTraffic) round() error {
 	return nil
 }
 
+func (t *syscallTraffic) post(from, to *viatest.End, size int) error {
+	s, r := from.Send[0], to.Recv[0]
+	s.Prepare()
+	r.Prepare()
+	return errors.Join(from.Memory.AddTo(s, 0, size), to.Memory.AddTo(r, 0, size), to.VI.PostRecv(r), from.VI.PostSend(s))
+}
+
+// takeBoth polls both ends until the message has arrived and left.
+func (t *syscallTraffic) takeBoth(from, to *viatest.End) error {
+	for _, e := range []struct {
+		done func() (*via.Descriptor, error)
+		peer *via.NIC
+	}{{to.VI.RecvDone, from.NIC}, {from.VI.SendDone, to.NIC}} {
+		for {
+			_, err := e.done()
+			if err == nil {
+				break
+			}
+			if err != via.ErrNotDone {
+				return err
+			}
+			e.peer.Poll()
+		}
+	}
+	return nil
+}
+
 // TestNoSystemCall counts the system calls in each section of the child. Go's
 // runtime may make some of its own now and then, for its scheduler; ours, if
 // there were any, would be in every section, as all sections do the same.
 func TestNoSystemCall(t *testing.T) {
+	for _, child := range []string{childInNIC, childAtHost} {
+		t.Run(child, func(t *testing.T) { testNoSystemCall(t, child) })
+	}
+}
+
+func testNoSystemCall(t *testing.T, kind string) {
 	// Who traces is a thread, not a process.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -126,10 +205,14 @@ func TestNoSystemCall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// Without asynchronous preemption and garbage collection the runtime has less
+	// to do on the thread.
+	env := append(os.Environ(), syscallChild+"="+kind, "GODEBUG=asyncpreemptoff=1", "GOGC=off")
+	if kind == childAtHost {
+		env = append(env, "GOMAXPROCS=1")
+	}
 	child, err := os.StartProcess(exe, []string{exe}, &os.ProcAttr{
-		// Without asynchronous preemption and garbage collection the runtime
-		// has less to do on the thread.
-		Env:   append(os.Environ(), syscallChild+"=1", "GODEBUG=asyncpreemptoff=1", "GOGC=off"),
+		Env:   env,
 		Files: []*os.File{nil, os.Stdout, os.Stderr},
 		Sys:   &unix.SysProcAttr{Ptrace: true, Pdeathsig: unix.SIGKILL},
 	})

@@ -216,3 +216,26 @@ func (s *cqStream) poll(t testing.TB, cq *via.CQ, want via.Queue) int {
 	}
 	return 1
 }
+
+// bothRound is round that polls both NICs, as those need whose hosts have a
+// part in moving frames.
+func (p *pingPong) bothRound(t testing.TB) {
+	t.Helper()
+	i := p.turns & 1
+	both := viatest.NewPair(p.x.NIC, p.y.NIC)
+	for _, e := range [][2]*viatest.End{{p.x, p.y}, {p.y, p.x}} {
+		from, to := e[0], e[1]
+		if p.turns >= 2 {
+			both.MustTake(t, from.VI.SendDone).Rearm()
+		}
+		if err := from.VI.PostSend(from.Send[i]); err != nil {
+			t.Fatal(err)
+		}
+		d := both.MustTake(t, to.VI.RecvDone)
+		d.Rearm()
+		if err := to.VI.PostRecv(d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.turns++
+}

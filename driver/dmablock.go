@@ -1,0 +1,98 @@
+package driver
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// dmaBlock is what the driver knows of the device's DMA block (SPEC.md 2.9).
+// mu guards it and the block's registers but for the pulses.
+type dmaBlock struct {
+	mu sync.Mutex
+	// own is how the device was configured, known once it was asked.
+	own   *builtInPolicies
+	area  *dmaBuffer // progress counters, nil until the host first decides
+	host  Policy     // that the pump runs
+	cause error      // why the pump gave up
+	log   dmaLog
+}
+
+// builtInPolicies are the registers of the built-in policies.
+type builtInPolicies struct{ policyTx, policyRx, minPulseTx, minPulseRx uint32 }
+
+// errNoDMABlock: the device is older than what is asked of it.
+var errNoDMABlock = fmt.Errorf("%w: it has no DMA engine block", ErrNotSupported)
+
+const hintOlderDevice = "the device is older than this driver; it goes on with the policy that it has"
+
+// beginDMA starts an operation on the DMA block; endDMA ends it.
+func (n *NIC) beginDMA(op string) error {
+	if err := n.begin(op); err != nil {
+		return err
+	}
+	if !n.regs.has(descriptors.BlockDMA) {
+		n.end()
+		return n.refuse(op, errNoDMABlock, hintOlderDevice)
+	}
+	n.dma.mu.Lock()
+	return nil
+}
+
+func (n *NIC) endDMA() {
+	n.dma.mu.Unlock()
+	n.end()
+}
+
+func (n *NIC) readBuiltIn() (b builtInPolicies, err error) {
+	for _, r := range b.registers() {
+		if *r.v, err = n.regs.read(descriptors.BlockDMA, r.reg); err != nil {
+			return b, err
+		}
+	}
+	return b, nil
+}
+
+// builtInRegister is a register and its value.
+type builtInRegister struct {
+	reg  uint64
+	v    *uint32
+	what string
+}
+
+func (b *builtInPolicies) registers() [4]builtInRegister {
+	const policy, size = "policy number %d", "a minimum pulse of %d bytes"
+	return [4]builtInRegister{
+		{descriptors.RegPolicyTx, &b.policyTx, policy}, {descriptors.RegMinPulseTx, &b.minPulseTx, size},
+		{descriptors.RegPolicyRx, &b.policyRx, policy}, {descriptors.RegMinPulseRx, &b.minPulseRx, size},
+	}
+}
+
+// setDMA writes a register and looks whether the device took it: it ignores
+// what it does not know. what is a format for the value.
+func (n *NIC) setDMA(reg uint64, v uint32, what string) error {
+	if err := n.regs.write(descriptors.BlockDMA, reg, v); err != nil {
+		return err
+	}
+	got, err := n.regs.read(descriptors.BlockDMA, reg)
+	if err != nil {
+		return err
+	}
+	if got != v {
+		if _, err := n.regs.status(); err != nil {
+			return n.fail(err)
+		}
+		return fmt.Errorf("%w: it does not take "+what, ErrNotSupported, v)
+	}
+	return nil
+}
+
+// setDMAControl sets and clears bits of the control register.
+func (n *NIC) setDMAControl(set, clear uint32) error {
+	v, err := n.regs.read(descriptors.BlockDMA, descriptors.RegDMAControl)
+	if err != nil {
+		return err
+	}
+	return n.setDMA(descriptors.RegDMAControl, v&^clear|set, "DMA control %#x")
+}

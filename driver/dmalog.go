@@ -1,0 +1,206 @@
+package driver
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
+	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/vfio/mmio"
+)
+
+// MaxDMALog is the largest number of records of a DMA log.
+const MaxDMALog = 1 << descriptors.MaxLogLog2
+
+// dmaLog is the ring into which the device writes its DMA log. dmaBlock.mu
+// guards it.
+type dmaLog struct {
+	buf      *dmaBuffer // nil while there is no log
+	ring     []descriptors.DMARecord
+	log2     uint8
+	consumer uint32
+	failed   error // why nothing more can be read
+}
+
+// DMALogState is the state of the DMA log.
+type DMALogState struct {
+	Enabled bool
+	// Records is how many records the log has room for; zero if it is off.
+	Records int
+	// Lost counts records for which there was no room; it wraps.
+	Lost uint32
+}
+
+// EnableDMALog has the device keep a record of each transfer of its engines, in
+// a log with room for at least the given number of records, 1 to MaxDMALog.
+// When that is full the device drops new ones until ReadDMALog has made room.
+// Packets are numbered from 0 in each direction, and the log starts empty, also
+// if one was kept before. The log is off when a NIC is opened. It fails with
+// ErrInvalidParameter, or with ErrNotSupported if the device cannot do it.
+func (n *NIC) EnableDMALog(records int) error {
+	const op = "enable DMA log"
+	if records < 1 || records > MaxDMALog {
+		return n.refuse(op, fmt.Errorf("%w: a log of %d records", ErrInvalidParameter, records), fmt.Sprintf("it has 1 to %d", MaxDMALog))
+	}
+	if err := n.beginDMA(op); err != nil {
+		return err
+	}
+	defer n.endDMA()
+	if err := n.closeLog(); err != nil {
+		return n.error(op, err)
+	}
+	return n.error(op, n.openLog(max(uint8(bits.Len(uint(records-1))), descriptors.MinLogLog2)))
+}
+
+func (n *NIC) openLog(log2 uint8) error {
+	// The memory is new, and so zero, as the phase bits ask.
+	buf, err := n.newDMA(descriptors.DMARecordSize<<log2, vfio.DMARead|vfio.DMAWrite, vfio.MemoryOptions{Huge: vfio.HugeNever})
+	if err != nil {
+		return err
+	}
+	for _, w := range []struct {
+		reg  uint64
+		v    uint32
+		what string
+	}{
+		{descriptors.RegLogBaseLow, uint32(buf.iova), "a log at bus address (low half) %#x"},
+		{descriptors.RegLogBaseHigh, uint32(buf.iova >> 32), "a log at bus address (high half) %#x"},
+		{descriptors.RegLogLog2, uint32(log2), "a log of 2^%d records"},
+	} {
+		if err := n.setDMA(w.reg, w.v, w.what); err != nil {
+			return n.release(buf, err)
+		}
+	}
+	if err := n.setDMAControl(descriptors.DMAControlLog, 0); err != nil {
+		// The device may have switched it on and not said so: the memory stays
+		// until Close.
+		return err
+	}
+	n.dma.log = dmaLog{buf: buf, ring: descriptors.DMARecordsAt(buf.mem.Bytes()[:descriptors.DMARecordSize<<log2]), log2: log2}
+	return nil
+}
+
+// DisableDMALog ends the log. What was not read is gone. It does nothing if
+// there is no log.
+func (n *NIC) DisableDMALog() error {
+	const op = "disable DMA log"
+	if err := n.beginDMA(op); err != nil {
+		return err
+	}
+	defer n.endDMA()
+	return n.error(op, n.closeLog())
+}
+
+// closeLog switches the log off and frees it. dma.mu is held.
+func (n *NIC) closeLog() error {
+	buf := n.dma.log.buf
+	if buf == nil {
+		return nil
+	}
+	if err := n.setDMAControl(0, descriptors.DMAControlLog); err != nil {
+		return err
+	}
+	n.dma.log = dmaLog{}
+	return n.freeDMA(buf)
+}
+
+// ReadDMALog moves the oldest records of the log into p and returns how many;
+// zero if there are none. Times are picoseconds of the device's clock, which
+// two devices need not share. It fails with ErrInvalidState if there is no log,
+// and with ErrProtocol if the device wrote a record that cannot be: records
+// after it are not to be had.
+func (n *NIC) ReadDMALog(p []dmalog.Record) (int, error) {
+	const op = "read DMA log"
+	if err := n.beginDMA(op); err != nil {
+		return 0, err
+	}
+	defer n.endDMA()
+	l := &n.dma.log
+	if l.buf == nil {
+		return 0, n.refuse(op, ErrInvalidState, "enable the log first")
+	}
+	count := 0
+	for count < len(p) && l.failed == nil {
+		r, ok := l.next()
+		if !ok {
+			break
+		}
+		p[count] = r
+		count++
+	}
+	if count == 0 {
+		return 0, n.error(op, l.failed)
+	}
+	// What is taken is taken, also if more cannot be: that is told next time.
+	return count, n.error(op, n.regs.write(descriptors.BlockDMA, descriptors.RegLogConsumer, l.consumer))
+}
+
+// next takes the oldest record and checks it. False says that there is none, or
+// that l.failed says why.
+func (l *dmaLog) next() (dmalog.Record, bool) {
+	shared := &l.ring[l.consumer&(1<<l.log2-1)]
+	flags := shared.LoadFlags()
+	if flags&descriptors.CompletionPhase != descriptors.PhaseOf(l.consumer, l.log2) {
+		return dmalog.Record{}, false
+	}
+	mmio.FromDevice()
+	r := *shared // once: the device may change it under our eyes
+	const longest = math.MaxInt64 / 1000
+	if flags&^descriptors.CompletionPhase != 0 || r.Engine >= descriptors.DMAEngineCount || r.Start > r.End || r.End > longest ||
+		r.Packet > math.MaxInt32 || r.Bytes > descriptors.MaxTransfer {
+		l.failed = fmt.Errorf("%w: record %d of the DMA log is engine %d, packet %d, %d bytes, %d to %d ns, flags %#x",
+			ErrProtocol, l.consumer, uint32(r.Engine), r.Packet, r.Bytes, r.Start, r.End, flags)
+		return dmalog.Record{}, false
+	}
+	l.consumer++
+	return dmalog.Record{
+		Packet: int(r.Packet), Engine: engines[r.Engine], Start: int64(r.Start) * 1000, End: int64(r.End) * 1000, Bytes: int(r.Bytes),
+	}, true
+}
+
+// engines are the device's engines by number, in the log's terms.
+var engines = [descriptors.DMAEngineCount]dmalog.Engine{
+	descriptors.EngineHostTx: dmalog.HostTx, descriptors.EngineNetTx: dmalog.NetTx,
+	descriptors.EngineNetRcv: dmalog.NetRcv, descriptors.EngineHostRcv: dmalog.HostRcv,
+}
+
+// DMALog returns the state of the DMA log. It fails with ErrNotSupported if the
+// device cannot keep one.
+func (n *NIC) DMALog() (DMALogState, error) {
+	const op = "read DMA log state"
+	var s DMALogState
+	if err := n.beginDMA(op); err != nil {
+		return s, err
+	}
+	defer n.endDMA()
+	control, err := n.regs.read(descriptors.BlockDMA, descriptors.RegDMAControl)
+	if err == nil {
+		s.Lost, err = n.regs.read(descriptors.BlockDMA, descriptors.RegLogLost)
+	}
+	if err == nil {
+		_, err = n.regs.status()
+	}
+	if err != nil {
+		return DMALogState{}, n.error(op, err)
+	}
+	s.Enabled = control&descriptors.DMAControlLog != 0
+	s.Records = len(n.dma.log.ring)
+	return s, nil
+}
+
+// closeDMA has the device decide by itself, and ends the log, because the NIC
+// closes: the memory behind both is about to go.
+func (n *NIC) closeDMA() {
+	n.dma.mu.Lock()
+	defer n.dma.mu.Unlock()
+	p := n.pump.Swap(nil)
+	if p != nil {
+		p.stop()
+	}
+	if n.failed() == nil && (p != nil || n.dma.log.buf != nil) {
+		// If this does not help, the reset does.
+		_ = n.regs.write(descriptors.BlockDMA, descriptors.RegDMAControl, 0)
+	}
+}

@@ -1,0 +1,108 @@
+package driver_test
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
+)
+
+// words reads little-endian words from fuzzed bytes, as many as there are.
+func words(b []byte) []uint32 {
+	var w []uint32
+	for ; len(b) >= 4; b = b[4:] {
+		w = append(w, binary.LittleEndian.Uint32(b))
+	}
+	return w
+}
+
+// FuzzProgress lets the device write anything into its progress counters, six
+// words for each state. Whatever it says, no pulse allows more of a frame than
+// the device says has arrived of it, and none is for another frame.
+func FuzzProgress(f *testing.F) {
+	f.Add([]byte{}, uint8(0))
+	f.Fuzz(func(t *testing.T, states []byte, policy uint8) {
+		names := driver.HostPolicies()
+		d := newFake(t)
+		d.addDMA()
+		n, err := driver.New(t.Context(), d, driver.Options{Logger: quiet})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := n.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		var now descriptors.Progress
+		allowed := uint32(0)
+		d.with(func() {
+			d.block.pulse = func(lane int, frame uint8, bytes uint32) {
+				allowed += bytes
+				if lane != 0 || bytes == 0 || frame != uint8(now.Frame) || allowed > now.Arrived || now.Arrived > now.Length || now.Sent > now.Arrived {
+					t.Errorf("lane %d: a pulse of %d bytes, now %d, for frame %d: %+v", lane, bytes, allowed, frame, now)
+				}
+			}
+		})
+		if err := n.SetPolicy(driver.Policy{Name: names[int(policy)%len(names)], At: driver.AtHost}); err != nil {
+			t.Fatal(err)
+		}
+		for w := words(states); len(w) >= 6; w = w[6:] {
+			d.with(func() {
+				next := descriptors.Progress{Frame: w[0], Length: w[1], Arrived: w[2], Sent: w[3], Queued: w[4], Flags: w[5]}
+				if next.Frame != now.Frame || next.Flags&descriptors.ProgressActive == 0 || now.Flags&descriptors.ProgressActive == 0 {
+					allowed = 0
+				}
+				now = next
+				d.show(0, now)
+			})
+			// Seen by this poll or by the pump's own goroutine before it.
+			for range 3 {
+				n.Poll()
+			}
+		}
+	})
+}
+
+// FuzzDMALog lets the device write anything into the log. What is read can be
+// written to a file.
+func FuzzDMALog(f *testing.F) {
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, ring []byte) {
+		d := newFake(t)
+		d.addDMA()
+		n, err := driver.New(t.Context(), d, driver.Options{Logger: quiet})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := n.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		if err := n.EnableDMALog(16); err != nil {
+			t.Fatal(err)
+		}
+		d.with(func() {
+			copy(d.memory(d.pair(descriptors.RegLogBaseLow), 16*descriptors.DMARecordSize), ring)
+		})
+		p := make([]dmalog.Record, 40)
+		total := 0
+		for {
+			got, err := n.ReadDMALog(p)
+			for _, r := range p[:got] {
+				if r.Engine >= dmalog.Engines || r.Start < 0 || r.End < r.Start || r.Packet < 0 || r.Bytes < 0 || r.Bytes > descriptors.MaxTransfer {
+					t.Fatalf("%+v", r)
+				}
+			}
+			if total += got; total > 16 {
+				t.Fatalf("%d records from a ring of 16", total)
+			}
+			if got == 0 || err != nil {
+				break
+			}
+		}
+	})
+}

@@ -1,0 +1,198 @@
+package driver
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/pipeline"
+)
+
+// Placement says where the delivery policy of a NIC runs: what decides how many
+// bytes of a frame that is still arriving an idle outgoing engine may move on
+// (SPEC.md 2.9, package pipeline).
+type Placement int
+
+const (
+	// AtNIC: a policy that the device has built in decides. It costs the host
+	// nothing.
+	AtNIC Placement = iota
+	// AtHost: a policy of package pipeline decides in this process. The driver
+	// watches progress counters that the device writes to host memory and answers
+	// through registers, one access for each transfer: while somebody polls or
+	// waits on the NIC as part of that, else on a goroutine of its own.
+	AtHost
+)
+
+func (p Placement) String() string {
+	switch p {
+	case AtNIC:
+		return "nic"
+	case AtHost:
+		return "host"
+	}
+	return fmt.Sprintf("placement %d", int(p))
+}
+
+// Policy is a delivery policy for both directions of a NIC. The zero value is
+// what the device was configured with.
+type Policy struct {
+	// Name is one of NICPolicies or, at the host, HostPolicies. Empty is what the
+	// device was configured with at the NIC, and "amp" at the host.
+	Name string
+	At   Placement
+	// MinPulseSend and MinPulseReceive are the sizes of policies that have one, in
+	// bytes, 1 to descriptors.MaxMinPulse: the pulse of static and cut-through, the
+	// threshold of the eager ones. Zero is the policy's default.
+	MinPulseSend, MinPulseReceive int
+	// Plan, if not nil, is used at the host instead of a policy that has a name.
+	// Its functions and what they return must not block: a frame waits for them.
+	Plan *pipeline.Plan
+	// Deadline is how long the device waits for the host's part in moving one
+	// frame before it goes on by its own policy: 1 us to 4294 s, in whole
+	// microseconds; zero leaves it as it is, 10 ms after a reset.
+	Deadline time.Duration
+}
+
+// DefaultHostPolicy is what runs at the host if no policy is named.
+const DefaultHostPolicy = "amp"
+
+// maxDeadline is what the register can express.
+const maxDeadline = (1<<32 - 1) * time.Microsecond
+
+// sized are the policies that MinPulseSend and MinPulseReceive belong to.
+var sized = map[string]int{
+	"static": pipeline.DefaultPulse, "cut-through": pipeline.DefaultPulse,
+	"eager": pipeline.DefaultMinPulse, "pure-cut-through": pipeline.DefaultMinPulse, "amp": pipeline.DefaultMinPulse,
+}
+
+// NICPolicies returns the names of the policies that a device can have built in.
+func NICPolicies() []string {
+	var names []string
+	for p := descriptors.DMAPolicyStoreAndForward; p <= descriptors.DMAPolicyAuto; p++ {
+		names = append(names, p.String())
+	}
+	return names
+}
+
+// builtIn returns the number of a policy of NICPolicies.
+func builtIn(name string) (descriptors.DMAPolicy, bool) {
+	i := slices.Index(NICPolicies(), name)
+	return descriptors.DMAPolicyStoreAndForward + descriptors.DMAPolicy(i), i >= 0
+}
+
+// offLine is the policy of package pipeline that cannot do without schedules
+// for one platform and one payload.
+const offLine = "optimal"
+
+// HostPolicies returns the names of the policies that can run at the host.
+func HostPolicies() []string {
+	return slices.DeleteFunc(pipeline.PolicyNames(), func(n string) bool { return n == offLine })
+}
+
+// Check reports whether the policy can be asked of a device, as far as that is
+// known without one. Errors wrap ErrInvalidParameter and say what is possible.
+func (p Policy) Check() error {
+	_, err := p.plan()
+	return err
+}
+
+// plan checks p and returns what the pump is to run, which is empty at the NIC.
+func (p Policy) plan() (plan pipeline.Plan, err error) {
+	if p.At != AtNIC && p.At != AtHost {
+		return plan, fmt.Errorf("%w: placement %d", ErrInvalidParameter, int(p.At))
+	}
+	if p.Deadline < 0 || p.Deadline > maxDeadline || p.Deadline%time.Microsecond != 0 {
+		return plan, fmt.Errorf("%w: a deadline of %v is not 1us to %v in whole microseconds", ErrInvalidParameter, p.Deadline, maxDeadline)
+	}
+	if p.Plan != nil {
+		return p.ownPlan()
+	}
+	if err := p.checkName(); err != nil {
+		return plan, err
+	}
+	if err := p.checkSizes(); err != nil {
+		return plan, err
+	}
+	if p.At == AtNIC {
+		return plan, nil
+	}
+	name := p.Name
+	if name == "" {
+		name = DefaultHostPolicy
+	}
+	plan, err = pipeline.ByName(name, pipeline.Parameters{MinPulseSend: p.MinPulseSend, MinPulseReceive: p.MinPulseReceive})
+	if err != nil {
+		return plan, fmt.Errorf("%w: %w", ErrInvalidParameter, err)
+	}
+	return plan, nil
+}
+
+// ownPlan checks a plan that somebody has made.
+func (p Policy) ownPlan() (plan pipeline.Plan, err error) {
+	switch {
+	case p.At != AtHost:
+		return plan, fmt.Errorf("%w: a plan runs at the host, not at the NIC", ErrInvalidParameter)
+	case p.Name != "" || p.MinPulseSend != 0 || p.MinPulseReceive != 0:
+		return plan, fmt.Errorf("%w: a plan has neither a name nor sizes beside it", ErrInvalidParameter)
+	case p.Plan.Send == nil || p.Plan.Receive == nil:
+		return plan, fmt.Errorf("%w: a plan decides both directions", ErrInvalidParameter)
+	}
+	return *p.Plan, nil
+}
+
+func (p Policy) checkName() error {
+	if p.Name == "" {
+		return nil
+	}
+	if !slices.Contains(pipeline.PolicyNames(), p.Name) {
+		return fmt.Errorf("%w: %w %q; there are %s", ErrInvalidParameter, pipeline.ErrUnknownPolicy, p.Name, strings.Join(HostPolicies(), ", "))
+	}
+	if p.Name == offLine {
+		return fmt.Errorf("%w: policy %s needs schedules that were computed for one platform and one payload, which a live device is not; there are %s",
+			ErrInvalidParameter, p.Name, strings.Join(HostPolicies(), ", "))
+	}
+	if _, ok := builtIn(p.Name); p.At == AtNIC && !ok {
+		return fmt.Errorf("%w: policy %s runs at the host only; a NIC has %s", ErrInvalidParameter, p.Name, strings.Join(NICPolicies(), ", "))
+	}
+	return nil
+}
+
+func (p Policy) checkSizes() error {
+	for _, s := range []struct {
+		what string
+		n    int
+	}{{"send", p.MinPulseSend}, {"receive", p.MinPulseReceive}} {
+		if s.n == 0 {
+			continue
+		}
+		if s.n < 0 || s.n > descriptors.MaxMinPulse {
+			return fmt.Errorf("%w: a minimum pulse of %d bytes to %s, it is 1 to %d", ErrInvalidParameter, s.n, s.what, descriptors.MaxMinPulse)
+		}
+		if p.Name == "" && p.At == AtNIC {
+			return fmt.Errorf("%w: a minimum pulse to %s and no policy that it belongs to", ErrInvalidParameter, s.what)
+		}
+		if _, ok := sized[p.Name]; !ok && p.Name != "" {
+			return fmt.Errorf("%w: policy %s has no minimum pulse", ErrInvalidParameter, p.Name)
+		}
+	}
+	return nil
+}
+
+// sizes returns the minimum pulses, zero where there is none.
+func (p Policy) sizes() (send, receive int) {
+	name := p.Name
+	if name == "" && p.At == AtHost && p.Plan == nil {
+		name = DefaultHostPolicy
+	}
+	send, receive = sized[name], sized[name]
+	if p.MinPulseSend != 0 {
+		send = p.MinPulseSend
+	}
+	if p.MinPulseReceive != 0 {
+		receive = p.MinPulseReceive
+	}
+	return send, receive
+}

@@ -1,0 +1,202 @@
+package driver_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/driver/drivertest"
+	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/pipeline"
+	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+// TestEmulatorPolicies runs the suite with delivery policies in both places, also
+// with NICs that do not agree.
+func TestEmulatorPolicies(t *testing.T) {
+	// A pulse for each small frame of the largest message takes its time.
+	limits := engine.DefaultLimits()
+	limits.Transfer = 256 << 10
+	threads := emulator.WithThreads()
+	for _, c := range []struct {
+		name    string
+		a, b    driver.Policy
+		slow    bool
+		options []emulator.Option
+	}{
+		{"store and forward in the NIC", driver.Policy{Name: "store-and-forward"}, driver.Policy{Name: "store-and-forward"}, false, nil},
+		{"small pulses in the NIC", driver.Policy{Name: "static", MinPulseSend: 48, MinPulseReceive: 48}, driver.Policy{Name: "auto"}, true, nil},
+		{"auto in the NIC, threads", driver.Policy{Name: "auto"}, driver.Policy{Name: "auto"}, true, []emulator.Option{threads}},
+		{"AMP at the host", driver.Policy{At: driver.AtHost}, driver.Policy{At: driver.AtHost}, false, nil},
+		{"AMP at the host, threads", driver.Policy{At: driver.AtHost}, driver.Policy{At: driver.AtHost}, false, []emulator.Option{threads}},
+		{"store and forward at the host, small frames", driver.Policy{Name: "store-and-forward", At: driver.AtHost},
+			driver.Policy{Name: "eager", MinPulseReceive: 17, At: driver.AtHost}, true,
+			[]emulator.Option{emulator.WithMTU(descriptors.MinMTU), emulator.WithLimits(limits)}},
+		{"schedules at the host, threads, mapped doorbells", driver.Policy{Name: "hierarchical", At: driver.AtHost},
+			driver.Policy{Name: "table", At: driver.AtHost}, true, []emulator.Option{threads, emulator.WithDoorbells(emulator.DoorbellsMapped)}},
+		{"one at the host, one in the NIC", driver.Policy{Name: "auto", At: driver.AtHost}, driver.Policy{Name: "cut-through", MinPulseSend: 1000}, false, nil},
+	} {
+		if c.slow && testing.Short() {
+			continue
+		}
+		t.Run(c.name, func(t *testing.T) {
+			drivertest.Run(t, func(t *testing.T) (a, b *driver.NIC) {
+				_, _, a, b = newPair(t, c.options...)
+				if err := errors.Join(a.SetPolicy(c.a), b.SetPolicy(c.b)); err != nil {
+					t.Fatal(err)
+				}
+				return a, b
+			})
+		})
+	}
+}
+
+// deaf is a device that does not hear the host's pulses: as if the host were
+// dead, or the bus lost them.
+type deaf struct {
+	*emulator.Device
+	hears atomic.Bool
+}
+
+func (d *deaf) WriteRegion(index int, offset uint64, p []byte) error {
+	if index == vfio.RegionBAR0 && !d.hears.Load() &&
+		(offset == descriptors.DMAOffset+descriptors.RegPulseTx || offset == descriptors.DMAOffset+descriptors.RegPulseRx) {
+		return nil
+	}
+	return d.Device.WriteRegion(index, offset, p)
+}
+
+func (d *deaf) engine(t *testing.T, e descriptors.DMAEngine) descriptors.DMAState {
+	t.Helper()
+	var b [4]byte
+	at := uint64(descriptors.DMAOffset + descriptors.DMAEngineBase + uint32(e)*descriptors.DMAEngineSize + descriptors.EngineRegState)
+	if err := d.ReadRegion(vfio.RegionBAR0, at, b[:]); err != nil {
+		t.Fatal(err)
+	}
+	return descriptors.DMAState(binary.LittleEndian.Uint32(b[:]))
+}
+
+// newDeaf opens a pair whose first device hears no pulses, with policies at the
+// host.
+func newDeaf(t *testing.T, deadline time.Duration) (d *deaf, a, b *driver.NIC) {
+	t.Helper()
+	drivertest.CheckLeaks(t)
+	x, y, err := emulator.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d = &deaf{Device: x}
+	if a, err = driver.New(contextFor(t), d, driver.Options{Logger: quiet}); err != nil {
+		t.Fatal(errors.Join(err, y.Close()))
+	}
+	if b, err = driver.New(contextFor(t), y, driver.Options{Logger: quiet}); err != nil {
+		t.Fatal(errors.Join(err, a.Close()))
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(a.Close(), b.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := a.SetPolicy(driver.Policy{At: driver.AtHost, Deadline: deadline}); err != nil {
+		t.Fatal(err)
+	}
+	return d, a, b
+}
+
+// TestHostIsSilent: what the host does not say in time the device decides by
+// itself, frame by frame; messages arrive.
+func TestHostIsSilent(t *testing.T) {
+	d, a, b := newDeaf(t, time.Millisecond)
+	drivertest.Traffic(t, a, b, 3)
+	s := mustState(t, a)
+	if s.Timeouts == 0 || s.At != driver.AtHost || s.Pump.BadProgress != 0 || s.Deadline != time.Millisecond {
+		t.Errorf("%+v", s)
+	}
+	d.hears.Store(true)
+	drivertest.Traffic(t, a, b, 3)
+	if after := mustState(t, a); after.Pump.Frames == s.Pump.Frames {
+		t.Errorf("%+v", after)
+	}
+}
+
+// TestCloseWithHeldFrame closes NICs, and changes the policy, while a frame is
+// held that the device would hold for a minute.
+func TestCloseWithHeldFrame(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, d *deaf, a, b *driver.NIC){
+		"close": func(t *testing.T, d *deaf, a, b *driver.NIC) {
+			if err := a.Close(); err != nil {
+				t.Error(err)
+			}
+		},
+		"peer closes": func(t *testing.T, d *deaf, a, b *driver.NIC) {
+			if err := b.Close(); err != nil {
+				t.Error(err)
+			}
+		},
+		"policy at the NIC": func(t *testing.T, d *deaf, a, b *driver.NIC) {
+			if err := a.SetPolicy(driver.Policy{}); err != nil {
+				t.Error(err)
+			}
+			drivertest.Traffic(t, a, b, 1)
+		},
+		"removed": func(t *testing.T, d *deaf, a, b *driver.NIC) { d.Remove() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, a, b := newDeaf(t, time.Minute)
+			drivertest.Post(t, a, b)
+			eventually(t, "a frame is held", func() bool {
+				a.Poll()
+				return d.engine(t, descriptors.EngineNetTx) == descriptors.DMAWaits
+			})
+			end(t, d, a, b)
+		})
+	}
+}
+
+// TestPolicyConcurrent changes policies and places, and reads log and state,
+// from several goroutines while messages flow and until the NICs are closed.
+func TestPolicyConcurrent(t *testing.T) {
+	for name, options := range map[string][]emulator.Option{"inline": nil, "threads": {emulator.WithThreads()}} {
+		t.Run(name, func(t *testing.T) {
+			drivertest.CheckLeaks(t)
+			_, _, a, b := newPair(t, options...)
+			var changing sync.WaitGroup
+			policies := []driver.Policy{{}, {At: driver.AtHost}, {Name: "static"}, {Name: "auto", At: driver.AtHost}, {Name: "warp"}}
+			for _, n := range []*driver.NIC{a, b} {
+				for _, do := range []func(i int) error{
+					func(i int) error { return n.SetPolicy(policies[i%len(policies)]) },
+					func(int) error { _, err := n.Policy(); return err },
+					func(i int) error { return n.EnableDMALog(16 << (i % 4)) },
+					func(int) error { _, err := n.ReadDMALog(make([]dmalog.Record, 50)); return err },
+					func(int) error { return n.DisableDMALog() },
+				} {
+					changing.Go(func() {
+						for i := 0; ; i++ {
+							err := do(i)
+							switch {
+							case errors.Is(err, driver.ErrClosed):
+								return
+							case err != nil && !errors.Is(err, pipeline.ErrUnknownPolicy) && !errors.Is(err, driver.ErrInvalidState):
+								t.Error(err)
+								return
+							}
+							time.Sleep(100 * time.Microsecond) // that messages get through
+						}
+					})
+				}
+			}
+			drivertest.Traffic(t, a, b, 30)
+			if err := errors.Join(a.Close(), b.Close()); err != nil {
+				t.Error(err)
+			}
+			changing.Wait()
+		})
+	}
+}

@@ -1,0 +1,80 @@
+package driver
+
+import (
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// DirectionPolicy is the delivery policy of one direction.
+type DirectionPolicy struct {
+	Name string
+	// MinPulse in bytes, of policies that have one.
+	MinPulse int
+}
+
+// PolicyState is which policy moves frames, and how that goes.
+type PolicyState struct {
+	At            Placement
+	Send, Receive DirectionPolicy
+	// Deadline is how long the device waits for the host.
+	Deadline time.Duration
+	// Timeouts counts frames that the device has finished for a host that was
+	// late, Refused pulses that made no sense to it. Both wrap.
+	Timeouts, Refused uint32
+	// Pump is what the host has done since the policy was set.
+	Pump PumpStats
+	// Fallback says why the host gave up and the NIC decides, although the policy
+	// was set to run at the host; nil if it did not.
+	Fallback error
+}
+
+// Policy returns which policy moves frames. It fails with ErrNotSupported if
+// the device cannot say.
+func (n *NIC) Policy() (PolicyState, error) {
+	const op = "read policy"
+	var s PolicyState
+	if err := n.beginDMA(op); err != nil {
+		return s, err
+	}
+	defer n.endDMA()
+	now, err := n.readBuiltIn()
+	if err != nil {
+		return s, n.error(op, err)
+	}
+	var deadline uint32
+	for _, r := range []struct {
+		reg uint64
+		v   *uint32
+	}{
+		{descriptors.RegPulseDeadline, &deadline},
+		{descriptors.RegPulseTimeouts, &s.Timeouts},
+		{descriptors.RegPulsesRefused, &s.Refused},
+	} {
+		if *r.v, err = n.regs.read(descriptors.BlockDMA, r.reg); err != nil {
+			return s, n.error(op, err)
+		}
+	}
+	// A device that has gone has left ones in all of them.
+	if _, err := n.regs.status(); err != nil {
+		return s, n.error(op, n.fail(err))
+	}
+	s.Deadline = time.Duration(deadline) * time.Microsecond
+	s.Send, s.Receive = builtInName(now.policyTx, now.minPulseTx), builtInName(now.policyRx, now.minPulseRx)
+	s.Fallback = n.dma.cause
+	if p := n.pump.Load(); p != nil {
+		s.At, s.Pump = AtHost, p.stats()
+		send, receive := n.dma.host.sizes()
+		s.Send, s.Receive = DirectionPolicy{p.name, send}, DirectionPolicy{p.name, receive}
+	}
+	return s, nil
+}
+
+// builtInName says what two registers mean.
+func builtInName(policy, minPulse uint32) DirectionPolicy {
+	name := descriptors.DMAPolicy(policy).String()
+	if _, ok := sized[name]; !ok && policy != uint32(descriptors.DMAPolicyOwn) {
+		minPulse = 0
+	}
+	return DirectionPolicy{Name: name, MinPulse: int(minPulse)}
+}

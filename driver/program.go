@@ -1,0 +1,151 @@
+package driver
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+)
+
+// errNoProcessor: the device has nothing that could run a program.
+var errNoProcessor = fmt.Errorf("%w: it has no NIC processor", ErrNotSupported)
+
+const hintNoProcessor = "this device does what it has built in; only devices with a processor block run control programs"
+
+// programs is the driver's part in control programs. mu lets one operation use the
+// processor block and the mailbox at a time.
+type programs struct{ mu sync.Mutex }
+
+// beginProgram starts an operation on the processor block; endProgram ends it.
+func (n *NIC) beginProgram(op string) error {
+	if err := n.begin(op); err != nil {
+		return err
+	}
+	if !n.regs.has(descriptors.BlockProcessor) {
+		n.end()
+		return n.refuse(op, errNoProcessor, hintNoProcessor)
+	}
+	n.programs.mu.Lock()
+	return nil
+}
+
+func (n *NIC) endProgram() {
+	n.programs.mu.Unlock()
+	n.end()
+}
+
+// LoadProgram puts a control program into the device and starts it, see load.Load.
+// Whatever fails, what ran before runs again. Errors wrap *load.Error; a device
+// without a processor is ErrNotSupported.
+func (n *NIC) LoadProgram(ctx context.Context, img load.Image, o load.Options) (load.Status, error) {
+	return n.onProgram("load program", func(nic load.NIC) (load.Status, error) { return load.Load(ctx, nic, img, o) })
+}
+
+// RollBackProgram starts the control program that ran before the present one, see
+// load.Rollback.
+func (n *NIC) RollBackProgram(ctx context.Context, o load.Options) (load.Status, error) {
+	return n.onProgram("roll program back", func(nic load.NIC) (load.Status, error) { return load.Rollback(ctx, nic, o) })
+}
+
+// UnloadProgram has the device do what it has built in, see load.Unload.
+func (n *NIC) UnloadProgram() (load.Status, error) { return n.onProgram("unload program", load.Unload) }
+
+// ProgramStatus asks the device for its control program.
+func (n *NIC) ProgramStatus() (load.Status, error) {
+	return n.onProgram("read program status", load.ReadStatus)
+}
+
+func (n *NIC) onProgram(op string, f func(load.NIC) (load.Status, error)) (load.Status, error) {
+	if err := n.beginProgram(op); err != nil {
+		return load.Status{}, err
+	}
+	defer n.endProgram()
+	s, err := f(processor{n})
+	return s, n.error(op, err)
+}
+
+// ProgramMap is a map of the control program that runs, see load.Map. Methods may
+// be called from several goroutines.
+type ProgramMap struct {
+	nic *NIC
+	m   *load.Map
+}
+
+// ProgramMap returns map number index of the control program that runs, which has
+// maps as its image lists them. Errors wrap load.ErrMap.
+func (n *NIC) ProgramMap(maps []abi.Map, index int) (*ProgramMap, error) {
+	const op = "open map"
+	if err := n.beginProgram(op); err != nil {
+		return nil, err
+	}
+	defer n.endProgram()
+	m, err := load.OpenMap(processor{n}, maps, index)
+	if err != nil {
+		return nil, n.error(op, err)
+	}
+	return &ProgramMap{n, m}, nil
+}
+
+// Spec returns the map's name, type and sizes.
+func (m *ProgramMap) Spec() abi.Map { return m.m.Spec() }
+
+// Lookup reads the value of a key, see load.Map.Lookup.
+func (m *ProgramMap) Lookup(key, value []byte) error {
+	return m.do("look up", func() error { return m.m.Lookup(key, value) })
+}
+
+// Update writes the value of a key, see load.Map.Update.
+func (m *ProgramMap) Update(key, value []byte, flags uint8) error {
+	return m.do("update map", func() error { return m.m.Update(key, value, flags) })
+}
+
+// Delete removes a key, see load.Map.Delete.
+func (m *ProgramMap) Delete(key []byte) error {
+	return m.do("delete key", func() error { return m.m.Delete(key) })
+}
+
+// Next replaces key by the one after it, see load.Map.Next.
+func (m *ProgramMap) Next(key []byte, first bool) error {
+	return m.do("next key", func() error { return m.m.Next(key, first) })
+}
+
+func (m *ProgramMap) do(op string, f func() error) error {
+	if err := m.nic.beginProgram(op); err != nil {
+		return err
+	}
+	defer m.nic.endProgram()
+	return m.nic.error(op, f())
+}
+
+// processor is the device as a load sees it.
+type processor struct{ n *NIC }
+
+// ReadProcessor is described at load.NIC.
+func (p processor) ReadProcessor(register uint32) (uint32, error) {
+	return p.n.regs.read(descriptors.BlockProcessor, uint64(register))
+}
+
+// WriteProcessor is described at load.NIC.
+func (p processor) WriteProcessor(register, v uint32) error {
+	return p.n.regs.write(descriptors.BlockProcessor, uint64(register), v)
+}
+
+// ReadSRAM is described at load.NIC. The device says where its slots are, so the
+// offset is checked.
+func (p processor) ReadSRAM(offset uint64, b []byte) error {
+	if err := p.n.checkSRAM(offset, len(b)); err != nil {
+		return err
+	}
+	return p.n.bar4.read(offset, b)
+}
+
+// WriteSRAM is described at load.NIC.
+func (p processor) WriteSRAM(offset uint64, b []byte) error {
+	if err := p.n.checkSRAM(offset, len(b)); err != nil {
+		return err
+	}
+	return p.n.bar4.write(offset, b)
+}

@@ -1,0 +1,380 @@
+package driver_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/driver/drivertest"
+	"github.com/trapeze-nic/trapeze/emulator"
+	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
+	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+	"github.com/trapeze-nic/trapeze/firmware-loader/checker"
+	"github.com/trapeze-nic/trapeze/firmware-loader/flat"
+	"github.com/trapeze-nic/trapeze/firmware-loader/images"
+	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+)
+
+func specOf(t testing.TB, name string) *firmware.Spec {
+	t.Helper()
+	s, err := images.Build(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func imageOf(t testing.TB, name string) load.Image {
+	t.Helper()
+	img, err := load.Flat(specOf(t, name).Link())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return img
+}
+
+func mustLoad(t testing.TB, n *driver.NIC, img load.Image) load.Status {
+	t.Helper()
+	s, err := n.LoadProgram(contextFor(t), img, load.Options{Timeout: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func programOf(t testing.TB, n *driver.NIC) load.Status {
+	t.Helper()
+	s, err := n.ProgramStatus()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+var processorPairs = map[string][]emulator.Option{
+	"inline":                    nil,
+	"threads":                   {emulator.WithThreads()},
+	"threads, mapped doorbells": {emulator.WithThreads(), emulator.WithDoorbells(emulator.DoorbellsMapped)},
+}
+
+// TestShippedPrograms loads each image that we ship into both NICs, and messages go
+// through them.
+func TestShippedPrograms(t *testing.T) {
+	for kind, options := range processorPairs {
+		for _, name := range images.Names() {
+			t.Run(kind+", "+name, func(t *testing.T) {
+				drivertest.CheckLeaks(t)
+				_, _, a, b := newPair(t, options...)
+				defer func() {
+					if err := errors.Join(a.Close(), b.Close()); err != nil {
+						t.Error(err)
+					}
+				}()
+				spec, img := specOf(t, name), imageOf(t, name)
+				for _, n := range []*driver.NIC{a, b} {
+					s := mustLoad(t, n, img)
+					if s.State != descriptors.ProcessorRunning || s.Name != name || s.Digest != spec.Digest || s.BuildID != spec.BuildID || s.Fault != nil {
+						t.Errorf("%+v", s)
+					}
+				}
+				drivertest.Traffic(t, a, b, 5)
+				s := programOf(t, b)
+				for _, v := range spec.Check() {
+					h := s.Hooks[v.Hook]
+					if !h.Installed || h.Runs == 0 || h.Faults != 0 || int(h.WorstCase) != v.Report.WorstCase {
+						t.Errorf("%s: %+v; the checker says %+v", v.Hook, h, v.Report)
+					}
+				}
+				if s.Fault != nil || s.State != descriptors.ProcessorRunning {
+					t.Errorf("%+v", s)
+				}
+			})
+		}
+	}
+}
+
+// TestReplaceUnderTraffic swaps images while messages stream both ways.
+func TestReplaceUnderTraffic(t *testing.T) {
+	swaps := 50
+	if testing.Short() {
+		swaps = 10
+	}
+	for kind, options := range processorPairs {
+		t.Run(kind, func(t *testing.T) {
+			drivertest.CheckLeaks(t)
+			_, _, a, b := newPair(t, options...)
+			defer func() {
+				if err := errors.Join(a.Close(), b.Close()); err != nil {
+					t.Error(err)
+				}
+			}()
+			var all []load.Image
+			for _, name := range images.Names() {
+				all = append(all, imageOf(t, name))
+			}
+			drivertest.Stream(t, a, b, func() {
+				for i := range swaps {
+					for _, n := range []*driver.NIC{a, b} {
+						s, err := n.LoadProgram(t.Context(), all[i%len(all)], load.Options{Timeout: patience})
+						if err != nil || s.Name != all[i%len(all)].Name {
+							t.Errorf("swap %d: %+v, %v", i, s, err)
+							return
+						}
+					}
+					if i%5 == 4 {
+						s, err := a.RollBackProgram(t.Context(), load.Options{Timeout: patience})
+						if err != nil || s.Name != all[(i-1)%len(all)].Name {
+							t.Errorf("rollback %d: %+v, %v", i, s, err)
+						}
+					}
+					if i%7 == 6 {
+						if s, err := b.UnloadProgram(); err != nil || s.State != descriptors.ProcessorBuiltIn {
+							t.Errorf("unload %d: %+v, %v", i, s, err)
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestProgramSurvivesReset opens a device again: the program runs, its maps are as
+// the image has them, and rollback works.
+func TestProgramSurvivesReset(t *testing.T) {
+	drivertest.CheckLeaks(t)
+	x, y, err := emulator.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := errors.Join(x.Close(), y.Close()); err != nil {
+			t.Error(err)
+		}
+	}()
+	opened := func(f func(n *driver.NIC)) {
+		n, err := driver.New(contextFor(t), staying{x}, driver.Options{Logger: quiet})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f(n)
+		if err := n.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	spec := specOf(t, "ipt")
+	key, value, zeros := []byte{7, 0, 0, 0}, []byte{1, 0, 0, 0, 3, 0, 0, 0}, make([]byte, 8)
+	opened(func(n *driver.NIC) {
+		mustLoad(t, n, imageOf(t, "amp"))
+		mustLoad(t, n, imageOf(t, "ipt"))
+		m, err := n.ProgramMap(spec.Maps, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make([]byte, 8)
+		if err := errors.Join(m.Update(key, value, descriptors.MailboxAny), m.Lookup(key, got)); err != nil || !bytes.Equal(got, value) {
+			t.Errorf("%x, %v", got, err)
+		}
+	})
+	opened(func(n *driver.NIC) {
+		if s := programOf(t, n); s.State != descriptors.ProcessorRunning || s.Digest != spec.Digest || s.Slots.Previous == descriptors.NoSlot {
+			t.Fatalf("%+v", s)
+		}
+		m, err := n.ProgramMap(spec.Maps, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make([]byte, 8)
+		if err := m.Lookup(key, got); err != nil || !bytes.Equal(got, zeros) {
+			t.Errorf("%x, %v", got, err)
+		}
+		if s, err := n.RollBackProgram(contextFor(t), load.Options{Timeout: patience}); err != nil || s.Name != "amp" {
+			t.Errorf("%+v, %v", s, err)
+		}
+	})
+	opened(func(n *driver.NIC) {
+		if s := programOf(t, n); s.Name != "amp" {
+			t.Errorf("%+v", s)
+		}
+		if _, err := n.UnloadProgram(); err != nil {
+			t.Error(err)
+		}
+	})
+	opened(func(n *driver.NIC) {
+		if s := programOf(t, n); s.State != descriptors.ProcessorBuiltIn || s.Name != "" {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// staying is a device that stays when a process leaves it.
+type staying struct{ *emulator.Device }
+
+func (s staying) Close() error { return s.Device.Reset(context.Background()) }
+
+// TestProgramsAtOnce: everything about programs from many goroutines.
+func TestProgramsAtOnce(t *testing.T) {
+	drivertest.CheckLeaks(t)
+	_, _, a, b := newPair(t, emulator.WithThreads())
+	defer func() {
+		if err := errors.Join(a.Close(), b.Close()); err != nil {
+			t.Error(err)
+		}
+	}()
+	spec := specOf(t, "count")
+	other, img := imageOf(t, "acl"), imageOf(t, "count")
+	mustLoad(t, a, img)
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			for i := range 8 {
+				var err error
+				switch (g + i) % 4 {
+				case 0:
+					_, err = a.LoadProgram(t.Context(), other, load.Options{Timeout: patience})
+				case 1:
+					_, err = a.LoadProgram(t.Context(), img, load.Options{Timeout: patience})
+				case 2:
+					_, err = a.ProgramStatus()
+				case 3:
+					var m *driver.ProgramMap
+					if m, err = a.ProgramMap(spec.Maps, 0); err == nil {
+						// Whichever image runs, its map 0 has keys of 40 bytes.
+						if err = m.Next(make([]byte, 40), true); errors.Is(err, load.ErrNoEntry) {
+							err = nil
+						}
+					}
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if s := programOf(t, a); s.State != descriptors.ProcessorRunning {
+		t.Errorf("%+v", s)
+	}
+	drivertest.Traffic(t, a, b, 1)
+}
+
+// TestProgramRefusedByNIC: what the driver does not check the NIC does, and the
+// program that ran before runs on.
+func TestProgramRefusedByNIC(t *testing.T) {
+	_, _, a, b := newPair(t)
+	defer func() {
+		if err := errors.Join(a.Close(), b.Close()); err != nil {
+			t.Error(err)
+		}
+	}()
+	mustLoad(t, a, imageOf(t, "amp"))
+	good := specOf(t, "count").Link()
+	for at := 0; at < len(good); at += 1 + len(good)/60 {
+		bad := bytes.Clone(good)
+		bad[at] ^= 1 << (at % 8)
+		img := imageOf(t, "count")
+		img.Segments = []load.Segment{{Bytes: bad}}
+		var failed *load.Error
+		_, err := a.LoadProgram(contextFor(t), img, load.Options{Timeout: patience})
+		if !errors.As(err, &failed) || failed.Outcome != load.OutcomeRestored {
+			t.Fatalf("byte %d: %v", at, err)
+		}
+		if s := programOf(t, a); s.Name != "amp" || s.State != descriptors.ProcessorRunning {
+			t.Fatalf("byte %d: %+v", at, s)
+		}
+	}
+	drivertest.Traffic(t, a, b, 1)
+}
+
+// TestNoProcessor: a device without a processor says so, and so does a closed one.
+func TestNoProcessor(t *testing.T) {
+	n := openFake(t, newFake(t))
+	calls := map[string]func() error{
+		"load":   func() error { _, err := n.LoadProgram(t.Context(), load.Image{}, load.Options{}); return err },
+		"back":   func() error { _, err := n.RollBackProgram(t.Context(), load.Options{}); return err },
+		"unload": func() error { _, err := n.UnloadProgram(); return err },
+		"status": func() error { _, err := n.ProgramStatus(); return err },
+		"map":    func() error { _, err := n.ProgramMap([]abi.Map{{}}, 0); return err },
+	}
+	for name, call := range calls {
+		var e *driver.Error
+		if err := call(); !errors.Is(err, driver.ErrNotSupported) || !errors.As(err, &e) || e.Hint == "" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, call := range calls {
+		if err := call(); !errors.Is(err, driver.ErrClosed) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// large is an image of 64 KiB: two programs of as many instructions as there may
+// be, which compute and use the stack.
+func large(t testing.TB) []byte {
+	t.Helper()
+	img := flat.Image{ABI: abi.Version, Name: "large", Version: "1"}
+	for _, h := range []abi.Hook{abi.FilterTx, abi.FilterRx} {
+		code := asm.Instructions{asm.Mov.Imm(asm.R0, 2), asm.StoreMem(asm.R10, -8, asm.R0, asm.DWord)}
+		for len(code) < abi.MaxInstructions-5 {
+			code = append(code, asm.LoadMem(asm.R2, asm.R10, -8, asm.DWord), asm.Add.Imm(asm.R2, 3), asm.StoreMem(asm.R10, -8, asm.R2, asm.DWord), asm.Xor.Reg(asm.R2, asm.R0))
+		}
+		img.Programs[h] = append(code, asm.Return())
+	}
+	b, err := flat.Encode(&img)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// verified is what is done with an image before a NIC is touched.
+func verified(t testing.TB, b []byte) load.Image {
+	t.Helper()
+	decoded, err := flat.Decode(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for h := range abi.Hooks {
+		if p, ok := decoded.Program(h); ok {
+			if _, err := checker.Check(p); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	img, err := load.Flat(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return img
+}
+
+// BenchmarkLoadProgram loads an image of 64 KiB: the host checks it, writes it and
+// reads it back; the NIC checks it and starts it.
+func BenchmarkLoadProgram(b *testing.B) {
+	for _, kind := range []string{"inline", "threads"} {
+		b.Run(kind, func(b *testing.B) {
+			_, _, x, y := newPair(b, processorPairs[kind]...)
+			defer func() {
+				if err := errors.Join(x.Close(), y.Close()); err != nil {
+					b.Error(err)
+				}
+			}()
+			img := large(b)
+			b.SetBytes(int64(len(img)))
+			for b.Loop() {
+				if _, err := x.LoadProgram(b.Context(), verified(b, img), load.Options{}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,224 @@
+package driver
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/pipeline"
+)
+
+// PumpStats counts what the host has done for its delivery policy.
+type PumpStats struct {
+	// Pulses that the policy gave, and frames that left by them alone.
+	Pulses, Frames uint64
+	// TakenOver counts frames of which the device moved more than the policy had
+	// allowed: it was late for them. BadProgress counts progress counters that
+	// made no sense.
+	TakenOver, BadProgress uint64
+}
+
+// pump runs a delivery policy at the host: it reads the progress counters that
+// the device writes to host memory, asks, and writes pulse registers. It is
+// stepped by whoever polls or waits on the NIC, and by a goroutine of its own.
+// A step allocates nothing and makes no system call on a device whose registers
+// take none.
+type pump struct {
+	n    *NIC
+	name string
+
+	wake   chan struct{} // has a token when the goroutine shall look
+	asleep atomic.Bool
+	busy   atomic.Bool // a frame is under way
+	done   chan struct{}
+	// broken, if not nil, is why the pump gives up.
+	broken atomic.Pointer[error]
+
+	mu      sync.Mutex
+	stopped bool
+	visits  uint32 // steps by those who poll; written with mu held, read without
+	lanes   [2]lane
+}
+
+// newPump makes a pump that watches the progress area and does nothing yet.
+func (n *NIC) newPump(plan pipeline.Plan) (*pump, error) {
+	p := &pump{n: n, name: plan.Name, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	for i, side := range []struct {
+		build func() pipeline.Policy
+		reg   uint64
+	}{{plan.Send, descriptors.RegPulseTx}, {plan.Receive, descriptors.RegPulseRx}} {
+		l := &p.lanes[i]
+		l.shared = descriptors.ProgressAt(n.dma.area.mem.Bytes()[i*descriptors.ProgressSize:])
+		l.bell = n.pulseAt(side.reg)
+		l.longest = uint32(n.identity.MTU - descriptors.HeaderSize)
+		l.clock = n.picoseconds
+		if err := l.use(side.build()); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrInvalidParameter, err)
+		}
+	}
+	return p, nil
+}
+
+// picoseconds is the clock of policies that learn.
+func (n *NIC) picoseconds() int64 { return time.Since(n.opened).Nanoseconds() * 1000 }
+
+// step is look by somebody who polls.
+func (p *pump) step() bool { return p.look(1) }
+
+// look reads the progress counters once and answers. It reports whether they
+// had changed. If somebody else is at it, it returns false at once.
+func (p *pump) look(visit uint32) bool {
+	if !p.mu.TryLock() {
+		return false
+	}
+	defer p.mu.Unlock()
+	if p.stopped {
+		return false // the counters may be no memory any more
+	}
+	if visit != 0 {
+		descriptors.StoreIndex(&p.visits, p.visits+visit)
+	}
+	did := false
+	for i := range p.lanes {
+		did = p.lanes[i].step() || did
+	}
+	if did {
+		p.busy.Store(p.lanes[0].active || p.lanes[1].active)
+		p.judge()
+	}
+	return did
+}
+
+// maxStrikes is how much nonsense in a row the pump takes from the device.
+const maxStrikes = 16
+
+// judge gives up on a device that keeps on telling nonsense.
+func (p *pump) judge() {
+	for i := range p.lanes {
+		if l := &p.lanes[i]; l.strikes >= maxStrikes && !p.stopped {
+			p.stopped = true
+			err := fmt.Errorf("%w: progress counters of frame %d: length %d, arrived %d, sent %d, after %d others that make no sense",
+				ErrProtocol, l.read.Frame, l.read.Length, l.read.Arrived, l.read.Sent, maxStrikes-1)
+			p.broken.Store(&err)
+			p.kick()
+		}
+	}
+}
+
+// posted is called when there is work for the device: the goroutine shall be
+// awake when the device begins.
+func (n *NIC) posted() {
+	if p := n.pump.Load(); p != nil {
+		p.kick()
+	}
+}
+
+func (p *pump) kick() {
+	if p.asleep.Load() {
+		select {
+		case p.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// shortNap is how long the goroutine sleeps at most without being woken by posts:
+// waking it costs the poster a system call.
+const shortNap = 200 * time.Microsecond
+
+// run steps the pump while nobody else does, until it is stopped or gives up. It
+// keeps away while somebody polls, and else spins, yields and sleeps; short, if
+// a frame is under way.
+func (p *pump) run() {
+	timer := time.NewTimer(longestStep)
+	defer timer.Stop()
+	nap, seen := time.Duration(0), uint32(0)
+	for idle := 0; ; {
+		if broken := p.broken.Load(); broken != nil {
+			p.n.fallBack(p, *broken)
+			return
+		}
+		polled := false
+		if v := descriptors.LoadIndex(&p.visits); v != seen {
+			seen, polled = v, true
+		} else if p.look(0) {
+			idle, nap = 0, 0
+			continue
+		}
+		idle++
+		switch {
+		case polled:
+		case idle <= spins:
+			continue
+		case idle <= spins+yields:
+			runtime.Gosched()
+			continue
+		case p.n.failed() != nil:
+			return
+		}
+		if nap = min(max(2*nap, firstStep), longestStep); p.busy.Load() {
+			nap = firstStep
+		}
+		switch p.sleep(timer, nap) {
+		case sleepStopped:
+			return
+		case sleepKicked:
+			idle, nap = 0, 0
+		}
+	}
+}
+
+type sleepEnd int
+
+const (
+	sleepOver sleepEnd = iota
+	sleepKicked
+	sleepStopped
+)
+
+// sleep sleeps until the time is over or somebody kicks or stops the pump.
+func (p *pump) sleep(timer *time.Timer, d time.Duration) sleepEnd {
+	if d > shortNap {
+		p.asleep.Store(true)
+		defer p.asleep.Store(false)
+		// What came before asleep was set kicks nobody.
+		if p.broken.Load() != nil || p.look(0) {
+			return sleepKicked
+		}
+	}
+	timer.Reset(d)
+	select {
+	case <-p.wake:
+		return sleepKicked
+	case <-p.done:
+		return sleepStopped
+	case <-timer.C:
+		return sleepOver
+	}
+}
+
+// stop ends the pump. When it returns no step is under way and none begins. It
+// is called once.
+func (p *pump) stop() {
+	p.mu.Lock()
+	p.stopped = true
+	p.mu.Unlock()
+	close(p.done)
+}
+
+func (p *pump) stats() PumpStats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var s PumpStats
+	for i := range p.lanes {
+		l := &p.lanes[i].stats
+		s.Pulses += l.Pulses
+		s.Frames += l.Frames
+		s.TakenOver += l.TakenOver
+		s.BadProgress += l.BadProgress
+	}
+	return s
+}

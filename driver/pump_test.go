@@ -1,0 +1,270 @@
+package driver_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/pipeline"
+)
+
+// pumpRig is a fake device whose frames the host decides about.
+type pumpRig struct {
+	d     *fakeDevice
+	n     *driver.NIC
+	lanes *[2]*fakeLane
+}
+
+func newPumpRig(t *testing.T, p driver.Policy) *pumpRig {
+	t.Helper()
+	r := &pumpRig{}
+	r.d, r.n = newDMA(t, func(d *fakeDevice) { d.vectors = 0 })
+	r.lanes = newLanes(r.d)
+	p.At = driver.AtHost
+	if err := r.n.SetPolicy(p); err != nil {
+		t.Fatal(err)
+	}
+	const both = descriptors.DMAControlHostTx | descriptors.DMAControlHostRx
+	if got := r.d.dmaRegister(descriptors.RegDMAControl); got != both {
+		t.Fatalf("DMA control %#x", got)
+	}
+	return r
+}
+
+// do runs f as the device, and lets the host see what it did.
+func (r *pumpRig) do(f func()) {
+	r.d.with(f)
+	r.n.Poll()
+}
+
+// until polls, as an application does, until f is true of the device.
+func (r *pumpRig) until(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	eventually(t, what, func() (ok bool) {
+		r.n.Poll()
+		r.d.with(func() { ok = f() })
+		return ok
+	})
+}
+
+// left waits until the host has seen that n frames have left.
+func (r *pumpRig) left(t *testing.T, n uint64) driver.PolicyState {
+	t.Helper()
+	var s driver.PolicyState
+	eventually(t, "the host sees that frames have left", func() bool {
+		r.n.Poll()
+		s = mustState(t, r.n)
+		return s.Pump.Frames >= n
+	})
+	return s
+}
+
+// TestPumpPolicies has frames of 4 KiB arrive in four parts, and looks which
+// pulses the host gives: those of the policy that was asked for.
+func TestPumpPolicies(t *testing.T) {
+	for _, c := range []struct {
+		p             driver.Policy
+		send, receive []uint32
+	}{
+		{driver.Policy{Name: "store-and-forward"}, []uint32{4000}, []uint32{4000}},
+		{driver.Policy{Name: "static", MinPulseSend: 1000, MinPulseReceive: 1500}, []uint32{1000, 1000, 1000, 1000}, []uint32{1500, 1500, 1000}},
+		{driver.Policy{Name: "cut-through", MinPulseSend: 3000, MinPulseReceive: 4000}, []uint32{3000, 1000}, []uint32{4000}},
+		{driver.Policy{Name: "eager", MinPulseSend: 1001, MinPulseReceive: 1}, []uint32{2000, 2000}, []uint32{1000, 1000, 1000, 1000}},
+		{driver.Policy{Name: "pure-cut-through", MinPulseSend: 65536, MinPulseReceive: 2001}, []uint32{4000}, []uint32{3000, 1000}},
+		{driver.Policy{}, []uint32{1000, 1000, 1000, 1000}, []uint32{1000, 1000, 1000, 1000}},
+		{driver.Policy{Name: "send-side"}, nil, []uint32{4000}},
+		{driver.Policy{Name: "table"}, []uint32{800, 800, 800, 800, 800}, []uint32{800, 800, 800, 800, 800}},
+		{driver.Policy{Name: "schedule"}, []uint32{128, 256, 512, 1024, 2048, 32}, []uint32{128, 256, 512, 1024, 2048, 32}},
+		{driver.Policy{Name: "hierarchical"}, nil, []uint32{256, 512, 1024, 1536, 672}},
+		{driver.Policy{Name: "auto"}, nil, nil},
+	} {
+		t.Run(c.p.Name, func(t *testing.T) {
+			r := newPumpRig(t, c.p)
+			for number, want := range [][]uint32{c.send, c.receive} {
+				l := r.lanes[number]
+				r.do(func() { l.frame(4000, 0) })
+				for range 4 {
+					r.do(func() { l.arrive(1000) })
+					// The engine carries out what it may before more comes, as long as the
+					// host gives more pulses.
+					for settled := 0; settled < 20; settled++ {
+						r.n.Poll()
+						r.d.with(func() {
+							if l.waiting() > 0 {
+								settled = 0
+								l.carry(l.waiting())
+							}
+						})
+					}
+				}
+				r.until(t, "the frame has left", func() bool {
+					if l.waiting() > 0 {
+						l.carry(l.waiting())
+					}
+					return l.p.Sent == 4000
+				})
+				if want != nil && !slices.Equal(l.pulses, want) {
+					t.Errorf("lane %d: pulses %v, want %v", number, l.pulses, want)
+				}
+			}
+			name := c.p.Name
+			if name == "" {
+				name = driver.DefaultHostPolicy
+			}
+			s := r.left(t, 2)
+			if s.At != driver.AtHost || s.Send.Name != name || s.Receive.Name != name || s.Pump.Frames != 2 || s.Pump.TakenOver+s.Pump.BadProgress != 0 ||
+				s.Pump.Pulses != uint64(len(r.lanes[0].pulses)+len(r.lanes[1].pulses)) || s.Fallback != nil {
+				t.Errorf("state %+v", s)
+			}
+		})
+	}
+}
+
+// TestPumpAlone: nobody polls.
+func TestPumpAlone(t *testing.T) {
+	r := newPumpRig(t, driver.Policy{Name: "static", MinPulseSend: 100, MinPulseReceive: 100})
+	for range 5 {
+		time.Sleep(3 * time.Millisecond) // long enough for the pump to be asleep
+		for _, l := range r.lanes {
+			r.d.with(func() { l.frame(1000, 0); l.arrive(1000) })
+			eventually(t, "the frame has left", func() (left bool) {
+				r.d.with(func() {
+					if l.waiting() > 0 {
+						l.carry(l.waiting())
+					}
+					left = l.p.Sent == 1000
+				})
+				return left
+			})
+		}
+	}
+	if s := r.left(t, 10); s.Pump.Pulses != 100 || s.Pump.Frames != 10 {
+		t.Errorf("%+v", s.Pump)
+	}
+}
+
+// TestPumpProperty: whatever the policy, the frames, and how they arrive and
+// leave, every byte is allowed once and none before it has arrived (fakeLane
+// checks both), and every frame leaves.
+func TestPumpProperty(t *testing.T) {
+	names := driver.HostPolicies()
+	rapid.Check(t, func(rt *rapid.T) {
+		d := newFake(t)
+		d.addDMA()
+		lanes := newLanes(d)
+		n, err := driver.New(t.Context(), d, driver.Options{Logger: quiet})
+		if err != nil {
+			rt.Fatal(err)
+		}
+		defer func() {
+			if err := n.Close(); err != nil {
+				rt.Error(err)
+			}
+		}()
+		if err := n.SetPolicy(driver.Policy{Name: rapid.SampledFrom(names).Draw(rt, "policy"), At: driver.AtHost}); err != nil {
+			rt.Fatal(err)
+		}
+		l := lanes[rapid.IntRange(0, 1).Draw(rt, "lane")]
+		l.p.Frame = rapid.Uint32().Draw(rt, "first frame")
+		frames := rapid.IntRange(1, 6).Draw(rt, "frames")
+		for range frames {
+			d.with(func() {
+				l.frame(rapid.Uint32Range(1, 4096-descriptors.HeaderSize).Draw(rt, "length"), rapid.Uint32().Draw(rt, "queued"))
+			})
+			for end := time.Now().Add(patience); l.p.Sent < l.p.Length; n.Poll() {
+				d.with(func() {
+					if left := l.p.Length - l.p.Arrived; left > 0 && rapid.Bool().Draw(rt, "more arrives") {
+						l.arrive(rapid.Uint32Range(1, left).Draw(rt, "arrives"))
+					}
+					if w := l.waiting(); w > 0 {
+						l.carry(rapid.Uint32Range(1, w).Draw(rt, "leaves"))
+					}
+				})
+				if time.Now().After(end) {
+					rt.Fatalf("frame of %d: %d arrived, %d allowed, %d sent", l.p.Length, l.p.Arrived, l.allowed, l.p.Sent)
+				}
+			}
+		}
+		s, err := n.Policy()
+		if err != nil || s.Pump.TakenOver+s.Pump.BadProgress != 0 || s.Pump.Pulses < uint64(frames) {
+			rt.Fatalf("%+v, %v", s, err)
+		}
+	})
+}
+
+// TestPumpStepAllocatesNothing: neither counters that have changed nor such that
+// have not cost an allocation, with a policy that learns and one that does not.
+func TestPumpStepAllocatesNothing(t *testing.T) {
+	for _, name := range []string{"static", "auto"} {
+		r := newPumpRig(t, driver.Policy{Name: name})
+		l := r.lanes[0]
+		pulses := make([]uint32, 0, 1<<16)
+		round := func() {
+			r.d.with(func() { l.frame(4000, 1); l.pulses = pulses[:0]; l.arrive(1000) })
+			r.n.Poll()
+			r.d.with(func() { l.arrive(3000) })
+			for l.p.Sent < 4000 {
+				r.n.Poll()
+				r.d.with(func() {
+					if l.waiting() > 0 {
+						l.carry(l.waiting())
+					}
+				})
+			}
+		}
+		round()
+		if n := testing.AllocsPerRun(1000, round); n != 0 {
+			t.Errorf("%s: %v allocations a frame", name, n)
+		}
+		if n := testing.AllocsPerRun(1000, func() { r.n.Poll() }); n != 0 {
+			t.Errorf("%s: %v allocations in a look in vain", name, n)
+		}
+	}
+}
+
+// observer records what it is told.
+type observer struct {
+	pipeline.Static
+	seen    []pipeline.Observation
+	arrived []int
+	elapsed []int64
+}
+
+func (o *observer) Observe(s pipeline.Observation) { o.seen = append(o.seen, s) }
+func (o *observer) ObserveArrival(bytes int, elapsed int64) {
+	o.arrived, o.elapsed = append(o.arrived, bytes), append(o.elapsed, elapsed)
+}
+
+// TestPumpObserves: a policy that learns is told of each transfer and of each
+// frame's arrival, in the scheduler's terms.
+func TestPumpObserves(t *testing.T) {
+	o := &observer{Static: pipeline.Static{Pulse: 300}}
+	other := func() pipeline.Policy { return pipeline.StoreAndForward{} }
+	r := newPumpRig(t, driver.Policy{Plan: &pipeline.Plan{Send: func() pipeline.Policy { return o }, Receive: other}})
+	l := r.lanes[0]
+	for range 2 {
+		r.do(func() { l.frame(1000, 2) })
+		r.do(func() { l.arrive(400) })
+		r.do(func() { l.arrive(600) })
+		r.until(t, "the frame has left", func() bool {
+			if l.waiting() > 0 {
+				l.carry(l.waiting())
+			}
+			return l.p.Sent == 1000
+		})
+	}
+	r.left(t, 2)
+	if len(o.seen) != 8 || !slices.Equal(o.arrived, []int{1000, 1000}) {
+		t.Fatalf("%+v, %v", o.seen, o.arrived)
+	}
+	for i, s := range o.seen {
+		want := []pipeline.Observation{{Bytes: 300, Left: 700}, {Bytes: 300, Left: 400}, {Bytes: 300, Left: 100}, {Bytes: 100}}[i%4]
+		if s.Bytes != want.Bytes || s.Left != want.Left || s.Queued != 2 || s.Elapsed < 0 || s.Decision != 0 {
+			t.Errorf("%d: %+v", i, s)
+		}
+	}
+}

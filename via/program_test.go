@@ -1,0 +1,161 @@
+package via_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+	"github.com/trapeze-nic/trapeze/firmware-loader/images"
+	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+	"github.com/trapeze-nic/trapeze/via"
+	"github.com/trapeze-nic/trapeze/via/viatest"
+)
+
+// build makes an image that we ship.
+func build(t *testing.T, name string) (via.ProgramImage, []abi.Map) {
+	t.Helper()
+	s, err := images.Build(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := load.Flat(s.Link())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return img, s.Maps
+}
+
+// TestPrograms loads a program, reads what it has counted, and rolls it back.
+func TestPrograms(t *testing.T) {
+	for _, options := range []string{"", "&engine=thread"} {
+		a, b := onMemory(t, options)
+		amp, _ := build(t, "amp")
+		count, maps := build(t, "count")
+		for _, n := range []*via.NIC{a, b} {
+			if _, err := n.LoadProgram(t.Context(), amp, via.ProgramOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s, err := b.LoadProgram(t.Context(), count, via.ProgramOptions{})
+		if err != nil || s.Name != "count" || s.Digest != count.Digest {
+			t.Fatalf("%+v, %v", s, err)
+		}
+		p := newPingPong(t, viatest.NewPair(a, b), 30_000)
+		p.bothRound(t)
+		index := 0
+		for maps[index].Name != "rest" {
+			index++
+		}
+		m, err := b.ProgramMap(maps, index)
+		if err != nil {
+			t.Fatal(err)
+		}
+		key, zeros := make([]byte, 4), make([]byte, 16)
+		value := make([]byte, 16)
+		if err := m.Lookup(key, value); err != nil || bytes.Equal(value, zeros) || m.Spec().Name != "rest" {
+			t.Errorf("%x, %v", value, err)
+		}
+		if err := errors.Join(m.Update(key, zeros, descriptors.MailboxExists), m.Lookup(key, value)); err != nil || !bytes.Equal(value, zeros) {
+			t.Errorf("%x, %v", value, err)
+		}
+		if err := m.Next(key, true); err != nil {
+			t.Error(err)
+		}
+		for what, err := range map[string]error{
+			"end": m.Next(key, false), "short key": m.Lookup(key[:1], value), "array": m.Delete(key), "absent": m.Update(key, value, descriptors.MailboxAbsent),
+		} {
+			var e *via.Error
+			if !errors.As(err, &e) || !errors.Is(err, via.ErrInvalidParameter) || e.Device != b.Name() {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		if s, err := b.RollBackProgram(t.Context(), via.ProgramOptions{}); err != nil || s.Name != "amp" {
+			t.Errorf("%+v, %v", s, err)
+		}
+		p.bothRound(t)
+		if s, err := a.ProgramStatus(); err != nil || s.Hooks[abi.PulseTx].Runs == 0 || s.Hooks[abi.PulseRx].Runs == 0 {
+			t.Errorf("%+v, %v", s, err)
+		}
+		if s, err := a.UnloadProgram(); err != nil || s.State != descriptors.ProcessorBuiltIn {
+			t.Errorf("%+v, %v", s, err)
+		}
+		p.bothRound(t)
+	}
+}
+
+// TestProgramErrors: what fails has the code that it should.
+func TestProgramErrors(t *testing.T) {
+	a, _ := onMemory(t, "")
+	good, maps := build(t, "count")
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	loading := func(ctx context.Context, change func(*via.ProgramImage)) func() error {
+		img := good
+		change(&img)
+		return func() error { _, err := a.LoadProgram(ctx, img, via.ProgramOptions{}); return err }
+	}
+	for name, c := range map[string]struct {
+		call func() error
+		want []error
+	}{
+		"no image":     {loading(t.Context(), func(i *via.ProgramImage) { *i = via.ProgramImage{} }), []error{via.ErrInvalidParameter, load.ErrImage}},
+		"other ABI":    {loading(t.Context(), func(i *via.ProgramImage) { i.ABI = 7 << 16 }), []error{via.ErrInvalidParameter, load.ErrABI}},
+		"other device": {loading(t.Context(), func(i *via.ProgramImage) { i.Device = 1 }), []error{via.ErrInvalidParameter, load.ErrDevice}},
+		"too large":    {loading(t.Context(), func(i *via.ProgramImage) { i.SRAM = 1 << 30 }), []error{via.ErrInvalidParameter, load.ErrSRAM}},
+		"damaged":      {loading(t.Context(), func(i *via.ProgramImage) { i.Segments = []load.Segment{{Bytes: make([]byte, 400)}} }), []error{via.ErrDevice}},
+		"canceled":     {loading(canceled, func(*via.ProgramImage) {}), []error{via.ErrCanceled, context.Canceled}},
+		"no previous": {func() error { _, err := a.RollBackProgram(t.Context(), via.ProgramOptions{}); return err },
+			[]error{via.ErrInvalidState, load.ErrNoPrevious}},
+		"no such map": {func() error { _, err := a.ProgramMap(maps, len(maps)); return err }, []error{via.ErrInvalidParameter, load.ErrMap}},
+		"map of nothing": {func() error {
+			m, err := a.ProgramMap(maps, 0)
+			if err != nil {
+				return err
+			}
+			return m.Next(make([]byte, maps[0].Key), true)
+		}, []error{via.ErrInvalidState, load.ErrNoProgram}},
+	} {
+		err := c.call()
+		for _, want := range c.want {
+			var e *via.Error
+			if !errors.Is(err, want) || !errors.As(err, &e) || e.Device != a.Name() {
+				t.Errorf("%s: %v, want %v", name, err, want)
+			}
+		}
+	}
+}
+
+// TestProgramOfOthers: a provider without control programs says so.
+func TestProgramOfOthers(t *testing.T) {
+	n, err := via.New(t.Context(), &scripted{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := map[string]func() error{
+		"load program": func() error {
+			_, err := n.LoadProgram(t.Context(), via.ProgramImage{}, via.ProgramOptions{})
+			return err
+		},
+		"roll program back": func() error { _, err := n.RollBackProgram(t.Context(), via.ProgramOptions{}); return err },
+		"unload program":    func() error { _, err := n.UnloadProgram(); return err },
+		"query program":     func() error { _, err := n.ProgramStatus(); return err },
+		"open map":          func() error { _, err := n.ProgramMap(nil, 0); return err },
+	}
+	for op, call := range calls {
+		var e *via.Error
+		if err := call(); !errors.Is(err, via.ErrNotSupported) || !errors.As(err, &e) || e.Op != op {
+			t.Errorf("%s: %v", op, err)
+		}
+	}
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for op, call := range calls {
+		if err := call(); !errors.Is(err, via.ErrClosed) {
+			t.Errorf("%s after Close: %v", op, err)
+		}
+	}
+}
