@@ -14,6 +14,8 @@ import (
 
 	// Make "emu:", "pci:" and "vfio-user:" addresses known.
 	_ "github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/benchcmd"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/hostcmd"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/modelcmd"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/progress"
@@ -77,6 +79,9 @@ which addresses this machine has.`,
 	f.StringVar(&p.progress, "progress", "auto", "show progress on stderr: auto (on a terminal, a bar if it is wide enough), bar, plain (lines), none")
 	root.AddCommand(p.demo(), p.ping(), p.send(), p.recv(), p.info(), p.emulate(), p.version(), exitCodesTopic())
 	root.AddCommand(hostcmd.Commands(p.host())...)
+	root.AddCommand(benchcmd.Commands(benchcmd.Env{Stdout: p.stdout, Stderr: p.stderr, JSON: func() bool { return p.json }, Run: p.command,
+		Steps: p.steps, UsageError: func(err error) error { return &usageError{err} }})...)
+	root.AddCommand(fwcmd.LoadCommand(p.firmware()), fwcmd.Command(p.firmware()))
 	root.AddCommand(p.adopt(modelcmd.Command()), p.adopt(modelcmd.PlotCommand()))
 	return root
 }

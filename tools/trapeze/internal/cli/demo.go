@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/endpoint"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/measure"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/transfer"
 	"github.com/trapeze-nic/trapeze/via"
@@ -23,6 +24,9 @@ type demoReport struct {
 	Reverse   demoFile        `json:"reverse"`
 	Latency   []demoLatency   `json:"latency"`
 	Bandwidth []demoBandwidth `json:"bandwidth"`
+	Policy    policyReport    `json:"policy"`
+	Program   *programReport  `json:"program,omitempty"`
+	Log       *logReport      `json:"dma_log,omitempty"`
 }
 
 type demoFile struct {
@@ -57,8 +61,15 @@ const (
 	demoDepth = 16
 )
 
+type demoFlags struct {
+	input  string
+	policy policyFlags
+	image  imageFlags
+	log    logFlag
+}
+
 func (p *program) demo() *cobra.Command {
-	var input string
+	var f demoFlags
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Bring up two emulated NICs and put them to work",
@@ -66,20 +77,50 @@ func (p *program) demo() *cobra.Command {
 both directions and check the SHA-256 of what arrived, then measure one-way
 latency (half a round trip) and streaming bandwidth. It needs no root, no
 hardware and under 15 seconds.
+` + policyHelp + `
+
+With --image a control program decides in both NICs: one that comes with trapeze, or
+of a file ('trapeze fw build' makes one; --image ./amp is a file called amp). The
+report shows how often it was asked at each hook. --map fills its maps before the
+first message.
+
+With --dma-log it sends, at the end, one message of 64 KiB on an idle wire and
+then two at once, and writes which engine of the two NICs moved which bytes when:
+hostTx and netTx of the sender, netRcv and hostRcv of the receiver, by one clock.
+The file is there whole when the command has ended well, and else not at all.
 
 JSON keys: file and reverse (bytes, sha256_sent, sha256_received, mb_per_s),
-latency (bytes, p50_us, p99_us, p999_us), bandwidth (bytes, mb_per_s); a MB is
-10^6 bytes.`,
+latency (bytes, p50_us, p99_us, p999_us), bandwidth (bytes, mb_per_s), policy
+(at, send and receive: policy, minpulse_bytes), program (with --image: image, nics,
+of each ` + fwcmd.ProgramKeys + `, maps by name with key and value of entries),
+dma_log (file, transfers, dropped); a MB is 10^6 bytes.`,
 		Example: `  trapeze demo
-  trapeze demo --input /boot/vmlinuz --json`,
+  trapeze demo --input /boot/vmlinuz --json
+  trapeze demo --policy static --minpulse-send 1024 --minpulse-recv 2048
+  trapeze demo --policy amp --policy-at host
+  trapeze demo --image amp
+  trapeze demo --image count --show-map flows --show-map rest
+  trapeze demo --dma-log live.log && trapeze plot flow --log live.log --output live.svg`,
 		Args: cobra.NoArgs,
-		RunE: p.command(func(ctx context.Context, _ []string) error { return p.runDemo(ctx, input) }),
+		RunE: p.command(func(ctx context.Context, _ []string) error { return p.runDemo(ctx, f) }),
 	}
-	c.Flags().StringVar(&input, "input", "", "file to send (default this program itself)")
+	c.Flags().StringVar(&f.input, "input", "", "file to send (default this program itself)")
+	f.policy.register(c)
+	f.image.register(c)
+	f.log.register(c)
 	return c
 }
 
-func (p *program) runDemo(ctx context.Context, input string) (err error) {
+func (p *program) runDemo(ctx context.Context, f demoFlags) (err error) {
+	opts, err := f.policy.options()
+	if err != nil {
+		return err
+	}
+	program, err := f.image.open(&f.policy)
+	if err != nil {
+		return err
+	}
+	input := f.input
 	if input == "" {
 		if input, err = os.Executable(); err != nil {
 			return hinted(err, "choose a file with --input")
@@ -90,12 +131,20 @@ func (p *program) runDemo(ctx context.Context, input string) (err error) {
 	} else if !st.Mode().IsRegular() {
 		return &fs.PathError{Op: "demo", Path: input, Err: errors.New("it is not a regular file")}
 	}
-	a, b, err := openPair(ctx)
+	log, err := f.log.open(input)
+	if err != nil {
+		return err
+	}
+	defer log.discard(&err)
+	a, b, err := openPair(ctx, opts...)
 	if err != nil {
 		return err
 	}
 	defer closing(a, &err)
 	defer closing(b, &err)
+	if err := program.load(ctx, a, b); err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
 	var r demoReport
 	if r.File, err = p.demoFile(ctx, a, b, input, "file, a to b"); err != nil {
 		return fmt.Errorf("demo: %w", err)
@@ -105,6 +154,20 @@ func (p *program) runDemo(ctx context.Context, input string) (err error) {
 	}
 	if err := p.demoMeasure(ctx, a, b, &r); err != nil {
 		return fmt.Errorf("demo: %w", err)
+	}
+	state, err := a.Policy()
+	if err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	r.Policy = describePolicy(state)
+	if r.Program, err = program.report(a, b); err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	if log != nil {
+		err = traceDemo(ctx, a, b, log)
+		if r.Log = log.finish(&err); err != nil {
+			return fmt.Errorf("demo: %w", err)
+		}
 	}
 	if p.json {
 		return p.printJSON(r)
@@ -220,6 +283,8 @@ func (p *program) printDemo(input string, r demoReport) error {
 	for _, b := range r.Bandwidth {
 		fmt.Fprintf(w, "  %8s %9.1f MB/s\n", size(b.Bytes), b.Rate)
 	}
-	_, err := fmt.Fprintln(w)
+	_, err := fmt.Fprintf(w, "\n%sdelivery policy%s %s%v\n", on, off, r.Program.policy(), r.Policy)
+	r.Program.print(w, on, off)
+	p.noteLog(r.Log)
 	return err
 }

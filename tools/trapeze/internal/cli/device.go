@@ -2,40 +2,62 @@ package cli
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"strings"
+	"time"
 
+	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
 // open opens the NIC at a device address. What happens to it asynchronously
 // shows in the calls that suffer from it, so it is not logged as well.
-func open(ctx context.Context, address string) (*via.NIC, error) {
-	nic, err := via.Open(ctx, address, via.WithErrorHandler(func(via.AsyncError) {}), via.WithLogger(slog.New(slog.NewTextHandler(io.Discard, nil))))
+func open(ctx context.Context, address string, opts ...via.Option) (*via.NIC, error) {
+	nic, err := via.Open(ctx, address, append(opts, silently()...)...)
 	if err != nil {
 		return nil, &deviceError{err}
 	}
 	return nic, nil
 }
 
+func silently() []via.Option {
+	return []via.Option{via.WithErrorHandler(func(via.AsyncError) {}), via.WithLogger(slog.New(slog.DiscardHandler))}
+}
+
 // openPair opens two emulated NICs that are wired to each other, in this
-// process.
-func openPair(ctx context.Context) (a, b *via.NIC, err error) {
-	// Only two can share a wire, so its name is one that nobody else chooses.
-	address := "emu:?wire=mem:trapeze-" + rand.Text()
-	if a, err = open(ctx, address); err != nil {
-		return nil, nil, err
+// process. They have one clock, so that their logs fit together.
+func openPair(ctx context.Context, opts ...via.Option) (a, b *via.NIC, err error) {
+	start := time.Now()
+	x, y, err := emulator.Pair(emulator.WithClock(func() time.Duration { return time.Since(start) }))
+	if err != nil {
+		return nil, nil, &deviceError{err}
 	}
-	if b, err = open(ctx, address); err != nil {
+	if a, err = openDevice(ctx, x, opts); err != nil {
+		return nil, nil, errors.Join(err, y.Close())
+	}
+	if b, err = openDevice(ctx, y, opts); err != nil {
 		return nil, nil, errors.Join(err, a.Close())
 	}
 	return a, b, nil
+}
+
+// openDevice opens the NIC that a device is. The device is closed with it, and
+// if it cannot be opened.
+func openDevice(ctx context.Context, dev vfio.Device, opts []via.Option) (*via.NIC, error) {
+	d, err := driver.New(ctx, dev, driver.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return nil, &deviceError{err}
+	}
+	nic, err := via.New(ctx, via.Driver(d), append(opts, silently()...)...)
+	if err != nil {
+		return nil, &deviceError{err}
+	}
+	return nic, nil
 }
 
 // closing closes a NIC and adds its error to *err if there is none yet.

@@ -7,7 +7,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/pipeline/virtual"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/modelcmd"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/transfer"
 	"github.com/trapeze-nic/trapeze/via"
@@ -86,7 +88,7 @@ func exitCode(ctx context.Context, err error) int {
 	switch {
 	case errors.As(context.Cause(ctx), &sig):
 		return exitSignal + sig.Number
-	case errors.As(err, &usage), errors.Is(err, modelcmd.ErrUsage), errors.Is(err, virtual.ErrOptions):
+	case errors.As(err, &usage), errors.Is(err, modelcmd.ErrUsage), errors.Is(err, fwcmd.ErrUsage), errors.Is(err, virtual.ErrOptions):
 		return ExitUsage
 	case errors.As(err, &device):
 		return ExitDevice
@@ -94,7 +96,7 @@ func exitCode(ctx context.Context, err error) int {
 		return ExitPeerLost
 	case errors.Is(err, transfer.ErrPeerLost):
 		return ExitPeerLost
-	case errors.Is(err, via.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, via.ErrTimeout), errors.Is(err, load.ErrNotReady), errors.Is(err, context.DeadlineExceeded):
 		return ExitTimeout
 	}
 	return ExitFailure
@@ -103,7 +105,12 @@ func exitCode(ctx context.Context, err error) int {
 // message is the one line about err.
 func message(ctx context.Context, err error, code int) string {
 	if code > exitSignal {
-		return context.Cause(ctx).Error()
+		s := context.Cause(ctx).Error()
+		var cut *load.Error
+		if errors.As(err, &cut) { // who stops a load wants to know what runs now
+			s += "; " + string(cut.Outcome)
+		}
+		return s
 	}
 	// Joined errors have a line each.
 	return strings.ReplaceAll(err.Error(), "\n", "; ")

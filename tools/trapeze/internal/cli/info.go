@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -9,25 +10,30 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 // infoReport is what info --json prints.
 type infoReport struct {
-	Address  string            `json:"address"`
-	Backend  string            `json:"backend"`
-	PCI      string            `json:"pci"`
-	Version  string            `json:"version"`
-	MAC      string            `json:"mac"`
-	MTU      int               `json:"mtu"`
-	SRAM     uint32            `json:"sram_bytes"`
-	Vectors  int               `json:"vectors"`
-	Features []string          `json:"features"`
-	Limits   infoLimits        `json:"limits"`
-	BARs     []infoBAR         `json:"bars"`
-	Blocks   []infoBlock       `json:"blocks"`
-	Health   infoHealth        `json:"health"`
-	ClockUS  float64           `json:"clock_us"`
+	Address  string      `json:"address"`
+	Backend  string      `json:"backend"`
+	PCI      string      `json:"pci"`
+	Version  string      `json:"version"`
+	MAC      string      `json:"mac"`
+	MTU      int         `json:"mtu"`
+	SRAM     uint32      `json:"sram_bytes"`
+	Vectors  int         `json:"vectors"`
+	Features []string    `json:"features"`
+	Limits   infoLimits  `json:"limits"`
+	BARs     []infoBAR   `json:"bars"`
+	Blocks   []infoBlock `json:"blocks"`
+	Health   infoHealth  `json:"health"`
+	ClockUS  float64     `json:"clock_us"`
+	// DMA is null if the device is older than its DMA block.
+	DMA *infoDMA `json:"dma"`
+	// Program is null if the device has no NIC processor.
+	Program  *fwcmd.Program    `json:"program"`
 	Counters map[string]uint64 `json:"counters"`
 }
 
@@ -67,6 +73,21 @@ type infoHealth struct {
 	EventsLost  uint64 `json:"events_lost"`
 }
 
+// infoDMA is how frames cross the NIC.
+type infoDMA struct {
+	Policy   policyReport `json:"policy"`
+	Deadline float64      `json:"pulse_deadline_us"`
+	Timeouts uint32       `json:"pulse_timeouts"`
+	Refused  uint32       `json:"pulses_refused"`
+	Log      infoLog      `json:"log"`
+}
+
+type infoLog struct {
+	Enabled bool   `json:"enabled"`
+	Records int    `json:"records"`
+	Lost    uint32 `json:"lost"`
+}
+
 var featureNames = map[uint64]string{
 	descriptors.FeatureReliableDelivery:  "reliable-delivery",
 	descriptors.FeatureReliableReception: "reliable-reception",
@@ -95,13 +116,17 @@ func (p *program) info() *cobra.Command {
 		Use:   "info",
 		Short: "What a NIC is, how it is, and what it has counted",
 		Long: `Open a NIC and show its identity, limits, features, BARs, register blocks,
-health and counters. The NIC is reset on the way: a process takes it for itself.
+health, delivery policy, control program and counters. The NIC is reset on the way: a process takes
+it for itself.
 
 JSON keys: address, backend, pci, version, mac, mtu, sram_bytes, vectors,
 features, limits (endpoints, cqs, regions, ptags, queue_depth, cq_entries,
 segments, transfer_bytes), bars (bar, bytes, mappable), blocks (type, name,
 version, offset, bytes), health (ready, fatal, link_up, fault, fault_detail,
-resets, heartbeat, events_lost), clock_us, counters.`,
+resets, heartbeat, events_lost), clock_us, dma (policy with at, send and receive:
+policy, minpulse_bytes; pulse_deadline_us, pulse_timeouts, pulses_refused, log
+with enabled, records, lost; null on an older device), program (of the NIC
+processor, null without one: ` + fwcmd.ProgramKeys + `), counters.`,
 		Example: `  trapeze info
   trapeze info --device 'emu:?wire=udp://127.0.0.1:9000' --json`,
 		Args: cobra.NoArgs,
@@ -152,7 +177,16 @@ func inspect(ctx context.Context, address string) (r infoReport, err error) {
 	if err != nil {
 		return r, err
 	}
+	dma, err := inspectDMA(nic)
+	if err != nil {
+		return r, err
+	}
+	program, err := fwcmd.Inspect(nic)
+	if err != nil {
+		return r, err
+	}
 	r = describeIdentity(nic.Identity())
+	r.DMA, r.Program = dma, program
 	r.Address, r.Backend, r.BARs = nic.Address(), nic.Backend(), bars
 	r.Counters, r.ClockUS = counters, microseconds(clock)
 	r.Health = infoHealth{
@@ -161,6 +195,22 @@ func inspect(ctx context.Context, address string) (r infoReport, err error) {
 		Resets: health.Resets, Heartbeat: health.Heartbeat, EventsLost: health.EventsLost,
 	}
 	return r, nil
+}
+
+// inspectDMA returns nil for a device that is too old to say.
+func inspectDMA(nic *driver.NIC) (*infoDMA, error) {
+	policy, err := nic.Policy()
+	if errors.Is(err, driver.ErrNotSupported) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	log, err := nic.DMALog()
+	return &infoDMA{
+		Policy: describePolicy(policy), Deadline: microseconds(policy.Deadline), Timeouts: policy.Timeouts, Refused: policy.Refused,
+		Log: infoLog{Enabled: log.Enabled, Records: log.Records, Lost: log.Lost},
+	}, err
 }
 
 func inspectBARs(dev vfio.Device) ([]infoBAR, error) {

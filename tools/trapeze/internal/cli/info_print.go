@@ -33,12 +33,33 @@ func (p *program) printInfo(r infoReport) error {
 		row("block", "%#06x  %s %s", b.Offset, b.Name, b.Version)
 	}
 	row("clock", "%.1f us", r.ClockUS)
+	row("policy", "%s", describeDMA(r.DMA))
+	row("program", "%v", r.Program)
+	if r.Program != nil {
+		if r.Program.Digest != "" {
+			row("program", "digest %s", r.Program.Digest)
+		}
+		for _, h := range r.Program.Active() {
+			row("hook", "%v", h)
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(r.Counters)) {
 		if n := r.Counters[name]; n != 0 {
 			row("counter", "%s %d", name, n)
 		}
 	}
 	return w.Flush()
+}
+
+func describeDMA(d *infoDMA) string {
+	if d == nil {
+		return "the device's own; it is too old to say which"
+	}
+	log := "no DMA log"
+	if d.Log.Enabled {
+		log = fmt.Sprintf("DMA log of %d records, %d lost", d.Log.Records, d.Log.Lost)
+	}
+	return fmt.Sprintf("%v; %s", d.Policy, log)
 }
 
 func describeHealth(h infoHealth) string {

@@ -30,12 +30,16 @@ type pingReport struct {
 	P50         *float64 `json:"p50_us"`
 	P99         *float64 `json:"p99_us"`
 	Max         *float64 `json:"max_us"`
+
+	Log *logReport `json:"dma_log,omitempty"`
 }
 
 // serveReport is what ping --serve --json prints when it ends.
 type serveReport struct {
 	Clients uint64 `json:"clients"`
 	Echoed  uint64 `json:"echoed"`
+
+	Log *logReport `json:"dma_log,omitempty"`
 }
 
 type pingFlags struct {
@@ -43,6 +47,8 @@ type pingFlags struct {
 	serve, unreliable, mute bool
 	ping.Options
 	timeout time.Duration
+	policy  policyFlags
+	log     logFlag
 }
 
 func (p *program) ping() *cobra.Command {
@@ -55,13 +61,17 @@ Without --device both ends are emulated in this process.
 
 With --count 0 and with --serve it goes on until it is interrupted, and then
 ends with exit code 0.
+` + policyHelp + logHelp + `
 
 JSON keys: peer (MAC), reliability, bytes, sent, received, lost, loss (0 to 1),
 late, corrupt, min_us, avg_us, p50_us, p99_us, max_us (round trips; null if
-nothing came back). With --serve: clients, echoed.`,
+nothing came back). With --serve: clients, echoed. Both: dma_log (file,
+transfers, dropped).`,
 		Example: `  trapeze ping
   trapeze ping --device 'emu:?wire=udp://127.0.0.1:9000' --serve
-  trapeze ping --device 'emu:?wire=udp://127.0.0.1:9001&peer=127.0.0.1:9000' --size 4096`,
+  trapeze ping --device 'emu:?wire=udp://127.0.0.1:9001&peer=127.0.0.1:9000' --size 4096
+  trapeze ping --size 65536 --policy auto --policy-at host
+  trapeze ping -c 3 --size 65536 --dma-log ping.log && trapeze plot flow --log ping.log --output ping.svg`,
 		Args: cobra.NoArgs,
 		RunE: p.command(func(ctx context.Context, _ []string) error { return p.runPing(ctx, f) }),
 	}
@@ -75,6 +85,8 @@ nothing came back). With --serve: clients, echoed.`,
 	c.Flags().DurationVarP(&f.Interval, "interval", "i", 100*time.Millisecond, "time from one message to the next")
 	c.Flags().DurationVarP(&f.Wait, "wait", "W", time.Second, "time after which an answer counts as lost")
 	c.Flags().DurationVar(&f.timeout, "timeout", 10*time.Second, "how long to try to reach the other end")
+	f.policy.register(c)
+	f.log.register(c)
 	return c
 }
 
@@ -111,37 +123,52 @@ func (p *program) runPing(ctx context.Context, f pingFlags) (err error) {
 			return err
 		}
 	}
-	if f.device == "" {
-		return p.pingHere(ctx, f)
+	opts, err := f.policy.options()
+	if err != nil {
+		return err
 	}
-	nic, err := open(ctx, f.device)
+	log, err := f.log.open("")
+	if err != nil {
+		return err
+	}
+	defer log.discard(&err)
+	if f.device == "" {
+		return p.pingHere(ctx, f, opts, log)
+	}
+	nic, err := open(ctx, f.device, opts...)
 	if err != nil {
 		return err
 	}
 	defer closing(nic, &err)
-	if f.serve {
-		return p.pingServe(ctx, nic, f.device)
+	if err := log.watch(f.serve, nic); err != nil {
+		return err
 	}
-	return p.pingPeer(ctx, nic, mac, f)
+	if f.serve {
+		return p.pingServe(ctx, nic, f.device, log)
+	}
+	return p.pingPeer(ctx, nic, mac, f, log)
 }
 
 // pingHere pings from one emulated NIC to another in this process.
-func (p *program) pingHere(ctx context.Context, f pingFlags) (err error) {
-	a, b, err := openPair(ctx)
+func (p *program) pingHere(ctx context.Context, f pingFlags, opts []via.Option, log *recorder) (err error) {
+	a, b, err := openPair(ctx, opts...)
 	if err != nil {
 		return err
 	}
 	defer closing(a, &err)
 	defer closing(b, &err)
+	if err := log.watch(false, a, b); err != nil {
+		return err
+	}
 	serving, stop := context.WithCancel(ctx)
 	served := make(chan error, 1)
 	go func() { served <- ping.Serve(serving, b, nil) }()
-	err = p.pingPeer(ctx, a, b.Query().Address, f)
+	err = p.pingPeer(ctx, a, b.Query().Address, f, log)
 	stop()
 	return errors.Join(err, <-served)
 }
 
-func (p *program) pingServe(ctx context.Context, nic *via.NIC, device string) error {
+func (p *program) pingServe(ctx context.Context, nic *via.NIC, device string, log *recorder) error {
 	if to := sendHint(device); to != "" {
 		p.note("answering; to ask:\n  trapeze ping --device '%s'", to)
 	}
@@ -155,14 +182,16 @@ func (p *program) pingServe(ctx context.Context, nic *via.NIC, device string) er
 		}
 		p.note("%v: %d messages", c.Remote.MAC, c.Echoed)
 	})
+	logged := log.finish(&err)
 	if err == nil && p.json {
-		err = p.printJSON(serveReport{Clients: clients.Load(), Echoed: echoed.Load()})
+		err = p.printJSON(serveReport{Clients: clients.Load(), Echoed: echoed.Load(), Log: logged})
 	}
+	p.noteLog(logged)
 	return err
 }
 
 // pingPeer pings somebody who serves.
-func (p *program) pingPeer(ctx context.Context, nic *via.NIC, mac via.MAC, f pingFlags) error {
+func (p *program) pingPeer(ctx context.Context, nic *via.NIC, mac via.MAC, f pingFlags, log *recorder) error {
 	o := ping.EndpointOptions(f.level(), f.Bytes)
 	e, remote, err := dial(ctx, nic, via.Address{MAC: mac, Discriminator: ping.Discriminator}, o, f.timeout)
 	if err != nil {
@@ -183,7 +212,9 @@ func (p *program) pingPeer(ctx context.Context, nic *via.NIC, mac via.MAC, f pin
 		err = cerr
 	}
 	// What was measured is worth seeing whatever happened then.
-	err = errors.Join(p.printPing(describePing(remote, f, s)), explainLost(err, "is 'trapeze ping --serve' still running there?"))
+	r := describePing(remote, f, s)
+	r.Log = log.finish(&err)
+	err = errors.Join(p.printPing(r), explainLost(err, "is 'trapeze ping --serve' still running there?"))
 	switch {
 	case err != nil:
 		return fmt.Errorf("ping: %w", err)
@@ -222,5 +253,6 @@ func (p *program) printPing(r pingReport) error {
 	if r.Received > 0 {
 		_, err = fmt.Fprintf(p.stdout, "round trip min/avg/p50/p99/max = %.1f/%.1f/%.1f/%.1f/%.1f us\n", *r.Min, *r.Avg, *r.P50, *r.P99, *r.Max)
 	}
+	p.noteLog(r.Log)
 	return err
 }

@@ -27,12 +27,16 @@ type recvReport struct {
 	Rate    float64 `json:"mb_per_s"`
 	// Confirmed says that the sender knows.
 	Confirmed bool `json:"confirmed"`
+
+	Log *logReport `json:"dma_log,omitempty"`
 }
 
 type recvFlags struct {
 	device, output string
 	force          bool
 	timeout        time.Duration
+	policy         policyFlags
+	log            logFlag
 }
 
 func (p *program) recv() *cobra.Command {
@@ -47,11 +51,14 @@ another name, which is removed if anything goes wrong.
 
 With --output - the file goes to stdout as it arrives. Then only the exit code
 says whether it was whole.
+` + policyHelp + logHelp + `
 
 JSON keys: name (the sender's), output, peer (MAC), bytes, sha256, seconds,
-mb_per_s (10^6 bytes), confirmed (the sender has the receipt).`,
+mb_per_s (10^6 bytes), confirmed (the sender has the receipt), dma_log (file,
+transfers, dropped).`,
 		Example: `  trapeze recv --device 'emu:?wire=udp://127.0.0.1:9000' --output out.bin
-  trapeze recv --device 'emu:?wire=udp://0.0.0.0:9000' --output - | tar x`,
+  trapeze recv --device 'emu:?wire=udp://0.0.0.0:9000' --output - | tar x
+  trapeze recv --device 'emu:?wire=udp://127.0.0.1:9000' --policy auto --dma-log recv.log --output out.bin`,
 		Args: cobra.NoArgs,
 		RunE: p.command(func(ctx context.Context, _ []string) error { return p.runRecv(ctx, f) }),
 	}
@@ -59,6 +66,8 @@ mb_per_s (10^6 bytes), confirmed (the sender has the receipt).`,
 	c.Flags().StringVarP(&f.output, "output", "o", "", "where to store the file; - is stdout (default the sender's name for it, here)")
 	c.Flags().BoolVar(&f.force, "force", false, "replace a regular file that stands there")
 	c.Flags().DurationVar(&f.timeout, "timeout", 0, "how long to wait for a sender (default until interrupted)")
+	f.policy.register(c)
+	f.log.register(c)
 	return c
 }
 
@@ -77,11 +86,23 @@ func (p *program) runRecv(ctx context.Context, f recvFlags) (err error) {
 			return explainOutput(err)
 		}
 	}
-	nic, err := open(ctx, f.device)
+	opts, err := f.policy.options()
+	if err != nil {
+		return err
+	}
+	log, err := f.log.open(f.output)
+	if err != nil {
+		return err
+	}
+	defer log.discard(&err)
+	nic, err := open(ctx, f.device, opts...)
 	if err != nil {
 		return err
 	}
 	defer closing(nic, &err)
+	if err := log.watch(true, nic); err != nil {
+		return err
+	}
 	e, remote, err := p.awaitSender(ctx, nic, f)
 	if err != nil {
 		return err
@@ -98,7 +119,8 @@ func (p *program) runRecv(ctx context.Context, f recvFlags) (err error) {
 		return fmt.Errorf("receive: %w", explainOutput(explainLost(err, hint)))
 	}
 	r.Peer = remote.MAC.String()
-	return p.printReceived(r)
+	r.Log = log.finish(&err)
+	return errors.Join(p.printReceived(r), err)
 }
 
 // awaitSender waits for somebody to connect.
@@ -129,6 +151,9 @@ func (p *program) receiveFile(ctx context.Context, e *endpoint.Endpoint, f recvF
 		r.Name = o.Name
 		if r.Output == "" {
 			r.Output = o.Name
+		}
+		if f.log.path != "" && sameFile(f.log.path, r.Output) {
+			return nil, usagef("--dma-log %s: the file that is sent would have that name; choose another with --output", f.log.path)
 		}
 		meter = p.meter("receiving "+o.Name, progressTotal(o.Size))
 		return p.openSink(r.Output, o.Mode, f.force)
@@ -185,6 +210,7 @@ func (p *program) printReceived(r recvReport) error {
 	if p.json {
 		return p.printJSON(r)
 	}
+	defer p.noteLog(r.Log)
 	if !r.Confirmed {
 		p.note("trapeze: the file is complete, but the sender may not know")
 	}

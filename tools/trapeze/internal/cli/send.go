@@ -26,11 +26,15 @@ type sendReport struct {
 	SHA256  string  `json:"sha256"`
 	Seconds float64 `json:"seconds"`
 	Rate    float64 `json:"mb_per_s"`
+
+	Log *logReport `json:"dma_log,omitempty"`
 }
 
 type sendFlags struct {
 	device, to, name string
 	timeout          time.Duration
+	policy           policyFlags
+	log              logFlag
 }
 
 func (p *program) send() *cobra.Command {
@@ -41,10 +45,13 @@ func (p *program) send() *cobra.Command {
 		Long: `Send FILE, or what comes on stdin if FILE is -, to a 'trapeze recv' on the same
 wire. It ends well only when the receiver has confirmed that it has every byte
 safely on its disk.
+` + policyHelp + logHelp + `
 
-JSON keys: name, peer (MAC), bytes, sha256, seconds, mb_per_s (10^6 bytes).`,
+JSON keys: name, peer (MAC), bytes, sha256, seconds, mb_per_s (10^6 bytes),
+dma_log (file, transfers, dropped).`,
 		Example: `  trapeze send --device 'emu:?wire=udp://127.0.0.1:9001&peer=127.0.0.1:9000' FILE
-  tar c DIR | trapeze send --device 'emu:?wire=udp://0.0.0.0:9001&peer=HOST:9000' --name dir.tar -`,
+  tar c DIR | trapeze send --device 'emu:?wire=udp://0.0.0.0:9001&peer=HOST:9000' --name dir.tar -
+  trapeze send --device 'emu:?wire=udp://127.0.0.1:9001&peer=127.0.0.1:9000' --policy store-and-forward --dma-log send.log FILE`,
 		Args: cobra.ExactArgs(1),
 		RunE: p.command(func(ctx context.Context, args []string) error { return p.runSend(ctx, f, args[0]) }),
 	}
@@ -52,6 +59,8 @@ JSON keys: name, peer (MAC), bytes, sha256, seconds, mb_per_s (10^6 bytes).`,
 	c.Flags().StringVar(&f.to, "to", "", "MAC address of the receiver's NIC (default whoever waits on the wire)")
 	c.Flags().StringVar(&f.name, "name", "", "name to send the file under (default its own)")
 	c.Flags().DurationVar(&f.timeout, "timeout", 10*time.Second, "how long to try to reach a receiver")
+	f.policy.register(c)
+	f.log.register(c)
 	return c
 }
 
@@ -68,16 +77,28 @@ func (p *program) runSend(ctx context.Context, f sendFlags, path string) (err er
 			return err
 		}
 	}
+	opts, err := f.policy.options()
+	if err != nil {
+		return err
+	}
 	src, file, err := p.openSource(path, f.name)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	nic, err := open(ctx, f.device)
+	log, err := f.log.open(path)
+	if err != nil {
+		return err
+	}
+	defer log.discard(&err)
+	nic, err := open(ctx, f.device, opts...)
 	if err != nil {
 		return err
 	}
 	defer closing(nic, &err)
+	if err := log.watch(false, nic); err != nil {
+		return err
+	}
 	e, remote, err := dialFile(ctx, nic, mac, f.timeout)
 	if err != nil {
 		return fmt.Errorf("send %s: %w", src.Name, explainDial(err, f.timeout, "trapeze recv"))
@@ -91,7 +112,8 @@ func (p *program) runSend(ctx context.Context, f sendFlags, path string) (err er
 	if err != nil {
 		return fmt.Errorf("send %s: %w", src.Name, explainLost(err, "is 'trapeze recv' still running there?"))
 	}
-	return p.printSent(src.Name, remote, res)
+	logged := log.finish(&err)
+	return errors.Join(p.printSent(src.Name, remote, res, logged), err)
 }
 
 // openSource opens what is to be sent.
@@ -129,14 +151,15 @@ func (p *program) openSource(path, name string) (transfer.Source, io.Closer, err
 	return src, file, nil
 }
 
-func (p *program) printSent(name string, remote via.Remote, res transfer.Result) error {
+func (p *program) printSent(name string, remote via.Remote, res transfer.Result, log *logReport) error {
 	r := sendReport{
 		Name: name, Peer: remote.MAC.String(), Bytes: res.Bytes, SHA256: hex.EncodeToString(res.Digest[:]),
-		Seconds: res.Elapsed.Seconds(), Rate: res.MBPerSecond(),
+		Seconds: res.Elapsed.Seconds(), Rate: res.MBPerSecond(), Log: log,
 	}
 	if p.json {
 		return p.printJSON(r)
 	}
+	defer p.noteLog(log)
 	_, err := fmt.Fprintf(p.stdout, "sent %s: %s in %.2f s, %.1f MB/s\nsha256 %s\n", r.Name, amount(r.Bytes), r.Seconds, r.Rate, r.SHA256)
 	return err
 }

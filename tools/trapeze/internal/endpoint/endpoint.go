@@ -86,6 +86,9 @@ func (e *Endpoint) recvOffset(i uint) int {
 	return (len(e.send) + int(i%uint(len(e.recv)))) * e.stride
 }
 
+// Poll makes progress on the NIC without taking anything from it.
+func (e *Endpoint) Poll() { e.vi.NIC().Poll() }
+
 // MaxMessage is the size in bytes of the largest message.
 func (e *Endpoint) MaxMessage() int { return e.max }
 

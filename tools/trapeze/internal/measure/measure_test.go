@@ -16,7 +16,7 @@ import (
 
 const most = 8 << 10
 
-func pair(t *testing.T) (a, b *endpoint.Endpoint) {
+func pair(t *testing.T, opts ...via.Option) (a, b *endpoint.Endpoint) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -24,7 +24,7 @@ func pair(t *testing.T) (a, b *endpoint.Endpoint) {
 	o := endpoint.Options{MaxMessage: most, SendDepth: 4, RecvDepth: 4}
 	var nics []*via.NIC
 	for range 2 {
-		n, err := via.Open(ctx, address, via.WithErrorHandler(func(via.AsyncError) {}))
+		n, err := via.Open(ctx, address, append(opts, via.WithErrorHandler(func(via.AsyncError) {}))...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +50,13 @@ func pair(t *testing.T) (a, b *endpoint.Endpoint) {
 }
 
 func TestLatencyAndBandwidth(t *testing.T) {
-	a, b := pair(t)
+	for place, opts := range map[string][]via.Option{"in the NIC": nil, "at the host": {via.WithPolicy(via.Policy{At: via.AtHost})}} {
+		t.Run(place, func(t *testing.T) { testLatencyAndBandwidth(t, opts) })
+	}
+}
+
+func testLatencyAndBandwidth(t *testing.T, opts []via.Option) {
+	a, b := pair(t, opts...)
 	for _, n := range []int{0, 1, 64, most} {
 		h, err := measure.Latency(t.Context(), a, b, n, 20*time.Millisecond)
 		if err != nil {
@@ -93,5 +99,18 @@ func TestPeerLost(t *testing.T) {
 	}
 	if _, _, err := measure.Bandwidth(t.Context(), a, b, 64, time.Second); !errors.Is(err, transfer.ErrPeerLost) {
 		t.Errorf("Bandwidth: %v", err)
+	}
+}
+
+// TestBurst: all messages arrive, and one that cannot be sent is refused.
+func TestBurst(t *testing.T) {
+	a, b := pair(t)
+	for _, count := range []int{1, 4, 0} {
+		if err := measure.Burst(t.Context(), a, b, most, count); err != nil {
+			t.Fatal(count, err)
+		}
+	}
+	if err := measure.Burst(t.Context(), a, b, most+1, 1); err == nil {
+		t.Error("a message larger than the buffers was sent")
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/trapeze-nic/trapeze/pipeline"
 	"github.com/trapeze-nic/trapeze/pipeline/profile"
 	"github.com/trapeze-nic/trapeze/pipeline/report"
+	"github.com/trapeze-nic/trapeze/pipeline/search"
 )
 
 // Defaults of the flags.
@@ -59,7 +60,7 @@ or a TOML file (trapeze model profiles NAME prints one to start from).`,
 	}
 	f.register(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object with every transfer")
-	cmd.AddCommand(compareCommand(), sweepCommand(), fitCommand(), profilesCommand())
+	cmd.AddCommand(compareCommand(), sweepCommand(), goalsCommand(), fitCommand(), profilesCommand())
 	return cmd
 }
 
@@ -87,8 +88,8 @@ func (f *caseFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.profile, "profile", defaultProfile, "platform by name, or a TOML file")
 	flags.StringVar(&f.policy, "policy", defaultPolicy, "delivery policy")
-	flags.IntVar(&f.minpulseSend, "minpulse-send", 0, "threshold or pulse of netTx in bytes, 1 to the payload (default: the policy's)")
-	flags.IntVar(&f.minpulseRcv, "minpulse-recv", 0, "threshold or pulse of hostRcv in bytes, 1 to the payload (default: the policy's)")
+	flags.IntVar(&f.minpulseSend, "minpulse-send", 0, "threshold or pulse of netTx in bytes, 1 to the payload (default: the policy's; policies without one ignore it)")
+	flags.IntVar(&f.minpulseRcv, "minpulse-recv", 0, "threshold or pulse of hostRcv in bytes, 1 to the payload (default: the policy's; policies without one ignore it)")
 	flags.IntVar(&f.payload, "payload", defaultPayload, "bytes of each payload")
 	flags.IntVar(&f.count, "count", defaultCount, "payloads of the stream")
 	flags.Float64Var(&f.gap, "gap-us", 0, "microseconds between postings (default: as fast as the host can)")
@@ -100,24 +101,31 @@ func (f *caseFlags) register(cmd *cobra.Command) {
 
 // measured checks the flags and loads the profile.
 func (f *caseFlags) measured() (report.Case, error) {
-	for _, flag := range []struct {
-		name  string
-		value int
-	}{{"minpulse-send", f.minpulseSend}, {"minpulse-recv", f.minpulseRcv}} {
-		if f.cmd.Flags().Changed(flag.name) && flag.value < 1 {
-			return report.Case{}, usage("--"+flag.name, fmt.Sprint(flag.value), fmt.Sprintf("1 to %d bytes, the payload", f.payload))
+	errs := []error{
+		checkPolicies("--policy", f.policy),
+		between("--payload", f.payload, 1, pipeline.MaxFrame, "bytes"),
+		between("--count", f.count, 1, maxCount, ""),
+		between("--gap-us", f.gap, 0, maxGap, ""),
+	}
+	flags := f.cmd.Flags()
+	if flags.Changed("minpulse-send") {
+		errs = append(errs, between("--minpulse-send", f.minpulseSend, 1, f.payload, "bytes, the payload"))
+	}
+	if flags.Changed("minpulse-recv") {
+		errs = append(errs, between("--minpulse-recv", f.minpulseRcv, 1, f.payload, "bytes, the payload"))
+	}
+	if flags.Changed("warmup") {
+		errs = append(errs, between("--warmup", f.warmup, 0, maxCount, ""))
+	}
+	if f.policy == "optimal" {
+		errs = append(errs, between("--payload", f.payload, 1, search.MaxPayload, "bytes for policy optimal"))
+	}
+	for _, err := range errs {
+		if err != nil {
+			return report.Case{}, err
 		}
 	}
-	if f.cmd.Flags().Changed("warmup") && f.warmup < 0 {
-		return report.Case{}, usage("--warmup", fmt.Sprint(f.warmup), "0 or more")
-	}
-	if f.count < 1 || f.count > maxCount {
-		return report.Case{}, usage("--count", fmt.Sprint(f.count), fmt.Sprintf("1 to %d", maxCount))
-	}
-	if !(f.gap >= 0 && f.gap <= maxGap) {
-		return report.Case{}, usage("--gap-us", fmt.Sprint(f.gap), fmt.Sprintf("0 to %d", int(maxGap)))
-	}
-	p, err := profile.Load(f.profile)
+	p, err := loadProfile("--profile", f.profile)
 	if err != nil {
 		return report.Case{}, err
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"text/tabwriter"
 
@@ -25,8 +24,9 @@ func compareCommand() *cobra.Command {
 		Short: "Compute published figures again and show the error of each",
 		Long: `Reads a table of published figures (columns id,source,quantity,condition,value,unit),
 computes those that the model covers, and prints published value, computed value and
-error. What a row stands for follows from its words and its id; its value takes no
-part in the computation. Rows that nothing computes are listed as not modelled.
+error. What a row stands for follows from its words: platform, payload, policy, pulse,
+unit. Its id and its value take no part. Rows that are not computed are listed with the
+reason.
 
 Mean and maximum are over computed times and bandwidths with an exact published
 figure. Rows of kind "input" show costs that a profile states; bounds and ranges
@@ -41,7 +41,7 @@ count as met or not.`,
 			}
 			lines, err := published.Compare(published.NewModel(profile.Load), rows)
 			if err != nil {
-				return err
+				return fmt.Errorf("%s: %w", file, err)
 			}
 			if asJSON {
 				err = writeJSON(cmd.OutOrStdout(), comparisonOf(lines))
@@ -63,16 +63,13 @@ count as met or not.`,
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	cmd.Flags().Float64Var(&limitMax, "max-error", 1e9, "fail if a row of Table 1 is further off, in percent")
 	cmd.Flags().Float64Var(&limitMean, "mean-error", 1e9, "fail if the mean over Table 1 is greater, in percent")
-	if err := cmd.MarkFlagRequired("published"); err != nil {
-		cobra.CheckErr(err)
-	}
 	return cmd
 }
 
 func readRows(file string) ([]published.Row, error) {
-	f, err := os.Open(file)
+	f, err := openInput("--published", file)
 	if err != nil {
-		return nil, fmt.Errorf("--published: %w", err)
+		return nil, err
 	}
 	rows, err := published.Read(f, file)
 	return rows, errors.Join(err, f.Close())

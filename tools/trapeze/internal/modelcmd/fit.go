@@ -88,9 +88,6 @@ shown as well: how well the model predicts what it was not fitted to.`,
 	cmd.Flags().StringVar(&half, "half", "", "fit to one half of Table 1: "+halves())
 	cmd.Flags().IntVar(&effort, "effort", fit.DefaultEffort.Restarts, "how often the search starts again from where it ended, 1 to 100")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
-	if err := cmd.MarkFlagRequired("published"); err != nil {
-		cobra.CheckErr(err)
-	}
 	return cmd
 }
 
@@ -155,7 +152,7 @@ func profilesCommand() *cobra.Command {
 			if len(args) == 1 {
 				text, err := profile.Source(args[0])
 				if err != nil {
-					return err
+					return usage("profile", args[0], strings.Join(profile.Names(), ", "))
 				}
 				_, err = cmd.OutOrStdout().Write(text)
 				return err

@@ -3,7 +3,6 @@ package modelcmd_test
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -14,9 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/trapeze-nic/trapeze/pipeline"
 	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
-	"github.com/trapeze-nic/trapeze/pipeline/plot"
 	"github.com/trapeze-nic/trapeze/pipeline/profile"
-	"github.com/trapeze-nic/trapeze/pipeline/virtual"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/modelcmd"
 )
 
@@ -105,66 +102,6 @@ func TestEveryPolicyOnEveryProfile(t *testing.T) {
 				t.Errorf("%s, %s: %+v", p, policy, r)
 			}
 		}
-	}
-}
-
-func TestBadOptions(t *testing.T) {
-	dir := t.TempDir()
-	bad := filepath.Join(dir, "bad.toml")
-	if err := os.WriteFile(bad, []byte("[bus]\nread = \"-1 MB/s\"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	badLog := filepath.Join(dir, "bad.log")
-	if err := os.WriteFile(badLog, []byte("{}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	svg := filepath.Join(dir, "out.svg")
-	for _, c := range []struct {
-		args string
-		want error
-		says string
-	}{
-		{"model --profile vax", profile.ErrUnknown, "alcor"},
-		{"model --profile " + bad, profile.ErrMissing, "bad.toml: sender.bus.duplex"},
-		{"model --policy psychic", pipeline.ErrUnknownPolicy, "store-and-forward"},
-		{"model --payload 0", virtual.ErrOptions, "1 to"},
-		{"model --payload -7", virtual.ErrOptions, "1 to"},
-		{"model --payload 100 --minpulse-send 101", virtual.ErrOptions, "1 to 100"},
-		{"model --minpulse-recv 0", modelcmd.ErrUsage, "1 to 8192"},
-		{"model --count 0", modelcmd.ErrUsage, "1 to"},
-		{"model --gap-us -1", modelcmd.ErrUsage, "0 to"},
-		{"model --gap-us NaN", modelcmd.ErrUsage, "0 to"},
-		{"model --warmup -2", modelcmd.ErrUsage, "0 or more"},
-		{"model sweep --sides left", modelcmd.ErrUsage, "both, send or recv"},
-		{"model sweep --counts 0", modelcmd.ErrUsage, "1 to"},
-		{"model sweep --gaps-us -5", modelcmd.ErrUsage, "0 to"},
-		{"model sweep --thresholds 9000", virtual.ErrOptions, "1 to 8192"},
-		{"model compare --published " + filepath.Join(dir, "none.csv"), os.ErrNotExist, "none.csv"},
-		{"model compare --published " + table + " --max-error 0.1", modelcmd.ErrTooFar, "maximum"},
-		{"model fit --published " + table + " --half left", modelcmd.ErrUsage, "latencies"},
-		{"model fit --published " + table + " --effort 0", modelcmd.ErrUsage, "1 to 100"},
-		{"model profiles vax", profile.ErrUnknown, "alcor"},
-		{"plot flow --log " + badLog + " --output " + svg, dmalog.ErrRecord, "bad.log:1: packet"},
-		{"plot flow --log " + os.DevNull + " --output " + svg, plot.ErrEmpty, ""},
-		{"plot rate --window-us 0 --output " + svg, modelcmd.ErrUsage, "0.001"},
-		{"plot threshold --payload 1 --output " + svg, modelcmd.ErrUsage, "64"},
-		{"plot flow --output " + filepath.Join(dir, "no", "such", "dir.svg"), os.ErrNotExist, "dir.svg"},
-	} {
-		_, err := run(strings.Fields(c.args)...)
-		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %v", c.args, err)
-		}
-	}
-	for _, args := range []string{"model compare", "plot flow", "model --nonsense", "model extra"} {
-		if _, err := run(strings.Fields(args)...); err == nil {
-			t.Errorf("%s succeeds", args)
-		}
-	}
-	if left, err := filepath.Glob(filepath.Join(dir, "*.svg*")); err != nil || len(left) != 0 {
-		t.Errorf("left behind: %v %v", left, err)
-	}
-	if hidden, err := filepath.Glob(filepath.Join(dir, ".*svg*")); err != nil || len(hidden) != 0 {
-		t.Errorf("left behind: %v %v", hidden, err)
 	}
 }
 

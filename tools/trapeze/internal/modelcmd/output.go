@@ -12,24 +12,6 @@ import (
 	"github.com/trapeze-nic/trapeze/pipeline/report"
 )
 
-// ErrUsage: a flag or argument cannot be used; scripts tell it from a failure by
-// the exit code that main gives it.
-var ErrUsage = errors.New("bad option")
-
-// UsageError names an option and its range.
-type UsageError struct{ Option, Value, Allowed string }
-
-func (e *UsageError) Error() string {
-	return fmt.Sprintf("%s %s: %v (allowed: %s)", e.Option, e.Value, ErrUsage, e.Allowed)
-}
-
-// Unwrap returns ErrUsage.
-func (e *UsageError) Unwrap() error { return ErrUsage }
-
-func usage(option, value, allowed string) error {
-	return &UsageError{Option: option, Value: value, Allowed: allowed}
-}
-
 // transfer is one entry of the JSON lists.
 type transfer struct {
 	Packet int     `json:"packet"`
@@ -86,9 +68,16 @@ transfers          hostTx %d, netTx %d, netRcv %d, hostRcv %d
 	return err
 }
 
-// writeFile writes a file whole or not at all: into a temporary file beside it,
-// which then takes its name.
+// writeFile writes a file whole or not at all: into a temporary file beside it, which
+// then takes its name. A pipe or a terminal is written to.
 func writeFile(name string, content []byte) (err error) {
+	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
+		return writeStream(name, content)
+	}
+	// The file that a link points to is replaced, not the link.
+	if target, err := filepath.EvalSymlinks(name); err == nil {
+		name = target
+	}
 	temporary, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
 	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
@@ -108,4 +97,15 @@ func writeFile(name string, content []byte) (err error) {
 		return err
 	}
 	return os.Rename(temporary.Name(), name)
+}
+
+func writeStream(name string, content []byte) error {
+	f, err := os.OpenFile(name, os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	if _, err = f.Write(content); err != nil {
+		err = fmt.Errorf("write %s: %w", name, err)
+	}
+	return errors.Join(err, f.Close())
 }

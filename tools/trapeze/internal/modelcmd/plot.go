@@ -2,8 +2,6 @@ package modelcmd
 
 import (
 	"errors"
-	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
@@ -34,9 +32,7 @@ func PlotCommand() *cobra.Command {
 // outputFlag adds --output, which every picture needs.
 func outputFlag(cmd *cobra.Command, output *string) {
 	cmd.Flags().StringVar(output, "output", "", "file to write, whole or not at all (required)")
-	if err := cmd.MarkFlagRequired("output"); err != nil {
-		cobra.CheckErr(err)
-	}
+	cmd.PreRunE = func(*cobra.Command, []string) error { return checkOutput("--output", *output) }
 }
 
 // recorded is where a picture of transfers gets them from: a log, or a model run.
@@ -61,9 +57,9 @@ func (r *recorded) source() (report.Case, []dmalog.Record, string, error) {
 		c, err := r.f.measured()
 		return c, nil, "", err
 	}
-	file, err := os.Open(r.log)
+	file, err := openInput("--log", r.log)
 	if err != nil {
-		return report.Case{}, nil, "", fmt.Errorf("--log: %w", err)
+		return report.Case{}, nil, "", err
 	}
 	records, err := dmalog.Read(file, r.log)
 	if err = errors.Join(err, file.Close()); err != nil {
@@ -107,8 +103,8 @@ func rateCommand() *cobra.Command {
 		Example: "  trapeze plot rate --profile p6-natoma --policy amp --count 20 --window-us 50 --output rate.svg",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			if !(window >= 0.001 && window <= 1e6) {
-				return usage("--window-us", fmt.Sprint(window), "0.001 to 1000000")
+			if err := between("--window-us", window, 0.001, 1e6, ""); err != nil {
+				return err
 			}
 			c, records, source, err := r.source()
 			if err != nil {
@@ -135,12 +131,12 @@ func thresholdCommand() *cobra.Command {
 		Example: "  trapeze plot threshold --profile alcor --payload 8192 --output threshold.svg",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			p, err := profile.Load(name)
-			if err != nil {
+			if err := between("--payload", payload, 64, 1<<20, "bytes"); err != nil {
 				return err
 			}
-			if payload < 64 || payload > 1<<20 {
-				return usage("--payload", fmt.Sprint(payload), "64 to 1048576 bytes")
+			p, err := loadProfile("--profile", name)
+			if err != nil {
+				return err
 			}
 			svg, err := report.Thresholds(p, payload)
 			if err != nil {
@@ -165,7 +161,10 @@ func payloadCommand(what string) *cobra.Command {
 		Example: "  trapeze plot " + what + " --profile p6-natoma --output " + what + ".svg",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			p, err := profile.Load(name)
+			if err := checkPolicies("--policies", policies...); err != nil {
+				return err
+			}
+			p, err := loadProfile("--profile", name)
 			if err != nil {
 				return err
 			}
@@ -196,13 +195,9 @@ func reportCommand() *cobra.Command {
   trapeze plot report --profiles p6-natoma,pcie4-x16-100g --output report.html`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var profiles []*profile.Profile
-			for _, name := range names {
-				p, err := profile.Load(name)
-				if err != nil {
-					return err
-				}
-				profiles = append(profiles, p)
+			profiles, err := loadProfiles("--profiles", names)
+			if err != nil {
+				return err
 			}
 			o := report.PageOptions{Profiles: profiles}
 			if file != "" {

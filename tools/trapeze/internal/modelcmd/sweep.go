@@ -2,15 +2,19 @@ package modelcmd
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
+	"github.com/trapeze-nic/trapeze/pipeline"
 	"github.com/trapeze-nic/trapeze/pipeline/profile"
 	"github.com/trapeze-nic/trapeze/pipeline/report"
+	"github.com/trapeze-nic/trapeze/pipeline/search"
 	"golang.org/x/term"
 )
 
@@ -56,7 +60,12 @@ mean_latency_us, bandwidth_mb_s and bus_busy_us of the stream.`,
   trapeze model sweep --policies amp,store-and-forward --gaps-us 0,75,100,150,300 --poisson`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			rows, err := f.measure(cmd.ErrOrStderr())
+			if cmd.Flags().Changed("output") {
+				if err := checkOutput("--output", output); err != nil {
+					return err
+				}
+			}
+			rows, err := f.measure(cmd.Context(), cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
@@ -92,21 +101,48 @@ mean_latency_us, bandwidth_mb_s and bus_busy_us of the stream.`,
 	return cmd
 }
 
-// cases lists the combinations.
-func (f *sweepFlags) cases() ([]report.Case, error) {
+// check refuses values that are out of range.
+func (f *sweepFlags) check() error {
 	if f.sides != "both" && f.sides != "send" && f.sides != "recv" {
-		return nil, usage("--sides", f.sides, "both, send or recv")
+		return usage("--sides", f.sides, "both, send or recv")
 	}
 	n := len(f.profiles) * len(f.policies) * len(f.payloads) * len(f.thresholds) * len(f.gaps) * len(f.count)
 	if n < 1 || n > maxCases {
-		return nil, usage("the lists make", fmt.Sprint(n, " combinations"), fmt.Sprintf("1 to %d", maxCases))
+		return usage("the lists make", fmt.Sprint(n, " combinations"), fmt.Sprintf("1 to %d", maxCases))
+	}
+	errs := []error{checkPolicies("--policies", f.policies...)}
+	largest := pipeline.MaxFrame
+	if slices.Contains(f.policies, "optimal") {
+		largest = search.MaxPayload
+	}
+	for _, payload := range f.payloads {
+		errs = append(errs, between("--payloads", payload, 1, largest, "bytes"))
+		for _, threshold := range f.thresholds {
+			errs = append(errs, between("--thresholds", threshold, 0, payload, "bytes, the payload; 0 = default"))
+		}
+	}
+	for _, count := range f.count {
+		errs = append(errs, between("--counts", count, 1, maxCount, ""))
+	}
+	for _, gap := range f.gaps {
+		errs = append(errs, between("--gaps-us", gap, 0, maxGap, ""))
+	}
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cases lists the combinations.
+func (f *sweepFlags) cases() ([]report.Case, error) {
+	profiles, err := loadProfiles("--profiles", f.profiles)
+	if err != nil {
+		return nil, err
 	}
 	var cases []report.Case
-	for _, name := range f.profiles {
-		p, err := profile.Load(name)
-		if err != nil {
-			return nil, err
-		}
+	for _, p := range profiles {
 		for _, policy := range f.policies {
 			for _, payload := range f.payloads {
 				for _, threshold := range f.thresholds {
@@ -130,16 +166,9 @@ func (f *sweepFlags) cases() ([]report.Case, error) {
 	return cases, nil
 }
 
-func (f *sweepFlags) measure(progress io.Writer) ([]sweepRow, error) {
-	for _, n := range f.count {
-		if n < 1 || n > maxCount {
-			return nil, usage("--counts", fmt.Sprint(n), fmt.Sprintf("1 to %d", maxCount))
-		}
-	}
-	for _, g := range f.gaps {
-		if !(g >= 0 && g <= maxGap) {
-			return nil, usage("--gaps-us", fmt.Sprint(g), fmt.Sprintf("0 to %d", int(maxGap)))
-		}
+func (f *sweepFlags) measure(ctx context.Context, progress io.Writer) ([]sweepRow, error) {
+	if err := f.check(); err != nil {
+		return nil, err
 	}
 	cases, err := f.cases()
 	if err != nil {
@@ -148,6 +177,9 @@ func (f *sweepFlags) measure(progress io.Writer) ([]sweepRow, error) {
 	bar := progressBar(progress, len(cases), "measuring")
 	rows := make([]sweepRow, 0, len(cases))
 	for _, c := range cases {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		m, err := c.Measure()
 		if err != nil {
 			return nil, fmt.Errorf("%s, %s, %d bytes: %w", c.Profile.Name, c.Policy, c.Payload, err)

@@ -1,0 +1,42 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrCore: a process cannot be pinned to the core that was asked for.
+var ErrCore = errors.New("cannot be pinned")
+
+// pin locks the caller to its thread, and pins the thread to core unless that is
+// negative. Threads that are started later inherit the choice.
+func pin(core int) error {
+	runtime.LockOSThread()
+	if core < 0 {
+		return nil
+	}
+	var set unix.CPUSet
+	set.Set(core)
+	if err := unix.SchedSetaffinity(0, &set); err != nil {
+		return fmt.Errorf("%w to core %d: %w", ErrCore, core, err)
+	}
+	return nil
+}
+
+// Cores returns the cores that this process may use, in order.
+func Cores() []int {
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		return nil
+	}
+	var cores []int
+	for i := 0; len(cores) < set.Count(); i++ {
+		if set.IsSet(i) {
+			cores = append(cores, i)
+		}
+	}
+	return cores
+}

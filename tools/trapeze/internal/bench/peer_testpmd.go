@@ -1,0 +1,81 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// testpmd is DPDK's memif driver on both sides: one sends, one receives and counts.
+var testpmd = Peer{Name: "testpmd", Package: "dpdk-dev", Program: "dpdk-testpmd",
+	Tests: []string{"frames"}, ask: askTestpmd}
+
+// testpmdArguments start dpdk-testpmd on one core: its main thread, which sleeps,
+// and the one that forwards.
+func testpmdArguments(core int, prefix, role, socket, mode string, bytes int) []string {
+	return []string{"dpdk-testpmd", "--lcores", fmt.Sprintf("0@%d,1@%d", core, core), "--no-huge", "-m", "512", "--no-pci", "--file-prefix", prefix,
+		"--vdev", fmt.Sprintf("net_memif0,role=%s,id=0,socket=%s,socket-abstract=no", role, socket),
+		"--", "--forward-mode=" + mode, "--stats-period=1", "--total-num-mbufs=16384", "--txpkts=" + strconv.Itoa(bytes)}
+}
+
+func askTestpmd(ctx context.Context, q Question) (a Answer, err error) {
+	folder, err := os.MkdirTemp("", "trapeze-bench-")
+	if err != nil {
+		return a, err
+	}
+	defer os.RemoveAll(folder)
+	socket := filepath.Join(folder, "memif")
+	prefix := filepath.Base(folder)
+	arguments := testpmdArguments(q.Cores[0], prefix+"-rx", "server", socket, "rxonly", q.Bytes)
+	receiver, err := start(ctx, nil, arguments[0], arguments[1:]...)
+	if err != nil {
+		return a, err
+	}
+	defer receiver.stop()
+	if err := awaitFiles(ctx, []string{socket}); err != nil {
+		return a, err
+	}
+	arguments = testpmdArguments(q.Cores[1], prefix+"-tx", "client", socket, "txonly", q.Bytes)
+	sender, err := start(ctx, nil, arguments[0], arguments[1:]...)
+	if err != nil {
+		return a, err
+	}
+	defer sender.stop()
+	// It tells rates of whole seconds. The first with frames in it is incomplete.
+	want := max(int(q.For/time.Second), 2)
+	rates, err := receivedRates(receiver.out, want+1)
+	if err != nil {
+		return a, err
+	}
+	rates = rates[1:]
+	slices.Sort(rates)
+	a.Value = rates[len(rates)/2]
+	return a, nil
+}
+
+// receivedRates reads lines such as "  Rx-pps:  1234  Rx-bps: ..." until n of them
+// are not zero.
+func receivedRates(r *bufio.Reader, n int) ([]float64, error) {
+	var rates []float64
+	for len(rates) < n {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			return nil, errors.Join(errNoColumn, err)
+		}
+		fields := strings.Fields(line)
+		if len(fields) < 2 || fields[0] != "Rx-pps:" {
+			continue
+		}
+		if v, err := strconv.ParseFloat(fields[1], 64); err == nil && v > 0 {
+			rates = append(rates, v)
+		}
+	}
+	return rates, nil
+}

@@ -1,0 +1,200 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// WorkerCommand is the hidden command with which the program starts itself as a
+// worker.
+const WorkerCommand = "bench-worker"
+
+// readyLine is what a worker prints once its peer may start.
+const readyLine = "ready"
+
+// RunWorker is the worker's whole life: a Spec as JSON from r, a ready line and a
+// Side as JSON to w.
+func RunWorker(ctx context.Context, r io.Reader, w io.Writer) error {
+	var s Spec
+	d := json.NewDecoder(io.LimitReader(r, 1<<16))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&s); err != nil {
+		return fmt.Errorf("%w: %w", ErrSpec, err)
+	}
+	side, err := Work(ctx, s, func() { fmt.Fprintln(w, readyLine) })
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(w).Encode(side)
+}
+
+// process is a program that runs beside us: a worker or a part of a peer.
+type process struct {
+	cmd    *exec.Cmd
+	name   string
+	out    *bufio.Reader
+	errors bytes.Buffer
+}
+
+// dying is how long a process has to end after it was asked to.
+const dying = 5 * time.Second
+
+// start starts a program that is asked to end when ctx does, and killed if it does
+// not. Its error output is kept.
+func start(ctx context.Context, stdin io.Reader, name string, args ...string) (*process, error) {
+	p := &process{cmd: exec.CommandContext(ctx, name, args...), name: name}
+	p.cmd.Cancel = func() error { return p.cmd.Process.Signal(syscall.SIGTERM) }
+	p.cmd.WaitDelay = dying
+	// A program of ours that is killed takes its children along.
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	p.cmd.Stdin, p.cmd.Stderr = stdin, &p.errors
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	p.out = bufio.NewReader(out)
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// startWorker starts a worker and waits until it is ready.
+func startWorker(ctx context.Context, s Spec) (*process, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	spec, err := json.Marshal(s)
+	if err != nil {
+		return nil, err
+	}
+	p, err := start(ctx, bytes.NewReader(spec), self, WorkerCommand)
+	if err != nil {
+		return nil, err
+	}
+	if s.Role == Both {
+		return p, nil
+	}
+	line, err := p.out.ReadString('\n')
+	if err != nil || strings.TrimSpace(line) != readyLine {
+		return nil, errors.Join(fmt.Errorf("the %s does not come up", s.Role), p.end())
+	}
+	return p, nil
+}
+
+// side waits for a worker's result.
+func (p *process) side() (Side, error) {
+	var s Side
+	b, err := io.ReadAll(io.LimitReader(p.out, 64<<20))
+	if end := p.end(); end != nil {
+		return s, end
+	}
+	if err != nil {
+		return s, err
+	}
+	return s, json.Unmarshal(b, &s)
+}
+
+// end waits for the process and returns what it had to say if it failed.
+func (p *process) end() error {
+	_, _ = io.Copy(io.Discard, p.out)
+	err := p.cmd.Wait()
+	if err == nil {
+		return nil
+	}
+	if said := strings.TrimSpace(p.errors.String()); said != "" {
+		lines := strings.Split(said, "\n")
+		return fmt.Errorf("%s: %w: %s", p.name, err, lines[len(lines)-1])
+	}
+	return fmt.Errorf("%s: %w", p.name, err)
+}
+
+// stop asks the process to end and waits for it.
+func (p *process) stop() {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	killed := time.AfterFunc(dying, func() { _ = p.cmd.Process.Kill() })
+	defer killed.Stop()
+	// That it was told to end is no error of the measurement.
+	_ = p.end()
+}
+
+// Result is one measurement of ours.
+type Result struct {
+	Source, Echo Side
+	unreliable   bool
+}
+
+// Stream is the side that counts what arrived: the source, whose sends complete when
+// they have, or the echo where sends complete without that.
+func (r *Result) Stream() *Side {
+	if r.unreliable {
+		return &r.Echo
+	}
+	return &r.Source
+}
+
+// Run carries out one measurement: the workers' processes are started, measure and
+// end. limit bounds it.
+func Run(ctx context.Context, t Task) (Result, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, t.limit(), fmt.Errorf("%s of %d bytes over %s: no result after %v", t.Spec.Test, t.Spec.Bytes, t.Wire, t.limit()))
+	defer cancel()
+	r, err := t.run(ctx)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return r, err
+}
+
+func (t *Task) run(ctx context.Context) (r Result, err error) {
+	r.unreliable = t.Spec.Reliability == "unreliable" && t.Spec.Test == Bandwidth && t.Wire != "memory"
+	path, err := t.path()
+	if err != nil {
+		return r, err
+	}
+	defer path.remove()
+	if path.serve != nil {
+		server, err := path.serve(ctx)
+		if err != nil {
+			return r, err
+		}
+		defer server.stop()
+	}
+	spec := t.Spec
+	if path.single {
+		spec.Role, spec.Address, spec.Peer, spec.Core = Both, path.source, path.echo, t.core(0)
+		p, err := startWorker(ctx, spec)
+		if err != nil {
+			return r, err
+		}
+		r.Source, err = p.side()
+		return r, err
+	}
+	spec.Role, spec.Address, spec.Core = Echo, path.echo, t.core(0)
+	echo, err := startWorker(ctx, spec)
+	if err != nil {
+		return r, err
+	}
+	spec.Role, spec.Address, spec.Core = Source, path.source, t.core(1)
+	source, err := startWorker(ctx, spec)
+	if err != nil {
+		echo.stop()
+		return r, err
+	}
+	if r.Source, err = source.side(); err != nil {
+		echo.stop()
+		return r, err
+	}
+	r.Echo, err = echo.side()
+	return r, err
+}

@@ -1,0 +1,204 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Task is a measurement of ours: what, over which wire, with which engine.
+type Task struct {
+	Spec Spec
+	// Wire is a key of wires.
+	Wire string
+	// Placement of the engines: "" is the wire's usual one, else inline or thread.
+	Placement string
+	// Cores for the echo and the source; none = wherever the system puts them.
+	Cores []int
+}
+
+// starting is what processes may take to come up and to end, beside the time to
+// measure for.
+const starting = 30 * time.Second
+
+func (t *Task) limit() time.Duration { return starting + 2*time.Duration(t.Spec.Nanoseconds) }
+
+func (t *Task) core(i int) int {
+	if len(t.Cores) == 0 {
+		return -1
+	}
+	return t.Cores[i%len(t.Cores)]
+}
+
+// path is a way between two NICs that is set up for one measurement.
+type path struct {
+	echo, source string // addresses
+	single       bool   // one process has both
+	folder       string // removed at the end
+	serve        func(context.Context) (*process, error)
+}
+
+func (p *path) remove() {
+	if p.folder != "" {
+		_ = os.RemoveAll(p.folder)
+	}
+}
+
+// wires make paths.
+var wires = map[string]func(t *Task) (*path, error){
+	"memory": func(t *Task) (*path, error) {
+		a := "emu:?wire=mem:trapeze-bench" + t.option()
+		return &path{echo: a, source: a, single: true}, nil
+	},
+	"shm": func(t *Task) (*path, error) {
+		return t.sockets(func(folder string) (echo, source string) {
+			at := "emu:?wire=shm:" + filepath.Join(folder, "wire") + t.option()
+			return at + "&role=listen", at + "&role=connect"
+		})
+	},
+	"shm-share": func(t *Task) (*path, error) {
+		return t.sockets(func(folder string) (echo, source string) {
+			at := "emu:?wire=shm:" + filepath.Join(folder, "wire") + t.option() + "&share=on"
+			return at + "&role=listen", at + "&role=connect"
+		})
+	},
+	"memif": func(t *Task) (*path, error) {
+		return t.sockets(func(folder string) (echo, source string) {
+			at := "emu:?wire=memif:" + filepath.Join(folder, "wire") + t.option()
+			return at + "&role=server", at + "&role=client"
+		})
+	},
+	"udp":       (*Task).udp,
+	"vfio-user": (*Task).served,
+}
+
+// Wires returns the names of the wires.
+func Wires() []string { return slices.Sorted(maps.Keys(wires)) }
+
+// Validate checks a Task before anything is started. Errors wrap ErrSpec.
+func (t *Task) Validate() error {
+	if wires[t.Wire] == nil {
+		return fmt.Errorf("%w: wire %q (%s)", ErrSpec, t.Wire, strings.Join(Wires(), ", "))
+	}
+	if t.Placement != "" && t.Placement != "inline" && t.Placement != "thread" {
+		return fmt.Errorf("%w: placement %q (inline or thread)", ErrSpec, t.Placement)
+	}
+	if t.Wire == "memory" && t.Spec.VIs != 1 {
+		return fmt.Errorf("%w: %d VIs (over the wire memory: 1)", ErrSpec, t.Spec.VIs)
+	}
+	return t.Spec.Validate()
+}
+
+func (t *Task) path() (*path, error) {
+	if err := t.Validate(); err != nil {
+		return nil, err
+	}
+	return wires[t.Wire](t)
+}
+
+// option is the placement as an option of an address.
+func (t *Task) option() string {
+	if t.Placement == "" {
+		return ""
+	}
+	return "&engine=" + t.Placement
+}
+
+// sockets makes a folder for sockets and a path over them.
+func (t *Task) sockets(addresses func(folder string) (echo, source string)) (*path, error) {
+	folder, err := os.MkdirTemp("", "trapeze-bench-")
+	if err != nil {
+		return nil, err
+	}
+	p := &path{folder: folder}
+	p.echo, p.source = addresses(folder)
+	return p, nil
+}
+
+func (t *Task) udp() (*path, error) {
+	ports, err := freePorts(2)
+	if err != nil {
+		return nil, err
+	}
+	at := func(i int) string { return fmt.Sprintf("127.0.0.1:%d", ports[i]) }
+	address := func(own, peer int) string {
+		return fmt.Sprintf("emu:?wire=udp://%s&peer=%s%s", at(own), at(peer), t.option())
+	}
+	return &path{echo: address(0, 1), source: address(1, 0)}, nil
+}
+
+// freePorts finds ports that nobody uses now.
+func freePorts(n int) ([]int, error) {
+	var ports []int
+	for range n {
+		c, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+		if err != nil {
+			return nil, err
+		}
+		// Kept until all are found, so that they differ.
+		defer c.Close()
+		ports = append(ports, c.LocalAddr().(*net.UDPAddr).Port)
+	}
+	return ports, nil
+}
+
+// served puts both NICs in a process of their own, behind vfio-user.
+func (t *Task) served() (*path, error) {
+	if t.Placement != "" {
+		return nil, fmt.Errorf("%w: placement %q: behind vfio-user the engines have a process of their own", ErrSpec, t.Placement)
+	}
+	p, err := t.sockets(func(folder string) (echo, source string) {
+		return "vfio-user:" + filepath.Join(folder, "nic0"), "vfio-user:" + filepath.Join(folder, "nic1")
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.serve = func(ctx context.Context) (*process, error) {
+		self, err := os.Executable()
+		if err != nil {
+			return nil, err
+		}
+		names := []string{filepath.Join(p.folder, "nic0"), filepath.Join(p.folder, "nic1")}
+		server, err := start(ctx, nil, self, "emulate", "--socket", names[0], "--socket", names[1])
+		if err != nil {
+			return nil, err
+		}
+		if err := awaitFiles(ctx, names); err != nil {
+			server.stop()
+			return nil, err
+		}
+		return server, nil
+	}
+	return p, nil
+}
+
+// awaitFiles waits until files are there.
+func awaitFiles(ctx context.Context, names []string) error {
+	for _, name := range names {
+		for {
+			if _, err := os.Stat(name); err == nil {
+				break
+			}
+			if err := pause(ctx); err != nil {
+				return fmt.Errorf("%s does not appear: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// pause sleeps for a moment, or until ctx ends.
+func pause(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(5 * time.Millisecond):
+		return nil
+	}
+}

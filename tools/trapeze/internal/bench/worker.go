@@ -1,0 +1,259 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/endpoint"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/transfer"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// discriminator of the workers' connections.
+var discriminator = []byte("trapeze-bench/1")
+
+// patience bounds how long a worker waits for the other one.
+const patience = 20 * time.Second
+
+// Work carries a Spec out. ready is called when the other worker can be started.
+// A source ends by itself, an echo when its source hangs up.
+func Work(ctx context.Context, s Spec, ready func()) (side Side, err error) {
+	if err := s.Validate(); err != nil {
+		return side, err
+	}
+	if err := pin(s.Core); err != nil {
+		return side, err
+	}
+	nic, err := open(ctx, s.Address)
+	if err != nil {
+		return side, err
+	}
+	defer func() { err = errors.Join(err, nic.Close()) }()
+	if s.Role == Both {
+		peer, err := open(ctx, s.Peer)
+		if err != nil {
+			return side, err
+		}
+		defer func() { err = errors.Join(err, peer.Close()) }()
+		return workBoth(ctx, &s, nic, peer)
+	}
+	ends, err := s.connect(ctx, nic, ready)
+	defer func() { err = errors.Join(err, closeAll(ends)) }()
+	if err != nil {
+		return side, err
+	}
+	defer litter(s.Garbage)()
+	if s.Role == Echo {
+		return s.echo(ctx, ends)
+	}
+	if s.Test == Latency {
+		return s.pingPong(ctx, ends)
+	}
+	return s.stream(ctx, ends)
+}
+
+func open(ctx context.Context, address string) (*via.NIC, error) {
+	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
+	return via.Open(ctx, address, via.WithErrorHandler(func(via.AsyncError) {}), via.WithLogger(quiet))
+}
+
+func (s *Spec) options() endpoint.Options {
+	return endpoint.Options{Reliability: levels[s.Reliability], MaxMessage: max(s.Bytes, 1), SendDepth: s.Window, RecvDepth: s.Window}
+}
+
+// connect makes the worker's endpoints and connects them.
+func (s *Spec) connect(ctx context.Context, nic *via.NIC, ready func()) (ends []*endpoint.Endpoint, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	listener := &endpoint.Listener{NIC: nic, Discriminator: discriminator,
+		Options: func(via.Remote) (endpoint.Options, error) { return s.options(), nil }}
+	ready()
+	for i := range s.VIs {
+		var e *endpoint.Endpoint
+		if s.Role == Echo {
+			e, _, err = listener.Accept(ctx)
+		} else {
+			if e, err = endpoint.New(ctx, nic, s.options()); err == nil {
+				ends = append(ends, e)
+				_, err = e.Connect(ctx, via.Address{MAC: descriptors.Broadcast, Discriminator: discriminator}, nil)
+				e = nil
+			}
+		}
+		if e != nil {
+			ends = append(ends, e)
+		}
+		if err != nil {
+			return ends, fmt.Errorf("VI %d of %d: %w", i+1, s.VIs, err)
+		}
+	}
+	return ends, nil
+}
+
+func closeAll(ends []*endpoint.Endpoint) error {
+	var errs []error
+	for _, e := range ends {
+		errs = append(errs, e.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// checkEvery is after how many looks in vain a loop looks at its context.
+const checkEvery = 1 << 12
+
+// echo sends back what comes, or only takes it, until the source hangs up.
+func (s *Spec) echo(ctx context.Context, ends []*endpoint.Endpoint) (Side, error) {
+	var side Side
+	a := startAccount()
+	defer a.end(&side)
+	for looks := 0; ; looks++ {
+		if looks%checkEvery == 0 && ctx.Err() != nil {
+			return side, context.Cause(ctx)
+		}
+		for _, e := range ends {
+			m, err := e.TryReceive()
+			if errors.Is(err, transfer.ErrPeerLost) {
+				return side, nil
+			}
+			if err != nil {
+				return side, err
+			}
+			if m == nil {
+				continue
+			}
+			looks = 1
+			side.Messages++
+			side.Bytes += uint64(len(m))
+			n := len(m)
+			if err := e.Release(); err != nil {
+				return side, err
+			}
+			if s.Test != Latency {
+				continue
+			}
+			if err := answer(ctx, e, n); err != nil {
+				if errors.Is(err, transfer.ErrPeerLost) {
+					return side, nil
+				}
+				return side, err
+			}
+		}
+	}
+}
+
+func answer(ctx context.Context, e *endpoint.Endpoint, n int) error {
+	for looks := 1; ; looks++ {
+		buf, err := e.TryAcquire()
+		if err != nil {
+			return err
+		}
+		if buf != nil {
+			return e.Post(n)
+		}
+		if looks%checkEvery == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// pingPong times round trips on each VI in turn.
+func (s *Spec) pingPong(ctx context.Context, ends []*endpoint.Endpoint) (side Side, err error) {
+	side.Latencies = newHistogram()
+	budget := time.Duration(s.Nanoseconds)
+	warm := time.Now().Add(budget / 10)
+	var a *account
+	var end time.Time
+	last := time.Now()
+	for i := 0; ; i++ {
+		if err := roundTrip(ctx, ends[i%len(ends)], s.Bytes); err != nil {
+			return side, err
+		}
+		now := time.Now()
+		switch {
+		case a != nil:
+			side.Messages += 2
+			side.Bytes += 2 * uint64(s.Bytes)
+			// Within the range, so that there can be no error.
+			_ = side.Latencies.RecordValue(int64(min(max(now.Sub(last)/2, 1), longest)))
+			if now.After(end) {
+				a.end(&side)
+				return side, nil
+			}
+		case now.After(warm):
+			a = startAccount()
+			now = time.Now()
+			end = now.Add(budget)
+		}
+		last = now
+	}
+}
+
+// roundTrip sends a message and takes the answer.
+func roundTrip(ctx context.Context, e *endpoint.Endpoint, n int) error {
+	if err := answer(ctx, e, n); err != nil {
+		return err
+	}
+	for looks := 1; ; looks++ {
+		m, err := e.TryReceive()
+		if err != nil {
+			return err
+		}
+		if m != nil {
+			if len(m) != n {
+				return fmt.Errorf("a message of %d bytes came back with %d", n, len(m))
+			}
+			return e.Release()
+		}
+		if looks%checkEvery == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// stream sends as fast as the windows allow. What counts is what has arrived: a
+// send on a reliable VI completes then.
+func (s *Spec) stream(ctx context.Context, ends []*endpoint.Endpoint) (side Side, err error) {
+	budget := time.Duration(s.Nanoseconds)
+	if _, err := s.pour(ctx, ends, budget/10); err != nil {
+		return side, err
+	}
+	a := startAccount()
+	side.Messages, err = s.pour(ctx, ends, budget)
+	a.end(&side)
+	side.Bytes = side.Messages * uint64(s.Bytes)
+	return side, err
+}
+
+// pour sends for about d and waits until all has arrived.
+func (s *Spec) pour(ctx context.Context, ends []*endpoint.Endpoint, d time.Duration) (sent uint64, err error) {
+	const burst = 64 // messages between two looks at the clock
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		if ctx.Err() != nil {
+			return sent, context.Cause(ctx)
+		}
+		for range burst {
+			e := ends[sent%uint64(len(ends))]
+			buf, err := e.TryAcquire()
+			if err != nil {
+				return sent, err
+			}
+			if buf == nil {
+				continue
+			}
+			if err := e.Post(s.Bytes); err != nil {
+				return sent, err
+			}
+			sent++
+		}
+	}
+	for _, e := range ends {
+		if err := e.Flush(ctx); err != nil {
+			return sent, err
+		}
+	}
+	return sent, nil
+}

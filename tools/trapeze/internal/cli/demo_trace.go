@@ -1,0 +1,61 @@
+package cli
+
+import (
+	"context"
+	"errors"
+
+	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/endpoint"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/measure"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// What demo --dma-log logs: a picture of it can still be read.
+const (
+	tracedBytes, tracedBurst = 64 << 10, 2
+	// tracedTries is how often it is repeated because the machine was too busy: a
+	// NIC that nobody runs for some milliseconds takes its frames for lost.
+	tracedTries = 10
+)
+
+// traceDemo sends a few messages while the NICs log their transfers.
+func traceDemo(ctx context.Context, a, b *via.NIC, log *recorder) (err error) {
+	o := endpoint.Options{Reliability: via.ReliableDelivery, MaxMessage: tracedBytes, SendDepth: tracedBurst, RecvDepth: tracedBurst}
+	l := &endpoint.Listener{Discriminator: []byte("trapeze-demo/2"), Options: func(via.Remote) (endpoint.Options, error) { return o, nil }}
+	x, y, err := connected(ctx, a, b, l, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, x.Close(), y.Close()) }()
+	for range tracedTries {
+		if err := log.watch(false, a, b); err != nil {
+			return err
+		}
+		sent := 0
+		for _, count := range []int{1, tracedBurst} {
+			if err := measure.Burst(ctx, x, y, tracedBytes, count); err != nil {
+				return err
+			}
+			sent += count * tracedBytes
+		}
+		if err := log.read(); err != nil || once(log.records, sent) {
+			return err
+		}
+	}
+	return nil
+}
+
+// once reports whether every engine has moved just so many bytes: no frame was
+// sent again, so that packets have the same numbers at both ends.
+func once(records []dmalog.Record, bytes int) bool {
+	var moved [dmalog.Engines]int
+	for _, r := range records {
+		moved[r.Engine] += r.Bytes
+	}
+	for _, n := range moved {
+		if n != bytes {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,214 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/outfile"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// maxLogged is how many transfers a log holds: about what one picture can show
+// (20,000). A NIC that has logged its share of them logs no more.
+const maxLogged = 16384
+
+// logHelp belongs into the description of every command that logs all that its
+// NIC does.
+const logHelp = `
+
+With --dma-log it writes which engine of the NIC moved which bytes when, for the
+first 16384 transfers: hostTx and netTx send, netRcv and hostRcv receive. Packets
+count frames with payload of one direction. What the NIC receives is in the log as
+flow 1, or what it sends if it is there to receive. The file is there whole when
+the command has ended well, and else not at all.`
+
+// logFlag is --dma-log.
+type logFlag struct {
+	command *cobra.Command
+	path    string
+}
+
+func (f *logFlag) register(c *cobra.Command) {
+	f.command = c
+	c.Flags().StringVar(&f.path, "dma-log", "", "write the NIC's DMA transfers to this file, for 'trapeze plot flow --log FILE'")
+}
+
+// logReport is what became of the log, in JSON.
+type logReport struct {
+	File      string `json:"file"`
+	Transfers int    `json:"transfers"`
+	// Dropped counts those that came when the log was full.
+	Dropped uint64 `json:"dropped"`
+}
+
+// recorder takes the logs of NICs and writes them to one file. A nil recorder,
+// for a command without --dma-log, does nothing.
+type recorder struct {
+	path    string
+	file    *outfile.File
+	ends    []recorded
+	records []dmalog.Record // nil until they are read
+	dropped uint64
+}
+
+// recorded is a NIC whose log is kept.
+type recorded struct {
+	nic *via.NIC
+	// sends is the direction, 0 or 1, in which the NIC sends; in the other it
+	// receives.
+	sends int
+}
+
+// open starts the file, so that one that cannot be written is refused before
+// anything else is done. taken, if not empty, is a file that the command reads
+// or writes itself.
+func (f *logFlag) open(taken string) (*recorder, error) {
+	switch {
+	case !f.command.Flags().Changed("dma-log"):
+		return nil, nil
+	case f.path == "":
+		return nil, usagef("--dma-log: name a file")
+	case taken != "" && taken != "-" && sameFile(f.path, taken):
+		return nil, usagef("--dma-log %s: that is the file that is to be transferred", f.path)
+	}
+	file, err := outfile.Create(f.path, 0o644, true)
+	if err != nil {
+		return nil, fmt.Errorf("--dma-log: %w", explainOutput(err))
+	}
+	return &recorder{path: f.path, file: file}, nil
+}
+
+// sameFile reports whether two paths lead to one file, or would.
+func sameFile(a, b string) bool {
+	x, err := os.Stat(a)
+	y, berr := os.Stat(b)
+	if err == nil && berr == nil {
+		return os.SameFile(x, y)
+	}
+	a, err = filepath.Abs(a)
+	b, berr = filepath.Abs(b)
+	return err == nil && berr == nil && a == b
+}
+
+// watch has the logs of NICs kept from now on, and forgets what was kept before.
+// The first sends in direction 0, unless receives is set; a second one is at the
+// other end of its wire.
+func (r *recorder) watch(receives bool, nics ...*via.NIC) error {
+	if r == nil {
+		return nil
+	}
+	r.ends, r.records, r.dropped = nil, nil, 0
+	sends := 0
+	if receives {
+		sends = 1
+	}
+	for i, nic := range nics {
+		if err := nic.EnableDMALog(maxLogged / len(nics)); err != nil {
+			return &deviceError{err}
+		}
+		r.ends = append(r.ends, recorded{nic, sends ^ i})
+	}
+	return nil
+}
+
+// finish reads the logs and puts the file in its place. The NICs must still be
+// open. Nothing is written if *err says that the command has failed.
+func (r *recorder) finish(err *error) *logReport {
+	if r == nil || *err != nil {
+		return nil
+	}
+	if r.records == nil {
+		if *err = r.read(); *err != nil {
+			return nil
+		}
+	}
+	e := dmalog.Write(r.file, r.records)
+	if e == nil {
+		e = r.file.Commit()
+	}
+	if e != nil {
+		*err = fmt.Errorf("--dma-log: %w", explainOutput(e))
+		return nil
+	}
+	return &logReport{File: r.path, Transfers: len(r.records), Dropped: r.dropped}
+}
+
+// read takes everything that the NICs have logged since watch.
+func (r *recorder) read() error {
+	r.records = []dmalog.Record{}
+	for _, end := range r.ends {
+		records, dropped, err := end.read()
+		if err != nil {
+			return err
+		}
+		r.records = append(r.records, records...)
+		r.dropped += dropped
+	}
+	rebase(r.records)
+	return nil
+}
+
+// read takes everything that a NIC has logged, in the terms of the file.
+func (e recorded) read() (records []dmalog.Record, dropped uint64, err error) {
+	for {
+		var p [1024]dmalog.Record
+		n, err := e.nic.ReadDMALog(p[:])
+		if err != nil {
+			return nil, 0, err
+		}
+		if n == 0 {
+			break
+		}
+		records = append(records, p[:n]...)
+	}
+	for i := range records {
+		records[i].Flow = e.sends
+		if engine := records[i].Engine; engine == dmalog.NetRcv || engine == dmalog.HostRcv {
+			records[i].Flow = 1 - e.sends
+		}
+	}
+	state, err := e.nic.DMALog()
+	return records, uint64(state.Lost), err
+}
+
+// rebase puts records in order, and the beginning of the first at time zero.
+func rebase(records []dmalog.Record) {
+	slices.SortStableFunc(records, func(a, b dmalog.Record) int { return cmp.Compare(a.Start, b.Start) })
+	if len(records) == 0 {
+		return
+	}
+	origin := records[0].Start
+	for i := range records {
+		records[i].Start -= origin
+		records[i].End -= origin
+	}
+}
+
+// discard removes the file if it was not put in its place, and adds its error
+// to *err.
+func (r *recorder) discard(err *error) {
+	if r == nil {
+		return
+	}
+	if e := r.file.Discard(); e != nil {
+		*err = errors.Join(*err, e)
+	}
+}
+
+// noteLog tells a person where the log is.
+func (p *program) noteLog(r *logReport) {
+	if r == nil {
+		return
+	}
+	more := ""
+	if r.Dropped > 0 {
+		more = fmt.Sprintf(", the first of %d", uint64(r.Transfers)+r.Dropped)
+	}
+	p.note("%d transfers%s in %s; to draw them:\n  trapeze plot flow --log %s --output flow.svg", r.Transfers, more, r.File, r.File)
+}

@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// policyHelp belongs into the description of every command that has the flags.
+const policyHelp = `
+A NIC moves a frame in pieces while it is still arriving, as its delivery policy
+says. --policy chooses one for each NIC that the command opens, and --policy-at
+where it runs: in the NIC, or in this process, which then gives the NIC a pulse
+for each piece. By default a policy that NICs have runs there, any other at the
+host.`
+
+// policyFlags choose the delivery policy.
+type policyFlags struct {
+	command       *cobra.Command
+	name, at      string
+	send, receive int
+}
+
+func (f *policyFlags) register(c *cobra.Command) {
+	f.command = c
+	c.Flags().StringVar(&f.name, "policy", "", "delivery policy: "+strings.Join(driver.HostPolicies(), ", ")+" (default the NIC's own)")
+	c.Flags().IntVar(&f.send, "minpulse-send", 0, "threshold or pulse in bytes when sending (default the policy's)")
+	c.Flags().IntVar(&f.receive, "minpulse-recv", 0, "threshold or pulse in bytes when receiving (default the policy's)")
+	c.Flags().StringVar(&f.at, "policy-at", "", "where the policy runs: host or nic (default nic for those that it has)")
+}
+
+// options are what the flags mean for opening a NIC.
+func (f *policyFlags) options() ([]via.Option, error) {
+	changed := f.command.Flags().Changed
+	sized := false
+	for _, s := range []struct {
+		flag string
+		n    int
+	}{{"minpulse-send", f.send}, {"minpulse-recv", f.receive}} {
+		if !changed(s.flag) {
+			continue
+		}
+		sized = true
+		if s.n < 1 || s.n > descriptors.MaxMinPulse {
+			return nil, usagef("--%s %d: 1 to %d bytes", s.flag, s.n, descriptors.MaxMinPulse)
+		}
+	}
+	p := via.Policy{Name: f.name, MinPulseSend: f.send, MinPulseReceive: f.receive}
+	switch {
+	case changed("policy") && f.name == "":
+		return nil, usagef("--policy: use one of %s", strings.Join(driver.HostPolicies(), ", "))
+	case f.name == "" && sized:
+		p.Name = driver.DefaultHostPolicy // the one that the sizes are for
+	}
+	switch {
+	case f.at == "host":
+		p.At = via.AtHost
+	case f.at == "nic":
+	case changed("policy-at"):
+		return nil, usagef("--policy-at %q: use host or nic", f.at)
+	case p.Name == "":
+		return nil, nil
+	case !slices.Contains(driver.NICPolicies(), p.Name):
+		p.At = via.AtHost
+	}
+	if err := p.Check(); err != nil {
+		return nil, usagef("--policy %s: %w", p.Name, err)
+	}
+	return []via.Option{via.WithPolicy(p)}, nil
+}
+
+// policyReport is a delivery policy in JSON.
+type policyReport struct {
+	At      string          `json:"at"`
+	Send    directionReport `json:"send"`
+	Receive directionReport `json:"receive"`
+	// Fallback says why the NIC decides, though the host should have.
+	Fallback string `json:"fallback,omitempty"`
+}
+
+// directionReport is the policy of one direction. MinPulse is left out where the
+// policy has none.
+type directionReport struct {
+	Policy   string `json:"policy"`
+	MinPulse int    `json:"minpulse_bytes,omitempty"`
+}
+
+func describePolicy(s via.PolicyState) policyReport {
+	r := policyReport{
+		At:   s.At.String(),
+		Send: directionReport{s.Send.Name, s.Send.MinPulse}, Receive: directionReport{s.Receive.Name, s.Receive.MinPulse},
+	}
+	if s.Fallback != nil {
+		r.Fallback = s.Fallback.Error()
+	}
+	return r
+}
+
+func (r policyReport) String() string {
+	at := "at the " + r.At
+	if r.Fallback != "" {
+		at += ", as the host had to give up: " + r.Fallback
+	}
+	if r.Send == r.Receive {
+		return fmt.Sprintf("%v, %s", r.Send, at)
+	}
+	return fmt.Sprintf("%v to send, %v to receive, %s", r.Send, r.Receive, at)
+}
+
+func (r directionReport) String() string {
+	switch {
+	case r.MinPulse == 0:
+		return r.Policy
+	case r.Policy == "static" || r.Policy == "cut-through":
+		return fmt.Sprintf("%s in pulses of %s", r.Policy, size(r.MinPulse))
+	}
+	return fmt.Sprintf("%s from %s on", r.Policy, size(r.MinPulse))
+}

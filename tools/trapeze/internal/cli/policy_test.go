@@ -1,0 +1,384 @@
+package cli_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/pipeline"
+	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
+)
+
+const nowhere = "emu:?wire=udp://127.0.0.1:0"
+
+func TestBadPolicies(t *testing.T) {
+	for name, c := range map[string]struct {
+		flags []string
+		says  string
+	}{
+		"unknown":               {[]string{"--policy", "warp"}, `unknown policy "warp"; there are ` + strings.Join(pipeline.PolicyNames()[:9], ", ")},
+		"empty":                 {[]string{"--policy", ""}, "store-and-forward, static"},
+		"off line":              {[]string{"--policy", "optimal"}, "computed for one platform"},
+		"not in a NIC":          {[]string{"--policy", "table", "--policy-at", "nic"}, "at the host only"},
+		"no such place":         {[]string{"--policy-at", "cloud"}, "use host or nic"},
+		"no place":              {[]string{"--policy", "amp", "--policy-at", ""}, "use host or nic"},
+		"nothing to send":       {[]string{"--policy", "amp", "--minpulse-send", "0"}, "--minpulse-send 0: 1 to 65536"},
+		"too much to send":      {[]string{"--policy", "static", "--minpulse-send", "65537"}, "--minpulse-send 65537: 1 to 65536"},
+		"negative":              {[]string{"--minpulse-recv", "-1"}, "--minpulse-recv -1: 1 to 65536"},
+		"not a number":          {[]string{"--minpulse-recv", "many"}, "many"},
+		"size of none":          {[]string{"--policy", "auto", "--minpulse-send", "64"}, "auto has no minimum pulse"},
+		"size of none, at host": {[]string{"--policy", "hierarchical", "--minpulse-recv", "64"}, "hierarchical has no minimum pulse"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, command := range [][]string{{"demo"}, {"ping"}, {"send", "--device", nowhere, "x"}, {"recv", "--device", nowhere}} {
+				// Whatever else there is, the file of the log must not appear.
+				log := filepath.Join(t.TempDir(), "log")
+				o := run(t, slices.Concat(command, c.flags, []string{"--dma-log", log})...)
+				if o.code != cli.ExitUsage || !strings.Contains(o.stderr, c.says) || o.stdout != "" || strings.Count(o.stderr, "\n") != 1 {
+					t.Errorf("%s: %+v", command[0], o)
+				}
+				if names := left(t, filepath.Dir(log)); len(names) != 0 {
+					t.Errorf("%s left %v behind", command[0], names)
+				}
+			}
+		})
+	}
+}
+
+// TestPoliciesWork sends messages under each policy that there is, in each place.
+func TestPoliciesWork(t *testing.T) {
+	for _, flags := range [][]string{
+		{"--policy", "store-and-forward"}, {"--policy", "static", "--minpulse-send", "500", "--minpulse-recv", "1000"}, {"--policy", "cut-through"},
+		{"--policy", "eager", "--policy-at", "nic"}, {"--policy", "amp"}, {"--policy", "auto"}, {"--policy-at", "nic"}, {"--minpulse-send", "64"},
+		{"--policy", "pure-cut-through"}, {"--policy", "schedule"}, {"--policy", "table"}, {"--policy", "send-side"}, {"--policy", "hierarchical"},
+		{"--policy-at", "host"}, {"--policy", "auto", "--policy-at", "host"}, {"--policy", "store-and-forward", "--policy-at", "host"},
+		{"--minpulse-recv", "3000", "--policy-at", "host"},
+	} {
+		t.Run(strings.Join(flags, " "), func(t *testing.T) {
+			var r map[string]any
+			decode(t, run(t, append([]string{"ping", "--json", "-c", "3", "-i", "0", "--size", "50000", "--wait", "20s"}, flags...)...), &r)
+			if r["sent"] != 3.0 || r["received"] != 3.0 || r["corrupt"] != 0.0 {
+				t.Errorf("%v", r)
+			}
+		})
+	}
+}
+
+// readLog reads a log and checks what holds for each: an engine moves one
+// packet after the other, and time begins with the first.
+func readLog(t *testing.T, path string) []dmalog.Record {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	records, err := dmalog.Read(f, path)
+	if err != nil || len(records) == 0 || records[0].Start != 0 {
+		t.Fatalf("%d records, %v", len(records), err)
+	}
+	type lane struct {
+		engine dmalog.Engine
+		flow   int
+	}
+	last := map[lane]dmalog.Record{}
+	for _, r := range records {
+		at := lane{r.Engine, r.Flow}
+		if before, ok := last[at]; ok && (r.Start < before.End || r.Packet < before.Packet) {
+			t.Fatalf("%v flow %d: %+v after %+v", r.Engine, r.Flow, r, before)
+		}
+		last[at] = r
+	}
+	return records
+}
+
+// followed checks that every packet of flow 0 that the first engine has moved
+// went through the others, whole, and no sooner. It returns false if that
+// cannot be, as frames were sent again: some engine has moved more than the
+// given number of bytes. Less none may.
+func followed(t *testing.T, records []dmalog.Record, bytes int, engines ...dmalog.Engine) bool {
+	t.Helper()
+	type packet struct {
+		bytes      int
+		first, end int64
+	}
+	seen := map[dmalog.Engine]map[int]packet{}
+	moved := map[dmalog.Engine]int{}
+	for _, r := range records {
+		if r.Flow != 0 {
+			continue
+		}
+		if seen[r.Engine] == nil {
+			seen[r.Engine] = map[int]packet{}
+		}
+		p, ok := seen[r.Engine][r.Packet]
+		if !ok {
+			p.first = r.Start
+		}
+		seen[r.Engine][r.Packet] = packet{p.bytes + r.Bytes, p.first, r.End}
+		moved[r.Engine] += r.Bytes
+	}
+	once := true
+	for _, e := range engines {
+		if moved[e] < bytes {
+			t.Fatalf("%v moved %d bytes of %d", e, moved[e], bytes)
+		}
+		once = once && moved[e] == bytes
+	}
+	for i := 1; i < len(engines) && once; i++ {
+		before, e := engines[i-1], engines[i]
+		for number, p := range seen[before] {
+			q, ok := seen[e][number]
+			if !ok || q.bytes != p.bytes || q.first < p.first || q.end < p.end {
+				t.Fatalf("packet %d: %v %+v, then %v %+v", number, before, p, e, q)
+			}
+		}
+	}
+	return once
+}
+
+// eventually repeats what a busy machine may disturb.
+func eventually(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	for range 20 {
+		if f() {
+			return
+		}
+	}
+	t.Errorf("never: %s", what)
+}
+
+var allEngines = []dmalog.Engine{dmalog.HostTx, dmalog.NetTx, dmalog.NetRcv, dmalog.HostRcv}
+
+// logged is what the commands say of their log.
+type logged struct {
+	Log struct {
+		File      string
+		Transfers int
+		Dropped   int
+	} `json:"dma_log"`
+}
+
+func TestPingLog(t *testing.T) {
+	const count, size = 3, 30000
+	for _, flags := range [][]string{{}, {"--policy-at", "host"}, {"--policy", "store-and-forward"}} {
+		eventually(t, "every frame is sent once", func() bool {
+			log := filepath.Join(t.TempDir(), "log")
+			var r logged
+			decode(t, run(t, append([]string{"ping", "--json", "-c", "3", "-i", "0", "--size", "30000", "--wait", "20s", "--dma-log", log}, flags...)...), &r)
+			records := readLog(t, log)
+			if r.Log.File != log || r.Log.Transfers != len(records) || r.Log.Dropped != 0 {
+				t.Errorf("%+v, %d records", r, len(records))
+			}
+			flows := map[int]int{}
+			for _, r := range records {
+				if r.Engine == dmalog.HostRcv {
+					flows[r.Flow] += r.Bytes
+				}
+			}
+			return followed(t, records, count*size, allEngines...) && flows[1] == count*size
+		})
+	}
+}
+
+// TestLogFull: what a log has no room for is counted.
+func TestLogFull(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "log")
+	var r logged
+	decode(t, run(t, "ping", "--json", "-c", "3000", "-i", "0", "--size", "30000", "--wait", "20s", "--dma-log", log), &r)
+	records := readLog(t, log)
+	if r.Log.Transfers != len(records) || r.Log.Transfers != 16384 || r.Log.Dropped == 0 {
+		t.Errorf("%+v, %d records", r, len(records))
+	}
+}
+
+func TestTransferLogs(t *testing.T) {
+	input, content := file(t, "in", 1_000_000)
+	for _, flags := range [][]string{{}, {"--policy", "schedule"}} {
+		eventually(t, "every frame is sent once", func() bool {
+			dir := t.TempDir()
+			sent, received := filepath.Join(dir, "sent"), filepath.Join(dir, "received")
+			out := filepath.Join(t.TempDir(), "out")
+			r, s := transferFile(t, nil, "", append([]string{"--output", out, "--json", "--dma-log", received}, flags...),
+				append([]string{"--json", "--dma-log", sent, input}, flags...))
+			var rr, sr logged
+			decode(t, r, &rr)
+			decode(t, s, &sr)
+			if got, err := os.ReadFile(out); err != nil || !bytes.Equal(got, content) {
+				t.Fatal("other bytes arrived", err)
+			}
+			if names := left(t, dir); len(names) != 2 {
+				t.Errorf("left behind: %v", names)
+			}
+			tx, rx := readLog(t, sent), readLog(t, received)
+			if len(tx) != sr.Log.Transfers || len(rx) != rr.Log.Transfers {
+				t.Errorf("%+v of %d, %+v of %d", sr, len(tx), rr, len(rx))
+			}
+			// Besides the content, the protocol of the two has a few bytes of its own.
+			total := 0
+			for _, r := range rx {
+				if r.Engine == dmalog.HostRcv && r.Flow == 0 {
+					total += r.Bytes
+				}
+			}
+			if total < len(content) {
+				t.Errorf("%d bytes of %d received", total, len(content))
+			}
+			return followed(t, tx, total, dmalog.HostTx, dmalog.NetTx) && followed(t, rx, total, dmalog.NetRcv, dmalog.HostRcv)
+		})
+	}
+}
+
+// TestLogRefused: a log that cannot be written is refused before anything runs,
+// and one that would replace what is transferred.
+func TestLogRefused(t *testing.T) {
+	dir := t.TempDir()
+	input := filepath.Join(dir, "input")
+	if err := os.WriteFile(input, []byte("to be sent"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	missing := filepath.Join(dir, "missing", "log")
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		says string
+	}{
+		"demo, no folder":     {[]string{"demo", "--dma-log", missing}, cli.ExitFailure, "no such file"},
+		"ping, no folder":     {[]string{"ping", "--dma-log", missing}, cli.ExitFailure, "no such file"},
+		"ping, a folder":      {[]string{"ping", "--dma-log", dir}, cli.ExitFailure, "directory"},
+		"ping, a device":      {[]string{"ping", "--dma-log", "/dev/null"}, cli.ExitFailure, "not a regular file"},
+		"send, no folder":     {[]string{"send", "--device", nowhere, "--dma-log", missing, input}, cli.ExitFailure, "no such file"},
+		"recv, no folder":     {[]string{"recv", "--device", nowhere, "--dma-log", missing}, cli.ExitFailure, "no such file"},
+		"no name":             {[]string{"ping", "--dma-log", ""}, cli.ExitUsage, "name a file"},
+		"over the input":      {[]string{"send", "--device", nowhere, "--dma-log", dir + "/../" + filepath.Base(dir) + "/input", input}, cli.ExitUsage, "to be transferred"},
+		"over the demo input": {[]string{"demo", "--input", input, "--dma-log", input}, cli.ExitUsage, "to be transferred"},
+		"over the output":     {[]string{"recv", "--device", nowhere, "--output", dir + "/new", "--dma-log", dir + "/./new"}, cli.ExitUsage, "to be transferred"},
+	} {
+		start := time.Now()
+		o := run(t, c.args...)
+		if o.code != c.code || !strings.Contains(o.stderr, c.says) || !strings.Contains(o.stderr, "--dma-log") || o.stdout != "" {
+			t.Errorf("%s: %+v after %v", name, o, time.Since(start))
+		}
+	}
+	if names := left(t, dir); len(names) != 1 {
+		t.Errorf("left behind: %v", names)
+	}
+	if got, err := os.ReadFile(input); err != nil || string(got) != "to be sent" {
+		t.Errorf("the input is now %q, %v", got, err)
+	}
+}
+
+// TestLogOfWhatFailed: a command that fails or is stopped leaves no log, and an
+// older one as it was. One that only its end can be, is.
+func TestLogOfWhatFailed(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "log")
+	if err := os.WriteFile(log, []byte("older"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if o := runWith(signalled(t, 300*time.Millisecond), nil, "demo", "--dma-log", log); o.code != 130 {
+		t.Errorf("demo: %+v", o)
+	}
+	if o := run(t, "ping", "--device", nowhere+"&peer=127.0.0.1:9", "--timeout", "100ms", "--dma-log", log); o.code != cli.ExitTimeout {
+		t.Errorf("ping: %+v", o)
+	}
+	if o := run(t, "recv", "--device", nowhere, "--timeout", "50ms", "--dma-log", log); o.code != cli.ExitTimeout {
+		t.Errorf("recv: %+v", o)
+	}
+	if got, err := os.ReadFile(log); err != nil || string(got) != "older" || len(left(t, filepath.Dir(log))) != 1 {
+		t.Errorf("%q, %v, %v", got, err, left(t, filepath.Dir(log)))
+	}
+	o := runWith(signalled(t, 300*time.Millisecond), nil, "ping", "--count", "0", "--quiet", "--interval", "1ms", "--dma-log", log)
+	if o.code != cli.ExitOK || !strings.Contains(o.stderr, "trapeze plot flow --log "+log) {
+		t.Errorf("ping without end: %+v", o)
+	}
+	readLog(t, log)
+}
+
+// TestReceivedUnderTheLogsName: the sender's name for the file is that of the
+// log.
+func TestReceivedUnderTheLogsName(t *testing.T) {
+	t.Chdir(t.TempDir())
+	input, _ := file(t, "name", 100)
+	r, s := transferFile(t, nil, "", []string{"--dma-log", "name"}, []string{input})
+	if r.code == cli.ExitOK || !strings.Contains(r.stderr, "--output") || s.code == cli.ExitOK {
+		t.Errorf("%+v, %+v", r, s)
+	}
+	if names := left(t, "."); len(names) != 0 {
+		t.Errorf("left behind: %v", names)
+	}
+}
+
+func TestInfoPolicy(t *testing.T) {
+	var r struct {
+		DMA struct {
+			Policy struct {
+				At            string
+				Send, Receive struct {
+					Policy   string
+					MinPulse int `json:"minpulse_bytes"`
+				}
+			}
+			Deadline float64 `json:"pulse_deadline_us"`
+			Log      struct {
+				Enabled       bool
+				Records, Lost int
+			}
+		}
+	}
+	decode(t, run(t, "info", "--json"), &r)
+	if r.DMA.Policy.At != "nic" || r.DMA.Policy.Send.Policy == "" || r.DMA.Policy.Receive.Policy == "" || r.DMA.Deadline != 10000 || r.DMA.Log.Enabled {
+		t.Errorf("%+v", r)
+	}
+	if o := run(t, "info"); !strings.Contains(o.stdout, "at the nic; no DMA log") {
+		t.Errorf("%q", o.stdout)
+	}
+}
+
+// TestDemoLog: the log of the demonstration can be drawn like a run of the model.
+func TestDemoLog(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the demonstration takes some seconds")
+	}
+	dir := t.TempDir()
+	log, picture := filepath.Join(dir, "log"), filepath.Join(dir, "flow.svg")
+	input, _ := file(t, "in", 100_000)
+	for _, flags := range [][]string{{}, {"--policy", "amp", "--policy-at", "host"}} {
+		var r struct {
+			logged
+			Policy struct{ At string }
+		}
+		decode(t, run(t, append([]string{"demo", "--json", "--input", input, "--dma-log", log}, flags...)...), &r)
+		if want := map[bool]string{true: "nic", false: "host"}[len(flags) == 0]; r.Policy.At != want {
+			t.Errorf("at %q, want %q", r.Policy.At, want)
+		}
+		records := readLog(t, log)
+		for _, r := range records {
+			if r.Flow != 0 {
+				t.Errorf("%+v", r)
+			}
+		}
+		if !followed(t, records, 3*64<<10, allEngines...) || r.Log.Transfers != len(records) || r.Log.Dropped != 0 {
+			t.Errorf("%+v, %d records", r.Log, len(records))
+		}
+		if o := run(t, "plot", "flow", "--log", log, "--output", picture); o.code != cli.ExitOK {
+			t.Fatalf("%+v", o)
+		}
+		svg, err := os.ReadFile(picture)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range allEngines {
+			if !strings.Contains(string(svg), ">"+e.String()+"<") {
+				t.Errorf("no band for %v", e)
+			}
+		}
+		if n := strings.Count(string(svg), "<rect"); n < len(records) {
+			t.Errorf("%d rectangles for %d transfers", n, len(records))
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package fwcmd
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
+	"github.com/trapeze-nic/trapeze/firmware-loader/checker"
+)
+
+// checked is what check --json prints.
+type checked struct {
+	File     string        `json:"file"`
+	Accepted bool          `json:"accepted"`
+	Hooks    []checkedHook `json:"hooks"`
+}
+
+type checkedHook struct {
+	Hook         string   `json:"hook"`
+	Instructions int      `json:"instructions"`
+	WorstCase    int      `json:"worst_case_instructions,omitempty"`
+	Budget       int      `json:"budget_instructions"`
+	Stack        int      `json:"stack_bytes"`
+	Refusal      *refusal `json:"refusal,omitempty"`
+}
+
+type refusal struct {
+	// Instruction counts 8-byte slots; -1 if it is about none.
+	Instruction int    `json:"instruction"`
+	Text        string `json:"text,omitempty"`
+	Line        string `json:"line,omitempty"`
+	Reason      string `json:"reason"`
+	Detail      string `json:"detail"`
+}
+
+func (x *commands) check() *cobra.Command {
+	return &cobra.Command{
+		Use:   "check IMAGE",
+		Short: "Prove that the programs of an image are safe to run",
+		Long: `Check what a NIC checks before it runs an image: that programs end within the
+budget of their hook, use nothing that was not written, and access only their
+context, stack, frame and maps. Of a vendor's image, whose processor is not known,
+files, hashes and addresses are checked.
+
+Exit code 1 says that the image is refused; stderr says where and why.`,
+		Example: `  trapeze fw check count.img
+  trapeze fw check count.img --json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			img, err := Open(args[0])
+			if err != nil {
+				return err
+			}
+			r := checked{File: args[0], Accepted: true, Hooks: []checkedHook{}}
+			var refused []error
+			if img.spec != nil {
+				r.Hooks, refused = verdicts(img.spec)
+				r.Accepted = len(refused) == 0
+			}
+			switch {
+			case x.JSON():
+				err = writeJSON(c.OutOrStdout(), r)
+			case img.vendor != nil:
+				_, err = fmt.Fprintf(c.OutOrStdout(), "%d segments, all as the manifest says\n", len(img.vendor.Segments))
+			default:
+				err = table(c.OutOrStdout(), hookLines(r.Hooks)...)
+			}
+			return errors.Join(append([]error{err}, refused...)...)
+		},
+	}
+}
+
+// verdicts checks an image and returns a refusal of each program that has one.
+func verdicts(s *firmware.Spec) (hooks []checkedHook, refused []error) {
+	hooks = []checkedHook{}
+	for _, v := range s.Check() {
+		p, _ := s.Program(v.Hook)
+		h := checkedHook{Hook: v.Hook.String(), Instructions: int(p.Instructions.Size() / 8), WorstCase: v.Report.WorstCase,
+			Budget: v.Hook.Budget(), Stack: v.Report.Stack}
+		if v.Err != nil {
+			refused = append(refused, v.Err)
+			h.Refusal = &refusal{Instruction: -1, Reason: v.Err.Error()}
+			var r *checker.Refusal
+			if errors.As(v.Err, &r) {
+				*h.Refusal = refusal{Instruction: r.Instruction, Text: r.Text, Line: r.Line, Reason: r.Reason.Error(), Detail: r.Detail}
+			}
+		}
+		hooks = append(hooks, h)
+	}
+	return hooks, refused
+}
+
+// hookLines is a table of the programs of an image.
+func hookLines(hooks []checkedHook) []string {
+	lines := []string{row("HOOK", "INSTRUCTIONS", "WORST CASE", "BUDGET", "STACK", "CHECK")}
+	for _, h := range hooks {
+		if h.Refusal != nil {
+			lines = append(lines, row(h.Hook, h.Instructions, "-", h.Budget, "-", "refused"))
+			continue
+		}
+		lines = append(lines, row(h.Hook, h.Instructions, h.WorstCase, h.Budget, h.Stack, "ok"))
+	}
+	return lines
+}

@@ -1,0 +1,77 @@
+// Package fwcmd holds the commands of trapeze that make, check, show and sign
+// images of control programs, and those that put them into NICs.
+package fwcmd
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/progress"
+)
+
+// Env is what the commands need from the program that they are part of. All of it
+// must be there.
+type Env struct {
+	// JSON says whether to print one JSON object on stdout and nothing else.
+	JSON func() bool
+	// Run makes the RunE of a command.
+	Run func(func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error
+	// DeviceError marks errors of a device's address and of opening it.
+	DeviceError func(error) error
+	// Meter starts showing the progress of something of total bytes.
+	Meter func(what string, total int64) *progress.Meter
+}
+
+// Command returns the command "fw" with its subcommands.
+func Command(e Env) *cobra.Command {
+	x := &commands{e}
+	c := &cobra.Command{
+		Use:   "fw",
+		Short: "Control programs: make, check, show and sign images; ask and change what a NIC runs",
+		Long: `Control programs: what a NIC's processor runs to decide about frames and
+transfers.
+
+An image is an ELF file for the BPF machine, as 'clang -O2 -g -target bpf -c' makes
+it, with a note that names and signs it. Images of other processors are described by
+a manifest in TOML, a file whose name ends in .toml. 'image:NAME' stands for an image
+that comes with trapeze. Every command but build and disasm takes all three.
+
+'trapeze load' puts an image into a NIC.`,
+		Example: `  trapeze fw build --image amp --output amp.img
+  clang -O2 -g -target bpf -c count.c -o count.o
+  trapeze fw build --from count.o --name count --version 1.0 --output count.img
+  trapeze fw check count.img
+  trapeze fw keygen ~/keys/me
+  trapeze fw sign count.img --key ~/keys/me.pem
+  trapeze fw verify count.img --keys ~/keys
+  trapeze fw status --device vfio-user:/run/nic0`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	for _, sub := range []*cobra.Command{
+		x.build(), x.check(), x.show(), x.sign(), x.verify(), x.disassemble(), x.keygen(),
+		x.status(), x.rollback(), x.unload(), x.maps(),
+	} {
+		c.AddCommand(x.ready(sub))
+	}
+	return c
+}
+
+// LoadCommand returns the command "load".
+func LoadCommand(e Env) *cobra.Command {
+	x := &commands{e}
+	return x.ready(x.load())
+}
+
+// commands share what they need.
+type commands struct{ Env }
+
+// ready has a command run as the program wants it.
+func (x *commands) ready(c *cobra.Command) *cobra.Command {
+	run := c.RunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		return x.Run(func(context.Context, []string) error { return run(c, args) })(c, args)
+	}
+	return c
+}

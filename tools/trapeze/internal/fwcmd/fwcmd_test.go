@@ -1,0 +1,389 @@
+package fwcmd_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf/asm"
+	"github.com/spf13/cobra"
+	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
+	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+	"github.com/trapeze-nic/trapeze/firmware-loader/checker"
+	"github.com/trapeze-nic/trapeze/firmware-loader/elfimage"
+	"github.com/trapeze-nic/trapeze/firmware-loader/images"
+	"github.com/trapeze-nic/trapeze/firmware-loader/opaque"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/progress"
+	"go.uber.org/goleak"
+)
+
+const object = "../../../../firmware-loader/testdata/everything.o"
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// endless is an image that no NIC takes.
+func endless(t *testing.T) []byte {
+	t.Helper()
+	img := elfimage.Image{Name: "endless", Version: "0.1"}
+	img.Programs[abi.PulseTx] = asm.Instructions{
+		asm.Mov.Imm(asm.R0, 0).WithSymbol("again").WithSource(asm.Comment("round and round")), asm.JNE.Imm(asm.R0, 1, "again"), asm.Return(),
+	}
+	s, err := firmware.Make(img)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Bytes()
+}
+
+// run executes "trapeze ARGS" and returns what it printed.
+func run(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	root := &cobra.Command{Use: "trapeze", SilenceUsage: true, SilenceErrors: true}
+	asJSON := root.PersistentFlags().Bool("json", false, "")
+	env := fwcmd.Env{
+		JSON: func() bool { return *asJSON },
+		Run: func(f func(context.Context, []string) error) func(*cobra.Command, []string) error {
+			return func(c *cobra.Command, args []string) error { return f(c.Context(), args) }
+		},
+		DeviceError: func(err error) error { return err },
+		Meter: func(what string, total int64) *progress.Meter {
+			return progress.New(io.Discard, progress.None, what, total)
+		},
+	}
+	root.AddCommand(fwcmd.Command(env), fwcmd.LoadCommand(env))
+	var out, errs bytes.Buffer
+	root.SetOut(&out)
+	root.SetErr(&errs)
+	root.SetArgs(args)
+	err := root.ExecuteContext(t.Context())
+	if errs.Len() > 0 {
+		t.Errorf("%v: on stderr: %s", args, &errs)
+	}
+	return out.String(), err
+}
+
+func ok(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := run(t, args...)
+	if err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+	return out
+}
+
+// decoded runs a command with --json and decodes the one object.
+func decoded[T any](t *testing.T, args ...string) (v T) {
+	t.Helper()
+	d := json.NewDecoder(strings.NewReader(ok(t, append(args, "--json")...)))
+	if err := d.Decode(&v); err != nil {
+		t.Fatal(err)
+	}
+	if d.More() {
+		t.Errorf("%v prints more than one object", args)
+	}
+	return v
+}
+
+// vendor puts a manifest into a folder.
+func vendor(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "vendor.toml")
+	segment := []byte("segment")
+	write(t, filepath.Join(filepath.Dir(file), "a.bin"), segment)
+	write(t, file, fmt.Appendf(nil, "name = \"acme\"\nversion = \"1\"\ndevices = [\"15b3:1017\"]\nentry = 0\nready = 1\n[[segments]]\nfile = \"a.bin\"\naddress = 0\nsha256 = \"%x\"\n", sha256.Sum256(segment)))
+	return file
+}
+
+func write(t *testing.T, name string, b []byte) {
+	t.Helper()
+	if err := os.WriteFile(name, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+type shown struct {
+	Kind      string `json:"kind"`
+	Name      string `json:"name"`
+	Version   string `json:"version"`
+	BuildID   string `json:"build_id"`
+	Device    string `json:"device"`
+	SRAM      int    `json:"sram_bytes"`
+	Digest    string `json:"digest"`
+	Built     bool   `json:"built"`
+	Signature struct {
+		State string `json:"state"`
+		Key   string `json:"key"`
+		Owner string `json:"owner"`
+	} `json:"signature"`
+	Sections []struct {
+		Name  string `json:"name"`
+		Bytes int    `json:"bytes"`
+		Role  string `json:"role"`
+	} `json:"sections"`
+	Hooks    []hook `json:"hooks"`
+	Maps     []any  `json:"maps"`
+	Segments []any  `json:"segments"`
+}
+
+type hook struct {
+	Hook         string `json:"hook"`
+	Instructions int    `json:"instructions"`
+	WorstCase    int    `json:"worst_case_instructions"`
+	Budget       int    `json:"budget_instructions"`
+	Refusal      *struct {
+		Instruction int    `json:"instruction"`
+		Line        string `json:"line"`
+		Reason      string `json:"reason"`
+	} `json:"refusal"`
+}
+
+// TestFromObjectToSignedImage is what the help shows, in order.
+func TestFromObjectToSignedImage(t *testing.T) {
+	dir := t.TempDir()
+	image, keys := filepath.Join(dir, "image"), filepath.Join(dir, "keys")
+	if err := os.Mkdir(keys, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	made := decoded[struct {
+		File, Name, Version, Digest string
+		Bytes                       int
+		SRAM                        int    `json:"sram_bytes"`
+		BuildID                     string `json:"build_id"`
+	}](t, "fw", "build", "--from", object, "--version", "7.0", "--build-id", "c0ffee", "--for", "1234:7250", "--output", image)
+	if made.Name != "everything" || made.Version != "7.0" || made.BuildID != "c0ffee"+strings.Repeat("0", 34) || made.SRAM == 0 {
+		t.Errorf("%+v", made)
+	}
+	if st, err := os.Stat(image); err != nil || int(st.Size()) != made.Bytes {
+		t.Errorf("%v, %v", st, err)
+	}
+
+	out := ok(t, "fw", "check", image)
+	for _, want := range []string{"HOOK ", "pulse/tx ", "filter/rx ", " 512 ", " 8192 ", "ok"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("check lacks %q:\n%s", want, out)
+		}
+	}
+	s := decoded[shown](t, "fw", "show", image)
+	if s.Kind != "program" || s.Version != "7.0" || s.Device != "1234:7250" || s.Digest != made.Digest || !s.Built || s.Signature.State != "unsigned" {
+		t.Errorf("%+v", s)
+	}
+	if len(s.Hooks) != 5 || len(s.Maps) != 5 || len(s.Sections) < 10 || s.Hooks[0].WorstCase == 0 || s.Hooks[0].Budget != abi.PulseBudget {
+		t.Errorf("%+v", s)
+	}
+
+	generated := decoded[struct{ Private, Public, Key string }](t, "fw", "keygen", filepath.Join(keys, "me"))
+	if st, err := os.Stat(generated.Private); err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("private key: %v, %v", st, err)
+	}
+	before, err := os.ReadFile(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := filepath.Join(dir, "signed")
+	ok(t, "fw", "sign", image, "--key", generated.Private, "--output", other)
+	if after, err := os.ReadFile(image); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("--output has changed the input: %v", err)
+	}
+	ok(t, "fw", "sign", image, "--key", generated.Private)
+	a, err1 := os.ReadFile(image)
+	b, err2 := os.ReadFile(other)
+	if err1 != nil || err2 != nil || !bytes.Equal(a, b) {
+		t.Errorf("signed in place, it is another file: %v, %v", err1, err2)
+	}
+	verified := decoded[struct{ Key, Owner, Digest string }](t, "fw", "verify", image, "--keys", keys)
+	if verified.Key != generated.Key || verified.Owner != "me.pub" || verified.Digest != made.Digest {
+		t.Errorf("%+v", verified)
+	}
+	for name, c := range map[string]struct {
+		args  []string
+		state string
+	}{
+		"known":      {[]string{"--keys", keys}, "valid"},
+		"unknown":    {[]string{"--keys", t.TempDir()}, "unknown key"},
+		"nobody's":   {nil, "not verified"},
+		"of another": {[]string{"--keys", keys, "--json=false"}, ""},
+	} {
+		t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "none"))
+		if c.state == "" {
+			if out := ok(t, append([]string{"fw", "show", image}, c.args...)...); !strings.Contains(out, "valid, key "+generated.Key+" (me.pub)") {
+				t.Errorf("show:\n%s", out)
+			}
+			continue
+		}
+		if s := decoded[shown](t, append([]string{"fw", "show", image}, c.args...)...); s.Signature.State != c.state || s.Signature.Key != generated.Key {
+			t.Errorf("%s: %+v", name, s.Signature)
+		}
+	}
+	write(t, filepath.Join(keys, "revoked"), []byte(generated.Key+"\n"))
+	if s := decoded[shown](t, "fw", "show", image, "--keys", keys); s.Signature.State != "revoked key" {
+		t.Errorf("revoked: %+v", s.Signature)
+	}
+	if _, err := run(t, "fw", "verify", image, "--keys", keys); !errors.Is(err, firmware.ErrRevoked) {
+		t.Errorf("revoked: %v", err)
+	}
+
+	listing := decoded[struct{ Lines []string }](t, "fw", "disasm", image)
+	if text := ok(t, "fw", "disasm", image); strings.Join(listing.Lines, "\n")+"\n" != text || !strings.Contains(text, "everything.c:") {
+		t.Errorf("disasm:\n%s", text)
+	}
+}
+
+// TestShipped builds all images that come with trapeze.
+func TestShipped(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range images.Names() {
+		file := filepath.Join(dir, name)
+		ok(t, "fw", "build", "--image", name, "--output", file)
+		if s := decoded[shown](t, "fw", "show", file); s.Name != name || len(s.Hooks) == 0 || s.Hooks[0].WorstCase == 0 || s.Device != "any" {
+			t.Errorf("%+v", s)
+		}
+	}
+	again := filepath.Join(dir, "again")
+	ok(t, "fw", "build", "--image", images.Names()[0], "--version", "9.9", "--output", again)
+	if s := decoded[shown](t, "fw", "show", again); s.Name != images.Names()[0] || s.Version != "9.9" {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestVendorImage(t *testing.T) {
+	file := vendor(t)
+	keys := t.TempDir()
+	ok(t, "fw", "keygen", filepath.Join(keys, "acme"))
+	if out := ok(t, "fw", "check", file); !strings.Contains(out, "1 segments") {
+		t.Errorf("check: %s", out)
+	}
+	ok(t, "fw", "sign", file, "--key", filepath.Join(keys, "acme.pem"))
+	if out := ok(t, "fw", "verify", file, "--keys", keys); !strings.Contains(out, "acme.pub") {
+		t.Errorf("verify: %s", out)
+	}
+	s := decoded[shown](t, "fw", "show", file, "--keys", keys)
+	if s.Kind != "opaque" || s.Name != "acme" || s.SRAM != 7 || s.Signature.State != "valid" || len(s.Segments) != 1 || s.Device != "15b3:1017" {
+		t.Errorf("%+v", s)
+	}
+	if out := ok(t, "fw", "show", file); !strings.Contains(out, "SEGMENT") || !strings.Contains(out, "a.bin") {
+		t.Errorf("show:\n%s", out)
+	}
+	write(t, filepath.Join(filepath.Dir(file), "a.bin"), []byte("other"))
+	for _, command := range []string{"check", "show", "verify"} {
+		if _, err := run(t, "fw", command, file); !errors.Is(err, opaque.ErrSegment) {
+			t.Errorf("%s of another segment: %v", command, err)
+		}
+	}
+}
+
+// TestRefusedProgram: an image that no NIC takes is not built; built elsewhere, it
+// is shown and refused.
+func TestRefusedProgram(t *testing.T) {
+	image := filepath.Join(t.TempDir(), "endless")
+	write(t, image, endless(t))
+	built := filepath.Join(t.TempDir(), "built")
+	var refusal *checker.Refusal
+	if _, err := run(t, "fw", "build", "--from", image, "--output", built); !errors.As(err, &refusal) || refusal.Hook != abi.PulseTx {
+		t.Fatalf("build: %v", err)
+	}
+	if _, err := os.Stat(built); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file was written: %v", err)
+	}
+	out, err := run(t, "fw", "check", image, "--json")
+	var v struct {
+		Accepted bool   `json:"accepted"`
+		Hooks    []hook `json:"hooks"`
+	}
+	if !errors.As(err, &refusal) || json.Unmarshal([]byte(out), &v) != nil || v.Accepted || len(v.Hooks) != 1 || v.Hooks[0].Refusal == nil {
+		t.Fatalf("check: %v, %s", err, out)
+	}
+	if r := v.Hooks[0].Refusal; r.Line != "round and round" || r.Reason == "" {
+		t.Errorf("%+v", r)
+	}
+	if out, err := run(t, "fw", "check", image); err == nil || !strings.Contains(out, "refused") {
+		t.Errorf("check: %v\n%s", err, out)
+	}
+	if out := ok(t, "fw", "show", image); !strings.Contains(out, "refused") {
+		t.Errorf("show:\n%s", out)
+	}
+}
+
+func TestRefusedCommands(t *testing.T) {
+	dir := t.TempDir()
+	image, there := filepath.Join(dir, "image"), filepath.Join(dir, "there")
+	ok(t, "fw", "build", "--from", object, "--output", image)
+	ok(t, "fw", "keygen", filepath.Join(dir, "k"))
+	write(t, there, []byte("mine"))
+	for name, c := range map[string]struct {
+		args []string
+		want error
+		says string
+	}{
+		"build without input":   {[]string{"build", "--output", "x"}, fwcmd.ErrUsage, "--from"},
+		"build without output":  {[]string{"build", "--from", object}, fwcmd.ErrUsage, "--output"},
+		"build of two":          {[]string{"build", "--from", object, "--image", "amp", "--output", "x"}, nil, "none of the others can be"},
+		"no such image":         {[]string{"build", "--image", "fail", "--output", "x"}, fwcmd.ErrUsage, "amp"},
+		"bad device":            {[]string{"build", "--from", object, "--output", "x", "--for", "12:34"}, fwcmd.ErrUsage, "vendor:device"},
+		"bad build ID":          {[]string{"build", "--from", object, "--output", "x", "--build-id", "xyz"}, fwcmd.ErrUsage, "hexadecimal"},
+		"long build ID":         {[]string{"build", "--from", object, "--output", "x", "--build-id", strings.Repeat("00", 21)}, fwcmd.ErrUsage, "40"},
+		"bad name":              {[]string{"build", "--from", object, "--output", "x", "--name", "a/b"}, firmware.ErrNote, "letters"},
+		"no object":             {[]string{"build", "--from", filepath.Join(dir, "none"), "--output", "x"}, fs.ErrNotExist, ""},
+		"not an object":         {[]string{"build", "--from", there, "--output", "x"}, elfimage.ErrFormat, "there"},
+		"output is there":       {[]string{"build", "--from", object, "--output", there}, fs.ErrExist, "--force"},
+		"output is a folder":    {[]string{"build", "--from", object, "--output", dir, "--force"}, nil, "directory"},
+		"check of nothing":      {[]string{"check"}, nil, "1 arg"},
+		"check of text":         {[]string{"check", there}, elfimage.ErrFormat, ""},
+		"check of a device":     {[]string{"check", "/dev/zero"}, nil, "regular"},
+		"sign without key":      {[]string{"sign", image}, fwcmd.ErrUsage, "--key"},
+		"sign with public key":  {[]string{"sign", image, "--key", filepath.Join(dir, "k.pub")}, firmware.ErrKey, "k.pub"},
+		"sign an object":        {[]string{"sign", object, "--key", filepath.Join(dir, "k.pem"), "--output", "x"}, firmware.ErrNote, "fw build"},
+		"sign over a file":      {[]string{"sign", image, "--key", filepath.Join(dir, "k.pem"), "--output", there}, fs.ErrExist, "--force"},
+		"verify unsigned":       {[]string{"verify", image, "--keys", dir}, firmware.ErrUnsigned, "fw sign"},
+		"verify without keys":   {[]string{"verify", image, "--keys", filepath.Join(dir, "none")}, fs.ErrNotExist, ""},
+		"show with broken keys": {[]string{"show", vendor(t), "--keys", filepath.Join(dir, "none")}, nil, ""},
+		"key that is there":     {[]string{"keygen", filepath.Join(dir, "k")}, fs.ErrExist, "k.pem"},
+		"disasm of a manifest":  {[]string{"disasm", vendor(t)}, elfimage.ErrFormat, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, err := run(t, append([]string{"fw"}, c.args...)...)
+			if name == "show with broken keys" { // of an unsigned image, nobody asks
+				if err != nil {
+					t.Errorf("%v", err)
+				}
+				return
+			}
+			if err == nil || c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) || out != "" {
+				t.Errorf("%v, %q; want %v that says %q", err, out, c.want, c.says)
+			}
+			if strings.Contains(err.Error(), "\n") {
+				t.Errorf("more than one line: %v", err)
+			}
+		})
+	}
+	if b, err := os.ReadFile(there); err != nil || string(b) != "mine" {
+		t.Errorf("a file was replaced: %q, %v", b, err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 4 {
+		t.Errorf("left over: %v, %v", entries, err)
+	}
+	if _, err := os.Stat("x"); err == nil {
+		t.Error("a refused command has written its output")
+	}
+}
+
+func TestHelp(t *testing.T) {
+	for _, command := range []string{"build", "check", "show", "sign", "verify", "disasm", "keygen"} {
+		if out := ok(t, "fw", command, "--help"); !strings.Contains(out, "Examples:\n  ") || !strings.Contains(out, "--json") {
+			t.Errorf("%s --help:\n%s", command, out)
+		}
+	}
+	if out := ok(t, "fw"); !strings.Contains(out, "Available Commands:") {
+		t.Errorf("fw:\n%s", out)
+	}
+}

@@ -1,0 +1,71 @@
+package fwcmd
+
+import (
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/outfile"
+)
+
+// generated is what keygen --json prints.
+type generated struct {
+	Private string `json:"private"`
+	Public  string `json:"public"`
+	Key     string `json:"key"`
+}
+
+func (x *commands) keygen() *cobra.Command {
+	return &cobra.Command{
+		Use:   "keygen NAME",
+		Short: "Make a key to sign images with",
+		Long: `Make an Ed25519 key: NAME.pem is the private key, which only its owner may read;
+NAME.pub is the public key, which belongs into the key ring of those who trust it.
+Files that are there are not replaced.`,
+		Example: `  trapeze fw keygen ~/keys/me`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			r := generated{Private: args[0] + ".pem", Public: args[0] + ".pub"}
+			public, private, err := ed25519.GenerateKey(nil)
+			if err != nil {
+				return err
+			}
+			r.Key = firmware.IDOf(public).String()
+			if err := writeKeys(&r, public, private); err != nil {
+				return err
+			}
+			if x.JSON() {
+				return writeJSON(c.OutOrStdout(), r)
+			}
+			_, err = fmt.Fprintf(c.OutOrStdout(), "key %s: private %s, public %s\n", r.Key, r.Private, r.Public)
+			return err
+		},
+	}
+}
+
+// writeKeys writes both files or none.
+func writeKeys(r *generated, public ed25519.PublicKey, private ed25519.PrivateKey) error {
+	for _, path := range []string{r.Private, r.Public} {
+		if err := outfile.Check(path, false); err != nil {
+			return err
+		}
+	}
+	secret, err := firmware.EncodePrivateKey(private)
+	if err != nil {
+		return err
+	}
+	open, err := firmware.EncodePublicKey(public)
+	if err != nil {
+		return err
+	}
+	if err := writeFile(r.Private, 0o600, false, secret); err != nil {
+		return err
+	}
+	if err := writeFile(r.Public, 0o644, false, open); err != nil {
+		return errors.Join(err, os.Remove(r.Private))
+	}
+	return nil
+}

@@ -1,0 +1,383 @@
+package fwcmd_test
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
+	"github.com/trapeze-nic/trapeze/firmware-loader/checker"
+	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+	"github.com/trapeze-nic/trapeze/firmware-loader/opaque"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
+)
+
+// program is what status --json and others say.
+type program struct {
+	State, Fault, Name, Version, Digest string
+	BuildID                             string `json:"build_id"`
+	Slot                                *int
+	Previous                            *int `json:"previous_slot"`
+	Hooks                               []struct {
+		Hook         string
+		Installed    bool
+		Runs, Faults uint64
+		WorstCase    int `json:"worst_case_instructions"`
+	}
+}
+
+type loaded struct {
+	Device, Backend, Name, Version, Digest string
+	Bytes                                  int `json:"image_bytes"`
+	Signature                              struct{ State, Key, Owner string }
+	Hooks                                  []hook
+	Program                                program
+}
+
+func statusOf(t *testing.T, device string) program {
+	t.Helper()
+	return decoded[struct{ Program program }](t, "fw", "status", "--device", device).Program
+}
+
+// TestLoadAndRollBack: programs stay while processes come and go.
+func TestLoadAndRollBack(t *testing.T) {
+	device, _ := plug(t)
+	if p := statusOf(t, device); p.State != "built-in" || p.Slot != nil || p.Name != "" || len(p.Hooks) != 5 {
+		t.Fatalf("a new NIC: %+v", p)
+	}
+	if _, err := run(t, "fw", "rollback", "--device", device); !errors.Is(err, load.ErrNoPrevious) {
+		t.Errorf("rollback of nothing: %v", err)
+	}
+	first := decoded[loaded](t, "load", "--device", device, "--allow-unsigned", "image:amp")
+	if first.Name != "amp" || first.Backend != "group" || first.Device == "" || first.Bytes == 0 || first.Signature.State != "unsigned" ||
+		len(first.Hooks) != 2 || first.Hooks[0].WorstCase == 0 {
+		t.Errorf("%+v", first)
+	}
+	if p := first.Program; p.State != "running" || p.Name != "amp" || p.Digest != first.Digest || p.Slot == nil || p.Previous != nil {
+		t.Errorf("%+v", p)
+	}
+	shown := decoded[shown](t, "fw", "show", "image:amp")
+	if p := statusOf(t, device); p.State != "running" || p.Digest != shown.Digest || p.BuildID != shown.BuildID || !p.Hooks[0].Installed ||
+		p.Hooks[0].WorstCase != shown.Hooks[0].WorstCase || p.Hooks[4].Installed {
+		t.Errorf("%+v; the image is %+v", p, shown)
+	}
+	second := decoded[loaded](t, "load", "--device", device, "--allow-unsigned", "image:acl")
+	if p := second.Program; p.Name != "acl" || *p.Slot == *first.Program.Slot || *p.Previous != *first.Program.Slot {
+		t.Errorf("%+v", p)
+	}
+	for _, want := range []string{"amp", "acl", "amp"} {
+		if p := decoded[struct{ Program program }](t, "fw", "rollback", "--device", device).Program; p.Name != want || p.State != "running" {
+			t.Fatalf("rolled back to %+v, want %s", p, want)
+		}
+	}
+	out := ok(t, "fw", "status", "--device", device)
+	for _, want := range []string{"state     running", "name      amp", "digest    " + first.Digest, "pulse/tx", "WORST CASE"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("status lacks %q:\n%s", want, out)
+		}
+	}
+	out = ok(t, "load", "--device", device, "--allow-unsigned", "image:count")
+	for _, want := range []string{"count 1.0", "signature  unsigned", "slot", "filter/rx", "WORST CASE"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("load lacks %q:\n%s", want, out)
+		}
+	}
+	if p := decoded[struct{ Program program }](t, "fw", "unload", "--device", device).Program; p.State != "built-in" || p.Name != "" {
+		t.Errorf("unloaded: %+v", p)
+	}
+	if p := statusOf(t, device); p.State != "built-in" || p.Digest != "" {
+		t.Errorf("unloaded: %+v", p)
+	}
+}
+
+// keyed are images and key rings for TestTrust.
+type keyed struct{ unsigned, signed, other, ring, empty, revoking string }
+
+func newKeyed(t *testing.T) (k keyed) {
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	k = keyed{in("unsigned"), in("signed"), in("other"), in("ring"), in("empty"), in("revoking")}
+	for _, d := range []string{k.ring, k.empty, k.revoking} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ok(t, "fw", "build", "--image", "amp", "--output", k.unsigned)
+	ok(t, "fw", "build", "--image", "count", "--output", k.other)
+	key := decoded[struct{ Key string }](t, "fw", "keygen", filepath.Join(k.ring, "me"))
+	ok(t, "fw", "sign", k.unsigned, "--key", filepath.Join(k.ring, "me.pem"), "--output", k.signed)
+	ok(t, "fw", "sign", k.other, "--key", filepath.Join(k.ring, "me.pem"))
+	public, err := os.ReadFile(filepath.Join(k.ring, "me.pub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(k.revoking, "me.pub"), public)
+	write(t, filepath.Join(k.revoking, "revoked"), []byte(key.Key+"\n"))
+	// The signature of the one image in the other.
+	a, err := firmware.Open(k.unsigned)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := firmware.Open(k.other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := firmware.Open(k.signed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.Digest == b.Digest || bytes.Count(b.Bytes(), b.Signature.Bytes[:]) != 1 {
+		t.Fatal("the images are no use for this test")
+	}
+	write(t, k.other, bytes.Replace(b.Bytes(), b.Signature.Bytes[:], s.Signature.Bytes[:], 1))
+	return k
+}
+
+// TestTrust: what nobody vouches for goes into no NIC but emulated ones.
+func TestTrust(t *testing.T) {
+	k := newKeyed(t)
+	t.Setenv("XDG_CONFIG_HOME", filepath.Join(t.TempDir(), "none"))
+	const real, emulated = false, true
+	for name, c := range map[string]struct {
+		emulated bool
+		args     []string
+		want     error
+		state    string
+	}{
+		"unsigned":                         {real, []string{k.unsigned}, firmware.ErrUnsigned, ""},
+		"shipped":                          {real, []string{"image:amp"}, firmware.ErrUnsigned, ""},
+		"unsigned, with keys":              {real, []string{k.unsigned, "--keys", k.ring}, firmware.ErrUnsigned, ""},
+		"unsigned, allowed":                {real, []string{k.unsigned, "--allow-unsigned"}, nil, "unsigned"},
+		"unsigned, emulated":               {emulated, []string{k.unsigned}, nil, "unsigned"},
+		"signed":                           {real, []string{k.signed, "--keys", k.ring}, nil, "valid"},
+		"signed, emulated":                 {emulated, []string{k.signed, "--keys", k.ring}, nil, "valid"},
+		"unknown key":                      {real, []string{k.signed, "--keys", k.empty}, firmware.ErrUnknownKey, ""},
+		"unknown key, allowed":             {real, []string{k.signed, "--keys", k.empty, "--allow-unsigned"}, nil, "unknown key"},
+		"unknown key, emulated":            {emulated, []string{k.signed, "--keys", k.empty}, nil, "unknown key"},
+		"revoked key":                      {real, []string{k.signed, "--keys", k.revoking}, firmware.ErrRevoked, ""},
+		"revoked key, allowed":             {real, []string{k.signed, "--keys", k.revoking, "--allow-unsigned"}, nil, "revoked key"},
+		"signature of another":             {real, []string{k.other, "--keys", k.ring}, firmware.ErrSignature, ""},
+		"signature of another, allowed":    {real, []string{k.other, "--keys", k.ring, "--allow-unsigned"}, firmware.ErrSignature, ""},
+		"signature of another, emulated":   {emulated, []string{k.other, "--keys", k.ring}, firmware.ErrSignature, ""},
+		"no key ring":                      {real, []string{k.signed}, fs.ErrNotExist, ""},
+		"no key ring, emulated":            {emulated, []string{k.signed}, nil, "not verified"},
+		"no such key ring, allowed":        {real, []string{k.signed, "--keys", filepath.Join(k.ring, "none"), "--allow-unsigned"}, fs.ErrNotExist, ""},
+		"no such key ring, not needed":     {real, []string{k.unsigned, "--keys", filepath.Join(k.ring, "none"), "--allow-unsigned"}, nil, "unsigned"},
+		"vendor, unsigned":                 {real, []string{vendor(t)}, firmware.ErrUnsigned, ""},
+		"vendor, unsigned, another device": {real, []string{vendor(t), "--allow-unsigned"}, opaque.ErrDevice, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			device, card := plug(t)
+			if c.emulated {
+				device = "emu:"
+			}
+			args := append([]string{"load", "--device", device}, c.args...)
+			if c.want == nil {
+				if r := decoded[loaded](t, args...); r.Signature.State != c.state || r.Program.State != "running" || r.Program.Name != "amp" {
+					t.Errorf("%+v", r)
+				}
+				return
+			}
+			if out, err := run(t, args...); !errors.Is(err, c.want) || out != "" {
+				t.Errorf("%q, %v; want %v", out, err, c.want)
+			}
+			if n := card.written.Load(); n != 0 {
+				t.Errorf("the device was written to %d times", n)
+			}
+			if n := card.opened.Load(); n != 0 && c.want != opaque.ErrDevice {
+				t.Errorf("the device was opened %d times", n)
+			}
+		})
+	}
+}
+
+// TestTrustOfBackend: what counts is what opens the device, not its address.
+func TestTrustOfBackend(t *testing.T) {
+	device, card := plug(t)
+	device = strings.Replace(device, "card:", "vfio-user:", 1)
+	if out, err := run(t, "load", "--device", device, "image:amp"); !errors.Is(err, firmware.ErrUnsigned) || out != "" || card.written.Load() != 0 {
+		t.Errorf("%q, %v, %d writes", out, err, card.written.Load())
+	}
+	card.backend = "vfio-user"
+	ok(t, "load", "--device", device, "image:amp")
+}
+
+// TestBadImages: what is no image for the NIC is refused before the NIC is touched.
+func TestBadImages(t *testing.T) {
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	ok(t, "fw", "build", "--image", "count", "--output", in("good"))
+	ok(t, "fw", "build", "--image", "amp", "--for", "15b3:1017", "--output", in("elsewhere"))
+	good, err := os.ReadFile(in("good"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, in("truncated"), good[:len(good)*2/3])
+	write(t, in("text"), []byte("not an image"))
+	write(t, in("empty"), nil)
+	write(t, in("endless"), endless(t))
+	missing := vendor(t)
+	if err := os.Remove(filepath.Join(filepath.Dir(missing), "a.bin")); err != nil {
+		t.Fatal(err)
+	}
+	var refusal *checker.Refusal
+	for name, c := range map[string]struct {
+		image  string
+		want   error
+		opened int32
+	}{
+		"truncated":         {in("truncated"), nil, 0},
+		"text":              {in("text"), nil, 0},
+		"empty":             {in("empty"), nil, 0},
+		"a folder":          {dir, nil, 0},
+		"not there":         {in("none"), fs.ErrNotExist, 0},
+		"shipped, unknown":  {"image:fail", fwcmd.ErrUsage, 0},
+		"shipped, unmarked": {"amp", fs.ErrNotExist, 0},
+		"endless":           {in("endless"), nil, 0},
+		"missing segment":   {missing, opaque.ErrSegment, 0},
+		"for another NIC":   {in("elsewhere"), load.ErrDevice, 1},
+		"another vendor":    {vendor(t), opaque.ErrDevice, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			device, card := plug(t)
+			out, err := run(t, "load", "--device", device, "--allow-unsigned", c.image)
+			if err == nil || c.want != nil && !errors.Is(err, c.want) || out != "" || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%q, %v; want %v", out, err, c.want)
+			}
+			if errors.As(err, &refusal) != (name == "endless") {
+				t.Errorf("%v", err)
+			}
+			if n := card.opened.Load(); n != c.opened {
+				t.Errorf("the device was opened %d times", n)
+			}
+			if n := card.written.Load(); n != 0 {
+				t.Errorf("the device was written to %d times", n)
+			}
+			if p := statusOf(t, device); p.State != "built-in" {
+				t.Errorf("%+v", p)
+			}
+		})
+	}
+}
+
+// TestFlippedBits: an image with any bit turned over is refused, or is the same
+// image still: the file has parts that nothing is loaded from.
+func TestFlippedBits(t *testing.T) {
+	image := filepath.Join(t.TempDir(), "image")
+	ok(t, "fw", "build", "--image", "count", "--output", image)
+	good, err := os.ReadFile(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	device, _ := plug(t)
+	want := decoded[loaded](t, "load", "--device", device, "--allow-unsigned", image).Digest
+	refused := 0
+	for at := 0; at < len(good); at += 1 + len(good)/150 {
+		bad := bytes.Clone(good)
+		bad[at] ^= 1 << (at % 8)
+		write(t, image, bad)
+		_, err := run(t, "load", "--device", device, "--allow-unsigned", image)
+		if err != nil {
+			refused++
+		}
+		if p := statusOf(t, device); p.Digest != want || p.State != "running" {
+			t.Fatalf("bit of byte %d: %v; now %+v", at, err, p)
+		}
+	}
+	t.Logf("%d refused", refused)
+	if refused == 0 {
+		t.Error("nothing was refused")
+	}
+}
+
+// TestMaps reads and writes maps of the program that runs.
+func TestMaps(t *testing.T) {
+	device, _ := plug(t)
+	ok(t, "load", "--device", device, "--allow-unsigned", "image:ipt")
+	type entry struct{ Key, Value string }
+	type report struct {
+		Map struct {
+			Name, Type string
+			Entries    int
+		}
+		Results []struct {
+			Operation string
+			Entries   []entry
+		}
+	}
+	r := decoded[report](t, "fw", "map", "--device", device, "image:ipt", "entries", "set", "07000000", "0x0100000003000000", "get", "07000000", "list")
+	if r.Map.Type != "array" || r.Map.Entries != 256 || len(r.Results) != 3 || r.Results[1].Entries[0] != (entry{"07000000", "0100000003000000"}) ||
+		len(r.Results[2].Entries) != 256 {
+		t.Errorf("%+v", r)
+	}
+	set := 0
+	for _, e := range r.Results[2].Entries {
+		if e.Value != "0000000000000000" {
+			set++
+		}
+	}
+	if set != 1 {
+		t.Errorf("%d entries are set", set)
+	}
+	// The next process finds the maps as the image has them.
+	if out := ok(t, "fw", "map", "--device", device, "image:ipt", "entries", "get", "07000000"); out != "07000000 0000000000000000\n" {
+		t.Errorf("%q", out)
+	}
+	ok(t, "load", "--device", device, "--allow-unsigned", "image:acl")
+	key := strings.Repeat("ab", 40)
+	out := ok(t, "fw", "map", "--device", device, "image:acl", "rules", "list", "set", key, strings.Repeat("01", 16), "list", "delete", key, "list")
+	if out != key+" "+strings.Repeat("01", 16)+"\n" {
+		t.Errorf("%q", out)
+	}
+	for name, c := range map[string]struct {
+		args []string
+		want error
+	}{
+		"another image":     {[]string{"image:ipt", "entries"}, fwcmd.ErrOtherImage},
+		"no such map":       {[]string{"image:acl", "roles"}, fwcmd.ErrUsage},
+		"no such operation": {[]string{"image:acl", "rules", "destroy"}, fwcmd.ErrUsage},
+		"no value":          {[]string{"image:acl", "rules", "set", key}, fwcmd.ErrUsage},
+		"not hexadecimal":   {[]string{"image:acl", "rules", "get", "xyz"}, fwcmd.ErrUsage},
+		"short key":         {[]string{"image:acl", "rules", "get", "ab"}, load.ErrSize},
+		"short value":       {[]string{"image:acl", "rules", "set", key, "ab"}, load.ErrSize},
+		"no such key":       {[]string{"image:acl", "rules", "get", key}, load.ErrNoEntry},
+		"delete nothing":    {[]string{"image:acl", "rules", "delete", key}, load.ErrNoEntry},
+		"of a vendor":       {[]string{vendor(t), "rules"}, load.ErrMap},
+	} {
+		if out, err := run(t, append([]string{"fw", "map", "--device", device}, c.args...)...); !errors.Is(err, c.want) || out != "" {
+			t.Errorf("%s: %q, %v; want %v", name, out, err, c.want)
+		}
+	}
+	ok(t, "load", "--device", device, "--allow-unsigned", "image:amp")
+	if _, err := run(t, "fw", "map", "--device", device, "image:amp", "rules"); !errors.Is(err, load.ErrMap) {
+		t.Errorf("of an image without maps: %v", err)
+	}
+	ok(t, "fw", "unload", "--device", device)
+	if _, err := run(t, "fw", "map", "--device", device, "image:acl", "rules"); !errors.Is(err, fwcmd.ErrOtherImage) {
+		t.Errorf("nothing runs: %v", err)
+	}
+}
+
+func TestDeviceFlags(t *testing.T) {
+	for _, command := range [][]string{{"load", "image:amp"}, {"fw", "status"}, {"fw", "rollback"}, {"fw", "unload"}, {"fw", "map", "image:acl", "rules"}} {
+		for name, c := range map[string]struct {
+			args []string
+			want error
+		}{
+			"no device":   {nil, fwcmd.ErrUsage},
+			"no time":     {[]string{"--device", "emu:", "--timeout", "0s"}, fwcmd.ErrUsage},
+			"bad address": {[]string{"--device", "eth0"}, nil},
+		} {
+			if out, err := run(t, append(command, c.args...)...); err == nil || c.want != nil && !errors.Is(err, c.want) || out != "" {
+				t.Errorf("%v, %s: %q, %v", command, name, out, err)
+			}
+		}
+		if out := ok(t, append(command, "--help")...); !strings.Contains(out, "Examples:\n  ") || !strings.Contains(out, "JSON keys:") {
+			t.Errorf("%v --help:\n%s", command, out)
+		}
+	}
+}

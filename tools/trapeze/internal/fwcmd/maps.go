@@ -1,0 +1,174 @@
+package fwcmd
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+)
+
+// ErrOtherImage: the NIC does not run the image whose maps were asked for.
+var ErrOtherImage = errors.New("the NIC runs another image")
+
+// Map is a map of the image that a NIC runs, see load.Map.
+type Map interface {
+	Spec() abi.Map
+	Lookup(key, value []byte) error
+	Update(key, value []byte, flags uint8) error
+	Delete(key []byte) error
+	Next(key []byte, first bool) error
+}
+
+// Entry is an entry of a map in hexadecimal, in the order of memory.
+type Entry struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+}
+
+// mapIndex returns the number of a map of the image, which must be what runs.
+func (img *Image) mapIndex(name string, s load.Status) (maps []abi.Map, index int, err error) {
+	if img.spec == nil {
+		return nil, 0, fmt.Errorf("%s: %w: the maps of vendors' images are not known", img.file, load.ErrMap)
+	}
+	if s.Digest != img.spec.Digest {
+		p := Describe(s)
+		return nil, 0, fmt.Errorf("%s: %w: %s, digest %s; the image has digest %x", img.file, ErrOtherImage, &p, p.Digest, img.spec.Digest)
+	}
+	if index = slices.IndexFunc(img.spec.Maps, func(m abi.Map) bool { return m.Name == name }); index >= 0 {
+		return img.spec.Maps, index, nil
+	}
+	if len(img.spec.Maps) == 0 {
+		return nil, 0, fmt.Errorf("%s: %w: it has none", img.file, load.ErrMap)
+	}
+	var names []string
+	for _, m := range img.spec.Maps {
+		names = append(names, m.Name)
+	}
+	return nil, 0, &UsageError{Option: "map", Value: name, Allowed: strings.Join(names, ", ")}
+}
+
+// OpenMap opens a map, by its name in the image that must be the one that runs, of
+// a NIC that open belongs to.
+func OpenMap[M Map](img *Image, name string, s load.Status, open func([]abi.Map, int) (M, error)) (m M, err error) {
+	maps, index, err := img.mapIndex(name, s)
+	if err != nil {
+		return m, err
+	}
+	return open(maps, index)
+}
+
+// operation is what is done with a map.
+type operation struct {
+	name       string
+	key, value []byte
+}
+
+// operations and how many arguments they take.
+var operands = map[string]int{"list": 0, "get": 1, "set": 2, "delete": 1}
+
+const operationHelp = "list, get KEY, set KEY VALUE, delete KEY"
+
+// parseOperations reads what is to be done; nothing is list.
+func parseOperations(args []string) (all []operation, err error) {
+	if len(args) == 0 {
+		return []operation{{name: "list"}}, nil
+	}
+	for len(args) > 0 {
+		n, ok := operands[args[0]]
+		if !ok || len(args) <= n {
+			return nil, &UsageError{Option: "operation", Value: args[0], Allowed: operationHelp}
+		}
+		o := operation{name: args[0]}
+		for i, to := range []*[]byte{&o.key, &o.value}[:n] {
+			if *to, err = parseHex(args[1+i]); err != nil {
+				return nil, err
+			}
+		}
+		all, args = append(all, o), args[1+n:]
+	}
+	return all, nil
+}
+
+// parseHex reads bytes in the order of memory.
+func parseHex(s string) ([]byte, error) {
+	b, err := hex.DecodeString(strings.TrimPrefix(s, "0x"))
+	if err != nil {
+		return nil, &UsageError{Option: "bytes", Value: s, Allowed: "an even number of hexadecimal digits, in the order of memory"}
+	}
+	return b, nil
+}
+
+// do carries an operation out and returns the entries that it shows.
+func (o operation) do(m Map) ([]Entry, error) {
+	switch o.name {
+	case "get":
+		value := make([]byte, m.Spec().Value)
+		if err := m.Lookup(o.key, value); err != nil {
+			return nil, err
+		}
+		return []Entry{entry(o.key, value)}, nil
+	case "set":
+		return nil, m.Update(o.key, o.value, descriptors.MailboxAny)
+	case "delete":
+		return nil, m.Delete(o.key)
+	}
+	return ReadMap(m)
+}
+
+// ReadMap lists a map. Entries that come or go meanwhile may be missed. A NIC that
+// lists more than a map can hold is not believed.
+func ReadMap(m Map) ([]Entry, error) {
+	spec := m.Spec()
+	key, value := make([]byte, spec.Key), make([]byte, spec.Value)
+	all := []Entry{}
+	for n := uint32(0); ; n++ {
+		if err := m.Next(key, n == 0); errors.Is(err, load.ErrNoEntry) {
+			return all, nil
+		} else if err != nil {
+			return nil, err
+		}
+		// Twice as many: keys that move while they are listed may come again.
+		if n/2 >= spec.Entries {
+			return nil, fmt.Errorf("%w: map %s has room for %d entries and lists more", load.ErrRegisters, spec.Name, spec.Entries)
+		}
+		if err := m.Lookup(key, value); errors.Is(err, load.ErrNoEntry) {
+			continue
+		} else if err != nil {
+			return nil, err
+		}
+		all = append(all, entry(key, value))
+	}
+}
+
+func entry(key, value []byte) Entry { return Entry{fmt.Sprintf("%x", key), fmt.Sprintf("%x", value)} }
+
+// Setting is an entry of a map that is to be set.
+type Setting struct {
+	Map string
+	set operation
+}
+
+// ParseSetting reads MAP:KEY=VALUE. Errors wrap ErrUsage.
+func ParseSetting(s string) (Setting, error) {
+	name, rest, ok := strings.Cut(s, ":")
+	key, value, ok2 := strings.Cut(rest, "=")
+	if !ok || !ok2 || name == "" {
+		return Setting{}, &UsageError{Option: "--map", Value: s, Allowed: "MAP:KEY=VALUE"}
+	}
+	all, err := parseOperations([]string{"set", key, value})
+	if err != nil {
+		return Setting{}, err
+	}
+	return Setting{name, all[0]}, nil
+}
+
+// Apply sets the entry.
+func (s Setting) Apply(m Map) error {
+	_, err := s.set.do(m)
+	return err
+}

@@ -1,0 +1,187 @@
+package fwcmd
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
+	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+	"github.com/trapeze-nic/trapeze/firmware-loader/flat"
+	"github.com/trapeze-nic/trapeze/firmware-loader/opaque"
+)
+
+// shown is what show --json prints.
+type shown struct {
+	File    string `json:"file"`
+	Kind    string `json:"kind"` // program or opaque
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	BuildID string `json:"build_id,omitempty"`
+	ABI     string `json:"abi,omitempty"`
+	Device  string `json:"device"`
+	// Image is the size of the flat image, or of all segments.
+	Image     int            `json:"image_bytes"`
+	SRAM      uint32         `json:"sram_bytes"`
+	Digest    string         `json:"digest"`
+	Built     bool           `json:"built"`
+	Signature signatureState `json:"signature"`
+	Sections  []shownSection `json:"sections,omitempty"`
+	Hooks     []checkedHook  `json:"hooks,omitempty"`
+	Maps      []shownMap     `json:"maps,omitempty"`
+	Entry     uint32         `json:"entry,omitempty"`
+	Ready     uint32         `json:"ready,omitempty"`
+	Segments  []shownSegment `json:"segments,omitempty"`
+}
+
+type shownSection struct {
+	Name  string `json:"name"`
+	Bytes uint64 `json:"bytes"`
+	Role  string `json:"role"`
+}
+
+type shownMap struct {
+	Name     string `json:"name"`
+	Type     string `json:"type"`
+	Key      uint32 `json:"key_bytes"`
+	Value    uint32 `json:"value_bytes"`
+	Entries  uint32 `json:"entries"`
+	ReadOnly bool   `json:"read_only"`
+	Storage  uint64 `json:"sram_bytes"`
+}
+
+type shownSegment struct {
+	File    string `json:"file"`
+	Address uint32 `json:"address"`
+	Bytes   int    `json:"bytes"`
+	SHA256  string `json:"sha256"`
+}
+
+func (x *commands) show() *cobra.Command {
+	var keys string
+	c := &cobra.Command{
+		Use:   "show IMAGE",
+		Short: "Show what an image is: sections, sizes, instruction counts, signature",
+		Long: `Show what an image is: name, version, digest, sections and sizes, how many
+instructions its programs take at worst, its maps, and the state of its signature
+(unsigned, valid, unknown key, revoked key, wrong; not verified without a key ring).`,
+		Example: `  trapeze fw show count.img
+  trapeze fw show image:amp
+  trapeze fw show vendor.toml --keys /etc/trapeze/keys --json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			img, err := Open(args[0])
+			if err != nil {
+				return err
+			}
+			s := shown{File: args[0], Digest: img.digest()}
+			if img.vendor != nil {
+				s.ofVendor(img.vendor)
+			} else if err := s.ofSpec(img.spec); err != nil {
+				return err
+			}
+			dir, asked := keyRing(keys)
+			if s.Signature, _, err = img.state(dir, asked); err != nil {
+				return err
+			}
+			if x.JSON() {
+				return writeJSON(c.OutOrStdout(), &s)
+			}
+			return s.print(c.OutOrStdout())
+		},
+	}
+	keysFlag(c, &keys)
+	return c
+}
+
+func (s *shown) ofSpec(spec *firmware.Spec) error {
+	s.Kind, s.Name, s.Version, s.Built = "program", spec.Name, spec.Version, spec.Built
+	s.BuildID, s.ABI = fmt.Sprintf("%x", spec.BuildID), abiName(spec.ABI)
+	s.Device = "any"
+	if spec.Device != 0 {
+		s.Device = opaque.DeviceName(spec.Device)
+	}
+	s.Image, s.SRAM = len(spec.Link()), spec.SRAM
+	for _, sec := range spec.Sections() {
+		s.Sections = append(s.Sections, shownSection{Name: sec.Name, Bytes: sec.Bytes, Role: sec.Role})
+	}
+	s.Hooks, _ = verdicts(spec)
+	for _, m := range spec.Maps {
+		shown, err := showMap(m)
+		if err != nil {
+			return err
+		}
+		s.Maps = append(s.Maps, shown)
+	}
+	return nil
+}
+
+func showMap(m abi.Map) (shownMap, error) {
+	storage, err := flat.StorageSize(m)
+	return shownMap{Name: m.Name, Type: m.Type.String(), Key: m.Key, Value: m.Value, Entries: m.Entries,
+		ReadOnly: m.Flags&abi.MapReadOnly != 0, Storage: storage}, err
+}
+
+func (s *shown) ofVendor(img *opaque.Image) {
+	s.Kind, s.Name, s.Version, s.Built = "opaque", img.Name, img.Version, true
+	s.Device, s.SRAM, s.Entry, s.Ready = img.DeviceNames(), img.SRAM, img.Entry, img.Ready
+	for _, seg := range img.Segments {
+		s.Image += len(seg.Bytes)
+		s.Segments = append(s.Segments, shownSegment{File: seg.File, Address: seg.Address, Bytes: len(seg.Bytes), SHA256: fmt.Sprintf("%x", seg.SHA256)})
+	}
+}
+
+func (s *shown) print(w io.Writer) error {
+	head := []string{row("name", s.Name), row("version", s.Version)}
+	if s.Kind == "program" {
+		head = append(head, row("build ID", s.BuildID), row("ABI", s.ABI))
+	} else {
+		head = append(head, row("entry", fmt.Sprintf("%#x", s.Entry)), row("ready", fmt.Sprintf("%#x", s.Ready)))
+	}
+	digest := s.Digest
+	if !s.Built {
+		digest += ", not in the file ('trapeze fw build' adds it)"
+	}
+	head = append(head, row("for", s.Device), row("image", fmt.Sprintf("%d bytes", s.Image)),
+		row("SRAM", fmt.Sprintf("%d bytes", s.SRAM)), row("digest", digest), row("signature", s.Signature))
+	if err := table(w, head...); err != nil {
+		return err
+	}
+	for _, part := range [][]string{hookLines(s.Hooks), s.sectionLines(), s.mapLines(), s.segmentLines()} {
+		if len(part) < 2 {
+			continue
+		}
+		if err := table(w, append([]string{""}, part...)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *shown) sectionLines() []string {
+	lines := []string{row("SECTION", "BYTES", "ROLE")}
+	for _, sec := range s.Sections {
+		lines = append(lines, row(sec.Name, sec.Bytes, sec.Role))
+	}
+	return lines
+}
+
+func (s *shown) mapLines() []string {
+	lines := []string{row("MAP", "TYPE", "KEY", "VALUE", "ENTRIES", "SRAM", "ACCESS")}
+	for _, m := range s.Maps {
+		access := "read-write"
+		if m.ReadOnly {
+			access = "read-only"
+		}
+		lines = append(lines, row(m.Name, m.Type, m.Key, m.Value, m.Entries, m.Storage, access))
+	}
+	return lines
+}
+
+func (s *shown) segmentLines() []string {
+	lines := []string{row("SEGMENT", "ADDRESS", "BYTES", "SHA-256")}
+	for _, seg := range s.Segments {
+		lines = append(lines, row(fmt.Sprintf("%+q", seg.File), fmt.Sprintf("%#x", seg.Address), seg.Bytes, seg.SHA256))
+	}
+	return lines
+}

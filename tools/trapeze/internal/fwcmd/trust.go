@@ -1,0 +1,82 @@
+package fwcmd
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
+)
+
+// signatureState is how far a signature can be trusted.
+type signatureState struct {
+	// State is unsigned, valid, unknown key, revoked key, wrong or not verified.
+	State string `json:"state"`
+	Key   string `json:"key,omitempty"`
+	// Owner is the file of the key ring with the key.
+	Owner string `json:"owner,omitempty"`
+	// Ring is the folder of the key ring.
+	Ring string `json:"key_ring,omitempty"`
+}
+
+func (s signatureState) String() string {
+	switch {
+	case s.Key == "":
+		return s.State
+	case s.Owner != "":
+		return fmt.Sprintf("%s, key %s (%s)", s.State, s.Key, s.Owner)
+	}
+	return fmt.Sprintf("%s, key %s, key ring %s", s.State, s.Key, s.Ring)
+}
+
+// state verifies the signature with the key ring in dir. What is wrong with the
+// signature is refused, a *firmware.SignatureError or what keeps the key ring from
+// being read; err is for a key ring that was asked for, or is there, and cannot be
+// used.
+func (img *Image) state(dir string, asked bool) (s signatureState, refused, err error) {
+	sig := img.signature()
+	if sig == nil {
+		return signatureState{State: "unsigned"}, firmware.Unsigned(), nil
+	}
+	s = signatureState{State: "not verified", Key: sig.Key.String(), Ring: dir}
+	ring, err := firmware.OpenKeyRing(dir)
+	if errors.Is(err, fs.ErrNotExist) && !asked {
+		return s, fmt.Errorf("signed with key %s, and there is no key ring to verify it: %w", sig.Key, err), nil
+	}
+	if err != nil {
+		return s, nil, err
+	}
+	key, err := img.verify(ring)
+	switch {
+	case err == nil:
+		s.State, s.Owner = "valid", key.File
+	case errors.Is(err, firmware.ErrUnknownKey):
+		s.State = "unknown key"
+	case errors.Is(err, firmware.ErrRevoked):
+		s.State = "revoked key"
+	default:
+		s.State = "wrong"
+	}
+	return s, err, nil
+}
+
+// trusting are the back ends, and the schemes of their addresses, that run what
+// nobody has signed: what their NICs do, they do as the user who started them.
+var trusting = map[string]bool{"emulator": true, "emu": true, "vfio-user": true}
+
+// trust refuses an image that its device must not run. allowed says that the user,
+// or the device, does without a signature that is good; a signature of something
+// else is never let pass.
+func (img *Image) trust(dir string, asked, allowed bool) (signatureState, error) {
+	s, refused, err := img.state(dir, asked)
+	switch {
+	case err != nil:
+		return s, err
+	case refused == nil, allowed && !errors.Is(refused, firmware.ErrSignature):
+		return s, nil
+	}
+	if errors.Is(refused, firmware.ErrSignature) {
+		return s, fmt.Errorf("%s: %w", img.file, refused)
+	}
+	return s, fmt.Errorf("%s: %w; --allow-unsigned loads it nevertheless", img.file, refused)
+}
