@@ -17,6 +17,7 @@ type explorer struct {
 	changes *analysis
 
 	seen    []seen // states at joins
+	loads   []kind // what each load was last seen to load from
 	pending []path // branches to follow later
 	cover   cover
 	lastID  uint32
@@ -52,7 +53,7 @@ func newExplorer(p *abi.Program, code []instruction, joins []bool) *explorer {
 	e := &explorer{
 		hook: p.Hook, maps: p.Maps, code: code, joins: joins,
 		needs: newAnalysis(code, leading, held), changes: newAnalysis(code, leading, held),
-		seen: make([]seen, len(code)),
+		seen: make([]seen, len(code)), loads: make([]kind, len(code)),
 	}
 	for i := range code {
 		e.changes.decide(i)

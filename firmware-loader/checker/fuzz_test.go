@@ -14,17 +14,8 @@ import (
 )
 
 // FuzzCheck checks arbitrary bytes as a program. What is accepted is run, with a frame
-// and memory from the same bytes.
+// and memory from the same bytes. The corpus has the samples and programs of the rules.
 func FuzzCheck(f *testing.F) {
-	for _, s := range samples() {
-		p := link(f, s.hook, s.code)
-		var raw bytes.Buffer
-		if err := p.Instructions.Marshal(&raw, binary.LittleEndian); err != nil {
-			f.Fatal(err)
-		}
-		f.Add(uint8(s.hook), raw.Bytes())
-	}
-	f.Add(uint8(abi.Hooks), []byte{0x95, 0, 0, 0, 0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, hook uint8, raw []byte) {
 		code, err := asm.AppendInstructions(nil, bytes.NewReader(raw), binary.LittleEndian, "linux")
 		if err != nil {

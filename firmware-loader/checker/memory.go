@@ -26,6 +26,12 @@ func (e *explorer) load(s *state, ins *instruction) *Refusal {
 	if r := readable(s, ins.src); r != nil {
 		return r
 	}
+	// The kernel rewrites loads from the context, so each is one or is not.
+	from := &e.loads[e.at]
+	if *from != kindNone && (*from == kindContext) != (base.kind == kindContext) {
+		return refuse(ErrPointer, "a load from %v on one path and from %v on another", *from, base.kind)
+	}
+	*from = base.kind
 	var value register
 	var r *Refusal
 	switch base.kind {

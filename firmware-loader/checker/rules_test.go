@@ -128,6 +128,10 @@ func TestPointers(t *testing.T) {
 			asm.LoadMem(asm.R2, asm.R1, 0, asm.Word)), nil, 0, ""},
 		{"context changed by a variable", abi.PulseTx, answer(asm.LoadMem(asm.R2, asm.R1, 0, asm.Byte), asm.Add.Reg(asm.R1, asm.R2)),
 			checker.ErrPointer, 1, "not known"},
+		{"context or other memory", abi.PulseTx, asm.Instructions{
+			asm.LoadMem(asm.R2, asm.R1, 0, asm.Word), asm.JEq.Imm(asm.R2, 0, "load"), asm.LoadMapValue(asm.R1, globals, 0),
+			asm.LoadMem(asm.R0, asm.R1, 0, asm.Word).WithSymbol("load"), asm.Return(),
+		}, checker.ErrPointer, 4, "from a map's value on one path and from the context"},
 		{"a number as an address", abi.PulseTx, answer(asm.Mov.Imm(asm.R2, 4096), asm.LoadMem(asm.R3, asm.R2, 0, asm.Word)),
 			checker.ErrNotPointer, 1, "the number 4096"},
 		{"a map as an address", abi.PulseTx, answer(asm.LoadMapPtr(asm.R2, flows), asm.LoadMem(asm.R3, asm.R2, 0, asm.Word)),

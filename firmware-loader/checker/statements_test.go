@@ -269,9 +269,12 @@ func (g *generator) pointers() {
 	case 0:
 		g.emit(asm.Sub.Imm(from, int32(g.number("less", -8, 8))))
 	case 1:
-		if other, ok := g.find(theEnd, aPacket); ok {
+		if other, ok := g.find(theEnd, aPacket); ok && g.chance(50) {
 			g.emit(asm.Sub.Reg(other, from))
 			g.set(other, aNumber)
+		} else if ok && to < asm.R10 && to != from {
+			g.emit(asm.Mov.Reg32(to, other), asm.Sub.Reg32(to, from))
+			g.set(to, aNumber)
 		}
 	case 2:
 		g.emit(asm.Add.Imm(from, g.constant()))

@@ -58,6 +58,9 @@ func TestAutoAgainstTheBest(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				for i, payload := range report.GoalPayloads {
+					if slow && payload != 1024 {
+						continue
+					}
 					g, err := report.Against(load(t, name), payload)
 					if err != nil {
 						t.Fatal(err)
@@ -76,7 +79,7 @@ func TestAutoAgainstTheBest(t *testing.T) {
 		}
 	})
 	t.Log(&all)
-	if all.close < 62 || all.sum > 0.0025*float64(all.cases) {
+	if all.cases-all.close > 1 || all.sum > 0.0025*float64(all.cases) {
 		t.Error(&all)
 	}
 }
@@ -117,6 +120,9 @@ func TestAutoOnOtherPlatforms(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				for seed := range uint64(4) {
+					if slow && seed > 0 {
+						break
+					}
 					payload := 700 + (7919*(4*i+int(seed)))%24000
 					g, err := report.Against(report.Varied(load(t, name), seed), payload)
 					if err != nil {
@@ -144,7 +150,11 @@ func TestAutoAfterAChange(t *testing.T) {
 		for _, name := range profile.Names() {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				changes, err := report.Changes(load(t, name), 8192)
+				payload := 8192
+				if slow {
+					payload = 2048
+				}
+				changes, err := report.Changes(load(t, name), payload)
 				if err != nil {
 					t.Fatal(err)
 				}

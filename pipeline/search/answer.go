@@ -46,6 +46,11 @@ func (s *searcher) fetched(log []dmalog.Record) []pulse {
 // answer returns the hostRcv steps that end earliest, by dynamic programming: the
 // earliest time at which the first j bytes can have left is the least, over the
 // byte i at which the last transfer begins, of when that transfer can end.
+//
+// Two i need to be looked at. While the engine becomes idle too late for i, an earlier i
+// is better: the two transfers in between cost more than one. Once it is idle in time, an
+// earlier i only makes the transfer longer. Where the one turns into the other moves on
+// with j, because later bytes arrive later.
 func (s *searcher) answer(log []dmalog.Record) []pipeline.Step {
 	pulses := s.arrivals(log)
 	bounds := s.bounds(pulses)
@@ -62,9 +67,12 @@ func (s *searcher) answer(log []dmalog.Record) []pipeline.Step {
 	idle := make([]profile.Time, n)
 	from := make([]int, n)
 	idle[0] = pulses[0].from + nic.Packet
-	for j := 1; j < n; j++ {
+	for j, last := 1, 0; j < n; j++ {
+		for last+1 < j && idle[last+1] <= arrival[j]-nic.Decision {
+			last++
+		}
 		idle[j] = math.MaxInt64
-		for i := range j {
+		for i := last; i <= min(last+1, j-1); i++ {
 			decide := max(idle[i], arrival[j]-nic.Decision, 0)
 			if end := decide + nic.Decision + cost.Transfer(bounds[j]-bounds[i]); end < idle[j] {
 				idle[j], from[j] = end, i

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/pipeline"
+	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
 	"github.com/trapeze-nic/trapeze/pipeline/profile"
 	"github.com/trapeze-nic/trapeze/pipeline/search"
 	"github.com/trapeze-nic/trapeze/pipeline/virtual"
@@ -50,6 +51,68 @@ func TestNothingBeatsOptimal(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// onwards takes what is there from a number of bytes on.
+type onwards int
+
+func (n onwards) Next(v pipeline.View) int {
+	if v.Sent == 0 && v.Available() < int(n) && !v.Finished() {
+		return 0
+	}
+	return v.Available()
+}
+
+// TestNoPairOfThresholdsBeatsOptimal tries pairs that the search does not try, on a
+// platform that has no profile.
+func TestNoPairOfThresholdsBeatsOptimal(t *testing.T) {
+	p, err := profile.Load("pii-440lx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	odd := *p
+	odd.Sender.Read, odd.Receiver.Write, odd.Link.Pulse = profile.NewCost(6, 90), profile.NewCost(3, 170), profile.NewCost(0.3, 110)
+	const payload = 5000
+	best, err := search.Optimal(&odd, payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for send := 1; send <= payload; send += 1 + send/5 {
+		for receive := 1; receive <= payload; receive += 1 + receive/11 {
+			plan := pipeline.Plan{Send: func() pipeline.Policy { return onwards(send) }, Receive: func() pipeline.Policy { return onwards(receive) }}
+			if l := latency(t, &odd, plan, payload, 0); float64(l) < 0.999*float64(best.Latency) {
+				t.Errorf("thresholds %d and %d take %v us, optimal %v us", send, receive, l.Microseconds(), best.Latency.Microseconds())
+			}
+		}
+	}
+}
+
+// TestAnswer: the best answer to a policy's pulses is at least as good as its own.
+func TestAnswer(t *testing.T) {
+	p, err := profile.Load("alcor-miata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := pipeline.ByName("eager", pipeline.Parameters{MinPulseSend: 300, MinPulseReceive: 1500})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := virtual.Run(virtual.Options{Profile: p, Plan: plan, Payload: 8192, Count: 1, Log: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := search.Answer(p, 8192, r.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if float64(answer.Latency) > 0.99*float64(r.Latency) {
+		t.Errorf("best answer %v us, eager's own %v us", answer.Latency.Microseconds(), r.Latency.Microseconds())
+	}
+	for payload, log := range map[int][]dmalog.Record{8192: nil, 4096: r.Log, 0: nil} {
+		if _, err := search.Answer(p, payload, log); !errors.Is(err, virtual.ErrOptions) {
+			t.Errorf("%d bytes, %d transfers: %v", payload, len(log), err)
 		}
 	}
 }
