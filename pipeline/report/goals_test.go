@@ -79,7 +79,7 @@ func TestAutoAgainstTheBest(t *testing.T) {
 		}
 	})
 	t.Log(&all)
-	if all.cases-all.close > 1 || all.sum > 0.0025*float64(all.cases) {
+	if all.cases-all.close > 1 || !slow && all.sum > 0.0025*float64(all.cases) {
 		t.Error(&all)
 	}
 }
@@ -150,11 +150,10 @@ func TestAutoAfterAChange(t *testing.T) {
 		for _, name := range profile.Names() {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				payload := 8192
-				if slow {
-					payload = 2048
+				if slow && name != "alcor-miata" && name != "pcie4-x16-100g" {
+					t.Skip("takes too long")
 				}
-				changes, err := report.Changes(load(t, name), payload)
+				changes, err := report.Changes(load(t, name), 8192)
 				if err != nil {
 					t.Fatal(err)
 				}
