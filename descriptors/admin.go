@@ -31,6 +31,7 @@ const (
 	OpConnectRequest
 	OpDisconnect
 	OpAbort
+	OpSetPayload
 )
 
 var opcodeNames = [...]string{
@@ -38,6 +39,7 @@ var opcodeNames = [...]string{
 	"CREATE_CQ", "DESTROY_CQ", "CREATE_ENDPOINT", "DESTROY_ENDPOINT",
 	"QUERY_ENDPOINT", "CONNECT_WAIT", "CONNECT_ACCEPT", "CONNECT_REJECT",
 	"CONNECT_REQUEST", "DISCONNECT", "ABORT",
+	"SET_PAYLOAD",
 }
 
 func (o Opcode) String() string {
@@ -146,6 +148,7 @@ const (
 	KindVI      Kind = 1
 	KindRing    Kind = 2 // Trapeze rings; reserved
 	KindChannel Kind = 3 // MINI channels; reserved
+	KindFrame   Kind = 4 // raw Ethernet frames
 )
 
 func (k Kind) String() string {
@@ -156,6 +159,8 @@ func (k Kind) String() string {
 		return "ring"
 	case KindChannel:
 		return "channel"
+	case KindFrame:
+		return "frame"
 	}
 	return fmt.Sprintf("kind %d", uint8(k))
 }

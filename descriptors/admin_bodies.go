@@ -73,8 +73,20 @@ type CreateEndpointBody struct {
 	// Rights enables remote operations on the endpoint: AccessRDMAWrite,
 	// AccessRDMARead.
 	Rights Access
-	_      uint32
+	// Options of the endpoint; zero for a VI.
+	Options EndpointOptions
 }
+
+// EndpointOptions are bits that choose how an endpoint works.
+type EndpointOptions uint32
+
+const (
+	// EndpointPromiscuous, of kind Frame: it also takes frames that are for other
+	// stations.
+	EndpointPromiscuous EndpointOptions = 0x1
+	// EndpointOptionsReserved bits are zero.
+	EndpointOptionsReserved EndpointOptions = 0xfffffffe
+)
 
 // EndpointBody is the body of DESTROY_ENDPOINT, QUERY_ENDPOINT and DISCONNECT
 // and the reply to CREATE_ENDPOINT.
@@ -162,6 +174,19 @@ type AbortBody struct {
 	ID uint16
 }
 
+// SetPayloadBody is the body of SET_PAYLOAD: Length writable bytes at application
+// address Address of region Handle become an entry of an endpoint's payload table.
+// With Handle and Length zero the entry names nothing.
+type SetPayloadBody struct {
+	_        structs.HostLayout
+	Address  uint64
+	Endpoint uint32
+	// Entry is 0 to PayloadEntries-1.
+	Entry  uint32
+	Handle uint32
+	Length uint32
+}
+
 // EventCode says what happened. Values 0 to 10 are VIA's asynchronous errors
 // (vipl.h).
 type EventCode uint32
@@ -232,6 +257,7 @@ func (ConnectAcceptBody) commandBody()  {}
 func (ConnectRejectBody) commandBody()  {}
 func (ConnectRequestBody) commandBody() {}
 func (AbortBody) commandBody()          {}
+func (SetPayloadBody) commandBody()     {}
 
 func (PtagBody) replyBody()        {}
 func (MemoryBody) replyBody()      {}

@@ -95,6 +95,8 @@ const (
 	FeatureChannel           uint64 = 1 << 5 // reserved
 	FeatureEager             uint64 = 1 << 6 // reserved
 	FeaturePageList          uint64 = 1 << 7 // reserved
+	FeatureFrame             uint64 = 1 << 8
+	FeaturePayloadTable      uint64 = 1 << 9
 )
 
 // Health block.

@@ -21,6 +21,10 @@ const WireVersion = 1
 // receiver accepts padding after the payload.
 const MinFrame = 60
 
+// EthernetHeaderSize is the size in bytes of a frame's two addresses and
+// EtherType (IEEE 802.3, 3.1.1): what a raw frame has at least.
+const EthernetHeaderSize = 14
+
 // MinMTU and MaxMTU bound a wire's frame size in bytes, wire header included.
 const (
 	MinMTU = HeaderSize + ConnectBodySize

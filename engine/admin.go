@@ -53,6 +53,8 @@ func (e *Engine) execute(c *descriptors.Command) {
 		e.disconnect(c.ID, descriptors.Body[descriptors.EndpointBody](c))
 	case descriptors.OpAbort:
 		e.abort(c.ID, descriptors.Body[descriptors.AbortBody](c))
+	case descriptors.OpSetPayload:
+		e.setPayload(c.ID, descriptors.Body[descriptors.SetPayloadBody](c))
 	default:
 		e.answer(c.ID, descriptors.ResultBadOpcode, fieldOpcode)
 	}
@@ -119,7 +121,7 @@ func (e *Engine) connectAccept(id uint16, b *descriptors.ConnectAcceptBody) {
 	case b.TimeoutMS == 0:
 		e.answer(id, descriptors.ResultInvalidParameter, fieldAcceptTimeout)
 		return
-	case ep.state != descriptors.StateIdle:
+	case ep.state != descriptors.StateIdle || ep.kind != descriptors.KindVI:
 		e.answer(id, descriptors.ResultInvalidState, fieldAcceptEndpoint)
 		return
 	case ep.reliability != r.body.Reliability:
@@ -172,7 +174,7 @@ func (e *Engine) connectRequest(id uint16, b *descriptors.ConnectRequestBody) {
 	case !sound(&b.Local):
 		e.answer(id, descriptors.ResultInvalidParameter, fieldRequestLocal)
 		return
-	case ep.state != descriptors.StateIdle:
+	case ep.state != descriptors.StateIdle || ep.kind != descriptors.KindVI:
 		e.answer(id, descriptors.ResultInvalidState, fieldEndpoint)
 		return
 	}

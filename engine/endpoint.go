@@ -1,14 +1,20 @@
 package engine
 
-import "github.com/trapeze-nic/trapeze/descriptors"
+import (
+	"slices"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
 
 // window of the reliability protocol in frames: what the selective
 // acknowledgement can express (SPEC.md 8.4).
 const windowFrames = 64
 
-// endpoint is one VI.
+// endpoint is one VI, or takes and sends raw frames.
 type endpoint struct {
 	id          uint32
+	kind        descriptors.Kind
+	options     descriptors.EndpointOptions
 	reliability descriptors.Reliability
 	rights      descriptors.Access
 	ptag        uint32
@@ -26,7 +32,9 @@ type endpoint struct {
 	epitaph epitaph // of the last connection
 
 	rel   *reliable   // connected and acknowledged
-	unrel *unreliable // connected and not
+	unrel *unreliable // connected and not, or open for raw frames
+
+	payloads []segment // payload table, nil as long as it is empty
 }
 
 // remote is the other end of a connection.
@@ -68,6 +76,10 @@ type receipt struct {
 	flags     descriptors.Status // StatusImmediate if there is any
 	open      bool               // a frame of it has arrived
 	status    descriptors.Status // non-zero: it has failed on this side
+	// tabled says that the payload goes where an entry of the payload table said,
+	// not where the descriptor says.
+	tabled bool
+	entry  layout
 }
 
 func (e *Engine) endpoint(id uint32) *endpoint {
@@ -146,6 +158,9 @@ func (e *Engine) bury(ep *endpoint, reason descriptors.Result, tell bool) {
 	if e.out.held && e.out.ep == ep {
 		e.dropSend()
 	}
+	if ep.kind == descriptors.KindFrame {
+		return // nobody is at the other end
+	}
 	ep.epitaph = epitaph{remote: ep.remote, reason: reason}
 	if ep.rel != nil {
 		ep.epitaph.message = ep.rel.done
@@ -155,8 +170,12 @@ func (e *Engine) bury(ep *endpoint, reason descriptors.Result, tell bool) {
 	}
 }
 
-// unlink forgets a connection.
+// unlink forgets a connection, or ends the use for raw frames.
 func (e *Engine) unlink(ep *endpoint) {
+	if ep.kind == descriptors.KindFrame && ep.unrel != nil {
+		i := slices.Index(e.takers, ep)
+		e.takers = slices.Delete(e.takers, i, i+1)
+	}
 	ep.rel, ep.unrel, ep.remote = nil, nil, remote{}
 }
 

@@ -60,6 +60,7 @@ type Engine struct {
 	freeSlots []uint32 // of regions, oldest first
 	ptags     []ptag
 	endpoints []*endpoint
+	takers    []*endpoint // open for raw frames, in the order of their creation
 	cqs       []*completionQueue
 	// lastEndpoint and lastCQ are the numbers that were given out last.
 	lastEndpoint uint32
@@ -133,6 +134,7 @@ func (e *Engine) clear() {
 	e.regions, e.freeSlots = nil, nil
 	e.ptags = []ptag{{live: true}}
 	e.endpoints = make([]*endpoint, e.limits.Endpoints)
+	e.takers = nil
 	e.cqs = make([]*completionQueue, e.limits.CQs)
 	e.lastEndpoint, e.lastCQ = 0, e.limits.CQs-1
 	if e.bar != nil {
@@ -154,7 +156,8 @@ func (e *Engine) MAC() descriptors.MAC { return e.mac }
 
 // Features returns the feature bits of what the engine can do.
 func (e *Engine) Features() uint64 {
-	return descriptors.FeatureReliableDelivery | descriptors.FeatureReliableReception
+	return descriptors.FeatureReliableDelivery | descriptors.FeatureReliableReception |
+		descriptors.FeatureFrame | descriptors.FeaturePayloadTable
 }
 
 // Exclusive runs f while the engine does nothing. Afterwards the engine no

@@ -39,6 +39,7 @@ const (
 	fieldReliability = fieldPayload + uint16(unsafe.Offsetof(descriptors.CreateEndpointBody{}.Reliability))
 	fieldSendLog2    = fieldPayload + uint16(unsafe.Offsetof(descriptors.CreateEndpointBody{}.SendLog2))
 	fieldRecvLog2    = fieldPayload + uint16(unsafe.Offsetof(descriptors.CreateEndpointBody{}.RecvLog2))
+	fieldOptions     = fieldPayload + uint16(unsafe.Offsetof(descriptors.CreateEndpointBody{}.Options))
 	fieldRights      = fieldPayload + uint16(unsafe.Offsetof(descriptors.CreateEndpointBody{}.Rights))
 
 	fieldEndpoint = fieldPayload + uint16(unsafe.Offsetof(descriptors.EndpointBody{}.Endpoint))
@@ -54,6 +55,11 @@ const (
 	fieldRequestMAC     = fieldPayload + uint16(unsafe.Offsetof(descriptors.ConnectRequestBody{}.RemoteMAC))
 	fieldRequestRemote  = fieldPayload + uint16(unsafe.Offsetof(descriptors.ConnectRequestBody{}.Remote))
 	fieldRequestLocal   = fieldPayload + uint16(unsafe.Offsetof(descriptors.ConnectRequestBody{}.Local))
+
+	fieldTableEndpoint = fieldPayload + uint16(unsafe.Offsetof(descriptors.SetPayloadBody{}.Endpoint))
+	fieldTableEntry    = fieldPayload + uint16(unsafe.Offsetof(descriptors.SetPayloadBody{}.Entry))
+	fieldTableHandle   = fieldPayload + uint16(unsafe.Offsetof(descriptors.SetPayloadBody{}.Handle))
+	fieldTableLength   = fieldPayload + uint16(unsafe.Offsetof(descriptors.SetPayloadBody{}.Length))
 
 	fieldAbortID = fieldPayload + uint16(unsafe.Offsetof(descriptors.AbortBody{}.ID))
 )

@@ -34,19 +34,29 @@ func (e *Engine) commit(h *descriptors.Header, buf []byte) {
 // launch sends a complete frame, unless a program drops it: then it is as if it
 // had been lost.
 func (e *Engine) launch(buf []byte) {
-	if e.asks(HookFilterTransmit) && !e.out.published && !e.filterTransmit(buf) {
-		e.progress++
-		e.count(descriptors.CounterFramesDropped, 1)
+	if e.asks(HookFilterTransmit) && !e.out.published && !e.filterTransmit(buf, descriptors.HeaderAt(buf).SourceEndpoint) {
+		e.withhold()
 		return
 	}
 	if e.checksum {
 		descriptors.HeaderAt(buf).Checksum = descriptors.FrameChecksumOf(buf)
 	}
+	e.handOver(len(buf) - descriptors.HeaderSize)
+}
+
+// handOver gives the wire a frame with n bytes of payload.
+func (e *Engine) handOver(n int) {
 	e.port.Commit()
 	e.committed = true
 	e.progress++
 	e.count(descriptors.CounterFramesSent, 1)
-	e.count(descriptors.CounterBytesSent, uint64(len(buf)-descriptors.HeaderSize))
+	e.count(descriptors.CounterBytesSent, uint64(n))
+}
+
+// withhold takes note of a frame that a program has dropped.
+func (e *Engine) withhold() {
+	e.progress++
+	e.count(descriptors.CounterFramesDropped, 1)
 }
 
 // accept checks a frame that has arrived whole and copies its header out.

@@ -120,7 +120,7 @@ func FuzzDescriptors(f *testing.F) {
 
 // FuzzCommands has admin commands of any content carried out.
 func FuzzCommands(f *testing.F) {
-	for op := range uint16(descriptors.OpAbort) + 2 {
+	for op := range uint16(descriptors.OpSetPayload) + 2 {
 		f.Add(op, []byte{1, 0, 0, 0, 1, 0, 0, 0, 1})
 	}
 	f.Fuzz(func(t *testing.T, op uint16, body []byte) {
@@ -137,6 +137,66 @@ func FuzzCommands(f *testing.F) {
 		connect(x, y)
 		if sent, received, _ := message(x, y, []byte("alive")); sent.Failed() || received.Failed() {
 			t.Fatalf("%v, %v", sent, received)
+		}
+	})
+}
+
+// FuzzRawFrames has any frame arrive at endpoints for raw ones, while a program
+// answers anything about it.
+func FuzzRawFrames(f *testing.F) {
+	f.Add([]byte{2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 1, 2, 3}, uint8(0), uint32(0), uint32(0))
+	f.Add([]byte{2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 1, 2, 3}, uint8(1), uint32(2), uint32(0))
+	f.Add([]byte{2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0}, uint8(2), uint32(2), uint32(1))
+	f.Add([]byte{255, 255, 255, 255, 255, 255, 2, 0, 0, 0, 0, 1, 0x88, 0xb5, 1, 1}, uint8(3), engine.DefaultQueue, engine.DefaultQueue)
+	f.Add(make([]byte, 300), uint8(7), uint32(1), uint32(255))
+	f.Fuzz(func(t *testing.T, frame []byte, action uint8, to, entry uint32) {
+		w, v, p := frames(t, descriptors.EndpointPromiscuous, smallMemory)
+		q := w.b.newFrames(p.handle, 0)
+		table := q.table(entry%descriptors.PayloadEntries, 64)
+		w.b.use(&scripted{
+			filter: func(_ engine.Direction, b []byte, number uint32) (engine.Action, uint32, bool) {
+				if action&4 != 0 {
+					b[len(b)-1] ^= 1
+				}
+				return engine.Action(action & 3), to, action&8 == 0
+			},
+			demux: func(b []byte, number uint32) (uint32, uint32, bool) { return to, entry, action&16 == 0 },
+		}, engine.HookFilterReceive, engine.HookDemultiplex)
+		var ds []*descriptors.Descriptor
+		for _, r := range []*vi{p, q} {
+			d, _ := r.receiver(128)
+			ds = append(ds, d)
+		}
+		guard, _, _ := p.n.alloc(64)
+		b := alignedBytes(len(frame))
+		copy(b, frame)
+		*w.b.port.in = append(*w.b.port.in, b)
+		w.settle()
+		done := 0
+		for _, d := range ds {
+			if d.Status().Done() {
+				done++
+			}
+			if int(d.Length()) > 128 {
+				t.Fatalf("%d bytes in a buffer of 128", d.Length())
+			}
+		}
+		if done > 1 {
+			t.Fatalf("one frame ended %d receives", done)
+		}
+		for i, b := range append(guard, table[min(len(frame), 64):]...) {
+			if b != 0 {
+				t.Fatalf("byte %d behind a buffer was written", i)
+			}
+		}
+		w.b.use(&scripted{})
+		d, in := p.receiver(128)
+		if !ds[0].Status().Done() {
+			d, in = ds[0], nil
+		}
+		good := rawFrame(station(w.b), 100, 1)
+		if sendFrame(v, good); !d.Status().Done() || d.Status().Failed() || in != nil && string(in[:d.Length()]) != string(good) {
+			t.Fatalf("the next frame: %v", d.Status())
 		}
 	})
 }

@@ -25,6 +25,7 @@ type incoming struct {
 	rel     *reliable // of ep when the frame began
 	unrel   *unreliable
 	receipt *receipt
+	entry   *segment // of the payload table, nil for none
 	payload []byte
 	moved   uint32 // of the payload, by hostRcv
 	landed  bool   // some of it is in host memory
@@ -73,22 +74,37 @@ func (e *Engine) receive() bool {
 // takeFrame handles a frame that has arrived whole.
 func (e *Engine) takeFrame(buf []byte) {
 	in := &e.in
-	in.held = false
+	in.held, in.entry = false, nil
 	payload, ok := e.accept(buf)
 	if !ok {
-		e.count(descriptors.CounterFramesDropped, 1)
-		e.port.Release()
+		if isRaw(buf) {
+			e.takeRaw(buf)
+			return
+		}
+		e.refuse()
 		return
 	}
 	e.countReceived()
 	if e.hooks&wholeFrames != 0 {
 		if payload, ok = e.steer(buf, payload); !ok {
-			e.count(descriptors.CounterFramesDropped, 1)
-			e.port.Release()
+			e.refuse()
 			return
 		}
 	}
-	switch e.demultiplex(&in.header, payload) {
+	e.deliver(buf, payload, e.demultiplex(&in.header, payload))
+}
+
+// refuse drops the frame that has arrived.
+func (e *Engine) refuse() {
+	e.count(descriptors.CounterFramesDropped, 1)
+	e.port.Release()
+}
+
+// deliver ends a frame that has arrived whole and been judged, unless the host
+// decides when its payload moves.
+func (e *Engine) deliver(buf, payload []byte, v verdict) {
+	in := &e.in
+	switch v {
 	case refused:
 		e.count(descriptors.CounterFramesDropped, 1)
 	case placing:
@@ -183,7 +199,11 @@ func (e *Engine) land(piece []byte) {
 	if in.status != 0 {
 		return
 	}
-	landed, st := e.scatter(piece, &in.receipt.layout, in.header.Offset+in.moved, in.ep.ptag)
+	to := &in.receipt.layout
+	if in.receipt.tabled {
+		to = &in.receipt.entry
+	}
+	landed, st := e.scatter(piece, to, in.header.Offset+in.moved, in.ep.ptag)
 	in.landed = in.landed || landed
 	if st != 0 && (in.landed || in.receipt.received > 0) {
 		st |= descriptors.StatusPartialPacket
@@ -259,7 +279,7 @@ func (e *Engine) judge() bool {
 	if h == nil || e.hooks&wholeFrames != 0 {
 		return false
 	}
-	in.header = *h
+	in.header, in.entry = *h, nil
 	if !wellFormed(&in.header, len(in.buf)) || in.header.Type != descriptors.FrameData || in.header.Length == 0 ||
 		in.header.Destination != e.mac || e.checksum || in.header.Flags&descriptors.FrameChecksum != 0 {
 		return false

@@ -165,8 +165,14 @@ func (e *Engine) checkEndpoint(b *descriptors.CreateEndpointBody) (descriptors.R
 	switch {
 	case b.Kind == descriptors.KindRing || b.Kind == descriptors.KindChannel:
 		return descriptors.ResultNotSupported, fieldKind
-	case b.Kind != descriptors.KindVI:
+	case b.Kind != descriptors.KindVI && b.Kind != descriptors.KindFrame:
 		return descriptors.ResultInvalidParameter, fieldKind
+	case b.Options&descriptors.EndpointOptionsReserved != 0 || b.Kind == descriptors.KindVI && b.Options != 0:
+		return descriptors.ResultInvalidParameter, fieldOptions
+	case b.Kind == descriptors.KindFrame && b.Reliability != descriptors.Unreliable:
+		return descriptors.ResultInvalidReliability, fieldReliability
+	case b.Kind == descriptors.KindFrame && (b.MaxTransfer < descriptors.EthernetHeaderSize || b.MaxTransfer > uint32(e.port.MTU())):
+		return descriptors.ResultInvalidMTU, fieldMaxTransfer
 	case b.Reliability != descriptors.Unreliable && b.Reliability != descriptors.ReliableDelivery && b.Reliability != descriptors.ReliableReception:
 		return descriptors.ResultInvalidReliability, fieldReliability
 	case b.MaxTransfer == 0 || b.MaxTransfer > e.limits.Transfer:
@@ -217,7 +223,7 @@ func (e *Engine) createEndpoint(id uint16, b *descriptors.CreateEndpointBody) {
 		return e.cqs[i]
 	}
 	ep := &endpoint{
-		id: n, reliability: b.Reliability, rights: b.Rights, ptag: b.Ptag, maxTransfer: b.MaxTransfer,
+		id: n, kind: b.Kind, options: b.Options, reliability: b.Reliability, rights: b.Rights, ptag: b.Ptag, maxTransfer: b.MaxTransfer,
 		send: workQueue{iova: b.SendIOVA, mask: 1<<b.SendLog2 - 1, vector: b.SendVector, cq: cq(b.SendCQ)},
 		recv: workQueue{iova: b.RecvIOVA, mask: 1<<b.RecvLog2 - 1, vector: b.RecvVector, cq: cq(b.RecvCQ), receive: true},
 	}
@@ -225,6 +231,9 @@ func (e *Engine) createEndpoint(id uint16, b *descriptors.CreateEndpointBody) {
 	e.endpoints[n] = ep
 	e.bells.cells[n].rung.Store(0)
 	e.mapEndpoint(ep)
+	if ep.kind == descriptors.KindFrame {
+		e.openFrames(ep)
+	}
 	answerWith(e, id, descriptors.EndpointBody{Endpoint: n})
 }
 

@@ -12,6 +12,7 @@ type outgoing struct {
 	unrel    *unreliable
 	m        *sending
 	buf      []byte // the wire's
+	at       uint32 // where the payload starts in the frame; zero in a raw one
 	psn      uint32
 	offset   uint32 // in the message
 	length   uint32 // of the payload
@@ -73,10 +74,16 @@ func (e *Engine) sendData(ep *endpoint, m *sending, psn, offset uint32, flags de
 			return frameSent
 		}
 	}
-	e.out = outgoing{ep: ep, rel: ep.rel, unrel: ep.unrel, m: m, buf: buf,
+	e.out = outgoing{ep: ep, rel: ep.rel, unrel: ep.unrel, m: m, buf: buf, at: descriptors.HeaderSize,
 		psn: psn, offset: offset, length: n, credit: h.Credit, again: again}
+	return e.startSend(behind)
+}
+
+// startSend begins to move the frame that e.out describes.
+func (e *Engine) startSend(behind int) outcome {
+	tx := e.movers[Transmit]
 	// No frame is in progress and the length is good: Start cannot refuse.
-	_ = tx.Start(int(n), behind)
+	_ = tx.Start(int(e.out.length), behind)
 	if !tx.Hosted() {
 		return e.feed()
 	}
@@ -93,7 +100,7 @@ func (e *Engine) feed() outcome {
 	for {
 		if o.gathered < o.length {
 			n := min(o.length-o.gathered, uint32(e.pipeline.Burst))
-			at := descriptors.HeaderSize + o.gathered
+			at := o.at + o.gathered
 			if st := e.gather(o.buf[at:at+n], &o.m.layout, o.offset+o.gathered, o.ep.ptag); st != 0 {
 				e.dropSend()
 				e.failSend(o.ep, o.m, o.again, st)
@@ -105,13 +112,21 @@ func (e *Engine) feed() outcome {
 		for n, last := tx.Next(); n > 0; n, last = tx.Next() {
 			o.shown += uint32(n)
 			if last {
-				e.launch(o.buf)
+				if o.at == 0 {
+					if st := e.launchRaw(o.ep, o.buf); st != 0 {
+						e.dropSend()
+						e.failSend(o.ep, o.m, false, st)
+						return frameFailed
+					}
+				} else {
+					e.launch(o.buf)
+				}
 				_ = tx.Done() // of the transfer that Next began
 				o.shown, o.published, o.held = 0, false, false
 				e.endSend(o.ep, o.m, o.psn, o.offset, o.length, o.credit, o.again)
 				return frameSent
 			}
-			if e.pieces && !e.asks(HookFilterTransmit) { // which is shown whole frames
+			if e.pieces && o.at != 0 && !e.asks(HookFilterTransmit) { // which is shown whole frames
 				o.published = true
 				e.progressive.Publish(descriptors.HeaderSize + int(o.shown))
 			}

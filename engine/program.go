@@ -156,9 +156,9 @@ func (p pulseProgram) Next(v pipeline.View) int {
 	return e.policies[p.d].Next(v)
 }
 
-// filterTransmit asks about a complete frame. It reports whether the frame goes.
-func (e *Engine) filterTransmit(frame []byte) bool {
-	number := descriptors.HeaderAt(frame).SourceEndpoint
+// filterTransmit asks about a complete frame of an endpoint. It reports whether
+// the frame goes.
+func (e *Engine) filterTransmit(frame []byte, number uint32) bool {
 	before := e.copies[Transmit]
 	writes := e.writes.Has(HookFilterTransmit)
 	if writes {
@@ -173,54 +173,4 @@ func (e *Engine) filterTransmit(frame []byte) bool {
 		return true
 	}
 	return a != FrameDrop
-}
-
-// steer asks about a frame that has arrived whole, of which in.header is a copy. It
-// returns the payload, and false if the frame is dropped.
-func (e *Engine) steer(frame, payload []byte) ([]byte, bool) {
-	h := &e.in.header
-	frame = frame[:descriptors.HeaderSize+len(payload)]
-	if e.asks(HookFilterReceive) {
-		shown := frame
-		if e.writes.Has(HookFilterReceive) {
-			// Not on the wire, which cannot always be written.
-			shown = e.copies[Receive]
-			shown = shown[:copy(shown, frame)]
-		}
-		switch a, queue, ok := e.processor.Filter(Receive, shown, h.DestinationEndpoint); {
-		case !ok:
-			e.hooks &^= HookFilterReceive.Set()
-		case a == FrameDrop:
-			return nil, false
-		case e.writes.Has(HookFilterReceive):
-			if *h = *descriptors.HeaderAt(shown); !wellFormed(h, len(shown)) {
-				return nil, false
-			}
-			frame = shown[:descriptors.HeaderSize+int(h.Length)]
-			fallthrough
-		default:
-			if a == FrameRedirect {
-				e.redirect(HookFilterReceive, queue)
-			}
-		}
-	}
-	if e.asks(HookDemultiplex) {
-		switch queue, entry, ok := e.processor.Demultiplex(frame, h.DestinationEndpoint); {
-		case !ok:
-			e.hooks &^= HookDemultiplex.Set()
-		case entry != DefaultQueue:
-			e.processor.Misled(HookDemultiplex) // no queue has a payload table
-		case queue != DefaultQueue:
-			e.redirect(HookDemultiplex, queue)
-		}
-	}
-	return frame[descriptors.HeaderSize:], true
-}
-
-// redirect gives the frame that is being received to another queue. The queue of a
-// VI takes the frames of its connection only.
-func (e *Engine) redirect(h Hook, queue uint32) {
-	if queue != e.in.header.DestinationEndpoint {
-		e.processor.Misled(h)
-	}
 }

@@ -76,9 +76,7 @@ func (e *Engine) findReceipt(ep *endpoint, h *descriptors.Header) bool {
 	in := r.receipt(h.Message)
 	e.in.receipt, e.in.status = in, in.status
 	if !in.open {
-		if in.status == 0 && h.Extent > in.total {
-			e.in.status = descriptors.StatusLengthError
-		}
+		e.in.status = e.aim(ep, in, in.status, h.Extent)
 		return true
 	}
 	return in.extent == h.Extent && uint64(in.received)+uint64(h.Length) <= uint64(in.extent)

@@ -35,7 +35,11 @@ func (e *Engine) transmitUnreliable(ep *endpoint, budget int) bool {
 			}
 			u.nextSend++
 		}
-		if e.sendData(ep, m, 0, m.cut, 0, false) == frameWaiting {
+		if ep.kind == descriptors.KindFrame {
+			if e.sendRaw(ep, m) == frameWaiting {
+				return true
+			}
+		} else if e.sendData(ep, m, 0, m.cut, 0, false) == frameWaiting {
 			return true
 		}
 	}
@@ -58,14 +62,15 @@ func (e *Engine) beginUnreliable(ep *endpoint, h *descriptors.Header) verdict {
 			if !e.takeReceive(ep, in) {
 				u.skip = true
 				e.count(descriptors.CounterReceiveQueueEmpty, 1)
+				if ep.kind == descriptors.KindFrame {
+					return taken // anybody may send it frames: too many for an event each
+				}
 				e.event(descriptors.Event{Code: descriptors.EventReceiveQueueEmpty, Endpoint: ep.id, CQ: descriptors.NoCQ})
 				return taken
 			}
 			u.receive, u.fetched = true, in.status
 		}
-		if in.status = u.fetched; in.status == 0 && in.extent > in.total {
-			in.status = descriptors.StatusLengthError
-		}
+		in.status = e.aim(ep, in, u.fetched, h.Extent)
 	}
 	if u.skip || h.Message != u.number || h.Offset != in.received || h.Extent != in.extent ||
 		uint64(h.Offset)+uint64(h.Length) > uint64(h.Extent) {

@@ -1,0 +1,308 @@
+package engine_test
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/pipeline"
+)
+
+// TestRawFramesSteered: programs say which endpoint takes a raw frame; one that
+// cannot is the built-in rule's.
+func TestRawFramesSteered(t *testing.T) {
+	for _, hook := range []engine.Hook{engine.HookFilterReceive, engine.HookDemultiplex} {
+		w, v, p := frames(t, 0)
+		q := w.b.newFrames(p.handle, 0)
+		gone := w.b.newFrames(p.handle, 0)
+		do(w.b, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: gone.id})
+		notRaw := w.b.newVI(p.handle, nil)
+		var to uint32
+		asked := 0
+		s := w.b.use(&scripted{
+			filter: func(_ engine.Direction, frame []byte, number uint32) (engine.Action, uint32, bool) {
+				if asked++; number != p.id || len(frame) != 200 {
+					t.Errorf("asked about %d bytes for endpoint %d", len(frame), number)
+				}
+				return engine.FrameRedirect, to, true
+			},
+			demux: func(frame []byte, number uint32) (uint32, uint32, bool) {
+				if asked++; number != p.id || len(frame) != 200 {
+					t.Errorf("asked about %d bytes for endpoint %d", len(frame), number)
+				}
+				return to, engine.DefaultQueue, true
+			}}, hook)
+		wrong := 0
+		for _, c := range []struct {
+			to    uint32
+			taker *vi
+			bad   bool
+		}{{q.id, q, false}, {p.id, p, false}, {gone.id, p, true}, {notRaw.id, p, true}, {0, p, true}, {1 << 30, p, true}, {q.id, q, false}} {
+			to = c.to
+			frame := rawFrame(station(w.b), 200, uint64(c.to))
+			d, in := c.taker.receiver(200)
+			sendFrame(v, frame)
+			mustTake(t, d, in, frame)
+			if c.bad {
+				wrong++
+			}
+			if s.misled[hook] != wrong {
+				t.Errorf("endpoint %d: misled %d times, want %d", c.to, s.misled[hook], wrong)
+			}
+		}
+		if asked != 7 {
+			t.Errorf("asked %d times", asked)
+		}
+	}
+}
+
+// TestRawFramesFiltered: programs drop and change raw frames, but cannot make one of
+// ours of them; one that stops has had no say.
+func TestRawFramesFiltered(t *testing.T) {
+	ours := func(frame []byte) { copy(frame[12:], descriptors.EtherType[:]) }
+	other := func(frame []byte) { frame[20] ^= 0xff }
+	for _, c := range []struct {
+		name    string
+		change  func(frame []byte)
+		action  engine.Action
+		ok      bool
+		arrives bool
+		changed bool
+	}{
+		{"pass", nil, engine.FramePass, true, true, false},
+		{"drop", nil, engine.FrameDrop, true, false, false},
+		{"change", other, engine.FramePass, true, true, true},
+		{"forge", ours, engine.FramePass, true, false, true},
+		{"stop", other, engine.FramePass, false, true, false},
+	} {
+		for _, hook := range []engine.Hook{engine.HookFilterTransmit, engine.HookFilterReceive} {
+			w, v, p := frames(t, 0)
+			n, id := w.a, v.id
+			if hook == engine.HookFilterReceive {
+				n, id = w.b, p.id
+			}
+			n.use(&scripted{filter: func(_ engine.Direction, frame []byte, number uint32) (engine.Action, uint32, bool) {
+				if number != id {
+					t.Errorf("%s: endpoint %d, want %d", c.name, number, id)
+				}
+				if c.change != nil {
+					c.change(frame)
+				}
+				return c.action, number, c.ok
+			}}, hook)
+			d, in := p.receiver(200)
+			frame := rawFrame(station(w.b), 200, 1)
+			if st := sendFrame(v, frame); st.Failed() {
+				t.Errorf("%s: sent with %v", c.name, st)
+			}
+			if d.Status().Done() != c.arrives || c.arrives == (n.e.Counter(descriptors.CounterFramesDropped) == 1) {
+				t.Errorf("%s, hook %d: %v, %d dropped", c.name, hook, d.Status(), n.e.Counter(descriptors.CounterFramesDropped))
+			}
+			if c.arrives {
+				if c.changed {
+					c.change(frame)
+				}
+				mustTake(t, d, in, frame)
+			}
+		}
+	}
+}
+
+// table sets an entry of v's payload table to fresh memory.
+func (v *vi) table(entry uint32, size int) []byte {
+	v.n.w.t.Helper()
+	mem, address, _ := v.n.alloc(size)
+	do(v.n, descriptors.OpSetPayload, descriptors.SetPayloadBody{
+		Address: address, Endpoint: v.id, Entry: entry, Handle: v.handle, Length: uint32(size)})
+	return mem
+}
+
+// byImmediate names the entry that a message's immediate data says, as Trapeze's
+// incoming payload table does.
+func byImmediate(frame []byte, queue uint32) (uint32, uint32, bool) {
+	if h := descriptors.HeaderAt(frame); h.Type == descriptors.FrameData && h.Flags&descriptors.FrameImmediate != 0 {
+		return queue, h.Immediate, true
+	}
+	return queue, engine.DefaultQueue, true
+}
+
+// TestPayloadTable: messages go to the entries that the program names, whatever
+// order they come in; the receives say how long they were, and stay untouched.
+func TestPayloadTable(t *testing.T) {
+	for _, reliability := range []descriptors.Reliability{descriptors.Unreliable, descriptors.ReliableDelivery} {
+		for name, o := range map[string][]option{
+			"plain":  {policies(pipeline.StoreAndForward{}, pipeline.StoreAndForward{})},
+			"pieces": {bursts(100), policies(pipeline.Eager{MinPulse: 7}, pipeline.Eager{MinPulse: 7})},
+		} {
+			t.Run(reliability.String()+", "+name, func(t *testing.T) {
+				w, v, p := pair(t, func(b *descriptors.CreateEndpointBody) { b.Reliability = reliability }, o...)
+				s := w.b.use(&scripted{demux: byImmediate}, engine.HookDemultiplex)
+				const size = 6000 // several frames
+				buffers := map[uint32][]byte{0: p.table(0, size), 7: p.table(7, size+1), 255: p.table(255, size)}
+				for i, entry := range []uint32{255, 0, 7, 7, 3} {
+					d, in := p.receiver(size)
+					data := pattern(size, uint64(i))
+					m, out := v.descriptor(size)
+					copy(out[0], data)
+					m.SetImmediate(entry)
+					v.postSend(m)
+					w.run("the end of a message", func() bool { return m.Status().Done() && d.Status().Done() })
+					if st := d.Status(); st.Failed() || d.Length() != size {
+						t.Fatalf("entry %d: %v, %d bytes", entry, st, d.Length())
+					}
+					if immediate, ok := d.Immediate(); !ok || immediate != entry {
+						t.Errorf("immediate data %d, want %d", immediate, entry)
+					}
+					if buf := buffers[entry]; buf != nil {
+						mustEqual(t, buf[:size], data)
+						mustEqual(t, in, make([]byte, size))
+					} else {
+						mustEqual(t, in, data) // there is no such entry
+					}
+				}
+				if n := s.misled[engine.HookDemultiplex]; n != 4 { // once for each frame
+					t.Errorf("misled %d times", n)
+				}
+				mustArrive(t, v, p, size, 9) // without an entry
+			})
+		}
+	}
+}
+
+// TestPayloadTableOfFrames: raw frames go to entries of the endpoint that takes
+// them.
+func TestPayloadTableOfFrames(t *testing.T) {
+	w, v, p := frames(t, 0)
+	q := w.b.newFrames(p.handle, 0)
+	buf := q.table(1, 100)
+	w.b.use(&scripted{demux: func([]byte, uint32) (uint32, uint32, bool) { return q.id, 1, true }}, engine.HookDemultiplex)
+	d, in := q.receiver(0)
+	frame := rawFrame(station(w.b), 100, 1)
+	sendFrame(v, frame)
+	if st := d.Status(); st.Failed() || !st.Done() || d.Length() != 100 {
+		t.Fatalf("%v, %d bytes", st, d.Length())
+	}
+	mustEqual(t, buf, frame)
+	mustEqual(t, in, nil)
+}
+
+// TestPayloadTableReordered: frames of two messages come in any order.
+func TestPayloadTableReordered(t *testing.T) {
+	var held [][]byte
+	w, v, p := pair(t, nil)
+	w.a.port.spoil = func(f []byte) [][]byte {
+		if !isData(f) {
+			return [][]byte{f}
+		}
+		if held = append(held, f); len(held) < 4 {
+			return nil
+		}
+		all := held
+		held = nil
+		slices.Reverse(all)
+		return all
+	}
+	w.b.use(&scripted{demux: byImmediate}, engine.HookDemultiplex)
+	const size = 3000 // two frames
+	var sends, receives []*descriptors.Descriptor
+	var buffers, want [][]byte
+	for i := range uint32(2) {
+		buffers = append(buffers, p.table(i, size))
+		d, _ := p.receiver(size)
+		m, out := v.descriptor(size)
+		want = append(want, pattern(size, uint64(i)))
+		copy(out[0], want[i])
+		m.SetImmediate(i)
+		sends, receives = append(sends, m), append(receives, d)
+	}
+	v.postSend(sends...)
+	w.run("the end of both messages", func() bool { return receives[1].Status().Done() })
+	for i := range buffers {
+		mustEqual(t, buffers[i], want[i])
+	}
+}
+
+// TestPayloadTableEntryFails: an entry that is too small, or whose memory is gone,
+// fails as a receive's buffer would.
+func TestPayloadTableEntryFails(t *testing.T) {
+	for name, want := range map[string]descriptors.Status{
+		"too small":    descriptors.StatusLengthError,
+		"deregistered": descriptors.StatusProtectionError,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, v, p := pair(t, func(b *descriptors.CreateEndpointBody) { b.Reliability = descriptors.Unreliable })
+			w.b.use(&scripted{demux: byImmediate}, engine.HookDemultiplex)
+			size := 99
+			if want == descriptors.StatusProtectionError {
+				size = 100
+			}
+			mem, address, iova := w.b.alloc(size)
+			r := do(w.b, descriptors.OpRegisterMemory, descriptors.RegisterMemoryBody{Address: address, Length: uint64(size), IOVA: iova})
+			h := descriptors.Reply[descriptors.MemoryBody](r).Handle
+			do(w.b, descriptors.OpSetPayload, descriptors.SetPayloadBody{Address: address, Endpoint: p.id, Handle: h, Length: uint32(size)})
+			if want == descriptors.StatusProtectionError {
+				do(w.b, descriptors.OpDeregisterMemory, descriptors.MemoryBody{Handle: h})
+			}
+			d, _ := p.receiver(100)
+			m, out := v.descriptor(100)
+			copy(out[0], pattern(100, 1))
+			m.SetImmediate(0)
+			v.postSend(m)
+			w.run("the end of the receive", func() bool { return d.Status().Done() })
+			if d.Status()&want == 0 || !bytes.Equal(mem, make([]byte, size)) {
+				t.Errorf("%v, want %v", d.Status(), want)
+			}
+			mustArrive(t, v, p, 100, 2)
+		})
+	}
+}
+
+// TestSetPayloadRefused: what cannot be an entry is refused, and changes nothing.
+func TestSetPayloadRefused(t *testing.T) {
+	w, v, p := pair(t, nil)
+	w.b.use(&scripted{demux: byImmediate}, engine.HookDemultiplex)
+	buf := p.table(5, 100)
+	tag := descriptors.Reply[descriptors.PtagBody](do(w.b, descriptors.OpCreatePtag, descriptors.PtagBody{})).Ptag
+	readOnly, foreign := w.b.memory(0, descriptors.AccessReadOnly), w.b.memory(tag, 0)
+	good := descriptors.SetPayloadBody{Address: hostBase, Endpoint: p.id, Entry: 5, Handle: p.handle, Length: 64}
+	for _, c := range []struct {
+		name   string
+		change func(*descriptors.SetPayloadBody)
+	}{
+		{"no such endpoint", func(b *descriptors.SetPayloadBody) { b.Endpoint = 9 }},
+		{"endpoint 0", func(b *descriptors.SetPayloadBody) { b.Endpoint = 0 }},
+		{"no such entry", func(b *descriptors.SetPayloadBody) { b.Entry = descriptors.PayloadEntries }},
+		{"no such handle", func(b *descriptors.SetPayloadBody) { b.Handle++ }},
+		{"length without a handle", func(b *descriptors.SetPayloadBody) { b.Handle = 0 }},
+		{"no length", func(b *descriptors.SetPayloadBody) { b.Length = 0 }},
+		{"before the region", func(b *descriptors.SetPayloadBody) { b.Address-- }},
+		{"behind the region", func(b *descriptors.SetPayloadBody) { b.Address += memSize - 63 }},
+		{"an address that wraps", func(b *descriptors.SetPayloadBody) { b.Address = 1<<64 - 1 }},
+		{"read-only memory", func(b *descriptors.SetPayloadBody) { b.Handle = readOnly }},
+		{"another protection tag", func(b *descriptors.SetPayloadBody) { b.Handle = foreign }},
+	} {
+		b := good
+		c.change(&b)
+		if r := w.b.wait(start(w.b, descriptors.OpSetPayload, b)); r.Result != descriptors.ResultInvalidParameter || r.Field == 0 {
+			t.Errorf("%s: %v, field %d", c.name, r.Result, r.Field)
+		}
+	}
+	send := func(seed uint64) (data, in []byte) {
+		t.Helper()
+		data = pattern(100, seed)
+		d, in := p.receiver(100)
+		m, out := v.descriptor(100)
+		copy(out[0], data)
+		m.SetImmediate(5)
+		v.postSend(m)
+		w.run("the end of a message", func() bool { return d.Status().Done() })
+		return data, in
+	}
+	data, _ := send(1)
+	mustEqual(t, buf, data)
+	do(w.b, descriptors.OpSetPayload, descriptors.SetPayloadBody{Endpoint: p.id, Entry: 5}) // emptied
+	data, in := send(2)
+	mustEqual(t, in, data)
+}
