@@ -28,8 +28,9 @@ type workQueue struct {
 	bell     doorbell
 	armBell  doorbell
 	closed   bool
-	refuses  bool  // closed for posting, while the VI is being destroyed
-	closedAs error // what a closed queue answers
+	tabled   uint32 // bytes of the largest entry that the payload table ever had
+	refuses  bool   // closed for posting, while the VI is being destroyed
+	closedAs error  // what a closed queue answers
 
 	// Of a queue with a CQ: how many of its entries the consumer has been given
 	// (read by post without the CQ's lock), and how many the CQ has found
@@ -139,7 +140,7 @@ func (q *workQueue) done() (*descriptors.Descriptor, error) {
 	}
 	mmio.FromDevice()
 	d := p.d
-	tooLong := d.Length() > p.length
+	tooLong := d.Length() > p.length && d.Length() > q.tabled
 	*p = posting{}
 	q.taken++
 	q.mu.Unlock()
@@ -170,6 +171,13 @@ func (q *workQueue) notDone(look bool) error {
 		return q.vi.n.error(q.side+" done", err)
 	}
 	return ErrNotDone
+}
+
+// allow has completions say up to length bytes, whatever their descriptors hold.
+func (q *workQueue) allow(length uint32) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.tabled = max(q.tabled, length)
 }
 
 // completedBadly says what is wrong with a completed descriptor.

@@ -12,9 +12,14 @@ import (
 
 // VIAttributes of a VI.
 type VIAttributes struct {
+	// Kind of the endpoint: KindVI, or KindFrame for one that sends and takes raw
+	// Ethernet frames, see CreateVI. Zero is KindVI.
+	Kind descriptors.Kind
+	// Promiscuous, of KindFrame: it takes frames for other stations too.
+	Promiscuous bool
 	Reliability descriptors.Reliability
 	// MaxTransfer is the largest message in bytes, 1 to the device's limit. Both
-	// ends of a connection must have the same.
+	// ends of a connection must have the same. Of KindFrame, the largest frame.
 	MaxTransfer uint32
 	Ptag        uint32
 	// Rights enables remote operations: AccessRDMAWrite, AccessRDMARead.
@@ -49,12 +54,25 @@ type VIState struct {
 // CreateVI creates a VI. Completions of a queue with a CQ are found there,
 // others by SendDone and RecvDone alone; both arguments may be nil or the same.
 // A CQ must have room for all that its queues can complete: else ErrCQTooSmall.
+//
+// With KindFrame each send is one Ethernet frame, from its destination address on,
+// and each receive takes one. Such an endpoint is connected to nobody and open at
+// once; its Reliability is Unreliable. It never sees frames of VIs. The oldest one
+// takes the frames that come for this station or a group, unless a control program
+// names another (SPEC.md 8.9). Devices without raw frames are ErrNotSupported.
 func (n *NIC) CreateVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) (*VI, error) {
 	const op = "create VI"
 	if err := n.begin(op); err != nil {
 		return nil, err
 	}
 	defer n.end()
+	if a.Kind == 0 {
+		a.Kind = descriptors.KindVI
+	}
+	if a.Kind == descriptors.KindFrame && n.identity.Features&descriptors.FeatureFrame == 0 {
+		return nil, n.refuse(op, fmt.Errorf("%w: endpoints for raw frames", ErrNotSupported),
+			"this device has connected VIs only; a newer device version is needed")
+	}
 	for _, d := range []struct {
 		side  string
 		depth int
@@ -97,11 +115,15 @@ func (n *NIC) createVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) 
 	v.rings = rings
 	v.send.init(v, "send", sendCQ, a.SendDepth, rings.mem.Bytes()[:sendBytes])
 	v.recv.init(v, "receive", recvCQ, a.RecvDepth, rings.mem.Bytes()[sendBytes:sendBytes+recvBytes])
+	var options descriptors.EndpointOptions
+	if a.Promiscuous {
+		options = descriptors.EndpointPromiscuous
+	}
 	reply, err := n.execute(ctx, newCommand(descriptors.OpCreateEndpoint, descriptors.CreateEndpointBody{
 		SendIOVA: rings.iova, RecvIOVA: rings.iova + sendBytes, Ptag: a.Ptag, MaxTransfer: a.MaxTransfer,
 		SendCQ: cqNumber(sendCQ), RecvCQ: cqNumber(recvCQ),
 		SendVector: vectorNumber(v.send.vec), RecvVector: vectorNumber(v.recv.vec),
-		Kind: descriptors.KindVI, Reliability: a.Reliability, SendLog2: sendLog2, RecvLog2: recvLog2, Rights: a.Rights,
+		Kind: a.Kind, Reliability: a.Reliability, SendLog2: sendLog2, RecvLog2: recvLog2, Rights: a.Rights, Options: options,
 	}))
 	if err != nil {
 		return nil, n.release(rings, err)
@@ -221,6 +243,32 @@ func (v *VI) Query(ctx context.Context) (VIState, error) {
 	r := descriptors.Reply[descriptors.EndpointReply](reply)
 	return VIState{State: r.State, SendProducer: r.SendProducer, SendCompleted: r.SendCompleted, RecvProducer: r.RecvProducer,
 		RecvCompleted: r.RecvCompleted, RemoteMAC: r.RemoteMAC, RemoteEndpoint: r.RemoteEndpoint}, nil
+}
+
+// SetPayload writes an entry, 0 to PayloadEntries-1, of the VI's payload table:
+// length bytes at address of the region handle, where the device puts the message
+// that its demux program gives the entry, instead of the buffers of the receive
+// that completes with it. Handle and length 0 empty the entry. It fails with
+// ErrInvalidParameter if the memory is not registered for writing with the VI's
+// ptag, and with ErrNotSupported if the device has no payload tables.
+func (v *VI) SetPayload(ctx context.Context, entry int, address uint64, handle, length uint32) error {
+	const op = "set payload entry"
+	if err := v.begin(op); err != nil {
+		return err
+	}
+	defer v.n.end()
+	switch {
+	case v.n.identity.Features&descriptors.FeaturePayloadTable == 0:
+		return v.n.refuse(op, fmt.Errorf("%w: payload tables", ErrNotSupported), "a newer device version is needed")
+	case entry < 0 || entry >= descriptors.PayloadEntries:
+		return v.n.refuse(op, fmt.Errorf("%w: entry %d", ErrInvalidParameter, entry),
+			fmt.Sprintf("a table has entries 0 to %d", descriptors.PayloadEntries-1))
+	}
+	// Before the device knows: it may use the entry as soon as it does.
+	v.recv.allow(length)
+	_, err := v.n.execute(ctx, newCommand(descriptors.OpSetPayload, descriptors.SetPayloadBody{
+		Address: address, Endpoint: v.number, Entry: uint32(entry), Handle: handle, Length: length}))
+	return v.n.error(op, err)
 }
 
 // begin starts an operation on a VI that is not destroyed; NIC.end ends it.

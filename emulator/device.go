@@ -120,8 +120,9 @@ func New(o Options) (_ *Device, err error) {
 		}
 		d.engine.MapDoorbells(d.doorbells.bytes)
 	}
-	d.linkUp = d.wire.LinkUp()
+	// In this order: a wire that connects by itself may do so at any time.
 	d.wire.OnLink(d.linkChanged)
+	d.engine.Exclusive(func() { d.linkUp = d.wire.LinkUp() })
 	d.start()
 	return d, nil
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // build makes an image that we ship.
-func build(t *testing.T, name string) (via.ProgramImage, []abi.Map) {
+func build(t testing.TB, name string) (via.ProgramImage, []abi.Map) {
 	t.Helper()
 	s, err := images.Build(name)
 	if err != nil {

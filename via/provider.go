@@ -81,6 +81,9 @@ type ProviderVI interface {
 	Disconnect(ctx context.Context) error
 	// Query returns the state and who is at the other end.
 	Query(ctx context.Context) (VIState, error)
+	// SetPayload writes an entry of the payload table: length bytes at address of
+	// the region handle, or nothing if both are zero.
+	SetPayload(ctx context.Context, entry int, address uint64, handle, length uint32) error
 	// Queued returns how many descriptors are posted and not taken back.
 	Queued() (send, recv int)
 	Destroy(ctx context.Context) error

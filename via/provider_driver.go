@@ -108,7 +108,13 @@ func (n *driverNIC) CreateVI(ctx context.Context, a VIAttributes, ptag uint32, s
 	if !ok || !ok2 {
 		return nil, ErrInvalidParameter
 	}
+	kind := descriptors.KindVI
+	if a.Frames != NoFrames {
+		kind = descriptors.KindFrame
+	}
 	v, err := n.NIC.CreateVI(ctx, driver.VIAttributes{
+		Kind:        kind,
+		Promiscuous: a.Frames == AllFrames,
 		Reliability: a.Reliability,
 		MaxTransfer: a.MaxTransfer,
 		Ptag:        ptag,

@@ -114,7 +114,26 @@ type VIAttributes struct {
 	// SendDepth and RecvDepth are how many descriptors the queues hold, 2 to the
 	// NIC's limit; zero is DefaultDepth. The NIC may round up.
 	SendDepth, RecvDepth int
+	// Frames makes an endpoint for raw Ethernet frames instead of a VI, which VIA
+	// does not have. It is open at once and cannot be connected; each send is one
+	// frame, from its destination address on and without the check sequence, and
+	// each receive takes one. Reliability is Unreliable, and MaxTransfer the
+	// largest frame; zero is the NIC's MTU.
+	Frames Frames
 }
+
+// Frames says whether an endpoint sends and takes raw Ethernet frames, and which
+// ones. It never sees the frames of VIs.
+type Frames uint8
+
+const (
+	// NoFrames: it is a VI.
+	NoFrames Frames = iota
+	// StationFrames: those for this NIC or a group.
+	StationFrames
+	// AllFrames: those for others too.
+	AllFrames
+)
 
 // DefaultMaxTransfer in bytes is what VIA asks every NIC to handle, so that any
 // two ends agree on it.

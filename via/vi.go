@@ -3,6 +3,7 @@ package via
 import (
 	"context"
 	"errors"
+	"math"
 )
 
 // VI is a virtual interface: a send queue and a receive queue that can be
@@ -16,7 +17,7 @@ type VI struct {
 	pools []*Memory
 }
 
-// CreateVI makes an idle VI. Its queues complete to the given CQs, for life;
+// CreateVI makes an idle VI, or an endpoint for raw frames. Its queues complete to the given CQs, for life;
 // with nil a queue has no CQ. Both may be the same, and many VIs may share one.
 // Errors: ErrResource if the NIC has no more VIs or a CQ could not hold the
 // completions of all its queues, ErrInvalidReliability, ErrInvalidMTU,
@@ -54,11 +55,15 @@ func (n *NIC) CreateVI(ctx context.Context, a VIAttributes, send, recv *CQ) (*VI
 // complete fills in the defaults of a and checks what needs no NIC to check.
 func (n *NIC) complete(op string, a VIAttributes) (VIAttributes, error) {
 	a.Ptag = n.ptagOr(a.Ptag)
+	reliability, size := ReliableDelivery, min(DefaultMaxTransfer, n.attributes.MaxTransfer)
+	if a.Frames != NoFrames {
+		reliability, size = Unreliable, uint32(n.attributes.MTU)
+	}
 	if a.Reliability == 0 {
-		a.Reliability = ReliableDelivery
+		a.Reliability = reliability
 	}
 	if a.MaxTransfer == 0 {
-		a.MaxTransfer = min(DefaultMaxTransfer, n.attributes.MaxTransfer)
+		a.MaxTransfer = size
 	}
 	if a.SendDepth == 0 {
 		a.SendDepth = min(DefaultDepth, n.attributes.MaxDescriptors)
@@ -67,6 +72,8 @@ func (n *NIC) complete(op string, a VIAttributes) (VIAttributes, error) {
 		a.RecvDepth = min(DefaultDepth, n.attributes.MaxDescriptors)
 	}
 	switch limit := n.attributes.MaxDescriptors; {
+	case a.Frames > AllFrames:
+		return a, n.refuse(op, ErrInvalidParameter, "it is NoFrames, StationFrames or AllFrames", "Frames is %d", a.Frames)
 	case a.Reliability&(a.Reliability-1) != 0 || a.Reliability&n.attributes.Reliability == 0:
 		return a, n.refuse(op, ErrInvalidReliability, "NIC.Query tells the levels", "%v", a.Reliability)
 	case a.MaxTransfer > n.attributes.MaxTransfer:
@@ -111,6 +118,43 @@ func (v *VI) query(ctx context.Context, op string) (VIState, error) {
 	s.Attributes = v.attributes
 	s.SendQueued, s.RecvQueued = v.p.Queued()
 	return s, nil
+}
+
+// SetPayload writes an entry, 0 to 255, of the VI's payload table, which VIA does
+// not have: length bytes of m from offset on, where the NIC puts the message that
+// its demux program gives the entry, whatever order messages come in. The next
+// receive completes with it as ever, but its buffers stay as they are. With a nil m
+// the entry is emptied. Memory that is deregistered does not leave the table:
+// messages that are given the entry then fail with StatusProtectionError.
+//
+// It fails with ErrInvalidParameter if the entry does not exist, or if m is not
+// memory that the NIC may write for this VI, and with ErrNotSupported on NICs
+// without payload tables.
+func (v *VI) SetPayload(ctx context.Context, entry int, m *Memory, offset, length int) error {
+	const op = "set payload entry"
+	n := v.nic
+	if err := n.check(ctx, op); err != nil {
+		return err
+	}
+	uses := []*object{&v.object}
+	var address uint64
+	var handle uint32
+	switch {
+	case m == nil:
+		offset, length = 0, 0
+	case m.nic != n:
+		return n.refuse(op, ErrInvalidParameter, "", "not memory of this NIC")
+	case offset < 0 || length < 1 || offset > m.size || length > m.size-offset || length > math.MaxUint32:
+		return n.refuse(op, ErrInvalidParameter, "", "%d bytes at %d, of memory of %d", length, offset, m.size)
+	default:
+		uses = append(uses, &m.object)
+		address, handle = m.address+uint64(offset), m.handle
+	}
+	if err := n.acquire(op, uses...); err != nil {
+		return err
+	}
+	defer n.release(uses...)
+	return n.fail(op, v.p.SetPayload(ctx, entry, address, handle, uint32(length)))
 }
 
 // DestroyVI is v.Destroy. It refuses nil and a VI of another NIC with

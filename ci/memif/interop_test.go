@@ -82,7 +82,7 @@ func TestPcapFiles(t *testing.T) {
 			outs = append(outs, out)
 			pcap += ",rx_pcap=" + in + ",tx_pcap=" + out
 		}
-		pmd := startTestpmd(t, p, pmdOptions{devices: []string{device, pcap}, mode: "io", queues: queues})
+		pmd := startTestpmd(t, p.LinkUp, pmdOptions{devices: []string{device, pcap}, mode: "io", queues: queues})
 		got := receiveAll(t, p, n)
 		for q := range queues {
 			wantFrames(t, fmt.Sprintf("from file %d", q), sharedOut(got, q, queues), share(frames, q, queues))
@@ -185,7 +185,7 @@ func TestEcho(t *testing.T) {
 			t.Run(fmt.Sprintf("we are the %s, %s", role, mode), func(t *testing.T) {
 				socket := socketPath(t)
 				p := newPort(t, memif.Options{Role: role, Socket: socket})
-				pmd := startTestpmd(t, p, pmdOptions{devices: []string{memifDevice(0, role, socket, "")}, mode: mode})
+				pmd := startTestpmd(t, p.LinkUp, pmdOptions{devices: []string{memifDevice(0, role, socket, "")}, mode: mode})
 				frames := makeFrames(6000, 2048)
 				for done := 0; done < len(frames); {
 					// testpmd drops what it has no room for.
@@ -220,7 +220,7 @@ func TestTransmitOnly(t *testing.T) {
 			t.Run(fmt.Sprintf("we are the %s, %d bytes", role, size), func(t *testing.T) {
 				socket := socketPath(t)
 				p := newPort(t, memif.Options{Role: role, Socket: socket})
-				startTestpmd(t, p, pmdOptions{devices: []string{memifDevice(0, role, socket, "")}, mode: "txonly",
+				startTestpmd(t, p.LinkUp, pmdOptions{devices: []string{memifDevice(0, role, socket, "")}, mode: "txonly",
 					more: []string{fmt.Sprintf("--txpkts=%d", size)}})
 				frames := receiveAll(t, p, 20000)
 				first := frames[0]
@@ -241,7 +241,7 @@ func TestTransmitOnly(t *testing.T) {
 // TestReceiveOnly has testpmd count what we send.
 func TestReceiveOnly(t *testing.T) {
 	forEach(t, func(t *testing.T, p *memif.Port, device string, queues, n, most int) {
-		pmd := startTestpmd(t, p, pmdOptions{devices: []string{device}, mode: "rxonly", queues: queues})
+		pmd := startTestpmd(t, p.LinkUp, pmdOptions{devices: []string{device}, mode: "rxonly", queues: queues})
 		frames := makeFrames(4000, most)
 		bytes := 0
 		for _, f := range frames {

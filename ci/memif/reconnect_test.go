@@ -40,7 +40,7 @@ func TestPeerDies(t *testing.T) {
 				p := newPort(t, memif.Options{Role: role, Socket: socket})
 				const rounds = 3
 				for range rounds {
-					pmd := startTestpmd(t, p, pmdOptions{devices: []string{memifDevice(0, role, socket, "")}, mode: "io"})
+					pmd := startTestpmd(t, p.LinkUp, pmdOptions{devices: []string{memifDevice(0, role, socket, "")}, mode: "io"})
 					echo(t, p, 500)
 					sendAll(t, p, makeFrames(200, 1500))
 					pmd.kill()
@@ -70,7 +70,7 @@ func TestWeComeAgain(t *testing.T) {
 			socket := socketPath(t)
 			o := memif.Options{Role: role, Socket: socket}
 			p := newPort(t, o)
-			pmd := startTestpmd(t, p, pmdOptions{devices: []string{memifDevice(0, role, socket, "")}, mode: "io",
+			pmd := startTestpmd(t, p.LinkUp, pmdOptions{devices: []string{memifDevice(0, role, socket, "")}, mode: "io",
 				more: []string{"--disable-link-check"}})
 			// A client of DPDK connects when its port is started. Frames stop
 			// meanwhile: it gives its memory back under its own hands.
@@ -144,7 +144,7 @@ func TestInterrupts(t *testing.T) {
 				default:
 				}
 			})
-			startTestpmd(t, p, pmdOptions{devices: []string{memifDevice(0, role, socket, "")}, mode: "io"})
+			startTestpmd(t, p.LinkUp, pmdOptions{devices: []string{memifDevice(0, role, socket, "")}, mode: "io"})
 			timeout := time.NewTimer(patience)
 			defer timeout.Stop()
 			for i := range 300 {

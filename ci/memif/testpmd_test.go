@@ -14,8 +14,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/trapeze-nic/trapeze/emulator/wire/memif"
 )
 
 // patience ends tests that hang. testpmd takes a second or so to start; CI
@@ -87,10 +85,10 @@ type pmdOptions struct {
 var instances int
 
 // startTestpmd starts testpmd, and has it forward once the link of ours is up.
-func startTestpmd(t *testing.T, ours *memif.Port, o pmdOptions) *testpmd {
+func startTestpmd(t *testing.T, linked func() bool, o pmdOptions) *testpmd {
 	t.Helper()
 	p := launchTestpmd(t, o)
-	p.await("link up", ours.LinkUp)
+	p.await("link up", linked)
 	p.do("start")
 	return p
 }

@@ -68,7 +68,8 @@ func payloadTable() asm.Instructions {
 
 // Queues is the number of entries of flow-steer's indirection table: as many as
 // Microsoft's receive-side scaling has. The table is the map "queues": for the low
-// bits of a hash, the 32-bit number of a receive queue.
+// bits of a hash, the 32-bit number of a receive queue; 0, which none has, is the
+// built-in rule.
 const Queues = 128
 
 // ToeplitzKey is the usual key of receive-side scaling (Microsoft, "Verifying the
@@ -151,6 +152,7 @@ func flowSteer() asm.Instructions {
 	return append(code,
 		asm.JEq.Imm(asm.R0, 0, "default"),
 		asm.LoadMem(asm.R0, asm.R0, 0, asm.Word),
+		note(asm.JEq.Imm(asm.R0, 0, "default"), "not filled in: no queue has number 0"),
 		note(asm.LoadImm(asm.R1, -1<<32, asm.DWord), "the next posted receive"),
 		asm.Or.Reg(asm.R0, asm.R1),
 		asm.Return(),

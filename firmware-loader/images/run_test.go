@@ -214,6 +214,11 @@ func TestFlowSteer(t *testing.T) { eachBuild(t, "flow-steer", testFlowSteer) }
 
 func testFlowSteer(t *testing.T, img *processor.Image) {
 	queues := mapOf(t, img, "queues")
+	byDefault := processor.Destination{Queue: abi.DemuxDefault, Entry: abi.DemuxDefault}
+	empty := flow("66.9.149.187:2794", "161.142.100.80:1766", 6).frame()
+	if got, err := img.Programs[abi.DemuxRx].Demultiplex(empty, 0); err != nil || got != byDefault {
+		t.Errorf("before the table is filled: %+v, %v", got, err)
+	}
 	// Each entry is a queue of its own, so that the queue tells the entry.
 	for i := range uint32(images.Queues) {
 		if err := queues.Update(binary.LittleEndian.AppendUint32(nil, i), binary.LittleEndian.AppendUint32(nil, 1000+i), processor.Any); err != nil {
@@ -250,7 +255,7 @@ func testFlowSteer(t *testing.T, img *processor.Image) {
 		}
 	}
 	for i, frame := range strangers() {
-		if got := demultiplex(frame); got != (processor.Destination{Queue: abi.DemuxDefault, Entry: abi.DemuxDefault}) {
+		if got := demultiplex(frame); got != byDefault {
 			t.Errorf("stranger %d: %+v", i, got)
 		}
 	}

@@ -67,5 +67,5 @@ TRAPEZE_HOOK("demux/rx") u64 steer(struct trapeze_frame *f)
 	}
 	hash %= QUEUES;
 	queue = trapeze_lookup(&queues, &hash);
-	return TRAPEZE_DEMUX(queue ? *queue : TRAPEZE_DEFAULT, TRAPEZE_DEFAULT);
+	return TRAPEZE_DEMUX(queue && *queue ? *queue : TRAPEZE_DEFAULT, TRAPEZE_DEFAULT);
 }

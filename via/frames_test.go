@@ -1,0 +1,416 @@
+package via_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+	"github.com/trapeze-nic/trapeze/firmware-loader/images"
+	"github.com/trapeze-nic/trapeze/via"
+	"github.com/trapeze-nic/trapeze/via/viatest"
+)
+
+// newFrames makes an endpoint for raw frames, with receives of 1514 bytes posted.
+func newFrames(t testing.TB, n *via.NIC, which via.Frames) *viatest.End {
+	t.Helper()
+	const size = 1514
+	e := viatest.NewEnd(t, n, viatest.Setup{Memory: via.DefaultDepth * 2 * size,
+		Attributes: via.VIAttributes{Frames: which, MaxTransfer: min(size, uint32(n.Query().MTU))}})
+	for i, d := range e.Recv {
+		if err := e.VI.PostRecv(e.Prepare(t, d, (len(e.Recv)+i)*size, size)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return e
+}
+
+// sendFrame sends one frame.
+func sendFrame(t testing.TB, p *viatest.Pair, e *viatest.End, frame []byte) {
+	t.Helper()
+	copy(e.Memory.Bytes(), frame)
+	if err := e.VI.PostSend(e.Prepare(t, e.Send[0], 0, len(frame))); err != nil {
+		t.Fatal(err)
+	}
+	p.MustTake(t, e.VI.SendDone)
+}
+
+// takeFrame takes the next frame, without what filled it up, and posts the receive
+// again.
+func takeFrame(t testing.TB, p *viatest.Pair, e *viatest.End, size int) []byte {
+	t.Helper()
+	d := p.MustTake(t, e.VI.RecvDone)
+	i := slices.Index(e.Recv, d)
+	if want := max(size, 60); int(d.Length()) != want {
+		t.Fatalf("%d bytes, want %d", d.Length(), want)
+	}
+	const slot = 1514
+	frame := bytes.Clone(e.Memory.Bytes()[(len(e.Recv)+i)*slot:][:size])
+	d.Rearm()
+	if err := e.VI.PostRecv(d); err != nil {
+		t.Fatal(err)
+	}
+	return frame
+}
+
+// datagram is a UDP datagram over IPv4 in a frame for n.
+func datagram(n *via.NIC, from, to string, payload int) []byte {
+	src, dst := netip.MustParseAddrPort(from), netip.MustParseAddrPort(to)
+	mac := n.Query().Address
+	b := append(mac[:], 2, 0, 0, 0, 9, 9, 8, 0)
+	b = append(b, 0x45, 0)
+	b = binary.BigEndian.AppendUint16(b, uint16(28+payload))
+	b = append(b, 0, 0, 0, 0, 64, 17, 0, 0)
+	b = append(b, src.Addr().AsSlice()...)
+	b = append(b, dst.Addr().AsSlice()...)
+	for _, v := range []uint16{src.Port(), dst.Port(), uint16(8 + payload), 0} {
+		b = binary.BigEndian.AppendUint16(b, v)
+	}
+	return append(b, bytes.Repeat([]byte{byte(src.Port())}, payload)...)
+}
+
+// TestFrames: raw frames cross every wire beside messages of VIs.
+func TestFrames(t *testing.T) {
+	for _, backend := range backends {
+		t.Run(backend.name, func(t *testing.T) {
+			if backend.slow && testing.Short() {
+				t.Skip("slow")
+			}
+			a, b := backend.open(t)
+			p := viatest.NewPair(a, b)
+			messages := newPingPong(t, p, 3000)
+			x, y := newFrames(t, a, via.StationFrames), newFrames(t, b, via.AllFrames)
+			limit := int(x.VI.Attributes().MaxTransfer)
+			for i, n := range []int{14, 60, 100, limit} {
+				for to, from := range map[*viatest.End]*viatest.End{x: y, y: x} {
+					frame := datagram(to.NIC, "10.0.0.1:7", "10.0.0.2:9", limit)[:n]
+					// A lossy wire may lose it, or damage it, since such frames have no checksum.
+					for tries := 0; ; tries++ {
+						sendFrame(t, p, from, frame)
+						if got, ok := tryTake(p, to); ok && bytes.Equal(got, append(frame, make([]byte, max(0, 60-n))...)) {
+							break
+						}
+						if tries == 50 {
+							t.Fatalf("frame %d of %d bytes did not arrive", i, n)
+						}
+					}
+				}
+				messages.bothRound(t)
+			}
+		})
+	}
+}
+
+// tryTake is takeFrame for a frame that may not come.
+func tryTake(p *viatest.Pair, e *viatest.End) ([]byte, bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer cancel()
+	for ctx.Err() == nil {
+		p.A.Poll()
+		p.B.Poll()
+		d, err := e.VI.RecvDone()
+		if err == via.ErrNotDone {
+			continue
+		}
+		if err != nil {
+			return nil, false
+		}
+		i := slices.Index(e.Recv, d)
+		got := bytes.Clone(e.Memory.Bytes()[(len(e.Recv)+i)*1514:][:d.Length()])
+		d.Rearm()
+		return got, e.VI.PostRecv(d) == nil
+	}
+	return nil, false
+}
+
+// TestFramesRefused: what an endpoint for frames cannot do, and what is no frame.
+func TestFramesRefused(t *testing.T) {
+	a, b := onMemory(t, "")
+	p := viatest.NewPair(a, b)
+	x := newFrames(t, a, via.StationFrames)
+	ctx := viatest.Context(t)
+	_, connect := x.VI.ConnectRequest(ctx, via.Address{MAC: b.Query().Address}, nil)
+	_, level := a.CreateVI(ctx, via.VIAttributes{Frames: via.StationFrames, Reliability: via.ReliableDelivery}, nil, nil)
+	_, size := a.CreateVI(ctx, via.VIAttributes{Frames: via.StationFrames, MaxTransfer: uint32(a.Query().MTU) + 1}, nil, nil)
+	_, kind := a.CreateVI(ctx, via.VIAttributes{Frames: 3}, nil, nil)
+	for what, c := range map[string]struct{ got, want error }{
+		"connect":     {connect, via.ErrInvalidState},
+		"reliability": {level, via.ErrInvalidReliability},
+		"size":        {size, via.ErrInvalidMTU},
+		"kind":        {kind, via.ErrInvalidParameter},
+		"destroy":     {x.VI.Destroy(ctx), via.ErrInvalidState},
+	} {
+		if !errors.Is(c.got, c.want) {
+			t.Errorf("%s: %v, want %v", what, c.got, c.want)
+		}
+	}
+	forged := datagram(b, "10.0.0.1:7", "10.0.0.2:9", 40)
+	copy(forged[12:], descriptors.EtherType[:])
+	copy(x.Memory.Bytes(), forged)
+	if err := x.VI.PostSend(x.Prepare(t, x.Send[0], 0, len(forged))); err != nil {
+		t.Fatal(err)
+	}
+	d, err := p.Take(t, x.VI.SendDone)
+	if !errors.Is(err, via.ErrDescriptor) || d.Status()&via.StatusFormatError == 0 {
+		t.Errorf("a frame of our protocol: %v", err)
+	}
+	if err := x.VI.Disconnect(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for range x.Recv {
+		if d, err := p.Take(t, x.VI.RecvDone); d == nil || d.Status()&via.StatusFlushed == 0 {
+			t.Fatalf("after disconnect: %v", err)
+		}
+	}
+	if err := x.VI.Destroy(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// loadImage loads an image that we ship and returns its maps by name.
+func loadImage(t testing.TB, n *via.NIC, name string) map[string]programMap {
+	t.Helper()
+	img, maps := build(t, name)
+	if _, err := n.LoadProgram(viatest.Context(t), img, via.ProgramOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	byName := map[string]programMap{}
+	for i, spec := range maps {
+		m, err := n.ProgramMap(maps, i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		byName[spec.Name] = m
+	}
+	return byName
+}
+
+type programMap interface {
+	Lookup(key, value []byte) error
+	Update(key, value []byte, flags uint8) error
+}
+
+// words are 32-bit numbers, one after the other.
+func words(n ...uint32) (b []byte) {
+	for _, v := range n {
+		b = binary.LittleEndian.AppendUint32(b, v)
+	}
+	return b
+}
+
+// TestFlowSteering spreads flows over two endpoints by the hash that Microsoft's
+// "Verifying the RSS Hash Calculation" has for them, in order within each.
+func TestFlowSteering(t *testing.T) {
+	for _, options := range []string{"", "&engine=thread"} {
+		a, b := onMemory(t, options)
+		p := viatest.NewPair(a, b)
+		x := newFrames(t, a, via.StationFrames)
+		queues := []*viatest.End{newFrames(t, b, via.StationFrames), newFrames(t, b, via.StationFrames)}
+		table := loadImage(t, b, "flow-steer")["queues"]
+		flows := []struct {
+			from, to string
+			hash     uint32
+		}{
+			{"66.9.149.187:2794", "161.142.100.80:1766", 0x51ccc178},
+			{"199.92.111.2:14230", "65.69.140.83:4739", 0xc626b0ea},
+			{"24.19.198.95:12898", "12.22.207.184:38024", 0x5c2b394a},
+			{"38.27.205.30:48228", "209.142.163.6:2217", 0xafc7327f},
+			{"153.39.163.191:44251", "202.188.127.2:1303", 0x10e828a2},
+		}
+		for _, f := range flows { // the table is empty: the oldest
+			frame := datagram(b, f.from, f.to, 100)
+			sendFrame(t, p, x, frame)
+			if got := takeFrame(t, p, queues[0], len(frame)); !bytes.Equal(got, frame) {
+				t.Errorf("%s: other bytes", f.from)
+			}
+		}
+		for i := range uint32(images.Queues) {
+			if err := table.Update(words(i), words(queues[i%2].VI.Number()), descriptors.MailboxAny); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var want [2][][]byte
+		for round := range 6 {
+			for _, f := range flows {
+				frame := datagram(b, f.from, f.to, 100+round)
+				sendFrame(t, p, x, frame)
+				q := f.hash % images.Queues % 2
+				want[q] = append(want[q], frame)
+			}
+		}
+		for q, frames := range want {
+			if len(frames) == 0 {
+				t.Fatalf("no flow is for queue %d", q)
+			}
+			for i, frame := range frames {
+				if got := takeFrame(t, p, queues[q], len(frame)); !bytes.Equal(got, frame) {
+					t.Fatalf("queue %d, frame %d: other bytes", q, i)
+				}
+			}
+		}
+		s, err := b.ProgramStatus()
+		if err != nil || s.Hooks[abi.DemuxRx].Runs != uint64(7*len(flows)) || s.Hooks[abi.DemuxRx].Faults != 0 {
+			t.Errorf("%+v, %v", s.Hooks[abi.DemuxRx], err)
+		}
+	}
+}
+
+// flowKey is a flow's key in the maps of acl and count.
+func flowKey(from, to string) []byte {
+	src, dst := netip.MustParseAddrPort(from), netip.MustParseAddrPort(to)
+	b := make([]byte, images.FlowKeySize)
+	s, d := src.Addr().As16(), dst.Addr().As16()
+	copy(b[images.FlowSource:], s[:])
+	copy(b[images.FlowDestination:], d[:])
+	binary.BigEndian.PutUint16(b[images.FlowSourcePort:], src.Port())
+	binary.BigEndian.PutUint16(b[images.FlowDestinationPort:], dst.Port())
+	b[images.FlowProtocol] = 17
+	return b
+}
+
+// TestAccessList drops one flow by a rule of the host and lets the others pass.
+func TestAccessList(t *testing.T) {
+	a, b := onMemory(t, "")
+	p := viatest.NewPair(a, b)
+	x, y := newFrames(t, a, via.StationFrames), newFrames(t, b, via.StationFrames)
+	rules := loadImage(t, b, "acl")["rules"]
+	const bad, good, to = "10.0.0.1:666", "10.0.0.1:667", "10.0.0.2:9"
+	rule := append(words(abi.FilterDrop, 0), make([]byte, 8)...)
+	if err := rules.Update(flowKey(bad, to), rule, descriptors.MailboxAny); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		for _, from := range []string{bad, good, bad} {
+			sendFrame(t, p, x, datagram(b, from, to, 100))
+		}
+	}
+	frame := datagram(b, good, to, 100)
+	for range 3 {
+		if got := takeFrame(t, p, y, len(frame)); !bytes.Equal(got, frame) {
+			t.Error("a frame that should have been dropped came")
+		}
+	}
+	if _, err := y.VI.RecvDone(); err != via.ErrNotDone {
+		t.Errorf("one more frame came: %v", err)
+	}
+	value := make([]byte, images.RuleValueSize)
+	if err := rules.Lookup(flowKey(bad, to), value); err != nil || binary.LittleEndian.Uint64(value[images.RuleHits:]) != 6 {
+		t.Errorf("%x, %v", value, err)
+	}
+}
+
+// TestFlowCounters counts frames and bytes of each flow for the host.
+func TestFlowCounters(t *testing.T) {
+	a, b := onMemory(t, "")
+	p := viatest.NewPair(a, b)
+	x, y := newFrames(t, a, via.StationFrames), newFrames(t, b, via.StationFrames)
+	flows := loadImage(t, b, "count")["flows"]
+	const to = "10.0.0.2:9"
+	sizes := map[string][]int{"10.0.0.1:1": {100, 200, 300}, "10.0.0.1:2": {1000}, "10.0.0.3:1": {40, 40}}
+	for from, payloads := range sizes {
+		for _, n := range payloads {
+			frame := datagram(b, from, to, n)
+			sendFrame(t, p, x, frame)
+			if got := takeFrame(t, p, y, len(frame)); !bytes.Equal(got, frame) {
+				t.Error("other bytes")
+			}
+		}
+	}
+	for from, payloads := range sizes {
+		total := 0
+		for _, n := range payloads {
+			total += len(datagram(b, from, to, n))
+		}
+		value := make([]byte, images.CountValueSize)
+		if err := flows.Lookup(flowKey(from, to), value); err != nil {
+			t.Fatal(err)
+		}
+		frames, octets := binary.LittleEndian.Uint64(value[images.CountFrames:]), binary.LittleEndian.Uint64(value[images.CountBytes:])
+		if frames != uint64(len(payloads)) || octets != uint64(total) {
+			t.Errorf("%s: %d frames of %d bytes, want %d of %d", from, frames, octets, len(payloads), total)
+		}
+	}
+}
+
+// TestIncomingPayloadTable: replies go to the buffers that the host has set out
+// for their tags, in whatever order they come, as Trapeze's do.
+func TestIncomingPayloadTable(t *testing.T) {
+	for _, level := range []via.Reliability{via.Unreliable, via.ReliableDelivery} {
+		a, b := onMemory(t, "")
+		p := viatest.NewPair(a, b)
+		const size = 5000
+		x, y := p.Connect(t, viatest.Setup{Attributes: via.VIAttributes{Reliability: level}, Memory: 16 * size})
+		entries := loadImage(t, b, "ipt")["entries"]
+		ctx := viatest.Context(t)
+		buffers, err := b.Alloc(ctx, 4*size, via.MemoryAttributes{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tags := []uint32{200, 3, 77}
+		for i, tag := range tags {
+			if err := errors.Join(y.VI.SetPayload(ctx, i+1, buffers, i*size, size),
+				entries.Update(words(tag), words(1, uint32(i+1)), descriptors.MailboxAny)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i, tag := range []uint32{77, 200, 3, 4} { // 4 has no entry
+			message := bytes.Repeat([]byte{byte(tag)}, size)
+			copy(x.Memory.Bytes(), message)
+			if err := y.VI.PostRecv(y.Prepare(t, y.Recv[i], 0, size)); err != nil {
+				t.Fatal(err)
+			}
+			clear(y.Memory.Bytes())
+			d := x.Prepare(t, x.Send[0], 0, size)
+			d.SetImmediate(tag)
+			if err := x.VI.PostSend(d); err != nil {
+				t.Fatal(err)
+			}
+			p.MustTake(t, x.VI.SendDone)
+			got := p.MustTake(t, y.VI.RecvDone)
+			if n, ok := got.Immediate(); !ok || n != tag || got.Length() != size {
+				t.Errorf("tag %d: immediate data %d, %d bytes", tag, n, got.Length())
+			}
+			where, other := y.Memory.Bytes()[:size], make([]byte, size)
+			if at := slices.Index(tags, tag); at >= 0 {
+				where, other = buffers.Bytes()[at*size:][:size], y.Memory.Bytes()[:size]
+			}
+			if !bytes.Equal(where, message) || !bytes.Equal(other, make([]byte, size)) {
+				t.Errorf("tag %d: the payload is not where it should be", tag)
+			}
+		}
+		// A receive without buffers is enough for what goes to an entry.
+		d := y.Recv[5]
+		d.Prepare()
+		if err := y.VI.PostRecv(d); err != nil {
+			t.Fatal(err)
+		}
+		m := x.Prepare(t, x.Send[0], 0, size)
+		m.SetImmediate(tags[0])
+		if err := x.VI.PostSend(m); err != nil {
+			t.Fatal(err)
+		}
+		p.MustTake(t, x.VI.SendDone)
+		if got := p.MustTake(t, y.VI.RecvDone); got.Length() != size {
+			t.Errorf("%d bytes", got.Length())
+		}
+		for what, err := range map[string]error{
+			"no such entry":  y.VI.SetPayload(ctx, 256, buffers, 0, 1),
+			"negative entry": y.VI.SetPayload(ctx, -1, buffers, 0, 1),
+			"beyond":         y.VI.SetPayload(ctx, 0, buffers, 4*size-1, 2),
+			"other NIC":      y.VI.SetPayload(ctx, 0, x.Memory, 0, 1),
+		} {
+			if !errors.Is(err, via.ErrInvalidParameter) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		if err := y.VI.SetPayload(ctx, 1, nil, 0, 0); err != nil {
+			t.Error(err)
+		}
+	}
+}
