@@ -144,8 +144,8 @@ func TestReplaceUnderTraffic(t *testing.T) {
 	}
 }
 
-// TestProgramSurvivesReset opens a device again: the program runs, its maps are as
-// the image has them, and rollback works.
+// TestProgramSurvivesReset opens a device again: the program runs with what its
+// maps hold, until it is loaded again, and rollback works.
 func TestProgramSurvivesReset(t *testing.T) {
 	drivertest.CheckLeaks(t)
 	x, y, err := emulator.Pair()
@@ -168,7 +168,7 @@ func TestProgramSurvivesReset(t *testing.T) {
 		}
 	}
 	spec := specOf(t, "ipt")
-	key, value, zeros := []byte{7, 0, 0, 0}, []byte{1, 0, 0, 0, 3, 0, 0, 0}, make([]byte, 8)
+	key, value := []byte{7, 0, 0, 0}, []byte{1, 0, 0, 0, 3, 0, 0, 0}
 	opened(func(n *driver.NIC) {
 		mustLoad(t, n, imageOf(t, "amp"))
 		mustLoad(t, n, imageOf(t, "ipt"))
@@ -190,7 +190,7 @@ func TestProgramSurvivesReset(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := make([]byte, 8)
-		if err := m.Lookup(key, got); err != nil || !bytes.Equal(got, zeros) {
+		if err := m.Lookup(key, got); err != nil || !bytes.Equal(got, value) {
 			t.Errorf("%x, %v", got, err)
 		}
 		if s, err := n.RollBackProgram(contextFor(t), load.Options{Timeout: patience}); err != nil || s.Name != "amp" {

@@ -249,10 +249,12 @@ func foreign() asm.Instructions {
 	return asm.Instructions{asm.LoadImm(asm.R6, 1, asm.DWord), asm.FnGetPrandomU32.Call(), asm.Return()}
 }
 
-// TestProgramSurvivesResets: the image is started again, as it was written.
+// TestProgramSurvivesResets: the image is started again, as it was written, and
+// keeps what its maps hold, but for those that it cannot write.
 func TestProgramSurvivesResets(t *testing.T) {
 	counts := abi.Map{Name: "counts", Type: abi.MapArray, Key: 4, Value: 8, Entries: 1, Contents: []byte{7}}
-	image := encode(t, filter("keeps", constant(abi.FilterPass), counts))
+	fixed := abi.Map{Name: "fixed", Type: abi.MapArray, Key: 4, Value: 8, Entries: 1, Flags: abi.MapReadOnly, Contents: []byte{5}}
+	image := encode(t, filter("keeps", constant(abi.FilterPass), counts, fixed))
 	for name, reset := range map[string]func(t *testing.T, d *emulator.Device){
 		"by register": func(t *testing.T, d *emulator.Device) { resetByRegister(t, d) },
 		"by function": func(t *testing.T, d *emulator.Device) {
@@ -289,8 +291,14 @@ func TestProgramSurvivesResets(t *testing.T) {
 			if got := box.do(descriptors.MailboxLookup, 0, 0); got != descriptors.MailboxOK {
 				t.Fatal(got)
 			}
-			if got := box.get(8, 8); !bytes.Equal(got, []byte{7, 0, 0, 0, 0, 0, 0, 0}) {
+			if got := box.get(8, 8); !bytes.Equal(got, []byte{9, 9, 9, 9, 9, 9, 9, 9}) {
 				t.Errorf("the map has % x", got)
+			}
+			if got := box.do(descriptors.MailboxLookup, 0, 1); got != descriptors.MailboxOK {
+				t.Fatal(got)
+			}
+			if got := box.get(8, 8); !bytes.Equal(got, []byte{5, 0, 0, 0, 0, 0, 0, 0}) {
+				t.Errorf("the read-only map has % x", got)
 			}
 
 			p.write(descriptors.RegProcessorControl, descriptors.ProcessorHalt)

@@ -1,6 +1,7 @@
 package processor
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"hash/maphash"
@@ -20,6 +21,7 @@ const (
 // they are used.
 type Map struct {
 	spec   abi.Map
+	memory []byte // all of it
 	values []byte // by entry
 	stride uint32 // bytes from one value to the next
 	table  table  // of hash maps
@@ -37,7 +39,7 @@ func NewMap(spec abi.Map, memory []byte) (*Map, error) {
 	}
 	memory = memory[:need]
 	clear(memory)
-	m := &Map{spec: spec, stride: uint32(padded(spec.Value))}
+	m := &Map{spec: spec, memory: memory, stride: uint32(padded(spec.Value))}
 	if spec.Type == abi.MapHash {
 		m.table, m.values = newTable(spec, memory)
 		return m, nil
@@ -49,6 +51,17 @@ func NewMap(spec abi.Map, memory []byte) (*Map, error) {
 		c = c[n:]
 	}
 	return m, nil
+}
+
+// contents returns a copy of all that the map holds, for restore.
+func (m *Map) contents() []byte { return bytes.Clone(m.memory) }
+
+// restore puts contents of a map with the same spec into a new one that programs
+// may write; others are as their image has them.
+func (m *Map) restore(contents []byte) {
+	if !m.readOnly() {
+		copy(m.memory, contents)
+	}
 }
 
 // StorageSize returns how many bytes of memory a map needs. Errors wrap ErrMap.

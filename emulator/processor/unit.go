@@ -72,7 +72,7 @@ func (u *Unit) Control(v uint32) bool {
 	case descriptors.ProcessorHalt:
 		u.halt()
 	case descriptors.ProcessorRun:
-		u.run()
+		u.run(nil)
 	case descriptors.ProcessorUseBuiltIn:
 		u.useBuiltIn()
 	default:
@@ -93,11 +93,17 @@ func (u *Unit) halt() {
 }
 
 // run starts the image at PROC_ENTRY. While it is being checked, what the old image
-// would be asked about waits.
-func (u *Unit) run() {
+// would be asked about waits. If it is the one that past is of, it goes on with the
+// maps of that.
+func (u *Unit) run(past *past) {
 	u.halt()
 	u.engine.Exclusive(func() { u.runner.setState(descriptors.ProcessorStarting) })
 	slot, img, err := u.boot()
+	if err == nil && past != nil && past.digest == img.Digest {
+		for i, m := range img.Maps {
+			m.restore(past.maps[i])
+		}
+	}
 	u.engine.Exclusive(func() {
 		if err != nil {
 			u.drop()
@@ -144,13 +150,35 @@ func (u *Unit) drop() {
 	u.engine.SetProcessor(nil, 0, 0)
 }
 
+// past is what the maps of an image held.
+type past struct {
+	digest [32]byte
+	maps   [][]byte
+}
+
+// remember copies what the maps hold, as they stand where the image's next start
+// makes new ones. It runs in Exclusive.
+func (u *Unit) remember() *past {
+	img := u.runner.image
+	if img == nil {
+		return nil
+	}
+	p := &past{digest: img.Digest}
+	for _, m := range img.Maps {
+		p.maps = append(p.maps, m.contents())
+	}
+	return p
+}
+
 // Reset is a reset of the device. It is called after that of the engine: the image
-// in the active slot is started again.
+// in the active slot is started again, and keeps what its maps hold.
 func (u *Unit) Reset() {
 	u.command, u.result, u.holdLimit = 0, descriptors.MailboxOK, descriptors.HoldLimitReset
 	clear(u.latched[:])
 	active := u.active
+	var maps *past
 	u.engine.Exclusive(func() {
+		maps = u.remember()
 		u.drop()
 		u.runner.runs, u.runner.faults = [abi.Hooks]uint64{}, [abi.Hooks]uint64{}
 	})
@@ -158,7 +186,7 @@ func (u *Unit) Reset() {
 		return
 	}
 	u.entry = u.layout.offset(active)
-	u.run()
+	u.run(maps)
 }
 
 // Move is a Reset with other SRAM, to which what is kept was copied.
