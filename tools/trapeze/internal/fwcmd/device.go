@@ -19,7 +19,7 @@ const defaultTimeout = 10 * time.Second
 
 // resetHelp belongs into the description of every command that opens a NIC.
 const resetHelp = `Opening a NIC resets it, as a process takes it for itself. The program that it runs
-survives that: it starts anew, with maps as the image has them.`
+survives that, with what its maps hold; loading it again makes them new.`
 
 // deviceFlags say which NIC, and how long it may take.
 type deviceFlags struct {

@@ -35,9 +35,9 @@ without any, list. KEY and VALUE are hexadecimal, in the order of memory: key 1 
 array is 01000000. An operation that fails ends the command.
 
 ` + resetHelp + `
-What is set here is gone, therefore, once another process opens the NIC: a program
-that moves data fills the maps itself, with ProgramMap of package via, and 'trapeze
-demo' with --map.
+So rules can be set here before the application starts that they are for. Numbers of
+receive queues, which flow-steer wants, exist only while it runs: it sets them itself,
+with ProgramMap of package via.
 
 JSON keys: device, image, map (name, type, key_bytes, value_bytes, entries,
 read_only, sram_bytes), results (operation, entries with key and value).`,
