@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"math/bits"
-	"sync"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/hotlock"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -22,7 +22,7 @@ type CQ struct {
 	leaving  leaving
 	promised int // sum of the depths of the attached queues; guarded by NIC.mu
 
-	mu       sync.Mutex
+	mu       hotlock.Mutex
 	ring     []descriptors.Completion
 	log2     uint8
 	mask     uint32

@@ -2,9 +2,9 @@ package driver
 
 import (
 	"fmt"
-	"sync"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/hotlock"
 	"github.com/trapeze-nic/trapeze/vfio/mmio"
 )
 
@@ -16,7 +16,7 @@ type workQueue struct {
 	cq   *CQ    // nil for none
 	vec  *vector
 
-	mu       sync.Mutex
+	mu       hotlock.Mutex
 	tokens   []descriptors.Token
 	posted   []posting
 	mask     uint32
@@ -117,24 +117,43 @@ func (q *workQueue) put(d *descriptors.Descriptor) error {
 
 // done takes the oldest descriptor if it has completed.
 func (q *workQueue) done() (*descriptors.Descriptor, error) {
+	d, m, err := q.take()
+	if m != 0 {
+		return nil, q.notDone(m)
+	}
+	return d, err
+}
+
+// miss says that nothing has completed: comparing errors costs as much as looking.
+type miss uint8
+
+const (
+	missed  miss = iota + 1
+	overdue      // so often that the device should be looked after
+)
+
+// take is done, but for how it says that nothing has completed.
+func (q *workQueue) take() (_ *descriptors.Descriptor, m miss, _ error) {
 	q.mu.Lock()
 	if q.closed {
 		err := q.closedAs
 		q.mu.Unlock()
-		return nil, err
+		return nil, 0, err
 	}
 	if q.taken == q.producer {
 		q.mu.Unlock()
-		return nil, ErrQueueEmpty
+		return nil, 0, ErrQueueEmpty
 	}
 	p := &q.posted[q.taken&q.mask]
 	status := p.d.Status()
 	if !status.Done() {
 		if !p.lost {
-			q.misses++
-			look := q.misses%missesPerCheck == 0
+			m = missed
+			if q.misses++; q.misses%missesPerCheck == 0 {
+				m = overdue
+			}
 			q.mu.Unlock()
-			return nil, q.notDone(look)
+			return nil, m, nil
 		}
 		status = descriptors.StatusDone | descriptors.StatusProtectionError
 	}
@@ -145,26 +164,29 @@ func (q *workQueue) done() (*descriptors.Descriptor, error) {
 	q.taken++
 	q.mu.Unlock()
 	if status&(descriptors.StatusErrorMask|descriptors.StatusReserved) != 0 || tooLong {
-		return d, q.completedBadly(d, status, tooLong)
+		return d, 0, q.completedBadly(d, status, tooLong)
 	}
-	return d, nil
+	return d, 0, nil
 }
 
 // poll is done, but where something must be stepped it does that and looks
 // again.
 func (q *workQueue) poll() (*descriptors.Descriptor, error) {
-	d, err := q.done()
-	if err != ErrNotDone || !q.vi.n.progress() {
-		return d, err
+	d, m, err := q.take()
+	if m != 0 && q.vi.n.progress() {
+		d, m, err = q.take()
 	}
-	return q.done()
+	if m != 0 {
+		return nil, q.notDone(m)
+	}
+	return d, err
 }
 
 // notDone is the answer when nothing has completed, which it never will on a
-// device that has failed. Look asks to find out.
-func (q *workQueue) notDone(look bool) error {
+// device that has failed: now and then it asks.
+func (q *workQueue) notDone(m miss) error {
 	err := q.vi.n.failed()
-	if look && err == nil {
+	if err == nil && m == overdue {
 		err = q.vi.n.polled()
 	}
 	if err != nil {

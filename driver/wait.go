@@ -127,6 +127,7 @@ func (w *waiter) sleep(ready <-chan struct{}) error {
 		w.doze, w.step = nil, 0
 	case <-ready:
 	case <-w.timer.C:
+		w.doze = nil // says again that it sleeps
 	case <-w.done:
 	case <-w.ctx.Done():
 	}

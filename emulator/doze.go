@@ -16,7 +16,11 @@ type doze struct {
 // thread of its own: its interrupts are enough; and for one that is stepped together
 // with the one at the other end of its wire, whose doorbells wake nobody.
 func (d *Device) Doze() <-chan struct{} {
-	if d.thread || d.peer.Load() != nil {
+	if d.thread {
+		return nil
+	}
+	d.engine.Rest()
+	if d.peer.Load() != nil {
 		return nil
 	}
 	d.doze.mu.Lock()

@@ -1,11 +1,11 @@
 package engine
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/hotlock"
 	"github.com/trapeze-nic/trapeze/pipeline/memory"
 )
 
@@ -30,7 +30,7 @@ type Engine struct {
 	// gathered at once.
 	maxPayload, oneBurst uint32
 
-	mu    sync.Mutex
+	mu    hotlock.Mutex
 	bells bells
 	bar   []byte
 	sleep sleeper
@@ -42,7 +42,9 @@ type Engine struct {
 	step      uint64
 	now       time.Duration // as of the last look at the clock
 	away      time.Duration // of it, how long nobody ran the engine
-	idle      uint64        // steps that found nothing to do, since one did
+	looked    uint64        // step of that look
+	nextLook  uint64        // step of the next one, lookEvery later
+	lookEvery uint64
 	nextTick  time.Duration
 	nextIdle  time.Duration
 	progress  uint64 // frames sent and descriptors completed
@@ -85,9 +87,9 @@ type Engine struct {
 // long for another.
 const (
 	receiveBudget   = 64
-	transmitQuantum = 16 // frames an endpoint may send per turn
-	clockSteps      = 32 // steps between two looks at the clock
-	idleSteps       = 2  // steps without work after which each looks; one is normal between messages
+	transmitQuantum = 16                   // frames an endpoint may send per turn
+	clockSteps      = 32                   // steps between two looks at the clock at most
+	closely         = 2 * time.Microsecond // from one step to the next: more, and each looks at the clock
 	tickEvery       = time.Millisecond
 	idleEvery       = 50 * time.Millisecond // between two looks at idle connections
 )
@@ -125,7 +127,8 @@ func (e *Engine) clear() {
 		e.extra[i].Store(0)
 	}
 	e.epoch = e.memory.Generation() + 1
-	e.now, e.away, e.idle = e.clock(), 0, idleSteps
+	e.now, e.away = e.clock(), 0
+	e.looked, e.nextLook, e.lookEvery = e.step, e.step+1, 1
 	e.nextTick = e.now + tickEvery
 	e.committed, e.vectors = false, 0
 	e.clearFrames()

@@ -27,8 +27,7 @@ func (e *Engine) Step() bool {
 
 // round asks each resource in turn what it could do now.
 func (e *Engine) round() bool {
-	e.step++
-	if e.idle >= idleSteps || e.step%clockSteps == 0 {
+	if e.step++; e.step >= e.nextLook {
 		e.look()
 	}
 	if e.waiting != 0 {
@@ -45,9 +44,6 @@ func (e *Engine) round() bool {
 	if len(e.owing) > 0 {
 		worked = e.acknowledge() || worked
 	}
-	if e.idle++; worked {
-		e.idle = 0
-	}
 	if e.now >= e.nextTick && e.waiting == 0 {
 		e.nextTick = e.now + tickEvery
 		e.tick()
@@ -63,11 +59,21 @@ const deadLooks = 8
 // look reads the clock. An engine that nobody ran for long, because its host
 // was suspended or did not poll, cannot know that its peers are silent: what
 // they said may be on the wire.
+//
+// The clock costs as much as a step without work. While steps follow each other
+// closely, the time since the last look is known well enough, and the next look
+// can wait for more of them.
 func (e *Engine) look() {
 	now := e.clock()
-	if gap := e.timing.Dead / deadLooks; now-e.now > gap {
-		e.away += now - e.now - gap
+	passed := now - e.now
+	if gap := e.timing.Dead / deadLooks; passed > gap {
+		e.away += passed - gap
 	}
+	if e.lookEvery *= 2; passed >= closely*time.Duration(e.step-e.looked) {
+		e.lookEvery = 1
+	}
+	e.lookEvery = min(e.lookEvery, clockSteps)
+	e.looked, e.nextLook = e.step, e.step+e.lookEvery
 	e.now = now
 }
 
@@ -148,6 +154,7 @@ func (e *Engine) Run(ctx context.Context) {
 			continue
 		}
 		idle = spinSteps / 2
+		e.Rest()
 		if e.looking() {
 			nap(naps)
 			naps++
@@ -173,6 +180,14 @@ func (e *Engine) insist() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.round()
+}
+
+// Rest says that nobody will step the engine for a while: the next step looks at
+// the clock.
+func (e *Engine) Rest() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.nextLook = 0
 }
 
 // looking reports whether there are doorbells that nobody is told of.

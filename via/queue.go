@@ -134,7 +134,7 @@ func (v *VI) checkWait(ctx context.Context, op string, cq *CQ) error {
 
 // answer passes on what is no failure, and makes an Error of all else.
 func (n *NIC) answer(op string, err error) error {
-	if err == ErrNotDone || err == ErrQueueEmpty || err == ErrQueueFull {
+	if c, ok := err.(Code); ok && (c == ErrNotDone || c == ErrQueueEmpty || c == ErrQueueFull) {
 		return err
 	}
 	return n.fail(op, err)

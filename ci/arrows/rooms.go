@@ -12,9 +12,10 @@ var rooms = map[string][]string{
 	"descriptors":     {},
 	"pipeline":        {},
 	"firmware-loader": {"descriptors"},
-	"engine":          {"descriptors", "pipeline"},
+	"internal":        {"descriptors"},
+	"engine":          {"descriptors", "pipeline", "internal"},
 	"emulator":        {"engine", "pipeline", "firmware-loader", "vfio", "descriptors"},
-	"driver":          {"pipeline", "firmware-loader", "vfio", "descriptors"},
+	"driver":          {"pipeline", "firmware-loader", "vfio", "descriptors", "internal"},
 	"via":             {"driver", "pipeline", "firmware-loader", "vfio", "descriptors"},
 }
 

@@ -128,17 +128,16 @@ func (s *Spec) echo(ctx context.Context, ends []*endpoint.Endpoint) (Side, error
 			looks = 1
 			side.Messages++
 			side.Bytes += uint64(len(m))
-			n := len(m)
-			if err := e.Release(); err != nil {
-				return side, err
-			}
-			if s.Test != Latency {
-				continue
-			}
-			if err := answer(ctx, e, n); err != nil {
-				if errors.Is(err, transfer.ErrPeerLost) {
-					return side, nil
+			if s.Test == Latency {
+				// First, as an application would that is in a hurry.
+				if err := answer(ctx, e, len(m)); err != nil {
+					if errors.Is(err, transfer.ErrPeerLost) {
+						return side, nil
+					}
+					return side, err
 				}
+			}
+			if err := e.Release(); err != nil {
 				return side, err
 			}
 		}
@@ -164,38 +163,54 @@ func answer(ctx context.Context, e *endpoint.Endpoint, n int) error {
 func (s *Spec) pingPong(ctx context.Context, ends []*endpoint.Endpoint) (side Side, err error) {
 	side.Latencies = newHistogram()
 	budget := time.Duration(s.Nanoseconds)
-	warm := time.Now().Add(budget / 10)
+	// Since reads one clock, where Now reads two.
+	start := time.Now()
 	var a *account
-	var end time.Time
-	last := time.Now()
+	end := budget / 10
+	last := time.Since(start)
+	times := make([]time.Duration, 0, 4096)
 	for i := 0; ; i++ {
 		if err := roundTrip(ctx, ends[i%len(ends)], s.Bytes); err != nil {
 			return side, err
 		}
-		now := time.Now()
-		switch {
-		case a != nil:
-			side.Messages += 2
-			side.Bytes += 2 * uint64(s.Bytes)
-			// Within the range, so that there can be no error.
-			_ = side.Latencies.RecordValue(int64(min(max(now.Sub(last)/2, 1), longest)))
-			if now.After(end) {
-				a.end(&side)
-				return side, nil
-			}
-		case now.After(warm):
-			a = startAccount()
-			now = time.Now()
-			end = now.Add(budget)
+		now := time.Since(start)
+		times = append(times, (now-last)/2)
+		if last = now; len(times) < cap(times) && now < end {
+			continue
 		}
-		last = now
+		// Between two round trips, so that it counts for neither.
+		if a != nil {
+			side.Messages += 2 * uint64(len(times))
+			side.Bytes += 2 * uint64(s.Bytes) * uint64(len(times))
+			for _, t := range times {
+				// Within the range, so that there can be no error.
+				_ = side.Latencies.RecordValue(int64(min(max(t, 1), longest)))
+			}
+		}
+		times = times[:0]
+		switch {
+		case now < end:
+		case a != nil:
+			a.end(&side)
+			return side, nil
+		default:
+			a = startAccount()
+			end = time.Since(start) + budget
+		}
+		last = time.Since(start)
 	}
 }
 
-// roundTrip sends a message and takes the answer.
+// roundTrip sends a message and takes the answer, whose buffer is given back while
+// the next one is under way.
 func roundTrip(ctx context.Context, e *endpoint.Endpoint, n int) error {
 	if err := answer(ctx, e, n); err != nil {
 		return err
+	}
+	if e.Held() {
+		if err := e.Release(); err != nil {
+			return err
+		}
 	}
 	for looks := 1; ; looks++ {
 		m, err := e.TryReceive()
@@ -206,7 +221,7 @@ func roundTrip(ctx context.Context, e *endpoint.Endpoint, n int) error {
 			if len(m) != n {
 				return fmt.Errorf("a message of %d bytes came back with %d", n, len(m))
 			}
-			return e.Release()
+			return nil
 		}
 		if looks%checkEvery == 0 && ctx.Err() != nil {
 			return context.Cause(ctx)

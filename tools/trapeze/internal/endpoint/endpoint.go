@@ -187,7 +187,7 @@ func (e *Endpoint) Receive(ctx context.Context) ([]byte, error) {
 // there.
 func (e *Endpoint) TryReceive() ([]byte, error) {
 	d, err := e.vi.RecvDone()
-	if err == via.ErrNotDone {
+	if code, ok := err.(via.Code); ok && code == via.ErrNotDone {
 		return nil, nil
 	}
 	return e.message(d, err)
@@ -214,6 +214,9 @@ func (e *Endpoint) message(d *via.Descriptor, err error) ([]byte, error) {
 func (e *Endpoint) Immediate() (uint32, bool) {
 	return e.recv[e.taken%uint(len(e.recv))].Immediate()
 }
+
+// Held reports whether a message has been received and not been released.
+func (e *Endpoint) Held() bool { return e.held }
 
 // Release gives back the message that was received last.
 func (e *Endpoint) Release() error {
