@@ -151,7 +151,11 @@ func answer(ctx context.Context, e *endpoint.Endpoint, n int) error {
 			return err
 		}
 		if buf != nil {
-			return e.Post(n)
+			if err := e.Post(n); err != nil {
+				return err
+			}
+			e.Poll() // an inline NIC sends it now, not when it is next looked at
+			return nil
 		}
 		if looks%checkEvery == 0 && ctx.Err() != nil {
 			return context.Cause(ctx)
