@@ -40,23 +40,50 @@ func (e *explorer) alu(s *state, ins *instruction) *Refusal {
 		}
 		return r
 	}
-	if ins.wide {
-		result := number(scalar.Compute(ins.alu, dst.num, src.num))
-		if v, known := src.num.Const(); known && ins.alu == asm.Add && dst.id != 0 && !dst.moved && v <= math.MaxInt32 {
-			result.id, result.off, result.moved = dst.id, int32(v), true
-		}
-		*dst = result
-	} else {
-		*dst = number(scalar.Compute32(ins.alu, dst.num, src.num))
+	compute := scalar.Compute
+	if !ins.wide {
+		compute = scalar.Compute32
 	}
+	result := number(compute(ins.alu, dst.num, src.num))
+	if off, how := movedBy(dst, ins, src.num); how != notMoved {
+		result.id, result.off, result.moved = dst.id, off, how
+	}
+	*dst = result
 	return nil
+}
+
+// movedBy returns the constant that an instruction adds to a number that others are
+// known to be, if that is what it does. The relation to the others can be kept for
+// one constant, as in the kernel.
+func movedBy(dst *register, ins *instruction, by scalar.Number) (off int32, how moved) {
+	if dst.id == 0 || dst.moved != notMoved || ins.alu != asm.Add && ins.alu != asm.Sub {
+		return 0, notMoved
+	}
+	how = movedWide
+	if !ins.wide {
+		if !dst.num.Fits(32) {
+			return 0, notMoved
+		}
+		by, how = by.Truncate(4).SignExtend(4), movedHalf
+	}
+	v, known := by.Const()
+	if !known || int64(v) < math.MinInt32 || int64(v) > math.MaxInt32 {
+		return 0, notMoved
+	}
+	if ins.alu == asm.Add {
+		return int32(v), how
+	}
+	if int64(v) == math.MinInt32 {
+		return 0, notMoved
+	}
+	return -int32(v), how
 }
 
 // share gives the number in a register an id, unless it is a constant or has one:
 // what is learned later of one of its copies is learned of all. A number to which a
 // constant was added is forgotten to be related to others, as in the kernel.
 func (e *explorer) share(r *register) {
-	if r.kind == kindNumber && r.moved {
+	if r.kind == kindNumber && r.moved != notMoved {
 		r.forget()
 	}
 	if _, known := r.num.Const(); r.kind == kindNumber && !known && r.id == 0 {
@@ -100,7 +127,7 @@ func (e *explorer) signExtend(s *state, ins *instruction, src register) *Refusal
 	return nil
 }
 
-// swap checks a swap of bytes, of whose result nothing is known.
+// swap checks a swap of bytes, or the truncation to what would be swapped.
 func swap(s *state, ins *instruction) *Refusal {
 	if r := readable(s, ins.dst); r != nil {
 		return r
@@ -108,6 +135,12 @@ func swap(s *state, ins *instruction) *Refusal {
 	if s.regs[ins.dst].isPointer() {
 		return refuse(ErrPointer, "the bytes of %v are swapped", &s.regs[ins.dst])
 	}
-	s.regs[ins.dst] = number(scalar.Unknown())
+	bytes, n := int(ins.imm/8), s.regs[ins.dst].num
+	switch {
+	case ins.reverse:
+		s.regs[ins.dst] = number(n.Swap(bytes))
+	case bytes < 8:
+		s.regs[ins.dst] = number(n.Truncate(bytes))
+	}
 	return nil
 }

@@ -25,8 +25,9 @@ func (e *explorer) branch(s *state, ins *instruction, taken *state) (scalar.Verd
 		e.needs.decide(e.at)
 		return verdict, nil
 	}
+	s.limitRelated(e.needs.at(e.at).live, b.id, a.id)
 	*taken = *s
-	same := a.id != 0 && a.id == b.id && a.off == b.off
+	same := a.id != 0 && a.id == b.id && a.off == b.off && a.moved == b.moved
 	for _, side := range []struct {
 		of    *state
 		holds bool

@@ -42,7 +42,8 @@ func (c *cover) coversRegister(old, new *register, exact bool) bool {
 	if old.kind == kindNumber && !exact {
 		return true
 	}
-	if old.mapIndex != new.mapIndex || old.off != new.off && (old.kind != kindNumber || old.id != 0) {
+	related := old.kind != kindNumber || old.id != 0
+	if old.mapIndex != new.mapIndex || related && (old.off != new.off || old.moved != new.moved) {
 		return false
 	}
 	switch old.kind {

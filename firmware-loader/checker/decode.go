@@ -58,6 +58,8 @@ func decodeALU(ins *instruction, a *asm.Instruction) *Refusal {
 
 func decodeSwap(ins *instruction) *Refusal {
 	ins.form = formSwap
+	// The processor is little-endian: to its own order is only a truncation.
+	ins.reverse = ins.wide || ins.register
 	if ins.wide && ins.register {
 		return refuse(ErrInstruction, "%s", errOperation)
 	}

@@ -41,6 +41,7 @@ type instruction struct {
 	wide      bool // computes or compares 64 bits rather than 32
 	register  bool // the second operand is src rather than imm
 	extend    bool // a load that extends the sign
+	reverse   bool // a swap that exchanges bytes, rather than only dropping those above
 	dst, src  uint8
 	size      int // bytes of a memory access
 	off       int // of a memory access

@@ -26,7 +26,21 @@ const requireBPF = "TRAPEZE_REQUIRE_BPF"
 const kernelMajor, kernelMinor = 6, 18
 
 // errOldKernel: the comparison would be with a verifier of other rules.
-var errOldKernel = fmt.Errorf("the kernel is older than %d.%d", kernelMajor, kernelMinor)
+var errOldKernel = fmt.Errorf("the kernel's verifier knows less of numbers than that of %d.%d with its updates", kernelMajor, kernelMinor)
+
+// probes are programs that some verifiers accept only since an update within the same
+// version: they read R4, which nothing was written to, where no run gets to.
+func probes() []asm.Instructions {
+	load := asm.LoadMem(asm.R2, asm.R1, abi.FrameInterface, asm.Word)
+	never := asm.Instructions{asm.Mov.Reg(asm.R0, asm.R4).WithSymbol("never"), asm.Return()}
+	return []asm.Instructions{
+		join(asm.Instructions{load, asm.HostTo(asm.BE, asm.R2, asm.Half), asm.JGT.Imm(asm.R2, 0xffff, "never")}, exitWith(0), never),
+		join(asm.Instructions{
+			load, asm.Mov.Reg32(asm.R3, asm.R2), asm.Sub.Imm32(asm.R3, 1),
+			asm.JGT.Imm32(asm.R3, 63, "out"), asm.JGT.Imm(asm.R2, 64, "never"),
+		}, leave(0), never),
+	}
+}
 
 // permitted says once whether this process may load BPF programs that show anything.
 var permitted = sync.OnceValue(func() error {
@@ -43,6 +57,13 @@ var permitted = sync.OnceValue(func() error {
 	}
 	if major < kernelMajor || major == kernelMajor && minor < kernelMinor {
 		return errOldKernel
+	}
+	for _, code := range probes() {
+		loaded, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, License: "GPL", Instructions: code})
+		if err != nil {
+			return fmt.Errorf("%w: %w", errOldKernel, err)
+		}
+		loaded.Close()
 	}
 	return nil
 })

@@ -35,7 +35,7 @@ func numbers(t *rapid.T) []step {
 	}
 	for range g.number("operations", 1, 8) {
 		r := pick(g, asm.R6, asm.R6, asm.R6, asm.R7, asm.R8)
-		switch g.number("kind", 0, 9) {
+		switch g.number("kind", 0, 11) {
 		case 0, 1:
 			g.leave(g.comparison(r))
 		case 2:
@@ -52,9 +52,16 @@ func numbers(t *rapid.T) []step {
 			// What compilers do to extend a sign.
 			n := pick[int32](g, 32, 32, 48, 56, 16)
 			g.emit(asm.LSh.Imm(r, n), pick(g, asm.ArSh, asm.RSh).Imm(r, n))
+		case 6, 7:
+			// A copy that a constant is added to, and a comparison of one of them.
+			copied := pick(g, asm.R6, asm.R7)
+			g.emit(pick(g, asm.Mov.Reg, asm.Mov.Reg32)(copied, r))
+			add := pick(g, asm.Add, asm.Sub)
+			g.emit(pick(g, add.Imm, add.Imm32)(pick(g, copied, r), g.constant()))
+			g.leave(g.comparison(pick(g, copied, r)))
 		default:
 			ins := g.arithmetic(r)
-			if op := ins.OpCode.ALUOp(); op == asm.Swap || op == asm.Div || op == asm.Mod || op == asm.SDiv || op == asm.SMod {
+			if op := ins.OpCode.ALUOp(); op == asm.Div || op == asm.Mod || op == asm.SDiv || op == asm.SMod {
 				ins = asm.And.Imm(r, g.constant()) // of the others nothing is known
 			}
 			g.emit(ins)

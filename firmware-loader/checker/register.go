@@ -36,7 +36,7 @@ func (k kind) String() string { return kindNames[k] }
 type register struct {
 	kind     kind
 	mapIndex uint8 // of kindMap, kindValue and kindValueOrNull
-	moved    bool  // of kindNumber with an id: a constant was added, which is off
+	moved    moved // of kindNumber with an id: a constant was added, which is off
 	off      int32
 	// verified, of kindPacket: so many bytes from the memory's start plus num
 	// are known to lie in the frame.
@@ -47,8 +47,17 @@ type register struct {
 	num scalar.Number
 }
 
+// moved says how a constant was added to a number that others are known to be.
+type moved uint8
+
+const (
+	notMoved moved = iota
+	movedWide
+	movedHalf // on 32 bits. What it was added to has no more.
+)
+
 // forget says that nothing learned of other registers says anything of a number.
-func (r *register) forget() { r.id, r.off, r.moved = 0, 0, false }
+func (r *register) forget() { r.id, r.off, r.moved = 0, 0, notMoved }
 
 func number(n scalar.Number) register { return register{kind: kindNumber, num: n} }
 

@@ -136,7 +136,7 @@ func TestLearningFromCopies(t *testing.T) {
 		{"copy of a copy", abi.PulseTx, program(unknown, value, asm.Mov.Reg(asm.R3, asm.R2), asm.Mov.Reg(asm.R4, asm.R3), limited(asm.R4, 31)), nil, 0, ""},
 		{"spilled copy", abi.PulseTx, program(unknown, value, asm.StoreMem(asm.R10, -8, asm.R2, asm.DWord),
 			asm.LoadMem(asm.R3, asm.R10, -8, asm.DWord), limited(asm.R3, 31)), nil, 0, ""},
-		{"changed copy", abi.PulseTx, program(unknown, value, asm.Mov.Reg(asm.R3, asm.R2), asm.Sub.Imm(asm.R3, 1), limited(asm.R3, 31)),
+		{"changed copy", abi.PulseTx, program(unknown, value, asm.Mov.Reg(asm.R3, asm.R2), asm.Mul.Imm(asm.R3, 1), limited(asm.R3, 31)),
 			checker.ErrBounds, 6, "limit"},
 		{"low half of a number", abi.PulseTx, program(value, asm.LoadMem(asm.R2, asm.R7, 0, asm.DWord), asm.Mov.Reg32(asm.R3, asm.R2), limited(asm.R3, 31)),
 			checker.ErrBounds, 5, "limit"},

@@ -65,18 +65,54 @@ func (s *state) spread(n uint8) (shared bool) {
 		return false
 	}
 	s.forEach(func(r *register) bool {
-		if r.kind != kindNumber || r.id != from.id || r == &s.regs[n] {
+		if r.kind != kindNumber || r.id != from.id || r == &s.regs[n] || r.moved|from.moved == movedWide|movedHalf {
 			return false
 		}
 		shared = true
-		r.num = from.num
-		if r.off != from.off {
-			distance := scalar.Const(uint64(int64(r.off) - int64(from.off)))
+		distance := scalar.Const(uint64(int64(r.off) - int64(from.off)))
+		switch {
+		case r.off == from.off:
+			r.num = from.num
+		case r.moved == movedHalf || from.moved == movedHalf:
+			r.num = scalar.Compute32(asm.Add, from.num, distance)
+		default:
 			r.num = scalar.Compute(asm.Add, from.num, distance)
 		}
 		return true
 	})
 	return shared
+}
+
+// maxRelated bounds how many registers a comparison says something of, as
+// LINKED_REGS_MAX does in the kernel (kernel/bpf/verifier.c).
+const maxRelated = 6
+
+// limitRelated forgets of the registers that hold the same number as the operands of a
+// comparison those beyond the first maxRelated. Of the registers, only those that are
+// read later count.
+func (s *state) limitRelated(live uint16, ids ...uint32) {
+	room := maxRelated
+	for _, id := range ids {
+		if id == 0 {
+			continue
+		}
+		s.forEach(func(r *register) bool {
+			if r.kind != kindNumber || r.id != id {
+				return false
+			}
+			for i := range s.regs {
+				if r == &s.regs[i] && live>>i&1 == 0 {
+					return false
+				}
+			}
+			if room > 0 {
+				room--
+				return false
+			}
+			r.forget()
+			return true
+		})
+	}
 }
 
 // resolveNull enters whether the answer of a lookup is null.

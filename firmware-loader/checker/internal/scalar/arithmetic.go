@@ -12,6 +12,8 @@ func Compute(op asm.ALUOp, a, b Number) Number {
 		r = Number{a.bits.Add(b.bits), a.wide.add(b.wide), a.half.add(b.half)}
 	case asm.Sub:
 		r = Number{a.bits.sub(b.bits), a.wide.sub(b.wide), a.half.sub(b.half)}
+	case asm.Neg:
+		return Compute(asm.Sub, Const(0), a)
 	case asm.Mul:
 		r = Number{a.bits.mul(b.bits), a.wide.mul(b.wide), a.half.mul(b.half)}
 	case asm.And, asm.Or, asm.Xor:
@@ -23,8 +25,7 @@ func Compute(op asm.ALUOp, a, b Number) Number {
 		}
 		r = shifted(op, a, uint(n))
 	}
-	// Of quotients, remainders, negations and swapped bytes nothing is known,
-	// as in the kernel.
+	// Of quotients and remainders nothing is known, as in the kernel.
 	return settled(r)
 }
 
@@ -39,6 +40,8 @@ func Compute32(op asm.ALUOp, a, b Number) Number {
 		return fromHalf(a.bits.low().Add(b.bits.low()), a.half.add(b.half))
 	case asm.Sub:
 		return fromHalf(a.bits.low().sub(b.bits.low()), a.half.sub(b.half))
+	case asm.Neg:
+		return Compute32(asm.Sub, Const(0), a)
 	case asm.Mul:
 		return fromHalf(a.bits.low().mul(b.bits.low()), a.half.mul(b.half))
 	case asm.And, asm.Or, asm.Xor:
@@ -52,6 +55,13 @@ func Compute32(op asm.ALUOp, a, b Number) Number {
 		}
 	}
 	return Unknown()
+}
+
+// Swap returns the low bytes, 2, 4 or 8 of them, in reverse order, with zeros above.
+func (n Number) Swap(bytes int) Number {
+	r := Unknown()
+	r.bits = n.bits.reverse(bytes)
+	return settled(r)
 }
 
 func bitwise(op asm.ALUOp, a, b Number) Number {

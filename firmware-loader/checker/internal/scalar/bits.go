@@ -50,6 +50,12 @@ func (b Bits) meet(o Bits) (met Bits, ok bool) {
 	return Bits{Value: (b.Value | o.Value) &^ mask, Mask: mask}, true
 }
 
+// reverse returns the low bytes, so many, in reverse order, and zeros above.
+func (b Bits) reverse(bytes int) Bits {
+	unused := 64 - 8*bytes
+	return Bits{Value: bits.ReverseBytes64(b.Value) >> unused, Mask: bits.ReverseBytes64(b.Mask) >> unused}
+}
+
 // low returns the low 32 bits, the others known to be zero.
 func (b Bits) low() Bits {
 	const m = 1<<32 - 1

@@ -105,7 +105,7 @@ var negated = map[asm.JumpOp]asm.JumpOp{
 // Where that cannot be, nothing is known: such a branch is followed all the same.
 func Refine(op asm.JumpOp, a, b Number, narrow, holds bool) (Number, Number) {
 	if op == asm.JSet {
-		a = refineSet(a, b, narrow, holds)
+		a, b = refineSets(a, b, narrow, holds)
 	} else {
 		if !holds {
 			op = negated[op]
@@ -125,16 +125,27 @@ func Refine(op asm.JumpOp, a, b Number, narrow, holds bool) (Number, Number) {
 	return a, b
 }
 
-// refineSet learns from a test of bits: the one bit that is set, or all that are
-// not.
-func refineSet(a, b Number, narrow, holds bool) Number {
-	tested := b.bits
-	if narrow {
-		tested = tested.low()
+// refineSets learns from a test of bits, in which the operands are equals. It wants
+// one of them known, as the kernel does.
+func refineSets(a, b Number, narrow, holds bool) (Number, Number) {
+	known := func(n Number) (v uint64, ok bool) {
+		if narrow {
+			return n.bits.low().Value, n.bits.low().Mask == 0
+		}
+		return n.Const()
 	}
-	v := tested.Value
+	if v, ok := known(b); ok {
+		return refineSet(a, v, holds), b
+	}
+	if v, ok := known(a); ok {
+		return a, refineSet(b, v, holds)
+	}
+	return a, b
+}
+
+// refineSet learns the one bit of v that is set, or all that are not.
+func refineSet(a Number, v uint64, holds bool) Number {
 	switch {
-	case tested.Mask != 0:
 	case holds && v != 0 && v&(v-1) == 0:
 		a.bits = a.bits.or(knownBits(v))
 	case !holds:

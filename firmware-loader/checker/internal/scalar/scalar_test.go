@@ -65,6 +65,9 @@ var operations = []asm.ALUOp{
 	asm.LSh, asm.RSh, asm.ArSh, asm.Mov, asm.Neg,
 }
 
+// swapped returns the low bytes of v in reverse order.
+func swapped(v uint64, bytes int) uint64 { return bits.ReverseBytes64(v) >> (64 - 8*bytes) }
+
 func TestComputeIsSound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		x, y := drawValue(t), drawValue(t)
@@ -93,6 +96,9 @@ func TestResizeIsSound(t *testing.T) {
 			shift := 64 - 8*size
 			if r, v := n.Truncate(size), x<<shift>>shift; !r.Contains(v) {
 				t.Errorf("%#x truncated to %d bytes, %#x, is not in %+v", x, size, v, r)
+			}
+			if r, v := n.Swap(2*size), swapped(x, 2*size); !r.Contains(v) {
+				t.Errorf("%#x with %d bytes swapped, %#x, is not in %+v", x, 2*size, v, r)
 			}
 			if r, v := n.SignExtend(size), uint64(int64(x<<shift)>>shift); !r.Contains(v) {
 				t.Errorf("%#x sign-extended from %d bytes, %#x, is not in %+v", x, size, v, r)
@@ -169,6 +175,10 @@ func TestPrecision(t *testing.T) {
 		{"not the edge", refined(asm.JNE, byteSized, 0, false), 1, 255, 1, 255},
 		{"truncated", scalar.Compute32(asm.Mov, all, refined(asm.JLE, all, 9, true)), 0, 9, 0, 9},
 		{"narrow sum", scalar.Compute32(asm.Add, byteSized, byteSized), 0, 510, 0, 510},
+		{"negated", scalar.Compute(asm.Neg, byteSized, all), 0, c, -255, 0},
+		{"swapped", byteSized.Swap(2), 0, 0xff00, 0, 0xff00},
+		{"all swapped", all.Swap(2), 0, 0xffff, 0, 0xffff},
+		{"sum that wraps", scalar.Compute(asm.Add, scalar.Compute(asm.Add, byteSized, scalar.Const(negative)), scalar.Const(20)), 10, 265, 10, 265},
 		{"division", scalar.Compute(asm.Div, byteSized, scalar.Const(2)), 0, c, math.MinInt64, math.MaxInt64},
 	}
 	for _, tt := range tests {

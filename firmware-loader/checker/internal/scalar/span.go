@@ -86,8 +86,9 @@ func (a span[U, S]) knowing(value, mask U) span[U, S] {
 
 func (a span[U, S]) add(b span[U, S]) span[U, S] {
 	r := anySpan[U, S]()
-	if top := a.UMax + b.UMax; top >= a.UMax {
-		r.UMin, r.UMax = a.UMin+b.UMin, top
+	// Either no sum wraps, or each does.
+	if lowest, top := a.UMin+b.UMin, a.UMax+b.UMax; (lowest < a.UMin) == (top < a.UMax) {
+		r.UMin, r.UMax = lowest, top
 	}
 	if !addOverflows(a.SMin, b.SMin) && !addOverflows(a.SMax, b.SMax) {
 		r.SMin, r.SMax = a.SMin+b.SMin, a.SMax+b.SMax
@@ -97,7 +98,7 @@ func (a span[U, S]) add(b span[U, S]) span[U, S] {
 
 func (a span[U, S]) sub(b span[U, S]) span[U, S] {
 	r := anySpan[U, S]()
-	if a.UMin >= b.UMax {
+	if (a.UMin < b.UMax) == (a.UMax < b.UMin) {
 		r.UMin, r.UMax = a.UMin-b.UMax, a.UMax-b.UMin
 	}
 	if !subOverflows(a.SMin, b.SMax) && !subOverflows(a.SMax, b.SMin) {
