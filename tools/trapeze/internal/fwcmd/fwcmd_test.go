@@ -244,6 +244,12 @@ func TestShipped(t *testing.T) {
 	for _, name := range images.Names() {
 		file := filepath.Join(dir, name)
 		ok(t, "fw", "build", "--image", name, "--output", file)
+		// As a file and by name they are the same to all that take both.
+		for _, command := range []string{"check", "disasm"} {
+			if a, b := ok(t, "fw", command, file), ok(t, "fw", command, "image:"+name); a != b || a == "" {
+				t.Errorf("%s %s: from the file:\n%s\nby name:\n%s", command, name, a, b)
+			}
+		}
 		if s := decoded[shown](t, "fw", "show", file); s.Name != name || len(s.Hooks) == 0 || s.Hooks[0].WorstCase == 0 || s.Device != "any" {
 			t.Errorf("%+v", s)
 		}
@@ -347,7 +353,9 @@ func TestRefusedCommands(t *testing.T) {
 		"verify without keys":   {[]string{"verify", image, "--keys", filepath.Join(dir, "none")}, fs.ErrNotExist, ""},
 		"show with broken keys": {[]string{"show", vendor(t), "--keys", filepath.Join(dir, "none")}, nil, ""},
 		"key that is there":     {[]string{"keygen", filepath.Join(dir, "k")}, fs.ErrExist, "k.pem"},
-		"disasm of a manifest":  {[]string{"disasm", vendor(t)}, elfimage.ErrFormat, ""},
+		"disasm of a manifest":  {[]string{"disasm", vendor(t)}, fwcmd.ErrUsage, "image:NAME"},
+		"disasm of no image":    {[]string{"disasm", "image:none"}, fwcmd.ErrUsage, "flow-steer"},
+		"disasm of a name":      {[]string{"disasm", "amp"}, fs.ErrNotExist, "image:amp"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, err := run(t, append([]string{"fw"}, c.args...)...)

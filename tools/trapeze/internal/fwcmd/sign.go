@@ -35,7 +35,7 @@ func (x *commands) sign() *cobra.Command {
 	var keyFile, output string
 	var force bool
 	c := &cobra.Command{
-		Use:   "sign FILE",
+		Use:   "sign IMAGE",
 		Short: "Sign an image",
 		Long: `Sign an image with an Ed25519 key. The signature covers the digest, which covers
 all that runs, name and version included. It goes into the image's note, or to the
@@ -83,7 +83,7 @@ whole or not at all.`,
 		},
 	}
 	c.Flags().StringVar(&keyFile, "key", "", "file with the private key (PEM, PKCS #8)")
-	c.Flags().StringVarP(&output, "output", "o", "", "file to write (default: FILE itself)")
+	c.Flags().StringVarP(&output, "output", "o", "", "file to write (default: IMAGE itself)")
 	c.Flags().BoolVar(&force, "force", false, "replace the file of --output if it is there")
 	return c
 }
