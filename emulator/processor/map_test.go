@@ -12,7 +12,29 @@ import (
 
 	"github.com/trapeze-nic/trapeze/emulator/processor"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+	"github.com/trapeze-nic/trapeze/firmware-loader/flat"
 )
+
+// TestStorageOfTheDataSheet: the processor needs what images reserve, for maps of all
+// shapes.
+func TestStorageOfTheDataSheet(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := abi.Map{
+			Name: "m", Type: abi.MapHash, Key: rapid.Uint32Range(1, abi.MaxKey).Draw(t, "key"),
+			Value: rapid.Uint32Range(1, 4096).Draw(t, "value"), Entries: rapid.Uint32Range(1, 10000).Draw(t, "entries"),
+		}
+		if rapid.Bool().Draw(t, "array") {
+			m.Type, m.Key = abi.MapArray, 4
+		}
+		reserved, err := flat.StorageSize(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if needed, err := processor.StorageSize(m); err != nil || needed != reserved {
+			t.Errorf("%+v: %d bytes, %v; images reserve %d", m, needed, err, reserved)
+		}
+	})
+}
 
 // TestMapAsModel compares hash maps of many shapes with Go's.
 func TestMapAsModel(t *testing.T) {

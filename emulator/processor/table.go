@@ -20,8 +20,7 @@ import (
 //	states   4 bytes for each entry: inUse, or next free entry + 1
 //	keys     for each entry, padded to 8 bytes
 //
-// It is shorter by the unused half of its values than the table of buckets by which
-// images reserve storage (package flat), and fits into that.
+// The values follow. That is the storage of SPEC.md 14.5, which images reserve.
 type table struct {
 	entries   uint32
 	keySize   uint32

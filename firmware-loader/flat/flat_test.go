@@ -117,14 +117,14 @@ func TestEncoding(t *testing.T) {
 	if sum := sha256.Sum256(zeroed); !bytes.Equal(sum[:], b[0x70:0x90]) {
 		t.Errorf("digest % x, want % x", b[0x70:0x90], sum)
 	}
-	// Storage: 12 rounded up to 16; two of 3 rounded up to 8; hash map of 16
-	// buckets of 8 + 16 + 24 bytes behind 64.
+	// Storage: 12 rounded up to 16; two of 3 rounded up to 8; hash map of 64,
+	// 16 buckets of 8, 5 entries of 4, rounded up to 8, and of 16 + 24.
 	got, err := flat.Decode(b)
 	if err != nil {
 		t.Fatal(err)
 	}
 	first := (got.Size + 63) / 64 * 64
-	if want := []uint32{first, first + 64, first + 128}; !cmp.Equal(got.Storage, want) || got.SRAM != first+128+64+16*48 {
+	if want := []uint32{first, first + 64, first + 128}; !cmp.Equal(got.Storage, want) || got.SRAM != first+128+64+16*8+24+5*(16+24) {
 		t.Errorf("storage %v, end %d; image of %d bytes", got.Storage, got.SRAM, got.Size)
 	}
 }
@@ -168,10 +168,10 @@ func TestStorageSize(t *testing.T) {
 		{abi.Map{Name: "a", Type: abi.MapArray, Key: 4, Value: 1, Entries: 1}, 8},
 		{abi.Map{Name: "a", Type: abi.MapArray, Key: 4, Value: 8, Entries: 3}, 24},
 		{abi.Map{Name: "a", Type: abi.MapArray, Key: 4, Value: abi.MaxValue, Entries: abi.MaxEntries}, 1 << 32},
-		{abi.Map{Name: "h", Type: abi.MapHash, Key: 1, Value: 1, Entries: 1}, 64 + 2*24},
-		{abi.Map{Name: "h", Type: abi.MapHash, Key: 8, Value: 8, Entries: 2}, 64 + 4*24},
-		{abi.Map{Name: "h", Type: abi.MapHash, Key: 9, Value: 8, Entries: 3}, 64 + 8*32},
-		{abi.Map{Name: "h", Type: abi.MapHash, Key: abi.MaxKey, Value: abi.MaxValue, Entries: abi.MaxEntries}, 64 + (1<<17)*(8+64+65536)},
+		{abi.Map{Name: "h", Type: abi.MapHash, Key: 1, Value: 1, Entries: 1}, 64 + 2*8 + 8 + 16},
+		{abi.Map{Name: "h", Type: abi.MapHash, Key: 8, Value: 8, Entries: 2}, 64 + 4*8 + 8 + 2*16},
+		{abi.Map{Name: "h", Type: abi.MapHash, Key: 9, Value: 8, Entries: 3}, 64 + 8*8 + 16 + 3*24},
+		{abi.Map{Name: "h", Type: abi.MapHash, Key: abi.MaxKey, Value: abi.MaxValue, Entries: abi.MaxEntries}, 64 + (1<<17)*8 + (1<<16)*(4+64+65536)},
 	} {
 		if got, err := flat.StorageSize(c.m); err != nil || got != c.want {
 			t.Errorf("%+v: %d bytes, %v; want %d", c.m, got, err, c.want)

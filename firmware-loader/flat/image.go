@@ -58,26 +58,23 @@ func (img *Image) Suits(device, slot uint32) error {
 	return nil
 }
 
-// hashHeader is the size in bytes of what stands before the buckets of a hash
-// map, bucketHeader what stands before the key in each (SPEC.md 14.5).
+// Bytes of the storage of a hash map that are neither keys nor values (SPEC.md 14.5):
+// at its start, of each bucket, and of each entry.
 const (
-	hashHeader   = 64
-	bucketHeader = 8
+	hashHeader = 64
+	hashBucket = 8
+	hashEntry  = 4
 )
 
-// HashLayout describes the storage of a hash map: the number of buckets, a power
-// of two and at least twice the entries, and the bytes of each. Sizes are those
-// of a map that CheckMap accepts.
-func HashLayout(m abi.Map) (buckets, stride uint32) {
-	buckets = 2
-	for uint64(buckets) < 2*uint64(m.Entries) {
-		buckets *= 2
+// hashBuckets returns the number of buckets: the least power of two that is at least
+// twice the entries.
+func hashBuckets(entries uint32) uint64 {
+	n := uint64(2)
+	for n < 2*uint64(entries) {
+		n *= 2
 	}
-	return buckets, uint32(bucketHeader + pad(uint64(m.Key), 8) + pad(uint64(m.Value), 8))
+	return n
 }
-
-// HashHeaderSize is the offset of the first bucket in the storage of a hash map.
-const HashHeaderSize = hashHeader
 
 // StorageSize returns how many bytes of SRAM a map needs while its image runs.
 // Errors are those of CheckMap.
@@ -85,11 +82,12 @@ func StorageSize(m abi.Map) (uint64, error) {
 	if err := CheckMap(m); err != nil {
 		return 0, err
 	}
+	entries := uint64(m.Entries)
+	size := pad(uint64(m.Value), 8) * entries
 	if m.Type == abi.MapHash {
-		buckets, stride := HashLayout(m)
-		return hashHeader + uint64(buckets)*uint64(stride), nil
+		size += hashHeader + hashBucket*hashBuckets(m.Entries) + pad(hashEntry*entries, 8) + pad(uint64(m.Key), 8)*entries
 	}
-	return pad(uint64(m.Value), 8) * uint64(m.Entries), nil
+	return size, nil
 }
 
 // CheckMap checks a map against the limits of package abi. Errors are *Error
