@@ -273,7 +273,7 @@ func (g *generator) leave(unless asm.Instruction) {
 func (g *generator) bound() {
 	r := g.aNumberIn()
 	limit := pick[int32](g, 1, 3, 7, 8, 15, 16, 31, 60, 63, 100)
-	switch g.number("bound", 0, 5) {
+	switch g.number("bound", 0, 7) {
 	case 0, 1:
 		g.emit(asm.And.Imm(r, limit))
 	case 2:
@@ -287,6 +287,13 @@ func (g *generator) bound() {
 	case 5:
 		g.emit(asm.RSh.Imm(r, pick[int32](g, 58, 60, 61)))
 		limit = 63
+	case 6, 7:
+		// By a copy, a constant away.
+		copied := g.scratch()
+		op := pick(g, asm.Add, asm.Sub)
+		g.emit(pick(g, asm.Mov.Reg, asm.Mov.Reg32)(copied, r), pick(g, op.Imm, op.Imm32)(copied, int32(g.number("away", -4, 4))))
+		g.leave(pick(g, asm.JLE.Imm, asm.JLE.Imm32, asm.JLT.Imm)(copied, limit, ""))
+		g.set(copied, aNumber)
 	}
 	g.set(r, aSmall)
 	g.sizes[r] = limit

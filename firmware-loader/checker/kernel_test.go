@@ -107,6 +107,7 @@ func (k *kernel) load(p abi.Program, log bool) error {
 		spec.Type, spec.Flags = ebpf.Syscall, unix.BPF_F_SLEEPABLE
 	}
 	copy(spec.Instructions, p.Instructions)
+	encodeAtomics(spec.Instructions)
 	for i := range spec.Instructions {
 		if ins := &spec.Instructions[i]; ins.IsLoadFromMap() {
 			fd := -1
@@ -179,6 +180,20 @@ func TestKernelAcceptsSamples(t *testing.T) {
 		p := link(t, s.hook, s.code)
 		if err := k.load(p, false); err != nil {
 			t.Errorf("%s: %s", s.name, k.why(p))
+		}
+	}
+}
+
+// TestKernelSeesAtomics: what the kernel is asked about is the program that was meant.
+// An addition leaves R2 as it is, the same with a fetch does not.
+func TestKernelSeesAtomics(t *testing.T) {
+	k := newKernel(t, testMaps())
+	for op, accepted := range map[asm.AtomicOp]bool{asm.AddAtomic: true, asm.FetchAdd: false, asm.Xchg: false} {
+		p := link(t, abi.FilterRx, answer(
+			asm.LoadMapValue(asm.R6, globals, 0), asm.Mov.Imm(asm.R2, 0), op.Mem(asm.R6, asm.R2, asm.DWord, 0),
+			asm.Add.Reg(asm.R6, asm.R2), asm.LoadMem(asm.R3, asm.R6, 0, asm.Byte)))
+		if err := k.load(p, false); (err == nil) != accepted {
+			t.Errorf("%v: %v", op, err)
 		}
 	}
 }

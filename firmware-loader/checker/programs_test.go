@@ -34,6 +34,16 @@ type failer interface {
 	Fatal(args ...any)
 }
 
+// encodeAtomics puts atomic operations where the encoding has them. Version 0.22 of the
+// assembler leaves them out, which makes additions of all of them.
+func encodeAtomics(code asm.Instructions) {
+	for i := range code {
+		if op := code[i].OpCode.AtomicOp(); op != asm.InvalidAtomic && code[i].Constant == 0 {
+			code[i].Constant = int64(op >> 8)
+		}
+	}
+}
+
 // link resolves the labels of a program.
 func link(tb failer, hook abi.Hook, code asm.Instructions) abi.Program {
 	tb.Helper()
