@@ -76,10 +76,16 @@ func compareSame(op asm.JumpOp, num scalar.Number, holds bool) scalar.Number {
 
 func comparePointers(s *state, ins *instruction, a, b *register, taken *state) (scalar.Verdict, *Refusal) {
 	equality := ins.jump == asm.JEq || ins.jump == asm.JNE
+	null := !ins.register && ins.imm == 0 && equality
 	switch {
+	case !ins.wide && null && hasFrameHalf(a.kind):
+		// Data has 32 bits in C: a pointer that was made of it is null if they are
+		// zero.
+		*taken = *s
+		return scalar.Maybe, nil
 	case !ins.wide:
 		return scalar.Maybe, refuse(ErrPointer, "32 bits of %v are compared", firstPointer(a, b))
-	case !ins.register && ins.imm == 0 && equality:
+	case null:
 		return compareNull(s, ins, a, taken), nil
 	case !a.isPointer() || !b.isPointer():
 		return scalar.Maybe, refuse(ErrPointer, "%v is compared with a number", firstPointer(a, b))

@@ -115,6 +115,22 @@ func TestComparisonsWithEnd(t *testing.T) {
 	}
 }
 
+// What compilers make of a pointer from an inlined function that may return null.
+func TestFrameNull(t *testing.T) {
+	half := asm.LoadMem(asm.R6, asm.R1, abi.FrameData, asm.Word)
+	program := func(code ...asm.Instruction) asm.Instructions { return join(code, leave(0)) }
+	testAccepted(t, []rule{
+		{"equal", abi.FilterRx, program(half, asm.JEq.Imm32(asm.R6, 0, "out")), nil, 0, ""},
+		{"unequal", abi.FilterRx, program(half, asm.JNE.Imm32(asm.R6, 0, "out")), nil, 0, ""},
+		{"half", abi.FilterRx, program(half, asm.Mov.Reg32(asm.R2, asm.R6), asm.JEq.Imm32(asm.R2, 0, "out")), nil, 0, ""},
+		{"another number", abi.FilterRx, program(half, asm.JEq.Imm32(asm.R6, 1, "out")), checker.ErrPointer, 1, "32 bits"},
+		{"less", abi.FilterRx, program(half, asm.JGT.Imm32(asm.R6, 0, "out")), checker.ErrPointer, 1, "32 bits"},
+		{"the stack", abi.FilterRx, program(asm.JEq.Imm32(asm.R10, 0, "out")), checker.ErrPointer, 0, "32 bits"},
+		{"nothing is learned", abi.FilterRx, program(half, asm.JEq.Imm32(asm.R6, 0, "out"), asm.LoadMem(asm.R2, asm.R6, 0, asm.Byte)),
+			checker.ErrBounds, 2, "shown 0"},
+	})
+}
+
 func TestHelpers(t *testing.T) {
 	key := asm.StoreImm(asm.R10, -4, 0, asm.Word)
 	then := func(code ...asm.Instruction) asm.Instructions {
@@ -143,7 +159,7 @@ func TestHelpers(t *testing.T) {
 		{"two lookups", abi.PulseTx, join(asm.Instructions{key}, lookup(table, -4), asm.Instructions{asm.Mov.Reg(asm.R6, asm.R0)}, lookup(table, -4),
 			asm.Instructions{asm.JEq.Imm(asm.R0, 0, "out"), asm.LoadMem(asm.R3, asm.R6, 0, asm.Byte)}, leave(0)), checker.ErrNull, 13, ""},
 		{"key never written", abi.PulseTx, join(lookup(table, -4), exitWith(0)), checker.ErrUninitialized, 4, "map_lookup_elem"},
-		{"key half written", abi.PulseTx, join(asm.Instructions{key}, lookup(flows, -16), exitWith(0)), checker.ErrUninitialized, 5, ""},
+		{"key half written", abi.PulseTx, join(asm.Instructions{key}, lookup(flows, -16), exitWith(0)), checker.ErrUninitialized, 5, "r10-1 that at r10-8"},
 		{"key outside", abi.PulseTx, join(asm.Instructions{key}, lookup(table, -2), exitWith(0)), checker.ErrBounds, 5, "map_lookup_elem"},
 		{"key in the frame", abi.DemuxRx, join(frameStart(14), asm.Instructions{asm.LoadMapPtr(asm.R1, table), asm.Mov.Reg(asm.R2, asm.R6),
 			asm.FnMapLookupElem.Call()}, leave(0)), nil, 0, ""},

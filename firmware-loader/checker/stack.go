@@ -1,6 +1,8 @@
 package checker
 
 import (
+	"math/bits"
+
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/checker/internal/scalar"
 )
@@ -94,7 +96,8 @@ func (s *state) readStack(lowest, highest int) *Refusal {
 		case at.holdsPointer():
 			return refuse(ErrPointer, "bytes of the stack at r10%+d hold %v", -8*(k+1), at.spilled)
 		case at.written&wanted != wanted:
-			return refuse(ErrUninitialized, "bytes of the stack at r10%+d to r10%+d", lowest, highest-1)
+			missing := -8*(k+1) + bits.TrailingZeros8(wanted&^at.written)
+			return refuse(ErrUninitialized, "of the bytes of the stack at r10%+d to r10%+d that at r10%+d", lowest, highest-1, missing)
 		}
 	}
 	return nil
