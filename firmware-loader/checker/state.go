@@ -92,26 +92,31 @@ const maxRelated = 6
 // read later count.
 func (s *state) limitRelated(live uint16, ids ...uint32) {
 	room := maxRelated
+	related := func(r *register, id uint32) bool { return r.kind == kindNumber && r.id == id }
 	for _, id := range ids {
 		if id == 0 {
 			continue
 		}
-		s.forEach(func(r *register) bool {
-			if r.kind != kindNumber || r.id != id {
-				return false
-			}
-			for i := range s.regs {
-				if r == &s.regs[i] && live>>i&1 == 0 {
-					return false
-				}
-			}
-			if room > 0 {
+		for i := range s.regs {
+			switch r := &s.regs[i]; {
+			case live>>i&1 == 0 || !related(r, id):
+			case room > 0:
 				room--
-				return false
+			default:
+				r.forget()
 			}
-			r.forget()
-			return true
-		})
+		}
+		for k := range s.slots[:s.depth] {
+			switch at := &s.slots[k]; {
+			case at.spilled == nil || !related(at.spilled, id):
+			case room > 0:
+				room--
+			default:
+				kept := *at.spilled
+				kept.forget()
+				at.spilled = &kept
+			}
+		}
 	}
 }
 
