@@ -49,7 +49,7 @@ func compile(t *testing.T, source string, flags ...string) *firmware.Spec {
 
 // What people write in C is accepted as clang compiles it, for each generation of the
 // machine; and by the kernel too.
-func TestFiltersInC(t *testing.T) {
+func TestFiltersOfClang(t *testing.T) {
 	sources, err := filepath.Glob("testdata/filters/*.c")
 	if err != nil || len(sources) == 0 {
 		t.Fatal(sources, err)
