@@ -11,6 +11,7 @@ var (
 	ErrTooSmall        = errors.New("memory is too small for a descriptor")
 	ErrTooManySegments = errors.New("descriptor has no room for another segment")
 	ErrLengthOverflow  = errors.New("total length of the segments does not fit 32 bits")
+	ErrInlineRoom      = errors.New("descriptor has no room for so much inline data")
 )
 
 // Descriptor is a view of one VI descriptor in registered memory: where the
@@ -19,7 +20,9 @@ var (
 type Descriptor struct {
 	control  *ControlSegment
 	segments []DataSegment
+	room     []byte // of the segments, for inline data
 	used     int
+	inline   uint32 // bytes of inline data
 	address  uint64
 	handle   uint32
 }
@@ -41,7 +44,8 @@ func NewDescriptor(mem []byte, address uint64, handle uint32) (*Descriptor, erro
 	if len(segs) > MaxSegments+1 {
 		segs = segs[:MaxSegments+1]
 	}
-	d := &Descriptor{control: c, segments: segs, address: address, handle: handle}
+	room := mem[ControlSegmentSize:][:min(len(segs), MaxSegments)*DataSegmentSize]
+	d := &Descriptor{control: c, segments: segs, room: room, address: address, handle: handle}
 	d.Prepare()
 	return d, nil
 }
@@ -59,13 +63,13 @@ func (d *Descriptor) Prepare() {
 	c.Next, c.NextHandle, c.SegCount, c.Control = 0, 0, 0, OpSend
 	c.Reserved, c.Immediate, c.Length = 0, 0, 0
 	c.StoreStatus(0)
-	d.used = 0
+	d.used, d.inline = 0, 0
 }
 
 // AddData appends a data segment: length bytes at application address address
 // in region handle. On error d is unchanged.
 func (d *Descriptor) AddData(address uint64, handle, length uint32) error {
-	if d.used >= len(d.segments) || d.used >= MaxSegments {
+	if d.used >= len(d.segments) || d.used >= MaxSegments || d.control.Control&ControlInline != 0 {
 		return fmt.Errorf("%w: it holds %d", ErrTooManySegments, d.used)
 	}
 	if total := uint64(d.control.Length) + uint64(length); total > 0xffffffff {
@@ -79,10 +83,30 @@ func (d *Descriptor) AddData(address uint64, handle, length uint32) error {
 	return nil
 }
 
+// Inline returns the memory behind the control segment in which a message can be
+// built that is sent with SetInline: 16 bytes for each segment that d has room for.
+func (d *Descriptor) Inline() []byte { return d.room }
+
+// SetInline makes the first n bytes of Inline the message of a send, instead of
+// data segments: a device with FeatureInline finds them with the descriptor. It
+// fails with ErrInlineRoom, and changes nothing.
+func (d *Descriptor) SetInline(n int) error {
+	if n < 0 || n > len(d.room) {
+		return fmt.Errorf("%w: %d bytes, of %d", ErrInlineRoom, n, len(d.room))
+	}
+	d.used = 0
+	c := d.control
+	c.Control |= ControlInline
+	c.SegCount = uint16((n + DataSegmentSize - 1) / DataSegmentSize)
+	c.Length, d.inline = uint32(n), uint32(n)
+	return nil
+}
+
 // Rearm makes d ready to be posted again with the segments it had; length is
-// the total of the data segments (a completion overwrites it).
+// the total of the data segments, or of the inline data (a completion overwrites
+// it).
 func (d *Descriptor) Rearm() {
-	var total uint32
+	total := d.inline
 	for i := range d.segments[:d.used] {
 		total += d.segments[i].Length
 	}

@@ -108,6 +108,43 @@ func TestAddDataStopsWhereTheMemoryEnds(t *testing.T) {
 	}
 }
 
+func TestInlineData(t *testing.T) {
+	d, err := NewDescriptor(alignedBytes(128, 0), testAddress, testHandle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(d.Inline()); n != 96 {
+		t.Errorf("room for %d bytes in 128", n)
+	}
+	for _, n := range []int{-1, 97, math.MaxInt} {
+		if err := d.SetInline(n); !errors.Is(err, ErrInlineRoom) || *d.Control() != (ControlSegment{}) {
+			t.Errorf("%d bytes: %v, %+v", n, err, *d.Control())
+		}
+	}
+	for n, units := range map[int]uint16{0: 0, 1: 1, 16: 1, 17: 2, 96: 6} {
+		d.Prepare()
+		if err := d.SetInline(n); err != nil {
+			t.Fatal(err)
+		}
+		want := ControlSegment{SegCount: units, Control: ControlInline, Length: uint32(n)}
+		if *d.Control() != want || len(d.Segments()) != 0 {
+			t.Errorf("%d bytes: %+v", n, *d.Control())
+		}
+		if err := d.AddData(testAddress, testHandle, 1); !errors.Is(err, ErrTooManySegments) {
+			t.Errorf("a segment beside inline data: %v", err)
+		}
+		d.Control().Length = 0
+		d.Control().StoreStatus(StatusDone | StatusFlushed)
+		if d.Rearm(); *d.Control() != want {
+			t.Errorf("%d bytes, rearmed: %+v", n, *d.Control())
+		}
+	}
+	d.Prepare()
+	if err := d.AddData(testAddress, testHandle, 1); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestAddDataRefusesLengthsThatWrap(t *testing.T) {
 	d, err := NewDescriptor(alignedBytes(128, 0), testAddress, testHandle)
 	if err != nil {

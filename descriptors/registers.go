@@ -97,6 +97,7 @@ const (
 	FeaturePageList          uint64 = 1 << 7 // reserved
 	FeatureFrame             uint64 = 1 << 8
 	FeaturePayloadTable      uint64 = 1 << 9
+	FeatureInline            uint64 = 1 << 10
 )
 
 // Health block.

@@ -80,7 +80,7 @@ func TestControlAndStatusBits(t *testing.T) {
 	if all&StatusReserved != 0 || all|StatusReserved != 0xffffffff {
 		t.Errorf("status bits %#x and %#x do not make 32", uint32(all), uint32(StatusReserved))
 	}
-	if c := ControlOpMask | ControlImmediate | ControlQueueFence; c&ControlReserved != 0 || c|ControlReserved != 0xffff {
+	if c := ControlOpMask | ControlImmediate | ControlQueueFence | ControlInline; c&ControlReserved != 0 || c|ControlReserved != 0xffff {
 		t.Errorf("control bits %#x and %#x do not make 16", uint16(c), uint16(ControlReserved))
 	}
 }

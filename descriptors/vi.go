@@ -74,7 +74,10 @@ const (
 	ControlOpMask     Control = 0x0003
 	ControlImmediate  Control = 0x0004
 	ControlQueueFence Control = 0x0008
-	ControlReserved   Control = 0xfff0
+	// ControlInline says that the payload stands where the data segments would.
+	// VIA does not have it.
+	ControlInline   Control = 0x0010
+	ControlReserved Control = 0xffe0
 )
 
 // Op returns the operation bits of c.

@@ -160,7 +160,7 @@ func (e *Engine) MAC() descriptors.MAC { return e.mac }
 // Features returns the feature bits of what the engine can do.
 func (e *Engine) Features() uint64 {
 	return descriptors.FeatureReliableDelivery | descriptors.FeatureReliableReception |
-		descriptors.FeatureFrame | descriptors.FeaturePayloadTable
+		descriptors.FeatureFrame | descriptors.FeaturePayloadTable | descriptors.FeatureInline
 }
 
 // Exclusive runs f while the engine does nothing. Afterwards the engine no

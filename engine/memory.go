@@ -113,6 +113,7 @@ type layout struct {
 	total    uint32
 	at       int    // segment of the last access
 	base     uint32 // message offset at which that segment starts
+	checked  bool   // inline data, which was checked with the descriptor
 }
 
 // seek finds the segment that holds message offset, and how far into it.

@@ -66,6 +66,37 @@ func TestImmediateData(t *testing.T) {
 	})
 }
 
+// TestInlineData: messages may stand in their descriptors, of any size that fits,
+// on good wires and bad ones.
+func TestInlineData(t *testing.T) {
+	levels(t, func(t *testing.T, _ descriptors.Reliability, change func(*descriptors.CreateEndpointBody)) {
+		w, v, p := pair(t, change)
+		for _, n := range []int{0, 1, 15, 16, 17, 32, 64, 100, 1000, descriptors.MaxSegments * descriptors.DataSegmentSize} {
+			mem, address, _ := v.n.alloc(descriptors.DescriptorBytes(descriptors.MaxSegments))
+			d, err := descriptors.NewDescriptor(mem, address, v.handle)
+			if err != nil {
+				t.Fatal(err)
+			}
+			data := pattern(n, uint64(n))
+			copy(d.Inline(), data)
+			if err := d.SetInline(n); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 { // the second time rearmed
+				r, in := p.descriptor(5000)
+				p.postRecv(r)
+				v.postSend(d)
+				w.run("the end of a message", func() bool { return d.Status().Done() && r.Status().Done() })
+				if d.Status().Failed() || r.Status().Failed() {
+					t.Fatalf("%d bytes: sent %v, received %v", n, d.Status(), r.Status())
+				}
+				mustEqual(t, in[0][:r.Length()], data)
+				d.Rearm()
+			}
+		}
+	})
+}
+
 func TestScatterGather(t *testing.T) {
 	levels(t, func(t *testing.T, level descriptors.Reliability, change func(*descriptors.CreateEndpointBody)) {
 		w, v, p := pair(t, change)

@@ -51,7 +51,17 @@ var spoiltSends = []spoiltSend{
 			do(v.n, descriptors.OpRegisterMemory, descriptors.RegisterMemoryBody{
 				Address: hostBase, Length: d.Token().Address + 48 - hostBase, IOVA: busBase})).Handle
 	}, descriptors.StatusProtectionError},
-	{"reserved control bits", func(t *testing.T, v *vi, d *descriptors.Descriptor) { d.Control().Control |= 0x10 }, descriptors.StatusFormatError},
+	{"reserved control bits", func(t *testing.T, v *vi, d *descriptors.Descriptor) { d.Control().Control |= 0x20 }, descriptors.StatusFormatError},
+	{"inline data of fewer units than bytes", func(t *testing.T, v *vi, d *descriptors.Descriptor) {
+		d.Control().Control |= descriptors.ControlInline
+	}, descriptors.StatusFormatError},
+	{"inline data past the end of the descriptor's region", func(t *testing.T, v *vi, d *descriptors.Descriptor) {
+		d.Control().Control |= descriptors.ControlInline
+		d.Control().Length = 32
+		v.send.tokens[v.send.producer%uint32(len(v.send.tokens))].Handle = descriptors.Reply[descriptors.MemoryBody](
+			do(v.n, descriptors.OpRegisterMemory, descriptors.RegisterMemoryBody{
+				Address: hostBase, Length: d.Token().Address + 48 - hostBase, IOVA: busBase})).Handle
+	}, descriptors.StatusProtectionError},
 	{"an operation that the device lacks", func(t *testing.T, v *vi, d *descriptors.Descriptor) {
 		d.Control().Control |= descriptors.OpRDMAWrite
 	}, descriptors.StatusFormatError},
@@ -164,6 +174,9 @@ func TestBadReceives(t *testing.T) {
 			d.Segments()[0].Handle = p.n.memory(0, descriptors.AccessReadOnly)
 		}, descriptors.StatusProtectionError},
 		{"reserved bits", 200, func(t *testing.T, p *vi, d *descriptors.Descriptor) { d.Control().Control = 0x8000 }, descriptors.StatusFormatError},
+		{"inline data", 16, func(t *testing.T, p *vi, d *descriptors.Descriptor) {
+			d.Control().Control = descriptors.ControlInline
+		}, descriptors.StatusFormatError},
 		{"memory that the bus refuses", 200, func(t *testing.T, p *vi, d *descriptors.Descriptor) {
 			at := d.Segments()[0].Address - hostBase + busBase
 			p.n.e.Exclusive(func() {

@@ -71,7 +71,7 @@ func (e *Engine) tokenApart(q *workQueue, i uint32) (descriptors.Token, descript
 // fetch copies the descriptor that t names into l. A zero status means that
 // the descriptor is sound; control is valid then.
 func (e *Engine) fetch(ep *endpoint, t descriptors.Token, l *layout) (c control, st descriptors.Status) {
-	l.segments, l.total, l.at, l.base = l.segments[:0], 0, 0, 0
+	l.segments, l.total, l.at, l.base, l.checked = l.segments[:0], 0, 0, 0, false
 	if t.Address%descriptors.DescriptorAlign != 0 || t.Flags != 0 {
 		return c, descriptors.StatusFormatError
 	}
@@ -91,6 +91,9 @@ func (e *Engine) fetch(ep *endpoint, t descriptors.Token, l *layout) (c control,
 		return c, descriptors.StatusFormatError
 	}
 	n := count * descriptors.DataSegmentSize
+	if c.bits&descriptors.ControlInline != 0 {
+		return c, e.fetchInline(ep, t, l, &c, n)
+	}
 	if r, off = e.reach(t.Handle, ep.ptag, t.Address+descriptors.ControlSegmentSize, n, false); r == nil {
 		e.count(descriptors.CounterProtectionErrors, 1)
 		return c, descriptors.StatusProtectionError
@@ -115,6 +118,21 @@ func (e *Engine) fetch(ep *endpoint, t descriptors.Token, l *layout) (c control,
 	}
 	l.total = uint32(total)
 	return c, 0
+}
+
+// fetchInline is the rest of fetch for a descriptor with n bytes of room for inline
+// data: that is as one segment, in the descriptor's own region.
+func (e *Engine) fetchInline(ep *endpoint, t descriptors.Token, l *layout, c *control, n uint64) descriptors.Status {
+	if (uint64(c.length)+descriptors.DataSegmentSize-1)&^(descriptors.DataSegmentSize-1) != n {
+		return descriptors.StatusFormatError
+	}
+	s := segment{t.Address + descriptors.ControlSegmentSize, t.Handle, c.length}
+	if r, _ := e.reach(s.handle, ep.ptag, s.address, uint64(s.length), false); r == nil {
+		e.count(descriptors.CounterProtectionErrors, 1)
+		return descriptors.StatusProtectionError
+	}
+	l.segments, l.total, l.checked = append(l.segments, s), c.length, true
+	return 0
 }
 
 // control is what we keep of a control segment.

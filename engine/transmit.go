@@ -45,7 +45,7 @@ func (e *Engine) begin(ep *endpoint, m *sending, t descriptors.Token, st descrip
 	if m.status == 0 && m.total > ep.maxTransfer {
 		m.status = descriptors.StatusLengthError
 	}
-	if m.status == 0 {
+	if m.status == 0 && !m.checked {
 		m.status = e.check(&m.layout, ep.ptag, false)
 	}
 }

@@ -123,6 +123,9 @@ func (e *Engine) takeReceive(ep *endpoint, in *receipt) bool {
 	if in.status == 0 {
 		_, in.status = e.fetch(ep, in.token, &in.layout)
 	}
+	if in.status == 0 && in.checked {
+		in.status = descriptors.StatusFormatError // a receive has no inline data
+	}
 	if in.status == 0 {
 		in.status = e.check(&in.layout, ep.ptag, true)
 	}

@@ -69,6 +69,9 @@ func (n *driverNIC) Attributes() NICAttributes {
 		Reliability:      levels,
 		ThreadSafe:       true,
 	}
+	if id.Features&descriptors.FeatureInline != 0 {
+		a.MaxInline = id.MaxSegments * descriptors.DataSegmentSize
+	}
 	if id.Features&descriptors.FeatureRDMAWrite != 0 {
 		a.RDMAWrite = levels
 	}

@@ -81,6 +81,9 @@ type NICAttributes struct {
 	MaxTransfer uint32
 	// MaxSegments is the most data segments a descriptor may have.
 	MaxSegments int
+	// MaxInline is how many bytes a send may carry in its descriptor, see
+	// Descriptor.SetInline; zero if the NIC takes none.
+	MaxInline int
 	// MaxDiscriminator is the longest discriminator in bytes.
 	MaxDiscriminator int
 	// MaxVIs, MaxCQs, MaxRegions and MaxPtags count what can exist at a time.

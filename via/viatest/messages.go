@@ -166,6 +166,30 @@ func testImmediate(t *testing.T, p *Pair) {
 	}
 }
 
+// testInline sends messages that stand in their descriptors.
+func testInline(t *testing.T, p *Pair) {
+	most := p.A.Query().MaxInline
+	if most == 0 {
+		t.Skip("the NIC takes no inline data")
+	}
+	x, y := p.Connect(t, Setup{Segments: most / 16})
+	for _, n := range []int{0, 1, 31, 64, most} {
+		check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, most)))
+		d := x.Send[0]
+		d.Prepare()
+		for i := range n {
+			d.Inline()[i] = byte(i + n)
+		}
+		check(t, d.SetInline(n))
+		check(t, x.VI.PostSend(d))
+		r := p.MustTake(t, y.VI.RecvDone)
+		if !bytes.Equal(y.Memory.Bytes()[:r.Length()], d.Inline()[:n]) {
+			t.Errorf("%d bytes: %d others came", n, r.Length())
+		}
+		p.MustTake(t, x.VI.SendDone)
+	}
+}
+
 // testOrder posts more sends than receives: the sender stalls and nothing is
 // lost or swapped.
 func testOrder(t *testing.T, p *Pair) {

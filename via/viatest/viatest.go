@@ -31,6 +31,7 @@ var suite = []struct {
 	{"messages/large", testMessagesLarge},
 	{"scatter gather", testScatterGather},
 	{"immediate data", testImmediate},
+	{"inline data", testInline},
 	{"order and flow control", testOrder},
 	{"batches", testBatches},
 	{"waits", testWaits},

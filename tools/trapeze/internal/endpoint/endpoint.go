@@ -33,6 +33,7 @@ type Endpoint struct {
 	stride int
 	send   []*via.Descriptor
 	recv   []*via.Descriptor
+	inline bool // messages are built in their descriptors
 	// Free-running: descriptor i of a queue is used for messages i, i+depth, …
 	// and has the buffer of the same number.
 	posted, completed uint
@@ -42,6 +43,10 @@ type Endpoint struct {
 }
 
 var _ transfer.Link = (*Endpoint)(nil)
+
+// mostInline is up to which length in bytes messages are built in descriptors: so
+// many as share the descriptor's cache lines, or those next to them.
+const mostInline = 224
 
 // New makes an idle endpoint with all its receives posted.
 func New(ctx context.Context, nic *via.NIC, o Options) (*Endpoint, error) {
@@ -54,7 +59,8 @@ func New(ctx context.Context, nic *via.NIC, o Options) (*Endpoint, error) {
 		return nil, err
 	}
 	// Buffers start on cache lines of their own.
-	e := &Endpoint{vi: vi, max: o.MaxMessage, stride: (o.MaxMessage + 63) &^ 63}
+	e := &Endpoint{vi: vi, max: o.MaxMessage, stride: (o.MaxMessage + 63) &^ 63,
+		inline: o.MaxMessage <= min(mostInline, nic.Query().MaxInline)}
 	if err := e.furnish(ctx, nic, o); err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
@@ -65,7 +71,11 @@ func (e *Endpoint) furnish(ctx context.Context, nic *via.NIC, o Options) (err er
 	if e.memory, err = nic.Alloc(ctx, max(e.stride, 64)*(o.SendDepth+o.RecvDepth), via.MemoryAttributes{}); err != nil {
 		return err
 	}
-	if e.send, err = e.vi.NewDescriptors(ctx, o.SendDepth, 1); err != nil {
+	segments := 1
+	if e.inline {
+		segments = (e.max + descriptors.DataSegmentSize - 1) / descriptors.DataSegmentSize
+	}
+	if e.send, err = e.vi.NewDescriptors(ctx, o.SendDepth, segments); err != nil {
 		return err
 	}
 	if e.recv, err = e.vi.NewDescriptors(ctx, o.RecvDepth, 1); err != nil {
@@ -101,6 +111,9 @@ func (e *Endpoint) Acquire(ctx context.Context) ([]byte, error) {
 		if err := e.reap(ctx); err != nil {
 			return nil, err
 		}
+	}
+	if e.inline {
+		return e.send[e.posted%uint(len(e.send))].Inline()[:e.max:e.max], nil
 	}
 	at := e.sendOffset(e.posted)
 	return e.memory.Bytes()[at : at+e.max : at+e.max], nil
@@ -147,6 +160,9 @@ func (e *Endpoint) prepare(n int) (*via.Descriptor, error) {
 	}
 	d := e.send[e.posted%uint(len(e.send))]
 	d.Prepare()
+	if e.inline {
+		return d, d.SetInline(n)
+	}
 	return d, e.memory.AddTo(d, e.sendOffset(e.posted), n)
 }
 
