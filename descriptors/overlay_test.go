@@ -51,6 +51,7 @@ var ringOverlays = []overlay{
 	{"DataSegmentsAt", DataSegmentSize, 8, several(DataSegmentsAt)},
 	{"TokensAt", TokenSize, TokenSize, several(TokensAt)},
 	{"CompletionsAt", CompletionSize, CompletionSize, several(CompletionsAt)},
+	{"ReferencesAt", ReferenceSize, 8, several(ReferencesAt)},
 	{"DMARecordsAt", DMARecordSize, DMARecordSize, several(DMARecordsAt)},
 }
 

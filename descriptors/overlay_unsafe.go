@@ -40,6 +40,10 @@ func HeaderAt(frame []byte) *Header { return overlay[Header](frame, 4) }
 // nil if it is too short or not aligned to 4 bytes.
 func ConnectBodyAt(payload []byte) *ConnectBody { return overlay[ConnectBody](payload, 4) }
 
+// ReferencesAt lays as many whole references over b, which follows the header of a
+// frame, as it holds; nil if b is not aligned to 8 bytes.
+func ReferencesAt(b []byte) []Reference { return overlaySlice[Reference](b, 8) }
+
 // CommandAt lays an admin command over b, or returns nil if b is shorter than
 // AdminEntrySize or not aligned to 8 bytes.
 func CommandAt(b []byte) *Command { return overlay[Command](b, 8) }

@@ -41,7 +41,8 @@ type Header struct {
 	Version     uint8
 	Type        FrameType
 	Flags       FrameFlags
-	// Length of the payload in this frame, in bytes.
+	// Length of the payload in this frame, in bytes; with FrameReference, of what
+	// the references stand for.
 	Length uint16
 	// DestinationEndpoint is zero in a connect request.
 	DestinationEndpoint uint32
@@ -125,8 +126,11 @@ const (
 	// FrameEcho, in a disconnect frame, says that its sender knows no such
 	// connection and that Key repeats the key of the frame it answers.
 	FrameEcho FrameFlags = 0x20
+	// FrameReference says that references (Reference) stand in place of the
+	// payload.
+	FrameReference FrameFlags = 0x40
 	// FrameFlagsReserved bits are zero.
-	FrameFlagsReserved FrameFlags = 0xffc0
+	FrameFlagsReserved FrameFlags = 0xff80
 )
 
 // ConnectBodySize is the size in bytes of ConnectBody.
