@@ -53,6 +53,27 @@ type Progressive interface {
 	Arrived() (n int, aborted bool)
 }
 
+// Lender is implemented by ports whose peer can read memory of this host, so that
+// a frame may say where bytes are in place of them (SPEC.md 8.9). New looks for it
+// once. All of it is the goroutine's that uses the port.
+type Lender interface {
+	// Lend says where the peer finds b: in which memory that it can read, and how
+	// far from the start. id is not zero. ok is false if the peer cannot read all
+	// of b, or could not borrow at all.
+	Lend(b []byte) (id uint32, offset uint64, ok bool)
+	// Revoke takes back what was lent in the frames that were committed before. A
+	// peer that has not read it, or is reading it now, learns that from Return.
+	Revoke()
+	// Borrow returns n bytes of the peer's memory id from offset on, or nil if it
+	// cannot. They belong to the frame that Receive returned last, may change while
+	// they are read, and stay until Return or Release.
+	Borrow(id uint32, offset, n uint64) []byte
+	// Return gives back what was borrowed since Receive. valid says that it had not
+	// been revoked when the last of it was read: if it had, what was read may be
+	// anything.
+	Return() (valid bool)
+}
+
 // Memory is host memory as the device sees it, by bus address. It is used by
 // the goroutine that steps the engine or runs Exclusive.
 type Memory interface {

@@ -13,15 +13,15 @@ import (
 
 // borrowed is memory of the peer that we have mapped.
 type borrowed struct {
+	of     *session
 	id     uint32
 	memory *mapping
 	mem    []byte
 }
 
-// Borrow returns n bytes at offset of the memory that the peer has exported as
-// id, or nil if they are not all in it. It is the data path's, as Receive is. The
-// bytes are the peer's: they may change while they are read. They stay until the
-// next call of Receive or Release.
+// Borrow is described at engine.Lender: bytes at offset of the memory that the
+// peer has exported as id, nil if they are not all in it. It is the data path's,
+// as Receive is. They stay until the next call of Receive, Release or Return.
 func (p *Port) Borrow(id uint32, offset, n uint64) []byte {
 	if !p.borrowed {
 		p.borrowed = true
@@ -33,14 +33,32 @@ func (p *Port) Borrow(id uint32, offset, n uint64) []byte {
 		return nil
 	}
 	for i := range *t {
-		if b := &(*t)[i]; b.id == id {
+		// A frame of a session that has ended means nothing of the peer that has
+		// come since. Before the first frame there is no session here.
+		if b := &(*t)[i]; b.id == id && (b.of == p.session || p.session == nil) {
 			if size := uint64(len(b.mem)); offset > size || n > size-offset {
 				return nil
 			}
+			p.counts.borrowed.Add(1)
+			p.counts.borrowedBytes.Add(n)
 			return b.mem[offset : offset+n : offset+n]
 		}
 	}
 	return nil
+}
+
+// Return is described at engine.Lender.
+func (p *Port) Return() (valid bool) {
+	if !p.borrowed {
+		return true
+	}
+	loadBarrier() // what was borrowed has been read
+	valid = p.session != nil && !p.rx.revoked()
+	if !valid {
+		p.counts.revoked.Add(1)
+	}
+	p.giveBack()
+	return valid
 }
 
 // giveBack ends the use of what was borrowed.
@@ -72,7 +90,7 @@ func (p *Port) takeOffer(s *session, m message, fd int) error {
 		return &PeerError{"number of an export", uint64(m.id), "a new one"}
 	}
 	answer := message{kind: kindExported, id: m.id}
-	b, err := p.mapOffer(m, fd)
+	b, err := p.mapOffer(s, m, fd)
 	if err != nil {
 		errno := unix.EINVAL
 		errors.As(err, &errno)
@@ -91,7 +109,7 @@ func (p *Port) theirs() []borrowed {
 	return nil
 }
 
-func (p *Port) mapOffer(m message, fd int) (borrowed, error) {
+func (p *Port) mapOffer(s *session, m message, fd int) (borrowed, error) {
 	offset, n := m.a, m.b
 	if n == 0 || n > math.MaxInt || offset > math.MaxInt64 || offset%uint64(os.Getpagesize()) != 0 {
 		return borrowed{}, fmt.Errorf("%w: %#x bytes at %#x", ErrMemory, n, offset)
@@ -109,7 +127,7 @@ func (p *Port) mapOffer(m message, fd int) (borrowed, error) {
 	if err != nil {
 		return borrowed{}, err
 	}
-	return borrowed{m.id, memory, memory.mem}, nil
+	return borrowed{s, m.id, memory, memory.mem}, nil
 }
 
 // takeBack unmaps what the peer exports no more.

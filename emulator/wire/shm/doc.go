@@ -36,6 +36,7 @@
 //
 //	0          freed     u32: bytes that the receiver has given back
 //	128        asleep    u32: not 0 if the receiver wants a wake message
+//	256        void      u64: which loans of the sender's have been revoked
 //	4096       words     u64 for each frame, R/64 of them
 //	4096+R/8   frames    R bytes; each frame in one piece, aligned to 64
 //
@@ -53,6 +54,21 @@
 // as soon as its word. There is no index that the two sides share; the first
 // word of a batch is written last. A frame that comes in parts has its word
 // written again and again; one that is given up is skipped.
+//
+// # Loans
+//
+// A frame may say where bytes are in memory that its sender has exported, instead
+// of carrying them; the wire does not know which do. A sender that needs the
+// memory for something else while such frames may not have been read revokes
+// their loans: it writes void, and then lets the memory change.
+//
+//	bits 31:0  number of a frame
+//	bit 32     the loans of the frames before that number are void
+//	bit 33     all are: the session has ended
+//
+// A receiver reads the bytes, then void, in this order, and drops a frame whose
+// loan is void: what it has read may be anything. The frames before a number are
+// the R/64 before it that can be on their way.
 //
 // # Sleeping
 //

@@ -6,6 +6,7 @@ import "github.com/trapeze-nic/trapeze/descriptors"
 const (
 	freedOffset  = 0
 	asleepOffset = 128 // off freed's cache line, and off the one that is fetched along with it
+	voidOffset   = 256
 	wordsOffset  = descriptors.PageSize
 	lineSize     = 64
 	wordSize     = 8
@@ -17,6 +18,8 @@ type half struct {
 	freed *uint32
 	// asleep is not zero if the receiver wants to be woken. Both write it.
 	asleep *uint32
+	// void says which frames' loans have been revoked. The sender writes it.
+	void   *uint64
 	words  []uint64 // by frame number
 	frames []byte   // a power of two
 }
@@ -30,6 +33,7 @@ func layHalf(mem []byte, ring int) half {
 	return half{
 		freed:  descriptors.IndexAt(mem[freedOffset:]),
 		asleep: descriptors.IndexAt(mem[asleepOffset:]),
+		void:   &wordsAt(mem[voidOffset : voidOffset+wordSize])[0],
 		words:  wordsAt(mem[wordsOffset:framesOffset]),
 		frames: mem[framesOffset : framesOffset+ring : framesOffset+ring],
 	}

@@ -40,6 +40,9 @@ type loan struct {
 	stuck          []*mapping // that could not be unmapped yet; the run goroutine's
 }
 
+// Shares reports whether this side is willing to share memory.
+func (p *Port) Shares() bool { return p.options.Share }
+
 // Export makes memory of this process readable by the peer, and by each peer to
 // come, until Unexport. mem is a mapping of the file fd that starts at offset, a
 // multiple of the page size (of the file's: huge pages are larger). The file must
@@ -144,19 +147,27 @@ func (p *Port) Unexport(id uint32) error {
 	return err
 }
 
-// Lend says where the peer finds the bytes p: in which exported memory, and how
-// far from its start. ok is false if p is not all in one exported memory, or the
-// peer has not mapped that. It takes some nanoseconds; the data path may call it.
+// Lend is described at engine.Lender: it says in which exported memory the peer
+// finds b. ok is false if b is not all in one, or the peer has not mapped that. It
+// takes some nanoseconds; the data path may call it.
 func (p *Port) Lend(b []byte) (id uint32, offset uint64, ok bool) {
 	if t := p.loan.lent.Load(); t != nil && p.LinkUp() {
 		for i := range *t {
 			e := &(*t)[i]
 			if at, in := within(b, e.mem); in {
+				p.counts.lent.Add(1)
 				return e.id, at, true
 			}
 		}
 	}
 	return 0, 0, false
+}
+
+// Revoke is described at engine.Lender. It is the data path's.
+func (p *Port) Revoke() {
+	if p.session != nil {
+		p.tx.revoke()
+	}
 }
 
 // listLent makes the table that Lend looks at. p.mu is held.

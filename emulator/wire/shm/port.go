@@ -10,8 +10,8 @@ import (
 	"github.com/trapeze-nic/trapeze/engine"
 )
 
-// Port is one end of a wire between two processes. It implements wire.Port and
-// engine.Progressive, and lends memory if Options.Share is set.
+// Port is one end of a wire between two processes. It implements wire.Port,
+// engine.Progressive and engine.Lender. It lends memory if Options.Share is set.
 //
 // While no peer is connected the link is down. A port looks for a peer, or waits
 // for one, until it is closed.
@@ -56,6 +56,7 @@ type Port struct {
 var (
 	_ wire.Port          = (*Port)(nil)
 	_ engine.Progressive = (*Port)(nil)
+	_ engine.Lender      = (*Port)(nil)
 )
 
 // Bits of Port.state.

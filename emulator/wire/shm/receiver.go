@@ -145,6 +145,13 @@ func (r *receiver) release() {
 	}
 }
 
+// revoked reports whether the loans of the frame that is held are void. Before a
+// number are those frames that can be on their way: as many as there are words.
+func (r *receiver) revoked() bool {
+	v := atomic.LoadUint64(r.void)
+	return v&voidAll != 0 || v&voidBefore != 0 && uint32(v)-r.number-1 < uint32(len(r.words))
+}
+
 func (r *receiver) free() {
 	descriptors.StoreIndex(r.freed, r.tail)
 	r.freedLast = r.tail

@@ -133,6 +133,9 @@ func (s *sender) abort() {
 	}
 }
 
+// revoke makes the loans of all frames before the next one void.
+func (s *sender) revoke() { storeWord(s.void, voidBefore|uint64(s.number)) }
+
 // tell writes the word of the open frame.
 func (s *sender) tell(flags uint64) {
 	storeWord(s.word(s.number-1), wordOf(s.number-1, s.room, s.shown, flags))

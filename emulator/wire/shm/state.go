@@ -61,6 +61,8 @@ func (p *Port) leave() {
 	if s == nil {
 		return
 	}
+	// Nothing can be revoked later. The peer may not know yet that it has ended.
+	storeWord(p.tx.void, voidAll)
 	if p.tx.reserved || p.tx.open {
 		// Somebody may be writing into it.
 		p.grave = s.memory

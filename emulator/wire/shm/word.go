@@ -31,6 +31,18 @@ func wordOf(i, n, shown uint32, flags uint64) uint64 {
 	return numberOf(i)<<numShift | flags<<flagShift | uint64(shown)<<shownShift | uint64(n)
 }
 
+// Bits of the word that says which loans are void: those of the frames before a
+// number (bits 31:0), or all.
+const (
+	voidBefore uint64 = 1 << 32
+	voidAll    uint64 = 1 << 33
+)
+
+// loadBarrier keeps the loads before it ahead of those that follow.
+//
+//go:noescape
+func loadBarrier()
+
 // fetch begins to fetch the two cache lines at p.
 //
 //go:noescape

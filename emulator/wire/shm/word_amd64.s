@@ -15,6 +15,11 @@ TEXT ·storeWord(SB), NOSPLIT, $0-16
 	MOVQ BX, (AX)
 	RET
 
+// func loadBarrier()
+// Loads stay in order.
+TEXT ·loadBarrier(SB), NOSPLIT, $0-0
+	RET
+
 // func demote(p *byte, lines int)
 // CLDEMOTE (AX) is 0F 1C /0 (Intel SDM vol. 2A), a hint that processors without
 // it take for a NOP.

@@ -15,6 +15,12 @@ TEXT ·storeWord(SB), NOSPLIT, $0-16
 	STLR R1, (R0)
 	RET
 
+// func loadBarrier()
+// DMB ISHLD (Arm ARM, B2.3.11): 0x9 is its option in the encoding.
+TEXT ·loadBarrier(SB), NOSPLIT, $0-0
+	DMB $0x9
+	RET
+
 // func demote(p *byte, lines int)
 // There is no such hint.
 TEXT ·demote(SB), NOSPLIT, $0-16
