@@ -103,6 +103,7 @@ func (e *Engine) makeReady(ep *endpoint) {
 // flushed.
 func (e *Engine) flushSends(ep *endpoint, first descriptors.Status) {
 	q := &ep.send
+	e.recall(ep)
 	for r := ep.rel; r != nil && r.head != r.next; r.head++ {
 		m := r.message(r.head)
 		if m.status != 0 {

@@ -25,6 +25,7 @@ type Engine struct {
 	// published piece by piece.
 	progressive Progressive
 	pieces      bool
+	lender      Lender // the port, if it is one
 	pipeline    Pipeline
 	// maxPayload is what fits a frame, in bytes; oneBurst is the largest that is
 	// gathered at once.
@@ -55,6 +56,7 @@ type Engine struct {
 	movers [directions]*memory.Mover
 	out    outgoing
 	in     incoming
+	loan   loan
 	dma    dma
 	program
 
@@ -108,6 +110,7 @@ func New(c Config) (*Engine, error) {
 		sleep:      newSleeper(), pipeline: c.Pipeline,
 	}
 	e.progressive, _ = c.Port.(Progressive)
+	e.lender, _ = c.Port.(Lender)
 	// The checksum stands in the header, so nothing can go before the whole.
 	e.pieces = e.progressive != nil && !e.checksum
 	if e.oneBurst = e.maxPayload; e.pieces {
@@ -179,6 +182,9 @@ func (e *Engine) Reset() {
 	defer e.mu.Unlock()
 	for i := range e.bells.cells {
 		e.bells.cells[i].rung.Store(0)
+	}
+	if e.lender != nil {
+		e.lender.Revoke()
 	}
 	e.clear()
 }

@@ -44,7 +44,7 @@ func (e *Engine) launch(buf []byte) {
 	e.handOver(len(buf) - descriptors.HeaderSize)
 }
 
-// handOver gives the wire a frame with n bytes of payload.
+// handOver gives the wire a frame that stands for n bytes of payload.
 func (e *Engine) handOver(n int) {
 	e.port.Commit()
 	e.committed = true
@@ -67,10 +67,16 @@ func (e *Engine) accept(buf []byte) (payload []byte, ok bool) {
 	}
 	h := &e.in.header
 	*h = *on
-	if !wellFormed(h, len(buf)) {
-		return nil, false
+	if h.Flags&descriptors.FrameReference != 0 {
+		if !e.mayRefer(h) {
+			return nil, false
+		}
+	} else {
+		if !wellFormed(h, len(buf)) {
+			return nil, false
+		}
+		buf = buf[:descriptors.HeaderSize+int(h.Length)]
 	}
-	buf = buf[:descriptors.HeaderSize+int(h.Length)]
 	switch {
 	case h.Flags&descriptors.FrameChecksum != 0:
 		if descriptors.FrameChecksumOf(buf) != h.Checksum {
@@ -84,11 +90,16 @@ func (e *Engine) accept(buf []byte) (payload []byte, ok bool) {
 	return buf[descriptors.HeaderSize:], h.Destination == e.mac || h.Destination == descriptors.Broadcast && forAnybody(h)
 }
 
-// wellFormed checks what a header says of itself, in a frame of n bytes.
+// wellFormed checks what a header says of itself, in a frame of n bytes that
+// carries its payload.
 func wellFormed(h *descriptors.Header, n int) bool {
+	return ours(h) && h.Flags&descriptors.FrameReference == 0 && int(h.Length) <= n-descriptors.HeaderSize
+}
+
+// ours checks what is the same in all headers.
+func ours(h *descriptors.Header) bool {
 	return h.EtherType == descriptors.EtherType && h.Version == descriptors.WireVersion &&
-		h.Flags&descriptors.FrameFlagsReserved == 0 && !h.Source.IsMulticast() &&
-		int(h.Length) <= n-descriptors.HeaderSize
+		h.Flags&descriptors.FrameFlagsReserved == 0 && !h.Source.IsMulticast()
 }
 
 // forAnybody says whether a frame may be broadcast: connect requests and their

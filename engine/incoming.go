@@ -84,6 +84,15 @@ func (e *Engine) takeFrame(buf []byte) {
 		e.refuse()
 		return
 	}
+	if in.header.Flags&descriptors.FrameReference != 0 {
+		if ok = e.borrow(payload); ok && e.hooks&wholeFrames != 0 {
+			buf, payload, ok = e.expand()
+		}
+		if !ok {
+			e.refuse()
+			return
+		}
+	}
 	e.countReceived()
 	if e.hooks&wholeFrames != 0 {
 		if payload, ok = e.steer(buf, payload); !ok {
@@ -104,15 +113,28 @@ func (e *Engine) refuse() {
 // decides when its payload moves.
 func (e *Engine) deliver(buf, payload []byte, v verdict) {
 	in := &e.in
+	refers := in.header.Flags&descriptors.FrameReference != 0
 	switch v {
 	case refused:
 		e.count(descriptors.CounterFramesDropped, 1)
 	case placing:
 		in.moved, in.landed = 0, false
-		if e.movers[Receive].Whole(len(payload), in.queued()) {
-			e.land(payload)
+		if e.movers[Receive].Whole(int(in.header.Length), in.queued()) {
+			if !refers {
+				e.land(payload)
+			} else if !e.landBorrowed() {
+				e.count(descriptors.CounterFramesDropped, 1)
+				break
+			}
 			e.endData(in.ep, &in.header)
 			break
+		}
+		if refers {
+			var ok bool
+			if buf, payload, ok = e.expand(); !ok {
+				e.count(descriptors.CounterFramesDropped, 1)
+				break
+			}
 		}
 		in.buf, in.seen, in.judged = buf, len(buf), true
 		e.startPlacing(payload)

@@ -94,6 +94,7 @@ func (e *Engine) deregisterMemory(id uint16, b *descriptors.MemoryBody) {
 		return
 	}
 	r := &e.regions[i]
+	e.recallRegion(b.Handle)
 	e.ptag(r.ptag).users--
 	*r = region{last: r.last}
 	e.freeSlots = append(e.freeSlots, i)

@@ -31,6 +31,7 @@ const (
 	frameSent    outcome = iota
 	frameWaiting         // for room on the wire, or for the host
 	frameFailed          // which has been dealt with
+	frameCopied          // its payload cannot be lent
 )
 
 // sendData sends the frame of m that starts at offset; again says that it has
@@ -57,12 +58,17 @@ func (e *Engine) sendData(ep *endpoint, m *sending, psn, offset uint32, flags de
 	if r := ep.rel; r != nil {
 		h.Ack, h.Credit = r.expect, e.credit(ep)
 	}
+	tx, behind := e.movers[Transmit], framesIn(m.total-offset-n, n)+int(ep.send.posted())
+	if n >= lendFrom && e.lends(ep) {
+		if result := e.sendLent(ep, m, &h, n, behind, again); result != frameCopied {
+			return result
+		}
+	}
 	buf := e.frame(&h, int(n))
 	if buf == nil {
 		return frameWaiting
 	}
 	*descriptors.HeaderAt(buf) = h
-	tx, behind := e.movers[Transmit], framesIn(m.total-offset-n, n)+int(ep.send.posted())
 	if n == 0 || n <= e.oneBurst && tx.Plain() {
 		if st := e.gather(buf[descriptors.HeaderSize:], &m.layout, offset, ep.ptag); st != 0 {
 			e.failSend(ep, m, again, st)

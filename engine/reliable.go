@@ -23,6 +23,7 @@ type reliable struct {
 	broken   bool   // message next-1 has failed on this side: send no more
 	limit    uint32 // credit: the peer takes messages below this number
 	stalled  bool   // something is posted, but there is no credit
+	lent     uint32 // PSN behind the last frame whose payload was lent
 
 	// Receiving. Bit i of have stands for PSN expect+1+i.
 	expect   uint32
@@ -58,7 +59,7 @@ func (e *Engine) newReliable(ep *endpoint) *reliable {
 	sends := min(windowFrames, int(ep.send.depth()))
 	receives := min(windowFrames, int(ep.recv.depth()))
 	return &reliable{
-		una: ep.remote.ourKey, nxt: ep.remote.ourKey, expect: ep.remote.theirKey,
+		una: ep.remote.ourKey, nxt: ep.remote.ourKey, lent: ep.remote.ourKey, expect: ep.remote.theirKey,
 		messages: make([]sending, sends), receipts: make([]receipt, receives),
 		timers: timers{rto: e.timing.Retransmit, heard: e.now},
 	}

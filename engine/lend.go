@@ -1,0 +1,137 @@
+package engine
+
+import "github.com/trapeze-nic/trapeze/descriptors"
+
+// lendFrom is how many bytes a frame must stand for at least before they are lent
+// instead of copied.
+const lendFrom = 2048
+
+// loan is what lending needs from one frame to the next.
+type loan struct {
+	references [descriptors.MaxReferences]descriptors.Reference // of the frame that is being sent
+
+	// Of the frame that is being received: the bytes that it refers to.
+	pieces [descriptors.MaxReferences][]byte
+	count  int
+	// frame takes a frame whose bytes are needed in one place; nil until one is.
+	frame []byte
+}
+
+// lends reports whether the payload of the endpoint's next frame may be lent: its
+// buffers stay the NIC's until the peer has read them, and nobody wants to see
+// the bytes, or to decide piece by piece when they go.
+func (e *Engine) lends(ep *endpoint) bool {
+	return e.lender != nil && ep.rel != nil && !e.checksum && !e.asks(HookFilterTransmit) && e.movers[Transmit].Plain()
+}
+
+// sendLent sends the frame of m that h describes, n bytes, as references. It
+// answers frameCopied, and nothing has happened, if it has to go as bytes.
+func (e *Engine) sendLent(ep *endpoint, m *sending, h *descriptors.Header, n uint32, behind int, again bool) outcome {
+	count, st := e.refer(&m.layout, h.Offset, n, ep.ptag)
+	switch {
+	case st != 0:
+		e.failSend(ep, m, again, st)
+		return frameFailed
+	case count == 0:
+		return frameCopied
+	}
+	buf := e.frame(h, count*descriptors.ReferenceSize)
+	if buf == nil {
+		return frameWaiting
+	}
+	if !e.movers[Transmit].Whole(int(n), behind) {
+		return frameCopied
+	}
+	on := descriptors.HeaderAt(buf)
+	*on = *h
+	on.Flags |= descriptors.FrameReference
+	on.Length = uint16(n)
+	copy(descriptors.ReferencesAt(buf[descriptors.HeaderSize:]), e.loan.references[:count])
+	e.handOver(int(n))
+	if r := ep.rel; int32(h.PSN-r.lent) >= 0 {
+		r.lent = h.PSN + 1
+	}
+	e.endSend(ep, m, h.PSN, h.Offset, n, h.Credit, again)
+	return frameSent
+}
+
+// refer is gather for bytes that are lent: with the same checks it finds n bytes
+// of a message, from offset on, and where the peer finds them. The count of
+// references is 0 if the peer does not find all of them, or only with too many
+// references.
+func (e *Engine) refer(l *layout, offset, n, tag uint32) (count int, st descriptors.Status) {
+	skip := l.seek(offset)
+	left := uint64(n)
+	for i := l.at; left > 0; i++ {
+		if i >= len(l.segments) {
+			return 0, descriptors.StatusLengthError
+		}
+		s := &l.segments[i]
+		part := min(uint64(s.length-skip), left)
+		r, off := e.reach(s.handle, tag, s.address+uint64(skip), part, false)
+		if r == nil {
+			e.count(descriptors.CounterProtectionErrors, 1)
+			return 0, descriptors.StatusProtectionError
+		}
+		for left, skip = left-part, 0; part > 0; count++ {
+			w := e.window(r, off, part, false)
+			if len(w) == 0 {
+				return 0, descriptors.StatusProtectionError
+			}
+			if count == len(e.loan.references) {
+				return 0, 0
+			}
+			id, at, ok := e.lender.Lend(w)
+			if !ok {
+				return 0, 0
+			}
+			e.loan.references[count] = descriptors.Reference{Region: id, Length: uint32(len(w)), Offset: at}
+			off, part = off+uint64(len(w)), part-uint64(len(w))
+		}
+	}
+	return count, 0
+}
+
+// lending reports whether the peer may still have to read what a connection has
+// lent it.
+func (r *reliable) lending() bool { return r != nil && int32(r.lent-r.una) > 0 }
+
+// recall takes back what an endpoint has lent, because its sends end before the
+// peer has acknowledged them: their buffers are the host's again. Other
+// connections' frames that are on the wire lose what they refer to as well, and
+// are sent again.
+func (e *Engine) recall(ep *endpoint) {
+	if e.lender != nil && ep.rel.lending() {
+		e.lender.Revoke()
+	}
+}
+
+// recallRegion takes back what has been lent of a region that the host
+// deregisters.
+func (e *Engine) recallRegion(handle uint32) {
+	if e.lender == nil {
+		return
+	}
+	for _, ep := range e.busy {
+		r := ep.rel
+		if !r.lending() {
+			continue
+		}
+		for n := r.head; n != r.next; n++ {
+			if m := r.message(n); m.uses(handle) {
+				e.lender.Revoke()
+				return
+			}
+		}
+	}
+}
+
+// uses reports whether a segment lies in region handle.
+func (l *layout) uses(handle uint32) bool {
+	for i := range l.segments {
+		if l.segments[i].handle == handle {
+			return true
+		}
+	}
+	return false
+}
