@@ -53,11 +53,12 @@ type Device struct {
 	stop    context.CancelFunc // of the thread
 	stopped chan struct{}
 
-	mu     sync.Mutex
-	config *pciconfig.Space
-	latch  latches
-	dma    dmaRegisters
-	resets uint32
+	mu      sync.Mutex
+	config  *pciconfig.Space
+	latch   latches
+	dma     dmaRegisters
+	sharing sharing
+	resets  uint32
 	// readyAt is when the reset that is under way ends.
 	readyAt time.Time
 }
@@ -120,6 +121,7 @@ func New(o Options) (_ *Device, err error) {
 		}
 		d.engine.MapDoorbells(d.doorbells.bytes)
 	}
+	d.sharing = newSharing(o.Wire)
 	// In this order: a wire that connects by itself may do so at any time.
 	d.wire.OnLink(d.linkChanged)
 	d.engine.Exclusive(func() { d.linkUp = d.wire.LinkUp() })

@@ -50,6 +50,7 @@ func (d *Device) MapDMA(mem *vfio.Memory, iova uint64, flags vfio.DMAFlags) erro
 	if err != nil {
 		return d.fail(op, fmt.Errorf("%w: %#x to %#x", err, iova, iova+uint64(len(b))-1))
 	}
+	d.share(mem, iova, flags)
 	return nil
 }
 
@@ -66,6 +67,7 @@ func (d *Device) UnmapDMA(iova, size uint64) error {
 	if err != nil {
 		return d.failHint(op, fmt.Errorf("%w: %#x bytes at %#x", err, size, iova), "unmap exactly what one MapDMA mapped")
 	}
+	d.unshare(iova)
 	return nil
 }
 

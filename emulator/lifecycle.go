@@ -84,6 +84,9 @@ func (d *Device) followConfig() {
 	d.decoding.Store(d.config.MemoryEnabled())
 	master := d.config.BusMaster() && !d.removed.Load()
 	d.engine.Exclusive(func() { d.iommu.setMaster(master) })
+	if !master {
+		d.revoke() // for the peer reads by it too
+	}
 	// A message is a write, which only a bus master can do.
 	enabled, masked := d.config.MSIX()
 	d.msix.control(enabled && master, masked)

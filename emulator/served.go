@@ -83,6 +83,7 @@ func (d *Device) Renew(ctx context.Context) error {
 	}
 	d.errorEvent.set(trigger{})
 	d.requestEvent.set(trigger{})
+	d.unshareAll()
 	d.engine.Exclusive(func() {
 		d.iommu.clear()
 		copy(sram.bytes, d.sram.bytes[:d.processor.Kept()])

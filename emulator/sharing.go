@@ -1,0 +1,101 @@
+package emulator
+
+import (
+	"github.com/trapeze-nic/trapeze/emulator/wire"
+	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+// exporter is a wire that can make memory of this process readable by its peer,
+// so that payloads are lent instead of copied.
+type exporter interface {
+	// Shares reports whether this end is willing to.
+	Shares() bool
+	Export(fd int, offset int64, mem []byte) (id uint32, err error)
+	Unexport(id uint32) error
+}
+
+// Sharing says which of a device's DMA memory its peer can read. Payloads that
+// lie in the rest are copied into the wire.
+type Sharing struct {
+	// On: the wire shares memory, as far as this end is concerned.
+	On bool
+	// Exported and Copied count mappings that the peer may read, and those that it
+	// could not be given.
+	Exported, Copied int
+	// Err is why memory could not be given to the peer, or was not given back by it,
+	// the last time that this happened; nil if it never did.
+	Err error
+}
+
+// sharing is what a device knows of it. Device.mu.
+type sharing struct {
+	to      exporter            // nil: the wire shares nothing
+	exports map[uint64]uint32   // by IOVA
+	kept    map[uint64]struct{} // IOVAs of memory that could not be exported
+	err     error
+}
+
+// Sharing returns what of the device's DMA memory its peer can read.
+func (d *Device) Sharing() Sharing {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := &d.sharing
+	return Sharing{On: s.to != nil, Exported: len(s.exports), Copied: len(s.kept), Err: s.err}
+}
+
+func newSharing(w wire.Port) sharing {
+	s := sharing{exports: map[uint64]uint32{}, kept: map[uint64]struct{}{}}
+	if e, ok := w.(exporter); ok && e.Shares() {
+		s.to = e
+	}
+	return s
+}
+
+// share lets the peer read memory that the device may read. That it cannot be is
+// no reason to refuse the mapping: its payloads are copied. mu is held.
+func (d *Device) share(mem *vfio.Memory, iova uint64, flags vfio.DMAFlags) {
+	s := &d.sharing
+	if s.to == nil || flags&vfio.DMARead == 0 {
+		return
+	}
+	id, err := s.to.Export(mem.FD(), 0, mem.Bytes())
+	if err != nil {
+		s.err = err
+		s.kept[iova] = struct{}{}
+		return
+	}
+	s.exports[iova] = id
+}
+
+// unshare ends what share began, once the engine reaches the memory no more. When
+// it returns nothing that the peer reads in the memory gets anywhere. mu is held.
+func (d *Device) unshare(iova uint64) {
+	s := &d.sharing
+	delete(s.kept, iova)
+	id, ok := s.exports[iova]
+	if !ok {
+		return
+	}
+	delete(s.exports, iova)
+	if err := s.to.Unexport(id); err != nil {
+		// The peer has been disconnected. What it is reading is void.
+		s.err = err
+		d.revoke()
+	}
+}
+
+// unshareAll is unshare for all memory. mu is held.
+func (d *Device) unshareAll() {
+	clear(d.sharing.kept)
+	for iova := range d.sharing.exports {
+		d.unshare(iova)
+	}
+}
+
+// revoke takes back what the device has lent to its peer.
+func (d *Device) revoke() {
+	if l, ok := d.wire.(engine.Lender); ok {
+		d.engine.Exclusive(l.Revoke)
+	}
+}
