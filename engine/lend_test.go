@@ -287,3 +287,37 @@ func TestLentOverBadWires(t *testing.T) {
 		}
 	}
 }
+
+// TestLendingAllocatesNothing: once a NIC has the memory in which it makes frames
+// whole, if it needs to.
+func TestLendingAllocatesNothing(t *testing.T) {
+	for _, whole := range []bool{false, true} {
+		t.Run(fmt.Sprintf("made whole %v", whole), func(t *testing.T) {
+			w := newWorld(t, lending(8192, new([2]*lender)), onMemory(t, 8192), overMemory)
+			v, p := w.a.newVI(w.a.memory(0, 0), nil), w.b.newVI(w.b.memory(0, 0), nil)
+			connect(v, p)
+			if whole {
+				w.b.newLog(10)
+			}
+			a, b := v.newEcho(5000), p.newEcho(5000)
+			w.settle()
+			one := func() {
+				a.send()
+				for arrived := false; !arrived || !a.s.Status().Done(); arrived = arrived || b.received() {
+					w.a.e.Step()
+					w.b.e.Step()
+				}
+			}
+			for range 1 << queueLog2 {
+				one()
+			}
+			before := w.a.lender.lent
+			if n := testing.AllocsPerRun(100, one); n != 0 {
+				t.Errorf("%v allocations a message", n)
+			}
+			if w.a.lender.lent == before {
+				t.Error("nothing was lent")
+			}
+		})
+	}
+}

@@ -33,6 +33,7 @@ func lending(size int, ends *[2]*lender) option {
 	i := 0
 	return func(c *engine.Config, p *port) {
 		l := &lender{n: c.Host.(*node), epoch: firstRegion}
+		l.n.lender = l
 		ends[i] = l
 		if i++; i == len(ends) {
 			ends[0].peer, ends[1].peer = ends[1], ends[0]
@@ -50,6 +51,16 @@ func lending(size int, ends *[2]*lender) option {
 			*lender
 		}{p, l}
 	}
+}
+
+// overMemory is an option behind lending and onMemory that lends over the wire in
+// memory, which makes nothing while it carries frames.
+func overMemory(c *engine.Config, _ *port) {
+	c.Port = struct {
+		engine.Port
+		engine.Progressive
+		*lender
+	}{c.Port, c.Port.(engine.Progressive), c.Host.(*node).lender}
 }
 
 func (l *lender) Lend(b []byte) (id uint32, offset uint64, ok bool) {

@@ -35,7 +35,8 @@ type node struct {
 	refuse  func(iova uint64, write bool) bool
 	pieces  uint64 // windows are not larger; zero: no limit
 	port    *port
-	parts   *parts // around port, if frames are handed over in pieces
+	parts   *parts  // around port, if frames are handed over in pieces
+	lender  *lender // of a wire that lends
 	brk     uint64
 	nextID  uint16
 	replies map[uint16]descriptors.AdminEntry
