@@ -27,12 +27,12 @@ func memifSocket(t *testing.T) string {
 	return filepath.Join(dir, "s")
 }
 
-func linkUp(t *testing.T, d vfio.Device) bool {
+func linkUp(t testing.TB, d vfio.Device) bool {
 	return deviceStatus(t, d)&descriptors.DeviceLinkUp != 0
 }
 
 // waitLink waits until the links of devices are all up or all down.
-func waitLink(t *testing.T, up bool, devices ...vfio.Device) {
+func waitLink(t testing.TB, up bool, devices ...vfio.Device) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		n := 0

@@ -1,0 +1,319 @@
+package emulator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/emulator/wire/shm"
+	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/via"
+	"github.com/trapeze-nic/trapeze/via/viatest"
+)
+
+// held are devices that tests have made, by the path of addresses of scheme held:
+// so that an application can open a device whose wire the test knows.
+var held sync.Map
+
+func init() {
+	vfio.Register("held", func(_ context.Context, a vfio.Address) (vfio.Device, error) {
+		d, ok := held.LoadAndDelete(a.Path)
+		if !ok {
+			return nil, fmt.Errorf("%w: nobody holds %q", vfio.ErrBadAddress, a.Path)
+		}
+		return d.(vfio.Device), nil
+	})
+}
+
+// sharer is a NIC on a wire in shared memory.
+type sharer struct {
+	port   *shm.Port
+	device *emulator.Device
+	nic    *via.NIC
+}
+
+// newSharer makes a NIC whose engine is inline.
+func newSharer(t testing.TB, o shm.Options, change func(o *emulator.Options)) *sharer {
+	t.Helper()
+	port, err := shm.New(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := emulator.Options{Wire: port}
+	if change != nil {
+		change(&options)
+	}
+	d, err := emulator.New(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := fmt.Sprintf("%p", d)
+	held.Store(name, d)
+	return &sharer{port, d, openVIA(t, "held:"+name)}
+}
+
+// newSharers makes a pair.
+func newSharers(t testing.TB, first, second bool, change func(o *emulator.Options)) (a, b *sharer) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "wire")
+	a = newSharer(t, shm.Options{Path: path, Role: shm.RoleListen, Share: first}, change)
+	b = newSharer(t, shm.Options{Path: path, Role: shm.RoleConnect, Share: second}, change)
+	waitLink(t, true, a.device, b.device)
+	return a, b
+}
+
+// waitShared waits until memory of a is the peer's to read.
+func waitShared(t testing.TB, a *sharer, b []byte) {
+	t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(200 * time.Microsecond) {
+		if _, _, ok := a.port.Lend(b); ok {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the peer cannot read it: %+v", a.device.Sharing())
+		}
+	}
+}
+
+// exchange sends a message of n bytes and checks that it arrives.
+func exchange(t testing.TB, p *viatest.Pair, x, y *viatest.End, n int, seed byte) {
+	t.Helper()
+	half := x.Memory.Size() / 2
+	out, in := x.Memory.Bytes()[:n], y.Memory.Bytes()[half:half+n]
+	for i := range out {
+		out[i] = seed + byte(i) + byte(i>>8)
+	}
+	clear(in)
+	if err := y.VI.PostRecv(y.Prepare(t, y.Recv[0], half, n)); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.VI.PostSend(x.Prepare(t, x.Send[0], 0, n)); err != nil {
+		t.Fatal(err)
+	}
+	p.MustTake(t, y.VI.RecvDone)
+	p.MustTake(t, x.VI.SendDone)
+	for i := range in {
+		if in[i] != seed+byte(i)+byte(i>>8) {
+			t.Fatalf("byte %d of %d differs", i, n)
+		}
+	}
+}
+
+// TestLentBetweenDevices: payloads are lent if both ends share, and arrive in any
+// case.
+func TestLentBetweenDevices(t *testing.T) {
+	for _, tt := range []struct {
+		name          string
+		first, second bool
+		level         via.Reliability
+		lends         bool
+	}{
+		{"both share", true, true, via.ReliableDelivery, true},
+		{"reliable reception", true, true, via.ReliableReception, true},
+		{"unreliable", true, true, via.Unreliable, false},
+		{"one shares", true, false, via.ReliableDelivery, false},
+		{"the other shares", false, true, via.ReliableDelivery, false},
+		{"nobody shares", false, false, via.ReliableDelivery, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			checkFiles(t)
+			a, b := newSharers(t, tt.first, tt.second, nil)
+			p := viatest.NewPair(a.nic, b.nic)
+			const largest = 1 << 20
+			x, y := p.Connect(t, viatest.Setup{Memory: 2 * largest,
+				Attributes: via.VIAttributes{Reliability: tt.level, MaxTransfer: largest}})
+			if tt.lends {
+				waitShared(t, a, x.Memory.Bytes())
+				waitShared(t, b, y.Memory.Bytes())
+			}
+			before := a.port.Stats().Lent
+			lent := uint64(0)
+			for i, n := range []int{0, 64, 1000, 4096, 8192, 65536, 100_000, largest} {
+				exchange(t, p, x, y, n, byte(i))
+				exchange(t, p, y, x, n, byte(i+100))
+				lent += uint64(n)
+			}
+			lent -= 64 + 1000 + 100_000%(16<<10) // in frames that are too small
+			for _, s := range []*sharer{a, b} {
+				got, sharing := s.port.Stats(), s.device.Sharing()
+				if !tt.lends {
+					if got.Borrowed != 0 {
+						t.Errorf("%+v", got)
+					}
+					continue
+				}
+				if got.BorrowedBytes < lent || got.Lent == before || got.Revoked != 0 {
+					t.Errorf("%+v, want %d bytes", got, lent)
+				}
+				if !sharing.On || sharing.Exported == 0 || sharing.Copied != 0 || sharing.Err != nil {
+					t.Errorf("%+v", sharing)
+				}
+			}
+			for _, s := range []*sharer{a, b} {
+				if err := s.nic.Close(); err != nil {
+					t.Error(err)
+				}
+				if n := s.device.Sharing().Exported; n != 0 {
+					t.Errorf("%d mappings are exported after the driver has taken all back", n)
+				}
+			}
+			if n := sharedMappings(t); n != 0 {
+				t.Errorf("%d mappings are left", n)
+			}
+		})
+	}
+}
+
+// TestFreeWhatIsLent takes memory back while the peer, which does not run, still
+// has to read it: what it reads later does not arrive.
+func TestFreeWhatIsLent(t *testing.T) {
+	for _, how := range []string{"disconnected", "reset"} {
+		t.Run(how, func(t *testing.T) {
+			checkFiles(t)
+			a, b := newSharers(t, true, true, nil)
+			p := viatest.NewPair(a.nic, b.nic)
+			x, y := p.Connect(t, viatest.Setup{})
+			waitShared(t, a, x.Memory.Bytes())
+			const n = 20_000
+			if err := y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, n)); err != nil {
+				t.Fatal(err)
+			}
+			p.Until(t, "the credit", func() bool { return !a.device.Poll() && !b.device.Poll() })
+			before := a.port.Stats().Lent
+			if err := x.VI.PostSend(x.Prepare(t, x.Send[0], 0, n)); err != nil {
+				t.Fatal(err)
+			}
+			for a.port.Stats().Lent == before {
+				a.device.Poll() // and not the peer
+			}
+			if how == "reset" {
+				if err := a.device.Reset(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			} else if err := x.VI.Disconnect(viatest.Context(t)); err != nil {
+				t.Fatal(err)
+			}
+			for i := range x.Memory.Bytes() {
+				x.Memory.Bytes()[i] = 0xee
+			}
+			if how != "reset" {
+				if err := x.Memory.Deregister(viatest.Context(t)); err != nil { // and unmapped
+					t.Fatal(err)
+				}
+			}
+			for end := time.Now().Add(patience); ; {
+				b.nic.Poll()
+				d, err := y.VI.RecvDone()
+				if errors.Is(err, via.ErrNotDone) {
+					if time.Now().After(end) {
+						t.Fatal("the receive never ends")
+					}
+					continue
+				}
+				if d == nil || !d.Status().Failed() {
+					t.Errorf("the receive: %v", err)
+				}
+				break
+			}
+			if s := b.port.Stats(); how == "reset" && s.Revoked == 0 {
+				t.Errorf("%+v", s)
+			}
+		})
+	}
+}
+
+// TestMoreMemoryThanIsShared: what cannot be exported is copied, and the device
+// says so.
+func TestMoreMemoryThanIsShared(t *testing.T) {
+	checkFiles(t)
+	a, b := newSharers(t, true, true, nil)
+	p := viatest.NewPair(a.nic, b.nic)
+	ctx := viatest.Context(t)
+	x, y := p.Connect(t, viatest.Setup{})
+	var many []*via.Memory
+	for range 80 {
+		m, err := a.nic.Alloc(ctx, 4096, via.MemoryAttributes{Ptag: x.VI.Attributes().Ptag})
+		if err != nil {
+			t.Fatal(err)
+		}
+		many = append(many, m)
+	}
+	s := a.device.Sharing()
+	if s.Exported != 64 || s.Copied < 16 || !errors.Is(s.Err, shm.ErrMemory) {
+		t.Fatalf("%+v", s)
+	}
+	last := many[len(many)-1]
+	for i := range last.Bytes() {
+		last.Bytes()[i] = byte(i)
+	}
+	if err := y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 4096)); err != nil {
+		t.Fatal(err)
+	}
+	d := x.Send[0]
+	d.Prepare()
+	if err := last.AddTo(d, 0, 4096); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.VI.PostSend(d); err != nil {
+		t.Fatal(err)
+	}
+	p.MustTake(t, y.VI.RecvDone)
+	p.MustTake(t, x.VI.SendDone)
+	for i, c := range y.Memory.Bytes()[:4096] {
+		if c != byte(i) {
+			t.Fatalf("byte %d differs", i)
+		}
+	}
+	if n := b.port.Stats().Borrowed; n != 0 {
+		t.Errorf("%d borrowed", n)
+	}
+	for _, m := range many {
+		if err := m.Deregister(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left := a.device.Sharing(); left.Copied != 0 || left.Exported >= s.Exported {
+		t.Errorf("%+v", left)
+	}
+}
+
+// TestResetKeepsExports: mappings are the IOMMU's, and so is what the peer may
+// read.
+func TestResetKeepsExports(t *testing.T) {
+	checkFiles(t)
+	path := filepath.Join(t.TempDir(), "wire")
+	port, err := shm.New(t.Context(), shm.Options{Path: path, Role: shm.RoleListen, Share: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := emulator.New(emulator.Options{Wire: port, Limits: smallLimits})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeDevice(t, d)
+	for i, flags := range []vfio.DMAFlags{vfio.DMARead, vfio.DMARead | vfio.DMAWrite, vfio.DMAWrite} {
+		if err := d.MapDMA(newMemory(t, descriptors.PageSize), uint64(0x100000+i*descriptors.PageSize), flags); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.Reset(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s := d.Sharing(); s.Exported != 2 || s.Copied != 0 {
+		t.Errorf("%+v: what the device may not read is not for its peer either", s)
+	}
+	for i := range 3 {
+		if err := d.UnmapDMA(uint64(0x100000+i*descriptors.PageSize), descriptors.PageSize); err != nil {
+			t.Error(err)
+		}
+	}
+	if s := d.Sharing(); s.Exported != 0 || s.Err != nil {
+		t.Errorf("%+v", s)
+	}
+}
