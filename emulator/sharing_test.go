@@ -38,7 +38,7 @@ type sharer struct {
 	nic    *via.NIC
 }
 
-// newSharer makes a NIC whose engine is inline.
+// newSharer makes a NIC, whose engine is inline if nothing else is said.
 func newSharer(t testing.TB, o shm.Options, change func(o *emulator.Options)) *sharer {
 	t.Helper()
 	port, err := shm.New(t.Context(), o)
@@ -54,7 +54,10 @@ func newSharer(t testing.TB, o shm.Options, change func(o *emulator.Options)) *s
 		t.Fatal(err)
 	}
 	name := fmt.Sprintf("%p", d)
-	held.Store(name, d)
+	held.Store(name, vfio.Device(d))
+	if options.Run == emulator.RunThread {
+		held.Store(name, struct{ vfio.Device }{d}) // no Poller
+	}
 	return &sharer{port, d, openVIA(t, "held:"+name)}
 }
 
@@ -209,6 +212,7 @@ func TestFreeWhatIsLent(t *testing.T) {
 			}
 			for end := time.Now().Add(patience); ; {
 				b.nic.Poll()
+				a.device.Poll()
 				d, err := y.VI.RecvDone()
 				if errors.Is(err, via.ErrNotDone) {
 					if time.Now().After(end) {
@@ -226,6 +230,79 @@ func TestFreeWhatIsLent(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestFreeWhileItIsRead ends connections and frees memory while the peer, which has
+// an engine of its own, reads what was lent. Each message arrives as it was sent, or
+// not at all.
+func TestFreeWhileItIsRead(t *testing.T) {
+	checkFiles(t)
+	a, b := newSharers(t, true, true, func(o *emulator.Options) { o.Run = emulator.RunThread })
+	p := viatest.NewPair(a.nic, b.nic)
+	ctx := viatest.Context(t)
+	const count, size, rounds = 4, 30_000, 60
+	x, y := viatest.NewEnd(t, a.nic, viatest.Setup{}), viatest.NewEnd(t, b.nic, viatest.Setup{Memory: count * size})
+	arrived := 0
+	for round := range byte(rounds) {
+		memory, err := a.nic.Alloc(ctx, count*size, via.MemoryAttributes{Ptag: x.VI.Attributes().Ptag})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := memory.Bytes()
+		for i := range out {
+			out[i] = round
+		}
+		waitShared(t, a, out)
+		for i := range count {
+			if err := y.VI.PostRecv(y.Prepare(t, y.Recv[i], i*size, size)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := viatest.ConnectVIs(ctx, x.VI, y.VI, t.Name()); err != nil {
+			t.Fatal(err)
+		}
+		for i := range count {
+			d := x.Send[i]
+			d.Prepare()
+			if err := memory.AddTo(d, i*size, size); err != nil {
+				t.Fatal(err)
+			}
+			if err := x.VI.PostSend(d); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range int(round) % (count + 1) {
+			p.Until(t, "one more message", func() bool { return y.Recv[i].Status().Done() })
+		}
+		if err := x.VI.Disconnect(ctx); err != nil {
+			t.Fatal(err)
+		}
+		for i := range out {
+			out[i] = 0xee
+		}
+		for range count {
+			_, _ = p.Take(t, x.VI.SendDone) // flushed or not
+		}
+		if err := memory.Deregister(ctx); err != nil {
+			t.Fatal(err)
+		}
+		for i := range count {
+			d, _ := p.Take(t, y.VI.RecvDone)
+			if d.Status().Failed() {
+				continue
+			}
+			arrived++
+			for j, c := range y.Memory.Bytes()[i*size : (i+1)*size] {
+				if c != round {
+					t.Fatalf("round %d: byte %d of message %d is %#x", round, j, i, c)
+				}
+			}
+		}
+		if err := y.VI.Disconnect(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d of %d messages arrived, %+v", arrived, count*rounds, b.port.Stats())
 }
 
 // TestMoreMemoryThanIsShared: what cannot be exported is copied, and the device

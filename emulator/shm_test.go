@@ -151,7 +151,7 @@ func TestSharedConformance(t *testing.T) {
 }
 
 // sharedChild, if set, is the socket at which the test program meets the one that
-// has started it.
+// has started it, with more options of the wire.
 const sharedChild = "TRAPEZE_TEST_SHM"
 
 const (
@@ -160,21 +160,38 @@ const (
 )
 
 // TestSharedProcesses has an application in another process send messages, both
-// engines inline.
+// engines inline. They are copied, or lent.
 func TestSharedProcesses(t *testing.T) {
 	if path := os.Getenv(sharedChild); path != "" {
 		sendMessages(t, openVIA(t, "emu:?wire=shm:"+path))
 		return
 	}
-	checkFiles(t)
-	path := filepath.Join(t.TempDir(), "wire")
-	nic := openVIA(t, "emu:?mac=02:00:00:00:00:2a&wire=shm:"+path)
+	for _, share := range []bool{false, true} {
+		t.Run(fmt.Sprintf("share %v", share), func(t *testing.T) {
+			checkFiles(t)
+			path := filepath.Join(t.TempDir(), "wire")
+			s := newSharer(t, shm.Options{Path: path, Share: share}, func(o *emulator.Options) { o.MAC = [6]byte{2, 0, 0, 0, 0, 0x2a} })
+			if share {
+				path += "&share=on"
+			}
+			receiveFromChild(t, s.nic, path)
+			// A message may be sent before its memory is known here.
+			got := s.port.Stats()
+			if lent := got.Borrowed > childMessages/4; lent != share || got.Revoked != 0 {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+// receiveFromChild takes the messages of a process that is told where.
+func receiveFromChild(t *testing.T, nic *via.NIC, where string) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(viatest.Context(t), self, "-test.run=^TestSharedProcesses$", "-test.timeout=2m")
-	cmd.Env = append(os.Environ(), sharedChild+"="+path)
+	cmd.Env = append(os.Environ(), sharedChild+"="+where)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
