@@ -24,7 +24,8 @@ func (d *Device) IOVARanges() ([]vfio.IOVARange, error) {
 	return slices.Clone(iovaRanges), nil
 }
 
-// MapDMA is described at vfio.Device.
+// MapDMA is described at vfio.Device. On a wire that shares memory the peer can
+// read it from then on, if it can be exported (Sharing).
 func (d *Device) MapDMA(mem *vfio.Memory, iova uint64, flags vfio.DMAFlags) error {
 	const op = "map DMA"
 	d.mu.Lock()
@@ -54,7 +55,9 @@ func (d *Device) MapDMA(mem *vfio.Memory, iova uint64, flags vfio.DMAFlags) erro
 	return nil
 }
 
-// UnmapDMA is described at vfio.Device.
+// UnmapDMA is described at vfio.Device. On a wire that shares memory it waits until
+// the peer no longer reads it: some microseconds, and if the peer does not answer 3
+// seconds, after which it is disconnected.
 func (d *Device) UnmapDMA(iova, size uint64) error {
 	const op = "unmap DMA"
 	d.mu.Lock()

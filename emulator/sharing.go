@@ -16,7 +16,9 @@ type exporter interface {
 }
 
 // Sharing says which of a device's DMA memory its peer can read. Payloads that
-// lie in the rest are copied into the wire.
+// lie in the rest are copied into the wire: those of mappings beyond the 64 that a
+// wire exports, even once others have gone, and those in the memory of vfio-user
+// clients (MapWindow). A wire with faults shares nothing.
 type Sharing struct {
 	// On: the wire shares memory, as far as this end is concerned.
 	On bool

@@ -190,6 +190,7 @@ func TestLentFramesAreWhole(t *testing.T) {
 	})
 	t.Run("filter that changes it", func(t *testing.T) {
 		w, v, p, _, _ := lentPair(t, 8192, nil)
+		w.b.port.mtu = 1000 // this side's frames are smaller
 		w.b.use(&scripted{filter: func(_ engine.Direction, f []byte, _ uint32) (engine.Action, uint32, bool) {
 			if isData(f) {
 				f[descriptors.HeaderSize] ^= 0xff

@@ -96,7 +96,8 @@ func (e *Engine) SetProcessor(p Processor, at, writes HookSet) {
 	e.processor, e.hooks, e.writes = p, at, at&writes
 	for d, h := range [directions]Hook{HookFilterTransmit, HookFilterReceive} {
 		if e.writes.Has(h) && e.copies[d] == nil {
-			e.copies[d] = aligned(e.port.MTU())
+			// The peer's frames may be larger than ours.
+			e.copies[d] = aligned(descriptors.MaxMTU)
 		}
 	}
 	for d := range directions {
