@@ -56,7 +56,6 @@ type Engine struct {
 	movers [directions]*memory.Mover
 	out    outgoing
 	in     incoming
-	loan   loan
 	dma    dma
 	program
 
@@ -83,6 +82,8 @@ type Engine struct {
 	nextID   uint32 // of a connection request
 	recent   [recentRequests]finished
 	recentAt int
+
+	loan loan
 }
 
 // Budgets of one step. A step is short, so that no part of the engine waits

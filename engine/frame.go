@@ -67,15 +67,11 @@ func (e *Engine) accept(buf []byte) (payload []byte, ok bool) {
 	}
 	h := &e.in.header
 	*h = *on
-	if h.Flags&descriptors.FrameReference != 0 {
-		if !e.mayRefer(h) {
-			return nil, false
-		}
-	} else {
-		if !wellFormed(h, len(buf)) {
-			return nil, false
-		}
+	switch {
+	case wellFormed(h, len(buf)):
 		buf = buf[:descriptors.HeaderSize+int(h.Length)]
+	case !e.mayRefer(h):
+		return nil, false
 	}
 	switch {
 	case h.Flags&descriptors.FrameChecksum != 0:
@@ -93,13 +89,13 @@ func (e *Engine) accept(buf []byte) (payload []byte, ok bool) {
 // wellFormed checks what a header says of itself, in a frame of n bytes that
 // carries its payload.
 func wellFormed(h *descriptors.Header, n int) bool {
-	return ours(h) && h.Flags&descriptors.FrameReference == 0 && int(h.Length) <= n-descriptors.HeaderSize
+	return ours(h, descriptors.FrameFlagsReserved|descriptors.FrameReference) && int(h.Length) <= n-descriptors.HeaderSize
 }
 
-// ours checks what is the same in all headers.
-func ours(h *descriptors.Header) bool {
+// ours checks what is the same in all headers; zero are flags that are not set.
+func ours(h *descriptors.Header, zero descriptors.FrameFlags) bool {
 	return h.EtherType == descriptors.EtherType && h.Version == descriptors.WireVersion &&
-		h.Flags&descriptors.FrameFlagsReserved == 0 && !h.Source.IsMulticast()
+		h.Flags&zero == 0 && !h.Source.IsMulticast()
 }
 
 // forAnybody says whether a frame may be broadcast: connect requests and their
