@@ -81,9 +81,7 @@ func (d *Device) unshare(iova uint64) {
 	}
 	delete(s.exports, iova)
 	if err := s.to.Unexport(id); err != nil {
-		// The peer has been disconnected. What it is reading is void.
-		s.err = err
-		d.revoke()
+		s.err = err // the peer has been disconnected
 	}
 }
 

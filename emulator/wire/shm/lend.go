@@ -118,8 +118,9 @@ func (e *export) message() message {
 
 // Unexport ends what Export began. It returns when the peer has confirmed that
 // it has unmapped the memory, or is gone. If it does neither for some seconds it
-// is disconnected, and the error wraps ErrMemory: it may be reading still. It
-// fails with ErrNotExported if id is not exported. Any goroutine may call it.
+// is disconnected, and the error wraps ErrMemory: it may be reading still. Like
+// that of a peer that is gone, what it reads is void. It fails with ErrNotExported
+// if id is not exported. Any goroutine may call it.
 func (p *Port) Unexport(id uint32) error {
 	p.mu.Lock()
 	e, s := p.offers[id], p.live
@@ -137,12 +138,14 @@ func (p *Port) Unexport(id uint32) error {
 	err := s.ask(message{kind: kindUnexport, id: id}, kindUnexported, answerTime)
 	select {
 	case <-s.done:
+		s.void()
 		return nil // it is gone
 	default:
 	}
 	if err != nil {
 		err = fmt.Errorf("%w: the peer has not given memory back: %w", ErrMemory, err)
 		s.end(err)
+		s.void()
 	}
 	return err
 }

@@ -61,6 +61,9 @@ func (s *session) end(why error) {
 	})
 }
 
+// void revokes all loans of a session that has ended. Its peer may not know yet.
+func (s *session) void() { s.memory.use(func() { storeWord(s.tx.void, voidAll) }) }
+
 // cause is why the session has ended.
 func (s *session) cause() error {
 	<-s.done

@@ -61,8 +61,7 @@ func (p *Port) leave() {
 	if s == nil {
 		return
 	}
-	// Nothing can be revoked later. The peer may not know yet that it has ended.
-	storeWord(p.tx.void, voidAll)
+	s.void() // it cannot be told later
 	if p.tx.reserved || p.tx.open {
 		// Somebody may be writing into it.
 		p.grave = s.memory
@@ -104,6 +103,7 @@ func (p *Port) enter(s *session) {
 
 // lose ends the use of s, which has ended.
 func (p *Port) lose(s *session) {
+	s.void()
 	p.mu.Lock()
 	p.live = nil
 	p.lastErr = s.cause()
