@@ -1,7 +1,10 @@
 package shm_test
 
 import (
+	"errors"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/emulator/wire/shm"
 )
@@ -147,4 +150,66 @@ func TestBorrowOverSessions(t *testing.T) {
 		t.Error("the new peer's memory cannot be borrowed")
 	}
 	b.Return()
+}
+
+// TestVoidWords: a peer that writes nonsense about its loans harms nobody but
+// itself.
+func TestVoidWords(t *testing.T) {
+	checkLeaks(t)
+	path := socket(t)
+	p := open(t, shm.Options{Path: path, Role: shm.RoleListen, Share: true})
+	r := joinRaw(t, path, flagShare)
+	up(t, p)
+	fd, _ := lendable(t, page)
+	r.send(msgExport, 9, 0, page, 0, fd)
+	if kind, id, errno, _, _, _ := r.read(); kind != msgExported || id != 9 || errno != 0 {
+		t.Fatalf("message %d: region %d, errno %d", kind, id, errno)
+	}
+	const before, all = 1 << 32, 1 << 33
+	for i, tt := range []struct {
+		void  uint64
+		valid bool
+	}{
+		{0, true}, {1, true}, {before, true}, {before | 3, true}, {before | 5, false}, {before | 5, true}, {before | 7, false},
+		{before | 0xffffffff, true}, {all, false}, {^uint64(0), false}, {1 << 63, true}, {before | 12, false}, {before | 1<<31, true},
+	} {
+		r.poke(len(r.mem)/2+256, tt.void)
+		r.put(i, header, header, 1)
+		if got := valid(t, p, 9); got != tt.valid {
+			t.Errorf("frame %d, word %#x: valid %v", i, tt.void, got)
+		}
+	}
+	if s := p.Stats(); s.Violations != 0 || !p.LinkUp() {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestUnexportUnanswered: what a peer reads that does not give memory back is void
+// by the time when Unexport gives up.
+func TestUnexportUnanswered(t *testing.T) {
+	checkLeaks(t)
+	path := socket(t)
+	p := open(t, shm.Options{Path: path, Role: shm.RoleListen, Share: true})
+	r := joinRaw(t, path, flagShare)
+	up(t, p)
+	fd, mem := lendable(t, page)
+	id, err := p.Export(fd, 0, mem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kind, _, _, _, _, got := r.read(); kind != msgExport || unix.Close(got) != nil {
+		t.Fatalf("message %d", kind)
+	}
+	r.send(msgExported, id, 0, 0, 0)
+	lentAt(t, p, mem)
+	void := func() byte { return r.theirs[256+4] }
+	if void() != 0 {
+		t.Fatal("loans are void from the start")
+	}
+	if err := p.Unexport(id); !errors.Is(err, shm.ErrMemory) {
+		t.Errorf("error %v", err)
+	}
+	if void() != 2 {
+		t.Errorf("the word is %#x", void())
+	}
 }
