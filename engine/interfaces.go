@@ -54,7 +54,7 @@ type Progressive interface {
 }
 
 // Lender is implemented by ports whose peer can read memory of this host, so that
-// a frame may say where bytes are in place of them (SPEC.md 8.9). New looks for it
+// a frame may say where bytes are in place of them (SPEC.md 8.10). New looks for it
 // once. All of it is the goroutine's that uses the port.
 type Lender interface {
 	// Lend says where the peer finds b: in which memory that it can read, and how
