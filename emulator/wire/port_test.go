@@ -6,6 +6,7 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -223,16 +224,33 @@ func TestLinkDownLosesFrames(t *testing.T) {
 
 func TestOnLink(t *testing.T) {
 	ends(t, func(t *testing.T, a, _ wire.Port) {
+		// A wire that connects by itself may still be telling that it has.
+		var mu sync.Mutex
 		var seen []bool
-		a.OnLink(func() { seen = append(seen, a.LinkUp()) })
+		told := func() []bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Clone(seen)
+		}
+		a.OnLink(func() {
+			mu.Lock()
+			defer mu.Unlock()
+			seen = append(seen, a.LinkUp())
+		})
 		a.SetLink(false)
 		a.SetLink(true)
-		if !slices.Equal(seen, []bool{false, true}) {
-			t.Errorf("told %v", seen)
+		all := told()
+		changes := slices.Compact(slices.Clone(all))
+		if len(changes) > 0 && changes[0] {
+			changes = changes[1:]
+		}
+		if !slices.Equal(changes, []bool{false, true}) {
+			t.Errorf("told %v", all)
 		}
 		a.OnLink(nil)
+		before := len(told())
 		a.SetLink(false)
-		if len(seen) != 2 {
+		if len(told()) != before {
 			t.Error("told after OnLink(nil)")
 		}
 	})
