@@ -11,6 +11,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -75,6 +76,37 @@ func TestOpen(t *testing.T) {
 	}
 }
 
+// TestLimitsOfAddress opens devices that have as much as their addresses say, and
+// as much of the rest as others.
+func TestLimitsOfAddress(t *testing.T) {
+	usual := engine.DefaultLimits()
+	for _, tt := range []struct {
+		address                 string
+		endpoints, cqs, regions uint32
+	}{
+		{"emu:", usual.Endpoints, usual.CQs, usual.Regions},
+		{"emu:?vis=4096", 4097, usual.CQs, usual.Regions},
+		{"emu:?vis=16383&cqs=16384&regions=1048576", 16384, 16384, 1 << 20},
+		{"emu:?vis=1&cqs=1&regions=1", 2, 1, 1},
+	} {
+		t.Run(tt.address, func(t *testing.T) {
+			checkFiles(t)
+			d := openAddress(t, tt.address)
+			powerUp(t, d)
+			for reg, want := range map[uint64]uint32{descriptors.RegMaxEndpoints: tt.endpoints,
+				descriptors.RegMaxCQs: tt.cqs, descriptors.RegMaxRegions: tt.regions} {
+				if got := read32(t, d, reg); got != want {
+					t.Errorf("register %#x is %d, want %d", reg, got, want)
+				}
+			}
+			info, err := d.Region(vfio.RegionBAR2)
+			if pages := uint64(tt.endpoints) + uint64(tt.cqs); err != nil || info.Size < pages*descriptors.PageSize {
+				t.Errorf("%d pages of doorbells in %#x bytes: %v", pages, info.Size, err)
+			}
+		})
+	}
+}
+
 func TestBadAddresses(t *testing.T) {
 	checkFiles(t)
 	tests := []struct{ address, says string }{
@@ -104,6 +136,12 @@ func TestBadAddresses(t *testing.T) {
 		{"emu:?corrupt=", "0..1"},
 		{"emu:?seed=-1", "0..18446744073709551615"},
 		{"emu:?loss=0.1&loss=0.2", "2 times"},
+		{"emu:?vis=0", "1..16383"},
+		{"emu:?vis=16384", "1..16383"},
+		{"emu:?vis=many", "1..16383"},
+		{"emu:?cqs=0", "1..16384"},
+		{"emu:?regions=1048577", "1..1048576"},
+		{"emu:?regions=-1", "1..1048576"},
 	}
 	for _, tt := range tests {
 		d, err := vfio.Open(context.Background(), tt.address)

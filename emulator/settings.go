@@ -38,6 +38,9 @@ var settingTable = []setting{
 	{"mode", parseMode},
 	{"secret", parseSecret},
 	{"share", parseShare},
+	{"vis", parseVIs},
+	{"cqs", parseCQs},
+	{"regions", parseRegions},
 }
 
 func settingOf(name string) *setting {
