@@ -98,6 +98,7 @@ const (
 	FeatureFrame             uint64 = 1 << 8
 	FeaturePayloadTable      uint64 = 1 << 9
 	FeatureInline            uint64 = 1 << 10
+	FeatureDoorbellMarks     uint64 = 1 << 11
 )
 
 // Health block.

@@ -16,9 +16,29 @@ type doorbell struct {
 	bar    int
 	offset uint64
 	buf    [4]byte // of a trapped write; here because it would escape to the heap
+	// mark and group say that the page was stored to, on a device that would have
+	// to look at all pages to find out; else nil.
+	mark, group *uint8
 }
 
-func (n *NIC) doorbellAt(offset uint64) doorbell { return n.doorbellIn(n.bar2, offset) }
+func (n *NIC) doorbellAt(offset uint64) doorbell {
+	b := n.doorbellIn(n.bar2, offset)
+	if n.marks && b.reg != nil {
+		mark, group := descriptors.MarkOffsets(offset / descriptors.PageSize)
+		b.mark, b.group = &n.bar2.window(mark, 1)[0], &n.bar2.window(group, 1)[0]
+	}
+	return b
+}
+
+// startMarking tells a device that has to look for doorbells in memory that this
+// driver marks the pages to which it stores (SPEC.md 3.4).
+func (n *NIC) startMarking() error {
+	if n.identity.Features&descriptors.FeatureDoorbellMarks == 0 || n.bar2.window(0, descriptors.PageSize) == nil {
+		return nil
+	}
+	n.marks = true
+	return n.bar2.write32(descriptors.MarksOn, 1)
+}
 
 // pulseAt returns a pulse register of the DMA block.
 func (n *NIC) pulseAt(reg uint64) doorbell {
@@ -32,6 +52,12 @@ func (n *NIC) doorbellIn(r *region, offset uint64) doorbell {
 func (b *doorbell) store(v uint32) {
 	if b.reg != nil {
 		mmio.Write32(b.reg, v)
+		if b.mark != nil {
+			mmio.ToDevice()
+			mmio.Write8(b.mark, 1)
+			mmio.ToDevice()
+			mmio.Write8(b.group, 1)
+		}
 		return
 	}
 	binary.LittleEndian.PutUint32(b.buf[:], v)

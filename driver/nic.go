@@ -38,6 +38,7 @@ type NIC struct {
 	background context.Context
 
 	bar0, bar2, bar4 *region
+	marks            bool // doorbells are marked
 	regs             registers
 	identity         Identity
 	iovas            *vfio.IOVAAllocator

@@ -43,6 +43,9 @@ func (n *NIC) setup(ctx context.Context) error {
 		return err
 	}
 	n.identity.PCI, n.identity.Blocks = pci, blocks
+	if err := n.startMarking(); err != nil {
+		return err
+	}
 	n.vis = make([]atomic.Pointer[VI], n.identity.MaxEndpoints)
 
 	ranges, err := n.dev.IOVARanges()

@@ -152,6 +152,8 @@ func (d *Device) storeDoorbell(offset uint64, p []byte) {
 		return
 	}
 	descriptors.StoreIndex(descriptors.IndexAt(d.doorbells.bytes[offset:]), v)
+	// A host that marks the pages that it has mapped need not mark this one.
+	descriptors.SetMarks(d.doorbells.bytes, offset/descriptors.PageSize)
 	d.engine.Wake()
 }
 

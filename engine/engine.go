@@ -70,6 +70,7 @@ type Engine struct {
 	lastCQ       uint32
 	scanned      []scanner // doorbell pages in shared memory that are in use
 	scanAt       int
+	marks        marks // where the host says to which it has stored
 
 	ready, spare []*endpoint        // have something to send
 	owing        []*endpoint        // owe acknowledgements
@@ -148,6 +149,7 @@ func (e *Engine) clear() {
 		for _, s := range e.scanned {
 			s.silence()
 		}
+		e.clearMarks()
 	}
 	e.scanned, e.scanAt = nil, 0
 	e.ready, e.spare, e.owing, e.busy, e.settingUp, e.doomed = nil, nil, nil, nil, nil, nil
@@ -163,8 +165,12 @@ func (e *Engine) MAC() descriptors.MAC { return e.mac }
 
 // Features returns the feature bits of what the engine can do.
 func (e *Engine) Features() uint64 {
-	return descriptors.FeatureReliableDelivery | descriptors.FeatureReliableReception |
+	f := descriptors.FeatureReliableDelivery | descriptors.FeatureReliableReception |
 		descriptors.FeatureFrame | descriptors.FeaturePayloadTable | descriptors.FeatureInline
+	if e.bar != nil {
+		f |= descriptors.FeatureDoorbellMarks
+	}
+	return f
 }
 
 // Exclusive runs f while the engine does nothing. Afterwards the engine no

@@ -97,6 +97,7 @@ var featureNames = map[uint64]string{
 	descriptors.FeatureChannel:           "channel",
 	descriptors.FeatureEager:             "eager",
 	descriptors.FeaturePageList:          "page-list",
+	descriptors.FeatureDoorbellMarks:     "doorbell-marks",
 }
 
 var blockNames = map[uint32]string{
