@@ -10,7 +10,7 @@ type Axis struct {
 	Label string // with its unit
 	Log2  bool   // ticks at powers of two
 	Zero  bool   // begins at 0
-	Bytes bool   // ticks are written 128, 1K, 64K
+	Bytes bool   // ticks are written 128, 1K, 64K, 1M
 	Exact bool   // ends where the values end, not at the next tick
 }
 
@@ -59,11 +59,19 @@ func (s scale) at(v float64) float64 {
 	return s.from + share*(s.to-s.from)
 }
 
+// mostTicks is how many powers of two are marked, about; of more every second,
+// or every third, is.
+const mostTicks = 14
+
 // ticks returns the marked values.
 func (s scale) ticks() []float64 {
 	var t []float64
 	if s.Log2 {
-		for v := s.low; v <= s.high; v *= 2 {
+		factor := 2.0
+		for math.Log2(s.high/s.low)/math.Log2(factor) > mostTicks {
+			factor *= 2
+		}
+		for v := s.low; v <= s.high; v *= factor {
 			t = append(t, v)
 		}
 		return t
@@ -79,8 +87,12 @@ func (s scale) format(v float64) string {
 	switch {
 	case math.Abs(v) < 1e-9:
 		return "0"
+	case s.Bytes && v >= 1<<20 && math.Mod(v, 1<<20) == 0:
+		return strconv.FormatFloat(v/(1<<20), 'f', -1, 64) + "M"
 	case s.Bytes && v >= 1024 && math.Mod(v, 1024) == 0:
 		return strconv.FormatFloat(v/1024, 'f', -1, 64) + "K"
+	case s.Log2 && v >= 1e5:
+		return strconv.FormatFloat(math.Round(v/1e3), 'f', -1, 64) + "k"
 	case math.Abs(v) >= 1:
 		return strconv.FormatFloat(math.Round(v*100)/100, 'f', -1, 64)
 	}

@@ -48,11 +48,35 @@ const (
 
 // SVG draws the chart.
 func (ch Chart) SVG() ([]byte, error) {
+	c := newCanvas(chartWidth, chartHeight, ch.Title)
+	if err := ch.drawAll(c); err != nil {
+		return nil, err
+	}
+	return c.bytes(), nil
+}
+
+// Stack draws charts below each other in one picture.
+func Stack(title string, charts ...Chart) ([]byte, error) {
+	c := newCanvas(chartWidth, float64(chartHeight*len(charts)), title)
+	for i, ch := range charts {
+		fmt.Fprintf(&c.b, `<g transform="translate(0 %d)">`+"\n", i*chartHeight)
+		if err := ch.drawAll(c); err != nil {
+			return nil, err
+		}
+		c.b.WriteString("</g>\n")
+	}
+	if len(charts) == 0 {
+		return nil, fmt.Errorf("%s: %w", title, ErrEmpty)
+	}
+	return c.bytes(), nil
+}
+
+// drawAll draws the chart on a canvas.
+func (ch Chart) drawAll(c *canvas) error {
 	low, high, ok := ch.bounds()
 	if !ok {
-		return nil, fmt.Errorf("%s: %w", ch.Title, ErrEmpty)
+		return fmt.Errorf("%s: %w", ch.Title, ErrEmpty)
 	}
-	c := newCanvas(chartWidth, chartHeight, ch.Title)
 	x := newScale(ch.X, low.X, high.X, left, chartWidth-legendWidth)
 	y := newScale(ch.Y, low.Y, high.Y, chartHeight-bottom, top)
 	c.text(left, 24, "start", `font-size="15" font-weight="bold"`, ch.Title)
@@ -76,7 +100,7 @@ func (ch Chart) SVG() ([]byte, error) {
 		c.mark(mark, lx+15, ly, stroke)
 		c.text(lx+38, ly+4, "start", "", s.Name)
 	}
-	return c.bytes(), nil
+	return nil
 }
 
 func (ch Chart) draw(c *canvas, s Series, x, y scale, stroke, dash, mark string, width float64) {

@@ -89,6 +89,22 @@ func TestChart(t *testing.T) {
 	golden(t, "chart-linear.svg", svg, err)
 }
 
+// TestStack draws two charts in one picture, with axes of so many powers of two
+// that not each is marked.
+func TestStack(t *testing.T) {
+	wide := plot.Chart{Title: "Wide", X: plot.Axis{Label: "bytes", Log2: true, Bytes: true}, Y: plot.Axis{Label: "ns", Log2: true},
+		Series: []plot.Series{{Name: "a", Points: []plot.Point{{X: 1, Y: 200}, {X: 1 << 24, Y: 4e6}}}}}
+	narrow := plot.Chart{Title: "Narrow", X: plot.Axis{Label: "VIs", Log2: true}, Y: plot.Axis{Label: "ns", Zero: true},
+		Series: []plot.Series{{Name: "b", Points: []plot.Point{{X: 1, Y: 900}, {X: 4096, Y: 1200}}}}}
+	svg, err := plot.Stack("Both", narrow, wide)
+	golden(t, "stack.svg", svg, err)
+	for _, charts := range [][]plot.Chart{nil, {narrow, {Title: "nothing"}}} {
+		if _, err := plot.Stack("Empty", charts...); !errors.Is(err, plot.ErrEmpty) {
+			t.Errorf("%d charts: %v", len(charts), err)
+		}
+	}
+}
+
 func TestPage(t *testing.T) {
 	svg, err := plot.Flow{Title: "Two packets", Records: records}.SVG()
 	if err != nil {

@@ -140,7 +140,7 @@ func (f *compareFlags) comparison() (*bench.Comparison, error) {
 
 // table prints who was how fast.
 func (r *compareReport) table(out io.Writer) error {
-	if _, err := fmt.Fprintf(out, "%s, Linux %s, %s, load %v\n\n", r.Environment.Processor, r.Environment.Kernel, r.Environment.Go, r.Environment.Load); err != nil {
+	if err := header(out, &r.Environment); err != nil {
 		return err
 	}
 	names := []string{}

@@ -102,7 +102,7 @@ func size(n int) string {
 
 // table prints what was measured.
 func (b *benchReport) table(out io.Writer) error {
-	if _, err := fmt.Fprintf(out, "%s, Linux %s, %s, load %v\n\n", b.Environment.Processor, b.Environment.Kernel, b.Environment.Go, b.Environment.Load); err != nil {
+	if err := header(out, &b.Environment); err != nil {
 		return err
 	}
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', tabwriter.AlignRight)

@@ -25,15 +25,15 @@ type Memory struct {
 	Device float64 `json:"device_heap_bytes"`
 	// Shared is memory outside the Go heap: DMA memory and pages of doorbells.
 	Shared float64 `json:"shared_bytes"`
-	// Resident is by how much the process has grown in all.
-	Resident float64 `json:"resident_bytes"`
+	// Total is the sum of these.
+	Total float64 `json:"total_bytes"`
 	// Files are file descriptors.
 	Files float64 `json:"files"`
 }
 
 // usage of this process.
 type usage struct {
-	host, device, shared, resident, files float64
+	host, device, shared, files float64
 }
 
 // devicePackages are those whose allocations the device would have in it, were it
@@ -68,7 +68,7 @@ func look() (u usage, err error) {
 			u.host += size
 		}
 	}
-	u.shared, u.resident, err = resident()
+	u.shared, err = resident()
 	files, err2 := os.ReadDir("/proc/self/fd")
 	u.files = float64(len(files))
 	return u, errors.Join(err, err2)
@@ -103,36 +103,33 @@ func owner(stack []uintptr) side {
 	}
 }
 
-// resident reads RssShmem and VmRSS (proc(5), status), which are in KiB.
-func resident() (shared, all float64, err error) {
+// resident reads RssShmem (proc(5), status), which is in KiB.
+func resident() (bytes float64, err error) {
 	f, err := os.Open("/proc/self/status")
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	defer f.Close()
 	for lines := bufio.NewScanner(f); lines.Scan(); {
-		fields := strings.Fields(lines.Text())
-		if len(fields) < 2 {
-			continue
-		}
-		v, _ := strconv.ParseFloat(fields[1], 64)
-		switch fields[0] {
-		case "RssShmem:":
-			shared = v * 1024
-		case "VmRSS:":
-			all = v * 1024
+		if fields := strings.Fields(lines.Text()); len(fields) >= 2 && fields[0] == "RssShmem:" {
+			kib, err := strconv.ParseFloat(fields[1], 64)
+			return 1024 * kib, err
 		}
 	}
-	return shared, all, nil
+	return 0, errNoShared
 }
+
+// errNoShared: the kernel is older than Linux 4.5.
+var errNoShared = errors.New("/proc/self/status does not tell RssShmem")
 
 // per divides by how many there are of what was made at two NICs.
 func per(of string, count int, before, after usage) Memory {
 	n := float64(2 * count)
-	return Memory{Of: of, Count: count,
+	m := Memory{Of: of, Count: count,
 		Host: (after.host - before.host) / n, Device: (after.device - before.device) / n,
-		Shared: (after.shared - before.shared) / n, Resident: (after.resident - before.resident) / n,
-		Files: (after.files - before.files) / n}
+		Shared: (after.shared - before.shared) / n, Files: (after.files - before.files) / n}
+	m.Total = m.Host + m.Device + m.Shared
+	return m
 }
 
 // memory finds what VIs, CQs and regions take. Meanwhile every allocation of this

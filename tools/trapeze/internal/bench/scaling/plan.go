@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/bench"
 )
 
 // Plan is what to measure, and how much of it.
@@ -18,7 +20,8 @@ type Plan struct {
 	MostVIs, MostRegions, MostBytes int
 	// For is how long each point is measured, at least a millisecond.
 	For time.Duration
-	// Cores of the two processes of the sizes over shm; none to pin nothing.
+	// Cores of the two processes of the sizes; the first is also that of all else.
+	// None to pin nothing.
 	Cores []int
 	// Progress, if not nil, is called after each of Steps points.
 	Progress func()
@@ -79,6 +82,14 @@ func (p *Plan) Validate() error {
 	return nil
 }
 
+// core is where one process measures, -1 for anywhere.
+func (p *Plan) core() int {
+	if len(p.Cores) == 0 {
+		return -1
+	}
+	return p.Cores[0]
+}
+
 func (p *Plan) asks(name string) bool { return len(p.Curves) == 0 || slices.Contains(p.Curves, name) }
 
 func (p *Plan) step() {
@@ -107,7 +118,7 @@ func (p *Plan) Steps() int {
 	return total
 }
 
-// Run measures. The caller keeps its thread: see bench.Pin.
+// Run measures.
 func (p *Plan) Run(ctx context.Context) (r Result, err error) {
 	if err := p.Validate(); err != nil {
 		return r, err
@@ -167,7 +178,7 @@ func (p *Plan) Run(ctx context.Context) (r Result, err error) {
 		if !p.asks(c.name) {
 			continue
 		}
-		if err := c.run(); err != nil {
+		if err := bench.OnCore(p.core(), c.run); err != nil {
 			if ctx.Err() != nil {
 				err = context.Cause(ctx)
 			}
