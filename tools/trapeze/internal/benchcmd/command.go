@@ -36,7 +36,7 @@ type Env struct {
 // Commands makes the commands: bench, and the hidden ones with which it starts
 // itself.
 func Commands(e Env) []*cobra.Command {
-	return []*cobra.Command{e.bench(), e.worker(), e.socket(), e.frames()}
+	return []*cobra.Command{e.bench(), e.worker(), e.socket(), e.frames(), e.idleWorker()}
 }
 
 type benchFlags struct {
@@ -90,7 +90,7 @@ mallocs_per_message, collections. A MB is 10^6 bytes.`,
 	flags.StringVar(&f.svg, "svg", "", "file for a picture: latency, or bandwidth if there is none, against size")
 	flags.StringVar(&f.hdr, "hdr", "", "file for all latencies, as an HdrHistogram log")
 	flags.BoolVar(&f.force, "force", false, "replace these files if they exist")
-	c.AddCommand(e.compare(), e.scaling())
+	c.AddCommand(e.compare(), e.scaling(), e.idle())
 	return c
 }
 

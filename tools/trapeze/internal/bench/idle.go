@@ -1,0 +1,217 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// IdlePlace is a way for an application to wait for messages that come rarely.
+type IdlePlace string
+
+// Places of an idle application.
+const (
+	// IdleMemoryInline: sender and waiter are goroutines of one process; whoever
+	// polls or waits runs the NICs.
+	IdleMemoryInline IdlePlace = "memory-inline"
+	// IdleMemoryThread: the same with NICs that have a goroutine of their own each.
+	IdleMemoryThread IdlePlace = "memory-thread"
+	// IdleSharedInline and IdleSharedThread: sender and waiter are processes, with
+	// shared memory in between.
+	IdleSharedInline IdlePlace = "shm-inline"
+	IdleSharedThread IdlePlace = "shm-thread"
+	// IdleKernel has no NIC: a thread that is blocked in read(2) of an eventfd is
+	// woken by another. Nobody who sleeps wakes sooner.
+	IdleKernel IdlePlace = "kernel"
+	// IdleRuntime has no NIC: a goroutine that waits for an eventfd is woken.
+	IdleRuntime IdlePlace = "runtime"
+)
+
+// IdlePlaces returns all places.
+func IdlePlaces() []IdlePlace {
+	return []IdlePlace{IdleKernel, IdleRuntime, IdleMemoryInline, IdleMemoryThread, IdleSharedInline, IdleSharedThread}
+}
+
+// IdleTask is one measurement of an idle application.
+type IdleTask struct {
+	Place IdlePlace
+	// Idle is how long nothing comes at first, 10 ms to 10 minutes.
+	Idle time.Duration
+	// Pause is the time before each message, 0.1 ms to 10 s; Count is how many come,
+	// 1 to 1,000,000.
+	Pause time.Duration
+	Count int
+}
+
+// Validate checks a task. Errors wrap ErrSpec.
+func (t *IdleTask) Validate() error {
+	known := false
+	var names []string
+	for _, p := range IdlePlaces() {
+		known = known || p == t.Place
+		names = append(names, string(p))
+	}
+	switch {
+	case !known:
+		return fmt.Errorf("%w: place %q (%s)", ErrSpec, t.Place, strings.Join(names, ", "))
+	case t.Idle < 10*time.Millisecond || t.Idle > 10*time.Minute:
+		return fmt.Errorf("%w: idle time %v (10ms to 10m)", ErrSpec, t.Idle)
+	case t.Pause < 100*time.Microsecond || t.Pause > 10*time.Second:
+		return fmt.Errorf("%w: pause %v (100us to 10s)", ErrSpec, t.Pause)
+	case t.Count < 1 || t.Count > 1_000_000:
+		return fmt.Errorf("%w: %d messages (1 to 1000000)", ErrSpec, t.Count)
+	}
+	return nil
+}
+
+func (t *IdleTask) limit() time.Duration {
+	return starting + 2*t.Idle + 2*time.Duration(t.Count)*(t.Pause+time.Millisecond)
+}
+
+// IdleResult is what an idle application costs and how fast it wakes.
+type IdleResult struct {
+	// Idle is how long nothing came, IdleCPU the processor time of the waiter's
+	// process meanwhile; the sender is in the same process but over shm.
+	Idle, IdleCPU time.Duration
+	// Waking and WakingCPU are the same for the time in which messages came.
+	Waking, WakingCPU time.Duration
+	// Latencies in nanoseconds from just before the post, or the signal, until the
+	// waiter has the message.
+	Latencies *hdrhistogram.Histogram
+}
+
+// idleJSON is an IdleResult on its way from a worker.
+type idleJSON struct {
+	Idle, IdleCPU, Waking, WakingCPU time.Duration
+	Latencies                        []byte
+}
+
+// MarshalJSON encodes a result; latencies in the compressed form of HdrHistogram.
+func (r IdleResult) MarshalJSON() ([]byte, error) {
+	j := idleJSON{Idle: r.Idle, IdleCPU: r.IdleCPU, Waking: r.Waking, WakingCPU: r.WakingCPU}
+	var err error
+	if j.Latencies, err = r.Latencies.Encode(hdrhistogram.V2CompressedEncodingCookieBase); err != nil {
+		return nil, err
+	}
+	return json.Marshal(j)
+}
+
+// UnmarshalJSON is the opposite of MarshalJSON.
+func (r *IdleResult) UnmarshalJSON(b []byte) error {
+	var j idleJSON
+	if err := json.Unmarshal(b, &j); err != nil {
+		return err
+	}
+	h, err := hdrhistogram.Decode(j.Latencies)
+	if err != nil {
+		return fmt.Errorf("latencies: %w", err)
+	}
+	*r = IdleResult{j.Idle, j.IdleCPU, j.Waking, j.WakingCPU, h}
+	return nil
+}
+
+// IdleCommand is the hidden command with which the program starts itself as one
+// side of an IdleTask.
+const IdleCommand = "bench-idle"
+
+// idleSpec is one process's part. It crosses to workers as JSON.
+type idleSpec struct {
+	Task IdleTask
+	// Address of the waiter's NIC and of the sender's; a process that has only one
+	// of them has one address.
+	Waiter, Sender string
+}
+
+// RunIdle carries out an IdleTask in processes of its own.
+func RunIdle(ctx context.Context, t IdleTask) (r IdleResult, err error) {
+	if err := t.Validate(); err != nil {
+		return r, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, t.limit(), fmt.Errorf("%s: no result after %v", t.Place, t.limit()))
+	defer cancel()
+	if r, err = t.run(ctx); err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return r, err
+}
+
+// addresses of the waiter's NIC and the sender's; apart says that they have a
+// process each.
+func (t *IdleTask) addresses() (p *path, apart bool, err error) {
+	wire, placement, ok := strings.Cut(string(t.Place), "-")
+	if !ok {
+		return &path{}, false, nil
+	}
+	w := Task{Wire: wire, Placement: placement}
+	p, err = wires[wire](&w)
+	return p, wire != "memory", err
+}
+
+func (t *IdleTask) run(ctx context.Context) (r IdleResult, err error) {
+	path, apart, err := t.addresses()
+	if err != nil {
+		return r, err
+	}
+	defer path.remove()
+	if !apart {
+		both, err := startIdle(ctx, idleSpec{*t, path.echo, path.source}, false)
+		if err != nil {
+			return r, err
+		}
+		return idleResult(both)
+	}
+	waiter, err := startIdle(ctx, idleSpec{*t, path.echo, ""}, true)
+	if err != nil {
+		return r, err
+	}
+	sender, err := startIdle(ctx, idleSpec{*t, "", path.source}, false)
+	if err != nil {
+		waiter.stop()
+		return r, err
+	}
+	if err := sender.end(); err != nil {
+		waiter.stop()
+		return r, err
+	}
+	return idleResult(waiter)
+}
+
+// startIdle starts a worker and, if so asked, waits until it is ready.
+func startIdle(ctx context.Context, s idleSpec, wait bool) (*process, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	spec, err := json.Marshal(s)
+	if err != nil {
+		return nil, err
+	}
+	p, err := start(ctx, bytes.NewReader(spec), self, IdleCommand)
+	if err != nil || !wait {
+		return p, err
+	}
+	line, err := p.out.ReadString('\n')
+	if err != nil || strings.TrimSpace(line) != readyLine {
+		return nil, errors.Join(errors.New("the waiter does not come up"), p.end())
+	}
+	return p, nil
+}
+
+func idleResult(p *process) (r IdleResult, err error) {
+	b, err := io.ReadAll(io.LimitReader(p.out, 64<<20))
+	if end := p.end(); end != nil {
+		return r, end
+	}
+	if err != nil {
+		return r, err
+	}
+	return r, json.Unmarshal(b, &r)
+}
