@@ -19,6 +19,24 @@ const (
 	longestSleep = 5 * time.Millisecond
 )
 
+// Waking up in vain costs some tens of microseconds, so who has waited for long is
+// woken less often: after patientSleeps in vain, a doubling each slowerAfter, up to
+// the limits below. Interrupts and frames end a sleep as ever.
+const (
+	patientSleeps = 16
+	slowerAfter   = 4
+	rarestStep    = 20 * time.Millisecond
+	rarestSleep   = 50 * time.Millisecond
+)
+
+// patiently is how long to sleep instead of d, after so many sleeps in vain.
+func patiently(d, rarest time.Duration, vain int) time.Duration {
+	for n := patientSleeps; n <= vain && d < rarest; n += slowerAfter {
+		d *= 2
+	}
+	return min(d, rarest)
+}
+
 // errDeadline is what pause returns at the waiter's own deadline.
 var errDeadline = errors.New("deadline")
 
@@ -34,6 +52,7 @@ type waiter struct {
 
 	round int
 	step  time.Duration
+	vain  int             // sleeps in a row that nothing but time ended
 	armed <-chan struct{} // closed by the interrupt that was armed
 	doze  <-chan struct{} // closed when there is something to step the device for
 	timer *time.Timer
@@ -56,7 +75,7 @@ func (w *waiter) pause(a armer, v *vector, ready <-chan struct{}) error {
 		moved = w.n.admin.tryDrain() || moved
 	}
 	if moved { // no time to sleep
-		w.step = 0
+		w.step, w.vain = 0, 0
 		if w.round > spins {
 			runtime.Gosched()
 		}
@@ -108,11 +127,13 @@ func (w *waiter) over() error {
 }
 
 func (w *waiter) sleep(ready <-chan struct{}) error {
-	d := longestSleep
+	d, rarest := longestSleep, rarestSleep
 	if w.n.poller != nil && w.doze == nil {
 		w.step = min(max(2*w.step, firstStep), longestStep)
-		d = w.step
+		d, rarest = w.step, rarestStep
 	}
+	d = patiently(d, rarest, w.vain)
+	w.vain++
 	if w.timer == nil {
 		w.timer = time.NewTimer(d)
 	} else {
@@ -122,9 +143,9 @@ func (w *waiter) sleep(ready <-chan struct{}) error {
 	case <-w.armed:
 		// The next look may be in vain all the same: others share the vector.
 		w.armed = nil
-		w.step = 0
+		w.step, w.vain = 0, 0
 	case <-w.doze:
-		w.doze, w.step = nil, 0
+		w.doze, w.step, w.vain = nil, 0, 0
 	case <-ready:
 	case <-w.timer.C:
 		w.doze = nil // says again that it sleeps

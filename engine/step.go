@@ -168,6 +168,8 @@ func (e *Engine) Run(ctx context.Context) {
 			select {
 			case <-e.sleep.wake:
 			case <-timer.C:
+				// Nobody has come: one look is enough.
+				idle = spinSteps - 1
 			case <-ctx.Done():
 			}
 		}
