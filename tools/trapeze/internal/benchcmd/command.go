@@ -90,7 +90,7 @@ mallocs_per_message, collections. A MB is 10^6 bytes.`,
 	flags.StringVar(&f.svg, "svg", "", "file for a picture: latency, or bandwidth if there is none, against size")
 	flags.StringVar(&f.hdr, "hdr", "", "file for all latencies, as an HdrHistogram log")
 	flags.BoolVar(&f.force, "force", false, "replace these files if they exist")
-	c.AddCommand(e.compare(), e.scaling(), e.idle())
+	c.AddCommand(e.compare(), e.scaling(), e.breakdown(), e.idle())
 	return c
 }
 

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/bench"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -185,7 +186,7 @@ func (p *Plan) memoryOfVI(ctx context.Context) (m Memory, err error) {
 			if err != nil {
 				return err
 			}
-			if err := connect(ctx, x, y); err != nil {
+			if err := bench.Connect(ctx, x, y); err != nil {
 				return err
 			}
 			keep = append(keep, x, y)

@@ -10,11 +10,10 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"runtime"
 	"sync/atomic"
-	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/bench"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -110,7 +109,7 @@ func (w *world) grow(ctx context.Context, n, bytes int, cq cqOf) error {
 				return fmt.Errorf("VI %d of %d: %w", len(w.pairs)+1, n, err)
 			}
 		}
-		if err := connect(ctx, p.x.vi, p.y.vi); err != nil {
+		if err := bench.Connect(ctx, p.x.vi, p.y.vi); err != nil {
 			return fmt.Errorf("VI %d of %d: %w", len(w.pairs)+1, n, err)
 		}
 		w.pairs = append(w.pairs, p)
@@ -143,39 +142,6 @@ func (e *end) make(ctx context.Context, nic *via.NIC, m *via.Memory, at, bytes i
 	}
 	_, err = e.vi.PostRecvBatch(e.recv[:])
 	return err
-}
-
-// discriminator of the connections.
-var discriminator = []byte("trapeze-scaling/1")
-
-// patience bounds the set-up of one connection.
-const patience = 20 * time.Second
-
-// connect connects two VIs of this process.
-func connect(ctx context.Context, x, y *via.VI) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	accepted := make(chan error, 1)
-	go func() {
-		c, err := y.NIC().ConnectWait(ctx, discriminator)
-		if err == nil {
-			_, err = c.Accept(ctx, y)
-		}
-		accepted <- err
-	}()
-	var err error
-	for {
-		_, err = x.ConnectRequest(ctx, via.Address{MAC: y.NIC().Query().Address, Discriminator: discriminator}, nil)
-		if !errors.Is(err, via.ErrNoMatch) {
-			break
-		}
-		// The other goroutine has not come to wait yet.
-		runtime.Gosched()
-	}
-	if err != nil {
-		cancel()
-	}
-	return errors.Join(err, <-accepted)
 }
 
 // errLost: a message came to another place than it should have.
