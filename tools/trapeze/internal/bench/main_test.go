@@ -34,6 +34,8 @@ func TestMain(m *testing.M) {
 		exit(fakeTestpmd(ctx))
 	case len(os.Args) > 1 && os.Args[1] == bench.WorkerCommand:
 		exit(bench.RunWorker(ctx, os.Stdin, os.Stdout))
+	case len(os.Args) > 1 && os.Args[1] == bench.IdleCommand:
+		exit(bench.RunIdleWorker(ctx, os.Stdin, os.Stdout))
 	case len(os.Args) > 1 && os.Args[1] == bench.SocketCommand:
 		exit(socket(ctx, os.Args[2:]))
 	case len(os.Args) > 1 && os.Args[1] == bench.FramesCommand:

@@ -78,10 +78,12 @@ func Run(ctx context.Context, o Options) (r Result, err error) {
 	if len(o.Cores) > 0 {
 		core = o.Cores[0]
 	}
-	if err := bench.OnCore(core, func() error { return o.message(ctx, &r) }); err != nil {
-		return r, err
+	if err = bench.OnCore(core, func() error { return o.message(ctx, &r) }); err == nil {
+		r.Limits, err = o.limits(ctx)
 	}
-	r.Limits, err = o.limits(ctx)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
 	return r, err
 }
 
@@ -93,7 +95,7 @@ func (o *Options) step() {
 
 // message measures the steps and the whole.
 func (o *Options) message(ctx context.Context, r *Result) (err error) {
-	rate := ticks.Rate(o.For / 20)
+	rate := ticks.Rate(min(o.For/20, 50*time.Millisecond))
 	probed, err := newPair(ctx, o.Bytes, true)
 	if err != nil {
 		return err
