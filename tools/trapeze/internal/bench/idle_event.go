@@ -21,10 +21,13 @@ type eventEnds struct {
 	// blocks.
 	event *vfio.Eventfd
 	fd    int
+	// begun is closed when the waiter is ready. It puts a token into turns when it
+	// goes to wait, as two signals at once would count as one.
+	begun, turns chan struct{}
 }
 
 func newEventEnds(p IdlePlace) (e *eventEnds, err error) {
-	e = &eventEnds{fd: -1}
+	e = &eventEnds{fd: -1, begun: make(chan struct{}), turns: make(chan struct{}, 1)}
 	if p == IdleKernel {
 		e.fd, err = unix.Eventfd(0, unix.EFD_CLOEXEC)
 		return e, os.NewSyscallError("eventfd", err)
@@ -40,8 +43,27 @@ func (e *eventEnds) close() error {
 	return unix.Close(e.fd)
 }
 
-func (e *eventEnds) notify(_ context.Context, now int64) error {
-	e.sent.Store(now)
+func (e *eventEnds) start(context.Context) error {
+	close(e.begun)
+	return nil
+}
+
+func (e *eventEnds) started(ctx context.Context) error {
+	select {
+	case <-e.begun:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (e *eventEnds) notify(ctx context.Context) error {
+	select {
+	case <-e.turns:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	e.sent.Store(monotonic())
 	if e.event != nil {
 		return e.event.Signal()
 	}
@@ -54,6 +76,7 @@ func (e *eventEnds) notify(_ context.Context, now int64) error {
 // await blocks its thread on the eventfd for a while at a time, so that ctx can
 // end it.
 func (e *eventEnds) await(ctx context.Context) (int64, error) {
+	e.turns <- struct{}{}
 	if e.event != nil {
 		err := e.event.Wait(ctx)
 		return e.sent.Load(), err

@@ -107,22 +107,28 @@ func together(ctx context.Context, a, b func(context.Context) error) error {
 
 // rareEnd is one end of a way on which something comes rarely.
 type rareEnd interface {
+	// start is called by the waiter, and lets started return at the sender.
+	start(ctx context.Context) error
+	started(ctx context.Context) error
 	// notify sends the time, and returns when that is on its way.
-	notify(ctx context.Context, now int64) error
+	notify(ctx context.Context) error
 	// await sleeps until something comes, and returns the time that was sent.
 	await(ctx context.Context) (int64, error)
 }
 
 // send is silent for as long as the task says, and then sends now and then.
 func (t *IdleTask) send(ctx context.Context, e rareEnd) error {
-	pause := settle + t.Idle
+	if err := e.started(ctx); err != nil {
+		return err
+	}
+	pause := t.Idle
 	for range t.Count + 1 {
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		if err := e.notify(ctx, monotonic()); err != nil {
+		if err := e.notify(ctx); err != nil {
 			return err
 		}
 		pause = t.Pause
@@ -139,6 +145,9 @@ func (t *IdleTask) wait(ctx context.Context, e rareEnd, r *IdleResult) error {
 	case <-settled:
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	}
+	if err := e.start(ctx); err != nil {
+		return err
 	}
 	began, cpu := time.Now(), processTime()
 	for i := range t.Count + 1 {
@@ -161,13 +170,27 @@ func (t *IdleTask) wait(ctx context.Context, e rareEnd, r *IdleResult) error {
 // messageEnd is an endpoint as a rareEnd.
 type messageEnd struct{ *endpoint.Endpoint }
 
-func (e *messageEnd) notify(ctx context.Context, now int64) error {
+func (e *messageEnd) start(ctx context.Context) error { return e.notify(ctx) }
+
+// answering is for how long the sender runs its NIC after the start, so that an
+// inline one acknowledges it: else the waiter's would ask again and again.
+const answering = 20 * time.Millisecond
+
+func (e *messageEnd) started(ctx context.Context) error {
+	_, err := e.await(ctx)
+	for end := time.Now().Add(answering); err == nil && time.Now().Before(end); {
+		e.Poll()
+		err = pause(ctx)
+	}
+	return err
+}
+
+func (e *messageEnd) notify(ctx context.Context) error {
 	b, err := e.Acquire(ctx)
 	if err != nil {
 		return err
 	}
-	// Again, as close to the post as can be.
-	binary.NativeEndian.PutUint64(b, uint64(max(now, monotonic())))
+	binary.NativeEndian.PutUint64(b, uint64(monotonic()))
 	if err := e.Post(stampSize); err != nil {
 		return err
 	}
