@@ -3,7 +3,9 @@ package bench
 import (
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,6 +24,31 @@ func pin(core int) error {
 	set.Set(core)
 	if err := unix.SchedSetaffinity(0, &set); err != nil {
 		return fmt.Errorf("%w to core %d: %w", ErrCore, core, err)
+	}
+	return nil
+}
+
+// pinProcess pins all threads of this process, and those that they will start, to
+// core unless that is negative.
+func pinProcess(core int) error {
+	if core < 0 {
+		return nil
+	}
+	var set unix.CPUSet
+	set.Set(core)
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return err
+	}
+	for _, t := range tasks {
+		id, err := strconv.Atoi(t.Name())
+		if err != nil {
+			continue
+		}
+		// A thread may have ended meanwhile.
+		if err := unix.SchedSetaffinity(id, &set); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("%w to core %d: %w", ErrCore, core, err)
+		}
 	}
 	return nil
 }

@@ -49,6 +49,10 @@ type IdleTask struct {
 	// 1 to 1,000,000.
 	Pause time.Duration
 	Count int
+	// Cores of the waiter's and the sender's process, if they are two; none to leave
+	// that to the system, which may put the waiter on the core where the sender
+	// still runs.
+	Cores []int
 }
 
 // Validate checks a task. Errors wrap ErrSpec.
@@ -128,6 +132,7 @@ type idleSpec struct {
 	// Address of the waiter's NIC and of the sender's; a process that has only one
 	// of them has one address.
 	Waiter, Sender string
+	Core           int // -1 for any
 }
 
 // RunIdle carries out an IdleTask in processes of its own.
@@ -162,17 +167,18 @@ func (t *IdleTask) run(ctx context.Context) (r IdleResult, err error) {
 	}
 	defer path.remove()
 	if !apart {
-		both, err := startIdle(ctx, idleSpec{*t, path.echo, path.source}, false)
+		both, err := startIdle(ctx, idleSpec{*t, path.echo, path.source, -1}, false)
 		if err != nil {
 			return r, err
 		}
 		return idleResult(both)
 	}
-	waiter, err := startIdle(ctx, idleSpec{*t, path.echo, ""}, true)
+	cores := Task{Cores: t.Cores}
+	waiter, err := startIdle(ctx, idleSpec{*t, path.echo, "", cores.core(0)}, true)
 	if err != nil {
 		return r, err
 	}
-	sender, err := startIdle(ctx, idleSpec{*t, "", path.source}, false)
+	sender, err := startIdle(ctx, idleSpec{*t, "", path.source, cores.core(1)}, false)
 	if err != nil {
 		waiter.stop()
 		return r, err

@@ -46,6 +46,9 @@ func RunIdleWorker(ctx context.Context, r io.Reader, w io.Writer) error {
 	if err := s.Task.Validate(); err != nil {
 		return err
 	}
+	if err := pinProcess(s.Core); err != nil {
+		return err
+	}
 	alone := s.Sender == ""
 	ready := func() {
 		if alone {

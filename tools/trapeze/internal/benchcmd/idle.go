@@ -42,6 +42,7 @@ type idleRow struct {
 
 type idleFlags struct {
 	places          []string
+	cores           string
 	duration, pause time.Duration
 }
 
@@ -61,7 +62,8 @@ Places:
   memory-inline  sender and waiter are goroutines of one process, whoever waits or
                  polls runs the NICs; the processor time is of both
   memory-thread  the same, the NICs have a goroutine each
-  shm-inline     sender and waiter are processes; the processor time is the waiter's
+  shm-inline     sender and waiter are processes, pinned to a core each; the processor
+                 time is the waiter's
   shm-thread     the same, the NICs have a goroutine each
 and without a NIC, to compare with:
   kernel         a thread that is blocked in poll(2) of an eventfd is woken
@@ -86,13 +88,18 @@ meets_goals (null without a NIC).`,
 	flags.StringSliceVar(&f.places, "places", names, "how the application waits")
 	flags.DurationVar(&f.duration, "duration", 4*time.Second, "how long to measure each place")
 	flags.DurationVar(&f.pause, "pause", 20*time.Millisecond, "time before each message")
+	flags.StringVar(&f.cores, "cores", "auto", "cores of the waiter's and the sender's process over shm, as in 0,1; auto: the first two; none: not pinned")
 	return c
 }
 
 func (e Env) runIdle(ctx context.Context, f *idleFlags) error {
+	cores, err := coresOf(f.cores)
+	if err != nil {
+		return e.UsageError(err)
+	}
 	var tasks []bench.IdleTask
 	for _, p := range f.places {
-		t := bench.IdleTask{Place: bench.IdlePlace(p), Idle: f.duration / 2, Pause: f.pause}
+		t := bench.IdleTask{Place: bench.IdlePlace(p), Idle: f.duration / 2, Pause: f.pause, Cores: cores}
 		if f.pause > 0 {
 			t.Count = int(max(f.duration/2/f.pause, 1))
 		}
