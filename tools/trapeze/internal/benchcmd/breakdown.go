@@ -36,15 +36,15 @@ How: two NICs on a memory wire, engines inline, and one goroutine that posts, st
 the sender's NIC, steps the receiver's NIC and takes the message; so steps follow
 each other and the sum can be held against the whole. The wire is wrapped, in this
 command only: each call of a NIC into it is a border at which the processor's time
-stamp counter is read, as are the calls into the NICs. What a border costs is
-measured and taken off. Three things have no border of their own:
+stamp counter is read, as are the calls into the NICs; a look for a frame is one only
+if there is a frame. What a border costs in a loop is measured and taken off. Three things have no border of their own:
   doorbell    256 posts with a doorbell each, less 256 that share one, on a VI that
               is not connected; taken off the post
   completion  256 such descriptors, flushed by one step of the NIC; taken off deliver
   poll        the RecvDone that finds the message
 Of all messages the fifth that took longest is left out (interrupts). The whole is
 measured the same way over the wire as it is, without borders. All this is done in
-nine rounds, of which the one with the least time counts. The remainder is the whole
+thirty rounds, of which the one with the least time counts. The remainder is the whole
 less the sum of the steps: negative if borders hinder the processor more than their
 cost in a loop, positive if less.
 

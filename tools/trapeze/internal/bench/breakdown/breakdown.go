@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/bench"
@@ -127,11 +126,11 @@ func (o *Options) message(ctx context.Context, r *Result) (err error) {
 		{"doorbell", doorbell, "barrier, store, lock: a post alone less one of a batch"},
 		{"fetch", spent[phaseFetch], "sender's NIC: finds the doorbell, fetches and checks token and descriptor"},
 		{"copy", spent[phaseCopy], "header and payload from registered memory into the wire's buffer"},
-		{"wire", spent[phaseWire], "inside the wire at both ends: room, publishing, taking"},
+		{"wire", spent[phaseWire], "inside the wire: room, publishing, giving back"},
 		{"deliver", spent[phaseDeliver] - completion, "receiver's NIC: checks frame, finds the descriptor, copies the payload to its place"},
 		{"completion", completion, "length, status: a descriptor flushed on a VI that is not connected"},
 		{"poll", spent[phasePoll], "RecvDone finds the status"},
-		{"rest", spent[phaseRest], "both NICs' loops around that: timers, reliability, acknowledgement"},
+		{"rest", spent[phaseRest], "both NICs' loops around that: taking the frame, timers, reliability, acknowledgement"},
 	} {
 		s.Ns /= rate
 		r.Sum += s.Ns
@@ -144,7 +143,7 @@ func (o *Options) message(ctx context.Context, r *Result) (err error) {
 
 // rounds is how often everything is measured; the round in which least else was
 // going on counts, as the speed of a processor that others share changes.
-const rounds = 9
+const rounds = 30
 
 // messageParts is how many of Parts the rounds are.
 const messageParts = 3
@@ -167,7 +166,9 @@ func (r *round) total() (sum float64) {
 
 func (o *Options) round(ctx context.Context, probed, plain *pair) (r round, err error) {
 	each := o.For * messageParts / Parts / rounds / 3
-	r.border = borderCost()
+	if r.border, err = borderCost(); err != nil {
+		return r, err
+	}
 	if r.spent, err = probed.phases(ctx, each, r.border); err != nil {
 		return r, err
 	}
@@ -176,22 +177,6 @@ func (o *Options) round(ctx context.Context, probed, plain *pair) (r round, err 
 	}
 	r.single, r.batched, r.completion, err = plain.apart(ctx, each)
 	return r, err
-}
-
-// borderCost is what a turn of a timeline adds to a phase, in ticks.
-func borderCost() float64 {
-	const turns = 1000
-	var t timeline
-	costs := make([]float64, 0, 100)
-	for range cap(costs) {
-		t.begin(phaseRest)
-		for range turns {
-			t.turn(phaseRest)
-		}
-		costs = append(costs, float64(t.spent[phaseRest])/turns)
-	}
-	slices.Sort(costs)
-	return costs[len(costs)/2]
 }
 
 // once sends one message; begin, turn and end are told the borders that only the

@@ -1,6 +1,9 @@
 package breakdown
 
 import (
+	"errors"
+	"slices"
+
 	"github.com/trapeze-nic/trapeze/emulator/wire"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/bench/ticks"
 )
@@ -95,15 +98,13 @@ func (p *probe) Flush() {
 	p.leave(phaseRest)
 }
 
-// Receive is described at engine.Port.
+// Receive is described at engine.Port. A border stands behind a frame only: most
+// looks are in vain, and borders cost more than they take.
 func (p *probe) Receive() []byte {
-	before := p.t.now
-	p.enter()
 	b := p.Memory.Receive()
 	if b != nil {
-		before = p.received
+		p.leave(p.received)
 	}
-	p.leave(before)
 	return b
 }
 
@@ -112,4 +113,39 @@ func (p *probe) Release() {
 	p.enter()
 	p.Memory.Release()
 	p.leave(phaseRest)
+}
+
+// borderCost is what a border adds, in ticks: half of what a call into a wire with
+// nothing to flush takes longer if it is watched.
+func borderCost() (ticksEach float64, err error) {
+	a, b, err := wire.NewMemory(wire.MemoryOptions{})
+	if err != nil {
+		return 0, err
+	}
+	var t timeline
+	t.begin(phaseRest)
+	watched := median(func() { flushOften(&probe{b, &t, phaseRest, phaseDeliver}) })
+	plain := median(func() { flushOften(a) })
+	return max(watched-plain, 0) / (2 * calls), errors.Join(a.Close(), b.Close())
+}
+
+// calls is how often the wire is called between two looks at the counter.
+const calls = 1000
+
+func flushOften(p wire.Port) {
+	for range calls {
+		p.Flush()
+	}
+}
+
+// median is the middle of how many ticks f takes.
+func median(f func()) float64 {
+	var took [51]uint64
+	for i := range took {
+		start := ticks.Now()
+		f()
+		took[i] = ticks.Now() - start
+	}
+	slices.Sort(took[:])
+	return float64(took[len(took)/2])
 }
