@@ -170,10 +170,6 @@ func (c *Comparison) step() {
 	}
 }
 
-// window of messages under way in streams: what keeps all of them within the
-// second-level caches.
-const window = 32
-
 // errNothing: a measurement came back empty.
 var errNothing = errors.New("nothing was measured")
 
@@ -200,10 +196,11 @@ func (c *Comparison) askUs(ctx context.Context, q Question) (a Answer, err error
 // task is our measurement for a question about messages.
 func (c *Comparison) task(q Question) Task {
 	t := Task{Wire: c.Wire, Placement: c.Placement, Cores: c.Cores,
-		Spec: Spec{Test: Bandwidth, Role: Source, Bytes: q.Bytes, VIs: 1, Window: window, Reliability: "reliable-delivery", Nanoseconds: int64(q.For), Core: -1}}
+		Spec: Spec{Test: Bandwidth, Role: Source, Bytes: q.Bytes, VIs: 1, Reliability: "reliable-delivery", Nanoseconds: int64(q.For), Core: -1}}
 	if q.Test == "latency" {
 		t.Spec.Test = Latency
 	}
+	t.Spec.Window = UsualWindow(t.Spec.Test, q.Bytes)
 	return t
 }
 

@@ -70,6 +70,18 @@ const (
 	maxMemory = 4 << 30
 )
 
+// UsualWindow is how many messages of a size are under way on a VI if nothing else
+// is said. Each has a buffer of its own at both ends; more of them than a
+// second-level cache holds would measure the memory instead. A round trip needs one,
+// and another that is given back meanwhile.
+func UsualWindow(t Test, bytes int) int {
+	const inCache = 512 << 10
+	if t == Latency {
+		return 4
+	}
+	return min(max(inCache/max(bytes, 1), 8), 512)
+}
+
 // Levels are the reliability levels by name.
 var levels = map[string]via.Reliability{
 	"unreliable": via.Unreliable, "reliable-delivery": via.ReliableDelivery, "reliable-reception": via.ReliableReception,

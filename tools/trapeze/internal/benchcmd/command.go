@@ -82,7 +82,7 @@ mallocs_per_message, collections. A MB is 10^6 bytes.`,
 	flags.StringSliceVar(&f.levels, "reliability", []string{"reliable-delivery"}, strings.Join(bench.Levels(), ", "))
 	flags.StringSliceVar(&f.sizes, "sizes", []string{"64", "4K", "8K", "64K"}, "bytes of a message; K and M are powers of two")
 	flags.StringSliceVar(&f.vis, "vis", []string{"1"}, "numbers of VIs that take turns")
-	flags.IntVar(&f.window, "window", 32, "messages under way on each VI of a stream")
+	flags.IntVar(&f.window, "window", 0, "messages under way on each VI; 0: 4 in round trips, in streams 8 to 512 that fit 512 KiB")
 	flags.DurationVar(&f.duration, "duration", time.Second, "how long to measure each time, after a tenth of that to warm up")
 	flags.IntVar(&f.repeat, "repeat", 3, "how often")
 	flags.StringVar(&f.cores, "cores", "auto", "cores of the two processes, as in 0,1; auto: the first two; none: not pinned")
@@ -164,6 +164,9 @@ func (f *benchFlags) tasks() ([]bench.Task, error) {
 								Nanoseconds: int64(f.duration), Core: -1, Garbage: int64(f.garbage) * 1e6}
 							if t.Spec.Bytes, err = number(size); err != nil {
 								return nil, fmt.Errorf("--sizes: %w", err)
+							}
+							if f.window == 0 {
+								t.Spec.Window = bench.UsualWindow(t.Spec.Test, t.Spec.Bytes)
 							}
 							if t.Spec.VIs, err = number(vis); err != nil {
 								return nil, fmt.Errorf("--vis: %w", err)

@@ -55,7 +55,7 @@ p999_ratio_to_best, failures), environment, missing. A MB is 10^6 bytes.`,
 		RunE: e.Run(func(ctx context.Context, _ []string) error { return e.runCompare(ctx, &f) }),
 	}
 	flags := c.Flags()
-	flags.StringVar(&f.wire, "wire", "shm", "wire of our messages: "+strings.Join(bench.Wires(), ", "))
+	flags.StringVar(&f.wire, "wire", "shm-share", "wire of our messages (shm-share: at most one copy, as UCX has it over cma): "+strings.Join(bench.Wires(), ", "))
 	flags.StringVar(&f.placement, "placement", "default", "our engine: default (the wire's), inline, thread")
 	flags.StringSliceVar(&f.tests, "tests", []string{"latency", "bandwidth", "rate", "frames"}, "latency, bandwidth, rate, frames")
 	flags.StringSliceVar(&f.peers, "peers", peerNames(), "peers to measure")
