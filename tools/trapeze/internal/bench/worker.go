@@ -115,33 +115,40 @@ func (s *Spec) echo(ctx context.Context, ends []*endpoint.Endpoint) (Side, error
 			return side, context.Cause(ctx)
 		}
 		for _, e := range ends {
-			m, err := e.TryReceive()
+			n, err := s.reply(ctx, e, &side)
 			if errors.Is(err, transfer.ErrPeerLost) {
 				return side, nil
 			}
 			if err != nil {
 				return side, err
 			}
-			if m == nil {
-				continue
-			}
-			looks = 1
-			side.Messages++
-			side.Bytes += uint64(len(m))
-			if s.Test == Latency {
-				// First, as an application would that is in a hurry.
-				if err := answer(ctx, e, len(m)); err != nil {
-					if errors.Is(err, transfer.ErrPeerLost) {
-						return side, nil
-					}
-					return side, err
-				}
-			}
-			if err := e.Release(); err != nil {
-				return side, err
+			if n > 0 {
+				looks = 1
 			}
 		}
 	}
+}
+
+// reply takes what has come to an endpoint, and in a latency test answers it. It
+// returns how many messages there were.
+func (s *Spec) reply(ctx context.Context, e *endpoint.Endpoint, side *Side) (int, error) {
+	if s.Test != Latency {
+		n, bytes, err := e.Drain(s.batch())
+		side.Messages += uint64(n)
+		side.Bytes += bytes
+		return n, err
+	}
+	m, err := e.TryReceive()
+	if m == nil || err != nil {
+		return 0, err
+	}
+	side.Messages++
+	side.Bytes += uint64(len(m))
+	// First, as an application would that is in a hurry.
+	if err := answer(ctx, e, len(m)); err != nil {
+		return 0, err
+	}
+	return 1, e.Release()
 }
 
 func answer(ctx context.Context, e *endpoint.Endpoint, n int) error {
@@ -247,26 +254,25 @@ func (s *Spec) stream(ctx context.Context, ends []*endpoint.Endpoint) (side Side
 	return side, err
 }
 
+// batch is how many messages of a stream are posted at a time: some batches make a
+// window, so that one end has something to do while the other fills the next.
+func (s *Spec) batch() int { return max(s.Window/8, 1) }
+
 // pour sends for about d and waits until all has arrived.
 func (s *Spec) pour(ctx context.Context, ends []*endpoint.Endpoint, d time.Duration) (sent uint64, err error) {
-	const burst = 64 // messages between two looks at the clock
+	// How many posts there are between two looks at the clock: each endpoint has its
+	// turn.
+	burst := max(16, len(ends))
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		if ctx.Err() != nil {
 			return sent, context.Cause(ctx)
 		}
-		for range burst {
-			e := ends[sent%uint64(len(ends))]
-			buf, err := e.TryAcquire()
+		for turn := range burst {
+			n, err := ends[turn%len(ends)].PostBatch(s.batch(), s.Bytes)
+			sent += uint64(n)
 			if err != nil {
 				return sent, err
 			}
-			if buf == nil {
-				continue
-			}
-			if err := e.Post(s.Bytes); err != nil {
-				return sent, err
-			}
-			sent++
 		}
 	}
 	for _, e := range ends {

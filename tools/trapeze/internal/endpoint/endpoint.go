@@ -39,6 +39,7 @@ type Endpoint struct {
 	posted, completed uint
 	taken             uint
 	held              bool // the message taken last has not been released
+	batch             []*via.Descriptor
 	lost              error
 }
 
@@ -158,12 +159,17 @@ func (e *Endpoint) prepare(n int) (*via.Descriptor, error) {
 	if e.lost != nil {
 		return nil, e.lost
 	}
-	d := e.send[e.posted%uint(len(e.send))]
+	return e.describe(e.posted, n)
+}
+
+// describe makes the descriptor of message i one of n bytes.
+func (e *Endpoint) describe(i uint, n int) (*via.Descriptor, error) {
+	d := e.send[i%uint(len(e.send))]
 	d.Prepare()
 	if e.inline {
 		return d, d.SetInline(n)
 	}
-	return d, e.memory.AddTo(d, e.sendOffset(e.posted), n)
+	return d, e.memory.AddTo(d, e.sendOffset(i), n)
 }
 
 func (e *Endpoint) submit(d *via.Descriptor) error {
