@@ -125,25 +125,41 @@ func New(o Options) (_ *Device, err error) {
 	// In this order: a wire that connects by itself may do so at any time.
 	d.wire.OnLink(d.linkChanged)
 	d.engine.Exclusive(func() { d.linkUp = d.wire.LinkUp() })
-	d.start()
+	if err := d.start(o); err != nil {
+		return nil, d.fail(op, err)
+	}
 	return d, nil
 }
 
 // start brings the engine to life.
-func (d *Device) start() {
+func (d *Device) start(o Options) error {
 	if !d.thread {
 		d.pollable.Store(true)
-		return
+		return nil
 	}
 	d.wire.SetWake(d.engine.Wake)
 	ctx, cancel := context.WithCancel(context.Background())
 	d.stop, d.stopped = cancel, make(chan struct{})
+	started := make(chan error, 1)
 	go func() {
 		defer close(d.stopped)
+		if o.Pinned {
+			if err := pinThread(o.Core); err != nil {
+				started <- err
+				return
+			}
+		}
+		started <- nil
 		for ctx.Err() == nil {
 			d.guard(func() { d.engine.Run(ctx) })
 		}
 	}()
+	err := <-started
+	if err != nil {
+		d.wire.SetWake(nil)
+		cancel()
+	}
+	return err
 }
 
 // Info is described at vfio.Device.

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
@@ -66,6 +67,10 @@ type Options struct {
 	Clock     func() time.Duration
 	Doorbells DoorbellMode
 	Run       RunMode
+	// Pinned has the engine of RunThread run on a thread of its own that stays on
+	// processor core Core, one that this process may use.
+	Pinned bool
+	Core   int
 	// SRAM is the size of BAR4 in bytes, a power of two of at least
 	// processor.MinSRAM; DefaultSRAM if zero.
 	SRAM uint32
@@ -86,6 +91,14 @@ func (o *Options) complete() error {
 	}
 	if o.Run != RunInline && o.Run != RunThread {
 		return bad("Run is %d", o.Run)
+	}
+	if o.Pinned {
+		if o.Run != RunThread {
+			return bad("only an engine on a thread can be pinned to a core")
+		}
+		if cores := usableCores(); !slices.Contains(cores, o.Core) {
+			return bad("core %d: this process may use %v", o.Core, cores)
+		}
 	}
 	switch o.Doorbells {
 	case DoorbellsMapped, DoorbellsTrapped:

@@ -22,6 +22,7 @@ var settingTable = []setting{
 	{"wire", parseWire},
 	{"peer", parsePeers},
 	{"engine", parseEngine},
+	{"core", parseCore},
 	{"doorbells", parseDoorbells},
 	{"mtu", parseMTU},
 	{"mac", parseMAC},

@@ -1,0 +1,46 @@
+package emulator
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// parseCore reads the core that the engine's thread stays on.
+func parseCore(s *settings, v string) error {
+	n, err := strconv.Atoi(v)
+	if err != nil || n < 0 {
+		return errors.New("it is the number of a processor core, for engine=thread")
+	}
+	s.device.Pinned, s.device.Core = true, n
+	return nil
+}
+
+// usableCores returns the processor cores that this process may use, in order.
+func usableCores() (cores []int) {
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		return nil
+	}
+	for i := 0; len(cores) < set.Count(); i++ {
+		if set.IsSet(i) {
+			cores = append(cores, i)
+		}
+	}
+	return cores
+}
+
+// pinThread ties the goroutine to its thread and the thread to a core. The thread
+// ends with the goroutine, so that nobody else gets one that is pinned.
+func pinThread(core int) error {
+	runtime.LockOSThread()
+	var set unix.CPUSet
+	set.Set(core)
+	if err := unix.SchedSetaffinity(0, &set); err != nil {
+		return fmt.Errorf("%w: core %d: %w", ErrOptions, core, err)
+	}
+	return nil
+}

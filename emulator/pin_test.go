@@ -1,0 +1,112 @@
+package emulator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/emulator/wire"
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+// pinnedTo counts the threads of this process that may run on a core and nowhere
+// else.
+func pinnedTo(t *testing.T, core int) (n int) {
+	t.Helper()
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, task := range tasks {
+		id, err := strconv.Atoi(task.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var set unix.CPUSet
+		if err := unix.SchedGetaffinity(id, &set); err == nil && set.Count() == 1 && set.IsSet(core) {
+			n++
+		}
+	}
+	return n
+}
+
+// firstCore is a core that this process may use.
+func firstCore(t *testing.T) (core int, others bool) {
+	t.Helper()
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		t.Fatal(err)
+	}
+	for !set.IsSet(core) {
+		core++
+	}
+	return core, set.Count() > 1
+}
+
+func loopback(t *testing.T) wire.Port {
+	t.Helper()
+	w, err := wire.NewLoopback(wire.MemoryOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// TestPinned: the engine's thread stays on its core, and ends with the device.
+func TestPinned(t *testing.T) {
+	core, others := firstCore(t)
+	if !others {
+		t.Skip("with one core every thread is pinned")
+	}
+	before := pinnedTo(t, core)
+	d, err := emulator.New(emulator.Options{Wire: loopback(t), Run: emulator.RunThread, Pinned: true, Core: core})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := pinnedTo(t, core); n != before+1 {
+		t.Errorf("%d threads are pinned, want one more than %d", n, before)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(10 * time.Second); pinnedTo(t, core) != before; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d threads are pinned, want %d", pinnedTo(t, core), before)
+		}
+	}
+}
+
+// TestPinnedRefused: what cannot be pinned says so.
+func TestPinnedRefused(t *testing.T) {
+	core, _ := firstCore(t)
+	for name, o := range map[string]emulator.Options{
+		"inline":        {Run: emulator.RunInline, Pinned: true, Core: core},
+		"no such core":  {Run: emulator.RunThread, Pinned: true, Core: 1 << 20},
+		"negative core": {Run: emulator.RunThread, Pinned: true, Core: -1},
+	} {
+		o.Wire = loopback(t)
+		if _, err := emulator.New(o); !errors.Is(err, emulator.ErrOptions) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, options := range []string{"core=0", "engine=inline&core=0", "engine=thread&core=x", "engine=thread&core=-1", "engine=thread&core=99999"} {
+		if d, err := vfio.Open(context.Background(), "emu:?"+options); err == nil {
+			t.Errorf("%s: opened", options)
+			_ = d.Close()
+		}
+	}
+	d, err := vfio.Open(context.Background(), fmt.Sprintf("emu:?engine=thread&core=%d", core))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+}
