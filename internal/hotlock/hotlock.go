@@ -13,20 +13,28 @@ import (
 )
 
 // Mutex is a mutual exclusion lock; its zero value is unlocked. It must not be
-// copied. It is not fair, and must not be held across anything that blocks, but for
-// the work of one step of an engine.
-type Mutex struct{ word uint32 }
+// copied. It must not be held across anything that blocks.
+//
+// Whoever comes while others wait lets them go first, so that a loop that locks it
+// again and again keeps nobody out. Among those who wait there is no order.
+type Mutex struct {
+	word    uint32
+	waiters atomic.Int32
+}
 
 // How Lock waits: some looks, some in which others run, then naps that double.
 const (
 	looks    = 32
 	yields   = 64
 	firstNap = 5 * time.Microsecond
-	lastNap  = 200 * time.Microsecond
+	lastNap  = 50 * time.Microsecond
 )
 
-// TryLock locks m unless it is locked, and reports whether it has.
-func (m *Mutex) TryLock() bool { return atomic.CompareAndSwapUint32(&m.word, 0, 1) }
+// TryLock locks m unless it is locked or somebody waits for it, and reports whether
+// it has.
+func (m *Mutex) TryLock() bool {
+	return m.waiters.Load() == 0 && atomic.CompareAndSwapUint32(&m.word, 0, 1)
+}
 
 // Lock locks m.
 func (m *Mutex) Lock() {
@@ -36,6 +44,8 @@ func (m *Mutex) Lock() {
 }
 
 func (m *Mutex) wait() {
+	m.waiters.Add(1)
+	defer m.waiters.Add(-1)
 	nap := firstNap
 	for i := 0; ; i++ {
 		switch {
@@ -47,7 +57,7 @@ func (m *Mutex) wait() {
 			nap = min(2*nap, lastNap)
 		}
 		// Looked at first: to try is to take the cache line away from its holder.
-		if atomic.LoadUint32(&m.word) == 0 && m.TryLock() {
+		if atomic.LoadUint32(&m.word) == 0 && atomic.CompareAndSwapUint32(&m.word, 0, 1) {
 			return
 		}
 	}

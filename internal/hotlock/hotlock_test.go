@@ -3,6 +3,7 @@ package hotlock_test
 import (
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -68,6 +69,39 @@ func TestLongHold(t *testing.T) {
 	m.Unlock()
 	if all.Wait(); got != 4 {
 		t.Errorf("%d got it", got)
+	}
+}
+
+// TestLetsOthersIn: a loop that takes the lock again and again, in either way, lets
+// others have it.
+func TestLetsOthersIn(t *testing.T) {
+	for name, lock := range map[string]func(m *hotlock.Mutex) bool{
+		"lock": func(m *hotlock.Mutex) bool { m.Lock(); return true },
+		"try":  func(m *hotlock.Mutex) bool { return m.TryLock() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var m hotlock.Mutex
+			var stop atomic.Bool
+			var loop sync.WaitGroup
+			n := 0
+			loop.Go(func() {
+				for !stop.Load() {
+					if lock(&m) {
+						for range 1000 {
+							n++
+						}
+						m.Unlock()
+					}
+				}
+			})
+			for range 100 {
+				m.Lock()
+				n++
+				m.Unlock()
+			}
+			stop.Store(true)
+			loop.Wait()
+		})
 	}
 }
 
