@@ -192,6 +192,15 @@ func (n *NIC) alive() error {
 	return n.check()
 }
 
+// failUnlessClosing is fail for what a look at the device has found. A device that
+// is being closed is reset by that, which is no fault.
+func (n *NIC) failUnlessClosing(err error) error {
+	if n.closing.Load() {
+		return ErrClosed
+	}
+	return n.fail(err)
+}
+
 // check looks at the status register. What it finds wrong stays wrong until the
 // NIC is opened again.
 func (n *NIC) check() error {
@@ -200,19 +209,19 @@ func (n *NIC) check() error {
 	case errors.Is(err, ErrClosed):
 		return err
 	case err != nil:
-		return n.fail(err)
+		return n.failUnlessClosing(err)
 	case status&descriptors.DeviceFatal != 0:
 		code, err := n.regs.read(descriptors.BlockHealth, descriptors.RegFault)
 		if err != nil {
-			return n.fail(err)
+			return n.failUnlessClosing(err)
 		}
 		detail, err := n.regs.read(descriptors.BlockHealth, descriptors.RegFaultDetail)
 		if err != nil {
-			return n.fail(err)
+			return n.failUnlessClosing(err)
 		}
-		return n.fail(&FaultError{Code: code, Detail: detail})
+		return n.failUnlessClosing(&FaultError{Code: code, Detail: detail})
 	case status&descriptors.DeviceReady == 0:
-		return n.fail(fmt.Errorf("%w: it was reset by somebody else", ErrDeviceFault))
+		return n.failUnlessClosing(fmt.Errorf("%w: it was reset by somebody else", ErrDeviceFault))
 	}
 	return nil
 }
