@@ -70,7 +70,7 @@ var wires = map[string]func(t *Task) (*path, error){
 	},
 	"memif": func(t *Task) (*path, error) {
 		return t.sockets(func(folder string) (echo, source string) {
-			at := "emu:?wire=memif:" + filepath.Join(folder, "wire") + t.option()
+			at := "emu:?wire=memif:" + filepath.Join(folder, "wire") + "&mode=poll" + t.option()
 			return at + "&role=server", at + "&role=client"
 		})
 	},
