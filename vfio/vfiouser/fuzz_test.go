@@ -153,6 +153,9 @@ func fuzzServer(c *net.UnixConn, fuzz []byte, plan uint64) {
 			return
 		}
 		command := binary.LittleEndian.Uint16(h[2:])
+		if binary.LittleEndian.Uint32(h[8:])&flagReply != 0 {
+			continue // to fuzz that looked like a command of ours
+		}
 		out := usualReply(int(command), p)
 		if plan&1 != 0 && len(fuzz) > 0 {
 			out = take(int(fuzz[0]))

@@ -3,6 +3,7 @@ package benchcmd
 import (
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -183,6 +184,22 @@ func (b *benchReport) histograms(out io.Writer) error {
 	return nil
 }
 
+// seriesOf names the curve that a result is a point of: its wire, and whatever else
+// the results differ in.
+func (b *benchReport) seriesOf(r result) string {
+	name := r.Wire
+	for _, part := range []func(result) string{
+		func(r result) string { return r.Placement },
+		func(r result) string { return r.Reliability },
+		func(r result) string { return fmt.Sprintf("%d VIs", r.VIs) },
+	} {
+		if slices.ContainsFunc(b.Results, func(other result) bool { return part(other) != part(r) }) {
+			name += ", " + part(r)
+		}
+	}
+	return name
+}
+
 // chart draws latency against size, or bandwidth if no latency was measured: a
 // curve for each combination of the rest.
 func (b *benchReport) chart() plot.Chart {
@@ -204,7 +221,7 @@ func (b *benchReport) chart() plot.Chart {
 			}
 			y = *r.P50
 		}
-		name := fmt.Sprintf("%s %s %d VI", r.Wire, r.Placement, r.VIs)
+		name := b.seriesOf(r)
 		i, ok := at[name]
 		if !ok {
 			i = len(c.Series)
