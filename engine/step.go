@@ -119,7 +119,7 @@ func (e *Engine) wakeIfAsleep() {
 // How Run waits. Spinning costs a core but answers at once; the numbers keep it
 // to some tens of microseconds, about what a sleep and a wake-up cost.
 const (
-	spinSteps  = 256
+	spinSteps  = 1024
 	yieldEvery = 8
 	// longSleep bounds a sleep with timers running at a coarse pace.
 	longSleep = idleEvery
