@@ -94,7 +94,7 @@ func (o *Options) complete() error {
 	}
 	if o.Pinned {
 		if o.Run != RunThread {
-			return bad("only an engine on a thread can be pinned to a core")
+			return bad("only an engine on a thread can be pinned to a core: add engine=thread")
 		}
 		if cores := usableCores(); !slices.Contains(cores, o.Core) {
 			return bad("core %d: this process may use %v", o.Core, cores)

@@ -33,8 +33,9 @@ func usableCores() (cores []int) {
 	return cores
 }
 
-// pinThread ties the goroutine to its thread and the thread to a core. The thread
-// ends with the goroutine, so that nobody else gets one that is pinned.
+// pinThread ties the goroutine to its thread and the thread to a core. The runtime
+// ends the thread with the goroutine, or never uses it again, so that nobody else
+// gets one that is pinned.
 func pinThread(core int) error {
 	runtime.LockOSThread()
 	var set unix.CPUSet

@@ -49,6 +49,11 @@ func TestInfo(t *testing.T) {
 	if r.MTU < descriptors.MinMTU || r.SRAM == 0 || r.Limits["transfer_bytes"] == 0 || r.Limits["endpoints"] == 0 || !slices.Contains(r.Features, "reliable-delivery") {
 		t.Errorf("got %+v", r)
 	}
+	for _, f := range r.Features {
+		if strings.HasPrefix(f, "bit-") {
+			t.Errorf("feature %s has no name", f)
+		}
+	}
 	if r.Health["ready"] != true || r.Health["fault"] != 0.0 || len(r.Counters) != int(descriptors.CounterCount) {
 		t.Errorf("health %v, counters %v", r.Health, r.Counters)
 	}

@@ -97,6 +97,9 @@ var featureNames = map[uint64]string{
 	descriptors.FeatureChannel:           "channel",
 	descriptors.FeatureEager:             "eager",
 	descriptors.FeaturePageList:          "page-list",
+	descriptors.FeatureFrame:             "frame",
+	descriptors.FeaturePayloadTable:      "payload-table",
+	descriptors.FeatureInline:            "inline",
 	descriptors.FeatureDoorbellMarks:     "doorbell-marks",
 }
 
