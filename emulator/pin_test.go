@@ -69,22 +69,27 @@ func TestPinned(t *testing.T) {
 	if !others {
 		t.Skip("with one core every thread is pinned")
 	}
-	before, beforeAll := pinnedTo(t, core, false), pinnedTo(t, core, true)
+	unpinned := func() {
+		t.Helper()
+		for end := time.Now().Add(10 * time.Second); pinnedTo(t, core, false) > 0; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%d threads are pinned, and should not be", pinnedTo(t, core, false))
+			}
+		}
+	}
+	unpinned() // those of earlier tests end
+	before := pinnedTo(t, core, true)
 	d, err := emulator.New(emulator.Options{Wire: loopback(t), Run: emulator.RunThread, Pinned: true, Core: core})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := pinnedTo(t, core, true); n != beforeAll+1 {
-		t.Errorf("%d threads are pinned, want one more than %d", n, beforeAll)
+	if n := pinnedTo(t, core, true); n != before+1 {
+		t.Errorf("%d threads are pinned, want one more than %d", n, before)
 	}
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(10 * time.Second); pinnedTo(t, core, false) != before; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d threads are pinned, want %d", pinnedTo(t, core, false), before)
-		}
-	}
+	unpinned()
 }
 
 // TestPinnedRefused: what cannot be pinned says so.
