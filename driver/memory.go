@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -27,7 +28,7 @@ type Memory struct {
 	address    uint64
 	handle     uint32
 	attributes MemoryAttributes
-	gone       bool // guarded by the region table's lock
+	gone       atomic.Bool // written with the region table's lock held
 }
 
 // AllocMemory allocates size bytes of zeroed memory that the device can reach,
@@ -140,9 +141,7 @@ func (n *NIC) register(ctx context.Context, buf *dmaBuffer, bytes []byte, a Memo
 // Bytes returns the memory; nil once it is deregistered or the NIC closed.
 // Slices of it must not be used from then on.
 func (m *Memory) Bytes() []byte {
-	m.n.regions.mu.RLock()
-	defer m.n.regions.mu.RUnlock()
-	if m.gone {
+	if m.gone.Load() {
 		return nil
 	}
 	return m.bytes

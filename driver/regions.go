@@ -38,10 +38,10 @@ func (t *regionTable) add(m *Memory) bool {
 func (t *regionTable) remove(m *Memory) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if m.gone {
+	if m.gone.Load() {
 		return false
 	}
-	m.gone = true
+	m.gone.Store(true)
 	delete(t.m, m.handle)
 	t.generation.Add(1)
 	return true
@@ -51,7 +51,7 @@ func (t *regionTable) remove(m *Memory) bool {
 func (t *regionTable) restore(m *Memory) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	m.gone = false
+	m.gone.Store(false)
 	t.m[m.handle] = m
 }
 
@@ -60,7 +60,7 @@ func (t *regionTable) clear() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, m := range t.m {
-		m.gone = true
+		m.gone.Store(true)
 	}
 	clear(t.m)
 	t.generation.Add(1)
