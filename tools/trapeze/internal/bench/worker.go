@@ -148,7 +148,7 @@ func (s *Spec) reply(ctx context.Context, e *endpoint.Endpoint, side *Side) (int
 	if err := answer(ctx, e, len(m)); err != nil {
 		return 0, err
 	}
-	return 1, e.Release()
+	return 1, tidy(e)
 }
 
 func answer(ctx context.Context, e *endpoint.Endpoint, n int) error {
@@ -168,6 +168,17 @@ func answer(ctx context.Context, e *endpoint.Endpoint, n int) error {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// tidy gives back the buffer of the last message and takes back those that have
+// been sent: what can be done while the next message is under way.
+func tidy(e *endpoint.Endpoint) error {
+	if e.Held() {
+		if err := e.Release(); err != nil {
+			return err
+		}
+	}
+	return e.Reap()
 }
 
 // pingPong times round trips on each VI in turn.
@@ -218,10 +229,8 @@ func roundTrip(ctx context.Context, e *endpoint.Endpoint, n int) error {
 	if err := answer(ctx, e, n); err != nil {
 		return err
 	}
-	if e.Held() {
-		if err := e.Release(); err != nil {
-			return err
-		}
+	if err := tidy(e); err != nil {
+		return err
 	}
 	for looks := 1; ; looks++ {
 		m, err := e.TryReceive()
