@@ -142,6 +142,7 @@ func (e *Engine) establish(ep *endpoint, peer *descriptors.ConnectBody) {
 		ep.unrel = &unreliable{}
 	} else {
 		ep.rel = e.newReliable(ep)
+		e.refresh(ep)
 	}
 	answerWith(e, s.command, descriptors.ConnectedReply{
 		RemoteEndpoint: ep.remote.endpoint, MaxTransfer: peer.MaxTransfer, Reliability: peer.Reliability,

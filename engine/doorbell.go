@@ -292,6 +292,7 @@ func (e *Engine) rangRecv(ep *endpoint, value uint32) {
 	case descriptors.StateConnected:
 		if ep.rel != nil {
 			e.offerCredit(ep)
+			e.refresh(ep)
 		}
 	}
 }

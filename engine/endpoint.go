@@ -25,6 +25,7 @@ type endpoint struct {
 	bell       *doorbellPage // doorbells in shared memory, nil if trapped
 	queued     bool          // in Engine.ready
 	owing      bool          // in Engine.owing
+	fresh      bool          // in Engine.fresh
 	busy       bool          // in Engine.busy
 
 	remote  remote
@@ -75,6 +76,7 @@ type receipt struct {
 	immediate uint32
 	flags     descriptors.Status // StatusImmediate if there is any
 	open      bool               // a frame of it has arrived
+	revoked   uint64             // Engine.revoked when its segments were checked
 	status    descriptors.Status // non-zero: it has failed on this side
 	// tabled says that the payload goes where an entry of the payload table said,
 	// not where the descriptor says.

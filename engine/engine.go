@@ -61,6 +61,7 @@ type Engine struct {
 
 	regions   []region
 	freeSlots []uint32 // of regions, oldest first
+	revoked   uint64   // regions that have been deregistered
 	ptags     []ptag
 	endpoints []*endpoint
 	takers    []*endpoint // open for raw frames, in the order of their creation
@@ -73,7 +74,9 @@ type Engine struct {
 	marks        marks // where the host says to which it has stored
 
 	ready, spare []*endpoint        // have something to send
+	alone        bool               // only one has in this step
 	owing        []*endpoint        // owe acknowledgements
+	fresh        []*endpoint        // have got receives
 	busy         []*endpoint        // have frames under way or wait for credit
 	settingUp    []*endpoint        // have a connection under way
 	doomed       []*completionQueue // have died in this step
@@ -152,7 +155,7 @@ func (e *Engine) clear() {
 		e.clearMarks()
 	}
 	e.scanned, e.scanAt = nil, 0
-	e.ready, e.spare, e.owing, e.busy, e.settingUp, e.doomed = nil, nil, nil, nil, nil, nil
+	e.ready, e.spare, e.owing, e.fresh, e.busy, e.settingUp, e.doomed = nil, nil, nil, nil, nil, nil, nil
 	e.waiters, e.requests = nil, map[uint32]*request{}
 	e.recent = [recentRequests]finished{}
 }

@@ -97,6 +97,7 @@ func (e *Engine) deregisterMemory(id uint16, b *descriptors.MemoryBody) {
 	e.recallRegion(b.Handle)
 	e.ptag(r.ptag).users--
 	*r = region{last: r.last}
+	e.revoked++
 	e.freeSlots = append(e.freeSlots, i)
 	e.answer(id, descriptors.ResultSuccess, 0)
 }

@@ -76,6 +76,9 @@ func (e *Engine) sendData(ep *endpoint, m *sending, psn, offset uint32, flags de
 		}
 		if n == 0 || tx.Whole(int(n), behind) {
 			e.launch(buf)
+			if behind == 0 && e.alone {
+				e.flush() // the peer need not wait for the book-keeping
+			}
 			e.endSend(ep, m, psn, offset, n, h.Credit, again)
 			return frameSent
 		}

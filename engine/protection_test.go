@@ -311,3 +311,32 @@ func TestMemoryTakenAwayBehind(t *testing.T) {
 		t.Errorf("the second: %v", second.Status())
 	}
 }
+
+// TestMemoryTakenAwayBeforeArrival deregisters the memory of a receive's second
+// segment after the device had time to fetch the descriptor, and before a message
+// comes: nothing of it is placed.
+func TestMemoryTakenAwayBeforeArrival(t *testing.T) {
+	levels(t, func(t *testing.T, _ descriptors.Reliability, change func(*descriptors.CreateEndpointBody)) {
+		w, v, p := pair(t, change)
+		r, in := p.descriptor(10, 40)
+		other := p.n.memory(0, 0)
+		r.Segments()[1].Handle = other
+		p.postRecv(r)
+		w.settle()
+		do(w.b, descriptors.OpDeregisterMemory, descriptors.MemoryBody{Handle: other})
+		s, out := v.descriptor(50)
+		for i := range out[0] {
+			out[0][i] = 0xee
+		}
+		v.postSend(s)
+		w.run("the end of the receive", func() bool { return r.Status().Done() })
+		if got := r.Status() & (descriptors.StatusErrorMask | descriptors.StatusPartialPacket); got != descriptors.StatusProtectionError {
+			t.Errorf("status %v", r.Status())
+		}
+		for _, b := range in[0] {
+			if b != 0 {
+				t.Fatalf("% x landed in the first segment", in[0])
+			}
+		}
+	})
+}

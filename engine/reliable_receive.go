@@ -67,19 +67,49 @@ func (e *Engine) findReceipt(ep *endpoint, h *descriptors.Header) bool {
 		// Beyond the credit that we gave.
 		return false
 	}
-	// Descriptors are taken in the order of messages, whatever comes first.
-	for ep.recv.fetched-ep.recv.completed <= ahead {
-		next := r.receipt(r.done + ep.recv.fetched - ep.recv.completed)
-		next.open, next.received, next.flags, next.immediate = false, 0, 0, 0
-		e.takeReceive(ep, next)
-	}
+	e.takeReceives(ep, ahead+1)
 	in := r.receipt(h.Message)
+	if !in.open && in.status == 0 && in.revoked != e.revoked {
+		// It was fetched ahead, and memory has been taken away since then.
+		in.status, in.revoked = e.check(&in.layout, ep.ptag, true), e.revoked
+	}
 	e.in.receipt, e.in.status = in, in.status
 	if !in.open {
 		e.in.status = e.aim(ep, in, in.status, h.Extent)
 		return true
 	}
 	return in.extent == h.Extent && uint64(in.received)+uint64(h.Length) <= uint64(in.extent)
+}
+
+// takeReceives fetches receive descriptors until n are in work. They are taken in
+// the order of messages, whatever comes first.
+func (e *Engine) takeReceives(ep *endpoint, n uint32) {
+	r, q := ep.rel, &ep.recv
+	for q.fetched-q.completed < n {
+		next := r.receipt(r.done + q.fetched - q.completed)
+		next.open, next.received, next.flags, next.immediate = false, 0, 0, 0
+		e.takeReceive(ep, next)
+	}
+}
+
+// refresh notes that an endpoint has got receives.
+func (e *Engine) refresh(ep *endpoint) {
+	if !ep.fresh {
+		ep.fresh = true
+		e.fresh = append(e.fresh, ep)
+	}
+}
+
+// anticipate fetches the descriptors of receives that were posted, when all else
+// has been done: the messages for them then need not wait for that.
+func (e *Engine) anticipate() {
+	for i, ep := range e.fresh {
+		e.fresh[i], ep.fresh = nil, false
+		if r := ep.rel; r != nil {
+			e.takeReceives(ep, min(ep.recv.producer-ep.recv.completed, uint32(len(r.receipts))))
+		}
+	}
+	e.fresh = e.fresh[:0]
 }
 
 // finishReceipts completes the messages that have arrived whole, in order. A

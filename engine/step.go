@@ -44,6 +44,9 @@ func (e *Engine) round() bool {
 	if len(e.owing) > 0 {
 		worked = e.acknowledge() || worked
 	}
+	if len(e.fresh) > 0 {
+		e.anticipate()
+	}
 	if e.now >= e.nextTick && e.waiting == 0 {
 		e.nextTick = e.now + tickEvery
 		e.tick()
@@ -85,14 +88,19 @@ func (e *Engine) finish() {
 	if len(e.doomed) > 0 {
 		e.failDoomed()
 	}
-	if e.committed {
-		e.committed = false
-		e.port.Flush()
-	}
+	e.flush()
 	for e.vectors != 0 {
 		v := bits.TrailingZeros64(e.vectors)
 		e.vectors &^= 1 << v
 		e.host.Interrupt(uint16(v))
+	}
+}
+
+// flush lets the peers see the frames that were handed to the wire.
+func (e *Engine) flush() {
+	if e.committed {
+		e.committed = false
+		e.port.Flush()
 	}
 }
 

@@ -16,6 +16,7 @@ func (e *Engine) transmit() bool {
 		return e.progress != before
 	}
 	turn := e.ready
+	e.alone = len(turn) == 1
 	e.ready = e.spare[:0]
 	for i, ep := range turn {
 		turn[i], ep.queued = nil, false

@@ -127,7 +127,7 @@ func (e *Engine) takeReceive(ep *endpoint, in *receipt) bool {
 		in.status = descriptors.StatusFormatError // a receive has no inline data
 	}
 	if in.status == 0 {
-		in.status = e.check(&in.layout, ep.ptag, true)
+		in.status, in.revoked = e.check(&in.layout, ep.ptag, true), e.revoked
 	}
 	return true
 }
