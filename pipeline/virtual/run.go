@@ -201,11 +201,11 @@ func (m *machine) result() *Result {
 // posting.
 func (m *machine) bandwidth(f *flow) float64 {
 	last := m.total - 1
-	from := m.o.Warmup + m.o.Count/2
 	bytes := float64(m.o.Payload)
-	if from >= last {
+	if m.o.Count == 1 {
 		return bytes / (f.deliveredTime[last] - f.postTime[last]).Microseconds()
 	}
+	from := min(m.o.Warmup+m.o.Count/2, last-1)
 	return bytes * float64(last-from) / (f.deliveredTime[last] - f.deliveredTime[from]).Microseconds()
 }
 

@@ -2,6 +2,7 @@ package virtual_test
 
 import (
 	"errors"
+	"math"
 	"reflect"
 	"testing"
 
@@ -89,6 +90,18 @@ func TestStreamIsBoundByItsSlowestStage(t *testing.T) {
 		1.0 // the frame before has its netTx decided first
 	if want := 8000 / perFrame; r.Bandwidth < 0.99*want || r.Bandwidth > 1.01*want {
 		t.Errorf("%v MB/s, by hand about %v", r.Bandwidth, want)
+	}
+}
+
+// TestBandwidthOfFewFrames: that of two frames or more is what the gaps between them
+// say, that of a lone one its latency, which TestStoreAndForwardByHand adds up.
+func TestBandwidthOfFewFrames(t *testing.T) {
+	for count, want := range map[int]float64{1: 1000 / 60.5, 2: 1, 3: 1, 4: 1} {
+		r := run(t, virtual.Options{Profile: simple(), Plan: plan(t, "store-and-forward", pipeline.Parameters{}),
+			Payload: 1000, Count: count, Gap: profile.Micros(1000)})
+		if math.Abs(r.Bandwidth-want) > 1e-9*want {
+			t.Errorf("%d frames: %v MB/s, by hand %v", count, r.Bandwidth, want)
+		}
 	}
 }
 
