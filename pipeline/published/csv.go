@@ -6,6 +6,7 @@
 package published
 
 import (
+	"bufio"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -59,12 +60,20 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
+// byteOrderMark in UTF-8.
+const byteOrderMark = "\ufeff"
+
 const header = "id,source,quantity,condition,value,unit"
 
 // Read parses a table: CSV with the columns id, source, quantity, condition,
 // value and unit; name is used in errors.
 func Read(r io.Reader, name string) ([]Row, error) {
-	c := csv.NewReader(r)
+	b := bufio.NewReader(r)
+	// Spreadsheets write a byte order mark.
+	if mark, _ := b.Peek(len(byteOrderMark)); string(mark) == byteOrderMark {
+		_, _ = b.Discard(len(mark))
+	}
+	c := csv.NewReader(b)
 	c.FieldsPerRecord = 6
 	var rows []Row
 	seen := map[string]bool{}

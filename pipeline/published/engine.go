@@ -43,7 +43,7 @@ func (w *words) transfer() (Computation, bool) {
 	switch {
 	case timed && !has(w.quantity, "duration", "time", "takes", "length", "latency"), e == bus && (timed || !stated):
 		return Computation{}, false // when it begins, or what the bus carries at most
-	case bytes > maxDescribed:
+	case bytes == unusable || bytes > maxDescribed:
 		return Computation{}, false
 	}
 	name := map[engine]string{hostTx: "hostTx", hostRcv: "hostRcv", netTx: "netTx", bus: "bus read"}[e]
@@ -67,11 +67,11 @@ func (w *words) transfer() (Computation, bool) {
 // sizeOf returns the bytes of the transfer that a row is about.
 func sizeOf(w *words) (bytes int, stated bool) {
 	if g := plain.FindStringSubmatch(w.text); g != nil {
-		if n := bytesOf(g[1], ""); n > 0 {
+		if n := bytesOf(g[1], ""); n != 0 {
 			return n, true
 		}
 	}
-	if w.payload > 0 {
+	if w.payload != 0 {
 		return w.payload, true
 	}
 	return page, false

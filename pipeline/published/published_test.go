@@ -109,6 +109,9 @@ func TestRowsThatTheTableDoesNotHave(t *testing.T) {
 		{"CS-1997-20, S3", "one-way latency", "P6/Natoma; 8K payload; 48-byte cells", "us", "latency: p6-natoma, static, 8192 B, thresholds 48 B and 48 B"},
 		{"CS-1997-20, S3", "one-way latency", "P6/Natoma; 8K payload; best static pulse", "us", "latency: p6-natoma, static, 8192 B, pulse at its best"},
 		{"CS-1997-20, S3", "throughput", "8K stream; adaptive; Pentium II/440LX", "Mb/s", "stream bandwidth: pii-440lx, amp, 8192 B"},
+		{"CS-1997-20, S3", "latency", "P6/Natoma; 1.5K packets; adaptive", "us", "latency: p6-natoma, amp, 1536 B"},
+		{"CS-1997-20, S3", "latency", "P6/Natoma; packets of 1M; adaptive", "us", "latency: p6-natoma, amp, 1048576 B"},
+		{"CS-1997-20, S3", "latency", "AMP, payload 4096 measured on P6/Natoma", "us", "latency: p6-natoma, amp, 4096 B"},
 		{"CS-1997-20, S3", "latency", "P6/Natoma; 1500-byte packets; adaptive", "us", "latency: p6-natoma, amp, 1500 B"},
 		{"CS-1997-20, Fig4 text", "second hostRcv duration", "1200 bytes", "us", "time of a hostRcv of 1200 B, p6-natoma"},
 		{"CS-1997-20, Fig4 text", "third hostRcv bandwidth", "1,460 bytes", "MB/s", "bandwidth of a hostRcv of 1460 B, p6-natoma"},
@@ -172,6 +175,11 @@ func TestReasons(t *testing.T) {
 		{"CS-1997-20, Table 1", "colour", "Alcor; 8K payload; adaptive", "us", "not a latency"},
 		{"CS-1997-20, Table 1", "latency", "Alcor; 128-byte payload; eager; minpulse 4096", "us", "above the payload"},
 		{"CS-1997-20, Table 1", "latency", "Alcor; 9000K payload; eager", "us", "above 1048576 bytes"},
+		{"CS-1997-20, Table 1", "latency", "Alcor; 0-byte payload; eager", "us", "none of 1 to 1048576 bytes"},
+		{"CS-1997-20, Table 1", "latency", "Alcor; 1.3K payload; eager", "us", "none of 1 to 1048576 bytes"},
+		{"CS-1997-20, Table 1", "latency", "Alcor; 64 MB payload; eager", "us", "none of 1 to 1048576 bytes"},
+		{"CS-1997-20, Table 1", "latency", "Alcor; 8K payload; eager; minpulse 0", "us", "from 1 to the payload"},
+		{"CS-1997-20, Fig4 text", "third hostRcv duration", "0 bytes", "us", ""},
 		{"CS-1997-20, Fig5 text", "third hostRcv initiated", "T", "us", "log"},
 		{"MINI, Latency", "cell send", "", "ns", "MINI"},
 		{"EDT, Table 1", "L2", "", "MB", "EDT"},
@@ -207,6 +215,14 @@ func TestFigures(t *testing.T) {
 		if _, err := (published.Row{Value: value}).Figure(); !errors.Is(err, published.ErrFigure) {
 			t.Errorf("%q: %v", value, err)
 		}
+	}
+}
+
+// TestByteOrderMark: what spreadsheets write before the first line is none of it.
+func TestByteOrderMark(t *testing.T) {
+	r, err := published.Read(strings.NewReader("\ufeffid,source,quantity,condition,value,unit\r\n1,s,q,c,5,us\r\n"), "sheet.csv")
+	if err != nil || len(r) != 1 || r[0].ID != "1" || r[0].Line != 2 {
+		t.Errorf("%+v, %v", r, err)
 	}
 }
 

@@ -54,6 +54,10 @@ func (w *words) missing() string {
 		return fmt.Sprintf("the unit %q is not that of a time, a bandwidth or a reduction of latency", w.Unit)
 	case w.policy == "":
 		return "names no delivery policy"
+	case w.payload == unusable:
+		return fmt.Sprintf("the payload is none of 1 to %d bytes", maxDescribed)
+	case min(w.send, w.recv) == unusable:
+		return "the threshold is no number of bytes from 1 to the payload"
 	case w.payload > 0 && max(w.send, w.recv) > w.payload, max(w.send, w.recv) > maxDescribed:
 		return "the threshold is above the payload"
 	case w.payload > maxDescribed:

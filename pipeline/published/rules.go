@@ -49,7 +49,7 @@ type words struct {
 	paper               paper
 
 	platform, policy    string // empty if they name none
-	payload, send, recv int    // bytes, 0 if not named
+	payload, send, recv int    // bytes, 0 if not named, or unusable
 	best                bool   // of several pulses
 	both                bool   // directions at once
 	there               bool   // and back
@@ -65,7 +65,7 @@ func wordsOf(r Row) *words {
 	if w.platform == "" && w.paper == cs1997 && engineOf(w.quantity) != noEngine && has(strings.ToLower(r.Source), "fig3", "fig4", "fig5", "fig 3", "fig 4", "fig 5") {
 		w.platform = p6 // where these figures were taken
 	}
-	w.payload, _ = payloadOf(rest)
+	w.payload = payloadOf(rest)
 	w.best = has(w.text, "best", "optimal") && w.policy == "static" || has(w.text, "best static", "optimal static", "optimal fixed", "near-optimal")
 	w.both = has(w.text, "bidirectional", "both directions at once", "two-way stream")
 	w.there = has(w.text, "round trip", "round-trip", "ping-pong", "rtt")
@@ -86,7 +86,7 @@ func described(w *words) (Computation, bool) {
 	case w.payload == 0:
 		w.payload = page // the size that both papers use where they name none
 	}
-	if w.payload > maxDescribed || w.send > w.payload || w.recv > w.payload {
+	if min(w.payload, w.send, w.recv) == unusable || w.payload > maxDescribed || w.send > w.payload || w.recv > w.payload {
 		return Computation{}, false
 	}
 	switch {

@@ -1,6 +1,8 @@
 package published
 
 import (
+	"cmp"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -126,25 +128,35 @@ func policyOf(text string, from paper) string {
 }
 
 var (
-	amount    = `(\d+(?:,\d{3})*)\s*-?\s*(kib|kb|kbytes?|k|bytes?|b)?`
+	amount    = `(\d+(?:,\d{3})*(?:\.\d+)?)\s*-?\s*((?:kib|kb|kbytes?|k|mib|mb|mbytes?|m|bytes?|b)\b)?`
 	payloads  = regexp.MustCompile(amount + `\s*-?\s*(?:payloads?|packets?|pages?|messages?|frames?|streams?|transfers?)\b|\b(?:payloads?|packets?|messages?|frames?)\s*(?:of|=|:|size)?\s*` + amount)
-	kilobytes = regexp.MustCompile(`\b(\d+)\s*-?\s*(kib|kb|kbytes?|k)\b`)
+	kilobytes = regexp.MustCompile(`\b(\d+(?:\.\d+)?)\s*-?\s*(kib|kb|kbytes?|k)\b`)
 	pulses    = regexp.MustCompile(`\b(send|sender|sending|tx|nettx|recv|rcv|receive|receiver|receiving|hostrcv)?[\s-]*(minpulse|threshold|pulses?|fragments?|cells?)(?:[\s-]*(send|recv|receive|tx|rcv))?\s*(?:of|=|:|size)?\s*` + amount + `\b`)
 	before    = regexp.MustCompile(amount + `[\s-]*(minpulse|threshold|pulses?|fragments?|cells?)\b`)
 	plain     = regexp.MustCompile(`\b(\d+(?:,\d{3})*)\s*-?\s*(?:bytes?|b)\b`)
 	statics   = regexp.MustCompile(`\b(?:static|fixed|eager|cut-through)\s+` + amount + `(?:$|[\s;,])`)
 )
 
-// bytesOf reads a number and its unit.
+// unusable stands for a number of bytes that is named and is none to compute with:
+// zero, part of a byte, or more than a frame may have.
+const unusable = -1
+
+// bytesOf reads a number and its unit: 0 if there is none, or unusable.
 func bytesOf(number, unit string) int {
-	n, err := strconv.Atoi(strings.ReplaceAll(number, ",", ""))
-	if err != nil || n > pipeline.MaxFrame {
+	if number == "" {
 		return 0
 	}
-	if strings.HasPrefix(unit, "k") {
-		n *= 1024
+	n, err := strconv.ParseFloat(strings.ReplaceAll(number, ",", ""), 64)
+	switch {
+	case strings.HasPrefix(unit, "k"):
+		n *= 1 << 10
+	case strings.HasPrefix(unit, "m"):
+		n *= 1 << 20
 	}
-	return n
+	if err != nil || n < 1 || n > pipeline.MaxFrame || n != math.Trunc(n) {
+		return unusable
+	}
+	return int(n)
 }
 
 // thresholdsOf returns the pulses or thresholds that a text in lower case names, and the
@@ -152,7 +164,7 @@ func bytesOf(number, unit string) int {
 func thresholdsOf(text string) (send, receive int, rest string) {
 	set := func(side string, n int) {
 		switch {
-		case n < 1:
+		case n == 0:
 		case has(side, "send", "sender", "sending", "tx", "nettx"):
 			send = n
 		case has(side, "recv", "rcv", "receive", "receiver", "receiving", "hostrcv"):
@@ -172,7 +184,7 @@ func thresholdsOf(text string) (send, receive int, rest string) {
 		return " " + g[3] + " "
 	})
 	if send == 0 && receive == 0 {
-		if g := statics.FindStringSubmatch(rest); g != nil && !strings.HasPrefix(g[2], "k") {
+		if g := statics.FindStringSubmatch(rest); g != nil && (g[2] == "" || g[2][0] == 'b') {
 			set("", bytesOf(g[1], g[2]))
 		}
 	}
@@ -180,16 +192,15 @@ func thresholdsOf(text string) (send, receive int, rest string) {
 }
 
 // payloadOf returns the payload that a text in lower case names, such as "8K payload",
-// "8192-byte packets" or just "8KB".
-func payloadOf(text string) (bytes int, ok bool) {
+// "8192-byte packets" or just "8KB"; 0 if it names none.
+func payloadOf(text string) int {
 	if g := payloads.FindStringSubmatch(text); g != nil {
-		bytes = max(bytesOf(g[1], g[2]), bytesOf(g[3], g[4]))
-		return bytes, bytes > 0
+		return cmp.Or(bytesOf(g[1], g[2]), bytesOf(g[3], g[4]))
 	}
 	if g := kilobytes.FindStringSubmatch(text); g != nil {
-		bytes = bytesOf(g[1], g[2])
+		return bytesOf(g[1], g[2])
 	}
-	return bytes, bytes > 0
+	return 0
 }
 
 // units that a computed time (in us) or rate (in MB/s) can be stated in.
