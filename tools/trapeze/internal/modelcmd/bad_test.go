@@ -79,6 +79,8 @@ func TestBadOptions(t *testing.T) {
 		{"model compare", modelcmd.ErrUsage, "--published"},
 		{"model compare --published EMPTY", modelcmd.ErrUsage, "--published"},
 		{"model compare --published " + table + " --max-error 0.1", modelcmd.ErrTooFar, "maximum"},
+		{"model compare --published " + table + " --max-error NaN", modelcmd.ErrUsage, "0 to 1000000000 percent"},
+		{"model compare --published " + table + " --mean-error -1", modelcmd.ErrUsage, "0 to 1000000000 percent"},
 		{"model fit", modelcmd.ErrUsage, "--published"},
 		{"model fit --published " + table + " --half left", modelcmd.ErrUsage, "latencies"},
 		{"model fit --published " + table + " --effort 0", modelcmd.ErrUsage, "1 to 100"},

@@ -1,6 +1,7 @@
 package modelcmd
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,9 @@ import (
 
 // ErrTooFar: a computed figure is further from the published one than was allowed.
 var ErrTooFar = errors.New("computed figures are too far from the published ones")
+
+// ErrNothing: a limit was given for errors that there are none of.
+var ErrNothing = errors.New("nothing to hold against the limit")
 
 func compareCommand() *cobra.Command {
 	var file string
@@ -35,6 +39,9 @@ count as met or not.`,
   trapeze model compare --published published.csv --max-error 4.5 --mean-error 2 --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := cmp.Or(between("--"+maxError, limitMax, 0, 1e9, "percent"), between("--"+meanError, limitMean, 0, 1e9, "percent")); err != nil {
+				return err
+			}
 			rows, err := readRows(file)
 			if err != nil {
 				return err
@@ -51,19 +58,38 @@ count as met or not.`,
 			if err != nil {
 				return err
 			}
-			s := published.Summarise(lines, inTable1)
-			if 100*s.Maximum > limitMax || 100*s.Mean > limitMean {
-				return fmt.Errorf("table 1: mean %.2f %% (limit %g), maximum %.2f %% at %s (limit %g): %w",
-					100*s.Mean, limitMean, 100*s.Maximum, s.Worst, limitMax, ErrTooFar)
-			}
-			return nil
+			return withinLimits(cmd, published.Summarise(lines, inTable1), limitMean, limitMax)
 		},
 	}
 	cmd.Flags().StringVar(&file, "published", "", "table of published figures, CSV (required)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
-	cmd.Flags().Float64Var(&limitMax, "max-error", 1e9, "fail if a row of Table 1 is further off, in percent")
-	cmd.Flags().Float64Var(&limitMean, "mean-error", 1e9, "fail if the mean over Table 1 is greater, in percent")
+	cmd.Flags().Float64Var(&limitMax, maxError, 0, "fail if a row of Table 1 is further off, in percent, or if there is none (default: no limit)")
+	cmd.Flags().Float64Var(&limitMean, meanError, 0, "fail if the mean over Table 1 is greater, in percent, or if it has no row (default: no limit)")
 	return cmd
+}
+
+// Flags with limits.
+const (
+	maxError  = "max-error"
+	meanError = "mean-error"
+)
+
+// withinLimits holds the errors over Table 1 against those limits that were given.
+func withinLimits(cmd *cobra.Command, s published.Summary, mean, most float64) error {
+	for _, l := range []struct {
+		flag, what   string
+		value, limit float64
+	}{{meanError, "mean", 100 * s.Mean, mean}, {maxError, "maximum, at " + s.Worst, 100 * s.Maximum, most}} {
+		switch {
+		case !cmd.Flags().Changed(l.flag):
+			continue
+		case s.Rows == 0:
+			return fmt.Errorf("--%s %g: no row of CS-1997-20, Table 1 was computed: %w", l.flag, l.limit, ErrNothing)
+		case l.value > l.limit:
+			return fmt.Errorf("CS-1997-20, Table 1: %s: %.2f %%, the limit is %g %%: %w", l.what, l.value, l.limit, ErrTooFar)
+		}
+	}
+	return nil
 }
 
 func readRows(file string) ([]published.Row, error) {
@@ -84,16 +110,17 @@ func everything(published.Line) bool { return true }
 
 // comparedRow is a row of the JSON object.
 type comparedRow struct {
-	ID        string  `json:"id"`
-	Source    string  `json:"source"`
-	Quantity  string  `json:"quantity"`
-	Condition string  `json:"condition"`
-	Unit      string  `json:"unit"`
-	Published string  `json:"published"`
-	Kind      string  `json:"kind"`
-	What      string  `json:"what"`
-	Computed  float64 `json:"computed,omitempty"`
-	Error     float64 `json:"error_percent,omitempty"`
+	ID        string `json:"id"`
+	Source    string `json:"source"`
+	Quantity  string `json:"quantity"`
+	Condition string `json:"condition"`
+	Unit      string `json:"unit"`
+	Published string `json:"published"`
+	Kind      string `json:"kind"`
+	What      string `json:"what"`
+	// Not there for rows that are not modelled.
+	Computed *float64 `json:"computed,omitempty"`
+	Error    *float64 `json:"error_percent,omitempty"`
 }
 
 type comparison struct {
@@ -103,10 +130,15 @@ type comparison struct {
 }
 
 func comparisonOf(lines []published.Line) comparison {
-	c := comparison{Table1: published.Summarise(lines, inTable1), Overall: published.Summarise(lines, everything)}
+	c := comparison{Rows: []comparedRow{}, Table1: published.Summarise(lines, inTable1), Overall: published.Summarise(lines, everything)}
 	for _, l := range lines {
-		c.Rows = append(c.Rows, comparedRow{ID: l.ID, Source: l.Source, Quantity: l.Quantity, Condition: l.Condition, Unit: l.Unit,
-			Published: l.Value, Kind: string(l.Kind), What: l.What, Computed: l.Computed, Error: 100 * l.Error})
+		row := comparedRow{ID: l.ID, Source: l.Source, Quantity: l.Quantity, Condition: l.Condition, Unit: l.Unit,
+			Published: l.Value, Kind: string(l.Kind), What: l.What}
+		if l.Kind != published.NotModelled {
+			percent := 100 * l.Error
+			row.Computed, row.Error = &l.Computed, &percent
+		}
+		c.Rows = append(c.Rows, row)
 	}
 	return c
 }
@@ -136,6 +168,10 @@ func writeComparison(w io.Writer, lines []published.Line) error {
 		name string
 		published.Summary
 	}{{"CS-1997-20, Table 1", published.Summarise(lines, inTable1)}, {"all computed times and bandwidths", published.Summarise(lines, everything)}} {
+		if s.Rows == 0 {
+			fmt.Fprintf(w, "%s: 0 rows\n", s.name)
+			continue
+		}
 		fmt.Fprintf(w, "%s: %d rows, mean error %.2f %%, maximum %.2f %% (%s)\n", s.name, s.Rows, 100*s.Mean, 100*s.Maximum, s.Worst)
 	}
 	return nil

@@ -3,6 +3,7 @@ package modelcmd_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -115,6 +116,8 @@ func TestCompare(t *testing.T) {
 	var c struct {
 		Rows []struct {
 			ID, Kind string
+			Computed *float64
+			Error    *float64 `json:"error_percent"`
 		}
 		Table1 struct{ Rows int }
 	}
@@ -123,6 +126,27 @@ func TestCompare(t *testing.T) {
 	}
 	if c.Table1.Rows != 16 || len(c.Rows) < 100 {
 		t.Errorf("%d rows, %d of Table 1", len(c.Rows), c.Table1.Rows)
+	}
+	for _, r := range c.Rows {
+		if computed := r.Kind != "not modelled"; (r.Computed != nil) != computed || (r.Error != nil) != computed {
+			t.Errorf("%s, %s: computed %v, error %v", r.ID, r.Kind, r.Computed, r.Error)
+		}
+	}
+}
+
+// TestCompareNothing: a table without a row of Table 1 meets no limit.
+func TestCompareNothing(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "empty.csv")
+	if err := os.WriteFile(empty, []byte("id,source,quantity,condition,value,unit\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out := ok(t, "model", "compare", "--published", empty, "--json"); !strings.Contains(out, `"rows":[]`) {
+		t.Errorf("%q", out)
+	}
+	for _, limit := range []string{"--max-error", "--mean-error"} {
+		if _, err := run("model", "compare", "--published", empty, limit, "100"); !errors.Is(err, modelcmd.ErrNothing) {
+			t.Errorf("%s: %v", limit, err)
+		}
 	}
 }
 
