@@ -41,6 +41,23 @@ type rawBus struct {
 	WriteOverhead *string `toml:"write_overhead"`
 }
 
+// text returns what a table says under a key.
+func (b *rawBus) text(key string) *string {
+	switch key {
+	case "duplex":
+		return b.Duplex
+	case "read":
+		return b.Read
+	case "write":
+		return b.Write
+	case "overhead":
+		return b.Overhead
+	case "read_overhead":
+		return b.ReadOverhead
+	}
+	return b.WriteOverhead
+}
+
 type rawNode struct {
 	Bus rawBus `toml:"bus"`
 }
@@ -139,30 +156,45 @@ func readFile(name string) ([]byte, error) {
 	return text, nil
 }
 
+// maxBases bounds how many profiles a profile rests on, one upon the other.
+const maxBases = 8
+
+// parse reads a profile and those that it is based on.
 func parse(title, file string, text []byte, source func(string) ([]byte, error)) (*Profile, error) {
-	var own raw
-	if err := decode(file, text, &own); err != nil {
+	type layer struct {
+		file string
+		text []byte
+	}
+	own := new(raw)
+	if err := decode(file, text, own); err != nil {
 		return nil, err
 	}
-	merged := own
-	if own.Base != nil {
-		base, err := source(*own.Base)
-		if err != nil {
-			return nil, &Error{File: file, Key: "base", Value: *own.Base, Err: fmt.Errorf("%w: %w", ErrBase, err)}
+	texts, layers := []layer{{file, text}}, []*raw{own}
+	for base := own.Base; base != nil; base = layers[len(layers)-1].Base {
+		bad := &Error{File: texts[len(texts)-1].file, Key: "base", Value: *base, Err: ErrBase}
+		if len(layers) > maxBases {
+			bad.Allowed = fmt.Sprintf("a profile that rests on less than %d others, and not on itself", maxBases)
+			return nil, bad
 		}
-		merged = raw{}
-		if err := decode(*own.Base, base, &merged); err != nil {
+		text, err := source(*base)
+		if err != nil {
+			bad.Err = fmt.Errorf("%w: %w", ErrBase, err)
+			return nil, bad
+		}
+		next := new(raw)
+		if err := decode(*base, text, next); err != nil {
 			return nil, err
 		}
-		if merged.Base != nil {
-			return nil, &Error{File: file, Key: "base", Value: *own.Base, Err: ErrBase, Allowed: "a profile that has no base itself"}
-		}
-		// Decoding on top keeps what the file does not mention.
-		if err := decode(file, text, &merged); err != nil {
+		texts, layers = append(texts, layer{*base, text}), append(layers, next)
+	}
+	// Decoding on top keeps what a file does not mention.
+	merged := new(raw)
+	for _, l := range slices.Backward(texts) {
+		if err := decode(l.file, l.text, merged); err != nil {
 			return nil, err
 		}
 	}
-	return merged.resolve(title, file)
+	return merged.resolve(title, file, layers)
 }
 
 func decode(file string, text []byte, into *raw) error {

@@ -45,13 +45,24 @@ func choose(entries ...entry) entry {
 	return entries[len(entries)-1]
 }
 
-// bus resolves one host's bus: its own table first, then the common one; within
-// a table the overhead of one direction first, then that of both.
-func (r *resolver) bus(host string, own, common rawBus) Bus {
-	prefix := host + ".bus."
-	duplex := choose(entry{prefix + "duplex", own.Duplex}, entry{"bus.duplex", common.Duplex})
+// bus resolves one host's bus. The file itself goes before its base; in a file the
+// host's own table before the common one; in a table the overhead of one direction
+// before that of both.
+func (r *resolver) bus(host string, layers []*raw, own func(*raw) *rawBus) Bus {
+	pick := func(keys ...string) entry {
+		var all []entry
+		for _, l := range layers {
+			for _, k := range keys {
+				all = append(all, entry{host + ".bus." + k, own(l).text(k)})
+			}
+			for _, k := range keys {
+				all = append(all, entry{"bus." + k, l.Bus.text(k)})
+			}
+		}
+		return choose(all...)
+	}
 	b := Bus{}
-	switch {
+	switch duplex := pick("duplex"); {
 	case duplex.text == nil:
 		r.fail(duplex.key, "", `"half" or "full"`, ErrMissing)
 	case *duplex.text == "full":
@@ -59,24 +70,22 @@ func (r *resolver) bus(host string, own, common rawBus) Bus {
 	case *duplex.text != "half":
 		r.fail(duplex.key, *duplex.text, `"half" or "full"`, ErrValue)
 	}
-	read := r.quantity(bandwidth, choose(entry{prefix + "read", own.Read}, entry{"bus.read", common.Read}))
-	write := r.quantity(bandwidth, choose(entry{prefix + "write", own.Write}, entry{"bus.write", common.Write}))
-	readOverhead := r.quantity(span, choose(entry{prefix + "read_overhead", own.ReadOverhead}, entry{prefix + "overhead", own.Overhead},
-		entry{"bus.read_overhead", common.ReadOverhead}, entry{"bus.overhead", common.Overhead}))
-	writeOverhead := r.quantity(span, choose(entry{prefix + "write_overhead", own.WriteOverhead}, entry{prefix + "overhead", own.Overhead},
-		entry{"bus.write_overhead", common.WriteOverhead}, entry{"bus.overhead", common.Overhead}))
-	b.Read, b.Write = NewCost(readOverhead, read), NewCost(writeOverhead, write)
+	read, write := r.quantity(bandwidth, pick("read")), r.quantity(bandwidth, pick("write"))
+	b.Read = NewCost(r.quantity(span, pick("read_overhead", "overhead")), read)
+	b.Write = NewCost(r.quantity(span, pick("write_overhead", "overhead")), write)
 	return b
 }
 
-func (w *raw) resolve(title, file string) (*Profile, error) {
+// resolve makes a profile of what a file and its bases say together; layers are these
+// one by one, the file first.
+func (w *raw) resolve(title, file string, layers []*raw) (*Profile, error) {
 	r := &resolver{file: file}
 	p := &Profile{Name: title}
 	if w.Summary != nil {
 		p.Summary = *w.Summary
 	}
-	p.Sender = r.bus("sender", w.Sender.Bus, w.Bus)
-	p.Receiver = r.bus("receiver", w.Receiver.Bus, w.Bus)
+	p.Sender = r.bus("sender", layers, func(l *raw) *rawBus { return &l.Sender.Bus })
+	p.Receiver = r.bus("receiver", layers, func(l *raw) *rawBus { return &l.Receiver.Bus })
 	p.Host = Micros(r.quantity(span, entry{"host.cost", w.Host.Cost}))
 	p.NIC.Decision = Micros(r.quantity(span, entry{"nic.decision", w.NIC.Decision}))
 	p.NIC.Completion = Micros(r.quantity(span, entry{"nic.completion", w.NIC.Completion}))
