@@ -353,6 +353,7 @@ func TestRefusedCommands(t *testing.T) {
 		"verify without keys":   {[]string{"verify", image, "--keys", filepath.Join(dir, "none")}, fs.ErrNotExist, ""},
 		"show with broken keys": {[]string{"show", vendor(t), "--keys", filepath.Join(dir, "none")}, nil, ""},
 		"key that is there":     {[]string{"keygen", filepath.Join(dir, "k")}, fs.ErrExist, "k.pem"},
+		"key without a name":    {[]string{"keygen", dir + "/"}, fwcmd.ErrUsage, "NAME"},
 		"disasm of a manifest":  {[]string{"disasm", vendor(t)}, fwcmd.ErrUsage, "image:NAME"},
 		"disasm of no image":    {[]string{"disasm", "image:none"}, fwcmd.ErrUsage, "flow-steer"},
 		"disasm of a name":      {[]string{"disasm", "amp"}, fs.ErrNotExist, "image:amp"},

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
@@ -28,6 +30,9 @@ Files that are there are not replaced.`,
 		Example: `  trapeze fw keygen ~/keys/me`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
+			if _, name := filepath.Split(args[0]); strings.Trim(name, ".") == "" {
+				return &UsageError{Option: "NAME", Value: args[0], Allowed: "a name, with or without a folder before it"}
+			}
 			r := generated{Private: args[0] + ".pem", Public: args[0] + ".pub"}
 			public, private, err := ed25519.GenerateKey(nil)
 			if err != nil {

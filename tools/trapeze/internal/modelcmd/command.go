@@ -38,7 +38,8 @@ bus_busy_us   time that both hosts' buses were occupied during the stream
 Policies:
 ` + policyHelp() + `
 Profiles: ` + strings.Join(profile.Names(), ", ") + `,
-or a TOML file (trapeze model profiles NAME prints one to start from).`,
+or a TOML file (trapeze model profiles NAME prints one to start from; base = "NAME"
+takes from another what the file does not say).`,
 		Example: `  trapeze model --profile p6-natoma --policy amp --payload 8192 --json
   trapeze model --profile alcor --policy static --minpulse-send 1280 --minpulse-recv 1280`,
 		Args: cobra.NoArgs,
