@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -232,13 +233,19 @@ func TestPictures(t *testing.T) {
 	dir := t.TempDir()
 	for _, args := range []string{"flow", "rate", "threshold", "latency", "bandwidth"} {
 		file := filepath.Join(dir, args+".svg")
-		ok(t, "plot", args, "--profile", "pii-440lx", "--output", file)
-		if svg, err := os.ReadFile(file); err != nil || !bytes.HasPrefix(svg, []byte("<svg ")) || !bytes.HasSuffix(svg, []byte("</svg>\n")) {
+		out := ok(t, "plot", args, "--profile", "pii-440lx", "--output", file, "--json")
+		svg, err := os.ReadFile(file)
+		if want := fmt.Sprintf("{\"file\":%q,\"bytes\":%d}\n", file, len(svg)); out != want {
+			t.Errorf("%s prints %q, want %q", args, out, want)
+		}
+		if err != nil || !bytes.HasPrefix(svg, []byte("<svg ")) || !bytes.HasSuffix(svg, []byte("</svg>\n")) {
 			t.Errorf("%s: %v", args, err)
 		}
 	}
 	file := filepath.Join(dir, "report.html")
-	ok(t, "plot", "report", "--profiles", "alcor", "--published", table, "--output", file)
+	if out := ok(t, "plot", "report", "--profiles", "alcor", "--published", table, "--output", file); out != "" {
+		t.Errorf("report prints %q", out)
+	}
 	if page, err := os.ReadFile(file); err != nil || !bytes.Contains(page, []byte("Published and computed")) {
 		t.Errorf("report: %v", err)
 	}

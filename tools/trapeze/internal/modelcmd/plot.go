@@ -20,13 +20,36 @@ func PlotCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plot",
 		Short: "Draw packet flow graphs and curves as SVG, or all of them as one HTML page",
+		Long: `Draw packet flow graphs and curves as SVG, or all of them as one HTML page.
+
+JSON keys: file, bytes.`,
 		Example: `  trapeze plot flow --profile p6-natoma --policy amp --count 6 --output flow.svg
   trapeze plot flow --log device.log --output live.svg
   trapeze plot report --profile p6-natoma --output report.html`,
 		Args: cobra.NoArgs,
 	}
+	cmd.PersistentFlags().Bool(jsonFlag, false, "print one JSON object that says what was written")
 	cmd.AddCommand(flowCommand(), rateCommand(), thresholdCommand(), payloadCommand("latency"), payloadCommand("bandwidth"), reportCommand())
 	return cmd
+}
+
+const jsonFlag = "json"
+
+// picture is what plot --json prints.
+type picture struct {
+	File  string `json:"file"`
+	Bytes int    `json:"bytes"`
+}
+
+// writePicture writes a picture, and says so if asked to.
+func writePicture(cmd *cobra.Command, file string, content []byte) error {
+	if err := writeFile(file, content); err != nil {
+		return err
+	}
+	if asJSON, err := cmd.Flags().GetBool(jsonFlag); err != nil || !asJSON {
+		return err
+	}
+	return writeJSON(cmd.OutOrStdout(), picture{file, len(content)})
 }
 
 // outputFlag adds --output, which every picture needs.
@@ -45,9 +68,11 @@ type recorded struct {
 func (r *recorded) register(cmd *cobra.Command) {
 	r.f.register(cmd)
 	cmd.Flags().StringVar(&r.log, "log", "", "draw this DMA log (JSON lines with packet, engine, start_us, end_us, bytes) instead of a model run")
-	if err := cmd.Flags().Set("count", "6"); err != nil {
+	const few = "6" // that stripes can be told apart
+	if err := cmd.Flags().Set("count", few); err != nil {
 		cobra.CheckErr(err)
 	}
+	cmd.Flags().Lookup("count").DefValue = few
 	outputFlag(cmd, &r.output)
 }
 
@@ -78,7 +103,7 @@ func flowCommand() *cobra.Command {
 		Short:   "Packet flow graph: one band for each engine, one stripe for each transfer",
 		Example: "  trapeze plot flow --profile p6-natoma --policy amp --count 8 --output flow.svg",
 		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, records, source, err := r.source()
 			if err != nil {
 				return err
@@ -87,7 +112,7 @@ func flowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return writeFile(r.output, svg)
+			return writePicture(cmd, r.output, svg)
 		},
 	}
 	r.register(cmd)
@@ -102,7 +127,7 @@ func rateCommand() *cobra.Command {
 		Short:   "Every engine's effective bandwidth over time",
 		Example: "  trapeze plot rate --profile p6-natoma --policy amp --count 20 --window-us 50 --output rate.svg",
 		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := between("--window-us", window, 0.001, 1e6, ""); err != nil {
 				return err
 			}
@@ -114,7 +139,7 @@ func rateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return writeFile(r.output, svg)
+			return writePicture(cmd, r.output, svg)
 		},
 	}
 	r.register(cmd)
@@ -130,7 +155,7 @@ func thresholdCommand() *cobra.Command {
 		Short:   "Latency against the threshold of the sender, the receiver and both",
 		Example: "  trapeze plot threshold --profile alcor --payload 8192 --output threshold.svg",
 		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := between("--payload", payload, 64, 1<<20, "bytes"); err != nil {
 				return err
 			}
@@ -142,7 +167,7 @@ func thresholdCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return writeFile(output, svg)
+			return writePicture(cmd, output, svg)
 		},
 	}
 	cmd.Flags().StringVar(&name, "profile", defaultProfile, "platform by name, or a TOML file")
@@ -160,7 +185,7 @@ func payloadCommand(what string) *cobra.Command {
 		Short:   what + " against payload, for several policies",
 		Example: "  trapeze plot " + what + " --profile p6-natoma --output " + what + ".svg",
 		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkPolicies("--policies", policies...); err != nil {
 				return err
 			}
@@ -176,7 +201,7 @@ func payloadCommand(what string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return writeFile(output, svg)
+			return writePicture(cmd, output, svg)
 		},
 	}
 	cmd.Flags().StringVar(&name, "profile", defaultProfile, "platform by name, or a TOML file")
@@ -216,7 +241,7 @@ func reportCommand() *cobra.Command {
 			if err := bar.Finish(); err != nil {
 				return err
 			}
-			return writeFile(output, page)
+			return writePicture(cmd, output, page)
 		},
 	}
 	cmd.Flags().StringSliceVar(&names, "profiles", []string{defaultProfile, "alcor"}, "platforms, names or TOML files")
