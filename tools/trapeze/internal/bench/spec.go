@@ -58,6 +58,8 @@ type Spec struct {
 	// Garbage is how many bytes a second another goroutine of the worker allocates
 	// and drops.
 	Garbage int64 `json:"garbage,omitempty"`
+	// ProfileFolder is where the worker writes a profile of its CPU time, "" for none.
+	ProfileFolder string `json:"profile,omitempty"`
 }
 
 // Limits of a Spec.

@@ -34,6 +34,11 @@ func Work(ctx context.Context, s Spec, ready func()) (side Side, err error) {
 		return side, err
 	}
 	defer func() { err = errors.Join(err, nic.Close()) }()
+	stop, err := s.profile()
+	if err != nil {
+		return side, err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
 	if s.Role == Both {
 		peer, err := open(ctx, s.Peer)
 		if err != nil {

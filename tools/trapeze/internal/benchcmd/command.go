@@ -46,7 +46,7 @@ type benchFlags struct {
 	window, repeat                   int
 	garbage                          int
 	duration                         time.Duration
-	svg, hdr                         string
+	svg, hdr, profiles               string
 	force                            bool
 }
 
@@ -71,6 +71,7 @@ mallocs_per_message, collections. A MB is 10^6 bytes.`,
 		Example: `  trapeze bench
   trapeze bench --tests latency --wires shm,memif,udp --sizes 64,4K --svg latency.svg
   trapeze bench --vis 1,16,256 --sizes 64 --json
+  trapeze bench --sizes 64 --cpu-profile /tmp/bench && go tool pprof -top /tmp/bench/*.pprof
   trapeze bench compare --json`,
 		Args: cobra.NoArgs,
 		RunE: e.Run(func(ctx context.Context, _ []string) error { return e.runBench(ctx, &f) }),
@@ -89,6 +90,7 @@ mallocs_per_message, collections. A MB is 10^6 bytes.`,
 	flags.IntVar(&f.garbage, "garbage", 0, "MB that another goroutine of each process allocates a second")
 	flags.StringVar(&f.svg, "svg", "", "file for a picture: latency, or bandwidth if there is none, against size")
 	flags.StringVar(&f.hdr, "hdr", "", "file for all latencies, as an HdrHistogram log")
+	flags.StringVar(&f.profiles, "cpu-profile", "", "folder for CPU profiles of the two processes, a file for each measurement")
 	flags.BoolVar(&f.force, "force", false, "replace these files if they exist")
 	c.AddCommand(e.compare(), e.scaling(), e.breakdown(), e.idle())
 	return c
@@ -161,7 +163,7 @@ func (f *benchFlags) tasks() ([]bench.Task, error) {
 						for _, size := range f.sizes {
 							t := bench.Task{Wire: wire, Placement: placement, Cores: cores}
 							t.Spec = bench.Spec{Test: bench.Test(test), Role: bench.Source, Window: f.window, Reliability: level,
-								Nanoseconds: int64(f.duration), Core: -1, Garbage: int64(f.garbage) * 1e6}
+								Nanoseconds: int64(f.duration), Core: -1, Garbage: int64(f.garbage) * 1e6, ProfileFolder: f.profiles}
 							if t.Spec.Bytes, err = number(size); err != nil {
 								return nil, fmt.Errorf("--sizes: %w", err)
 							}
@@ -188,6 +190,11 @@ func (e Env) runBench(ctx context.Context, f *benchFlags) error {
 	tasks, err := f.tasks()
 	if err != nil {
 		return e.UsageError(err)
+	}
+	if f.profiles != "" {
+		if err := os.MkdirAll(f.profiles, 0o777); err != nil {
+			return err
+		}
 	}
 	for _, file := range []string{f.svg, f.hdr} {
 		if file != "" {
