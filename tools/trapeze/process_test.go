@@ -49,8 +49,20 @@ type process struct {
 
 func start(t *testing.T, stdin io.Reader, args ...string) *process {
 	t.Helper()
-	p := &process{Cmd: exec.Command(trapeze, args...), name: args[0], done: make(chan struct{})}
-	p.Stdin, p.Stdout, p.Stderr = stdin, &p.stdout, &p.stderr
+	c := exec.Command(trapeze, args...)
+	c.Stdin = stdin
+	return launch(t, c, args[0])
+}
+
+// launch starts c, which runs trapeze under the given name, and ends it with the
+// test.
+func launch(t *testing.T, c *exec.Cmd, name string) *process {
+	t.Helper()
+	p := &process{Cmd: c, name: name, done: make(chan struct{})}
+	if c.Stdout == nil {
+		c.Stdout = &p.stdout
+	}
+	c.Stderr = &p.stderr
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -225,6 +237,8 @@ func TestInterrupts(t *testing.T) {
 	}{
 		"sender, SIGINT":    {true, syscall.SIGINT, 130, "SIGINT"},
 		"sender, SIGTERM":   {true, syscall.SIGTERM, 143, "SIGTERM"},
+		"sender, SIGHUP":    {true, syscall.SIGHUP, 129, "SIGHUP"},
+		"receiver, SIGHUP":  {false, syscall.SIGHUP, 129, "SIGHUP"},
 		"receiver, SIGINT":  {false, syscall.SIGINT, 130, "SIGINT"},
 		"receiver, SIGTERM": {false, syscall.SIGTERM, 143, "SIGTERM"},
 	} {

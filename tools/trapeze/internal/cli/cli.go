@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -25,25 +27,33 @@ import (
 
 // program is one run of the command.
 type program struct {
-	stdin          io.Reader
-	stdout, stderr io.Writer
-	json           bool
-	progress       string
+	stdin    io.Reader
+	stdout   *results
+	stderr   io.Writer
+	json     bool
+	progress string
 	// started is set when a command has its arguments: errors before that are
 	// errors of usage.
 	started bool
 }
 
 // Run runs the command with args, the program's name not included, and returns
-// its exit code. When ctx ends, so does the command, after cleaning up.
+// its exit code. When ctx ends, so does the command, after cleaning up; and so it
+// does when writing to stdout fails with EPIPE.
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	p := &program{stdin: stdin, stdout: stdout, stderr: stderr}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	p := &program{stdin: stdin, stdout: &results{Writer: stdout, end: cancel}, stderr: stderr}
 	root := p.root()
 	root.SetArgs(args)
 	root.SetIn(stdin)
-	root.SetOut(stdout)
+	root.SetOut(p.stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	c, err := root.ExecuteContextC(ctx)
+	if p.stdout.unread.Load() {
+		// Whoever stopped reading knows, as of a program that SIGPIPE ended.
+		return exitSignal + int(syscall.SIGPIPE)
+	}
 	if err != nil && !p.started {
 		err = &usageError{err}
 	}
@@ -51,8 +61,20 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return ExitOK
 	}
 	code := exitCode(ctx, err)
-	fmt.Fprintf(stderr, "trapeze: %s\n", message(ctx, err, code))
+	what := message(ctx, err, code)
+	if p.asksJSON(c, args) && !p.stdout.used.Load() {
+		// An error of writing it would say less than the one that stderr gets.
+		_ = p.printJSON(errorReport{what, code})
+	}
+	fmt.Fprintf(stderr, "trapeze: %s\n", what)
 	return code
+}
+
+// asksJSON says whether command c was to print JSON. Flags behind a bad one have
+// not been parsed.
+func (p *program) asksJSON(c *cobra.Command, args []string) bool {
+	f := c.Flags().Lookup("json")
+	return f != nil && f.Value.String() == "true" || !p.started && slices.Contains(args, "--json")
 }
 
 func (p *program) root() *cobra.Command {

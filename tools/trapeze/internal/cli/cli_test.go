@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -89,7 +91,6 @@ func TestBadCommandLines(t *testing.T) {
 		"send for no time":      {[]string{"send", "--device", udp, "--timeout", "0s", "x"}, cli.ExitUsage, "--timeout"},
 		"not a duration":        {[]string{"send", "--device", udp, "--timeout", "soon", "x"}, cli.ExitUsage, "soon"},
 		"recv in the past":      {[]string{"recv", "--device", udp, "--timeout", "-1s"}, cli.ExitUsage, "--timeout"},
-		"stdout used twice":     {[]string{"recv", "--device", udp, "--output", "-", "--json"}, cli.ExitUsage, "stdout"},
 		"name with a slash":     {[]string{"send", "--device", udp, "--name", "a/b", "-"}, cli.ExitUsage, "--name"},
 		"ping of negative size": {[]string{"ping", "--size", "-1"}, cli.ExitUsage, "--size"},
 		"ping of enormous size": {[]string{"ping", "--size", "16777217"}, cli.ExitUsage, "--size"},
@@ -123,6 +124,52 @@ func TestBadCommandLines(t *testing.T) {
 	}
 }
 
+// TestErrorsInJSON: a command that fails prints one object, be it its own or that
+// of the error, and the line on stderr all the same.
+func TestErrorsInJSON(t *testing.T) {
+	const udp = "emu:?wire=udp://127.0.0.1:0"
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		says string
+	}{
+		"device":            {[]string{"info", "--device", "emu:?mtu=1", "--json"}, cli.ExitDevice, "mtu"},
+		"flag before":       {[]string{"--json", "info", "--colour"}, cli.ExitUsage, "--colour"},
+		"flag after":        {[]string{"info", "--colour", "--json"}, cli.ExitUsage, "--colour"},
+		"no such command":   {[]string{"fly", "--json"}, cli.ExitUsage, "fly"},
+		"stdout used twice": {[]string{"recv", "--device", udp, "--output", "-", "--json"}, cli.ExitUsage, "stdout"},
+		"time":              {[]string{"recv", "--device", udp, "--timeout", "10ms", "--json"}, cli.ExitTimeout, "no sender within 10ms"},
+		"file":              {[]string{"send", "--device", udp, "--json", "/nonexistent"}, cli.ExitFailure, "no such file"},
+		"a flag of its own": {[]string{"model", "--json", "--profile", "nowhere"}, cli.ExitUsage, "nowhere"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := run(t, c.args...)
+			var r struct {
+				Error    string
+				ExitCode int `json:"exit_code"`
+			}
+			d := json.NewDecoder(strings.NewReader(o.stdout))
+			d.DisallowUnknownFields()
+			if err := d.Decode(&r); err != nil || d.More() {
+				t.Fatalf("%v, stdout %q", err, o.stdout)
+			}
+			if o.code != c.code || r.ExitCode != c.code || !strings.Contains(r.Error, c.says) || o.stderr != "trapeze: "+r.Error+"\n" {
+				t.Errorf("%+v", o)
+			}
+		})
+	}
+	// What doctor has found is its object, on a host that is not ready.
+	root := t.TempDir()
+	if err := os.Mkdir(filepath.Join(root, "sys"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	o := run(t, "doctor", "--json", "--root", root)
+	var r map[string]any
+	if err := json.Unmarshal([]byte(o.stdout), &r); err != nil || o.code != cli.ExitFailure || r["could_start"] != false || r["error"] != nil {
+		t.Errorf("%v: %+v", err, o)
+	}
+}
+
 func TestHelp(t *testing.T) {
 	for _, command := range []string{"demo", "ping", "send", "recv", "info", "list", "version"} {
 		o := run(t, command, "--help")
@@ -131,7 +178,7 @@ func TestHelp(t *testing.T) {
 		}
 	}
 	o := run(t, "help", "exit-codes")
-	for _, code := range []string{"0  all", "1  it", "2  it", "3  the", "4  the", "5  time", "130  int", "143  term"} {
+	for _, code := range []string{"0  all", "1  it", "2  it", "3  the", "4  the", "5  time", "129  hung", "130  int", "141  nobody", "143  term"} {
 		if !strings.Contains(o.stdout, code) {
 			t.Errorf("exit-codes lacks %q: %q", code, o.stdout)
 		}

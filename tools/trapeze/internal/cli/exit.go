@@ -40,8 +40,13 @@ func exitCodesTopic() *cobra.Command {
     3  the device address is bad, or the device cannot be opened
     4  the peer is gone, or was lost in the middle
     5  time ran out before anybody answered
+  129  hung up (SIGHUP, the terminal was closed)
   130  interrupted (SIGINT, Ctrl-C)
+  141  nobody reads stdout any more (SIGPIPE)
   143  terminated (SIGTERM)
+
+With --json a command that fails prints an object with the keys error and
+exit_code, unless it has printed its own: 'trapeze doctor' has.
 
 Whatever the code, temporary files are removed and connections closed. A second
 signal ends the program at once, without that.`,

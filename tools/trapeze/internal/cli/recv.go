@@ -215,7 +215,7 @@ func (p *program) printReceived(r recvReport) error {
 		p.note("trapeze: the file is complete, but the sender may not know")
 	}
 	// Stdout belongs to the file if it went there.
-	w := p.stdout
+	w := io.Writer(p.stdout)
 	if r.Output == "-" {
 		w = p.stderr
 	}

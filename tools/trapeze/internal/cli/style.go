@@ -11,7 +11,7 @@ import (
 // emphasis returns what switches bold on and off: nothing unless stdout is a
 // terminal that shows it and nobody objects (no-color.org).
 func (p *program) emphasis() (on, off string) {
-	if !isTerminal(p.stdout) || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
+	if !isTerminal(p.stdout.Writer) || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
 		return "", ""
 	}
 	return "\x1b[1m", "\x1b[0m"
