@@ -151,29 +151,6 @@ func TestSendersName(t *testing.T) {
 	}
 }
 
-func TestExistingOutputIsRefusedAtOnce(t *testing.T) {
-	out, content := file(t, "out", 10)
-	o := run(t, "recv", "--device", "emu:?wire=udp://127.0.0.1:0", "--output", out)
-	if o.code != cli.ExitFailure || !strings.Contains(o.stderr, "exists") || !strings.Contains(o.stderr, "--force") {
-		t.Errorf("got %+v", o)
-	}
-	if got, _ := os.ReadFile(out); !bytes.Equal(got, content) {
-		t.Error("it was touched")
-	}
-}
-
-func TestUnwritableOutput(t *testing.T) {
-	input, _ := file(t, "in", 100)
-	out := filepath.Join(t.TempDir(), "no", "such", "directory")
-	r, s := transferFile(t, nil, "", []string{"--output", out}, []string{input})
-	if r.code != cli.ExitFailure || !strings.Contains(r.stderr, "no such file or directory") {
-		t.Errorf("receiver %+v", r)
-	}
-	if s.code != cli.ExitFailure || !strings.Contains(s.stderr, "it cannot write the file: no such file or directory") || strings.Contains(s.stderr, out) {
-		t.Errorf("sender %+v", s)
-	}
-}
-
 func TestNobodyIsThere(t *testing.T) {
 	input, _ := file(t, "in", 100)
 	o := run(t, "send", "--device", "emu:?wire=udp://127.0.0.1:0&peer=127.0.0.1:9", "--timeout", "300ms", input)

@@ -80,11 +80,10 @@ func (p *program) runRecv(ctx context.Context, f recvFlags) (err error) {
 		return usagef("--timeout %v: it must not be negative", f.timeout)
 	case f.output == "-" && p.json:
 		return usagef("--output - and --json cannot both have stdout")
-	case f.output != "" && f.output != "-":
-		// Better to know now than when the file is half way here.
-		if err := outfile.Check(f.output, f.force); err != nil {
-			return explainOutput(err)
-		}
+	}
+	// Better to know now than when a sender has come.
+	if err := checkOutput(f.output, f.force); err != nil {
+		return explainOutput(err)
 	}
 	opts, err := f.policy.options()
 	if err != nil {
@@ -162,6 +161,17 @@ func (p *program) receiveFile(ctx context.Context, e *endpoint.Endpoint, f recvF
 	r.Bytes, r.SHA256 = res.Bytes, hex.EncodeToString(res.Digest[:])
 	r.Seconds, r.Rate, r.Confirmed = res.Elapsed.Seconds(), res.MBPerSecond(), !res.Unconfirmed
 	return r, err
+}
+
+// checkOutput looks whether a file can be stored where openSink will.
+func checkOutput(output string, replace bool) error {
+	switch output {
+	case "-":
+		return nil
+	case "": // under a name that the sender will say
+		return outfile.CheckDirectory(".")
+	}
+	return outfile.Check(output, replace)
 }
 
 // openSink opens where a file goes.

@@ -28,12 +28,12 @@ var ErrNotRegular = errors.New("not a regular file")
 
 // Check says whether Create and Commit for path are likely to succeed: it fails
 // with an error that wraps fs.ErrExist if something stands there and replace is
-// not set, and in any case if that is a directory, or with ErrNotRegular.
+// not set, and in any case if that is a directory, or with ErrNotRegular; and if
+// there is no directory for it that this process may write to.
 func Check(path string, replace bool) error {
 	st, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil
 	case err != nil:
 		return err
 	case st.IsDir():
@@ -43,7 +43,27 @@ func Check(path string, replace bool) error {
 	case !replace:
 		return &fs.PathError{Op: "create", Path: path, Err: fs.ErrExist}
 	}
+	dir, _ := split(path)
+	return CheckDirectory(dir)
+}
+
+// CheckDirectory says whether files can be made in a directory: it fails with an
+// errno if there is none, or this process may not write to it.
+func CheckDirectory(dir string) error {
+	// The slash has files refused.
+	if err := unix.Faccessat(unix.AT_FDCWD, dir+"/", unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
+		return &fs.PathError{Op: "create a file in", Path: dir, Err: err}
+	}
 	return nil
+}
+
+// split is filepath.Split with a directory that is never empty.
+func split(path string) (dir, base string) {
+	dir, base = filepath.Split(path)
+	if dir == "" {
+		dir = "."
+	}
+	return dir, base
 }
 
 // Create starts writing the file that will stand at path with the permission
@@ -53,10 +73,7 @@ func Create(path string, mode fs.FileMode, replace bool) (*File, error) {
 	if err := Check(path, replace); err != nil {
 		return nil, err
 	}
-	dir, base := filepath.Split(path)
-	if dir == "" {
-		dir = "."
-	}
+	dir, base := split(path)
 	// The name is shortened so that the temporary one is not too long.
 	if len(base) > 200 {
 		base = base[:200]

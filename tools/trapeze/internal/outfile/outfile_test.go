@@ -143,6 +143,18 @@ func TestExisting(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
+	t.Run("a file for a directory", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "file")
+		write(t, path, "")
+		for _, err := range []error{outfile.Check(filepath.Join(path, "out"), true), outfile.CheckDirectory(path)} {
+			if !errors.Is(err, unix.ENOTDIR) {
+				t.Errorf("got %v", err)
+			}
+		}
+		if err := outfile.CheckDirectory(filepath.Dir(path)); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestNotRegular: what is no regular file stays, whatever the user asks for.
