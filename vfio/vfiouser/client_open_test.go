@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -213,6 +214,15 @@ func TestOpenFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
+	file, packets := filepath.Join(dir, "file"), filepath.Join(dir, "packets.sock")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	other, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: packets, Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
 	for _, tt := range []struct {
 		address string
 		want    error
@@ -226,6 +236,8 @@ func TestOpenFails(t *testing.T) {
 		{"vfio-user:/" + strings.Repeat("x", 107), vfio.ErrBadAddress, "shorter"},
 		{"vfio-user:" + filepath.Join(dir, "none.sock"), os.ErrNotExist, "start the server"},
 		{"vfio-user:" + dead, nil, "nobody listens"},
+		{"vfio-user:" + file, nil, "no socket"},
+		{"vfio-user:" + packets, nil, "another kind"},
 		{"vfio-user:" + mute + "?timeout=20ms", os.ErrDeadlineExceeded, ""},
 	} {
 		d, err := vfio.Open(context.Background(), tt.address)

@@ -33,6 +33,10 @@ func Listen(path string, mode fs.FileMode) (*net.UnixListener, error) {
 	if err := checkPath(path); err != nil {
 		return fail(err, "choose a shorter path")
 	}
+	if path[0] == '@' {
+		// Everybody in the network namespace may connect to one.
+		return fail(fmt.Errorf("%w: an abstract socket has no permissions", vfio.ErrBadAddress), "use a path; ./ in front makes one of this name")
+	}
 	if err := removeDead(path); err != nil {
 		return fail(err, "choose another path, or stop what uses this one")
 	}

@@ -39,6 +39,7 @@ func TestListen(t *testing.T) {
 		{"folder", dir, unix.EADDRINUSE},
 		{"in no folder", filepath.Join(dir, "none", "nic.sock"), fs.ErrNotExist},
 		{"empty", "", vfio.ErrBadAddress},
+		{"abstract", "@nic", vfio.ErrBadAddress},
 		{"too long", "/" + strings.Repeat("x", 107), vfio.ErrBadAddress},
 	} {
 		other, err := vfiouser.Listen(tt.path, 0o600)

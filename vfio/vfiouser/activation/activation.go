@@ -95,11 +95,15 @@ func take(first, n int, names string) (sockets []Socket, err error) {
 // listener makes a listener of a descriptor, which it closes if it is a socket.
 func listener(fd int, name string) (*net.UnixListener, error) {
 	// Anything else may be a descriptor that this process has opened itself.
-	if _, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE); err != nil {
+	kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
+	if err != nil {
 		return nil, os.NewSyscallError("getsockopt", err)
 	}
 	unix.CloseOnExec(fd)
 	file := os.NewFile(uintptr(fd), name)
+	if err := checkListening(fd, kind); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
 	l, err := net.FileListener(file) // of a duplicate
 	if err := errors.Join(err, file.Close()); err != nil {
 		return nil, err
@@ -110,6 +114,21 @@ func listener(fd int, name string) (*net.UnixListener, error) {
 	}
 	ours.SetUnlinkOnClose(false) // the service manager removes the path
 	return ours, nil
+}
+
+// checkListening refuses sockets that a listener can be made of, but not used.
+func checkListening(fd, kind int) error {
+	if kind != unix.SOCK_STREAM {
+		return fmt.Errorf("%w: it is no stream socket: ListenStream= makes one", ErrEnvironment)
+	}
+	listening, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN)
+	if err != nil {
+		return os.NewSyscallError("getsockopt", err)
+	}
+	if listening == 0 {
+		return fmt.Errorf("%w: it does not listen: use Accept=no", ErrEnvironment)
+	}
+	return nil
 }
 
 // Ready tells the service manager that the server is ready. It reports false if

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser/activation"
 )
@@ -129,6 +130,18 @@ func TestSockets(t *testing.T) {
 	}
 }
 
+// paired returns one end of a pair of sockets.
+func paired(t *testing.T, kind int) *os.File {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := os.NewFile(uintptr(fds[0]), "a"), os.NewFile(uintptr(fds[1]), "b")
+	t.Cleanup(func() { _, _ = a.Close(), b.Close() })
+	return a
+}
+
 func TestSocketsRefuses(t *testing.T) {
 	_, socket := listen(t, t.TempDir(), "nic.sock")
 	null, err := os.Open(os.DevNull)
@@ -146,6 +159,17 @@ func TestSocketsRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tcpFile.Close()
+	packets, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "packets.sock"), Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer packets.Close()
+	packetsFile, err := packets.File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer packetsFile.Close()
+	datagrams, connected := paired(t, unix.SOCK_DGRAM), paired(t, unix.SOCK_STREAM)
 	for _, tt := range []struct {
 		name, mode string
 		files      []*os.File
@@ -160,6 +184,9 @@ func TestSocketsRefuses(t *testing.T) {
 		{"too many", "mine", []*os.File{socket}, []string{"LISTEN_FDS=100000"}, "bad environment\n0 <nil> true\n"},
 		{"no socket", "mine", []*os.File{socket, null}, []string{"LISTEN_FDS=2"}, "error\n0 <nil> true\n"},
 		{"other kind of socket", "mine", []*os.File{tcpFile}, []string{"LISTEN_FDS=1"}, "bad environment\n0 <nil> true\n"},
+		{"of packets", "mine", []*os.File{packetsFile}, []string{"LISTEN_FDS=1"}, "bad environment\n0 <nil> true\n"},
+		{"of datagrams", "mine", []*os.File{datagrams}, []string{"LISTEN_FDS=1"}, "bad environment\n0 <nil> true\n"},
+		{"of one connection", "mine", []*os.File{socket, connected}, []string{"LISTEN_FDS=2"}, "bad environment\n0 <nil> true\n"},
 		{"not there", "mine", nil, []string{"LISTEN_FDS=1"}, "error\n0 <nil> true\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
