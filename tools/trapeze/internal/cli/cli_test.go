@@ -159,15 +159,21 @@ func TestErrorsInJSON(t *testing.T) {
 		})
 	}
 	// What doctor has found is its object, on a host that is not ready.
-	root := t.TempDir()
-	if err := os.Mkdir(filepath.Join(root, "sys"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	o := run(t, "doctor", "--json", "--root", root)
+	o := run(t, "doctor", "--json", "--root", recordedHost(t))
 	var r map[string]any
 	if err := json.Unmarshal([]byte(o.stdout), &r); err != nil || o.code != cli.ExitFailure || r["could_start"] != false || r["error"] != nil {
 		t.Errorf("%v: %+v", err, o)
 	}
+}
+
+// recordedHost is the root folder of a host without PCI.
+func recordedHost(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	if err := os.Mkdir(filepath.Join(root, "sys"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return root
 }
 
 func TestHelp(t *testing.T) {

@@ -66,7 +66,7 @@ JSON keys, when ready: nics (address, socket, mac).`,
 		RunE: p.command(func(ctx context.Context, _ []string) error { return p.runEmulate(ctx, &f) }),
 	}
 	c.Flags().StringArrayVar(&f.sockets, "socket", nil, "socket to serve a NIC at; give it again for another NIC")
-	c.Flags().StringVar(&f.wire, "wire", "", "what the NIC is plugged into: loop, or udp://HOST:PORT (one NIC only)")
+	c.Flags().StringVar(&f.wire, "wire", "", "what the NIC is plugged into: loop, udp://HOST:PORT or shm:PATH (one NIC only), or memif:PATH&role=server")
 	c.Flags().StringVar(&f.device, "device", "emu:", "options of the NICs, as an emu: address")
 	c.Flags().StringVar(&f.mode, "mode", "0600", "permissions of the sockets: who can write to one can use its NIC")
 	c.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "log clients that come and go on stderr")

@@ -1,0 +1,33 @@
+package cli_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestListedAddressesOpen: each form of address that list shows is one that opens.
+func TestListedAddressesOpen(t *testing.T) {
+	var r struct {
+		Emulated []struct{ Address, Description string }
+	}
+	decode(t, run(t, "list", "--json", "--root", recordedHost(t)), &r)
+	wires := map[string]bool{}
+	for _, e := range r.Emulated {
+		_, wire, _ := strings.Cut(e.Address, "wire=")
+		kind, _, _ := strings.Cut(wire, ":")
+		wires[kind] = true
+		address := strings.NewReplacer("peer=HOST:PORT", "peer=127.0.0.1:9", "HOST:PORT", "127.0.0.1:0", "NAME", "listed", "PATH", filepath.Join(t.TempDir(), "socket"),
+			"…", "mem:listed").Replace(e.Address)
+		var info struct{ Backend string }
+		decode(t, run(t, "info", "--json", "--device", address), &info)
+		if info.Backend != "emulator" || e.Description == "" {
+			t.Errorf("%s: %+v, %q", e.Address, info, e.Description)
+		}
+	}
+	for _, kind := range []string{"", "mem", "udp", "shm", "memif"} {
+		if !wires[kind] {
+			t.Errorf("no address has a wire of kind %q: %v", kind, r.Emulated)
+		}
+	}
+}
