@@ -5,6 +5,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -39,7 +40,8 @@ type program struct {
 
 // Run runs the command with args, the program's name not included, and returns
 // its exit code. When ctx ends, so does the command, after cleaning up; and so it
-// does when writing to stdout fails with EPIPE.
+// does when writing to stdout fails with EPIPE. It fails if results could not be
+// written, whether the command has noticed or not.
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -50,19 +52,22 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetOut(p.stdout)
 	root.SetErr(stderr)
 	c, err := root.ExecuteContextC(ctx)
-	if p.stdout.unread.Load() {
+	used, lost := p.stdout.outcome()
+	if errors.Is(lost, syscall.EPIPE) {
 		// Whoever stopped reading knows, as of a program that SIGPIPE ended.
 		return exitSignal + int(syscall.SIGPIPE)
 	}
-	if err != nil && !p.started {
-		err = &usageError{err}
-	}
-	if err == nil {
+	switch {
+	case err == nil && lost == nil:
 		return ExitOK
+	case err == nil:
+		err = lost
+	case !p.started:
+		err = &usageError{err}
 	}
 	code := exitCode(ctx, err)
 	what := message(ctx, err, code)
-	if p.asksJSON(c, args) && !p.stdout.used.Load() {
+	if p.asksJSON(c, args) && !used {
 		// An error of writing it would say less than the one that stderr gets.
 		_ = p.printJSON(errorReport{what, code})
 	}

@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -122,58 +120,6 @@ func TestBadCommandLines(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestErrorsInJSON: a command that fails prints one object, be it its own or that
-// of the error, and the line on stderr all the same.
-func TestErrorsInJSON(t *testing.T) {
-	const udp = "emu:?wire=udp://127.0.0.1:0"
-	for name, c := range map[string]struct {
-		args []string
-		code int
-		says string
-	}{
-		"device":            {[]string{"info", "--device", "emu:?mtu=1", "--json"}, cli.ExitDevice, "mtu"},
-		"flag before":       {[]string{"--json", "info", "--colour"}, cli.ExitUsage, "--colour"},
-		"flag after":        {[]string{"info", "--colour", "--json"}, cli.ExitUsage, "--colour"},
-		"no such command":   {[]string{"fly", "--json"}, cli.ExitUsage, "fly"},
-		"stdout used twice": {[]string{"recv", "--device", udp, "--output", "-", "--json"}, cli.ExitUsage, "stdout"},
-		"time":              {[]string{"recv", "--device", udp, "--timeout", "10ms", "--json"}, cli.ExitTimeout, "no sender within 10ms"},
-		"file":              {[]string{"send", "--device", udp, "--json", "/nonexistent"}, cli.ExitFailure, "no such file"},
-		"a flag of its own": {[]string{"model", "--json", "--profile", "nowhere"}, cli.ExitUsage, "nowhere"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			o := run(t, c.args...)
-			var r struct {
-				Error    string
-				ExitCode int `json:"exit_code"`
-			}
-			d := json.NewDecoder(strings.NewReader(o.stdout))
-			d.DisallowUnknownFields()
-			if err := d.Decode(&r); err != nil || d.More() {
-				t.Fatalf("%v, stdout %q", err, o.stdout)
-			}
-			if o.code != c.code || r.ExitCode != c.code || !strings.Contains(r.Error, c.says) || o.stderr != "trapeze: "+r.Error+"\n" {
-				t.Errorf("%+v", o)
-			}
-		})
-	}
-	// What doctor has found is its object, on a host that is not ready.
-	o := run(t, "doctor", "--json", "--root", recordedHost(t))
-	var r map[string]any
-	if err := json.Unmarshal([]byte(o.stdout), &r); err != nil || o.code != cli.ExitFailure || r["could_start"] != false || r["error"] != nil {
-		t.Errorf("%v: %+v", err, o)
-	}
-}
-
-// recordedHost is the root folder of a host without PCI.
-func recordedHost(t *testing.T) string {
-	t.Helper()
-	root := t.TempDir()
-	if err := os.Mkdir(filepath.Join(root, "sys"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	return root
 }
 
 func TestHelp(t *testing.T) {

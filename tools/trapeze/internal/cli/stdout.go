@@ -3,29 +3,41 @@ package cli
 import (
 	"errors"
 	"io"
-	"sync/atomic"
+	"sync"
 	"syscall"
 )
 
-// results is stdout. It knows whether a command has written anything there, and
-// ends the command once nobody reads it any more.
+// results is stdout. It knows how writing there went, and ends the command once
+// nobody reads it any more.
 type results struct {
 	io.Writer
-	used, unread atomic.Bool
 	// end ends the command.
 	end func()
+
+	mu   sync.Mutex
+	used bool
+	err  error // the first one
 }
 
 func (r *results) Write(b []byte) (int, error) {
 	n, err := r.Writer.Write(b)
-	if n > 0 {
-		r.used.Store(true)
+	r.mu.Lock()
+	r.used = r.used || n > 0
+	if r.err == nil {
+		r.err = err
 	}
+	r.mu.Unlock()
 	if errors.Is(err, syscall.EPIPE) {
-		r.unread.Store(true)
 		r.end()
 	}
 	return n, err
+}
+
+// outcome reports whether anything was written, and the first error of it.
+func (r *results) outcome() (used bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.used, r.err
 }
 
 // errorReport is what a command that fails prints with --json, unless it has
