@@ -159,7 +159,7 @@ func (q *workQueue) take() (_ *descriptors.Descriptor, m miss, _ error) {
 	}
 	mmio.FromDevice()
 	d := p.d
-	tooLong := d.Length() > p.length && d.Length() > q.tabled
+	tooLong := q.tooLong(p)
 	*p = posting{}
 	q.taken++
 	q.mu.Unlock()

@@ -206,6 +206,18 @@ func (v *VI) SendDone() (*descriptors.Descriptor, error) { return v.send.poll() 
 // RecvDone is SendDone for the receive queue.
 func (v *VI) RecvDone() (*descriptors.Descriptor, error) { return v.recv.poll() }
 
+// SendDoneBatch is SendDone for as many descriptors as have completed, at most
+// len(into). It returns how many it has put there; of one that completed in error
+// it returns no other.
+func (v *VI) SendDoneBatch(into []*descriptors.Descriptor) (int, error) {
+	return v.send.pollBatch(into)
+}
+
+// RecvDoneBatch is SendDoneBatch for the receive queue.
+func (v *VI) RecvDoneBatch(into []*descriptors.Descriptor) (int, error) {
+	return v.recv.pollBatch(into)
+}
+
 // SendWait is SendDone that waits while the result would be ErrNotDone, and
 // fails with the context's error when that ends. It fails with ErrInvalidState
 // if the queue has a CQ: wait there.

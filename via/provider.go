@@ -99,6 +99,10 @@ type DataPath interface {
 	PostRecvBatch(ds []*Descriptor) (int, error)
 	SendDone() (*Descriptor, error)
 	RecvDone() (*Descriptor, error)
+	// SendDoneBatch and RecvDoneBatch return a descriptor that completed in error
+	// alone.
+	SendDoneBatch(into []*Descriptor) (int, error)
+	RecvDoneBatch(into []*Descriptor) (int, error)
 	SendWait(ctx context.Context) (*Descriptor, error)
 	RecvWait(ctx context.Context) (*Descriptor, error)
 }

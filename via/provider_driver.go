@@ -215,6 +215,22 @@ func (v driverVI) RecvDone() (*Descriptor, error) {
 	return d, nil
 }
 
+func (v driverVI) SendDoneBatch(into []*Descriptor) (int, error) {
+	n, err := v.VI.SendDoneBatch(into)
+	if err != nil {
+		return n, answerOf(err)
+	}
+	return n, nil
+}
+
+func (v driverVI) RecvDoneBatch(into []*Descriptor) (int, error) {
+	n, err := v.VI.RecvDoneBatch(into)
+	if err != nil {
+		return n, answerOf(err)
+	}
+	return n, nil
+}
+
 func (v driverVI) SendWait(ctx context.Context) (*Descriptor, error) {
 	d, err := v.VI.SendWait(ctx)
 	if err != nil {

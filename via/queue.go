@@ -94,6 +94,27 @@ func (v *VI) RecvDone() (*Descriptor, error) {
 	return d, nil
 }
 
+// SendDoneBatch takes back the oldest descriptors of the send queue that have
+// completed, as many as into has room for, and returns how many it has put there. A
+// descriptor that completed in error is returned alone, with its error; for the rest
+// see SendDone.
+func (v *VI) SendDoneBatch(into []*Descriptor) (int, error) {
+	n, err := v.p.SendDoneBatch(into)
+	if err != nil {
+		return n, v.nic.answer("send", err)
+	}
+	return n, nil
+}
+
+// RecvDoneBatch is SendDoneBatch for the receive queue.
+func (v *VI) RecvDoneBatch(into []*Descriptor) (int, error) {
+	n, err := v.p.RecvDoneBatch(into)
+	if err != nil {
+		return n, v.nic.answer("receive", err)
+	}
+	return n, nil
+}
+
 // SendWait is SendDone, but waits until the oldest descriptor has completed or
 // ctx ends. It fails with ErrInvalidState if the queue has a CQ: wait for that
 // instead.

@@ -37,6 +37,8 @@ func testUseAfterClose(t *testing.T, p *Pair) {
 	}
 	_, errs["send done"] = x.VI.SendDone()
 	_, errs["receive done"] = x.VI.RecvDone()
+	_, errs["sends done"] = x.VI.SendDoneBatch(x.Send[1:3])
+	_, errs["receives done"] = x.VI.RecvDoneBatch(x.Recv[1:3])
 	_, errs["send wait"] = x.VI.SendWait(ctx)
 	_, errs["receive wait"] = x.VI.RecvWait(ctx)
 	_, errs["post sends"] = x.VI.PostSendBatch(x.Send[1:3])

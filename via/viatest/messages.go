@@ -223,38 +223,6 @@ func testOrder(t *testing.T, p *Pair) {
 	}
 }
 
-func testBatches(t *testing.T, p *Pair) {
-	x, y := p.Connect(t, Setup{})
-	const n = 16
-	for round := range 5 {
-		for i := range n {
-			y.Prepare(t, y.Recv[i], i*64, 64)
-			x.Prepare(t, x.Send[i], i*64, 64)
-		}
-		pattern(x.Memory.Bytes()[:n*64], uint64(round))
-		if got, err := y.VI.PostRecvBatch(y.Recv[:n]); got != n || err != nil {
-			t.Fatal(got, err)
-		}
-		if got, err := x.VI.PostSendBatch(x.Send[:n]); got != n || err != nil {
-			t.Fatal(got, err)
-		}
-		for i := range n {
-			if d := p.MustTake(t, y.VI.RecvDone); d != y.Recv[i] {
-				t.Fatalf("receive %d completed out of order", i)
-			}
-			if d := p.MustTake(t, x.VI.SendDone); d != x.Send[i] {
-				t.Fatalf("send %d completed out of order", i)
-			}
-		}
-		if !bytes.Equal(x.Memory.Bytes()[:n*64], y.Memory.Bytes()[:n*64]) {
-			t.Fatal("messages arrived changed")
-		}
-	}
-	if got, err := x.VI.PostSendBatch(nil); got != 0 || err != nil {
-		t.Errorf("empty batch: %d, %v", got, err)
-	}
-}
-
 func testWaits(t *testing.T, p *Pair) {
 	x, y := p.Connect(t, Setup{})
 	check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 100)))

@@ -34,6 +34,7 @@ var suite = []struct {
 	{"inline data", testInline},
 	{"order and flow control", testOrder},
 	{"batches", testBatches},
+	{"batches taken back", testBatchesDone},
 	{"waits", testWaits},
 	{"queues/full and empty", testQueueFull},
 	{"queues/by state", testQueuesByState},

@@ -15,27 +15,27 @@ func (e *Endpoint) PostBatch(most, n int) (int, error) {
 	}
 	depth := uint(len(e.send))
 	for e.completed != e.posted && depth-(e.posted-e.completed) < uint(most) {
-		_, err := e.vi.SendDone()
-		if code, ok := err.(via.Code); ok && code == via.ErrNotDone {
+		done, err := e.vi.SendDoneBatch(e.room(most))
+		if err == via.ErrNotDone {
 			break
 		}
 		if err != nil {
 			return 0, e.fail(err)
 		}
-		e.completed++
+		e.completed += uint(done)
 	}
-	e.batch = e.batch[:0]
-	for i := range min(uint(most), depth-(e.posted-e.completed)) {
-		d, err := e.describe(e.posted+i, n)
+	batch := e.room(min(most, int(depth-(e.posted-e.completed))))
+	for i := range batch {
+		d, err := e.describe(e.posted+uint(i), n)
 		if err != nil {
 			return 0, err
 		}
-		e.batch = append(e.batch, d)
+		batch[i] = d
 	}
-	if len(e.batch) == 0 {
+	if len(batch) == 0 {
 		return 0, nil
 	}
-	posted, err := e.vi.PostSendBatch(e.batch)
+	posted, err := e.vi.PostSendBatch(batch)
 	e.posted += uint(posted)
 	return posted, err
 }
@@ -47,26 +47,27 @@ func (e *Endpoint) Drain(most int) (messages int, bytes uint64, err error) {
 	if e.held {
 		return 0, 0, errors.New("drain: the last message has not been released")
 	}
-	e.batch = e.batch[:0]
-	for len(e.batch) < min(most, len(e.recv)) {
-		d, err := e.vi.RecvDone()
-		if code, ok := err.(via.Code); ok && code == via.ErrNotDone {
-			break
-		}
-		if err != nil {
-			if len(e.batch) == 0 {
-				return 0, 0, e.fail(err)
-			}
-			break // it is still so at the next call
-		}
-		bytes += uint64(d.Length())
-		d.Rearm()
-		e.batch = append(e.batch, d)
-		e.taken++
-	}
-	if len(e.batch) == 0 {
+	batch := e.room(min(most, len(e.recv)))
+	n, err := e.vi.RecvDoneBatch(batch)
+	if code, ok := err.(via.Code); ok && code == via.ErrNotDone {
 		return 0, 0, nil
 	}
-	_, err = e.vi.PostRecvBatch(e.batch)
-	return len(e.batch), bytes, err
+	if err != nil {
+		return 0, 0, e.fail(err)
+	}
+	for _, d := range batch[:n] {
+		bytes += uint64(d.Length())
+		d.Rearm()
+	}
+	e.taken += uint(n)
+	_, err = e.vi.PostRecvBatch(batch[:n])
+	return n, bytes, err
+}
+
+// room returns space for n descriptors, until it is called again.
+func (e *Endpoint) room(n int) []*via.Descriptor {
+	if cap(e.batch) < n {
+		e.batch = make([]*via.Descriptor, n)
+	}
+	return e.batch[:n]
 }
