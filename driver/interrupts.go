@@ -12,15 +12,15 @@ import (
 const maxVectors = 8
 
 // vector is one interrupt vector. A goroutine reads its eventfd from the first
-// time that somebody waits for it.
+// time that somebody waits for it, unless the device calls wake itself.
 type vector struct {
 	number uint16
-	fd     *vfio.Eventfd
+	fd     *vfio.Eventfd // nil if the device calls
 	// also is called on each interrupt, by the goroutine.
 	also func()
 
 	mu      sync.Mutex
-	next    chan struct{} // closed by the next interrupt
+	next    chan struct{} // closed by the next interrupt; nil if nobody waits
 	started bool
 	stopped bool
 }
@@ -32,16 +32,27 @@ func (n *NIC) setupVectors() error {
 	if err != nil || info.Count <= 0 || info.Flags&vfio.IRQEventfd == 0 {
 		return nil
 	}
+	notifier, _ := n.dev.(vfio.Notifier)
 	var fds []int
+	var calls []func()
 	for i := range min(info.Count, maxVectors) {
-		fd, err := vfio.NewEventfd()
-		if err != nil {
-			return err
+		v := &vector{number: uint16(i)}
+		// What is done on the admin queue's interrupt calls the device, so it is not
+		// for the device to call.
+		if notifier != nil && i > 0 {
+			calls = append(calls, v.wake)
+		} else {
+			if v.fd, err = vfio.NewEventfd(); err != nil {
+				return err
+			}
+			fds = append(fds, v.fd.FD())
 		}
-		n.vectors = append(n.vectors, &vector{number: uint16(i), fd: fd, next: make(chan struct{})})
-		fds = append(fds, fd.FD())
+		n.vectors = append(n.vectors, v)
 	}
-	return n.dev.SetIRQs(vfio.IRQMSIX, 0, fds)
+	if err := n.dev.SetIRQs(vfio.IRQMSIX, 0, fds); err != nil || len(calls) == 0 {
+		return err
+	}
+	return notifier.Notify(vfio.IRQMSIX, len(fds), calls)
 }
 
 // pickVector returns a vector for a queue, nil if there are none. Vector 0 is
@@ -69,9 +80,12 @@ func vectorNumber(v *vector) uint16 {
 func (v *vector) interrupted(n *NIC) <-chan struct{} {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if !v.started && !v.stopped {
+	if v.fd != nil && !v.started && !v.stopped {
 		v.started = true
 		n.goroutines.Go(func() { v.run(n) })
+	}
+	if v.next == nil {
+		v.next = make(chan struct{})
 	}
 	return v.next
 }
@@ -89,12 +103,14 @@ func (v *vector) run(n *NIC) {
 	}
 }
 
-// wake wakes everybody who waits.
+// wake wakes everybody who waits. A device may call it with its locks held.
 func (v *vector) wake() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	close(v.next)
-	v.next = make(chan struct{})
+	if v.next != nil {
+		close(v.next)
+		v.next = nil
+	}
 }
 
 // close wakes everybody and ends the goroutine.
@@ -103,5 +119,8 @@ func (v *vector) close() error {
 	v.stopped = true
 	v.mu.Unlock()
 	v.wake()
+	if v.fd == nil {
+		return nil
+	}
 	return v.fd.Close()
 }

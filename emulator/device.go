@@ -74,7 +74,9 @@ var (
 	_ vfio.Device = (*Device)(nil)
 	_ vfio.Poller = (*Device)(nil)
 	_ vfio.Dozer  = (*Device)(nil)
-	_ engine.Host = host{}
+
+	_ vfio.Notifier = (*Device)(nil)
+	_ engine.Host   = host{}
 )
 
 // New makes a NIC that is as after power-on: memory decoding and bus mastering

@@ -41,6 +41,16 @@ func (d *Device) irqCount(index int) int {
 // SetIRQs is described at vfio.Device. As VFIO does, it enables MSI-X and
 // unmasks the vectors: the user writes neither the table nor the capability.
 func (d *Device) SetIRQs(index, start int, eventfds []int) error {
+	return d.connect(index, start, len(eventfds), func() ([]trigger, error) { return newTriggers(eventfds) })
+}
+
+// Notify is described at vfio.Notifier.
+func (d *Device) Notify(index, start int, calls []func()) error {
+	return d.connect(index, start, len(calls), func() ([]trigger, error) { return newCalls(calls), nil })
+}
+
+// connect has count vectors from start on signal what open returns.
+func (d *Device) connect(index, start, count int, open func() ([]trigger, error)) error {
 	const op = "connect interrupts"
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -50,10 +60,10 @@ func (d *Device) SetIRQs(index, start int, eventfds []int) error {
 	if index < 0 || index >= irqIndexes {
 		return d.fail(op, fmt.Errorf("%w: index %d", vfio.ErrNoSuchIRQ, index))
 	}
-	if n := d.irqCount(index); start < 0 || start > n || len(eventfds) > n-start {
-		return d.fail(op, fmt.Errorf("%w: %d vectors from %d on, index %d has %d", vfio.ErrNoSuchIRQ, len(eventfds), start, index, n))
+	if n := d.irqCount(index); start < 0 || start > n || count > n-start {
+		return d.fail(op, fmt.Errorf("%w: %d vectors from %d on, index %d has %d", vfio.ErrNoSuchIRQ, count, start, index, n))
 	}
-	triggers, err := newTriggers(eventfds)
+	triggers, err := open()
 	if err != nil {
 		return d.fail(op, err)
 	}

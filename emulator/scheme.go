@@ -35,13 +35,16 @@ func open(ctx context.Context, a vfio.Address) (vfio.Device, error) {
 	if d.thread {
 		// A device that makes progress by itself is no Poller: its driver shall
 		// sleep until an interrupt comes.
-		return threadDevice{d}, nil
+		return threadDevice{d, d}, nil
 	}
 	return d, nil
 }
 
 // threadDevice is a Device without Poll.
-type threadDevice struct{ vfio.Device }
+type threadDevice struct {
+	vfio.Device
+	vfio.Notifier
+}
 
 func badAddress(a vfio.Address, err error) error {
 	return &vfio.Error{Op: "open", Device: a.String(), Err: fmt.Errorf("%w: %w", vfio.ErrBadAddress, err),

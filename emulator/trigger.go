@@ -10,10 +10,11 @@ import (
 )
 
 // trigger is the other end of an interrupt: a duplicate of the eventfd that the
-// user gave, so that the user may close his at any time. The zero value is not
-// connected.
+// user gave, so that the user may close his at any time; or a function. The zero
+// value is not connected.
 type trigger struct {
 	fd   int
+	call func() // in place of fd
 	live bool
 }
 
@@ -57,22 +58,34 @@ func newTriggers(eventfds []int) ([]trigger, error) {
 
 func (t *trigger) connected() bool { return t.live }
 
+// newCalls is newTriggers for functions; nil makes a trigger that is not connected.
+func newCalls(calls []func()) []trigger {
+	ts := make([]trigger, len(calls))
+	for i, f := range calls {
+		ts[i] = trigger{call: f, live: f != nil}
+	}
+	return ts
+}
+
 // one is the count that a signal adds to an eventfd: 1, little-endian.
 var one = [8]byte{1, 0, 0, 0, 0, 0, 0, 0}
 
-// signal adds one to the eventfd. One that is full is signalled as much as can
-// be.
+// signal calls the function, or adds one to the eventfd. One that is full is
+// signalled as much as can be.
 func (t *trigger) signal() {
-	if t.live {
+	switch {
+	case t.call != nil:
+		t.call()
+	case t.live:
 		_, _ = unix.Write(t.fd, one[:])
 	}
 }
 
 func (t *trigger) close() {
-	if t.live {
+	if t.live && t.call == nil {
 		_ = unix.Close(t.fd)
-		*t = trigger{}
 	}
+	*t = trigger{}
 }
 
 // event is a trigger of its own, outside MSI-X.

@@ -150,6 +150,17 @@ type Alerter interface {
 	Alerts() <-chan error
 }
 
+// Notifier is implemented by devices in the same process, which can call where
+// others signal an eventfd: without a system call, and without a goroutine that
+// waits for it.
+type Notifier interface {
+	// Notify is SetIRQs with functions in place of eventfds; nil disconnects a
+	// vector. Who runs the device calls them, with locks of the device held: they
+	// return at once and do not call the device. One may be called once more while
+	// its vector is being disconnected.
+	Notify(index, start int, calls []func()) error
+}
+
 // Poller is implemented by devices in the same process that make progress only
 // when somebody calls Poll. It reports whether anything was done. Poll may be
 // called from several goroutines; one that finds another inside returns false.
