@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -58,9 +59,9 @@ func (c *conn) trySend(m message) {
 // closes the others.
 const maxFiles = 4
 
-// receive waits for a message. One of the kind that
+// receive waits for a message. One of the kinds that
 // may bring a descriptor can; it is the caller's. Else fd is -1. It fails with ErrGone when the peer has closed.
-func (c *conn) receive(may kind) (m message, fd int, err error) {
+func (c *conn) receive(may ...kind) (m message, fd int, err error) {
 	var p [messageSize + 1]byte
 	oob := make([]byte, unix.CmsgSpace(maxFiles*4))
 	n, oobn, flags, _, err := c.c.ReadMsgUnix(p[:], oob)
@@ -89,8 +90,8 @@ func (c *conn) receive(may kind) (m message, fd int, err error) {
 		return message{}, -1, err
 	}
 	if len(fds) == 1 {
-		if m.kind != may {
-			return message{}, -1, &PeerError{"kind of a message with a descriptor", uint64(m.kind), "2 in answer to hello, 7 later"}
+		if !slices.Contains(may, m.kind) {
+			return message{}, -1, &PeerError{"kind of a message with a descriptor", uint64(m.kind), "2 in answer to hello, 7 or 13 later"}
 		}
 		fd = fds[0]
 	}

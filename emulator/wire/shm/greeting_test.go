@@ -57,13 +57,16 @@ func TestBadGreetings(t *testing.T) {
 			}
 		})
 	}
-	// A file comes with a greeting, and again with what should be ready.
+	// A file comes with a greeting, with something else, and again with what should
+	// be ready.
 	for range 2 {
+		for _, kind := range []uint32{msgHello, 0, msgReady, msgBell, 99} {
+			r := dialRaw(t, path)
+			r.send(kind, magic, versionOne, 1500, 0, 0)
+			r.read()
+			r.close()
+		}
 		r := dialRaw(t, path)
-		r.send(msgHello, magic, versionOne, 1500, 0, 0)
-		r.read()
-		r.close()
-		r = dialRaw(t, path)
 		r.send(msgHello, magic, versionOne, 1500, 0)
 		if _, _, _, _, _, fd := r.read(); fd >= 0 {
 			unix.Close(fd)

@@ -53,6 +53,13 @@ func TestBrokenRules(t *testing.T) {
 		{"half a message", func(r *raw, _ *shm.Port) { r.write(make([]byte, 16)) }, "size"},
 		{"a plug that is neither in nor out", func(r *raw, _ *shm.Port) { r.send(msgLink, 1, 2, 0, 0) }, "plug"},
 		{"a file with a wake message", func(r *raw, _ *shm.Port) { r.send(msgWake, 0, 0, 0, 0, 0) }, "descriptor"},
+		{"more wake messages than it was asked for", func(r *raw, p *shm.Port) {
+			p.SetWake(func() {})
+			r.send(msgWake, 0, 0, 0, 0)
+			r.send(msgWake, 0, 0, 0, 0)
+		}, "wake-ups"},
+		{"a bell nobody asked for", func(r *raw, _ *shm.Port) { r.send(msgBell, 0, 0, 0, 0, 0) }, "kind"},
+		{"a bell that is none", func(r *raw, _ *shm.Port) { r.send(msgBell, 0, 0, 0, 0) }, "bell"},
 		{"an export nobody asked for", func(r *raw, _ *shm.Port) { r.send(msgExport, 1, 0, 4096, 0, 0) }, "shared"},
 		{"an export that ends", func(r *raw, _ *shm.Port) { r.send(msgUnexport, 1, 0, 0, 0) }, "shared"},
 		{"an export that was accepted", func(r *raw, _ *shm.Port) { r.send(msgExported, 1, 0, 0, 0) }, "shared"},

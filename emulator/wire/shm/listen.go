@@ -165,7 +165,7 @@ func (p *Port) sendAway(c *conn) {
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = c.c.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
-	if _, _, err := c.receive(noKind); err == nil {
+	if _, _, err := c.receive(); err == nil {
 		c.trySend(message{kind: kindRefuse, a: refuseBusy})
 	}
 	c.close()
@@ -197,7 +197,7 @@ func (p *Port) agree(c *conn) (*session, error) {
 		c.trySend(message{kind: kindRefuse, a: reason, b: oldest | newest<<16})
 		return nil, err
 	}
-	m, _, err := c.receive(noKind)
+	m, _, err := c.receive()
 	if errors.Is(err, ErrGone) {
 		return nil, errors.Join(ErrNobody, err) // it only looked whether we are here
 	}
@@ -228,7 +228,7 @@ func (p *Port) agree(c *conn) (*session, error) {
 	if err := c.send(ours.message(kindWelcome), fd); err != nil {
 		return s, err
 	}
-	if m, _, err = c.receive(noKind); err != nil {
+	if m, _, err = c.receive(); err != nil {
 		return s, err
 	}
 	if m.kind != kindReady {

@@ -17,15 +17,14 @@ const (
 
 	flagShare   = 1
 	flagBarrier = 2
-	flagsKnown  = flagShare | flagBarrier
+	flagBell    = 4
 	flagsShift  = 32
 )
 
 type kind uint32
 
 const (
-	noKind kind = iota
-	kindHello
+	kindHello kind = iota + 1
 	kindWelcome
 	kindReady
 	kindRefuse
@@ -37,6 +36,7 @@ const (
 	kindUnexported
 	kindWake
 	kindGoodbye
+	kindBell
 )
 
 // Reasons of a refusal.
@@ -106,7 +106,7 @@ func greetingOf(m message) (greeting, error) {
 
 // greet is what this side says, with the versions that it offers or has chosen.
 func (p *Port) greet(oldest, newest uint16, ring int) greeting {
-	g := greeting{oldest: oldest, newest: newest, mtu: p.mtu, ring: ring}
+	g := greeting{oldest: oldest, newest: newest, mtu: p.mtu, ring: ring, flags: flagBell}
 	if p.options.Share {
 		g.flags |= flagShare
 	}

@@ -31,11 +31,13 @@ const (
 	msgUnexported
 	msgWake
 	msgGoodbye
+	msgBell
 
 	magic = 'T' | 'Z'<<8 | 'S'<<16 | 'M'<<24
 	// Flags of a greeting.
 	flagShare   = 1 << 32
 	flagBarrier = 2 << 32
+	flagBell    = 4 << 32
 	// asleepOffset is where a receiver asks to be woken, in the part in which it
 	// receives.
 	asleepOffset = 128

@@ -29,6 +29,7 @@ type receiver struct {
 	asked   uint32
 	aborted uint64 // frames that the peer gave up
 	fault   *PeerError
+	slept   *atomic.Uint64 // how often it has asked to be woken
 }
 
 // take returns the oldest frame, nil if there is none. It stays until release.

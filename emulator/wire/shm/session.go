@@ -20,6 +20,13 @@ type session struct {
 	// offered: the peer has been told what is exported. Guarded by Port.mu.
 	offered bool
 	fence   atomic.Uint32
+	// bells: both sides wake with them instead of messages, once they have them.
+	bells bool
+	bell  peerBell
+	// slept counts how often this side asked to be woken, woken how often the peer
+	// did it.
+	slept *atomic.Uint64
+	woken atomic.Uint64
 
 	once sync.Once
 	done chan struct{} // closed by end
@@ -43,11 +50,13 @@ func newSession(c *conn, m *mapping, ring int, listening bool, ours, theirs gree
 	}
 	// Both processes take part in membarrier, or senders make barriers.
 	light := ours.flags&theirs.flags&flagBarrier != 0
+	slept := &atomic.Uint64{}
 	return &session{conn: c, memory: m,
 		tx:     sender{half: first, light: light},
-		rx:     receiver{half: second, limit: uint32(theirs.mtu), eighth: uint32(ring / 8)},
+		rx:     receiver{half: second, limit: uint32(theirs.mtu), eighth: uint32(ring / 8), slept: slept},
 		shared: ours.flags&theirs.flags&flagShare != 0,
-		done:   make(chan struct{}), answers: map[answer]chan struct{}{}}
+		bells:  ours.flags&theirs.flags&flagBell != 0, bell: peerBell{fd: -1}, slept: slept,
+		done: make(chan struct{}), answers: map[answer]chan struct{}{}}
 }
 
 // end ends the session because of why. The first reason counts.
@@ -74,8 +83,12 @@ func (s *session) cause() error {
 // the rules.
 func (s *session) broken() bool { return errors.Is(s.cause(), ErrPeer) }
 
-// wake sends a wake message.
-func (s *session) wake() { s.conn.trySend(message{kind: kindWake}) }
+// wake wakes the peer.
+func (s *session) wake() {
+	if !s.bell.ring() {
+		s.conn.trySend(message{kind: kindWake})
+	}
+}
 
 // ask sends a message and waits for its answer. It fails with the reason for
 // which the session has ended, or context.DeadlineExceeded.
@@ -126,6 +139,7 @@ func (p *Port) serve(s *session) {
 	stop := context.AfterFunc(p.ctx, func() { s.end(ErrClosed) })
 	defer stop()
 	p.link.Call()
+	silence := p.hang(s)
 	s.end(p.converse(s))
 	p.lose(s)
 	if s.broken() {
@@ -134,6 +148,7 @@ func (p *Port) serve(s *session) {
 	p.link.Call()
 	p.endLoans()
 	s.conn.trySend(message{kind: kindGoodbye})
+	silence()
 	s.conn.close()
 }
 
@@ -157,7 +172,7 @@ func (p *Port) begin(s *session) {
 // converse takes the peer's messages until there are no more.
 func (p *Port) converse(s *session) error {
 	for {
-		m, fd, err := s.conn.receive(kindExport)
+		m, fd, err := s.conn.receive(kindExport, kindBell)
 		if err != nil {
 			return err
 		}
@@ -171,6 +186,9 @@ func (p *Port) converse(s *session) error {
 func (p *Port) take(s *session, m message, fd int) error {
 	switch m.kind {
 	case kindWake:
+		if err := s.wokenOnce(); err != nil {
+			return err
+		}
 		p.counts.woken.Add(1)
 		p.wake.Call()
 		return nil
@@ -190,8 +208,10 @@ func (p *Port) take(s *session, m message, fd int) error {
 		return nil
 	case kindGoodbye:
 		return ErrGone
+	case kindBell:
+		return s.takeBell(m, fd)
 	}
-	return &PeerError{"kind of a message", uint64(m.kind), "5 to 12"}
+	return &PeerError{"kind of a message", uint64(m.kind), "5 to 13"}
 }
 
 // peerPlug notes that the peer's plug was pulled or put back.

@@ -47,6 +47,7 @@ func (r *receiver) doze(on, light bool) {
 	if atomic.LoadUint32(r.asleep) != 0 {
 		return
 	}
+	r.slept.Add(1) // first: the peer may be quick
 	atomic.StoreUint32(r.asleep, 1)
 	if light {
 		membarrier(barrierGlobalExpedited)
