@@ -23,8 +23,8 @@ const (
 // woken less often: after patientSleeps in vain, a doubling each slowerAfter, up to
 // the limits below. Interrupts and frames end a sleep as ever.
 const (
-	patientSleeps = 16
-	slowerAfter   = 4
+	patientSleeps = 8
+	slowerAfter   = 2
 	rarestStep    = 20 * time.Millisecond
 	rarestSleep   = 50 * time.Millisecond
 )

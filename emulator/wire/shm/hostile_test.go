@@ -191,6 +191,35 @@ func TestFrameNumbersWrap(t *testing.T) {
 	}
 }
 
+// TestPositionsWrap: positions in a ring have 32 bits, and a lap rarely ends where a
+// frame does.
+func TestPositionsWrap(t *testing.T) {
+	if testing.Short() || raceDetector {
+		t.Skip("sends 4 GiB")
+	}
+	a, b := pair(t, shm.Options{})
+	sizes := []int{shm.DefaultMTU, shm.DefaultMTU - 63, 8192, 100}
+	for i, sent := 0, uint64(0); sent < 1<<32+1<<20; i++ {
+		n := sizes[i%len(sizes)]
+		s := a.Reserve(n)
+		if s == nil {
+			t.Fatalf("no room after %d bytes", sent)
+		}
+		s[0], s[n-1] = byte(i), byte(i>>8)
+		a.Commit()
+		a.Flush()
+		f := b.Receive()
+		if len(f) != n || f[0] != byte(i) || f[n-1] != byte(i>>8) {
+			t.Fatalf("frame %d, after %d bytes: %d bytes, want %d", i, sent, len(f), n)
+		}
+		b.Release()
+		sent += uint64(n)
+	}
+	if s := b.Stats(); s.Violations != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
 // TestPeerWithoutBarrier: one that takes no part in membarrier is woken, and
 // wakes, all the same.
 func TestPeerWithoutBarrier(t *testing.T) {
