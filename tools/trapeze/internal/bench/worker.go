@@ -26,7 +26,7 @@ func Work(ctx context.Context, s Spec, ready func()) (side Side, err error) {
 	if err := s.Validate(); err != nil {
 		return side, err
 	}
-	if err := pin(s.Core); err != nil {
+	if err := pinProcess(s.Core); err != nil {
 		return side, err
 	}
 	nic, err := open(ctx, s.Address)
