@@ -29,7 +29,8 @@ func newConn(c *net.UnixConn) (*conn, error) {
 }
 
 // send sends a message, with a file descriptor unless fd is negative. A peer
-// that does not read is given up after sendTime.
+// that does not read is given up after sendTime. It fails with ErrGone when the peer
+// has closed.
 func (c *conn) send(m message, fd int) error {
 	var rights []byte
 	if fd >= 0 {
@@ -42,6 +43,9 @@ func (c *conn) send(m message, fd int) error {
 		return err
 	}
 	_, _, err := c.c.WriteMsgUnix(p[:], rights, nil)
+	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
+		return errors.Join(ErrGone, err)
+	}
 	return err
 }
 
@@ -59,8 +63,8 @@ func (c *conn) trySend(m message) {
 // closes the others.
 const maxFiles = 4
 
-// receive waits for a message. One of the kinds that
-// may bring a descriptor can; it is the caller's. Else fd is -1. It fails with ErrGone when the peer has closed.
+// receive waits for a message. One of the kinds that may bring a descriptor can; it
+// is the caller's. Else fd is -1. It fails with ErrGone when the peer has closed.
 func (c *conn) receive(may ...kind) (m message, fd int, err error) {
 	var p [messageSize + 1]byte
 	oob := make([]byte, unix.CmsgSpace(maxFiles*4))
