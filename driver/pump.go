@@ -111,6 +111,9 @@ func (p *pump) judge() {
 // posted is called when there is work for the device: the goroutine shall be
 // awake when the device begins.
 func (n *NIC) posted() {
+	if n.dozer != nil {
+		n.dozer.Stir()
+	}
 	if p := n.pump.Load(); p != nil {
 		p.kick()
 	}

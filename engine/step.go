@@ -230,6 +230,9 @@ func (e *Engine) patience() time.Duration {
 	return longSleep
 }
 
+// Quiet reports whether nothing is under way that a timer looks after.
+func (e *Engine) Quiet() bool { return e.patience() == longSleep }
+
 // silentProbes is how often a silent peer is asked before it is given up: with
 // half of all frames lost each way, one connection in 10,000 is given up wrongly.
 const silentProbes = 32

@@ -168,11 +168,15 @@ type Poller interface {
 	Poll() bool
 }
 
-// Dozer is implemented by a Poller that can tell when Poll may find something to
-// do that comes from outside, such as a frame. Doze returns a channel that is
-// closed then, and when the device is closed. What came before Doze returned
-// closes nothing: poll once more before sleeping. Nil, which is never closed, if
-// the device cannot tell.
+// Dozer is implemented by a Poller that can tell when Poll may find something to do:
+// something from outside, such as a frame, or something that was posted.
 type Dozer interface {
+	// Doze returns a channel that is closed then, and when the device is closed.
+	// What came before Doze returned closes nothing: poll once more before
+	// sleeping. Nil, which is never closed, if the device cannot tell.
 	Doze() <-chan struct{}
+	// Stir is called after doorbells have been rung: those who sleep have something
+	// to poll for, unless the caller does. It makes no system call if nobody sleeps.
+	// A sleeper who has begun at that moment may miss it, so sleeps have an end.
+	Stir()
 }
