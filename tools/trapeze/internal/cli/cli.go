@@ -109,7 +109,7 @@ which addresses this machine has.`,
 	root.AddCommand(benchcmd.Commands(benchcmd.Env{Stdout: p.stdout, Stderr: p.stderr, JSON: func() bool { return p.json }, Run: p.command,
 		Steps: p.steps, UsageError: func(err error) error { return &usageError{err} }})...)
 	root.AddCommand(fwcmd.LoadCommand(p.firmware()), fwcmd.Command(p.firmware()))
-	root.AddCommand(p.adopt(modelcmd.Command()), p.adopt(modelcmd.PlotCommand()))
+	root.AddCommand(p.adopt(modelcmd.Command(p.steps)), p.adopt(modelcmd.PlotCommand(p.steps)))
 	return root
 }
 
@@ -135,7 +135,13 @@ func (p *program) host() hostcmd.Env {
 
 // adopt takes in a command that was made elsewhere.
 func (p *program) adopt(c *cobra.Command) *cobra.Command {
-	c.PersistentPreRun = func(*cobra.Command, []string) { p.started = true }
+	c.PersistentPreRunE = func(*cobra.Command, []string) error {
+		if _, err := p.progressStyle(); err != nil {
+			return err
+		}
+		p.started = true
+		return nil
+	}
 	return c
 }
 

@@ -81,6 +81,7 @@ func TestBadCommandLines(t *testing.T) {
 		"no such command":       {[]string{"fly"}, cli.ExitUsage, `unknown command "fly"`},
 		"no such flag":          {[]string{"info", "--colour"}, cli.ExitUsage, "--colour"},
 		"an argument too many":  {[]string{"list", "x"}, cli.ExitUsage, "x"},
+		"progress of a model":   {[]string{"model", "sweep", "--progress", "loud"}, cli.ExitUsage, "auto, bar, plain or none"},
 		"progress":              {[]string{"demo", "--progress", "loud"}, cli.ExitUsage, "auto, bar, plain or none"},
 		"send without file":     {[]string{"send", "--device", udp}, cli.ExitUsage, "1 arg"},
 		"send without device":   {[]string{"send", "x"}, cli.ExitUsage, "--device"},

@@ -61,6 +61,8 @@ func TestBadOptions(t *testing.T) {
 		{"model --count 0", modelcmd.ErrUsage, "1 to 100000"},
 		{"model --count -1", modelcmd.ErrUsage, "1 to 100000"},
 		{"model --count 100001", modelcmd.ErrUsage, "1 to 100000"},
+		{"model --poisson", modelcmd.ErrUsage, "--gap-us"},
+		{"model sweep --poisson", modelcmd.ErrUsage, "--gaps-us"},
 		{"model --gap-us -1", modelcmd.ErrUsage, "0 to 1000000"},
 		{"model --gap-us NaN", modelcmd.ErrUsage, "0 to 1000000"},
 		{"model --gap-us inf", modelcmd.ErrUsage, "0 to 1000000"},

@@ -11,6 +11,7 @@ import (
 	"github.com/trapeze-nic/trapeze/pipeline/profile"
 	"github.com/trapeze-nic/trapeze/pipeline/report"
 	"github.com/trapeze-nic/trapeze/pipeline/search"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/progress"
 )
 
 // Defaults of the flags.
@@ -21,8 +22,11 @@ const (
 	defaultCount   = 100
 )
 
+// Steps starts showing the progress of a job of total steps.
+type Steps func(what string, total int) *progress.Meter
+
 // Command returns the command "model" with its subcommands.
-func Command() *cobra.Command {
+func Command(steps Steps) *cobra.Command {
 	var f caseFlags
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -61,7 +65,7 @@ takes from another what the file does not say).`,
 	}
 	f.register(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object with every transfer")
-	cmd.AddCommand(compareCommand(), sweepCommand(), goalsCommand(), fitCommand(), profilesCommand())
+	cmd.AddCommand(compareCommand(), sweepCommand(steps), goalsCommand(steps), fitCommand(), profilesCommand())
 	return cmd
 }
 
@@ -114,6 +118,9 @@ func (f *caseFlags) measured() (report.Case, error) {
 	}
 	if flags.Changed("minpulse-recv") {
 		errs = append(errs, between("--minpulse-recv", f.minpulseRcv, 1, f.payload, "bytes, the payload"))
+	}
+	if f.poisson && !flags.Changed("gap-us") {
+		errs = append(errs, usage("--poisson", "true", "together with --gap-us, the mean of the gaps"))
 	}
 	if flags.Changed("warmup") {
 		errs = append(errs, between("--warmup", f.warmup, 0, maxCount, ""))

@@ -41,7 +41,7 @@ type goalRow struct {
 	Bus       float64 `json:"bus_over_amp,omitempty"`
 }
 
-func goalsCommand() *cobra.Command {
+func goalsCommand(steps Steps) *cobra.Command {
 	var f goalFlags
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -59,7 +59,7 @@ twice the bandwidth or overhead.`, report.Learning, report.ChangeFrames),
   trapeze model goals --changes --payloads 8192`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			rows, err := f.measure(cmd.Context(), cmd.ErrOrStderr())
+			rows, err := f.measure(cmd.Context(), steps)
 			if err != nil {
 				return err
 			}
@@ -105,12 +105,13 @@ func (f *goalFlags) platforms() ([]*profile.Profile, error) {
 	return all, nil
 }
 
-func (f *goalFlags) measure(ctx context.Context, progress io.Writer) ([]goalRow, error) {
+func (f *goalFlags) measure(ctx context.Context, steps Steps) ([]goalRow, error) {
 	platforms, err := f.platforms()
 	if err != nil {
 		return nil, err
 	}
-	bar := progressBar(progress, len(platforms)*len(f.payloads), "measuring")
+	meter := steps("measuring", len(platforms)*len(f.payloads))
+	defer meter.Stop()
 	var rows []goalRow
 	for _, p := range platforms {
 		for _, payload := range f.payloads {
@@ -122,12 +123,10 @@ func (f *goalFlags) measure(ctx context.Context, progress io.Writer) ([]goalRow,
 				return nil, fmt.Errorf("%s, %d bytes: %w", p.Name, payload, err)
 			}
 			rows = append(rows, more...)
-			if err := bar.Add(1); err != nil {
-				return nil, err
-			}
+			meter.Add(1)
 		}
 	}
-	return rows, bar.Finish()
+	return rows, nil
 }
 
 func (f *goalFlags) rowsOf(p *profile.Profile, payload int) ([]goalRow, error) {

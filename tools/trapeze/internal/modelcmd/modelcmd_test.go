@@ -17,14 +17,20 @@ import (
 	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
 	"github.com/trapeze-nic/trapeze/pipeline/profile"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/modelcmd"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/progress"
 )
 
 const table = "../../../../pipeline/published/testdata/published.csv"
 
+// steps shows nothing.
+func steps(what string, total int) *progress.Meter {
+	return progress.NewSteps(io.Discard, progress.None, what, total)
+}
+
 // run executes "trapeze ARGS" and returns what it printed.
 func run(args ...string) (string, error) {
 	root := &cobra.Command{Use: "trapeze", SilenceUsage: true, SilenceErrors: true}
-	root.AddCommand(modelcmd.Command(), modelcmd.PlotCommand())
+	root.AddCommand(modelcmd.Command(steps), modelcmd.PlotCommand(steps))
 	var out bytes.Buffer
 	root.SetOut(&out)
 	root.SetErr(io.Discard)

@@ -16,7 +16,7 @@ var (
 )
 
 // PlotCommand returns the command "plot" with its subcommands.
-func PlotCommand() *cobra.Command {
+func PlotCommand(steps Steps) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plot",
 		Short: "Draw packet flow graphs and curves as SVG, or all of them as one HTML page",
@@ -29,7 +29,7 @@ JSON keys: file, bytes.`,
 		Args: cobra.NoArgs,
 	}
 	cmd.PersistentFlags().Bool(jsonFlag, false, "print one JSON object that says what was written")
-	cmd.AddCommand(flowCommand(), rateCommand(), thresholdCommand(), payloadCommand("latency"), payloadCommand("bandwidth"), reportCommand())
+	cmd.AddCommand(flowCommand(), rateCommand(), thresholdCommand(), payloadCommand("latency"), payloadCommand("bandwidth"), reportCommand(steps))
 	return cmd
 }
 
@@ -210,7 +210,7 @@ func payloadCommand(what string) *cobra.Command {
 	return cmd
 }
 
-func reportCommand() *cobra.Command {
+func reportCommand(steps Steps) *cobra.Command {
 	var names []string
 	var file, output string
 	cmd := &cobra.Command{
@@ -232,15 +232,17 @@ func reportCommand() *cobra.Command {
 				}
 				o.Published = rows
 			}
-			bar := progressBar(cmd.ErrOrStderr(), report.PageSteps(o), "drawing")
-			o.Progress = func() error { return bar.Add(1) }
+			meter := steps("drawing", report.PageSteps(o))
+			defer meter.Stop()
+			o.Progress = func() error {
+				meter.Add(1)
+				return cmd.Context().Err()
+			}
 			page, err := report.Page(o)
 			if err != nil {
 				return err
 			}
-			if err := bar.Finish(); err != nil {
-				return err
-			}
+			meter.Stop()
 			return writePicture(cmd, output, page)
 		},
 	}

@@ -5,17 +5,14 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"text/tabwriter"
 
-	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 	"github.com/trapeze-nic/trapeze/pipeline"
 	"github.com/trapeze-nic/trapeze/pipeline/profile"
 	"github.com/trapeze-nic/trapeze/pipeline/report"
 	"github.com/trapeze-nic/trapeze/pipeline/search"
-	"golang.org/x/term"
 )
 
 // maxCases bounds a sweep.
@@ -45,7 +42,7 @@ type sweepRow struct {
 	Busy      float64 `json:"bus_busy_us"`
 }
 
-func sweepCommand() *cobra.Command {
+func sweepCommand(steps Steps) *cobra.Command {
 	var f sweepFlags
 	var asJSON bool
 	var output string
@@ -65,7 +62,10 @@ mean_latency_us, bandwidth_mb_s and bus_busy_us of the stream.`,
 					return err
 				}
 			}
-			rows, err := f.measure(cmd.Context(), cmd.ErrOrStderr())
+			if f.poisson && !cmd.Flags().Changed("gaps-us") {
+				return usage("--poisson", "true", "together with --gaps-us, the means of the gaps")
+			}
+			rows, err := f.measure(cmd.Context(), steps)
 			if err != nil {
 				return err
 			}
@@ -166,7 +166,7 @@ func (f *sweepFlags) cases() ([]report.Case, error) {
 	return cases, nil
 }
 
-func (f *sweepFlags) measure(ctx context.Context, progress io.Writer) ([]sweepRow, error) {
+func (f *sweepFlags) measure(ctx context.Context, steps Steps) ([]sweepRow, error) {
 	if err := f.check(); err != nil {
 		return nil, err
 	}
@@ -174,7 +174,8 @@ func (f *sweepFlags) measure(ctx context.Context, progress io.Writer) ([]sweepRo
 	if err != nil {
 		return nil, err
 	}
-	bar := progressBar(progress, len(cases), "measuring")
+	meter := steps("measuring", len(cases))
+	defer meter.Stop()
 	rows := make([]sweepRow, 0, len(cases))
 	for _, c := range cases {
 		if err := ctx.Err(); err != nil {
@@ -186,20 +187,9 @@ func (f *sweepFlags) measure(ctx context.Context, progress io.Writer) ([]sweepRo
 		}
 		rows = append(rows, sweepRow{Profile: c.Profile.Name, Policy: c.Policy, Payload: c.Payload, Send: c.MinPulseSend, Receive: c.MinPulseReceive,
 			Gap: c.Gap.Microseconds(), Count: c.Count, Latency: m.Latency.Microseconds(), Mean: m.Mean.Microseconds(), Bandwidth: m.Bandwidth, Busy: m.Busy.Microseconds()})
-		if err := bar.Add(1); err != nil {
-			return nil, err
-		}
+		meter.Add(1)
 	}
-	return rows, bar.Finish()
-}
-
-// progressBar shows progress on a terminal and nothing elsewhere.
-func progressBar(w io.Writer, steps int, what string) *progressbar.ProgressBar {
-	file, ok := w.(*os.File)
-	if !ok || !term.IsTerminal(int(file.Fd())) {
-		return progressbar.DefaultSilent(int64(steps))
-	}
-	return progressbar.NewOptions(steps, progressbar.OptionSetDescription(what), progressbar.OptionSetWriter(w), progressbar.OptionClearOnFinish())
+	return rows, nil
 }
 
 func writeSweep(w io.Writer, rows []sweepRow) error {
