@@ -3,16 +3,25 @@ package emulator
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 )
+
+// stirRest is for how long posts do not wake those who have just been woken by one:
+// as long as that takes some hundred times. Who posts at a high rate polls, and
+// would wake them for nothing again and again.
+const stirRest = time.Millisecond
 
 // doze is how those wait who would have to poll again and again.
 type doze struct {
-	// waiting says that somebody waits: who posts looks at it without the lock.
+	// waiting says that posts shall wake somebody: who posts looks at it without the
+	// lock.
 	waiting atomic.Bool
 
 	mu sync.Mutex
 	// over is closed when there may be something to do; nil if nobody waits.
 	over chan struct{}
+	// stirred is when a post has woken somebody last, on the device's clock.
+	stirred time.Duration
 }
 
 // Doze is described at vfio.Dozer. Nil for a device that runs on a thread of its
@@ -30,7 +39,7 @@ func (d *Device) Doze() <-chan struct{} {
 	defer d.doze.mu.Unlock()
 	if d.doze.over == nil {
 		d.doze.over = make(chan struct{})
-		d.doze.waiting.Store(true)
+		d.doze.waiting.Store(d.doze.stirred == 0 || d.clock()-d.doze.stirred > stirRest)
 		if d.closed.Load() {
 			close(d.doze.over)
 		} else {
@@ -43,12 +52,21 @@ func (d *Device) Doze() <-chan struct{} {
 // Stir is described at vfio.Dozer. It also wakes those who sleep until there is
 // something to do for the device at the other end of the wire, if they step both.
 func (d *Device) Stir() {
-	if d.doze.waiting.Load() {
-		d.rouse()
+	d.stir()
+	if p := d.peer.Load(); p != nil {
+		p.stir()
 	}
-	if p := d.peer.Load(); p != nil && p.doze.waiting.Load() {
-		p.rouse()
+}
+
+func (d *Device) stir() {
+	if !d.doze.waiting.Load() {
+		return
 	}
+	now := d.clock()
+	d.doze.mu.Lock()
+	d.doze.stirred = now
+	d.doze.mu.Unlock()
+	d.rouse()
 }
 
 // rouse ends every Doze.

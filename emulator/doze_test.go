@@ -1,6 +1,12 @@
 package emulator_test
 
-import "testing"
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/emulator"
+)
 
 func ended(over <-chan struct{}) bool {
 	select {
@@ -14,7 +20,9 @@ func ended(over <-chan struct{}) bool {
 // TestStir: who posts to either device of a pair ends the sleep of all who step
 // both.
 func TestStir(t *testing.T) {
-	x, y := newPair(t)
+	// Ticks are far apart, so that each post wakes.
+	var now atomic.Int64
+	x, y := newPair(t, emulator.WithClock(func() time.Duration { return time.Duration(now.Add(int64(time.Second))) }))
 	for range 3 {
 		overX, overY := x.Doze(), y.Doze()
 		if overX == nil || overY == nil {
@@ -35,5 +43,26 @@ func TestStir(t *testing.T) {
 	y.Stir()
 	if !ended(overY) {
 		t.Error("asleep although something was posted, the other end being gone")
+	}
+}
+
+// TestStirRests: posts that follow each other closely wake a sleeper once.
+func TestStirRests(t *testing.T) {
+	var now atomic.Int64
+	now.Store(1)
+	x, y := newPair(t, emulator.WithClock(func() time.Duration { return time.Duration(now.Load()) }))
+	over := x.Doze()
+	x.Stir()
+	if !ended(over) {
+		t.Fatal("asleep although something was posted")
+	}
+	over = x.Doze()
+	y.Stir()
+	if ended(over) {
+		t.Error("woken again at once")
+	}
+	closeDevice(t, x)
+	if !ended(over) {
+		t.Error("asleep although the device is closed")
 	}
 }

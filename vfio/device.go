@@ -177,6 +177,7 @@ type Dozer interface {
 	Doze() <-chan struct{}
 	// Stir is called after doorbells have been rung: those who sleep have something
 	// to poll for, unless the caller does. It makes no system call if nobody sleeps.
-	// A sleeper who has begun at that moment may miss it, so sleeps have an end.
+	// A sleeper may miss it, who begins at that moment or has just been woken by
+	// another: so sleeps have an end.
 	Stir()
 }
