@@ -76,8 +76,11 @@ func (n *NIC) deliver() {
 
 func (n *NIC) logEvent(e descriptors.Event) {
 	level := slog.LevelWarn
-	if e.Code == descriptors.EventConnectionLost && e.Detail == uint32(descriptors.ResultSuccess) {
-		level = slog.LevelInfo // the peer has disconnected, as peers do
+	switch {
+	case e.Code == descriptors.EventLink:
+		level = slog.LevelInfo
+	case e.Code == descriptors.EventConnectionLost && e.Detail == uint32(descriptors.ResultSuccess):
+		level = slog.LevelDebug // the peer has disconnected, as peers do
 	}
 	n.log.Log(n.background, level, "device event", "event", e.Code.String(), "code", uint32(e.Code), "endpoint", e.Endpoint, "cq", e.CQ, "detail", e.Detail)
 }

@@ -77,7 +77,8 @@ type AsyncError struct {
 // OnError sets the handler of asynchronous errors. It is called for one at a
 // time, in order, on a goroutine of its own, and may call any method. Errors
 // that come faster than it takes them are dropped in the end. A nil handler
-// restores the default, a log entry.
+// restores the default, a log entry: at level debug for what belongs to every
+// program, a link that comes up and a peer that disconnects.
 func (n *NIC) OnError(f func(AsyncError)) {
 	if f == nil {
 		n.handler.Store(nil)
@@ -106,9 +107,12 @@ func (n *NIC) event(e descriptors.Event) {
 	switch a.Code {
 	case AsyncLink:
 		level = slog.LevelInfo
+		if e.Detail == 1 { // as it shall be
+			level = slog.LevelDebug
+		}
 	case AsyncConnectionLost:
 		if e.Detail == 0 { // the peer has disconnected, as peers do
-			level = slog.LevelInfo
+			level = slog.LevelDebug
 		}
 	case AsyncCatastrophic, AsyncCQOverrun:
 		level = slog.LevelError

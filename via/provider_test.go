@@ -105,7 +105,7 @@ func TestAsyncErrors(t *testing.T) {
 	var log bytes.Buffer
 	p := &scripted{}
 	var first via.AsyncError
-	nic, err := via.New(t.Context(), p, via.WithLogger(slog.New(slog.NewTextHandler(&log, nil))),
+	nic, err := via.New(t.Context(), p, via.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))),
 		via.WithErrorHandler(func(e via.AsyncError) { first = e }))
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +123,11 @@ func TestAsyncErrors(t *testing.T) {
 		log   string
 	}{
 		{descriptors.Event{Code: descriptors.EventLink, CQ: descriptors.NoCQ, Detail: 1},
-			via.AsyncError{Code: via.AsyncLink, Resource: via.ResourceNIC, Detail: 1}, "level=INFO"},
+			via.AsyncError{Code: via.AsyncLink, Resource: via.ResourceNIC, Detail: 1}, "level=DEBUG"},
+		{descriptors.Event{Code: descriptors.EventLink, CQ: descriptors.NoCQ},
+			via.AsyncError{Code: via.AsyncLink, Resource: via.ResourceNIC}, "level=INFO"},
+		{descriptors.Event{Code: descriptors.EventConnectionLost, CQ: descriptors.NoCQ, Endpoint: 4711},
+			via.AsyncError{Code: via.AsyncConnectionLost, Resource: via.ResourceVI}, "level=DEBUG"},
 		{descriptors.Event{Code: descriptors.EventCQOverrun, CQ: 3},
 			via.AsyncError{Code: via.AsyncCQOverrun, Resource: via.ResourceCQ, CQ: cq}, "level=ERROR"},
 		{descriptors.Event{Code: descriptors.EventConnectionLost, CQ: descriptors.NoCQ, Endpoint: 4711, Descriptor: 128, Detail: 35},
