@@ -93,6 +93,7 @@ func TestPumpPolicies(t *testing.T) {
 					// host gives more pulses.
 					for settled := 0; settled < 20; settled++ {
 						r.n.Poll()
+						mustState(t, r.n) // waits for the host's own goroutine, which may have been at it
 						r.d.with(func() {
 							if l.waiting() > 0 {
 								settled = 0
