@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/emulator/wire"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -160,6 +161,26 @@ func (d *Device) halt() {
 	d.engine.Reset()
 }
 
+// lingerTime is for how long Close waits until the peer has taken what was sent,
+// farewells among it, and lingerStep how long between two looks: a peer that polls
+// needs some microseconds, one that sleeps some hundred.
+const (
+	lingerTime = 20 * time.Millisecond
+	lingerStep = 100 * time.Microsecond
+)
+
+// linger waits until the peer has taken what was sent, if it would be lost else.
+func (d *Device) linger() {
+	w, ok := d.wire.(wire.Drainer)
+	for end := time.Now().Add(lingerTime); ok && time.Now().Before(end); time.Sleep(lingerStep) {
+		var drained bool
+		d.engine.Exclusive(func() { drained = w.Drained() })
+		if drained {
+			return
+		}
+	}
+}
+
 // Close is described at vfio.Device. The other end of the wire sees the link go
 // down.
 func (d *Device) Close() error {
@@ -168,6 +189,7 @@ func (d *Device) Close() error {
 	if d.closed.Swap(true) {
 		return nil
 	}
+	d.linger()
 	err := d.wire.Close()
 	d.halt()
 	d.engine.Exclusive(func() {

@@ -240,6 +240,12 @@ func (f *Fault) SetLink(up bool) { f.inner.SetLink(up) }
 // Close closes the wire behind.
 func (f *Fault) Close() error { return f.inner.Close() }
 
+// Drained is described at Drainer.
+func (f *Fault) Drained() bool {
+	d, ok := f.inner.(Drainer)
+	return !ok || d.Drained()
+}
+
 // Counts may be called from any goroutine.
 func (f *Fault) Counts() FaultCounts {
 	return FaultCounts{Frames: f.frames.Load(), Lost: f.lost.Load(), Duplicated: f.duplicated.Load(),

@@ -12,7 +12,8 @@ import (
 // device needs beyond that. LinkUp and the methods below may be called from any
 // goroutine, the others by one at a time.
 //
-// While the link is down, frames that are committed are lost and none arrive.
+// While the link is down, frames that are committed are lost and none arrive, but
+// for those that a peer has left behind where the wire keeps them.
 type Port interface {
 	engine.Port
 	// SetWake has f called after frames have arrived, by the goroutine that
@@ -25,6 +26,14 @@ type Port interface {
 	SetLink(up bool)
 	// Close pulls the plug for good. Closing again does nothing.
 	Close() error
+}
+
+// Drainer is implemented by ports whose frames are lost if the port is closed before
+// the peer has taken them.
+type Drainer interface {
+	// Drained reports whether the peer has taken every frame that was flushed, or
+	// there is nobody to take them. It is for who sends.
+	Drained() bool
 }
 
 // ErrOptions is wrapped by the errors about bad options.

@@ -48,7 +48,10 @@ type Port struct {
 	lastError               *Error
 }
 
-var _ wire.Port = (*Port)(nil)
+var (
+	_ wire.Port    = (*Port)(nil)
+	_ wire.Drainer = (*Port)(nil)
+)
 
 // New makes a port. It connects as soon as there is a peer, and again whenever
 // the connection has ended: until then the link is down. Errors wrap

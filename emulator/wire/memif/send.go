@@ -133,6 +133,20 @@ func (p *Port) Commit() {
 	}
 }
 
+// Drained is described at wire.Drainer. Of memory that may vanish nobody knows.
+func (p *Port) Drained() bool {
+	s := p.tx.session
+	if s == nil || s != p.current.Load() || s.guarded {
+		return true
+	}
+	for _, q := range s.senders {
+		if !q.Drained() {
+			return false
+		}
+	}
+	return true
+}
+
 // Flush is described at engine.Port.
 func (p *Port) Flush() {
 	t := &p.tx

@@ -88,6 +88,11 @@
 // Nobody can be woken more often than he has set asleep: a peer that tries has
 // broken the rules.
 //
+// # End
+//
+// Frames that a peer has sent before it left arrive, as they may say why: as many as
+// fit into the ring at most, and none of them once another peer has come.
+//
 // # Trust
 //
 // The peer may write anything at any time. Where a frame lies is computed here,

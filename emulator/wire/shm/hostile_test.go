@@ -165,6 +165,40 @@ func TestPeerChangesFrames(t *testing.T) {
 	}
 }
 
+// TestWritesAfterItsEnd: a peer that has left, but goes on writing, is listened to for
+// as many frames as fit.
+func TestWritesAfterItsEnd(t *testing.T) {
+	checkLeaks(t)
+	path := socket(t)
+	p := open(t, shm.Options{Path: path, Role: shm.RoleListen})
+	r := joinRaw(t, path, 0)
+	up(t, p)
+	const ended = 1
+	r.put(0, 64, 64, ended)
+	if p.Receive() == nil {
+		t.Fatal("no frame")
+	}
+	p.Release()
+	if err := r.c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "link down", func() bool { return !p.LinkUp() })
+	n := 0
+	for ; n <= r.ring; n++ {
+		r.put(n+1, 64, 64, ended)
+		if p.Receive() == nil {
+			break
+		}
+		p.Release()
+	}
+	if n == 0 || n > r.ring/64 {
+		t.Errorf("%d frames were taken after the end, there is room for %d", n, r.ring/64)
+	}
+	if s := p.Stats(); s.Violations != 0 || s.Sessions != 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
 // TestFrameNumbersWrap: numbers have 24 bits. The peer is one lap ahead of them.
 func TestFrameNumbersWrap(t *testing.T) {
 	if testing.Short() || raceDetector {

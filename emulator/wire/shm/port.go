@@ -173,7 +173,8 @@ func (p *Port) Abort() {
 }
 
 // Receive is described at engine.Port. The frame is memory that the peer can
-// write: whoever checks it copies it first.
+// write: whoever checks it copies it first. What a peer has sent before it left
+// arrives, unless another one has come meanwhile.
 func (p *Port) Receive() []byte {
 	if p.borrowed {
 		p.giveBack()

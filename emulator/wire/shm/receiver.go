@@ -29,6 +29,7 @@ type receiver struct {
 	asked   uint32
 	aborted uint64 // frames that the peer gave up
 	fault   *PeerError
+	lates   uint32         // frames taken after the sender had left
 	slept   *atomic.Uint64 // how often it has asked to be woken
 }
 
@@ -130,6 +131,17 @@ func (r *receiver) progress() (n int, broken bool) {
 		}
 	}
 	return int(r.arrived), r.broken
+}
+
+// late reports whether there is a frame to take although its sender has left: it may
+// say why. There are as many of them at most as fit, as the sender's process may go on
+// writing.
+func (r *receiver) late() bool {
+	if r.held || r.lates == uint32(len(r.words)) || atomic.LoadUint64(r.word(r.number))>>numShift != numberOf(r.number) {
+		return false
+	}
+	r.lates++
+	return true
 }
 
 // release gives back the frame that is held. It may still be on its way: its

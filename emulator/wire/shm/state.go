@@ -13,6 +13,8 @@ func (p *Port) settleReceive() bool {
 		state = p.state.Load()
 	}
 	switch {
+	case state&stateLost != 0 && state&stateClosed == 0 && p.session != nil && !p.session.broken() && p.rx.late():
+		return true
 	case state&(stateLost|stateClosed) != 0:
 		p.leave()
 		return false

@@ -1,0 +1,39 @@
+package memif_test
+
+import "testing"
+
+// TestDrained: a port knows when its peer has taken all frames, or is gone.
+func TestDrained(t *testing.T) {
+	for _, k := range kinds[:3] {
+		checkLeaks(t)
+		a, b := connected(t, k.a, k.b)
+		for n := range 12 {
+			for i := range n % 4 {
+				send(a, pattern(i, 1+n*100))
+			}
+			if n%4 > 0 && a.Drained() {
+				t.Fatalf("%s: %d frames have not been taken", k.name, n%4)
+			}
+			for range n % 4 {
+				receive(b)
+			}
+			for range 8 {
+				b.Receive() // in vain: each ring gives back what was released
+			}
+			if !a.Drained() {
+				t.Fatalf("%s: %d frames have been taken", k.name, n%4)
+			}
+		}
+		send(a, pattern(0, 50))
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+		eventually(t, "link down", func() bool { return !a.LinkUp() })
+		if !a.Drained() {
+			t.Errorf("%s: there is nobody to take it", k.name)
+		}
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
