@@ -124,14 +124,9 @@ func (e *Endpoint) Acquire(ctx context.Context) ([]byte, error) {
 // free.
 func (e *Endpoint) TryAcquire() ([]byte, error) {
 	if e.lost == nil && e.posted-e.completed == uint(len(e.send)) {
-		_, err := e.vi.SendDone()
-		if err == via.ErrNotDone {
-			return nil, nil
+		if sent, err := e.takeSent(); !sent {
+			return nil, err
 		}
-		if err != nil {
-			return nil, e.fail(err)
-		}
-		e.completed++
 	}
 	return e.Acquire(context.Background())
 }
@@ -193,16 +188,24 @@ func (e *Endpoint) reap(ctx context.Context) error {
 // calls it while he waits anyway need not wait for it with the next Acquire.
 func (e *Endpoint) Reap() error {
 	for e.lost == nil && 2*(e.posted-e.completed) >= uint(len(e.send)) {
-		_, err := e.vi.SendDone()
-		if err == via.ErrNotDone {
-			return nil
+		if sent, err := e.takeSent(); !sent {
+			return err
 		}
-		if err != nil {
-			return e.fail(err)
-		}
-		e.completed++
 	}
 	return e.lost
+}
+
+// takeSent takes the oldest buffer back if it has been sent.
+func (e *Endpoint) takeSent() (bool, error) {
+	_, err := e.vi.SendDone()
+	if err == via.ErrNotDone {
+		return false, nil
+	}
+	if err != nil {
+		return false, e.fail(err)
+	}
+	e.completed++
+	return true, nil
 }
 
 // Flush waits until all that was posted has arrived.
