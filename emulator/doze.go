@@ -62,17 +62,21 @@ func (d *Device) stir() {
 	if !d.doze.waiting.Load() {
 		return
 	}
-	now := d.clock()
 	d.doze.mu.Lock()
-	d.doze.stirred = now
-	d.doze.mu.Unlock()
-	d.rouse()
+	defer d.doze.mu.Unlock()
+	d.doze.stirred = d.clock()
+	d.endDoze()
 }
 
 // rouse ends every Doze.
 func (d *Device) rouse() {
 	d.doze.mu.Lock()
 	defer d.doze.mu.Unlock()
+	d.endDoze()
+}
+
+// endDoze is rouse with the lock of doze held.
+func (d *Device) endDoze() {
 	if d.doze.over == nil || d.thread {
 		return
 	}
