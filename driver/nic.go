@@ -151,6 +151,17 @@ func (n *NIC) progress() bool {
 	return did
 }
 
+// posted is called when there is work for the device: those who sleep instead of
+// stepping it, or of running its policy, wake.
+func (n *NIC) posted() {
+	if n.dozer != nil {
+		n.dozer.Stir()
+	}
+	if p := n.pump.Load(); p != nil {
+		p.kick()
+	}
+}
+
 // ReadSRAM copies the device's memory from offset on.
 func (n *NIC) ReadSRAM(offset uint64, p []byte) error {
 	const op = "read SRAM"

@@ -108,17 +108,7 @@ func (p *pump) judge() {
 	}
 }
 
-// posted is called when there is work for the device: the goroutine shall be
-// awake when the device begins.
-func (n *NIC) posted() {
-	if n.dozer != nil {
-		n.dozer.Stir()
-	}
-	if p := n.pump.Load(); p != nil {
-		p.kick()
-	}
-}
-
+// kick wakes the goroutine, which shall be awake when the device begins.
 func (p *pump) kick() {
 	if p.asleep.Load() {
 		select {

@@ -80,7 +80,9 @@ func (q *workQueue) postBatch(ds []*descriptors.Descriptor) (int, error) {
 		q.bell.ring(q.producer)
 	}
 	q.mu.Unlock()
-	q.vi.n.posted()
+	if n > 0 {
+		q.vi.n.posted()
+	}
 	if err != nil {
 		return n, q.refused(err)
 	}

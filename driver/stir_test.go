@@ -68,6 +68,9 @@ func TestPostsStir(t *testing.T) {
 	if err := v.PostRecv(nil); !errors.Is(err, driver.ErrInvalidParameter) {
 		t.Error(err)
 	}
+	if n, err := v.PostRecvBatch([]*descriptors.Descriptor{nil}); n != 0 || !errors.Is(err, driver.ErrInvalidParameter) {
+		t.Error(n, err)
+	}
 	if d.n.Load() != before {
 		t.Error("a post that was refused woke somebody")
 	}
