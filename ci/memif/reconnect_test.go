@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,10 +74,14 @@ func TestWeComeAgain(t *testing.T) {
 			pmd := startTestpmd(t, p.LinkUp, pmdOptions{devices: []string{memifDevice(0, role, socket, "")}, mode: "io",
 				more: []string{"--disable-link-check"}})
 			// A client of DPDK connects when its port is started. Frames stop
-			// meanwhile: it gives its memory back under its own hands.
+			// meanwhile, and the port is not stopped before the link is down: it
+			// gives its memory back under its own hands, or twice.
 			again := func() {
 				t.Helper()
 				if role == memif.Server {
+					pmd.await("testpmd to see the link go down", func() bool {
+						return strings.Contains(pmd.ask("show port info 0"), "Link status: down")
+					})
 					pmd.ask("port stop 0")
 					pmd.ask("port start 0")
 				}

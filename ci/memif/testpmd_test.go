@@ -69,7 +69,8 @@ type testpmd struct {
 	t    *testing.T
 	cmd  *exec.Cmd
 	in   io.WriteCloser
-	out  output
+	out  output // its prompt's
+	log  output // all that it writes
 	done chan struct{}
 }
 
@@ -111,7 +112,8 @@ func launchTestpmd(t *testing.T, o pmdOptions) *testpmd {
 	// Without stdbuf its answers come when its buffer is full.
 	args = append([]string{"-oL", "dpdk-testpmd"}, args...)
 	p := &testpmd{t: t, cmd: exec.CommandContext(t.Context(), "stdbuf", args...), done: make(chan struct{})}
-	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
+	// DPDK's log may break into a line of the prompt.
+	p.cmd.Stdout, p.cmd.Stderr = io.MultiWriter(&p.out, &p.log), &p.log
 	p.cmd.Env = append(os.Environ(), "RUNTIME_DIRECTORY="+t.TempDir()) // where DPDK leaves files
 	var err error
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
@@ -127,7 +129,7 @@ func launchTestpmd(t *testing.T, o pmdOptions) *testpmd {
 	t.Cleanup(func() {
 		p.kill()
 		if t.Failed() {
-			t.Logf("%s:\n%s", strings.Join(args, " "), printable(p.out.String()))
+			t.Logf("%s:\n%s", strings.Join(args, " "), printable(p.log.String()))
 		}
 	})
 	p.expect("testpmd> ")
