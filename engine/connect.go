@@ -138,6 +138,13 @@ func (e *Engine) establish(ep *endpoint, peer *descriptors.ConnectBody) {
 	e.leaveSetup(ep)
 	ep.state = descriptors.StateConnected
 	ep.epitaph = epitaph{}
+	ep.outline = descriptors.Header{
+		Destination: ep.remote.mac, Source: e.mac, EtherType: descriptors.EtherType, Version: descriptors.WireVersion,
+		DestinationEndpoint: ep.remote.endpoint, SourceEndpoint: ep.id, Key: ep.remote.theirKey,
+	}
+	if e.checksum {
+		ep.outline.Flags = descriptors.FrameChecksum
+	}
 	if ep.reliability == descriptors.Unreliable {
 		ep.unrel = &unreliable{}
 	} else {
@@ -293,10 +300,11 @@ func (e *Engine) confirm(ep *endpoint) {
 		e.sendAck(ep, descriptors.FrameAck)
 		return
 	}
-	h := descriptors.Header{Destination: ep.remote.mac, Type: descriptors.FrameAck,
-		DestinationEndpoint: ep.remote.endpoint, SourceEndpoint: ep.id, Key: ep.remote.theirKey}
-	if buf := e.frame(&h, 0); buf != nil {
-		e.commit(&h, buf)
+	if buf := e.reserve(0); buf != nil {
+		h := descriptors.HeaderAt(buf)
+		*h = ep.outline
+		h.Type = descriptors.FrameAck
+		e.launch(buf)
 	}
 }
 

@@ -29,8 +29,9 @@ type endpoint struct {
 	busy       bool          // in Engine.busy
 
 	remote  remote
-	setup   *setup  // while a connection is being set up
-	epitaph epitaph // of the last connection
+	outline descriptors.Header // what the headers of the connection's frames have in common
+	setup   *setup             // while a connection is being set up
+	epitaph epitaph            // of the last connection
 
 	rel   *reliable   // connected and acknowledged
 	unrel *unreliable // connected and not, or open for raw frames

@@ -2,14 +2,21 @@ package engine
 
 import "github.com/trapeze-nic/trapeze/descriptors"
 
-// frame reserves room on the wire for a frame with n bytes of payload and
-// fills in what every frame has. It returns nil if the wire takes no more now, or
-// if a frame is held.
-func (e *Engine) frame(h *descriptors.Header, n int) []byte {
+// reserve reserves room on the wire for a frame with n bytes of payload. It returns
+// nil if the wire takes no more now, or if a frame is held.
+//
+// The peer may be able to write what it returns, so nothing is read back from there.
+func (e *Engine) reserve(n int) []byte {
 	if e.out.held || e.waiting.Has(HookFilterTransmit) {
 		return nil
 	}
-	buf := e.port.Reserve(descriptors.HeaderSize + n)
+	return e.port.Reserve(descriptors.HeaderSize + n)
+}
+
+// frame is reserve for a frame without a connection. It fills in what every frame
+// has.
+func (e *Engine) frame(h *descriptors.Header, n int) []byte {
+	buf := e.reserve(n)
 	if buf == nil {
 		return nil
 	}

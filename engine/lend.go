@@ -27,10 +27,10 @@ func (e *Engine) lends(ep *endpoint) bool {
 	return e.lender != nil && ep.rel != nil && !e.checksum && !e.asks(HookFilterTransmit) && e.movers[Transmit].Plain()
 }
 
-// sendLent sends the frame of m that h describes, n bytes, as references. It
-// answers frameCopied, and nothing has happened, if it has to go as bytes.
-func (e *Engine) sendLent(ep *endpoint, m *sending, h *descriptors.Header, n uint32, behind int, again bool) outcome {
-	count, st := e.refer(&m.layout, h.Offset, n, ep.ptag)
+// sendLent is sendData for a frame of n bytes that go as references. It answers
+// frameCopied, and nothing has happened, if they have to go as they are.
+func (e *Engine) sendLent(ep *endpoint, m *sending, psn, offset, n uint32, flags descriptors.FrameFlags, behind int, again bool) outcome {
+	count, st := e.refer(&m.layout, offset, n, ep.ptag)
 	switch {
 	case st != 0:
 		e.failSend(ep, m, again, st)
@@ -38,23 +38,20 @@ func (e *Engine) sendLent(ep *endpoint, m *sending, h *descriptors.Header, n uin
 	case count == 0:
 		return frameCopied
 	}
-	buf := e.frame(h, count*descriptors.ReferenceSize)
+	buf := e.reserve(count * descriptors.ReferenceSize)
 	if buf == nil {
 		return frameWaiting
 	}
 	if !e.movers[Transmit].Whole(int(n), behind) {
 		return frameCopied
 	}
-	on := descriptors.HeaderAt(buf)
-	*on = *h
-	on.Flags |= descriptors.FrameReference
-	on.Length = uint16(n)
+	credit := e.head(buf, ep, m, psn, offset, n, flags|descriptors.FrameReference)
 	copy(descriptors.ReferencesAt(buf[descriptors.HeaderSize:]), e.loan.references[:count])
 	e.handOver(int(n))
-	if r := ep.rel; int32(h.PSN-r.lent) >= 0 {
-		r.lent = h.PSN + 1
+	if r := ep.rel; int32(psn-r.lent) >= 0 {
+		r.lent = psn + 1
 	}
-	e.endSend(ep, m, h.PSN, h.Offset, n, h.Credit, again)
+	e.endSend(ep, m, psn, offset, n, credit, again)
 	return frameSent
 }
 

@@ -192,20 +192,18 @@ func (e *Engine) acknowledge() bool {
 // sendAck sends an acknowledgement or a probe. It returns false if the wire
 // takes no more now.
 func (e *Engine) sendAck(ep *endpoint, t descriptors.FrameType) bool {
-	r := ep.rel
-	h := descriptors.Header{
-		Destination: ep.remote.mac, Type: t,
-		DestinationEndpoint: ep.remote.endpoint, SourceEndpoint: ep.id, Key: ep.remote.theirKey,
-		PSN: r.nxt, Ack: r.expect, Credit: e.credit(ep),
-	}
-	if t == descriptors.FrameAck {
-		h.Extent, h.Offset = uint32(r.have), uint32(r.have>>32)
-	}
-	buf := e.frame(&h, 0)
+	buf := e.reserve(0)
 	if buf == nil {
 		return false
 	}
-	e.commit(&h, buf)
-	r.owed, r.offered = false, h.Credit
+	r, credit := ep.rel, e.credit(ep)
+	h := descriptors.HeaderAt(buf)
+	*h = ep.outline
+	h.Type, h.PSN, h.Ack, h.Credit = t, r.nxt, r.expect, credit
+	if t == descriptors.FrameAck {
+		h.Extent, h.Offset = uint32(r.have), uint32(r.have>>32)
+	}
+	e.launch(buf)
+	r.owed, r.offered = false, credit
 	return true
 }
