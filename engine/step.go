@@ -39,8 +39,10 @@ func (e *Engine) round() bool {
 	if e.bar != nil {
 		worked = e.takeMapped() || worked
 	}
-	worked = e.receive() || worked
+	// What has been posted goes before what has come: a message that waits is late
+	// already.
 	worked = e.transmit() || worked
+	worked = e.receive() || worked
 	if len(e.owing) > 0 {
 		worked = e.acknowledge() || worked
 	}
