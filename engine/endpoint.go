@@ -26,6 +26,7 @@ type endpoint struct {
 	queued     bool          // in Engine.ready
 	owing      bool          // in Engine.owing
 	fresh      bool          // in Engine.fresh
+	unsettled  bool          // in Engine.unsettled
 	busy       bool          // in Engine.busy
 
 	remote  remote
@@ -107,11 +108,16 @@ func (e *Engine) makeReady(ep *endpoint) {
 func (e *Engine) flushSends(ep *endpoint, first descriptors.Status) {
 	q := &ep.send
 	e.recall(ep)
-	for r := ep.rel; r != nil && r.head != r.next; r.head++ {
+	for r := ep.rel; r != nil && r.head != r.next; {
 		m := r.message(r.head)
-		if m.status != 0 {
+		switch {
+		case m.status != 0:
 			first = m.status
+		case r.arrived(m): // it has not been settled yet
+			e.delivered(ep, m)
+			continue
 		}
+		r.head++
 		e.complete(ep, q, m.token, 0, 0, first)
 		first = descriptors.StatusFlushed
 	}

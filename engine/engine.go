@@ -77,6 +77,8 @@ type Engine struct {
 	alone        bool               // only one has in this step
 	owing        []*endpoint        // owe acknowledgements
 	fresh        []*endpoint        // have got receives
+	unsettled    []*endpoint        // have been acknowledged, but for settleAll
+	handed       bool               // a message to the host in this round
 	busy         []*endpoint        // have frames under way or wait for credit
 	settingUp    []*endpoint        // have a connection under way
 	doomed       []*completionQueue // have died in this step
@@ -155,7 +157,7 @@ func (e *Engine) clear() {
 		e.clearMarks()
 	}
 	e.scanned, e.scanAt = nil, 0
-	e.ready, e.spare, e.owing, e.fresh, e.busy, e.settingUp, e.doomed = nil, nil, nil, nil, nil, nil, nil
+	e.ready, e.spare, e.owing, e.fresh, e.unsettled, e.busy, e.settingUp, e.doomed = nil, nil, nil, nil, nil, nil, nil, nil
 	e.waiters, e.requests = nil, map[uint32]*request{}
 	e.recent = [recentRequests]finished{}
 }

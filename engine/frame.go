@@ -154,9 +154,7 @@ func (e *Engine) demultiplex(h *descriptors.Header, payload []byte) verdict {
 		if !e.takeAck(ep, h) {
 			return refused
 		}
-		if ep.rel != nil { // what it acknowledged may have ended the connection
-			e.owe(ep, true)
-		}
+		e.owe(ep, true)
 		return taken
 	}
 	return refused

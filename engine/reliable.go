@@ -156,12 +156,9 @@ func (e *Engine) takeAck(ep *endpoint, h *descriptors.Header) bool {
 		r.una = h.Ack
 		r.acked, r.resend, r.resent = shift(r.acked, n), shift(r.resend, n), shift(r.resent, n)
 		r.retransmitAt = 0
-		e.settle(ep)
-		if ep.rel == nil {
-			return true
-		}
-		if ep.send.posted() > 0 || r.next != r.head && !r.message(r.next-1).allCut {
-			e.makeReady(ep)
+		if !ep.unsettled {
+			ep.unsettled = true
+			e.unsettled = append(e.unsettled, ep)
 		}
 	}
 	if h.Type == descriptors.FrameAck && h.Ack == r.una {
@@ -221,21 +218,41 @@ func (e *Engine) sample(r *reliable, rtt time.Duration) {
 	r.rto = min(max(r.srtt+4*r.rttvar, e.timing.Retransmit), e.timing.RetransmitMax)
 }
 
+// settleAll completes what acknowledgements say to have arrived. In a round that has
+// handed a message to the host it waits for the next one: the host gets the message
+// that much sooner, and its answer is sent first.
+func (e *Engine) settleAll() {
+	for i, ep := range e.unsettled {
+		e.unsettled[i], ep.unsettled = nil, false
+		if ep.rel == nil {
+			continue
+		}
+		e.settle(ep)
+		if r := ep.rel; r != nil && (ep.send.posted() > 0 || r.next != r.head && !r.message(r.next-1).allCut) {
+			e.makeReady(ep)
+		}
+	}
+	e.unsettled = e.unsettled[:0]
+}
+
 // settle completes the messages that have been acknowledged whole, in order.
 func (e *Engine) settle(ep *endpoint) {
 	r := ep.rel
 	for r.head != r.next {
 		m := r.message(r.head)
-		if m.status != 0 {
+		switch {
+		case m.status != 0:
 			e.fail(ep, m.status, descriptors.ResultSuccess, true)
 			return
-		}
-		if !m.allCut || int32(r.una-m.lastPSN) <= 0 {
+		case !r.arrived(m):
 			return
 		}
 		e.delivered(ep, m)
 	}
 }
+
+// arrived reports whether all of m, which has not failed, has been acknowledged.
+func (r *reliable) arrived(m *sending) bool { return m.allCut && int32(r.una-m.lastPSN) > 0 }
 
 // delivered completes m, the oldest message.
 func (e *Engine) delivered(ep *endpoint, m *sending) {

@@ -10,9 +10,6 @@ func (e *Engine) beginReliable(ep *endpoint, h *descriptors.Header) verdict {
 		return refused
 	}
 	r := ep.rel
-	if r == nil {
-		return taken
-	}
 	ahead := h.PSN - r.expect
 	if int32(ahead) < 0 || ahead > 0 && ahead < windowFrames && r.have&(1<<(ahead-1)) != 0 {
 		// The peer has not heard our acknowledgement.
@@ -135,7 +132,7 @@ func (e *Engine) finishReceipts(ep *endpoint) {
 		if in.received != in.extent {
 			return
 		}
-		in.open = false
+		in.open, e.handed = false, true
 		r.done++
 		e.count(descriptors.CounterMessagesReceived, 1)
 		e.complete(ep, &ep.recv, in.token, in.received, in.immediate, in.flags)

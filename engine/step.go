@@ -42,7 +42,14 @@ func (e *Engine) round() bool {
 	// What has been posted goes before what has come: a message that waits is late
 	// already.
 	worked = e.transmit() || worked
+	if len(e.unsettled) > 0 {
+		e.settleAll()
+	}
+	e.handed = false
 	worked = e.receive() || worked
+	if len(e.unsettled) > 0 && !e.handed {
+		e.settleAll()
+	}
 	if len(e.owing) > 0 {
 		worked = e.acknowledge() || worked
 	}
