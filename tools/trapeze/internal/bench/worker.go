@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/bench/ticks"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/endpoint"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/transfer"
 	"github.com/trapeze-nic/trapeze/via"
@@ -186,22 +187,25 @@ func tidy(e *endpoint.Endpoint) error {
 	return e.Reap()
 }
 
-// pingPong times round trips on each VI in turn.
+// calibration is for how long the time stamp counter is compared with the clock.
+const calibration = 20 * time.Millisecond
+
+// pingPong times round trips on each VI in turn, by the time stamp counter as
+// ucx_perftest does: the clock costs twice as much to read.
 func (s *Spec) pingPong(ctx context.Context, ends []*endpoint.Endpoint) (side Side, err error) {
 	side.Latencies = newHistogram()
-	budget := time.Duration(s.Nanoseconds)
-	// Since reads one clock, where Now reads two.
-	start := time.Now()
+	rate := ticks.Rate(calibration)
+	budget := uint64(float64(s.Nanoseconds) * rate)
 	var a *account
-	end := budget / 10
-	last := time.Since(start)
-	times := make([]time.Duration, 0, 4096)
+	last := ticks.Now()
+	end := last + budget/10
+	times := make([]uint64, 0, 4096)
 	for i := 0; ; i++ {
 		if err := roundTrip(ctx, ends[i%len(ends)], s.Bytes); err != nil {
 			return side, err
 		}
-		now := time.Since(start)
-		times = append(times, (now-last)/2)
+		now := ticks.Now()
+		times = append(times, now-last)
 		if last = now; len(times) < cap(times) && now < end {
 			continue
 		}
@@ -211,7 +215,7 @@ func (s *Spec) pingPong(ctx context.Context, ends []*endpoint.Endpoint) (side Si
 			side.Bytes += 2 * uint64(s.Bytes) * uint64(len(times))
 			for _, t := range times {
 				// Within the range, so that there can be no error.
-				_ = side.Latencies.RecordValue(int64(min(max(t, 1), longest)))
+				_ = side.Latencies.RecordValue(min(max(int64(float64(t)/rate/2), 1), int64(longest)))
 			}
 		}
 		times = times[:0]
@@ -222,9 +226,9 @@ func (s *Spec) pingPong(ctx context.Context, ends []*endpoint.Endpoint) (side Si
 			return side, nil
 		default:
 			a = startAccount()
-			end = time.Since(start) + budget
+			end = ticks.Now() + budget
 		}
-		last = time.Since(start)
+		last = ticks.Now()
 	}
 }
 
