@@ -138,8 +138,8 @@ func (e *Engine) wakeIfAsleep() {
 const (
 	spinSteps  = 1024
 	yieldEvery = 8
-	// longSleep bounds a sleep with timers running at a coarse pace.
-	longSleep = idleEvery
+	// longestSleep bounds a sleep in which nothing is to be done.
+	longestSleep = 200 * time.Millisecond
 )
 
 // Where doorbells are in shared memory a store wakes nobody: Run looks again and
@@ -155,7 +155,7 @@ const (
 // Run steps the engine until ctx ends: the thread of a NIC that works beside
 // its host.
 func (e *Engine) Run(ctx context.Context) {
-	timer := time.NewTimer(longSleep)
+	timer := time.NewTimer(longestSleep)
 	defer timer.Stop()
 	naps := 0
 	for idle := 0; ctx.Err() == nil; {
@@ -233,14 +233,35 @@ func nap(n int) {
 func (e *Engine) patience() time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.in.held || e.out.held || e.waiting != 0 || len(e.busy) > 0 || len(e.settingUp) > 0 || len(e.owing) > 0 || len(e.ready) > 0 {
+	if e.pending() {
 		return tickEvery
 	}
-	return longSleep
+	// Who is away for longer does not count time against a peer, see look.
+	d := min(longestSleep, e.timing.Dead/(2*deadLooks))
+	for _, ep := range e.endpoints {
+		if ep == nil || ep.rel == nil {
+			continue
+		}
+		if ep.rel.silent != 0 {
+			return idleEvery
+		}
+		d = min(d, ep.rel.heard+e.timing.Probe-e.now)
+	}
+	return max(d, idleEvery)
+}
+
+// pending reports whether something is under way that a timer looks after.
+func (e *Engine) pending() bool {
+	return e.in.held || e.out.held || e.waiting != 0 || len(e.busy) > 0 || len(e.settingUp) > 0 || len(e.owing) > 0 ||
+		len(e.ready) > 0 || len(e.unsettled) > 0
 }
 
 // Quiet reports whether nothing is under way that a timer looks after.
-func (e *Engine) Quiet() bool { return e.patience() == longSleep }
+func (e *Engine) Quiet() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return !e.pending()
+}
 
 // silentProbes is how often a silent peer is asked before it is given up: with
 // half of all frames lost each way, one connection in 10,000 is given up wrongly.
