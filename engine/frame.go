@@ -4,8 +4,6 @@ import "github.com/trapeze-nic/trapeze/descriptors"
 
 // reserve reserves room on the wire for a frame with n bytes of payload. It returns
 // nil if the wire takes no more now, or if a frame is held.
-//
-// The peer may be able to write what it returns, so nothing is read back from there.
 func (e *Engine) reserve(n int) []byte {
 	if e.out.held || e.waiting.Has(HookFilterTransmit) {
 		return nil
