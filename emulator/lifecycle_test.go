@@ -67,32 +67,50 @@ func TestInfo(t *testing.T) {
 
 // TestReset resets a device in use, in both ways.
 func TestReset(t *testing.T) {
-	ways := map[string]func(h *adminHost){
-		"register": func(h *adminHost) {
-			write32(h.t, h.d, descriptors.HealthOffset+descriptors.RegControl, descriptors.ControlReset)
-			if s := deviceStatus(h.t, h.d); s&(descriptors.DeviceReady|descriptors.DeviceResetting) != descriptors.DeviceResetting {
-				h.t.Errorf("status %#x right after the reset was written", s)
+	// Each returns how many resets it took.
+	ways := map[string]func(h *adminHost) uint32{
+		"register": func(h *adminHost) uint32 {
+			// The reset lasts for 100 us. On a busy machine it may be over before all
+			// that happens during it has been looked at: then again.
+			const lasts, most = 100 * time.Microsecond, 1000
+			var resets uint32
+			for inTime := false; !inTime; resets++ {
+				if resets == most {
+					h.t.Fatalf("%d resets were over too soon", most)
+				}
+				began := time.Now()
+				write32(h.t, h.d, descriptors.HealthOffset+descriptors.RegControl, descriptors.ControlReset)
+				s := deviceStatus(h.t, h.d)
+				before := counter(h.t, h.d, descriptors.CounterBadRegisterAccesses)
+				h.write(descriptors.RegSQBaseLow, 128)
+				base, after := h.read(descriptors.RegSQBaseLow), counter(h.t, h.d, descriptors.CounterBadRegisterAccesses)
+				if inTime = time.Since(began) < lasts; inTime {
+					if s&(descriptors.DeviceReady|descriptors.DeviceResetting) != descriptors.DeviceResetting {
+						h.t.Errorf("status %#x right after the reset was written", s)
+					}
+					if base != 0 || after == before {
+						h.t.Error("a register took a write during the reset")
+					}
+				}
+				time.Sleep(time.Millisecond)
 			}
-			before := counter(h.t, h.d, descriptors.CounterBadRegisterAccesses)
-			h.write(descriptors.RegSQBaseLow, 128)
-			if h.read(descriptors.RegSQBaseLow) != 0 || counter(h.t, h.d, descriptors.CounterBadRegisterAccesses) == before {
-				h.t.Error("a register took a write during the reset")
-			}
-			time.Sleep(time.Millisecond)
 			if c := readConfig16(h.t, h.d, configCommand); c != commandMemory|commandBusMaster {
 				h.t.Errorf("command register %#x: this reset does not touch configuration space", c)
 			}
+			return resets
 		},
-		"function": func(h *adminHost) {
+		"function": func(h *adminHost) uint32 {
 			if err := h.d.Reset(context.Background()); err != nil {
 				h.t.Fatal(err)
 			}
 			wantDark(h)
+			return 1
 		},
-		"function, by configuration space": func(h *adminHost) {
+		"function, by configuration space": func(h *adminHost) uint32 {
 			writeConfig16(h.t, h.d, configDevControl, 0x8000)
 			wantDark(h)
 			time.Sleep(time.Millisecond)
+			return 1
 		},
 	}
 	for name, reset := range ways {
@@ -108,13 +126,13 @@ func TestReset(t *testing.T) {
 			h.listen("somebody") // outstanding
 			write(t, d, vfio.RegionBAR2, descriptors.EndpointPage(vi)+0x100, []byte{1, 2, 3, 4})
 			h.write(descriptors.RegSQProducer, 999) // a fault
-			reset(h)
+			resets := reset(h)
 			powerUp(t, d)
 			if s := deviceStatus(t, d); s != descriptors.DeviceReady|descriptors.DeviceLinkUp {
 				t.Errorf("status %#x after the reset", s)
 			}
-			if n := read32(t, d, descriptors.HealthOffset+descriptors.RegResetCount); n != 1 {
-				t.Errorf("%d resets counted", n)
+			if n := read32(t, d, descriptors.HealthOffset+descriptors.RegResetCount); n != resets {
+				t.Errorf("%d resets counted of %d", n, resets)
 			}
 			if c := readConfig16(t, d, configMSIXControl); c&0x8000 != 0 {
 				t.Error("interrupts are still connected")
