@@ -271,9 +271,12 @@ func TestConnectFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := nics(t)
-			ctx, cancel := context.WithTimeout(limited(t), 300*time.Millisecond)
-			defer cancel()
-			if c.serve != nil {
+			ctx := limited(t)
+			if c.serve == nil {
+				short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+				defer cancel()
+				ctx = short
+			} else {
 				refused := make(chan error, 16)
 				c.serve.NIC = b
 				c.serve.Refused = func(_ via.Remote, err error) { refused <- err }
