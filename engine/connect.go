@@ -139,12 +139,9 @@ func (e *Engine) establish(ep *endpoint, peer *descriptors.ConnectBody) {
 	ep.state = descriptors.StateConnected
 	ep.epitaph = epitaph{}
 	ep.outline = descriptors.Header{
-		Destination: ep.remote.mac, Source: e.mac, EtherType: descriptors.EtherType, Version: descriptors.WireVersion,
-		DestinationEndpoint: ep.remote.endpoint, SourceEndpoint: ep.id, Key: ep.remote.theirKey,
+		Destination: ep.remote.mac, DestinationEndpoint: ep.remote.endpoint, SourceEndpoint: ep.id, Key: ep.remote.theirKey,
 	}
-	if e.checksum {
-		ep.outline.Flags = descriptors.FrameChecksum
-	}
+	e.sign(&ep.outline)
 	if ep.reliability == descriptors.Unreliable {
 		ep.unrel = &unreliable{}
 	} else {

@@ -11,22 +11,25 @@ func (e *Engine) reserve(n int) []byte {
 	return e.port.Reserve(descriptors.HeaderSize + n)
 }
 
-// frame is reserve for a frame without a connection. It fills in what every frame
-// has.
+// frame is reserve for a frame of no established connection. It completes h, but for
+// the checksum.
 func (e *Engine) frame(h *descriptors.Header, n int) []byte {
 	buf := e.reserve(n)
 	if buf == nil {
 		return nil
 	}
-	h.Source = e.mac
-	h.EtherType = descriptors.EtherType
-	h.Version = descriptors.WireVersion
+	e.sign(h)
 	h.Length = uint16(n)
 	h.Checksum = 0
+	return buf
+}
+
+// sign fills in what is the same in all frames of this NIC.
+func (e *Engine) sign(h *descriptors.Header) {
+	h.Source, h.EtherType, h.Version = e.mac, descriptors.EtherType, descriptors.WireVersion
 	if e.checksum {
 		h.Flags |= descriptors.FrameChecksum
 	}
-	return buf
 }
 
 // commit writes the header into a frame whose payload is complete, and sends
