@@ -101,6 +101,7 @@ const (
 	ResultInvalidQoS         Result = 8
 	ResultInvalidPtag        Result = 9
 	ResultInvalidRDMARead    Result = 10
+	ResultDescriptor         Result = 11
 	ResultInvalidState       Result = 12
 	ResultNoMatch            Result = 14
 	ResultNotReachable       Result = 15
@@ -123,6 +124,7 @@ var resultNames = map[Result]string{
 	ResultInvalidQoS:         "invalid quality of service",
 	ResultInvalidPtag:        "invalid protection tag",
 	ResultInvalidRDMARead:    "RDMA read is not supported",
+	ResultDescriptor:         "a send descriptor was in error",
 	ResultInvalidState:       "invalid state",
 	ResultNoMatch:            "no one waits with this discriminator",
 	ResultNotReachable:       "remote side not reachable",

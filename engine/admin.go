@@ -202,7 +202,11 @@ func (e *Engine) disconnect(id uint16, b *descriptors.EndpointBody) {
 	case descriptors.StateConnectPending:
 		e.endSetup(ep, descriptors.ResultAborted)
 	case descriptors.StateConnected:
-		e.bury(ep, descriptors.ResultSuccess, true)
+		reason := descriptors.ResultSuccess
+		if ep.unfinished() {
+			reason = descriptors.ResultAborted
+		}
+		e.bury(ep, reason, true)
 	}
 	e.enterError(ep, descriptors.StatusFlushed)
 	ep.state = descriptors.StateIdle

@@ -24,7 +24,7 @@ type endpoint struct {
 	send, recv workQueue
 	bell       *doorbellPage // doorbells in shared memory, nil if trapped
 	queued     bool          // in Engine.ready
-	owing      bool          // in Engine.owing
+	owing      bool          // in Engine.owing: an acknowledgement, or the epitaph
 	fresh      bool          // in Engine.fresh
 	unsettled  bool          // in Engine.unsettled
 	busy       bool          // in Engine.busy
@@ -52,8 +52,10 @@ type remote struct {
 // missed the end can be told.
 type epitaph struct {
 	remote
-	reason  descriptors.Result
-	message uint32
+	reason descriptors.Result
+	taken  uint32 // number of the first message that was not taken
+	posted uint32 // number behind the last message that the host had posted
+	due    bool   // the wire had no room for it
 }
 
 // sending is a message on its way out.
@@ -163,6 +165,13 @@ func (e *Engine) enterError(ep *endpoint, first descriptors.Status) {
 	e.unlink(ep)
 }
 
+// unfinished reports whether messages are posted that are not known to have
+// arrived.
+func (ep *endpoint) unfinished() bool {
+	r := ep.rel
+	return r != nil && (ep.send.posted() > 0 || r.next != r.head && !r.arrived(r.message(r.next-1)))
+}
+
 // bury notes how a connection ended and tells the peer.
 func (e *Engine) bury(ep *endpoint, reason descriptors.Result, tell bool) {
 	if e.out.held && e.out.ep == ep {
@@ -172,11 +181,21 @@ func (e *Engine) bury(ep *endpoint, reason descriptors.Result, tell bool) {
 		return // nobody is at the other end
 	}
 	ep.epitaph = epitaph{remote: ep.remote, reason: reason}
-	if ep.rel != nil {
-		ep.epitaph.message = ep.rel.done
+	r := ep.rel
+	if r != nil {
+		ep.epitaph.taken, ep.epitaph.posted = r.done, r.next+ep.send.posted()
 	}
-	if tell {
-		e.sendEpitaph(ep)
+	if !tell {
+		return
+	}
+	if r != nil && r.owed && reason != descriptors.ResultRemoteDescriptor {
+		// It tells less than the disconnect, but one of the two may be lost. A
+		// receive that has failed must not be acknowledged.
+		e.sendAck(ep, descriptors.FrameAck)
+	}
+	if ep.epitaph.due = !e.sendEpitaph(ep); ep.epitaph.due && !ep.owing {
+		ep.owing = true
+		e.owing = append(e.owing, ep)
 	}
 }
 

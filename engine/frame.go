@@ -186,17 +186,20 @@ func (e *Engine) answerStranger(ep *endpoint, h *descriptors.Header) {
 	}
 }
 
-// sendEpitaph tells the peer of a connection that has ended how it ended.
-func (e *Engine) sendEpitaph(ep *endpoint) {
+// sendEpitaph tells the peer of a connection that has ended how it ended. It
+// returns false if the wire takes no more now.
+func (e *Engine) sendEpitaph(ep *endpoint) bool {
 	p := &ep.epitaph
 	h := descriptors.Header{
 		Destination: p.mac, Type: descriptors.FrameDisconnect,
 		DestinationEndpoint: p.endpoint, SourceEndpoint: ep.id, Key: p.theirKey,
-		Message: p.message, Immediate: uint32(p.reason),
+		Message: p.taken, Extent: p.posted, Immediate: uint32(p.reason),
 	}
-	if buf := e.frame(&h, 0); buf != nil {
+	buf := e.frame(&h, 0)
+	if buf != nil {
 		e.commit(&h, buf)
 	}
+	return buf != nil
 }
 
 // onDisconnect handles the news that a connection has ended at the other side.
@@ -220,12 +223,20 @@ func (e *Engine) onDisconnect(h *descriptors.Header) bool {
 		return true
 	}
 	reason := descriptors.Result(h.Immediate)
+	switch r := ep.rel; {
+	case h.Flags&descriptors.FrameEcho != 0:
+		reason = descriptors.ResultConnectionLost // its sender knows nothing of the connection
+	case r == nil:
+	case !e.deliveredUpTo(ep, h.Message):
+		return false
+	case reason == descriptors.ResultAborted && h.Extent == r.done:
+		reason = descriptors.ResultSuccess // all that it may have cut off is here
+	}
 	first := descriptors.StatusTransportError
 	switch {
 	case reason == descriptors.ResultRemoteDescriptor && ep.rel != nil:
-		e.deliveredUpTo(ep, h.Message)
 		first = descriptors.StatusRemoteDescriptor
-	case reason == descriptors.ResultSuccess:
+	case reason == descriptors.ResultSuccess, reason == descriptors.ResultAborted:
 		first = descriptors.StatusFlushed
 	}
 	e.fail(ep, first, reason, false)

@@ -220,7 +220,7 @@ func (e *Engine) failSend(ep *endpoint, m *sending, again bool, st descriptors.S
 	m.status, r.broken = st, true
 	if again {
 		// Nothing is wrong with the messages before it.
-		e.fail(ep, descriptors.StatusFlushed, descriptors.ResultSuccess, true)
+		e.fail(ep, descriptors.StatusFlushed, descriptors.ResultDescriptor, true)
 		return
 	}
 	e.settle(ep)

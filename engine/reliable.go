@@ -242,7 +242,7 @@ func (e *Engine) settle(ep *endpoint) {
 		m := r.message(r.head)
 		switch {
 		case m.status != 0:
-			e.fail(ep, m.status, descriptors.ResultSuccess, true)
+			e.fail(ep, m.status, descriptors.ResultDescriptor, true)
 			return
 		case !r.arrived(m):
 			return
@@ -262,16 +262,17 @@ func (e *Engine) delivered(ep *endpoint, m *sending) {
 }
 
 // deliveredUpTo completes the messages below number, which the peer says it has
-// taken before it failed on that one.
-func (e *Engine) deliveredUpTo(ep *endpoint, number uint32) {
+// taken. It returns false, and completes none, if they were not sent, or if the
+// peer has acknowledged more.
+func (e *Engine) deliveredUpTo(ep *endpoint, number uint32) bool {
 	r := ep.rel
-	for r.head != r.next && r.head != number {
-		m := r.message(r.head)
-		if !m.allCut || m.status != 0 {
-			return
-		}
-		e.delivered(ep, m)
+	if number-r.head > r.next-r.head || number != r.head && !r.message(number-1).allCut {
+		return false
 	}
+	for r.head != number {
+		e.delivered(ep, r.message(r.head))
+	}
+	return true
 }
 
 // hear notes that the peer lives.

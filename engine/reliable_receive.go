@@ -164,22 +164,28 @@ func (e *Engine) offerCredit(ep *endpoint) {
 	}
 }
 
-// acknowledge sends the acknowledgements that are due. It reports whether any
-// went out.
+// acknowledge sends the acknowledgements that are due, and what connections that
+// have ended still owe. It reports whether any went out.
 func (e *Engine) acknowledge() bool {
 	any := false
 	keep := e.owing[:0]
 	for _, ep := range e.owing {
-		r := ep.rel
-		if r == nil || !r.owed {
-			ep.owing = false
-			continue
+		sent, due := false, false
+		switch r := ep.rel; {
+		case r == nil && ep.epitaph.due:
+			sent = e.sendEpitaph(ep)
+			due = !sent
+			ep.epitaph.due = due
+		case r == nil || !r.owed:
+		case !r.owedNow && r.owedStep == e.step:
+			due = true
+		default:
+			sent = e.sendAck(ep, descriptors.FrameAck)
+			due = !sent
 		}
-		if !r.owedNow && r.owedStep == e.step || !e.sendAck(ep, descriptors.FrameAck) {
+		if ep.owing, any = due, any || sent; due {
 			keep = append(keep, ep)
-			continue
 		}
-		ep.owing, any = false, true
 	}
 	clear(e.owing[len(keep):])
 	e.owing = keep
