@@ -3,6 +3,7 @@ package driver
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
@@ -66,17 +67,31 @@ func (v *VI) ConnectRequest(ctx context.Context, remote Address, local []byte) (
 	if err != nil {
 		return Remote{}, err
 	}
-	reply, err := v.n.connect(ctx, classConnect, newCommand(descriptors.OpConnectRequest, descriptors.ConnectRequestBody{
+	r, err := v.connect(ctx, newCommand(descriptors.OpConnectRequest, descriptors.ConnectRequestBody{
 		Endpoint: v.number, TimeoutMS: timeoutMS(ctx), RemoteMAC: remote.MAC, Remote: to, Local: from,
 	}))
+	return r, v.n.error(op, err)
+}
+
+// connect carries out a command that connects the VI. A VI that cannot be connected
+// because its last connection has ended says how.
+func (v *VI) connect(ctx context.Context, cmd *descriptors.Command) (Remote, error) {
+	before := v.ending.begin()
+	reply, err := v.n.connect(ctx, classConnect, cmd)
 	if err != nil {
-		return Remote{}, v.n.error(op, err)
+		v.ending.undo(before)
+		if end := v.ending.err(); end != nil && errors.Is(err, ErrInvalidState) {
+			err = fmt.Errorf("%w: %w", err, end)
+		}
+		return Remote{}, err
 	}
-	return connected(reply), nil
+	r := descriptors.Reply[descriptors.ConnectedReply](reply)
+	return Remote{MAC: r.RemoteMAC, Endpoint: r.RemoteEndpoint, MaxTransfer: r.MaxTransfer, Reliability: r.Reliability, Rights: r.RemoteRights}, nil
 }
 
 // Disconnect ends the VI's connection, or its error state: posted descriptors
-// complete, flushed, in order, and the VI is idle.
+// complete, flushed, in order, and the VI is idle. The peer gets ErrDisconnected; on
+// a reliable VI ErrConnectionBroken if it has not taken all that was posted here.
 func (v *VI) Disconnect(ctx context.Context) error {
 	const op = "disconnect"
 	if err := v.begin(op); err != nil {
@@ -84,6 +99,9 @@ func (v *VI) Disconnect(ctx context.Context) error {
 	}
 	defer v.n.end()
 	_, err := v.n.execute(ctx, newCommand(descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: v.number}))
+	if err == nil {
+		v.ending.local()
+	}
 	return v.n.error(op, err)
 }
 
@@ -123,13 +141,10 @@ func (c *Connection) Accept(ctx context.Context, v *VI) (Remote, error) {
 		return Remote{}, err
 	}
 	defer c.n.end()
-	reply, err := c.n.connect(ctx, classConnect, newCommand(descriptors.OpConnectAccept, descriptors.ConnectAcceptBody{
+	r, err := v.connect(ctx, newCommand(descriptors.OpConnectAccept, descriptors.ConnectAcceptBody{
 		Connection: c.number, Endpoint: v.number, TimeoutMS: timeoutMS(ctx),
 	}))
-	if err != nil {
-		return Remote{}, c.n.error(op, err)
-	}
-	return connected(reply), nil
+	return r, c.n.error(op, err)
 }
 
 // Reject turns the request down.
@@ -141,9 +156,4 @@ func (c *Connection) Reject(ctx context.Context) error {
 	defer c.n.end()
 	_, err := c.n.execute(ctx, newCommand(descriptors.OpConnectReject, descriptors.ConnectRejectBody{Connection: c.number}))
 	return c.n.error(op, err)
-}
-
-func connected(reply *descriptors.AdminEntry) Remote {
-	r := descriptors.Reply[descriptors.ConnectedReply](reply)
-	return Remote{MAC: r.RemoteMAC, Endpoint: r.RemoteEndpoint, MaxTransfer: r.MaxTransfer, Reliability: r.Reliability, Rights: r.RemoteRights}
 }

@@ -52,6 +52,20 @@ var (
 	// ErrCQOverrun: the device lost completions because the CQ was full.
 	ErrCQOverrun = errors.New("completion queue was overrun")
 
+	// How a connection ended that this side has not ended. Errors of descriptors
+	// that completed because of that match one of them, see StatusError, and so
+	// does connecting a VI that is still in the error state.
+
+	// ErrDisconnected: the peer has disconnected in order. All that it had posted
+	// was delivered before.
+	ErrDisconnected = errors.New("the peer has disconnected")
+	// ErrPeerLost: the peer no longer answers, or does not know the connection any
+	// more. What became of the messages under way is unknown.
+	ErrPeerLost = errors.New("the peer is lost")
+	// ErrConnectionBroken: an error at one of the two ends broke the connection,
+	// or the peer has cut messages off.
+	ErrConnectionBroken = errors.New("the connection broke")
+
 	// The following are results of admin commands, see CommandError. Some are
 	// also found by the driver itself.
 	ErrInvalidParameter   = errors.New("invalid parameter")
@@ -82,6 +96,7 @@ var resultErrors = map[descriptors.Result]error{
 	descriptors.ResultInvalidQoS:         ErrInvalidQoS,
 	descriptors.ResultInvalidPtag:        ErrInvalidPtag,
 	descriptors.ResultInvalidRDMARead:    ErrInvalidRDMARead,
+	descriptors.ResultDescriptor:         ErrConnectionBroken,
 	descriptors.ResultInvalidState:       ErrInvalidState,
 	descriptors.ResultNoMatch:            ErrNoMatch,
 	descriptors.ResultNotReachable:       ErrNotReachable,
@@ -89,6 +104,8 @@ var resultErrors = map[descriptors.Result]error{
 	descriptors.ResultBadOpcode:          ErrBadOpcode,
 	descriptors.ResultAborted:            ErrAborted,
 	descriptors.ResultDMAFault:           ErrDMAFault,
+	descriptors.ResultRemoteDescriptor:   ErrConnectionBroken,
+	descriptors.ResultConnectionLost:     ErrPeerLost,
 }
 
 // Error is the error of this package: what was attempted on which device, why
@@ -160,6 +177,19 @@ func (e *VersionError) Is(target error) bool { return target == ErrVersion }
 
 // StatusError is a descriptor that completed in error. The descriptor is
 // returned along with it.
-type StatusError struct{ Status descriptors.Status }
+type StatusError struct {
+	Status descriptors.Status
+	// Err is how the connection ended, see ConnectionEnd. It is nil if the
+	// connection goes on, if there was none, and if this side has disconnected.
+	Err error
+}
 
-func (e *StatusError) Error() string { return "descriptor completed in error: " + e.Status.String() }
+func (e *StatusError) Error() string {
+	s := "descriptor completed in error: " + e.Status.String()
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+func (e *StatusError) Unwrap() error { return e.Err }

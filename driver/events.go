@@ -37,6 +37,8 @@ func (n *NIC) event(e descriptors.Event) {
 	switch e.Code {
 	case descriptors.EventPostDescriptor, descriptors.EventCompletionProtect:
 		n.descriptorLost(e.Endpoint, e.Descriptor)
+	case descriptors.EventConnectionLost:
+		n.connectionLost(e.Endpoint, e.Detail)
 	case descriptors.EventCQOverrun:
 		n.cqOverrun(e.CQ)
 	}

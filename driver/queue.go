@@ -213,7 +213,7 @@ func (q *workQueue) completedBadly(d *descriptors.Descriptor, status descriptors
 	case tooLong:
 		err = fmt.Errorf("%w: completion of %d bytes, more than was posted", ErrProtocol, d.Length())
 	default:
-		return &StatusError{Status: status}
+		return &StatusError{Status: status, Err: q.vi.ended(status)}
 	}
 	return q.vi.n.error(q.side+" done", err)
 }

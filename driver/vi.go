@@ -38,6 +38,7 @@ type VI struct {
 	send, recv workQueue
 	rings      *dmaBuffer
 	leaving    leaving
+	ending     ending
 }
 
 // VIState is what the device knows of a VI. Counts are free-running.
@@ -198,8 +199,8 @@ func (v *VI) PostRecvBatch(ds []*descriptors.Descriptor) (posted int, err error)
 }
 
 // SendDone returns the send descriptor that was posted first, if it has
-// completed: with a *StatusError if in error, with ErrProtocol if the device
-// wrote an impossible completion. It fails with ErrNotDone, ErrQueueEmpty,
+// completed: with a *StatusError if in error, which says how the connection ended
+// if that is why, with ErrProtocol if the device wrote an impossible completion. It fails with ErrNotDone, ErrQueueEmpty,
 // ErrClosed, or what is wrong with the device.
 func (v *VI) SendDone() (*descriptors.Descriptor, error) { return v.send.poll() }
 

@@ -2,6 +2,7 @@ package via
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
@@ -16,7 +17,7 @@ const (
 	// AsyncPostDescriptor: a descriptor that was posted cannot be used, and its
 	// status cannot be written.
 	AsyncPostDescriptor = descriptors.EventPostDescriptor
-	// AsyncConnectionLost: the VI is in the error state.
+	// AsyncConnectionLost: the VI is in the error state. AsyncError.Reason says why.
 	AsyncConnectionLost = descriptors.EventConnectionLost
 	// AsyncReceiveQueueEmpty: a message was dropped for want of a receive
 	// descriptor (unreliable VIs only).
@@ -70,8 +71,27 @@ type AsyncError struct {
 	// happened, zero if none.
 	Descriptor uint64
 	// Detail depends on the code: 1 or 0 for AsyncLink, the doorbell's value for
-	// AsyncVIOverrun, the reason for AsyncConnectionLost.
+	// AsyncVIOverrun, a result of SPEC.md 8.7 for AsyncConnectionLost.
 	Detail uint32
+}
+
+// Reason says how a connection ended that AsyncConnectionLost is about:
+// ErrDisconnected, ErrPeerLost, or an error that wraps ErrConnectionBroken and says
+// what broke it. It is nil for other codes.
+func (a AsyncError) Reason() error {
+	if a.Code != AsyncConnectionLost {
+		return nil
+	}
+	switch r := descriptors.Result(a.Detail); {
+	case a.Detail == uint32(descriptors.ResultSuccess):
+		return ErrDisconnected
+	case a.Detail == uint32(descriptors.ResultConnectionLost):
+		return ErrPeerLost
+	case a.Detail != uint32(r):
+		return ErrConnectionBroken
+	default:
+		return fmt.Errorf("%w: %v", ErrConnectionBroken, r)
+	}
 }
 
 // OnError sets the handler of asynchronous errors. It is called for one at a

@@ -5,7 +5,7 @@ import "fmt"
 // Code is a VIA return code as an error: the sentinels of this package. Test
 // for one with errors.Is. Values 1 to 16 are VIA's own numbers (vipl.h; 15 and
 // 16 are names from a later header, see SEMANTICS.md); from 32 on they are
-// ours, and each refines a code of VIA's, which it also matches.
+// ours, and most refine a code of VIA's, which they also match.
 type Code uint8
 
 // VIA's return codes.
@@ -51,7 +51,11 @@ const (
 	ErrNotSupported Code = 16
 )
 
-// Codes of our own, each with the VIA code that it refines.
+// Codes of our own, each with the VIA code that it refines. The last four refine
+// none: VIA has no code for them. ErrDisconnected, ErrPeerLost and
+// ErrConnectionBroken say how a connection ended that this side has not ended: the
+// errors of descriptors that completed because of it match one of them besides
+// ErrDescriptor, and so does AsyncError.Reason.
 const (
 	// ErrQueueFull refines ErrResource: as many descriptors are posted as the
 	// queue holds.
@@ -69,6 +73,16 @@ const (
 	// ErrCanceled: the context was cancelled. VIA has no code for it. The error
 	// also matches context.Canceled.
 	ErrCanceled
+	// ErrDisconnected: the peer has disconnected in order. All messages that it
+	// had posted were delivered before.
+	ErrDisconnected
+	// ErrPeerLost: the peer no longer answers, or does not know the connection any
+	// more. What became of the messages under way is unknown.
+	ErrPeerLost
+	// ErrConnectionBroken: an error in a descriptor or a completion queue at one
+	// of the two ends broke the connection, or the peer has disconnected before
+	// all that it had posted was delivered.
+	ErrConnectionBroken
 )
 
 var codeTexts = map[Code]string{
@@ -93,6 +107,9 @@ var codeTexts = map[Code]string{
 	ErrClosed:             "closed",
 	ErrDevice:             "device failure",
 	ErrCanceled:           "cancelled",
+	ErrDisconnected:       "the peer has disconnected",
+	ErrPeerLost:           "the peer is lost: it no longer answers",
+	ErrConnectionBroken:   "the connection broke by an error",
 }
 
 // Error says in words what the code means.
@@ -113,7 +130,7 @@ func (c Code) VIA() Code {
 		return ErrDescriptor
 	case ErrClosed:
 		return ErrInvalidParameter
-	case ErrCanceled:
+	case ErrCanceled, ErrDisconnected, ErrPeerLost, ErrConnectionBroken:
 		return 0
 	}
 	return c

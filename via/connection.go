@@ -49,8 +49,10 @@ func (v *VI) ConnectRequest(ctx context.Context, remote Address, local []byte) (
 }
 
 // Disconnect ends the connection: all descriptors that are still queued complete
-// with StatusFlushed, in order, and the VI is idle again. It is also the only
-// way out of the error state. On an idle VI it flushes what is queued.
+// with StatusFlushed, in order, and the VI is idle again. The other side gets
+// ErrDisconnected; on a reliable VI ErrConnectionBroken if it has not taken all that
+// was posted here: wait for the sends first. Disconnect is also the only way out of
+// the error state. On an idle VI it flushes what is queued.
 func (v *VI) Disconnect(ctx context.Context) error {
 	const op = "disconnect"
 	n := v.nic

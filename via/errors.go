@@ -48,14 +48,26 @@ func (e *Error) Unwrap() []error {
 // ErrDescriptor. The descriptor is returned along with it.
 type StatusError struct {
 	Status Status
+	// Ended says how the connection ended: ErrDisconnected, ErrPeerLost or
+	// ErrConnectionBroken, which the error then matches too. It is zero if the
+	// connection goes on, if there was none, and if this side has disconnected.
+	Ended Code
 	// Err is the provider's own error, if it has one.
 	Err error
 }
 
-func (e *StatusError) Error() string { return "descriptor completed in error: " + e.Status.String() }
+func (e *StatusError) Error() string {
+	s := "descriptor completed in error: " + e.Status.String()
+	if e.Ended != 0 {
+		s += ": " + e.Ended.Error()
+	}
+	return s
+}
 
-// Is reports whether target is ErrDescriptor.
-func (e *StatusError) Is(target error) bool { return target == ErrDescriptor }
+// Is reports whether target is ErrDescriptor, or how the connection ended.
+func (e *StatusError) Is(target error) bool {
+	return target == ErrDescriptor || e.Ended != 0 && target == e.Ended
+}
 
 func (e *StatusError) Unwrap() error { return e.Err }
 

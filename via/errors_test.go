@@ -14,7 +14,7 @@ import (
 
 func TestCodes(t *testing.T) {
 	seen := map[string]via.Code{}
-	for c := via.ErrNotDone; c <= via.ErrCanceled; c++ {
+	for c := via.ErrNotDone; c <= via.ErrConnectionBroken; c++ {
 		if c > via.ErrNotSupported && c < via.ErrQueueFull {
 			continue // no codes between VIA's and ours
 		}
@@ -82,6 +82,10 @@ func TestExplain(t *testing.T) {
 		{command(descriptors.ResultBadOpcode), via.ErrNotSupported},
 		{command(descriptors.ResultAborted), via.ErrCanceled},
 		{command(descriptors.ResultDMAFault), via.ErrDevice},
+		{driver.ErrDisconnected, via.ErrDisconnected},
+		{command(descriptors.ResultConnectionLost), via.ErrPeerLost},
+		{command(descriptors.ResultDescriptor), via.ErrConnectionBroken},
+		{command(descriptors.ResultRemoteDescriptor), via.ErrConnectionBroken},
 		{context.Canceled, via.ErrCanceled},
 		{context.DeadlineExceeded, via.ErrTimeout},
 		{vfio.ErrBadAddress, via.ErrInvalidParameter},

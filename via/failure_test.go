@@ -33,9 +33,15 @@ func TestSurpriseRemoval(t *testing.T) {
 	}
 	p := viatest.NewPair(nics[0], nics[1])
 	x, y := p.Connect(t, viatest.Setup{})
-	if err := x.VI.PostRecv(x.Prepare(t, x.Recv[0], 0, 100)); err != nil {
+	if err := errors.Join(x.VI.PostRecv(x.Prepare(t, x.Recv[0], 0, 100)), y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 100))); err != nil {
 		t.Fatal(err)
 	}
+	lost := make(chan via.AsyncError, 1)
+	nics[1].OnError(func(e via.AsyncError) {
+		if e.Code == via.AsyncConnectionLost {
+			lost <- e
+		}
+	})
 	deviceA.Remove()
 
 	wantDevice := func(what string, err error) {
@@ -64,6 +70,18 @@ func TestSurpriseRemoval(t *testing.T) {
 		}
 		return s.State == via.ErrorState
 	})
+	if e := <-lost; e.VI != y.VI || !errors.Is(e.Reason(), via.ErrPeerLost) {
+		t.Errorf("event %+v: %v", e, e.Reason())
+	}
+	if err := y.VI.PostSend(y.Prepare(t, y.Send[0], 0, 100)); err != nil {
+		t.Fatal(err)
+	}
+	for what, done := range map[string]func() (*via.Descriptor, error){"receive": y.VI.RecvDone, "send": y.VI.SendDone} {
+		_, err := p.Take(t, done)
+		if !errors.Is(err, via.ErrPeerLost) || !errors.Is(err, driver.ErrPeerLost) || !errors.Is(err, via.ErrDescriptor) || errors.Is(err, via.ErrDisconnected) {
+			t.Errorf("%s: error %v, want %v", what, err, via.ErrPeerLost)
+		}
+	}
 	if err := errors.Join(y.VI.Disconnect(ctx), y.VI.Destroy(ctx)); err != nil {
 		t.Error(err)
 	}

@@ -91,7 +91,7 @@ type ProviderVI interface {
 
 // DataPath is the part of a VI that moves messages. ErrNotDone, ErrQueueEmpty
 // and ErrQueueFull are returned bare; a descriptor that completed in error is
-// returned with an error that matches ErrDescriptor.
+// returned with a *StatusError.
 type DataPath interface {
 	PostSend(d *Descriptor) error
 	PostRecv(d *Descriptor) error

@@ -21,10 +21,32 @@ func answerOf(err error) error {
 	}
 	var s *driver.StatusError
 	if errors.As(err, &s) {
-		return &StatusError{Status: s.Status, Err: err}
+		return &StatusError{Status: s.Status, Ended: endOf(err), Err: err}
 	}
 	return err
 }
+
+// endOf is the code that says how a connection ended, if that is what err is about,
+// and else zero.
+func endOf(err error) Code {
+	switch {
+	case errors.Is(err, driver.ErrDisconnected):
+		return ErrDisconnected
+	case errors.Is(err, driver.ErrPeerLost):
+		return ErrPeerLost
+	case errors.Is(err, driver.ErrConnectionBroken):
+		return ErrConnectionBroken
+	}
+	return 0
+}
+
+// endedError is the cause of an error that also matches how a connection ended.
+type endedError struct {
+	error
+	end Code
+}
+
+func (e endedError) Unwrap() []error { return []error{e.error, e.end} }
 
 // causes lists which code the driver's errors have. The first match counts.
 var causes = []struct {
@@ -107,6 +129,10 @@ func explain(err error) (code Code, hint string, cause error) {
 		return ErrDescriptor, hint, status
 	case errors.As(err, &processor):
 		return ErrDevice, hint, cause
+	}
+	end := endOf(err)
+	if end != 0 {
+		code, cause = end, endedError{cause, end}
 	}
 	for _, c := range causes {
 		if errors.Is(err, c.cause) {

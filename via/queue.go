@@ -76,7 +76,8 @@ func (v *VI) checkBatch(op string, ds []*Descriptor) error {
 // completed. It does not block. Bare errors: ErrNotDone, nothing has completed
 // yet; ErrQueueEmpty, nothing is posted. A descriptor that completed in error is
 // returned along with an error that matches ErrDescriptor and holds a
-// *StatusError.
+// *StatusError. If the peer or an error has ended the connection, the error matches
+// ErrDisconnected, ErrPeerLost or ErrConnectionBroken too.
 func (v *VI) SendDone() (*Descriptor, error) {
 	d, err := v.p.SendDone()
 	if err != nil {

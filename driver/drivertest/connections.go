@@ -182,14 +182,14 @@ func testDisconnect(t *testing.T, a, b *driver.NIC) {
 	if err := x.v.Disconnect(Context(t)); err != nil {
 		t.Fatal(err)
 	}
-	flushed(t, x, xr)
-	flushed(t, y, yr)
+	flushed(t, x, xr, nil)
+	flushed(t, y, yr, driver.ErrDisconnected)
 	if got := x.state(t); got != descriptors.StateIdle {
 		t.Errorf("this end is %v", got)
 	}
 	y.reaches(t, descriptors.StateError)
 	e := <-lost
-	if e.Endpoint != y.v.Number() {
+	if e.Endpoint != y.v.Number() || driver.ConnectionEnd(descriptors.Result(e.Detail)) != driver.ErrDisconnected {
 		t.Errorf("event %+v", e)
 	}
 	// In the error state everything completes at once.
@@ -199,6 +199,12 @@ func testDisconnect(t *testing.T, a, b *driver.NIC) {
 	}
 	_, err := y.v.SendWait(Context(t))
 	failed(t, "a send in the error state", err, descriptors.StatusFlushed)
+	if !errors.Is(err, driver.ErrDisconnected) {
+		t.Errorf("a send in the error state: %v", err)
+	}
+	if _, err := y.v.ConnectRequest(Context(t), driver.Address{MAC: a.Identity().MAC}, nil); !errors.Is(err, driver.ErrInvalidState) || !errors.Is(err, driver.ErrDisconnected) {
+		t.Errorf("connecting in the error state: %v", err)
+	}
 	if err := y.v.Disconnect(Context(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -206,8 +212,9 @@ func testDisconnect(t *testing.T, a, b *driver.NIC) {
 	transfer(t, y, x, []byte("again"))
 }
 
-// flushed takes receives back, in order.
-func flushed(t *testing.T, e *end, ds []*descriptors.Descriptor) {
+// flushed takes receives back, in order. why is how their errors say that the
+// connection ended, nil for not at all.
+func flushed(t *testing.T, e *end, ds []*descriptors.Descriptor, why error) {
 	t.Helper()
 	for i, want := range ds {
 		d, err := e.v.RecvWait(Context(t))
@@ -215,6 +222,11 @@ func flushed(t *testing.T, e *end, ds []*descriptors.Descriptor) {
 			t.Errorf("descriptor %d is not the one that was posted", i)
 		}
 		failed(t, "a receive of a connection that has ended", err, descriptors.StatusFlushed)
+		for _, end := range []error{driver.ErrDisconnected, driver.ErrPeerLost, driver.ErrConnectionBroken} {
+			if errors.Is(err, end) != (end == why) {
+				t.Errorf("a receive of a connection that has ended: %v, want %v", err, why)
+			}
+		}
 	}
 	if _, err := e.v.RecvDone(); err != driver.ErrQueueEmpty {
 		t.Error(err)
@@ -230,7 +242,7 @@ func testPeerDestroyed(t *testing.T, a, b *driver.NIC) {
 	if err := x.v.Destroy(Context(t)); err != nil {
 		t.Fatal(err)
 	}
-	flushed(t, y, []*descriptors.Descriptor{recv})
+	flushed(t, y, []*descriptors.Descriptor{recv}, driver.ErrDisconnected)
 	y.reaches(t, descriptors.StateError)
 	if err := x.v.Destroy(Context(t)); !errors.Is(err, driver.ErrClosed) {
 		t.Errorf("destroyed twice: %v", err)

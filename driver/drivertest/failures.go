@@ -61,7 +61,10 @@ func testSendErrors(t *testing.T, a, b *driver.NIC) {
 				}
 				failed(t, c.name, err, c.want)
 				if level != descriptors.Unreliable {
-					flushed(t, y, []*descriptors.Descriptor{recv})
+					if !errors.Is(err, driver.ErrConnectionBroken) {
+						t.Errorf("the send that broke the connection: %v", err)
+					}
+					flushed(t, y, []*descriptors.Descriptor{recv}, driver.ErrConnectionBroken)
 					x.reaches(t, descriptors.StateError)
 					y.reaches(t, descriptors.StateError)
 					if err := errors.Join(x.v.Disconnect(Context(t)), y.v.Disconnect(Context(t))); err != nil {

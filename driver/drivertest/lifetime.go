@@ -83,7 +83,7 @@ func testCloseStates(t *testing.T, open Open) {
 		if err := a.Close(); err != nil {
 			t.Error(err)
 		}
-		flushed(t, y, []*descriptors.Descriptor{recv})
+		flushed(t, y, []*descriptors.Descriptor{recv}, driver.ErrDisconnected)
 		y.reaches(t, descriptors.StateError)
 	})
 }

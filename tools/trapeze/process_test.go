@@ -215,7 +215,7 @@ func empty(t *testing.T, dir string) {
 func TestReceiverIsKilled(t *testing.T) {
 	recv, send, dir := midway(t)
 	signal(t, recv, syscall.SIGKILL)
-	send.exit(t, promised, 4, "trapeze: send big: the other side is gone", "trapeze recv")
+	send.exit(t, promised, 4, "trapeze: send big: the other side is gone: the peer is lost", "trapeze recv")
 	if _, err := os.Stat(filepath.Join(dir, "out")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("something stands under the final name: %v", err)
 	}
@@ -224,7 +224,7 @@ func TestReceiverIsKilled(t *testing.T) {
 func TestSenderIsKilled(t *testing.T) {
 	recv, send, dir := midway(t)
 	signal(t, send, syscall.SIGKILL)
-	recv.exit(t, promised, 4, "trapeze: receive: the other side is gone")
+	recv.exit(t, promised, 4, "trapeze: receive: the other side is gone: the peer is lost")
 	empty(t, dir)
 }
 

@@ -40,6 +40,8 @@ var suite = []struct {
 	{"queues/by state", testQueuesByState},
 	{"queues/disconnect flushes", testDisconnect},
 	{"queues/reconnect", testReconnect},
+	{"queues/what was taken", testTaken},
+	{"queues/endings", testEndings},
 	{"connect/mismatch leaves the request pending", testMismatch},
 	{"connect/reject", testReject},
 	{"connect/answered once", testAnsweredOnce},

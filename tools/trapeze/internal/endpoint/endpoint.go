@@ -271,23 +271,24 @@ func (e *Endpoint) Release() error {
 	return e.vi.PostRecv(d)
 }
 
-// fail turns a descriptor that failed into the loss of the connection, which on
-// a reliable VI it is. Later calls get the same error.
+// fail turns a descriptor that failed into the end of the connection, which on
+// a reliable VI it is. The error wraps via.ErrDisconnected, via.ErrPeerLost or
+// via.ErrConnectionBroken, if the other side or an error has ended it. Later calls
+// get the same error.
 func (e *Endpoint) fail(err error) error {
 	var s *via.StatusError
 	switch {
-	case errors.As(err, &s):
-		// A flushed descriptor does not tell why the connection ended.
+	case errors.As(err, &s) && e.lost == nil:
 		e.lost = transfer.ErrPeerLost
-		switch failed := s.Status & descriptors.StatusErrorMask; {
-		case failed&via.StatusTransportError != 0:
-			e.lost = fmt.Errorf("%w: it does not answer any more", transfer.ErrPeerLost)
-		case failed != via.StatusFlushed:
-			e.lost = fmt.Errorf("%w: %v", transfer.ErrPeerLost, s.Status)
+		if s.Ended != 0 {
+			e.lost = fmt.Errorf("%w: %w", e.lost, s.Ended)
+		}
+		if failed := s.Status & descriptors.StatusErrorMask; failed&(via.StatusFlushed|via.StatusTransportError) == 0 {
+			e.lost = fmt.Errorf("%w: %v", e.lost, failed)
 		}
 	case err == via.ErrQueueEmpty && e.lost == nil:
 		e.lost = fmt.Errorf("%w: nothing is posted any more", transfer.ErrPeerLost)
-	case err == via.ErrQueueEmpty:
+	case s != nil, err == via.ErrQueueEmpty:
 	default:
 		return err
 	}

@@ -227,7 +227,7 @@ func TestPeerLeaves(t *testing.T) {
 	}
 	hear(t, x, []byte("last words"))
 	for range 2 {
-		if _, err := x.Receive(limited(t)); !errors.Is(err, transfer.ErrPeerLost) {
+		if _, err := x.Receive(limited(t)); !errors.Is(err, transfer.ErrPeerLost) || !errors.Is(err, via.ErrDisconnected) {
 			t.Errorf("Receive: %v", err)
 		}
 		if _, err := x.TryReceive(); !errors.Is(err, transfer.ErrPeerLost) {
@@ -239,6 +239,30 @@ func TestPeerLeaves(t *testing.T) {
 		if err := x.Post(1); !errors.Is(err, transfer.ErrPeerLost) {
 			t.Errorf("Post: %v", err)
 		}
+	}
+}
+
+// TestPeerCutsMessagesOff: a peer that leaves with messages that nobody had room for
+// has not left in order.
+func TestPeerCutsMessagesOff(t *testing.T) {
+	const depth = 4
+	x, y := pair(t, options(64, depth))
+	defer x.Close()
+	for range depth {
+		say(t, y, []byte("taken"))
+	}
+	if err := y.Flush(limited(t)); err != nil {
+		t.Fatal(err)
+	}
+	say(t, y, []byte("cut off"))
+	if err := y.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range depth {
+		hear(t, x, []byte("taken"))
+	}
+	if _, err := x.Receive(limited(t)); !errors.Is(err, transfer.ErrPeerLost) || !errors.Is(err, via.ErrConnectionBroken) || errors.Is(err, via.ErrDisconnected) {
+		t.Errorf("Receive: %v", err)
 	}
 }
 

@@ -11,7 +11,8 @@ var (
 	ErrProtocol = errors.New("the other side does not keep to the transfer protocol")
 	// ErrVersion: the other side speaks another version of the protocol.
 	ErrVersion = errors.New("the other side speaks another version of the transfer protocol")
-	// ErrPeerLost: the link broke. Links wrap it into what they know.
+	// ErrPeerLost: the link has ended, in whatever way. Links wrap it together with
+	// what they know of the way.
 	ErrPeerLost = errors.New("the other side is gone")
 	// ErrDigest: what arrived is not what was sent.
 	ErrDigest = errors.New("SHA-256 of what arrived differs from what was sent")

@@ -1,0 +1,95 @@
+package driver
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// ConnectionEnd says how a connection ended, by the Detail of its
+// EventConnectionLost: ErrDisconnected, ErrPeerLost, or an error that wraps
+// ErrConnectionBroken (SPEC.md 8.7).
+func ConnectionEnd(r descriptors.Result) error {
+	switch r {
+	case descriptors.ResultSuccess:
+		return ErrDisconnected
+	case descriptors.ResultConnectionLost:
+		return ErrPeerLost
+	}
+	return fmt.Errorf("%w: %v", ErrConnectionBroken, r)
+}
+
+// ending is what is known of how the last connection of a VI ended.
+type ending struct{ what atomic.Uint64 }
+
+// Values of ending.what.
+const (
+	endingNone  uint64 = iota // nothing to tell: no connection, or this side has ended it
+	endingOpen                // connected or connecting, as far as is known
+	endingMute                // it has ended, and the device has lost the event that says why
+	endingKnown               // plus the Result
+)
+
+// begin is called before a command that connects, and undo with what it returned
+// if that came to nothing. An event of an earlier connection cannot come in
+// between: it comes before the answer to the DISCONNECT that a VI needs to be
+// connected again.
+func (e *ending) begin() (before uint64) { return e.what.Swap(endingOpen) }
+func (e *ending) undo(before uint64)     { e.what.CompareAndSwap(endingOpen, before) }
+
+// told notes that the device has said why the connection ended.
+func (e *ending) told(detail uint32) {
+	e.what.CompareAndSwap(endingOpen, endingKnown+uint64(detail))
+}
+
+// local notes that this side has ended the connection, unless it had ended before.
+func (e *ending) local() { e.what.CompareAndSwap(endingOpen, endingNone) }
+
+func (e *ending) err() error {
+	switch what := e.what.Load(); what {
+	case endingNone, endingOpen:
+		return nil
+	case endingMute:
+		return ErrConnectionBroken
+	default:
+		if what-endingKnown > maxResult {
+			return ErrConnectionBroken
+		}
+		return ConnectionEnd(descriptors.Result(what - endingKnown))
+	}
+}
+
+// maxResult is the largest descriptors.Result.
+const maxResult = 1<<16 - 1
+
+// ended says how the connection ended whose end shows in status, of a descriptor
+// that completed in error. It is nil if the connection goes on, there was none, or
+// this side has ended it.
+func (v *VI) ended(status descriptors.Status) error {
+	if v.attributes.Reliability == descriptors.Unreliable && status&descriptors.StatusFlushed == 0 {
+		return nil // the error is the descriptor's alone
+	}
+	if v.ending.what.Load() == endingOpen {
+		// The device reports the event after the descriptors, and answers a
+		// command after the event: with the answer the event is there too.
+		switch s, err := v.Query(context.Background()); {
+		case err != nil:
+			v.ending.local() // nobody can tell
+		case s.State == descriptors.StateError:
+			v.ending.what.CompareAndSwap(endingOpen, endingMute)
+		}
+	}
+	return v.ending.err()
+}
+
+// connectionLost is told by the device that a connection has ended.
+func (n *NIC) connectionLost(endpoint, detail uint32) {
+	if endpoint >= uint32(len(n.vis)) {
+		return
+	}
+	if v := n.vis[endpoint].Load(); v != nil {
+		v.ending.told(detail)
+	}
+}

@@ -1,0 +1,124 @@
+package via_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/via"
+	"github.com/trapeze-nic/trapeze/via/viatest"
+)
+
+// TestClosedAfterTheLastReceive closes a NIC, as a process that ends in order does,
+// as soon as it has taken all messages: the sender is told that they were taken, and
+// that its peer has disconnected.
+func TestClosedAfterTheLastReceive(t *testing.T) {
+	for _, wire := range []struct {
+		name string
+		open func(t testing.TB) (a, b *via.NIC)
+	}{
+		{"memory", func(t testing.TB) (a, b *via.NIC) { return onMemory(t, "") }},
+		{"memory, thread", func(t testing.TB) (a, b *via.NIC) { return onMemory(t, "&engine=thread") }},
+		{"UDP", func(t testing.TB) (a, b *via.NIC) { return onUDP(t, "") }},
+		{"shm", func(t testing.TB) (a, b *via.NIC) { return onSharedMemory(t, "") }},
+		{"shm, shared", func(t testing.TB) (a, b *via.NIC) { return onSharedMemory(t, "&share=on") }},
+		{"memif", func(t testing.TB) (a, b *via.NIC) { return onMemif(t) }},
+	} {
+		t.Run(wire.name, func(t *testing.T) {
+			for _, n := range []int{1, 16} {
+				a, b := wire.open(t)
+				p := viatest.NewPair(a, b)
+				const size = 3000
+				x, y := p.Connect(t, viatest.Setup{})
+				for i := range n {
+					if err := y.VI.PostRecv(y.Prepare(t, y.Recv[i], size*i, size)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := x.VI.PostRecv(x.Prepare(t, x.Recv[0], 0, size)); err != nil {
+					t.Fatal(err)
+				}
+				done := make(chan error, 1)
+				go func() {
+					ctx, cancel := context.WithTimeout(t.Context(), viatest.Patience)
+					defer cancel()
+					done <- sendAll(ctx, t, x, n, size)
+				}()
+				for i := range n {
+					if _, err := y.VI.RecvWait(viatest.Context(t)); err != nil {
+						t.Fatalf("message %d: %v", i, err)
+					}
+				}
+				if err := b.Close(); err != nil {
+					t.Error(err)
+				}
+				if err := <-done; err != nil {
+					t.Errorf("%d messages: %v", n, err)
+				}
+			}
+		})
+	}
+}
+
+// sendAll sends n messages, which must all be taken, and waits for the peer to
+// disconnect.
+func sendAll(ctx context.Context, t testing.TB, x *viatest.End, n, size int) error {
+	for i := range n {
+		if err := x.VI.PostSend(x.Prepare(t, x.Send[i], size*i, size)); err != nil {
+			return err
+		}
+	}
+	for i := range n {
+		if _, err := x.VI.SendWait(ctx); err != nil {
+			return fmt.Errorf("send %d: %w", i, err)
+		}
+	}
+	if _, err := x.VI.RecvWait(ctx); !errors.Is(err, via.ErrDisconnected) {
+		return fmt.Errorf("after the last message: %w", err)
+	}
+	return nil
+}
+
+// onSharedMemory opens two NICs on a wire in shared memory; options start with "&".
+func onSharedMemory(t testing.TB, options string) (a, b *via.NIC) {
+	address := "emu:?wire=shm:" + filepath.Join(t.TempDir(), "wire") + options
+	return openBoth(t, address, address)
+}
+
+// onMemif opens two NICs on a memif.
+func onMemif(t testing.TB) (a, b *via.NIC) {
+	path := filepath.Join(t.TempDir(), "memif.sock")
+	return openBoth(t, "emu:?wire=memif:"+path+"&role=server", "emu:?wire=memif:"+path+"&role=client")
+}
+
+// TestReasons: what the device says of a lost connection, as an error.
+func TestReasons(t *testing.T) {
+	for _, c := range []struct {
+		code   via.AsyncCode
+		detail uint32
+		want   via.Code
+	}{
+		{via.AsyncConnectionLost, uint32(descriptors.ResultSuccess), via.ErrDisconnected},
+		{via.AsyncConnectionLost, uint32(descriptors.ResultConnectionLost), via.ErrPeerLost},
+		{via.AsyncConnectionLost, uint32(descriptors.ResultDescriptor), via.ErrConnectionBroken},
+		{via.AsyncConnectionLost, uint32(descriptors.ResultRemoteDescriptor), via.ErrConnectionBroken},
+		{via.AsyncConnectionLost, uint32(descriptors.ResultAborted), via.ErrConnectionBroken},
+		{via.AsyncConnectionLost, uint32(descriptors.ResultResource), via.ErrConnectionBroken},
+		{via.AsyncConnectionLost, 4711, via.ErrConnectionBroken},
+		{via.AsyncConnectionLost, 1 << 16, via.ErrConnectionBroken},
+		{via.AsyncLink, 0, 0},
+	} {
+		got := via.AsyncError{Code: c.code, Detail: c.detail}.Reason()
+		for _, end := range []via.Code{via.ErrDisconnected, via.ErrPeerLost, via.ErrConnectionBroken} {
+			if errors.Is(got, end) != (end == c.want) {
+				t.Errorf("%v %d: %v, want %v", c.code, c.detail, got, c.want)
+			}
+		}
+		if c.want == 0 && got != nil {
+			t.Errorf("%v: %v", c.code, got)
+		}
+	}
+}
