@@ -122,3 +122,29 @@ func TestReasons(t *testing.T) {
 		}
 	}
 }
+
+// TestClosedWithMessagesLeft closes a NIC that has sent what nobody has a receive
+// for: the peer gets what it could take, and is not told that this was all.
+func TestClosedWithMessagesLeft(t *testing.T) {
+	a, b := onMemory(t, "")
+	p := viatest.NewPair(a, b)
+	x, y := p.Connect(t, viatest.Setup{})
+	if err := y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 100)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2 {
+		if err := x.VI.PostSend(x.Prepare(t, x.Send[i], 0, 100)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.MustTake(t, y.VI.RecvDone)
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := y.VI.PostRecv(y.Prepare(t, y.Recv[1], 100, 100)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := y.VI.RecvWait(viatest.Context(t)); !errors.Is(err, via.ErrConnectionBroken) || errors.Is(err, via.ErrDisconnected) {
+		t.Errorf("behind the last message: %v", err)
+	}
+}
