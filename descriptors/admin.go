@@ -111,6 +111,7 @@ const (
 	ResultDMAFault           Result = 34
 	ResultRemoteDescriptor   Result = 35
 	ResultConnectionLost     Result = 36
+	ResultWithdrawn          Result = 37
 )
 
 var resultNames = map[Result]string{
@@ -134,6 +135,7 @@ var resultNames = map[Result]string{
 	ResultDMAFault:           "DMA fault",
 	ResultRemoteDescriptor:   "the receiver's descriptor was in error",
 	ResultConnectionLost:     "the peer no longer answers",
+	ResultWithdrawn:          "the client no longer waits",
 }
 
 func (r Result) String() string {

@@ -118,7 +118,7 @@ func TestBroadcastIsWithdrawn(t *testing.T) {
 	w.settle()
 	c := descriptors.Reply[descriptors.ConnectionReply](&r).Connection
 	accept := w.b.wait(start(w.b, descriptors.OpConnectAccept, descriptors.ConnectAcceptBody{Connection: c, Endpoint: p.id, TimeoutMS: 500}))
-	if accept.Result != descriptors.ResultInvalidParameter {
+	if accept.Result != descriptors.ResultWithdrawn {
 		t.Fatalf("the request is still there: %v", accept.Result)
 	}
 }

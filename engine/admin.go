@@ -109,11 +109,11 @@ func sound(d *descriptors.Discriminator) bool {
 }
 
 func (e *Engine) connectAccept(id uint16, b *descriptors.ConnectAcceptBody) {
-	r := e.requests[b.Connection]
+	r, why := e.requests.find(b.Connection)
 	ep := e.subject(b.Endpoint)
 	switch {
 	case r == nil:
-		e.answer(id, descriptors.ResultInvalidParameter, fieldAcceptConnection)
+		e.answer(id, why, fieldAcceptConnection)
 		return
 	case ep == nil:
 		e.answer(id, descriptors.ResultInvalidParameter, fieldAcceptEndpoint)
@@ -136,7 +136,8 @@ func (e *Engine) connectAccept(id uint16, b *descriptors.ConnectAcceptBody) {
 		e.answer(id, descriptors.ResultResource, 0)
 		return
 	}
-	e.retire(r, false)
+	e.requests.answered(r, requestAccepted)
+	r.by, ep.request = ep, r
 	ep.remote = r.from
 	ep.remote.ourKey = key
 	s := &setup{command: id, accepting: true, to: r.from.mac, body: ep.body(), rights: r.body.Rights,
@@ -146,12 +147,13 @@ func (e *Engine) connectAccept(id uint16, b *descriptors.ConnectAcceptBody) {
 }
 
 func (e *Engine) connectReject(id uint16, b *descriptors.ConnectRejectBody) {
-	r := e.requests[b.Connection]
+	r, why := e.requests.find(b.Connection)
 	if r == nil {
-		e.answer(id, descriptors.ResultInvalidParameter, fieldAcceptConnection)
+		e.answer(id, why, fieldAcceptConnection)
 		return
 	}
-	e.retire(r, true)
+	e.requests.answered(r, requestRejected)
+	e.requests.end(r)
 	e.sendReject(r.from, descriptors.ResultReject)
 	e.answer(id, descriptors.ResultSuccess, 0)
 }

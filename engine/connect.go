@@ -8,36 +8,15 @@ import (
 )
 
 // How connections are set up (SPEC.md 8.3): the client repeats its request, the
-// server its accept, until the other side answers or time is up.
+// server its accept, until the other side answers or time is up. The longer an
+// answer takes, the less likely it comes: each pause is a quarter of the time that
+// has passed, from setupEvery on.
 const (
 	setupEvery = 20 * time.Millisecond
-	// maxRequests bounds the requests that wait for the host to accept them.
-	maxRequests = 256
-	// recentRequests is how many requests are remembered after their end, so
-	// that a late copy is not taken for a new one.
-	recentRequests = 64
+	// setupRarely is the longest pause between two requests: a server that comes
+	// late is found so much later at most.
+	setupRarely = time.Second
 )
-
-// waiter is a CONNECT_WAIT that has not ended.
-type waiter struct {
-	command  uint16
-	deadline time.Duration
-	local    descriptors.Discriminator
-}
-
-// request is a connection request that the host was told of.
-type request struct {
-	id       uint32
-	from     remote // ourKey is not set
-	body     descriptors.ConnectBody
-	deadline time.Duration
-}
-
-// finished is a request that was accepted, rejected or withdrawn.
-type finished struct {
-	from     remote
-	rejected bool
-}
 
 // setup is a CONNECT_REQUEST or CONNECT_ACCEPT that has not ended.
 type setup struct {
@@ -45,7 +24,9 @@ type setup struct {
 	accepting bool
 	noMatch   bool // somebody said that nobody waits
 	deadline  time.Duration
-	again     time.Duration // when to repeat the frame
+	began     time.Duration // by Engine.present
+	sent      time.Duration // when the frame was sent last
+	again     time.Duration // when to repeat it
 	to        descriptors.MAC
 	body      descriptors.ConnectBody
 	rights    descriptors.Access // of the client, if accepting
@@ -78,7 +59,7 @@ func (e *Engine) sendSetup(ep *endpoint) {
 	} else {
 		s.body.TimeoutMS = s.remaining(e.now)
 	}
-	s.again = e.now + setupEvery
+	s.sent, s.again = e.now, e.now+e.setupPause(s)
 	buf := e.frame(&h, descriptors.ConnectBodySize)
 	if buf == nil {
 		return
@@ -87,8 +68,20 @@ func (e *Engine) sendSetup(ep *endpoint) {
 	e.commit(&h, buf)
 }
 
+// setupPause is how long to wait for an answer before the frame is repeated. It is
+// the NIC of a client that answers an accept, so that the server repeats this often
+// enough to tell a client that has died from a bad wire.
+func (e *Engine) setupPause(s *setup) time.Duration {
+	longest := setupRarely
+	if s.accepting {
+		longest = e.timing.Dead / silentProbes
+	}
+	return min(max((e.present()-s.began)/4, setupEvery), longest)
+}
+
 // startSetup begins to connect ep.
 func (e *Engine) startSetup(ep *endpoint, s *setup) {
+	s.began = e.present()
 	ep.setup = s
 	ep.state = descriptors.StateConnectPending
 	e.settingUp = append(e.settingUp, ep)
@@ -109,7 +102,7 @@ func (e *Engine) endSetup(ep *endpoint, result descriptors.Result) {
 	h := descriptors.Header{Destination: s.to, SourceEndpoint: ep.id, Immediate: uint32(result)}
 	if s.accepting {
 		h.Type, h.DestinationEndpoint, h.Key = descriptors.FrameConnectReject, ep.remote.endpoint, ep.remote.theirKey
-		e.rejectAgain(ep.remote)
+		ep.request.state = requestFailed
 	} else {
 		h.Type, h.Key = descriptors.FrameDisconnect, ep.remote.ourKey
 	}
@@ -154,106 +147,6 @@ func (e *Engine) establish(ep *endpoint, peer *descriptors.ConnectBody) {
 	})
 }
 
-// onConnectRequest hands a request to a host that waits for it.
-func (e *Engine) onConnectRequest(h *descriptors.Header, payload []byte) bool {
-	on := descriptors.ConnectBodyAt(payload)
-	if on == nil || h.SourceEndpoint == 0 {
-		return false
-	}
-	body := *on
-	if body.Key == 0 || body.Remote.Len > descriptors.MaxDiscriminator || body.Local.Len > descriptors.MaxDiscriminator ||
-		body.Kind != descriptors.KindVI || body.TimeoutMS == 0 {
-		return false
-	}
-	from := remote{mac: h.Source, endpoint: h.SourceEndpoint, theirKey: body.Key}
-	if e.known(from) {
-		return true
-	}
-	e.look() // the client's time begins now
-	for i := range e.waiters {
-		w := e.waiters[i]
-		if w.local.Len != body.Remote.Len || w.local.Data != body.Remote.Data {
-			continue
-		}
-		if len(e.requests) >= maxRequests {
-			return false
-		}
-		e.waiters = append(e.waiters[:i], e.waiters[i+1:]...)
-		e.nextID++
-		e.requests[e.nextID] = &request{id: e.nextID, from: from, body: body,
-			deadline: e.now + time.Duration(body.TimeoutMS)*time.Millisecond}
-		answerWith(e, w.command, descriptors.ConnectionReply{
-			Connection: e.nextID, MaxTransfer: body.MaxTransfer, Reliability: body.Reliability,
-			RemoteMAC: from.mac, RemoteRights: body.Rights, Remote: body.Local,
-		})
-		return true
-	}
-	e.sendReject(from, descriptors.ResultNoMatch)
-	return true
-}
-
-// known says whether a request is a copy of one that has been seen, and repeats
-// the answer to it if that may have been lost.
-func (e *Engine) known(from remote) bool {
-	for _, r := range e.requests {
-		if r.from == from {
-			return true
-		}
-	}
-	for i := range e.recent {
-		if f := &e.recent[i]; f.from == from {
-			if f.rejected {
-				e.sendReject(from, descriptors.ResultReject)
-			}
-			return true
-		}
-	}
-	return false
-}
-
-// retire remembers a request that has ended.
-func (e *Engine) retire(r *request, rejected bool) {
-	delete(e.requests, r.id)
-	e.recent[e.recentAt] = finished{r.from, rejected}
-	e.recentAt = (e.recentAt + 1) % recentRequests
-}
-
-// rejectAgain has copies of a request that was accepted in vain rejected.
-func (e *Engine) rejectAgain(from remote) {
-	from.ourKey = 0
-	for i := range e.recent {
-		if f := &e.recent[i]; f.from == from {
-			f.rejected = true
-		}
-	}
-}
-
-func (e *Engine) sendReject(to remote, why descriptors.Result) {
-	h := descriptors.Header{Destination: to.mac, Type: descriptors.FrameConnectReject,
-		DestinationEndpoint: to.endpoint, Key: to.theirKey, Immediate: uint32(why)}
-	if buf := e.frame(&h, 0); buf != nil {
-		e.commit(&h, buf)
-	}
-}
-
-// withdraw takes back a request whose client no longer waits.
-func (e *Engine) withdraw(h *descriptors.Header) bool {
-	from := remote{mac: h.Source, endpoint: h.SourceEndpoint, theirKey: h.Key}
-	for _, r := range e.requests {
-		if r.from == from {
-			e.retire(r, false)
-			return true
-		}
-	}
-	for _, ep := range e.settingUp {
-		if ep.setup.accepting && ep.remote.mac == from.mac && ep.remote.endpoint == from.endpoint && ep.remote.theirKey == from.theirKey {
-			e.endSetup(ep, descriptors.ResultTimeout)
-			return true
-		}
-	}
-	return false
-}
-
 // connecting finds the endpoint that a server's answer is for.
 func (e *Engine) connecting(h *descriptors.Header) *endpoint {
 	ep := e.endpoint(h.DestinationEndpoint)
@@ -280,8 +173,12 @@ func (e *Engine) onConnectAccept(h *descriptors.Header, payload []byte) bool {
 		e.confirm(ep) // our confirmation was lost
 		return true
 	}
-	if ep.setup == nil || ep.setup.accepting || body.Key == 0 || h.SourceEndpoint == 0 ||
-		body.Reliability != ep.reliability || body.MaxTransfer != ep.maxTransfer || body.Kind != descriptors.KindVI {
+	if ep.setup == nil {
+		e.answerStranger(ep, h) // another server was first
+		return false
+	}
+	if ep.setup.accepting || body.Key == 0 || h.SourceEndpoint == 0 || body.Reliability != ep.reliability ||
+		body.MaxTransfer != ep.maxTransfer || body.Kind != descriptors.KindVI {
 		return false
 	}
 	ep.remote.mac, ep.remote.endpoint, ep.remote.theirKey = h.Source, h.SourceEndpoint, body.Key
@@ -315,10 +212,21 @@ func (e *Engine) confirmed(ep *endpoint) {
 	}
 }
 
-// onConnectReject ends a client's attempt.
+// onConnectReject ends a client's attempt, or a connection of which the server has
+// never heard that the client has it.
 func (e *Engine) onConnectReject(h *descriptors.Header) bool {
 	ep := e.connecting(h)
-	if ep == nil || ep.setup == nil || ep.setup.accepting {
+	if ep == nil {
+		return false
+	}
+	if ep.setup == nil {
+		if h.SourceEndpoint != ep.remote.endpoint || h.Source != ep.remote.mac {
+			return false
+		}
+		e.fail(ep, descriptors.StatusTransportError, descriptors.ResultConnectionLost, false)
+		return true
+	}
+	if ep.setup.accepting {
 		return false
 	}
 	why := descriptors.Result(h.Immediate)
@@ -336,18 +244,6 @@ func (e *Engine) onConnectReject(h *descriptors.Header) bool {
 
 // tickSetup looks at all that is being set up.
 func (e *Engine) tickSetup() {
-	for i := 0; i < len(e.waiters); i++ {
-		if w := e.waiters[i]; e.now >= w.deadline {
-			e.waiters = append(e.waiters[:i], e.waiters[i+1:]...)
-			i--
-			e.answer(w.command, descriptors.ResultTimeout, 0)
-		}
-	}
-	for _, r := range e.requests {
-		if e.now >= r.deadline {
-			e.retire(r, false)
-		}
-	}
 	for i := 0; i < len(e.settingUp); i++ {
 		ep := e.settingUp[i]
 		switch s := ep.setup; {
@@ -357,6 +253,9 @@ func (e *Engine) tickSetup() {
 				why = descriptors.ResultNoMatch
 			}
 			e.endSetup(ep, why)
+			i--
+		case s.accepting && e.present()-s.began > e.timing.Dead:
+			e.endSetup(ep, descriptors.ResultConnectionLost)
 			i--
 		case e.now >= s.again:
 			e.sendSetup(ep)

@@ -32,6 +32,7 @@ type endpoint struct {
 	remote  remote
 	outline descriptors.Header // what the headers of the connection's frames have in common
 	setup   *setup             // while a connection is being set up
+	request *request           // that led to the connection, at the server
 	epitaph epitaph            // of the last connection
 
 	rel   *reliable   // connected and acknowledged
@@ -204,6 +205,10 @@ func (e *Engine) unlink(ep *endpoint) {
 	if ep.kind == descriptors.KindFrame && ep.unrel != nil {
 		i := slices.Index(e.takers, ep)
 		e.takers = slices.Delete(e.takers, i, i+1)
+	}
+	if ep.request != nil {
+		e.requests.end(ep.request)
+		ep.request = nil
 	}
 	ep.rel, ep.unrel, ep.remote = nil, nil, remote{}
 }

@@ -84,10 +84,7 @@ type Engine struct {
 	doomed       []*completionQueue // have died in this step
 
 	waiters  []waiter
-	requests map[uint32]*request
-	nextID   uint32 // of a connection request
-	recent   [recentRequests]finished
-	recentAt int
+	requests requests
 
 	loan loan
 }
@@ -158,8 +155,7 @@ func (e *Engine) clear() {
 	}
 	e.scanned, e.scanAt = nil, 0
 	e.ready, e.spare, e.owing, e.fresh, e.unsettled, e.busy, e.settingUp, e.doomed = nil, nil, nil, nil, nil, nil, nil, nil
-	e.waiters, e.requests = nil, map[uint32]*request{}
-	e.recent = [recentRequests]finished{}
+	e.waiters, e.requests = nil, newRequests()
 }
 
 // Limits returns the engine's limits.

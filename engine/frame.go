@@ -205,7 +205,7 @@ func (e *Engine) sendEpitaph(ep *endpoint) bool {
 // onDisconnect handles the news that a connection has ended at the other side.
 func (e *Engine) onDisconnect(h *descriptors.Header) bool {
 	if h.DestinationEndpoint == 0 {
-		return e.withdraw(h)
+		return e.onWithdrawal(h)
 	}
 	ep := e.endpoint(h.DestinationEndpoint)
 	if ep == nil || h.Key == 0 || h.SourceEndpoint != ep.remote.endpoint || h.Source != ep.remote.mac {
@@ -219,7 +219,7 @@ func (e *Engine) onDisconnect(h *descriptors.Header) bool {
 		return false
 	}
 	if ep.state == descriptors.StateConnectPending {
-		e.endSetup(ep, descriptors.ResultReject)
+		e.endSetup(ep, descriptors.ResultWithdrawn) // the client knows nothing of it
 		return true
 	}
 	reason := descriptors.Result(h.Immediate)

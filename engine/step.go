@@ -289,6 +289,7 @@ func (e *Engine) tick() {
 	}
 	clear(e.busy[len(keep):])
 	e.busy = keep
+	e.tickRequests()
 	e.tickSetup()
 	if e.now >= e.nextIdle {
 		e.nextIdle = e.now + idleEvery
