@@ -8,46 +8,6 @@ import (
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
-// Commands differ in how long they stay with the device, so each class has
-// slots of its own: servers that wait for clients must not keep anybody from
-// accepting, and nothing may keep an ABORT from being sent.
-type class int
-
-const (
-	classShort   class = iota // answered at once
-	classConnect              // answered by the network
-	classWait                 // answered when a client comes
-)
-
-var classSlots = [...]int{classShort: 128, classConnect: 128, classWait: 256}
-
-// Ring sizes. The submission queue holds as many commands as there are slots,
-// so it cannot be full. The completion queue has as much room for events.
-const (
-	slotLog2     = 9
-	slotCount    = 1 << slotLog2
-	adminSQLog2  = slotLog2
-	adminACQLog2 = slotLog2 + 1
-)
-
-// slot is one command that the device may have.
-type slot struct {
-	class class
-	id    uint16 // slot number and, above it, how often it was used
-	state slotState
-	reply descriptors.AdminEntry
-	ready chan struct{} // has a token when state became slotDone
-}
-
-type slotState int
-
-const (
-	slotFree slotState = iota
-	slotSent
-	slotDone
-	slotLost // nobody waits for the reply any more
-)
-
 // admin is the admin queue: two rings in DMA memory.
 type admin struct {
 	regs *registers
@@ -61,8 +21,7 @@ type admin struct {
 	mu       sync.Mutex // slots and completion ring
 	consumer uint32
 	closed   bool
-	slots    [slotCount]slot
-	free     [len(classSlots)]chan uint16
+	slots    slots
 
 	event  func(descriptors.Event) // called with mu held
 	broken func(error) error       // always returns an error; see NIC.fail
@@ -79,15 +38,6 @@ func (n *NIC) newAdmin() (*admin, error) {
 	}
 	a := &admin{regs: &n.regs, buf: buf, event: n.event, broken: n.fail}
 	a.sq, a.acq = buf.mem.Bytes()[:sqSize], buf.mem.Bytes()[sqSize:sqSize+acqSize]
-	next := 0
-	for c, count := range classSlots {
-		a.free[c] = make(chan uint16, count)
-		for range count {
-			a.slots[next] = slot{class: class(c), id: uint16(next), ready: make(chan struct{}, 1)}
-			a.free[c] <- uint16(next)
-			next++
-		}
-	}
 	vector := uint32(descriptors.NoVector)
 	if len(n.vectors) > 0 {
 		vector = uint32(n.vectors[0].number)
@@ -108,6 +58,14 @@ func (n *NIC) newAdmin() (*admin, error) {
 		}
 	}
 	return a, nil
+}
+
+// acquire returns a slot for a command, nil if as many of its class are
+// outstanding as may be.
+func (a *admin) acquire(c class) *slot {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.slots.acquire(c)
 }
 
 // submit gives a command to the device. The slot is the caller's until take
@@ -140,7 +98,7 @@ func (a *admin) take(s *slot) (descriptors.AdminEntry, bool) {
 		return descriptors.AdminEntry{}, false
 	}
 	reply := s.reply
-	a.giveBack(s)
+	a.slots.release(s)
 	return reply, true
 }
 
@@ -150,19 +108,10 @@ func (a *admin) abandon(s *slot) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if s.state == slotDone {
-		a.giveBack(s)
+		a.slots.release(s)
 		return
 	}
 	s.state = slotLost
-}
-
-func (a *admin) giveBack(s *slot) {
-	select {
-	case <-s.ready:
-	default:
-	}
-	s.state = slotFree
-	a.free[s.class] <- s.id % slotCount
 }
 
 // drain takes what the device has written and hands it to whom it concerns. It
@@ -223,12 +172,12 @@ func (a *admin) handle(e *descriptors.AdminEntry, flags uint32) error {
 		a.event(*descriptors.Reply[descriptors.Event](e))
 		return nil
 	case descriptors.EntryReply:
-		s := &a.slots[e.ID%slotCount]
-		if s.id != e.ID || s.state != slotSent && s.state != slotLost {
+		s := a.slots.find(e.ID)
+		if s == nil {
 			return fmt.Errorf("%w: reply to command %#x, which was not given", ErrProtocol, e.ID)
 		}
 		if s.state == slotLost {
-			a.giveBack(s)
+			a.slots.release(s)
 			return nil
 		}
 		s.reply, s.state = *e, slotDone

@@ -66,7 +66,7 @@ func TestGarbageAdminEntries(t *testing.T) {
 		{"unknown kind", func(e *descriptors.AdminEntry) { e.Kind = 77 }, "kind 77"},
 		{"kind zero", func(e *descriptors.AdminEntry) { e.Kind = 0 }, "kind 0"},
 		{"unknown ID", func(e *descriptors.AdminEntry) { e.ID ^= 5 }, "not given"},
-		{"old use of the same ID", func(e *descriptors.AdminEntry) { e.ID -= 512 }, "not given"},
+		{"old use of the same slot", func(e *descriptors.AdminEntry) { e.ID -= 2048 }, "not given"},
 		{"reserved flags", func(e *descriptors.AdminEntry) { e.Flags |= 0x80 }, "flags"},
 		{"all ones", func(e *descriptors.AdminEntry) { e.Kind, e.ID, e.Flags = 0xffff, 0xffff, 0xffffffff }, "flags"},
 	} {

@@ -83,15 +83,12 @@ func (n *NIC) send(ctx context.Context, done <-chan struct{}, c class, cmd *desc
 	w := waiter{n: n, ctx: ctx, done: done}
 	defer w.stop()
 	for {
-		select {
-		case index := <-n.admin.free[c]:
-			s := &n.admin.slots[index]
+		if s := n.admin.acquire(c); s != nil {
 			if err := n.admin.submit(s, cmd); err != nil {
 				n.admin.abandon(s)
 				return nil, &unknownOutcome{err}
 			}
 			return s, nil
-		default:
 		}
 		n.admin.drain()
 		if err := w.pause(nil, nil, nil); err != nil {

@@ -52,7 +52,9 @@ func (n *NIC) discriminator(op string, b []byte) (descriptors.Discriminator, err
 // local is this end's own discriminator. It waits for the answer until ctx
 // ends. It fails with ErrNoMatch, ErrReject, ErrTimeout, ErrNotReachable,
 // ErrInvalidState, ErrInvalidReliability, ErrInvalidMTU or the context's error;
-// the VI is idle again then.
+// the VI is idle again then. Of calls of ConnectRequest 512 are with the device at a
+// time; more wait for their turn. The same goes for Accept and for ConnectWait, each
+// for itself.
 func (v *VI) ConnectRequest(ctx context.Context, remote Address, local []byte) (Remote, error) {
 	const op = "connect"
 	if err := v.begin(op); err != nil {
@@ -67,7 +69,7 @@ func (v *VI) ConnectRequest(ctx context.Context, remote Address, local []byte) (
 	if err != nil {
 		return Remote{}, err
 	}
-	r, err := v.connect(ctx, newCommand(descriptors.OpConnectRequest, descriptors.ConnectRequestBody{
+	r, err := v.connect(ctx, classRequest, newCommand(descriptors.OpConnectRequest, descriptors.ConnectRequestBody{
 		Endpoint: v.number, TimeoutMS: timeoutMS(ctx), RemoteMAC: remote.MAC, Remote: to, Local: from,
 	}))
 	return r, v.n.error(op, err)
@@ -75,9 +77,9 @@ func (v *VI) ConnectRequest(ctx context.Context, remote Address, local []byte) (
 
 // connect carries out a command that connects the VI. A VI that cannot be connected
 // because its last connection has ended says how.
-func (v *VI) connect(ctx context.Context, cmd *descriptors.Command) (Remote, error) {
+func (v *VI) connect(ctx context.Context, class class, cmd *descriptors.Command) (Remote, error) {
 	before := v.ending.begin()
-	reply, err := v.n.connect(ctx, classConnect, cmd)
+	reply, err := v.n.connect(ctx, class, cmd)
 	if err != nil {
 		v.ending.undo(before)
 		if end := v.ending.err(); end != nil && errors.Is(err, ErrInvalidState) {
@@ -141,7 +143,7 @@ func (c *Connection) Accept(ctx context.Context, v *VI) (Remote, error) {
 		return Remote{}, err
 	}
 	defer c.n.end()
-	r, err := v.connect(ctx, newCommand(descriptors.OpConnectAccept, descriptors.ConnectAcceptBody{
+	r, err := v.connect(ctx, classAccept, newCommand(descriptors.OpConnectAccept, descriptors.ConnectAcceptBody{
 		Connection: c.number, Endpoint: v.number, TimeoutMS: timeoutMS(ctx),
 	}))
 	return r, c.n.error(op, err)

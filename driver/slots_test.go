@@ -1,0 +1,124 @@
+package driver_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/driver/drivertest"
+)
+
+// unanswered is a device that never answers the commands that wait for a peer,
+// and knows how many of them it has.
+func unanswered(d *fakeDevice) (count func(descriptors.Opcode) int) {
+	d.with(func() {
+		d.answer = func(c *descriptors.Command) (descriptors.Result, bool) {
+			switch c.Opcode {
+			case descriptors.OpConnectWait, descriptors.OpConnectAccept, descriptors.OpConnectRequest:
+				return 0, false
+			case descriptors.OpAbort:
+				id := descriptors.Body[descriptors.AbortBody](c).ID
+				for i, u := range d.admin.unanswered {
+					if u.ID == id {
+						d.admin.unanswered = append(d.admin.unanswered[:i], d.admin.unanswered[i+1:]...)
+						d.reply(&u, descriptors.ResultAborted)
+						return descriptors.ResultSuccess, true
+					}
+				}
+				return descriptors.ResultInvalidParameter, true
+			}
+			return descriptors.ResultSuccess, true
+		}
+	})
+	return func(op descriptors.Opcode) (n int) {
+		d.with(func() {
+			for _, u := range d.admin.unanswered {
+				if u.Opcode == op {
+					n++
+				}
+			}
+		})
+		return n
+	}
+}
+
+// TestWaitsForPeersAreApart fills the device with each kind of command that waits
+// for a peer: the other kinds still get through, and so does everything else.
+func TestWaitsForPeersAreApart(t *testing.T) {
+	const many = 600 // more than may be outstanding
+	vi := func(t *testing.T, n *driver.NIC) *driver.VI {
+		v, err := n.CreateVI(t.Context(), driver.VIAttributes{Reliability: descriptors.Unreliable, MaxTransfer: 64, SendDepth: 2, RecvDepth: 2}, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	var offer *driver.Connection
+	kinds := map[descriptors.Opcode]func(ctx context.Context, n *driver.NIC, v *driver.VI) error{
+		descriptors.OpConnectWait: func(ctx context.Context, n *driver.NIC, v *driver.VI) error {
+			_, err := n.ConnectWait(ctx, []byte("x"))
+			return err
+		},
+		descriptors.OpConnectRequest: func(ctx context.Context, n *driver.NIC, v *driver.VI) error {
+			_, err := v.ConnectRequest(ctx, driver.Address{Discriminator: []byte("x")}, nil)
+			return err
+		},
+		descriptors.OpConnectAccept: func(ctx context.Context, n *driver.NIC, v *driver.VI) error {
+			_, err := offer.Accept(ctx, v)
+			return err
+		},
+	}
+	for full, fill := range kinds {
+		t.Run(full.String(), func(t *testing.T) {
+			drivertest.CheckLeaks(t)
+			d := newFake(t)
+			n := openFake(t, d)
+			var err error
+			if offer, err = n.ConnectWait(t.Context(), []byte("x")); err != nil {
+				t.Fatal(err)
+			}
+			count := unanswered(d)
+			v := vi(t, n)
+			ctx, cancel := context.WithCancel(t.Context())
+			ends := make(chan error, many)
+			for range many {
+				go func() { ends <- fill(ctx, n, v) }()
+			}
+			eventually(t, "many of them are with the device", func() bool { return count(full) >= 500 })
+			for op, try := range kinds {
+				if op == full {
+					continue
+				}
+				one, stop := context.WithCancel(t.Context())
+				end := make(chan error, 1)
+				go func() { end <- try(one, n, v) }()
+				eventually(t, op.String()+" gets through", func() bool { return count(op) == 1 })
+				stop()
+				if err := <-end; !errors.Is(err, context.Canceled) {
+					t.Errorf("%v: %v", op, err)
+				}
+			}
+			if _, err := n.CreatePtag(contextFor(t)); err != nil {
+				t.Errorf("a command that waits for nobody: %v", err)
+			}
+			cancel()
+			for range many {
+				if err := <-ends; !errors.Is(err, context.Canceled) {
+					t.Fatalf("%v: %v", full, err)
+				}
+			}
+			if c := count(full); c != 0 {
+				t.Errorf("%d are left with the device", c)
+			}
+			// The slots can be used again.
+			short, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+			defer cancel()
+			if err := fill(short, n, v); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("afterwards: %v", err)
+			}
+		})
+	}
+}
