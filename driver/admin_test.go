@@ -27,6 +27,7 @@ func TestCommandResults(t *testing.T) {
 		descriptors.ResultNoMatch: driver.ErrNoMatch, descriptors.ResultNotReachable: driver.ErrNotReachable,
 		descriptors.ResultNotSupported: driver.ErrNotSupported, descriptors.ResultBadOpcode: driver.ErrBadOpcode,
 		descriptors.ResultAborted: driver.ErrAborted, descriptors.ResultDMAFault: driver.ErrDMAFault,
+		descriptors.ResultConnectionLost: driver.ErrPeerLost, descriptors.ResultWithdrawn: driver.ErrWithdrawn,
 	} {
 		d.with(func() {
 			d.answer = func(*descriptors.Command) (descriptors.Result, bool) { return result, true }

@@ -133,7 +133,11 @@ func (n *NIC) ConnectWait(ctx context.Context, local []byte) (*Connection, error
 
 // Accept connects the VI, which is idle, to the one that asks. It fails with
 // ErrInvalidReliability or ErrInvalidMTU if the two do not fit each other, of
-// which the other side learns nothing: another VI may accept.
+// which the other side learns nothing: another VI may accept. If the client no
+// longer waits, ErrWithdrawn says so. ErrPeerLost is a client that has died
+// since it asked: its NIC answers an accept at once, so that Accept ends after the
+// device's dead time (3 s) then, whatever ctx says. With these, with ErrTimeout and
+// with the context's error the request is over.
 func (c *Connection) Accept(ctx context.Context, v *VI) (Remote, error) {
 	const op = "accept connection"
 	if v == nil || v.n != c.n {
@@ -149,7 +153,7 @@ func (c *Connection) Accept(ctx context.Context, v *VI) (Remote, error) {
 	return r, c.n.error(op, err)
 }
 
-// Reject turns the request down.
+// Reject turns the request down. ErrWithdrawn is a client that no longer waits.
 func (c *Connection) Reject(ctx context.Context) error {
 	const op = "reject connection"
 	if err := c.n.begin(op); err != nil {

@@ -84,6 +84,8 @@ var (
 	ErrBadOpcode          = errors.New("the device does not know this command")
 	ErrAborted            = errors.New("aborted")
 	ErrDMAFault           = errors.New("the device could not reach memory")
+	// ErrWithdrawn: the client's time was up, or it has given up.
+	ErrWithdrawn = errors.New("the client no longer waits")
 )
 
 var resultErrors = map[descriptors.Result]error{
@@ -106,6 +108,7 @@ var resultErrors = map[descriptors.Result]error{
 	descriptors.ResultDMAFault:           ErrDMAFault,
 	descriptors.ResultRemoteDescriptor:   ErrConnectionBroken,
 	descriptors.ResultConnectionLost:     ErrPeerLost,
+	descriptors.ResultWithdrawn:          ErrWithdrawn,
 }
 
 // Error is the error of this package: what was attempted on which device, why

@@ -51,7 +51,7 @@ const (
 	ErrNotSupported Code = 16
 )
 
-// Codes of our own, each with the VIA code that it refines. The last four refine
+// Codes of our own, each with the VIA code that it refines. The last five refine
 // none: VIA has no code for them. ErrDisconnected, ErrPeerLost and
 // ErrConnectionBroken say how a connection ended that this side has not ended: the
 // errors of descriptors that completed because of it match one of them besides
@@ -83,6 +83,9 @@ const (
 	// of the two ends broke the connection, or the peer has disconnected before
 	// all that it had posted was delivered.
 	ErrConnectionBroken
+	// ErrWithdrawn: the client that asked to be connected no longer waits for an
+	// answer: its time was up, or it gave up. VIA has no code for it.
+	ErrWithdrawn
 )
 
 var codeTexts = map[Code]string{
@@ -110,6 +113,7 @@ var codeTexts = map[Code]string{
 	ErrDisconnected:       "the peer has disconnected",
 	ErrPeerLost:           "the peer is lost: it no longer answers",
 	ErrConnectionBroken:   "the connection broke by an error",
+	ErrWithdrawn:          "the client no longer waits",
 }
 
 // Error says in words what the code means.
@@ -130,7 +134,7 @@ func (c Code) VIA() Code {
 		return ErrDescriptor
 	case ErrClosed:
 		return ErrInvalidParameter
-	case ErrCanceled, ErrDisconnected, ErrPeerLost, ErrConnectionBroken:
+	case ErrCanceled, ErrDisconnected, ErrPeerLost, ErrConnectionBroken, ErrWithdrawn:
 		return 0
 	}
 	return c

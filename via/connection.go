@@ -97,7 +97,9 @@ func (n *NIC) checkDiscriminators(op string, ds ...[]byte) error {
 // Accept connects v, an idle VI, with the one that asked. If the two differ in
 // an attribute that must be the same (ErrInvalidReliability, ErrInvalidMTU), or
 // v cannot be connected (ErrInvalidState), the other side is told nothing and
-// the request goes on waiting: offer another VI, or reject it.
+// the request goes on waiting: offer another VI, or reject it. With any other error
+// it is over. ErrWithdrawn is a client that no longer waits; ErrPeerLost one that
+// has died since it asked, which a NIC knows after 3 s, whatever ctx says.
 func (c *Connection) Accept(ctx context.Context, v *VI) (Remote, error) {
 	const op = "accept"
 	n := c.nic
@@ -119,7 +121,8 @@ func (c *Connection) Accept(ctx context.Context, v *VI) (Remote, error) {
 	return r, n.fail(op, err)
 }
 
-// Reject turns the request down; the other side gets ErrReject.
+// Reject turns the request down; the other side gets ErrReject, unless it no longer
+// waits: ErrWithdrawn.
 func (c *Connection) Reject(ctx context.Context) error {
 	const op = "reject"
 	if err := c.nic.check(ctx, op); err != nil {

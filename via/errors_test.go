@@ -14,7 +14,7 @@ import (
 
 func TestCodes(t *testing.T) {
 	seen := map[string]via.Code{}
-	for c := via.ErrNotDone; c <= via.ErrConnectionBroken; c++ {
+	for c := via.ErrNotDone; c <= via.ErrWithdrawn; c++ {
 		if c > via.ErrNotSupported && c < via.ErrQueueFull {
 			continue // no codes between VIA's and ours
 		}
@@ -86,6 +86,7 @@ func TestExplain(t *testing.T) {
 		{command(descriptors.ResultConnectionLost), via.ErrPeerLost},
 		{command(descriptors.ResultDescriptor), via.ErrConnectionBroken},
 		{command(descriptors.ResultRemoteDescriptor), via.ErrConnectionBroken},
+		{command(descriptors.ResultWithdrawn), via.ErrWithdrawn},
 		{context.Canceled, via.ErrCanceled},
 		{context.DeadlineExceeded, via.ErrTimeout},
 		{vfio.ErrBadAddress, via.ErrInvalidParameter},

@@ -103,6 +103,7 @@ var causes = []struct {
 	{driver.ErrNoMatch, ErrNoMatch},
 	{driver.ErrNotReachable, ErrNotReachable},
 	{driver.ErrNotSupported, ErrNotSupported},
+	{driver.ErrWithdrawn, ErrWithdrawn},
 	{driver.ErrBadOpcode, ErrNotSupported},
 	{driver.ErrAborted, ErrCanceled},
 	{context.DeadlineExceeded, ErrTimeout},

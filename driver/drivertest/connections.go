@@ -118,10 +118,14 @@ func testConnectContext(t *testing.T, a, b *driver.NIC) {
 		t.Errorf("nobody comes: %v", err)
 	}
 	// A server that has been asked and says nothing.
-	done := make(chan error, 1)
+	type waited struct {
+		c   *driver.Connection
+		err error
+	}
+	done := make(chan waited, 1)
 	go func() {
-		_, err := b.ConnectWait(Context(t), meeting)
-		done <- err
+		c, err := b.ConnectWait(Context(t), meeting)
+		done <- waited{c, err}
 	}()
 	// Long enough for the server to have been asked, on a slow machine too.
 	err := driver.ErrNoMatch
@@ -133,12 +137,24 @@ func testConnectContext(t *testing.T, a, b *driver.NIC) {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("no answer: %v", err)
 	}
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
 	if got := x.state(t); got != descriptors.StateIdle {
 		t.Errorf("state %v", got)
 	}
+	// Now it is too late to answer.
+	asked := <-done
+	if asked.err != nil {
+		t.Fatal(asked.err)
+	}
+	y := newEnd(t, b, layout{})
+	for range 2 {
+		if _, err := asked.c.Accept(Context(t), y.v); !errors.Is(err, driver.ErrWithdrawn) || errors.Is(err, driver.ErrInvalidParameter) {
+			t.Errorf("accepting too late: %v", err)
+		}
+	}
+	if err := asked.c.Reject(Context(t)); !errors.Is(err, driver.ErrWithdrawn) {
+		t.Errorf("rejecting too late: %v", err)
+	}
+	connect(t, x, y)
 }
 
 func testIdle(t *testing.T, a, b *driver.NIC) {

@@ -97,6 +97,27 @@ func testAnsweredOnce(t *testing.T, p *Pair) {
 	exchange(t, p, x, y, 100, 1)
 }
 
+// testAnsweredTooLate answers clients that have given up.
+func testAnsweredTooLate(t *testing.T, p *Pair) {
+	x, y := NewEnd(t, p.A, Setup{}), NewEnd(t, p.B, Setup{})
+	for name, answer := range map[string]func(*via.Connection) error{
+		"accept": func(c *via.Connection) error { _, err := c.Accept(Context(t), y.VI); return err },
+		"reject": func(c *via.Connection) error { return c.Reject(Context(t)) },
+	} {
+		ctx, cancel := context.WithCancel(Context(t))
+		c, outcome := dial(ctx, t, x.VI, p.B)
+		cancel()
+		wantError(t, "client", <-outcome, via.ErrCanceled)
+		// The news may still be under way when a request is rejected.
+		if err := answer(c); err != nil || name == "accept" {
+			wantError(t, name, err, via.ErrWithdrawn)
+		}
+	}
+	wantState(t, y.VI, via.Idle)
+	check(t, ConnectVIs(Context(t), x.VI, y.VI, t.Name()))
+	exchange(t, p, x, y, 100, 1)
+}
+
 func testConnectTime(t *testing.T, p *Pair) {
 	x := NewEnd(t, p.A, Setup{})
 	to := via.Address{MAC: p.B.Query().Address, Discriminator: []byte("nobody")}

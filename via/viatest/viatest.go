@@ -45,6 +45,7 @@ var suite = []struct {
 	{"connect/mismatch leaves the request pending", testMismatch},
 	{"connect/reject", testReject},
 	{"connect/answered once", testAnsweredOnce},
+	{"connect/answered too late", testAnsweredTooLate},
 	{"connect/time", testConnectTime},
 	{"connect/bad arguments", testConnectArguments},
 	{"cq/completions", testCQ},
