@@ -42,7 +42,7 @@ func (s *Spec) join(ctx context.Context, from, to *via.NIC) (x, y *endpoint.Endp
 			Options: func(via.Remote) (endpoint.Options, error) { return s.options(), nil }}
 		var err error
 		y, _, err = listener.Accept(ctx)
-		accepted <- err
+		accepted <- errors.Join(err, listener.Close())
 	}()
 	if x, err = endpoint.New(ctx, from, s.options()); err == nil {
 		_, err = x.Connect(ctx, via.Address{MAC: to.Query().Address, Discriminator: discriminator}, nil)

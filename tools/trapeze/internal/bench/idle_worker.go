@@ -229,6 +229,7 @@ func (s *idleSpec) withEnd(ctx context.Context, address string, ready func(), f 
 		ready()
 		l := endpoint.Listener{NIC: nic, Discriminator: discriminator, Options: func(via.Remote) (endpoint.Options, error) { return o, nil }}
 		e, _, err = l.Accept(set)
+		err = errors.Join(err, l.Close())
 	} else if e, err = endpoint.New(set, nic, o); err == nil {
 		_, err = e.Connect(set, via.Address{MAC: descriptors.Broadcast, Discriminator: discriminator}, nil)
 	}

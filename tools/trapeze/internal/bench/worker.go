@@ -78,6 +78,7 @@ func (s *Spec) connect(ctx context.Context, nic *via.NIC, ready func()) (ends []
 	defer cancel()
 	listener := &endpoint.Listener{NIC: nic, Discriminator: discriminator,
 		Options: func(via.Remote) (endpoint.Options, error) { return s.options(), nil }}
+	defer func() { err = errors.Join(err, listener.Close()) }()
 	ready()
 	for i := range s.VIs {
 		var e *endpoint.Endpoint

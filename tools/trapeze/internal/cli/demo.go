@@ -185,7 +185,7 @@ func connected(ctx context.Context, a, b *via.NIC, l *endpoint.Listener, o endpo
 	go func() {
 		var err error
 		to, _, err = l.Accept(limited)
-		accepted <- err
+		accepted <- errors.Join(err, l.Close())
 	}()
 	from, _, err = dial(ctx, a, via.Address{MAC: b.Query().Address, Discriminator: l.Discriminator}, o, patience)
 	if err != nil {

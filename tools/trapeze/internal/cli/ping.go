@@ -60,7 +60,8 @@ func (p *program) ping() *cobra.Command {
 Without --device both ends are emulated in this process.
 
 With --count 0 and with --serve it goes on until it is interrupted, and then
-ends with exit code 0.
+ends with exit code 0. It serves 64 clients at a time, with 512 MiB of buffers, and
+gives those with --unreliable up that are silent for 10 s.
 ` + policyHelp + logHelp + `
 
 JSON keys: peer (MAC), reliability, bytes, sent, received, lost, loss (0 to 1),
@@ -162,7 +163,7 @@ func (p *program) pingHere(ctx context.Context, f pingFlags, opts []via.Option, 
 	}
 	serving, stop := context.WithCancel(ctx)
 	served := make(chan error, 1)
-	go func() { served <- ping.Serve(serving, b, nil) }()
+	go func() { served <- ping.Server{NIC: b}.Serve(serving) }()
 	err = p.pingPeer(ctx, a, b.Query().Address, f, log)
 	stop()
 	return errors.Join(err, <-served)
@@ -173,7 +174,7 @@ func (p *program) pingServe(ctx context.Context, nic *via.NIC, device string, lo
 		p.note("answering; to ask:\n  trapeze ping --device '%s'", to)
 	}
 	var clients, echoed atomic.Uint64
-	err := ping.Serve(ctx, nic, func(c ping.Client) {
+	err := ping.Server{NIC: nic, Ended: func(c ping.Client) {
 		clients.Add(1)
 		echoed.Add(c.Echoed)
 		if c.Err != nil {
@@ -181,7 +182,7 @@ func (p *program) pingServe(ctx context.Context, nic *via.NIC, device string, lo
 			return
 		}
 		p.note("%v: %d messages", c.Remote.MAC, c.Echoed)
-	})
+	}}.Serve(ctx)
 	logged := log.finish(&err)
 	if err == nil && p.json {
 		err = p.printJSON(serveReport{Clients: clients.Load(), Echoed: echoed.Load(), Log: logged})

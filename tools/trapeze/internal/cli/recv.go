@@ -136,6 +136,9 @@ func (p *program) awaitSender(ctx context.Context, nic *via.NIC, f recvFlags) (*
 	}
 	l := fileListener(nic, func(r via.Remote, err error) { p.note("trapeze: turned down %v: %v", r.MAC, err) })
 	e, remote, err := l.Accept(ctx)
+	if cerr := l.Close(); err == nil && cerr != nil {
+		p.note("trapeze: warning: %v", cerr)
+	}
 	if errors.Is(err, via.ErrTimeout) || errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = hinted(fmt.Errorf("receive: no sender within %v: %w", f.timeout, via.ErrTimeout), "give it more --timeout")
 	}

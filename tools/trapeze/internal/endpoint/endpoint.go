@@ -51,6 +51,18 @@ const mostInline = 224
 
 // New makes an idle endpoint with all its receives posted.
 func New(ctx context.Context, nic *via.NIC, o Options) (*Endpoint, error) {
+	e, err := idle(ctx, nic, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.furnish(ctx, nic, o); err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	return e, nil
+}
+
+// idle makes an endpoint without buffers and descriptors.
+func idle(ctx context.Context, nic *via.NIC, o Options) (*Endpoint, error) {
 	a := via.VIAttributes{
 		Reliability: o.Reliability, MaxTransfer: uint32(o.MaxMessage),
 		SendDepth: max(o.SendDepth, 2), RecvDepth: max(o.RecvDepth, 2),
@@ -60,14 +72,11 @@ func New(ctx context.Context, nic *via.NIC, o Options) (*Endpoint, error) {
 		return nil, err
 	}
 	// Buffers start on cache lines of their own.
-	e := &Endpoint{vi: vi, max: o.MaxMessage, stride: (o.MaxMessage + 63) &^ 63,
-		inline: o.MaxMessage <= min(mostInline, nic.Query().MaxInline)}
-	if err := e.furnish(ctx, nic, o); err != nil {
-		return nil, errors.Join(err, e.Close())
-	}
-	return e, nil
+	return &Endpoint{vi: vi, max: o.MaxMessage, stride: (o.MaxMessage + 63) &^ 63,
+		inline: o.MaxMessage <= min(mostInline, nic.Query().MaxInline)}, nil
 }
 
+// furnish gives the endpoint its buffers and descriptors, and posts its receives.
 func (e *Endpoint) furnish(ctx context.Context, nic *via.NIC, o Options) (err error) {
 	if e.memory, err = nic.Alloc(ctx, max(e.stride, 64)*(o.SendDepth+o.RecvDepth), via.MemoryAttributes{}); err != nil {
 		return err
@@ -102,6 +111,9 @@ func (e *Endpoint) Poll() { e.vi.NIC().Poll() }
 
 // MaxMessage is the size in bytes of the largest message.
 func (e *Endpoint) MaxMessage() int { return e.max }
+
+// Reliability is the level of the VI.
+func (e *Endpoint) Reliability() via.Reliability { return e.vi.Attributes().Reliability }
 
 // Acquire waits for a free send buffer of MaxMessage bytes.
 func (e *Endpoint) Acquire(ctx context.Context) ([]byte, error) {

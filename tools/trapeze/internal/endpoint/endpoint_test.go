@@ -26,19 +26,13 @@ func limited(t testing.TB) context.Context {
 }
 
 // nics opens two NICs on one wire.
-func nics(t testing.TB) (a, b *via.NIC) {
+func nics(t testing.TB) (a, b *via.NIC) { return nicsWith(t, "") }
+
+// nicsWith is nics with further options.
+func nicsWith(t testing.TB, options string) (a, b *via.NIC) {
 	t.Helper()
-	address := "emu:?wire=mem:" + rand.Text()
-	var out []*via.NIC
-	for range 2 {
-		n, err := via.Open(limited(t), address, via.WithErrorHandler(func(via.AsyncError) {}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { n.Close() })
-		out = append(out, n)
-	}
-	return out[0], out[1]
+	address := "emu:?wire=mem:" + rand.Text() + options
+	return open(t, address), open(t, address)
 }
 
 func options(n, depth int) endpoint.Options {
@@ -55,7 +49,7 @@ func listen(ctx context.Context, l *endpoint.Listener) <-chan accepted {
 	c := make(chan accepted, 1)
 	go func() {
 		e, r, err := l.Accept(ctx)
-		c <- accepted{e, r, err}
+		c <- accepted{e, r, errors.Join(err, l.Close())}
 	}()
 	return c
 }

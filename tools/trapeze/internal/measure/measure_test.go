@@ -40,7 +40,7 @@ func pair(t *testing.T, opts ...via.Option) (a, b *endpoint.Endpoint) {
 	go func() {
 		var err error
 		b, _, err = l.Accept(ctx)
-		done <- err
+		done <- errors.Join(err, l.Close())
 	}()
 	_, err = a.Connect(ctx, via.Address{MAC: nics[1].Query().Address, Discriminator: []byte("x")}, nil)
 	if err := errors.Join(err, <-done); err != nil {

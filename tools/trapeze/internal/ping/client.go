@@ -50,8 +50,14 @@ func Run(ctx context.Context, e *endpoint.Endpoint, o Options, reply Reply) (*St
 		if reply != nil {
 			reply(seq, d, err == nil)
 		}
-		if seq+1 != o.Count && !sleep(ctx, o.Interval-time.Since(start)) {
-			return s, nil
+		if seq+1 != o.Count {
+			err := rest(ctx, e, o.Interval-time.Since(start))
+			if ctx.Err() != nil {
+				return s, nil
+			}
+			if err != nil {
+				return s, err
+			}
 		}
 	}
 	return s, nil
@@ -68,7 +74,7 @@ func (s *Stats) once(ctx context.Context, e *endpoint.Endpoint, wait time.Durati
 		pattern[i] = byte(i) + byte(seq)
 	}
 	n := copy(buf, pattern)
-	limited, cancel := context.WithTimeout(ctx, wait)
+	limited, cancel := context.WithTimeout(ctx, min(wait, keepAlive))
 	defer cancel()
 	start := time.Now()
 	if err := e.PostImmediate(n, seq); err != nil {
@@ -78,7 +84,17 @@ func (s *Stats) once(ctx context.Context, e *endpoint.Endpoint, wait time.Durati
 		b, err := e.Receive(limited)
 		d := time.Since(start)
 		if errors.Is(err, via.ErrTimeout) {
-			return 0, errLost
+			left := wait - d
+			if left <= 0 {
+				return 0, errLost
+			}
+			if err := stillHere(ctx, e); err != nil {
+				return 0, err
+			}
+			again, cancel := context.WithTimeout(ctx, min(left, keepAlive))
+			defer cancel()
+			limited = again
+			continue
 		}
 		if err != nil {
 			return 0, err
@@ -100,17 +116,32 @@ func (s *Stats) once(ctx context.Context, e *endpoint.Endpoint, wait time.Durati
 	}
 }
 
-// sleep waits for d and reports false if ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
+// rest waits for d, or until ctx ends.
+func rest(ctx context.Context, e *endpoint.Endpoint, d time.Duration) error {
+	for d > 0 {
+		t := time.NewTimer(min(d, keepAlive))
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return nil
+		}
+		if d -= keepAlive; d > 0 {
+			if err := stillHere(ctx, e); err != nil {
+				return err
+			}
+		}
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
+	return nil
+}
+
+// stillHere tells a server that would not notice if this end had died.
+func stillHere(ctx context.Context, e *endpoint.Endpoint) error {
+	if e.Reliability() != via.Unreliable {
+		return nil
 	}
+	if _, err := e.Acquire(ctx); err != nil {
+		return err
+	}
+	return e.Post(0)
 }

@@ -35,10 +35,21 @@ func nics(t *testing.T, options string) (a, b *via.NIC) {
 
 // serve answers on nic until the test ends and returns who came.
 func serve(t *testing.T, nic *via.NIC) <-chan ping.Client {
+	return serveFor(t, nic, 0)
+}
+
+// serveFor is serve for unreliable clients that are silent for no longer than
+// silence.
+func serveFor(t *testing.T, nic *via.NIC, silence time.Duration) <-chan ping.Client {
+	return serveOn(t, ping.Server{NIC: nic, Silence: silence})
+}
+
+func serveOn(t *testing.T, s ping.Server) <-chan ping.Client {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	clients, done := make(chan ping.Client, 16), make(chan error, 1)
-	go func() { done <- ping.Serve(ctx, nic, func(c ping.Client) { clients <- c }) }()
+	clients, done := make(chan ping.Client, 100), make(chan error, 1)
+	s.Ended = func(c ping.Client) { clients <- c }
+	go func() { done <- s.Serve(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -138,7 +149,7 @@ func TestEnds(t *testing.T) {
 	t.Run("when the server does", func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- ping.Serve(ctx, b, nil) }()
+		go func() { done <- ping.Server{NIC: b}.Serve(ctx) }()
 		e := dial(t, a, b.Query().Address, via.ReliableDelivery, 64)
 		defer e.Close()
 		s, err := ping.Run(t.Context(), e, ping.Options{Bytes: 64, Wait: 10 * time.Second}, func(seq uint64, _ time.Duration, _ bool) {
@@ -156,8 +167,146 @@ func TestEnds(t *testing.T) {
 	t.Run("at once on a closed NIC", func(t *testing.T) {
 		n, _ := nics(t, "")
 		n.Close()
-		if err := ping.Serve(t.Context(), n, nil); !errors.Is(err, via.ErrClosed) {
+		if err := (ping.Server{NIC: n}).Serve(t.Context()); !errors.Is(err, via.ErrClosed) {
 			t.Errorf("got %v", err)
 		}
 	})
+}
+
+// TestVanishedClients fills a server with unreliable clients that end without a
+// word. It gives them up, and serves the next.
+func TestVanishedClients(t *testing.T) {
+	const places = 64
+	a, b := nics(t, "")
+	clients := serveFor(t, b, 500*time.Millisecond)
+	for range places {
+		dial(t, a, b.Query().Address, via.Unreliable, 1000)
+	}
+	for range places {
+		if c := <-clients; c.Err == nil || c.Echoed != 0 {
+			t.Errorf("server says %+v", c)
+		}
+	}
+	e := dial(t, a, b.Query().Address, via.ReliableDelivery, 64)
+	s, err := ping.Run(t.Context(), e, ping.Options{Count: 3, Bytes: 64, Wait: 10 * time.Second}, nil)
+	if err != nil || s.Received != 3 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPatientClient asks less often than a server bears silence.
+func TestPatientClient(t *testing.T) {
+	t.Parallel()
+	a, b := nics(t, "")
+	clients := serveFor(t, b, 3*time.Second)
+	e := dial(t, a, b.Query().Address, via.Unreliable, 64)
+	s, err := ping.Run(t.Context(), e, ping.Options{Count: 2, Bytes: 64, Wait: 10 * time.Second, Interval: 4 * time.Second}, nil)
+	if err != nil || s.Received != 2 || s.Late != 0 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+	if c := <-clients; c.Err != nil || c.Echoed != 2 {
+		t.Errorf("server says %+v", c)
+	}
+}
+
+// TestWaitingClient waits long for an answer that does not come: it says that it is
+// still there.
+func TestWaitingClient(t *testing.T) {
+	t.Parallel()
+	a, b := nics(t, "")
+	l := endpoint.Listener{NIC: b, Discriminator: ping.Discriminator, Options: func(r via.Remote) (endpoint.Options, error) {
+		return ping.EndpointOptions(r.Reliability, int(r.MaxTransfer)), nil
+	}}
+	heard := make(chan bool, 100) // whether there was immediate data
+	go func() {
+		defer close(heard)
+		server, _, err := l.Accept(t.Context())
+		if err = errors.Join(err, l.Close()); err != nil {
+			t.Error(err)
+			return
+		}
+		defer server.Close()
+		for {
+			if _, err := server.Receive(t.Context()); err != nil {
+				return
+			}
+			_, asks := server.Immediate()
+			heard <- asks
+			if err := server.Release(); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	e := dial(t, a, b.Query().Address, via.Unreliable, 64)
+	s, err := ping.Run(t.Context(), e, ping.Options{Count: 1, Bytes: 64, Wait: 2500 * time.Millisecond}, nil)
+	if err != nil || s.Lost() != 1 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+	var asks, others int
+	for asked := range heard {
+		if asked {
+			asks++
+		} else {
+			others++
+		}
+	}
+	if asks != 1 || others < 1 {
+		t.Errorf("the server has heard %d questions and %d other messages", asks, others)
+	}
+}
+
+// TestGreedyClients asks for more memory than the server has for all.
+func TestGreedyClients(t *testing.T) {
+	const n, few = 10_000, 3
+	a, b := nics(t, "")
+	serveOn(t, ping.Server{NIC: b, Memory: few * 2 * ping.Depth * n})
+	var rejected error
+	var ends []*endpoint.Endpoint
+	for i := 0; rejected == nil && i < 64; i++ {
+		o := endpoint.Options{MaxMessage: n, SendDepth: 1, RecvDepth: 1}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		e, err := endpoint.New(ctx, a, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rejected = e.Connect(ctx, via.Address{MAC: b.Query().Address, Discriminator: ping.Discriminator}, nil)
+		cancel()
+		ends = append(ends, e)
+	}
+	if !errors.Is(rejected, via.ErrReject) || len(ends) != few+1 {
+		t.Errorf("%d clients, then %v", len(ends)-1, rejected)
+	}
+	for _, e := range ends {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	// What they had is free again, once the server has heard of it.
+	for {
+		e, err := endpoint.New(t.Context(), a, endpoint.Options{MaxMessage: n, SendDepth: 1, RecvDepth: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		_, err = e.Connect(ctx, via.Address{MAC: b.Query().Address, Discriminator: ping.Discriminator}, nil)
+		cancel()
+		if cerr := e.Close(); cerr != nil {
+			t.Error(cerr)
+		}
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, via.ErrReject) {
+			t.Fatal(err)
+		}
+	}
 }

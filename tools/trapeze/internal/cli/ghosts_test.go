@@ -1,0 +1,57 @@
+package cli_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/ghost"
+)
+
+// TestSendersThatDieWhileConnecting come before one that lives.
+func TestSendersThatDieWhileConnecting(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	address := fmt.Sprint("127.0.0.1:", freePort(t))
+	out := filepath.Join(t.TempDir(), "out.bin")
+	received := make(chan outcome, 1)
+	go func() {
+		received <- runWith(ctx, nil, "recv", "--device", "emu:?wire=udp://"+address, "--output", out)
+	}()
+	ghost.Ask(t, address, []byte("trapeze-file/1"), 5, descriptors.ReliableDelivery, 256<<10)
+	input, _ := file(t, "input.bin", 100_000)
+	if o := runWith(ctx, nil, "send", "--device", "emu:?wire=udp://127.0.0.1:0&peer="+address, input); o.code != cli.ExitOK {
+		t.Errorf("send: exit code %d, %s", o.code, o.stderr)
+	}
+	if o := <-received; o.code != cli.ExitOK || digestOf(t, out) != digestOf(t, input) {
+		t.Errorf("recv: exit code %d, %s", o.code, o.stderr)
+	}
+}
+
+// TestClientsThatDieWhileConnecting come before one that lives.
+func TestClientsThatDieWhileConnecting(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	address := fmt.Sprint("127.0.0.1:", freePort(t))
+	serving, stop := context.WithCancel(ctx)
+	served := make(chan outcome, 1)
+	go func() { served <- runWith(serving, nil, "ping", "--serve", "--device", "emu:?wire=udp://"+address) }()
+	for _, level := range []descriptors.Reliability{descriptors.Unreliable, descriptors.ReliableDelivery} {
+		ghost.Ask(t, address, []byte("trapeze-ping/1"), 10, level, 64<<10)
+		for _, more := range []string{"--unreliable", "--unreliable=false"} {
+			o := runWith(ctx, nil, "ping", "-c", "2", "-i", "0s", more, "--device", "emu:?wire=udp://127.0.0.1:0&peer="+address)
+			if o.code != cli.ExitOK || !strings.Contains(o.stdout, "2 sent, 2 received") {
+				t.Errorf("ping: exit code %d, %s%s", o.code, o.stdout, o.stderr)
+			}
+		}
+	}
+	stop()
+	if o := <-served; o.code != cli.ExitOK {
+		t.Errorf("ping --serve: exit code %d, %s", o.code, o.stderr)
+	}
+}

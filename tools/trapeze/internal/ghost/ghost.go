@@ -1,0 +1,67 @@
+// Package ghost plays clients that die while they connect: they ask for a
+// connection and answer nothing. It is for tests of servers.
+package ghost
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// station is where all ghosts come from.
+var station = descriptors.MAC{2, 0xde, 0xad, 0, 0, 1}
+
+// Ask has n ghosts ask a server, at a UDP address, to connect VIs of the given
+// level for messages of up to size bytes. It returns when the server has accepted
+// all of them, and tries for as long as it takes.
+func Ask(t testing.TB, server string, discriminator []byte, n int, level descriptors.Reliability, size int) {
+	t.Helper()
+	c, err := net.Dial("udp", server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A port that is closed would have the server's frames refused.
+	t.Cleanup(func() { c.Close() })
+	accepted := map[uint32]bool{}
+	buf := make([]byte, 1<<16)
+	for end := time.Now().Add(time.Minute); len(accepted) < n; {
+		if time.Now().After(end) {
+			t.Fatalf("the server has accepted %d of %d", len(accepted), n)
+		}
+		for i := uint32(1); i <= uint32(n); i++ {
+			if accepted[i] {
+				continue
+			}
+			// Nobody may be at the port yet.
+			_, _ = c.Write(request(i, discriminator, level, size))
+		}
+		if err := c.SetReadDeadline(time.Now().Add(20 * time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+		for {
+			k, err := c.Read(buf)
+			if err != nil {
+				break
+			}
+			if h := descriptors.HeaderAt(buf[:k]); h != nil && h.Type == descriptors.FrameConnectAccept {
+				accepted[h.DestinationEndpoint] = true
+			}
+		}
+	}
+}
+
+// request is the frame with which ghost number i asks.
+func request(i uint32, discriminator []byte, level descriptors.Reliability, size int) []byte {
+	frame := make([]byte, descriptors.HeaderSize+descriptors.ConnectBodySize)
+	*descriptors.HeaderAt(frame) = descriptors.Header{
+		Destination: descriptors.Broadcast, Source: station, EtherType: descriptors.EtherType, Version: descriptors.WireVersion,
+		Type: descriptors.FrameConnectRequest, Flags: descriptors.FrameChecksum, Length: descriptors.ConnectBodySize, SourceEndpoint: i,
+	}
+	body := descriptors.ConnectBodyAt(frame[descriptors.HeaderSize:])
+	*body = descriptors.ConnectBody{Key: i, MaxTransfer: uint32(size), TimeoutMS: 1 << 31, Reliability: level, Kind: descriptors.KindVI}
+	body.Remote.Len = uint8(copy(body.Remote.Data[:], discriminator))
+	descriptors.HeaderAt(frame).Checksum = descriptors.FrameChecksumOf(frame)
+	return frame
+}
