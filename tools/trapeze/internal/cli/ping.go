@@ -61,7 +61,7 @@ Without --device both ends are emulated in this process.
 
 With --count 0 and with --serve it goes on until it is interrupted, and then
 ends with exit code 0. It serves 64 clients at a time, with 512 MiB of buffers, and
-gives those with --unreliable up that are silent for 10 s.
+gives those with --unreliable up that are silent for 6 s.
 ` + policyHelp + logHelp + `
 
 JSON keys: peer (MAC), reliability, bytes, sent, received, lost, loss (0 to 1),

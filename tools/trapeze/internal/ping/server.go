@@ -28,10 +28,11 @@ const (
 )
 
 // A client with unreliable delivery that dies goes unnoticed, so it is given up
-// when it has not been heard for Silence. One that has nothing to ask says so more
+// when it has not been heard for Silence: soon enough for the next one, which tries
+// for 10 s, to find a place that it leaves. One that has nothing to ask says so more
 // often: it sends a message without immediate data, which is not returned.
 const (
-	Silence   = 10 * time.Second
+	Silence   = 6 * time.Second
 	keepAlive = time.Second
 )
 
