@@ -111,7 +111,7 @@ func (e *Engine) makeReady(ep *endpoint) {
 func (e *Engine) flushSends(ep *endpoint, first descriptors.Status) {
 	q := &ep.send
 	e.recall(ep)
-	for r := ep.rel; r != nil && r.head != r.next; {
+	for r := ep.rel; r != nil && int32(r.next-r.head) > 0; {
 		m := r.message(r.head)
 		switch {
 		case m.status != 0:
@@ -128,7 +128,7 @@ func (e *Engine) flushSends(ep *endpoint, first descriptors.Status) {
 		u.out.begun = false
 		e.complete(ep, q, u.out.token, 0, 0, first)
 	}
-	for q.posted() > 0 {
+	for int32(q.posted()) > 0 {
 		t, st := e.token(q, q.fetched)
 		q.fetched++
 		e.complete(ep, q, t, 0, 0, st|descriptors.StatusFlushed)
@@ -138,7 +138,7 @@ func (e *Engine) flushSends(ep *endpoint, first descriptors.Status) {
 // flushReceives ends every posted receive, in order.
 func (e *Engine) flushReceives(ep *endpoint) {
 	q := &ep.recv
-	for q.completed != q.producer {
+	for int32(q.producer-q.completed) > 0 {
 		t, st := e.token(q, q.completed)
 		e.complete(ep, q, t, 0, 0, st|descriptors.StatusFlushed)
 	}

@@ -337,7 +337,7 @@ func (e *Engine) dropReceive() {
 	switch {
 	case in.placing:
 		if u := in.unrel; u != nil && in.ep.unrel == u {
-			u.skip = true // a message without one of its frames
+			u.in.open = false // a message without one of its frames
 		}
 		e.stopPlacing()
 	case !in.judged:

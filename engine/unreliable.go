@@ -8,9 +8,8 @@ type unreliable struct {
 	out      sending
 	nextSend uint32 // number of the next message
 
-	in      receipt
+	in      receipt            // open from a message's first frame on until its last, or until one is missing
 	number  uint32             // of the message being received
-	skip    bool               // what is left of it is dropped
 	receive bool               // a receive descriptor is in work
 	fetched descriptors.Status // of that descriptor
 }
@@ -51,16 +50,17 @@ func (e *Engine) transmitUnreliable(ep *endpoint, budget int) bool {
 func (e *Engine) beginUnreliable(ep *endpoint, h *descriptors.Header) verdict {
 	u := ep.unrel
 	in := &u.in
+	if h.Length == 0 && h.Extent != 0 || uint64(h.Offset)+uint64(h.Length) > uint64(h.Extent) {
+		return refused
+	}
 	if h.Flags&descriptors.FrameFirst != 0 {
-		if h.Offset != 0 || h.Extent > ep.maxTransfer || uint32(h.Length) > h.Extent {
-			u.skip = true
+		if h.Offset != 0 || h.Extent > ep.maxTransfer {
 			return refused
 		}
-		u.skip, u.number = false, h.Message
+		u.number, in.open = h.Message, false
 		in.extent, in.received, in.immediate, in.flags = h.Extent, 0, 0, 0
 		if !u.receive {
 			if !e.takeReceive(ep, in) {
-				u.skip = true
 				e.count(descriptors.CounterReceiveQueueEmpty, 1)
 				if ep.kind == descriptors.KindFrame {
 					return taken // anybody may send it frames: too many for an event each
@@ -71,12 +71,12 @@ func (e *Engine) beginUnreliable(ep *endpoint, h *descriptors.Header) verdict {
 			u.receive, u.fetched = true, in.status
 		}
 		in.status = e.aim(ep, in, u.fetched, h.Extent)
+		in.open = true
 	}
-	if u.skip || h.Message != u.number || h.Offset != in.received || h.Extent != in.extent ||
-		uint64(h.Offset)+uint64(h.Length) > uint64(h.Extent) {
+	if !in.open || h.Message != u.number || h.Offset != in.received || h.Extent != in.extent {
 		// A frame is missing or a stranger: the rest of the message is lost, its
 		// descriptor waits for the next one.
-		u.skip = true
+		in.open = false
 		return refused
 	}
 	e.in.receipt, e.in.status = in, in.status
@@ -97,7 +97,7 @@ func (e *Engine) endUnreliable(ep *endpoint, h *descriptors.Header) {
 	if h.Flags&descriptors.FrameImmediate != 0 {
 		in.immediate, in.flags = h.Immediate, descriptors.StatusImmediate
 	}
-	u.receive, u.skip = false, in.status != 0
+	u.receive, in.open = false, false
 	length := in.received
 	if in.status != 0 {
 		length = 0
