@@ -265,7 +265,7 @@ func (q *workQueue) arm() error {
 func (q *workQueue) holds(handle uint32) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for i := q.taken; i != q.producer && !q.closed; i++ {
+	for i := q.taken; int32(q.producer-i) > 0 && !q.closed; i++ {
 		if q.posted[i&q.mask].d.Token().Handle == handle {
 			return true
 		}
@@ -287,7 +287,7 @@ func (q *workQueue) queued() int {
 func (q *workQueue) lose(address uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for i := q.taken; i != q.producer && !q.closed; i++ {
+	for i := q.taken; int32(q.producer-i) > 0 && !q.closed; i++ {
 		if p := &q.posted[i&q.mask]; p.d.Token().Address == address {
 			p.lost = true
 			return

@@ -30,7 +30,7 @@ func (q *workQueue) pollBatch(into []*descriptors.Descriptor) (int, error) {
 // is.
 func (q *workQueue) takeSound(into []*descriptors.Descriptor) (n int) {
 	q.mu.Lock()
-	for n < len(into) && !q.closed && q.taken != q.producer {
+	for n < len(into) && !q.closed && int32(q.producer-q.taken) > 0 {
 		p := &q.posted[q.taken&q.mask]
 		status := p.d.Status()
 		if !status.Done() || status&(descriptors.StatusErrorMask|descriptors.StatusReserved) != 0 {

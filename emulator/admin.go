@@ -172,7 +172,7 @@ func (a *adminQueue) fetch() {
 // next copies the next command, locked. It reports whether there is one to
 // execute, and whether there may be more.
 func (a *adminQueue) next(cmd *descriptors.Command) (execute, again bool) {
-	if !a.running || a.consumer == a.producer || a.room() == 0 {
+	if !a.running || int32(a.producer-a.consumer) <= 0 || a.room() == 0 {
 		return false, false
 	}
 	b := a.slot(a.regs.sqBase, a.regs.sqLog2, a.consumer, false)

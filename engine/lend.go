@@ -117,7 +117,7 @@ func (e *Engine) recallRegion(handle uint32) {
 		if !r.lending() {
 			continue
 		}
-		for n := r.head; n != r.next; n++ {
+		for n := r.head; int32(r.next-n) > 0; n++ {
 			if m := r.message(n); m.uses(handle) {
 				e.lender.Revoke()
 				return

@@ -238,7 +238,7 @@ func (e *Engine) settleAll() {
 // settle completes the messages that have been acknowledged whole, in order.
 func (e *Engine) settle(ep *endpoint) {
 	r := ep.rel
-	for r.head != r.next {
+	for int32(r.next-r.head) > 0 {
 		m := r.message(r.head)
 		switch {
 		case m.status != 0:
@@ -269,7 +269,7 @@ func (e *Engine) deliveredUpTo(ep *endpoint, number uint32) bool {
 	if number-r.head > r.next-r.head || number != r.head && !r.message(number-1).allCut {
 		return false
 	}
-	for r.head != number {
+	for int32(number-r.head) > 0 {
 		e.delivered(ep, r.message(r.head))
 	}
 	return true

@@ -82,7 +82,7 @@ func (e *Engine) findReceipt(ep *endpoint, h *descriptors.Header) bool {
 // the order of messages, whatever comes first.
 func (e *Engine) takeReceives(ep *endpoint, n uint32) {
 	r, q := ep.rel, &ep.recv
-	for q.fetched-q.completed < n {
+	for int32(q.completed+n-q.fetched) > 0 {
 		next := r.receipt(r.done + q.fetched - q.completed)
 		next.open, next.received, next.flags, next.immediate = false, 0, 0, 0
 		e.takeReceive(ep, next)
@@ -113,7 +113,7 @@ func (e *Engine) anticipate() {
 // receive that failed breaks the connection.
 func (e *Engine) finishReceipts(ep *endpoint) {
 	r := ep.rel
-	for ep.recv.fetched != ep.recv.completed {
+	for int32(ep.recv.fetched-ep.recv.completed) > 0 {
 		in := r.receipt(r.done)
 		if !in.open {
 			return

@@ -51,3 +51,28 @@ func TestSettledAfterAnswer(t *testing.T) {
 		})
 	}
 }
+
+// TestRefusalOfAnOldMessage: a peer that fails on a message which it has taken long
+// ago does not complete others with that.
+func TestRefusalOfAnOldMessage(t *testing.T) {
+	x := newImpostor(t, nil)
+	if sent, _, _ := message(x.p, x.v, []byte("taken")); sent.Failed() {
+		t.Fatal(sent)
+	}
+	r, _ := x.v.descriptor(100)
+	x.v.postRecv(r)
+	x.w.settle()
+	x.w.b.port.spoil = func([]byte) [][]byte { return nil }
+	s, _ := x.p.descriptor(100)
+	x.p.postSend(s)
+	x.w.settle()
+	b := alignedBytes(descriptors.HeaderSize)
+	h := descriptors.HeaderAt(b)
+	*h = x.good
+	h.Type, h.PSN, h.Ack, h.Credit = descriptors.FrameDisconnect, 0, 0, 0
+	h.Message, h.Immediate = 0, uint32(descriptors.ResultRemoteDescriptor)
+	x.arrive(b)
+	if st := s.Status(); st.Done() && !st.Failed() {
+		t.Errorf("the send that was under way: %v", st)
+	}
+}

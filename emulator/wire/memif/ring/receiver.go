@@ -23,7 +23,7 @@ func (r *Receiver) Receive() []byte {
 	if r.slots != 0 {
 		return r.frame
 	}
-	if r.from == r.to && !r.look() {
+	if int32(r.to-r.from) <= 0 && !r.look() {
 		return nil
 	}
 	i := r.from & r.mask
@@ -76,7 +76,7 @@ func (r *Receiver) receiveParts() []byte {
 		if total > MaxFrame {
 			r.tooLong++
 			r.take(slots)
-			if r.from == r.to && !r.look() {
+			if int32(r.to-r.from) <= 0 && !r.look() {
 				return nil
 			}
 			continue
@@ -93,7 +93,7 @@ func (r *Receiver) receiveParts() []byte {
 // there yet.
 func (r *Receiver) gather() (slots uint32, total uint64, ok bool) {
 	for {
-		if r.from+slots == r.to && !r.look() {
+		if int32(r.to-r.from-slots) <= 0 && !r.look() {
 			if slots == r.size() {
 				r.fail("descriptor flags", next, "a frame does not end within the ring")
 			}
@@ -158,7 +158,7 @@ func (r *Receiver) take(slots uint32) {
 func (r *Receiver) giveBack() {
 	n := r.from - r.shown
 	if r.own {
-		for i := r.shown; i != r.from; i++ {
+		for i := r.shown; int32(r.from-i) > 0; i++ {
 			r.descriptors[i&r.mask].what = uint64(r.capacity) << 32
 		}
 	}

@@ -73,7 +73,7 @@ func (s *Sender) reserveParts(n int) []byte {
 			s.slots = tooLongSlots
 			return s.scratch[:n:n]
 		}
-		if s.from+slots == s.to && !s.refresh() {
+		if int32(s.to-s.from-slots) <= 0 && !s.refresh() {
 			return nil
 		}
 		p, ok := s.room(s.from + slots)
