@@ -28,6 +28,8 @@ type reliable struct {
 	// Receiving. Bit i of have stands for PSN expect+1+i.
 	expect   uint32
 	have     uint64
+	passed   place               // of frame expect-1
+	places   [windowFrames]place // of those that have arrived out of order, by PSN
 	receipts []receipt
 	done     uint32 // number of the oldest message that is not complete
 	offered  uint32 // credit that the peer was told last

@@ -21,7 +21,7 @@ func (e *Engine) beginReliable(ep *endpoint, h *descriptors.Header) verdict {
 		e.owe(ep, true)
 		return refused
 	}
-	if !e.findReceipt(ep, h) {
+	if !r.inPlace(h, ahead) || !e.findReceipt(ep, h) {
 		return refused
 	}
 	return e.toPlace(ep, h)
@@ -39,10 +39,14 @@ func (e *Engine) endReliable(ep *endpoint, h *descriptors.Header) {
 	ahead := h.PSN - r.expect
 	if ahead > 0 {
 		r.have |= 1 << (ahead - 1)
+		r.places[h.PSN%windowFrames] = placeOf(h)
 	} else {
+		r.passed = placeOf(h)
 		for more := true; more; r.have >>= 1 {
 			r.expect++
-			more = r.have&1 != 0
+			if more = r.have&1 != 0; more {
+				r.passed = r.places[r.expect%windowFrames]
+			}
 		}
 	}
 	e.finishReceipts(ep)
@@ -75,7 +79,7 @@ func (e *Engine) findReceipt(ep *endpoint, h *descriptors.Header) bool {
 		e.in.status = e.aim(ep, in, in.status, h.Extent)
 		return true
 	}
-	return in.extent == h.Extent && uint64(in.received)+uint64(h.Length) <= uint64(in.extent)
+	return in.extent == h.Extent && in.received != in.extent
 }
 
 // takeReceives fetches receive descriptors until n are in work. They are taken in
