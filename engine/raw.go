@@ -86,7 +86,7 @@ func (e *Engine) takeRaw(buf []byte) {
 	n := uint32(len(frame))
 	in.header = descriptors.Header{
 		Type: descriptors.FrameData, Flags: descriptors.FrameFirst | descriptors.FrameLast,
-		DestinationEndpoint: ep.id, Length: uint16(n), Extent: n,
+		DestinationEndpoint: ep.id, Message: ep.unrel.next, Length: uint16(n), Extent: n,
 	}
 	e.deliver(buf, frame, e.beginUnreliable(ep, &in.header))
 }

@@ -9,7 +9,7 @@ type unreliable struct {
 	nextSend uint32 // number of the next message
 
 	in      receipt            // open from a message's first frame on until its last, or until one is missing
-	number  uint32             // of the message being received
+	next    uint32             // number of the first message that has not begun to come
 	receive bool               // a receive descriptor is in work
 	fetched descriptors.Status // of that descriptor
 }
@@ -46,41 +46,53 @@ func (e *Engine) transmitUnreliable(ep *endpoint, budget int) bool {
 }
 
 // beginUnreliable decides about a data frame by its header. Messages are taken
-// whole and in order of their frames, or not at all.
+// whole, in order of their frames and of their numbers, or not at all.
 func (e *Engine) beginUnreliable(ep *endpoint, h *descriptors.Header) verdict {
 	u := ep.unrel
 	in := &u.in
-	if h.Length == 0 && h.Extent != 0 || uint64(h.Offset)+uint64(h.Length) > uint64(h.Extent) {
+	switch {
+	case h.Length == 0 && h.Extent != 0, uint64(h.Offset)+uint64(h.Length) > uint64(h.Extent):
 		return refused
-	}
-	if h.Flags&descriptors.FrameFirst != 0 {
-		if h.Offset != 0 || h.Extent > ep.maxTransfer {
+	case h.Flags&descriptors.FrameFirst != 0:
+		if h.Offset != 0 || h.Extent > ep.maxTransfer || int32(h.Message-u.next) < 0 {
 			return refused
 		}
-		u.number, in.open = h.Message, false
-		in.extent, in.received, in.immediate, in.flags = h.Extent, 0, 0, 0
-		if !u.receive {
-			if !e.takeReceive(ep, in) {
-				e.count(descriptors.CounterReceiveQueueEmpty, 1)
-				if ep.kind == descriptors.KindFrame {
-					return taken // anybody may send it frames: too many for an event each
-				}
-				e.event(descriptors.Event{Code: descriptors.EventReceiveQueueEmpty, Endpoint: ep.id, CQ: descriptors.NoCQ})
-				return taken
-			}
-			u.receive, u.fetched = true, in.status
+		if !e.openUnreliable(ep, h) {
+			return taken
 		}
-		in.status = e.aim(ep, in, u.fetched, h.Extent)
-		in.open = true
-	}
-	if !in.open || h.Message != u.number || h.Offset != in.received || h.Extent != in.extent {
-		// A frame is missing or a stranger: the rest of the message is lost, its
-		// descriptor waits for the next one.
+	case !in.open || h.Message != u.next-1 || h.Extent != in.extent || h.Offset < in.received:
+		// A stranger, or a copy of what has come.
+		return refused
+	case h.Offset > in.received:
+		// A frame is missing: the rest of the message is lost, its descriptor waits
+		// for the next one.
 		in.open = false
 		return refused
 	}
 	e.in.receipt, e.in.status = in, in.status
 	return e.toPlace(ep, h)
+}
+
+// openUnreliable begins to receive the message whose first frame has come. It returns
+// false if there is no receive for it.
+func (e *Engine) openUnreliable(ep *endpoint, h *descriptors.Header) bool {
+	u := ep.unrel
+	in := &u.in
+	u.next, in.open = h.Message+1, false
+	in.extent, in.received, in.immediate, in.flags = h.Extent, 0, 0, 0
+	if !u.receive {
+		if !e.takeReceive(ep, in) {
+			e.count(descriptors.CounterReceiveQueueEmpty, 1)
+			if ep.kind != descriptors.KindFrame { // anybody may send it frames: too many for an event each
+				e.event(descriptors.Event{Code: descriptors.EventReceiveQueueEmpty, Endpoint: ep.id, CQ: descriptors.NoCQ})
+			}
+			return false
+		}
+		u.receive, u.fetched = true, in.status
+	}
+	in.status = e.aim(ep, in, u.fetched, h.Extent)
+	in.open = true
+	return true
 }
 
 // endUnreliable takes note of a data frame whose payload has been placed, and
