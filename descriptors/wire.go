@@ -133,6 +133,16 @@ const (
 	FrameFlagsReserved FrameFlags = 0xff80
 )
 
+// ConnectOptions are bits that say what the sender of a ConnectBody can do.
+type ConnectOptions uint16
+
+const (
+	// ConnectProbes says that it answers probes on unreliable connections too.
+	ConnectProbes ConnectOptions = 0x1
+	// ConnectOptionsReserved bits are zero.
+	ConnectOptionsReserved ConnectOptions = 0xfffe
+)
+
 // ConnectBodySize is the size in bytes of ConnectBody.
 const ConnectBodySize = 96
 
@@ -150,8 +160,9 @@ type ConnectBody struct {
 	TimeoutMS   uint32
 	Reliability Reliability
 	Kind        Kind
-	_           uint16
-	_           uint32
+	// Options of the sender. Bits that the receiver does not know mean nothing to it.
+	Options ConnectOptions
+	_       uint32
 	// Remote is the discriminator asked for; Local the sender's own.
 	Remote Discriminator
 	Local  Discriminator

@@ -140,7 +140,7 @@ func (e *Engine) connectAccept(id uint16, b *descriptors.ConnectAcceptBody) {
 	r.by, ep.request = ep, r
 	ep.remote = r.from
 	ep.remote.ourKey = key
-	s := &setup{command: id, accepting: true, to: r.from.mac, body: ep.body(), rights: r.body.Rights,
+	s := &setup{command: id, accepting: true, to: r.from.mac, body: ep.body(), rights: r.body.Rights, options: r.body.Options,
 		deadline: e.now + time.Duration(b.TimeoutMS)*time.Millisecond}
 	s.body.Remote, s.body.Local = r.body.Local, r.body.Remote
 	e.startSetup(ep, s)

@@ -29,7 +29,8 @@ type setup struct {
 	again     time.Duration // when to repeat it
 	to        descriptors.MAC
 	body      descriptors.ConnectBody
-	rights    descriptors.Access // of the client, if accepting
+	rights    descriptors.Access         // of the client, if accepting
+	options   descriptors.ConnectOptions // of the client, if accepting
 }
 
 // key draws a connection key.
@@ -92,7 +93,7 @@ func (e *Engine) startSetup(ep *endpoint, s *setup) {
 func (ep *endpoint) body() descriptors.ConnectBody {
 	return descriptors.ConnectBody{
 		Key: ep.remote.ourKey, MaxTransfer: ep.maxTransfer, Rights: ep.rights,
-		Reliability: ep.reliability, Kind: descriptors.KindVI,
+		Reliability: ep.reliability, Kind: descriptors.KindVI, Options: descriptors.ConnectProbes,
 	}
 }
 
@@ -136,7 +137,7 @@ func (e *Engine) establish(ep *endpoint, peer *descriptors.ConnectBody) {
 	}
 	e.sign(&ep.outline)
 	if ep.reliability == descriptors.Unreliable {
-		ep.unrel = &unreliable{}
+		ep.unrel = &unreliable{liveness: liveness{heard: e.now}, probes: peer.Options&descriptors.ConnectProbes != 0}
 	} else {
 		ep.rel = e.newReliable(ep)
 		e.refresh(ep)
@@ -190,22 +191,13 @@ func (e *Engine) onConnectAccept(h *descriptors.Header, payload []byte) bool {
 // confirm tells the server that its accept has arrived, with the first frame of
 // the connection.
 func (e *Engine) confirm(ep *endpoint) {
-	if ep.rel != nil {
-		e.sendAck(ep, descriptors.FrameAck)
-		return
-	}
-	if buf := e.reserve(0); buf != nil {
-		h := descriptors.HeaderAt(buf)
-		*h = ep.outline
-		h.Type = descriptors.FrameAck
-		e.launch(buf)
-	}
+	e.sendAck(ep, descriptors.FrameAck)
 }
 
 // confirmed completes a server's connection: a frame of it has come.
 func (e *Engine) confirmed(ep *endpoint) {
-	body := ep.setup.body // equal to the client's in all but its rights
-	body.Rights = ep.setup.rights
+	body := ep.setup.body // equal to the client's in all but its rights and options
+	body.Rights, body.Options = ep.setup.rights, ep.setup.options
 	e.establish(ep, &body)
 	if ep.rel != nil {
 		e.owe(ep, true) // it carries the first credit

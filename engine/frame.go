@@ -140,12 +140,17 @@ func (e *Engine) demultiplex(h *descriptors.Header, payload []byte) verdict {
 		return refused
 	}
 	if ep.rel == nil {
-		if h.Type != descriptors.FrameData {
-			return heeded(h.Type == descriptors.FrameAck)
+		e.hear(&ep.unrel.liveness)
+		switch h.Type {
+		case descriptors.FrameData:
+			return e.beginUnreliable(ep, h)
+		case descriptors.FrameProbe:
+			e.sendAck(ep, descriptors.FrameAck) // if there is no room the peer asks again
+			return taken
 		}
-		return e.beginUnreliable(ep, h)
+		return heeded(h.Type == descriptors.FrameAck)
 	}
-	e.hear(ep.rel)
+	e.hear(&ep.rel.liveness)
 	switch h.Type {
 	case descriptors.FrameData:
 		return e.beginReliable(ep, h)

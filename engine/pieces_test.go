@@ -116,6 +116,7 @@ func TestFrameThatDoesNotGrow(t *testing.T) {
 	pass := func(d time.Duration) {
 		for range d / time.Millisecond {
 			w.now += time.Millisecond
+			w.a.e.Step()
 			w.b.e.Step()
 			w.b.e.Step()
 			w.b.e.Step()

@@ -46,8 +46,7 @@ type timers struct {
 	retransmitAt      time.Duration // zero: not running
 	probeAt           time.Duration // zero: not running
 	probeGap          time.Duration // between probes for credit
-	heard             time.Duration // when the peer was heard last
-	silent            time.Duration // Engine.present since which a question is unanswered; zero: none is
+	liveness
 }
 
 // cut is a frame of a message that has been sent.
@@ -63,7 +62,7 @@ func (e *Engine) newReliable(ep *endpoint) *reliable {
 	return &reliable{
 		una: ep.remote.ourKey, nxt: ep.remote.ourKey, lent: ep.remote.ourKey, expect: ep.remote.theirKey,
 		messages: make([]sending, sends), receipts: make([]receipt, receives),
-		timers: timers{rto: e.timing.Retransmit, heard: e.now},
+		timers: timers{rto: e.timing.Retransmit, liveness: liveness{heard: e.now}},
 	}
 }
 
@@ -276,6 +275,3 @@ func (e *Engine) deliveredUpTo(ep *endpoint, number uint32) bool {
 	}
 	return true
 }
-
-// hear notes that the peer lives.
-func (e *Engine) hear(r *reliable) { r.heard, r.silent = e.now, 0 }

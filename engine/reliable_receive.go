@@ -196,17 +196,23 @@ func (e *Engine) acknowledge() bool {
 	return any
 }
 
-// sendAck sends an acknowledgement or a probe. It returns false if the wire
-// takes no more now.
+// sendAck sends an acknowledgement or a probe, which on an unreliable connection
+// only say that this end lives. It returns false if the wire takes no more now.
 func (e *Engine) sendAck(ep *endpoint, t descriptors.FrameType) bool {
 	buf := e.reserve(0)
 	if buf == nil {
 		return false
 	}
-	r, credit := ep.rel, e.credit(ep)
 	h := descriptors.HeaderAt(buf)
 	*h = ep.outline
-	h.Type, h.PSN, h.Ack, h.Credit = t, r.nxt, r.expect, credit
+	h.Type = t
+	r := ep.rel
+	if r == nil {
+		e.launch(buf)
+		return true
+	}
+	credit := e.credit(ep)
+	h.PSN, h.Ack, h.Credit = r.nxt, r.expect, credit
 	if t == descriptors.FrameAck {
 		h.Extent, h.Offset = uint32(r.have), uint32(r.have>>32)
 	}

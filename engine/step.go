@@ -239,13 +239,17 @@ func (e *Engine) patience() time.Duration {
 	// Who is away for longer does not count time against a peer, see look.
 	d := min(longestSleep, e.timing.Dead/(2*deadLooks))
 	for _, ep := range e.endpoints {
-		if ep == nil || ep.rel == nil {
+		if ep == nil {
 			continue
 		}
-		if ep.rel.silent != 0 {
+		l := ep.liveness()
+		if l == nil {
+			continue
+		}
+		if l.silent != 0 {
 			return idleEvery
 		}
-		d = min(d, ep.rel.heard+e.timing.Probe-e.now)
+		d = min(d, l.heard+e.timing.Probe-e.now)
 	}
 	return max(d, idleEvery)
 }
@@ -294,7 +298,7 @@ func (e *Engine) tick() {
 	if e.now >= e.nextIdle {
 		e.nextIdle = e.now + idleEvery
 		for _, ep := range e.endpoints {
-			if ep != nil && ep.rel != nil && !ep.busy {
+			if ep != nil && !ep.busy {
 				e.keepAlive(ep)
 			}
 		}
@@ -334,28 +338,4 @@ func (e *Engine) timeouts(ep *endpoint) {
 		e.makeReady(ep)
 	}
 	e.giveUp(ep)
-}
-
-// keepAlive looks after a connection on which nothing is under way.
-func (e *Engine) keepAlive(ep *endpoint) {
-	r := ep.rel
-	if e.now-r.heard > e.timing.Probe {
-		e.ask(ep)
-	}
-	e.giveUp(ep)
-}
-
-// ask sends a probe.
-func (e *Engine) ask(ep *endpoint) {
-	if r := ep.rel; r.silent == 0 {
-		r.silent = e.present()
-	}
-	e.sendAck(ep, descriptors.FrameProbe)
-}
-
-// giveUp gives a peer up that has left questions unanswered for too long.
-func (e *Engine) giveUp(ep *endpoint) {
-	if r := ep.rel; r.silent != 0 && e.present()-r.silent > e.timing.Dead {
-		e.fail(ep, descriptors.StatusTransportError, descriptors.ResultConnectionLost, true)
-	}
 }

@@ -12,6 +12,9 @@ type unreliable struct {
 	next    uint32             // number of the first message that has not begun to come
 	receive bool               // a receive descriptor is in work
 	fetched descriptors.Status // of that descriptor
+
+	liveness
+	probes bool // the peer answers probes
 }
 
 // transmitUnreliable cuts up to budget frames. It reports whether the endpoint
