@@ -68,6 +68,7 @@ func (n *NIC) shutdown() {
 	}
 	errs = append(errs, n.bar0.close(), n.bar2.close(), n.bar4.close(), n.dev.Close())
 	n.goroutines.Wait()
+	n.events.lines.Close()
 	n.closeErr = n.error("close", errors.Join(errs...))
 }
 

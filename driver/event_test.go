@@ -1,11 +1,16 @@
 package driver_test
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/driver/drivertest"
 )
 
@@ -53,4 +58,52 @@ func TestEventFlood(t *testing.T) {
 		t.Errorf("%d events lost, %v", h.EventsLost, err)
 	}
 	n.OnEvent(nil)
+}
+
+// logBuffer keeps what is logged: by the goroutine of events too, also after Close.
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// TestEventsAreLoggedSeldom: messages that nobody takes, as many as a peer likes, are
+// a line a second in the log.
+func TestEventsAreLoggedSeldom(t *testing.T) {
+	drivertest.CheckLeaks(t)
+	d := newFake(t)
+	var log logBuffer
+	n, err := driver.New(contextFor(t), d, driver.Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), CommandTimeout: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	for range 500 {
+		d.with(func() {
+			d.event(descriptors.Event{Code: descriptors.EventReceiveQueueEmpty, Endpoint: 1, CQ: descriptors.NoCQ})
+		})
+		n.Poll()
+	}
+	for range 10 { // the goroutine that logs is slower than we are
+		time.Sleep(time.Millisecond)
+	}
+	if err := n.Close(); err != nil {
+		t.Error(err)
+	}
+	most := 2 + int(time.Since(began)/time.Second) // with that of Close
+	got := log.String()
+	if lines := strings.Count(got, "\n"); lines < 1 || lines > most || !strings.Contains(got, "count=1\n") {
+		t.Errorf("%d lines, want 1 to %d:\n%s", lines, most, got)
+	}
 }

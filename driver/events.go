@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/eventlog"
 )
 
 // maxEvents bounds what a device that floods the host with events can pile up.
@@ -19,12 +20,14 @@ type eventQueue struct {
 	waiting    []descriptors.Event
 	delivering bool
 	dropped    uint64
+	lines      eventlog.Limiter
 }
 
 // OnEvent sets the handler of asynchronous events: connections lost, messages
 // dropped, overruns, link changes (see descriptors.EventCode). It is called for
 // one event at a time, in order, on another goroutine. Events are logged while
-// there is no handler; nil restores that. A call that has begun goes on after
+// there is no handler, those that a peer can cause with each message at most once a
+// second and VI, with their count; nil restores that. A call that has begun goes on after
 // OnEvent or Close returns.
 func (n *NIC) OnEvent(f func(descriptors.Event)) {
 	n.events.mu.Lock()
@@ -77,6 +80,11 @@ func (n *NIC) deliver() {
 }
 
 func (n *NIC) logEvent(e descriptors.Event) {
+	n.events.lines.Log(e, func(count uint64) { n.logEvents(e, count) })
+}
+
+// logEvents logs the last of count events.
+func (n *NIC) logEvents(e descriptors.Event, count uint64) {
 	level := slog.LevelWarn
 	switch {
 	case e.Code == descriptors.EventLink:
@@ -84,7 +92,7 @@ func (n *NIC) logEvent(e descriptors.Event) {
 	case e.Code == descriptors.EventConnectionLost && e.Detail == uint32(descriptors.ResultSuccess):
 		level = slog.LevelDebug // the peer has disconnected, as peers do
 	}
-	n.log.Log(n.background, level, "device event", "event", e.Code.String(), "code", uint32(e.Code), "endpoint", e.Endpoint, "cq", e.CQ, "detail", e.Detail)
+	n.log.Log(n.background, level, "device event", "event", e.Code.String(), "code", uint32(e.Code), "endpoint", e.Endpoint, "cq", e.CQ, "detail", e.Detail, "count", count)
 }
 
 // lost counts the events that the handler was too slow for.

@@ -98,7 +98,8 @@ func (a AsyncError) Reason() error {
 // time, in order, on a goroutine of its own, and may call any method. Errors
 // that come faster than it takes them are dropped in the end. A nil handler
 // restores the default, a log entry: at level debug for what belongs to every
-// program, a link that comes up and a peer that disconnects.
+// program, a link that comes up and a peer that disconnects; with a count, and at
+// most once a second and VI, for what a peer can cause with each message.
 func (n *NIC) OnError(f func(AsyncError)) {
 	if f == nil {
 		n.handler.Store(nil)
@@ -123,20 +124,25 @@ func (n *NIC) event(e descriptors.Event) {
 		(*f)(a)
 		return
 	}
+	n.lines.Log(e, func(count uint64) { n.log(a, e.Endpoint, count) })
+}
+
+// log logs the last of count errors about the VI that had the number endpoint.
+func (n *NIC) log(a AsyncError, endpoint uint32, count uint64) {
 	level := slog.LevelWarn
 	switch a.Code {
 	case AsyncLink:
 		level = slog.LevelInfo
-		if e.Detail == 1 { // as it shall be
+		if a.Detail == 1 { // as it shall be
 			level = slog.LevelDebug
 		}
 	case AsyncConnectionLost:
-		if e.Detail == 0 { // the peer has disconnected, as peers do
+		if a.Detail == 0 { // the peer has disconnected, as peers do
 			level = slog.LevelDebug
 		}
 	case AsyncCatastrophic, AsyncCQOverrun:
 		level = slog.LevelError
 	}
 	n.logger.Log(context.Background(), level, a.Code.String(), "device", n.name, "resource", a.Resource.String(),
-		"vi", e.Endpoint, "detail", e.Detail)
+		"vi", endpoint, "detail", a.Detail, "count", count)
 }

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+
+	"github.com/trapeze-nic/trapeze/internal/eventlog"
 )
 
 // NIC is one open network interface controller. All methods of a NIC and of
@@ -15,6 +17,7 @@ type NIC struct {
 	attributes NICAttributes
 	logger     *slog.Logger
 	handler    atomic.Pointer[func(AsyncError)]
+	lines      eventlog.Limiter
 	closed     atomic.Bool
 	ptag       *Ptag // the default
 
@@ -118,7 +121,9 @@ func (n *NIC) Close() error {
 	if n.closed.Swap(true) {
 		return n.refuse(op, ErrClosed, "", "")
 	}
-	return n.fail(op, n.provider.Close())
+	err := n.provider.Close()
+	n.lines.Close()
+	return n.fail(op, err)
 }
 
 // lookup finds a VI by number; nil if there is none.

@@ -5,8 +5,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/via"
@@ -148,4 +152,35 @@ func TestAsyncErrors(t *testing.T) {
 			t.Errorf("%v: logged %q, want %q", c.event.Code, s, c.log)
 		}
 	}
+}
+
+// TestDroppedMessagesAreLoggedSeldom: a peer that sends what nobody takes does not fill
+// the log; a handler is told of each message.
+func TestDroppedMessagesAreLoggedSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		p := &scripted{}
+		nic, err := via.New(t.Context(), p, via.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		flood := func(n int) {
+			for range n {
+				p.event(descriptors.Event{Code: descriptors.EventReceiveQueueEmpty, Endpoint: 1, CQ: descriptors.NoCQ})
+			}
+		}
+		flood(1000)
+		time.Sleep(1500 * time.Millisecond)
+		flood(10)
+		told := 0
+		nic.OnError(func(via.AsyncError) { told++ })
+		flood(10)
+		if err := nic.Close(); err != nil {
+			t.Error(err)
+		}
+		counts := regexp.MustCompile("count=[0-9]+").FindAllString(log.String(), -1)
+		if !slices.Equal(counts, []string{"count=1", "count=999", "count=10"}) || strings.Count(log.String(), "level=WARN") != 3 || told != 10 {
+			t.Errorf("%d told, and logged:\n%s", told, log.String())
+		}
+	})
 }

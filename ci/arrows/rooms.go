@@ -16,7 +16,7 @@ var rooms = map[string][]string{
 	"engine":          {"descriptors", "pipeline", "internal"},
 	"emulator":        {"engine", "pipeline", "firmware-loader", "vfio", "descriptors"},
 	"driver":          {"pipeline", "firmware-loader", "vfio", "descriptors", "internal"},
-	"via":             {"driver", "pipeline", "firmware-loader", "vfio", "descriptors"},
+	"via":             {"driver", "pipeline", "firmware-loader", "vfio", "descriptors", "internal"},
 }
 
 var joiners = []string{"tools", "examples", "ci"}
