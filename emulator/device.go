@@ -99,6 +99,11 @@ func New(o Options) (_ *Device, err error) {
 	d.name, d.wire, d.clock = o.Name, o.Wire, o.Clock
 	d.thread, d.mapped = o.Run == RunThread, o.Doorbells == DoorbellsMapped
 	const op = "create emulated device"
+	if c, ok := o.Wire.(wire.Claimer); ok {
+		if err := c.Claim(o.MAC); err != nil {
+			return nil, d.fail(op, err)
+		}
+	}
 	d.engine, err = engine.New(engine.Config{Port: o.Wire, Memory: &d.iommu, Host: host{d},
 		MAC: o.MAC, Limits: o.Limits, Timing: o.Timing, Pipeline: o.Pipeline, Clock: o.Clock})
 	if err != nil {

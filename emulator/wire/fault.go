@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"sync/atomic"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
 )
 
@@ -239,6 +240,14 @@ func (f *Fault) SetLink(up bool) { f.inner.SetLink(up) }
 
 // Close closes the wire behind.
 func (f *Fault) Close() error { return f.inner.Close() }
+
+// Claim is described at Claimer.
+func (f *Fault) Claim(mac descriptors.MAC) error {
+	if c, ok := f.inner.(Claimer); ok {
+		return c.Claim(mac)
+	}
+	return nil
+}
 
 // Drained is described at Drainer.
 func (f *Fault) Drained() bool {

@@ -36,6 +36,14 @@ type Drainer interface {
 	Drained() bool
 }
 
+// Claimer is implemented by ports of a wire that learns from frames where stations
+// are, and on which others could claim to be one.
+type Claimer interface {
+	// Claim says that a station is at this end, before frames pass. It fails if it is
+	// at another; errors wrap ErrOptions.
+	Claim(mac descriptors.MAC) error
+}
+
 // ErrOptions is wrapped by the errors about bad options.
 var ErrOptions = errors.New("bad wire options")
 

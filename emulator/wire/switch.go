@@ -13,9 +13,9 @@ import (
 // other.
 const MaxSwitchPorts = 16
 
-// Switch is one port of an Ethernet switch in memory. Frames go to the port at
-// which their destination was heard last, and to all others if it is not known
-// or a group. No frame is dropped for want of room: a port whose ring is full
+// Switch is one port of an Ethernet switch in memory. Frames go to the port that has
+// claimed their destination, or else at which it was heard last, and to all others if
+// it is not known or a group. No frame is dropped for want of room: a port whose ring is full
 // holds its senders up, as Trapeze's fabric does. Ports may be used at the same
 // time, each by one goroutine.
 type Switch struct {
@@ -25,7 +25,10 @@ type Switch struct {
 	space  []byte
 	tx, rx []*ring // to and from each other port; nil for itself
 	from   int     // of rx: where the last frame came from, and the search goes on
+	// source was heard at this port last, and table is what was known then: with both
+	// the same there is nothing to learn.
 	source descriptors.MAC
+	table  *map[descriptors.MAC]place
 	wake   Hook
 	link   Hook
 }
@@ -37,7 +40,13 @@ type fabric struct {
 	// up and open have a bit per port: plugged in, not closed.
 	up, open atomic.Uint32
 	mu       sync.Mutex // of writers of table
-	table    atomic.Pointer[map[descriptors.MAC]int]
+	table    atomic.Pointer[map[descriptors.MAC]place]
+}
+
+// place is where a station is.
+type place struct {
+	port    int
+	claimed bool // it stays there, whatever comes from other ports
 }
 
 // NewSwitch makes a switch with n ports, 2 to MaxSwitchPorts.
@@ -49,7 +58,7 @@ func NewSwitch(n int, o MemoryOptions) ([]*Switch, error) {
 		return nil, fmt.Errorf("%w: a switch of %d ports: it has 2..%d", ErrOptions, n, MaxSwitchPorts)
 	}
 	f := &fabric{mtu: o.MTU}
-	f.table.Store(&map[descriptors.MAC]int{})
+	f.table.Store(&map[descriptors.MAC]place{})
 	f.up.Store(1<<n - 1)
 	f.open.Store(1<<n - 1)
 	for i := range n {
@@ -105,8 +114,8 @@ func (p *Switch) Commit() {
 	if len(frame) >= ethernetHeader {
 		to, from := descriptors.MAC(frame), descriptors.MAC(frame[6:])
 		p.learn(from)
-		if port, ok := (*p.fabric.table.Load())[to]; ok && !to.IsMulticast() {
-			targets &= 1 << port
+		if at, ok := (*p.fabric.table.Load())[to]; ok && !to.IsMulticast() {
+			targets &= 1 << at.port
 		}
 	}
 	for i, r := range p.tx {
@@ -120,21 +129,49 @@ func (p *Switch) Commit() {
 	}
 }
 
-// learn notes that a station is at this port.
+// learn notes that a station is at this port, unless another has claimed it.
 func (p *Switch) learn(mac descriptors.MAC) {
-	if mac == p.source || mac.IsMulticast() {
+	f := p.fabric
+	if mac == p.source && p.table == f.table.Load() || mac.IsMulticast() {
 		return
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at, known := (*f.table.Load())[mac]
+	if known && at.port != p.number && !at.claimed || !known && len(*f.table.Load()) < maxStations {
+		f.put(mac, place{port: p.number})
+	}
+	p.source, p.table = mac, f.table.Load()
+}
+
+// put changes the table. mu is held.
+func (f *fabric) put(mac descriptors.MAC, at place) {
+	table := maps.Clone(*f.table.Load())
+	table[mac] = at
+	f.table.Store(&table)
+}
+
+// Claim is described at Claimer. Frames from other ports do not move the station, and
+// it is known even if the table is full of others. The claim ends with Close.
+func (p *Switch) Claim(mac descriptors.MAC) error {
+	f := p.fabric
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if at, ok := (*f.table.Load())[mac]; ok && at.claimed && at.port != p.number {
+		return fmt.Errorf("%w: station %v is at another port of the switch", ErrOptions, mac)
+	}
+	f.put(mac, place{p.number, true})
+	return nil
+}
+
+// leave forgets the stations of a port.
+func (p *Switch) leave() {
 	f := p.fabric
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	table := maps.Clone(*f.table.Load())
-	if _, ok := table[mac]; !ok && len(table) >= maxStations {
-		return
-	}
-	table[mac] = p.number
+	maps.DeleteFunc(table, func(_ descriptors.MAC, at place) bool { return at.port == p.number })
 	f.table.Store(&table)
-	p.source = mac
 }
 
 // Flush is described at engine.Port.
@@ -198,6 +235,7 @@ func (p *Switch) SetLink(up bool) {
 // Close is described at Port.
 func (p *Switch) Close() error {
 	p.fabric.open.And(^(uint32(1) << p.number))
+	p.leave()
 	p.SetWake(nil)
 	p.OnLink(nil)
 	p.tell()

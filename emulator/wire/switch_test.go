@@ -70,6 +70,53 @@ func TestSwitchLearns(t *testing.T) {
 	check("no frame at all", 0, 1, 1, 1)
 }
 
+// TestSwitchStationIsNotTakenOver: what a port has claimed is not moved, hidden or
+// forgotten by what others send.
+func TestSwitchStationIsNotTakenOver(t *testing.T) {
+	p := newSwitch(t, 3, wire.MemoryOptions{})
+	faulty, err := wire.NewFault(p[0], wire.FaultOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // twice is fine
+		if err := faulty.Claim(stationMAC(0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p[2].Claim(stationMAC(0)); !errors.Is(err, wire.ErrOptions) {
+		t.Errorf("a second claim: %v", err)
+	}
+	for i := range 2000 {
+		send(p[2], frameOf(stationMAC(9), stationMAC(0), 0))
+		send(p[2], frameOf(stationMAC(9), descriptors.MAC{2, 7, 0, 0, byte(i >> 8), byte(i)}, 0))
+		waiting(p)
+	}
+	send(p[1], frameOf(stationMAC(0), stationMAC(1), 0))
+	if n := waiting(p); n[0] != 1 || n[2] != 0 {
+		t.Errorf("frames for port 0 went to %v", n)
+	}
+	if err := faulty.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p[2].Claim(stationMAC(0)); err != nil {
+		t.Errorf("a claim after the port was closed: %v", err)
+	}
+}
+
+// TestSwitchStationComesBack: a station that was heard at another port in between is
+// found again at its own.
+func TestSwitchStationComesBack(t *testing.T) {
+	p := newSwitch(t, 3, wire.MemoryOptions{})
+	for _, from := range []int{0, 2, 0} {
+		send(p[from], frameOf(stationMAC(9), stationMAC(0), 0))
+		waiting(p)
+	}
+	send(p[1], frameOf(stationMAC(0), stationMAC(1), 0))
+	if n := waiting(p); n[0] != 1 || n[2] != 0 {
+		t.Errorf("frames went to %v", n)
+	}
+}
+
 func TestSwitchPlugs(t *testing.T) {
 	p := newSwitch(t, 3, wire.MemoryOptions{})
 	told := 0
