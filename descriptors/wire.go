@@ -88,6 +88,11 @@ const (
 	FrameConnectAccept
 	FrameConnectReject
 	FrameDisconnect
+	// FrameStationQuery asks whether a station is at the address that the frame
+	// goes to. Wires ask and answer it themselves (SPEC.md 8.11).
+	FrameStationQuery
+	// FrameStationAnswer says that it is.
+	FrameStationAnswer
 )
 
 func (t FrameType) String() string {
@@ -106,6 +111,10 @@ func (t FrameType) String() string {
 		return "connect reject"
 	case FrameDisconnect:
 		return "disconnect"
+	case FrameStationQuery:
+		return "station query"
+	case FrameStationAnswer:
+		return "station answer"
 	}
 	return fmt.Sprintf("frame type %d", uint8(t))
 }

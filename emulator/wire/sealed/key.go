@@ -1,0 +1,125 @@
+package sealed
+
+import (
+	"bytes"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+)
+
+// KeySize is the size of a key in bytes.
+const KeySize = 32
+
+// Errors about keys, inside a *KeyError.
+var (
+	// ErrKeyFormat: a key is 64 hexadecimal digits, with white space around them at
+	// most.
+	ErrKeyFormat = fmt.Errorf("it is not %d hexadecimal digits", 2*KeySize)
+	// ErrKeyMode: others than the owner can read or write the file.
+	ErrKeyMode = errors.New("others than its owner may read or write it")
+	// ErrKeyFile: it is no regular file.
+	ErrKeyFile = errors.New("it is not a regular file")
+)
+
+// KeyError says what is wrong with a key file. It does not show what is in it.
+type KeyError struct {
+	File string
+	Err  error
+	Hint string // what to do; may be empty
+}
+
+func (e *KeyError) Error() string {
+	s := fmt.Sprintf("key file %s: %v", e.File, e.Err)
+	if e.Hint != "" {
+		s += " (" + e.Hint + ")"
+	}
+	return s
+}
+
+func (e *KeyError) Unwrap() error { return e.Err }
+
+// Key is what both ends of a wire were given. It prints as nothing.
+type Key struct{ secret [KeySize]byte }
+
+// String does not show the key.
+func (*Key) String() string { return "key" }
+
+// GoString does not show the key either.
+func (*Key) GoString() string { return "key" }
+
+// ParseKey reads 64 hexadecimal digits. Errors are ErrKeyFormat.
+func ParseKey(text []byte) (*Key, error) {
+	var k Key
+	text = bytes.TrimSpace(text)
+	if len(text) != 2*KeySize {
+		return nil, ErrKeyFormat
+	}
+	if _, err := hex.Decode(k.secret[:], text); err != nil {
+		return nil, ErrKeyFormat // the error of hex shows a part of the key
+	}
+	return &k, nil
+}
+
+// ReadKey reads a key from a file that only its owner may read. Errors are
+// *KeyError.
+func ReadKey(file string) (*Key, error) {
+	fail := func(err error, hint string) (*Key, error) { return nil, &KeyError{File: file, Err: err, Hint: hint} }
+	// Opening a pipe waits for who writes to it, but not with O_NONBLOCK.
+	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		var e *os.PathError
+		if errors.As(err, &e) {
+			err = e.Err
+		}
+		return fail(err, "make one with: (umask 077; openssl rand -hex 32 > FILE)")
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return fail(err, "")
+	case !info.Mode().IsRegular():
+		return fail(ErrKeyFile, "")
+	case info.Mode().Perm()&0o077 != 0:
+		return fail(ErrKeyMode, "chmod 600 "+file)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, 1<<10))
+	if err != nil {
+		return fail(err, "")
+	}
+	k, err := ParseKey(text)
+	if err != nil {
+		return fail(err, "make one with: (umask 077; openssl rand -hex 32 > FILE)")
+	}
+	return k, nil
+}
+
+// The purposes for which keys are derived; each has another text.
+const (
+	forHandshake = "trapeze sealed wire 1 handshake"
+	forSession   = "trapeze sealed wire 1 session"
+)
+
+// handshakeKey authenticates handshakes.
+func (k *Key) handshakeKey() ([]byte, error) {
+	return hkdf.Key(sha256.New, k.secret[:], nil, forHandshake, sha256.Size)
+}
+
+// sessionKeys derives what seals the datagrams of who said hello, and of who
+// replied. The random numbers of both are in it, and all else that the handshake
+// said.
+func (k *Key) sessionKeys(h *hello, r *reply) (fromHello, fromReply []byte, err error) {
+	salt := append(append([]byte{}, h.nonce[:]...), r.nonce[:]...)
+	info := append([]byte(forSession), h.transcript()...)
+	info = append(info, r.transcript()...)
+	both, err := hkdf.Key(sha256.New, k.secret[:], salt, string(info), 2*KeySize)
+	if err != nil {
+		return nil, nil, err
+	}
+	return both[:KeySize], both[KeySize:], nil
+}
