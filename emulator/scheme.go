@@ -10,6 +10,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/emulator/wire"
 	"github.com/trapeze-nic/trapeze/emulator/wire/memif"
+	"github.com/trapeze-nic/trapeze/emulator/wire/sealed"
 	"github.com/trapeze-nic/trapeze/emulator/wire/shm"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -57,13 +58,15 @@ type settings struct {
 	kind   wireKind
 	// where is the name of a memory wire, the HOST:PORT of a UDP one, or the
 	// socket of a memif or of a wire in shared memory.
-	where  string
-	peers  []string
-	memif  memif.Options
-	shared shm.Options
-	mtu    int
-	faults wire.FaultOptions
-	faulty bool
+	where   string
+	peers   []string
+	keyFile string
+	key     *sealed.Key // of keyFile
+	memif   memif.Options
+	shared  shm.Options
+	mtu     int
+	faults  wire.FaultOptions
+	faulty  bool
 }
 
 type wireKind int
@@ -92,8 +95,8 @@ func parseSettings(a vfio.Address) (*settings, error) {
 			return nil, fmt.Errorf("option %s=%s: %w", name, a.Options.Get(name), err)
 		}
 	}
-	if len(s.peers) > 0 && s.kind != wireUDP {
-		return nil, errors.New("option peer: only a UDP wire has peers, such as wire=udp://127.0.0.1:9000")
+	if err := s.completeUDP(a.Options); err != nil {
+		return nil, err
 	}
 	if err := s.completeMemif(a.Options); err != nil {
 		return nil, err
@@ -126,7 +129,7 @@ func (s *settings) wire(ctx context.Context) (wire.Port, error) {
 	case wireShared:
 		return shm.New(ctx, s.shared)
 	case wireUDP:
-		return wire.NewUDP(ctx, wire.UDPOptions{Local: s.where, Peers: s.peers, MTU: s.mtu})
+		return wire.NewUDP(ctx, wire.UDPOptions{Local: s.where, Peers: s.peers, MTU: s.mtu, Key: s.key})
 	}
 	return wire.NewLoopback(wire.MemoryOptions{MTU: s.mtu})
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -47,6 +49,7 @@ func TestOpen(t *testing.T) {
 		{"emu:?engine=thread&doorbells=mapped", false, true, 8192 + 64, 0},
 		{"emu:?wire=mem:alone&mtu=65344", true, true, 65344, 0},
 		{"emu:?wire=udp://127.0.0.1:0", false, false, 1464, 0},
+		{"emu:?wire=udp://127.0.0.1:0&key=" + keyFile(t, "00"), false, false, 1432, 0},
 		{"emu:?wire=udp://127.0.0.1:0&engine=inline&mtu=9000", true, true, 9000, 0},
 		{"emu:?wire=udp://127.0.0.1:0&peer=127.0.0.1:9,127.0.0.1:10", false, false, 1464, 0},
 		{"emu:?loss=0.2&duplicate=0.1&reorder=1&corrupt=1e-3&seed=18446744073709551615", true, true, 8192 + 64, 0},
@@ -120,6 +123,10 @@ func TestBadAddresses(t *testing.T) {
 		{"emu:?wire=udp://127.0.0.1:0&peer=", "HOST:PORT"},
 		{"emu:?wire=udp://127.0.0.1:0&peer=127.0.0.1:0", "1..65535"},
 		{"emu:?peer=127.0.0.1:9", "UDP"},
+		{"emu:?key=/nonexistent", "option key: only a UDP wire"},
+		{"emu:?wire=udp://127.0.0.1:0&key=", "64 hexadecimal digits"},
+		{"emu:?wire=udp://127.0.0.1:0&key=/nonexistent", "option key: key file /nonexistent: no such file"},
+		{"emu:?wire=udp://127.0.0.1:0&key=/dev/null", "option key: key file /dev/null: it is not a regular file"},
 		{"emu:?engine=fast", "inline or thread"},
 		{"emu:?doorbells=front", "mapped or trapped"},
 		{"emu:?mtu=159", "160..65344"},
@@ -240,6 +247,34 @@ func TestUDPDevices(t *testing.T) {
 	client := openAddress(t, "emu:?wire=udp://127.0.0.1:0&loss=0.2&seed=4&peer="+where)
 	a, b := newAdminHost(t, client), newAdminHost(t, server)
 	connect(t, a, b)
+}
+
+// keyFile makes a file with a key of equal bytes.
+func keyFile(t *testing.T, digits string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(file, []byte(strings.Repeat(digits, 32)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// TestUDPDevicesWithKey connects two devices over an encrypted wire that loses
+// frames, and does not connect two with different keys.
+func TestUDPDevicesWithKey(t *testing.T) {
+	checkFiles(t)
+	key := keyFile(t, "5a")
+	free, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	where := free.LocalAddr().String()
+	if err := free.Close(); err != nil {
+		t.Fatal(err)
+	}
+	server := openAddress(t, "emu:?wire=udp://"+where+"&corrupt=0.1&key="+key)
+	client := openAddress(t, "emu:?wire=udp://127.0.0.1:0&loss=0.2&duplicate=0.1&seed=4&peer="+where+"&key="+key)
+	connect(t, newAdminHost(t, client), newAdminHost(t, server))
 }
 
 func FuzzOpen(f *testing.F) {

@@ -21,6 +21,7 @@ type setting struct {
 var settingTable = []setting{
 	{"wire", parseWire},
 	{"peer", parsePeers},
+	{"key", parseKey},
 	{"engine", parseEngine},
 	{"core", parseCore},
 	{"doorbells", parseDoorbells},

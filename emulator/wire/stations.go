@@ -2,73 +2,53 @@ package wire
 
 import (
 	"net/netip"
-	"sync"
-	"sync/atomic"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 )
 
 // ethernetHeader is the size in bytes of two addresses and a type.
-const ethernetHeader = 14
+const ethernetHeader = descriptors.EthernetHeaderSize
 
 // maxStations bounds what strangers can make us remember. A small switch has
 // room for as many.
 const maxStations = 1024
 
-// stations says at which UDP address a station was heard last. When it is full
-// the one that was learned first makes place.
-type stations struct {
-	// version changes with each change, so that a route can be kept.
-	version atomic.Uint64
-
-	mu        sync.Mutex
-	addresses map[descriptors.MAC]netip.AddrPort
-	order     []descriptors.MAC // ring, oldest at next once it is full
-	next      int
-	// The last one learned: most frames come from the same as the one before.
-	mac  descriptors.MAC
-	from netip.AddrPort
-}
-
-// route is where frames for a station go, as of a version.
-type route struct {
-	mac     descriptors.MAC
+// station is what is known of a station of a UDP wire.
+type station struct {
 	address netip.AddrPort
-	known   bool
-	version uint64
+	// proven: a frame that carried the key of a connection has come from there.
+	// Otherwise somebody said so, and nobody else had before.
+	proven bool
+	// used: frames have been sent there.
+	used bool
 }
 
-// learn is called by one goroutine.
-func (s *stations) learn(mac descriptors.MAC, from netip.AddrPort) {
-	if s.mac == mac && s.from == from {
-		return
+// stations says at which UDP address a station is. When it is full, the one that
+// was learned first makes place, of those to which nothing has been sent if there
+// are any.
+type stations struct {
+	known map[descriptors.MAC]*station
+	order []descriptors.MAC // ring, oldest at next once it is full
+	next  int
+}
+
+// add makes a station known that was not.
+func (s *stations) add(mac descriptors.MAC, st station) {
+	if s.known == nil {
+		s.known = make(map[descriptors.MAC]*station)
 	}
-	s.mac, s.from = mac, from
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	known, ok := s.addresses[mac]
-	if ok && known == from {
-		return
-	}
-	if s.addresses == nil {
-		s.addresses = make(map[descriptors.MAC]netip.AddrPort)
-	}
-	if !ok {
-		if len(s.order) < maxStations {
-			s.order = append(s.order, mac)
-		} else {
-			delete(s.addresses, s.order[s.next])
-			s.order[s.next] = mac
+	if len(s.order) < maxStations {
+		s.order = append(s.order, mac)
+	} else {
+		for range s.order {
+			if !s.known[s.order[s.next]].used {
+				break
+			}
 			s.next = (s.next + 1) % maxStations
 		}
+		delete(s.known, s.order[s.next])
+		s.order[s.next] = mac
+		s.next = (s.next + 1) % maxStations
 	}
-	s.addresses[mac] = from
-	s.version.Add(1)
-}
-
-func (s *stations) find(mac descriptors.MAC) route {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	address, ok := s.addresses[mac]
-	return route{mac: mac, address: address, known: ok, version: s.version.Load()}
+	s.known[mac] = &st
 }

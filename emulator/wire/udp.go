@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/emulator/wire/sealed"
 )
 
 const (
@@ -39,11 +41,20 @@ type UDPOptions struct {
 	// a station that has not been heard yet.
 	Peers []string
 	// MTU is the largest frame in bytes; if zero, DefaultUDPMTU, or
-	// DefaultUDP6MTU on an IPv6 address.
+	// DefaultUDP6MTU on an IPv6 address, less sealed.Overhead with a key. A datagram
+	// is a frame, with a key sealed.Overhead longer.
 	MTU int
+	// Key encrypts and authenticates all frames; both ends have the same. Without
+	// one, nil, the wire trusts everybody who can see the datagrams (SPEC.md 8.11).
+	Key *sealed.Key
+	// Logger is told, not oftener than every 10 s, of peers that have another key, or
+	// none, or one while this end has none; nil for slog.Default.
+	Logger *slog.Logger
+
+	renewal sealed.Limits
 }
 
-// UDPCounts says what a UDP wire had to drop.
+// UDPCounts says what a UDP wire had to drop, and how often a way changed.
 type UDPCounts struct {
 	// SendErrors counts datagrams that the socket refused: no route, nobody at
 	// the port, and so on.
@@ -56,22 +67,49 @@ type UDPCounts struct {
 	Runts uint64
 	// Homeless counts frames for which there was no address to send them to.
 	Homeless uint64
+	// Moves counts stations and connections that were found at another address.
+	Moves uint64
+	// Keyed counts datagrams of a peer with a key, at an end without one.
+	Keyed uint64
+	// Sealed is zero without a key.
+	Sealed sealed.Counts
 }
 
-// UDP is a wire between processes and hosts: each frame is a datagram. It
-// learns from the frames that arrive which station is at which address.
+// UDP is a wire between processes and hosts: each frame is a datagram. It learns
+// from the frames that arrive which station is at which address, and asks back
+// before a station moves (SPEC.md 8.11).
 type UDP struct {
-	conn  *net.UDPConn
-	local netip.AddrPort
-	peers []netip.AddrPort
-	mtu   int
+	conn   *net.UDPConn
+	local  netip.AddrPort
+	peers  []netip.AddrPort
+	mtu    int
+	tunnel *sealed.Tunnel // nil without a key
+	log    *slog.Logger
 
-	out      []byte // the reserved frame
-	reserved int    // its length, -1 for none
-	stations stations
-	last     route // to whom the last frame went
+	// The sender's.
+	out      []byte         // the reserved frame
+	reserved int            // its length, -1 for none
+	box      *sealed.Sealer // nil without a key
+	links    []*sealed.Link // of peers
+	last     route          // where the last frame went
 
-	in      *ring
+	// The receiver's.
+	in         *ring
+	heard      heard
+	questions  []question
+	queryFrame []byte
+	reply      *sealed.Sealer
+	changes    uint64    // of the tunnel, as seen last
+	warned     time.Time // when the log was told something last
+
+	// What both have learned. version changes with it, so that a route can be kept.
+	mu          sync.Mutex
+	stations    stations
+	connections connections
+	version     atomic.Uint64
+	own         atomic.Pointer[descriptors.MAC]
+
+	kicked  atomic.Bool // the receiver is to look after the tunnel
 	down    atomic.Bool // plug pulled
 	closed  atomic.Bool
 	wake    Hook
@@ -79,7 +117,7 @@ type UDP struct {
 	stopped chan struct{}
 	closing sync.Once
 
-	sendErrors, receiveErrors, overruns, runts, homeless atomic.Uint64
+	sendErrors, receiveErrors, overruns, runts, homeless, moves, keyed atomic.Uint64
 }
 
 // NewUDP opens a UDP wire. The context bounds the time that name resolution
@@ -98,11 +136,14 @@ func NewUDP(ctx context.Context, o UDPOptions) (*UDP, error) {
 		network, family = "udp6", "ip6"
 	}
 	mtu := o.MTU
-	switch {
-	case mtu == 0 && family == "ip6":
-		mtu = DefaultUDP6MTU
-	case mtu == 0:
+	if mtu == 0 {
 		mtu = DefaultUDPMTU
+		if family == "ip6" {
+			mtu = DefaultUDP6MTU
+		}
+		if o.Key != nil {
+			mtu -= sealed.Overhead
+		}
 	}
 	if err := checkMTU(mtu); err != nil {
 		return nil, err
@@ -127,10 +168,18 @@ func NewUDP(ctx context.Context, o UDPOptions) (*UDP, error) {
 	// what is lost is sent again.
 	_ = conn.SetReadBuffer(ringSize)
 	_ = conn.SetWriteBuffer(ringSize)
-	u := &UDP{conn: conn, peers: peers, mtu: mtu, out: alignedBytes(mtu), reserved: -1,
-		in: newRing(ringSize), stopped: make(chan struct{})}
+	u := &UDP{conn: conn, peers: peers, mtu: mtu, out: alignedBytes(mtu), reserved: -1, log: o.Logger,
+		in: newRing(ringSize), queryFrame: alignedBytes(descriptors.HeaderSize), stopped: make(chan struct{})}
+	if u.log == nil {
+		u.log = slog.Default()
+	}
 	if a, ok := conn.LocalAddr().(*net.UDPAddr); ok {
 		u.local = a.AddrPort()
+	}
+	if o.Key != nil {
+		if err := u.seal(o.Key, o.renewal); err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
 	}
 	go u.receive()
 	return u, nil
@@ -193,20 +242,45 @@ func (u *UDP) Commit() {
 	if u.down.Load() || u.closed.Load() {
 		return
 	}
-	if to, ok := u.route(frame); ok {
-		u.send(frame, to)
+	to, way := u.routeOf(frame)
+	if way == direct {
+		u.send(u.box, frame, to)
 		return
 	}
-	if len(u.peers) == 0 {
+	if way == nowhere || len(u.peers) == 0 {
 		u.homeless.Add(1)
+		return
 	}
-	for _, to := range u.peers {
-		u.send(frame, to)
+	for i, a := range u.peers {
+		to := target{address: a}
+		if u.links != nil {
+			to.link = u.links[i]
+		}
+		u.send(u.box, frame, to)
 	}
 }
 
-func (u *UDP) send(frame []byte, to netip.AddrPort) {
-	if _, err := u.conn.WriteToUDPAddrPort(frame, to); err != nil {
+// send sends a frame, sealed in box if the wire has a key.
+func (u *UDP) send(box *sealed.Sealer, frame []byte, to target) {
+	if u.tunnel != nil {
+		if to.link == nil {
+			u.homeless.Add(1)
+			return
+		}
+		datagram, wake := to.link.Seal(box, frame)
+		if wake {
+			u.kick()
+		}
+		if datagram == nil {
+			return
+		}
+		frame = datagram
+	}
+	u.write(frame, to.address)
+}
+
+func (u *UDP) write(datagram []byte, to netip.AddrPort) {
+	if _, err := u.conn.WriteToUDPAddrPort(datagram, to); err != nil {
 		u.sendErrors.Add(1)
 	}
 }
@@ -257,66 +331,11 @@ func (u *UDP) Close() error {
 
 // Counts may be called from any goroutine.
 func (u *UDP) Counts() UDPCounts {
-	return UDPCounts{SendErrors: u.sendErrors.Load(), ReceiveErrors: u.receiveErrors.Load(),
-		Overruns: u.overruns.Load(), Runts: u.runts.Load(), Homeless: u.homeless.Load()}
-}
-
-// receive brings datagrams into the ring until the socket is closed.
-func (u *UDP) receive() {
-	defer close(u.stopped)
-	spill := make([]byte, maxDatagram)
-	for {
-		p := u.in.reserve(maxDatagram)
-		full := p == nil
-		if full {
-			p = spill
-		}
-		n, _, _, from, err := u.conn.ReadMsgUDPAddrPort(p, nil)
-		if err == nil && full {
-			// There may be room by now.
-			if p = u.in.reserve(n); p != nil {
-				copy(p, spill)
-				full = false
-			}
-		}
-		switch {
-		case errors.Is(err, net.ErrClosed):
-			return
-		case err != nil:
-			u.receiveErrors.Add(1)
-			time.Sleep(readRetry)
-		case n < ethernetHeader:
-			u.runts.Add(1)
-		case full:
-			u.overruns.Add(1)
-		default:
-			u.learn(p[:n], from)
-			u.in.commit(n)
-			u.in.publish()
-			u.wake.Call()
-		}
+	c := UDPCounts{SendErrors: u.sendErrors.Load(), ReceiveErrors: u.receiveErrors.Load(),
+		Overruns: u.overruns.Load(), Runts: u.runts.Load(), Homeless: u.homeless.Load(),
+		Moves: u.moves.Load(), Keyed: u.keyed.Load()}
+	if u.tunnel != nil {
+		c.Sealed = u.tunnel.Counts()
 	}
-}
-
-// learn notes at which address the sender of a frame is.
-func (u *UDP) learn(frame []byte, from netip.AddrPort) {
-	source := descriptors.MAC(frame[6:12])
-	if [2]byte(frame[12:14]) == descriptors.EtherType && !source.IsMulticast() && source != (descriptors.MAC{}) {
-		u.stations.learn(source, netip.AddrPortFrom(from.Addr().Unmap(), from.Port()))
-	}
-}
-
-// route finds the address of the station that a frame is for.
-func (u *UDP) route(frame []byte) (netip.AddrPort, bool) {
-	if len(frame) < ethernetHeader {
-		return netip.AddrPort{}, false
-	}
-	to := descriptors.MAC(frame[:6])
-	if to.IsMulticast() {
-		return netip.AddrPort{}, false
-	}
-	if version := u.stations.version.Load(); u.last.mac != to || u.last.version != version {
-		u.last = u.stations.find(to)
-	}
-	return u.last.address, u.last.known
+	return c
 }

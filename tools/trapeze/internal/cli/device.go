@@ -103,5 +103,9 @@ func sendHint(address string) string {
 	if !ok {
 		return ""
 	}
-	return peerAddress(hostPort)
+	to := peerAddress(hostPort)
+	if key := a.Options.Get("key"); to != "" && key != "" {
+		to += "&key=" + key
+	}
+	return to
 }

@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,12 +13,16 @@ func TestListedAddressesOpen(t *testing.T) {
 		Emulated []struct{ Address, Description string }
 	}
 	decode(t, run(t, "list", "--json", "--root", recordedHost(t)), &r)
+	key := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(key, []byte(strings.Repeat("5a", 32)), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	wires := map[string]bool{}
 	for _, e := range r.Emulated {
 		_, wire, _ := strings.Cut(e.Address, "wire=")
 		kind, _, _ := strings.Cut(wire, ":")
 		wires[kind] = true
-		address := strings.NewReplacer("peer=HOST:PORT", "peer=127.0.0.1:9", "HOST:PORT", "127.0.0.1:0", "NAME", "listed", "PATH", filepath.Join(t.TempDir(), "socket"),
+		address := strings.NewReplacer("peer=HOST:PORT", "peer=127.0.0.1:9", "HOST:PORT", "127.0.0.1:0", "NAME", "listed", "FILE", key, "PATH", filepath.Join(t.TempDir(), "socket"),
 			"…", "mem:listed").Replace(e.Address)
 		var info struct{ Backend string }
 		decode(t, run(t, "info", "--json", "--device", address), &info)

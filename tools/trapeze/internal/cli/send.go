@@ -176,7 +176,7 @@ func progressTotal(n uint64) int64 {
 func explainDial(err error, timeout time.Duration, command string) error {
 	switch {
 	case errors.Is(err, endpoint.ErrNobody):
-		return hinted(fmt.Errorf("%w within %v", err, timeout), "start '"+command+"' at the other end, check the peer address, or give it more --timeout")
+		return hinted(fmt.Errorf("%w within %v", err, timeout), "start '"+command+"' at the other end, check the peer address and that both have the same key= or none, or give it more --timeout")
 	case errors.Is(err, via.ErrReject):
 		return hinted(err, "it says there why")
 	}
