@@ -73,7 +73,7 @@ func TestClientsThatDieWhileConnecting(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, err := range refused { // if it has taken the dead time to come here
-				if !errors.Is(err, via.ErrNotReachable) {
+				if !errors.Is(err, via.ErrPeerLost) {
 					t.Error(err)
 				}
 			}
@@ -93,7 +93,7 @@ func TestDeadClientsAreGivenUp(t *testing.T) {
 		Refused: func(_ via.Remote, err error) { refused <- err }})
 	ghost.Ask(t, address, service, ghosts, via.ReliableDelivery, o.MaxMessage)
 	for range ghosts {
-		if err := <-refused; !errors.Is(err, via.ErrNotReachable) {
+		if err := <-refused; !errors.Is(err, via.ErrPeerLost) {
 			t.Error(err)
 		}
 	}
