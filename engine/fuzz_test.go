@@ -21,6 +21,7 @@ func FuzzFrames(f *testing.F) {
 	f.Add(uint8(1), uint32(0), uint32(0), uint32(100), []byte("payload"))
 	f.Add(uint8(1), uint32(63), uint32(1), uint32(5), []byte("hello"))
 	f.Add(uint8(2), uint32(1), uint32(0xffffffff), uint32(0), []byte{})
+	f.Add(uint8(2), uint32(0), uint32(0x80000000), uint32(0x3ffffff), []byte{})
 	f.Add(uint8(4), uint32(0), uint32(0), uint32(0), make([]byte, descriptors.ConnectBodySize))
 	f.Add(uint8(7), uint32(0), uint32(0), uint32(0), []byte{})
 	f.Add(uint8(0x21), uint32(0), uint32(0), uint32(100), []byte("payload"))

@@ -194,12 +194,15 @@ func (e *Engine) endSend(ep *endpoint, m *sending, psn, offset, n, credit uint32
 		return
 	case again:
 		bit := uint64(1) << (psn - r.una)
-		r.frames[psn%windowFrames].sentAt = e.now
+		f := &r.frames[psn%windowFrames]
+		r.transmissions++
+		f.sentAt, f.number = e.now, r.transmissions
 		r.resend &^= bit
 		r.resent |= bit
 		e.count(descriptors.CounterFramesRetransmitted, 1)
 	default:
-		r.frames[psn%windowFrames] = cut{m.number, offset, e.now}
+		r.transmissions++
+		r.frames[psn%windowFrames] = cut{m.number, offset, e.now, r.transmissions}
 		m.cut += n
 		m.allCut, m.lastPSN = m.cut == m.total, psn
 		r.nxt++

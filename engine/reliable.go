@@ -36,7 +36,9 @@ type reliable struct {
 	owed     bool   // an acknowledgement
 	owedNow  bool
 	owedStep uint64
+	twice    uint32 // data frames that have come once more
 
+	recovery
 	timers
 }
 
@@ -45,7 +47,11 @@ type timers struct {
 	rto, srtt, rttvar time.Duration
 	retransmitAt      time.Duration // zero: not running
 	probeAt           time.Duration // zero: not running
-	probeGap          time.Duration // between probes for credit
+	probeGap          time.Duration // between probes for credit that are answered
+	timeoutAt         time.Duration // when all frames are sent again, while retransmitAt is running
+	backOff           time.Duration // until the next question, once there have been maxProbes
+	probes            int           // that have not been answered
+	asked             bool          // for credit, and none has come
 	liveness
 }
 
@@ -54,6 +60,7 @@ type cut struct {
 	message uint32
 	offset  uint32
 	sentAt  time.Duration
+	number  uint64 // of the transmission
 }
 
 func (e *Engine) newReliable(ep *endpoint) *reliable {
@@ -151,8 +158,10 @@ func (e *Engine) takeAck(ep *endpoint, h *descriptors.Header) bool {
 		}
 	}
 	if n > 0 {
-		if r.resent&(1<<(n-1)) == 0 {
+		if r.acked|r.resent == 0 {
 			e.sample(r, e.now-r.frames[(h.Ack-1)%windowFrames].sentAt)
+		} else {
+			e.arrivals(r, n, 0)
 		}
 		r.una = h.Ack
 		r.acked, r.resend, r.resent = shift(r.acked, n), shift(r.resend, n), shift(r.resent, n)
@@ -162,8 +171,8 @@ func (e *Engine) takeAck(ep *endpoint, h *descriptors.Header) bool {
 			e.unsettled = append(e.unsettled, ep)
 		}
 	}
-	if h.Type == descriptors.FrameAck && h.Ack == r.una {
-		e.takeSelective(ep, uint64(h.Extent)|uint64(h.Offset)<<32)
+	if r.acked|r.resent != 0 || h.Type == descriptors.FrameAck && (h.Extent|h.Offset != 0 || h.Message != r.duplicates) {
+		e.learn(ep, h)
 	}
 	return true
 }
@@ -173,35 +182,6 @@ func shift(b uint64, n uint32) uint64 {
 		return 0
 	}
 	return b >> n
-}
-
-// reorderTolerance is how many later frames must have arrived before a missing
-// one counts as lost (RFC 5681 uses the same three).
-const reorderTolerance = 3
-
-// takeSelective learns which later frames have arrived, and sends again what
-// must have been lost.
-func (e *Engine) takeSelective(ep *endpoint, have uint64) {
-	r := ep.rel
-	inFlight := r.nxt - r.una
-	if have == 0 || inFlight < 2 {
-		return
-	}
-	r.acked |= have << 1 & (uint64(1)<<inFlight - 1)
-	r.resend &^= r.acked
-	later := bits.OnesCount64(r.acked)
-	for i := uint32(0); i < inFlight && later >= reorderTolerance; i++ {
-		bit := uint64(1) << i
-		if r.acked&bit != 0 {
-			later--
-			continue
-		}
-		again := r.resent&bit == 0 || e.now-r.frames[(r.una+i)%windowFrames].sentAt > max(2*r.srtt, time.Millisecond)
-		if r.resend&bit == 0 && again {
-			r.resend |= bit
-			e.makeReady(ep)
-		}
-	}
 }
 
 // sample feeds a round trip into the retransmission timeout (RFC 6298, 2).

@@ -14,6 +14,7 @@ func (e *Engine) beginReliable(ep *endpoint, h *descriptors.Header) verdict {
 	if int32(ahead) < 0 || ahead > 0 && ahead < windowFrames && r.have&(1<<(ahead-1)) != 0 {
 		// The peer has not heard our acknowledgement.
 		e.count(descriptors.CounterFramesDuplicate, 1)
+		r.twice++
 		e.owe(ep, true)
 		return taken
 	}
@@ -180,7 +181,9 @@ func (e *Engine) acknowledge() bool {
 			sent = e.sendEpitaph(ep)
 			due = !sent
 			ep.epitaph.due = due
-		case r == nil || !r.owed:
+		case r == nil || !r.owed && r.have == 0:
+			// A data frame has taken along what is owed, but for what has arrived out
+			// of order.
 		case !r.owedNow && r.owedStep == e.step:
 			due = true
 		default:
@@ -214,7 +217,7 @@ func (e *Engine) sendAck(ep *endpoint, t descriptors.FrameType) bool {
 	credit := e.credit(ep)
 	h.PSN, h.Ack, h.Credit = r.nxt, r.expect, credit
 	if t == descriptors.FrameAck {
-		h.Extent, h.Offset = uint32(r.have), uint32(r.have>>32)
+		h.Extent, h.Offset, h.Message = uint32(r.have), uint32(r.have>>32), r.twice
 	}
 	e.launch(buf)
 	r.owed, r.offered = false, credit

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/trapeze-nic/trapeze/descriptors"
 )
 
 // Step does one round of work: it takes frames, doorbells and timers as they
@@ -310,32 +308,14 @@ func (e *Engine) timeouts(ep *endpoint) {
 	r := ep.rel
 	switch {
 	case r.una == r.nxt:
-		// Stalled: the news of credit may have been lost.
-		if r.probeGap == 0 {
-			r.probeGap = r.rto
-			r.probeAt = e.now + r.probeGap
-		}
-		if e.now >= r.probeAt {
-			// A peer that answers, but has no credit to give, is asked less and
-			// less often; one that does not answer may only seem dead.
-			r.probeGap = min(2*r.probeGap, e.timing.Probe)
-			if r.silent != 0 {
-				r.probeGap = e.timing.Dead / silentProbes
-			}
-			r.probeAt = e.now + r.probeGap
-			e.ask(ep)
-		}
+		e.seekCredit(ep)
 	case r.retransmitAt == 0:
-		r.retransmitAt = e.now + r.rto
+		r.startTimer()
 	case e.now >= r.retransmitAt:
-		e.count(descriptors.CounterTimeouts, 1)
-		r.resend = (uint64(1)<<(r.nxt-r.una) - 1) &^ r.acked
-		r.rto = min(2*r.rto, e.timing.RetransmitMax)
-		r.retransmitAt = e.now + r.rto
-		if r.silent == 0 {
-			r.silent = e.present()
-		}
-		e.makeReady(ep)
+		e.unanswered(ep)
+	}
+	if r.suspectAt != 0 && e.now >= r.suspectAt {
+		e.findLost(ep)
 	}
 	e.giveUp(ep)
 }

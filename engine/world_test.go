@@ -16,6 +16,7 @@ import (
 type world struct {
 	t    testing.TB
 	now  time.Duration
+	idle time.Duration // that passes when neither NIC has anything to do
 	a, b *node
 }
 
@@ -116,7 +117,7 @@ type option func(*engine.Config, *port)
 
 func newWorld(t testing.TB, options ...option) *world {
 	t.Helper()
-	w := &world{t: t}
+	w := &world{t: t, idle: time.Millisecond}
 	var ab, ba [][]byte
 	w.a = w.newNode(1, &port{mtu: 2048, in: &ba, out: &ab}, options)
 	w.b = w.newNode(2, &port{mtu: 2048, in: &ab, out: &ba}, options)
@@ -150,7 +151,7 @@ func (w *world) run(what string, done func() bool) {
 			return
 		}
 		if busy := w.a.e.Step(); !w.b.e.Step() && !busy {
-			w.now += time.Millisecond
+			w.now += w.idle
 		}
 	}
 	w.t.Fatalf("%s did not happen", what)

@@ -1,0 +1,164 @@
+package engine_test
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// liar answers the data frames of a NIC in place of its peer, which hears nothing.
+type liar struct {
+	w    *world
+	v    *vi
+	like descriptors.Header // what the peer's acknowledgements have in common
+	base uint32             // PSN of the oldest frame under way
+	sent int                // data frames that the NIC has sent
+	s    *descriptors.Descriptor
+}
+
+// newLiar has n frames under way from v.
+func newLiar(t testing.TB, n int) *liar {
+	t.Helper()
+	w, v, p := pair(t, nil, smallMemory)
+	f := &liar{w: w, v: v}
+	w.b.port.spoil = func(b []byte) [][]byte {
+		if h := descriptors.HeaderAt(b); h.Type == descriptors.FrameAck {
+			f.like = *h
+		}
+		return [][]byte{b}
+	}
+	r, _ := p.descriptor(n * 1984)
+	p.postRecv(r) // which the peer tells
+	w.settle()
+	w.a.port.spoil = func(b []byte) [][]byte {
+		if h := descriptors.HeaderAt(b); h.Type == descriptors.FrameData {
+			if f.sent == 0 {
+				f.base = h.PSN
+			}
+			f.sent++
+		}
+		return nil
+	}
+	f.s, _ = v.descriptor(n * 1984)
+	v.postSend(f.s)
+	f.steps(10)
+	if f.sent != n || f.like.Key == 0 {
+		t.Fatalf("%d frames are under way, key %#x", f.sent, f.like.Key)
+	}
+	return f
+}
+
+func (f *liar) steps(n int) {
+	for range n {
+		f.w.a.e.Step()
+	}
+}
+
+// ack has an acknowledgement arrive.
+func (f *liar) ack(ack uint32, later uint64, twice uint32) {
+	b := alignedBytes(descriptors.HeaderSize)
+	h := descriptors.HeaderAt(b)
+	*h = f.like
+	h.Ack, h.Extent, h.Offset, h.Message = ack, uint32(later), uint32(later>>32), twice
+	*f.w.a.port.in = append(*f.w.a.port.in, b)
+	f.steps(2)
+}
+
+// TestForgedAcknowledgements floods a sender with acknowledgements: they complete
+// nothing that they do not acknowledge, and have few frames sent.
+func TestForgedAcknowledgements(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		flood func(f *liar, i int, r *rand.Rand)
+		most  int // frames sent again, of 64
+	}{
+		{"the same again", func(f *liar, i int, _ *rand.Rand) { f.ack(f.base, 0, 0) }, 0},
+		{"one has arrived", func(f *liar, i int, _ *rand.Rand) { f.ack(f.base, 1<<62, 0) }, 0},
+		{"three have arrived", func(f *liar, i int, _ *rand.Rand) { f.ack(f.base, 7<<60, 0) }, 61},
+		{"all but the first", func(f *liar, i int, _ *rand.Rand) { f.ack(f.base, ^uint64(0), 0) }, 1},
+		{"one after the other", func(f *liar, i int, _ *rand.Rand) { f.ack(f.base, 1<<(i%63), 0) }, 64},
+		{"never sent", func(f *liar, i int, _ *rand.Rand) { f.ack(f.base+64+1+uint32(i), 1, 0) }, 0},
+		{"long ago", func(f *liar, i int, _ *rand.Rand) { f.ack(f.base-1-uint32(i), ^uint64(0), 0) }, 0},
+		{"twice", func(f *liar, i int, _ *rand.Rand) { f.ack(f.base, 0, uint32(i)*0x1000_0001) }, 0},
+		{"anything", func(f *liar, i int, r *rand.Rand) { f.ack(f.base, r.Uint64()&r.Uint64()&r.Uint64(), r.Uint32()) }, 64},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newLiar(t, 64)
+			r := rand.New(rand.NewPCG(1, 1))
+			for i := range 5000 {
+				c.flood(f, i, r)
+			}
+			if again := f.sent - 64; again > c.most {
+				t.Errorf("%d frames were sent again, %d are allowed", again, c.most)
+			}
+			if f.s.Status().Done() {
+				t.Errorf("the send is done: %v", f.s.Status())
+			}
+			// Time may pass: a frame is repeated a few times more at most for each that
+			// the liar lets arrive.
+			for i := range 200 {
+				f.w.now += 100 * time.Microsecond
+				c.flood(f, i, r)
+			}
+			if again := f.sent - 64; again > 64*64 {
+				t.Errorf("%d frames were sent again within 20 ms", again)
+			}
+			f.ack(f.base+64, 0, 0)
+			if !f.s.Status().Done() || f.s.Status().Failed() {
+				t.Errorf("acknowledged, but %v", f.s.Status())
+			}
+		})
+	}
+}
+
+// FuzzAcknowledgements answers what a NIC sends with any sequence of acknowledgements,
+// 14 bytes each: how many frames, which later ones, how many came twice, and the time
+// since the last.
+func FuzzAcknowledgements(f *testing.F) {
+	one := func(n uint8, later uint64, twice uint32, time uint8) []byte {
+		b := binary.LittleEndian.AppendUint64([]byte{n}, later)
+		return append(binary.LittleEndian.AppendUint32(b, twice), time)
+	}
+	join := func(all ...[]byte) (b []byte) {
+		for _, a := range all {
+			b = append(b, a...)
+		}
+		return b
+	}
+	f.Add(uint8(1), one(1, 0, 0, 0))
+	f.Add(uint8(64), join(one(0, 0b1110, 0, 1), one(0, 0b1111_1110, 1, 1), one(8, 1<<62, 0, 20), one(64, 0, 0, 0)))
+	f.Add(uint8(64), join(one(0, 1<<63, 0, 0), one(0, ^uint64(0), 0xffffffff, 255), one(65, 0, 0, 0)))
+	f.Add(uint8(3), join(one(0, ^uint64(3), 0, 1), one(0xff, 2, 0, 1), one(0, 1, 3, 100)))
+	f.Add(uint8(40), join(one(20, 0x5555_5555, 1, 1), one(0, 0, 2, 6), one(1, 0x5555_5555, 3, 6), one(19, 0, 4, 6)))
+	f.Fuzz(func(t *testing.T, n uint8, acks []byte) {
+		frames := 1 + int(n)%64
+		acks = acks[:min(len(acks), 64*14)]
+		x := newLiar(t, frames)
+		acked, elapsed := uint32(0), 0
+		for ; len(acks) >= 14; acks = acks[14:] {
+			ticks := int(acks[13])
+			elapsed += ticks
+			x.w.now += time.Duration(ticks) * 100 * time.Microsecond
+			ack := acked + uint32(int8(acks[0]))
+			x.ack(x.base+ack, binary.LittleEndian.Uint64(acks[1:]), binary.LittleEndian.Uint32(acks[9:]))
+			if ack > acked && ack <= uint32(frames) {
+				acked = ack
+			}
+			if done := x.s.Status().Done(); done != (acked == uint32(frames)) && state(x.v) == descriptors.StateConnected {
+				t.Fatalf("%d of %d frames are acknowledged, but the send: %v", acked, frames, x.s.Status())
+			}
+			if again := x.sent - frames; again > 64*64+64*elapsed {
+				t.Fatalf("%d frames were sent again within %d units", again, elapsed)
+			}
+		}
+		x.w.a.port.spoil = nil
+		y, z := x.w.a.newVI(x.v.handle, nil), x.w.b.newVI(x.v.handle, nil)
+		connect(y, z)
+		if sent, received, _ := message(y, z, []byte("alive")); sent.Failed() || received.Failed() {
+			t.Fatalf("%v, %v", sent, received)
+		}
+	})
+}

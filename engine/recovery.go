@@ -1,0 +1,227 @@
+package engine
+
+import (
+	"math/bits"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// recovery is what a sender knows about how its frames get lost, and overtake each
+// other: RACK-TLP (RFC 8985) with frames in place of segments, SPEC.md 8.4.
+type recovery struct {
+	duplicates uint32 // frames that the peer has had twice, as it says
+	// Transmissions are numbered, the first of a frame and its repetitions alike: the
+	// clock is too coarse to tell which of two was first.
+	transmissions uint64
+	newest        uint64        // of those of which it mattered that they have arrived
+	newestRTT     time.Duration // its round trip
+	minRTT        time.Duration // the shortest one since frames have been lost; zero: none
+	suspectAt     time.Duration // when the next suspect counts as lost; zero: none does
+	reordered     bool          // a frame has overtaken another one on this wire
+	doubted       bool          // frames have been taken for lost since the last evidence
+	widened       uint8         // by how many steps the reordering window is wider
+	widenedFor    uint8         // so many recoveries to come
+	round         uint32        // evidence counts from when this PSN is the oldest
+}
+
+const (
+	// duplicateThreshold is how many later frames must have arrived before a missing
+	// one is lost without delay, on a wire that has not reordered any (RFC 8985, 6.2,
+	// step 4; RFC 5681, 3.2).
+	duplicateThreshold = 3
+	// widenFor is for how many recoveries the reordering window stays wider (RFC 8985,
+	// 6.2, step 4).
+	widenFor = 16
+	// maxProbes is how many probes are sent before all frames are sent again. RFC 8985
+	// has one; but if half of them stay unanswered one is little.
+	maxProbes = 4
+	// clockError is how late the engine's clock may be while it works.
+	clockError = clockSteps * closely
+)
+
+// ones is n bits, at most 64.
+func ones(n uint32) uint64 {
+	if n >= 64 {
+		return ^uint64(0)
+	}
+	return 1<<n - 1
+}
+
+// learn takes in what the header of a frame says besides its Ack, and looks for
+// frames that have been lost. While they arrive in order it is not called.
+func (e *Engine) learn(ep *endpoint, h *descriptors.Header) {
+	r := ep.rel
+	if h.Type == descriptors.FrameAck {
+		r.takeDuplicates(h.Message)
+		// What is said of frames that have not been sent says nothing.
+		e.arrivals(r, 0, (uint64(h.Extent)|uint64(h.Offset)<<32)<<1&ones(r.nxt-r.una))
+	}
+	e.findLost(ep)
+}
+
+// arrivals takes note that the first n of the frames under way have arrived, and those
+// behind them that later has a bit for; bit i stands for PSN una+i.
+func (e *Engine) arrivals(r *reliable, n uint32, later uint64) {
+	fresh := (ones(n) | later) &^ r.acked
+	if fresh == 0 {
+		return
+	}
+	if once := fresh &^ r.resent; once != 0 {
+		// Only they tell how long a round trip is (RFC 6298, 3), and one that comes
+		// after a later one that it was overtaken (RFC 8985, 6.2, step 3).
+		last := uint32(bits.Len64(once) - 1)
+		rtt := e.now - r.frames[(r.una+last)%windowFrames].sentAt
+		e.sample(r, rtt)
+		if r.minRTT == 0 || rtt < r.minRTT {
+			r.minRTT = rtt
+		}
+		r.reordered = r.reordered || bits.TrailingZeros64(once) < bits.Len64(r.acked)
+	}
+	for b := fresh; b != 0; b &= b - 1 {
+		f := &r.frames[(r.una+uint32(bits.TrailingZeros64(b)))%windowFrames]
+		rtt := e.now - f.sentAt
+		if b&-b&r.resent != 0 && rtt < r.minRTT {
+			continue // it was an earlier transmission that arrived (RFC 8985, 6.2, step 2)
+		}
+		if f.number > r.newest {
+			r.newest, r.newestRTT = f.number, rtt
+		}
+	}
+	r.acked |= fresh
+	r.resend &^= fresh
+	r.retransmitAt = 0
+	if r.resent != 0 && r.resent&^r.acked == 0 && r.widenedFor > 0 {
+		// A recovery is over.
+		if r.widenedFor--; r.widenedFor == 0 {
+			r.widened = 0
+		}
+	}
+}
+
+// findLost has those frames sent again that are lost: something that was sent later
+// has arrived, and so long ago that they are not merely late (RFC 8985, 6.2, step 5).
+// A repetition that is lost is found in the same way.
+func (e *Engine) findLost(ep *endpoint) {
+	r := ep.rel
+	r.suspectAt = 0
+	window := r.reorderingWindow()
+	for b := ones(r.nxt-r.una) &^ (r.acked | r.resend); b != 0; b &= b - 1 {
+		f := &r.frames[(r.una+uint32(bits.TrailingZeros64(b)))%windowFrames]
+		if f.number >= r.newest {
+			continue
+		}
+		switch at := f.sentAt + r.newestRTT + window; {
+		case at <= e.now:
+			r.resend |= b & -b
+			r.doubted = true
+		case r.suspectAt == 0 || at < r.suspectAt:
+			r.suspectAt = at
+		}
+	}
+	if r.suspectAt != 0 {
+		e.nextTick = min(e.nextTick, r.suspectAt)
+	}
+	if r.resend != 0 {
+		e.makeReady(ep)
+	}
+}
+
+// reorderingWindow is how late a frame may be without being lost (RFC 8985, 6.2, step
+// 4): nothing, as long as no frame has overtaken another one and enough later ones have
+// arrived, else a quarter of the shortest round trip and, with evidence that this is
+// too little, more, up to the mean round trip.
+func (r *reliable) reorderingWindow() time.Duration {
+	if !r.reordered && (r.resent != 0 || bits.OnesCount64(r.acked) >= duplicateThreshold) {
+		return 0
+	}
+	step := max(r.minRTT/4, clockError)
+	return min(step*time.Duration(1+int(r.widened)), max(r.srtt, clockError))
+}
+
+// takeDuplicates takes the peer's count of frames that it has had twice. That it grows
+// is evidence that frames which had been taken for lost were late only, but for a wire
+// that doubles frames. It counts once in a round trip (RFC 8985, 6.2, step 4), and not
+// in one in which frames were repeated because nothing was heard of them.
+func (r *reliable) takeDuplicates(count uint32) {
+	if int32(count-r.duplicates) <= 0 {
+		return // an old acknowledgement
+	}
+	r.duplicates = count
+	if r.doubted && int32(r.una-r.round) >= 0 {
+		r.doubted, r.reordered, r.round = false, true, r.nxt
+		r.widened, r.widenedFor = min(r.widened, 254)+1, widenFor
+	}
+}
+
+// probeTimeout is for how long nothing new must have been heard before one frame is sent
+// as a probe (RFC 8985, 7.2): two round trips, or as long as the peer may be busy with
+// something else. Before the first round trip nobody knows.
+func (r *reliable) probeTimeout() time.Duration {
+	if r.srtt == 0 {
+		return r.rto
+	}
+	return max(2*r.srtt, tickEvery)
+}
+
+// startTimer starts the timer of the frames under way.
+func (r *reliable) startTimer() {
+	since := max(r.heard, r.frames[r.una%windowFrames].sentAt)
+	r.probes, r.backOff, r.timeoutAt = 0, r.rto, since+r.rto
+	r.retransmitAt = min(since+r.probeTimeout(), r.timeoutAt)
+}
+
+// unanswered is called when that timer runs out. First the oldest of the frames is sent
+// again as a probe: the answer says what is missing, and shows which of those sent
+// before the probe are lost (RFC 8985, 7.3). If none of a few probes is answered before
+// the retransmission timeout, all may be lost, and all are sent again; then after twice
+// that time, and so on (RFC 6298, 5.5), until something new is heard.
+func (e *Engine) unanswered(ep *endpoint) {
+	r := ep.rel
+	missing := ones(r.nxt-r.una) &^ r.acked
+	r.round = r.nxt
+	e.makeReady(ep)
+	if e.now < r.timeoutAt {
+		r.resend |= missing & -missing
+		r.retransmitAt = r.timeoutAt
+		if r.probes++; r.probes < maxProbes {
+			r.retransmitAt = min(e.now+r.probeTimeout(), r.timeoutAt)
+		}
+		return
+	}
+	e.count(descriptors.CounterTimeouts, 1)
+	r.resend = missing
+	r.backOff = min(2*r.backOff, e.timing.RetransmitMax)
+	r.timeoutAt = e.now + r.backOff
+	r.retransmitAt = r.timeoutAt
+	if r.silent == 0 {
+		r.silent = e.present()
+	}
+}
+
+// seekCredit asks for credit if there has been none for long: the news of it may have
+// been lost.
+func (e *Engine) seekCredit(ep *endpoint) {
+	r := ep.rel
+	switch {
+	case r.probeGap == 0:
+		r.probeGap = r.probeTimeout()
+		r.probeAt, r.asked = e.now+r.probeGap, false
+	case e.now < r.probeAt:
+	case r.asked && r.silent == 0:
+		// A peer that answers, but has no credit to give, is asked less and less often.
+		r.probeAt, r.asked = e.now+r.probeGap, false
+		r.probeGap = min(2*r.probeGap, e.timing.Probe)
+	default:
+		if !r.asked {
+			r.probes, r.backOff = 0, r.rto
+		}
+		// One that does not answer may only seem dead.
+		r.probeAt, r.asked = e.now+r.probeTimeout(), true
+		if r.probes++; r.probes >= maxProbes {
+			r.probeAt = e.now + r.backOff
+			r.backOff = min(2*r.backOff, e.timing.Dead/silentProbes)
+		}
+		e.ask(ep)
+	}
+}
