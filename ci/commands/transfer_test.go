@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"math/rand/v2"
@@ -173,18 +174,23 @@ func digestOf(t *testing.T, name string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// awaitData waits until a good part of a file has arrived: the receiver writes
-// beside output, under another name.
+// awaitData waits until a good part of a file has arrived: the receiver has a file
+// open in the folder of output, with another name or none.
 func awaitData(t *testing.T, output string, recv, send *process) {
 	t.Helper()
 	const enough = 1 << 20
+	fds := fmt.Sprintf("/proc/%d/fd", recv.cmd.Process.Pid)
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		entries, err := os.ReadDir(filepath.Dir(output))
+		entries, err := os.ReadDir(fds)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("%v\nrecv: %s", err, &recv.stderr)
 		}
 		for _, e := range entries {
-			if info, err := e.Info(); err == nil && info.Size() >= enough {
+			fd := filepath.Join(fds, e.Name())
+			if to, err := os.Readlink(fd); err != nil || filepath.Dir(to) != filepath.Dir(output) {
+				continue
+			}
+			if info, err := os.Stat(fd); err == nil && info.Size() >= enough {
 				notThere(t, output)
 				return
 			}

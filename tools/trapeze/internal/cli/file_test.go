@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
 )
 
@@ -224,5 +226,42 @@ func TestPlainProgress(t *testing.T) {
 	}
 	if !json.Valid([]byte(send.stdout)) {
 		t.Errorf("stdout %q", send.stdout)
+	}
+}
+
+// TestOfferedNames: a sender cannot make a receiver write a file that is hidden or
+// looks like an option, nor one that can be executed.
+func TestOfferedNames(t *testing.T) {
+	input, content := file(t, "in", 100)
+	if err := os.Chmod(input, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{".profile", "..x", "-rf", "-"} {
+		dir := t.TempDir()
+		t.Chdir(dir)
+		r, s := transferFile(t, nil, "", nil, []string{"--name", name, input})
+		if r.code != cli.ExitFailure || !strings.Contains(r.stderr, name) || !strings.Contains(r.stderr, "--output") {
+			t.Errorf("%s: receiver %+v", name, r)
+		}
+		if s.code != cli.ExitFailure || !strings.Contains(s.stderr, "is not taken from a sender") {
+			t.Errorf("%s: sender %+v", name, s)
+		}
+		if n := left(t, dir); len(n) != 0 {
+			t.Errorf("%s: left behind: %v", name, n)
+		}
+		// Who chooses the name himself may choose any.
+		out := filepath.Join(dir, name)
+		if r, s := transferFile(t, nil, "", []string{"--output", out}, []string{"--name", name, input}); r.code != cli.ExitOK || s.code != cli.ExitOK {
+			t.Errorf("%s: receiver %+v, sender %+v", name, r, s)
+		}
+	}
+	defer unix.Umask(unix.Umask(0o022))
+	t.Chdir(t.TempDir())
+	if r, s := transferFile(t, nil, "", nil, []string{"--name", "tool", input}); r.code != cli.ExitOK || s.code != cli.ExitOK {
+		t.Fatalf("receiver %+v, sender %+v", r, s)
+	}
+	st, err := os.Stat("tool")
+	if err != nil || st.Mode() != 0o644 || st.Size() != int64(len(content)) {
+		t.Errorf("%v, %v", st, err)
 	}
 }

@@ -46,8 +46,13 @@ func (p *program) recv() *cobra.Command {
 		Short: "Receive a file from 'trapeze send'",
 		Long: `Wait for a 'trapeze send' on the same wire and store the file that it sends. The
 file appears under its name only when all of it has arrived, its SHA-256 is
-right and it is safely on the disk; until then it is written beside it under
-another name, which is removed if anything goes wrong.
+right and it is safely on the disk; until then it has no name, or, where the file
+system has no such files, a hidden one, which is removed if anything goes wrong.
+
+Without --output the file gets the sender's name for it, here. A name that is
+hidden (.profile) or looks like an option (-rf) is refused then. What the sender
+says about permissions counts as far as your umask lets it, but no file becomes
+executable.
 
 With --output - the file goes to stdout as it arrives. Then only the exit code
 says whether it was whole.
@@ -152,18 +157,38 @@ func (p *program) receiveFile(ctx context.Context, e *endpoint.Endpoint, f recvF
 	res, err := transfer.Receive(ctx, e, func(o transfer.Offer) (transfer.Sink, error) {
 		r.Name = o.Name
 		if r.Output == "" {
+			if err := checkOffered(o.Name); err != nil {
+				return nil, err
+			}
 			r.Output = o.Name
 		}
 		if f.log.path != "" && sameFile(f.log.path, r.Output) {
 			return nil, usagef("--dma-log %s: the file that is sent would have that name; choose another with --output", f.log.path)
 		}
 		meter = p.meter("receiving "+o.Name, progressTotal(o.Size))
-		return p.openSink(r.Output, o.Mode, f.force)
+		return p.openSink(r.Output, o.Mode&^executable, f.force)
 	}, func(n int) { meter.Add(n) })
 	meter.Stop()
 	r.Bytes, r.SHA256 = res.Bytes, hex.EncodeToString(res.Digest[:])
 	r.Seconds, r.Rate, r.Confirmed = res.Elapsed.Seconds(), res.MBPerSecond(), !res.Unconfirmed
 	return r, err
+}
+
+// executable are the permissions that no sender can give a file.
+const executable = 0o111
+
+// errOffered: the sender's name for a file is none that the receiver uses unasked.
+var errOffered = errors.New("a name that is hidden, or that looks like an option, is not taken from a sender")
+
+// checkOffered refuses names that are harmless in the sender's hands only: those of
+// files that shells and programs read unasked, and those that a command would take
+// for an option. The protocol has refused all that are no base names, or not
+// printable.
+func checkOffered(name string) error {
+	if name[0] == '.' || name[0] == '-' {
+		return &fs.PathError{Op: "create", Path: name, Err: errOffered}
+	}
+	return nil
 }
 
 // checkOutput looks whether a file can be stored where openSink will.
@@ -207,6 +232,8 @@ func explainOutput(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrExist):
 		return hinted(err, "choose another --output, or replace it with --force")
+	case errors.Is(err, errOffered):
+		return hinted(err, "choose one with --output")
 	case errors.Is(err, outfile.ErrNotRegular):
 		return hinted(err, "give the path that a link leads to; to write to a device or a pipe, use --output - and a redirection")
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/images"
 	"github.com/trapeze-nic/trapeze/firmware-loader/opaque"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/outfile"
 )
 
 // built is what build --json prints.
@@ -61,7 +62,7 @@ Images that come with trapeze:
 				}
 			}
 			b := spec.Bytes()
-			if err := writeFile(output, 0o644, force, b); err != nil {
+			if err := outfile.Write(output, 0o644, force, b); err != nil {
 				return hinted(err)
 			}
 			r := built{File: output, Name: spec.Name, Version: spec.Version, BuildID: fmt.Sprintf("%x", spec.BuildID),

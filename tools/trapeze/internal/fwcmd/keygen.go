@@ -66,10 +66,10 @@ func writeKeys(r *generated, public ed25519.PublicKey, private ed25519.PrivateKe
 	if err != nil {
 		return err
 	}
-	if err := writeFile(r.Private, 0o600, false, secret); err != nil {
+	if err := outfile.Write(r.Private, 0o600, false, secret); err != nil {
 		return err
 	}
-	if err := writeFile(r.Public, 0o644, false, open); err != nil {
+	if err := outfile.Write(r.Public, 0o644, false, open); err != nil {
 		return errors.Join(err, os.Remove(r.Private))
 	}
 	return nil

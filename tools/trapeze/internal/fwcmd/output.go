@@ -8,8 +8,6 @@ import (
 	"io/fs"
 	"strings"
 	"text/tabwriter"
-
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/outfile"
 )
 
 // ErrUsage: a flag or argument cannot be used; scripts tell it from a failure by
@@ -31,21 +29,6 @@ func writeJSON(w io.Writer, v any) error {
 	e.SetIndent("", "  ")
 	e.SetEscapeHTML(false)
 	return e.Encode(v)
-}
-
-// writeFile writes a file whole or not at all.
-func writeFile(path string, mode fs.FileMode, replace bool, content []byte) error {
-	f, err := outfile.Create(path, mode, replace)
-	if err != nil {
-		return err
-	}
-	if _, err = f.Write(content); err == nil {
-		err = f.Commit()
-	}
-	if err != nil {
-		return errors.Join(err, f.Discard())
-	}
-	return nil
 }
 
 // hinted adds the flag that would have helped.

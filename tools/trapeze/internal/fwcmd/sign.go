@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/outfile"
 )
 
 // keysFlag adds the flag that names the key ring.
@@ -71,7 +72,7 @@ whole or not at all.`,
 					mode = st.Mode()
 				}
 			}
-			if err := writeFile(output, mode, replace, b); err != nil {
+			if err := outfile.Write(output, mode, replace, b); err != nil {
 				return hinted(err)
 			}
 			r := signed{File: output, Digest: img.digest(), Key: firmware.IDOf(key.Public().(ed25519.PublicKey)).String()}

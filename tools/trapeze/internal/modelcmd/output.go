@@ -10,6 +10,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
 	"github.com/trapeze-nic/trapeze/pipeline/report"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/outfile"
 )
 
 // transfer is one entry of the JSON lists.
@@ -68,9 +69,8 @@ transfers          hostTx %d, netTx %d, netRcv %d, hostRcv %d
 	return err
 }
 
-// writeFile writes a file whole or not at all: into a temporary file beside it, which
-// then takes its name. A pipe or a terminal is written to.
-func writeFile(name string, content []byte) (err error) {
+// writeFile writes a file whole or not at all. A pipe or a terminal is written to.
+func writeFile(name string, content []byte) error {
 	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
 		return writeStream(name, content)
 	}
@@ -78,25 +78,7 @@ func writeFile(name string, content []byte) (err error) {
 	if target, err := filepath.EvalSymlinks(name); err == nil {
 		name = target
 	}
-	temporary, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("write %s: %w", name, errors.Join(err, os.Remove(temporary.Name())))
-		}
-	}()
-	if _, err = temporary.Write(content); err != nil {
-		return errors.Join(err, temporary.Close())
-	}
-	if err = temporary.Chmod(0o644); err != nil {
-		return errors.Join(err, temporary.Close())
-	}
-	if err = temporary.Close(); err != nil {
-		return err
-	}
-	return os.Rename(temporary.Name(), name)
+	return outfile.Write(name, 0o644, true, content)
 }
 
 func writeStream(name string, content []byte) error {

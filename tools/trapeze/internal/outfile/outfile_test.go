@@ -36,7 +36,65 @@ func content(t *testing.T, path string) string {
 	return string(b)
 }
 
-func TestCommit(t *testing.T) {
+// both runs a test with files that have no name until they are committed, where the
+// file system has them, and with hidden ones.
+func both(t *testing.T, test func(t *testing.T)) {
+	t.Run("nameless", test)
+	t.Run("hidden", func(t *testing.T) {
+		outfile.WithoutNameless(t)
+		test(t)
+	})
+}
+
+// TestNothingHasAName: a process that is killed before Commit leaves nothing.
+func TestNothingHasAName(t *testing.T) {
+	dir := t.TempDir()
+	fd, err := unix.Open(dir, unix.O_WRONLY|unix.O_TMPFILE, 0o600)
+	if err != nil {
+		t.Skipf("the file system of %s has no files without a name: %v", dir, err)
+	}
+	unix.Close(fd)
+	path := filepath.Join(dir, "out")
+	for range 2 { // the second time replaces
+		before := names(t, dir)
+		f, err := outfile.Create(path, 0o600, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Write([]byte("half"))
+		if after := names(t, dir); !slices.Equal(after, before) {
+			t.Errorf("before Commit there are %v, %v more than before", after, before)
+		}
+		if err := f.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		if n := names(t, dir); !slices.Equal(n, []string{"out"}) {
+			t.Errorf("after Commit there are %v", n)
+		}
+	}
+}
+
+// TestUmask: the process's umask holds for the mode, as for any new file.
+func TestUmask(t *testing.T) {
+	defer unix.Umask(unix.Umask(0o027))
+	both(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "out")
+		f, err := outfile.Create(path, 0o666, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		if st, err := os.Stat(path); err != nil || st.Mode() != 0o640 {
+			t.Errorf("%v, %v", st.Mode(), err)
+		}
+	})
+}
+
+func TestCommit(t *testing.T) { both(t, testCommit) }
+
+func testCommit(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, strings.Repeat("n", 255))
 	f, err := outfile.Create(path, 0o600|fs.ModeSetuid, false)
@@ -66,7 +124,9 @@ func TestCommit(t *testing.T) {
 	}
 }
 
-func TestDiscard(t *testing.T) {
+func TestDiscard(t *testing.T) { both(t, testDiscard) }
+
+func testDiscard(t *testing.T) {
 	dir := t.TempDir()
 	f, err := outfile.Create(filepath.Join(dir, "out"), 0o600, false)
 	if err != nil {
@@ -83,7 +143,9 @@ func TestDiscard(t *testing.T) {
 	}
 }
 
-func TestExisting(t *testing.T) {
+func TestExisting(t *testing.T) { both(t, testExisting) }
+
+func testExisting(t *testing.T) {
 	write := func(t *testing.T, path, s string) {
 		t.Helper()
 		if err := os.WriteFile(path, []byte(s), 0o600); err != nil {
@@ -158,7 +220,9 @@ func TestExisting(t *testing.T) {
 }
 
 // TestNotRegular: what is no regular file stays, whatever the user asks for.
-func TestNotRegular(t *testing.T) {
+func TestNotRegular(t *testing.T) { both(t, testNotRegular) }
+
+func testNotRegular(t *testing.T) {
 	for name, make := range map[string]func(path string) error{
 		"dangling link": func(path string) error { return os.Symlink("nowhere", path) },
 		"link to a file": func(path string) error {
