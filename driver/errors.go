@@ -126,7 +126,7 @@ func (e *Error) Error() string {
 	if e.Device != "" {
 		fmt.Fprintf(&b, " on %s", e.Device)
 	}
-	fmt.Fprintf(&b, ": %v", e.Err)
+	b.WriteString(": " + vfio.Inside(e.Op, e.Device, e.Err))
 	if e.Hint != "" {
 		fmt.Fprintf(&b, " (%s)", e.Hint)
 	}

@@ -75,7 +75,7 @@ func (n *NIC) RegisterMemory(ctx context.Context, b []byte, a MemoryAttributes) 
 	}
 	buf := n.hold(addressOf(b), uint64(len(b)))
 	if buf == nil {
-		return nil, n.refuse(op, ErrNotDMAMemory, "use memory from AllocMemory, or copy into it")
+		return nil, n.refuse(op, ErrNotDMAMemory, "use memory that this NIC has allocated, or copy into it")
 	}
 	var m *Memory
 	var err error

@@ -230,7 +230,7 @@ func (q *workQueue) refused(err error) error {
 	case err == ErrInvalidPtag:
 		return q.vi.n.refuse("post "+q.side, err, "VI and memory must have the same protection tag")
 	case err == ErrBadHandle:
-		return q.vi.n.refuse("post "+q.side, err, "lay the descriptor over memory from AllocMemory that is still registered")
+		return q.vi.n.refuse("post "+q.side, err, "lay the descriptor over memory that this NIC has allocated and that is still registered")
 	}
 	return q.vi.n.error("post "+q.side, err)
 }

@@ -41,6 +41,15 @@ func open(ctx context.Context, a vfio.Address) (vfio.Device, error) {
 	return d, nil
 }
 
+// CheckAddress says whether an address of an emulated device makes sense, and opens
+// nothing. Errors are those of opening it and wrap vfio.ErrBadAddress.
+func CheckAddress(a vfio.Address) error {
+	if _, err := parseSettings(a); err != nil {
+		return badAddress(a, err)
+	}
+	return nil
+}
+
 // threadDevice is a Device without Poll.
 type threadDevice struct {
 	vfio.Device

@@ -3,6 +3,7 @@ package emulator_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -110,6 +111,17 @@ func TestLimitsOfAddress(t *testing.T) {
 	}
 }
 
+func TestGoodAddressIsNotOpened(t *testing.T) {
+	checkFiles(t)
+	a, err := vfio.ParseAddress("emu:?wire=udp://256.0.0.1:1&loss=0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := emulator.CheckAddress(a); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestBadAddresses(t *testing.T) {
 	checkFiles(t)
 	tests := []struct{ address, says string }{
@@ -154,6 +166,11 @@ func TestBadAddresses(t *testing.T) {
 		d, err := vfio.Open(context.Background(), tt.address)
 		if d != nil || !errors.Is(err, vfio.ErrBadAddress) || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s: %v, error %v, want one that says %q", tt.address, d, err, tt.says)
+		}
+		// An address that cannot be parsed at all does not come as far as this.
+		a, perr := vfio.ParseAddress(tt.address)
+		if perr == nil && fmt.Sprint(emulator.CheckAddress(a)) != err.Error() {
+			t.Errorf("%s: CheckAddress says %v, opening it %v", tt.address, emulator.CheckAddress(a), err)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package vfio
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -40,13 +41,29 @@ type Error struct {
 	Hint   string // what to do; may be empty
 }
 
-func (e *Error) Error() string {
-	var b strings.Builder
-	b.WriteString(e.Op)
-	if e.Device != "" {
-		fmt.Fprintf(&b, " %s", e.Device)
+func (e *Error) Error() string { return e.text(true, true) }
+
+// Inside is what err says inside an error of another layer about op on a device: an
+// *Error does not name a second time the device, nor the operation, that this one
+// has named.
+func Inside(op, device string, err error) string {
+	e, ok := err.(*Error)
+	if !ok || e.Device != device && e.Device != strconv.Quote(device) { // one that is no address is quoted
+		return err.Error()
 	}
-	fmt.Fprintf(&b, ": %v", e.Err)
+	return e.text(e.Op != op, false)
+}
+
+func (e *Error) text(op, device bool) string {
+	var b strings.Builder
+	if op {
+		b.WriteString(e.Op)
+		if device && e.Device != "" {
+			fmt.Fprintf(&b, " %s", e.Device)
+		}
+		b.WriteString(": ")
+	}
+	fmt.Fprint(&b, e.Err)
 	if e.Hint != "" {
 		fmt.Fprintf(&b, " (%s)", e.Hint)
 	}

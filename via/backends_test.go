@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -127,6 +128,9 @@ func TestOpenBadAddress(t *testing.T) {
 		var e *via.Error
 		if !errors.Is(err, c.want) || !errors.As(err, &e) || e.Op != "open" || e.Device != c.address {
 			t.Errorf("%q: error %v, want %v", c.address, err, c.want)
+		}
+		if strings.HasPrefix(c.address, "emu:") && strings.Count(err.Error(), c.address) != 1 {
+			t.Errorf("%q is not named once: %v", c.address, err)
 		}
 		if nic != nil {
 			t.Errorf("%q: a NIC", c.address)

@@ -3,6 +3,8 @@ package via
 import (
 	"fmt"
 	"strings"
+
+	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 // Error is the error of this package: what was attempted on which device, the
@@ -26,7 +28,7 @@ func (e *Error) Error() string {
 		fmt.Fprintf(&b, " on %s", e.Device)
 	}
 	if e.Err != nil {
-		fmt.Fprintf(&b, ": %v", e.Err)
+		b.WriteString(": " + vfio.Inside(e.Op, e.Device, e.Err))
 	} else {
 		fmt.Fprintf(&b, ": %v", e.Code)
 	}
