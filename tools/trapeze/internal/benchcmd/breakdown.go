@@ -11,6 +11,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/bench"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/bench/breakdown"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/jsonout"
 )
 
 // breakdownReport is what bench breakdown --json prints.
@@ -88,7 +89,7 @@ func (e Env) runBreakdown(ctx context.Context, f *breakdownFlags) error {
 	}
 	meter.Stop()
 	if e.JSON() {
-		return e.printJSON(report)
+		return jsonout.Print(e.Stdout, report)
 	}
 	return report.table(e.Stdout)
 }

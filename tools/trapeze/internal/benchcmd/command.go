@@ -3,7 +3,6 @@ package benchcmd
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/bench"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/jsonout"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/outfile"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/progress"
 )
@@ -36,7 +36,12 @@ type Env struct {
 // Commands makes the commands: bench, and the hidden ones with which it starts
 // itself.
 func Commands(e Env) []*cobra.Command {
-	return []*cobra.Command{e.bench(), e.worker(), e.socket(), e.frames(), e.idleWorker()}
+	list := []*cobra.Command{e.bench()}
+	for _, c := range []*cobra.Command{e.worker(), e.socket(), e.frames(), e.idleWorker()} {
+		c.Hidden, c.Long = true, "Started by 'trapeze bench', with which it talks in a way of its own.\n\nJSON: it takes no notice of --json."
+		list = append(list, c)
+	}
+	return list
 }
 
 type benchFlags struct {
@@ -223,21 +228,14 @@ func (e Env) runBench(ctx context.Context, f *benchFlags) error {
 		return err
 	}
 	if e.JSON() {
-		return e.printJSON(report)
+		return jsonout.Print(e.Stdout, report)
 	}
 	return report.table(e.Stdout)
 }
 
-func (e Env) printJSON(v any) error {
-	enc := json.NewEncoder(e.Stdout)
-	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
-}
-
 // worker is the hidden command of a measuring process.
 func (e Env) worker() *cobra.Command {
-	return &cobra.Command{Use: bench.WorkerCommand, Hidden: true, Args: cobra.NoArgs,
+	return &cobra.Command{Use: bench.WorkerCommand, Args: cobra.NoArgs,
 		RunE: e.Run(func(ctx context.Context, _ []string) error { return bench.RunWorker(ctx, os.Stdin, e.Stdout) })}
 }
 
@@ -246,7 +244,7 @@ var errArguments = errors.New("this command is for trapeze bench itself")
 
 // socket is the hidden command of one end of a socket measurement.
 func (e Env) socket() *cobra.Command {
-	return &cobra.Command{Use: bench.SocketCommand, Hidden: true, Args: cobra.RangeArgs(5, 6),
+	return &cobra.Command{Use: bench.SocketCommand, Args: cobra.RangeArgs(5, 6),
 		RunE: e.Run(func(ctx context.Context, a []string) error {
 			bytes, err1 := strconv.Atoi(a[3])
 			core, err2 := strconv.Atoi(a[4])
@@ -264,6 +262,6 @@ func (e Env) socket() *cobra.Command {
 
 // frames is the hidden command of one end of a measurement of frames.
 func (e Env) frames() *cobra.Command {
-	return &cobra.Command{Use: bench.FramesCommand, Hidden: true, Args: cobra.ExactArgs(1),
+	return &cobra.Command{Use: bench.FramesCommand, Args: cobra.ExactArgs(1),
 		RunE: e.Run(func(ctx context.Context, a []string) error { return bench.RunFrames(ctx, e.Stdout, a[0]) })}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/bench"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/jsonout"
 )
 
 // compareReport is what bench compare --json prints.
@@ -104,7 +105,7 @@ func (e Env) runCompare(ctx context.Context, f *compareFlags) error {
 	}
 	meter.Stop()
 	if e.JSON() {
-		return e.printJSON(report)
+		return jsonout.Print(e.Stdout, report)
 	}
 	return report.table(e.Stdout)
 }

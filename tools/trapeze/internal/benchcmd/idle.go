@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/bench"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/jsonout"
 )
 
 // Goals of an idle application.
@@ -122,7 +123,7 @@ func (e Env) runIdle(ctx context.Context, f *idleFlags) error {
 	}
 	meter.Stop()
 	if e.JSON() {
-		return e.printJSON(report)
+		return jsonout.Print(e.Stdout, report)
 	}
 	return report.table(e.Stdout)
 }
@@ -164,6 +165,6 @@ func (r *idleReport) table(out io.Writer) error {
 
 // idleWorker is the hidden command of one side of bench idle.
 func (e Env) idleWorker() *cobra.Command {
-	return &cobra.Command{Use: bench.IdleCommand, Hidden: true, Args: cobra.NoArgs,
+	return &cobra.Command{Use: bench.IdleCommand, Args: cobra.NoArgs,
 		RunE: e.Run(func(ctx context.Context, _ []string) error { return bench.RunIdleWorker(ctx, os.Stdin, e.Stdout) })}
 }

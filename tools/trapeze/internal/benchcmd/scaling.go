@@ -13,6 +13,7 @@ import (
 	"github.com/trapeze-nic/trapeze/pipeline/plot"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/bench"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/bench/scaling"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/jsonout"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/outfile"
 )
 
@@ -114,7 +115,7 @@ func (e Env) runScaling(ctx context.Context, f *scalingFlags) error {
 		}
 	}
 	if e.JSON() {
-		return e.printJSON(report)
+		return jsonout.Print(e.Stdout, report)
 	}
 	return report.table(e.Stdout)
 }

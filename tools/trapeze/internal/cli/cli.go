@@ -4,7 +4,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +19,7 @@ import (
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/benchcmd"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/hostcmd"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/jsonout"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/modelcmd"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/progress"
 	_ "github.com/trapeze-nic/trapeze/vfio/kernel"
@@ -67,6 +67,9 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	}
 	code := exitCode(ctx, err)
 	what := message(ctx, err, code)
+	if code == ExitUsage {
+		what += " (see '" + c.CommandPath() + " --help')"
+	}
 	if p.asksJSON(c, args) && !used {
 		// An error of writing it would say less than the one that stderr gets.
 		_ = p.printJSON(errorReport{what, code})
@@ -90,36 +93,49 @@ func (p *program) root() *cobra.Command {
 
 A device is named by an address: emu: for an emulated NIC, with options after a
 question mark, as in 'emu:?wire=udp://127.0.0.1:9000'. 'trapeze list' shows
-which addresses this machine has.`,
+which addresses this machine has.
+
+Every command takes --json, and prints an object, or an array where its help says
+so, on stdout and nothing else; its help has the keys. So does help itself.
+
+JSON keys of help: command, usage, summary, description, examples, flags (name,
+shorthand, type, default, usage), commands (name, summary).`,
 		Example: `  trapeze demo
   trapeze recv --device 'emu:?wire=udp://127.0.0.1:9000' --output out.bin
   trapeze send --device 'emu:?wire=udp://127.0.0.1:9001&peer=127.0.0.1:9000' FILE`,
-		Args:          cobra.NoArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	// 'completion' works, but few come to read about it.
-	root.CompletionOptions.HiddenDefaultCmd = true
+	version := root.Flags().Bool("version", false, "print which trapeze this is, as 'trapeze version' does")
+	root.RunE = func(c *cobra.Command, _ []string) error {
+		if *version {
+			p.started = true
+			return p.printVersion()
+		}
+		return c.Help()
+	}
 	f := root.PersistentFlags()
-	f.BoolVar(&p.json, "json", false, "print one JSON object on stdout and nothing else")
+	f.BoolVar(&p.json, "json", false, "print the result as JSON on stdout, and nothing else")
 	f.StringVar(&p.progress, "progress", "auto", "show progress on stderr: auto (on a terminal, a bar if it is wide enough), bar, plain (lines), none")
 	root.AddCommand(p.demo(), p.ping(), p.send(), p.recv(), p.info(), p.emulate(), p.version(), exitCodesTopic())
 	root.AddCommand(hostcmd.Commands(p.host())...)
 	root.AddCommand(benchcmd.Commands(benchcmd.Env{Stdout: p.stdout, Stderr: p.stderr, JSON: func() bool { return p.json }, Run: p.command,
 		Steps: p.steps, UsageError: func(err error) error { return &usageError{err} }})...)
 	root.AddCommand(fwcmd.LoadCommand(p.firmware()), fwcmd.Command(p.firmware()))
-	root.AddCommand(p.adopt(modelcmd.Command(p.steps)), p.adopt(modelcmd.PlotCommand(p.steps)))
+	model := modelcmd.Env{JSON: func() bool { return p.json }, Steps: p.steps}
+	root.AddCommand(p.adopt(modelcmd.Command(model)), p.adopt(modelcmd.PlotCommand(model)))
+	p.addHelp(root)
+	addCompletion(root)
+	p.refuseUnknown(root)
 	return root
 }
 
 // command makes the RunE of a command.
 func (p *program) command(f func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
-		if _, err := p.progressStyle(); err != nil {
+		if err := p.begin(c, args); err != nil {
 			return err
 		}
-		p.started = true
 		return f(c.Context(), args)
 	}
 }
@@ -135,14 +151,20 @@ func (p *program) host() hostcmd.Env {
 
 // adopt takes in a command that was made elsewhere.
 func (p *program) adopt(c *cobra.Command) *cobra.Command {
-	c.PersistentPreRunE = func(*cobra.Command, []string) error {
-		if _, err := p.progressStyle(); err != nil {
-			return err
-		}
-		p.started = true
-		return nil
-	}
+	c.PersistentPreRunE = p.begin
 	return c
+}
+
+// begin checks what all commands have in common, once the arguments of one are known.
+func (p *program) begin(c *cobra.Command, args []string) error {
+	if _, err := p.progressStyle(); err != nil {
+		return err
+	}
+	if err := checkEmpty(c, args); err != nil {
+		return err
+	}
+	p.started = true
+	return nil
 }
 
 // progressStyle is what --progress asks for.
@@ -204,12 +226,7 @@ func (p *program) note(format string, a ...any) {
 }
 
 // printJSON prints the command's one object.
-func (p *program) printJSON(v any) error {
-	e := json.NewEncoder(p.stdout)
-	e.SetIndent("", "  ")
-	e.SetEscapeHTML(false)
-	return e.Encode(v)
-}
+func (p *program) printJSON(v any) error { return jsonout.Print(p.stdout, v) }
 
 func isTerminal(w any) bool {
 	f, ok := w.(*os.File)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -70,13 +71,19 @@ func closing(nic *via.NIC, err *error) {
 // checkPeerAddress refuses devices that cannot reach another process.
 func checkPeerAddress(device string) error {
 	if device == "" {
-		return usagef("no device given; add --device, as in --device 'emu:?wire=udp://127.0.0.1:9000'")
+		return &option.Error{Option: "--device", Allowed: "the address of a NIC, as in --device 'emu:?wire=udp://127.0.0.1:9000'"}
 	}
 	a, err := vfio.ParseAddress(device)
 	if err != nil {
 		return &deviceError{err}
 	}
-	if wire := a.Options.Get("wire"); a.Scheme == "emu" && (wire == "" || wire == "loop") {
+	if a.Scheme != emulator.Scheme {
+		return nil
+	}
+	if err := emulator.CheckAddress(a); err != nil {
+		return &deviceError{err}
+	}
+	if wire := a.Options.Get("wire"); wire == "" || wire == "loop" {
 		return &deviceError{hinted(fmt.Errorf("device %s: its wire ends at itself, nobody else is on it", device),
 			"add wire=udp://HOST:PORT, see 'trapeze list'")}
 	}

@@ -72,8 +72,6 @@ func (f *logFlag) open(taken string) (*recorder, error) {
 	switch {
 	case !f.command.Flags().Changed("dma-log"):
 		return nil, nil
-	case f.path == "":
-		return nil, usagef("--dma-log: name a file")
 	case taken != "" && taken != "-" && sameFile(f.path, taken):
 		return nil, usagef("--dma-log %s: that is the file that is to be transferred", f.path)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser/activation"
@@ -159,7 +160,7 @@ func listenAll(paths []string, mode fs.FileMode) (sockets []listening, err error
 		sockets = append(sockets, listening{path, l})
 	}
 	if len(sockets) == 0 {
-		return nil, usagef("no socket given; add --socket PATH")
+		return nil, &option.Error{Option: "--socket", Allowed: "the path of a socket to serve a NIC at"}
 	}
 	return sockets, nil
 }

@@ -9,8 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/pipeline/virtual"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/modelcmd"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/transfer"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -59,8 +58,7 @@ type usageError struct{ err error }
 func (e *usageError) Error() string {
 	s := e.err.Error()
 	// cobra adds suggestions on lines of their own.
-	s = strings.Join(strings.Fields(s), " ")
-	return s + " (see 'trapeze --help')"
+	return strings.Join(strings.Fields(s), " ")
 }
 
 func (e *usageError) Unwrap() error { return e.err }
@@ -93,7 +91,7 @@ func exitCode(ctx context.Context, err error) int {
 	switch {
 	case errors.As(context.Cause(ctx), &sig):
 		return exitSignal + sig.Number
-	case errors.As(err, &usage), errors.Is(err, modelcmd.ErrUsage), errors.Is(err, fwcmd.ErrUsage), errors.Is(err, virtual.ErrOptions):
+	case errors.As(err, &usage), errors.Is(err, option.ErrBad), errors.Is(err, virtual.ErrOptions):
 		return ExitUsage
 	case errors.As(err, &device):
 		return ExitDevice

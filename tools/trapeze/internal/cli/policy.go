@@ -51,10 +51,7 @@ func (f *policyFlags) options() ([]via.Option, error) {
 		}
 	}
 	p := via.Policy{Name: f.name, MinPulseSend: f.send, MinPulseReceive: f.receive}
-	switch {
-	case changed("policy") && f.name == "":
-		return nil, usagef("--policy: use one of %s", strings.Join(driver.HostPolicies(), ", "))
-	case f.name == "" && sized:
+	if f.name == "" && sized {
 		p.Name = driver.DefaultHostPolicy // the one that the sizes are for
 	}
 	switch {

@@ -22,25 +22,31 @@ func (p *program) version() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Which trapeze this is",
+		Long: `Which trapeze this is: version of the module, commit that it was built from, version
+of Go, platform.
+
+JSON keys: version, revision, modified (not all is in the commit), go, platform.`,
 		Example: `  trapeze version
   trapeze version --json`,
 		Args: cobra.NoArgs,
-		RunE: p.command(func(context.Context, []string) error {
-			r := buildVersion()
-			if p.json {
-				return p.printJSON(r)
-			}
-			revision := ""
-			if r.Revision != "" {
-				revision = ", commit " + r.Revision
-				if r.Modified {
-					revision += " and changes"
-				}
-			}
-			_, err := fmt.Fprintf(p.stdout, "trapeze %s%s, %s, %s\n", r.Version, revision, r.Go, r.Platform)
-			return err
-		}),
+		RunE: p.command(func(context.Context, []string) error { return p.printVersion() }),
 	}
+}
+
+func (p *program) printVersion() error {
+	r := buildVersion()
+	if p.json {
+		return p.printJSON(r)
+	}
+	revision := ""
+	if r.Revision != "" {
+		revision = ", commit " + r.Revision
+		if r.Modified {
+			revision += " and changes"
+		}
+	}
+	_, err := fmt.Fprintf(p.stdout, "trapeze %s%s, %s, %s\n", r.Version, revision, r.Go, r.Platform)
+	return err
 }
 
 // buildVersion is what the linker knows.

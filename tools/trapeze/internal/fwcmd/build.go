@@ -11,6 +11,8 @@ import (
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/images"
 	"github.com/trapeze-nic/trapeze/firmware-loader/opaque"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/jsonout"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/outfile"
 )
 
@@ -40,7 +42,8 @@ What is not given is taken from the object's note (firmware-loader/images/c/trap
 declares one). A build ID that is neither given nor there is made from the image.
 
 Images that come with trapeze:
-` + imageHelp(),
+` + imageHelp() + `
+JSON keys: file, name, version, build_id, digest, bytes, sram_bytes.`,
 		Example: `  trapeze fw build --image amp --output amp.img
   clang -O2 -g -target bpf -c count.c -o count.o
   trapeze fw build --from count.o --name count --version 1.0 --output count.img`,
@@ -50,7 +53,7 @@ Images that come with trapeze:
 				return err
 			}
 			if output == "" {
-				return &UsageError{Option: "--output", Value: "", Allowed: "the file to write"}
+				return &option.Error{Option: "--output", Value: "", Allowed: "the file to write"}
 			}
 			spec, err := source(from, shipped, meta)
 			if err != nil {
@@ -68,7 +71,7 @@ Images that come with trapeze:
 			r := built{File: output, Name: spec.Name, Version: spec.Version, BuildID: fmt.Sprintf("%x", spec.BuildID),
 				Digest: fmt.Sprintf("%x", spec.Digest), Bytes: len(b), SRAM: spec.SRAM}
 			if x.JSON() {
-				return writeJSON(c.OutOrStdout(), r)
+				return jsonout.Print(c.OutOrStdout(), r)
 			}
 			_, err = fmt.Fprintf(c.OutOrStdout(), "%s: %s %s, %d bytes, needs %d bytes of SRAM, digest %s\n", r.File, r.Name, r.Version, r.Bytes, r.SRAM, r.Digest)
 			return err
@@ -93,7 +96,7 @@ func source(from, shipped string, meta firmware.Meta) (*firmware.Spec, error) {
 	case shipped != "":
 		s, err := images.Build(shipped)
 		if errors.Is(err, images.ErrUnknown) {
-			return nil, &UsageError{Option: "--image", Value: shipped, Allowed: strings.Join(images.Names(), ", ")}
+			return nil, &option.Error{Option: "--image", Value: shipped, Allowed: strings.Join(images.Names(), ", ")}
 		}
 		if err != nil {
 			return nil, err
@@ -110,7 +113,7 @@ func source(from, shipped string, meta firmware.Meta) (*firmware.Spec, error) {
 		}
 		return s, nil
 	}
-	return nil, &UsageError{Option: "--from", Value: "", Allowed: "an object file, or --image with the name of an image"}
+	return nil, &option.Error{Option: "--from", Value: "", Allowed: "an object file, or --image with the name of an image"}
 }
 
 // imageHelp lists the images that come with trapeze.
@@ -126,14 +129,14 @@ func imageHelp() string {
 func readMeta(m *firmware.Meta, buildID, device string) error {
 	id, err := hex.DecodeString(buildID)
 	if err != nil || len(id) > len(m.BuildID) {
-		return &UsageError{Option: "--build-id", Value: buildID, Allowed: fmt.Sprintf("an even number of hexadecimal digits, up to %d", 2*len(m.BuildID))}
+		return &option.Error{Option: "--build-id", Value: buildID, Allowed: fmt.Sprintf("an even number of hexadecimal digits, up to %d", 2*len(m.BuildID))}
 	}
 	copy(m.BuildID[:], id)
 	if device == "" {
 		return nil
 	}
 	if m.Device, err = opaque.ParseDevice(device); err != nil {
-		return &UsageError{Option: "--for", Value: device, Allowed: err.Error()}
+		return &option.Error{Option: "--for", Value: device, Allowed: err.Error()}
 	}
 	return nil
 }

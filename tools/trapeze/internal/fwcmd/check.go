@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/checker"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/jsonout"
 )
 
 // checked is what check --json prints.
@@ -43,7 +44,9 @@ budget of their hook, use nothing that was not written, and access only their
 context, stack, frame and maps. Of a vendor's image, whose processor is not known,
 files, hashes and addresses are checked.
 
-Exit code 1 says that the image is refused; stderr says where and why.`,
+Exit code 1 says that the image is refused; stderr says where and why.
+
+JSON keys: file, accepted, hooks (` + hookKeys + `).`,
 		Example: `  trapeze fw check count.img
   trapeze fw check count.img --json`,
 		Args: cobra.ExactArgs(1),
@@ -60,7 +63,7 @@ Exit code 1 says that the image is refused; stderr says where and why.`,
 			}
 			switch {
 			case x.JSON():
-				err = writeJSON(c.OutOrStdout(), r)
+				err = jsonout.Print(c.OutOrStdout(), r)
 			case img.vendor != nil:
 				_, err = fmt.Fprintf(c.OutOrStdout(), "%d segments, all as the manifest says\n", len(img.vendor.Segments))
 			default:

@@ -38,7 +38,9 @@ a manifest in TOML, a file whose name ends in .toml. 'image:NAME' stands for an 
 that comes with trapeze. Commands that take an IMAGE take all three, but for disasm,
 which takes no manifest.
 
-'trapeze load' puts an image into a NIC.`,
+'trapeze load' puts an image into a NIC.
+
+JSON keys: those of 'trapeze help --json'.`,
 		Example: `  trapeze fw build --image amp --output amp.img
   clang -O2 -g -target bpf -c count.c -o count.o
   trapeze fw build --from count.o --name count --version 1.0 --output count.img

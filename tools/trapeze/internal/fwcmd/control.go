@@ -7,6 +7,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/jsonout"
 )
 
 // statusReport is what status, rollback and unload print with --json.
@@ -64,7 +65,7 @@ func (x *commands) control(name, short, long string, f func(context.Context, *dr
 			}
 			w := c.OutOrStdout()
 			if x.JSON() {
-				return writeJSON(w, r)
+				return jsonout.Print(w, r)
 			}
 			if err := table(w, append([]string{row("device", r.Device+" ("+r.Backend+")")}, r.Program.lines()...)...); err != nil {
 				return err

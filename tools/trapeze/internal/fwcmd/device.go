@@ -10,6 +10,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -35,10 +36,10 @@ func (f *deviceFlags) register(c *cobra.Command) {
 // addressed returns the scheme of the device's address.
 func (x *commands) addressed(f *deviceFlags) (string, error) {
 	if f.device == "" {
-		return "", &UsageError{Option: "--device", Value: "", Allowed: "the address of a NIC, see 'trapeze list'"}
+		return "", &option.Error{Option: "--device", Value: "", Allowed: "the address of a NIC, see 'trapeze list'"}
 	}
 	if f.timeout <= 0 {
-		return "", &UsageError{Option: "--timeout", Value: f.timeout.String(), Allowed: "more than 0, as in 5s"}
+		return "", &option.Error{Option: "--timeout", Value: f.timeout.String(), Allowed: "more than 0, as in 5s"}
 	}
 	a, err := vfio.ParseAddress(f.device)
 	if err != nil {

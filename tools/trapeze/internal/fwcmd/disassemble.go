@@ -4,6 +4,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/jsonout"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/option"
 )
 
 // listing is what disasm --json prints.
@@ -19,7 +22,9 @@ func (x *commands) disassemble() *cobra.Command {
 		Long: `Show the instructions of an image. The number of an instruction counts 8-byte
 slots, as refusals and a NIC's faults do. Lines of the source stand before the
 instructions that they became, if the image has debug information (clang -g). What
-the processor of a vendor's image executes is not known.`,
+the processor of a vendor's image executes is not known.
+
+JSON keys: file, lines.`,
 		Example: `  trapeze fw disasm count.img
   trapeze fw disasm image:acl`,
 		Args: cobra.ExactArgs(1),
@@ -29,7 +34,7 @@ the processor of a vendor's image executes is not known.`,
 				return err
 			}
 			if img.vendor != nil {
-				return &UsageError{Option: "image", Value: args[0], Allowed: "an ELF file, image:NAME"}
+				return &option.Error{Option: "image", Value: args[0], Allowed: "an ELF file, image:NAME"}
 			}
 			if !x.JSON() {
 				return img.spec.Disassemble(c.OutOrStdout())
@@ -38,7 +43,7 @@ the processor of a vendor's image executes is not known.`,
 			if err := img.spec.Disassemble(&text); err != nil {
 				return err
 			}
-			return writeJSON(c.OutOrStdout(), listing{File: args[0], Text: strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n")})
+			return jsonout.Print(c.OutOrStdout(), listing{File: args[0], Text: strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n")})
 		},
 	}
 }

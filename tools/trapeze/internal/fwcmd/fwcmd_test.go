@@ -23,6 +23,7 @@ import (
 	"github.com/trapeze-nic/trapeze/firmware-loader/images"
 	"github.com/trapeze-nic/trapeze/firmware-loader/opaque"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/progress"
 	"go.uber.org/goleak"
 )
@@ -330,13 +331,13 @@ func TestRefusedCommands(t *testing.T) {
 		want error
 		says string
 	}{
-		"build without input":   {[]string{"build", "--output", "x"}, fwcmd.ErrUsage, "--from"},
-		"build without output":  {[]string{"build", "--from", object}, fwcmd.ErrUsage, "--output"},
+		"build without input":   {[]string{"build", "--output", "x"}, option.ErrBad, "--from"},
+		"build without output":  {[]string{"build", "--from", object}, option.ErrBad, "--output"},
 		"build of two":          {[]string{"build", "--from", object, "--image", "amp", "--output", "x"}, nil, "none of the others can be"},
-		"no such image":         {[]string{"build", "--image", "fail", "--output", "x"}, fwcmd.ErrUsage, "amp"},
-		"bad device":            {[]string{"build", "--from", object, "--output", "x", "--for", "12:34"}, fwcmd.ErrUsage, "vendor:device"},
-		"bad build ID":          {[]string{"build", "--from", object, "--output", "x", "--build-id", "xyz"}, fwcmd.ErrUsage, "hexadecimal"},
-		"long build ID":         {[]string{"build", "--from", object, "--output", "x", "--build-id", strings.Repeat("00", 21)}, fwcmd.ErrUsage, "40"},
+		"no such image":         {[]string{"build", "--image", "fail", "--output", "x"}, option.ErrBad, "amp"},
+		"bad device":            {[]string{"build", "--from", object, "--output", "x", "--for", "12:34"}, option.ErrBad, "vendor:device"},
+		"bad build ID":          {[]string{"build", "--from", object, "--output", "x", "--build-id", "xyz"}, option.ErrBad, "hexadecimal"},
+		"long build ID":         {[]string{"build", "--from", object, "--output", "x", "--build-id", strings.Repeat("00", 21)}, option.ErrBad, "40"},
 		"bad name":              {[]string{"build", "--from", object, "--output", "x", "--name", "a/b"}, firmware.ErrNote, "letters"},
 		"no object":             {[]string{"build", "--from", filepath.Join(dir, "none"), "--output", "x"}, fs.ErrNotExist, ""},
 		"not an object":         {[]string{"build", "--from", there, "--output", "x"}, elfimage.ErrFormat, "there"},
@@ -345,7 +346,7 @@ func TestRefusedCommands(t *testing.T) {
 		"check of nothing":      {[]string{"check"}, nil, "1 arg"},
 		"check of text":         {[]string{"check", there}, elfimage.ErrFormat, ""},
 		"check of a device":     {[]string{"check", "/dev/zero"}, nil, "regular"},
-		"sign without key":      {[]string{"sign", image}, fwcmd.ErrUsage, "--key"},
+		"sign without key":      {[]string{"sign", image}, option.ErrBad, "--key"},
 		"sign with public key":  {[]string{"sign", image, "--key", filepath.Join(dir, "k.pub")}, firmware.ErrKey, "k.pub"},
 		"sign an object":        {[]string{"sign", object, "--key", filepath.Join(dir, "k.pem"), "--output", "x"}, firmware.ErrNote, "fw build"},
 		"sign over a file":      {[]string{"sign", image, "--key", filepath.Join(dir, "k.pem"), "--output", there}, fs.ErrExist, "--force"},
@@ -353,9 +354,9 @@ func TestRefusedCommands(t *testing.T) {
 		"verify without keys":   {[]string{"verify", image, "--keys", filepath.Join(dir, "none")}, fs.ErrNotExist, ""},
 		"show with broken keys": {[]string{"show", vendor(t), "--keys", filepath.Join(dir, "none")}, nil, ""},
 		"key that is there":     {[]string{"keygen", filepath.Join(dir, "k")}, fs.ErrExist, "k.pem"},
-		"key without a name":    {[]string{"keygen", dir + "/"}, fwcmd.ErrUsage, "NAME"},
-		"disasm of a manifest":  {[]string{"disasm", vendor(t)}, fwcmd.ErrUsage, "image:NAME"},
-		"disasm of no image":    {[]string{"disasm", "image:none"}, fwcmd.ErrUsage, "flow-steer"},
+		"key without a name":    {[]string{"keygen", dir + "/"}, option.ErrBad, "NAME"},
+		"disasm of a manifest":  {[]string{"disasm", vendor(t)}, option.ErrBad, "image:NAME"},
+		"disasm of no image":    {[]string{"disasm", "image:none"}, option.ErrBad, "flow-steer"},
 		"disasm of a name":      {[]string{"disasm", "amp"}, fs.ErrNotExist, "image:amp"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/trapeze-nic/trapeze/firmware-loader/images"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/firmware-loader/opaque"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/option"
 )
 
 // shippedPrefix stands before the name of an image that comes with trapeze.
@@ -27,12 +28,12 @@ type Image struct {
 
 // Open reads the image that an argument names: "image:" and the name of one that
 // comes with trapeze, a manifest, whose name ends in .toml, or an ELF file. Errors
-// are of package opaque or firmware, of the file system, or wrap ErrUsage.
+// are of package opaque or firmware, of the file system, or wrap option.ErrBad.
 func Open(arg string) (*Image, error) {
 	if name, ok := strings.CutPrefix(arg, shippedPrefix); ok {
 		s, err := images.Build(name)
 		if errors.Is(err, images.ErrUnknown) {
-			return nil, &UsageError{Option: "image", Value: name, Allowed: strings.Join(images.Names(), ", ")}
+			return nil, &option.Error{Option: "image", Value: name, Allowed: strings.Join(images.Names(), ", ")}
 		}
 		return &Image{file: arg, spec: s}, err
 	}

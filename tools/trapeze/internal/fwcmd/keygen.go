@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/jsonout"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/outfile"
 )
 
@@ -26,12 +28,14 @@ func (x *commands) keygen() *cobra.Command {
 		Short: "Make a key to sign images with",
 		Long: `Make an Ed25519 key: NAME.pem is the private key, which only its owner may read;
 NAME.pub is the public key, which belongs into the key ring of those who trust it.
-Files that are there are not replaced.`,
+Files that are there are not replaced.
+
+JSON keys: private, public (files), key (its ID).`,
 		Example: `  trapeze fw keygen ~/keys/me`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if _, name := filepath.Split(args[0]); strings.Trim(name, ".") == "" {
-				return &UsageError{Option: "NAME", Value: args[0], Allowed: "a name, with or without a folder before it"}
+				return &option.Error{Option: "NAME", Value: args[0], Allowed: "a name, with or without a folder before it"}
 			}
 			r := generated{Private: args[0] + ".pem", Public: args[0] + ".pub"}
 			public, private, err := ed25519.GenerateKey(nil)
@@ -43,7 +47,7 @@ Files that are there are not replaced.`,
 				return err
 			}
 			if x.JSON() {
-				return writeJSON(c.OutOrStdout(), r)
+				return jsonout.Print(c.OutOrStdout(), r)
 			}
 			_, err = fmt.Fprintf(c.OutOrStdout(), "key %s: private %s, public %s\n", r.Key, r.Private, r.Public)
 			return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/jsonout"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/progress"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -56,9 +57,8 @@ refused, unless --allow-unsigned is given or the NIC is emulated: an 'emu:' or a
 emulate' serves, or let 'trapeze demo --image' show it.
 
 JSON keys: device, backend, image, name, version, digest, image_bytes, signature
-(state, key, owner, key_ring), hooks (what the checker found: hook, instructions,
-worst_case_instructions, budget_instructions, stack_bytes), program (what the NIC
-says: ` + ProgramKeys + `).`,
+(` + signatureKeys + `), hooks (what the checker found: ` + hookKeys + `),
+program (what the NIC says: ` + ProgramKeys + `).`,
 		Example: `  trapeze load --device vfio-user:/run/nic0 image:amp
   trapeze load --device pci:0000:03:00.0 --keys /etc/trapeze/keys acl.img
   trapeze load --device pci:0000:03:00.0 --allow-unsigned count.img`,
@@ -69,7 +69,7 @@ says: ` + ProgramKeys + `).`,
 				return err
 			}
 			if x.JSON() {
-				return writeJSON(c.OutOrStdout(), r)
+				return jsonout.Print(c.OutOrStdout(), r)
 			}
 			return r.print(c.OutOrStdout())
 		},

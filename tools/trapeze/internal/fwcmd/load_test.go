@@ -14,6 +14,7 @@ import (
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/firmware-loader/opaque"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/option"
 )
 
 // program is what status --json and others say.
@@ -235,7 +236,7 @@ func TestBadImages(t *testing.T) {
 		"empty":             {in("empty"), nil, 0},
 		"a folder":          {dir, nil, 0},
 		"not there":         {in("none"), fs.ErrNotExist, 0},
-		"shipped, unknown":  {"image:fail", fwcmd.ErrUsage, 0},
+		"shipped, unknown":  {"image:fail", option.ErrBad, 0},
 		"shipped, unmarked": {"amp", fs.ErrNotExist, 0},
 		"endless":           {in("endless"), nil, 0},
 		"missing segment":   {missing, opaque.ErrSegment, 0},
@@ -341,10 +342,10 @@ func TestMaps(t *testing.T) {
 		want error
 	}{
 		"another image":     {[]string{"image:ipt", "entries"}, fwcmd.ErrOtherImage},
-		"no such map":       {[]string{"image:acl", "roles"}, fwcmd.ErrUsage},
-		"no such operation": {[]string{"image:acl", "rules", "destroy"}, fwcmd.ErrUsage},
-		"no value":          {[]string{"image:acl", "rules", "set", key}, fwcmd.ErrUsage},
-		"not hexadecimal":   {[]string{"image:acl", "rules", "get", "xyz"}, fwcmd.ErrUsage},
+		"no such map":       {[]string{"image:acl", "roles"}, option.ErrBad},
+		"no such operation": {[]string{"image:acl", "rules", "destroy"}, option.ErrBad},
+		"no value":          {[]string{"image:acl", "rules", "set", key}, option.ErrBad},
+		"not hexadecimal":   {[]string{"image:acl", "rules", "get", "xyz"}, option.ErrBad},
 		"short key":         {[]string{"image:acl", "rules", "get", "ab"}, load.ErrSize},
 		"short value":       {[]string{"image:acl", "rules", "set", key, "ab"}, load.ErrSize},
 		"no such key":       {[]string{"image:acl", "rules", "get", key}, load.ErrNoEntry},
@@ -371,8 +372,8 @@ func TestDeviceFlags(t *testing.T) {
 			args []string
 			want error
 		}{
-			"no device":   {nil, fwcmd.ErrUsage},
-			"no time":     {[]string{"--device", "emu:", "--timeout", "0s"}, fwcmd.ErrUsage},
+			"no device":   {nil, option.ErrBad},
+			"no time":     {[]string{"--device", "emu:", "--timeout", "0s"}, option.ErrBad},
 			"bad address": {[]string{"--device", "eth0"}, nil},
 		} {
 			if out, err := run(t, append(command, c.args...)...); err == nil || c.want != nil && !errors.Is(err, c.want) || out != "" {

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/jsonout"
 )
 
 // mapReport is what map --json prints.
@@ -62,7 +63,7 @@ read_only, sram_bytes), results (operation, entries with key and value).`,
 			}
 			w := c.OutOrStdout()
 			if x.JSON() {
-				return writeJSON(w, r)
+				return jsonout.Print(w, r)
 			}
 			for _, result := range r.Results {
 				for _, e := range result.Entries {

@@ -10,6 +10,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/option"
 )
 
 // ErrOtherImage: the NIC does not run the image whose maps were asked for.
@@ -49,7 +50,7 @@ func (img *Image) mapIndex(name string, s load.Status) (maps []abi.Map, index in
 	for _, m := range img.spec.Maps {
 		names = append(names, m.Name)
 	}
-	return nil, 0, &UsageError{Option: "map", Value: name, Allowed: strings.Join(names, ", ")}
+	return nil, 0, &option.Error{Option: "map", Value: name, Allowed: strings.Join(names, ", ")}
 }
 
 // OpenMap opens a map, by its name in the image that must be the one that runs, of
@@ -81,7 +82,7 @@ func parseOperations(args []string) (all []operation, err error) {
 	for len(args) > 0 {
 		n, ok := operands[args[0]]
 		if !ok || len(args) <= n {
-			return nil, &UsageError{Option: "operation", Value: args[0], Allowed: operationHelp}
+			return nil, &option.Error{Option: "operation", Value: args[0], Allowed: operationHelp}
 		}
 		o := operation{name: args[0]}
 		for i, to := range []*[]byte{&o.key, &o.value}[:n] {
@@ -98,7 +99,7 @@ func parseOperations(args []string) (all []operation, err error) {
 func parseHex(s string) ([]byte, error) {
 	b, err := hex.DecodeString(strings.TrimPrefix(s, "0x"))
 	if err != nil {
-		return nil, &UsageError{Option: "bytes", Value: s, Allowed: "an even number of hexadecimal digits, in the order of memory"}
+		return nil, &option.Error{Option: "bytes", Value: s, Allowed: "an even number of hexadecimal digits, in the order of memory"}
 	}
 	return b, nil
 }
@@ -153,12 +154,12 @@ type Setting struct {
 	set operation
 }
 
-// ParseSetting reads MAP:KEY=VALUE. Errors wrap ErrUsage.
+// ParseSetting reads MAP:KEY=VALUE. Errors wrap option.ErrBad.
 func ParseSetting(s string) (Setting, error) {
 	name, rest, ok := strings.Cut(s, ":")
 	key, value, ok2 := strings.Cut(rest, "=")
 	if !ok || !ok2 || name == "" {
-		return Setting{}, &UsageError{Option: "--map", Value: s, Allowed: "MAP:KEY=VALUE"}
+		return Setting{}, &option.Error{Option: "--map", Value: s, Allowed: "MAP:KEY=VALUE"}
 	}
 	all, err := parseOperations([]string{"set", key, value})
 	if err != nil {

@@ -1,7 +1,6 @@
 package fwcmd
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,26 +9,13 @@ import (
 	"text/tabwriter"
 )
 
-// ErrUsage: a flag or argument cannot be used; scripts tell it from a failure by
-// the exit code that main gives it.
-var ErrUsage = errors.New("bad option")
+// hookKeys documents the keys of what the checker says about one program.
+const hookKeys = `hook, instructions, worst_case_instructions,
+budget_instructions, stack_bytes, refusal with instruction, text, line, reason,
+detail`
 
-// UsageError names an option and its range.
-type UsageError struct{ Option, Value, Allowed string }
-
-func (e *UsageError) Error() string {
-	return fmt.Sprintf("%s %q: %v (allowed: %s)", e.Option, e.Value, ErrUsage, e.Allowed)
-}
-
-// Unwrap returns ErrUsage.
-func (e *UsageError) Unwrap() error { return ErrUsage }
-
-func writeJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	e.SetEscapeHTML(false)
-	return e.Encode(v)
-}
+// signatureKeys documents the keys of the state of a signature.
+const signatureKeys = `state, key, owner, key_ring`
 
 // hinted adds the flag that would have helped.
 func hinted(err error) error {

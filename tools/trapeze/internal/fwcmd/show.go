@@ -9,6 +9,7 @@ import (
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/flat"
 	"github.com/trapeze-nic/trapeze/firmware-loader/opaque"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/jsonout"
 )
 
 // shown is what show --json prints.
@@ -64,7 +65,13 @@ func (x *commands) show() *cobra.Command {
 		Short: "Show what an image is: sections, sizes, instruction counts, signature",
 		Long: `Show what an image is: name, version, digest, sections and sizes, how many
 instructions its programs take at worst, its maps, and the state of its signature
-(unsigned, valid, unknown key, revoked key, wrong; not verified without a key ring).`,
+(unsigned, valid, unknown key, revoked key, wrong; not verified without a key ring).
+
+JSON keys: file, kind (program or opaque), name, version, device, image_bytes,
+sram_bytes, digest, built, signature (` + signatureKeys + `). Of a program also
+build_id, abi, sections (name, bytes, role), hooks (` + hookKeys + `),
+maps (name, type, key_bytes, value_bytes, entries, read_only, sram_bytes); of an
+opaque image entry, ready, segments (file, address, bytes, sha256).`,
 		Example: `  trapeze fw show count.img
   trapeze fw show image:amp
   trapeze fw show vendor.toml --keys /etc/trapeze/keys --json`,
@@ -85,7 +92,7 @@ instructions its programs take at worst, its maps, and the state of its signatur
 				return err
 			}
 			if x.JSON() {
-				return writeJSON(c.OutOrStdout(), &s)
+				return jsonout.Print(c.OutOrStdout(), &s)
 			}
 			return s.print(c.OutOrStdout())
 		},

@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/jsonout"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/outfile"
 )
 
@@ -41,21 +43,23 @@ func (x *commands) sign() *cobra.Command {
 		Long: `Sign an image with an Ed25519 key. The signature covers the digest, which covers
 all that runs, name and version included. It goes into the image's note, or to the
 end of the manifest, in place of any other. Without --output the file is replaced,
-whole or not at all.`,
+whole or not at all.
+
+JSON keys: file, digest, key.`,
 		Example: `  trapeze fw keygen ~/keys/me
   trapeze fw sign count.img --key ~/keys/me.pem
   trapeze fw sign vendor.toml --key ~/keys/me.pem --output signed.toml`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if keyFile == "" {
-				return &UsageError{Option: "--key", Value: "", Allowed: "a private key from 'trapeze fw keygen'"}
+				return &option.Error{Option: "--key", Value: "", Allowed: "a private key from 'trapeze fw keygen'"}
 			}
 			key, err := firmware.ReadPrivateKey(keyFile)
 			if err != nil {
 				return err
 			}
 			if output == "" && strings.HasPrefix(args[0], shippedPrefix) {
-				return &UsageError{Option: "--output", Value: "", Allowed: "the file to write"}
+				return &option.Error{Option: "--output", Value: "", Allowed: "the file to write"}
 			}
 			img, err := Open(args[0])
 			if err != nil {
@@ -77,7 +81,7 @@ whole or not at all.`,
 			}
 			r := signed{File: output, Digest: img.digest(), Key: firmware.IDOf(key.Public().(ed25519.PublicKey)).String()}
 			if x.JSON() {
-				return writeJSON(c.OutOrStdout(), r)
+				return jsonout.Print(c.OutOrStdout(), r)
 			}
 			_, err = fmt.Fprintf(c.OutOrStdout(), "%s: signed with key %s\n", r.File, r.Key)
 			return err
@@ -95,7 +99,9 @@ func (x *commands) verify() *cobra.Command {
 		Use:   "verify IMAGE",
 		Short: "Check that an image is signed with a key that you trust",
 		Long: `Check that an image is what its signer has signed, and that the signer's key is in
-the key ring and not revoked. Exit code 1 says that it is not; stderr says why.`,
+the key ring and not revoked. Exit code 1 says that it is not; stderr says why.
+
+JSON keys: file, digest, key, owner (the file of the key).`,
 		Example: `  trapeze fw verify count.img --keys ~/keys`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -114,7 +120,7 @@ the key ring and not revoked. Exit code 1 says that it is not; stderr says why.`
 			}
 			r := signed{File: args[0], Digest: img.digest(), Key: key.ID.String(), Owner: key.File}
 			if x.JSON() {
-				return writeJSON(c.OutOrStdout(), r)
+				return jsonout.Print(c.OutOrStdout(), r)
 			}
 			_, err = fmt.Fprintf(c.OutOrStdout(), "%s: signed with key %s (%s)\n", r.File, r.Key, r.Owner)
 			return err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/jsonout"
 	"github.com/trapeze-nic/trapeze/vfio/hostpci"
 )
 
@@ -136,7 +137,7 @@ func (x *commands) printBind(dry bool, already string, res hostpci.Result) error
 		r.Overridden = append(r.Overridden, u.String())
 	}
 	if x.JSON() {
-		return x.printJSON(r)
+		return jsonout.Print(x.Stdout, r)
 	}
 	for _, u := range r.Overridden {
 		fmt.Fprintf(x.Stderr, "forced, although %s\n", u)

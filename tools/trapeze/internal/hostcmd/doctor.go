@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/jsonout"
 	"github.com/trapeze-nic/trapeze/vfio/doctor"
 	"github.com/trapeze-nic/trapeze/vfio/hostpci"
 )
@@ -72,7 +73,7 @@ func (x *commands) runDoctor(ctx context.Context, root hostpci.Root, address str
 		return x.marked(err)
 	}
 	if x.JSON() {
-		err = x.printJSON(r)
+		err = jsonout.Print(x.Stdout, r)
 	} else {
 		err = x.printDoctor(r, everything)
 	}

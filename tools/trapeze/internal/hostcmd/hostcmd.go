@@ -4,7 +4,6 @@ package hostcmd
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 
@@ -76,11 +75,4 @@ func (x *commands) marked(err error) error {
 		return x.DeviceError(err)
 	}
 	return err
-}
-
-func (x *commands) printJSON(v any) error {
-	e := json.NewEncoder(x.Stdout)
-	e.SetIndent("", "  ")
-	e.SetEscapeHTML(false)
-	return e.Encode(v)
 }

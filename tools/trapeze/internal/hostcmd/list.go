@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/jsonout"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/hostpci"
 )
@@ -99,12 +100,12 @@ func (x *commands) list() *cobra.Command {
 		Long: `List the network controllers on the PCI bus, who has them, and the forms of
 address of emulated NICs.
 
-JSON keys: functions (address; vendor, device, class and their _name; driver,
-driver_override, iommu_group, group_members (address, driver, bridge, blocks),
-numa_node, link (gt_s, lanes and their max_; 0 for no link), netdevs, sriov
-(vfs, total_vfs, physical), power_state, bars (bar, bytes, io), fits, backends,
-in_use; null where there is no group or node), emulated (address, description),
-schemes (kinds of address that this program can open).`,
+JSON keys: functions (address; vendor, device, class; vendor_name, device_name,
+class_name; driver, driver_override, iommu_group, group_members (address, driver,
+bridge, blocks), numa_node, link (gt_s, lanes, max_gt_s, max_lanes; 0 for no link),
+netdevs, sriov (vfs, total_vfs, physical), power_state, bars (bar, bytes, io), fits,
+backends, in_use; null where there is no group or node), emulated (address,
+description), schemes (kinds of address that this program can open).`,
 		Example: `  trapeze list
   trapeze list --json | jq -r '.functions[] | select(.fits == "trapeze") | .address'`,
 		Args: cobra.NoArgs,
@@ -135,7 +136,7 @@ func (x *commands) runList(root hostpci.Root) error {
 	}
 	var err error
 	if x.JSON() {
-		err = x.printJSON(r)
+		err = jsonout.Print(x.Stdout, r)
 	} else {
 		err = x.printList(r)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/trapeze-nic/trapeze/pipeline/profile"
 	"github.com/trapeze-nic/trapeze/pipeline/report"
 	"github.com/trapeze-nic/trapeze/pipeline/search"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/jsonout"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/progress"
 )
 
@@ -22,13 +23,17 @@ const (
 	defaultCount   = 100
 )
 
-// Steps starts showing the progress of a job of total steps.
-type Steps func(what string, total int) *progress.Meter
+// Env is what the commands need from the program that they are part of.
+type Env struct {
+	// JSON says whether to print JSON on stdout and nothing else.
+	JSON func() bool
+	// Steps starts showing the progress of a job of total steps.
+	Steps func(what string, total int) *progress.Meter
+}
 
 // Command returns the command "model" with its subcommands.
-func Command(steps Steps) *cobra.Command {
+func Command(e Env) *cobra.Command {
 	var f caseFlags
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "model",
 		Short: "Compute latency, bandwidth and every transfer of a policy on a platform",
@@ -43,7 +48,10 @@ Policies:
 ` + policyHelp() + `
 Profiles: ` + strings.Join(profile.Names(), ", ") + `,
 or a TOML file (trapeze model profiles NAME prints one to start from; base = "NAME"
-takes from another what the file does not say).`,
+takes from another what the file does not say).
+
+JSON keys: latency_us, bandwidth_mb_s, transfers (hostTx, netTx, netRcv, hostRcv: of
+each transfer packet, flow if it is not 0, start_us, end_us, bytes), bus_busy_us.`,
 		Example: `  trapeze model --profile p6-natoma --policy amp --payload 8192 --json
   trapeze model --profile alcor --policy static --minpulse-send 1280 --minpulse-recv 1280`,
 		Args: cobra.NoArgs,
@@ -57,15 +65,14 @@ takes from another what the file does not say).`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return writeJSON(cmd.OutOrStdout(), resultOf(figures))
+			if e.JSON() {
+				return jsonout.Print(cmd.OutOrStdout(), resultOf(figures))
 			}
 			return writeText(cmd.OutOrStdout(), &c, figures)
 		},
 	}
 	f.register(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object with every transfer")
-	cmd.AddCommand(compareCommand(), sweepCommand(steps), goalsCommand(steps), fitCommand(), profilesCommand())
+	cmd.AddCommand(compareCommand(e), sweepCommand(e), goalsCommand(e), fitCommand(e), profilesCommand(e))
 	return cmd
 }
 

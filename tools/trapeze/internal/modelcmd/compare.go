@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/trapeze-nic/trapeze/pipeline/profile"
 	"github.com/trapeze-nic/trapeze/pipeline/published"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/jsonout"
 )
 
 // ErrTooFar: a computed figure is further from the published one than was allowed.
@@ -19,9 +20,8 @@ var ErrTooFar = errors.New("computed figures are too far from the published ones
 // ErrNothing: a limit was given for errors that there are none of.
 var ErrNothing = errors.New("nothing to hold against the limit")
 
-func compareCommand() *cobra.Command {
+func compareCommand(e Env) *cobra.Command {
 	var file string
-	var asJSON bool
 	var limitMean, limitMax float64
 	cmd := &cobra.Command{
 		Use:   "compare --published FILE.csv",
@@ -34,7 +34,11 @@ reason.
 
 Mean and maximum are over computed times and bandwidths with an exact published
 figure. Rows of kind "input" show costs that a profile states; bounds and ranges
-count as met or not.`,
+count as met or not.
+
+JSON keys: rows (id, source, quantity, condition, unit, published, kind, what, and
+computed, error_percent unless it is not modelled), table1 and overall (rows, mean,
+maximum, worst_id; errors as fractions).`,
 		Example: `  trapeze model compare --published published.csv
   trapeze model compare --published published.csv --max-error 4.5 --mean-error 2 --json`,
 		Args: cobra.NoArgs,
@@ -50,8 +54,8 @@ count as met or not.`,
 			if err != nil {
 				return fmt.Errorf("%s: %w", file, err)
 			}
-			if asJSON {
-				err = writeJSON(cmd.OutOrStdout(), comparisonOf(lines))
+			if e.JSON() {
+				err = jsonout.Print(cmd.OutOrStdout(), comparisonOf(lines))
 			} else {
 				err = writeComparison(cmd.OutOrStdout(), lines)
 			}
@@ -62,7 +66,6 @@ count as met or not.`,
 		},
 	}
 	cmd.Flags().StringVar(&file, "published", "", "table of published figures, CSV (required)")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	cmd.Flags().Float64Var(&limitMax, maxError, 0, "fail if a row of Table 1 is further off, in percent, or if there is none (default: no limit)")
 	cmd.Flags().Float64Var(&limitMean, meanError, 0, "fail if the mean over Table 1 is greater, in percent, or if it has no row (default: no limit)")
 	return cmd

@@ -11,6 +11,7 @@ import (
 	"github.com/trapeze-nic/trapeze/pipeline/fit"
 	"github.com/trapeze-nic/trapeze/pipeline/profile"
 	"github.com/trapeze-nic/trapeze/pipeline/published"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/jsonout"
 )
 
 // split is a way to fit on some rows of Table 1 and predict the others.
@@ -34,9 +35,8 @@ type fitResult struct {
 	Predicted *published.Summary `json:"predicted,omitempty"`
 }
 
-func fitCommand() *cobra.Command {
+func fitCommand(e Env) *cobra.Command {
 	var file, half string
-	var asJSON bool
 	var effort int
 	cmd := &cobra.Command{
 		Use:   "fit --published FILE.csv",
@@ -47,7 +47,11 @@ pulse) for the least squared error. The search is deterministic. The profiles ho
 its result; nothing is written.
 
 With --half, only one half of Table 1 takes part, and the error on the other half is
-shown as well: how well the model predicts what it was not fitted to.`,
+shown as well: how well the model predicts what it was not fitted to.
+
+JSON keys: shared (decision_us, packet_us, completion_us, pulse_us), platforms (by
+name: read_mb_s, write_mb_s, overhead_us, host_us), fitted and, with --half, predicted
+(rows, mean, maximum, worst_id; errors as fractions).`,
 		Example: `  trapeze model fit --published published.csv
   trapeze model fit --published published.csv --half latencies`,
 		Args: cobra.NoArgs,
@@ -63,9 +67,9 @@ shown as well: how well the model predicts what it was not fitted to.`,
 			if effort < 1 || effort > 100 {
 				return usage("--effort", fmt.Sprint(effort), "1 to 100")
 			}
-			e := fit.DefaultEffort
-			e.Restarts = effort
-			p, err := fit.Fit(rows, use, e)
+			search := fit.DefaultEffort
+			search.Restarts = effort
+			p, err := fit.Fit(rows, use, search)
 			if err != nil {
 				return err
 			}
@@ -78,8 +82,8 @@ shown as well: how well the model predicts what it was not fitted to.`,
 				s := published.Summarise(lines, func(l published.Line) bool { return inTable1(l) && !use(l.Row) })
 				r.Predicted = &s
 			}
-			if asJSON {
-				return writeJSON(cmd.OutOrStdout(), r)
+			if e.JSON() {
+				return jsonout.Print(cmd.OutOrStdout(), r)
 			}
 			return writeFit(cmd.OutOrStdout(), r, lines, use)
 		},
@@ -87,7 +91,6 @@ shown as well: how well the model predicts what it was not fitted to.`,
 	cmd.Flags().StringVar(&file, "published", "", "table of published figures, CSV (required)")
 	cmd.Flags().StringVar(&half, "half", "", "fit to one half of Table 1: "+halves())
 	cmd.Flags().IntVar(&effort, "effort", fit.DefaultEffort.Restarts, "how often the search starts again from where it ended, 1 to 100")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }
 
@@ -140,11 +143,15 @@ func writeFit(w io.Writer, r fitResult, lines []published.Line, use func(publish
 	return nil
 }
 
-func profilesCommand() *cobra.Command {
-	var asJSON bool
+func profilesCommand(e Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "profiles [NAME]",
 		Short: "List the built-in cost profiles, or print the TOML text of one",
+		Long: `List the built-in cost profiles, or print the TOML text of one, to start a profile
+of one's own from.
+
+JSON keys, in an array, or in one object with NAME: name, summary, read_mb_s,
+write_mb_s, link_mb_s, bus_duplex; with NAME also toml, the text.`,
 		Example: `  trapeze model profiles
   trapeze model profiles p6-natoma > mine.toml`,
 		Args: cobra.MaximumNArgs(1),
@@ -154,13 +161,22 @@ func profilesCommand() *cobra.Command {
 				if err != nil {
 					return usage("profile", args[0], strings.Join(profile.Names(), ", "))
 				}
-				_, err = cmd.OutOrStdout().Write(text)
-				return err
+				if !e.JSON() {
+					_, err = cmd.OutOrStdout().Write(text)
+					return err
+				}
+				p, err := listed(args[0])
+				if err != nil {
+					return err
+				}
+				return jsonout.Print(cmd.OutOrStdout(), struct {
+					listedProfile
+					TOML string `json:"toml"`
+				}{p, string(text)})
 			}
-			return listProfiles(cmd.OutOrStdout(), asJSON)
+			return listProfiles(cmd.OutOrStdout(), e.JSON())
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON array")
 	return cmd
 }
 
@@ -173,22 +189,31 @@ type listedProfile struct {
 	Duplex  string  `json:"bus_duplex"`
 }
 
+// listed is what the list says about a profile.
+func listed(name string) (listedProfile, error) {
+	p, err := profile.Load(name)
+	if err != nil {
+		return listedProfile{}, err
+	}
+	duplex := "half"
+	if p.Sender.FullDuplex {
+		duplex = "full"
+	}
+	mbs := func(c profile.Cost) float64 { return math.Round(c.Bandwidth()*10) / 10 }
+	return listedProfile{name, p.Summary, mbs(p.Sender.Read), mbs(p.Receiver.Write), mbs(p.Link.Pulse), duplex}, nil
+}
+
 func listProfiles(w io.Writer, asJSON bool) error {
 	var list []listedProfile
 	for _, name := range profile.Names() {
-		p, err := profile.Load(name)
+		p, err := listed(name)
 		if err != nil {
 			return err
 		}
-		duplex := "half"
-		if p.Sender.FullDuplex {
-			duplex = "full"
-		}
-		mbs := func(c profile.Cost) float64 { return math.Round(c.Bandwidth()*10) / 10 }
-		list = append(list, listedProfile{name, p.Summary, mbs(p.Sender.Read), mbs(p.Receiver.Write), mbs(p.Link.Pulse), duplex})
+		list = append(list, p)
 	}
 	if asJSON {
-		return writeJSON(w, list)
+		return jsonout.Print(w, list)
 	}
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(t, "name\tread MB/s\twrite MB/s\tlink MB/s\tbus\tsummary")

@@ -11,6 +11,7 @@ import (
 	"github.com/trapeze-nic/trapeze/pipeline/profile"
 	"github.com/trapeze-nic/trapeze/pipeline/report"
 	"github.com/trapeze-nic/trapeze/pipeline/search"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/jsonout"
 )
 
 // Limits of "trapeze model goals".
@@ -41,9 +42,8 @@ type goalRow struct {
 	Bus       float64 `json:"bus_over_amp,omitempty"`
 }
 
-func goalsCommand(steps Steps) *cobra.Command {
+func goalsCommand(e Env) *cobra.Command {
 	var f goalFlags
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "goals",
 		Short: "Hold policy auto against the best schedules that search finds",
@@ -53,18 +53,22 @@ them. The sender's part is what no receiver could have made up for.
 
 With --variants, also on platforms whose costs are those of the profiles times random
 factors from a half to two. With --changes, %d payloads after one engine got half or
-twice the bandwidth or overhead.`, report.Learning, report.ChangeFrames),
+twice the bandwidth or overhead.
+
+JSON keys, in an array: profile, payload, best_us, auto_us, gap_percent,
+sender_gap_percent, stream_over_store_and_forward, bus_over_amp; with --changes
+changed_engine, overhead_factor, bandwidth_factor. What is 0 may be left out.`, report.Learning, report.ChangeFrames),
 		Example: `  trapeze model goals
   trapeze model goals --profiles alcor,p6-natoma --payloads 1500,9000 --variants 5 --json
   trapeze model goals --changes --payloads 8192`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			rows, err := f.measure(cmd.Context(), steps)
+			rows, err := f.measure(cmd.Context(), e)
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return writeJSON(cmd.OutOrStdout(), rows)
+			if e.JSON() {
+				return jsonout.Print(cmd.OutOrStdout(), rows)
 			}
 			return f.write(cmd.OutOrStdout(), rows)
 		},
@@ -74,7 +78,6 @@ twice the bandwidth or overhead.`, report.Learning, report.ChangeFrames),
 	flags.IntSliceVar(&f.payloads, "payloads", report.GoalPayloads, "payload sizes in bytes")
 	flags.IntVar(&f.variants, "variants", 0, "random variants of each profile")
 	flags.BoolVar(&f.changes, "changes", false, "change an engine's costs in the middle of the run")
-	flags.BoolVar(&asJSON, "json", false, "print one JSON array")
 	return cmd
 }
 
@@ -105,12 +108,12 @@ func (f *goalFlags) platforms() ([]*profile.Profile, error) {
 	return all, nil
 }
 
-func (f *goalFlags) measure(ctx context.Context, steps Steps) ([]goalRow, error) {
+func (f *goalFlags) measure(ctx context.Context, e Env) ([]goalRow, error) {
 	platforms, err := f.platforms()
 	if err != nil {
 		return nil, err
 	}
-	meter := steps("measuring", len(platforms)*len(f.payloads))
+	meter := e.Steps("measuring", len(platforms)*len(f.payloads))
 	defer meter.Stop()
 	var rows []goalRow
 	for _, p := range platforms {

@@ -30,7 +30,9 @@ func steps(what string, total int) *progress.Meter {
 // run executes "trapeze ARGS" and returns what it printed.
 func run(args ...string) (string, error) {
 	root := &cobra.Command{Use: "trapeze", SilenceUsage: true, SilenceErrors: true}
-	root.AddCommand(modelcmd.Command(steps), modelcmd.PlotCommand(steps))
+	asJSON := root.PersistentFlags().Bool("json", false, "")
+	e := modelcmd.Env{JSON: func() bool { return *asJSON }, Steps: steps}
+	root.AddCommand(modelcmd.Command(e), modelcmd.PlotCommand(e))
 	var out bytes.Buffer
 	root.SetOut(&out)
 	root.SetErr(io.Discard)
@@ -147,7 +149,7 @@ func TestCompareNothing(t *testing.T) {
 	if err := os.WriteFile(empty, []byte("id,source,quantity,condition,value,unit\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out := ok(t, "model", "compare", "--published", empty, "--json"); !strings.Contains(out, `"rows":[]`) {
+	if out := ok(t, "model", "compare", "--published", empty, "--json"); !strings.Contains(out, `"rows": []`) {
 		t.Errorf("%q", out)
 	}
 	for _, limit := range []string{"--max-error", "--mean-error"} {
@@ -241,7 +243,7 @@ func TestPictures(t *testing.T) {
 		file := filepath.Join(dir, args+".svg")
 		out := ok(t, "plot", args, "--profile", "pii-440lx", "--output", file, "--json")
 		svg, err := os.ReadFile(file)
-		if want := fmt.Sprintf("{\"file\":%q,\"bytes\":%d}\n", file, len(svg)); out != want {
+		if want := fmt.Sprintf("{\n  \"file\": %q,\n  \"bytes\": %d\n}\n", file, len(svg)); out != want {
 			t.Errorf("%s prints %q, want %q", args, out, want)
 		}
 		if err != nil || !bytes.HasPrefix(svg, []byte("<svg ")) || !bytes.HasSuffix(svg, []byte("</svg>\n")) {

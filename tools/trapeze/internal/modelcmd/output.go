@@ -1,7 +1,6 @@
 package modelcmd
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -46,12 +45,6 @@ func resultOf(f *report.Figures) *result {
 			Start: dmalog.Microseconds(l.Start), End: dmalog.Microseconds(l.End), Bytes: l.Bytes})
 	}
 	return r
-}
-
-func writeJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	return e.Encode(v)
 }
 
 func writeText(w io.Writer, c *report.Case, f *report.Figures) error {

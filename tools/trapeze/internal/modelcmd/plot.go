@@ -7,6 +7,7 @@ import (
 	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
 	"github.com/trapeze-nic/trapeze/pipeline/profile"
 	"github.com/trapeze-nic/trapeze/pipeline/report"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/jsonout"
 )
 
 // Payloads of the curves, in bytes.
@@ -16,40 +17,41 @@ var (
 )
 
 // PlotCommand returns the command "plot" with its subcommands.
-func PlotCommand(steps Steps) *cobra.Command {
+func PlotCommand(e Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plot",
 		Short: "Draw packet flow graphs and curves as SVG, or all of them as one HTML page",
 		Long: `Draw packet flow graphs and curves as SVG, or all of them as one HTML page.
 
-JSON keys: file, bytes.`,
+JSON keys of each: file, bytes.`,
 		Example: `  trapeze plot flow --profile p6-natoma --policy amp --count 6 --output flow.svg
   trapeze plot flow --log device.log --output live.svg
   trapeze plot report --profile p6-natoma --output report.html`,
 		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.PersistentFlags().Bool(jsonFlag, false, "print one JSON object that says what was written")
-	cmd.AddCommand(flowCommand(), rateCommand(), thresholdCommand(), payloadCommand("latency"), payloadCommand("bandwidth"), reportCommand(steps))
+	cmd.AddCommand(flowCommand(e), rateCommand(e), thresholdCommand(e), payloadCommand(e, "latency"), payloadCommand(e, "bandwidth"), reportCommand(e))
 	return cmd
 }
 
-const jsonFlag = "json"
+// pictureHelp belongs into the description of every command that writes a picture.
+const pictureHelp = ".\n\nJSON keys: file, bytes."
 
-// picture is what plot --json prints.
-type picture struct {
+// written is what a command that writes a file prints with --json.
+type written struct {
 	File  string `json:"file"`
 	Bytes int    `json:"bytes"`
 }
 
-// writePicture writes a picture, and says so if asked to.
-func writePicture(cmd *cobra.Command, file string, content []byte) error {
+// writeResult writes a picture or table, and says so if asked to.
+func writeResult(e Env, cmd *cobra.Command, file string, content []byte) error {
 	if err := writeFile(file, content); err != nil {
 		return err
 	}
-	if asJSON, err := cmd.Flags().GetBool(jsonFlag); err != nil || !asJSON {
-		return err
+	if !e.JSON() {
+		return nil
 	}
-	return writeJSON(cmd.OutOrStdout(), picture{file, len(content)})
+	return jsonout.Print(cmd.OutOrStdout(), written{file, len(content)})
 }
 
 // outputFlag adds --output, which every picture needs.
@@ -96,11 +98,12 @@ func (r *recorded) source() (report.Case, []dmalog.Record, string, error) {
 	return report.Case{}, records, "DMA log " + r.log, nil
 }
 
-func flowCommand() *cobra.Command {
+func flowCommand(e Env) *cobra.Command {
 	var r recorded
 	cmd := &cobra.Command{
 		Use:     "flow --output FILE.svg",
 		Short:   "Packet flow graph: one band for each engine, one stripe for each transfer",
+		Long:    "Packet flow graph: one band for each engine, one stripe for each transfer" + pictureHelp,
 		Example: "  trapeze plot flow --profile p6-natoma --policy amp --count 8 --output flow.svg",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -112,19 +115,20 @@ func flowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return writePicture(cmd, r.output, svg)
+			return writeResult(e, cmd, r.output, svg)
 		},
 	}
 	r.register(cmd)
 	return cmd
 }
 
-func rateCommand() *cobra.Command {
+func rateCommand(e Env) *cobra.Command {
 	var r recorded
 	var window float64
 	cmd := &cobra.Command{
 		Use:     "rate --output FILE.svg",
 		Short:   "Every engine's effective bandwidth over time",
+		Long:    "Every engine's effective bandwidth over time" + pictureHelp,
 		Example: "  trapeze plot rate --profile p6-natoma --policy amp --count 20 --window-us 50 --output rate.svg",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -139,7 +143,7 @@ func rateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return writePicture(cmd, r.output, svg)
+			return writeResult(e, cmd, r.output, svg)
 		},
 	}
 	r.register(cmd)
@@ -147,12 +151,13 @@ func rateCommand() *cobra.Command {
 	return cmd
 }
 
-func thresholdCommand() *cobra.Command {
+func thresholdCommand(e Env) *cobra.Command {
 	var name, output string
 	var payload int
 	cmd := &cobra.Command{
 		Use:     "threshold --output FILE.svg",
 		Short:   "Latency against the threshold of the sender, the receiver and both",
+		Long:    "Latency against the threshold of the sender, the receiver and both" + pictureHelp,
 		Example: "  trapeze plot threshold --profile alcor --payload 8192 --output threshold.svg",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -167,7 +172,7 @@ func thresholdCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return writePicture(cmd, output, svg)
+			return writeResult(e, cmd, output, svg)
 		},
 	}
 	cmd.Flags().StringVar(&name, "profile", defaultProfile, "platform by name, or a TOML file")
@@ -177,12 +182,13 @@ func thresholdCommand() *cobra.Command {
 }
 
 // payloadCommand draws latency or bandwidth against payload.
-func payloadCommand(what string) *cobra.Command {
+func payloadCommand(e Env, what string) *cobra.Command {
 	var name, output string
 	var policies []string
 	cmd := &cobra.Command{
 		Use:     what + " --output FILE.svg",
 		Short:   what + " against payload, for several policies",
+		Long:    what + " against payload, for several policies" + pictureHelp,
 		Example: "  trapeze plot " + what + " --profile p6-natoma --output " + what + ".svg",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -201,7 +207,7 @@ func payloadCommand(what string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return writePicture(cmd, output, svg)
+			return writeResult(e, cmd, output, svg)
 		},
 	}
 	cmd.Flags().StringVar(&name, "profile", defaultProfile, "platform by name, or a TOML file")
@@ -210,12 +216,13 @@ func payloadCommand(what string) *cobra.Command {
 	return cmd
 }
 
-func reportCommand(steps Steps) *cobra.Command {
+func reportCommand(e Env) *cobra.Command {
 	var names []string
 	var file, output string
 	cmd := &cobra.Command{
 		Use:   "report --output FILE.html",
 		Short: "One self-contained HTML page with all pictures, and published figures beside computed ones",
+		Long:  "One self-contained HTML page with all pictures, and published figures beside computed ones" + pictureHelp,
 		Example: `  trapeze plot report --published published.csv --output report.html
   trapeze plot report --profiles p6-natoma,pcie4-x16-100g --output report.html`,
 		Args: cobra.NoArgs,
@@ -232,7 +239,7 @@ func reportCommand(steps Steps) *cobra.Command {
 				}
 				o.Published = rows
 			}
-			meter := steps("drawing", report.PageSteps(o))
+			meter := e.Steps("drawing", report.PageSteps(o))
 			defer meter.Stop()
 			o.Progress = func() error {
 				meter.Add(1)
@@ -243,7 +250,7 @@ func reportCommand(steps Steps) *cobra.Command {
 				return err
 			}
 			meter.Stop()
-			return writePicture(cmd, output, page)
+			return writeResult(e, cmd, output, page)
 		},
 	}
 	cmd.Flags().StringSliceVar(&names, "profiles", []string{defaultProfile, "alcor"}, "platforms, names or TOML files")

@@ -13,6 +13,7 @@ import (
 	"github.com/trapeze-nic/trapeze/pipeline/profile"
 	"github.com/trapeze-nic/trapeze/pipeline/report"
 	"github.com/trapeze-nic/trapeze/pipeline/search"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/jsonout"
 )
 
 // maxCases bounds a sweep.
@@ -42,16 +43,19 @@ type sweepRow struct {
 	Busy      float64 `json:"bus_busy_us"`
 }
 
-func sweepCommand(steps Steps) *cobra.Command {
+func sweepCommand(e Env) *cobra.Command {
 	var f sweepFlags
-	var asJSON bool
 	var output string
 	cmd := &cobra.Command{
 		Use:   "sweep",
 		Short: "Measure every combination of profiles, policies, payloads, thresholds and loads",
 		Long: `Measures every combination of the given lists in virtual time. A threshold of 0 is
 the policy's default. Columns: latency_us of a lone payload on an idle system;
-mean_latency_us, bandwidth_mb_s and bus_busy_us of the stream.`,
+mean_latency_us, bandwidth_mb_s and bus_busy_us of the stream.
+
+JSON keys, in an array: profile, policy, payload, minpulse_send, minpulse_recv, gap_us,
+count, latency_us, mean_latency_us, bandwidth_mb_s, bus_busy_us. With --output the file
+has them, and stdout file, bytes.`,
 		Example: `  trapeze model sweep --policies eager,static --thresholds 64,128,256,512,1024,2048
   trapeze model sweep --profiles p6-natoma,pcie4-x16-100g --policies auto,amp --payloads 1024,8192,65536 --json
   trapeze model sweep --policies amp,store-and-forward --gaps-us 0,75,100,150,300 --poisson`,
@@ -65,13 +69,13 @@ mean_latency_us, bandwidth_mb_s and bus_busy_us of the stream.`,
 			if f.poisson && !cmd.Flags().Changed("gaps-us") {
 				return usage("--poisson", "true", "together with --gaps-us, the means of the gaps")
 			}
-			rows, err := f.measure(cmd.Context(), steps)
+			rows, err := f.measure(cmd.Context(), e)
 			if err != nil {
 				return err
 			}
 			var b bytes.Buffer
-			if asJSON {
-				err = writeJSON(&b, rows)
+			if e.JSON() {
+				err = jsonout.Print(&b, rows)
 			} else {
 				err = writeSweep(&b, rows)
 			}
@@ -79,7 +83,7 @@ mean_latency_us, bandwidth_mb_s and bus_busy_us of the stream.`,
 				return err
 			}
 			if output != "" {
-				return writeFile(output, b.Bytes())
+				return writeResult(e, cmd, output, b.Bytes())
 			}
 			_, err = cmd.OutOrStdout().Write(b.Bytes())
 			return err
@@ -96,7 +100,6 @@ mean_latency_us, bandwidth_mb_s and bus_busy_us of the stream.`,
 	flags.BoolVar(&f.poisson, "poisson", false, "make the gaps exponential")
 	flags.BoolVar(&f.bidirectional, "bidirectional", false, "both hosts send a stream")
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of the random gaps")
-	flags.BoolVar(&asJSON, "json", false, "print one JSON array")
 	flags.StringVar(&output, "output", "", "write to a file instead, whole or not at all")
 	return cmd
 }
@@ -166,7 +169,7 @@ func (f *sweepFlags) cases() ([]report.Case, error) {
 	return cases, nil
 }
 
-func (f *sweepFlags) measure(ctx context.Context, steps Steps) ([]sweepRow, error) {
+func (f *sweepFlags) measure(ctx context.Context, e Env) ([]sweepRow, error) {
 	if err := f.check(); err != nil {
 		return nil, err
 	}
@@ -174,7 +177,7 @@ func (f *sweepFlags) measure(ctx context.Context, steps Steps) ([]sweepRow, erro
 	if err != nil {
 		return nil, err
 	}
-	meter := steps("measuring", len(cases))
+	meter := e.Steps("measuring", len(cases))
 	defer meter.Stop()
 	rows := make([]sweepRow, 0, len(cases))
 	for _, c := range cases {

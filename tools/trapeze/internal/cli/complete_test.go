@@ -1,0 +1,72 @@
+package cli_test
+
+import (
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/vfio/hostpci/hostpcitest"
+)
+
+// offered is what a shell is offered for the last of args, and whether it may offer
+// files besides.
+func offered(t *testing.T, args ...string) (words []string, files bool) {
+	t.Helper()
+	o := run(t, append([]string{"__complete"}, args...)...)
+	lines := strings.Split(strings.TrimSuffix(o.stdout, "\n"), "\n")
+	for _, l := range lines[:len(lines)-1] {
+		word, _, _ := strings.Cut(l, "\t")
+		words = append(words, word)
+	}
+	return words, !strings.Contains(o.stderr, "NoFileComp")
+}
+
+func TestCompletion(t *testing.T) {
+	nic := hostpcitest.NIC().Address
+	path := filepath.Join(t.TempDir(), "nic.sock")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	free, bound := bindableHost(t), boundHost(t)
+	for _, c := range []struct {
+		args  []string
+		want  string // one of the words; empty if there must be none
+		files bool
+	}{
+		{[]string{"recv", "--device", ""}, "emu:", false},
+		{[]string{"recv", "--device", "emu:"}, "emu:?wire=udp://", false},
+		{[]string{"fw", "status", "--device", "vfio-user:" + path[:len(path)-3]}, "vfio-user:" + path, false},
+		{[]string{"bind", "--root", free, ""}, nic, false},
+		{[]string{"bind", "--root", bound, ""}, "", false},
+		{[]string{"bind", "--root", free, nic, ""}, "", false},
+		{[]string{"unbind", "--root", free, ""}, "", false},
+		{[]string{"unbind", "--root", bound, ""}, nic, false},
+		{[]string{"doctor", "--root", bound, ""}, nic, false},
+		{[]string{"send", "--policy", ""}, "amp", false},
+		{[]string{"send", "--policy-at", ""}, "host", false},
+		{[]string{"send", "--device", "emu:", ""}, "", true},
+		{[]string{"recv", "--output", ""}, "", true},
+		{[]string{"list", ""}, "", false},
+		{[]string{"list", "--progress", ""}, "plain", false},
+		{[]string{"model", "--policy", ""}, "optimal", false},
+		{[]string{"model", "--profile", ""}, "p6-natoma", true},
+		{[]string{"model", "sweep", "--policies", "amp,st"}, "amp,static", false},
+		{[]string{"model", "profiles", ""}, "alcor", false},
+		{[]string{"demo", "--image", ""}, "acl", false},
+		{[]string{"load", ""}, "image:acl", true},
+		{[]string{"fw", "show", "image:"}, "image:count", true},
+		{[]string{"bench", "--wires", ""}, "shm", false},
+		{[]string{"bench", "scaling", "--curves", ""}, "idle-vis", false},
+		{[]string{"help", "fw", ""}, "build", false},
+		{[]string{"fw", ""}, "build", false},
+	} {
+		words, files := offered(t, c.args...)
+		if c.want != "" && !slices.Contains(words, c.want) || c.want == "" && len(words) > 0 || files != c.files {
+			t.Errorf("%q: offered %q, files %v", c.args, words, files)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// helpReport is what help prints with --json.
+type helpReport struct {
+	Command     string        `json:"command"`
+	Usage       string        `json:"usage"`
+	Summary     string        `json:"summary"`
+	Description string        `json:"description"`
+	Examples    string        `json:"examples"`
+	Flags       []helpFlag    `json:"flags"`
+	Commands    []helpCommand `json:"commands"`
+}
+
+type helpFlag struct {
+	Name      string `json:"name"`
+	Shorthand string `json:"shorthand"`
+	Type      string `json:"type"`
+	Default   string `json:"default"`
+	Usage     string `json:"usage"`
+}
+
+type helpCommand struct {
+	Name    string `json:"name"`
+	Summary string `json:"summary"`
+}
+
+// addHelp has help printed as JSON if that is asked for, by --help and by 'help'.
+func (p *program) addHelp(root *cobra.Command) {
+	text := root.HelpFunc()
+	root.SetHelpFunc(func(c *cobra.Command, args []string) {
+		if !p.json {
+			text(c, args)
+			return
+		}
+		// An error of writing is kept by stdout.
+		_ = p.printJSON(describeCommand(c))
+	})
+	root.SetHelpCommand(&cobra.Command{
+		Use:   "help [COMMAND]...",
+		Short: "Help about a command or topic",
+		Long: `Help about a command or topic, as COMMAND --help prints it.
+
+JSON keys: command, usage, summary, description, examples, flags (name, shorthand,
+type, default, usage), commands (name, summary).`,
+		Example: `  trapeze help fw build
+  trapeze help exit-codes`,
+		ValidArgsFunction: completeCommands,
+		RunE: func(_ *cobra.Command, args []string) error {
+			c, rest, err := root.Find(args)
+			if err != nil {
+				return err
+			}
+			if err := noSuchCommand(c, rest); err != nil {
+				return err
+			}
+			c.InitDefaultHelpFlag()
+			return c.Help()
+		},
+	})
+}
+
+func describeCommand(c *cobra.Command) helpReport {
+	r := helpReport{Command: c.CommandPath(), Usage: c.UseLine(), Summary: c.Short, Description: c.Long, Examples: c.Example,
+		Flags: []helpFlag{}, Commands: []helpCommand{}}
+	add := func(f *pflag.Flag) {
+		if !f.Hidden {
+			r.Flags = append(r.Flags, helpFlag{f.Name, f.Shorthand, f.Value.Type(), f.DefValue, f.Usage})
+		}
+	}
+	c.LocalFlags().VisitAll(add)
+	c.InheritedFlags().VisitAll(add)
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() || sub.IsAdditionalHelpTopicCommand() {
+			r.Commands = append(r.Commands, helpCommand{sub.Name(), sub.Short})
+		}
+	}
+	return r
+}
