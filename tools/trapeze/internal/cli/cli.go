@@ -51,7 +51,11 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetIn(stdin)
 	root.SetOut(p.stdout)
 	root.SetErr(stderr)
-	c, err := root.ExecuteContextC(ctx)
+	c, limits := root, checkLimits()
+	err := limits
+	if limits == nil {
+		c, err = root.ExecuteContextC(ctx)
+	}
 	used, lost := p.stdout.outcome()
 	if errors.Is(lost, syscall.EPIPE) {
 		// Whoever stopped reading knows, as of a program that SIGPIPE ended.
@@ -62,7 +66,7 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return ExitOK
 	case err == nil:
 		err = lost
-	case !p.started:
+	case !p.started && limits == nil:
 		err = &usageError{err}
 	}
 	code := exitCode(ctx, err)

@@ -116,5 +116,5 @@ func message(ctx context.Context, err error, code int) string {
 		return s
 	}
 	// Joined errors have a line each.
-	return strings.ReplaceAll(err.Error(), "\n", "; ")
+	return strings.ReplaceAll(err.Error(), "\n", "; ") + limitHint(err)
 }

@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// leastAddressSpace is the limit of address space (ulimit -v) below which the Go
+// runtime may end the process with a dump of its threads, at any moment. It reserves
+// about 0.6 GB, uses a part of what is left in steps of 64 MB, and C libraries
+// reserve more for each thread. Limits below about 1.3 GB stop the runtime before
+// any of our code runs.
+const leastAddressSpace = 2 << 30
+
+// runtimeFiles is how many files the Go runtime opens when the first one is waited
+// for, an epoll and an event, and cannot do without; and the pipe that makes it.
+const runtimeFiles = 4
+
+// checkLimits fails if the process may not have what the Go runtime needs, which
+// would otherwise end it by a dump of all goroutines.
+func checkLimits() error {
+	var space unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_AS, &space); err == nil && space.Cur < leastAddressSpace {
+		return fmt.Errorf("the limit of address space is %d MiB, and %d MiB are needed, most of it reserved and never used: raise it with ulimit -v",
+			space.Cur>>20, leastAddressSpace>>20)
+	}
+	if err := reserveFiles(); err != nil {
+		return fmt.Errorf("open the first files: %w", err)
+	}
+	return nil
+}
+
+// reserveFiles has the runtime open its files, if that is possible.
+func reserveFiles() error {
+	var held []int
+	var err error
+	for len(held) < runtimeFiles && err == nil {
+		var fd int
+		if fd, err = unix.Eventfd(0, unix.EFD_CLOEXEC); err == nil {
+			held = append(held, fd)
+		}
+	}
+	for _, fd := range held {
+		_ = unix.Close(fd) // nothing was written to it
+	}
+	if err != nil {
+		return err
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.Close(), w.Close())
+}
+
+// limitHint is what to do about an error that comes of a limit of this process; empty
+// if it does not.
+func limitHint(err error) string {
+	hint := func(resource int, what, flag string) string {
+		var l unix.Rlimit
+		if unix.Getrlimit(resource, &l) != nil || l.Cur == unix.RLIM_INFINITY {
+			return ""
+		}
+		return fmt.Sprintf(" (the limit of %s is %d; ulimit %s raises it)", what, l.Cur, flag)
+	}
+	switch {
+	case errors.Is(err, unix.EMFILE):
+		return hint(unix.RLIMIT_NOFILE, "open files", "-n")
+	case errors.Is(err, unix.EFBIG):
+		return hint(unix.RLIMIT_FSIZE, "a file's size in bytes", "-f")
+	case errors.Is(err, unix.ENOMEM):
+		return hint(unix.RLIMIT_AS, "address space in bytes", "-v")
+	}
+	return ""
+}
