@@ -75,8 +75,12 @@ func checkSRIOV(h *Host) Finding {
 	case hostpci.IsVFIO(f.Driver):
 		return found(Note, fmt.Sprintf("it has %d virtual functions, and belongs to VFIO", f.SRIOV.VFs), "whoever opens one of those has to give its token")
 	}
-	return found(Error, fmt.Sprintf("it has %d virtual functions", f.SRIOV.VFs), "VFIO refuses a function with SR-IOV enabled, with EBUSY",
-		"echo 0 > "+h.device("sriov_numvfs"), "or bind a virtual function instead")
+	what := fmt.Sprintf("it has %d virtual functions", f.SRIOV.VFs)
+	const why = "VFIO refuses a function with SR-IOV enabled, with EBUSY"
+	if slices.ContainsFunc(f.VirtualFunctions(h.Root), func(address string) bool { return hostpci.InUse(h.Root, address) }) {
+		return found(Error, what+", and the host uses some of them", why, "bind a virtual function that is not in use")
+	}
+	return found(Error, what, why, "echo 0 > "+h.device("sriov_numvfs"), "or bind a virtual function instead")
 }
 
 func checkInUse(h *Host) Finding {
@@ -91,6 +95,11 @@ func checkInUse(h *Host) Finding {
 	for _, u := range uses {
 		s = append(s, u.String())
 		fix = append(fix, endOf(u))
+	}
+	if slices.ContainsFunc(uses, hostpci.Use.CutsOff) {
+		// No line that somebody may run over this NIC.
+		return found(Warning, strings.Join(s, "; "), "this host is reached over it: who takes it away from the network loses the host. trapeze bind refuses; "+
+			"use another NIC, or give this host another way first")
 	}
 	fix = append(fix, "or: trapeze bind --force "+h.Function.Address)
 	return found(Warning, strings.Join(s, "; "), "binding it takes that away: trapeze bind refuses", slices.Compact(fix)...)
@@ -137,6 +146,10 @@ func checkViable(h *Host) Finding {
 	fix := []string{"trapeze bind --group " + h.Function.Address}
 	var s []string
 	for _, m := range blockers {
+		if hostpci.InUse(h.Root, m.Address) {
+			s = append(s, m.Address+" ("+m.Driver+", in use)")
+			continue
+		}
 		s = append(s, m.Address+" ("+m.Driver+")")
 		fix = append(fix, "or free it: echo "+m.Address+" > /sys/bus/pci/devices/"+m.Address+"/driver/unbind")
 	}

@@ -130,11 +130,29 @@ var breakages = []breakage{
 	{"answers", "gone", file(nicDir+"/config", strings.Repeat("\xff", 64)), doctor.Options{}, doctor.Error, "all ones", "/rescan"},
 	{"made-for", "another's", file(nicDir+"/device", "0x1572"), doctor.Options{Drivers: ours}, doctor.Warning, "1234:1572", ""},
 	{"sr-iov", "on", all(unbound("ixgbe"), file(nicDir+"/sriov_numvfs", "4")), doctor.Options{}, doctor.Error, "4 virtual functions", "echo 0 > /sys/bus/pci/devices/0000:03:00.0/sriov_numvfs"},
+	{"sr-iov", "on, and used", all(unbound("ixgbe"), file(nicDir+"/sriov_numvfs", "1"), func(t *tree) {
+		t.Function(hostpcitest.Function{Address: "0000:03:10.0", Behind: "0000:00:1c.0", Vendor: 1, Device: 2, Class: 0x020000, Driver: "ixgbevf", Group: 14})
+		t.Link(hostpcitest.Dir(nic)+"/virtfn0", hostpcitest.Dir("0000:03:10.0"))
+	}), doctor.Options{}, doctor.Error, "the host uses some of them", "not in use"},
 	{"sr-iov", "on, for VFIO", file(nicDir+"/sriov_numvfs", "4"), doctor.Options{}, doctor.Note, "token", ""},
 	{"in-use", "default route", all(unbound("ixgbe"), func(t *tree) {
 		t.Netdev("ens1", "sys/devices/pci0000:00/0000:00:1c.0/0000:03:00.0/net/ens1")
 		t.File("proc/net/route", "Iface\nens1\t00000000\t010200C0\t0003\t0\t0\t0\t00000000\t0\t0\t0\n")
-	}), doctor.Options{}, doctor.Warning, "ens1 carries the default route 0.0.0.0/0", "--force"},
+	}), doctor.Options{}, doctor.Warning, "ens1 carries the default route 0.0.0.0/0 this host is reached over it", ""},
+	{"in-use", "default route of a VLAN on it", all(unbound("ixgbe"), func(t *tree) {
+		t.Netdev("ens1", "sys/devices/pci0000:00/0000:00:1c.0/0000:03:00.0/net/ens1")
+		t.Upper("ens1", "ens1.7", "vlan")
+		t.File("proc/net/route", "Iface\nens1.7\t00000000\t010200C0\t0003\t0\t0\t0\t00000000\t0\t0\t0\n")
+	}), doctor.Options{}, doctor.Warning, "this host is reached over it", ""},
+	{"in-use", "login over it", all(unbound("ixgbe"), func(t *tree) {
+		t.Netdev("ens1", "sys/devices/pci0000:00/0000:00:1c.0/0000:03:00.0/net/ens1")
+		t.File("proc/self/environ", "SSH_CONNECTION=192.0.2.7 50000 192.0.2.2 22\x00")
+		t.File("proc/net/route", "Iface\nens1\t000200C0\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\n")
+	}), doctor.Options{}, doctor.Warning, "ens1 carries the SSH session from 192.0.2.7 this host is reached over it", ""},
+	{"in-use", "route to a network", all(unbound("ixgbe"), func(t *tree) {
+		t.Netdev("ens1", "sys/devices/pci0000:00/0000:00:1c.0/0000:03:00.0/net/ens1")
+		t.File("proc/net/route", "Iface\nens1\t000200C0\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\n")
+	}), doctor.Options{}, doctor.Warning, "ens1 has a route to 192.0.2.0/24", "ip address flush dev ens1"},
 	{"in-use", "in a bridge, with a VLAN", all(unbound("ixgbe"), func(t *tree) {
 		dir := "sys/devices/pci0000:00/0000:00:1c.0/0000:03:00.0/net/ens1"
 		t.Netdev("ens1", dir)
@@ -147,7 +165,10 @@ var breakages = []breakage{
 	{"iommu-group", "unguarded, for root only", file("sys/kernel/iommu_groups/12/name", "vfio-noiommu"), doctor.Options{}, doctor.Error, "CAP_SYS_RAWIO", "sudo"},
 	{"iommu-group", "unguarded", all(file("sys/kernel/iommu_groups/12/name", "vfio-noiommu"), func(t *tree) { process(t, "unlimited", "0000000000020000") }),
 		doctor.Options{}, doctor.Warning, "no IOMMU guards it", ""},
-	{"group-viable", "another driver", stranger, doctor.Options{}, doctor.Error, "0000:04:00.0 (ixgbe)", "echo 0000:04:00.0 > /sys/bus/pci/devices/0000:04:00.0/driver/unbind"},
+	{"group-viable", "another driver that may be in use", stranger, doctor.Options{}, doctor.Error, "0000:04:00.0 (ixgbe, in use)", "trapeze bind --group 0000:03:00.0"},
+	{"group-viable", "another driver", func(t *tree) {
+		t.Function(hostpcitest.Function{Address: "0000:04:00.0", Behind: "0000:00:1c.0", Vendor: 1, Device: 2, Class: 0x0c0330, Driver: "xhci_hcd", Group: 12})
+	}, doctor.Options{}, doctor.Error, "0000:04:00.0 (xhci_hcd)", "echo 0000:04:00.0 > /sys/bus/pci/devices/0000:04:00.0/driver/unbind"},
 	{"acs", "none", all(stranger, file("sys/bus/pci/devices/0000:00:1c.0/config", strings.Repeat("\x01", 512))), doctor.Options{}, doctor.Warning, "shares IOMMU group 12 with 0000:04:00.0", "slot"},
 	{"binding", "the kernel's", unbound("ixgbe"), doctor.Options{}, doctor.Error, "ixgbe has it", "trapeze bind 0000:03:00.0"},
 	{"binding", "nobody's", remove(nicDir + "/driver"), doctor.Options{}, doctor.Error, "no driver", "trapeze bind 0000:03:00.0"},
@@ -241,6 +262,9 @@ func TestBrokenMachines(t *testing.T) {
 				t.Errorf("%v: %q does not say %q as %v", f.Severity, text, b.says, b.severity)
 			}
 			fix := strings.Join(f.Fix, "\n")
+			if b.check == "group-viable" && strings.Contains(f.What, "in use") && strings.Contains(fix, "unbind") {
+				t.Errorf("fix %q takes what is in use", fix)
+			}
 			if (b.fix == "") != (fix == "") || !strings.Contains(fix, b.fix) {
 				t.Errorf("fix %q does not hold %q", fix, b.fix)
 			}

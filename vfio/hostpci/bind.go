@@ -29,8 +29,8 @@ func Bind(ctx context.Context, r Root, address string, o Options) (Result, error
 	if err != nil {
 		return Result{}, err
 	}
-	if err := op.checkDriver(f.Address); err != nil {
-		return Result{}, err
+	if !driverName.MatchString(op.driver) || !IsVFIO(op.driver) {
+		return Result{}, op.fail(f.Address, fmt.Errorf("%w: %q is not one of VFIO's", ErrNoDriver, op.driver), "use vfio-pci, or a variant such as mlx5_vfio_pci")
 	}
 	f, unlock, err := op.reserve(ctx, f)
 	if err != nil {
@@ -48,6 +48,14 @@ func Bind(ctx context.Context, r Root, address string, o Options) (Result, error
 	if err != nil {
 		return Result{}, err
 	}
+	// Whether it may be taken comes first: a driver is soon loaded.
+	var modules []string
+	if len(todo) > 0 && !r.Exists(path.Join("sys/bus/pci/drivers", op.driver)) {
+		if !o.DryRun {
+			return Result{}, op.fail(f.Address, fmt.Errorf("%w: %s", ErrNoDriver, op.driver), "modprobe "+op.driver)
+		}
+		modules = []string{op.driver}
+	}
 	for i, g := range todo {
 		err := op.take(ctx, g)
 		if err == nil {
@@ -62,7 +70,7 @@ func Bind(ctx context.Context, r Root, address string, o Options) (Result, error
 		return op.result(nil), op.fail(g.Address, err, op.hintFor(err, g))
 	}
 	res := op.result(todo)
-	res.Overridden = overridden
+	res.Overridden, res.Modules = overridden, modules
 	if !o.DryRun {
 		err = op.addNodes(&res, append([]Function{f}, todo...))
 	}
@@ -89,17 +97,6 @@ func (op *operation) family(f Function, also func(Member) bool) ([]Function, err
 	return list, nil
 }
 
-// checkDriver checks that the kernel has the driver.
-func (op *operation) checkDriver(address string) error {
-	if !driverName.MatchString(op.driver) || !IsVFIO(op.driver) {
-		return op.fail(address, fmt.Errorf("%w: %q is not one of VFIO's", ErrNoDriver, op.driver), "use vfio-pci, or a variant such as mlx5_vfio_pci")
-	}
-	if !op.root.Exists(path.Join("sys/bus/pci/drivers", op.driver)) {
-		return op.fail(address, fmt.Errorf("%w: %s", ErrNoDriver, op.driver), "modprobe "+op.driver)
-	}
-	return nil
-}
-
 // mayTake refuses what must stay with the kernel. It returns the uses that
 // Force overrides. f may be bound already.
 func (op *operation) mayTake(f Function, todo []Function) (overridden []Use, err error) {
@@ -109,7 +106,7 @@ func (op *operation) mayTake(f Function, todo []Function) (overridden []Use, err
 			return nil, op.fail(g.Address, ErrBridge, "bind the functions behind it")
 		case g.SRIOV.VFs > 0:
 			return nil, op.fail(g.Address, fmt.Errorf("%w: it has %d virtual functions", ErrSRIOV, g.SRIOV.VFs),
-				fmt.Sprintf("bind one of those, or end them: echo 0 > %s", devicePath(g.Address, "sriov_numvfs")))
+				sriovHint(op.root, g))
 		case g.IOMMUGroup < 0 && !noIOMMU(op.root):
 			return nil, op.fail(g.Address, ErrNoIOMMU, "turn the IOMMU on; trapeze doctor says how")
 		}
@@ -125,23 +122,40 @@ func (op *operation) mayTake(f Function, todo []Function) (overridden []Use, err
 			return nil, err
 		}
 		if len(uses) > 0 && !op.opts.Force {
-			return nil, op.fail(g.Address, &InUseError{uses}, "stop that first, or take it all the same with --force")
+			hint := "stop that first, or take it all the same with --force"
+			if slices.ContainsFunc(uses, Use.CutsOff) {
+				hint = "this host is reached over it: bind another NIC; --force takes it all the same, and may cut the host off"
+			}
+			return nil, op.fail(g.Address, &InUseError{uses}, hint)
 		}
 		overridden = append(overridden, uses...)
 	}
 	if blockers := f.Blockers(); len(blockers) > 0 && !op.opts.Group && !op.opts.Force {
-		return nil, op.fail(f.Address, &GroupError{f.IOMMUGroup, blockers}, groupHint(f.Address, blockers))
+		return nil, op.fail(f.Address, &GroupError{f.IOMMUGroup, blockers}, groupHint(op.root, f.Address, blockers))
 	}
 	return overridden, nil
 }
 
-// groupHint is what makes a group viable.
-func groupHint(address string, blockers []Member) string {
+// groupHint is what makes a group viable. What the host uses is not to be freed.
+func groupHint(r Root, address string, blockers []Member) string {
+	hint := "take all of them with trapeze bind --group " + address
 	var s []string
 	for _, m := range blockers {
+		if InUse(r, m.Address) {
+			return hint + ", which refuses those that the host uses"
+		}
 		s = append(s, Write{devicePath(m.Address, "driver/unbind"), m.Address}.String())
 	}
-	return "take all of them with trapeze bind --group " + address + ", or free the others: " + strings.Join(s, "; ")
+	return hint + ", or free the others: " + strings.Join(s, "; ")
+}
+
+// sriovHint is what makes a function one without virtual ones. If the host uses one
+// of these, they are not to be ended.
+func sriovHint(r Root, f Function) string {
+	if slices.ContainsFunc(f.VirtualFunctions(r), func(address string) bool { return InUse(r, address) }) {
+		return "bind one of those that the host does not use"
+	}
+	return "bind one of those, or end them: echo 0 > " + devicePath(f.Address, "sriov_numvfs")
 }
 
 // noIOMMU says whether VFIO takes functions without an IOMMU.

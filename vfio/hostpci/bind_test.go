@@ -207,7 +207,15 @@ func TestBindRefuses(t *testing.T) {
 		"not VFIO":  {func(*hostpcitest.Tree) {}, hostpci.Options{Driver: "ixgbe"}, hostpci.ErrNoDriver, []string{"ixgbe"}, false},
 		"a path":    {func(*hostpcitest.Tree) {}, hostpci.Options{Driver: "../x-vfio-pci"}, hostpci.ErrNoDriver, nil, false},
 		"in use": {func(h *hostpcitest.Tree) { h.File("proc/net/route", routeHeader+"ens1"+routeDefault) }, hostpci.Options{},
-			hostpci.ErrInUse, []string{"ens1 carries the default route 0.0.0.0/0", "--force"}, true},
+			hostpci.ErrInUse, []string{"ens1 carries the default route 0.0.0.0/0", "this host is reached over it"}, true},
+		"in use, and no driver": {func(h *hostpcitest.Tree) {
+			h.File("proc/net/route", routeHeader+"ens1"+routeDefault)
+			h.Remove("sys/bus/pci/drivers/vfio-pci")
+		}, hostpci.Options{}, hostpci.ErrInUse, []string{"ens1 carries the default route 0.0.0.0/0"}, false},
+		"in use, and no driver, in a dry run": {func(h *hostpcitest.Tree) {
+			h.File("proc/net/route", routeHeader+"ens1"+routeDefault)
+			h.Remove("sys/bus/pci/drivers/vfio-pci")
+		}, hostpci.Options{DryRun: true}, hostpci.ErrInUse, []string{"ens1 carries the default route 0.0.0.0/0"}, true},
 		"no IOMMU": {func(h *hostpcitest.Tree) { h.Remove(hostpcitest.Dir(nicAddress) + "/iommu_group") }, hostpci.Options{}, hostpci.ErrNoIOMMU, []string{"trapeze doctor"}, false},
 		"group": {twin, hostpci.Options{}, hostpci.ErrNotViable,
 			[]string{"0000:03:00.1 belongs to ixgbe", "bind --group 0000:03:00.0", "echo 0000:03:00.1 > /sys/bus/pci/devices/0000:03:00.1/driver/unbind"}, true},
@@ -346,4 +354,17 @@ func openFiles(t *testing.T) int {
 		t.Fatal(err)
 	}
 	return len(entries)
+}
+
+// TestDryRunWithoutDriver: the driver that is missing is a step, and no obstacle.
+func TestDryRunWithoutDriver(t *testing.T) {
+	tree, kernel := idleNIC(t)
+	tree.Remove("sys/bus/pci/drivers/vfio-pci")
+	res, err := hostpci.Bind(t.Context(), tree.Root(), nicAddress, hostpci.Options{Write: kernel.Write, DryRun: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(bindWrites, text(res.Writes)); d != "" || !cmp.Equal(res.Modules, []string{"vfio-pci"}) || len(kernel.Writes()) != 0 {
+		t.Errorf("modules %v, %s", res.Modules, d)
+	}
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"slices"
+	"strings"
 
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -121,6 +123,20 @@ func (m Member) Blocks() bool {
 // Blockers are the members that keep VFIO from the function's group.
 func (f Function) Blockers() []Member {
 	return slices.DeleteFunc(slices.Clone(f.GroupMembers), func(m Member) bool { return !m.Blocks() })
+}
+
+// VirtualFunctions lists the addresses of the virtual functions of f.
+func (f Function) VirtualFunctions(r Root) []string {
+	names, _ := r.Names(path.Join(devices, f.Address)) // without the folder there are none
+	var list []string
+	for _, n := range names {
+		if strings.HasPrefix(n, "virtfn") {
+			if address, err := r.Link(path.Join(devices, f.Address, n)); err == nil && address != "" {
+				list = append(list, address)
+			}
+		}
+	}
+	return list
 }
 
 // Functions lists the network controllers, sorted by address, with the names

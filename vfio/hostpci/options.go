@@ -66,6 +66,9 @@ type Change struct {
 type Result struct {
 	// Changes has one entry for each function that was not already as asked for.
 	Changes []Change
+	// Modules are drivers that have to be loaded before the writes. Only a dry run
+	// has any.
+	Modules []string
 	// Writes to sysfs, in order.
 	Writes []Write
 	// Overridden are the uses that Force has ended.

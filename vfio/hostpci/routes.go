@@ -21,15 +21,16 @@ const (
 	routeLocal  = 0x80000000
 )
 
-// route is an entry of the kernel's main routing table.
+// route is an entry of one of the kernel's routing tables.
 type route struct {
 	to     netip.Prefix
 	netdev string
 }
 
-// readRoutes reads the routes of both families that lead somewhere. Those that
-// every IPv6 interface has unasked, to link-local and multicast addresses, are
-// left out. A kernel without a family has none of its.
+// readRoutes reads the routes of both families that lead somewhere: those that proc
+// shows, and on this host those of all tables. Those that every IPv6 interface has
+// unasked, to link-local and multicast addresses, are left out. A kernel without a
+// family has none of its.
 func readRoutes(r Root) ([]route, error) {
 	var list []route
 	for _, table := range []struct {
@@ -57,7 +58,16 @@ func readRoutes(r Root) ([]route, error) {
 			}
 		}
 	}
-	return list, nil
+	if !r.Live() {
+		return list, nil
+	}
+	all, err := kernelRoutes()
+	for _, e := range all {
+		if !slices.Contains(list, e) {
+			list = append(list, e)
+		}
+	}
+	return list, err
 }
 
 var errShortLine = errors.New("the line is too short")
@@ -120,8 +130,8 @@ func hexAddress(s string) (netip.Addr, error) {
 	return a, nil
 }
 
-// outFor lists the interfaces over which the main table reaches an address: of
-// the routes with the longest prefix, whatever their metric.
+// outFor lists the interfaces over which the tables reach an address: of the routes
+// with the longest prefix, whatever their metric.
 func outFor(routes []route, to netip.Addr) []string {
 	longest := -1
 	var over []string

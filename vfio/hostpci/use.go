@@ -2,6 +2,7 @@ package hostpci
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -16,6 +17,8 @@ const (
 	UseRoute UseKind = "route"
 	// UseDefaultRoute: a default route leads over it.
 	UseDefaultRoute UseKind = "default-route"
+	// UseSession: who runs this program is logged in over it.
+	UseSession UseKind = "session"
 	// UseEnslaved: it is a port of a bond, bridge, team or the like.
 	UseEnslaved UseKind = "enslaved"
 	// UseUpper: VLANs, macvlans or the like sit on it.
@@ -38,6 +41,9 @@ type Use struct {
 	Detail string
 }
 
+// CutsOff says that the host may be out of reach once the function is taken away.
+func (u Use) CutsOff() bool { return u.Kind == UseDefaultRoute || u.Kind == UseSession }
+
 // String says it in words.
 func (u Use) String() string {
 	switch u.Kind {
@@ -47,6 +53,8 @@ func (u Use) String() string {
 		return fmt.Sprintf("%s has a route to %s", u.Device, u.Detail)
 	case UseDefaultRoute:
 		return fmt.Sprintf("%s carries the default route %s", u.Device, u.Detail)
+	case UseSession:
+		return fmt.Sprintf("%s carries the SSH session from %s", u.Device, u.Detail)
 	case UseEnslaved:
 		return fmt.Sprintf("%s belongs to the %s", u.Device, u.Detail)
 	case UseUpper:
@@ -60,9 +68,9 @@ func (u Use) String() string {
 }
 
 // Uses lists how the host uses a function, nothing if it does not. What cannot
-// be seen from here is not in it: other network and mount namespaces, routes
-// by policy in other tables, ZFS pools, programs that send raw frames. If some
-// of it cannot be read, that is an error.
+// be seen from here is not in it: other network and mount namespaces, ZFS pools,
+// programs that send raw frames; nor routes of other tables than the main one if
+// the host is not this one. If some of it cannot be read, that is an error.
 func Uses(r Root, f Function) ([]Use, error) {
 	uses, err := networkUses(r, f)
 	if err != nil {
@@ -94,6 +102,7 @@ func networkUses(r Root, f Function) ([]Use, error) {
 	if err != nil {
 		return nil, err
 	}
+	logins := sessions(r)
 	var uses []Use
 	for _, netdev := range f.Netdevs {
 		uppers, err := uppersOf(r, netdev)
@@ -108,7 +117,7 @@ func networkUses(r Root, f Function) ([]Use, error) {
 			uses = append(uses, Use{kind, u.lower, u.kind + " " + u.name})
 		}
 		for _, on := range append([]upper{{name: netdev}}, uppers...) {
-			more, err := trafficUses(r, on.name, routes, remotes)
+			more, err := trafficUses(r, on.name, routes, remotes, logins)
 			if err != nil {
 				return nil, err
 			}
@@ -119,7 +128,7 @@ func networkUses(r Root, f Function) ([]Use, error) {
 }
 
 // trafficUses lists what an interface carries itself.
-func trafficUses(r Root, netdev string, routes []route, remotes []remote) ([]Use, error) {
+func trafficUses(r Root, netdev string, routes []route, remotes []remote, logins []session) ([]Use, error) {
 	var uses []Use
 	addresses, err := addressesOf(r, netdev)
 	if err != nil {
@@ -137,6 +146,11 @@ func trafficUses(r Root, netdev string, routes []route, remotes []remote) ([]Use
 			uses = append(uses, Use{UseRoute, netdev, e.to.String()})
 		}
 	}
+	for _, s := range logins {
+		if s.client.Zone() == netdev || slices.Contains(addresses, s.server.String()) || slices.Contains(outFor(routes, s.client), netdev) {
+			uses = append(uses, Use{UseSession, netdev, s.client.String()})
+		}
+	}
 	for _, m := range remotes {
 		for _, over := range outFor(routes, m.server) {
 			if over == netdev {
@@ -145,4 +159,15 @@ func trafficUses(r Root, netdev string, routes []route, remotes []remote) ([]Use
 		}
 	}
 	return uses, nil
+}
+
+// InUse says whether the host uses the function at an address, also if that cannot
+// be seen.
+func InUse(r Root, address string) bool {
+	f, err := Lookup(r, address)
+	if err != nil {
+		return true
+	}
+	uses, err := Uses(r, f)
+	return err != nil || len(uses) > 0
 }

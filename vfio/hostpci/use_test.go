@@ -51,6 +51,25 @@ func TestUses(t *testing.T) {
 			[]hostpci.Use{{Kind: hostpci.UseDefaultRoute, Device: "ens1", Detail: "0.0.0.0/0"}}},
 		"IPv6 default route": {func(h *hostpcitest.Tree) { h.File("proc/net/ipv6_route", default6+"ens1\n"+reject6+"ens1\n") },
 			[]hostpci.Use{{Kind: hostpci.UseDefaultRoute, Device: "ens1", Detail: "::/0"}}},
+		"SSH session of a user above sudo": {func(h *hostpcitest.Tree) {
+			h.File("proc/net/route", routeHeader+"ens1"+route24)
+			h.File("proc/self/status", "Name:\ttrapeze\nPPid:\t70\n")
+			h.File("proc/self/environ", "HOME=/root\x00")
+			h.File("proc/70/status", "PPid:\t69\n") // environ may not be read
+			h.File("proc/69/status", "PPid:\t69\n") // no end
+			h.File("proc/69/environ", "A=b\x00SSH_CONNECTION=192.0.2.77 50000 192.0.2.2 22\x00")
+		}, []hostpci.Use{{Kind: hostpci.UseRoute, Device: "ens1", Detail: "192.0.2.0/24"}, {Kind: hostpci.UseSession, Device: "ens1", Detail: "192.0.2.77"}}},
+		"SSH session to an address of it": {func(h *hostpcitest.Tree) {
+			h.File("proc/net/if_inet6", global6+"ens1\n")
+			h.File("proc/self/environ", "SSH_CONNECTION=2001:db8:1::7 50000 2001:db8::2 22\x00")
+		}, []hostpci.Use{{Kind: hostpci.UseAddress, Device: "ens1", Detail: "2001:db8::2"}, {Kind: hostpci.UseSession, Device: "ens1", Detail: "2001:db8:1::7"}}},
+		"SSH session by link-local addresses": {func(h *hostpcitest.Tree) {
+			h.File("proc/self/environ", "SSH_CONNECTION=fe80::7%ens1 50000 fe80::1%ens1 22\x00")
+		}, []hostpci.Use{{Kind: hostpci.UseSession, Device: "ens1", Detail: "fe80::7%ens1"}}},
+		"SSH session over another, and nonsense": {func(h *hostpcitest.Tree) {
+			h.File("proc/net/route", routeHeader+"ens2"+route24)
+			h.File("proc/self/environ", "SSH_CONNECTION=192.0.2.77 50000 192.0.2.2 22\x00SSH_CONNECTION=x y z 22\x00SSH_CONNECTION=\x00")
+		}, nil},
 		"in a bond": {func(h *hostpcitest.Tree) {
 			h.Upper("ens1", "bond0", "bond")
 			h.Link("sys/devices/pci0000:00/0000:00:1c.0/0000:03:00.0/net/ens1/master", "sys/devices/virtual/net/bond0")

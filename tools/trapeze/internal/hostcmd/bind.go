@@ -16,7 +16,9 @@ import (
 type bindReport struct {
 	DryRun  bool         `json:"dry_run"`
 	Changes []bindChange `json:"changes"`
-	Writes  []bindWrite  `json:"writes"`
+	// Modules to load before the writes, in a dry run.
+	Modules []string    `json:"modules"`
+	Writes  []bindWrite `json:"writes"`
 	// Overridden are the uses of the host that --force ended.
 	Overridden []string `json:"overridden"`
 	// Nodes by which the functions can be opened.
@@ -65,8 +67,8 @@ So is a function whose IOMMU group has others that belong to the kernel; --group
 takes those too. Each step is checked, and undone if a later one fails.
 'trapeze unbind' brings the old driver back; so does a restart of the machine.
 
-JSON keys: dry_run, changes (address, before, after), writes (path, value),
-overridden (what --force has ended), nodes.`,
+JSON keys: dry_run, changes (address, before, after), modules (to be loaded first, in a
+dry run), writes (path, value), overridden (what --force has ended), nodes.`,
 		Example: `  trapeze bind 0000:03:00.0
   trapeze bind --dry-run 0000:03:00.0
   trapeze bind --group pci:0000:03:00.0`,
@@ -98,8 +100,8 @@ func (x *commands) unbind() *cobra.Command {
 A function that a process has open is refused, as the kernel would wait for that
 process.
 
-JSON keys: dry_run, changes (address, before, after), writes (path, value),
-overridden, nodes.`,
+JSON keys: dry_run, changes (address, before, after), modules (none), writes (path,
+value), overridden, nodes.`,
 		Example: `  trapeze unbind 0000:03:00.0
   trapeze unbind --dry-run 0000:03:00.0`,
 		Args: cobra.ExactArgs(1),
@@ -126,7 +128,7 @@ func (x *commands) check(f *bindFlags) error {
 }
 
 func (x *commands) printBind(dry bool, already string, res hostpci.Result) error {
-	r := bindReport{DryRun: dry, Changes: []bindChange{}, Writes: []bindWrite{}, Overridden: []string{}, Nodes: append([]string{}, res.Nodes...)}
+	r := bindReport{DryRun: dry, Changes: []bindChange{}, Modules: append([]string{}, res.Modules...), Writes: []bindWrite{}, Overridden: []string{}, Nodes: append([]string{}, res.Nodes...)}
 	for _, c := range res.Changes {
 		r.Changes = append(r.Changes, bindChange(c))
 	}
@@ -143,6 +145,9 @@ func (x *commands) printBind(dry bool, already string, res hostpci.Result) error
 		fmt.Fprintf(x.Stderr, "forced, although %s\n", u)
 	}
 	if dry {
+		for _, m := range res.Modules {
+			fmt.Fprintln(x.Stdout, "modprobe "+m)
+		}
 		for _, w := range res.Writes {
 			fmt.Fprintln(x.Stdout, w)
 		}

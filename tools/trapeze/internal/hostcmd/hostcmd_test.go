@@ -131,6 +131,11 @@ func TestBindAndUnbind(t *testing.T) {
 	if o.err != nil || o.stdout != want || len(kernel.Writes()) != 0 {
 		t.Errorf("%+v, wrote %q", o, kernel.Writes())
 	}
+	tree.Remove("sys/bus/pci/drivers/vfio-pci")
+	if o := run(t, tree, kernel.Write, "bind", "--dry-run", nic); o.err != nil || o.stdout != "modprobe vfio-pci\n"+want {
+		t.Errorf("without the driver: %+v", o)
+	}
+	tree.Driver("vfio-pci")
 	o = run(t, tree, kernel.Write, "bind", "pci:"+nic)
 	if o.err != nil || o.stdout != "0000:03:00.0: ixgbe -> vfio-pci\nopens by /dev/vfio/12\n" {
 		t.Errorf("%+v", o)
