@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -228,6 +230,31 @@ func TestScenarios(t *testing.T) {
 		if s.run != "MSI" || scenarios[0].tests[0].run != "" {
 			t.Errorf("pattern %q", s.run)
 		}
+	}
+}
+
+// TestHelpOfRun: ci/vm/run -h names every scenario and prepares nothing.
+func TestHelpOfRun(t *testing.T) {
+	cache := t.TempDir()
+	for _, args := range [][]string{{"-h"}, {"--help"}, {"-run", "MSI", "group", "-h"}} {
+		c := exec.Command("../run", args...)
+		c.Env = append(os.Environ(), "XDG_CACHE_HOME="+cache)
+		out, err := c.Output()
+		if err != nil {
+			t.Fatalf("%v: %v", args, err)
+		}
+		said := [][]byte{[]byte("Usage: ci/vm/run"), []byte(cache), []byte("\n  -parallel N "), []byte("\n  -timeout TIME "), []byte("\n  -run PATTERN ")}
+		for _, s := range scenarios {
+			said = append(said, []byte("\n  "+s.name+" "))
+		}
+		for _, s := range said {
+			if !bytes.Contains(out, s) {
+				t.Errorf("%v: %q is not in the text", args, s)
+			}
+		}
+	}
+	if left, err := os.ReadDir(cache); err != nil || len(left) != 0 {
+		t.Errorf("it makes %v, %v", left, err)
 	}
 }
 
