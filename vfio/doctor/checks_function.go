@@ -253,7 +253,7 @@ func checkNode(h *Host) Finding {
 		}
 		refused = append(refused, err.Error())
 	}
-	return found(Error, strings.Join(refused, "; "), "opening it fails with EACCES", nodeFix...)
+	return found(Error, strings.Join(refused, "; "), "opening it fails with EACCES", nodeFix(f.Address)...)
 }
 
 // holders lists who has the function open.

@@ -227,26 +227,39 @@ func checkNodes(h *Host) Finding {
 	case len(usable) == 2:
 		return fine("%s can be opened", strings.Join(usable, " and "))
 	case len(usable) == 1 && len(refused) > 0:
-		return found(Note, usable[0]+" can be opened; "+refused[0], "the other way to a device is closed to this process", nodeFix...)
+		return found(Note, usable[0]+" can be opened; "+refused[0], "the other way to a device is closed to this process", sharedNodeFix...)
 	case len(usable) == 1 && usable[0] == "/dev/iommu":
 		return found(Note, "there is no /dev/vfio/vfio", "programs that know the older interface only get ENOENT or ENOTTY; this one takes /dev/iommu")
 	case len(usable) == 1:
 		return fine("%s can be opened; there is no /dev/iommu", usable[0])
 	case len(refused) > 0:
-		return found(Error, strings.Join(refused, "; "), why, nodeFix...)
+		return found(Error, strings.Join(refused, "; "), why, sharedNodeFix...)
 	case h.Container != "":
 		return found(Error, "the container has neither /dev/vfio/vfio nor /dev/iommu", why, "docker run --device /dev/vfio/vfio --device /dev/vfio/GROUP …")
 	}
 	return found(Error, "there is neither /dev/vfio/vfio nor /dev/iommu", why, "modprobe vfio-pci", "modprobe vfio_iommu_type1")
 }
 
-// nodeFix gives a group of users access to nodes.
-var nodeFix = []string{
-	`/etc/udev/rules.d/60-trapeze.rules: SUBSYSTEM=="vfio", GROUP="trapeze", MODE="0660"`,
-	`/etc/udev/rules.d/60-trapeze.rules: SUBSYSTEM=="vfio-dev", GROUP="trapeze", MODE="0660"`,
-	`/etc/udev/rules.d/60-trapeze.rules: SUBSYSTEM=="misc", KERNEL=="iommu", GROUP="trapeze", MODE="0660"`,
+// rules is the file that gives a group of users access to nodes.
+const rules = "/etc/udev/rules.d/60-trapeze-nodes.rules: "
+
+// sharedNodeFix gives access to the nodes that belong to no function, and by which
+// alone no function can be reached.
+var sharedNodeFix = []string{
+	rules + `SUBSYSTEM=="misc", KERNEL=="vfio|iommu", GROUP="trapeze", MODE="0660"`,
 	"groupadd --system trapeze; usermod -aG trapeze USER",
-	"udevadm control --reload; udevadm trigger --subsystem-match=vfio --subsystem-match=vfio-dev --subsystem-match=misc",
+	"udevadm control --reload; udevadm trigger --subsystem-match=misc",
+}
+
+// nodeFix gives access to the nodes of one function, and to no others that VFIO has.
+func nodeFix(address string) []string {
+	return []string{
+		rules + `SUBSYSTEM=="vfio", TEST=="/sys/kernel/iommu_groups/%k/devices/` + address + `", GROUP="trapeze", MODE="0660"`,
+		rules + `SUBSYSTEM=="vfio-dev", KERNELS=="` + address + `", GROUP="trapeze", MODE="0660"`,
+		rules + `SUBSYSTEM=="misc", KERNEL=="iommu", GROUP="trapeze", MODE="0660"`,
+		"groupadd --system trapeze; usermod -aG trapeze USER",
+		"udevadm control --reload; udevadm trigger --subsystem-match=vfio --subsystem-match=vfio-dev --subsystem-match=misc",
+	}
 }
 
 func checkUnsafe(h *Host) Finding {
