@@ -10,9 +10,6 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 )
 
-// station is where all ghosts come from.
-var station = descriptors.MAC{2, 0xde, 0xad, 0, 0, 1}
-
 // Ask has n ghosts ask a server, at a UDP address, to connect VIs of the given
 // level for messages of up to size bytes. It returns when the server has accepted
 // all of them, and tries for as long as it takes.
@@ -24,6 +21,9 @@ func Ask(t testing.TB, server string, discriminator []byte, n int, level descrip
 	}
 	// A port that is closed would have the server's frames refused.
 	t.Cleanup(func() { c.Close() })
+	// A station stays where the server has heard it first, so each has its own.
+	port := c.LocalAddr().(*net.UDPAddr).Port
+	station := descriptors.MAC{2, 0xde, 0xad, 0, byte(port >> 8), byte(port)}
 	accepted := map[uint32]bool{}
 	buf := make([]byte, 1<<16)
 	for end := time.Now().Add(time.Minute); len(accepted) < n; {
@@ -35,7 +35,7 @@ func Ask(t testing.TB, server string, discriminator []byte, n int, level descrip
 				continue
 			}
 			// Nobody may be at the port yet.
-			_, _ = c.Write(request(i, discriminator, level, size))
+			_, _ = c.Write(request(station, i, discriminator, level, size))
 		}
 		if err := c.SetReadDeadline(time.Now().Add(20 * time.Millisecond)); err != nil {
 			t.Fatal(err)
@@ -52,8 +52,8 @@ func Ask(t testing.TB, server string, discriminator []byte, n int, level descrip
 	}
 }
 
-// request is the frame with which ghost number i asks.
-func request(i uint32, discriminator []byte, level descriptors.Reliability, size int) []byte {
+// request is the frame with which ghost number i of a station asks.
+func request(station descriptors.MAC, i uint32, discriminator []byte, level descriptors.Reliability, size int) []byte {
 	frame := make([]byte, descriptors.HeaderSize+descriptors.ConnectBodySize)
 	*descriptors.HeaderAt(frame) = descriptors.Header{
 		Destination: descriptors.Broadcast, Source: station, EtherType: descriptors.EtherType, Version: descriptors.WireVersion,
