@@ -58,10 +58,7 @@ func (n *NIC) Health(ctx context.Context) (Health, error) {
 	}
 	defer n.end()
 	var h Health
-	status, err := n.regs.status()
-	if err != nil {
-		return Health{}, n.error(op, n.fail(err))
-	}
+	var lost uint32
 	for _, r := range []struct {
 		block uint32
 		reg   uint64
@@ -71,14 +68,17 @@ func (n *NIC) Health(ctx context.Context) (Health, error) {
 		{descriptors.BlockHealth, descriptors.RegFaultDetail, &h.FaultDetail},
 		{descriptors.BlockHealth, descriptors.RegResetCount, &h.Resets},
 		{descriptors.BlockHealth, descriptors.RegHeartbeat, &h.Heartbeat},
+		{descriptors.BlockAdmin, descriptors.RegEventsLost, &lost},
 	} {
+		var err error
 		if *r.v, err = n.regs.read(r.block, r.reg); err != nil {
 			return Health{}, n.error(op, err)
 		}
 	}
-	lost, err := n.regs.read(descriptors.BlockAdmin, descriptors.RegEventsLost)
+	// Last, for a device that has gone meanwhile has left nonsense in the others.
+	status, err := n.regs.status()
 	if err != nil {
-		return Health{}, n.error(op, err)
+		return Health{}, n.error(op, n.fail(err))
 	}
 	h.Ready = status&descriptors.DeviceReady != 0
 	h.Resetting = status&descriptors.DeviceResetting != 0

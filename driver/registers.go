@@ -47,7 +47,8 @@ func (r *registers) read64(block uint32, reg uint64) (uint64, error) {
 	return uint64(high)<<32 | uint64(low), nil
 }
 
-// status reads the status register. No device has all its bits set.
+// status reads the status register, by which the driver knows that the device is
+// there: no device has all its bits set (SPEC.md 2.1). Others may read as all ones.
 func (r *registers) status() (uint32, error) {
 	s, err := r.read(descriptors.BlockHealth, descriptors.RegStatus)
 	if err == nil && s == allOnes {

@@ -173,7 +173,7 @@ func (u *Unit) remember() *past {
 // Reset is a reset of the device. It is called after that of the engine: the image
 // in the active slot is started again, and keeps what its maps hold.
 func (u *Unit) Reset() {
-	u.command, u.result, u.holdLimit = 0, descriptors.MailboxOK, descriptors.HoldLimitReset
+	u.entry, u.command, u.result, u.holdLimit = 0, 0, descriptors.MailboxOK, descriptors.HoldLimitReset
 	clear(u.latched[:])
 	active := u.active
 	var maps *past

@@ -253,7 +253,7 @@ func (s *session) restore() (Outcome, error) {
 	if s.before.Slots.Active != descriptors.NoSlot && s.before.State == descriptors.ProcessorRunning {
 		old := running(&s.before)
 		failed := s.step
-		_, problem = s.start(context.Background(), s.before.Entry, &old)
+		_, problem = s.start(context.Background(), s.before.entry(), &old)
 		s.step = failed
 		if problem == nil {
 			return OutcomeRestored, nil

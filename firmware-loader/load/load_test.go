@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -106,6 +107,45 @@ func TestLoadRefuses(t *testing.T) {
 			nic.lies, nic.before = nil, nil
 			nic.checkWorks(t, failure.Outcome)
 		})
+	}
+}
+
+// TestRegistersOfAllOnes has registers read as all ones that may hold anything. By
+// PROC_STATUS the NIC is there: its status can be read, an image loaded and, if
+// that fails, the old one started again.
+func TestRegistersOfAllOnes(t *testing.T) {
+	nic := newFakeNIC()
+	nic.entry = 0xffffffff
+	s, err := load.ReadStatus(nic)
+	if err != nil || s.Entry != 0xffffffff {
+		t.Errorf("status with PROC_ENTRY %#x: %v", s.Entry, err)
+	}
+	mustLoad(t, nic, image(t, "old", "1.0", 1))
+	nic.entry = 0xffffffff
+	nic.flip = true
+	if _, err := load.Load(t.Context(), nic, image(t, "new", "1.0", 2), load.Options{}); !errors.Is(err, load.ErrReadBack) {
+		t.Errorf("a load with PROC_ENTRY of all ones: %v", err)
+	}
+	nic.flip = false
+	bad := image(t, "new", "1.0", 2)
+	bad.Digest[3] ^= 1
+	_, err = load.Load(t.Context(), nic, bad, load.Options{})
+	var failure *load.Error
+	if !errors.As(err, &failure) || failure.Outcome != load.OutcomeRestored || failure.Restore != nil {
+		t.Errorf("the old image is not started again after PROC_ENTRY was overwritten: %v", err)
+	}
+	nic.lies = map[uint32]uint32{descriptors.RegProcessorDevice: 0xffffffff, descriptors.RegProcessorName: 0xffffffff}
+	if s, err = load.ReadStatus(nic); err != nil || s.Device != 0xffffffff {
+		t.Errorf("status with PROC_DEVICE %#x: %v", s.Device, err)
+	}
+	// A register of which other values are impossible names itself.
+	nic.lies = map[uint32]uint32{descriptors.RegSlotCount: 0xffffffff}
+	if _, err = load.ReadStatus(nic); !errors.Is(err, load.ErrRegisters) || !strings.Contains(err.Error(), "SLOT_COUNT") {
+		t.Errorf("SLOT_COUNT of all ones: %v", err)
+	}
+	nic.lies = map[uint32]uint32{descriptors.RegProcessorStatus: 0xffffffff}
+	if _, err = load.ReadStatus(nic); !errors.Is(err, load.ErrGone) {
+		t.Errorf("PROC_STATUS of all ones: %v", err)
 	}
 }
 

@@ -21,16 +21,21 @@ type NIC interface {
 // allOnes is what is read from a NIC that is not there.
 const allOnes = math.MaxUint32
 
-// read reads a register that is never all ones.
+// read reads a register. All ones may be what it holds: that the NIC is gone is
+// known from PROC_STATUS, which never is all ones (SPEC.md 2.1).
 func read(nic NIC, register uint32) (uint32, error) {
 	v, err := nic.ReadProcessor(register)
-	if err == nil && v == allOnes {
+	if err != nil || v != allOnes {
+		return v, err
+	}
+	status, err := nic.ReadProcessor(descriptors.RegProcessorStatus)
+	if err == nil && status == allOnes {
 		err = ErrGone
 	}
 	return v, err
 }
 
-// readAll reads registers that are never all ones into where they belong.
+// readAll reads registers into where they belong.
 func readAll(nic NIC, registers map[uint32]*uint32) error {
 	for register, v := range registers {
 		var err error
@@ -41,11 +46,10 @@ func readAll(nic NIC, registers map[uint32]*uint32) error {
 	return nil
 }
 
-// readBytes reads consecutive registers as the bytes that they hold. The digest of
-// an image may have words of all ones.
+// readBytes reads consecutive registers as the bytes that they hold.
 func readBytes(nic NIC, register uint32, p []byte) error {
 	for i := 0; i < len(p); i += 4 {
-		v, err := nic.ReadProcessor(register + uint32(i))
+		v, err := read(nic, register+uint32(i))
 		if err != nil {
 			return err
 		}

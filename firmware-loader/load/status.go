@@ -16,8 +16,8 @@ type Status struct {
 	ABI    uint32 // of the processor, major<<16 | minor
 	Device uint32 // PCI vendor<<16 | device
 	Slots  Slots
-	// Entry is the offset in SRAM at which the processor was started last, Ready
-	// its ready word: zero while no image runs.
+	// Entry is the offset in SRAM that was written last as the place to start at.
+	// Ready is the ready word: zero while no image runs.
 	Entry, Ready uint32
 	// Name, Version, BuildID and Digest are those of the image that runs; empty
 	// and zero without one.
@@ -79,12 +79,22 @@ func ReadStatus(nic NIC) (Status, error) {
 	return s, nil
 }
 
+// entry returns where the image in the active slot starts. What stands in PROC_ENTRY
+// may have been written since, and be anything.
+func (s *Status) entry() uint32 {
+	start := s.Slots.offset(s.Slots.Active)
+	if s.Entry < start || s.Entry-start >= s.Slots.Size {
+		return start
+	}
+	return s.Entry
+}
+
 func readFault(nic NIC) (*ProcessorError, error) {
 	fault, err := read(nic, descriptors.RegProcessorFault)
 	if err != nil || fault == uint32(descriptors.ProcessorFaultNone) {
 		return nil, err
 	}
-	detail, err := nic.ReadProcessor(descriptors.RegProcessorFaultDetail)
+	detail, err := read(nic, descriptors.RegProcessorFaultDetail)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +119,7 @@ func readHook(nic NIC, h abi.Hook) (HookStatus, error) {
 		{descriptors.HookRegWorstCase, &s.WorstCase}, {descriptors.HookRegInstalled, &installed},
 	} {
 		var err error
-		if *f.to, err = nic.ReadProcessor(base + f.register); err != nil {
+		if *f.to, err = read(nic, base+f.register); err != nil {
 			return s, err
 		}
 	}
