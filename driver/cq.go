@@ -30,8 +30,8 @@ type CQ struct {
 	index    *uint32 // where the device reads consumer
 	armBell  doorbell
 	misses   uint32
-	// sorted holds entries that were taken from the ring when a VI was destroyed,
-	// without those of the VI.
+	// sorted holds entries that were taken from the ring to drop others between
+	// them: of a VI that was destroyed, of descriptors that were taken back.
 	sorted []descriptors.Completion
 	failed error // why nothing more can be taken
 }
@@ -99,7 +99,8 @@ func (c *CQ) Number() uint32 { return c.number }
 func (c *CQ) Entries() int { return c.entries }
 
 // Done returns the oldest completion: which queue of which VI has completed a
-// descriptor, which that queue's SendDone or RecvDone then returns. It fails
+// descriptor, which that queue's SendDone or RecvDone then returns. Completions
+// whose descriptor has been taken back already are passed over. It fails
 // with ErrNotDone, ErrClosed, ErrCQOverrun, ErrProtocol if the device wrote an
 // impossible entry, or what is wrong with the device.
 func (c *CQ) Done() (descriptors.Completion, error) {

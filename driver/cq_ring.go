@@ -8,22 +8,35 @@ import (
 	"github.com/trapeze-nic/trapeze/vfio/mmio"
 )
 
-// take returns the oldest completion, which its queue then knows to be reported.
+// take returns the oldest completion whose descriptor is still in its queue, which
+// then knows it to be reported.
 func (c *CQ) take() (descriptors.Completion, error) {
 	c.mu.Lock()
-	if len(c.sorted) > 0 {
-		e := c.sorted[0]
-		c.sorted = c.sorted[1:]
-		c.report(&e)
-		c.mu.Unlock()
-		return e, nil
+	for {
+		e, err := c.oldest()
+		if err != nil {
+			return c.miss(e, err)
+		}
+		if !c.idle(&e) {
+			c.report(c.queueOf(&e))
+			c.mu.Unlock()
+			return e, nil
+		}
 	}
-	e, err := c.next()
-	if err == nil {
-		c.report(&e)
-		c.mu.Unlock()
-		return e, nil
+}
+
+// oldest takes the next entry, from sorted or from the ring. mu is held.
+func (c *CQ) oldest() (descriptors.Completion, error) {
+	if len(c.sorted) == 0 {
+		return c.next()
 	}
+	e := c.sorted[0]
+	c.sorted = c.sorted[1:]
+	return e, nil
+}
+
+// miss is the end of a look in vain. It is called with mu held, and unlocks it.
+func (c *CQ) miss(e descriptors.Completion, err error) (descriptors.Completion, error) {
 	c.misses++
 	look := c.misses%missesPerCheck == 0
 	c.mu.Unlock()
@@ -88,11 +101,40 @@ func (c *CQ) queueOf(e *descriptors.Completion) *workQueue {
 	return q
 }
 
-// report counts an entry as given to the consumer: its queue has room for
-// another descriptor.
-func (c *CQ) report(e *descriptors.Completion) {
-	if q := c.queueOf(e); q != nil {
-		descriptors.StoreIndex(&q.reported, q.reported+1)
+// report counts an entry as one that the consumer needs no more: its queue has room
+// for another descriptor.
+func (c *CQ) report(q *workQueue) { descriptors.StoreIndex(&q.reported, q.reported+1) }
+
+// idle reports whether nobody needs an entry any more, because its descriptor has
+// been taken back or its queue is gone. It counts it then. mu is held.
+func (c *CQ) idle(e *descriptors.Completion) bool {
+	q := c.queueOf(e)
+	if q == nil {
+		return true
+	}
+	if int32(e.Index-descriptors.LoadIndex(&q.taken)) >= 0 {
+		return false
+	}
+	c.report(q)
+	return true
+}
+
+// sort takes what is in the ring out of it, and drops the entries of which drop says
+// so. mu is held.
+func (c *CQ) sort(drop func(e *descriptors.Completion) bool) {
+	c.drain()
+	c.sorted = slices.DeleteFunc(c.sorted, func(e descriptors.Completion) bool { return drop(&e) })
+}
+
+// drain moves what is in the ring to sorted, and reports whether there was anything.
+// mu is held.
+func (c *CQ) drain() (any bool) {
+	for {
+		e, err := c.next()
+		if err != nil {
+			return any
+		}
+		c.sorted, any = append(c.sorted, e), true
 	}
 }
 
@@ -104,12 +146,27 @@ func (c *CQ) forget(q *workQueue) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for {
-		e, err := c.next()
-		if err != nil {
-			break
+	c.sort(func(e *descriptors.Completion) bool { return c.queueOf(e) == q })
+}
+
+// entryLooks is how often makeRoom looks for an entry. A device writes it right after
+// the status of the descriptor, which was seen.
+const entryLooks = 1000
+
+// makeRoom drops the entries of descriptors that have been taken back, so that the CQ
+// has room for another completion of q. It reports whether that was so. The lock of
+// q is held.
+func (c *CQ) makeRoom(q *workQueue) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sort(c.idle)
+	for range entryLooks {
+		if q.producer-q.reported < q.depth {
+			return true
 		}
-		c.sorted = append(c.sorted, e)
+		if c.drain() {
+			c.sort(c.idle)
+		}
 	}
-	c.sorted = slices.DeleteFunc(c.sorted, func(e descriptors.Completion) bool { return c.queueOf(&e) == q })
+	return false
 }

@@ -21,7 +21,7 @@ type workQueue struct {
 	posted   []posting
 	mask     uint32
 	depth    uint32
-	producer uint32 // written with mu held, read by the CQ without
+	producer uint32 // written with mu held, read by the CQ without, as taken
 	taken    uint32
 	misses   uint32 // looks in vain since the device was seen alive
 	spans    spans
@@ -32,9 +32,9 @@ type workQueue struct {
 	refuses  bool   // closed for posting, while the VI is being destroyed
 	closedAs error  // what a closed queue answers
 
-	// Of a queue with a CQ: how many of its entries the consumer has been given
-	// (read by post without the CQ's lock), and how many the CQ has found
-	// (guarded by the CQ's lock).
+	// Of a queue with a CQ: how many of its entries the consumer has been given or
+	// needs no more (read by post without the CQ's lock), and how many the CQ has
+	// found (guarded by the CQ's lock).
 	reported uint32
 	found    uint32
 }
@@ -97,7 +97,8 @@ func (q *workQueue) put(d *descriptors.Descriptor) error {
 	if d == nil {
 		return ErrInvalidParameter
 	}
-	if q.producer-q.taken >= q.depth || q.cq != nil && q.producer-descriptors.LoadIndex(&q.reported) >= q.depth {
+	if q.producer-q.taken >= q.depth ||
+		q.cq != nil && q.producer-descriptors.LoadIndex(&q.reported) >= q.depth && !q.cq.makeRoom(q) {
 		return ErrQueueFull
 	}
 	t := d.Token()
@@ -163,7 +164,7 @@ func (q *workQueue) take() (_ *descriptors.Descriptor, m miss, _ error) {
 	d := p.d
 	tooLong := q.tooLong(p)
 	*p = posting{}
-	q.taken++
+	descriptors.StoreIndex(&q.taken, q.taken+1)
 	q.mu.Unlock()
 	if status&(descriptors.StatusErrorMask|descriptors.StatusReserved) != 0 || tooLong {
 		return d, 0, q.completedBadly(d, status, tooLong)

@@ -42,7 +42,7 @@ func (q *workQueue) takeSound(into []*descriptors.Descriptor) (n int) {
 		}
 		into[n] = p.d
 		*p = posting{}
-		q.taken++
+		descriptors.StoreIndex(&q.taken, q.taken+1)
 		n++
 	}
 	q.mu.Unlock()

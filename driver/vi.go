@@ -176,10 +176,9 @@ func (v *VI) Attributes() VIAttributes { return v.attributes }
 
 // PostSend posts a send descriptor. The descriptor and its buffers belong to
 // the device until SendDone or SendWait returns it. It fails with ErrQueueFull
-// (bare, and without an allocation),
-// ErrNotRearmed, ErrBadHandle, ErrInvalidPtag or ErrClosed; other
-// errors in a descriptor show in its completion. In a state other than
-// connected it completes at once, flushed.
+// (bare, and without an allocation), ErrNotRearmed, ErrBadHandle, ErrInvalidPtag
+// or ErrClosed; other errors in a descriptor show in its completion. In a state
+// other than connected it completes at once, flushed.
 func (v *VI) PostSend(d *descriptors.Descriptor) error { return v.send.post(d) }
 
 // PostRecv posts a receive descriptor, see PostSend. It is held until the VI is

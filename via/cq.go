@@ -45,8 +45,8 @@ func (n *NIC) CreateCQ(ctx context.Context, entries int) (*CQ, error) {
 // Entries is how many completions the queue holds.
 func (c *CQ) Entries() int { return c.p.Entries() }
 
-// Done takes the oldest completion. It does not block: ErrNotDone, bare, says
-// that there is none.
+// Done takes the oldest completion whose descriptor has not been taken back yet. It
+// does not block: ErrNotDone, bare, says that there is none.
 func (c *CQ) Done() (Completion, error) {
 	// Entries of VIs that are destroyed meanwhile are passed over: at most a
 	// queue full of them.
@@ -62,7 +62,7 @@ func (c *CQ) Done() (Completion, error) {
 	return Completion{}, ErrNotDone
 }
 
-// Wait takes the oldest completion, waiting for one until ctx ends.
+// Wait is Done, but waits for a completion until ctx ends.
 func (c *CQ) Wait(ctx context.Context) (Completion, error) {
 	const op = "wait for CQ"
 	if ctx == nil {

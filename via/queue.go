@@ -8,8 +8,9 @@ import "context"
 
 // PostSend hands a descriptor to the send queue. The NIC owns it, and the memory
 // that its segments name, until SendDone or SendWait returns it. ErrQueueFull,
-// bare, says that there is no room; a queue with a CQ also counts completions
-// that were not taken from there. A send on a VI that is not connected is
+// bare, says that as many are posted and not taken back as the queue holds; of a
+// queue with a CQ also that the NIC has yet to write the CQ's entry for one that was
+// taken back, which takes a moment. A send on a VI that is not connected is
 // accepted and completes at once with StatusFlushed.
 func (v *VI) PostSend(d *Descriptor) error {
 	const op = "post send"

@@ -2,6 +2,7 @@ package viatest
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -94,6 +95,82 @@ func testCQ(t *testing.T, p *Pair) {
 			t.Errorf("completion %+v", c)
 		}
 		must(l.to.RecvDone())(t)
+	}
+}
+
+// testCQNotRead takes descriptors back with SendDone and RecvDone alone, flushed ones
+// among them. Their completions are in nobody's way: not of later posts, not of
+// later completions, not of the next VI.
+func testCQNotRead(t *testing.T, p *Pair) {
+	const depth = 4
+	ctx := Context(t)
+	a := via.VIAttributes{SendDepth: depth, RecvDepth: depth}
+	cq := must(p.B.CreateCQ(ctx, 2*depth))(t)
+	x := NewEnd(t, p.A, Setup{Attributes: a})
+	for range 2 { // VIs with the same CQ, one after the other
+		y := must(Equip(ctx, must(p.B.CreateVI(ctx, a, cq, cq))(t), 4096, 1))(t)
+		for range 3 {
+			check(t, ConnectVIs(ctx, x.VI, y.VI, t.Name()))
+			for i := range 3 * depth {
+				d, e := y.Send[i%depth], x.Recv[0]
+				check(t, x.VI.PostRecv(x.Prepare(t, e, 0, 64)))
+				d.Rearm()
+				p.Until(t, "room to send", func() bool {
+					err := y.VI.PostSend(d)
+					if err != via.ErrQueueFull {
+						check(t, err)
+					}
+					return err == nil
+				})
+				if p.MustTake(t, y.VI.SendDone) != d || p.MustTake(t, x.VI.RecvDone) != e {
+					t.Fatal("not the descriptor that was posted")
+				}
+			}
+			for _, d := range y.Recv {
+				d.Rearm()
+				check(t, y.VI.PostRecv(d))
+			}
+			check(t, y.VI.Disconnect(ctx))
+			for _, d := range y.Recv {
+				got, err := p.Take(t, y.VI.RecvDone)
+				wantStatus(t, "flushed receive", got, err, via.StatusFlushed)
+				if got != d {
+					t.Fatal("flushed out of order")
+				}
+			}
+			check(t, x.VI.Disconnect(ctx))
+			if c, err := cq.Done(); err != via.ErrNotDone {
+				t.Errorf("everything was taken back, but the CQ says %+v, %v", c, err)
+			}
+		}
+		// The next completion is that of the next message.
+		check(t, ConnectVIs(ctx, x.VI, y.VI, t.Name()))
+		check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 64)))
+		check(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, 8)))
+		var c via.Completion
+		p.Until(t, "the completion", func() bool {
+			var err error
+			if c, err = cq.Done(); err != via.ErrNotDone {
+				check(t, err)
+			}
+			return err == nil
+		})
+		if c.VI != y.VI || c.Queue != via.RecvQueue {
+			t.Errorf("completion %+v", c)
+		}
+		if d, err := y.VI.RecvDone(); d != y.Recv[0] || err != nil {
+			t.Errorf("the descriptor that the CQ said has completed: %v", err)
+		}
+		p.MustTake(t, x.VI.SendDone)
+		for _, d := range y.Recv {
+			d.Rearm()
+			check(t, y.VI.PostRecv(d))
+		}
+		check(t, errors.Join(x.VI.Disconnect(ctx), y.VI.Disconnect(ctx)))
+		for range y.Recv {
+			_, _ = p.Take(t, y.VI.RecvDone)
+		}
+		check(t, y.VI.Destroy(ctx))
 	}
 }
 

@@ -49,6 +49,7 @@ var suite = []struct {
 	{"connect/time", testConnectTime},
 	{"connect/bad arguments", testConnectArguments},
 	{"cq/completions", testCQ},
+	{"cq/not read", testCQNotRead},
 	{"cq/too small", testCQTooSmall},
 	{"cq/in use", testCQInUse},
 	{"memory/registration", testRegistration},
