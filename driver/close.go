@@ -142,10 +142,7 @@ func (n *NIC) closeVectors() error {
 	if len(n.vectors) == 0 {
 		return nil
 	}
-	err := n.dev.DisableIRQs(vfio.IRQMSIX)
-	if errors.Is(n.failed(), ErrDeviceGone) {
-		err = nil
-	}
+	err := n.unlessGone(n.dev.DisableIRQs(vfio.IRQMSIX))
 	for _, v := range n.vectors {
 		err = errors.Join(err, v.close())
 	}
@@ -155,8 +152,17 @@ func (n *NIC) closeVectors() error {
 // closeBuffer takes memory from the device and frees it. Memory that the device
 // cannot be kept from is not freed: it would be somebody else's next.
 func (n *NIC) closeBuffer(b *dmaBuffer) error {
-	if err := n.dev.UnmapDMA(b.iova, b.mem.Size()); err != nil && !errors.Is(n.failed(), ErrDeviceGone) {
+	if err := n.unlessGone(n.dev.UnmapDMA(b.iova, b.mem.Size())); err != nil {
 		return err
 	}
 	return b.mem.Close()
+}
+
+// unlessGone is err, but nil for a device that is gone, as found before or just now:
+// from that nothing has to be taken back.
+func (n *NIC) unlessGone(err error) error {
+	if errors.Is(err, ErrDeviceGone) || errors.Is(n.failed(), ErrDeviceGone) {
+		return nil
+	}
+	return err
 }

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"errors"
 	"log/slog"
 	"sync"
 
@@ -21,6 +22,10 @@ type eventQueue struct {
 	delivering bool
 	dropped    uint64
 	lines      eventlog.Limiter
+	// last says that the device has failed, nil as long as it has not. Each handler
+	// is told once, after all else: told says that the present one was.
+	last *descriptors.Event
+	told bool
 }
 
 // OnEvent sets the handler of asynchronous events: connections lost, messages
@@ -29,10 +34,18 @@ type eventQueue struct {
 // there is no handler, those that a peer can cause with each message at most once a
 // second and VI, with their count; nil restores that. A call that has begun goes on after
 // OnEvent or Close returns.
+//
+// EventCatastrophic says that the device has failed or is gone. It comes once, also
+// to a handler that is set later, whether or not the program uses the NIC: within a
+// second, or what a request to a server takes.
 func (n *NIC) OnEvent(f func(descriptors.Event)) {
-	n.events.mu.Lock()
-	defer n.events.mu.Unlock()
-	n.events.handler = f
+	q := &n.events
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.handler, q.told = f, false
+	if q.last != nil {
+		n.startDelivery()
+	}
 }
 
 // event takes an event from the admin queue. It does not block.
@@ -44,6 +57,9 @@ func (n *NIC) event(e descriptors.Event) {
 		n.connectionLost(e.Endpoint, e.Detail)
 	case descriptors.EventCQOverrun:
 		n.cqOverrun(e.CQ)
+	case descriptors.EventCatastrophic:
+		_ = n.fail(&FaultError{Code: e.Detail})
+		return
 	}
 	q := &n.events
 	q.mu.Lock()
@@ -53,30 +69,61 @@ func (n *NIC) event(e descriptors.Event) {
 		return
 	}
 	q.waiting = append(q.waiting, e)
-	if !q.delivering {
-		q.delivering = true
+	n.startDelivery()
+}
+
+// catastrophe tells of the device's end. It may be called with locks of the data
+// path held.
+func (n *NIC) catastrophe(reason error) {
+	e := descriptors.Event{Code: descriptors.EventCatastrophic, CQ: descriptors.NoCQ}
+	var fault *FaultError
+	if errors.As(reason, &fault) {
+		e.Detail = fault.Code
+	}
+	n.events.mu.Lock()
+	defer n.events.mu.Unlock()
+	n.events.last = &e
+	n.startDelivery()
+}
+
+// startDelivery has the handler called. The lock of the events is held.
+func (n *NIC) startDelivery() {
+	if !n.events.delivering {
+		n.events.delivering = true
 		go n.deliver()
 	}
 }
 
 func (n *NIC) deliver() {
-	q := &n.events
 	for {
-		q.mu.Lock()
-		if len(q.waiting) == 0 || n.closing.Load() {
-			q.delivering = false
-			q.waiting = nil
-			q.mu.Unlock()
+		e, f, ok := n.nextEvent()
+		if !ok {
 			return
 		}
-		e, f := q.waiting[0], q.handler
-		q.waiting = q.waiting[1:]
-		q.mu.Unlock()
 		if f == nil {
 			f = n.logEvent
 		}
 		f(e)
 	}
+}
+
+// nextEvent takes the event that is to be delivered next, and its handler.
+func (n *NIC) nextEvent() (e descriptors.Event, f func(descriptors.Event), ok bool) {
+	q := &n.events
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case n.closing.Load():
+		q.waiting = nil
+	case len(q.waiting) > 0:
+		e, q.waiting = q.waiting[0], q.waiting[1:]
+		return e, q.handler, true
+	case q.last != nil && !q.told:
+		q.told = true
+		return *q.last, q.handler, true
+	}
+	q.delivering = false
+	return e, nil, false
 }
 
 func (n *NIC) logEvent(e descriptors.Event) {
@@ -87,6 +134,8 @@ func (n *NIC) logEvent(e descriptors.Event) {
 func (n *NIC) logEvents(e descriptors.Event, count uint64) {
 	level := slog.LevelWarn
 	switch {
+	case e.Code == descriptors.EventCatastrophic:
+		return // fail has logged why
 	case e.Code == descriptors.EventLink:
 		level = slog.LevelInfo
 	case e.Code == descriptors.EventConnectionLost && e.Detail == uint32(descriptors.ResultSuccess):

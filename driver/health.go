@@ -201,6 +201,9 @@ func (n *NIC) failUnlessClosing(err error) error {
 	return n.fail(err)
 }
 
+// errReset: the device has forgotten all that it was told.
+var errReset = fmt.Errorf("%w: it was reset by somebody else", ErrDeviceFault)
+
 // check looks at the status register. What it finds wrong stays wrong until the
 // NIC is opened again.
 func (n *NIC) check() error {
@@ -221,7 +224,7 @@ func (n *NIC) check() error {
 		}
 		return n.failUnlessClosing(&FaultError{Code: code, Detail: detail})
 	case status&descriptors.DeviceReady == 0:
-		return n.failUnlessClosing(fmt.Errorf("%w: it was reset by somebody else", ErrDeviceFault))
+		return n.failUnlessClosing(errReset)
 	}
 	return nil
 }

@@ -56,7 +56,8 @@ type NIC struct {
 	done      chan struct{} // closed when Close begins
 	closeOnce sync.Once
 	closeErr  error
-	mastering bool // the device may do DMA: Close must stop it first
+	mastering bool   // the device may do DMA: Close must stop it first
+	resets    uint32 // of the device, with the last one of ours
 
 	fault     atomic.Pointer[error]
 	lastCheck atomic.Int64 // ns since opened
@@ -104,7 +105,7 @@ func New(ctx context.Context, dev vfio.Device, o Options) (*NIC, error) {
 	n.log = o.Logger.With("device", n.info.Address)
 	n.poller, _ = dev.(vfio.Poller)
 	n.dozer, _ = dev.(vfio.Dozer)
-	n.regions.init()
+	n.regions.init(n.failed)
 	if err := n.setup(ctx); err != nil {
 		n.closeOnce.Do(n.shutdown)
 		return nil, n.error("open", err)
@@ -250,11 +251,14 @@ func (n *NIC) beginAny(op string) error {
 
 func (n *NIC) end() { n.ops.RUnlock() }
 
-// fail remembers that the device cannot be used any more. The first reason
-// stays; it is returned.
+// fail remembers that the device cannot be used any more, which ends waits and
+// posts, and tells the handler of events. The first reason stays; it is returned.
+// It may be called with locks of the data path held.
 func (n *NIC) fail(err error) error {
 	if n.fault.CompareAndSwap(nil, &err) {
+		n.regions.forget()
 		n.log.Error("device failed", "err", err)
+		n.catastrophe(err)
 	}
 	return *n.fault.Load()
 }

@@ -222,6 +222,8 @@ func (q *workQueue) completedBadly(d *descriptors.Descriptor, status descriptors
 // refused says what post refused.
 func (q *workQueue) refused(err error) error {
 	switch {
+	case err == ErrQueueFull && q.vi.n.failed() != nil:
+		err = q.vi.n.failed() // there never will be room
 	case err == ErrQueueFull, err == q.closedAs:
 		return err
 	case err == ErrInvalidParameter:

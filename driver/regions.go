@@ -13,15 +13,20 @@ import (
 // before they accept a descriptor: afterwards the driver reads its status,
 // which must not be memory that has been given back.
 type regionTable struct {
-	// generation changes when memory is deregistered; spans of an older one are
-	// worth nothing.
+	// generation changes when memory is deregistered or the device fails; spans of
+	// an older one are worth nothing.
 	generation atomic.Uint64
+	// failed says why the device takes no posts any more, if so.
+	failed func() error
 
 	mu sync.RWMutex
 	m  map[uint32]*Memory
 }
 
-func (t *regionTable) init() { t.m = map[uint32]*Memory{} }
+func (t *regionTable) init(failed func() error) { t.m, t.failed = map[uint32]*Memory{}, failed }
+
+// forget has all work queues look here again before they accept a descriptor.
+func (t *regionTable) forget() { t.generation.Add(1) }
 
 // add reports false if the handle is in use.
 func (t *regionTable) add(m *Memory) bool {
@@ -43,7 +48,7 @@ func (t *regionTable) remove(m *Memory) bool {
 	}
 	m.gone.Store(true)
 	delete(t.m, m.handle)
-	t.generation.Add(1)
+	t.forget()
 	return true
 }
 
@@ -63,7 +68,7 @@ func (t *regionTable) clear() {
 		m.gone.Store(true)
 	}
 	clear(t.m)
-	t.generation.Add(1)
+	t.forget()
 }
 
 // span is where descriptors of one region may start, as a work queue remembers
@@ -90,6 +95,12 @@ func (s *spans) check(t descriptors.Token, table *regionTable, ptag uint32) erro
 func (s *spans) find(t descriptors.Token, table *regionTable, ptag uint32) error {
 	table.mu.RLock()
 	defer table.mu.RUnlock()
+	// Before all else: if the device fails from here on, what is found out below is
+	// of an older generation.
+	generation := table.generation.Load()
+	if err := table.failed(); err != nil {
+		return err
+	}
 	m := table.m[t.Handle]
 	switch {
 	case m == nil, len(m.bytes) < descriptors.ControlSegmentSize, m.attributes.Access&descriptors.AccessReadOnly != 0:
@@ -101,7 +112,7 @@ func (s *spans) find(t descriptors.Token, table *regionTable, ptag uint32) error
 	if t.Address < m.address || t.Address > last {
 		return ErrBadHandle
 	}
-	s[t.Handle%uint32(len(s))] = span{generation: table.generation.Load() + 1, first: m.address, last: last, handle: t.Handle}
+	s[t.Handle%uint32(len(s))] = span{generation: generation + 1, first: m.address, last: last, handle: t.Handle}
 	return nil
 }
 

@@ -66,7 +66,7 @@ func (n *NIC) setup(ctx context.Context) error {
 		return err
 	}
 	n.identity.Vectors = len(n.vectors)
-	n.watchAlerts()
+	n.startWatch()
 	return n.enableAdmin(ctx)
 }
 
@@ -138,8 +138,8 @@ func (n *NIC) reset(ctx context.Context) error {
 			return false, nil
 		}
 		// Ready from before the reset does not count.
-		resets, err := n.regs.read(health, descriptors.RegResetCount)
-		return resets != before, err
+		n.resets, err = n.regs.read(health, descriptors.RegResetCount)
+		return n.resets != before, err
 	})
 	switch {
 	case errors.Is(err, errDeadline):

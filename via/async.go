@@ -26,7 +26,8 @@ const (
 	AsyncVIOverrun = descriptors.EventVIOverrun
 	// AsyncCompletionProtection: the status of a descriptor could not be written.
 	AsyncCompletionProtection = descriptors.EventCompletionProtect
-	// AsyncCatastrophic: the NIC cannot go on.
+	// AsyncCatastrophic: the NIC has failed or is gone. Posts and waits fail with
+	// ErrDevice from then on; what is left is to close the NIC.
 	AsyncCatastrophic = descriptors.EventCatastrophic
 	// AsyncCQOverrun: a completion queue was full; its VIs are in the error
 	// state.
@@ -96,20 +97,19 @@ func (a AsyncError) Reason() error {
 
 // OnError sets the handler of asynchronous errors. It is called for one at a
 // time, in order, on a goroutine of its own, and may call any method. Errors
-// that come faster than it takes them are dropped in the end. A nil handler
+// that come faster than it takes them are dropped in the end, but for
+// AsyncCatastrophic: each handler that is set gets it once, also one that is set
+// when the NIC has failed already. It comes within a second, or what a request to a
+// vfio-user server takes, whether or not the program uses the NIC. A nil handler
 // restores the default, a log entry: at level debug for what belongs to every
 // program, a link that comes up and a peer that disconnects; with a count, and at
 // most once a second and VI, for what a peer can cause with each message.
 func (n *NIC) OnError(f func(AsyncError)) {
-	if f == nil {
-		n.handler.Store(nil)
-		return
-	}
-	n.handler.Store(&f)
+	n.provider.OnEvent(func(e descriptors.Event) { n.event(e, f) })
 }
 
-// event turns the provider's event into an AsyncError.
-func (n *NIC) event(e descriptors.Event) {
+// event turns the provider's event into an AsyncError for f, nil for the log.
+func (n *NIC) event(e descriptors.Event, f func(AsyncError)) {
 	a := AsyncError{NIC: n, Code: e.Code, Descriptor: e.Descriptor, Detail: e.Detail}
 	if e.Endpoint != 0 {
 		a.VI, a.Resource = n.lookup(e.Endpoint), ResourceVI
@@ -120,8 +120,8 @@ func (n *NIC) event(e descriptors.Event) {
 	if e.Code == AsyncPostDescriptor || e.Code == AsyncCompletionProtection {
 		a.Resource = ResourceDescriptor
 	}
-	if f := n.handler.Load(); f != nil {
-		(*f)(a)
+	if f != nil {
+		f(a)
 		return
 	}
 	n.lines.Log(e, func(count uint64) { n.log(a, e.Endpoint, count) })
@@ -140,7 +140,9 @@ func (n *NIC) log(a AsyncError, endpoint uint32, count uint64) {
 		if a.Detail == 0 { // the peer has disconnected, as peers do
 			level = slog.LevelDebug
 		}
-	case AsyncCatastrophic, AsyncCQOverrun:
+	case AsyncCatastrophic:
+		return // the provider has logged it, with the reason
+	case AsyncCQOverrun:
 		level = slog.LevelError
 	}
 	n.logger.Log(context.Background(), level, a.Code.String(), "device", n.name, "resource", a.Resource.String(),

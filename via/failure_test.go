@@ -1,13 +1,18 @@
 package via_test
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
 	"github.com/trapeze-nic/trapeze/via"
 	"github.com/trapeze-nic/trapeze/via/viatest"
 )
@@ -85,6 +90,119 @@ func TestSurpriseRemoval(t *testing.T) {
 	if err := errors.Join(y.VI.Disconnect(ctx), y.VI.Destroy(ctx)); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestEndIsTold ends NICs of each back end while their programs do nothing: the
+// handler is told once, and then every call fails.
+func TestEndIsTold(t *testing.T) {
+	pulled := func(o ...emulator.Option) func(t *testing.T) (*via.NIC, func()) {
+		return func(t *testing.T) (*via.NIC, func()) {
+			a, b, err := emulator.Pair(o...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = b.Close() })
+			return openDevice(t, a), a.Remove
+		}
+	}
+	for name, open := range map[string]func(t *testing.T) (nic *via.NIC, end func()){
+		"inline": pulled(), "thread": pulled(emulator.WithThreads()),
+		"vfio-user, server killed": func(t *testing.T) (*via.NIC, func()) {
+			names, child := serveProcess(t)
+			nic, _ := openBoth(t, "vfio-user:"+names[0], "vfio-user:"+names[1])
+			return nic, func() { _ = child.Kill() }
+		},
+		"vfio-user, device pulled": func(t *testing.T) (*via.NIC, func()) {
+			d, address := serve(t)
+			nic, err := via.Open(viatest.Context(t), address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = nic.Close() })
+			return nic, d.Remove
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			nic, end := open(t)
+			e := viatest.NewEnd(t, nic, viatest.Setup{})
+			told, later := make(chan via.AsyncError, 8), make(chan via.AsyncError, 8)
+			nic.OnError(func(a via.AsyncError) {
+				if a.Code != via.AsyncLink {
+					told <- a
+				}
+			})
+			if err := e.VI.PostRecv(e.Prepare(t, e.Recv[0], 0, 100)); err != nil {
+				t.Fatal(err)
+			}
+			end()
+			hear := func(from chan via.AsyncError) {
+				t.Helper()
+				select {
+				case a := <-from:
+					if a.Code != via.AsyncCatastrophic || a.Resource != via.ResourceNIC || a.NIC != nic || a.VI != nil || a.CQ != nil {
+						t.Errorf("told %+v", a)
+					}
+				case <-time.After(viatest.Patience):
+					t.Fatal("not told")
+				}
+			}
+			hear(told)
+			_, err := e.VI.RecvWait(viatest.Context(t))
+			for what, err := range map[string]error{
+				"wait": err, "send": e.VI.PostSend(e.Prepare(t, e.Send[0], 0, 10)), "receive": e.VI.PostRecv(e.Prepare(t, e.Recv[1], 0, 10)),
+			} {
+				if !errors.Is(err, via.ErrDevice) || !errors.Is(err, driver.ErrDeviceGone) {
+					t.Errorf("%s: %v, want %v", what, err, driver.ErrDeviceGone)
+				}
+			}
+			nic.OnError(func(a via.AsyncError) { later <- a })
+			hear(later)
+			_ = nic.Close() // a server that is gone takes nothing back
+			if len(told)+len(later) > 0 {
+				t.Error("told twice")
+			}
+		})
+	}
+}
+
+func openDevice(t *testing.T, device *emulator.Device) *via.NIC {
+	t.Helper()
+	d, err := driver.New(viatest.Context(t), device, driver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nic, err := via.New(viatest.Context(t), via.Driver(d))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = nic.Close() })
+	return nic
+}
+
+// serve puts an emulated NIC behind a vfio-user socket.
+func serve(t *testing.T) (d *emulator.Device, address string) {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "nic")
+	nics, err := emulator.Fleet(t.Context(), "emu:", []string{socket})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := vfiouser.Listen(socket, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = vfiouser.Serve(ctx, l, nics[0], vfiouser.ServerOptions{Logger: slog.New(slog.DiscardHandler)})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-served
+		_ = nics[0].Close()
+	})
+	return nics[0], "vfio-user:" + socket
 }
 
 // TestNothingLeaks opens, uses and closes NICs in several states, and counts

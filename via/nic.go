@@ -16,7 +16,6 @@ type NIC struct {
 	provider   Provider
 	attributes NICAttributes
 	logger     *slog.Logger
-	handler    atomic.Pointer[func(AsyncError)]
 	lines      eventlog.Limiter
 	closed     atomic.Bool
 	ptag       *Ptag // the default
@@ -77,7 +76,6 @@ func New(ctx context.Context, p Provider, opts ...Option) (*NIC, error) {
 		cqs: map[uint32]*CQ{}}
 	n.vis.Store(new([]atomic.Pointer[VI]))
 	n.OnError(s.handler)
-	p.OnEvent(n.event)
 	ptag, err := n.CreatePtag(ctx)
 	if err != nil {
 		// What matters to the caller is why the NIC cannot be used.

@@ -19,7 +19,8 @@ type Provider interface {
 	// Attributes of the NIC; they do not change.
 	Attributes() NICAttributes
 	// OnEvent sets who is told of asynchronous events, one at a time and not in
-	// the middle of a call of this package.
+	// the middle of a call of this package. EventCatastrophic comes once to each
+	// that is set, and is logged with its reason.
 	OnEvent(func(descriptors.Event))
 	// Explain says which code an error of this provider has, what can be done
 	// about it, and what caused it.

@@ -55,23 +55,24 @@ func runServedChild(folder string) int {
 	return 0
 }
 
-// onProcess opens two NICs that another process serves over vfio-user.
-func onProcess(b *testing.B) (x, y *via.NIC) {
-	b.Helper()
-	folder := b.TempDir()
+// serveProcess has another process serve two NICs over vfio-user, until it is sent a
+// signal or the test ends.
+func serveProcess(t testing.TB) (names []string, child *os.Process) {
+	t.Helper()
+	folder := t.TempDir()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), servedChild+"="+folder)
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
-	b.Cleanup(func() {
+	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
-		if err := cmd.Wait(); err != nil {
-			b.Error(err)
+		if err := cmd.Wait(); err != nil && !cmd.ProcessState.Sys().(syscall.WaitStatus).Signaled() {
+			t.Error(err)
 		}
 	})
-	names := socketsIn(folder)
+	names = socketsIn(folder)
 	for end := time.Now().Add(viatest.Patience); ; time.Sleep(time.Millisecond) {
 		c, err := net.Dial("unix", names[1])
 		if err == nil {
@@ -79,9 +80,16 @@ func onProcess(b *testing.B) (x, y *via.NIC) {
 			break
 		}
 		if time.Now().After(end) {
-			b.Fatal(err)
+			t.Fatal(err)
 		}
 	}
+	return names, cmd.Process
+}
+
+// onProcess opens two NICs that another process serves over vfio-user.
+func onProcess(b *testing.B) (x, y *via.NIC) {
+	b.Helper()
+	names, _ := serveProcess(b)
 	return openBoth(b, "vfio-user:"+names[0], "vfio-user:"+names[1])
 }
 

@@ -1,0 +1,69 @@
+package driver
+
+import (
+	"errors"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+// watchInterval is how often the device is looked after if nobody waits for it: what
+// a program that is idle hears of its end it hears that late. A look is two register
+// accesses.
+const watchInterval = 250 * time.Millisecond
+
+// startWatch looks after the device until it fails or the NIC is closed, so that
+// every wait ends and the owner is told, whatever he does.
+func (n *NIC) startWatch() {
+	var alerts <-chan error
+	if a, ok := n.dev.(vfio.Alerter); ok {
+		alerts = a.Alerts()
+	}
+	var lost <-chan struct{}
+	if l, ok := n.dev.(loser); ok {
+		lost = l.Lost()
+	}
+	resets := n.resets
+	n.goroutines.Go(func() {
+		tick := time.NewTicker(watchInterval)
+		defer tick.Stop()
+		for n.failed() == nil {
+			select {
+			case err, ok := <-alerts:
+				if ok {
+					n.failFor(err)
+				} else {
+					alerts = nil // the back end has nothing more to say
+				}
+			case <-lost:
+				_ = n.fail(ErrDeviceGone)
+			case <-tick.C:
+				n.look(resets)
+			case <-n.done:
+				return
+			}
+		}
+	})
+}
+
+// look is check, and finds resets by others that are over: there were as many when
+// the NIC was set up.
+func (n *NIC) look(resets uint32) {
+	if n.check() != nil {
+		return
+	}
+	now, err := n.regs.read(descriptors.BlockHealth, descriptors.RegResetCount)
+	// What a device that has just gone reads is no count.
+	if err == nil && now != resets && n.check() == nil {
+		_ = n.failUnlessClosing(errReset)
+	}
+}
+
+func (n *NIC) failFor(err error) {
+	if errors.Is(err, vfio.ErrDeviceGone) {
+		_ = n.fail(err)
+		return
+	}
+	_ = n.fail(errors.Join(ErrDeviceFault, err))
+}
