@@ -37,7 +37,7 @@ type eventQueue struct {
 //
 // EventCatastrophic says that the device has failed or is gone. It comes once, also
 // to a handler that is set later, whether or not the program uses the NIC: within a
-// second, or what a request to a server takes.
+// second, and within some more if a vfio-user server lives on without its device.
 func (n *NIC) OnEvent(f func(descriptors.Event)) {
 	q := &n.events
 	q.mu.Lock()

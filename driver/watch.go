@@ -10,8 +10,12 @@ import (
 
 // watchInterval is how often the device is looked after if nobody waits for it: what
 // a program that is idle hears of its end it hears that late. A look is two register
-// accesses.
-const watchInterval = 250 * time.Millisecond
+// accesses, so it is rarer where these are messages: that the other end of the
+// connection is gone is known without one.
+const (
+	watchInterval    = 250 * time.Millisecond
+	farWatchInterval = 5 * time.Second
+)
 
 // startWatch looks after the device until it fails or the NIC is closed, so that
 // every wait ends and the owner is told, whatever he does.
@@ -21,12 +25,13 @@ func (n *NIC) startWatch() {
 		alerts = a.Alerts()
 	}
 	var lost <-chan struct{}
+	interval := watchInterval
 	if l, ok := n.dev.(loser); ok {
-		lost = l.Lost()
+		lost, interval = l.Lost(), farWatchInterval
 	}
 	resets := n.resets
 	n.goroutines.Go(func() {
-		tick := time.NewTicker(watchInterval)
+		tick := time.NewTicker(interval)
 		defer tick.Stop()
 		for n.failed() == nil {
 			select {

@@ -99,8 +99,9 @@ func (a AsyncError) Reason() error {
 // time, in order, on a goroutine of its own, and may call any method. Errors
 // that come faster than it takes them are dropped in the end, but for
 // AsyncCatastrophic: each handler that is set gets it once, also one that is set
-// when the NIC has failed already. It comes within a second, or what a request to a
-// vfio-user server takes, whether or not the program uses the NIC. A nil handler
+// when the NIC has failed already. It comes within a second, whether or not the
+// program uses the NIC (within some more if a vfio-user server lives on without its
+// device). A nil handler
 // restores the default, a log entry: at level debug for what belongs to every
 // program, a link that comes up and a peer that disconnects; with a count, and at
 // most once a second and VI, for what a peer can cause with each message.

@@ -92,8 +92,8 @@ func TestSurpriseRemoval(t *testing.T) {
 	}
 }
 
-// TestEndIsTold ends NICs of each back end while their programs do nothing: the
-// handler is told once, and then every call fails.
+// TestEndIsTold ends NICs of each back end while their programs do nothing, or wait
+// where nothing takes longer: the handler is told once, and then every call fails.
 func TestEndIsTold(t *testing.T) {
 	pulled := func(o ...emulator.Option) func(t *testing.T) (*via.NIC, func()) {
 		return func(t *testing.T) (*via.NIC, func()) {
@@ -135,6 +135,9 @@ func TestEndIsTold(t *testing.T) {
 				t.Fatal(err)
 			}
 			end()
+			if name == "vfio-user, device pulled" {
+				_, _ = e.VI.RecvWait(viatest.Context(t))
+			}
 			hear := func(from chan via.AsyncError) {
 				t.Helper()
 				select {
