@@ -12,31 +12,25 @@ import (
 // then knows it to be reported.
 func (c *CQ) take() (descriptors.Completion, error) {
 	c.mu.Lock()
+	var e descriptors.Completion
+	var q *workQueue
+	var err error
 	for {
-		e, err := c.oldest()
-		if err != nil {
-			return c.miss(e, err)
+		if len(c.sorted) > 0 {
+			e, c.sorted = c.sorted[0], c.sorted[1:]
+			q = c.queueOf(e)
+		} else if e, q, err = c.next(); err != nil {
+			break
 		}
-		if !c.idle(&e) {
-			c.report(c.queueOf(&e))
+		if q == nil {
+			continue // it has been destroyed
+		}
+		descriptors.StoreIndex(&q.reported, q.reported+1)
+		if !q.tookBack(e.Index) {
 			c.mu.Unlock()
 			return e, nil
 		}
 	}
-}
-
-// oldest takes the next entry, from sorted or from the ring. mu is held.
-func (c *CQ) oldest() (descriptors.Completion, error) {
-	if len(c.sorted) == 0 {
-		return c.next()
-	}
-	e := c.sorted[0]
-	c.sorted = c.sorted[1:]
-	return e, nil
-}
-
-// miss is the end of a look in vain. It is called with mu held, and unlocks it.
-func (c *CQ) miss(e descriptors.Completion, err error) (descriptors.Completion, error) {
 	c.misses++
 	look := c.misses%missesPerCheck == 0
 	c.mu.Unlock()
@@ -54,36 +48,36 @@ func (c *CQ) miss(e descriptors.Completion, err error) (descriptors.Completion, 
 	return e, ErrNotDone
 }
 
-// next takes the next entry from the ring and checks it. An impossible one is
-// the last: after it nothing in the ring can be relied on.
-func (c *CQ) next() (descriptors.Completion, error) {
+// next takes the next entry from the ring, checks it, and finds its queue. An
+// impossible one is the last: after it nothing in the ring can be relied on.
+func (c *CQ) next() (descriptors.Completion, *workQueue, error) {
 	if c.failed != nil {
-		return descriptors.Completion{}, c.failed
+		return descriptors.Completion{}, nil, c.failed
 	}
 	shared := &c.ring[c.consumer&c.mask]
 	flags := shared.LoadFlags()
 	if flags&descriptors.CompletionPhase != descriptors.PhaseOf(c.consumer, c.log2) {
-		return descriptors.Completion{}, ErrNotDone
+		return descriptors.Completion{}, nil, ErrNotDone
 	}
 	mmio.FromDevice()
 	e := descriptors.Completion{Endpoint: shared.Endpoint, Index: shared.Index, Status: shared.Status, Flags: flags}
-	q := c.queueOf(&e)
+	q := c.queueOf(e)
 	if q == nil || e.Index != q.found || q.found == descriptors.LoadIndex(&q.producer) ||
 		flags&descriptors.CompletionFlagsReserved != 0 ||
 		e.Status&uint32(descriptors.StatusReserved) != 0 || e.Status&uint32(descriptors.StatusDone) == 0 {
 		c.failed = c.n.error("CQ done", fmt.Errorf("%w: entry %d of completion queue %d is endpoint %d, index %d, status %#x, flags %#x",
 			ErrProtocol, c.consumer, c.number, e.Endpoint, e.Index, e.Status, flags))
-		return descriptors.Completion{}, c.failed
+		return descriptors.Completion{}, nil, c.failed
 	}
 	q.found++
 	c.consumer++
 	descriptors.StoreIndex(c.index, c.consumer)
-	return e, nil
+	return e, q, nil
 }
 
 // queueOf returns the work queue that an entry is about, nil if it has none
 // that completes here.
-func (c *CQ) queueOf(e *descriptors.Completion) *workQueue {
+func (c *CQ) queueOf(e descriptors.Completion) *workQueue {
 	if e.Endpoint >= uint32(len(c.n.vis)) {
 		return nil
 	}
@@ -101,36 +95,34 @@ func (c *CQ) queueOf(e *descriptors.Completion) *workQueue {
 	return q
 }
 
-// report counts an entry as one that the consumer needs no more: its queue has room
-// for another descriptor.
-func (c *CQ) report(q *workQueue) { descriptors.StoreIndex(&q.reported, q.reported+1) }
-
-// idle reports whether nobody needs an entry any more, because its descriptor has
-// been taken back or its queue is gone. It counts it then. mu is held.
-func (c *CQ) idle(e *descriptors.Completion) bool {
-	q := c.queueOf(e)
-	if q == nil {
-		return true
-	}
-	if int32(e.Index-descriptors.LoadIndex(&q.taken)) >= 0 {
-		return false
-	}
-	c.report(q)
-	return true
+// tookBack reports whether descriptor number index has been taken back.
+func (q *workQueue) tookBack(index uint32) bool {
+	return int32(index-descriptors.LoadIndex(&q.taken)) < 0
 }
 
-// sort takes what is in the ring out of it, and drops the entries of which drop says
-// so. mu is held.
-func (c *CQ) sort(drop func(e *descriptors.Completion) bool) {
+// sort takes what is in the ring out of it, and drops the entries that nobody needs
+// any more: those of the queue gone, which may be nil, and those of descriptors that
+// have been taken back, which make room in their queues. mu is held.
+func (c *CQ) sort(gone *workQueue) {
 	c.drain()
-	c.sorted = slices.DeleteFunc(c.sorted, func(e descriptors.Completion) bool { return drop(&e) })
+	c.sorted = slices.DeleteFunc(c.sorted, func(e descriptors.Completion) bool {
+		q := c.queueOf(e)
+		if q == nil || q == gone {
+			return true
+		}
+		if !q.tookBack(e.Index) {
+			return false
+		}
+		descriptors.StoreIndex(&q.reported, q.reported+1)
+		return true
+	})
 }
 
 // drain moves what is in the ring to sorted, and reports whether there was anything.
 // mu is held.
 func (c *CQ) drain() (any bool) {
 	for {
-		e, err := c.next()
+		e, _, err := c.next()
 		if err != nil {
 			return any
 		}
@@ -146,7 +138,7 @@ func (c *CQ) forget(q *workQueue) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.sort(func(e *descriptors.Completion) bool { return c.queueOf(e) == q })
+	c.sort(q)
 }
 
 // entryLooks is how often makeRoom looks for an entry. A device writes it right after
@@ -159,13 +151,13 @@ const entryLooks = 1000
 func (c *CQ) makeRoom(q *workQueue) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.sort(c.idle)
+	c.sort(nil)
 	for range entryLooks {
 		if q.producer-q.reported < q.depth {
 			return true
 		}
 		if c.drain() {
-			c.sort(c.idle)
+			c.sort(nil)
 		}
 	}
 	return false
