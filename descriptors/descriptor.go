@@ -3,6 +3,7 @@ package descriptors
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 )
 
 // Errors of building a descriptor.
@@ -25,6 +26,25 @@ type Descriptor struct {
 	inline   uint32 // bytes of inline data
 	address  uint64
 	handle   uint32
+	post     Post
+}
+
+// Post is what a driver notes of a descriptor, so that it is posted once. It is not
+// in memory that the NIC sees.
+type Post struct {
+	// Owner is the driver's name for the VI that alone may post the descriptor; zero
+	// for any. It is set before the first post.
+	Owner uint32
+	// Posted says that the descriptor is on the queue of Holder, whose lock guards
+	// it: the queue to which it was posted last, if any.
+	Posted bool
+	Holder atomic.Pointer[Holder]
+}
+
+// Holder is a work queue of a driver.
+type Holder interface {
+	// LetGo makes Holder of d nil, unless d is posted there or to another by now.
+	LetGo(d *Descriptor)
 }
 
 // NewDescriptor lays a descriptor over mem, which the NIC knows as address in
@@ -133,6 +153,9 @@ func (d *Descriptor) Length() uint32 { return d.control.Length }
 func (d *Descriptor) Immediate() (uint32, bool) {
 	return d.control.Immediate, d.control.LoadStatus()&StatusImmediate != 0
 }
+
+// Post returns what the driver notes of d.
+func (d *Descriptor) Post() *Post { return &d.post }
 
 // Segments returns the data segments added so far, in registered memory.
 func (d *Descriptor) Segments() []DataSegment { return d.segments[:d.used] }

@@ -40,6 +40,10 @@ var (
 	// ErrNotRearmed: the descriptor still carries the status of an earlier
 	// completion.
 	ErrNotRearmed = errors.New("descriptor was completed and not rearmed")
+	// ErrPosted: the descriptor is on a queue already, and was not taken back.
+	ErrPosted = errors.New("descriptor is posted already")
+	// ErrOtherVI: the descriptor belongs to another VI.
+	ErrOtherVI = errors.New("descriptor belongs to another VI")
 	// ErrBadHandle: the descriptor does not lie in memory that is registered here
 	// and that the device may write.
 	ErrBadHandle = errors.New("descriptor is not in registered, writable memory of this NIC")

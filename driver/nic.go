@@ -67,6 +67,8 @@ type NIC struct {
 	dma      dmaBlock
 	programs programs
 
+	keys atomic.Uint32 // of VIs, given out so far
+
 	// vis finds a VI by its number, without a lock.
 	vis []atomic.Pointer[VI]
 

@@ -15,6 +15,8 @@ type workQueue struct {
 	side string // "send" or "receive"
 	cq   *CQ    // nil for none
 	vec  *vector
+	// holder is the queue itself, as descriptors know it.
+	holder descriptors.Holder
 
 	mu       hotlock.Mutex
 	tokens   []descriptors.Token
@@ -54,6 +56,9 @@ const missesPerCheck = 1 << 16
 func (q *workQueue) post(d *descriptors.Descriptor) error {
 	q.mu.Lock()
 	err := q.put(d)
+	if err == ErrPosted && q.regain(d) {
+		err = q.put(d)
+	}
 	if err == nil {
 		q.bell.ring(q.producer)
 	}
@@ -71,7 +76,11 @@ func (q *workQueue) postBatch(ds []*descriptors.Descriptor) (int, error) {
 	n := 0
 	q.mu.Lock()
 	for _, d := range ds {
-		if err = q.put(d); err != nil {
+		err = q.put(d)
+		if err == ErrPosted && q.regain(d) {
+			err = q.put(d)
+		}
+		if err != nil {
 			break
 		}
 		n++
@@ -108,7 +117,15 @@ func (q *workQueue) put(d *descriptors.Descriptor) error {
 	if !liesAt(d, t.Address) {
 		return ErrBadHandle
 	}
+	// Claimed before its status is looked at: of a descriptor that is posted that is
+	// the device's to write.
+	if p := d.Post(); p.Holder.Load() == &q.holder && !p.Posted {
+		p.Posted = true // as claim does, without a call
+	} else if err := q.claim(d); err != nil {
+		return err
+	}
 	if d.Status() != 0 {
+		release(d)
 		return ErrNotRearmed
 	}
 	i := q.producer & q.mask
@@ -163,6 +180,7 @@ func (q *workQueue) take() (_ *descriptors.Descriptor, m miss, _ error) {
 	mmio.FromDevice()
 	d := p.d
 	tooLong := q.tooLong(p)
+	release(d)
 	*p = posting{}
 	descriptors.StoreIndex(&q.taken, q.taken+1)
 	q.mu.Unlock()
@@ -230,6 +248,10 @@ func (q *workQueue) refused(err error) error {
 		return q.vi.n.refuse("post "+q.side, err, "the descriptor is nil")
 	case err == ErrNotRearmed:
 		return q.vi.n.refuse("post "+q.side, err, "call Rearm or Prepare before posting it again")
+	case err == ErrPosted:
+		return q.vi.n.refuse("post "+q.side, err, "take it back with SendDone or RecvDone first")
+	case err == ErrOtherVI:
+		return q.vi.n.refuse("post "+q.side, err, "post it to the VI that it was made for")
 	case err == ErrInvalidPtag:
 		return q.vi.n.refuse("post "+q.side, err, "VI and memory must have the same protection tag")
 	case err == ErrBadHandle:
@@ -305,10 +327,14 @@ func (q *workQueue) refuse(yes bool) {
 	q.refuses = yes
 }
 
-// close ends all use of the ring and of the doorbells.
+// close ends all use of the ring and of the doorbells. What is posted is the
+// program's again.
 func (q *workQueue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	for i := q.taken; i != q.producer && !q.closed; i++ {
+		release(q.posted[i&q.mask].d)
+	}
 	q.closed = true
 	q.posted, q.tokens = nil, nil
 }

@@ -30,8 +30,9 @@ func (q *workQueue) pollBatch(into []*descriptors.Descriptor) (int, error) {
 // is.
 func (q *workQueue) takeSound(into []*descriptors.Descriptor) (n int) {
 	q.mu.Lock()
-	for n < len(into) && !q.closed && int32(q.producer-q.taken) > 0 {
-		p := &q.posted[q.taken&q.mask]
+	taken := q.taken
+	for n < len(into) && !q.closed && int32(q.producer-taken) > 0 {
+		p := &q.posted[taken&q.mask]
 		status := p.d.Status()
 		if !status.Done() || status&(descriptors.StatusErrorMask|descriptors.StatusReserved) != 0 {
 			break
@@ -41,10 +42,12 @@ func (q *workQueue) takeSound(into []*descriptors.Descriptor) (n int) {
 			break
 		}
 		into[n] = p.d
+		release(p.d)
 		*p = posting{}
-		descriptors.StoreIndex(&q.taken, q.taken+1)
+		taken++
 		n++
 	}
+	descriptors.StoreIndex(&q.taken, taken)
 	q.mu.Unlock()
 	return n
 }

@@ -34,6 +34,7 @@ type VIAttributes struct {
 type VI struct {
 	n          *NIC
 	number     uint32
+	key        uint32 // no other VI of the NIC ever has it
 	attributes VIAttributes
 	send, recv workQueue
 	rings      *dmaBuffer
@@ -105,7 +106,7 @@ func ringLog2(depth int) uint8 {
 }
 
 func (n *NIC) createVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) (*VI, error) {
-	v := &VI{n: n, attributes: a}
+	v := &VI{n: n, attributes: a, key: n.keys.Add(1)}
 	sendLog2, recvLog2 := ringLog2(a.SendDepth), ringLog2(a.RecvDepth)
 	sendBytes := uint64(descriptors.TokenSize) << sendLog2
 	recvBytes := uint64(descriptors.TokenSize) << recvLog2
@@ -158,7 +159,7 @@ func (n *NIC) enter(v *VI) bool {
 
 // init makes a queue of depth descriptors over a ring that has room for them.
 func (q *workQueue) init(v *VI, side string, cq *CQ, depth int, ring []byte) {
-	q.vi, q.side, q.cq, q.depth = v, side, cq, uint32(depth)
+	q.vi, q.side, q.cq, q.depth, q.holder = v, side, cq, uint32(depth), q
 	q.tokens = descriptors.TokensAt(ring)
 	q.posted = make([]posting, len(q.tokens))
 	q.mask = uint32(len(q.tokens) - 1)
@@ -171,14 +172,17 @@ func (q *workQueue) init(v *VI, side string, cq *CQ, depth int, ring []byte) {
 // Number returns the endpoint's number on this device.
 func (v *VI) Number() uint32 { return v.number }
 
+// Own makes d, which was not posted yet, a descriptor that only this VI takes.
+func (v *VI) Own(d *descriptors.Descriptor) { d.Post().Owner = v.key }
+
 // Attributes returns what the VI was created with.
 func (v *VI) Attributes() VIAttributes { return v.attributes }
 
 // PostSend posts a send descriptor. The descriptor and its buffers belong to
 // the device until SendDone or SendWait returns it. It fails with ErrQueueFull
-// (bare, and without an allocation), ErrNotRearmed, ErrBadHandle, ErrInvalidPtag
-// or ErrClosed; other errors in a descriptor show in its completion. In a state
-// other than connected it completes at once, flushed.
+// (bare, and without an allocation), ErrPosted, ErrOtherVI, ErrNotRearmed,
+// ErrBadHandle, ErrInvalidPtag or ErrClosed; other errors in a descriptor show in
+// its completion. In a state other than connected it completes at once, flushed.
 func (v *VI) PostSend(d *descriptors.Descriptor) error { return v.send.post(d) }
 
 // PostRecv posts a receive descriptor, see PostSend. It is held until the VI is

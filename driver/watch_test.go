@@ -131,7 +131,7 @@ func TestEndIsNoticed(t *testing.T) {
 		},
 		"posts": func(r *rig, d *descriptors.Descriptor) error {
 			for {
-				if err := r.v.PostRecv(d); err != nil && err != driver.ErrQueueFull {
+				if err := r.v.PostRecv(d); err != nil && !errors.Is(err, driver.ErrPosted) {
 					return err
 				}
 				runtime.Gosched()

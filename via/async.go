@@ -72,7 +72,8 @@ type AsyncError struct {
 	// happened, zero if none.
 	Descriptor uint64
 	// Detail depends on the code: 1 or 0 for AsyncLink, the doorbell's value for
-	// AsyncVIOverrun, a result of SPEC.md 8.7 for AsyncConnectionLost.
+	// AsyncVIOverrun, a result of SPEC.md 8.7 for AsyncConnectionLost, the fault code
+	// for AsyncCatastrophic.
 	Detail uint32
 }
 
@@ -100,11 +101,11 @@ func (a AsyncError) Reason() error {
 // that come faster than it takes them are dropped in the end, but for
 // AsyncCatastrophic: each handler that is set gets it once, also one that is set
 // when the NIC has failed already. It comes within a second, whether or not the
-// program uses the NIC (within some more if a vfio-user server lives on without its
-// device). A nil handler
-// restores the default, a log entry: at level debug for what belongs to every
-// program, a link that comes up and a peer that disconnects; with a count, and at
-// most once a second and VI, for what a peer can cause with each message.
+// program uses the NIC, and within some more if a vfio-user server lives on without
+// its device. A nil handler restores the default, a log entry: at level debug for
+// what belongs to every program, a link that comes up and a peer that disconnects;
+// with a count, and at most once a second and VI, for what a peer can cause with each
+// message.
 func (n *NIC) OnError(f func(AsyncError)) {
 	n.provider.OnEvent(func(e descriptors.Event) { n.event(e, f) })
 }

@@ -78,6 +78,8 @@ type ProviderVI interface {
 	DataPath
 	// Number by which completions and events name the VI, 1 to MaxVIs.
 	Number() uint32
+	// Own makes d one that no other VI takes.
+	Own(d *Descriptor)
 	ConnectRequest(ctx context.Context, remote Address, local []byte) (Remote, error)
 	Disconnect(ctx context.Context) error
 	// Query returns the state and who is at the other end.

@@ -86,6 +86,8 @@ var causes = []struct {
 	{driver.ErrDMAFault, ErrDevice},
 	{driver.ErrNotRearmed, ErrInvalidParameter},
 	{driver.ErrBadHandle, ErrInvalidParameter},
+	{driver.ErrPosted, ErrInvalidParameter},
+	{driver.ErrOtherVI, ErrInvalidParameter},
 	{driver.ErrNotDMAMemory, ErrNotSupported},
 	{driver.ErrInUse, ErrResource},
 	{driver.ErrCQTooSmall, ErrResource},

@@ -1,6 +1,9 @@
 package viatest
 
 import (
+	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
@@ -145,4 +148,86 @@ func testLength(t *testing.T, p *Pair) {
 		})
 		wantState(t, y.VI, via.Connected)
 	})
+}
+
+// testPostedOnce posts descriptors that are posted already, or another VI's: the post
+// is refused and changes nothing, for as long as the descriptor is outstanding.
+func testPostedOnce(t *testing.T, p *Pair) {
+	ctx := Context(t)
+	x, y := p.Connect(t, Setup{})
+	other := NewEnd(t, p.B, Setup{})
+	free := must(y.Memory.NewDescriptor(32<<10, 1))(t) // nobody's
+	refused := func(what string, d *via.Descriptor, posts ...func(*via.Descriptor) error) {
+		t.Helper()
+		for _, post := range posts {
+			wantError(t, what, post(d), via.ErrInvalidParameter)
+		}
+	}
+	everywhere := []func(*via.Descriptor) error{y.VI.PostRecv, y.VI.PostSend, other.VI.PostRecv, other.VI.PostSend}
+	queued := func(sends, receives int) {
+		t.Helper()
+		s := must(y.VI.Query(ctx))(t)
+		o := must(other.VI.Query(ctx))(t)
+		if s.SendQueued != sends || s.RecvQueued != receives || o.SendQueued+o.RecvQueued != 0 {
+			t.Errorf("%d sends and %d receives are queued, want %d and %d; %d on the other VI",
+				s.SendQueued, s.RecvQueued, sends, receives, o.SendQueued+o.RecvQueued)
+		}
+	}
+
+	check(t, y.VI.PostRecv(y.Prepare(t, free, 0, 64)))
+	refused("posted", free, everywhere...)
+	n, err := y.VI.PostRecvBatch([]*via.Descriptor{y.Prepare(t, y.Recv[0], 64, 64), free, y.Recv[1]})
+	wantError(t, "posted, in a batch", err, via.ErrInvalidParameter)
+	if n != 1 {
+		t.Errorf("%d of a batch were posted, want 1", n)
+	}
+	n, err = y.VI.PostRecvBatch([]*via.Descriptor{y.Prepare(t, y.Recv[1], 128, 64), y.Recv[1]})
+	wantError(t, "twice in a batch", err, via.ErrInvalidParameter)
+	if n != 1 {
+		t.Errorf("%d of a batch were posted, want 1", n)
+	}
+	queued(0, 3)
+	refused("another VI's", y.Send[0], other.VI.PostSend, other.VI.PostRecv)
+
+	// It has completed and was not taken back, and is made to look new.
+	for i := range 3 {
+		check(t, x.VI.PostSend(x.Prepare(t, x.Send[i], 0, 8)))
+	}
+	p.Until(t, "completion", func() bool { return free.Status().Done() })
+	free.Rearm()
+	refused("completed and not taken back", free, everywhere...)
+	queued(0, 3)
+}
+
+// testPostedByMany has goroutines post one descriptor to several queues: one of them
+// gets it.
+func testPostedByMany(t *testing.T, p *Pair) {
+	a, b := NewEnd(t, p.A, Setup{}), NewEnd(t, p.A, Setup{})
+	d := must(a.Memory.NewDescriptor(0, 0))(t)
+	posts := []func(*via.Descriptor) error{a.VI.PostRecv, a.VI.PostRecv, b.VI.PostRecv, b.VI.PostRecv}
+	for range 50 {
+		d.Prepare()
+		var posted atomic.Int32
+		var all sync.WaitGroup
+		for _, post := range posts {
+			all.Go(func() {
+				switch err := post(d); {
+				case err == nil:
+					posted.Add(1)
+				case !errors.Is(err, via.ErrInvalidParameter):
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if n := posted.Load(); n != 1 {
+			t.Fatalf("posted %d times", n)
+		}
+		for _, e := range []*End{a, b} {
+			check(t, e.VI.Disconnect(Context(t)))
+			if got, err := p.Take(t, e.VI.RecvDone); err != via.ErrQueueEmpty {
+				wantStatus(t, "flushed", got, err, via.StatusFlushed)
+			}
+		}
+	}
 }

@@ -59,6 +59,8 @@ var suite = []struct {
 	{"descriptors/builder", testBuilder},
 	{"descriptors/forged", testForged},
 	{"descriptors/length", testLength},
+	{"descriptors/posted once", testPostedOnce},
+	{"descriptors/posted by many", testPostedByMany},
 	{"vi/arguments", testVIArguments},
 	{"vi/destroy", testDestroy},
 	{"nil and foreign objects", testForeign},
