@@ -12,6 +12,7 @@
 package fit
 
 import (
+	"context"
 	"math"
 	"slices"
 
@@ -70,18 +71,24 @@ type platform struct {
 const resolution = 0.01
 
 // Fit fits the platforms to those rows that depend on one platform and for which
-// use says yes.
-func Fit(rows []published.Row, use func(published.Row) bool, e Effort) (Parameters, error) {
+// use says yes. It fails with the cause of the end of ctx when that ends first.
+func Fit(ctx context.Context, rows []published.Row, use func(published.Row) bool, e Effort) (Parameters, error) {
 	platforms, err := prepare(rows, use)
 	if err != nil {
 		return Parameters{}, err
 	}
 	var failure error
 	total := func(shared []float64) float64 {
+		if failure != nil {
+			return 0 // whatever is found from here on is of no use
+		}
 		s, penalty := clamp(shared, sharedLimits)
 		for _, p := range platforms {
 			own, cost := simplex(func(x []float64) float64 {
-				c, err := p.cost(s, x)
+				if failure != nil {
+					return 0
+				}
+				c, err := p.cost(ctx, s, x)
 				if err != nil {
 					failure = err
 				}
@@ -111,7 +118,7 @@ func Fit(rows []published.Row, use func(published.Row) bool, e Effort) (Paramete
 
 // Deviation returns the sum of squared deviations, in standard deviations, of rows
 // and expectations at given parameters: what Fit makes small.
-func Deviation(rows []published.Row, p Parameters) (float64, error) {
+func Deviation(ctx context.Context, rows []published.Row, p Parameters) (float64, error) {
 	platforms, err := prepare(rows, func(published.Row) bool { return true })
 	if err != nil {
 		return 0, err
@@ -120,7 +127,7 @@ func Deviation(rows []published.Row, p Parameters) (float64, error) {
 	shared, total := clamp([]float64{s.Decision, s.Packet, s.Completion, s.Pulse}, sharedLimits)
 	for _, one := range platforms {
 		o := p.Platforms[one.name]
-		cost, err := one.cost(shared, []float64{o.Read, o.Write, o.Overhead, o.Host})
+		cost, err := one.cost(ctx, shared, []float64{o.Read, o.Write, o.Overhead, o.Host})
 		if err != nil {
 			return 0, err
 		}
@@ -207,11 +214,11 @@ func (p Parameters) Loader() func(name string) (*profile.Profile, error) {
 
 // cost is the sum of squared deviations: of the rows, of what else is known about
 // the platform, and of parameters outside their limits.
-func (p *platform) cost(shared, own []float64) (float64, error) {
+func (p *platform) cost(ctx context.Context, shared, own []float64) (float64, error) {
 	k := knowledge[p.name]
 	x, sum := clamp(own, k.limits)
 	candidate := Apply(p.base, Shared{shared[0], shared[1], shared[2], shared[3]}, Own{x[0], x[1], x[2], x[3]})
-	m := published.NewModel(func(string) (*profile.Profile, error) { return candidate, nil })
+	m := published.NewModel(ctx, func(string) (*profile.Profile, error) { return candidate, nil })
 	for _, o := range p.observations {
 		v, err := o.computation.Compute(m)
 		if err != nil {

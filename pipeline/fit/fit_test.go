@@ -1,6 +1,7 @@
 package fit_test
 
 import (
+	"context"
 	"math"
 	"os"
 	"reflect"
@@ -58,7 +59,7 @@ func TestProfilesAreAMinimum(t *testing.T) {
 	all := rows(t)
 	base := builtIn(t)
 	deviation := func(p fit.Parameters) float64 {
-		d, err := fit.Deviation(all, p)
+		d, err := fit.Deviation(context.Background(), all, p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,11 +100,11 @@ func TestProfilesAreAMinimum(t *testing.T) {
 func TestFitIsDeterministicAndBounded(t *testing.T) {
 	table := func(r published.Row) bool { return strings.HasPrefix(r.Source, "CS-1997-20, Table 1") }
 	short := fit.Effort{Outer: 1, Inner: 6, Restarts: 1}
-	first, err := fit.Fit(rows(t), table, short)
+	first, err := fit.Fit(context.Background(), rows(t), table, short)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := fit.Fit(rows(t), table, short)
+	second, err := fit.Fit(context.Background(), rows(t), table, short)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package published
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/pipeline"
@@ -16,6 +17,7 @@ const streamFrames = 100
 // Model computes figures for platforms by name. Results are kept, because many
 // rows need the same run.
 type Model struct {
+	ctx   context.Context // of what is computed
 	load  func(name string) (*profile.Profile, error)
 	cache map[key]virtual.Result
 }
@@ -28,9 +30,9 @@ type key struct {
 }
 
 // NewModel makes a model that loads platforms with load; profile.Load gives the
-// built-in ones.
-func NewModel(load func(name string) (*profile.Profile, error)) *Model {
-	return &Model{load: load, cache: map[key]virtual.Result{}}
+// built-in ones. What is computed with it ends with ctx.
+func NewModel(ctx context.Context, load func(name string) (*profile.Profile, error)) *Model {
+	return &Model{ctx: ctx, load: load, cache: map[key]virtual.Result{}}
 }
 
 // Platform returns a platform's costs.
@@ -44,7 +46,7 @@ func (m *Model) run(k key) (virtual.Result, error) {
 	if err != nil {
 		return virtual.Result{}, err
 	}
-	plan, err := planOf(p, k)
+	plan, err := planOf(m.ctx, p, k)
 	if err != nil {
 		return virtual.Result{}, err
 	}
@@ -52,7 +54,7 @@ func (m *Model) run(k key) (virtual.Result, error) {
 	if k.policy == "auto" {
 		o.Warmup = pipeline.AutoLearns
 	}
-	r, err := virtual.Run(o)
+	r, err := virtual.Run(m.ctx, o)
 	if err != nil {
 		return virtual.Result{}, fmt.Errorf("%s, %s: %w", k.platform, k.policy, err)
 	}
@@ -60,11 +62,11 @@ func (m *Model) run(k key) (virtual.Result, error) {
 	return *r, nil
 }
 
-func planOf(p *profile.Profile, k key) (pipeline.Plan, error) {
+func planOf(ctx context.Context, p *profile.Profile, k key) (pipeline.Plan, error) {
 	if k.policy != "optimal" {
 		return pipeline.ByName(k.policy, pipeline.Parameters{MinPulseSend: k.send, MinPulseReceive: k.receive})
 	}
-	best, err := search.Optimal(p, k.payload)
+	best, err := search.Optimal(ctx, p, k.payload)
 	if err != nil {
 		return pipeline.Plan{}, err
 	}

@@ -2,6 +2,7 @@ package published_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"math"
 	"os"
@@ -28,7 +29,7 @@ func rows(t testing.TB) []published.Row {
 // TestFidelity: with the built-in profiles the rows of Table 1 are off by at most
 // 4.5 % and 2 % in the mean, the Alcor latencies of the cut-through paper by 5 %.
 func TestFidelity(t *testing.T) {
-	lines, err := published.Compare(published.NewModel(profile.Load), rows(t))
+	lines, err := published.Compare(published.NewModel(context.Background(), profile.Load), rows(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,11 +55,11 @@ func TestValuesTakeNoPart(t *testing.T) {
 	for i := range changed {
 		changed[i].Value = "1"
 	}
-	a, err := published.Compare(published.NewModel(profile.Load), original)
+	a, err := published.Compare(published.NewModel(context.Background(), profile.Load), original)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := published.Compare(published.NewModel(profile.Load), changed)
+	b, err := published.Compare(published.NewModel(context.Background(), profile.Load), changed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +85,7 @@ func TestIDsTakeNoPart(t *testing.T) {
 // units are recognised, in several spellings.
 func TestRowsThatTheTableDoesNotHave(t *testing.T) {
 	const table, hpdc = "CS-1997-20, Table 1", "Trapeze cut-through paper, S4.2"
-	m := published.NewModel(profile.Load)
+	m := published.NewModel(context.Background(), profile.Load)
 	for _, c := range []struct{ source, quantity, condition, unit, what string }{
 		{table, "one-way latency", "P6/Natoma; 4K payload; store-and-forward", "us", "latency: p6-natoma, store-and-forward, 4096 B"},
 		{table, "bandwidth", "P6/Natoma; 4K payload; pure cut-through", "MB/s", "stream bandwidth: p6-natoma, pure-cut-through, 4096 B"},
@@ -138,7 +139,7 @@ func TestRowsThatTheTableDoesNotHave(t *testing.T) {
 
 // TestUnits: the same figure in other units.
 func TestUnits(t *testing.T) {
-	m := published.NewModel(profile.Load)
+	m := published.NewModel(context.Background(), profile.Load)
 	figure := func(quantity, unit string) float64 {
 		r := published.Row{ID: "x", Source: "CS-1997-20, Table 1", Quantity: quantity, Condition: "Alcor; 8K payload; adaptive", Value: "1", Unit: unit}
 		v, err := published.Find(r).Compute(m)
@@ -262,7 +263,7 @@ func FuzzRead(f *testing.F) {
 func BenchmarkCompare(b *testing.B) {
 	r := rows(b)
 	for b.Loop() {
-		if _, err := published.Compare(published.NewModel(profile.Load), r); err != nil {
+		if _, err := published.Compare(published.NewModel(context.Background(), profile.Load), r); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
@@ -13,11 +14,11 @@ const streamFrames = 60
 
 // FlowGraph draws the first frames of a stream, or of a live device's log if
 // records are given.
-func FlowGraph(c Case, records []dmalog.Record, source string) ([]byte, error) {
+func FlowGraph(ctx context.Context, c Case, records []dmalog.Record, source string) ([]byte, error) {
 	title, note := "Packet flow graph", source
 	if records == nil {
 		c.Log = true
-		f, err := c.Measure()
+		f, err := c.Measure(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -29,11 +30,11 @@ func FlowGraph(c Case, records []dmalog.Record, source string) ([]byte, error) {
 }
 
 // Rates draws every engine's effective bandwidth over time.
-func Rates(c Case, records []dmalog.Record, source string, window profile.Time) ([]byte, error) {
+func Rates(ctx context.Context, c Case, records []dmalog.Record, source string, window profile.Time) ([]byte, error) {
 	title, note := "Effective bandwidth", source
 	if records == nil {
 		c.Log = true
-		f, err := c.Measure()
+		f, err := c.Measure(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -50,14 +51,14 @@ const tooSlow = 1.5
 
 // Thresholds draws latency against the threshold or pulse of one side or of both,
 // for eager and for static pulses.
-func Thresholds(p *profile.Profile, payload int) ([]byte, error) {
+func Thresholds(ctx context.Context, p *profile.Profile, payload int) ([]byte, error) {
 	ch := plot.Chart{
 		Title: "Latency against threshold: " + p.Name,
 		Note:  fmt.Sprintf("%d bytes, one way, idle system, other side at its default; more than %g times store and forward left out", payload, tooSlow),
 		X:     plot.Axis{Label: "threshold or pulse, bytes", Log2: true, Bytes: true},
 		Y:     plot.Axis{Label: "one-way latency, microseconds"},
 	}
-	whole, err := Case{Profile: p, Policy: "store-and-forward", Payload: payload, Count: 1}.Measure()
+	whole, err := Case{Profile: p, Policy: "store-and-forward", Payload: payload, Count: 1}.Measure(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +83,7 @@ func Thresholds(p *profile.Profile, payload int) ([]byte, error) {
 				if line.receive {
 					c.MinPulseReceive = v
 				}
-				f, err := c.Measure()
+				f, err := c.Measure(ctx)
 				if err != nil {
 					return nil, err
 				}
@@ -100,7 +101,7 @@ func Thresholds(p *profile.Profile, payload int) ([]byte, error) {
 var Compared = []string{"store-and-forward", "static", "pure-cut-through", "amp", "auto"}
 
 // Latencies draws latency against payload.
-func Latencies(p *profile.Profile, policies []string, payloads []int) ([]byte, error) {
+func Latencies(ctx context.Context, p *profile.Profile, policies []string, payloads []int) ([]byte, error) {
 	ch := plot.Chart{
 		Title: "Latency against payload: " + p.Name,
 		Note:  "one way, idle system, thresholds at their defaults",
@@ -113,7 +114,7 @@ func Latencies(p *profile.Profile, policies []string, payloads []int) ([]byte, e
 	for _, policy := range policies {
 		s := plot.Series{Name: policy}
 		for _, n := range payloads {
-			f, err := Case{Profile: p, Policy: policy, Payload: n, Count: 1, Warmup: -1}.Measure()
+			f, err := Case{Profile: p, Policy: policy, Payload: n, Count: 1, Warmup: -1}.Measure(ctx)
 			if err != nil {
 				return nil, err
 			}
@@ -126,7 +127,7 @@ func Latencies(p *profile.Profile, policies []string, payloads []int) ([]byte, e
 
 // Bandwidths draws bandwidth against payload, with what the bus alone would carry
 // behind it.
-func Bandwidths(p *profile.Profile, policies []string, payloads []int) ([]byte, error) {
+func Bandwidths(ctx context.Context, p *profile.Profile, policies []string, payloads []int) ([]byte, error) {
 	ch := plot.Chart{
 		Title: "Bandwidth against payload: " + p.Name,
 		Note:  fmt.Sprintf("streams of %d payloads; grey: transfers of that size over the bus alone", streamFrames),
@@ -140,7 +141,7 @@ func Bandwidths(p *profile.Profile, policies []string, payloads []int) ([]byte, 
 	for _, policy := range policies {
 		s := plot.Series{Name: policy}
 		for _, n := range payloads {
-			f, err := Case{Profile: p, Policy: policy, Payload: n, Count: streamFrames, Warmup: -1}.Measure()
+			f, err := Case{Profile: p, Policy: policy, Payload: n, Count: streamFrames, Warmup: -1}.Measure(ctx)
 			if err != nil {
 				return nil, err
 			}

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -35,16 +36,16 @@ func (g *Goal) Gap() float64 { return float64(g.Auto)/float64(g.Best) - 1 }
 func (g *Goal) SenderGap() float64 { return float64(min(g.Answer, g.Auto))/float64(g.Best) - 1 }
 
 // Against measures a goal.
-func Against(p *profile.Profile, payload int) (*Goal, error) {
-	best, err := search.Optimal(p, payload)
+func Against(ctx context.Context, p *profile.Profile, payload int) (*Goal, error) {
+	best, err := search.Optimal(ctx, p, payload)
 	if err != nil {
 		return nil, err
 	}
-	auto, err := Case{Profile: p, Policy: "auto", Payload: payload, Count: 1, Warmup: -1, Log: true}.Measure()
+	auto, err := Case{Profile: p, Policy: "auto", Payload: payload, Count: 1, Warmup: -1, Log: true}.Measure(ctx)
 	if err != nil {
 		return nil, err
 	}
-	answer, err := search.Answer(p, payload, auto.Log)
+	answer, err := search.Answer(ctx, p, payload, auto.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +53,7 @@ func Against(p *profile.Profile, payload int) (*Goal, error) {
 	ratio := func(over string, gap profile.Time, figure func(*Figures) float64) (float64, error) {
 		var v [2]float64
 		for i, policy := range []string{"auto", over} {
-			f, err := Case{Profile: p, Policy: policy, Payload: payload, Count: streamFrames, Gap: gap, Warmup: -1}.Measure()
+			f, err := Case{Profile: p, Policy: policy, Payload: payload, Count: streamFrames, Gap: gap, Warmup: -1}.Measure(ctx)
 			if err != nil {
 				return 0, err
 			}
@@ -106,12 +107,12 @@ const ChangeFrames = 200
 
 // Changes measures auto after each of hostTx, netTx and hostRcv has got half or twice
 // the bandwidth, or half or twice the overhead, in the middle of a run.
-func Changes(p *profile.Profile, payload int) ([]Changed, error) {
+func Changes(ctx context.Context, p *profile.Profile, payload int) ([]Changed, error) {
 	var all []Changed
 	for _, e := range []dmalog.Engine{dmalog.HostTx, dmalog.NetTx, dmalog.HostRcv} {
 		for _, f := range [][2]float64{{1, 0.5}, {1, 2}, {0.5, 1}, {2, 1}} {
 			c := Changed{Profile: p.Name, Payload: payload, Engine: e, Overhead: f[0], Bandwidth: f[1]}
-			if err := c.measure(p); err != nil {
+			if err := c.measure(ctx, p); err != nil {
 				return nil, err
 			}
 			all = append(all, c)
@@ -120,7 +121,7 @@ func Changes(p *profile.Profile, payload int) ([]Changed, error) {
 	return all, nil
 }
 
-func (c *Changed) measure(p *profile.Profile) error {
+func (c *Changed) measure(ctx context.Context, p *profile.Profile) error {
 	q := *p
 	cost := &q.Sender.Read
 	switch c.Engine {
@@ -130,7 +131,7 @@ func (c *Changed) measure(p *profile.Profile) error {
 		cost = &q.Receiver.Write
 	}
 	*cost = scaled(*cost, c.Overhead, c.Bandwidth)
-	best, err := search.Optimal(&q, c.Payload)
+	best, err := search.Optimal(ctx, &q, c.Payload)
 	if err != nil {
 		return err
 	}
@@ -138,7 +139,7 @@ func (c *Changed) measure(p *profile.Profile) error {
 	if err != nil {
 		return err
 	}
-	r, err := virtual.Run(virtual.Options{Profile: p, Plan: plan, Payload: c.Payload, Count: 1, Warmup: Learning + ChangeFrames,
+	r, err := virtual.Run(ctx, virtual.Options{Profile: p, Plan: plan, Payload: c.Payload, Count: 1, Warmup: Learning + ChangeFrames,
 		Changes: []virtual.Change{{Frame: Learning, Engine: c.Engine, Overhead: c.Overhead, Bandwidth: c.Bandwidth}}})
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package report_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"math"
 	"os"
@@ -61,7 +62,7 @@ func TestAutoAgainstTheBest(t *testing.T) {
 					if slow && payload != 1024 {
 						continue
 					}
-					g, err := report.Against(load(t, name), payload)
+					g, err := report.Against(context.Background(), load(t, name), payload)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -124,7 +125,7 @@ func TestAutoOnOtherPlatforms(t *testing.T) {
 						break
 					}
 					payload := 700 + (7919*(4*i+int(seed)))%24000
-					g, err := report.Against(report.Varied(load(t, name), seed), payload)
+					g, err := report.Against(context.Background(), report.Varied(load(t, name), seed), payload)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -153,7 +154,7 @@ func TestAutoAfterAChange(t *testing.T) {
 				if slow && name != "alcor-miata" && name != "pcie4-x16-100g" {
 					t.Skip("takes too long")
 				}
-				changes, err := report.Changes(load(t, name), 8192)
+				changes, err := report.Changes(context.Background(), load(t, name), 8192)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -3,6 +3,7 @@
 package report
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/pipeline"
@@ -41,12 +42,12 @@ type Figures struct {
 }
 
 // Plan returns the policy of a case.
-func (c *Case) Plan() (pipeline.Plan, error) {
+func (c *Case) Plan(ctx context.Context) (pipeline.Plan, error) {
 	if err := c.check(); err != nil {
 		return pipeline.Plan{}, err
 	}
 	if c.Policy == "optimal" {
-		r, err := search.Optimal(c.Profile, c.Payload)
+		r, err := search.Optimal(ctx, c.Profile, c.Payload)
 		if err != nil {
 			return pipeline.Plan{}, err
 		}
@@ -73,8 +74,8 @@ func (c *Case) check() error {
 }
 
 // Measure runs a lone frame and a stream.
-func (c Case) Measure() (*Figures, error) {
-	plan, err := c.Plan()
+func (c Case) Measure(ctx context.Context) (*Figures, error) {
+	plan, err := c.Plan(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -85,12 +86,12 @@ func (c Case) Measure() (*Figures, error) {
 			o.Warmup = Learning
 		}
 	}
-	lone, err := virtual.Run(o)
+	lone, err := virtual.Run(ctx, o)
 	if err != nil {
 		return nil, err
 	}
 	o.Count, o.Gap, o.Random, o.Bidirectional, o.Log = c.Count, c.Gap, c.Random, c.Bidirectional, c.Log
-	stream, err := virtual.Run(o)
+	stream, err := virtual.Run(ctx, o)
 	if err != nil {
 		return nil, err
 	}

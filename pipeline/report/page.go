@@ -1,6 +1,7 @@
 package report
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/pipeline/plot"
@@ -28,17 +29,17 @@ var (
 func PageSteps(o PageOptions) int { return len(o.Profiles) * (len(flowPolicies) + 4) }
 
 // Page makes one self-contained HTML page that reads like the papers' evaluation.
-func Page(o PageOptions) ([]byte, error) {
+func Page(ctx context.Context, o PageOptions) ([]byte, error) {
 	var sections []plot.Section
 	if o.Published != nil {
-		s, err := comparison(o.Published)
+		s, err := comparison(ctx, o.Published)
 		if err != nil {
 			return nil, err
 		}
 		sections = append(sections, s)
 	}
 	for _, p := range o.Profiles {
-		s, err := platform(p, o.Progress)
+		s, err := platform(ctx, p, o.Progress)
 		if err != nil {
 			return nil, err
 		}
@@ -50,7 +51,7 @@ func Page(o PageOptions) ([]byte, error) {
 }
 
 // platform makes the section of one profile.
-func platform(p *profile.Profile, progress func() error) (plot.Section, error) {
+func platform(ctx context.Context, p *profile.Profile, progress func() error) (plot.Section, error) {
 	s := plot.Section{Title: p.Name, Text: describe(p)}
 	type picture struct {
 		caption string
@@ -59,20 +60,20 @@ func platform(p *profile.Profile, progress func() error) (plot.Section, error) {
 	var pictures []picture
 	for _, policy := range flowPolicies {
 		pictures = append(pictures, picture{"Six payloads of 8 KiB under policy " + policy + ".", func() ([]byte, error) {
-			return FlowGraph(Case{Profile: p, Policy: policy, Payload: pagePayload, Count: 6, Warmup: -1}, nil, "")
+			return FlowGraph(ctx, Case{Profile: p, Policy: policy, Payload: pagePayload, Count: 6, Warmup: -1}, nil, "")
 		}})
 	}
 	pictures = append(pictures,
-		picture{"Latency of 8 KiB against the threshold of either side and of both.", func() ([]byte, error) { return Thresholds(p, pagePayload) }},
-		picture{"Latency against payload.", func() ([]byte, error) { return Latencies(p, Compared, latencyPayloads) }},
-		picture{"Bandwidth of streams against payload, with what the bus alone would carry.", func() ([]byte, error) { return Bandwidths(p, Compared, bandwidthPayloads) }},
+		picture{"Latency of 8 KiB against the threshold of either side and of both.", func() ([]byte, error) { return Thresholds(ctx, p, pagePayload) }},
+		picture{"Latency against payload.", func() ([]byte, error) { return Latencies(ctx, p, Compared, latencyPayloads) }},
+		picture{"Bandwidth of streams against payload, with what the bus alone would carry.", func() ([]byte, error) { return Bandwidths(ctx, p, Compared, bandwidthPayloads) }},
 		picture{"What each engine moves while an AMP stream of 8 KiB payloads starts and settles.", func() ([]byte, error) {
 			c := Case{Profile: p, Policy: "amp", Payload: pagePayload, Count: 20, Warmup: -1}
-			lone, err := c.Measure()
+			lone, err := c.Measure(ctx)
 			if err != nil {
 				return nil, err
 			}
-			return Rates(c, nil, "", lone.Latency/2)
+			return Rates(ctx, c, nil, "", lone.Latency/2)
 		}})
 	for _, pic := range pictures {
 		svg, err := pic.draw()
@@ -101,8 +102,8 @@ func describe(p *profile.Profile) string {
 }
 
 // comparison makes the section of published figures.
-func comparison(rows []published.Row) (plot.Section, error) {
-	lines, err := published.Compare(published.NewModel(profile.Load), rows)
+func comparison(ctx context.Context, rows []published.Row) (plot.Section, error) {
+	lines, err := published.Compare(published.NewModel(ctx, profile.Load), rows)
 	if err != nil {
 		return plot.Section{}, err
 	}

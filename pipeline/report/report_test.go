@@ -2,6 +2,7 @@ package report_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -21,7 +22,7 @@ func TestPageIsCompleteAndRepeatable(t *testing.T) {
 	row := published.Row{ID: "r1", Source: "CS-1997-20, Table 1", Quantity: "bandwidth", Condition: "Alcor; 8K payload; store-and-forward", Value: "59", Unit: "MB/s"}
 	steps := 0
 	o := report.PageOptions{Profiles: []*profile.Profile{p}, Published: []published.Row{row}, Progress: func() error { steps++; return nil }}
-	page, err := report.Page(o)
+	page, err := report.Page(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +32,7 @@ func TestPageIsCompleteAndRepeatable(t *testing.T) {
 	if !bytes.Contains(page, []byte("<td>r1</td>")) {
 		t.Error("the published row is not on the page")
 	}
-	again, err := report.Page(o)
+	again, err := report.Page(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +41,7 @@ func TestPageIsCompleteAndRepeatable(t *testing.T) {
 	}
 	stop := errors.New("stop")
 	o.Progress = func() error { return stop }
-	if _, err := report.Page(o); !errors.Is(err, stop) {
+	if _, err := report.Page(context.Background(), o); !errors.Is(err, stop) {
 		t.Errorf("progress failed, the page gives %v", err)
 	}
 }
@@ -62,7 +63,7 @@ func TestBadCases(t *testing.T) {
 		"unknown policy":            {report.Case{Profile: p, Policy: "best", Payload: 100, Count: 1}, pipeline.ErrUnknownPolicy, "store-and-forward"},
 		"optimal of a huge frame":   {report.Case{Profile: p, Policy: "optimal", Payload: 1 << 22, Count: 1}, virtual.ErrOptions, "1048576"},
 	} {
-		if _, err := c.c.Measure(); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
+		if _, err := c.c.Measure(context.Background()); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -168,7 +168,7 @@ func (s *searcher) adaptive() error {
 		if err != nil {
 			return err
 		}
-		r, err := virtual.Run(virtual.Options{Profile: s.profile, Plan: plan, Payload: s.payload, Count: 1, Warmup: 64, Log: true})
+		r, err := virtual.Run(s.ctx, virtual.Options{Profile: s.profile, Plan: plan, Payload: s.payload, Count: 1, Warmup: 64, Log: true})
 		if err != nil {
 			return err
 		}

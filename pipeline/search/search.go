@@ -12,6 +12,7 @@
 package search
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/pipeline"
@@ -35,18 +36,21 @@ func (r *Result) Plan() (pipeline.Plan, error) {
 }
 
 type searcher struct {
+	ctx     context.Context // of the one search
 	profile *profile.Profile
 	payload int
 	grid    int // bytes between the boundaries that dynamic programming considers
 	best    *Result
 }
 
-// Optimal searches for the schedules with the lowest one-way latency of a frame.
-func Optimal(p *profile.Profile, payload int) (*Result, error) {
+// Optimal searches for the schedules with the lowest one-way latency of a frame. It
+// takes seconds for the longest ones, and fails with the cause of the end of ctx when
+// that ends first.
+func Optimal(ctx context.Context, p *profile.Profile, payload int) (*Result, error) {
 	if payload < 1 || payload > MaxPayload {
 		return nil, &virtual.OptionError{Option: "payload", Value: fmt.Sprint(payload), Allowed: fmt.Sprintf("1 to %d bytes for policy optimal", MaxPayload)}
 	}
-	s := &searcher{profile: p, payload: payload, grid: max(payload/256, 1)}
+	s := &searcher{ctx: ctx, profile: p, payload: payload, grid: max(payload/256, 1)}
 	for _, part := range []func() error{s.families, s.thresholds, s.adaptive, s.improveSend, s.answerFinely, s.improveReceive} {
 		if err := part(); err != nil {
 			return nil, err
@@ -57,8 +61,8 @@ func Optimal(p *profile.Profile, payload int) (*Result, error) {
 
 // Answer searches for the hostRcv transfers that answer the netTx pulses of a log of
 // one frame best. The result's Send holds those pulses.
-func Answer(p *profile.Profile, payload int, log []dmalog.Record) (*Result, error) {
-	s := &searcher{profile: p, payload: payload, grid: max(payload/1024, 1)}
+func Answer(ctx context.Context, p *profile.Profile, payload int, log []dmalog.Record) (*Result, error) {
+	s := &searcher{ctx: ctx, profile: p, payload: payload, grid: max(payload/1024, 1)}
 	send := s.stepsOf(log, dmalog.NetTx)
 	if sum(send) != payload || payload < 1 || len(send) > pipeline.MaxSchedule {
 		return nil, &virtual.OptionError{Option: "log", Value: fmt.Sprint(sum(send), " bytes"), Allowed: "the netTx transfers of one frame"}
@@ -134,7 +138,7 @@ func stepsPlan(send, receive []pipeline.Step) (pipeline.Plan, error) {
 }
 
 func (s *searcher) run(plan pipeline.Plan, log bool) (*virtual.Result, error) {
-	return virtual.Run(virtual.Options{Profile: s.profile, Plan: plan, Payload: s.payload, Count: 1, Log: log})
+	return virtual.Run(s.ctx, virtual.Options{Profile: s.profile, Plan: plan, Payload: s.payload, Count: 1, Log: log})
 }
 
 // keepLog keeps what a log of one frame shows, with the sender's steps as they were

@@ -1,6 +1,7 @@
 package search_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -13,7 +14,7 @@ import (
 
 func latency(t *testing.T, p *profile.Profile, plan pipeline.Plan, payload, warmup int) profile.Time {
 	t.Helper()
-	r, err := virtual.Run(virtual.Options{Profile: p, Plan: plan, Payload: payload, Count: 1, Warmup: warmup})
+	r, err := virtual.Run(context.Background(), virtual.Options{Profile: p, Plan: plan, Payload: payload, Count: 1, Warmup: warmup})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +29,7 @@ func TestNothingBeatsOptimal(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, payload := range []int{1024, 8192} {
-			best, err := search.Optimal(p, payload)
+			best, err := search.Optimal(context.Background(), p, payload)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -75,7 +76,7 @@ func TestNoPairOfThresholdsBeatsOptimal(t *testing.T) {
 	odd := *p
 	odd.Sender.Read, odd.Receiver.Write, odd.Link.Pulse = profile.NewCost(6, 90), profile.NewCost(3, 170), profile.NewCost(0.3, 110)
 	const payload = 5000
-	best, err := search.Optimal(&odd, payload)
+	best, err := search.Optimal(context.Background(), &odd, payload)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,11 +100,11 @@ func TestAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := virtual.Run(virtual.Options{Profile: p, Plan: plan, Payload: 8192, Count: 1, Log: true})
+	r, err := virtual.Run(context.Background(), virtual.Options{Profile: p, Plan: plan, Payload: 8192, Count: 1, Log: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := search.Answer(p, 8192, r.Log)
+	answer, err := search.Answer(context.Background(), p, 8192, r.Log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +112,7 @@ func TestAnswer(t *testing.T) {
 		t.Errorf("best answer %v us, eager's own %v us", answer.Latency.Microseconds(), r.Latency.Microseconds())
 	}
 	for payload, log := range map[int][]dmalog.Record{8192: nil, 4096: r.Log, 0: nil} {
-		if _, err := search.Answer(p, payload, log); !errors.Is(err, virtual.ErrOptions) {
+		if _, err := search.Answer(context.Background(), p, payload, log); !errors.Is(err, virtual.ErrOptions) {
 			t.Errorf("%d bytes, %d transfers: %v", payload, len(log), err)
 		}
 	}
@@ -123,7 +124,7 @@ func TestSchedulesCoverTheFrame(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, payload := range []int{1, 2, 77, 4096} {
-		r, err := search.Optimal(p, payload)
+		r, err := search.Optimal(context.Background(), p, payload)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +146,7 @@ func TestBadPayloads(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, n := range []int{-1, 0, search.MaxPayload + 1} {
-		if _, err := search.Optimal(p, n); !errors.Is(err, virtual.ErrOptions) {
+		if _, err := search.Optimal(context.Background(), p, n); !errors.Is(err, virtual.ErrOptions) {
 			t.Errorf("%d bytes: %v", n, err)
 		}
 	}
@@ -157,8 +158,43 @@ func BenchmarkOptimal(b *testing.B) {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		if _, err := search.Optimal(p, 8192); err != nil {
+		if _, err := search.Optimal(context.Background(), p, 8192); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// limited is a context that ends after so many looks.
+type limited struct {
+	context.Context
+	looks *int
+}
+
+func (l limited) Err() error {
+	if *l.looks--; *l.looks < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestSearchEnds: whenever its context ends, a search ends at the next look.
+func TestSearchEnds(t *testing.T) {
+	p, err := profile.Load("p6-natoma")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, looks := range []int{0, 1, 100, 3000} {
+		left := looks
+		if _, err := search.Optimal(limited{t.Context(), &left}, p, search.MaxPayload); !errors.Is(err, context.Canceled) {
+			t.Errorf("after %d looks: %v", looks, err)
+		}
+		if left < -4 {
+			t.Errorf("it went on for %d looks", -left)
+		}
+	}
+	none := 0
+	log := []dmalog.Record{{Engine: dmalog.NetTx, End: 1000, Bytes: 8192}}
+	if _, err := search.Answer(limited{t.Context(), &none}, p, 8192, log); !errors.Is(err, context.Canceled) {
+		t.Errorf("the answer to pulses: %v", err)
 	}
 }

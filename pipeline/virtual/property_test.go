@@ -2,6 +2,7 @@ package virtual_test
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"testing"
 
@@ -47,7 +48,7 @@ func anyOptions(t *rapid.T) virtual.Options {
 func TestEveryRunIsPossible(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := anyOptions(t)
-		r, err := virtual.Run(o)
+		r, err := virtual.Run(context.Background(), o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -163,7 +164,7 @@ func TestEagerDoesNotIdle(t *testing.T) {
 			t.Fatal(err)
 		}
 		o.Plan, o.Bidirectional = plan, false
-		r, err := virtual.Run(o)
+		r, err := virtual.Run(context.Background(), o)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package virtual
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -15,16 +16,22 @@ import (
 // error in this package.
 var ErrStalled = errors.New("the pipeline stands still")
 
-// Run moves the frames and returns what was measured. Errors are *OptionError or
-// *pipeline.ParameterError.
-func Run(o Options) (*Result, error) {
+// checkEvery is how many events happen between two looks at the context: some tens
+// of microseconds.
+const checkEvery = 1 << 8
+
+// Run moves the frames and returns what was measured. Errors are *OptionError,
+// *pipeline.ParameterError, or the cause of the end of ctx.
+func Run(ctx context.Context, o Options) (*Result, error) {
 	m, err := newMachine(o)
 	if err != nil {
 		return nil, err
 	}
-	m.run()
+	m.run(ctx)
 	var option *OptionError
 	switch {
+	case ctx.Err() != nil && errors.Is(m.err, context.Cause(ctx)):
+		return nil, m.err
 	case errors.As(m.err, &option):
 		return nil, option
 	case m.err != nil:
@@ -79,13 +86,17 @@ func newMachine(o Options) (*machine, error) {
 	return m, nil
 }
 
-func (m *machine) run() {
+func (m *machine) run(ctx context.Context) {
 	for i := range m.flowCount {
 		m.post(i)
 	}
 	m.look(0)
 	m.look(1)
-	for {
+	for events := 0; ; events++ {
+		if events%checkEvery == 0 && ctx.Err() != nil {
+			m.err = context.Cause(ctx)
+			return
+		}
 		slot, when := 0, never
 		for i, t := range m.at {
 			if t < when {

@@ -1,6 +1,7 @@
 package virtual_test
 
 import (
+	"context"
 	"errors"
 	"math"
 	"reflect"
@@ -32,7 +33,7 @@ func load(t testing.TB, name string) *profile.Profile {
 
 func run(t testing.TB, o virtual.Options) *virtual.Result {
 	t.Helper()
-	r, err := virtual.Run(o)
+	r, err := virtual.Run(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,13 +210,13 @@ func TestBadOptions(t *testing.T) {
 		o := good
 		spoil(&o)
 		var e *virtual.OptionError
-		if _, err := virtual.Run(o); !errors.Is(err, virtual.ErrOptions) || !errors.As(err, &e) || e.Allowed == "" {
+		if _, err := virtual.Run(context.Background(), o); !errors.Is(err, virtual.ErrOptions) || !errors.As(err, &e) || e.Allowed == "" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	o := good
 	o.Plan.Buffers = -1
-	if _, err := virtual.Run(o); !errors.Is(err, pipeline.ErrParameter) {
+	if _, err := virtual.Run(context.Background(), o); !errors.Is(err, pipeline.ErrParameter) {
 		t.Errorf("negative buffers: %v", err)
 	}
 }
@@ -230,7 +231,7 @@ func TestTooMuch(t *testing.T) {
 		"time": {Profile: slow, Plan: plan(t, "store-and-forward", pipeline.Parameters{}), Payload: pipeline.MaxFrame, Count: 20_000},
 	} {
 		var e *virtual.OptionError
-		if r, err := virtual.Run(o); !errors.As(err, &e) || r != nil || e.Option != "count" {
+		if r, err := virtual.Run(context.Background(), o); !errors.As(err, &e) || r != nil || e.Option != "count" {
 			t.Errorf("%s: %v, %v", name, r, err)
 		}
 	}
@@ -259,4 +260,30 @@ func BenchmarkTransfers(b *testing.B) {
 			b.ReportMetric(float64(transfers)/b.Elapsed().Seconds()/1e6, "Mtransfers/s")
 		})
 	}
+}
+
+// TestRunEnds: a run of many events ends with its context.
+func TestRunEnds(t *testing.T) {
+	why := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	sent := 0
+	// A policy that ends it in the middle.
+	stop := pipeline.Plan{Send: func() pipeline.Policy { return counting{&sent, func() { cancel(why) }} }, Receive: func() pipeline.Policy { return pipeline.StoreAndForward{} }}
+	_, err := virtual.Run(ctx, virtual.Options{Profile: simple(), Plan: stop, Payload: 8192, Count: 100_000})
+	if !errors.Is(err, why) || sent < 1000 || sent > 10_000 {
+		t.Errorf("%v after %d questions", err, sent)
+	}
+}
+
+// counting calls stop at the thousandth question.
+type counting struct {
+	n    *int
+	stop func()
+}
+
+func (c counting) Next(v pipeline.View) int {
+	if *c.n++; *c.n == 1000 {
+		c.stop()
+	}
+	return v.Available()
 }

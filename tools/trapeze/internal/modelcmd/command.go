@@ -61,7 +61,7 @@ each transfer packet, flow if it is not 0, start_us, end_us, bytes), bus_busy_us
 				return err
 			}
 			c.Log = true
-			figures, err := c.Measure()
+			figures, err := c.Measure(cmd.Context())
 			if err != nil {
 				return err
 			}

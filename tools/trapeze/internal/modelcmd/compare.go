@@ -50,7 +50,7 @@ maximum, worst_id; errors as fractions).`,
 			if err != nil {
 				return err
 			}
-			lines, err := published.Compare(published.NewModel(profile.Load), rows)
+			lines, err := published.Compare(published.NewModel(cmd.Context(), profile.Load), rows)
 			if err != nil {
 				return fmt.Errorf("%s: %w", file, err)
 			}

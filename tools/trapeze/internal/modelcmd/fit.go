@@ -69,11 +69,11 @@ name: read_mb_s, write_mb_s, overhead_us, host_us), fitted and, with --half, pre
 			}
 			search := fit.DefaultEffort
 			search.Restarts = effort
-			p, err := fit.Fit(rows, use, search)
+			p, err := fit.Fit(cmd.Context(), rows, use, search)
 			if err != nil {
 				return err
 			}
-			lines, err := published.Compare(published.NewModel(p.Loader()), rows)
+			lines, err := published.Compare(published.NewModel(cmd.Context(), p.Loader()), rows)
 			if err != nil {
 				return err
 			}

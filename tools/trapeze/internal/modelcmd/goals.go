@@ -121,7 +121,7 @@ func (f *goalFlags) measure(ctx context.Context, e Env) ([]goalRow, error) {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			more, err := f.rowsOf(p, payload)
+			more, err := f.rowsOf(ctx, p, payload)
 			if err != nil {
 				return nil, fmt.Errorf("%s, %d bytes: %w", p.Name, payload, err)
 			}
@@ -132,16 +132,16 @@ func (f *goalFlags) measure(ctx context.Context, e Env) ([]goalRow, error) {
 	return rows, nil
 }
 
-func (f *goalFlags) rowsOf(p *profile.Profile, payload int) ([]goalRow, error) {
+func (f *goalFlags) rowsOf(ctx context.Context, p *profile.Profile, payload int) ([]goalRow, error) {
 	if !f.changes {
-		g, err := report.Against(p, payload)
+		g, err := report.Against(ctx, p, payload)
 		if err != nil {
 			return nil, err
 		}
 		return []goalRow{{Profile: g.Profile, Payload: g.Payload, Best: g.Best.Microseconds(), Auto: g.Auto.Microseconds(),
 			Gap: 100 * g.Gap(), Sender: 100 * g.SenderGap(), Stream: g.Stream, Bus: g.Bus}}, nil
 	}
-	changes, err := report.Changes(p, payload)
+	changes, err := report.Changes(ctx, p, payload)
 	var rows []goalRow
 	for _, c := range changes {
 		rows = append(rows, goalRow{Profile: c.Profile, Payload: c.Payload, Engine: c.Engine.String(), Overhead: c.Overhead, Bandwidth: c.Bandwidth,

@@ -111,7 +111,7 @@ func flowCommand(e Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			svg, err := report.FlowGraph(c, records, source)
+			svg, err := report.FlowGraph(cmd.Context(), c, records, source)
 			if err != nil {
 				return err
 			}
@@ -139,7 +139,7 @@ func rateCommand(e Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			svg, err := report.Rates(c, records, source, profile.Micros(window))
+			svg, err := report.Rates(cmd.Context(), c, records, source, profile.Micros(window))
 			if err != nil {
 				return err
 			}
@@ -168,7 +168,7 @@ func thresholdCommand(e Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			svg, err := report.Thresholds(p, payload)
+			svg, err := report.Thresholds(cmd.Context(), p, payload)
 			if err != nil {
 				return err
 			}
@@ -203,7 +203,7 @@ func payloadCommand(e Env, what string) *cobra.Command {
 			if what == "bandwidth" {
 				draw, payloads = report.Bandwidths, widePayloads
 			}
-			svg, err := draw(p, policies, payloads)
+			svg, err := draw(cmd.Context(), p, policies, payloads)
 			if err != nil {
 				return err
 			}
@@ -245,7 +245,7 @@ func reportCommand(e Env) *cobra.Command {
 				meter.Add(1)
 				return cmd.Context().Err()
 			}
-			page, err := report.Page(o)
+			page, err := report.Page(cmd.Context(), o)
 			if err != nil {
 				return err
 			}

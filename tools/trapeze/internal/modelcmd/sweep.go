@@ -184,7 +184,7 @@ func (f *sweepFlags) measure(ctx context.Context, e Env) ([]sweepRow, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		m, err := c.Measure()
+		m, err := c.Measure(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("%s, %s, %d bytes: %w", c.Profile.Name, c.Policy, c.Payload, err)
 		}
