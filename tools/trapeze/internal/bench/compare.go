@@ -40,13 +40,15 @@ type Row struct {
 	Tail map[string]float64 `json:"p999_us,omitempty"`
 	// Best is the best peer, RatioToBest ours divided by its figure: the median of
 	// the rounds' ratios, and their spread.
-	Best        string              `json:"best_peer,omitempty"`
-	RatioToBest *float64            `json:"ratio_to_best"`
-	RatioSpread *[2]float64         `json:"ratio_spread,omitempty"`
-	TailRatio   *float64            `json:"p999_ratio_to_best,omitempty"`
-	Failures    map[string]string   `json:"failures,omitempty"`
-	Missing     []string            `json:"-"`
-	answers     map[string][]Answer // by who, by round
+	Best        string            `json:"best_peer,omitempty"`
+	RatioToBest *float64          `json:"ratio_to_best"`
+	RatioSpread *[2]float64       `json:"ratio_spread,omitempty"`
+	TailRatio   *float64          `json:"p999_ratio_to_best,omitempty"`
+	Failures    map[string]string `json:"failures,omitempty"`
+	// Incomplete: it ended before all rounds were measured.
+	Incomplete bool `json:"incomplete,omitempty"`
+
+	answers map[string][]Answer // by who, by round
 }
 
 // ours is who we are in a row's answers.
@@ -102,7 +104,8 @@ func (c *Comparison) Validate() error {
 
 // Compare measures every row with everybody in turn, A B A B, so that what changes
 // on the machine changes for all. A peer that fails is left out of the row, which
-// says why; a failure of ours ends it all.
+// says why; a failure of ours ends it all. With an error it returns the rows that
+// were measured before, the last one perhaps in part.
 func (c *Comparison) Compare(ctx context.Context) ([]Row, error) {
 	if len(c.Cores) < 2 {
 		return nil, fmt.Errorf("%w: two cores are needed, this process may use %d", ErrSpec, len(c.Cores))
@@ -113,7 +116,11 @@ func (c *Comparison) Compare(ctx context.Context) ([]Row, error) {
 		r.prepare()
 		for range c.Rounds {
 			if err := c.round(ctx, r); err != nil {
-				return nil, fmt.Errorf("%s, %d bytes: %w", r.Test, r.Bytes, err)
+				if r.Incomplete = len(r.answers[ours]) > 0; r.Incomplete {
+					r.conclude()
+					i++
+				}
+				return rows[:i], fmt.Errorf("%s, %d bytes: %w", r.Test, r.Bytes, err)
 			}
 		}
 		r.conclude()

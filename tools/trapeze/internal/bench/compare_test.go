@@ -137,7 +137,11 @@ func TestCompareStops(t *testing.T) {
 	stopped := errors.New("stopped")
 	c := bench.Comparison{Wire: "udp", Rounds: 100, For: 20 * time.Millisecond, Cores: sameCore(),
 		Peers: []bench.Peer{peer(t, "ucx")}, Rows: []bench.Row{{Test: "latency", Bytes: 64}}, Progress: func() { cancel(stopped) }}
-	if _, err := c.Compare(ctx); !errors.Is(err, stopped) {
+	rows, err := c.Compare(ctx)
+	if !errors.Is(err, stopped) {
 		t.Errorf("got %v", err)
+	}
+	if len(rows) != 1 || !rows[0].Incomplete || rows[0].Ours <= 0 {
+		t.Errorf("what was measured before: %+v", rows)
 	}
 }

@@ -19,6 +19,7 @@ import (
 
 	// Make "emu:" addresses known.
 	_ "github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/bench"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/benchcmd"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/progress"
 )
@@ -39,13 +40,18 @@ func TestMain(m *testing.M) {
 var errUsage = errors.New("usage")
 
 func run(ctx context.Context, out io.Writer, asJSON bool, args ...string) error {
+	return runShowing(ctx, out, io.Discard, progress.None, asJSON, args...)
+}
+
+// runShowing is run that shows its progress.
+func runShowing(ctx context.Context, out, shown io.Writer, style progress.Style, asJSON bool, args ...string) error {
 	root := &cobra.Command{Use: "trapeze", SilenceErrors: true, SilenceUsage: true}
 	root.AddCommand(benchcmd.Commands(benchcmd.Env{Stdout: out, Stderr: io.Discard, JSON: func() bool { return asJSON },
 		Run: func(f func(context.Context, []string) error) func(*cobra.Command, []string) error {
 			return func(c *cobra.Command, args []string) error { return f(c.Context(), args) }
 		},
 		Steps: func(what string, total int) *progress.Meter {
-			return progress.NewSteps(io.Discard, progress.None, what, total)
+			return progress.NewSteps(shown, style, what, total)
 		},
 		UsageError: func(err error) error { return errors.Join(errUsage, err) },
 	})...)
@@ -186,5 +192,56 @@ func TestUsage(t *testing.T) {
 			t.Error(err)
 		}
 		mention(t, help.String(), "Examples:", "JSON keys:", "--duration")
+	}
+}
+
+// stopper stops what writes to it.
+type stopper struct{ stop func() }
+
+func (s stopper) Write(b []byte) (int, error) { s.stop(); return len(b), nil }
+
+// TestStopped: a measurement that is stopped prints what it has measured, says that
+// this is not all, and fails with what stopped it.
+func TestStopped(t *testing.T) {
+	if len(bench.Cores()) < 2 {
+		t.Skip("a comparison takes two cores")
+	}
+	why := errors.New("stopped by the test")
+	for _, tt := range []struct {
+		args, list, row string
+	}{
+		{"bench compare --tests latency,rate --peers unix --rounds 1000 --duration 2ms", "rows", "latency"},
+		{"bench --tests latency --sizes 64 --repeat 1000 --duration 2ms", "results", "latency"},
+	} {
+		for _, asJSON := range []bool{false, true} {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			var out bytes.Buffer
+			// It shows its progress for the first time when something was measured.
+			err := runShowing(ctx, &out, stopper{func() { cancel(why) }}, progress.Plain, asJSON, strings.Fields(tt.args)...)
+			cancel(nil)
+			if !errors.Is(err, why) {
+				t.Errorf("%s: %v", tt.args, err)
+			}
+			if !asJSON {
+				mention(t, out.String(), tt.row, "64 B", "Incomplete", why.Error())
+				continue
+			}
+			var object map[string]any
+			if err := json.Unmarshal(out.Bytes(), &object); err != nil {
+				t.Fatalf("%s: %v", tt.args, err)
+			}
+			rows, _ := object[tt.list].([]any)
+			says, _ := object["incomplete"].(string)
+			if len(rows) != 1 || !strings.Contains(says, why.Error()) {
+				t.Errorf("%s: %d rows, incomplete: %q", tt.args, len(rows), says)
+			}
+		}
+	}
+	// Stopped before there was anything.
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(why)
+	var out bytes.Buffer
+	if err := run(ctx, &out, true, "bench", "--repeat", "1"); !errors.Is(err, why) || out.Len() > 0 {
+		t.Errorf("%v, and it printed %q", err, out.String())
 	}
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/bench"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/bench/breakdown"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/jsonout"
 )
 
 // breakdownReport is what bench breakdown --json prints.
@@ -88,10 +87,7 @@ func (e Env) runBreakdown(ctx context.Context, f *breakdownFlags) error {
 		return err
 	}
 	meter.Stop()
-	if e.JSON() {
-		return jsonout.Print(e.Stdout, report)
-	}
-	return report.table(e.Stdout)
+	return e.print(report, report.table)
 }
 
 // table prints the steps, their sum and the whole, and the limits.

@@ -72,7 +72,8 @@ Placements of the engine: inline (the application's polls drive it), thread.
 JSON keys: environment; results: test, wire, placement, reliability, vis, bytes,
 p50_us, p99_us, p999_us, max_us, p50_spread_us, mb_per_s, mb_per_s_spread,
 messages_per_s, cpu_ns_per_message, cycles_per_message (null where the machine does not count them),
-mallocs_per_message, collections. A MB is 10^6 bytes.`,
+mallocs_per_message, collections. A MB is 10^6 bytes. Stopped early, it prints what
+it has measured, and incomplete says why it ended.`,
 		Example: `  trapeze bench
   trapeze bench --tests latency --wires shm,memif,udp --sizes 64,4K --svg latency.svg
   trapeze bench --vis 1,16,256 --sizes 64 --json
@@ -212,25 +213,55 @@ func (e Env) runBench(ctx context.Context, f *benchFlags) error {
 	meter := e.Steps("measuring", len(tasks)*f.repeat)
 	defer meter.Stop()
 	for _, t := range tasks {
-		var runs []bench.Result
-		for range f.repeat {
-			r, err := bench.Run(ctx, t)
-			if err != nil {
-				return fmt.Errorf("%s of %d bytes over %s: %w", t.Spec.Test, t.Spec.Bytes, t.Wire, err)
-			}
-			runs = append(runs, r)
-			meter.Add(1)
+		runs, err := repeated(ctx, t, f.repeat, meter)
+		if len(runs) > 0 {
+			report.Results = append(report.Results, summarize(&t, runs))
 		}
-		report.Results = append(report.Results, summarize(&t, runs))
+		if err == nil {
+			continue
+		}
+		meter.Stop()
+		if len(report.Results) == 0 {
+			return err
+		}
+		report.Incomplete = err.Error()
+		return errors.Join(err, e.print(report, report.table))
 	}
 	meter.Stop()
 	if err := report.writeFiles(f); err != nil {
 		return err
 	}
+	return e.print(report, report.table)
+}
+
+// repeated measures n times. With an error it returns those before.
+func repeated(ctx context.Context, t bench.Task, n int, meter *progress.Meter) (runs []bench.Result, err error) {
+	for range n {
+		r, err := bench.Run(ctx, t)
+		if err != nil {
+			return runs, fmt.Errorf("%s of %d bytes over %s: %w", t.Spec.Test, t.Spec.Bytes, t.Wire, err)
+		}
+		runs = append(runs, r)
+		meter.Add(1)
+	}
+	return runs, nil
+}
+
+// print prints a report: as JSON, or with table.
+func (e Env) print(report any, table func(io.Writer) error) error {
 	if e.JSON() {
 		return jsonout.Print(e.Stdout, report)
 	}
-	return report.table(e.Stdout)
+	return table(e.Stdout)
+}
+
+// incomplete says below a table why it ended early, unless why is empty.
+func incomplete(out io.Writer, why string) error {
+	if why == "" {
+		return nil
+	}
+	_, err := fmt.Fprintf(out, "Incomplete, it ended early: %s\n", why)
+	return err
 }
 
 // worker is the hidden command of a measuring process.

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/bench"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/jsonout"
 )
 
 // compareReport is what bench compare --json prints.
@@ -23,6 +22,8 @@ type compareReport struct {
 	Environment bench.Environment `json:"environment"`
 	// Missing are the peers that are not installed, with what to install.
 	Missing map[string]string `json:"missing,omitempty"`
+	// Incomplete says why it ended before everything was measured.
+	Incomplete string `json:"incomplete,omitempty"`
 }
 
 type compareFlags struct {
@@ -49,7 +50,9 @@ below 1, everything else above. It is the median of the rounds' ratios.
 
 JSON keys: rows (test, bytes, unit, better, ours, ours_spread, peers,
 peers_spread, statistics, p999_us, best_peer, ratio_to_best, ratio_spread,
-p999_ratio_to_best, failures), environment, missing. A MB is 10^6 bytes.`,
+p999_ratio_to_best, failures), environment, missing. A MB is 10^6 bytes. Stopped
+early, it prints what it has measured: incomplete says why it ended, and in a row
+that not all rounds were measured.`,
 		Example: `  ci/bench/setup && trapeze bench compare
   trapeze bench compare --tests latency --rounds 5 --json`,
 		Args: cobra.NoArgs,
@@ -100,14 +103,14 @@ func (e Env) runCompare(ctx context.Context, f *compareFlags) error {
 	meter := e.Steps("comparing", c.Steps())
 	defer meter.Stop()
 	c.Progress = func() { meter.Add(1) }
-	if report.Rows, err = c.Compare(ctx); err != nil {
+	report.Rows, err = c.Compare(ctx)
+	meter.Stop()
+	if err != nil && len(report.Rows) > 0 {
+		report.Incomplete = err.Error()
+	} else if err != nil {
 		return err
 	}
-	meter.Stop()
-	if e.JSON() {
-		return jsonout.Print(e.Stdout, report)
-	}
-	return report.table(e.Stdout)
+	return errors.Join(err, e.print(report, report.table))
 }
 
 func (f *compareFlags) comparison() (*bench.Comparison, error) {
@@ -186,7 +189,7 @@ func (r *compareReport) table(out io.Writer) error {
 			fmt.Fprintf(out, "%s, %s: %s\n", row.Test, size(row.Bytes), row.Failures[who])
 		}
 	}
-	return nil
+	return incomplete(out, r.Incomplete)
 }
 
 // short prints a figure with about three digits.

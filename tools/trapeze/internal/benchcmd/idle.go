@@ -2,6 +2,7 @@ package benchcmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -11,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/bench"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/jsonout"
 )
 
 // Goals of an idle application.
@@ -25,6 +25,8 @@ type idleReport struct {
 	Environment bench.Environment  `json:"environment"`
 	Goals       map[string]float64 `json:"goals"`
 	Results     []idleRow          `json:"results"`
+	// Incomplete says why it ended before everything was measured.
+	Incomplete string `json:"incomplete,omitempty"`
 }
 
 // idleRow is one place.
@@ -75,7 +77,8 @@ kernel's share of that is the machine's, its figure stands beside ours.
 
 JSON keys: environment, goals (idle_cpu_percent, p50_us), results: place, idle_s,
 idle_cpu_percent, messages, pause_ms, waking_cpu_percent, p50_us, p99_us, max_us,
-meets_goals (null without a NIC).`,
+meets_goals (null without a NIC). Stopped early, it prints what it has measured, and
+incomplete says why it ended.`,
 		Example: `  trapeze bench idle
   trapeze bench idle --places shm-inline --duration 20s --pause 100ms --json`,
 		Args: cobra.NoArgs,
@@ -116,16 +119,19 @@ func (e Env) runIdle(ctx context.Context, f *idleFlags) error {
 	for _, t := range tasks {
 		r, err := bench.RunIdle(ctx, t)
 		if err != nil {
-			return fmt.Errorf("%s: %w", t.Place, err)
+			err = fmt.Errorf("%s: %w", t.Place, err)
+			meter.Stop()
+			if len(report.Results) == 0 {
+				return err
+			}
+			report.Incomplete = err.Error()
+			return errors.Join(err, e.print(report, report.table))
 		}
 		report.Results = append(report.Results, idleRowOf(&t, &r))
 		meter.Add(1)
 	}
 	meter.Stop()
-	if e.JSON() {
-		return jsonout.Print(e.Stdout, report)
-	}
-	return report.table(e.Stdout)
+	return e.print(report, report.table)
 }
 
 func idleRowOf(t *bench.IdleTask, r *bench.IdleResult) idleRow {
@@ -159,8 +165,10 @@ func (r *idleReport) table(out io.Writer) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "\nGoals: less than %g %% of a core while idle, p50 of %g us or less.\n", idleGoalCPU, idleGoalWake)
-	return err
+	if _, err := fmt.Fprintf(out, "\nGoals: less than %g %% of a core while idle, p50 of %g us or less.\n", idleGoalCPU, idleGoalWake); err != nil {
+		return err
+	}
+	return incomplete(out, r.Incomplete)
 }
 
 // idleWorker is the hidden command of one side of bench idle.

@@ -18,6 +18,8 @@ import (
 type benchReport struct {
 	Environment bench.Environment `json:"environment"`
 	Results     []result          `json:"results"`
+	// Incomplete says why it ended before everything was measured.
+	Incomplete string `json:"incomplete,omitempty"`
 }
 
 // result is one measurement, repeated.
@@ -122,7 +124,10 @@ func (b *benchReport) table(out io.Writer) error {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%.1f\t%.0f\t%.0f\t%s\t%.3f\t\n", r.Test, r.Wire, r.Placement, r.Reliability, r.VIs, size(r.Bytes),
 			us(r.P50), us(r.P99), us(r.P999), us(r.Max), r.Rate, r.Messages, r.CPU, cycles, r.Mallocs)
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	return incomplete(out, b.Incomplete)
 }
 
 // writeFiles writes the picture and the histograms that were asked for.

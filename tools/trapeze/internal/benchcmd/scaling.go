@@ -13,7 +13,6 @@ import (
 	"github.com/trapeze-nic/trapeze/pipeline/plot"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/bench"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/bench/scaling"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/jsonout"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/outfile"
 )
 
@@ -114,10 +113,7 @@ func (e Env) runScaling(ctx context.Context, f *scalingFlags) error {
 			return err
 		}
 	}
-	if e.JSON() {
-		return jsonout.Print(e.Stdout, report)
-	}
-	return report.table(e.Stdout)
+	return e.print(report, report.table)
 }
 
 // header is the first line of every table: where it was measured.
