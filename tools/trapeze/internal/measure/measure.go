@@ -19,7 +19,7 @@ const longest = 10 * time.Second
 const checkEvery = 1 << 12
 
 // Latency times round trips of n-byte messages between a and b for about the
-// given time, after as many unmeasured ones as warm everything up, and returns
+// given time, one at least, after as many unmeasured ones as warm everything up, and returns
 // halves of round trips in nanoseconds.
 func Latency(ctx context.Context, a, b *endpoint.Endpoint, n int, budget time.Duration) (*hdrhistogram.Histogram, error) {
 	h := hdrhistogram.New(1, int64(longest), 3)
@@ -27,7 +27,7 @@ func Latency(ctx context.Context, a, b *endpoint.Endpoint, n int, budget time.Du
 	end := warm.Add(budget)
 	for {
 		start := time.Now()
-		if start.After(end) {
+		if start.After(end) && h.TotalCount() > 0 {
 			return h, ctx.Err()
 		}
 		if err := oneWay(ctx, a, b, n); err != nil {
