@@ -51,7 +51,7 @@ const (
 	ErrNotSupported Code = 16
 )
 
-// Codes of our own, each with the VIA code that it refines. The last five refine
+// Codes of our own, each with the VIA code that it refines. The last six refine
 // none: VIA has no code for them. ErrDisconnected, ErrPeerLost and
 // ErrConnectionBroken say how a connection ended that this side has not ended: the
 // errors of descriptors that completed because of it match one of them besides
@@ -86,6 +86,8 @@ const (
 	// ErrWithdrawn: the client that asked to be connected no longer waits for an
 	// answer: its time was up, or it gave up. VIA has no code for it.
 	ErrWithdrawn
+	// ErrProtocol: the other end of a Conn does not keep to its protocol.
+	ErrProtocol
 )
 
 var codeTexts = map[Code]string{
@@ -114,6 +116,7 @@ var codeTexts = map[Code]string{
 	ErrPeerLost:           "the peer is lost: it no longer answers",
 	ErrConnectionBroken:   "the connection broke by an error",
 	ErrWithdrawn:          "the client no longer waits",
+	ErrProtocol:           "the other side does not keep to the protocol of a Conn",
 }
 
 // Error says in words what the code means.
@@ -134,7 +137,7 @@ func (c Code) VIA() Code {
 		return ErrDescriptor
 	case ErrClosed:
 		return ErrInvalidParameter
-	case ErrCanceled, ErrDisconnected, ErrPeerLost, ErrConnectionBroken, ErrWithdrawn:
+	case ErrCanceled, ErrDisconnected, ErrPeerLost, ErrConnectionBroken, ErrWithdrawn, ErrProtocol:
 		return 0
 	}
 	return c

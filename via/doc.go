@@ -1,6 +1,9 @@
 // Package via is the application's interface to a Trapeze NIC: the Virtual
 // Interface Architecture in Go idiom.
 //
+// Dial, Listen and Conn are for programs that want to send and receive messages, or a
+// stream of bytes: they handle all that follows.
+//
 // A NIC is opened by address. Memory that the NIC may touch comes from
 // NIC.Alloc. A VI is a send queue and a receive queue; two VIs are connected by
 // ConnectRequest on one side and ConnectWait and Accept on the other. A message

@@ -14,7 +14,7 @@ import (
 
 func TestCodes(t *testing.T) {
 	seen := map[string]via.Code{}
-	for c := via.ErrNotDone; c <= via.ErrWithdrawn; c++ {
+	for c := via.ErrNotDone; c <= via.ErrProtocol; c++ {
 		if c > via.ErrNotSupported && c < via.ErrQueueFull {
 			continue // no codes between VIA's and ours
 		}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 // Open opens the NIC at a device address, such as "pci:0000:03:00.0" or
@@ -17,6 +18,21 @@ func Open(ctx context.Context, address string, opts ...Option) (*NIC, error) {
 		return nil, &Error{Op: op, Device: address, Code: ErrInvalidParameter, Hint: "the context is nil"}
 	}
 	d, err := driver.Open(ctx, address, driver.Options{Logger: collect(opts).logger})
+	return opened(ctx, op, address, d, err, opts)
+}
+
+// OpenDevice opens the NIC behind a device, such as one of emulator.Pair. It takes
+// ownership: the device is closed with the NIC, and also if OpenDevice fails.
+func OpenDevice(ctx context.Context, device vfio.Device, opts ...Option) (*NIC, error) {
+	const op = "open"
+	if ctx == nil || device == nil {
+		return nil, &Error{Op: op, Code: ErrInvalidParameter, Hint: "context and device must not be nil"}
+	}
+	d, err := driver.New(ctx, device, driver.Options{Logger: collect(opts).logger})
+	return opened(ctx, op, device.Info().Address, d, err, opts)
+}
+
+func opened(ctx context.Context, op, address string, d *driver.NIC, err error, opts []Option) (*NIC, error) {
 	if err != nil {
 		code, hint, cause := explain(err)
 		return nil, &Error{Op: op, Device: address, Code: code, Err: cause, Hint: hint}

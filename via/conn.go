@@ -1,0 +1,279 @@
+package via
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// Conn is a connection that carries messages, whole and in order, in both
+// directions: a VI together with the buffers and descriptors of its two queues.
+// Dial and Listener.Accept make one.
+//
+// Send copies a message. Acquire, Post, Receive and Release do without the copy.
+// On a reliable Conn each side sends only what the other has room for: a send
+// waits in Acquire for a receive that is posted, never in the NIC, so what was
+// posted arrives unless the connection breaks, whatever the other application
+// does.
+//
+// Acquire and Post belong to one goroutine at a time, Receive and Release to one,
+// which may be another; Send, CloseSend, Flush and Close may be called by any.
+type Conn struct {
+	vi                        *VI
+	memory                    *Memory
+	remote                    Remote
+	local                     Address
+	address                   Address // of the other end
+	max                       int     // bytes of the largest message
+	stride                    int     // bytes from one buffer to the next
+	sends, receives, controls int     // descriptors for messages, and for what is none
+	window                    int     // messages that the other side may send ahead; 0 if it is not told
+	inline                    bool    // messages are built in their descriptors
+	send                      []*Descriptor
+	control                   []*Descriptor // for grants and the end, without buffers
+	recv                      []*Descriptor
+	sending                   chan struct{} // held by Send and CloseSend
+
+	closed atomic.Bool
+	lost   atomic.Pointer[error] // why nothing can be sent or received any more
+	out    sendSide
+	in     recvSide
+}
+
+// ConnOptions are the sizes of a Conn. The zero value has those of the constants
+// below.
+type ConnOptions struct {
+	// Reliability level; zero is ReliableDelivery. An Unreliable Conn drops
+	// messages for which the other side has no receive.
+	Reliability Reliability
+	// MaxMessage is the largest message in bytes, 1 to the NIC's MaxTransfer; zero
+	// is DefaultMaxTransfer. Both ends have the same: Listen takes the dialler's.
+	MaxMessage int
+	// SendDepth and RecvDepth are the numbers of messages, of MaxMessage bytes each,
+	// for which there are buffers in either direction; zero is DefaultConnDepth.
+	SendDepth, RecvDepth int
+}
+
+// DefaultConnDepth is how many messages a Conn holds in each direction if nothing
+// else is said.
+const DefaultConnDepth = 32
+
+// MaxConnDepth bounds SendDepth and RecvDepth: grants count in 16 bits.
+const MaxConnDepth = 1<<15 - 1
+
+// mostInline is up to which length in bytes messages are built in descriptors: so
+// many as share the descriptor's cache lines, or those next to them.
+const mostInline = 224
+
+func (o ConnOptions) complete(n *NIC) (ConnOptions, error) {
+	const op = "create connection"
+	if o.Reliability == 0 {
+		o.Reliability = ReliableDelivery
+	}
+	if o.MaxMessage == 0 {
+		o.MaxMessage = min(DefaultMaxTransfer, int(n.attributes.MaxTransfer))
+	}
+	if o.SendDepth == 0 {
+		o.SendDepth = DefaultConnDepth
+	}
+	if o.RecvDepth == 0 {
+		o.RecvDepth = DefaultConnDepth
+	}
+	for _, d := range []struct {
+		field string
+		depth int
+	}{{"SendDepth", o.SendDepth}, {"RecvDepth", o.RecvDepth}} {
+		if limit := min(MaxConnDepth, n.attributes.MaxDescriptors-controlDepth); d.depth < 1 || d.depth > limit {
+			return o, n.refuse(op, ErrInvalidParameter, "", "%s is %d, it may be 1 to %d", d.field, d.depth, limit)
+		}
+	}
+	if o.MaxMessage < 1 || o.MaxMessage > int(n.attributes.MaxTransfer) {
+		return o, n.refuse(op, ErrInvalidMTU, "", "MaxMessage is %d bytes, it may be 1 to %d", o.MaxMessage, n.attributes.MaxTransfer)
+	}
+	return o, nil
+}
+
+// newConn makes an idle Conn without buffers.
+func newConn(ctx context.Context, n *NIC, o ConnOptions) (*Conn, error) {
+	o, err := o.complete(n)
+	if err != nil {
+		return nil, err
+	}
+	c := &Conn{max: o.MaxMessage, sends: o.SendDepth, receives: o.RecvDepth, sending: make(chan struct{}, 1)}
+	if o.Reliability != Unreliable {
+		c.window, c.controls = o.RecvDepth, controlDepth
+	}
+	a := VIAttributes{Reliability: o.Reliability, MaxTransfer: uint32(o.MaxMessage),
+		SendDepth: max(c.sends+c.controls, 2), RecvDepth: max(c.receives+c.controls, 2)}
+	if c.vi, err = n.CreateVI(ctx, a, nil, nil); err != nil {
+		return nil, err
+	}
+	// Buffers start on cache lines of their own.
+	const line = 64
+	c.stride = (o.MaxMessage + line - 1) &^ (line - 1)
+	c.inline = o.MaxMessage <= min(mostInline, n.attributes.MaxInline)
+	if c.window == 0 {
+		// What comes to an unreliable VI without a receive is lost.
+		if err := c.furnish(ctx); err != nil {
+			return nil, errors.Join(err, c.free())
+		}
+	}
+	return c, nil
+}
+
+// furnish makes buffers and descriptors, and posts the receives.
+func (c *Conn) furnish(ctx context.Context) (err error) {
+	receives := c.receives + c.controls
+	if c.memory, err = c.vi.nic.Alloc(ctx, c.stride*(c.sends+receives), MemoryAttributes{}); err != nil {
+		return err
+	}
+	segments := 1
+	if c.inline {
+		segments = (c.max + descriptors.DataSegmentSize - 1) / descriptors.DataSegmentSize
+	}
+	if c.send, err = c.vi.NewDescriptors(ctx, c.sends, segments); err != nil {
+		return err
+	}
+	if c.controls > 0 {
+		if c.control, err = c.vi.NewDescriptors(ctx, c.controls, 0); err != nil {
+			return err
+		}
+	}
+	if c.recv, err = c.vi.NewDescriptors(ctx, receives, 1); err != nil {
+		return err
+	}
+	c.in.arrived = make([]*Descriptor, receives)
+	for i, d := range c.recv {
+		if err := c.memory.AddTo(d, (c.sends+i)*c.stride, c.max); err != nil {
+			return err
+		}
+	}
+	_, err = c.vi.PostRecvBatch(c.recv)
+	return err
+}
+
+// start is called once the VI is connected with remote. A reliable sender waits for a
+// grant, so that only a peer that has been heard takes memory.
+func (c *Conn) start(ctx context.Context, remote Remote, address Address) error {
+	c.remote, c.address = remote, address
+	if c.window == 0 {
+		return nil
+	}
+	if err := c.furnish(ctx); err != nil {
+		return err
+	}
+	descriptors.StoreIndex(&c.in.released, uint32(c.window))
+	return c.grant(c.half())
+}
+
+// half of the receives for messages, at least one.
+func (c *Conn) half() uint32 { return uint32(c.window+1) / 2 }
+
+// MaxMessage is the size in bytes of the largest message.
+func (c *Conn) MaxMessage() int { return c.max }
+
+// VI is the connection's VI, for what a Conn has no call for, such as Query. Its
+// queues belong to the Conn.
+func (c *Conn) VI() *VI { return c.vi }
+
+// Remote describes the other end.
+func (c *Conn) Remote() Remote { return c.remote }
+
+// parting bounds how long Close waits for the other side to take what was posted,
+// and for the NIC to end the connection.
+const parting = 2 * time.Second
+
+// Close ends the connection in order: the other side gets all that was posted and
+// then io.EOF. It frees everything, and ends calls in progress with ErrClosed;
+// buffers must not be touched any more. If the other side does not take what was
+// posted within 2 s, Close says so. A second Close fails with ErrClosed.
+func (c *Conn) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), parting)
+	defer cancel()
+	err := c.shut(ctx)
+	if errors.Is(err, ErrClosed) {
+		return err
+	}
+	return errors.Join(err, c.free())
+}
+
+// shut is Close, but leaves the memory: buffers may be in use.
+func (c *Conn) shut(ctx context.Context) error {
+	if c.closed.Swap(true) {
+		return c.closedError()
+	}
+	var err error
+	if c.broken() == nil {
+		if err = c.end(ctx); err == nil {
+			err = c.Flush(ctx)
+		}
+	}
+	_ = c.lose(c.closedError())
+	switch {
+	case errors.Is(err, ErrTimeout):
+		err = fmt.Errorf("close connection: the other side has not taken all that was sent: %w", err)
+	case errors.Is(err, ErrDisconnected): // it was faster
+		err = nil
+	}
+	return errors.Join(err, c.vi.Disconnect(ctx))
+}
+
+// free takes back the descriptors of a VI that is not connected, and destroys it.
+func (c *Conn) free() error {
+	ctx, cancel := context.WithTimeout(context.Background(), parting)
+	defer cancel()
+	if err := c.vi.Disconnect(ctx); err != nil {
+		return err
+	}
+	for _, done := range []func() (*Descriptor, error){c.vi.SendDone, c.vi.RecvDone} {
+		for {
+			_, err := done()
+			if err == ErrQueueEmpty {
+				break
+			}
+			if err == ErrNotDone && ctx.Err() != nil {
+				return fmt.Errorf("close connection: descriptors do not come back: %w", ctx.Err())
+			}
+			if err != nil && err != ErrNotDone && !errors.Is(err, ErrDescriptor) {
+				return err
+			}
+		}
+	}
+	err := c.vi.Destroy(ctx)
+	if c.memory != nil && err == nil {
+		err = c.memory.Deregister(ctx)
+	}
+	return err
+}
+
+func (c *Conn) closedError() error { return c.vi.nic.refuse("use connection", ErrClosed, "", "") }
+
+// lose ends the connection, unless it has ended. Whoever waits in the NIC finds out
+// when that ends his descriptors.
+func (c *Conn) lose(err error) error {
+	c.lost.CompareAndSwap(nil, &err)
+	return c.broken()
+}
+
+// broken is why the connection has ended, nil if it has not.
+func (c *Conn) broken() error {
+	if err := c.lost.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// ends reports whether err is the end of the connection. A context that has ended is
+// not.
+func (c *Conn) ends(err error) bool {
+	for _, end := range []error{ErrDescriptor, ErrDevice, ErrClosed, ErrProtocol} {
+		if errors.Is(err, end) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,118 @@
+package via
+
+import (
+	"context"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// Who receives tells who sends how many receives it has posted. The immediate data of
+// each message of a reliable Conn holds
+//
+//	bits 0 to 14   receives for messages that were posted since the last one said so
+//	bit 15         zero
+//	bits 16 to 29  grants that the sender has taken note of, modulo 2^14
+//	bits 30 and 31 kind
+//
+// A side that has nothing to send sends a grant, a message without bytes: once the
+// receives that the other side does not know of are half of all, or when it has to
+// wait for room itself. Two grants at most go unnoticed, and one end: for these each
+// side has receives that it never grants.
+const (
+	kindMask    = 3 << 30
+	kindMessage = 1 << 30
+	kindGrant   = 2 << 30
+	kindEnd     = 3 << 30
+
+	reservedBit  = 1 << 15
+	noticedShift = 16
+	noticedMask  = 1<<14 - 1
+	grantMask    = 1<<15 - 1
+
+	mostGrants   = 2
+	controlDepth = mostGrants + 1
+)
+
+// word is the immediate data of the next message, called with out.mu held.
+func (c *Conn) word(kind uint32) uint32 {
+	s := &c.out
+	n := descriptors.LoadIndex(&c.in.released) - s.granted
+	descriptors.StoreIndex(&s.granted, s.granted+n)
+	return kind | descriptors.LoadIndex(&c.in.noticed)&noticedMask<<noticedShift | n
+}
+
+// owed is how many receives the other side does not know of.
+func (c *Conn) owed() uint32 {
+	return descriptors.LoadIndex(&c.in.released) - descriptors.LoadIndex(&c.out.granted)
+}
+
+// unnoticed is how many grants the other side has not taken note of, as far as it has
+// said.
+func (c *Conn) unnoticed(said uint32) uint32 {
+	return (descriptors.LoadIndex(&c.out.grants) - said) & noticedMask
+}
+
+// grant tells the other side of the receives that it does not know of, if these are
+// least or more.
+func (c *Conn) grant(least uint32) error {
+	if c.owed() < least || c.unnoticed(descriptors.LoadIndex(&c.in.said)) >= mostGrants {
+		return nil
+	}
+	// There is no waiting unless acknowledgements are late.
+	ctx, cancel := context.WithTimeout(context.Background(), parting)
+	defer cancel()
+	return c.postControl(ctx, kindGrant)
+}
+
+// CloseSend ends the sending: when the other side has received all messages, it
+// gets io.EOF. Receiving goes on.
+func (c *Conn) CloseSend(ctx context.Context) error {
+	if c.window == 0 {
+		return c.vi.nic.refuse("end sending", ErrNotSupported, "", "an unreliable connection has no end")
+	}
+	if err := c.lockSending(ctx); err != nil {
+		return err
+	}
+	defer c.unlockSending()
+	return c.end(ctx)
+}
+
+// end tells the other side that no message follows.
+func (c *Conn) end(ctx context.Context) error {
+	if c.window == 0 {
+		return nil
+	}
+	return c.postControl(ctx, kindEnd)
+}
+
+// postControl sends a message without bytes.
+func (c *Conn) postControl(ctx context.Context, kind uint32) error {
+	s := &c.out
+	s.mu.Lock()
+	for s.controlPosted-s.controlCompleted == uint32(len(c.control)) {
+		err := c.lookOutLocked()
+		if err == nil && s.controlPosted-s.controlCompleted == uint32(len(c.control)) {
+			err = s.wait(ctx, c)
+		}
+		if err != nil {
+			s.mu.Unlock()
+			return err
+		}
+	}
+	// Others may have been here before.
+	if kind == kindEnd && s.ended || kind == kindGrant && (c.owed() == 0 || c.unnoticed(descriptors.LoadIndex(&c.in.said)) >= mostGrants) {
+		s.mu.Unlock()
+		return nil
+	}
+	if kind == kindEnd {
+		s.ended = true
+	} else {
+		descriptors.StoreIndex(&s.grants, s.grants+1)
+	}
+	d := c.control[s.controlPosted%uint32(len(c.control))]
+	s.controlPosted++
+	d.Prepare()
+	d.SetImmediate(c.word(kind))
+	s.mu.Unlock()
+	return c.post(d)
+}

@@ -1,0 +1,378 @@
+package via_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/via"
+	"github.com/trapeze-nic/trapeze/via/viatest"
+)
+
+// TestConnMessages sends messages of all sizes in both directions at once.
+func TestConnMessages(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		options via.ConnOptions
+		nics    []emulator.Option
+	}{
+		{"defaults", via.ConnOptions{}, nil},
+		{"one message at a time", via.ConnOptions{MaxMessage: 1, SendDepth: 1, RecvDepth: 1}, nil},
+		{"inline data", via.ConnOptions{MaxMessage: 200, SendDepth: 3, RecvDepth: 7}, nil},
+		{"reception", via.ConnOptions{Reliability: via.ReliableReception}, []emulator.Option{emulator.WithThreads()}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a, b := connPair(t, tt.options, tt.nics...)
+			var both sync.WaitGroup
+			for i, c := range []*via.Conn{a, b} {
+				both.Go(func() { sendRandom(t, c, uint64(i)) })
+				both.Go(func() { receiveRandom(t, c, uint64(1-i)) })
+			}
+			both.Wait()
+			closeBoth(t, a, b)
+		})
+	}
+}
+
+const randomMessages = 500
+
+// randomMessage fills buf with the next message of a generator.
+func randomMessage(r *rand.Rand, buf []byte) []byte {
+	m := buf[:r.IntN(len(buf)+1)]
+	for i := range m {
+		m[i] = byte(r.Uint32())
+	}
+	return m
+}
+
+func sendRandom(t *testing.T, c *via.Conn, seed uint64) {
+	ctx := viatest.Context(t)
+	r := rand.New(rand.NewPCG(seed, 1))
+	for range randomMessages {
+		b, err := c.Acquire(ctx)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if err := c.Post(len(randomMessage(r, b))); err != nil {
+			t.Error(err)
+			return
+		}
+	}
+	if err := c.CloseSend(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+func receiveRandom(t *testing.T, c *via.Conn, seed uint64) {
+	ctx := viatest.Context(t)
+	r := rand.New(rand.NewPCG(seed, 1))
+	buf := make([]byte, c.MaxMessage())
+	for i := range randomMessages {
+		m, err := c.Receive(ctx)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if want := randomMessage(r, buf); !bytes.Equal(m, want) {
+			t.Errorf("message %d: %d bytes, want other %d", i, len(m), len(want))
+			return
+		}
+		if err := c.Release(); err != nil {
+			t.Error(err)
+			return
+		}
+	}
+	for range 2 {
+		if _, err := c.Receive(ctx); err != io.EOF {
+			t.Errorf("after the end: %v", err)
+		}
+	}
+}
+
+func closeBoth(t *testing.T, a, b *via.Conn) {
+	if err := errors.Join(a.Close(), b.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestConnCredit: a side that receives nothing stops the other one before the NIC, so
+// that all that was posted arrives, also if the sender closes at once.
+func TestConnCredit(t *testing.T) {
+	for _, window := range []int{1, 2, 3, 8} {
+		t.Run(fmt.Sprint(window), func(t *testing.T) {
+			ctx := viatest.Context(t)
+			a, b := connPair(t, via.ConnOptions{MaxMessage: 64, SendDepth: 20, RecvDepth: window})
+			for i := range window {
+				if err := a.Send(ctx, []byte{byte(i)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := a.Flush(ctx); err != nil {
+				t.Errorf("what was posted does not arrive: %v", err)
+			}
+			short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+			defer cancel()
+			if _, err := a.Acquire(short); !errors.Is(err, via.ErrTimeout) {
+				t.Errorf("a buffer without room: %v", err)
+			}
+			if m, err := a.TryAcquire(); m != nil || err != nil {
+				t.Errorf("a buffer without room: %v, %v", m, err)
+			}
+			if err := a.Close(); err != nil {
+				t.Errorf("close: %v", err)
+			}
+			for i := range window {
+				m, err := b.Receive(ctx)
+				if err != nil || !bytes.Equal(m, []byte{byte(i)}) {
+					t.Fatalf("message %d: %v, %v", i, m, err)
+				}
+				_ = b.Release() // nobody is there for the grant
+			}
+			if _, err := b.Receive(ctx); err != io.EOF {
+				t.Errorf("after the end: %v", err)
+			}
+			if err := errors.Join(b.Send(ctx, nil), b.Flush(ctx)); !errors.Is(err, via.ErrDisconnected) {
+				t.Errorf("send to nobody: %v", err)
+			}
+			if err := b.Close(); err != nil {
+				t.Errorf("close: %v", err)
+			}
+		})
+	}
+}
+
+// TestConnBothFull: two sides that only send stop, and go on when they receive.
+func TestConnBothFull(t *testing.T) {
+	ctx := viatest.Context(t)
+	a, b := connPair(t, via.ConnOptions{MaxMessage: 64, SendDepth: 4, RecvDepth: 4})
+	for _, c := range []*via.Conn{a, b} {
+		if _, err := c.Acquire(ctx); err != nil { // once the other side has said what it has room for
+			t.Fatal(err)
+		}
+		for n := 0; ; n++ {
+			m, err := c.TryAcquire()
+			if err != nil || m == nil && n != 4 {
+				t.Fatalf("%d messages: %v", n, err)
+			}
+			if m == nil {
+				break
+			}
+			if err := c.Post(copy(m, "x")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var both sync.WaitGroup
+	for _, c := range []*via.Conn{a, b} {
+		both.Go(func() {
+			for range 100 {
+				if _, err := c.Receive(ctx); err != nil {
+					t.Error(err)
+					return
+				}
+				if err := errors.Join(c.Release(), c.Send(ctx, []byte("x"))); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	both.Wait()
+	closeBoth(t, a, b)
+}
+
+// TestConnWakes: Close ends calls in progress at its own side.
+func TestConnWakes(t *testing.T) {
+	a, b := connPair(t, via.ConnOptions{MaxMessage: 64, SendDepth: 1, RecvDepth: 1})
+	if err := a.Send(viatest.Context(t), nil); err != nil {
+		t.Fatal(err)
+	}
+	calls := map[string]func() error{
+		"receive":         func() error { _, err := a.Receive(t.Context()); return err },
+		"receive as well": func() error { _, err := a.Receive(t.Context()); return err },
+		"send":            func() error { return a.Send(t.Context(), nil) },
+		"send as well":    func() error { return a.Send(t.Context(), nil) },
+	}
+	var all sync.WaitGroup
+	for name, call := range calls {
+		all.Go(func() {
+			if err := call(); !errors.Is(err, via.ErrClosed) {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+	time.Sleep(10 * time.Millisecond) // most of them wait by then
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+	all.Wait()
+	if err := a.Close(); !errors.Is(err, via.ErrClosed) {
+		t.Errorf("second close: %v", err)
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestConnBroken: a peer that is gone without a word is an error, not an end.
+func TestConnBroken(t *testing.T) {
+	ctx := viatest.Context(t)
+	da, db, err := emulator.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	na, nb := nicOf(t, da), nicOf(t, db)
+	a, b := connect(t, na, nb, via.ConnOptions{})
+	if err := a.Send(ctx, []byte("last words")); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+	da.Remove()
+	m, err := b.Receive(ctx)
+	if err != nil || string(m) != "last words" {
+		t.Fatalf("%q, %v", m, err)
+	}
+	if err := b.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Receive(ctx); !errors.Is(err, via.ErrPeerLost) {
+		t.Errorf("receive from a peer that is gone: %v", err)
+	}
+	if err := b.Send(ctx, nil); !errors.Is(err, via.ErrPeerLost) {
+		t.Errorf("send to a peer that is gone: %v", err)
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := a.Receive(ctx); !errors.Is(err, via.ErrDevice) {
+		t.Errorf("receive on a device that is gone: %v", err)
+	}
+	_ = a.Close() // how it fails is the driver's business
+}
+
+// TestConnStranger: a peer that is no Conn is found out.
+func TestConnStranger(t *testing.T) {
+	for name, prepare := range map[string]func(*via.Descriptor){
+		"no immediate data": func(*via.Descriptor) {},
+		"no kind":           func(d *via.Descriptor) { d.SetImmediate(1) },
+		"reserved bit":      func(d *via.Descriptor) { d.SetImmediate(1<<30 | 1<<15) },
+		"forged notice":     func(d *via.Descriptor) { d.SetImmediate(1<<30 | 2<<16) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx := viatest.Context(t)
+			na, nb := onMemory(t, "")
+			l, err := via.Listen(nb, []byte("conn"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			e := viatest.NewEnd(t, na, viatest.Setup{})
+			err = error(via.ErrNoMatch)
+			for errors.Is(err, via.ErrNoMatch) {
+				_, err = e.VI.ConnectRequest(ctx, l.Address(), nil)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := l.Accept(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			prepare(e.Send[0])
+			if err := e.VI.PostSend(e.Send[0]); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Receive(ctx); !errors.Is(err, via.ErrProtocol) {
+				t.Errorf("receive: %v", err)
+			}
+			if _, err := c.Acquire(ctx); !errors.Is(err, via.ErrProtocol) {
+				t.Errorf("acquire: %v", err)
+			}
+			if err := errors.Join(c.Close(), l.Close()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestConnMisuse: calls out of turn are refused and change nothing.
+func TestConnMisuse(t *testing.T) {
+	ctx := viatest.Context(t)
+	a, b := connPair(t, via.ConnOptions{MaxMessage: 64})
+	if err := a.Send(ctx, make([]byte, 65)); !errors.Is(err, via.ErrInvalidParameter) {
+		t.Errorf("a message that is too long: %v", err)
+	}
+	if err := a.Release(); !errors.Is(err, via.ErrInvalidState) {
+		t.Errorf("release of nothing: %v", err)
+	}
+	if _, err := a.Acquire(ctx); err != nil {
+		t.Error(err)
+	}
+	for _, n := range []int{-1, 65} {
+		if err := a.Post(n); !errors.Is(err, via.ErrInvalidParameter) {
+			t.Errorf("post of %d bytes: %v", n, err)
+		}
+	}
+	for range 2 {
+		if err := a.Send(ctx, []byte("fits")); err != nil {
+			t.Error(err)
+		}
+	}
+	for range 2 {
+		if m, err := b.Receive(ctx); err != nil || string(m) != "fits" {
+			t.Errorf("%q, %v", m, err)
+		}
+		if _, err := b.Receive(ctx); !errors.Is(err, via.ErrInvalidState) {
+			t.Errorf("receive while a message is held: %v", err)
+		}
+		if err := b.Release(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := a.CloseSend(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := a.Send(ctx, nil); !errors.Is(err, via.ErrInvalidState) {
+		t.Errorf("send after the end: %v", err)
+	}
+	closeBoth(t, a, b)
+	for _, o := range []via.ConnOptions{{MaxMessage: -1}, {MaxMessage: 1 << 30}, {SendDepth: -1}, {RecvDepth: 1 << 20}} {
+		d := via.Dialer{ConnOptions: o}
+		if _, err := d.Dial(ctx, a.VI().NIC(), via.Address{}); !errors.Is(err, via.ErrInvalidParameter) && !errors.Is(err, via.ErrInvalidMTU) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+}
+
+// TestConnAllocatesNothing: neither sending nor receiving does.
+func TestConnAllocatesNothing(t *testing.T) {
+	ctx := viatest.Context(t)
+	for _, size := range []int{64, 8192} {
+		a, b := connPair(t, via.ConnOptions{MaxMessage: size})
+		p := make([]byte, size)
+		if n := testing.AllocsPerRun(500, func() {
+			err := a.Send(ctx, p)
+			if err == nil {
+				_, err = b.Receive(ctx)
+			}
+			if err == nil {
+				err = b.Release()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}); n != 0 {
+			t.Errorf("%v allocations for a message of %d bytes", n, size)
+		}
+		closeBoth(t, a, b)
+	}
+}

@@ -1,0 +1,192 @@
+package via_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/emulator/wire"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// examplePair returns two NICs on one wire.
+func examplePair(ctx context.Context, options ...emulator.Option) (a, b *via.NIC) {
+	da, db, err := emulator.Pair(options...)
+	check(err)
+	a, err = via.OpenDevice(ctx, da)
+	check(err)
+	b, err = via.OpenDevice(ctx, db)
+	check(err)
+	return a, b
+}
+
+// exampleConns returns the two ends of a connection.
+func exampleConns(ctx context.Context, from, to *via.NIC) (a, b *via.Conn) {
+	l, err := via.Listen(to, []byte("example"))
+	check(err)
+	a, err = via.Dial(ctx, from, l.Address())
+	check(err)
+	b, err = l.Accept(ctx)
+	check(errors.Join(err, l.Close()))
+	return a, b
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+func exampleContext() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), 10*time.Second)
+}
+
+// A device from elsewhere, such as an emulated one in a test, becomes a NIC.
+func ExampleOpenDevice() {
+	a, b, err := emulator.Pair()
+	check(err)
+	defer b.Close()
+	nic, err := via.OpenDevice(context.Background(), a)
+	check(err)
+	defer nic.Close()
+	fmt.Println(nic.Name())
+	// Output: emu:pair/a
+}
+
+// Whoever dials may come first: Dial tries again until the other side listens.
+func ExampleDial() {
+	ctx, cancel := exampleContext()
+	defer cancel()
+	client, server := examplePair(ctx)
+	defer client.Close()
+	defer server.Close()
+	go func() {
+		l, err := via.Listen(server, []byte("clock"))
+		check(err)
+		c, err := l.Accept(ctx)
+		check(err)
+		check(c.Send(ctx, []byte("noon")))
+	}()
+	c, err := via.Dial(ctx, client, via.Address{MAC: server.Query().Address, Discriminator: []byte("clock")})
+	check(err)
+	m, err := c.Receive(ctx)
+	check(err)
+	fmt.Printf("%s\n", m)
+	// Output: noon
+}
+
+// A listener chooses by what the other side has, and says why it refuses.
+func ExampleListenConfig() {
+	ctx, cancel := exampleContext()
+	defer cancel()
+	client, server := examplePair(ctx)
+	defer client.Close()
+	defer server.Close()
+	lc := via.ListenConfig{Options: func(r via.Remote) (via.ConnOptions, error) {
+		if r.MaxTransfer > 4096 {
+			return via.ConnOptions{}, errors.New("short messages only")
+		}
+		return via.ConnOptions{SendDepth: 4, RecvDepth: 4}, nil
+	}}
+	l, err := lc.Listen(server, []byte("short"))
+	check(err)
+	for _, size := range []int{65536, 1024} {
+		d := via.Dialer{ConnOptions: via.ConnOptions{MaxMessage: size}}
+		_, err := d.Dial(ctx, client, l.Address())
+		fmt.Println(size, "bytes, rejected:", errors.Is(err, via.ErrReject))
+	}
+	// Output:
+	// 65536 bytes, rejected: true
+	// 1024 bytes, rejected: false
+}
+
+// A message is built where the NIC takes it from, and read where the NIC has put it.
+func ExampleConn_Acquire() {
+	ctx, cancel := exampleContext()
+	defer cancel()
+	x, y := examplePair(ctx)
+	defer x.Close()
+	defer y.Close()
+	a, b := exampleConns(ctx, x, y)
+
+	buffer, err := a.Acquire(ctx)
+	check(err)
+	message := fmt.Appendf(buffer[:0], "%d bytes of room", len(buffer))
+	check(a.Post(len(message)))
+
+	m, err := b.Receive(ctx)
+	check(err)
+	fmt.Printf("%s\n", m)
+	check(b.Release())
+	// Output: 32768 bytes of room
+}
+
+// The end of a connection is io.EOF; everything else is an error.
+func ExampleConn_CloseSend() {
+	ctx, cancel := exampleContext()
+	defer cancel()
+	x, y := examplePair(ctx)
+	defer x.Close()
+	defer y.Close()
+	a, b := exampleConns(ctx, x, y)
+	check(a.Send(ctx, []byte("all there is")))
+	check(a.CloseSend(ctx))
+	for {
+		m, err := b.Receive(ctx)
+		if err == io.EOF {
+			break
+		}
+		check(err)
+		fmt.Printf("%s\n", m)
+		check(b.Release())
+	}
+	// Output: all there is
+}
+
+// A stream is a net.Conn: what works over TCP works over it.
+func ExampleConn_Stream() {
+	ctx, cancel := exampleContext()
+	defer cancel()
+	x, y := examplePair(ctx)
+	defer x.Close()
+	defer y.Close()
+	a, b := exampleConns(ctx, x, y)
+	out, err := a.Stream()
+	check(err)
+	in, err := b.Stream()
+	check(err)
+	go func() {
+		_, err := io.Copy(out, strings.NewReader("a stream of bytes\n"))
+		check(errors.Join(err, out.Close()))
+	}()
+	_, err = io.Copy(os.Stdout, in)
+	check(err)
+	// Output: a stream of bytes
+}
+
+// Two NICs on a bad wire, as a test may want them: all arrives, in order.
+func Example_faults() {
+	ctx, cancel := exampleContext()
+	defer cancel()
+	x, y := examplePair(ctx, emulator.WithFaults(wire.FaultOptions{Loss: 0.2, Duplicate: 0.2, Reorder: 0.2, Seed: 1}))
+	defer x.Close()
+	defer y.Close()
+	a, b := exampleConns(ctx, x, y)
+	for i := range 3 {
+		check(a.Send(ctx, fmt.Appendf(nil, "message %d", i)))
+		m, err := b.Receive(ctx)
+		check(err)
+		fmt.Printf("%s\n", m)
+		check(b.Release())
+	}
+	// Output:
+	// message 0
+	// message 1
+	// message 2
+}

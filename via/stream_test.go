@@ -1,0 +1,250 @@
+package via_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"golang.org/x/net/nettest"
+
+	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/emulator/wire"
+	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// connPair returns the two ends of a connection between two emulated NICs, the one
+// that dialled first.
+func connPair(t testing.TB, o via.ConnOptions, options ...emulator.Option) (a, b *via.Conn) {
+	da, db, err := emulator.Pair(options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return connect(t, nicOf(t, da), nicOf(t, db), o)
+}
+
+func nicOf(t testing.TB, d vfio.Device) *via.NIC {
+	n, err := via.OpenDevice(t.Context(), d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeNIC(t, n) })
+	return n
+}
+
+// connect dials from one NIC to the other.
+func connect(t testing.TB, from, to *via.NIC, o via.ConnOptions) (a, b *via.Conn) {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	lc := via.ListenConfig{Options: func(via.Remote) (via.ConnOptions, error) { return o, nil }}
+	l, err := lc.Listen(to, []byte("conn"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := via.Dialer{ConnOptions: o}
+	if a, err = d.Dial(ctx, from, l.Address()); err != nil {
+		t.Fatal(err)
+	}
+	if b, err = l.Accept(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return a, b
+}
+
+func closeNIC(t testing.TB, n *via.NIC) {
+	if err := n.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func streamPair(t testing.TB, o via.ConnOptions, options ...emulator.Option) (a, b *via.Stream) {
+	ca, cb := connPair(t, o, options...)
+	a, err := ca.Stream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err = cb.Stream(); err != nil {
+		t.Fatal(err)
+	}
+	return a, b
+}
+
+// TestNetConn runs the suite that every net.Conn must pass.
+func TestNetConn(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		options via.ConnOptions
+		nics    []emulator.Option
+	}{
+		{"inline", via.ConnOptions{}, nil},
+		{"short messages", via.ConnOptions{MaxMessage: 100, SendDepth: 2, RecvDepth: 1}, nil},
+		{"threads", via.ConnOptions{}, []emulator.Option{emulator.WithThreads()}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) {
+				a, b := streamPair(t, tt.options, tt.nics...)
+				return a, b, func() { _, _ = a.Close(), b.Close() }, nil
+			})
+		})
+	}
+}
+
+// TestStreamHalfClose: after CloseWrite the other side reads all, then the end, and
+// can still write.
+func TestStreamHalfClose(t *testing.T) {
+	a, b := streamPair(t, via.ConnOptions{})
+	question := make([]byte, 1<<20)
+	for i := range question {
+		question[i] = byte(i * i >> 3)
+	}
+	sent := make(chan error, 1)
+	go func() {
+		_, err := a.Write(question)
+		sent <- errors.Join(err, a.CloseWrite())
+	}()
+	got, err := io.ReadAll(b)
+	if err := errors.Join(err, <-sent); err != nil || !bytes.Equal(got, question) {
+		t.Fatalf("%d bytes, want %d: %v", len(got), len(question), err)
+	}
+	if n, err := b.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+		t.Errorf("after the end: %d bytes, %v", n, err)
+	}
+	if _, err := a.Write([]byte("more")); err == nil {
+		t.Error("a write after CloseWrite")
+	}
+	if _, err := b.Write([]byte("answer")); err != nil {
+		t.Error(err)
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	if got, err := io.ReadAll(a); err != nil || string(got) != "answer" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestStreamCopy: io.Copy goes from and to registered memory, on faulty wires too.
+func TestStreamCopy(t *testing.T) {
+	faults := emulator.WithFaults(wire.FaultOptions{Loss: 0.05, Duplicate: 0.05, Reorder: 0.05, Corrupt: 0.05, Seed: 7})
+	for name, options := range map[string][]emulator.Option{"good wire": nil, "bad wire": {faults}} {
+		t.Run(name, func(t *testing.T) {
+			a, b := streamPair(t, via.ConnOptions{MaxMessage: 4000}, options...)
+			want := sha256.New()
+			// Neither side offers WriteTo or ReadFrom: the stream's are used.
+			source := struct{ io.Reader }{io.TeeReader(io.LimitReader(rand.NewChaCha8([32]byte{1}), 1<<20), want)}
+			done := make(chan error, 1)
+			go func() {
+				_, err := io.Copy(a, source)
+				done <- errors.Join(err, a.Close())
+			}()
+			got := sha256.New()
+			n, err := io.Copy(struct{ io.Writer }{got}, b)
+			if err := errors.Join(err, <-done, b.Close()); err != nil {
+				t.Fatal(err)
+			}
+			if n != 1<<20 || !bytes.Equal(got.Sum(nil), want.Sum(nil)) {
+				t.Errorf("%d bytes came, and not those that were sent", n)
+			}
+		})
+	}
+}
+
+// TestStreamErrors: errors of who feeds a stream, or is fed, are passed on.
+func TestStreamErrors(t *testing.T) {
+	a, b := streamPair(t, via.ConnOptions{})
+	broken := errors.New("broken")
+	if n, err := a.ReadFrom(io.MultiReader(strings.NewReader("some"), iotest.ErrReader(broken))); n != 4 || err != broken {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	if n, err := b.WriteTo(writerFunc(func(p []byte) (int, error) { return 1, broken })); n != 1 || err != broken {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	if n, err := b.WriteTo(writerFunc(func(p []byte) (int, error) { return 1, nil })); n != 1 || err != io.ErrShortWrite {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	rest := make([]byte, 10)
+	if n, err := b.Read(rest); string(rest[:n]) != "me" || err != nil {
+		t.Errorf("%q is left, %v", rest[:n], err)
+	}
+	if err := errors.Join(a.Close(), b.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// TestStreamCloseDuringCopy: the memory of a stream lives as long as a call uses it.
+func TestStreamCloseDuringCopy(t *testing.T) {
+	a, b := streamPair(t, via.ConnOptions{})
+	if _, err := a.Write([]byte("held")); err != nil {
+		t.Fatal(err)
+	}
+	inside, goOn := make(chan struct{}), make(chan struct{})
+	done := make(chan error, 2)
+	go func() {
+		_, err := b.WriteTo(writerFunc(func(p []byte) (int, error) {
+			close(inside)
+			<-goOn
+			if string(p) != "held" {
+				t.Errorf("%q", p)
+			}
+			return len(p), nil
+		}))
+		done <- err
+	}()
+	go func() {
+		_, err := b.ReadFrom(readerFunc(func(p []byte) (int, error) {
+			<-goOn
+			return copy(p, "too late"), nil
+		}))
+		done <- err
+	}()
+	<-inside
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	close(goOn)
+	for range 2 {
+		if err := <-done; !errors.Is(err, net.ErrClosed) {
+			t.Errorf("a call on a closed stream: %v", err)
+		}
+	}
+	if _, err := b.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("read of a closed stream: %v", err)
+	}
+	if err := b.Close(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("second close: %v", err)
+	}
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// TestStreamOfUnreliable: there is none.
+func TestStreamOfUnreliable(t *testing.T) {
+	a, b := connPair(t, via.ConnOptions{Reliability: via.Unreliable})
+	if _, err := a.Stream(); !errors.Is(err, via.ErrInvalidReliability) {
+		t.Error(err)
+	}
+	closeBoth(t, a, b)
+}
