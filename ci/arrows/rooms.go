@@ -8,13 +8,13 @@ import "strings"
 // import. Rooms in the list of joiners may import everything and be imported by
 // nobody. Tests may import everything.
 var rooms = map[string][]string{
-	"vfio":            {},
+	"vfio":            {"internal"},
 	"descriptors":     {},
 	"pipeline":        {},
 	"firmware-loader": {"descriptors"},
 	"internal":        {"descriptors"},
 	"engine":          {"descriptors", "pipeline", "internal"},
-	"emulator":        {"engine", "pipeline", "firmware-loader", "vfio", "descriptors"},
+	"emulator":        {"engine", "pipeline", "firmware-loader", "vfio", "descriptors", "internal"},
 	"driver":          {"pipeline", "firmware-loader", "vfio", "descriptors", "internal"},
 	"via":             {"driver", "pipeline", "firmware-loader", "vfio", "descriptors", "internal"},
 }

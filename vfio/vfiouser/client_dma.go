@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser/protocol"
 )
@@ -88,7 +89,7 @@ func (d *Device) checkIOVA(m dmaMapping) error {
 func mapDMA(ctx context.Context, l *link, m dmaMapping) error {
 	request := protocol.DMAMap{Flags: protocol.DMAFlags(m.flags), Address: m.iova, Size: m.size}
 	_, fds, err := l.do(ctx, protocol.CommandDMAMap, request.Append(nil), m.mem.FD())
-	protocol.CloseFDs(fds)
+	passedfd.Close(fds...)
 	return err
 }
 
@@ -105,7 +106,7 @@ func (d *Device) UnmapDMA(iova, size uint64) error {
 		return d.failHint(op, fmt.Errorf("%w: %#x bytes at %#x", vfio.ErrNotMapped, size, iova), "unmap exactly what one MapDMA mapped")
 	}
 	_, fds, err := d.do(d.life, protocol.CommandDMAUnmap, protocol.NewDMAUnmap(iova, size).Append(nil))
-	protocol.CloseFDs(fds)
+	passedfd.Close(fds...)
 	if err != nil && !d.link.Load().lost() {
 		return d.fail(op, err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser/dmaspace"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser/protocol"
@@ -102,7 +103,7 @@ type greeting struct {
 // ask sends a request whose reply has no file descriptors.
 func (g greeting) ask(c protocol.Command, payload []byte) ([]byte, error) {
 	p, fds, err := g.link.do(g.ctx, c, payload)
-	protocol.CloseFDs(fds)
+	passedfd.Close(fds...)
 	return p, err
 }
 
@@ -178,13 +179,13 @@ func (g greeting) region(index uint32) (region, error) {
 			err = unsuitable(c, "argsz", uint64(m.Argsz), fmt.Sprintf("want at most %#x", maxRoom))
 		}
 		if err != nil {
-			protocol.CloseFDs(fds)
+			passedfd.Close(fds...)
 			return region{}, err
 		}
 		if m.Argsz <= room {
 			break
 		}
-		protocol.CloseFDs(fds)
+		passedfd.Close(fds...)
 	}
 	r := region{RegionInfo: vfio.RegionInfo{Index: int(index), Size: m.Size,
 		Flags: vfio.RegionFlags(m.Flags) & (vfio.RegionRead | vfio.RegionWrite)}, fd: -1}
@@ -198,7 +199,7 @@ func (g greeting) region(index uint32) (region, error) {
 			r.Flags &^= vfio.RegionMmap
 		}
 	} else {
-		protocol.CloseFDs(fds)
+		passedfd.Close(fds...)
 	}
 	r.events = g.regionEvents(index, m.Size)
 	return r, nil
@@ -210,7 +211,7 @@ func (g greeting) region(index uint32) (region, error) {
 func mappable(fd int, offset, size uint64) bool {
 	var fs unix.Statfs_t
 	var st unix.Stat_t
-	return unix.Fstatfs(fd, &fs) == nil && fs.Type == unix.TMPFS_MAGIC && dmaspace.Seal(fd) &&
+	return passedfd.IsMemory(fd) && unix.Fstatfs(fd, &fs) == nil && fs.Type == unix.TMPFS_MAGIC && dmaspace.Seal(fd) &&
 		unix.Fstat(fd, &st) == nil && st.Size >= 0 && offset+size <= uint64(st.Size)
 }
 
@@ -225,14 +226,14 @@ func (g greeting) regionEvents(index uint32, size uint64) []regionEvent {
 	if err != nil {
 		return nil
 	}
-	defer protocol.CloseFDs(fds)
+	defer passedfd.Close(fds...)
 	m, err := protocol.DecodeRegionIOFDsReply(p, len(fds))
 	if err != nil {
 		return nil
 	}
 	var events []regionEvent
 	for _, e := range m.Entries {
-		if e.Size == 0 || e.Size > 8 || checkEventfd(fds[e.FD]) != nil {
+		if e.Size == 0 || e.Size > 8 || passedfd.TakeEventfd(fds[e.FD]) != nil {
 			continue
 		}
 		// Several entries may share one eventfd.

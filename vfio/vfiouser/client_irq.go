@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser/protocol"
 )
@@ -82,7 +83,7 @@ func (d *Device) setSomeIRQs(index, start int, eventfds []int) error {
 		fds = eventfds
 	}
 	_, got, err := d.do(d.life, protocol.CommandSetIRQs, m.Append(nil), fds...)
-	protocol.CloseFDs(got)
+	passedfd.Close(got...)
 	if err != nil {
 		closeEvents(own)
 		return err
@@ -111,7 +112,7 @@ func (d *Device) DisableIRQs(index int) error {
 func (d *Device) disable(index int) error {
 	m := protocol.SetIRQs{Data: protocol.IRQDataNone, Action: protocol.IRQActionTrigger, Index: uint32(index)}
 	_, fds, err := d.do(d.life, protocol.CommandSetIRQs, m.Append(nil))
-	protocol.CloseFDs(fds)
+	passedfd.Close(fds...)
 	if err == nil {
 		d.events.clear(index)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser/protocol"
 )
@@ -52,7 +53,7 @@ func (d *Device) ReadRegion(index int, offset uint64, p []byte) error {
 	for len(p) > 0 {
 		a := protocol.RegionAccess{Offset: offset, Region: uint32(index), Count: d.pieceOf(p)}
 		b, fds, err := d.do(d.life, c, a.Append(nil))
-		protocol.CloseFDs(fds)
+		passedfd.Close(fds...)
 		if err != nil {
 			return d.fail(op, err)
 		}
@@ -86,7 +87,7 @@ func (d *Device) WriteRegion(index int, offset uint64, p []byte) error {
 		n := d.pieceOf(p)
 		a := protocol.RegionAccess{Offset: offset, Region: uint32(index), Count: n, Data: p[:n]}
 		_, fds, err := d.do(d.life, c, a.Append(nil))
-		protocol.CloseFDs(fds)
+		passedfd.Close(fds...)
 		if err != nil {
 			return d.fail(op, err)
 		}

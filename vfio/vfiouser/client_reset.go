@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser/protocol"
 )
@@ -55,7 +56,7 @@ func (d *Device) resetAlive(ctx context.Context) error {
 		}
 	}
 	_, fds, err := d.do(ctx, protocol.CommandDeviceReset, nil)
-	protocol.CloseFDs(fds)
+	passedfd.Close(fds...)
 	return err
 }
 

@@ -1,10 +1,7 @@
 package vfiouser
 
 import (
-	"errors"
-	"fmt"
 	"iter"
-	"os"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -152,19 +149,4 @@ func writable(fd int) bool {
 	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
 	n, err := unix.Poll(p, 0)
 	return err == nil && n == 1 && p[0].Revents&unix.POLLOUT != 0
-}
-
-// errNotEventfd: an interrupt writes eight bytes, which must not go elsewhere.
-var errNotEventfd = errors.New("not an eventfd")
-
-// checkEventfd makes sure that a device can write to fd without waiting.
-func checkEventfd(fd int) error {
-	name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
-	if err != nil {
-		return err
-	}
-	if name != "anon_inode:[eventfd]" {
-		return fmt.Errorf("%w: %s", errNotEventfd, name)
-	}
-	return os.NewSyscallError("fcntl", unix.SetNonblock(fd, true))
 }

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser/protocol"
 )
@@ -46,7 +47,7 @@ func newFake(t testing.TB, setup func(f *fakeServer)) (*fakeServer, error) {
 	var done sync.WaitGroup
 	done.Go(f.run)
 	t.Cleanup(func() {
-		_ = f.conn.Close()
+		f.conn.Close()
 		done.Wait()
 	})
 	var err error
@@ -68,7 +69,7 @@ func (f *fakeServer) run() {
 		if err != nil && !errors.As(err, &bad) {
 			return
 		}
-		protocol.CloseFDs(m.FDs)
+		passedfd.Close(m.FDs...)
 		if m.Header.IsReply() {
 			f.mu.Lock()
 			m.Payload = append([]byte(nil), m.Payload...)

@@ -86,7 +86,7 @@ func TestOpenRefuses(t *testing.T) {
 		}, os.ErrDeadlineExceeded},
 		{"hanging up", func(f *fakeServer) {
 			f.answer = func(protocol.Message) ([]byte, []int, unix.Errno, bool) {
-				_ = f.conn.Close()
+				f.conn.Close()
 				return nil, nil, 0, false
 			}
 		}, vfio.ErrDeviceGone},

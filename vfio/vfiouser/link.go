@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser/protocol"
 )
@@ -91,13 +92,15 @@ func newLink(conn *protocol.Conn, timeout time.Duration, sent *messageCounters,
 // fail ends the connection because of cause.
 func (l *link) fail(cause error) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.cause != nil {
-		return
+	first := l.cause == nil
+	if first {
+		l.cause = cause
 	}
-	l.cause = cause
-	_ = l.conn.Close()
-	close(l.gone)
+	l.mu.Unlock()
+	if first {
+		l.conn.Close()
+		close(l.gone)
+	}
 }
 
 // lost reports whether the connection has ended.
@@ -151,13 +154,11 @@ func (l *link) do(ctx context.Context, command protocol.Command, payload []byte,
 	case <-expired:
 		err = fmt.Errorf("%w: no reply to %v", os.ErrDeadlineExceeded, command)
 	}
-	l.abandon(c)
-	select {
-	case r := <-c.result: // it has come after all
+	if !l.abandon(id, c) { // it has come after all
+		r := <-c.result
 		return r.payload, r.fds, r.err
-	default:
-		return nil, nil, err
 	}
+	return nil, nil, err
 }
 
 // begin finds an ID for a request.
@@ -180,9 +181,14 @@ func (l *link) begin(command protocol.Command) (uint16, *call, error) {
 	return id, c, nil
 }
 
-// abandon notes that nobody waits for c any more.
-func (l *link) abandon(c *call) {
+// abandon notes that nobody waits for c any more. It reports false if the reply is
+// there, or is about to be: it brings descriptors, which somebody has to take.
+func (l *link) abandon(id uint16, c *call) bool {
 	l.mu.Lock()
+	if l.waiting[id] != c {
+		l.mu.Unlock()
+		return false
+	}
 	c.overdue = true
 	l.overdue++
 	many := l.overdue > maxOverdue
@@ -190,6 +196,7 @@ func (l *link) abandon(c *call) {
 	if many {
 		l.fail(errOverdue)
 	}
+	return true
 }
 
 // receive takes messages until the connection ends, and says why it did.
@@ -208,7 +215,9 @@ func (l *link) receive() error {
 		if err == nil {
 			r, err = l.serve(&m)
 		}
-		protocol.CloseFDs(m.FDs)
+		if err := passedfd.Close(m.FDs...); err != nil {
+			return err
+		}
 		if err := l.answer(m.Header, r, err); err != nil {
 			return err
 		}
@@ -229,7 +238,7 @@ func (l *link) finish(m *protocol.Message, err error) {
 	}
 	l.mu.Unlock()
 	if c == nil {
-		protocol.CloseFDs(m.FDs)
+		passedfd.Close(m.FDs...)
 		return
 	}
 	r := result{err: err}
@@ -245,7 +254,7 @@ func (l *link) finish(m *protocol.Message, err error) {
 			Why: "the reply is to " + c.command.String(), Errno: unix.EPROTO}
 	}
 	if r.err != nil {
-		protocol.CloseFDs(m.FDs)
+		passedfd.Close(m.FDs...)
 	} else {
 		r.payload = append([]byte(nil), m.Payload...)
 		r.fds = m.FDs

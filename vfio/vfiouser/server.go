@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser/dmaspace"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser/protocol"
@@ -120,13 +121,15 @@ func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
 	closed := make(chan struct{})
 	context.AfterFunc(ctx, func() {
 		defer close(closed)
-		_ = l.Close() // an error would be that it is closed
+		passedfd.CloseListener(l)
 	})
 	var clients sync.WaitGroup
 	var err error
 	for {
 		var c *net.UnixConn
-		c, err = l.AcceptUnix()
+		if err = passedfd.ErrFull; !passedfd.Full() {
+			c, err = l.AcceptUnix()
+		}
 		if err == nil {
 			clients.Go(func() { s.ServeConn(ctx, c) })
 			continue
@@ -155,7 +158,7 @@ func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
 }
 
 func exhausted(err error) bool {
-	for _, e := range []error{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.ENOBUFS, unix.ECONNABORTED, unix.EINTR} {
+	for _, e := range []error{passedfd.ErrFull, unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.ENOBUFS, unix.ECONNABORTED, unix.EINTR} {
 		if errors.Is(err, e) {
 			return true
 		}
@@ -207,7 +210,7 @@ func (s *Server) refuse(conn *protocol.Conn, errno unix.Errno) {
 		return
 	}
 	m, err := conn.Receive()
-	protocol.CloseFDs(m.FDs)
+	passedfd.Close(m.FDs...)
 	if err == nil && m.Header.WantsReply() {
 		_ = conn.Send(protocol.Header{ID: m.Header.ID, Command: m.Header.Command,
 			Flags: protocol.FlagReply | protocol.FlagError, Errno: uint32(errno)}, nil, nil, deadline)

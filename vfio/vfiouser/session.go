@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser/buserror"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser/dmaspace"
@@ -84,7 +85,9 @@ func (n *session) run() error {
 		if err == nil {
 			r, err = n.handle(&m)
 		}
-		protocol.CloseFDs(m.FDs)
+		if err := passedfd.Close(m.FDs...); err != nil {
+			return err
+		}
 		if err := n.answer(m.Header, r, err); err != nil {
 			return err
 		}
@@ -241,7 +244,7 @@ func (n *session) release() {
 		case <-timer.C:
 		}
 	}
-	_ = n.conn.Close()
+	n.conn.Close()
 }
 
 // end gives everything back that the client has brought, when run has returned.

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser/protocol"
 )
@@ -89,7 +90,7 @@ func (n *session) connect(index, start, count int, m *protocol.Message) error {
 		fds = slices.Repeat([]int{-1}, count)
 	}
 	for _, fd := range m.FDs {
-		if err := checkEventfd(fd); err != nil {
+		if err := passedfd.TakeEventfd(fd); err != nil {
 			return err
 		}
 	}

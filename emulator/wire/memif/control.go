@@ -68,17 +68,23 @@ func (p *Port) connection(t *talk) (well bool) {
 	s, err := begin()
 	if err == nil {
 		why := p.transfer(t, s)
+		p.free()
 		t.hangUp(why)
 		p.note(p.fail("transfer", t.peer, why, ""))
 		well = errors.Is(why, ErrGone) || errors.Is(why, ErrRefused) || errors.Is(why, ErrUnplugged)
 	} else {
+		p.free()
 		t.hangUp(err)
 		p.note(p.fail(op, t.peer, err, hintFor(err)))
 	}
-	p.mu.Lock()
-	p.busy = false
-	p.mu.Unlock()
 	return well
+}
+
+// free lets the next client in, before this one is told that it is out.
+func (p *Port) free() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.busy = false
 }
 
 func hintFor(err error) string {

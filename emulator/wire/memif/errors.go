@@ -25,7 +25,7 @@ var (
 	// in use has vanished.
 	ErrMemory = errors.New("bad shared memory")
 	// ErrViolation: the peer has written something into a ring that makes no
-	// sense. It wraps a *ring.Violation.
+	// sense, and this wraps a *ring.Violation; or it keeps us waiting.
 	ErrViolation = errors.New("rings were violated")
 	// ErrUnplugged: SetLink or Close has ended it.
 	ErrUnplugged = errors.New("unplugged")

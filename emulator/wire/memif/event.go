@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/internal/passedfd"
 )
 
 // event is an eventfd: a ring's, which the peer has too, or the bell that calls
@@ -25,22 +27,12 @@ func newEvent() (*event, error) {
 	return &event{fd: fd}, nil
 }
 
-// eventfdLink is what the kernel calls the files of eventfds.
-const eventfdLink = "anon_inode:[eventfd]"
-
 // takeEvent makes an event of the peer's descriptor, which it owns unless it
 // fails. Anything else than an eventfd could keep us waiting, or get our eight
 // bytes.
 func takeEvent(fd int) (*event, error) {
-	name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
-	if err == nil && name != eventfdLink {
-		err = fmt.Errorf("%w: a ring's descriptor is %s, not an eventfd", ErrMessage, name)
-	}
-	if err == nil {
-		err = os.NewSyscallError("fcntl", unix.SetNonblock(fd, true))
-	}
-	if err != nil {
-		return nil, err
+	if err := passedfd.TakeEventfd(fd); err != nil {
+		return nil, fmt.Errorf("%w: a ring's descriptor: %w", ErrMessage, err)
 	}
 	return &event{fd: fd}, nil
 }
@@ -53,6 +45,22 @@ func (e *event) signal() {
 		// One that is full is signalled as much as can be.
 		_, _ = unix.Write(e.fd, one[:])
 	}
+}
+
+// unblock lets a signal of another goroutine go on that the peer keeps waiting,
+// which has cleared O_NONBLOCK and filled the eventfd, and reports whether there
+// was one. No honest peer's is ever full.
+func (e *event) unblock() bool {
+	if e.mu.TryLock() {
+		e.mu.Unlock()
+		return false
+	}
+	p := []unix.PollFd{{Fd: int32(e.fd), Events: unix.POLLOUT}}
+	if n, err := unix.Poll(p, 0); err != nil || n != 0 {
+		return false
+	}
+	e.drain()
+	return true
 }
 
 // one is what signal writes: 1 in the byte order of the machine.

@@ -158,8 +158,8 @@ func TestSecrets(t *testing.T) {
 	stillWorks(t, server, memif.Options{Socket: o.Socket, Secret: o.Secret})
 }
 
-// TestFullEventfd: a client makes an eventfd block whoever signals it. The
-// port goes on once the connection ends.
+// TestFullEventfd: a client makes an eventfd block whoever signals it. Whoever
+// sends goes on all the same, and the client is cut off.
 func TestFullEventfd(t *testing.T) {
 	checkLeaks(t)
 	o := memif.Options{Socket: socketPath(t), Role: memif.Server}
@@ -170,8 +170,8 @@ func TestFullEventfd(t *testing.T) {
 	r.send(protocol.AddRegion{Size: r.layout.Size()}, r.file)
 	want[protocol.Ack](r)
 	full := eventfd(t)
-	for _, c2s := range []bool{true, false} {
-		r.send(r.ringOf(c2s), full)
+	for c2s, event := range map[bool]int{true: eventfd(t), false: full} {
+		r.send(r.ringOf(c2s), event)
 		want[protocol.Ack](r)
 	}
 	r.send(protocol.Connect{}, -1)
@@ -192,14 +192,14 @@ func TestFullEventfd(t *testing.T) {
 			send(server, pattern(1, 10))
 		}
 	}()
-	// Whether the sender waits by now or not, it does not for ever.
-	if err := server.Close(); err != nil {
-		t.Error(err)
-	}
 	select {
 	case <-done:
 	case <-time.After(patience):
 		t.Error("the sender waits for ever")
+	}
+	eventually(t, "the client is cut off", func() bool { return violations(server.Stats()) == 1 })
+	if err := server.Close(); err != nil {
+		t.Error(err)
 	}
 	send(server, pattern(2, 10))
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/emulator/wire/memif/protocol"
 	"github.com/trapeze-nic/trapeze/emulator/wire/memif/ring"
+	"github.com/trapeze-nic/trapeze/internal/passedfd"
 )
 
 // talk is a conversation with a peer while a connection is made.
@@ -87,7 +88,7 @@ func unexpected(body protocol.Body, fd int, want string) error {
 
 func closeFile(fd int) {
 	if fd >= 0 {
-		_ = unix.Close(fd)
+		_ = passedfd.Close(fd) // the connection ends, or fd is ours, or memory
 	}
 }
 
@@ -137,7 +138,7 @@ func (t *talk) hangUp(err error) {
 	if text := reasonFor(err); text != "" {
 		_ = t.conn.Send(protocol.Disconnect{Reason: text}, -1)
 	}
-	_ = t.conn.Close()
+	t.conn.Close()
 }
 
 // await waits until the peer has sent something or has gone, the deadline

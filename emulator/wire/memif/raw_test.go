@@ -57,7 +57,7 @@ func dialRaw(t testing.TB, socket string) *rawPeer {
 
 func (r *rawPeer) close() {
 	if r.conn != nil {
-		_ = r.conn.Close()
+		r.conn.Close()
 	}
 	if r.memory != nil {
 		_ = unix.Munmap(r.memory)

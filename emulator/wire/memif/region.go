@@ -8,6 +8,8 @@ import (
 	"runtime"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/internal/passedfd"
 )
 
 // region is memory that is shared with the peer.
@@ -97,14 +99,15 @@ func mapRegion(file int, size uint64) (_ *region, canVanish bool, err error) {
 	bad := func(format string, a ...any) (*region, bool, error) {
 		return nil, false, fmt.Errorf("%w: %w", ErrMemory, fmt.Errorf(format, a...))
 	}
+	// Others are not even asked what they are: the answer may take for ever too.
+	if !passedfd.IsMemory(file) {
+		return bad("the file is not in memory")
+	}
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(file, &fs); err != nil {
 		return bad("%w", os.NewSyscallError("fstatfs", err))
 	}
 	huge := int64(fs.Type) == unix.HUGETLBFS_MAGIC
-	if int64(fs.Type) != unix.TMPFS_MAGIC && !huge {
-		return bad("the file is not in memory: file system %#x", fs.Type)
-	}
 	// Sealed first: the size that is read then stays. A huge page may be
 	// missing for all that.
 	canVanish = !sealed(file) || huge

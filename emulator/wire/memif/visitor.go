@@ -10,6 +10,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/emulator/wire/memif/protocol"
 	"github.com/trapeze-nic/trapeze/emulator/wire/memif/ring"
+	"github.com/trapeze-nic/trapeze/internal/passedfd"
 )
 
 const (
@@ -34,7 +35,7 @@ func (v *server) run() {
 	var waiting []visitor
 	defer func() {
 		for _, w := range waiting {
-			_ = w.conn.Close()
+			w.conn.Close()
 		}
 	}()
 	var closedTo time.Time // nobody is accepted until then
@@ -105,6 +106,9 @@ func (v *server) poll(waiting []visitor, now, closedTo time.Time) map[int]bool {
 
 // accept greets the next client.
 func (v *server) accept() (visitor, error) {
+	if passedfd.Full() {
+		return visitor{}, passedfd.ErrFull
+	}
 	conn, err := v.listener.Accept()
 	if err != nil {
 		return visitor{}, err
@@ -124,7 +128,7 @@ func (v *server) accept() (visitor, error) {
 	}
 	hello.MaxC2S = hello.MaxS2C
 	if err := conn.Send(hello, -1); err != nil {
-		_ = conn.Close()
+		conn.Close()
 		return visitor{}, err
 	}
 	return visitor{conn: conn, until: time.Now().Add(timeout)}, nil
@@ -160,14 +164,14 @@ func (v *server) hear(w visitor) (done, good bool) {
 			return true, true
 		}
 	}
-	_ = w.conn.Send(protocol.Disconnect{Reason: why}, -1)
-	_ = w.conn.Close()
 	err = fmt.Errorf("%w: %s (version %#x, id %d, mode %d)", ErrNotWelcome, why, init.Version, init.ID, init.Mode)
 	if p != nil {
 		p.note(p.fail("accept", init.Name, err, ""))
 	} else {
 		v.noteAll(err)
 	}
+	_ = w.conn.Send(protocol.Disconnect{Reason: why}, -1)
+	w.conn.Close()
 	return true, false
 }
 

@@ -22,6 +22,8 @@ const (
 	// stormLimit is how many interrupts in a row may be for nothing. Then they
 	// are not looked at for lookEvery.
 	stormLimit = 64
+	// unblockEvery is how long the peer can keep a signal waiting.
+	unblockEvery = 100 * time.Millisecond
 )
 
 // watch looks after a connection.
@@ -50,8 +52,17 @@ func (w *watch) run() error {
 		if p.interrupts.Load() && !time.Now().Before(w.deafTo) {
 			polled = fds
 		}
-		if err := await(polled, next); err != nil {
+		until := time.Now().Add(unblockEvery)
+		if !next.IsZero() && next.Before(until) {
+			until = next
+		}
+		if err := await(polled, until); err != nil {
 			return err
+		}
+		for _, e := range s.sendEvents {
+			if e.unblock() {
+				return fmt.Errorf("%w: it keeps whoever signals it waiting", ErrViolation)
+			}
 		}
 		if polled[0].Revents != 0 {
 			p.bell.drain()

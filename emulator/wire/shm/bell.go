@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/internal/passedfd"
 )
 
 // A bell wakes whoever sleeps: a timerfd that its owner waits for, and that the
@@ -76,7 +78,7 @@ type peerBell struct {
 func (b *peerBell) set(fd int) bool {
 	var now unix.ItimerSpec
 	if unix.TimerfdGettime(fd, &now) != nil {
-		unix.Close(fd)
+		_ = passedfd.Close(fd)
 		return false
 	}
 	b.mu.Lock()
@@ -156,7 +158,7 @@ func (s *session) takeBell(m message, fd int) error {
 	case fd < 0:
 		return &PeerError{"descriptors of a bell", 0, "1"}
 	case !s.bells || s.bell.isSet():
-		unix.Close(fd)
+		_ = passedfd.Close(fd)
 		return &PeerError{"kind of a message", uint64(m.kind), "one bell, if both have said that they wake with one"}
 	case !s.bell.set(fd):
 		return &PeerError{"timers in the descriptor of a bell", 0, "1"}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/internal/passedfd"
 )
 
 // borrowed is memory of the peer that we have mapped.
@@ -76,7 +78,7 @@ func (p *Port) giveBack() {
 // takeOffer maps what the peer exports.
 func (p *Port) takeOffer(s *session, m message, fd int) error {
 	if fd >= 0 {
-		defer unix.Close(fd)
+		defer passedfd.Close(fd)
 	}
 	t := p.theirs()
 	switch {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/internal/passedfd"
 )
 
 // conn is a socket that carries messages.
@@ -18,6 +20,7 @@ type conn struct {
 	raw syscall.RawConn
 	// sending is held by who sets the deadline and sends.
 	sending sync.Mutex
+	control []byte // of who receives
 }
 
 func newConn(c *net.UnixConn) (*conn, error) {
@@ -25,7 +28,7 @@ func newConn(c *net.UnixConn) (*conn, error) {
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	return &conn{c: c, raw: raw}, nil
+	return &conn{c: c, raw: raw, control: passedfd.NewControl()}, nil
 }
 
 // send sends a message, with a file descriptor unless fd is negative. A peer
@@ -59,69 +62,40 @@ func (c *conn) trySend(m message) {
 	})
 }
 
-// maxFiles is how many file descriptors of a message are looked at; the kernel
-// closes the others.
-const maxFiles = 4
-
 // receive waits for a message. One of the kinds that may bring a descriptor can; it
 // is the caller's. Else fd is -1. It fails with ErrGone when the peer has closed.
 func (c *conn) receive(may ...kind) (m message, fd int, err error) {
 	var p [messageSize + 1]byte
-	oob := make([]byte, unix.CmsgSpace(maxFiles*4))
-	n, oobn, flags, _, err := c.c.ReadMsgUnix(p[:], oob)
+	n, oobn, flags, _, err := c.c.ReadMsgUnix(p[:], c.control)
 	if err != nil {
 		if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, net.ErrClosed) {
 			return message{}, -1, err
 		}
 		return message{}, -1, errors.Join(ErrGone, err)
 	}
-	fds, err := descriptorsIn(oob[:oobn])
-	defer func() {
-		for _, f := range fds {
-			if f != fd {
-				unix.Close(f)
-			}
-		}
-	}()
-	fd = -1
+	fds := passedfd.Parse(c.control[:oobn])
+	m, err = judge(p[:n], flags, len(fds), may)
 	switch {
 	case err != nil:
+		_ = passedfd.Close(fds...) // this is the connection's end
 		return message{}, -1, err
-	case flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 || len(fds) > 1:
-		return message{}, -1, &PeerError{"flags of a message (recvmsg)", uint64(flags), "one message of 32 bytes with one descriptor at most"}
+	case len(fds) == 0:
+		return m, -1, nil
 	}
-	if m, err = decode(p[:n]); err != nil {
-		return message{}, -1, err
-	}
-	if len(fds) == 1 {
-		if !slices.Contains(may, m.kind) {
-			return message{}, -1, &PeerError{"kind of a message with a descriptor", uint64(m.kind), "2 in answer to hello, 7 or 13 later"}
-		}
-		fd = fds[0]
-	}
-	return m, fd, nil
+	return m, fds[0], nil
 }
 
-// descriptorsIn returns the file descriptors in control messages.
-func descriptorsIn(oob []byte) (fds []int, err error) {
-	if len(oob) == 0 {
-		return nil, nil
+// judge decodes a message that has come with so many descriptors, and flags of
+// recvmsg.
+func judge(p []byte, flags, fds int, may []kind) (message, error) {
+	if flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 || fds > 1 {
+		return message{}, &PeerError{"flags of a message (recvmsg)", uint64(flags), "one message of 32 bytes with one descriptor at most"}
 	}
-	messages, err := unix.ParseSocketControlMessage(oob)
-	if err != nil {
-		return nil, err
+	m, err := decode(p)
+	if err == nil && fds == 1 && !slices.Contains(may, m.kind) {
+		err = &PeerError{"kind of a message with a descriptor", uint64(m.kind), "2 in answer to hello, 7 or 13 later"}
 	}
-	for i := range messages {
-		if messages[i].Header.Type != unix.SCM_RIGHTS {
-			continue
-		}
-		more, err := unix.ParseUnixRights(&messages[i])
-		if err != nil {
-			return fds, err
-		}
-		fds = append(fds, more...)
-	}
-	return fds, nil
+	return m, err
 }
 
 // samePeer reports whether the process at the other end belongs to this one's
@@ -137,4 +111,5 @@ func (c *conn) samePeer() bool {
 	return who.Uid == 0 || who.Uid == uint32(os.Geteuid())
 }
 
-func (c *conn) close() { _ = c.c.Close() }
+// close takes no longer than passedfd.Patience, whatever the peer has sent.
+func (c *conn) close() { passedfd.CloseConn(c.c) }

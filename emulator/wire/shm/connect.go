@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/internal/passedfd"
 )
 
 // open starts the port in its role.
@@ -214,7 +216,7 @@ func (p *Port) introduce(ctx context.Context, c *conn, first bool) (*session, er
 		return nil, err
 	}
 	if fd >= 0 {
-		defer unix.Close(fd)
+		defer passedfd.Close(fd)
 	}
 	switch {
 	case m.kind == kindRefuse:

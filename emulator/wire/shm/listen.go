@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/internal/passedfd"
 )
 
 // listener is the socket of the side that listens.
@@ -119,6 +121,12 @@ func removeDead(path string) error {
 // accept lets one peer in at a time, and sends others away.
 func (p *Port) accept(l *listener) {
 	for {
+		if passedfd.Full() {
+			if pause(p.ctx, firstRetry) != nil {
+				return
+			}
+			continue // peers that have gone have left what cannot be closed
+		}
 		c, err := l.AcceptUnix()
 		if err != nil {
 			if errors.Is(err, net.ErrClosed) || pause(p.ctx, firstRetry) != nil {

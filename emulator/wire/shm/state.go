@@ -1,5 +1,7 @@
 package shm
 
+import "github.com/trapeze-nic/trapeze/internal/passedfd"
+
 // The state of the link is changed by the goroutines that keep the connection,
 // and by the owner of the plug. The data path looks at one word, and acts on
 // what it says when it holds no frame: nothing is unmapped under its hands.
@@ -161,7 +163,6 @@ func (p *Port) SetLink(up bool) {
 // working stays until its next Reserve and, after that, Receive; or until nobody
 // can reach the port any more.
 func (p *Port) Close() error {
-	var err error
 	p.closing.Do(func() {
 		p.state.Or(stateClosed)
 		p.wake.Set(nil)
@@ -171,12 +172,12 @@ func (p *Port) Close() error {
 		l := p.listener
 		p.mu.Unlock()
 		if l != nil {
-			err = l.Close()
+			passedfd.CloseListener(l.UnixListener)
 		}
 	})
 	p.running.Wait()
 	p.closeOffers()
-	return err
+	return nil
 }
 
 // Err says why the link went down last, or why it could not be set up; nil if

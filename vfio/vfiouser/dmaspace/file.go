@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -29,11 +30,6 @@ type file struct {
 	bytes []byte
 	users int // ranges
 }
-
-// memoryFileSystems are those whose files are memory (linux/magic.h). A device
-// must not wait for a disk, and still less for a file system that the client
-// itself serves.
-var memoryFileSystems = []int64{unix.TMPFS_MAGIC, unix.HUGETLBFS_MAGIC, unix.RAMFS_MAGIC}
 
 // open returns a mapping of the file behind fd that holds range r, an old or a
 // new one.
@@ -84,12 +80,10 @@ func (s *Space) check(r Range, fd int) (*unix.Stat_t, error) {
 	case mode == unix.O_WRONLY, mode == unix.O_RDONLY && r.Flags&vfio.DMAWrite != 0:
 		return bad("it is open for access mode %d, the range for %d", mode, r.Flags)
 	}
-	var fs unix.Statfs_t
-	if err := unix.Fstatfs(fd, &fs); err != nil {
-		return bad("%w", os.NewSyscallError("fstatfs", err))
-	}
-	if !slices.Contains(memoryFileSystems, int64(fs.Type)) {
-		return bad("it is not in memory: file system %#x", fs.Type)
+	// A device must not wait for a disk, and still less for a file system that the
+	// client itself serves.
+	if !passedfd.IsMemory(fd) {
+		return bad("it is not in memory")
 	}
 	// Sealed first: the size that is read then is one that stays.
 	if sealed := Seal(fd); !sealed && s.limits.Sealed {

@@ -10,11 +10,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-)
 
-// maxRights is how many file descriptors the kernel lets pass at once
-// (SCM_MAX_FD of Linux).
-const maxRights = 253
+	"github.com/trapeze-nic/trapeze/internal/passedfd"
+)
 
 // Message is a message as it came.
 type Message struct {
@@ -22,7 +20,7 @@ type Message struct {
 	// Payload is what follows the header. It is valid until the next Receive.
 	Payload []byte
 	// FDs are the file descriptors that came with it. Who receives the message
-	// closes them.
+	// closes them, see passedfd.Close.
 	FDs []int
 }
 
@@ -46,11 +44,12 @@ type Conn struct {
 // more than maxPayload bytes of payload or maxFDs file descriptors are refused
 // by Receive.
 func NewConn(c *net.UnixConn, maxPayload uint32, maxFDs int) *Conn {
-	return &Conn{c: c, maxPayload: maxPayload, maxFDs: maxFDs, rights: make([]byte, unix.CmsgSpace(4*maxRights))}
+	return &Conn{c: c, maxPayload: maxPayload, maxFDs: maxFDs, rights: passedfd.NewControl()}
 }
 
-// Close closes the socket. A Receive or Send that is under way fails.
-func (c *Conn) Close() error { return c.c.Close() }
+// Close closes the socket. A Receive or Send that is under way fails. It takes no
+// longer than passedfd.Patience, whatever the peer has sent.
+func (c *Conn) Close() { passedfd.CloseConn(c.c) }
 
 // SetReceiveDeadline has Receive fail with os.ErrDeadlineExceeded after t.
 func (c *Conn) SetReceiveDeadline(t time.Time) error { return c.c.SetReadDeadline(t) }
@@ -63,7 +62,9 @@ func (c *Conn) Receive() (Message, error) {
 	in := incoming{conn: c}
 	m, err := in.message()
 	if err != nil {
-		CloseFDs(in.fds)
+		if full := passedfd.Close(in.fds...); full != nil {
+			err = full
+		}
 		return m, err
 	}
 	m.FDs = in.fds
@@ -128,7 +129,9 @@ func (in *incoming) read(b []byte) error {
 	for got := 0; got < len(b); {
 		n, rights, flags, _, err := in.conn.c.ReadMsgUnix(b[got:], in.conn.rights)
 		if rights > 0 || flags&unix.MSG_CTRUNC != 0 {
-			in.take(in.conn.rights[:rights], flags&unix.MSG_CTRUNC != 0)
+			if err := in.take(in.conn.rights[:rights], flags&unix.MSG_CTRUNC != 0); err != nil {
+				return err
+			}
 		}
 		switch {
 		case errors.Is(err, io.EOF) && got == 0:
@@ -145,29 +148,18 @@ func (in *incoming) read(b []byte) error {
 
 // take takes the file descriptors in control messages, unless there are too
 // many.
-func (in *incoming) take(rights []byte, truncated bool) {
-	fds := parseRights(rights)
+func (in *incoming) take(rights []byte, truncated bool) error {
+	fds := passedfd.Parse(rights)
 	if in.refused == nil && !truncated && len(in.fds)+len(fds) <= in.conn.maxFDs {
 		in.fds = append(in.fds, fds...)
-		return
+		return nil
 	}
 	in.refused = &Error{Field: "number of file descriptors", Value: uint64(len(in.fds) + len(fds)),
 		Why: fmt.Sprintf("want at most %d", in.conn.maxFDs), Errno: syscall.EINVAL}
 	if truncated {
 		in.refused.Why, in.refused.Errno = "there were more, which this process could not open", syscall.EMFILE
 	}
-	CloseFDs(fds)
-}
-
-func parseRights(rights []byte) []int {
-	// What the kernel has written can be parsed.
-	messages, _ := unix.ParseSocketControlMessage(rights)
-	var all []int
-	for i := range messages {
-		fds, _ := unix.ParseUnixRights(&messages[i])
-		all = append(all, fds...)
-	}
-	return all
+	return passedfd.Close(fds...)
 }
 
 // noEOF is for the middle of a message, where no message may end.
@@ -200,12 +192,4 @@ func (c *Conn) Send(h Header, payload []byte, fds []int, deadline time.Time) err
 		_, err = c.c.Write(c.out[n:])
 	}
 	return err
-}
-
-// CloseFDs closes file descriptors.
-func CloseFDs(fds []int) {
-	for _, fd := range fds {
-		// Nothing is lost if that fails: nothing was written.
-		_ = unix.Close(fd)
-	}
 }

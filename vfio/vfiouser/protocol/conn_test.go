@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser/protocol"
 )
 
@@ -124,7 +125,7 @@ func TestConnSendsAndReceives(t *testing.T) {
 		if m.Header != want || !bytes.Equal(m.Payload, tt.payload) || len(m.FDs) != tt.fds {
 			t.Errorf("got %+v, %d bytes, %d fds", m.Header, len(m.Payload), len(m.FDs))
 		}
-		protocol.CloseFDs(m.FDs)
+		passedfd.Close(m.FDs...)
 	}
 }
 
@@ -152,7 +153,7 @@ func TestConnSplit(t *testing.T) {
 			if err != nil || string(m.Payload) != "data" || len(m.FDs) != 1 {
 				t.Errorf("pieces of %d, fd at %d: %+v, %v", piece, with, m, err)
 			}
-			protocol.CloseFDs(m.FDs)
+			passedfd.Close(m.FDs...)
 		}
 	}
 }
@@ -191,7 +192,7 @@ func TestConnRefuses(t *testing.T) {
 			if err != nil || string(m.Payload) != "good" || len(m.FDs) != 2 {
 				t.Errorf("next message: %+v, %v", m, err)
 			}
-			protocol.CloseFDs(m.FDs)
+			passedfd.Close(m.FDs...)
 		})
 	}
 }

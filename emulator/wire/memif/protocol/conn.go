@@ -6,6 +6,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/internal/passedfd"
 )
 
 // MaxPath is how long the name of a UNIX socket can be in bytes (unix(7)). The
@@ -16,10 +18,6 @@ const MaxPath = 107
 // descriptor and try again.
 var ErrAgain = errors.New("try again later")
 
-// maxRights is how many file descriptors are taken from one message before the
-// kernel drops the rest: one more than a message may have.
-const maxRights = 2
-
 // Conn is a connection. It never waits: it is for a loop that polls FD. It is
 // for one goroutine.
 type Conn struct {
@@ -29,7 +27,7 @@ type Conn struct {
 }
 
 func newConn(fd int) *Conn {
-	return &Conn{fd: fd, rights: make([]byte, unix.CmsgSpace(4*maxRights))}
+	return &Conn{fd: fd, rights: passedfd.NewControl()}
 }
 
 // Dial connects to the server at a socket: a path, or "@" and an abstract name.
@@ -55,11 +53,12 @@ func newSocket() (int, error) {
 // FD is the descriptor to poll. It stays with the Conn.
 func (c *Conn) FD() int { return c.fd }
 
-// Close closes the connection.
-func (c *Conn) Close() error { return os.NewSyscallError("close", unix.Close(c.fd)) }
+// Close closes the connection. It takes no longer than passedfd.Patience, whatever
+// the peer has sent.
+func (c *Conn) Close() { passedfd.CloseSocket(c.fd) }
 
 // Receive returns the next message, and the file descriptor that came with it,
-// or -1; the caller closes it. It fails with ErrAgain if there is none, io.EOF
+// or -1; the caller closes it, see passedfd.Close. It fails with ErrAgain if there is none, io.EOF
 // if the peer has gone, an *Error if the message has not the right size, is of
 // no type that exists, or has more or fewer file descriptors than its type, or
 // else with the error of recvmsg(2).
@@ -71,13 +70,13 @@ func (c *Conn) Receive() (Body, int, error) {
 	case err != nil:
 		return nil, -1, os.NewSyscallError("recvmsg", err)
 	}
-	fds := parseRights(c.rights[:rights])
+	fds := passedfd.Parse(c.rights[:rights])
 	if n == 0 && len(fds) == 0 {
 		return nil, -1, io.EOF
 	}
 	body, err := c.check(n, len(fds), flags&unix.MSG_CTRUNC != 0)
 	if err != nil {
-		closeAll(fds)
+		_ = passedfd.Close(fds...) // no caller goes on with the connection
 		return nil, -1, err
 	}
 	if len(fds) == 0 {
@@ -107,23 +106,6 @@ func (c *Conn) check(n, fds int, more bool) (Body, error) {
 		return nil, &Error{Message: m.Type(), Field: "number of file descriptors", Value: uint64(fds), Why: "one is missing"}
 	}
 	return body, nil
-}
-
-func parseRights(rights []byte) []int {
-	// What the kernel has written can be parsed.
-	messages, _ := unix.ParseSocketControlMessage(rights)
-	var all []int
-	for i := range messages {
-		fds, _ := unix.ParseUnixRights(&messages[i])
-		all = append(all, fds...)
-	}
-	return all
-}
-
-func closeAll(fds []int) {
-	for _, fd := range fds {
-		_ = unix.Close(fd)
-	}
 }
 
 // Send sends a message, with a duplicate of fd unless that is negative. It

@@ -7,6 +7,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/internal/passedfd"
 )
 
 // backlog is how many clients may wait to be accepted. DPDK has 1.
@@ -65,7 +67,8 @@ func removeDead(path string) error {
 	c, err := Dial(path)
 	switch {
 	case err == nil:
-		return errors.Join(fmt.Errorf("%w: a server listens there", unix.EADDRINUSE), c.Close())
+		c.Close()
+		return fmt.Errorf("%w: a server listens there", unix.EADDRINUSE)
 	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EPROTOTYPE):
 		return fmt.Errorf("%w: a server listens there", unix.EADDRINUSE)
 	case !errors.Is(err, unix.ECONNREFUSED):
@@ -93,12 +96,12 @@ func (l *Listener) Accept() (*Conn, error) {
 // Close closes the socket, and removes it from the file system if it is still
 // there.
 func (l *Listener) Close() error {
-	err := os.NewSyscallError("close", unix.Close(l.fd))
+	passedfd.CloseSocket(l.fd)
 	if l.file == nil {
-		return err
+		return nil
 	}
-	if info, serr := os.Lstat(l.path); serr == nil && os.SameFile(info, l.file) {
-		err = errors.Join(err, os.Remove(l.path))
+	if info, err := os.Lstat(l.path); err == nil && os.SameFile(info, l.file) {
+		return os.Remove(l.path)
 	}
-	return err
+	return nil
 }

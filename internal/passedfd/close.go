@@ -1,0 +1,165 @@
+package passedfd
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// Patience is how long a caller waits for a close, at most.
+	Patience = 100 * time.Millisecond
+	// maxClosers is how many threads wait in closes of a kind at a time.
+	maxClosers = 4
+	// maxHeld is how many descriptors may wait to be closed before Full says that
+	// it is enough.
+	maxHeld = 1024
+)
+
+// ErrFull: so many descriptors wait to be closed that no more should be taken.
+var ErrFull = errors.New("too many descriptors wait to be closed")
+
+// Close closes descriptors that another process has passed. Those whose close
+// waits, although all has been done that it should not, are left to others, and
+// closed some time later. It fails with ErrFull if these are such ones, and too
+// many: whoever has passed them should be heard no longer.
+func Close(fds ...int) error {
+	var rest []int
+	for _, fd := range fds {
+		if harmless(fd) {
+			_ = unix.Close(fd)
+		} else {
+			rest = append(rest, fd)
+		}
+	}
+	if len(rest) == 0 {
+		return nil
+	}
+	files.do(len(rest), func() { closeAll(rest) })
+	if Full() {
+		return ErrFull
+	}
+	return nil
+}
+
+func closeAll(fds []int) {
+	for _, fd := range fds {
+		disarm(fd, closeAll)
+		// Nothing is lost if that fails: nothing was written.
+		_ = unix.Close(fd)
+	}
+}
+
+// disarmOwn disarms a socket of ours. What it holds is for files to close.
+func disarmOwn(fd int) { disarm(fd, func(fds []int) { _ = Close(fds...) }) }
+
+// CloseSocket closes a UNIX socket: a connection, or one that listens. What its
+// peers have passed and nobody has received would be closed with it; it is taken
+// first, and closed as by Close.
+func CloseSocket(fd int) {
+	sockets.do(1, func() {
+		disarmOwn(fd)
+		_ = unix.Close(fd)
+	})
+}
+
+// CloseConn is CloseSocket for a connection. Whoever reads or writes it fails.
+func CloseConn(c *net.UnixConn) {
+	sockets.do(1, func() {
+		// Nobody else shall read half of what is taken.
+		_ = c.SetReadDeadline(time.Unix(1, 0))
+		if raw, err := c.SyscallConn(); err == nil {
+			_ = raw.Control(func(fd uintptr) { disarmOwn(int(fd)) })
+		}
+		_ = c.Close()
+	})
+}
+
+// CloseListener is CloseSocket for one that listens. Whoever accepts fails.
+func CloseListener(l *net.UnixListener) {
+	sockets.do(1, func() {
+		if raw, err := l.SyscallConn(); err == nil {
+			_ = raw.Control(func(fd uintptr) { disarmOwn(int(fd)) })
+		}
+		_ = l.Close()
+	})
+}
+
+// Full reports whether so many descriptors wait to be closed that no more should
+// be taken: a server lets no new client in until that is over.
+func Full() bool {
+	return files.full() || sockets.full()
+}
+
+// Sockets of ours do not wait behind what others have passed.
+var files, sockets closes
+
+// closes are those that have not ended.
+type closes struct {
+	mu      sync.Mutex
+	queue   []job
+	running int // goroutines
+	held    int // descriptors
+	// stuck: somebody has waited for Patience in vain, and no close has ended
+	// since.
+	stuck bool
+}
+
+// job closes n descriptors.
+type job struct {
+	n    int
+	run  func()
+	done chan struct{}
+}
+
+func (c *closes) full() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.held >= maxHeld
+}
+
+// do runs a job, and waits for its end if that comes soon.
+func (c *closes) do(n int, run func()) {
+	j := job{n, run, make(chan struct{})}
+	c.mu.Lock()
+	c.queue = append(c.queue, j)
+	c.held += n
+	if c.running < maxClosers {
+		c.running++
+		go c.work()
+	}
+	stuck := c.stuck
+	c.mu.Unlock()
+	if stuck {
+		return
+	}
+	timer := time.NewTimer(Patience)
+	defer timer.Stop()
+	select {
+	case <-j.done:
+	case <-timer.C:
+		c.mu.Lock()
+		c.stuck = true
+		c.mu.Unlock()
+	}
+}
+
+// work runs jobs until there are none.
+func (c *closes) work() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.queue) > 0 {
+		j := c.queue[0]
+		c.queue = c.queue[1:]
+		c.mu.Unlock()
+		j.run()
+		close(j.done)
+		c.mu.Lock()
+		c.held -= j.n
+		c.stuck = false
+	}
+	c.running--
+}

@@ -1,0 +1,78 @@
+// Package passedfdtest makes file descriptors whose close waits, for tests of
+// those who are passed them.
+package passedfdtest
+
+import (
+	"errors"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// lingerSeconds is how long closing a lingering socket waits: longer than any test.
+const lingerSeconds = 600
+
+// Lingering makes a TCP socket with data that nobody reads: its last close waits.
+// Whoever calls it closes the socket, but not as the last one.
+func Lingering(t testing.TB) int {
+	t.Helper()
+	listener, fd := socket(t), socket(t)
+	defer unix.Close(listener)
+	// Small buffers are soon full.
+	err := errors.Join(
+		unix.SetsockoptInt(listener, unix.SOL_SOCKET, unix.SO_RCVBUF, 4096),
+		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, 4096),
+		unix.Bind(listener, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}),
+		unix.Listen(listener, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, err := unix.Getsockname(listener)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Connect(fd, address); err != nil {
+		t.Fatal(err)
+	}
+	peer, _, err := unix.Accept4(listener, unix.SOCK_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The end of a peer that has not read everything ends the wait.
+	t.Cleanup(func() { _ = unix.Close(peer) })
+	for err == nil || errors.Is(err, unix.EINTR) {
+		err = unix.Send(fd, make([]byte, 4096), unix.MSG_DONTWAIT)
+	}
+	if !errors.Is(err, unix.EAGAIN) {
+		t.Fatal(err)
+	}
+	if err := unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1, Linger: lingerSeconds}); err != nil {
+		t.Fatal(err)
+	}
+	return fd
+}
+
+func socket(t testing.TB) int {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fd
+}
+
+// Parcel makes a UNIX socket of a type such as unix.SOCK_STREAM that nobody has
+// read, with descriptors in it: closing it closes them. The caller closes it, and
+// can close them at once.
+func Parcel(t testing.TB, kind int, fds ...int) int {
+	t.Helper()
+	pair, err := unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pair[1])
+	if err := unix.Sendmsg(pair[1], []byte{1}, unix.UnixRights(fds...), nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	return pair[0]
+}
