@@ -134,8 +134,9 @@ func allocFile(size, page uint64, flags int) (_ *Memory, err error) {
 	if err := allocatePages(fd, int64(size)); err != nil {
 		return nil, err
 	}
-	// Nobody who gets the descriptor can pull the memory from under us.
-	const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
+	// Nobody who gets the descriptor can pull the memory from under us. More seals
+	// are up to whoever gives it away.
+	const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
 		return nil, os.NewSyscallError("seal", err)
 	}
@@ -193,7 +194,10 @@ func (m *Memory) PageSize() uint64 { return m.page }
 func (m *Memory) Locked() bool { return m.locked }
 
 // FD returns the descriptor of the file behind the memory, -1 after Close. It
-// belongs to the memory: duplicate it to keep it.
+// belongs to the memory: duplicate it to keep it. The file is sealed so that it
+// stays as long as it is. Before another process gets it, it is to be sealed
+// against more seals (F_SEAL_SEAL) too, or that process could keep others from
+// mapping it.
 func (m *Memory) FD() int {
 	if m.closed.Load() {
 		return -1

@@ -85,8 +85,11 @@ func (d *Device) checkIOVA(m dmaMapping) error {
 	return nil
 }
 
-// mapDMA tells the server of a mapping.
+// mapDMA tells the server of a mapping. The server cannot seal the file in a way
+// that it, or its successor, could not map it any more.
 func mapDMA(ctx context.Context, l *link, m dmaMapping) error {
+	// This fails if it has been sealed before.
+	_, _ = unix.FcntlInt(uintptr(m.mem.FD()), unix.F_ADD_SEALS, unix.F_SEAL_SEAL)
 	request := protocol.DMAMap{Flags: protocol.DMAFlags(m.flags), Address: m.iova, Size: m.size}
 	_, fds, err := l.do(ctx, protocol.CommandDMAMap, request.Append(nil), m.mem.FD())
 	passedfd.Close(fds...)

@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/mmio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
@@ -321,5 +323,18 @@ func TestServerFull(t *testing.T) {
 		if (err == nil) != (i < 2) || i == 2 && (!errors.As(err, &e) || e.Hint == "") {
 			t.Errorf("file %d: %v", i, err)
 		}
+	}
+}
+
+// TestServerAddsNoSeals: a server cannot seal a client's memory in a way that its
+// successor could not map it.
+func TestServerAddsNoSeals(t *testing.T) {
+	d := serve(t, quiet).open(t)
+	m := alloc(t, page)
+	if err := d.MapDMA(m, 0x10000, both); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.FcntlInt(uintptr(m.FD()), unix.F_ADD_SEALS, unix.F_SEAL_FUTURE_WRITE); !errors.Is(err, unix.EPERM) {
+		t.Errorf("adding a seal: %v", err)
 	}
 }

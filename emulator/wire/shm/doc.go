@@ -101,7 +101,8 @@
 // that the peer can still change.
 //
 // Sharing memory ([Options].Share) is another matter: it lets the peer read all
-// of each file that is exported, whenever it likes. It is for processes that
-// trust each other as threads of one program do, and off unless both switch it
-// on.
+// of each file that is exported, whenever it likes. It cannot write there: the
+// file is sealed (F_SEAL_FUTURE_WRITE, Linux 5.1), so that opening it anew does not
+// help. What cannot be sealed is not exported. It is for processes that may know
+// all of each other, and off unless both switch it on.
 package shm

@@ -3,13 +3,87 @@ package shm_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/emulator/wire/shm"
+	"github.com/trapeze-nic/trapeze/vfio"
 )
+
+// TestLentMemoryIsForReading: a peer that opens the file anew, through /proc, gets
+// no further, and the lender writes on.
+func TestLentMemoryIsForReading(t *testing.T) {
+	for name, huge := range map[string]vfio.HugePolicy{"pages": vfio.HugeNever, "huge pages": vfio.HugeRequire} {
+		t.Run(name, func(t *testing.T) {
+			checkLeaks(t)
+			path := socket(t)
+			p := open(t, shm.Options{Path: path, Role: shm.RoleListen, Share: true})
+			r := joinRaw(t, path, flagShare)
+			up(t, p)
+			m, err := vfio.AllocMemory(page, vfio.MemoryOptions{Huge: huge})
+			if err != nil {
+				t.Skipf("no such memory: %v", err)
+			}
+			defer m.Close()
+			m.Bytes()[0] = 7
+			if _, err := p.Export(m.FD(), 0, m.Bytes()); err != nil {
+				t.Fatal(err)
+			}
+			_, _, _, _, _, got := r.read()
+			defer unix.Close(got)
+			again, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", got), unix.O_RDWR|unix.O_CLOEXEC, 0)
+			if err != nil {
+				t.Skipf("it cannot be opened anew: %v", err) // by others than root, say
+			}
+			defer unix.Close(again)
+			size := int(m.Size())
+			view, err := unix.Mmap(again, 0, size, unix.PROT_READ, unix.MAP_SHARED)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer unix.Munmap(view)
+			for what, err := range map[string]error{
+				"map for writing":  mapped(again, size),
+				"make it writable": unix.Mprotect(view, unix.PROT_READ|unix.PROT_WRITE),
+				"write":            written(again),
+				"truncate":         unix.Ftruncate(again, 0),
+				"extend":           unix.Ftruncate(again, 2*int64(size)),
+				"punch a hole":     unix.Fallocate(again, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, int64(size)),
+				"remove pages":     unix.Madvise(view, unix.MADV_REMOVE),
+				"add seals":        sealed(again),
+			} {
+				if err == nil {
+					t.Errorf("the peer can %s", what)
+				}
+			}
+			m.Bytes()[1] = 8
+			if view[0] != 7 || view[1] != 8 {
+				t.Errorf("the memory reads %v", view[:2])
+			}
+		})
+	}
+}
+
+func mapped(fd, size int) error {
+	b, err := unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err == nil {
+		_ = unix.Munmap(b)
+	}
+	return err
+}
+
+func written(fd int) error {
+	_, err := unix.Pwrite(fd, []byte{1}, 0)
+	return err
+}
+
+func sealed(fd int) error {
+	_, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_EXEC)
+	return err
+}
 
 // TestBorrowedMemoryCannotBeWritten: what the peer gets is for reading, however
 // it maps it.

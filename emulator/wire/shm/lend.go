@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -46,9 +47,11 @@ func (p *Port) Shares() bool { return p.options.Share }
 // Export makes memory of this process readable by the peer, and by each peer to
 // come, until Unexport. mem is a mapping of the file fd that starts at offset, a
 // multiple of the page size (of the file's: huge pages are larger). The file must
-// be sealed against shrinking (F_SEAL_SHRINK). The caller keeps fd and may close
-// it. The peer can read the whole file, and nobody else can open it any more
-// (mode 0700 at most).
+// be sealed against shrinking (F_SEAL_SHRINK), and be one that can be sealed
+// further. The caller keeps fd and may close it. The peer can read the whole file,
+// and nobody else can open it any more (mode 0700 at most). From here on the file
+// is sealed for good against writing other than through mappings that are there,
+// mem above all: nobody maps it for writing any more, the caller included.
 //
 // id is not zero. The peer maps the memory some time later: Lend says when.
 // Errors are ErrNotShared, ErrClosed, or wrap ErrMemory. At most 64 regions can
@@ -61,6 +64,9 @@ func (p *Port) Export(fd int, offset int64, mem []byte) (id uint32, err error) {
 		return 0, fmt.Errorf("%w: %d bytes at offset %d of the file", ErrMemory, len(mem), offset)
 	}
 	if _, err := checkFile(fd, unix.F_SEAL_SHRINK, uint64(offset)+uint64(len(mem))); err != nil {
+		return 0, err
+	}
+	if err := sealWrites(fd, offset, len(mem)); err != nil {
 		return 0, err
 	}
 	only, err := readOnly(fd)
@@ -90,6 +96,29 @@ func (p *Port) Export(fd int, offset int64, mem []byte) (id uint32, err error) {
 		}
 	}
 	return e.id, nil
+}
+
+// sealWrites keeps everybody from writing to a file but through mappings that are
+// there (F_SEAL_FUTURE_WRITE, Linux 5.1). A descriptor that is open for reading
+// only would not: who has it can open the file anew, in /proc/self/fd.
+func sealWrites(fd int, offset int64, size int) error {
+	const seals = unix.F_SEAL_FUTURE_WRITE | unix.F_SEAL_SEAL
+	has, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	if err == nil && has&seals != seals {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: it cannot be sealed against writing: %w", ErrMemory, os.NewSyscallError("fcntl", err))
+	}
+	// Before Linux 5.13 files of huge pages had the seal, and could be mapped.
+	b, err := unix.Mmap(fd, offset, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err == nil {
+		return errors.Join(fmt.Errorf("%w: its seal against writing is of no effect", ErrMemory), unix.Munmap(b))
+	}
+	if !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) {
+		return fmt.Errorf("%w: %w", ErrMemory, os.NewSyscallError("mmap", err))
+	}
+	return nil
 }
 
 // readOnly opens a file once more so that what is got through it cannot be
