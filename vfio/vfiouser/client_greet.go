@@ -50,12 +50,22 @@ func (x *description) close() {
 	}
 }
 
-// sameAs reports whether two descriptions are of the same kind of device.
+// sameAs reports whether two descriptions are of the same kind of device. Some
+// servers count the VGA region, which a NIC does not have, and others do not.
 func (x *description) sameAs(y *description) bool {
-	return x.info == y.info && slices.Equal(x.irqs, y.irqs) &&
-		slices.EqualFunc(x.regions, y.regions, func(a, b region) bool {
+	return x.info.Resettable == y.info.Resettable && slices.Equal(x.irqs, y.irqs) &&
+		slices.EqualFunc(x.withoutEmpty(), y.withoutEmpty(), func(a, b region) bool {
 			return a.Size == b.Size && a.Flags == b.Flags && (a.Sparse == nil) == (b.Sparse == nil) && slices.Equal(a.Sparse, b.Sparse)
 		})
+}
+
+// withoutEmpty returns the regions up to the last that is not empty.
+func (x *description) withoutEmpty() []region {
+	r := x.regions
+	for len(r) > 0 && r[len(r)-1].Size == 0 {
+		r = r[:len(r)-1]
+	}
+	return r
 }
 
 // greet agrees with the server on a version and asks it about its device.

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/vfio"

@@ -10,6 +10,10 @@
 // server maps the client's DMA memory, the client maps the regions that the
 // device lets it map, and interrupts are eventfds.
 //
+// The server behaves as libvfio-user's does, which others are tested against,
+// except where QEMU's client counts on what the kernel does: unmapping addresses at
+// which nothing is mapped succeeds, and unmaps nothing.
+//
 // Neither end trusts the other. See Serve for what a hostile client can and
 // cannot do.
 package vfiouser

@@ -174,14 +174,16 @@ func (n *session) handle(m *protocol.Message) (reply, error) {
 	}
 	do, ok := handlers[h.Command]
 	switch {
+	case !n.negotiated && h.Command != protocol.CommandVersion:
+		return bad(unix.EINVAL, "VERSION comes first")
 	case !ok && h.Command == protocol.CommandDMARead, !ok && h.Command == protocol.CommandDMAWrite:
 		return bad(unix.EINVAL, "only a server sends it")
-	case !ok && h.Command.Known():
-		return bad(unix.EOPNOTSUPP, "this server does not have it")
+	case !ok && h.Command == protocol.CommandDeviceFeature:
+		return bad(unix.EOPNOTSUPP, "this server has no features") // QEMU asks
 	case !ok:
-		return bad(unix.ENOSYS, "there is no such command")
-	case n.negotiated == (h.Command == protocol.CommandVersion):
-		return bad(unix.EINVAL, "VERSION comes first, and once")
+		return bad(unix.EINVAL, "this server does not have it") // as libvfio-user says
+	case n.negotiated && h.Command == protocol.CommandVersion:
+		return bad(unix.EINVAL, "VERSION comes once")
 	case len(m.FDs) > do.fds:
 		return reply{}, &protocol.Error{Message: h.Command.String(), Field: "number of file descriptors", Value: uint64(len(m.FDs)),
 			Why: fmt.Sprintf("want at most %d", do.fds), Errno: unix.EINVAL}

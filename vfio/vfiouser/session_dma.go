@@ -66,7 +66,8 @@ func (n *session) warnUnreachable(d protocol.DMAMap) {
 }
 
 // dmaUnmap behaves as the kernel's VFIO does (type 1 IOMMU, version 2), because
-// QEMU counts on it: it unmaps what lies in the range, be it nothing.
+// QEMU counts on it: it unmaps what lies in the range, be it nothing. libvfio-user
+// answers ENOENT then.
 func (n *session) dmaUnmap(m *protocol.Message) (reply, error) {
 	d, err := protocol.DecodeDMAUnmap(m.Payload)
 	if err != nil {

@@ -20,17 +20,26 @@ func (n *session) deviceInfo(m *protocol.Message) (reply, error) {
 		flags |= protocol.DeviceReset
 	}
 	n.out = protocol.DeviceInfo{Argsz: protocol.DeviceInfoSize, Flags: flags,
-		Regions: uint32(info.Regions), IRQs: uint32(info.IRQs)}.Append(n.out[:0])
+		Regions: uint32(max(info.Regions, pciRegions)), IRQs: uint32(info.IRQs)}.Append(n.out[:0])
 	return reply{payload: n.out}, nil
 }
 
+// pciRegions is how many regions a PCI device has for Linux and for libvfio-user
+// (VFIO_PCI_NUM_REGIONS, linux/vfio.h), whose client refuses devices with another
+// number. The last is VGA, which is empty where a device does not have it.
+const pciRegions = vfio.RegionConfig + 2
+
 // region describes the region that a message asks for.
 func (n *session) region(c protocol.Command, index uint32) (vfio.RegionInfo, error) {
-	if regions := n.dev.Info().Regions; uint64(index) >= uint64(regions) {
-		return vfio.RegionInfo{}, &protocol.Error{Message: c.String(), Field: "region", Value: uint64(index),
-			Why: fmt.Sprintf("the device has %d", regions), Errno: unix.EINVAL}
+	has := n.dev.Info().Regions
+	switch {
+	case uint64(index) < uint64(has):
+		return n.dev.Region(int(index))
+	case index < pciRegions:
+		return vfio.RegionInfo{Index: int(index)}, nil
 	}
-	return n.dev.Region(int(index))
+	return vfio.RegionInfo{}, &protocol.Error{Message: c.String(), Field: "region", Value: uint64(index),
+		Why: fmt.Sprintf("the device has %d", max(has, pciRegions)), Errno: unix.EINVAL}
 }
 
 func (n *session) regionInfo(m *protocol.Message) (reply, error) {

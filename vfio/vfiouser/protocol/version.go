@@ -9,10 +9,11 @@ import (
 )
 
 // Major and Minor are the version that this package speaks. Peers of another
-// major version do not understand each other; the lower minor version counts.
+// major version do not understand each other; the lower minor version counts. QEMU
+// speaks 0.0, libvfio-user 0.1 since it began: nothing that we use is different.
 const (
 	Major = 0
-	Minor = 0
+	Minor = 1
 )
 
 // Capabilities of one end (specification, VFIO_USER_VERSION).

@@ -1,0 +1,108 @@
+package vfiouser_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
+	"github.com/trapeze-nic/trapeze/vfio/vfiouser/protocol"
+)
+
+// withoutVGA is a copier that ends with its configuration space, as NICs do.
+type withoutVGA struct{ *copier }
+
+func (d withoutVGA) Info() vfio.Info {
+	info := d.copier.Info()
+	info.Regions = vfio.RegionConfig + 1
+	return info
+}
+
+// TestVGARegion: Linux and libvfio-user have nine regions, of which the last is
+// VGA, and clients may ask for each. Of a device with fewer it is empty.
+func TestVGARegion(t *testing.T) {
+	checkLeaks(t)
+	s, err := vfiouser.NewServer(withoutVGA{newCopier(t)}, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	here, there := socketPair(t)
+	var served sync.WaitGroup
+	served.Go(func() { s.ServeConn(context.Background(), here) })
+	defer served.Wait()
+	defer there.Close()
+	x := &rawClient{t: t, c: there}
+	x.ok(cmdVersion, pack(uint16(0), uint16(0), versionText))
+	if a := x.ok(cmdGetInfo, pack(16, 0, 0, 0)); !bytes.Equal(a.payload, pack(16, 3, 9, 5)) {
+		t.Errorf("device info %x", a.payload)
+	}
+	if a := x.ok(cmdGetRegionInfo, pack(32, 0, 8, 0, uint64(0), uint64(0))); !bytes.Equal(a.payload, pack(32, 0, 8, 0, uint64(0), uint64(0))) {
+		t.Errorf("region 8: %x", a.payload)
+	}
+	for what, a := range map[string]answer{
+		"read of it":       x.ask(cmdRegionRead, pack(uint64(0), 8, 4)),
+		"write to it":      x.ask(cmdRegionWrite, pack(uint64(0), 8, 4, 0)),
+		"info of region 9": x.ask(cmdGetRegionInfo, pack(32, 0, 9, 0, uint64(0), uint64(0))),
+	} {
+		if unix.Errno(a.errno) != unix.EINVAL {
+			t.Errorf("%s: %v", what, a)
+		}
+	}
+	x.ok(cmdGetRegionIOFDs, pack(16, 0, 8, 0))
+	x.alive()
+}
+
+// TestServersWithoutVGA: a client takes servers with eight regions and with nine,
+// also one after the other.
+func TestServersWithoutVGA(t *testing.T) {
+	for _, regions := range []uint32{8, 9} {
+		f, err := newFake(t, func(f *fakeServer) {
+			f.answer = func(m protocol.Message) ([]byte, []int, unix.Errno, bool) {
+				if m.Header.Command == protocol.CommandDeviceInfo {
+					return protocol.DeviceInfo{Argsz: 16, Flags: protocol.DevicePCI, Regions: regions, IRQs: 5}.Append(nil), nil, 0, true
+				}
+				return f.right(m)
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := f.client.Info().Regions; n != int(regions) {
+			t.Errorf("%d regions, want %d", n, regions)
+		}
+		if _, err := f.client.Region(int(regions)); !errors.Is(err, vfio.ErrNoSuchRegion) {
+			t.Errorf("region %d: %v", regions, err)
+		}
+	}
+}
+
+// TestMinorVersions: the lower one counts. QEMU has 0, libvfio-user 1 or more.
+func TestMinorVersions(t *testing.T) {
+	r := serve(t, vfiouser.ServerOptions{})
+	for theirs, want := range map[uint16]uint16{0: 0, 1: 1, 2: 1, 7: 1} {
+		x := connect(t, r, false)
+		a := x.ok(cmdVersion, pack(uint16(0), theirs))
+		if !bytes.HasPrefix(a.payload, pack(uint16(0), want)) {
+			t.Errorf("to a client of version 0.%d: %x", theirs, a.payload[:4])
+		}
+		x.leave(r)
+	}
+}
+
+// TestFirstMessages: whatever comes before VERSION is invalid, known or not.
+func TestFirstMessages(t *testing.T) {
+	r := serve(t, vfiouser.ServerOptions{})
+	x := connect(t, r, false)
+	for _, command := range []int{0, 999, 16, cmdGetInfo} {
+		if a := x.ask(command, pack(uint16(0), uint16(1), "\x00")); unix.Errno(a.errno) != unix.EINVAL {
+			t.Errorf("command %d: %v", command, a)
+		}
+	}
+	x.ok(cmdVersion, pack(uint16(0), uint16(1)))
+	x.alive()
+}
