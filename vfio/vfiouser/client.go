@@ -26,6 +26,12 @@ type ClientOptions struct {
 	// Timeout is how long the server may take to answer a request; zero:
 	// DefaultTimeout.
 	Timeout time.Duration
+	// MapUnsealed has regions mapped whose file the server could cut off, because
+	// it cannot be sealed against that (F_SEAL_SHRINK, memfd_create(2)); without it
+	// they are accessed by messages, which is slow. It is for servers that are
+	// trusted: touching what has been cut off is a bus error, which ends the
+	// program.
+	MapUnsealed bool
 }
 
 func init() { vfio.Register("vfio-user", openAddress) }
@@ -36,25 +42,33 @@ const (
 	maxTimeout = 10 * time.Minute
 )
 
-// openAddress opens "vfio-user:PATH?timeout=5s".
+// openAddress opens "vfio-user:PATH?timeout=5s&unsealed=on".
 func openAddress(ctx context.Context, a vfio.Address) (vfio.Device, error) {
 	bad := func(format string, args ...any) (vfio.Device, error) {
 		return nil, &vfio.Error{Op: "open", Device: a.String(), Err: fmt.Errorf("%w: "+format, append([]any{vfio.ErrBadAddress}, args...)...),
-			Hint: "use vfio-user:/path/of/the.sock or vfio-user:/path/of/the.sock?timeout=5s"}
+			Hint: "use vfio-user:/path/of/the.sock, with ?timeout=5s&unsealed=off if need be"}
 	}
 	if a.Path == "" {
 		return bad("there is no path")
 	}
 	var o ClientOptions
 	for name := range a.Options {
-		if name != "timeout" {
+		value := a.Options.Get(name)
+		switch name {
+		case "timeout":
+			t, err := time.ParseDuration(value)
+			if err != nil || t < minTimeout || t > maxTimeout {
+				return bad("option timeout is %q, want a duration from %v to %v", value, minTimeout, maxTimeout)
+			}
+			o.Timeout = t
+		case "unsealed":
+			if value != "on" && value != "off" {
+				return bad("option unsealed is %q, want on or off", value)
+			}
+			o.MapUnsealed = value == "on"
+		default:
 			return bad("unknown option %q", name)
 		}
-		t, err := time.ParseDuration(a.Options.Get(name))
-		if err != nil || t < minTimeout || t > maxTimeout {
-			return bad("option timeout is %q, want a duration from %v to %v", a.Options.Get(name), minTimeout, maxTimeout)
-		}
-		o.Timeout = t
 	}
 	d, err := open(ctx, a.String(), a.Path, o)
 	if err != nil {
@@ -75,7 +89,9 @@ type Device struct {
 	address string
 	path    string // empty: cannot connect again
 	timeout time.Duration
-	stats   clientCounters
+	// unsealed is ClientOptions.MapUnsealed.
+	unsealed bool
+	stats    clientCounters
 
 	closed atomic.Bool
 	life   context.Context // ends with Close
@@ -132,7 +148,7 @@ func newDevice(address string, o ClientOptions) *Device {
 	if o.Timeout <= 0 {
 		o.Timeout = DefaultTimeout
 	}
-	d := &Device{address: address, timeout: o.Timeout, mappings: map[*mappedPart]struct{}{}}
+	d := &Device{address: address, timeout: o.Timeout, unsealed: o.MapUnsealed, mappings: map[*mappedPart]struct{}{}}
 	d.life, d.end = context.WithCancel(context.Background())
 	d.device.Store(&description{})
 	return d

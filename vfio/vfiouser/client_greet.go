@@ -25,9 +25,11 @@ type description struct {
 // region is a region with the file behind it.
 type region struct {
 	vfio.RegionInfo
-	fd     int // -1: none that can be mapped
-	offset uint64
-	events []regionEvent
+	fd int // -1: none that can be mapped
+	// unsealed: there was one, which the server could cut off.
+	unsealed bool
+	offset   uint64
+	events   []regionEvent
 }
 
 // regionEvent is an eventfd that stands for writes to a part of a region.
@@ -80,7 +82,7 @@ func (d *Device) greet(ctx context.Context, c *net.UnixConn) (_ *link, _ *descri
 			x.close()
 		}
 	}()
-	g := greeting{ctx, l}
+	g := greeting{ctx, l, d.unsealed}
 	if x.capabilities, err = g.version(); err != nil {
 		return nil, nil, err
 	}
@@ -108,6 +110,8 @@ func (d *Device) greet(ctx context.Context, c *net.UnixConn) (_ *link, _ *descri
 type greeting struct {
 	ctx  context.Context
 	link *link
+	// unsealed: files that the server can cut off are good enough.
+	unsealed bool
 }
 
 // ask sends a request whose reply has no file descriptors.
@@ -199,7 +203,9 @@ func (g greeting) region(index uint32) (region, error) {
 	}
 	r := region{RegionInfo: vfio.RegionInfo{Index: int(index), Size: m.Size,
 		Flags: vfio.RegionFlags(m.Flags) & (vfio.RegionRead | vfio.RegionWrite)}, fd: -1}
-	if m.Flags&protocol.RegionMmap != 0 && len(fds) == 1 && mappable(fds[0], m.Offset, m.Size) {
+	offered := m.Flags&protocol.RegionMmap != 0 && len(fds) == 1
+	r.unsealed = offered && !sealed(fds[0])
+	if offered && (!r.unsealed || g.unsealed) && longEnough(fds[0], m.Offset, m.Size) {
 		r.fd, r.offset = fds[0], m.Offset
 		r.Flags |= vfio.RegionMmap
 		for _, a := range m.Sparse {
@@ -215,14 +221,19 @@ func (g greeting) region(index uint32) (region, error) {
 	return r, nil
 }
 
-// mappable reports whether a server's file can be mapped without danger: it is
-// memory, as long as it needs to be, and stays so. Without that the region is
-// accessed by messages.
-func mappable(fd int, offset, size uint64) bool {
+// sealed reports whether a server's file is memory and stays as long as it is.
+// Without that the region is accessed by messages, unless the server is trusted.
+func sealed(fd int) bool {
 	var fs unix.Statfs_t
+	// A hole in a file of huge pages cannot be filled if there are none left.
+	return passedfd.IsMemory(fd) && unix.Fstatfs(fd, &fs) == nil && fs.Type == unix.TMPFS_MAGIC && dmaspace.Seal(fd)
+}
+
+// longEnough reports whether a file that is sealed, or a trusted server's, holds a
+// region.
+func longEnough(fd int, offset, size uint64) bool {
 	var st unix.Stat_t
-	return passedfd.IsMemory(fd) && unix.Fstatfs(fd, &fs) == nil && fs.Type == unix.TMPFS_MAGIC && dmaspace.Seal(fd) &&
-		unix.Fstat(fd, &st) == nil && st.Size >= 0 && offset+size <= uint64(st.Size)
+	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && st.Size >= 0 && offset+size <= uint64(st.Size)
 }
 
 // regionEvents asks for the eventfds of a region. A server need not know the

@@ -233,6 +233,8 @@ func TestOpenFails(t *testing.T) {
 		{"vfio-user:" + dead + "?timeout=1", vfio.ErrBadAddress, ""},
 		{"vfio-user:" + dead + "?timeout=0s", vfio.ErrBadAddress, ""},
 		{"vfio-user:" + dead + "?timeout=1h", vfio.ErrBadAddress, ""},
+		{"vfio-user:" + dead + "?unsealed=yes", vfio.ErrBadAddress, ""},
+		{"vfio-user:" + mute + "?timeout=20ms&unsealed=on", os.ErrDeadlineExceeded, ""},
 		{"vfio-user:/" + strings.Repeat("x", 107), vfio.ErrBadAddress, "shorter"},
 		{"vfio-user:" + filepath.Join(dir, "none.sock"), os.ErrNotExist, "start the server"},
 		{"vfio-user:" + dead, nil, "nobody listens"},

@@ -34,7 +34,8 @@ func (d *Device) part(index int, offset, size uint64) (*region, error) {
 }
 
 // Region is described at vfio.Device. A region that the server lets be mapped,
-// but whose file it could cut off, is not shown as one that can be mapped.
+// but whose file it could cut off, is not shown as one that can be mapped unless
+// ClientOptions.MapUnsealed says so.
 func (d *Device) Region(index int) (vfio.RegionInfo, error) {
 	r, err := d.find(index)
 	if err != nil {
@@ -150,6 +151,9 @@ func (d *Device) MapRegion(index int, offset, size uint64) (*vfio.Mapping, error
 	}
 	page := uint64(os.Getpagesize())
 	switch {
+	case r.Flags&vfio.RegionMmap == 0 && r.unsealed && !d.unsealed:
+		return nil, d.failHint(op, fmt.Errorf("%w: index %d, whose file the server could cut off", vfio.ErrNotMappable, index),
+			"if the server is trusted, open the device with the option unsealed=on")
 	case r.Flags&vfio.RegionMmap == 0:
 		return nil, d.fail(op, fmt.Errorf("%w: index %d", vfio.ErrNotMappable, index))
 	case offset%page != 0 || size%page != 0 || r.offset%page != 0:

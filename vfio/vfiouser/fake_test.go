@@ -21,6 +21,7 @@ type fakeServer struct {
 	client  *vfiouser.Device
 	regions [9][]byte
 	maxData uint32
+	options vfiouser.ClientOptions
 	// answer makes the reply to a command; the default is right. A nil payload
 	// and false mean no reply.
 	answer func(m protocol.Message) (payload []byte, fds []int, errno unix.Errno, reply bool)
@@ -35,7 +36,7 @@ type fakeServer struct {
 // newFake starts a fake server and opens its device.
 func newFake(t testing.TB, setup func(f *fakeServer)) (*fakeServer, error) {
 	t.Helper()
-	f := &fakeServer{t: t, maxData: 1 << 20, replies: map[uint16]protocol.Message{}}
+	f := &fakeServer{t: t, maxData: 1 << 20, options: vfiouser.ClientOptions{Timeout: 300 * time.Millisecond}, replies: map[uint16]protocol.Message{}}
 	f.arrived = sync.NewCond(&f.mu)
 	f.answer = f.right
 	f.header = func(*protocol.Header) {}
@@ -51,7 +52,7 @@ func newFake(t testing.TB, setup func(f *fakeServer)) (*fakeServer, error) {
 		done.Wait()
 	})
 	var err error
-	f.client, err = vfiouser.New(context.Background(), there, vfiouser.ClientOptions{Timeout: 300 * time.Millisecond})
+	f.client, err = vfiouser.New(context.Background(), there, f.options)
 	if err == nil {
 		t.Cleanup(func() {
 			if err := f.client.Close(); err != nil {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"math"
 	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -131,23 +133,35 @@ func TestUnsafeFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer null.Close()
+	disk, err := os.Create(filepath.Join(t.TempDir(), "bar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer disk.Close()
+	if err := disk.Truncate(2 * page); err != nil {
+		t.Fatal(err)
+	}
 	for _, tt := range []struct {
 		name   string
 		fds    []int
 		offset uint64
-		want   bool
+		// wanted by default, and of a server that is trusted
+		want, trusted bool
 	}{
-		{"sealed", []int{file(t, 2*page, unix.F_SEAL_SHRINK)}, page, true},
-		{"that we can seal", []int{file(t, 2*page, 0)}, 0, true},
-		{"that cannot be sealed", []int{file(t, 2*page, unix.F_SEAL_SEAL)}, 0, false},
-		{"too short", []int{file(t, page, unix.F_SEAL_SHRINK)}, page, false},
-		{"no file", nil, 0, false},
-		{"two files", []int{file(t, page, unix.F_SEAL_SHRINK), file(t, page, unix.F_SEAL_SHRINK)}, 0, false},
-		{"device", []int{int(null.Fd())}, 0, false},
+		{"sealed", []int{file(t, 2*page, unix.F_SEAL_SHRINK)}, page, true, true},
+		{"that we can seal", []int{file(t, 2*page, 0)}, 0, true, true},
+		{"that cannot be sealed", []int{file(t, 2*page, unix.F_SEAL_SEAL)}, 0, false, true},
+		{"on a disk", []int{int(disk.Fd())}, page, false, true},
+		{"too short", []int{file(t, page, unix.F_SEAL_SHRINK)}, page, false, false},
+		{"too short and not sealed", []int{file(t, page, unix.F_SEAL_SEAL)}, page, false, false},
+		{"no file", nil, 0, false, false},
+		{"two files", []int{file(t, page, unix.F_SEAL_SHRINK), file(t, page, unix.F_SEAL_SHRINK)}, 0, false, false},
+		{"device", []int{int(null.Fd())}, 0, false, false},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
+		test := func(t *testing.T, trust, want bool) {
 			checkLeaks(t)
 			f, err := newFake(t, func(f *fakeServer) {
+				f.options.MapUnsealed = trust
 				f.regions[0] = make([]byte, page)
 				f.answer = func(m protocol.Message) ([]byte, []int, unix.Errno, bool) {
 					b, fds, errno, ok := f.right(m)
@@ -167,22 +181,26 @@ func TestUnsafeFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 			info, err := f.client.Region(0)
-			if err != nil || (info.Flags&vfio.RegionMmap != 0) != tt.want {
+			if err != nil || (info.Flags&vfio.RegionMmap != 0) != want {
 				t.Fatalf("%+v, %v", info, err)
 			}
 			if err := f.client.WriteRegion(0, 0, []byte{1}); err != nil {
 				t.Error(err)
 			}
 			m, err := f.client.MapRegion(0, 0, page)
-			if tt.want {
+			if want {
 				m.Bytes()[page-1] = 1
 				if err := m.Close(); err != nil {
 					t.Error(err)
 				}
 			} else if !errors.Is(err, vfio.ErrNotMappable) {
 				t.Errorf("MapRegion: %v", err)
+			} else if tt.trusted && !strings.Contains(err.Error(), "unsealed=on") {
+				t.Errorf("no hint: %v", err)
 			}
-		})
+		}
+		t.Run(tt.name, func(t *testing.T) { test(t, false, tt.want) })
+		t.Run(tt.name+", trusted", func(t *testing.T) { test(t, true, tt.trusted) })
 	}
 }
 
