@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"context"
 	"fmt"
 	"sync"
 
@@ -32,7 +33,7 @@ type admin struct {
 func (n *NIC) newAdmin() (*admin, error) {
 	const sqSize = descriptors.AdminEntrySize << adminSQLog2
 	const acqSize = descriptors.AdminEntrySize << adminACQLog2
-	buf, err := n.newDMA(sqSize+acqSize, vfio.DMARead|vfio.DMAWrite, vfio.MemoryOptions{Huge: vfio.HugeNever})
+	buf, err := n.newDMA(n.background, sqSize+acqSize, vfio.DMARead|vfio.DMAWrite, vfio.MemoryOptions{Huge: vfio.HugeNever})
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +71,7 @@ func (a *admin) acquire(c class) *slot {
 
 // submit gives a command to the device. The slot is the caller's until take
 // returns its reply or abandon gives it up.
-func (a *admin) submit(s *slot, cmd *descriptors.Command) error {
+func (a *admin) submit(ctx context.Context, s *slot, cmd *descriptors.Command) error {
 	a.submitMu.Lock()
 	defer a.submitMu.Unlock()
 	a.mu.Lock()
@@ -87,7 +88,7 @@ func (a *admin) submit(s *slot, cmd *descriptors.Command) error {
 	at := a.producer & (1<<adminSQLog2 - 1) * descriptors.AdminEntrySize
 	*descriptors.CommandAt(a.sq[at:]) = *cmd
 	a.producer++
-	return a.regs.ringAdmin(a.producer)
+	return a.regs.ringAdmin(ctx, a.producer)
 }
 
 // take returns the reply if it is there, and gives the slot back.

@@ -31,9 +31,24 @@ func (n *NIC) Close() error {
 func (n *NIC) shutdown() {
 	n.closing.Store(true)
 	close(n.done)
-	n.ops.Lock()
-	defer n.ops.Unlock()
+	// A remote device that does not answer is left: for its server that is the end.
+	limit, cancel := context.WithTimeout(context.Background(), closeTimeouts*n.options.CommandTimeout)
+	defer cancel()
+	_ = n.bound(limit, 0, func() error {
+		n.ops.Lock()
+		defer n.ops.Unlock()
+		n.closeErr = n.error("close", n.takeDown())
+		return nil
+	})
+	n.goroutines.Wait()
+	n.events.lines.Close()
+}
 
+// closeTimeouts is how many command timeouts Close may take, about.
+const closeTimeouts = 3
+
+// takeDown gives everything back. ops is held.
+func (n *NIC) takeDown() error {
 	n.closeDMA()
 	for i := range n.vis {
 		if v := n.vis[i].Load(); v != nil {
@@ -51,6 +66,9 @@ func (n *NIC) shutdown() {
 	if n.admin != nil && n.failed() == nil {
 		if err := n.destroyAll(cqs); err != nil {
 			n.log.Warn("device does not close down in order, resetting it", "err", err)
+			if n.remote != nil {
+				n.remote.GiveUp(err) // its server resets it then
+			}
 		}
 	}
 	n.regions.clear()
@@ -66,10 +84,7 @@ func (n *NIC) shutdown() {
 	for b := range n.buffers {
 		errs = append(errs, n.closeBuffer(b))
 	}
-	errs = append(errs, n.bar0.close(), n.bar2.close(), n.bar4.close(), n.dev.Close())
-	n.goroutines.Wait()
-	n.events.lines.Close()
-	n.closeErr = n.error("close", errors.Join(errs...))
+	return errors.Join(append(errs, n.bar0.close(), n.bar2.close(), n.bar4.close(), n.dev.Close())...)
 }
 
 // destroyAll has the device destroy what was created, in order. It stops at the
@@ -130,9 +145,11 @@ func (n *NIC) quiesce() error {
 			err = nil
 		}
 	}
-	if berr := n.setCommand(0, vfio.CommandBusMaster); berr == nil || errors.Is(berr, ErrDeviceGone) {
-		return nil // without the bus it does no harm, reset or not
-	} else if err != nil {
+	berr := n.setCommand(0, vfio.CommandBusMaster)
+	switch {
+	case errors.Is(berr, ErrDeviceGone):
+		_ = n.fail(berr)
+	case berr != nil && err != nil:
 		return fmt.Errorf("the device could not be stopped: %w", errors.Join(err, berr))
 	}
 	return nil

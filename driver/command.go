@@ -84,7 +84,7 @@ func (n *NIC) send(ctx context.Context, done <-chan struct{}, c class, cmd *desc
 	defer w.stop()
 	for {
 		if s := n.admin.acquire(c); s != nil {
-			if err := n.admin.submit(s, cmd); err != nil {
+			if err := n.admin.submit(ctx, s, cmd); err != nil {
 				n.admin.abandon(s)
 				return nil, &unknownOutcome{err}
 			}

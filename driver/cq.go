@@ -52,7 +52,7 @@ func (n *NIC) CreateCQ(ctx context.Context, entries int) (*CQ, error) {
 	ringBytes := uint64(descriptors.CompletionSize) << log2
 	const indexLine = 64 // the index on a cache line of its own
 	indexAt := (ringBytes + indexLine - 1) &^ (indexLine - 1)
-	buf, err := n.newDMA(indexAt+indexLine, vfio.DMARead|vfio.DMAWrite, vfio.MemoryOptions{Huge: vfio.HugeNever})
+	buf, err := n.newDMA(ctx, indexAt+indexLine, vfio.DMARead|vfio.DMAWrite, vfio.MemoryOptions{Huge: vfio.HugeNever})
 	if err != nil {
 		return nil, n.error(op, err)
 	}
@@ -127,14 +127,13 @@ func (c *CQ) Wait(ctx context.Context) (descriptors.Completion, error) {
 }
 
 // arm asks for an interrupt when there is more than has been taken.
-func (c *CQ) arm() error {
+func (c *CQ) arm(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.failed != nil {
 		return c.failed
 	}
-	c.armBell.arm(c.consumer)
-	return nil
+	return c.armBell.arm(ctx, c.consumer)
 }
 
 // end lets every later Done return err, unless it fails already.

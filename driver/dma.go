@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"context"
 	"errors"
 
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -15,7 +16,7 @@ type dmaBuffer struct {
 }
 
 // newDMA allocates memory and maps it for the device.
-func (n *NIC) newDMA(size uint64, flags vfio.DMAFlags, o vfio.MemoryOptions) (*dmaBuffer, error) {
+func (n *NIC) newDMA(ctx context.Context, size uint64, flags vfio.DMAFlags, o vfio.MemoryOptions) (*dmaBuffer, error) {
 	if n.physical != nil {
 		o.Huge = vfio.HugeRequire
 	}
@@ -27,7 +28,7 @@ func (n *NIC) newDMA(size uint64, flags vfio.DMAFlags, o vfio.MemoryOptions) (*d
 	if err != nil {
 		return nil, errors.Join(err, mem.Close())
 	}
-	if err := n.dev.MapDMA(mem, iova, flags); err != nil {
+	if err := n.bound(ctx, patience, func() error { return n.dev.MapDMA(mem, iova, flags) }); err != nil {
 		return nil, errors.Join(err, n.displace(iova, mem), mem.Close())
 	}
 	b := &dmaBuffer{mem: mem, iova: iova, flags: flags}

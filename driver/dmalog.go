@@ -56,7 +56,7 @@ func (n *NIC) EnableDMALog(records int) error {
 
 func (n *NIC) openLog(log2 uint8) error {
 	// The memory is new, and so zero, as the phase bits ask.
-	buf, err := n.newDMA(descriptors.DMARecordSize<<log2, vfio.DMARead|vfio.DMAWrite, vfio.MemoryOptions{Huge: vfio.HugeNever})
+	buf, err := n.newDMA(n.background, descriptors.DMARecordSize<<log2, vfio.DMARead|vfio.DMAWrite, vfio.MemoryOptions{Huge: vfio.HugeNever})
 	if err != nil {
 		return err
 	}

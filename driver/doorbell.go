@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"context"
 	"encoding/binary"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
@@ -49,7 +50,9 @@ func (n *NIC) doorbellIn(r *region, offset uint64) doorbell {
 	return doorbell{n: n, reg: r.pointer(offset), bar: r.index, offset: offset}
 }
 
-func (b *doorbell) store(v uint32) {
+// store writes the register. Only a trapped one can fail: then the device has
+// failed, unless it is ctx that has ended.
+func (b *doorbell) store(ctx context.Context, v uint32) error {
 	if b.reg != nil {
 		mmio.Write32(b.reg, v)
 		if b.mark != nil {
@@ -58,37 +61,52 @@ func (b *doorbell) store(v uint32) {
 			mmio.ToDevice()
 			mmio.Write8(b.group, 1)
 		}
-		return
+		return nil
 	}
+	return b.trap(ctx, v)
+}
+
+// trap writes a register that is not mapped.
+func (b *doorbell) trap(ctx context.Context, v uint32) error {
 	binary.LittleEndian.PutUint32(b.buf[:], v)
-	if err := b.n.dev.WriteRegion(b.bar, b.offset, b.buf[:]); err != nil {
-		b.n.fail(err)
+	var err error
+	if b.n.remote != nil {
+		err = b.n.remote.WriteRegionContext(ctx, b.bar, b.offset, b.buf[:])
+	} else {
+		err = b.n.dev.WriteRegion(b.bar, b.offset, b.buf[:])
 	}
+	if err == nil || ended(ctx, err) {
+		return err
+	}
+	return b.n.fail(err)
 }
 
 // ring tells the device that the work queue holds tokens up to producer
 // (DoorbellSend, DoorbellRecv). The device sees the tokens and what they name.
-func (b *doorbell) ring(producer uint32) {
+func (b *doorbell) ring(producer uint32) error {
 	mmio.ToDevice()
-	b.store(producer)
+	return b.store(b.n.background, producer)
 }
 
 // arm asks for an interrupt as soon as more than taken completions are there
 // (DoorbellSendArm, DoorbellRecvArm, DoorbellCQArm).
-func (b *doorbell) arm(taken uint32) {
+func (b *doorbell) arm(ctx context.Context, taken uint32) error {
 	mmio.ToDevice()
-	b.store(descriptors.ArmWord(taken))
+	return b.store(ctx, descriptors.ArmWord(taken))
 }
 
 // pulse lets the outgoing engine of one direction move n bytes more of a frame
-// (RegPulseTx, RegPulseRx). Nothing in memory goes with it.
-func (b *doorbell) pulse(frame, n uint32) { b.store(descriptors.PulseWord(frame, n)) }
+// (RegPulseTx, RegPulseRx). Nothing in memory goes with it. A device that does not
+// take it has failed, which the next look at it says.
+func (b *doorbell) pulse(frame, n uint32) {
+	_ = b.store(b.n.background, descriptors.PulseWord(frame, n))
+}
 
 // ringAdmin tells the device that the submission queue holds commands up to
 // producer (RegSQProducer).
-func (r *registers) ringAdmin(producer uint32) error {
+func (r *registers) ringAdmin(ctx context.Context, producer uint32) error {
 	mmio.ToDevice()
-	return r.write(descriptors.BlockAdmin, descriptors.RegSQProducer, producer)
+	return r.writeContext(ctx, descriptors.BlockAdmin, descriptors.RegSQProducer, producer)
 }
 
 // ackAdmin tells the device that the host has taken admin entries up to

@@ -71,12 +71,15 @@ func (n *NIC) Health(ctx context.Context) (Health, error) {
 		{descriptors.BlockAdmin, descriptors.RegEventsLost, &lost},
 	} {
 		var err error
-		if *r.v, err = n.regs.read(r.block, r.reg); err != nil {
+		if *r.v, err = n.regs.readContext(ctx, r.block, r.reg); err != nil {
 			return Health{}, n.error(op, err)
 		}
 	}
 	// Last, for a device that has gone meanwhile has left nonsense in the others.
-	status, err := n.regs.status()
+	status, err := n.regs.statusContext(ctx)
+	if err != nil && ended(ctx, err) {
+		return Health{}, n.error(op, err)
+	}
 	if err != nil {
 		return Health{}, n.error(op, n.fail(err))
 	}
@@ -161,18 +164,13 @@ func (n *NIC) Clock() (time.Duration, error) {
 // healthInterval is how often, at most, waits look whether the device lives.
 const healthInterval = 2 * time.Millisecond
 
-// loser is implemented by devices at the other end of a connection, which know
-// by themselves when they have lost it. Reading a register takes a message there.
-type loser interface{ Lost() <-chan struct{} }
-
 // polled is alive for whoever polls: it costs no message.
 func (n *NIC) polled() error {
-	l, ok := n.dev.(loser)
-	if !ok {
+	if n.remote == nil {
 		return n.alive()
 	}
 	select {
-	case <-l.Lost():
+	case <-n.remote.Lost():
 		return n.fail(ErrDeviceGone)
 	default:
 		return n.failed()
@@ -189,7 +187,18 @@ func (n *NIC) alive() error {
 	if now-last < int64(healthInterval) || !n.lastCheck.CompareAndSwap(last, now) {
 		return nil
 	}
-	return n.check()
+	if n.remote == nil {
+		return n.check()
+	}
+	// It may not answer, and whoever waits here has a context: what is found is
+	// seen by the next look.
+	if n.checking.CompareAndSwap(false, true) {
+		go func() {
+			defer n.checking.Store(false)
+			_ = n.check()
+		}()
+	}
+	return nil
 }
 
 // failUnlessClosing is fail for what a look at the device has found. A device that

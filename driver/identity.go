@@ -49,10 +49,9 @@ const maxObjects = 1 << 16
 func readIdentity(r *registers, doorbells uint64) (Identity, error) {
 	var id Identity
 	var err error
-	read := func(reg uint64) uint32 {
-		v, e := r.read(descriptors.BlockIdentity, reg)
-		if err == nil {
-			err = e
+	read := func(reg uint64) (v uint32) {
+		if err == nil { // a device that has not answered once is not asked again
+			v, err = r.read(descriptors.BlockIdentity, reg)
 		}
 		return v
 	}

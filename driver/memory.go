@@ -46,7 +46,7 @@ func (n *NIC) AllocMemory(ctx context.Context, size int, a MemoryAttributes) (*M
 	if a.Access&descriptors.AccessReadOnly != 0 {
 		flags = vfio.DMARead
 	}
-	buf, err := n.newDMA(uint64(size), flags, vfio.MemoryOptions{})
+	buf, err := n.newDMA(ctx, uint64(size), flags, vfio.MemoryOptions{})
 	if err != nil {
 		return nil, n.error(op, err)
 	}

@@ -31,6 +31,7 @@ type NIC struct {
 	dev        vfio.Device
 	poller     vfio.Poller // nil if the device makes progress by itself
 	dozer      vfio.Dozer  // nil if the poller cannot tell of what comes from outside
+	remote     vfio.Remote // nil if the device is in this process, or the kernel's
 	info       vfio.Info
 	options    Options
 	log        *slog.Logger
@@ -61,6 +62,7 @@ type NIC struct {
 
 	fault     atomic.Pointer[error]
 	lastCheck atomic.Int64 // ns since opened
+	checking  atomic.Bool  // a remote device is being looked at
 
 	// pump runs the delivery policy, nil while the device does so itself.
 	pump     atomic.Pointer[pump]
@@ -107,8 +109,9 @@ func New(ctx context.Context, dev vfio.Device, o Options) (*NIC, error) {
 	n.log = o.Logger.With("device", n.info.Address)
 	n.poller, _ = dev.(vfio.Poller)
 	n.dozer, _ = dev.(vfio.Dozer)
+	n.remote, _ = dev.(vfio.Remote)
 	n.regions.init(n.failed)
-	if err := n.setup(ctx); err != nil {
+	if err := n.bound(ctx, 0, func() error { return n.setup(ctx) }); err != nil {
 		n.closeOnce.Do(n.shutdown)
 		return nil, n.error("open", err)
 	}

@@ -113,7 +113,7 @@ func (n *NIC) prepareProgress() error {
 	if n.dma.area != nil {
 		return nil
 	}
-	area, err := n.newDMA(descriptors.ProgressAreaSize, vfio.DMARead|vfio.DMAWrite, vfio.MemoryOptions{Huge: vfio.HugeNever})
+	area, err := n.newDMA(n.background, descriptors.ProgressAreaSize, vfio.DMARead|vfio.DMAWrite, vfio.MemoryOptions{Huge: vfio.HugeNever})
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
@@ -60,7 +61,7 @@ func (q *workQueue) post(d *descriptors.Descriptor) error {
 		err = q.put(d)
 	}
 	if err == nil {
-		q.bell.ring(q.producer)
+		err = q.tell(1)
 	}
 	q.mu.Unlock()
 	if err != nil {
@@ -86,7 +87,9 @@ func (q *workQueue) postBatch(ds []*descriptors.Descriptor) (int, error) {
 		n++
 	}
 	if n > 0 {
-		q.bell.ring(q.producer)
+		if lost := q.tell(uint32(n)); lost != nil {
+			n, err = 0, lost
+		}
 	}
 	q.mu.Unlock()
 	if n > 0 {
@@ -96,6 +99,16 @@ func (q *workQueue) postBatch(ds []*descriptors.Descriptor) (int, error) {
 		return n, q.refused(err)
 	}
 	return n, nil
+}
+
+// tell rings the doorbell for the last n descriptors. A device that does not take
+// that has failed: they are not posted then. mu is held.
+func (q *workQueue) tell(n uint32) error {
+	err := q.bell.ring(q.producer)
+	if err != nil {
+		descriptors.StoreIndex(&q.producer, q.producer-n)
+	}
+	return err
 }
 
 // put appends a token, without telling the device. On error nothing changes.
@@ -274,16 +287,16 @@ func (q *workQueue) wait(w *waiter) (*descriptors.Descriptor, error) {
 }
 
 // arm asks for an interrupt when more completes than has been taken.
-func (q *workQueue) arm() error {
+func (q *workQueue) arm(ctx context.Context) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
 		return q.closedAs
 	}
-	if !q.refuses {
-		q.armBell.arm(q.taken)
+	if q.refuses {
+		return nil
 	}
-	return nil
+	return q.armBell.arm(ctx, q.taken)
 }
 
 // holds reports whether a posted descriptor lies in the region handle.

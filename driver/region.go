@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -14,9 +15,10 @@ import (
 // region is a BAR: mapped where the device allows it, trapped (an access is a
 // call) elsewhere.
 type region struct {
-	dev   vfio.Device
-	index int
-	size  uint64
+	dev    vfio.Device
+	remote vfio.Remote // nil: accesses do not wait for another process
+	index  int
+	size   uint64
 
 	// mu is held for reading during an access, for writing while unmapping.
 	mu     sync.RWMutex
@@ -38,6 +40,7 @@ func openRegion(dev vfio.Device, index int) (*region, error) {
 		return nil, err
 	}
 	r := &region{dev: dev, index: index, size: info.Size}
+	r.remote, _ = dev.(vfio.Remote)
 	if info.Flags&vfio.RegionMmap == 0 || info.Size == 0 {
 		return r, nil
 	}
@@ -80,6 +83,11 @@ func (r *region) pointer(offset uint64) *uint32 {
 }
 
 func (r *region) read32(offset uint64) (uint32, error) {
+	return r.read32Context(context.Background(), offset)
+}
+
+// read32Context is read32 that ends with a context, where it can be made to wait.
+func (r *region) read32Context(ctx context.Context, offset uint64) (uint32, error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	if r.closed {
@@ -89,13 +97,25 @@ func (r *region) read32(offset uint64) (uint32, error) {
 		return mmio.Read32(p), nil
 	}
 	var b [4]byte
-	if err := r.dev.ReadRegion(r.index, offset, b[:]); err != nil {
+	var err error
+	if r.remote != nil {
+		err = r.remote.ReadRegionContext(ctx, r.index, offset, b[:])
+	} else {
+		err = r.dev.ReadRegion(r.index, offset, b[:])
+	}
+	if err != nil {
 		return 0, err
 	}
 	return binary.LittleEndian.Uint32(b[:]), nil
 }
 
 func (r *region) write32(offset uint64, v uint32) error {
+	return r.write32Context(context.Background(), offset, v)
+}
+
+// write32Context is write32 that ends with a context, where it can be made to wait.
+// What is written may get there all the same.
+func (r *region) write32Context(ctx context.Context, offset uint64, v uint32) error {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	if r.closed {
@@ -107,6 +127,9 @@ func (r *region) write32(offset uint64, v uint32) error {
 	}
 	var b [4]byte
 	binary.LittleEndian.PutUint32(b[:], v)
+	if r.remote != nil {
+		return r.remote.WriteRegionContext(ctx, r.index, offset, b[:])
+	}
 	return r.dev.WriteRegion(r.index, offset, b[:])
 }
 

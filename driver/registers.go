@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"context"
 	"sync"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
@@ -25,11 +26,21 @@ func (r *registers) has(block uint32) bool {
 }
 
 func (r *registers) read(block uint32, reg uint64) (uint32, error) {
-	return r.bar.read32(r.blocks[block].Offset + reg)
+	return r.readContext(context.Background(), block, reg)
+}
+
+// readContext is read that ends with a context, where it can be made to wait.
+func (r *registers) readContext(ctx context.Context, block uint32, reg uint64) (uint32, error) {
+	return r.bar.read32Context(ctx, r.blocks[block].Offset+reg)
 }
 
 func (r *registers) write(block uint32, reg uint64, v uint32) error {
-	return r.bar.write32(r.blocks[block].Offset+reg, v)
+	return r.writeContext(context.Background(), block, reg, v)
+}
+
+// writeContext is write that ends with a context, where it can be made to wait.
+func (r *registers) writeContext(ctx context.Context, block uint32, reg uint64, v uint32) error {
+	return r.bar.write32Context(ctx, r.blocks[block].Offset+reg, v)
 }
 
 // read64 reads the register pair that starts at reg.
@@ -49,8 +60,11 @@ func (r *registers) read64(block uint32, reg uint64) (uint64, error) {
 
 // status reads the status register, by which the driver knows that the device is
 // there: no device has all its bits set (SPEC.md 2.1). Others may read as all ones.
-func (r *registers) status() (uint32, error) {
-	s, err := r.read(descriptors.BlockHealth, descriptors.RegStatus)
+func (r *registers) status() (uint32, error) { return r.statusContext(context.Background()) }
+
+// statusContext is status that ends with a context, where it can be made to wait.
+func (r *registers) statusContext(ctx context.Context) (uint32, error) {
+	s, err := r.readContext(ctx, descriptors.BlockHealth, descriptors.RegStatus)
 	if err == nil && s == allOnes {
 		err = ErrDeviceGone
 	}

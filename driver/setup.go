@@ -120,16 +120,16 @@ func (n *NIC) openRegions() error {
 // reset resets the device and waits until it is ready again.
 func (n *NIC) reset(ctx context.Context) error {
 	const health = descriptors.BlockHealth
-	before, err := n.regs.read(health, descriptors.RegResetCount)
+	before, err := n.regs.readContext(ctx, health, descriptors.RegResetCount)
 	if err != nil {
 		return err
 	}
-	if err := n.regs.write(health, descriptors.RegControl, descriptors.ControlReset); err != nil {
+	if err := n.regs.writeContext(ctx, health, descriptors.RegControl, descriptors.ControlReset); err != nil {
 		return err
 	}
 	var last uint32
 	err = n.waitRegister(ctx, func() (bool, error) {
-		status, err := n.regs.status()
+		status, err := n.regs.statusContext(ctx)
 		if err != nil {
 			return false, err
 		}
@@ -138,7 +138,7 @@ func (n *NIC) reset(ctx context.Context) error {
 			return false, nil
 		}
 		// Ready from before the reset does not count.
-		n.resets, err = n.regs.read(health, descriptors.RegResetCount)
+		n.resets, err = n.regs.readContext(ctx, health, descriptors.RegResetCount)
 		return n.resets != before, err
 	})
 	switch {

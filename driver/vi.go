@@ -110,7 +110,7 @@ func (n *NIC) createVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) 
 	sendLog2, recvLog2 := ringLog2(a.SendDepth), ringLog2(a.RecvDepth)
 	sendBytes := uint64(descriptors.TokenSize) << sendLog2
 	recvBytes := uint64(descriptors.TokenSize) << recvLog2
-	rings, err := n.newDMA(sendBytes+recvBytes, vfio.DMARead, vfio.MemoryOptions{Huge: vfio.HugeNever})
+	rings, err := n.newDMA(ctx, sendBytes+recvBytes, vfio.DMARead, vfio.MemoryOptions{Huge: vfio.HugeNever})
 	if err != nil {
 		return nil, err
 	}
@@ -181,8 +181,9 @@ func (v *VI) Attributes() VIAttributes { return v.attributes }
 // PostSend posts a send descriptor. The descriptor and its buffers belong to
 // the device until SendDone or SendWait returns it. It fails with ErrQueueFull
 // (bare, and without an allocation), ErrPosted, ErrOtherVI, ErrNotRearmed,
-// ErrBadHandle, ErrInvalidPtag or ErrClosed; other errors in a descriptor show in
-// its completion. In a state other than connected it completes at once, flushed.
+// ErrBadHandle, ErrInvalidPtag or ErrClosed, or with the reason why a device whose
+// doorbells are not mapped has not taken one; other errors in a descriptor show in its
+// completion. In a state other than connected it completes at once, flushed.
 func (v *VI) PostSend(d *descriptors.Descriptor) error { return v.send.post(d) }
 
 // PostRecv posts a receive descriptor, see PostSend. It is held until the VI is

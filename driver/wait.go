@@ -59,7 +59,9 @@ type waiter struct {
 }
 
 // armer asks the device for an interrupt as soon as there is something to take.
-type armer interface{ arm() error }
+type armer interface {
+	arm(ctx context.Context) error
+}
 
 // pause is called each time that the caller has looked in vain. When it returns
 // nil the caller looks again. With an armer and a vector it arms the interrupt
@@ -96,7 +98,7 @@ func (w *waiter) pause(a armer, v *vector, ready <-chan struct{}) error {
 		// Completions between the last look and this do not go unseen: the
 		// device raises the interrupt at once, and the caller looks again.
 		w.armed = v.interrupted(w.n)
-		return a.arm()
+		return a.arm(w.ctx)
 	}
 	if w.n.dozer != nil && w.doze == nil {
 		// As with interrupts: what came before this is found by looking again.

@@ -26,8 +26,8 @@ func (n *NIC) startWatch() {
 	}
 	var lost <-chan struct{}
 	interval := watchInterval
-	if l, ok := n.dev.(loser); ok {
-		lost, interval = l.Lost(), farWatchInterval
+	if n.remote != nil {
+		lost, interval = n.remote.Lost(), farWatchInterval
 	}
 	resets := n.resets
 	n.goroutines.Go(func() {

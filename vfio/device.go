@@ -150,6 +150,23 @@ type Alerter interface {
 	Alerts() <-chan error
 }
 
+// Remote is implemented by devices in another process. It answers each request, or
+// falls silent: then requests wait, and after the first that has waited for too long
+// the device is lost.
+type Remote interface {
+	// Lost returns a channel that is closed when the other process is lost. After
+	// Reset there is a new one.
+	Lost() <-chan struct{}
+	// GiveUp loses the other process because of why: requests that are under way,
+	// and later ones, fail with ErrDeviceGone and why. Memory and mapped regions
+	// stay.
+	GiveUp(why error)
+	// ReadRegionContext and WriteRegionContext are ReadRegion and WriteRegion that
+	// end with a context too, with its error. The access may still be carried out.
+	ReadRegionContext(ctx context.Context, index int, offset uint64, p []byte) error
+	WriteRegionContext(ctx context.Context, index int, offset uint64, p []byte) error
+}
+
 // Notifier is implemented by devices in the same process, which can call where
 // others signal an eventfd: without a system call, and without a goroutine that
 // waits for it.

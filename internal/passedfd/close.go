@@ -68,9 +68,9 @@ func CloseSocket(fd int) {
 
 // CloseConn is CloseSocket for a connection. Whoever reads or writes it fails.
 func CloseConn(c *net.UnixConn) {
+	// Nobody shall read half of what is taken, or wait for that to begin.
+	_ = c.SetDeadline(time.Unix(1, 0))
 	sockets.do(1, func() {
-		// Nobody else shall read half of what is taken.
-		_ = c.SetReadDeadline(time.Unix(1, 0))
 		if raw, err := c.SyscallConn(); err == nil {
 			_ = raw.Control(func(fd uintptr) { disarmOwn(int(fd)) })
 		}
@@ -80,6 +80,7 @@ func CloseConn(c *net.UnixConn) {
 
 // CloseListener is CloseSocket for one that listens. Whoever accepts fails.
 func CloseListener(l *net.UnixListener) {
+	_ = l.SetDeadline(time.Unix(1, 0))
 	sockets.do(1, func() {
 		if raw, err := l.SyscallConn(); err == nil {
 			_ = raw.Control(func(fd uintptr) { disarmOwn(int(fd)) })

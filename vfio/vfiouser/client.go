@@ -24,7 +24,7 @@ const DefaultTimeout = 5 * time.Second
 // ClientOptions are choices of Open. The zero value is good.
 type ClientOptions struct {
 	// Timeout is how long the server may take to answer a request; zero:
-	// DefaultTimeout.
+	// DefaultTimeout. Then it is lost: no other request waits for it.
 	Timeout time.Duration
 	// MapUnsealed has regions mapped whose file the server could cut off, because
 	// it cannot be sealed against that (F_SEAL_SHRINK, memfd_create(2)); without it
@@ -81,8 +81,9 @@ func openAddress(ctx context.Context, a vfio.Address) (vfio.Device, error) {
 // mapped works without the server's help: a doorbell is a store to shared
 // memory, an interrupt an eventfd that the server writes to.
 //
-// When the server is lost every request fails with vfio.ErrDeviceGone, and all
-// connected eventfds are signalled so that nobody sleeps on. Reset then connects
+// When the server is lost, or has left one request without an answer for too long,
+// every request fails with vfio.ErrDeviceGone, and all connected eventfds are
+// signalled so that nobody sleeps on. Reset then connects
 // again, to the same server or its successor: DMA mappings are made anew, and
 // mapped regions come back at their addresses. What the device held is lost.
 type Device struct {
@@ -109,7 +110,10 @@ type Device struct {
 	events eventfds
 }
 
-var _ vfio.Device = (*Device)(nil)
+var (
+	_ vfio.Device = (*Device)(nil)
+	_ vfio.Remote = (*Device)(nil)
+)
 
 // Open connects to the server that listens at path. Errors are *vfio.Error.
 func Open(ctx context.Context, path string, o ClientOptions) (*Device, error) {
@@ -216,9 +220,11 @@ func (d *Device) Stats() ClientStats {
 	return ClientStats{Messages: d.stats.sent.snapshot(), Requests: d.stats.requests.Load()}
 }
 
-// Lost returns a channel that is closed when the server is lost. After Reset
-// there is a new one.
+// Lost is described at vfio.Remote.
 func (d *Device) Lost() <-chan struct{} { return d.link.Load().gone }
+
+// GiveUp is described at vfio.Remote. Reset connects again.
+func (d *Device) GiveUp(why error) { d.link.Load().fail(why) }
 
 // Close is described at vfio.Device. The server forgets all about this client.
 func (d *Device) Close() error {

@@ -1,6 +1,7 @@
 package vfiouser
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"os"
@@ -46,6 +47,11 @@ func (d *Device) Region(index int) (vfio.RegionInfo, error) {
 
 // ReadRegion is described at vfio.Device.
 func (d *Device) ReadRegion(index int, offset uint64, p []byte) error {
+	return d.ReadRegionContext(d.life, index, offset, p)
+}
+
+// ReadRegionContext is described at vfio.Remote.
+func (d *Device) ReadRegionContext(ctx context.Context, index int, offset uint64, p []byte) error {
 	const op = "read region"
 	if _, err := d.part(index, offset, uint64(len(p))); err != nil {
 		return d.fail(op, err)
@@ -53,7 +59,7 @@ func (d *Device) ReadRegion(index int, offset uint64, p []byte) error {
 	const c = protocol.CommandRegionRead
 	for len(p) > 0 {
 		a := protocol.RegionAccess{Offset: offset, Region: uint32(index), Count: d.pieceOf(p)}
-		b, fds, err := d.do(d.life, c, a.Append(nil))
+		b, fds, err := d.do(ctx, c, a.Append(nil))
 		passedfd.Close(fds...)
 		if err != nil {
 			return d.fail(op, err)
@@ -73,6 +79,11 @@ func (d *Device) ReadRegion(index int, offset uint64, p []byte) error {
 
 // WriteRegion is described at vfio.Device.
 func (d *Device) WriteRegion(index int, offset uint64, p []byte) error {
+	return d.WriteRegionContext(d.life, index, offset, p)
+}
+
+// WriteRegionContext is described at vfio.Remote.
+func (d *Device) WriteRegionContext(ctx context.Context, index int, offset uint64, p []byte) error {
 	const op = "write region"
 	if _, err := d.part(index, offset, uint64(len(p))); err != nil {
 		return d.fail(op, err)
@@ -87,7 +98,7 @@ func (d *Device) WriteRegion(index int, offset uint64, p []byte) error {
 	for len(p) > 0 {
 		n := d.pieceOf(p)
 		a := protocol.RegionAccess{Offset: offset, Region: uint32(index), Count: n, Data: p[:n]}
-		_, fds, err := d.do(d.life, c, a.Append(nil))
+		_, fds, err := d.do(ctx, c, a.Append(nil))
 		passedfd.Close(fds...)
 		if err != nil {
 			return d.fail(op, err)

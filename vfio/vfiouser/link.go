@@ -35,13 +35,11 @@ const (
 	clientMaxFDs     = 16
 	clientMaxData    = 1 << 20
 	clientMaxPayload = protocol.RegionAccessSize + clientMaxData
-	// maxOverdue is how many requests may stay without a reply before the
-	// server is given up.
-	maxOverdue = 16
+	// grace is how long the reply to a request is waited for when the context has
+	// ended: one that has been sent is soon answered, and then it is known what has
+	// become of it.
+	grace = 100 * time.Millisecond
 )
-
-// errOverdue: the server is there but does not answer.
-var errOverdue = errors.New("too many requests without a reply")
 
 // link is a client's connection. A goroutine receives; any may call.
 type link struct {
@@ -53,7 +51,6 @@ type link struct {
 	mu      sync.Mutex
 	waiting map[uint16]*call
 	nextID  uint16
-	overdue int
 	cause   error // of gone
 
 	// gone is closed when the connection is of no use any more, done when the
@@ -64,9 +61,13 @@ type link struct {
 // call is a request that has no reply yet.
 type call struct {
 	command protocol.Command
-	// overdue: nobody waits any more. The ID stays taken until the reply comes.
-	overdue bool
-	result  chan result
+	// abandoned: nobody waits any more. The ID stays taken until the reply comes.
+	abandoned bool
+	// result is there when done is closed.
+	result result
+	done   chan struct{}
+	// deadline ends the connection.
+	deadline *time.Timer
 }
 
 type result struct {
@@ -95,11 +96,14 @@ func (l *link) fail(cause error) {
 	first := l.cause == nil
 	if first {
 		l.cause = cause
+		close(l.gone)
+		for _, c := range l.waiting {
+			c.deadline.Stop()
+		}
 	}
 	l.mu.Unlock()
 	if first {
 		l.conn.Close()
-		close(l.gone)
 	}
 }
 
@@ -121,44 +125,50 @@ func (l *link) err() error {
 }
 
 // do sends a request and waits for the reply, whose file descriptors are the
-// caller's. It fails with a *ServerError, vfio.ErrDeviceGone, the context's
-// error or os.ErrDeadlineExceeded, the latter after the link's timeout if the
-// context has no deadline.
+// caller's. It fails with a *ServerError, vfio.ErrDeviceGone or the context's
+// error. A request without reply for as long as the link's timeout is the last:
+// vfio.ErrDeviceGone then comes with os.ErrDeadlineExceeded, whether anybody still
+// waits for that reply or not.
 func (l *link) do(ctx context.Context, command protocol.Command, payload []byte, fds ...int) ([]byte, []int, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
-	}
-	var expired <-chan time.Time
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		timer := time.NewTimer(l.timeout)
-		defer timer.Stop()
-		deadline, expired = time.Now().Add(l.timeout), timer.C
 	}
 	id, c, err := l.begin(command)
 	if err != nil {
 		return nil, nil, err
 	}
 	l.sent.add(command)
-	if err := l.conn.Send(protocol.Header{ID: id, Command: command}, payload, fds, deadline); err != nil {
+	if err := l.conn.Send(protocol.Header{ID: id, Command: command}, payload, fds, time.Now().Add(l.timeout)); err != nil {
 		l.fail(err)
 		return nil, nil, l.err()
 	}
+	err = l.await(ctx, c)
+	if err != nil && l.abandon(id, c) {
+		return nil, nil, err
+	}
+	<-c.done // it has come, or is about to
+	return c.result.payload, c.result.fds, c.result.err
+}
+
+// await waits for the reply to c, or fails with the reason why there is none.
+func (l *link) await(ctx context.Context, c *call) error {
 	select {
-	case r := <-c.result:
-		return r.payload, r.fds, r.err
+	case <-c.done:
+		return nil
 	case <-l.gone:
-		return nil, nil, l.err()
+		return l.err()
 	case <-ctx.Done():
-		err = ctx.Err()
-	case <-expired:
-		err = fmt.Errorf("%w: no reply to %v", os.ErrDeadlineExceeded, command)
 	}
-	if !l.abandon(id, c) { // it has come after all
-		r := <-c.result
-		return r.payload, r.fds, r.err
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-c.done:
+		return nil
+	case <-l.gone:
+		return l.err()
+	case <-timer.C:
+		return ctx.Err()
 	}
-	return nil, nil, err
 }
 
 // begin finds an ID for a request.
@@ -176,7 +186,8 @@ func (l *link) begin(command protocol.Command) (uint16, *call, error) {
 	}
 	id := l.nextID
 	l.nextID++
-	c := &call{command: command, result: make(chan result, 1)}
+	c := &call{command: command, done: make(chan struct{})}
+	c.deadline = time.AfterFunc(l.timeout, func() { l.expire(id, c) })
 	l.waiting[id] = c
 	return id, c, nil
 }
@@ -185,18 +196,22 @@ func (l *link) begin(command protocol.Command) (uint16, *call, error) {
 // there, or is about to be: it brings descriptors, which somebody has to take.
 func (l *link) abandon(id uint16, c *call) bool {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.waiting[id] != c {
-		l.mu.Unlock()
 		return false
 	}
-	c.overdue = true
-	l.overdue++
-	many := l.overdue > maxOverdue
-	l.mu.Unlock()
-	if many {
-		l.fail(errOverdue)
-	}
+	c.abandoned = true
 	return true
+}
+
+// expire ends the connection if there is no reply to c.
+func (l *link) expire(id uint16, c *call) {
+	l.mu.Lock()
+	waits := l.waiting[id] == c
+	l.mu.Unlock()
+	if waits {
+		l.fail(fmt.Errorf("%w: no reply to %v within %v", os.ErrDeadlineExceeded, c.command, l.timeout))
+	}
 }
 
 // receive takes messages until the connection ends, and says why it did.
@@ -231,8 +246,8 @@ func (l *link) finish(m *protocol.Message, err error) {
 	c := l.waiting[m.Header.ID]
 	if c != nil {
 		delete(l.waiting, m.Header.ID)
-		if c.overdue {
-			l.overdue--
+		c.deadline.Stop()
+		if c.abandoned {
 			c = nil
 		}
 	}
@@ -259,7 +274,8 @@ func (l *link) finish(m *protocol.Message, err error) {
 		r.payload = append([]byte(nil), m.Payload...)
 		r.fds = m.FDs
 	}
-	c.result <- r
+	c.result = r
+	close(c.done)
 }
 
 // answer replies to a request of the server.

@@ -1,0 +1,48 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// A device in another process may fall silent, and most of what it is asked takes
+// no context. Its back end gives it up after the first request that it has not
+// answered in time; what follows is for callers whose context ends before.
+
+// patience is how long a remote device may take for what it is doing when the
+// caller's context ends, and what nobody can leave half done.
+const patience = 100 * time.Millisecond
+
+// bound calls f. If ctx ends before f does, and f does not return within grace
+// either, a remote device is given up, which ends f.
+func (n *NIC) bound(ctx context.Context, grace time.Duration, f func() error) error {
+	if n.remote == nil {
+		return f()
+	}
+	returned, decided := make(chan struct{}), make(chan error, 1)
+	stop := context.AfterFunc(ctx, func() {
+		timer := time.NewTimer(grace)
+		defer timer.Stop()
+		select {
+		case <-returned:
+			decided <- nil
+		case <-timer.C:
+			n.remote.GiveUp(ctx.Err())
+			decided <- ctx.Err()
+		}
+	})
+	err := f()
+	close(returned)
+	if !stop() {
+		if gaveUp := <-decided; err == nil {
+			err = gaveUp
+		}
+	}
+	return err
+}
+
+// ended reports whether err says that ctx has ended, and nothing of the device.
+func ended(ctx context.Context, err error) bool {
+	return ctx.Err() != nil && errors.Is(err, ctx.Err()) && !errors.Is(err, ErrDeviceGone)
+}
