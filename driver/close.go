@@ -63,6 +63,9 @@ func (n *NIC) takeDown() error {
 	for _, c := range cqs {
 		c.close()
 	}
+	if n.silent() {
+		n.remote.GiveUp(ErrClosed)
+	}
 	if n.admin != nil && n.failed() == nil {
 		if err := n.destroyAll(cqs); err != nil {
 			n.log.Warn("device does not close down in order, resetting it", "err", err)

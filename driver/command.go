@@ -58,6 +58,10 @@ func (n *NIC) connect(ctx context.Context, c class, cmd *descriptors.Command) (*
 	if !errors.Is(err, errInterrupted) {
 		return reply, err
 	}
+	if n.silent() {
+		n.admin.abandon(s)
+		return nil, &unknownOutcome{ctx.Err()}
+	}
 	// The device may have answered meanwhile; then it refuses the ABORT.
 	patience, cancel := context.WithTimeout(context.Background(), n.options.CommandTimeout)
 	defer cancel()
@@ -65,6 +69,9 @@ func (n *NIC) connect(ctx context.Context, c class, cmd *descriptors.Command) (*
 	var refused *CommandError
 	if err != nil && !errors.As(err, &refused) {
 		n.admin.abandon(s)
+		if ended(patience, err) {
+			err = &unknownOutcome{ctx.Err()}
+		}
 		return nil, err
 	}
 	w := waiter{n: n, ctx: context.Background(), done: n.done, deadline: time.Now().Add(n.options.CommandTimeout)}

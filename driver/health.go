@@ -192,9 +192,9 @@ func (n *NIC) alive() error {
 	}
 	// It may not answer, and whoever waits here has a context: what is found is
 	// seen by the next look.
-	if n.checking.CompareAndSwap(false, true) {
+	if n.checking.CompareAndSwap(0, now) {
 		go func() {
-			defer n.checking.Store(false)
+			defer n.checking.Store(0)
 			_ = n.check()
 		}()
 	}

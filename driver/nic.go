@@ -62,7 +62,7 @@ type NIC struct {
 
 	fault     atomic.Pointer[error]
 	lastCheck atomic.Int64 // ns since opened
-	checking  atomic.Bool  // a remote device is being looked at
+	checking  atomic.Int64 // since when a remote device is being looked at, as lastCheck; or 0
 
 	// pump runs the delivery policy, nil while the device does so itself.
 	pump     atomic.Pointer[pump]

@@ -14,6 +14,17 @@ import (
 // caller's context ends, and what nobody can leave half done.
 const patience = 100 * time.Millisecond
 
+// silence is how long a remote device has not answered when callers who are about
+// to leave ask it for nothing more.
+const silence = 500 * time.Millisecond
+
+// silent reports whether a remote device has not answered for that long to somebody
+// who waits.
+func (n *NIC) silent() bool {
+	since := n.checking.Load()
+	return since != 0 && time.Since(n.opened)-time.Duration(since) > silence
+}
+
 // bound calls f. If ctx ends before f does, and f does not return within grace
 // either, a remote device is given up, which ends f.
 func (n *NIC) bound(ctx context.Context, grace time.Duration, f func() error) error {

@@ -277,6 +277,10 @@ func TestSilentLater(t *testing.T) {
 			_, err := s.n.AllocMemory(ctx, 4096, driver.MemoryAttributes{})
 			return err
 		},
+		"connection": func(s *silentNIC, ctx context.Context) error {
+			_, err := s.n.ConnectWait(ctx, []byte("x"))
+			return err
+		},
 		"wait":     func(s *silentNIC, ctx context.Context) error { _, err := s.v.RecvWait(ctx); return err },
 		"health":   func(s *silentNIC, ctx context.Context) error { _, err := s.n.Health(ctx); return err },
 		"doorbell": func(s *silentNIC, _ context.Context) error { return s.v.PostRecv(s.d) },
