@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/iotest"
+	"time"
 )
 
 // entry is a member of an archive.
@@ -119,7 +120,7 @@ func TestFollow(t *testing.T) {
 		{"died", "Kernel panic\n", 0, false, false, "[x] Kernel panic\n", ""},
 		{"not at the start", "say TRAPEZE-GUEST-EXIT 0\n", 0, false, false, "[x] say TRAPEZE-GUEST-EXIT 0\n", ""},
 		{"nonsense", "TRAPEZE-GUEST-EXIT yes\n", 0, false, true, "[x] TRAPEZE-GUEST-EXIT yes\n", ""},
-		{"empty lines and control characters", "\x1b[2J\x07\ta\n\n\n", 0, false, false, "[x] [2J\ta\n", ""},
+		{"empty lines and control characters", "\x1bc\x1b[?7l\x1b[2J\x1b[0m\x07\ta\x1b(B [b]\n\n\n", 0, false, false, "[x] \ta [b]\n", ""},
 		{"an order", "TRAPEZE-MONITOR device_del nic\n", 0, false, false, "[x] TRAPEZE-MONITOR device_del nic\n[x] QEMU: done\n", "device_del nic"},
 		{"an order that fails", "TRAPEZE-MONITOR bad\n", 0, false, true, "[x] TRAPEZE-MONITOR bad\n", "bad"},
 	} {
@@ -272,7 +273,7 @@ func TestChoose(t *testing.T) {
 
 func TestCommand(t *testing.T) {
 	got := test{pkg: "ci/vm/guest", env: []string{"A=1", "B=2"}, run: "TestMSI$"}.command("/tests.d/x")
-	if want := "A=1 B=2 /tests.d/x -test.v -test.timeout=" + guestLimit + " -test.run='TestMSI$'"; got != want {
+	if want := "A=1 B=2 /tests.d/x -test.v -test.timeout=" + "0" + " -test.run='TestMSI$'"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
@@ -338,5 +339,33 @@ func TestRunAll(t *testing.T) {
 	}
 	if results[0].err != nil || !errors.Is(results[2].err, bad) || !errors.Is(results[4].err, context.Canceled) {
 		t.Errorf("results %+v", results)
+	}
+}
+
+// TestPatience: a guest has its time, and longer on a machine that is busy.
+func TestPatience(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		took time.Duration // for the work
+		want time.Duration // until the time is up
+	}{
+		{"idle", idleWork, 100 * time.Second},
+		{"fast", idleWork / 2, 100 * time.Second},
+		{"two busy loops", 2 * idleWork, 200 * time.Second},
+		{"hopeless", 100 * idleWork, mostPatience * 100 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := patience{limit: 100 * time.Second}
+			ran := sampleInterval
+			for !p.spend(sampleInterval, tt.took) {
+				ran += sampleInterval
+			}
+			if ran != tt.want {
+				t.Errorf("its time is up after %v, want %v", ran, tt.want)
+			}
+			if p.Error() == "" {
+				t.Error("it does not say why")
+			}
+		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,8 +63,8 @@ func (s scenario) command(p places, image, monitor string) []string {
 
 // boot runs a guest to its end and prints what it prints.
 func boot(ctx context.Context, p places, s scenario, image string, limit time.Duration, out io.Writer) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the guest did not end within %v", limit))
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	stop, err := startNICs(ctx, p, s, out)
 	if err != nil {
 		return fmt.Errorf("NICs: %w", err)
@@ -77,18 +78,38 @@ func boot(ctx context.Context, p places, s scenario, image string, limit time.Du
 	if err != nil {
 		return err
 	}
+	keyboard, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
 	var complaints bytes.Buffer
 	cmd.Stderr = &complaints
 	if err := cmd.Start(); err != nil {
 		return err
 	}
+	watched := make(chan struct{})
+	watching, ended := context.WithCancel(ctx)
+	var late error
+	go func() {
+		defer close(watched)
+		time := patience{limit: limit}
+		time.watch(watching, func() {
+			late = &time
+			fmt.Fprintln(keyboard) // the guest's init takes it for the end of its time
+			hurry(watching, func() { cancel(&time) })
+		})
+	}()
 	code, found, rerr := follow(console, "["+s.name+"] ", out, func(command string) (string, error) { return order(ctx, monitor, command) })
+	ended()
+	<-watched
 	if rerr != nil {
-		cancel() // nobody reads the console any more
+		cancel(nil) // nobody reads the console any more
 		return errors.Join(fmt.Errorf("console: %w", rerr), cmd.Wait())
 	}
 	werr := cmd.Wait()
 	switch {
+	case late != nil:
+		return late
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case werr != nil:
@@ -107,7 +128,7 @@ func follow(console io.Reader, prefix string, out io.Writer, order func(string) 
 	lines := bufio.NewReader(console)
 	for {
 		line, err := lines.ReadString('\n')
-		line = strings.Map(printable, line)
+		line = strings.Map(printable, terminal.ReplaceAllString(line, ""))
 		if line != "" {
 			fmt.Fprintf(out, "%s%s\n", prefix, line)
 		}
@@ -194,7 +215,11 @@ func readAnswer(in *json.Decoder) (string, error) {
 	}
 }
 
-// printable drops line ends, and what the firmware sends to terminals.
+// terminal is what firmware and kernel send to terminals: escape sequences (ECMA-48,
+// 5.3 and 5.4).
+var terminal = regexp.MustCompile("\x1b(\\[[0-?]*[ -/]*[@-~]|[ -/]*[0-Z\\\\-~])")
+
+// printable drops line ends and other control characters.
 func printable(r rune) rune {
 	if r < ' ' && r != '\t' {
 		return -1
