@@ -161,23 +161,25 @@ func (d *Device) halt() {
 	d.engine.Reset()
 }
 
-// lingerTime is for how long Close waits until the peer has taken what was sent,
-// farewells among it, and lingerStep how long between two looks: a peer that polls
-// needs some microseconds, one that sleeps some hundred.
+// lingerLooks is how often Close looks whether the peer has taken what was sent,
+// farewells among it, and lingerStep how long it waits between two looks: 20 ms in all,
+// on a busy machine longer, as the peer is slower there. A peer that polls takes a part
+// of that.
 const (
-	lingerTime = 20 * time.Millisecond
-	lingerStep = 100 * time.Microsecond
+	lingerLooks = 200
+	lingerStep  = 100 * time.Microsecond
 )
 
 // linger waits until the peer has taken what was sent, if it would be lost else.
 func (d *Device) linger() {
 	w, ok := d.wire.(wire.Drainer)
-	for end := time.Now().Add(lingerTime); ok && time.Now().Before(end); time.Sleep(lingerStep) {
+	for i := 0; ok && i < lingerLooks; i++ {
 		var drained bool
 		d.engine.Exclusive(func() { drained = w.Drained() })
 		if drained {
 			return
 		}
+		time.Sleep(lingerStep)
 	}
 }
 

@@ -3,6 +3,7 @@ package vfio_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -100,26 +101,31 @@ func FuzzParseAddress(f *testing.F) {
 	})
 }
 
+// opens counts runs of TestOpen: what is registered stays.
+var opens int
+
 func TestOpen(t *testing.T) {
+	opens++
+	scheme := fmt.Sprintf("test-open%d", opens)
 	want := &configDevice{}
 	var got vfio.Address
-	vfio.Register("test-open", func(_ context.Context, a vfio.Address) (vfio.Device, error) {
+	vfio.Register(scheme, func(_ context.Context, a vfio.Address) (vfio.Device, error) {
 		got = a
 		return want, nil
 	})
-	dev, err := vfio.Open(t.Context(), "test-open:x?k=v")
+	dev, err := vfio.Open(t.Context(), scheme+":x?k=v")
 	if err != nil || dev != vfio.Device(want) {
 		t.Fatalf("Open = %v, %v", dev, err)
 	}
 	if got.Path != "x" || got.Options.Get("k") != "v" {
 		t.Errorf("back end got %+v", got)
 	}
-	if !slices.Contains(vfio.Schemes(), "test-open") || !slices.IsSorted(vfio.Schemes()) {
+	if !slices.Contains(vfio.Schemes(), scheme) || !slices.IsSorted(vfio.Schemes()) {
 		t.Errorf("Schemes() = %q", vfio.Schemes())
 	}
 
 	_, err = vfio.Open(t.Context(), "no-such-scheme:x")
-	if !errors.Is(err, vfio.ErrUnknownScheme) || !strings.Contains(err.Error(), "test-open") {
+	if !errors.Is(err, vfio.ErrUnknownScheme) || !strings.Contains(err.Error(), scheme) {
 		t.Errorf("unknown scheme: %v", err)
 	}
 	if _, err := vfio.Open(t.Context(), "nonsense"); !errors.Is(err, vfio.ErrBadAddress) {
@@ -131,7 +137,7 @@ func TestOpen(t *testing.T) {
 			t.Error("a scheme can be registered twice")
 		}
 	}()
-	vfio.Register("test-open", nil)
+	vfio.Register(scheme, nil)
 }
 
 func TestError(t *testing.T) {

@@ -3,6 +3,7 @@ package fwcmd_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -32,21 +33,20 @@ func (c *card) WriteRegion(index int, offset uint64, p []byte) error {
 // Close is what the kernel does when a process leaves a device.
 func (c *card) Close() error { return c.Device.Reset(context.Background()) }
 
-// slots are the cards by the path of their address.
-var slots = struct {
-	cards [64]atomic.Pointer[card]
+// cards are *card by the path of their address, a number.
+var (
+	cards sync.Map
 	next  atomic.Int32
-}{}
+)
 
 func init() {
 	open := func(_ context.Context, a vfio.Address) (vfio.Device, error) {
-		var n int
-		if _, err := fmt.Sscan(a.Path, &n); err != nil {
-			return nil, err
+		c, ok := cards.Load(a.Path)
+		if !ok {
+			return nil, fmt.Errorf("no card %s", a.Path)
 		}
-		c := slots.cards[n].Load()
-		c.opened.Add(1)
-		return c, nil
+		c.(*card).opened.Add(1)
+		return c.(*card), nil
 	}
 	vfio.Register("card", open)
 	// An address that promises less than what is behind it.
@@ -61,12 +61,12 @@ func plug(t testing.TB) (address string, c *card) {
 		t.Fatal(err)
 	}
 	c = &card{Device: x.(*emulator.Device), backend: "group"}
-	n := slots.next.Add(1)
-	slots.cards[n].Store(c)
+	n := fmt.Sprint(next.Add(1))
+	cards.Store(n, c)
 	t.Cleanup(func() {
 		if err := c.Device.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return fmt.Sprintf("card:%d", n), c
+	return "card:" + n, c
 }

@@ -115,7 +115,12 @@ func (p *pair) apart(ctx context.Context, d time.Duration) (single, batched, com
 			return err
 		}
 		for _, d := range n.many {
-			if _, err := n.lone.SendDone(); !errors.Is(err, via.ErrDescriptor) {
+			_, err := n.lone.SendDone()
+			for err == via.ErrNotDone && ctx.Err() == nil { // somebody else was in the NIC
+				n.device.Poll()
+				_, err = n.lone.SendDone()
+			}
+			if !errors.Is(err, via.ErrDescriptor) {
 				return errors.Join(errNotFlushed, err)
 			}
 			d.Rearm()
