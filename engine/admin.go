@@ -20,58 +20,61 @@ func (e *Engine) Execute(cmd *descriptors.Command) {
 }
 
 func (e *Engine) execute(c *descriptors.Command) {
+	why := refusal{}
 	switch c.Opcode {
 	case descriptors.OpNop:
-		e.answer(c.ID, descriptors.ResultSuccess, 0)
 	case descriptors.OpCreatePtag:
-		e.createPtag(c.ID)
+		reply, why := e.regions.createPtag()
+		answerWith(&e.reports, c.ID, reply, why)
+		return
 	case descriptors.OpDestroyPtag:
-		e.destroyPtag(c.ID, descriptors.Body[descriptors.PtagBody](c))
+		why = e.regions.destroyPtag(descriptors.Body[descriptors.PtagBody](c).Ptag)
 	case descriptors.OpRegisterMemory:
-		e.registerMemory(c.ID, descriptors.Body[descriptors.RegisterMemoryBody](c))
+		reply, why := e.regions.register(descriptors.Body[descriptors.RegisterMemoryBody](c))
+		answerWith(&e.reports, c.ID, reply, why)
+		return
 	case descriptors.OpDeregisterMemory:
-		e.deregisterMemory(c.ID, descriptors.Body[descriptors.MemoryBody](c))
+		why = e.deregisterMemory(descriptors.Body[descriptors.MemoryBody](c).Handle)
 	case descriptors.OpCreateCQ:
-		e.createCQ(c.ID, descriptors.Body[descriptors.CreateCQBody](c))
+		reply, why := e.createCQ(descriptors.Body[descriptors.CreateCQBody](c))
+		answerWith(&e.reports, c.ID, reply, why)
+		return
 	case descriptors.OpDestroyCQ:
-		e.destroyCQ(c.ID, descriptors.Body[descriptors.CQBody](c))
+		why = e.destroyCQ(descriptors.Body[descriptors.CQBody](c).CQ)
 	case descriptors.OpCreateEndpoint:
-		e.createEndpoint(c.ID, descriptors.Body[descriptors.CreateEndpointBody](c))
+		reply, why := e.createEndpoint(descriptors.Body[descriptors.CreateEndpointBody](c))
+		answerWith(&e.reports, c.ID, reply, why)
+		return
 	case descriptors.OpDestroyEndpoint:
-		e.destroyEndpoint(c.ID, descriptors.Body[descriptors.EndpointBody](c))
+		why = e.destroyEndpoint(e.subject(descriptors.Body[descriptors.EndpointBody](c).Endpoint))
 	case descriptors.OpQueryEndpoint:
-		e.queryEndpoint(c.ID, descriptors.Body[descriptors.EndpointBody](c))
+		reply, why := e.queryEndpoint(e.subject(descriptors.Body[descriptors.EndpointBody](c).Endpoint))
+		answerWith(&e.reports, c.ID, reply, why)
+		return
 	case descriptors.OpConnectWait:
-		e.connectWait(c.ID, descriptors.Body[descriptors.ConnectWaitBody](c))
+		if why = e.connectWait(c.ID, descriptors.Body[descriptors.ConnectWaitBody](c)); why == (refusal{}) {
+			return // it is answered when a request has come
+		}
 	case descriptors.OpConnectAccept:
-		e.connectAccept(c.ID, descriptors.Body[descriptors.ConnectAcceptBody](c))
+		if why = e.connectAccept(c.ID, descriptors.Body[descriptors.ConnectAcceptBody](c)); why == (refusal{}) {
+			return // it is answered when the connection is there
+		}
 	case descriptors.OpConnectReject:
-		e.connectReject(c.ID, descriptors.Body[descriptors.ConnectRejectBody](c))
+		why = e.connectReject(descriptors.Body[descriptors.ConnectRejectBody](c).Connection)
 	case descriptors.OpConnectRequest:
-		e.connectRequest(c.ID, descriptors.Body[descriptors.ConnectRequestBody](c))
+		if why = e.connectRequest(c.ID, descriptors.Body[descriptors.ConnectRequestBody](c)); why == (refusal{}) {
+			return
+		}
 	case descriptors.OpDisconnect:
-		e.disconnect(c.ID, descriptors.Body[descriptors.EndpointBody](c))
+		why = e.disconnect(e.subject(descriptors.Body[descriptors.EndpointBody](c).Endpoint))
 	case descriptors.OpAbort:
-		e.abort(c.ID, descriptors.Body[descriptors.AbortBody](c))
+		why = e.abort(descriptors.Body[descriptors.AbortBody](c).ID)
 	case descriptors.OpSetPayload:
-		e.setPayload(c.ID, descriptors.Body[descriptors.SetPayloadBody](c))
+		why = e.setPayload(descriptors.Body[descriptors.SetPayloadBody](c))
 	default:
-		e.answer(c.ID, descriptors.ResultBadOpcode, fieldOpcode)
+		why = refusal{descriptors.ResultBadOpcode, fieldOpcode}
 	}
-}
-
-// answer replies to a command without a body. field is the offset of the one
-// that was refused.
-func (e *Engine) answer(id uint16, r descriptors.Result, field uint16) {
-	e.entry = descriptors.AdminEntry{Kind: descriptors.EntryReply, ID: id, Result: r, Field: field}
-	e.host.AdminEntry(&e.entry)
-}
-
-// answerWith replies to a command that has succeeded.
-func answerWith[T descriptors.ReplyBody](e *Engine, id uint16, body T) {
-	e.entry = descriptors.AdminEntry{Kind: descriptors.EntryReply, ID: id, Result: descriptors.ResultSuccess}
-	*descriptors.Reply[T](&e.entry) = body
-	e.host.AdminEntry(&e.entry)
+	e.answer(c.ID, why)
 }
 
 // subject finds the endpoint that a command is about. What was posted to it before
@@ -84,15 +87,15 @@ func (e *Engine) subject(id uint32) *endpoint {
 	return ep
 }
 
-func (e *Engine) connectWait(id uint16, b *descriptors.ConnectWaitBody) {
+func (e *Engine) connectWait(id uint16, b *descriptors.ConnectWaitBody) refusal {
 	switch {
 	case b.TimeoutMS == 0:
-		e.answer(id, descriptors.ResultInvalidParameter, fieldWaitTimeout)
+		return refusal{descriptors.ResultInvalidParameter, fieldWaitTimeout}
 	case !sound(&b.Local):
-		e.answer(id, descriptors.ResultInvalidParameter, fieldWaitLocal)
-	default:
-		e.waiters = append(e.waiters, waiter{id, e.now + time.Duration(b.TimeoutMS)*time.Millisecond, b.Local})
+		return refusal{descriptors.ResultInvalidParameter, fieldWaitLocal}
 	}
+	e.waiters = append(e.waiters, waiter{id, e.now + time.Duration(b.TimeoutMS)*time.Millisecond, b.Local})
+	return refusal{}
 }
 
 // sound checks a discriminator: its length, and zeroes behind it.
@@ -108,33 +111,26 @@ func sound(d *descriptors.Discriminator) bool {
 	return true
 }
 
-func (e *Engine) connectAccept(id uint16, b *descriptors.ConnectAcceptBody) {
+func (e *Engine) connectAccept(id uint16, b *descriptors.ConnectAcceptBody) refusal {
 	r, why := e.requests.find(b.Connection)
 	ep := e.subject(b.Endpoint)
 	switch {
 	case r == nil:
-		e.answer(id, why, fieldAcceptConnection)
-		return
+		return refusal{why, fieldAcceptConnection}
 	case ep == nil:
-		e.answer(id, descriptors.ResultInvalidParameter, fieldAcceptEndpoint)
-		return
+		return refusal{descriptors.ResultInvalidParameter, fieldAcceptEndpoint}
 	case b.TimeoutMS == 0:
-		e.answer(id, descriptors.ResultInvalidParameter, fieldAcceptTimeout)
-		return
+		return refusal{descriptors.ResultInvalidParameter, fieldAcceptTimeout}
 	case ep.state != descriptors.StateIdle || ep.kind != descriptors.KindVI:
-		e.answer(id, descriptors.ResultInvalidState, fieldAcceptEndpoint)
-		return
+		return refusal{descriptors.ResultInvalidState, fieldAcceptEndpoint}
 	case ep.reliability != r.body.Reliability:
-		e.answer(id, descriptors.ResultInvalidReliability, fieldAcceptEndpoint)
-		return
+		return refusal{descriptors.ResultInvalidReliability, fieldAcceptEndpoint}
 	case ep.maxTransfer != r.body.MaxTransfer:
-		e.answer(id, descriptors.ResultInvalidMTU, fieldAcceptEndpoint)
-		return
+		return refusal{descriptors.ResultInvalidMTU, fieldAcceptEndpoint}
 	}
 	key, ok := e.key()
 	if !ok {
-		e.answer(id, descriptors.ResultResource, 0)
-		return
+		return refusal{descriptors.ResultResource, 0}
 	}
 	e.requests.answered(r, requestAccepted)
 	r.by, ep.request = ep, r
@@ -144,61 +140,53 @@ func (e *Engine) connectAccept(id uint16, b *descriptors.ConnectAcceptBody) {
 		deadline: e.now + time.Duration(b.TimeoutMS)*time.Millisecond}
 	s.body.Remote, s.body.Local = r.body.Local, r.body.Remote
 	e.startSetup(ep, s)
+	return refusal{}
 }
 
-func (e *Engine) connectReject(id uint16, b *descriptors.ConnectRejectBody) {
-	r, why := e.requests.find(b.Connection)
+func (e *Engine) connectReject(connection uint32) refusal {
+	r, why := e.requests.find(connection)
 	if r == nil {
-		e.answer(id, why, fieldAcceptConnection)
-		return
+		return refusal{why, fieldAcceptConnection}
 	}
 	e.requests.answered(r, requestRejected)
 	e.requests.end(r)
 	e.sendReject(r.from, descriptors.ResultReject)
-	e.answer(id, descriptors.ResultSuccess, 0)
+	return refusal{}
 }
 
-func (e *Engine) connectRequest(id uint16, b *descriptors.ConnectRequestBody) {
+func (e *Engine) connectRequest(id uint16, b *descriptors.ConnectRequestBody) refusal {
 	ep := e.subject(b.Endpoint)
 	switch {
 	case ep == nil:
-		e.answer(id, descriptors.ResultInvalidParameter, fieldEndpoint)
-		return
+		return refusal{descriptors.ResultInvalidParameter, fieldEndpoint}
 	case b.TimeoutMS == 0:
-		e.answer(id, descriptors.ResultInvalidParameter, fieldRequestTimeout)
-		return
+		return refusal{descriptors.ResultInvalidParameter, fieldRequestTimeout}
 	case b.RemoteMAC.IsMulticast() && b.RemoteMAC != descriptors.Broadcast:
-		e.answer(id, descriptors.ResultInvalidParameter, fieldRequestMAC)
-		return
+		return refusal{descriptors.ResultInvalidParameter, fieldRequestMAC}
 	case !sound(&b.Remote):
-		e.answer(id, descriptors.ResultInvalidParameter, fieldRequestRemote)
-		return
+		return refusal{descriptors.ResultInvalidParameter, fieldRequestRemote}
 	case !sound(&b.Local):
-		e.answer(id, descriptors.ResultInvalidParameter, fieldRequestLocal)
-		return
+		return refusal{descriptors.ResultInvalidParameter, fieldRequestLocal}
 	case ep.state != descriptors.StateIdle || ep.kind != descriptors.KindVI:
-		e.answer(id, descriptors.ResultInvalidState, fieldEndpoint)
-		return
+		return refusal{descriptors.ResultInvalidState, fieldEndpoint}
 	}
 	key, ok := e.key()
 	if !ok {
-		e.answer(id, descriptors.ResultResource, 0)
-		return
+		return refusal{descriptors.ResultResource, 0}
 	}
 	ep.remote = remote{ourKey: key}
 	s := &setup{command: id, to: b.RemoteMAC, body: ep.body(),
 		deadline: e.now + time.Duration(b.TimeoutMS)*time.Millisecond}
 	s.body.Remote, s.body.Local = b.Remote, b.Local
 	e.startSetup(ep, s)
+	return refusal{}
 }
 
 // disconnect ends a connection, or an attempt at one, and takes an endpoint out
 // of the error state. Whatever is posted is flushed.
-func (e *Engine) disconnect(id uint16, b *descriptors.EndpointBody) {
-	ep := e.subject(b.Endpoint)
+func (e *Engine) disconnect(ep *endpoint) refusal {
 	if ep == nil {
-		e.answer(id, descriptors.ResultInvalidParameter, fieldEndpoint)
-		return
+		return refusal{descriptors.ResultInvalidParameter, fieldEndpoint}
 	}
 	switch ep.state {
 	case descriptors.StateConnectPending:
@@ -212,25 +200,23 @@ func (e *Engine) disconnect(id uint16, b *descriptors.EndpointBody) {
 	}
 	e.enterError(ep, descriptors.StatusFlushed)
 	ep.state = descriptors.StateIdle
-	e.answer(id, descriptors.ResultSuccess, 0)
+	return refusal{}
 }
 
 // abort ends a command that waits for the network.
-func (e *Engine) abort(id uint16, b *descriptors.AbortBody) {
+func (e *Engine) abort(command uint16) refusal {
 	for i, w := range e.waiters {
-		if w.command == b.ID {
+		if w.command == command {
 			e.waiters = append(e.waiters[:i], e.waiters[i+1:]...)
-			e.answer(w.command, descriptors.ResultAborted, 0)
-			e.answer(id, descriptors.ResultSuccess, 0)
-			return
+			e.answer(w.command, refusal{descriptors.ResultAborted, 0})
+			return refusal{}
 		}
 	}
 	for _, ep := range e.settingUp {
-		if ep.setup.command == b.ID {
+		if ep.setup.command == command {
 			e.endSetup(ep, descriptors.ResultAborted)
-			e.answer(id, descriptors.ResultSuccess, 0)
-			return
+			return refusal{}
 		}
 	}
-	e.answer(id, descriptors.ResultInvalidParameter, fieldAbortID)
+	return refusal{descriptors.ResultInvalidParameter, fieldAbortID}
 }

@@ -38,6 +38,9 @@ func DefaultLimits() Limits {
 	}
 }
 
+// hasVector says whether a vector number may be given to a queue.
+func (l *Limits) hasVector(v uint16) bool { return v == descriptors.NoVector || v < l.Vectors }
+
 // Timing of the reliability protocol.
 type Timing struct {
 	// Retransmit and RetransmitMax bound the retransmission timeout, which

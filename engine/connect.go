@@ -113,7 +113,7 @@ func (e *Engine) endSetup(ep *endpoint, result descriptors.Result) {
 	e.leaveSetup(ep)
 	ep.state = descriptors.StateIdle
 	e.unlink(ep)
-	e.answer(s.command, result, 0)
+	e.answer(s.command, refusal{result, 0})
 }
 
 func (e *Engine) leaveSetup(ep *endpoint) {
@@ -142,10 +142,10 @@ func (e *Engine) establish(ep *endpoint, peer *descriptors.ConnectBody) {
 		ep.rel = e.newReliable(ep)
 		e.refresh(ep)
 	}
-	answerWith(e, s.command, descriptors.ConnectedReply{
+	answerWith(&e.reports, s.command, descriptors.ConnectedReply{
 		RemoteEndpoint: ep.remote.endpoint, MaxTransfer: peer.MaxTransfer, Reliability: peer.Reliability,
 		RemoteMAC: ep.remote.mac, RemoteRights: peer.Rights,
-	})
+	}, refusal{})
 }
 
 // connecting finds the endpoint that a server's answer is for.

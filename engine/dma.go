@@ -137,10 +137,8 @@ func (e *Engine) report(d Direction) {
 	if s.Active {
 		p.Flags = descriptors.ProgressActive
 	}
-	w, err := e.memory.Window(e.dma.area+uint64(d)*descriptors.ProgressSize, descriptors.ProgressSize, true)
-	at := descriptors.ProgressAt(w)
-	if err != nil || at == nil {
-		e.count(descriptors.CounterDMAFaults, 1)
+	at := descriptors.ProgressAt(e.regions.whole(e.dma.area+uint64(d)*descriptors.ProgressSize, descriptors.ProgressSize, true))
+	if at == nil {
 		for d := range directions {
 			e.setPulses(d, false)
 		}

@@ -109,7 +109,7 @@ func (e *Engine) takeCell(page uint32) {
 	rung := c.rung.Swap(0)
 	if page >= e.limits.Endpoints {
 		bad := bits.OnesCount32(rung &^ rungSend)
-		if rung&rungSend != 0 && !e.armCQ(page-e.limits.Endpoints, c.send.Load()) {
+		if rung&rungSend != 0 && !e.cqs.armCQ(page-e.limits.Endpoints, c.send.Load()) {
 			bad++
 		}
 		e.count(descriptors.CounterBadDoorbells, uint64(bad))
@@ -127,10 +127,10 @@ func (e *Engine) takeCell(page uint32) {
 		e.rangRecv(ep, c.recv.Load())
 	}
 	if rung&rungSendArm != 0 {
-		e.arm(ep, &ep.send, c.sendArm.Load())
+		e.arm(&ep.send, c.sendArm.Load())
 	}
 	if rung&rungRecvArm != 0 {
-		e.arm(ep, &ep.recv, c.recvArm.Load())
+		e.arm(&ep.recv, c.recvArm.Load())
 	}
 }
 
@@ -166,11 +166,11 @@ func (ep *endpoint) scan(e *Engine) bool {
 		any = true
 	}
 	if atomic.LoadUint32(b.sendArm) != 0 {
-		e.arm(ep, &ep.send, atomic.SwapUint32(b.sendArm, 0))
+		e.arm(&ep.send, atomic.SwapUint32(b.sendArm, 0))
 		any = true
 	}
 	if atomic.LoadUint32(b.recvArm) != 0 {
-		e.arm(ep, &ep.recv, atomic.SwapUint32(b.recvArm, 0))
+		e.arm(&ep.recv, atomic.SwapUint32(b.recvArm, 0))
 		any = true
 	}
 	return any
@@ -181,7 +181,7 @@ func (cq *completionQueue) scan(e *Engine) bool {
 	if atomic.LoadUint32(cq.bell) == 0 {
 		return false
 	}
-	e.armCQ(cq.id, atomic.SwapUint32(cq.bell, 0))
+	e.cqs.armCQ(cq.id, atomic.SwapUint32(cq.bell, 0))
 	return true
 }
 
@@ -297,30 +297,9 @@ func (e *Engine) rangRecv(ep *endpoint, value uint32) {
 	}
 }
 
-// arm notes that the consumer of a queue wants an interrupt.
-func (e *Engine) arm(ep *endpoint, q *workQueue, word uint32) {
-	if word&descriptors.ArmFlag == 0 || q.cq != nil || q.vector == descriptors.NoVector {
+// arm takes an arm word of one of an endpoint's queues.
+func (e *Engine) arm(q *workQueue, word uint32) {
+	if !e.cqs.arm(q, word) {
 		e.count(descriptors.CounterBadDoorbells, 1)
-		return
 	}
-	if descriptors.ArmReached(word, q.completed) {
-		q.armed = false
-		e.raise(q.vector)
-		return
-	}
-	q.armed, q.armWord = true, word
-}
-
-func (e *Engine) armCQ(id, word uint32) bool {
-	if id >= uint32(len(e.cqs)) || e.cqs[id] == nil || word&descriptors.ArmFlag == 0 || e.cqs[id].vector == descriptors.NoVector {
-		return false
-	}
-	cq := e.cqs[id]
-	if cq.dead || descriptors.ArmReached(word, cq.producer) {
-		cq.armed = false
-		e.raise(cq.vector)
-		return true
-	}
-	cq.armed, cq.armWord = true, word
-	return true
 }

@@ -81,7 +81,7 @@ type receipt struct {
 	immediate uint32
 	flags     descriptors.Status // StatusImmediate if there is any
 	open      bool               // a frame of it has arrived
-	revoked   uint64             // Engine.revoked when its segments were checked
+	revoked   uint64             // Engine.regions.revoked when its segments were checked
 	status    descriptors.Status // non-zero: it has failed on this side
 	// tabled says that the payload goes where an entry of the payload table said,
 	// not where the descriptor says.
@@ -121,17 +121,17 @@ func (e *Engine) flushSends(ep *endpoint, first descriptors.Status) {
 			continue
 		}
 		r.head++
-		e.complete(ep, q, m.token, 0, 0, first)
+		e.cqs.complete(ep, q, m.token, 0, 0, first)
 		first = descriptors.StatusFlushed
 	}
 	if u := ep.unrel; u != nil && u.out.begun {
 		u.out.begun = false
-		e.complete(ep, q, u.out.token, 0, 0, first)
+		e.cqs.complete(ep, q, u.out.token, 0, 0, first)
 	}
 	for int32(q.posted()) > 0 {
-		t, st := e.token(q, q.fetched)
+		t, st := e.regions.token(q, q.fetched)
 		q.fetched++
-		e.complete(ep, q, t, 0, 0, st|descriptors.StatusFlushed)
+		e.cqs.complete(ep, q, t, 0, 0, st|descriptors.StatusFlushed)
 	}
 }
 
@@ -139,8 +139,8 @@ func (e *Engine) flushSends(ep *endpoint, first descriptors.Status) {
 func (e *Engine) flushReceives(ep *endpoint) {
 	q := &ep.recv
 	for int32(q.producer-q.completed) > 0 {
-		t, st := e.token(q, q.completed)
-		e.complete(ep, q, t, 0, 0, st|descriptors.StatusFlushed)
+		t, st := e.regions.token(q, q.completed)
+		e.cqs.complete(ep, q, t, 0, 0, st|descriptors.StatusFlushed)
 	}
 	q.fetched = q.completed
 }
@@ -215,9 +215,9 @@ func (e *Engine) unlink(ep *endpoint) {
 
 // failDoomed carries out what killCQ began.
 func (e *Engine) failDoomed() {
-	for len(e.doomed) > 0 {
-		cq := e.doomed[0]
-		e.doomed = e.doomed[1:]
+	for len(e.cqs.doomed) > 0 {
+		cq := e.cqs.doomed[0]
+		e.cqs.doomed = e.cqs.doomed[1:]
 		for _, ep := range e.endpoints {
 			if ep == nil || ep.send.cq != cq && ep.recv.cq != cq {
 				continue

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
@@ -13,8 +12,6 @@ import (
 // other; Doorbell and Wake may be called at any time.
 type Engine struct {
 	port     Port
-	memory   Memory
-	host     Host
 	mac      descriptors.MAC
 	limits   Limits
 	timing   Timing
@@ -35,11 +32,12 @@ type Engine struct {
 	bells bells
 	bar   []byte
 	sleep sleeper
-	extra [descriptors.CounterCount]atomic.Uint64 // counted by others
 
 	// What follows is protected by mu.
-	counters  [descriptors.CounterCount]uint64
-	epoch     uint64 // of the windows into host memory; never zero
+	counters
+	reports
+	regions   regions
+	cqs       completions
 	step      uint64
 	now       time.Duration // as of the last look at the clock
 	away      time.Duration // of it, how long nobody ran the engine
@@ -48,10 +46,7 @@ type Engine struct {
 	lookEvery uint64
 	nextTick  time.Duration
 	nextIdle  time.Duration
-	progress  uint64 // frames sent and descriptors completed
-	committed bool   // frames await a flush
-	vectors   uint64 // interrupts to raise at the end of the step
-	entry     descriptors.AdminEntry
+	committed bool // frames await a flush
 
 	movers [directions]*memory.Mover
 	out    outgoing
@@ -59,29 +54,21 @@ type Engine struct {
 	dma    dma
 	program
 
-	regions   []region
-	freeSlots []uint32 // of regions, oldest first
-	revoked   uint64   // regions that have been deregistered
-	ptags     []ptag
-	endpoints []*endpoint
-	takers    []*endpoint // open for raw frames, in the order of their creation
-	cqs       []*completionQueue
-	// lastEndpoint and lastCQ are the numbers that were given out last.
-	lastEndpoint uint32
-	lastCQ       uint32
-	scanned      []scanner // doorbell pages in shared memory that are in use
+	endpoints    []*endpoint
+	takers       []*endpoint // open for raw frames, in the order of their creation
+	lastEndpoint uint32      // number that was given out last
+	scanned      []scanner   // doorbell pages in shared memory that are in use
 	scanAt       int
 	marks        marks // where the host says to which it has stored
 
-	ready, spare []*endpoint        // have something to send
-	alone        bool               // only one has in this step
-	owing        []*endpoint        // owe acknowledgements
-	fresh        []*endpoint        // have got receives
-	unsettled    []*endpoint        // have been acknowledged, but for settleAll
-	handed       bool               // a message to the host in this round
-	busy         []*endpoint        // have frames under way or wait for credit
-	settingUp    []*endpoint        // have a connection under way
-	doomed       []*completionQueue // have died in this step
+	ready, spare []*endpoint // have something to send
+	alone        bool        // only one has in this step
+	owing        []*endpoint // owe acknowledgements
+	fresh        []*endpoint // have got receives
+	unsettled    []*endpoint // have been acknowledged, but for settleAll
+	handed       bool        // a message to the host in this round
+	busy         []*endpoint // have frames under way or wait for credit
+	settingUp    []*endpoint // have a connection under way
 
 	waiters  []waiter
 	requests requests
@@ -107,12 +94,15 @@ func New(c Config) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{
-		port: c.Port, memory: c.Memory, host: c.Host, mac: c.MAC, limits: c.Limits,
+		port: c.Port, mac: c.MAC, limits: c.Limits,
 		timing: c.Timing, clock: c.Clock, random: c.Rand, checksum: c.Port.Checksum(),
 		maxPayload: uint32(c.Port.MTU() - descriptors.HeaderSize),
 		bells:      newBells(int(c.Limits.Endpoints + c.Limits.CQs)),
 		sleep:      newSleeper(), pipeline: c.Pipeline,
 	}
+	e.reports = reports{host: c.Host}
+	e.regions = regions{counters: &e.counters, bus: c.Memory, limits: c.Limits}
+	e.cqs = completions{counters: &e.counters, reports: &e.reports, memory: &e.regions}
 	e.progressive, _ = c.Port.(Progressive)
 	e.lender, _ = c.Port.(Lender)
 	// The checksum stands in the header, so nothing can go before the whole.
@@ -129,11 +119,9 @@ func New(c Config) (*Engine, error) {
 
 // clear puts everything but the configuration into the power-on state.
 func (e *Engine) clear() {
-	e.counters = [descriptors.CounterCount]uint64{}
-	for i := range e.extra {
-		e.extra[i].Store(0)
-	}
-	e.epoch = e.memory.Generation() + 1
+	e.counters.clear()
+	e.regions.clear()
+	e.cqs.clear()
 	e.now, e.away = e.clock(), 0
 	e.looked, e.nextLook, e.lookEvery = e.step, e.step+1, 1
 	e.nextTick = e.now + tickEvery
@@ -141,12 +129,9 @@ func (e *Engine) clear() {
 	e.clearFrames()
 	e.clearProgram()
 	e.clearDMA()
-	e.regions, e.freeSlots = nil, nil
-	e.ptags = []ptag{{live: true}}
 	e.endpoints = make([]*endpoint, e.limits.Endpoints)
 	e.takers = nil
-	e.cqs = make([]*completionQueue, e.limits.CQs)
-	e.lastEndpoint, e.lastCQ = 0, e.limits.CQs-1
+	e.lastEndpoint = 0
 	if e.bar != nil {
 		for _, s := range e.scanned {
 			s.silence()
@@ -154,7 +139,7 @@ func (e *Engine) clear() {
 		e.clearMarks()
 	}
 	e.scanned, e.scanAt = nil, 0
-	e.ready, e.spare, e.owing, e.fresh, e.unsettled, e.busy, e.settingUp, e.doomed = nil, nil, nil, nil, nil, nil, nil, nil
+	e.ready, e.spare, e.owing, e.fresh, e.unsettled, e.busy, e.settingUp = nil, nil, nil, nil, nil, nil, nil
 	e.waiters, e.requests = nil, newRequests()
 }
 
@@ -180,7 +165,7 @@ func (e *Engine) Exclusive(f func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	f()
-	e.epoch = e.memory.Generation() + 1
+	e.regions.renew()
 }
 
 // Reset puts the engine into its power-on state. Connections end without a
@@ -204,30 +189,13 @@ func (e *Engine) Counter(c descriptors.Counter) uint64 {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.counters[c] + e.extra[c].Load()
+	return e.own[c] + e.others[c].Load()
 }
 
 // AddCounter counts something that happened outside the engine. It may be
 // called from any goroutine.
 func (e *Engine) AddCounter(c descriptors.Counter, n uint64) {
 	if c >= 0 && c < descriptors.CounterCount {
-		e.extra[c].Add(n)
+		e.others[c].Add(n)
 	}
-}
-
-func (e *Engine) count(c descriptors.Counter, n uint64) { e.counters[c] += n }
-
-// raise has an interrupt raised at the end of the step, once for all its
-// reasons.
-func (e *Engine) raise(vector uint16) {
-	if vector != descriptors.NoVector {
-		e.vectors |= 1 << vector
-	}
-}
-
-// event reports something that no command asked for.
-func (e *Engine) event(ev descriptors.Event) {
-	e.entry = descriptors.AdminEntry{Kind: descriptors.EntryEvent}
-	*descriptors.Reply[descriptors.Event](&e.entry) = ev
-	e.host.AdminEntry(&e.entry)
 }

@@ -225,7 +225,7 @@ func (e *Engine) land(piece []byte) {
 	if in.receipt.tabled {
 		to = &in.receipt.entry
 	}
-	landed, st := e.scatter(piece, to, in.header.Offset+in.moved, in.ep.ptag)
+	landed, st := e.regions.scatter(piece, to, in.header.Offset+in.moved, in.ep.ptag)
 	in.landed = in.landed || landed
 	if st != 0 && (in.landed || in.receipt.received > 0) {
 		st |= descriptors.StatusPartialPacket

@@ -60,34 +60,20 @@ func (e *Engine) sendLent(ep *endpoint, m *sending, psn, offset, n uint32, flags
 // references is 0 if the peer does not find all of them, or only with too many
 // references.
 func (e *Engine) refer(l *layout, offset, n, tag uint32) (count int, st descriptors.Status) {
-	skip := l.seek(offset)
-	left := uint64(n)
-	for i := l.at; left > 0; i++ {
-		if i >= len(l.segments) {
-			return 0, descriptors.StatusLengthError
+	for ; n > 0; count++ {
+		w, st := e.regions.next(l, offset, int(n), tag, false)
+		if st != 0 {
+			return 0, st
 		}
-		s := &l.segments[i]
-		part := min(uint64(s.length-skip), left)
-		r, off := e.reach(s.handle, tag, s.address+uint64(skip), part, false)
-		if r == nil {
-			e.count(descriptors.CounterProtectionErrors, 1)
-			return 0, descriptors.StatusProtectionError
+		if count == len(e.loan.references) {
+			return 0, 0
 		}
-		for left, skip = left-part, 0; part > 0; count++ {
-			w := e.window(r, off, part, false)
-			if len(w) == 0 {
-				return 0, descriptors.StatusProtectionError
-			}
-			if count == len(e.loan.references) {
-				return 0, 0
-			}
-			id, at, ok := e.lender.Lend(w)
-			if !ok {
-				return 0, 0
-			}
-			e.loan.references[count] = descriptors.Reference{Region: id, Length: uint32(len(w)), Offset: at}
-			off, part = off+uint64(len(w)), part-uint64(len(w))
+		id, at, ok := e.lender.Lend(w)
+		if !ok {
+			return 0, 0
 		}
+		e.loan.references[count] = descriptors.Reference{Region: id, Length: uint32(len(w)), Offset: at}
+		offset, n = offset+uint32(len(w)), n-uint32(len(w))
 	}
 	return count, 0
 }
@@ -124,14 +110,4 @@ func (e *Engine) recallRegion(handle uint32) {
 			}
 		}
 	}
-}
-
-// uses reports whether a segment lies in region handle.
-func (l *layout) uses(handle uint32) bool {
-	for i := range l.segments {
-		if l.segments[i].handle == handle {
-			return true
-		}
-	}
-	return false
 }

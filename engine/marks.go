@@ -83,6 +83,6 @@ func (e *Engine) takePage(page uint32) bool {
 		ep := e.endpoints[page]
 		return ep != nil && ep.bell != nil && ep.scan(e)
 	}
-	cq := e.cqs[page-e.limits.Endpoints]
+	cq := e.cqs.queues[page-e.limits.Endpoints]
 	return cq != nil && cq.bell != nil && cq.scan(e)
 }

@@ -53,7 +53,7 @@ func (e *Engine) sendData(ep *endpoint, m *sending, psn, offset uint32, flags de
 	}
 	credit := e.head(buf, ep, m, psn, offset, n, flags)
 	if n == 0 || n <= e.oneBurst && tx.Plain() {
-		if st := e.gather(buf[descriptors.HeaderSize:], &m.layout, offset, ep.ptag); st != 0 {
+		if st := e.regions.gather(buf[descriptors.HeaderSize:], &m.layout, offset, ep.ptag); st != 0 {
 			e.failSend(ep, m, again, st)
 			return frameFailed
 		}
@@ -121,7 +121,7 @@ func (e *Engine) feed() outcome {
 		if o.gathered < o.length {
 			n := min(o.length-o.gathered, uint32(e.pipeline.Burst))
 			at := o.at + o.gathered
-			if st := e.gather(o.buf[at:at+n], &o.m.layout, o.offset+o.gathered, o.ep.ptag); st != 0 {
+			if st := e.regions.gather(o.buf[at:at+n], &o.m.layout, o.offset+o.gathered, o.ep.ptag); st != 0 {
 				e.dropSend()
 				e.failSend(o.ep, o.m, o.again, st)
 				return frameFailed
@@ -189,7 +189,7 @@ func (e *Engine) endSend(ep *endpoint, m *sending, psn, offset, n, credit uint32
 		if m.cut == m.total {
 			m.begun = false
 			e.count(descriptors.CounterMessagesSent, 1)
-			e.complete(ep, &ep.send, m.token, m.total, 0, 0)
+			e.cqs.complete(ep, &ep.send, m.token, m.total, 0, 0)
 		}
 		return
 	case again:
@@ -217,7 +217,7 @@ func (e *Engine) failSend(ep *endpoint, m *sending, again bool, st descriptors.S
 	r := ep.rel
 	if r == nil {
 		m.begun = false
-		e.complete(ep, &ep.send, m.token, 0, 0, st)
+		e.cqs.complete(ep, &ep.send, m.token, 0, 0, st)
 		return
 	}
 	m.status, r.broken = st, true

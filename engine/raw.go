@@ -37,7 +37,7 @@ func (e *Engine) sendRaw(ep *endpoint, m *sending) outcome {
 	clear(buf[m.total:])
 	behind := int(ep.send.posted())
 	if tx := e.movers[Transmit]; tx.Plain() {
-		st := e.gather(buf[:m.total], &m.layout, 0, ep.ptag)
+		st := e.regions.gather(buf[:m.total], &m.layout, 0, ep.ptag)
 		if st == 0 && tx.Whole(int(m.total), behind) {
 			if st = e.launchRaw(ep, buf); st == 0 {
 				e.endSend(ep, m, 0, 0, m.total, 0, false)

@@ -107,7 +107,7 @@ func (e *Engine) transmitReliable(ep *endpoint, budget int) bool {
 			}
 			r.stalled = false
 			m = r.message(r.next)
-			t, st := e.token(q, q.fetched)
+			t, st := e.regions.token(q, q.fetched)
 			q.fetched++
 			e.begin(ep, m, t, st, r.next)
 			r.next++
@@ -239,7 +239,7 @@ func (r *reliable) arrived(m *sending) bool { return m.allCut && int32(r.una-m.l
 func (e *Engine) delivered(ep *endpoint, m *sending) {
 	ep.rel.head++
 	e.count(descriptors.CounterMessagesSent, 1)
-	e.complete(ep, &ep.send, m.token, m.total, 0, 0)
+	e.cqs.complete(ep, &ep.send, m.token, m.total, 0, 0)
 }
 
 // deliveredUpTo completes the messages below number, which the peer says it has

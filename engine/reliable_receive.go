@@ -71,9 +71,9 @@ func (e *Engine) findReceipt(ep *endpoint, h *descriptors.Header) bool {
 	}
 	e.takeReceives(ep, ahead+1)
 	in := r.receipt(h.Message)
-	if !in.open && in.status == 0 && in.revoked != e.revoked {
+	if !in.open && in.status == 0 && in.revoked != e.regions.revoked {
 		// It was fetched ahead, and memory has been taken away since then.
-		in.status, in.revoked = e.check(&in.layout, ep.ptag, true), e.revoked
+		in.status, in.revoked = e.regions.check(&in.layout, ep.ptag, true), e.regions.revoked
 	}
 	e.in.receipt, e.in.status = in, in.status
 	if !in.open {
@@ -128,7 +128,7 @@ func (e *Engine) finishReceipts(ep *endpoint) {
 			// The peer is told before done moves on, so that it can tell which
 			// of its messages failed.
 			e.bury(ep, reason, true)
-			e.complete(ep, &ep.recv, in.token, 0, 0, in.status)
+			e.cqs.complete(ep, &ep.recv, in.token, 0, 0, in.status)
 			e.enterError(ep, descriptors.StatusTransportError)
 			e.event(descriptors.Event{Code: descriptors.EventConnectionLost, Endpoint: ep.id, CQ: descriptors.NoCQ,
 				Detail: uint32(reason), Descriptor: in.token.Address})
@@ -140,7 +140,7 @@ func (e *Engine) finishReceipts(ep *endpoint) {
 		in.open, e.handed = false, true
 		r.done++
 		e.count(descriptors.CounterMessagesReceived, 1)
-		e.complete(ep, &ep.recv, in.token, in.received, in.immediate, in.flags)
+		e.cqs.complete(ep, &ep.recv, in.token, in.received, in.immediate, in.flags)
 	}
 }
 

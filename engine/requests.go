@@ -130,10 +130,10 @@ func (e *Engine) onConnectRequest(h *descriptors.Header, payload []byte) bool {
 		e.waiters = append(e.waiters[:i], e.waiters[i+1:]...)
 		r := &request{from: from, body: body, deadline: e.now + time.Duration(body.TimeoutMS)*time.Millisecond}
 		e.requests.add(r)
-		answerWith(e, w.command, descriptors.ConnectionReply{
+		answerWith(&e.reports, w.command, descriptors.ConnectionReply{
 			Connection: r.id, MaxTransfer: body.MaxTransfer, Reliability: body.Reliability,
 			RemoteMAC: from.mac, RemoteRights: body.Rights, Remote: body.Local,
-		})
+		}, refusal{})
 		return true
 	}
 	e.sendReject(from, descriptors.ResultNoMatch)
@@ -187,7 +187,7 @@ func (e *Engine) tickRequests() {
 		if w := e.waiters[i]; e.now >= w.deadline {
 			e.waiters = append(e.waiters[:i], e.waiters[i+1:]...)
 			i--
-			e.answer(w.command, descriptors.ResultTimeout, 0)
+			e.answer(w.command, refusal{descriptors.ResultTimeout, 0})
 		}
 	}
 	for i := 0; i < len(e.requests.open); i++ {

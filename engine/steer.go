@@ -105,29 +105,25 @@ func (e *Engine) aim(ep *endpoint, in *receipt, st descriptors.Status, extent ui
 	case extent > room:
 		return descriptors.StatusLengthError
 	case in.tabled:
-		return e.check(&in.entry, ep.ptag, true)
+		return e.regions.check(&in.entry, ep.ptag, true)
 	}
 	return 0
 }
 
 // setPayload writes an entry of an endpoint's payload table.
-func (e *Engine) setPayload(id uint16, b *descriptors.SetPayloadBody) {
+func (e *Engine) setPayload(b *descriptors.SetPayloadBody) refusal {
 	ep := e.subject(b.Endpoint)
 	switch {
 	case ep == nil:
-		e.answer(id, descriptors.ResultInvalidParameter, fieldTableEndpoint)
-		return
+		return refusal{descriptors.ResultInvalidParameter, fieldTableEndpoint}
 	case b.Entry >= descriptors.PayloadEntries:
-		e.answer(id, descriptors.ResultInvalidParameter, fieldTableEntry)
-		return
+		return refusal{descriptors.ResultInvalidParameter, fieldTableEntry}
 	case b.Handle == 0 && b.Length != 0 || b.Handle != 0 && b.Length == 0:
-		e.answer(id, descriptors.ResultInvalidParameter, fieldTableLength)
-		return
+		return refusal{descriptors.ResultInvalidParameter, fieldTableLength}
 	}
 	if b.Handle != 0 {
-		if r, _ := e.reach(b.Handle, ep.ptag, b.Address, uint64(b.Length), true); r == nil {
-			e.answer(id, descriptors.ResultInvalidParameter, fieldTableHandle)
-			return
+		if r, _ := e.regions.reach(b.Handle, ep.ptag, b.Address, uint64(b.Length), true); r == nil {
+			return refusal{descriptors.ResultInvalidParameter, fieldTableHandle}
 		}
 		if ep.payloads == nil {
 			ep.payloads = make([]segment, descriptors.PayloadEntries)
@@ -136,5 +132,5 @@ func (e *Engine) setPayload(id uint16, b *descriptors.SetPayloadBody) {
 	if ep.payloads != nil {
 		ep.payloads[b.Entry] = segment{b.Address, b.Handle, b.Length}
 	}
-	e.answer(id, descriptors.ResultSuccess, 0)
+	return refusal{}
 }

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"math/bits"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -92,15 +91,11 @@ func (e *Engine) present() time.Duration { return e.now - e.away }
 
 // finish ends a step: what was only gathered goes out.
 func (e *Engine) finish() {
-	if len(e.doomed) > 0 {
+	if len(e.cqs.doomed) > 0 {
 		e.failDoomed()
 	}
 	e.flush()
-	for e.vectors != 0 {
-		v := bits.TrailingZeros64(e.vectors)
-		e.vectors &^= 1 << v
-		e.host.Interrupt(uint16(v))
-	}
+	e.interrupt()
 }
 
 // flush lets the peers see the frames that were handed to the wire.

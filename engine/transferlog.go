@@ -82,10 +82,8 @@ func (s *logSide) Transfer(outgoing bool, frame uint32, start, end int64, bytes 
 		return
 	}
 	at := g.iova + uint64(g.producer&(1<<g.log2-1))*descriptors.DMARecordSize
-	w, err := g.e.memory.Window(at, descriptors.DMARecordSize, true)
-	records := descriptors.DMARecordsAt(w)
-	if err != nil || records == nil {
-		g.e.count(descriptors.CounterDMAFaults, 1)
+	records := descriptors.DMARecordsAt(g.e.regions.whole(at, descriptors.DMARecordSize, true))
+	if records == nil {
 		g.e.stopLog()
 		return
 	}

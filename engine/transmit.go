@@ -41,12 +41,12 @@ func (e *Engine) transmit() bool {
 func (e *Engine) begin(ep *endpoint, m *sending, t descriptors.Token, st descriptors.Status, number uint32) {
 	m.token, m.number, m.cut, m.begun, m.allCut, m.lastPSN, m.status = t, number, 0, true, false, 0, st
 	if m.status == 0 {
-		m.control, m.status = e.fetch(ep, t, &m.layout)
+		m.control, m.status = e.regions.fetch(ep.ptag, t, &m.layout)
 	}
 	if m.status == 0 && m.total > ep.maxTransfer {
 		m.status = descriptors.StatusLengthError
 	}
 	if m.status == 0 && !m.checked {
-		m.status = e.check(&m.layout, ep.ptag, false)
+		m.status = e.regions.check(&m.layout, ep.ptag, false)
 	}
 }

@@ -27,12 +27,12 @@ func (e *Engine) transmitUnreliable(ep *endpoint, budget int) bool {
 			if q.posted() == 0 {
 				return false
 			}
-			t, st := e.token(q, q.fetched)
+			t, st := e.regions.token(q, q.fetched)
 			q.fetched++
 			e.begin(ep, m, t, st, u.nextSend)
 			if m.status != 0 {
 				m.begun = false
-				e.complete(ep, q, t, 0, 0, m.status)
+				e.cqs.complete(ep, q, t, 0, 0, m.status)
 				continue
 			}
 			u.nextSend++
@@ -119,7 +119,7 @@ func (e *Engine) endUnreliable(ep *endpoint, h *descriptors.Header) {
 	} else {
 		e.count(descriptors.CounterMessagesReceived, 1)
 	}
-	e.complete(ep, &ep.recv, in.token, length, in.immediate, in.status|in.flags)
+	e.cqs.complete(ep, &ep.recv, in.token, length, in.immediate, in.status|in.flags)
 }
 
 // takeReceive fetches the next receive descriptor into in, unless none is
@@ -133,16 +133,16 @@ func (e *Engine) takeReceive(ep *endpoint, in *receipt) bool {
 			return false
 		}
 	}
-	in.token, in.status = e.token(q, q.fetched)
+	in.token, in.status = e.regions.token(q, q.fetched)
 	q.fetched++
 	if in.status == 0 {
-		_, in.status = e.fetch(ep, in.token, &in.layout)
+		_, in.status = e.regions.fetch(ep.ptag, in.token, &in.layout)
 	}
 	if in.status == 0 && in.checked {
 		in.status = descriptors.StatusFormatError // a receive has no inline data
 	}
 	if in.status == 0 {
-		in.status, in.revoked = e.check(&in.layout, ep.ptag, true), e.revoked
+		in.status, in.revoked = e.regions.check(&in.layout, ep.ptag, true), e.regions.revoked
 	}
 	return true
 }

@@ -49,7 +49,7 @@ func TestRules(t *testing.T) {
 		{"images to driver", "firmware-loader/image.go", imports(ours + "driver"), "firmware-loader may import descriptors, not driver"},
 		{"up", "vfio/device.go", imports(ours + "driver"), "vfio may import internal, not driver"},
 		{"vfio to descriptors", "vfio/device.go", imports(ours + "descriptors"), "vfio may import internal, not descriptors"},
-		{"engine to vfio", "engine/memory.go", imports(ours + "vfio"), "engine may import descriptors, pipeline, internal, not vfio"},
+		{"engine to vfio", "engine/regions.go", imports(ours + "vfio"), "engine may import descriptors, pipeline, internal, not vfio"},
 		{"tools join", "tools/trapeze/main.go", imports(ours+"via", ours+"emulator"), ""},
 		{"nobody imports tools", "via/nic.go", imports(ours + "tools/trapeze"), "nobody imports tools"},
 		{"nobody imports examples", "tools/trapeze/main.go", imports(ours + "examples/hello"), "nobody imports examples"},

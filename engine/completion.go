@@ -1,0 +1,203 @@
+package engine
+
+import "github.com/trapeze-nic/trapeze/descriptors"
+
+// completions ends descriptors and enters them into completion queues.
+type completions struct {
+	*counters
+	*reports
+	memory *regions
+	queues []*completionQueue
+	last   uint32             // number that was given out last
+	doomed []*completionQueue // have died in this step
+}
+
+func (c *completions) clear() {
+	n := c.memory.limits.CQs
+	c.queues, c.last, c.doomed = make([]*completionQueue, n), n-1, nil
+}
+
+// completionQueue is a ring of entries in host memory.
+type completionQueue struct {
+	id        uint32
+	iova      uint64
+	indexIOVA uint64
+	log2      uint8
+	vector    uint16
+	users     int
+	dead      bool
+	armed     bool
+	armWord   uint32
+	producer  uint32 // free-running
+	consumer  uint32 // our last copy of the host's index
+	entries   []descriptors.Completion
+	index     *uint32
+	epoch     uint64
+	bell      *uint32 // arm doorbell in shared memory, nil if trapped
+}
+
+// queue finds a completion queue.
+func (c *completions) queue(id uint32) *completionQueue {
+	if id >= uint32(len(c.queues)) {
+		return nil
+	}
+	return c.queues[id]
+}
+
+// create makes a completion queue. As with endpoints, numbers are not used again
+// before all others were.
+func (c *completions) create(b *descriptors.CreateCQBody) (*completionQueue, refusal) {
+	limits := &c.memory.limits
+	switch {
+	case b.IOVA == 0 || b.IOVA%descriptors.CompletionSize != 0:
+		return nil, refusal{descriptors.ResultInvalidParameter, fieldCQIOVA}
+	case b.IndexIOVA == 0 || b.IndexIOVA%4 != 0:
+		return nil, refusal{descriptors.ResultInvalidParameter, fieldCQIndex}
+	case !limits.hasVector(b.Vector):
+		return nil, refusal{descriptors.ResultInvalidParameter, fieldCQVector}
+	case b.Log2 < descriptors.MinCQLog2 || b.Log2 > limits.CQLog2:
+		return nil, refusal{descriptors.ResultInvalidParameter, fieldCQLog2}
+	}
+	for range c.queues {
+		c.last = (c.last + 1) % limits.CQs
+		if c.queues[c.last] != nil {
+			continue
+		}
+		cq := &completionQueue{id: c.last, iova: b.IOVA, indexIOVA: b.IndexIOVA, log2: b.Log2, vector: b.Vector}
+		if !c.mapCQ(cq) {
+			return nil, refusal{descriptors.ResultDMAFault, fieldCQIOVA}
+		}
+		c.queues[c.last] = cq
+		return cq, refusal{}
+	}
+	return nil, refusal{descriptors.ResultResource, 0}
+}
+
+// destroy ends a completion queue that no endpoint uses.
+func (c *completions) destroy(id uint32) refusal {
+	cq := c.queue(id)
+	switch {
+	case cq == nil:
+		return refusal{descriptors.ResultInvalidParameter, fieldCQ}
+	case cq.users > 0:
+		return refusal{descriptors.ResultResource, fieldCQ}
+	}
+	c.queues[id] = nil
+	return refusal{}
+}
+
+// complete ends the oldest token of a queue: descriptor, then completion entry,
+// then interrupt. st lacks StatusDone and the operation.
+func (c *completions) complete(ep *endpoint, q *workQueue, t descriptors.Token, length, immediate uint32, st descriptors.Status) {
+	st |= descriptors.StatusDone
+	if q.receive {
+		st |= descriptors.StatusOpReceive
+	}
+	r, off := c.memory.reach(t.Handle, ep.ptag, t.Address, descriptors.ControlSegmentSize, true)
+	var seg *descriptors.ControlSegment
+	if r != nil {
+		seg = descriptors.ControlAt(c.memory.window(r, off, descriptors.ControlSegmentSize, true))
+	}
+	if seg == nil {
+		code := descriptors.EventCompletionProtect
+		if st&(descriptors.StatusFormatError|descriptors.StatusProtectionError) != 0 {
+			code = descriptors.EventPostDescriptor
+		}
+		c.event(descriptors.Event{Code: code, Endpoint: ep.id, CQ: descriptors.NoCQ, Descriptor: t.Address})
+	} else {
+		seg.Length = length
+		if st&descriptors.StatusImmediate != 0 {
+			seg.Immediate = immediate
+		}
+		seg.StoreStatus(st)
+	}
+	index := q.completed
+	q.completed++
+	c.progress++
+	c.count(descriptors.CounterCompletions, 1)
+	if q.cq != nil {
+		c.enter(ep, q, index, st)
+	} else if q.armed && descriptors.ArmReached(q.armWord, q.completed) {
+		q.armed = false
+		c.raise(q.vector)
+	}
+}
+
+// enter adds an entry to the completion queue of q.
+func (c *completions) enter(ep *endpoint, q *workQueue, index uint32, st descriptors.Status) {
+	cq := q.cq
+	if cq.dead {
+		return
+	}
+	if cq.epoch != c.memory.epoch && !c.mapCQ(cq) {
+		c.kill(cq, descriptors.EventCompletionProtect)
+		return
+	}
+	if cq.producer-cq.consumer > uint32(len(cq.entries)-1) {
+		cq.consumer = descriptors.LoadIndex(cq.index)
+		if cq.producer-cq.consumer > uint32(len(cq.entries)-1) {
+			c.kill(cq, descriptors.EventCQOverrun)
+			return
+		}
+	}
+	entry := &cq.entries[cq.producer&uint32(len(cq.entries)-1)]
+	entry.Endpoint, entry.Index, entry.Status = ep.id, index, uint32(st)
+	flags := descriptors.PhaseOf(cq.producer, cq.log2)
+	if q.receive {
+		flags |= descriptors.CompletionReceive
+	}
+	entry.Publish(flags)
+	cq.producer++
+	if cq.armed && descriptors.ArmReached(cq.armWord, cq.producer) {
+		cq.armed = false
+		c.raise(cq.vector)
+	}
+}
+
+// mapCQ looks up the memory of a completion queue; it must be contiguous.
+func (c *completions) mapCQ(cq *completionQueue) bool {
+	w := c.memory.whole(cq.iova, uint64(descriptors.CompletionSize)<<cq.log2, true)
+	if w == nil {
+		return false
+	}
+	x := c.memory.whole(cq.indexIOVA, 4, false)
+	cq.entries, cq.index = descriptors.CompletionsAt(w), descriptors.IndexAt(x)
+	if cq.entries == nil || cq.index == nil {
+		return false
+	}
+	cq.epoch = c.memory.epoch
+	return true
+}
+
+// kill stops a completion queue that lost an entry. Its endpoints cannot be
+// trusted to report any more, so they go to the error state.
+func (c *completions) kill(cq *completionQueue, code descriptors.EventCode) {
+	cq.dead = true
+	c.event(descriptors.Event{Code: code, CQ: cq.id})
+	c.raise(cq.vector)
+	c.doomed = append(c.doomed, cq)
+}
+
+// arm notes that the consumer of an endpoint's queue wants an interrupt. It returns
+// false if there is none to be had.
+func (c *completions) arm(q *workQueue, word uint32) bool {
+	if word&descriptors.ArmFlag == 0 || q.cq != nil || q.vector == descriptors.NoVector {
+		return false
+	}
+	if q.armed, q.armWord = !descriptors.ArmReached(word, q.completed), word; !q.armed {
+		c.raise(q.vector)
+	}
+	return true
+}
+
+// armCQ is arm for a completion queue.
+func (c *completions) armCQ(id, word uint32) bool {
+	cq := c.queue(id)
+	if cq == nil || word&descriptors.ArmFlag == 0 || cq.vector == descriptors.NoVector {
+		return false
+	}
+	if cq.armed, cq.armWord = !cq.dead && !descriptors.ArmReached(word, cq.producer), word; !cq.armed {
+		c.raise(cq.vector)
+	}
+	return true
+}

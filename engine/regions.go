@@ -1,0 +1,222 @@
+package engine
+
+import "github.com/trapeze-nic/trapeze/descriptors"
+
+// A memory handle is a generation above an index into the region table, so
+// that a stale handle is not mistaken for the region that took its place.
+const (
+	regionIndexBits = 20
+	regionIndexMask = 1<<regionIndexBits - 1
+	ptagIndexBits   = 16
+	ptagIndexMask   = 1<<ptagIndexBits - 1
+)
+
+// restingSlots is how many free slots of the region table rest before one is
+// used again. With 12 bits of generation a handle comes back after a million
+// registrations at the earliest, as long as the table is not full.
+const restingSlots = 256
+
+// region is one registered piece of host memory.
+type region struct {
+	handle  uint32 // zero: free
+	last    uint32 // handle that this slot had last
+	ptag    uint32
+	address uint64
+	length  uint64
+	iova    uint64
+	access  descriptors.Access
+	// whole is the region's memory if it is contiguous for us, looked up once
+	// for each value of Enginm.epoch.
+	whole []byte
+	epoch uint64
+	tried uint64
+}
+
+// ptag is one protection tag; tag 0 always exists.
+type ptag struct {
+	value uint32
+	live  bool
+	users int
+}
+
+// regions is host memory as endpoints may use it: what is registered, on behalf of
+// whom, and the windows into it.
+type regions struct {
+	*counters
+	bus    Memory
+	limits Limits
+	epoch  uint64 // of the windows; never zero
+
+	table   []region
+	free    []uint32 // slots of table, oldest first
+	revoked uint64   // regions that have been deregistered
+	ptags   []ptag
+}
+
+// clear takes back all registrations.
+func (m *regions) clear() {
+	m.table, m.free, m.ptags = nil, nil, []ptag{{live: true}}
+	m.renew()
+}
+
+// renew forgets the windows of an older generation of the bus.
+func (m *regions) renew() { m.epoch = m.bus.Generation() + 1 }
+
+func (m *regions) createPtag() (descriptors.PtagBody, refusal) {
+	i := 1
+	for i < len(m.ptags) && m.ptags[i].live {
+		i++
+	}
+	if i == len(m.ptags) {
+		if uint32(i) >= m.limits.Ptags {
+			return descriptors.PtagBody{}, refusal{descriptors.ResultResource, 0}
+		}
+		m.ptags = append(m.ptags, ptag{})
+	}
+	t := &m.ptags[i]
+	t.live = true
+	t.value = (t.value&^ptagIndexMask + 1<<ptagIndexBits) | uint32(i)
+	return descriptors.PtagBody{Ptag: t.value}, refusal{}
+}
+
+// ptag finds a live protection tag.
+func (m *regions) ptag(value uint32) *ptag {
+	i := value & ptagIndexMask
+	if int(i) >= len(m.ptags) || !m.ptags[i].live || m.ptags[i].value != value {
+		return nil
+	}
+	return &m.ptags[i]
+}
+
+func (m *regions) destroyPtag(value uint32) refusal {
+	t := m.ptag(value)
+	switch {
+	case t == nil || value == 0:
+		return refusal{descriptors.ResultInvalidPtag, fieldPtag}
+	case t.users > 0:
+		return refusal{descriptors.ResultResource, fieldPtag}
+	}
+	t.live = false
+	return refusal{}
+}
+
+func (m *regions) register(b *descriptors.RegisterMemoryBody) (reply descriptors.MemoryBody, why refusal) {
+	t := m.ptag(b.Ptag)
+	switch {
+	case b.Length == 0 || b.Address+b.Length < b.Address:
+		return reply, refusal{descriptors.ResultInvalidParameter, fieldRegionLength}
+	case b.IOVA+b.Length < b.IOVA || b.IOVA%descriptors.PageSize != b.Address%descriptors.PageSize:
+		return reply, refusal{descriptors.ResultInvalidParameter, fieldRegionIOVA}
+	case t == nil:
+		return reply, refusal{descriptors.ResultInvalidPtag, fieldRegionPtag}
+	case b.Access&descriptors.AccessReserved != 0:
+		return reply, refusal{descriptors.ResultInvalidParameter, fieldRegionAccess}
+	case b.Access&descriptors.AccessRDMARead != 0:
+		return reply, refusal{descriptors.ResultInvalidRDMARead, fieldRegionAccess}
+	case b.Access&^descriptors.AccessReadOnly != 0:
+		return reply, refusal{descriptors.ResultNotSupported, fieldRegionAccess}
+	}
+	var i uint32
+	switch full := uint32(len(m.table)) == m.limits.Regions; {
+	case len(m.free) > restingSlots, full && len(m.free) > 0:
+		i = m.free[0]
+		m.free = m.free[1:]
+	case full:
+		return reply, refusal{descriptors.ResultResource, 0}
+	default:
+		i = uint32(len(m.table))
+		m.table = append(m.table, region{})
+	}
+	r := &m.table[i]
+	generation := r.last>>regionIndexBits + 1
+	if generation>>(32-regionIndexBits) != 0 {
+		generation = 1
+	}
+	handle := generation<<regionIndexBits | i
+	*r = region{handle: handle, last: handle, ptag: b.Ptag, address: b.Address, length: b.Length, iova: b.IOVA, access: b.Access}
+	t.users++
+	return descriptors.MemoryBody{Handle: handle}, refusal{}
+}
+
+func (m *regions) deregister(handle uint32) refusal {
+	i := handle & regionIndexMask
+	if int(i) >= len(m.table) || m.table[i].handle != handle || handle == 0 {
+		return refusal{descriptors.ResultInvalidParameter, fieldHandle}
+	}
+	r := &m.table[i]
+	m.ptag(r.ptag).users--
+	*r = region{last: r.last}
+	m.revoked++
+	m.free = append(m.free, i)
+	return refusal{}
+}
+
+// reach finds the n bytes at application address in region handle on behalf of
+// an endpoint with protection tag tag. It checks handle, tag, bounds and
+// rights, and returns nil if any of them says no.
+func (m *regions) reach(handle, tag uint32, address, n uint64, write bool) (*region, uint64) {
+	i := handle & regionIndexMask
+	if int(i) >= len(m.table) {
+		return nil, 0
+	}
+	r := &m.table[i]
+	off := address - r.address
+	if r.handle != handle || handle == 0 || r.ptag != tag || off > r.length || n > r.length-off ||
+		write && r.access&descriptors.AccessReadOnly != 0 {
+		return nil, 0
+	}
+	return r, off
+}
+
+// window returns the memory of r from offset off on, n bytes of it or as many
+// as are contiguous. It returns nil if the bus refuses.
+func (m *regions) window(r *region, off, n uint64, write bool) []byte {
+	if r.epoch == m.epoch {
+		return r.whole[off : off+n : off+n]
+	}
+	return m.resolve(r, off, n, write)
+}
+
+// resolve is window for a region whose memory is not known to be contiguous.
+func (m *regions) resolve(r *region, off, n uint64, write bool) []byte {
+	if r.tried != m.epoch {
+		r.tried = m.epoch
+		if w := m.contiguous(r); w != nil {
+			r.whole, r.epoch = w, m.epoch
+			return r.whole[off : off+n : off+n]
+		}
+		r.whole = nil
+	}
+	w, err := m.bus.Window(r.iova+off, n, write)
+	if err != nil {
+		m.count(descriptors.CounterDMAFaults, 1)
+		return nil
+	}
+	if uint64(len(w)) > n {
+		w = w[:n]
+	}
+	return w
+}
+
+// contiguous returns all of a region's memory if it is in one piece for us, and
+// the bus lets us do everything with it that the region's rights allow.
+func (m *regions) contiguous(r *region) []byte {
+	w, err := m.bus.Window(r.iova, r.length, false)
+	if err == nil && r.access&descriptors.AccessReadOnly == 0 {
+		w, err = m.bus.Window(r.iova, uint64(len(w)), true)
+	}
+	if err != nil || uint64(len(w)) < r.length {
+		return nil
+	}
+	return w[:r.length]
+}
+
+// whole returns the n bytes at bus address iova, or nil if they are not contiguous.
+func (m *regions) whole(iova, n uint64, write bool) []byte {
+	w, err := m.bus.Window(iova, n, write)
+	if err != nil || uint64(len(w)) < n {
+		m.count(descriptors.CounterDMAFaults, 1)
+		return nil
+	}
+	return w[:n]
+}

@@ -1,0 +1,136 @@
+package engine
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// bus is host memory from address 0 on; its windows are not larger than piece.
+type bus struct {
+	mem        []byte
+	piece      uint64
+	generation uint64
+}
+
+func (b *bus) Generation() uint64 { return b.generation }
+func (b *bus) Window(iova, n uint64, _ bool) ([]byte, error) {
+	if iova >= uint64(len(b.mem)) {
+		return nil, errors.New("there is no memory")
+	}
+	return b.mem[iova : iova+min(n, b.piece-iova%b.piece, uint64(len(b.mem))-iova)], nil
+}
+
+func newTestRegions(piece uint64) (*regions, *bus) {
+	b := &bus{mem: make([]byte, 4*descriptors.PageSize), piece: piece}
+	m := &regions{counters: &counters{}, bus: b, limits: DefaultLimits()}
+	m.clear()
+	return m, b
+}
+
+func (m *regions) mustRegister(t *testing.T, body descriptors.RegisterMemoryBody) uint32 {
+	t.Helper()
+	reply, why := m.register(&body)
+	if why != (refusal{}) {
+		t.Fatalf("register: %+v", why)
+	}
+	return reply.Handle
+}
+
+func TestReach(t *testing.T) {
+	m, _ := newTestRegions(descriptors.PageSize)
+	tag, _ := m.createPtag()
+	const base, size = 0x7000, 100
+	write := m.mustRegister(t, descriptors.RegisterMemoryBody{Address: base, Length: size, Ptag: tag.Ptag})
+	read := m.mustRegister(t, descriptors.RegisterMemoryBody{Address: base, Length: size, Ptag: tag.Ptag, Access: descriptors.AccessReadOnly})
+	for name, c := range map[string]struct {
+		handle, tag uint32
+		address, n  uint64
+		write, ok   bool
+	}{
+		"all of it":           {write, tag.Ptag, base, size, true, true},
+		"its last byte":       {write, tag.Ptag, base + size - 1, 1, true, true},
+		"nothing at its end":  {write, tag.Ptag, base + size, 0, true, true},
+		"one byte too many":   {write, tag.Ptag, base, size + 1, false, false},
+		"before it":           {write, tag.Ptag, base - 1, 1, false, false},
+		"a length that wraps": {write, tag.Ptag, base + 1, ^uint64(0), false, false},
+		"another tag":         {write, 0, base, 1, false, false},
+		"another handle":      {write + 1<<regionIndexBits, tag.Ptag, base, 1, false, false},
+		"handle zero":         {0, tag.Ptag, base, 1, false, false},
+		"reading":             {read, tag.Ptag, base, 1, false, true},
+		"writing":             {read, tag.Ptag, base, 1, true, false},
+	} {
+		if r, _ := m.reach(c.handle, c.tag, c.address, c.n, c.write); (r != nil) != c.ok {
+			t.Errorf("%s: reached %v", name, r != nil)
+		}
+	}
+	if why := m.destroyPtag(tag.Ptag); why.result != descriptors.ResultResource {
+		t.Errorf("destroyPtag of one in use: %+v", why)
+	}
+	if why := m.deregister(write); why != (refusal{}) {
+		t.Fatalf("deregister: %+v", why)
+	}
+	if r, _ := m.reach(write, tag.Ptag, base, 1, false); r != nil || m.revoked != 1 {
+		t.Error("reached a region that is not registered any more")
+	}
+}
+
+// TestScatterGather writes and reads a message that lies in two regions and, on the
+// second bus, in windows that end in its middle.
+func TestScatterGather(t *testing.T) {
+	for _, piece := range []uint64{descriptors.PageSize * 4, 64} {
+		m, b := newTestRegions(piece)
+		first := m.mustRegister(t, descriptors.RegisterMemoryBody{Address: 0x10000, Length: 200, IOVA: 0})
+		second := m.mustRegister(t, descriptors.RegisterMemoryBody{Address: 0x20000, Length: 200, IOVA: descriptors.PageSize})
+		l := layout{segments: []segment{{0x10000 + 50, first, 150}, {0x20000, second, 0}, {0x20000, second, 120}}, total: 270}
+		if st := m.check(&l, 0, true); st != 0 {
+			t.Fatalf("check: %v", st)
+		}
+		want := make([]byte, l.total)
+		for i := range want {
+			want[i] = byte(i) | 1
+		}
+		for _, at := range []uint32{200, 100, 0} { // as frames may come
+			end := min(at+100, l.total)
+			if landed, st := m.scatter(want[at:end], &l, at, 0); !landed || st != 0 {
+				t.Fatalf("scatter at %d: %v, %v", at, landed, st)
+			}
+		}
+		if !bytes.Equal(b.mem[50:200], want[:150]) || !bytes.Equal(b.mem[descriptors.PageSize:][:120], want[150:]) {
+			t.Errorf("pieces of %d: the message is not where it belongs", piece)
+		}
+		got := make([]byte, l.total)
+		if st := m.gather(got, &l, 0, 0); st != 0 || !bytes.Equal(got, want) {
+			t.Errorf("pieces of %d: gathered something else, %v", piece, st)
+		}
+		if st := m.gather(got, &l, 1, 0); st != descriptors.StatusLengthError {
+			t.Errorf("gather behind the end: %v", st)
+		}
+		m.deregister(second)
+		if landed, st := m.scatter(want, &l, 0, 0); !landed || st != descriptors.StatusProtectionError {
+			t.Errorf("scatter into memory that was taken away: %v, %v", landed, st)
+		}
+	}
+}
+
+// TestWindowsAreRenewed: what the bus has moved is looked up again.
+func TestWindowsAreRenewed(t *testing.T) {
+	m, b := newTestRegions(4 * descriptors.PageSize)
+	handle := m.mustRegister(t, descriptors.RegisterMemoryBody{Address: 0x10000, Length: 10})
+	l := layout{segments: []segment{{0x10000, handle, 10}}, total: 10}
+	m.scatter([]byte("0123456789"), &l, 0, 0)
+	b.mem = bytes.Repeat([]byte{'x'}, len(b.mem))
+	b.generation++
+	m.renew()
+	got := make([]byte, 10)
+	if m.gather(got, &l, 0, 0); string(got) != "xxxxxxxxxx" {
+		t.Errorf("gathered %q from an old window", got)
+	}
+	b.mem = nil
+	m.epoch++
+	if st := m.gather(got, &l, 0, 0); st != descriptors.StatusProtectionError || m.own[descriptors.CounterDMAFaults] == 0 {
+		t.Errorf("gather of what the bus refuses: %v, %d faults", st, m.own[descriptors.CounterDMAFaults])
+	}
+}

@@ -1,0 +1,77 @@
+package engine
+
+import (
+	"math/bits"
+	"sync/atomic"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// counters are what the device has counted.
+type counters struct {
+	own    [descriptors.CounterCount]uint64
+	others [descriptors.CounterCount]atomic.Uint64 // outside the engine, by anybody
+	// progress grows with each frame that has left and each descriptor that is complete.
+	progress uint64
+}
+
+func (c *counters) count(which descriptors.Counter, n uint64) { c.own[which] += n }
+
+func (c *counters) clear() {
+	c.own = [descriptors.CounterCount]uint64{}
+	for i := range c.others {
+		c.others[i].Store(0)
+	}
+}
+
+// reports is what the host is told other than through its queues: replies to
+// commands, events, interrupts.
+type reports struct {
+	host    Host
+	entry   descriptors.AdminEntry
+	vectors uint64 // interrupts to raise at the end of the step
+}
+
+// refusal is why a command is not carried out. The zero value is success.
+type refusal struct {
+	result descriptors.Result
+	field  uint16 // offset of the field that was refused, zero for none
+}
+
+// answer replies to a command, without a body.
+func (r *reports) answer(id uint16, why refusal) {
+	r.entry = descriptors.AdminEntry{Kind: descriptors.EntryReply, ID: id, Result: why.result, Field: why.field}
+	r.host.AdminEntry(&r.entry)
+}
+
+// answerWith replies to a command, with a body if it has succeeded.
+func answerWith[T descriptors.ReplyBody](r *reports, id uint16, body T, why refusal) {
+	r.entry = descriptors.AdminEntry{Kind: descriptors.EntryReply, ID: id, Result: why.result, Field: why.field}
+	if why == (refusal{}) {
+		*descriptors.Reply[T](&r.entry) = body
+	}
+	r.host.AdminEntry(&r.entry)
+}
+
+// event reports something that no command asked for.
+func (r *reports) event(ev descriptors.Event) {
+	r.entry = descriptors.AdminEntry{Kind: descriptors.EntryEvent}
+	*descriptors.Reply[descriptors.Event](&r.entry) = ev
+	r.host.AdminEntry(&r.entry)
+}
+
+// raise has an interrupt raised at the end of the step, once for all its reasons.
+func (r *reports) raise(vector uint16) {
+	if vector != descriptors.NoVector {
+		r.vectors |= 1 << vector
+	}
+}
+
+// interrupt raises the interrupts of a step.
+func (r *reports) interrupt() {
+	for r.vectors != 0 {
+		v := bits.TrailingZeros64(r.vectors)
+		r.vectors &^= 1 << v
+		r.host.Interrupt(uint16(v))
+	}
+}
