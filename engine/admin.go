@@ -82,7 +82,7 @@ func (e *Engine) execute(c *descriptors.Command) {
 func (e *Engine) subject(id uint32) *endpoint {
 	ep := e.endpoint(id)
 	if ep != nil {
-		e.takeBells(ep)
+		e.bells.takePage(ep.id)
 	}
 	return ep
 }

@@ -33,7 +33,6 @@ type completionQueue struct {
 	entries   []descriptors.Completion
 	index     *uint32
 	epoch     uint64
-	bell      *uint32 // arm doorbell in shared memory, nil if trapped
 }
 
 // queue finds a completion queue.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"math/bits"
+	"slices"
 	"sync/atomic"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
@@ -17,11 +18,29 @@ const scanSlice = 64
 // which takes one cache line less from a host on another processor.
 const scanAll = 4
 
-// cell holds the doorbells of one page that were stored but not yet taken.
-type cell struct {
-	rung             atomic.Uint32 // bits below
-	send, recv       atomic.Uint32
-	sendArm, recvArm atomic.Uint32
+// doorbells finds what the host has stored to the pages of BAR2: trapped stores are
+// collected without a lock, in a cell per page with two levels of bitmap that say
+// which to look at; in shared memory it looks.
+type doorbells struct {
+	// rang is told of what is new on a page.
+	rang      func(page uint32, r rung)
+	endpoints uint32 // the pages below are endpoints', the others completion queues'
+
+	cells   []cell
+	words   []atomic.Uint64
+	summary []atomic.Uint64
+
+	bar    []byte        // nil: all stores are trapped
+	mapped []*mappedPage // that are in use
+	scanAt int
+	marks  marks // where the host says to which it has stored
+}
+
+// rung is what was stored to a page: the doorbells in set, of the bits below. A
+// completion queue's arm doorbell is where an endpoint's send doorbell is.
+type rung struct {
+	set                          uint32
+	send, recv, sendArm, recvArm uint32
 }
 
 const (
@@ -31,85 +50,227 @@ const (
 	rungRecvArm = 8
 )
 
-// bells collects trapped doorbells without a lock: a cell per page, and two
-// levels of bitmap that say which cells to look at.
-type bells struct {
-	cells   []cell
-	words   []atomic.Uint64
-	summary []atomic.Uint64
+// cell holds the doorbells of one page that were stored but not yet taken.
+type cell struct {
+	rung             atomic.Uint32 // bits as in rung
+	send, recv       atomic.Uint32
+	sendArm, recvArm atomic.Uint32
+	mapped           *mappedPage // nil: not looked at
 }
 
-func newBells(pages int) bells {
+// mappedPage is a doorbell page in shared memory. Doorbells that it does not have
+// are nil, a completion queue's is sendArm; seenSend and seenRecv are the values found at the last look.
+type mappedPage struct {
+	number             uint32
+	send, recv         *uint32
+	sendArm, recvArm   *uint32
+	seenSend, seenRecv uint32
+}
+
+func newDoorbells(endpoints, cqs uint32, rang func(uint32, rung)) doorbells {
+	pages := int(endpoints + cqs)
 	words := (pages + 63) / 64
-	return bells{make([]cell, pages), make([]atomic.Uint64, words), make([]atomic.Uint64, (words+63)/64)}
+	return doorbells{rang: rang, endpoints: endpoints, cells: make([]cell, pages),
+		words: make([]atomic.Uint64, words), summary: make([]atomic.Uint64, (words+63)/64)}
+}
+
+// clear forgets what was stored, and closes all pages.
+func (d *doorbells) clear() {
+	for i := range d.cells {
+		d.cells[i].rung.Store(0)
+		d.cells[i].mapped = nil
+	}
+	for _, p := range d.mapped {
+		p.silence()
+	}
+	d.mapped, d.scanAt = nil, 0
+	if d.bar != nil {
+		d.clearMarks()
+	}
+}
+
+// ring takes a 32-bit store at an offset in BAR2 that was trapped. It returns false
+// if there is no doorbell. It may be called from any goroutine.
+func (d *doorbells) ring(offset uint64, value uint32) bool {
+	page := offset / descriptors.PageSize
+	if page >= uint64(len(d.cells)) {
+		return false
+	}
+	c := &d.cells[page]
+	switch offset % descriptors.PageSize {
+	case descriptors.DoorbellSend: // also DoorbellCQArm
+		c.send.Store(value)
+		c.rung.Or(rungSend)
+	case descriptors.DoorbellRecv:
+		c.recv.Store(value)
+		c.rung.Or(rungRecv)
+	case descriptors.DoorbellSendArm:
+		c.sendArm.Store(value)
+		c.rung.Or(rungSendArm)
+	case descriptors.DoorbellRecvArm:
+		c.recvArm.Store(value)
+		c.rung.Or(rungRecvArm)
+	default:
+		return false
+	}
+	d.words[page/64].Or(1 << (page % 64))
+	d.summary[page/4096].Or(1 << (page / 64 % 64))
+	return true
+}
+
+// take reports what is new, and whether there was anything.
+func (d *doorbells) take() bool {
+	any := false
+	for s := range d.summary {
+		if d.summary[s].Load() == 0 {
+			continue
+		}
+		for sum := d.summary[s].Swap(0); sum != 0; sum &= sum - 1 {
+			w := s*64 + bits.TrailingZeros64(sum)
+			for word := d.words[w].Swap(0); word != 0; word &= word - 1 {
+				d.takeCell(uint32(w*64 + bits.TrailingZeros64(word)))
+				any = true
+			}
+		}
+	}
+	n := len(d.mapped)
+	if n > scanAll && atomic.LoadUint32(d.marks.on) != 0 {
+		return d.takeMarked() || any
+	}
+	for range min(n, scanSlice) {
+		if d.scanAt >= n {
+			d.scanAt = 0
+		}
+		any = d.look(d.mapped[d.scanAt]) || any
+		d.scanAt++
+	}
+	return any
+}
+
+// takePage reports what is new on one page.
+func (d *doorbells) takePage(page uint32) {
+	if p := d.cells[page].mapped; p != nil {
+		d.look(p)
+	}
+	d.takeCell(page)
+}
+
+// takeCell reports the stores to a page that were trapped.
+func (d *doorbells) takeCell(page uint32) {
+	c := &d.cells[page]
+	if set := c.rung.Swap(0); set != 0 {
+		d.rang(page, rung{set, c.send.Load(), c.recv.Load(), c.sendArm.Load(), c.recvArm.Load()})
+	}
+}
+
+// look reports what was stored to a page in shared memory since the last look.
+func (d *doorbells) look(p *mappedPage) bool {
+	var r rung
+	if p.send == nil { // a completion queue's
+		if atomic.LoadUint32(p.sendArm) == 0 {
+			return false
+		}
+		d.rang(p.number, rung{set: rungSend, send: atomic.SwapUint32(p.sendArm, 0)})
+		return true
+	}
+	if r.send = atomic.LoadUint32(p.send); r.send != p.seenSend {
+		p.seenSend = r.send
+		r.set = rungSend
+	}
+	if r.recv = atomic.LoadUint32(p.recv); r.recv != p.seenRecv {
+		p.seenRecv = r.recv
+		r.set |= rungRecv
+	}
+	if atomic.LoadUint32(p.sendArm) != 0 {
+		r.sendArm = atomic.SwapUint32(p.sendArm, 0)
+		r.set |= rungSendArm
+	}
+	if atomic.LoadUint32(p.recvArm) != 0 {
+		r.recvArm = atomic.SwapUint32(p.recvArm, 0)
+		r.set |= rungRecvArm
+	}
+	if r.set == 0 {
+		return false
+	}
+	d.rang(p.number, r)
+	return true
+}
+
+// silence makes a page read zero.
+func (p *mappedPage) silence() {
+	for _, w := range []*uint32{p.send, p.recv, p.sendArm, p.recvArm} {
+		if w != nil {
+			atomic.StoreUint32(w, 0)
+		}
+	}
+}
+
+// share makes bar, the memory of BAR2, the place to look at from now on. It returns
+// false if bar is too small or not aligned to a page.
+func (d *doorbells) share(bar []byte) bool {
+	if uint64(len(bar)) < uint64(len(d.cells))*descriptors.PageSize || descriptors.IndexAt(bar) == nil {
+		return false
+	}
+	d.bar = bar
+	d.marks = d.newMarks()
+	return true
+}
+
+func (d *doorbells) word(offset uint64) *uint32 { return descriptors.IndexAt(d.bar[offset:]) }
+
+// open begins with the page of a new endpoint or completion queue: what was stored
+// there before counts no more. One that looks is looked at in shared memory.
+func (d *doorbells) open(page uint32, looks bool) {
+	c := &d.cells[page]
+	c.rung.Store(0)
+	if d.bar == nil || !looks {
+		return
+	}
+	at := uint64(page) * descriptors.PageSize
+	p := &mappedPage{number: page}
+	if page < d.endpoints {
+		p.send, p.recv = d.word(at+descriptors.DoorbellSend), d.word(at+descriptors.DoorbellRecv)
+		p.sendArm, p.recvArm = d.word(at+descriptors.DoorbellSendArm), d.word(at+descriptors.DoorbellRecvArm)
+	} else {
+		p.sendArm = d.word(at + descriptors.DoorbellCQArm)
+	}
+	p.silence()
+	c.mapped = p
+	d.mapped = append(d.mapped, p)
+}
+
+// close ends what open began.
+func (d *doorbells) close(page uint32) {
+	c := &d.cells[page]
+	if i := slices.Index(d.mapped, c.mapped); i >= 0 {
+		last := len(d.mapped) - 1
+		d.mapped[i], d.mapped[last] = d.mapped[last], nil
+		d.mapped = d.mapped[:last]
+	}
+	c.mapped = nil
 }
 
 // Doorbell takes a 32-bit store at an offset in BAR2 that was trapped. Stores
 // where there is no doorbell are counted and ignored. It may be called from any
 // goroutine and takes no lock.
 func (e *Engine) Doorbell(offset uint64, value uint32) {
-	page := offset / descriptors.PageSize
-	if page >= uint64(len(e.bells.cells)) {
+	if !e.bells.ring(offset, value) {
 		e.AddCounter(descriptors.CounterBadDoorbells, 1)
 		return
 	}
-	c := &e.bells.cells[page]
-	var rung uint32
-	switch offset % descriptors.PageSize {
-	case descriptors.DoorbellSend: // also DoorbellCQArm
-		c.send.Store(value)
-		rung = rungSend
-	case descriptors.DoorbellRecv:
-		c.recv.Store(value)
-		rung = rungRecv
-	case descriptors.DoorbellSendArm:
-		c.sendArm.Store(value)
-		rung = rungSendArm
-	case descriptors.DoorbellRecvArm:
-		c.recvArm.Store(value)
-		rung = rungRecvArm
-	default:
-		e.AddCounter(descriptors.CounterBadDoorbells, 1)
-		return
-	}
-	c.rung.Or(rung)
-	e.bells.words[page/64].Or(1 << (page % 64))
-	e.bells.summary[page/4096].Or(1 << (page / 64 % 64))
 	e.wakeIfAsleep()
 }
 
-// takeTrapped handles every doorbell that Doorbell has collected.
-func (e *Engine) takeTrapped() bool {
-	any := false
-	for s := range e.bells.summary {
-		if e.bells.summary[s].Load() == 0 {
-			continue
-		}
-		for sum := e.bells.summary[s].Swap(0); sum != 0; sum &= sum - 1 {
-			w := s*64 + bits.TrailingZeros64(sum)
-			for word := e.bells.words[w].Swap(0); word != 0; word &= word - 1 {
-				e.takeCell(uint32(w*64 + bits.TrailingZeros64(word)))
-				any = true
-			}
-		}
-	}
-	return any
-}
+// MapDoorbells makes bar, the memory of BAR2, the place where the engine looks
+// for doorbells. Call it before the first endpoint exists. It returns false if
+// bar is too small or not aligned to a page.
+func (e *Engine) MapDoorbells(bar []byte) bool { return e.bells.share(bar) }
 
-// takeBells looks at the doorbells of one endpoint.
-func (e *Engine) takeBells(ep *endpoint) {
-	if ep.bell != nil {
-		ep.scan(e)
-	}
-	e.takeCell(ep.id)
-}
-
-func (e *Engine) takeCell(page uint32) {
-	c := &e.bells.cells[page]
-	rung := c.rung.Swap(0)
+// rang takes what was stored to a doorbell page.
+func (e *Engine) rang(page uint32, r rung) {
 	if page >= e.limits.Endpoints {
-		bad := bits.OnesCount32(rung &^ rungSend)
-		if rung&rungSend != 0 && !e.cqs.armCQ(page-e.limits.Endpoints, c.send.Load()) {
+		bad := bits.OnesCount32(r.set &^ rungSend)
+		if r.set&rungSend != 0 && !e.cqs.armCQ(page-e.limits.Endpoints, r.send) {
 			bad++
 		}
 		e.count(descriptors.CounterBadDoorbells, uint64(bad))
@@ -117,150 +278,35 @@ func (e *Engine) takeCell(page uint32) {
 	}
 	ep := e.endpoint(page)
 	if ep == nil {
-		e.count(descriptors.CounterBadDoorbells, uint64(bits.OnesCount32(rung)))
+		e.count(descriptors.CounterBadDoorbells, uint64(bits.OnesCount32(r.set)))
 		return
 	}
-	if rung&rungSend != 0 {
-		e.rangSend(ep, c.send.Load())
-	}
-	if rung&rungRecv != 0 {
-		e.rangRecv(ep, c.recv.Load())
-	}
-	if rung&rungSendArm != 0 {
-		e.arm(&ep.send, c.sendArm.Load())
-	}
-	if rung&rungRecvArm != 0 {
-		e.arm(&ep.recv, c.recvArm.Load())
-	}
-}
-
-// takeMapped looks at doorbell pages in shared memory.
-func (e *Engine) takeMapped() bool {
-	n := len(e.scanned)
-	if n > scanAll && atomic.LoadUint32(e.marks.on) != 0 {
-		return e.takeMarked()
-	}
-	any := false
-	for range min(n, scanSlice) {
-		if e.scanAt >= n {
-			e.scanAt = 0
-		}
-		any = e.scanned[e.scanAt].scan(e) || any
-		e.scanAt++
-	}
-	return any
-}
-
-// scan takes what was stored to the endpoint's page since the last look.
-func (ep *endpoint) scan(e *Engine) bool {
-	b := ep.bell
-	any := false
-	if v := atomic.LoadUint32(b.send); v != b.seenSend {
-		b.seenSend = v
-		e.rangSend(ep, v)
-		any = true
-	}
-	if v := atomic.LoadUint32(b.recv); v != b.seenRecv {
-		b.seenRecv = v
-		e.rangRecv(ep, v)
-		any = true
-	}
-	if atomic.LoadUint32(b.sendArm) != 0 {
-		e.arm(&ep.send, atomic.SwapUint32(b.sendArm, 0))
-		any = true
-	}
-	if atomic.LoadUint32(b.recvArm) != 0 {
-		e.arm(&ep.recv, atomic.SwapUint32(b.recvArm, 0))
-		any = true
-	}
-	return any
-}
-
-// scan takes an arm word that was stored to the queue's page.
-func (cq *completionQueue) scan(e *Engine) bool {
-	if atomic.LoadUint32(cq.bell) == 0 {
-		return false
-	}
-	e.cqs.armCQ(cq.id, atomic.SwapUint32(cq.bell, 0))
-	return true
-}
-
-// scanner is a doorbell page in shared memory that is in use: scan takes what
-// was stored there, silence makes it read zero.
-type scanner interface {
-	scan(e *Engine) bool
-	silence()
-}
-
-func (ep *endpoint) silence() {
-	for _, p := range []*uint32{ep.bell.send, ep.bell.recv, ep.bell.sendArm, ep.bell.recvArm} {
-		atomic.StoreUint32(p, 0)
-	}
-}
-
-func (cq *completionQueue) silence() { atomic.StoreUint32(cq.bell, 0) }
-
-// doorbellPage is the doorbells of an endpoint in shared memory. seenSend and
-// seenRecv are the values found at the last look.
-type doorbellPage struct {
-	send, recv, sendArm, recvArm *uint32
-	seenSend, seenRecv           uint32
-}
-
-// MapDoorbells makes bar, the memory of BAR2, the place where the engine looks
-// for doorbells. Call it before the first endpoint exists. It returns false if
-// bar is too small or not aligned to a page.
-func (e *Engine) MapDoorbells(bar []byte) bool {
-	if uint64(len(bar)) < uint64(e.limits.Endpoints+e.limits.CQs)*descriptors.PageSize || descriptors.IndexAt(bar) == nil {
-		return false
-	}
-	e.bar = bar
-	e.marks = e.newMarks()
-	return true
-}
-
-func (e *Engine) doorbellAt(offset uint64) *uint32 { return descriptors.IndexAt(e.bar[offset:]) }
-
-// mapEndpoint begins to look at the page of a new endpoint, which then reads
-// zero.
-func (e *Engine) mapEndpoint(ep *endpoint) {
-	if e.bar == nil {
-		return
-	}
-	page := descriptors.EndpointPage(ep.id)
-	ep.bell = &doorbellPage{
-		send: e.doorbellAt(page + descriptors.DoorbellSend), recv: e.doorbellAt(page + descriptors.DoorbellRecv),
-		sendArm: e.doorbellAt(page + descriptors.DoorbellSendArm), recvArm: e.doorbellAt(page + descriptors.DoorbellRecvArm),
-	}
-	ep.silence()
-	e.scanned = append(e.scanned, ep)
-}
-
-// mapCQBell is mapEndpoint for a completion queue that can interrupt.
-func (e *Engine) mapCQBell(cq *completionQueue) {
-	if e.bar == nil || cq.vector == descriptors.NoVector {
-		return
-	}
-	cq.bell = e.doorbellAt(descriptors.CQPage(e.limits.Endpoints, cq.id) + descriptors.DoorbellCQArm)
-	cq.silence()
-	e.scanned = append(e.scanned, cq)
-}
-
-// unmapBell ends what mapEndpoint or mapCQBell began.
-func (e *Engine) unmapBell(s scanner) {
-	for i := range e.scanned {
-		if e.scanned[i] == s {
-			last := len(e.scanned) - 1
-			e.scanned[i] = e.scanned[last]
-			e.scanned[last] = nil
-			e.scanned = e.scanned[:last]
-			return
+	if r.set&rungSend != 0 && e.advance(ep, &ep.send, r.send) {
+		if ep.state == descriptors.StateConnected {
+			e.makeReady(ep)
+		} else {
+			e.flushSends(ep, descriptors.StatusFlushed)
 		}
 	}
+	if r.set&rungRecv != 0 && e.advance(ep, &ep.recv, r.recv) {
+		switch {
+		case ep.state == descriptors.StateError:
+			e.flushReceives(ep)
+		case ep.rel != nil:
+			e.offerCredit(ep)
+			e.refresh(ep)
+		}
+	}
+	if r.set&rungSendArm != 0 && !e.cqs.arm(&ep.send, r.sendArm) {
+		e.count(descriptors.CounterBadDoorbells, 1)
+	}
+	if r.set&rungRecvArm != 0 && !e.cqs.arm(&ep.recv, r.recvArm) {
+		e.count(descriptors.CounterBadDoorbells, 1)
+	}
 }
 
-// rang checks a producer index that the host stored.
-func (e *Engine) rang(ep *endpoint, q *workQueue, value uint32) bool {
+// advance takes a producer index that the host stored, if it can be.
+func (e *Engine) advance(ep *endpoint, q *workQueue, value uint32) bool {
 	// Going backwards would take posted descriptors back.
 	if value-q.completed > q.depth() || int32(value-q.producer) < 0 {
 		e.count(descriptors.CounterBadDoorbells, 1)
@@ -269,37 +315,4 @@ func (e *Engine) rang(ep *endpoint, q *workQueue, value uint32) bool {
 	}
 	q.producer = value
 	return true
-}
-
-func (e *Engine) rangSend(ep *endpoint, value uint32) {
-	if !e.rang(ep, &ep.send, value) {
-		return
-	}
-	if ep.state == descriptors.StateConnected {
-		e.makeReady(ep)
-		return
-	}
-	e.flushSends(ep, descriptors.StatusFlushed)
-}
-
-func (e *Engine) rangRecv(ep *endpoint, value uint32) {
-	if !e.rang(ep, &ep.recv, value) {
-		return
-	}
-	switch ep.state {
-	case descriptors.StateError:
-		e.flushReceives(ep)
-	case descriptors.StateConnected:
-		if ep.rel != nil {
-			e.offerCredit(ep)
-			e.refresh(ep)
-		}
-	}
-}
-
-// arm takes an arm word of one of an endpoint's queues.
-func (e *Engine) arm(q *workQueue, word uint32) {
-	if !e.cqs.arm(q, word) {
-		e.count(descriptors.CounterBadDoorbells, 1)
-	}
 }

@@ -22,12 +22,11 @@ type endpoint struct {
 	state       descriptors.State
 
 	send, recv workQueue
-	bell       *doorbellPage // doorbells in shared memory, nil if trapped
-	queued     bool          // in Engine.ready
-	owing      bool          // in Engine.owing: an acknowledgement, or the epitaph
-	fresh      bool          // in Engine.fresh
-	unsettled  bool          // in Engine.unsettled
-	busy       bool          // in Engine.busy
+	queued     bool // in Engine.ready
+	owing      bool // in Engine.owing: an acknowledgement, or the epitaph
+	fresh      bool // in Engine.fresh
+	unsettled  bool // in Engine.unsettled
+	busy       bool // in Engine.busy
 
 	remote  remote
 	outline descriptors.Header // what the headers of the connection's frames have in common

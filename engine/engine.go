@@ -29,8 +29,7 @@ type Engine struct {
 	maxPayload, oneBurst uint32
 
 	mu    hotlock.Mutex
-	bells bells
-	bar   []byte
+	bells doorbells
 	sleep sleeper
 
 	// What follows is protected by mu.
@@ -57,9 +56,6 @@ type Engine struct {
 	endpoints    []*endpoint
 	takers       []*endpoint // open for raw frames, in the order of their creation
 	lastEndpoint uint32      // number that was given out last
-	scanned      []scanner   // doorbell pages in shared memory that are in use
-	scanAt       int
-	marks        marks // where the host says to which it has stored
 
 	ready, spare []*endpoint // have something to send
 	alone        bool        // only one has in this step
@@ -97,9 +93,9 @@ func New(c Config) (*Engine, error) {
 		port: c.Port, mac: c.MAC, limits: c.Limits,
 		timing: c.Timing, clock: c.Clock, random: c.Rand, checksum: c.Port.Checksum(),
 		maxPayload: uint32(c.Port.MTU() - descriptors.HeaderSize),
-		bells:      newBells(int(c.Limits.Endpoints + c.Limits.CQs)),
 		sleep:      newSleeper(), pipeline: c.Pipeline,
 	}
+	e.bells = newDoorbells(c.Limits.Endpoints, c.Limits.CQs, e.rang)
 	e.reports = reports{host: c.Host}
 	e.regions = regions{counters: &e.counters, bus: c.Memory, limits: c.Limits}
 	e.cqs = completions{counters: &e.counters, reports: &e.reports, memory: &e.regions}
@@ -132,13 +128,7 @@ func (e *Engine) clear() {
 	e.endpoints = make([]*endpoint, e.limits.Endpoints)
 	e.takers = nil
 	e.lastEndpoint = 0
-	if e.bar != nil {
-		for _, s := range e.scanned {
-			s.silence()
-		}
-		e.clearMarks()
-	}
-	e.scanned, e.scanAt = nil, 0
+	e.bells.clear()
 	e.ready, e.spare, e.owing, e.fresh, e.unsettled, e.busy, e.settingUp = nil, nil, nil, nil, nil, nil, nil
 	e.waiters, e.requests = nil, newRequests()
 }
@@ -153,7 +143,7 @@ func (e *Engine) MAC() descriptors.MAC { return e.mac }
 func (e *Engine) Features() uint64 {
 	f := descriptors.FeatureReliableDelivery | descriptors.FeatureReliableReception |
 		descriptors.FeatureFrame | descriptors.FeaturePayloadTable | descriptors.FeatureInline
-	if e.bar != nil {
+	if e.bells.bar != nil {
 		f |= descriptors.FeatureDoorbellMarks
 	}
 	return f
@@ -173,9 +163,6 @@ func (e *Engine) Exclusive(f func()) {
 func (e *Engine) Reset() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for i := range e.bells.cells {
-		e.bells.cells[i].rung.Store(0)
-	}
 	if e.lender != nil {
 		e.lender.Revoke()
 	}

@@ -15,16 +15,14 @@ func (e *Engine) createCQ(b *descriptors.CreateCQBody) (reply descriptors.CQBody
 	if cq == nil {
 		return reply, why
 	}
-	e.bells.cells[e.limits.Endpoints+cq.id].rung.Store(0)
-	e.mapCQBell(cq)
+	e.bells.open(e.limits.Endpoints+cq.id, cq.vector != descriptors.NoVector)
 	return descriptors.CQBody{CQ: cq.id}, why
 }
 
 func (e *Engine) destroyCQ(id uint32) refusal {
-	cq := e.cqs.queue(id)
 	why := e.cqs.destroy(id)
 	if why == (refusal{}) {
-		e.unmapBell(cq)
+		e.bells.close(e.limits.Endpoints + id)
 	}
 	return why
 }
@@ -101,8 +99,7 @@ func (e *Engine) createEndpoint(b *descriptors.CreateEndpointBody) (reply descri
 	}
 	e.regions.ptag(b.Ptag).users++
 	e.endpoints[n] = ep
-	e.bells.cells[n].rung.Store(0)
-	e.mapEndpoint(ep)
+	e.bells.open(n, true)
 	if ep.kind == descriptors.KindFrame {
 		e.openFrames(ep)
 	}
@@ -143,9 +140,7 @@ func (e *Engine) destroyEndpoint(ep *endpoint) refusal {
 	}
 	e.regions.ptag(ep.ptag).users--
 	e.endpoints[ep.id] = nil
-	if ep.bell != nil {
-		e.unmapBell(ep)
-	}
+	e.bells.close(ep.id)
 	return refusal{}
 }
 

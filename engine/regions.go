@@ -26,7 +26,7 @@ type region struct {
 	iova    uint64
 	access  descriptors.Access
 	// whole is the region's memory if it is contiguous for us, looked up once
-	// for each value of Enginm.epoch.
+	// for each value of regions.epoch.
 	whole []byte
 	epoch uint64
 	tried uint64

@@ -32,10 +32,7 @@ func (e *Engine) round() bool {
 	}
 	// Doorbells come first: a receive that was posted before a message was sent
 	// must be there for it.
-	worked := e.takeTrapped()
-	if e.bar != nil {
-		worked = e.takeMapped() || worked
-	}
+	worked := e.bells.take()
 	// What has been posted goes before what has come: a message that waits is late
 	// already.
 	worked = e.transmit() || worked
@@ -206,7 +203,7 @@ func (e *Engine) Rest() {
 func (e *Engine) looking() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.bar != nil && len(e.scanned) > 0
+	return len(e.bells.mapped) > 0
 }
 
 // nap sleeps for a short time, after n naps that nothing ended. It is a call of

@@ -129,7 +129,7 @@ func (e *Engine) takeReceive(ep *endpoint, in *receipt) bool {
 	if q.posted() == 0 {
 		// The host may have rung since this round looked: what it had posted
 		// before the message was sent must be there for it.
-		if e.takeBells(ep); q.posted() == 0 {
+		if e.bells.takePage(ep.id); q.posted() == 0 {
 			return false
 		}
 	}
