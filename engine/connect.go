@@ -24,7 +24,7 @@ type setup struct {
 	accepting bool
 	noMatch   bool // somebody said that nobody waits
 	deadline  time.Duration
-	began     time.Duration // by Engine.present
+	began     time.Duration // by clock.present
 	sent      time.Duration // when the frame was sent last
 	again     time.Duration // when to repeat it
 	to        descriptors.MAC

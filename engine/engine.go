@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"time"
-
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/hotlock"
 	"github.com/trapeze-nic/trapeze/pipeline/memory"
@@ -15,7 +13,6 @@ type Engine struct {
 	mac      descriptors.MAC
 	limits   Limits
 	timing   Timing
-	clock    func() time.Duration
 	random   interface{ Read([]byte) (int, error) }
 	checksum bool
 	// progressive is the port, if it is one; pieces says that frames are
@@ -35,16 +32,9 @@ type Engine struct {
 	// What follows is protected by mu.
 	counters
 	reports
-	regions   regions
-	cqs       completions
-	step      uint64
-	now       time.Duration // as of the last look at the clock
-	away      time.Duration // of it, how long nobody ran the engine
-	looked    uint64        // step of that look
-	nextLook  uint64        // step of the next one, lookEvery later
-	lookEvery uint64
-	nextTick  time.Duration
-	nextIdle  time.Duration
+	regions regions
+	cqs     completions
+	clock
 	committed bool // frames await a flush
 
 	movers [directions]*memory.Mover
@@ -76,11 +66,7 @@ type Engine struct {
 // long for another.
 const (
 	receiveBudget   = 64
-	transmitQuantum = 16                   // frames an endpoint may send per turn
-	clockSteps      = 32                   // steps between two looks at the clock at most
-	closely         = 2 * time.Microsecond // from one step to the next: more, and each looks at the clock
-	tickEvery       = time.Millisecond
-	idleEvery       = 50 * time.Millisecond // between two looks at idle connections
+	transmitQuantum = 16 // frames an endpoint may send per turn
 )
 
 // New makes an engine. Errors wrap ErrConfig.
@@ -91,11 +77,12 @@ func New(c Config) (*Engine, error) {
 	}
 	e := &Engine{
 		port: c.Port, mac: c.MAC, limits: c.Limits,
-		timing: c.Timing, clock: c.Clock, random: c.Rand, checksum: c.Port.Checksum(),
+		timing: c.Timing, random: c.Rand, checksum: c.Port.Checksum(),
 		maxPayload: uint32(c.Port.MTU() - descriptors.HeaderSize),
 		sleep:      newSleeper(), pipeline: c.Pipeline,
 	}
 	e.bells = newDoorbells(c.Limits.Endpoints, c.Limits.CQs, e.rang)
+	e.clock = clock{read: c.Clock, gap: c.Timing.Dead / deadLooks}
 	e.reports = reports{host: c.Host}
 	e.regions = regions{counters: &e.counters, bus: c.Memory, limits: c.Limits}
 	e.cqs = completions{counters: &e.counters, reports: &e.reports, memory: &e.regions}
@@ -118,9 +105,7 @@ func (e *Engine) clear() {
 	e.counters.clear()
 	e.regions.clear()
 	e.cqs.clear()
-	e.now, e.away = e.clock(), 0
-	e.looked, e.nextLook, e.lookEvery = e.step, e.step+1, 1
-	e.nextTick = e.now + tickEvery
+	e.clock.clear()
 	e.committed, e.vectors = false, 0
 	e.clearFrames()
 	e.clearProgram()

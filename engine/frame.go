@@ -140,7 +140,7 @@ func (e *Engine) demultiplex(h *descriptors.Header, payload []byte) verdict {
 		return refused
 	}
 	if ep.rel == nil {
-		e.hear(&ep.unrel.liveness)
+		ep.unrel.hear(&e.clock)
 		switch h.Type {
 		case descriptors.FrameData:
 			return e.beginUnreliable(ep, h)
@@ -150,7 +150,7 @@ func (e *Engine) demultiplex(h *descriptors.Header, payload []byte) verdict {
 		}
 		return heeded(h.Type == descriptors.FrameAck)
 	}
-	e.hear(&ep.rel.liveness)
+	ep.rel.hear(&e.clock)
 	switch h.Type {
 	case descriptors.FrameData:
 		return e.beginReliable(ep, h)

@@ -6,10 +6,14 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 )
 
+// silentProbes is how often a silent peer is asked before it is given up: with
+// half of all frames lost each way, one connection in 10,000 is given up wrongly.
+const silentProbes = 32
+
 // liveness is what is known of a peer's life (SPEC.md 8.5).
 type liveness struct {
 	heard  time.Duration // when the peer was heard last
-	silent time.Duration // Engine.present since which a question is unanswered; zero: none is
+	silent time.Duration // clock.present since which a question is unanswered; zero: none is
 }
 
 // liveness of the connection's peer, nil if there is none that answers probes.
@@ -24,7 +28,19 @@ func (ep *endpoint) liveness() *liveness {
 }
 
 // hear notes that the peer lives.
-func (e *Engine) hear(l *liveness) { l.heard, l.silent = e.now, 0 }
+func (l *liveness) hear(c *clock) { l.heard, l.silent = c.now, 0 }
+
+// unheard notes that a question is unanswered.
+func (l *liveness) unheard(c *clock) {
+	if l.silent == 0 {
+		l.silent = c.present()
+	}
+}
+
+// dead reports whether the peer has left questions unanswered for longer than limit.
+func (l *liveness) dead(c *clock, limit time.Duration) bool {
+	return l.silent != 0 && c.present()-l.silent > limit
+}
 
 // keepAlive looks after a connection on which nothing is under way that the peer
 // acknowledges.
@@ -34,22 +50,43 @@ func (e *Engine) keepAlive(ep *endpoint) {
 		return
 	}
 	if e.now-l.heard > e.timing.Probe {
-		e.ask(ep)
+		e.ask(ep, l)
 	}
-	e.giveUp(ep)
+	e.giveUp(ep, l)
 }
 
 // ask sends a probe.
-func (e *Engine) ask(ep *endpoint) {
-	if l := ep.liveness(); l.silent == 0 {
-		l.silent = e.present()
-	}
+func (e *Engine) ask(ep *endpoint, l *liveness) {
+	l.unheard(&e.clock)
 	e.sendAck(ep, descriptors.FrameProbe)
 }
 
-// giveUp gives a peer up that has left questions unanswered for too long.
-func (e *Engine) giveUp(ep *endpoint) {
-	if l := ep.liveness(); l.silent != 0 && e.present()-l.silent > e.timing.Dead {
+// giveUp ends a connection whose peer is dead.
+func (e *Engine) giveUp(ep *endpoint, l *liveness) {
+	if l.dead(&e.clock, e.timing.Dead) {
 		e.fail(ep, descriptors.StatusTransportError, descriptors.ResultConnectionLost, true)
 	}
+}
+
+// timeouts looks after a connection with frames under way or without credit.
+func (e *Engine) timeouts(ep *endpoint) {
+	r := ep.rel
+	switch {
+	case r.una == r.nxt:
+		if r.seekCredit() {
+			e.ask(ep, &r.liveness)
+		}
+	case r.retransmitAt == 0:
+		r.startTimer()
+	case e.now >= r.retransmitAt:
+		if r.unanswered() {
+			e.count(descriptors.CounterTimeouts, 1)
+		}
+		e.makeReady(ep)
+	}
+	if r.suspectAt != 0 && e.now >= r.suspectAt {
+		r.findLost()
+		e.repeat(ep)
+	}
+	e.giveUp(ep, &r.liveness)
 }

@@ -87,7 +87,7 @@ func (p *Pipeline) validate() error {
 
 // newMovers makes the two data movement devices as they are configured.
 func (e *Engine) newMovers() error {
-	clock := func() int64 { return int64(e.clock()) * psPerNS }
+	clock := func() int64 { return int64(e.read()) * psPerNS }
 	for d, policy := range [directions]pipeline.Policy{e.pipeline.Send, e.pipeline.Receive} {
 		m, err := memory.New(memory.Config{Policy: policy, Clock: clock})
 		if err != nil {

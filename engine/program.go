@@ -80,7 +80,7 @@ type program struct {
 	// the time.
 	waiting HookSet
 	until   time.Duration
-	frozen  time.Duration // Engine.present when the waiting began
+	frozen  time.Duration // clock.present when the waiting began
 	// policies decide where no program does.
 	policies [directions]pipeline.Policy
 	// copies hold the frame that a program may change: as it was, of one that is

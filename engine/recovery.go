@@ -48,21 +48,27 @@ func ones(n uint32) uint64 {
 	return 1<<n - 1
 }
 
+// repeat has an endpoint send again what is lost.
+func (e *Engine) repeat(ep *endpoint) {
+	if ep.rel.resend != 0 {
+		e.makeReady(ep)
+	}
+}
+
 // learn takes in what the header of a frame says besides its Ack, and looks for
 // frames that have been lost. While they arrive in order it is not called.
-func (e *Engine) learn(ep *endpoint, h *descriptors.Header) {
-	r := ep.rel
+func (r *reliable) learn(h *descriptors.Header) {
 	if h.Type == descriptors.FrameAck {
 		r.takeDuplicates(h.Message)
 		// What is said of frames that have not been sent says nothing.
-		e.arrivals(r, 0, (uint64(h.Extent)|uint64(h.Offset)<<32)<<1&ones(r.nxt-r.una))
+		r.arrivals(0, (uint64(h.Extent)|uint64(h.Offset)<<32)<<1&ones(r.nxt-r.una))
 	}
-	e.findLost(ep)
+	r.findLost()
 }
 
 // arrivals takes note that the first n of the frames under way have arrived, and those
 // behind them that later has a bit for; bit i stands for PSN una+i.
-func (e *Engine) arrivals(r *reliable, n uint32, later uint64) {
+func (r *reliable) arrivals(n uint32, later uint64) {
 	fresh := (ones(n) | later) &^ r.acked
 	if fresh == 0 {
 		return
@@ -71,8 +77,8 @@ func (e *Engine) arrivals(r *reliable, n uint32, later uint64) {
 		// Only they tell how long a round trip is (RFC 6298, 3), and one that comes
 		// after a later one that it was overtaken (RFC 8985, 6.2, step 3).
 		last := uint32(bits.Len64(once) - 1)
-		rtt := e.now - r.frames[(r.una+last)%windowFrames].sentAt
-		e.sample(r, rtt)
+		rtt := r.clock.now - r.frames[(r.una+last)%windowFrames].sentAt
+		r.sample(rtt)
 		if r.minRTT == 0 || rtt < r.minRTT {
 			r.minRTT = rtt
 		}
@@ -80,7 +86,7 @@ func (e *Engine) arrivals(r *reliable, n uint32, later uint64) {
 	}
 	for b := fresh; b != 0; b &= b - 1 {
 		f := &r.frames[(r.una+uint32(bits.TrailingZeros64(b)))%windowFrames]
-		rtt := e.now - f.sentAt
+		rtt := r.clock.now - f.sentAt
 		if b&-b&r.resent != 0 && rtt < r.minRTT {
 			continue // it was an earlier transmission that arrived (RFC 8985, 6.2, step 2)
 		}
@@ -102,8 +108,7 @@ func (e *Engine) arrivals(r *reliable, n uint32, later uint64) {
 // findLost has those frames sent again that are lost: something that was sent later
 // has arrived, and so long ago that they are not merely late (RFC 8985, 6.2, step 5).
 // A repetition that is lost is found in the same way.
-func (e *Engine) findLost(ep *endpoint) {
-	r := ep.rel
+func (r *reliable) findLost() {
 	r.suspectAt = 0
 	window := r.reorderingWindow()
 	for b := ones(r.nxt-r.una) &^ (r.acked | r.resend); b != 0; b &= b - 1 {
@@ -112,7 +117,7 @@ func (e *Engine) findLost(ep *endpoint) {
 			continue
 		}
 		switch at := f.sentAt + r.newestRTT + window; {
-		case at <= e.now:
+		case at <= r.clock.now:
 			r.resend |= b & -b
 			r.doubted = true
 		case r.suspectAt == 0 || at < r.suspectAt:
@@ -120,10 +125,7 @@ func (e *Engine) findLost(ep *endpoint) {
 		}
 	}
 	if r.suspectAt != 0 {
-		e.nextTick = min(e.nextTick, r.suspectAt)
-	}
-	if r.resend != 0 {
-		e.makeReady(ep)
+		r.clock.nextTick = min(r.clock.nextTick, r.suspectAt)
 	}
 }
 
@@ -175,53 +177,49 @@ func (r *reliable) startTimer() {
 // again as a probe: the answer says what is missing, and shows which of those sent
 // before the probe are lost (RFC 8985, 7.3). If none of a few probes is answered before
 // the retransmission timeout, all may be lost, and all are sent again; then after twice
-// that time, and so on (RFC 6298, 5.5), until something new is heard.
-func (e *Engine) unanswered(ep *endpoint) {
-	r := ep.rel
+// that time, and so on (RFC 6298, 5.5), until something new is heard. all says which.
+func (r *reliable) unanswered() (all bool) {
 	missing := ones(r.nxt-r.una) &^ r.acked
 	r.round = r.nxt
-	e.makeReady(ep)
-	if e.now < r.timeoutAt {
+	if r.clock.now < r.timeoutAt {
 		r.resend |= missing & -missing
 		r.retransmitAt = r.timeoutAt
 		if r.probes++; r.probes < maxProbes {
-			r.retransmitAt = min(e.now+r.probeTimeout(), r.timeoutAt)
+			r.retransmitAt = min(r.clock.now+r.probeTimeout(), r.timeoutAt)
 		}
-		return
+		return false
 	}
-	e.count(descriptors.CounterTimeouts, 1)
 	r.resend = missing
-	r.backOff = min(2*r.backOff, e.timing.RetransmitMax)
-	r.timeoutAt = e.now + r.backOff
+	r.backOff = min(2*r.backOff, r.timing.RetransmitMax)
+	r.timeoutAt = r.clock.now + r.backOff
 	r.retransmitAt = r.timeoutAt
-	if r.silent == 0 {
-		r.silent = e.present()
-	}
+	r.unheard(r.clock)
+	return true
 }
 
-// seekCredit asks for credit if there has been none for long: the news of it may have
-// been lost.
-func (e *Engine) seekCredit(ep *endpoint) {
-	r := ep.rel
+// seekCredit reports whether to ask for credit, as there has been none for long: the
+// news of it may have been lost.
+func (r *reliable) seekCredit() bool {
 	switch {
 	case r.probeGap == 0:
 		r.probeGap = r.probeTimeout()
-		r.probeAt, r.asked = e.now+r.probeGap, false
-	case e.now < r.probeAt:
+		r.probeAt, r.asked = r.clock.now+r.probeGap, false
+	case r.clock.now < r.probeAt:
 	case r.asked && r.silent == 0:
 		// A peer that answers, but has no credit to give, is asked less and less often.
-		r.probeAt, r.asked = e.now+r.probeGap, false
-		r.probeGap = min(2*r.probeGap, e.timing.Probe)
+		r.probeAt, r.asked = r.clock.now+r.probeGap, false
+		r.probeGap = min(2*r.probeGap, r.timing.Probe)
 	default:
 		if !r.asked {
 			r.probes, r.backOff = 0, r.rto
 		}
 		// One that does not answer may only seem dead.
-		r.probeAt, r.asked = e.now+r.probeTimeout(), true
+		r.probeAt, r.asked = r.clock.now+r.probeTimeout(), true
 		if r.probes++; r.probes >= maxProbes {
-			r.probeAt = e.now + r.backOff
-			r.backOff = min(2*r.backOff, e.timing.Dead/silentProbes)
+			r.probeAt = r.clock.now + r.backOff
+			r.backOff = min(2*r.backOff, r.timing.Dead/silentProbes)
 		}
-		e.ask(ep)
+		return true
 	}
+	return false
 }

@@ -11,6 +11,9 @@ import (
 // acknowledged: selective repeat within a window of windowFrames frames
 // (SPEC.md 8.4). Bit i of acked, resend and resent stands for PSN una+i.
 type reliable struct {
+	clock  *clock
+	timing *Timing
+
 	// Sending.
 	una, nxt uint32 // oldest PSN not acknowledged, next PSN
 	acked    uint64 // arrived out of order at the peer
@@ -67,6 +70,7 @@ func (e *Engine) newReliable(ep *endpoint) *reliable {
 	sends := min(windowFrames, int(ep.send.depth()))
 	receives := min(windowFrames, int(ep.recv.depth()))
 	return &reliable{
+		clock: &e.clock, timing: &e.timing,
 		una: ep.remote.ourKey, nxt: ep.remote.ourKey, lent: ep.remote.ourKey, expect: ep.remote.theirKey,
 		messages: make([]sending, sends), receipts: make([]receipt, receives),
 		timers: timers{rto: e.timing.Retransmit, liveness: liveness{heard: e.now}},
@@ -159,9 +163,9 @@ func (e *Engine) takeAck(ep *endpoint, h *descriptors.Header) bool {
 	}
 	if n > 0 {
 		if r.acked|r.resent == 0 {
-			e.sample(r, e.now-r.frames[(h.Ack-1)%windowFrames].sentAt)
+			r.sample(e.now - r.frames[(h.Ack-1)%windowFrames].sentAt)
 		} else {
-			e.arrivals(r, n, 0)
+			r.arrivals(n, 0)
 		}
 		r.una = h.Ack
 		r.acked, r.resend, r.resent = shift(r.acked, n), shift(r.resend, n), shift(r.resent, n)
@@ -172,7 +176,8 @@ func (e *Engine) takeAck(ep *endpoint, h *descriptors.Header) bool {
 		}
 	}
 	if r.acked|r.resent != 0 || h.Type == descriptors.FrameAck && (h.Extent|h.Offset != 0 || h.Message != r.duplicates) {
-		e.learn(ep, h)
+		r.learn(h)
+		e.repeat(ep)
 	}
 	return true
 }
@@ -185,7 +190,7 @@ func shift(b uint64, n uint32) uint64 {
 }
 
 // sample feeds a round trip into the retransmission timeout (RFC 6298, 2).
-func (e *Engine) sample(r *reliable, rtt time.Duration) {
+func (r *reliable) sample(rtt time.Duration) {
 	if r.srtt == 0 {
 		r.srtt, r.rttvar = rtt, rtt/2
 	} else {
@@ -196,7 +201,7 @@ func (e *Engine) sample(r *reliable, rtt time.Duration) {
 		r.rttvar += (d - r.rttvar) / 4
 		r.srtt += (rtt - r.srtt) / 8
 	}
-	r.rto = min(max(r.srtt+4*r.rttvar, e.timing.Retransmit), e.timing.RetransmitMax)
+	r.rto = min(max(r.srtt+4*r.rttvar, r.timing.Retransmit), r.timing.RetransmitMax)
 }
 
 // settleAll completes what acknowledgements say to have arrived. In a round that has

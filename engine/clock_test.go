@@ -1,0 +1,100 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+func newTestClock() (*clock, *time.Duration) {
+	now := new(time.Duration)
+	c := &clock{read: func() time.Duration { return *now }, gap: time.Second}
+	c.clear()
+	return c, now
+}
+
+// TestClockLooks: the closer steps follow each other, the fewer of them look.
+func TestClockLooks(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		apart time.Duration
+		looks int
+	}{{"close", closely / 2, 8}, {"far apart", closely, 128}} {
+		k, now := newTestClock()
+		looks := 0
+		for range 128 {
+			*now += c.apart
+			if k.step++; k.step >= k.nextLook {
+				k.look()
+				looks++
+			}
+			if late := *now - k.now; late > clockSteps*closely {
+				t.Fatalf("%s: the clock is %v late", c.name, late)
+			}
+		}
+		if looks > c.looks+1 || looks < c.looks-3 {
+			t.Errorf("%s: %d looks in 128 steps, not about %d", c.name, looks, c.looks)
+		}
+	}
+}
+
+// TestClockAway: time in which nobody ran the engine does not count against a peer.
+func TestClockAway(t *testing.T) {
+	c, now := newTestClock()
+	var l liveness
+	l.hear(c)
+	*now = time.Millisecond
+	c.look()
+	l.unheard(c)
+	*now += time.Hour
+	if c.look(); c.present() != time.Millisecond+time.Second || c.now != *now {
+		t.Errorf("present for %v of %v", c.present(), c.now)
+	}
+	if l.dead(c, time.Second) {
+		t.Error("a peer is dead that nobody listened to")
+	}
+	for range 3 {
+		*now += time.Second
+		c.look()
+	}
+	if !l.dead(c, 3*time.Second) || l.dead(c, 5*time.Second) {
+		t.Error("a peer is dead too early or too late")
+	}
+	if l.hear(c); l.dead(c, 0) || l.heard != *now {
+		t.Error("a peer is dead that has been heard")
+	}
+	if !c.due() || c.due() || !c.idleDue() || c.idleDue() {
+		t.Error("timers are not due once")
+	}
+}
+
+// TestFindLost: a frame is lost once enough later ones have arrived; on a wire on which
+// frames overtake each other, once it is late as well.
+func TestFindLost(t *testing.T) {
+	for _, reordered := range []bool{false, true} {
+		c, now := newTestClock()
+		timing := DefaultTiming()
+		r := &reliable{clock: c, timing: &timing, recovery: recovery{reordered: reordered}}
+		for ; r.nxt < 5; r.nxt++ {
+			r.transmissions++
+			r.frames[r.nxt] = cut{sentAt: c.now, number: r.transmissions}
+		}
+		*now = 4 * time.Millisecond
+		c.look()
+		for have := uint32(0b1); have <= 0b111; have = have<<1 | 1 { // frames 1 to 3
+			if r.resend != 0 {
+				t.Fatalf("reordered %v: lost %b before %b", reordered, r.resend, have)
+			}
+			r.learn(&descriptors.Header{Type: descriptors.FrameAck, Extent: have})
+		}
+		if !reordered && r.resend != 1 || reordered && (r.resend != 0 || r.suspectAt != *now+r.minRTT/4) {
+			t.Errorf("reordered %v: lost %b, next at %v", reordered, r.resend, r.suspectAt)
+		}
+		*now += r.minRTT
+		c.look()
+		if r.findLost(); r.resend != 1 {
+			t.Errorf("reordered %v: lost %b in the end, not the first", reordered, r.resend)
+		}
+	}
+}

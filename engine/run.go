@@ -1,0 +1,164 @@
+package engine
+
+import (
+	"context"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// sleeper lets a thread that runs the engine sleep until there is work.
+type sleeper struct {
+	asleep atomic.Bool
+	wake   chan struct{}
+}
+
+func newSleeper() sleeper { return sleeper{wake: make(chan struct{}, 1)} }
+
+// Wake ends the sleep of Run. It may be called from any goroutine.
+func (e *Engine) Wake() { e.wakeIfAsleep() }
+
+func (e *Engine) wakeIfAsleep() {
+	if e.sleep.asleep.Load() {
+		select {
+		case e.sleep.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// How Run waits. Spinning costs a core but answers at once; the numbers keep it
+// to some tens of microseconds, about what a sleep and a wake-up cost.
+const (
+	spinSteps  = 1024
+	yieldEvery = 8
+	// longestSleep bounds a sleep in which nothing is to be done.
+	longestSleep = 200 * time.Millisecond
+)
+
+// Where doorbells are in shared memory a store wakes nobody: Run looks again and
+// again, the less often the longer nothing has come. With the 50 us that Linux
+// adds to a short sleep (prctl(2), PR_SET_TIMERSLACK), that is an answer within
+// some 100 us for the first 10 ms, and half a percent of a core in the end.
+const (
+	shortNap  = 20 * time.Microsecond
+	shortNaps = 128
+	longNap   = time.Millisecond
+)
+
+// Run steps the engine until ctx ends: the thread of a NIC that works beside
+// its host.
+func (e *Engine) Run(ctx context.Context) {
+	timer := time.NewTimer(longestSleep)
+	defer timer.Stop()
+	naps := 0
+	for idle := 0; ctx.Err() == nil; {
+		if e.Step() {
+			idle, naps = 0, 0
+			continue
+		}
+		idle++
+		if idle < spinSteps {
+			if idle%yieldEvery == 0 {
+				runtime.Gosched()
+			}
+			continue
+		}
+		idle = spinSteps / 2
+		e.Rest()
+		if e.looking() {
+			nap(naps)
+			naps++
+			continue
+		}
+		e.sleep.asleep.Store(true)
+		// Work that came before asleep was set wakes nobody: look once more, even
+		// if somebody else is in the engine, who may not look.
+		if !e.insist() {
+			timer.Reset(e.patience())
+			select {
+			case <-e.sleep.wake:
+			case <-timer.C:
+				// Nobody has come: one look is enough.
+				idle = spinSteps - 1
+			case <-ctx.Done():
+			}
+		}
+		e.sleep.asleep.Store(false)
+	}
+}
+
+// insist is Step, but waits for whoever is in the engine.
+func (e *Engine) insist() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.round()
+}
+
+// Rest says that nobody will step the engine for a while: the next step looks at
+// the clock.
+func (e *Engine) Rest() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.nextLook = 0
+}
+
+// looking reports whether there are doorbells that nobody is told of.
+func (e *Engine) looking() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.bells.mapped) > 0
+}
+
+// nap sleeps for a short time, after n naps that nothing ended. It is a call of
+// its own to the kernel, as the runtime's timers are a millisecond late when
+// nothing else is to be done.
+func nap(n int) {
+	d := longNap
+	if n < shortNaps {
+		d = shortNap
+	}
+	t := unix.NsecToTimespec(d.Nanoseconds())
+	// A signal may cut it short, which does no harm.
+	_ = unix.Nanosleep(&t, nil)
+}
+
+// patience is how long Run may sleep if nobody wakes it.
+func (e *Engine) patience() time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.pending() {
+		return tickEvery
+	}
+	// Who is away for longer does not count time against a peer, see look.
+	d := min(longestSleep, e.timing.Dead/(2*deadLooks))
+	for _, ep := range e.endpoints {
+		if ep == nil {
+			continue
+		}
+		l := ep.liveness()
+		if l == nil {
+			continue
+		}
+		if l.silent != 0 {
+			return idleEvery
+		}
+		d = min(d, l.heard+e.timing.Probe-e.now)
+	}
+	return max(d, idleEvery)
+}
+
+// pending reports whether something is under way that a timer looks after.
+func (e *Engine) pending() bool {
+	return e.in.held || e.out.held || e.waiting != 0 || len(e.busy) > 0 || len(e.settingUp) > 0 || len(e.owing) > 0 ||
+		len(e.ready) > 0 || len(e.unsettled) > 0
+}
+
+// Quiet reports whether nothing is under way that a timer looks after.
+func (e *Engine) Quiet() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return !e.pending()
+}
