@@ -1,10 +1,6 @@
 package engine
 
-import (
-	"time"
-
-	"github.com/trapeze-nic/trapeze/descriptors"
-)
+import "github.com/trapeze-nic/trapeze/descriptors"
 
 // Execute carries out an admin command. Its reply goes to Host.AdminEntry:
 // before Execute returns, or later for the commands that wait for the network.
@@ -52,7 +48,7 @@ func (e *Engine) execute(c *descriptors.Command) {
 		answerWith(&e.reports, c.ID, reply, why)
 		return
 	case descriptors.OpConnectWait:
-		if why = e.connectWait(c.ID, descriptors.Body[descriptors.ConnectWaitBody](c)); why == (refusal{}) {
+		if why = e.requests.wait(c.ID, descriptors.Body[descriptors.ConnectWaitBody](c)); why == (refusal{}) {
 			return // it is answered when a request has come
 		}
 	case descriptors.OpConnectAccept:
@@ -87,101 +83,6 @@ func (e *Engine) subject(id uint32) *endpoint {
 	return ep
 }
 
-func (e *Engine) connectWait(id uint16, b *descriptors.ConnectWaitBody) refusal {
-	switch {
-	case b.TimeoutMS == 0:
-		return refusal{descriptors.ResultInvalidParameter, fieldWaitTimeout}
-	case !sound(&b.Local):
-		return refusal{descriptors.ResultInvalidParameter, fieldWaitLocal}
-	}
-	e.waiters = append(e.waiters, waiter{id, e.now + time.Duration(b.TimeoutMS)*time.Millisecond, b.Local})
-	return refusal{}
-}
-
-// sound checks a discriminator: its length, and zeroes behind it.
-func sound(d *descriptors.Discriminator) bool {
-	if d.Len > descriptors.MaxDiscriminator {
-		return false
-	}
-	for _, c := range d.Data[d.Len:] {
-		if c != 0 {
-			return false
-		}
-	}
-	return true
-}
-
-func (e *Engine) connectAccept(id uint16, b *descriptors.ConnectAcceptBody) refusal {
-	r, why := e.requests.find(b.Connection)
-	ep := e.subject(b.Endpoint)
-	switch {
-	case r == nil:
-		return refusal{why, fieldAcceptConnection}
-	case ep == nil:
-		return refusal{descriptors.ResultInvalidParameter, fieldAcceptEndpoint}
-	case b.TimeoutMS == 0:
-		return refusal{descriptors.ResultInvalidParameter, fieldAcceptTimeout}
-	case ep.state != descriptors.StateIdle || ep.kind != descriptors.KindVI:
-		return refusal{descriptors.ResultInvalidState, fieldAcceptEndpoint}
-	case ep.reliability != r.body.Reliability:
-		return refusal{descriptors.ResultInvalidReliability, fieldAcceptEndpoint}
-	case ep.maxTransfer != r.body.MaxTransfer:
-		return refusal{descriptors.ResultInvalidMTU, fieldAcceptEndpoint}
-	}
-	key, ok := e.key()
-	if !ok {
-		return refusal{descriptors.ResultResource, 0}
-	}
-	e.requests.answered(r, requestAccepted)
-	r.by, ep.request = ep, r
-	ep.remote = r.from
-	ep.remote.ourKey = key
-	s := &setup{command: id, accepting: true, to: r.from.mac, body: ep.body(), rights: r.body.Rights, options: r.body.Options,
-		deadline: e.now + time.Duration(b.TimeoutMS)*time.Millisecond}
-	s.body.Remote, s.body.Local = r.body.Local, r.body.Remote
-	e.startSetup(ep, s)
-	return refusal{}
-}
-
-func (e *Engine) connectReject(connection uint32) refusal {
-	r, why := e.requests.find(connection)
-	if r == nil {
-		return refusal{why, fieldAcceptConnection}
-	}
-	e.requests.answered(r, requestRejected)
-	e.requests.end(r)
-	e.sendReject(r.from, descriptors.ResultReject)
-	return refusal{}
-}
-
-func (e *Engine) connectRequest(id uint16, b *descriptors.ConnectRequestBody) refusal {
-	ep := e.subject(b.Endpoint)
-	switch {
-	case ep == nil:
-		return refusal{descriptors.ResultInvalidParameter, fieldEndpoint}
-	case b.TimeoutMS == 0:
-		return refusal{descriptors.ResultInvalidParameter, fieldRequestTimeout}
-	case b.RemoteMAC.IsMulticast() && b.RemoteMAC != descriptors.Broadcast:
-		return refusal{descriptors.ResultInvalidParameter, fieldRequestMAC}
-	case !sound(&b.Remote):
-		return refusal{descriptors.ResultInvalidParameter, fieldRequestRemote}
-	case !sound(&b.Local):
-		return refusal{descriptors.ResultInvalidParameter, fieldRequestLocal}
-	case ep.state != descriptors.StateIdle || ep.kind != descriptors.KindVI:
-		return refusal{descriptors.ResultInvalidState, fieldEndpoint}
-	}
-	key, ok := e.key()
-	if !ok {
-		return refusal{descriptors.ResultResource, 0}
-	}
-	ep.remote = remote{ourKey: key}
-	s := &setup{command: id, to: b.RemoteMAC, body: ep.body(),
-		deadline: e.now + time.Duration(b.TimeoutMS)*time.Millisecond}
-	s.body.Remote, s.body.Local = b.Remote, b.Local
-	e.startSetup(ep, s)
-	return refusal{}
-}
-
 // disconnect ends a connection, or an attempt at one, and takes an endpoint out
 // of the error state. Whatever is posted is flushed.
 func (e *Engine) disconnect(ep *endpoint) refusal {
@@ -205,12 +106,8 @@ func (e *Engine) disconnect(ep *endpoint) refusal {
 
 // abort ends a command that waits for the network.
 func (e *Engine) abort(command uint16) refusal {
-	for i, w := range e.waiters {
-		if w.command == command {
-			e.waiters = append(e.waiters[:i], e.waiters[i+1:]...)
-			e.answer(w.command, refusal{descriptors.ResultAborted, 0})
-			return refusal{}
-		}
+	if e.requests.abort(command) {
+		return refusal{}
 	}
 	for _, ep := range e.settingUp {
 		if ep.setup.command == command {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
@@ -47,8 +48,75 @@ func (e *Engine) key() (uint32, bool) {
 	return 0, false
 }
 
-func (d *setup) remaining(now time.Duration) uint32 {
-	return uint32(max(d.deadline-now, time.Millisecond) / time.Millisecond)
+func (e *Engine) connectAccept(id uint16, b *descriptors.ConnectAcceptBody) refusal {
+	r, why := e.requests.find(b.Connection)
+	ep := e.subject(b.Endpoint)
+	switch {
+	case r == nil:
+		return refusal{why, fieldAcceptConnection}
+	case ep == nil:
+		return refusal{descriptors.ResultInvalidParameter, fieldAcceptEndpoint}
+	case b.TimeoutMS == 0:
+		return refusal{descriptors.ResultInvalidParameter, fieldAcceptTimeout}
+	case ep.state != descriptors.StateIdle || ep.kind != descriptors.KindVI:
+		return refusal{descriptors.ResultInvalidState, fieldAcceptEndpoint}
+	case ep.reliability != r.body.Reliability:
+		return refusal{descriptors.ResultInvalidReliability, fieldAcceptEndpoint}
+	case ep.maxTransfer != r.body.MaxTransfer:
+		return refusal{descriptors.ResultInvalidMTU, fieldAcceptEndpoint}
+	}
+	key, ok := e.key()
+	if !ok {
+		return refusal{descriptors.ResultResource, 0}
+	}
+	e.requests.answered(r, requestAccepted)
+	r.by, ep.request = ep, r
+	ep.remote = r.from
+	ep.remote.ourKey = key
+	s := &setup{command: id, accepting: true, to: r.from.mac, body: ep.body(), rights: r.body.Rights, options: r.body.Options,
+		deadline: e.now + time.Duration(b.TimeoutMS)*time.Millisecond}
+	s.body.Remote, s.body.Local = r.body.Local, r.body.Remote
+	e.startSetup(ep, s)
+	return refusal{}
+}
+
+func (e *Engine) connectReject(connection uint32) refusal {
+	r, why := e.requests.find(connection)
+	if r == nil {
+		return refusal{why, fieldAcceptConnection}
+	}
+	e.requests.answered(r, requestRejected)
+	e.requests.end(r)
+	e.sendReject(r.from, descriptors.ResultReject)
+	return refusal{}
+}
+
+func (e *Engine) connectRequest(id uint16, b *descriptors.ConnectRequestBody) refusal {
+	ep := e.subject(b.Endpoint)
+	switch {
+	case ep == nil:
+		return refusal{descriptors.ResultInvalidParameter, fieldEndpoint}
+	case b.TimeoutMS == 0:
+		return refusal{descriptors.ResultInvalidParameter, fieldRequestTimeout}
+	case b.RemoteMAC.IsMulticast() && b.RemoteMAC != descriptors.Broadcast:
+		return refusal{descriptors.ResultInvalidParameter, fieldRequestMAC}
+	case !sound(&b.Remote):
+		return refusal{descriptors.ResultInvalidParameter, fieldRequestRemote}
+	case !sound(&b.Local):
+		return refusal{descriptors.ResultInvalidParameter, fieldRequestLocal}
+	case ep.state != descriptors.StateIdle || ep.kind != descriptors.KindVI:
+		return refusal{descriptors.ResultInvalidState, fieldEndpoint}
+	}
+	key, ok := e.key()
+	if !ok {
+		return refusal{descriptors.ResultResource, 0}
+	}
+	ep.remote = remote{ourKey: key}
+	s := &setup{command: id, to: b.RemoteMAC, body: ep.body(),
+		deadline: e.now + time.Duration(b.TimeoutMS)*time.Millisecond}
+	s.body.Remote, s.body.Local = b.Remote, b.Local
+	e.startSetup(ep, s)
+	return refusal{}
 }
 
 // sendSetup sends the frame that an endpoint's set-up repeats.
@@ -58,7 +126,7 @@ func (e *Engine) sendSetup(ep *endpoint) {
 	if s.accepting {
 		h.Type, h.DestinationEndpoint, h.Key = descriptors.FrameConnectAccept, ep.remote.endpoint, ep.remote.theirKey
 	} else {
-		s.body.TimeoutMS = s.remaining(e.now)
+		s.body.TimeoutMS = uint32(max(s.deadline-e.now, time.Millisecond) / time.Millisecond)
 	}
 	s.sent, s.again = e.now, e.now+e.setupPause(s)
 	buf := e.frame(&h, descriptors.ConnectBodySize)
@@ -118,12 +186,7 @@ func (e *Engine) endSetup(ep *endpoint, result descriptors.Result) {
 
 func (e *Engine) leaveSetup(ep *endpoint) {
 	ep.setup = nil
-	for i := range e.settingUp {
-		if e.settingUp[i] == ep {
-			e.settingUp = append(e.settingUp[:i], e.settingUp[i+1:]...)
-			return
-		}
-	}
+	e.settingUp = slices.DeleteFunc(e.settingUp, func(other *endpoint) bool { return other == ep })
 }
 
 // establish makes ep connected and ends the command that asked for it.
@@ -171,7 +234,7 @@ func (e *Engine) onConnectAccept(h *descriptors.Header, payload []byte) bool {
 	}
 	if ep.state == descriptors.StateConnected && ep.remote.mac == h.Source &&
 		ep.remote.endpoint == h.SourceEndpoint && ep.remote.theirKey == body.Key {
-		e.confirm(ep) // our confirmation was lost
+		e.sendAck(ep, descriptors.FrameAck) // the last one, which confirmed this, was lost
 		return true
 	}
 	if ep.setup == nil {
@@ -184,14 +247,8 @@ func (e *Engine) onConnectAccept(h *descriptors.Header, payload []byte) bool {
 	}
 	ep.remote.mac, ep.remote.endpoint, ep.remote.theirKey = h.Source, h.SourceEndpoint, body.Key
 	e.establish(ep, &body)
-	e.confirm(ep)
+	e.sendAck(ep, descriptors.FrameAck) // the server learns that its accept has arrived
 	return true
-}
-
-// confirm tells the server that its accept has arrived, with the first frame of
-// the connection.
-func (e *Engine) confirm(ep *endpoint) {
-	e.sendAck(ep, descriptors.FrameAck)
 }
 
 // confirmed completes a server's connection: a frame of it has come.

@@ -56,7 +56,6 @@ type Engine struct {
 	busy         []*endpoint // have frames under way or wait for credit
 	settingUp    []*endpoint // have a connection under way
 
-	waiters  []waiter
 	requests requests
 
 	loan loan
@@ -84,6 +83,7 @@ func New(c Config) (*Engine, error) {
 	e.bells = newDoorbells(c.Limits.Endpoints, c.Limits.CQs, e.rang)
 	e.clock = clock{read: c.Clock, gap: c.Timing.Dead / deadLooks}
 	e.reports = reports{host: c.Host}
+	e.requests = requests{clock: &e.clock, reports: &e.reports}
 	e.regions = regions{counters: &e.counters, bus: c.Memory, limits: c.Limits}
 	e.cqs = completions{counters: &e.counters, reports: &e.reports, memory: &e.regions}
 	e.progressive, _ = c.Port.(Progressive)
@@ -115,7 +115,7 @@ func (e *Engine) clear() {
 	e.lastEndpoint = 0
 	e.bells.clear()
 	e.ready, e.spare, e.owing, e.fresh, e.unsettled, e.busy, e.settingUp = nil, nil, nil, nil, nil, nil, nil
-	e.waiters, e.requests = nil, newRequests()
+	e.requests.clear()
 }
 
 // Limits returns the engine's limits.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
@@ -43,8 +44,12 @@ const (
 )
 
 // requests are the connection requests that the device knows: those that are
-// open, those whose endpoint is there, and the last that have ended.
+// open, those whose endpoint is there, and the last that have ended; and the commands
+// that wait for one.
 type requests struct {
+	*clock
+	*reports
+	waiters  []waiter
 	open     []*request // oldest first
 	byID     map[uint32]*request
 	byClient map[remote]*request
@@ -53,26 +58,73 @@ type requests struct {
 	lastID   uint32
 }
 
-func newRequests() requests {
-	return requests{byID: map[uint32]*request{}, byClient: map[remote]*request{}}
+func (q *requests) clear() {
+	*q = requests{clock: q.clock, reports: q.reports, byID: map[uint32]*request{}, byClient: map[remote]*request{}}
 }
 
-// add makes a request known.
-func (q *requests) add(r *request) {
+// wait has a command wait for a request.
+func (q *requests) wait(command uint16, b *descriptors.ConnectWaitBody) refusal {
+	switch {
+	case b.TimeoutMS == 0:
+		return refusal{descriptors.ResultInvalidParameter, fieldWaitTimeout}
+	case !sound(&b.Local):
+		return refusal{descriptors.ResultInvalidParameter, fieldWaitLocal}
+	}
+	q.waiters = append(q.waiters, waiter{command, q.now + time.Duration(b.TimeoutMS)*time.Millisecond, b.Local})
+	return refusal{}
+}
+
+// sound checks a discriminator: its length, and zeroes behind it.
+func sound(d *descriptors.Discriminator) bool {
+	if d.Len > descriptors.MaxDiscriminator {
+		return false
+	}
+	for _, c := range d.Data[d.Len:] {
+		if c != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// abort ends a command that waits, with result. It returns false if there is none.
+func (q *requests) abort(command uint16) bool {
+	i := slices.IndexFunc(q.waiters, func(w waiter) bool { return w.command == command })
+	if i < 0 {
+		return false
+	}
+	q.waiters = slices.Delete(q.waiters, i, i+1)
+	q.answer(command, refusal{descriptors.ResultAborted, 0})
+	return true
+}
+
+// arrived tells the oldest command that waits for a new request of it. It returns
+// false if none waits. With too many open requests the request is lost, and will be
+// repeated.
+func (q *requests) arrived(from remote, body *descriptors.ConnectBody) (lost, ok bool) {
+	i := slices.IndexFunc(q.waiters, func(w waiter) bool { return w.local.Len == body.Remote.Len && w.local.Data == body.Remote.Data })
+	if i < 0 {
+		return false, false
+	}
+	if len(q.open) >= maxRequests {
+		return true, true
+	}
+	command := q.waiters[i].command
+	q.waiters = slices.Delete(q.waiters, i, i+1)
 	q.lastID++
-	r.id = q.lastID
+	r := &request{id: q.lastID, from: from, body: *body, deadline: q.now + time.Duration(body.TimeoutMS)*time.Millisecond}
 	q.open = append(q.open, r)
 	q.byID[r.id], q.byClient[r.from] = r, r
+	answerWith(q.reports, command, descriptors.ConnectionReply{
+		Connection: r.id, MaxTransfer: body.MaxTransfer, Reliability: body.Reliability,
+		RemoteMAC: from.mac, RemoteRights: body.Rights, Remote: body.Local,
+	}, refusal{})
+	return false, true
 }
 
 // answered takes a request off those that wait for the host.
 func (q *requests) answered(r *request, s requestState) {
-	for i := range q.open {
-		if q.open[i] == r {
-			q.open = append(q.open[:i], q.open[i+1:]...)
-			break
-		}
-	}
+	q.open = slices.DeleteFunc(q.open, func(o *request) bool { return o == r })
 	r.state = s
 }
 
@@ -102,6 +154,29 @@ func (q *requests) find(id uint32) (*request, descriptors.Result) {
 	return nil, descriptors.ResultWithdrawn
 }
 
+// withdraw ends an open request whose client has gone.
+func (q *requests) withdraw(r *request) {
+	q.answered(r, requestWithdrawn)
+	q.end(r)
+}
+
+// tick ends what nobody waits for any more.
+func (q *requests) tick() {
+	for i := 0; i < len(q.waiters); i++ {
+		if w := q.waiters[i]; q.now >= w.deadline {
+			q.waiters = slices.Delete(q.waiters, i, i+1)
+			i--
+			q.answer(w.command, refusal{descriptors.ResultTimeout, 0})
+		}
+	}
+	for i := 0; i < len(q.open); i++ {
+		if r := q.open[i]; q.now >= r.deadline {
+			q.withdraw(r)
+			i--
+		}
+	}
+}
+
 // onConnectRequest hands a request to a host that waits for it.
 func (e *Engine) onConnectRequest(h *descriptors.Header, payload []byte) bool {
 	on := descriptors.ConnectBodyAt(payload)
@@ -119,25 +194,11 @@ func (e *Engine) onConnectRequest(h *descriptors.Header, payload []byte) bool {
 		return true
 	}
 	e.look() // the client's time begins now
-	for i := range e.waiters {
-		w := e.waiters[i]
-		if w.local.Len != body.Remote.Len || w.local.Data != body.Remote.Data {
-			continue
-		}
-		if len(e.requests.open) >= maxRequests {
-			return false
-		}
-		e.waiters = append(e.waiters[:i], e.waiters[i+1:]...)
-		r := &request{from: from, body: body, deadline: e.now + time.Duration(body.TimeoutMS)*time.Millisecond}
-		e.requests.add(r)
-		answerWith(&e.reports, w.command, descriptors.ConnectionReply{
-			Connection: r.id, MaxTransfer: body.MaxTransfer, Reliability: body.Reliability,
-			RemoteMAC: from.mac, RemoteRights: body.Rights, Remote: body.Local,
-		}, refusal{})
-		return true
+	lost, ok := e.requests.arrived(from, &body)
+	if !ok {
+		e.sendReject(from, descriptors.ResultNoMatch)
 	}
-	e.sendReject(from, descriptors.ResultNoMatch)
-	return true
+	return !lost
 }
 
 // copyOf repeats the answer to a request of which a copy has come, since it may
@@ -149,12 +210,6 @@ func (e *Engine) copyOf(r *request) {
 	case r.by != nil && r.by.setup != nil && e.now-r.by.setup.sent >= setupEvery:
 		e.sendSetup(r.by)
 	}
-}
-
-// withdrawRequest ends an open request whose client has gone.
-func (e *Engine) withdrawRequest(r *request) {
-	e.requests.answered(r, requestWithdrawn)
-	e.requests.end(r)
 }
 
 func (e *Engine) sendReject(to remote, why descriptors.Result) {
@@ -172,28 +227,11 @@ func (e *Engine) onWithdrawal(h *descriptors.Header) bool {
 	case r == nil:
 		return false
 	case r.state == requestOpen:
-		e.withdrawRequest(r)
+		e.requests.withdraw(r)
 		return true
 	case r.by != nil && r.by.setup != nil:
 		e.endSetup(r.by, descriptors.ResultWithdrawn)
 		return true
 	}
 	return false
-}
-
-// tickRequests ends what nobody waits for any more.
-func (e *Engine) tickRequests() {
-	for i := 0; i < len(e.waiters); i++ {
-		if w := e.waiters[i]; e.now >= w.deadline {
-			e.waiters = append(e.waiters[:i], e.waiters[i+1:]...)
-			i--
-			e.answer(w.command, refusal{descriptors.ResultTimeout, 0})
-		}
-	}
-	for i := 0; i < len(e.requests.open); i++ {
-		if r := e.requests.open[i]; e.now >= r.deadline {
-			e.withdrawRequest(r)
-			i--
-		}
-	}
 }

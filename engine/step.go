@@ -87,7 +87,7 @@ func (e *Engine) tick() {
 	}
 	clear(e.busy[len(keep):])
 	e.busy = keep
-	e.tickRequests()
+	e.requests.tick()
 	e.tickSetup()
 	if e.idleDue() {
 		for _, ep := range e.endpoints {

@@ -1,0 +1,70 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// replies collects what an engine's part tells its host.
+type replies map[uint16]descriptors.Result
+
+func (r replies) Interrupt(uint16) {}
+func (r replies) AdminEntry(e *descriptors.AdminEntry) {
+	r[e.ID] = e.Result
+}
+
+// TestRequests takes requests through what can become of them.
+func TestRequests(t *testing.T) {
+	c, now := newTestClock()
+	got := replies{}
+	q := &requests{clock: c, reports: &reports{host: got}}
+	q.clear()
+	client := func(n uint32) remote { return remote{endpoint: n, theirKey: 1} }
+	body := descriptors.ConnectBody{TimeoutMS: 10}
+	if _, ok := q.arrived(client(1), &body); ok {
+		t.Error("a request was taken that nobody waits for")
+	}
+	for command := range uint16(5) {
+		if why := q.wait(command, &descriptors.ConnectWaitBody{TimeoutMS: 100}); why != (refusal{}) {
+			t.Fatalf("wait: %+v", why)
+		}
+	}
+	if !q.abort(4) || q.abort(4) || got[4] != descriptors.ResultAborted {
+		t.Error("a command was not aborted once")
+	}
+	for n := range uint32(3) {
+		if lost, ok := q.arrived(client(n+1), &body); lost || !ok {
+			t.Fatalf("request %d: lost %v, taken %v", n+1, lost, ok)
+		}
+	}
+	find := func(id uint32, want descriptors.Result) *request {
+		t.Helper()
+		r, why := q.find(id)
+		if why != want {
+			t.Errorf("request %d: %v, not %v", id, why, want)
+		}
+		return r
+	}
+	q.answered(find(2, descriptors.ResultSuccess), requestAccepted)
+	find(2, descriptors.ResultInvalidParameter)
+	find(4, descriptors.ResultInvalidParameter) // there never was one
+	*now = 50 * time.Millisecond                // the clients have gone
+	c.look()
+	if q.tick(); len(q.open) != 0 {
+		t.Errorf("%d requests are open without a client", len(q.open))
+	}
+	find(1, descriptors.ResultWithdrawn)
+	*now = time.Second
+	c.look()
+	if q.tick(); len(q.waiters) != 0 || got[3] != descriptors.ResultTimeout || got[0] != descriptors.ResultSuccess {
+		t.Errorf("commands ended with %v", got)
+	}
+	for n := range uint32(rememberedRequests) { // the oldest are forgotten
+		q.end(&request{id: 100 + n, from: client(100 + n)})
+	}
+	if q.byID[1] != nil || q.byClient[client(1)] != nil || q.byID[2] == nil {
+		t.Error("what has ended is not forgotten, or what is in use is")
+	}
+}
