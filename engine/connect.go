@@ -58,7 +58,7 @@ func (e *Engine) connectAccept(id uint16, b *descriptors.ConnectAcceptBody) refu
 		return refusal{descriptors.ResultInvalidParameter, fieldAcceptEndpoint}
 	case b.TimeoutMS == 0:
 		return refusal{descriptors.ResultInvalidParameter, fieldAcceptTimeout}
-	case ep.state != descriptors.StateIdle || ep.kind != descriptors.KindVI:
+	case ep.state != descriptors.StateIdle || !ep.kind.connects():
 		return refusal{descriptors.ResultInvalidState, fieldAcceptEndpoint}
 	case ep.reliability != r.body.Reliability:
 		return refusal{descriptors.ResultInvalidReliability, fieldAcceptEndpoint}
@@ -104,7 +104,7 @@ func (e *Engine) connectRequest(id uint16, b *descriptors.ConnectRequestBody) re
 		return refusal{descriptors.ResultInvalidParameter, fieldRequestRemote}
 	case !sound(&b.Local):
 		return refusal{descriptors.ResultInvalidParameter, fieldRequestLocal}
-	case ep.state != descriptors.StateIdle || ep.kind != descriptors.KindVI:
+	case ep.state != descriptors.StateIdle || !ep.kind.connects():
 		return refusal{descriptors.ResultInvalidState, fieldEndpoint}
 	}
 	key, ok := e.key()
@@ -199,12 +199,7 @@ func (e *Engine) establish(ep *endpoint, peer *descriptors.ConnectBody) {
 		Destination: ep.remote.mac, DestinationEndpoint: ep.remote.endpoint, SourceEndpoint: ep.id, Key: ep.remote.theirKey,
 	}
 	e.sign(&ep.outline)
-	if ep.reliability == descriptors.Unreliable {
-		ep.unrel = &unreliable{liveness: liveness{heard: e.now}, probes: peer.Options&descriptors.ConnectProbes != 0}
-	} else {
-		ep.rel = e.newReliable(ep)
-		e.refresh(ep)
-	}
+	ep.kind.open(e, ep, peer)
 	answerWith(&e.reports, s.command, descriptors.ConnectedReply{
 		RemoteEndpoint: ep.remote.endpoint, MaxTransfer: peer.MaxTransfer, Reliability: peer.Reliability,
 		RemoteMAC: ep.remote.mac, RemoteRights: peer.Rights,

@@ -1,10 +1,6 @@
 package engine
 
-import (
-	"slices"
-
-	"github.com/trapeze-nic/trapeze/descriptors"
-)
+import "github.com/trapeze-nic/trapeze/descriptors"
 
 // window of the reliability protocol in frames: what the selective
 // acknowledgement can express (SPEC.md 8.4).
@@ -13,7 +9,7 @@ const windowFrames = 64
 // endpoint is one VI, or takes and sends raw frames.
 type endpoint struct {
 	id          uint32
-	kind        descriptors.Kind
+	kind        kind
 	options     descriptors.EndpointOptions
 	reliability descriptors.Reliability
 	rights      descriptors.Access
@@ -34,9 +30,11 @@ type endpoint struct {
 	request *request           // that led to the connection, at the server
 	epitaph epitaph            // of the last connection
 
+	// Of its kind.
 	rel   *reliable   // connected and acknowledged
 	unrel *unreliable // connected and not, or open for raw frames
 
+	era      uint32    // changes when a connection, or the use for raw frames, ends
 	payloads []segment // payload table, nil as long as it is empty
 }
 
@@ -58,36 +56,7 @@ type epitaph struct {
 	due    bool   // the wire had no room for it
 }
 
-// sending is a message on its way out.
-type sending struct {
-	layout
-	token   descriptors.Token
-	control control
-	number  uint32
-	cut     uint32 // bytes that have been cut into frames
-	begun   bool   // a frame has been cut
-	allCut  bool
-	lastPSN uint32
-	status  descriptors.Status // non-zero: it has failed on this side
-}
-
-// receipt is a message on its way in.
-type receipt struct {
-	layout
-	token     descriptors.Token
-	extent    uint32 // length that the sender states
-	received  uint32
-	immediate uint32
-	flags     descriptors.Status // StatusImmediate if there is any
-	open      bool               // a frame of it has arrived
-	revoked   uint64             // Engine.regions.revoked when its segments were checked
-	status    descriptors.Status // non-zero: it has failed on this side
-	// tabled says that the payload goes where an entry of the payload table said,
-	// not where the descriptor says.
-	tabled bool
-	entry  layout
-}
-
+// endpoint finds an endpoint by its number.
 func (e *Engine) endpoint(id uint32) *endpoint {
 	if id == 0 || id >= uint32(len(e.endpoints)) {
 		return nil
@@ -177,7 +146,7 @@ func (e *Engine) bury(ep *endpoint, reason descriptors.Result, tell bool) {
 	if e.out.held && e.out.ep == ep {
 		e.dropSend()
 	}
-	if ep.kind == descriptors.KindFrame {
+	if !ep.kind.connects() {
 		return // nobody is at the other end
 	}
 	ep.epitaph = epitaph{remote: ep.remote, reason: reason}
@@ -201,15 +170,13 @@ func (e *Engine) bury(ep *endpoint, reason descriptors.Result, tell bool) {
 
 // unlink forgets a connection, or ends the use for raw frames.
 func (e *Engine) unlink(ep *endpoint) {
-	if ep.kind == descriptors.KindFrame && ep.unrel != nil {
-		i := slices.Index(e.takers, ep)
-		e.takers = slices.Delete(e.takers, i, i+1)
-	}
+	ep.kind.close(e, ep)
 	if ep.request != nil {
 		e.requests.end(ep.request)
 		ep.request = nil
 	}
 	ep.rel, ep.unrel, ep.remote = nil, nil, remote{}
+	ep.era++
 }
 
 // failDoomed carries out what killCQ began.

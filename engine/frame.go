@@ -139,31 +139,7 @@ func (e *Engine) demultiplex(h *descriptors.Header, payload []byte) verdict {
 	if ep.state != descriptors.StateConnected {
 		return refused
 	}
-	if ep.rel == nil {
-		ep.unrel.hear(&e.clock)
-		switch h.Type {
-		case descriptors.FrameData:
-			return e.beginUnreliable(ep, h)
-		case descriptors.FrameProbe:
-			e.sendAck(ep, descriptors.FrameAck) // if there is no room the peer asks again
-			return taken
-		}
-		return heeded(h.Type == descriptors.FrameAck)
-	}
-	ep.rel.hear(&e.clock)
-	switch h.Type {
-	case descriptors.FrameData:
-		return e.beginReliable(ep, h)
-	case descriptors.FrameAck:
-		return heeded(e.takeAck(ep, h))
-	case descriptors.FrameProbe:
-		if !e.takeAck(ep, h) {
-			return refused
-		}
-		e.owe(ep, true)
-		return taken
-	}
-	return refused
+	return ep.kind.take(e, ep, h)
 }
 
 // heeded is the verdict on a frame without a payload to place.

@@ -22,8 +22,7 @@ type incoming struct {
 	// placing says that the payload goes where the receipt says.
 	placing bool
 	ep      *endpoint
-	rel     *reliable // of ep when the frame began
-	unrel   *unreliable
+	era     uint32 // of ep when the frame began
 	receipt *receipt
 	entry   *segment // of the payload table, nil for none
 	payload []byte
@@ -126,7 +125,7 @@ func (e *Engine) deliver(buf, payload []byte, v verdict) {
 				e.count(descriptors.CounterFramesDropped, 1)
 				break
 			}
-			e.endData(in.ep, &in.header)
+			in.ep.kind.placed(e, in.ep, &in.header)
 			break
 		}
 		if refers {
@@ -160,17 +159,8 @@ func (e *Engine) toPlace(ep *endpoint, h *descriptors.Header) verdict {
 	if h.Length > 0 {
 		return placing
 	}
-	e.endData(ep, h)
+	ep.kind.placed(e, ep, h)
 	return taken
-}
-
-// endData takes note of a data frame whose payload has been placed.
-func (e *Engine) endData(ep *endpoint, h *descriptors.Header) {
-	if ep.rel != nil {
-		e.endReliable(ep, h)
-		return
-	}
-	e.endUnreliable(ep, h)
 }
 
 // startPlacing begins to place the payload of a data frame. demultiplex has
@@ -178,7 +168,7 @@ func (e *Engine) endData(ep *endpoint, h *descriptors.Header) {
 func (e *Engine) startPlacing(payload []byte) {
 	in, rx := &e.in, e.movers[Receive]
 	in.placing, in.payload, in.moved, in.landed = true, payload, 0, false
-	in.rel, in.unrel = in.ep.rel, in.ep.unrel
+	in.era = in.ep.era
 	// No frame is in progress and the length is good: Start cannot refuse.
 	_ = rx.Start(len(payload), in.queued())
 	if rx.Hosted() {
@@ -200,7 +190,7 @@ func (e *Engine) place() bool {
 		_ = rx.Done() // of the transfer that Next began
 		if last {
 			in.placing = false
-			e.endData(in.ep, &in.header)
+			in.ep.kind.placed(e, in.ep, &in.header)
 			return true
 		}
 	}
@@ -253,7 +243,7 @@ func (e *Engine) resumeReceive() bool {
 	}
 	moved := false
 	if in.placing {
-		if in.ep.rel != in.rel || in.ep.unrel != in.unrel {
+		if in.ep.era != in.era {
 			e.stopPlacing() // the connection has ended, its buffers are the host's again
 			return true
 		}
@@ -336,7 +326,7 @@ func (e *Engine) dropReceive() {
 	in := &e.in
 	switch {
 	case in.placing:
-		if u := in.unrel; u != nil && in.ep.unrel == u {
+		if u := in.ep.unrel; u != nil && in.ep.era == in.era {
 			u.in.open = false // a message without one of its frames
 		}
 		e.stopPlacing()

@@ -33,7 +33,7 @@ func (e *Engine) sendLent(ep *endpoint, m *sending, psn, offset, n uint32, flags
 	count, st := e.refer(&m.layout, offset, n, ep.ptag)
 	switch {
 	case st != 0:
-		e.failSend(ep, m, again, st)
+		ep.kind.failed(e, ep, m, again, st)
 		return frameFailed
 	case count == 0:
 		return frameCopied
@@ -51,7 +51,7 @@ func (e *Engine) sendLent(ep *endpoint, m *sending, psn, offset, n uint32, flags
 	if r := ep.rel; int32(psn-r.lent) >= 0 {
 		r.lent = psn + 1
 	}
-	e.endSend(ep, m, psn, offset, n, credit, again)
+	ep.kind.sent(e, ep, m, psn, offset, n, credit, again)
 	return frameSent
 }
 

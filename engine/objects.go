@@ -27,7 +27,7 @@ func (e *Engine) destroyCQ(id uint32) refusal {
 	return why
 }
 
-// checkEndpoint names what is wrong with a new endpoint.
+// checkEndpoint names what is wrong with a new endpoint, of whatever kind.
 func (e *Engine) checkEndpoint(b *descriptors.CreateEndpointBody) refusal {
 	badCQ := func(cq uint32) bool {
 		q := e.cqs.queue(cq)
@@ -35,16 +35,6 @@ func (e *Engine) checkEndpoint(b *descriptors.CreateEndpointBody) refusal {
 	}
 	badLog2 := func(n uint8) bool { return n < descriptors.MinQueueLog2 || n > e.limits.QueueLog2 }
 	switch {
-	case b.Kind == descriptors.KindRing || b.Kind == descriptors.KindChannel:
-		return refusal{descriptors.ResultNotSupported, fieldKind}
-	case b.Kind != descriptors.KindVI && b.Kind != descriptors.KindFrame:
-		return refusal{descriptors.ResultInvalidParameter, fieldKind}
-	case b.Options&descriptors.EndpointOptionsReserved != 0 || b.Kind == descriptors.KindVI && b.Options != 0:
-		return refusal{descriptors.ResultInvalidParameter, fieldOptions}
-	case b.Kind == descriptors.KindFrame && b.Reliability != descriptors.Unreliable:
-		return refusal{descriptors.ResultInvalidReliability, fieldReliability}
-	case b.Kind == descriptors.KindFrame && (b.MaxTransfer < descriptors.EthernetHeaderSize || b.MaxTransfer > uint32(e.port.MTU())):
-		return refusal{descriptors.ResultInvalidMTU, fieldMaxTransfer}
 	case b.Reliability != descriptors.Unreliable && b.Reliability != descriptors.ReliableDelivery && b.Reliability != descriptors.ReliableReception:
 		return refusal{descriptors.ResultInvalidReliability, fieldReliability}
 	case b.MaxTransfer == 0 || b.MaxTransfer > e.limits.Transfer:
@@ -78,7 +68,14 @@ func (e *Engine) checkEndpoint(b *descriptors.CreateEndpointBody) refusal {
 }
 
 func (e *Engine) createEndpoint(b *descriptors.CreateEndpointBody) (reply descriptors.EndpointBody, why refusal) {
-	if why = e.checkEndpoint(b); why != (refusal{}) {
+	kind, why := newKind(b)
+	if why == (refusal{}) {
+		why = kind.check(e, b)
+	}
+	if why == (refusal{}) {
+		why = e.checkEndpoint(b)
+	}
+	if why != (refusal{}) {
 		return reply, why
 	}
 	n := e.freeEndpoint()
@@ -93,15 +90,16 @@ func (e *Engine) createEndpoint(b *descriptors.CreateEndpointBody) (reply descri
 		return q
 	}
 	ep := &endpoint{
-		id: n, kind: b.Kind, options: b.Options, reliability: b.Reliability, rights: b.Rights, ptag: b.Ptag, maxTransfer: b.MaxTransfer,
+		id: n, kind: kind, options: b.Options, reliability: b.Reliability, rights: b.Rights, ptag: b.Ptag, maxTransfer: b.MaxTransfer,
 		send: workQueue{iova: b.SendIOVA, mask: 1<<b.SendLog2 - 1, vector: b.SendVector, cq: cq(b.SendCQ)},
 		recv: workQueue{iova: b.RecvIOVA, mask: 1<<b.RecvLog2 - 1, vector: b.RecvVector, cq: cq(b.RecvCQ), receive: true},
 	}
 	e.regions.ptag(b.Ptag).users++
 	e.endpoints[n] = ep
 	e.bells.open(n, true)
-	if ep.kind == descriptors.KindFrame {
-		e.openFrames(ep)
+	if !kind.connects() {
+		ep.state = descriptors.StateConnected
+		kind.open(e, ep, nil)
 	}
 	return descriptors.EndpointBody{Endpoint: n}, refusal{}
 }

@@ -8,8 +8,7 @@ import "github.com/trapeze-nic/trapeze/descriptors"
 type outgoing struct {
 	held     bool
 	ep       *endpoint
-	rel      *reliable // of ep when the frame began
-	unrel    *unreliable
+	era      uint32 // of ep when the frame began
 	m        *sending
 	buf      []byte // the wire's
 	at       uint32 // where the payload starts in the frame; zero in a raw one
@@ -54,7 +53,7 @@ func (e *Engine) sendData(ep *endpoint, m *sending, psn, offset uint32, flags de
 	credit := e.head(buf, ep, m, psn, offset, n, flags)
 	if n == 0 || n <= e.oneBurst && tx.Plain() {
 		if st := e.regions.gather(buf[descriptors.HeaderSize:], &m.layout, offset, ep.ptag); st != 0 {
-			e.failSend(ep, m, again, st)
+			ep.kind.failed(e, ep, m, again, st)
 			return frameFailed
 		}
 		if n == 0 || tx.Whole(int(n), behind) {
@@ -62,11 +61,11 @@ func (e *Engine) sendData(ep *endpoint, m *sending, psn, offset uint32, flags de
 			if behind == 0 && e.alone {
 				e.flush() // the peer need not wait for the book-keeping
 			}
-			e.endSend(ep, m, psn, offset, n, credit, again)
+			ep.kind.sent(e, ep, m, psn, offset, n, credit, again)
 			return frameSent
 		}
 	}
-	e.out = outgoing{ep: ep, rel: ep.rel, unrel: ep.unrel, m: m, buf: buf, at: descriptors.HeaderSize,
+	e.out = outgoing{ep: ep, era: ep.era, m: m, buf: buf, at: descriptors.HeaderSize,
 		psn: psn, offset: offset, length: n, credit: credit, again: again}
 	return e.startSend(behind)
 }
@@ -123,7 +122,7 @@ func (e *Engine) feed() outcome {
 			at := o.at + o.gathered
 			if st := e.regions.gather(o.buf[at:at+n], &o.m.layout, o.offset+o.gathered, o.ep.ptag); st != 0 {
 				e.dropSend()
-				e.failSend(o.ep, o.m, o.again, st)
+				o.ep.kind.failed(e, o.ep, o.m, o.again, st)
 				return frameFailed
 			}
 			o.gathered += n
@@ -135,7 +134,7 @@ func (e *Engine) feed() outcome {
 				if o.at == 0 {
 					if st := e.launchRaw(o.ep, o.buf); st != 0 {
 						e.dropSend()
-						e.failSend(o.ep, o.m, false, st)
+						o.ep.kind.failed(e, o.ep, o.m, false, st)
 						return frameFailed
 					}
 				} else {
@@ -143,7 +142,7 @@ func (e *Engine) feed() outcome {
 				}
 				_ = tx.Done() // of the transfer that Next began
 				o.shown, o.published, o.held = 0, false, false
-				e.endSend(o.ep, o.m, o.psn, o.offset, o.length, o.credit, o.again)
+				o.ep.kind.sent(e, o.ep, o.m, o.psn, o.offset, o.length, o.credit, o.again)
 				return frameSent
 			}
 			if e.pieces && o.at != 0 && !e.asks(HookFilterTransmit) { // which is shown whole frames
@@ -165,7 +164,7 @@ func (e *Engine) resumeSend() bool {
 	if e.waiting&transmitHooks != 0 {
 		return false
 	}
-	if o.ep.rel != o.rel || o.ep.unrel != o.unrel || o.again && o.psn-o.rel.una >= o.rel.nxt-o.rel.una {
+	if r := o.ep.rel; o.ep.era != o.era || o.again && o.psn-r.una >= r.nxt-r.una {
 		// The connection has ended, or the frame has arrived after all: its memory
 		// may be the host's again.
 		e.dropSend()
@@ -178,55 +177,6 @@ func (e *Engine) resumeSend() bool {
 		e.report(Transmit)
 	}
 	return moved
-}
-
-// endSend notes that a frame has left: n bytes of m from offset on.
-func (e *Engine) endSend(ep *endpoint, m *sending, psn, offset, n, credit uint32, again bool) {
-	r := ep.rel
-	switch {
-	case r == nil:
-		m.cut += n
-		if m.cut == m.total {
-			m.begun = false
-			e.count(descriptors.CounterMessagesSent, 1)
-			e.cqs.complete(ep, &ep.send, m.token, m.total, 0, 0)
-		}
-		return
-	case again:
-		bit := uint64(1) << (psn - r.una)
-		f := &r.frames[psn%windowFrames]
-		r.transmissions++
-		f.sentAt, f.number = e.now, r.transmissions
-		r.resend &^= bit
-		r.resent |= bit
-		e.count(descriptors.CounterFramesRetransmitted, 1)
-	default:
-		r.transmissions++
-		r.frames[psn%windowFrames] = cut{m.number, offset, e.now, r.transmissions}
-		m.cut += n
-		m.allCut, m.lastPSN = m.cut == m.total, psn
-		r.nxt++
-		e.makeBusy(ep)
-	}
-	r.owed, r.offered = false, credit
-}
-
-// failSend ends a message whose payload could not be read: the application took
-// the memory away while the message was under way.
-func (e *Engine) failSend(ep *endpoint, m *sending, again bool, st descriptors.Status) {
-	r := ep.rel
-	if r == nil {
-		m.begun = false
-		e.cqs.complete(ep, &ep.send, m.token, 0, 0, st)
-		return
-	}
-	m.status, r.broken = st, true
-	if again {
-		// Nothing is wrong with the messages before it.
-		e.fail(ep, descriptors.StatusFlushed, descriptors.ResultDescriptor, true)
-		return
-	}
-	e.settle(ep)
 }
 
 // dropSend gives up the frame that is being sent, if there is one.

@@ -1,14 +1,43 @@
 package engine
 
-import "github.com/trapeze-nic/trapeze/descriptors"
+import (
+	"slices"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
 
 // Raw frames are frames of other protocols than ours (SPEC.md 8.9). Endpoints of
 // kind Frame send and take them, one for each descriptor, without a connection.
 
-// openFrames makes a new endpoint of kind Frame ready.
-func (e *Engine) openFrames(ep *endpoint) {
-	ep.state, ep.unrel = descriptors.StateConnected, &unreliable{}
+// frames is the kind of endpoints for raw frames. Once a frame has come it is a message
+// like that of an unreliable VI.
+type frames struct{ unreliableVI }
+
+func (frames) connects() bool { return false }
+func (frames) check(e *Engine, b *descriptors.CreateEndpointBody) refusal {
+	switch {
+	case b.Options&descriptors.EndpointOptionsReserved != 0:
+		return refusal{descriptors.ResultInvalidParameter, fieldOptions}
+	case b.Reliability != descriptors.Unreliable:
+		return refusal{descriptors.ResultInvalidReliability, fieldReliability}
+	case b.MaxTransfer < descriptors.EthernetHeaderSize || b.MaxTransfer > uint32(e.port.MTU()):
+		return refusal{descriptors.ResultInvalidMTU, fieldMaxTransfer}
+	}
+	return refusal{}
+}
+
+func (frames) open(e *Engine, ep *endpoint, _ *descriptors.ConnectBody) {
+	ep.unrel = &unreliable{}
 	e.takers = append(e.takers, ep)
+}
+
+func (frames) close(e *Engine, ep *endpoint) {
+	e.takers = slices.DeleteFunc(e.takers, func(other *endpoint) bool { return other == ep })
+}
+
+// transmit implements kind.
+func (frames) transmit(e *Engine, ep *endpoint, budget int) bool {
+	return e.transmitUnreliable(ep, budget, (*Engine).sendRaw)
 }
 
 // isRaw says of a frame that it is an Ethernet frame of another protocol than ours.
@@ -20,11 +49,11 @@ func isRaw(frame []byte) bool {
 // sendRaw sends the frame that m is.
 func (e *Engine) sendRaw(ep *endpoint, m *sending) outcome {
 	if m.total < descriptors.EthernetHeaderSize {
-		e.failSend(ep, m, false, descriptors.StatusLengthError)
+		ep.kind.failed(e, ep, m, false, descriptors.StatusLengthError)
 		return frameFailed
 	}
 	if m.control.bits&descriptors.ControlImmediate != 0 {
-		e.failSend(ep, m, false, descriptors.StatusFormatError)
+		ep.kind.failed(e, ep, m, false, descriptors.StatusFormatError)
 		return frameFailed
 	}
 	if e.out.held || e.waiting&transmitHooks != 0 {
@@ -40,16 +69,16 @@ func (e *Engine) sendRaw(ep *endpoint, m *sending) outcome {
 		st := e.regions.gather(buf[:m.total], &m.layout, 0, ep.ptag)
 		if st == 0 && tx.Whole(int(m.total), behind) {
 			if st = e.launchRaw(ep, buf); st == 0 {
-				e.endSend(ep, m, 0, 0, m.total, 0, false)
+				ep.kind.sent(e, ep, m, 0, 0, m.total, 0, false)
 				return frameSent
 			}
 		}
 		if st != 0 {
-			e.failSend(ep, m, false, st)
+			ep.kind.failed(e, ep, m, false, st)
 			return frameFailed
 		}
 	}
-	e.out = outgoing{ep: ep, unrel: ep.unrel, m: m, buf: buf, length: m.total}
+	e.out = outgoing{ep: ep, era: ep.era, m: m, buf: buf, length: m.total}
 	return e.startSend(behind)
 }
 
@@ -88,7 +117,7 @@ func (e *Engine) takeRaw(buf []byte) {
 		Type: descriptors.FrameData, Flags: descriptors.FrameFirst | descriptors.FrameLast,
 		DestinationEndpoint: ep.id, Message: ep.unrel.next, Length: uint16(n), Extent: n,
 	}
-	e.deliver(buf, frame, e.beginUnreliable(ep, &in.header))
+	e.deliver(buf, frame, ep.kind.take(e, ep, &in.header))
 }
 
 // taker is the endpoint that takes a raw frame by the built-in rule: the oldest
@@ -124,7 +153,7 @@ func (e *Engine) steerRaw(frame []byte, ep *endpoint) ([]byte, *endpoint) {
 // redirect gives a raw frame that is for ep to another endpoint, if that can take
 // it.
 func (e *Engine) redirect(h Hook, ep *endpoint, to uint32) *endpoint {
-	if other := e.endpoint(to); other != nil && other.kind == descriptors.KindFrame && other.unrel != nil {
+	if other := e.endpoint(to); slices.Contains(e.takers, other) {
 		return other
 	}
 	e.processor.Misled(h)

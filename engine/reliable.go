@@ -66,15 +66,19 @@ type cut struct {
 	number  uint64 // of the transmission
 }
 
-func (e *Engine) newReliable(ep *endpoint) *reliable {
+// reliableVI is the kind of VIs whose messages are acknowledged.
+type reliableVI struct{ vi }
+
+func (reliableVI) open(e *Engine, ep *endpoint, _ *descriptors.ConnectBody) {
 	sends := min(windowFrames, int(ep.send.depth()))
 	receives := min(windowFrames, int(ep.recv.depth()))
-	return &reliable{
+	ep.rel = &reliable{
 		clock: &e.clock, timing: &e.timing,
 		una: ep.remote.ourKey, nxt: ep.remote.ourKey, lent: ep.remote.ourKey, expect: ep.remote.theirKey,
 		messages: make([]sending, sends), receipts: make([]receipt, receives),
 		timers: timers{rto: e.timing.Retransmit, liveness: liveness{heard: e.now}},
 	}
+	e.refresh(ep)
 }
 
 func (r *reliable) message(n uint32) *sending { return &r.messages[n&uint32(len(r.messages)-1)] }
@@ -85,13 +89,14 @@ func (e *Engine) credit(ep *endpoint) uint32 {
 	return ep.rel.done + (ep.recv.producer - ep.recv.completed)
 }
 
-// transmitReliable cuts up to budget frames, lost ones first. It reports
-// whether the endpoint could send more if the wire took it.
-func (e *Engine) transmitReliable(ep *endpoint, budget int) bool {
+// transmit implements kind: lost frames first.
+func (reliableVI) transmit(e *Engine, ep *endpoint, budget int) bool {
 	r, q := ep.rel, &ep.send
 	for ; budget > 0; budget-- {
 		if r.resend != 0 {
-			if o := e.sendAgain(ep, bits.TrailingZeros64(r.resend)); o != frameSent {
+			psn := r.una + uint32(bits.TrailingZeros64(r.resend))
+			f := &r.frames[psn%windowFrames]
+			if o := e.sendData(ep, r.message(f.message), psn, f.offset, descriptors.FrameAckRequest, true); o != frameSent {
 				return o == frameWaiting
 			}
 			continue
@@ -121,29 +126,47 @@ func (e *Engine) transmitReliable(ep *endpoint, budget int) bool {
 			e.settle(ep)
 			return false
 		}
-		if o := e.cutNext(ep, m); o != frameSent {
+		var flags descriptors.FrameFlags
+		if r.nxt-r.una == windowFrames-1 {
+			flags = descriptors.FrameAckRequest
+		}
+		if o := e.sendData(ep, m, r.nxt, m.cut, flags, false); o != frameSent {
 			return o == frameWaiting
 		}
 	}
 	return true
 }
 
-// cutNext sends the next frame of m.
-func (e *Engine) cutNext(ep *endpoint, m *sending) outcome {
+// sent implements kind.
+func (reliableVI) sent(e *Engine, ep *endpoint, m *sending, psn, offset, n, credit uint32, again bool) {
 	r := ep.rel
-	var flags descriptors.FrameFlags
-	if r.nxt-r.una == windowFrames-1 {
-		flags = descriptors.FrameAckRequest
+	r.transmissions++
+	if again {
+		bit := uint64(1) << (psn - r.una)
+		f := &r.frames[psn%windowFrames]
+		f.sentAt, f.number = e.now, r.transmissions
+		r.resend &^= bit
+		r.resent |= bit
+		e.count(descriptors.CounterFramesRetransmitted, 1)
+	} else {
+		r.frames[psn%windowFrames] = cut{m.number, offset, e.now, r.transmissions}
+		m.cut += n
+		m.allCut, m.lastPSN = m.cut == m.total, psn
+		r.nxt++
+		e.makeBusy(ep)
 	}
-	return e.sendData(ep, m, r.nxt, m.cut, flags, false)
+	r.owed, r.offered = false, credit
 }
 
-// sendAgain repeats frame una+i.
-func (e *Engine) sendAgain(ep *endpoint, i int) outcome {
-	r := ep.rel
-	psn := r.una + uint32(i)
-	f := &r.frames[psn%windowFrames]
-	return e.sendData(ep, r.message(f.message), psn, f.offset, descriptors.FrameAckRequest, true)
+// failed implements kind.
+func (reliableVI) failed(e *Engine, ep *endpoint, m *sending, again bool, st descriptors.Status) {
+	m.status, ep.rel.broken = st, true
+	if again {
+		// Nothing is wrong with the messages before it.
+		e.fail(ep, descriptors.StatusFlushed, descriptors.ResultDescriptor, true)
+		return
+	}
+	e.settle(ep)
 }
 
 // takeAck takes the acknowledgement and the credit that every frame of a

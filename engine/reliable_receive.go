@@ -2,14 +2,24 @@ package engine
 
 import "github.com/trapeze-nic/trapeze/descriptors"
 
-// beginReliable decides about a data frame by its header, in whatever order
-// frames come. Until endReliable nothing says that the frame has come, so it may
-// still be dropped.
-func (e *Engine) beginReliable(ep *endpoint, h *descriptors.Header) verdict {
-	if !e.takeAck(ep, h) {
+// take implements kind, in whatever order frames come. Until a data frame is placed
+// nothing says that it has come, so it may still be dropped.
+func (reliableVI) take(e *Engine, ep *endpoint, h *descriptors.Header) verdict {
+	r := ep.rel
+	r.hear(&e.clock)
+	switch h.Type {
+	case descriptors.FrameAck:
+		return heeded(e.takeAck(ep, h))
+	case descriptors.FrameProbe:
+		if !e.takeAck(ep, h) {
+			return refused
+		}
+		e.owe(ep, true)
+		return taken
+	}
+	if h.Type != descriptors.FrameData || !e.takeAck(ep, h) {
 		return refused
 	}
-	r := ep.rel
 	ahead := h.PSN - r.expect
 	if int32(ahead) < 0 || ahead > 0 && ahead < windowFrames && r.have&(1<<(ahead-1)) != 0 {
 		// The peer has not heard our acknowledgement.
@@ -28,9 +38,8 @@ func (e *Engine) beginReliable(ep *endpoint, h *descriptors.Header) verdict {
 	return e.toPlace(ep, h)
 }
 
-// endReliable takes note of a data frame whose payload has been placed, and
-// completes the messages that are whole, in order.
-func (e *Engine) endReliable(ep *endpoint, h *descriptors.Header) {
+// placed implements kind: the messages that are whole are completed, in order.
+func (reliableVI) placed(e *Engine, ep *endpoint, h *descriptors.Header) {
 	r, in := ep.rel, e.in.receipt
 	in.open, in.extent, in.status = true, h.Extent, e.in.status
 	in.received += uint32(h.Length)

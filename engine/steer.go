@@ -88,28 +88,6 @@ func (e *Engine) choose(ep *endpoint, entry uint32) {
 	}
 }
 
-// aim decides where a message of extent bytes goes whose first frame has come: to
-// the memory of its receive descriptor, or where an entry of the payload table
-// says. It returns st, the descriptor's status, or what is wrong with that memory.
-func (e *Engine) aim(ep *endpoint, in *receipt, st descriptors.Status, extent uint32) descriptors.Status {
-	room := in.total
-	if in.tabled = e.in.entry != nil; in.tabled {
-		l := &in.entry
-		l.segments = append(l.segments[:0], *e.in.entry)
-		l.total, l.at, l.base = e.in.entry.length, 0, 0
-		room = l.total
-	}
-	switch {
-	case st != 0:
-		return st
-	case extent > room:
-		return descriptors.StatusLengthError
-	case in.tabled:
-		return e.regions.check(&in.entry, ep.ptag, true)
-	}
-	return 0
-}
-
 // setPayload writes an entry of an endpoint's payload table.
 func (e *Engine) setPayload(b *descriptors.SetPayloadBody) refusal {
 	ep := e.subject(b.Endpoint)

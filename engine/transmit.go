@@ -2,6 +2,19 @@ package engine
 
 import "github.com/trapeze-nic/trapeze/descriptors"
 
+// sending is a message on its way out.
+type sending struct {
+	layout
+	token   descriptors.Token
+	control control
+	number  uint32
+	cut     uint32 // bytes that have been cut into frames
+	begun   bool   // a frame has been cut
+	allCut  bool
+	lastPSN uint32
+	status  descriptors.Status // non-zero: it has failed on this side
+}
+
 // transmit gives every endpoint that has something to send a turn. It reports
 // whether anything went out.
 func (e *Engine) transmit() bool {
@@ -20,14 +33,7 @@ func (e *Engine) transmit() bool {
 	e.ready = e.spare[:0]
 	for i, ep := range turn {
 		turn[i], ep.queued = nil, false
-		more := false
-		switch {
-		case ep.rel != nil:
-			more = e.transmitReliable(ep, transmitQuantum)
-		case ep.unrel != nil:
-			more = e.transmitUnreliable(ep, transmitQuantum)
-		}
-		if more {
+		if ep.state == descriptors.StateConnected && ep.kind.transmit(e, ep, transmitQuantum) {
 			e.makeReady(ep)
 		}
 	}

@@ -17,9 +17,23 @@ type unreliable struct {
 	probes bool // the peer answers probes
 }
 
-// transmitUnreliable cuts up to budget frames. It reports whether the endpoint
-// has more to send.
-func (e *Engine) transmitUnreliable(ep *endpoint, budget int) bool {
+// unreliableVI is the kind of VIs whose messages are not acknowledged.
+type unreliableVI struct{ vi }
+
+func (unreliableVI) open(e *Engine, ep *endpoint, peer *descriptors.ConnectBody) {
+	ep.unrel = &unreliable{liveness: liveness{heard: e.now}, probes: peer.Options&descriptors.ConnectProbes != 0}
+}
+
+// transmit implements kind.
+func (unreliableVI) transmit(e *Engine, ep *endpoint, budget int) bool {
+	return e.transmitUnreliable(ep, budget, func(e *Engine, ep *endpoint, m *sending) outcome {
+		return e.sendData(ep, m, 0, m.cut, 0, false)
+	})
+}
+
+// transmitUnreliable sends up to budget frames with send. It reports whether the
+// endpoint has more to send.
+func (e *Engine) transmitUnreliable(ep *endpoint, budget int, send func(*Engine, *endpoint, *sending) outcome) bool {
 	u, q := ep.unrel, &ep.send
 	m := &u.out
 	for range budget {
@@ -37,21 +51,41 @@ func (e *Engine) transmitUnreliable(ep *endpoint, budget int) bool {
 			}
 			u.nextSend++
 		}
-		if ep.kind == descriptors.KindFrame {
-			if e.sendRaw(ep, m) == frameWaiting {
-				return true
-			}
-		} else if e.sendData(ep, m, 0, m.cut, 0, false) == frameWaiting {
+		if send(e, ep, m) == frameWaiting {
 			return true
 		}
 	}
 	return m.begun || q.posted() > 0
 }
 
-// beginUnreliable decides about a data frame by its header. Messages are taken
-// whole, in order of their frames and of their numbers, or not at all.
-func (e *Engine) beginUnreliable(ep *endpoint, h *descriptors.Header) verdict {
+// sent implements kind.
+func (unreliableVI) sent(e *Engine, ep *endpoint, m *sending, _, _, n, _ uint32, _ bool) {
+	if m.cut += n; m.cut == m.total {
+		m.begun = false
+		e.count(descriptors.CounterMessagesSent, 1)
+		e.cqs.complete(ep, &ep.send, m.token, m.total, 0, 0)
+	}
+}
+
+// failed implements kind.
+func (unreliableVI) failed(e *Engine, ep *endpoint, m *sending, _ bool, st descriptors.Status) {
+	m.begun = false
+	e.cqs.complete(ep, &ep.send, m.token, 0, 0, st)
+}
+
+// take implements kind. Messages are taken whole, in order of their frames and of their
+// numbers, or not at all.
+func (unreliableVI) take(e *Engine, ep *endpoint, h *descriptors.Header) verdict {
 	u := ep.unrel
+	u.hear(&e.clock)
+	switch h.Type {
+	case descriptors.FrameData:
+	case descriptors.FrameProbe:
+		e.sendAck(ep, descriptors.FrameAck) // if there is no room the peer asks again
+		return taken
+	default:
+		return heeded(h.Type == descriptors.FrameAck)
+	}
 	in := &u.in
 	switch {
 	case h.Length == 0 && h.Extent != 0, uint64(h.Offset)+uint64(h.Length) > uint64(h.Extent):
@@ -86,7 +120,7 @@ func (e *Engine) openUnreliable(ep *endpoint, h *descriptors.Header) bool {
 	if !u.receive {
 		if !e.takeReceive(ep, in) {
 			e.count(descriptors.CounterReceiveQueueEmpty, 1)
-			if ep.kind != descriptors.KindFrame { // anybody may send it frames: too many for an event each
+			if ep.kind.connects() { // else anybody may send it frames: too many for an event each
 				e.event(descriptors.Event{Code: descriptors.EventReceiveQueueEmpty, Endpoint: ep.id, CQ: descriptors.NoCQ})
 			}
 			return false
@@ -98,9 +132,8 @@ func (e *Engine) openUnreliable(ep *endpoint, h *descriptors.Header) bool {
 	return true
 }
 
-// endUnreliable takes note of a data frame whose payload has been placed, and
-// completes the message if it is whole.
-func (e *Engine) endUnreliable(ep *endpoint, h *descriptors.Header) {
+// placed implements kind: the message is complete if it is whole.
+func (unreliableVI) placed(e *Engine, ep *endpoint, h *descriptors.Header) {
 	u := ep.unrel
 	in := &u.in
 	if in.status = e.in.status; in.status == 0 {
@@ -120,29 +153,4 @@ func (e *Engine) endUnreliable(ep *endpoint, h *descriptors.Header) {
 		e.count(descriptors.CounterMessagesReceived, 1)
 	}
 	e.cqs.complete(ep, &ep.recv, in.token, length, in.immediate, in.status|in.flags)
-}
-
-// takeReceive fetches the next receive descriptor into in, unless none is
-// posted. A bad one shows in in.status.
-func (e *Engine) takeReceive(ep *endpoint, in *receipt) bool {
-	q := &ep.recv
-	if q.posted() == 0 {
-		// The host may have rung since this round looked: what it had posted
-		// before the message was sent must be there for it.
-		if e.bells.takePage(ep.id); q.posted() == 0 {
-			return false
-		}
-	}
-	in.token, in.status = e.regions.token(q, q.fetched)
-	q.fetched++
-	if in.status == 0 {
-		_, in.status = e.regions.fetch(ep.ptag, in.token, &in.layout)
-	}
-	if in.status == 0 && in.checked {
-		in.status = descriptors.StatusFormatError // a receive has no inline data
-	}
-	if in.status == 0 {
-		in.status, in.revoked = e.regions.check(&in.layout, ep.ptag, true), e.regions.revoked
-	}
-	return true
 }

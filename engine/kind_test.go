@@ -1,0 +1,43 @@
+package engine
+
+import (
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+func TestNewKind(t *testing.T) {
+	for _, c := range []struct {
+		body descriptors.CreateEndpointBody
+		want kind
+		why  refusal
+	}{
+		{descriptors.CreateEndpointBody{Kind: descriptors.KindVI, Reliability: descriptors.ReliableDelivery}, reliableVI{}, refusal{}},
+		{descriptors.CreateEndpointBody{Kind: descriptors.KindVI, Reliability: descriptors.Unreliable}, unreliableVI{}, refusal{}},
+		{descriptors.CreateEndpointBody{Kind: descriptors.KindFrame}, frames{}, refusal{}},
+		{descriptors.CreateEndpointBody{Kind: descriptors.KindRing}, nil, refusal{descriptors.ResultNotSupported, fieldKind}},
+		{descriptors.CreateEndpointBody{Kind: descriptors.KindChannel}, nil, refusal{descriptors.ResultNotSupported, fieldKind}},
+		{descriptors.CreateEndpointBody{Kind: 200}, nil, refusal{descriptors.ResultInvalidParameter, fieldKind}},
+	} {
+		if got, why := newKind(&c.body); got != c.want || why != c.why {
+			t.Errorf("kind %d, reliability %d: %T, %+v", c.body.Kind, c.body.Reliability, got, why)
+		}
+	}
+}
+
+// TestTakeRefusesUnknownTypes: a frame of a type that a connection does not have says
+// nothing about the connection.
+func TestTakeRefusesUnknownTypes(t *testing.T) {
+	c, _ := newTestClock()
+	e := &Engine{clock: *c}
+	for _, frame := range []descriptors.FrameType{0, descriptors.FrameConnectRequest, 200} {
+		ep := &endpoint{rel: &reliable{nxt: 1}, unrel: &unreliable{}}
+		h := &descriptors.Header{Type: frame, Ack: 1, Credit: 5}
+		if (reliableVI{}).take(e, ep, h) != refused || (unreliableVI{}).take(e, ep, h) != refused {
+			t.Errorf("a frame of type %d was taken", frame)
+		}
+		if ep.rel.una != 0 || ep.rel.limit != 0 {
+			t.Errorf("a frame of type %d acknowledged something", frame)
+		}
+	}
+}

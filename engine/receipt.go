@@ -1,0 +1,67 @@
+package engine
+
+import "github.com/trapeze-nic/trapeze/descriptors"
+
+// receipt is a message on its way in.
+type receipt struct {
+	layout
+	token     descriptors.Token
+	extent    uint32 // length that the sender states
+	received  uint32
+	immediate uint32
+	flags     descriptors.Status // StatusImmediate if there is any
+	open      bool               // a frame of it has arrived
+	revoked   uint64             // Engine.regions.revoked when its segments were checked
+	status    descriptors.Status // non-zero: it has failed on this side
+	// tabled says that the payload goes where an entry of the payload table said,
+	// not where the descriptor says.
+	tabled bool
+	entry  layout
+}
+
+// takeReceive fetches the next receive descriptor into in, unless none is
+// posted. A bad one shows in in.status.
+func (e *Engine) takeReceive(ep *endpoint, in *receipt) bool {
+	q := &ep.recv
+	if q.posted() == 0 {
+		// The host may have rung since this round looked: what it had posted
+		// before the message was sent must be there for it.
+		if e.bells.takePage(ep.id); q.posted() == 0 {
+			return false
+		}
+	}
+	in.token, in.status = e.regions.token(q, q.fetched)
+	q.fetched++
+	if in.status == 0 {
+		_, in.status = e.regions.fetch(ep.ptag, in.token, &in.layout)
+	}
+	if in.status == 0 && in.checked {
+		in.status = descriptors.StatusFormatError // a receive has no inline data
+	}
+	if in.status == 0 {
+		in.status, in.revoked = e.regions.check(&in.layout, ep.ptag, true), e.regions.revoked
+	}
+	return true
+}
+
+// aim decides where a message of extent bytes goes whose first frame has come: to
+// the memory of its receive descriptor, or where an entry of the payload table
+// says. It returns st, the descriptor's status, or what is wrong with that memory.
+func (e *Engine) aim(ep *endpoint, in *receipt, st descriptors.Status, extent uint32) descriptors.Status {
+	room := in.total
+	if in.tabled = e.in.entry != nil; in.tabled {
+		l := &in.entry
+		l.segments = append(l.segments[:0], *e.in.entry)
+		l.total, l.at, l.base = e.in.entry.length, 0, 0
+		room = l.total
+	}
+	switch {
+	case st != 0:
+		return st
+	case extent > room:
+		return descriptors.StatusLengthError
+	case in.tabled:
+		return e.regions.check(&in.entry, ep.ptag, true)
+	}
+	return 0
+}
