@@ -129,12 +129,7 @@ func (e *Engine) sendSetup(ep *endpoint) {
 		s.body.TimeoutMS = uint32(max(s.deadline-e.now, time.Millisecond) / time.Millisecond)
 	}
 	s.sent, s.again = e.now, e.now+e.setupPause(s)
-	buf := e.frame(&h, descriptors.ConnectBodySize)
-	if buf == nil {
-		return
-	}
-	*descriptors.ConnectBodyAt(buf[descriptors.HeaderSize:]) = s.body
-	e.commit(&h, buf)
+	e.send(&h, &s.body)
 }
 
 // setupPause is how long to wait for an answer before the frame is repeated. It is
@@ -175,9 +170,7 @@ func (e *Engine) endSetup(ep *endpoint, result descriptors.Result) {
 	} else {
 		h.Type, h.Key = descriptors.FrameDisconnect, ep.remote.ourKey
 	}
-	if buf := e.frame(&h, 0); buf != nil {
-		e.commit(&h, buf)
-	}
+	e.send(&h, nil)
 	e.leaveSetup(ep)
 	ep.state = descriptors.StateIdle
 	e.unlink(ep)
@@ -216,34 +209,34 @@ func (e *Engine) connecting(h *descriptors.Header) *endpoint {
 }
 
 // onConnectAccept completes a client's connection.
-func (e *Engine) onConnectAccept(h *descriptors.Header, payload []byte) bool {
+func (e *Engine) onConnectAccept(h *descriptors.Header, payload []byte) verdict {
 	on := descriptors.ConnectBodyAt(payload)
 	if on == nil {
-		return false
+		return refused
 	}
 	body := *on
 	ep := e.connecting(h)
 	if ep == nil {
 		e.answerStranger(e.endpoint(h.DestinationEndpoint), h)
-		return false
+		return refused
 	}
 	if ep.state == descriptors.StateConnected && ep.remote.mac == h.Source &&
 		ep.remote.endpoint == h.SourceEndpoint && ep.remote.theirKey == body.Key {
 		e.sendAck(ep, descriptors.FrameAck) // the last one, which confirmed this, was lost
-		return true
+		return taken
 	}
 	if ep.setup == nil {
 		e.answerStranger(ep, h) // another server was first
-		return false
+		return refused
 	}
 	if ep.setup.accepting || body.Key == 0 || h.SourceEndpoint == 0 || body.Reliability != ep.reliability ||
 		body.MaxTransfer != ep.maxTransfer || body.Kind != descriptors.KindVI {
-		return false
+		return refused
 	}
 	ep.remote.mac, ep.remote.endpoint, ep.remote.theirKey = h.Source, h.SourceEndpoint, body.Key
 	e.establish(ep, &body)
 	e.sendAck(ep, descriptors.FrameAck) // the server learns that its accept has arrived
-	return true
+	return taken
 }
 
 // confirmed completes a server's connection: a frame of it has come.
@@ -258,32 +251,32 @@ func (e *Engine) confirmed(ep *endpoint) {
 
 // onConnectReject ends a client's attempt, or a connection of which the server has
 // never heard that the client has it.
-func (e *Engine) onConnectReject(h *descriptors.Header) bool {
+func (e *Engine) onConnectReject(h *descriptors.Header) verdict {
 	ep := e.connecting(h)
 	if ep == nil {
-		return false
+		return refused
 	}
 	if ep.setup == nil {
 		if h.SourceEndpoint != ep.remote.endpoint || h.Source != ep.remote.mac {
-			return false
+			return refused
 		}
 		e.fail(ep, descriptors.StatusTransportError, descriptors.ResultConnectionLost, false)
-		return true
+		return taken
 	}
 	if ep.setup.accepting {
-		return false
+		return refused
 	}
 	why := descriptors.Result(h.Immediate)
 	if why == descriptors.ResultNoMatch && ep.setup.to == descriptors.Broadcast {
 		// Somebody else may be meant.
 		ep.setup.noMatch = true
-		return true
+		return taken
 	}
 	if why != descriptors.ResultNoMatch {
 		why = descriptors.ResultReject
 	}
 	e.endSetup(ep, why)
-	return true
+	return taken
 }
 
 // tickSetup looks at all that is being set up.

@@ -283,7 +283,7 @@ func (e *Engine) rang(page uint32, r rung) {
 	}
 	if r.set&rungSend != 0 && e.advance(ep, &ep.send, r.send) {
 		if ep.state == descriptors.StateConnected {
-			e.makeReady(ep)
+			e.ready.add(ep)
 		} else {
 			e.flushSends(ep, descriptors.StatusFlushed)
 		}
@@ -294,7 +294,7 @@ func (e *Engine) rang(page uint32, r rung) {
 			e.flushReceives(ep)
 		case ep.rel != nil:
 			e.offerCredit(ep)
-			e.refresh(ep)
+			e.fresh.add(ep)
 		}
 	}
 	if r.set&rungSendArm != 0 && !e.cqs.arm(&ep.send, r.sendArm) {

@@ -18,11 +18,7 @@ type endpoint struct {
 	state       descriptors.State
 
 	send, recv workQueue
-	queued     bool // in Engine.ready
-	owing      bool // in Engine.owing: an acknowledgement, or the epitaph
-	fresh      bool // in Engine.fresh
-	unsettled  bool // in Engine.unsettled
-	busy       bool // in Engine.busy
+	listed     listed
 
 	remote  remote
 	outline descriptors.Header // what the headers of the connection's frames have in common
@@ -62,15 +58,6 @@ func (e *Engine) endpoint(id uint32) *endpoint {
 		return nil
 	}
 	return e.endpoints[id]
-}
-
-// makeReady puts an endpoint that may have something to send into the round
-// robin.
-func (e *Engine) makeReady(ep *endpoint) {
-	if !ep.queued {
-		ep.queued = true
-		e.ready = append(e.ready, ep)
-	}
 }
 
 // flushSends ends every send of the endpoint, in order. The oldest one that was
@@ -162,9 +149,8 @@ func (e *Engine) bury(ep *endpoint, reason descriptors.Result, tell bool) {
 		// receive that has failed must not be acknowledged.
 		e.sendAck(ep, descriptors.FrameAck)
 	}
-	if ep.epitaph.due = !e.sendEpitaph(ep); ep.epitaph.due && !ep.owing {
-		ep.owing = true
-		e.owing = append(e.owing, ep)
+	if ep.epitaph.due = !e.sendEpitaph(ep); ep.epitaph.due {
+		e.owing.add(ep)
 	}
 }
 

@@ -47,14 +47,15 @@ type Engine struct {
 	takers       []*endpoint // open for raw frames, in the order of their creation
 	lastEndpoint uint32      // number that was given out last
 
-	ready, spare []*endpoint // have something to send
-	alone        bool        // only one has in this step
-	owing        []*endpoint // owe acknowledgements
-	fresh        []*endpoint // have got receives
-	unsettled    []*endpoint // have been acknowledged, but for settleAll
-	handed       bool        // a message to the host in this round
-	busy         []*endpoint // have frames under way or wait for credit
-	settingUp    []*endpoint // have a connection under way
+	ready     list        // have something to send
+	spare     []*endpoint // memory for ready
+	alone     bool        // only one has in this step
+	owing     list        // owe acknowledgements, or the epitaph
+	fresh     list        // have got receives
+	unsettled list        // have been acknowledged, but for settleAll
+	handed    bool        // a message to the host in this round
+	busy      list        // have frames under way or wait for credit
+	settingUp []*endpoint // have a connection under way
 
 	requests requests
 
@@ -114,7 +115,9 @@ func (e *Engine) clear() {
 	e.takers = nil
 	e.lastEndpoint = 0
 	e.bells.clear()
-	e.ready, e.spare, e.owing, e.fresh, e.unsettled, e.busy, e.settingUp = nil, nil, nil, nil, nil, nil, nil
+	e.ready, e.owing, e.fresh = list{bit: onReady}, list{bit: onOwing}, list{bit: onFresh}
+	e.unsettled, e.busy = list{bit: onUnsettled}, list{bit: onBusy}
+	e.spare, e.settingUp = nil, nil
 	e.requests.clear()
 }
 

@@ -11,17 +11,23 @@ func (e *Engine) reserve(n int) []byte {
 	return e.port.Reserve(descriptors.HeaderSize + n)
 }
 
-// frame is reserve for a frame of no established connection. It completes h, but for
-// the checksum.
-func (e *Engine) frame(h *descriptors.Header, n int) []byte {
-	buf := e.reserve(n)
+// send sends a frame of no established connection, with a body unless that is nil. It
+// returns false if the wire takes no more now.
+func (e *Engine) send(h *descriptors.Header, body *descriptors.ConnectBody) bool {
+	if body != nil {
+		h.Length = descriptors.ConnectBodySize
+	}
+	buf := e.reserve(int(h.Length))
 	if buf == nil {
-		return nil
+		return false
 	}
 	e.sign(h)
-	h.Length = uint16(n)
-	h.Checksum = 0
-	return buf
+	*descriptors.HeaderAt(buf) = *h
+	if body != nil {
+		*descriptors.ConnectBodyAt(buf[descriptors.HeaderSize:]) = *body
+	}
+	e.launch(buf)
+	return true
 }
 
 // sign fills in what is the same in all frames of this NIC.
@@ -30,13 +36,6 @@ func (e *Engine) sign(h *descriptors.Header) {
 	if e.checksum {
 		h.Flags |= descriptors.FrameChecksum
 	}
-}
-
-// commit writes the header into a frame whose payload is complete, and sends
-// it.
-func (e *Engine) commit(h *descriptors.Header, buf []byte) {
-	*descriptors.HeaderAt(buf) = *h
-	e.launch(buf)
 }
 
 // launch sends a complete frame, unless a program drops it: then it is as if it
@@ -118,13 +117,13 @@ func forAnybody(h *descriptors.Header) bool {
 func (e *Engine) demultiplex(h *descriptors.Header, payload []byte) verdict {
 	switch h.Type {
 	case descriptors.FrameConnectRequest:
-		return heeded(e.onConnectRequest(h, payload))
+		return e.onConnectRequest(h, payload)
 	case descriptors.FrameConnectAccept:
-		return heeded(e.onConnectAccept(h, payload))
+		return e.onConnectAccept(h, payload)
 	case descriptors.FrameConnectReject:
-		return heeded(e.onConnectReject(h))
+		return e.onConnectReject(h)
 	case descriptors.FrameDisconnect:
-		return heeded(e.onDisconnect(h))
+		return e.onDisconnect(h)
 	}
 	ep := e.endpoint(h.DestinationEndpoint)
 	if ep == nil || h.Key != ep.remote.ourKey || h.Key == 0 || h.SourceEndpoint != ep.remote.endpoint || h.Source != ep.remote.mac {
@@ -142,14 +141,6 @@ func (e *Engine) demultiplex(h *descriptors.Header, payload []byte) verdict {
 	return ep.kind.take(e, ep, h)
 }
 
-// heeded is the verdict on a frame without a payload to place.
-func heeded(ok bool) verdict {
-	if ok {
-		return taken
-	}
-	return refused
-}
-
 // answerStranger tells the sender of a frame for a connection that does not
 // exist (any more) so.
 func (e *Engine) answerStranger(ep *endpoint, h *descriptors.Header) {
@@ -162,9 +153,7 @@ func (e *Engine) answerStranger(ep *endpoint, h *descriptors.Header) {
 		DestinationEndpoint: h.SourceEndpoint, SourceEndpoint: h.DestinationEndpoint, Key: h.Key,
 		Immediate: uint32(descriptors.ResultConnectionLost),
 	}
-	if buf := e.frame(&reply, 0); buf != nil {
-		e.commit(&reply, buf)
-	}
+	e.send(&reply, nil)
 }
 
 // sendEpitaph tells the peer of a connection that has ended how it ended. It
@@ -176,32 +165,28 @@ func (e *Engine) sendEpitaph(ep *endpoint) bool {
 		DestinationEndpoint: p.endpoint, SourceEndpoint: ep.id, Key: p.theirKey,
 		Message: p.taken, Extent: p.posted, Immediate: uint32(p.reason),
 	}
-	buf := e.frame(&h, 0)
-	if buf != nil {
-		e.commit(&h, buf)
-	}
-	return buf != nil
+	return e.send(&h, nil)
 }
 
 // onDisconnect handles the news that a connection has ended at the other side.
-func (e *Engine) onDisconnect(h *descriptors.Header) bool {
+func (e *Engine) onDisconnect(h *descriptors.Header) verdict {
 	if h.DestinationEndpoint == 0 {
 		return e.onWithdrawal(h)
 	}
 	ep := e.endpoint(h.DestinationEndpoint)
 	if ep == nil || h.Key == 0 || h.SourceEndpoint != ep.remote.endpoint || h.Source != ep.remote.mac {
-		return false
+		return refused
 	}
 	want := ep.remote.ourKey
 	if h.Flags&descriptors.FrameEcho != 0 {
 		want = ep.remote.theirKey
 	}
 	if h.Key != want {
-		return false
+		return refused
 	}
 	if ep.state == descriptors.StateConnectPending {
 		e.endSetup(ep, descriptors.ResultWithdrawn) // the client knows nothing of it
-		return true
+		return taken
 	}
 	reason := descriptors.Result(h.Immediate)
 	switch r := ep.rel; {
@@ -209,7 +194,7 @@ func (e *Engine) onDisconnect(h *descriptors.Header) bool {
 		reason = descriptors.ResultConnectionLost // its sender knows nothing of the connection
 	case r == nil:
 	case !e.deliveredUpTo(ep, h.Message):
-		return false
+		return refused
 	case reason == descriptors.ResultAborted && h.Extent == r.done:
 		reason = descriptors.ResultSuccess // all that it may have cut off is here
 	}
@@ -221,5 +206,5 @@ func (e *Engine) onDisconnect(h *descriptors.Header) bool {
 		first = descriptors.StatusFlushed
 	}
 	e.fail(ep, first, reason, false)
-	return true
+	return taken
 }

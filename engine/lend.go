@@ -98,7 +98,7 @@ func (e *Engine) recallRegion(handle uint32) {
 	if e.lender == nil {
 		return
 	}
-	for _, ep := range e.busy {
+	for _, ep := range e.busy.members {
 		r := ep.rel
 		if !r.lending() {
 			continue

@@ -82,11 +82,12 @@ func (e *Engine) timeouts(ep *endpoint) {
 		if r.unanswered() {
 			e.count(descriptors.CounterTimeouts, 1)
 		}
-		e.makeReady(ep)
+		e.ready.add(ep)
 	}
 	if r.suspectAt != 0 && e.now >= r.suspectAt {
-		r.findLost()
-		e.repeat(ep)
+		if r.findLost(); r.resend != 0 {
+			e.ready.add(ep)
+		}
 	}
 	e.giveUp(ep, &r.liveness)
 }

@@ -48,13 +48,6 @@ func ones(n uint32) uint64 {
 	return 1<<n - 1
 }
 
-// repeat has an endpoint send again what is lost.
-func (e *Engine) repeat(ep *endpoint) {
-	if ep.rel.resend != 0 {
-		e.makeReady(ep)
-	}
-}
-
 // learn takes in what the header of a frame says besides its Ack, and looks for
 // frames that have been lost. While they arrive in order it is not called.
 func (r *reliable) learn(h *descriptors.Header) {

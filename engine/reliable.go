@@ -78,7 +78,7 @@ func (reliableVI) open(e *Engine, ep *endpoint, _ *descriptors.ConnectBody) {
 		messages: make([]sending, sends), receipts: make([]receipt, receives),
 		timers: timers{rto: e.timing.Retransmit, liveness: liveness{heard: e.now}},
 	}
-	e.refresh(ep)
+	e.fresh.add(ep)
 }
 
 func (r *reliable) message(n uint32) *sending { return &r.messages[n&uint32(len(r.messages)-1)] }
@@ -111,7 +111,7 @@ func (reliableVI) transmit(e *Engine, ep *endpoint, budget int) bool {
 			}
 			if int32(r.limit-r.next) <= 0 {
 				r.stalled = true
-				e.makeBusy(ep)
+				e.busy.add(ep)
 				return false
 			}
 			r.stalled = false
@@ -153,7 +153,7 @@ func (reliableVI) sent(e *Engine, ep *endpoint, m *sending, psn, offset, n, cred
 		m.cut += n
 		m.allCut, m.lastPSN = m.cut == m.total, psn
 		r.nxt++
-		e.makeBusy(ep)
+		e.busy.add(ep)
 	}
 	r.owed, r.offered = false, credit
 }
@@ -181,7 +181,7 @@ func (e *Engine) takeAck(ep *endpoint, h *descriptors.Header) bool {
 	if int32(h.Credit-r.limit) > 0 {
 		r.limit, r.probeAt, r.probeGap = h.Credit, 0, 0
 		if r.stalled {
-			e.makeReady(ep)
+			e.ready.add(ep)
 		}
 	}
 	if n > 0 {
@@ -193,14 +193,13 @@ func (e *Engine) takeAck(ep *endpoint, h *descriptors.Header) bool {
 		r.una = h.Ack
 		r.acked, r.resend, r.resent = shift(r.acked, n), shift(r.resend, n), shift(r.resent, n)
 		r.retransmitAt = 0
-		if !ep.unsettled {
-			ep.unsettled = true
-			e.unsettled = append(e.unsettled, ep)
-		}
+		e.unsettled.add(ep)
 	}
 	if r.acked|r.resent != 0 || h.Type == descriptors.FrameAck && (h.Extent|h.Offset != 0 || h.Message != r.duplicates) {
 		r.learn(h)
-		e.repeat(ep)
+		if r.resend != 0 {
+			e.ready.add(ep)
+		}
 	}
 	return true
 }
@@ -231,17 +230,17 @@ func (r *reliable) sample(rtt time.Duration) {
 // handed a message to the host it waits for the next one: the host gets the message
 // that much sooner, and its answer is sent first.
 func (e *Engine) settleAll() {
-	for i, ep := range e.unsettled {
-		e.unsettled[i], ep.unsettled = nil, false
+	for i, ep := range e.unsettled.members {
+		e.unsettled.members[i], ep.listed = nil, ep.listed&^onUnsettled
 		if ep.rel == nil {
 			continue
 		}
 		e.settle(ep)
 		if r := ep.rel; r != nil && (ep.send.posted() > 0 || r.next != r.head && !r.message(r.next-1).allCut) {
-			e.makeReady(ep)
+			e.ready.add(ep)
 		}
 	}
-	e.unsettled = e.unsettled[:0]
+	e.unsettled.members = e.unsettled.members[:0]
 }
 
 // settle completes the messages that have been acknowledged whole, in order.

@@ -7,18 +7,14 @@ import "github.com/trapeze-nic/trapeze/descriptors"
 func (reliableVI) take(e *Engine, ep *endpoint, h *descriptors.Header) verdict {
 	r := ep.rel
 	r.hear(&e.clock)
-	switch h.Type {
-	case descriptors.FrameAck:
-		return heeded(e.takeAck(ep, h))
-	case descriptors.FrameProbe:
-		if !e.takeAck(ep, h) {
-			return refused
-		}
+	switch t := h.Type; {
+	case t != descriptors.FrameData && t != descriptors.FrameAck && t != descriptors.FrameProbe, !e.takeAck(ep, h):
+		return refused
+	case t == descriptors.FrameProbe:
 		e.owe(ep, true)
 		return taken
-	}
-	if h.Type != descriptors.FrameData || !e.takeAck(ep, h) {
-		return refused
+	case t == descriptors.FrameAck:
+		return taken
 	}
 	ahead := h.PSN - r.expect
 	if int32(ahead) < 0 || ahead > 0 && ahead < windowFrames && r.have&(1<<(ahead-1)) != 0 {
@@ -103,24 +99,16 @@ func (e *Engine) takeReceives(ep *endpoint, n uint32) {
 	}
 }
 
-// refresh notes that an endpoint has got receives.
-func (e *Engine) refresh(ep *endpoint) {
-	if !ep.fresh {
-		ep.fresh = true
-		e.fresh = append(e.fresh, ep)
-	}
-}
-
 // anticipate fetches the descriptors of receives that were posted, when all else
 // has been done: the messages for them then need not wait for that.
 func (e *Engine) anticipate() {
-	for i, ep := range e.fresh {
-		e.fresh[i], ep.fresh = nil, false
+	for i, ep := range e.fresh.members {
+		e.fresh.members[i], ep.listed = nil, ep.listed&^onFresh
 		if r := ep.rel; r != nil {
 			e.takeReceives(ep, min(ep.recv.producer-ep.recv.completed, uint32(len(r.receipts))))
 		}
 	}
-	e.fresh = e.fresh[:0]
+	e.fresh.members = e.fresh.members[:0]
 }
 
 // finishReceipts completes the messages that have arrived whole, in order. A
@@ -161,10 +149,7 @@ func (e *Engine) owe(ep *endpoint, now bool) {
 		r.owed, r.owedStep, r.owedNow = true, e.step, false
 	}
 	r.owedNow = r.owedNow || now
-	if !ep.owing {
-		ep.owing = true
-		e.owing = append(e.owing, ep)
-	}
+	e.owing.add(ep)
 }
 
 // offerCredit tells the peer about newly posted receives once they at least
@@ -182,9 +167,8 @@ func (e *Engine) offerCredit(ep *endpoint) {
 // have ended still owe. It reports whether any went out.
 func (e *Engine) acknowledge() bool {
 	any := false
-	keep := e.owing[:0]
-	for _, ep := range e.owing {
-		sent, due := false, false
+	e.owing.keep(func(ep *endpoint) (due bool) {
+		sent := false
 		switch r := ep.rel; {
 		case r == nil && ep.epitaph.due:
 			sent = e.sendEpitaph(ep)
@@ -199,12 +183,9 @@ func (e *Engine) acknowledge() bool {
 			sent = e.sendAck(ep, descriptors.FrameAck)
 			due = !sent
 		}
-		if ep.owing, any = due, any || sent; due {
-			keep = append(keep, ep)
-		}
-	}
-	clear(e.owing[len(keep):])
-	e.owing = keep
+		any = any || sent
+		return due
+	})
 	return any
 }
 

@@ -178,27 +178,30 @@ func (q *requests) tick() {
 }
 
 // onConnectRequest hands a request to a host that waits for it.
-func (e *Engine) onConnectRequest(h *descriptors.Header, payload []byte) bool {
+func (e *Engine) onConnectRequest(h *descriptors.Header, payload []byte) verdict {
 	on := descriptors.ConnectBodyAt(payload)
 	if on == nil || h.SourceEndpoint == 0 {
-		return false
+		return refused
 	}
 	body := *on
 	if body.Key == 0 || body.Remote.Len > descriptors.MaxDiscriminator || body.Local.Len > descriptors.MaxDiscriminator ||
 		body.Kind != descriptors.KindVI || body.TimeoutMS == 0 {
-		return false
+		return refused
 	}
 	from := remote{mac: h.Source, endpoint: h.SourceEndpoint, theirKey: body.Key}
 	if r := e.requests.byClient[from]; r != nil {
 		e.copyOf(r)
-		return true
+		return taken
 	}
 	e.look() // the client's time begins now
 	lost, ok := e.requests.arrived(from, &body)
 	if !ok {
 		e.sendReject(from, descriptors.ResultNoMatch)
 	}
-	return !lost
+	if lost {
+		return refused
+	}
+	return taken
 }
 
 // copyOf repeats the answer to a request of which a copy has come, since it may
@@ -215,23 +218,21 @@ func (e *Engine) copyOf(r *request) {
 func (e *Engine) sendReject(to remote, why descriptors.Result) {
 	h := descriptors.Header{Destination: to.mac, Type: descriptors.FrameConnectReject,
 		DestinationEndpoint: to.endpoint, Key: to.theirKey, Immediate: uint32(why)}
-	if buf := e.frame(&h, 0); buf != nil {
-		e.commit(&h, buf)
-	}
+	e.send(&h, nil)
 }
 
 // onWithdrawal takes back a request whose client no longer waits.
-func (e *Engine) onWithdrawal(h *descriptors.Header) bool {
+func (e *Engine) onWithdrawal(h *descriptors.Header) verdict {
 	r := e.requests.byClient[remote{mac: h.Source, endpoint: h.SourceEndpoint, theirKey: h.Key}]
 	switch {
 	case r == nil:
-		return false
+		return refused
 	case r.state == requestOpen:
 		e.requests.withdraw(r)
-		return true
+		return taken
 	case r.by != nil && r.by.setup != nil:
 		e.endSetup(r.by, descriptors.ResultWithdrawn)
-		return true
+		return taken
 	}
-	return false
+	return refused
 }

@@ -152,8 +152,8 @@ func (e *Engine) patience() time.Duration {
 
 // pending reports whether something is under way that a timer looks after.
 func (e *Engine) pending() bool {
-	return e.in.held || e.out.held || e.waiting != 0 || len(e.busy) > 0 || len(e.settingUp) > 0 || len(e.owing) > 0 ||
-		len(e.ready) > 0 || len(e.unsettled) > 0
+	return e.in.held || e.out.held || e.waiting != 0 || len(e.busy.members) > 0 || len(e.settingUp) > 0 || len(e.owing.members) > 0 ||
+		len(e.ready.members) > 0 || len(e.unsettled.members) > 0
 }
 
 // Quiet reports whether nothing is under way that a timer looks after.

@@ -27,18 +27,18 @@ func (e *Engine) round() bool {
 	// What has been posted goes before what has come: a message that waits is late
 	// already.
 	worked = e.transmit() || worked
-	if len(e.unsettled) > 0 {
+	if len(e.unsettled.members) > 0 {
 		e.settleAll()
 	}
 	e.handed = false
 	worked = e.receive() || worked
-	if len(e.unsettled) > 0 && !e.handed {
+	if len(e.unsettled.members) > 0 && !e.handed {
 		e.settleAll()
 	}
-	if len(e.owing) > 0 {
+	if len(e.owing.members) > 0 {
 		worked = e.acknowledge() || worked
 	}
-	if len(e.fresh) > 0 {
+	if len(e.fresh.members) > 0 {
 		e.anticipate()
 	}
 	if e.waiting == 0 && e.due() {
@@ -65,33 +65,21 @@ func (e *Engine) flush() {
 	}
 }
 
-// makeBusy has the timers of a connection looked at with every tick.
-func (e *Engine) makeBusy(ep *endpoint) {
-	if !ep.busy {
-		ep.busy = true
-		e.busy = append(e.busy, ep)
-	}
-}
-
 // tick looks at the timers that may have run out.
 func (e *Engine) tick() {
-	keep := e.busy[:0]
-	for _, ep := range e.busy {
+	e.busy.keep(func(ep *endpoint) bool {
 		r := ep.rel
 		if r == nil || r.una == r.nxt && !r.stalled {
-			ep.busy = false
-			continue
+			return false
 		}
 		e.timeouts(ep)
-		keep = append(keep, ep)
-	}
-	clear(e.busy[len(keep):])
-	e.busy = keep
+		return true
+	})
 	e.requests.tick()
 	e.tickSetup()
 	if e.idleDue() {
 		for _, ep := range e.endpoints {
-			if ep != nil && !ep.busy {
+			if ep != nil && ep.listed&onBusy == 0 {
 				e.keepAlive(ep)
 			}
 		}

@@ -25,16 +25,16 @@ func (e *Engine) transmit() bool {
 			return moved
 		}
 	}
-	if len(e.ready) == 0 {
+	if len(e.ready.members) == 0 {
 		return e.progress != before
 	}
-	turn := e.ready
+	turn := e.ready.members
 	e.alone = len(turn) == 1
-	e.ready = e.spare[:0]
+	e.ready.members = e.spare[:0]
 	for i, ep := range turn {
-		turn[i], ep.queued = nil, false
+		turn[i], ep.listed = nil, ep.listed&^onReady
 		if ep.state == descriptors.StateConnected && ep.kind.transmit(e, ep, transmitQuantum) {
-			e.makeReady(ep)
+			e.ready.add(ep)
 		}
 	}
 	e.spare = turn[:0]

@@ -83,8 +83,10 @@ func (unreliableVI) take(e *Engine, ep *endpoint, h *descriptors.Header) verdict
 	case descriptors.FrameProbe:
 		e.sendAck(ep, descriptors.FrameAck) // if there is no room the peer asks again
 		return taken
+	case descriptors.FrameAck:
+		return taken
 	default:
-		return heeded(h.Type == descriptors.FrameAck)
+		return refused
 	}
 	in := &u.in
 	switch {
