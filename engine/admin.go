@@ -16,61 +16,62 @@ func (e *Engine) Execute(cmd *descriptors.Command) {
 }
 
 func (e *Engine) execute(c *descriptors.Command) {
-	why := refusal{}
 	switch c.Opcode {
 	case descriptors.OpNop:
+		e.answer(c.ID, refusal{})
 	case descriptors.OpCreatePtag:
 		reply, why := e.regions.createPtag()
 		answerWith(&e.reports, c.ID, reply, why)
-		return
 	case descriptors.OpDestroyPtag:
-		why = e.regions.destroyPtag(descriptors.Body[descriptors.PtagBody](c).Ptag)
+		do(e, c, e.regions.destroyPtag)
 	case descriptors.OpRegisterMemory:
-		reply, why := e.regions.register(descriptors.Body[descriptors.RegisterMemoryBody](c))
-		answerWith(&e.reports, c.ID, reply, why)
-		return
+		ask(e, c, e.regions.register)
 	case descriptors.OpDeregisterMemory:
-		why = e.deregisterMemory(descriptors.Body[descriptors.MemoryBody](c).Handle)
+		do(e, c, e.deregisterMemory)
 	case descriptors.OpCreateCQ:
-		reply, why := e.createCQ(descriptors.Body[descriptors.CreateCQBody](c))
-		answerWith(&e.reports, c.ID, reply, why)
-		return
+		ask(e, c, e.createCQ)
 	case descriptors.OpDestroyCQ:
-		why = e.destroyCQ(descriptors.Body[descriptors.CQBody](c).CQ)
+		do(e, c, e.destroyCQ)
 	case descriptors.OpCreateEndpoint:
-		reply, why := e.createEndpoint(descriptors.Body[descriptors.CreateEndpointBody](c))
-		answerWith(&e.reports, c.ID, reply, why)
-		return
+		ask(e, c, e.createEndpoint)
 	case descriptors.OpDestroyEndpoint:
-		why = e.destroyEndpoint(e.subject(descriptors.Body[descriptors.EndpointBody](c).Endpoint))
+		do(e, c, e.destroyEndpoint)
 	case descriptors.OpQueryEndpoint:
-		reply, why := e.queryEndpoint(e.subject(descriptors.Body[descriptors.EndpointBody](c).Endpoint))
-		answerWith(&e.reports, c.ID, reply, why)
-		return
+		ask(e, c, e.queryEndpoint)
 	case descriptors.OpConnectWait:
-		if why = e.requests.wait(c.ID, descriptors.Body[descriptors.ConnectWaitBody](c)); why == (refusal{}) {
-			return // it is answered when a request has come
-		}
+		begin(e, c, e.requests.wait)
 	case descriptors.OpConnectAccept:
-		if why = e.connectAccept(c.ID, descriptors.Body[descriptors.ConnectAcceptBody](c)); why == (refusal{}) {
-			return // it is answered when the connection is there
-		}
+		begin(e, c, e.connectAccept)
 	case descriptors.OpConnectReject:
-		why = e.connectReject(descriptors.Body[descriptors.ConnectRejectBody](c).Connection)
+		do(e, c, e.connectReject)
 	case descriptors.OpConnectRequest:
-		if why = e.connectRequest(c.ID, descriptors.Body[descriptors.ConnectRequestBody](c)); why == (refusal{}) {
-			return
-		}
+		begin(e, c, e.connectRequest)
 	case descriptors.OpDisconnect:
-		why = e.disconnect(e.subject(descriptors.Body[descriptors.EndpointBody](c).Endpoint))
+		do(e, c, e.disconnect)
 	case descriptors.OpAbort:
-		why = e.abort(descriptors.Body[descriptors.AbortBody](c).ID)
+		do(e, c, e.abort)
 	case descriptors.OpSetPayload:
-		why = e.setPayload(descriptors.Body[descriptors.SetPayloadBody](c))
+		do(e, c, e.setPayload)
 	default:
-		why = refusal{descriptors.ResultBadOpcode, fieldOpcode}
+		e.answer(c.ID, refusal{descriptors.ResultBadOpcode, fieldOpcode})
 	}
-	e.answer(c.ID, why)
+}
+
+// do carries out a command whose reply has no body, ask one whose reply has one.
+func do[B descriptors.CommandBody](e *Engine, c *descriptors.Command, f func(*B) refusal) {
+	e.answer(c.ID, f(descriptors.Body[B](c)))
+}
+
+func ask[B descriptors.CommandBody, R descriptors.ReplyBody](e *Engine, c *descriptors.Command, f func(*B) (R, refusal)) {
+	reply, why := f(descriptors.Body[B](c))
+	answerWith(&e.reports, c.ID, reply, why)
+}
+
+// begin begins with a command that waits for the network, and is answered when it ends.
+func begin[B descriptors.CommandBody](e *Engine, c *descriptors.Command, f func(uint16, *B) refusal) {
+	if why := f(c.ID, descriptors.Body[B](c)); why != (refusal{}) {
+		e.answer(c.ID, why)
+	}
 }
 
 // subject finds the endpoint that a command is about. What was posted to it before
@@ -85,7 +86,8 @@ func (e *Engine) subject(id uint32) *endpoint {
 
 // disconnect ends a connection, or an attempt at one, and takes an endpoint out
 // of the error state. Whatever is posted is flushed.
-func (e *Engine) disconnect(ep *endpoint) refusal {
+func (e *Engine) disconnect(b *descriptors.EndpointBody) refusal {
+	ep := e.subject(b.Endpoint)
 	if ep == nil {
 		return refusal{descriptors.ResultInvalidParameter, fieldEndpoint}
 	}
@@ -105,12 +107,12 @@ func (e *Engine) disconnect(ep *endpoint) refusal {
 }
 
 // abort ends a command that waits for the network.
-func (e *Engine) abort(command uint16) refusal {
-	if e.requests.abort(command) {
+func (e *Engine) abort(b *descriptors.AbortBody) refusal {
+	if e.requests.abort(b.ID) {
 		return refusal{}
 	}
 	for _, ep := range e.settingUp {
-		if ep.setup.command == command {
+		if ep.setup.command == b.ID {
 			e.endSetup(ep, descriptors.ResultAborted)
 			return refusal{}
 		}

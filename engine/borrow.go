@@ -2,13 +2,6 @@ package engine
 
 import "github.com/trapeze-nic/trapeze/descriptors"
 
-// mayRefer reports whether a frame with this header carries references in place of
-// its payload, and may.
-func (e *Engine) mayRefer(h *descriptors.Header) bool {
-	return h.Flags&descriptors.FrameReference != 0 && e.lender != nil &&
-		ours(h, descriptors.FrameFlagsReserved) && h.Type == descriptors.FrameData
-}
-
 // borrow finds the bytes that a frame refers to, of whose header in.header is a
 // copy. It returns false if they are not there, or if the references cannot be.
 func (e *Engine) borrow(table []byte) bool {

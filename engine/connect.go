@@ -80,8 +80,8 @@ func (e *Engine) connectAccept(id uint16, b *descriptors.ConnectAcceptBody) refu
 	return refusal{}
 }
 
-func (e *Engine) connectReject(connection uint32) refusal {
-	r, why := e.requests.find(connection)
+func (e *Engine) connectReject(b *descriptors.ConnectRejectBody) refusal {
+	r, why := e.requests.find(b.Connection)
 	if r == nil {
 		return refusal{why, fieldAcceptConnection}
 	}
@@ -123,24 +123,17 @@ func (e *Engine) connectRequest(id uint16, b *descriptors.ConnectRequestBody) re
 func (e *Engine) sendSetup(ep *endpoint) {
 	s := ep.setup
 	h := descriptors.Header{Destination: s.to, Type: descriptors.FrameConnectRequest, SourceEndpoint: ep.id}
+	longest := setupRarely
 	if s.accepting {
 		h.Type, h.DestinationEndpoint, h.Key = descriptors.FrameConnectAccept, ep.remote.endpoint, ep.remote.theirKey
+		// It is the NIC of a client that answers an accept: this is repeated often
+		// enough to tell a client that has died from a bad wire.
+		longest = e.timing.Dead / silentProbes
 	} else {
 		s.body.TimeoutMS = uint32(max(s.deadline-e.now, time.Millisecond) / time.Millisecond)
 	}
-	s.sent, s.again = e.now, e.now+e.setupPause(s)
+	s.sent, s.again = e.now, e.now+min(max((e.present()-s.began)/4, setupEvery), longest)
 	e.send(&h, &s.body)
-}
-
-// setupPause is how long to wait for an answer before the frame is repeated. It is
-// the NIC of a client that answers an accept, so that the server repeats this often
-// enough to tell a client that has died from a bad wire.
-func (e *Engine) setupPause(s *setup) time.Duration {
-	longest := setupRarely
-	if s.accepting {
-		longest = e.timing.Dead / silentProbes
-	}
-	return min(max((e.present()-s.began)/4, setupEvery), longest)
 }
 
 // startSetup begins to connect ep.

@@ -77,7 +77,8 @@ func (e *Engine) accept(buf []byte) (payload []byte, ok bool) {
 	switch {
 	case wellFormed(h, len(buf)):
 		buf = buf[:descriptors.HeaderSize+int(h.Length)]
-	case !e.mayRefer(h):
+	case h.Flags&descriptors.FrameReference == 0 || e.lender == nil || !ours(h, descriptors.FrameFlagsReserved) ||
+		h.Type != descriptors.FrameData: // and so it cannot refer to its payload either
 		return nil, false
 	}
 	switch {

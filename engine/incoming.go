@@ -75,37 +75,26 @@ func (e *Engine) takeFrame(buf []byte) {
 	in := &e.in
 	in.held, in.entry = false, nil
 	payload, ok := e.accept(buf)
-	if !ok {
-		if isRaw(buf) {
-			e.takeRaw(buf)
-			return
-		}
-		e.refuse()
+	if !ok && isRaw(buf) {
+		e.takeRaw(buf)
 		return
 	}
-	if in.header.Flags&descriptors.FrameReference != 0 {
+	if ok && in.header.Flags&descriptors.FrameReference != 0 {
 		if ok = e.borrow(payload); ok && e.hooks&wholeFrames != 0 {
 			buf, payload, ok = e.expand()
 		}
-		if !ok {
-			e.refuse()
-			return
+	}
+	v := refused
+	if ok {
+		e.countReceived()
+		if e.hooks&wholeFrames != 0 {
+			payload, ok = e.steer(buf, payload)
 		}
 	}
-	e.countReceived()
-	if e.hooks&wholeFrames != 0 {
-		if payload, ok = e.steer(buf, payload); !ok {
-			e.refuse()
-			return
-		}
+	if ok {
+		v = e.demultiplex(&in.header, payload)
 	}
-	e.deliver(buf, payload, e.demultiplex(&in.header, payload))
-}
-
-// refuse drops the frame that has arrived.
-func (e *Engine) refuse() {
-	e.count(descriptors.CounterFramesDropped, 1)
-	e.port.Release()
+	e.deliver(buf, payload, v)
 }
 
 // deliver ends a frame that has arrived whole and been judged, unless the host

@@ -62,12 +62,7 @@ func (m *regions) next(l *layout, offset uint32, n int, tag uint32, write bool) 
 	}
 	s := &l.segments[l.at]
 	part := min(uint64(s.length-skip), uint64(n))
-	r, off := m.reach(s.handle, tag, s.address+uint64(skip), part, write)
-	if r == nil {
-		m.count(descriptors.CounterProtectionErrors, 1)
-		return nil, descriptors.StatusProtectionError
-	}
-	w := m.window(r, off, part, write)
+	w := m.at(s.handle, tag, s.address+uint64(skip), part, write)
 	if len(w) == 0 {
 		return nil, descriptors.StatusProtectionError
 	}

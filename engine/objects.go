@@ -2,10 +2,10 @@ package engine
 
 import "github.com/trapeze-nic/trapeze/descriptors"
 
-func (e *Engine) deregisterMemory(handle uint32) refusal {
-	why := e.regions.deregister(handle)
+func (e *Engine) deregisterMemory(b *descriptors.MemoryBody) refusal {
+	why := e.regions.deregister(b.Handle)
 	if why == (refusal{}) {
-		e.recallRegion(handle)
+		e.recallRegion(b.Handle)
 	}
 	return why
 }
@@ -19,10 +19,10 @@ func (e *Engine) createCQ(b *descriptors.CreateCQBody) (reply descriptors.CQBody
 	return descriptors.CQBody{CQ: cq.id}, why
 }
 
-func (e *Engine) destroyCQ(id uint32) refusal {
-	why := e.cqs.destroy(id)
+func (e *Engine) destroyCQ(b *descriptors.CQBody) refusal {
+	why := e.cqs.destroy(b.CQ)
 	if why == (refusal{}) {
-		e.bells.close(e.limits.Endpoints + id)
+		e.bells.close(e.limits.Endpoints + b.CQ)
 	}
 	return why
 }
@@ -122,7 +122,8 @@ func (e *Engine) freeEndpoint() uint32 {
 
 // destroyEndpoint follows VIA: only an endpoint that is not connected and has
 // nothing queued can go.
-func (e *Engine) destroyEndpoint(ep *endpoint) refusal {
+func (e *Engine) destroyEndpoint(b *descriptors.EndpointBody) refusal {
+	ep := e.subject(b.Endpoint)
 	switch {
 	case ep == nil:
 		return refusal{descriptors.ResultInvalidParameter, fieldEndpoint}
@@ -142,7 +143,8 @@ func (e *Engine) destroyEndpoint(ep *endpoint) refusal {
 	return refusal{}
 }
 
-func (e *Engine) queryEndpoint(ep *endpoint) (reply descriptors.EndpointReply, why refusal) {
+func (e *Engine) queryEndpoint(b *descriptors.EndpointBody) (reply descriptors.EndpointReply, why refusal) {
+	ep := e.subject(b.Endpoint)
 	if ep == nil {
 		return reply, refusal{descriptors.ResultInvalidParameter, fieldEndpoint}
 	}

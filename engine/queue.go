@@ -31,21 +31,16 @@ func (m *regions) token(q *workQueue, i uint32) (descriptors.Token, descriptors.
 	if q.epoch != m.epoch {
 		size := uint64(q.depth()) * descriptors.TokenSize
 		w, err := m.bus.Window(q.iova, size, false)
-		if err != nil || uint64(len(w)) < size {
-			return m.tokenApart(q, i)
+		if err != nil || uint64(len(w)) < size { // not contiguous for us
+			t := descriptors.TokensAt(m.whole(q.iova+uint64(i&q.mask)*descriptors.TokenSize, descriptors.TokenSize, false))
+			if t == nil {
+				return descriptors.Token{}, descriptors.StatusProtectionError
+			}
+			return t[0], 0
 		}
 		q.tokens, q.epoch = descriptors.TokensAt(w), m.epoch
 	}
 	return q.tokens[i&q.mask], 0
-}
-
-// tokenApart is token for a ring that is not contiguous for us.
-func (m *regions) tokenApart(q *workQueue, i uint32) (descriptors.Token, descriptors.Status) {
-	w := m.whole(q.iova+uint64(i&q.mask)*descriptors.TokenSize, descriptors.TokenSize, false)
-	if t := descriptors.TokensAt(w); t != nil {
-		return t[0], 0
-	}
-	return descriptors.Token{}, descriptors.StatusProtectionError
 }
 
 // fetch copies the descriptor that t names, of an endpoint with protection tag tag,
@@ -57,12 +52,7 @@ func (m *regions) fetch(tag uint32, t descriptors.Token, l *layout) (c control, 
 		return c, descriptors.StatusFormatError
 	}
 	// The status word will be written, so the region must allow writing.
-	r, off := m.reach(t.Handle, tag, t.Address, descriptors.ControlSegmentSize, true)
-	if r == nil {
-		m.count(descriptors.CounterProtectionErrors, 1)
-		return c, descriptors.StatusProtectionError
-	}
-	seg := descriptors.ControlAt(m.window(r, off, descriptors.ControlSegmentSize, true))
+	seg := descriptors.ControlAt(m.at(t.Handle, tag, t.Address, descriptors.ControlSegmentSize, true))
 	if seg == nil {
 		return c, descriptors.StatusProtectionError
 	}
@@ -71,18 +61,19 @@ func (m *regions) fetch(tag uint32, t descriptors.Token, l *layout) (c control, 
 	if seg.Reserved != 0 || c.bits&descriptors.ControlReserved != 0 || c.bits.Op() != descriptors.OpSend || count > uint64(m.limits.Segments) {
 		return c, descriptors.StatusFormatError
 	}
-	n := count * descriptors.DataSegmentSize
+	address, n := t.Address+descriptors.ControlSegmentSize, count*descriptors.DataSegmentSize
 	if c.bits&descriptors.ControlInline != 0 {
-		return c, m.fetchInline(tag, t, l, &c, n)
-	}
-	if r, off = m.reach(t.Handle, tag, t.Address+descriptors.ControlSegmentSize, n, false); r == nil {
-		m.count(descriptors.CounterProtectionErrors, 1)
-		return c, descriptors.StatusProtectionError
+		// The data is as one segment, in the descriptor's own region.
+		if (uint64(c.length)+descriptors.DataSegmentSize-1)&^(descriptors.DataSegmentSize-1) != n {
+			return c, descriptors.StatusFormatError
+		}
+		l.segments = append(l.segments, segment{address, t.Handle, c.length})
+		l.total, l.checked = c.length, true
+		return c, m.check(l, tag, false)
 	}
 	var total uint64
 	for n > 0 {
-		w := m.window(r, off, n, false)
-		segs := descriptors.DataSegmentsAt(w)
+		segs := descriptors.DataSegmentsAt(m.at(t.Handle, tag, address, n, false))
 		if segs == nil {
 			return c, descriptors.StatusProtectionError
 		}
@@ -92,28 +83,13 @@ func (m *regions) fetch(tag uint32, t descriptors.Token, l *layout) (c control, 
 			l.segments = append(l.segments, s)
 		}
 		moved := uint64(len(segs)) * descriptors.DataSegmentSize
-		off, n = off+moved, n-moved
+		address, n = address+moved, n-moved
 	}
 	if total != uint64(c.length) || total > uint64(m.limits.Transfer) {
 		return c, descriptors.StatusLengthError
 	}
 	l.total = uint32(total)
 	return c, 0
-}
-
-// fetchInline is the rest of fetch for a descriptor with n bytes of room for inline
-// data: that is as one segment, in the descriptor's own region.
-func (m *regions) fetchInline(tag uint32, t descriptors.Token, l *layout, c *control, n uint64) descriptors.Status {
-	if (uint64(c.length)+descriptors.DataSegmentSize-1)&^(descriptors.DataSegmentSize-1) != n {
-		return descriptors.StatusFormatError
-	}
-	s := segment{t.Address + descriptors.ControlSegmentSize, t.Handle, c.length}
-	if r, _ := m.reach(s.handle, tag, s.address, uint64(s.length), false); r == nil {
-		m.count(descriptors.CounterProtectionErrors, 1)
-		return descriptors.StatusProtectionError
-	}
-	l.segments, l.total, l.checked = append(l.segments, s), c.length, true
-	return 0
 }
 
 // control is what we keep of a control segment.

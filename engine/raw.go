@@ -35,7 +35,6 @@ func (frames) close(e *Engine, ep *endpoint) {
 	e.takers = slices.DeleteFunc(e.takers, func(other *endpoint) bool { return other == ep })
 }
 
-// transmit implements kind.
 func (frames) transmit(e *Engine, ep *endpoint, budget int) bool {
 	return e.transmitUnreliable(ep, budget, (*Engine).sendRaw)
 }
@@ -101,14 +100,14 @@ func (e *Engine) takeRaw(buf []byte) {
 	in, frame := &e.in, buf
 	ep := e.taker(frame)
 	if ep == nil || len(frame) > e.port.MTU() {
-		e.refuse()
+		e.deliver(buf, nil, refused)
 		return
 	}
 	e.count(descriptors.CounterFramesReceived, 1)
 	e.count(descriptors.CounterBytesReceived, uint64(len(frame)))
 	if e.hooks&wholeFrames != 0 {
 		if frame, ep = e.steerRaw(frame, ep); ep == nil {
-			e.refuse()
+			e.deliver(buf, nil, refused)
 			return
 		}
 	}

@@ -41,12 +41,7 @@ const (
 )
 
 // ones is n bits, at most 64.
-func ones(n uint32) uint64 {
-	if n >= 64 {
-		return ^uint64(0)
-	}
-	return 1<<n - 1
-}
+func ones(n uint32) uint64 { return 1<<n - 1 }
 
 // learn takes in what the header of a frame says besides its Ack, and looks for
 // frames that have been lost. While they arrive in order it is not called.

@@ -88,10 +88,10 @@ func (m *regions) ptag(value uint32) *ptag {
 	return &m.ptags[i]
 }
 
-func (m *regions) destroyPtag(value uint32) refusal {
-	t := m.ptag(value)
+func (m *regions) destroyPtag(b *descriptors.PtagBody) refusal {
+	t := m.ptag(b.Ptag)
 	switch {
-	case t == nil || value == 0:
+	case t == nil || b.Ptag == 0:
 		return refusal{descriptors.ResultInvalidPtag, fieldPtag}
 	case t.users > 0:
 		return refusal{descriptors.ResultResource, fieldPtag}
@@ -168,6 +168,17 @@ func (m *regions) reach(handle, tag uint32, address, n uint64, write bool) (*reg
 	return r, off
 }
 
+// at returns the memory that reach finds, n bytes or as many as are contiguous. It is
+// nil if reach or the bus says no.
+func (m *regions) at(handle, tag uint32, address, n uint64, write bool) []byte {
+	r, off := m.reach(handle, tag, address, n, write)
+	if r == nil {
+		m.count(descriptors.CounterProtectionErrors, 1)
+		return nil
+	}
+	return m.window(r, off, n, write)
+}
+
 // window returns the memory of r from offset off on, n bytes of it or as many
 // as are contiguous. It returns nil if the bus refuses.
 func (m *regions) window(r *region, off, n uint64, write bool) []byte {
@@ -180,12 +191,16 @@ func (m *regions) window(r *region, off, n uint64, write bool) []byte {
 // resolve is window for a region whose memory is not known to be contiguous.
 func (m *regions) resolve(r *region, off, n uint64, write bool) []byte {
 	if r.tried != m.epoch {
-		r.tried = m.epoch
-		if w := m.contiguous(r); w != nil {
-			r.whole, r.epoch = w, m.epoch
+		r.tried, r.whole = m.epoch, nil
+		// All of it, if the bus lets us do what the region's rights allow.
+		w, err := m.bus.Window(r.iova, r.length, false)
+		if err == nil && r.access&descriptors.AccessReadOnly == 0 {
+			w, err = m.bus.Window(r.iova, uint64(len(w)), true)
+		}
+		if err == nil && uint64(len(w)) >= r.length {
+			r.whole, r.epoch = w[:r.length], m.epoch
 			return r.whole[off : off+n : off+n]
 		}
-		r.whole = nil
 	}
 	w, err := m.bus.Window(r.iova+off, n, write)
 	if err != nil {
@@ -196,19 +211,6 @@ func (m *regions) resolve(r *region, off, n uint64, write bool) []byte {
 		w = w[:n]
 	}
 	return w
-}
-
-// contiguous returns all of a region's memory if it is in one piece for us, and
-// the bus lets us do everything with it that the region's rights allow.
-func (m *regions) contiguous(r *region) []byte {
-	w, err := m.bus.Window(r.iova, r.length, false)
-	if err == nil && r.access&descriptors.AccessReadOnly == 0 {
-		w, err = m.bus.Window(r.iova, uint64(len(w)), true)
-	}
-	if err != nil || uint64(len(w)) < r.length {
-		return nil
-	}
-	return w[:r.length]
 }
 
 // whole returns the n bytes at bus address iova, or nil if they are not contiguous.

@@ -66,7 +66,7 @@ func TestReach(t *testing.T) {
 			t.Errorf("%s: reached %v", name, r != nil)
 		}
 	}
-	if why := m.destroyPtag(tag.Ptag); why.result != descriptors.ResultResource {
+	if why := m.destroyPtag(&tag); why.result != descriptors.ResultResource {
 		t.Errorf("destroyPtag of one in use: %+v", why)
 	}
 	if why := m.deregister(write); why != (refusal{}) {

@@ -137,7 +137,6 @@ func (reliableVI) transmit(e *Engine, ep *endpoint, budget int) bool {
 	return true
 }
 
-// sent implements kind.
 func (reliableVI) sent(e *Engine, ep *endpoint, m *sending, psn, offset, n, credit uint32, again bool) {
 	r := ep.rel
 	r.transmissions++
@@ -158,7 +157,6 @@ func (reliableVI) sent(e *Engine, ep *endpoint, m *sending, psn, offset, n, cred
 	r.owed, r.offered = false, credit
 }
 
-// failed implements kind.
 func (reliableVI) failed(e *Engine, ep *endpoint, m *sending, again bool, st descriptors.Status) {
 	m.status, ep.rel.broken = st, true
 	if again {
@@ -191,7 +189,7 @@ func (e *Engine) takeAck(ep *endpoint, h *descriptors.Header) bool {
 			r.arrivals(n, 0)
 		}
 		r.una = h.Ack
-		r.acked, r.resend, r.resent = shift(r.acked, n), shift(r.resend, n), shift(r.resent, n)
+		r.acked, r.resend, r.resent = r.acked>>n, r.resend>>n, r.resent>>n
 		r.retransmitAt = 0
 		e.unsettled.add(ep)
 	}
@@ -202,13 +200,6 @@ func (e *Engine) takeAck(ep *endpoint, h *descriptors.Header) bool {
 		}
 	}
 	return true
-}
-
-func shift(b uint64, n uint32) uint64 {
-	if n >= 64 {
-		return 0
-	}
-	return b >> n
 }
 
 // sample feeds a round trip into the retransmission timeout (RFC 6298, 2).

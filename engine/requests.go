@@ -190,7 +190,13 @@ func (e *Engine) onConnectRequest(h *descriptors.Header, payload []byte) verdict
 	}
 	from := remote{mac: h.Source, endpoint: h.SourceEndpoint, theirKey: body.Key}
 	if r := e.requests.byClient[from]; r != nil {
-		e.copyOf(r)
+		// The answer may have been lost.
+		switch {
+		case r.state == requestRejected || r.state == requestFailed:
+			e.sendReject(r.from, descriptors.ResultReject)
+		case r.by != nil && r.by.setup != nil && e.now-r.by.setup.sent >= setupEvery:
+			e.sendSetup(r.by)
+		}
 		return taken
 	}
 	e.look() // the client's time begins now
@@ -202,17 +208,6 @@ func (e *Engine) onConnectRequest(h *descriptors.Header, payload []byte) verdict
 		return refused
 	}
 	return taken
-}
-
-// copyOf repeats the answer to a request of which a copy has come, since it may
-// have been lost.
-func (e *Engine) copyOf(r *request) {
-	switch {
-	case r.state == requestRejected || r.state == requestFailed:
-		e.sendReject(r.from, descriptors.ResultReject)
-	case r.by != nil && r.by.setup != nil && e.now-r.by.setup.sent >= setupEvery:
-		e.sendSetup(r.by)
-	}
 }
 
 func (e *Engine) sendReject(to remote, why descriptors.Result) {

@@ -20,12 +20,16 @@ func (e *Engine) steer(frame, payload []byte) ([]byte, bool) {
 			}
 			frame = frame[:descriptors.HeaderSize+int(h.Length)]
 		}
-		e.keeps(HookFilterReceive, to, built)
+		if to != built { // the endpoint of its connection is the only one that can take it
+			e.processor.Misled(HookFilterReceive)
+		}
 	}
 	if e.asks(HookDemultiplex) {
 		var entry uint32
 		to, entry = e.askDemultiplex(frame, built)
-		e.keeps(HookDemultiplex, to, built)
+		if to != built {
+			e.processor.Misled(HookDemultiplex)
+		}
 		e.choose(e.endpoint(built), entry)
 	}
 	return frame[descriptors.HeaderSize:], true
@@ -66,14 +70,6 @@ func (e *Engine) askDemultiplex(frame []byte, number uint32) (to, entry uint32) 
 		to = number
 	}
 	return to, entry
-}
-
-// keeps takes note of an answer that a frame of a connection is for another
-// endpoint: that of the connection is the only one that can take it.
-func (e *Engine) keeps(h Hook, to, built uint32) {
-	if to != built {
-		e.processor.Misled(h)
-	}
 }
 
 // choose has the payload of the frame that is being received placed where an entry

@@ -24,7 +24,6 @@ func (unreliableVI) open(e *Engine, ep *endpoint, peer *descriptors.ConnectBody)
 	ep.unrel = &unreliable{liveness: liveness{heard: e.now}, probes: peer.Options&descriptors.ConnectProbes != 0}
 }
 
-// transmit implements kind.
 func (unreliableVI) transmit(e *Engine, ep *endpoint, budget int) bool {
 	return e.transmitUnreliable(ep, budget, func(e *Engine, ep *endpoint, m *sending) outcome {
 		return e.sendData(ep, m, 0, m.cut, 0, false)
@@ -58,7 +57,6 @@ func (e *Engine) transmitUnreliable(ep *endpoint, budget int, send func(*Engine,
 	return m.begun || q.posted() > 0
 }
 
-// sent implements kind.
 func (unreliableVI) sent(e *Engine, ep *endpoint, m *sending, _, _, n, _ uint32, _ bool) {
 	if m.cut += n; m.cut == m.total {
 		m.begun = false
@@ -67,7 +65,6 @@ func (unreliableVI) sent(e *Engine, ep *endpoint, m *sending, _, _, n, _ uint32,
 	}
 }
 
-// failed implements kind.
 func (unreliableVI) failed(e *Engine, ep *endpoint, m *sending, _ bool, st descriptors.Status) {
 	m.begun = false
 	e.cqs.complete(ep, &ep.send, m.token, 0, 0, st)
