@@ -7,7 +7,7 @@ import "github.com/trapeze-nic/trapeze/descriptors"
 // A command that is refused changes nothing.
 func (e *Engine) Execute(cmd *descriptors.Command) {
 	c := *cmd // the host may be writing
-	defer e.wakeIfAsleep()
+	defer e.Wake()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.look()
@@ -20,32 +20,31 @@ func (e *Engine) execute(c *descriptors.Command) {
 	case descriptors.OpNop:
 		e.answer(c.ID, refusal{})
 	case descriptors.OpCreatePtag:
-		reply, why := e.regions.createPtag()
-		answerWith(&e.reports, c.ID, reply, why)
+		doWithReply(e, c, e.regions.createPtag)
 	case descriptors.OpDestroyPtag:
 		do(e, c, e.regions.destroyPtag)
 	case descriptors.OpRegisterMemory:
-		ask(e, c, e.regions.register)
+		doWithReply(e, c, e.regions.register)
 	case descriptors.OpDeregisterMemory:
 		do(e, c, e.deregisterMemory)
 	case descriptors.OpCreateCQ:
-		ask(e, c, e.createCQ)
+		doWithReply(e, c, e.createCQ)
 	case descriptors.OpDestroyCQ:
 		do(e, c, e.destroyCQ)
 	case descriptors.OpCreateEndpoint:
-		ask(e, c, e.createEndpoint)
+		doWithReply(e, c, e.createEndpoint)
 	case descriptors.OpDestroyEndpoint:
 		do(e, c, e.destroyEndpoint)
 	case descriptors.OpQueryEndpoint:
-		ask(e, c, e.queryEndpoint)
+		doWithReply(e, c, e.queryEndpoint)
 	case descriptors.OpConnectWait:
-		begin(e, c, e.requests.wait)
+		doLater(e, c, e.requests.wait)
 	case descriptors.OpConnectAccept:
-		begin(e, c, e.connectAccept)
+		doLater(e, c, e.connectAccept)
 	case descriptors.OpConnectReject:
 		do(e, c, e.connectReject)
 	case descriptors.OpConnectRequest:
-		begin(e, c, e.connectRequest)
+		doLater(e, c, e.connectRequest)
 	case descriptors.OpDisconnect:
 		do(e, c, e.disconnect)
 	case descriptors.OpAbort:
@@ -57,18 +56,22 @@ func (e *Engine) execute(c *descriptors.Command) {
 	}
 }
 
-// do carries out a command whose reply has no body, ask one whose reply has one.
+// do carries out a command whose reply has no body, doWithReply one whose reply has one.
 func do[B descriptors.CommandBody](e *Engine, c *descriptors.Command, f func(*B) refusal) {
 	e.answer(c.ID, f(descriptors.Body[B](c)))
 }
 
-func ask[B descriptors.CommandBody, R descriptors.ReplyBody](e *Engine, c *descriptors.Command, f func(*B) (R, refusal)) {
+func doWithReply[B descriptors.CommandBody, R descriptors.ReplyBody](e *Engine, c *descriptors.Command, f func(*B) (R, refusal)) {
 	reply, why := f(descriptors.Body[B](c))
-	answerWith(&e.reports, c.ID, reply, why)
+	if why != (refusal{}) {
+		e.answer(c.ID, why)
+		return
+	}
+	answerWith(&e.reports, c.ID, reply)
 }
 
-// begin begins with a command that waits for the network, and is answered when it ends.
-func begin[B descriptors.CommandBody](e *Engine, c *descriptors.Command, f func(uint16, *B) refusal) {
+// doLater begins with a command that waits for the network, and is answered when it ends.
+func doLater[B descriptors.CommandBody](e *Engine, c *descriptors.Command, f func(uint16, *B) refusal) {
 	if why := f(c.ID, descriptors.Body[B](c)); why != (refusal{}) {
 		e.answer(c.ID, why)
 	}

@@ -189,7 +189,7 @@ func (e *Engine) establish(ep *endpoint, peer *descriptors.ConnectBody) {
 	answerWith(&e.reports, s.command, descriptors.ConnectedReply{
 		RemoteEndpoint: ep.remote.endpoint, MaxTransfer: peer.MaxTransfer, Reliability: peer.Reliability,
 		RemoteMAC: ep.remote.mac, RemoteRights: peer.Rights,
-	}, refusal{})
+	})
 }
 
 // connecting finds the endpoint that a server's answer is for.

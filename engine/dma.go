@@ -61,7 +61,7 @@ func (e *Engine) DMA() DMAState {
 // SetPulses has the host's pulses decide in direction d, instead of the policy,
 // from the next frame on. Switching them off frees the frame that is held.
 func (e *Engine) SetPulses(d Direction, on bool) {
-	defer e.wakeIfAsleep()
+	defer e.Wake()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.setPulses(d, on)
@@ -76,7 +76,7 @@ func (e *Engine) setPulses(d Direction, on bool) {
 
 // SetPulseDeadline bounds the time for which a frame waits for the host.
 func (e *Engine) SetPulseDeadline(t time.Duration) {
-	defer e.wakeIfAsleep()
+	defer e.Wake()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.dma.deadline = t
@@ -95,7 +95,7 @@ func (e *Engine) SetProgressArea(iova uint64) {
 // frame is the low 8 bits of its number. A pulse that makes no sense changes
 // nothing and is counted: Pulse returns false.
 func (e *Engine) Pulse(d Direction, frame uint8, n uint32) bool {
-	defer e.wakeIfAsleep()
+	defer e.Wake()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.movers[d].Pulse(frame, int(n)) {

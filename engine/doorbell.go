@@ -242,11 +242,7 @@ func (d *doorbells) open(page uint32, looks bool) {
 // close ends what open began.
 func (d *doorbells) close(page uint32) {
 	c := &d.cells[page]
-	if i := slices.Index(d.mapped, c.mapped); i >= 0 {
-		last := len(d.mapped) - 1
-		d.mapped[i], d.mapped[last] = d.mapped[last], nil
-		d.mapped = d.mapped[:last]
-	}
+	d.mapped = slices.DeleteFunc(d.mapped, func(p *mappedPage) bool { return p == c.mapped })
 	c.mapped = nil
 }
 
@@ -258,7 +254,7 @@ func (e *Engine) Doorbell(offset uint64, value uint32) {
 		e.AddCounter(descriptors.CounterBadDoorbells, 1)
 		return
 	}
-	e.wakeIfAsleep()
+	e.Wake()
 }
 
 // MapDoorbells makes bar, the memory of BAR2, the place where the engine looks

@@ -79,7 +79,7 @@ func New(c Config) (*Engine, error) {
 		port: c.Port, mac: c.MAC, limits: c.Limits,
 		timing: c.Timing, random: c.Rand, checksum: c.Port.Checksum(),
 		maxPayload: uint32(c.Port.MTU() - descriptors.HeaderSize),
-		sleep:      newSleeper(), pipeline: c.Pipeline,
+		sleep:      sleeper{wake: make(chan struct{}, 1)}, pipeline: c.Pipeline,
 	}
 	e.bells = newDoorbells(c.Limits.Endpoints, c.Limits.CQs, e.rang)
 	e.clock = clock{read: c.Clock, gap: c.Timing.Dead / deadLooks}

@@ -42,7 +42,8 @@ func (e *Engine) sign(h *descriptors.Header) {
 // had been lost.
 func (e *Engine) launch(buf []byte) {
 	if e.asks(HookFilterTransmit) && !e.out.published && !e.filterTransmit(buf, descriptors.HeaderAt(buf).SourceEndpoint) {
-		e.withhold()
+		e.progress++
+		e.count(descriptors.CounterFramesDropped, 1)
 		return
 	}
 	if e.checksum {
@@ -58,12 +59,6 @@ func (e *Engine) handOver(n int) {
 	e.progress++
 	e.count(descriptors.CounterFramesSent, 1)
 	e.count(descriptors.CounterBytesSent, uint64(n))
-}
-
-// withhold takes note of a frame that a program has dropped.
-func (e *Engine) withhold() {
-	e.progress++
-	e.count(descriptors.CounterFramesDropped, 1)
 }
 
 // accept checks a frame that has arrived whole and copies its header out.

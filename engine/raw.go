@@ -88,7 +88,8 @@ func (e *Engine) launchRaw(ep *endpoint, buf []byte) descriptors.Status {
 		return descriptors.StatusFormatError
 	}
 	if e.asks(HookFilterTransmit) && (!e.filterTransmit(buf, ep.id) || !isRaw(buf)) {
-		e.withhold()
+		e.progress++
+		e.count(descriptors.CounterFramesDropped, 1)
 		return 0
 	}
 	e.handOver(len(buf))

@@ -62,7 +62,8 @@ func (m *regions) clear() {
 // renew forgets the windows of an older generation of the bus.
 func (m *regions) renew() { m.epoch = m.bus.Generation() + 1 }
 
-func (m *regions) createPtag() (descriptors.PtagBody, refusal) {
+// createPtag makes a new protection tag; its command has no body.
+func (m *regions) createPtag(*descriptors.PtagBody) (descriptors.PtagBody, refusal) {
 	i := 1
 	for i < len(m.ptags) && m.ptags[i].live {
 		i++

@@ -41,7 +41,7 @@ func (m *regions) mustRegister(t *testing.T, body descriptors.RegisterMemoryBody
 
 func TestReach(t *testing.T) {
 	m, _ := newTestRegions(descriptors.PageSize)
-	tag, _ := m.createPtag()
+	tag, _ := m.createPtag(nil)
 	const base, size = 0x7000, 100
 	write := m.mustRegister(t, descriptors.RegisterMemoryBody{Address: base, Length: size, Ptag: tag.Ptag})
 	read := m.mustRegister(t, descriptors.RegisterMemoryBody{Address: base, Length: size, Ptag: tag.Ptag, Access: descriptors.AccessReadOnly})

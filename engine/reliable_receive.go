@@ -168,22 +168,20 @@ func (e *Engine) offerCredit(ep *endpoint) {
 func (e *Engine) acknowledge() bool {
 	any := false
 	e.owing.keep(func(ep *endpoint) (due bool) {
-		sent := false
 		switch r := ep.rel; {
 		case r == nil && ep.epitaph.due:
-			sent = e.sendEpitaph(ep)
-			due = !sent
+			due = !e.sendEpitaph(ep)
 			ep.epitaph.due = due
 		case r == nil || !r.owed && r.have == 0:
 			// A data frame has taken along what is owed, but for what has arrived out
 			// of order.
+			return false
 		case !r.owedNow && r.owedStep == e.step:
-			due = true
+			return true
 		default:
-			sent = e.sendAck(ep, descriptors.FrameAck)
-			due = !sent
+			due = !e.sendAck(ep, descriptors.FrameAck)
 		}
-		any = any || sent
+		any = any || !due
 		return due
 	})
 	return any

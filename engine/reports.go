@@ -44,12 +44,10 @@ func (r *reports) answer(id uint16, why refusal) {
 	r.host.AdminEntry(&r.entry)
 }
 
-// answerWith replies to a command, with a body if it has succeeded.
-func answerWith[T descriptors.ReplyBody](r *reports, id uint16, body T, why refusal) {
-	r.entry = descriptors.AdminEntry{Kind: descriptors.EntryReply, ID: id, Result: why.result, Field: why.field}
-	if why == (refusal{}) {
-		*descriptors.Reply[T](&r.entry) = body
-	}
+// answerWith replies to a command that has succeeded.
+func answerWith[T descriptors.ReplyBody](r *reports, id uint16, body T) {
+	r.entry = descriptors.AdminEntry{Kind: descriptors.EntryReply, ID: id, Result: descriptors.ResultSuccess}
+	*descriptors.Reply[T](&r.entry) = body
 	r.host.AdminEntry(&r.entry)
 }
 

@@ -118,7 +118,7 @@ func (q *requests) arrived(from remote, body *descriptors.ConnectBody) (lost, ok
 	answerWith(q.reports, command, descriptors.ConnectionReply{
 		Connection: r.id, MaxTransfer: body.MaxTransfer, Reliability: body.Reliability,
 		RemoteMAC: from.mac, RemoteRights: body.Rights, Remote: body.Local,
-	}, refusal{})
+	})
 	return false, true
 }
 
@@ -162,13 +162,13 @@ func (q *requests) withdraw(r *request) {
 
 // tick ends what nobody waits for any more.
 func (q *requests) tick() {
-	for i := 0; i < len(q.waiters); i++ {
-		if w := q.waiters[i]; q.now >= w.deadline {
-			q.waiters = slices.Delete(q.waiters, i, i+1)
-			i--
+	q.waiters = slices.DeleteFunc(q.waiters, func(w waiter) bool {
+		over := q.now >= w.deadline
+		if over {
 			q.answer(w.command, refusal{descriptors.ResultTimeout, 0})
 		}
-	}
+		return over
+	})
 	for i := 0; i < len(q.open); i++ {
 		if r := q.open[i]; q.now >= r.deadline {
 			q.withdraw(r)

@@ -15,12 +15,8 @@ type sleeper struct {
 	wake   chan struct{}
 }
 
-func newSleeper() sleeper { return sleeper{wake: make(chan struct{}, 1)} }
-
 // Wake ends the sleep of Run. It may be called from any goroutine.
-func (e *Engine) Wake() { e.wakeIfAsleep() }
-
-func (e *Engine) wakeIfAsleep() {
+func (e *Engine) Wake() {
 	if e.sleep.asleep.Load() {
 		select {
 		case e.sleep.wake <- struct{}{}:

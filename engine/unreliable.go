@@ -93,9 +93,19 @@ func (unreliableVI) take(e *Engine, ep *endpoint, h *descriptors.Header) verdict
 		if h.Offset != 0 || h.Extent > ep.maxTransfer || int32(h.Message-u.next) < 0 {
 			return refused
 		}
-		if !e.openUnreliable(ep, h) {
-			return taken
+		u.next, in.open = h.Message+1, false
+		in.extent, in.received, in.immediate, in.flags = h.Extent, 0, 0, 0
+		if !u.receive {
+			if !e.takeReceive(ep, in) {
+				e.count(descriptors.CounterReceiveQueueEmpty, 1)
+				if ep.kind.connects() { // else anybody may send it frames: too many for an event each
+					e.event(descriptors.Event{Code: descriptors.EventReceiveQueueEmpty, Endpoint: ep.id, CQ: descriptors.NoCQ})
+				}
+				return taken
+			}
+			u.receive, u.fetched = true, in.status
 		}
+		in.status, in.open = e.aim(ep, in, u.fetched, h.Extent), true
 	case !in.open || h.Message != u.next-1 || h.Extent != in.extent || h.Offset < in.received:
 		// A stranger, or a copy of what has come.
 		return refused
@@ -107,28 +117,6 @@ func (unreliableVI) take(e *Engine, ep *endpoint, h *descriptors.Header) verdict
 	}
 	e.in.receipt, e.in.status = in, in.status
 	return e.toPlace(ep, h)
-}
-
-// openUnreliable begins to receive the message whose first frame has come. It returns
-// false if there is no receive for it.
-func (e *Engine) openUnreliable(ep *endpoint, h *descriptors.Header) bool {
-	u := ep.unrel
-	in := &u.in
-	u.next, in.open = h.Message+1, false
-	in.extent, in.received, in.immediate, in.flags = h.Extent, 0, 0, 0
-	if !u.receive {
-		if !e.takeReceive(ep, in) {
-			e.count(descriptors.CounterReceiveQueueEmpty, 1)
-			if ep.kind.connects() { // else anybody may send it frames: too many for an event each
-				e.event(descriptors.Event{Code: descriptors.EventReceiveQueueEmpty, Endpoint: ep.id, CQ: descriptors.NoCQ})
-			}
-			return false
-		}
-		u.receive, u.fetched = true, in.status
-	}
-	in.status = e.aim(ep, in, u.fetched, h.Extent)
-	in.open = true
-	return true
 }
 
 // placed implements kind: the message is complete if it is whole.
