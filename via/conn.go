@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/hotlock"
 )
 
 // Conn is a connection that carries messages, whole and in order, in both
@@ -33,7 +34,9 @@ type Conn struct {
 	sends, receives, controls int     // descriptors for messages, and for what is none
 	window                    int     // messages that the other side may send ahead; 0 if it is not told
 	inline                    bool    // messages are built in their descriptors
+	buffers                   []byte  // memory, for as long as there is any
 	send                      []*Descriptor
+	ring                      []*Descriptor // send twice, so that a batch is in one piece
 	control                   []*Descriptor // for grants and the end, without buffers
 	recv                      []*Descriptor
 	sending                   chan struct{} // held by Send and CloseSend
@@ -131,6 +134,7 @@ func (c *Conn) furnish(ctx context.Context) (err error) {
 	if c.memory, err = c.vi.nic.Alloc(ctx, c.stride*(c.sends+receives), MemoryAttributes{}); err != nil {
 		return err
 	}
+	c.buffers = c.memory.Bytes()
 	segments := 1
 	if c.inline {
 		segments = (c.max + descriptors.DataSegmentSize - 1) / descriptors.DataSegmentSize
@@ -138,6 +142,7 @@ func (c *Conn) furnish(ctx context.Context) (err error) {
 	if c.send, err = c.vi.NewDescriptors(ctx, c.sends, segments); err != nil {
 		return err
 	}
+	c.ring = append(append(c.ring, c.send...), c.send...)
 	if c.controls > 0 {
 		if c.control, err = c.vi.NewDescriptors(ctx, c.controls, 0); err != nil {
 			return err
@@ -146,7 +151,7 @@ func (c *Conn) furnish(ctx context.Context) (err error) {
 	if c.recv, err = c.vi.NewDescriptors(ctx, receives, 1); err != nil {
 		return err
 	}
-	c.in.arrived = make([]*Descriptor, receives)
+	c.in.arrived, c.in.held = make([]*Descriptor, receives), make([]*Descriptor, 0, receives)
 	for i, d := range c.recv {
 		if err := c.memory.AddTo(d, (c.sends+i)*c.stride, c.max); err != nil {
 			return err
@@ -222,11 +227,15 @@ func (c *Conn) shut(ctx context.Context) error {
 	return errors.Join(err, c.vi.Disconnect(ctx))
 }
 
-// free takes back the descriptors of a VI that is not connected, and destroys it.
+// free takes back the descriptors of a VI that is not connected, and destroys it, once
+// nobody uses them or the buffers any more.
 func (c *Conn) free() error {
 	ctx, cancel := context.WithTimeout(context.Background(), parting)
 	defer cancel()
 	if err := c.vi.Disconnect(ctx); err != nil {
+		return err
+	}
+	if err := c.leave(ctx); err != nil {
 		return err
 	}
 	for _, done := range []func() (*Descriptor, error){c.vi.SendDone, c.vi.RecvDone} {
@@ -248,6 +257,20 @@ func (c *Conn) free() error {
 		err = c.memory.Deregister(ctx)
 	}
 	return err
+}
+
+// leave waits until calls that had begun when the connection was closed have left the
+// buffers and descriptors. Those that come later find it closed before they touch any.
+func (c *Conn) leave(ctx context.Context) error {
+	if err := c.lockSending(ctx); err != nil {
+		return err
+	}
+	c.unlockSending()
+	for _, side := range []*hotlock.Mutex{&c.in.mu, &c.out.mu} {
+		side.Lock()
+		side.Unlock() //nolint:staticcheck // whoever had it has gone
+	}
+	return nil
 }
 
 func (c *Conn) closedError() error { return c.vi.nic.refuse("use connection", ErrClosed, "", "") }

@@ -58,10 +58,43 @@ func (c *Conn) grant(least uint32) error {
 	if c.owed() < least || c.unnoticed(descriptors.LoadIndex(&c.in.said)) >= mostGrants {
 		return nil
 	}
-	// There is no waiting unless acknowledgements are late.
-	ctx, cancel := context.WithTimeout(context.Background(), parting)
-	defer cancel()
-	return c.postControl(ctx, kindGrant)
+	c.out.mu.Lock()
+	defer c.out.mu.Unlock()
+	err := c.lookForControl()
+	if c.controlsOut() && err == nil { // acknowledgements are late
+		ctx, cancel := context.WithTimeout(context.Background(), parting)
+		defer cancel()
+		err = c.awaitControl(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	return c.postControl(kindGrant)
+}
+
+// controlsOut reports whether all descriptors for messages without bytes are out.
+func (c *Conn) controlsOut() bool {
+	return c.out.controlPosted-c.out.controlCompleted == uint32(len(c.control))
+}
+
+// lookForControl takes note of sends that have completed if all are out.
+func (c *Conn) lookForControl() error {
+	if !c.controlsOut() {
+		return nil
+	}
+	return c.lookOutLocked()
+}
+
+// awaitControl waits until one of them is not, with out.mu held.
+func (c *Conn) awaitControl(ctx context.Context) error {
+	for {
+		if err := c.lookForControl(); err != nil || !c.controlsOut() {
+			return err
+		}
+		if err := c.out.wait(ctx, c); err != nil {
+			return err
+		}
+	}
 }
 
 // CloseSend ends the sending: when the other side has received all messages, it
@@ -82,26 +115,23 @@ func (c *Conn) end(ctx context.Context) error {
 	if c.window == 0 {
 		return nil
 	}
-	return c.postControl(ctx, kindEnd)
+	c.out.mu.Lock()
+	defer c.out.mu.Unlock()
+	if err := c.awaitControl(ctx); err != nil {
+		return err
+	}
+	return c.postControl(kindEnd)
 }
 
-// postControl sends a message without bytes.
-func (c *Conn) postControl(ctx context.Context, kind uint32) error {
+// postControl sends a message without bytes, for which there is a descriptor, with
+// out.mu held.
+func (c *Conn) postControl(kind uint32) error {
 	s := &c.out
-	s.mu.Lock()
-	for s.controlPosted-s.controlCompleted == uint32(len(c.control)) {
-		err := c.lookOutLocked()
-		if err == nil && s.controlPosted-s.controlCompleted == uint32(len(c.control)) {
-			err = s.wait(ctx, c)
-		}
-		if err != nil {
-			s.mu.Unlock()
-			return err
-		}
+	if err := c.broken(); err != nil {
+		return err
 	}
 	// Others may have been here before.
 	if kind == kindEnd && s.ended || kind == kindGrant && (c.owed() == 0 || c.unnoticed(descriptors.LoadIndex(&c.in.said)) >= mostGrants) {
-		s.mu.Unlock()
 		return nil
 	}
 	if kind == kindEnd {
@@ -113,6 +143,5 @@ func (c *Conn) postControl(ctx context.Context, kind uint32) error {
 	s.controlPosted++
 	d.Prepare()
 	d.SetImmediate(c.word(kind))
-	s.mu.Unlock()
 	return c.post(d)
 }

@@ -21,8 +21,11 @@ type recvSide struct {
 	noticed uint32 // grants that have come
 	said    uint32 // how many of ours the other side says that it has noticed
 
-	held     *Descriptor // received and not released: of the goroutine that receives
-	released uint32      // receives ever posted for messages, counted by that goroutine
+	released uint32 // receives ever posted for messages
+
+	// Guarded by mu, and written by the goroutine that receives only.
+	held []*Descriptor // received and not released
+	look [16]*Descriptor
 }
 
 // Receive waits for the next message, which stays valid until Release. It fails
@@ -32,6 +35,9 @@ func (c *Conn) Receive(ctx context.Context) ([]byte, error) {
 	s := &c.in
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := c.ready(); err != nil {
+		return nil, err
+	}
 	for {
 		m, err := c.message()
 		if m != nil || err != nil {
@@ -48,29 +54,68 @@ func (c *Conn) TryReceive() ([]byte, error) {
 	s := &c.in
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if m, err := c.message(); m != nil || err != nil {
-		return m, err
-	}
-	if err := c.lookInLocked(); err != nil && s.failed == nil {
+	if err := c.ready(); err != nil {
 		return nil, err
+	}
+	if s.n == 0 {
+		if err := c.lookInLocked(); err != nil && s.failed == nil {
+			return nil, err
+		}
 	}
 	return c.message()
 }
 
-// message returns the message that has come first.
+// ReceiveBatch is TryReceive for several messages: it puts those that have come into
+// into, as many as it has room for, and returns how many these are. Release gives all
+// of them back with one doorbell.
+func (c *Conn) ReceiveBatch(into [][]byte) (int, error) {
+	s := &c.in
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := c.ready(); err != nil {
+		return 0, err
+	}
+	for n := range into {
+		if s.n == 0 {
+			if err := c.lookInLocked(); err != nil && s.failed == nil && n == 0 {
+				return 0, err
+			}
+		}
+		m, err := c.message()
+		if m == nil && n == 0 {
+			return 0, err
+		}
+		if m == nil { // what ends the connection is for the next call
+			return n, nil
+		}
+		into[n] = m
+	}
+	return len(into), nil
+}
+
+// ready refuses to receive while messages are held.
+func (c *Conn) ready() error {
+	if len(c.in.held) > 0 {
+		return c.vi.nic.refuse("receive", ErrInvalidState, "call Release first", "what was received last has not been released")
+	}
+	return nil
+}
+
+// message takes the message that has come first.
 func (c *Conn) message() ([]byte, error) {
 	s := &c.in
 	switch {
-	case s.held != nil:
-		return nil, c.vi.nic.refuse("receive", ErrInvalidState, "call Release first", "the last message has not been released")
 	case c.closed.Load():
 		return nil, c.closedError()
 	case s.n > 0:
 		d := s.arrived[s.first]
-		s.first, s.n = (s.first+1)%len(s.arrived), s.n-1
-		s.held = d
+		if s.first++; s.first == len(s.arrived) {
+			s.first = 0
+		}
+		s.n--
+		s.held = append(s.held, d)
 		at := c.recvOffset(d)
-		return c.memory.Bytes()[at : at+int(d.Length()) : at+c.max], nil
+		return c.buffers[at : at+int(d.Length()) : at+c.max], nil
 	case s.finished:
 		return nil, io.EOF
 	}
@@ -84,27 +129,45 @@ func (c *Conn) recvOffset(d *Descriptor) int {
 	return (len(c.send) + int(i)) * c.stride
 }
 
-// Release gives back the message that was received last.
+// Release gives back what was received last: a message, or a batch of them.
 func (c *Conn) Release() error {
-	s := &c.in
-	d := s.held
-	if d == nil {
-		return c.vi.nic.refuse("release", ErrInvalidState, "", "no message is held")
-	}
-	s.held = nil
-	d.Rearm()
-	if err := c.vi.PostRecv(d); err != nil {
+	if err := c.release(); err != nil || c.window == 0 {
 		return err
-	}
-	descriptors.StoreIndex(&s.released, s.released+1)
-	if c.window == 0 {
-		return nil
 	}
 	return c.grant(c.half())
 }
 
-// Held reports whether a message has been received and not been released.
-func (c *Conn) Held() bool { return c.in.held != nil }
+func (c *Conn) release() error {
+	s := &c.in
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.held)
+	switch {
+	case n == 0:
+		return c.vi.nic.refuse("release", ErrInvalidState, "", "no message is held")
+	case c.closed.Load():
+		return c.closedError()
+	}
+	batch := s.held
+	s.held = s.held[:0]
+	for _, d := range batch {
+		d.Rearm()
+	}
+	var err error
+	if n == 1 {
+		err = c.vi.PostRecv(batch[0])
+	} else {
+		_, err = c.vi.PostRecvBatch(batch)
+	}
+	if err != nil {
+		return err
+	}
+	descriptors.StoreIndex(&s.released, s.released+uint32(n))
+	return nil
+}
+
+// Held reports whether something has been received and not been released.
+func (c *Conn) Held() bool { return len(c.in.held) > 0 }
 
 // lookIn takes note of what has come.
 func (c *Conn) lookIn() error {
@@ -113,26 +176,40 @@ func (c *Conn) lookIn() error {
 	return c.lookInLocked()
 }
 
+// lookInLocked looks once: a look may run the NIC.
 func (c *Conn) lookInLocked() error {
-	for s := &c.in; !s.busy && s.failed == nil; {
-		d, err := c.vi.RecvDone()
-		if err == ErrNotDone || err == ErrQueueEmpty && c.window == 0 {
-			return nil
-		}
-		if err := c.came(d, err); err != nil {
+	s := &c.in
+	if s.busy || s.failed != nil || c.closed.Load() {
+		return s.failed
+	}
+	n, err := c.vi.RecvDoneBatch(s.look[:])
+	if err == ErrNotDone || err == ErrQueueEmpty && c.window == 0 {
+		return nil
+	}
+	if err != nil {
+		return c.came(nil, err)
+	}
+	for _, d := range s.look[:n] {
+		if err := c.came(d, nil); err != nil {
 			return err
 		}
 	}
-	return c.in.failed
+	return nil
 }
 
 // came takes note of a receive that has completed, with in.mu held. What came before
 // the connection broke is received first, so the receive queue has an end of its own.
 func (c *Conn) came(d *Descriptor, err error) error {
-	if err == nil {
+	switch {
+	case c.closed.Load(): // the descriptor may be gone, and Close flushes the other queue
+		c.in.failed = c.closedError()
+		return c.in.failed
+	case err == nil:
 		err = c.accept(d)
-	} else if err == ErrQueueEmpty && c.broken() == nil {
-		err = c.breach("more messages than were granted")
+	case err == ErrQueueEmpty:
+		if err = c.broken(); err == nil {
+			err = c.breach("more messages than were granted")
+		}
 	}
 	if !c.ends(err) {
 		return err
@@ -185,7 +262,11 @@ func (c *Conn) keep(d *Descriptor) error {
 	if int64(d.Length()) > int64(c.max) || s.n == len(s.arrived) {
 		return c.breach("a message that is too long, or one too many")
 	}
-	s.arrived[(s.first+s.n)%len(s.arrived)] = d
+	at := s.first + s.n
+	if at >= len(s.arrived) {
+		at -= len(s.arrived)
+	}
+	s.arrived[at] = d
 	s.n++
 	return nil
 }

@@ -2,7 +2,6 @@ package via
 
 import (
 	"context"
-	"errors"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 )
@@ -10,9 +9,10 @@ import (
 // sendSide is what a Conn knows of its send queue. Counters are free-running.
 type sendSide struct {
 	turns
-	// posted messages, counted by the goroutine that posts and read by others; message
-	// i has descriptor i modulo the depth.
-	posted uint32
+	// added counts messages, of which those up to posted have been handed to the NIC.
+	// Both are counted by the goroutine that posts; others read posted. Message i has
+	// descriptor i modulo the depth.
+	added, posted uint32
 	// What follows is guarded by mu; what other goroutines read is
 	// written as an index.
 	completed                       uint32
@@ -20,6 +20,7 @@ type sendSide struct {
 	granted                         uint32 // receives that the other side was told of
 	grants                          uint32 // sent
 	ended                           bool
+	look                            [16]*Descriptor
 }
 
 // Acquire waits for a free send buffer of MaxMessage bytes, and for room at the
@@ -44,7 +45,12 @@ func (c *Conn) TryAcquire() ([]byte, error) {
 	if b != nil || err != nil {
 		return b, err
 	}
-	if err := errors.Join(c.lookOut(), c.lookIn()); err != nil {
+	if c.full() {
+		err = c.lookOut()
+	} else {
+		err = c.lookIn()
+	}
+	if err != nil {
 		return nil, err
 	}
 	return c.buffer()
@@ -63,21 +69,24 @@ func (c *Conn) buffer() ([]byte, error) {
 		return c.send[c.slot()].Inline()[:c.max:c.max], nil
 	}
 	at := c.slot() * c.stride
-	return c.memory.Bytes()[at : at+c.max : at+c.max], nil
+	return c.buffers[at : at+c.max : at+c.max], nil
 }
 
 // slot is the number of the next message's descriptor and buffer.
-func (c *Conn) slot() int { return int(c.out.posted % uint32(len(c.send))) }
+func (c *Conn) slot() int { return int(c.out.added % uint32(len(c.send))) }
 
 func (c *Conn) full() bool {
-	return c.out.posted-descriptors.LoadIndex(&c.out.completed) == uint32(len(c.send))
+	return c.out.added-descriptors.LoadIndex(&c.out.completed) == uint32(len(c.send))
 }
 
 // credit is for how many more messages the other side has room.
-func (c *Conn) credit() uint32 { return descriptors.LoadIndex(&c.in.limit) - c.out.posted }
+func (c *Conn) credit() uint32 { return descriptors.LoadIndex(&c.in.limit) - c.out.added }
 
 // awaitRoom waits for what buffer lacks.
 func (c *Conn) awaitRoom(ctx context.Context) error {
+	if err := c.PostBatch(); err != nil { // these are what it may wait for
+		return err
+	}
 	if c.full() {
 		c.out.mu.Lock()
 		defer c.out.mu.Unlock()
@@ -100,16 +109,59 @@ func (c *Conn) awaitRoom(ctx context.Context) error {
 
 // Post sends the first n bytes of the buffer that Acquire returned last.
 func (c *Conn) Post(n int) error {
-	const op = "post"
-	d := c.send[c.slot()]
-	switch {
-	case c.broken() != nil:
+	c.out.mu.Lock()
+	defer c.out.mu.Unlock()
+	if err := c.add(n); err != nil {
+		return err
+	}
+	return c.postAdded()
+}
+
+// Add is Post, but leaves the message to the next Post or PostBatch, which sends all
+// that has been added with one doorbell. Acquire returns another buffer then; before it
+// waits it sends what has been added.
+func (c *Conn) Add(n int) error {
+	c.out.mu.Lock()
+	defer c.out.mu.Unlock()
+	return c.add(n)
+}
+
+// PostBatch sends what has been added, with one doorbell.
+func (c *Conn) PostBatch() error {
+	if c.out.added == c.out.posted {
 		return c.broken()
+	}
+	c.out.mu.Lock()
+	defer c.out.mu.Unlock()
+	return c.postAdded()
+}
+
+// maySend says why nothing can be sent any more.
+func (c *Conn) maySend() error {
+	switch err := c.broken(); {
+	case err != nil:
+		return err
+	case c.closed.Load():
+		return c.closedError()
+	case c.out.ended:
+		return c.vi.nic.refuse("post", ErrInvalidState, "", "CloseSend has ended the sending")
+	}
+	return nil
+}
+
+// add makes the next message, with out.mu held.
+func (c *Conn) add(n int) error {
+	const op = "post"
+	if err := c.maySend(); err != nil {
+		return err
+	}
+	switch {
 	case c.full() || c.window != 0 && c.credit() == 0:
 		return c.vi.nic.refuse(op, ErrInvalidState, "call Acquire first", "no buffer has been acquired")
 	case n < 0 || n > c.max:
 		return c.tooLong(op, n)
 	}
+	d := c.send[c.slot()]
 	d.Prepare()
 	var err error
 	if c.inline {
@@ -117,23 +169,37 @@ func (c *Conn) Post(n int) error {
 	} else {
 		err = c.memory.AddTo(d, c.slot()*c.stride, n)
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		c.out.added++
 	}
-	s := &c.out
-	s.mu.Lock()
-	if s.ended {
-		s.mu.Unlock()
-		return c.vi.nic.refuse(op, ErrInvalidState, "", "CloseSend or Close has ended the sending")
-	}
-	if c.window != 0 {
-		d.SetImmediate(c.word(kindMessage))
-	}
-	descriptors.StoreIndex(&s.posted, s.posted+1) // before it can complete
-	s.mu.Unlock()
-	return c.post(d)
+	return err
 }
 
+// postAdded hands the NIC what has been added, with out.mu held.
+func (c *Conn) postAdded() error {
+	s := &c.out
+	if err := c.maySend(); err != nil {
+		return err
+	}
+	first := s.posted % uint32(len(c.send))
+	batch := c.ring[first : first+s.added-s.posted]
+	if c.window != 0 {
+		for _, d := range batch {
+			d.SetImmediate(c.word(kindMessage))
+		}
+	}
+	descriptors.StoreIndex(&s.posted, s.added)
+	if len(batch) == 1 {
+		return c.post(batch[0])
+	}
+	if _, err := c.vi.PostSendBatch(batch); err != nil {
+		return c.lose(err)
+	}
+	return nil
+}
+
+// post is called with out.mu held, so that messages go out in the order in which their
+// words were made: what these say counts on.
 func (c *Conn) post(d *Descriptor) error {
 	if err := c.vi.PostSend(d); err != nil {
 		// The other side counts messages: there is no going on without this one.
@@ -199,7 +265,7 @@ func (s *sendSide) outstanding() bool {
 // Reap takes back what has been sent by now, if half of the buffers are out. Who
 // calls it while he waits anyway need not wait for it in the next Acquire.
 func (c *Conn) Reap() error {
-	if 2*(c.out.posted-descriptors.LoadIndex(&c.out.completed)) < uint32(len(c.send)) {
+	if 2*(c.out.added-descriptors.LoadIndex(&c.out.completed)) < uint32(len(c.send)) {
 		return c.broken()
 	}
 	return c.lookOut()
@@ -214,23 +280,30 @@ func (c *Conn) lookOut() error {
 }
 
 func (c *Conn) lookOutLocked() error {
-	for s := &c.out; !s.busy && s.outstanding() && c.broken() == nil; {
-		d, err := c.vi.SendDone()
-		if err == ErrNotDone || err == ErrQueueEmpty { // or it is being posted
-			return nil
-		}
-		if err := c.sent(d, err); err != nil {
+	s := &c.out
+	if s.busy || !s.outstanding() || c.broken() != nil {
+		return c.broken()
+	}
+	n, err := c.vi.SendDoneBatch(s.look[:])
+	if err == ErrNotDone {
+		return nil
+	}
+	if err != nil {
+		return c.sent(nil, err)
+	}
+	for _, d := range s.look[:n] {
+		if err := c.sent(d, nil); err != nil {
 			return err
 		}
 	}
-	return c.broken()
+	return nil
 }
 
 // sent takes note of a send that has completed, with out.mu held.
 func (c *Conn) sent(d *Descriptor, err error) error {
 	s := &c.out
 	switch {
-	case err == ErrQueueEmpty: // it is being posted
+	case err == ErrQueueEmpty: // the connection has ended
 		return c.broken()
 	case c.ends(err):
 		return c.lose(err)

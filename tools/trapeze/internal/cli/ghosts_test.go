@@ -10,7 +10,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/ghost"
+	"github.com/trapeze-nic/trapeze/internal/ghost"
 )
 
 // TestSendersThatDieWhileConnecting come before one that lives.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/endpoint"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/ghost"
+	"github.com/trapeze-nic/trapeze/internal/ghost"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
