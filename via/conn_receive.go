@@ -58,7 +58,7 @@ func (c *Conn) TryReceive() ([]byte, error) {
 		return nil, err
 	}
 	if s.n == 0 {
-		if err := c.lookInLocked(); err != nil && s.failed == nil {
+		if err := c.lookInLocked(1); err != nil && s.failed == nil {
 			return nil, err
 		}
 	}
@@ -77,7 +77,7 @@ func (c *Conn) ReceiveBatch(into [][]byte) (int, error) {
 	}
 	for n := range into {
 		if s.n == 0 {
-			if err := c.lookInLocked(); err != nil && s.failed == nil && n == 0 {
+			if err := c.lookInLocked(len(s.look)); err != nil && s.failed == nil && n == 0 {
 				return 0, err
 			}
 		}
@@ -129,12 +129,16 @@ func (c *Conn) recvOffset(d *Descriptor) int {
 	return (len(c.send) + int(i)) * c.stride
 }
 
-// Release gives back what was received last: a message, or a batch of them.
+// Release gives back what was received last: a message, or a batch of them. If the
+// connection has broken meanwhile, Receive says so behind the messages that had come.
 func (c *Conn) Release() error {
 	if err := c.release(); err != nil || c.window == 0 {
 		return err
 	}
-	return c.grant(c.half())
+	if err := c.grant(c.half()); err != nil && c.broken() == nil {
+		return err
+	}
+	return nil
 }
 
 func (c *Conn) release() error {
@@ -173,16 +177,21 @@ func (c *Conn) Held() bool { return len(c.in.held) > 0 }
 func (c *Conn) lookIn() error {
 	c.in.mu.Lock()
 	defer c.in.mu.Unlock()
-	return c.lookInLocked()
+	return c.lookInLocked(len(c.in.look))
 }
 
-// lookInLocked looks once: a look may run the NIC.
-func (c *Conn) lookInLocked() error {
+// lookInLocked looks once, for as many as most messages: a look may run the NIC.
+func (c *Conn) lookInLocked(most int) error {
 	s := &c.in
 	if s.busy || s.failed != nil || c.closed.Load() {
 		return s.failed
 	}
-	n, err := c.vi.RecvDoneBatch(s.look[:])
+	n, err := 1, error(nil)
+	if most == 1 {
+		s.look[0], err = c.vi.RecvDone()
+	} else {
+		n, err = c.vi.RecvDoneBatch(s.look[:most])
+	}
 	if err == ErrNotDone || err == ErrQueueEmpty && c.window == 0 {
 		return nil
 	}

@@ -134,7 +134,9 @@ func TestConnCredit(t *testing.T) {
 				if err != nil || !bytes.Equal(m, []byte{byte(i)}) {
 					t.Fatalf("message %d: %v, %v", i, m, err)
 				}
-				_ = b.Release() // nobody is there for the grant
+				if err := b.Release(); err != nil {
+					t.Errorf("nobody is there for the grant, but %v", err)
+				}
 			}
 			if _, err := b.Receive(ctx); err != io.EOF {
 				t.Errorf("after the end: %v", err)

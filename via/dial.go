@@ -54,6 +54,7 @@ func (d *Dialer) Dial(ctx context.Context, n *NIC, address Address) (*Conn, erro
 
 func (c *Conn) connect(ctx context.Context, address Address, local []byte) (Remote, error) {
 	pause := firstPause
+	var last error // what an attempt met that ctx has not cut short
 	for {
 		r, err := c.try(ctx, address, local)
 		if err == nil {
@@ -63,13 +64,16 @@ func (c *Conn) connect(ctx context.Context, address Address, local []byte) (Remo
 		if cause == nil && !errors.Is(err, ErrTimeout) && !errors.Is(err, ErrNoMatch) && !errors.Is(err, ErrNotReachable) {
 			return r, err
 		}
+		if last == nil || !errors.Is(err, ErrTimeout) {
+			last = err
+		}
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
 			pause = min(2*pause, lastPause)
 		case <-ctx.Done():
 			timer.Stop()
-			return r, c.nobody(ctx, err)
+			return r, c.nobody(ctx, last)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,7 +14,8 @@ type ListenConfig struct {
 	// Options is given what the other side has and returns what this side wants, or
 	// why the request is to be rejected; MaxMessage and Reliability are the other
 	// side's whatever it returns. Nil takes every reliable connection, with
-	// DefaultConnDepth messages in each direction, or as many as 8 MiB hold.
+	// DefaultConnDepth messages in each direction, or as many as 8 MiB hold. It may be
+	// called from several goroutines, and may wait: only its own client waits for it.
 	Options func(Remote) (ConnOptions, error)
 	// Backlog is how many connections may be set up or wait for Accept; zero is
 	// DefaultBacklog. While there are so many, others are told that nobody listens,
@@ -55,6 +57,7 @@ type Listener struct {
 	places  chan struct{} // one taken for each connection of the backlog
 	ready   chan *Conn
 	running sync.WaitGroup
+	closed  atomic.Bool
 
 	mu    sync.Mutex
 	taken int
@@ -222,7 +225,7 @@ func (l *Listener) Address() Address { return l.address }
 // accepted go on. Closing again fails with ErrClosed.
 func (l *Listener) Close() error {
 	closed := l.nic.refuse("listen", ErrClosed, "", "")
-	if cause := context.Cause(l.ctx); errors.Is(cause, ErrClosed) {
+	if l.closed.Swap(true) {
 		return closed
 	}
 	l.cancel(closed)

@@ -1,0 +1,312 @@
+package via_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/internal/ghost"
+	"github.com/trapeze-nic/trapeze/via"
+	"github.com/trapeze-nic/trapeze/via/viatest"
+)
+
+var service = []byte("test")
+
+// same is a listener's choice for every client.
+func same(o via.ConnOptions) func(via.Remote) (via.ConnOptions, error) {
+	return func(via.Remote) (via.ConnOptions, error) { return o, nil }
+}
+
+func small(level via.Reliability) via.ConnOptions {
+	return via.ConnOptions{Reliability: level, MaxMessage: 64, SendDepth: 2, RecvDepth: 2}
+}
+
+func listen(t testing.TB, n *via.NIC, lc via.ListenConfig) *via.Listener {
+	t.Helper()
+	l, err := lc.Listen(n, service)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// onPort opens a NIC on a UDP port and returns its address there.
+func onPort(t testing.TB, options string) (*via.NIC, string) {
+	t.Helper()
+	port := freePort(t)
+	address := port.LocalAddr().String()
+	_ = port.Close()
+	return openQuiet(t, "emu:?wire=udp://"+address+options), address
+}
+
+func openQuiet(t testing.TB, address string) *via.NIC {
+	t.Helper()
+	n, err := via.Open(viatest.Context(t), address, via.WithErrorHandler(func(via.AsyncError) {}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeNIC(t, n) })
+	return n
+}
+
+// dialPort connects from a NIC of its own with the listener at a UDP address, and
+// closes.
+func dialPort(t testing.TB, address string, o via.ConnOptions) error {
+	n := openQuiet(t, "emu:?wire=udp://127.0.0.1:0&peer="+address)
+	d := via.Dialer{ConnOptions: o}
+	c, err := d.Dial(viatest.Context(t), n, via.Address{MAC: via.MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, Discriminator: service})
+	if err != nil {
+		return err
+	}
+	return c.Close()
+}
+
+// TestListenClientsThatDieWhileConnecting has Accept return a client that lives at
+// once, whoever else has asked before and fallen silent.
+func TestListenClientsThatDieWhileConnecting(t *testing.T) {
+	for _, level := range []via.Reliability{via.ReliableDelivery, via.Unreliable} {
+		t.Run(level.String(), func(t *testing.T) {
+			nic, address := onPort(t, "")
+			var mu sync.Mutex
+			var refused []error
+			l := listen(t, nic, via.ListenConfig{Options: same(small(level)),
+				Refused: func(_ via.Remote, err error) { mu.Lock(); refused = append(refused, err); mu.Unlock() }})
+			ghost.Ask(t, address, service, 20, level, 64)
+			if err := dialPort(t, address, small(level)); err != nil {
+				t.Error(err)
+			}
+			c, err := l.Accept(viatest.Context(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(c.Close(), l.Close()); err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for _, err := range refused { // if it has taken the dead time to come here
+				if !errors.Is(err, via.ErrPeerLost) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// TestListenDeadClientsAreGivenUp fills the backlog with clients that have died: they
+// go by themselves, what they had is free again, and they have had no buffers.
+func TestListenDeadClientsAreGivenUp(t *testing.T) {
+	const ghosts = via.DefaultBacklog
+	nic, address := onPort(t, "&vis=70")
+	refused := make(chan error, ghosts)
+	o := via.ConnOptions{MaxMessage: 1 << 20, SendDepth: 8, RecvDepth: 8}
+	l := listen(t, nic, via.ListenConfig{Options: same(o), Refused: func(_ via.Remote, err error) { refused <- err }})
+	ghost.Ask(t, address, service, ghosts, via.ReliableDelivery, o.MaxMessage)
+	for range ghosts {
+		if err := <-refused; !errors.Is(err, via.ErrPeerLost) {
+			t.Error(err)
+		}
+	}
+	if err := dialPort(t, address, o); err != nil {
+		t.Error(err)
+	}
+	c, err := l.Accept(viatest.Context(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(c.Close(), l.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestListenEnds closes a listener while clients are on their way.
+func TestListenEnds(t *testing.T) {
+	nic, address := onPort(t, "")
+	l := listen(t, nic, via.ListenConfig{Options: same(small(via.ReliableDelivery))})
+	ghost.Ask(t, address, service, 10, via.ReliableDelivery, 64)
+	ctx, cancel := context.WithCancel(viatest.Context(t))
+	cancel()
+	if _, err := l.Accept(ctx); !errors.Is(err, via.ErrCanceled) {
+		t.Errorf("accept: %v", err)
+	}
+	if err := l.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+	if err := l.Close(); !errors.Is(err, via.ErrClosed) {
+		t.Errorf("second close: %v", err)
+	}
+	if _, err := l.Accept(viatest.Context(t)); !errors.Is(err, via.ErrClosed) {
+		t.Errorf("accept: %v", err)
+	}
+	// Nobody waits any more, and nothing is left on the NIC.
+	short, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer stop()
+	if _, err := nic.ConnectWait(short, service); !errors.Is(err, via.ErrTimeout) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestListenNICCloses: a listener whose NIC has been closed can still be closed, once.
+func TestListenNICCloses(t *testing.T) {
+	a, _ := onMemory(t, "")
+	l := listen(t, a, via.ListenConfig{})
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Accept(viatest.Context(t)); !errors.Is(err, via.ErrClosed) {
+		t.Errorf("accept: %v", err)
+	}
+	if err := l.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+	if err := l.Close(); !errors.Is(err, via.ErrClosed) {
+		t.Errorf("second close: %v", err)
+	}
+}
+
+// TestListenManyClients has more of them come at the same time, over a bad wire, than
+// the backlog holds.
+func TestListenManyClients(t *testing.T) {
+	const clients = 80
+	a, b := onMemory(t, "&loss=0.3&seed=3")
+	l := listen(t, b, via.ListenConfig{Options: same(small(via.ReliableDelivery))})
+	var all sync.WaitGroup
+	for i := range clients {
+		all.Go(func() {
+			d := via.Dialer{ConnOptions: small(via.ReliableDelivery)}
+			c, err := d.Dial(viatest.Context(t), a, l.Address())
+			if err != nil {
+				t.Errorf("client %d: %v", i, err)
+				return
+			}
+			t.Cleanup(func() { _ = c.Close() })
+		})
+	}
+	for i := range clients {
+		c, err := l.Accept(viatest.Context(t))
+		if err != nil {
+			t.Fatalf("after %d clients: %v", i, err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+	}
+	all.Wait()
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestListenLimit: who listens for one client is not there for a second.
+func TestListenLimit(t *testing.T) {
+	a, b := onMemory(t, "")
+	l := listen(t, b, via.ListenConfig{Limit: 1})
+	first, err := via.Dial(viatest.Context(t), a, l.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := l.Accept(viatest.Context(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	short, stop := context.WithTimeout(t.Context(), time.Second)
+	defer stop()
+	if _, err := via.Dial(short, a, l.Address()); !errors.Is(err, via.ErrNoMatch) || !errors.Is(err, via.ErrTimeout) {
+		t.Errorf("second: %v", err)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	closeBoth(t, first, c)
+}
+
+// TestDialFails says why, and the listener is told whom it has turned down.
+func TestDialFails(t *testing.T) {
+	for name, c := range map[string]struct {
+		mac   func(b *via.NIC) via.MAC
+		serve func(via.Remote) (via.ConnOptions, error)
+		want  []error
+	}{
+		"nobody waits": {
+			mac:  func(b *via.NIC) via.MAC { return b.Query().Address },
+			want: []error{via.ErrTimeout, via.ErrNoMatch},
+		},
+		"nobody is there": {
+			mac:  func(*via.NIC) via.MAC { return via.MAC{2, 9, 9, 9, 9, 9} },
+			want: []error{via.ErrTimeout},
+		},
+		"rejected": {
+			mac:   func(b *via.NIC) via.MAC { return b.Query().Address },
+			serve: func(via.Remote) (via.ConnOptions, error) { return via.ConnOptions{}, errors.New("not you") },
+			want:  []error{via.ErrReject},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := onMemory(t, "")
+			ctx := viatest.Context(t)
+			if c.serve == nil {
+				short, cancel := context.WithTimeout(ctx, time.Second)
+				defer cancel()
+				ctx = short
+			} else {
+				refused := make(chan error, 16)
+				l := listen(t, b, via.ListenConfig{Options: c.serve, Refused: func(_ via.Remote, err error) { refused <- err }})
+				defer func() {
+					if err := <-refused; err.Error() != "not you" {
+						t.Errorf("refused: %v", err)
+					}
+					if err := l.Close(); err != nil {
+						t.Error(err)
+					}
+				}()
+			}
+			d := via.Dialer{ConnOptions: small(via.ReliableDelivery)}
+			_, err := d.Dial(ctx, a, via.Address{MAC: c.mac(b), Discriminator: service})
+			for _, want := range c.want {
+				if !errors.Is(err, want) {
+					t.Errorf("got %v, want %v", err, want)
+				}
+			}
+		})
+	}
+}
+
+// TestDialBeforeListen checks that a client keeps asking.
+func TestDialBeforeListen(t *testing.T) {
+	a, b := onMemory(t, "")
+	ctx := viatest.Context(t)
+	dialled := make(chan error, 1)
+	go func() {
+		c, err := via.Dial(ctx, a, via.Address{MAC: b.Query().Address, Discriminator: service})
+		if err == nil {
+			err = c.Close()
+		}
+		dialled <- err
+	}()
+	time.Sleep(50 * time.Millisecond)
+	l := listen(t, b, via.ListenConfig{})
+	c, err := l.Accept(ctx)
+	if err := errors.Join(err, <-dialled); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(c.Close(), l.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDialInterrupted ends with the context.
+func TestDialInterrupted(t *testing.T) {
+	a, _ := onMemory(t, "")
+	ctx, cancel := context.WithCancel(viatest.Context(t))
+	time.AfterFunc(20*time.Millisecond, cancel)
+	if _, err := via.Dial(ctx, a, via.Address{MAC: via.MAC{2}, Discriminator: service}); !errors.Is(err, via.ErrCanceled) {
+		t.Errorf("got %v", err)
+	}
+	// Nothing is left behind: all VIs can still be made.
+	for i := range 3 {
+		d := via.Dialer{ConnOptions: via.ConnOptions{MaxMessage: 1 << 30}}
+		if _, err := d.Dial(viatest.Context(t), a, via.Address{}); !errors.Is(err, via.ErrInvalidMTU) {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
+}
