@@ -185,6 +185,9 @@ func (c *Conn) MaxMessage() int { return c.max }
 // queues belong to the Conn.
 func (c *Conn) VI() *VI { return c.vi }
 
+// Poll is NIC.Poll of the connection's NIC.
+func (c *Conn) Poll() bool { return c.vi.nic.Poll() }
+
 // Remote describes the other end.
 func (c *Conn) Remote() Remote { return c.remote }
 

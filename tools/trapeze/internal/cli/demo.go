@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/endpoint"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/measure"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/transfer"
@@ -176,30 +175,22 @@ func (p *program) runDemo(ctx context.Context, f demoFlags) (err error) {
 }
 
 // connected makes a connection between two NICs of this process.
-func connected(ctx context.Context, a, b *via.NIC, l *endpoint.Listener, o endpoint.Options) (from, to *endpoint.Endpoint, err error) {
+func connected(ctx context.Context, a, b *via.NIC, discriminator string, o via.ConnOptions) (from, to *via.Conn, err error) {
 	const patience = 5 * time.Second
-	l.NIC = b
-	limited, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	accepted := make(chan error, 1)
-	go func() {
-		var err error
-		to, _, err = l.Accept(limited)
-		accepted <- errors.Join(err, l.Close())
-	}()
-	from, _, err = dial(ctx, a, via.Address{MAC: b.Query().Address, Discriminator: l.Discriminator}, o, patience)
+	lc := via.ListenConfig{Limit: 1, Options: func(via.Remote) (via.ConnOptions, error) { return o, nil }}
+	l, err := lc.Listen(b, []byte(discriminator))
 	if err != nil {
-		cancel()
+		return nil, nil, err
 	}
-	if err = errors.Join(err, <-accepted); err == nil {
-		return from, to, nil
+	if from, err = dial(ctx, a, l.Address(), o, patience); err == nil {
+		to, err = l.Accept(ctx)
 	}
-	for _, e := range []*endpoint.Endpoint{from, to} {
-		if e != nil {
-			err = errors.Join(err, e.Close())
-		}
+	if err = errors.Join(err, l.Close()); err != nil && from != nil {
+		err = errors.Join(err, from.Close())
 	}
-	return nil, nil, err
+	return from, to, err
 }
 
 // demoFile sends a file from one NIC to the other.
@@ -209,7 +200,7 @@ func (p *program) demoFile(ctx context.Context, from, to *via.NIC, path, what st
 		return r, err
 	}
 	defer file.Close()
-	sender, receiver, err := connected(ctx, from, to, fileListener(nil, nil), fileOptions(min(chunk, int(from.Query().MaxTransfer))))
+	sender, receiver, err := connected(ctx, from, to, string(fileDiscriminator), fileOptions(min(chunk, int(from.Query().MaxTransfer))))
 	if err != nil {
 		return r, err
 	}
@@ -241,9 +232,8 @@ func (p *program) demoFile(ctx context.Context, from, to *via.NIC, path, what st
 // demoMeasure fills in the measurements.
 func (p *program) demoMeasure(ctx context.Context, a, b *via.NIC, r *demoReport) (err error) {
 	largest := max(latencySizes[len(latencySizes)-1], bandwidthSizes[len(bandwidthSizes)-1])
-	o := endpoint.Options{Reliability: via.ReliableDelivery, MaxMessage: largest, SendDepth: demoDepth, RecvDepth: demoDepth}
-	l := &endpoint.Listener{Discriminator: []byte("trapeze-demo/1"), Options: func(via.Remote) (endpoint.Options, error) { return o, nil }}
-	x, y, err := connected(ctx, a, b, l, o)
+	o := via.ConnOptions{Reliability: via.ReliableDelivery, MaxMessage: largest, SendDepth: demoDepth, RecvDepth: demoDepth}
+	x, y, err := connected(ctx, a, b, "trapeze-demo/1", o)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/endpoint"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/measure"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -20,9 +19,8 @@ const (
 
 // traceDemo sends a few messages while the NICs log their transfers.
 func traceDemo(ctx context.Context, a, b *via.NIC, log *recorder) (err error) {
-	o := endpoint.Options{Reliability: via.ReliableDelivery, MaxMessage: tracedBytes, SendDepth: tracedBurst, RecvDepth: tracedBurst}
-	l := &endpoint.Listener{Discriminator: []byte("trapeze-demo/2"), Options: func(via.Remote) (endpoint.Options, error) { return o, nil }}
-	x, y, err := connected(ctx, a, b, l, o)
+	o := via.ConnOptions{Reliability: via.ReliableDelivery, MaxMessage: tracedBytes, SendDepth: tracedBurst, RecvDepth: tracedBurst}
+	x, y, err := connected(ctx, a, b, "trapeze-demo/2", o)
 	if err != nil {
 		return err
 	}

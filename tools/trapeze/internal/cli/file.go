@@ -2,16 +2,16 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/endpoint"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/transfer"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
 // fileDiscriminator names the connection point of file transfers.
-var fileDiscriminator = []byte("trapeze-file/1")
+var fileDiscriminator = []byte("trapeze-file/2")
 
 // File transfers use messages of up to chunk bytes unless the NIC's are
 // smaller. Receives are posted deep enough that the sender seldom waits for
@@ -24,46 +24,42 @@ const (
 	maxChunk = 1 << 20
 )
 
-func fileOptions(n int) endpoint.Options {
-	return endpoint.Options{Reliability: via.ReliableDelivery, MaxMessage: n, SendDepth: fileSendDepth, RecvDepth: fileRecvDepth}
+func fileOptions(n int) via.ConnOptions {
+	return via.ConnOptions{Reliability: via.ReliableDelivery, MaxMessage: n, SendDepth: fileSendDepth, RecvDepth: fileRecvDepth}
 }
 
 // acceptOptions decides about the offer of a connection: reliable, and with
 // messages of a size that the protocol can live with.
-func acceptOptions(r via.Remote) (endpoint.Options, error) {
+func acceptOptions(r via.Remote) (via.ConnOptions, error) {
 	if r.Reliability != via.ReliableDelivery {
-		return endpoint.Options{}, fmt.Errorf("it asks for %v, a file needs %v", r.Reliability, via.ReliableDelivery)
+		return via.ConnOptions{}, fmt.Errorf("it asks for %v, a file needs %v", r.Reliability, via.ReliableDelivery)
 	}
 	if r.MaxTransfer < transfer.MinMessage || r.MaxTransfer > maxChunk {
-		return endpoint.Options{}, fmt.Errorf("it asks for messages of up to %d bytes, a file needs %d to %d", r.MaxTransfer, transfer.MinMessage, maxChunk)
+		return via.ConnOptions{}, fmt.Errorf("it asks for messages of up to %d bytes, a file needs %d to %d", r.MaxTransfer, transfer.MinMessage, maxChunk)
 	}
 	return fileOptions(int(r.MaxTransfer)), nil
 }
 
-// dial makes an endpoint on nic and connects it within timeout.
-func dial(ctx context.Context, nic *via.NIC, remote via.Address, o endpoint.Options, timeout time.Duration) (*endpoint.Endpoint, via.Remote, error) {
-	e, err := endpoint.New(ctx, nic, o)
-	if err != nil {
-		return nil, via.Remote{}, err
-	}
+// dial connects with whoever listens at an address, within timeout.
+func dial(ctx context.Context, nic *via.NIC, remote via.Address, o via.ConnOptions, timeout time.Duration) (*via.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	r, err := e.Connect(ctx, remote, remote.Discriminator)
-	if err != nil {
-		// Why there is no connection matters more than how it is cleaned up.
-		_ = e.Close()
-		return nil, r, err
+	d := via.Dialer{ConnOptions: o, Local: remote.Discriminator}
+	c, err := d.Dial(ctx, nic, remote)
+	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(cause, context.DeadlineExceeded) {
+		err = cause
 	}
-	return e, r, nil
+	return c, err
 }
 
 // dialFile connects to whoever waits for a file at mac.
-func dialFile(ctx context.Context, nic *via.NIC, mac via.MAC, timeout time.Duration) (*endpoint.Endpoint, via.Remote, error) {
+func dialFile(ctx context.Context, nic *via.NIC, mac via.MAC, timeout time.Duration) (*via.Conn, error) {
 	o := fileOptions(min(chunk, int(nic.Query().MaxTransfer)))
 	return dial(ctx, nic, via.Address{MAC: mac, Discriminator: fileDiscriminator}, o, timeout)
 }
 
-// fileListener waits for somebody with a file.
-func fileListener(nic *via.NIC, refused func(via.Remote, error)) *endpoint.Listener {
-	return &endpoint.Listener{NIC: nic, Discriminator: fileDiscriminator, Options: acceptOptions, Refused: refused}
+// listenFile waits for one sender of a file.
+func listenFile(nic *via.NIC, refused func(via.Remote, error)) (*via.Listener, error) {
+	lc := via.ListenConfig{Options: acceptOptions, Limit: 1, Refused: refused}
+	return lc.Listen(nic, fileDiscriminator)
 }

@@ -95,6 +95,8 @@ func (f *pingFlags) check() error {
 	switch {
 	case f.Bytes < 0 || f.Bytes > descriptors.MaxTransfer:
 		return usagef("--size %d: 0 to %d", f.Bytes, descriptors.MaxTransfer)
+	case f.unreliable && f.Bytes > descriptors.MaxTransfer-ping.Prefix:
+		return usagef("--size %d: 0 to %d with --unreliable", f.Bytes, descriptors.MaxTransfer-ping.Prefix)
 	case f.Interval < 0:
 		return usagef("--interval %v: it must not be negative", f.Interval)
 	case f.Wait <= 0 || f.timeout <= 0:
@@ -193,11 +195,12 @@ func (p *program) pingServe(ctx context.Context, nic *via.NIC, device string, lo
 
 // pingPeer pings somebody who serves.
 func (p *program) pingPeer(ctx context.Context, nic *via.NIC, mac via.MAC, f pingFlags, log *recorder) error {
-	o := ping.EndpointOptions(f.level(), f.Bytes)
-	e, remote, err := dial(ctx, nic, via.Address{MAC: mac, Discriminator: ping.Discriminator}, o, f.timeout)
+	o := ping.ConnOptions(f.level(), f.Bytes)
+	e, err := dial(ctx, nic, via.Address{MAC: mac, Discriminator: ping.Discriminator}, o, f.timeout)
 	if err != nil {
 		return fmt.Errorf("ping: %w", explainDial(err, f.timeout, "trapeze ping --serve"))
 	}
+	remote := e.Remote()
 	var reply ping.Reply
 	if !p.json && !f.mute {
 		reply = func(seq uint64, d time.Duration, answered bool) {

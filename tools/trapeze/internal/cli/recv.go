@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/endpoint"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/outfile"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/transfer"
 	"github.com/trapeze-nic/trapeze/via"
@@ -107,7 +106,7 @@ func (p *program) runRecv(ctx context.Context, f recvFlags) (err error) {
 	if err := log.watch(true, nic); err != nil {
 		return err
 	}
-	e, remote, err := p.awaitSender(ctx, nic, f)
+	e, err := p.awaitSender(ctx, nic, f)
 	if err != nil {
 		return err
 	}
@@ -122,13 +121,13 @@ func (p *program) runRecv(ctx context.Context, f recvFlags) (err error) {
 		}
 		return fmt.Errorf("receive: %w", explainOutput(explainLost(err, hint)))
 	}
-	r.Peer = remote.MAC.String()
+	r.Peer = e.Remote().MAC.String()
 	r.Log = log.finish(&err)
 	return errors.Join(p.printReceived(r), err)
 }
 
 // awaitSender waits for somebody to connect.
-func (p *program) awaitSender(ctx context.Context, nic *via.NIC, f recvFlags) (*endpoint.Endpoint, via.Remote, error) {
+func (p *program) awaitSender(ctx context.Context, nic *via.NIC, f recvFlags) (*via.Conn, error) {
 	if to := sendHint(f.device); to != "" {
 		p.note("waiting for a file; to send one:\n  trapeze send --device '%s' FILE", to)
 	} else {
@@ -139,19 +138,22 @@ func (p *program) awaitSender(ctx context.Context, nic *via.NIC, f recvFlags) (*
 		ctx, cancel = context.WithTimeout(ctx, f.timeout)
 		defer cancel()
 	}
-	l := fileListener(nic, func(r via.Remote, err error) { p.note("trapeze: turned down %v: %v", r.MAC, err) })
-	e, remote, err := l.Accept(ctx)
+	l, err := listenFile(nic, func(r via.Remote, err error) { p.note("trapeze: turned down %v: %v", r.MAC, err) })
+	if err != nil {
+		return nil, err
+	}
+	e, err := l.Accept(ctx)
 	if cerr := l.Close(); err == nil && cerr != nil {
 		p.note("trapeze: warning: %v", cerr)
 	}
 	if errors.Is(err, via.ErrTimeout) || errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = hinted(fmt.Errorf("receive: no sender within %v: %w", f.timeout, via.ErrTimeout), "give it more --timeout")
 	}
-	return e, remote, err
+	return e, err
 }
 
 // receiveFile takes the file of a sender that has connected.
-func (p *program) receiveFile(ctx context.Context, e *endpoint.Endpoint, f recvFlags) (recvReport, error) {
+func (p *program) receiveFile(ctx context.Context, e *via.Conn, f recvFlags) (recvReport, error) {
 	r := recvReport{Output: f.output}
 	meter := p.meter("", -1)
 	res, err := transfer.Receive(ctx, e, func(o transfer.Offer) (transfer.Sink, error) {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/endpoint"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/transfer"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -99,7 +98,7 @@ func (p *program) runSend(ctx context.Context, f sendFlags, path string) (err er
 	if err := log.watch(false, nic); err != nil {
 		return err
 	}
-	e, remote, err := dialFile(ctx, nic, mac, f.timeout)
+	e, err := dialFile(ctx, nic, mac, f.timeout)
 	if err != nil {
 		return fmt.Errorf("send %s: %w", src.Name, explainDial(err, f.timeout, "trapeze recv"))
 	}
@@ -113,7 +112,7 @@ func (p *program) runSend(ctx context.Context, f sendFlags, path string) (err er
 		return fmt.Errorf("send %s: %w", src.Name, explainLost(err, "is 'trapeze recv' still running there?"))
 	}
 	logged := log.finish(&err)
-	return errors.Join(p.printSent(src.Name, remote, res, logged), err)
+	return errors.Join(p.printSent(src.Name, e.Remote(), res, logged), err)
 }
 
 // openSource opens what is to be sent.
@@ -175,7 +174,7 @@ func progressTotal(n uint64) int64 {
 // explainDial adds how long was tried and what to start at the other end.
 func explainDial(err error, timeout time.Duration, command string) error {
 	switch {
-	case errors.Is(err, endpoint.ErrNobody):
+	case errors.Is(err, via.ErrTimeout):
 		return hinted(fmt.Errorf("%w within %v", err, timeout), "start '"+command+"' at the other end, check the peer address and that both have the same key= or none, or give it more --timeout")
 	case errors.Is(err, via.ErrReject):
 		return hinted(err, "it says there why")

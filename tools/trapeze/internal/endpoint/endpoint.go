@@ -106,8 +106,9 @@ func (e *Endpoint) recvOffset(i uint) int {
 	return (len(e.send) + int(i%uint(len(e.recv)))) * e.stride
 }
 
-// Poll makes progress on the NIC without taking anything from it.
-func (e *Endpoint) Poll() { e.vi.NIC().Poll() }
+// Poll makes progress on the NIC without taking anything from it, and reports whether
+// there was any.
+func (e *Endpoint) Poll() bool { return e.vi.NIC().Poll() }
 
 // MaxMessage is the size in bytes of the largest message.
 func (e *Endpoint) MaxMessage() int { return e.max }

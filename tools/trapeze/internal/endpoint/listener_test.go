@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/endpoint"
 	"github.com/trapeze-nic/trapeze/internal/ghost"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/endpoint"
 	"github.com/trapeze-nic/trapeze/via"
 )
 

@@ -1,4 +1,4 @@
-// Package measure times messages between two endpoints that one goroutine
+// Package measure times messages between two connected ends that one goroutine
 // drives: what is measured is the path through the NICs, without a scheduler in
 // it.
 package measure
@@ -9,8 +9,20 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/endpoint"
 )
+
+// End is one end of a connection: a via.Conn, or an endpoint.Endpoint.
+type End interface {
+	// TryAcquire returns nil if there is no buffer, or no room at the other end.
+	TryAcquire() ([]byte, error)
+	// Post sends the first n bytes of the buffer.
+	Post(n int) error
+	// TryReceive returns nil if no message is there.
+	TryReceive() ([]byte, error)
+	Release() error
+	// Poll makes progress on the NIC.
+	Poll() bool
+}
 
 // longest one-way time that is told apart from longer ones.
 const longest = 10 * time.Second
@@ -21,7 +33,7 @@ const checkEvery = 1 << 12
 // Latency times round trips of n-byte messages between a and b for about the
 // given time, one at least, after as many unmeasured ones as warm everything up, and returns
 // halves of round trips in nanoseconds.
-func Latency(ctx context.Context, a, b *endpoint.Endpoint, n int, budget time.Duration) (*hdrhistogram.Histogram, error) {
+func Latency(ctx context.Context, a, b End, n int, budget time.Duration) (*hdrhistogram.Histogram, error) {
 	h := hdrhistogram.New(1, int64(longest), 3)
 	warm := time.Now().Add(budget / 10)
 	end := warm.Add(budget)
@@ -45,7 +57,7 @@ func Latency(ctx context.Context, a, b *endpoint.Endpoint, n int, budget time.Du
 }
 
 // oneWay takes one message from a to b.
-func oneWay(ctx context.Context, a, b *endpoint.Endpoint, n int) error {
+func oneWay(ctx context.Context, a, b End, n int) error {
 	return Burst(ctx, a, b, n, 1)
 }
 
@@ -54,17 +66,23 @@ func oneWay(ctx context.Context, a, b *endpoint.Endpoint, n int) error {
 const ownLooks = 1
 
 // Burst sends count n-byte messages from a to b, posted one behind the other,
-// and returns when all have arrived. a must have as many free buffers.
-func Burst(ctx context.Context, a, b *endpoint.Endpoint, n, count int) error {
-	for range count {
-		if _, err := a.Acquire(ctx); err != nil {
-			return err
+// and returns when all have arrived.
+func Burst(ctx context.Context, a, b End, n, count int) error {
+	posted, came := 0, 0
+	for looks := 1; came < count; looks++ {
+		if posted < count {
+			buf, err := a.TryAcquire()
+			if err != nil {
+				return err
+			}
+			if buf != nil {
+				if err := a.Post(n); err != nil {
+					return err
+				}
+				posted++
+				continue
+			}
 		}
-		if err := a.Post(n); err != nil {
-			return err
-		}
-	}
-	for looks := 1; count > 0; looks++ {
 		m, err := b.TryReceive()
 		if err != nil {
 			return err
@@ -78,7 +96,7 @@ func Burst(ctx context.Context, a, b *endpoint.Endpoint, n, count int) error {
 				return err
 			}
 			looks = 0
-			count--
+			came++
 		case looks%checkEvery == 0 && ctx.Err() != nil:
 			return context.Cause(ctx)
 		case looks > ownLooks:
@@ -91,7 +109,7 @@ func Burst(ctx context.Context, a, b *endpoint.Endpoint, n, count int) error {
 
 // Bandwidth streams n-byte messages from a to b for about the given time and
 // returns how many bytes arrived and how long that took.
-func Bandwidth(ctx context.Context, a, b *endpoint.Endpoint, n int, budget time.Duration) (bytes uint64, d time.Duration, err error) {
+func Bandwidth(ctx context.Context, a, b End, n int, budget time.Duration) (bytes uint64, d time.Duration, err error) {
 	start := time.Now()
 	end := start.Add(budget)
 	var sent, got uint64
@@ -116,7 +134,7 @@ func Bandwidth(ctx context.Context, a, b *endpoint.Endpoint, n int, budget time.
 }
 
 // fill posts messages while there are free buffers.
-func fill(a *endpoint.Endpoint, n int) (posted uint64, err error) {
+func fill(a End, n int) (posted uint64, err error) {
 	for {
 		buf, err := a.TryAcquire()
 		if err != nil || buf == nil {
@@ -130,7 +148,7 @@ func fill(a *endpoint.Endpoint, n int) (posted uint64, err error) {
 }
 
 // drain takes messages while there are any.
-func drain(b *endpoint.Endpoint, n int) (taken uint64, err error) {
+func drain(b End, n int) (taken uint64, err error) {
 	for {
 		m, err := b.TryReceive()
 		if err != nil || m == nil {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	_ "github.com/trapeze-nic/trapeze/emulator"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/endpoint"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/measure"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/transfer"
 	"github.com/trapeze-nic/trapeze/via"
@@ -16,12 +15,12 @@ import (
 
 const most = 8 << 10
 
-func pair(t *testing.T, opts ...via.Option) (a, b *endpoint.Endpoint) {
+func pair(t *testing.T, opts ...via.Option) (a, b *via.Conn) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	address := "emu:?wire=mem:" + rand.Text()
-	o := endpoint.Options{MaxMessage: most, SendDepth: 4, RecvDepth: 4}
+	o := via.ConnOptions{MaxMessage: most, SendDepth: 4, RecvDepth: 4}
 	var nics []*via.NIC
 	for range 2 {
 		n, err := via.Open(ctx, address, append(opts, via.WithErrorHandler(func(via.AsyncError) {}))...)
@@ -31,19 +30,16 @@ func pair(t *testing.T, opts ...via.Option) (a, b *endpoint.Endpoint) {
 		t.Cleanup(func() { n.Close() })
 		nics = append(nics, n)
 	}
-	a, err := endpoint.New(ctx, nics[0], o)
+	lc := via.ListenConfig{Options: func(via.Remote) (via.ConnOptions, error) { return o, nil }}
+	l, err := lc.Listen(nics[1], []byte("x"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := endpoint.Listener{NIC: nics[1], Discriminator: []byte("x"), Options: func(via.Remote) (endpoint.Options, error) { return o, nil }}
-	done := make(chan error, 1)
-	go func() {
-		var err error
-		b, _, err = l.Accept(ctx)
-		done <- errors.Join(err, l.Close())
-	}()
-	_, err = a.Connect(ctx, via.Address{MAC: nics[1].Query().Address, Discriminator: []byte("x")}, nil)
-	if err := errors.Join(err, <-done); err != nil {
+	d := via.Dialer{ConnOptions: o}
+	if a, err = d.Dial(ctx, nics[0], l.Address()); err == nil {
+		b, err = l.Accept(ctx)
+	}
+	if err := errors.Join(err, l.Close()); err != nil {
 		t.Fatal(err)
 	}
 	return a, b
@@ -87,17 +83,17 @@ func TestPeerLost(t *testing.T) {
 	// The news takes a moment to arrive.
 	for end := time.Now().Add(10 * time.Second); ; {
 		_, err := a.TryReceive()
-		if errors.Is(err, transfer.ErrPeerLost) {
+		if transfer.PeerLost(err) {
 			break
 		}
 		if err != nil || time.Now().After(end) {
 			t.Fatalf("got %v", err)
 		}
 	}
-	if _, err := measure.Latency(t.Context(), a, b, 64, time.Second); !errors.Is(err, transfer.ErrPeerLost) {
+	if _, err := measure.Latency(t.Context(), a, b, 64, time.Second); !transfer.PeerLost(err) && !errors.Is(err, via.ErrClosed) {
 		t.Errorf("Latency: %v", err)
 	}
-	if _, _, err := measure.Bandwidth(t.Context(), a, b, 64, time.Second); !errors.Is(err, transfer.ErrPeerLost) {
+	if _, _, err := measure.Bandwidth(t.Context(), a, b, 64, time.Second); !transfer.PeerLost(err) && !errors.Is(err, via.ErrClosed) {
 		t.Errorf("Bandwidth: %v", err)
 	}
 }

@@ -3,10 +3,11 @@ package ping
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/endpoint"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/transfer"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -31,7 +32,7 @@ type Reply func(sequence uint64, d time.Duration, answered bool)
 
 // Run sends messages on e and times their return. If ctx ends, the statistics
 // hold what was measured until then, and the error is nil.
-func Run(ctx context.Context, e *endpoint.Endpoint, o Options, reply Reply) (*Stats, error) {
+func Run(ctx context.Context, e *via.Conn, o Options, reply Reply) (*Stats, error) {
 	s := newStats()
 	pattern := make([]byte, o.Bytes)
 	for seq := uint64(0); o.Count == 0 || seq < o.Count; seq++ {
@@ -41,7 +42,7 @@ func Run(ctx context.Context, e *endpoint.Endpoint, o Options, reply Reply) (*St
 			return s, nil
 		}
 		if err != nil && !errors.Is(err, errLost) {
-			return s, err
+			return s, transfer.Lost(err)
 		}
 		s.Sent++
 		if err == nil {
@@ -56,16 +57,15 @@ func Run(ctx context.Context, e *endpoint.Endpoint, o Options, reply Reply) (*St
 				return s, nil
 			}
 			if err != nil {
-				return s, err
+				return s, transfer.Lost(err)
 			}
 		}
 	}
 	return s, nil
 }
 
-// once makes one round trip. The sequence number travels as immediate data, so
-// that a message may have any length.
-func (s *Stats) once(ctx context.Context, e *endpoint.Endpoint, wait time.Duration, seq uint32, pattern []byte) (time.Duration, error) {
+// once makes one round trip.
+func (s *Stats) once(ctx context.Context, e *via.Conn, wait time.Duration, seq uint32, pattern []byte) (time.Duration, error) {
 	buf, err := e.Acquire(ctx)
 	if err != nil {
 		return 0, err
@@ -73,11 +73,16 @@ func (s *Stats) once(ctx context.Context, e *endpoint.Endpoint, wait time.Durati
 	for i := range pattern {
 		pattern[i] = byte(i) + byte(seq)
 	}
-	n := copy(buf, pattern)
+	n := 0
+	if unreliable(e) {
+		binary.LittleEndian.PutUint32(buf, seq)
+		n = Prefix
+	}
+	n += copy(buf[n:], pattern)
 	limited, cancel := context.WithTimeout(ctx, min(wait, keepAlive))
 	defer cancel()
 	start := time.Now()
-	if err := e.PostImmediate(n, seq); err != nil {
+	if err := e.Post(n); err != nil {
 		return 0, err
 	}
 	for {
@@ -99,8 +104,15 @@ func (s *Stats) once(ctx context.Context, e *endpoint.Endpoint, wait time.Durati
 		if err != nil {
 			return 0, err
 		}
-		got, ok := e.Immediate()
-		mine := ok && got == seq
+		mine := true
+		if unreliable(e) {
+			if mine = len(b) >= Prefix && binary.LittleEndian.Uint32(b) == seq; mine {
+				b = b[Prefix:]
+			}
+		} else {
+			mine = s.answers == seq
+			s.answers++
+		}
 		switch {
 		case !mine:
 			s.Late++
@@ -117,7 +129,7 @@ func (s *Stats) once(ctx context.Context, e *endpoint.Endpoint, wait time.Durati
 }
 
 // rest waits for d, or until ctx ends.
-func rest(ctx context.Context, e *endpoint.Endpoint, d time.Duration) error {
+func rest(ctx context.Context, e *via.Conn, d time.Duration) error {
 	for d > 0 {
 		t := time.NewTimer(min(d, keepAlive))
 		select {
@@ -136,8 +148,8 @@ func rest(ctx context.Context, e *endpoint.Endpoint, d time.Duration) error {
 }
 
 // stillHere tells a server that would not notice if this end had died.
-func stillHere(ctx context.Context, e *endpoint.Endpoint) error {
-	if e.Reliability() != via.Unreliable {
+func stillHere(ctx context.Context, e *via.Conn) error {
+	if !unreliable(e) {
 		return nil
 	}
 	if _, err := e.Acquire(ctx); err != nil {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	_ "github.com/trapeze-nic/trapeze/emulator"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/endpoint"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/ping"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/transfer"
 	"github.com/trapeze-nic/trapeze/via"
@@ -59,18 +58,20 @@ func serveOn(t *testing.T, s ping.Server) <-chan ping.Client {
 	return clients
 }
 
-func dial(t *testing.T, a *via.NIC, to via.MAC, level via.Reliability, n int) *endpoint.Endpoint {
+func dial(t *testing.T, a *via.NIC, to via.MAC, level via.Reliability, n int) *via.Conn {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	e, err := endpoint.New(ctx, a, ping.EndpointOptions(level, n))
+	e, err := dialWith(ctx, a, to, ping.ConnOptions(level, n))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.Connect(ctx, via.Address{MAC: to, Discriminator: ping.Discriminator}, nil); err != nil {
-		t.Fatal(err)
-	}
 	return e
+}
+
+func dialWith(ctx context.Context, a *via.NIC, to via.MAC, o via.ConnOptions) (*via.Conn, error) {
+	d := via.Dialer{ConnOptions: o}
+	return d.Dial(ctx, a, via.Address{MAC: to, Discriminator: ping.Discriminator})
 }
 
 func TestPing(t *testing.T) {
@@ -220,24 +221,26 @@ func TestPatientClient(t *testing.T) {
 func TestWaitingClient(t *testing.T) {
 	t.Parallel()
 	a, b := nics(t, "")
-	l := endpoint.Listener{NIC: b, Discriminator: ping.Discriminator, Options: func(r via.Remote) (endpoint.Options, error) {
-		return ping.EndpointOptions(r.Reliability, int(r.MaxTransfer)), nil
-	}}
-	heard := make(chan bool, 100) // whether there was immediate data
+	lc := via.ListenConfig{Options: func(via.Remote) (via.ConnOptions, error) { return ping.ConnOptions(via.Unreliable, 64), nil }}
+	l, err := lc.Listen(b, ping.Discriminator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard := make(chan bool, 100) // whether it was a question
 	go func() {
 		defer close(heard)
-		server, _, err := l.Accept(t.Context())
+		server, err := l.Accept(t.Context())
 		if err = errors.Join(err, l.Close()); err != nil {
 			t.Error(err)
 			return
 		}
 		defer server.Close()
 		for {
-			if _, err := server.Receive(t.Context()); err != nil {
+			m, err := server.Receive(t.Context())
+			if err != nil {
 				return
 			}
-			_, asks := server.Immediate()
-			heard <- asks
+			heard <- len(m) > 0
 			if err := server.Release(); err != nil {
 				t.Error(err)
 			}
@@ -270,20 +273,18 @@ func TestGreedyClients(t *testing.T) {
 	a, b := nics(t, "")
 	serveOn(t, ping.Server{NIC: b, Memory: few * 2 * ping.Depth * n})
 	var rejected error
-	var ends []*endpoint.Endpoint
+	var ends []*via.Conn
 	for i := 0; rejected == nil && i < 64; i++ {
-		o := endpoint.Options{MaxMessage: n, SendDepth: 1, RecvDepth: 1}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		e, err := endpoint.New(ctx, a, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, rejected = e.Connect(ctx, via.Address{MAC: b.Query().Address, Discriminator: ping.Discriminator}, nil)
+		var e *via.Conn
+		e, rejected = dialWith(ctx, a, b.Query().Address, via.ConnOptions{MaxMessage: n, SendDepth: 1, RecvDepth: 1})
 		cancel()
-		ends = append(ends, e)
+		if e != nil {
+			ends = append(ends, e)
+		}
 	}
-	if !errors.Is(rejected, via.ErrReject) || len(ends) != few+1 {
-		t.Errorf("%d clients, then %v", len(ends)-1, rejected)
+	if !errors.Is(rejected, via.ErrReject) || len(ends) != few {
+		t.Errorf("%d clients, then %v", len(ends), rejected)
 	}
 	for _, e := range ends {
 		if err := e.Close(); err != nil {
@@ -292,15 +293,11 @@ func TestGreedyClients(t *testing.T) {
 	}
 	// What they had is free again, once the server has heard of it.
 	for {
-		e, err := endpoint.New(t.Context(), a, endpoint.Options{MaxMessage: n, SendDepth: 1, RecvDepth: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		_, err = e.Connect(ctx, via.Address{MAC: b.Query().Address, Discriminator: ping.Discriminator}, nil)
+		e, err := dialWith(ctx, a, b.Query().Address, via.ConnOptions{MaxMessage: n, SendDepth: 1, RecvDepth: 1})
 		cancel()
-		if cerr := e.Close(); cerr != nil {
-			t.Error(cerr)
+		if e != nil {
+			err = e.Close()
 		}
 		if err == nil {
 			break

@@ -8,13 +8,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/endpoint"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/transfer"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
 // Discriminator of the connection point.
-var Discriminator = []byte("trapeze-ping/1")
+var Discriminator = []byte("trapeze-ping/2")
 
 // Depth is the number of buffers in each direction.
 const Depth = 16
@@ -30,8 +29,12 @@ const (
 // A client with unreliable delivery that dies goes unnoticed, so it is given up
 // when it has not been heard for Silence: soon enough for the next one, which tries
 // for 10 s, to find a place that it leaves. One that has nothing to ask says so more
-// often: it sends a message without immediate data, which is not returned.
+// often: it sends a message without bytes, which is not returned. All others begin with
+// a sequence number of Prefix bytes, little endian: what is not reliable may be lost,
+// come late, or come twice. Where delivery is reliable, none of this is needed.
 const (
+	Prefix = 4
+
 	Silence   = 6 * time.Second
 	keepAlive = time.Second
 )
@@ -42,16 +45,24 @@ var (
 	errSilent = errors.New("nothing heard from it any more")
 )
 
-// depthFor is how many buffers an endpoint with messages of n bytes gets.
+// depthFor is how many buffers a connection with messages of n bytes gets.
 func depthFor(n int) int { return max(2, min(Depth, maxBuffers/max(n, 1)/2)) }
 
-// memoryFor is what such an endpoint takes, in bytes.
+// memoryFor is what such a connection takes, in bytes.
 func memoryFor(n int) int64 { return 2 * int64(depthFor(n)) * int64(max(n, 1)) }
 
-// EndpointOptions are what both sides use for messages of n bytes.
-func EndpointOptions(level via.Reliability, n int) endpoint.Options {
+// ConnOptions are what a client uses to send n bytes.
+func ConnOptions(level via.Reliability, n int) via.ConnOptions {
+	if level == via.Unreliable {
+		n += Prefix
+	}
+	return optionsFor(level, n)
+}
+
+// optionsFor are what both sides use for messages of up to n bytes.
+func optionsFor(level via.Reliability, n int) via.ConnOptions {
 	d := depthFor(n)
-	return endpoint.Options{Reliability: level, MaxMessage: max(n, 1), SendDepth: d, RecvDepth: d}
+	return via.ConnOptions{Reliability: level, MaxMessage: max(n, 1), SendDepth: d, RecvDepth: d}
 }
 
 // Client is told to whoever watches a server.
@@ -88,69 +99,82 @@ func (s Server) Serve(ctx context.Context) (err error) {
 	if s.Memory == 0 {
 		s.Memory = Memory
 	}
-	var wg sync.WaitGroup
-	defer wg.Wait()
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	var clients sync.WaitGroup
 	var taken atomic.Int64 // of s.Memory
-	l := endpoint.Listener{
-		NIC: s.NIC, Discriminator: Discriminator,
-		Options: func(r via.Remote) (endpoint.Options, error) {
+	places := make(chan struct{}, maxClients)
+	lc := via.ListenConfig{
+		// A request waits here for a place, and those behind it for theirs.
+		Options: func(r via.Remote) (via.ConnOptions, error) {
+			select {
+			case places <- struct{}{}:
+			case <-ctx.Done():
+				return via.ConnOptions{}, ctx.Err()
+			}
 			n := int(r.MaxTransfer)
 			if taken.Add(memoryFor(n)) > s.Memory {
 				taken.Add(-memoryFor(n))
-				return endpoint.Options{}, errFull
+				return via.ConnOptions{}, errFull
 			}
-			return EndpointOptions(r.Reliability, n), nil
+			return optionsFor(r.Reliability, n), nil
 		},
 		Refused: func(r via.Remote, err error) {
+			if ctx.Err() != nil { // it may not have had a place
+				return
+			}
 			if !errors.Is(err, errFull) {
 				taken.Add(-memoryFor(int(r.MaxTransfer)))
 			}
-			s.Ended(Client{Remote: r, Err: err})
+			<-places
+			if !errors.Is(err, via.ErrWithdrawn) { // it may have asked again
+				s.Ended(Client{Remote: r, Err: err})
+			}
 		},
 	}
-	defer func() { err = errors.Join(err, l.Close()) }()
-	places := make(chan struct{}, maxClients)
+	l, err := lc.Listen(s.NIC, Discriminator)
+	if err != nil {
+		cancel()
+		return err
+	}
+	defer func() {
+		cancel()
+		err = errors.Join(err, l.Close())
+		clients.Wait()
+	}()
 	for {
-		select {
-		case places <- struct{}{}:
-		case <-ctx.Done():
-			return nil
-		}
-		e, remote, err := l.Accept(ctx)
+		c, err := l.Accept(ctx)
 		if err != nil {
 			if ctx.Err() != nil {
 				return nil
 			}
 			return err
 		}
-		wg.Go(func() {
-			defer func() { <-places }()
-			c := Client{Remote: remote}
-			c.Echoed, c.Err = echo(ctx, e, s.Silence)
-			if err := e.Close(); c.Err == nil {
-				c.Err = err
+		clients.Go(func() {
+			ended := Client{Remote: c.Remote()}
+			ended.Echoed, ended.Err = echo(ctx, c, s.Silence)
+			if err := c.Close(); ended.Err == nil && !transfer.PeerLost(err) {
+				ended.Err = err
 			}
-			taken.Add(-memoryFor(int(remote.MaxTransfer)))
-			s.Ended(c)
+			taken.Add(-memoryFor(int(c.Remote().MaxTransfer)))
+			<-places
+			s.Ended(ended)
 		})
 	}
 }
 
 // echo returns messages until the client leaves, falls silent, or ctx ends.
-func echo(ctx context.Context, e *endpoint.Endpoint, silence time.Duration) (n uint64, err error) {
+func echo(ctx context.Context, e *via.Conn, silence time.Duration) (n uint64, err error) {
 	hearing, silent := context.WithCancelCause(ctx)
 	defer silent(nil)
 	var patience *time.Timer
-	if e.Reliability() == via.Unreliable {
+	if unreliable(e) {
 		patience = time.AfterFunc(silence, func() { silent(errSilent) })
 		defer patience.Stop()
 	}
 	for {
 		in, err := e.Receive(hearing)
 		switch {
-		case errors.Is(err, transfer.ErrPeerLost) || ctx.Err() != nil:
+		case transfer.PeerLost(err) || ctx.Err() != nil:
 			return n, nil
 		case hearing.Err() != nil:
 			return n, fmt.Errorf("%w for %v", errSilent, silence)
@@ -160,8 +184,7 @@ func echo(ctx context.Context, e *endpoint.Endpoint, silence time.Duration) (n u
 		if patience != nil {
 			patience.Reset(silence)
 		}
-		immediate, asks := e.Immediate()
-		if !asks { // it only says that it is there
+		if unreliable(e) && len(in) == 0 { // it only says that it is there
 			if err := e.Release(); err != nil {
 				return n, err
 			}
@@ -175,9 +198,11 @@ func echo(ctx context.Context, e *endpoint.Endpoint, silence time.Duration) (n u
 		if err := e.Release(); err != nil {
 			return n, err
 		}
-		if err := e.PostImmediate(size, immediate); err != nil {
+		if err := e.Post(size); err != nil {
 			return n, err
 		}
 		n++
 	}
 }
+
+func unreliable(c *via.Conn) bool { return c.VI().Attributes().Reliability == via.Unreliable }

@@ -1,4 +1,4 @@
-// Package ping measures round trips between two endpoints, as ping(8) does
+// Package ping measures round trips over a connection, as ping(8) does
 // between two hosts: one side asks, the other returns what it gets.
 package ping
 
@@ -17,6 +17,7 @@ type Stats struct {
 	// Late answers came after their time and count as lost; Corrupt ones held
 	// other bytes than were sent.
 	Late, Corrupt uint64
+	answers       uint32                  // that have come where none is lost, in order
 	times         *hdrhistogram.Histogram // ns
 }
 

@@ -3,6 +3,9 @@ package transfer
 import (
 	"errors"
 	"fmt"
+	"io"
+
+	"github.com/trapeze-nic/trapeze/via"
 )
 
 // Errors of a transfer, to be found with errors.Is.
@@ -11,8 +14,7 @@ var (
 	ErrProtocol = errors.New("the other side does not keep to the transfer protocol")
 	// ErrVersion: the other side speaks another version of the protocol.
 	ErrVersion = errors.New("the other side speaks another version of the transfer protocol")
-	// ErrPeerLost: the link has ended, in whatever way. Links wrap it together with
-	// what they know of the way.
+	// ErrPeerLost: the connection has ended, in whatever way; see Lost.
 	ErrPeerLost = errors.New("the other side is gone")
 	// ErrDigest: what arrived is not what was sent.
 	ErrDigest = errors.New("SHA-256 of what arrived differs from what was sent")
@@ -25,6 +27,27 @@ var (
 	// ErrExists: the receiver will not replace a file. Sinks wrap it.
 	ErrExists = errors.New("output exists")
 )
+
+// PeerLost reports whether err, of a connection, says that the other side is gone, in
+// whatever way.
+func PeerLost(err error) bool { return errors.Is(Lost(err), ErrPeerLost) }
+
+// Lost makes an ErrPeerLost of an error of a connection that says so, together with
+// the way, and returns others as they are.
+func Lost(err error) error {
+	if err == nil || errors.Is(err, ErrPeerLost) {
+		return err
+	}
+	for _, way := range []error{via.ErrDisconnected, via.ErrPeerLost, via.ErrConnectionBroken, via.ErrDescriptor} {
+		if errors.Is(err, way) {
+			return fmt.Errorf("%w: %w", ErrPeerLost, way)
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return fmt.Errorf("%w: %w", ErrPeerLost, via.ErrDisconnected)
+	}
+	return err
+}
 
 // malformed makes an error that wraps ErrProtocol.
 func malformed(format string, a ...any) error {

@@ -11,8 +11,8 @@ import (
 
 // Link carries messages, whole, in order and without loss, in both directions.
 // It is used by one goroutine at a time. When the other side is gone, methods
-// fail with an error that wraps ErrPeerLost; messages that arrived before can
-// still be received.
+// fail with an error for which PeerLost holds; messages that arrived before can
+// still be received. It is a reliable via.Conn, and a pipe in tests.
 type Link interface {
 	// MaxMessage is the size in bytes of the largest message, at least
 	// MinMessage.
@@ -89,7 +89,7 @@ func (m *Message) expect(want ...Kind) error {
 // is possible in a short time and makes sense. It works although ctx is done.
 func explain(ctx context.Context, l Link, err error) {
 	var remote *RemoteError
-	if errors.Is(err, ErrPeerLost) || errors.As(err, &remote) {
+	if PeerLost(err) || errors.As(err, &remote) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
@@ -125,13 +125,15 @@ func plain(s string) string {
 }
 
 // remoteWord looks for an abort that explains why the link broke with err.
-func remoteWord(l Link, err error) error {
-	if !errors.Is(err, ErrPeerLost) {
+func remoteWord(ctx context.Context, l Link, err error) error {
+	if err = Lost(err); !errors.Is(err, ErrPeerLost) {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+	defer cancel()
 	for {
-		b, rerr := l.TryReceive()
-		if rerr != nil || b == nil {
+		b, rerr := l.Receive(ctx)
+		if rerr != nil {
 			return err
 		}
 		m, perr := Parse(b)

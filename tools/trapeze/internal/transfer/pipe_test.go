@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/transfer"
+	"github.com/trapeze-nic/trapeze/via"
 )
 
 // pipe is a link in memory. Two ends share two queues of messages.
@@ -27,7 +27,7 @@ func newPipe(max int) (a, b *pipe) {
 	return &pipe{max: max, out: x, in: y, gone: gone, hangup: hangup}, &pipe{max: max, out: y, in: x, gone: gone, hangup: hangup}
 }
 
-func lost() error { return fmt.Errorf("pipe: %w", transfer.ErrPeerLost) }
+func lost() error { return fmt.Errorf("pipe: %w", via.ErrDisconnected) }
 
 func (p *pipe) MaxMessage() int { return p.max }
 

@@ -38,7 +38,7 @@ func Receive(ctx context.Context, l Link, open func(Offer) (Sink, error), progre
 	r := receiver{link: l, progress: progress}
 	res, err := r.run(ctx, open)
 	if err != nil {
-		err = remoteWord(l, err)
+		err = remoteWord(ctx, l, err)
 		explain(ctx, l, err)
 		return Result{}, err
 	}

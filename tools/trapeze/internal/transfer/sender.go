@@ -43,7 +43,7 @@ func Send(ctx context.Context, l Link, src Source, progress func(n int)) (Result
 	s := sender{link: l, src: src, progress: progress}
 	r, err := s.run(ctx)
 	if err != nil {
-		err = remoteWord(l, err)
+		err = remoteWord(ctx, l, err)
 		explain(ctx, l, err)
 		return Result{}, err
 	}
