@@ -8,20 +8,20 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/internal/hotlock"
 )
 
 // Conn is a connection that carries messages, whole and in order, in both
 // directions: a VI together with the buffers and descriptors of its two queues.
 // Dial and Listener.Accept make one.
 //
-// Send copies a message. Acquire, Post, Receive and Release do without the copy.
+// Send copies a message. Acquire, Post, Receive and Release do without the copy; Add,
+// PostBatch and ReceiveBatch take one doorbell for several messages.
 // On a reliable Conn each side sends only what the other has room for: a send
 // waits in Acquire for a receive that is posted, never in the NIC, so what was
 // posted arrives unless the connection breaks, whatever the other application
 // does.
 //
-// Acquire and Post belong to one goroutine at a time, Receive and Release to one,
+// Acquire, Add and Post belong to one goroutine at a time, Receive and Release to one,
 // which may be another; Send, CloseSend, Flush and Close may be called by any.
 type Conn struct {
 	vi                        *VI
@@ -269,10 +269,12 @@ func (c *Conn) leave(ctx context.Context) error {
 		return err
 	}
 	c.unlockSending()
-	for _, side := range []*hotlock.Mutex{&c.in.mu, &c.out.mu} {
-		side.Lock()
-		side.Unlock() //nolint:staticcheck // whoever had it has gone
-	}
+	c.in.mu.Lock()
+	c.in.failed = c.closedError()
+	c.in.mu.Unlock()
+	c.out.mu.Lock()
+	c.out.ended = true
+	c.out.mu.Unlock()
 	return nil
 }
 

@@ -80,6 +80,7 @@ func Burst(ctx context.Context, a, b End, n, count int) error {
 					return err
 				}
 				posted++
+				looks = 0
 				continue
 			}
 		}
