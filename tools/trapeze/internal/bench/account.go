@@ -12,7 +12,7 @@ import (
 // account is what a worker uses while it measures.
 type account struct {
 	started time.Time
-	cpu     time.Duration
+	used    unix.Rusage
 	memory  runtime.MemStats
 	cycles  *os.File // counter of the processor; nil if there is none
 	before  uint64
@@ -22,7 +22,7 @@ type account struct {
 func startAccount() *account {
 	a := &account{cycles: openCycles()}
 	runtime.ReadMemStats(&a.memory)
-	a.cpu = processTime()
+	a.used = usage()
 	a.before = a.readCycles()
 	a.started = time.Now()
 	return a
@@ -31,10 +31,12 @@ func startAccount() *account {
 // end adds what was used to s.
 func (a *account) end(s *Side) {
 	s.Elapsed = time.Since(a.started)
-	if now := a.readCycles(); now > a.before {
-		s.Cycles = now - a.before
+	if cycles := a.readCycles(); cycles > a.before {
+		s.Cycles = cycles - a.before
 	}
-	s.CPU = processTime() - a.cpu
+	now := usage()
+	s.CPU = processorTime(&now) - processorTime(&a.used)
+	s.Switches = uint64(now.Nivcsw - a.used.Nivcsw)
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	s.Mallocs = m.Mallocs - a.memory.Mallocs
@@ -44,13 +46,20 @@ func (a *account) end(s *Side) {
 	}
 }
 
-// processTime is the processor time that this process has used, in user mode and
-// in the kernel.
+// usage is what this process has used so far; nothing where the kernel does not tell.
+func usage() (u unix.Rusage) {
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &u)
+	return u
+}
+
+// processTime is the processor time that this process has used.
 func processTime() time.Duration {
-	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
+	u := usage()
+	return processorTime(&u)
+}
+
+// processorTime is the time in user mode and in the kernel.
+func processorTime(u *unix.Rusage) time.Duration {
 	return time.Duration(unix.TimevalToNsec(u.Utime) + unix.TimevalToNsec(u.Stime))
 }
 

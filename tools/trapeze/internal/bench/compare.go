@@ -45,6 +45,8 @@ type Row struct {
 	RatioSpread *[2]float64       `json:"ratio_spread,omitempty"`
 	TailRatio   *float64          `json:"p999_ratio_to_best,omitempty"`
 	Failures    map[string]string `json:"failures,omitempty"`
+	// Switches is how often a second our processes were taken off their cores.
+	Switches float64 `json:"involuntary_switches_per_s"`
 	// Incomplete: it ended before all rounds were measured.
 	Incomplete bool `json:"incomplete,omitempty"`
 
@@ -193,11 +195,11 @@ func (c *Comparison) askUs(ctx context.Context, q Question) (a Answer, err error
 	}
 	switch q.Test {
 	case "latency":
-		return Answer{Value: r.Source.Percentile(50), Tail: r.Source.Percentile(99.9)}, nil
+		return Answer{Value: r.Source.Percentile(50), Tail: r.Source.Percentile(99.9), switches: r.SwitchRate()}, nil
 	case "bandwidth":
-		return Answer{Value: r.Source.MBPerSecond()}, nil
+		return Answer{Value: r.Source.MBPerSecond(), switches: r.SwitchRate()}, nil
 	}
-	return Answer{Value: r.Source.MessageRate()}, nil
+	return Answer{Value: r.Source.MessageRate(), switches: r.SwitchRate()}, nil
 }
 
 // task is our measurement for a question about messages.
@@ -214,13 +216,14 @@ func (c *Comparison) task(q Question) Task {
 // conclude computes what a row says from its answers.
 func (r *Row) conclude() {
 	for who, answers := range r.answers {
-		values, tails := make([]float64, 0, len(answers)), make([]float64, 0, len(answers))
+		var values, tails, switches []float64
 		for _, a := range answers {
-			values, tails = append(values, a.Value), append(tails, a.Tail)
+			values, tails, switches = append(values, a.Value), append(tails, a.Tail), append(switches, a.switches)
 		}
 		m, spread := Median(values)
 		if who == ours {
 			r.Ours, r.OursSpread = m, spread
+			r.Switches, _ = Median(switches)
 		} else {
 			r.Peers[who], r.PeerSpread[who] = m, spread
 		}

@@ -1,11 +1,15 @@
 package bench
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -66,6 +70,69 @@ func Cores() []int {
 		}
 	}
 	return cores
+}
+
+// watching is for how long Quietest looks at the cores.
+const watching = 100 * time.Millisecond
+
+// Quietest returns n of the cores that this process may use, in order: those that
+// others use least now. Nil if it may use fewer.
+func Quietest(n int) []int {
+	have := Cores()
+	if len(have) <= n {
+		if len(have) < n {
+			return nil
+		}
+		return have
+	}
+	before := idleTicks()
+	time.Sleep(watching)
+	return quietest(have, before, idleTicks(), n)
+}
+
+// quietest picks n cores by how much more idle time each has after than before. Those
+// with at least nine tenths of the most are alike: the first ones are taken.
+func quietest(have []int, before, after map[int]uint64, n int) []int {
+	idle := map[int]uint64{}
+	most := uint64(0)
+	for _, c := range have {
+		if after[c] > before[c] {
+			idle[c] = after[c] - before[c]
+		}
+		most = max(most, idle[c])
+	}
+	for c, n := range idle {
+		if 10*n >= 9*most {
+			idle[c] = most
+		}
+	}
+	picked := slices.Clone(have)
+	slices.SortStableFunc(picked, func(a, b int) int { return cmp.Compare(idle[b], idle[a]) })
+	picked = picked[:n]
+	slices.Sort(picked)
+	return picked
+}
+
+// idleTicks is the idle time of each core since the machine was started (proc(5),
+// /proc/stat: the fourth number of a line cpuN); none where that cannot be read.
+func idleTicks() map[int]uint64 {
+	b, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return nil
+	}
+	ticks := map[int]uint64{}
+	for line := range strings.Lines(string(b)) {
+		fields := strings.Fields(line)
+		if len(fields) < 5 || !strings.HasPrefix(fields[0], "cpu") {
+			continue
+		}
+		core, err1 := strconv.Atoi(fields[0][len("cpu"):])
+		idle, err2 := strconv.ParseUint(fields[4], 10, 64)
+		if err1 == nil && err2 == nil {
+			ticks[core] = idle
+		}
+	}
+	return ticks
 }
 
 // OnCore runs f on a thread of its own, which is pinned to core unless that is

@@ -28,6 +28,7 @@ type Question struct {
 // second. Tail is the p99.9 latency, 0 where the peer tells none.
 type Answer struct {
 	Value, Tail float64
+	switches    float64 // a second, of our processes
 }
 
 // Peer is something that we are compared with.

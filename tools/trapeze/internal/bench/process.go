@@ -144,6 +144,9 @@ func (r *Result) Stream() *Side {
 	return &r.Source
 }
 
+// SwitchRate is how often a second the two processes were taken off their cores.
+func (r *Result) SwitchRate() float64 { return r.Source.SwitchRate() + r.Echo.SwitchRate() }
+
 // Run carries out one measurement: the workers' processes are started, measure and
 // end. limit bounds it.
 func Run(ctx context.Context, t Task) (Result, error) {

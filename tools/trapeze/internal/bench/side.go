@@ -27,6 +27,9 @@ type Side struct {
 	// machine does not count them.
 	CPU    time.Duration
 	Cycles uint64
+	// Switches are how often the process was taken off its core while it wanted to go
+	// on, as other programs had their turn (getrusage(2), ru_nivcsw).
+	Switches uint64
 	// Mallocs and Collections of the Go heap while it measured.
 	Mallocs, Collections uint64
 	// Latencies of one message in nanoseconds; nil for a stream.
@@ -40,6 +43,7 @@ type sideJSON struct {
 	Elapsed     int64  `json:"ns"`
 	CPU         int64  `json:"cpu_ns"`
 	Cycles      uint64 `json:"cycles"`
+	Switches    uint64 `json:"switches"`
 	Mallocs     uint64 `json:"mallocs"`
 	Collections uint64 `json:"collections"`
 	Latencies   []byte `json:"latencies,omitempty"`
@@ -47,7 +51,7 @@ type sideJSON struct {
 
 // MarshalJSON encodes a Side; latencies in the compressed form of HdrHistogram.
 func (s Side) MarshalJSON() ([]byte, error) {
-	j := sideJSON{s.Messages, s.Bytes, int64(s.Elapsed), int64(s.CPU), s.Cycles, s.Mallocs, s.Collections, nil}
+	j := sideJSON{s.Messages, s.Bytes, int64(s.Elapsed), int64(s.CPU), s.Cycles, s.Switches, s.Mallocs, s.Collections, nil}
 	if s.Latencies != nil {
 		var err error
 		if j.Latencies, err = s.Latencies.Encode(hdrhistogram.V2CompressedEncodingCookieBase); err != nil {
@@ -64,7 +68,7 @@ func (s *Side) UnmarshalJSON(b []byte) error {
 		return err
 	}
 	*s = Side{Messages: j.Messages, Bytes: j.Bytes, Elapsed: time.Duration(j.Elapsed), CPU: time.Duration(j.CPU),
-		Cycles: j.Cycles, Mallocs: j.Mallocs, Collections: j.Collections}
+		Cycles: j.Cycles, Switches: j.Switches, Mallocs: j.Mallocs, Collections: j.Collections}
 	if len(j.Latencies) > 0 {
 		h, err := hdrhistogram.Decode(j.Latencies)
 		if err != nil {
@@ -80,6 +84,11 @@ func (s *Side) Percentile(p float64) float64 { return float64(s.Latencies.ValueA
 
 // MBPerSecond is the payload rate, 10^6 bytes a second.
 func (s *Side) MBPerSecond() float64 { return float64(s.Bytes) / 1e6 / s.Elapsed.Seconds() }
+
+// SwitchRate is how often a second the process was taken off its core.
+func (s *Side) SwitchRate() float64 {
+	return float64(s.Switches) / max(s.Elapsed.Seconds(), 1e-9)
+}
 
 // MessageRate is messages a second.
 func (s *Side) MessageRate() float64 { return float64(s.Messages) / s.Elapsed.Seconds() }

@@ -109,17 +109,15 @@ func closeAll(ends []*endpoint.Endpoint) error {
 	return errors.Join(errs...)
 }
 
-// checkEvery is after how many looks in vain a loop looks at its context.
-const checkEvery = 1 << 12
-
 // echo sends back what comes, or only takes it, until the source hangs up.
-func (s *Spec) echo(ctx context.Context, ends []*endpoint.Endpoint) (Side, error) {
-	var side Side
+func (s *Spec) echo(ctx context.Context, ends []*endpoint.Endpoint) (side Side, err error) {
 	a := startAccount()
 	defer a.end(&side)
-	for looks := 0; ; looks++ {
-		if looks%checkEvery == 0 && ctx.Err() != nil {
-			return side, context.Cause(ctx)
+	for looks, since := checkEvery, (time.Time{}); ; looks-- {
+		if looks <= 0 {
+			if looks, err = rest(ctx, ends[0], s.Bytes, &since); err != nil {
+				return side, err
+			}
 		}
 		for _, e := range ends {
 			n, err := s.reply(ctx, e, &side)
@@ -130,7 +128,7 @@ func (s *Spec) echo(ctx context.Context, ends []*endpoint.Endpoint) (Side, error
 				return side, err
 			}
 			if n > 0 {
-				looks = 1
+				looks, since = checkEvery, time.Time{}
 			}
 		}
 	}
@@ -159,7 +157,7 @@ func (s *Spec) reply(ctx context.Context, e *endpoint.Endpoint, side *Side) (int
 }
 
 func answer(ctx context.Context, e *endpoint.Endpoint, n int) error {
-	for looks := 1; ; looks++ {
+	for looks, since := checkEvery, (time.Time{}); ; looks-- {
 		buf, err := e.TryAcquire()
 		if err != nil {
 			return err
@@ -171,8 +169,10 @@ func answer(ctx context.Context, e *endpoint.Endpoint, n int) error {
 			e.Poll() // an inline NIC sends it now, not when it is next looked at
 			return nil
 		}
-		if looks%checkEvery == 0 && ctx.Err() != nil {
-			return context.Cause(ctx)
+		if looks <= 0 {
+			if looks, err = rest(ctx, e, n, &since); err != nil {
+				return err
+			}
 		}
 	}
 }
@@ -242,7 +242,7 @@ func roundTrip(ctx context.Context, e *endpoint.Endpoint, n int) error {
 	if err := tidy(e); err != nil {
 		return err
 	}
-	for looks := 1; ; looks++ {
+	for looks, since := checkEvery, (time.Time{}); ; looks-- {
 		m, err := e.TryReceive()
 		if err != nil {
 			return err
@@ -253,8 +253,10 @@ func roundTrip(ctx context.Context, e *endpoint.Endpoint, n int) error {
 			}
 			return nil
 		}
-		if looks%checkEvery == 0 && ctx.Err() != nil {
-			return context.Cause(ctx)
+		if looks <= 0 {
+			if looks, err = rest(ctx, e, n, &since); err != nil {
+				return err
+			}
 		}
 	}
 }
@@ -282,16 +284,23 @@ func (s *Spec) pour(ctx context.Context, ends []*endpoint.Endpoint, d time.Durat
 	// How many posts there are between two looks at the clock: each endpoint has its
 	// turn.
 	burst := max(16, len(ends))
+	var since time.Time
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		if ctx.Err() != nil {
 			return sent, context.Cause(ctx)
 		}
+		before := sent
 		for turn := range burst {
 			n, err := ends[turn%len(ends)].PostBatch(s.batch(), s.Bytes)
 			sent += uint64(n)
 			if err != nil {
 				return sent, err
 			}
+		}
+		if sent != before {
+			since = time.Time{}
+		} else if _, err := rest(ctx, ends[0], s.Bytes, &since); err != nil {
+			return sent, err
 		}
 	}
 	for _, e := range ends {

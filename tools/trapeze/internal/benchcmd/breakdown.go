@@ -64,7 +64,7 @@ shm_p50_ns, shm_p999_ns).`,
 	flags := c.Flags()
 	flags.StringVar(&f.bytes, "bytes", "64", "bytes of the message, up to 64K")
 	flags.DurationVar(&f.options.For, "duration", 3*time.Second, "how long to measure, about, in all")
-	flags.StringVar(&f.cores, "cores", "auto", "cores, as in 0,1; auto: the first two; none: not pinned")
+	flags.StringVar(&f.cores, "cores", "auto", "cores, as in 0,1; auto: the two that others use least; none: not pinned")
 	return c
 }
 

@@ -72,8 +72,9 @@ Placements of the engine: inline (the application's polls drive it), thread.
 JSON keys: environment; results: test, wire, placement, reliability, vis, bytes,
 p50_us, p99_us, p999_us, max_us, p50_spread_us, mb_per_s, mb_per_s_spread,
 messages_per_s, cpu_ns_per_message, cycles_per_message (null where the machine does not count them),
-mallocs_per_message, collections. A MB is 10^6 bytes. Stopped early, it prints what
-it has measured, and incomplete says why it ended.`,
+mallocs_per_message, collections, involuntary_switches_per_s (how often both
+processes were taken off their cores). A MB is 10^6 bytes. Stopped early, it prints
+what it has measured, and incomplete says why it ended.`,
 		Example: `  trapeze bench
   trapeze bench --tests latency --wires shm,memif,udp --sizes 64,4K --svg latency.svg
   trapeze bench --vis 1,16,256 --sizes 64 --json
@@ -92,7 +93,7 @@ it has measured, and incomplete says why it ended.`,
 	flags.IntVar(&f.window, "window", 0, "messages under way on each VI; 0: 4 in round trips, in streams 8 to 512 that fit 512 KiB")
 	flags.DurationVar(&f.duration, "duration", time.Second, "how long to measure each time, after a tenth of that to warm up")
 	flags.IntVar(&f.repeat, "repeat", 3, "how often")
-	flags.StringVar(&f.cores, "cores", "auto", "cores of the two processes, as in 0,1; auto: the first two; none: not pinned")
+	flags.StringVar(&f.cores, "cores", "auto", "cores of the two processes, as in 0,1; auto: the two that others use least; none: not pinned")
 	flags.IntVar(&f.garbage, "garbage", 0, "MB that another goroutine of each process allocates a second")
 	flags.StringVar(&f.svg, "svg", "", "file for a picture: latency, or bandwidth if there is none, against size")
 	flags.StringVar(&f.hdr, "hdr", "", "file for all latencies, as an HdrHistogram log")
@@ -121,16 +122,13 @@ func number(s string) (int, error) {
 
 // coresOf reads the flag --cores.
 func coresOf(s string) ([]int, error) {
-	have := bench.Cores()
 	switch s {
 	case "none":
 		return nil, nil
 	case "auto":
-		if len(have) < 2 {
-			return nil, nil
-		}
-		return have[:2], nil
+		return bench.Quietest(2), nil
 	}
+	have := bench.Cores()
 	var cores []int
 	for part := range strings.SplitSeq(s, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(part))

@@ -50,7 +50,7 @@ below 1, everything else above. It is the median of the rounds' ratios.
 
 JSON keys: rows (test, bytes, unit, better, ours, ours_spread, peers,
 peers_spread, statistics, p999_us, best_peer, ratio_to_best, ratio_spread,
-p999_ratio_to_best, failures), environment, missing. A MB is 10^6 bytes. Stopped
+p999_ratio_to_best, involuntary_switches_per_s, failures), environment, missing. A MB is 10^6 bytes. Stopped
 early, it prints what it has measured: incomplete says why it ended, and in a row
 that not all rounds were measured.`,
 		Example: `  ci/bench/setup && trapeze bench compare
@@ -188,6 +188,13 @@ func (r *compareReport) table(out io.Writer) error {
 		for _, who := range slices.Sorted(maps.Keys(row.Failures)) {
 			fmt.Fprintf(out, "%s, %s: %s\n", row.Test, size(row.Bytes), row.Failures[who])
 		}
+	}
+	worst := 0.0
+	for _, row := range r.Rows {
+		worst = max(worst, row.Switches)
+	}
+	if err := disturbed(out, worst); err != nil {
+		return err
 	}
 	return incomplete(out, r.Incomplete)
 }

@@ -43,7 +43,9 @@ type result struct {
 	Cycles      *float64    `json:"cycles_per_message"`
 	Mallocs     float64     `json:"mallocs_per_message"`
 	Collections float64     `json:"collections"`
-	merged      *hdrhistogram.Histogram
+	// Switches a second by which both processes were taken off their cores.
+	Switches float64 `json:"involuntary_switches_per_s"`
+	merged   *hdrhistogram.Histogram
 }
 
 // summarize makes medians of repetitions.
@@ -71,6 +73,7 @@ func summarize(t *bench.Task, runs []bench.Result) result {
 	r.CPU = each(func(s *bench.Side) float64 { return float64(s.CPU) })
 	r.Mallocs = each(func(s *bench.Side) float64 { return float64(s.Mallocs) })
 	r.Collections, _ = of(func(x *bench.Result) float64 { return float64(x.Source.Collections + x.Echo.Collections) })
+	r.Switches, _ = of((*bench.Result).SwitchRate)
 	if c := each(func(s *bench.Side) float64 { return float64(s.Cycles) }); c > 0 {
 		r.Cycles = &c
 	}
@@ -90,6 +93,19 @@ func summarize(t *bench.Task, runs []bench.Result) result {
 		r.merged.Merge(runs[i+1].Source.Latencies)
 	}
 	return r
+}
+
+// quiet is how many involuntary context switches a second two processes have on cores
+// that nobody else wants: the kernel's own threads make some.
+const quiet = 100
+
+// disturbed says below a table if other programs ran on the cores.
+func disturbed(out io.Writer, switches float64) error {
+	if switches <= quiet {
+		return nil
+	}
+	_, err := fmt.Fprintf(out, "Disturbed: other programs took the cores %.0f times a second; latencies and rates are not those of a quiet machine.\n", switches)
+	return err
 }
 
 // size as people write it.
@@ -125,6 +141,13 @@ func (b *benchReport) table(out io.Writer) error {
 			us(r.P50), us(r.P99), us(r.P999), us(r.Max), r.Rate, r.Messages, r.CPU, cycles, r.Mallocs)
 	}
 	if err := w.Flush(); err != nil {
+		return err
+	}
+	worst := 0.0
+	for _, r := range b.Results {
+		worst = max(worst, r.Switches)
+	}
+	if err := disturbed(out, worst); err != nil {
 		return err
 	}
 	return incomplete(out, b.Incomplete)

@@ -110,6 +110,9 @@ func (e *Endpoint) recvOffset(i uint) int {
 // there was any.
 func (e *Endpoint) Poll() bool { return e.vi.NIC().Poll() }
 
+// Device is the address of the NIC.
+func (e *Endpoint) Device() string { return e.vi.NIC().Name() }
+
 // MaxMessage is the size in bytes of the largest message.
 func (e *Endpoint) MaxMessage() int { return e.max }
 
