@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,13 +36,14 @@ const (
 // far longer than a message takes between two that run lets others have the core, and
 // is back soon when it is free: then both ends are there at the same time again.
 //
-// An engine on a thread wants the very core that the loop spins on: it is let go first
-// at each call. Naps would have the two wait for each other.
+// A thread of the NIC, of its engine or of a wire over UDP, wants the very core that
+// the loop spins on: it is let go first at each call. Naps would have the two wait for
+// each other.
 func rest(ctx context.Context, e *endpoint.Endpoint, n int, since *time.Time) (looks int, err error) {
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
 	}
-	if !inline(e.Device()) {
+	if !alone(e.Device()) {
 		_, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0) // always succeeds: sched_yield(2)
 		return checkEvery, nil
 	}
@@ -62,8 +64,10 @@ func rest(ctx context.Context, e *endpoint.Endpoint, n int, since *time.Time) (l
 	return 1, nil
 }
 
-// inline reports whether the polls of this process are what drives the NIC at an
-// address.
-func inline(address string) bool {
-	return strings.HasPrefix(address, "emu:") && !strings.Contains(address, "engine=thread")
+// alone reports whether nothing but the polls of the process drives the NIC at an
+// address: it has no thread, and its wire is memory.
+func alone(address string) bool {
+	return !strings.Contains(address, "engine=thread") && slices.ContainsFunc([]string{"mem", "loop", "shm", "memif"}, func(wire string) bool {
+		return strings.HasPrefix(address, "emu:?wire="+wire)
+	})
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // TestRest: who has looked in vain for long naps, but not while a long message may be
-// on its way, nor beside an engine that has a thread.
+// on its way, nor beside an engine or a wire that has a thread.
 func TestRest(t *testing.T) {
 	for _, tt := range []struct {
 		address string
@@ -25,6 +25,7 @@ func TestRest(t *testing.T) {
 		{"emu:?wire=loop", 1 << 40, time.Second, checkEvery}, // hours would be fine
 		{"emu:?wire=loop", 1 << 20, time.Minute, 1},
 		{"emu:?wire=loop&engine=thread", 64, time.Second, checkEvery},
+		{"emu:?wire=udp://127.0.0.1:0&peer=127.0.0.1:9", 64, time.Second, checkEvery},
 	} {
 		nic, err := open(t.Context(), tt.address)
 		if err != nil {
