@@ -3,14 +3,17 @@ package plot
 import (
 	"math"
 	"strconv"
+	"strings"
 )
 
 // Axis of a chart.
 type Axis struct {
 	Label string // with its unit
-	Log2  bool   // ticks at powers of two
+	Log2  bool   // logarithmic, ticks at powers of two
+	Log10 bool   // logarithmic, ticks at powers of ten, and between them if there are few
 	Zero  bool   // begins at 0
 	Bytes bool   // ticks are written 128, 1K, 64K, 1M
+	Time  bool   // of nanoseconds: ticks are written 500 ns, 2 us, 1 ms
 	Exact bool   // ends where the values end, not at the next tick
 }
 
@@ -25,6 +28,13 @@ func newScale(a Axis, low, high, from, to float64) scale {
 	if a.Log2 {
 		low, high = max(low, 1), max(high, 2)
 		low, high = math.Exp2(math.Floor(math.Log2(low))), math.Exp2(math.Ceil(math.Log2(high)))
+		return scale{a, low, high, from, to}
+	}
+	if a.Log10 {
+		const least = 1e-9 // of the highest: a logarithmic axis has no zero
+		high = max(high, math.SmallestNonzeroFloat32)
+		low = math.Pow(10, math.Floor(math.Log10(max(low, high*least))+1e-9))
+		high = math.Pow(10, math.Ceil(math.Log10(max(high, 2*low))-1e-9))
 		return scale{a, low, high, from, to}
 	}
 	if a.Zero {
@@ -53,7 +63,7 @@ func (a Axis) step(span float64) float64 {
 
 func (s scale) at(v float64) float64 {
 	share := (v - s.low) / (s.high - s.low)
-	if s.Log2 {
+	if s.Log2 || s.Log10 {
 		share = math.Log2(max(v, s.low)/s.low) / math.Log2(s.high/s.low)
 	}
 	return s.from + share*(s.to-s.from)
@@ -63,9 +73,26 @@ func (s scale) at(v float64) float64 {
 // or every third, is.
 const mostTicks = 14
 
+// fewDecades is of how many powers of ten an axis has ticks between them too.
+const fewDecades = 4
+
 // ticks returns the marked values.
 func (s scale) ticks() []float64 {
 	var t []float64
+	if s.Log10 {
+		between := []float64{1}
+		if math.Log10(s.high/s.low) < fewDecades {
+			between = []float64{1, 2, 5}
+		}
+		for decade := s.low; decade < s.high*1.0001; decade *= 10 {
+			for _, m := range between {
+				if v := m * decade; v < s.high*1.0001 {
+					t = append(t, v)
+				}
+			}
+		}
+		return t
+	}
 	if s.Log2 {
 		factor := 2.0
 		for math.Log2(s.high/s.low)/math.Log2(factor) > mostTicks {
@@ -87,16 +114,42 @@ func (s scale) format(v float64) string {
 	switch {
 	case math.Abs(v) < 1e-9:
 		return "0"
+	case s.Time:
+		return duration(v)
 	case s.Bytes && v >= 1<<20 && math.Mod(v, 1<<20) == 0:
-		return strconv.FormatFloat(v/(1<<20), 'f', -1, 64) + "M"
+		return plain(v/(1<<20)) + "M"
 	case s.Bytes && v >= 1024 && math.Mod(v, 1024) == 0:
-		return strconv.FormatFloat(v/1024, 'f', -1, 64) + "K"
-	case s.Log2 && v >= 1e5:
-		return strconv.FormatFloat(math.Round(v/1e3), 'f', -1, 64) + "k"
+		return plain(v/1024) + "K"
 	case math.Abs(v) >= 1:
-		return strconv.FormatFloat(math.Round(v*100)/100, 'f', -1, 64)
+		return plain(math.Round(v*100) / 100)
 	}
-	return strconv.FormatFloat(math.Round(v*1e6)/1e6, 'f', -1, 64)
+	return plain(math.Round(v*1e6) / 1e6)
+}
+
+// duration writes nanoseconds in the largest unit of which there is one.
+func duration(ns float64) string {
+	for _, u := range []struct {
+		name string
+		ns   float64
+	}{{"s", 1e9}, {"ms", 1e6}, {"us", 1e3}} {
+		if ns >= u.ns*0.9999 {
+			return plain(math.Round(ns/u.ns*1000)/1000) + " " + u.name
+		}
+	}
+	return plain(math.Round(ns*1000)/1000) + " ns"
+}
+
+// plain writes a number without an exponent, thousands set apart.
+func plain(v float64) string {
+	text := strconv.FormatFloat(v, 'f', -1, 64)
+	whole, part, found := strings.Cut(text, ".")
+	for i := len(whole) - 3; i > 0 && whole[i-1] != '-'; i -= 3 {
+		whole = whole[:i] + "," + whole[i:]
+	}
+	if found {
+		return whole + "." + part
+	}
+	return whole
 }
 
 // niceStep returns 1, 2 or 5 times a power of ten, about an eighth of the span.

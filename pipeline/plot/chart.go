@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 )
 
 // ErrEmpty: there is nothing to draw.
@@ -15,8 +16,9 @@ type Point struct{ X, Y float64 }
 // Series is a curve with its name.
 type Series struct {
 	Name   string
-	Points []Point
-	Behind bool // drawn as a grey line behind the others, such as what the bus could carry
+	Says   string  // a line below the name in the legend; may be empty
+	Points []Point // none: left out, and nobody else looks like it
+	Behind bool    // drawn as a grey line behind the others, such as what the bus could carry
 }
 
 // Chart is a picture of curves over one pair of axes.
@@ -83,38 +85,112 @@ func (ch Chart) drawAll(c *canvas) error {
 	c.text(left, 44, "start", `fill="#444"`, ch.Note)
 	c.frame(x, y)
 	k, behind := 0, 0
-	for row, s := range ch.Series {
-		stroke, dash, mark, width := "#aaaaaa", "", "", 4.0
+	ly := float64(top + 14)
+	for i, s := range ch.Series {
+		l := look{stroke: "#aaaaaa", width: 4}
 		if s.Behind {
-			dash = behindDashes[behind%len(behindDashes)]
+			l.dash = behindDashes[behind%len(behindDashes)]
 			behind++
 		} else {
 			style := styles[k%len(styles)]
-			stroke, dash, mark, width = style.stroke, style.dash, style.mark, 1.6
+			l = look{stroke: style.stroke, dash: style.dash, mark: style.mark, width: 1.6}
+			if over := ch.cover(i, x, y); over != "" {
+				// Broad and pale, it shows on both sides of what lies over it.
+				l.dash, l.width, l.pale = "", 7, true
+				s.Says = strings.Trim(s.Says+"; the same as "+over, "; ")
+			}
 			k++
 		}
-		ch.draw(c, s, x, y, stroke, dash, mark, width)
-		ly := top + 14 + 20*float64(row)
-		lx := float64(chartWidth - legendWidth + 16)
-		c.path([]Point{{lx, ly}, {lx + 30, ly}}, strokeStyle(stroke, dash, width))
-		c.mark(mark, lx+15, ly, stroke)
-		c.text(lx+38, ly+4, "start", "", s.Name)
+		if len(s.Points) == 0 {
+			continue
+		}
+		ch.draw(c, s, x, y, l)
+		ly = ch.legend(c, s, l, ly)
 	}
 	return nil
 }
 
-func (ch Chart) draw(c *canvas, s Series, x, y scale, stroke, dash, mark string, width float64) {
+// look is how a curve is drawn.
+type look struct {
+	stroke, dash, mark string
+	width              float64 // of the line, in units
+	pale               bool
+}
+
+// style is the look as attributes of a line.
+func (l look) style() string {
+	s := strokeStyle(l.stroke, l.dash, l.width)
+	if l.pale {
+		s += ` stroke-opacity="0.35"`
+	}
+	return s
+}
+
+// draw draws a mark; a pale curve's is larger than those that lie over it.
+func (l look) draw(c *canvas, x, y float64) {
+	if !l.pale {
+		c.mark(l.mark, x, y, l.stroke)
+		return
+	}
+	fmt.Fprintf(&c.b, `<g transform="translate(%s %s) scale(1.6)">`+"\n", num(x), num(y))
+	c.mark(l.mark, 0, 0, l.stroke)
+	c.b.WriteString("</g>\n")
+}
+
+// legend draws the entry of a curve at height y, and returns that of the next one.
+func (ch Chart) legend(c *canvas, s Series, l look, y float64) float64 {
+	x := float64(chartWidth - legendWidth + 16)
+	c.path([]Point{{x, y}, {x + 30, y}}, l.style())
+	l.draw(c, x+15, y)
+	c.text(x+38, y+4, "start", "", s.Name)
+	if s.Says == "" {
+		return y + 20
+	}
+	c.text(x+38, y+18, "start", `fill="#444" font-size="10"`, s.Says)
+	return y + 34
+}
+
+// alike is how far apart two curves are, in units, that cannot be told apart.
+const alike = 2.5
+
+// cover returns the name of a curve that is drawn later and hides curve i, which comes
+// no further from it than its own width anywhere; empty if there is none.
+func (ch Chart) cover(i int, x, y scale) string {
+	for _, over := range ch.Series[i+1:] {
+		hidden := len(ch.Series[i].Points) > 0 && !over.Behind
+		for _, p := range ch.Series[i].Points {
+			v, ok := over.at(p.X)
+			hidden = hidden && ok && math.Abs(y.at(v)-y.at(p.Y)) <= alike
+		}
+		if hidden {
+			return over.Name
+		}
+	}
+	return ""
+}
+
+// at returns the height of a curve where it has a point.
+func (s *Series) at(x float64) (y float64, ok bool) {
+	for _, p := range s.Points {
+		if p.X == x {
+			return p.Y, true
+		}
+	}
+	return 0, false
+}
+
+func (ch Chart) draw(c *canvas, s Series, x, y scale, l look) {
 	points := make([]Point, len(s.Points))
 	for i, p := range s.Points {
 		points[i] = Point{x.at(p.X), y.at(p.Y)}
 	}
-	c.path(points, strokeStyle(stroke, dash, width))
+	c.path(points, l.style())
 	// Marks at most every 24 units, so that dense curves stay legible.
 	last := math.Inf(-1)
-	for _, p := range s.Points {
-		if at := x.at(p.X); at-last >= 24 {
-			c.mark(mark, at, y.at(p.Y), stroke)
-			last = at
+	for _, p := range points {
+		if p.X-last >= 24 {
+			l.draw(c, p.X, p.Y)
+			last = p.X
 		}
 	}
 }

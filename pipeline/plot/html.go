@@ -26,7 +26,8 @@ type Section struct {
 	Pictures []Picture
 }
 
-// HTML makes one self-contained page: no script, no file beside it.
+// HTML makes one self-contained page: no script, no file beside it. A page of several
+// sections has a list of contents, with all pictures and tables.
 func HTML(title, intro string, sections []Section) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `<!DOCTYPE html>
@@ -49,21 +50,41 @@ td.n{text-align:right}
 <h1>%s</h1>
 <p>%s</p>
 `, escape(title), fontFamily, escape(title), escape(intro))
-	for _, s := range sections {
-		fmt.Fprintf(&b, "<h2>%s</h2>\n<p>%s</p>\n", escape(s.Title), escape(s.Text))
-		for _, t := range s.Tables {
-			t.write(&b)
+	if len(sections) > 1 {
+		contents(&b, sections)
+	}
+	for i, s := range sections {
+		fmt.Fprintf(&b, "<h2 id=\"s%d\">%s</h2>\n<p>%s</p>\n", i, escape(s.Title), escape(s.Text))
+		for k, t := range s.Tables {
+			t.write(&b, fmt.Sprintf("s%dt%d", i, k))
 		}
-		for _, p := range s.Pictures {
-			fmt.Fprintf(&b, "<figure>\n%s<figcaption>%s</figcaption>\n</figure>\n", p.SVG, escape(p.Caption))
+		for k, p := range s.Pictures {
+			fmt.Fprintf(&b, "<figure id=\"s%dp%d\">\n%s<figcaption>%s</figcaption>\n</figure>\n", i, k, p.SVG, escape(p.Caption))
 		}
 	}
 	b.WriteString("</body>\n</html>\n")
 	return b.Bytes()
 }
 
-func (t Table) write(b *bytes.Buffer) {
-	fmt.Fprintf(b, "<table>\n<caption>%s</caption>\n<tr>", escape(t.Caption))
+// contents writes links to the sections, their tables and pictures.
+func contents(b *bytes.Buffer, sections []Section) {
+	link := func(id, text string) { fmt.Fprintf(b, "<li><a href=\"#%s\">%s</a></li>\n", id, escape(text)) }
+	b.WriteString("<nav>\n<h2>Contents</h2>\n<ul>\n")
+	for i, s := range sections {
+		fmt.Fprintf(b, "<li><a href=\"#s%d\">%s</a>\n<ul>\n", i, escape(s.Title))
+		for k, t := range s.Tables {
+			link(fmt.Sprintf("s%dt%d", i, k), t.Caption)
+		}
+		for k, p := range s.Pictures {
+			link(fmt.Sprintf("s%dp%d", i, k), p.Caption)
+		}
+		b.WriteString("</ul></li>\n")
+	}
+	b.WriteString("</ul>\n</nav>\n")
+}
+
+func (t Table) write(b *bytes.Buffer, id string) {
+	fmt.Fprintf(b, "<table id=\"%s\">\n<caption>%s</caption>\n<tr>", id, escape(t.Caption))
 	for _, h := range t.Header {
 		fmt.Fprintf(b, "<th>%s</th>", escape(h))
 	}

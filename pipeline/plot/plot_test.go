@@ -9,6 +9,8 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,6 +72,68 @@ func TestFlow(t *testing.T) {
 	}
 }
 
+// TestBothDirections: each direction of a run has bands of its own.
+func TestBothDirections(t *testing.T) {
+	one, err := plot.Flow{Records: records[:6]}.SVG()
+	if err != nil {
+		t.Fatal(err)
+	}
+	both, err := plot.Flow{Records: records}.SVG()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rates, err := plot.Rate{Records: records, Window: 10 * us}.SVG()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{">hostTx, there<", ">netTx, back<"} {
+		if strings.Contains(string(one), want) || !strings.Contains(string(both), want) || !strings.Contains(string(rates), want) {
+			t.Errorf("%q: bands of both directions are in the pictures of both, and in no other", want)
+		}
+	}
+	if a, b := strings.Count(string(one), `stroke-width="0.5"`), strings.Count(string(both), `stroke-width="0.5"`); a != 6 || b != 7 {
+		t.Errorf("%d and %d stripes of 6 and 7 transfers", a, b)
+	}
+}
+
+// TestCoveredCurve: a curve under another one stays visible, and the legend says so.
+func TestCoveredCurve(t *testing.T) {
+	points := []plot.Point{{X: 1, Y: 10}, {X: 2, Y: 20}, {X: 3, Y: 35}}
+	apart := []plot.Point{{X: 1, Y: 10}, {X: 2, Y: 20}, {X: 3, Y: 60}}
+	ch := plot.Chart{Title: "Covered", X: plot.Axis{Label: "n", Zero: true}, Y: plot.Axis{Label: "us", Zero: true},
+		Series: []plot.Series{{Name: "apart", Points: apart}, {Name: "below", Points: points, Says: "grows"}, {Name: "above", Points: points}}}
+	svg, err := ch.SVG()
+	golden(t, "chart-covered.svg", svg, err)
+	if n := strings.Count(string(svg), "stroke-opacity"); n != 2 { // the curve, and its line in the legend
+		t.Errorf("%d broad and pale lines, want 2", n)
+	}
+	if !strings.Contains(string(svg), "grows; the same as above") || strings.Contains(string(svg), "the same as below") {
+		t.Error("the legend does not say which curve lies under which")
+	}
+}
+
+// TestAxes: one way of writing the numbers of an axis, and units for times.
+func TestAxes(t *testing.T) {
+	ch := plot.Chart{Title: "Axes", X: plot.Axis{Label: "regions", Log2: true}, Y: plot.Axis{Label: "p50", Log10: true, Time: true},
+		Series: []plot.Series{{Name: "a", Points: []plot.Point{{X: 1, Y: 300}, {X: 100_000, Y: 4e6}}}}}
+	svg, err := ch.SVG()
+	golden(t, "chart-log10.svg", svg, err)
+	for _, want := range []string{">1,024<", ">16,384<", ">65,536<", ">100 ns<", ">1 us<", ">10 ms<"} {
+		if !strings.Contains(string(svg), want) {
+			t.Errorf("no tick is %s", want)
+		}
+	}
+	for _, never := range []string{"k<", "e+", "0.1 us"} {
+		if strings.Contains(string(svg), never) {
+			t.Errorf("a tick has %q", never)
+		}
+	}
+	ch.Series[0].Points[0].Y = 0
+	if _, err := ch.SVG(); err != nil {
+		t.Errorf("a zero on a logarithmic axis: %v", err)
+	}
+}
+
 func TestRate(t *testing.T) {
 	svg, err := plot.Rate{Title: "Rates", Note: "windows of 10 us", Records: records, Window: 10 * us}.SVG()
 	golden(t, "rate.svg", svg, err)
@@ -118,10 +182,33 @@ func TestPage(t *testing.T) {
 			t.Errorf("the page has no %q", want)
 		}
 	}
-	for _, never := range []string{"<script", "src=", "href="} {
-		if strings.Contains(page, never) {
-			t.Errorf("the page has %q and is not self-contained", never)
+	self := func(page string) {
+		t.Helper()
+		// Links into the page itself are none to anywhere else.
+		page = strings.ReplaceAll(page, `href="#`, "")
+		for _, never := range []string{"<script", "src=", "href="} {
+			if strings.Contains(page, never) {
+				t.Errorf("the page has %q and is not self-contained", never)
+			}
 		}
+	}
+	self(page)
+	if strings.Contains(page, "Contents") {
+		t.Error("a page of one section has a list of contents")
+	}
+	page = string(plot.HTML("T", "intro", []plot.Section{{Title: "One & only"},
+		{Title: "Two", Tables: []plot.Table{{Caption: "figures"}}, Pictures: []plot.Picture{{Caption: "flow", SVG: svg}, {Caption: "rate", SVG: svg}}}}))
+	self(page)
+	links := regexp.MustCompile(`href="#([^"]+)">([^<]*)<`).FindAllStringSubmatch(page, -1)
+	var names []string
+	for _, l := range links {
+		names = append(names, l[2])
+		if strings.Count(page, `id="`+l[1]+`"`) != 1 {
+			t.Errorf("%d places for the link to %q", strings.Count(page, `id="`+l[1]+`"`), l[2])
+		}
+	}
+	if want := []string{"One &amp; only", "Two", "figures", "flow", "rate"}; !slices.Equal(names, want) {
+		t.Errorf("contents %q, want %q", names, want)
 	}
 }
 
@@ -136,7 +223,6 @@ func TestNothingToDraw(t *testing.T) {
 	}{
 		"empty flow":      {plot.Flow{}.SVG, plot.ErrEmpty},
 		"span without":    {plot.Flow{Records: records, From: 500 * us}.SVG, plot.ErrEmpty},
-		"another flow":    {plot.Flow{Records: records[:2], Flow: 1}.SVG, plot.ErrEmpty},
 		"too many":        {plot.Flow{Records: many}.SVG, plot.ErrTooMany},
 		"empty rate":      {plot.Rate{Window: 1}.SVG, plot.ErrEmpty},
 		"no window":       {plot.Rate{Records: records}.SVG, plot.ErrEmpty},

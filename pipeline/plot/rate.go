@@ -14,13 +14,12 @@ var ErrTooMany = errors.New("too many transfers")
 const maxWindows = 1800
 
 // Rate is a picture of each engine's effective bandwidth over time: one band for
-// each engine, and in it what the engine moved in windows of equal length. A
-// transfer counts evenly over its duration.
+// each engine, for each direction if there are two, and in it what the engine moved in
+// windows of equal length. A transfer counts evenly over its duration.
 type Rate struct {
 	Title   string
 	Note    string
 	Records []dmalog.Record
-	Flow    int   // which direction of a bidirectional run
 	Window  int64 // picoseconds
 }
 
@@ -28,9 +27,7 @@ type Rate struct {
 func (r Rate) SVG() ([]byte, error) {
 	var end int64
 	for _, l := range r.Records {
-		if l.Flow == r.Flow {
-			end = max(end, l.End)
-		}
+		end = max(end, l.End)
 	}
 	switch {
 	case end == 0 || r.Window <= 0:
@@ -38,25 +35,26 @@ func (r Rate) SVG() ([]byte, error) {
 	case end/r.Window >= maxWindows:
 		return nil, fmt.Errorf("%s: %d windows, at most %d can be drawn: make them longer: %w", r.Title, end/r.Window+1, maxWindows, ErrTooMany)
 	}
-	var rates [dmalog.Engines][]float64
+	bands := bandsOf(r.Records)
+	rates := make([][]float64, len(bands))
 	greatest := 0.0
-	for e := range dmalog.Engines {
-		rates[e] = r.moved(e, end)
-		for i := range rates[e] {
-			rates[e][i] /= dmalog.Microseconds(r.Window)
-			greatest = max(greatest, rates[e][i])
+	for i, b := range bands {
+		rates[i] = r.moved(b, end)
+		for k := range rates[i] {
+			rates[i][k] /= dmalog.Microseconds(r.Window)
+			greatest = max(greatest, rates[i][k])
 		}
 	}
-	const band = 92.0
-	axis := top + float64(dmalog.Engines)*band
+	const height = 92.0
+	axis := top + float64(len(bands))*height
 	c := newCanvas(flowWidth, axis+50, r.Title)
 	c.text(flowLeft, 24, "start", `font-size="15" font-weight="bold"`, r.Title)
 	c.text(flowLeft, 44, "start", `fill="#444"`, r.Note)
 	x := newScale(Axis{Label: "time, microseconds", Exact: true}, 0, dmalog.Microseconds(end), flowLeft, flowWidth-flowRight)
-	for e := range dmalog.Engines {
-		base := top + float64(e+1)*band - 12
-		y := newScale(Axis{Zero: true}, 0, greatest, base, base-band+22)
-		r.band(c, e, rates[e], x, y)
+	for i, b := range bands {
+		base := top + float64(i+1)*height - 12
+		y := newScale(Axis{Zero: true}, 0, greatest, base, base-height+22)
+		r.band(c, b.name(bands), rates[i], x, y)
 	}
 	for _, v := range x.ticks() {
 		c.line(x.at(v), axis-12, x.at(v), axis-7, `stroke="black"`)
@@ -68,8 +66,8 @@ func (r Rate) SVG() ([]byte, error) {
 	return c.bytes(), nil
 }
 
-// band draws one engine's rates as an area with its mean.
-func (r Rate) band(c *canvas, e dmalog.Engine, rates []float64, x, y scale) {
+// band draws one engine's rates as an area.
+func (r Rate) band(c *canvas, name string, rates []float64, x, y scale) {
 	points := []Point{{x.from, y.from}}
 	for i, v := range rates {
 		from := x.at(dmalog.Microseconds(int64(i) * r.Window))
@@ -83,14 +81,14 @@ func (r Rate) band(c *canvas, e dmalog.Engine, rates []float64, x, y scale) {
 		c.text(x.from-6, y.at(v)+4, "end", `font-size="10"`, y.format(v))
 	}
 	c.line(x.from, y.from, x.to, y.from, `stroke="black"`)
-	c.text(x.from+6, y.to+2, "start", `font-weight="bold"`, e.String())
+	c.text(x.from+6, y.to+2, "start", `font-weight="bold"`, name)
 }
 
 // moved returns the bytes that an engine moved in each window.
-func (r Rate) moved(e dmalog.Engine, end int64) []float64 {
+func (r Rate) moved(b band, end int64) []float64 {
 	moved := make([]float64, end/r.Window+1)
 	for _, l := range r.Records {
-		if l.Flow != r.Flow || l.Engine != e || l.End <= l.Start {
+		if l.Flow != b.flow || l.Engine != b.engine || l.End <= l.Start {
 			continue
 		}
 		for i := l.Start / r.Window; i <= l.End/r.Window; i++ {

@@ -24,9 +24,18 @@ func FlowGraph(ctx context.Context, c Case, records []dmalog.Record, source stri
 		}
 		records = f.Log
 		title = fmt.Sprintf("Packet flow graph: %s, %s", c.Profile.Name, c.Policy)
-		note = fmt.Sprintf("%d packets of %d bytes, virtual time from the posting of the first", c.Count, c.Payload)
+		note = packets(&c) + ", virtual time from the posting of the first"
 	}
 	return plot.Flow{Title: title, Note: note, Records: records}.SVG()
+}
+
+// packets says what a stream is made of.
+func packets(c *Case) string {
+	each := ""
+	if c.Bidirectional {
+		each = " each way"
+	}
+	return fmt.Sprintf("%d packets of %d bytes%s", c.Count, c.Payload, each)
 }
 
 // Rates draws every engine's effective bandwidth over time.
@@ -40,7 +49,7 @@ func Rates(ctx context.Context, c Case, records []dmalog.Record, source string, 
 		}
 		records = f.Log
 		title = fmt.Sprintf("Effective bandwidth: %s, %s", c.Profile.Name, c.Policy)
-		note = fmt.Sprintf("%d packets of %d bytes; mean over windows of %.4g us", c.Count, c.Payload, window.Microseconds())
+		note = fmt.Sprintf("%s; mean over windows of %s us", packets(&c), figure(window.Microseconds()))
 	}
 	return plot.Rate{Title: title, Note: note, Records: records, Window: int64(window)}.SVG()
 }

@@ -3,6 +3,9 @@ package report
 import (
 	"context"
 	"fmt"
+	"math"
+	"strconv"
+	"strings"
 
 	"github.com/trapeze-nic/trapeze/pipeline/plot"
 	"github.com/trapeze-nic/trapeze/pipeline/profile"
@@ -95,10 +98,25 @@ func describe(p *profile.Profile) string {
 	if p.Sender.FullDuplex {
 		duplex = "full duplex"
 	}
-	return fmt.Sprintf("%s. Bus (%s): reads %.4g MB/s after %.3g us, writes %.4g MB/s after %.3g us. Link: %.4g MB/s, %.3g us. "+
-		"Firmware: %.3g us for a decision, %.3g us to take note of the end of an incoming transfer. Hosts: %.3g us.",
-		p.Summary, duplex, p.Sender.Read.Bandwidth(), p.Sender.Read.Overhead.Microseconds(), p.Receiver.Write.Bandwidth(), p.Receiver.Write.Overhead.Microseconds(),
-		p.Link.Pulse.Bandwidth(), p.Link.Latency.Microseconds(), p.NIC.Decision.Microseconds(), p.NIC.Completion.Microseconds(), p.Host.Microseconds())
+	return fmt.Sprintf("%s. Bus (%s): reads %s MB/s after %s us, writes %s MB/s after %s us. Link: %s MB/s, %s us. "+
+		"Firmware: %s us for a decision, %s us to take note of the end of an incoming transfer. Hosts: %s us.",
+		p.Summary, duplex, figure(p.Sender.Read.Bandwidth()), figure(p.Sender.Read.Overhead.Microseconds()),
+		figure(p.Receiver.Write.Bandwidth()), figure(p.Receiver.Write.Overhead.Microseconds()),
+		figure(p.Link.Pulse.Bandwidth()), figure(p.Link.Latency.Microseconds()), figure(p.NIC.Decision.Microseconds()),
+		figure(p.NIC.Completion.Microseconds()), figure(p.Host.Microseconds()))
+}
+
+// figure writes a number with about four digits, and never with an exponent.
+func figure(v float64) string {
+	digits := 3
+	for n := math.Abs(v); n >= 10 && digits > 0; n /= 10 {
+		digits--
+	}
+	text := strconv.FormatFloat(v, 'f', digits, 64)
+	if strings.Contains(text, ".") {
+		text = strings.TrimRight(strings.TrimRight(text, "0"), ".")
+	}
+	return text
 }
 
 // comparison makes the section of published figures.

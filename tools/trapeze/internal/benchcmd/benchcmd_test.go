@@ -141,7 +141,10 @@ func TestScaling(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	mention(t, string(svg), "vis, ", "regions, ", "sizes-memory, ", "One-way latency")
+	mention(t, string(svg), ">vis<", ">regions<", ">sizes-memory<", "One-way latency", "logarithmic axis")
+	if strings.Contains(string(svg), ", linear") {
+		t.Error("the picture calls a curve linear beside a logarithmic axis")
+	}
 	if strings.Contains(string(svg), "setup") {
 		t.Error("the picture has curves of another kind")
 	}
@@ -192,6 +195,30 @@ func TestUsage(t *testing.T) {
 			t.Error(err)
 		}
 		mention(t, help.String(), "Examples:", "JSON keys:", "--duration")
+	}
+}
+
+// TestComparePicture: the picture of a comparison has a curve for us and for each peer.
+func TestComparePicture(t *testing.T) {
+	if len(bench.Cores()) < 2 {
+		t.Skip("a comparison takes two cores")
+	}
+	file := filepath.Join(t.TempDir(), "latency.svg")
+	args := []string{"bench", "compare", "--tests", "latency,bandwidth", "--peers", "unix,tcp", "--rounds", "1", "--duration", "2ms", "--svg", file}
+	if err := run(t.Context(), io.Discard, false, args...); err != nil {
+		t.Fatal(err)
+	}
+	svg, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{">trapeze<", ">unix<", ">tcp<", ">One-way latency<", ">Bandwidth of a stream<"} {
+		if !strings.Contains(string(svg), want) {
+			t.Errorf("the picture does not have %s", want)
+		}
+	}
+	if err := run(t.Context(), io.Discard, false, args...); !errors.Is(err, os.ErrExist) {
+		t.Errorf("a file that exists: %v", err)
 	}
 }
 

@@ -13,7 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trapeze-nic/trapeze/pipeline/plot"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/bench"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/outfile"
 )
 
 // compareReport is what bench compare --json prints.
@@ -28,6 +30,8 @@ type compareReport struct {
 
 type compareFlags struct {
 	wire, placement, cores string
+	svg                    string
+	force                  bool
 	tests, peers           []string
 	rounds                 int
 	duration               time.Duration
@@ -54,7 +58,8 @@ p999_ratio_to_best, involuntary_switches_per_s, failures), environment, missing.
 early, it prints what it has measured: incomplete says why it ended, and in a row
 that not all rounds were measured.`,
 		Example: `  ci/bench/setup && trapeze bench compare
-  trapeze bench compare --tests latency --rounds 5 --json`,
+  trapeze bench compare --tests latency --rounds 5 --json
+  trapeze bench compare --tests latency,bandwidth --svg latency.svg`,
 		Args: cobra.NoArgs,
 		RunE: e.Run(func(ctx context.Context, _ []string) error { return e.runCompare(ctx, &f) }),
 	}
@@ -66,6 +71,8 @@ that not all rounds were measured.`,
 	flags.IntVar(&f.rounds, "rounds", 3, "how often everybody has his turn")
 	flags.DurationVar(&f.duration, "duration", time.Second, "how long to measure each time, about")
 	flags.StringVar(&f.cores, "cores", "auto", "cores of the two processes, as in 0,1")
+	flags.StringVar(&f.svg, "svg", "", "file for a picture: our latency and bandwidth and those of the peers, against size")
+	flags.BoolVar(&f.force, "force", false, "replace this file if it exists")
 	return c
 }
 
@@ -87,6 +94,11 @@ func (e Env) runCompare(ctx context.Context, f *compareFlags) error {
 	}
 	if c.Cores == nil {
 		return errOneCore
+	}
+	if f.svg != "" {
+		if err := outfile.Check(f.svg, f.force); err != nil {
+			return err
+		}
 	}
 	report := compareReport{Environment: bench.Surroundings(), Missing: map[string]string{}}
 	for _, p := range bench.Peers() {
@@ -110,7 +122,50 @@ func (e Env) runCompare(ctx context.Context, f *compareFlags) error {
 	} else if err != nil {
 		return err
 	}
+	if f.svg != "" && err == nil {
+		picture, err := report.picture()
+		if err != nil {
+			return err
+		}
+		if err := write(f.svg, f.force, func(w io.Writer) error { _, err := w.Write(picture); return err }); err != nil {
+			return err
+		}
+	}
 	return errors.Join(err, e.print(report, report.table))
+}
+
+// picture draws everybody's latencies and bandwidths against sizes: those tests of
+// which there are two sizes. Everybody looks the same in both.
+func (r *compareReport) picture() ([]byte, error) {
+	var charts []plot.Chart
+	for _, test := range []struct {
+		name  string
+		chart plot.Chart
+		scale float64 // from the row's unit to the chart's
+	}{{"latency", latencyChart(&r.Environment), 1e3}, {"bandwidth", rateChart(&r.Environment), 1}} {
+		c := test.chart
+		for _, name := range r.names() {
+			c.Series = append(c.Series, plot.Series{Name: name})
+		}
+		for _, row := range r.Rows {
+			if row.Test != test.name {
+				continue
+			}
+			addPoint(&c, us, row.Bytes, test.scale*row.Ours)
+			for who, v := range row.Peers {
+				addPoint(&c, who, row.Bytes, test.scale*v)
+			}
+			for i := range c.Series {
+				if s := row.Statistics[c.Series[i].Name]; s != "p50" {
+					c.Series[i].Says = s
+				}
+			}
+		}
+		if len(c.Series[0].Points) > 1 {
+			charts = append(charts, c)
+		}
+	}
+	return plot.Stack("Comparison", charts...)
 }
 
 func (f *compareFlags) comparison() (*bench.Comparison, error) {
@@ -142,19 +197,26 @@ func (f *compareFlags) comparison() (*bench.Comparison, error) {
 	return c, c.Validate()
 }
 
+// us is who we are among the peers.
+const us = "trapeze"
+
+// names are us, and the peers that have answered anything.
+func (r *compareReport) names() []string {
+	names := []string{us}
+	for _, n := range peerNames() {
+		if slices.ContainsFunc(r.Rows, func(row bench.Row) bool { _, ok := row.Peers[n]; return ok }) {
+			names = append(names, n)
+		}
+	}
+	return names
+}
+
 // table prints who was how fast.
 func (r *compareReport) table(out io.Writer) error {
 	if err := header(out, &r.Environment); err != nil {
 		return err
 	}
-	names := []string{}
-	for _, n := range peerNames() {
-		for _, row := range r.Rows {
-			if _, ok := row.Peers[n]; ok && !slices.Contains(names, n) {
-				names = append(names, n)
-			}
-		}
-	}
+	names := r.names()[1:]
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(w, "test\tsize\tunit\ttrapeze\t%s\tratio to best\tspread\tp99.9 us\tp99.9 ratio\t\n", strings.Join(names, "\t"))
 	for _, row := range r.Rows {
@@ -173,7 +235,7 @@ func (r *compareReport) table(out io.Writer) error {
 			fmt.Fprintf(w, "%.2f %s\t%.2f..%.2f\t", *row.RatioToBest, row.Best, row.RatioSpread[0], row.RatioSpread[1])
 		}
 		tail, ratio := "-", "-"
-		if t := row.Tail["trapeze"]; t > 0 {
+		if t := row.Tail[us]; t > 0 {
 			tail = short(t)
 		}
 		if row.TailRatio != nil {

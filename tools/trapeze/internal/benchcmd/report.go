@@ -228,35 +228,48 @@ func (b *benchReport) seriesOf(r result) string {
 	return name
 }
 
+// latencyChart is a picture of latencies in nanoseconds against sizes, to be filled.
+// Wires and libraries differ by powers of ten.
+func latencyChart(e *bench.Environment) plot.Chart {
+	return plot.Chart{Title: "One-way latency", Note: e.Processor + ", " + e.Go,
+		X: plot.Axis{Label: "message, bytes (logarithmic axis)", Log2: true, Bytes: true},
+		Y: plot.Axis{Label: "p50 (logarithmic axis)", Log10: true, Time: true}}
+}
+
+// rateChart is the same for MB/s of a stream.
+func rateChart(e *bench.Environment) plot.Chart {
+	c := latencyChart(e)
+	c.Title, c.Y = "Bandwidth of a stream", plot.Axis{Label: "MB/s", Zero: true}
+	return c
+}
+
 // chart draws latency against size, or bandwidth if no latency was measured: a
 // curve for each combination of the rest.
 func (b *benchReport) chart() plot.Chart {
-	c := plot.Chart{Title: "One-way latency", Y: plot.Axis{Label: "p50, us", Zero: true},
-		X: plot.Axis{Label: "message, bytes", Log2: true, Bytes: true}, Note: b.Environment.Processor + ", " + b.Environment.Go}
-	latency := false
-	for _, r := range b.Results {
-		latency = latency || r.P50 != nil
-	}
+	c := latencyChart(&b.Environment)
+	latency := slices.ContainsFunc(b.Results, func(r result) bool { return r.P50 != nil })
 	if !latency {
-		c.Title, c.Y = "Bandwidth of a stream", plot.Axis{Label: "MB/s", Zero: true}
+		c = rateChart(&b.Environment)
 	}
-	at := map[string]int{}
 	for _, r := range b.Results {
 		y := r.Rate
 		if latency {
 			if r.P50 == nil {
 				continue
 			}
-			y = *r.P50
+			y = *r.P50 * 1e3
 		}
-		name := b.seriesOf(r)
-		i, ok := at[name]
-		if !ok {
-			i = len(c.Series)
-			at[name] = i
-			c.Series = append(c.Series, plot.Series{Name: name})
-		}
-		c.Series[i].Points = append(c.Series[i].Points, plot.Point{X: float64(max(r.Bytes, 1)), Y: y})
+		addPoint(&c, b.seriesOf(r), r.Bytes, y)
 	}
 	return c
+}
+
+// addPoint adds a point to a curve, which is made if there is none of that name.
+func addPoint(c *plot.Chart, name string, bytes int, y float64) {
+	i := slices.IndexFunc(c.Series, func(s plot.Series) bool { return s.Name == name })
+	if i < 0 {
+		i = len(c.Series)
+		c.Series = append(c.Series, plot.Series{Name: name})
+	}
+	c.Series[i].Points = append(c.Series[i].Points, plot.Point{X: float64(max(bytes, 1)), Y: y})
 }

@@ -159,9 +159,11 @@ func (r *scalingReport) table(out io.Writer) error {
 // against sizes.
 func (r *scalingReport) picture() ([]byte, error) {
 	numbers := plot.Chart{Title: "Cost of a message of 64 bytes", Note: r.Environment.Processor + ", " + r.Environment.Go,
-		X: plot.Axis{Label: "number of VIs, CQs or regions", Log2: true}, Y: plot.Axis{Label: "ns, both hosts and both NICs", Zero: true}}
+		X: plot.Axis{Label: "number of VIs, CQs or regions (logarithmic axis)", Log2: true},
+		Y: plot.Axis{Label: "both hosts and both NICs", Zero: true, Time: true}}
 	sizes := plot.Chart{Title: "One-way latency", Note: numbers.Note,
-		X: plot.Axis{Label: "message, bytes (0 is drawn at 1)", Log2: true, Bytes: true}, Y: plot.Axis{Label: "p50, ns", Log2: true}}
+		X: plot.Axis{Label: "message, bytes (logarithmic axis; 0 is drawn at 1)", Log2: true, Bytes: true},
+		Y: plot.Axis{Label: "p50 (logarithmic axis)", Log10: true, Time: true}}
 	for _, c := range r.Curves {
 		var chart *plot.Chart
 		scale := 1.0
@@ -173,7 +175,7 @@ func (r *scalingReport) picture() ([]byte, error) {
 		default:
 			continue
 		}
-		s := plot.Series{Name: c.Name + ", " + c.Growth.Kind}
+		s := plot.Series{Name: c.Name, Says: c.Growth.Each(c.Unit, c.Of)}
 		for _, p := range c.Points {
 			s.Points = append(s.Points, plot.Point{X: float64(max(p.N, 1)), Y: scale * p.Value})
 		}

@@ -102,8 +102,8 @@ func flowCommand(e Env) *cobra.Command {
 	var r recorded
 	cmd := &cobra.Command{
 		Use:     "flow --output FILE.svg",
-		Short:   "Packet flow graph: one band for each engine, one stripe for each transfer",
-		Long:    "Packet flow graph: one band for each engine, one stripe for each transfer" + pictureHelp,
+		Short:   "Packet flow graph: one band for each engine and direction, one stripe for each transfer",
+		Long:    "Packet flow graph: one band for each engine and direction, one stripe for each transfer" + pictureHelp,
 		Example: "  trapeze plot flow --profile p6-natoma --policy amp --count 8 --output flow.svg",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

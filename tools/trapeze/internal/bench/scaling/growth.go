@@ -3,6 +3,8 @@ package scaling
 import (
 	"fmt"
 	"math"
+	"strconv"
+	"strings"
 )
 
 // Kinds of growth.
@@ -131,5 +133,34 @@ func (g Growth) Sentence(unit, of string) string {
 	return fmt.Sprintf("constant: %s %s, residual %.0f %%", short(g.Base), unit, 100*g.Residual)
 }
 
+// Each says in a few words what one more costs. Beside a logarithmic axis the name of
+// the growth would mislead.
+func (g Growth) Each(unit, of string) string {
+	slope := g.Slope
+	if unit == "us" && slope < 0.1 {
+		slope, unit = 1e3*slope, "ns"
+	}
+	switch g.Kind {
+	case Linear:
+		return fmt.Sprintf("%s %s for each %s", short(slope), unit, of)
+	case Logarithmic:
+		return fmt.Sprintf("%s %s for each doubling", short(slope), unit)
+	}
+	return "the same for all"
+}
+
 // short prints a figure with three digits.
-func short(v float64) string { return fmt.Sprintf("%.3g", v) }
+func short(v float64) string {
+	digits := 2
+	for n := math.Abs(v); n != 0 && n < 1 && digits < 12; n *= 10 {
+		digits++
+	}
+	for n := math.Abs(v); n >= 10 && digits > 0; n /= 10 {
+		digits--
+	}
+	text := strconv.FormatFloat(v, 'f', digits, 64)
+	if strings.Contains(text, ".") {
+		text = strings.TrimRight(strings.TrimRight(text, "0"), ".")
+	}
+	return text
+}
