@@ -193,6 +193,70 @@ func TestEndIsNoticed(t *testing.T) {
 	}
 }
 
+// TestLookDisturbsNobody: while the device's health is being looked at, a program that
+// steps it itself finds what it has posted done, as ever.
+func TestLookDisturbsNobody(t *testing.T) {
+	drivertest.CheckLeaks(t)
+	a, b, err := emulator.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	n, err := driver.New(contextFor(t), a, driver.Options{Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	m, err := n.AllocMemory(contextFor(t), 4096, driver.MemoryAttributes{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := n.CreateVI(contextFor(t), driver.VIAttributes{Reliability: descriptors.Unreliable, MaxTransfer: 64, SendDepth: 1, RecvDepth: 1}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := descriptor(t, m, 0, 8)
+	for a.Poll() { // what setting it up has left to do
+	}
+	stop, stopped, looking := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		var word [4]byte
+		for i := 0; ; i++ {
+			if i == 1 {
+				close(looking)
+			}
+			for _, register := range []uint64{descriptors.RegStatus, descriptors.RegResetCount} {
+				if err := a.ReadRegion(vfio.RegionBAR0, descriptors.HealthOffset+register, word[:]); err != nil {
+					t.Error(err)
+				}
+			}
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	}()
+	<-looking
+	for i := range 100_000 {
+		d.Rearm()
+		if err := v.PostSend(d); err != nil {
+			t.Fatal(i, err)
+		}
+		if !a.Poll() { // not connected: it is flushed
+			t.Errorf("step %d was in vain", i)
+			break
+		}
+		if _, err := v.SendDone(); err == driver.ErrNotDone {
+			t.Errorf("send %d is not done", i)
+			break
+		}
+	}
+	close(stop)
+	<-stopped
+}
+
 // vanishing is a device that goes away when it is closed down.
 type vanishing struct{ *emulator.Device }
 

@@ -14,6 +14,7 @@ import (
 // engine's lock held. Hooks have the same numbers everywhere (SPEC.md 14.1).
 type runner struct {
 	state       descriptors.ProcessorState
+	faulted     atomic.Bool // the state is so; may be read at any time
 	fault       descriptors.ProcessorFault
 	faultDetail uint32
 	// image is the one that runs or is halted; nil for none.
@@ -28,7 +29,13 @@ var _ engine.Processor = (*runner)(nil)
 
 // setState enters a state in which nothing is wrong.
 func (r *runner) setState(s descriptors.ProcessorState) {
-	r.state, r.fault, r.faultDetail = s, descriptors.ProcessorFaultNone, 0
+	r.enter(s)
+	r.fault, r.faultDetail = descriptors.ProcessorFaultNone, 0
+}
+
+func (r *runner) enter(s descriptors.ProcessorState) {
+	r.state = s
+	r.faulted.Store(s == descriptors.ProcessorFaulted)
 }
 
 // install has an image decide.
@@ -50,7 +57,8 @@ func (r *runner) install(e Engine, img *Image) {
 
 // fail notes why an image was not started.
 func (r *runner) fail(e *BootError) {
-	r.state, r.fault = descriptors.ProcessorFaulted, e.Fault
+	r.enter(descriptors.ProcessorFaulted)
+	r.fault = e.Fault
 	r.faultDetail = descriptors.ProcessorFaultWord(uint8(e.Hook), e.Instruction)
 }
 
@@ -61,7 +69,8 @@ func (r *runner) stop(hook abi.Hook, err error) {
 	if r.state == descriptors.ProcessorFaulted {
 		return
 	}
-	r.state, r.fault = descriptors.ProcessorFaulted, descriptors.ProcessorFaultTrap
+	r.enter(descriptors.ProcessorFaulted)
+	r.fault = descriptors.ProcessorFaultTrap
 	if errors.Is(err, ErrBudget) {
 		r.fault = descriptors.ProcessorFaultBudget
 	}
