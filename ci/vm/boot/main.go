@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -68,6 +69,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	defer os.RemoveAll(p.scratch)
+	started := time.Now()
+	fmt.Fprintln(out, "building the command and the test programs")
 	p.trapeze = filepath.Join(p.scratch, "trapeze")
 	if err := build(ctx, "build", p.trapeze, "tools/trapeze"); err != nil {
 		return err
@@ -76,9 +79,13 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	fmt.Fprintf(out, "built after %v\n", time.Since(started).Round(time.Second))
 	console := &lines{w: out}
+	var ended atomic.Int32
 	results := runAll(ctx, chosen, *parallel, func(s scenario) error {
-		return runScenario(ctx, p, s.only(*only), programs, *limit, console)
+		err := runScenario(ctx, p, s.only(*only), programs, *limit, console)
+		fmt.Fprintf(console, "== %s has ended, %d of %d have\n", s.name, ended.Add(1), len(chosen))
+		return err
 	})
 	var failed []string
 	fmt.Fprintln(out)

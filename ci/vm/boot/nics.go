@@ -15,7 +15,7 @@ import (
 )
 
 // nicsLimit is how long the NICs may take to be ready, and to end.
-const nicsLimit = 10 * time.Second
+const nicsLimit = time.Minute
 
 // sockets are where a scenario's NICs are served.
 func sockets(p places, s scenario) (list []string) {
