@@ -146,12 +146,13 @@ func (r *reliable) takeDuplicates(count uint32) {
 
 // probeTimeout is for how long nothing new must have been heard before one frame is sent
 // as a probe (RFC 8985, 7.2): two round trips, or as long as the peer may be busy with
-// something else. Before the first round trip nobody knows.
+// something else: a fifth of the least time-out, 1 ms unless the timing is another.
+// Before the first round trip nobody knows.
 func (r *reliable) probeTimeout() time.Duration {
 	if r.srtt == 0 {
 		return r.rto
 	}
-	return max(2*r.srtt, tickEvery)
+	return max(2*r.srtt, r.timing.Retransmit/5)
 }
 
 // startTimer starts the timer of the frames under way.
