@@ -17,7 +17,7 @@ import (
 
 // Patience is far more than anything in the suite takes; what waits longer
 // hangs.
-const Patience = 30 * time.Second
+const Patience = time.Minute
 
 // Open gives two NICs that reach each other. The suite closes them.
 type Open func(t *testing.T) (a, b *driver.NIC)

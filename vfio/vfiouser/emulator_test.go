@@ -16,6 +16,7 @@ import (
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
+	"github.com/trapeze-nic/trapeze/vfio/vfiouser/protocol"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -281,6 +282,8 @@ func TestEmulatorDataPath(t *testing.T) {
 		before = stats()
 		return cmp.Equal(last, before)
 	})
+	// The driver looks after an idle device once in 5 s, by messages.
+	began := time.Now()
 	for i := range 5000 {
 		for _, x := range [][2]*end{{a, b}, {b, a}} {
 			from, to := x[0], x[1]
@@ -300,6 +303,13 @@ func TestEmulatorDataPath(t *testing.T) {
 		}
 	}
 	after := stats()
+	looks := uint64(10 * (1 + time.Since(began)/(5*time.Second)))
+	for i := range after {
+		const read = protocol.CommandRegionRead
+		if after[i].Messages[read]-before[i].Messages[read] <= looks {
+			after[i].Messages[read] = before[i].Messages[read]
+		}
+	}
 	if diff := cmp.Diff(before, after); diff != "" {
 		t.Errorf("the data path has made messages: %s", diff)
 	}

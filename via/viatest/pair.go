@@ -12,7 +12,7 @@ import (
 
 // Patience is how long the helpers wait for what must happen, unless the test
 // itself ends before.
-const Patience = 20 * time.Second
+const Patience = time.Minute
 
 // Pair is two NICs that can reach each other.
 type Pair struct{ A, B *via.NIC }
