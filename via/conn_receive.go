@@ -170,9 +170,6 @@ func (c *Conn) release() error {
 	return nil
 }
 
-// Held reports whether something has been received and not been released.
-func (c *Conn) Held() bool { return len(c.in.held) > 0 }
-
 // lookIn takes note of what has come.
 func (c *Conn) lookIn() error {
 	c.in.mu.Lock()

@@ -262,15 +262,6 @@ func (s *sendSide) outstanding() bool {
 	return s.completed != s.posted || s.controlCompleted != s.controlPosted
 }
 
-// Reap takes back what has been sent by now, if half of the buffers are out. Who
-// calls it while he waits anyway need not wait for it in the next Acquire.
-func (c *Conn) Reap() error {
-	if 2*(c.out.added-descriptors.LoadIndex(&c.out.completed)) < uint32(len(c.send)) {
-		return c.broken()
-	}
-	return c.lookOut()
-}
-
 // lookOut takes note of the sends that have completed.
 func (c *Conn) lookOut() error {
 	s := &c.out
