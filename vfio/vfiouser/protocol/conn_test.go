@@ -14,14 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
+	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser/protocol"
 )
 
 func TestMain(m *testing.M) {
 	// The runtime's poller opens descriptors of its own at first use.
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: "@trapeze-protocol-test", Net: "unix"})
+	e, err := vfio.NewEventfd()
 	if err == nil {
-		err = l.Close()
+		err = e.Close()
 	}
 	if err != nil {
 		panic(err)
