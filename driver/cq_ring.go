@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/vfio/mmio"
+	"github.com/trapeze-nic/trapeze/internal/vfio/mmio"
 )
 
 // take returns the oldest completion whose descriptor is still in its queue, which

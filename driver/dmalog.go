@@ -6,9 +6,9 @@ import (
 	"math/bits"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/vfio/mmio"
 	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
 	"github.com/trapeze-nic/trapeze/vfio"
-	"github.com/trapeze-nic/trapeze/vfio/mmio"
 )
 
 // MaxDMALog is the largest number of records of a DMA log.

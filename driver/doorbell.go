@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/vfio/mmio"
+	"github.com/trapeze-nic/trapeze/internal/vfio/mmio"
 )
 
 // doorbell is one 32-bit register that is written on the data path: a doorbell

@@ -15,10 +15,10 @@ import (
 	"github.com/trapeze-nic/trapeze/emulator"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
-	"github.com/trapeze-nic/trapeze/firmware-loader/checker"
-	"github.com/trapeze-nic/trapeze/firmware-loader/flat"
 	"github.com/trapeze-nic/trapeze/firmware-loader/images"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+	"github.com/trapeze-nic/trapeze/internal/firmware-loader/checker"
+	"github.com/trapeze-nic/trapeze/internal/firmware-loader/flat"
 )
 
 func specOf(t testing.TB, name string) *firmware.Spec {

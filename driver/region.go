@@ -8,8 +8,8 @@ import (
 	"os"
 	"sync"
 
+	"github.com/trapeze-nic/trapeze/internal/vfio/mmio"
 	"github.com/trapeze-nic/trapeze/vfio"
-	"github.com/trapeze-nic/trapeze/vfio/mmio"
 )
 
 // region is a BAR: mapped where the device allows it, trapped (an access is a

@@ -10,8 +10,8 @@ import (
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/driver/drivertest"
 	"github.com/trapeze-nic/trapeze/emulator"
-	"github.com/trapeze-nic/trapeze/emulator/wire"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/wire"
 )
 
 // TestNumbersAreReused has goroutines create, use and destroy on a device that

@@ -4,7 +4,7 @@ import (
 	"math/bits"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/emulator/pciconfig"
+	"github.com/trapeze-nic/trapeze/emulator/internal/pciconfig"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/vfio"
 )

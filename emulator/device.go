@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/emulator/pciconfig"
-	"github.com/trapeze-nic/trapeze/emulator/processor"
-	"github.com/trapeze-nic/trapeze/emulator/wire"
+	"github.com/trapeze-nic/trapeze/emulator/internal/pciconfig"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/emulator/processor"
 	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/wire"
 )
 
 // Device is an emulated NIC. It implements vfio.Device and vfio.Poller.

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/trapeze-nic/trapeze/emulator/wire"
 	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/wire"
 )
 
 // Fleet makes NICs that are to be put behind sockets, one for each name, on one

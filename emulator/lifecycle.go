@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/emulator/wire"
 	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/wire"
 )
 
 // resetTime is how long a reset lasts: enough for a driver that does not wait

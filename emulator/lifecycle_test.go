@@ -11,9 +11,9 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
-	"github.com/trapeze-nic/trapeze/emulator/wire"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/wire"
 )
 
 func TestOptions(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/emulator"
-	"github.com/trapeze-nic/trapeze/emulator/wire"
+	"github.com/trapeze-nic/trapeze/wire"
 )
 
 // slowPeer is a wire whose peer takes what was sent after some looks, and which

@@ -12,8 +12,8 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
-	"github.com/trapeze-nic/trapeze/emulator/wire/memif"
 	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/wire/memif"
 )
 
 // memifSocket returns a path that is short enough for a socket.

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/trapeze-nic/trapeze/emulator/wire"
 	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/wire"
 )
 
 // namedWires are the memory wires that addresses name: the first two devices

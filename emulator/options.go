@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/emulator/processor"
-	"github.com/trapeze-nic/trapeze/emulator/wire"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/emulator/processor"
 	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/wire"
 )
 
 // DoorbellMode says how stores to BAR2 reach the engine.

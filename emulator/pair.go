@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/emulator/wire"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/wire"
 )
 
 // Option is a choice of Pair.

@@ -7,9 +7,9 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
-	"github.com/trapeze-nic/trapeze/emulator/wire"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/wire"
 )
 
 // connect sets up a connection from a VI of from to one of to, by commands

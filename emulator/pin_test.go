@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/emulator"
-	"github.com/trapeze-nic/trapeze/emulator/wire"
 	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/wire"
 )
 
 // pinnedTo counts the threads of this process that may run on a core and nowhere

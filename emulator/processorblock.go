@@ -2,7 +2,7 @@ package emulator
 
 import (
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/emulator/processor"
+	"github.com/trapeze-nic/trapeze/internal/emulator/processor"
 )
 
 // newProcessor makes the NIC processor, once engine and SRAM are there.

@@ -13,7 +13,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
-	"github.com/trapeze-nic/trapeze/firmware-loader/flat"
+	"github.com/trapeze-nic/trapeze/internal/firmware-loader/flat"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 

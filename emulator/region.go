@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/emulator/pciconfig"
+	"github.com/trapeze-nic/trapeze/emulator/internal/pciconfig"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 

@@ -7,8 +7,8 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/vfio/mmio"
 	"github.com/trapeze-nic/trapeze/vfio"
-	"github.com/trapeze-nic/trapeze/vfio/mmio"
 )
 
 func TestRegions(t *testing.T) {

@@ -8,11 +8,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/trapeze-nic/trapeze/emulator/wire"
-	"github.com/trapeze-nic/trapeze/emulator/wire/memif"
-	"github.com/trapeze-nic/trapeze/emulator/wire/sealed"
-	"github.com/trapeze-nic/trapeze/emulator/wire/shm"
+	"github.com/trapeze-nic/trapeze/internal/wire/sealed"
 	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/wire"
+	"github.com/trapeze-nic/trapeze/wire/memif"
+	"github.com/trapeze-nic/trapeze/wire/shm"
 )
 
 // Scheme starts the addresses of emulated devices.

@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/vfio/buserror"
 	"github.com/trapeze-nic/trapeze/vfio"
-	"github.com/trapeze-nic/trapeze/vfio/vfiouser/buserror"
 )
 
 // The methods in this file are what vfiouser.ServedDevice has beyond

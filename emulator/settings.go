@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/emulator/wire/memif"
+	"github.com/trapeze-nic/trapeze/wire/memif"
 )
 
 // setting is an option of an address.

@@ -6,8 +6,8 @@ import (
 	"net/url"
 	"strconv"
 
-	"github.com/trapeze-nic/trapeze/emulator/wire"
-	"github.com/trapeze-nic/trapeze/emulator/wire/memif"
+	"github.com/trapeze-nic/trapeze/wire"
+	"github.com/trapeze-nic/trapeze/wire/memif"
 )
 
 // memifSettings are the options that only a memif has.

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"net/url"
 
-	"github.com/trapeze-nic/trapeze/emulator/wire/shm"
+	"github.com/trapeze-nic/trapeze/wire/shm"
 )
 
 // parseAnyRole parses the role of a memif, or of a wire in shared memory.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"net/url"
 
-	"github.com/trapeze-nic/trapeze/emulator/wire/sealed"
+	"github.com/trapeze-nic/trapeze/internal/wire/sealed"
 )
 
 func parseKey(s *settings, v string) error {

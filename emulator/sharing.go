@@ -1,9 +1,9 @@
 package emulator
 
 import (
-	"github.com/trapeze-nic/trapeze/emulator/wire"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/wire"
 )
 
 // exporter is a wire that can make memory of this process readable by its peer,

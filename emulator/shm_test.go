@@ -13,11 +13,11 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/emulator"
-	"github.com/trapeze-nic/trapeze/emulator/wire"
-	"github.com/trapeze-nic/trapeze/emulator/wire/shm"
+	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/via"
-	"github.com/trapeze-nic/trapeze/via/viatest"
+	"github.com/trapeze-nic/trapeze/wire"
+	"github.com/trapeze-nic/trapeze/wire/shm"
 )
 
 // init has the runtime open what it polls files with, which stays open: a test

@@ -10,8 +10,8 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
-	"github.com/trapeze-nic/trapeze/emulator/wire"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/wire"
 )
 
 // udpHost makes a device on a UDP wire, whose connections are never silent for long.

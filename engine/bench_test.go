@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/emulator/wire"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/pipeline"
+	"github.com/trapeze-nic/trapeze/wire"
 )
 
 // echo is one end of a ping-pong of messages of one size.

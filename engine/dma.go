@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/pipeline/memory"
+	"github.com/trapeze-nic/trapeze/engine/internal/memory"
 )
 
 // dma is what the host sees and decides of the data movement devices: its

@@ -2,8 +2,8 @@ package engine
 
 import (
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/engine/internal/memory"
 	"github.com/trapeze-nic/trapeze/internal/hotlock"
-	"github.com/trapeze-nic/trapeze/pipeline/memory"
 )
 
 // Engine is one NIC. Step, Run, Execute, Exclusive and Reset exclude each

@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/emulator/wire"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/wire"
 )
 
 // stream is messages of one size from one VI to another, with some of them

@@ -3,8 +3,8 @@ package engine
 import (
 	"fmt"
 
+	"github.com/trapeze-nic/trapeze/engine/internal/memory"
 	"github.com/trapeze-nic/trapeze/pipeline"
-	"github.com/trapeze-nic/trapeze/pipeline/memory"
 )
 
 // Direction is one of the two ways of a payload through the NIC. Each has a

@@ -5,8 +5,8 @@ import (
 	"crypto/sha256"
 
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
-	"github.com/trapeze-nic/trapeze/firmware-loader/elfimage"
-	"github.com/trapeze-nic/trapeze/firmware-loader/flat"
+	"github.com/trapeze-nic/trapeze/internal/firmware-loader/elfimage"
+	"github.com/trapeze-nic/trapeze/internal/firmware-loader/flat"
 )
 
 // Meta is what an image says of itself. Fields that are empty are taken from the

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/trapeze-nic/trapeze/firmware-loader/elfimage"
+	"github.com/trapeze-nic/trapeze/internal/firmware-loader/elfimage"
 )
 
 // Reasons why an image is refused, as errors.Is finds them, besides those of

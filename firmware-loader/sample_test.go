@@ -9,8 +9,8 @@ import (
 	"github.com/cilium/ebpf/asm"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
-	"github.com/trapeze-nic/trapeze/firmware-loader/elfimage"
-	"github.com/trapeze-nic/trapeze/firmware-loader/flat"
+	"github.com/trapeze-nic/trapeze/internal/firmware-loader/elfimage"
+	"github.com/trapeze-nic/trapeze/internal/firmware-loader/flat"
 )
 
 // small is an image with one of each: program, map, variables, source line.

@@ -8,8 +8,8 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
-	"github.com/trapeze-nic/trapeze/firmware-loader/checker"
-	"github.com/trapeze-nic/trapeze/firmware-loader/elfimage"
+	"github.com/trapeze-nic/trapeze/internal/firmware-loader/checker"
+	"github.com/trapeze-nic/trapeze/internal/firmware-loader/elfimage"
 )
 
 // Spec is an image that has been read. Its programs have not been checked.

@@ -10,7 +10,7 @@
 //
 // [Device] is that device, and [Policy] the one question it asks. Neither knows
 // of time or of memory: a mover carries the transfers out and reports progress.
-// Package pipeline/memory moves real bytes, package pipeline/virtual moves
+// Package engine/internal/memory moves real bytes, package lab/internal/virtual moves
 // virtual ones under a virtual clock. Both use the same Device and the same
 // policies, so what reproduces the published figures is what moves the data.
 package pipeline

@@ -21,7 +21,7 @@ type Parameters struct {
 	MinPulseReceive int    // threshold or pulse of hostRcv, bytes
 	ScheduleSend    []int  // pulse sizes of netTx, bytes
 	ScheduleReceive []int  // pulse sizes of hostRcv, bytes
-	OptimalSend     []Step // netTx, as package pipeline/search finds them
+	OptimalSend     []Step // netTx, as package lab/internal/search finds them
 	OptimalReceive  []Step // hostRcv
 	Table           []TableRow
 }

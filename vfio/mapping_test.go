@@ -5,8 +5,8 @@ import (
 	"math"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/internal/vfio/mmio"
 	"github.com/trapeze-nic/trapeze/vfio"
-	"github.com/trapeze-nic/trapeze/vfio/mmio"
 )
 
 func TestMappingRegister32(t *testing.T) {

@@ -3,8 +3,8 @@ package via_test
 import (
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/via"
-	"github.com/trapeze-nic/trapeze/via/viatest"
 )
 
 // TestNoAllocation sends messages both ways and counts the allocations of

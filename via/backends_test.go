@@ -12,8 +12,8 @@ import (
 	"time"
 
 	_ "github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/via"
-	"github.com/trapeze-nic/trapeze/via/viatest"
 )
 
 var wires atomic.Uint32

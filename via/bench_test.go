@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/via/viatest"
+	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 )
 
 // The benchmarks run two emulated NICs on a memory wire, engines inline: one

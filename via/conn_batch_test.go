@@ -6,8 +6,8 @@ import (
 	"io"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/via"
-	"github.com/trapeze-nic/trapeze/via/viatest"
 )
 
 // TestConnBatches: whatever the sizes of batches are, all messages come, in order.

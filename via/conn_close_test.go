@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/via"
-	"github.com/trapeze-nic/trapeze/via/viatest"
 )
 
 // TestConnCloseInUse closes a connection while others send, receive and give back:

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/via"
-	"github.com/trapeze-nic/trapeze/via/viatest"
 )
 
 // TestConnMessages sends messages of all sizes in both directions at once.

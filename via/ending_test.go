@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/via"
-	"github.com/trapeze-nic/trapeze/via/viatest"
 )
 
 // TestClosedAfterTheLastReceive closes a NIC, as a process that ends in order does,

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/emulator"
-	"github.com/trapeze-nic/trapeze/emulator/wire"
 	"github.com/trapeze-nic/trapeze/via"
+	"github.com/trapeze-nic/trapeze/wire"
 )
 
 // examplePair returns two NICs on one wire.

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/internal/ghost"
+	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/via"
-	"github.com/trapeze-nic/trapeze/via/viatest"
 )
 
 var service = []byte("test")

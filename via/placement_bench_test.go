@@ -3,8 +3,8 @@ package via_test
 import (
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/via"
-	"github.com/trapeze-nic/trapeze/via/viatest"
 )
 
 // BenchmarkPlacement is BenchmarkLatency with the delivery policy at the host,

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/pipeline"
 	"github.com/trapeze-nic/trapeze/via"
-	"github.com/trapeze-nic/trapeze/via/viatest"
 )
 
 // TestPolicyOfOthers: a provider that moves no data by policies says so.

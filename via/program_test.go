@@ -10,8 +10,8 @@ import (
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/images"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/via"
-	"github.com/trapeze-nic/trapeze/via/viatest"
 )
 
 // build makes an image that we ship.

@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
 	"github.com/trapeze-nic/trapeze/via"
-	"github.com/trapeze-nic/trapeze/via/viatest"
 )
 
 // servedChild makes this program serve two NICs at sockets in the folder that it

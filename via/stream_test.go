@@ -16,9 +16,9 @@ import (
 	"golang.org/x/net/nettest"
 
 	"github.com/trapeze-nic/trapeze/emulator"
-	"github.com/trapeze-nic/trapeze/emulator/wire"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/via"
+	"github.com/trapeze-nic/trapeze/wire"
 )
 
 // connPair returns the two ends of a connection between two emulated NICs, the one

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/via"
-	"github.com/trapeze-nic/trapeze/via/viatest"
 	"golang.org/x/sys/unix"
 )
 

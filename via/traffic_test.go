@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/via"
-	"github.com/trapeze-nic/trapeze/via/viatest"
 )
 
 func sizeName(n int) string {

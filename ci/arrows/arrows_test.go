@@ -1,17 +1,15 @@
-package arrows_test
+package arrows
 
 import (
 	"os"
 	"strings"
 	"testing"
 	"testing/fstest"
-
-	"github.com/trapeze-nic/trapeze/ci/arrows"
 )
 
 // TestRepository checks this repository.
 func TestRepository(t *testing.T) {
-	r, err := arrows.Check(os.DirFS("../.."))
+	r, err := Check(os.DirFS("../.."))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,18 +30,23 @@ func TestRules(t *testing.T) {
 		}
 		return s
 	}
-	ours := arrows.Module + "/"
+	ours := Module + "/"
 	for _, tt := range []struct {
 		name, file, source string
 		want               string // part of the only violation; empty: none
 	}{
-		{"down", "driver/nic.go", imports(ours+"vfio", ours+"descriptors", ours+"vfio/mmio"), ""},
-		{"own sub-package", "emulator/device.go", imports(ours + "emulator/wire"), ""},
-		{"sub-package uses the room's arrows", "emulator/wire/udp.go", imports(ours + "engine"), ""},
+		{"down", "driver/nic.go", imports(ours+"vfio", ours+"descriptors", ours+"internal/vfio/mmio"), ""},
+		{"emulator to wire", "emulator/device.go", imports(ours + "wire"), ""},
+		{"wire to emulator", "wire/udp.go", imports(ours + "emulator"), "not emulator"},
+		{"own sub-package", "wire/udp.go", imports(ours + "wire/shm"), ""},
+		{"sub-package uses the room's arrows", "wire/shm/port.go", imports(ours + "engine"), ""},
+		{"a room's internal part", "vfio/region.go", imports(ours + "internal/vfio/mmio"), ""},
+		{"another room's internal part", "vfio/region.go", imports(ours + "internal/emulator/processor"), "not emulator"},
+		{"an internal part uses its room's arrows", "internal/vfio/mmio/x.go", imports(ours + "driver"), "not driver"},
 		{"driver to emulator", "driver/nic.go", imports(ours + "emulator"), "driver may import pipeline, firmware-loader, vfio, descriptors, internal, not emulator"},
 		{"driver to engine", "driver/nic.go", imports(ours + "engine"), "not engine"},
-		{"emulator to driver", "emulator/wire/udp.go", imports(ours + "driver"), "not driver"},
-		{"engine to pipeline", "engine/outgoing.go", imports(ours + "pipeline/memory"), ""},
+		{"emulator to driver", "wire/udp.go", imports(ours + "driver"), "not driver"},
+		{"engine to pipeline", "engine/outgoing.go", imports(ours + "engine/internal/memory"), ""},
 		{"pipeline to descriptors", "pipeline/device.go", imports(ours + "descriptors"), "pipeline imports none of our packages"},
 		{"images to descriptors", "firmware-loader/image.go", imports(ours + "descriptors"), ""},
 		{"images to driver", "firmware-loader/image.go", imports(ours + "driver"), "firmware-loader may import descriptors, not driver"},
@@ -77,7 +80,7 @@ func TestRules(t *testing.T) {
 		{"601 lines", "via/nic.go", "package via\n" + strings.Repeat("\n", 600), "601 lines"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r, err := arrows.Check(fstest.MapFS{tt.file: {Data: []byte(tt.source)}})
+			r, err := Check(fstest.MapFS{tt.file: {Data: []byte(tt.source)}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -93,14 +96,14 @@ func TestRules(t *testing.T) {
 
 func TestCheckSkipsWhatIsNotSource(t *testing.T) {
 	bad := &fstest.MapFile{Data: []byte("this is not Go")}
-	r, err := arrows.Check(fstest.MapFS{
+	r, err := Check(fstest.MapFS{
 		"via/testdata/x.go": bad, ".git/x.go": bad, "via/notes.txt": bad,
 		"via/nic.go": {Data: []byte("package via\n")},
 	})
 	if err != nil || len(r.Violations) > 0 || r.Files != 1 {
 		t.Errorf("got %+v, %v", r, err)
 	}
-	if _, err := arrows.Check(fstest.MapFS{"via/nic.go": bad}); err == nil {
+	if _, err := Check(fstest.MapFS{"via/nic.go": bad}); err == nil {
 		t.Error("a file that cannot be parsed goes unnoticed")
 	}
 }

@@ -16,7 +16,7 @@ func TestRun(t *testing.T) {
 	}
 	// The test cache knows which files a test has opened, and not what it has
 	// built.
-	for _, name := range []string{"vfio/mmio/mmio_amd64.s", "vfio/mmio/mmio_arm64.s", "descriptors/publish_amd64.s", "descriptors/publish_arm64.s"} {
+	for _, name := range []string{"internal/vfio/mmio/mmio_amd64.s", "internal/vfio/mmio/mmio_arm64.s", "descriptors/publish_amd64.s", "descriptors/publish_arm64.s"} {
 		if _, err := os.ReadFile("../../" + name); err != nil {
 			t.Fatal(err)
 		}
@@ -51,10 +51,10 @@ func good(a architecture) map[string][]string {
 
 func TestCheck(t *testing.T) {
 	const (
-		write32 = module + "vfio/mmio.Write32"
-		read8   = module + "vfio/mmio.Read8"
+		write32 = module + "internal/vfio/mmio.Write32"
+		read8   = module + "internal/vfio/mmio.Read8"
 		release = module + "descriptors.storeRelease32"
-		barrier = module + "vfio/mmio.ToDevice"
+		barrier = module + "internal/vfio/mmio.ToDevice"
 	)
 	tests := []struct {
 		name, arch, symbol, code string

@@ -1,17 +1,15 @@
-package docs_test
+package docs
 
 import (
 	"os"
 	"strings"
 	"testing"
 	"testing/fstest"
-
-	"github.com/trapeze-nic/trapeze/ci/docs"
 )
 
 // TestRepository checks this repository.
 func TestRepository(t *testing.T) {
-	problems, err := docs.Check(os.DirFS("../.."))
+	problems, err := Check(os.DirFS("../.."))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +40,7 @@ func TestRules(t *testing.T) {
 		{"code of none", "README.md", "```go\nfunc other() {\n}\n```\n", "func other"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			problems, err := docs.Check(fstest.MapFS{
+			problems, err := Check(fstest.MapFS{
 				"descriptors/SPEC.md":    {Data: []byte(spec)},
 				"examples/hello/main.go": {Data: []byte("package main\n\nfunc main() {\n}\n")},
 				tt.file:                  {Data: []byte(tt.text)},
@@ -56,7 +54,7 @@ func TestRules(t *testing.T) {
 			}
 		})
 	}
-	if _, err := docs.Check(fstest.MapFS{}); err == nil {
+	if _, err := Check(fstest.MapFS{}); err == nil {
 		t.Error("a missing data sheet goes unnoticed")
 	}
 }

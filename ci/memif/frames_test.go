@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/emulator/wire/memif"
+	"github.com/trapeze-nic/trapeze/wire/memif"
 )
 
 // Where fields of a frame are: two MAC addresses and a type, then IPv4 and UDP

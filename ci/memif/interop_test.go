@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/emulator/wire/memif"
+	"github.com/trapeze-nic/trapeze/wire/memif"
 )
 
 // other is the role of testpmd.

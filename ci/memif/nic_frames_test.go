@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/driver"
-	"github.com/trapeze-nic/trapeze/emulator/wire/memif"
+	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/via"
-	"github.com/trapeze-nic/trapeze/via/viatest"
+	"github.com/trapeze-nic/trapeze/wire/memif"
 )
 
 // station is an emulated NIC with an endpoint for all frames.

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	_ "github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/via"
-	"github.com/trapeze-nic/trapeze/via/viatest"
 )
 
 // TestNICs runs what every pair of NICs must pass over a memif.

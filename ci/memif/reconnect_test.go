@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/emulator/wire/memif"
+	"github.com/trapeze-nic/trapeze/wire/memif"
 )
 
 // echo has testpmd send frames back, and compares them.

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/emulator/processor"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
+	"github.com/trapeze-nic/trapeze/internal/emulator/processor"
 )
 
 // requireClang, if set, makes a missing clang a failure: CI installs one.

@@ -14,7 +14,7 @@ import (
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
-	"github.com/trapeze-nic/trapeze/firmware-loader/elfimage"
+	"github.com/trapeze-nic/trapeze/internal/firmware-loader/elfimage"
 )
 
 // ErrUnknown is wrapped by the error about an image that there is not.

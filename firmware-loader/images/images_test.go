@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
-	"github.com/trapeze-nic/trapeze/firmware-loader/checker"
 	"github.com/trapeze-nic/trapeze/firmware-loader/images"
+	"github.com/trapeze-nic/trapeze/internal/firmware-loader/checker"
 )
 
 func TestBuild(t *testing.T) {

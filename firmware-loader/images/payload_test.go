@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/emulator/processor"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/images"
+	"github.com/trapeze-nic/trapeze/internal/emulator/processor"
 )
 
 // tagged is a data frame whose message has immediate data.

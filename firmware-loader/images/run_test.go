@@ -5,10 +5,10 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/emulator/processor"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/images"
+	"github.com/trapeze-nic/trapeze/internal/emulator/processor"
 )
 
 // slotSize is that of the emulated NIC.

@@ -9,9 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/trapeze-nic/trapeze/internal/vfio/hostpcitest"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/hostpci"
-	"github.com/trapeze-nic/trapeze/vfio/hostpci/hostpcitest"
 )
 
 const ids = "# names\n1234  Example Corp\n\t7250  Trapeze NIC\n\t\t1234 0001  a subsystem\n8086  Intel\nC 02  Network controller\n\t00  Ethernet controller\n\t80  Network controller, other\n"

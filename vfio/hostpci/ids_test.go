@@ -7,8 +7,8 @@ import (
 	"testing"
 	"unicode"
 
+	"github.com/trapeze-nic/trapeze/internal/vfio/hostpcitest"
 	"github.com/trapeze-nic/trapeze/vfio/hostpci"
-	"github.com/trapeze-nic/trapeze/vfio/hostpci/hostpcitest"
 )
 
 func TestParseIDs(t *testing.T) {

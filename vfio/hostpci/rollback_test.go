@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/internal/vfio/hostpcitest"
 	"github.com/trapeze-nic/trapeze/vfio/hostpci"
-	"github.com/trapeze-nic/trapeze/vfio/hostpci/hostpcitest"
 )
 
 // TestRollback breaks each write in turn: the function, and others of its

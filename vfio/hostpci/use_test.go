@@ -6,8 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/trapeze-nic/trapeze/internal/vfio/hostpcitest"
 	"github.com/trapeze-nic/trapeze/vfio/hostpci"
-	"github.com/trapeze-nic/trapeze/vfio/hostpci/hostpcitest"
 )
 
 const (

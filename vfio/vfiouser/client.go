@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/vfio"
-	"github.com/trapeze-nic/trapeze/vfio/vfiouser/protocol"
+	"github.com/trapeze-nic/trapeze/vfio/vfiouser/internal/protocol"
 )
 
 // ErrOtherDevice: a server has been found again, but its device is another.

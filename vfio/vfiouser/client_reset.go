@@ -7,7 +7,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/vfio"
-	"github.com/trapeze-nic/trapeze/vfio/vfiouser/protocol"
+	"github.com/trapeze-nic/trapeze/vfio/vfiouser/internal/protocol"
 )
 
 // Reset is described at vfio.Device. If the server is lost it connects again,

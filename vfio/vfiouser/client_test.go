@@ -10,10 +10,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/vfio/mmio"
 	"github.com/trapeze-nic/trapeze/vfio"
-	"github.com/trapeze-nic/trapeze/vfio/mmio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
-	"github.com/trapeze-nic/trapeze/vfio/vfiouser/protocol"
+	"github.com/trapeze-nic/trapeze/vfio/vfiouser/internal/protocol"
 )
 
 func write32(t testing.TB, d vfio.Device, offset uint64, v uint32) {

@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/vfio/buserror"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
-	"github.com/trapeze-nic/trapeze/vfio/vfiouser/buserror"
 )
 
 // The registers of copier's BAR0. All are of 32 bits but for the addresses.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
-	"github.com/trapeze-nic/trapeze/vfio/vfiouser/protocol"
+	"github.com/trapeze-nic/trapeze/vfio/vfiouser/internal/protocol"
 )
 
 // withoutVGA is a copier that ends with its configuration space, as NICs do.

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/internal/vfio/mmio"
 	"github.com/trapeze-nic/trapeze/vfio"
-	"github.com/trapeze-nic/trapeze/vfio/mmio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
 )
 

@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
+	"github.com/trapeze-nic/trapeze/internal/vfio/buserror"
 	"github.com/trapeze-nic/trapeze/vfio"
-	"github.com/trapeze-nic/trapeze/vfio/vfiouser/buserror"
-	"github.com/trapeze-nic/trapeze/vfio/vfiouser/dmaspace"
-	"github.com/trapeze-nic/trapeze/vfio/vfiouser/protocol"
+	"github.com/trapeze-nic/trapeze/vfio/vfiouser/internal/dmaspace"
+	"github.com/trapeze-nic/trapeze/vfio/vfiouser/internal/protocol"
 )
 
 // session is one client that has the device. One goroutine takes its messages

@@ -3,7 +3,7 @@ package vfiouser
 import (
 	"sync/atomic"
 
-	"github.com/trapeze-nic/trapeze/vfio/vfiouser/protocol"
+	"github.com/trapeze-nic/trapeze/vfio/vfiouser/internal/protocol"
 )
 
 // Messages counts messages by command.

@@ -6,7 +6,7 @@ import (
 	"runtime"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/vfio/mmio"
+	"github.com/trapeze-nic/trapeze/internal/vfio/mmio"
 )
 
 var keep = []any{

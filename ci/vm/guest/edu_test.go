@@ -4,9 +4,9 @@ import (
 	"encoding/binary"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/internal/vfio/mmio"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/kernel"
-	"github.com/trapeze-nic/trapeze/vfio/mmio"
 )
 
 // Registers of QEMU's "edu" device in BAR0 (QEMU documentation, specs/edu).

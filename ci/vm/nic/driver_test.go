@@ -5,8 +5,8 @@ import (
 
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/driver/drivertest"
+	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/via"
-	"github.com/trapeze-nic/trapeze/via/viatest"
 )
 
 // TestDriver puts the driver through its suite, the one that also runs over the

@@ -14,10 +14,10 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/kernel"
 	"github.com/trapeze-nic/trapeze/via"
-	"github.com/trapeze-nic/trapeze/via/viatest"
 )
 
 // TestEnumerated has the guest's own tools and ours see the NICs.

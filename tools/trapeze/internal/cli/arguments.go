@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/internal/option"
 )
 
 // refuseUnknown has every command that others stand below say what it could have

@@ -16,12 +16,12 @@ import (
 
 	// Make "emu:", "pci:" and "vfio-user:" addresses known.
 	_ "github.com/trapeze-nic/trapeze/emulator"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/benchcmd"
+	"github.com/trapeze-nic/trapeze/internal/jsonout"
+	"github.com/trapeze-nic/trapeze/internal/progress"
+	"github.com/trapeze-nic/trapeze/lab/benchcmd"
+	"github.com/trapeze-nic/trapeze/lab/modelcmd"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/hostcmd"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/jsonout"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/modelcmd"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/progress"
 	_ "github.com/trapeze-nic/trapeze/vfio/kernel"
 	_ "github.com/trapeze-nic/trapeze/vfio/vfiouser"
 )

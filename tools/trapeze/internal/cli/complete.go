@@ -10,10 +10,9 @@ import (
 
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/firmware-loader/images"
+	"github.com/trapeze-nic/trapeze/lab/benchcmd"
+	"github.com/trapeze-nic/trapeze/lab/modelcmd"
 	"github.com/trapeze-nic/trapeze/pipeline"
-	"github.com/trapeze-nic/trapeze/pipeline/profile"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/bench"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/bench/scaling"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/hostcmd"
 )
 
@@ -36,11 +35,11 @@ var flagValues = map[string]completer{
 	"driver":    oneOf("vfio-pci"),
 
 	"tests":       eachOf(oneOf("latency", "bandwidth", "rate", "frames")),
-	"wires":       eachOf(oneOf(bench.Wires()...)),
+	"wires":       eachOf(oneOf(benchcmd.Wires()...)),
 	"placements":  eachOf(oneOf("default", "inline", "thread")),
 	"placement":   oneOf("default", "inline", "thread"),
-	"reliability": eachOf(oneOf(bench.Levels()...)),
-	"curves":      eachOf(oneOf(scaling.Names()...)),
+	"reliability": eachOf(oneOf(benchcmd.Levels()...)),
+	"curves":      eachOf(oneOf(benchcmd.Curves()...)),
 	"cores":       oneOf("auto", "none"),
 }
 
@@ -50,7 +49,7 @@ var argumentValues = map[string]completer{
 	"trapeze bind":           hostcmd.Complete,
 	"trapeze unbind":         hostcmd.Complete,
 	"trapeze doctor":         hostcmd.Complete,
-	"trapeze model profiles": oneOf(profile.Names()...),
+	"trapeze model profiles": oneOf(modelcmd.Profiles()...),
 	"trapeze load":           completeImage,
 	"trapeze fw check":       completeImage,
 	"trapeze fw show":        completeImage,
@@ -132,7 +131,7 @@ func eachOf(one completer) completer {
 
 // completeProfile offers the built-in platforms, and files.
 func completeProfile(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return profile.Names(), cobra.ShellCompDirectiveDefault
+	return modelcmd.Profiles(), cobra.ShellCompDirectiveDefault
 }
 
 // completeImage offers the images that come with trapeze for the first argument, and

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/trapeze-nic/trapeze/internal/measure"
+	"github.com/trapeze-nic/trapeze/internal/via/transfer"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/measure"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/transfer"
 	"github.com/trapeze-nic/trapeze/via"
 )
 

@@ -9,8 +9,8 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	"github.com/trapeze-nic/trapeze/internal/outfile"
 	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/outfile"
 	"github.com/trapeze-nic/trapeze/via"
 )
 

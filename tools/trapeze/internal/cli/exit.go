@@ -8,9 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
-	"github.com/trapeze-nic/trapeze/pipeline/virtual"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/option"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/transfer"
+	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/internal/via/transfer"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -91,7 +90,7 @@ func exitCode(ctx context.Context, err error) int {
 	switch {
 	case errors.As(context.Cause(ctx), &sig):
 		return exitSignal + sig.Number
-	case errors.As(err, &usage), errors.Is(err, option.ErrBad), errors.Is(err, virtual.ErrOptions):
+	case errors.As(err, &usage), errors.Is(err, option.ErrBad):
 		return ExitUsage
 	case errors.As(err, &device):
 		return ExitDevice

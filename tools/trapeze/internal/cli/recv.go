@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/outfile"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/transfer"
+	"github.com/trapeze-nic/trapeze/internal/outfile"
+	"github.com/trapeze-nic/trapeze/internal/via/transfer"
 	"github.com/trapeze-nic/trapeze/via"
 )
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/transfer"
+	"github.com/trapeze-nic/trapeze/internal/via/transfer"
 	"github.com/trapeze-nic/trapeze/via"
 )
 

@@ -8,8 +8,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/internal/vfio/hostpcitest"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
-	"github.com/trapeze-nic/trapeze/vfio/hostpci/hostpcitest"
 )
 
 // TestErrorsInJSON: a command that fails prints one object, be it its own or that

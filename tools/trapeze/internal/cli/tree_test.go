@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/internal/vfio/hostpcitest"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
-	"github.com/trapeze-nic/trapeze/vfio/hostpci/hostpcitest"
 )
 
 // described is the help of a command in JSON.
@@ -147,7 +147,7 @@ func TestJSONKeysAreDocumented(t *testing.T) {
 		{"unbind", "--dry-run", "--root", boundHost(t), hostpcitest.NIC().Address}, {"doctor", "--root", bindableHost(t)},
 		{"ping", "-c", "1"}, {"model", "--count", "2"}, {"model", "sweep", "--counts", "2"}, {"model", "sweep", "--counts", "2", "--output", filepath.Join(dir, "sweep")},
 		{"model", "profiles"}, {"model", "profiles", "alcor"}, {"model", "goals", "--profiles", "alcor", "--payloads", "512"},
-		{"model", "compare", "--published", "../../../../pipeline/published/testdata/published.csv"},
+		{"model", "compare", "--published", "../../../../lab/internal/published/testdata/published.csv"},
 		{"plot", "flow", "--output", filepath.Join(dir, "flow.svg")}, {"fw", "build", "--image", "acl", "--output", img}, {"fw", "check", img}, {"fw", "keygen", key},
 		{"fw", "sign", img, "--key", key + ".pem"}, {"fw", "verify", img, "--keys", dir}, {"fw", "show", img, "--keys", dir}, {"fw", "disasm", img},
 		{"fw", "status", "--device", "emu:"}, {"load", "image:acl", "--device", "emu:"}, {"help"}, {"fw"}, {"plot"},

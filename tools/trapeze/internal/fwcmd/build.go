@@ -10,10 +10,10 @@ import (
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/images"
-	"github.com/trapeze-nic/trapeze/firmware-loader/opaque"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/jsonout"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/option"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/outfile"
+	"github.com/trapeze-nic/trapeze/internal/firmware-loader/opaque"
+	"github.com/trapeze-nic/trapeze/internal/jsonout"
+	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/internal/outfile"
 )
 
 // built is what build --json prints.

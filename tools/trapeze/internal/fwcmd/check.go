@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
-	"github.com/trapeze-nic/trapeze/firmware-loader/checker"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/jsonout"
+	"github.com/trapeze-nic/trapeze/internal/firmware-loader/checker"
+	"github.com/trapeze-nic/trapeze/internal/jsonout"
 )
 
 // checked is what check --json prints.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/progress"
+	"github.com/trapeze-nic/trapeze/internal/progress"
 )
 
 // Env is what the commands need from the program that they are part of. All of it

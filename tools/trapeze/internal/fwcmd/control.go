@@ -7,7 +7,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/jsonout"
+	"github.com/trapeze-nic/trapeze/internal/jsonout"
 )
 
 // statusReport is what status, rollback and unload print with --json.

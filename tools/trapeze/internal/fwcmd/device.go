@@ -10,7 +10,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 

@@ -5,8 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/jsonout"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/internal/jsonout"
+	"github.com/trapeze-nic/trapeze/internal/option"
 )
 
 // listing is what disasm --json prints.

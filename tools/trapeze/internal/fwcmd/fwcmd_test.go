@@ -18,13 +18,13 @@ import (
 	"github.com/spf13/cobra"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
-	"github.com/trapeze-nic/trapeze/firmware-loader/checker"
-	"github.com/trapeze-nic/trapeze/firmware-loader/elfimage"
 	"github.com/trapeze-nic/trapeze/firmware-loader/images"
-	"github.com/trapeze-nic/trapeze/firmware-loader/opaque"
+	"github.com/trapeze-nic/trapeze/internal/firmware-loader/checker"
+	"github.com/trapeze-nic/trapeze/internal/firmware-loader/elfimage"
+	"github.com/trapeze-nic/trapeze/internal/firmware-loader/opaque"
+	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/internal/progress"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/option"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/progress"
 	"go.uber.org/goleak"
 )
 

@@ -12,8 +12,8 @@ import (
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/images"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
-	"github.com/trapeze-nic/trapeze/firmware-loader/opaque"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/internal/firmware-loader/opaque"
+	"github.com/trapeze-nic/trapeze/internal/option"
 )
 
 // shippedPrefix stands before the name of an image that comes with trapeze.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/jsonout"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/progress"
+	"github.com/trapeze-nic/trapeze/internal/jsonout"
+	"github.com/trapeze-nic/trapeze/internal/progress"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 

@@ -10,11 +10,11 @@ import (
 	"testing"
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
-	"github.com/trapeze-nic/trapeze/firmware-loader/checker"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
-	"github.com/trapeze-nic/trapeze/firmware-loader/opaque"
+	"github.com/trapeze-nic/trapeze/internal/firmware-loader/checker"
+	"github.com/trapeze-nic/trapeze/internal/firmware-loader/opaque"
+	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/option"
 )
 
 // program is what status --json and others say.

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/driver"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/jsonout"
+	"github.com/trapeze-nic/trapeze/internal/jsonout"
 )
 
 // mapReport is what map --json prints.

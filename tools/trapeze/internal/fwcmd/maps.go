@@ -10,7 +10,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/internal/option"
 )
 
 // ErrOtherImage: the NIC does not run the image whose maps were asked for.

@@ -7,9 +7,9 @@ import (
 	"github.com/spf13/cobra"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
-	"github.com/trapeze-nic/trapeze/firmware-loader/flat"
-	"github.com/trapeze-nic/trapeze/firmware-loader/opaque"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/jsonout"
+	"github.com/trapeze-nic/trapeze/internal/firmware-loader/flat"
+	"github.com/trapeze-nic/trapeze/internal/firmware-loader/opaque"
+	"github.com/trapeze-nic/trapeze/internal/jsonout"
 )
 
 // shown is what show --json prints.

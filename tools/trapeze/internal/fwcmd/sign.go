@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/jsonout"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/option"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/outfile"
+	"github.com/trapeze-nic/trapeze/internal/jsonout"
+	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/internal/outfile"
 )
 
 // keysFlag adds the flag that names the key ring.

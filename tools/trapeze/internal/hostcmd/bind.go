@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/jsonout"
+	"github.com/trapeze-nic/trapeze/internal/jsonout"
 	"github.com/trapeze-nic/trapeze/vfio/hostpci"
 )
 

@@ -14,9 +14,9 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/goleak"
 
+	"github.com/trapeze-nic/trapeze/internal/vfio/hostpcitest"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/hostcmd"
 	"github.com/trapeze-nic/trapeze/vfio/hostpci"
-	"github.com/trapeze-nic/trapeze/vfio/hostpci/hostpcitest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -1,6 +1,0 @@
-package wire
-
-import "github.com/trapeze-nic/trapeze/emulator/wire/sealed"
-
-// RenewKeys has the keys of a wire renewed as l says.
-func (o *UDPOptions) RenewKeys(l sealed.Limits) { o.renewal = l }

@@ -1,0 +1,122 @@
+package benchcmd
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trapeze-nic/trapeze/lab/internal/bench"
+	"github.com/trapeze-nic/trapeze/lab/internal/breakdown"
+)
+
+// breakdownReport is what bench breakdown --json prints.
+type breakdownReport struct {
+	Environment bench.Environment `json:"environment"`
+	breakdown.Result
+}
+
+type breakdownFlags struct {
+	options      breakdown.Options
+	bytes, cores string
+}
+
+func (e Env) breakdown() *cobra.Command {
+	var f breakdownFlags
+	c := &cobra.Command{
+		Use:   "breakdown",
+		Short: "Measure one message step by step, and the limits of the machine",
+		Long: `Measure where the time of one message goes, one way: post, doorbell, fetch, copy,
+wire, deliver, completion, poll, and what is left of the two NICs' loops (rest).
+
+How: two NICs on a memory wire, engines inline, and one goroutine that posts, steps
+the sender's NIC, steps the receiver's NIC and takes the message; so steps follow
+each other and the sum can be held against the whole. The wire is wrapped, in this
+command only: each call of a NIC into it is a border at which the processor's time
+stamp counter is read, as are the calls into the NICs; a look for a frame is one only
+if there is a frame. What a border costs in a loop is measured and taken off. Three things have no border of their own:
+  doorbell    256 posts with a doorbell each, less 256 that share one, on a VI that
+              is not connected; taken off the post
+  completion  256 such descriptors, flushed by one step of the NIC; taken off deliver
+  poll        the RecvDone that finds the message
+Of all messages the fifth that took longest is left out (interrupts). The whole is
+measured the same way over the wire as it is, without borders. All this is done in
+thirty rounds, of which the one with the least time counts. The remainder is the whole
+less the sum of the steps: negative if borders hinder the processor more than their
+cost in a loop, positive if less.
+
+Limits: the time in which a cache line crosses between the two cores (two threads
+that answer each other through one atomic word), the rate of copies within the
+caches and beyond them, and the p50 of the same message over shared memory between
+two processes, which has two or more such crossings in it.
+
+JSON keys: environment, bytes, steps (step, ns, what), sum_ns, whole_ns,
+remainder_ns, border_ns, limits (cache_line_ns, copies: bytes, ns, gb_per_s;
+shm_p50_ns, shm_p999_ns).`,
+		Example: `  trapeze bench breakdown
+  trapeze bench breakdown --bytes 8K --duration 10s --json`,
+		Args: cobra.NoArgs,
+		RunE: e.Run(func(ctx context.Context, _ []string) error { return e.runBreakdown(ctx, &f) }),
+	}
+	flags := c.Flags()
+	flags.StringVar(&f.bytes, "bytes", "64", "bytes of the message, up to 64K")
+	flags.DurationVar(&f.options.For, "duration", 3*time.Second, "how long to measure, about, in all")
+	flags.StringVar(&f.cores, "cores", "auto", "cores, as in 0,1; auto: the two that others use least; none: not pinned")
+	return c
+}
+
+func (e Env) runBreakdown(ctx context.Context, f *breakdownFlags) error {
+	var err error
+	if f.options.Bytes, err = number(f.bytes); err != nil {
+		return e.UsageError(fmt.Errorf("--bytes: %w", err))
+	}
+	if f.options.Cores, err = coresOf(f.cores); err != nil {
+		return e.UsageError(err)
+	}
+	if err := f.options.Validate(); err != nil {
+		return e.UsageError(err)
+	}
+	report := breakdownReport{Environment: bench.Surroundings()}
+	meter := e.Steps("measuring", breakdown.Parts)
+	defer meter.Stop()
+	f.options.Progress = func() { meter.Add(1) }
+	if report.Result, err = breakdown.Run(ctx, f.options); err != nil {
+		return err
+	}
+	meter.Stop()
+	return e.print(report, report.table)
+}
+
+// table prints the steps, their sum and the whole, and the limits.
+func (r *breakdownReport) table(out io.Writer) error {
+	if err := header(out, &r.Environment); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "One message of %s, one way\n", size(r.Bytes))
+	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	line := func(name string, ns float64, what string) {
+		fmt.Fprintf(w, "%s\t%7.1f ns\t%5.1f %%\t%s\n", name, ns, 100*ns/max(r.Whole, 1e-9), what)
+	}
+	for _, s := range r.Steps {
+		line(s.Name, s.Ns, s.What)
+	}
+	line("sum", r.Sum, "")
+	line("remainder", r.Remainder, "what borders do to the processor beyond their cost in a loop")
+	line("whole", r.Whole, "without borders")
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "\nLimits\n")
+	w = tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	if r.Limits.CacheLine > 0 {
+		fmt.Fprintf(w, "cache line from core to core\t%.0f ns\t\n", r.Limits.CacheLine)
+	}
+	for _, c := range r.Limits.Copies {
+		fmt.Fprintf(w, "copy of %s\t%s ns\t%.1f GB/s\n", size(c.Bytes), short(c.Ns), c.GBs)
+	}
+	fmt.Fprintf(w, "this message over shm, two processes\t%.0f ns\tp50; p99.9 %.0f ns\n", r.Limits.Shared, r.Limits.SharedTail)
+	return w.Flush()
+}

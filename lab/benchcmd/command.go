@@ -1,0 +1,306 @@
+// Package benchcmd holds the commands that measure: bench and bench compare.
+package benchcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trapeze-nic/trapeze/internal/jsonout"
+	"github.com/trapeze-nic/trapeze/internal/outfile"
+	"github.com/trapeze-nic/trapeze/internal/progress"
+	"github.com/trapeze-nic/trapeze/lab/internal/bench"
+	"github.com/trapeze-nic/trapeze/lab/internal/scaling"
+)
+
+// Env is what the commands need from the program that they are part of.
+type Env struct {
+	Stdout, Stderr io.Writer
+	// JSON says whether to print one JSON object on stdout and nothing else.
+	JSON func() bool
+	// Run makes the RunE of a command.
+	Run func(func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error
+	// Steps starts showing the progress of a job of total steps.
+	Steps func(what string, total int) *progress.Meter
+	// UsageError marks errors of the command line.
+	UsageError func(error) error
+}
+
+// Commands makes the commands: bench, and the hidden ones with which it starts
+// itself.
+func Commands(e Env) []*cobra.Command {
+	list := []*cobra.Command{e.bench()}
+	for _, c := range []*cobra.Command{e.worker(), e.socket(), e.frames(), e.idleWorker()} {
+		c.Hidden, c.Long = true, "Started by 'trapeze bench', with which it talks in a way of its own.\n\nJSON: it takes no notice of --json."
+		list = append(list, c)
+	}
+	return list
+}
+
+type benchFlags struct {
+	tests, wires, placements, levels []string
+	sizes, vis                       []string
+	cores                            string
+	window, repeat                   int
+	garbage                          int
+	duration                         time.Duration
+	svg, hdr, profiles               string
+	force                            bool
+}
+
+func (e Env) bench() *cobra.Command {
+	var f benchFlags
+	c := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure latency, bandwidth and message rate between two processes",
+		Long: `Measure messages between two emulated NICs, each in a process of its own that is
+pinned to a core, for every combination of the values given. Latency is one way:
+half a round trip. Each is repeated; the table has medians and their spread.
+
+Wires: shm (shared memory between processes), shm-share (the same, with bytes
+handed over by reference), memif, udp, vfio-user (both engines in a third
+process), memory (both NICs in one process and one goroutine).
+Placements of the engine: inline (the application's polls drive it), thread.
+
+JSON keys: environment; results: test, wire, placement, reliability, vis, bytes,
+p50_us, p99_us, p999_us, max_us, p50_spread_us, mb_per_s, mb_per_s_spread,
+messages_per_s, cpu_ns_per_message, cycles_per_message (null where the machine does not count them),
+mallocs_per_message, collections, involuntary_switches_per_s (how often both
+processes were taken off their cores). A MB is 10^6 bytes. Stopped early, it prints
+what it has measured, and incomplete says why it ended.`,
+		Example: `  trapeze bench
+  trapeze bench --tests latency --wires shm,memif,udp --sizes 64,4K --svg latency.svg
+  trapeze bench --vis 1,16,256 --sizes 64 --json
+  trapeze bench --sizes 64 --cpu-profile /tmp/bench && go tool pprof -top /tmp/bench/*.pprof
+  trapeze bench compare --json`,
+		Args: cobra.NoArgs,
+		RunE: e.Run(func(ctx context.Context, _ []string) error { return e.runBench(ctx, &f) }),
+	}
+	flags := c.Flags()
+	flags.StringSliceVar(&f.tests, "tests", []string{"latency", "bandwidth"}, "latency, bandwidth")
+	flags.StringSliceVar(&f.wires, "wires", []string{"shm"}, strings.Join(bench.Wires(), ", "))
+	flags.StringSliceVar(&f.placements, "placements", []string{"default"}, "default (the wire's), inline, thread")
+	flags.StringSliceVar(&f.levels, "reliability", []string{"reliable-delivery"}, strings.Join(bench.Levels(), ", "))
+	flags.StringSliceVar(&f.sizes, "sizes", []string{"64", "4K", "8K", "64K"}, "bytes of a message; K and M are powers of two")
+	flags.StringSliceVar(&f.vis, "vis", []string{"1"}, "numbers of VIs that take turns")
+	flags.IntVar(&f.window, "window", 0, "messages under way on each VI; 0: 4 in round trips, in streams 8 to 512 that fit 512 KiB")
+	flags.DurationVar(&f.duration, "duration", time.Second, "how long to measure each time, after a tenth of that to warm up")
+	flags.IntVar(&f.repeat, "repeat", 3, "how often")
+	flags.StringVar(&f.cores, "cores", "auto", "cores of the two processes, as in 0,1; auto: the two that others use least; none: not pinned")
+	flags.IntVar(&f.garbage, "garbage", 0, "MB that another goroutine of each process allocates a second")
+	flags.StringVar(&f.svg, "svg", "", "file for a picture: latency, or bandwidth if there is none, against size")
+	flags.StringVar(&f.hdr, "hdr", "", "file for all latencies, as an HdrHistogram log")
+	flags.StringVar(&f.profiles, "cpu-profile", "", "folder for CPU profiles of the two processes, a file for each measurement")
+	flags.BoolVar(&f.force, "force", false, "replace these files if they exist")
+	c.AddCommand(e.compare(), e.scaling(), e.breakdown(), e.idle())
+	return c
+}
+
+// number reads 64, 4K or 1M.
+func number(s string) (int, error) {
+	shift := 0
+	digits := strings.TrimRight(strings.ToUpper(s), "B")
+	switch {
+	case strings.HasSuffix(digits, "K"):
+		digits, shift = strings.TrimSuffix(digits, "K"), 10
+	case strings.HasSuffix(digits, "M"):
+		digits, shift = strings.TrimSuffix(digits, "M"), 20
+	}
+	n, err := strconv.Atoi(digits)
+	if err != nil || n < 0 || n > 1<<30>>shift {
+		return 0, fmt.Errorf("%q is not a number such as 64, 4K or 1M", s)
+	}
+	return n << shift, nil
+}
+
+// coresOf reads the flag --cores.
+func coresOf(s string) ([]int, error) {
+	switch s {
+	case "none":
+		return nil, nil
+	case "auto":
+		return bench.Quietest(2), nil
+	}
+	have := bench.Cores()
+	var cores []int
+	for part := range strings.SplitSeq(s, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(part))
+		if err != nil || !slices.Contains(have, n) {
+			return nil, fmt.Errorf("--cores %q: it is auto, none, or two of the cores %v", s, have)
+		}
+		cores = append(cores, n)
+	}
+	if len(cores) != 2 {
+		return nil, fmt.Errorf("--cores %q: it is auto, none, or two of the cores %v", s, have)
+	}
+	return cores, nil
+}
+
+// tasks are the measurements that the flags ask for.
+func (f *benchFlags) tasks() ([]bench.Task, error) {
+	cores, err := coresOf(f.cores)
+	if err != nil {
+		return nil, err
+	}
+	if f.repeat < 1 || f.repeat > 1000 {
+		return nil, fmt.Errorf("--repeat %d: 1 to 1000", f.repeat)
+	}
+	if f.garbage < 0 || f.garbage > 100_000 {
+		return nil, fmt.Errorf("--garbage %d: 0 to 100000 MB a second", f.garbage)
+	}
+	var tasks []bench.Task
+	for _, test := range f.tests {
+		for _, wire := range f.wires {
+			for _, placement := range f.placements {
+				if placement == "default" {
+					placement = ""
+				}
+				for _, level := range f.levels {
+					for _, vis := range f.vis {
+						for _, size := range f.sizes {
+							t := bench.Task{Wire: wire, Placement: placement, Cores: cores}
+							t.Spec = bench.Spec{Test: bench.Test(test), Role: bench.Source, Window: f.window, Reliability: level,
+								Nanoseconds: int64(f.duration), Core: -1, Garbage: int64(f.garbage) * 1e6, ProfileFolder: f.profiles}
+							if t.Spec.Bytes, err = number(size); err != nil {
+								return nil, fmt.Errorf("--sizes: %w", err)
+							}
+							if f.window == 0 {
+								t.Spec.Window = bench.UsualWindow(t.Spec.Test, t.Spec.Bytes)
+							}
+							if t.Spec.VIs, err = number(vis); err != nil {
+								return nil, fmt.Errorf("--vis: %w", err)
+							}
+							if err := t.Validate(); err != nil {
+								return nil, err
+							}
+							tasks = append(tasks, t)
+						}
+					}
+				}
+			}
+		}
+	}
+	return tasks, nil
+}
+
+func (e Env) runBench(ctx context.Context, f *benchFlags) error {
+	tasks, err := f.tasks()
+	if err != nil {
+		return e.UsageError(err)
+	}
+	if f.profiles != "" {
+		if err := os.MkdirAll(f.profiles, 0o777); err != nil {
+			return err
+		}
+	}
+	for _, file := range []string{f.svg, f.hdr} {
+		if file != "" {
+			if err := outfile.Check(file, f.force); err != nil {
+				return err
+			}
+		}
+	}
+	report := benchReport{Environment: bench.Surroundings()}
+	meter := e.Steps("measuring", len(tasks)*f.repeat)
+	defer meter.Stop()
+	for _, t := range tasks {
+		runs, err := repeated(ctx, t, f.repeat, meter)
+		if len(runs) > 0 {
+			report.Results = append(report.Results, summarize(&t, runs))
+		}
+		if err == nil {
+			continue
+		}
+		meter.Stop()
+		if len(report.Results) == 0 {
+			return err
+		}
+		report.Incomplete = err.Error()
+		return errors.Join(err, e.print(report, report.table))
+	}
+	meter.Stop()
+	if err := report.writeFiles(f); err != nil {
+		return err
+	}
+	return e.print(report, report.table)
+}
+
+// repeated measures n times. With an error it returns those before.
+func repeated(ctx context.Context, t bench.Task, n int, meter *progress.Meter) (runs []bench.Result, err error) {
+	for range n {
+		r, err := bench.Run(ctx, t)
+		if err != nil {
+			return runs, fmt.Errorf("%s of %d bytes over %s: %w", t.Spec.Test, t.Spec.Bytes, t.Wire, err)
+		}
+		runs = append(runs, r)
+		meter.Add(1)
+	}
+	return runs, nil
+}
+
+// print prints a report: as JSON, or with table.
+func (e Env) print(report any, table func(io.Writer) error) error {
+	if e.JSON() {
+		return jsonout.Print(e.Stdout, report)
+	}
+	return table(e.Stdout)
+}
+
+// incomplete says below a table why it ended early, unless why is empty.
+func incomplete(out io.Writer, why string) error {
+	if why == "" {
+		return nil
+	}
+	_, err := fmt.Fprintf(out, "Incomplete, it ended early: %s\n", why)
+	return err
+}
+
+// worker is the hidden command of a measuring process.
+func (e Env) worker() *cobra.Command {
+	return &cobra.Command{Use: bench.WorkerCommand, Args: cobra.NoArgs,
+		RunE: e.Run(func(ctx context.Context, _ []string) error { return bench.RunWorker(ctx, os.Stdin, e.Stdout) })}
+}
+
+// errArguments: the hidden commands are called by this program only.
+var errArguments = errors.New("this command is for trapeze bench itself")
+
+// socket is the hidden command of one end of a socket measurement.
+func (e Env) socket() *cobra.Command {
+	return &cobra.Command{Use: bench.SocketCommand, Args: cobra.RangeArgs(5, 6),
+		RunE: e.Run(func(ctx context.Context, a []string) error {
+			bytes, err1 := strconv.Atoi(a[3])
+			core, err2 := strconv.Atoi(a[4])
+			var d time.Duration
+			var err3 error
+			if len(a) == 6 {
+				d, err3 = time.ParseDuration(a[5])
+			}
+			if errors.Join(err1, err2, err3) != nil {
+				return errArguments
+			}
+			return bench.RunSocket(ctx, e.Stdout, a[0], a[1], a[2], bytes, core, d)
+		})}
+}
+
+// frames is the hidden command of one end of a measurement of frames.
+func (e Env) frames() *cobra.Command {
+	return &cobra.Command{Use: bench.FramesCommand, Args: cobra.ExactArgs(1),
+		RunE: e.Run(func(ctx context.Context, a []string) error { return bench.RunFrames(ctx, e.Stdout, a[0]) })}
+}
+
+// Wires are the names that --wires takes.
+func Wires() []string { return bench.Wires() }
+
+// Levels are the names that --reliability takes.
+func Levels() []string { return bench.Levels() }
+
+// Curves are the names that --curves takes.
+func Curves() []string { return scaling.Names() }

@@ -1,0 +1,275 @@
+package benchcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trapeze-nic/trapeze/internal/outfile"
+	"github.com/trapeze-nic/trapeze/lab/internal/bench"
+	"github.com/trapeze-nic/trapeze/lab/internal/plot"
+)
+
+// compareReport is what bench compare --json prints.
+type compareReport struct {
+	Rows        []bench.Row       `json:"rows"`
+	Environment bench.Environment `json:"environment"`
+	// Missing are the peers that are not installed, with what to install.
+	Missing map[string]string `json:"missing,omitempty"`
+	// Incomplete says why it ended before everything was measured.
+	Incomplete string `json:"incomplete,omitempty"`
+}
+
+type compareFlags struct {
+	wire, placement, cores string
+	svg                    string
+	force                  bool
+	tests, peers           []string
+	rounds                 int
+	duration               time.Duration
+}
+
+func (e Env) compare() *cobra.Command {
+	var f compareFlags
+	c := &cobra.Command{
+		Use:   "compare",
+		Short: "Measure the libraries that people would pick instead, in turn with ours",
+		Long: `Measure our messages and those of the peers that are installed, each in two
+processes pinned to a core each, in turn (A B A B), and print the ratios. Peers:
+ucx (ucx_perftest over posix and cma), libfabric (fi_pingpong over shm; it tells
+means only), testpmd (DPDK's memif driver, for frames), unix and tcp (Go's
+sockets). ci/bench/setup installs them from Debian. A peer that is missing is
+named, with its package, and left out.
+
+ratio_to_best is our figure divided by that of the best peer: latency is better
+below 1, everything else above. It is the median of the rounds' ratios.
+
+JSON keys: rows (test, bytes, unit, better, ours, ours_spread, peers,
+peers_spread, statistics, p999_us, best_peer, ratio_to_best, ratio_spread,
+p999_ratio_to_best, involuntary_switches_per_s, failures), environment, missing. A MB is 10^6 bytes. Stopped
+early, it prints what it has measured: incomplete says why it ended, and in a row
+that not all rounds were measured.`,
+		Example: `  ci/bench/setup && trapeze bench compare
+  trapeze bench compare --tests latency --rounds 5 --json
+  trapeze bench compare --tests latency,bandwidth --svg latency.svg`,
+		Args: cobra.NoArgs,
+		RunE: e.Run(func(ctx context.Context, _ []string) error { return e.runCompare(ctx, &f) }),
+	}
+	flags := c.Flags()
+	flags.StringVar(&f.wire, "wire", "shm-share", "wire of our messages (shm-share: at most one copy, as UCX has it over cma): "+strings.Join(bench.Wires(), ", "))
+	flags.StringVar(&f.placement, "placement", "default", "our engine: default (the wire's), inline, thread")
+	flags.StringSliceVar(&f.tests, "tests", []string{"latency", "bandwidth", "rate", "frames"}, "latency, bandwidth, rate, frames")
+	flags.StringSliceVar(&f.peers, "peers", peerNames(), "peers to measure")
+	flags.IntVar(&f.rounds, "rounds", 3, "how often everybody has his turn")
+	flags.DurationVar(&f.duration, "duration", time.Second, "how long to measure each time, about")
+	flags.StringVar(&f.cores, "cores", "auto", "cores of the two processes, as in 0,1")
+	flags.StringVar(&f.svg, "svg", "", "file for a picture: our latency and bandwidth and those of the peers, against size")
+	flags.BoolVar(&f.force, "force", false, "replace this file if it exists")
+	return c
+}
+
+func peerNames() []string {
+	var names []string
+	for _, p := range bench.Peers() {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// errOneCore: the comparison is of pinned processes.
+var errOneCore = errors.New("two cores are needed, as a comparison is of two processes pinned to a core each")
+
+func (e Env) runCompare(ctx context.Context, f *compareFlags) error {
+	c, err := f.comparison()
+	if err != nil {
+		return e.UsageError(err)
+	}
+	if c.Cores == nil {
+		return errOneCore
+	}
+	if f.svg != "" {
+		if err := outfile.Check(f.svg, f.force); err != nil {
+			return err
+		}
+	}
+	report := compareReport{Environment: bench.Surroundings(), Missing: map[string]string{}}
+	for _, p := range bench.Peers() {
+		if !slices.Contains(f.peers, p.Name) {
+			continue
+		}
+		if err := p.Available(); err != nil {
+			report.Missing[p.Name] = err.Error()
+			fmt.Fprintf(e.Stderr, "trapeze: %v; going on without it\n", err)
+			continue
+		}
+		c.Peers = append(c.Peers, p)
+	}
+	meter := e.Steps("comparing", c.Steps())
+	defer meter.Stop()
+	c.Progress = func() { meter.Add(1) }
+	report.Rows, err = c.Compare(ctx)
+	meter.Stop()
+	if err != nil && len(report.Rows) > 0 {
+		report.Incomplete = err.Error()
+	} else if err != nil {
+		return err
+	}
+	if f.svg != "" && err == nil {
+		picture, err := report.picture()
+		if err != nil {
+			return err
+		}
+		if err := write(f.svg, f.force, func(w io.Writer) error { _, err := w.Write(picture); return err }); err != nil {
+			return err
+		}
+	}
+	return errors.Join(err, e.print(report, report.table))
+}
+
+// picture draws everybody's latencies and bandwidths against sizes: those tests of
+// which there are two sizes. Everybody looks the same in both.
+func (r *compareReport) picture() ([]byte, error) {
+	var charts []plot.Chart
+	for _, test := range []struct {
+		name  string
+		chart plot.Chart
+		scale float64 // from the row's unit to the chart's
+	}{{"latency", latencyChart(&r.Environment), 1e3}, {"bandwidth", rateChart(&r.Environment), 1}} {
+		c := test.chart
+		for _, name := range r.names() {
+			c.Series = append(c.Series, plot.Series{Name: name})
+		}
+		for _, row := range r.Rows {
+			if row.Test != test.name {
+				continue
+			}
+			addPoint(&c, us, row.Bytes, test.scale*row.Ours)
+			for who, v := range row.Peers {
+				addPoint(&c, who, row.Bytes, test.scale*v)
+			}
+			for i := range c.Series {
+				if s := row.Statistics[c.Series[i].Name]; s != "p50" {
+					c.Series[i].Says = s
+				}
+			}
+		}
+		if len(c.Series[0].Points) > 1 {
+			charts = append(charts, c)
+		}
+	}
+	return plot.Stack("Comparison", charts...)
+}
+
+func (f *compareFlags) comparison() (*bench.Comparison, error) {
+	cores, err := coresOf(f.cores)
+	if err != nil {
+		return nil, err
+	}
+	c := &bench.Comparison{Wire: f.wire, Placement: f.placement, Rounds: f.rounds, For: f.duration, Cores: cores}
+	if c.Placement == "default" {
+		c.Placement = ""
+	}
+	for _, p := range f.peers {
+		if !slices.Contains(peerNames(), p) {
+			return nil, fmt.Errorf("--peers %s: %s", p, strings.Join(peerNames(), ", "))
+		}
+	}
+	known := map[string]bool{}
+	for _, r := range bench.DefaultRows() {
+		known[r.Test] = true
+		if slices.Contains(f.tests, r.Test) {
+			c.Rows = append(c.Rows, r)
+		}
+	}
+	for _, t := range f.tests {
+		if !known[t] {
+			return nil, fmt.Errorf("--tests %s: %s", t, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+		}
+	}
+	return c, c.Validate()
+}
+
+// us is who we are among the peers.
+const us = "trapeze"
+
+// names are us, and the peers that have answered anything.
+func (r *compareReport) names() []string {
+	names := []string{us}
+	for _, n := range peerNames() {
+		if slices.ContainsFunc(r.Rows, func(row bench.Row) bool { _, ok := row.Peers[n]; return ok }) {
+			names = append(names, n)
+		}
+	}
+	return names
+}
+
+// table prints who was how fast.
+func (r *compareReport) table(out io.Writer) error {
+	if err := header(out, &r.Environment); err != nil {
+		return err
+	}
+	names := r.names()[1:]
+	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(w, "test\tsize\tunit\ttrapeze\t%s\tratio to best\tspread\tp99.9 us\tp99.9 ratio\t\n", strings.Join(names, "\t"))
+	for _, row := range r.Rows {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t", row.Test, size(row.Bytes), row.Unit, short(row.Ours))
+		for _, n := range names {
+			v, ok := row.Peers[n]
+			if !ok {
+				fmt.Fprint(w, "-\t")
+				continue
+			}
+			fmt.Fprintf(w, "%s\t", short(v))
+		}
+		if row.RatioToBest == nil {
+			fmt.Fprint(w, "-\t-\t")
+		} else {
+			fmt.Fprintf(w, "%.2f %s\t%.2f..%.2f\t", *row.RatioToBest, row.Best, row.RatioSpread[0], row.RatioSpread[1])
+		}
+		tail, ratio := "-", "-"
+		if t := row.Tail[us]; t > 0 {
+			tail = short(t)
+		}
+		if row.TailRatio != nil {
+			ratio = fmt.Sprintf("%.2f", *row.TailRatio)
+		}
+		fmt.Fprintf(w, "%s\t%s\t\n", tail, ratio)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, row := range r.Rows {
+		for _, who := range slices.Sorted(maps.Keys(row.Failures)) {
+			fmt.Fprintf(out, "%s, %s: %s\n", row.Test, size(row.Bytes), row.Failures[who])
+		}
+	}
+	worst := 0.0
+	for _, row := range r.Rows {
+		worst = max(worst, row.Switches)
+	}
+	if err := disturbed(out, worst); err != nil {
+		return err
+	}
+	return incomplete(out, r.Incomplete)
+}
+
+// short prints a figure with about three digits.
+func short(v float64) string {
+	switch {
+	case v >= 1e6:
+		return fmt.Sprintf("%.2fM", v/1e6)
+	case v >= 100:
+		return fmt.Sprintf("%.0f", v)
+	case v >= 10:
+		return fmt.Sprintf("%.1f", v)
+	}
+	return fmt.Sprintf("%.3f", v)
+}

@@ -1,0 +1,147 @@
+package bench_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/lab/internal/bench"
+)
+
+// peer finds a peer by name.
+func peer(t *testing.T, name string) bench.Peer {
+	t.Helper()
+	for _, p := range bench.Peers() {
+		if p.Name == name {
+			return p
+		}
+	}
+	t.Fatalf("no peer %s", name)
+	return bench.Peer{}
+}
+
+// sameCore is one core for both processes, as a machine may have no more.
+func sameCore() []int { return []int{bench.Cores()[0], bench.Cores()[0]} }
+
+func TestPeers(t *testing.T) {
+	install(t, "ucx_perftest", "fi_pingpong", "dpdk-testpmd")
+	for _, tt := range []struct {
+		peer, test string
+		want       bench.Answer
+	}{
+		{"ucx", "latency", bench.Answer{Value: 0.25, Tail: 3.5}},
+		{"ucx", "bandwidth", bench.Answer{Value: 1000 * 1.048576}},
+		{"ucx", "rate", bench.Answer{Value: 5e6}},
+		{"libfabric", "latency", bench.Answer{Value: 0.5}},
+		{"testpmd", "frames", bench.Answer{Value: 3000}},
+	} {
+		p := peer(t, tt.peer)
+		if err := p.Available(); err != nil {
+			t.Fatal(err)
+		}
+		got, err := p.Ask(context.Background(), bench.Question{Test: tt.test, Bytes: 64, For: time.Millisecond, Cores: sameCore()})
+		if err != nil {
+			t.Errorf("%s %s: %v", tt.peer, tt.test, err)
+			continue
+		}
+		if diff := got.Value - tt.want.Value; diff > 1e-9 || diff < -1e-9 || got.Tail != tt.want.Tail {
+			t.Errorf("%s %s: got %+v, want %+v", tt.peer, tt.test, got, tt.want)
+		}
+	}
+}
+
+func TestSocketPeers(t *testing.T) {
+	for _, name := range []string{"unix", "tcp"} {
+		p := peer(t, name)
+		for _, test := range p.Tests {
+			got, err := p.Ask(context.Background(), bench.Question{Test: test, Bytes: 64, For: 20 * time.Millisecond, Cores: sameCore()})
+			if err != nil || got.Value <= 0 {
+				t.Errorf("%s %s: %+v, %v", name, test, got, err)
+			}
+		}
+	}
+}
+
+func TestMissingPeer(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	for _, p := range bench.Peers() {
+		err := p.Available()
+		if (p.Package != "") != errors.Is(err, bench.ErrNotInstalled) {
+			t.Errorf("%s: %v", p.Name, err)
+		}
+		if err != nil && !strings.Contains(err.Error(), p.Package) {
+			t.Errorf("%s: %q does not say what to install", p.Name, err)
+		}
+	}
+}
+
+func TestCompare(t *testing.T) {
+	install(t, "ucx_perftest", "fi_pingpong", "dpdk-testpmd")
+	steps := 0
+	c := bench.Comparison{Wire: "udp", Rounds: 2, For: 20 * time.Millisecond, Cores: sameCore(),
+		Peers: []bench.Peer{peer(t, "ucx"), peer(t, "libfabric"), peer(t, "testpmd")}, Progress: func() { steps++ },
+		Rows: []bench.Row{{Test: "latency", Bytes: 64}, {Test: "rate", Bytes: 64}, {Test: "frames", Bytes: 64}}}
+	rows, err := c.Compare(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if steps != c.Steps() || steps != 14 {
+		t.Errorf("%d steps were shown, %d announced", steps, c.Steps())
+	}
+	latency := rows[0]
+	if latency.Best != "ucx" || latency.Peers["libfabric"] != 0.5 || latency.Better != "lower" || latency.Statistics["libfabric"] != "mean" {
+		t.Errorf("%+v", latency)
+	}
+	if low, high := latency.OursSpread[0]/0.25, latency.OursSpread[1]/0.25; *latency.RatioToBest < low || *latency.RatioToBest > high {
+		t.Errorf("ratio %v, ours was %v of ucx", *latency.RatioToBest, latency.OursSpread)
+	}
+	if latency.TailRatio == nil || latency.Tail["ucx"] != 3.5 {
+		t.Errorf("p99.9: %v, %v", latency.Tail, latency.TailRatio)
+	}
+	if rate := rows[1]; rate.Better != "higher" || rate.Peers["ucx"] != 5e6 || rate.Ours <= 0 || slices.Contains(rate.OursSpread[:], 0) {
+		t.Errorf("%+v", rate)
+	}
+	if frames := rows[2]; frames.Ours <= 0 || frames.Peers["testpmd"] != 3000 || frames.Unit != "frames/s" {
+		t.Errorf("%+v", frames)
+	}
+}
+
+func TestCompareWithFailingPeer(t *testing.T) {
+	install(t, "ucx_perftest")
+	t.Setenv("FAKE_UCX_FAILS", "1")
+	c := bench.Comparison{Wire: "udp", Rounds: 2, For: 20 * time.Millisecond, Cores: sameCore(),
+		Peers: []bench.Peer{peer(t, "ucx")}, Rows: []bench.Row{{Test: "latency", Bytes: 64}}}
+	rows, err := c.Compare(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := rows[0]; r.RatioToBest != nil || r.Ours <= 0 || !strings.Contains(r.Failures["ucx"], "no transport") {
+		t.Errorf("%+v", r)
+	}
+	c.Cores = sameCore()[:1]
+	if _, err := c.Compare(context.Background()); !errors.Is(err, bench.ErrSpec) {
+		t.Errorf("with one core: %v", err)
+	}
+	c.Rounds = 0
+	if err := c.Validate(); !errors.Is(err, bench.ErrSpec) {
+		t.Errorf("without rounds: %v", err)
+	}
+}
+
+func TestCompareStops(t *testing.T) {
+	install(t, "ucx_perftest")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	stopped := errors.New("stopped")
+	c := bench.Comparison{Wire: "udp", Rounds: 100, For: 20 * time.Millisecond, Cores: sameCore(),
+		Peers: []bench.Peer{peer(t, "ucx")}, Rows: []bench.Row{{Test: "latency", Bytes: 64}}, Progress: func() { cancel(stopped) }}
+	rows, err := c.Compare(ctx)
+	if !errors.Is(err, stopped) {
+		t.Errorf("got %v", err)
+	}
+	if len(rows) != 1 || !rows[0].Incomplete || rows[0].Ours <= 0 {
+		t.Errorf("what was measured before: %+v", rows)
+	}
+}

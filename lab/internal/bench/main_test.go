@@ -1,0 +1,143 @@
+package bench_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	// Make "emu:" addresses known.
+	_ "github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/lab/internal/bench"
+)
+
+// TestMain makes this program also the workers of measurements, and the peers'
+// programs under whose names it is linked.
+func TestMain(m *testing.M) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	switch name := filepath.Base(os.Args[0]); {
+	case name == "ucx_perftest":
+		exit(fakeUCX(ctx))
+	case name == "fi_pingpong":
+		exit(fakePingpong(ctx))
+	case name == "dpdk-testpmd":
+		exit(fakeTestpmd(ctx))
+	case len(os.Args) > 1 && os.Args[1] == bench.WorkerCommand:
+		exit(bench.RunWorker(ctx, os.Stdin, os.Stdout))
+	case len(os.Args) > 1 && os.Args[1] == bench.IdleCommand:
+		exit(bench.RunIdleWorker(ctx, os.Stdin, os.Stdout))
+	case len(os.Args) > 1 && os.Args[1] == bench.SocketCommand:
+		exit(socket(ctx, os.Args[2:]))
+	case len(os.Args) > 1 && os.Args[1] == bench.FramesCommand:
+		exit(bench.RunFrames(ctx, os.Stdout, os.Args[2]))
+	}
+	stop()
+	goleak.VerifyTestMain(m)
+}
+
+func exit(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func socket(ctx context.Context, a []string) error {
+	bytes, _ := strconv.Atoi(a[3])
+	core, _ := strconv.Atoi(a[4])
+	d := time.Duration(0)
+	if len(a) == 6 {
+		d, _ = time.ParseDuration(a[5])
+	}
+	return bench.RunSocket(ctx, os.Stdout, a[0], a[1], a[2], bytes, core, d)
+}
+
+// argument returns what follows a flag.
+func argument(flag string) string {
+	if i := slices.Index(os.Args, flag); i >= 0 && i+1 < len(os.Args) {
+		return os.Args[i+1]
+	}
+	return ""
+}
+
+// listenUntil is a peer's server: it listens until it is told to end.
+func listenUntil(ctx context.Context, port string) error {
+	l, err := net.Listen("tcp", "127.0.0.1:"+port)
+	if err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return l.Close()
+}
+
+func fakeUCX(ctx context.Context) error {
+	test := argument("-t")
+	if test == "" {
+		return listenUntil(ctx, argument("-p"))
+	}
+	if os.Getenv("FAKE_UCX_FAILS") != "" {
+		return fmt.Errorf("no transport")
+	}
+	latency := "0.250"
+	if argument("-R") != "50" {
+		latency = "3.500"
+	}
+	_, err := fmt.Printf("iterations,%s.0_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,overall_mr\n"+
+		"1000,%s,0.3,0.3,1000.00,2000.00,5000000,6000000\n", argument("-R"), latency)
+	return err
+}
+
+func fakePingpong(ctx context.Context) error {
+	if port := argument("-B"); port != "" {
+		return listenUntil(ctx, port)
+	}
+	fmt.Println("bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec")
+	_, err := fmt.Println("64      20k     =20k     2.4m        0.29s      8.98       0.50       0.14")
+	return err
+}
+
+func fakeTestpmd(ctx context.Context) error {
+	device := argument("--vdev")
+	_, path, _ := strings.Cut(device, "socket=")
+	path, _, _ = strings.Cut(path, ",")
+	if strings.Contains(device, "role=server") {
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			return err
+		}
+		for i := range 5 {
+			fmt.Printf("  Rx-pps:  %12d          Rx-bps:    0\n  Tx-pps: 0 Tx-bps: 0\n", i*1000)
+		}
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// install puts programs with the names of peers first in the path.
+func install(t *testing.T, names ...string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts some dozens of processes")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	for _, name := range names {
+		if err := os.Symlink(self, filepath.Join(folder, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
+}

@@ -1,0 +1,312 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/via/transfer"
+	"github.com/trapeze-nic/trapeze/lab/internal/endpoint"
+	"github.com/trapeze-nic/trapeze/lab/internal/ticks"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// discriminator of the workers' connections.
+var discriminator = []byte("trapeze-bench/1")
+
+// patience bounds how long a worker waits for the other one.
+const patience = 20 * time.Second
+
+// Work carries a Spec out. ready is called when the other worker can be started.
+// A source ends by itself, an echo when its source hangs up.
+func Work(ctx context.Context, s Spec, ready func()) (side Side, err error) {
+	if err := s.Validate(); err != nil {
+		return side, err
+	}
+	if err := pinProcess(s.Core); err != nil {
+		return side, err
+	}
+	nic, err := open(ctx, s.Address)
+	if err != nil {
+		return side, err
+	}
+	defer func() { err = errors.Join(err, nic.Close()) }()
+	stop, err := s.profile()
+	if err != nil {
+		return side, err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	if s.Role == Both {
+		peer, err := open(ctx, s.Peer)
+		if err != nil {
+			return side, err
+		}
+		defer func() { err = errors.Join(err, peer.Close()) }()
+		return workBoth(ctx, &s, nic, peer)
+	}
+	ends, err := s.connect(ctx, nic, ready)
+	defer func() { err = errors.Join(err, closeAll(ends)) }()
+	if err != nil {
+		return side, err
+	}
+	defer litter(s.Garbage)()
+	if s.Role == Echo {
+		return s.echo(ctx, ends)
+	}
+	if s.Test == Latency {
+		return s.pingPong(ctx, ends)
+	}
+	return s.stream(ctx, ends)
+}
+
+func open(ctx context.Context, address string) (*via.NIC, error) {
+	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
+	return via.Open(ctx, address, via.WithErrorHandler(func(via.AsyncError) {}), via.WithLogger(quiet))
+}
+
+func (s *Spec) options() endpoint.Options {
+	return endpoint.Options{Reliability: levels[s.Reliability], MaxMessage: max(s.Bytes, 1), SendDepth: s.Window, RecvDepth: s.Window}
+}
+
+// connect makes the worker's endpoints and connects them.
+func (s *Spec) connect(ctx context.Context, nic *via.NIC, ready func()) (ends []*endpoint.Endpoint, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	listener := &endpoint.Listener{NIC: nic, Discriminator: discriminator,
+		Options: func(via.Remote) (endpoint.Options, error) { return s.options(), nil }}
+	defer func() { err = errors.Join(err, listener.Close()) }()
+	ready()
+	for i := range s.VIs {
+		var e *endpoint.Endpoint
+		if s.Role == Echo {
+			e, _, err = listener.Accept(ctx)
+		} else {
+			if e, err = endpoint.New(ctx, nic, s.options()); err == nil {
+				ends = append(ends, e)
+				_, err = e.Connect(ctx, via.Address{MAC: descriptors.Broadcast, Discriminator: discriminator}, nil)
+				e = nil
+			}
+		}
+		if e != nil {
+			ends = append(ends, e)
+		}
+		if err != nil {
+			return ends, fmt.Errorf("VI %d of %d: %w", i+1, s.VIs, err)
+		}
+	}
+	return ends, nil
+}
+
+func closeAll(ends []*endpoint.Endpoint) error {
+	var errs []error
+	for _, e := range ends {
+		errs = append(errs, e.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// echo sends back what comes, or only takes it, until the source hangs up.
+func (s *Spec) echo(ctx context.Context, ends []*endpoint.Endpoint) (side Side, err error) {
+	a := startAccount()
+	defer a.end(&side)
+	for looks, since := checkEvery, (time.Time{}); ; looks-- {
+		if looks <= 0 {
+			if looks, err = rest(ctx, ends[0], s.Bytes, &since); err != nil {
+				return side, err
+			}
+		}
+		for _, e := range ends {
+			n, err := s.reply(ctx, e, &side)
+			if errors.Is(err, transfer.ErrPeerLost) {
+				return side, nil
+			}
+			if err != nil {
+				return side, err
+			}
+			if n > 0 {
+				looks, since = checkEvery, time.Time{}
+			}
+		}
+	}
+}
+
+// reply takes what has come to an endpoint, and in a latency test answers it. It
+// returns how many messages there were.
+func (s *Spec) reply(ctx context.Context, e *endpoint.Endpoint, side *Side) (int, error) {
+	if s.Test != Latency {
+		n, bytes, err := e.Drain(s.batch())
+		side.Messages += uint64(n)
+		side.Bytes += bytes
+		return n, err
+	}
+	m, err := e.TryReceive()
+	if m == nil || err != nil {
+		return 0, err
+	}
+	side.Messages++
+	side.Bytes += uint64(len(m))
+	// First, as an application would that is in a hurry.
+	if err := answer(ctx, e, len(m)); err != nil {
+		return 0, err
+	}
+	return 1, tidy(e)
+}
+
+func answer(ctx context.Context, e *endpoint.Endpoint, n int) error {
+	for looks, since := checkEvery, (time.Time{}); ; looks-- {
+		buf, err := e.TryAcquire()
+		if err != nil {
+			return err
+		}
+		if buf != nil {
+			if err := e.Post(n); err != nil {
+				return err
+			}
+			e.Poll() // an inline NIC sends it now, not when it is next looked at
+			return nil
+		}
+		if looks <= 0 {
+			if looks, err = rest(ctx, e, n, &since); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// tidy gives back the buffer of the last message and takes back those that have
+// been sent: what can be done while the next message is under way.
+func tidy(e *endpoint.Endpoint) error {
+	if e.Held() {
+		if err := e.Release(); err != nil {
+			return err
+		}
+	}
+	return e.Reap()
+}
+
+// calibration is for how long the time stamp counter is compared with the clock.
+const calibration = 20 * time.Millisecond
+
+// pingPong times round trips on each VI in turn, by the time stamp counter as
+// ucx_perftest does: the clock costs twice as much to read.
+func (s *Spec) pingPong(ctx context.Context, ends []*endpoint.Endpoint) (side Side, err error) {
+	side.Latencies = newHistogram()
+	rate := ticks.Rate(calibration)
+	budget := uint64(float64(s.Nanoseconds) * rate)
+	var a *account
+	last := ticks.Now()
+	end := last + budget/10
+	times := make([]uint64, 0, 4096)
+	for i := 0; ; i++ {
+		if err := roundTrip(ctx, ends[i%len(ends)], s.Bytes); err != nil {
+			return side, err
+		}
+		now := ticks.Now()
+		times = append(times, now-last)
+		if last = now; len(times) < cap(times) && now < end {
+			continue
+		}
+		// Between two round trips, so that it counts for neither.
+		if a != nil {
+			side.Messages += 2 * uint64(len(times))
+			side.Bytes += 2 * uint64(s.Bytes) * uint64(len(times))
+			for _, t := range times {
+				// Within the range, so that there can be no error.
+				_ = side.Latencies.RecordValue(min(max(int64(float64(t)/rate/2), 1), int64(longest)))
+			}
+		}
+		times = times[:0]
+		switch {
+		case now < end:
+		case a != nil:
+			a.end(&side)
+			return side, nil
+		default:
+			a = startAccount()
+			end = ticks.Now() + budget
+		}
+		last = ticks.Now()
+	}
+}
+
+// roundTrip sends a message and takes the answer, whose buffer is given back while
+// the next one is under way.
+func roundTrip(ctx context.Context, e *endpoint.Endpoint, n int) error {
+	if err := answer(ctx, e, n); err != nil {
+		return err
+	}
+	if err := tidy(e); err != nil {
+		return err
+	}
+	for looks, since := checkEvery, (time.Time{}); ; looks-- {
+		m, err := e.TryReceive()
+		if err != nil {
+			return err
+		}
+		if m != nil {
+			if len(m) != n {
+				return fmt.Errorf("a message of %d bytes came back with %d", n, len(m))
+			}
+			return nil
+		}
+		if looks <= 0 {
+			if looks, err = rest(ctx, e, n, &since); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// stream sends as fast as the windows allow. What counts is what has arrived: a
+// send on a reliable VI completes then.
+func (s *Spec) stream(ctx context.Context, ends []*endpoint.Endpoint) (side Side, err error) {
+	budget := time.Duration(s.Nanoseconds)
+	if _, err := s.pour(ctx, ends, budget/10); err != nil {
+		return side, err
+	}
+	a := startAccount()
+	side.Messages, err = s.pour(ctx, ends, budget)
+	a.end(&side)
+	side.Bytes = side.Messages * uint64(s.Bytes)
+	return side, err
+}
+
+// batch is how many messages of a stream are posted at a time: some batches make a
+// window, so that one end has something to do while the other fills the next.
+func (s *Spec) batch() int { return max(s.Window/8, 1) }
+
+// pour sends for about d and waits until all has arrived.
+func (s *Spec) pour(ctx context.Context, ends []*endpoint.Endpoint, d time.Duration) (sent uint64, err error) {
+	// How many posts there are between two looks at the clock: each endpoint has its
+	// turn.
+	burst := max(16, len(ends))
+	var since time.Time
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		if ctx.Err() != nil {
+			return sent, context.Cause(ctx)
+		}
+		before := sent
+		for turn := range burst {
+			n, err := ends[turn%len(ends)].PostBatch(s.batch(), s.Bytes)
+			sent += uint64(n)
+			if err != nil {
+				return sent, err
+			}
+		}
+		if sent != before {
+			since = time.Time{}
+		} else if _, err := rest(ctx, ends[0], s.Bytes, &since); err != nil {
+			return sent, err
+		}
+	}
+	for _, e := range ends {
+		if err := e.Flush(ctx); err != nil {
+			return sent, err
+		}
+	}
+	return sent, nil
+}

@@ -1,0 +1,230 @@
+// Package breakdown tells where the time of one message goes, step by step, and
+// what the machine takes at least.
+package breakdown
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/lab/internal/bench"
+	"github.com/trapeze-nic/trapeze/lab/internal/ticks"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// Step is one step of a message's way.
+type Step struct {
+	Name string  `json:"step"`
+	Ns   float64 `json:"ns"`
+	What string  `json:"what"`
+}
+
+// Result is one message by step, and the limits.
+type Result struct {
+	Bytes int    `json:"bytes"`
+	Steps []Step `json:"steps"`
+	// Sum of the steps; Whole is the same message without any borders in it, and
+	// Remainder what the steps leave of it.
+	Sum       float64 `json:"sum_ns"`
+	Whole     float64 `json:"whole_ns"`
+	Remainder float64 `json:"remainder_ns"`
+	// Border is what one look at the counter takes; it has been taken off.
+	Border float64 `json:"border_ns"`
+	Limits Limits  `json:"limits"`
+}
+
+// MaxBytes of a message: the ring of the wire holds all its frames at once.
+const MaxBytes = 64 << 10
+
+// Options of Run.
+type Options struct {
+	// Bytes of the message, 0 to MaxBytes.
+	Bytes int
+	// For is how long all of it takes, about; at least 10 ms.
+	For time.Duration
+	// Cores: the first is where the message is measured; both are for what needs
+	// two. None to pin nothing.
+	Cores []int
+	// Progress, if not nil, is called after each of Steps parts.
+	Progress func()
+}
+
+// Parts is how often Progress is called.
+const Parts = 6
+
+// ErrOptions is wrapped by the errors about bad options.
+var ErrOptions = errors.New("bad breakdown")
+
+// Validate checks options. Errors wrap ErrOptions.
+func (o *Options) Validate() error {
+	switch {
+	case o.Bytes < 0 || o.Bytes > MaxBytes:
+		return fmt.Errorf("%w: %d bytes (0 to %d)", ErrOptions, o.Bytes, MaxBytes)
+	case o.For < 10*time.Millisecond || o.For > 10*time.Minute:
+		return fmt.Errorf("%w: duration %v (10ms to 10m)", ErrOptions, o.For)
+	}
+	return nil
+}
+
+// Run measures.
+func Run(ctx context.Context, o Options) (r Result, err error) {
+	if err := o.Validate(); err != nil {
+		return r, err
+	}
+	core := -1
+	if len(o.Cores) > 0 {
+		core = o.Cores[0]
+	}
+	if err = bench.OnCore(core, func() error { return o.message(ctx, &r) }); err == nil {
+		r.Limits, err = o.limits(ctx)
+	}
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return r, err
+}
+
+func (o *Options) step() {
+	if o.Progress != nil {
+		o.Progress()
+	}
+}
+
+// message measures the steps and the whole.
+func (o *Options) message(ctx context.Context, r *Result) (err error) {
+	rate := ticks.Rate(min(o.For/20, 50*time.Millisecond))
+	probed, err := newPair(ctx, o.Bytes, true)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, probed.Close()) }()
+	plain, err := newPair(ctx, o.Bytes, false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, plain.Close()) }()
+	best := round{whole: math.Inf(1)}
+	for i := range rounds {
+		r, err := o.round(ctx, probed, plain)
+		if err != nil {
+			return err
+		}
+		if r.total()+r.whole < best.total()+best.whole {
+			best = r
+		}
+		if i%(rounds/messageParts) == rounds/messageParts-1 {
+			o.step()
+		}
+	}
+	spent := best.spent
+	doorbell := min(max(best.single-best.batched, 0), spent[phasePost])
+	completion := min(best.completion, spent[phaseDeliver])
+	for _, s := range []Step{
+		{"post", spent[phasePost] - doorbell, "PostSend: checks, token into the ring; less the doorbell"},
+		{"doorbell", doorbell, "barrier, store, lock: a post alone less one of a batch"},
+		{"fetch", spent[phaseFetch], "sender's NIC: finds the doorbell, fetches and checks token and descriptor"},
+		{"copy", spent[phaseCopy], "header and payload from registered memory into the wire's buffer"},
+		{"wire", spent[phaseWire], "inside the wire: room, publishing, giving back"},
+		{"deliver", spent[phaseDeliver] - completion, "receiver's NIC: checks frame, finds the descriptor, copies the payload to its place"},
+		{"completion", completion, "length, status: a descriptor flushed on a VI that is not connected"},
+		{"poll", spent[phasePoll], "RecvDone finds the status"},
+		{"rest", spent[phaseRest], "both NICs' loops around that: taking the frame, timers, reliability, acknowledgement"},
+	} {
+		s.Ns /= rate
+		r.Sum += s.Ns
+		r.Steps = append(r.Steps, s)
+	}
+	r.Bytes, r.Whole, r.Border = o.Bytes, best.whole/rate, best.border/rate
+	r.Remainder = r.Whole - r.Sum
+	return nil
+}
+
+// rounds is how often everything is measured; the round in which least else was
+// going on counts, as the speed of a processor that others share changes.
+const rounds = 30
+
+// messageParts is how many of Parts the rounds are.
+const messageParts = 3
+
+// round is one round's figures in ticks.
+type round struct {
+	border                      float64
+	spent                       [phaseCount]float64
+	whole                       float64
+	single, batched, completion float64
+}
+
+// total is the sum of the phases.
+func (r *round) total() (sum float64) {
+	for _, s := range r.spent {
+		sum += s
+	}
+	return sum
+}
+
+func (o *Options) round(ctx context.Context, probed, plain *pair) (r round, err error) {
+	each := o.For * messageParts / Parts / rounds / 3
+	if r.border, err = borderCost(); err != nil {
+		return r, err
+	}
+	if r.spent, err = probed.phases(ctx, each, r.border); err != nil {
+		return r, err
+	}
+	if r.whole, err = plain.whole(ctx, each, r.border); err != nil {
+		return r, err
+	}
+	r.single, r.batched, r.completion, err = plain.apart(ctx, each)
+	return r, err
+}
+
+// once sends one message; begin, turn and end are told the borders that only the
+// caller of the NICs can see.
+func (p *pair) once(begin func(), turn func(phase), end func()) error {
+	p.sender.d.Rearm()
+	begin()
+	err := p.sender.vi.PostSend(p.sender.d)
+	if err != nil {
+		return err
+	}
+	// A message of several frames may take several steps.
+	for {
+		turn(phaseFetch)
+		p.sender.device.Poll()
+		turn(phaseRest)
+		p.receiver.device.Poll()
+		if p.receiver.d.Status().Done() {
+			break
+		}
+	}
+	turn(phasePoll)
+	d, err := p.receiver.vi.RecvDone()
+	end()
+	if err != nil {
+		return err
+	}
+	d.Rearm()
+	if err := p.receiver.vi.PostRecv(d); err != nil {
+		return err
+	}
+	return p.settle()
+}
+
+// settle steps both NICs until the sender's side has completed as well.
+func (p *pair) settle() error {
+	for end := time.Now().Add(10 * time.Second); ; {
+		p.receiver.device.Poll()
+		p.sender.device.Poll()
+		_, err := p.sender.vi.SendDone()
+		if err != via.ErrNotDone {
+			return err
+		}
+		if time.Now().After(end) {
+			return errNoAnswer
+		}
+	}
+}
+
+// errNoAnswer: the send does not complete, though the message has arrived.
+var errNoAnswer = errors.New("a message is not acknowledged")

@@ -1,0 +1,156 @@
+package breakdown
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/lab/internal/ticks"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// warmUp is how many messages nobody measures.
+const warmUp = 1000
+
+// keep is the share of messages that count: those that took least. The others were
+// interrupted.
+const keep = 0.8
+
+// repeat calls f for about d, and at least so often that there are figures.
+func repeat(ctx context.Context, d time.Duration, f func() error) error {
+	for end, i := time.Now().Add(d), 0; i < 100 || time.Now().Before(end); i++ {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// phases is the mean time of each phase in ticks, borders taken off. Means of the
+// same messages add up to the mean of their sum.
+func (p *pair) phases(ctx context.Context, d time.Duration, border float64) (spent [phaseCount]float64, err error) {
+	t := &p.line
+	var all []timeline
+	one := func() error {
+		err := p.once(func() { t.begin(phasePost) }, t.turn, func() { t.turn(phaseRest); t.on = false })
+		all = append(all, *t)
+		return err
+	}
+	for range warmUp {
+		if err := one(); err != nil {
+			return spent, err
+		}
+	}
+	all = all[:0]
+	if err := repeat(ctx, d, one); err != nil {
+		return spent, err
+	}
+	total := func(t *timeline) (sum uint64) {
+		for _, s := range t.spent {
+			sum += s
+		}
+		return sum
+	}
+	slices.SortFunc(all, func(a, b timeline) int { return int(total(&a)) - int(total(&b)) })
+	all = all[:max(int(keep*float64(len(all))), 1)]
+	for i := range all {
+		for f := range phaseCount {
+			spent[f] += float64(all[i].spent[f]) - border*float64(all[i].marks[f])
+		}
+	}
+	for f := range spent {
+		spent[f] = max(spent[f]/float64(len(all)), 0)
+	}
+	return spent, nil
+}
+
+// whole is the mean time of a message with borders only at its ends, in ticks.
+func (p *pair) whole(ctx context.Context, d time.Duration, border float64) (float64, error) {
+	var all []float64
+	var began uint64
+	one := func() error {
+		return p.once(func() { began = ticks.Now() }, func(phase) {}, func() { all = append(all, float64(ticks.Now()-began)) })
+	}
+	for range warmUp {
+		if err := one(); err != nil {
+			return 0, err
+		}
+	}
+	all = all[:0]
+	if err := repeat(ctx, d, one); err != nil {
+		return 0, err
+	}
+	return least(all) - border, nil
+}
+
+// least is the mean of the share of values that count.
+func least(values []float64) (mean float64) {
+	slices.Sort(values)
+	values = values[:max(int(keep*float64(len(values))), 1)]
+	for _, v := range values {
+		mean += v
+	}
+	return mean / float64(len(values))
+}
+
+// apart measures what has no border of its own, in ticks: a post with a doorbell
+// of its own, one of a batch that shares one, and a completion.
+func (p *pair) apart(ctx context.Context, d time.Duration) (single, batched, completion float64, err error) {
+	n := &p.sender
+	var singles, batches, completions []float64
+	all := func(into *[]float64, f func() error) error {
+		began := ticks.Now()
+		err := f()
+		*into = append(*into, float64(ticks.Now()-began)/lot)
+		return err
+	}
+	// What is posted to a VI that is not connected completes, flushed, as soon as
+	// the NIC is stepped, which nobody does meanwhile.
+	flush := func() error {
+		if err := all(&completions, func() error { n.device.Poll(); return nil }); err != nil {
+			return err
+		}
+		for _, d := range n.many {
+			_, err := n.lone.SendDone()
+			for err == via.ErrNotDone && ctx.Err() == nil { // somebody else was in the NIC
+				n.device.Poll()
+				_, err = n.lone.SendDone()
+			}
+			if !errors.Is(err, via.ErrDescriptor) {
+				return errors.Join(errNotFlushed, err)
+			}
+			d.Rearm()
+		}
+		return nil
+	}
+	err = repeat(ctx, d, func() error {
+		if err := all(&singles, func() error {
+			for _, d := range n.many {
+				if err := n.lone.PostSend(d); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+		if err := flush(); err != nil {
+			return err
+		}
+		if err := all(&batches, func() error { _, err := n.lone.PostSendBatch(n.many); return err }); err != nil {
+			return err
+		}
+		return flush()
+	})
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	return least(singles), least(batches), least(completions), nil
+}
+
+// errNotFlushed: a send on a VI that is not connected has not been flushed.
+var errNotFlushed = errors.New("a send is not flushed")

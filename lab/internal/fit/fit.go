@@ -1,0 +1,237 @@
+// Package fit finds the parameters of the 1997 platforms from published figures.
+//
+// A platform has four parameters of its own: the bus's read and write bandwidth,
+// its overhead for each transfer, and the hosts' fixed cost. Four more belong to
+// the NIC and its firmware and are the same on every platform: the cost of a
+// decision, of a packet, of the end of an incoming transfer, and of a netTx pulse.
+// Everything else (link rate and latency, control message, buffers) is published
+// and not fitted.
+//
+// The search is a Nelder-Mead simplex over the shared parameters around one over
+// each platform's own. It is deterministic.
+package fit
+
+import (
+	"context"
+	"math"
+	"slices"
+
+	"github.com/trapeze-nic/trapeze/lab/internal/profile"
+	"github.com/trapeze-nic/trapeze/lab/internal/published"
+)
+
+// Own are the parameters of one platform.
+type Own struct {
+	Read     float64 `json:"read_mb_s"`
+	Write    float64 `json:"write_mb_s"`
+	Overhead float64 `json:"overhead_us"`
+	Host     float64 `json:"host_us"`
+}
+
+// Shared are the parameters of the NIC, in microseconds.
+type Shared struct {
+	Decision   float64 `json:"decision_us"`
+	Packet     float64 `json:"packet_us"`
+	Completion float64 `json:"completion_us"`
+	Pulse      float64 `json:"pulse_us"`
+}
+
+// Parameters of all platforms.
+type Parameters struct {
+	Shared    Shared         `json:"shared"`
+	Platforms map[string]Own `json:"platforms"`
+}
+
+// Effort bounds the search: steps of the outer and of each inner simplex, and how
+// often the whole is started again from where it ended.
+type Effort struct {
+	Outer, Inner, Restarts int
+}
+
+// DefaultEffort takes about half a minute; more does not improve the fit.
+var DefaultEffort = Effort{Outer: 45, Inner: 60, Restarts: 2}
+
+// observation is a row that takes part in the fit.
+type observation struct {
+	computation published.Computation
+	value       float64
+	sigma       float64 // relative
+}
+
+// platform is what the inner search works on.
+type platform struct {
+	name         string
+	base         *profile.Profile
+	observations []observation
+	own          []float64
+}
+
+// resolution is the relative error at which a row counts as one standard
+// deviation off, unless its last digit is coarser.
+const resolution = 0.01
+
+// Fit fits the platforms to those rows that depend on one platform and for which
+// use says yes. It fails with the cause of the end of ctx when that ends first.
+func Fit(ctx context.Context, rows []published.Row, use func(published.Row) bool, e Effort) (Parameters, error) {
+	platforms, err := prepare(rows, use)
+	if err != nil {
+		return Parameters{}, err
+	}
+	var failure error
+	total := func(shared []float64) float64 {
+		if failure != nil {
+			return 0 // whatever is found from here on is of no use
+		}
+		s, penalty := clamp(shared, sharedLimits)
+		for _, p := range platforms {
+			own, cost := simplex(func(x []float64) float64 {
+				if failure != nil {
+					return 0
+				}
+				c, err := p.cost(ctx, s, x)
+				if err != nil {
+					failure = err
+				}
+				return c
+			}, p.own, 0.03, e.Inner)
+			p.own = own
+			penalty += cost
+		}
+		return penalty
+	}
+	shared := slices.Clone(sharedStart)
+	for range e.Restarts {
+		shared, _ = simplex(total, shared, 0.25, e.Outer)
+	}
+	total(shared)
+	if failure != nil {
+		return Parameters{}, failure
+	}
+	shared, _ = clamp(shared, sharedLimits)
+	result := Parameters{Shared: Shared{shared[0], shared[1], shared[2], shared[3]}, Platforms: map[string]Own{}}
+	for _, p := range platforms {
+		x, _ := clamp(p.own, knowledge[p.name].limits)
+		result.Platforms[p.name] = Own{x[0], x[1], x[2], x[3]}
+	}
+	return result.rounded(), nil
+}
+
+// Deviation returns the sum of squared deviations, in standard deviations, of rows
+// and expectations at given parameters: what Fit makes small.
+func Deviation(ctx context.Context, rows []published.Row, p Parameters) (float64, error) {
+	platforms, err := prepare(rows, func(published.Row) bool { return true })
+	if err != nil {
+		return 0, err
+	}
+	s := p.Shared
+	shared, total := clamp([]float64{s.Decision, s.Packet, s.Completion, s.Pulse}, sharedLimits)
+	for _, one := range platforms {
+		o := p.Platforms[one.name]
+		cost, err := one.cost(ctx, shared, []float64{o.Read, o.Write, o.Overhead, o.Host})
+		if err != nil {
+			return 0, err
+		}
+		total += cost
+	}
+	return total, nil
+}
+
+// rounded keeps the digits that profiles are written with.
+func (p Parameters) rounded() Parameters {
+	to := func(v, digits float64) float64 { return math.Round(v*digits) / digits }
+	s := p.Shared
+	out := Parameters{Shared: Shared{to(s.Decision, 100), to(s.Packet, 100), to(s.Completion, 100), to(s.Pulse, 100)}, Platforms: map[string]Own{}}
+	for name, o := range p.Platforms {
+		out.Platforms[name] = Own{to(o.Read, 10), to(o.Write, 10), to(o.Overhead, 100), to(o.Host, 10)}
+	}
+	return out
+}
+
+func prepare(rows []published.Row, use func(published.Row) bool) ([]*platform, error) {
+	byName := map[string]*platform{}
+	for name, k := range knowledge {
+		base, err := profile.Load(name)
+		if err != nil {
+			return nil, err
+		}
+		byName[name] = &platform{name: name, base: base, own: slices.Clone(k.start)}
+	}
+	for _, r := range rows {
+		c := published.Find(r)
+		p := byName[c.Platform]
+		if p == nil || !use(r) {
+			continue
+		}
+		f, err := r.Figure()
+		if err != nil {
+			return nil, err
+		}
+		p.observations = append(p.observations, observation{c, f.Low, max(resolution, 0.5/f.Low)})
+	}
+	var platforms []*platform
+	for _, name := range Names() {
+		platforms = append(platforms, byName[name])
+	}
+	return platforms, nil
+}
+
+// Names returns the platforms that are fitted, sorted.
+func Names() []string {
+	var names []string
+	for name := range knowledge {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Apply returns a copy of a 1997 platform's profile with other parameters.
+func Apply(base *profile.Profile, s Shared, o Own) *profile.Profile {
+	p := *base
+	bus := profile.Bus{FullDuplex: base.Sender.FullDuplex, Read: profile.NewCost(o.Overhead, o.Read), Write: profile.NewCost(o.Overhead, o.Write)}
+	p.Sender, p.Receiver = bus, bus
+	p.Host = profile.Micros(o.Host)
+	p.NIC.Decision, p.NIC.Packet, p.NIC.Completion = profile.Micros(s.Decision), profile.Micros(s.Packet), profile.Micros(s.Completion)
+	p.Link.Pulse.Overhead = profile.Micros(s.Pulse)
+	return &p
+}
+
+// Loader returns the profiles with these parameters, for published.NewModel.
+// Platforms that were not fitted are loaded as they are.
+func (p Parameters) Loader() func(name string) (*profile.Profile, error) {
+	return func(name string) (*profile.Profile, error) {
+		base, err := profile.Load(name)
+		if err != nil {
+			return nil, err
+		}
+		own, ok := p.Platforms[name]
+		if !ok {
+			return base, nil
+		}
+		return Apply(base, p.Shared, own), nil
+	}
+}
+
+// cost is the sum of squared deviations: of the rows, of what else is known about
+// the platform, and of parameters outside their limits.
+func (p *platform) cost(ctx context.Context, shared, own []float64) (float64, error) {
+	k := knowledge[p.name]
+	x, sum := clamp(own, k.limits)
+	candidate := Apply(p.base, Shared{shared[0], shared[1], shared[2], shared[3]}, Own{x[0], x[1], x[2], x[3]})
+	m := published.NewModel(ctx, func(string) (*profile.Profile, error) { return candidate, nil })
+	for _, o := range p.observations {
+		v, err := o.computation.Compute(m)
+		if err != nil {
+			return 0, err
+		}
+		d := (v/o.value - 1) / o.sigma
+		sum += d * d
+	}
+	for i, e := range k.expected {
+		if e.sigma > 0 {
+			d := (x[i] - e.value) / e.sigma
+			sum += d * d
+		}
+	}
+	return sum, nil
+}

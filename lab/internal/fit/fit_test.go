@@ -1,0 +1,119 @@
+package fit_test
+
+import (
+	"context"
+	"math"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/lab/internal/fit"
+	"github.com/trapeze-nic/trapeze/lab/internal/profile"
+	"github.com/trapeze-nic/trapeze/lab/internal/published"
+)
+
+func rows(t *testing.T) []published.Row {
+	t.Helper()
+	f, err := os.Open("../published/testdata/published.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	r, err := published.Read(f, "published.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// builtIn returns the parameters that the built-in profiles hold.
+func builtIn(t *testing.T) fit.Parameters {
+	t.Helper()
+	round := func(v float64, digits float64) float64 { return math.Round(v*digits) / digits }
+	p := fit.Parameters{Platforms: map[string]fit.Own{}}
+	for _, name := range fit.Names() {
+		b, err := profile.Load(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := fit.Shared{Decision: b.NIC.Decision.Microseconds(), Packet: b.NIC.Packet.Microseconds(),
+			Completion: b.NIC.Completion.Microseconds(), Pulse: b.Link.Pulse.Overhead.Microseconds()}
+		if len(p.Platforms) > 0 && s != p.Shared {
+			t.Errorf("%s does not share the NIC's parameters: %+v, %+v", name, s, p.Shared)
+		}
+		p.Shared = s
+		p.Platforms[name] = fit.Own{Read: round(b.Sender.Read.Bandwidth(), 10), Write: round(b.Receiver.Write.Bandwidth(), 10),
+			Overhead: b.Sender.Read.Overhead.Microseconds(), Host: b.Host.Microseconds()}
+	}
+	return p
+}
+
+// TestProfilesAreAMinimum: moving any parameter of the built-in profiles by a tenth
+// does not make the fit noticeably better, so the files hold a fit and not a guess.
+func TestProfilesAreAMinimum(t *testing.T) {
+	all := rows(t)
+	base := builtIn(t)
+	deviation := func(p fit.Parameters) float64 {
+		d, err := fit.Deviation(context.Background(), all, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	at := deviation(base)
+	for i, field := range []string{"Decision", "Packet", "Completion", "Pulse"} {
+		for _, factor := range []float64{0.9, 1.1} {
+			p := base
+			v := reflect.ValueOf(&p.Shared).Elem().Field(i)
+			v.SetFloat(v.Float() * factor)
+			if d := deviation(p); d < 0.9*at {
+				t.Errorf("%s x %g: deviation %.2f instead of %.2f", field, factor, d, at)
+			}
+		}
+	}
+	for _, name := range fit.Names() {
+		for i, field := range []string{"Read", "Write", "Overhead", "Host"} {
+			for _, factor := range []float64{0.97, 1.03} {
+				p := base
+				p.Platforms = map[string]fit.Own{}
+				for k, o := range base.Platforms {
+					p.Platforms[k] = o
+				}
+				own := p.Platforms[name]
+				v := reflect.ValueOf(&own).Elem().Field(i)
+				v.SetFloat(v.Float() * factor)
+				p.Platforms[name] = own
+				if d := deviation(p); d < 0.9*at {
+					t.Errorf("%s, %s x %g: deviation %.2f instead of %.2f", name, field, factor, d, at)
+				}
+			}
+		}
+	}
+}
+
+// TestFitIsDeterministicAndBounded runs a short search twice.
+func TestFitIsDeterministicAndBounded(t *testing.T) {
+	table := func(r published.Row) bool { return strings.HasPrefix(r.Source, "CS-1997-20, Table 1") }
+	short := fit.Effort{Outer: 1, Inner: 6, Restarts: 1}
+	first, err := fit.Fit(context.Background(), rows(t), table, short)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := fit.Fit(context.Background(), rows(t), table, short)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(first, second) {
+		t.Errorf("%+v, then %+v", first, second)
+	}
+	for name, o := range first.Platforms {
+		if o.Read < 90 || o.Read > 132 || o.Write < 45 || o.Write > 132 || o.Overhead <= 0 || o.Host < 1 {
+			t.Errorf("%s: %+v", name, o)
+		}
+	}
+}

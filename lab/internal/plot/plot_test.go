@@ -1,0 +1,239 @@
+package plot_test
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"flag"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/lab/internal/plot"
+	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
+)
+
+var update = flag.Bool("update", false, "write the golden files instead of comparing with them")
+
+// golden compares a picture with its file, and checks that it is well-formed XML.
+func golden(t *testing.T, name string, got []byte, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := xml.NewDecoder(bytes.NewReader(got))
+	for {
+		if _, err := d.Token(); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatalf("%s is not XML: %v", name, err)
+		}
+	}
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, got, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s differs from its golden file (go test ./lab/internal/plot -update writes it anew; look at the picture)", name)
+	}
+}
+
+const us = 1_000_000
+
+var records = []dmalog.Record{
+	{Packet: 0, Engine: dmalog.HostTx, Start: 2 * us, End: 40 * us, Bytes: 4096},
+	{Packet: 0, Engine: dmalog.NetTx, Start: 10 * us, End: 24 * us, Bytes: 1500},
+	{Packet: 0, Engine: dmalog.NetTx, Start: 25 * us, End: 50 * us, Bytes: 2596},
+	{Packet: 0, Engine: dmalog.NetRcv, Start: 11 * us, End: 51 * us, Bytes: 4096},
+	{Packet: 0, Engine: dmalog.HostRcv, Start: 52 * us, End: 91*us + us/2, Bytes: 4096},
+	{Packet: 1, Engine: dmalog.HostTx, Start: 41 * us, End: 80 * us, Bytes: 4096},
+	{Packet: 1, Flow: 1, Engine: dmalog.NetTx, Start: 60 * us, End: 70 * us, Bytes: 4096},
+}
+
+func TestFlow(t *testing.T) {
+	svg, err := plot.Flow{Title: "Two packets", Note: `a "live" log & more`, Records: records}.SVG()
+	golden(t, "flow.svg", svg, err)
+	svg, err = plot.Flow{Title: "Ten microseconds", Records: records, From: 20 * us, To: 30 * us}.SVG()
+	golden(t, "flow-span.svg", svg, err)
+	if n := strings.Count(string(svg), `stroke-width="0.5"`); n != 4 {
+		t.Errorf("%d stripes between 20 and 30 us, want 4", n)
+	}
+}
+
+// TestBothDirections: each direction of a run has bands of its own.
+func TestBothDirections(t *testing.T) {
+	one, err := plot.Flow{Records: records[:6]}.SVG()
+	if err != nil {
+		t.Fatal(err)
+	}
+	both, err := plot.Flow{Records: records}.SVG()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rates, err := plot.Rate{Records: records, Window: 10 * us}.SVG()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{">hostTx, there<", ">netTx, back<"} {
+		if strings.Contains(string(one), want) || !strings.Contains(string(both), want) || !strings.Contains(string(rates), want) {
+			t.Errorf("%q: bands of both directions are in the pictures of both, and in no other", want)
+		}
+	}
+	if a, b := strings.Count(string(one), `stroke-width="0.5"`), strings.Count(string(both), `stroke-width="0.5"`); a != 6 || b != 7 {
+		t.Errorf("%d and %d stripes of 6 and 7 transfers", a, b)
+	}
+}
+
+// TestCoveredCurve: a curve under another one stays visible, and the legend says so.
+func TestCoveredCurve(t *testing.T) {
+	points := []plot.Point{{X: 1, Y: 10}, {X: 2, Y: 20}, {X: 3, Y: 35}}
+	apart := []plot.Point{{X: 1, Y: 10}, {X: 2, Y: 20}, {X: 3, Y: 60}}
+	ch := plot.Chart{Title: "Covered", X: plot.Axis{Label: "n", Zero: true}, Y: plot.Axis{Label: "us", Zero: true},
+		Series: []plot.Series{{Name: "apart", Points: apart}, {Name: "below", Points: points, Says: "grows"}, {Name: "above", Points: points}}}
+	svg, err := ch.SVG()
+	golden(t, "chart-covered.svg", svg, err)
+	if n := strings.Count(string(svg), "stroke-opacity"); n != 2 { // the curve, and its line in the legend
+		t.Errorf("%d broad and pale lines, want 2", n)
+	}
+	if !strings.Contains(string(svg), "grows; the same as above") || strings.Contains(string(svg), "the same as below") {
+		t.Error("the legend does not say which curve lies under which")
+	}
+}
+
+// TestAxes: one way of writing the numbers of an axis, and units for times.
+func TestAxes(t *testing.T) {
+	ch := plot.Chart{Title: "Axes", X: plot.Axis{Label: "regions", Log2: true}, Y: plot.Axis{Label: "p50", Log10: true, Time: true},
+		Series: []plot.Series{{Name: "a", Points: []plot.Point{{X: 1, Y: 300}, {X: 100_000, Y: 4e6}}}}}
+	svg, err := ch.SVG()
+	golden(t, "chart-log10.svg", svg, err)
+	for _, want := range []string{">1,024<", ">16,384<", ">65,536<", ">100 ns<", ">1 us<", ">10 ms<"} {
+		if !strings.Contains(string(svg), want) {
+			t.Errorf("no tick is %s", want)
+		}
+	}
+	for _, never := range []string{"k<", "e+", "0.1 us"} {
+		if strings.Contains(string(svg), never) {
+			t.Errorf("a tick has %q", never)
+		}
+	}
+	ch.Series[0].Points[0].Y = 0
+	if _, err := ch.SVG(); err != nil {
+		t.Errorf("a zero on a logarithmic axis: %v", err)
+	}
+}
+
+func TestRate(t *testing.T) {
+	svg, err := plot.Rate{Title: "Rates", Note: "windows of 10 us", Records: records, Window: 10 * us}.SVG()
+	golden(t, "rate.svg", svg, err)
+}
+
+func TestChart(t *testing.T) {
+	ch := plot.Chart{Title: "Latency", Note: "two policies and a bus", X: plot.Axis{Label: "payload, bytes", Log2: true, Bytes: true},
+		Y: plot.Axis{Label: "microseconds", Zero: true}, Series: []plot.Series{
+			{Name: "bus", Behind: true, Points: []plot.Point{{X: 512, Y: 10}, {X: 65536, Y: 400}}},
+			{Name: "a < b", Points: []plot.Point{{X: 512, Y: 30}, {X: 4096, Y: 70}, {X: 65536, Y: 600}}},
+			{Name: "c", Points: []plot.Point{{X: 512, Y: 35}, {X: 4096, Y: 90}, {X: 65536, Y: 900}}},
+		}}
+	svg, err := ch.SVG()
+	golden(t, "chart.svg", svg, err)
+	ch.X.Log2, ch.X.Zero = false, true
+	svg, err = ch.SVG()
+	golden(t, "chart-linear.svg", svg, err)
+}
+
+// TestStack draws two charts in one picture, with axes of so many powers of two
+// that not each is marked.
+func TestStack(t *testing.T) {
+	wide := plot.Chart{Title: "Wide", X: plot.Axis{Label: "bytes", Log2: true, Bytes: true}, Y: plot.Axis{Label: "ns", Log2: true},
+		Series: []plot.Series{{Name: "a", Points: []plot.Point{{X: 1, Y: 200}, {X: 1 << 24, Y: 4e6}}}}}
+	narrow := plot.Chart{Title: "Narrow", X: plot.Axis{Label: "VIs", Log2: true}, Y: plot.Axis{Label: "ns", Zero: true},
+		Series: []plot.Series{{Name: "b", Points: []plot.Point{{X: 1, Y: 900}, {X: 4096, Y: 1200}}}}}
+	svg, err := plot.Stack("Both", narrow, wide)
+	golden(t, "stack.svg", svg, err)
+	for _, charts := range [][]plot.Chart{nil, {narrow, {Title: "nothing"}}} {
+		if _, err := plot.Stack("Empty", charts...); !errors.Is(err, plot.ErrEmpty) {
+			t.Errorf("%d charts: %v", len(charts), err)
+		}
+	}
+}
+
+func TestPage(t *testing.T) {
+	svg, err := plot.Flow{Title: "Two packets", Records: records}.SVG()
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(plot.HTML("A & B", "intro", []plot.Section{{Title: "One", Text: "<text>",
+		Tables:   []plot.Table{{Caption: "figures", Header: []string{"id", "value"}, Rows: [][]string{{"a", "1.5"}, {"b", "x<y"}}}},
+		Pictures: []plot.Picture{{Caption: "flow", SVG: svg}}}}))
+	for _, want := range []string{"<title>A &amp; B</title>", "&lt;text&gt;", `<td class="n">1.5</td>`, "x&lt;y", "<svg ", "</html>"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page has no %q", want)
+		}
+	}
+	self := func(page string) {
+		t.Helper()
+		// Links into the page itself are none to anywhere else.
+		page = strings.ReplaceAll(page, `href="#`, "")
+		for _, never := range []string{"<script", "src=", "href="} {
+			if strings.Contains(page, never) {
+				t.Errorf("the page has %q and is not self-contained", never)
+			}
+		}
+	}
+	self(page)
+	if strings.Contains(page, "Contents") {
+		t.Error("a page of one section has a list of contents")
+	}
+	page = string(plot.HTML("T", "intro", []plot.Section{{Title: "One & only"},
+		{Title: "Two", Tables: []plot.Table{{Caption: "figures"}}, Pictures: []plot.Picture{{Caption: "flow", SVG: svg}, {Caption: "rate", SVG: svg}}}}))
+	self(page)
+	links := regexp.MustCompile(`href="#([^"]+)">([^<]*)<`).FindAllStringSubmatch(page, -1)
+	var names []string
+	for _, l := range links {
+		names = append(names, l[2])
+		if strings.Count(page, `id="`+l[1]+`"`) != 1 {
+			t.Errorf("%d places for the link to %q", strings.Count(page, `id="`+l[1]+`"`), l[2])
+		}
+	}
+	if want := []string{"One &amp; only", "Two", "figures", "flow", "rate"}; !slices.Equal(names, want) {
+		t.Errorf("contents %q, want %q", names, want)
+	}
+}
+
+func TestNothingToDraw(t *testing.T) {
+	many := make([]dmalog.Record, plot.MaxStripes+1)
+	for i := range many {
+		many[i] = dmalog.Record{Start: int64(i), End: int64(i) + 1}
+	}
+	for name, c := range map[string]struct {
+		draw func() ([]byte, error)
+		want error
+	}{
+		"empty flow":      {plot.Flow{}.SVG, plot.ErrEmpty},
+		"span without":    {plot.Flow{Records: records, From: 500 * us}.SVG, plot.ErrEmpty},
+		"too many":        {plot.Flow{Records: many}.SVG, plot.ErrTooMany},
+		"empty rate":      {plot.Rate{Window: 1}.SVG, plot.ErrEmpty},
+		"no window":       {plot.Rate{Records: records}.SVG, plot.ErrEmpty},
+		"too many rates":  {plot.Rate{Records: records, Window: 1}.SVG, plot.ErrTooMany},
+		"empty chart":     {plot.Chart{}.SVG, plot.ErrEmpty},
+		"one point":       {plot.Chart{Series: []plot.Series{{Points: []plot.Point{{X: 1, Y: 1}}}}}.SVG, plot.ErrEmpty},
+		"not a number":    {plot.Chart{Series: []plot.Series{{Points: []plot.Point{{X: 1, Y: 1}, {X: 2, Y: math.NaN()}}}}}.SVG, plot.ErrEmpty},
+		"infinite points": {plot.Chart{Series: []plot.Series{{Points: []plot.Point{{X: 1, Y: 1}, {X: math.Inf(1), Y: 2}}}}}.SVG, plot.ErrEmpty},
+	} {
+		if svg, err := c.draw(); !errors.Is(err, c.want) || svg != nil {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,170 @@
+package report
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/trapeze-nic/trapeze/lab/internal/plot"
+	"github.com/trapeze-nic/trapeze/lab/internal/profile"
+	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
+)
+
+// streamFrames is the length of the streams behind bandwidth curves.
+const streamFrames = 60
+
+// FlowGraph draws the first frames of a stream, or of a live device's log if
+// records are given.
+func FlowGraph(ctx context.Context, c Case, records []dmalog.Record, source string) ([]byte, error) {
+	title, note := "Packet flow graph", source
+	if records == nil {
+		c.Log = true
+		f, err := c.Measure(ctx)
+		if err != nil {
+			return nil, err
+		}
+		records = f.Log
+		title = fmt.Sprintf("Packet flow graph: %s, %s", c.Profile.Name, c.Policy)
+		note = packets(&c) + ", virtual time from the posting of the first"
+	}
+	return plot.Flow{Title: title, Note: note, Records: records}.SVG()
+}
+
+// packets says what a stream is made of.
+func packets(c *Case) string {
+	each := ""
+	if c.Bidirectional {
+		each = " each way"
+	}
+	return fmt.Sprintf("%d packets of %d bytes%s", c.Count, c.Payload, each)
+}
+
+// Rates draws every engine's effective bandwidth over time.
+func Rates(ctx context.Context, c Case, records []dmalog.Record, source string, window profile.Time) ([]byte, error) {
+	title, note := "Effective bandwidth", source
+	if records == nil {
+		c.Log = true
+		f, err := c.Measure(ctx)
+		if err != nil {
+			return nil, err
+		}
+		records = f.Log
+		title = fmt.Sprintf("Effective bandwidth: %s, %s", c.Profile.Name, c.Policy)
+		note = fmt.Sprintf("%s; mean over windows of %s us", packets(&c), figure(window.Microseconds()))
+	}
+	return plot.Rate{Title: title, Note: note, Records: records, Window: int64(window)}.SVG()
+}
+
+// tooSlow is where threshold curves are cut off, as a multiple of store and
+// forward: very small static pulses would press all other curves flat.
+const tooSlow = 1.5
+
+// Thresholds draws latency against the threshold or pulse of one side or of both,
+// for eager and for static pulses.
+func Thresholds(ctx context.Context, p *profile.Profile, payload int) ([]byte, error) {
+	ch := plot.Chart{
+		Title: "Latency against threshold: " + p.Name,
+		Note:  fmt.Sprintf("%d bytes, one way, idle system, other side at its default; more than %g times store and forward left out", payload, tooSlow),
+		X:     plot.Axis{Label: "threshold or pulse, bytes", Log2: true, Bytes: true},
+		Y:     plot.Axis{Label: "one-way latency, microseconds"},
+	}
+	whole, err := Case{Profile: p, Policy: "store-and-forward", Payload: payload, Count: 1}.Measure(ctx)
+	if err != nil {
+		return nil, err
+	}
+	limit := profile.Time(tooSlow * float64(whole.Latency))
+	for _, line := range []struct {
+		name, policy  string
+		send, receive bool
+	}{
+		{"eager, both sides", "eager", true, true}, {"eager, sender", "eager", true, false},
+		{"eager, receiver", "eager", false, true}, {"static, both sides", "static", true, true},
+	} {
+		s := plot.Series{Name: line.name}
+		for n := 32; n <= payload; n *= 2 {
+			for _, v := range []int{n, n + n/2} {
+				if v > payload {
+					break
+				}
+				c := Case{Profile: p, Policy: line.policy, Payload: payload, Count: 1}
+				if line.send {
+					c.MinPulseSend = v
+				}
+				if line.receive {
+					c.MinPulseReceive = v
+				}
+				f, err := c.Measure(ctx)
+				if err != nil {
+					return nil, err
+				}
+				if f.Latency <= limit {
+					s.Points = append(s.Points, plot.Point{X: float64(v), Y: f.Latency.Microseconds()})
+				}
+			}
+		}
+		ch.Series = append(ch.Series, s)
+	}
+	return ch.SVG()
+}
+
+// Compared are the policies that payload curves show.
+var Compared = []string{"store-and-forward", "static", "pure-cut-through", "amp", "auto"}
+
+// Latencies draws latency against payload.
+func Latencies(ctx context.Context, p *profile.Profile, policies []string, payloads []int) ([]byte, error) {
+	ch := plot.Chart{
+		Title: "Latency against payload: " + p.Name,
+		Note:  "one way, idle system, thresholds at their defaults",
+		X:     plot.Axis{Label: "payload, bytes", Zero: true, Bytes: true},
+		Y:     plot.Axis{Label: "one-way latency, microseconds", Zero: true},
+	}
+	if payloads[len(payloads)-1] > 16384 {
+		ch.X.Zero, ch.X.Log2 = false, true
+	}
+	for _, policy := range policies {
+		s := plot.Series{Name: policy}
+		for _, n := range payloads {
+			f, err := Case{Profile: p, Policy: policy, Payload: n, Count: 1, Warmup: -1}.Measure(ctx)
+			if err != nil {
+				return nil, err
+			}
+			s.Points = append(s.Points, plot.Point{X: float64(n), Y: f.Latency.Microseconds()})
+		}
+		ch.Series = append(ch.Series, s)
+	}
+	return ch.SVG()
+}
+
+// Bandwidths draws bandwidth against payload, with what the bus alone would carry
+// behind it.
+func Bandwidths(ctx context.Context, p *profile.Profile, policies []string, payloads []int) ([]byte, error) {
+	ch := plot.Chart{
+		Title: "Bandwidth against payload: " + p.Name,
+		Note:  fmt.Sprintf("streams of %d payloads; grey: transfers of that size over the bus alone", streamFrames),
+		X:     plot.Axis{Label: "payload, bytes", Log2: true, Bytes: true},
+		Y:     plot.Axis{Label: "MB/s", Zero: true},
+		Series: []plot.Series{
+			{Name: "bus, reading", Behind: true, Points: busCurve(p.Sender.Read, payloads)},
+			{Name: "bus, writing", Behind: true, Points: busCurve(p.Receiver.Write, payloads)},
+		},
+	}
+	for _, policy := range policies {
+		s := plot.Series{Name: policy}
+		for _, n := range payloads {
+			f, err := Case{Profile: p, Policy: policy, Payload: n, Count: streamFrames, Warmup: -1}.Measure(ctx)
+			if err != nil {
+				return nil, err
+			}
+			s.Points = append(s.Points, plot.Point{X: float64(n), Y: f.Bandwidth})
+		}
+		ch.Series = append(ch.Series, s)
+	}
+	return ch.SVG()
+}
+
+func busCurve(c profile.Cost, payloads []int) []plot.Point {
+	points := make([]plot.Point, len(payloads))
+	for i, n := range payloads {
+		points[i] = plot.Point{X: float64(n), Y: float64(n) / c.Transfer(n).Microseconds()}
+	}
+	return points
+}

@@ -1,0 +1,171 @@
+package report_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/lab/internal/profile"
+	"github.com/trapeze-nic/trapeze/lab/internal/report"
+)
+
+func load(t testing.TB, name string) *profile.Profile {
+	t.Helper()
+	p, err := profile.Load(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// gaps collects how far auto is from the best schedules.
+type gaps struct {
+	mu           sync.Mutex
+	cases, close int // close: within 1 %
+	sum, worst   float64
+}
+
+func (g *gaps) add(gap float64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.cases++
+	g.sum += gap
+	g.worst = max(g.worst, gap)
+	if gap <= 0.01 {
+		g.close++
+	}
+}
+
+func (g *gaps) String() string {
+	return fmt.Sprintf("%d of %d cases within 1 %%, mean %.2f %%, worst %.2f %%", g.close, g.cases, 100*g.sum/float64(g.cases), 100*g.worst)
+}
+
+// TestAutoAgainstTheBest holds what docs/fidelity.md states for every profile and for
+// payloads from 1 to 64 KiB: how far auto's latency is from the best schedule that
+// search finds and how much of that no receiver could make up for, its bandwidth
+// against store and forward's, and its use of the bus against AMP's. The document's
+// table holds these figures.
+func TestAutoAgainstTheBest(t *testing.T) {
+	table := documented(t)
+	var all gaps
+	t.Run("profiles", func(t *testing.T) {
+		for _, name := range profile.Names() {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				for i, payload := range report.GoalPayloads {
+					if slow && payload != 1024 {
+						continue
+					}
+					g, err := report.Against(context.Background(), load(t, name), payload)
+					if err != nil {
+						t.Fatal(err)
+					}
+					all.add(g.Gap())
+					what := fmt.Sprintf("%d bytes: best %.3f us, auto %+.3f us %+.2f %%, sender %+.2f %%", payload, g.Best.Microseconds(),
+						(g.Auto - g.Best).Microseconds(), 100*g.Gap(), 100*g.SenderGap())
+					if g.Gap() > 0.02 || g.Gap()-g.SenderGap() > 0.01 || g.Stream < 0.99 || g.Bus > 1.001 {
+						t.Errorf("%s, stream x%.4f, bus x%.4f", what, g.Stream, g.Bus)
+					}
+					if i >= len(table[name]) || math.Abs(table[name][i]-100*g.Gap()) > 0.02 {
+						t.Errorf("%s: docs/fidelity.md has %v; see what 'trapeze model goals' prints", what, table[name])
+					}
+				}
+			})
+		}
+	})
+	t.Log(&all)
+	if all.cases-all.close > 1 || !slow && all.sum > 0.0025*float64(all.cases) {
+		t.Error(&all)
+	}
+}
+
+// documented reads the table of docs/fidelity.md: the gaps in percent by profile, in
+// the order of report.GoalPayloads.
+func documented(t *testing.T) map[string][]float64 {
+	t.Helper()
+	text, err := os.ReadFile("../../../docs/fidelity.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ = bytes.Cut(text, []byte("<!-- trapeze model goals -->"))
+	text, _, found := bytes.Cut(text, []byte("<!-- end -->"))
+	if !found {
+		t.Fatal("docs/fidelity.md has no table of goals")
+	}
+	table := map[string][]float64{}
+	for s := bufio.NewScanner(bytes.NewReader(text)); s.Scan(); {
+		cells := strings.Split(strings.Trim(s.Text(), "| "), "|")
+		name := strings.TrimSpace(cells[0])
+		for _, cell := range cells[1:] {
+			var gap float64
+			if _, err := fmt.Sscanf(strings.TrimSpace(cell), "%f %%", &gap); err == nil {
+				table[name] = append(table[name], gap)
+			}
+		}
+	}
+	return table
+}
+
+// TestAutoOnOtherPlatforms: on platforms whose costs are random, and which nobody has
+// looked at when auto was made, it is as good.
+func TestAutoOnOtherPlatforms(t *testing.T) {
+	var all gaps
+	t.Run("profiles", func(t *testing.T) {
+		for i, name := range profile.Names() {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				for seed := range uint64(4) {
+					if slow && seed > 0 {
+						break
+					}
+					payload := 700 + (7919*(4*i+int(seed)))%24000
+					g, err := report.Against(context.Background(), report.Varied(load(t, name), seed), payload)
+					if err != nil {
+						t.Fatal(err)
+					}
+					all.add(g.Gap())
+					if g.Gap() > 0.05 || g.Stream < 0.99 || g.Bus > 1.01 {
+						t.Errorf("seed %d, %d bytes: %+.2f %%, stream x%.4f, bus x%.4f", seed, payload, 100*g.Gap(), g.Stream, g.Bus)
+					}
+				}
+			})
+		}
+	})
+	t.Log(&all)
+	if all.close < all.cases*8/10 || all.sum > 0.005*float64(all.cases) {
+		t.Error(&all)
+	}
+}
+
+// TestAutoAfterAChange: 200 frames after one engine got half or twice the bandwidth or
+// overhead, auto's latency is within 3 % of the best schedule for the new costs.
+func TestAutoAfterAChange(t *testing.T) {
+	var all gaps
+	t.Run("profiles", func(t *testing.T) {
+		for _, name := range profile.Names() {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				if slow && name != "alcor-miata" && name != "pcie4-x16-100g" {
+					t.Skip("takes too long")
+				}
+				changes, err := report.Changes(context.Background(), load(t, name), 8192)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, c := range changes {
+					all.add(c.Gap())
+					if c.Gap() > 0.03 {
+						t.Errorf("%v, overhead x%g, bandwidth x%g: %+.2f %%", c.Engine, c.Overhead, c.Bandwidth, 100*c.Gap())
+					}
+				}
+			})
+		}
+	})
+	t.Log(&all)
+}

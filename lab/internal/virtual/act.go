@@ -1,0 +1,144 @@
+package virtual
+
+import (
+	"math"
+
+	"github.com/trapeze-nic/trapeze/lab/internal/profile"
+	"github.com/trapeze-nic/trapeze/pipeline"
+	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
+)
+
+// decide ends the processor's job and starts what it decided.
+func (m *machine) decide(n int) {
+	c := &m.nics[n]
+	i, j := c.flow, c.job
+	c.job = noJob
+	f := &m.flows[i]
+	switch {
+	case j == startHost && c.incoming:
+		m.startHostTx(n, i)
+	case j == startHost:
+		m.startHostRcv(n, i)
+	case j == startNetTx:
+		m.startNetTx(n, i)
+	case j == armNetRcv:
+		m.arm(i)
+	case j == workHeader:
+		f.headers++
+	}
+}
+
+func (m *machine) startHostTx(n, i int) {
+	f := &m.flows[i]
+	if _, err := f.send.Start(m.o.Payload); err != nil {
+		m.nics[n].reading = false
+		return
+	}
+	m.applyChanges(i, f.started)
+	f.started++
+	cost := m.cost(n, dmalog.HostTx, f.cost[dmalog.HostTx])
+	f.hostTx = move{active: true, decided: m.nics[n].began, issued: m.now, from: m.now + cost.Overhead,
+		end: m.now + cost.Transfer(m.o.Payload), perByte: cost.PerByte, bytes: m.o.Payload}
+	m.at[i*flowSlots+hostTxEnd] = f.hostTx.end
+}
+
+func (m *machine) startNetTx(n, i int) {
+	f := &m.flows[i]
+	m.progress(f.send, f.hostTx.progress(m.now))
+	f.send.SetBacklog(f.postedFrames - f.started)
+	t, ok := f.send.Next()
+	if !ok {
+		return
+	}
+	cost := m.cost(n, dmalog.NetTx, f.cost[dmalog.NetTx])
+	f.netTx = move{active: true, decided: m.nics[n].began, issued: m.now, perByte: cost.PerByte, bytes: t.Bytes, from: m.now + cost.Overhead}
+	f.leaving = int(t.Frame)
+	if t.Offset == 0 && f.armed <= f.leaving {
+		f.stalled = true // back-pressure: the receiver has no buffer armed
+		return
+	}
+	m.flow(i, t.Offset == 0)
+}
+
+// flow lets the bytes of a netTx pulse go, the control message ahead if the pulse
+// is a frame's first.
+func (m *machine) flow(i int, first bool) {
+	f := &m.flows[i]
+	p := &f.netTx
+	cost := m.cost(1-i, dmalog.NetRcv, profile.Cost{PerByte: p.perByte})
+	p.perByte = cost.PerByte
+	slot := i * flowSlots
+	begin := p.from
+	if first {
+		p.from += cost.Bytes(m.o.Profile.Link.Header)
+	}
+	p.end = p.from + cost.Bytes(p.bytes)
+	m.at[slot+netTxEnd] = max(p.end, m.now)
+	arrival := *p
+	arrival.from += m.o.Profile.Link.Latency
+	arrival.end += m.o.Profile.Link.Latency
+	if first {
+		f.receiveBegan = begin + m.o.Profile.Link.Latency
+		f.receiveFrom = arrival.from
+		m.at[slot+headerIn] = arrival.from
+	}
+	f.wire.push(arrival)
+	if f.wire.count == 1 {
+		m.at[slot+pulseIn] = arrival.end
+	}
+	m.look(1 - i)
+}
+
+// arm gives the receive engine a buffer for the next frame of a flow.
+func (m *machine) arm(i int) {
+	f := &m.flows[i]
+	if _, err := f.receive.Start(m.o.Payload); err != nil {
+		return
+	}
+	f.wire.landed = 0
+	f.receiving = true
+	f.armed++
+	if f.stalled && f.armed > f.leaving {
+		f.stalled = false
+		// The first bytes have been waiting at the receiver's door.
+		f.netTx.from = max(f.netTx.from, m.now-m.o.Profile.Link.Latency)
+		m.flow(i, true)
+	}
+}
+
+func (m *machine) startHostRcv(n, i int) {
+	f := &m.flows[i]
+	m.progress(f.receive, m.arrived(i))
+	t, ok := f.receive.Next()
+	if !ok {
+		m.nics[n].writing = false
+		return
+	}
+	cost := m.cost(n, dmalog.HostRcv, f.cost[dmalog.HostRcv])
+	f.hostRcv = move{active: true, decided: m.nics[n].began, issued: m.now, from: m.now + cost.Overhead,
+		end: m.now + cost.Transfer(t.Bytes), perByte: cost.PerByte, bytes: t.Bytes}
+	m.at[i*flowSlots+hostRcvEnd] = f.hostRcv.end
+}
+
+// progress hands a progress counter to a device whose frame is still arriving.
+func (m *machine) progress(d *pipeline.Device, total int) {
+	if !d.Filling() {
+		return
+	}
+	if err := d.Arrived(total); err != nil && m.err == nil {
+		m.err = err
+	}
+}
+
+// maxPerByte keeps the time of the longest frame in range, in femtoseconds.
+const maxPerByte = math.MaxInt64 / pipeline.MaxFrame / 2
+
+func (m *machine) applyChanges(i, frame int) {
+	for _, c := range m.o.Changes {
+		if c.Frame == frame {
+			cost := &m.flows[i].cost[c.Engine]
+			cost.Overhead = profile.Time(float64(cost.Overhead) * c.Overhead)
+			cost.PerByte = min(max(int64(float64(cost.PerByte)/c.Bandwidth), 1), maxPerByte)
+		}
+	}
+}

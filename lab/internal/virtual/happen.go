@@ -1,0 +1,155 @@
+package virtual
+
+import (
+	"github.com/trapeze-nic/trapeze/lab/internal/profile"
+	"github.com/trapeze-nic/trapeze/pipeline"
+	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
+)
+
+// happen carries out one event of flow i and lets the NICs concerned look for
+// work.
+func (m *machine) happen(i, what int) {
+	f := &m.flows[i]
+	from, to := i, 1-i // NIC numbers
+	switch what {
+	case posted:
+		f.postedFrames++
+		m.post(i)
+		m.look(from)
+	case hostTxEnd:
+		m.endHostTx(i)
+		m.look(from)
+	case netTxEnd:
+		m.endNetTx(i)
+		m.look(from)
+	case headerIn:
+		f.headersCame++
+		m.look(to)
+	case pulseIn:
+		m.endPulse(i)
+		m.look(to)
+		m.look(from) // the wire may have been full
+	case hostRcvEnd:
+		m.endHostRcv(i)
+		m.look(to)
+	case hostTxNoted:
+		m.nics[from].reading = false
+		m.progress(f.send, m.o.Payload)
+		m.look(from)
+	case netRcvNoted:
+		f.receiving = false
+		m.progress(f.receive, m.o.Payload)
+		m.look(to)
+	case netTxReady:
+		m.look(from)
+	case hostRcvReady:
+		m.look(to)
+	}
+}
+
+func (m *machine) endHostTx(i int) {
+	f := &m.flows[i]
+	c := &m.nics[i]
+	f.hostTx.active = false
+	m.at[i*flowSlots+hostTxNoted] = m.now + m.o.Profile.NIC.Completion
+	c.rate[dmalog.HostTx] = 0
+	if o := f.sendLearns.costs; o != nil {
+		o.ObserveArrival(f.hostTx.bytes, int64(f.hostTx.end-f.hostTx.from))
+	}
+	frame := f.started - 1
+	f.fetchedAt[frame%len(f.fetchedAt)] = m.now
+	if frame >= m.o.Warmup {
+		c.busy += f.hostTx.end - f.hostTx.issued
+	}
+	m.record(dmalog.Record{Packet: frame, Flow: i, Engine: dmalog.HostTx,
+		Start: int64(f.hostTx.issued), End: int64(f.hostTx.end), Bytes: f.hostTx.bytes})
+}
+
+func (m *machine) endNetTx(i int) {
+	f := &m.flows[i]
+	p := &f.netTx
+	p.active = false
+	m.nics[i].rate[dmalog.NetTx] = 0
+	m.nics[1-i].rate[dmalog.NetRcv] = 0
+	m.observe(f.sendLearns, f.send, p, f.fetchedAt[f.leaving%len(f.fetchedAt)])
+	m.finish(f.send)
+	m.record(dmalog.Record{Packet: f.leaving, Flow: i, Engine: dmalog.NetTx,
+		Start: int64(p.issued), End: int64(m.now), Bytes: p.bytes})
+}
+
+// endPulse takes a pulse off the wire at the receiver. The last one of a frame
+// ends netRcv, which is issued for the whole payload.
+func (m *machine) endPulse(i int) {
+	f := &m.flows[i]
+	w := &f.wire
+	end := w.front().end
+	w.landed += w.front().bytes
+	w.first = (w.first + 1) % inFlight
+	w.count--
+	if w.count > 0 {
+		m.at[i*flowSlots+pulseIn] = w.front().end
+	}
+	if w.landed == m.o.Payload {
+		m.at[i*flowSlots+netRcvNoted] = m.now + m.o.Profile.NIC.Completion
+		if o := f.receiveLearns.costs; o != nil {
+			o.ObserveArrival(w.landed, int64(end-f.receiveFrom))
+		}
+		f.landedAt[(f.armed-1)%len(f.landedAt)] = m.now
+		m.record(dmalog.Record{Packet: f.armed - 1, Flow: i, Engine: dmalog.NetRcv,
+			Start: int64(f.receiveBegan), End: int64(end), Bytes: w.landed})
+	}
+}
+
+func (m *machine) endHostRcv(i int) {
+	f := &m.flows[i]
+	c := &m.nics[1-i]
+	p := &f.hostRcv
+	p.active = false
+	c.writing = false
+	c.rate[dmalog.HostRcv] = 0
+	m.progress(f.receive, m.arrived(i))
+	m.observe(f.receiveLearns, f.receive, p, f.landedAt[f.delivered%len(f.landedAt)])
+	if f.delivered >= m.o.Warmup {
+		c.busy += p.end - p.issued
+	}
+	m.record(dmalog.Record{Packet: f.delivered, Flow: i, Engine: dmalog.HostRcv,
+		Start: int64(p.issued), End: int64(p.end), Bytes: p.bytes})
+	view, _ := f.receive.Head()
+	m.finish(f.receive)
+	if view.Sent == view.Length {
+		m.deliver(i)
+	}
+}
+
+// learner is a policy that learns, by what it wants to know.
+type learner struct {
+	costs pipeline.Observer
+	ends  pipeline.FrameObserver
+}
+
+func learnerOf(d *pipeline.Device) learner {
+	var l learner
+	l.costs, _ = d.Policy().(pipeline.Observer)
+	l.ends, _ = d.Policy().(pipeline.FrameObserver)
+	return l
+}
+
+// observe tells a policy that learns what its transfer cost, and how its frame
+// ended if it has. arrived is when the frame's last byte had arrived.
+func (m *machine) observe(l learner, d *pipeline.Device, p *move, arrived profile.Time) {
+	if l.costs == nil {
+		return
+	}
+	view, _ := d.Head()
+	l.costs.Observe(pipeline.Observation{Bytes: p.bytes, Elapsed: int64(m.now - p.decided), Decision: int64(p.issued - p.decided),
+		Left: view.Length - view.Sent, Queued: view.Queued})
+	if l.ends != nil && view.Sent == view.Length {
+		l.ends.ObserveFrame(view.Length, int64(m.now-arrived))
+	}
+}
+
+func (m *machine) finish(d *pipeline.Device) {
+	if err := d.Done(); err != nil && m.err == nil {
+		m.err = err
+	}
+}

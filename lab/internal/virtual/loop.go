@@ -1,0 +1,208 @@
+package virtual
+
+import (
+	"github.com/trapeze-nic/trapeze/lab/internal/profile"
+	"github.com/trapeze-nic/trapeze/pipeline"
+	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
+)
+
+// look is the NIC's main loop: it asks which engines are idle and what could use
+// them, in turn, and gives the processor the first job that it finds. If there is
+// none it leaves times at which enough will have arrived.
+func (m *machine) look(n int) {
+	c := &m.nics[n]
+	if c.job != noJob {
+		return
+	}
+	for k := range jobs - 1 {
+		j := (c.turn-startHost+k)%(jobs-1) + startHost
+		if m.offer(n, j) {
+			c.began = m.now
+			c.turn = j%(jobs-1) + startHost
+			m.at[jobSlot+n] = m.now + m.price(c)
+			return
+		}
+	}
+}
+
+// price is the processor's time for a job.
+func (m *machine) price(c *nic) profile.Time {
+	p := &m.o.Profile.NIC
+	switch {
+	case c.job == workHeader:
+		return p.Packet
+	case c.job == startHost && c.incoming:
+		return p.Decision + p.Packet
+	}
+	return p.Decision
+}
+
+// offer gives the processor job j if there is work for it.
+func (m *machine) offer(n int, j job) bool {
+	c := &m.nics[n]
+	out, in := n, 1-n // the flow that this NIC sends, the one it receives
+	switch j {
+	case startHost:
+		first := c.lastHost // then it is hostRcv's turn
+		if first {
+			return m.offerHostRcv(c, in) || m.offerHostTx(c, out)
+		}
+		return m.offerHostTx(c, out) || m.offerHostRcv(c, in)
+	case startNetTx:
+		if out >= m.flowCount || !m.netTxReady(out) {
+			return false
+		}
+		c.job, c.flow = startNetTx, out
+		return true
+	case armNetRcv:
+		if in >= m.flowCount || m.flows[in].armed == m.total || m.flows[in].receiving || !m.flows[in].receive.CanStart() {
+			return false
+		}
+		c.job, c.flow = armNetRcv, in
+		return true
+	case workHeader:
+		if in >= m.flowCount || m.flows[in].headers == m.flows[in].headersCame {
+			return false
+		}
+		c.job, c.flow = workHeader, in
+		return true
+	}
+	return false
+}
+
+// busFree reports whether the bus takes a transfer in that direction.
+func (m *machine) busFree(c *nic, bus *profile.Bus, read bool) bool {
+	if bus.FullDuplex {
+		return read && !c.reading || !read && !c.writing
+	}
+	return !c.reading && !c.writing
+}
+
+func (m *machine) bus(n int) *profile.Bus {
+	if n == 0 {
+		return &m.o.Profile.Sender
+	}
+	return &m.o.Profile.Receiver
+}
+
+func (m *machine) offerHostTx(c *nic, i int) bool {
+	if i >= m.flowCount {
+		return false
+	}
+	f := &m.flows[i]
+	if f.started == f.postedFrames || !f.send.CanStart() || !m.busFree(c, m.bus(i), true) {
+		return false
+	}
+	c.job, c.flow, c.incoming, c.lastHost = startHost, i, true, true
+	c.reading = true
+	return true
+}
+
+func (m *machine) offerHostRcv(c *nic, i int) bool {
+	if i >= m.flowCount || !m.busFree(c, m.bus(1-i), false) || !m.hostRcvReady(i) {
+		return false
+	}
+	c.job, c.flow, c.incoming, c.lastHost = startHost, i, false, false
+	c.writing = true
+	return true
+}
+
+// netTxReady reports whether netTx may move something now; if not yet, it leaves
+// the time when it may.
+func (m *machine) netTxReady(i int) bool {
+	f := &m.flows[i]
+	slot := i*flowSlots + netTxReady
+	m.at[slot] = never
+	if f.netTx.active || f.wire.count == inFlight {
+		return false
+	}
+	f.send.SetBacklog(f.postedFrames - f.started)
+	want, ok := f.send.Threshold(f.hostTx.progress(m.now))
+	if !ok {
+		return false
+	}
+	view, _ := f.send.Head()
+	arrived := view.Arrived
+	if view.Arrived < view.Length {
+		arrived = f.hostTx.progress(m.now)
+		if needsEnd(f.send, view, want) {
+			return false
+		}
+	}
+	if arrived >= want {
+		return true
+	}
+	m.at[slot] = f.hostTx.reaches(want)
+	return false
+}
+
+// hostRcvReady is the same question for hostRcv.
+func (m *machine) hostRcvReady(i int) bool {
+	f := &m.flows[i]
+	slot := i*flowSlots + hostRcvReady
+	m.at[slot] = never
+	if f.hostRcv.active || f.headers <= f.delivered {
+		return false
+	}
+	want, ok := f.receive.Threshold(m.arrived(i))
+	if !ok {
+		return false
+	}
+	view, _ := f.receive.Head()
+	arrived := view.Arrived
+	if view.Arrived < view.Length {
+		arrived = m.arrived(i)
+		if needsEnd(f.receive, view, want) {
+			return false
+		}
+	}
+	if arrived >= want {
+		return true
+	}
+	if f.wire.count > 0 {
+		if pulse := f.wire.front(); want-f.wire.landed <= pulse.bytes {
+			m.at[slot] = pulse.reaches(want - f.wire.landed)
+		}
+	}
+	return false
+}
+
+// needsEnd reports whether the policy waits for the end of an arriving frame of
+// which nothing has left. Nobody polls such a frame: the interrupt tells of its end.
+func needsEnd(d *pipeline.Device, v pipeline.View, want int) bool {
+	if want < v.Length || v.Sent > 0 {
+		return false
+	}
+	least, _ := d.Threshold(v.Length - 1)
+	return least == v.Length
+}
+
+// arrived is the progress counter of netRcv: bytes of the frame that is arriving.
+func (m *machine) arrived(i int) int {
+	w := &m.flows[i].wire
+	if w.count == 0 {
+		return w.landed
+	}
+	return w.landed + w.front().progress(m.now)
+}
+
+// cost returns what a transfer of an engine costs, after NIC memory has granted
+// it a share: what the others leave, and at least an equal part.
+func (m *machine) cost(n int, e dmalog.Engine, c profile.Cost) profile.Cost {
+	memory := m.o.Profile.NIC.Memory
+	if memory == 0 {
+		return c
+	}
+	all := int64(1e12) / memory
+	left, users := all, int64(1)
+	for other, rate := range m.nics[n].rate {
+		if dmalog.Engine(other) != e && rate > 0 {
+			left -= rate
+			users++
+		}
+	}
+	left = max(left, all/users)
+	c.PerByte = max(c.PerByte, int64(1e12)/left)
+	m.nics[n].rate[e] = int64(1e12) / c.PerByte
+	return c
+}

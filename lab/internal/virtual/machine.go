@@ -1,0 +1,149 @@
+package virtual
+
+import (
+	"math"
+
+	"github.com/trapeze-nic/trapeze/lab/internal/profile"
+	"github.com/trapeze-nic/trapeze/pipeline"
+	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
+)
+
+const never = profile.Time(math.MaxInt64)
+
+// What can happen next. Each flow and each NIC has one slot for each kind, which
+// holds the time of its next occurrence.
+const (
+	posted       = iota // the host has a frame ready
+	hostTxEnd           // hostTx has moved its frame
+	netTxEnd            // a pulse has left
+	headerIn            // a control message has arrived
+	pulseIn             // the last byte of a pulse has arrived
+	hostRcvEnd          // a hostRcv transfer has ended
+	netTxReady          // enough has arrived for netTx
+	hostRcvReady        // enough has arrived for hostRcv
+	hostTxNoted         // the processor has taken note that hostTx ended
+	netRcvNoted         // and netRcv
+	flowSlots
+)
+
+const jobSlot = 2 * flowSlots // + NIC number: the processor has made its decision
+
+type slots [2*flowSlots + 2]profile.Time
+
+// move is a transfer under way: from is when its first byte moves, after the
+// overhead.
+type move struct {
+	active  bool
+	decided profile.Time // when the processor began to decide
+	issued  profile.Time
+	from    profile.Time
+	end     profile.Time
+	perByte int64
+	bytes   int
+}
+
+// progress returns the bytes moved at a time: the engine's progress counter.
+func (m *move) progress(now profile.Time) int {
+	if now >= m.end {
+		return m.bytes
+	}
+	if now <= m.from {
+		return 0
+	}
+	return min(int(int64(now-m.from)*1000/m.perByte), m.bytes)
+}
+
+// reaches returns when progress will be n.
+func (m *move) reaches(n int) profile.Time {
+	if n >= m.bytes {
+		return m.end
+	}
+	return m.from + profile.Time((int64(n)*m.perByte+999)/1000)
+}
+
+// inFlight bounds the pulses on the wire; the sender waits at that many.
+const inFlight = 64
+
+// wire holds the pulses of one flow between netTx and the receiver's memory.
+type wire struct {
+	pulses [inFlight]move
+	first  int
+	count  int
+	landed int // bytes of the current frame that arrived with earlier pulses
+}
+
+func (w *wire) front() *move { return &w.pulses[w.first] }
+
+func (w *wire) push(m move) {
+	w.pulses[(w.first+w.count)%inFlight] = m
+	w.count++
+}
+
+// flow is one direction: two devices and their engines.
+type flow struct {
+	send, receive *pipeline.Device
+	sendLearns    learner
+	receiveLearns learner
+
+	hostTx, netTx, hostRcv move
+	wire                   wire
+	cost                   [dmalog.Engines]profile.Cost
+
+	postedFrames  int // by the host, ready for the NIC
+	started       int // frames given to hostTx
+	leaving       int // number of the frame that netTx works on
+	stalled       bool
+	receiving     bool // netRcv works on a frame, or waits for one
+	armed         int  // frames for which the receiver has given a buffer
+	headers       int  // control messages that the receiver has worked off
+	headersCame   int  // control messages that have arrived
+	delivered     int
+	fetchedAt     []profile.Time // when a frame's last byte came from hostTx, by buffer
+	landedAt      []profile.Time // the same for netRcv
+	receiveBegan  profile.Time   // first byte of the frame that is arriving
+	receiveFrom   profile.Time   // first byte of its payload
+	hostSendFree  profile.Time   // when the sending host's processor is free
+	hostRcvFree   profile.Time
+	postTime      []profile.Time
+	deliveredTime []profile.Time
+}
+
+// job is a decision that a NIC's processor is making.
+type job uint8
+
+const (
+	noJob job = iota
+	startHost
+	startNetTx
+	armNetRcv
+	workHeader
+	jobs
+)
+
+type nic struct {
+	job      job
+	flow     int  // that the job is for
+	incoming bool // of startHost: hostTx rather than hostRcv
+	began    profile.Time
+	turn     job                   // where the main loop looks first
+	lastHost bool                  // the last host transfer was a hostTx
+	reading  bool                  // hostTx runs
+	writing  bool                  // hostRcv runs
+	rate     [dmalog.Engines]int64 // bytes per millisecond granted from NIC memory
+	busy     profile.Time
+}
+
+type machine struct {
+	o         Options
+	now       profile.Time
+	at        slots
+	flows     [2]flow
+	nics      [2]nic
+	flowCount int
+	total     int // frames of each flow, warm-up included
+	origin    profile.Time
+	transfers int
+	log       []dmalog.Record
+	gaps      *gapSource
+	err       error // a device refused what happened to it
+}

@@ -1,0 +1,97 @@
+// Package virtual carries the transfers of package pipeline out in virtual time:
+// two hosts with a NIC each, joined by a link, cost what a profile says. It is the
+// same scheduler and the same policies that move real bytes, under another clock.
+//
+// What is modelled, per NIC: one processor that makes one decision after the
+// other, looking for an idle engine that has work, and pays for each decision and
+// each packet; an I/O bus that carries one host transfer at a time (or one in each
+// direction, PCIe); a link engine; a receive engine that follows the sender's in
+// lock step, with back-pressure while the receiver has no buffer armed; and frame
+// buffers. A control message travels ahead of each payload. Hosts cost a fixed
+// time, half before and half after.
+//
+// Results are exact integers of picoseconds: the same options give the same bytes.
+package virtual
+
+import (
+	"fmt"
+
+	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/lab/internal/profile"
+	"github.com/trapeze-nic/trapeze/pipeline"
+	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
+)
+
+// Limits of one run.
+const (
+	MaxCount     = 10_000_000
+	MaxGap       = profile.Time(1e12) // one second
+	MaxTransfers = 100_000_000        // of all engines
+	MaxRecords   = 2_000_000          // transfers of a run that keeps a log
+	MaxTime      = profile.Time(1e18) // virtual time: a million seconds
+)
+
+// Change alters the cost of one engine from a frame on, as a platform does when
+// its memory or bus becomes busy.
+type Change struct {
+	Frame     int // first frame that pays the new cost, counted with the warm-up frames
+	Engine    dmalog.Engine
+	Overhead  float64 // factor, 0.01 to 100
+	Bandwidth float64 // factor, 0.01 to 100
+}
+
+// Options of a run.
+type Options struct {
+	Profile *profile.Profile
+	Plan    pipeline.Plan
+
+	Payload       int          // bytes of each frame, 1 to pipeline.MaxFrame
+	Count         int          // frames in each direction, 1 to MaxCount
+	Gap           profile.Time // between postings; 0 = as fast as the host can
+	Random        bool         // gaps are exponential with mean Gap instead of equal
+	Seed          uint64       // of the random gaps
+	Bidirectional bool         // the second host sends as many frames as the first
+	OneByOne      bool         // post a frame when the one before it was delivered
+
+	// Warmup frames go first, one by one on an idle system, and are not measured:
+	// policies that learn see them.
+	Warmup  int
+	Changes []Change
+	Log     bool // keep a record of each transfer
+}
+
+func (o *Options) check() error {
+	bad := func(name string, value any, allowed string) error {
+		return &option.Error{Option: name, Value: fmt.Sprint(value), Allowed: allowed}
+	}
+	switch {
+	case o.Profile == nil:
+		return bad("profile", "nil", "a profile")
+	case o.Plan.Send == nil || o.Plan.Receive == nil:
+		return bad("policy", "nil", "a plan made by pipeline.ByName")
+	case o.Payload < 1 || o.Payload > pipeline.MaxFrame:
+		return bad("payload", o.Payload, fmt.Sprintf("1 to %d bytes", pipeline.MaxFrame))
+	case o.Count < 1 || o.Count > MaxCount:
+		return bad("count", o.Count, fmt.Sprintf("1 to %d", MaxCount))
+	case o.Warmup < 0 || o.Warmup > MaxCount:
+		return bad("warm-up", o.Warmup, fmt.Sprintf("0 to %d", MaxCount))
+	case o.Gap < 0 || o.Gap > MaxGap:
+		return bad("gap", o.Gap.Microseconds(), "0 to 1000000 us")
+	}
+	for _, c := range o.Changes {
+		if c.Engine >= dmalog.Engines || !(c.Overhead >= 0.01 && c.Overhead <= 100) || !(c.Bandwidth >= 0.01 && c.Bandwidth <= 100) {
+			return bad("change", c, "an engine and factors from 0.01 to 100")
+		}
+	}
+	return nil
+}
+
+// Result of a run. Times are from the moment the first measured frame is posted.
+type Result struct {
+	Latency   profile.Time    // first measured frame, one way, from posting to the receiving program
+	Delivered []profile.Time  // latency of each measured frame of the first flow
+	Bandwidth float64         // MB/s, over the second half of the frames, sum of all flows
+	Busy      [2]profile.Time // each host's bus, measured frames only: transferring, overhead included
+	Transfers int             // of all engines, warm-up included
+	Log       []dmalog.Record
+}

@@ -1,0 +1,243 @@
+package virtual
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/lab/internal/profile"
+	"github.com/trapeze-nic/trapeze/pipeline"
+	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
+)
+
+// ErrStalled: nothing more can happen although frames are under way. It means an
+// error in this package.
+var ErrStalled = errors.New("the pipeline stands still")
+
+// checkEvery is how many events happen between two looks at the context: some tens
+// of microseconds.
+const checkEvery = 1 << 8
+
+// Run moves the frames and returns what was measured. Errors are *option.Error,
+// *pipeline.ParameterError, or the cause of the end of ctx.
+func Run(ctx context.Context, o Options) (*Result, error) {
+	m, err := newMachine(o)
+	if err != nil {
+		return nil, err
+	}
+	m.run(ctx)
+	var bad *option.Error
+	switch {
+	case ctx.Err() != nil && errors.Is(m.err, context.Cause(ctx)):
+		return nil, m.err
+	case errors.As(m.err, &bad):
+		return nil, bad
+	case m.err != nil:
+		return nil, fmt.Errorf("virtual time: %w", m.err)
+	}
+	for i := range m.flowCount {
+		if got := m.flows[i].delivered; got != m.total {
+			return nil, fmt.Errorf("virtual time: %w after %d of %d frames", ErrStalled, got, m.total)
+		}
+	}
+	return m.result(), nil
+}
+
+func newMachine(o Options) (*machine, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	m := &machine{o: o, flowCount: 1, total: o.Warmup + o.Count, gaps: newGapSource(&o)}
+	if o.Bidirectional {
+		m.flowCount = 2
+	}
+	for i := range m.at {
+		m.at[i] = never
+	}
+	buffers := o.Plan.Buffers
+	if buffers == 0 {
+		buffers = o.Profile.NIC.Buffers
+	}
+	for i := range m.flowCount {
+		f := &m.flows[i]
+		var err error
+		if f.send, err = pipeline.NewDevice(o.Plan.Send(), buffers); err != nil {
+			return nil, err
+		}
+		if f.receive, err = pipeline.NewDevice(o.Plan.Receive(), buffers); err != nil {
+			return nil, err
+		}
+		f.sendLearns, f.receiveLearns = learnerOf(f.send), learnerOf(f.receive)
+		f.fetchedAt = make([]profile.Time, buffers)
+		f.landedAt = make([]profile.Time, buffers)
+		from, to := o.Profile.Sender, o.Profile.Receiver
+		if i == 1 {
+			from, to = to, from
+		}
+		f.cost = [dmalog.Engines]profile.Cost{from.Read, o.Profile.Link.Pulse, o.Profile.Link.Pulse, to.Write}
+		f.postTime = make([]profile.Time, 0, m.total)
+		f.deliveredTime = make([]profile.Time, 0, m.total)
+	}
+	for i := range m.nics {
+		m.nics[i].turn = startHost
+	}
+	return m, nil
+}
+
+func (m *machine) run(ctx context.Context) {
+	for i := range m.flowCount {
+		m.post(i)
+	}
+	m.look(0)
+	m.look(1)
+	for events := 0; ; events++ {
+		if events%checkEvery == 0 && ctx.Err() != nil {
+			m.err = context.Cause(ctx)
+			return
+		}
+		slot, when := 0, never
+		for i, t := range m.at {
+			if t < when {
+				slot, when = i, t
+			}
+		}
+		if when == never {
+			return
+		}
+		if m.now = when; m.now > MaxTime {
+			m.err = m.tooMuch("at most 1000000 s of virtual time")
+		}
+		if m.err != nil {
+			return
+		}
+		m.at[slot] = never
+		if slot >= jobSlot {
+			n := slot - jobSlot
+			m.decide(n)
+			m.look(n)
+			continue
+		}
+		m.happen(slot/flowSlots, slot%flowSlots)
+	}
+}
+
+// tooMuch is the error of a run that goes beyond a limit.
+func (m *machine) tooMuch(limit string) error {
+	return &option.Error{Option: "count", Value: fmt.Sprint(m.o.Count), Allowed: limit + "; take fewer or shorter payloads, or longer pulses"}
+}
+
+// post schedules the next frame of a flow. Warm-up frames go one by one, and the
+// measured ones begin when all flows have delivered theirs.
+func (m *machine) post(i int) {
+	f := &m.flows[i]
+	k := len(f.postTime)
+	if k == m.total {
+		return
+	}
+	when := m.now
+	switch {
+	case k == m.o.Warmup:
+		for n := range m.flowCount {
+			if m.flows[n].delivered < k {
+				return // deliver posts it
+			}
+			when = max(when, m.flows[n].hostRcvFree)
+		}
+		m.origin = when
+	case k < m.o.Warmup || m.o.OneByOne:
+		if f.delivered < k {
+			return // deliver posts it
+		}
+		when = max(when, f.hostRcvFree)
+	default:
+		when = f.postTime[k-1] + m.gaps.next()
+	}
+	f.postTime = append(f.postTime, when)
+	f.hostSendFree = max(f.hostSendFree, when) + m.o.Profile.Host/2
+	m.at[i*flowSlots+posted] = f.hostSendFree
+}
+
+// deliver ends a frame: the receiving program has it.
+func (m *machine) deliver(i int) {
+	f := &m.flows[i]
+	f.hostRcvFree = max(f.hostRcvFree, m.now) + m.o.Profile.Host - m.o.Profile.Host/2
+	f.deliveredTime = append(f.deliveredTime, f.hostRcvFree)
+	f.delivered++
+	switch {
+	case f.delivered == m.o.Warmup:
+		for n := range m.flowCount {
+			if len(m.flows[n].postTime) == m.o.Warmup {
+				m.post(n)
+			}
+		}
+	case f.delivered < m.o.Warmup || m.o.OneByOne:
+		m.post(i)
+	}
+}
+
+func (m *machine) record(r dmalog.Record) {
+	m.transfers++
+	if m.transfers > MaxTransfers || m.o.Log && m.transfers > MaxRecords {
+		m.err = m.tooMuch(fmt.Sprintf("at most %d transfers, %d if they are logged", MaxTransfers, MaxRecords))
+	}
+	if m.o.Log && r.Packet >= m.o.Warmup {
+		r.Packet -= m.o.Warmup
+		r.Start -= int64(m.origin)
+		r.End -= int64(m.origin)
+		m.log = append(m.log, r)
+	}
+}
+
+func (m *machine) result() *Result {
+	r := &Result{Transfers: m.transfers, Log: m.log, Busy: [2]profile.Time{m.nics[0].busy, m.nics[1].busy}}
+	for i := range m.flowCount {
+		f := &m.flows[i]
+		w := m.o.Warmup
+		if i == 0 {
+			r.Delivered = make([]profile.Time, m.o.Count)
+			for k := range r.Delivered {
+				r.Delivered[k] = f.deliveredTime[w+k] - f.postTime[w+k]
+			}
+			r.Latency = r.Delivered[0]
+		}
+		r.Bandwidth += m.bandwidth(f)
+	}
+	return r
+}
+
+// bandwidth of a flow in MB/s, over the second half of its frames: the first ones
+// find an idle system and say nothing about a stream. A lone frame counts from its
+// posting.
+func (m *machine) bandwidth(f *flow) float64 {
+	last := m.total - 1
+	bytes := float64(m.o.Payload)
+	if m.o.Count == 1 {
+		return bytes / (f.deliveredTime[last] - f.postTime[last]).Microseconds()
+	}
+	from := min(m.o.Warmup+m.o.Count/2, last-1)
+	return bytes * float64(last-from) / (f.deliveredTime[last] - f.deliveredTime[from]).Microseconds()
+}
+
+// gapSource gives the times between postings.
+type gapSource struct {
+	mean   profile.Time
+	random *rand.Rand // nil = equal gaps
+}
+
+func newGapSource(o *Options) *gapSource {
+	g := &gapSource{mean: o.Gap}
+	if o.Random {
+		g.random = rand.New(rand.NewPCG(o.Seed, 0))
+	}
+	return g
+}
+
+func (g *gapSource) next() profile.Time {
+	if g.random == nil {
+		return g.mean
+	}
+	return profile.Time(math.Round(float64(g.mean) * g.random.ExpFloat64()))
+}

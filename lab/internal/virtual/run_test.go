@@ -1,0 +1,290 @@
+package virtual_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"reflect"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/lab/internal/profile"
+	"github.com/trapeze-nic/trapeze/lab/internal/virtual"
+	"github.com/trapeze-nic/trapeze/pipeline"
+	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
+)
+
+func plan(t testing.TB, name string, p pipeline.Parameters) pipeline.Plan {
+	t.Helper()
+	plan, err := pipeline.ByName(name, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
+
+func load(t testing.TB, name string) *profile.Profile {
+	t.Helper()
+	p, err := profile.Load(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func run(t testing.TB, o virtual.Options) *virtual.Result {
+	t.Helper()
+	r, err := virtual.Run(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// simple is a platform whose latencies can be added up by hand: 100 MB/s buses with
+// 3 us overhead, a 200 MB/s link, firmware costs of 1, 2 and 4 us, hosts 10 us.
+func simple() *profile.Profile {
+	bus := profile.Bus{Read: profile.NewCost(3, 100), Write: profile.NewCost(3, 100)}
+	return &profile.Profile{Name: "simple", Sender: bus, Receiver: bus, Host: profile.Micros(10),
+		NIC:  profile.NIC{Decision: profile.Micros(1), Completion: profile.Micros(2), Packet: profile.Micros(4), Buffers: 2},
+		Link: profile.Link{Pulse: profile.NewCost(0.5, 200), Latency: profile.Micros(7), Header: 200}}
+}
+
+// TestStoreAndForwardByHand adds the stages of a lone frame up.
+func TestStoreAndForwardByHand(t *testing.T) {
+	r := run(t, virtual.Options{Profile: simple(), Plan: plan(t, "store-and-forward", pipeline.Parameters{}), Payload: 1000, Count: 1, Log: true})
+	want := 5 + // host
+		(1 + 4) + (3 + 10) + // hostTx: decision and packet, overhead and bytes
+		2 + // its end is noticed
+		1 + (0.5 + 1 + 5) + // netTx: decision, overhead, control message, payload
+		7 + 2 + // latency, end of netRcv is noticed
+		1 + (3 + 10) + // hostRcv
+		5.0
+	if got := r.Latency.Microseconds(); got != want {
+		t.Errorf("latency %v us, by hand %v us", got, want)
+	}
+	if got := r.Busy[0].Microseconds() + r.Busy[1].Microseconds(); got != 26 {
+		t.Errorf("buses occupied for %v us, by hand 26 us", got)
+	}
+}
+
+// TestStaticByHand adds a static pulse pipeline up: the receiver's bus is the
+// bottleneck, and pays its overhead and a decision for each of four pulses.
+func TestStaticByHand(t *testing.T) {
+	p := simple()
+	p.Receiver.Write = profile.NewCost(3, 25)
+	r := run(t, virtual.Options{Profile: p, Plan: plan(t, "static", pipeline.Parameters{MinPulseSend: 250, MinPulseReceive: 250}), Payload: 1000, Count: 1})
+	want := 5 + (1 + 4) + 3 + 2.5 + // the first pulse is in the sender's NIC
+		1 + (0.5 + 1) + // netTx is set up, the control message leaves
+		7 + 4 + // it arrives and is worked off; the pulse's 1.25 us pass meanwhile
+		4*(1+3+10) + // four pulses over the receiver's bus
+		5.0
+	if got := r.Latency.Microseconds(); got != want {
+		t.Errorf("latency %v us, by hand %v us", got, want)
+	}
+}
+
+// TestStreamIsBoundByItsSlowestStage: a long stream takes, for each frame, what
+// hostTx takes with its firmware, and the one decision that the processor makes first.
+func TestStreamIsBoundByItsSlowestStage(t *testing.T) {
+	r := run(t, virtual.Options{Profile: simple(), Plan: plan(t, "store-and-forward", pipeline.Parameters{}), Payload: 8000, Count: 400})
+	perFrame := 1 + 4 + 3 + 80 + 2 + // hostTx: decision and packet, overhead and bytes, its end is noticed
+		1.0 // the frame before has its netTx decided first
+	if want := 8000 / perFrame; r.Bandwidth < 0.99*want || r.Bandwidth > 1.01*want {
+		t.Errorf("%v MB/s, by hand about %v", r.Bandwidth, want)
+	}
+}
+
+// TestBandwidthOfFewFrames: that of two frames or more is what the gaps between them
+// say, that of a lone one its latency, which TestStoreAndForwardByHand adds up.
+func TestBandwidthOfFewFrames(t *testing.T) {
+	for count, want := range map[int]float64{1: 1000 / 60.5, 2: 1, 3: 1, 4: 1} {
+		r := run(t, virtual.Options{Profile: simple(), Plan: plan(t, "store-and-forward", pipeline.Parameters{}),
+			Payload: 1000, Count: count, Gap: profile.Micros(1000)})
+		if math.Abs(r.Bandwidth-want) > 1e-9*want {
+			t.Errorf("%d frames: %v MB/s, by hand %v", count, r.Bandwidth, want)
+		}
+	}
+}
+
+// TestNoOverlapWithoutBuffers: with one buffer a frame does not begin before the one
+// before it has left the sender's NIC.
+func TestNoOverlapWithoutBuffers(t *testing.T) {
+	r := run(t, virtual.Options{Profile: simple(), Plan: plan(t, "pure-cut-through", pipeline.Parameters{}), Payload: 8000, Count: 5, Log: true})
+	left := map[int]int64{}
+	for _, l := range r.Log {
+		if l.Engine == dmalog.NetTx {
+			left[l.Packet] = max(left[l.Packet], l.End)
+		}
+	}
+	for _, l := range r.Log {
+		if l.Engine == dmalog.HostTx && l.Packet > 0 && l.Start < left[l.Packet-1] {
+			t.Errorf("hostTx %d starts at %d, netTx %d ends at %d", l.Packet, l.Start, l.Packet-1, left[l.Packet-1])
+		}
+	}
+}
+
+// TestSharedMemory: a NIC memory slower than the engines together slows them down,
+// one that is fast enough changes nothing.
+func TestSharedMemory(t *testing.T) {
+	latency := func(mbs float64) profile.Time {
+		p := simple()
+		if mbs > 0 {
+			p.NIC.Memory = profile.NewCost(0, mbs).PerByte
+		}
+		return run(t, virtual.Options{Profile: p, Plan: plan(t, "amp", pipeline.Parameters{}), Payload: 8000, Count: 1}).Latency
+	}
+	free, ample, scarce := latency(0), latency(10_000), latency(150)
+	if ample != free {
+		t.Errorf("ample memory: %v, without limit %v", ample, free)
+	}
+	if scarce <= free {
+		t.Errorf("scarce memory: %v, without limit %v", scarce, free)
+	}
+}
+
+// TestLatencyOfALoneFrameIsRepeatable: the second of two frames on an idle system
+// takes what the first took, and what happens under load does not matter to it.
+func TestIdleFramesAreAlike(t *testing.T) {
+	r := run(t, virtual.Options{Profile: load(t, "alcor"), Plan: plan(t, "amp", pipeline.Parameters{}), Payload: 8192, Count: 3, OneByOne: true})
+	for i, d := range r.Delivered {
+		if d != r.Latency {
+			t.Errorf("frame %d: %v, first %v", i, d, r.Latency)
+		}
+	}
+	late := run(t, virtual.Options{Profile: load(t, "alcor"), Plan: plan(t, "amp", pipeline.Parameters{}), Payload: 8192, Count: 1, Warmup: 20})
+	if late.Latency != r.Latency {
+		t.Errorf("after a warm-up: %v, before %v", late.Latency, r.Latency)
+	}
+}
+
+func TestSameSeedSameResult(t *testing.T) {
+	for _, name := range []string{"amp", "auto", "static"} {
+		o := virtual.Options{Profile: load(t, "p6-natoma"), Plan: plan(t, name, pipeline.Parameters{}), Payload: 5000, Count: 50,
+			Gap: profile.Micros(90), Random: true, Seed: 7, Bidirectional: true, Log: true}
+		first := run(t, o)
+		if second := run(t, o); !reflect.DeepEqual(first, second) {
+			t.Errorf("%s: two runs differ", name)
+		}
+		o.Seed = 8
+		if other := run(t, o); reflect.DeepEqual(first.Log, other.Log) {
+			t.Errorf("%s: another seed gives the same run", name)
+		}
+	}
+}
+
+// TestAutoFollowsAPlatformThatChanges: bandwidth or overhead of one engine changes by
+// a factor of two in the middle of a run. 200 frames later the latency is within 3 %
+// of that of a policy that has learned on the new platform alone.
+func TestAutoFollowsAPlatformThatChanges(t *testing.T) {
+	for _, name := range []string{"p6-natoma", "alcor", "pcie4-x16-100g"} {
+		for _, e := range []dmalog.Engine{dmalog.HostTx, dmalog.NetTx, dmalog.HostRcv} {
+			for _, factors := range [][2]float64{{1, 0.5}, {1, 2}, {2, 1}, {0.5, 1}} {
+				change := virtual.Change{Frame: 100, Engine: e, Overhead: factors[0], Bandwidth: factors[1]}
+				o := virtual.Options{Profile: load(t, name), Plan: plan(t, "auto", pipeline.Parameters{}), Payload: 8192, Count: 1,
+					Warmup: 300, Changes: []virtual.Change{change}}
+				followed := run(t, o).Latency
+				o.Changes[0].Frame = 0
+				fresh := run(t, o).Latency
+				if float64(followed) > 1.03*float64(fresh) {
+					t.Errorf("%s, %v overhead x%g bandwidth x%g: %v us, learned afresh %v us", name, e, factors[0], factors[1], followed.Microseconds(), fresh.Microseconds())
+				}
+			}
+		}
+	}
+}
+
+func TestBadOptions(t *testing.T) {
+	good := virtual.Options{Profile: simple(), Plan: plan(t, "amp", pipeline.Parameters{}), Payload: 100, Count: 1}
+	for name, spoil := range map[string]func(*virtual.Options){
+		"no profile":       func(o *virtual.Options) { o.Profile = nil },
+		"no plan":          func(o *virtual.Options) { o.Plan = pipeline.Plan{} },
+		"zero-length":      func(o *virtual.Options) { o.Payload = 0 },
+		"huge payload":     func(o *virtual.Options) { o.Payload = pipeline.MaxFrame + 1 },
+		"no frames":        func(o *virtual.Options) { o.Count = 0 },
+		"too many frames":  func(o *virtual.Options) { o.Count = virtual.MaxCount + 1 },
+		"negative gap":     func(o *virtual.Options) { o.Gap = -1 },
+		"negative warm-up": func(o *virtual.Options) { o.Warmup = -1 },
+		"unknown engine":   func(o *virtual.Options) { o.Changes = []virtual.Change{{Engine: 9, Overhead: 1, Bandwidth: 1}} },
+		"factor 0":         func(o *virtual.Options) { o.Changes = []virtual.Change{{Overhead: 1}} },
+	} {
+		o := good
+		spoil(&o)
+		var e *option.Error
+		if _, err := virtual.Run(context.Background(), o); !errors.Is(err, option.ErrBad) || !errors.As(err, &e) || e.Allowed == "" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	o := good
+	o.Plan.Buffers = -1
+	if _, err := virtual.Run(context.Background(), o); !errors.Is(err, pipeline.ErrParameter) {
+		t.Errorf("negative buffers: %v", err)
+	}
+}
+
+// TestTooMuch: a run that would take too many transfers or too long is refused, on the
+// way there.
+func TestTooMuch(t *testing.T) {
+	slow := simple()
+	slow.Sender.Read = profile.NewCost(10_000, 0.1)
+	for name, o := range map[string]virtual.Options{
+		"log":  {Profile: simple(), Plan: plan(t, "static", pipeline.Parameters{MinPulseSend: 1, MinPulseReceive: 1}), Payload: pipeline.MaxFrame, Count: 1, Log: true},
+		"time": {Profile: slow, Plan: plan(t, "store-and-forward", pipeline.Parameters{}), Payload: pipeline.MaxFrame, Count: 20_000},
+	} {
+		var e *option.Error
+		if r, err := virtual.Run(context.Background(), o); !errors.As(err, &e) || r != nil || e.Option != "count" {
+			t.Errorf("%s: %v, %v", name, r, err)
+		}
+	}
+}
+
+// TestHugeChange: the cost of the longest frame stays in range whatever the factors.
+func TestHugeChange(t *testing.T) {
+	p := simple()
+	p.Receiver.Write = profile.NewCost(10_000, 0.1)
+	r := run(t, virtual.Options{Profile: p, Plan: plan(t, "store-and-forward", pipeline.Parameters{}), Payload: pipeline.MaxFrame, Count: 1,
+		Changes: []virtual.Change{{Engine: dmalog.HostRcv, Overhead: 100, Bandwidth: 0.01}}})
+	if r.Latency < profile.Micros(1e8) {
+		t.Errorf("%v us", r.Latency.Microseconds())
+	}
+}
+
+// BenchmarkTransfers reports transfers of virtual time per second of real time.
+func BenchmarkTransfers(b *testing.B) {
+	for _, name := range []string{"store-and-forward", "static", "amp", "auto"} {
+		b.Run(name, func(b *testing.B) {
+			o := virtual.Options{Profile: load(b, "p6-natoma"), Plan: plan(b, name, pipeline.Parameters{}), Payload: 8192, Count: 2000}
+			transfers := 0
+			for b.Loop() {
+				transfers += run(b, o).Transfers
+			}
+			b.ReportMetric(float64(transfers)/b.Elapsed().Seconds()/1e6, "Mtransfers/s")
+		})
+	}
+}
+
+// TestRunEnds: a run of many events ends with its context.
+func TestRunEnds(t *testing.T) {
+	why := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	sent := 0
+	// A policy that ends it in the middle.
+	stop := pipeline.Plan{Send: func() pipeline.Policy { return counting{&sent, func() { cancel(why) }} }, Receive: func() pipeline.Policy { return pipeline.StoreAndForward{} }}
+	_, err := virtual.Run(ctx, virtual.Options{Profile: simple(), Plan: stop, Payload: 8192, Count: 100_000})
+	if !errors.Is(err, why) || sent < 1000 || sent > 10_000 {
+		t.Errorf("%v after %d questions", err, sent)
+	}
+}
+
+// counting calls stop at the thousandth question.
+type counting struct {
+	n    *int
+	stop func()
+}
+
+func (c counting) Next(v pipeline.View) int {
+	if *c.n++; *c.n == 1000 {
+		c.stop()
+	}
+	return v.Available()
+}

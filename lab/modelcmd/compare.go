@@ -1,0 +1,181 @@
+package modelcmd
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"github.com/trapeze-nic/trapeze/internal/jsonout"
+	"github.com/trapeze-nic/trapeze/lab/internal/profile"
+	"github.com/trapeze-nic/trapeze/lab/internal/published"
+)
+
+// ErrTooFar: a computed figure is further from the published one than was allowed.
+var ErrTooFar = errors.New("computed figures are too far from the published ones")
+
+// ErrNothing: a limit was given for errors that there are none of.
+var ErrNothing = errors.New("nothing to hold against the limit")
+
+func compareCommand(e Env) *cobra.Command {
+	var file string
+	var limitMean, limitMax float64
+	cmd := &cobra.Command{
+		Use:   "compare --published FILE.csv",
+		Short: "Compute published figures again and show the error of each",
+		Long: `Reads a table of published figures (columns id,source,quantity,condition,value,unit),
+computes those that the model covers, and prints published value, computed value and
+error. What a row stands for follows from its words: platform, payload, policy, pulse,
+unit. Its id and its value take no part. Rows that are not computed are listed with the
+reason.
+
+Mean and maximum are over computed times and bandwidths with an exact published
+figure. Rows of kind "input" show costs that a profile states; bounds and ranges
+count as met or not.
+
+JSON keys: rows (id, source, quantity, condition, unit, published, kind, what, and
+computed, error_percent unless it is not modelled), table1 and overall (rows, mean,
+maximum, worst_id; errors as fractions).`,
+		Example: `  trapeze model compare --published published.csv
+  trapeze model compare --published published.csv --max-error 4.5 --mean-error 2 --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := cmp.Or(between("--"+maxError, limitMax, 0, 1e9, "percent"), between("--"+meanError, limitMean, 0, 1e9, "percent")); err != nil {
+				return err
+			}
+			rows, err := readRows(file)
+			if err != nil {
+				return err
+			}
+			lines, err := published.Compare(published.NewModel(cmd.Context(), profile.Load), rows)
+			if err != nil {
+				return fmt.Errorf("%s: %w", file, err)
+			}
+			if e.JSON() {
+				err = jsonout.Print(cmd.OutOrStdout(), comparisonOf(lines))
+			} else {
+				err = writeComparison(cmd.OutOrStdout(), lines)
+			}
+			if err != nil {
+				return err
+			}
+			return withinLimits(cmd, published.Summarise(lines, inTable1), limitMean, limitMax)
+		},
+	}
+	cmd.Flags().StringVar(&file, "published", "", "table of published figures, CSV (required)")
+	cmd.Flags().Float64Var(&limitMax, maxError, 0, "fail if a row of Table 1 is further off, in percent, or if there is none (default: no limit)")
+	cmd.Flags().Float64Var(&limitMean, meanError, 0, "fail if the mean over Table 1 is greater, in percent, or if it has no row (default: no limit)")
+	return cmd
+}
+
+// Flags with limits.
+const (
+	maxError  = "max-error"
+	meanError = "mean-error"
+)
+
+// withinLimits holds the errors over Table 1 against those limits that were given.
+func withinLimits(cmd *cobra.Command, s published.Summary, mean, most float64) error {
+	for _, l := range []struct {
+		flag, what   string
+		value, limit float64
+	}{{meanError, "mean", 100 * s.Mean, mean}, {maxError, "maximum, at " + s.Worst, 100 * s.Maximum, most}} {
+		switch {
+		case !cmd.Flags().Changed(l.flag):
+			continue
+		case s.Rows == 0:
+			return fmt.Errorf("--%s %g: no row of CS-1997-20, Table 1 was computed: %w", l.flag, l.limit, ErrNothing)
+		case l.value > l.limit:
+			return fmt.Errorf("CS-1997-20, Table 1: %s: %.2f %%, the limit is %g %%: %w", l.what, l.value, l.limit, ErrTooFar)
+		}
+	}
+	return nil
+}
+
+func readRows(file string) ([]published.Row, error) {
+	f, err := openInput("--published", file)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := published.Read(f, file)
+	return rows, errors.Join(err, f.Close())
+}
+
+func inTable1(l published.Line) bool { return ofTable1(l.Row) }
+
+// ofTable1 reports whether a row is of CS-1997-20, Table 1.
+func ofTable1(r published.Row) bool { return strings.HasPrefix(r.Source, "CS-1997-20, Table 1") }
+
+func everything(published.Line) bool { return true }
+
+// comparedRow is a row of the JSON object.
+type comparedRow struct {
+	ID        string `json:"id"`
+	Source    string `json:"source"`
+	Quantity  string `json:"quantity"`
+	Condition string `json:"condition"`
+	Unit      string `json:"unit"`
+	Published string `json:"published"`
+	Kind      string `json:"kind"`
+	What      string `json:"what"`
+	// Not there for rows that are not modelled.
+	Computed *float64 `json:"computed,omitempty"`
+	Error    *float64 `json:"error_percent,omitempty"`
+}
+
+type comparison struct {
+	Rows    []comparedRow     `json:"rows"`
+	Table1  published.Summary `json:"table1"`
+	Overall published.Summary `json:"overall"`
+}
+
+func comparisonOf(lines []published.Line) comparison {
+	c := comparison{Rows: []comparedRow{}, Table1: published.Summarise(lines, inTable1), Overall: published.Summarise(lines, everything)}
+	for _, l := range lines {
+		row := comparedRow{ID: l.ID, Source: l.Source, Quantity: l.Quantity, Condition: l.Condition, Unit: l.Unit,
+			Published: l.Value, Kind: string(l.Kind), What: l.What}
+		if l.Kind != published.NotModelled {
+			percent := 100 * l.Error
+			row.Computed, row.Error = &l.Computed, &percent
+		}
+		c.Rows = append(c.Rows, row)
+	}
+	return c
+}
+
+func writeComparison(w io.Writer, lines []published.Line) error {
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(t, "id\tpublished\tcomputed\terror\tunit\tkind\twhat was computed")
+	for _, l := range lines {
+		if l.Kind != published.NotModelled {
+			fmt.Fprintf(t, "%s\t%s\t%.2f\t%+.1f %%\t%s\t%s\t%s\n", l.ID, l.Value, l.Computed, 100*l.Error, l.Unit, l.Kind, l.What)
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(w, "\nnot modelled:")
+	for _, l := range lines {
+		if l.Kind == published.NotModelled {
+			fmt.Fprintf(t, "%s\t%s (%s)\t%s\n", l.ID, l.Quantity, l.Source, l.What)
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	for _, s := range []struct {
+		name string
+		published.Summary
+	}{{"CS-1997-20, Table 1", published.Summarise(lines, inTable1)}, {"all computed times and bandwidths", published.Summarise(lines, everything)}} {
+		if s.Rows == 0 {
+			fmt.Fprintf(w, "%s: 0 rows\n", s.name)
+			continue
+		}
+		fmt.Fprintf(w, "%s: %d rows, mean error %.2f %%, maximum %.2f %% (%s)\n", s.name, s.Rows, 100*s.Mean, 100*s.Maximum, s.Worst)
+	}
+	return nil
+}

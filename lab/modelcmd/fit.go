@@ -1,0 +1,224 @@
+package modelcmd
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"github.com/trapeze-nic/trapeze/internal/jsonout"
+	"github.com/trapeze-nic/trapeze/lab/internal/fit"
+	"github.com/trapeze-nic/trapeze/lab/internal/profile"
+	"github.com/trapeze-nic/trapeze/lab/internal/published"
+)
+
+// split is a way to fit on some rows of Table 1 and predict the others.
+type split struct {
+	name, fitted, predicted string
+	use                     func(published.Row) bool
+}
+
+// splits are the halves of cross-validation. Rows outside Table 1 stay in.
+var splits = []split{
+	{"latencies", "latencies", "bandwidths", func(r published.Row) bool { return r.Quantity != "bandwidth" }},
+	{"bandwidths", "bandwidths", "latencies", func(r published.Row) bool { return r.Quantity == "bandwidth" }},
+	{"store-and-forward", "store and forward", "cut-through", func(r published.Row) bool { return strings.Contains(r.Condition, "store-and-forward") }},
+	{"cut-through", "cut-through", "store and forward", func(r published.Row) bool { return strings.Contains(r.Condition, "cut-through") }},
+}
+
+// fitResult is the JSON object of "trapeze model fit".
+type fitResult struct {
+	fit.Parameters
+	Fitted    published.Summary  `json:"fitted"`
+	Predicted *published.Summary `json:"predicted,omitempty"`
+}
+
+func fitCommand(e Env) *cobra.Command {
+	var file, half string
+	var effort int
+	cmd := &cobra.Command{
+		Use:   "fit --published FILE.csv",
+		Short: "Fit the parameters of the 1997 platforms to published figures",
+		Long: `Searches the four parameters of each platform (bus read and write bandwidth, bus
+overhead, host cost) and the four shared ones (decision, packet, completion, netTx
+pulse) for the least squared error. The search is deterministic. The profiles hold
+its result; nothing is written.
+
+With --half, only one half of Table 1 takes part, and the error on the other half is
+shown as well: how well the model predicts what it was not fitted to.
+
+JSON keys: shared (decision_us, packet_us, completion_us, pulse_us), platforms (by
+name: read_mb_s, write_mb_s, overhead_us, host_us), fitted and, with --half, predicted
+(rows, mean, maximum, worst_id; errors as fractions).`,
+		Example: `  trapeze model fit --published published.csv
+  trapeze model fit --published published.csv --half latencies`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			rows, err := readRows(file)
+			if err != nil {
+				return err
+			}
+			use, err := half2use(half)
+			if err != nil {
+				return err
+			}
+			if effort < 1 || effort > 100 {
+				return usage("--effort", fmt.Sprint(effort), "1 to 100")
+			}
+			search := fit.DefaultEffort
+			search.Restarts = effort
+			p, err := fit.Fit(cmd.Context(), rows, use, search)
+			if err != nil {
+				return err
+			}
+			lines, err := published.Compare(published.NewModel(cmd.Context(), p.Loader()), rows)
+			if err != nil {
+				return err
+			}
+			r := fitResult{Parameters: p, Fitted: published.Summarise(lines, func(l published.Line) bool { return inTable1(l) && use(l.Row) })}
+			if half != "" {
+				s := published.Summarise(lines, func(l published.Line) bool { return inTable1(l) && !use(l.Row) })
+				r.Predicted = &s
+			}
+			if e.JSON() {
+				return jsonout.Print(cmd.OutOrStdout(), r)
+			}
+			return writeFit(cmd.OutOrStdout(), r, lines, use)
+		},
+	}
+	cmd.Flags().StringVar(&file, "published", "", "table of published figures, CSV (required)")
+	cmd.Flags().StringVar(&half, "half", "", "fit to one half of Table 1: "+halves())
+	cmd.Flags().IntVar(&effort, "effort", fit.DefaultEffort.Restarts, "how often the search starts again from where it ended, 1 to 100")
+	return cmd
+}
+
+func halves() string {
+	names := make([]string, len(splits))
+	for i, s := range splits {
+		names[i] = s.name
+	}
+	return strings.Join(names, ", ")
+}
+
+// half2use returns which rows take part.
+func half2use(half string) (func(published.Row) bool, error) {
+	if half == "" {
+		return func(published.Row) bool { return true }, nil
+	}
+	for _, s := range splits {
+		if s.name == half {
+			return func(r published.Row) bool { return !ofTable1(r) || s.use(r) }, nil
+		}
+	}
+	return nil, usage("--half", half, halves())
+}
+
+func writeFit(w io.Writer, r fitResult, lines []published.Line, use func(published.Row) bool) error {
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	s := r.Shared
+	fmt.Fprintf(t, "shared\tdecision %.2f us\tcompletion %.2f us\tpacket %.2f us\tpulse %.2f us\n", s.Decision, s.Completion, s.Packet, s.Pulse)
+	for _, name := range fit.Names() {
+		o := r.Platforms[name]
+		fmt.Fprintf(t, "%s\tread %.1f MB/s\twrite %.1f MB/s\toverhead %.2f us\thost %.1f us\n", name, o.Read, o.Write, o.Overhead, o.Host)
+	}
+	fmt.Fprintln(t)
+	for _, l := range lines {
+		if l.Counts && inTable1(l) {
+			part := "fitted"
+			if !use(l.Row) {
+				part = "predicted"
+			}
+			fmt.Fprintf(t, "%s\t%s\t%s %s\t%.1f\t%+.1f %%\t%s\n", l.ID, l.Condition, l.Value, l.Unit, l.Computed, 100*l.Error, part)
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "\nfitted: %d rows, mean error %.2f %%, maximum %.2f %% (%s)\n", r.Fitted.Rows, 100*r.Fitted.Mean, 100*r.Fitted.Maximum, r.Fitted.Worst)
+	if p := r.Predicted; p != nil {
+		fmt.Fprintf(w, "predicted: %d rows, mean error %.2f %%, maximum %.2f %% (%s)\n", p.Rows, 100*p.Mean, 100*p.Maximum, p.Worst)
+	}
+	return nil
+}
+
+func profilesCommand(e Env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "profiles [NAME]",
+		Short: "List the built-in cost profiles, or print the TOML text of one",
+		Long: `List the built-in cost profiles, or print the TOML text of one, to start a profile
+of one's own from.
+
+JSON keys, in an array, or in one object with NAME: name, summary, read_mb_s,
+write_mb_s, link_mb_s, bus_duplex; with NAME also toml, the text.`,
+		Example: `  trapeze model profiles
+  trapeze model profiles p6-natoma > mine.toml`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				text, err := profile.Source(args[0])
+				if err != nil {
+					return usage("profile", args[0], strings.Join(profile.Names(), ", "))
+				}
+				if !e.JSON() {
+					_, err = cmd.OutOrStdout().Write(text)
+					return err
+				}
+				p, err := listed(args[0])
+				if err != nil {
+					return err
+				}
+				return jsonout.Print(cmd.OutOrStdout(), struct {
+					listedProfile
+					TOML string `json:"toml"`
+				}{p, string(text)})
+			}
+			return listProfiles(cmd.OutOrStdout(), e.JSON())
+		},
+	}
+	return cmd
+}
+
+type listedProfile struct {
+	Name    string  `json:"name"`
+	Summary string  `json:"summary"`
+	Read    float64 `json:"read_mb_s"`
+	Write   float64 `json:"write_mb_s"`
+	Link    float64 `json:"link_mb_s"`
+	Duplex  string  `json:"bus_duplex"`
+}
+
+// listed is what the list says about a profile.
+func listed(name string) (listedProfile, error) {
+	p, err := profile.Load(name)
+	if err != nil {
+		return listedProfile{}, err
+	}
+	duplex := "half"
+	if p.Sender.FullDuplex {
+		duplex = "full"
+	}
+	mbs := func(c profile.Cost) float64 { return math.Round(c.Bandwidth()*10) / 10 }
+	return listedProfile{name, p.Summary, mbs(p.Sender.Read), mbs(p.Receiver.Write), mbs(p.Link.Pulse), duplex}, nil
+}
+
+func listProfiles(w io.Writer, asJSON bool) error {
+	var list []listedProfile
+	for _, name := range profile.Names() {
+		p, err := listed(name)
+		if err != nil {
+			return err
+		}
+		list = append(list, p)
+	}
+	if asJSON {
+		return jsonout.Print(w, list)
+	}
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(t, "name\tread MB/s\twrite MB/s\tlink MB/s\tbus\tsummary")
+	for _, p := range list {
+		fmt.Fprintf(t, "%s\t%g\t%g\t%g\t%s duplex\t%s\n", p.Name, p.Read, p.Write, p.Link, p.Duplex, p.Summary)
+	}
+	return t.Flush()
+}

@@ -1,0 +1,86 @@
+package modelcmd
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/trapeze-nic/trapeze/internal/outfile"
+	"github.com/trapeze-nic/trapeze/lab/internal/report"
+	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
+)
+
+// transfer is one entry of the JSON lists.
+type transfer struct {
+	Packet int     `json:"packet"`
+	Flow   int     `json:"flow,omitempty"`
+	Start  float64 `json:"start_us"`
+	End    float64 `json:"end_us"`
+	Bytes  int     `json:"bytes"`
+}
+
+// result is the JSON object of "trapeze model".
+type result struct {
+	Latency   float64 `json:"latency_us"`
+	Bandwidth float64 `json:"bandwidth_mb_s"`
+	Transfers struct {
+		HostTx  []transfer `json:"hostTx"`
+		NetTx   []transfer `json:"netTx"`
+		NetRcv  []transfer `json:"netRcv"`
+		HostRcv []transfer `json:"hostRcv"`
+	} `json:"transfers"`
+	Busy float64 `json:"bus_busy_us"`
+}
+
+func resultOf(f *report.Figures) *result {
+	r := &result{Latency: f.Latency.Microseconds(), Bandwidth: f.Bandwidth, Busy: f.Busy.Microseconds()}
+	lists := [dmalog.Engines]*[]transfer{&r.Transfers.HostTx, &r.Transfers.NetTx, &r.Transfers.NetRcv, &r.Transfers.HostRcv}
+	for _, l := range lists {
+		*l = []transfer{}
+	}
+	for _, l := range f.Log {
+		*lists[l.Engine] = append(*lists[l.Engine], transfer{Packet: l.Packet, Flow: l.Flow,
+			Start: dmalog.Microseconds(l.Start), End: dmalog.Microseconds(l.End), Bytes: l.Bytes})
+	}
+	return r
+}
+
+func writeText(w io.Writer, c *report.Case, f *report.Figures) error {
+	counts := [dmalog.Engines]int{}
+	for _, l := range f.Log {
+		counts[l.Engine]++
+	}
+	_, err := fmt.Fprintf(w, `%s, %s, %d payloads of %d bytes
+latency            %10.3f us   one payload, one way, idle system
+bandwidth          %10.3f MB/s
+buses occupied     %10.3f us
+transfers          hostTx %d, netTx %d, netRcv %d, hostRcv %d
+`, c.Profile.Name, c.Policy, c.Count, c.Payload, f.Latency.Microseconds(), f.Bandwidth, f.Busy.Microseconds(),
+		counts[dmalog.HostTx], counts[dmalog.NetTx], counts[dmalog.NetRcv], counts[dmalog.HostRcv])
+	return err
+}
+
+// writeFile writes a file whole or not at all. A pipe or a terminal is written to.
+func writeFile(name string, content []byte) error {
+	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
+		return writeStream(name, content)
+	}
+	// The file that a link points to is replaced, not the link.
+	if target, err := filepath.EvalSymlinks(name); err == nil {
+		name = target
+	}
+	return outfile.Write(name, 0o644, true, content)
+}
+
+func writeStream(name string, content []byte) error {
+	f, err := os.OpenFile(name, os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	if _, err = f.Write(content); err != nil {
+		err = fmt.Errorf("write %s: %w", name, err)
+	}
+	return errors.Join(err, f.Close())
+}

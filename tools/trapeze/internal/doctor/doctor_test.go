@@ -1,0 +1,135 @@
+package doctor_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/internal/vfio/hostpcitest"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/doctor"
+	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/vfio/hostpci"
+)
+
+// TestAnyFunction: one function that could be driven is enough, and what is no
+// NIC, ours or VFIO's is left out.
+func TestAnyFunction(t *testing.T) {
+	tree := healthy(t)
+	tree.Function(hostpcitest.Function{Address: "0000:05:00.0", Vendor: 0x8086, Device: 0x1572, Class: 0x020000, Driver: "i40e", Group: 20})
+	tree.Function(hostpcitest.Function{Address: "0000:06:00.0", Vendor: 0x1b36, Device: 0x10, Class: 0x010802, Driver: "nvme", Group: 21})
+	r, err := doctor.Run(t.Context(), tree.Root(), "", doctor.Options{Drivers: ours})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Functions) != 2 || !r.CouldStart || !r.Functions[0].CouldStart || r.Functions[1].CouldStart {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestVirtualFunction: its IDs read as all ones in configuration space, and yet
+// it is there.
+func TestVirtualFunction(t *testing.T) {
+	tree := healthy(t)
+	tree.Function(hostpcitest.Function{Address: "0000:03:00.1", Behind: "0000:00:1c.0", Class: 0x020000, Group: 13})
+	tree.Link("sys/devices/pci0000:00/0000:00:1c.0/0000:03:00.0/physfn", "sys/devices/pci0000:00/0000:00:1c.0/0000:03:00.1")
+	config := nicConfig()
+	copy(config, "\xff\xff\xff\xff")
+	tree.File(nicDir+"/config", string(config))
+	r, err := doctor.Run(t.Context(), tree.Root(), nic, doctor.Options{})
+	if err != nil || !r.CouldStart {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if f, _ := find(r, "interrupts"); f.What != "256 MSI-X vectors" {
+		t.Errorf("%+v", f)
+	}
+}
+
+func TestNoFunctions(t *testing.T) {
+	tree := healthy(t)
+	tree.Remove("sys/bus/pci/devices")
+	r, err := doctor.Run(t.Context(), tree.Root(), "", doctor.Options{})
+	if err != nil || r.CouldStart {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if f, ok := find(r, "functions"); !ok || f.Severity != doctor.Error || !strings.Contains(f.Why, "emu:") {
+		t.Errorf("%+v", f)
+	}
+}
+
+// TestBrokenFunction: one that cannot be read hides no other.
+func TestBrokenFunction(t *testing.T) {
+	tree := healthy(t)
+	tree.Function(hostpcitest.Function{Address: "0000:05:00.0", Class: 0x020000})
+	tree.File(hostpcitest.Dir("0000:05:00.0")+"/numa_node", "x\n")
+	r, err := doctor.Run(t.Context(), tree.Root(), "", doctor.Options{})
+	if err != nil || !r.CouldStart {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if f, ok := find(r, "functions"); !ok || f.Severity != doctor.Warning || !strings.Contains(f.What, "0000:05:00.0") {
+		t.Errorf("%+v", f)
+	}
+}
+
+// TestEmptyHost: a host that tells nothing gets findings, not errors.
+func TestEmptyHost(t *testing.T) {
+	r, err := doctor.Run(t.Context(), hostpcitest.New(t).Root(), "", doctor.Options{})
+	if err != nil || r.CouldStart || len(r.Host) == 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	root := healthy(t).Root()
+	for address, want := range map[string]error{"eth0": vfio.ErrBadAddress, "0000:09:00.0": hostpci.ErrNoFunction} {
+		if _, err := doctor.Run(t.Context(), root, address, doctor.Options{}); !errors.Is(err, want) {
+			t.Errorf("%q: %v", address, err)
+		}
+	}
+	if _, err := doctor.Run(t.Context(), "/nonexistent", "", doctor.Options{}); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := doctor.Run(ctx, root, "", doctor.Options{}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	tree := healthy(t)
+	tree.File("proc/self/status", "Uid:\tx\n")
+	if _, err := doctor.Run(t.Context(), tree.Root(), "", doctor.Options{}); err == nil || !strings.Contains(err.Error(), "Uid") {
+		t.Error(err)
+	}
+}
+
+func TestJSON(t *testing.T) {
+	b, err := json.Marshal(doctor.Finding{Check: "iommu", Severity: doctor.Error, What: "off", Fix: []string{"x"}})
+	if want := `{"check":"iommu","severity":"error","what":"off","fix":["x"]}`; err != nil || string(b) != want {
+		t.Errorf("%s, %v", b, err)
+	}
+}
+
+// TestThisHost looks at whatever machine runs the test, and leaves no file open.
+func TestThisHost(t *testing.T) {
+	count := func() int {
+		entries, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(entries)
+	}
+	before := count()
+	r, err := doctor.Run(t.Context(), "/", "", doctor.Options{Drivers: ours})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after := count(); after != before {
+		t.Errorf("%d files open before, %d after", before, after)
+	}
+	for _, f := range r.Host {
+		if f.What == "" || f.Severity == doctor.Error && len(f.Fix) == 0 {
+			t.Errorf("%+v does not help", f)
+		}
+	}
+}

@@ -1,0 +1,326 @@
+package dmaspace_test
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/vfio/vfiouser/internal/dmaspace"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	page = dmaspace.PageSize
+	both = vfio.DMARead | vfio.DMAWrite
+)
+
+// memfd makes a file of pages in memory. Flags are those of memfd_create.
+func memfd(t testing.TB, pages int, flags int) int {
+	t.Helper()
+	fd, err := unix.MemfdCreate("trapeze-space-test", unix.MFD_CLOEXEC|flags)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	if err := unix.Ftruncate(fd, int64(pages)*page); err != nil {
+		t.Fatal(err)
+	}
+	return fd
+}
+
+// newSpace makes a space, and checks that nothing is left of it in the end.
+func newSpace(t testing.TB, l dmaspace.Limits) *dmaspace.Space {
+	t.Helper()
+	before := mappings(t)
+	s := dmaspace.New(l)
+	t.Cleanup(func() {
+		s.Clear()
+		if r, f := s.Size(); r != 0 || f != 0 {
+			t.Errorf("%d ranges and %d files are left", r, f)
+		}
+		if n := mappings(t); n != before {
+			t.Errorf("%d mappings, %d before", n, before)
+		}
+	})
+	return s
+}
+
+// mappings counts the mappings of this process that are files of these tests.
+func mappings(t testing.TB) int {
+	t.Helper()
+	b, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes.Count(b, []byte("trapeze-space-test"))
+}
+
+// reopen opens a file once more, with other access rights.
+func reopen(t *testing.T, fd, mode int) int {
+	t.Helper()
+	again, err := unix.Open(filepath.Join("/proc/self/fd", strconv.Itoa(fd)), mode|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(again) })
+	return again
+}
+
+func TestMap(t *testing.T) {
+	s := newSpace(t, dmaspace.DefaultLimits())
+	fd := memfd(t, 8, unix.MFD_ALLOW_SEALING)
+	file, err := unix.Mmap(fd, 0, 8*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(file)
+	a, _, err := s.Map(dmaspace.Range{Address: 0, Size: page, Offset: 2 * page, Flags: both}, fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, _, err := s.Map(dmaspace.Range{Address: page, Size: 2 * page, Offset: 3 * page, Flags: both}, fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(a) != page || cap(a) != page || len(b) != 2*page || cap(b) != 2*page {
+		t.Errorf("%d and %d bytes", len(a), len(b))
+	}
+	// The file is mapped once, so neighbours in it are neighbours here.
+	if address(b) != address(a)+page {
+		t.Errorf("memory at %#x and %#x", address(a), address(b))
+	}
+	if n := mappings(t); n != 2 {
+		t.Errorf("%d mappings, one of which is the test's", n)
+	}
+	copy(a, "through the first")
+	copy(file[5*page-4:], "last")
+	if !bytes.HasPrefix(file[2*page:], []byte("through the first")) || string(b[2*page-4:]) != "last" {
+		t.Error("the memory is not that of the file")
+	}
+	// It is a client's memory without its descriptor, and cannot be cut off.
+	if err := unix.Ftruncate(fd, 0); !errors.Is(err, unix.EPERM) {
+		t.Errorf("truncating: %v", err)
+	}
+	if ranges, bytes, memory, err := s.Inside(0, 3*page-1); ranges != 2 || bytes != 3*page || memory != 3*page || err != nil {
+		t.Errorf("Inside: %d, %#x, %#x, %v", ranges, bytes, memory, err)
+	}
+	if err := s.Unmap(0, page-1); err != nil {
+		t.Error(err)
+	}
+	if r, f := s.Size(); r != 1 || f != 1 {
+		t.Errorf("%d ranges, %d files", r, f)
+	}
+}
+
+func TestMapRefuses(t *testing.T) {
+	limits := dmaspace.Limits{Ranges: 4, Files: 2, Bytes: 24 * page}
+	s := newSpace(t, limits)
+	fd := memfd(t, 8, unix.MFD_ALLOW_SEALING)
+	other, large, third := memfd(t, 8, 0), memfd(t, 9, 0), memfd(t, 1, 0)
+	for _, r := range []dmaspace.Range{
+		{Address: 0x10000, Size: 2 * page, Offset: 0, Flags: both},
+		{Address: 0x14000, Size: page, Offset: 4 * page, Flags: both},
+	} {
+		if _, _, err := s.Map(r, fd); err != nil {
+			t.Fatal(err)
+		}
+	}
+	disk, err := os.Create(filepath.Join(t.TempDir(), "disk"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer disk.Close()
+	if err := disk.Truncate(8 * page); err != nil {
+		t.Fatal(err)
+	}
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(int(disk.Fd()), &fs); err != nil {
+		t.Fatal(err)
+	}
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pipe[0])
+	defer unix.Close(pipe[1])
+	shm, err := os.Open("/dev/shm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer shm.Close()
+	readOnly, writeOnly := reopen(t, fd, unix.O_RDONLY), reopen(t, fd, unix.O_WRONLY)
+	free := dmaspace.Range{Address: 0x20000, Size: page, Flags: both}
+	tests := []struct {
+		name string
+		r    dmaspace.Range
+		fd   int
+		want error
+	}{
+		{"misaligned address", dmaspace.Range{Address: 0x20800, Size: page, Flags: both}, fd, vfio.ErrMisaligned},
+		{"misaligned size", dmaspace.Range{Address: 0x20000, Size: page + 1, Flags: both}, fd, vfio.ErrMisaligned},
+		{"misaligned offset", dmaspace.Range{Address: 0x20000, Size: page, Offset: 1, Flags: both}, fd, vfio.ErrMisaligned},
+		{"empty", dmaspace.Range{Address: 0x20000, Flags: both}, fd, vfio.ErrMisaligned},
+		{"address wraps", dmaspace.Range{Address: math.MaxUint64 - page + 1, Size: 2 * page, Flags: both}, fd, vfio.ErrIOVARange},
+		{"offset wraps", dmaspace.Range{Address: 0x20000, Size: 2 * page, Offset: math.MaxUint64 - page + 1, Flags: both}, fd, vfio.ErrIOVARange},
+		{"overlaps the end", dmaspace.Range{Address: 0x11000, Size: 2 * page, Flags: both}, fd, vfio.ErrIOVAInUse},
+		{"overlaps the start", dmaspace.Range{Address: 0xf000, Size: 2 * page, Flags: both}, fd, vfio.ErrIOVAInUse},
+		{"lies within", dmaspace.Range{Address: 0x11000, Size: page, Offset: page, Flags: both}, fd, vfio.ErrIOVAInUse},
+		{"contains", dmaspace.Range{Address: 0xf000, Size: 6 * page, Flags: both}, fd, vfio.ErrIOVAInUse},
+		{"same range elsewhere in the file", dmaspace.Range{Address: 0x10000, Size: 2 * page, Offset: page, Flags: both}, fd, vfio.ErrIOVAInUse},
+		{"same range of another file", dmaspace.Range{Address: 0x10000, Size: 2 * page, Flags: both}, other, vfio.ErrIOVAInUse},
+		{"same range without file", dmaspace.Range{Address: 0x10000, Size: 2 * page, Flags: both}, -1, vfio.ErrIOVAInUse},
+		{"same range with other rights", dmaspace.Range{Address: 0x10000, Size: 2 * page, Flags: vfio.DMARead}, fd, vfio.ErrIOVAInUse},
+		{"longer than the file", dmaspace.Range{Address: 0x20000, Size: 9 * page, Flags: both}, fd, dmaspace.ErrFile},
+		{"behind the end of the file", dmaspace.Range{Address: 0x20000, Size: page, Offset: 8 * page, Flags: both}, fd, dmaspace.ErrFile},
+		{"far behind the end of the file", dmaspace.Range{Address: 0x20000, Size: page, Offset: 1 << 62, Flags: both}, fd, dmaspace.ErrFile},
+		{"pipe", free, pipe[0], dmaspace.ErrFile},
+		{"folder", free, int(shm.Fd()), dmaspace.ErrFile},
+		{"closed descriptor", free, 1 << 20, dmaspace.ErrFile},
+		{"writable range of a file that is not", free, readOnly, dmaspace.ErrFile},
+		{"file that cannot be read", free, writeOnly, dmaspace.ErrFile},
+		{"more than the bytes that are allowed", free, large, dmaspace.ErrFull},
+	}
+	if fs.Type != unix.TMPFS_MAGIC {
+		tests = append(tests, struct {
+			name string
+			r    dmaspace.Range
+			fd   int
+			want error
+		}{"file on a disk", free, int(disk.Fd()), dmaspace.ErrFile})
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.fd == large {
+				// 8 pages are mapped, 8 more, and 9 do not fit 24.
+				if _, _, err := s.Map(dmaspace.Range{Address: 0x30000, Size: page, Flags: both}, other); err != nil {
+					t.Fatal(err)
+				}
+				defer func() {
+					if err := s.Unmap(0x30000, 0x30fff); err != nil {
+						t.Error(err)
+					}
+				}()
+			}
+			before, files := s.Size()
+			window, again, err := s.Map(tt.r, tt.fd)
+			if window != nil || again || !errors.Is(err, tt.want) {
+				t.Errorf("got %d bytes, %v, want %v", len(window), err, tt.want)
+			}
+			if r, f := s.Size(); r != before || f != files {
+				t.Errorf("%d ranges and %d files, %d and %d before", r, f, before, files)
+			}
+		})
+	}
+	for i, fd := range []int{other, third} {
+		_, _, err := s.Map(dmaspace.Range{Address: 0x40000 + uint64(i)*page, Size: page, Flags: both}, fd)
+		if errors.Is(err, dmaspace.ErrFull) != (i == 1) {
+			t.Errorf("file %d: %v", i+2, err)
+		}
+	}
+	for i := range 3 {
+		_, _, err := s.Map(dmaspace.Range{Address: 0x50000 + uint64(i)*page, Size: page, Flags: both}, -1)
+		if errors.Is(err, dmaspace.ErrFull) != (i >= 1) {
+			t.Errorf("range %d: %v", i+4, err)
+		}
+	}
+}
+
+func TestMapAgain(t *testing.T) {
+	s := newSpace(t, dmaspace.DefaultLimits())
+	fd := memfd(t, 2, 0)
+	r := dmaspace.Range{Address: 0x1000, Size: page, Offset: page, Flags: both}
+	window, again, err := s.Map(r, fd)
+	if err != nil || again {
+		t.Fatal(again, err)
+	}
+	twice, again, err := s.Map(r, reopen(t, fd, unix.O_RDWR))
+	if err != nil || !again || address(twice) != address(window) {
+		t.Errorf("the same again: %v, %v", again, err)
+	}
+	r.Address = 0x8000
+	for _, want := range []bool{false, true} {
+		if w, again, err := s.Map(r, -1); w != nil || again != want || err != nil {
+			t.Errorf("without file: %v, %v, %v", w, again, err)
+		}
+	}
+	if r, f := s.Size(); r != 2 || f != 1 {
+		t.Errorf("%d ranges, %d files", r, f)
+	}
+}
+
+// TestFileGrows: what is added to a file later can be mapped too.
+func TestFileGrows(t *testing.T) {
+	s := newSpace(t, dmaspace.DefaultLimits())
+	fd := memfd(t, 1, 0)
+	if _, _, err := s.Map(dmaspace.Range{Address: 0, Size: page, Flags: both}, fd); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Ftruncate(fd, 2*page); err != nil {
+		t.Fatal(err)
+	}
+	w, _, err := s.Map(dmaspace.Range{Address: page, Size: page, Offset: page, Flags: both}, fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w[0] = 1
+	if _, f := s.Size(); f != 2 {
+		t.Errorf("%d files", f)
+	}
+	if err := s.Unmap(0, page-1); err != nil {
+		t.Error(err)
+	}
+	w[page-1] = 1
+	if _, f := s.Size(); f != 1 {
+		t.Errorf("%d files", f)
+	}
+}
+
+func TestReadOnly(t *testing.T) {
+	s := newSpace(t, dmaspace.DefaultLimits())
+	fd := memfd(t, 2, 0)
+	w, _, err := s.Map(dmaspace.Range{Address: 0, Size: page, Flags: vfio.DMARead}, reopen(t, fd, unix.O_RDONLY))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w[0] != 0 {
+		t.Error("not readable")
+	}
+	// The same file for writing is another mapping.
+	w, _, err = s.Map(dmaspace.Range{Address: page, Size: page, Flags: vfio.DMAWrite}, fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w[0] = 1
+	if _, f := s.Size(); f != 2 {
+		t.Errorf("%d files", f)
+	}
+}
+
+func TestSealed(t *testing.T) {
+	limits := dmaspace.DefaultLimits()
+	limits.Sealed = true
+	s := newSpace(t, limits)
+	r := dmaspace.Range{Size: page, Flags: both}
+	if _, _, err := s.Map(r, memfd(t, 1, 0)); !errors.Is(err, dmaspace.ErrFile) {
+		t.Errorf("file that cannot be sealed: %v", err)
+	}
+	fd := memfd(t, 1, unix.MFD_ALLOW_SEALING)
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL); err != nil {
+		t.Fatal(err)
+	}
+	for i, fd := range []int{fd, memfd(t, 1, unix.MFD_ALLOW_SEALING)} {
+		r.Address = uint64(i) * page
+		if _, _, err := s.Map(r, fd); err != nil {
+			t.Error(err)
+		}
+	}
+}

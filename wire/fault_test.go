@@ -1,0 +1,206 @@
+package wire_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/wire"
+)
+
+func TestFaultOptions(t *testing.T) {
+	for _, o := range []wire.FaultOptions{
+		{Loss: -0.1}, {Loss: 1.1}, {Duplicate: 2}, {Reorder: math.Inf(1)}, {Corrupt: math.NaN()},
+	} {
+		a, _, err := wire.NewMemory(wire.MemoryOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := wire.NewFault(a, o); !errors.Is(err, wire.ErrOptions) {
+			t.Errorf("%+v: error %v, want ErrOptions", o, err)
+		}
+		if !a.LinkUp() {
+			t.Errorf("%+v: the refused wire was closed", o)
+		}
+	}
+}
+
+// passed sends numbered frames of 100 bytes through faults and returns the
+// frames that arrive.
+func passed(t *testing.T, o wire.FaultOptions, frames int) ([][]byte, wire.FaultCounts) {
+	t.Helper()
+	a, b, err := wire.NewMemory(wire.MemoryOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := wire.NewFault(a, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !f.Checksum() {
+		t.Error("a wire that damages frames wants no checksums")
+	}
+	var got [][]byte
+	take := func() {
+		for p := b.Receive(); p != nil; p = b.Receive() {
+			got = append(got, slices.Clone(p))
+			b.Release()
+		}
+	}
+	for i := range frames {
+		p := f.Reserve(100)
+		clear(p)
+		binary.LittleEndian.PutUint32(p, uint32(i))
+		f.Commit()
+		f.Flush()
+		take()
+	}
+	// Looking for frames lets the last ones that were held back go.
+	for range 1000 {
+		f.Receive()
+	}
+	take()
+	return got, f.Counts()
+}
+
+func numbers(frames [][]byte) []uint32 {
+	var n []uint32
+	for _, f := range frames {
+		n = append(n, binary.LittleEndian.Uint32(f))
+	}
+	return n
+}
+
+func TestFaultsAreDeterministic(t *testing.T) {
+	o := wire.FaultOptions{Loss: 0.1, Duplicate: 0.1, Reorder: 0.2, Corrupt: 0.1, Seed: 7}
+	one, counts := passed(t, o, 2000)
+	two, again := passed(t, o, 2000)
+	if diff := cmp.Diff(one, two); diff != "" || counts != again {
+		t.Errorf("the same seed did something else: %+v and %+v", counts, again)
+	}
+	o.Seed++
+	if three, _ := passed(t, o, 2000); cmp.Equal(one, three) {
+		t.Error("another seed did the same")
+	}
+}
+
+func TestFaultLoss(t *testing.T) {
+	const n = 20000
+	got, counts := passed(t, wire.FaultOptions{Loss: 0.2, Seed: 1}, n)
+	if uint64(len(got))+counts.Lost != n || counts.Frames != n {
+		t.Errorf("%d of %d frames arrived, counts %+v", len(got), n, counts)
+	}
+	// Ten standard deviations of a binomial distribution.
+	if lost := float64(counts.Lost); math.Abs(lost-0.2*n) > 10*math.Sqrt(n*0.2*0.8) {
+		t.Errorf("%v of %d frames were lost, asked for a fifth", lost, n)
+	}
+	if !slices.IsSorted(numbers(got)) {
+		t.Error("loss reordered frames")
+	}
+}
+
+func TestFaultExtremes(t *testing.T) {
+	if got, _ := passed(t, wire.FaultOptions{Loss: 1}, 100); len(got) != 0 {
+		t.Errorf("%d frames survived certain loss", len(got))
+	}
+	got, counts := passed(t, wire.FaultOptions{Duplicate: 1}, 100)
+	for i, n := range numbers(got) {
+		if n != uint32(i/2) {
+			t.Fatalf("frame %d is number %d", i, n)
+		}
+	}
+	if len(got) != 200 || counts.Duplicated != 100 {
+		t.Errorf("%d frames arrived, counts %+v", len(got), counts)
+	}
+}
+
+func TestFaultReorder(t *testing.T) {
+	const n = 1000
+	got, counts := passed(t, wire.FaultOptions{Reorder: 0.3, Seed: 3}, n)
+	order := numbers(got)
+	if slices.IsSorted(order) || counts.Reordered == 0 {
+		t.Error("nothing was reordered")
+	}
+	for at, number := range order {
+		// Later by at most eight frames, earlier by at most those held back.
+		if d := at - int(number); d > 8 || d < -8 {
+			t.Errorf("frame %d arrived in place %d", number, at)
+		}
+	}
+	slices.Sort(order)
+	if len(order) != n || len(slices.Compact(order)) != n {
+		t.Errorf("%d frames became %d", n, len(order))
+	}
+}
+
+func TestFaultCorruptIsNoticed(t *testing.T) {
+	got, counts := passed(t, wire.FaultOptions{Corrupt: 1, Seed: 5}, 500)
+	if len(got) != 500 || counts.Corrupted != 500 {
+		t.Fatalf("%d frames arrived, counts %+v", len(got), counts)
+	}
+	for i, f := range got {
+		sent := make([]byte, len(f))
+		binary.LittleEndian.PutUint32(sent, uint32(i))
+		// The checksum's own field is left out of it, so damage there is found
+		// by comparing.
+		if slices.Equal(f, sent) {
+			t.Errorf("frame %d was not damaged", i)
+		}
+		if !slices.Equal(f[:60], sent[:60]) || !slices.Equal(f[64:], sent[64:]) {
+			if descriptors.FrameChecksumOf(f) == descriptors.FrameChecksumOf(sent) {
+				t.Errorf("the checksum does not notice the damage to frame %d", i)
+			}
+		}
+	}
+}
+
+func TestFaultOfFullWire(t *testing.T) {
+	a, b, err := wire.NewMemory(wire.MemoryOptions{MTU: 1024, Ring: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := wire.NewFault(a, wire.FaultOptions{Duplicate: 1, Reorder: 0.5, Seed: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent := 0
+	for send(f, make([]byte, 1024)) {
+		sent++
+	}
+	// With nobody receiving, the wire fills up; then everything still arrives.
+	arrived := 0
+	for range 10000 {
+		f.Receive()
+		for b.Receive() != nil {
+			b.Release()
+			arrived++
+		}
+	}
+	if counts := f.Counts(); arrived < sent || uint64(arrived) != counts.Frames+counts.Duplicated {
+		t.Errorf("%d frames sent, %d arrived, counts %+v", sent, arrived, counts)
+	}
+}
+
+func TestFaultAllocatesNothing(t *testing.T) {
+	a, b, err := wire.NewMemory(wire.MemoryOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := wire.NewFault(a, wire.FaultOptions{Loss: 0.2, Duplicate: 0.2, Reorder: 0.2, Corrupt: 0.2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := testing.AllocsPerRun(1000, func() {
+		send(f, nil)
+		for b.Receive() != nil {
+			b.Release()
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations a frame", n)
+	}
+}

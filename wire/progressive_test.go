@@ -1,0 +1,269 @@
+package wire_test
+
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/wire"
+)
+
+// progressivePort is a wire on which frames may come in parts.
+type progressivePort interface {
+	wire.Port
+	engine.Progressive
+}
+
+// progressiveEnds opens each such wire.
+func progressiveEnds(t *testing.T, each func(t *testing.T, a, b progressivePort)) {
+	found := 0
+	ends(t, func(t *testing.T, a, b wire.Port) {
+		x, ok1 := a.(progressivePort)
+		y, ok2 := b.(progressivePort)
+		if ok1 && ok2 {
+			found++
+			each(t, x, y)
+		}
+	})
+	if found < 3 {
+		t.Errorf("%d wires can, want memory, loopback and shm at least", found)
+	}
+}
+
+// await waits for a frame.
+func await(t *testing.T, p wire.Port) []byte {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); runtime.Gosched() {
+		if f := p.Receive(); f != nil {
+			return f
+		}
+	}
+	t.Fatal("no frame comes")
+	return nil
+}
+
+func wantArrived(t *testing.T, p engine.Progressive, n int, aborted bool) {
+	t.Helper()
+	if got, gone := p.Arrived(); got != n || gone != aborted {
+		t.Fatalf("%d bytes have arrived, aborted %v, want %d, %v", got, gone, n, aborted)
+	}
+}
+
+func TestFrameInParts(t *testing.T) {
+	progressiveEnds(t, func(t *testing.T, a, b progressivePort) {
+		wantArrived(t, b, 0, false) // there is none
+		first, parts := frameOf(stationMAC(2), stationMAC(1), 5), frameOf(stationMAC(2), stationMAC(1), 1000)
+		copy(a.Reserve(len(first)), first)
+		a.Commit() // without Flush
+		buf := a.Reserve(len(parts))
+		copy(buf, parts[:100])
+		a.Publish(100) // and all that was before it
+		if f := await(t, b); !bytes.Equal(f, first) {
+			t.Fatalf("%d bytes came first", len(f))
+		}
+		wantArrived(t, b, len(first), false)
+		b.Release()
+		f := await(t, b)
+		if len(f) != len(parts) || !bytes.Equal(f[:100], parts[:100]) {
+			t.Fatalf("a frame of %d bytes", len(f))
+		}
+		wantArrived(t, b, 100, false)
+		copy(buf[100:], parts[100:600])
+		a.Publish(600)
+		a.Publish(300) // what is there stays there
+		wantArrived(t, b, 600, false)
+		if g := b.Receive(); len(g) != len(f) || &g[0] != &f[0] {
+			t.Error("Receive without Release gave another frame")
+		}
+		copy(buf[600:], parts[600:])
+		a.Commit()
+		wantArrived(t, b, len(parts), false)
+		if !bytes.Equal(f, parts) {
+			t.Error("the frame is damaged")
+		}
+		b.Release()
+		if b.Receive() != nil {
+			t.Error("one frame too many")
+		}
+		if send(a, first); !bytes.Equal(receive(b), first) {
+			t.Error("the next frame is lost")
+		}
+	})
+}
+
+func TestPublishOfNothing(t *testing.T) {
+	progressiveEnds(t, func(t *testing.T, a, b progressivePort) {
+		a.Publish(10) // nothing is reserved
+		a.Abort()
+		f := frameOf(stationMAC(2), stationMAC(1), 100)
+		a.Reserve(len(f))
+		for _, n := range []int{0, -1, len(f) + 1, 1 << 40} {
+			a.Publish(n)
+		}
+		if b.Receive() != nil {
+			t.Error("a frame of which nothing is there")
+		}
+		a.Abort()
+		a.Commit()
+		a.Publish(10)
+		a.Flush()
+		if b.Receive() != nil {
+			t.Error("a frame that was given up before any of it was shown")
+		}
+		copy(a.Reserve(len(f)), f)
+		a.Publish(len(f))
+		if g := await(t, b); !bytes.Equal(g, f) {
+			t.Error("a frame that was published at its full length")
+		}
+		a.Commit()
+		b.Release()
+		a.Commit()
+		a.Flush()
+		if b.Receive() != nil {
+			t.Error("a second commit sends it again")
+		}
+	})
+}
+
+func TestAbort(t *testing.T) {
+	progressiveEnds(t, func(t *testing.T, a, b progressivePort) {
+		f := frameOf(stationMAC(2), stationMAC(1), 500)
+		for name, abort := range map[string]func(){
+			"Abort":             a.Abort,
+			"another Reserve":   func() { a.Reserve(100); a.Abort() },
+			"the plug":          func() { a.SetLink(false); a.Commit(); a.SetLink(true) },
+			"the plug, Publish": func() { a.SetLink(false); a.Publish(300); a.SetLink(true) },
+		} {
+			copy(a.Reserve(len(f)), f)
+			a.Publish(200)
+			if len(await(t, b)) != len(f) {
+				t.Fatal("another frame")
+			}
+			wantArrived(t, b, 200, false)
+			abort()
+			if n, aborted := b.Arrived(); n != 200 || !aborted {
+				t.Fatalf("%s: %d bytes, aborted %v", name, n, aborted)
+			}
+			b.Release()
+			if send(a, f); !bytes.Equal(receive(b), f) {
+				t.Fatalf("%s: the next frame is lost", name)
+			}
+		}
+	})
+}
+
+// TestReleaseBeforeTheEnd gives up a frame that is still on its way.
+func TestReleaseBeforeTheEnd(t *testing.T) {
+	progressiveEnds(t, func(t *testing.T, a, b progressivePort) {
+		for i := range 500 { // often enough to go around the ring
+			f := bytes.Repeat([]byte{byte(i)}, 3000)
+			buf := a.Reserve(len(f))
+			if buf == nil {
+				t.Fatal("no room")
+			}
+			copy(buf, f[:64])
+			a.Publish(64)
+			await(t, b)
+			b.Release()
+			if b.Receive() != nil {
+				t.Fatal("the frame comes again")
+			}
+			copy(buf[64:], f[64:])
+			a.Publish(2000)
+			if i%2 == 0 {
+				a.Commit()
+			} else {
+				a.Abort()
+			}
+			if b.Receive() != nil {
+				t.Fatal("the rest of it comes")
+			}
+			if send(a, f[:100]); !bytes.Equal(receive(b), f[:100]) {
+				t.Fatal("the next frame is lost")
+			}
+		}
+	})
+}
+
+// TestLinkDownEndsPart: a frame that has not arrived whole never will.
+func TestLinkDownEndsPart(t *testing.T) {
+	progressiveEnds(t, func(t *testing.T, a, b progressivePort) {
+		a.Reserve(1000)
+		a.Publish(100)
+		await(t, b)
+		if err := a.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+			if _, aborted := b.Arrived(); aborted {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatal("it still seems to be on its way")
+			}
+		}
+		b.Release()
+		a.Publish(500)
+		a.Commit()
+		a.Abort()
+	})
+}
+
+// TestPublishWakes: whoever sleeps is told about each part.
+func TestPublishWakes(t *testing.T) {
+	progressiveEnds(t, func(t *testing.T, a, b progressivePort) {
+		woken := make(chan struct{}, 64)
+		wait := func(what string) {
+			select {
+			case <-woken:
+			case <-time.After(10 * time.Second):
+				t.Fatalf("nobody was woken by %s", what)
+			}
+		}
+		for i, step := range []func(){
+			func() { a.Reserve(1000); a.Publish(100) },
+			func() { a.Publish(200) },
+			a.Commit,
+			func() { a.Reserve(1000); a.Publish(100) },
+			a.Abort,
+		} {
+			b.SetWake(func() { woken <- struct{}{} })
+			step()
+			wait(fmt.Sprint("step ", i))
+		}
+	})
+}
+
+// TestFaultWaitsForTheWhole: whoever uses a Fault does not know of parts.
+func TestFaultWaitsForTheWhole(t *testing.T) {
+	a, inner, err := wire.NewMemory(wire.MemoryOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := wire.NewFault(inner, wire.FaultOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := frameOf(stationMAC(2), stationMAC(1), 500)
+	for _, aborted := range []bool{false, true, false} {
+		copy(a.Reserve(len(f)), f)
+		a.Publish(200)
+		if b.Receive() != nil {
+			t.Error("a frame that is not whole")
+		}
+		if aborted {
+			a.Abort()
+		} else {
+			a.Commit()
+			if got := receive(b); !bytes.Equal(got, f) {
+				t.Errorf("received %d bytes", len(got))
+			}
+		}
+		if b.Receive() != nil {
+			t.Error("a frame too many")
+		}
+	}
+}

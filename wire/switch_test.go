@@ -1,0 +1,195 @@
+package wire_test
+
+import (
+	"bytes"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/wire"
+)
+
+func newSwitch(t *testing.T, n int, o wire.MemoryOptions) []*wire.Switch {
+	t.Helper()
+	p, err := wire.NewSwitch(n, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// waiting counts the frames that wait at each port, and takes them.
+func waiting(ports []*wire.Switch) []int {
+	n := make([]int, len(ports))
+	for i, p := range ports {
+		for p.Receive() != nil {
+			p.Release()
+			n[i]++
+		}
+	}
+	return n
+}
+
+func TestSwitchOptions(t *testing.T) {
+	for _, n := range []int{-1, 0, 1, wire.MaxSwitchPorts + 1} {
+		if _, err := wire.NewSwitch(n, wire.MemoryOptions{}); !errors.Is(err, wire.ErrOptions) {
+			t.Errorf("%d ports: %v", n, err)
+		}
+	}
+	if _, err := wire.NewSwitch(2, wire.MemoryOptions{MTU: 1}); !errors.Is(err, wire.ErrOptions) {
+		t.Errorf("MTU 1: %v", err)
+	}
+}
+
+func TestSwitchLearns(t *testing.T) {
+	p := newSwitch(t, 4, wire.MemoryOptions{})
+	check := func(what string, want ...int) {
+		t.Helper()
+		for i, n := range waiting(p) {
+			if n != want[i] {
+				t.Errorf("%s: %d frames at port %d, want %d", what, n, i, want[i])
+			}
+		}
+	}
+	send(p[0], frameOf(stationMAC(1), stationMAC(0), 10))
+	check("to a stranger", 0, 1, 1, 1)
+	send(p[1], frameOf(stationMAC(0), stationMAC(1), 10))
+	check("to a known station", 1, 0, 0, 0)
+	send(p[0], frameOf(stationMAC(1), stationMAC(0), 10))
+	check("back", 0, 1, 0, 0)
+	send(p[2], frameOf(descriptors.Broadcast, stationMAC(2), 10))
+	check("to everybody", 1, 1, 0, 1)
+	send(p[3], frameOf(stationMAC(1), stationMAC(0), 10)) // station 0 has moved
+	check("from the new place", 0, 1, 0, 0)
+	send(p[1], frameOf(stationMAC(0), stationMAC(1), 10))
+	check("to the new place", 0, 0, 0, 1)
+	send(p[3], frameOf(stationMAC(0), stationMAC(9), 10))
+	check("to oneself", 0, 0, 0, 0)
+	send(p[0], []byte{1, 2, 3})
+	check("no frame at all", 0, 1, 1, 1)
+}
+
+// TestSwitchStationIsNotTakenOver: what a port has claimed is not moved, hidden or
+// forgotten by what others send.
+func TestSwitchStationIsNotTakenOver(t *testing.T) {
+	p := newSwitch(t, 3, wire.MemoryOptions{})
+	faulty, err := wire.NewFault(p[0], wire.FaultOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // twice is fine
+		if err := faulty.Claim(stationMAC(0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p[2].Claim(stationMAC(0)); !errors.Is(err, wire.ErrOptions) {
+		t.Errorf("a second claim: %v", err)
+	}
+	for i := range 2000 {
+		send(p[2], frameOf(stationMAC(9), stationMAC(0), 0))
+		send(p[2], frameOf(stationMAC(9), descriptors.MAC{2, 7, 0, 0, byte(i >> 8), byte(i)}, 0))
+		waiting(p)
+	}
+	send(p[1], frameOf(stationMAC(0), stationMAC(1), 0))
+	if n := waiting(p); n[0] != 1 || n[2] != 0 {
+		t.Errorf("frames for port 0 went to %v", n)
+	}
+	if err := faulty.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p[2].Claim(stationMAC(0)); err != nil {
+		t.Errorf("a claim after the port was closed: %v", err)
+	}
+}
+
+// TestSwitchStationComesBack: a station that was heard at another port in between is
+// found again at its own.
+func TestSwitchStationComesBack(t *testing.T) {
+	p := newSwitch(t, 3, wire.MemoryOptions{})
+	for _, from := range []int{0, 2, 0} {
+		send(p[from], frameOf(stationMAC(9), stationMAC(0), 0))
+		waiting(p)
+	}
+	send(p[1], frameOf(stationMAC(0), stationMAC(1), 0))
+	if n := waiting(p); n[0] != 1 || n[2] != 0 {
+		t.Errorf("frames went to %v", n)
+	}
+}
+
+func TestSwitchPlugs(t *testing.T) {
+	p := newSwitch(t, 3, wire.MemoryOptions{})
+	told := 0
+	p[0].OnLink(func() { told++ })
+	p[1].SetLink(false)
+	if told != 1 || !p[0].LinkUp() || p[1].LinkUp() {
+		t.Fatalf("told %d times, links %v %v", told, p[0].LinkUp(), p[1].LinkUp())
+	}
+	send(p[0], frameOf(descriptors.Broadcast, stationMAC(0), 10))
+	if n := waiting(p); n[1] != 0 || n[2] != 1 {
+		t.Fatalf("frames %v", n)
+	}
+	p[2].Close()
+	if p[0].LinkUp() {
+		t.Fatal("the link is up with nobody there")
+	}
+	p[1].SetLink(true)
+	send(p[0], frameOf(descriptors.Broadcast, stationMAC(0), 10))
+	if n := waiting(p); n[1] != 1 || n[2] != 0 {
+		t.Fatalf("frames %v", n)
+	}
+}
+
+// TestSwitchHoldsSendersUp: a full port takes no more, and loses nothing.
+func TestSwitchHoldsSendersUp(t *testing.T) {
+	p := newSwitch(t, 3, wire.MemoryOptions{MTU: 1000, Ring: 1})
+	sent := 0
+	for send(p[0], frameOf(stationMAC(1), stationMAC(0), 900)) {
+		sent++
+	}
+	if n := waiting(p[1:2]); n[0] != sent {
+		t.Fatalf("%d sent, %d at port 1", sent, n[0])
+	}
+	if send(p[0], frameOf(stationMAC(1), stationMAC(0), 900)) {
+		t.Fatal("port 2 is full, and a frame for everybody was taken")
+	}
+	p[2].SetLink(false)
+	if !send(p[0], frameOf(stationMAC(1), stationMAC(0), 900)) {
+		t.Fatal("an unplugged port holds senders up")
+	}
+}
+
+func TestSwitchConcurrently(t *testing.T) {
+	const ports, frames = 4, 2000
+	p := newSwitch(t, ports, wire.MemoryOptions{})
+	var wg sync.WaitGroup
+	for i := range p {
+		wg.Go(func() {
+			next := [ports]uint32{}
+			got := 0
+			for n := 0; n < frames || got < frames*(ports-1); {
+				if n < frames && send(p[i], numbered(i, uint32(n))) {
+					n++
+				}
+				if f := p[i].Receive(); f != nil {
+					from := f[11]
+					if want := numbered(int(from), next[from]); !bytes.Equal(f, want) {
+						t.Errorf("port %d: frame %d from %d is wrong", i, next[from], from)
+						return
+					}
+					next[from]++
+					got++
+					p[i].Release()
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// numbered is a frame to everybody that differs from all others.
+func numbered(from int, n uint32) []byte {
+	f := frameOf(descriptors.Broadcast, stationMAC(byte(from)), 8)
+	f[descriptors.HeaderSize], f[descriptors.HeaderSize+1] = byte(n), byte(n>>8)
+	return f
+}

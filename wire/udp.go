@@ -1,0 +1,341 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/wire/sealed"
+)
+
+const (
+	// DefaultUDPMTU and DefaultUDP6MTU keep a datagram within the 1500 bytes of
+	// an Ethernet link: less 20 bytes of IPv4 or 40 of IPv6 header and 8 of UDP,
+	// rounded down to a multiple of 8.
+	DefaultUDPMTU  = 1464
+	DefaultUDP6MTU = 1448
+	// maxDatagram holds any UDP payload, so that a peer with a larger MTU is
+	// heard too: RFC 768 has a 16-bit length.
+	maxDatagram = 1 << 16
+	// udpWindow is how many of the largest frames the receive ring holds at
+	// least: twice the 64 that a sender may have unacknowledged.
+	udpWindow = 128
+	// minUDPRing holds some hundred frames of default size, for several peers.
+	minUDPRing = 1 << 20
+	// readRetry is the pause after an error of the socket that may pass.
+	readRetry = time.Millisecond
+)
+
+// UDPOptions are the choices of NewUDP.
+type UDPOptions struct {
+	// Local is the HOST:PORT to bind; port 0 takes any.
+	Local string
+	// Peers are the HOST:PORTs that get what is for everybody, and what is for
+	// a station that has not been heard yet.
+	Peers []string
+	// MTU is the largest frame in bytes; if zero, DefaultUDPMTU, or
+	// DefaultUDP6MTU on an IPv6 address, less sealed.Overhead with a key. A datagram
+	// is a frame, with a key sealed.Overhead longer.
+	MTU int
+	// Key encrypts and authenticates all frames; both ends have the same. Without
+	// one, nil, the wire trusts everybody who can see the datagrams (SPEC.md 8.11).
+	Key *sealed.Key
+	// Logger is told, not oftener than every 10 s, of peers that have another key, or
+	// none, or one while this end has none; nil for slog.Default.
+	Logger *slog.Logger
+
+	renewal sealed.Limits
+}
+
+// UDPCounts says what a UDP wire had to drop, and how often a way changed.
+type UDPCounts struct {
+	// SendErrors counts datagrams that the socket refused: no route, nobody at
+	// the port, and so on.
+	SendErrors uint64
+	// ReceiveErrors counts errors of the socket in receiving.
+	ReceiveErrors uint64
+	// Overruns counts frames that arrived while the receive ring was full.
+	Overruns uint64
+	// Runts counts datagrams too short for an Ethernet header.
+	Runts uint64
+	// Homeless counts frames for which there was no address to send them to.
+	Homeless uint64
+	// Moves counts stations and connections that were found at another address.
+	Moves uint64
+	// Keyed counts datagrams of a peer with a key, at an end without one.
+	Keyed uint64
+	// Sealed is zero without a key.
+	Sealed sealed.Counts
+}
+
+// UDP is a wire between processes and hosts: each frame is a datagram. It learns
+// from the frames that arrive which station is at which address, and asks back
+// before a station moves (SPEC.md 8.11).
+type UDP struct {
+	conn   *net.UDPConn
+	local  netip.AddrPort
+	peers  []netip.AddrPort
+	mtu    int
+	tunnel *sealed.Tunnel // nil without a key
+	log    *slog.Logger
+
+	// The sender's.
+	out      []byte         // the reserved frame
+	reserved int            // its length, -1 for none
+	box      *sealed.Sealer // nil without a key
+	links    []*sealed.Link // of peers
+	last     route          // where the last frame went
+
+	// The receiver's.
+	in         *ring
+	heard      heard
+	questions  []question
+	queryFrame []byte
+	reply      *sealed.Sealer
+	changes    uint64    // of the tunnel, as seen last
+	warned     time.Time // when the log was told something last
+
+	// What both have learned. version changes with it, so that a route can be kept.
+	mu          sync.Mutex
+	stations    stations
+	connections connections
+	version     atomic.Uint64
+	own         atomic.Pointer[descriptors.MAC]
+
+	kicked  atomic.Bool // the receiver is to look after the tunnel
+	down    atomic.Bool // plug pulled
+	closed  atomic.Bool
+	wake    Hook
+	link    Hook
+	stopped chan struct{}
+	closing sync.Once
+
+	sendErrors, receiveErrors, overruns, runts, homeless, moves, keyed atomic.Uint64
+}
+
+// NewUDP opens a UDP wire. The context bounds the time that name resolution
+// takes. Errors are those of package net, or wrap ErrOptions.
+func NewUDP(ctx context.Context, o UDPOptions) (*UDP, error) {
+	// The resolver may have an answer before it looks at the context.
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	local, err := resolve(ctx, "ip", o.Local)
+	if err != nil {
+		return nil, err
+	}
+	network, family := "udp4", "ip4"
+	if local.Addr().Is6() {
+		network, family = "udp6", "ip6"
+	}
+	mtu := o.MTU
+	if mtu == 0 {
+		mtu = DefaultUDPMTU
+		if family == "ip6" {
+			mtu = DefaultUDP6MTU
+		}
+		if o.Key != nil {
+			mtu -= sealed.Overhead
+		}
+	}
+	if err := checkMTU(mtu); err != nil {
+		return nil, err
+	}
+	var peers []netip.AddrPort
+	for _, p := range o.Peers {
+		a, err := resolve(ctx, family, p)
+		if err != nil {
+			return nil, err
+		}
+		if a.Port() == 0 {
+			return nil, fmt.Errorf("%w: peer %q has no port", ErrOptions, p)
+		}
+		peers = append(peers, a)
+	}
+	conn, err := net.ListenUDP(network, net.UDPAddrFromAddrPort(local))
+	if err != nil {
+		return nil, err
+	}
+	ringSize := powerOfTwo(max(minUDPRing, udpWindow*mtu))
+	// Best effort: the kernel has limits of its own (net.core.rmem_max), and
+	// what is lost is sent again.
+	_ = conn.SetReadBuffer(ringSize)
+	_ = conn.SetWriteBuffer(ringSize)
+	u := &UDP{conn: conn, peers: peers, mtu: mtu, out: alignedBytes(mtu), reserved: -1, log: o.Logger,
+		in: newRing(ringSize), queryFrame: alignedBytes(descriptors.HeaderSize), stopped: make(chan struct{})}
+	if u.log == nil {
+		u.log = slog.Default()
+	}
+	if a, ok := conn.LocalAddr().(*net.UDPAddr); ok {
+		u.local = a.AddrPort()
+	}
+	if o.Key != nil {
+		if err := u.seal(o.Key, o.renewal); err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
+	}
+	go u.receive()
+	return u, nil
+}
+
+// resolve finds the address of HOST:PORT. An empty host is any IPv4 address.
+func resolve(ctx context.Context, family, hostPort string) (netip.AddrPort, error) {
+	host, service, err := net.SplitHostPort(hostPort)
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("%w: %w", ErrOptions, err)
+	}
+	port, err := net.DefaultResolver.LookupPort(ctx, "udp", service)
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("%w: %w", ErrOptions, err)
+	}
+	if host == "" {
+		return netip.AddrPortFrom(netip.IPv4Unspecified(), uint16(port)), nil
+	}
+	addrs, err := net.DefaultResolver.LookupNetIP(ctx, family, host)
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	best := addrs[0].Unmap()
+	for _, a := range addrs {
+		// A name that has both is taken by its IPv4 address, which both ends
+		// are likelier to have.
+		if a = a.Unmap(); a.Is4() {
+			best = a
+			break
+		}
+	}
+	return netip.AddrPortFrom(best, uint16(port)), nil
+}
+
+// LocalAddr returns the address that the wire is bound to.
+func (u *UDP) LocalAddr() netip.AddrPort { return u.local }
+
+// MTU returns the largest frame in bytes.
+func (u *UDP) MTU() int { return u.mtu }
+
+// Checksum returns true: UDP's own is 16 bits wide and may be absent.
+func (u *UDP) Checksum() bool { return true }
+
+// Reserve is described at engine.Port. The wire always has room.
+func (u *UDP) Reserve(n int) []byte {
+	if uint(n) > uint(u.mtu) {
+		return nil
+	}
+	u.reserved = n
+	return u.out[:n:n]
+}
+
+// Commit is described at engine.Port. The frame is sent at once.
+func (u *UDP) Commit() {
+	if u.reserved < 0 {
+		return
+	}
+	frame := u.out[:u.reserved]
+	u.reserved = -1
+	if u.down.Load() || u.closed.Load() {
+		return
+	}
+	to, way := u.routeOf(frame)
+	if way == direct {
+		u.send(u.box, frame, to)
+		return
+	}
+	if way == nowhere || len(u.peers) == 0 {
+		u.homeless.Add(1)
+		return
+	}
+	for i, a := range u.peers {
+		to := target{address: a}
+		if u.links != nil {
+			to.link = u.links[i]
+		}
+		u.send(u.box, frame, to)
+	}
+}
+
+// send sends a frame, sealed in box if the wire has a key.
+func (u *UDP) send(box *sealed.Sealer, frame []byte, to target) {
+	if u.tunnel != nil {
+		if to.link == nil {
+			u.homeless.Add(1)
+			return
+		}
+		datagram, wake := to.link.Seal(box, frame)
+		if wake {
+			u.kick()
+		}
+		if datagram == nil {
+			return
+		}
+		frame = datagram
+	}
+	u.write(frame, to.address)
+}
+
+func (u *UDP) write(datagram []byte, to netip.AddrPort) {
+	if _, err := u.conn.WriteToUDPAddrPort(datagram, to); err != nil {
+		u.sendErrors.Add(1)
+	}
+}
+
+// Flush is described at engine.Port. There is nothing left to do.
+func (u *UDP) Flush() {}
+
+// Receive is described at engine.Port.
+func (u *UDP) Receive() []byte {
+	if u.down.Load() || u.closed.Load() {
+		u.in.discard()
+		return nil
+	}
+	return u.in.take()
+}
+
+// Release is described at engine.Port.
+func (u *UDP) Release() { u.in.release() }
+
+// LinkUp reports whether the plug is in: UDP cannot tell whether anybody is
+// there.
+func (u *UDP) LinkUp() bool { return !u.down.Load() && !u.closed.Load() }
+
+// SetWake is described at Port.
+func (u *UDP) SetWake(f func()) { u.wake.Set(f) }
+
+// OnLink is described at Port.
+func (u *UDP) OnLink(f func()) { u.link.Set(f) }
+
+// SetLink is described at Port.
+func (u *UDP) SetLink(up bool) {
+	u.down.Store(!up)
+	u.link.Call()
+}
+
+// Close closes the socket and waits until nothing is received any more.
+func (u *UDP) Close() error {
+	var err error
+	u.closing.Do(func() {
+		u.closed.Store(true)
+		u.wake.Set(nil)
+		u.link.Set(nil)
+		err = u.conn.Close()
+	})
+	<-u.stopped
+	return err
+}
+
+// Counts may be called from any goroutine.
+func (u *UDP) Counts() UDPCounts {
+	c := UDPCounts{SendErrors: u.sendErrors.Load(), ReceiveErrors: u.receiveErrors.Load(),
+		Overruns: u.overruns.Load(), Runts: u.runts.Load(), Homeless: u.homeless.Load(),
+		Moves: u.moves.Load(), Keyed: u.keyed.Load()}
+	if u.tunnel != nil {
+		c.Sealed = u.tunnel.Counts()
+	}
+	return c
+}

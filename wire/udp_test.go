@@ -1,0 +1,270 @@
+package wire_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/wire"
+)
+
+func newUDP(t testing.TB, o wire.UDPOptions) *wire.UDP {
+	t.Helper()
+	if o.Local == "" {
+		o.Local = "127.0.0.1:0"
+	}
+	u, err := wire.NewUDP(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { u.Close() })
+	return u
+}
+
+// udpPair opens two ends, the first of which has the second as its peer.
+func udpPair(t testing.TB, mtu int) (a, b *wire.UDP) {
+	b = newUDP(t, wire.UDPOptions{MTU: mtu})
+	return newUDP(t, wire.UDPOptions{MTU: mtu, Peers: []string{b.LocalAddr().String()}}), b
+}
+
+func TestUDPOptions(t *testing.T) {
+	tests := []struct {
+		name string
+		o    wire.UDPOptions
+	}{
+		{"no port", wire.UDPOptions{Local: "127.0.0.1"}},
+		{"bad port", wire.UDPOptions{Local: "127.0.0.1:99999"}},
+		{"peer without port", wire.UDPOptions{Local: "127.0.0.1:0", Peers: []string{"127.0.0.1"}}},
+		{"peer with port 0", wire.UDPOptions{Local: "127.0.0.1:0", Peers: []string{"127.0.0.1:0"}}},
+		{"MTU too small", wire.UDPOptions{Local: "127.0.0.1:0", MTU: 1}},
+		{"MTU too large", wire.UDPOptions{Local: "127.0.0.1:0", MTU: descriptors.MaxMTU + 1}},
+	}
+	before := openFiles(t)
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if u, err := wire.NewUDP(context.Background(), tt.o); !errors.Is(err, wire.ErrOptions) {
+				t.Errorf("NewUDP gave %v, %v, want ErrOptions", u, err)
+			}
+		})
+	}
+	first := newUDP(t, wire.UDPOptions{})
+	if _, err := wire.NewUDP(context.Background(), wire.UDPOptions{Local: first.LocalAddr().String()}); err == nil {
+		t.Error("two wires at one port")
+	}
+	first.Close()
+	if after := openFiles(t); after != before {
+		t.Errorf("%d file descriptors before, %d after", before, after)
+	}
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := wire.NewUDP(gone, wire.UDPOptions{Local: "localhost:0"}); err == nil {
+		t.Error("a name was resolved after the context had ended")
+	}
+}
+
+func TestUDPDefaultMTU(t *testing.T) {
+	if m := newUDP(t, wire.UDPOptions{}).MTU(); m != wire.DefaultUDPMTU {
+		t.Errorf("IPv4: MTU %d", m)
+	}
+	u, err := wire.NewUDP(context.Background(), wire.UDPOptions{Local: "[::1]:0"})
+	if err != nil {
+		t.Skip("no IPv6 here: ", err)
+	}
+	defer u.Close()
+	if m := u.MTU(); m != wire.DefaultUDP6MTU {
+		t.Errorf("IPv6: MTU %d", m)
+	}
+	peer, err := wire.NewUDP(context.Background(), wire.UDPOptions{Local: "[::1]:0", Peers: []string{u.LocalAddr().String()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer peer.Close()
+	f := frameOf(stationMAC(2), stationMAC(1), 100)
+	if send(peer, f); !bytes.Equal(receive(u), f) {
+		t.Error("nothing arrives over IPv6")
+	}
+}
+
+func TestUDPLargestFrames(t *testing.T) {
+	a, b := udpPair(t, descriptors.MaxMTU)
+	f := frameOf(stationMAC(2), stationMAC(1), descriptors.MaxMTU-descriptors.HeaderSize)
+	for range 300 { // several times around the ring
+		if send(a, f); !bytes.Equal(receive(b), f) {
+			t.Fatalf("the largest frame does not arrive: %+v, %+v", a.Counts(), b.Counts())
+		}
+	}
+}
+
+func TestUDPHearsLargerFramesThanItSends(t *testing.T) {
+	b := newUDP(t, wire.UDPOptions{MTU: descriptors.MinMTU})
+	a := newUDP(t, wire.UDPOptions{MTU: 9000, Peers: []string{b.LocalAddr().String()}})
+	f := frameOf(stationMAC(2), stationMAC(1), 8000)
+	if send(a, f); !bytes.Equal(receive(b), f) {
+		t.Error("a frame larger than the receiver's MTU does not arrive")
+	}
+}
+
+func TestUDPLearnsAddresses(t *testing.T) {
+	hub := newUDP(t, wire.UDPOptions{})
+	to := []string{hub.LocalAddr().String()}
+	one, two := newUDP(t, wire.UDPOptions{Peers: to}), newUDP(t, wire.UDPOptions{Peers: to})
+
+	send(hub, frameOf(stationMAC(1), stationMAC(9), 0))
+	if hub.Counts().Homeless != 1 {
+		t.Errorf("a frame for nobody: %+v", hub.Counts())
+	}
+	send(one, frameOf(stationMAC(9), stationMAC(1), 0))
+	send(two, frameOf(stationMAC(9), stationMAC(2), 0))
+	for range 2 {
+		if receive(hub) == nil {
+			t.Fatal("frames do not arrive")
+		}
+	}
+	for n, u := range map[byte]*wire.UDP{1: one, 2: two} {
+		f := frameOf(stationMAC(n), stationMAC(9), int(n))
+		if send(hub, f); !bytes.Equal(receive(u), f) {
+			t.Errorf("the answer to station %d does not arrive there", n)
+		}
+	}
+}
+
+func TestUDPBroadcastGoesToAllPeers(t *testing.T) {
+	one, two := newUDP(t, wire.UDPOptions{}), newUDP(t, wire.UDPOptions{})
+	a := newUDP(t, wire.UDPOptions{Peers: []string{one.LocalAddr().String(), two.LocalAddr().String()}})
+	f := frameOf(descriptors.Broadcast, stationMAC(1), 3)
+	send(a, f)
+	if !bytes.Equal(receive(one), f) || !bytes.Equal(receive(two), f) {
+		t.Error("a peer missed a broadcast")
+	}
+	g := frameOf(stationMAC(7), stationMAC(1), 4)
+	send(a, g)
+	if !bytes.Equal(receive(one), g) || !bytes.Equal(receive(two), g) {
+		t.Error("a peer missed a frame for a station that nobody has heard of")
+	}
+}
+
+// TestUDPForgetsTheOldest fills the table of stations.
+func TestUDPForgetsTheOldest(t *testing.T) {
+	hub := newUDP(t, wire.UDPOptions{})
+	a := newUDP(t, wire.UDPOptions{Peers: []string{hub.LocalAddr().String()}})
+	for i := range 1025 {
+		mac := descriptors.MAC{2, 1, 0, 0, byte(i >> 8), byte(i)}
+		send(a, frameOf(stationMAC(9), mac, 0))
+		if receive(hub) == nil {
+			t.Fatal("a frame is lost")
+		}
+	}
+	send(hub, frameOf(descriptors.MAC{2, 1, 0, 0, 0, 0}, stationMAC(9), 0))
+	if hub.Counts().Homeless != 1 {
+		t.Error("the station that was learned first is still known")
+	}
+	send(hub, frameOf(descriptors.MAC{2, 1, 0, 0, 4, 0}, stationMAC(9), 0))
+	if receive(a) == nil {
+		t.Error("the station that was learned last is not known")
+	}
+}
+
+func TestUDPIgnoresGarbage(t *testing.T) {
+	u := newUDP(t, wire.UDPOptions{})
+	conn, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(u.LocalAddr()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for _, p := range []string{"", "short", "thirteen byte"} {
+		if _, err := conn.Write([]byte(p)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A whole Ethernet header is the engine's to judge, but teaches nothing if
+	// it is of another protocol or from a group.
+	other := frameOf(stationMAC(9), stationMAC(3), 0)
+	other[12] = 8
+	group := frameOf(stationMAC(9), descriptors.Broadcast, 0)
+	for _, p := range [][]byte{other, group} {
+		if _, err := conn.Write(p); err != nil {
+			t.Fatal(err)
+		}
+		if got := receive(u); !bytes.Equal(got, p) {
+			t.Errorf("received %d bytes", len(got))
+		}
+	}
+	if c := u.Counts(); c.Runts != 3 {
+		t.Errorf("three datagrams were too short: %+v", c)
+	}
+	send(u, frameOf(stationMAC(3), stationMAC(9), 0))
+	if c := u.Counts(); c.Homeless != 1 {
+		t.Errorf("an address was learned from garbage: %+v", c)
+	}
+}
+
+func TestUDPCountsSendErrors(t *testing.T) {
+	// Linux sends nothing from the loopback address to another host (192.0.2.0
+	// is for documentation, RFC 5737).
+	u := newUDP(t, wire.UDPOptions{Peers: []string{"192.0.2.1:9"}})
+	send(u, frameOf(stationMAC(2), stationMAC(1), 0))
+	if c := u.Counts(); c.SendErrors != 1 {
+		t.Errorf("counts %+v", c)
+	}
+	if !u.LinkUp() {
+		t.Error("an error of one datagram took the link down")
+	}
+}
+
+func TestUDPSurvivesNobodyAtThePort(t *testing.T) {
+	a, b := udpPair(t, 0)
+	where := b.LocalAddr()
+	b.Close()
+	f := frameOf(stationMAC(2), stationMAC(1), 0)
+	for range 3 {
+		send(a, f)
+		time.Sleep(time.Millisecond)
+	}
+	again := newUDP(t, wire.UDPOptions{Local: where.String()})
+	if send(a, f); !bytes.Equal(receive(again), f) {
+		t.Error("nothing arrives after the peer came back")
+	}
+}
+
+func TestUDPAllocatesNothing(t *testing.T) {
+	a, b := udpPair(t, 0)
+	f := frameOf(stationMAC(2), stationMAC(1), 64)
+	g := frameOf(stationMAC(1), stationMAC(2), 64)
+	send(a, f)
+	receive(b)
+	if n := testing.AllocsPerRun(200, func() {
+		for _, x := range []struct {
+			from, to *wire.UDP
+			frame    []byte
+		}{{a, b, f}, {b, a, g}} {
+			send(x.from, x.frame)
+			for x.to.Receive() == nil {
+				time.Sleep(10 * time.Microsecond)
+			}
+			x.to.Release()
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations a round trip", n)
+	}
+}
+
+func TestUDPResolvesNames(t *testing.T) {
+	u, err := wire.NewUDP(context.Background(), wire.UDPOptions{Local: "localhost:0"})
+	if err != nil {
+		t.Skip("localhost is not known here: ", err)
+	}
+	defer u.Close()
+	if !u.LocalAddr().Addr().IsLoopback() {
+		t.Errorf("localhost is %v", u.LocalAddr())
+	}
+	any := newUDP(t, wire.UDPOptions{Local: ":0"})
+	if !strings.HasPrefix(any.LocalAddr().String(), netip.IPv4Unspecified().String()) {
+		t.Errorf("no host is %v", any.LocalAddr())
+	}
+}
