@@ -12,6 +12,7 @@ import (
 	"time"
 
 	_ "github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/soak"
 	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -67,41 +68,52 @@ func freePort(t testing.TB) net.PacketConn {
 	return c
 }
 
+// when a back end is tested.
+type when int
+
+const (
+	always when = iota
+	notShort
+	inSoak
+)
+
+func (w when) skip() bool { return w >= notShort && testing.Short() || w == inSoak && !soak.Wanted() }
+
 // backends is the table of what the suite runs over.
 var backends = []struct {
 	name string
 	open func(t testing.TB) (a, b *via.NIC)
-	slow bool
+	when when
 }{
-	{"inline", func(t testing.TB) (a, b *via.NIC) { return onMemory(t, "") }, false},
-	{"inline, trapped doorbells", func(t testing.TB) (a, b *via.NIC) { return onMemory(t, "&doorbells=trapped") }, false},
-	{"thread", func(t testing.TB) (a, b *via.NIC) { return onMemory(t, "&engine=thread") }, false},
-	{"thread, mapped doorbells", func(t testing.TB) (a, b *via.NIC) { return onMemory(t, "&engine=thread&doorbells=mapped") }, false},
+	{"inline", func(t testing.TB) (a, b *via.NIC) { return onMemory(t, "") }, always},
+	{"inline, trapped doorbells", func(t testing.TB) (a, b *via.NIC) { return onMemory(t, "&doorbells=trapped") }, always},
+	{"thread", func(t testing.TB) (a, b *via.NIC) { return onMemory(t, "&engine=thread") }, always},
+	{"thread, mapped doorbells", func(t testing.TB) (a, b *via.NIC) { return onMemory(t, "&engine=thread&doorbells=mapped") }, always},
 	{"lossy wire", func(t testing.TB) (a, b *via.NIC) {
 		return onMemory(t, "&loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=1")
-	}, true},
-	{"UDP", func(t testing.TB) (a, b *via.NIC) { return onUDP(t, "") }, true},
+	}, notShort},
+	{"UDP", func(t testing.TB) (a, b *via.NIC) { return onUDP(t, "") }, notShort},
 	{"static policy in the NIC", func(t testing.TB) (a, b *via.NIC) {
 		return onMemory(t, "", via.WithPolicy(via.Policy{Name: "static", MinPulseSend: 700, MinPulseReceive: 1000}))
-	}, false},
-	{"policy at the host", func(t testing.TB) (a, b *via.NIC) { return onMemory(t, "", via.WithPolicy(via.Policy{At: via.AtHost})) }, false},
+	}, always},
+	{"policy at the host", func(t testing.TB) (a, b *via.NIC) { return onMemory(t, "", via.WithPolicy(via.Policy{At: via.AtHost})) }, always},
 	{"auto at the host, thread", func(t testing.TB) (a, b *via.NIC) {
 		return onMemory(t, "&engine=thread", via.WithPolicy(via.Policy{Name: "auto", At: via.AtHost}))
-	}, false},
+	}, always},
 	{"schedule at the host, lossy wire", func(t testing.TB) (a, b *via.NIC) {
 		return onMemory(t, "&loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=1", via.WithPolicy(via.Policy{Name: "hierarchical", At: via.AtHost}))
-	}, true},
+	}, inSoak},
 	{"vfio-user, policy at the host", func(t testing.TB) (a, b *via.NIC) {
 		// Large frames: there each pulse is a message to another program.
 		return onSockets(t, "?mtu=65344", via.WithPolicy(via.Policy{Name: "store-and-forward", At: via.AtHost}))
-	}, true},
-	{"vfio-user", func(t testing.TB) (a, b *via.NIC) { return onSockets(t, "") }, false},
-	{"vfio-user, trapped doorbells", func(t testing.TB) (a, b *via.NIC) { return onSockets(t, "?doorbells=trapped") }, true},
+	}, inSoak},
+	{"vfio-user", func(t testing.TB) (a, b *via.NIC) { return onSockets(t, "") }, always},
+	{"vfio-user, trapped doorbells", func(t testing.TB) (a, b *via.NIC) { return onSockets(t, "?doorbells=trapped") }, inSoak},
 }
 
 func TestConformance(t *testing.T) {
 	for _, b := range backends {
-		if b.slow && testing.Short() {
+		if b.when.skip() {
 			continue
 		}
 		viatest.Run(t, b.name, func(t *testing.T) (x, y *via.NIC) { return b.open(t) })

@@ -79,7 +79,7 @@ func datagram(n *via.NIC, from, to string, payload int) []byte {
 func TestFrames(t *testing.T) {
 	for _, backend := range backends {
 		t.Run(backend.name, func(t *testing.T) {
-			if backend.slow && testing.Short() {
+			if backend.when.skip() {
 				t.Skip("slow")
 			}
 			a, b := backend.open(t)

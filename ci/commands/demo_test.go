@@ -30,7 +30,7 @@ type report struct {
 
 func TestDemo(t *testing.T) {
 	needsProgram(t)
-	p := start(t, "demo", "--json")
+	p := start(t, "demo", "--duration", "100ms", "--json")
 	p.succeed(t)
 	var r report
 	if err := json.Unmarshal(p.stdout.Bytes(), &r); err != nil {
@@ -70,7 +70,7 @@ func TestDemo(t *testing.T) {
 func TestDemoSendsTheFileItIsGiven(t *testing.T) {
 	needsProgram(t)
 	input := randomFile(t, 100_001)
-	p := start(t, "demo", "--json", "--input", input)
+	p := start(t, "demo", "--duration", "20ms", "--json", "--input", input)
 	p.succeed(t)
 	var r report
 	if err := json.Unmarshal(p.stdout.Bytes(), &r); err != nil {

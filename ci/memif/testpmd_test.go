@@ -20,28 +20,22 @@ import (
 // machines are busy.
 const patience = 2 * time.Minute
 
-// required, if set, has tests fail where testpmd is missing.
+// required is set where these tests are to run; they fail if testpmd is missing.
 const required = "TRAPEZE_MEMIF_INTEROP"
 
-// needsTestpmd skips or fails a test if testpmd or a driver of it is missing.
+// needsTestpmd skips a test unless it was asked for, and fails it if testpmd or a driver
+// of it is missing.
 func needsTestpmd(t *testing.T) {
 	t.Helper()
-	missing := func(what, hint string) {
-		t.Helper()
-		if os.Getenv(required) != "" {
-			t.Fatalf("%s is missing: %s", what, hint)
-		}
-		t.Skipf("%s is missing: %s, or run ci/memif/run", what, hint)
-	}
-	if testing.Short() {
-		t.Skip("runs dpdk-testpmd: not with -short")
+	if os.Getenv(required) == "" {
+		t.Skip("runs dpdk-testpmd: run ci/memif/run")
 	}
 	if _, err := exec.LookPath("dpdk-testpmd"); err != nil {
-		missing("dpdk-testpmd", "install Debian's package dpdk-dev")
+		t.Fatal("dpdk-testpmd is missing: install Debian's package dpdk-dev")
 	}
 	for _, driver := range []string{"memif", "pcap"} {
 		if found, _ := filepath.Glob("/usr/lib/*/dpdk/pmds-*/librte_net_" + driver + ".so*"); len(found) == 0 {
-			missing("DPDK's driver net_"+driver, "install Debian's package librte-meta-net")
+			t.Fatalf("DPDK's driver net_%s is missing: install Debian's package librte-meta-net", driver)
 		}
 	}
 }

@@ -106,6 +106,7 @@ func TestBadCommandLines(t *testing.T) {
 		"send to itself":        {[]string{"send", "--device", "emu:?wire=loop", "x"}, cli.ExitDevice, "wire=udp"},
 		"input that is not":     {[]string{"send", "--device", udp, "/nonexistent/file"}, cli.ExitFailure, "no such file"},
 		"input is a directory":  {[]string{"send", "--device", udp, "/"}, cli.ExitFailure, "directory"},
+		"demo for ever":         {[]string{"demo", "--duration", "2h"}, cli.ExitUsage, "1ms to 1m"},
 		"demo of nothing":       {[]string{"demo", "--input", "/nonexistent/file"}, cli.ExitFailure, "no such file"},
 		"demo of a directory":   {[]string{"demo", "--input", "/"}, cli.ExitFailure, "regular"},
 		"output is a directory": {[]string{"recv", "--device", udp, "--force", "--output", "/"}, cli.ExitFailure, "directory"},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/trapeze-nic/trapeze/internal/measure"
+	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/via/transfer"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
 	"github.com/trapeze-nic/trapeze/via"
@@ -47,24 +48,22 @@ type demoBandwidth struct {
 	Rate  float64 `json:"mb_per_s"`
 }
 
-// What is measured, and for how long each: all of it in well under 15 s.
+// What is measured.
 var (
 	latencySizes   = []int{64, 4 << 10, 8 << 10, 64 << 10}
 	bandwidthSizes = []int{8 << 10, 64 << 10}
 )
 
-const (
-	measureTime = 800 * time.Millisecond
-	// demoDepth buffers of the largest message stay within the caches of an
-	// ordinary server.
-	demoDepth = 16
-)
+// demoDepth buffers of the largest message stay within the caches of an ordinary
+// server.
+const demoDepth = 16
 
 type demoFlags struct {
-	input  string
-	policy policyFlags
-	image  imageFlags
-	log    logFlag
+	input    string
+	duration time.Duration // of each measurement
+	policy   policyFlags
+	image    imageFlags
+	log      logFlag
 }
 
 func (p *program) demo() *cobra.Command {
@@ -104,6 +103,7 @@ dma_log (file, transfers, dropped); a MB is 10^6 bytes.`,
 		RunE: p.command(func(ctx context.Context, _ []string) error { return p.runDemo(ctx, f) }),
 	}
 	c.Flags().StringVar(&f.input, "input", "", "file to send (default this program itself)")
+	c.Flags().DurationVar(&f.duration, "duration", 800*time.Millisecond, "how long to measure each latency and bandwidth, from 1ms to 1m")
 	f.policy.register(c)
 	f.image.register(c)
 	f.log.register(c)
@@ -111,6 +111,9 @@ dma_log (file, transfers, dropped); a MB is 10^6 bytes.`,
 }
 
 func (p *program) runDemo(ctx context.Context, f demoFlags) (err error) {
+	if f.duration < time.Millisecond || f.duration > time.Minute {
+		return &option.Error{Option: "--duration", Value: f.duration.String(), Allowed: "1ms to 1m"}
+	}
 	opts, err := f.policy.options()
 	if err != nil {
 		return err
@@ -151,7 +154,7 @@ func (p *program) runDemo(ctx context.Context, f demoFlags) (err error) {
 	if r.Reverse, err = p.demoFile(ctx, b, a, input, "file, b to a"); err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
-	if err := p.demoMeasure(ctx, a, b, &r); err != nil {
+	if err := p.demoMeasure(ctx, a, b, f.duration, &r); err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
 	state, err := a.Policy()
@@ -229,8 +232,8 @@ func (p *program) demoFile(ctx context.Context, from, to *via.NIC, path, what st
 	return r, nil
 }
 
-// demoMeasure fills in the measurements.
-func (p *program) demoMeasure(ctx context.Context, a, b *via.NIC, r *demoReport) (err error) {
+// demoMeasure fills in the measurements, which take d each.
+func (p *program) demoMeasure(ctx context.Context, a, b *via.NIC, d time.Duration, r *demoReport) (err error) {
 	largest := max(latencySizes[len(latencySizes)-1], bandwidthSizes[len(bandwidthSizes)-1])
 	o := via.ConnOptions{Reliability: via.ReliableDelivery, MaxMessage: largest, SendDepth: demoDepth, RecvDepth: demoDepth}
 	x, y, err := connected(ctx, a, b, "trapeze-demo/1", o)
@@ -241,7 +244,7 @@ func (p *program) demoMeasure(ctx context.Context, a, b *via.NIC, r *demoReport)
 	meter := p.steps("measuring", len(latencySizes)+len(bandwidthSizes))
 	defer meter.Stop()
 	for _, n := range latencySizes {
-		h, err := measure.Latency(ctx, x, y, n, measureTime)
+		h, err := measure.Latency(ctx, x, y, n, d)
 		if err != nil {
 			return err
 		}
@@ -250,11 +253,11 @@ func (p *program) demoMeasure(ctx context.Context, a, b *via.NIC, r *demoReport)
 		meter.Add(1)
 	}
 	for _, n := range bandwidthSizes {
-		bytes, d, err := measure.Bandwidth(ctx, x, y, n, measureTime)
+		bytes, took, err := measure.Bandwidth(ctx, x, y, n, d)
 		if err != nil {
 			return err
 		}
-		r.Bandwidth = append(r.Bandwidth, demoBandwidth{Bytes: n, Rate: float64(bytes) / 1e6 / d.Seconds()})
+		r.Bandwidth = append(r.Bandwidth, demoBandwidth{Bytes: n, Rate: float64(bytes) / 1e6 / took.Seconds()})
 		meter.Add(1)
 	}
 	return nil

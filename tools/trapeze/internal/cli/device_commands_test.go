@@ -125,9 +125,6 @@ func TestPingNobody(t *testing.T) {
 }
 
 func TestDemo(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the demonstration takes some seconds")
-	}
 	input := filepath.Join(t.TempDir(), "input")
 	if err := os.WriteFile(input, make([]byte, 1_234_567), 0o600); err != nil {
 		t.Fatal(err)
@@ -142,7 +139,7 @@ func TestDemo(t *testing.T) {
 		File, Reverse      file
 		Latency, Bandwidth []map[string]float64
 	}
-	decode(t, run(t, "demo", "--json", "--input", input), &r)
+	decode(t, run(t, "demo", "--duration", "20ms", "--json", "--input", input), &r)
 	want := digestOf(t, input)
 	for _, f := range []file{r.File, r.Reverse} {
 		if f.Bytes != 1_234_567 || f.Rate <= 0 || f.Sent != want || f.Received != want {

@@ -144,9 +144,6 @@ func TestLoadExitCodes(t *testing.T) {
 
 // TestDemoImage: the program decides about every transfer, and the report says so.
 func TestDemoImage(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the demonstration takes some seconds")
-	}
 	input, _ := file(t, "input", 300_000)
 	type report struct {
 		Program struct {
@@ -158,7 +155,7 @@ func TestDemoImage(t *testing.T) {
 		}
 	}
 	var r report
-	decode(t, run(t, "demo", "--json", "--input", input, "--image", "amp"), &r)
+	decode(t, run(t, "demo", "--duration", "20ms", "--json", "--input", input, "--image", "amp"), &r)
 	if r.Program.Image != "amp" || len(r.Program.NICs) != 2 {
 		t.Fatalf("%+v", r)
 	}
@@ -171,7 +168,7 @@ func TestDemoImage(t *testing.T) {
 	if o := run(t, "fw", "build", "--image", "ipt", "--output", image); o.code != cli.ExitOK {
 		t.Fatal(o)
 	}
-	o := run(t, "demo", "--input", input, "--image", image, "--map", "entries:02000000=0100000009000000", "--show-map", "entries")
+	o := run(t, "demo", "--duration", "20ms", "--input", input, "--image", image, "--map", "entries:02000000=0100000009000000", "--show-map", "entries")
 	for _, want := range []string{"control program ipt 1.0", "  a  demux/rx: ", "  b  entries: 02000000 = 0100000009000000\n", "delivery policy amp"} {
 		if o.code != cli.ExitOK || !strings.Contains(o.stdout, want) {
 			t.Errorf("%d, lacks %q: %s %s", o.code, want, o.stdout, o.stderr)

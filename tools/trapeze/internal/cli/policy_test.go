@@ -341,9 +341,6 @@ func TestInfoPolicy(t *testing.T) {
 
 // TestDemoLog: the log of the demonstration can be drawn like a run of the model.
 func TestDemoLog(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the demonstration takes some seconds")
-	}
 	dir := t.TempDir()
 	log, picture := filepath.Join(dir, "log"), filepath.Join(dir, "flow.svg")
 	input, _ := file(t, "in", 100_000)
@@ -352,7 +349,7 @@ func TestDemoLog(t *testing.T) {
 			logged
 			Policy struct{ At string }
 		}
-		decode(t, run(t, append([]string{"demo", "--json", "--input", input, "--dma-log", log}, flags...)...), &r)
+		decode(t, run(t, append([]string{"demo", "--duration", "20ms", "--json", "--input", input, "--dma-log", log}, flags...)...), &r)
 		if want := map[bool]string{true: "nic", false: "host"}[len(flags) == 0]; r.Policy.At != want {
 			t.Errorf("at %q, want %q", r.Policy.At, want)
 		}

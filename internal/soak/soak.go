@@ -1,0 +1,11 @@
+// Package soak says whether this run of the tests is a long one. CI's step soak is; go
+// test ./... takes the samples that a change needs before it is sent.
+package soak
+
+import "os"
+
+// Variable is what is set in the environment of a long run.
+const Variable = "TRAPEZE_SOAK"
+
+// Wanted says whether all cases are to run, however long they take.
+func Wanted() bool { return os.Getenv(Variable) != "" }
