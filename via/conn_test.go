@@ -226,6 +226,7 @@ func TestConnWakes(t *testing.T) {
 
 // TestConnBroken: a peer that is gone without a word is an error, not an end.
 func TestConnBroken(t *testing.T) {
+	t.Parallel()
 	ctx := viatest.Context(t)
 	da, db, err := emulator.Pair()
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 // TestSurpriseRemoval pulls a NIC out: its registers read as all ones. Every
 // call on it ends with an error, and the NIC at the other end goes on.
 func TestSurpriseRemoval(t *testing.T) {
+	t.Parallel()
 	ctx := viatest.Context(t)
 	deviceA, deviceB, err := emulator.Pair()
 	if err != nil {

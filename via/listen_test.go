@@ -68,6 +68,7 @@ func dialPort(t testing.TB, address string, o via.ConnOptions) error {
 func TestListenClientsThatDieWhileConnecting(t *testing.T) {
 	for _, level := range []via.Reliability{via.ReliableDelivery, via.Unreliable} {
 		t.Run(level.String(), func(t *testing.T) {
+			t.Parallel()
 			nic, address := onPort(t, "")
 			var mu sync.Mutex
 			var refused []error
@@ -98,6 +99,7 @@ func TestListenClientsThatDieWhileConnecting(t *testing.T) {
 // TestListenDeadClientsAreGivenUp fills the backlog with clients that have died: they
 // go by themselves, what they had is free again, and they have had no buffers.
 func TestListenDeadClientsAreGivenUp(t *testing.T) {
+	t.Parallel()
 	const ghosts = via.DefaultBacklog
 	nic, address := onPort(t, "&vis=70")
 	refused := make(chan error, ghosts)
@@ -245,7 +247,7 @@ func TestDialFails(t *testing.T) {
 			a, b := onMemory(t, "")
 			ctx := viatest.Context(t)
 			if c.serve == nil {
-				short, cancel := context.WithTimeout(ctx, time.Second)
+				short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 				defer cancel()
 				ctx = short
 			} else {

@@ -129,6 +129,7 @@ func TestUDPStationMoves(t *testing.T) {
 // TestUDPSilentThief: a station that is gone is not at the address of somebody who
 // only claims it, and does not answer.
 func TestUDPSilentThief(t *testing.T) {
+	t.Parallel()
 	hub := newUDP(t, wire.UDPOptions{})
 	one := newUDP(t, wire.UDPOptions{Peers: []string{hub.LocalAddr().String()}})
 	send(one, frameOf(stationMAC(9), stationMAC(1), 0))

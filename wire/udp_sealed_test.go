@@ -158,6 +158,7 @@ func (l *log) String() string {
 
 // TestUDPKeyRestarts: either end is opened anew, at its port or another.
 func TestUDPKeyRestarts(t *testing.T) {
+	t.Parallel()
 	key := wireKey(t, "a")
 	b := newUDP(t, wire.UDPOptions{Key: key})
 	to := []string{b.LocalAddr().String()}

@@ -46,6 +46,7 @@ func TestSendAndReceive(t *testing.T) {
 // TestReceiverDies kills the receiver in the middle of a file: the sender ends
 // with an error that says so.
 func TestReceiverDies(t *testing.T) {
+	t.Parallel()
 	needsProgram(t)
 	receiver, sender := udpPair(t, "")
 	output := filepath.Join(t.TempDir(), "out.bin")
@@ -71,6 +72,7 @@ func TestReceiverDies(t *testing.T) {
 // TestSenderDies kills the sender in the middle of a file: the receiver ends
 // with an error, and leaves nothing behind.
 func TestSenderDies(t *testing.T) {
+	t.Parallel()
 	needsProgram(t)
 	receiver, sender := udpPair(t, "")
 	output := filepath.Join(t.TempDir(), "out.bin")

@@ -226,6 +226,7 @@ func empty(t *testing.T, dir string) {
 }
 
 func TestReceiverIsKilled(t *testing.T) {
+	t.Parallel()
 	recv, send, dir := midway(t)
 	signal(t, recv, syscall.SIGKILL)
 	send.exit(t, promised, 4, "trapeze: send big: the other side is gone: the peer is lost", "trapeze recv")
@@ -238,6 +239,7 @@ func TestReceiverIsKilled(t *testing.T) {
 }
 
 func TestSenderIsKilled(t *testing.T) {
+	t.Parallel()
 	recv, send, dir := midway(t)
 	signal(t, send, syscall.SIGKILL)
 	recv.exit(t, promised, 4, "trapeze: receive: the other side is gone: the peer is lost")
