@@ -4,7 +4,8 @@
 // completion entries, admin commands and the wire header.
 //
 // SPEC.md in this folder is the data sheet. The two are compared by a test, so
-// a change to one without the other does not pass.
+// a change to one without the other does not pass. Beside it stand VIA's return
+// codes, Code: they cross no boundary, but the rooms above share them.
 //
 // Every layout is little-endian, as PCI is, and is declared as a Go struct with
 // fixed-width fields. Trapeze runs on little-endian processors only (amd64 and

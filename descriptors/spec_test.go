@@ -121,7 +121,8 @@ var names = map[string]func(v uint64) string{
 }
 
 // checkConstants compares tables with a Constant column: each constant of the
-// package stands in exactly one row, with its value, bit and name.
+// package stands in exactly one row, with its value, bit and name. Those of type
+// Code are no part of the data sheet.
 func checkConstants(tables []table, src *source, problem func(string, ...any)) {
 	seen := map[string]int{}
 	for _, t := range tables {
@@ -163,7 +164,7 @@ func checkConstants(tables []table, src *source, problem func(string, ...any)) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(src.constants)) {
-		if seen[name] == 0 {
+		if seen[name] == 0 && src.constants[name].typ != "Code" {
 			problem("constant %s is in no table", name)
 		}
 	}

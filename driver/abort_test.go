@@ -9,12 +9,11 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
-	"github.com/trapeze-nic/trapeze/driver/drivertest"
 )
 
 // TestContextEndsBeforeCommand: nothing is given to the device.
 func TestContextEndsBeforeCommand(t *testing.T) {
-	drivertest.CheckLeaks(t)
+	checkLeaks(t)
 	d := newFake(t)
 	n := openFake(t, d)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -44,7 +43,7 @@ func TestContextEndsBeforeCommand(t *testing.T) {
 
 // TestAbort: a context that ends while the network is waited for.
 func TestAbort(t *testing.T) {
-	drivertest.CheckLeaks(t)
+	checkLeaks(t)
 	d := newFake(t)
 	n := openFake(t, d)
 	var aborted []uint16
@@ -99,7 +98,7 @@ func TestAbort(t *testing.T) {
 // TestAbortTooLate: the connection came between the context's end and the
 // ABORT, so it is handed out.
 func TestAbortTooLate(t *testing.T) {
-	drivertest.CheckLeaks(t)
+	checkLeaks(t)
 	d := newFake(t)
 	n := openFake(t, d)
 	d.with(func() {
@@ -124,7 +123,7 @@ func TestAbortTooLate(t *testing.T) {
 
 // TestManyWaiters: those who wait for clients do not keep others from working.
 func TestManyWaiters(t *testing.T) {
-	drivertest.CheckLeaks(t)
+	checkLeaks(t)
 	d := newFake(t)
 	n := openFake(t, d)
 	d.with(func() {
@@ -163,7 +162,7 @@ func TestManyWaiters(t *testing.T) {
 
 // TestHostileDiscriminator: a length that reaches past the entry.
 func TestHostileDiscriminator(t *testing.T) {
-	drivertest.CheckLeaks(t)
+	checkLeaks(t)
 	d := newFake(t)
 	n := openFake(t, d)
 	d.with(func() {

@@ -10,12 +10,11 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
-	"github.com/trapeze-nic/trapeze/driver/drivertest"
 )
 
 // TestCommandResults checks that each result of the device has its error.
 func TestCommandResults(t *testing.T) {
-	drivertest.CheckLeaks(t)
+	checkLeaks(t)
 	d := newFake(t)
 	n := openFake(t, d)
 	for result, want := range map[descriptors.Result]error{
@@ -72,7 +71,7 @@ func TestGarbageAdminEntries(t *testing.T) {
 		{"all ones", func(e *descriptors.AdminEntry) { e.Kind, e.ID, e.Flags = 0xffff, 0xffff, 0xffffffff }, "flags"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			drivertest.CheckLeaks(t)
+			checkLeaks(t)
 			d := newFake(t)
 			n := openFake(t, d)
 			d.with(func() { d.tamper = c.tamper })
@@ -93,7 +92,7 @@ func TestGarbageAdminEntries(t *testing.T) {
 
 // TestSpuriousReply: a second reply to a command.
 func TestSpuriousReply(t *testing.T) {
-	drivertest.CheckLeaks(t)
+	checkLeaks(t)
 	d := newFake(t)
 	n := openFake(t, d)
 	var last descriptors.AdminEntry
@@ -140,7 +139,7 @@ func TestImpossibleNumbers(t *testing.T) {
 		{"handle twice", alloc, alloc, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			drivertest.CheckLeaks(t)
+			checkLeaks(t)
 			d := newFake(t)
 			n := openFake(t, d)
 			if c.before != nil {
@@ -160,7 +159,7 @@ func TestImpossibleNumbers(t *testing.T) {
 
 // TestCommandTimeout: a device that does not answer.
 func TestCommandTimeout(t *testing.T) {
-	drivertest.CheckLeaks(t)
+	checkLeaks(t)
 	d := newFake(t)
 	n, err := driver.New(contextFor(t), d, driver.Options{Logger: quiet, CommandTimeout: 20 * time.Millisecond})
 	if err != nil {
@@ -194,7 +193,7 @@ func TestCommandTimeout(t *testing.T) {
 
 // TestManyCommands wraps both rings more than once, from several goroutines.
 func TestManyCommands(t *testing.T) {
-	drivertest.CheckLeaks(t)
+	checkLeaks(t)
 	n := openFake(t, newFake(t))
 	var wg sync.WaitGroup
 	var mu sync.Mutex

@@ -9,7 +9,6 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
-	"github.com/trapeze-nic/trapeze/driver/drivertest"
 )
 
 // TestClose closes with everything still there, in each state that a device can
@@ -36,7 +35,7 @@ func TestClose(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			drivertest.CheckLeaks(t)
+			checkLeaks(t)
 			d := newFake(t)
 			n, err := driver.New(contextFor(t), d, driver.Options{Logger: quiet, CommandTimeout: 20 * time.Millisecond})
 			if err != nil {
@@ -127,7 +126,7 @@ func checkClosed(t *testing.T, r *rig) {
 // TestCloseOrder: the device is reset, and loses the bus, before it loses its
 // memory.
 func TestCloseOrder(t *testing.T) {
-	drivertest.CheckLeaks(t)
+	checkLeaks(t)
 	d := newFake(t)
 	n, err := driver.New(contextFor(t), d, driver.Options{Logger: quiet})
 	if err != nil {

@@ -9,32 +9,65 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 )
 
-// Address names a connection point: a host, and a discriminator within it of 0
-// to 32 bytes.
+// Address is where a connection request goes: a NIC, and a connection point
+// within its host.
 type Address struct {
-	MAC           descriptors.MAC
+	MAC descriptors.MAC
+	// Discriminator is 0 to descriptors.MaxDiscriminator bytes of the application's
+	// choice.
 	Discriminator []byte
 }
 
-// Remote is the other end of a connection.
+// Network is "via".
+func (a Address) Network() string { return "via" }
+
+// String has the NIC's address and, quoted if need be, the discriminator.
+func (a Address) String() string {
+	if len(a.Discriminator) == 0 {
+		return a.MAC.String()
+	}
+	return fmt.Sprintf("%v/%s", a.MAC, printable(a.Discriminator))
+}
+
+// printable quotes what is no plain text.
+func printable(b []byte) string {
+	q := fmt.Sprintf("%+q", b)
+	if plain := q[1 : len(q)-1]; plain == string(b) {
+		return plain
+	}
+	return q
+}
+
+// Remote describes the other end of a connection or of a request for one.
 type Remote struct {
-	MAC         descriptors.MAC
-	Endpoint    uint32
+	MAC descriptors.MAC
+	// VI is the number of the VI at the other end; zero if not known yet.
+	VI uint32
+	// MaxTransfer in bytes.
 	MaxTransfer uint32
 	Reliability descriptors.Reliability
-	Rights      descriptors.Access
+	// RDMAWrite and RDMARead say what the other end lets this one do.
+	RDMAWrite, RDMARead bool
+}
+
+// remote says who is at an address, and the rights that it grants.
+func remote(mac descriptors.MAC, vi, maxTransfer uint32, level descriptors.Reliability, rights descriptors.Access) Remote {
+	return Remote{MAC: mac, VI: vi, MaxTransfer: maxTransfer, Reliability: level,
+		RDMAWrite: rights&descriptors.AccessRDMAWrite != 0, RDMARead: rights&descriptors.AccessRDMARead != 0}
 }
 
 // Connection is a request to connect that waits for Accept or Reject.
 type Connection struct {
-	// Remote is who asks: its address, and the discriminator it gave as its own.
-	Remote      Address
-	MaxTransfer uint32
-	Reliability descriptors.Reliability
-	Rights      descriptors.Access
+	// Remote is who asks, and the attributes of the VI there.
+	Remote Remote
+	// Discriminator is what the other side calls its own end.
+	Discriminator []byte
 
 	n      *NIC
 	number uint32
+	// busy while a call is in progress, settled once it has been answered; both
+	// guarded by the NIC's mutex.
+	busy, settled bool
 }
 
 // discriminator lays out b for a command.
@@ -51,16 +84,20 @@ func (n *NIC) discriminator(op string, b []byte) (descriptors.Discriminator, err
 // ConnectRequest connects the VI, which is idle, to whoever waits at remote;
 // local is this end's own discriminator. It waits for the answer until ctx
 // ends. It fails with ErrNoMatch, ErrReject, ErrTimeout, ErrNotReachable,
-// ErrInvalidState, ErrInvalidReliability, ErrInvalidMTU or the context's error;
+// ErrInvalidState, ErrInvalidReliability, ErrInvalidMTU or the context's error,
+// with ErrInvalidParameter if no time is left at the start, as VIA asks for;
 // the VI is idle again then. Of calls of ConnectRequest 512 are with the device at a
 // time; more wait for their turn. The same goes for Accept and for ConnectWait, each
 // for itself.
 func (v *VI) ConnectRequest(ctx context.Context, remote Address, local []byte) (Remote, error) {
-	const op = "connect"
-	if err := v.begin(op); err != nil {
+	const op = "connect request"
+	if err := v.begin(ctx, op); err != nil {
 		return Remote{}, err
 	}
 	defer v.n.end()
+	if err := ctx.Err(); errors.Is(err, context.DeadlineExceeded) {
+		return Remote{}, v.n.refuse(op, fmt.Errorf("%w: no time to connect in: %w", ErrInvalidParameter, err), "give it a context with time left")
+	}
 	to, err := v.n.discriminator(op, remote.Discriminator)
 	if err != nil {
 		return Remote{}, err
@@ -82,13 +119,13 @@ func (v *VI) connect(ctx context.Context, class class, cmd *descriptors.Command)
 	reply, err := v.n.connect(ctx, class, cmd)
 	if err != nil {
 		v.ending.undo(before)
-		if end := v.ending.err(); end != nil && errors.Is(err, ErrInvalidState) {
+		if end := v.ending.code(); end != 0 && errors.Is(err, ErrInvalidState) {
 			err = fmt.Errorf("%w: %w", err, end)
 		}
 		return Remote{}, err
 	}
 	r := descriptors.Reply[descriptors.ConnectedReply](reply)
-	return Remote{MAC: r.RemoteMAC, Endpoint: r.RemoteEndpoint, MaxTransfer: r.MaxTransfer, Reliability: r.Reliability, Rights: r.RemoteRights}, nil
+	return remote(r.RemoteMAC, r.RemoteEndpoint, r.MaxTransfer, r.Reliability, r.RemoteRights), nil
 }
 
 // Disconnect ends the VI's connection, or its error state: posted descriptors
@@ -96,7 +133,7 @@ func (v *VI) connect(ctx context.Context, class class, cmd *descriptors.Command)
 // a reliable VI ErrConnectionBroken if it has not taken all that was posted here.
 func (v *VI) Disconnect(ctx context.Context) error {
 	const op = "disconnect"
-	if err := v.begin(op); err != nil {
+	if err := v.begin(ctx, op); err != nil {
 		return err
 	}
 	defer v.n.end()
@@ -110,8 +147,8 @@ func (v *VI) Disconnect(ctx context.Context) error {
 // ConnectWait waits at the discriminator local until somebody asks to connect
 // or ctx ends.
 func (n *NIC) ConnectWait(ctx context.Context, local []byte) (*Connection, error) {
-	const op = "wait for connection"
-	if err := n.begin(op); err != nil {
+	const op = "wait for a connection"
+	if err := n.begin(ctx, op); err != nil {
 		return nil, err
 	}
 	defer n.end()
@@ -127,8 +164,8 @@ func (n *NIC) ConnectWait(ctx context.Context, local []byte) (*Connection, error
 	if int(r.Remote.Len) > len(r.Remote.Data) {
 		return nil, n.error(op, fmt.Errorf("%w: discriminator of %d bytes", ErrProtocol, r.Remote.Len))
 	}
-	return &Connection{n: n, number: r.Connection, MaxTransfer: r.MaxTransfer, Reliability: r.Reliability, Rights: r.RemoteRights,
-		Remote: Address{MAC: r.RemoteMAC, Discriminator: bytes.Clone(r.Remote.Data[:r.Remote.Len])}}, nil
+	return &Connection{n: n, number: r.Connection, Remote: remote(r.RemoteMAC, 0, r.MaxTransfer, r.Reliability, r.RemoteRights),
+		Discriminator: bytes.Clone(r.Remote.Data[:r.Remote.Len])}, nil
 }
 
 // Accept connects the VI, which is idle, to the one that asks. It fails with
@@ -139,27 +176,53 @@ func (n *NIC) ConnectWait(ctx context.Context, local []byte) (*Connection, error
 // device's dead time (3 s) then, whatever ctx says. With these, with ErrTimeout and
 // with the context's error the request is over.
 func (c *Connection) Accept(ctx context.Context, v *VI) (Remote, error) {
-	const op = "accept connection"
+	const op = "accept"
 	if v == nil || v.n != c.n {
 		return Remote{}, c.n.refuse(op, fmt.Errorf("%w: not a VI of this NIC", ErrInvalidParameter), "create the VI on the NIC that waited")
 	}
-	if err := v.begin(op); err != nil {
+	if err := v.begin(ctx, op); err != nil {
 		return Remote{}, err
 	}
 	defer c.n.end()
+	if err := c.claim(op); err != nil {
+		return Remote{}, err
+	}
 	r, err := v.connect(ctx, classAccept, newCommand(descriptors.OpConnectAccept, descriptors.ConnectAcceptBody{
 		Connection: c.number, Endpoint: v.number, TimeoutMS: timeoutMS(ctx),
 	}))
+	c.settle(err == nil)
 	return r, c.n.error(op, err)
 }
 
 // Reject turns the request down. ErrWithdrawn is a client that no longer waits.
 func (c *Connection) Reject(ctx context.Context) error {
-	const op = "reject connection"
-	if err := c.n.begin(op); err != nil {
+	const op = "reject"
+	if err := c.n.begin(ctx, op); err != nil {
 		return err
 	}
 	defer c.n.end()
+	if err := c.claim(op); err != nil {
+		return err
+	}
 	_, err := c.n.execute(ctx, newCommand(descriptors.OpConnectReject, descriptors.ConnectRejectBody{Connection: c.number}))
+	c.settle(err == nil)
 	return c.n.error(op, err)
+}
+
+// claim keeps two goroutines from answering one request, and anybody from answering
+// it again; settle ends the claim.
+func (c *Connection) claim(op string) error {
+	c.n.mu.Lock()
+	defer c.n.mu.Unlock()
+	if c.settled || c.busy {
+		return c.n.error(op, fmt.Errorf("%w: the request has been answered", ErrClosed))
+	}
+	c.busy = true
+	return nil
+}
+
+func (c *Connection) settle(answered bool) {
+	c.n.mu.Lock()
+	defer c.n.mu.Unlock()
+	c.busy, c.settled = false, answered
 }

@@ -40,7 +40,7 @@ type CQ struct {
 // entries, 1 to the device's limit.
 func (n *NIC) CreateCQ(ctx context.Context, entries int) (*CQ, error) {
 	const op = "create CQ"
-	if err := n.begin(op); err != nil {
+	if err := n.begin(ctx, op); err != nil {
 		return nil, err
 	}
 	defer n.end()
@@ -114,12 +114,16 @@ func (c *CQ) Done() (descriptors.Completion, error) {
 // Wait is Done that waits while the result would be ErrNotDone, and fails with
 // the context's error when that ends.
 func (c *CQ) Wait(ctx context.Context) (descriptors.Completion, error) {
+	const op = "wait for CQ"
+	if ctx == nil {
+		return descriptors.Completion{}, c.n.noContext(op)
+	}
 	w := waiter{n: c.n, ctx: ctx, done: c.n.done}
 	defer w.stop()
 	e, err := c.take()
 	for err == ErrNotDone {
 		if err := w.pause(c, c.vec, nil); err != nil {
-			return descriptors.Completion{}, c.n.error("wait for completion", err)
+			return descriptors.Completion{}, c.n.error(op, err)
 		}
 		e, err = c.take()
 	}
@@ -158,7 +162,7 @@ func (c *CQ) close() {
 func (c *CQ) Destroy(ctx context.Context) error {
 	const op = "destroy CQ"
 	n := c.n
-	if err := n.begin(op); err != nil {
+	if err := n.begin(ctx, op); err != nil {
 		return err
 	}
 	defer n.end()
@@ -236,6 +240,6 @@ func (n *NIC) cqOverrun(number uint32) {
 	c := n.cqs[number]
 	n.mu.Unlock()
 	if c != nil {
-		c.end(n.error("CQ done", ErrCQOverrun))
+		c.end(n.error("poll CQ", ErrCQOverrun))
 	}
 }

@@ -38,11 +38,11 @@ func (c *CQ) take() (descriptors.Completion, error) {
 		return e, err
 	}
 	if err := c.n.failed(); err != nil {
-		return e, c.n.error("CQ done", err)
+		return e, c.n.error("poll CQ", err)
 	}
 	if look {
 		if err := c.n.polled(); err != nil {
-			return e, c.n.error("CQ done", err)
+			return e, c.n.error("poll CQ", err)
 		}
 	}
 	return e, ErrNotDone
@@ -65,7 +65,7 @@ func (c *CQ) next() (descriptors.Completion, *workQueue, error) {
 	if q == nil || e.Index != q.found || q.found == descriptors.LoadIndex(&q.producer) ||
 		flags&descriptors.CompletionFlagsReserved != 0 ||
 		e.Status&uint32(descriptors.StatusReserved) != 0 || e.Status&uint32(descriptors.StatusDone) == 0 {
-		c.failed = c.n.error("CQ done", fmt.Errorf("%w: entry %d of completion queue %d is endpoint %d, index %d, status %#x, flags %#x",
+		c.failed = c.n.error("poll CQ", fmt.Errorf("%w: entry %d of completion queue %d is endpoint %d, index %d, status %#x, flags %#x",
 			ErrProtocol, c.consumer, c.number, e.Endpoint, e.Index, e.Status, flags))
 		return descriptors.Completion{}, nil, c.failed
 	}

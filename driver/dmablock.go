@@ -29,7 +29,7 @@ const hintOlderDevice = "the device is older than this driver; it goes on with t
 
 // beginDMA starts an operation on the DMA block; endDMA ends it.
 func (n *NIC) beginDMA(op string) error {
-	if err := n.begin(op); err != nil {
+	if err := n.begin(n.background, op); err != nil {
 		return err
 	}
 	if !n.regs.has(descriptors.BlockDMA) {

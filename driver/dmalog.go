@@ -169,7 +169,7 @@ var engines = [descriptors.DMAEngineCount]dmalog.Engine{
 // DMALog returns the state of the DMA log. It fails with ErrNotSupported if the
 // device cannot keep one.
 func (n *NIC) DMALog() (DMALogState, error) {
-	const op = "read DMA log state"
+	const op = "query DMA log"
 	var s DMALogState
 	if err := n.beginDMA(op); err != nil {
 		return s, err

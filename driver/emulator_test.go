@@ -7,7 +7,6 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
-	"github.com/trapeze-nic/trapeze/driver/drivertest"
 	"github.com/trapeze-nic/trapeze/emulator"
 )
 
@@ -29,24 +28,64 @@ func newPair(t testing.TB, options ...emulator.Option) (x, y *emulator.Device, a
 	return x, y, a, b
 }
 
-// TestEmulator runs the suite on emulated NICs, in each way that they can run.
-func TestEmulator(t *testing.T) {
-	for _, c := range []struct {
-		name    string
-		options []emulator.Option
-	}{
-		{"inline", nil},
-		{"inline, trapped doorbells", []emulator.Option{emulator.WithDoorbells(emulator.DoorbellsTrapped)}},
-		{"inline, small frames", []emulator.Option{emulator.WithMTU(descriptors.MinMTU)}},
-		{"threads", []emulator.Option{emulator.WithThreads()}},
-		{"threads, mapped doorbells", []emulator.Option{emulator.WithThreads(), emulator.WithDoorbells(emulator.DoorbellsMapped)}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			drivertest.Run(t, func(t *testing.T) (a, b *driver.NIC) {
-				_, _, a, b = newPair(t, c.options...)
-				return a, b
-			})
-		})
+// TestEmulatorIdentity: two NICs say who they are, and that they are well.
+func TestEmulatorIdentity(t *testing.T) {
+	checkLeaks(t)
+	_, _, a, b := newPair(t)
+	for _, n := range []*driver.NIC{a, b} {
+		id := n.Identity()
+		if id.MaxEndpoints < 2 || id.MaxQueueDepth < 16 || id.MaxTransfer < 32<<10 || id.MTU < descriptors.MinMTU || len(id.Blocks) < 3 {
+			t.Errorf("identity %+v", id)
+		}
+		h, err := n.Health(contextFor(t))
+		if err != nil || !h.Ready || h.Fatal || h.Resets == 0 {
+			t.Errorf("health %+v, %v", h, err)
+		}
+		first, err := n.Clock()
+		if err != nil {
+			t.Error(err)
+		}
+		if second, err := n.Clock(); err != nil || second < first {
+			t.Errorf("clock %v, then %v, %v", first, second, err)
+		}
+		counters, err := n.Counters()
+		if _, ok := counters[descriptors.CounterMessagesSent.String()]; !ok || err != nil {
+			t.Errorf("counters %v, %v", counters, err)
+		}
+	}
+	if a.Identity().MAC == b.Identity().MAC {
+		t.Error("both have the same address")
+	}
+	if err := errors.Join(a.Close(), b.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDestroyConnected: the driver destroys a VI in any state; its peer is told that
+// the connection has ended in order.
+func TestDestroyConnected(t *testing.T) {
+	checkLeaks(t)
+	_, _, a, b := newPair(t)
+	x, y := connected(t, a, b, layout{})
+	recv := y.descriptor(t, 0, 8)
+	if err := y.v.PostRecv(recv); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.v.Destroy(contextFor(t)); err != nil {
+		t.Fatal(err)
+	}
+	d, err := y.v.RecvWait(contextFor(t))
+	if d != recv || !errors.Is(err, driver.ErrDisconnected) || !errors.Is(err, driver.ErrDescriptor) {
+		t.Errorf("the peer's receive: %v", err)
+	}
+	if err := x.v.Destroy(contextFor(t)); !errors.Is(err, driver.ErrClosed) {
+		t.Errorf("destroyed twice: %v", err)
+	}
+	if err := x.v.PostSend(x.descriptor(t, 0, 8)); !errors.Is(err, driver.ErrClosed) {
+		t.Errorf("posted to a destroyed VI: %v", err)
+	}
+	if err := errors.Join(a.Close(), b.Close()); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -54,7 +93,7 @@ func TestEmulator(t *testing.T) {
 func TestEmulatorRemoved(t *testing.T) {
 	for name, options := range map[string][]emulator.Option{"inline": nil, "threads": {emulator.WithThreads()}} {
 		t.Run(name, func(t *testing.T) {
-			drivertest.CheckLeaks(t)
+			checkLeaks(t)
 			x, _, a, b := newPair(t, options...)
 			ctx := contextFor(t)
 			m, err := a.AllocMemory(ctx, 4096, driver.MemoryAttributes{Ptag: mustPtag(t, a)})
@@ -120,7 +159,7 @@ func mustPtag(t *testing.T, n *driver.NIC) uint32 {
 
 // TestEmulatorLink: health says whether the link is up.
 func TestEmulatorLink(t *testing.T) {
-	drivertest.CheckLeaks(t)
+	checkLeaks(t)
 	x, _, a, b := newPair(t)
 	for _, up := range []bool{true, false, true} {
 		x.SetLink(up)
@@ -135,7 +174,7 @@ func TestEmulatorLink(t *testing.T) {
 
 // TestEmulatorReopen: what one NIC leaves behind does not disturb the next.
 func TestEmulatorReopen(t *testing.T) {
-	drivertest.CheckLeaks(t)
+	checkLeaks(t)
 	for range 3 {
 		n, err := driver.Open(contextFor(t), "emu:", driver.Options{Logger: quiet})
 		if err != nil {

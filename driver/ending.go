@@ -2,23 +2,22 @@ package driver
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 )
 
 // ConnectionEnd says how a connection ended, by the Detail of its
-// EventConnectionLost: ErrDisconnected, ErrPeerLost, or an error that wraps
-// ErrConnectionBroken (SPEC.md 8.7).
-func ConnectionEnd(r descriptors.Result) error {
-	switch r {
-	case descriptors.ResultSuccess:
+// EventConnectionLost, a result of SPEC.md 8.7: ErrDisconnected, ErrPeerLost or
+// ErrConnectionBroken.
+func ConnectionEnd(detail uint32) Code {
+	switch detail {
+	case uint32(descriptors.ResultSuccess):
 		return ErrDisconnected
-	case descriptors.ResultConnectionLost:
+	case uint32(descriptors.ResultConnectionLost):
 		return ErrPeerLost
 	}
-	return fmt.Errorf("%w: %v", ErrConnectionBroken, r)
+	return ErrConnectionBroken
 }
 
 // ending is what is known of how the last connection of a VI ended.
@@ -29,7 +28,7 @@ const (
 	endingNone  uint64 = iota // nothing to tell: no connection, or this side has ended it
 	endingOpen                // connected or connecting, as far as is known
 	endingMute                // it has ended, and the device has lost the event that says why
-	endingKnown               // plus the Result
+	endingKnown               // plus the event's Detail
 )
 
 // begin is called before a command that connects, and undo with what it returned
@@ -47,29 +46,24 @@ func (e *ending) told(detail uint32) {
 // local notes that this side has ended the connection, unless it had ended before.
 func (e *ending) local() { e.what.CompareAndSwap(endingOpen, endingNone) }
 
-func (e *ending) err() error {
+// code says how the connection ended, 0 if there is nothing to tell.
+func (e *ending) code() Code {
 	switch what := e.what.Load(); what {
 	case endingNone, endingOpen:
-		return nil
+		return 0
 	case endingMute:
 		return ErrConnectionBroken
 	default:
-		if what-endingKnown > maxResult {
-			return ErrConnectionBroken
-		}
-		return ConnectionEnd(descriptors.Result(what - endingKnown))
+		return ConnectionEnd(uint32(what - endingKnown))
 	}
 }
 
-// maxResult is the largest descriptors.Result.
-const maxResult = 1<<16 - 1
-
 // ended says how the connection ended whose end shows in status, of a descriptor
-// that completed in error. It is nil if the connection goes on, there was none, or
+// that completed in error. It is 0 if the connection goes on, there was none, or
 // this side has ended it.
-func (v *VI) ended(status descriptors.Status) error {
+func (v *VI) ended(status descriptors.Status) Code {
 	if v.attributes.Reliability == descriptors.Unreliable && status&descriptors.StatusFlushed == 0 {
-		return nil // the error is the descriptor's alone
+		return 0 // the error is the descriptor's alone
 	}
 	if v.ending.what.Load() == endingOpen {
 		// The device reports the event after the descriptors, and answers a
@@ -81,7 +75,7 @@ func (v *VI) ended(status descriptors.Status) error {
 			v.ending.what.CompareAndSwap(endingOpen, endingMute)
 		}
 	}
-	return v.ending.err()
+	return v.ending.code()
 }
 
 // connectionLost is told by the device that a connection has ended.

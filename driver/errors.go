@@ -5,93 +5,93 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
-// Sentinel errors, to be found with errors.Is inside an *Error.
-var (
-	// ErrClosed: the NIC, or the object that the method belongs to, is gone.
-	ErrClosed = errors.New("closed")
-	// ErrDeviceGone: the device reads as all ones, as removed hardware does.
-	ErrDeviceGone = vfio.ErrDeviceGone
-	// ErrDeviceFault: the device has stopped and says so in its health block.
-	ErrDeviceFault = errors.New("the device reports a fatal fault")
-	// ErrProtocol: the device wrote something that it must not write.
-	ErrProtocol = errors.New("the device broke the protocol")
-	// ErrUnsupportedDevice: not a device that this driver knows.
-	ErrUnsupportedDevice = errors.New("not a Trapeze NIC")
-	// ErrBadRegisters: the register blocks make no sense.
-	ErrBadRegisters = errors.New("bad register blocks")
-	// ErrVersion is matched by every *VersionError.
-	ErrVersion = errors.New("unknown version")
-	// ErrNotReady: the device did not come out of reset.
-	ErrNotReady = errors.New("the device did not become ready")
-	// ErrCommandTimeout: the device did not answer an admin command.
-	ErrCommandTimeout = errors.New("the device did not answer a command")
+// Code is a VIA return code, see package via.
+type Code = descriptors.Code
 
-	// ErrNotDone: nothing has completed yet.
-	ErrNotDone = errors.New("not done yet")
-	// ErrQueueEmpty: nothing is posted.
-	ErrQueueEmpty = errors.New("queue is empty")
-	// ErrQueueFull: as many descriptors are posted as the queue holds.
-	ErrQueueFull = errors.New("queue is full")
-	// ErrNotRearmed: the descriptor still carries the status of an earlier
-	// completion.
-	ErrNotRearmed = errors.New("descriptor was completed and not rearmed")
-	// ErrPosted: the descriptor is on a queue already, and was not taken back.
-	ErrPosted = errors.New("descriptor is posted already")
-	// ErrOtherVI: the descriptor belongs to another VI.
-	ErrOtherVI = errors.New("descriptor belongs to another VI")
-	// ErrBadHandle: the descriptor does not lie in memory that is registered here
-	// and that the device may write.
-	ErrBadHandle = errors.New("descriptor is not in registered, writable memory of this NIC")
-	// ErrNotDMAMemory: the memory did not come from AllocMemory of this NIC.
-	ErrNotDMAMemory = errors.New("not DMA memory of this NIC")
-	// ErrInUse: something else still needs the object.
-	ErrInUse = errors.New("still in use")
-	// ErrCQTooSmall: the queues attached to a CQ may complete more than it holds.
-	ErrCQTooSmall = errors.New("completion queue is too small for its work queues")
-	// ErrCQOverrun: the device lost completions because the CQ was full.
-	ErrCQOverrun = errors.New("completion queue was overrun")
-
-	// How a connection ended that this side has not ended. Errors of descriptors
-	// that completed because of that match one of them, see StatusError, and so
-	// does connecting a VI that is still in the error state.
-
-	// ErrDisconnected: the peer has disconnected in order. All that it had posted
-	// was delivered before.
-	ErrDisconnected = errors.New("the peer has disconnected")
-	// ErrPeerLost: the peer no longer answers, or does not know the connection any
-	// more. What became of the messages under way is unknown.
-	ErrPeerLost = errors.New("the peer is lost")
-	// ErrConnectionBroken: an error at one of the two ends broke the connection,
-	// or the peer has cut messages off.
-	ErrConnectionBroken = errors.New("the connection broke")
-
-	// The following are results of admin commands, see CommandError. Some are
-	// also found by the driver itself.
-	ErrInvalidParameter   = errors.New("invalid parameter")
-	ErrResource           = errors.New("out of resources, or object in use")
-	ErrTimeout            = errors.New("timeout")
-	ErrReject             = errors.New("rejected by the remote side")
-	ErrInvalidReliability = errors.New("invalid reliability level")
-	ErrInvalidMTU         = errors.New("invalid maximum transfer size")
-	ErrInvalidQoS         = errors.New("invalid quality of service")
-	ErrInvalidPtag        = errors.New("invalid protection tag")
-	ErrInvalidRDMARead    = errors.New("RDMA read is not supported")
-	ErrInvalidState       = errors.New("invalid state")
-	ErrNoMatch            = errors.New("no one waits with this discriminator")
-	ErrNotReachable       = errors.New("remote side not reachable")
-	ErrNotSupported       = errors.New("not supported by this device")
-	ErrBadOpcode          = errors.New("the device does not know this command")
-	ErrAborted            = errors.New("aborted")
-	ErrDMAFault           = errors.New("the device could not reach memory")
-	// ErrWithdrawn: the client's time was up, or it has given up.
-	ErrWithdrawn = errors.New("the client no longer waits")
+// The codes that the driver returns: the same values as in package via, which
+// documents them. ErrNotDone, ErrQueueEmpty and ErrQueueFull are returned bare, all
+// others inside an *Error.
+const (
+	ErrNotDone            = descriptors.CodeNotDone
+	ErrInvalidParameter   = descriptors.CodeInvalidParameter
+	ErrResource           = descriptors.CodeResource
+	ErrTimeout            = descriptors.CodeTimeout
+	ErrReject             = descriptors.CodeReject
+	ErrInvalidReliability = descriptors.CodeInvalidReliability
+	ErrInvalidMTU         = descriptors.CodeInvalidMTU
+	ErrInvalidQoS         = descriptors.CodeInvalidQoS
+	ErrInvalidPtag        = descriptors.CodeInvalidPtag
+	ErrInvalidRDMARead    = descriptors.CodeInvalidRDMARead
+	ErrDescriptor         = descriptors.CodeDescriptor
+	ErrInvalidState       = descriptors.CodeInvalidState
+	ErrNoMatch            = descriptors.CodeNoMatch
+	ErrNotReachable       = descriptors.CodeNotReachable
+	ErrNotSupported       = descriptors.CodeNotSupported
+	ErrQueueFull          = descriptors.CodeQueueFull
+	ErrQueueEmpty         = descriptors.CodeQueueEmpty
+	ErrClosed             = descriptors.CodeClosed
+	ErrDevice             = descriptors.CodeDevice
+	ErrCanceled           = descriptors.CodeCanceled
+	ErrDisconnected       = descriptors.CodeDisconnected
+	ErrPeerLost           = descriptors.CodePeerLost
+	ErrConnectionBroken   = descriptors.CodeConnectionBroken
+	ErrWithdrawn          = descriptors.CodeWithdrawn
 )
 
+// Errors that say more than a code. errors.Is finds them inside an *Error, and their
+// code too.
+var (
+	// ErrDeviceGone: the device reads as all ones, as removed hardware does. Its
+	// code is ErrDevice.
+	ErrDeviceGone = vfio.ErrDeviceGone
+	// ErrDeviceFault: the device has stopped and says so in its health block.
+	ErrDeviceFault = ErrDevice.Finer("the device reports a fatal fault")
+	// ErrProtocol: the device wrote something that it must not write.
+	ErrProtocol = ErrDevice.Finer("the device broke the protocol")
+	// ErrUnsupportedDevice: not a device that this driver knows.
+	ErrUnsupportedDevice = ErrDevice.Finer("not a Trapeze NIC")
+	// ErrBadRegisters: the register blocks make no sense.
+	ErrBadRegisters = ErrDevice.Finer("bad register blocks")
+	// ErrVersion is matched by every *VersionError.
+	ErrVersion = ErrDevice.Finer("unknown version")
+	// ErrNotReady: the device did not come out of reset.
+	ErrNotReady = ErrDevice.Finer("the device did not become ready")
+	// ErrCommandTimeout: the device did not answer an admin command.
+	ErrCommandTimeout = ErrDevice.Finer("the device did not answer a command")
+	// ErrDMAFault: the device could not reach memory.
+	ErrDMAFault = ErrDevice.Finer("the device could not reach memory")
+	// ErrBadOpcode: the device does not know an admin command.
+	ErrBadOpcode = ErrNotSupported.Finer("the device does not know this command")
+	// ErrAborted: the admin command was aborted.
+	ErrAborted = ErrCanceled.Finer("aborted")
+
+	// ErrNotRearmed: the descriptor still carries the status of an earlier
+	// completion.
+	ErrNotRearmed = ErrInvalidParameter.Finer("descriptor was completed and not rearmed")
+	// ErrPosted: the descriptor is on a queue already, and was not taken back.
+	ErrPosted = ErrInvalidParameter.Finer("descriptor is posted already")
+	// ErrOtherVI: the descriptor belongs to another VI.
+	ErrOtherVI = ErrInvalidParameter.Finer("descriptor belongs to another VI")
+	// ErrBadHandle: the descriptor does not lie in memory that is registered here
+	// and that the device may write.
+	ErrBadHandle = ErrInvalidParameter.Finer("descriptor is not in registered, writable memory of this NIC")
+	// ErrNotDMAMemory: the memory did not come from AllocMemory of this NIC.
+	ErrNotDMAMemory = ErrNotSupported.Finer("not DMA memory of this NIC")
+	// ErrInUse: something else still needs the object.
+	ErrInUse = ErrResource.Finer("still in use")
+	// ErrCQTooSmall: the queues attached to a CQ may complete more than it holds.
+	ErrCQTooSmall = ErrResource.Finer("completion queue is too small for its work queues")
+	// ErrCQOverrun: the device lost completions because the CQ was full.
+	ErrCQOverrun = ErrResource.Finer("completion queue was overrun")
+)
+
+// resultErrors are the errors of results of admin commands, see CommandError.
 var resultErrors = map[descriptors.Result]error{
 	descriptors.ResultInvalidParameter:   ErrInvalidParameter,
 	descriptors.ResultResource:           ErrResource,
@@ -115,12 +115,17 @@ var resultErrors = map[descriptors.Result]error{
 	descriptors.ResultWithdrawn:          ErrWithdrawn,
 }
 
-// Error is the error of this package: what was attempted on which device, why
-// it failed, and what can be done about it.
+// Error is the error of packages driver and via: what was attempted on which device,
+// the return code, the cause, and what can be done about it. errors.Is finds both
+// the code and whatever the cause matches.
+//
+// The calls of the data path return three codes bare, because they are answers and
+// not failures: ErrNotDone, ErrQueueEmpty, ErrQueueFull.
 type Error struct {
 	Op     string // such as "create VI"
-	Device string // address
-	Err    error
+	Device string // address of the NIC
+	Code   Code   // 0 if there is none for the cause, such as of a file that cannot be opened
+	Err    error  // cause; nil if the code says all
 	Hint   string // what to do; may be empty
 }
 
@@ -130,17 +135,96 @@ func (e *Error) Error() string {
 	if e.Device != "" {
 		fmt.Fprintf(&b, " on %s", e.Device)
 	}
-	b.WriteString(": " + vfio.Inside(e.Op, e.Device, e.Err))
+	if e.Err != nil {
+		b.WriteString(": " + vfio.Inside(e.Op, e.Device, e.Err))
+	} else {
+		fmt.Fprintf(&b, ": %v", e.Code)
+	}
 	if e.Hint != "" {
 		fmt.Fprintf(&b, " (%s)", e.Hint)
 	}
 	return b.String()
 }
 
-func (e *Error) Unwrap() error { return e.Err }
+// Unwrap returns the code, if there is one, and the cause.
+func (e *Error) Unwrap() []error {
+	var all []error
+	if e.Code != 0 {
+		all = append(all, e.Code)
+	}
+	if e.Err != nil {
+		all = append(all, e.Err)
+	}
+	return all
+}
 
-// CommandError is an admin command that the device refused. It matches the
-// sentinel of its result, and a timeout also context.DeadlineExceeded.
+// NewError makes an Error of a cause, which is not nil, with the code and the hint
+// that belong to it. Of a cause that is an Error already it changes Op and Device.
+func NewError(op, device string, cause error) *Error {
+	switch c := cause.(type) {
+	case Code:
+		return &Error{Op: op, Device: device, Code: c}
+	case *Error:
+		return &Error{Op: op, Device: device, Code: c.Code, Err: c.Err, Hint: c.Hint}
+	}
+	e := &Error{Op: op, Device: device, Code: codeOf(cause), Err: cause}
+	for _, h := range hints {
+		if errors.Is(cause, h.err) {
+			e.Hint = h.hint
+			break
+		}
+	}
+	return e
+}
+
+var hints = []struct {
+	err  error
+	hint string
+}{
+	{ErrDeviceGone, "it was removed, lost power, or memory decoding was switched off; close it and open it again"},
+	{ErrDeviceFault, "close the device and open it again, which resets it"},
+	{ErrProtocol, "close the device and open it again; if it happens again, the device is broken"},
+	{ErrVersion, "use a driver and a device of the same major version"},
+	{ErrCommandTimeout, "close the device and open it again, which resets it; an emulated device must be polled"},
+	{ErrNotReady, "power-cycle the device"},
+}
+
+// codeOf is the code of an error: the first one that it wraps. Contexts and package
+// vfio know no codes, so theirs are given here. It is zero for what has none.
+func codeOf(err error) Code {
+	var c Code
+	switch {
+	case errors.As(err, &c):
+		return c
+	case is(err, vfio.ErrClosed):
+		return ErrClosed
+	case is(err, context.Canceled):
+		return ErrCanceled
+	case is(err, vfio.ErrDeviceGone, vfio.ErrBadConfig):
+		return ErrDevice
+	case is(err, context.DeadlineExceeded):
+		return ErrTimeout
+	case is(err, vfio.ErrBadAddress, vfio.ErrUnknownScheme):
+		return ErrInvalidParameter
+	case is(err, vfio.ErrNotSupported):
+		return ErrNotSupported
+	case is(err, vfio.ErrNoDMAMemory, vfio.ErrNoIOVA, syscall.ENOMEM, syscall.ENOSPC, syscall.EMFILE, syscall.ENFILE):
+		return ErrResource
+	}
+	return 0
+}
+
+func is(err error, any ...error) bool {
+	for _, target := range any {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	return false
+}
+
+// CommandError is an admin command that the device refused. It wraps the error of
+// its result, and a timeout also context.DeadlineExceeded.
 type CommandError struct {
 	Opcode descriptors.Opcode
 	Result descriptors.Result
@@ -156,13 +240,17 @@ func (e *CommandError) Error() string {
 	return fmt.Sprintf("%v: %v", e.Opcode, e.Result)
 }
 
-// Is reports whether target is the sentinel of the result.
-func (e *CommandError) Is(target error) bool {
-	if e.Result == descriptors.ResultTimeout && target == context.DeadlineExceeded {
-		return true
+// Unwrap returns what the result means; nothing for one that this driver does not
+// know.
+func (e *CommandError) Unwrap() []error {
+	err, ok := resultErrors[e.Result]
+	switch {
+	case !ok:
+		return nil
+	case e.Result == descriptors.ResultTimeout:
+		return []error{err, context.DeadlineExceeded}
 	}
-	s, ok := resultErrors[e.Result]
-	return ok && s == target
+	return []error{err}
 }
 
 // VersionError is a register block of a major version that this driver does
@@ -179,24 +267,30 @@ func (e *VersionError) Error() string {
 		blockName(e.Block), e.Offset, e.Found>>16, e.Found&0xffff, e.Wanted>>16)
 }
 
-// Is reports whether target is ErrVersion.
-func (e *VersionError) Is(target error) bool { return target == ErrVersion }
+func (e *VersionError) Unwrap() error { return ErrVersion }
 
-// StatusError is a descriptor that completed in error. The descriptor is
-// returned along with it.
+// StatusError is a descriptor that completed in error. It matches ErrDescriptor.
+// The descriptor is returned along with it.
 type StatusError struct {
 	Status descriptors.Status
-	// Err is how the connection ended, see ConnectionEnd. It is nil if the
+	// Ended says how the connection ended: ErrDisconnected, ErrPeerLost or
+	// ErrConnectionBroken, which the error then matches too. It is zero if the
 	// connection goes on, if there was none, and if this side has disconnected.
-	Err error
+	Ended Code
 }
 
 func (e *StatusError) Error() string {
 	s := "descriptor completed in error: " + e.Status.String()
-	if e.Err != nil {
-		s += ": " + e.Err.Error()
+	if e.Ended != 0 {
+		s += ": " + e.Ended.Error()
 	}
 	return s
 }
 
-func (e *StatusError) Unwrap() error { return e.Err }
+// Unwrap returns ErrDescriptor, and how the connection ended.
+func (e *StatusError) Unwrap() []error {
+	if e.Ended == 0 {
+		return []error{ErrDescriptor}
+	}
+	return []error{ErrDescriptor, e.Ended}
+}

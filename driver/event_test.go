@@ -11,11 +11,10 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
-	"github.com/trapeze-nic/trapeze/driver/drivertest"
 )
 
 func TestEvents(t *testing.T) {
-	drivertest.CheckLeaks(t)
+	checkLeaks(t)
 	d := newFake(t)
 	n := openFake(t, d)
 	got := make(chan descriptors.Event, 8)
@@ -43,7 +42,7 @@ func TestEvents(t *testing.T) {
 
 // TestEventFlood: more events than a slow handler takes are counted.
 func TestEventFlood(t *testing.T) {
-	drivertest.CheckLeaks(t)
+	checkLeaks(t)
 	d := newFake(t)
 	n := openFake(t, d)
 	block := make(chan struct{})
@@ -81,7 +80,7 @@ func (l *logBuffer) String() string {
 // TestEventsAreLoggedSeldom: messages that nobody takes, as many as a peer likes, are
 // a line a second in the log.
 func TestEventsAreLoggedSeldom(t *testing.T) {
-	drivertest.CheckLeaks(t)
+	checkLeaks(t)
 	d := newFake(t)
 	var log logBuffer
 	n, err := driver.New(contextFor(t), d, driver.Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), CommandTimeout: patience})
@@ -105,5 +104,45 @@ func TestEventsAreLoggedSeldom(t *testing.T) {
 	got := log.String()
 	if lines := strings.Count(got, "\n"); lines < 1 || lines > most || !strings.Contains(got, "count=1\n") {
 		t.Errorf("%d lines, want 1 to %d:\n%s", lines, most, got)
+	}
+}
+
+// TestEventLogLevels: what belongs to every program is a matter of debugging, what
+// costs data is an error.
+func TestEventLogLevels(t *testing.T) {
+	checkLeaks(t)
+	d := newFake(t)
+	var log logBuffer
+	n, err := driver.New(contextFor(t), d, driver.Options{CommandTimeout: patience,
+		Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		event descriptors.Event
+		want  []string
+	}{
+		{descriptors.Event{Code: descriptors.EventLink, CQ: descriptors.NoCQ, Detail: 1}, []string{"level=DEBUG", "detail=1"}},
+		{descriptors.Event{Code: descriptors.EventLink, CQ: descriptors.NoCQ}, []string{"level=INFO", "detail=0"}},
+		{descriptors.Event{Code: descriptors.EventConnectionLost, CQ: descriptors.NoCQ, Endpoint: 5}, []string{"level=DEBUG", "vi=5"}},
+		{descriptors.Event{Code: descriptors.EventConnectionLost, CQ: descriptors.NoCQ, Endpoint: 6, Detail: 35}, []string{"level=WARN", "vi=6", "detail=35"}},
+		{descriptors.Event{Code: descriptors.EventCQOverrun, CQ: 3}, []string{"level=ERROR", "cq=3"}},
+	} {
+		d.with(func() { d.event(c.event) })
+		n.Poll()
+		line := ""
+		eventually(t, "the event is logged", func() bool {
+			all := strings.Split(strings.TrimSpace(log.String()), "\n")
+			line = all[len(all)-1]
+			return strings.Contains(line, c.want[1]) && strings.Contains(line, c.want[0])
+		})
+		for _, want := range append(c.want, "device=fake:", c.event.Code.String()) {
+			if !strings.Contains(line, want) {
+				t.Errorf("%+v: logged %q, want %q", c.event, line, want)
+			}
+		}
+	}
+	if err := n.Close(); err != nil {
+		t.Error(err)
 	}
 }

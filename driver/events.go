@@ -130,18 +130,30 @@ func (n *NIC) logEvent(e descriptors.Event) {
 	n.events.lines.Log(e, func(count uint64) { n.logEvents(e, count) })
 }
 
-// logEvents logs the last of count events.
+// logEvents logs the last of count events: at level debug what belongs to every
+// program, a link that comes up and a peer that disconnects.
 func (n *NIC) logEvents(e descriptors.Event, count uint64) {
 	level := slog.LevelWarn
-	switch {
-	case e.Code == descriptors.EventCatastrophic:
+	switch e.Code {
+	case descriptors.EventCatastrophic:
 		return // fail has logged why
-	case e.Code == descriptors.EventLink:
+	case descriptors.EventLink:
 		level = slog.LevelInfo
-	case e.Code == descriptors.EventConnectionLost && e.Detail == uint32(descriptors.ResultSuccess):
-		level = slog.LevelDebug // the peer has disconnected, as peers do
+		if e.Detail == 1 {
+			level = slog.LevelDebug
+		}
+	case descriptors.EventConnectionLost:
+		if e.Detail == uint32(descriptors.ResultSuccess) {
+			level = slog.LevelDebug
+		}
+	case descriptors.EventCQOverrun:
+		level = slog.LevelError
 	}
-	n.log.Log(n.background, level, "device event", "event", e.Code.String(), "code", uint32(e.Code), "endpoint", e.Endpoint, "cq", e.CQ, "detail", e.Detail, "count", count)
+	about := []any{"vi", e.Endpoint, "detail", e.Detail, "count", count}
+	if e.CQ != descriptors.NoCQ {
+		about = append(about, "cq", e.CQ)
+	}
+	n.log.Log(n.background, level, e.Code.String(), about...)
 }
 
 // lost counts the events that the handler was too slow for.

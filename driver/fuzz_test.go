@@ -48,8 +48,8 @@ func FuzzAdminEntries(f *testing.F) {
 			_, _ = v.Query(ctx)
 			_, _ = v.ConnectRequest(ctx, driver.Address{}, nil)
 		}
-		if r, err := n.ConnectWait(ctx, nil); err == nil && len(r.Remote.Discriminator) > descriptors.MaxDiscriminator {
-			t.Errorf("discriminator of %d bytes", len(r.Remote.Discriminator))
+		if r, err := n.ConnectWait(ctx, nil); err == nil && len(r.Discriminator) > descriptors.MaxDiscriminator {
+			t.Errorf("discriminator of %d bytes", len(r.Discriminator))
 		}
 		if m != nil && v != nil {
 			_ = v.PostSend(descriptor(t, m, 0, 64))

@@ -43,20 +43,19 @@ func (e *FaultError) Error() string {
 	return fmt.Sprintf("%v: %s %#x", ErrDeviceFault, name, e.Detail)
 }
 
-// Is reports whether target is ErrDeviceFault.
-func (e *FaultError) Is(target error) bool { return target == ErrDeviceFault }
+func (e *FaultError) Unwrap() error { return ErrDeviceFault }
 
 // Health reads the state of the device. It works on a device that has failed.
 // It fails with ErrDeviceGone or ErrClosed.
 func (n *NIC) Health(ctx context.Context) (Health, error) {
 	const op = "read health"
-	if err := ctx.Err(); err != nil {
-		return Health{}, n.error(op, err)
-	}
-	if err := n.beginAny(op); err != nil {
+	if err := n.beginAny(ctx, op); err != nil {
 		return Health{}, err
 	}
 	defer n.end()
+	if err := ctx.Err(); err != nil {
+		return Health{}, n.error(op, err)
+	}
 	var h Health
 	var lost uint32
 	for _, r := range []struct {
@@ -96,7 +95,7 @@ func (n *NIC) Health(ctx context.Context) (Health, error) {
 // counter_18 and so on.
 func (n *NIC) Counters() (map[string]uint64, error) {
 	const op = "read counters"
-	if err := n.begin(op); err != nil {
+	if err := n.begin(n.background, op); err != nil {
 		return nil, err
 	}
 	defer n.end()
@@ -136,7 +135,7 @@ func (n *NIC) Counters() (map[string]uint64, error) {
 // none.
 func (n *NIC) Clock() (time.Duration, error) {
 	const op = "read clock"
-	if err := n.begin(op); err != nil {
+	if err := n.begin(n.background, op); err != nil {
 		return 0, err
 	}
 	defer n.end()

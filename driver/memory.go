@@ -35,7 +35,7 @@ type Memory struct {
 // and registers it. Size is 1 to 2^56.
 func (n *NIC) AllocMemory(ctx context.Context, size int, a MemoryAttributes) (*Memory, error) {
 	const op = "allocate memory"
-	if err := n.begin(op); err != nil {
+	if err := n.begin(ctx, op); err != nil {
 		return nil, err
 	}
 	defer n.end()
@@ -66,7 +66,7 @@ func (n *NIC) AllocMemory(ctx context.Context, size int, a MemoryAttributes) (*M
 // both have been deregistered.
 func (n *NIC) RegisterMemory(ctx context.Context, b []byte, a MemoryAttributes) (*Memory, error) {
 	const op = "register memory"
-	if err := n.begin(op); err != nil {
+	if err := n.begin(ctx, op); err != nil {
 		return nil, err
 	}
 	defer n.end()
@@ -167,7 +167,7 @@ func (m *Memory) Attributes() MemoryAttributes { return m.attributes }
 func (m *Memory) Deregister(ctx context.Context) error {
 	const op = "deregister memory"
 	n := m.n
-	if err := n.begin(op); err != nil {
+	if err := n.begin(ctx, op); err != nil {
 		return err
 	}
 	defer n.end()

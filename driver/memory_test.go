@@ -7,7 +7,6 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
-	"github.com/trapeze-nic/trapeze/driver/drivertest"
 )
 
 func (r *rig) mappings() int {
@@ -18,7 +17,7 @@ func (r *rig) mappings() int {
 
 func TestMemory(t *testing.T) {
 	r := newRig(t, nil, 0, 0)
-	mapped, open := r.mappings(), drivertest.OpenFiles(t)
+	mapped, open := r.mappings(), openFiles(t)
 	a := driver.MemoryAttributes{Ptag: 7, Access: descriptors.AccessRDMAWrite}
 	m, err := r.n.AllocMemory(contextFor(t), 5000, a)
 	if err != nil {
@@ -58,8 +57,8 @@ func TestMemory(t *testing.T) {
 	if err := part.Deregister(contextFor(t)); err != nil {
 		t.Fatal(err)
 	}
-	if r.mappings() != mapped || drivertest.OpenFiles(t) != open {
-		t.Errorf("%d mappings, %d before; %d files, %d before", r.mappings(), mapped, drivertest.OpenFiles(t), open)
+	if r.mappings() != mapped || openFiles(t) != open {
+		t.Errorf("%d mappings, %d before; %d files, %d before", r.mappings(), mapped, openFiles(t), open)
 	}
 }
 
@@ -114,7 +113,7 @@ func TestRegisterForeignMemory(t *testing.T) {
 // TestMemoryRefused: when the device refuses, everything is as before.
 func TestMemoryRefused(t *testing.T) {
 	r := newRig(t, nil, 0, 0)
-	mapped, open := r.mappings(), drivertest.OpenFiles(t)
+	mapped, open := r.mappings(), openFiles(t)
 	r.d.with(func() {
 		r.d.answer = func(*descriptors.Command) (descriptors.Result, bool) { return descriptors.ResultResource, true }
 	})
@@ -137,8 +136,8 @@ func TestMemoryRefused(t *testing.T) {
 		t.Error(err)
 	}
 	r.d.with(func() { r.d.answer = nil })
-	if r.mappings() != mapped || drivertest.OpenFiles(t) != open {
-		t.Errorf("%d mappings, %d before; %d files, %d before", r.mappings(), mapped, drivertest.OpenFiles(t), open)
+	if r.mappings() != mapped || openFiles(t) != open {
+		t.Errorf("%d mappings, %d before; %d files, %d before", r.mappings(), mapped, openFiles(t), open)
 	}
 	if err := r.v.PostSend(descriptor(t, r.m, 0, 64)); err != nil {
 		t.Errorf("memory and VI that could not be given back: %v", err)

@@ -2,7 +2,6 @@ package driver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -82,9 +81,13 @@ type NIC struct {
 
 // Open opens the NIC at an address, see vfio.ParseAddress.
 func Open(ctx context.Context, address string, o Options) (*NIC, error) {
+	const op = "open"
+	if ctx == nil {
+		return nil, NewError(op, address, fmt.Errorf("%w: the context is nil", ErrInvalidParameter))
+	}
 	dev, err := vfio.Open(ctx, address)
 	if err != nil {
-		return nil, err
+		return nil, NewError(op, address, err)
 	}
 	return New(ctx, dev, o)
 }
@@ -189,7 +192,7 @@ func (n *NIC) checkSRAM(offset uint64, size int) error {
 }
 
 func (n *NIC) accessSRAM(op string, offset uint64, p []byte, access func(uint64, []byte) error) error {
-	if err := n.begin(op); err != nil {
+	if err := n.begin(n.background, op); err != nil {
 		return err
 	}
 	defer n.end()
@@ -206,7 +209,7 @@ func (n *NIC) accessSRAM(op string, offset uint64, p []byte, access func(uint64,
 // together.
 func (n *NIC) CreatePtag(ctx context.Context) (uint32, error) {
 	const op = "create ptag"
-	if err := n.begin(op); err != nil {
+	if err := n.begin(ctx, op); err != nil {
 		return 0, err
 	}
 	defer n.end()
@@ -221,7 +224,7 @@ func (n *NIC) CreatePtag(ctx context.Context) (uint32, error) {
 // or memory has it.
 func (n *NIC) DestroyPtag(ctx context.Context, ptag uint32) error {
 	const op = "destroy ptag"
-	if err := n.begin(op); err != nil {
+	if err := n.begin(ctx, op); err != nil {
 		return err
 	}
 	defer n.end()
@@ -230,8 +233,8 @@ func (n *NIC) DestroyPtag(ctx context.Context, ptag uint32) error {
 }
 
 // begin starts an operation on a device that works; end ends it.
-func (n *NIC) begin(op string) error {
-	if err := n.beginAny(op); err != nil {
+func (n *NIC) begin(ctx context.Context, op string) error {
+	if err := n.beginAny(ctx, op); err != nil {
 		return err
 	}
 	if err := n.failed(); err != nil {
@@ -242,7 +245,10 @@ func (n *NIC) begin(op string) error {
 }
 
 // beginAny starts an operation on a device in any state.
-func (n *NIC) beginAny(op string) error {
+func (n *NIC) beginAny(ctx context.Context, op string) error {
+	if ctx == nil {
+		return n.noContext(op)
+	}
 	if n.closing.Load() {
 		return n.error(op, ErrClosed)
 	}
@@ -255,6 +261,11 @@ func (n *NIC) beginAny(op string) error {
 }
 
 func (n *NIC) end() { n.ops.RUnlock() }
+
+// noContext is the error of a call with a nil context.
+func (n *NIC) noContext(op string) error {
+	return n.refuse(op, fmt.Errorf("%w: the context is nil", ErrInvalidParameter), "pass context.Background() to wait without limit")
+}
 
 // fail remembers that the device cannot be used any more, which ends waits and
 // posts, and tells the handler of events. The first reason stays; it is returned.
@@ -275,18 +286,6 @@ func (n *NIC) failed() error {
 	return nil
 }
 
-var hints = []struct {
-	err  error
-	hint string
-}{
-	{ErrDeviceGone, "it was removed, lost power, or memory decoding was switched off; close it and open it again"},
-	{ErrDeviceFault, "close the device and open it again, which resets it"},
-	{ErrProtocol, "close the device and open it again; if it happens again, the device is broken"},
-	{ErrVersion, "use a driver and a device of the same major version"},
-	{ErrCommandTimeout, "close the device and open it again, which resets it; an emulated device must be polled"},
-	{ErrNotReady, "power-cycle the device"},
-}
-
 // error wraps err, if it is not nil, with what was attempted and a hint.
 func (n *NIC) error(op string, err error) error {
 	if err == nil {
@@ -295,17 +294,12 @@ func (n *NIC) error(op string, err error) error {
 	if u, ok := err.(*unknownOutcome); ok {
 		err = u.err
 	}
-	e := &Error{Op: op, Device: n.info.Address, Err: err}
-	for _, h := range hints {
-		if errors.Is(err, h.err) {
-			e.Hint = h.hint
-			break
-		}
-	}
-	return e
+	return NewError(op, n.info.Address, err)
 }
 
 // refuse is error with a hint of its own.
 func (n *NIC) refuse(op string, err error, hint string) error {
-	return &Error{Op: op, Device: n.info.Address, Err: err, Hint: hint}
+	e := NewError(op, n.info.Address, err)
+	e.Hint = hint
+	return e
 }

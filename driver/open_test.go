@@ -12,12 +12,11 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
-	"github.com/trapeze-nic/trapeze/driver/drivertest"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 func TestOpenIdentifies(t *testing.T) {
-	drivertest.CheckLeaks(t)
+	checkLeaks(t)
 	n := openFake(t, newFake(t))
 	id := n.Identity()
 	want := driver.Identity{
@@ -125,7 +124,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"no DMA", func(d *fakeDevice) { d.mapFail = vfio.ErrIOVARange }, vfio.ErrIOVARange, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			drivertest.CheckLeaks(t)
+			checkLeaks(t)
 			d := newFake(t)
 			c.script(d)
 			n, err := driver.New(contextFor(t), d, driver.Options{Logger: quiet, CommandTimeout: 5 * time.Millisecond})
@@ -161,7 +160,7 @@ func TestVersionErrorNamesBlock(t *testing.T) {
 }
 
 func TestOpenOtherIDs(t *testing.T) {
-	drivertest.CheckLeaks(t)
+	checkLeaks(t)
 	d := newFake(t)
 	binary.LittleEndian.PutUint16(d.config[0:], 0x1d0f)
 	n, err := driver.New(contextFor(t), d, driver.Options{Logger: quiet, IDs: []driver.PCIID{{Vendor: 0x1d0f, Device: descriptors.PCIDeviceID}}})
@@ -175,7 +174,7 @@ func TestOpenOtherIDs(t *testing.T) {
 
 // TestOpenMinorVersion: a newer minor version with larger blocks is welcome.
 func TestOpenMinorVersion(t *testing.T) {
-	drivertest.CheckLeaks(t)
+	checkLeaks(t)
 	d := newFake(t)
 	d.set(descriptors.HealthOffset+descriptors.BlockRegVersion, descriptors.BlockVersion1|9)
 	d.set(descriptors.HealthOffset+descriptors.BlockRegSize, descriptors.HealthSize+0x40)
@@ -184,7 +183,7 @@ func TestOpenMinorVersion(t *testing.T) {
 
 // TestOpenWithoutOptionalBlocks: clock and counters say that they are not there.
 func TestOpenWithoutOptionalBlocks(t *testing.T) {
-	drivertest.CheckLeaks(t)
+	checkLeaks(t)
 	d := newFake(t)
 	d.set(descriptors.ClockOffset+descriptors.BlockRegType, 0x998)
 	d.set(descriptors.CounterOffset+descriptors.BlockRegType, 0x999)
@@ -198,7 +197,7 @@ func TestOpenWithoutOptionalBlocks(t *testing.T) {
 }
 
 func TestOpenCanceled(t *testing.T) {
-	drivertest.CheckLeaks(t)
+	checkLeaks(t)
 	d := newFake(t)
 	d.set(descriptors.HealthOffset+descriptors.RegStatus, descriptors.DeviceResetting)
 	ctx, cancel := context.WithCancel(t.Context())

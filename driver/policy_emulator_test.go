@@ -10,53 +10,11 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
-	"github.com/trapeze-nic/trapeze/driver/drivertest"
 	"github.com/trapeze-nic/trapeze/emulator"
-	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/pipeline"
 	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
-
-// TestEmulatorPolicies runs the suite with delivery policies in both places, also
-// with NICs that do not agree.
-func TestEmulatorPolicies(t *testing.T) {
-	// A pulse for each small frame of the largest message takes its time.
-	limits := engine.DefaultLimits()
-	limits.Transfer = 256 << 10
-	threads := emulator.WithThreads()
-	for _, c := range []struct {
-		name    string
-		a, b    driver.Policy
-		slow    bool
-		options []emulator.Option
-	}{
-		{"store and forward in the NIC", driver.Policy{Name: "store-and-forward"}, driver.Policy{Name: "store-and-forward"}, false, nil},
-		{"small pulses in the NIC", driver.Policy{Name: "static", MinPulseSend: 48, MinPulseReceive: 48}, driver.Policy{Name: "auto"}, true, nil},
-		{"auto in the NIC, threads", driver.Policy{Name: "auto"}, driver.Policy{Name: "auto"}, true, []emulator.Option{threads}},
-		{"AMP at the host", driver.Policy{At: driver.AtHost}, driver.Policy{At: driver.AtHost}, false, nil},
-		{"AMP at the host, threads", driver.Policy{At: driver.AtHost}, driver.Policy{At: driver.AtHost}, false, []emulator.Option{threads}},
-		{"store and forward at the host, small frames", driver.Policy{Name: "store-and-forward", At: driver.AtHost},
-			driver.Policy{Name: "eager", MinPulseReceive: 17, At: driver.AtHost}, true,
-			[]emulator.Option{emulator.WithMTU(descriptors.MinMTU), emulator.WithLimits(limits)}},
-		{"schedules at the host, threads, mapped doorbells", driver.Policy{Name: "hierarchical", At: driver.AtHost},
-			driver.Policy{Name: "table", At: driver.AtHost}, true, []emulator.Option{threads, emulator.WithDoorbells(emulator.DoorbellsMapped)}},
-		{"one at the host, one in the NIC", driver.Policy{Name: "auto", At: driver.AtHost}, driver.Policy{Name: "cut-through", MinPulseSend: 1000}, false, nil},
-	} {
-		if c.slow && testing.Short() {
-			continue
-		}
-		t.Run(c.name, func(t *testing.T) {
-			drivertest.Run(t, func(t *testing.T) (a, b *driver.NIC) {
-				_, _, a, b = newPair(t, c.options...)
-				if err := errors.Join(a.SetPolicy(c.a), b.SetPolicy(c.b)); err != nil {
-					t.Fatal(err)
-				}
-				return a, b
-			})
-		})
-	}
-}
 
 // deaf is a device that does not hear the host's pulses: as if the host were
 // dead, or the bus lost them.
@@ -87,7 +45,7 @@ func (d *deaf) engine(t *testing.T, e descriptors.DMAEngine) descriptors.DMAStat
 // host.
 func newDeaf(t *testing.T, deadline time.Duration) (d *deaf, a, b *driver.NIC) {
 	t.Helper()
-	drivertest.CheckLeaks(t)
+	checkLeaks(t)
 	x, y, err := emulator.Pair()
 	if err != nil {
 		t.Fatal(err)
@@ -114,13 +72,13 @@ func newDeaf(t *testing.T, deadline time.Duration) (d *deaf, a, b *driver.NIC) {
 // itself, frame by frame; messages arrive.
 func TestHostIsSilent(t *testing.T) {
 	d, a, b := newDeaf(t, time.Millisecond)
-	drivertest.Traffic(t, a, b, 3)
+	traffic(t, a, b, 3)
 	s := mustState(t, a)
 	if s.Timeouts == 0 || s.At != driver.AtHost || s.Pump.BadProgress != 0 || s.Deadline != time.Millisecond {
 		t.Errorf("%+v", s)
 	}
 	d.hears.Store(true)
-	drivertest.Traffic(t, a, b, 3)
+	traffic(t, a, b, 3)
 	if after := mustState(t, a); after.Pump.Frames == s.Pump.Frames {
 		t.Errorf("%+v", after)
 	}
@@ -144,13 +102,13 @@ func TestCloseWithHeldFrame(t *testing.T) {
 			if err := a.SetPolicy(driver.Policy{}); err != nil {
 				t.Error(err)
 			}
-			drivertest.Traffic(t, a, b, 1)
+			traffic(t, a, b, 1)
 		},
 		"removed": func(t *testing.T, d *deaf, a, b *driver.NIC) { d.Remove() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, a, b := newDeaf(t, time.Minute)
-			drivertest.Post(t, a, b)
+			postOne(t, a, b)
 			eventually(t, "a frame is held", func() bool {
 				a.Poll()
 				return d.engine(t, descriptors.EngineNetTx) == descriptors.DMAWaits
@@ -165,7 +123,7 @@ func TestCloseWithHeldFrame(t *testing.T) {
 func TestPolicyConcurrent(t *testing.T) {
 	for name, options := range map[string][]emulator.Option{"inline": nil, "threads": {emulator.WithThreads()}} {
 		t.Run(name, func(t *testing.T) {
-			drivertest.CheckLeaks(t)
+			checkLeaks(t)
 			_, _, a, b := newPair(t, options...)
 			var changing sync.WaitGroup
 			policies := []driver.Policy{{}, {At: driver.AtHost}, {Name: "static"}, {Name: "auto", At: driver.AtHost}, {Name: "warp"}}
@@ -192,7 +150,7 @@ func TestPolicyConcurrent(t *testing.T) {
 					})
 				}
 			}
-			drivertest.Traffic(t, a, b, 30)
+			traffic(t, a, b, 30)
 			if err := errors.Join(a.Close(), b.Close()); err != nil {
 				t.Error(err)
 			}

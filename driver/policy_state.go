@@ -32,7 +32,7 @@ type PolicyState struct {
 // Policy returns which policy moves frames. It fails with ErrNotSupported if
 // the device cannot say.
 func (n *NIC) Policy() (PolicyState, error) {
-	const op = "read policy"
+	const op = "query policy"
 	var s PolicyState
 	if err := n.beginDMA(op); err != nil {
 		return s, err

@@ -11,7 +11,6 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
-	"github.com/trapeze-nic/trapeze/driver/drivertest"
 	"github.com/trapeze-nic/trapeze/pipeline"
 	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
 )
@@ -19,7 +18,7 @@ import (
 // newDMA opens a fake device with a DMA block, and closes it at the end.
 func newDMA(t *testing.T, script func(*fakeDevice)) (*fakeDevice, *driver.NIC) {
 	t.Helper()
-	drivertest.CheckLeaks(t)
+	checkLeaks(t)
 	d := newFake(t)
 	d.addDMA()
 	if script != nil {
@@ -212,7 +211,7 @@ func TestDMABlockOfAnotherAge(t *testing.T) {
 		"version 2": {descriptors.BlockRegVersion, 2 << 16, driver.ErrVersion},
 		"too small": {descriptors.BlockRegSize, 0x40, driver.ErrBadRegisters},
 	} {
-		drivertest.CheckLeaks(t)
+		checkLeaks(t)
 		d := newFake(t)
 		d.addDMA()
 		d.set(descriptors.DMAOffset+c.reg, c.v)

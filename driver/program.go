@@ -20,8 +20,8 @@ const hintNoProcessor = "this device does what it has built in; only devices wit
 type programs struct{ mu sync.Mutex }
 
 // beginProgram starts an operation on the processor block; endProgram ends it.
-func (n *NIC) beginProgram(op string) error {
-	if err := n.begin(op); err != nil {
+func (n *NIC) beginProgram(ctx context.Context, op string) error {
+	if err := n.begin(ctx, op); err != nil {
 		return err
 	}
 	if !n.regs.has(descriptors.BlockProcessor) {
@@ -41,25 +41,27 @@ func (n *NIC) endProgram() {
 // Whatever fails, what ran before runs again. Errors wrap *load.Error; a device
 // without a processor is ErrNotSupported.
 func (n *NIC) LoadProgram(ctx context.Context, img load.Image, o load.Options) (load.Status, error) {
-	return n.onProgram("load program", func(nic load.NIC) (load.Status, error) { return load.Load(ctx, nic, img, o) })
+	return n.onProgram(ctx, "load program", func(nic load.NIC) (load.Status, error) { return load.Load(ctx, nic, img, o) })
 }
 
 // RollBackProgram starts the control program that ran before the present one, see
 // load.Rollback.
 func (n *NIC) RollBackProgram(ctx context.Context, o load.Options) (load.Status, error) {
-	return n.onProgram("roll program back", func(nic load.NIC) (load.Status, error) { return load.Rollback(ctx, nic, o) })
+	return n.onProgram(ctx, "roll program back", func(nic load.NIC) (load.Status, error) { return load.Rollback(ctx, nic, o) })
 }
 
 // UnloadProgram has the device do what it has built in, see load.Unload.
-func (n *NIC) UnloadProgram() (load.Status, error) { return n.onProgram("unload program", load.Unload) }
+func (n *NIC) UnloadProgram() (load.Status, error) {
+	return n.onProgram(n.background, "unload program", load.Unload)
+}
 
 // ProgramStatus asks the device for its control program.
 func (n *NIC) ProgramStatus() (load.Status, error) {
-	return n.onProgram("read program status", load.ReadStatus)
+	return n.onProgram(n.background, "query program", load.ReadStatus)
 }
 
-func (n *NIC) onProgram(op string, f func(load.NIC) (load.Status, error)) (load.Status, error) {
-	if err := n.beginProgram(op); err != nil {
+func (n *NIC) onProgram(ctx context.Context, op string, f func(load.NIC) (load.Status, error)) (load.Status, error) {
+	if err := n.beginProgram(ctx, op); err != nil {
 		return load.Status{}, err
 	}
 	defer n.endProgram()
@@ -78,7 +80,7 @@ type ProgramMap struct {
 // maps as its image lists them. Errors wrap load.ErrMap.
 func (n *NIC) ProgramMap(maps []abi.Map, index int) (*ProgramMap, error) {
 	const op = "open map"
-	if err := n.beginProgram(op); err != nil {
+	if err := n.beginProgram(n.background, op); err != nil {
 		return nil, err
 	}
 	defer n.endProgram()
@@ -113,7 +115,7 @@ func (m *ProgramMap) Next(key []byte, first bool) error {
 }
 
 func (m *ProgramMap) do(op string, f func() error) error {
-	if err := m.nic.beginProgram(op); err != nil {
+	if err := m.nic.beginProgram(m.nic.background, op); err != nil {
 		return err
 	}
 	defer m.nic.endProgram()

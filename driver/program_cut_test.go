@@ -10,7 +10,6 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
-	"github.com/trapeze-nic/trapeze/driver/drivertest"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/internal/soak"
@@ -122,7 +121,7 @@ func TestLoadCutOff(t *testing.T) {
 	for name, cut := range cuts {
 		for _, first := range []string{"first image", "replacement"} {
 			t.Run(name+", "+first, func(t *testing.T) {
-				drivertest.CheckLeaks(t)
+				checkLeaks(t)
 				total, step := 1, 11
 				switch {
 				case testing.Short():
@@ -252,10 +251,10 @@ func cutLoad(t *testing.T, m *meddled, y *emulator.Device, f func(a *driver.NIC)
 	default:
 		t.Errorf("opened again: %+v", s)
 	}
-	drivertest.Traffic(t, a, b, 1)
+	traffic(t, a, b, 1)
 	if s := mustLoad(t, a, last); s.Name != "acl" || s.State != descriptors.ProcessorRunning {
 		t.Errorf("the load after that: %+v", s)
 	}
-	drivertest.Traffic(t, a, b, 1)
+	traffic(t, a, b, 1)
 	shut(a, b)
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
-	"github.com/trapeze-nic/trapeze/driver/drivertest"
 	"github.com/trapeze-nic/trapeze/emulator"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
@@ -69,7 +68,7 @@ func TestShippedPrograms(t *testing.T) {
 	for kind, options := range processorPairs {
 		for _, name := range images.Names() {
 			t.Run(kind+", "+name, func(t *testing.T) {
-				drivertest.CheckLeaks(t)
+				checkLeaks(t)
 				_, _, a, b := newPair(t, options...)
 				defer func() {
 					if err := errors.Join(a.Close(), b.Close()); err != nil {
@@ -83,7 +82,7 @@ func TestShippedPrograms(t *testing.T) {
 						t.Errorf("%+v", s)
 					}
 				}
-				drivertest.Traffic(t, a, b, 5)
+				traffic(t, a, b, 5)
 				s := programOf(t, b)
 				for _, v := range spec.Check() {
 					h := s.Hooks[v.Hook]
@@ -107,7 +106,7 @@ func TestReplaceUnderTraffic(t *testing.T) {
 	}
 	for kind, options := range processorPairs {
 		t.Run(kind, func(t *testing.T) {
-			drivertest.CheckLeaks(t)
+			checkLeaks(t)
 			_, _, a, b := newPair(t, options...)
 			defer func() {
 				if err := errors.Join(a.Close(), b.Close()); err != nil {
@@ -118,7 +117,7 @@ func TestReplaceUnderTraffic(t *testing.T) {
 			for _, name := range images.Names() {
 				all = append(all, imageOf(t, name))
 			}
-			drivertest.Stream(t, a, b, func() {
+			stream(t, a, b, func() {
 				for i := range swaps {
 					for _, n := range []*driver.NIC{a, b} {
 						s, err := n.LoadProgram(t.Context(), all[i%len(all)], load.Options{Timeout: patience})
@@ -147,7 +146,7 @@ func TestReplaceUnderTraffic(t *testing.T) {
 // TestProgramSurvivesReset opens a device again: the program runs with what its
 // maps hold, until it is loaded again, and rollback works.
 func TestProgramSurvivesReset(t *testing.T) {
-	drivertest.CheckLeaks(t)
+	checkLeaks(t)
 	x, y, err := emulator.Pair()
 	if err != nil {
 		t.Fatal(err)
@@ -219,7 +218,7 @@ func (s staying) Close() error { return s.Device.Reset(context.Background()) }
 
 // TestProgramsAtOnce: everything about programs from many goroutines.
 func TestProgramsAtOnce(t *testing.T) {
-	drivertest.CheckLeaks(t)
+	checkLeaks(t)
 	_, _, a, b := newPair(t, emulator.WithThreads())
 	defer func() {
 		if err := errors.Join(a.Close(), b.Close()); err != nil {
@@ -260,7 +259,7 @@ func TestProgramsAtOnce(t *testing.T) {
 	if s := programOf(t, a); s.State != descriptors.ProcessorRunning {
 		t.Errorf("%+v", s)
 	}
-	drivertest.Traffic(t, a, b, 1)
+	traffic(t, a, b, 1)
 }
 
 // TestProgramRefusedByNIC: what the driver does not check the NIC does, and the
@@ -288,7 +287,7 @@ func TestProgramRefusedByNIC(t *testing.T) {
 			t.Fatalf("byte %d: %+v", at, s)
 		}
 	}
-	drivertest.Traffic(t, a, b, 1)
+	traffic(t, a, b, 1)
 }
 
 // TestNoProcessor: a device without a processor says so, and so does a closed one.

@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/hotlock"
@@ -73,6 +74,9 @@ func (q *workQueue) post(d *descriptors.Descriptor) error {
 
 // postBatch posts descriptors until one is refused, and rings once.
 func (q *workQueue) postBatch(ds []*descriptors.Descriptor) (int, error) {
+	if i := slices.Index(ds, nil); i >= 0 {
+		return 0, q.vi.n.error("post "+q.side, fmt.Errorf("%w: descriptor %d of %d is nil", ErrInvalidParameter, i, len(ds)))
+	}
 	var err error
 	n := 0
 	q.mu.Lock()
@@ -224,7 +228,7 @@ func (q *workQueue) notDone(m miss) error {
 		err = q.vi.n.polled()
 	}
 	if err != nil {
-		return q.vi.n.error(q.side+" done", err)
+		return q.vi.n.error(q.side, err)
 	}
 	return ErrNotDone
 }
@@ -245,9 +249,9 @@ func (q *workQueue) completedBadly(d *descriptors.Descriptor, status descriptors
 	case tooLong:
 		err = fmt.Errorf("%w: completion of %d bytes, more than was posted", ErrProtocol, d.Length())
 	default:
-		return &StatusError{Status: status, Err: q.vi.ended(status)}
+		err = &StatusError{Status: status, Ended: q.vi.ended(status)}
 	}
-	return q.vi.n.error(q.side+" done", err)
+	return q.vi.n.error(q.side, err)
 }
 
 // refused says what post refused.

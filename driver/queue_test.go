@@ -6,7 +6,6 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
-	"github.com/trapeze-nic/trapeze/driver/drivertest"
 )
 
 // rig is a fake device with one VI and memory.
@@ -21,7 +20,7 @@ type rig struct {
 
 func newRig(t *testing.T, script func(*fakeDevice), sendEntries, recvEntries int) *rig {
 	t.Helper()
-	drivertest.CheckLeaks(t)
+	checkLeaks(t)
 	r := &rig{d: newFake(t)}
 	if script != nil {
 		script(r.d)

@@ -6,7 +6,6 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
-	"github.com/trapeze-nic/trapeze/driver/drivertest"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -48,7 +47,7 @@ func TestPartlyMapped(t *testing.T) {
 // TestShortMapping: a back end that maps less than it was asked for is refused
 // before anything is written there.
 func TestShortMapping(t *testing.T) {
-	drivertest.CheckLeaks(t)
+	checkLeaks(t)
 	d := newFake(t)
 	d.mapBAR2 = true
 	d.mapped = func(_, size uint64) ([]byte, error) { return make([]byte, size-1), nil }

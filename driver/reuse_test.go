@@ -8,7 +8,6 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
-	"github.com/trapeze-nic/trapeze/driver/drivertest"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/wire"
@@ -20,7 +19,7 @@ import (
 // with the old owner must not reach the new one.
 func TestNumbersAreReused(t *testing.T) {
 	const goroutines, rounds = 4, 200
-	drivertest.CheckLeaks(t)
+	checkLeaks(t)
 	limits := engine.DefaultLimits()
 	limits.Endpoints, limits.CQs = goroutines+1, goroutines
 	port, err := wire.NewLoopback(wire.MemoryOptions{})

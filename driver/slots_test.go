@@ -8,7 +8,6 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
-	"github.com/trapeze-nic/trapeze/driver/drivertest"
 )
 
 // unanswered is a device that never answers the commands that wait for a peer,
@@ -56,7 +55,7 @@ func TestWaitsForPeersAreApart(t *testing.T) {
 		}
 		return v
 	}
-	var offer *driver.Connection
+	var offers chan *driver.Connection // each can be answered once
 	kinds := map[descriptors.Opcode]func(ctx context.Context, n *driver.NIC, v *driver.VI) error{
 		descriptors.OpConnectWait: func(ctx context.Context, n *driver.NIC, v *driver.VI) error {
 			_, err := n.ConnectWait(ctx, []byte("x"))
@@ -67,18 +66,22 @@ func TestWaitsForPeersAreApart(t *testing.T) {
 			return err
 		},
 		descriptors.OpConnectAccept: func(ctx context.Context, n *driver.NIC, v *driver.VI) error {
-			_, err := offer.Accept(ctx, v)
+			_, err := (<-offers).Accept(ctx, v)
 			return err
 		},
 	}
 	for full, fill := range kinds {
 		t.Run(full.String(), func(t *testing.T) {
-			drivertest.CheckLeaks(t)
+			checkLeaks(t)
 			d := newFake(t)
 			n := openFake(t, d)
-			var err error
-			if offer, err = n.ConnectWait(t.Context(), []byte("x")); err != nil {
-				t.Fatal(err)
+			offers = make(chan *driver.Connection, many+2)
+			for range cap(offers) {
+				offer, err := n.ConnectWait(t.Context(), []byte("x"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				offers <- offer
 			}
 			count := unanswered(d)
 			v := vi(t, n)

@@ -64,7 +64,7 @@ type VIState struct {
 // names another (SPEC.md 8.9). Devices without raw frames are ErrNotSupported.
 func (n *NIC) CreateVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) (*VI, error) {
 	const op = "create VI"
-	if err := n.begin(op); err != nil {
+	if err := n.begin(ctx, op); err != nil {
 		return nil, err
 	}
 	defer n.end()
@@ -203,9 +203,10 @@ func (v *VI) PostRecvBatch(ds []*descriptors.Descriptor) (posted int, err error)
 }
 
 // SendDone returns the send descriptor that was posted first, if it has
-// completed: with a *StatusError if in error, which says how the connection ended
-// if that is why, with ErrProtocol if the device wrote an impossible completion. It fails with ErrNotDone, ErrQueueEmpty,
-// ErrClosed, or what is wrong with the device.
+// completed: with an error that wraps a *StatusError if it completed in error, and
+// with ErrProtocol if the device wrote an impossible completion. It fails with
+// ErrNotDone or ErrQueueEmpty (both bare), ErrClosed, or what is wrong with the
+// device.
 func (v *VI) SendDone() (*descriptors.Descriptor, error) { return v.send.poll() }
 
 // RecvDone is SendDone for the receive queue.
@@ -236,6 +237,9 @@ func (v *VI) RecvWait(ctx context.Context) (*descriptors.Descriptor, error) {
 }
 
 func (v *VI) wait(ctx context.Context, q *workQueue) (*descriptors.Descriptor, error) {
+	if ctx == nil {
+		return nil, v.n.noContext("wait for " + q.side)
+	}
 	if q.cq != nil {
 		return nil, v.n.refuse("wait for "+q.side, ErrInvalidState, "the queue has a completion queue: wait there")
 	}
@@ -249,7 +253,7 @@ func (v *VI) Queued() (send, recv int) { return v.send.queued(), v.recv.queued()
 // Query asks the device for the state of the VI.
 func (v *VI) Query(ctx context.Context) (VIState, error) {
 	const op = "query VI"
-	if err := v.begin(op); err != nil {
+	if err := v.begin(ctx, op); err != nil {
 		return VIState{}, err
 	}
 	defer v.n.end()
@@ -270,7 +274,7 @@ func (v *VI) Query(ctx context.Context) (VIState, error) {
 // ptag, and with ErrNotSupported if the device has no payload tables.
 func (v *VI) SetPayload(ctx context.Context, entry int, address uint64, handle, length uint32) error {
 	const op = "set payload entry"
-	if err := v.begin(op); err != nil {
+	if err := v.begin(ctx, op); err != nil {
 		return err
 	}
 	defer v.n.end()
@@ -289,8 +293,8 @@ func (v *VI) SetPayload(ctx context.Context, entry int, address uint64, handle, 
 }
 
 // begin starts an operation on a VI that is not destroyed; NIC.end ends it.
-func (v *VI) begin(op string) error {
-	if err := v.n.begin(op); err != nil {
+func (v *VI) begin(ctx context.Context, op string) error {
+	if err := v.n.begin(ctx, op); err != nil {
 		return err
 	}
 	if v.leaving.begun(v.n) {
@@ -307,7 +311,7 @@ func (v *VI) begin(op string) error {
 func (v *VI) Destroy(ctx context.Context) error {
 	const op = "destroy VI"
 	n := v.n
-	if err := v.begin(op); err != nil {
+	if err := v.begin(ctx, op); err != nil {
 		return err
 	}
 	defer n.end()

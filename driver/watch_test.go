@@ -9,7 +9,6 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
-	"github.com/trapeze-nic/trapeze/driver/drivertest"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -41,7 +40,7 @@ func TestAlerts(t *testing.T) {
 			}
 			defer db.Close()
 			d := alerting{da, make(chan error, 1)}
-			n, err := driver.New(drivertest.Context(t), d, driver.Options{})
+			n, err := driver.New(contextFor(t), d, driver.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -53,7 +52,7 @@ func TestAlerts(t *testing.T) {
 			})
 			waited := make(chan error, 1)
 			go func() {
-				_, err := n.ConnectWait(drivertest.Context(t), []byte("x"))
+				_, err := n.ConnectWait(contextFor(t), []byte("x"))
 				waited <- err
 			}()
 			d.alerts <- c.alert
@@ -68,7 +67,7 @@ func TestAlerts(t *testing.T) {
 			if err := <-waited; !errors.Is(err, c.want) {
 				t.Errorf("the wait ended with %v, want %v", err, c.want)
 			}
-			if _, err := n.CreatePtag(drivertest.Context(t)); !errors.Is(err, c.want) {
+			if _, err := n.CreatePtag(contextFor(t)); !errors.Is(err, c.want) {
 				t.Errorf("a command: %v", err)
 			}
 			if err := n.Close(); err != nil {
@@ -196,7 +195,7 @@ func TestEndIsNoticed(t *testing.T) {
 // TestLookDisturbsNobody: while the device's health is being looked at, a program that
 // steps it itself finds what it has posted done, as ever.
 func TestLookDisturbsNobody(t *testing.T) {
-	drivertest.CheckLeaks(t)
+	checkLeaks(t)
 	a, b, err := emulator.Pair()
 	if err != nil {
 		t.Fatal(err)
@@ -269,13 +268,13 @@ func (v vanishing) UnmapDMA(iova, size uint64) error {
 // TestCloseOfDeviceJustGone closes a NIC whose device is found gone only then: there
 // is nothing that it could fail to give back.
 func TestCloseOfDeviceJustGone(t *testing.T) {
-	drivertest.CheckLeaks(t)
+	checkLeaks(t)
 	a, b, err := emulator.Pair()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	n, err := driver.New(drivertest.Context(t), vanishing{a}, driver.Options{})
+	n, err := driver.New(contextFor(t), vanishing{a}, driver.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -321,7 +320,7 @@ func TestUnguarded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	n, err := driver.New(drivertest.Context(t), unguarded{a}, driver.Options{})
+	n, err := driver.New(contextFor(t), unguarded{a}, driver.Options{})
 	if err == nil {
 		if err := n.Close(); err != nil {
 			t.Error(err)

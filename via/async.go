@@ -1,11 +1,11 @@
 package via
 
 import (
-	"context"
 	"fmt"
-	"log/slog"
+	"math"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/driver"
 )
 
 // AsyncCode says what an asynchronous error is about. AsyncCode values 0 to 10
@@ -84,16 +84,11 @@ func (a AsyncError) Reason() error {
 	if a.Code != AsyncConnectionLost {
 		return nil
 	}
-	switch r := descriptors.Result(a.Detail); {
-	case a.Detail == uint32(descriptors.ResultSuccess):
-		return ErrDisconnected
-	case a.Detail == uint32(descriptors.ResultConnectionLost):
-		return ErrPeerLost
-	case a.Detail != uint32(r):
-		return ErrConnectionBroken
-	default:
-		return fmt.Errorf("%w: %v", ErrConnectionBroken, r)
+	end := driver.ConnectionEnd(a.Detail)
+	if end == ErrConnectionBroken && a.Detail <= math.MaxUint16 {
+		return fmt.Errorf("%w: %v", end, descriptors.Result(a.Detail))
 	}
+	return end
 }
 
 // OnError sets the handler of asynchronous errors. It is called for one at a
@@ -107,11 +102,15 @@ func (a AsyncError) Reason() error {
 // with a count, and at most once a second and VI, for what a peer can cause with each
 // message.
 func (n *NIC) OnError(f func(AsyncError)) {
-	n.provider.OnEvent(func(e descriptors.Event) { n.event(e, f) })
+	if f == nil {
+		n.d.OnEvent(nil)
+		return
+	}
+	n.d.OnEvent(func(e descriptors.Event) { f(n.asyncError(e)) })
 }
 
-// event turns the provider's event into an AsyncError for f, nil for the log.
-func (n *NIC) event(e descriptors.Event, f func(AsyncError)) {
+// asyncError says in this package's words what e tells.
+func (n *NIC) asyncError(e descriptors.Event) AsyncError {
 	a := AsyncError{NIC: n, Code: e.Code, Descriptor: e.Descriptor, Detail: e.Detail}
 	if e.Endpoint != 0 {
 		a.VI, a.Resource = n.lookup(e.Endpoint), ResourceVI
@@ -122,31 +121,5 @@ func (n *NIC) event(e descriptors.Event, f func(AsyncError)) {
 	if e.Code == AsyncPostDescriptor || e.Code == AsyncCompletionProtection {
 		a.Resource = ResourceDescriptor
 	}
-	if f != nil {
-		f(a)
-		return
-	}
-	n.lines.Log(e, func(count uint64) { n.log(a, e.Endpoint, count) })
-}
-
-// log logs the last of count errors about the VI that had the number endpoint.
-func (n *NIC) log(a AsyncError, endpoint uint32, count uint64) {
-	level := slog.LevelWarn
-	switch a.Code {
-	case AsyncLink:
-		level = slog.LevelInfo
-		if a.Detail == 1 { // as it shall be
-			level = slog.LevelDebug
-		}
-	case AsyncConnectionLost:
-		if a.Detail == 0 { // the peer has disconnected, as peers do
-			level = slog.LevelDebug
-		}
-	case AsyncCatastrophic:
-		return // the provider has logged it, with the reason
-	case AsyncCQOverrun:
-		level = slog.LevelError
-	}
-	n.logger.Log(context.Background(), level, a.Code.String(), "device", n.name, "resource", a.Resource.String(),
-		"vi", endpoint, "detail", a.Detail, "count", count)
+	return a
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	_ "github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/soak"
 	"github.com/trapeze-nic/trapeze/internal/via/viatest"
@@ -87,6 +88,7 @@ var backends = []struct {
 }{
 	{"inline", func(t testing.TB) (a, b *via.NIC) { return onMemory(t, "") }, always},
 	{"inline, trapped doorbells", func(t testing.TB) (a, b *via.NIC) { return onMemory(t, "&doorbells=trapped") }, always},
+	{"inline, small frames", func(t testing.TB) (a, b *via.NIC) { return onMemory(t, fmt.Sprintf("&mtu=%d", descriptors.MinMTU)) }, notShort},
 	{"thread", func(t testing.TB) (a, b *via.NIC) { return onMemory(t, "&engine=thread") }, always},
 	{"thread, mapped doorbells", func(t testing.TB) (a, b *via.NIC) { return onMemory(t, "&engine=thread&doorbells=mapped") }, always},
 	{"lossy wire", func(t testing.TB) (a, b *via.NIC) {
@@ -152,7 +154,7 @@ func TestOpenBadAddress(t *testing.T) {
 	if _, err := via.Open(none, "emu:?wire=loop"); !errors.Is(err, via.ErrInvalidParameter) {
 		t.Errorf("no context: %v", err)
 	}
-	if _, err := via.New(ctx, nil); !errors.Is(err, via.ErrInvalidParameter) {
-		t.Errorf("no provider: %v", err)
+	if _, err := via.OpenDevice(ctx, nil); !errors.Is(err, via.ErrInvalidParameter) {
+		t.Errorf("no device: %v", err)
 	}
 }

@@ -22,8 +22,8 @@ func layDescriptor(b []byte, address uint64, handle uint32, n int) (*Descriptor,
 
 // NewDescriptors makes n descriptors with room for segments data segments each,
 // in memory registered for this VI. They live as long as the VI, and only it takes
-// them: another answers ErrInvalidParameter. A descriptor may be used again after it has been taken back: Rearm keeps its segments,
-// Prepare drops them.
+// them: another answers ErrInvalidParameter. A descriptor may be used again after it
+// has been taken back: Rearm keeps its segments, Prepare drops them.
 func (v *VI) NewDescriptors(ctx context.Context, n, segments int) ([]*Descriptor, error) {
 	const op = "new descriptors"
 	nic := v.nic
@@ -53,7 +53,7 @@ func (v *VI) NewDescriptors(ctx context.Context, n, segments int) ([]*Descriptor
 			_ = pool.Deregister(ctx) // the reason to give is the first one
 			return nil, err
 		}
-		v.p.Own(ds[i])
+		v.d.Own(ds[i])
 	}
 	nic.mu.Lock()
 	v.pools = append(v.pools, pool)

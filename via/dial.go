@@ -3,7 +3,6 @@ package via
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"time"
 )
@@ -98,26 +97,6 @@ func (c *Conn) nobody(ctx context.Context, last error) error {
 		return c.vi.nic.refuse("dial", ErrTimeout, hint, "%w", ErrNotReachable)
 	}
 	return c.vi.nic.refuse("dial", ErrTimeout, hint, "nobody answered: %w", context.DeadlineExceeded)
-}
-
-// Network is "via".
-func (a Address) Network() string { return "via" }
-
-// String has the NIC's address and, quoted if need be, the discriminator.
-func (a Address) String() string {
-	if len(a.Discriminator) == 0 {
-		return a.MAC.String()
-	}
-	return fmt.Sprintf("%v/%s", a.MAC, printable(a.Discriminator))
-}
-
-// printable quotes what is no plain text.
-func printable(b []byte) string {
-	q := fmt.Sprintf("%+q", b)
-	if plain := q[1 : len(q)-1]; plain == string(b) {
-		return plain
-	}
-	return q
 }
 
 var _ net.Addr = Address{}

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"syscall"
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -40,10 +43,21 @@ func TestCodes(t *testing.T) {
 	}
 }
 
-// TestExplain checks that an error of the driver keeps its cause and gets the
-// right code, however deep it is wrapped.
-func TestExplain(t *testing.T) {
-	p := via.Driver(new(driver.NIC))
+// TestOneVocabulary: what the data path answers is the same value in both packages.
+func TestOneVocabulary(t *testing.T) {
+	for via, driver := range map[error]error{
+		via.ErrNotDone: driver.ErrNotDone, via.ErrQueueEmpty: driver.ErrQueueEmpty, via.ErrQueueFull: driver.ErrQueueFull,
+		via.ErrClosed: driver.ErrClosed, via.ErrPeerLost: driver.ErrPeerLost, via.ErrTimeout: driver.ErrTimeout,
+	} {
+		if via != driver {
+			t.Errorf("%v is %T, %v is %T", via, via, driver, driver)
+		}
+	}
+}
+
+// TestErrorCodes checks that an error keeps its cause and gets the right code, however
+// deep it is wrapped, and none if there is none.
+func TestErrorCodes(t *testing.T) {
 	for _, c := range []struct {
 		err  error
 		want via.Code
@@ -92,16 +106,47 @@ func TestExplain(t *testing.T) {
 		{vfio.ErrBadAddress, via.ErrInvalidParameter},
 		{vfio.ErrUnknownScheme, via.ErrInvalidParameter},
 		{vfio.ErrNotSupported, via.ErrNotSupported},
-		{errors.New("something else"), via.ErrResource},
+		{vfio.ErrClosed, via.ErrClosed},
+		{vfio.ErrBadConfig, via.ErrDevice},
+		{vfio.ErrNoDMAMemory, via.ErrResource},
+		{vfio.ErrNoIOVA, via.ErrResource},
+		{syscall.ENOMEM, via.ErrResource},
+		{load.ErrGone, via.ErrDevice},
+		{load.ErrRegisters, via.ErrDevice},
+		{load.ErrReadBack, via.ErrDevice},
+		{load.ErrReport, via.ErrDevice},
+		{&load.ProcessorError{}, via.ErrDevice},
+		{load.ErrNotReady, via.ErrTimeout},
+		{load.ErrNoPrevious, via.ErrInvalidState},
+		{load.ErrNoProgram, via.ErrInvalidState},
+		{load.ErrImage, via.ErrInvalidParameter},
+		{load.ErrABI, via.ErrInvalidParameter},
+		{load.ErrDevice, via.ErrInvalidParameter},
+		{load.ErrSRAM, via.ErrInvalidParameter},
+		{load.ErrMap, via.ErrInvalidParameter},
+		{load.ErrSize, via.ErrInvalidParameter},
+		{load.ErrNoEntry, via.ErrInvalidParameter},
+		{load.ErrPresent, via.ErrInvalidParameter},
+		{load.ErrReadOnly, via.ErrInvalidParameter},
+		{load.ErrFull, via.ErrResource},
+		{&via.StatusError{Status: via.StatusFlushed, Ended: via.ErrPeerLost}, via.ErrDescriptor},
+		// A device that is given up because a deadline has passed is gone; one whose
+		// user has left is not.
+		{errors.Join(vfio.ErrDeviceGone, context.DeadlineExceeded), via.ErrDevice},
+		{errors.Join(vfio.ErrDeviceGone, context.Canceled), via.ErrCanceled},
+		{syscall.EACCES, 0},
+		{errors.New("something else"), 0},
 	} {
-		deep := &driver.Error{Op: "do it", Device: "emu:", Hint: "do it differently", Err: fmt.Errorf("deep: %w", c.err)}
-		code, hint, cause := p.Explain(deep)
-		if code != c.want || hint != deep.Hint || !errors.Is(cause, c.err) {
-			t.Errorf("%v: code %v, cause %v, hint %q", c.err, code, cause, hint)
+		for _, cause := range []error{c.err, fmt.Errorf("deep: %w", c.err), fmt.Errorf("deeper: %w", errors.Join(c.err, errors.New("more")))} {
+			e := driver.NewError("do it", "emu:", cause)
+			if e.Code != c.want || !errors.Is(e, c.err) || c.want != 0 && !errors.Is(e, c.want) || c.want == 0 && errors.Is(e, via.ErrResource) {
+				t.Errorf("%v: code %v, want %v", cause, e.Code, c.want)
+			}
 		}
-		if code, _, _ := p.Explain(c.err); code != c.want {
-			t.Errorf("%v: code %v, want %v", c.err, code, c.want)
-		}
+	}
+	inner := &via.Error{Op: "do that", Device: "emu:", Code: via.ErrReject, Err: io.EOF, Hint: "do it differently"}
+	if e := driver.NewError("do it", "fake:", inner); e.Op != "do it" || e.Device != "fake:" || e.Code != inner.Code || e.Err != inner.Err || e.Hint != inner.Hint {
+		t.Errorf("%+v", e)
 	}
 }
 

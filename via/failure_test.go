@@ -13,6 +13,7 @@ import (
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/via/viatest"
+	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -26,17 +27,7 @@ func TestSurpriseRemoval(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var nics [2]*via.NIC
-	for i, device := range []*emulator.Device{deviceA, deviceB} {
-		d, err := driver.New(ctx, device, driver.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if nics[i], err = via.New(ctx, via.Driver(d)); err != nil {
-			t.Fatal(err)
-		}
-		defer nics[i].Close()
-	}
+	nics := [2]*via.NIC{openDevice(t, deviceA), openDevice(t, deviceB)}
 	p := viatest.NewPair(nics[0], nics[1])
 	x, y := p.Connect(t, viatest.Setup{})
 	if err := errors.Join(x.VI.PostRecv(x.Prepare(t, x.Recv[0], 0, 100)), y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 100))); err != nil {
@@ -169,13 +160,9 @@ func TestEndIsTold(t *testing.T) {
 	}
 }
 
-func openDevice(t *testing.T, device *emulator.Device) *via.NIC {
+func openDevice(t *testing.T, device vfio.Device, opts ...via.Option) *via.NIC {
 	t.Helper()
-	d, err := driver.New(viatest.Context(t), device, driver.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	nic, err := via.New(viatest.Context(t), via.Driver(d))
+	nic, err := via.OpenDevice(viatest.Context(t), device, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}

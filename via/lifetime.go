@@ -2,26 +2,15 @@ package via
 
 import "context"
 
-// object is what NIC, Ptag, Memory, CQ and VI have in common: it belongs to one
-// NIC, may be used by others, and ends once. The counters are guarded by the
-// NIC's mutex; no call of the data path touches them.
+// object is what a Ptag and a VI have in common: it belongs to one NIC, is used by
+// others, and ends once. The counters are guarded by the NIC's mutex; no call of the
+// data path touches them.
 type object struct {
 	nic *NIC
-	// uses counts what would break if the object went away: VIs of a CQ,
-	// regions and VIs of a ptag, calls in progress on a VI.
+	// uses counts what would break if the object went away: regions and VIs of a
+	// ptag, calls in progress on a VI.
 	uses int
 	gone bool
-}
-
-// check fails if ctx is missing or the NIC is closed.
-func (n *NIC) check(ctx context.Context, op string) error {
-	if ctx == nil {
-		return n.refuse(op, ErrInvalidParameter, "pass context.Background() to wait without limit", "the context is nil")
-	}
-	if n.closed.Load() {
-		return n.refuse(op, ErrClosed, "", "")
-	}
-	return nil
 }
 
 // acquire counts one more use of each object, or of none if any belongs to

@@ -1,75 +1,50 @@
 package via
 
-import "context"
+import (
+	"context"
+
+	"github.com/trapeze-nic/trapeze/driver"
+)
 
 // Memory is one registration of memory: a range of bytes that the NIC may
 // touch, with a handle, a ptag and access rights. Descriptors name memory by
 // address and handle; the NIC checks both at every use.
 type Memory struct {
-	object
-	p          ProviderMemory
+	nic        *NIC
+	d          *driver.Memory
 	attributes MemoryAttributes
-	address    uint64
-	handle     uint32
-	size       int
 }
 
 // Alloc returns size bytes of zeroed memory that the NIC can reach, registered
 // with the given attributes. It does not lie in the Go heap: it is freed by
 // Deregister or by closing the NIC, and must not be touched afterwards.
 func (n *NIC) Alloc(ctx context.Context, size int, a MemoryAttributes) (*Memory, error) {
-	const op = "allocate memory"
-	if err := n.check(ctx, op); err != nil {
-		return nil, err
-	}
-	if size <= 0 {
-		return nil, n.refuse(op, ErrInvalidParameter, "", "size of %d bytes", size)
-	}
-	return n.register(ctx, op, a, func(ptag *Ptag) (ProviderMemory, error) {
-		return n.provider.AllocMemory(ctx, size, ptag.number, a.access())
+	return n.register("allocate memory", a, func(a driver.MemoryAttributes) (*driver.Memory, error) {
+		return n.d.AllocMemory(ctx, size, a)
 	})
 }
 
-// Register registers b again or, where the provider can pin it, for the first
-// time. The same bytes may be registered any number of times, with other
-// attributes. A part of what Alloc returned always works; for other memory a
-// provider may answer with ErrNotSupported, and for Go heap memory it does.
+// Register registers b, a part of what Alloc returned, once more. The same bytes
+// may be registered any number of times, with other attributes. Other memory, such
+// as of the Go heap, is ErrNotSupported: the NIC cannot reach it.
 func (n *NIC) Register(ctx context.Context, b []byte, a MemoryAttributes) (*Memory, error) {
-	const op = "register memory"
-	if err := n.check(ctx, op); err != nil {
-		return nil, err
-	}
-	if len(b) == 0 {
-		return nil, n.refuse(op, ErrInvalidParameter, "", "no bytes to register")
-	}
-	return n.register(ctx, op, a, func(ptag *Ptag) (ProviderMemory, error) {
-		return n.provider.RegisterMemory(ctx, b, ptag.number, a.access())
+	return n.register("register memory", a, func(a driver.MemoryAttributes) (*driver.Memory, error) {
+		return n.d.RegisterMemory(ctx, b, a)
 	})
 }
 
-// register makes a Memory of what the provider returns, counting a use of the
-// ptag.
-func (n *NIC) register(ctx context.Context, op string, a MemoryAttributes, f func(*Ptag) (ProviderMemory, error)) (*Memory, error) {
+// register makes a Memory of what f returns, counting a use of the ptag.
+func (n *NIC) register(op string, a MemoryAttributes, f func(driver.MemoryAttributes) (*driver.Memory, error)) (*Memory, error) {
 	a.Ptag = n.ptagOr(a.Ptag)
 	if err := n.acquire(op, &a.Ptag.object); err != nil {
 		return nil, err
 	}
-	p, err := f(a.Ptag)
+	d, err := f(driver.MemoryAttributes{Ptag: a.Ptag.number, Access: a.access()})
 	if err != nil {
 		n.release(&a.Ptag.object)
-		return nil, n.fail(op, err)
+		return nil, err
 	}
-	return &Memory{object: object{nic: n}, p: p, attributes: a, address: p.Address(), handle: p.Handle(), size: len(p.Bytes())}, nil
-}
-
-// Deregister is m.Deregister. It refuses nil and memory of another NIC with
-// ErrInvalidParameter.
-func (n *NIC) Deregister(ctx context.Context, m *Memory) error {
-	const op = "deregister memory"
-	if m == nil || m.nic != n {
-		return n.refuse(op, ErrInvalidParameter, "", "not memory of this NIC")
-	}
-	return m.Deregister(ctx)
+	return &Memory{nic: n, d: d, attributes: a}, nil
 }
 
 // Deregister ends the registration: the NIC no longer touches the memory
@@ -80,30 +55,24 @@ func (n *NIC) Deregister(ctx context.Context, m *Memory) error {
 // Memory that posted descriptors only name may be deregistered. They complete
 // with StatusProtectionError if the NIC has not finished with them.
 func (m *Memory) Deregister(ctx context.Context) error {
-	const op = "deregister memory"
-	if err := m.retire(ctx, op, ErrResource, ""); err != nil {
+	if err := m.d.Deregister(ctx); err != nil {
 		return err
 	}
-	n := m.nic
-	if err := m.p.Deregister(ctx); err != nil {
-		m.revive()
-		return n.fail(op, err)
-	}
-	n.release(&m.attributes.Ptag.object)
+	m.nic.release(&m.attributes.Ptag.object)
 	return nil
 }
 
 // Bytes is the memory itself; nil once it is deregistered.
-func (m *Memory) Bytes() []byte { return m.p.Bytes() }
+func (m *Memory) Bytes() []byte { return m.d.Bytes() }
 
 // Address by which descriptors name the first byte.
-func (m *Memory) Address() uint64 { return m.address }
+func (m *Memory) Address() uint64 { return m.d.Address() }
 
 // Handle by which descriptors name the registration.
-func (m *Memory) Handle() uint32 { return m.handle }
+func (m *Memory) Handle() uint32 { return m.d.Handle() }
 
 // Size in bytes.
-func (m *Memory) Size() int { return m.size }
+func (m *Memory) Size() int { return m.d.Size() }
 
 // Attributes of the registration.
 func (m *Memory) Attributes() MemoryAttributes { return m.attributes }
@@ -119,10 +88,11 @@ func (m *Memory) AddTo(d *Descriptor, offset, length int) error {
 	if m.nic.closed.Load() {
 		return m.nic.refuse(op, ErrClosed, "", "")
 	}
-	if offset < 0 || length < 0 || offset > m.size || length > m.size-offset || uint64(length) > 1<<32-1 {
-		return m.nic.refuse(op, ErrInvalidParameter, "", "%d bytes at offset %d of memory of %d bytes", length, offset, m.size)
+	size := m.Size()
+	if offset < 0 || length < 0 || offset > size || length > size-offset || uint64(length) > 1<<32-1 {
+		return m.nic.refuse(op, ErrInvalidParameter, "", "%d bytes at offset %d of memory of %d bytes", length, offset, size)
 	}
-	if err := d.AddData(m.address+uint64(offset), m.handle, uint32(length)); err != nil {
+	if err := d.AddData(m.Address()+uint64(offset), m.Handle(), uint32(length)); err != nil {
 		return m.nic.refuse(op, ErrInvalidParameter, "", "%w", err)
 	}
 	return nil
@@ -145,7 +115,7 @@ func (m *Memory) NewDescriptor(offset, n int) (*Descriptor, error) {
 		return nil, m.nic.refuse(op, ErrInvalidParameter, "", "offset %d of memory of %d bytes", offset, len(b))
 	}
 	end := min(len(b), offset+descriptorSize(n))
-	d, err := layDescriptor(b[offset:end], m.address+uint64(offset), m.handle, n)
+	d, err := layDescriptor(b[offset:end], m.Address()+uint64(offset), m.Handle(), n)
 	if err != nil {
 		return nil, m.nic.refuse(op, ErrInvalidParameter, "", "%w", err)
 	}

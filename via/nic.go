@@ -6,17 +6,16 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/trapeze-nic/trapeze/internal/eventlog"
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 // NIC is one open network interface controller. All methods of a NIC and of
 // what it makes may be called from several goroutines.
 type NIC struct {
-	name       string
-	provider   Provider
+	d          *driver.NIC
 	attributes NICAttributes
-	logger     *slog.Logger
-	lines      eventlog.Limiter
 	closed     atomic.Bool
 	ptag       *Ptag // the default
 
@@ -38,8 +37,8 @@ type settings struct {
 	policy  *Policy
 }
 
-// WithLogger has asynchronous errors for which there is no handler logged
-// through l instead of slog.Default.
+// WithLogger has Open and OpenDevice log through l instead of slog.Default: what goes
+// wrong in the background, and asynchronous errors for which there is no handler.
 func WithLogger(l *slog.Logger) Option {
 	return func(s *settings) { s.logger = l }
 }
@@ -57,43 +56,101 @@ func collect(opts []Option) settings {
 			o(&s)
 		}
 	}
-	if s.logger == nil {
-		s.logger = slog.Default()
-	}
 	return s
 }
 
-// New makes a NIC of a provider. It takes ownership: the provider is closed
-// with the NIC, and also if New fails.
-func New(ctx context.Context, p Provider, opts ...Option) (*NIC, error) {
-	const op = "open"
-	if p == nil {
-		return nil, &Error{Op: op, Code: ErrInvalidParameter, Hint: "the provider is nil"}
+// Open opens the NIC at a device address, such as "pci:0000:03:00.0" or
+// "emu:?wire=loop". Errors: ErrInvalidParameter for a bad address, ErrDevice for
+// a device that is not what it should be. Others, such as of a file that may not be
+// opened, have no code: their cause says what is wrong.
+func Open(ctx context.Context, address string, opts ...Option) (*NIC, error) {
+	s := collect(opts)
+	d, err := driver.Open(ctx, address, driver.Options{Logger: s.logger})
+	if err != nil {
+		return nil, err
+	}
+	return newNIC(ctx, d, s)
+}
+
+// OpenDevice opens the NIC behind a device, such as one of emulator.Pair. It takes
+// ownership: the device is closed with the NIC, and also if OpenDevice fails.
+func OpenDevice(ctx context.Context, device vfio.Device, opts ...Option) (*NIC, error) {
+	if device == nil {
+		return nil, &Error{Op: "open", Code: ErrInvalidParameter, Hint: "the device must not be nil"}
 	}
 	s := collect(opts)
-	a := p.Attributes()
-	n := &NIC{name: a.Name, provider: p, attributes: a, logger: s.logger,
-		cqs: map[uint32]*CQ{}}
+	d, err := driver.New(ctx, device, driver.Options{Logger: s.logger})
+	if err != nil {
+		return nil, err
+	}
+	return newNIC(ctx, d, s)
+}
+
+// New makes a NIC of one that the driver has opened, for programs that also look at
+// what this package does not show: counters, health, SRAM. It takes ownership: the
+// driver's NIC is closed with this one, and also if New fails.
+func New(ctx context.Context, d *driver.NIC, opts ...Option) (*NIC, error) {
+	return newNIC(ctx, d, collect(opts))
+}
+
+func newNIC(ctx context.Context, d *driver.NIC, s settings) (*NIC, error) {
+	n := &NIC{d: d, attributes: attributes(d), cqs: map[uint32]*CQ{}}
 	n.vis.Store(new([]atomic.Pointer[VI]))
 	n.OnError(s.handler)
-	ptag, err := n.CreatePtag(ctx)
+	var err error
+	if n.ptag, err = n.CreatePtag(ctx); err == nil && s.policy != nil {
+		err = n.SetPolicy(*s.policy)
+	}
 	if err != nil {
 		// What matters to the caller is why the NIC cannot be used.
 		_ = n.Close()
 		return nil, err
 	}
-	n.ptag = ptag
-	if s.policy != nil {
-		if err := n.SetPolicy(*s.policy); err != nil {
-			_ = n.Close()
-			return nil, err
-		}
-	}
 	return n, nil
 }
 
+// attributes are what d says about itself.
+func attributes(d *driver.NIC) NICAttributes {
+	id := d.Identity()
+	levels := Unreliable
+	if id.Features&descriptors.FeatureReliableDelivery != 0 {
+		levels |= ReliableDelivery
+	}
+	if id.Features&descriptors.FeatureReliableReception != 0 {
+		levels |= ReliableReception
+	}
+	a := NICAttributes{
+		Name:             d.Address(),
+		Backend:          d.Backend(),
+		HardwareVersion:  id.DeviceVersion,
+		Address:          id.MAC,
+		MTU:              id.MTU,
+		MaxTransfer:      id.MaxTransfer,
+		MaxSegments:      id.MaxSegments,
+		MaxDiscriminator: MaxDiscriminator,
+		MaxVIs:           int(id.MaxEndpoints) - 1, // endpoint 0 is reserved
+		MaxCQs:           int(id.MaxCQs),
+		MaxRegions:       int(id.MaxRegions),
+		MaxPtags:         int(id.MaxPtags),
+		MaxDescriptors:   id.MaxQueueDepth,
+		MaxCQEntries:     id.MaxCQEntries,
+		Reliability:      levels,
+		ThreadSafe:       true,
+	}
+	if id.Features&descriptors.FeatureInline != 0 {
+		a.MaxInline = id.MaxSegments * descriptors.DataSegmentSize
+	}
+	if id.Features&descriptors.FeatureRDMAWrite != 0 {
+		a.RDMAWrite = levels
+	}
+	if id.Features&descriptors.FeatureRDMARead != 0 {
+		a.RDMARead = levels &^ Unreliable // VIA has no RDMA read there
+	}
+	return a
+}
+
 // Name is the address by which the device was opened.
-func (n *NIC) Name() string { return n.name }
+func (n *NIC) Name() string { return n.attributes.Name }
 
 // Query returns the attributes and limits of the NIC.
 func (n *NIC) Query() NICAttributes { return n.attributes }
@@ -103,25 +160,17 @@ func (n *NIC) Query() NICAttributes { return n.attributes }
 // too while they find nothing; a program that neither posts nor waits for a
 // while calls Poll so that its NIC goes on answering others. On other NICs it
 // only looks for asynchronous errors.
-func (n *NIC) Poll() bool {
-	if n.closed.Load() {
-		return false
-	}
-	return n.provider.Poll()
-}
+func (n *NIC) Poll() bool { return n.d.Poll() }
 
 // Close frees the NIC and everything made with it, in any state: connections
 // are broken, waits end with ErrClosed, registered memory is unmapped. Memory
 // and descriptors must not be touched once Close has been called. Closing again
 // fails with ErrClosed and does nothing.
 func (n *NIC) Close() error {
-	const op = "close"
 	if n.closed.Swap(true) {
-		return n.refuse(op, ErrClosed, "", "")
+		return n.refuse("close", ErrClosed, "", "")
 	}
-	err := n.provider.Close()
-	n.lines.Close()
-	return n.fail(op, err)
+	return n.d.Close()
 }
 
 // lookup finds a VI by number; nil if there is none.
@@ -153,5 +202,5 @@ func (n *NIC) enter(number uint32, v *VI) {
 func (n *NIC) remove(v *VI) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	(*n.vis.Load())[v.p.Number()].CompareAndSwap(v, nil)
+	(*n.vis.Load())[v.d.Number()].CompareAndSwap(v, nil)
 }

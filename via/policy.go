@@ -21,27 +21,12 @@ type (
 	DMALogState = driver.DMALogState
 )
 
-// Where a policy runs.
+// Where a policy runs, and what runs at the host if no policy is named.
 const (
-	AtNIC  = driver.AtNIC
-	AtHost = driver.AtHost
+	AtNIC             = driver.AtNIC
+	AtHost            = driver.AtHost
+	DefaultHostPolicy = driver.DefaultHostPolicy
 )
-
-// DefaultHostPolicy is what runs at the host if no policy is named.
-const DefaultHostPolicy = driver.DefaultHostPolicy
-
-// DataMover is implemented by a Provider whose NIC lets the delivery policy be
-// chosen and keeps a log of its transfers. The methods are those of driver.NIC.
-type DataMover interface {
-	SetPolicy(Policy) error
-	Policy() (PolicyState, error)
-	EnableDMALog(records int) error
-	DisableDMALog() error
-	ReadDMALog([]DMARecord) (int, error)
-	DMALog() (DMALogState, error)
-}
-
-var _ DataMover = (*driverNIC)(nil)
 
 // WithPolicy chooses the delivery policy when a NIC is opened, see
 // NIC.SetPolicy. A NIC that cannot have it is not opened.
@@ -49,87 +34,30 @@ func WithPolicy(p Policy) Option {
 	return func(s *settings) { s.policy = &p }
 }
 
-// mover returns the part of the provider that moves data, or why there is none.
-func (n *NIC) mover(op string) (DataMover, error) {
-	if n.closed.Load() {
-		return nil, n.refuse(op, ErrClosed, "", "")
-	}
-	m, ok := n.provider.(DataMover)
-	if !ok {
-		return nil, n.refuse(op, ErrNotSupported, "", "what runs this NIC has no delivery policies to choose from")
-	}
-	return m, nil
-}
-
 // SetPolicy chooses the delivery policy, and where it runs: in the NIC, or in
 // this process, which then takes part in moving each frame whenever the NIC is
 // polled or waited on, and on a goroutine else. Errors: ErrInvalidParameter,
 // ErrNotSupported if the NIC is too old for it; then nothing has changed.
-func (n *NIC) SetPolicy(p Policy) error {
-	const op = "set policy"
-	m, err := n.mover(op)
-	if err != nil {
-		return err
-	}
-	return n.fail(op, m.SetPolicy(p))
-}
+func (n *NIC) SetPolicy(p Policy) error { return n.d.SetPolicy(p) }
 
 // Policy returns which policy moves frames. It fails with ErrNotSupported if
 // the NIC cannot say.
-func (n *NIC) Policy() (PolicyState, error) {
-	const op = "query policy"
-	m, err := n.mover(op)
-	if err != nil {
-		return PolicyState{}, err
-	}
-	s, err := m.Policy()
-	return s, n.fail(op, err)
-}
+func (n *NIC) Policy() (PolicyState, error) { return n.d.Policy() }
 
 // EnableDMALog has the NIC keep a record of each transfer of its engines, in a
 // log with room for at least the given number of records, 1 to
 // driver.MaxDMALog. It starts empty, and what finds it full is dropped. Errors:
 // ErrInvalidParameter, ErrNotSupported.
-func (n *NIC) EnableDMALog(records int) error {
-	const op = "enable DMA log"
-	m, err := n.mover(op)
-	if err != nil {
-		return err
-	}
-	return n.fail(op, m.EnableDMALog(records))
-}
+func (n *NIC) EnableDMALog(records int) error { return n.d.EnableDMALog(records) }
 
 // DisableDMALog ends the log; what was not read is gone.
-func (n *NIC) DisableDMALog() error {
-	const op = "disable DMA log"
-	m, err := n.mover(op)
-	if err != nil {
-		return err
-	}
-	return n.fail(op, m.DisableDMALog())
-}
+func (n *NIC) DisableDMALog() error { return n.d.DisableDMALog() }
 
 // ReadDMALog moves the oldest records of the log into p and returns how many,
 // zero if there are none. Package pipeline/dmalog writes them to a file, from
 // which 'trapeze plot flow' draws a packet flow graph. Errors:
 // ErrInvalidState if there is no log, ErrDevice if the NIC wrote nonsense.
-func (n *NIC) ReadDMALog(p []DMARecord) (int, error) {
-	const op = "read DMA log"
-	m, err := n.mover(op)
-	if err != nil {
-		return 0, err
-	}
-	count, err := m.ReadDMALog(p)
-	return count, n.fail(op, err)
-}
+func (n *NIC) ReadDMALog(p []DMARecord) (int, error) { return n.d.ReadDMALog(p) }
 
 // DMALog returns the state of the DMA log.
-func (n *NIC) DMALog() (DMALogState, error) {
-	const op = "query DMA log"
-	m, err := n.mover(op)
-	if err != nil {
-		return DMALogState{}, err
-	}
-	s, err := m.DMALog()
-	return s, n.fail(op, err)
-}
+func (n *NIC) DMALog() (DMALogState, error) { return n.d.DMALog() }

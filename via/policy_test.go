@@ -2,46 +2,53 @@ package via_test
 
 import (
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/pipeline"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// TestPolicyOfOthers: a provider that moves no data by policies says so.
-func TestPolicyOfOthers(t *testing.T) {
-	p := &scripted{}
-	n, err := via.New(t.Context(), p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	calls := map[string]func() error{
-		"set policy":      func() error { return n.SetPolicy(via.Policy{}) },
-		"query policy":    func() error { _, err := n.Policy(); return err },
-		"enable DMA log":  func() error { return n.EnableDMALog(16) },
-		"disable DMA log": n.DisableDMALog,
-		"read DMA log":    func() error { _, err := n.ReadDMALog(nil); return err },
-		"query DMA log":   func() error { _, err := n.DMALog(); return err },
-	}
-	for op, call := range calls {
-		var e *via.Error
-		if err := call(); !errors.Is(err, via.ErrNotSupported) || !errors.As(err, &e) || e.Op != op || e.Device != "scripted" {
-			t.Errorf("%s: %v", op, err)
+// TestPolicyConformance runs the suite with delivery policies in both places, also
+// with NICs that do not agree. TestConformance has more of them.
+func TestPolicyConformance(t *testing.T) {
+	// A pulse for each small frame of the largest message takes its time.
+	limits := engine.DefaultLimits()
+	limits.Transfer = 256 << 10
+	threads := emulator.WithThreads()
+	atHost := func(name string) via.Policy { return via.Policy{Name: name, At: via.AtHost} }
+	for _, c := range []struct {
+		name    string
+		a, b    via.Policy
+		when    when
+		options []emulator.Option
+	}{
+		{"store and forward in the NIC", via.Policy{Name: "store-and-forward"}, via.Policy{Name: "store-and-forward"}, always, nil},
+		{"small pulses in the NIC", via.Policy{Name: "static", MinPulseSend: 48, MinPulseReceive: 48}, via.Policy{Name: "auto"}, inSoak, nil},
+		{"auto in the NIC, threads", via.Policy{Name: "auto"}, via.Policy{Name: "auto"}, inSoak, []emulator.Option{threads}},
+		{"AMP at the host, threads", atHost(""), atHost(""), always, []emulator.Option{threads}},
+		{"store and forward at the host, small frames", atHost("store-and-forward"), via.Policy{Name: "eager", MinPulseReceive: 17, At: via.AtHost}, notShort,
+			[]emulator.Option{emulator.WithMTU(descriptors.MinMTU), emulator.WithLimits(limits)}},
+		{"schedules at the host, threads, mapped doorbells", atHost("hierarchical"), atHost("table"), inSoak,
+			[]emulator.Option{threads, emulator.WithDoorbells(emulator.DoorbellsMapped)}},
+		{"one at the host, one in the NIC", atHost("auto"), via.Policy{Name: "cut-through", MinPulseSend: 1000}, notShort, nil},
+	} {
+		if c.when.skip() {
+			continue
 		}
-	}
-	if err := n.Close(); err != nil {
-		t.Fatal(err)
-	}
-	for op, call := range calls {
-		if err := call(); !errors.Is(err, via.ErrClosed) {
-			t.Errorf("%s after Close: %v", op, err)
-		}
-	}
-	q := &scripted{}
-	if n, err := via.New(t.Context(), q, via.WithPolicy(via.Policy{})); n != nil || !errors.Is(err, via.ErrNotSupported) || q.closed != 1 {
-		t.Errorf("%v, closed %d times", err, q.closed)
+		viatest.Run(t, c.name, func(t *testing.T) (a, b *via.NIC) {
+			x, y, err := emulator.Pair(c.options...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			quiet := via.WithLogger(slog.New(slog.DiscardHandler))
+			return openDevice(t, x, via.WithPolicy(c.a), quiet), openDevice(t, y, via.WithPolicy(c.b), quiet)
+		})
 	}
 }
 

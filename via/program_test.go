@@ -127,35 +127,3 @@ func TestProgramErrors(t *testing.T) {
 		}
 	}
 }
-
-// TestProgramOfOthers: a provider without control programs says so.
-func TestProgramOfOthers(t *testing.T) {
-	n, err := via.New(t.Context(), &scripted{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	calls := map[string]func() error{
-		"load program": func() error {
-			_, err := n.LoadProgram(t.Context(), via.ProgramImage{}, via.ProgramOptions{})
-			return err
-		},
-		"roll program back": func() error { _, err := n.RollBackProgram(t.Context(), via.ProgramOptions{}); return err },
-		"unload program":    func() error { _, err := n.UnloadProgram(); return err },
-		"query program":     func() error { _, err := n.ProgramStatus(); return err },
-		"open map":          func() error { _, err := n.ProgramMap(nil, 0); return err },
-	}
-	for op, call := range calls {
-		var e *via.Error
-		if err := call(); !errors.Is(err, via.ErrNotSupported) || !errors.As(err, &e) || e.Op != op {
-			t.Errorf("%s: %v", op, err)
-		}
-	}
-	if err := n.Close(); err != nil {
-		t.Fatal(err)
-	}
-	for op, call := range calls {
-		if err := call(); !errors.Is(err, via.ErrClosed) {
-			t.Errorf("%s after Close: %v", op, err)
-		}
-	}
-}

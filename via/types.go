@@ -1,6 +1,9 @@
 package via
 
-import "github.com/trapeze-nic/trapeze/descriptors"
+import (
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/driver"
+)
 
 // The types that cross from the application to the NIC as they are. Package
 // descriptors documents them.
@@ -44,9 +47,6 @@ const (
 	StatusRDMAProtection   = descriptors.StatusRDMAProtection
 	StatusRemoteDescriptor = descriptors.StatusRemoteDescriptor
 )
-
-// MaxDiscriminator is the longest connection discriminator in bytes.
-const MaxDiscriminator = descriptors.MaxDiscriminator
 
 // Queue names one of the two work queues of a VI.
 type Queue uint8
@@ -138,13 +138,17 @@ const (
 	AllFrames
 )
 
-// DefaultMaxTransfer in bytes is what VIA asks every NIC to handle, so that any
-// two ends agree on it.
-const DefaultMaxTransfer = 32 << 10
-
-// DefaultDepth is the number of descriptors a work queue holds if nothing else
-// is said.
-const DefaultDepth = 64
+// Limits and defaults.
+const (
+	// DefaultMaxTransfer in bytes is what VIA asks every NIC to handle, so that any
+	// two ends agree on it.
+	DefaultMaxTransfer = 32 << 10
+	// DefaultDepth is the number of descriptors a work queue holds if nothing else
+	// is said.
+	DefaultDepth = 64
+	// MaxDiscriminator is the longest connection discriminator in bytes.
+	MaxDiscriminator = descriptors.MaxDiscriminator
+)
 
 // MemoryAttributes are given when memory is registered. The zero value is
 // memory with the NIC's default ptag for local use.
@@ -178,25 +182,12 @@ func rights(write, read bool) descriptors.Access {
 	return r
 }
 
-// Address is where a connection request goes: a NIC, and a connection point
-// within its host.
-type Address struct {
-	MAC MAC
-	// Discriminator is 0 to MaxDiscriminator bytes of the application's choice.
-	Discriminator []byte
-}
+// Address is where a connection request goes: the MAC of a NIC, and a Discriminator
+// of 0 to MaxDiscriminator bytes, which is a connection point within its host.
+type Address = driver.Address
 
 // Remote describes the other end of a connection or of a request for one.
-type Remote struct {
-	MAC MAC
-	// VI is the number of the VI at the other end; zero if not known yet.
-	VI uint32
-	// MaxTransfer in bytes.
-	MaxTransfer uint32
-	Reliability Reliability
-	// RDMAWrite and RDMARead say what the other end lets this one do.
-	RDMAWrite, RDMARead bool
-}
+type Remote = driver.Remote
 
 // VIState is what VI.Query returns.
 type VIState struct {

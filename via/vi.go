@@ -4,51 +4,43 @@ import (
 	"context"
 	"errors"
 	"math"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/driver"
 )
 
 // VI is a virtual interface: a send queue and a receive queue that can be
 // connected to one other VI.
 type VI struct {
 	object
-	p              ProviderVI
-	attributes     VIAttributes
-	sendCQ, recvCQ *CQ
+	d          *driver.VI
+	attributes VIAttributes
 	// pools hold the descriptors from NewDescriptors; guarded by the NIC's mutex.
 	pools []*Memory
 }
 
-// CreateVI makes an idle VI, or an endpoint for raw frames. Its queues complete to the given CQs, for life;
-// with nil a queue has no CQ. Both may be the same, and many VIs may share one.
+// CreateVI makes an idle VI, or an endpoint for raw frames. Its queues complete to
+// the given CQs, for life; with nil a queue has no CQ. Both may be the same, and many
+// VIs may share one.
 // Errors: ErrResource if the NIC has no more VIs or a CQ could not hold the
 // completions of all its queues, ErrInvalidReliability, ErrInvalidMTU,
 // ErrInvalidPtag, ErrInvalidRDMARead.
 func (n *NIC) CreateVI(ctx context.Context, a VIAttributes, send, recv *CQ) (*VI, error) {
 	const op = "create VI"
-	if err := n.check(ctx, op); err != nil {
-		return nil, err
-	}
 	a, err := n.complete(op, a)
 	if err != nil {
 		return nil, err
 	}
-	uses := []*object{&a.Ptag.object}
-	var psend, precv ProviderCQ
-	if send != nil {
-		uses, psend = append(uses, &send.object), send.p
-	}
-	if recv != nil {
-		uses, precv = append(uses, &recv.object), recv.p
-	}
-	if err := n.acquire(op, uses...); err != nil {
+	if err := n.acquire(op, &a.Ptag.object); err != nil {
 		return nil, err
 	}
-	p, err := n.provider.CreateVI(ctx, a, a.Ptag.number, psend, precv)
+	d, err := n.d.CreateVI(ctx, a.driver(), send.driver(), recv.driver())
 	if err != nil {
-		n.release(uses...)
-		return nil, n.fail(op, err)
+		n.release(&a.Ptag.object)
+		return nil, err
 	}
-	v := &VI{object: object{nic: n}, p: p, attributes: a, sendCQ: send, recvCQ: recv}
-	n.enter(p.Number(), v)
+	v := &VI{object: object{nic: n}, d: d, attributes: a}
+	n.enter(d.Number(), v)
 	return v, nil
 }
 
@@ -71,7 +63,7 @@ func (n *NIC) complete(op string, a VIAttributes) (VIAttributes, error) {
 	if a.RecvDepth == 0 {
 		a.RecvDepth = min(DefaultDepth, n.attributes.MaxDescriptors)
 	}
-	switch limit := n.attributes.MaxDescriptors; {
+	switch {
 	case a.Frames > AllFrames:
 		return a, n.refuse(op, ErrInvalidParameter, "it is NoFrames, StationFrames or AllFrames", "Frames is %d", a.Frames)
 	case a.Reliability&(a.Reliability-1) != 0 || a.Reliability&n.attributes.Reliability == 0:
@@ -82,14 +74,30 @@ func (n *NIC) complete(op string, a VIAttributes) (VIAttributes, error) {
 		return a, n.refuse(op, ErrInvalidRDMARead, "", "")
 	case a.RDMAWrite && a.Reliability&n.attributes.RDMAWrite == 0:
 		return a, n.refuse(op, ErrNotSupported, "", "the NIC does no RDMA writes at this reliability level")
-	case a.SendDepth < 0 || a.SendDepth > limit || a.RecvDepth < 0 || a.RecvDepth > limit:
-		return a, n.refuse(op, ErrInvalidParameter, "", "queues of %d and %d descriptors, the NIC takes 1 to %d", a.SendDepth, a.RecvDepth, limit)
 	}
 	return a, nil
 }
 
+// driver is what the driver is to make of a, which has no zeroes left.
+func (a VIAttributes) driver() driver.VIAttributes {
+	kind := descriptors.KindVI
+	if a.Frames != NoFrames {
+		kind = descriptors.KindFrame
+	}
+	return driver.VIAttributes{Kind: kind, Promiscuous: a.Frames == AllFrames, Reliability: a.Reliability, MaxTransfer: a.MaxTransfer,
+		Ptag: a.Ptag.number, Rights: rights(a.RDMAWrite, a.RDMARead), SendDepth: a.SendDepth, RecvDepth: a.RecvDepth}
+}
+
+// driver is the driver's CQ, nil for none.
+func (c *CQ) driver() *driver.CQ {
+	if c == nil {
+		return nil
+	}
+	return c.d
+}
+
 // Number is the NIC's name for the VI.
-func (v *VI) Number() uint32 { return v.p.Number() }
+func (v *VI) Number() uint32 { return v.d.Number() }
 
 // NIC that the VI belongs to.
 func (v *VI) NIC() *NIC { return v.nic }
@@ -99,24 +107,20 @@ func (v *VI) Attributes() VIAttributes { return v.attributes }
 
 // Query asks the NIC for the state of the VI.
 func (v *VI) Query(ctx context.Context) (VIState, error) {
-	const op = "query VI"
-	if err := v.nic.check(ctx, op); err != nil {
-		return VIState{}, err
-	}
-	if err := v.nic.acquire(op, &v.object); err != nil {
+	if err := v.nic.acquire("query VI", &v.object); err != nil {
 		return VIState{}, err
 	}
 	defer v.nic.release(&v.object)
-	return v.query(ctx, op)
+	return v.query(ctx)
 }
 
-func (v *VI) query(ctx context.Context, op string) (VIState, error) {
-	s, err := v.p.Query(ctx)
+func (v *VI) query(ctx context.Context) (VIState, error) {
+	d, err := v.d.Query(ctx)
 	if err != nil {
-		return VIState{}, v.nic.fail(op, err)
+		return VIState{}, err
 	}
-	s.Attributes = v.attributes
-	s.SendQueued, s.RecvQueued = v.p.Queued()
+	s := VIState{State: d.State, Attributes: v.attributes, RemoteMAC: d.RemoteMAC, RemoteVI: d.RemoteEndpoint}
+	s.SendQueued, s.RecvQueued = v.d.Queued()
 	return s, nil
 }
 
@@ -133,10 +137,6 @@ func (v *VI) query(ctx context.Context, op string) (VIState, error) {
 func (v *VI) SetPayload(ctx context.Context, entry int, m *Memory, offset, length int) error {
 	const op = "set payload entry"
 	n := v.nic
-	if err := n.check(ctx, op); err != nil {
-		return err
-	}
-	uses := []*object{&v.object}
 	var address uint64
 	var handle uint32
 	switch {
@@ -144,27 +144,18 @@ func (v *VI) SetPayload(ctx context.Context, entry int, m *Memory, offset, lengt
 		offset, length = 0, 0
 	case m.nic != n:
 		return n.refuse(op, ErrInvalidParameter, "", "not memory of this NIC")
-	case offset < 0 || length < 1 || offset > m.size || length > m.size-offset || length > math.MaxUint32:
-		return n.refuse(op, ErrInvalidParameter, "", "%d bytes at %d, of memory of %d", length, offset, m.size)
+	case m.Bytes() == nil:
+		return n.refuse(op, ErrClosed, "", "the memory is not registered any more")
+	case offset < 0 || length < 1 || offset > m.Size() || length > m.Size()-offset || length > math.MaxUint32:
+		return n.refuse(op, ErrInvalidParameter, "", "%d bytes at %d, of memory of %d", length, offset, m.Size())
 	default:
-		uses = append(uses, &m.object)
-		address, handle = m.address+uint64(offset), m.handle
+		address, handle = m.Address()+uint64(offset), m.Handle()
 	}
-	if err := n.acquire(op, uses...); err != nil {
+	if err := n.acquire(op, &v.object); err != nil {
 		return err
 	}
-	defer n.release(uses...)
-	return n.fail(op, v.p.SetPayload(ctx, entry, address, handle, uint32(length)))
-}
-
-// DestroyVI is v.Destroy. It refuses nil and a VI of another NIC with
-// ErrInvalidParameter.
-func (n *NIC) DestroyVI(ctx context.Context, v *VI) error {
-	const op = "destroy VI"
-	if v == nil || v.nic != n {
-		return n.refuse(op, ErrInvalidParameter, "", "not a VI of this NIC")
-	}
-	return v.Destroy(ctx)
+	defer n.release(&v.object)
+	return v.d.SetPayload(ctx, entry, address, handle, uint32(length))
 }
 
 // Destroy ends the VI and frees the descriptors from NewDescriptors. It fails
@@ -183,10 +174,10 @@ func (v *VI) Destroy(ctx context.Context) error {
 	}
 	// The device may give the number away again as soon as it has answered.
 	n.remove(v)
-	if err := v.p.Destroy(ctx); err != nil {
-		n.enter(v.p.Number(), v)
+	if err := v.d.Destroy(ctx); err != nil {
+		n.enter(v.d.Number(), v)
 		v.revive()
-		return n.fail(op, err)
+		return err
 	}
 	var errs []error
 	// The VI is gone: what is left of it goes too, even if ctx ends now.
@@ -194,19 +185,12 @@ func (v *VI) Destroy(ctx context.Context) error {
 	for _, pool := range v.pools {
 		errs = append(errs, pool.Deregister(rest))
 	}
-	uses := []*object{&v.attributes.Ptag.object}
-	if v.sendCQ != nil {
-		uses = append(uses, &v.sendCQ.object)
-	}
-	if v.recvCQ != nil {
-		uses = append(uses, &v.recvCQ.object)
-	}
-	n.release(uses...)
+	n.release(&v.attributes.Ptag.object)
 	return errors.Join(errs...)
 }
 
 func (v *VI) checkDestroy(ctx context.Context, op string) error {
-	s, err := v.query(ctx, op)
+	s, err := v.query(ctx)
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ func newStation(t *testing.T, address string, most int) *station {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nic, err := via.New(viatest.Context(t), via.Driver(n), via.WithLogger(slog.New(slog.DiscardHandler)))
+	nic, err := via.New(viatest.Context(t), n)
 	if err != nil {
 		t.Fatal(err)
 	}

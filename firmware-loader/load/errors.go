@@ -1,34 +1,33 @@
 package load
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 )
 
-// Reasons why a load or a rollback fails, as errors.Is finds them.
+// Reasons why a load or a rollback fails, as errors.Is finds them, and their VIA codes.
 var (
 	// ErrGone: registers read as all ones; the NIC was removed or lost power.
-	ErrGone = errors.New("the NIC does not answer")
+	ErrGone = descriptors.CodeDevice.Finer("the NIC does not answer")
 	// ErrRegisters: the NIC's registers contradict the data sheet.
-	ErrRegisters = errors.New("impossible value in a register")
+	ErrRegisters = descriptors.CodeDevice.Finer("impossible value in a register")
 	// ErrReadBack: SRAM does not hold what was written.
-	ErrReadBack = errors.New("SRAM reads back wrong")
+	ErrReadBack = descriptors.CodeDevice.Finer("SRAM reads back wrong")
 	// ErrNotReady: the NIC neither ran the image nor refused it in time.
-	ErrNotReady = errors.New("the NIC processor is not ready in time")
+	ErrNotReady = descriptors.CodeTimeout.Finer("the NIC processor is not ready in time")
 	// ErrReport: what runs is not what was loaded.
-	ErrReport = errors.New("the NIC reports another image")
+	ErrReport = descriptors.CodeDevice.Finer("the NIC reports another image")
 	// ErrNoPrevious: there is no image to go back to.
-	ErrNoPrevious = errors.New("no previous image")
+	ErrNoPrevious = descriptors.CodeInvalidState.Finer("no previous image")
 	// ErrImage: the image cannot be loaded into any NIC.
-	ErrImage = errors.New("bad image")
+	ErrImage = descriptors.CodeInvalidParameter.Finer("bad image")
 	// ErrABI, ErrDevice and ErrSRAM: the image is for other NICs. Nothing was
 	// written.
-	ErrABI    = errors.New("image for another ABI")
-	ErrDevice = errors.New("image for another device")
-	ErrSRAM   = errors.New("image needs more SRAM than a slot has")
+	ErrABI    = descriptors.CodeInvalidParameter.Finer("image for another ABI")
+	ErrDevice = descriptors.CodeInvalidParameter.Finer("image for another device")
+	ErrSRAM   = descriptors.CodeInvalidParameter.Finer("image needs more SRAM than a slot has")
 )
 
 // Step is a step of a load.
@@ -105,3 +104,6 @@ func (e *ProcessorError) Error() string {
 	}
 	return s
 }
+
+// Unwrap returns descriptors.CodeDevice: the device reports it.
+func (e *ProcessorError) Unwrap() error { return descriptors.CodeDevice }

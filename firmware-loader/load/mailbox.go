@@ -1,7 +1,6 @@
 package load
 
 import (
-	"errors"
 	"fmt"
 	"math"
 
@@ -9,18 +8,18 @@ import (
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 )
 
-// Reasons why a map operation fails, as errors.Is finds them.
+// Reasons why a map operation fails, as errors.Is finds them, and their VIA codes.
 var (
-	ErrNoEntry  = errors.New("no such key")
-	ErrPresent  = errors.New("the key is there already")
-	ErrFull     = errors.New("the map is full")
-	ErrReadOnly = errors.New("the map is read-only")
+	ErrNoEntry  = descriptors.CodeInvalidParameter.Finer("no such key")
+	ErrPresent  = descriptors.CodeInvalidParameter.Finer("the key is there already")
+	ErrFull     = descriptors.CodeResource.Finer("the map is full")
+	ErrReadOnly = descriptors.CodeInvalidParameter.Finer("the map is read-only")
 	// ErrNoProgram: no image runs, so there are no maps.
-	ErrNoProgram = errors.New("no control program runs")
+	ErrNoProgram = descriptors.CodeInvalidState.Finer("no control program runs")
 	// ErrMap: the NIC knows no such map, or the mailbox is too small for it.
-	ErrMap = errors.New("no such map")
+	ErrMap = descriptors.CodeInvalidParameter.Finer("no such map")
 	// ErrSize: key or value are not of the map's size.
-	ErrSize = errors.New("wrong size")
+	ErrSize = descriptors.CodeInvalidParameter.Finer("wrong size")
 )
 
 var mailboxErrors = map[descriptors.MailboxResult]error{

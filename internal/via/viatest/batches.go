@@ -40,6 +40,46 @@ func testBatches(t *testing.T, p *Pair) {
 	}
 }
 
+// testBatchesWrap fills queues whose depth is no power of two again and again: they
+// take what they hold, and no more.
+func testBatchesWrap(t *testing.T, p *Pair) {
+	const depth = 5
+	x, y := p.Connect(t, Setup{Attributes: via.VIAttributes{SendDepth: depth, RecvDepth: depth}})
+	all := map[*End][2][]*via.Descriptor{}
+	for _, e := range []*End{x, y} {
+		more := must(e.VI.NewDescriptors(Context(t), 2, 1))(t)
+		all[e] = [2][]*via.Descriptor{append(e.Send[:depth:depth], more[0]), append(e.Recv[:depth:depth], more[1])}
+	}
+	for round := range 7 {
+		pattern(x.Memory.Bytes()[:64*depth], uint64(round))
+		for i := range depth + 1 {
+			x.Prepare(t, all[x][0][i], i*64, 64)
+			y.Prepare(t, all[y][1][i], i*64, 64)
+		}
+		n, err := y.VI.PostRecvBatch(all[y][1])
+		wantError(t, "receives", err, via.ErrQueueFull)
+		if n != depth {
+			t.Errorf("%d receives were posted, want %d", n, depth)
+		}
+		n, err = x.VI.PostSendBatch(all[x][0])
+		wantError(t, "sends", err, via.ErrQueueFull)
+		if n != depth {
+			t.Errorf("%d sends were posted, want %d", n, depth)
+		}
+		wantError(t, "send", x.VI.PostSend(all[x][0][depth]), via.ErrQueueFull)
+		for i := range depth {
+			if p.MustTake(t, x.VI.SendDone) != all[x][0][i] || p.MustTake(t, y.VI.RecvDone) != all[y][1][i] {
+				t.Fatalf("message %d completed out of order", i)
+			}
+		}
+		if !bytes.Equal(x.Memory.Bytes()[:64*depth], y.Memory.Bytes()[:64*depth]) {
+			t.Fatal("messages arrived changed")
+		}
+		_, err = x.VI.SendDone()
+		wantError(t, "after the last", err, via.ErrQueueEmpty)
+	}
+}
+
 // testBatchesDone takes messages back in batches of a size that does not divide
 // their number.
 func testBatchesDone(t *testing.T, p *Pair) {

@@ -79,6 +79,10 @@ func testCQ(t *testing.T, p *Pair) {
 	defer cancel()
 	_, err = bcq.Wait(short)
 	wantError(t, "wait on an empty CQ", err, via.ErrTimeout, context.DeadlineExceeded)
+	canceled, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(5*time.Millisecond, cancel)
+	_, err = bcq.Wait(canceled)
+	wantError(t, "cancelled wait for a CQ", err, via.ErrCanceled, context.Canceled)
 	for vi, l := range links {
 		if vi != l.to {
 			continue

@@ -23,7 +23,7 @@ func testRegistration(t *testing.T, p *Pair) {
 		t.Errorf("part with handle %#x: %d bytes at %#x", part.Handle(), part.Size(), part.Address())
 	}
 	// Either registration may go first; the bytes stay until both are gone.
-	check(t, p.A.Deregister(ctx, m))
+	check(t, m.Deregister(ctx))
 	part.Bytes()[0] = 7
 	check(t, part.Deregister(ctx))
 	wantError(t, "deregister twice", m.Deregister(ctx), via.ErrClosed, via.ErrInvalidParameter)
@@ -57,7 +57,7 @@ func testPtagInUse(t *testing.T, p *Pair) {
 	vi := must(p.A.CreateVI(ctx, via.VIAttributes{Ptag: tag}, nil, nil))(t)
 	wantError(t, "ptag of a VI", tag.Destroy(ctx), via.ErrResource)
 	check(t, vi.Destroy(ctx))
-	check(t, p.A.DestroyPtag(ctx, tag))
+	check(t, tag.Destroy(ctx))
 	wantError(t, "destroy twice", tag.Destroy(ctx), via.ErrClosed, via.ErrInvalidParameter)
 	_, err := p.A.Alloc(ctx, 64, via.MemoryAttributes{Ptag: tag})
 	wantError(t, "memory with a destroyed ptag", err, via.ErrInvalidParameter)
@@ -85,6 +85,7 @@ func testProtection(t *testing.T, p *Pair) {
 		{"memory of another NIC", func(_ *End, d *via.Descriptor) error { return other.AddTo(d, 0, 100) }, true, true},
 		{"read-only memory", func(_ *End, d *via.Descriptor) error { return readOnly.AddTo(d, 0, 100) }, false, true},
 		{"handle that nobody has", func(e *End, d *via.Descriptor) error { return d.AddData(e.Memory.Address(), 0xdeadbeef, 100) }, true, true},
+		{"handle 0", func(e *End, d *via.Descriptor) error { return d.AddData(e.Memory.Address(), 0, 100) }, true, true},
 		{"past the end", func(e *End, d *via.Descriptor) error {
 			return d.AddData(e.Memory.Address()+uint64(e.Memory.Size())-99, e.Memory.Handle(), 100)
 		}, true, true},

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -36,6 +37,25 @@ func testMessagesReliable(t *testing.T, p *Pair) {
 	for i, n := range sizes {
 		exchange(t, p, x, y, n, uint64(i))
 		exchange(t, p, y, x, n, uint64(i)+1000)
+	}
+}
+
+// testMessagesFrames sends messages that just fill a frame, or do not, at each reliable
+// level.
+func testMessagesFrames(t *testing.T, p *Pair) {
+	const header = descriptors.HeaderSize
+	mtu := p.A.Query().MTU
+	for _, level := range []via.Reliability{via.ReliableDelivery, via.ReliableReception} {
+		if p.A.Query().Reliability&level == 0 {
+			continue
+		}
+		x, y := p.Connect(t, Setup{Attributes: via.VIAttributes{Reliability: level, MaxTransfer: 64 << 10}})
+		for i, n := range []int{mtu - header - 1, mtu - header, mtu - header + 1, 3*mtu + 7, 64 << 10} {
+			n = min(n, 64<<10)
+			exchange(t, p, x, y, n, uint64(i))
+			exchange(t, p, y, x, n, uint64(i)+1000)
+		}
+		release(t, p, x, y)
 	}
 }
 

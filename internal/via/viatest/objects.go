@@ -51,7 +51,7 @@ func testDestroy(t *testing.T, p *Pair) {
 	}
 	d, err := p.Take(t, x.VI.RecvDone)
 	wantStatus(t, "receive", d, err, via.StatusFlushed)
-	check(t, p.A.DestroyVI(ctx, x.VI))
+	check(t, x.VI.Destroy(ctx))
 	// From the error state too.
 	p.Until(t, "the other end to notice", func() bool {
 		return must(y.VI.Query(Context(t)))(t).State == via.ErrorState
@@ -86,14 +86,6 @@ func testForeign(t *testing.T, p *Pair) {
 	c, outcome := dial(ctx, t, client.VI, p.A)
 
 	errs := map[string]error{
-		"destroy a foreign ptag":     p.A.DestroyPtag(ctx, tag),
-		"destroy no ptag":            p.A.DestroyPtag(ctx, nil),
-		"destroy a foreign CQ":       p.A.DestroyCQ(ctx, cq),
-		"destroy no CQ":              p.A.DestroyCQ(ctx, nil),
-		"destroy a foreign VI":       p.A.DestroyVI(ctx, y.VI),
-		"destroy no VI":              p.A.DestroyVI(ctx, nil),
-		"deregister foreign memory":  p.A.Deregister(ctx, y.Memory),
-		"deregister nothing":         p.A.Deregister(ctx, nil),
 		"post nothing to send":       x.VI.PostSend(nil),
 		"post nothing to receive":    x.VI.PostRecv(nil),
 		"add to no descriptor":       x.Memory.AddTo(nil, 0, 1),

@@ -27,14 +27,16 @@ var suite = []struct {
 }{
 	{"attributes", testAttributes},
 	{"messages/reliable", testMessagesReliable},
+	{"messages/around the frame", testMessagesFrames},
 	{"messages/unreliable", testMessagesUnreliable},
 	{"messages/large", testMessagesLarge},
 	{"scatter gather", testScatterGather},
 	{"immediate data", testImmediate},
 	{"inline data", testInline},
 	{"order and flow control", testOrder},
-	{"batches", testBatches},
-	{"batches taken back", testBatchesDone},
+	{"batches/posted", testBatches},
+	{"batches/taken back", testBatchesDone},
+	{"batches/odd depth", testBatchesWrap},
 	{"waits", testWaits},
 	{"queues/full and empty", testQueueFull},
 	{"queues/by state", testQueuesByState},
@@ -76,9 +78,13 @@ func Run(t *testing.T, name string, open Open) {
 	t.Run(name, func(t *testing.T) {
 		for _, c := range suite {
 			t.Run(c.name, func(t *testing.T) {
-				a, b := open(t)
-				c.f(t, NewPair(a, b))
+				checkFiles(t)
+				c.f(t, NewPair(open(t)))
 			})
 		}
+		t.Run("close/states", func(t *testing.T) {
+			checkFiles(t)
+			testCloseStates(t, NewPair(open(t)), open)
+		})
 	})
 }

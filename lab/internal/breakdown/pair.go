@@ -3,11 +3,9 @@ package breakdown
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/lab/internal/bench"
 	"github.com/trapeze-nic/trapeze/via"
@@ -66,12 +64,7 @@ func (n *node) open(ctx context.Context, port wire.Port, bytes int) (err error) 
 	if n.device, err = emulator.New(emulator.Options{Name: "emu:breakdown", Wire: port}); err != nil {
 		return err
 	}
-	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
-	d, err := driver.New(ctx, n.device, driver.Options{Logger: quiet})
-	if err != nil {
-		return err
-	}
-	if n.nic, err = via.New(ctx, via.Driver(d), via.WithErrorHandler(func(via.AsyncError) {}), via.WithLogger(quiet)); err != nil {
+	if n.nic, err = via.OpenDevice(ctx, n.device, via.WithErrorHandler(func(via.AsyncError) {}), via.WithLogger(slog.New(slog.DiscardHandler))); err != nil {
 		return err
 	}
 	a := via.VIAttributes{MaxTransfer: uint32(max(bytes, 1)), SendDepth: lot, RecvDepth: lot}

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -50,11 +49,7 @@ func openPair(ctx context.Context, opts ...via.Option) (a, b *via.NIC, err error
 // openDevice opens the NIC that a device is. The device is closed with it, and
 // if it cannot be opened.
 func openDevice(ctx context.Context, dev vfio.Device, opts []via.Option) (*via.NIC, error) {
-	d, err := driver.New(ctx, dev, driver.Options{Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		return nil, &deviceError{err}
-	}
-	nic, err := via.New(ctx, via.Driver(d), append(opts, silently()...)...)
+	nic, err := via.OpenDevice(ctx, dev, append(opts, silently()...)...)
 	if err != nil {
 		return nil, &deviceError{err}
 	}

@@ -1,4 +1,4 @@
-package drivertest
+package driver_test
 
 import (
 	"context"
@@ -10,10 +10,10 @@ import (
 	"github.com/trapeze-nic/trapeze/driver"
 )
 
-// Stream sends messages both ways, many at a time, until during returns: all of
+// stream sends messages both ways, many at a time, until during returns: all of
 // them arrive whole and in order. Then it counts frames: all that were sent have
 // arrived, none of them was dropped on the way.
-func Stream(t *testing.T, a, b *driver.NIC, during func()) {
+func stream(t *testing.T, a, b *driver.NIC, during func()) {
 	t.Helper()
 	const batch = 40
 	x, y := connected(t, a, b, layout{depth: half})
@@ -76,7 +76,7 @@ func Stream(t *testing.T, a, b *driver.NIC, during func()) {
 // checkFrames waits until all frames have arrived.
 func checkFrames(t *testing.T, a, b *driver.NIC, before uint64) {
 	t.Helper()
-	ctx := Context(t)
+	ctx := contextFor(t)
 	for {
 		x, y := counters(t, a), counters(t, b)
 		if x["frames_sent"] == y["frames_received"] && y["frames_sent"] == x["frames_received"] {

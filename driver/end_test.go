@@ -1,4 +1,4 @@
-package drivertest
+package driver_test
 
 import (
 	"bytes"
@@ -19,25 +19,20 @@ type end struct {
 	v    *driver.VI
 	m    *driver.Memory
 	room int // bytes of a buffer
-	// nil for none
-	sendCQ, recvCQ *driver.CQ
 }
 
 // layout says how to make an end. The zero value is good.
 type layout struct {
-	reliability    descriptors.Reliability // 0: reliable delivery
-	maxTransfer    uint32                  // 0: 64 KiB
-	room           int                     // bytes of a slot's buffer; 0: 4096
-	slots          int                     // 0: 16
-	depth          int                     // of both queues; 0: 16
-	sendCQ, recvCQ int                     // entries; 0: no CQ
+	room  int // bytes of a slot's buffer; 0: 4096
+	slots int // 0: 16
+	depth int // of both queues; 0: 16
 }
 
 const segmentsPerSlot = 8
 
 func newEnd(t *testing.T, n *driver.NIC, l layout) *end {
 	t.Helper()
-	ctx := Context(t)
+	ctx := contextFor(t)
 	set := func(v *int, to int) {
 		if *v == 0 {
 			*v = to
@@ -46,12 +41,6 @@ func newEnd(t *testing.T, n *driver.NIC, l layout) *end {
 	set(&l.room, 4096)
 	set(&l.slots, 16)
 	set(&l.depth, 16)
-	if l.reliability == 0 {
-		l.reliability = descriptors.ReliableDelivery
-	}
-	if l.maxTransfer == 0 {
-		l.maxTransfer = 64 << 10
-	}
 	e := &end{n: n, room: l.room}
 	var err error
 	if e.ptag, err = n.CreatePtag(ctx); err != nil {
@@ -60,19 +49,8 @@ func newEnd(t *testing.T, n *driver.NIC, l layout) *end {
 	if e.m, err = n.AllocMemory(ctx, l.slots*e.slotSize(), driver.MemoryAttributes{Ptag: e.ptag}); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []struct {
-		entries int
-		cq      **driver.CQ
-	}{{l.sendCQ, &e.sendCQ}, {l.recvCQ, &e.recvCQ}} {
-		if c.entries == 0 {
-			continue
-		}
-		if *c.cq, err = n.CreateCQ(ctx, c.entries); err != nil {
-			t.Fatal(err)
-		}
-	}
-	e.v, err = n.CreateVI(ctx, driver.VIAttributes{Reliability: l.reliability, MaxTransfer: l.maxTransfer, Ptag: e.ptag,
-		SendDepth: l.depth, RecvDepth: l.depth}, e.sendCQ, e.recvCQ)
+	e.v, err = n.CreateVI(ctx, driver.VIAttributes{Reliability: descriptors.ReliableDelivery, MaxTransfer: 64 << 10, Ptag: e.ptag,
+		SendDepth: l.depth, RecvDepth: l.depth}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,26 +96,21 @@ func (e *end) descriptor(t *testing.T, i int, lengths ...int) *descriptors.Descr
 	return d
 }
 
-var meeting = []byte("drivertest")
+var meeting = []byte("driver")
 
 // connect connects two ends: b waits, a asks.
 func connect(t *testing.T, a, b *end) {
 	t.Helper()
-	connectAt(t, a, b, meeting)
-}
-
-func connectAt(t *testing.T, a, b *end, at []byte) {
-	t.Helper()
-	ctx := Context(t)
+	ctx := contextFor(t)
 	done := make(chan error, 1)
 	go func() {
-		c, err := b.n.ConnectWait(ctx, at)
+		c, err := b.n.ConnectWait(ctx, meeting)
 		if err == nil {
 			_, err = c.Accept(ctx, b.v)
 		}
 		done <- err
 	}()
-	err := requestUntilWaiting(ctx, a.v, b.n.Identity().MAC, at)
+	err := requestUntilWaiting(ctx, a.v, b.n.Identity().MAC, meeting)
 	if err := errors.Join(err, <-done); err != nil {
 		t.Fatal(err)
 	}
@@ -162,8 +135,8 @@ func connected(t *testing.T, a, b *driver.NIC, l layout) (*end, *end) {
 	return x, y
 }
 
-// transfer sends one message and checks what arrives. The slots are 0.
-func transfer(t *testing.T, from, to *end, message []byte) {
+// deliver sends one message and checks what arrives. The slots are 0.
+func deliver(t *testing.T, from, to *end, message []byte) {
 	t.Helper()
 	copy(from.buffer(0), message)
 	send, recv := from.descriptor(t, 0, len(message)), to.descriptor(t, 0, len(message))
@@ -180,7 +153,7 @@ func transfer(t *testing.T, from, to *end, message []byte) {
 // takeSend waits for the oldest send, which must be d, without an error.
 func takeSend(t *testing.T, e *end, d *descriptors.Descriptor) {
 	t.Helper()
-	if got, err := e.v.SendWait(Context(t)); got != d || err != nil {
+	if got, err := e.v.SendWait(contextFor(t)); got != d || err != nil {
 		t.Fatalf("send: %v, %v", got, err)
 	}
 }
@@ -188,40 +161,7 @@ func takeSend(t *testing.T, e *end, d *descriptors.Descriptor) {
 // takeRecv waits for the oldest receive, which must be d, without an error.
 func takeRecv(t *testing.T, e *end, d *descriptors.Descriptor) {
 	t.Helper()
-	if got, err := e.v.RecvWait(Context(t)); got != d || err != nil {
+	if got, err := e.v.RecvWait(contextFor(t)); got != d || err != nil {
 		t.Fatalf("receive: %v, %v", got, err)
-	}
-}
-
-// failed checks that err is a completion with the given status bit.
-func failed(t *testing.T, what string, err error, bit descriptors.Status) {
-	t.Helper()
-	var s *driver.StatusError
-	if !errors.As(err, &s) || s.Status&bit == 0 || !s.Status.Done() {
-		t.Errorf("%s: %v, want %v", what, err, bit)
-	}
-}
-
-// state returns the state of the end's VI.
-func (e *end) state(t *testing.T) descriptors.State {
-	t.Helper()
-	s, err := e.v.Query(Context(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s.State
-}
-
-// reaches waits until the end's VI is in state want.
-func (e *end) reaches(t *testing.T, want descriptors.State) {
-	t.Helper()
-	for until := time.Now().Add(Patience); ; time.Sleep(time.Millisecond) {
-		got := e.state(t)
-		if got == want {
-			return
-		}
-		if time.Now().After(until) {
-			t.Fatalf("VI is %v and never %v", got, want)
-		}
 	}
 }

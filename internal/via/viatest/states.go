@@ -1,0 +1,102 @@
+package viatest
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// testCloseStates closes a NIC in each state that a program can leave it in. The
+// other NIC goes on, and its connections have ended in order, unless what was posted
+// was cut off.
+func testCloseStates(t *testing.T, p *Pair, open Open) {
+	depth := via.VIAttributes{SendDepth: 16, RecvDepth: 16}
+	for _, c := range []struct {
+		name string
+		make func(t *testing.T, p *Pair)
+	}{
+		{"idle VI", func(t *testing.T, p *Pair) { NewEnd(t, p.A, Setup{}) }},
+		{"receives posted", func(t *testing.T, p *Pair) {
+			x := NewEnd(t, p.A, Setup{})
+			check(t, x.VI.PostRecv(x.Prepare(t, x.Recv[0], 0, 8)))
+		}},
+		{"connected", func(t *testing.T, p *Pair) {
+			_, y := p.Connect(t, Setup{})
+			check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 64)))
+			check(t, p.A.Close())
+			_, err := p.Take(t, y.VI.RecvDone)
+			wantEnd(t, "a receive of the other end", err, via.ErrDisconnected)
+			wantState(t, y.VI, via.ErrorState)
+		}},
+		{"sending", func(t *testing.T, p *Pair) {
+			x, _ := p.Connect(t, Setup{})
+			for i := range 8 {
+				check(t, x.VI.PostSend(x.Prepare(t, x.Send[i], i*4096, 4096)))
+			}
+		}},
+		{"completions not taken", func(t *testing.T, p *Pair) {
+			cq := must(p.A.CreateCQ(Context(t), 32))(t)
+			x := must(Equip(Context(t), must(p.A.CreateVI(Context(t), depth, cq, cq))(t), 4096, 1))(t)
+			y := NewEnd(t, p.B, Setup{})
+			check(t, ConnectVIs(Context(t), x.VI, y.VI, t.Name()))
+			for i := range 8 {
+				check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[i], i*64, 64)))
+				check(t, x.VI.PostSend(x.Prepare(t, x.Send[i], i*64, 64)))
+			}
+			must(cq.Wait(Context(t)))(t)
+		}},
+		{"error state", func(t *testing.T, p *Pair) {
+			x, y := p.Connect(t, Setup{})
+			check(t, y.VI.Disconnect(Context(t)))
+			p.Until(t, "the other end to notice", func() bool {
+				return must(x.VI.Query(Context(t)))(t).State == via.ErrorState
+			})
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := p
+			if c.name != "idle VI" { // the first has the pair that the test was given
+				p = NewPair(open(t))
+			}
+			c.make(t, p)
+			if err := p.A.Close(); err != nil && c.name != "connected" {
+				t.Error(err)
+			}
+			_, err := p.A.CreatePtag(Context(t))
+			wantError(t, "after Close", err, via.ErrClosed)
+			must(p.B.CreatePtag(Context(t)))(t)
+		})
+	}
+}
+
+// checkFiles fails the test if files are left open after what is cleaned up later
+// than this call.
+func checkFiles(t *testing.T) {
+	t.Helper()
+	// The runtime opens what it keeps open: its poller.
+	r, w, err := os.Pipe()
+	check(t, err)
+	check(t, r.Close())
+	check(t, w.Close())
+	before := openFiles(t)
+	t.Cleanup(func() {
+		after := openFiles(t)
+		// A server that a NIC has left closes its end by itself.
+		for end := time.Now().Add(Patience); after > before && time.Now().Before(end); after = openFiles(t) {
+			time.Sleep(time.Millisecond)
+		}
+		if after > before {
+			t.Errorf("%d files are open, %d before the test", after, before)
+		}
+	})
+}
+
+// openFiles counts the process's file descriptors.
+func openFiles(t *testing.T) int {
+	t.Helper()
+	f, err := os.ReadDir("/proc/self/fd")
+	check(t, err)
+	return len(f)
+}

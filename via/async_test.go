@@ -1,0 +1,58 @@
+package via_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/via/viatest"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// TestAsyncErrors: what the driver's events say in this package's words.
+func TestAsyncErrors(t *testing.T) {
+	nic, _ := onMemory(t, "")
+	vi := viatest.NewEnd(t, nic, viatest.Setup{}).VI
+	cq, err := nic.CreateCQ(t.Context(), 16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		event descriptors.Event
+		want  via.AsyncError
+	}{
+		{descriptors.Event{Code: descriptors.EventLink, CQ: descriptors.NoCQ, Detail: 1},
+			via.AsyncError{Code: via.AsyncLink, Resource: via.ResourceNIC, Detail: 1}},
+		{descriptors.Event{Code: descriptors.EventConnectionLost, CQ: descriptors.NoCQ, Endpoint: vi.Number()},
+			via.AsyncError{Code: via.AsyncConnectionLost, Resource: via.ResourceVI, VI: vi}},
+		{descriptors.Event{Code: descriptors.EventConnectionLost, CQ: descriptors.NoCQ, Endpoint: 4711, Descriptor: 128, Detail: 35},
+			via.AsyncError{Code: via.AsyncConnectionLost, Resource: via.ResourceVI, Descriptor: 128, Detail: 35}},
+		{descriptors.Event{Code: descriptors.EventCQOverrun, CQ: cq.Number()},
+			via.AsyncError{Code: via.AsyncCQOverrun, Resource: via.ResourceCQ, CQ: cq}},
+		{descriptors.Event{Code: descriptors.EventPostDescriptor, CQ: descriptors.NoCQ, Endpoint: 1 << 20, Descriptor: 64},
+			via.AsyncError{Code: via.AsyncPostDescriptor, Resource: via.ResourceDescriptor, Descriptor: 64}},
+	} {
+		c.want.NIC = nic
+		if got := nic.Tell(c.event); got != c.want {
+			t.Errorf("%v: %+v, want %+v", c.event.Code, got, c.want)
+		}
+	}
+}
+
+// TestHandlerFromTheStart: a handler that is given when the NIC is opened gets what
+// happens from then on.
+func TestHandlerFromTheStart(t *testing.T) {
+	d := newSpoiled(t)
+	told := make(chan via.AsyncError, 8)
+	nic := openDevice(t, d, via.WithErrorHandler(func(e via.AsyncError) { told <- e }))
+	d.SetLink(false)
+	nic.Poll()
+	select {
+	case e := <-told:
+		if e.NIC != nic || e.Code != via.AsyncLink || e.Detail != 0 {
+			t.Errorf("told %+v", e)
+		}
+	case <-time.After(viatest.Patience):
+		t.Fatal("not told")
+	}
+}
