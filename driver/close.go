@@ -63,7 +63,7 @@ func (n *NIC) takeDown() error {
 	for _, c := range cqs {
 		c.close()
 	}
-	if n.silent() {
+	if n.unanswering() {
 		n.remote.GiveUp(ErrClosed)
 	}
 	if n.admin != nil && n.failed() == nil {

@@ -58,7 +58,7 @@ func (n *NIC) connect(ctx context.Context, c class, cmd *descriptors.Command) (*
 	if !errors.Is(err, errInterrupted) {
 		return reply, err
 	}
-	if n.silent() {
+	if n.unanswering() {
 		n.admin.abandon(s)
 		return nil, &unknownOutcome{ctx.Err()}
 	}

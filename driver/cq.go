@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/bits"
+	"sync/atomic"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/hotlock"
@@ -34,6 +35,8 @@ type CQ struct {
 	// them: of a VI that was destroyed, of descriptors that were taken back.
 	sorted []descriptors.Completion
 	failed error // why nothing more can be taken
+
+	user atomic.Pointer[any]
 }
 
 // CreateCQ creates a completion queue with room for the given number of
@@ -94,6 +97,24 @@ func (n *NIC) enterCQ(c *CQ) bool {
 
 // Number returns the CQ's number on this device.
 func (c *CQ) Number() uint32 { return c.number }
+
+// SetUser keeps what the caller has for the CQ, for User.
+func (c *CQ) SetUser(u any) { c.user.Store(&u) }
+
+// User returns what SetUser was given, nil before.
+func (c *CQ) User() any {
+	if u := c.user.Load(); u != nil {
+		return *u
+	}
+	return nil
+}
+
+// CQ returns the CQ with a number, such as that of an event; nil if there is none.
+func (n *NIC) CQ(number uint32) *CQ {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.cqs[number]
+}
 
 // Entries returns how many completions the CQ has room for.
 func (c *CQ) Entries() int { return c.entries }
@@ -236,10 +257,7 @@ func cqNumber(c *CQ) uint32 {
 
 // cqOverrun is told by the device that completions were lost.
 func (n *NIC) cqOverrun(number uint32) {
-	n.mu.Lock()
-	c := n.cqs[number]
-	n.mu.Unlock()
-	if c != nil {
+	if c := n.CQ(number); c != nil {
 		c.end(n.error("poll CQ", ErrCQOverrun))
 	}
 }

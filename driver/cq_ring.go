@@ -78,10 +78,7 @@ func (c *CQ) next() (descriptors.Completion, *workQueue, error) {
 // queueOf returns the work queue that an entry is about, nil if it has none
 // that completes here.
 func (c *CQ) queueOf(e descriptors.Completion) *workQueue {
-	if e.Endpoint >= uint32(len(c.n.vis)) {
-		return nil
-	}
-	v := c.n.vis[e.Endpoint].Load()
+	v := c.n.VI(e.Endpoint)
 	if v == nil {
 		return nil
 	}

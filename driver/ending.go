@@ -27,7 +27,7 @@ type ending struct{ what atomic.Uint64 }
 const (
 	endingNone  uint64 = iota // nothing to tell: no connection, or this side has ended it
 	endingOpen                // connected or connecting, as far as is known
-	endingMute                // it has ended, and the device has lost the event that says why
+	endingLost                // it has ended, and the device has lost the event that says why
 	endingKnown               // plus the event's Detail
 )
 
@@ -51,7 +51,7 @@ func (e *ending) code() Code {
 	switch what := e.what.Load(); what {
 	case endingNone, endingOpen:
 		return 0
-	case endingMute:
+	case endingLost:
 		return ErrConnectionBroken
 	default:
 		return ConnectionEnd(uint32(what - endingKnown))
@@ -72,7 +72,7 @@ func (v *VI) ended(status descriptors.Status) Code {
 		case err != nil:
 			v.ending.local() // nobody can tell
 		case s.State == descriptors.StateError:
-			v.ending.what.CompareAndSwap(endingOpen, endingMute)
+			v.ending.what.CompareAndSwap(endingOpen, endingLost)
 		}
 	}
 	return v.ending.code()
@@ -80,10 +80,7 @@ func (v *VI) ended(status descriptors.Status) Code {
 
 // connectionLost is told by the device that a connection has ended.
 func (n *NIC) connectionLost(endpoint, detail uint32) {
-	if endpoint >= uint32(len(n.vis)) {
-		return
-	}
-	if v := n.vis[endpoint].Load(); v != nil {
+	if v := n.VI(endpoint); v != nil {
 		v.ending.told(detail)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A device in another process may fall silent, and most of what it is asked takes
+// A device in another process may stop answering, and most of what it is asked takes
 // no context. Its back end gives it up after the first request that it has not
 // answered in time; what follows is for callers whose context ends before.
 
@@ -14,15 +14,15 @@ import (
 // caller's context ends, and what nobody can leave half done.
 const patience = 100 * time.Millisecond
 
-// silence is how long a remote device has not answered when callers who are about
-// to leave ask it for nothing more.
-const silence = 500 * time.Millisecond
+// unansweredFor is how long a remote device has not answered when callers who are
+// about to leave ask it for nothing more.
+const unansweredFor = 500 * time.Millisecond
 
-// silent reports whether a remote device has not answered for that long to somebody
-// who waits.
-func (n *NIC) silent() bool {
+// unanswering reports whether a remote device has not answered for that long to
+// somebody who waits.
+func (n *NIC) unanswering() bool {
 	since := n.checking.Load()
-	return since != 0 && time.Since(n.opened)-time.Duration(since) > silence
+	return since != 0 && time.Since(n.opened)-time.Duration(since) > unansweredFor
 }
 
 // bound calls f. If ctx ends before f does, and f does not return within grace

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"sync/atomic"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -40,6 +41,7 @@ type VI struct {
 	rings      *dmaBuffer
 	leaving    leaving
 	ending     ending
+	user       atomic.Pointer[any]
 }
 
 // VIState is what the device knows of a VI. Counts are free-running.
@@ -171,6 +173,26 @@ func (q *workQueue) init(v *VI, side string, cq *CQ, depth int, ring []byte) {
 
 // Number returns the endpoint's number on this device.
 func (v *VI) Number() uint32 { return v.number }
+
+// SetUser keeps what the caller has for the VI, for User.
+func (v *VI) SetUser(u any) { v.user.Store(&u) }
+
+// User returns what SetUser was given, nil before.
+func (v *VI) User() any {
+	if u := v.user.Load(); u != nil {
+		return *u
+	}
+	return nil
+}
+
+// VI returns the VI with a number, such as that of an event or of a completion; nil
+// if there is none.
+func (n *NIC) VI(number uint32) *VI {
+	if number >= uint32(len(n.vis)) {
+		return nil
+	}
+	return n.vis[number].Load()
+}
 
 // Own makes d, which was not posted yet, a descriptor that only this VI takes.
 func (v *VI) Own(d *descriptors.Descriptor) { d.Post().Owner = v.key }
@@ -356,10 +378,7 @@ func (v *VI) Destroy(ctx context.Context) error {
 // descriptorLost is told by the device that the status of a descriptor could
 // not be written. The caller learns it from the queue.
 func (n *NIC) descriptorLost(endpoint uint32, address uint64) {
-	if endpoint >= uint32(len(n.vis)) {
-		return
-	}
-	if v := n.vis[endpoint].Load(); v != nil {
+	if v := n.VI(endpoint); v != nil {
 		v.send.lose(address)
 		v.recv.lose(address)
 	}

@@ -116,7 +116,10 @@ func (n *NIC) asyncError(e descriptors.Event) AsyncError {
 		a.VI, a.Resource = n.lookup(e.Endpoint), ResourceVI
 	}
 	if e.CQ != descriptors.NoCQ && e.Code == AsyncCQOverrun {
-		a.CQ, a.Resource = n.lookupCQ(e.CQ), ResourceCQ
+		a.Resource = ResourceCQ
+		if d := n.d.CQ(e.CQ); d != nil {
+			a.CQ, _ = d.User().(*CQ)
+		}
 	}
 	if e.Code == AsyncPostDescriptor || e.Code == AsyncCompletionProtection {
 		a.Resource = ResourceDescriptor

@@ -30,9 +30,7 @@ func (n *NIC) CreateCQ(ctx context.Context, entries int) (*CQ, error) {
 		return nil, err
 	}
 	c := &CQ{nic: n, d: d}
-	n.mu.Lock()
-	n.cqs[d.Number()] = c
-	n.mu.Unlock()
+	d.SetUser(c)
 	return c, nil
 }
 
@@ -66,8 +64,8 @@ func (c *CQ) Wait(ctx context.Context) (Completion, error) {
 	}
 }
 
-// completion says whose completion e is. It reports false if that VI is being
-// destroyed, which passes its completions over.
+// completion says whose completion e is. It reports false if that VI was destroyed
+// meanwhile, which passes its completions over.
 func (n *NIC) completion(e descriptors.Completion) (Completion, bool) {
 	c := Completion{VI: n.lookup(e.Endpoint)}
 	if e.Flags&descriptors.CompletionReceive != 0 {
@@ -77,21 +75,4 @@ func (n *NIC) completion(e descriptors.Completion) (Completion, bool) {
 }
 
 // Destroy ends the queue. It fails with ErrResource while a VI is tied to it.
-func (c *CQ) Destroy(ctx context.Context) error {
-	if err := c.d.Destroy(ctx); err != nil {
-		return err
-	}
-	n := c.nic
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.cqs[c.d.Number()] == c {
-		delete(n.cqs, c.d.Number())
-	}
-	return nil
-}
-
-func (n *NIC) lookupCQ(number uint32) *CQ {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.cqs[number]
-}
+func (c *CQ) Destroy(ctx context.Context) error { return c.d.Destroy(ctx) }

@@ -19,13 +19,7 @@ type NIC struct {
 	closed     atomic.Bool
 	ptag       *Ptag // the default
 
-	// vis finds a VI by its number without a lock. The table is replaced when
-	// it grows; mu guards all changes.
-	vis atomic.Pointer[[]atomic.Pointer[VI]]
-
-	mu sync.Mutex
-	// cqs finds a CQ by its number, for asynchronous errors.
-	cqs map[uint32]*CQ
+	mu sync.Mutex // guards who uses what, see object
 }
 
 // Option changes how a NIC is opened.
@@ -94,8 +88,7 @@ func New(ctx context.Context, d *driver.NIC, opts ...Option) (*NIC, error) {
 }
 
 func newNIC(ctx context.Context, d *driver.NIC, s settings) (*NIC, error) {
-	n := &NIC{d: d, attributes: attributes(d), cqs: map[uint32]*CQ{}}
-	n.vis.Store(new([]atomic.Pointer[VI]))
+	n := &NIC{d: d, attributes: attributes(d)}
 	n.OnError(s.handler)
 	var err error
 	if n.ptag, err = n.CreatePtag(ctx); err == nil && s.policy != nil {
@@ -173,34 +166,12 @@ func (n *NIC) Close() error {
 	return n.d.Close()
 }
 
-// lookup finds a VI by number; nil if there is none.
+// lookup finds a VI by its number; nil if there is none.
 func (n *NIC) lookup(number uint32) *VI {
-	table := *n.vis.Load()
-	if uint64(number) >= uint64(len(table)) {
+	d := n.d.VI(number)
+	if d == nil {
 		return nil
 	}
-	return table[number].Load()
-}
-
-// enter puts v into the table of VIs.
-func (n *NIC) enter(number uint32, v *VI) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	table := *n.vis.Load()
-	if int(number) >= len(table) {
-		grown := make([]atomic.Pointer[VI], max(2*len(table), int(number)+1))
-		for i := range table {
-			grown[i].Store(table[i].Load())
-		}
-		n.vis.Store(&grown)
-		table = grown
-	}
-	table[number].Store(v)
-}
-
-// remove takes v out of the table, unless its number has a new owner already.
-func (n *NIC) remove(v *VI) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	(*n.vis.Load())[v.d.Number()].CompareAndSwap(v, nil)
+	v, _ := d.User().(*VI)
+	return v
 }

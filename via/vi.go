@@ -40,7 +40,7 @@ func (n *NIC) CreateVI(ctx context.Context, a VIAttributes, send, recv *CQ) (*VI
 		return nil, err
 	}
 	v := &VI{object: object{nic: n}, d: d, attributes: a}
-	n.enter(d.Number(), v)
+	d.SetUser(v)
 	return v, nil
 }
 
@@ -172,10 +172,7 @@ func (v *VI) Destroy(ctx context.Context) error {
 		v.revive()
 		return err
 	}
-	// The device may give the number away again as soon as it has answered.
-	n.remove(v)
 	if err := v.d.Destroy(ctx); err != nil {
-		n.enter(v.d.Number(), v)
 		v.revive()
 		return err
 	}
