@@ -184,7 +184,7 @@ func TestBadFiles(t *testing.T) {
 		{csv + write("empty.csv", ""), published.ErrTable, "empty.csv:1"},
 		{csv + write("five.csv", header+"a,b,c,d,1\n"), published.ErrTable, "five.csv:2"},
 		{csv + write("other.csv", "a,b,c,d,e,f\n"), published.ErrTable, "other.csv:1"},
-		{csv + write("word.csv", header+`x,"CS-1997-20, Table 1",bandwidth,Alcor; 8K payload; adaptive,fast,MB/s`+"\n"), published.ErrFigure, "word.csv: line 2, x: value \"fast\""},
+		{csv + write("word.csv", published.Columns+"\nx,s,q,c,fast,MB/s,,stream bandwidth,alcor,amp,8192,,,,\n"), published.ErrFigure, "word.csv:2: column value: "},
 		{"plot flow --log " + write("bad.log", "{}\n") + " --output " + none, dmalog.ErrRecord, "bad.log:1: packet"},
 		{"plot flow --log " + os.DevNull + " --output " + none, plot.ErrEmpty, ""},
 		{"plot flow --log " + dir + " --output " + none, nil, "is a directory"},

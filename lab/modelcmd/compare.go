@@ -26,11 +26,24 @@ func compareCommand(e Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compare --published FILE.csv",
 		Short: "Compute published figures again and show the error of each",
-		Long: `Reads a table of published figures (columns id,source,quantity,condition,value,unit),
-computes those that the model covers, and prints published value, computed value and
-error. What a row stands for follows from its words: platform, payload, policy, pulse,
-unit. Its id and its value take no part. Rows that are not computed are listed with the
-reason.
+		Long: `Reads a table of published figures, computes those that the model covers, and prints
+published value, computed value and error. Rows that are not computed are listed with the
+reason. The columns are
+
+id,source,quantity,condition,value,unit
+    what the paper says; a value is 215, <80, >120 or 120-132
+bound           < or > if the words and not the value make it a bound
+compute         what to compute, or empty: ` + computations() + `
+platforms       names of profiles, with spaces between them if it takes several
+policy          delivery policy
+payload         bytes
+send_pulse, receive_pulse
+                thresholds or pulses in bytes; empty: the policy's
+fit             yes: trapeze model fit may fit the platform to the row
+note            what is computed, in words, or why nothing is
+
+Of a table with only the first six columns, the rows that are also in the built-in table
+(by source, quantity, condition and unit) are computed as it says.
 
 Mean and maximum are over computed times and bandwidths with an exact published
 figure. Rows of kind "input" show costs that a profile states; bounds and ranges
@@ -69,6 +82,11 @@ maximum, worst_id; errors as fractions).`,
 	cmd.Flags().Float64Var(&limitMax, maxError, 0, "fail if a row of Table 1 is further off, in percent, or if there is none (default: no limit)")
 	cmd.Flags().Float64Var(&limitMean, meanError, 0, "fail if the mean over Table 1 is greater, in percent, or if it has no row (default: no limit)")
 	return cmd
+}
+
+// computations lists what a row can say to compute, for the help.
+func computations() string {
+	return "\n                  " + strings.Join(published.Computations(), "\n                  ")
 }
 
 // Flags with limits.
@@ -136,8 +154,8 @@ func comparisonOf(lines []published.Line) comparison {
 	c := comparison{Rows: []comparedRow{}, Table1: published.Summarise(lines, inTable1), Overall: published.Summarise(lines, everything)}
 	for _, l := range lines {
 		row := comparedRow{ID: l.ID, Source: l.Source, Quantity: l.Quantity, Condition: l.Condition, Unit: l.Unit,
-			Published: l.Value, Kind: string(l.Kind), What: l.What}
-		if l.Kind != published.NotModelled {
+			Published: l.Value, Kind: string(l.Kind()), What: l.What()}
+		if l.Kind() != published.NotModelled {
 			percent := 100 * l.Error
 			row.Computed, row.Error = &l.Computed, &percent
 		}
@@ -150,8 +168,8 @@ func writeComparison(w io.Writer, lines []published.Line) error {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(t, "id\tpublished\tcomputed\terror\tunit\tkind\twhat was computed")
 	for _, l := range lines {
-		if l.Kind != published.NotModelled {
-			fmt.Fprintf(t, "%s\t%s\t%.2f\t%+.1f %%\t%s\t%s\t%s\n", l.ID, l.Value, l.Computed, 100*l.Error, l.Unit, l.Kind, l.What)
+		if l.Kind() != published.NotModelled {
+			fmt.Fprintf(t, "%s\t%s\t%.2f\t%+.1f %%\t%s\t%s\t%s\n", l.ID, l.Value, l.Computed, 100*l.Error, l.Unit, l.Kind(), l.What())
 		}
 	}
 	if err := t.Flush(); err != nil {
@@ -159,8 +177,8 @@ func writeComparison(w io.Writer, lines []published.Line) error {
 	}
 	fmt.Fprintln(w, "\nnot modelled:")
 	for _, l := range lines {
-		if l.Kind == published.NotModelled {
-			fmt.Fprintf(t, "%s\t%s (%s)\t%s\n", l.ID, l.Quantity, l.Source, l.What)
+		if l.Kind() == published.NotModelled {
+			fmt.Fprintf(t, "%s\t%s (%s)\t%s\n", l.ID, l.Quantity, l.Source, l.What())
 		}
 	}
 	if err := t.Flush(); err != nil {

@@ -22,10 +22,10 @@ type split struct {
 
 // splits are the halves of cross-validation. Rows outside Table 1 stay in.
 var splits = []split{
-	{"latencies", "latencies", "bandwidths", func(r published.Row) bool { return r.Quantity != "bandwidth" }},
-	{"bandwidths", "bandwidths", "latencies", func(r published.Row) bool { return r.Quantity == "bandwidth" }},
-	{"store-and-forward", "store and forward", "cut-through", func(r published.Row) bool { return strings.Contains(r.Condition, "store-and-forward") }},
-	{"cut-through", "cut-through", "store and forward", func(r published.Row) bool { return strings.Contains(r.Condition, "cut-through") }},
+	{"latencies", "latencies", "bandwidths", func(r published.Row) bool { return r.Compute != "stream bandwidth" }},
+	{"bandwidths", "bandwidths", "latencies", func(r published.Row) bool { return r.Compute == "stream bandwidth" }},
+	{"store-and-forward", "store and forward", "cut-through", func(r published.Row) bool { return r.Policy == "store-and-forward" }},
+	{"cut-through", "cut-through", "store and forward", func(r published.Row) bool { return r.Policy != "store-and-forward" }},
 }
 
 // fitResult is the JSON object of "trapeze model fit".

@@ -53,9 +53,8 @@ var DefaultEffort = Effort{Outer: 45, Inner: 60, Restarts: 2}
 
 // observation is a row that takes part in the fit.
 type observation struct {
-	computation published.Computation
-	value       float64
-	sigma       float64 // relative
+	row   published.Row
+	sigma float64 // relative
 }
 
 // platform is what the inner search works on.
@@ -70,8 +69,7 @@ type platform struct {
 // deviation off, unless its last digit is coarser.
 const resolution = 0.01
 
-// Fit fits the platforms to those rows that depend on one platform and for which
-// use says yes. It fails with the cause of the end of ctx when that ends first.
+// Fit fits the platforms to those rows that say so and for which use says yes. It fails with the cause of the end of ctx when that ends first.
 func Fit(ctx context.Context, rows []published.Row, use func(published.Row) bool, e Effort) (Parameters, error) {
 	platforms, err := prepare(rows, use)
 	if err != nil {
@@ -157,16 +155,12 @@ func prepare(rows []published.Row, use func(published.Row) bool) ([]*platform, e
 		byName[name] = &platform{name: name, base: base, own: slices.Clone(k.start)}
 	}
 	for _, r := range rows {
-		c := published.Find(r)
-		p := byName[c.Platform]
-		if p == nil || !use(r) {
+		if !r.Fit || !use(r) {
 			continue
 		}
-		f, err := r.Figure()
-		if err != nil {
-			return nil, err
+		if p := byName[r.Platforms[0]]; p != nil {
+			p.observations = append(p.observations, observation{r, max(resolution, 0.5/r.Figure.Low)})
 		}
-		p.observations = append(p.observations, observation{c, f.Low, max(resolution, 0.5/f.Low)})
 	}
 	var platforms []*platform
 	for _, name := range Names() {
@@ -220,11 +214,11 @@ func (p *platform) cost(ctx context.Context, shared, own []float64) (float64, er
 	candidate := Apply(p.base, Shared{shared[0], shared[1], shared[2], shared[3]}, Own{x[0], x[1], x[2], x[3]})
 	m := published.NewModel(ctx, func(string) (*profile.Profile, error) { return candidate, nil })
 	for _, o := range p.observations {
-		v, err := o.computation.Compute(m)
+		v, err := m.Compute(o.row)
 		if err != nil {
 			return 0, err
 		}
-		d := (v/o.value - 1) / o.sigma
+		d := (v/o.row.Figure.Low - 1) / o.sigma
 		sum += d * d
 	}
 	for i, e := range k.expected {

@@ -5,9 +5,6 @@ import "math"
 // Line is a compared row.
 type Line struct {
 	Row
-	Kind     Kind
-	What     string
-	Figure   Figure
 	Computed float64
 	Error    float64 // relative to the published figure; 0.01 is 1 %
 	Counts   bool    // in the mean: a computed time or bandwidth with an exact figure
@@ -21,25 +18,18 @@ type Summary struct {
 	Worst   string  `json:"worst_id"`
 }
 
-// Compare computes every row that a rule knows.
+// Compare computes every row that says what to compute.
 func Compare(m *Model, rows []Row) ([]Line, error) {
 	lines := make([]Line, 0, len(rows))
 	for _, r := range rows {
-		c := Find(r)
-		l := Line{Row: r, Kind: c.Kind, What: c.What}
-		if c.Kind != NotModelled {
-			f, err := r.Figure()
-			if err != nil {
-				return nil, err
-			}
-			v, err := c.Compute(m)
-			if err != nil {
-				return nil, err
-			}
-			l.Figure, l.Computed, l.Error = f, v, f.Error(v)
-			_, timed := isTime(r.Unit)
-			_, rated := isRate(r.Unit)
-			l.Counts = c.Kind == Predicted && f.Relation == Equal && (timed || rated)
+		v, err := m.Compute(r)
+		if err != nil {
+			return nil, err
+		}
+		l := Line{Row: r, Computed: v}
+		if kind := r.Kind(); kind != NotModelled {
+			l.Error = r.Figure.Error(v)
+			l.Counts = kind == Predicted && r.Figure.Relation == Equal && units[r.Unit].dimension&(duration|rate) != 0
 		}
 		lines = append(lines, l)
 	}

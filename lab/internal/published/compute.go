@@ -1,217 +1,279 @@
 package published
 
-import "github.com/trapeze-nic/trapeze/lab/internal/profile"
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
 
-type computation = func(m *Model) (float64, error)
+	"github.com/trapeze-nic/trapeze/lab/internal/profile"
+)
 
-func latency(platform, policy string) computation {
-	return func(m *Model) (float64, error) { return m.Latency(platform, policy, 0, 0, page) }
+// Kind says what a computed figure is worth.
+type Kind string
+
+// Kinds of rows.
+const (
+	Predicted   Kind = "computed"     // comes out of a run in virtual time
+	Input       Kind = "input"        // a cost that the profile states; shown for completeness
+	NotModelled Kind = "not modelled" // no computation stands for it
+)
+
+// dimension is a set of what a figure can be.
+type dimension int
+
+const (
+	duration dimension = 1 << iota // computed in microseconds
+	rate                           // computed in MB/s
+	size                           // computed in bytes
+	percent
+	ratio
+)
+
+// columns is a set of those that a computation needs beside the platforms.
+type columns int
+
+const (
+	policy columns = 1 << iota
+	payload
+	none  columns = 0
+	frame         = policy | payload
+)
+
+// units are those that a figure can be stated in. A computed figure is multiplied by
+// scale to be in the unit.
+var units = map[string]struct {
+	dimension
+	scale float64
+}{
+	"ns": {duration, 1e3}, "us": {duration, 1}, "ms": {duration, 1e-3}, "s": {duration, 1e-6},
+	"KB/s": {rate, 1e3}, "MB/s": {rate, 1}, "GB/s": {rate, 1e-3}, "Mb/s": {rate, 8}, "Gb/s": {rate, 8e-3},
+	"bytes": {size, 1}, "KB": {size, 1.0 / 1024}, "%": {percent, 1}, "ratio": {ratio, 1},
 }
 
-func stream(platform, policy string) computation {
-	return func(m *Model) (float64, error) { return m.Bandwidth(platform, policy, 0, 0, page, false) }
+// computation is a way to come to a figure from the columns of a row.
+type computation struct {
+	kind Kind
+	dimension
+	needs columns
+	fold  func(x, y float64) float64 // joins several platforms; nil = of one only
+	of    func(*figure) float64      // on one platform
 }
 
-// reduction of latency against store and forward, in percent.
-func reduction(platform, policy string, pulse int) computation {
-	return func(m *Model) (float64, error) {
-		whole, err := m.Latency(platform, "store-and-forward", 0, 0, page)
+// Static pulses are tried at these multiples of bytes, and thresholds at the powers of
+// two from leastThreshold to greatestPulse.
+const (
+	pulseStep      = 128
+	greatestPulse  = 4096
+	leastThreshold = 64
+)
+
+// computations by name. None knows a published value.
+var computations = map[string]computation{
+	"latency":                                 {Predicted, duration, frame, nil, (*figure).latency},
+	"greatest latency":                        {Predicted, duration, frame, greater, (*figure).latency},
+	"twice the latency":                       {Predicted, duration, frame, nil, func(f *figure) float64 { return 2 * f.latency() }},
+	"latency at the best pulse":               {Predicted, duration, frame, nil, func(f *figure) float64 { return f.best(f.Policy) }},
+	"transfers without overheads":             {Predicted, duration, payload, nil, withoutOverheads},
+	"reduction of latency":                    {Predicted, percent, frame, nil, func(f *figure) float64 { return less(f.latency(), f.whole()) }},
+	"reduction of latency at the best pulse":  {Predicted, percent, frame, nil, func(f *figure) float64 { return less(f.best(f.Policy), f.whole()) }},
+	"reduction against the best static pulse": {Predicted, percent, frame, nil, func(f *figure) float64 { return less(f.latency(), f.best("static")) }},
+	"least reduction by cut-through":          {Predicted, percent, payload, lesser, func(f *figure) float64 { return slices.Min(f.reductions()) }},
+	"greatest reduction by cut-through":       {Predicted, percent, payload, greater, func(f *figure) float64 { return slices.Max(f.reductions()) }},
+	"best threshold":                          {Predicted, size, frame, nil, bestThreshold},
+	"middle of the near-optimal pulses":       {Predicted, size, frame, nil, nearOptimalPulse},
+	"least payload that gains":                {Predicted, size, frame, nil, leastThatGains},
+	"stream bandwidth":                        {Predicted, rate, frame, nil, func(f *figure) float64 { return f.bandwidth(false) }},
+	"bandwidth of two streams":                {Predicted, rate, frame, nil, func(f *figure) float64 { return f.bandwidth(true) }},
+	"bandwidth lost by a stream":              {Predicted, percent, frame, nil, func(f *figure) float64 { return less(f.bandwidth(false), f.Sender.Read.Bandwidth()) }},
+
+	"hostTx":  {Predicted, duration | rate, payload, nil, func(f *figure) float64 { return f.transfer(f.Sender.Read) }},
+	"netTx":   {Predicted, duration | rate, payload, nil, func(f *figure) float64 { return f.transfer(f.Link.Pulse) }},
+	"hostRcv": {Predicted, duration | rate, payload, nil, func(f *figure) float64 { return f.transfer(f.Receiver.Write) }},
+
+	"bus read bandwidth":   {Input, rate, none, nil, func(f *figure) float64 { return f.Sender.Read.Bandwidth() }},
+	"lowest bus bandwidth": {Input, rate, none, lesser, func(f *figure) float64 { return min(f.Sender.Read.Bandwidth(), f.Receiver.Write.Bandwidth()) }},
+	"bus write over read":  {Input, ratio, none, nil, func(f *figure) float64 { return f.Receiver.Write.Bandwidth() / f.Sender.Read.Bandwidth() }},
+	"link bandwidth":       {Input, rate, none, nil, func(f *figure) float64 { return f.Link.Pulse.Bandwidth() }},
+	"link latency":         {Input, duration, none, nil, func(f *figure) float64 { return f.Link.Latency.Microseconds() }},
+	"header":               {Input, size, none, nil, func(f *figure) float64 { return float64(f.Link.Header) }},
+}
+
+func lesser(x, y float64) float64  { return min(x, y) }
+func greater(x, y float64) float64 { return max(x, y) }
+
+// less is how much less a value is than a base, in percent of the base.
+func less(value, base float64) float64 { return 100 * (1 - value/base) }
+
+// Computations returns the names of the computations, sorted.
+func Computations() []string { return slices.Sorted(maps.Keys(computations)) }
+
+// Kind returns what the figure that is computed for a row is worth.
+func (r *Row) Kind() Kind {
+	if c, ok := computations[r.Compute]; ok {
+		return c.kind
+	}
+	return NotModelled
+}
+
+// What says in words what is computed for a row, or why nothing is.
+func (r *Row) What() string {
+	if r.Note != "" {
+		return r.Note
+	}
+	parts := slices.Clone(r.Platforms)
+	if r.Policy != "" {
+		parts = append(parts, r.Policy)
+	}
+	if r.Payload > 0 {
+		parts = append(parts, fmt.Sprint(r.Payload, " B"))
+	}
+	if r.Send > 0 || r.Receive > 0 {
+		parts = append(parts, "thresholds "+threshold(r.Send)+" and "+threshold(r.Receive))
+	}
+	return r.Compute + ": " + strings.Join(parts, ", ")
+}
+
+func threshold(n int) string {
+	if n == 0 {
+		return "default"
+	}
+	return fmt.Sprint(n, " B")
+}
+
+// Compute returns a row's figure in its unit; it is 0 for a row that is not modelled.
+func (m *Model) Compute(r Row) (float64, error) {
+	c, ok := computations[r.Compute]
+	if !ok {
+		return 0, nil
+	}
+	var v float64
+	for i, name := range r.Platforms {
+		p, err := m.load(name)
 		if err != nil {
 			return 0, err
 		}
-		l, err := m.Latency(platform, policy, pulse, pulse, page)
-		return 100 * (1 - l/whole), err
-	}
-}
-
-func busOf(platform string, f func(p *profile.Profile) float64) computation {
-	return func(m *Model) (float64, error) {
-		p, err := m.Platform(platform)
-		if err != nil {
-			return 0, err
+		f := figure{Row: &r, Profile: p, m: m, name: name}
+		one := c.of(&f)
+		if f.err != nil {
+			return 0, f.err
 		}
-		return f(p), nil
-	}
-}
-
-func linkLatency(p *profile.Profile) float64 { return p.Link.Latency.Microseconds() }
-
-func headerBytes(p *profile.Profile) float64 { return float64(p.Link.Header) }
-
-func readBandwidth(p *profile.Profile) float64 { return p.Sender.Read.Bandwidth() }
-
-func readCost(p *profile.Profile) profile.Cost { return p.Sender.Read }
-
-func writeCost(p *profile.Profile) profile.Cost { return p.Receiver.Write }
-
-func busTime(platform string, cost func(*profile.Profile) profile.Cost, bytes int) computation {
-	return busOf(platform, func(p *profile.Profile) float64 { return cost(p).Transfer(bytes).Microseconds() })
-}
-
-func busRate(platform string, cost func(*profile.Profile) profile.Cost, bytes int) computation {
-	return busOf(platform, func(p *profile.Profile) float64 {
-		return float64(bytes) / cost(p).Transfer(bytes).Microseconds()
-	})
-}
-
-func linkBandwidth(scale float64) computation {
-	return busOf(p6, func(p *profile.Profile) float64 { return p.Link.Pulse.Bandwidth() * scale })
-}
-
-func lowestBus(m *Model) (float64, error) {
-	lowest := 0.0
-	for _, name := range []string{p6, pii} {
-		p, err := m.Platform(name)
-		if err != nil {
-			return 0, err
+		if i > 0 {
+			one = c.fold(v, one)
 		}
-		for _, b := range []float64{p.Sender.Read.Bandwidth(), p.Receiver.Write.Bandwidth()} {
-			if lowest == 0 || b < lowest {
-				lowest = b
-			}
-		}
+		v = one
 	}
-	return lowest, nil
+	return v * units[r.Unit].scale, nil
 }
 
-func slowest4K(m *Model) (float64, error) {
-	slowest := 0.0
-	for _, name := range []string{p6, pii, miata} {
-		l, err := m.Latency(name, "amp", 0, 0, 4096)
-		if err != nil {
-			return 0, err
-		}
-		slowest = max(slowest, l)
-	}
-	return slowest, nil
+// figure is a row that is computed on one platform. The first error stays.
+type figure struct {
+	*Row
+	*profile.Profile
+	m    *Model
+	name string // of the platform, for the model
+	err  error
 }
 
-func bestMinPulse(m *Model) (float64, error) {
+func (f *figure) run(policy string, send, receive, payload, count int, both bool) (latency, bandwidth float64) {
+	if f.err != nil {
+		return 0, 0
+	}
+	r, err := f.m.run(key{f.name, policy, send, receive, payload, count, both})
+	f.err = err
+	return r.Latency.Microseconds(), r.Bandwidth
+}
+
+// one is the latency of the row's payload in microseconds under any policy, with one
+// pulse or threshold for both sides, 0 for the policy's own.
+func (f *figure) one(policy string, pulse int) float64 {
+	l, _ := f.run(policy, pulse, pulse, f.Payload, 1, false)
+	return l
+}
+
+// whole is the latency of store and forward.
+func (f *figure) whole() float64 { return f.one("store-and-forward", 0) }
+
+func (f *figure) latency() float64 {
+	l, _ := f.run(f.Policy, f.Send, f.Receive, f.Payload, 1, false)
+	return l
+}
+
+// bandwidth of a stream or, if both hosts send one, of the two together.
+func (f *figure) bandwidth(both bool) float64 {
+	_, b := f.run(f.Policy, f.Send, f.Receive, f.Payload, streamFrames, both)
+	return b
+}
+
+// transfer is the time of one transfer, or its bandwidth if the row's unit is a rate's.
+func (f *figure) transfer(c profile.Cost) float64 {
+	us := c.Transfer(f.Payload).Microseconds()
+	if units[f.Unit].dimension == rate {
+		return float64(f.Payload) / us
+	}
+	return us
+}
+
+// best is the lowest latency of a policy over its pulses.
+func (f *figure) best(policy string) float64 {
+	lowest := math.Inf(1)
+	for n := min(pulseStep, f.Payload); n <= min(greatestPulse, f.Payload); n += pulseStep {
+		lowest = min(lowest, f.one(policy, n))
+	}
+	return lowest
+}
+
+// reductions of latency against store and forward by each cut-through policy, in
+// percent, static pulses at their best.
+func (f *figure) reductions() []float64 {
+	all := []float64{f.one("pure-cut-through", 0), f.one("amp", 0), f.best("static")}
+	for i, l := range all {
+		all[i] = less(l, f.whole())
+	}
+	return all
+}
+
+func withoutOverheads(f *figure) float64 {
+	return (f.Sender.Read.Bytes(f.Payload) + f.Link.Pulse.Bytes(f.Payload) + f.Receiver.Write.Bytes(f.Payload)).Microseconds()
+}
+
+func bestThreshold(f *figure) float64 {
 	best, lowest := 0, 0.0
-	for n := 64; n <= 4096; n *= 2 {
-		l, err := m.Latency(p6, "eager", n, n, page)
-		if err != nil {
-			return 0, err
-		}
-		if best == 0 || l < lowest {
+	for n := leastThreshold; n <= min(greatestPulse, f.Payload); n *= 2 {
+		if l := f.one(f.Policy, n); best == 0 || l < lowest {
 			best, lowest = n, l
 		}
 	}
-	return float64(best), nil
+	return float64(best)
 }
 
-// reductions of 8 KiB latency by each cut-through policy on each platform but the
-// 440LX, static pulses at their best.
-func reductions(m *Model) ([]float64, error) {
-	var all []float64
-	for _, platform := range []string{p6, alcor, miata} {
-		static, _, err := m.Best(platform, "static", page, 128, 4096, 128)
-		if err != nil {
-			return nil, err
-		}
-		for _, c := range []struct {
-			policy string
-			pulse  int
-		}{{"pure-cut-through", 0}, {"amp", 0}, {"static", static}} {
-			r, err := reduction(platform, c.policy, c.pulse)(m)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, r)
-		}
-	}
-	return all, nil
-}
-
-func leastReduction(m *Model) (float64, error) {
-	all, err := reductions(m)
-	if err != nil {
-		return 0, err
-	}
-	least := all[0]
-	for _, r := range all {
-		least = min(least, r)
-	}
-	return least, nil
-}
-
-func greatestReduction(m *Model) (float64, error) {
-	all, err := reductions(m)
-	greatest := 0.0
-	for _, r := range all {
-		greatest = max(greatest, r)
-	}
-	return greatest, err
-}
-
-func lostBandwidth(m *Model) (float64, error) {
-	p, err := m.Platform(p6)
-	if err != nil {
-		return 0, err
-	}
-	b, err := m.Bandwidth(p6, "amp", 0, 0, page, false)
-	return 100 * (1 - b/p.Sender.Read.Bandwidth()), err
-}
-
-func bestStatic(m *Model) (float64, error) {
-	_, l, err := m.Best(hpdc97, "static", page, 128, 4096, 128)
-	return l, err
-}
-
-func bestStaticReduction(m *Model) (float64, error) {
-	best, err := bestStatic(m)
-	if err != nil {
-		return 0, err
-	}
-	whole, err := m.Latency(hpdc97, "store-and-forward", 0, 0, page)
-	return 100 * (1 - best/whole), err
-}
-
-func eagerOverStatic(m *Model) (float64, error) {
-	best, err := bestStatic(m)
-	if err != nil {
-		return 0, err
-	}
-	eager, err := m.Latency(hpdc97, "eager", 0, 0, page)
-	return 100 * (1 - eager/best), err
-}
-
-// nearOptimalPulse returns the middle of the range of static pulses whose latency
-// is within 2 % of the best: the curve is flat and its very minimum means little.
-func nearOptimalPulse(m *Model) (float64, error) {
-	best, err := bestStatic(m)
-	if err != nil {
-		return 0, err
-	}
+// nearOptimalPulse returns the middle of the range of pulses whose latency is within
+// 2 % of the best: the curve is flat and its very minimum means little.
+func nearOptimalPulse(f *figure) float64 {
 	low, high := 0, 0
-	for n := 128; n <= 4096; n += 128 {
-		l, err := m.Latency(hpdc97, "static", n, n, page)
-		if err != nil {
-			return 0, err
-		}
-		if l <= best*1.02 {
+	best := f.best(f.Policy)
+	for n := pulseStep; n <= min(greatestPulse, f.Payload); n += pulseStep {
+		if f.one(f.Policy, n) <= best*1.02 {
 			if low == 0 {
 				low = n
 			}
 			high = n
 		}
 	}
-	return float64(low+high) / 2, nil
+	return float64(low+high) / 2
 }
 
-func benefitStarts(m *Model) (float64, error) {
-	for n := 64; n <= page; n += 64 {
-		whole, err := m.Latency(hpdc97, "store-and-forward", 0, 0, n)
-		if err != nil {
-			return 0, err
-		}
-		eager, err := m.Latency(hpdc97, "eager", min(128, n), min(128, n), n)
-		if err != nil {
-			return 0, err
-		}
-		if eager < 0.95*whole {
-			return float64(n) / 1024, nil
+// leastThatGains returns the least payload, in steps of 64 bytes up to the row's, that
+// the policy makes 5 % faster than store and forward; 0 if there is none. Its threshold
+// is 128 bytes, which the papers found to be the best.
+func leastThatGains(f *figure) float64 {
+	for n := 64; n <= f.Payload && f.err == nil; n += 64 {
+		whole, _ := f.run("store-and-forward", 0, 0, n, 1, false)
+		l, _ := f.run(f.Policy, min(128, n), min(128, n), n, 1, false)
+		if l < 0.95*whole {
+			return float64(n)
 		}
 	}
-	return 0, nil
+	return 0
 }

@@ -1,72 +1,106 @@
 // Package published compares figures of the papers with what the model computes.
 //
-// A row of the table states a quantity under a condition. Rules say from its words
-// which computation it stands for; its id and the published value take no part. A row
-// that is not computed is listed with the reason.
+// A row of the table states a figure as a paper prints it, and its other columns say
+// which computation stands for it: on which platforms, under which policy and with which
+// payload. The id and the published value take no part in the computation. A row that is
+// not computed states the reason.
 package published
 
 import (
 	"bufio"
+	"bytes"
+	_ "embed"
 	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
-	"math"
-	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/trapeze-nic/trapeze/lab/internal/profile"
+	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
-// Row is a published figure as the file states it.
+// Row is a published figure as the file states it, and what to compute for it.
 type Row struct {
 	ID, Source, Quantity, Condition, Value, Unit string
-	Line                                         int // of the file, 0 if it comes from none
+	Task
+	Figure Figure // the value in numbers; zero unless the row is computed
 }
 
-// Relation is how a value binds.
-type Relation string
-
-// Relations of a published value to what was measured.
-const (
-	Equal   Relation = "="
-	AtMost  Relation = "<"
-	AtLeast Relation = ">"
-	Within  Relation = "range"
-)
-
-// Figure is a published value as numbers; High differs from Low for a range.
-type Figure struct {
-	Low, High float64
-	Relation  Relation
+// Task is what a row says to compute.
+type Task struct {
+	Bound         Relation // AtMost or AtLeast if the paper's words, not the value, make it a bound
+	Compute       string   // the name of a computation; empty = the row is not modelled
+	Platforms     []string // names of built-in profiles
+	Policy        string
+	Payload       int    // bytes
+	Send, Receive int    // thresholds or pulses of the two sides in bytes, 0 = the policy's own
+	Fit           bool   // the parameters of the platform may be fitted to the row
+	Note          string // what is computed in words, or why nothing is
 }
 
 // Sentinel errors inside an *Error.
 var (
 	ErrTable  = errors.New("not a table of published figures")
+	ErrCell   = errors.New("column does not fit the row")
 	ErrFigure = errors.New("not a number, bound or range")
 )
 
-// Error names the line of a table that cannot be used.
+// Error names the line and the column of a table that cannot be used.
 type Error struct {
-	File string
-	Line int
-	Hint string
-	Err  error
+	File   string
+	Line   int
+	Column string // empty if the line as a whole is wrong
+	Hint   string
+	Err    error
 }
 
 func (e *Error) Error() string {
-	return fmt.Sprintf("%s:%d: %v (%s)", e.File, e.Line, e.Err, e.Hint)
+	where := ""
+	if e.Column != "" {
+		where = "column " + e.Column + ": "
+	}
+	return fmt.Sprintf("%s:%d: %s%v (%s)", e.File, e.Line, where, e.Err, e.Hint)
 }
 
 func (e *Error) Unwrap() error { return e.Err }
 
+// The columns of a table. Tables written before there were columns for the computation
+// have the first six only.
+const (
+	sixColumns = "id,source,quantity,condition,value,unit"
+	Columns    = sixColumns + ",bound,compute,platforms,policy,payload,send_pulse,receive_pulse,fit,note"
+)
+
 // byteOrderMark in UTF-8.
 const byteOrderMark = "\ufeff"
 
-const header = "id,source,quantity,condition,value,unit"
+// maxPayload is the longest payload that is computed for a row, in bytes.
+const maxPayload = 1 << 20
 
-// Read parses a table: CSV with the columns id, source, quantity, condition,
-// value and unit; name is used in errors.
+//go:embed testdata/published.csv
+var papers []byte
+
+// tasks returns what is computed for the figures of the papers, by their words.
+func tasks() (map[string]Task, error) {
+	rows, err := Read(bytes.NewReader(papers), "built-in table")
+	known := map[string]Task{}
+	for _, r := range rows {
+		known[r.words()] = r.Task
+	}
+	return known, err
+}
+
+// words tell the figures of the papers apart.
+func (r *Row) words() string {
+	return strings.Join([]string{r.Source, r.Quantity, r.Condition, r.Unit}, "\n")
+}
+
+// Read parses a table, CSV with the columns Columns; name is used in errors. A table
+// with the first six columns alone is taken for the papers' own: what to compute for a
+// row is what the built-in table says of the same words.
 func Read(r io.Reader, name string) ([]Row, error) {
 	b := bufio.NewReader(r)
 	// Spreadsheets write a byte order mark.
@@ -74,108 +108,151 @@ func Read(r io.Reader, name string) ([]Row, error) {
 		_, _ = b.Discard(len(mark))
 	}
 	c := csv.NewReader(b)
-	c.FieldsPerRecord = 6
+	header, err := c.Read()
+	if err == nil && !slices.Contains([]string{Columns, sixColumns}, strings.Join(header, ",")) {
+		err = ErrTable
+	}
+	if err != nil {
+		return nil, tableError(name, err)
+	}
+	var known map[string]Task
+	if strings.Join(header, ",") == sixColumns {
+		if known, err = tasks(); err != nil {
+			return nil, err
+		}
+	}
 	var rows []Row
-	seen := map[string]bool{}
-	for first := true; ; first = false {
+	seen := map[string]bool{"": true}
+	for {
 		record, err := c.Read()
-		if err == io.EOF && !first {
+		if err == io.EOF {
 			return rows, nil
 		}
 		if err != nil {
-			line := 1
-			var parse *csv.ParseError
-			if errors.As(err, &parse) {
-				line = parse.Line
-			}
-			return nil, &Error{File: name, Line: line, Hint: "six columns: " + header, Err: fmt.Errorf("%w: %w", ErrTable, err)}
+			return nil, tableError(name, err)
 		}
 		line, _ := c.FieldPos(0)
-		if first {
-			if strings.Join(record, ",") != header {
-				return nil, &Error{File: name, Line: line, Hint: "first line: " + header, Err: ErrTable}
-			}
-			continue
+		p := parser{columns: header, record: record, known: known}
+		row, err := p.row()
+		if err == nil && seen[row.ID] {
+			p.column, err = "id", fmt.Errorf("%w: %q is empty or there twice", ErrCell, row.ID)
 		}
-		row := Row{ID: record[0], Source: record[1], Quantity: record[2], Condition: record[3], Value: record[4], Unit: record[5], Line: line}
-		if row.ID == "" || seen[row.ID] {
-			return nil, &Error{File: name, Line: line, Hint: fmt.Sprintf("id %q is empty or there twice", row.ID), Err: ErrTable}
+		if err != nil {
+			return nil, &Error{File: name, Line: line, Column: p.column, Hint: p.hint, Err: err}
 		}
 		seen[row.ID] = true
 		rows = append(rows, row)
 	}
 }
 
-// Figure reads the value of a row: "215", "~215", "<80", ">120", "120-132", "1,280" or
-// "4K". Words of the condition such as "above" or "under" make a bound of a bare number.
-func (r Row) Figure() (Figure, error) {
-	text := strings.TrimSpace(r.Value)
-	for _, mark := range []string{"~", "≈", "about ", "approx. ", "ca. ", "="} {
-		text = strings.TrimSpace(strings.TrimPrefix(text, mark))
+// tableError is that of a header, or of a line that is not one of the table.
+func tableError(name string, err error) error {
+	line := 1
+	var parse *csv.ParseError
+	if errors.As(err, &parse) {
+		line = parse.Line
 	}
-	relation, text := relationOf(text, strings.ToLower(r.Condition))
-	low, high, ranged := strings.Cut(strings.ReplaceAll(text, "–", "-"), "-")
-	f := Figure{Relation: relation}
-	var okLow, okHigh bool
-	f.Low, okLow = number(low)
-	if f.High, okHigh = f.Low, okLow; ranged {
-		f.High, okHigh = number(high)
-		f.Relation = Within
+	if !errors.Is(err, ErrTable) {
+		err = fmt.Errorf("%w: %w", ErrTable, err)
 	}
-	if !okLow || !okHigh || f.Low > f.High {
-		return Figure{}, fmt.Errorf("line %d, %s: value %q: %w (allowed: \"215\", \"~215\", \"<80\", \">120\", \"120-132\", \"4K\")", r.Line, r.ID, r.Value, ErrFigure)
-	}
-	return f, nil
+	return &Error{File: name, Line: line, Hint: "columns: " + Columns, Err: err}
 }
 
-func relationOf(text, condition string) (Relation, string) {
-	for _, c := range []struct {
-		sign     string
-		relation Relation
-	}{{"<=", AtMost}, {">=", AtLeast}, {"≤", AtMost}, {"≥", AtLeast}, {"<", AtMost}, {">", AtLeast}} {
-		if rest, ok := strings.CutPrefix(text, c.sign); ok {
-			return c.relation, rest
+// parser reads a record. column is the one that it reads, hint what that may hold.
+type parser struct {
+	columns, record []string
+	known           map[string]Task // of a table with six columns
+	column, hint    string
+}
+
+// cell returns the text of a column; allowed is what it may hold.
+func (p *parser) cell(column, allowed string) string {
+	p.column, p.hint = column, allowed
+	return p.record[slices.Index(p.columns, column)]
+}
+
+func (p *parser) row() (Row, error) {
+	cell := func(column string) string { return p.cell(column, "any text") }
+	r := Row{Source: cell("source"), Quantity: cell("quantity"), Condition: cell("condition"),
+		Value: cell("value"), Unit: cell("unit"), ID: cell("id")}
+	var err error
+	if p.known != nil {
+		r.Task = taskOf(&r, p.known)
+	} else {
+		r.Task, err = p.task()
+	}
+	if err != nil || r.Compute == "" {
+		return r, err
+	}
+	c := computations[r.Compute]
+	if u, ok := units[p.cell("unit", "a unit of what is computed")]; !ok || u.dimension&c.dimension == 0 {
+		return r, fmt.Errorf("%w: %q is no unit of %q", ErrCell, r.Unit, r.Compute)
+	}
+	r.Figure, err = figureOf(p.cell("value", `a value is written "215", "<80", ">120" or "120-132"`), r.Bound)
+	return r, err
+}
+
+// taskOf returns the task of a row that has words only.
+func taskOf(r *Row, known map[string]Task) Task {
+	t, ok := known[r.words()]
+	if !ok {
+		t.Note = "not in the built-in table; the columns " + strings.TrimPrefix(Columns, sixColumns+",") + " say what to compute"
+	}
+	return t
+}
+
+func (p *parser) task() (Task, error) {
+	t := Task{Note: p.cell("note", "the reason why the row is not computed")}
+	t.Compute = p.cell("compute", "empty, or one of: "+strings.Join(Computations(), ", "))
+	c, ok := computations[t.Compute]
+	if t.Compute == "" && t.Note != "" {
+		return t, nil
+	} else if !ok {
+		return t, fmt.Errorf("%w: %q", ErrCell, t.Compute)
+	}
+	t.Bound = Relation(p.cell("bound", `empty, "<" or ">"`))
+	if !slices.Contains([]Relation{"", AtMost, AtLeast}, t.Bound) {
+		return t, fmt.Errorf("%w: %q", ErrCell, t.Bound)
+	}
+	t.Platforms = strings.Fields(p.cell("platforms", strings.Join(profile.Names(), ", ")))
+	for _, name := range t.Platforms {
+		if !slices.Contains(profile.Names(), name) {
+			return t, fmt.Errorf("%w: %q", ErrCell, name)
 		}
 	}
-	switch {
-	case has(condition, "under"):
-		return AtMost, text
-	case has(condition, "above", "over"):
-		return AtLeast, text
+	if len(t.Platforms) == 0 || len(t.Platforms) > 1 && c.fold == nil {
+		return t, fmt.Errorf("%w: %q is of one platform, here are %d", ErrCell, t.Compute, len(t.Platforms))
 	}
-	return Equal, text
+	t.Policy = p.cell("policy", strings.Join(pipeline.PolicyNames(), ", "))
+	if t.Policy == "" && c.needs&policy != 0 || t.Policy != "" && !slices.Contains(pipeline.PolicyNames(), t.Policy) {
+		return t, fmt.Errorf("%w: %q", ErrCell, t.Policy)
+	}
+	var err error
+	if t.Payload, err = p.bytes("payload", c.needs&payload != 0, maxPayload); err != nil {
+		return t, err
+	}
+	if t.Send, err = p.bytes("send_pulse", false, t.Payload); err != nil {
+		return t, err
+	}
+	if t.Receive, err = p.bytes("receive_pulse", false, t.Payload); err != nil {
+		return t, err
+	}
+	fit := p.cell("fit", `empty or "yes"; one platform`)
+	if t.Fit = fit == "yes"; fit != "" && !t.Fit || t.Fit && len(t.Platforms) > 1 {
+		return t, fmt.Errorf("%w: %q", ErrCell, fit)
+	}
+	return t, nil
 }
 
-// number reads a positive number, with thousands apart by commas, or K for 1024.
-func number(text string) (float64, bool) {
-	text, kilo := strings.CutSuffix(strings.TrimSpace(text), "K")
-	if strings.ContainsAny(text, "xXpP_") {
-		return 0, false
+// bytes reads a number of bytes from 1 to most; an optional one may be empty, which is 0.
+func (p *parser) bytes(column string, needed bool, most int) (int, error) {
+	text := p.cell(column, fmt.Sprintf("1 to %d bytes", most))
+	if text == "" && !needed {
+		return 0, nil
 	}
-	v, err := strconv.ParseFloat(thousands.ReplaceAllString(text, "$1"), 64)
-	if err != nil || !(v > 0) || math.IsInf(v, 0) {
-		return 0, false
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > most {
+		return 0, fmt.Errorf("%w: %q", ErrCell, text)
 	}
-	if kilo {
-		v *= 1024
-	}
-	return v, true
-}
-
-var thousands = regexp.MustCompile(`,(\d{3})`)
-
-// Error returns how far a computed value is off, relative to the published one;
-// 0 inside a bound or range.
-func (f Figure) Error(computed float64) float64 {
-	switch {
-	case f.Relation == AtMost && computed <= f.High:
-		return 0
-	case f.Relation == AtLeast && computed >= f.Low:
-		return 0
-	case f.Relation == Within && computed >= f.Low && computed <= f.High:
-		return 0
-	case computed < f.Low:
-		return (computed - f.Low) / f.Low
-	}
-	return (computed - f.High) / f.High
+	return n, nil
 }

@@ -35,9 +35,6 @@ func NewModel(ctx context.Context, load func(name string) (*profile.Profile, err
 	return &Model{ctx: ctx, load: load, cache: map[key]virtual.Result{}}
 }
 
-// Platform returns a platform's costs.
-func (m *Model) Platform(name string) (*profile.Profile, error) { return m.load(name) }
-
 func (m *Model) run(k key) (virtual.Result, error) {
 	if r, ok := m.cache[k]; ok {
 		return r, nil
@@ -71,34 +68,4 @@ func planOf(ctx context.Context, p *profile.Profile, k key) (pipeline.Plan, erro
 		return pipeline.Plan{}, err
 	}
 	return best.Plan()
-}
-
-// Latency returns the one-way latency in microseconds of one frame on an idle
-// system. send and receive are the thresholds or pulses of the two sides in bytes, 0
-// for the policy's own.
-func (m *Model) Latency(platform, policy string, send, receive, payload int) (float64, error) {
-	r, err := m.run(key{platform, policy, send, receive, payload, 1, false})
-	return r.Latency.Microseconds(), err
-}
-
-// Bandwidth returns the bandwidth in MB/s of a stream or, if both hosts send one, of
-// the two together.
-func (m *Model) Bandwidth(platform, policy string, send, receive, payload int, both bool) (float64, error) {
-	r, err := m.run(key{platform, policy, send, receive, payload, streamFrames, both})
-	return r.Bandwidth, err
-}
-
-// Best returns the pulse with the lowest latency among from, from+step, ... to,
-// and that latency.
-func (m *Model) Best(platform, policy string, payload, from, to, step int) (pulse int, latency float64, err error) {
-	for n := from; n <= to; n += step {
-		l, err := m.Latency(platform, policy, n, n, payload)
-		if err != nil {
-			return 0, 0, err
-		}
-		if pulse == 0 || l < latency {
-			pulse, latency = n, l
-		}
-	}
-	return pulse, latency, nil
 }

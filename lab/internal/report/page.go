@@ -129,7 +129,7 @@ func comparison(ctx context.Context, rows []published.Row) (plot.Section, error)
 		Header: []string{"id", "source", "figure", "published", "computed", "error", "unit"}}
 	left := 0
 	for _, l := range lines {
-		if l.Kind == published.NotModelled {
+		if l.Kind() == published.NotModelled {
 			left++
 			continue
 		}

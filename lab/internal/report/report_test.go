@@ -19,9 +19,12 @@ func TestPageIsCompleteAndRepeatable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	row := published.Row{ID: "r1", Source: "CS-1997-20, Table 1", Quantity: "bandwidth", Condition: "Alcor; 8K payload; store-and-forward", Value: "59", Unit: "MB/s"}
+	rows, err := published.Read(strings.NewReader(published.Columns+"\nr1,s,q,c,59,MB/s,,stream bandwidth,alcor,store-and-forward,8192,,,,\n"), "r.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
 	steps := 0
-	o := report.PageOptions{Profiles: []*profile.Profile{p}, Published: []published.Row{row}, Progress: func() error { steps++; return nil }}
+	o := report.PageOptions{Profiles: []*profile.Profile{p}, Published: rows, Progress: func() error { steps++; return nil }}
 	page, err := report.Page(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)
