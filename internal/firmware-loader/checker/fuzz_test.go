@@ -10,7 +10,6 @@ import (
 
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/internal/firmware-loader/checker"
-	"github.com/trapeze-nic/trapeze/internal/firmware-loader/checker/internal/concrete"
 )
 
 // FuzzCheck checks arbitrary bytes as a program. What is accepted is run, with a frame
@@ -42,8 +41,8 @@ func FuzzCheck(f *testing.F) {
 		if p.Hook.IsPulse() {
 			size = abi.PulseSize
 		}
-		machine := concrete.New(p, append([]byte{}, input[:size]...), input[64:], values)
-		if _, err := machine.Run(report.WorstCase); err != nil {
+		m := newMachine(p, append([]byte{}, input[:size]...), input[64:], values)
+		if _, err := m.Run(report.WorstCase); err != nil {
 			t.Fatalf("accepted as %+v, but %v:\n%v", report, err, p.Instructions)
 		}
 	})

@@ -8,7 +8,6 @@ import (
 
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/internal/firmware-loader/checker"
-	"github.com/trapeze-nic/trapeze/internal/firmware-loader/checker/internal/concrete"
 )
 
 // drawBytes draws memory, of which much is small numbers.
@@ -36,12 +35,12 @@ func run(t *rapid.T, p abi.Program, report checker.Report) (steps int) {
 	for _, m := range p.Maps {
 		values = append(values, drawBytes(t, int(m.Value)))
 	}
-	machine := concrete.New(p, drawBytes(t, size), frame, values)
-	machine.Found = func(int) bool { return rapid.Bool().Draw(t, "found") }
-	if _, err := machine.Run(report.WorstCase); err != nil {
+	m := newMachine(p, drawBytes(t, size), frame, values)
+	m.Found = func(int) bool { return rapid.Bool().Draw(t, "found") }
+	if _, err := m.Run(report.WorstCase); err != nil {
 		t.Fatalf("accepted as %+v:\n%v\nbut: %v", report, p.Instructions, err)
 	}
-	return machine.Steps
+	return m.Steps
 }
 
 // Programs that the checker accepts never do, on any input that is tried, what it

@@ -1,3 +1,5 @@
+// Package concrete computes what the instructions of BPF programs compute (RFC 9669), for
+// tests of the checker.
 package concrete
 
 import (

@@ -1,12 +1,14 @@
-package concrete
+package checker_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 
 	"github.com/cilium/ebpf/asm"
 
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+	"github.com/trapeze-nic/trapeze/internal/firmware-loader/checker/internal/concrete"
 )
 
 // Bases of the regions: far from each other and from zero, so that no small mistake
@@ -18,8 +20,9 @@ const (
 	valueBase   = 0x4_0000_0000_0000 // times the number of the map, plus one
 )
 
-// Machine runs one program once.
-type Machine struct {
+// machine runs one program once, the slow and careful way: it looks at every access of
+// every instruction (RFC 9669), and reports what a checked program must never do.
+type machine struct {
 	// Found decides whether a lookup finds something. It gets the map's index.
 	Found func(m int) bool
 	// Steps counts the instructions that were run.
@@ -33,10 +36,10 @@ type Machine struct {
 	known   [11]bool
 }
 
-// New returns a machine with a context and, of frame hooks, a frame. values are the
+// newMachine returns a machine with a context and, of frame hooks, a frame. values are the
 // bytes of one entry of each map.
-func New(p abi.Program, context, frame []byte, values [][]byte) *Machine {
-	m := &Machine{program: p, starts: map[int]int{}, Found: func(int) bool { return true }}
+func newMachine(p abi.Program, context, frame []byte, values [][]byte) *machine {
+	m := &machine{program: p, starts: map[int]int{}, Found: func(int) bool { return true }}
 	slot := 0
 	for i := range p.Instructions {
 		m.starts[slot] = i
@@ -62,9 +65,9 @@ func New(p abi.Program, context, frame []byte, values [][]byte) *Machine {
 	return m
 }
 
-func (m *Machine) set(r asm.Register, v uint64) { m.regs[r], m.known[r] = v, true }
+func (m *machine) set(r asm.Register, v uint64) { m.regs[r], m.known[r] = v, true }
 
-func (m *Machine) get(r asm.Register) (uint64, error) {
+func (m *machine) get(r asm.Register) (uint64, error) {
 	if !m.known[r] {
 		return 0, fmt.Errorf("%v was never written", r)
 	}
@@ -73,7 +76,7 @@ func (m *Machine) get(r asm.Register) (uint64, error) {
 
 // Run runs the program to its exit and returns the answer, or what it did that no
 // checked program does. It gives up after limit instructions.
-func (m *Machine) Run(limit int) (uint64, error) {
+func (m *machine) Run(limit int) (uint64, error) {
 	at := 0
 	for {
 		if at >= len(m.slots) {
@@ -94,7 +97,7 @@ func (m *Machine) Run(limit int) (uint64, error) {
 	}
 }
 
-func (m *Machine) step(at int, ins asm.Instruction) (int, error) {
+func (m *machine) step(at int, ins asm.Instruction) (int, error) {
 	switch class := ins.OpCode.Class(); {
 	case class.IsALU():
 		return at + 1, m.arithmetic(ins)
@@ -117,14 +120,14 @@ func (m *Machine) step(at int, ins asm.Instruction) (int, error) {
 }
 
 // second returns the second operand.
-func (m *Machine) second(ins asm.Instruction) (uint64, error) {
+func (m *machine) second(ins asm.Instruction) (uint64, error) {
 	if ins.OpCode.Source() == asm.RegSource {
 		return m.get(ins.Src)
 	}
 	return uint64(ins.Constant), nil
 }
 
-func (m *Machine) arithmetic(ins asm.Instruction) error {
+func (m *machine) arithmetic(ins asm.Instruction) error {
 	op := ins.OpCode.ALUOp()
 	wide := ins.OpCode.Class() == asm.ALU64Class
 	first := m.regs[ins.Dst]
@@ -133,7 +136,7 @@ func (m *Machine) arithmetic(ins asm.Instruction) error {
 		return fmt.Errorf("%v was never written", ins.Dst)
 	}
 	if op == asm.Swap {
-		m.set(ins.Dst, Swap(first, ins.Constant, wide || ins.OpCode.Endianness() == asm.BE))
+		m.set(ins.Dst, concrete.Swap(first, ins.Constant, wide || ins.OpCode.Endianness() == asm.BE))
 		return nil
 	}
 	b, err := m.second(ins)
@@ -141,14 +144,14 @@ func (m *Machine) arithmetic(ins asm.Instruction) error {
 		return err
 	}
 	if wide {
-		m.set(ins.Dst, Compute(op, first, b))
+		m.set(ins.Dst, concrete.Compute(op, first, b))
 	} else {
-		m.set(ins.Dst, Compute32(op, first, b))
+		m.set(ins.Dst, concrete.Compute32(op, first, b))
 	}
 	return nil
 }
 
-func (m *Machine) jump(at int, ins asm.Instruction) (int, error) {
+func (m *machine) jump(at int, ins asm.Instruction) (int, error) {
 	narrow := ins.OpCode.Class() == asm.Jump32Class
 	off := int(ins.Offset)
 	switch op := ins.OpCode.JumpOp(); op {
@@ -167,7 +170,7 @@ func (m *Machine) jump(at int, ins asm.Instruction) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		if !Holds(op, a, b, narrow) {
+		if !concrete.Holds(op, a, b, narrow) {
 			return at + 1, nil
 		}
 	}
@@ -178,7 +181,7 @@ func (m *Machine) jump(at int, ins asm.Instruction) (int, error) {
 	return to, nil
 }
 
-func (m *Machine) load(ins asm.Instruction) error {
+func (m *machine) load(ins asm.Instruction) error {
 	base, err := m.get(ins.Src)
 	if err != nil {
 		return err
@@ -205,7 +208,7 @@ func (m *Machine) load(ins asm.Instruction) error {
 	return nil
 }
 
-func (m *Machine) store(ins asm.Instruction) error {
+func (m *machine) store(ins asm.Instruction) error {
 	base, err := m.get(ins.Dst)
 	if err != nil {
 		return err
@@ -228,7 +231,7 @@ func (m *Machine) store(ins asm.Instruction) error {
 	return err
 }
 
-func (m *Machine) atomic(op asm.AtomicOp, ins asm.Instruction, address uint64, size int, v uint64) error {
+func (m *machine) atomic(op asm.AtomicOp, ins asm.Instruction, address uint64, size int, v uint64) error {
 	if address%uint64(size) != 0 {
 		return fmt.Errorf("atomic operation on %d bytes at %#x", size, address)
 	}
@@ -243,7 +246,7 @@ func (m *Machine) atomic(op asm.AtomicOp, ins asm.Instruction, address uint64, s
 	if size == 4 {
 		expected = uint64(uint32(expected))
 	}
-	write(b, Change(op, old, v, expected))
+	write(b, concrete.Change(op, old, v, expected))
 	switch {
 	case op == asm.CmpXchg && !m.known[asm.R0]:
 		return errors.New("r0 was never written")
@@ -255,7 +258,7 @@ func (m *Machine) atomic(op asm.AtomicOp, ins asm.Instruction, address uint64, s
 	return nil
 }
 
-func (m *Machine) call(h abi.Helper) error {
+func (m *machine) call(h abi.Helper) error {
 	answer := uint64(0)
 	if h != abi.HelperTime {
 		index, err := m.get(asm.R1)
@@ -285,4 +288,47 @@ func (m *Machine) call(h abi.Helper) error {
 	}
 	m.set(asm.R0, answer)
 	return nil
+}
+
+// region is memory that a program may access.
+type region struct {
+	name     string
+	base     uint64
+	bytes    []byte
+	written  []bool // nil: all of it
+	readOnly bool
+}
+
+// access returns the bytes at an address, or says why there are none.
+func (m *machine) access(address uint64, size int, store bool) ([]byte, error) {
+	for _, r := range m.regions {
+		off := address - r.base
+		if off >= uint64(len(r.bytes)) || off+uint64(size) > uint64(len(r.bytes)) {
+			continue
+		}
+		if store && r.readOnly {
+			return nil, fmt.Errorf("store of %d bytes at %d of %s, which is read only", size, off, r.name)
+		}
+		for i := range r.written {
+			if inside := uint64(i) >= off && uint64(i) < off+uint64(size); inside && store {
+				r.written[i] = true
+			} else if inside && !r.written[i] {
+				return nil, fmt.Errorf("load of %d bytes at %d of %s, of which %d was never written", size, off, r.name, i)
+			}
+		}
+		return r.bytes[off : off+uint64(size)], nil
+	}
+	return nil, fmt.Errorf("access of %d bytes at %#x, where there is nothing", size, address)
+}
+
+func read(b []byte) uint64 {
+	var wide [8]byte
+	copy(wide[:], b)
+	return binary.LittleEndian.Uint64(wide[:])
+}
+
+func write(b []byte, v uint64) {
+	var wide [8]byte
+	binary.LittleEndian.PutUint64(wide[:], v)
+	copy(b, wide[:])
 }
