@@ -118,12 +118,8 @@ func faultOf(err error) descriptors.ProcessorFault {
 func refused(hook abi.Hook, err error) *BootError {
 	e := &BootError{Fault: descriptors.ProcessorFaultRefused, Hook: hook, Err: err}
 	var check *checker.Refusal
-	var compile *CompileError
-	switch {
-	case errors.As(err, &check):
+	if errors.As(err, &check) {
 		e.Instruction = uint32(max(check.Instruction, 0))
-	case errors.As(err, &compile):
-		e.Instruction = uint32(compile.Instruction)
 	}
 	return e
 }

@@ -3,177 +3,129 @@ package processor
 import (
 	"github.com/cilium/ebpf/asm"
 
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+	"github.com/trapeze-nic/trapeze/internal/firmware-loader/checker"
 )
 
-// decoder turns instructions into ops.
-type decoder struct {
-	maps []*Map
-	// starts has the index of the instruction that starts in an 8-byte slot, -1 in
-	// the second slot of a long one; slots is the inverse.
-	starts, slots []int32
+// arithmeticCodes has the codes of an operation on 64 bits and on 32.
+var arithmeticCodes = map[asm.ALUOp][2]code{
+	asm.Mov:  {opMove, opMove32},
+	asm.Add:  {opAdd, opAdd32},
+	asm.Sub:  {opSub, opSub32},
+	asm.Mul:  {opMul, opMul32},
+	asm.Div:  {opDiv, opDiv32},
+	asm.Mod:  {opMod, opMod32},
+	asm.SDiv: {opSDiv, opSDiv32},
+	asm.SMod: {opSMod, opSMod32},
+	asm.Or:   {opOr, opOr32},
+	asm.And:  {opAnd, opAnd32},
+	asm.Xor:  {opXor, opXor32},
+	asm.LSh:  {opLsh, opLsh32},
+	asm.RSh:  {opRsh, opRsh32},
+	asm.ArSh: {opArsh, opArsh32},
+	asm.Neg:  {opNeg, opNeg32},
+
+	asm.MovSX8:  {opSigned8, opSigned8to32},
+	asm.MovSX16: {opSigned16, opSigned16to32},
+	asm.MovSX32: {opSigned32, opTrap},
 }
 
-// layOut finds where instructions start.
-func (d *decoder) layOut(insns asm.Instructions) error {
-	if len(insns) == 0 || len(insns) > abi.MaxInstructions {
-		return ErrLength
-	}
-	d.slots = make([]int32, 0, len(insns))
-	for i := range insns {
-		d.slots = append(d.slots, int32(len(d.starts)))
-		d.starts = append(d.starts, int32(i))
-		if insns[i].OpCode.IsDWordLoad() {
-			d.starts = append(d.starts, -1)
-		}
-	}
-	if len(d.starts) > abi.MaxInstructions {
-		return ErrLength
-	}
-	return nil
+// jumpCodes has the codes of a condition on 64 bits and on 32.
+var jumpCodes = map[asm.JumpOp][2]code{
+	asm.JEq:  {opJumpEQ, opJumpEQ32},
+	asm.JNE:  {opJumpNE, opJumpNE32},
+	asm.JGT:  {opJumpGT, opJumpGT32},
+	asm.JGE:  {opJumpGE, opJumpGE32},
+	asm.JLT:  {opJumpLT, opJumpLT32},
+	asm.JLE:  {opJumpLE, opJumpLE32},
+	asm.JSet: {opJumpSet, opJumpSet32},
+	asm.JSGT: {opJumpSGT, opJumpSGT32},
+	asm.JSGE: {opJumpSGE, opJumpSGE32},
+	asm.JSLT: {opJumpSLT, opJumpSLT32},
+	asm.JSLE: {opJumpSLE, opJumpSLE32},
 }
 
-// decode returns the op of instruction number i.
-func (d *decoder) decode(i int, ins *asm.Instruction) (op, error) {
-	switch class := ins.OpCode.Class(); class {
-	case asm.ALUClass, asm.ALU64Class:
-		return arithmetic(ins, class == asm.ALU64Class)
-	case asm.JumpClass, asm.Jump32Class:
-		return d.jump(i, ins)
-	case asm.LdXClass:
-		return load(ins)
-	case asm.StClass, asm.StXClass:
-		if class == asm.StXClass && ins.OpCode.Mode() == asm.AtomicMode {
-			return atomicOp(ins)
-		}
-		return store(ins)
-	}
-	return d.loadConstant(ins)
-}
-
-// readable and writable say whether a program may read a register, or write it.
-func readable(r asm.Register) bool { return r <= asm.R10 }
-func writable(r asm.Register) bool { return r < asm.R10 }
-
-// constant fits the 32 bits that most instructions have for one.
-func constant(v int64) bool { return v == int64(int32(v)) }
-
-// loadConstant is the only instruction of two slots: a number or the address of a
-// map or in it.
-func (d *decoder) loadConstant(ins *asm.Instruction) (op, error) {
-	if ins.OpCode != asm.LoadImmOp(asm.DWord) || ins.Offset != 0 {
-		return op{}, ErrInstruction
-	}
-	if !writable(ins.Dst) {
-		return op{}, ErrRegister
-	}
-	o := op{code: opMove, dst: uint8(ins.Dst), src: zeroRegister, imm: uint64(ins.Constant)}
-	if ins.Src == asm.R0 {
-		return o, nil
-	}
-	index, offset := uint64(uint32(ins.Constant)), uint64(ins.Constant)>>32
-	if index >= uint64(len(d.maps)) {
-		return op{}, ErrMap
-	}
-	switch ins.Src {
-	case asm.PseudoMapFD:
-		if offset != 0 {
-			return op{}, ErrInstruction
-		}
-		o.imm = regionHandles<<regionShift + index
-	case asm.PseudoMapValue:
-		if m := d.maps[index]; m.spec.Type != abi.MapArray || offset >= uint64(m.spec.Value) {
-			return op{}, ErrMap
-		}
-		o.imm = (regionMaps+index)<<regionShift + offset
-	default:
-		return op{}, ErrInstruction
-	}
-	return o, nil
-}
-
-var loads = map[asm.Size]code{asm.Byte: opLoad8, asm.Half: opLoad16, asm.Word: opLoad32, asm.DWord: opLoad64}
-
-func load(ins *asm.Instruction) (op, error) {
-	if !writable(ins.Dst) || !readable(ins.Src) {
-		return op{}, ErrRegister
-	}
-	size := ins.OpCode.Size()
-	o := op{code: loads[size], dst: uint8(ins.Dst), src: uint8(ins.Src), imm: uint64(ins.Offset)}
-	switch ins.OpCode {
-	case asm.LoadMemOp(size):
-	case asm.LoadMemSXOp(size):
-		o.code, o.aux = opLoadSigned, int32(size.Sizeof())
-		if size == asm.DWord {
-			return op{}, ErrInstruction
-		}
-	default:
-		return op{}, ErrInstruction
-	}
-	if ins.Constant != 0 {
-		return op{}, ErrInstruction
-	}
-	return o, nil
-}
-
-var stores = map[asm.Size]code{asm.Byte: opStore8, asm.Half: opStore16, asm.Word: opStore32, asm.DWord: opStore64}
-
-func store(ins *asm.Instruction) (op, error) {
-	if !readable(ins.Dst) || !readable(ins.Src) {
-		return op{}, ErrRegister
-	}
-	size := ins.OpCode.Size()
-	o := op{code: stores[size], dst: uint8(ins.Src), src: uint8(ins.Dst), imm: uint64(ins.Offset)}
-	switch {
-	case ins.OpCode == asm.StoreMemOp(size) && ins.Constant == 0:
-	case ins.OpCode == asm.StoreImmOp(size) && ins.Src == asm.R0 && constant(ins.Constant):
-		o.dst, o.aux = zeroRegister, int32(ins.Constant)
-	default:
-		return op{}, ErrInstruction
-	}
-	return o, nil
-}
-
-// Operations of atomic instructions that only order accesses. The assembler has
-// functions for them, but no names.
-const (
-	loadAcquire  asm.AtomicOp = 0x0001_0000
-	storeRelease asm.AtomicOp = 0x0001_1000
+// Codes by the bytes of an access.
+var (
+	loads  = map[int]code{1: opLoad8, 2: opLoad16, 4: opLoad32, 8: opLoad64}
+	stores = map[int]code{1: opStore8, 2: opStore16, 4: opStore32, 8: opStore64}
 )
 
-func atomicOp(ins *asm.Instruction) (op, error) {
-	size, kind := ins.OpCode.Size(), ins.OpCode.AtomicOp()
-	// The constant repeats the operation, or was left out by the assembler.
-	if ins.OpCode != kind.OpCode(size) || ins.Constant != 0 && ins.Constant != int64(kind>>8) {
-		return op{}, ErrInstruction
+// swaps has the codes that only keep the low bits, by their number, and those that
+// reverse them as well.
+var swaps = map[int64][2]code{
+	16: {opLow16, opSwap16},
+	32: {opMove32, opSwap32},
+	64: {opMove, opSwap64},
+}
+
+// opOf returns the op of instruction number i.
+func opOf(i int, ins *checker.Instruction) op {
+	narrow := 1
+	if ins.Wide {
+		narrow = 0
 	}
-	plain := *ins
-	plain.Constant = 0
-	switch kind {
-	case loadAcquire:
-		plain.OpCode = asm.LoadMemOp(size)
-		return load(&plain)
-	case storeRelease:
-		plain.OpCode = asm.StoreMemOp(size)
-		return store(&plain)
-	case asm.FetchAdd, asm.FetchAnd, asm.FetchOr, asm.FetchXor, asm.Xchg:
-		if !writable(ins.Src) {
-			return op{}, ErrRegister
+	// The second operand of operations and conditions, and the jump's distance.
+	o := op{dst: ins.Dst, src: ins.Src, aux: int32(ins.Target - i - 1)}
+	if !ins.Register {
+		o.src, o.imm = zeroRegister, uint64(ins.Constant)
+	}
+	switch ins.Form {
+	case checker.FormBranch:
+		o.code = jumpCodes[ins.Jump][narrow]
+		return o
+	case checker.FormGoto:
+		return op{code: opJump, aux: o.aux}
+	}
+	o.aux = 0
+	switch ins.Form {
+	case checker.FormALU:
+		return arithmetic(o, ins, narrow)
+	case checker.FormSwap:
+		reversed := 0
+		if ins.Reverse {
+			reversed = 1
 		}
-	case asm.AddAtomic, asm.AndAtomic, asm.OrAtomic, asm.XorAtomic, asm.CmpXchg:
-	default:
-		return op{}, ErrInstruction
+		return op{code: swaps[ins.Constant][reversed], dst: ins.Dst, src: ins.Dst}
+	case checker.FormConst:
+		o.code = opMove
+	case checker.FormMap:
+		o.code, o.imm = opMove, regionHandles<<regionShift+uint64(ins.Map)
+	case checker.FormMapValue:
+		o.code, o.imm = opMove, (regionMaps+uint64(ins.Map))<<regionShift+uint64(ins.MapOffset)
+	case checker.FormLoad:
+		o.code, o.src, o.imm = loads[ins.Size], ins.Src, uint64(ins.Offset)
+		if ins.Extend {
+			o.code, o.aux = opLoadSigned, int32(ins.Size)
+		}
+	case checker.FormStore:
+		return op{code: stores[ins.Size], dst: ins.Src, src: ins.Dst, imm: uint64(ins.Offset)}
+	case checker.FormStoreImm:
+		return op{code: stores[ins.Size], dst: zeroRegister, src: ins.Dst, imm: uint64(ins.Offset), aux: int32(ins.Constant)}
+	case checker.FormAtomic:
+		o = op{code: opAtomic, dst: ins.Src, src: ins.Dst, imm: uint64(ins.Offset), aux: int32(ins.Atomic)}
+		if ins.Size == 8 {
+			o.aux |= atomicWide
+		}
+	case checker.FormCall:
+		o.code = opCall
+	case checker.FormExit:
+		return op{code: opExit}
 	}
-	if !readable(ins.Dst) || !readable(ins.Src) {
-		return op{}, ErrRegister
+	return o
+}
+
+func arithmetic(o op, ins *checker.Instruction, narrow int) op {
+	o.code = arithmeticCodes[ins.ALU][narrow]
+	if !ins.Wide && !ins.Register {
+		o.imm = uint64(uint32(ins.Constant))
+		// With a constant whose upper bits are zero the wide operation does the
+		// same, and has the faster code.
+		switch ins.ALU {
+		case asm.Mov:
+			o.code = opMove
+		case asm.And:
+			o.code = opAnd
+		}
 	}
-	o := op{code: opAtomic, dst: uint8(ins.Src), src: uint8(ins.Dst), imm: uint64(ins.Offset), aux: int32(kind)}
-	switch size {
-	case asm.Word:
-	case asm.DWord:
-		o.aux |= atomicWide
-	default:
-		return op{}, ErrInstruction
-	}
-	return o, nil
+	return o
 }

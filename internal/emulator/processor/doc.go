@@ -6,7 +6,8 @@
 // interprets the result without allocating. The reasons for an interpreter of this
 // shape, and what was measured against it, are at Program.run.
 //
-// The processor does not rely on the checker. Each access is checked against the
+// The decoder is the checker's, but the processor does not rely on what the checker
+// proves. Each access is checked against the
 // region it falls into, and a run ends when its budget is used up: the worst that a
 // program can do is to answer wrongly or to be stopped with a *Fault.
 //

@@ -123,7 +123,7 @@ func TestBudgetOfLoops(t *testing.T) {
 // TestTraps reaches outside in every way, with every kind of access.
 func TestTraps(t *testing.T) {
 	specs := []abi.Map{
-		{Name: "array", Type: abi.MapArray, Key: 4, Value: 20, Entries: 2},
+		{Name: "array", Type: abi.MapArray, Key: 4, Value: 44, Entries: 1},
 		{Name: "constants", Type: abi.MapArray, Key: 4, Value: 8, Entries: 1, Flags: abi.MapReadOnly, Contents: []byte{1, 2, 3, 4}},
 		{Name: "hash", Type: abi.MapHash, Key: 8, Value: 8, Entries: 2},
 	}

@@ -234,8 +234,6 @@ func memoryTests(rng *rand.Rand) (tests []instructionTest) {
 			"store stack": {asm.StoreMem(asm.RFP, stack&^7, asm.R8, asm.DWord), asm.StoreMem(asm.RFP, stack, asm.R6, size), asm.LoadMem(asm.R6, asm.RFP, stack&^7, asm.DWord)},
 			"store constant": {asm.Instruction{OpCode: asm.StoreImmOp(size), Dst: asm.R7, Offset: at,
 				Constant: int64(int32(randomNumber(rng)))}},
-			"load-acquire":  {asm.LoadAcquire(asm.R6, asm.R7, size, at&^7)},
-			"store-release": {asm.StoreRelease(asm.R7, asm.R6, size, at&^7)},
 		}
 		if size != asm.DWord {
 			memory["signed load"] = asm.Instructions{asm.LoadMemSX(asm.R6, asm.R7, at, size)}

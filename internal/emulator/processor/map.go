@@ -7,6 +7,7 @@ import (
 	"hash/maphash"
 
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+	"github.com/trapeze-nic/trapeze/internal/firmware-loader/flat"
 )
 
 // Flags of updates (linux/bpf.h).
@@ -64,18 +65,12 @@ func (m *Map) restore(contents []byte) {
 	}
 }
 
-// StorageSize returns how many bytes of memory a map needs. Errors wrap ErrMap.
+// StorageSize returns how many bytes of memory a map needs: those that images reserve.
+// Errors wrap ErrMap.
 func StorageSize(spec abi.Map) (uint64, error) {
-	if spec.Value < 1 || spec.Value > abi.MaxValue || spec.Entries < 1 || spec.Entries > abi.MaxEntries {
-		return 0, fmt.Errorf("map %q: %w: %d entries of %d bytes", spec.Name, ErrMap, spec.Entries, spec.Value)
-	}
-	size := padded(spec.Value) * uint64(spec.Entries)
-	switch {
-	case spec.Type == abi.MapArray && spec.Key == 4 && uint64(len(spec.Contents)) <= uint64(spec.Value)*uint64(spec.Entries):
-	case spec.Type == abi.MapHash && spec.Key >= 1 && spec.Key <= abi.MaxKey && len(spec.Contents) == 0:
-		size += tableSize(spec)
-	default:
-		return 0, fmt.Errorf("map %q: %w: %v with keys of %d bytes, %d of contents", spec.Name, ErrMap, spec.Type, spec.Key, len(spec.Contents))
+	size, err := flat.StorageSize(spec)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrMap, err)
 	}
 	if size > MaxStorage {
 		return 0, fmt.Errorf("map %q: %w: %d bytes; allowed: %d", spec.Name, ErrMap, size, MaxStorage)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+	"github.com/trapeze-nic/trapeze/internal/firmware-loader/checker"
 )
 
 // MaxFrame is the longest frame in bytes that a program can be asked about, one
@@ -30,8 +31,8 @@ type Program struct {
 }
 
 // Compile decodes a program. maps are those of its image, in the same order; clock
-// is the device's clock, in nanoseconds. Errors are *CompileError, and ErrMap or
-// ErrLength for what concerns no single instruction.
+// is the device's clock, in nanoseconds. Errors are *checker.Refusal, and ErrMap for
+// maps that are not the program's.
 func Compile(p abi.Program, maps []*Map, clock func() uint64) (*Program, error) {
 	if p.Hook >= abi.Hooks {
 		return nil, fmt.Errorf("compile: no such hook: %v", p.Hook)
@@ -39,21 +40,16 @@ func Compile(p abi.Program, maps []*Map, clock func() uint64) (*Program, error) 
 	if len(maps) != len(p.Maps) || len(maps) > abi.MaxMaps {
 		return nil, fmt.Errorf("%v: %w: %d maps for a program with %d", p.Hook, ErrMap, len(maps), len(p.Maps))
 	}
-	d := decoder{maps: maps}
-	if err := d.layOut(p.Instructions); err != nil {
-		return nil, fmt.Errorf("%v: %w: %d instructions; allowed: 1 to %d of 8 bytes", p.Hook, err, len(p.Instructions), abi.MaxInstructions)
+	decoded, err := checker.Decode(p)
+	if err != nil {
+		return nil, err
 	}
-	prog := &Program{hook: p.Hook, budget: p.Hook.Budget(), code: make([]op, len(p.Instructions)), slots: d.slots, maps: maps, clock: clock}
-	for i := range p.Instructions {
-		ins := &p.Instructions[i]
-		o, err := d.decode(i, ins)
-		if err == nil && i == len(p.Instructions)-1 && o.code != opExit && o.code != opJump {
-			err = ErrLength
-		}
-		if err != nil {
-			return nil, &CompileError{Hook: p.Hook, Instruction: int(d.slots[i]), Text: fmt.Sprint(*ins), Reason: err}
-		}
-		prog.code[i] = o
+	prog := &Program{hook: p.Hook, budget: p.Hook.Budget(), maps: maps, clock: clock}
+	slot := int32(0)
+	for i := range decoded {
+		o := opOf(i, &decoded[i])
+		prog.code, prog.slots = append(prog.code, o), append(prog.slots, slot)
+		slot += int32(p.Instructions[i].Width())
 		prog.writes = prog.writes || o.code >= opStore8 && o.code <= opAtomic && o.src != frameRegister
 		if o.src == frameRegister || o.dst == frameRegister {
 			prog.used = prog.stack[:]

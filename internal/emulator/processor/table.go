@@ -51,11 +51,6 @@ func slotsOf(spec abi.Map) uint64 {
 	return n
 }
 
-// tableSize returns the bytes of the table of a map, without the values.
-func tableSize(spec abi.Map) uint64 {
-	return tableHeader + slotSize*slotsOf(spec) + padded(stateSize*spec.Entries) + padded(spec.Key)*uint64(spec.Entries)
-}
-
 // newTable lays a table out in memory, which is zero, and returns what is left of
 // it for the values.
 func newTable(spec abi.Map, memory []byte) (t table, values []byte) {

@@ -9,19 +9,19 @@ import (
 // branch checks a conditional jump. Unless the verdict says which way it always
 // goes, it turns s into what is known where the condition does not hold, and taken, a
 // copy of s, into what is known where it does.
-func (e *explorer) branch(s *state, ins *instruction, taken *state) (scalar.Verdict, *Refusal) {
-	if r := readable(s, ins.dst); r != nil {
+func (e *explorer) branch(s *state, ins *Instruction, taken *state) (scalar.Verdict, *Refusal) {
+	if r := readable(s, ins.Dst); r != nil {
 		return scalar.Maybe, r
 	}
 	b, r := second(s, ins)
 	if r != nil {
 		return scalar.Maybe, r
 	}
-	a := s.regs[ins.dst]
+	a := s.regs[ins.Dst]
 	if a.isPointer() || b.isPointer() {
 		return comparePointers(s, ins, &a, &b, taken)
 	}
-	if verdict := scalar.Compare(ins.jump, a.num, b.num, !ins.wide); verdict != scalar.Maybe {
+	if verdict := scalar.Compare(ins.Jump, a.num, b.num, !ins.Wide); verdict != scalar.Maybe {
 		e.needs.decide(e.at)
 		return verdict, nil
 	}
@@ -32,9 +32,9 @@ func (e *explorer) branch(s *state, ins *instruction, taken *state) (scalar.Verd
 		of    *state
 		holds bool
 	}{{s, false}, {taken, true}} {
-		na, nb := scalar.Refine(ins.jump, a.num, b.num, !ins.wide, side.holds)
-		if ins.register && (ins.src == ins.dst || same) {
-			na = compareSame(ins.jump, b.num, side.holds)
+		na, nb := scalar.Refine(ins.Jump, a.num, b.num, !ins.Wide, side.holds)
+		if ins.Register && (ins.Src == ins.Dst || same) {
+			na = compareSame(ins.Jump, b.num, side.holds)
 			nb = na
 		}
 		if e.learn(side.of, ins, na, nb) {
@@ -46,13 +46,13 @@ func (e *explorer) branch(s *state, ins *instruction, taken *state) (scalar.Verd
 
 // learn enters what is known of the operands of a comparison, and reports whether it
 // says something of other registers.
-func (e *explorer) learn(s *state, ins *instruction, a, b scalar.Number) (shared bool) {
-	s.regs[ins.dst].num = a
-	if ins.register {
-		s.regs[ins.src].num = b
-		shared = s.spread(ins.src)
+func (e *explorer) learn(s *state, ins *Instruction, a, b scalar.Number) (shared bool) {
+	s.regs[ins.Dst].num = a
+	if ins.Register {
+		s.regs[ins.Src].num = b
+		shared = s.spread(ins.Src)
 	}
-	return s.spread(ins.dst) || shared
+	return s.spread(ins.Dst) || shared
 }
 
 // compareSame returns what is known of a number where a comparison with itself holds,
@@ -74,22 +74,22 @@ func compareSame(op asm.JumpOp, num scalar.Number, holds bool) scalar.Number {
 	return scalar.Unknown()
 }
 
-func comparePointers(s *state, ins *instruction, a, b *register, taken *state) (scalar.Verdict, *Refusal) {
-	equality := ins.jump == asm.JEq || ins.jump == asm.JNE
-	null := !ins.register && ins.imm == 0 && equality
+func comparePointers(s *state, ins *Instruction, a, b *register, taken *state) (scalar.Verdict, *Refusal) {
+	equality := ins.Jump == asm.JEq || ins.Jump == asm.JNE
+	null := !ins.Register && ins.Constant == 0 && equality
 	switch {
-	case !ins.wide && null && hasFrameHalf(a.kind):
+	case !ins.Wide && null && hasFrameHalf(a.kind):
 		// Data has 32 bits in C: a pointer that was made of it is null if they are
 		// zero.
 		*taken = *s
 		return scalar.Maybe, nil
-	case !ins.wide:
+	case !ins.Wide:
 		return scalar.Maybe, refuse(ErrPointer, "32 bits of %v are compared", firstPointer(a, b))
 	case null:
 		return compareNull(s, ins, a, taken), nil
 	case !a.isPointer() || !b.isPointer():
 		return scalar.Maybe, refuse(ErrPointer, "%v is compared with a number", firstPointer(a, b))
-	case ins.jump == asm.JSet || isSigned(ins.jump):
+	case ins.Jump == asm.JSet || isSigned(ins.Jump):
 		return scalar.Maybe, refuse(ErrPointer, "a comparison that addresses do not have")
 	case a.kind == kindValueOrNull || b.kind == kindValueOrNull:
 		return scalar.Maybe, refuse(ErrNull, "the answer of the lookup was not compared with null")
@@ -99,7 +99,7 @@ func comparePointers(s *state, ins *instruction, a, b *register, taken *state) (
 		return scalar.Maybe, refuse(ErrPointer, "%v is compared with %v", a, b)
 	}
 	*taken = *s
-	compareEnd(s, ins.jump, a, b, taken)
+	compareEnd(s, ins.Jump, a, b, taken)
 	return scalar.Maybe, nil
 }
 
@@ -107,9 +107,9 @@ func isSigned(op asm.JumpOp) bool {
 	return op == asm.JSGT || op == asm.JSGE || op == asm.JSLT || op == asm.JSLE
 }
 
-func compareNull(s *state, ins *instruction, a *register, taken *state) scalar.Verdict {
+func compareNull(s *state, ins *Instruction, a *register, taken *state) scalar.Verdict {
 	if a.kind == kindValue || a.kind == kindMap {
-		if ins.jump == asm.JEq {
+		if ins.Jump == asm.JEq {
 			return scalar.Never
 		}
 		return scalar.Always
@@ -120,8 +120,8 @@ func compareNull(s *state, ins *instruction, a *register, taken *state) scalar.V
 		// both sides.
 		return scalar.Maybe
 	}
-	s.resolveNull(a.id, ins.jump == asm.JNE)
-	taken.resolveNull(a.id, ins.jump == asm.JEq)
+	s.resolveNull(a.id, ins.Jump == asm.JNE)
+	taken.resolveNull(a.id, ins.Jump == asm.JEq)
 	return scalar.Maybe
 }
 

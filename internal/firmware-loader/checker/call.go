@@ -34,8 +34,8 @@ var helpers = map[abi.Helper]helper{
 }
 
 // call checks a call of a helper. Afterwards R1 to R5 hold nothing.
-func (e *explorer) call(s *state, ins *instruction) *Refusal {
-	called := abi.Helper(ins.imm)
+func (e *explorer) call(s *state, ins *Instruction) *Refusal {
+	called := abi.Helper(ins.Constant)
 	h := helpers[called]
 	var m *abi.Map
 	var mapIndex uint8

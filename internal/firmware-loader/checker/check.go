@@ -47,21 +47,9 @@ func check(p *abi.Program) (Report, *Refusal) {
 	if r := checkMaps(p.Maps); r != nil {
 		return Report{}, r
 	}
-	if n := len(p.Instructions); n == 0 || n > abi.MaxInstructions {
-		return Report{}, refuse(ErrSize, "%d instructions; 1 to %d are allowed", n, abi.MaxInstructions)
-	}
-	slots := int(p.Instructions.Size() / slotSize)
-	if slots > abi.MaxInstructions {
-		return Report{}, refuse(ErrSize, "%d slots of 8 bytes; at most %d are allowed", slots, abi.MaxInstructions)
-	}
-	code := make([]instruction, len(p.Instructions))
-	for i := range code {
-		if r := decode(&code[i], &p.Instructions[i], p.Maps); r != nil {
-			return Report{}, r.locate(p, i)
-		}
-	}
-	if at, r := linkJumps(code, p.Instructions); r != nil {
-		return Report{}, r.locate(p, at)
+	code, r := decodeAll(p)
+	if r != nil {
+		return Report{}, r
 	}
 	joins, at, r := walk(code)
 	if r != nil {
@@ -73,10 +61,41 @@ func check(p *abi.Program) (Report, *Refusal) {
 	}
 	return Report{
 		Hook:         p.Hook,
-		Instructions: slots,
+		Instructions: int(p.Instructions.Size() / slotSize),
 		WorstCase:    e.worst,
 		Stack:        e.stack,
 		Explored:     e.explored,
 		States:       e.states,
 	}, nil
+}
+
+// Decode returns the instructions of a program, with jumps to where instructions
+// start: the part of Check that looks at encodings. The error is always a *Refusal.
+func Decode(p abi.Program) ([]Instruction, error) {
+	code, refusal := decodeAll(&p)
+	if refusal != nil {
+		refusal.Hook = p.Hook
+		return nil, refusal
+	}
+	return code, nil
+}
+
+func decodeAll(p *abi.Program) ([]Instruction, *Refusal) {
+	if n := len(p.Instructions); n == 0 || n > abi.MaxInstructions {
+		return nil, refuse(ErrSize, "%d instructions; 1 to %d are allowed", n, abi.MaxInstructions)
+	}
+	slots := int(p.Instructions.Size() / slotSize)
+	if slots > abi.MaxInstructions {
+		return nil, refuse(ErrSize, "%d slots of 8 bytes; at most %d are allowed", slots, abi.MaxInstructions)
+	}
+	code := make([]Instruction, len(p.Instructions))
+	for i := range code {
+		if r := decode(&code[i], &p.Instructions[i], p.Maps); r != nil {
+			return nil, r.locate(p, i)
+		}
+	}
+	if at, r := linkJumps(code, p.Instructions); r != nil {
+		return nil, r.locate(p, at)
+	}
+	return code, nil
 }

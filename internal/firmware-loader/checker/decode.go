@@ -15,39 +15,39 @@ const (
 
 var errOperation = "the processor has no such operation"
 
-func decodeALU(ins *instruction, a *asm.Instruction) *Refusal {
-	ins.form = formALU
-	ins.alu = asm.ALUOp(a.OpCode &^ (classBits | sourceBits))
-	ins.register = a.OpCode&sourceBits != 0
+func decodeALU(ins *Instruction, a *asm.Instruction) *Refusal {
+	ins.Form = FormALU
+	ins.ALU = asm.ALUOp(a.OpCode &^ (classBits | sourceBits))
+	ins.Register = a.OpCode&sourceBits != 0
 	if a.Offset != 0 {
 		return refuse(ErrField, "an arithmetic instruction has no offset")
 	}
-	if r := writable(ins.dst); r != nil {
+	if r := writable(ins.Dst); r != nil {
 		return r
 	}
 	bits := int64(32)
-	if ins.wide {
+	if ins.Wide {
 		bits = 64
 	}
-	switch ins.alu {
+	switch ins.ALU {
 	case asm.Swap:
 		return decodeSwap(ins)
 	case asm.Neg:
-		if ins.register || ins.src != 0 || ins.imm != 0 {
+		if ins.Register || ins.Src != 0 || ins.Constant != 0 {
 			return refuse(ErrField, "a negation has one operand")
 		}
 		return nil
 	case asm.MovSX8, asm.MovSX16, asm.MovSX32:
-		if !ins.register || ins.alu == asm.MovSX32 && !ins.wide {
+		if !ins.Register || ins.ALU == asm.MovSX32 && !ins.Wide {
 			return refuse(ErrInstruction, "%s", errOperation)
 		}
 	case asm.Div, asm.SDiv, asm.Mod, asm.SMod:
-		if !ins.register && ins.imm == 0 {
+		if !ins.Register && ins.Constant == 0 {
 			return refuse(ErrField, "a division by the constant zero")
 		}
 	case asm.LSh, asm.RSh, asm.ArSh:
-		if !ins.register && (ins.imm < 0 || ins.imm >= bits) {
-			return refuse(ErrField, "a shift of %d bits by %d", bits, ins.imm)
+		if !ins.Register && (ins.Constant < 0 || ins.Constant >= bits) {
+			return refuse(ErrField, "a shift of %d bits by %d", bits, ins.Constant)
 		}
 	case asm.Add, asm.Sub, asm.Mul, asm.Or, asm.And, asm.Xor, asm.Mov:
 	default:
@@ -56,106 +56,106 @@ func decodeALU(ins *instruction, a *asm.Instruction) *Refusal {
 	return oneOperand2(ins)
 }
 
-func decodeSwap(ins *instruction) *Refusal {
-	ins.form = formSwap
+func decodeSwap(ins *Instruction) *Refusal {
+	ins.Form = FormSwap
 	// The processor is little-endian: to its own order is only a truncation.
-	ins.reverse = ins.wide || ins.register
-	if ins.wide && ins.register {
+	ins.Reverse = ins.Wide || ins.Register
+	if ins.Wide && ins.Register {
 		return refuse(ErrInstruction, "%s", errOperation)
 	}
-	if ins.imm != 16 && ins.imm != 32 && ins.imm != 64 {
-		return refuse(ErrField, "a swap of %d bits; 16, 32 and 64 are known", ins.imm)
+	if ins.Constant != 16 && ins.Constant != 32 && ins.Constant != 64 {
+		return refuse(ErrField, "a swap of %d bits; 16, 32 and 64 are known", ins.Constant)
 	}
-	ins.register = false
-	if ins.src != 0 {
+	ins.Register = false
+	if ins.Src != 0 {
 		return refuse(ErrField, "a swap has one operand")
 	}
 	return nil
 }
 
 // oneOperand2 refuses a constant beside a register as second operand.
-func oneOperand2(ins *instruction) *Refusal {
-	if ins.register && ins.imm != 0 || !ins.register && ins.src != 0 {
+func oneOperand2(ins *Instruction) *Refusal {
+	if ins.Register && ins.Constant != 0 || !ins.Register && ins.Src != 0 {
 		return refuse(ErrField, "a constant and a register as second operand")
 	}
 	return nil
 }
 
-func decodeJump(ins *instruction, a *asm.Instruction) *Refusal {
+func decodeJump(ins *Instruction, a *asm.Instruction) *Refusal {
 	op := a.OpCode &^ (classBits | sourceBits)
-	ins.jump = asm.JumpOp(op)
-	ins.register = a.OpCode&sourceBits != 0
+	ins.Jump = asm.JumpOp(op)
+	ins.Register = a.OpCode&sourceBits != 0
 	if op > 0xff {
 		return refuse(ErrInstruction, "%s", errOperation)
 	}
-	switch ins.jump {
+	switch ins.Jump {
 	case asm.Ja:
-		ins.form = formGoto
-		unused := ins.imm
-		if !ins.wide {
-			unused, ins.off = int64(ins.off), int(ins.imm)
+		ins.Form = FormGoto
+		unused := ins.Constant
+		if !ins.Wide {
+			unused, ins.Offset = int64(ins.Offset), int(ins.Constant)
 		}
-		if ins.register || ins.dst != 0 || ins.src != 0 || unused != 0 {
+		if ins.Register || ins.Dst != 0 || ins.Src != 0 || unused != 0 {
 			return refuse(ErrField, "a jump has no operands")
 		}
 		return nil
 	case asm.Exit:
-		ins.form = formExit
-		if ins.register || !ins.wide || ins.dst != 0 || ins.src != 0 || ins.imm != 0 || ins.off != 0 {
+		ins.Form = FormExit
+		if ins.Register || !ins.Wide || ins.Dst != 0 || ins.Src != 0 || ins.Constant != 0 || ins.Offset != 0 {
 			return refuse(ErrField, "an exit has no operands")
 		}
 		return nil
 	case asm.Call:
 		return decodeCall(ins, a)
 	case asm.JEq, asm.JNE, asm.JGT, asm.JGE, asm.JLT, asm.JLE, asm.JSGT, asm.JSGE, asm.JSLT, asm.JSLE, asm.JSet:
-		ins.form = formBranch
+		ins.Form = FormBranch
 		return oneOperand2(ins)
 	}
 	return refuse(ErrInstruction, "%s", errOperation)
 }
 
-func decodeCall(ins *instruction, a *asm.Instruction) *Refusal {
-	ins.form = formCall
-	if ins.register || !ins.wide {
+func decodeCall(ins *Instruction, a *asm.Instruction) *Refusal {
+	ins.Form = FormCall
+	if ins.Register || !ins.Wide {
 		return refuse(ErrInstruction, "%s", errOperation)
 	}
 	if a.Src != asm.R0 {
 		return refuse(ErrHelper, "programs call helpers only, not functions of their own or of a kernel")
 	}
-	if ins.dst != 0 || ins.off != 0 {
+	if ins.Dst != 0 || ins.Offset != 0 {
 		return refuse(ErrField, "a call has no operands but the helper's number")
 	}
-	if _, ok := helpers[abi.Helper(ins.imm)]; !ok {
-		return refuse(ErrHelper, "helper %d is not one of the processor's", ins.imm)
+	if _, ok := helpers[abi.Helper(ins.Constant)]; !ok {
+		return refuse(ErrHelper, "helper %d is not one of the processor's", ins.Constant)
 	}
 	return nil
 }
 
 // decodeMemory decodes the classes LDX, ST and STX.
-func decodeMemory(ins *instruction, a *asm.Instruction) *Refusal {
-	ins.size = a.OpCode.Size().Sizeof()
+func decodeMemory(ins *Instruction, a *asm.Instruction) *Refusal {
+	ins.Size = a.OpCode.Size().Sizeof()
 	plain := a.OpCode <= 0xff && a.OpCode.Mode() == asm.MemMode
 	switch class := a.OpCode.Class(); {
 	case class == asm.LdXClass && (plain || a.OpCode <= 0xff && a.OpCode.Mode() == asm.MemSXMode):
-		ins.form = formLoad
-		ins.extend = !plain
-		if ins.extend && ins.size == 8 {
+		ins.Form = FormLoad
+		ins.Extend = !plain
+		if ins.Extend && ins.Size == 8 {
 			return refuse(ErrInstruction, "%s", errOperation)
 		}
-		if ins.imm != 0 {
+		if ins.Constant != 0 {
 			return refuse(ErrField, "a load has no constant")
 		}
-		return writable(ins.dst)
+		return writable(ins.Dst)
 	case class == asm.StClass && plain:
-		ins.form = formStoreImm
-		if ins.src != 0 {
+		ins.Form = FormStoreImm
+		if ins.Src != 0 {
 			return refuse(ErrField, "a constant and a register to store")
 		}
 		return nil
 	case class == asm.StXClass && plain:
-		ins.form = formStore
-		ins.register = true
-		if ins.imm != 0 {
+		ins.Form = FormStore
+		ins.Register = true
+		if ins.Constant != 0 {
 			return refuse(ErrField, "a constant and a register to store")
 		}
 		return nil
@@ -165,18 +165,18 @@ func decodeMemory(ins *instruction, a *asm.Instruction) *Refusal {
 	return refuse(ErrInstruction, "%s", errOperation)
 }
 
-func decodeAtomic(ins *instruction, a *asm.Instruction) *Refusal {
-	ins.form = formAtomic
-	ins.register = true
-	ins.atomic = a.OpCode.AtomicOp()
-	switch ins.atomic {
+func decodeAtomic(ins *Instruction, a *asm.Instruction) *Refusal {
+	ins.Form = FormAtomic
+	ins.Register = true
+	ins.Atomic = a.OpCode.AtomicOp()
+	switch ins.Atomic {
 	case asm.AddAtomic, asm.FetchAdd, asm.AndAtomic, asm.FetchAnd, asm.OrAtomic, asm.FetchOr,
 		asm.XorAtomic, asm.FetchXor, asm.Xchg, asm.CmpXchg:
 	default:
 		return refuse(ErrInstruction, "%s", errOperation)
 	}
 	// Decoding leaves the operation in the constant too, where it is encoded.
-	if a.OpCode != ins.atomic.OpCode(a.OpCode.Size()) || ins.imm != 0 && ins.imm != int64(ins.atomic>>8) {
+	if a.OpCode != ins.Atomic.OpCode(a.OpCode.Size()) || ins.Constant != 0 && ins.Constant != int64(ins.Atomic>>8) {
 		return refuse(ErrInstruction, "atomic operations have 4 or 8 bytes, and no other flags")
 	}
 	if register, ok := ins.fetches(); ok {

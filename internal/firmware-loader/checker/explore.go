@@ -9,7 +9,7 @@ import (
 type explorer struct {
 	hook  abi.Hook
 	maps  []abi.Map
-	code  []instruction
+	code  []Instruction
 	joins []bool // where jumps lead
 	needs *analysis
 	// changes is the analysis that takes all conditions for decided: where it
@@ -48,7 +48,7 @@ type path struct {
 	total int // instructions since the entry
 }
 
-func newExplorer(p *abi.Program, code []instruction, joins []bool) *explorer {
+func newExplorer(p *abi.Program, code []Instruction, joins []bool) *explorer {
 	held, leading := findKinds(p.Hook, code), leadingTo(code)
 	e := &explorer{
 		hook: p.Hook, maps: p.Maps, code: code, joins: joins,
@@ -107,16 +107,16 @@ func (e *explorer) follow(p *path) *Refusal {
 		}
 		ins := &e.code[p.at]
 		p.at++
-		switch ins.form {
-		case formExit:
+		switch ins.Form {
+		case FormExit:
 			if r := exit(&p.state); r != nil {
 				return r
 			}
 			finish(p.last, p.since)
 			return nil
-		case formGoto:
-			p.at = ins.target
-		case formBranch:
+		case FormGoto:
+			p.at = ins.Target
+		case FormBranch:
 			if r := e.fork(p, ins); r != nil {
 				return r
 			}
@@ -130,9 +130,9 @@ func (e *explorer) follow(p *path) *Refusal {
 
 // fork goes on where the condition of a jump does not hold, and leaves the other
 // side for later, unless only one is possible.
-func (e *explorer) fork(p *path, ins *instruction) *Refusal {
+func (e *explorer) fork(p *path, ins *Instruction) *Refusal {
 	top := len(e.pending)
-	e.pending = append(e.pending, path{at: ins.target, last: p.last, since: p.since, total: p.total})
+	e.pending = append(e.pending, path{at: ins.Target, last: p.last, since: p.since, total: p.total})
 	verdict, r := e.branch(&p.state, ins, &e.pending[top].state)
 	if verdict == scalar.Maybe {
 		p.last.open++
@@ -140,38 +140,38 @@ func (e *explorer) fork(p *path, ins *instruction) *Refusal {
 	}
 	e.pending = e.pending[:top]
 	if verdict == scalar.Always {
-		p.at = ins.target
+		p.at = ins.Target
 	}
 	return r
 }
 
 // step checks an instruction that does not jump, and changes the state as it does.
-func (e *explorer) step(s *state, ins *instruction) *Refusal {
-	switch ins.form {
-	case formALU:
+func (e *explorer) step(s *state, ins *Instruction) *Refusal {
+	switch ins.Form {
+	case FormALU:
 		return e.alu(s, ins)
-	case formSwap:
+	case FormSwap:
 		return swap(s, ins)
-	case formLoad:
+	case FormLoad:
 		return e.load(s, ins)
-	case formStore:
-		if r := readable(s, ins.src); r != nil {
+	case FormStore:
+		if r := readable(s, ins.Src); r != nil {
 			return r
 		}
-		return e.store(s, ins, &s.regs[ins.src])
-	case formStoreImm:
-		value := number(scalar.Const(uint64(ins.imm)))
+		return e.store(s, ins, &s.regs[ins.Src])
+	case FormStoreImm:
+		value := number(scalar.Const(uint64(ins.Constant)))
 		return e.store(s, ins, &value)
-	case formAtomic:
+	case FormAtomic:
 		return e.atomic(s, ins)
-	case formCall:
+	case FormCall:
 		return e.call(s, ins)
-	case formConst:
-		s.regs[ins.dst] = number(scalar.Const(uint64(ins.imm)))
-	case formMap:
-		s.regs[ins.dst] = register{kind: kindMap, mapIndex: uint8(ins.mapIndex)}
-	case formMapValue:
-		s.regs[ins.dst] = register{kind: kindValue, mapIndex: uint8(ins.mapIndex), off: int32(ins.mapOffset)}
+	case FormConst:
+		s.regs[ins.Dst] = number(scalar.Const(uint64(ins.Constant)))
+	case FormMap:
+		s.regs[ins.Dst] = register{kind: kindMap, mapIndex: uint8(ins.Map)}
+	case FormMapValue:
+		s.regs[ins.Dst] = register{kind: kindValue, mapIndex: uint8(ins.Map), off: int32(ins.MapOffset)}
 	}
 	return nil
 }

@@ -6,7 +6,7 @@ import (
 
 // linkJumps sets the targets of jumps. On refusal it also returns the index of the
 // jump.
-func linkJumps(code []instruction, from asm.Instructions) (at int, r *Refusal) {
+func linkJumps(code []Instruction, from asm.Instructions) (at int, r *Refusal) {
 	slotOf := make([]int, len(code))
 	slots := 0
 	for i := range from {
@@ -19,39 +19,39 @@ func linkJumps(code []instruction, from asm.Instructions) (at int, r *Refusal) {
 	}
 	for i := range code {
 		ins := &code[i]
-		if ins.form != formGoto && ins.form != formBranch {
+		if ins.Form != FormGoto && ins.Form != FormBranch {
 			continue
 		}
-		if label := from[i].Reference(); label != "" && ins.off == -1 {
+		if label := from[i].Reference(); label != "" && ins.Offset == -1 {
 			return i, refuse(ErrJump, "the jump to %q was not linked", label)
 		}
-		to := slotOf[i] + 1 + ins.off
+		to := slotOf[i] + 1 + ins.Offset
 		switch {
 		case to < 0 || to >= slots:
 			return i, refuse(ErrJump, "to slot %d of %d", to, slots)
 		case starts[to] == 0:
 			return i, refuse(ErrJump, "to slot %d, inside a 64-bit load", to)
 		}
-		ins.target = starts[to] - 1
+		ins.Target = starts[to] - 1
 	}
 	return 0, nil
 }
 
 // next returns the instructions that may follow code[i]; n is how many.
-func next(code []instruction, i int) (successors [2]int, n int) {
-	switch code[i].form {
-	case formExit:
+func next(code []Instruction, i int) (successors [2]int, n int) {
+	switch code[i].Form {
+	case FormExit:
 		return successors, 0
-	case formGoto:
-		return [2]int{code[i].target}, 1
-	case formBranch:
-		return [2]int{i + 1, code[i].target}, 2
+	case FormGoto:
+		return [2]int{code[i].Target}, 1
+	case FormBranch:
+		return [2]int{i + 1, code[i].Target}, 2
 	}
 	return [2]int{i + 1}, 1
 }
 
 // leadingTo returns, for each instruction, those that may come before it.
-func leadingTo(code []instruction) [][]int {
+func leadingTo(code []Instruction) [][]int {
 	leading := make([][]int, len(code))
 	for i := range code {
 		successors, n := next(code, i)
@@ -65,7 +65,7 @@ func leadingTo(code []instruction) [][]int {
 // walk checks that every instruction can be reached, and that none has the end of
 // the program behind it. It returns where paths join. On refusal it returns the
 // index of the instruction.
-func walk(code []instruction) (joins []bool, at int, r *Refusal) {
+func walk(code []Instruction) (joins []bool, at int, r *Refusal) {
 	joins = make([]bool, len(code))
 	reached := make([]bool, len(code))
 	reached[0] = true
@@ -78,7 +78,7 @@ func walk(code []instruction) (joins []bool, at int, r *Refusal) {
 			if to >= len(code) {
 				return nil, i, refuse(ErrNoExit, "the program ends after this instruction")
 			}
-			if code[i].form == formGoto || code[i].form == formBranch && to == code[i].target {
+			if code[i].Form == FormGoto || code[i].Form == FormBranch && to == code[i].Target {
 				joins[to] = true
 			}
 			if !reached[to] {

@@ -20,7 +20,7 @@ const mayPointer = mayContext | mayStack | mayElse
 
 // findKinds returns, for each instruction, what each register may hold before it on
 // some path: a superset of what the explorer meets, found without following paths.
-func findKinds(hook abi.Hook, code []instruction) [][registers]kinds {
+func findKinds(hook abi.Hook, code []Instruction) [][registers]kinds {
 	before := make([][registers]kinds, len(code))
 	var spilled kinds // of pointers that may be in the stack, all slots together
 	for {
@@ -59,55 +59,55 @@ func merge(into, from *[registers]kinds) (changed bool) {
 }
 
 // flow changes k as the instruction does, and returns what it may spill.
-func flow(k *[registers]kinds, hook abi.Hook, ins *instruction, spilled kinds) kinds {
-	switch ins.form {
-	case formALU:
-		k[ins.dst] = flowALU(k, ins)
-	case formSwap, formConst:
-		k[ins.dst] = mayNumber
-	case formMap, formMapValue:
-		k[ins.dst] = mayElse
-	case formLoad:
-		base := k[ins.src]
-		k[ins.dst] = mayNumber
-		if base&mayStack != 0 && ins.size == 8 {
-			k[ins.dst] |= spilled
+func flow(k *[registers]kinds, hook abi.Hook, ins *Instruction, spilled kinds) kinds {
+	switch ins.Form {
+	case FormALU:
+		k[ins.Dst] = flowALU(k, ins)
+	case FormSwap, FormConst:
+		k[ins.Dst] = mayNumber
+	case FormMap, FormMapValue:
+		k[ins.Dst] = mayElse
+	case FormLoad:
+		base := k[ins.Src]
+		k[ins.Dst] = mayNumber
+		if base&mayStack != 0 && ins.Size == 8 {
+			k[ins.Dst] |= spilled
 		}
 		if base&mayContext != 0 && !hook.IsPulse() {
-			k[ins.dst] |= mayElse
+			k[ins.Dst] |= mayElse
 		}
-	case formStore:
-		if k[ins.dst]&mayStack != 0 {
-			return k[ins.src] & mayPointer
+	case FormStore:
+		if k[ins.Dst]&mayStack != 0 {
+			return k[ins.Src] & mayPointer
 		}
-	case formAtomic:
+	case FormAtomic:
 		if register, ok := ins.fetches(); ok {
 			k[register] = mayNumber
 		}
-	case formCall:
+	case FormCall:
 		for r := 1; r <= 5; r++ {
 			k[r] = 0
 		}
 		k[0] = mayNumber
-		if abi.Helper(ins.imm) == abi.HelperMapLookup {
+		if abi.Helper(ins.Constant) == abi.HelperMapLookup {
 			k[0] |= mayElse
 		}
 	}
 	return 0
 }
 
-func flowALU(k *[registers]kinds, ins *instruction) kinds {
+func flowALU(k *[registers]kinds, ins *Instruction) kinds {
 	source := mayNumber
-	if ins.register {
-		source = k[ins.src]
+	if ins.Register {
+		source = k[ins.Src]
 	}
 	switch {
-	case !ins.wide:
+	case !ins.Wide:
 		return mayNumber
-	case ins.alu == asm.Mov:
+	case ins.ALU == asm.Mov:
 		return source
-	case ins.alu == asm.Add || ins.alu == asm.Sub:
-		return k[ins.dst] | source
+	case ins.ALU == asm.Add || ins.ALU == asm.Sub:
+		return k[ins.Dst] | source
 	}
 	return mayNumber
 }

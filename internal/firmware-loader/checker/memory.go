@@ -21,9 +21,9 @@ const (
 )
 
 // load checks a load and sets its destination.
-func (e *explorer) load(s *state, ins *instruction) *Refusal {
-	base := &s.regs[ins.src]
-	if r := readable(s, ins.src); r != nil {
+func (e *explorer) load(s *state, ins *Instruction) *Refusal {
+	base := &s.regs[ins.Src]
+	if r := readable(s, ins.Src); r != nil {
 		return r
 	}
 	// The kernel rewrites loads from the context, so each is one or is not.
@@ -40,59 +40,59 @@ func (e *explorer) load(s *state, ins *instruction) *Refusal {
 	case kindStack:
 		value, r = e.loadFromStack(s, base, ins)
 	default:
-		value, r = loaded(ins), e.access(s, base, ins.off, ins.size, useLoad)
+		value, r = loaded(ins), e.access(s, base, ins.Offset, ins.Size, useLoad)
 	}
 	if r == nil {
-		s.regs[ins.dst] = value
+		s.regs[ins.Dst] = value
 	}
 	return r
 }
 
-func (e *explorer) loadFromStack(s *state, base *register, ins *instruction) (register, *Refusal) {
-	lowest, highest, r := e.stackExtent(base, ins.off, ins.size, ins.size)
+func (e *explorer) loadFromStack(s *state, base *register, ins *Instruction) (register, *Refusal) {
+	lowest, highest, r := e.stackExtent(base, ins.Offset, ins.Size, ins.Size)
 	if r != nil {
 		return register{}, r
 	}
-	if highest-lowest != ins.size {
+	if highest-lowest != ins.Size {
 		return loaded(ins), s.readStack(lowest, highest)
 	}
-	value, r := s.loadStack(lowest, ins.size)
-	if r != nil || !ins.extend {
+	value, r := s.loadStack(lowest, ins.Size)
+	if r != nil || !ins.Extend {
 		return value, r
 	}
 	if value.isPointer() {
 		return value, refuse(ErrPointer, "an address is loaded with its sign extended")
 	}
-	if !value.num.Fits(8*ins.size - 1) {
+	if !value.num.Fits(8*ins.Size - 1) {
 		value.forget()
 	}
-	value.num = value.num.SignExtend(ins.size)
+	value.num = value.num.SignExtend(ins.Size)
 	return value, nil
 }
 
 // store checks a store of a register or of a constant, and enters it.
-func (e *explorer) store(s *state, ins *instruction, value *register) *Refusal {
-	base := &s.regs[ins.dst]
-	if r := readable(s, ins.dst); r != nil {
+func (e *explorer) store(s *state, ins *Instruction, value *register) *Refusal {
+	base := &s.regs[ins.Dst]
+	if r := readable(s, ins.Dst); r != nil {
 		return r
 	}
 	if base.kind == kindStack {
-		lowest, highest, r := e.stackExtent(base, ins.off, ins.size, ins.size)
+		lowest, highest, r := e.stackExtent(base, ins.Offset, ins.Size, ins.Size)
 		switch {
 		case r != nil:
 			return r
-		case highest-lowest == ins.size:
-			if ins.register && value.num.Fits(8*ins.size) {
+		case highest-lowest == ins.Size:
+			if ins.Register && value.num.Fits(8*ins.Size) {
 				e.share(value)
 			}
-			return s.storeStack(lowest, ins.size, value)
+			return s.storeStack(lowest, ins.Size, value)
 		case value.isPointer():
 			return refuse(ErrPointer, "%v is stored at an offset of the stack that is not known", value)
 		}
 		s.blurStack(lowest, highest)
 		return nil
 	}
-	if r := e.access(s, base, ins.off, ins.size, useStore); r != nil {
+	if r := e.access(s, base, ins.Offset, ins.Size, useStore); r != nil {
 		return r
 	}
 	if value.isPointer() {
@@ -102,13 +102,13 @@ func (e *explorer) store(s *state, ins *instruction, value *register) *Refusal {
 }
 
 // atomic checks an atomic operation and enters what it does.
-func (e *explorer) atomic(s *state, ins *instruction) *Refusal {
-	base := s.regs[ins.dst]
-	if r := readable(s, ins.dst); r != nil {
+func (e *explorer) atomic(s *state, ins *Instruction) *Refusal {
+	base := s.regs[ins.Dst]
+	if r := readable(s, ins.Dst); r != nil {
 		return r
 	}
-	operands := []uint8{ins.src}
-	if ins.atomic == asm.CmpXchg {
+	operands := []uint8{ins.Src}
+	if ins.Atomic == asm.CmpXchg {
 		operands = append(operands, 0)
 	}
 	for _, n := range operands {
@@ -119,7 +119,7 @@ func (e *explorer) atomic(s *state, ins *instruction) *Refusal {
 			return refuse(ErrLeak, "%v would be stored by an atomic operation", &s.regs[n])
 		}
 	}
-	if r := e.access(s, &base, ins.off, ins.size, useAtomic); r != nil {
+	if r := e.access(s, &base, ins.Offset, ins.Size, useAtomic); r != nil {
 		return r
 	}
 	if fetched, ok := ins.fetches(); ok {

@@ -50,7 +50,7 @@ func (n *needs) isExact(register uint8) bool { return n.exact&(1<<register) != 0
 // its operands' values only from when a path was seen on which they decide it. Until
 // then both sides were followed, and whatever the values are, nothing else can happen.
 type analysis struct {
-	code    []instruction
+	code    []Instruction
 	before  []needs
 	held    [][registers]kinds
 	leading [][]int // see leadingTo
@@ -59,7 +59,7 @@ type analysis struct {
 	waits   []bool  // those in work
 }
 
-func newAnalysis(code []instruction, leading [][]int, held [][registers]kinds) *analysis {
+func newAnalysis(code []Instruction, leading [][]int, held [][registers]kinds) *analysis {
 	a := &analysis{
 		code: code, leading: leading, held: held,
 		before: make([]needs, len(code)), decided: make([]bool, len(code)), waits: make([]bool, len(code)),
@@ -109,7 +109,7 @@ func (a *analysis) update(i int) (changed bool) {
 	for _, to := range successors[:count] {
 		n.merge(a.before[to])
 	}
-	if ins := &a.code[i]; ins.form == formBranch {
+	if ins := &a.code[i]; ins.Form == FormBranch {
 		n.backBranch(ins, a.decided[i])
 	} else {
 		n.back(ins, &a.held[i])
@@ -118,73 +118,73 @@ func (a *analysis) update(i int) (changed bool) {
 }
 
 // back turns what matters after an instruction into what matters before it.
-func (n *needs) back(ins *instruction, held *[registers]kinds) {
-	switch ins.form {
-	case formALU, formSwap:
+func (n *needs) back(ins *Instruction, held *[registers]kinds) {
+	switch ins.Form {
+	case FormALU, FormSwap:
 		n.backALU(ins, held)
-	case formConst, formMap, formMapValue:
-		n.write(ins.dst)
-	case formLoad:
-		exact := n.isExact(ins.dst)
-		n.write(ins.dst)
-		n.read(1<<ins.src, true)
-		slots, _ := touched(ins, ins.src, held)
+	case FormConst, FormMap, FormMapValue:
+		n.write(ins.Dst)
+	case FormLoad:
+		exact := n.isExact(ins.Dst)
+		n.write(ins.Dst)
+		n.read(1<<ins.Src, true)
+		slots, _ := touched(ins, ins.Src, held)
 		n.readSlots(slots, exact)
-	case formStore, formStoreImm:
-		slots, whole := touched(ins, ins.dst, held)
+	case FormStore, FormStoreImm:
+		slots, whole := touched(ins, ins.Dst, held)
 		exact := n.exactSlots&slots != 0
 		if whole {
 			n.liveSlots &^= slots
 			n.exactSlots &^= slots
 		}
-		n.read(1<<ins.dst, true)
+		n.read(1<<ins.Dst, true)
 		n.read(ins.operand2(), exact)
-	case formAtomic:
+	case FormAtomic:
 		// What an atomic operation fetches is known by its size only.
 		if register, ok := ins.fetches(); ok {
 			n.write(register)
 		}
-		slots, _ := touched(ins, ins.dst, held)
+		slots, _ := touched(ins, ins.Dst, held)
 		n.readSlots(slots, false)
-		n.read(1<<ins.dst, true)
-		n.read(1<<ins.src, n.exactSlots&slots != 0)
-		if ins.atomic == asm.CmpXchg {
+		n.read(1<<ins.Dst, true)
+		n.read(1<<ins.Src, n.exactSlots&slots != 0)
+		if ins.Atomic == asm.CmpXchg {
 			n.read(1, n.exactSlots&slots != 0)
 		}
-	case formCall:
+	case FormCall:
 		n.backCall(ins, held)
-	case formExit:
+	case FormExit:
 		n.read(1, false)
 	}
 }
 
 // backBranch: what is learned of one operand from a comparison that does not decide
 // depends on the other.
-func (n *needs) backBranch(ins *instruction, decided bool) {
-	operands := 1<<ins.dst | ins.operand2()
-	exact := decided || ins.register && n.exact&operands != 0
+func (n *needs) backBranch(ins *Instruction, decided bool) {
+	operands := 1<<ins.Dst | ins.operand2()
+	exact := decided || ins.Register && n.exact&operands != 0
 	n.read(operands, exact)
 }
 
-func (n *needs) backALU(ins *instruction, held *[registers]kinds) {
-	exact := n.isExact(ins.dst)
-	n.write(ins.dst)
+func (n *needs) backALU(ins *Instruction, held *[registers]kinds) {
+	exact := n.isExact(ins.Dst)
+	n.write(ins.Dst)
 	operands := ins.operand2()
-	if ins.alu != asm.Mov && extensions[ins.alu] == 0 {
-		operands |= 1 << ins.dst
+	if ins.ALU != asm.Mov && extensions[ins.ALU] == 0 {
+		operands |= 1 << ins.Dst
 	}
 	// Arithmetic on an address is checked where it is done.
-	if ins.form == formALU && ins.wide && (ins.alu == asm.Add || ins.alu == asm.Sub) {
-		exact = exact || held[ins.dst]&mayPointer != 0 || ins.register && held[ins.src]&mayPointer != 0
+	if ins.Form == FormALU && ins.Wide && (ins.ALU == asm.Add || ins.ALU == asm.Sub) {
+		exact = exact || held[ins.Dst]&mayPointer != 0 || ins.Register && held[ins.Src]&mayPointer != 0
 	}
 	n.read(operands, exact)
 }
 
-func (n *needs) backCall(ins *instruction, held *[registers]kinds) {
+func (n *needs) backCall(ins *Instruction, held *[registers]kinds) {
 	for r := range uint8(6) {
 		n.write(r)
 	}
-	for i, want := range helpers[abi.Helper(ins.imm)].arguments {
+	for i, want := range helpers[abi.Helper(ins.Constant)].arguments {
 		register := uint8(i + 1)
 		n.read(1<<register, want != argumentNumber)
 		if want != argumentNumber && held[register]&mayStack != 0 {
@@ -195,11 +195,11 @@ func (n *needs) backCall(ins *instruction, held *[registers]kinds) {
 
 // touched returns the stack slots that an access may touch, and whether it is known
 // to cover all of them.
-func touched(ins *instruction, base uint8, held *[registers]kinds) (slots uint64, whole bool) {
+func touched(ins *Instruction, base uint8, held *[registers]kinds) (slots uint64, whole bool) {
 	switch {
-	case base == frame && ins.off < 0 && ins.off >= -abi.StackSize && ins.off+ins.size <= 0:
-		first, last := slotOf(ins.off), slotOf(ins.off+ins.size-1)
-		return 1<<first | 1<<last, ins.size == 8 && first == last
+	case base == frame && ins.Offset < 0 && ins.Offset >= -abi.StackSize && ins.Offset+ins.Size <= 0:
+		first, last := slotOf(ins.Offset), slotOf(ins.Offset+ins.Size-1)
+		return 1<<first | 1<<last, ins.Size == 8 && first == last
 	case held[base]&mayStack != 0:
 		return ^uint64(0), false
 	}

@@ -8,19 +8,19 @@ import (
 
 // pointerALU checks arithmetic of which one operand or both are addresses, and
 // returns the result.
-func (e *explorer) pointerALU(ins *instruction, dst, src *register) (register, *Refusal) {
+func (e *explorer) pointerALU(ins *Instruction, dst, src *register) (register, *Refusal) {
 	switch {
-	case !ins.wide && ins.alu == asm.Sub && hasFrameHalf(dst.kind) && hasFrameHalf(src.kind):
+	case !ins.Wide && ins.ALU == asm.Sub && hasFrameHalf(dst.kind) && hasFrameHalf(src.kind):
 		return number(scalar.Unknown()), nil
-	case !ins.wide:
+	case !ins.Wide:
 		return register{}, refuse(ErrPointer, "arithmetic on 32 bits of %v", firstPointer(dst, src))
-	case ins.alu != asm.Add && ins.alu != asm.Sub:
+	case ins.ALU != asm.Add && ins.ALU != asm.Sub:
 		return register{}, refuse(ErrPointer, "only addition and subtraction exist of %v", firstPointer(dst, src))
 	case dst.isPointer() && src.isPointer():
 		return differenceOf(ins, dst, src)
 	case dst.isPointer():
-		return e.displace(dst, src.num, ins.alu == asm.Sub)
-	case ins.alu == asm.Sub:
+		return e.displace(dst, src.num, ins.ALU == asm.Sub)
+	case ins.ALU == asm.Sub:
 		return register{}, refuse(ErrPointer, "%v is subtracted from a number", src)
 	}
 	return e.displace(src, dst.num, false)
@@ -34,8 +34,8 @@ func firstPointer(a, b *register) *register {
 }
 
 // differenceOf allows what gives the length of a frame.
-func differenceOf(ins *instruction, a, b *register) (register, *Refusal) {
-	if ins.alu != asm.Sub || !inFrame(a.kind) || !inFrame(b.kind) {
+func differenceOf(ins *Instruction, a, b *register) (register, *Refusal) {
+	if ins.ALU != asm.Sub || !inFrame(a.kind) || !inFrame(b.kind) {
 		return register{}, refuse(ErrPointer, "of two addresses only differences exist, of addresses in the frame")
 	}
 	return number(scalar.Unknown()), nil
