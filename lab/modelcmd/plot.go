@@ -1,6 +1,7 @@
 package modelcmd
 
 import (
+	"context"
 	"errors"
 
 	"github.com/spf13/cobra"
@@ -62,9 +63,8 @@ func outputFlag(cmd *cobra.Command, output *string) {
 
 // recorded is where a picture of transfers gets them from: a log, or a model run.
 type recorded struct {
-	f      caseFlags
-	log    string
-	output string
+	f   caseFlags
+	log string
 }
 
 func (r *recorded) register(cmd *cobra.Command) {
@@ -75,7 +75,6 @@ func (r *recorded) register(cmd *cobra.Command) {
 		cobra.CheckErr(err)
 	}
 	cmd.Flags().Lookup("count").DefValue = few
-	outputFlag(cmd, &r.output)
 }
 
 // source returns the case, and the log's records if there is one.
@@ -98,26 +97,38 @@ func (r *recorded) source() (report.Case, []dmalog.Record, string, error) {
 	return report.Case{}, records, "DMA log " + r.log, nil
 }
 
-func flowCommand(e Env) *cobra.Command {
-	var r recorded
+// picture makes a command that draws one picture. draw checks the flags that its caller
+// adds.
+func picture(e Env, name, short, example string, draw func(context.Context) ([]byte, error)) *cobra.Command {
+	var output string
 	cmd := &cobra.Command{
-		Use:     "flow --output FILE.svg",
-		Short:   "Packet flow graph: one band for each engine and direction, one stripe for each transfer",
-		Long:    "Packet flow graph: one band for each engine and direction, one stripe for each transfer" + pictureHelp,
-		Example: "  trapeze plot flow --profile p6-natoma --policy amp --count 8 --output flow.svg",
+		Use:     name + " --output FILE.svg",
+		Short:   short,
+		Long:    short + pictureHelp,
+		Example: "  trapeze plot " + name + " " + example + " --output " + name + ".svg",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, records, source, err := r.source()
+			svg, err := draw(cmd.Context())
 			if err != nil {
 				return err
 			}
-			svg, err := report.FlowGraph(cmd.Context(), c, records, source)
-			if err != nil {
-				return err
-			}
-			return writeResult(e, cmd, r.output, svg)
+			return writeResult(e, cmd, output, svg)
 		},
 	}
+	outputFlag(cmd, &output)
+	return cmd
+}
+
+func flowCommand(e Env) *cobra.Command {
+	var r recorded
+	cmd := picture(e, "flow", "Packet flow graph: one band for each engine and direction, one stripe for each transfer",
+		"--profile p6-natoma --policy amp --count 8", func(ctx context.Context) ([]byte, error) {
+			c, records, source, err := r.source()
+			if err != nil {
+				return nil, err
+			}
+			return report.FlowGraph(ctx, c, records, source)
+		})
 	r.register(cmd)
 	return cmd
 }
@@ -125,94 +136,61 @@ func flowCommand(e Env) *cobra.Command {
 func rateCommand(e Env) *cobra.Command {
 	var r recorded
 	var window float64
-	cmd := &cobra.Command{
-		Use:     "rate --output FILE.svg",
-		Short:   "Every engine's effective bandwidth over time",
-		Long:    "Every engine's effective bandwidth over time" + pictureHelp,
-		Example: "  trapeze plot rate --profile p6-natoma --policy amp --count 20 --window-us 50 --output rate.svg",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+	cmd := picture(e, "rate", "Every engine's effective bandwidth over time",
+		"--profile p6-natoma --policy amp --count 20 --window-us 50", func(ctx context.Context) ([]byte, error) {
 			if err := between("--window-us", window, 0.001, 1e6, ""); err != nil {
-				return err
+				return nil, err
 			}
 			c, records, source, err := r.source()
 			if err != nil {
-				return err
+				return nil, err
 			}
-			svg, err := report.Rates(cmd.Context(), c, records, source, profile.Micros(window))
-			if err != nil {
-				return err
-			}
-			return writeResult(e, cmd, r.output, svg)
-		},
-	}
+			return report.Rates(ctx, c, records, source, profile.Micros(window))
+		})
 	r.register(cmd)
 	cmd.Flags().Float64Var(&window, "window-us", 50, "length of the windows in microseconds")
 	return cmd
 }
 
 func thresholdCommand(e Env) *cobra.Command {
-	var name, output string
+	var name string
 	var payload int
-	cmd := &cobra.Command{
-		Use:     "threshold --output FILE.svg",
-		Short:   "Latency against the threshold of the sender, the receiver and both",
-		Long:    "Latency against the threshold of the sender, the receiver and both" + pictureHelp,
-		Example: "  trapeze plot threshold --profile alcor --payload 8192 --output threshold.svg",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+	cmd := picture(e, "threshold", "Latency against the threshold of the sender, the receiver and both",
+		"--profile alcor --payload 8192", func(ctx context.Context) ([]byte, error) {
 			if err := between("--payload", payload, 64, 1<<20, "bytes"); err != nil {
-				return err
+				return nil, err
 			}
 			p, err := loadProfile("--profile", name)
 			if err != nil {
-				return err
+				return nil, err
 			}
-			svg, err := report.Thresholds(cmd.Context(), p, payload)
-			if err != nil {
-				return err
-			}
-			return writeResult(e, cmd, output, svg)
-		},
-	}
+			return report.Thresholds(ctx, p, payload)
+		})
 	cmd.Flags().StringVar(&name, "profile", defaultProfile, "platform by name, or a TOML file")
 	cmd.Flags().IntVar(&payload, "payload", defaultPayload, "bytes of the payload")
-	outputFlag(cmd, &output)
 	return cmd
 }
 
 // payloadCommand draws latency or bandwidth against payload.
 func payloadCommand(e Env, what string) *cobra.Command {
-	var name, output string
+	var name string
 	var policies []string
-	cmd := &cobra.Command{
-		Use:     what + " --output FILE.svg",
-		Short:   what + " against payload, for several policies",
-		Long:    what + " against payload, for several policies" + pictureHelp,
-		Example: "  trapeze plot " + what + " --profile p6-natoma --output " + what + ".svg",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkPolicies("--policies", policies...); err != nil {
-				return err
-			}
-			p, err := loadProfile("--profile", name)
-			if err != nil {
-				return err
-			}
-			draw, payloads := report.Latencies, curvePayloads
-			if what == "bandwidth" {
-				draw, payloads = report.Bandwidths, widePayloads
-			}
-			svg, err := draw(cmd.Context(), p, policies, payloads)
-			if err != nil {
-				return err
-			}
-			return writeResult(e, cmd, output, svg)
-		},
+	draw, payloads := report.Latencies, curvePayloads
+	if what == "bandwidth" {
+		draw, payloads = report.Bandwidths, widePayloads
 	}
+	cmd := picture(e, what, what+" against payload, for several policies", "--profile p6-natoma", func(ctx context.Context) ([]byte, error) {
+		if err := checkPolicies("--policies", policies...); err != nil {
+			return nil, err
+		}
+		p, err := loadProfile("--profile", name)
+		if err != nil {
+			return nil, err
+		}
+		return draw(ctx, p, policies, payloads)
+	})
 	cmd.Flags().StringVar(&name, "profile", defaultProfile, "platform by name, or a TOML file")
 	cmd.Flags().StringSliceVar(&policies, "policies", report.Compared, "delivery policies")
-	outputFlag(cmd, &output)
 	return cmd
 }
 

@@ -63,23 +63,17 @@ func (c *canvas) text(x, y float64, anchor, extra, s string) {
 }
 
 func (c *canvas) path(points []Point, style string) {
-	c.b.WriteString(`<polyline fill="none" points="`)
-	for i, p := range points {
-		if i > 0 {
-			c.b.WriteByte(' ')
-		}
-		c.b.WriteString(num(p.X) + "," + num(p.Y))
-	}
-	fmt.Fprintf(&c.b, `" %s/>`+"\n", style)
+	fmt.Fprintf(&c.b, `<polyline fill="none" points="%s" %s/>`+"\n", joined(points), style)
 }
 
 func (c *canvas) area(points []Point, style string) {
-	c.b.WriteString(`<polygon points="`)
+	fmt.Fprintf(&c.b, `<polygon points="%s" %s/>`+"\n", joined(points), style)
+}
+
+func joined(points []Point) string {
+	text := make([]string, len(points))
 	for i, p := range points {
-		if i > 0 {
-			c.b.WriteByte(' ')
-		}
-		c.b.WriteString(num(p.X) + "," + num(p.Y))
+		text[i] = num(p.X) + "," + num(p.Y)
 	}
-	fmt.Fprintf(&c.b, `" %s/>`+"\n", style)
+	return strings.Join(text, " ")
 }

@@ -15,43 +15,38 @@ const streamFrames = 60
 // FlowGraph draws the first frames of a stream, or of a live device's log if
 // records are given.
 func FlowGraph(ctx context.Context, c Case, records []dmalog.Record, source string) ([]byte, error) {
-	title, note := "Packet flow graph", source
-	if records == nil {
-		c.Log = true
-		f, err := c.Measure(ctx)
-		if err != nil {
-			return nil, err
-		}
-		records = f.Log
-		title = fmt.Sprintf("Packet flow graph: %s, %s", c.Profile.Name, c.Policy)
-		note = packets(&c) + ", virtual time from the posting of the first"
+	records, title, note, err := c.logged(ctx, "Packet flow graph", records, source, ", virtual time from the posting of the first")
+	if err != nil {
+		return nil, err
 	}
 	return plot.Flow{Title: title, Note: note, Records: records}.SVG()
 }
 
-// packets says what a stream is made of.
-func packets(c *Case) string {
+// Rates draws every engine's effective bandwidth over time.
+func Rates(ctx context.Context, c Case, records []dmalog.Record, source string, window profile.Time) ([]byte, error) {
+	records, title, note, err := c.logged(ctx, "Effective bandwidth", records, source, fmt.Sprintf("; mean over windows of %s us", figure(window.Microseconds())))
+	if err != nil {
+		return nil, err
+	}
+	return plot.Rate{Title: title, Note: note, Records: records, Window: int64(window)}.SVG()
+}
+
+// logged returns the records that are given with their source, or else those of the
+// case, with what a picture of them says: more is what it says of the case only.
+func (c *Case) logged(ctx context.Context, title string, given []dmalog.Record, source, more string) (records []dmalog.Record, full, note string, err error) {
+	if given != nil {
+		return given, title, source, nil
+	}
+	c.Log = true
+	f, err := c.Measure(ctx)
+	if err != nil {
+		return nil, "", "", err
+	}
 	each := ""
 	if c.Bidirectional {
 		each = " each way"
 	}
-	return fmt.Sprintf("%d packets of %d bytes%s", c.Count, c.Payload, each)
-}
-
-// Rates draws every engine's effective bandwidth over time.
-func Rates(ctx context.Context, c Case, records []dmalog.Record, source string, window profile.Time) ([]byte, error) {
-	title, note := "Effective bandwidth", source
-	if records == nil {
-		c.Log = true
-		f, err := c.Measure(ctx)
-		if err != nil {
-			return nil, err
-		}
-		records = f.Log
-		title = fmt.Sprintf("Effective bandwidth: %s, %s", c.Profile.Name, c.Policy)
-		note = fmt.Sprintf("%s; mean over windows of %s us", packets(&c), figure(window.Microseconds()))
-	}
-	return plot.Rate{Title: title, Note: note, Records: records, Window: int64(window)}.SVG()
+	return f.Log, fmt.Sprintf("%s: %s, %s", title, c.Profile.Name, c.Policy), fmt.Sprintf("%d packets of %d bytes%s%s", c.Count, c.Payload, each, more), nil
 }
 
 // tooSlow is where threshold curves are cut off, as a multiple of store and
@@ -120,14 +115,19 @@ func Latencies(ctx context.Context, p *profile.Profile, policies []string, paylo
 	if payloads[len(payloads)-1] > 16384 {
 		ch.X.Zero, ch.X.Log2 = false, true
 	}
+	return curves(ctx, ch, p, policies, payloads, 1, func(f *Figures) float64 { return f.Latency.Microseconds() })
+}
+
+// curves draws a chart with a figure of streams of count payloads for each policy.
+func curves(ctx context.Context, ch plot.Chart, p *profile.Profile, policies []string, payloads []int, count int, figure func(*Figures) float64) ([]byte, error) {
 	for _, policy := range policies {
 		s := plot.Series{Name: policy}
 		for _, n := range payloads {
-			f, err := Case{Profile: p, Policy: policy, Payload: n, Count: 1, Warmup: -1}.Measure(ctx)
+			f, err := Case{Profile: p, Policy: policy, Payload: n, Count: count, Warmup: -1}.Measure(ctx)
 			if err != nil {
 				return nil, err
 			}
-			s.Points = append(s.Points, plot.Point{X: float64(n), Y: f.Latency.Microseconds()})
+			s.Points = append(s.Points, plot.Point{X: float64(n), Y: figure(f)})
 		}
 		ch.Series = append(ch.Series, s)
 	}
@@ -147,18 +147,7 @@ func Bandwidths(ctx context.Context, p *profile.Profile, policies []string, payl
 			{Name: "bus, writing", Behind: true, Points: busCurve(p.Receiver.Write, payloads)},
 		},
 	}
-	for _, policy := range policies {
-		s := plot.Series{Name: policy}
-		for _, n := range payloads {
-			f, err := Case{Profile: p, Policy: policy, Payload: n, Count: streamFrames, Warmup: -1}.Measure(ctx)
-			if err != nil {
-				return nil, err
-			}
-			s.Points = append(s.Points, plot.Point{X: float64(n), Y: f.Bandwidth})
-		}
-		ch.Series = append(ch.Series, s)
-	}
-	return ch.SVG()
+	return curves(ctx, ch, p, policies, payloads, streamFrames, func(f *Figures) float64 { return f.Bandwidth })
 }
 
 func busCurve(c profile.Cost, payloads []int) []plot.Point {
