@@ -42,16 +42,8 @@ func (e *BootError) Unwrap() error { return e.Err }
 // programs, decodes them, and lays their maps out in the slot. The host may write to
 // the slot meanwhile and later: the image is copied first, and maps stand what
 // happens to their memory. device is PCI vendor<<16 | device of the NIC, clock its
-// clock in nanoseconds. Errors are *BootError.
-func Boot(slot []byte, device uint32, clock func() uint64) (*Image, error) {
-	img, err := bootAt(slot, device, clock)
-	if err != nil {
-		return nil, err
-	}
-	return img, nil
-}
-
-func bootAt(slot []byte, device uint32, clock func() uint64) (*Image, *BootError) {
+// clock in nanoseconds.
+func Boot(slot []byte, device uint32, clock func() uint64) (*Image, *BootError) {
 	decoded, err := flat.Decode(bytes.Clone(slot[:min(len(slot), flat.MaxSize)]))
 	if err == nil {
 		err = decoded.Suits(device, uint32(len(slot)))

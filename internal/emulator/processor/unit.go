@@ -125,7 +125,7 @@ func (u *Unit) boot() (slot uint32, _ *Image, err *BootError) {
 	if !ok {
 		return slot, nil, &BootError{Fault: descriptors.ProcessorFaultSRAM, Err: errEntry}
 	}
-	img, err := bootAt(u.slot(slot), u.device, u.clock)
+	img, err := Boot(u.slot(slot), u.device, u.clock)
 	return slot, img, err
 }
 

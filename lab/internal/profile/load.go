@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -133,12 +132,6 @@ func Load(name string) (*Profile, error) {
 		}
 		return Source(base)
 	})
-}
-
-// Parse reads a profile from text; file is used in errors. A base, if it names
-// one, is a built-in profile.
-func Parse(file string, text []byte) (*Profile, error) {
-	return parse(strings.TrimSuffix(path.Base(file), ".toml"), file, text, Source)
 }
 
 func readFile(name string) ([]byte, error) {

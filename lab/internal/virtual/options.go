@@ -51,7 +51,6 @@ type Options struct {
 	Random        bool         // gaps are exponential with mean Gap instead of equal
 	Seed          uint64       // of the random gaps
 	Bidirectional bool         // the second host sends as many frames as the first
-	OneByOne      bool         // post a frame when the one before it was delivered
 
 	// Warmup frames go first, one by one on an idle system, and are not measured:
 	// policies that learn see them.

@@ -147,7 +147,7 @@ func (m *machine) post(i int) {
 			when = max(when, m.flows[n].hostRcvFree)
 		}
 		m.origin = when
-	case k < m.o.Warmup || m.o.OneByOne:
+	case k < m.o.Warmup:
 		if f.delivered < k {
 			return // deliver posts it
 		}
@@ -173,7 +173,7 @@ func (m *machine) deliver(i int) {
 				m.post(n)
 			}
 		}
-	case f.delivered < m.o.Warmup || m.o.OneByOne:
+	case f.delivered < m.o.Warmup:
 		m.post(i)
 	}
 }

@@ -192,26 +192,23 @@ func (p *program) progressStyle() (progress.Style, error) {
 // meter starts showing the progress of something of total bytes, or of an
 // unknown number if total is negative.
 func (p *program) meter(what string, total int64) *progress.Meter {
-	style, err := p.progressStyle()
-	if err != nil { // refused before any command started
-		style = progress.None
-	}
-	style, what = p.fit(style, what)
+	style, what := p.fit(what)
 	return progress.New(p.stderr, style, what, total)
 }
 
 // steps is meter for a job of total steps.
 func (p *program) steps(what string, total int) *progress.Meter {
-	style, err := p.progressStyle()
-	if err != nil {
-		style = progress.None
-	}
-	style, what = p.fit(style, what)
+	style, what := p.fit(what)
 	return progress.NewSteps(p.stderr, style, what, total)
 }
 
-// fit makes a bar that nobody asked for fit the terminal.
-func (p *program) fit(style progress.Style, what string) (progress.Style, string) {
+// fit returns what --progress asks for, and makes a bar that nobody asked for fit the
+// terminal.
+func (p *program) fit(what string) (progress.Style, string) {
+	style, err := p.progressStyle()
+	if err != nil { // refused before any command started
+		style = progress.None
+	}
 	if p.progress != "auto" || !isTerminal(p.stderr) {
 		return style, what
 	}

@@ -213,7 +213,7 @@ func inspectDMA(nic *driver.NIC) (*infoDMA, error) {
 	log, err := nic.DMALog()
 	return &infoDMA{
 		Policy: describePolicy(policy), Deadline: microseconds(policy.Deadline), Timeouts: policy.Timeouts, Refused: policy.Refused,
-		Log: infoLog{Enabled: log.Enabled, Records: log.Records, Lost: log.Lost},
+		Log: infoLog(log),
 	}, err
 }
 

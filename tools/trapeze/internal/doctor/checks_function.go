@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"path"
@@ -58,13 +59,6 @@ func checkFit(h *Host) Finding {
 	}
 	return found(Warning, fmt.Sprintf("%04x:%04x is no device that a driver of this program is made for", f.Vendor, f.Device),
 		"another program may drive it through VFIO")
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return "none"
-	}
-	return s
 }
 
 func checkSRIOV(h *Host) Finding {
@@ -311,7 +305,7 @@ func checkToken(h *Host) Finding {
 		return found(Warning, err.Error(), "")
 	}
 	if !hostpci.IsVFIO(driver) {
-		return fine("it is a virtual function of %s, which belongs to %s", physical, orNone(driver))
+		return fine("it is a virtual function of %s, which belongs to %s", physical, cmp.Or(driver, "none"))
 	}
 	return found(Warning, "it is a virtual function of "+physical+", which belongs to VFIO too", "opening it without the token that the driver of that one has set fails with EACCES",
 		"pci:"+h.Function.Address+"?vf_token=UUID")

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"os"
@@ -36,14 +37,7 @@ func checkPower(h *Host) Finding {
 	case p.State == "D3hot":
 		return found(Note, "it sleeps (D3hot)", "opening it wakes it", "echo on > "+h.device("power/control"))
 	}
-	return fine("power state %s", orUnknown(p.State))
-}
-
-func orUnknown(s string) string {
-	if s == "" {
-		return "unknown"
-	}
-	return s
+	return fine("power state %s", cmp.Or(p.State, "unknown"))
 }
 
 func checkBusMaster(h *Host) Finding {
@@ -124,7 +118,7 @@ func checkInterrupts(h *Host) Finding {
 	case c.InterruptPin == 0:
 		return found(Note, "it has no interrupt at all", "a driver can only poll")
 	}
-	return found(Note, fmt.Sprintf("its only interrupt is INTx (pin %d, IRQ %s)", c.InterruptPin, orUnknown(h.attribute("irq"))), why)
+	return found(Note, fmt.Sprintf("its only interrupt is INTx (pin %d, IRQ %s)", c.InterruptPin, cmp.Or(h.attribute("irq"), "unknown")), why)
 }
 
 // checkIOVA tells which bus addresses cannot be used.
@@ -206,7 +200,7 @@ func checkReset(h *Host) Finding {
 		}
 		driver, err := h.Root.Link(path.Join("sys/bus/pci/devices", n, "driver"))
 		if err != nil || driver != "" && !hostpci.IsVFIO(driver) {
-			others = append(others, n+" ("+orUnknown(driver)+")")
+			others = append(others, n+" ("+cmp.Or(driver, "unknown")+")")
 		}
 	}
 	if len(others) == 0 {

@@ -307,13 +307,13 @@ func TestEveryCheckIsTested(t *testing.T) {
 			seen[n] = true
 		}
 	}
-	for i, trap := range doctor.Traps() {
-		if trap.Number != i+1 || trap.Symptom == "" || seen[trap.Number] != (trap.Unseen == "") {
-			t.Errorf("trap %+v, found by a check: %v", trap, seen[trap.Number])
+	for i, trap := range traps {
+		if trap.number != i+1 || trap.symptom == "" || seen[trap.number] != (trap.unseen == "") {
+			t.Errorf("trap %+v, found by a check: %v", trap, seen[trap.number])
 		}
 	}
-	if len(doctor.Traps()) != 26 {
-		t.Errorf("%d traps", len(doctor.Traps()))
+	if len(traps) != 26 {
+		t.Errorf("%d traps", len(traps))
 	}
 }
 

@@ -58,7 +58,7 @@ type Finding struct {
 type Check struct {
 	// Name is what it is called in findings.
 	Name string
-	// Traps are the numbers of the known traps that it finds, see Traps.
+	// Traps are the numbers of the known traps that it finds, as the list of the tests has them.
 	Traps []int
 	// PerFunction says that it looks at a function, and not at the host.
 	PerFunction bool

@@ -110,7 +110,7 @@ func (s *shown) ofSpec(spec *firmware.Spec) error {
 	}
 	s.Image, s.SRAM = len(spec.Link()), spec.SRAM
 	for _, sec := range spec.Sections() {
-		s.Sections = append(s.Sections, shownSection{Name: sec.Name, Bytes: sec.Bytes, Role: sec.Role})
+		s.Sections = append(s.Sections, shownSection(sec))
 	}
 	s.Hooks, _ = verdicts(spec)
 	for _, m := range spec.Maps {
