@@ -56,7 +56,7 @@ const (
 	FilterRedirect = 4
 )
 
-// Answers of demux/rx: the receive queue in bits 31:0 and the entry of its payload
-// table in bits 63:32. Default in either half means the built-in rule: the queue
+// DemuxDefault is an answer of demux/rx, which has the receive queue in bits 31:0 and
+// the entry of its payload table in bits 63:32. In either half it means the built-in rule: the queue
 // that the frame is for, and the next posted receive.
 const DemuxDefault uint32 = 0xffffffff

@@ -61,7 +61,7 @@ func need(register asm.Register, n int32, label string) asm.Instructions {
 	}
 }
 
-// transport leaves in R8 where the ports of an IPv4 packet are, and jumps to none if
+// transport4 leaves in R8 where the ports of an IPv4 packet are, and jumps to none if
 // it has none: another protocol, or not the first fragment. R9 is the protocol.
 func transport4(none string) asm.Instructions {
 	code := asm.Instructions{

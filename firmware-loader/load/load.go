@@ -197,16 +197,18 @@ func (s *session) start(ctx context.Context, entry uint32, img *Image) (Status, 
 	return after, err
 }
 
-// How long to sleep between two looks at the processor.
+// Times between two reads of the processor's state: the first, and what they grow to.
+// They are choices of ours: an emulated processor is ready in microseconds, and one that
+// takes long is read seldom.
 const (
-	firstNap   = 20 * time.Microsecond
-	longestNap = 2 * time.Millisecond
+	firstPause   = 20 * time.Microsecond
+	longestPause = 2 * time.Millisecond
 )
 
 // await looks at the processor's state until done says so.
 func (s *session) await(ctx context.Context, done func(descriptors.ProcessorState) (bool, error)) error {
 	end := time.Now().Add(s.options.Timeout)
-	for nap := firstNap; ; nap = min(2*nap, longestNap) {
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		// The clock first: a goroutine that was not scheduled for long looks once
 		// more before it gives up.
 		late := time.Now().After(end)
@@ -227,7 +229,7 @@ func (s *session) await(ctx context.Context, done func(descriptors.ProcessorStat
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(nap):
+		case <-time.After(pause):
 		}
 	}
 }

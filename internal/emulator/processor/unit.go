@@ -29,8 +29,8 @@ type Config struct {
 }
 
 // Unit is the NIC processor as its host sees it: the registers of the processor
-// block (SPEC.md 2.10), the slots and the mailbox. Its methods, but for SetMinimum and
-// Stopped, are called by one goroutine at a time.
+// block (SPEC.md 2.10), the slots and the mailbox. One goroutine at a time calls its
+// methods, except SetMinimum and Stopped.
 type Unit struct {
 	engine Engine
 	sram   []byte

@@ -41,8 +41,8 @@ type register struct {
 	// verified, of kindPacket: so many bytes from the memory's start plus num
 	// are known to lie in the frame.
 	verified int32
-	// id, if not zero, is shared by registers that hold the same number but for
-	// off, the answer of the same lookup, or packet addresses with the same num.
+	// id, if not zero, is shared by registers that hold the same number plus their
+	// own off, the answer of the same lookup, or packet addresses with the same num.
 	id  uint32
 	num scalar.Number
 }

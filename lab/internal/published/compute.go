@@ -61,8 +61,8 @@ type computation struct {
 	of    func(*figure) float64      // on one platform
 }
 
-// Static pulses are tried at these multiples of bytes, and thresholds at the powers of
-// two from leastThreshold to greatestPulse.
+// Static pulses are tried at multiples of pulseStep bytes, and thresholds at the powers of
+// two from leastThreshold, both up to greatestPulse. All three are choices of ours.
 const (
 	pulseStep      = 128
 	greatestPulse  = 4096

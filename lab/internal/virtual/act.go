@@ -100,7 +100,7 @@ func (m *machine) arm(i int) {
 	f.armed++
 	if f.stalled && f.armed > f.leaving {
 		f.stalled = false
-		// The first bytes have been waiting at the receiver's door.
+		// The first bytes arrived before the receiver had armed a buffer.
 		f.netTx.from = max(f.netTx.from, m.now-m.o.Profile.Link.Latency)
 		m.flow(i, true)
 	}

@@ -214,7 +214,7 @@ func (p *program) demoFile(ctx context.Context, from, to *via.NIC, path, what st
 	done := make(chan received, 1)
 	go func() {
 		res, err := transfer.Receive(ctx, receiver, func(transfer.Offer) (transfer.Sink, error) { return stream{io.Discard}, nil }, nil)
-		// The sender waits for this end to hang up.
+		// The sender waits for this end to close the connection.
 		done <- received{res, errors.Join(err, receiver.Close())}
 	}()
 	meter := p.meter(what, progressTotal(src.Size))

@@ -29,7 +29,7 @@ var hostChecks = []Check{
 	{Name: "kernel-log", Traps: []int{2, 4, 8, 18, 19}, Run: checkLog},
 }
 
-// Versions of Linux with which VFIO learned something.
+// checkKernel names what the VFIO of this version of Linux cannot do yet.
 func checkKernel(h *Host) Finding {
 	if h.Release == "" {
 		return found(Note, "the kernel does not tell its version", "what its VFIO can do depends on it")

@@ -35,8 +35,8 @@ transfers.
 An image is an ELF file for the BPF machine, as 'clang -O2 -g -target bpf -c' makes
 it, with a note that names and signs it. Images of other processors are described by
 a manifest in TOML, a file whose name ends in .toml. 'image:NAME' stands for an image
-that comes with trapeze. Commands that take an IMAGE take all three, but for disasm,
-which takes no manifest.
+that comes with trapeze. Commands that take an IMAGE take all three; disasm takes
+no manifest.
 
 'trapeze load' puts an image into a NIC.
 

@@ -147,7 +147,7 @@ func rest(ctx context.Context, e *via.Conn, d time.Duration) error {
 	return nil
 }
 
-// stillHere tells a server that would not notice if this end had died.
+// stillHere sends the message that keeps a server from closing an unreliable connection.
 func stillHere(ctx context.Context, e *via.Conn) error {
 	if !unreliable(e) {
 		return nil

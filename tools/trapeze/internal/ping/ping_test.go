@@ -38,9 +38,9 @@ func serve(t *testing.T, nic *via.NIC) <-chan ping.Client {
 }
 
 // serveFor is serve for unreliable clients that are silent for no longer than
-// silence.
-func serveFor(t *testing.T, nic *via.NIC, silence time.Duration) <-chan ping.Client {
-	return serveOn(t, ping.Server{NIC: nic, Silence: silence})
+// timeout.
+func serveFor(t *testing.T, nic *via.NIC, idle time.Duration) <-chan ping.Client {
+	return serveOn(t, ping.Server{NIC: nic, IdleTimeout: idle})
 }
 
 func serveOn(t *testing.T, s ping.Server) <-chan ping.Client {
@@ -198,7 +198,7 @@ func TestVanishedClients(t *testing.T) {
 	}
 }
 
-// TestPatientClient asks less often than a server bears silence.
+// TestPatientClient asks less often than a server's idle timeout.
 func TestPatientClient(t *testing.T) {
 	t.Parallel()
 	a, b := nics(t, "")

@@ -26,23 +26,24 @@ const (
 	maxBuffers = 4 << 20
 )
 
-// A client with unreliable delivery that dies goes unnoticed, so it is given up
-// when it has not been heard for Silence: soon enough for the next one, which tries
-// for 10 s, to find a place that it leaves. One that has nothing to ask says so more
-// often: it sends a message without bytes, which is not returned. All others begin with
-// a sequence number of Prefix bytes, little endian: what is not reliable may be lost,
-// come late, or come twice. Where delivery is reliable, none of this is needed.
+// The server of a connection with unreliable delivery does not learn that its client
+// has ended, so it closes the connection when nothing has come for IdleTimeout: soon
+// enough for the next client, which tries for 10 s, to get the place. A client that has
+// nothing to ask sends a message without bytes every keepAlive, which is not returned.
+// All other messages begin with a sequence number of Prefix bytes, little endian: what
+// is not reliable may be lost, come late, or come twice. Where delivery is reliable, none
+// of this is needed. Both times are choices of ours.
 const (
 	Prefix = 4
 
-	Silence   = 6 * time.Second
-	keepAlive = time.Second
+	IdleTimeout = 6 * time.Second
+	keepAlive   = time.Second
 )
 
-// errFull turns a client down; errSilent is why one was given up.
+// errFull refuses a client; errIdle is why a connection was closed.
 var (
-	errFull   = errors.New("the server has no memory left for messages of this size")
-	errSilent = errors.New("nothing heard from it any more")
+	errFull = errors.New("the server has no memory left for messages of this size")
+	errIdle = errors.New("nothing heard from it any more")
 )
 
 // depthFor is how many buffers a connection with messages of n bytes gets.
@@ -77,9 +78,9 @@ type Client struct {
 // Server returns whatever clients send.
 type Server struct {
 	NIC *via.NIC
-	// Silence is after how much of it an unreliable client is given up; zero is the
-	// constant of that name.
-	Silence time.Duration
+	// IdleTimeout is how long nothing may come from an unreliable client before its
+	// connection is closed; zero is the constant of that name.
+	IdleTimeout time.Duration
 	// Memory bounds what the buffers of all clients take, in bytes; zero is the
 	// constant of that name.
 	Memory int64
@@ -93,8 +94,8 @@ func (s Server) Serve(ctx context.Context) (err error) {
 	if s.Ended == nil {
 		s.Ended = func(Client) {}
 	}
-	if s.Silence == 0 {
-		s.Silence = Silence
+	if s.IdleTimeout == 0 {
+		s.IdleTimeout = IdleTimeout
 	}
 	if s.Memory == 0 {
 		s.Memory = Memory
@@ -151,7 +152,7 @@ func (s Server) Serve(ctx context.Context) (err error) {
 		}
 		clients.Go(func() {
 			ended := Client{Remote: c.Remote()}
-			ended.Echoed, ended.Err = echo(ctx, c, s.Silence)
+			ended.Echoed, ended.Err = echo(ctx, c, s.IdleTimeout)
 			if err := c.Close(); ended.Err == nil && !transfer.PeerLost(err) {
 				ended.Err = err
 			}
@@ -162,27 +163,28 @@ func (s Server) Serve(ctx context.Context) (err error) {
 	}
 }
 
-// echo returns messages until the client leaves, falls silent, or ctx ends.
-func echo(ctx context.Context, e *via.Conn, silence time.Duration) (n uint64, err error) {
-	hearing, silent := context.WithCancelCause(ctx)
-	defer silent(nil)
-	var patience *time.Timer
+// echo returns messages until the client leaves, nothing has come from it for the idle
+// timeout if it is unreliable, or ctx ends.
+func echo(ctx context.Context, e *via.Conn, idle time.Duration) (n uint64, err error) {
+	receiving, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var timer *time.Timer
 	if unreliable(e) {
-		patience = time.AfterFunc(silence, func() { silent(errSilent) })
-		defer patience.Stop()
+		timer = time.AfterFunc(idle, func() { stop(errIdle) })
+		defer timer.Stop()
 	}
 	for {
-		in, err := e.Receive(hearing)
+		in, err := e.Receive(receiving)
 		switch {
 		case transfer.PeerLost(err) || ctx.Err() != nil:
 			return n, nil
-		case hearing.Err() != nil:
-			return n, fmt.Errorf("%w for %v", errSilent, silence)
+		case receiving.Err() != nil:
+			return n, fmt.Errorf("%w for %v", errIdle, idle)
 		case err != nil:
 			return n, err
 		}
-		if patience != nil {
-			patience.Reset(silence)
+		if timer != nil {
+			timer.Reset(idle)
 		}
 		if unreliable(e) && len(in) == 0 { // it only says that it is there
 			if err := e.Release(); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Longest round trip that is told apart from longer ones.
+// longest is the longest round trip that is told apart from longer ones; a choice of ours.
 const longest = time.Minute
 
 // Stats of a run. Times are of whole round trips.
