@@ -68,7 +68,7 @@ func Build(object []byte, m Meta) (*Spec, error) {
 }
 
 // Make builds an image from programs that were written in Go.
-func Make(img elfimage.Image) (*Spec, error) {
+func Make(img flat.Image) (*Spec, error) {
 	object, err := elfimage.Build(img)
 	if err != nil {
 		return nil, err

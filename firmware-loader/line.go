@@ -1,11 +1,11 @@
 package firmware
 
 import (
-	"fmt"
 	"strings"
 	"unicode"
 
 	"github.com/cilium/ebpf/asm"
+	"github.com/trapeze-nic/trapeze/internal/firmware-loader/checker"
 )
 
 // Line is a line of a program's source, as the instruction that it starts carries
@@ -59,13 +59,4 @@ func printable(s string) string {
 
 // SourceLine returns the line of the source that starts at an instruction, as
 // "file:line: text", or "" if none does.
-func SourceLine(ins *asm.Instruction) string {
-	switch source := ins.Source().(type) {
-	case nil:
-		return ""
-	case Line:
-		return fmt.Sprintf("%s:%d: %s", source.file, source.number, source.text)
-	default:
-		return source.String()
-	}
-}
+func SourceLine(ins *asm.Instruction) string { return checker.SourceLine(ins) }

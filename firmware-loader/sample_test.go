@@ -9,13 +9,12 @@ import (
 	"github.com/cilium/ebpf/asm"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
-	"github.com/trapeze-nic/trapeze/internal/firmware-loader/elfimage"
 	"github.com/trapeze-nic/trapeze/internal/firmware-loader/flat"
 )
 
 // small is an image with one of each: program, map, variables, source line.
-func small() elfimage.Image {
-	img := elfimage.Image{Name: "small", Version: "1.0", Device: 0x12347250}
+func small() flat.Image {
+	img := flat.Image{Name: "small", Version: "1.0", Device: 0x12347250}
 	img.Programs[abi.PulseTx] = asm.Instructions{
 		asm.Mov.Imm(asm.R0, 0).WithSource(asm.Comment("wait")),
 		asm.StoreMem(asm.R10, -8, asm.R0, asm.DWord),
@@ -34,7 +33,7 @@ func small() elfimage.Image {
 	return img
 }
 
-func makeImage(t testing.TB, img elfimage.Image) *firmware.Spec {
+func makeImage(t testing.TB, img flat.Image) *firmware.Spec {
 	t.Helper()
 	s, err := firmware.Make(img)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
-	"github.com/trapeze-nic/trapeze/internal/firmware-loader/elfimage"
+	"github.com/trapeze-nic/trapeze/internal/firmware-loader/flat"
 )
 
 // ErrUnknown is wrapped by the error about an image that there is not.
@@ -55,7 +55,7 @@ func Catalogue() []Image { return slices.Clone(catalogue) }
 func Build(name string) (*firmware.Spec, error) {
 	for _, i := range catalogue {
 		if i.Name == name {
-			return firmware.Make(elfimage.Image{Name: i.Name, Version: i.Version, Programs: i.programs(), Maps: i.maps()})
+			return firmware.Make(flat.Image{Name: i.Name, Version: i.Version, Programs: i.programs(), Maps: i.maps()})
 		}
 	}
 	return nil, fmt.Errorf("%w: %q (%s)", ErrUnknown, name, strings.Join(Names(), ", "))

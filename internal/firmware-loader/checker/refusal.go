@@ -103,14 +103,15 @@ func (r *Refusal) locate(p *abi.Program, index int) *Refusal {
 	r.Text = fmt.Sprintf("%v", p.Instructions[index])
 	// A compiler marks the first instruction of each line.
 	for i := index; i >= 0 && r.Line == ""; i-- {
-		r.Line = sourceLine(&p.Instructions[i])
+		r.Line = SourceLine(&p.Instructions[i])
 	}
 	return r
 }
 
-// sourceLine returns the source line that starts with the instruction. What
-// cilium/ebpf reads from an image's debug information also knows the file.
-func sourceLine(ins *asm.Instruction) string {
+// SourceLine returns the source line that starts with the instruction, as
+// "file:line: text", or "" if none does. What cilium/ebpf reads from an image's debug
+// information also knows the file; a comment is its text alone.
+func SourceLine(ins *asm.Instruction) string {
 	source := ins.Source()
 	if source == nil {
 		return ""

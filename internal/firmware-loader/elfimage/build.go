@@ -12,26 +12,13 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/firmware-loader/flat"
 )
 
-// Image is what Build makes a file of.
-type Image struct {
-	Name, Version string
-	// Device is PCI vendor<<16 | device of the NICs that the image is for; 0
-	// for any.
-	Device  uint32
-	BuildID [abi.MaxBuildID]byte
-	// Programs by hook; nil for hooks that are not used. Jumps may name
-	// symbols. Loads of maps name them (asm.LoadMapPtr and asm.LoadMapValue
-	// with WithReference). Comments and lines become the lines of the source.
-	Programs [abi.Hooks]asm.Instructions
-	// Maps have unique names. Those named .data, .rodata or .bss, or so and
-	// more behind another dot, are global variables and may have contents: array
-	// maps with one entry.
-	Maps []abi.Map
-}
-
 // Build returns an ELF file like those that clang makes, with a note that has no
-// digest yet. Errors are *Error.
-func Build(img Image) ([]byte, error) {
+// digest yet. In the programs of img, jumps may name symbols, loads of maps name them
+// (asm.LoadMapPtr and asm.LoadMapValue with WithReference), and comments and lines become
+// the lines of the source. Maps named .data, .rodata or .bss, or so and more behind
+// another dot, are global variables and may have contents: array maps with one entry.
+// Errors are *Error.
+func Build(img flat.Image) ([]byte, error) {
 	w := &writer{symbolOf: map[string]int{}, sectionOf: map[string]int{}}
 	w.section(Section{})
 	w.section(Section{Name: ".strtab", Type: elf.SHT_STRTAB, Align: 1, Data: []byte{0}})

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/internal/firmware-loader/elfimage"
+	"github.com/trapeze-nic/trapeze/internal/firmware-loader/flat"
 )
 
 // TestBuildForOthers reads what Build wrote with the standard library.
@@ -118,30 +119,30 @@ func TestBuildForTools(t *testing.T) {
 
 func TestBuildRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
-		spoil   func(img *elfimage.Image)
+		spoil   func(img *flat.Image)
 		section string
 	}{
-		"no name":              {func(i *elfimage.Image) { i.Name = "" }, ".note.trapeze"},
-		"version too long":     {func(i *elfimage.Image) { i.Version = "12345678901234567" }, ".note.trapeze"},
-		"no programs":          {func(i *elfimage.Image) { i.Programs = [abi.Hooks]asm.Instructions{} }, ""},
-		"too many":             {func(i *elfimage.Image) { i.Programs[0] = make(asm.Instructions, abi.MaxInstructions+1) }, "pulse/tx"},
-		"unknown map":          {func(i *elfimage.Image) { i.Maps = i.Maps[1:] }, "pulse/tx"},
-		"map without a name":   {func(i *elfimage.Image) { i.Programs[0][0] = asm.LoadMapPtr(asm.R1, 0) }, "pulse/tx"},
-		"value of a hash map":  {func(i *elfimage.Image) { i.Programs[0][1] = asm.LoadMapValue(asm.R1, 0, 0).WithReference("flows") }, "pulse/tx"},
-		"variables as a map":   {func(i *elfimage.Image) { i.Programs[0][1] = asm.LoadMapPtr(asm.R1, 0).WithReference(".data") }, "pulse/tx"},
-		"jump to nowhere":      {func(i *elfimage.Image) { i.Programs[0][4] = asm.JEq.Imm(asm.R0, 3, "nowhere") }, "pulse/tx"},
-		"not an instruction":   {func(i *elfimage.Image) { i.Programs[0][3].OpCode = asm.InvalidOpCode }, "pulse/tx"},
-		"bad map":              {func(i *elfimage.Image) { i.Maps[0].Entries = 0 }, ".maps"},
-		"contents of a table":  {func(i *elfimage.Image) { i.Maps[2].Contents = []byte{1} }, ".maps"},
-		"two maps of a name":   {func(i *elfimage.Image) { i.Maps[2].Name = "flows" }, ".maps"},
-		"two of .data":         {func(i *elfimage.Image) { i.Maps[4].Name = ".data" }, ".data"},
-		"variables in a hash":  {func(i *elfimage.Image) { i.Maps[1].Type, i.Maps[1].Contents = abi.MapHash, nil }, ".data"},
-		"two entries":          {func(i *elfimage.Image) { i.Maps[1].Entries = 2 }, ".data"},
-		"read-only .data":      {func(i *elfimage.Image) { i.Maps[1].Flags = abi.MapReadOnly }, ".data"},
-		"writable .rodata":     {func(i *elfimage.Image) { i.Maps[3].Flags = 0 }, ".rodata"},
-		"contents of .bss":     {func(i *elfimage.Image) { i.Maps[4].Contents = []byte{0, 1} }, ".bss"},
-		"constant of 40 bits":  {func(i *elfimage.Image) { i.Programs[0][3].Constant = 1 << 40 }, "pulse/tx"},
-		"address of a program": {func(i *elfimage.Image) { i.Programs[0][3] = asm.Ja.Label("flows") }, "pulse/tx"},
+		"no name":              {func(i *flat.Image) { i.Name = "" }, ".note.trapeze"},
+		"version too long":     {func(i *flat.Image) { i.Version = "12345678901234567" }, ".note.trapeze"},
+		"no programs":          {func(i *flat.Image) { i.Programs = [abi.Hooks]asm.Instructions{} }, ""},
+		"too many":             {func(i *flat.Image) { i.Programs[0] = make(asm.Instructions, abi.MaxInstructions+1) }, "pulse/tx"},
+		"unknown map":          {func(i *flat.Image) { i.Maps = i.Maps[1:] }, "pulse/tx"},
+		"map without a name":   {func(i *flat.Image) { i.Programs[0][0] = asm.LoadMapPtr(asm.R1, 0) }, "pulse/tx"},
+		"value of a hash map":  {func(i *flat.Image) { i.Programs[0][1] = asm.LoadMapValue(asm.R1, 0, 0).WithReference("flows") }, "pulse/tx"},
+		"variables as a map":   {func(i *flat.Image) { i.Programs[0][1] = asm.LoadMapPtr(asm.R1, 0).WithReference(".data") }, "pulse/tx"},
+		"jump to nowhere":      {func(i *flat.Image) { i.Programs[0][4] = asm.JEq.Imm(asm.R0, 3, "nowhere") }, "pulse/tx"},
+		"not an instruction":   {func(i *flat.Image) { i.Programs[0][3].OpCode = asm.InvalidOpCode }, "pulse/tx"},
+		"bad map":              {func(i *flat.Image) { i.Maps[0].Entries = 0 }, ".maps"},
+		"contents of a table":  {func(i *flat.Image) { i.Maps[2].Contents = []byte{1} }, ".maps"},
+		"two maps of a name":   {func(i *flat.Image) { i.Maps[2].Name = "flows" }, ".maps"},
+		"two of .data":         {func(i *flat.Image) { i.Maps[4].Name = ".data" }, ".data"},
+		"variables in a hash":  {func(i *flat.Image) { i.Maps[1].Type, i.Maps[1].Contents = abi.MapHash, nil }, ".data"},
+		"two entries":          {func(i *flat.Image) { i.Maps[1].Entries = 2 }, ".data"},
+		"read-only .data":      {func(i *flat.Image) { i.Maps[1].Flags = abi.MapReadOnly }, ".data"},
+		"writable .rodata":     {func(i *flat.Image) { i.Maps[3].Flags = 0 }, ".rodata"},
+		"contents of .bss":     {func(i *flat.Image) { i.Maps[4].Contents = []byte{0, 1} }, ".bss"},
+		"constant of 40 bits":  {func(i *flat.Image) { i.Programs[0][3].Constant = 1 << 40 }, "pulse/tx"},
+		"address of a program": {func(i *flat.Image) { i.Programs[0][3] = asm.Ja.Label("flows") }, "pulse/tx"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			img := sample()

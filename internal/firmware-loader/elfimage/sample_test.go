@@ -9,11 +9,12 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/internal/firmware-loader/elfimage"
+	"github.com/trapeze-nic/trapeze/internal/firmware-loader/flat"
 )
 
 // sample is an image with a bit of everything.
-func sample() elfimage.Image {
-	img := elfimage.Image{Name: "sample", Version: "1.0", Device: 0x12347250, BuildID: [20]byte{1, 2, 3}}
+func sample() flat.Image {
+	img := flat.Image{Name: "sample", Version: "1.0", Device: 0x12347250, BuildID: [20]byte{1, 2, 3}}
 	img.Programs[abi.PulseTx] = asm.Instructions{
 		asm.LoadMapPtr(asm.R1, 0).WithReference("flows").WithSource(asm.Comment("who is it")),
 		asm.LoadMapValue(asm.R2, 0, 4).WithReference(".data"),
@@ -34,7 +35,7 @@ func sample() elfimage.Image {
 	return img
 }
 
-func build(t testing.TB, img elfimage.Image) []byte {
+func build(t testing.TB, img flat.Image) []byte {
 	t.Helper()
 	b, err := elfimage.Build(img)
 	if err != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/trapeze-nic/trapeze/firmware-loader/images"
 	"github.com/trapeze-nic/trapeze/internal/firmware-loader/checker"
 	"github.com/trapeze-nic/trapeze/internal/firmware-loader/elfimage"
+	"github.com/trapeze-nic/trapeze/internal/firmware-loader/flat"
 	"github.com/trapeze-nic/trapeze/internal/firmware-loader/opaque"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/progress"
@@ -35,7 +36,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // endless is an image that no NIC takes.
 func endless(t *testing.T) []byte {
 	t.Helper()
-	img := elfimage.Image{Name: "endless", Version: "0.1"}
+	img := flat.Image{Name: "endless", Version: "0.1"}
 	img.Programs[abi.PulseTx] = asm.Instructions{
 		asm.Mov.Imm(asm.R0, 0).WithSymbol("again").WithSource(asm.Comment("round and round")), asm.JNE.Imm(asm.R0, 1, "again"), asm.Return(),
 	}
