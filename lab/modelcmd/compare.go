@@ -33,7 +33,7 @@ reason. The columns are
 id,source,quantity,condition,value,unit
     what the paper says; a value is 215, <80, >120 or 120-132
 bound           < or > if the words and not the value make it a bound
-compute         what to compute, or empty: ` + computations() + `
+compute         what to compute; empty if nothing is. One of` + computations() + `
 platforms       names of profiles, with spaces between them if it takes several
 policy          delivery policy
 payload         bytes
