@@ -40,11 +40,11 @@ func (e *Engine) execute(c *descriptors.Command) {
 	case descriptors.OpConnectWait:
 		doLater(e, c, e.requests.wait)
 	case descriptors.OpConnectAccept:
-		doLater(e, c, e.connectAccept)
+		doLater(e, c, e.setups.accept)
 	case descriptors.OpConnectReject:
-		do(e, c, e.connectReject)
+		do(e, c, e.setups.reject)
 	case descriptors.OpConnectRequest:
-		doLater(e, c, e.connectRequest)
+		doLater(e, c, e.setups.request)
 	case descriptors.OpDisconnect:
 		do(e, c, e.disconnect)
 	case descriptors.OpAbort:
@@ -77,16 +77,6 @@ func doLater[B descriptors.CommandBody](e *Engine, c *descriptors.Command, f fun
 	}
 }
 
-// subject finds the endpoint that a command is about. What was posted to it before
-// the command counts as posted.
-func (e *Engine) subject(id uint32) *endpoint {
-	ep := e.endpoint(id)
-	if ep != nil {
-		e.bells.takePage(ep.id)
-	}
-	return ep
-}
-
 // disconnect ends a connection, or an attempt at one, and takes an endpoint out
 // of the error state. Whatever is posted is flushed.
 func (e *Engine) disconnect(b *descriptors.EndpointBody) refusal {
@@ -96,29 +86,23 @@ func (e *Engine) disconnect(b *descriptors.EndpointBody) refusal {
 	}
 	switch ep.state {
 	case descriptors.StateConnectPending:
-		e.endSetup(ep, descriptors.ResultAborted)
+		e.setups.end(ep, descriptors.ResultAborted)
 	case descriptors.StateConnected:
 		reason := descriptors.ResultSuccess
-		if ep.unfinished() {
+		if ep.rel.unfinished() {
 			reason = descriptors.ResultAborted
 		}
-		e.bury(ep, reason, true)
+		e.conns.end(ep, reason, true)
 	}
-	e.enterError(ep, descriptors.StatusFlushed)
+	e.conns.enterError(ep, descriptors.StatusFlushed)
 	ep.state = descriptors.StateIdle
 	return refusal{}
 }
 
 // abort ends a command that waits for the network.
 func (e *Engine) abort(b *descriptors.AbortBody) refusal {
-	if e.requests.abort(b.ID) {
+	if e.requests.abort(b.ID) || e.setups.abort(b.ID) {
 		return refusal{}
-	}
-	for _, ep := range e.settingUp {
-		if ep.setup.command == b.ID {
-			e.endSetup(ep, descriptors.ResultAborted)
-			return refusal{}
-		}
 	}
 	return refusal{descriptors.ResultInvalidParameter, fieldAbortID}
 }

@@ -9,12 +9,12 @@ type completions struct {
 	memory *regions
 	queues []*completionQueue
 	last   uint32             // number that was given out last
-	doomed []*completionQueue // have died in this step
+	failed []*completionQueue // have lost an entry in this step
 }
 
 func (c *completions) clear() {
 	n := c.memory.limits.CQs
-	c.queues, c.last, c.doomed = make([]*completionQueue, n), n-1, nil
+	c.queues, c.last, c.failed = make([]*completionQueue, n), n-1, nil
 }
 
 // completionQueue is a ring of entries in host memory.
@@ -174,7 +174,7 @@ func (c *completions) kill(cq *completionQueue, code descriptors.EventCode) {
 	cq.dead = true
 	c.event(descriptors.Event{Code: code, CQ: cq.id})
 	c.raise(cq.vector)
-	c.doomed = append(c.doomed, cq)
+	c.failed = append(c.failed, cq)
 }
 
 // arm notes that the consumer of an endpoint's queue wants an interrupt. It returns

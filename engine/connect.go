@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/binary"
+	"io"
 	"slices"
 	"time"
 
@@ -34,11 +35,24 @@ type setup struct {
 	options   descriptors.ConnectOptions // of the client, if accepting
 }
 
+// setups sets up connections.
+type setups struct {
+	*reports
+	*endpoints
+	clock    *clock
+	dead     time.Duration // Timing.Dead
+	random   io.Reader
+	tx       *transmitter
+	conns    *connections
+	requests *requests
+	underWay []*endpoint
+}
+
 // key draws a connection key.
-func (e *Engine) key() (uint32, bool) {
+func (c *setups) key() (uint32, bool) {
 	var b [4]byte
 	for range 8 {
-		if _, err := e.random.Read(b[:]); err != nil {
+		if _, err := c.random.Read(b[:]); err != nil {
 			return 0, false
 		}
 		if k := binary.LittleEndian.Uint32(b[:]); k != 0 {
@@ -48,9 +62,9 @@ func (e *Engine) key() (uint32, bool) {
 	return 0, false
 }
 
-func (e *Engine) connectAccept(id uint16, b *descriptors.ConnectAcceptBody) refusal {
-	r, why := e.requests.find(b.Connection)
-	ep := e.subject(b.Endpoint)
+func (c *setups) accept(id uint16, b *descriptors.ConnectAcceptBody) refusal {
+	r, why := c.requests.find(b.Connection)
+	ep := c.subject(b.Endpoint)
 	switch {
 	case r == nil:
 		return refusal{why, fieldAcceptConnection}
@@ -65,34 +79,34 @@ func (e *Engine) connectAccept(id uint16, b *descriptors.ConnectAcceptBody) refu
 	case ep.maxTransfer != r.body.MaxTransfer:
 		return refusal{descriptors.ResultInvalidMTU, fieldAcceptEndpoint}
 	}
-	key, ok := e.key()
+	key, ok := c.key()
 	if !ok {
 		return refusal{descriptors.ResultResource, 0}
 	}
-	e.requests.answered(r, requestAccepted)
+	c.requests.answered(r, requestAccepted)
 	r.by, ep.request = ep, r
 	ep.remote = r.from
 	ep.remote.ourKey = key
 	s := &setup{command: id, accepting: true, to: r.from.mac, body: ep.body(), rights: r.body.Rights, options: r.body.Options,
-		deadline: e.now + time.Duration(b.TimeoutMS)*time.Millisecond}
+		deadline: c.clock.now + time.Duration(b.TimeoutMS)*time.Millisecond}
 	s.body.Remote, s.body.Local = r.body.Local, r.body.Remote
-	e.startSetup(ep, s)
+	c.start(ep, s)
 	return refusal{}
 }
 
-func (e *Engine) connectReject(b *descriptors.ConnectRejectBody) refusal {
-	r, why := e.requests.find(b.Connection)
+func (c *setups) reject(b *descriptors.ConnectRejectBody) refusal {
+	r, why := c.requests.find(b.Connection)
 	if r == nil {
 		return refusal{why, fieldAcceptConnection}
 	}
-	e.requests.answered(r, requestRejected)
-	e.requests.end(r)
-	e.sendReject(r.from, descriptors.ResultReject)
+	c.requests.answered(r, requestRejected)
+	c.requests.end(r)
+	c.sendReject(r.from, descriptors.ResultReject)
 	return refusal{}
 }
 
-func (e *Engine) connectRequest(id uint16, b *descriptors.ConnectRequestBody) refusal {
-	ep := e.subject(b.Endpoint)
+func (c *setups) request(id uint16, b *descriptors.ConnectRequestBody) refusal {
+	ep := c.subject(b.Endpoint)
 	switch {
 	case ep == nil:
 		return refusal{descriptors.ResultInvalidParameter, fieldEndpoint}
@@ -107,20 +121,20 @@ func (e *Engine) connectRequest(id uint16, b *descriptors.ConnectRequestBody) re
 	case ep.state != descriptors.StateIdle || !ep.kind.connects():
 		return refusal{descriptors.ResultInvalidState, fieldEndpoint}
 	}
-	key, ok := e.key()
+	key, ok := c.key()
 	if !ok {
 		return refusal{descriptors.ResultResource, 0}
 	}
 	ep.remote = remote{ourKey: key}
 	s := &setup{command: id, to: b.RemoteMAC, body: ep.body(),
-		deadline: e.now + time.Duration(b.TimeoutMS)*time.Millisecond}
+		deadline: c.clock.now + time.Duration(b.TimeoutMS)*time.Millisecond}
 	s.body.Remote, s.body.Local = b.Remote, b.Local
-	e.startSetup(ep, s)
+	c.start(ep, s)
 	return refusal{}
 }
 
-// sendSetup sends the frame that an endpoint's set-up repeats.
-func (e *Engine) sendSetup(ep *endpoint) {
+// send sends the frame that an endpoint's set-up repeats.
+func (c *setups) send(ep *endpoint) {
 	s := ep.setup
 	h := descriptors.Header{Destination: s.to, Type: descriptors.FrameConnectRequest, SourceEndpoint: ep.id}
 	longest := setupRarely
@@ -128,21 +142,21 @@ func (e *Engine) sendSetup(ep *endpoint) {
 		h.Type, h.DestinationEndpoint, h.Key = descriptors.FrameConnectAccept, ep.remote.endpoint, ep.remote.theirKey
 		// It is the NIC of a client that answers an accept: this is repeated often
 		// enough to tell a client that has died from a bad wire.
-		longest = e.timing.Dead / silentProbes
+		longest = c.dead / deadProbes
 	} else {
-		s.body.TimeoutMS = uint32(max(s.deadline-e.now, time.Millisecond) / time.Millisecond)
+		s.body.TimeoutMS = uint32(max(s.deadline-c.clock.now, time.Millisecond) / time.Millisecond)
 	}
-	s.sent, s.again = e.now, e.now+min(max((e.present()-s.began)/4, setupEvery), longest)
-	e.send(&h, &s.body)
+	s.sent, s.again = c.clock.now, c.clock.now+min(max((c.clock.present()-s.began)/4, setupEvery), longest)
+	c.tx.send(&h, &s.body)
 }
 
-// startSetup begins to connect ep.
-func (e *Engine) startSetup(ep *endpoint, s *setup) {
-	s.began = e.present()
+// start begins to connect ep.
+func (c *setups) start(ep *endpoint, s *setup) {
+	s.began = c.clock.present()
 	ep.setup = s
 	ep.state = descriptors.StateConnectPending
-	e.settingUp = append(e.settingUp, ep)
-	e.sendSetup(ep)
+	c.underWay = append(c.underWay, ep)
+	c.send(ep)
 }
 
 // body is what ep states about itself when it connects.
@@ -153,8 +167,8 @@ func (ep *endpoint) body() descriptors.ConnectBody {
 	}
 }
 
-// endSetup ends a set-up that has failed; the endpoint is idle again.
-func (e *Engine) endSetup(ep *endpoint, result descriptors.Result) {
+// end ends a set-up that has failed; the endpoint is idle again.
+func (c *setups) end(ep *endpoint, result descriptors.Result) {
 	s := ep.setup
 	h := descriptors.Header{Destination: s.to, SourceEndpoint: ep.id, Immediate: uint32(result)}
 	if s.accepting {
@@ -163,63 +177,63 @@ func (e *Engine) endSetup(ep *endpoint, result descriptors.Result) {
 	} else {
 		h.Type, h.Key = descriptors.FrameDisconnect, ep.remote.ourKey
 	}
-	e.send(&h, nil)
-	e.leaveSetup(ep)
+	c.tx.send(&h, nil)
+	c.leave(ep)
 	ep.state = descriptors.StateIdle
-	e.unlink(ep)
-	e.answer(s.command, refusal{result, 0})
+	c.conns.unlink(ep)
+	c.answer(s.command, refusal{result, 0})
 }
 
-func (e *Engine) leaveSetup(ep *endpoint) {
+func (c *setups) leave(ep *endpoint) {
 	ep.setup = nil
-	e.settingUp = slices.DeleteFunc(e.settingUp, func(other *endpoint) bool { return other == ep })
+	c.underWay = slices.DeleteFunc(c.underWay, func(other *endpoint) bool { return other == ep })
 }
 
 // establish makes ep connected and ends the command that asked for it.
-func (e *Engine) establish(ep *endpoint, peer *descriptors.ConnectBody) {
+func (c *setups) establish(ep *endpoint, peer *descriptors.ConnectBody) {
 	s := ep.setup
-	e.leaveSetup(ep)
+	c.leave(ep)
 	ep.state = descriptors.StateConnected
-	ep.epitaph = epitaph{}
+	ep.ended = ended{}
 	ep.outline = descriptors.Header{
 		Destination: ep.remote.mac, DestinationEndpoint: ep.remote.endpoint, SourceEndpoint: ep.id, Key: ep.remote.theirKey,
 	}
-	e.sign(&ep.outline)
-	ep.kind.open(e, ep, peer)
-	answerWith(&e.reports, s.command, descriptors.ConnectedReply{
+	c.tx.sign(&ep.outline)
+	ep.kind.open(ep, peer)
+	answerWith(c.reports, s.command, descriptors.ConnectedReply{
 		RemoteEndpoint: ep.remote.endpoint, MaxTransfer: peer.MaxTransfer, Reliability: peer.Reliability,
 		RemoteMAC: ep.remote.mac, RemoteRights: peer.Rights,
 	})
 }
 
 // connecting finds the endpoint that a server's answer is for.
-func (e *Engine) connecting(h *descriptors.Header) *endpoint {
-	ep := e.endpoint(h.DestinationEndpoint)
+func (c *setups) connecting(h *descriptors.Header) *endpoint {
+	ep := c.endpoint(h.DestinationEndpoint)
 	if ep == nil || h.Key == 0 || h.Key != ep.remote.ourKey {
 		return nil
 	}
 	return ep
 }
 
-// onConnectAccept completes a client's connection.
-func (e *Engine) onConnectAccept(h *descriptors.Header, payload []byte) verdict {
+// onAccept completes a client's connection.
+func (c *setups) onAccept(h *descriptors.Header, payload []byte) verdict {
 	on := descriptors.ConnectBodyAt(payload)
 	if on == nil {
 		return refused
 	}
 	body := *on
-	ep := e.connecting(h)
+	ep := c.connecting(h)
 	if ep == nil {
-		e.answerStranger(e.endpoint(h.DestinationEndpoint), h)
+		c.conns.answerUnknown(c.endpoint(h.DestinationEndpoint), h)
 		return refused
 	}
 	if ep.state == descriptors.StateConnected && ep.remote.mac == h.Source &&
 		ep.remote.endpoint == h.SourceEndpoint && ep.remote.theirKey == body.Key {
-		e.sendAck(ep, descriptors.FrameAck) // the last one, which confirmed this, was lost
+		c.tx.sendAck(ep, descriptors.FrameAck) // the last one, which confirmed this, was lost
 		return taken
 	}
 	if ep.setup == nil {
-		e.answerStranger(ep, h) // another server was first
+		c.conns.answerUnknown(ep, h) // another server was first
 		return refused
 	}
 	if ep.setup.accepting || body.Key == 0 || h.SourceEndpoint == 0 || body.Reliability != ep.reliability ||
@@ -227,25 +241,25 @@ func (e *Engine) onConnectAccept(h *descriptors.Header, payload []byte) verdict 
 		return refused
 	}
 	ep.remote.mac, ep.remote.endpoint, ep.remote.theirKey = h.Source, h.SourceEndpoint, body.Key
-	e.establish(ep, &body)
-	e.sendAck(ep, descriptors.FrameAck) // the server learns that its accept has arrived
+	c.establish(ep, &body)
+	c.tx.sendAck(ep, descriptors.FrameAck) // the server learns that its accept has arrived
 	return taken
 }
 
 // confirmed completes a server's connection: a frame of it has come.
-func (e *Engine) confirmed(ep *endpoint) {
+func (c *setups) confirmed(ep *endpoint) {
 	body := ep.setup.body // equal to the client's in all but its rights and options
 	body.Rights, body.Options = ep.setup.rights, ep.setup.options
-	e.establish(ep, &body)
+	c.establish(ep, &body)
 	if ep.rel != nil {
-		e.owe(ep, true) // it carries the first credit
+		ep.rel.acknowledge(true) // it carries the first credit
 	}
 }
 
-// onConnectReject ends a client's attempt, or a connection of which the server has
+// onReject ends a client's attempt, or a connection of which the server has
 // never heard that the client has it.
-func (e *Engine) onConnectReject(h *descriptors.Header) verdict {
-	ep := e.connecting(h)
+func (c *setups) onReject(h *descriptors.Header) verdict {
+	ep := c.connecting(h)
 	if ep == nil {
 		return refused
 	}
@@ -253,7 +267,7 @@ func (e *Engine) onConnectReject(h *descriptors.Header) verdict {
 		if h.SourceEndpoint != ep.remote.endpoint || h.Source != ep.remote.mac {
 			return refused
 		}
-		e.fail(ep, descriptors.StatusTransportError, descriptors.ResultConnectionLost, false)
+		c.conns.fail(ep, descriptors.StatusTransportError, descriptors.ResultConnectionLost, false)
 		return taken
 	}
 	if ep.setup.accepting {
@@ -268,27 +282,93 @@ func (e *Engine) onConnectReject(h *descriptors.Header) verdict {
 	if why != descriptors.ResultNoMatch {
 		why = descriptors.ResultReject
 	}
-	e.endSetup(ep, why)
+	c.end(ep, why)
 	return taken
 }
 
-// tickSetup looks at all that is being set up.
-func (e *Engine) tickSetup() {
-	for i := 0; i < len(e.settingUp); i++ {
-		ep := e.settingUp[i]
+// tick looks at all that is being set up.
+func (c *setups) tick() {
+	for i := 0; i < len(c.underWay); i++ {
+		ep := c.underWay[i]
 		switch s := ep.setup; {
-		case e.now >= s.deadline:
+		case c.clock.now >= s.deadline:
 			why := descriptors.ResultTimeout
 			if s.noMatch {
 				why = descriptors.ResultNoMatch
 			}
-			e.endSetup(ep, why)
+			c.end(ep, why)
 			i--
-		case s.accepting && e.present()-s.began > e.timing.Dead:
-			e.endSetup(ep, descriptors.ResultConnectionLost)
+		case s.accepting && c.clock.present()-s.began > c.dead:
+			c.end(ep, descriptors.ResultConnectionLost)
 			i--
-		case e.now >= s.again:
-			e.sendSetup(ep)
+		case c.clock.now >= s.again:
+			c.send(ep)
 		}
 	}
+}
+
+// onRequest hands a request to a host that waits for it.
+func (c *setups) onRequest(h *descriptors.Header, payload []byte) verdict {
+	on := descriptors.ConnectBodyAt(payload)
+	if on == nil || h.SourceEndpoint == 0 {
+		return refused
+	}
+	body := *on
+	if body.Key == 0 || body.Remote.Len > descriptors.MaxDiscriminator || body.Local.Len > descriptors.MaxDiscriminator ||
+		body.Kind != descriptors.KindVI || body.TimeoutMS == 0 {
+		return refused
+	}
+	from := remote{mac: h.Source, endpoint: h.SourceEndpoint, theirKey: body.Key}
+	if r := c.requests.byClient[from]; r != nil {
+		// The answer may have been lost.
+		switch {
+		case r.state == requestRejected || r.state == requestFailed:
+			c.sendReject(r.from, descriptors.ResultReject)
+		case r.by != nil && r.by.setup != nil && c.clock.now-r.by.setup.sent >= setupEvery:
+			c.send(r.by)
+		}
+		return taken
+	}
+	c.clock.look() // the client's time begins now
+	lost, ok := c.requests.arrived(from, &body)
+	if !ok {
+		c.sendReject(from, descriptors.ResultNoMatch)
+	}
+	if lost {
+		return refused
+	}
+	return taken
+}
+
+func (c *setups) sendReject(to remote, why descriptors.Result) {
+	h := descriptors.Header{Destination: to.mac, Type: descriptors.FrameConnectReject,
+		DestinationEndpoint: to.endpoint, Key: to.theirKey, Immediate: uint32(why)}
+	c.tx.send(&h, nil)
+}
+
+// onWithdrawal takes back a request whose client no longer waits.
+func (c *setups) onWithdrawal(h *descriptors.Header) verdict {
+	r := c.requests.byClient[remote{mac: h.Source, endpoint: h.SourceEndpoint, theirKey: h.Key}]
+	switch {
+	case r == nil:
+		return refused
+	case r.state == requestOpen:
+		c.requests.withdraw(r)
+		return taken
+	case r.by != nil && r.by.setup != nil:
+		c.end(r.by, descriptors.ResultWithdrawn)
+		return taken
+	}
+	return refused
+}
+
+// abort ends the set-up that a command began. It returns false if there is none.
+func (c *setups) abort(command uint16) bool {
+	for _, ep := range c.underWay {
+		if ep.setup.command == command {
+			c.end(ep, descriptors.ResultAborted)
+			return true
+		}
+	}
+	return false
 }

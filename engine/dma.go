@@ -1,15 +1,26 @@
 package engine
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine/internal/memory"
+	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
 // dma is what the host sees and decides of the data movement devices: its
 // pulses, the progress counters in its memory, the log (SPEC.md 2.9).
 type dma struct {
+	clock   *clock
+	program *program
+	regions *regions
+	config  Pipeline
+
+	movers [directions]*memory.Mover
+	// policies decide where neither a program nor the host does.
+	policies [directions]pipeline.Policy
+
 	pulses   [directions]bool
 	deadline time.Duration
 	since    [directions]time.Duration // when the frame that is held began
@@ -20,13 +31,51 @@ type dma struct {
 	log      transferLog
 }
 
-// clearDMA switches off what the host has switched on.
-func (e *Engine) clearDMA() {
-	e.dma = dma{deadline: descriptors.PulseDeadlineReset * time.Microsecond}
-	e.dma.log.e = e
-	for d := range e.dma.log.sides {
-		e.dma.log.sides[d] = logSide{log: &e.dma.log, direction: Direction(d)}
+// clear switches off what the host has switched on, and goes back to the configured
+// policies, with new movers.
+func (d *dma) clear() error {
+	policies := [directions]pipeline.Policy{d.config.Send, d.config.Receive}
+	*d = dma{clock: d.clock, program: d.program, regions: d.regions, config: d.config,
+		policies: policies, deadline: descriptors.PulseDeadlineReset * time.Microsecond}
+	clock := func() int64 { return int64(d.clock.read()) * psPerNS }
+	for i, policy := range policies {
+		m, err := memory.New(memory.Config{Policy: policy, Clock: clock})
+		if err != nil {
+			return fmt.Errorf("%w: Pipeline, %v: %w", ErrConfig, Direction(i), err)
+		}
+		d.movers[i], d.log.sides[i] = m, logSide{dma: d, direction: Direction(i)}
 	}
+	return nil
+}
+
+// choosePolicy has program or policy decide in a direction from the next frame on.
+func (d *dma) choosePolicy(which Direction) {
+	p := d.policies[which]
+	if d.program.asks(pulseHooks[which]) {
+		p = pulseProgram{d, which}
+	}
+	_ = d.movers[which].SetPolicy(p) // neither is nil
+}
+
+// pulseProgram is a control program as a policy.
+type pulseProgram struct {
+	*dma
+	direction Direction
+}
+
+// Next implements pipeline.Policy. The frame in progress when a program is stopped
+// goes on with the policy.
+func (p pulseProgram) Next(v pipeline.View) int {
+	d := p.direction
+	if hook := pulseHooks[d]; p.program.asks(hook) {
+		n, ok := p.program.processor.Pulse(d, v, p.movers[d].Asked())
+		if ok {
+			return n
+		}
+		p.program.hooks &^= hook.Set()
+		p.choosePolicy(d)
+	}
+	return p.policies[d].Next(v)
 }
 
 // DMAState is what the registers of the DMA block tell.
@@ -52,7 +101,7 @@ func (e *Engine) DMA() DMAState {
 	defer e.mu.Unlock()
 	s := DMAState{Pulses: e.dma.pulses, Timeouts: e.dma.timeouts, Refused: e.dma.refused, Log: e.dma.log.on,
 		LogProducer: e.dma.log.producer, LogConsumer: e.dma.log.consumer, LogLost: e.dma.log.lost}
-	for d, m := range e.movers {
+	for d, m := range e.dma.movers {
 		s.Movers[d] = m.State()
 	}
 	return s
@@ -64,13 +113,13 @@ func (e *Engine) SetPulses(d Direction, on bool) {
 	defer e.Wake()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.setPulses(d, on)
+	e.dma.setPulses(d, on)
 }
 
-func (e *Engine) setPulses(d Direction, on bool) {
-	if e.dma.pulses[d] != on {
-		e.dma.pulses[d] = on
-		e.movers[d].SetPulses(on)
+func (d *dma) setPulses(which Direction, on bool) {
+	if d.pulses[which] != on {
+		d.pulses[which] = on
+		d.movers[which].SetPulses(on)
 	}
 }
 
@@ -98,7 +147,7 @@ func (e *Engine) Pulse(d Direction, frame uint8, n uint32) bool {
 	defer e.Wake()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.movers[d].Pulse(frame, int(n)) {
+	if !e.dma.movers[d].Pulse(frame, int(n)) {
 		e.dma.refused++
 		return false
 	}
@@ -106,41 +155,41 @@ func (e *Engine) Pulse(d Direction, frame uint8, n uint32) bool {
 }
 
 // hold notes that a frame begins whose transfers the host decides.
-func (e *Engine) hold(d Direction) {
-	e.look()
-	e.dma.since[d] = e.now
+func (d *dma) hold(which Direction) {
+	d.clock.look()
+	d.since[which] = d.clock.now
 }
 
-// checkPulses lets the policy have the frame that is held if the host has been
-// silent for too long.
-func (e *Engine) checkPulses(d Direction) {
-	if !e.movers[d].Hosted() {
+// checkPulses lets the policy have the frame that is held if the host has said
+// nothing for too long.
+func (d *dma) checkPulses(which Direction) {
+	if !d.movers[which].Hosted() {
 		return
 	}
-	e.look() // deadlines are shorter than the time between two looks may be
-	if e.now-e.dma.since[d] > e.dma.deadline {
-		e.movers[d].Release()
-		e.dma.timeouts++
+	d.clock.look() // deadlines are shorter than the time between two looks may be
+	if d.clock.now-d.since[which] > d.deadline {
+		d.movers[which].Release()
+		d.timeouts++
 	}
 }
 
-// report writes the progress counters of direction d to host memory, if the host
+// report writes the progress counters of a direction to host memory, if the host
 // wants them.
-func (e *Engine) report(d Direction) {
-	if e.dma.area == 0 || !e.dma.pulses[d] {
+func (d *dma) report(which Direction) {
+	if d.area == 0 || !d.pulses[which] {
 		return
 	}
-	s := e.movers[d].State()
-	p := &e.dma.progress[d]
+	s := d.movers[which].State()
+	p := &d.progress[which]
 	p.Frame, p.Length, p.Arrived, p.Sent, p.Queued = s.Frame, uint32(s.Length), uint32(s.Arrived), uint32(s.Sent), uint32(s.Queued)
 	p.Flags = 0
 	if s.Active {
 		p.Flags = descriptors.ProgressActive
 	}
-	at := descriptors.ProgressAt(e.regions.whole(e.dma.area+uint64(d)*descriptors.ProgressSize, descriptors.ProgressSize, true))
+	at := descriptors.ProgressAt(d.regions.whole(d.area+uint64(which)*descriptors.ProgressSize, descriptors.ProgressSize, true))
 	if at == nil {
-		for d := range directions {
-			e.setPulses(d, false)
+		for which := range directions {
+			d.setPulses(which, false)
 		}
 		return
 	}

@@ -81,7 +81,7 @@ func (d *doorbells) clear() {
 		d.cells[i].mapped = nil
 	}
 	for _, p := range d.mapped {
-		p.silence()
+		p.reset()
 	}
 	d.mapped, d.scanAt = nil, 0
 	if d.bar != nil {
@@ -196,8 +196,8 @@ func (d *doorbells) look(p *mappedPage) bool {
 	return true
 }
 
-// silence makes a page read zero.
-func (p *mappedPage) silence() {
+// reset makes a page read zero.
+func (p *mappedPage) reset() {
 	for _, w := range []*uint32{p.send, p.recv, p.sendArm, p.recvArm} {
 		if w != nil {
 			atomic.StoreUint32(w, 0)
@@ -234,7 +234,7 @@ func (d *doorbells) open(page uint32, looks bool) {
 	} else {
 		p.sendArm = d.word(at + descriptors.DoorbellCQArm)
 	}
-	p.silence()
+	p.reset()
 	c.mapped = p
 	d.mapped = append(d.mapped, p)
 }
@@ -281,16 +281,14 @@ func (e *Engine) rang(page uint32, r rung) {
 		if ep.state == descriptors.StateConnected {
 			e.ready.add(ep)
 		} else {
-			e.flushSends(ep, descriptors.StatusFlushed)
+			e.conns.flushSends(ep, descriptors.StatusFlushed)
 		}
 	}
 	if r.set&rungRecv != 0 && e.advance(ep, &ep.recv, r.recv) {
-		switch {
-		case ep.state == descriptors.StateError:
-			e.flushReceives(ep)
-		case ep.rel != nil:
-			e.offerCredit(ep)
-			e.fresh.add(ep)
+		if ep.state == descriptors.StateError {
+			e.conns.flushReceives(ep)
+		} else {
+			ep.kind.posted(ep)
 		}
 	}
 	if r.set&rungSendArm != 0 && !e.cqs.arm(&ep.send, r.sendArm) {
@@ -304,7 +302,7 @@ func (e *Engine) rang(page uint32, r rung) {
 // advance takes a producer index that the host stored, if it can be.
 func (e *Engine) advance(ep *endpoint, q *workQueue, value uint32) bool {
 	// Going backwards would take posted descriptors back.
-	if value-q.completed > q.depth() || int32(value-q.producer) < 0 {
+	if value-q.completed > q.mask+1 || int32(value-q.producer) < 0 {
 		e.count(descriptors.CounterBadDoorbells, 1)
 		e.event(descriptors.Event{Code: descriptors.EventVIOverrun, Endpoint: ep.id, CQ: descriptors.NoCQ, Detail: value})
 		return false

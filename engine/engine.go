@@ -2,28 +2,16 @@ package engine
 
 import (
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/engine/internal/memory"
 	"github.com/trapeze-nic/trapeze/internal/hotlock"
 )
 
 // Engine is one NIC. Step, Run, Execute, Exclusive and Reset exclude each
-// other; Doorbell and Wake may be called at any time.
+// other; Doorbell and Wake may be called at any time. It joins the parts, which do
+// the work.
 type Engine struct {
-	port     Port
-	mac      descriptors.MAC
-	limits   Limits
-	timing   Timing
-	random   interface{ Read([]byte) (int, error) }
-	checksum bool
-	// progressive is the port, if it is one; pieces says that frames are
-	// published piece by piece.
-	progressive Progressive
-	pieces      bool
-	lender      Lender // the port, if it is one
-	pipeline    Pipeline
-	// maxPayload is what fits a frame, in bytes; oneBurst is the largest that is
-	// gathered at once.
-	maxPayload, oneBurst uint32
+	limits Limits
+	timing Timing
+	link   link
 
 	mu    hotlock.Mutex
 	bells doorbells
@@ -32,34 +20,18 @@ type Engine struct {
 	// What follows is protected by mu.
 	counters
 	reports
-	regions regions
-	cqs     completions
 	clock
-	committed bool // frames await a flush
-
-	movers [directions]*memory.Mover
-	out    outgoing
-	in     incoming
-	dma    dma
 	program
-
-	endpoints    []*endpoint
-	takers       []*endpoint // open for raw frames, in the order of their creation
-	lastEndpoint uint32      // number that was given out last
-
-	ready     list        // have something to send
-	spare     []*endpoint // memory for ready
-	alone     bool        // only one has in this step
-	owing     list        // owe acknowledgements, or the epitaph
-	fresh     list        // have got receives
-	unsettled list        // have been acknowledged, but for settleAll
-	handed    bool        // a message to the host in this round
-	busy      list        // have frames under way or wait for credit
-	settingUp []*endpoint // have a connection under way
-
+	endpoints
+	regions  regions
+	cqs      completions
+	dma      dma
+	tx       transmitter
+	rx       receiver
+	conns    connections
+	setups   setups
 	requests requests
-
-	loan loan
+	handed   bool // a message to the host in this round
 }
 
 // Budgets of one step. A step is short, so that no part of the engine waits
@@ -75,26 +47,25 @@ func New(c Config) (*Engine, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	e := &Engine{
-		port: c.Port, mac: c.MAC, limits: c.Limits,
-		timing: c.Timing, random: c.Rand, checksum: c.Port.Checksum(),
-		maxPayload: uint32(c.Port.MTU() - descriptors.HeaderSize),
-		sleep:      sleeper{wake: make(chan struct{}, 1)}, pipeline: c.Pipeline,
-	}
+	e := &Engine{limits: c.Limits, timing: c.Timing, link: newLink(c.Port, c.MAC, c.Pipeline.Burst),
+		sleep: sleeper{wake: make(chan struct{}, 1)}}
 	e.bells = newDoorbells(c.Limits.Endpoints, c.Limits.CQs, e.rang)
 	e.clock = clock{read: c.Clock, gap: c.Timing.Dead / deadLooks}
 	e.reports = reports{host: c.Host}
-	e.requests = requests{clock: &e.clock, reports: &e.reports}
+	e.program.clock, e.endpoints.bells = &e.clock, &e.bells
 	e.regions = regions{counters: &e.counters, bus: c.Memory, limits: c.Limits}
 	e.cqs = completions{counters: &e.counters, reports: &e.reports, memory: &e.regions}
-	e.progressive, _ = c.Port.(Progressive)
-	e.lender, _ = c.Port.(Lender)
-	// The checksum stands in the header, so nothing can go before the whole.
-	e.pieces = e.progressive != nil && !e.checksum
-	if e.oneBurst = e.maxPayload; e.pieces {
-		e.oneBurst = uint32(c.Pipeline.Burst)
-	}
-	if err := e.newMovers(); err != nil {
+	e.dma = dma{clock: &e.clock, program: &e.program, regions: &e.regions, config: c.Pipeline}
+	e.tx = transmitter{link: &e.link, counters: &e.counters, program: &e.program, endpoints: &e.endpoints,
+		regions: &e.regions, dma: &e.dma}
+	e.rx = receiver{link: &e.link, counters: &e.counters, clock: &e.clock, program: &e.program, endpoints: &e.endpoints,
+		regions: &e.regions, dma: &e.dma, bells: &e.bells, dead: c.Timing.Dead, demultiplex: e.demultiplex}
+	e.conns = connections{counters: &e.counters, reports: &e.reports, endpoints: &e.endpoints, clock: &e.clock, timing: c.Timing,
+		regions: &e.regions, cqs: &e.cqs, tx: &e.tx, requests: &e.requests}
+	e.setups = setups{reports: &e.reports, endpoints: &e.endpoints, clock: &e.clock, dead: c.Timing.Dead, random: c.Rand,
+		tx: &e.tx, conns: &e.conns, requests: &e.requests}
+	e.requests = requests{clock: &e.clock, reports: &e.reports}
+	if err := e.dma.clear(); err != nil {
 		return nil, err
 	}
 	e.clear()
@@ -107,17 +78,13 @@ func (e *Engine) clear() {
 	e.regions.clear()
 	e.cqs.clear()
 	e.clock.clear()
-	e.committed, e.vectors = false, 0
-	e.clearFrames()
-	e.clearProgram()
-	e.clearDMA()
-	e.endpoints = make([]*endpoint, e.limits.Endpoints)
-	e.takers = nil
-	e.lastEndpoint = 0
+	e.vectors, e.setups.underWay = 0, nil
+	e.tx.clear()
+	e.rx.clear()
+	e.program.clear()
+	_ = e.dma.clear() // its policies were good when the engine was made
+	e.endpoints.clear(e.limits.Endpoints)
 	e.bells.clear()
-	e.ready, e.owing, e.fresh = list{bit: onReady}, list{bit: onOwing}, list{bit: onFresh}
-	e.unsettled, e.busy = list{bit: onUnsettled}, list{bit: onBusy}
-	e.spare, e.settingUp = nil, nil
 	e.requests.clear()
 }
 
@@ -125,7 +92,7 @@ func (e *Engine) clear() {
 func (e *Engine) Limits() Limits { return e.limits }
 
 // MAC returns the engine's station address.
-func (e *Engine) MAC() descriptors.MAC { return e.mac }
+func (e *Engine) MAC() descriptors.MAC { return e.link.mac }
 
 // Features returns the feature bits of what the engine can do.
 func (e *Engine) Features() uint64 {
@@ -146,14 +113,12 @@ func (e *Engine) Exclusive(f func()) {
 	e.regions.renew()
 }
 
-// Reset puts the engine into its power-on state. Connections end without a
-// word: their peers learn it when they next send or ask.
+// Reset puts the engine into its power-on state. Peers are not told that their
+// connections have ended: they learn it when they next send or probe.
 func (e *Engine) Reset() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.lender != nil {
-		e.lender.Revoke()
-	}
+	e.link.revoke()
 	e.clear()
 }
 

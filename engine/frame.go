@@ -2,91 +2,44 @@ package engine
 
 import "github.com/trapeze-nic/trapeze/descriptors"
 
-// reserve reserves room on the wire for a frame with n bytes of payload. It returns
-// nil if the wire takes no more now, or if a frame is held.
-func (e *Engine) reserve(n int) []byte {
-	if e.out.held || e.waiting.Has(HookFilterTransmit) {
-		return nil
-	}
-	return e.port.Reserve(descriptors.HeaderSize + n)
+// link is the wire and this NIC's address on it. It does not change.
+type link struct {
+	port        Port
+	mac         descriptors.MAC
+	checksum    bool        // frames need one on this wire
+	progressive Progressive // the port, if it is one
+	pieces      bool        // frames are published piece by piece
+	lender      Lender      // the port, if it is one
+	// maxPayload is what fits a frame, in bytes; oneBurst is the largest that is
+	// gathered at once.
+	maxPayload, oneBurst uint32
 }
 
-// send sends a frame of no established connection, with a body unless that is nil. It
-// returns false if the wire takes no more now.
-func (e *Engine) send(h *descriptors.Header, body *descriptors.ConnectBody) bool {
-	if body != nil {
-		h.Length = descriptors.ConnectBodySize
+func newLink(port Port, mac descriptors.MAC, burst int) link {
+	l := link{port: port, mac: mac, checksum: port.Checksum(), maxPayload: uint32(port.MTU() - descriptors.HeaderSize)}
+	l.progressive, _ = port.(Progressive)
+	l.lender, _ = port.(Lender)
+	// The checksum stands in the header, so nothing can go before the whole.
+	l.pieces = l.progressive != nil && !l.checksum
+	if l.oneBurst = l.maxPayload; l.pieces {
+		l.oneBurst = uint32(burst)
 	}
-	buf := e.reserve(int(h.Length))
-	if buf == nil {
-		return false
-	}
-	e.sign(h)
-	*descriptors.HeaderAt(buf) = *h
-	if body != nil {
-		*descriptors.ConnectBodyAt(buf[descriptors.HeaderSize:]) = *body
-	}
-	e.launch(buf)
-	return true
+	return l
 }
 
 // sign fills in what is the same in all frames of this NIC.
-func (e *Engine) sign(h *descriptors.Header) {
-	h.Source, h.EtherType, h.Version = e.mac, descriptors.EtherType, descriptors.WireVersion
-	if e.checksum {
+func (l *link) sign(h *descriptors.Header) {
+	h.Source, h.EtherType, h.Version = l.mac, descriptors.EtherType, descriptors.WireVersion
+	if l.checksum {
 		h.Flags |= descriptors.FrameChecksum
 	}
 }
 
-// launch sends a complete frame, unless a program drops it: then it is as if it
-// had been lost.
-func (e *Engine) launch(buf []byte) {
-	if e.asks(HookFilterTransmit) && !e.out.published && !e.filterTransmit(buf, descriptors.HeaderAt(buf).SourceEndpoint) {
-		e.progress++
-		e.count(descriptors.CounterFramesDropped, 1)
-		return
+// revoke takes back what was lent to the peer in frames.
+func (l *link) revoke() {
+	if l.lender != nil {
+		l.lender.Revoke()
 	}
-	if e.checksum {
-		descriptors.HeaderAt(buf).Checksum = descriptors.FrameChecksumOf(buf)
-	}
-	e.handOver(len(buf) - descriptors.HeaderSize)
-}
-
-// handOver gives the wire a frame that stands for n bytes of payload.
-func (e *Engine) handOver(n int) {
-	e.port.Commit()
-	e.committed = true
-	e.progress++
-	e.count(descriptors.CounterFramesSent, 1)
-	e.count(descriptors.CounterBytesSent, uint64(n))
-}
-
-// accept checks a frame that has arrived whole and copies its header out.
-func (e *Engine) accept(buf []byte) (payload []byte, ok bool) {
-	on := descriptors.HeaderAt(buf)
-	if on == nil {
-		return nil, false
-	}
-	h := &e.in.header
-	*h = *on
-	switch {
-	case wellFormed(h, len(buf)):
-		buf = buf[:descriptors.HeaderSize+int(h.Length)]
-	case h.Flags&descriptors.FrameReference == 0 || e.lender == nil || !ours(h, descriptors.FrameFlagsReserved) ||
-		h.Type != descriptors.FrameData: // and so it cannot refer to its payload either
-		return nil, false
-	}
-	switch {
-	case h.Flags&descriptors.FrameChecksum != 0:
-		if descriptors.FrameChecksumOf(buf) != h.Checksum {
-			e.count(descriptors.CounterChecksumErrors, 1)
-			return nil, false
-		}
-	case e.checksum:
-		e.count(descriptors.CounterChecksumErrors, 1)
-		return nil, false
-	}
-	return buf[descriptors.HeaderSize:], h.Destination == e.mac || h.Destination == descriptors.Broadcast && forAnybody(h)
 }
 
 // wellFormed checks what a header says of itself, in a frame of n bytes that
@@ -108,99 +61,16 @@ func forAnybody(h *descriptors.Header) bool {
 		h.Type == descriptors.FrameDisconnect && h.DestinationEndpoint == 0
 }
 
-// demultiplex gives a sound frame to whom it is for. Of data frames it looks at
-// the header only.
-func (e *Engine) demultiplex(h *descriptors.Header, payload []byte) verdict {
-	switch h.Type {
-	case descriptors.FrameConnectRequest:
-		return e.onConnectRequest(h, payload)
-	case descriptors.FrameConnectAccept:
-		return e.onConnectAccept(h, payload)
-	case descriptors.FrameConnectReject:
-		return e.onConnectReject(h)
-	case descriptors.FrameDisconnect:
-		return e.onDisconnect(h)
-	}
-	ep := e.endpoint(h.DestinationEndpoint)
-	if ep == nil || h.Key != ep.remote.ourKey || h.Key == 0 || h.SourceEndpoint != ep.remote.endpoint || h.Source != ep.remote.mac {
-		if h.Type == descriptors.FrameData || h.Type == descriptors.FrameProbe {
-			e.answerStranger(ep, h)
-		}
-		return refused
-	}
-	if ep.state == descriptors.StateConnectPending && ep.setup != nil && ep.setup.accepting {
-		e.confirmed(ep)
-	}
-	if ep.state != descriptors.StateConnected {
-		return refused
-	}
-	return ep.kind.take(e, ep, h)
+// isRaw says of a frame that it is an Ethernet frame of another protocol than ours.
+func isRaw(frame []byte) bool {
+	const at = descriptors.EthernetHeaderSize - len(descriptors.EtherType)
+	return len(frame) >= descriptors.EthernetHeaderSize && [2]byte(frame[at:]) != descriptors.EtherType
 }
 
-// answerStranger tells the sender of a frame for a connection that does not
-// exist (any more) so.
-func (e *Engine) answerStranger(ep *endpoint, h *descriptors.Header) {
-	if ep != nil && h.Key != 0 && ep.epitaph.ourKey == h.Key && ep.epitaph.mac == h.Source && ep.epitaph.endpoint == h.SourceEndpoint {
-		e.sendEpitaph(ep)
-		return
+// framesIn is the number of frames of a size that the rest of a message makes.
+func framesIn(rest, size uint32) int {
+	if rest == 0 {
+		return 0
 	}
-	reply := descriptors.Header{
-		Destination: h.Source, Type: descriptors.FrameDisconnect, Flags: descriptors.FrameEcho,
-		DestinationEndpoint: h.SourceEndpoint, SourceEndpoint: h.DestinationEndpoint, Key: h.Key,
-		Immediate: uint32(descriptors.ResultConnectionLost),
-	}
-	e.send(&reply, nil)
-}
-
-// sendEpitaph tells the peer of a connection that has ended how it ended. It
-// returns false if the wire takes no more now.
-func (e *Engine) sendEpitaph(ep *endpoint) bool {
-	p := &ep.epitaph
-	h := descriptors.Header{
-		Destination: p.mac, Type: descriptors.FrameDisconnect,
-		DestinationEndpoint: p.endpoint, SourceEndpoint: ep.id, Key: p.theirKey,
-		Message: p.taken, Extent: p.posted, Immediate: uint32(p.reason),
-	}
-	return e.send(&h, nil)
-}
-
-// onDisconnect handles the news that a connection has ended at the other side.
-func (e *Engine) onDisconnect(h *descriptors.Header) verdict {
-	if h.DestinationEndpoint == 0 {
-		return e.onWithdrawal(h)
-	}
-	ep := e.endpoint(h.DestinationEndpoint)
-	if ep == nil || h.Key == 0 || h.SourceEndpoint != ep.remote.endpoint || h.Source != ep.remote.mac {
-		return refused
-	}
-	want := ep.remote.ourKey
-	if h.Flags&descriptors.FrameEcho != 0 {
-		want = ep.remote.theirKey
-	}
-	if h.Key != want {
-		return refused
-	}
-	if ep.state == descriptors.StateConnectPending {
-		e.endSetup(ep, descriptors.ResultWithdrawn) // the client knows nothing of it
-		return taken
-	}
-	reason := descriptors.Result(h.Immediate)
-	switch r := ep.rel; {
-	case h.Flags&descriptors.FrameEcho != 0:
-		reason = descriptors.ResultConnectionLost // its sender knows nothing of the connection
-	case r == nil:
-	case !e.deliveredUpTo(ep, h.Message):
-		return refused
-	case reason == descriptors.ResultAborted && h.Extent == r.done:
-		reason = descriptors.ResultSuccess // all that it may have cut off is here
-	}
-	first := descriptors.StatusTransportError
-	switch {
-	case reason == descriptors.ResultRemoteDescriptor && ep.rel != nil:
-		first = descriptors.StatusRemoteDescriptor
-	case reason == descriptors.ResultSuccess, reason == descriptors.ResultAborted:
-		first = descriptors.StatusFlushed
-	}
-	e.fail(ep, first, reason, false)
-	return taken
+	return int((rest + size - 1) / size)
 }

@@ -7,19 +7,21 @@ import (
 )
 
 func TestNewKind(t *testing.T) {
+	e := &Engine{}
+	reliable, unreliable := reliableVI{vi{e}}, unreliableVI{vi{e}}
 	for _, c := range []struct {
 		body descriptors.CreateEndpointBody
 		want kind
 		why  refusal
 	}{
-		{descriptors.CreateEndpointBody{Kind: descriptors.KindVI, Reliability: descriptors.ReliableDelivery}, reliableVI{}, refusal{}},
-		{descriptors.CreateEndpointBody{Kind: descriptors.KindVI, Reliability: descriptors.Unreliable}, unreliableVI{}, refusal{}},
-		{descriptors.CreateEndpointBody{Kind: descriptors.KindFrame}, frames{}, refusal{}},
+		{descriptors.CreateEndpointBody{Kind: descriptors.KindVI, Reliability: descriptors.ReliableDelivery}, reliable, refusal{}},
+		{descriptors.CreateEndpointBody{Kind: descriptors.KindVI, Reliability: descriptors.Unreliable}, unreliable, refusal{}},
+		{descriptors.CreateEndpointBody{Kind: descriptors.KindFrame}, frames{unreliable}, refusal{}},
 		{descriptors.CreateEndpointBody{Kind: descriptors.KindRing}, nil, refusal{descriptors.ResultNotSupported, fieldKind}},
 		{descriptors.CreateEndpointBody{Kind: descriptors.KindChannel}, nil, refusal{descriptors.ResultNotSupported, fieldKind}},
 		{descriptors.CreateEndpointBody{Kind: 200}, nil, refusal{descriptors.ResultInvalidParameter, fieldKind}},
 	} {
-		if got, why := newKind(&c.body); got != c.want || why != c.why {
+		if got, why := newKind(e, &c.body); got != c.want || why != c.why {
 			t.Errorf("kind %d, reliability %d: %T, %+v", c.body.Kind, c.body.Reliability, got, why)
 		}
 	}
@@ -31,9 +33,9 @@ func TestTakeRefusesUnknownTypes(t *testing.T) {
 	c, _ := newTestClock()
 	e := &Engine{clock: *c}
 	for _, frame := range []descriptors.FrameType{0, descriptors.FrameConnectRequest, 200} {
-		ep := &endpoint{rel: &reliable{nxt: 1}, unrel: &unreliable{}}
+		ep := &endpoint{rel: &reliable{clock: c, nxt: 1}, unrel: &unreliable{}}
 		h := &descriptors.Header{Type: frame, Ack: 1, Credit: 5}
-		if (reliableVI{}).take(e, ep, h) != refused || (unreliableVI{}).take(e, ep, h) != refused {
+		if (reliableVI{vi{e}}).take(ep, h) != refused || (unreliableVI{vi{e}}).take(ep, h) != refused {
 			t.Errorf("a frame of type %d was taken", frame)
 		}
 		if ep.rel.una != 0 || ep.rel.limit != 0 {

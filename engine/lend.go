@@ -9,49 +9,38 @@ import "github.com/trapeze-nic/trapeze/descriptors"
 // 1 here.
 const lendFrom = 2048
 
-// loan is what lending needs from one frame to the next.
-type loan struct {
-	references [descriptors.MaxReferences]descriptors.Reference // of the frame that is being sent
-
-	// Of the frame that is being received: the bytes that it refers to.
-	pieces [descriptors.MaxReferences][]byte
-	count  int
-	// frame takes a frame whose bytes are needed in one place; nil until one is.
-	frame []byte
-}
-
 // lends reports whether the payload of the endpoint's next frame may be lent: its
 // buffers stay the NIC's until the peer has read them, and nobody wants to see
 // the bytes, or to decide piece by piece when they go.
-func (e *Engine) lends(ep *endpoint) bool {
-	return e.lender != nil && ep.rel != nil && !e.checksum && !e.asks(HookFilterTransmit) && e.movers[Transmit].Plain()
+func (t *transmitter) lends(ep *endpoint) bool {
+	return t.lender != nil && ep.rel != nil && !t.checksum && !t.asks(HookFilterTransmit) && t.dma.movers[Transmit].Plain()
 }
 
 // sendLent is sendData for a frame of n bytes that go as references. It answers
 // frameCopied, and nothing has happened, if they have to go as they are.
-func (e *Engine) sendLent(ep *endpoint, m *sending, psn, offset, n uint32, flags descriptors.FrameFlags, behind int, again bool) outcome {
-	count, st := e.refer(&m.layout, offset, n, ep.ptag)
+func (t *transmitter) sendLent(ep *endpoint, m *sending, psn, offset, n uint32, flags descriptors.FrameFlags, behind int, again bool) outcome {
+	count, st := t.refer(&m.layout, offset, n, ep.ptag)
 	switch {
 	case st != 0:
-		ep.kind.failed(e, ep, m, again, st)
+		ep.kind.failed(ep, m, again, st)
 		return frameFailed
 	case count == 0:
 		return frameCopied
 	}
-	buf := e.reserve(count * descriptors.ReferenceSize)
+	buf := t.reserve(count * descriptors.ReferenceSize)
 	if buf == nil {
 		return frameWaiting
 	}
-	if !e.movers[Transmit].Whole(int(n), behind) {
+	if !t.dma.movers[Transmit].Whole(int(n), behind) {
 		return frameCopied
 	}
-	credit := e.head(buf, ep, m, psn, offset, n, flags|descriptors.FrameReference)
-	copy(descriptors.ReferencesAt(buf[descriptors.HeaderSize:]), e.loan.references[:count])
-	e.handOver(int(n))
+	credit := head(buf, ep, m, psn, offset, n, flags|descriptors.FrameReference)
+	copy(descriptors.ReferencesAt(buf[descriptors.HeaderSize:]), t.references[:count])
+	t.handOver(int(n))
 	if r := ep.rel; int32(psn-r.lent) >= 0 {
 		r.lent = psn + 1
 	}
-	ep.kind.sent(e, ep, m, psn, offset, n, credit, again)
+	ep.kind.sent(ep, m, psn, offset, n, credit, again)
 	return frameSent
 }
 
@@ -59,20 +48,20 @@ func (e *Engine) sendLent(ep *endpoint, m *sending, psn, offset, n uint32, flags
 // of a message, from offset on, and where the peer finds them. The count of
 // references is 0 if the peer does not find all of them, or only with too many
 // references.
-func (e *Engine) refer(l *layout, offset, n, tag uint32) (count int, st descriptors.Status) {
+func (t *transmitter) refer(l *layout, offset, n, tag uint32) (count int, st descriptors.Status) {
 	for ; n > 0; count++ {
-		w, st := e.regions.next(l, offset, int(n), tag, false)
+		w, st := t.regions.next(l, offset, int(n), tag, false)
 		if st != 0 {
 			return 0, st
 		}
-		if count == len(e.loan.references) {
+		if count == len(t.references) {
 			return 0, 0
 		}
-		id, at, ok := e.lender.Lend(w)
+		id, at, ok := t.lender.Lend(w)
 		if !ok {
 			return 0, 0
 		}
-		e.loan.references[count] = descriptors.Reference{Region: id, Length: uint32(len(w)), Offset: at}
+		t.references[count] = descriptors.Reference{Region: id, Length: uint32(len(w)), Offset: at}
 		offset, n = offset+uint32(len(w)), n-uint32(len(w))
 	}
 	return count, 0
@@ -86,26 +75,23 @@ func (r *reliable) lending() bool { return r != nil && int32(r.lent-r.una) > 0 }
 // peer has acknowledged them: their buffers are the host's again. Other
 // connections' frames that are on the wire lose what they refer to as well, and
 // are sent again.
-func (e *Engine) recall(ep *endpoint) {
-	if e.lender != nil && ep.rel.lending() {
-		e.lender.Revoke()
+func (c *connections) recall(ep *endpoint) {
+	if ep.rel.lending() {
+		c.tx.revoke()
 	}
 }
 
 // recallRegion takes back what has been lent of a region that the host
 // deregisters.
-func (e *Engine) recallRegion(handle uint32) {
-	if e.lender == nil {
-		return
-	}
-	for _, ep := range e.busy.members {
+func (c *connections) recallRegion(handle uint32) {
+	for _, ep := range c.busy.members {
 		r := ep.rel
 		if !r.lending() {
 			continue
 		}
 		for n := r.head; int32(r.next-n) > 0; n++ {
 			if m := r.message(n); m.uses(handle) {
-				e.lender.Revoke()
+				c.tx.revoke()
 				return
 			}
 		}

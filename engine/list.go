@@ -11,8 +11,8 @@ type listed uint8
 
 const (
 	onReady listed = 1 << iota
-	onOwing
-	onFresh
+	onAcks
+	onPrefetch
 	onUnsettled
 	onBusy
 )

@@ -5,7 +5,7 @@ import "github.com/trapeze-nic/trapeze/descriptors"
 func (e *Engine) deregisterMemory(b *descriptors.MemoryBody) refusal {
 	why := e.regions.deregister(b.Handle)
 	if why == (refusal{}) {
-		e.recallRegion(b.Handle)
+		e.conns.recallRegion(b.Handle)
 	}
 	return why
 }
@@ -68,9 +68,9 @@ func (e *Engine) checkEndpoint(b *descriptors.CreateEndpointBody) refusal {
 }
 
 func (e *Engine) createEndpoint(b *descriptors.CreateEndpointBody) (reply descriptors.EndpointBody, why refusal) {
-	kind, why := newKind(b)
+	kind, why := newKind(e, b)
 	if why == (refusal{}) {
-		why = kind.check(e, b)
+		why = kind.check(b)
 	}
 	if why == (refusal{}) {
 		why = e.checkEndpoint(b)
@@ -78,7 +78,7 @@ func (e *Engine) createEndpoint(b *descriptors.CreateEndpointBody) (reply descri
 	if why != (refusal{}) {
 		return reply, why
 	}
-	n := e.freeEndpoint()
+	n := e.free()
 	if n == 0 {
 		return reply, refusal{descriptors.ResultResource, 0}
 	}
@@ -95,29 +95,13 @@ func (e *Engine) createEndpoint(b *descriptors.CreateEndpointBody) (reply descri
 		recv: workQueue{iova: b.RecvIOVA, mask: 1<<b.RecvLog2 - 1, vector: b.RecvVector, cq: cq(b.RecvCQ), receive: true},
 	}
 	e.regions.ptag(b.Ptag).users++
-	e.endpoints[n] = ep
+	e.all[n] = ep
 	e.bells.open(n, true)
 	if !kind.connects() {
 		ep.state = descriptors.StateConnected
-		kind.open(e, ep, nil)
+		kind.open(ep, nil)
 	}
 	return descriptors.EndpointBody{Endpoint: n}, refusal{}
-}
-
-// freeEndpoint finds a number for a new endpoint, zero if there is none. Numbers
-// are not used again before all others were, so that a late doorbell or frame
-// seldom meets a stranger.
-func (e *Engine) freeEndpoint() uint32 {
-	for range e.endpoints {
-		e.lastEndpoint++
-		if e.lastEndpoint >= uint32(len(e.endpoints)) {
-			e.lastEndpoint = 1
-		}
-		if e.endpoints[e.lastEndpoint] == nil {
-			return e.lastEndpoint
-		}
-	}
-	return 0
 }
 
 // destroyEndpoint follows VIA: only an endpoint that is not connected and has
@@ -138,7 +122,7 @@ func (e *Engine) destroyEndpoint(b *descriptors.EndpointBody) refusal {
 		}
 	}
 	e.regions.ptag(ep.ptag).users--
-	e.endpoints[ep.id] = nil
+	e.all[ep.id] = nil
 	e.bells.close(ep.id)
 	return refusal{}
 }

@@ -3,7 +3,6 @@ package engine
 import (
 	"fmt"
 
-	"github.com/trapeze-nic/trapeze/engine/internal/memory"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
@@ -85,31 +84,6 @@ func (p *Pipeline) validate() error {
 	return nil
 }
 
-// newMovers makes the two data movement devices as they are configured.
-func (e *Engine) newMovers() error {
-	clock := func() int64 { return int64(e.read()) * psPerNS }
-	for d, policy := range [directions]pipeline.Policy{e.pipeline.Send, e.pipeline.Receive} {
-		m, err := memory.New(memory.Config{Policy: policy, Clock: clock})
-		if err != nil {
-			return fmt.Errorf("%w: Pipeline, %v: %w", ErrConfig, Direction(d), err)
-		}
-		e.movers[d] = m
-	}
-	return nil
-}
-
-// clearFrames forgets the frames in progress. What is left of one that is
-// arriving is still waited for.
-func (e *Engine) clearFrames() {
-	if e.out.published {
-		e.progressive.Abort()
-	}
-	e.out = outgoing{}
-	e.in = incoming{held: e.in.held, buf: e.in.buf, seen: e.in.seen, judged: true, grew: e.present()}
-	// They were made before, of the same parts.
-	_ = e.newMovers()
-}
-
 // psPerNS converts the engine's clock to the pipeline's.
 const psPerNS = 1000
 
@@ -117,7 +91,7 @@ const psPerNS = 1000
 func (e *Engine) Policy(d Direction) pipeline.Policy {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.policies[d]
+	return e.dma.policies[d]
 }
 
 // SetPolicy has p decide in direction d from the next frame on, until Reset;
@@ -127,20 +101,12 @@ func (e *Engine) SetPolicy(d Direction, p pipeline.Policy) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.asks(pulseHooks[d]) {
-		if err := e.movers[d].SetPolicy(p); err != nil {
+		if err := e.dma.movers[d].SetPolicy(p); err != nil {
 			return err
 		}
 	} else if _, err := pipeline.NewDevice(p, 1); err != nil {
 		return err
 	}
-	e.policies[d] = p
+	e.dma.policies[d] = p
 	return nil
-}
-
-// framesIn is the number of frames of a size that the rest of a message makes.
-func framesIn(rest, size uint32) int {
-	if rest == 0 {
-		return 0
-	}
-	return int((rest + size - 1) / size)
 }

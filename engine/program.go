@@ -30,10 +30,11 @@ func (h Hook) Set() HookSet { return 1 << h }
 func (s HookSet) Has(h Hook) bool { return s&h.Set() != 0 }
 
 const (
-	transmitHooks = HookSet(1<<HookPulseTransmit | 1<<HookFilterTransmit)
-	receiveHooks  = HookSet(1<<HookPulseReceive | 1<<HookDemultiplex | 1<<HookFilterReceive)
+	filterTransmit = HookSet(1 << HookFilterTransmit)
+	transmitHooks  = HookSet(1<<HookPulseTransmit) | filterTransmit
 	// wholeFrames are asked about frames that have arrived whole.
-	wholeFrames = HookSet(1<<HookDemultiplex | 1<<HookFilterReceive)
+	wholeFrames  = HookSet(1<<HookDemultiplex | 1<<HookFilterReceive)
+	receiveHooks = HookSet(1<<HookPulseReceive) | wholeFrames
 )
 
 // pulseHooks are those of each direction.
@@ -73,6 +74,7 @@ type Processor interface {
 
 // program is who decides in the engine's place, and at which hooks.
 type program struct {
+	*clock
 	processor Processor
 	hooks     HookSet
 	writes    HookSet // those that may change frames
@@ -81,8 +83,6 @@ type program struct {
 	waiting HookSet
 	until   time.Duration
 	frozen  time.Duration // clock.present when the waiting began
-	// policies decide where no program does.
-	policies [directions]pipeline.Policy
 	// copies hold the frame that a program may change: as it was, of one that is
 	// sent, and the one that it may change, of one that has arrived.
 	copies [directions][]byte
@@ -92,7 +92,7 @@ type program struct {
 // writes are the filter hooks whose programs may change frames. With an empty set
 // there is built-in behaviour only. Call it in Exclusive.
 func (e *Engine) SetProcessor(p Processor, at, writes HookSet) {
-	e.resume()
+	e.program.resume()
 	e.processor, e.hooks, e.writes = p, at, at&writes
 	for d, h := range [directions]Hook{HookFilterTransmit, HookFilterReceive} {
 		if e.writes.Has(h) && e.copies[d] == nil {
@@ -101,8 +101,97 @@ func (e *Engine) SetProcessor(p Processor, at, writes HookSet) {
 		}
 	}
 	for d := range directions {
-		e.choosePolicy(d)
+		e.dma.choosePolicy(d)
 	}
+}
+
+// Suspend has what the present hooks would be asked about wait: on the wire, and in
+// the host's queues, so that no frame is lost or overtaken. It ends with
+// SetProcessor, or after limit with built-in behaviour. Call it in Exclusive.
+func (e *Engine) Suspend(limit time.Duration) {
+	e.look()
+	if e.waiting == 0 {
+		e.frozen = e.present()
+	}
+	e.waiting, e.until = e.hooks, e.now+limit
+}
+
+// resume ends a suspension. While it lasted no peer was silent: nobody listened.
+func (p *program) resume() {
+	if p.waiting != 0 {
+		p.waiting = 0
+		p.look()
+		p.away = p.now - p.frozen
+	}
+}
+
+// checkSuspension ends a suspension that lasts for too long.
+func (e *Engine) checkSuspension() {
+	if e.look(); e.now >= e.until {
+		e.SetProcessor(nil, 0, 0)
+	}
+}
+
+// clear goes back to built-in behaviour.
+func (p *program) clear() { p.processor, p.hooks, p.writes, p.waiting = nil, 0, 0, 0 }
+
+// asks reports whether a program is asked at a hook.
+func (p *program) asks(h Hook) bool { return p.hooks.Has(h) }
+
+// filter asks about a complete frame of an endpoint. It reports whether
+// the frame goes.
+func (p *program) filter(frame []byte, number uint32) bool {
+	before := p.copies[Transmit]
+	writes := p.writes.Has(HookFilterTransmit)
+	if writes {
+		copy(before, frame)
+	}
+	a, _, ok := p.processor.Filter(Transmit, frame, number)
+	if !ok {
+		p.hooks &^= HookFilterTransmit.Set()
+		if writes {
+			copy(frame, before)
+		}
+		return true
+	}
+	return a != FrameDrop
+}
+
+// filterReceive asks what becomes of a frame that is for the endpoint number. It
+// returns the frame, which the program may have changed, whom it is for now, and
+// false if it is dropped.
+func (p *program) filterReceive(frame []byte, number uint32) ([]byte, uint32, bool) {
+	shown := frame
+	if p.writes.Has(HookFilterReceive) {
+		// Not on the wire, which cannot always be written.
+		shown = p.copies[Receive]
+		shown = shown[:copy(shown, frame)]
+	}
+	a, queue, ok := p.processor.Filter(Receive, shown, number)
+	switch {
+	case !ok:
+		p.hooks &^= HookFilterReceive.Set()
+		return frame, number, true
+	case a == FrameDrop:
+		return nil, number, false
+	case a == FrameRedirect:
+		return shown, queue, true
+	}
+	return shown, number, true
+}
+
+// askDemultiplex asks which endpoint a frame is for, and which entry of its
+// payload table.
+func (p *program) askDemultiplex(frame []byte, number uint32) (to, entry uint32) {
+	to, entry, ok := p.processor.Demultiplex(frame, number)
+	if !ok {
+		p.hooks &^= HookDemultiplex.Set()
+		return number, DefaultQueue
+	}
+	if to == DefaultQueue {
+		to = number
+	}
+	return to, entry
 }
 
 // aligned returns n bytes at an address at which a frame may stand.
@@ -116,62 +205,4 @@ func aligned(n int) []byte {
 		b = b[1:]
 	}
 	return b[:n:n]
-}
-
-// clearProgram goes back to built-in behaviour, with fresh movers.
-func (e *Engine) clearProgram() {
-	e.processor, e.hooks, e.writes, e.waiting = nil, 0, 0, 0
-	e.policies = [directions]pipeline.Policy{e.pipeline.Send, e.pipeline.Receive}
-}
-
-// asks reports whether a program is asked at a hook.
-func (e *Engine) asks(h Hook) bool { return e.hooks.Has(h) }
-
-// choosePolicy has program or policy decide in direction d from the next frame on.
-func (e *Engine) choosePolicy(d Direction) {
-	p := e.policies[d]
-	if e.asks(pulseHooks[d]) {
-		p = pulseProgram{e, d}
-	}
-	_ = e.movers[d].SetPolicy(p) // neither is nil
-}
-
-// pulseProgram is a control program as a policy.
-type pulseProgram struct {
-	e *Engine
-	d Direction
-}
-
-// Next implements pipeline.Policy. The frame in progress when a program is stopped
-// goes on with the policy.
-func (p pulseProgram) Next(v pipeline.View) int {
-	e, hook := p.e, pulseHooks[p.d]
-	if e.asks(hook) {
-		n, ok := e.processor.Pulse(p.d, v, e.movers[p.d].Asked())
-		if ok {
-			return n
-		}
-		e.hooks &^= hook.Set()
-		e.choosePolicy(p.d)
-	}
-	return e.policies[p.d].Next(v)
-}
-
-// filterTransmit asks about a complete frame of an endpoint. It reports whether
-// the frame goes.
-func (e *Engine) filterTransmit(frame []byte, number uint32) bool {
-	before := e.copies[Transmit]
-	writes := e.writes.Has(HookFilterTransmit)
-	if writes {
-		copy(before, frame)
-	}
-	a, _, ok := e.processor.Filter(Transmit, frame, number)
-	if !ok {
-		e.hooks &^= HookFilterTransmit.Set()
-		if writes {
-			copy(frame, before)
-		}
-		return true
-	}
-	return a != FrameDrop
 }

@@ -6,7 +6,7 @@ import "github.com/trapeze-nic/trapeze/descriptors"
 // counts are free-running.
 type workQueue struct {
 	iova      uint64
-	mask      uint32
+	mask      uint32 // tokens that the ring holds, less one
 	producer  uint32 // posted by the host, as far as its doorbell says
 	fetched   uint32 // tokens that we have begun to work on
 	completed uint32
@@ -19,9 +19,6 @@ type workQueue struct {
 	epoch     uint64
 }
 
-// depth is the number of tokens the ring holds.
-func (q *workQueue) depth() uint32 { return q.mask + 1 }
-
 // posted is the number of tokens that wait to be fetched.
 func (q *workQueue) posted() uint32 { return q.producer - q.fetched }
 
@@ -29,7 +26,7 @@ func (q *workQueue) posted() uint32 { return q.producer - q.fetched }
 // that the bus refuses to give has a status, and names no descriptor.
 func (m *regions) token(q *workQueue, i uint32) (descriptors.Token, descriptors.Status) {
 	if q.epoch != m.epoch {
-		size := uint64(q.depth()) * descriptors.TokenSize
+		size := uint64(q.mask+1) * descriptors.TokenSize
 		w, err := m.bus.Window(q.iova, size, false)
 		if err != nil || uint64(len(w)) < size { // not contiguous for us
 			t := descriptors.TokensAt(m.whole(q.iova+uint64(i&q.mask)*descriptors.TokenSize, descriptors.TokenSize, false))

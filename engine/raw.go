@@ -14,118 +14,113 @@ import (
 type frames struct{ unreliableVI }
 
 func (frames) connects() bool { return false }
-func (frames) check(e *Engine, b *descriptors.CreateEndpointBody) refusal {
+func (k frames) check(b *descriptors.CreateEndpointBody) refusal {
 	switch {
 	case b.Options&descriptors.EndpointOptionsReserved != 0:
 		return refusal{descriptors.ResultInvalidParameter, fieldOptions}
 	case b.Reliability != descriptors.Unreliable:
 		return refusal{descriptors.ResultInvalidReliability, fieldReliability}
-	case b.MaxTransfer < descriptors.EthernetHeaderSize || b.MaxTransfer > uint32(e.port.MTU()):
+	case b.MaxTransfer < descriptors.EthernetHeaderSize || b.MaxTransfer > uint32(k.link.port.MTU()):
 		return refusal{descriptors.ResultInvalidMTU, fieldMaxTransfer}
 	}
 	return refusal{}
 }
 
-func (frames) open(e *Engine, ep *endpoint, _ *descriptors.ConnectBody) {
+func (k frames) open(ep *endpoint, _ *descriptors.ConnectBody) {
 	ep.unrel = &unreliable{}
-	e.takers = append(e.takers, ep)
+	k.takers = append(k.takers, ep)
 }
 
-func (frames) close(e *Engine, ep *endpoint) {
-	e.takers = slices.DeleteFunc(e.takers, func(other *endpoint) bool { return other == ep })
+func (k frames) close(ep *endpoint) {
+	k.takers = slices.DeleteFunc(k.takers, func(other *endpoint) bool { return other == ep })
 }
 
-func (frames) transmit(e *Engine, ep *endpoint, budget int) bool {
-	return e.transmitUnreliable(ep, budget, (*Engine).sendRaw)
-}
-
-// isRaw says of a frame that it is an Ethernet frame of another protocol than ours.
-func isRaw(frame []byte) bool {
-	const at = descriptors.EthernetHeaderSize - len(descriptors.EtherType)
-	return len(frame) >= descriptors.EthernetHeaderSize && [2]byte(frame[at:]) != descriptors.EtherType
+func (k frames) transmit(ep *endpoint, budget int) bool {
+	return k.transmitUnreliable(ep, budget, (*transmitter).sendRaw)
 }
 
 // sendRaw sends the frame that m is.
-func (e *Engine) sendRaw(ep *endpoint, m *sending) outcome {
-	if m.total < descriptors.EthernetHeaderSize {
-		ep.kind.failed(e, ep, m, false, descriptors.StatusLengthError)
-		return frameFailed
-	}
-	if m.control.bits&descriptors.ControlImmediate != 0 {
-		ep.kind.failed(e, ep, m, false, descriptors.StatusFormatError)
-		return frameFailed
-	}
-	if e.out.held || e.waiting&transmitHooks != 0 {
+func (t *transmitter) sendRaw(ep *endpoint, m *sending) outcome {
+	var st descriptors.Status
+	switch {
+	case m.total < descriptors.EthernetHeaderSize:
+		st = descriptors.StatusLengthError
+	case m.control.bits&descriptors.ControlImmediate != 0:
+		st = descriptors.StatusFormatError
+	case t.held || t.waiting&transmitHooks != 0:
 		return frameWaiting
 	}
-	buf := e.port.Reserve(max(int(m.total), descriptors.MinFrame))
-	if buf == nil {
-		return frameWaiting
-	}
-	clear(buf[m.total:])
-	behind := int(ep.send.posted())
-	if tx := e.movers[Transmit]; tx.Plain() {
-		st := e.regions.gather(buf[:m.total], &m.layout, 0, ep.ptag)
-		if st == 0 && tx.Whole(int(m.total), behind) {
-			if st = e.launchRaw(ep, buf); st == 0 {
-				ep.kind.sent(e, ep, m, 0, 0, m.total, 0, false)
-				return frameSent
-			}
+	if st == 0 {
+		buf := t.port.Reserve(max(int(m.total), descriptors.MinFrame))
+		if buf == nil {
+			return frameWaiting
 		}
-		if st != 0 {
-			ep.kind.failed(e, ep, m, false, st)
-			return frameFailed
+		clear(buf[m.total:])
+		tx, behind, whole := t.dma.movers[Transmit], int(ep.send.posted()), false
+		if tx.Plain() {
+			st = t.regions.gather(buf[:m.total], &m.layout, 0, ep.ptag)
+			whole = st == 0 && tx.Whole(int(m.total), behind)
+		}
+		if st == 0 && !whole {
+			t.outgoing = outgoing{ep: ep, era: ep.era, m: m, buf: buf, length: m.total}
+			return t.start(behind)
+		}
+		if whole {
+			st = t.launchRaw(ep, buf)
 		}
 	}
-	e.out = outgoing{ep: ep, era: ep.era, m: m, buf: buf, length: m.total}
-	return e.startSend(behind)
+	if st != 0 {
+		ep.kind.failed(ep, m, false, st)
+		return frameFailed
+	}
+	ep.kind.sent(ep, m, 0, 0, m.total, 0, false)
+	return frameSent
 }
 
 // launchRaw sends a complete raw frame. It refuses one of our own protocol, which
 // could be mistaken for another endpoint's.
-func (e *Engine) launchRaw(ep *endpoint, buf []byte) descriptors.Status {
+func (t *transmitter) launchRaw(ep *endpoint, buf []byte) descriptors.Status {
 	if !isRaw(buf) {
 		return descriptors.StatusFormatError
 	}
-	if e.asks(HookFilterTransmit) && (!e.filterTransmit(buf, ep.id) || !isRaw(buf)) {
-		e.progress++
-		e.count(descriptors.CounterFramesDropped, 1)
+	if t.asks(HookFilterTransmit) && (!t.filter(buf, ep.id) || !isRaw(buf)) {
+		t.progress++
+		t.count(descriptors.CounterFramesDropped, 1)
 		return 0
 	}
-	e.handOver(len(buf))
+	t.handOver(len(buf))
 	return 0
 }
 
 // takeRaw handles a raw frame that has arrived.
-func (e *Engine) takeRaw(buf []byte) {
-	in, frame := &e.in, buf
-	ep := e.taker(frame)
-	if ep == nil || len(frame) > e.port.MTU() {
-		e.deliver(buf, nil, refused)
+func (r *receiver) takeRaw(buf []byte) {
+	frame := buf
+	ep := r.taker(frame)
+	if ep == nil || len(frame) > r.port.MTU() {
+		r.deliver(buf, nil, refused)
 		return
 	}
-	e.count(descriptors.CounterFramesReceived, 1)
-	e.count(descriptors.CounterBytesReceived, uint64(len(frame)))
-	if e.hooks&wholeFrames != 0 {
-		if frame, ep = e.steerRaw(frame, ep); ep == nil {
-			e.deliver(buf, nil, refused)
+	r.countReceived(len(frame))
+	if r.hooks&wholeFrames != 0 {
+		if frame, ep = r.steerRaw(frame, ep); ep == nil {
+			r.deliver(buf, nil, refused)
 			return
 		}
 	}
 	n := uint32(len(frame))
-	in.header = descriptors.Header{
+	r.header = descriptors.Header{
 		Type: descriptors.FrameData, Flags: descriptors.FrameFirst | descriptors.FrameLast,
 		DestinationEndpoint: ep.id, Message: ep.unrel.next, Length: uint16(n), Extent: n,
 	}
-	e.deliver(buf, frame, ep.kind.take(e, ep, &in.header))
+	r.deliver(buf, frame, ep.kind.take(ep, &r.header))
 }
 
 // taker is the endpoint that takes a raw frame by the built-in rule: the oldest
 // that would, nil if none does.
-func (e *Engine) taker(frame []byte) *endpoint {
+func (r *receiver) taker(frame []byte) *endpoint {
 	to := descriptors.MAC(frame)
-	for _, ep := range e.takers {
-		if to == e.mac || to.IsMulticast() || ep.options&descriptors.EndpointPromiscuous != 0 {
+	for _, ep := range r.takers {
+		if to == r.mac || to.IsMulticast() || ep.options&descriptors.EndpointPromiscuous != 0 {
 			return ep
 		}
 	}
@@ -134,28 +129,28 @@ func (e *Engine) taker(frame []byte) *endpoint {
 
 // steerRaw is steer for a raw frame that ep is to take. It returns the frame and
 // the endpoint that takes it, nil if it is dropped.
-func (e *Engine) steerRaw(frame []byte, ep *endpoint) ([]byte, *endpoint) {
-	if e.asks(HookFilterReceive) {
-		shown, to, ok := e.filterReceive(frame, ep.id)
+func (r *receiver) steerRaw(frame []byte, ep *endpoint) ([]byte, *endpoint) {
+	if r.asks(HookFilterReceive) {
+		shown, to, ok := r.filterReceive(frame, ep.id)
 		if !ok || !isRaw(shown) {
 			return nil, nil
 		}
-		frame, ep = shown, e.redirect(HookFilterReceive, ep, to)
+		frame, ep = shown, r.redirect(HookFilterReceive, ep, to)
 	}
-	if e.asks(HookDemultiplex) {
-		to, entry := e.askDemultiplex(frame, ep.id)
-		ep = e.redirect(HookDemultiplex, ep, to)
-		e.choose(ep, entry)
+	if r.asks(HookDemultiplex) {
+		to, entry := r.askDemultiplex(frame, ep.id)
+		ep = r.redirect(HookDemultiplex, ep, to)
+		r.choose(ep, entry)
 	}
 	return frame, ep
 }
 
 // redirect gives a raw frame that is for ep to another endpoint, if that can take
 // it.
-func (e *Engine) redirect(h Hook, ep *endpoint, to uint32) *endpoint {
-	if other := e.endpoint(to); slices.Contains(e.takers, other) {
+func (r *receiver) redirect(h Hook, ep *endpoint, to uint32) *endpoint {
+	if other := r.endpoint(to); slices.Contains(r.takers, other) {
 		return other
 	}
-	e.processor.Misled(h)
+	r.processor.Misled(h)
 	return ep
 }

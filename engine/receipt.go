@@ -11,7 +11,7 @@ type receipt struct {
 	immediate uint32
 	flags     descriptors.Status // StatusImmediate if there is any
 	open      bool               // a frame of it has arrived
-	revoked   uint64             // Engine.regions.revoked when its segments were checked
+	revoked   uint64             // regions.revoked when its segments were checked
 	status    descriptors.Status // non-zero: it has failed on this side
 	// tabled says that the payload goes where an entry of the payload table said,
 	// not where the descriptor says.
@@ -21,38 +21,38 @@ type receipt struct {
 
 // takeReceive fetches the next receive descriptor into in, unless none is
 // posted. A bad one shows in in.status.
-func (e *Engine) takeReceive(ep *endpoint, in *receipt) bool {
+func (r *receiver) takeReceive(ep *endpoint, in *receipt) bool {
 	q := &ep.recv
 	if q.posted() == 0 {
 		// The host may have rung since this round looked: what it had posted
 		// before the message was sent must be there for it.
-		if e.bells.takePage(ep.id); q.posted() == 0 {
+		if r.bells.takePage(ep.id); q.posted() == 0 {
 			return false
 		}
 	}
-	in.token, in.status = e.regions.token(q, q.fetched)
+	in.token, in.status = r.regions.token(q, q.fetched)
 	q.fetched++
 	if in.status == 0 {
-		_, in.status = e.regions.fetch(ep.ptag, in.token, &in.layout)
+		_, in.status = r.regions.fetch(ep.ptag, in.token, &in.layout)
 	}
 	if in.status == 0 && in.checked {
 		in.status = descriptors.StatusFormatError // a receive has no inline data
 	}
 	if in.status == 0 {
-		in.status, in.revoked = e.regions.check(&in.layout, ep.ptag, true), e.regions.revoked
+		in.status, in.revoked = r.regions.check(&in.layout, ep.ptag, true), r.regions.revoked
 	}
 	return true
 }
 
-// aim decides where a message of extent bytes goes whose first frame has come: to
+// destination decides where a message of extent bytes goes whose first frame has come: to
 // the memory of its receive descriptor, or where an entry of the payload table
 // says. It returns st, the descriptor's status, or what is wrong with that memory.
-func (e *Engine) aim(ep *endpoint, in *receipt, st descriptors.Status, extent uint32) descriptors.Status {
+func (r *receiver) destination(ep *endpoint, in *receipt, st descriptors.Status, extent uint32) descriptors.Status {
 	room := in.total
-	if in.tabled = e.in.entry != nil; in.tabled {
+	if in.tabled = r.entry != nil; in.tabled {
 		l := &in.entry
-		l.segments = append(l.segments[:0], *e.in.entry)
-		l.total, l.at, l.base = e.in.entry.length, 0, 0
+		l.segments = append(l.segments[:0], *r.entry)
+		l.total, l.at, l.base = r.entry.length, 0, 0
 		room = l.total
 	}
 	switch {
@@ -61,7 +61,7 @@ func (e *Engine) aim(ep *endpoint, in *receipt, st descriptors.Status, extent ui
 	case extent > room:
 		return descriptors.StatusLengthError
 	case in.tabled:
-		return e.regions.check(&in.entry, ep.ptag, true)
+		return r.regions.check(&in.entry, ep.ptag, true)
 	}
 	return 0
 }

@@ -194,7 +194,7 @@ func (r *reliable) seekCredit() bool {
 		r.probeGap = r.probeTimeout()
 		r.probeAt, r.asked = r.clock.now+r.probeGap, false
 	case r.clock.now < r.probeAt:
-	case r.asked && r.silent == 0:
+	case r.asked && r.pending == 0:
 		// A peer that answers, but has no credit to give, is asked less and less often.
 		r.probeAt, r.asked = r.clock.now+r.probeGap, false
 		r.probeGap = min(2*r.probeGap, r.timing.Probe)
@@ -206,7 +206,7 @@ func (r *reliable) seekCredit() bool {
 		r.probeAt, r.asked = r.clock.now+r.probeTimeout(), true
 		if r.probes++; r.probes >= maxProbes {
 			r.probeAt = r.clock.now + r.backOff
-			r.backOff = min(2*r.backOff, r.timing.Dead/silentProbes)
+			r.backOff = min(2*r.backOff, r.timing.Dead/deadProbes)
 		}
 		return true
 	}

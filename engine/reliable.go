@@ -11,6 +11,8 @@ import (
 // acknowledged: selective repeat within a window of windowFrames frames
 // (SPEC.md 8.4). Bit i of acked, resend and resent stands for PSN una+i.
 type reliable struct {
+	nic    *Engine
+	ep     *endpoint
 	clock  *clock
 	timing *Timing
 
@@ -36,9 +38,9 @@ type reliable struct {
 	receipts []receipt
 	done     uint32 // number of the oldest message that is not complete
 	offered  uint32 // credit that the peer was told last
-	owed     bool   // an acknowledgement
-	owedNow  bool
-	owedStep uint64
+	ackDue   bool   // the peer is to get an acknowledgement
+	ackNow   bool   // at once
+	ackStep  uint64 // step in which it became due
 	twice    uint32 // data frames that have come once more
 
 	recovery
@@ -69,34 +71,32 @@ type cut struct {
 // reliableVI is the kind of VIs whose messages are acknowledged.
 type reliableVI struct{ vi }
 
-func (reliableVI) open(e *Engine, ep *endpoint, _ *descriptors.ConnectBody) {
-	sends := min(windowFrames, int(ep.send.depth()))
-	receives := min(windowFrames, int(ep.recv.depth()))
+func (k reliableVI) open(ep *endpoint, _ *descriptors.ConnectBody) {
+	sends := min(windowFrames, int(ep.send.mask)+1)
+	receives := min(windowFrames, int(ep.recv.mask)+1)
 	ep.rel = &reliable{
-		clock: &e.clock, timing: &e.timing,
+		nic: k.Engine, ep: ep, clock: &k.clock, timing: &k.timing,
 		una: ep.remote.ourKey, nxt: ep.remote.ourKey, lent: ep.remote.ourKey, expect: ep.remote.theirKey,
 		messages: make([]sending, sends), receipts: make([]receipt, receives),
-		timers: timers{rto: e.timing.Retransmit, liveness: liveness{heard: e.now}},
+		timers: timers{rto: k.timing.Retransmit, liveness: liveness{heard: k.now}},
 	}
-	e.fresh.add(ep)
+	k.prefetch.add(ep)
 }
 
 func (r *reliable) message(n uint32) *sending { return &r.messages[n&uint32(len(r.messages)-1)] }
 func (r *reliable) receipt(n uint32) *receipt { return &r.receipts[n&uint32(len(r.receipts)-1)] }
 
 // credit is the first message number for which the endpoint has no receive.
-func (e *Engine) credit(ep *endpoint) uint32 {
-	return ep.rel.done + (ep.recv.producer - ep.recv.completed)
-}
+func (r *reliable) credit() uint32 { return r.done + (r.ep.recv.producer - r.ep.recv.completed) }
 
 // transmit implements kind: lost frames first.
-func (reliableVI) transmit(e *Engine, ep *endpoint, budget int) bool {
+func (k reliableVI) transmit(ep *endpoint, budget int) bool {
 	r, q := ep.rel, &ep.send
 	for ; budget > 0; budget-- {
 		if r.resend != 0 {
 			psn := r.una + uint32(bits.TrailingZeros64(r.resend))
 			f := &r.frames[psn%windowFrames]
-			if o := e.sendData(ep, r.message(f.message), psn, f.offset, descriptors.FrameAckRequest, true); o != frameSent {
+			if o := k.tx.sendData(ep, r.message(f.message), psn, f.offset, descriptors.FrameAckRequest, true); o != frameSent {
 				return o == frameWaiting
 			}
 			continue
@@ -111,66 +111,63 @@ func (reliableVI) transmit(e *Engine, ep *endpoint, budget int) bool {
 			}
 			if int32(r.limit-r.next) <= 0 {
 				r.stalled = true
-				e.busy.add(ep)
+				k.busy.add(ep)
 				return false
 			}
 			r.stalled = false
 			m = r.message(r.next)
-			t, st := e.regions.token(q, q.fetched)
-			q.fetched++
-			e.begin(ep, m, t, st, r.next)
+			k.tx.begin(ep, m, r.next)
 			r.next++
 		}
 		if m.status != 0 {
 			r.broken = true
-			e.settle(ep)
+			r.settle()
 			return false
 		}
 		var flags descriptors.FrameFlags
 		if r.nxt-r.una == windowFrames-1 {
 			flags = descriptors.FrameAckRequest
 		}
-		if o := e.sendData(ep, m, r.nxt, m.cut, flags, false); o != frameSent {
+		if o := k.tx.sendData(ep, m, r.nxt, m.cut, flags, false); o != frameSent {
 			return o == frameWaiting
 		}
 	}
 	return true
 }
 
-func (reliableVI) sent(e *Engine, ep *endpoint, m *sending, psn, offset, n, credit uint32, again bool) {
+func (k reliableVI) sent(ep *endpoint, m *sending, psn, offset, n, credit uint32, again bool) {
 	r := ep.rel
 	r.transmissions++
 	if again {
 		bit := uint64(1) << (psn - r.una)
 		f := &r.frames[psn%windowFrames]
-		f.sentAt, f.number = e.now, r.transmissions
+		f.sentAt, f.number = k.now, r.transmissions
 		r.resend &^= bit
 		r.resent |= bit
-		e.count(descriptors.CounterFramesRetransmitted, 1)
+		k.count(descriptors.CounterFramesRetransmitted, 1)
 	} else {
-		r.frames[psn%windowFrames] = cut{m.number, offset, e.now, r.transmissions}
+		r.frames[psn%windowFrames] = cut{m.number, offset, k.now, r.transmissions}
 		m.cut += n
 		m.allCut, m.lastPSN = m.cut == m.total, psn
 		r.nxt++
-		e.busy.add(ep)
+		k.busy.add(ep)
 	}
-	r.owed, r.offered = false, credit
+	r.ackDue, r.offered = false, credit
 }
 
-func (reliableVI) failed(e *Engine, ep *endpoint, m *sending, again bool, st descriptors.Status) {
+func (k reliableVI) failed(ep *endpoint, m *sending, again bool, st descriptors.Status) {
 	m.status, ep.rel.broken = st, true
 	if again {
 		// Nothing is wrong with the messages before it.
-		e.fail(ep, descriptors.StatusFlushed, descriptors.ResultDescriptor, true)
+		k.conns.fail(ep, descriptors.StatusFlushed, descriptors.ResultDescriptor, true)
 		return
 	}
-	e.settle(ep)
+	ep.rel.settle()
 }
 
 // takeAck takes the acknowledgement and the credit that every frame of a
 // reliable connection carries. It returns false if they are impossible.
-func (e *Engine) takeAck(ep *endpoint, h *descriptors.Header) bool {
-	r := ep.rel
+func (r *reliable) takeAck(h *descriptors.Header) bool {
 	n := h.Ack - r.una
 	if n > r.nxt-r.una {
 		// An old frame that was overtaken, or nonsense.
@@ -179,24 +176,24 @@ func (e *Engine) takeAck(ep *endpoint, h *descriptors.Header) bool {
 	if int32(h.Credit-r.limit) > 0 {
 		r.limit, r.probeAt, r.probeGap = h.Credit, 0, 0
 		if r.stalled {
-			e.ready.add(ep)
+			r.nic.ready.add(r.ep)
 		}
 	}
 	if n > 0 {
 		if r.acked|r.resent == 0 {
-			r.sample(e.now - r.frames[(h.Ack-1)%windowFrames].sentAt)
+			r.sample(r.clock.now - r.frames[(h.Ack-1)%windowFrames].sentAt)
 		} else {
 			r.arrivals(n, 0)
 		}
 		r.una = h.Ack
 		r.acked, r.resend, r.resent = r.acked>>n, r.resend>>n, r.resent>>n
 		r.retransmitAt = 0
-		e.unsettled.add(ep)
+		r.nic.unsettled.add(r.ep)
 	}
 	if r.acked|r.resent != 0 || h.Type == descriptors.FrameAck && (h.Extent|h.Offset != 0 || h.Message != r.duplicates) {
 		r.learn(h)
 		if r.resend != 0 {
-			e.ready.add(ep)
+			r.nic.ready.add(r.ep)
 		}
 	}
 	return true
@@ -220,33 +217,32 @@ func (r *reliable) sample(rtt time.Duration) {
 // settleAll completes what acknowledgements say to have arrived. In a round that has
 // handed a message to the host it waits for the next one: the host gets the message
 // that much sooner, and its answer is sent first.
-func (e *Engine) settleAll() {
-	for i, ep := range e.unsettled.members {
-		e.unsettled.members[i], ep.listed = nil, ep.listed&^onUnsettled
+func (l *endpoints) settleAll() {
+	for i, ep := range l.unsettled.members {
+		l.unsettled.members[i], ep.listed = nil, ep.listed&^onUnsettled
 		if ep.rel == nil {
 			continue
 		}
-		e.settle(ep)
+		ep.rel.settle()
 		if r := ep.rel; r != nil && (ep.send.posted() > 0 || r.next != r.head && !r.message(r.next-1).allCut) {
-			e.ready.add(ep)
+			l.ready.add(ep)
 		}
 	}
-	e.unsettled.members = e.unsettled.members[:0]
+	l.unsettled.members = l.unsettled.members[:0]
 }
 
 // settle completes the messages that have been acknowledged whole, in order.
-func (e *Engine) settle(ep *endpoint) {
-	r := ep.rel
+func (r *reliable) settle() {
 	for int32(r.next-r.head) > 0 {
 		m := r.message(r.head)
 		switch {
 		case m.status != 0:
-			e.fail(ep, m.status, descriptors.ResultDescriptor, true)
+			r.nic.conns.fail(r.ep, m.status, descriptors.ResultDescriptor, true)
 			return
 		case !r.arrived(m):
 			return
 		}
-		e.delivered(ep, m)
+		r.delivered(m)
 	}
 }
 
@@ -254,22 +250,44 @@ func (e *Engine) settle(ep *endpoint) {
 func (r *reliable) arrived(m *sending) bool { return m.allCut && int32(r.una-m.lastPSN) > 0 }
 
 // delivered completes m, the oldest message.
-func (e *Engine) delivered(ep *endpoint, m *sending) {
-	ep.rel.head++
-	e.count(descriptors.CounterMessagesSent, 1)
-	e.cqs.complete(ep, &ep.send, m.token, m.total, 0, 0)
+func (r *reliable) delivered(m *sending) {
+	r.head++
+	r.nic.count(descriptors.CounterMessagesSent, 1)
+	r.nic.cqs.complete(r.ep, &r.ep.send, m.token, m.total, 0, 0)
 }
 
 // deliveredUpTo completes the messages below number, which the peer says it has
 // taken. It returns false, and completes none, if they were not sent, or if the
 // peer has acknowledged more.
-func (e *Engine) deliveredUpTo(ep *endpoint, number uint32) bool {
-	r := ep.rel
+func (r *reliable) deliveredUpTo(number uint32) bool {
 	if number-r.head > r.next-r.head || number != r.head && !r.message(number-1).allCut {
 		return false
 	}
 	for int32(number-r.head) > 0 {
-		e.delivered(ep, r.message(r.head))
+		r.delivered(r.message(r.head))
 	}
 	return true
+}
+
+// flush implements kind.
+func (k reliableVI) flush(ep *endpoint, first descriptors.Status) {
+	for r := ep.rel; r != nil && int32(r.next-r.head) > 0; {
+		m := r.message(r.head)
+		switch {
+		case m.status != 0:
+			first = m.status
+		case r.arrived(m): // it has not been settled yet
+			r.delivered(m)
+			continue
+		}
+		r.head++
+		k.cqs.complete(ep, &ep.send, m.token, 0, 0, first)
+		first = descriptors.StatusFlushed
+	}
+}
+
+// unfinished reports whether messages are posted that are not known to have
+// arrived.
+func (r *reliable) unfinished() bool {
+	return r != nil && (r.ep.send.posted() > 0 || r.next != r.head && !r.arrived(r.message(r.next-1)))
 }

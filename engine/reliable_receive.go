@@ -1,17 +1,21 @@
 package engine
 
-import "github.com/trapeze-nic/trapeze/descriptors"
+import (
+	"math/bits"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
 
 // take implements kind, in whatever order frames come. Until a data frame is placed
 // nothing says that it has come, so it may still be dropped.
-func (reliableVI) take(e *Engine, ep *endpoint, h *descriptors.Header) verdict {
+func (k reliableVI) take(ep *endpoint, h *descriptors.Header) verdict {
 	r := ep.rel
-	r.hear(&e.clock)
+	r.hear(r.clock)
 	switch t := h.Type; {
-	case t != descriptors.FrameData && t != descriptors.FrameAck && t != descriptors.FrameProbe, !e.takeAck(ep, h):
+	case t != descriptors.FrameData && t != descriptors.FrameAck && t != descriptors.FrameProbe, !r.takeAck(h):
 		return refused
 	case t == descriptors.FrameProbe:
-		e.owe(ep, true)
+		r.acknowledge(true)
 		return taken
 	case t == descriptors.FrameAck:
 		return taken
@@ -19,25 +23,27 @@ func (reliableVI) take(e *Engine, ep *endpoint, h *descriptors.Header) verdict {
 	ahead := h.PSN - r.expect
 	if int32(ahead) < 0 || ahead > 0 && ahead < windowFrames && r.have&(1<<(ahead-1)) != 0 {
 		// The peer has not heard our acknowledgement.
-		e.count(descriptors.CounterFramesDuplicate, 1)
+		k.count(descriptors.CounterFramesDuplicate, 1)
 		r.twice++
-		e.owe(ep, true)
+		r.acknowledge(true)
 		return taken
 	}
 	if ahead >= windowFrames {
-		e.owe(ep, true)
+		r.acknowledge(true)
 		return refused
 	}
-	if !r.inPlace(h, ahead) || !e.findReceipt(ep, h) {
-		return refused
+	if r.inPlace(h, ahead) {
+		if in, st, ok := r.findReceipt(h); ok {
+			return k.rx.toPlace(ep, h, in, st)
+		}
 	}
-	return e.toPlace(ep, h)
+	return refused
 }
 
 // placed implements kind: the messages that are whole are completed, in order.
-func (reliableVI) placed(e *Engine, ep *endpoint, h *descriptors.Header) {
-	r, in := ep.rel, e.in.receipt
-	in.open, in.extent, in.status = true, h.Extent, e.in.status
+func (k reliableVI) placed(ep *endpoint, h *descriptors.Header) {
+	r, in := ep.rel, k.rx.receipt
+	in.open, in.extent, in.status = true, h.Extent, k.rx.status
 	in.received += uint32(h.Length)
 	if h.Flags&descriptors.FrameImmediate != 0 {
 		in.immediate, in.flags = h.Immediate, descriptors.StatusImmediate
@@ -55,66 +61,64 @@ func (reliableVI) placed(e *Engine, ep *endpoint, h *descriptors.Header) {
 			}
 		}
 	}
-	e.finishReceipts(ep)
+	r.finishReceipts()
 	if ep.rel != nil {
-		e.owe(ep, ahead > 0 || h.Flags&descriptors.FrameAckRequest != 0)
+		r.acknowledge(ahead > 0 || h.Flags&descriptors.FrameAckRequest != 0)
 	}
 }
 
 // findReceipt finds the message that a frame belongs to, and fetches its receive
-// descriptor if it is the message's first frame to arrive. It returns false if
-// the frame contradicts what is known.
-func (e *Engine) findReceipt(ep *endpoint, h *descriptors.Header) bool {
-	r := ep.rel
+// descriptor if it is the message's first frame to arrive. st says whether its payload
+// can be placed. ok is false if the frame contradicts what is known.
+func (r *reliable) findReceipt(h *descriptors.Header) (in *receipt, st descriptors.Status, ok bool) {
+	ep, rx := r.ep, &r.nic.rx
 	if uint64(h.Offset)+uint64(h.Length) > uint64(h.Extent) || h.Extent > ep.maxTransfer || h.Length == 0 && h.Extent != 0 {
-		return false
+		return nil, 0, false
 	}
 	ahead := h.Message - r.done
 	if ahead >= uint32(len(r.receipts)) || ahead >= ep.recv.producer-ep.recv.completed {
 		// Beyond the credit that we gave.
-		return false
+		return nil, 0, false
 	}
-	e.takeReceives(ep, ahead+1)
-	in := r.receipt(h.Message)
-	if !in.open && in.status == 0 && in.revoked != e.regions.revoked {
+	r.takeReceives(ahead + 1)
+	in = r.receipt(h.Message)
+	if in.open {
+		return in, in.status, in.extent == h.Extent && in.received != in.extent
+	}
+	if in.status == 0 && in.revoked != rx.regions.revoked {
 		// It was fetched ahead, and memory has been taken away since then.
-		in.status, in.revoked = e.regions.check(&in.layout, ep.ptag, true), e.regions.revoked
+		in.status, in.revoked = rx.regions.check(&in.layout, ep.ptag, true), rx.regions.revoked
 	}
-	e.in.receipt, e.in.status = in, in.status
-	if !in.open {
-		e.in.status = e.aim(ep, in, in.status, h.Extent)
-		return true
-	}
-	return in.extent == h.Extent && in.received != in.extent
+	return in, rx.destination(ep, in, in.status, h.Extent), true
 }
 
 // takeReceives fetches receive descriptors until n are in work. They are taken in
 // the order of messages, whatever comes first.
-func (e *Engine) takeReceives(ep *endpoint, n uint32) {
-	r, q := ep.rel, &ep.recv
+func (r *reliable) takeReceives(n uint32) {
+	q := &r.ep.recv
 	for int32(q.completed+n-q.fetched) > 0 {
 		next := r.receipt(r.done + q.fetched - q.completed)
 		next.open, next.received, next.flags, next.immediate = false, 0, 0, 0
-		e.takeReceive(ep, next)
+		r.nic.rx.takeReceive(r.ep, next)
 	}
 }
 
-// anticipate fetches the descriptors of receives that were posted, when all else
+// prefetchAll fetches the descriptors of receives that were posted, when all else
 // has been done: the messages for them then need not wait for that.
-func (e *Engine) anticipate() {
-	for i, ep := range e.fresh.members {
-		e.fresh.members[i], ep.listed = nil, ep.listed&^onFresh
+func (l *endpoints) prefetchAll() {
+	for i, ep := range l.prefetch.members {
+		l.prefetch.members[i], ep.listed = nil, ep.listed&^onPrefetch
 		if r := ep.rel; r != nil {
-			e.takeReceives(ep, min(ep.recv.producer-ep.recv.completed, uint32(len(r.receipts))))
+			r.takeReceives(min(ep.recv.producer-ep.recv.completed, uint32(len(r.receipts))))
 		}
 	}
-	e.fresh.members = e.fresh.members[:0]
+	l.prefetch.members = l.prefetch.members[:0]
 }
 
 // finishReceipts completes the messages that have arrived whole, in order. A
 // receive that failed breaks the connection.
-func (e *Engine) finishReceipts(ep *endpoint) {
-	r := ep.rel
+func (r *reliable) finishReceipts() {
+	e, ep := r.nic, r.ep
 	for int32(ep.recv.fetched-ep.recv.completed) > 0 {
 		in := r.receipt(r.done)
 		if !in.open {
@@ -124,9 +128,9 @@ func (e *Engine) finishReceipts(ep *endpoint) {
 			reason := descriptors.ResultRemoteDescriptor
 			// The peer is told before done moves on, so that it can tell which
 			// of its messages failed.
-			e.bury(ep, reason, true)
+			e.conns.end(ep, reason, true)
 			e.cqs.complete(ep, &ep.recv, in.token, 0, 0, in.status)
-			e.enterError(ep, descriptors.StatusTransportError)
+			e.conns.enterError(ep, descriptors.StatusTransportError)
 			e.event(descriptors.Event{Code: descriptors.EventConnectionLost, Endpoint: ep.id, CQ: descriptors.NoCQ,
 				Detail: uint32(reason), Descriptor: in.token.Address})
 			return
@@ -141,45 +145,48 @@ func (e *Engine) finishReceipts(ep *endpoint) {
 	}
 }
 
-// owe notes that the peer is to get an acknowledgement: at once, or after the
+// acknowledge notes that the peer is to get an acknowledgement: at once, or after the
 // host had a chance to send something that carries it.
-func (e *Engine) owe(ep *endpoint, now bool) {
-	r := ep.rel
-	if !r.owed {
-		r.owed, r.owedStep, r.owedNow = true, e.step, false
+func (r *reliable) acknowledge(now bool) {
+	if !r.ackDue {
+		r.ackDue, r.ackStep, r.ackNow = true, r.clock.step, false
 	}
-	r.owedNow = r.owedNow || now
-	e.owing.add(ep)
+	r.ackNow = r.ackNow || now
+	r.nic.acks.add(r.ep)
 }
 
-// offerCredit tells the peer about newly posted receives once they at least
-// double what it has left: often enough that it never waits long, seldom
+// posted implements kind: it tells the peer about newly posted receives once they at
+// least double what it has left: often enough that it never waits long, seldom
 // enough that the news costs little.
-func (e *Engine) offerCredit(ep *endpoint) {
+func (k reliableVI) posted(ep *endpoint) {
 	r := ep.rel
-	gain := e.credit(ep) - r.offered
-	if left := r.offered - r.done; gain > 0 && gain >= left {
-		e.owe(ep, false)
+	if r == nil {
+		return
 	}
+	gain := r.credit() - r.offered
+	if left := r.offered - r.done; gain > 0 && gain >= left {
+		r.acknowledge(false)
+	}
+	k.prefetch.add(ep)
 }
 
-// acknowledge sends the acknowledgements that are due, and what connections that
-// have ended still owe. It reports whether any went out.
-func (e *Engine) acknowledge() bool {
+// sendAcks sends the acknowledgements that are due, and what the peers of connections
+// that have ended are still to be told. It reports whether any went out.
+func (c *connections) sendAcks() bool {
 	any := false
-	e.owing.keep(func(ep *endpoint) (due bool) {
+	c.acks.keep(func(ep *endpoint) (due bool) {
 		switch r := ep.rel; {
-		case r == nil && ep.epitaph.due:
-			due = !e.sendEpitaph(ep)
-			ep.epitaph.due = due
-		case r == nil || !r.owed && r.have == 0:
-			// A data frame has taken along what is owed, but for what has arrived out
+		case r == nil && ep.ended.due:
+			due = !c.sendDisconnect(ep)
+			ep.ended.due = due
+		case r == nil || !r.ackDue && r.have == 0:
+			// A data frame has taken along what is due, but for what has arrived out
 			// of order.
 			return false
-		case !r.owedNow && r.owedStep == e.step:
+		case !r.ackNow && r.ackStep == c.clock.step:
 			return true
 		default:
-			due = !e.sendAck(ep, descriptors.FrameAck)
+			due = !c.tx.sendAck(ep, descriptors.FrameAck)
 		}
 		any = any || !due
 		return due
@@ -187,27 +194,33 @@ func (e *Engine) acknowledge() bool {
 	return any
 }
 
-// sendAck sends an acknowledgement or a probe, which on an unreliable connection
-// only say that this end lives. It returns false if the wire takes no more now.
-func (e *Engine) sendAck(ep *endpoint, t descriptors.FrameType) bool {
-	buf := e.reserve(0)
-	if buf == nil {
+// place is where the payload of a data frame belongs: from begin to end in a
+// message, in bytes.
+type place struct {
+	message, begin, end uint32
+}
+
+func placeOf(h *descriptors.Header) place {
+	return place{h.Message, h.Offset, h.Offset + uint32(h.Length)}
+}
+
+// ends reports whether p lies before q.
+func (p place) ends(q place) bool {
+	return int32(q.message-p.message) > 0 || p.message == q.message && p.end <= q.begin
+}
+
+// inPlace reports whether a data frame, whose PSN is ahead of the one expected next,
+// lies behind the frames before it and before those behind it that have arrived:
+// messages are cut into frames in order. So no place of a message is taken twice, and
+// a message of which as many bytes have arrived as it is long is whole.
+func (r *reliable) inPlace(h *descriptors.Header, ahead uint32) bool {
+	at, before := placeOf(h), r.passed
+	if b := r.have << 1 & (1<<ahead - 1); b != 0 {
+		before = r.places[(r.expect-1+uint32(bits.Len64(b)))%windowFrames]
+	}
+	if !before.ends(at) {
 		return false
 	}
-	h := descriptors.HeaderAt(buf)
-	*h = ep.outline
-	h.Type = t
-	r := ep.rel
-	if r == nil {
-		e.launch(buf)
-		return true
-	}
-	credit := e.credit(ep)
-	h.PSN, h.Ack, h.Credit = r.nxt, r.expect, credit
-	if t == descriptors.FrameAck {
-		h.Extent, h.Offset, h.Message = uint32(r.have), uint32(r.have>>32), r.twice
-	}
-	e.launch(buf)
-	r.owed, r.offered = false, credit
-	return true
+	behind := r.have >> ahead
+	return behind == 0 || at.ends(r.places[(h.PSN+1+uint32(bits.TrailingZeros64(behind)))%windowFrames])
 }

@@ -39,9 +39,9 @@ const (
 // adds to a short sleep (prctl(2), PR_SET_TIMERSLACK), that is an answer within
 // some 100 us for the first 10 ms, and half a percent of a core in the end.
 const (
-	shortNap  = 20 * time.Microsecond
-	shortNaps = 128
-	longNap   = time.Millisecond
+	shortSleep  = 20 * time.Microsecond
+	shortSleeps = 128
+	longSleep   = time.Millisecond
 )
 
 // Run steps the engine until ctx ends: the thread of a NIC that works beside
@@ -49,10 +49,10 @@ const (
 func (e *Engine) Run(ctx context.Context) {
 	timer := time.NewTimer(longestSleep)
 	defer timer.Stop()
-	naps := 0
+	sleeps := 0
 	for idle := 0; ctx.Err() == nil; {
 		if e.Step() {
-			idle, naps = 0, 0
+			idle, sleeps = 0, 0
 			continue
 		}
 		idle++
@@ -64,16 +64,16 @@ func (e *Engine) Run(ctx context.Context) {
 		}
 		idle = spinSteps / 2
 		e.Rest()
-		if e.looking() {
-			nap(naps)
-			naps++
+		if e.polls() {
+			shortly(sleeps)
+			sleeps++
 			continue
 		}
 		e.sleep.asleep.Store(true)
 		// Work that came before asleep was set wakes nobody: look once more, even
 		// if somebody else is in the engine, who may not look.
-		if !e.insist() {
-			timer.Reset(e.patience())
+		if !e.stepWaiting() {
+			timer.Reset(e.sleepTime())
 			select {
 			case <-e.sleep.wake:
 			case <-timer.C:
@@ -86,8 +86,8 @@ func (e *Engine) Run(ctx context.Context) {
 	}
 }
 
-// insist is Step, but waits for whoever is in the engine.
-func (e *Engine) insist() bool {
+// stepWaiting is Step, but waits for whoever is in the engine.
+func (e *Engine) stepWaiting() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.round()
@@ -101,28 +101,28 @@ func (e *Engine) Rest() {
 	e.nextLook = 0
 }
 
-// looking reports whether there are doorbells that nobody is told of.
-func (e *Engine) looking() bool {
+// polls reports whether there are doorbells that nobody is told of.
+func (e *Engine) polls() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return len(e.bells.mapped) > 0
 }
 
-// nap sleeps for a short time, after n naps that nothing ended. It is a call of
+// nap sleeps for a short time, after n sleeps that nothing ended. It is a call of
 // its own to the kernel, as the runtime's timers are a millisecond late when
 // nothing else is to be done.
-func nap(n int) {
-	d := longNap
-	if n < shortNaps {
-		d = shortNap
+func shortly(n int) {
+	d := longSleep
+	if n < shortSleeps {
+		d = shortSleep
 	}
 	t := unix.NsecToTimespec(d.Nanoseconds())
 	// A signal may cut it short, which does no harm.
 	_ = unix.Nanosleep(&t, nil)
 }
 
-// patience is how long Run may sleep if nobody wakes it.
-func (e *Engine) patience() time.Duration {
+// sleepTime is how long Run may sleep if nobody wakes it.
+func (e *Engine) sleepTime() time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.pending() {
@@ -130,7 +130,7 @@ func (e *Engine) patience() time.Duration {
 	}
 	// Who is away for longer does not count time against a peer, see look.
 	d := min(longestSleep, e.timing.Dead/(2*deadLooks))
-	for _, ep := range e.endpoints {
+	for _, ep := range e.all {
 		if ep == nil {
 			continue
 		}
@@ -138,7 +138,7 @@ func (e *Engine) patience() time.Duration {
 		if l == nil {
 			continue
 		}
-		if l.silent != 0 {
+		if l.pending != 0 {
 			return idleEvery
 		}
 		d = min(d, l.heard+e.timing.Probe-e.now)
@@ -148,7 +148,7 @@ func (e *Engine) patience() time.Duration {
 
 // pending reports whether something is under way that a timer looks after.
 func (e *Engine) pending() bool {
-	return e.in.held || e.out.held || e.waiting != 0 || len(e.busy.members) > 0 || len(e.settingUp) > 0 || len(e.owing.members) > 0 ||
+	return e.rx.held || e.tx.held || e.waiting != 0 || len(e.busy.members) > 0 || len(e.setups.underWay) > 0 || len(e.acks.members) > 0 ||
 		len(e.ready.members) > 0 || len(e.unsettled.members) > 0
 }
 

@@ -1,5 +1,7 @@
 package engine
 
+import "github.com/trapeze-nic/trapeze/descriptors"
+
 // Step does one round of work: it takes frames, doorbells and timers as they
 // come and sends what can be sent. It reports whether there was anything to do.
 // If another goroutine is in the engine, it returns false at once.
@@ -26,20 +28,20 @@ func (e *Engine) round() bool {
 	worked := e.bells.take()
 	// What has been posted goes before what has come: a message that waits is late
 	// already.
-	worked = e.transmit() || worked
+	worked = e.tx.transmit() || worked
 	if len(e.unsettled.members) > 0 {
 		e.settleAll()
 	}
 	e.handed = false
-	worked = e.receive() || worked
+	worked = e.rx.receive() || worked
 	if len(e.unsettled.members) > 0 && !e.handed {
 		e.settleAll()
 	}
-	if len(e.owing.members) > 0 {
-		worked = e.acknowledge() || worked
+	if len(e.acks.members) > 0 {
+		worked = e.conns.sendAcks() || worked
 	}
-	if len(e.fresh.members) > 0 {
-		e.anticipate()
+	if len(e.prefetch.members) > 0 {
+		e.prefetchAll()
 	}
 	if e.waiting == 0 && e.due() {
 		e.tick()
@@ -50,18 +52,32 @@ func (e *Engine) round() bool {
 
 // finish ends a step: what was only gathered goes out.
 func (e *Engine) finish() {
-	if len(e.cqs.doomed) > 0 {
-		e.failDoomed()
+	for len(e.cqs.failed) > 0 {
+		cq := e.cqs.failed[0]
+		e.cqs.failed = e.cqs.failed[1:]
+		e.failUsers(cq)
 	}
-	e.flush()
-	e.interrupt()
+	e.tx.flush()
+	if e.vectors != 0 {
+		e.interrupt()
+	}
 }
 
-// flush lets the peers see the frames that were handed to the wire.
-func (e *Engine) flush() {
-	if e.committed {
-		e.committed = false
-		e.port.Flush()
+// failUsers ends the endpoints whose completion queue has lost an entry.
+func (e *Engine) failUsers(cq *completionQueue) {
+	for _, ep := range e.all {
+		if ep == nil || ep.send.cq != cq && ep.recv.cq != cq {
+			continue
+		}
+		switch ep.state {
+		case descriptors.StateConnected:
+			e.conns.fail(ep, descriptors.StatusFlushed, descriptors.ResultResource, true)
+		case descriptors.StateConnectPending:
+			e.setups.end(ep, descriptors.ResultResource)
+			e.conns.enterError(ep, descriptors.StatusFlushed)
+		case descriptors.StateIdle:
+			e.conns.enterError(ep, descriptors.StatusFlushed)
+		}
 	}
 }
 
@@ -72,15 +88,15 @@ func (e *Engine) tick() {
 		if r == nil || r.una == r.nxt && !r.stalled {
 			return false
 		}
-		e.timeouts(ep)
+		r.timeouts()
 		return true
 	})
 	e.requests.tick()
-	e.tickSetup()
+	e.setups.tick()
 	if e.idleDue() {
-		for _, ep := range e.endpoints {
+		for _, ep := range e.all {
 			if ep != nil && ep.listed&onBusy == 0 {
-				e.keepAlive(ep)
+				e.conns.keepAlive(ep)
 			}
 		}
 	}

@@ -5,7 +5,6 @@ import "github.com/trapeze-nic/trapeze/descriptors"
 // transferLog is a ring of records in host memory, one for each transfer of each
 // engine. Off, it costs what the movers' question costs whether there is one.
 type transferLog struct {
-	e        *Engine
 	on       bool
 	iova     uint64
 	log2     uint8
@@ -17,7 +16,7 @@ type transferLog struct {
 
 // logSide is the log as a mover sees it.
 type logSide struct {
-	log       *transferLog
+	dma       *dma
 	direction Direction
 	first     uint32 // frame that is packet 0
 }
@@ -35,7 +34,7 @@ func (e *Engine) StartLog(iova uint64, log2 uint8) bool {
 	g := &e.dma.log
 	g.on, g.iova, g.log2 = true, iova, log2
 	g.producer, g.consumer, g.lost = 0, 0, 0
-	for d, m := range e.movers {
+	for d, m := range e.dma.movers {
 		g.sides[d].first = m.Started()
 		m.SetLog(&g.sides[d])
 	}
@@ -46,12 +45,12 @@ func (e *Engine) StartLog(iova uint64, log2 uint8) bool {
 func (e *Engine) StopLog() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.stopLog()
+	e.dma.stopLog()
 }
 
-func (e *Engine) stopLog() {
-	e.dma.log.on = false
-	for _, m := range e.movers {
+func (d *dma) stopLog() {
+	d.log.on = false
+	for _, m := range d.movers {
 		m.SetLog(nil)
 	}
 }
@@ -72,7 +71,7 @@ func (e *Engine) TakeLog(taken uint32) bool {
 
 // Transfer implements memory.Log.
 func (s *logSide) Transfer(outgoing bool, frame uint32, start, end int64, bytes int) {
-	g := s.log
+	g := &s.dma.log
 	packet := frame - s.first
 	if int32(packet) < 0 {
 		return // it was in progress when the log began
@@ -82,9 +81,9 @@ func (s *logSide) Transfer(outgoing bool, frame uint32, start, end int64, bytes 
 		return
 	}
 	at := g.iova + uint64(g.producer&(1<<g.log2-1))*descriptors.DMARecordSize
-	records := descriptors.DMARecordsAt(g.e.regions.whole(at, descriptors.DMARecordSize, true))
+	records := descriptors.DMARecordsAt(s.dma.regions.whole(at, descriptors.DMARecordSize, true))
 	if records == nil {
-		g.e.stopLog()
+		s.dma.stopLog()
 		return
 	}
 	r := &records[0]

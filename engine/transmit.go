@@ -2,6 +2,23 @@ package engine
 
 import "github.com/trapeze-nic/trapeze/descriptors"
 
+// transmitter sends frames: those of messages in turns, one at a time, and between
+// them those that carry no payload.
+type transmitter struct {
+	*link
+	*counters
+	*program
+	*endpoints
+	regions *regions
+	dma     *dma
+
+	outgoing
+	references [descriptors.MaxReferences]descriptors.Reference // in a frame whose payload is lent
+	spare      []*endpoint                                      // memory for ready
+	alone      bool                                             // only one endpoint has something to send
+	committed  bool                                             // frames await a flush
+}
+
 // sending is a message on its way out.
 type sending struct {
 	layout
@@ -15,44 +32,320 @@ type sending struct {
 	status  descriptors.Status // non-zero: it has failed on this side
 }
 
+// outgoing is the data frame that is being sent. Most leave in one go; one whose
+// transfers the host decides is held until it has left, and meanwhile the wire is
+// as if it were full.
+type outgoing struct {
+	held     bool
+	ep       *endpoint
+	era      uint32 // of ep when the frame began
+	m        *sending
+	buf      []byte // the wire's
+	at       uint32 // where the payload starts in the frame; zero in a raw one
+	psn      uint32
+	offset   uint32 // in the message
+	length   uint32 // of the payload
+	gathered uint32 // of the payload, by hostTx
+	shown    uint32 // of the payload, by netTx; zero once the frame has ended
+	// published: the peer may have read some of it.
+	published bool
+	credit    uint32 // that the header gives
+	again     bool   // the frame was sent before
+}
+
+// outcome of an attempt to send a frame.
+type outcome int
+
+const (
+	frameSent    outcome = iota
+	frameWaiting         // for room on the wire, or for the host
+	frameFailed          // which has been dealt with
+	frameCopied          // its payload cannot be lent
+)
+
+// clear gives up the frame in progress.
+func (t *transmitter) clear() {
+	if t.published {
+		t.progressive.Abort()
+	}
+	t.outgoing, t.spare, t.committed = outgoing{}, nil, false
+}
+
 // transmit gives every endpoint that has something to send a turn. It reports
 // whether anything went out.
-func (e *Engine) transmit() bool {
-	before := e.progress
-	if e.out.held {
+func (t *transmitter) transmit() bool {
+	before := t.progress
+	if t.held {
 		// Nobody else can send until this frame has left.
-		if moved := e.resumeSend(); e.out.held {
+		if moved := t.resume(); t.held {
 			return moved
 		}
 	}
-	if len(e.ready.members) == 0 {
-		return e.progress != before
+	if len(t.ready.members) == 0 {
+		return t.progress != before
 	}
-	turn := e.ready.members
-	e.alone = len(turn) == 1
-	e.ready.members = e.spare[:0]
+	turn := t.ready.members
+	t.alone = len(turn) == 1
+	t.ready.members = t.spare[:0]
 	for i, ep := range turn {
 		turn[i], ep.listed = nil, ep.listed&^onReady
-		if ep.state == descriptors.StateConnected && ep.kind.transmit(e, ep, transmitQuantum) {
-			e.ready.add(ep)
+		if ep.state == descriptors.StateConnected && ep.kind.transmit(ep, transmitQuantum) {
+			t.ready.add(ep)
 		}
 	}
-	e.spare = turn[:0]
-	return e.progress != before
+	t.spare = turn[:0]
+	return t.progress != before
 }
 
-// begin starts a message, unless st says that its token could not be read: its
-// descriptor is fetched and every segment checked. What is wrong shows in
-// m.status.
-func (e *Engine) begin(ep *endpoint, m *sending, t descriptors.Token, st descriptors.Status, number uint32) {
-	m.token, m.number, m.cut, m.begun, m.allCut, m.lastPSN, m.status = t, number, 0, true, false, 0, st
+// begin starts the message that the endpoint's next token names: its descriptor is
+// fetched and every segment checked. What is wrong shows in m.status.
+func (t *transmitter) begin(ep *endpoint, m *sending, number uint32) {
+	m.number, m.cut, m.begun, m.allCut, m.lastPSN = number, 0, true, false, 0
+	m.token, m.status = t.regions.token(&ep.send, ep.send.fetched)
+	ep.send.fetched++
 	if m.status == 0 {
-		m.control, m.status = e.regions.fetch(ep.ptag, t, &m.layout)
+		m.control, m.status = t.regions.fetch(ep.ptag, m.token, &m.layout)
 	}
 	if m.status == 0 && m.total > ep.maxTransfer {
 		m.status = descriptors.StatusLengthError
 	}
 	if m.status == 0 && !m.checked {
-		m.status = e.regions.check(&m.layout, ep.ptag, false)
+		m.status = t.regions.check(&m.layout, ep.ptag, false)
+	}
+}
+
+// sendData sends the frame of m that starts at offset; again says that it has
+// been sent before.
+func (t *transmitter) sendData(ep *endpoint, m *sending, psn, offset uint32, flags descriptors.FrameFlags, again bool) outcome {
+	n := min(m.total-offset, t.maxPayload)
+	if t.waiting&transmitHooks != 0 {
+		return frameWaiting
+	}
+	tx, behind := t.dma.movers[Transmit], framesIn(m.total-offset-n, n)+int(ep.send.posted())
+	if n >= lendFrom && t.lends(ep) {
+		if result := t.sendLent(ep, m, psn, offset, n, flags, behind, again); result != frameCopied {
+			return result
+		}
+	}
+	buf := t.reserve(int(n))
+	if buf == nil {
+		return frameWaiting
+	}
+	credit := head(buf, ep, m, psn, offset, n, flags)
+	if n == 0 || n <= t.oneBurst && tx.Plain() {
+		if st := t.regions.gather(buf[descriptors.HeaderSize:], &m.layout, offset, ep.ptag); st != 0 {
+			ep.kind.failed(ep, m, again, st)
+			return frameFailed
+		}
+		if n == 0 || tx.Whole(int(n), behind) {
+			t.launch(buf)
+			if behind == 0 && t.alone {
+				t.flush() // the peer need not wait for the book-keeping
+			}
+			ep.kind.sent(ep, m, psn, offset, n, credit, again)
+			return frameSent
+		}
+	}
+	t.outgoing = outgoing{ep: ep, era: ep.era, m: m, buf: buf, at: descriptors.HeaderSize,
+		psn: psn, offset: offset, length: n, credit: credit, again: again}
+	return t.start(behind)
+}
+
+// head writes the header of a data frame of m: n bytes from offset on. It returns the
+// credit that the header gives.
+//
+// It is written field by field, each once and in its place: a header that is put
+// together elsewhere and copied is read before the processor has written it, and
+// waits for that (store forwarding: Intel 64 and IA-32 Architectures Optimization
+// Reference Manual, 3.6.4).
+func head(buf []byte, ep *endpoint, m *sending, psn, offset, n uint32, flags descriptors.FrameFlags) (credit uint32) {
+	if offset == 0 {
+		flags |= descriptors.FrameFirst
+	}
+	if offset+n == m.total {
+		flags |= descriptors.FrameLast
+	}
+	if m.control.bits&descriptors.ControlImmediate != 0 {
+		flags |= descriptors.FrameImmediate
+	}
+	h := descriptors.HeaderAt(buf)
+	*h = ep.outline
+	h.Type, h.Flags, h.Length = descriptors.FrameData, ep.outline.Flags|flags, uint16(n)
+	h.PSN, h.Message, h.Extent, h.Offset, h.Immediate = psn, m.number, m.total, offset, m.control.immediate
+	if r := ep.rel; r != nil {
+		credit = r.credit()
+		h.Ack, h.Credit = r.expect, credit
+	}
+	return credit
+}
+
+// start begins to move the frame in progress.
+func (t *transmitter) start(behind int) outcome {
+	tx := t.dma.movers[Transmit]
+	// No frame is in progress and the length is good: Start cannot refuse.
+	_ = tx.Start(int(t.length), behind)
+	if !tx.Hosted() {
+		return t.feed()
+	}
+	t.dma.hold(Transmit)
+	result := t.feed()
+	t.dma.report(Transmit)
+	return result
+}
+
+// feed has hostTx and netTx work on the frame that is being sent until it has
+// left; if the host decides, until both have had a turn.
+func (t *transmitter) feed() outcome {
+	o, tx := &t.outgoing, t.dma.movers[Transmit]
+	for {
+		if o.gathered < o.length {
+			n := min(o.length-o.gathered, uint32(t.dma.config.Burst))
+			at := o.at + o.gathered
+			if st := t.regions.gather(o.buf[at:at+n], &o.m.layout, o.offset+o.gathered, o.ep.ptag); st != 0 {
+				return t.fail(st)
+			}
+			o.gathered += n
+		}
+		_ = tx.Arrived(int(o.gathered)) // once all has arrived that is no news, and refused
+		for n, last := tx.Next(); n > 0; n, last = tx.Next() {
+			o.shown += uint32(n)
+			if last {
+				if o.at != 0 {
+					t.launch(o.buf)
+				} else if st := t.launchRaw(o.ep, o.buf); st != 0 {
+					return t.fail(st)
+				}
+				_ = tx.Done() // of the transfer that Next began
+				o.shown, o.published, o.held = 0, false, false
+				o.ep.kind.sent(o.ep, o.m, o.psn, o.offset, o.length, o.credit, o.again)
+				return frameSent
+			}
+			if t.pieces && o.at != 0 && !t.asks(HookFilterTransmit) { // which is shown whole frames
+				o.published = true
+				t.progressive.Publish(descriptors.HeaderSize + int(o.shown))
+			}
+			_ = tx.Done()
+		}
+		if o.held = tx.Hosted(); o.held {
+			return frameWaiting
+		}
+	}
+}
+
+// fail gives up the frame in progress, whose message has failed.
+func (t *transmitter) fail(st descriptors.Status) outcome {
+	t.drop()
+	t.ep.kind.failed(t.ep, t.m, t.again, st)
+	return frameFailed
+}
+
+// resume goes on with a frame that is held. It reports whether anything moved.
+func (t *transmitter) resume() bool {
+	o := &t.outgoing
+	if t.waiting&transmitHooks != 0 {
+		return false
+	}
+	if r := o.ep.rel; o.ep.era != o.era || o.again && o.psn-r.una >= r.nxt-r.una {
+		// The connection has ended, or the frame has arrived after all: its memory
+		// may be the host's again.
+		t.drop()
+		return true
+	}
+	t.dma.checkPulses(Transmit)
+	gathered, shown := o.gathered, o.shown
+	moved := t.feed() != frameWaiting || o.gathered != gathered || o.shown != shown
+	if moved {
+		t.dma.report(Transmit)
+	}
+	return moved
+}
+
+// drop gives up the frame that is being sent, if there is one.
+func (t *transmitter) drop() {
+	if t.published {
+		t.progressive.Abort()
+	}
+	t.shown, t.published, t.held = 0, false, false
+	t.dma.movers[Transmit].Cancel()
+	t.dma.report(Transmit)
+}
+
+// reserve reserves room on the wire for a frame with n bytes of payload. It returns
+// nil if the wire takes no more now, or if a frame is held.
+func (t *transmitter) reserve(n int) []byte {
+	if t.held || t.waiting&filterTransmit != 0 {
+		return nil
+	}
+	return t.port.Reserve(descriptors.HeaderSize + n)
+}
+
+// send sends a frame of no established connection, with a body unless that is nil. It
+// returns false if the wire takes no more now.
+func (t *transmitter) send(h *descriptors.Header, body *descriptors.ConnectBody) bool {
+	if body != nil {
+		h.Length = descriptors.ConnectBodySize
+	}
+	buf := t.reserve(int(h.Length))
+	if buf == nil {
+		return false
+	}
+	t.sign(h)
+	*descriptors.HeaderAt(buf) = *h
+	if body != nil {
+		*descriptors.ConnectBodyAt(buf[descriptors.HeaderSize:]) = *body
+	}
+	t.launch(buf)
+	return true
+}
+
+// sendAck sends an acknowledgement or a probe, which on an unreliable connection
+// only say that this end lives. It returns false if the wire takes no more now.
+func (t *transmitter) sendAck(ep *endpoint, which descriptors.FrameType) bool {
+	buf := t.reserve(0)
+	if buf == nil {
+		return false
+	}
+	h := descriptors.HeaderAt(buf)
+	*h = ep.outline
+	h.Type = which
+	if r := ep.rel; r != nil {
+		r.ackDue, r.offered = false, r.credit()
+		h.PSN, h.Ack, h.Credit = r.nxt, r.expect, r.offered
+		if which == descriptors.FrameAck {
+			h.Extent, h.Offset, h.Message = uint32(r.have), uint32(r.have>>32), r.twice
+		}
+	}
+	t.launch(buf)
+	return true
+}
+
+// launch sends a complete frame, unless a program drops it: then it is as if it
+// had been lost.
+func (t *transmitter) launch(buf []byte) {
+	if t.hooks&filterTransmit != 0 && !t.published && !t.filter(buf, descriptors.HeaderAt(buf).SourceEndpoint) {
+		t.progress++
+		t.count(descriptors.CounterFramesDropped, 1)
+		return
+	}
+	if t.checksum {
+		descriptors.HeaderAt(buf).Checksum = descriptors.FrameChecksumOf(buf)
+	}
+	t.handOver(len(buf) - descriptors.HeaderSize)
+}
+
+// handOver gives the wire a frame that stands for n bytes of payload.
+func (t *transmitter) handOver(n int) {
+	t.port.Commit()
+	t.committed = true
+	t.progress++
+	t.count(descriptors.CounterFramesSent, 1)
+	t.count(descriptors.CounterBytesSent, uint64(n))
+}
+
+// flush lets the peers see the frames that were handed to the wire.
+func (t *transmitter) flush() {
+	if t.committed {
+		t.committed = false
+		t.port.Flush()
 	}
 }

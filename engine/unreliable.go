@@ -20,19 +20,19 @@ type unreliable struct {
 // unreliableVI is the kind of VIs whose messages are not acknowledged.
 type unreliableVI struct{ vi }
 
-func (unreliableVI) open(e *Engine, ep *endpoint, peer *descriptors.ConnectBody) {
-	ep.unrel = &unreliable{liveness: liveness{heard: e.now}, probes: peer.Options&descriptors.ConnectProbes != 0}
+func (k unreliableVI) open(ep *endpoint, peer *descriptors.ConnectBody) {
+	ep.unrel = &unreliable{liveness: liveness{heard: k.now}, probes: peer.Options&descriptors.ConnectProbes != 0}
 }
 
-func (unreliableVI) transmit(e *Engine, ep *endpoint, budget int) bool {
-	return e.transmitUnreliable(ep, budget, func(e *Engine, ep *endpoint, m *sending) outcome {
-		return e.sendData(ep, m, 0, m.cut, 0, false)
+func (k unreliableVI) transmit(ep *endpoint, budget int) bool {
+	return k.transmitUnreliable(ep, budget, func(t *transmitter, ep *endpoint, m *sending) outcome {
+		return t.sendData(ep, m, 0, m.cut, 0, false)
 	})
 }
 
 // transmitUnreliable sends up to budget frames with send. It reports whether the
 // endpoint has more to send.
-func (e *Engine) transmitUnreliable(ep *endpoint, budget int, send func(*Engine, *endpoint, *sending) outcome) bool {
+func (k unreliableVI) transmitUnreliable(ep *endpoint, budget int, send func(*transmitter, *endpoint, *sending) outcome) bool {
 	u, q := ep.unrel, &ep.send
 	m := &u.out
 	for range budget {
@@ -40,45 +40,43 @@ func (e *Engine) transmitUnreliable(ep *endpoint, budget int, send func(*Engine,
 			if q.posted() == 0 {
 				return false
 			}
-			t, st := e.regions.token(q, q.fetched)
-			q.fetched++
-			e.begin(ep, m, t, st, u.nextSend)
+			k.tx.begin(ep, m, u.nextSend)
 			if m.status != 0 {
 				m.begun = false
-				e.cqs.complete(ep, q, t, 0, 0, m.status)
+				k.cqs.complete(ep, q, m.token, 0, 0, m.status)
 				continue
 			}
 			u.nextSend++
 		}
-		if send(e, ep, m) == frameWaiting {
+		if send(&k.tx, ep, m) == frameWaiting {
 			return true
 		}
 	}
 	return m.begun || q.posted() > 0
 }
 
-func (unreliableVI) sent(e *Engine, ep *endpoint, m *sending, _, _, n, _ uint32, _ bool) {
+func (k unreliableVI) sent(ep *endpoint, m *sending, _, _, n, _ uint32, _ bool) {
 	if m.cut += n; m.cut == m.total {
 		m.begun = false
-		e.count(descriptors.CounterMessagesSent, 1)
-		e.cqs.complete(ep, &ep.send, m.token, m.total, 0, 0)
+		k.count(descriptors.CounterMessagesSent, 1)
+		k.cqs.complete(ep, &ep.send, m.token, m.total, 0, 0)
 	}
 }
 
-func (unreliableVI) failed(e *Engine, ep *endpoint, m *sending, _ bool, st descriptors.Status) {
+func (k unreliableVI) failed(ep *endpoint, m *sending, _ bool, st descriptors.Status) {
 	m.begun = false
-	e.cqs.complete(ep, &ep.send, m.token, 0, 0, st)
+	k.cqs.complete(ep, &ep.send, m.token, 0, 0, st)
 }
 
 // take implements kind. Messages are taken whole, in order of their frames and of their
 // numbers, or not at all.
-func (unreliableVI) take(e *Engine, ep *endpoint, h *descriptors.Header) verdict {
+func (k unreliableVI) take(ep *endpoint, h *descriptors.Header) verdict {
 	u := ep.unrel
-	u.hear(&e.clock)
+	u.hear(&k.clock)
 	switch h.Type {
 	case descriptors.FrameData:
 	case descriptors.FrameProbe:
-		e.sendAck(ep, descriptors.FrameAck) // if there is no room the peer asks again
+		k.tx.sendAck(ep, descriptors.FrameAck) // if there is no room the peer asks again
 		return taken
 	case descriptors.FrameAck:
 		return taken
@@ -96,16 +94,16 @@ func (unreliableVI) take(e *Engine, ep *endpoint, h *descriptors.Header) verdict
 		u.next, in.open = h.Message+1, false
 		in.extent, in.received, in.immediate, in.flags = h.Extent, 0, 0, 0
 		if !u.receive {
-			if !e.takeReceive(ep, in) {
-				e.count(descriptors.CounterReceiveQueueEmpty, 1)
+			if !k.rx.takeReceive(ep, in) {
+				k.count(descriptors.CounterReceiveQueueEmpty, 1)
 				if ep.kind.connects() { // else anybody may send it frames: too many for an event each
-					e.event(descriptors.Event{Code: descriptors.EventReceiveQueueEmpty, Endpoint: ep.id, CQ: descriptors.NoCQ})
+					k.event(descriptors.Event{Code: descriptors.EventReceiveQueueEmpty, Endpoint: ep.id, CQ: descriptors.NoCQ})
 				}
 				return taken
 			}
 			u.receive, u.fetched = true, in.status
 		}
-		in.status, in.open = e.aim(ep, in, u.fetched, h.Extent), true
+		in.status, in.open = k.rx.destination(ep, in, u.fetched, h.Extent), true
 	case !in.open || h.Message != u.next-1 || h.Extent != in.extent || h.Offset < in.received:
 		// A stranger, or a copy of what has come.
 		return refused
@@ -115,15 +113,14 @@ func (unreliableVI) take(e *Engine, ep *endpoint, h *descriptors.Header) verdict
 		in.open = false
 		return refused
 	}
-	e.in.receipt, e.in.status = in, in.status
-	return e.toPlace(ep, h)
+	return k.rx.toPlace(ep, h, in, in.status)
 }
 
 // placed implements kind: the message is complete if it is whole.
-func (unreliableVI) placed(e *Engine, ep *endpoint, h *descriptors.Header) {
+func (k unreliableVI) placed(ep *endpoint, h *descriptors.Header) {
 	u := ep.unrel
 	in := &u.in
-	if in.status = e.in.status; in.status == 0 {
+	if in.status = k.rx.status; in.status == 0 {
 		in.received += uint32(h.Length)
 		if in.received != in.extent {
 			return
@@ -137,7 +134,14 @@ func (unreliableVI) placed(e *Engine, ep *endpoint, h *descriptors.Header) {
 	if in.status != 0 {
 		length = 0
 	} else {
-		e.count(descriptors.CounterMessagesReceived, 1)
+		k.count(descriptors.CounterMessagesReceived, 1)
 	}
-	e.cqs.complete(ep, &ep.recv, in.token, length, in.immediate, in.status|in.flags)
+	k.cqs.complete(ep, &ep.recv, in.token, length, in.immediate, in.status|in.flags)
+}
+
+// flush implements kind.
+func (k unreliableVI) flush(ep *endpoint, first descriptors.Status) {
+	if u := ep.unrel; u != nil && u.out.begun {
+		k.failed(ep, &u.out, false, first)
+	}
 }

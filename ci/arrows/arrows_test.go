@@ -46,7 +46,7 @@ func TestRules(t *testing.T) {
 		{"driver to emulator", "driver/nic.go", imports(ours + "emulator"), "driver may import pipeline, firmware-loader, vfio, descriptors, internal, not emulator"},
 		{"driver to engine", "driver/nic.go", imports(ours + "engine"), "not engine"},
 		{"emulator to driver", "wire/udp.go", imports(ours + "driver"), "not driver"},
-		{"engine to pipeline", "engine/outgoing.go", imports(ours + "engine/internal/memory"), ""},
+		{"engine to pipeline", "engine/transmit.go", imports(ours + "engine/internal/memory"), ""},
 		{"pipeline to descriptors", "pipeline/device.go", imports(ours + "descriptors"), "pipeline imports none of our packages"},
 		{"images to descriptors", "firmware-loader/image.go", imports(ours + "descriptors"), ""},
 		{"images to driver", "firmware-loader/image.go", imports(ours + "driver"), "firmware-loader may import descriptors, not driver"},

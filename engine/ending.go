@@ -1,0 +1,150 @@
+package engine
+
+import "github.com/trapeze-nic/trapeze/descriptors"
+
+// connections ends connections: when a side disconnects, when something fails, and
+// when the peer is dead (SPEC.md 8.7).
+type connections struct {
+	*counters
+	*reports
+	*endpoints
+	clock    *clock
+	timing   Timing
+	regions  *regions
+	cqs      *completions
+	tx       *transmitter
+	requests *requests
+}
+
+// fail breaks a connection: the peer is told if tell is set, the endpoint goes
+// to the error state, its queues are flushed and the host gets an event. The
+// oldest send under way ends with status first.
+func (c *connections) fail(ep *endpoint, first descriptors.Status, reason descriptors.Result, tell bool) {
+	if ep.state != descriptors.StateConnected {
+		return
+	}
+	c.end(ep, reason, tell)
+	c.enterError(ep, first)
+	c.event(descriptors.Event{Code: descriptors.EventConnectionLost, Endpoint: ep.id, CQ: descriptors.NoCQ, Detail: uint32(reason)})
+}
+
+// end notes how a connection ended and tells the peer.
+func (c *connections) end(ep *endpoint, reason descriptors.Result, tell bool) {
+	if c.tx.held && c.tx.ep == ep {
+		c.tx.drop()
+	}
+	if !ep.kind.connects() {
+		return // nobody is at the other end
+	}
+	ep.ended = ended{remote: ep.remote, reason: reason}
+	r := ep.rel
+	if r != nil {
+		ep.ended.taken, ep.ended.posted = r.done, r.next+ep.send.posted()
+	}
+	if !tell {
+		return
+	}
+	if r != nil && r.ackDue && reason != descriptors.ResultRemoteDescriptor {
+		// It tells less than the disconnect, but one of the two may be lost. A
+		// receive that has failed must not be acknowledged.
+		c.tx.sendAck(ep, descriptors.FrameAck)
+	}
+	if ep.ended.due = !c.sendDisconnect(ep); ep.ended.due {
+		c.acks.add(ep)
+	}
+}
+
+// enterError puts an endpoint into the error state, in which everything posted
+// ends at once.
+func (c *connections) enterError(ep *endpoint, first descriptors.Status) {
+	ep.state = descriptors.StateError
+	c.flushSends(ep, first)
+	c.flushReceives(ep)
+	c.unlink(ep)
+}
+
+// flushSends ends every send of the endpoint, in order. The oldest one that was
+// being worked on gets first, unless it has failed by itself; the others are
+// flushed.
+func (c *connections) flushSends(ep *endpoint, first descriptors.Status) {
+	q := &ep.send
+	c.recall(ep)
+	ep.kind.flush(ep, first)
+	for int32(q.posted()) > 0 {
+		t, st := c.regions.token(q, q.fetched)
+		q.fetched++
+		c.cqs.complete(ep, q, t, 0, 0, st|descriptors.StatusFlushed)
+	}
+}
+
+// flushReceives ends every posted receive, in order.
+func (c *connections) flushReceives(ep *endpoint) {
+	q := &ep.recv
+	for int32(q.producer-q.completed) > 0 {
+		t, st := c.regions.token(q, q.completed)
+		c.cqs.complete(ep, q, t, 0, 0, st|descriptors.StatusFlushed)
+	}
+	q.fetched = q.completed
+}
+
+// unlink forgets a connection, or ends the use for raw frames.
+func (c *connections) unlink(ep *endpoint) {
+	ep.kind.close(ep)
+	if ep.request != nil {
+		c.requests.end(ep.request)
+		ep.request = nil
+	}
+	ep.rel, ep.unrel, ep.remote = nil, nil, remote{}
+	ep.era++
+}
+
+// sendDisconnect tells the peer of a connection that has ended how it ended. It
+// returns false if the wire takes no more now.
+func (c *connections) sendDisconnect(ep *endpoint) bool {
+	p := &ep.ended
+	return c.tx.send(&descriptors.Header{
+		Destination: p.mac, Type: descriptors.FrameDisconnect,
+		DestinationEndpoint: p.endpoint, SourceEndpoint: ep.id, Key: p.theirKey,
+		Message: p.taken, Extent: p.posted, Immediate: uint32(p.reason),
+	}, nil)
+}
+
+// answerUnknown tells the sender of a frame for a connection that does not
+// exist (any more) so.
+func (c *connections) answerUnknown(ep *endpoint, h *descriptors.Header) {
+	if ep != nil && h.Key != 0 && ep.ended.ourKey == h.Key && ep.ended.mac == h.Source && ep.ended.endpoint == h.SourceEndpoint {
+		c.sendDisconnect(ep)
+		return
+	}
+	c.tx.send(&descriptors.Header{
+		Destination: h.Source, Type: descriptors.FrameDisconnect, Flags: descriptors.FrameEcho,
+		DestinationEndpoint: h.SourceEndpoint, SourceEndpoint: h.DestinationEndpoint, Key: h.Key,
+		Immediate: uint32(descriptors.ResultConnectionLost),
+	}, nil)
+}
+
+// keepAlive looks after a connection on which nothing is under way that the peer
+// acknowledges.
+func (c *connections) keepAlive(ep *endpoint) {
+	l := ep.liveness()
+	if l == nil {
+		return
+	}
+	if c.clock.now-l.heard > c.timing.Probe {
+		c.probe(ep, l)
+	}
+	c.expire(ep, l)
+}
+
+// probe asks the peer whether it lives.
+func (c *connections) probe(ep *endpoint, l *liveness) {
+	l.unheard(c.clock)
+	c.tx.sendAck(ep, descriptors.FrameProbe)
+}
+
+// expire ends a connection whose peer is dead.
+func (c *connections) expire(ep *endpoint, l *liveness) {
+	if l.dead(c.clock, c.timing.Dead) {
+		c.fail(ep, descriptors.StatusTransportError, descriptors.ResultConnectionLost, true)
+	}
+}

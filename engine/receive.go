@@ -1,0 +1,370 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// receiver takes frames off the wire and places their payloads.
+type receiver struct {
+	*link
+	*counters
+	*clock
+	*program
+	*endpoints
+	regions *regions
+	dma     *dma
+	bells   *doorbells
+	dead    time.Duration // Timing.Dead
+	// demultiplex gives a sound frame to whom it is for.
+	demultiplex func(h *descriptors.Header, payload []byte) verdict
+
+	incoming
+	// lent are the bytes that the frame refers to, if it does not carry its payload.
+	lent       [descriptors.MaxReferences][]byte
+	references int // how many of lent there are
+	// joined takes a frame whose bytes are needed in one place; nil until one is.
+	joined []byte
+}
+
+// incoming is the frame that is being received. Most come and go at once. One
+// that is still arriving, or whose transfers the host decides, stays, and those
+// behind it wait on the wire.
+type incoming struct {
+	header descriptors.Header // a copy: the wire may be memory that somebody else can write
+
+	// held says that the frame stays; what follows up to status is valid then.
+	held   bool
+	buf    []byte // the wire's, of the frame's full length
+	seen   int    // bytes that have arrived
+	judged bool   // by its header
+	grew   time.Duration
+
+	// placing says that the payload goes where the receipt says.
+	placing bool
+	ep      *endpoint
+	era     uint32 // of ep when the frame began
+	receipt *receipt
+	entry   *segment // of the payload table, nil for none
+	payload []byte
+	moved   uint32 // of the payload, by hostRcv
+	landed  bool   // some of it is in host memory
+	status  descriptors.Status
+}
+
+// verdict on a frame by its header.
+type verdict int
+
+const (
+	refused verdict = iota // nobody wants it
+	taken                  // there is nothing else to do
+	placing                // its payload is to be placed
+)
+
+// clear forgets the frame in progress. What is left of it is still waited for.
+func (r *receiver) clear() {
+	r.incoming = incoming{held: r.held, buf: r.buf, seen: r.seen, judged: true, grew: r.present()}
+}
+
+// receive takes frames off the wire. It reports whether there were any.
+func (r *receiver) receive() bool {
+	if r.waiting&receiveHooks != 0 {
+		return false
+	}
+	any := false
+	for range receiveBudget {
+		if r.held {
+			any = r.resume() || any
+			if r.held {
+				return any
+			}
+			continue
+		}
+		buf := r.port.Receive()
+		if buf == nil {
+			return any
+		}
+		any = true
+		if r.progressive != nil {
+			if n, aborted := r.progressive.Arrived(); n != len(buf) || aborted {
+				r.held, r.buf, r.seen, r.judged, r.grew = true, buf, 0, false, r.present()
+				continue
+			}
+		}
+		r.takeFrame(buf)
+	}
+	return any
+}
+
+// takeFrame handles a frame that has arrived whole.
+func (r *receiver) takeFrame(buf []byte) {
+	r.held, r.entry = false, nil
+	payload, ok := r.accept(buf)
+	if !ok && isRaw(buf) {
+		r.takeRaw(buf)
+		return
+	}
+	if ok && r.header.Flags&descriptors.FrameReference != 0 {
+		if ok = r.borrow(payload); ok && r.hooks&wholeFrames != 0 {
+			buf, payload, ok = r.expand()
+		}
+	}
+	v := refused
+	if ok {
+		r.countReceived(int(r.header.Length))
+		if r.hooks&wholeFrames != 0 {
+			payload, ok = r.steer(buf, payload)
+		}
+	}
+	if ok {
+		v = r.demultiplex(&r.header, payload)
+	}
+	r.deliver(buf, payload, v)
+}
+
+// deliver ends a frame that has arrived whole and been judged, unless the host
+// decides when its payload moves.
+func (r *receiver) deliver(buf, payload []byte, v verdict) {
+	refers := r.header.Flags&descriptors.FrameReference != 0
+	switch v {
+	case refused:
+		r.count(descriptors.CounterFramesDropped, 1)
+	case placing:
+		r.moved, r.landed = 0, false
+		if r.dma.movers[Receive].Whole(int(r.header.Length), r.queued()) {
+			if !refers {
+				r.land(payload)
+			} else if !r.landBorrowed() {
+				r.count(descriptors.CounterFramesDropped, 1)
+				break
+			}
+			r.ep.kind.placed(r.ep, &r.header)
+			break
+		}
+		if refers {
+			var ok bool
+			if buf, payload, ok = r.expand(); !ok {
+				r.count(descriptors.CounterFramesDropped, 1)
+				break
+			}
+		}
+		r.buf, r.seen, r.judged = buf, len(buf), true
+		r.startPlacing(payload)
+		_ = r.dma.movers[Receive].Arrived(len(payload)) // all of it, once
+		if !r.place() {
+			r.held = true
+			r.dma.report(Receive)
+			return
+		}
+	}
+	r.port.Release()
+}
+
+// countReceived counts a frame that stands for n bytes of payload.
+func (r *receiver) countReceived(n int) {
+	r.count(descriptors.CounterFramesReceived, 1)
+	r.count(descriptors.CounterBytesReceived, uint64(n))
+}
+
+// toPlace says what to do with a data frame of the message in, whose payload can be
+// placed unless st says otherwise: nothing else if there is none.
+func (r *receiver) toPlace(ep *endpoint, h *descriptors.Header, in *receipt, st descriptors.Status) verdict {
+	r.ep, r.receipt, r.status = ep, in, st
+	if h.Length > 0 {
+		return placing
+	}
+	ep.kind.placed(ep, h)
+	return taken
+}
+
+// startPlacing begins to place the payload of a data frame. demultiplex has
+// named endpoint, receipt and status.
+func (r *receiver) startPlacing(payload []byte) {
+	rx := r.dma.movers[Receive]
+	r.placing, r.payload, r.moved, r.landed = true, payload, 0, false
+	r.era = r.ep.era
+	// No frame is in progress and the length is good: Start cannot refuse.
+	_ = rx.Start(len(payload), r.queued())
+	if rx.Hosted() {
+		r.dma.hold(Receive)
+	}
+}
+
+// place has hostRcv move what may be moved. It reports whether the frame's
+// payload has ended with that.
+func (r *receiver) place() bool {
+	rx := r.dma.movers[Receive]
+	for {
+		n, last := rx.Next()
+		if n == 0 {
+			return false
+		}
+		r.land(r.payload[r.moved : r.moved+uint32(n)])
+		r.moved += uint32(n)
+		_ = rx.Done() // of the transfer that Next began
+		if last {
+			r.placing = false
+			r.ep.kind.placed(r.ep, &r.header)
+			return true
+		}
+	}
+}
+
+// accept checks a frame that has arrived whole and copies its header out.
+func (r *receiver) accept(buf []byte) (payload []byte, ok bool) {
+	on := descriptors.HeaderAt(buf)
+	if on == nil {
+		return nil, false
+	}
+	h := &r.header
+	*h = *on
+	switch {
+	case wellFormed(h, len(buf)):
+		buf = buf[:descriptors.HeaderSize+int(h.Length)]
+	case h.Flags&descriptors.FrameReference == 0 || r.lender == nil || !ours(h, descriptors.FrameFlagsReserved) ||
+		h.Type != descriptors.FrameData: // and so it cannot refer to its payload either
+		return nil, false
+	}
+	checked := h.Flags&descriptors.FrameChecksum != 0
+	if !checked && r.checksum || checked && descriptors.FrameChecksumOf(buf) != h.Checksum {
+		r.count(descriptors.CounterChecksumErrors, 1)
+		return nil, false
+	}
+	return buf[descriptors.HeaderSize:], h.Destination == r.mac || h.Destination == descriptors.Broadcast && forAnybody(h)
+}
+
+// queued is how many frames are known to wait behind this one: the rest of its
+// message.
+func (in *incoming) queued() int {
+	h := &in.header
+	return framesIn(h.Extent-h.Offset-uint32(h.Length), uint32(h.Length))
+}
+
+// land writes the next piece of a message to where it belongs, unless the message
+// has failed. If that fails when some of the message has landed, the status says
+// so.
+func (r *receiver) land(piece []byte) {
+	if r.status != 0 {
+		return
+	}
+	to := &r.receipt.layout
+	if r.receipt.tabled {
+		to = &r.receipt.entry
+	}
+	landed, st := r.regions.scatter(piece, to, r.header.Offset+r.moved, r.ep.ptag)
+	r.landed = r.landed || landed
+	if st != 0 && (r.landed || r.receipt.received > 0) {
+		st |= descriptors.StatusPartialPacket
+	}
+	r.status = st
+}
+
+// resume goes on with a frame that is held. It reports whether anything
+// has moved.
+func (r *receiver) resume() bool {
+	grew, gone := r.watch()
+	if gone {
+		r.drop()
+		return true
+	}
+	if !r.judged {
+		if r.seen == len(r.buf) {
+			r.takeFrame(r.buf)
+			return true
+		}
+		if r.seen < descriptors.HeaderSize || !r.judge() {
+			return grew
+		}
+	}
+	moved := false
+	if r.placing {
+		if r.ep.era != r.era {
+			r.stopPlacing() // the connection has ended, its buffers are the host's again
+			return true
+		}
+		r.dma.checkPulses(Receive)
+		if grew {
+			_ = r.dma.movers[Receive].Arrived(min(r.seen-descriptors.HeaderSize, len(r.payload))) // never less
+		}
+		before := r.moved
+		r.place()
+		if moved = r.moved != before; moved || grew {
+			r.dma.report(Receive)
+		}
+	}
+	if !r.placing && r.seen == len(r.buf) {
+		r.held = false
+		r.port.Release()
+		return true
+	}
+	return moved || grew
+}
+
+// watch looks at how much of a frame has arrived. gone says that the rest will
+// not come.
+func (r *receiver) watch() (grew, gone bool) {
+	if r.seen == len(r.buf) {
+		return false, false
+	}
+	n, aborted := r.progressive.Arrived()
+	switch {
+	case aborted, n < r.seen, n > len(r.buf):
+		return false, true
+	case n > r.seen:
+		r.seen, r.grew = n, r.present()
+		return true, false
+	}
+	return false, r.present()-r.grew > r.dead
+}
+
+// judge looks at the header of a frame that is still arriving. It returns false
+// if the header says too little before the frame is whole.
+func (r *receiver) judge() bool {
+	h := descriptors.HeaderAt(r.buf)
+	if h == nil || r.hooks&wholeFrames != 0 {
+		return false
+	}
+	r.header, r.entry = *h, nil
+	if !wellFormed(&r.header, len(r.buf)) || r.header.Type != descriptors.FrameData || r.header.Length == 0 ||
+		r.header.Destination != r.mac || r.checksum || r.header.Flags&descriptors.FrameChecksum != 0 {
+		return false
+	}
+	r.judged = true
+	r.countReceived(int(r.header.Length))
+	payload := r.buf[descriptors.HeaderSize : descriptors.HeaderSize+int(r.header.Length)]
+	switch r.demultiplex(&r.header, payload) {
+	case refused:
+		r.count(descriptors.CounterFramesDropped, 1)
+	case placing:
+		r.startPlacing(payload)
+	}
+	return true
+}
+
+// stopPlacing gives up the payload of the frame that is being received; what is
+// left of the frame is only waited for.
+func (r *receiver) stopPlacing() {
+	if r.placing {
+		r.placing = false
+		r.dma.movers[Receive].Cancel()
+		r.count(descriptors.CounterFramesDropped, 1)
+		r.dma.report(Receive)
+	}
+}
+
+// drop gives up a frame whose rest will not come. Nothing has happened
+// but that bytes may have landed in a buffer that the host does not look at yet.
+func (r *receiver) drop() {
+	switch {
+	case r.placing:
+		if u := r.ep.unrel; u != nil && r.ep.era == r.era {
+			u.in.open = false // a message without one of its frames
+		}
+		r.stopPlacing()
+	case !r.judged:
+		r.count(descriptors.CounterFramesDropped, 1)
+	}
+	r.held = false
+	r.port.Release()
+}
