@@ -37,14 +37,10 @@ type setup struct {
 
 // setups sets up connections.
 type setups struct {
-	*reports
-	*endpoints
-	clock    *clock
-	dead     time.Duration // Timing.Dead
+	*core
 	random   io.Reader
 	tx       *transmitter
 	conns    *connections
-	requests *requests
 	underWay []*endpoint
 }
 
@@ -88,7 +84,7 @@ func (c *setups) accept(id uint16, b *descriptors.ConnectAcceptBody) refusal {
 	ep.remote = r.from
 	ep.remote.ourKey = key
 	s := &setup{command: id, accepting: true, to: r.from.mac, body: ep.body(), rights: r.body.Rights, options: r.body.Options,
-		deadline: c.clock.now + time.Duration(b.TimeoutMS)*time.Millisecond}
+		deadline: c.now + time.Duration(b.TimeoutMS)*time.Millisecond}
 	s.body.Remote, s.body.Local = r.body.Local, r.body.Remote
 	c.start(ep, s)
 	return refusal{}
@@ -127,7 +123,7 @@ func (c *setups) request(id uint16, b *descriptors.ConnectRequestBody) refusal {
 	}
 	ep.remote = remote{ourKey: key}
 	s := &setup{command: id, to: b.RemoteMAC, body: ep.body(),
-		deadline: c.clock.now + time.Duration(b.TimeoutMS)*time.Millisecond}
+		deadline: c.now + time.Duration(b.TimeoutMS)*time.Millisecond}
 	s.body.Remote, s.body.Local = b.Remote, b.Local
 	c.start(ep, s)
 	return refusal{}
@@ -142,17 +138,17 @@ func (c *setups) send(ep *endpoint) {
 		h.Type, h.DestinationEndpoint, h.Key = descriptors.FrameConnectAccept, ep.remote.endpoint, ep.remote.theirKey
 		// It is the NIC of a client that answers an accept: this is repeated often
 		// enough to tell a client that has died from a bad wire.
-		longest = c.dead / deadProbes
+		longest = c.timing.Dead / deadProbes
 	} else {
-		s.body.TimeoutMS = uint32(max(s.deadline-c.clock.now, time.Millisecond) / time.Millisecond)
+		s.body.TimeoutMS = uint32(max(s.deadline-c.now, time.Millisecond) / time.Millisecond)
 	}
-	s.sent, s.again = c.clock.now, c.clock.now+min(max((c.clock.present()-s.began)/4, setupEvery), longest)
+	s.sent, s.again = c.now, c.now+min(max((c.present()-s.began)/4, setupEvery), longest)
 	c.tx.send(&h, &s.body)
 }
 
 // start begins to connect ep.
 func (c *setups) start(ep *endpoint, s *setup) {
-	s.began = c.clock.present()
+	s.began = c.present()
 	ep.setup = s
 	ep.state = descriptors.StateConnectPending
 	c.underWay = append(c.underWay, ep)
@@ -200,7 +196,7 @@ func (c *setups) establish(ep *endpoint, peer *descriptors.ConnectBody) {
 	}
 	c.tx.sign(&ep.outline)
 	ep.kind.open(ep, peer)
-	answerWith(c.reports, s.command, descriptors.ConnectedReply{
+	answerWith(&c.reports, s.command, descriptors.ConnectedReply{
 		RemoteEndpoint: ep.remote.endpoint, MaxTransfer: peer.MaxTransfer, Reliability: peer.Reliability,
 		RemoteMAC: ep.remote.mac, RemoteRights: peer.Rights,
 	})
@@ -291,17 +287,17 @@ func (c *setups) tick() {
 	for i := 0; i < len(c.underWay); i++ {
 		ep := c.underWay[i]
 		switch s := ep.setup; {
-		case c.clock.now >= s.deadline:
+		case c.now >= s.deadline:
 			why := descriptors.ResultTimeout
 			if s.noMatch {
 				why = descriptors.ResultNoMatch
 			}
 			c.end(ep, why)
 			i--
-		case s.accepting && c.clock.present()-s.began > c.dead:
+		case s.accepting && c.present()-s.began > c.timing.Dead:
 			c.end(ep, descriptors.ResultConnectionLost)
 			i--
-		case c.clock.now >= s.again:
+		case c.now >= s.again:
 			c.send(ep)
 		}
 	}
@@ -324,12 +320,12 @@ func (c *setups) onRequest(h *descriptors.Header, payload []byte) verdict {
 		switch {
 		case r.state == requestRejected || r.state == requestFailed:
 			c.sendReject(r.from, descriptors.ResultReject)
-		case r.by != nil && r.by.setup != nil && c.clock.now-r.by.setup.sent >= setupEvery:
+		case r.by != nil && r.by.setup != nil && c.now-r.by.setup.sent >= setupEvery:
 			c.send(r.by)
 		}
 		return taken
 	}
-	c.clock.look() // the client's time begins now
+	c.look() // the client's time begins now
 	lost, ok := c.requests.arrived(from, &body)
 	if !ok {
 		c.sendReject(from, descriptors.ResultNoMatch)

@@ -5,15 +5,8 @@ import "github.com/trapeze-nic/trapeze/descriptors"
 // connections ends connections: when a side disconnects, when something fails, and
 // when the peer is dead (SPEC.md 8.7).
 type connections struct {
-	*counters
-	*reports
-	*endpoints
-	clock    *clock
-	timing   Timing
-	regions  *regions
-	cqs      *completions
-	tx       *transmitter
-	requests *requests
+	*core
+	tx *transmitter
 }
 
 // fail breaks a connection: the peer is told if tell is set, the endpoint goes
@@ -130,7 +123,7 @@ func (c *connections) keepAlive(ep *endpoint) {
 	if l == nil {
 		return
 	}
-	if c.clock.now-l.heard > c.timing.Probe {
+	if c.now-l.heard > c.timing.Probe {
 		c.probe(ep, l)
 	}
 	c.expire(ep, l)
@@ -138,13 +131,13 @@ func (c *connections) keepAlive(ep *endpoint) {
 
 // probe asks the peer whether it lives.
 func (c *connections) probe(ep *endpoint, l *liveness) {
-	l.unheard(c.clock)
+	l.unheard(&c.clock)
 	c.tx.sendAck(ep, descriptors.FrameProbe)
 }
 
 // expire ends a connection whose peer is dead.
 func (c *connections) expire(ep *endpoint, l *liveness) {
-	if l.dead(c.clock, c.timing.Dead) {
+	if l.dead(&c.clock, c.timing.Dead) {
 		c.fail(ep, descriptors.StatusTransportError, descriptors.ResultConnectionLost, true)
 	}
 }

@@ -9,29 +9,33 @@ import (
 // other; Doorbell and Wake may be called at any time. It joins the parts, which do
 // the work.
 type Engine struct {
-	limits Limits
-	timing Timing
-	link   link
-
 	mu    hotlock.Mutex
-	bells doorbells
 	sleep sleeper
 
 	// What follows is protected by mu.
+	core
+	tx     transmitter
+	rx     receiver
+	conns  connections
+	setups setups
+	handed bool // a message to the host in this round
+}
+
+// core is the parts that all others need.
+type core struct {
+	limits Limits
+	timing Timing
+	link
 	counters
 	reports
 	clock
 	program
 	endpoints
+	bells    doorbells
 	regions  regions
 	cqs      completions
 	dma      dma
-	tx       transmitter
-	rx       receiver
-	conns    connections
-	setups   setups
 	requests requests
-	handed   bool // a message to the host in this round
 }
 
 // Budgets of one step. A step is short, so that no part of the engine waits
@@ -47,24 +51,20 @@ func New(c Config) (*Engine, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	e := &Engine{limits: c.Limits, timing: c.Timing, link: newLink(c.Port, c.MAC, c.Pipeline.Burst),
-		sleep: sleeper{wake: make(chan struct{}, 1)}}
-	e.bells = newDoorbells(c.Limits.Endpoints, c.Limits.CQs, e.rang)
-	e.clock = clock{read: c.Clock, gap: c.Timing.Dead / deadLooks}
-	e.reports = reports{host: c.Host}
-	e.program.clock, e.endpoints.bells = &e.clock, &e.bells
-	e.regions = regions{counters: &e.counters, bus: c.Memory, limits: c.Limits}
-	e.cqs = completions{counters: &e.counters, reports: &e.reports, memory: &e.regions}
-	e.dma = dma{clock: &e.clock, program: &e.program, regions: &e.regions, config: c.Pipeline}
-	e.tx = transmitter{link: &e.link, counters: &e.counters, program: &e.program, endpoints: &e.endpoints,
-		regions: &e.regions, dma: &e.dma}
-	e.rx = receiver{link: &e.link, counters: &e.counters, clock: &e.clock, program: &e.program, endpoints: &e.endpoints,
-		regions: &e.regions, dma: &e.dma, bells: &e.bells, dead: c.Timing.Dead, demultiplex: e.demultiplex}
-	e.conns = connections{counters: &e.counters, reports: &e.reports, endpoints: &e.endpoints, clock: &e.clock, timing: c.Timing,
-		regions: &e.regions, cqs: &e.cqs, tx: &e.tx, requests: &e.requests}
-	e.setups = setups{reports: &e.reports, endpoints: &e.endpoints, clock: &e.clock, dead: c.Timing.Dead, random: c.Rand,
-		tx: &e.tx, conns: &e.conns, requests: &e.requests}
-	e.requests = requests{clock: &e.clock, reports: &e.reports}
+	e := &Engine{sleep: sleeper{wake: make(chan struct{}, 1)}, core: core{limits: c.Limits, timing: c.Timing,
+		link: newLink(c.Port, c.MAC, c.Pipeline.Burst), reports: reports{host: c.Host},
+		clock: clock{read: c.Clock, gap: c.Timing.Dead / deadLooks}}}
+	p := &e.core
+	p.bells = newDoorbells(c.Limits.Endpoints, c.Limits.CQs, e.rang)
+	p.program.clock, p.endpoints.bells = &p.clock, &p.bells
+	p.regions = regions{counters: &p.counters, bus: c.Memory, limits: c.Limits}
+	p.cqs = completions{counters: &p.counters, reports: &p.reports, memory: &p.regions}
+	p.dma = dma{clock: &p.clock, program: &p.program, regions: &p.regions, config: c.Pipeline}
+	e.tx = transmitter{core: p}
+	e.rx = receiver{core: p, demultiplex: e.demultiplex}
+	e.conns = connections{core: p, tx: &e.tx}
+	e.setups = setups{core: p, random: c.Rand, tx: &e.tx, conns: &e.conns}
+	p.requests = requests{clock: &p.clock, reports: &p.reports}
 	if err := e.dma.clear(); err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func (e *Engine) clear() {
 func (e *Engine) Limits() Limits { return e.limits }
 
 // MAC returns the engine's station address.
-func (e *Engine) MAC() descriptors.MAC { return e.link.mac }
+func (e *Engine) MAC() descriptors.MAC { return e.mac }
 
 // Features returns the feature bits of what the engine can do.
 func (e *Engine) Features() uint64 {
@@ -118,7 +118,7 @@ func (e *Engine) Exclusive(f func()) {
 func (e *Engine) Reset() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.link.revoke()
+	e.revoke()
 	e.clear()
 }
 

@@ -31,7 +31,7 @@ func TestNewKind(t *testing.T) {
 // nothing about the connection.
 func TestTakeRefusesUnknownTypes(t *testing.T) {
 	c, _ := newTestClock()
-	e := &Engine{clock: *c}
+	e := &Engine{core: core{clock: *c}}
 	for _, frame := range []descriptors.FrameType{0, descriptors.FrameConnectRequest, 200} {
 		ep := &endpoint{rel: &reliable{clock: c, nxt: 1}, unrel: &unreliable{}}
 		h := &descriptors.Header{Type: frame, Ack: 1, Credit: 5}

@@ -19,18 +19,6 @@ type layout struct {
 	checked  bool   // inline data, which was checked with the descriptor
 }
 
-// seek finds the segment that holds message offset, and how far into it.
-func (l *layout) seek(offset uint32) uint32 {
-	if offset < l.base {
-		l.at, l.base = 0, 0
-	}
-	for l.at < len(l.segments) && offset-l.base >= l.segments[l.at].length {
-		l.base += l.segments[l.at].length
-		l.at++
-	}
-	return offset - l.base
-}
-
 // uses reports whether a segment lies in region handle.
 func (l *layout) uses(handle uint32) bool {
 	for i := range l.segments {
@@ -56,13 +44,18 @@ func (m *regions) check(l *layout, tag uint32, write bool) descriptors.Status {
 // next returns the memory of a message from offset on: n bytes, or as many as are
 // contiguous. It checks them again: what check saw may have been deregistered.
 func (m *regions) next(l *layout, offset uint32, n int, tag uint32, write bool) ([]byte, descriptors.Status) {
-	skip := l.seek(offset)
+	if offset < l.base {
+		l.at, l.base = 0, 0
+	}
+	for l.at < len(l.segments) && offset-l.base >= l.segments[l.at].length {
+		l.base += l.segments[l.at].length
+		l.at++
+	}
 	if l.at >= len(l.segments) {
 		return nil, descriptors.StatusLengthError
 	}
-	s := &l.segments[l.at]
-	part := min(uint64(s.length-skip), uint64(n))
-	w := m.at(s.handle, tag, s.address+uint64(skip), part, write)
+	s, skip := &l.segments[l.at], uint64(offset-l.base)
+	w := m.at(s.handle, tag, s.address+skip, min(uint64(s.length)-skip, uint64(n)), write)
 	if len(w) == 0 {
 		return nil, descriptors.StatusProtectionError
 	}

@@ -25,19 +25,26 @@ func (q *workQueue) posted() uint32 { return q.producer - q.fetched }
 // token reads token number i of the ring, once: the host may be writing. A token
 // that the bus refuses to give has a status, and names no descriptor.
 func (m *regions) token(q *workQueue, i uint32) (descriptors.Token, descriptors.Status) {
-	if q.epoch != m.epoch {
-		size := uint64(q.mask+1) * descriptors.TokenSize
-		w, err := m.bus.Window(q.iova, size, false)
-		if err != nil || uint64(len(w)) < size { // not contiguous for us
-			t := descriptors.TokensAt(m.whole(q.iova+uint64(i&q.mask)*descriptors.TokenSize, descriptors.TokenSize, false))
-			if t == nil {
-				return descriptors.Token{}, descriptors.StatusProtectionError
-			}
-			return t[0], 0
-		}
-		q.tokens, q.epoch = descriptors.TokensAt(w), m.epoch
+	if q.epoch == m.epoch || m.mapRing(q) {
+		return q.tokens[i&q.mask], 0
 	}
-	return q.tokens[i&q.mask], 0
+	t := descriptors.TokensAt(m.whole(q.iova+uint64(i&q.mask)*descriptors.TokenSize, descriptors.TokenSize, false))
+	if t == nil {
+		return descriptors.Token{}, descriptors.StatusProtectionError
+	}
+	return t[0], 0
+}
+
+// mapRing looks up the memory of a queue's ring. It returns false if that is not
+// contiguous for us.
+func (m *regions) mapRing(q *workQueue) bool {
+	size := uint64(q.mask+1) * descriptors.TokenSize
+	w, err := m.bus.Window(q.iova, size, false)
+	if err != nil || uint64(len(w)) < size {
+		return false
+	}
+	q.tokens, q.epoch = descriptors.TokensAt(w), m.epoch
+	return true
 }
 
 // fetch copies the descriptor that t names, of an endpoint with protection tag tag,

@@ -20,7 +20,7 @@ func (k frames) check(b *descriptors.CreateEndpointBody) refusal {
 		return refusal{descriptors.ResultInvalidParameter, fieldOptions}
 	case b.Reliability != descriptors.Unreliable:
 		return refusal{descriptors.ResultInvalidReliability, fieldReliability}
-	case b.MaxTransfer < descriptors.EthernetHeaderSize || b.MaxTransfer > uint32(k.link.port.MTU()):
+	case b.MaxTransfer < descriptors.EthernetHeaderSize || b.MaxTransfer > uint32(k.port.MTU()):
 		return refusal{descriptors.ResultInvalidMTU, fieldMaxTransfer}
 	}
 	return refusal{}

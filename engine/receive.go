@@ -8,15 +8,7 @@ import (
 
 // receiver takes frames off the wire and places their payloads.
 type receiver struct {
-	*link
-	*counters
-	*clock
-	*program
-	*endpoints
-	regions *regions
-	dma     *dma
-	bells   *doorbells
-	dead    time.Duration // Timing.Dead
+	*core
 	// demultiplex gives a sound frame to whom it is for.
 	demultiplex func(h *descriptors.Header, payload []byte) verdict
 
@@ -59,7 +51,7 @@ type verdict int
 const (
 	refused verdict = iota // nobody wants it
 	taken                  // there is nothing else to do
-	placing                // its payload is to be placed
+	placing                // its payload is to be placed: the kind has set ep, receipt and status
 )
 
 // clear forgets the frame in progress. What is left of it is still waited for.
@@ -132,7 +124,7 @@ func (r *receiver) deliver(buf, payload []byte, v verdict) {
 		r.count(descriptors.CounterFramesDropped, 1)
 	case placing:
 		r.moved, r.landed = 0, false
-		if r.dma.movers[Receive].Whole(int(r.header.Length), r.queued()) {
+		if r.header.Length == 0 || r.dma.movers[Receive].Whole(int(r.header.Length), r.queued()) {
 			if !refers {
 				r.land(payload)
 			} else if !r.landBorrowed() {
@@ -165,17 +157,6 @@ func (r *receiver) deliver(buf, payload []byte, v verdict) {
 func (r *receiver) countReceived(n int) {
 	r.count(descriptors.CounterFramesReceived, 1)
 	r.count(descriptors.CounterBytesReceived, uint64(n))
-}
-
-// toPlace says what to do with a data frame of the message in, whose payload can be
-// placed unless st says otherwise: nothing else if there is none.
-func (r *receiver) toPlace(ep *endpoint, h *descriptors.Header, in *receipt, st descriptors.Status) verdict {
-	r.ep, r.receipt, r.status = ep, in, st
-	if h.Length > 0 {
-		return placing
-	}
-	ep.kind.placed(ep, h)
-	return taken
 }
 
 // startPlacing begins to place the payload of a data frame. demultiplex has
@@ -315,7 +296,7 @@ func (r *receiver) watch() (grew, gone bool) {
 		r.seen, r.grew = n, r.present()
 		return true, false
 	}
-	return false, r.present()-r.grew > r.dead
+	return false, r.present()-r.grew > r.timing.Dead
 }
 
 // judge looks at the header of a frame that is still arriving. It returns false

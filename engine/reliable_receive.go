@@ -32,12 +32,10 @@ func (k reliableVI) take(ep *endpoint, h *descriptors.Header) verdict {
 		r.acknowledge(true)
 		return refused
 	}
-	if r.inPlace(h, ahead) {
-		if in, st, ok := r.findReceipt(h); ok {
-			return k.rx.toPlace(ep, h, in, st)
-		}
+	if !r.inPlace(h, ahead) || !r.findReceipt(h) {
+		return refused
 	}
-	return refused
+	return placing
 }
 
 // placed implements kind: the messages that are whole are completed, in order.
@@ -68,28 +66,30 @@ func (k reliableVI) placed(ep *endpoint, h *descriptors.Header) {
 }
 
 // findReceipt finds the message that a frame belongs to, and fetches its receive
-// descriptor if it is the message's first frame to arrive. st says whether its payload
-// can be placed. ok is false if the frame contradicts what is known.
-func (r *reliable) findReceipt(h *descriptors.Header) (in *receipt, st descriptors.Status, ok bool) {
+// descriptor if it is the message's first frame to arrive. It returns false if
+// the frame contradicts what is known.
+func (r *reliable) findReceipt(h *descriptors.Header) bool {
 	ep, rx := r.ep, &r.nic.rx
 	if uint64(h.Offset)+uint64(h.Length) > uint64(h.Extent) || h.Extent > ep.maxTransfer || h.Length == 0 && h.Extent != 0 {
-		return nil, 0, false
+		return false
 	}
 	ahead := h.Message - r.done
 	if ahead >= uint32(len(r.receipts)) || ahead >= ep.recv.producer-ep.recv.completed {
 		// Beyond the credit that we gave.
-		return nil, 0, false
+		return false
 	}
 	r.takeReceives(ahead + 1)
-	in = r.receipt(h.Message)
-	if in.open {
-		return in, in.status, in.extent == h.Extent && in.received != in.extent
-	}
-	if in.status == 0 && in.revoked != rx.regions.revoked {
+	in := r.receipt(h.Message)
+	if !in.open && in.status == 0 && in.revoked != rx.regions.revoked {
 		// It was fetched ahead, and memory has been taken away since then.
 		in.status, in.revoked = rx.regions.check(&in.layout, ep.ptag, true), rx.regions.revoked
 	}
-	return in, rx.destination(ep, in, in.status, h.Extent), true
+	rx.ep, rx.receipt, rx.status = ep, in, in.status
+	if !in.open {
+		rx.status = rx.destination(ep, in, in.status, h.Extent)
+		return true
+	}
+	return in.extent == h.Extent && in.received != in.extent
 }
 
 // takeReceives fetches receive descriptors until n are in work. They are taken in
@@ -183,7 +183,7 @@ func (c *connections) sendAcks() bool {
 			// A data frame has taken along what is due, but for what has arrived out
 			// of order.
 			return false
-		case !r.ackNow && r.ackStep == c.clock.step:
+		case !r.ackNow && r.ackStep == c.step:
 			return true
 		default:
 			due = !c.tx.sendAck(ep, descriptors.FrameAck)

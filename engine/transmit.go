@@ -5,13 +5,7 @@ import "github.com/trapeze-nic/trapeze/descriptors"
 // transmitter sends frames: those of messages in turns, one at a time, and between
 // them those that carry no payload.
 type transmitter struct {
-	*link
-	*counters
-	*program
-	*endpoints
-	regions *regions
-	dma     *dma
-
+	*core
 	outgoing
 	references [descriptors.MaxReferences]descriptors.Reference // in a frame whose payload is lent
 	spare      []*endpoint                                      // memory for ready

@@ -113,7 +113,8 @@ func (k unreliableVI) take(ep *endpoint, h *descriptors.Header) verdict {
 		in.open = false
 		return refused
 	}
-	return k.rx.toPlace(ep, h, in, in.status)
+	k.rx.ep, k.rx.receipt, k.rx.status = ep, in, in.status
+	return placing
 }
 
 // placed implements kind: the message is complete if it is whole.
