@@ -42,16 +42,12 @@ func (l *link) revoke() {
 	}
 }
 
-// wellFormed checks what a header says of itself, in a frame of n bytes that
-// carries its payload.
+// wellFormed checks what a header says of itself, in a frame of n bytes: what is the
+// same in all of ours, and that the payload is there unless it is lent.
 func wellFormed(h *descriptors.Header, n int) bool {
-	return ours(h, descriptors.FrameFlagsReserved|descriptors.FrameReference) && int(h.Length) <= n-descriptors.HeaderSize
-}
-
-// ours checks what is the same in all headers; zero are flags that are not set.
-func ours(h *descriptors.Header, zero descriptors.FrameFlags) bool {
 	return h.EtherType == descriptors.EtherType && h.Version == descriptors.WireVersion &&
-		h.Flags&zero == 0 && !h.Source.IsMulticast()
+		h.Flags&descriptors.FrameFlagsReserved == 0 && !h.Source.IsMulticast() &&
+		(h.Flags&descriptors.FrameReference != 0 || int(h.Length) <= n-descriptors.HeaderSize)
 }
 
 // forAnybody says whether a frame may be broadcast: connect requests and their
@@ -73,4 +69,74 @@ func framesIn(rest, size uint32) int {
 		return 0
 	}
 	return int((rest + size - 1) / size)
+}
+
+// demultiplex gives a sound frame to whom it is for. Of data frames it looks at
+// the header only.
+func (e *Engine) demultiplex(h *descriptors.Header, payload []byte) verdict {
+	switch h.Type {
+	case descriptors.FrameConnectRequest:
+		return e.setups.onRequest(h, payload)
+	case descriptors.FrameConnectAccept:
+		return e.setups.onAccept(h, payload)
+	case descriptors.FrameConnectReject:
+		return e.setups.onReject(h)
+	case descriptors.FrameDisconnect:
+		return e.onDisconnect(h)
+	}
+	ep := e.endpoint(h.DestinationEndpoint)
+	if ep == nil || h.Key != ep.remote.ourKey || h.Key == 0 || h.SourceEndpoint != ep.remote.endpoint || h.Source != ep.remote.mac {
+		if h.Type == descriptors.FrameData || h.Type == descriptors.FrameProbe {
+			e.conns.answerUnknown(ep, h)
+		}
+		return refused
+	}
+	if ep.state == descriptors.StateConnectPending && ep.setup != nil && ep.setup.accepting {
+		e.setups.confirmed(ep)
+	}
+	if ep.state != descriptors.StateConnected {
+		return refused
+	}
+	return ep.kind.take(ep, h)
+}
+
+// onDisconnect handles the news that a connection has ended at the other side.
+func (e *Engine) onDisconnect(h *descriptors.Header) verdict {
+	if h.DestinationEndpoint == 0 {
+		return e.setups.onWithdrawal(h)
+	}
+	ep := e.endpoint(h.DestinationEndpoint)
+	if ep == nil || h.Key == 0 || h.SourceEndpoint != ep.remote.endpoint || h.Source != ep.remote.mac {
+		return refused
+	}
+	want := ep.remote.ourKey
+	if h.Flags&descriptors.FrameEcho != 0 {
+		want = ep.remote.theirKey
+	}
+	if h.Key != want {
+		return refused
+	}
+	if ep.state == descriptors.StateConnectPending {
+		e.setups.end(ep, descriptors.ResultWithdrawn) // the client knows nothing of it
+		return taken
+	}
+	reason := descriptors.Result(h.Immediate)
+	switch r := ep.rel; {
+	case h.Flags&descriptors.FrameEcho != 0:
+		reason = descriptors.ResultConnectionLost // its sender knows nothing of the connection
+	case r == nil:
+	case !r.deliveredUpTo(h.Message):
+		return refused
+	case reason == descriptors.ResultAborted && h.Extent == r.done:
+		reason = descriptors.ResultSuccess // all that it may have cut off is here
+	}
+	first := descriptors.StatusTransportError
+	switch {
+	case reason == descriptors.ResultRemoteDescriptor && ep.rel != nil:
+		first = descriptors.StatusRemoteDescriptor
+	case reason == descriptors.ResultSuccess, reason == descriptors.ResultAborted:
+		first = descriptors.StatusFlushed
+	}
+	e.conns.fail(ep, first, reason, false)
+	return taken
 }

@@ -200,12 +200,12 @@ func (r *receiver) accept(buf []byte) (payload []byte, ok bool) {
 	}
 	h := &r.header
 	*h = *on
-	switch {
-	case wellFormed(h, len(buf)):
-		buf = buf[:descriptors.HeaderSize+int(h.Length)]
-	case h.Flags&descriptors.FrameReference == 0 || r.lender == nil || !ours(h, descriptors.FrameFlagsReserved) ||
-		h.Type != descriptors.FrameData: // and so it cannot refer to its payload either
+	refers := h.Flags&descriptors.FrameReference != 0
+	if !wellFormed(h, len(buf)) || refers && (r.lender == nil || h.Type != descriptors.FrameData) {
 		return nil, false
+	}
+	if !refers {
+		buf = buf[:descriptors.HeaderSize+int(h.Length)]
 	}
 	checked := h.Flags&descriptors.FrameChecksum != 0
 	if !checked && r.checksum || checked && descriptors.FrameChecksumOf(buf) != h.Checksum {
@@ -308,7 +308,7 @@ func (r *receiver) judge() bool {
 	}
 	r.header, r.entry = *h, nil
 	if !wellFormed(&r.header, len(r.buf)) || r.header.Type != descriptors.FrameData || r.header.Length == 0 ||
-		r.header.Destination != r.mac || r.checksum || r.header.Flags&descriptors.FrameChecksum != 0 {
+		r.header.Destination != r.mac || r.checksum || r.header.Flags&(descriptors.FrameChecksum|descriptors.FrameReference) != 0 {
 		return false
 	}
 	r.judged = true

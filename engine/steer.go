@@ -15,7 +15,7 @@ func (r *receiver) steer(frame, payload []byte) ([]byte, bool) {
 			return nil, false
 		}
 		if r.writes.Has(HookFilterReceive) {
-			if *h = *descriptors.HeaderAt(frame); !wellFormed(h, len(frame)) {
+			if *h = *descriptors.HeaderAt(frame); !wellFormed(h, len(frame)) || h.Flags&descriptors.FrameReference != 0 {
 				return nil, false
 			}
 			frame = frame[:descriptors.HeaderSize+int(h.Length)]
