@@ -184,7 +184,7 @@ func (m *regions) at(handle, tag uint32, address, n uint64, write bool) []byte {
 // as are contiguous. It returns nil if the bus refuses.
 func (m *regions) window(r *region, off, n uint64, write bool) []byte {
 	if r.epoch == m.epoch {
-		return r.whole[off : off+n : off+n]
+		return r.whole[off : off+n]
 	}
 	return m.resolve(r, off, n, write)
 }
@@ -200,7 +200,7 @@ func (m *regions) resolve(r *region, off, n uint64, write bool) []byte {
 		}
 		if err == nil && uint64(len(w)) >= r.length {
 			r.whole, r.epoch = w[:r.length], m.epoch
-			return r.whole[off : off+n : off+n]
+			return r.whole[off : off+n]
 		}
 	}
 	w, err := m.bus.Window(r.iova+off, n, write)
