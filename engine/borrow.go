@@ -20,7 +20,7 @@ func (r *receiver) borrow(table []byte) bool {
 	return r.references > 0
 }
 
-// landBorrowed is land for the payload of a frame that was borrowed. It returns
+// landBorrowed does what land does for a payload that was borrowed. It returns
 // false if the frame is void: its sender has taken the memory back.
 func (r *receiver) landBorrowed() bool {
 	for _, piece := range r.lent[:r.references] {
@@ -36,7 +36,7 @@ func (r *receiver) landBorrowed() bool {
 func (r *receiver) expand() (frame, payload []byte, ok bool) {
 	h := &r.header
 	if r.joined == nil {
-		// Once: most NICs never need it.
+		// It is made once, when it is needed: most NICs never do.
 		r.joined = aligned(descriptors.MaxMTU)
 	}
 	frame = r.joined[:descriptors.HeaderSize+int(h.Length)]

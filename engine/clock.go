@@ -36,8 +36,8 @@ func (c *clock) clear() {
 }
 
 // look reads the clock. An engine that nobody ran for long, because its host
-// was suspended or did not poll, cannot know that its peers are silent: what
-// they said may be on the wire.
+// was suspended or did not poll, cannot know that its peers have sent nothing: it
+// may be on the wire.
 func (c *clock) look() {
 	now := c.read()
 	passed := now - c.now
@@ -64,7 +64,7 @@ func (c *clock) due() bool {
 	return true
 }
 
-// idleDue is due for idle connections.
+// idleDue reports whether it is time to look at idle connections, once for each time.
 func (c *clock) idleDue() bool {
 	if c.now < c.nextIdle {
 		return false

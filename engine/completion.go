@@ -189,7 +189,8 @@ func (c *completions) arm(q *workQueue, word uint32) bool {
 	return true
 }
 
-// armCQ is arm for a completion queue.
+// armCQ notes that the consumer of a completion queue wants an interrupt. It returns
+// false if there is none to be had.
 func (c *completions) armCQ(id, word uint32) bool {
 	cq := c.queue(id)
 	if cq == nil || word&descriptors.ArmFlag == 0 || cq.vector == descriptors.NoVector {

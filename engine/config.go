@@ -28,7 +28,7 @@ type Limits struct {
 	Vectors  uint16
 }
 
-// DefaultLimits returns the limits of a device that says nothing else.
+// DefaultLimits returns the limits of a device that is configured without any.
 func DefaultLimits() Limits {
 	return Limits{
 		Endpoints: 4096, CQs: 4096, Regions: 1 << 17, Ptags: 4096,
@@ -41,20 +41,20 @@ func DefaultLimits() Limits {
 // hasVector says whether a vector number may be given to a queue.
 func (l *Limits) hasVector(v uint16) bool { return v == descriptors.NoVector || v < l.Vectors }
 
-// Timing of the reliability protocol.
+// Timing is the times of the reliability protocol.
 type Timing struct {
 	// Retransmit and RetransmitMax bound the retransmission timeout, which
 	// follows the measured round trip in between (RFC 6298).
 	Retransmit    time.Duration
 	RetransmitMax time.Duration
-	// Probe is how long a connection may be silent before the peer is asked
+	// Probe is how long nothing may come from the peer before it is asked
 	// whether it lives.
 	Probe time.Duration
-	// Dead is how long a peer may leave questions unanswered.
+	// Dead is how long a peer may leave probes unanswered.
 	Dead time.Duration
 }
 
-// DefaultTiming returns the timing of a device that says nothing else. A peer
+// DefaultTiming returns the timing of a device that is configured without one. A peer
 // that dies is noticed Probe + Dead later at the latest: within 4 seconds.
 func DefaultTiming() Timing {
 	return Timing{Retransmit: 5 * time.Millisecond, RetransmitMax: 100 * time.Millisecond,

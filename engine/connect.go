@@ -9,7 +9,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 )
 
-// How connections are set up (SPEC.md 8.3): the client repeats its request, the
+// These are the pauses while a connection is set up (SPEC.md 8.3): the client repeats its request, the
 // server its accept, until the other side answers or time is up. The longer an
 // answer takes, the less likely it comes: each pause is a quarter of the time that
 // has passed, from setupEvery on.

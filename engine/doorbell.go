@@ -9,9 +9,9 @@ import (
 )
 
 // scanSlice is how many doorbell pages in shared memory are looked at in one
-// step. Of a host that marks them it is those that it has stored to. Of one that
-// does not, every step sees them all if there are no more; else a new doorbell
-// waits for its turn, so that a step costs the same for any number.
+// step. If the host marks the pages that it stores to, only those are looked at. If
+// it does not, a step looks at all pages if there are no more than this; else a new
+// doorbell waits for its turn, so that a step costs the same for any number.
 const scanSlice = 64
 
 // scanAll is up to how many pages each step looks at them rather than at marks,

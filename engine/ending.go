@@ -102,8 +102,8 @@ func (c *connections) sendDisconnect(ep *endpoint) bool {
 	}, nil)
 }
 
-// answerUnknown tells the sender of a frame for a connection that does not
-// exist (any more) so.
+// answerUnknown tells the sender of a frame that its connection does not exist, or no
+// longer.
 func (c *connections) answerUnknown(ep *endpoint, h *descriptors.Header) {
 	if ep != nil && h.Key != 0 && ep.ended.ourKey == h.Key && ep.ended.mac == h.Source && ep.ended.endpoint == h.SourceEndpoint {
 		c.sendDisconnect(ep)

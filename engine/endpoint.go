@@ -2,8 +2,8 @@ package engine
 
 import "github.com/trapeze-nic/trapeze/descriptors"
 
-// window of the reliability protocol in frames: what the selective
-// acknowledgement can express (SPEC.md 8.4).
+// windowFrames is the window of the reliability protocol in frames: what the
+// selective acknowledgement can express (SPEC.md 8.4).
 const windowFrames = 64
 
 // endpoint is one VI, or takes and sends raw frames.
@@ -26,7 +26,7 @@ type endpoint struct {
 	request *request           // that led to the connection, at the server
 	ended   ended              // the last connection
 
-	// Of its kind.
+	// At most one of these is set, by the kind.
 	rel   *reliable   // connected and acknowledged
 	unrel *unreliable // connected and not, or open for raw frames
 
@@ -130,7 +130,7 @@ func (l *list) add(ep *endpoint) {
 	}
 }
 
-// keep goes through the list, and leaves on it for whom still says so. Nothing may be
+// keep goes through the list, and leaves on it those for which still answers true. Nothing may be
 // added meanwhile.
 func (l *list) keep(still func(ep *endpoint) bool) {
 	keep := l.members[:0]

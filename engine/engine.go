@@ -38,11 +38,11 @@ type core struct {
 	requests requests
 }
 
-// Budgets of one step. A step is short, so that no part of the engine waits
-// long for another.
+// These are the budgets of one step. A step is short, so that no part of the engine
+// waits long for another.
 const (
-	receiveBudget   = 64
-	transmitQuantum = 16 // frames an endpoint may send per turn
+	receiveBudget   = windowFrames     // frames that are received: what one peer may have under way
+	transmitQuantum = windowFrames / 4 // frames that an endpoint may send in its turn
 )
 
 // New makes an engine. Errors wrap ErrConfig.

@@ -19,7 +19,7 @@ func newLink(port Port, mac descriptors.MAC, burst int) link {
 	l := link{port: port, mac: mac, checksum: port.Checksum(), maxPayload: uint32(port.MTU() - descriptors.HeaderSize)}
 	l.progressive, _ = port.(Progressive)
 	l.lender, _ = port.(Lender)
-	// The checksum stands in the header, so nothing can go before the whole.
+	// The checksum stands in the header, so nothing can go before all of the payload.
 	l.pieces = l.progressive != nil && !l.checksum
 	if l.oneBurst = l.maxPayload; l.pieces {
 		l.oneBurst = uint32(burst)

@@ -16,7 +16,7 @@ type liveness struct {
 	pending time.Duration // clock.present since which a probe is unanswered; zero: none is
 }
 
-// liveness of the connection's peer, nil if there is none that answers probes.
+// liveness is that of the connection's peer, nil if there is none that answers probes.
 func (ep *endpoint) liveness() *liveness {
 	switch {
 	case ep.rel != nil:

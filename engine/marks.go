@@ -48,7 +48,7 @@ func (d *doorbells) takeMarked() bool {
 		for groups := atomic.LoadUint32(word); groups != 0; {
 			k := bits.TrailingZeros32(groups) / 8
 			mask := uint32(0xff) << (8 * k)
-			// Before the marks are read: one that comes later sets it again.
+			// It is cleared before the marks are read: one that comes later sets it again.
 			atomic.AndUint32(word, ^mask)
 			groups &^= mask
 			if any = d.takeGroup(4*d.marks.at+k, &left) || any; left <= 0 {

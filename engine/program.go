@@ -116,7 +116,7 @@ func (e *Engine) Suspend(limit time.Duration) {
 	e.waiting, e.until = e.hooks, e.now+limit
 }
 
-// resume ends a suspension. While it lasted no peer was silent: nobody listened.
+// resume ends a suspension. Its time does not count against peers: nobody listened.
 func (p *program) resume() {
 	if p.waiting != 0 {
 		p.waiting = 0

@@ -34,9 +34,9 @@ const (
 	// 6.2, step 4).
 	widenFor = 16
 	// maxProbes is how many probes are sent before all frames are sent again. RFC 8985
-	// has one; but if half of them stay unanswered one is little.
+	// has one; if half of all frames are lost, three of four probes stay unanswered.
 	maxProbes = 4
-	// clockError is how late the engine's clock may be while it works.
+	// clockError is how late the engine's clock may be while it works: see clock.look.
 	clockError = clockSteps * closely
 )
 
@@ -130,8 +130,8 @@ func (r *reliable) reorderingWindow() time.Duration {
 }
 
 // takeDuplicates takes the peer's count of frames that it has had twice. That it grows
-// is evidence that frames which had been taken for lost were late only, but for a wire
-// that doubles frames. It counts once in a round trip (RFC 8985, 6.2, step 4), and not
+// is evidence that frames which had been taken for lost were only late, unless the
+// wire doubles frames. It counts once in a round trip (RFC 8985, 6.2, step 4), and not
 // in one in which frames were repeated because nothing was heard of them.
 func (r *reliable) takeDuplicates(count uint32) {
 	if int32(count-r.duplicates) <= 0 {

@@ -189,11 +189,11 @@ func (m *regions) window(r *region, off, n uint64, write bool) []byte {
 	return m.resolve(r, off, n, write)
 }
 
-// resolve is window for a region whose memory is not known to be contiguous.
+// resolve does what window does for a region whose memory is not known to be contiguous.
 func (m *regions) resolve(r *region, off, n uint64, write bool) []byte {
 	if r.tried != m.epoch {
 		r.tried, r.whole = m.epoch, nil
-		// All of it, if the bus lets us do what the region's rights allow.
+		// The window is all of it, if the bus lets us do what the region's rights allow.
 		w, err := m.bus.Window(r.iova, r.length, false)
 		if err == nil && r.access&descriptors.AccessReadOnly == 0 {
 			w, err = m.bus.Window(r.iova, uint64(len(w)), true)

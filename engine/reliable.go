@@ -89,7 +89,7 @@ func (r *reliable) receipt(n uint32) *receipt { return &r.receipts[n&uint32(len(
 // credit is the first message number for which the endpoint has no receive.
 func (r *reliable) credit() uint32 { return r.done + (r.ep.recv.producer - r.ep.recv.completed) }
 
-// transmit implements kind: lost frames first.
+// transmit implements kind: lost frames go first.
 func (k reliableVI) transmit(ep *endpoint, budget int) bool {
 	r, q := ep.rel, &ep.send
 	for ; budget > 0; budget-- {
@@ -170,7 +170,7 @@ func (k reliableVI) failed(ep *endpoint, m *sending, again bool, st descriptors.
 func (r *reliable) takeAck(h *descriptors.Header) bool {
 	n := h.Ack - r.una
 	if n > r.nxt-r.una {
-		// An old frame that was overtaken, or nonsense.
+		// It is an old frame that was overtaken, unless it is far behind.
 		return r.una-h.Ack <= 2*windowFrames
 	}
 	if int32(h.Credit-r.limit) > 0 {

@@ -22,7 +22,7 @@ func (k reliableVI) take(ep *endpoint, h *descriptors.Header) verdict {
 	}
 	ahead := h.PSN - r.expect
 	if int32(ahead) < 0 || ahead > 0 && ahead < windowFrames && r.have&(1<<(ahead-1)) != 0 {
-		// The peer has not heard our acknowledgement.
+		// Our acknowledgement has been lost.
 		k.count(descriptors.CounterFramesDuplicate, 1)
 		r.twice++
 		r.acknowledge(true)
@@ -75,7 +75,7 @@ func (r *reliable) findReceipt(h *descriptors.Header) bool {
 	}
 	ahead := h.Message - r.done
 	if ahead >= uint32(len(r.receipts)) || ahead >= ep.recv.producer-ep.recv.completed {
-		// Beyond the credit that we gave.
+		// It is beyond the credit that we gave.
 		return false
 	}
 	r.takeReceives(ahead + 1)
@@ -180,8 +180,8 @@ func (c *connections) sendAcks() bool {
 			due = !c.sendDisconnect(ep)
 			ep.ended.due = due
 		case r == nil || !r.ackDue && r.have == 0:
-			// A data frame has taken along what is due, but for what has arrived out
-			// of order.
+			// A data frame has taken the acknowledgement along, and nothing has
+			// arrived out of order that it could not tell.
 			return false
 		case !r.ackNow && r.ackStep == c.step:
 			return true

@@ -25,7 +25,7 @@ func (e *Engine) Wake() {
 	}
 }
 
-// How Run waits. Spinning costs a core but answers at once; the numbers keep it
+// These say how Run waits. Spinning costs a core but answers at once; the numbers keep it
 // to some tens of microseconds, about what a sleep and a wake-up cost.
 const (
 	spinSteps  = 1024
@@ -86,7 +86,7 @@ func (e *Engine) Run(ctx context.Context) {
 	}
 }
 
-// stepWaiting is Step, but waits for whoever is in the engine.
+// stepWaiting does what Step does, after it has waited for whoever is in the engine.
 func (e *Engine) stepWaiting() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -108,7 +108,7 @@ func (e *Engine) polls() bool {
 	return len(e.bells.mapped) > 0
 }
 
-// nap sleeps for a short time, after n sleeps that nothing ended. It is a call of
+// shortly sleeps for a short time, after n sleeps that nothing ended. It is a call of
 // its own to the kernel, as the runtime's timers are a millisecond late when
 // nothing else is to be done.
 func shortly(n int) {

@@ -9,7 +9,7 @@ func (e *Engine) Step() bool {
 	if !e.mu.TryLock() {
 		return false
 	}
-	// Deferred: host memory that another process has taken away ends a round
+	// It is deferred: host memory that another process has taken away ends a round
 	// with a panic, which the owner of the engine catches, and then calls Reset.
 	defer e.mu.Unlock()
 	return e.round()

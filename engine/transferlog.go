@@ -3,7 +3,7 @@ package engine
 import "github.com/trapeze-nic/trapeze/descriptors"
 
 // transferLog is a ring of records in host memory, one for each transfer of each
-// engine. Off, it costs what the movers' question costs whether there is one.
+// data movement engine. While it is off, a mover only asks whether there is one.
 type transferLog struct {
 	on       bool
 	iova     uint64

@@ -105,7 +105,7 @@ func (k unreliableVI) take(ep *endpoint, h *descriptors.Header) verdict {
 		}
 		in.status, in.open = k.rx.destination(ep, in, u.fetched, h.Extent), true
 	case !in.open || h.Message != u.next-1 || h.Extent != in.extent || h.Offset < in.received:
-		// A stranger, or a copy of what has come.
+		// It is of another message, or a copy of what has come.
 		return refused
 	case h.Offset > in.received:
 		// A frame is missing: the rest of the message is lost, its descriptor waits
