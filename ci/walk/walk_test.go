@@ -24,10 +24,10 @@ const (
 	// the walk. Shorter ones are read where they are called.
 	long = 10
 	// A reader follows a message in half an hour.
-	maxNamed, maxNamedFiles = 60, 21
+	maxNamed, maxNamedFiles = 60, 20
 	// What a message passes in all, accessors of one line included. Lower them when
 	// there are fewer.
-	maxPassed, maxPassedFiles = 134, 38
+	maxPassed, maxPassedFiles = 129, 36
 )
 
 // measured are the packages in which a message is followed.
