@@ -87,22 +87,26 @@ func parseFleet(a vfio.Address, n int) (*settings, error) {
 	return s, nil
 }
 
-// fleetWires makes the ends of the wire of n NICs.
-func (s *settings) fleetWires(ctx context.Context, n int) ([]wire.Port, error) {
-	if n == 1 {
-		w, err := s.wire(ctx)
-		return []wire.Port{w}, err
+// fleetWires makes the ends of the wire of n NICs: one of any kind, several of a memif,
+// with ids in a row, or of a switch.
+func (s *settings) fleetWires(ctx context.Context, n int) (ports []wire.Port, err error) {
+	if n > 1 && s.kind != wireMemif {
+		ends, err := wire.NewSwitch(n, wire.MemoryOptions{MTU: s.mtu})
+		for _, end := range ends {
+			ports = append(ports, end)
+		}
+		return ports, err
 	}
-	if s.kind == wireMemif {
-		return s.memifs(n)
-	}
-	ends, err := wire.NewSwitch(n, wire.MemoryOptions{MTU: s.mtu})
-	if err != nil {
-		return nil, err
-	}
-	ports := make([]wire.Port, n)
-	for i := range ends {
-		ports[i] = ends[i]
+	for range n {
+		p, err := s.wire(ctx)
+		if err != nil {
+			for _, p := range ports {
+				err = errors.Join(err, p.Close())
+			}
+			return nil, err
+		}
+		ports = append(ports, p)
+		s.memif.ID++
 	}
 	return ports, nil
 }

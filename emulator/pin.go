@@ -1,23 +1,14 @@
 package emulator
 
 import (
-	"errors"
 	"fmt"
 	"runtime"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 )
 
-// parseCore reads the core that the engine's thread stays on.
-func parseCore(s *settings, v string) error {
-	n, err := strconv.Atoi(v)
-	if err != nil || n < 0 {
-		return errors.New("it is the number of a processor core, for engine=thread")
-	}
-	s.device.Pinned, s.device.Core = true, n
-	return nil
-}
+// maxCore is the highest number that a unix.CPUSet can hold (CPU_SETSIZE).
+const maxCore = 1023
 
 // usableCores returns the processor cores that this process may use, in order.
 func usableCores() (cores []int) {

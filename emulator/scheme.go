@@ -71,11 +71,12 @@ type settings struct {
 	peers   []string
 	keyFile string
 	key     *sealed.Key // of keyFile
+	role    string
 	memif   memif.Options
 	shared  shm.Options
 	mtu     int
+	vis     uint32
 	faults  wire.FaultOptions
-	faulty  bool
 }
 
 type wireKind int
@@ -95,28 +96,64 @@ func parseSettings(a vfio.Address) (*settings, error) {
 	if a.Path != "" {
 		return nil, fmt.Errorf("%q stands between %s: and the question mark, where nothing should", a.Path, Scheme)
 	}
+	var given []*setting
 	for _, name := range slices.Sorted(maps.Keys(a.Options)) {
-		set := settingOf(name)
-		if set == nil {
+		i := slices.IndexFunc(settingTable, func(o setting) bool { return o.name == name })
+		if i < 0 {
 			return nil, fmt.Errorf("unknown option %q", name)
 		}
-		if err := set.parse(s, a.Options.Get(name)); err != nil {
+		given = append(given, &settingTable[i])
+		if err := settingTable[i].parse(s, a.Options.Get(name)); err != nil {
 			return nil, fmt.Errorf("option %s=%s: %w", name, a.Options.Get(name), err)
 		}
 	}
-	if err := s.completeUDP(a.Options); err != nil {
-		return nil, err
+	for _, o := range given {
+		if err := o.checkWire(s.kind); err != nil {
+			return nil, err
+		}
 	}
-	if err := s.completeMemif(a.Options); err != nil {
-		return nil, err
+	if s.vis != 0 {
+		s.limits().Endpoints = s.vis + 1 // endpoint 0 is reserved
 	}
-	if err := s.completeShared(a.Options); err != nil {
-		return nil, err
-	}
+	s.device.Pinned = a.Options.Has("core")
 	if !a.Options.Has("engine") && (s.kind == wireUDP || s.kind == wireMemif && !s.memif.Polling) {
 		s.device.Run = RunThread
 	}
-	return s, nil
+	return s, s.completeWire()
+}
+
+// completeWire checks what only can be checked once all options are known, and reads
+// the key of a UDP wire.
+func (s *settings) completeWire() (err error) {
+	switch s.kind {
+	case wireUDP:
+		if s.keyFile == "" {
+			return nil
+		}
+		if s.key, err = sealed.ReadKey(s.keyFile); err != nil {
+			return fmt.Errorf("option key: %w", err)
+		}
+	case wireMemif:
+		switch s.role {
+		case "server":
+			s.memif.Role = memif.Server
+		case "client":
+			s.memif.Role = memif.Client
+		default:
+			return errors.New("option role: a memif needs role=server or role=client")
+		}
+		s.memif.Socket, s.memif.MTU = s.where, s.mtu
+		return s.memif.Check()
+	case wireShared:
+		if s.role != "" {
+			if s.shared.Role, err = shm.ParseRole(s.role); err != nil {
+				return errors.New("option role: of a shm wire it is listen, connect or auto")
+			}
+		}
+		s.shared.Path, s.shared.MTU = s.where, s.mtu
+		return s.shared.Check()
+	}
+	return nil
 }
 
 // open makes the wire and the device.
@@ -154,7 +191,7 @@ func wireHint(err error) string {
 
 // plug makes a device at the end of a wire, which it owns.
 func (s *settings) plug(w wire.Port) (*Device, error) {
-	if s.faulty {
+	if s.faults.Loss+s.faults.Duplicate+s.faults.Reorder+s.faults.Corrupt > 0 {
 		f, err := wire.NewFault(w, s.faults)
 		if err != nil {
 			return nil, &vfio.Error{Op: "open", Device: s.device.Name, Err: errors.Join(err, w.Close())}

@@ -3,87 +3,111 @@ package emulator
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/wire/memif"
 )
 
 // setting is an option of an address.
 type setting struct {
 	name  string
+	wires []wireKind // the kinds of wire that have it; nil: it is not about the wire
 	parse func(s *settings, value string) error
 }
 
-// settingTable lists the options of an address, as they are shown.
+// The README describes these options. Most VIs, CQs and regions that an address can
+// ask for: a page of doorbells for each endpoint and completion queue makes a BAR of
+// 128 MiB, which has its place below 4 GiB as 32-bit BARs must (see layBARs); regions
+// are as many as handles can tell apart.
 var settingTable = []setting{
-	{"wire", parseWire},
-	{"peer", parsePeers},
-	{"key", parseKey},
-	{"engine", parseEngine},
-	{"core", parseCore},
-	{"doorbells", parseDoorbells},
-	{"mtu", parseMTU},
-	{"mac", parseMAC},
-	{"loss", chance(func(s *settings) *float64 { return &s.faults.Loss })},
-	{"duplicate", chance(func(s *settings) *float64 { return &s.faults.Duplicate })},
-	{"reorder", chance(func(s *settings) *float64 { return &s.faults.Reorder })},
-	{"corrupt", chance(func(s *settings) *float64 { return &s.faults.Corrupt })},
-	{"seed", parseSeed},
-	{"role", parseAnyRole},
-	{"id", parseID},
-	{"queues", number(func(s *settings) *int { return &s.memif.Queues }, 1, memif.MaxQueues)},
-	{"ring", number(func(s *settings) *int { return &s.memif.Ring }, 2, memif.MaxRing)},
-	{"buffer", number(func(s *settings) *int { return &s.memif.Buffer }, 64, 1<<16)},
-	{"mode", parseMode},
-	{"secret", parseSecret},
-	{"share", parseShare},
-	{"vis", parseVIs},
-	{"cqs", parseCQs},
-	{"regions", parseRegions},
+	{"wire", nil, parseWire},
+	{"peer", []wireKind{wireUDP}, parsePeers},
+	{"key", []wireKind{wireUDP}, text(func(s *settings) *string { return &s.keyFile }, math.MaxInt, "it is a file with 64 hexadecimal digits")},
+	{"engine", nil, choice(func(s *settings) *RunMode { return &s.device.Run }, "inline or thread",
+		map[string]RunMode{"inline": RunInline, "thread": RunThread})},
+	{"core", nil, number(func(s *settings) *int { return &s.device.Core }, 0, maxCore)},
+	{"doorbells", nil, choice(func(s *settings) *DoorbellMode { return &s.device.Doorbells }, "mapped or trapped",
+		map[string]DoorbellMode{"mapped": DoorbellsMapped, "trapped": DoorbellsTrapped})},
+	{"mtu", nil, number(func(s *settings) *int { return &s.mtu }, descriptors.MinMTU, descriptors.MaxMTU)},
+	{"mac", nil, parseMAC},
+	{"loss", nil, chance(func(s *settings) *float64 { return &s.faults.Loss })},
+	{"duplicate", nil, chance(func(s *settings) *float64 { return &s.faults.Duplicate })},
+	{"reorder", nil, chance(func(s *settings) *float64 { return &s.faults.Reorder })},
+	{"corrupt", nil, chance(func(s *settings) *float64 { return &s.faults.Corrupt })},
+	{"seed", nil, number(func(s *settings) *uint64 { return &s.faults.Seed }, 0, math.MaxUint64)},
+	{"role", []wireKind{wireMemif, wireShared}, choice(func(s *settings) *string { return &s.role },
+		"server or client of a memif, or listen, connect or auto of a shm wire",
+		map[string]string{"server": "server", "client": "client", "listen": "listen", "connect": "connect", "auto": "auto"})},
+	{"id", []wireKind{wireMemif}, number(func(s *settings) *uint32 { return &s.memif.ID }, 0, math.MaxUint32)},
+	{"queues", []wireKind{wireMemif}, number(func(s *settings) *int { return &s.memif.Queues }, 1, memif.MaxQueues)},
+	{"ring", []wireKind{wireMemif}, number(func(s *settings) *int { return &s.memif.Ring }, 2, memif.MaxRing)},
+	{"buffer", []wireKind{wireMemif}, number(func(s *settings) *int { return &s.memif.Buffer }, 64, 1<<16)},
+	{"mode", []wireKind{wireMemif}, choice(func(s *settings) *bool { return &s.memif.Polling }, "poll or interrupt",
+		map[string]bool{"poll": true, "interrupt": false})},
+	{"secret", []wireKind{wireMemif}, text(func(s *settings) *string { return &s.memif.Secret }, memif.MaxSecret,
+		fmt.Sprintf("it has 1 to %d bytes", memif.MaxSecret))},
+	{"share", []wireKind{wireShared}, choice(func(s *settings) *bool { return &s.shared.Share }, "on or off",
+		map[string]bool{"on": true, "off": false})},
+	{"vis", nil, number(func(s *settings) *uint32 { return &s.vis }, 1, 1<<14-1)},
+	{"cqs", nil, number(func(s *settings) *uint32 { return &s.limits().CQs }, 1, 1<<14)},
+	{"regions", nil, number(func(s *settings) *uint32 { return &s.limits().Regions }, 1, 1<<20)},
 }
 
-func settingOf(name string) *setting {
-	for i := range settingTable {
-		if settingTable[i].name == name {
-			return &settingTable[i]
-		}
-	}
-	return nil
-}
-
-func settingNames() []string {
-	var names []string
+func settingNames() (names []string) {
 	for _, s := range settingTable {
 		names = append(names, s.name)
 	}
 	return names
 }
 
+// limits are those of the device, to be changed.
+func (s *settings) limits() *engine.Limits {
+	if s.device.Limits == (engine.Limits{}) {
+		s.device.Limits = engine.DefaultLimits()
+	}
+	return &s.device.Limits
+}
+
+// wireKinds are the values of option wire, and what errors call such a wire.
+var wireKinds = [...]struct{ prefix, where, called string }{
+	wireLoop:   {"loop", "", "a loop"},
+	wireMemory: {"mem:", "NAME", "a memory wire"},
+	wireUDP:    {"udp://", "HOST:PORT", "a UDP wire"},
+	wireMemif:  {"memif:", "PATH", "a memif"},
+	wireShared: {"shm:", "PATH", "a shm wire"},
+}
+
+// checkWire refuses an option that wires of the address's kind do not have.
+func (o *setting) checkWire(kind wireKind) error {
+	if o.wires == nil || slices.Contains(o.wires, kind) {
+		return nil
+	}
+	var called, examples []string
+	for _, k := range o.wires {
+		called, examples = append(called, wireKinds[k].called), append(examples, wireKinds[k].prefix+wireKinds[k].where)
+	}
+	return fmt.Errorf("option %s: only %s has it, as in wire=%s", o.name, strings.Join(called, " or "), strings.Join(examples, " or wire="))
+}
+
 func parseWire(s *settings, v string) error {
-	if v == "loop" {
-		s.kind = wireLoop
-		return nil
+	var forms []string
+	for kind, k := range wireKinds {
+		if where, ok := strings.CutPrefix(v, k.prefix); ok && (where == "") == (k.where == "") {
+			s.kind, s.where = wireKind(kind), where
+			if s.kind == wireUDP {
+				return checkHostPort(where)
+			}
+			return nil
+		}
+		forms = append(forms, k.prefix+k.where)
 	}
-	if name, ok := strings.CutPrefix(v, "mem:"); ok && name != "" {
-		s.kind, s.where = wireMemory, name
-		return nil
-	}
-	if where, ok := strings.CutPrefix(v, "udp://"); ok {
-		s.kind, s.where = wireUDP, where
-		return checkHostPort(where)
-	}
-	if socket, ok := strings.CutPrefix(v, "memif:"); ok && socket != "" {
-		s.kind, s.where = wireMemif, socket
-		return nil
-	}
-	if socket, ok := strings.CutPrefix(v, "shm:"); ok && socket != "" {
-		s.kind, s.where = wireShared, socket
-		return nil
-	}
-	return errors.New("it is loop, mem:NAME, udp://HOST:PORT, memif:PATH, memif:@NAME, shm:PATH or shm:@NAME")
+	return fmt.Errorf("it is %s; PATH may be @NAME", strings.Join(forms, ", "))
 }
 
 func checkHostPort(v string) error {
@@ -110,39 +134,6 @@ func parsePeers(s *settings, v string) error {
 	return nil
 }
 
-func parseEngine(s *settings, v string) error {
-	switch v {
-	case "inline":
-		s.device.Run = RunInline
-	case "thread":
-		s.device.Run = RunThread
-	default:
-		return errors.New("it is inline or thread")
-	}
-	return nil
-}
-
-func parseDoorbells(s *settings, v string) error {
-	switch v {
-	case "mapped":
-		s.device.Doorbells = DoorbellsMapped
-	case "trapped":
-		s.device.Doorbells = DoorbellsTrapped
-	default:
-		return errors.New("it is mapped or trapped")
-	}
-	return nil
-}
-
-func parseMTU(s *settings, v string) error {
-	n, err := strconv.Atoi(v)
-	if err != nil || n < descriptors.MinMTU || n > descriptors.MaxMTU {
-		return fmt.Errorf("it is a number of bytes in %d..%d", descriptors.MinMTU, descriptors.MaxMTU)
-	}
-	s.mtu = n
-	return nil
-}
-
 func parseMAC(s *settings, v string) error {
 	hw, err := net.ParseMAC(v)
 	if err != nil || len(hw) != len(descriptors.MAC{}) {
@@ -156,6 +147,41 @@ func parseMAC(s *settings, v string) error {
 	return nil
 }
 
+// choice parses one of some words; says lists them.
+func choice[T any](at func(s *settings) *T, says string, values map[string]T) func(s *settings, v string) error {
+	return func(s *settings, v string) error {
+		x, ok := values[v]
+		if !ok {
+			return errors.New("it is " + says)
+		}
+		*at(s) = x
+		return nil
+	}
+}
+
+// text takes 1 to most bytes as they are; says is the error if there are others.
+func text(at func(s *settings) *string, most int, says string) func(s *settings, v string) error {
+	return func(s *settings, v string) error {
+		if v == "" || len(v) > most {
+			return errors.New(says)
+		}
+		*at(s) = v
+		return nil
+	}
+}
+
+// number parses a number in low..high.
+func number[T int | uint32 | uint64](at func(s *settings) *T, low, high T) func(s *settings, v string) error {
+	return func(s *settings, v string) error {
+		n, err := strconv.ParseUint(v, 10, 64)
+		if err != nil || n < uint64(low) || n > uint64(high) {
+			return fmt.Errorf("it is a number in %d..%d", low, high)
+		}
+		*at(s) = T(n)
+		return nil
+	}
+}
+
 // chance parses a probability.
 func chance(at func(s *settings) *float64) func(s *settings, v string) error {
 	return func(s *settings, v string) error {
@@ -164,16 +190,6 @@ func chance(at func(s *settings) *float64) func(s *settings, v string) error {
 			return errors.New("it is a probability in 0..1")
 		}
 		*at(s) = p
-		s.faulty = s.faulty || p > 0
 		return nil
 	}
-}
-
-func parseSeed(s *settings, v string) error {
-	n, err := strconv.ParseUint(v, 10, 64)
-	if err != nil {
-		return errors.New("it is a number in 0..18446744073709551615")
-	}
-	s.faults.Seed = n
-	return nil
 }
