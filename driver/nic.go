@@ -29,7 +29,7 @@ type Options struct {
 type NIC struct {
 	dev        vfio.Device
 	poller     vfio.Poller // nil if the device makes progress by itself
-	dozer      vfio.Dozer  // nil if the poller cannot tell of what comes from outside
+	waker      vfio.Waker  // nil if the poller cannot tell of what comes from outside
 	remote     vfio.Remote // nil if the device is in this process, or the kernel's
 	info       vfio.Info
 	options    Options
@@ -111,7 +111,7 @@ func New(ctx context.Context, dev vfio.Device, o Options) (*NIC, error) {
 	}
 	n.log = o.Logger.With("device", n.info.Address)
 	n.poller, _ = dev.(vfio.Poller)
-	n.dozer, _ = dev.(vfio.Dozer)
+	n.waker, _ = dev.(vfio.Waker)
 	n.remote, _ = dev.(vfio.Remote)
 	n.regions.init(n.failed)
 	if err := n.bound(ctx, 0, func() error { return n.setup(ctx) }); err != nil {
@@ -163,8 +163,8 @@ func (n *NIC) progress() bool {
 // posted is called when there is work for the device: those who sleep instead of
 // stepping it, or of running its policy, wake.
 func (n *NIC) posted() {
-	if n.dozer != nil {
-		n.dozer.Stir()
+	if n.waker != nil {
+		n.waker.Wake()
 	}
 	if p := n.pump.Load(); p != nil {
 		p.kick()

@@ -54,7 +54,7 @@ type waiter struct {
 	step  time.Duration
 	vain  int             // sleeps in a row that nothing but time ended
 	armed <-chan struct{} // closed by the interrupt that was armed
-	doze  <-chan struct{} // closed when there is something to step the device for
+	idle  <-chan struct{} // closed when there is something to step the device for
 	timer *time.Timer
 }
 
@@ -100,9 +100,9 @@ func (w *waiter) pause(a armer, v *vector, ready <-chan struct{}) error {
 		w.armed = v.interrupted(w.n)
 		return a.arm(w.ctx)
 	}
-	if w.n.dozer != nil && w.doze == nil {
+	if w.n.waker != nil && w.idle == nil {
 		// As with interrupts: what came before this is found by looking again.
-		if w.doze = w.n.dozer.Doze(); w.doze != nil {
+		if w.idle = w.n.waker.Idle(); w.idle != nil {
 			return nil
 		}
 	}
@@ -130,7 +130,7 @@ func (w *waiter) over() error {
 
 func (w *waiter) sleep(ready <-chan struct{}) error {
 	d, rarest := longestSleep, rarestSleep
-	if w.n.poller != nil && w.doze == nil {
+	if w.n.poller != nil && w.idle == nil {
 		w.step = min(max(2*w.step, firstStep), longestStep)
 		d, rarest = w.step, rarestStep
 	}
@@ -146,11 +146,11 @@ func (w *waiter) sleep(ready <-chan struct{}) error {
 		// The next look may be in vain all the same: others share the vector.
 		w.armed = nil
 		w.step, w.vain = 0, 0
-	case <-w.doze:
-		w.doze, w.step, w.vain = nil, 0, 0
+	case <-w.idle:
+		w.idle, w.step, w.vain = nil, 0, 0
 	case <-ready:
 	case <-w.timer.C:
-		w.doze = nil // says again that it sleeps
+		w.idle = nil // says again that it sleeps
 	case <-w.done:
 	case <-w.ctx.Done():
 	}

@@ -45,7 +45,7 @@ type Device struct {
 	// peer is the other end of the same wire, if Poll has to step it too.
 	peer atomic.Pointer[Device]
 
-	doze doze
+	idle idle
 
 	// atClose, if any, is called once, by Close.
 	atClose func()
@@ -73,7 +73,7 @@ type latches struct {
 var (
 	_ vfio.Device = (*Device)(nil)
 	_ vfio.Poller = (*Device)(nil)
-	_ vfio.Dozer  = (*Device)(nil)
+	_ vfio.Waker  = (*Device)(nil)
 
 	_ vfio.Notifier = (*Device)(nil)
 	_ engine.Host   = host{}

@@ -200,7 +200,7 @@ func (d *Device) Close() error {
 		d.wire.Reserve(0)
 		d.wire.Receive()
 	})
-	d.rouse()
+	d.endIdle(false)
 	d.disconnectMSIX()
 	d.errorEvent.set(trigger{})
 	d.requestEvent.set(trigger{})

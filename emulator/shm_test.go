@@ -316,8 +316,8 @@ func TestDoze(t *testing.T) {
 			}()
 			d := newDevice(t, func(o *emulator.Options) { o.Wire = x })
 			for range 3 {
-				over := d.Doze()
-				if d.Doze() != over {
+				over := d.Idle()
+				if d.Idle() != over {
 					t.Error("two sleepers do not share a channel")
 				}
 				d.Poll()
@@ -340,14 +340,14 @@ func TestDoze(t *testing.T) {
 					t.Error("woken without anything to do")
 				}
 			}
-			over := d.Doze()
+			over := d.Idle()
 			closeDevice(t, d)
 			<-over
-			<-d.Doze() // closed: no time to sleep
+			<-d.Idle() // closed: no time to sleep
 		})
 	}
 	d := newDevice(t, func(o *emulator.Options) { o.Run = emulator.RunThread })
-	if d.Doze() != nil {
+	if d.Idle() != nil {
 		t.Error("a device that steps itself wakes whoever does not poll")
 	}
 }

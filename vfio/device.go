@@ -185,16 +185,17 @@ type Poller interface {
 	Poll() bool
 }
 
-// Dozer is implemented by a Poller that can tell when Poll may find something to do:
+// Waker is implemented by a Poller that can tell when Poll may find something to do:
 // something from outside, such as a frame, or something that was posted.
-type Dozer interface {
-	// Doze returns a channel that is closed then, and when the device is closed.
-	// What came before Doze returned closes nothing: poll once more before
-	// sleeping. Nil, which is never closed, if the device cannot tell.
-	Doze() <-chan struct{}
-	// Stir is called after doorbells have been rung: those who sleep have something
-	// to poll for, unless the caller does. It makes no system call if nobody sleeps.
-	// A sleeper may miss it, who begins at that moment or has just been woken by
-	// another: so sleeps have an end.
-	Stir()
+type Waker interface {
+	// Idle returns a channel that is closed then, and when the device is closed.
+	// What came before Idle returned closes nothing, so the caller polls once more
+	// before it sleeps. Idle returns nil, which is never closed, if the device cannot
+	// tell.
+	Idle() <-chan struct{}
+	// Wake is called after doorbells have been rung, so that those who sleep poll,
+	// even if the caller does not. It makes no system call if nobody sleeps. Somebody
+	// who begins to sleep at that moment, or has just been woken by another post, may
+	// miss it; therefore a sleep has a limit.
+	Wake()
 }

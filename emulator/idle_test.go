@@ -17,14 +17,14 @@ func ended(over <-chan struct{}) bool {
 	}
 }
 
-// TestStir: who posts to either device of a pair ends the sleep of all who step
+// TestWake: who posts to either device of a pair ends the sleep of all who step
 // both.
-func TestStir(t *testing.T) {
+func TestWake(t *testing.T) {
 	// Ticks are far apart, so that each post wakes.
 	var now atomic.Int64
 	x, y := newPair(t, emulator.WithClock(func() time.Duration { return time.Duration(now.Add(int64(time.Second))) }))
 	for range 3 {
-		overX, overY := x.Doze(), y.Doze()
+		overX, overY := x.Idle(), y.Idle()
 		if overX == nil || overY == nil {
 			t.Fatal("a pair with nothing to do lets nobody sleep")
 		}
@@ -32,32 +32,32 @@ func TestStir(t *testing.T) {
 		if ended(overX) || ended(overY) {
 			t.Fatal("woken by nothing")
 		}
-		y.Stir()
+		y.Wake()
 		if !ended(overX) || !ended(overY) {
 			t.Fatal("asleep although something was posted")
 		}
-		x.Stir() // nobody sleeps
+		x.Wake() // nobody sleeps
 	}
 	closeDevice(t, x)
-	overY := y.Doze()
-	y.Stir()
+	overY := y.Idle()
+	y.Wake()
 	if !ended(overY) {
 		t.Error("asleep although something was posted, the other end being gone")
 	}
 }
 
-// TestStirRests: posts that follow each other closely wake a sleeper once.
-func TestStirRests(t *testing.T) {
+// TestWakeInterval: posts that follow each other closely wake a sleeper once.
+func TestWakeInterval(t *testing.T) {
 	var now atomic.Int64
 	now.Store(1)
 	x, y := newPair(t, emulator.WithClock(func() time.Duration { return time.Duration(now.Load()) }))
-	over := x.Doze()
-	x.Stir()
+	over := x.Idle()
+	x.Wake()
 	if !ended(over) {
 		t.Fatal("asleep although something was posted")
 	}
-	over = x.Doze()
-	y.Stir()
+	over = x.Idle()
+	y.Wake()
 	if ended(over) {
 		t.Error("woken again at once")
 	}

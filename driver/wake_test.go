@@ -10,26 +10,26 @@ import (
 	"github.com/trapeze-nic/trapeze/emulator"
 )
 
-// stirred counts how often it is said that there is something to poll for.
-type stirred struct {
+// woken counts how often it is said that there is something to poll for.
+type woken struct {
 	*emulator.Device
 	n atomic.Int32
 }
 
-func (s *stirred) Stir() {
+func (s *woken) Wake() {
 	s.n.Add(1)
-	s.Device.Stir()
+	s.Device.Wake()
 }
 
-// TestPostsStir: each post of one descriptor or many wakes those who sleep instead
+// TestPostsWake: each post of one descriptor or many wakes those who sleep instead
 // of polling; one that is refused does not.
-func TestPostsStir(t *testing.T) {
+func TestPostsWake(t *testing.T) {
 	x, y, err := emulator.Pair()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer y.Close()
-	d := &stirred{Device: x}
+	d := &woken{Device: x}
 	ctx := contextFor(t)
 	n, err := driver.New(ctx, d, driver.Options{Logger: quiet})
 	if err != nil {

@@ -1,0 +1,84 @@
+package emulator
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// wakeInterval is the shortest time between two posts that wake somebody, some hundred
+// times what waking takes. A program that posts at a high rate polls, and would wake
+// others for nothing again and again.
+const wakeInterval = time.Millisecond
+
+// idle is how callers of Poll wait instead of polling again and again.
+type idle struct {
+	// waiting says that posts shall wake somebody. Wake reads it without the lock.
+	waiting atomic.Bool
+
+	mu sync.Mutex
+	// over is closed when there may be something to do; nil if nobody waits.
+	over chan struct{}
+	// woken is when a post has woken somebody last, on the device's clock.
+	woken time.Duration
+}
+
+// Idle is described at vfio.Waker. It returns nil for a device that runs on a thread of
+// its own, since its interrupts are enough, and for one that is stepped together with
+// the device at the other end of its wire, as long as one of them has timers running.
+func (d *Device) Idle() <-chan struct{} {
+	if d.thread {
+		return nil
+	}
+	d.engine.Rest()
+	if p := d.peer.Load(); p != nil && !(d.engine.Quiet() && p.engine.Quiet()) {
+		return nil
+	}
+	d.idle.mu.Lock()
+	defer d.idle.mu.Unlock()
+	if d.idle.over == nil {
+		d.idle.over = make(chan struct{})
+		d.idle.waiting.Store(d.idle.woken == 0 || d.clock()-d.idle.woken > wakeInterval)
+		if d.closed.Load() {
+			close(d.idle.over)
+		} else {
+			d.wire.SetWake(func() { d.endIdle(false) })
+		}
+	}
+	return d.idle.over
+}
+
+// Wake is described at vfio.Waker. It also wakes those who wait for the device at the
+// other end of the wire, if one Poll steps both.
+func (d *Device) Wake() {
+	d.wake()
+	if p := d.peer.Load(); p != nil {
+		p.wake()
+	}
+}
+
+func (d *Device) wake() {
+	if d.idle.waiting.Load() {
+		d.endIdle(true)
+	}
+}
+
+// endIdle wakes everybody who waits; posted says that a post is the reason.
+func (d *Device) endIdle(posted bool) {
+	d.idle.mu.Lock()
+	defer d.idle.mu.Unlock()
+	if posted {
+		d.idle.woken = d.clock()
+	}
+	if d.idle.over == nil || d.thread {
+		return
+	}
+	d.wire.SetWake(nil)
+	d.idle.waiting.Store(false)
+	select {
+	case <-d.idle.over: // Idle found the device closed
+	default:
+		close(d.idle.over)
+	}
+	d.idle.over = nil
+}
