@@ -116,16 +116,13 @@ func New(o Options) (_ *Device, err error) {
 	if d.config, err = pciconfig.New(d.function()); err != nil {
 		return nil, d.fail(op, err)
 	}
-	if d.sram, err = newSharedMemory("sram", d.bars[vfio.RegionBAR4].size); err != nil {
+	if d.sram, d.doorbells, err = d.newMemory(); err != nil {
 		return nil, d.fail(op, err)
 	}
 	d.processor = d.newProcessor()
 	d.dma = d.configuredDMA()
 	d.tellMinimum()
 	if d.mapped {
-		if d.doorbells, err = newSharedMemory("doorbells", d.bars[vfio.RegionBAR2].size); err != nil {
-			return nil, d.fail(op, err)
-		}
 		d.engine.MapDoorbells(d.doorbells.bytes)
 	}
 	d.sharing = newSharing(o.Wire)

@@ -28,31 +28,27 @@ func (d *Device) IOVARanges() ([]vfio.IOVARange, error) {
 // read it from then on, if it can be exported (Sharing).
 func (d *Device) MapDMA(mem *vfio.Memory, iova uint64, flags vfio.DMAFlags) error {
 	const op = "map DMA"
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed.Load() {
-		return d.fail(op, vfio.ErrClosed)
-	}
-	if mem == nil {
-		return d.fail(op, vfio.ErrNoDMAMemory)
-	}
-	b := mem.Bytes()
-	if len(b) == 0 {
-		return d.failHint(op, vfio.ErrNoDMAMemory, "the memory has been closed")
-	}
-	if flags&(vfio.DMARead|vfio.DMAWrite) == 0 || flags&^(vfio.DMARead|vfio.DMAWrite) != 0 {
-		return d.failHint(op, fmt.Errorf("%w: flags %#x", vfio.ErrNotSupported, uint32(flags)), "use DMARead, DMAWrite or both")
-	}
-	if err := checkIOVA(iova, uint64(len(b))); err != nil {
-		return d.fail(op, err)
-	}
-	var err error
-	d.engine.Exclusive(func() { err = d.iommu.add(b, iova, flags) })
-	if err != nil {
-		return d.fail(op, fmt.Errorf("%w: %#x to %#x", err, iova, iova+uint64(len(b))-1))
-	}
-	d.share(mem, iova, flags)
-	return nil
+	return d.locked(op, func() (err error) {
+		if mem == nil {
+			return vfio.ErrNoDMAMemory
+		}
+		b := mem.Bytes()
+		if len(b) == 0 {
+			return d.failHint(op, vfio.ErrNoDMAMemory, "the memory has been closed")
+		}
+		if flags&(vfio.DMARead|vfio.DMAWrite) == 0 || flags&^(vfio.DMARead|vfio.DMAWrite) != 0 {
+			return d.failHint(op, fmt.Errorf("%w: flags %#x", vfio.ErrNotSupported, uint32(flags)), "use DMARead, DMAWrite or both")
+		}
+		if err := checkIOVA(iova, uint64(len(b))); err != nil {
+			return err
+		}
+		d.engine.Exclusive(func() { err = d.iommu.add(b, iova, flags) })
+		if err != nil {
+			return fmt.Errorf("%w: %#x to %#x", err, iova, iova+uint64(len(b))-1)
+		}
+		d.share(mem, iova, flags)
+		return nil
+	})
 }
 
 // UnmapDMA is described at vfio.Device. On a wire that shares memory it waits until
@@ -60,18 +56,14 @@ func (d *Device) MapDMA(mem *vfio.Memory, iova uint64, flags vfio.DMAFlags) erro
 // seconds, after which it is disconnected.
 func (d *Device) UnmapDMA(iova, size uint64) error {
 	const op = "unmap DMA"
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed.Load() {
-		return d.fail(op, vfio.ErrClosed)
-	}
-	var err error
-	d.engine.Exclusive(func() { err = d.iommu.remove(iova, size) })
-	if err != nil {
-		return d.failHint(op, fmt.Errorf("%w: %#x bytes at %#x", err, size, iova), "unmap exactly what one MapDMA mapped")
-	}
-	d.unshare(iova)
-	return nil
+	return d.locked(op, func() (err error) {
+		d.engine.Exclusive(func() { err = d.iommu.remove(iova, size) })
+		if err != nil {
+			return d.failHint(op, fmt.Errorf("%w: %#x bytes at %#x", err, size, iova), "unmap exactly what one MapDMA mapped")
+		}
+		d.unshare(iova)
+		return nil
+	})
 }
 
 // checkIOVA checks a range of bus addresses; size is not zero.

@@ -21,6 +21,20 @@ func (d *Device) fail(op string, err error) error {
 	return &vfio.Error{Op: op, Device: d.name, Err: err}
 }
 
+// locked runs f on a device that is open, with mu held.
+func (d *Device) locked(op string, f func() error) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed.Load() {
+		return d.fail(op, vfio.ErrClosed)
+	}
+	err := f()
+	if _, ok := err.(*vfio.Error); err == nil || ok {
+		return err
+	}
+	return d.fail(op, err)
+}
+
 func (d *Device) failHint(op string, err error, hint string) error {
 	return &vfio.Error{Op: op, Device: d.name, Err: err, Hint: hint}
 }

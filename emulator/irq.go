@@ -10,16 +10,15 @@ import (
 // VFIO_PCI_NUM_IRQS).
 const irqIndexes = 5
 
-// IRQ is described at vfio.Device. The device has MSI-X, and the two indexes
-// with which VFIO tells that a device has failed (IRQErr) or goes away
-// (IRQReq).
+// IRQ is described at vfio.Device. The device has MSI-X, and the two indexes with
+// which VFIO tells that a device has failed (IRQErr) or goes away (IRQReq).
 func (d *Device) IRQ(index int) (vfio.IRQInfo, error) {
-	const op = "describe interrupt"
+	err := checkIRQ(index)
 	if d.closed.Load() {
-		return vfio.IRQInfo{}, d.fail(op, vfio.ErrClosed)
+		err = vfio.ErrClosed
 	}
-	if index < 0 || index >= irqIndexes {
-		return vfio.IRQInfo{}, d.fail(op, fmt.Errorf("%w: index %d", vfio.ErrNoSuchIRQ, index))
+	if err != nil {
+		return vfio.IRQInfo{}, d.fail("describe interrupt", err)
 	}
 	info := vfio.IRQInfo{Index: index, Count: d.irqCount(index)}
 	if info.Count > 0 {
@@ -38,6 +37,13 @@ func (d *Device) irqCount(index int) int {
 	return 0
 }
 
+func checkIRQ(index int) error {
+	if index < 0 || index >= irqIndexes {
+		return fmt.Errorf("%w: index %d", vfio.ErrNoSuchIRQ, index)
+	}
+	return nil
+}
+
 // SetIRQs is described at vfio.Device. As VFIO does, it enables MSI-X and
 // unmasks the vectors: the user writes neither the table nor the capability.
 func (d *Device) SetIRQs(index, start int, eventfds []int) error {
@@ -51,58 +57,49 @@ func (d *Device) Notify(index, start int, calls []func()) error {
 
 // connect has count vectors from start on signal what open returns.
 func (d *Device) connect(index, start, count int, open func() ([]trigger, error)) error {
-	const op = "connect interrupts"
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed.Load() {
-		return d.fail(op, vfio.ErrClosed)
-	}
-	if index < 0 || index >= irqIndexes {
-		return d.fail(op, fmt.Errorf("%w: index %d", vfio.ErrNoSuchIRQ, index))
-	}
-	if n := d.irqCount(index); start < 0 || start > n || count > n-start {
-		return d.fail(op, fmt.Errorf("%w: %d vectors from %d on, index %d has %d", vfio.ErrNoSuchIRQ, count, start, index, n))
-	}
-	triggers, err := open()
-	if err != nil {
-		return d.fail(op, err)
-	}
-	if len(triggers) == 0 {
+	return d.locked("connect interrupts", func() error {
+		if err := checkIRQ(index); err != nil {
+			return err
+		}
+		if n := d.irqCount(index); start < 0 || start > n || count > n-start {
+			return fmt.Errorf("%w: %d vectors from %d on, index %d has %d", vfio.ErrNoSuchIRQ, count, start, index, n)
+		}
+		triggers, err := open()
+		if err != nil || len(triggers) == 0 {
+			return err
+		}
+		if index == vfio.IRQMSIX {
+			d.config.SetMSIX(true)
+			d.msix.connect(start, triggers)
+			d.followConfig()
+			return nil
+		}
+		d.event(index).set(triggers[0])
 		return nil
-	}
+	})
+}
+
+// event is the interrupt of an index that has one vector; nil for other indexes.
+func (d *Device) event(index int) *event {
 	switch index {
-	case vfio.IRQMSIX:
-		d.config.SetMSIX(true)
-		d.msix.connect(start, triggers)
-		d.followConfig()
 	case vfio.IRQErr:
-		d.errorEvent.set(triggers[0])
+		return &d.errorEvent
 	case vfio.IRQReq:
-		d.requestEvent.set(triggers[0])
+		return &d.requestEvent
 	}
 	return nil
 }
 
 // DisableIRQs is described at vfio.Device.
 func (d *Device) DisableIRQs(index int) error {
-	const op = "disconnect interrupts"
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed.Load() {
-		return d.fail(op, vfio.ErrClosed)
-	}
-	if index < 0 || index >= irqIndexes {
-		return d.fail(op, fmt.Errorf("%w: index %d", vfio.ErrNoSuchIRQ, index))
-	}
-	switch index {
-	case vfio.IRQMSIX:
-		d.disconnectMSIX()
-	case vfio.IRQErr:
-		d.errorEvent.set(trigger{})
-	case vfio.IRQReq:
-		d.requestEvent.set(trigger{})
-	}
-	return nil
+	return d.locked("disconnect interrupts", func() error {
+		if index == vfio.IRQMSIX {
+			d.disconnectMSIX()
+		} else if e := d.event(index); e != nil {
+			e.set(trigger{})
+		}
+		return checkIRQ(index)
+	})
 }
 
 // disconnectMSIX is called with mu held.

@@ -1,7 +1,6 @@
 package emulator
 
 import (
-	"encoding/binary"
 	"sync"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
@@ -9,11 +8,9 @@ import (
 
 // MSI-X table entry (PCI 3.0, 6.8.2): address, data and vector control.
 const (
-	msixEntrySize   = 16
-	msixAddressLow  = 0x0
-	msixAddressHigh = 0x4
-	msixData        = 0x8
-	msixControl     = 0xc
+	msixEntrySize  = 16
+	msixAddressLow = 0x0
+	msixControl    = 0xc
 	// msixMask is the only writable bit of vector control.
 	msixMask uint32 = 1
 	// msixAddressAlign: the two lowest bits of an address are zero.
@@ -119,17 +116,35 @@ func (m *msix) reset() {
 	clear(m.pending)
 }
 
-// readTable reads the word of the table at offset, a multiple of 4 within it.
-func (m *msix) readTable(offset uint64) uint32 {
+// at reports whether an access of n bytes at an offset of BAR0 is one of 4 or 8 aligned
+// bytes of the table or the pending bits.
+func (m *msix) at(offset uint64, n int) bool {
+	within := func(start, size int) bool { return offset >= uint64(start) && offset < uint64(start+size) }
+	return (n == 4 || n == 8) && offset%uint64(n) == 0 &&
+		(within(descriptors.MSIXTableOffset, len(m.table)*msixEntrySize) || within(descriptors.MSIXPBAOffset, len(m.pending)*8))
+}
+
+// read reads a word of the table or the pending bits, at an offset of BAR0.
+func (m *msix) read(offset uint64) uint32 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if offset >= descriptors.MSIXPBAOffset {
+		offset -= descriptors.MSIXPBAOffset
+		return uint32(m.pending[offset/8] >> (offset % 8 * 8))
+	}
+	offset -= descriptors.MSIXTableOffset
 	return m.table[offset/msixEntrySize].words[offset%msixEntrySize/4]
 }
 
-// writeTable writes the word of the table at offset.
-func (m *msix) writeTable(offset uint64, v uint32) {
+// write writes a word of the table, at an offset of BAR0. It returns false for the
+// pending bits, which are read only.
+func (m *msix) write(offset uint64, v uint32) bool {
+	if offset >= descriptors.MSIXPBAOffset {
+		return false
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	offset -= descriptors.MSIXTableOffset
 	e := &m.table[offset/msixEntrySize]
 	switch at := offset % msixEntrySize; at {
 	case msixAddressLow:
@@ -140,20 +155,8 @@ func (m *msix) writeTable(offset uint64, v uint32) {
 	default:
 		e.words[at/4] = v
 	}
+	return true
 }
-
-// readPending reads the word of the pending bits at offset, a multiple of 4
-// within them.
-func (m *msix) readPending(offset uint64) uint32 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var b [8]byte
-	binary.LittleEndian.PutUint64(b[:], m.pending[offset/8])
-	return binary.LittleEndian.Uint32(b[offset%8:])
-}
-
-func (m *msix) tableSize() uint64   { return uint64(len(m.table)) * msixEntrySize }
-func (m *msix) pendingSize() uint64 { return uint64(len(m.pending)) * 8 }
 
 // The table fits between its place and that of the pending bits, these between
 // theirs and the end of the BAR: else one of the lengths is negative.

@@ -20,11 +20,10 @@ type wireNames struct {
 
 // namedWire is known by its name until both its ends are closed.
 type namedWire struct {
-	// second is the end that has not been opened, unplugged until it is.
-	second *wire.Memory
-	first  *Device
-	mtu    int
-	open   int // ends that are open
+	free  []*wire.Memory // ends that have not been opened, and are unplugged
+	first *Device
+	mtu   int
+	open  int // ends that are open
 }
 
 var errEndsTaken = errors.New("both ends of this wire have been taken")
@@ -38,43 +37,35 @@ func (n *wireNames) open(s *settings) (*Device, error) {
 	defer n.mu.Unlock()
 	w := n.wires[s.where]
 	if w == nil {
-		return n.first(s, fail)
+		a, b, err := wire.NewMemory(wire.MemoryOptions{MTU: s.mtu})
+		if err != nil {
+			return fail(err, "")
+		}
+		b.SetLink(false)
+		w = &namedWire{free: []*wire.Memory{a, b}, mtu: a.MTU()}
 	}
-	if w.second == nil {
+	if len(w.free) == 0 {
 		return fail(fmt.Errorf("%w: wire=mem:%s: %w", vfio.ErrBadAddress, s.where, errEndsTaken), "close both to use the name again")
 	}
 	if s.mtu != 0 && s.mtu != w.mtu {
 		return fail(fmt.Errorf("%w: option mtu=%d: the wire's other end has %d", vfio.ErrBadAddress, s.mtu, w.mtu),
 			"give both ends the same mtu, or only the first")
 	}
-	end := w.second
-	w.second = nil
+	end := w.free[0]
+	w.free = w.free[1:]
 	end.SetLink(true)
 	d, err := s.plug(end)
 	if err != nil {
 		return nil, err
 	}
+	n.wires[s.where] = w
 	w.open++
 	d.atClose = func() { n.closed(s.where, w) }
-	if !w.first.closed.Load() {
+	if w.first == nil {
+		w.first = d
+	} else if !w.first.closed.Load() {
 		stepTogether(w.first, d)
 	}
-	return d, nil
-}
-
-func (n *wireNames) first(s *settings, fail func(error, string) (*Device, error)) (*Device, error) {
-	a, b, err := wire.NewMemory(wire.MemoryOptions{MTU: s.mtu})
-	if err != nil {
-		return fail(err, "")
-	}
-	b.SetLink(false)
-	d, err := s.plug(a)
-	if err != nil {
-		return nil, err
-	}
-	w := &namedWire{second: b, first: d, mtu: a.MTU(), open: 1}
-	d.atClose = func() { n.closed(s.where, w) }
-	n.wires[s.where] = w
 	return d, nil
 }
 

@@ -73,16 +73,10 @@ func layRegisters() map[uint64]register {
 
 // readRegisters is one read of BAR0. mu is held.
 func (d *Device) readRegisters(offset uint64, p []byte) {
-	if d.accessTables(offset, p, func(at uint64, p []byte, tables *msix) {
-		v := tables.readPending
-		if at < descriptors.MSIXPBAOffset {
-			v = tables.readTable
-			at -= descriptors.MSIXTableOffset
-		} else {
-			at -= descriptors.MSIXPBAOffset
+	if d.msix.at(offset, len(p)) {
+		for i := 0; i < len(p); i += 4 {
+			binary.LittleEndian.PutUint32(p[i:], d.msix.read(offset+uint64(i)))
 		}
-		binary.LittleEndian.PutUint32(p, v(at))
-	}) {
 		return
 	}
 	r, ok := registers[offset]
@@ -98,13 +92,12 @@ func (d *Device) readRegisters(offset uint64, p []byte) {
 
 // writeRegisters is one write of BAR0. mu is held.
 func (d *Device) writeRegisters(offset uint64, p []byte) {
-	if d.accessTables(offset, p, func(at uint64, p []byte, tables *msix) {
-		if at >= descriptors.MSIXPBAOffset {
-			d.badAccess() // pending bits are read only
-			return
+	if d.msix.at(offset, len(p)) {
+		for i := 0; i < len(p); i += 4 {
+			if !d.msix.write(offset+uint64(i), binary.LittleEndian.Uint32(p[i:])) {
+				d.badAccess()
+			}
 		}
-		tables.writeTable(at-descriptors.MSIXTableOffset, binary.LittleEndian.Uint32(p))
-	}) {
 		return
 	}
 	r, ok := registers[offset]
@@ -115,22 +108,6 @@ func (d *Device) writeRegisters(offset uint64, p []byte) {
 	}
 	r.write(d, binary.LittleEndian.Uint32(p))
 }
-
-// accessTables does an access of 4 or 8 aligned bytes to the MSI-X table or its
-// pending bits, in words. It returns false for any other.
-func (d *Device) accessTables(offset uint64, p []byte, word func(at uint64, p []byte, m *msix)) bool {
-	n := uint64(len(p))
-	if n != 4 && n != 8 || offset%n != 0 ||
-		!within(offset, descriptors.MSIXTableOffset, d.msix.tableSize()) && !within(offset, descriptors.MSIXPBAOffset, d.msix.pendingSize()) {
-		return false
-	}
-	for i := uint64(0); i < n; i += 4 {
-		word(offset+i, p[i:i+4], d.msix)
-	}
-	return true
-}
-
-func within(offset, start, size uint64) bool { return offset >= start && offset-start < size }
 
 func (d *Device) badAccess() { d.engine.AddCounter(descriptors.CounterBadRegisterAccesses, 1) }
 

@@ -31,32 +31,25 @@ func (d *Device) RegionFile(index int) (fd int, offset uint64, err error) {
 
 // MapWindow is described at vfiouser.ServedDevice.
 func (d *Device) MapWindow(iova uint64, window []byte, flags vfio.DMAFlags) error {
-	const op = "map window"
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed.Load() {
-		return d.fail(op, vfio.ErrClosed)
-	}
-	if iova%descriptors.PageSize != 0 || len(window)%descriptors.PageSize != 0 {
-		return d.fail(op, fmt.Errorf("%w: %#x bytes at %#x", vfio.ErrMisaligned, len(window), iova))
-	}
-	var err error
-	d.engine.Exclusive(func() { err = d.iommu.addWindow(window, iova, flags) })
-	if err != nil {
-		return d.fail(op, fmt.Errorf("%w: %#x bytes at %#x", err, len(window), iova))
-	}
-	return nil
+	return d.locked("map window", func() (err error) {
+		if iova%descriptors.PageSize != 0 || len(window)%descriptors.PageSize != 0 {
+			err = vfio.ErrMisaligned
+		} else {
+			d.engine.Exclusive(func() { err = d.iommu.addWindow(window, iova, flags) })
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %#x bytes at %#x", err, len(window), iova)
+		}
+		return nil
+	})
 }
 
 // UnmapWindows is described at vfiouser.ServedDevice.
 func (d *Device) UnmapWindows(first, last uint64) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed.Load() {
-		return d.fail("unmap windows", vfio.ErrClosed)
-	}
-	d.engine.Exclusive(func() { d.iommu.removeWindows(first, last) })
-	return nil
+	return d.locked("unmap windows", func() error {
+		d.engine.Exclusive(func() { d.iommu.removeWindows(first, last) })
+		return nil
+	})
 }
 
 // Renew is described at vfiouser.ServedDevice.
@@ -64,39 +57,28 @@ func (d *Device) Renew(ctx context.Context) error {
 	if err := d.Reset(ctx); err != nil {
 		return err
 	}
-	const op = "renew"
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed.Load() {
-		return d.fail(op, vfio.ErrClosed)
-	}
-	sram, err := newSharedMemory("sram", d.bars[vfio.RegionBAR4].size)
-	if err != nil {
-		return d.fail(op, err)
-	}
-	var doorbells *sharedMemory
-	if d.mapped {
-		if doorbells, err = newSharedMemory("doorbells", d.bars[vfio.RegionBAR2].size); err != nil {
-			sram.close()
-			return d.fail(op, err)
+	return d.locked("renew", func() error {
+		sram, doorbells, err := d.newMemory()
+		if err != nil {
+			return err
 		}
-	}
-	d.errorEvent.set(trigger{})
-	d.requestEvent.set(trigger{})
-	d.unshareAll()
-	d.engine.Exclusive(func() {
-		d.iommu.clear()
-		copy(sram.bytes, d.sram.bytes[:d.processor.Kept()])
-		d.sram, sram = sram, d.sram
-		if doorbells != nil {
-			d.doorbells, doorbells = doorbells, d.doorbells
-			d.engine.MapDoorbells(d.doorbells.bytes)
-		}
+		d.errorEvent.set(trigger{})
+		d.requestEvent.set(trigger{})
+		d.unshareAll()
+		d.engine.Exclusive(func() {
+			d.iommu.clear()
+			copy(sram.bytes, d.sram.bytes[:d.processor.Kept()])
+			d.sram, sram = sram, d.sram
+			if doorbells != nil {
+				d.doorbells, doorbells = doorbells, d.doorbells
+				d.engine.MapDoorbells(d.doorbells.bytes)
+			}
+		})
+		d.processor.Move(d.sram.bytes)
+		sram.close()
+		doorbells.close()
+		return nil
 	})
-	d.processor.Move(d.sram.bytes)
-	sram.close()
-	doorbells.close()
-	return nil
 }
 
 // guard runs f, which may touch host memory. If that has vanished, as a client's

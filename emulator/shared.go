@@ -4,6 +4,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
 )
 
 // sharedMemory is the memory of a BAR that can be mapped: a sealed anonymous
@@ -34,6 +36,18 @@ func newSharedMemory(name string, size uint64) (*sharedMemory, error) {
 		return nil, err
 	}
 	return m, nil
+}
+
+// newMemory makes the memory of BAR4, and that of BAR2 unless its doorbells are trapped.
+func (d *Device) newMemory() (sram, doorbells *sharedMemory, err error) {
+	if sram, err = newSharedMemory("sram", d.bars[descriptors.BARSRAM].size); err != nil || !d.mapped {
+		return sram, nil, err
+	}
+	if doorbells, err = newSharedMemory("doorbells", d.bars[descriptors.BARDoorbells].size); err != nil {
+		sram.close()
+		return nil, nil, err
+	}
+	return sram, doorbells, nil
 }
 
 // mapPart maps a part of the memory once more. Both numbers are multiples of
