@@ -44,8 +44,8 @@ type adminQueue struct {
 	status, fetched, lost, fault, faultDetail atomic.Uint32
 }
 
-// adminRegisters are written by the host only, and but for the control register
-// only while the queue is disabled.
+// adminRegisters are written by the host only. All but the control register and the two
+// indexes can be written only while the queue is disabled.
 type adminRegisters struct {
 	sqBase, acqBase uint64
 	sqLog2, acqLog2 uint32

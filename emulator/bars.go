@@ -13,9 +13,8 @@ import (
 // takes two.
 const barCount = 6
 
-// barWindow is where the BARs are placed, one after the other: the hole below
-// 4 GiB where the firmware of a PC has PCI memory. Nothing decodes these
-// addresses.
+// barWindow is the address of the first BAR; the others follow. It lies below 4 GiB,
+// where the firmware of a PC places PCI memory. Nothing decodes these addresses.
 const barWindow = 0xe000_0000
 
 // bar is one base address register; size is zero if there is none.

@@ -70,7 +70,7 @@ func healthRegisters(all map[registerKey]register) {
 func adminBehaviours(all map[registerKey]register) {
 	put := func(offset uint32, r register) { all[registerKey{descriptors.BlockAdmin, offset}] = r }
 	running := func(d *Device) bool { return !d.admin.writable() }
-	// kept is a register that is kept in r, as far as mask goes.
+	// kept is a register whose value is kept in r; bits outside mask read zero.
 	kept := func(offset, mask uint32, at func(r *adminRegisters) *uint32) {
 		put(offset, register{
 			locked: running,

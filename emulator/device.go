@@ -33,12 +33,13 @@ type Device struct {
 	doorbells *sharedMemory // nil if trapped
 	sram      *sharedMemory
 	processor *processor.Unit // mu
-	// errorEvent and requestEvent are VFIO's: failed, and going away.
+	// errorEvent and requestEvent are the interrupts of VFIO that tell that the device
+	// has failed (VFIO_PCI_ERR_IRQ_INDEX) and that it goes away (VFIO_PCI_REQ_IRQ_INDEX).
 	errorEvent, requestEvent event
 
-	// pollable: the engine is to be stepped by Poll.
+	// pollable says that Poll steps the engine.
 	pollable atomic.Bool
-	// decoding: the BARs answer.
+	// decoding says that memory decoding is on.
 	decoding atomic.Bool
 	closed   atomic.Bool
 	removed  atomic.Bool
@@ -53,13 +54,16 @@ type Device struct {
 	stop    context.CancelFunc // of the thread
 	stopped chan struct{}
 
+	// mu is taken for accesses to configuration space and BAR0, reset and close,
+	// before the engine's lock, which guards what DMA reaches, and that of the
+	// interrupts. Doorbells and Poll do not take it.
 	mu      sync.Mutex
 	config  *pciconfig.Space
 	latch   latches
 	dma     dmaRegisters
 	sharing sharing
 	resets  uint32
-	// readyAt is when the reset that is under way ends.
+	// readyAt is when the current reset ends.
 	readyAt time.Time
 }
 
@@ -126,7 +130,7 @@ func New(o Options) (_ *Device, err error) {
 		d.engine.MapDoorbells(d.doorbells.bytes)
 	}
 	d.sharing = newSharing(o.Wire)
-	// In this order: a wire that connects by itself may do so at any time.
+	// The order matters, since a wire that connects by itself may do so at any time.
 	d.wire.OnLink(d.linkChanged)
 	d.engine.Exclusive(func() { d.linkUp = d.wire.LinkUp() })
 	if err := d.start(o); err != nil {
@@ -135,7 +139,7 @@ func New(o Options) (_ *Device, err error) {
 	return d, nil
 }
 
-// start brings the engine to life.
+// start begins to step the engine on a thread, or allows Poll to do so.
 func (d *Device) start(o Options) error {
 	if !d.thread {
 		d.pollable.Store(true)
@@ -187,8 +191,8 @@ func (d *Device) Poll() bool {
 
 func (d *Device) step() bool { return d.pollable.Load() && d.engine.Step() }
 
-// host is the device as its engine sees it. Its methods run with the engine's
-// lock held.
+// host is what the engine calls of the device. Its methods run with the engine's lock
+// held.
 type host struct{ d *Device }
 
 // Interrupt is described at engine.Host.

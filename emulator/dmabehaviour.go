@@ -8,26 +8,26 @@ import (
 // dmaBehaviours says what the registers of the DMA block do.
 func dmaBehaviours(all map[registerKey]register) {
 	put := func(offset uint32, r register) { all[registerKey{descriptors.BlockDMA, offset}] = r }
-	// told is a register that the engine keeps.
-	told := func(offset uint32, read func(s *engine.DMAState) uint32, write func(d *Device, v uint32)) {
+	// engineKeeps is a register whose value the engine keeps.
+	engineKeeps := func(offset uint32, read func(s *engine.DMAState) uint32, write func(d *Device, v uint32)) {
 		put(offset, register{write: write, read: func(d *Device) uint32 {
 			s := d.engine.DMA()
 			return read(&s)
 		}})
 	}
-	told(descriptors.RegDMAControl, dmaControl, (*Device).setDMAControl)
-	told(descriptors.RegPulseTimeouts, func(s *engine.DMAState) uint32 { return s.Timeouts }, nil)
-	told(descriptors.RegPulsesRefused, func(s *engine.DMAState) uint32 { return s.Refused }, nil)
-	told(descriptors.RegLogProducer, func(s *engine.DMAState) uint32 { return s.LogProducer }, nil)
-	told(descriptors.RegLogLost, func(s *engine.DMAState) uint32 { return s.LogLost }, nil)
-	told(descriptors.RegLogConsumer, func(s *engine.DMAState) uint32 { return s.LogConsumer }, func(d *Device, v uint32) {
+	engineKeeps(descriptors.RegDMAControl, dmaControl, (*Device).setDMAControl)
+	engineKeeps(descriptors.RegPulseTimeouts, func(s *engine.DMAState) uint32 { return s.Timeouts }, nil)
+	engineKeeps(descriptors.RegPulsesRefused, func(s *engine.DMAState) uint32 { return s.Refused }, nil)
+	engineKeeps(descriptors.RegLogProducer, func(s *engine.DMAState) uint32 { return s.LogProducer }, nil)
+	engineKeeps(descriptors.RegLogLost, func(s *engine.DMAState) uint32 { return s.LogLost }, nil)
+	engineKeeps(descriptors.RegLogConsumer, func(s *engine.DMAState) uint32 { return s.LogConsumer }, func(d *Device, v uint32) {
 		if !d.engine.TakeLog(v) {
 			d.badAccess()
 		}
 	})
 	for e := range descriptors.DMAEngineCount {
 		for _, offset := range []uint32{descriptors.EngineRegState, descriptors.EngineRegFrame, descriptors.EngineRegLength, descriptors.EngineRegProgress} {
-			told(descriptors.DMAEngineBase+descriptors.DMAEngineSize*uint32(e)+offset,
+			engineKeeps(descriptors.DMAEngineBase+descriptors.DMAEngineSize*uint32(e)+offset,
 				func(s *engine.DMAState) uint32 { return engineRegister(s, e, offset) }, nil)
 		}
 	}
@@ -55,8 +55,8 @@ func dmaBehaviours(all map[registerKey]register) {
 	dmaAddresses(put)
 }
 
-// dmaAddresses are where the progress area and the log are: they can be written
-// while nothing uses them.
+// dmaAddresses are the registers for the addresses of the progress area and the log,
+// which can be written while nothing uses them.
 func dmaAddresses(put func(offset uint32, r register)) {
 	pulsing := func(d *Device) bool {
 		s := d.engine.DMA()

@@ -19,12 +19,11 @@ type dmaRegisters struct {
 	logLog2  uint32
 }
 
-// preferences of policy "auto" in the two directions, as package pipeline has
-// them.
+// preferences are what policy "auto" prefers in each direction.
 var preferences = [2]pipeline.Preference{engine.Transmit: pipeline.EarlyBytes, engine.Receive: pipeline.FewTransfers}
 
-// configured returns the registers as after power-on: they say what the engine
-// was configured with.
+// configuredDMA returns the registers after power-on, which show how the engine was
+// configured.
 func (d *Device) configuredDMA() dmaRegisters {
 	r := dmaRegisters{deadline: descriptors.PulseDeadlineReset}
 	for _, dir := range []engine.Direction{engine.Transmit, engine.Receive} {
@@ -64,8 +63,8 @@ func builtIn(n descriptors.DMAPolicy, size int, dir engine.Direction) pipeline.P
 	return nil
 }
 
-// resetDMA puts the registers back. The engine has put back its own; a policy
-// that learns forgets.
+// resetDMA resets the registers that the engine does not keep, and has policies that
+// learn begin anew.
 func (d *Device) resetDMA() {
 	d.dma = d.configuredDMA()
 	d.tellMinimum()
@@ -101,7 +100,7 @@ func (d *Device) setMinPulse(dir engine.Direction, v uint32) {
 		return
 	}
 	if d.dma.policy[dir] == descriptors.DMAPolicyOwn {
-		d.dma.minPulse[dir] = v // it is none of the device's own policy's business
+		d.dma.minPulse[dir] = v // the policy of the device's configuration does not use it
 	} else {
 		d.applyPolicy(dir, d.dma.policy[dir], v)
 	}
@@ -127,7 +126,7 @@ func (d *Device) setDMAControl(v uint32) {
 	if !wantsLog && is.Log {
 		d.engine.StopLog()
 	}
-	d.engine.SetProgressArea(d.dma.progress) // which is the same as long as it is in use
+	d.engine.SetProgressArea(d.dma.progress) // it cannot be written while it is in use
 	d.engine.SetPulses(engine.Transmit, v&descriptors.DMAControlHostTx != 0)
 	d.engine.SetPulses(engine.Receive, v&descriptors.DMAControlHostRx != 0)
 }

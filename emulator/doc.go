@@ -1,13 +1,11 @@
-// Package emulator is a Trapeze NIC without hardware: a PCI function
-// (configuration space, BARs, MSI-X, an IOMMU of its own) around an engine, in
-// the process of its user. It implements vfio.Device, so that a driver sees
-// what it would see of a board.
+// Package emulator makes Trapeze NICs without hardware, for tests and for machines that
+// have no such board. An emulated NIC is a PCI function in the process of its user, with
+// configuration space, BARs, MSI-X and an IOMMU of its own around an engine. It
+// implements vfio.Device, so that the driver sees what it would see of a board.
 //
-//	a, b, err := emulator.Pair()            // two NICs on one wire
-//	d, err := emulator.New(emulator.Options{Wire: w})
-//	import _ ".../emulator"                 // makes vfio.Open know "emu:"
-//
-// Locks, in the order in which they are taken: Device.mu (accesses to
-// configuration space and BAR0, reset, close), the engine's (all that DMA can
-// reach), and the interrupts' own. Doorbells and Poll take none of the first.
+// Begin with [Pair], which makes two NICs on one wire; its example sends a message from
+// one to the other. A program that only imports this package can open addresses that
+// start with "emu:" with via.Open; the README lists their options. [New] makes one NIC
+// on a wire of package wire, and [Fleet] makes NICs that package vfio/vfiouser serves to
+// other processes.
 package emulator

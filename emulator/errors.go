@@ -9,8 +9,8 @@ import (
 // ErrOptions is wrapped by the errors about bad Options.
 var ErrOptions = errors.New("bad options")
 
-// Why the bus refuses an access. They are made once: an engine meets them while
-// it moves data.
+// These are the reasons why the bus refuses an access. They are made once, since the
+// engine gets them on the data path.
 var (
 	errNotMapped    = errors.New("nothing is mapped at this bus address")
 	errPermission   = errors.New("mapping does not permit this access")

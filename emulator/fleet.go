@@ -47,7 +47,7 @@ func Fleet(ctx context.Context, address string, names []string) (_ []*Device, er
 			return nil, err
 		}
 		made = append(made, d)
-		s.faults.Seed++ // not the same fate for all
+		s.faults.Seed++ // each NIC has faults of its own
 	}
 	return made, nil
 }

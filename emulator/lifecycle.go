@@ -9,15 +9,15 @@ import (
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
-// resetTime is how long a reset lasts: enough for a driver that does not wait
-// for it to be found out.
+// resetTime is how long a reset lasts: long enough that a driver which does not wait
+// for its end fails in tests.
 const resetTime = 100 * time.Microsecond
 
-// reset makes the device as new, but for configuration space, the number of
-// resets, and the control program, which starts again. DMA mappings are the
-// IOMMU's and stay. mu is held.
+// reset puts the device back into the state after power-on. Configuration space and the
+// number of resets stay, and the control program starts again. DMA mappings belong to
+// the IOMMU and stay. mu is held.
 func (d *Device) reset() {
-	// No entry for an old command is to come once the queue is new.
+	// The queue is reset first, so that no entry for an old command follows.
 	d.admin.reset()
 	d.engine.Reset()
 	d.resetDMA()
@@ -73,27 +73,28 @@ func (d *Device) Reset(ctx context.Context) error {
 
 // writeConfig writes configuration space. mu is held.
 func (d *Device) writeConfig(offset uint64, p []byte) {
-	if d.config.Write(offset, p).FunctionReset {
+	if d.config.Write(offset, p) {
 		d.functionReset()
 		return
 	}
 	d.followConfig()
 }
 
-// followConfig does what configuration space says. mu is held.
+// followConfig applies the enable bits of configuration space. mu is held.
 func (d *Device) followConfig() {
 	d.decoding.Store(d.config.MemoryEnabled())
 	master := d.config.BusMaster() && !d.removed.Load()
 	d.engine.Exclusive(func() { d.iommu.setMaster(master) })
 	if !master {
-		d.revoke() // for the peer reads by it too
+		d.revoke() // what the peer reads of lent memory is DMA of this device, too
 	}
 	// A message is a write, which only a bus master can do.
 	enabled, masked := d.config.MSIX()
 	d.msix.control(enabled && master, masked)
 }
 
-// SetLink pulls the device's plug or puts it back.
+// SetLink takes the link of this device down, or lets it come up again, as pulling out
+// and plugging in its cable does.
 func (d *Device) SetLink(up bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -103,8 +104,8 @@ func (d *Device) SetLink(up bool) {
 	d.wire.SetLink(up)
 }
 
-// linkChanged tells the host that the link went up or down. It is called by
-// whoever pulled or put back a plug, at either end of the wire.
+// linkChanged tells the host that the link went up or down. SetLink at either end of
+// the wire calls it.
 func (d *Device) linkChanged() {
 	if d.closed.Load() || d.removed.Load() {
 		return
@@ -127,7 +128,7 @@ func (d *Device) linkChanged() {
 // Remove takes the device out of its slot without warning: it does no more DMA
 // and raises no more interrupts when Remove returns, all reads are all ones,
 // writes are lost, and its peers see the link go down. As VFIO does, it signals
-// the request interrupt. What is left is to close the device.
+// the request interrupt. Its user can only close it.
 //
 // Doorbells and SRAM that are mapped stay memory; SRAM is filled with ones.
 func (d *Device) Remove() {
@@ -161,16 +162,16 @@ func (d *Device) halt() {
 	d.engine.Reset()
 }
 
-// lingerLooks is how often Close looks whether the peer has taken what was sent,
-// farewells among it, and lingerStep how long it waits between two looks: 20 ms in all,
-// on a busy machine longer, as the peer is slower there. A peer that polls takes a part
-// of that.
+// lingerLooks is how often Close asks whether the peer has taken what was sent,
+// disconnect frames among it, and lingerStep is the time between two such questions: 20
+// ms in all, and longer on a busy machine, where the peer is slower, too. A peer that
+// polls takes what was sent in a part of that time.
 const (
 	lingerLooks = 200
 	lingerStep  = 100 * time.Microsecond
 )
 
-// linger waits until the peer has taken what was sent, if it would be lost else.
+// linger waits until the peer has taken what was sent, on a wire that loses it else.
 func (d *Device) linger() {
 	w, ok := d.wire.(wire.Drainer)
 	for i := 0; ok && i < lingerLooks; i++ {
@@ -196,7 +197,8 @@ func (d *Device) Close() error {
 	d.halt()
 	d.engine.Exclusive(func() {
 		d.iommu.clear()
-		// Now nobody uses the wire: one in shared memory lets go of it.
+		// Nobody uses the wire any more, and the next calls have one in shared memory
+		// unmap it.
 		d.wire.Reserve(0)
 		d.wire.Receive()
 	})

@@ -17,9 +17,9 @@ const (
 	msixAddressAlign uint32 = 3
 )
 
-// msixMessage is what a kernel on x86 puts into the table: the address of the
-// local APIC of processor 0 (Intel SDM vol. 3, 11.11.1). Nothing looks at it
-// here; messages go to eventfds.
+// msixMessage is the address that a kernel on x86 puts into the table, that of the local
+// APIC of processor 0 (Intel SDM vol. 3, 11.11.1). The emulator does not use it, since
+// messages go to eventfds.
 const msixMessage = 0xfee00000
 
 // msix is the interrupt side of the device: table, pending bits and the
@@ -66,7 +66,7 @@ func (m *msix) send(vector int) {
 	m.count()
 }
 
-// release sends the messages that are pending and masked no more. mu is held.
+// release sends the messages that are pending and no longer masked. mu is held.
 func (m *msix) release() {
 	if !m.enabled || m.masked {
 		return

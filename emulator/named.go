@@ -10,7 +10,7 @@ import (
 )
 
 // namedWires are the memory wires that addresses name: the first two devices
-// that are opened with a name are its two ends.
+// that are opened with one name are the two ends of its wire.
 var namedWires = wireNames{wires: map[string]*namedWire{}}
 
 type wireNames struct {

@@ -21,10 +21,11 @@ const (
 	// DoorbellsDefault is DoorbellsMapped inline and DoorbellsTrapped on a
 	// thread: a sleeping engine does not see a store to memory.
 	DoorbellsDefault DoorbellMode = iota
-	// DoorbellsMapped: BAR2 is shared memory that can be mapped, and the engine
-	// looks at it when it is stepped.
+	// DoorbellsMapped makes BAR2 shared memory that can be mapped, and that the engine
+	// reads when it is stepped.
 	DoorbellsMapped
-	// DoorbellsTrapped: BAR2 cannot be mapped; WriteRegion tells the engine.
+	// DoorbellsTrapped makes BAR2 a region that cannot be mapped; WriteRegion tells
+	// the engine of each store.
 	DoorbellsTrapped
 )
 
@@ -32,18 +33,19 @@ const (
 type RunMode int
 
 const (
-	// RunInline: Poll does.
+	// RunInline has Poll step the engine.
 	RunInline RunMode = iota
-	// RunThread: a goroutine of the device does, and Poll does nothing.
+	// RunThread has a goroutine of the device step the engine; Poll does nothing.
 	RunThread
 )
 
 const (
 	// DefaultSRAM is the size of BAR4 in bytes: slots of 256 KiB for control
-	// programs and their maps. A choice of ours, small enough that a process can
+	// programs and their maps. The size is our choice, small enough that a process can
 	// have many devices; pages that nobody touches take no memory.
 	DefaultSRAM = 1 << 20
-	// maxSRAM keeps a wrong number from taking the machine's memory. Ours too.
+	// maxSRAM keeps a wrong number from taking the machine's memory. This is our
+	// choice, too.
 	maxSRAM = 1 << 30
 )
 
@@ -60,7 +62,7 @@ type Options struct {
 	// descriptors.Vectors.
 	Limits engine.Limits
 	Timing engine.Timing
-	// Pipeline says how payloads cross the NIC until the host says otherwise.
+	// Pipeline says how payloads cross the NIC until the host sets another policy.
 	Pipeline engine.Pipeline
 	// Clock is a monotonic clock for the engine and the clock block; nil means
 	// the real one.

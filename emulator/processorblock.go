@@ -5,7 +5,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/emulator/processor"
 )
 
-// newProcessor makes the NIC processor, once engine and SRAM are there.
+// newProcessor makes the NIC processor, after engine and SRAM have been made.
 func (d *Device) newProcessor() *processor.Unit {
 	return processor.New(processor.Config{
 		Engine: d.engine, SRAM: d.sram.bytes, Clock: d.clock,

@@ -12,7 +12,7 @@ import (
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
-// allOnes is what is read where nobody answers.
+// allOnes is what a read returns that no device answers.
 const allOnes uint32 = 0xffffffff
 
 // Region is described at vfio.Device.
@@ -81,7 +81,7 @@ func (d *Device) ReadRegion(index int, offset uint64, p []byte) error {
 		return d.fail(op, err)
 	}
 	switch {
-	case len(p) == 0: // all that fits a region that is not there
+	case len(p) == 0: // a region that does not exist has size 0, and allows this
 	case d.removed.Load(), index != vfio.RegionConfig && !d.decoding.Load():
 		for i := range p {
 			p[i] = 0xff

@@ -141,7 +141,8 @@ func (d *Device) deviceStatus() uint32 {
 	return s
 }
 
-// heartbeat counts what the device does for its host and its peers.
+// heartbeat is the value of HEARTBEAT: the number of commands, frames, completions and
+// interrupts so far.
 func (d *Device) heartbeat() uint32 {
 	n := uint64(d.admin.fetched.Load())
 	for _, c := range []descriptors.Counter{descriptors.CounterFramesSent, descriptors.CounterFramesReceived,

@@ -20,7 +20,7 @@ type exporter interface {
 // wire exports, even once others have gone, and those in the memory of vfio-user
 // clients (MapWindow). A wire with faults shares nothing.
 type Sharing struct {
-	// On: the wire shares memory, as far as this end is concerned.
+	// On says that this end of the wire shares memory.
 	On bool
 	// Exported and Copied count mappings that the peer may read, and those that it
 	// could not be given.
@@ -30,7 +30,7 @@ type Sharing struct {
 	Err error
 }
 
-// sharing is what a device knows of it. Device.mu.
+// sharing keeps which memory a device has exported. Device.mu is held.
 type sharing struct {
 	to      exporter            // nil: the wire shares nothing
 	exports map[uint64]uint32   // by IOVA
@@ -54,8 +54,8 @@ func newSharing(w wire.Port) sharing {
 	return s
 }
 
-// share lets the peer read memory that the device may read. That it cannot be is
-// no reason to refuse the mapping: its payloads are copied. mu is held.
+// share lets the peer read memory that the device may read. If that fails, the mapping
+// is not refused, and payloads in it are copied. mu is held.
 func (d *Device) share(mem *vfio.Memory, iova uint64, flags vfio.DMAFlags) {
 	s := &d.sharing
 	if s.to == nil || flags&vfio.DMARead == 0 {
@@ -70,8 +70,8 @@ func (d *Device) share(mem *vfio.Memory, iova uint64, flags vfio.DMAFlags) {
 	s.exports[iova] = id
 }
 
-// unshare ends what share began, once the engine reaches the memory no more. When
-// it returns nothing that the peer reads in the memory gets anywhere. mu is held.
+// unshare takes memory back from the peer, after the engine has ceased to use it. Once
+// it has returned, nothing that the peer reads there is delivered. mu is held.
 func (d *Device) unshare(iova uint64) {
 	s := &d.sharing
 	delete(s.kept, iova)
@@ -85,7 +85,7 @@ func (d *Device) unshare(iova uint64) {
 	}
 }
 
-// unshareAll is unshare for all memory. mu is held.
+// unshareAll takes back all memory. mu is held.
 func (d *Device) unshareAll() {
 	clear(d.sharing.kept)
 	for iova := range d.sharing.exports {

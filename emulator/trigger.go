@@ -18,8 +18,8 @@ type trigger struct {
 	live bool
 }
 
-// errNotEventfd: an interrupt writes eight bytes, which must not end up in a
-// file.
+// errNotEventfd refuses other files, since an interrupt writes eight bytes, which must
+// not end up in a file.
 var errNotEventfd = errors.New("not an eventfd")
 
 // newTrigger duplicates an eventfd; a negative one makes a trigger that is not
@@ -32,7 +32,7 @@ func newTrigger(eventfd int) (trigger, error) {
 	if err != nil {
 		return trigger{}, fmt.Errorf("descriptor %d: %w", eventfd, os.NewSyscallError("fcntl", err))
 	}
-	// Where /proc is not mounted the user is believed.
+	// Where /proc is not mounted, the descriptor is taken for an eventfd unchecked.
 	if name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)); err == nil && name != "anon_inode:[eventfd]" {
 		_ = unix.Close(fd)
 		return trigger{}, fmt.Errorf("descriptor %d: %w but %s", eventfd, errNotEventfd, name)
@@ -40,7 +40,7 @@ func newTrigger(eventfd int) (trigger, error) {
 	return trigger{fd: fd, live: true}, nil
 }
 
-// newTriggers is newTrigger for several: all or none.
+// newTriggers calls newTrigger for each eventfd, and makes all triggers or none.
 func newTriggers(eventfds []int) ([]trigger, error) {
 	ts := make([]trigger, 0, len(eventfds))
 	for _, fd := range eventfds {
@@ -58,7 +58,7 @@ func newTriggers(eventfds []int) ([]trigger, error) {
 
 func (t *trigger) connected() bool { return t.live }
 
-// newCalls is newTriggers for functions; nil makes a trigger that is not connected.
+// newCalls makes triggers that call functions; nil makes one that is not connected.
 func newCalls(calls []func()) []trigger {
 	ts := make([]trigger, len(calls))
 	for i, f := range calls {
@@ -70,8 +70,8 @@ func newCalls(calls []func()) []trigger {
 // one is the count that a signal adds to an eventfd: 1, little-endian.
 var one = [8]byte{1, 0, 0, 0, 0, 0, 0, 0}
 
-// signal calls the function, or adds one to the eventfd. One that is full is
-// signalled as much as can be.
+// signal calls the function, or adds one to the eventfd. A count that has reached its
+// maximum stays there.
 func (t *trigger) signal() {
 	switch {
 	case t.call != nil:
@@ -88,7 +88,7 @@ func (t *trigger) close() {
 	*t = trigger{}
 }
 
-// event is a trigger of its own, outside MSI-X.
+// event is an interrupt outside MSI-X, with a lock of its own.
 type event struct {
 	mu sync.Mutex
 	t  trigger

@@ -6,9 +6,9 @@ import (
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
-// addWindow maps mem at iova. Unlike add it may join mem to a neighbour: a
-// guest behind a virtual IOMMU makes thousands of windows of one page, most of
-// which go on where another ends, on the bus and in memory.
+// addWindow maps mem at iova. Unlike add it joins mem to a neighbour where one goes on
+// where the other ends, on the bus and in memory: a guest behind a virtual IOMMU makes
+// thousands of windows of one page, most of which do.
 func (u *iommu) addWindow(mem []byte, iova uint64, flags vfio.DMAFlags) error {
 	m := dmaMapping{iova: iova, size: uint64(len(mem)), mem: mem, flags: flags}
 	if m.end() <= iova {

@@ -18,14 +18,8 @@ type Space struct {
 	reset              [Size]byte
 }
 
-// Changes are actions that a write asks for, beyond the bits it changed.
-type Changes struct {
-	// FunctionReset asks for a function-level reset.
-	FunctionReset bool
-}
-
 // Read copies configuration space from offset on. Bytes beyond the end read all
-// ones, as from nobody.
+// ones, as reads that no device answers do.
 func (s *Space) Read(offset uint64, p []byte) {
 	n := 0
 	if offset < Size {
@@ -36,28 +30,27 @@ func (s *Space) Read(offset uint64, p []byte) {
 	}
 }
 
-// Write writes p from offset on and reports what that asks for. Bytes beyond
-// the end are ignored.
-func (s *Space) Write(offset uint64, p []byte) Changes {
+// Write writes p from offset on and reports whether that asks for a function-level
+// reset. Bytes beyond the end are ignored.
+func (s *Space) Write(offset uint64, p []byte) (functionReset bool) {
 	if offset >= Size {
-		return Changes{}
+		return false
 	}
 	p = p[:min(uint64(len(p)), Size-offset)]
 	power := s.PowerState()
-	var c Changes
 	for i, b := range p {
 		at := offset + uint64(i)
 		s.bytes[at] = s.bytes[at]&^s.writable[at] | b&s.writable[at]
 		s.bytes[at] &^= b & s.clearing[at]
 		if at == expressCap+expDeviceControl+1 && b&(deviceControlFLR>>8) != 0 {
-			c.FunctionReset = true
+			functionReset = true
 		}
 	}
 	if now := s.PowerState(); now != D0 && now != D3hot {
 		// An unsupported state leaves the function where it is (PM 1.2, 5.6.1).
 		s.setPowerState(power)
 	}
-	return c
+	return functionReset
 }
 
 // Reset puts everything back to what it was when the function was made.
