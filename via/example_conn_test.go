@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net"
+	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -106,6 +108,36 @@ func ExampleListenConfig() {
 	// 1024 bytes, rejected: false
 }
 
+// A listener that is busy has others wait: Dial tries again until there is room.
+func ExampleListenConfig_backlog() {
+	ctx, cancel := exampleContext()
+	defer cancel()
+	client, server := examplePair(ctx)
+	defer client.Close()
+	defer server.Close()
+	lc := via.ListenConfig{Backlog: 1, Limit: 3} // one at a time, and three in all
+	l, err := lc.Listen(server, []byte("queue"))
+	check(err)
+	for range 3 {
+		go func() {
+			c, err := via.Dial(ctx, client, l.Address())
+			check(err)
+			check(c.Send(ctx, []byte("my turn")))
+		}()
+	}
+	for range 3 {
+		c, err := l.Accept(ctx)
+		check(err)
+		m, err := c.Receive(ctx)
+		check(err)
+		fmt.Printf("%s\n", m)
+	}
+	// Output:
+	// my turn
+	// my turn
+	// my turn
+}
+
 // A message is built where the NIC takes it from, and read where the NIC has put it.
 func ExampleConn_Acquire() {
 	ctx, cancel := exampleContext()
@@ -125,6 +157,40 @@ func ExampleConn_Acquire() {
 	fmt.Printf("%s\n", m)
 	check(b.Release())
 	// Output: 32768 bytes of room
+}
+
+// Several messages take one doorbell.
+func ExampleConn_PostBatch() {
+	ctx, cancel := exampleContext()
+	defer cancel()
+	x, y := examplePair(ctx)
+	defer x.Close()
+	defer y.Close()
+	a, b := exampleConns(ctx, x, y)
+	for _, word := range []string{"one", "doorbell", "each"} {
+		buffer, err := a.Acquire(ctx)
+		check(err)
+		check(a.Add(copy(buffer, word)))
+	}
+	check(a.PostBatch())
+
+	messages := make([][]byte, 8)
+	for got := 0; got < 3; {
+		n, err := b.ReceiveBatch(messages)
+		check(err)
+		for _, m := range messages[:n] {
+			fmt.Printf("%s\n", m)
+		}
+		if got += n; n > 0 {
+			check(b.Release()) // gives back all of the batch
+		} else {
+			b.Poll()
+		}
+	}
+	// Output:
+	// one
+	// doorbell
+	// each
 }
 
 // The end of a connection is io.EOF; everything else is an error.
@@ -161,13 +227,45 @@ func ExampleConn_Stream() {
 	check(err)
 	in, err := b.Stream()
 	check(err)
+	sent := make(chan error)
 	go func() {
 		_, err := io.Copy(out, strings.NewReader("a stream of bytes\n"))
-		check(errors.Join(err, out.Close()))
+		sent <- errors.Join(err, out.Close())
 	}()
 	_, err = io.Copy(os.Stdout, in)
-	check(err)
+	check(errors.Join(err, <-sent))
 	// Output: a stream of bytes
+}
+
+// A listener whose connections are streams serves what net.Listener serves.
+func ExampleListener_Streams() {
+	ctx, cancel := exampleContext()
+	defer cancel()
+	client, server := examplePair(ctx)
+	defer client.Close()
+	defer server.Close()
+	l, err := via.Listen(server, []byte("http"))
+	check(err)
+	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%s %s, without the kernel", r.Method, r.URL.Path)
+	})}
+	go s.Serve(l.Streams())
+	defer s.Close()
+
+	t := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		c, err := via.Dial(ctx, client, l.Address())
+		if err != nil {
+			return nil, err
+		}
+		return c.Stream()
+	}}
+	defer t.CloseIdleConnections()
+	response, err := (&http.Client{Transport: t}).Get("http://nic/page")
+	check(err)
+	defer response.Body.Close()
+	_, err = io.Copy(os.Stdout, response.Body)
+	check(err)
+	// Output: GET /page, without the kernel
 }
 
 // Two NICs on a bad wire, as a test may want them: all arrives, in order.
