@@ -3,6 +3,10 @@
 // NICs: register blocks, doorbells, work-queue tokens, VI descriptors,
 // completion entries, admin commands and the wire header.
 //
+// Programs that use package via meet two of its types: [Descriptor], which names the
+// memory of a message (via's example builds some), and [MAC]. The rest is for those who
+// write drivers, devices and tools; begin with SPEC.md.
+//
 // SPEC.md in this folder is the data sheet. The two are compared by a test, so
 // a change to one without the other does not pass. Beside it stand VIA's return
 // codes, Code: they cross no boundary, but the rooms above share them.

@@ -1,5 +1,9 @@
 // Package pipeline decides how bytes cross a NIC.
 //
+// Begin with [Policy], whose example shows what three policies do with the same frame;
+// [ByName] has those that the command names. A program chooses one with NIC.SetPolicy of
+// package via, and may give it a [Plan] of its own.
+//
 // A message goes through four transfers: hostTx (host memory to NIC memory over
 // the sender's bus), netTx (NIC memory to link), netRcv (link to NIC memory) and
 // hostRcv (NIC memory to host memory over the receiver's bus). Each NIC is a

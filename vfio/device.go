@@ -1,6 +1,12 @@
 // Package vfio gives access to PCI devices from user space behind one
 // interface, Device, whatever stands behind it: the kernel's VFIO, a vfio-user
 // server, or an emulated device in the same process.
+//
+// Begin with [Open], which has an example: an address such as "pci:0000:03:00.0" says which
+// device. The back ends make their addresses known when they are imported: vfio/kernel,
+// vfio/vfiouser and emulator. Programs that send messages use package via instead, which
+// opens the device itself. Whoever writes a back end implements [Device] and calls
+// [Register].
 package vfio
 
 import "context"

@@ -3,6 +3,10 @@
 // processes of one host, which share memory, are packages of their own: shm and
 // memif.
 //
+// [NewMemory] makes the two ends of a wire, and [NewFault] an end that loses frames; both
+// have an example. An end is a [Port], which emulator.New takes. Programs that open "emu:"
+// addresses name a wire there and need not import this package.
+//
 // A wire carries whole frames, as an Ethernet does: it may lose, repeat and
 // reorder them, it keeps no connections, and it tells nobody whether a frame
 // arrived.

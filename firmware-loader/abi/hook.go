@@ -3,6 +3,9 @@
 // descriptors/SPEC.md section 14 states the same for those who build the
 // processor; /firmware-loader/images has programs to learn from.
 //
+// Those who write programs in C include the header beside the images, and those who make
+// them in Go begin with [Hook] and [Map].
+//
 // Programs are BPF programs (RFC 9669). A program is entered with the address of
 // its context in R1 and answers in R0. The contexts of frame hooks have the shape
 // of the Linux kernel's struct xdp_md as far as they go (linux/bpf.h), so that the

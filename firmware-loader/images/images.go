@@ -2,6 +2,8 @@
 // written with an assembler, so that nobody needs clang to have them; the folder c
 // has the same programs in C, to learn from and to change. README.md has a page on
 // each.
+//
+// Begin with [Build], which has an example; [Catalogue] says what there is.
 package images
 
 import (

@@ -2,6 +2,9 @@
 // drawn: one record for each transfer of each engine, as a live device keeps them
 // in a ring and as the virtual-time model produces them.
 //
+// [Read] reads a log, and has an example. A live log comes from NIC.EnableDMALog of package
+// via; 'trapeze plot flow' draws one.
+//
 // A file holds one JSON object on each line:
 //
 //	{"packet":0,"engine":"hostTx","start_us":7.5,"end_us":73.8,"bytes":8192}

@@ -1,6 +1,9 @@
 // Package vfiouser puts PCI devices behind UNIX sockets and reaches them there,
 // by the vfio-user protocol.
 //
+// Begin with the example of [Serve], which puts an emulated NIC behind a socket and opens
+// it there. Programs that only open such addresses import this package for its effect.
+//
 // Serve is the server: any device in this process that implements ServedDevice
 // becomes one that QEMU's vfio-user-pci, or another client, can use. Open is the
 // client: a vfio.Device whose other half is a server, registered for addresses

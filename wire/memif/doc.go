@@ -2,6 +2,8 @@
 // interface of DPDK and VPP, version 2.0 (memif.h). A Port is a wire.Port, so
 // an emulated NIC at one talks to testpmd, VPP, libmemif, or another Port.
 //
+// Most programs use it through an address, "emu:?wire=memif:/run/x.sock&role=client".
+//
 //	p, err := memif.New(memif.Options{Socket: "/run/trapeze.sock", Role: memif.Server})
 //
 // What there is:

@@ -1,6 +1,9 @@
 // Package shm is a wire between two processes of one host: frames cross in
 // memory that both map, without a system call.
 //
+// [New] makes one end at a socket; the other process makes the other. Most programs use it
+// through an address: "emu:?wire=shm:/run/x.sock" at both ends.
+//
 // # Set-up
 //
 // The processes meet at a UNIX socket of type SOCK_SEQPACKET (unix(7)), in the
