@@ -14,7 +14,7 @@ import (
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
-// udpHost makes a device on a UDP wire, whose connections are never silent for long.
+// udpHost makes a device on a UDP wire, whose connections send probes often.
 func udpHost(t *testing.T, mac descriptors.MAC, o wire.UDPOptions) (*adminHost, *wire.UDP) {
 	t.Helper()
 	o.Local = "127.0.0.1:0"

@@ -38,7 +38,7 @@ const (
 // OpenKeyRing reads a folder: each file whose name ends in .pub is a public key in
 // PEM, and the file "revoked", if there is one, has the ID of a revoked key on each
 // line; a # starts a remark. A file that makes no sense is an error: a key that is
-// missing silently, or not revoked, is worse.
+// missing without an error, or not revoked, is worse.
 func OpenKeyRing(dir string) (*KeyRing, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -133,10 +133,10 @@ func TestThreshold(t *testing.T) {
 	}
 }
 
-// silent never wants to move anything.
-type silent struct{}
+// idle never wants to move anything.
+type idle struct{}
 
-func (silent) Next(pipeline.View) int { return 0 }
+func (idle) Next(pipeline.View) int { return 0 }
 
 // greedy wants more than there is.
 type greedy struct{}
@@ -146,7 +146,7 @@ func (greedy) Next(pipeline.View) int { return 1 << 30 }
 // TestPoliciesAreHeldToTheRules: a policy can neither overrun what has arrived nor
 // keep a finished frame.
 func TestPoliciesAreHeldToTheRules(t *testing.T) {
-	d := device(t, silent{}, 1)
+	d := device(t, idle{}, 1)
 	start(t, d, 64)
 	must(t, d.Arrived(63))
 	if tr, ok := d.Next(); ok {

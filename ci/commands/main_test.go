@@ -21,7 +21,7 @@ import (
 // trapeze is the program under test.
 var trapeze string
 
-// patience ends tests that hang. Nothing here is meant to take long, but CI
+// patience ends tests that do not end by themselves. Nothing here is meant to take long, but CI
 // machines are busy.
 const patience = 2 * time.Minute
 

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// patience ends tests that hang. testpmd takes a second or so to start; CI
+// patience ends tests that do not end by themselves. testpmd takes a second or so to start; CI
 // machines are busy.
 const patience = 2 * time.Minute
 

@@ -1,0 +1,105 @@
+package docs
+
+import (
+	"fmt"
+	"go/scanner"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+// metaphors are words that this project once used where VIA, PCI and TCP have others:
+// idle, wake, do not answer, end, dropped, copy.
+var metaphors = regexp.MustCompile(`(?i)\b(doz(e[drs]?|ing)|stir(s|red|ring)?|hang(s|ing)?|silen(t|tly|ce[ds]?)|bur(y|ies|ied)|` +
+	`epitaphs?|graves?|heed(s|ed|ing)?|pour(s|ed|ing)?|litter(s|ed|ing)?)\b`)
+
+// plainRooms are the rooms whose Go comments have none of these words. Enter a room
+// here once it has been gone through; documents are looked at wherever they are.
+var plainRooms = []string{"ci", "descriptors", "emulator", "examples", "firmware-loader", "pipeline"}
+
+// checkWords lists metaphors in documents, and in the comments of rooms.
+func checkWords(root fs.FS, rooms []string) (problems []string, err error) {
+	err = fs.WalkDir(root, ".", func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if p != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata") {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		room, _, _ := strings.Cut(strings.TrimPrefix(p, "internal/"), "/")
+		ext := path.Ext(p)
+		if ext != ".md" && (ext != ".go" || !slices.Contains(rooms, room)) {
+			return nil
+		}
+		b, err := fs.ReadFile(root, p)
+		if err != nil {
+			return err
+		}
+		text := withoutCode(string(b))
+		if ext == ".go" {
+			text = comments(b)
+		}
+		for _, word := range metaphors.FindAllString(text, -1) {
+			problems = append(problems, fmt.Sprintf("%s: %q: VIA, PCI or TCP has a word for that", p, word))
+		}
+		return nil
+	})
+	return problems, err
+}
+
+// comments returns the comments of a Go file.
+func comments(source []byte) string {
+	var all strings.Builder
+	var s scanner.Scanner
+	files := token.NewFileSet()
+	s.Init(files.AddFile("", files.Base(), len(source)), source, nil, scanner.ScanComments)
+	for {
+		_, tok, text := s.Scan()
+		switch tok {
+		case token.EOF:
+			return all.String()
+		case token.COMMENT:
+			all.WriteString(text + "\n")
+		}
+	}
+}
+
+func TestWordsOfRepository(t *testing.T) {
+	problems, err := checkWords(os.DirFS("../.."), plainRooms)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Error(p)
+	}
+}
+
+// TestWords checks the rule itself.
+func TestWords(t *testing.T) {
+	for _, tt := range []struct {
+		name, file, text string
+		found            int
+	}{
+		{"document", "docs/x.md", "The NIC dozes until somebody stirs it.", 2},
+		{"plain document", "docs/x.md", "The NIC is idle until a post wakes it. It is a change.", 0},
+		{"code in a document", "x.md", "```\nstir\n```\n", 0},
+		{"comment", "via/x.go", "package via // Silence is long\n", 1},
+		{"comment of a package inside", "internal/via/x/x.go", "/* buried */ package x\n", 1},
+		{"code", "via/x.go", "package via\n\nconst grave = \"pour\"\n", 0},
+		{"room that has not been gone through", "vfio/x.go", "package vfio // hangs\n", 0},
+	} {
+		problems, err := checkWords(fstest.MapFS{tt.file: {Data: []byte(tt.text)}}, []string{"via"})
+		if err != nil || len(problems) != tt.found {
+			t.Errorf("%s: %q, %v", tt.name, problems, err)
+		}
+	}
+}
