@@ -1,6 +1,8 @@
 package emulator
 
 import (
+	"encoding/binary"
+
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
 )
@@ -41,14 +43,12 @@ func identityRegisters(all map[registerKey]register) {
 	limit(descriptors.RegMaxTransfer, func(l engine.Limits) uint32 { return l.Transfer })
 	put(descriptors.RegMTU, func(d *Device) uint32 { return uint32(d.wire.MTU()) })
 	put(descriptors.RegSRAMSize, func(d *Device) uint32 { return uint32(d.bars[descriptors.BARSRAM].size) })
-	put(descriptors.RegMACLow, func(d *Device) uint32 {
+	mac := func(d *Device) uint64 {
 		m := d.engine.MAC()
-		return uint32(m[0]) | uint32(m[1])<<8 | uint32(m[2])<<16 | uint32(m[3])<<24
-	})
-	put(descriptors.RegMACHigh, func(d *Device) uint32 {
-		m := d.engine.MAC()
-		return uint32(m[4]) | uint32(m[5])<<8
-	})
+		return binary.LittleEndian.Uint64(append(m[:], 0, 0))
+	}
+	put(descriptors.RegMACLow, func(d *Device) uint32 { return uint32(mac(d)) })
+	put(descriptors.RegMACHigh, func(d *Device) uint32 { return uint32(mac(d) >> 32) })
 	all[registerKey{descriptors.BlockInterrupt, descriptors.RegVectors}] =
 		register{read: func(d *Device) uint32 { return uint32(len(d.msix.table)) }}
 }

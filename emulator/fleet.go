@@ -67,12 +67,8 @@ func parseFleet(a vfio.Address, n int) (*settings, error) {
 	switch {
 	case s.kind == wireMemory:
 		return nil, errors.New("option wire: mem: is for NICs in one process; leave it out, or use udp://HOST:PORT")
-	case s.kind == wireUDP && n > 1:
-		return nil, errors.New("option wire: a UDP wire takes one NIC; leave it out to have several on a switch in memory")
-	case s.kind == wireShared && n > 1:
-		return nil, errors.New("option wire: a shm wire takes one NIC; leave it out to have several on a switch in memory")
-	case s.kind == wireLoop && n > 1 && a.Options.Has("wire"):
-		return nil, errors.New("option wire: a loop takes one NIC; leave it out to have several on a switch in memory")
+	case s.kind != wireMemif && n > 1 && a.Options.Has("wire"):
+		return nil, fmt.Errorf("option wire: %s takes one NIC; leave it out to have several on a switch in memory", wireKinds[s.kind].called)
 	case s.kind == wireMemif && uint64(s.memif.ID)+uint64(n-1) > math.MaxUint32:
 		return nil, fmt.Errorf("option id: %d NICs from %d on have ids beyond %d", n, s.memif.ID, uint32(math.MaxUint32))
 	case a.Options.Has("mac") && n > 1:

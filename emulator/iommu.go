@@ -72,6 +72,9 @@ func (u *iommu) Generation() uint64 { return u.generation }
 // add maps mem at iova, unless something is mapped there.
 func (u *iommu) add(mem []byte, iova uint64, flags vfio.DMAFlags) error {
 	m := dmaMapping{iova: iova, size: uint64(len(mem)), mem: mem, flags: flags}
+	if m.end() <= iova {
+		return vfio.ErrIOVARange
+	}
 	i := u.search(iova)
 	if i < len(u.mappings) && u.mappings[i].iova < m.end() {
 		return vfio.ErrIOVAInUse

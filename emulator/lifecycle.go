@@ -50,17 +50,15 @@ func (d *Device) Reset(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return d.fail(op, err)
 	}
-	d.mu.Lock()
-	switch {
-	case d.closed.Load():
-		d.mu.Unlock()
-		return d.fail(op, vfio.ErrClosed)
-	case d.removed.Load():
-		d.mu.Unlock()
-		return d.fail(op, vfio.ErrDeviceGone)
+	if err := d.locked(op, func() error {
+		if d.removed.Load() {
+			return vfio.ErrDeviceGone
+		}
+		d.functionReset()
+		return nil
+	}); err != nil {
+		return err
 	}
-	d.functionReset()
-	d.mu.Unlock()
 	timer := time.NewTimer(resetTime)
 	defer timer.Stop()
 	select {
@@ -140,7 +138,7 @@ func (d *Device) Remove() {
 	d.wire.SetLink(false)
 	d.halt()
 	d.disconnectMSIX()
-	d.sram.fill(0xff)
+	setOnes(d.sram.bytes)
 	d.requestEvent.signal()
 }
 

@@ -15,6 +15,13 @@ import (
 // allOnes is what a read returns that no device answers.
 const allOnes uint32 = 0xffffffff
 
+// setOnes makes p what a read returns that no device answers.
+func setOnes(p []byte) {
+	for i := range p {
+		p[i] = 0xff
+	}
+}
+
 // Region is described at vfio.Device.
 func (d *Device) Region(index int) (vfio.RegionInfo, error) {
 	const op = "describe region"
@@ -83,9 +90,7 @@ func (d *Device) ReadRegion(index int, offset uint64, p []byte) error {
 	switch {
 	case len(p) == 0: // a region that does not exist has size 0, and allows this
 	case d.removed.Load(), index != vfio.RegionConfig && !d.decoding.Load():
-		for i := range p {
-			p[i] = 0xff
-		}
+		setOnes(p)
 	case index == vfio.RegionConfig:
 		d.config.Read(offset, p)
 	case index == vfio.RegionBAR0:
@@ -188,13 +193,12 @@ func (d *Device) MapRegion(index int, offset, size uint64) (*vfio.Mapping, error
 		return nil, d.fail(op, err)
 	}
 	m := d.shared(index)
-	if m == nil {
+	switch page := uint64(os.Getpagesize()); {
+	case m == nil:
 		return nil, d.fail(op, fmt.Errorf("%w: index %d", vfio.ErrNotMappable, index))
-	}
-	if page := uint64(os.Getpagesize()); offset%page != 0 || size%page != 0 {
+	case offset%page != 0 || size%page != 0:
 		return nil, d.fail(op, fmt.Errorf("%w: %#x bytes at %#x, pages have %d", vfio.ErrMisaligned, size, offset, page))
-	}
-	if size == 0 {
+	case size == 0:
 		return nil, d.fail(op, vfio.ErrBadSize)
 	}
 	b, err := m.mapPart(offset, size)

@@ -82,9 +82,7 @@ func (d *Device) readRegisters(offset uint64, p []byte) {
 	r, ok := registers[offset]
 	if !ok || len(p) != 4 {
 		d.badAccess()
-		for i := range p {
-			p[i] = 0xff
-		}
+		setOnes(p)
 		return
 	}
 	binary.LittleEndian.PutUint32(p, r.read(d))

@@ -22,15 +22,13 @@ func newSharedMemory(name string, size uint64) (*sharedMemory, error) {
 		return nil, os.NewSyscallError("memfd_create", err)
 	}
 	m := &sharedMemory{fd: fd}
-	if err := unix.Ftruncate(fd, int64(size)); err != nil {
-		m.close()
-		return nil, os.NewSyscallError("ftruncate", err)
+	if err = unix.Ftruncate(fd, int64(size)); err != nil {
+		err = os.NewSyscallError("ftruncate", err)
+	} else if _, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
+		err = os.NewSyscallError("seal", err)
+	} else {
+		m.bytes, err = m.mapPart(0, size)
 	}
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
-		m.close()
-		return nil, os.NewSyscallError("seal", err)
-	}
-	m.bytes, err = m.mapPart(0, size)
 	if err != nil {
 		m.close()
 		return nil, err
@@ -62,13 +60,6 @@ func (m *sharedMemory) mapPart(offset, size uint64) ([]byte, error) {
 func (m *sharedMemory) zero(from int64) {
 	if unix.Fallocate(m.fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, from, int64(len(m.bytes))-from) != nil {
 		clear(m.bytes[from:]) // the file system cannot punch holes
-	}
-}
-
-// fill sets every byte.
-func (m *sharedMemory) fill(v byte) {
-	for i := range m.bytes {
-		m.bytes[i] = v
 	}
 }
 

@@ -9,21 +9,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// trigger is the other end of an interrupt: a duplicate of the eventfd that the
-// user gave, so that the user may close his at any time; or a function. The zero
-// value is not connected.
+// trigger is the other end of an interrupt: a function, or a duplicate of the eventfd
+// that the user gave, so that the user may close his at any time. The zero value is not
+// connected.
 type trigger struct {
-	fd   int
-	call func() // in place of fd
-	live bool
+	call    func()
+	release func() // closes the duplicate; nil for a function
 }
 
 // errNotEventfd refuses other files, since an interrupt writes eight bytes, which must
 // not end up in a file.
 var errNotEventfd = errors.New("not an eventfd")
 
+// one is the count that a signal adds to an eventfd: 1, little-endian.
+var one = [8]byte{1, 0, 0, 0, 0, 0, 0, 0}
+
 // newTrigger duplicates an eventfd; a negative one makes a trigger that is not
-// connected.
+// connected. An eventfd whose count has reached its maximum stays there.
 func newTrigger(eventfd int) (trigger, error) {
 	if eventfd < 0 {
 		return trigger{}, nil
@@ -37,53 +39,44 @@ func newTrigger(eventfd int) (trigger, error) {
 		_ = unix.Close(fd)
 		return trigger{}, fmt.Errorf("descriptor %d: %w but %s", eventfd, errNotEventfd, name)
 	}
-	return trigger{fd: fd, live: true}, nil
+	return trigger{func() { _, _ = unix.Write(fd, one[:]) }, func() { _ = unix.Close(fd) }}, nil
 }
 
 // newTriggers calls newTrigger for each eventfd, and makes all triggers or none.
 func newTriggers(eventfds []int) ([]trigger, error) {
-	ts := make([]trigger, 0, len(eventfds))
-	for _, fd := range eventfds {
-		t, err := newTrigger(fd)
-		if err != nil {
+	ts := make([]trigger, len(eventfds))
+	for i, fd := range eventfds {
+		var err error
+		if ts[i], err = newTrigger(fd); err != nil {
 			for i := range ts {
 				ts[i].close()
 			}
 			return nil, err
 		}
-		ts = append(ts, t)
 	}
 	return ts, nil
 }
-
-func (t *trigger) connected() bool { return t.live }
 
 // newCalls makes triggers that call functions; nil makes one that is not connected.
 func newCalls(calls []func()) []trigger {
 	ts := make([]trigger, len(calls))
 	for i, f := range calls {
-		ts[i] = trigger{call: f, live: f != nil}
+		ts[i].call = f
 	}
 	return ts
 }
 
-// one is the count that a signal adds to an eventfd: 1, little-endian.
-var one = [8]byte{1, 0, 0, 0, 0, 0, 0, 0}
+func (t *trigger) connected() bool { return t.call != nil }
 
-// signal calls the function, or adds one to the eventfd. A count that has reached its
-// maximum stays there.
 func (t *trigger) signal() {
-	switch {
-	case t.call != nil:
+	if t.call != nil {
 		t.call()
-	case t.live:
-		_, _ = unix.Write(t.fd, one[:])
 	}
 }
 
 func (t *trigger) close() {
-	if t.live && t.call == nil {
-		_ = unix.Close(t.fd)
+	if t.release != nil {
+		t.release()
 	}
 	*t = trigger{}
 }

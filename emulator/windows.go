@@ -10,36 +10,25 @@ import (
 // where the other ends, on the bus and in memory: a guest behind a virtual IOMMU makes
 // thousands of windows of one page, most of which do.
 func (u *iommu) addWindow(mem []byte, iova uint64, flags vfio.DMAFlags) error {
-	m := dmaMapping{iova: iova, size: uint64(len(mem)), mem: mem, flags: flags}
-	if m.end() <= iova {
-		return vfio.ErrIOVARange
+	if err := u.add(mem, iova, flags); err != nil {
+		return err
 	}
 	i := u.search(iova)
-	if i < len(u.mappings) && u.mappings[i].iova < m.end() {
-		return vfio.ErrIOVAInUse
-	}
-	u.generation++
-	if i > 0 && u.mappings[i-1].joins(&m) {
-		i--
-		u.mappings[i].grow(&m)
-	} else {
-		u.mappings = slices.Insert(u.mappings, i, m)
-	}
-	if i+1 < len(u.mappings) && u.mappings[i].joins(&u.mappings[i+1]) {
-		u.mappings[i].grow(&u.mappings[i+1])
-		u.mappings = slices.Delete(u.mappings, i+1, i+2)
-	}
+	u.join(i)
+	u.join(i - 1)
 	return nil
 }
 
-// joins reports whether next goes on where m ends.
-func (m *dmaMapping) joins(next *dmaMapping) bool {
-	return m.end() == next.iova && m.flags == next.flags && follows(m.mem, next.mem)
-}
-
-func (m *dmaMapping) grow(next *dmaMapping) {
-	m.mem = join(m.mem, next.mem)
-	m.size += next.size
+// join makes one of mapping i and the next, if the next goes on where i ends.
+func (u *iommu) join(i int) {
+	if i < 0 || i+1 >= len(u.mappings) {
+		return
+	}
+	m, next := &u.mappings[i], &u.mappings[i+1]
+	if m.end() == next.iova && m.flags == next.flags && follows(m.mem, next.mem) {
+		m.mem, m.size = join(m.mem, next.mem), m.size+next.size
+		u.mappings = slices.Delete(u.mappings, i+1, i+2)
+	}
 }
 
 // removeWindows ends what is mapped from first to last, both included.
