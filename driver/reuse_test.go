@@ -26,7 +26,7 @@ func TestNumbersAreReused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, err := emulator.New(emulator.Options{Wire: port, Limits: limits, Run: emulator.RunThread})
+	x, err := emulator.New(emulator.Options{Wire: port, Limits: limits, Thread: true})
 	if err != nil {
 		t.Fatal(err)
 	}

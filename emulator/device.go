@@ -101,7 +101,7 @@ func New(o Options) (_ *Device, err error) {
 		return nil, err
 	}
 	d.name, d.wire, d.clock = o.Name, o.Wire, o.Clock
-	d.thread, d.mapped = o.Run == RunThread, o.Doorbells == DoorbellsMapped
+	d.thread, d.mapped = o.Thread, o.Doorbells == DoorbellsMapped
 	const op = "create emulated device"
 	if c, ok := o.Wire.(wire.Claimer); ok {
 		if err := c.Claim(o.MAC); err != nil {

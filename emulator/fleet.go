@@ -76,7 +76,7 @@ func parseFleet(a vfio.Address, n int) (*settings, error) {
 	case a.Options.Get("engine") == "inline":
 		return nil, errors.New("option engine: a NIC behind a socket runs on a thread, nobody polls it")
 	}
-	s.device.Run = RunThread
+	s.device.Thread = true
 	if s.device.Doorbells == DoorbellsDefault {
 		s.device.Doorbells = DoorbellsMapped
 	}

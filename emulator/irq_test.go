@@ -244,11 +244,11 @@ func TestMSIXTable(t *testing.T) {
 // engine raises the queue's own vector.
 func TestArmedQueueInterrupts(t *testing.T) {
 	for name, mode := range map[string]emulator.DoorbellMode{"mapped": emulator.DoorbellsMapped, "trapped": emulator.DoorbellsTrapped} {
-		for thread, run := range map[string]emulator.RunMode{"inline": emulator.RunInline, "thread": emulator.RunThread} {
+		for thread, run := range map[string]bool{"inline": false, "thread": true} {
 			t.Run(name+", "+thread, func(t *testing.T) {
-				d := newDevice(t, func(o *emulator.Options) { o.Doorbells, o.Run = mode, run })
+				d := newDevice(t, func(o *emulator.Options) { o.Doorbells, o.Thread = mode, run })
 				h := newAdminHost(t, d)
-				h.thread = run == emulator.RunThread
+				h.thread = run
 				fd := newEventfd(t)
 				if err := d.SetIRQs(vfio.IRQMSIX, receiveVector, []int{fd.FD()}); err != nil {
 					t.Fatal(err)

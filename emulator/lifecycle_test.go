@@ -24,7 +24,6 @@ func TestOptions(t *testing.T) {
 		err    error
 	}{
 		{"no wire", func(o *emulator.Options) { o.Wire = nil }, emulator.ErrOptions},
-		{"run mode", func(o *emulator.Options) { o.Run = 2 }, emulator.ErrOptions},
 		{"doorbell mode", func(o *emulator.Options) { o.Doorbells = -1 }, emulator.ErrOptions},
 		{"SRAM not a power of two", func(o *emulator.Options) { o.SRAM = 5000 }, emulator.ErrOptions},
 		{"SRAM too small", func(o *emulator.Options) { o.SRAM = 16 }, emulator.ErrOptions},
@@ -281,12 +280,12 @@ func TestSetLink(t *testing.T) {
 
 // TestClosed uses a device after it was closed.
 func TestClosed(t *testing.T) {
-	for name, run := range map[string]emulator.RunMode{"inline": emulator.RunInline, "thread": emulator.RunThread} {
+	for name, run := range map[string]bool{"inline": false, "thread": true} {
 		t.Run(name, func(t *testing.T) {
 			checkFiles(t)
-			d := newDevice(t, func(o *emulator.Options) { o.Run = run })
+			d := newDevice(t, func(o *emulator.Options) { o.Thread = run })
 			h := newAdminHost(t, d)
-			h.thread = run == emulator.RunThread
+			h.thread = run
 			h.createVI()
 			fd := newEventfd(t).FD()
 			if err := errors.Join(d.SetIRQs(vfio.IRQMSIX, 0, []int{fd}), d.SetIRQs(vfio.IRQErr, 0, []int{fd}), d.SetIRQs(vfio.IRQReq, 0, []int{fd})); err != nil {

@@ -118,7 +118,7 @@ func newMemifDevice(t *testing.T, o memif.Options, mac byte) *emulator.Device {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := emulator.New(emulator.Options{Wire: port, Run: emulator.RunThread, Limits: smallLimits,
+	d, err := emulator.New(emulator.Options{Wire: port, Thread: true, Limits: smallLimits,
 		MAC: descriptors.MAC{2, 0, 0, 0, 0, mac}})
 	if err != nil {
 		t.Fatal(err)

@@ -29,16 +29,6 @@ const (
 	DoorbellsTrapped
 )
 
-// RunMode says who steps the engine.
-type RunMode int
-
-const (
-	// RunInline has Poll step the engine.
-	RunInline RunMode = iota
-	// RunThread has a goroutine of the device step the engine; Poll does nothing.
-	RunThread
-)
-
 const (
 	// DefaultSRAM is the size of BAR4 in bytes: slots of 256 KiB for control
 	// programs and their maps. The size is our choice, small enough that a process can
@@ -68,9 +58,11 @@ type Options struct {
 	// the real one.
 	Clock     func() time.Duration
 	Doorbells DoorbellMode
-	Run       RunMode
-	// Pinned has the engine of RunThread run on a thread of its own that stays on
-	// processor core Core, one that this process may use.
+	// Thread has a goroutine of the device step the engine, and Poll do nothing;
+	// otherwise Poll steps it.
+	Thread bool
+	// Pinned ties that goroutine to a thread that stays on processor core Core, one
+	// that this process may use.
 	Pinned bool
 	Core   int
 	// SRAM is the size of BAR4 in bytes, a power of two of at least
@@ -91,11 +83,8 @@ func (o *Options) complete() error {
 	if o.MAC == (descriptors.MAC{}) {
 		o.MAC = randomMAC()
 	}
-	if o.Run != RunInline && o.Run != RunThread {
-		return bad("Run is %d", o.Run)
-	}
 	if o.Pinned {
-		if o.Run != RunThread {
+		if !o.Thread {
 			return bad("only an engine on a thread can be pinned to a core: add engine=thread")
 		}
 		if cores := usableCores(); !slices.Contains(cores, o.Core) {
@@ -106,7 +95,7 @@ func (o *Options) complete() error {
 	case DoorbellsMapped, DoorbellsTrapped:
 	case DoorbellsDefault:
 		o.Doorbells = DoorbellsMapped
-		if o.Run == RunThread {
+		if o.Thread {
 			o.Doorbells = DoorbellsTrapped
 		}
 	default:

@@ -48,7 +48,7 @@ func WithDoorbells(m DoorbellMode) Option { return func(o *pairOptions) { o.devi
 func WithPipeline(f func() engine.Pipeline) Option { return func(o *pairOptions) { o.pipeline = f } }
 
 // WithThreads runs each engine on a thread of its own instead of inline.
-func WithThreads() Option { return func(o *pairOptions) { o.device.Run = RunThread } }
+func WithThreads() Option { return func(o *pairOptions) { o.device.Thread = true } }
 
 // pairMACs are the addresses of a pair: locally administered, and the only ones
 // on their wire.

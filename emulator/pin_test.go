@@ -79,7 +79,7 @@ func TestPinned(t *testing.T) {
 	}
 	unpinned() // those of earlier tests end
 	before := pinnedTo(t, core, true)
-	d, err := emulator.New(emulator.Options{Wire: loopback(t), Run: emulator.RunThread, Pinned: true, Core: core})
+	d, err := emulator.New(emulator.Options{Wire: loopback(t), Thread: true, Pinned: true, Core: core})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,9 +96,9 @@ func TestPinned(t *testing.T) {
 func TestPinnedRefused(t *testing.T) {
 	core, _ := firstCore(t)
 	for name, o := range map[string]emulator.Options{
-		"inline":        {Run: emulator.RunInline, Pinned: true, Core: core},
-		"no such core":  {Run: emulator.RunThread, Pinned: true, Core: 1 << 20},
-		"negative core": {Run: emulator.RunThread, Pinned: true, Core: -1},
+		"inline":        {Pinned: true, Core: core},
+		"no such core":  {Thread: true, Pinned: true, Core: 1 << 20},
+		"negative core": {Thread: true, Pinned: true, Core: -1},
 	} {
 		o.Wire = loopback(t)
 		if _, err := emulator.New(o); !errors.Is(err, emulator.ErrOptions) {

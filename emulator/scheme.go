@@ -117,7 +117,7 @@ func parseSettings(a vfio.Address) (*settings, error) {
 	}
 	s.device.Pinned = a.Options.Has("core")
 	if !a.Options.Has("engine") && (s.kind == wireUDP || s.kind == wireMemif && !s.memif.Polling) {
-		s.device.Run = RunThread
+		s.device.Thread = true
 	}
 	return s, s.completeWire()
 }

@@ -55,7 +55,7 @@ func newSharer(t testing.TB, o shm.Options, change func(o *emulator.Options)) *s
 	}
 	name := fmt.Sprintf("%p", d)
 	held.Store(name, vfio.Device(d))
-	if options.Run == emulator.RunThread {
+	if options.Thread {
 		held.Store(name, struct{ vfio.Device }{d}) // no Poller
 	}
 	return &sharer{port, d, openVIA(t, "held:"+name)}
@@ -237,7 +237,7 @@ func TestFreeWhatIsLent(t *testing.T) {
 // not at all.
 func TestFreeWhileItIsRead(t *testing.T) {
 	checkFiles(t)
-	a, b := newSharers(t, true, true, func(o *emulator.Options) { o.Run = emulator.RunThread })
+	a, b := newSharers(t, true, true, func(o *emulator.Options) { o.Thread = true })
 	p := viatest.NewPair(a.nic, b.nic)
 	ctx := viatest.Context(t)
 	const count, size, rounds = 4, 30_000, 60

@@ -346,7 +346,7 @@ func TestDoze(t *testing.T) {
 			<-d.Idle() // closed: no time to sleep
 		})
 	}
-	d := newDevice(t, func(o *emulator.Options) { o.Run = emulator.RunThread })
+	d := newDevice(t, func(o *emulator.Options) { o.Thread = true })
 	if d.Idle() != nil {
 		t.Error("a device that steps itself wakes whoever does not poll")
 	}

@@ -24,7 +24,7 @@ func udpHost(t *testing.T, mac descriptors.MAC, o wire.UDPOptions) (*adminHost, 
 	}
 	timing := engine.DefaultTiming()
 	timing.Probe = 20 * time.Millisecond
-	d, err := emulator.New(emulator.Options{Name: "emu:?" + mac.String(), Wire: w, MAC: mac, Timing: timing, Run: emulator.RunThread})
+	d, err := emulator.New(emulator.Options{Name: "emu:?" + mac.String(), Wire: w, MAC: mac, Timing: timing, Thread: true})
 	if err != nil {
 		t.Fatal(err)
 	}
