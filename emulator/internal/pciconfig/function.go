@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+
+	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 // BAR is a 64-bit memory BAR.
@@ -64,9 +66,9 @@ func (s *Space) header(f Function) {
 	s.put16(subsystemVID, f.SubsystemVendor)
 	s.put16(subsystemID, f.Subsystem)
 	s.put32(classRevision, f.Class<<8|uint32(f.Revision))
-	s.allow16(command, commandMemory|commandBusMaster|commandParity|commandSERR|commandINTxOff)
-	s.put16(status, statusCapList)
-	s.clear16(status, statusRW1C)
+	s.allow16(vfio.ConfigCommand, vfio.CommandMemory|vfio.CommandBusMaster|commandParity|commandSERR|vfio.CommandINTxDisable)
+	s.put16(vfio.ConfigStatus, statusCapList)
+	s.clear16(vfio.ConfigStatus, statusRW1C)
 	// Without effect on PCI Express, but there for software (Base 7.5.1.1).
 	s.writable[cacheLineSize] = 0xff
 	s.writable[interruptLine] = 0xff
@@ -93,12 +95,12 @@ func (s *Space) addBAR(b BAR) error {
 }
 
 // capability writes the header of a capability.
-func (s *Space) capability(at int, id, next byte) {
-	s.bytes[at], s.bytes[at+1] = id, next
+func (s *Space) capability(at int, id uint16, next byte) {
+	s.bytes[at], s.bytes[at+1] = byte(id), next
 }
 
 func (s *Space) power() {
-	s.capability(powerCap, capPower, expressCap)
+	s.capability(powerCap, vfio.CapabilityPM, expressCap)
 	s.put16(powerCap+pmCapability, pmVersion12)
 	s.put16(powerCap+pmControl, pmNoSoftReset)
 	s.allow16(powerCap+pmControl, pmStateMask)
@@ -108,7 +110,7 @@ func (s *Space) power() {
 // what FPGA boards that could hold this device usually have.
 func (s *Space) express() {
 	const c = expressCap
-	s.capability(c, capExpress, msixCap)
+	s.capability(c, vfio.CapabilityPCIe, msixCap)
 	s.put16(c+expFlags, expVersion2)
 	s.put32(c+expDeviceCaps, deviceCapsPayload256|deviceCapsExtTag|deviceCapsRoleErrors|deviceCapsFLR)
 	s.put16(c+expDeviceControl, deviceControlDefault)
@@ -125,7 +127,7 @@ func (s *Space) express() {
 }
 
 func (s *Space) msix(f Function) {
-	s.capability(msixCap, capMSIX, 0)
+	s.capability(msixCap, vfio.CapabilityMSIX, 0)
 	s.put16(msixCap+msixControl, uint16(f.Vectors-1))
 	s.allow16(msixCap+msixControl, msixEnable|msixFunctionMask)
 	s.put32(msixCap+msixTable, f.TableOffset|uint32(f.MSIXBAR))

@@ -1,11 +1,11 @@
 package pciconfig
 
-// Registers of the type 0 header.
+import "github.com/trapeze-nic/trapeze/vfio"
+
+// Registers of the type 0 header, beyond those of package vfio.
 const (
 	vendorID       = 0x00
 	deviceID       = 0x02
-	command        = 0x04
-	status         = 0x06
 	classRevision  = 0x08
 	cacheLineSize  = 0x0c
 	bar0           = 0x10
@@ -13,17 +13,14 @@ const (
 	subsystemID    = 0x2e
 	capPointer     = 0x34
 	interruptLine  = 0x3c
-	commandMemory  = 0x0002
 	statusCapList  = 0x0010
 	statusRW1C     = 0xf900 // parity and abort bits, signalled and received
 	barMemory64    = 0x4
 	barPrefetch    = 0x8
 	barAddressMask = ^uint64(0xf)
 
-	commandBusMaster = 0x0004
-	commandParity    = 0x0040
-	commandSERR      = 0x0100
-	commandINTxOff   = 0x0400
+	commandParity = 0x0040
+	commandSERR   = 0x0100
 )
 
 // Where this function has its capabilities: each after the one before, at a
@@ -37,7 +34,6 @@ const (
 
 // Power management capability.
 const (
-	capPower      = 0x01
 	pmCapability  = 0x02
 	pmControl     = 0x04
 	pmVersion12   = 0x0003
@@ -47,7 +43,6 @@ const (
 
 // PCI Express capability.
 const (
-	capExpress       = 0x10
 	expFlags         = 0x02
 	expVersion2      = 0x0002 // version 2, device type 0: endpoint
 	expDeviceCaps    = 0x04
@@ -82,7 +77,6 @@ const (
 
 // MSI-X capability.
 const (
-	capMSIX          = 0x11
 	msixControl      = 0x02
 	msixTable        = 0x04
 	msixPBA          = 0x08
@@ -90,7 +84,6 @@ const (
 	msixFunctionMask = 0x4000
 )
 
-// Device serial number extended capability.
-const (
-	extSerial = 0x0003 | 1<<16 // version 1, last in the list
-)
+// extSerial is the header of the device serial number capability: version 1, last in
+// the list.
+const extSerial = uint32(vfio.ExtendedSerialNumber) | 1<<16

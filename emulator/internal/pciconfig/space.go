@@ -4,10 +4,14 @@
 // Base 4.0, named as in linux/pci_regs.h.
 package pciconfig
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/trapeze-nic/trapeze/vfio"
+)
 
 // Size of the configuration space of a PCI Express function in bytes.
-const Size = 4096
+const Size = vfio.ConfigExtendedSize
 
 // Space is a configuration space. Methods must not be called at the same time.
 type Space struct {
@@ -59,12 +63,12 @@ func (s *Space) Reset() { s.bytes = s.reset }
 // MemoryEnabled reports whether the function answers at its BARs: memory
 // decoding is on and the function is in D0.
 func (s *Space) MemoryEnabled() bool {
-	return s.read16(command)&commandMemory != 0 && s.PowerState() == D0
+	return s.read16(vfio.ConfigCommand)&vfio.CommandMemory != 0 && s.PowerState() == D0
 }
 
 // BusMaster reports whether the function may do DMA and raise interrupts.
 func (s *Space) BusMaster() bool {
-	return s.read16(command)&commandBusMaster != 0 && s.PowerState() == D0
+	return s.read16(vfio.ConfigCommand)&vfio.CommandBusMaster != 0 && s.PowerState() == D0
 }
 
 // Power states of a function. D1 and D2 are not supported.
