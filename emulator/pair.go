@@ -14,7 +14,7 @@ import (
 type Option func(*pairOptions)
 
 type pairOptions struct {
-	device Options // of both, but for name, wire and address
+	device Options // of both devices, except name, wire and address
 	memory wire.MemoryOptions
 	faults *wire.FaultOptions
 

@@ -28,7 +28,7 @@ var blocks = [...]block{
 }
 
 // register is a 32-bit register of BAR0. Its functions run with Device.mu held;
-// write is nil for registers that are read only, locked for those that can be
+// write is nil for registers that are read only, and locked is nil for those that can be
 // written at any time.
 type register struct {
 	access descriptors.RegisterAccess

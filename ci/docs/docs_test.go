@@ -58,3 +58,22 @@ func TestRules(t *testing.T) {
 		t.Error("a missing data sheet goes unnoticed")
 	}
 }
+
+// TestHelloIsShort: the first program that a reader meets has 30 lines at most, and the
+// README shows no Go before it.
+func TestHelloIsShort(t *testing.T) {
+	hello, err := os.ReadFile("../../examples/hello/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(hello), "\n"); n > 30 {
+		t.Errorf("examples/hello has %d lines", n)
+	}
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first := goCode.FindSubmatch(readme); first == nil || !strings.Contains(string(hello), string(first[1])) {
+		t.Error("the first Go in the README is not that of examples/hello")
+	}
+}

@@ -1,4 +1,4 @@
-// Grpc calls a service over a NIC: gRPC as it is, on a via.Stream instead of TCP. Both
+// Grpc calls a service over a NIC: an unchanged gRPC uses a via.Stream instead of TCP. Both
 // sides are in this process, on emulated NICs. It is a module of its own, so that
 // programs that use Trapeze need not have gRPC.
 package main

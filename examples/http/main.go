@@ -1,5 +1,5 @@
-// Http serves a page over a NIC, with net/http as it is: first HTTP/1.1, then HTTP/2
-// with TLS. Both sides are in this process, on emulated NICs.
+// Http serves a page with an unchanged net/http over a NIC, first by HTTP/1.1 and then by
+// HTTP/2 with TLS. Both sides are in this process, on emulated NICs.
 package main
 
 import (

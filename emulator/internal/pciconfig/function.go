@@ -69,7 +69,7 @@ func (s *Space) header(f Function) {
 	s.allow16(vfio.ConfigCommand, vfio.CommandMemory|vfio.CommandBusMaster|commandParity|commandSERR|vfio.CommandINTxDisable)
 	s.put16(vfio.ConfigStatus, statusCapList)
 	s.clear16(vfio.ConfigStatus, statusRW1C)
-	// Without effect on PCI Express, but there for software (Base 7.5.1.1).
+	// These two have no effect on PCI Express, and are kept for software (Base 7.5.1.1).
 	s.writable[cacheLineSize] = 0xff
 	s.writable[interruptLine] = 0xff
 	s.bytes[capPointer] = powerCap
