@@ -4,16 +4,8 @@ import (
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire"
+	"github.com/trapeze-nic/trapeze/wire/shm"
 )
-
-// exporter is a wire that can make memory of this process readable by its peer,
-// so that payloads are lent instead of copied.
-type exporter interface {
-	// Shares reports whether this end is willing to.
-	Shares() bool
-	Export(fd int, offset int64, mem []byte) (id uint32, err error)
-	Unexport(id uint32) error
-}
 
 // Sharing says which of a device's DMA memory its peer can read. Payloads that
 // lie in the rest are copied into the wire: those of mappings beyond the 64 that a
@@ -32,7 +24,7 @@ type Sharing struct {
 
 // sharing keeps which memory a device has exported. Device.mu is held.
 type sharing struct {
-	to      exporter            // nil: the wire shares nothing
+	to      *shm.Port           // nil: the wire shares nothing
 	exports map[uint64]uint32   // by IOVA
 	kept    map[uint64]struct{} // IOVAs of memory that could not be exported
 	err     error
@@ -48,8 +40,8 @@ func (d *Device) Sharing() Sharing {
 
 func newSharing(w wire.Port) sharing {
 	s := sharing{exports: map[uint64]uint32{}, kept: map[uint64]struct{}{}}
-	if e, ok := w.(exporter); ok && e.Shares() {
-		s.to = e
+	if p, ok := w.(*shm.Port); ok && p.Shares() {
+		s.to = p
 	}
 	return s
 }
