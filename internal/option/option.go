@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // ErrBad: a flag or argument cannot be used; scripts tell it from a failure by the
@@ -33,3 +34,15 @@ func (e *Error) Error() string {
 
 // Unwrap returns ErrBad.
 func (e *Error) Unwrap() error { return ErrBad }
+
+// Mark says of err that the command line cannot be used. What it returns matches
+// ErrBad and err, and has one line: cobra puts its suggestions on lines of their own.
+func Mark(err error) error { return &marked{err} }
+
+// Errorf is Mark(fmt.Errorf(format, a...)).
+func Errorf(format string, a ...any) error { return Mark(fmt.Errorf(format, a...)) }
+
+type marked struct{ err error }
+
+func (e *marked) Error() string   { return strings.Join(strings.Fields(e.err.Error()), " ") }
+func (e *marked) Unwrap() []error { return []error{ErrBad, e.err} }

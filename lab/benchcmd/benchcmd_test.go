@@ -19,7 +19,8 @@ import (
 
 	// Make "emu:" addresses known.
 	_ "github.com/trapeze-nic/trapeze/emulator"
-	"github.com/trapeze-nic/trapeze/internal/progress"
+	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/lab/benchcmd"
 	"github.com/trapeze-nic/trapeze/lab/internal/bench"
 )
@@ -36,25 +37,14 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// errUsage marks errors of the command line.
-var errUsage = errors.New("usage")
-
 func run(ctx context.Context, out io.Writer, asJSON bool, args ...string) error {
-	return runShowing(ctx, out, io.Discard, progress.None, asJSON, args...)
+	return runShowing(ctx, out, io.Discard, "none", asJSON, args...)
 }
 
 // runShowing is run that shows its progress.
-func runShowing(ctx context.Context, out, shown io.Writer, style progress.Style, asJSON bool, args ...string) error {
+func runShowing(ctx context.Context, out, shown io.Writer, style string, asJSON bool, args ...string) error {
 	root := &cobra.Command{Use: "trapeze", SilenceErrors: true, SilenceUsage: true}
-	root.AddCommand(benchcmd.Commands(benchcmd.Env{Stdout: out, Stderr: io.Discard, JSON: func() bool { return asJSON },
-		Run: func(f func(context.Context, []string) error) func(*cobra.Command, []string) error {
-			return func(c *cobra.Command, args []string) error { return f(c.Context(), args) }
-		},
-		Steps: func(what string, total int) *progress.Meter {
-			return progress.NewSteps(shown, style, what, total)
-		},
-		UsageError: func(err error) error { return errors.Join(errUsage, err) },
-	})...)
+	root.AddCommand(benchcmd.Commands(&command.Env{Stdout: out, Stderr: shown, JSON: asJSON, Progress: style})...)
 	root.SetArgs(args)
 	root.SetOut(out)
 	return root.ExecuteContext(ctx)
@@ -185,7 +175,7 @@ func TestUsage(t *testing.T) {
 		"breakdown --bytes 65K", "breakdown --bytes -1", "breakdown --duration 1ms", "breakdown --cores one",
 		"idle --places here", "idle --duration 1ms", "idle --pause 0s", "idle --pause 1m",
 	} {
-		if err := run(t.Context(), io.Discard, false, append([]string{"bench"}, strings.Fields(args)...)...); !errors.Is(err, errUsage) {
+		if err := run(t.Context(), io.Discard, false, append([]string{"bench"}, strings.Fields(args)...)...); !errors.Is(err, option.ErrBad) {
 			t.Errorf("%s: %v", args, err)
 		}
 	}
@@ -244,7 +234,7 @@ func TestStopped(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			var out bytes.Buffer
 			// It shows its progress for the first time when something was measured.
-			err := runShowing(ctx, &out, stopper{func() { cancel(why) }}, progress.Plain, asJSON, strings.Fields(tt.args)...)
+			err := runShowing(ctx, &out, stopper{func() { cancel(why) }}, "plain", asJSON, strings.Fields(tt.args)...)
 			cancel(nil)
 			if !errors.Is(err, why) {
 				t.Errorf("%s: %v", tt.args, err)

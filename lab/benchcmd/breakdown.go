@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/lab/internal/bench"
 	"github.com/trapeze-nic/trapeze/lab/internal/breakdown"
 )
@@ -24,7 +26,7 @@ type breakdownFlags struct {
 	bytes, cores string
 }
 
-func (e Env) breakdown() *cobra.Command {
+func (e env) breakdown() *cobra.Command {
 	var f breakdownFlags
 	c := &cobra.Command{
 		Use:   "breakdown",
@@ -59,7 +61,7 @@ shm_p50_ns, shm_p999_ns).`,
 		Example: `  trapeze bench breakdown
   trapeze bench breakdown --bytes 8K --duration 10s --json`,
 		Args: cobra.NoArgs,
-		RunE: e.Run(func(ctx context.Context, _ []string) error { return e.runBreakdown(ctx, &f) }),
+		RunE: command.Run(func(ctx context.Context, _ []string) error { return e.runBreakdown(ctx, &f) }),
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.bytes, "bytes", "64", "bytes of the message, up to 64K")
@@ -68,16 +70,16 @@ shm_p50_ns, shm_p999_ns).`,
 	return c
 }
 
-func (e Env) runBreakdown(ctx context.Context, f *breakdownFlags) error {
+func (e env) runBreakdown(ctx context.Context, f *breakdownFlags) error {
 	var err error
 	if f.options.Bytes, err = number(f.bytes); err != nil {
-		return e.UsageError(fmt.Errorf("--bytes: %w", err))
+		return option.Errorf("--bytes: %w", err)
 	}
 	if f.options.Cores, err = coresOf(f.cores); err != nil {
-		return e.UsageError(err)
+		return option.Mark(err)
 	}
 	if err := f.options.Validate(); err != nil {
-		return e.UsageError(err)
+		return option.Mark(err)
 	}
 	report := breakdownReport{Environment: bench.Surroundings()}
 	meter := e.Steps("measuring", breakdown.Parts)
@@ -87,7 +89,7 @@ func (e Env) runBreakdown(ctx context.Context, f *breakdownFlags) error {
 		return err
 	}
 	meter.Stop()
-	return e.print(report, report.table)
+	return e.Print(report, report.table)
 }
 
 // table prints the steps, their sum and the whole, and the limits.

@@ -14,29 +14,21 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trapeze-nic/trapeze/internal/jsonout"
+	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
 	"github.com/trapeze-nic/trapeze/internal/progress"
 	"github.com/trapeze-nic/trapeze/lab/internal/bench"
 	"github.com/trapeze-nic/trapeze/lab/internal/scaling"
 )
 
-// Env is what the commands need from the program that they are part of.
-type Env struct {
-	Stdout, Stderr io.Writer
-	// JSON says whether to print one JSON object on stdout and nothing else.
-	JSON func() bool
-	// Run makes the RunE of a command.
-	Run func(func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error
-	// Steps starts showing the progress of a job of total steps.
-	Steps func(what string, total int) *progress.Meter
-	// UsageError marks errors of the command line.
-	UsageError func(error) error
-}
+// env gives the commands their methods.
+type env struct{ *command.Env }
 
 // Commands makes the commands: bench, and the hidden ones with which it starts
 // itself.
-func Commands(e Env) []*cobra.Command {
+func Commands(of *command.Env) []*cobra.Command {
+	e := env{of}
 	list := []*cobra.Command{e.bench()}
 	for _, c := range []*cobra.Command{e.worker(), e.socket(), e.frames(), e.idleWorker()} {
 		c.Hidden, c.Long = true, "Started by 'trapeze bench', with which it talks in a way of its own.\n\nJSON: it takes no notice of --json."
@@ -56,7 +48,7 @@ type benchFlags struct {
 	force                            bool
 }
 
-func (e Env) bench() *cobra.Command {
+func (e env) bench() *cobra.Command {
 	var f benchFlags
 	c := &cobra.Command{
 		Use:   "bench",
@@ -82,7 +74,7 @@ what it has measured, and incomplete says why it ended.`,
   trapeze bench --sizes 64 --cpu-profile /tmp/bench && go tool pprof -top /tmp/bench/*.pprof
   trapeze bench compare --json`,
 		Args: cobra.NoArgs,
-		RunE: e.Run(func(ctx context.Context, _ []string) error { return e.runBench(ctx, &f) }),
+		RunE: command.Run(func(ctx context.Context, _ []string) error { return e.runBench(ctx, &f) }),
 	}
 	flags := c.Flags()
 	flags.StringSliceVar(&f.tests, "tests", []string{"latency", "bandwidth"}, "latency, bandwidth")
@@ -191,10 +183,10 @@ func (f *benchFlags) tasks() ([]bench.Task, error) {
 	return tasks, nil
 }
 
-func (e Env) runBench(ctx context.Context, f *benchFlags) error {
+func (e env) runBench(ctx context.Context, f *benchFlags) error {
 	tasks, err := f.tasks()
 	if err != nil {
-		return e.UsageError(err)
+		return option.Mark(err)
 	}
 	if f.profiles != "" {
 		if err := os.MkdirAll(f.profiles, 0o777); err != nil {
@@ -224,13 +216,13 @@ func (e Env) runBench(ctx context.Context, f *benchFlags) error {
 			return err
 		}
 		report.Incomplete = err.Error()
-		return errors.Join(err, e.print(report, report.table))
+		return errors.Join(err, e.Print(report, report.table))
 	}
 	meter.Stop()
 	if err := report.writeFiles(f); err != nil {
 		return err
 	}
-	return e.print(report, report.table)
+	return e.Print(report, report.table)
 }
 
 // repeated measures n times. With an error it returns those before.
@@ -246,14 +238,6 @@ func repeated(ctx context.Context, t bench.Task, n int, meter *progress.Meter) (
 	return runs, nil
 }
 
-// print prints a report: as JSON, or with table.
-func (e Env) print(report any, table func(io.Writer) error) error {
-	if e.JSON() {
-		return jsonout.Print(e.Stdout, report)
-	}
-	return table(e.Stdout)
-}
-
 // incomplete says below a table why it ended early, unless why is empty.
 func incomplete(out io.Writer, why string) error {
 	if why == "" {
@@ -264,18 +248,18 @@ func incomplete(out io.Writer, why string) error {
 }
 
 // worker is the hidden command of a measuring process.
-func (e Env) worker() *cobra.Command {
+func (e env) worker() *cobra.Command {
 	return &cobra.Command{Use: bench.WorkerCommand, Args: cobra.NoArgs,
-		RunE: e.Run(func(ctx context.Context, _ []string) error { return bench.RunWorker(ctx, os.Stdin, e.Stdout) })}
+		RunE: command.Run(func(ctx context.Context, _ []string) error { return bench.RunWorker(ctx, os.Stdin, e.Stdout) })}
 }
 
 // errArguments: the hidden commands are called by this program only.
 var errArguments = errors.New("this command is for trapeze bench itself")
 
 // socket is the hidden command of one end of a socket measurement.
-func (e Env) socket() *cobra.Command {
+func (e env) socket() *cobra.Command {
 	return &cobra.Command{Use: bench.SocketCommand, Args: cobra.RangeArgs(5, 6),
-		RunE: e.Run(func(ctx context.Context, a []string) error {
+		RunE: command.Run(func(ctx context.Context, a []string) error {
 			bytes, err1 := strconv.Atoi(a[3])
 			core, err2 := strconv.Atoi(a[4])
 			var d time.Duration
@@ -291,9 +275,9 @@ func (e Env) socket() *cobra.Command {
 }
 
 // frames is the hidden command of one end of a measurement of frames.
-func (e Env) frames() *cobra.Command {
+func (e env) frames() *cobra.Command {
 	return &cobra.Command{Use: bench.FramesCommand, Args: cobra.ExactArgs(1),
-		RunE: e.Run(func(ctx context.Context, a []string) error { return bench.RunFrames(ctx, e.Stdout, a[0]) })}
+		RunE: command.Run(func(ctx context.Context, a []string) error { return bench.RunFrames(ctx, e.Stdout, a[0]) })}
 }
 
 // Wires are the names that --wires takes.

@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
 	"github.com/trapeze-nic/trapeze/lab/internal/bench"
 	"github.com/trapeze-nic/trapeze/lab/internal/plot"
@@ -37,7 +39,7 @@ type compareFlags struct {
 	duration               time.Duration
 }
 
-func (e Env) compare() *cobra.Command {
+func (e env) compare() *cobra.Command {
 	var f compareFlags
 	c := &cobra.Command{
 		Use:   "compare",
@@ -61,7 +63,7 @@ that not all rounds were measured.`,
   trapeze bench compare --tests latency --rounds 5 --json
   trapeze bench compare --tests latency,bandwidth --svg latency.svg`,
 		Args: cobra.NoArgs,
-		RunE: e.Run(func(ctx context.Context, _ []string) error { return e.runCompare(ctx, &f) }),
+		RunE: command.Run(func(ctx context.Context, _ []string) error { return e.runCompare(ctx, &f) }),
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.wire, "wire", "shm-share", "wire of our messages (shm-share: at most one copy, as UCX has it over cma): "+strings.Join(bench.Wires(), ", "))
@@ -87,10 +89,10 @@ func peerNames() []string {
 // errOneCore: the comparison is of pinned processes.
 var errOneCore = errors.New("two cores are needed, as a comparison is of two processes pinned to a core each")
 
-func (e Env) runCompare(ctx context.Context, f *compareFlags) error {
+func (e env) runCompare(ctx context.Context, f *compareFlags) error {
 	c, err := f.comparison()
 	if err != nil {
-		return e.UsageError(err)
+		return option.Mark(err)
 	}
 	if c.Cores == nil {
 		return errOneCore
@@ -131,7 +133,7 @@ func (e Env) runCompare(ctx context.Context, f *compareFlags) error {
 			return err
 		}
 	}
-	return errors.Join(err, e.print(report, report.table))
+	return errors.Join(err, e.Print(report, report.table))
 }
 
 // picture draws everybody's latencies and bandwidths against sizes: those tests of

@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/lab/internal/bench"
 )
 
@@ -49,7 +51,7 @@ type idleFlags struct {
 	duration, pause time.Duration
 }
 
-func (e Env) idle() *cobra.Command {
+func (e env) idle() *cobra.Command {
 	var f idleFlags
 	c := &cobra.Command{
 		Use:   "idle",
@@ -82,7 +84,7 @@ incomplete says why it ended.`,
 		Example: `  trapeze bench idle
   trapeze bench idle --places shm-inline --duration 20s --pause 100ms --json`,
 		Args: cobra.NoArgs,
-		RunE: e.Run(func(ctx context.Context, _ []string) error { return e.runIdle(ctx, &f) }),
+		RunE: command.Run(func(ctx context.Context, _ []string) error { return e.runIdle(ctx, &f) }),
 	}
 	var names []string
 	for _, p := range bench.IdlePlaces() {
@@ -96,10 +98,10 @@ incomplete says why it ended.`,
 	return c
 }
 
-func (e Env) runIdle(ctx context.Context, f *idleFlags) error {
+func (e env) runIdle(ctx context.Context, f *idleFlags) error {
 	cores, err := coresOf(f.cores)
 	if err != nil {
-		return e.UsageError(err)
+		return option.Mark(err)
 	}
 	var tasks []bench.IdleTask
 	for _, p := range f.places {
@@ -108,7 +110,7 @@ func (e Env) runIdle(ctx context.Context, f *idleFlags) error {
 			t.Count = int(max(f.duration/2/f.pause, 1))
 		}
 		if err := t.Validate(); err != nil {
-			return e.UsageError(err)
+			return option.Mark(err)
 		}
 		tasks = append(tasks, t)
 	}
@@ -125,13 +127,13 @@ func (e Env) runIdle(ctx context.Context, f *idleFlags) error {
 				return err
 			}
 			report.Incomplete = err.Error()
-			return errors.Join(err, e.print(report, report.table))
+			return errors.Join(err, e.Print(report, report.table))
 		}
 		report.Results = append(report.Results, idleRowOf(&t, &r))
 		meter.Add(1)
 	}
 	meter.Stop()
-	return e.print(report, report.table)
+	return e.Print(report, report.table)
 }
 
 func idleRowOf(t *bench.IdleTask, r *bench.IdleResult) idleRow {
@@ -172,7 +174,7 @@ func (r *idleReport) table(out io.Writer) error {
 }
 
 // idleWorker is the hidden command of one side of bench idle.
-func (e Env) idleWorker() *cobra.Command {
+func (e env) idleWorker() *cobra.Command {
 	return &cobra.Command{Use: bench.IdleCommand, Args: cobra.NoArgs,
-		RunE: e.Run(func(ctx context.Context, _ []string) error { return bench.RunIdleWorker(ctx, os.Stdin, e.Stdout) })}
+		RunE: command.Run(func(ctx context.Context, _ []string) error { return bench.RunIdleWorker(ctx, os.Stdin, e.Stdout) })}
 }

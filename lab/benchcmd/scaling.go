@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
 	"github.com/trapeze-nic/trapeze/lab/internal/bench"
 	"github.com/trapeze-nic/trapeze/lab/internal/plot"
@@ -28,7 +30,7 @@ type scalingFlags struct {
 	force              bool
 }
 
-func (e Env) scaling() *cobra.Command {
+func (e env) scaling() *cobra.Command {
 	f := scalingFlags{plan: scaling.Default()}
 	c := &cobra.Command{
 		Use:   "scaling",
@@ -66,7 +68,7 @@ device_heap_bytes, shared_bytes, total_bytes, files.`,
 		Example: `  trapeze bench scaling --svg scaling.svg
   trapeze bench scaling --curves vis,idle-vis --max-vis 1024 --json`,
 		Args: cobra.NoArgs,
-		RunE: e.Run(func(ctx context.Context, _ []string) error { return e.runScaling(ctx, &f) }),
+		RunE: command.Run(func(ctx context.Context, _ []string) error { return e.runScaling(ctx, &f) }),
 	}
 	flags := c.Flags()
 	flags.StringSliceVar(&f.plan.Curves, "curves", nil, "which to measure (default all): "+strings.Join(scaling.Names(), ", "))
@@ -80,16 +82,16 @@ device_heap_bytes, shared_bytes, total_bytes, files.`,
 	return c
 }
 
-func (e Env) runScaling(ctx context.Context, f *scalingFlags) error {
+func (e env) runScaling(ctx context.Context, f *scalingFlags) error {
 	var err error
 	if f.plan.MostBytes, err = number(f.bytes); err != nil {
-		return e.UsageError(fmt.Errorf("--max-bytes: %w", err))
+		return option.Errorf("--max-bytes: %w", err)
 	}
 	if f.plan.Cores, err = coresOf(f.cores); err != nil {
-		return e.UsageError(err)
+		return option.Mark(err)
 	}
 	if err := f.plan.Validate(); err != nil {
-		return e.UsageError(err)
+		return option.Mark(err)
 	}
 	if f.file != "" {
 		if err := outfile.Check(f.file, f.force); err != nil {
@@ -113,7 +115,7 @@ func (e Env) runScaling(ctx context.Context, f *scalingFlags) error {
 			return err
 		}
 	}
-	return e.print(report, report.table)
+	return e.Print(report, report.table)
 }
 
 // header is the first line of every table: where it was measured.

@@ -7,8 +7,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/jsonout"
-	"github.com/trapeze-nic/trapeze/internal/progress"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/report"
 	"github.com/trapeze-nic/trapeze/lab/internal/search"
@@ -23,16 +24,8 @@ const (
 	defaultCount   = 100
 )
 
-// Env is what the commands need from the program that they are part of.
-type Env struct {
-	// JSON says whether to print JSON on stdout and nothing else.
-	JSON func() bool
-	// Steps starts showing the progress of a job of total steps.
-	Steps func(what string, total int) *progress.Meter
-}
-
 // Command returns the command "model" with its subcommands.
-func Command(e Env) *cobra.Command {
+func Command(e *command.Env) *cobra.Command {
 	var f caseFlags
 	cmd := &cobra.Command{
 		Use:   "model",
@@ -65,7 +58,7 @@ each transfer packet, flow if it is not 0, start_us, end_us, bytes), bus_busy_us
 			if err != nil {
 				return err
 			}
-			if e.JSON() {
+			if e.JSON {
 				return jsonout.Print(cmd.OutOrStdout(), resultOf(figures))
 			}
 			return writeText(cmd.OutOrStdout(), &c, figures)

@@ -9,6 +9,8 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+
+	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/jsonout"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/published"
@@ -20,7 +22,7 @@ var ErrTooFar = errors.New("computed figures are too far from the published ones
 // ErrNothing: a limit was given for errors that there are none of.
 var ErrNothing = errors.New("nothing to hold against the limit")
 
-func compareCommand(e Env) *cobra.Command {
+func compareCommand(e *command.Env) *cobra.Command {
 	var file string
 	var limitMean, limitMax float64
 	cmd := &cobra.Command{
@@ -67,7 +69,7 @@ maximum, worst_id; errors as fractions).`,
 			if err != nil {
 				return fmt.Errorf("%s: %w", file, err)
 			}
-			if e.JSON() {
+			if e.JSON {
 				err = jsonout.Print(cmd.OutOrStdout(), comparisonOf(lines))
 			} else {
 				err = writeComparison(cmd.OutOrStdout(), lines)

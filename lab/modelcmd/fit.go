@@ -8,6 +8,8 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+
+	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/jsonout"
 	"github.com/trapeze-nic/trapeze/lab/internal/fit"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
@@ -35,7 +37,7 @@ type fitResult struct {
 	Predicted *published.Summary `json:"predicted,omitempty"`
 }
 
-func fitCommand(e Env) *cobra.Command {
+func fitCommand(e *command.Env) *cobra.Command {
 	var file, half string
 	var effort int
 	cmd := &cobra.Command{
@@ -82,7 +84,7 @@ name: read_mb_s, write_mb_s, overhead_us, host_us), fitted and, with --half, pre
 				s := published.Summarise(lines, func(l published.Line) bool { return inTable1(l) && !use(l.Row) })
 				r.Predicted = &s
 			}
-			if e.JSON() {
+			if e.JSON {
 				return jsonout.Print(cmd.OutOrStdout(), r)
 			}
 			return writeFit(cmd.OutOrStdout(), r, lines, use)
@@ -143,7 +145,7 @@ func writeFit(w io.Writer, r fitResult, lines []published.Line, use func(publish
 	return nil
 }
 
-func profilesCommand(e Env) *cobra.Command {
+func profilesCommand(e *command.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "profiles [NAME]",
 		Short: "List the built-in cost profiles, or print the TOML text of one",
@@ -161,7 +163,7 @@ write_mb_s, link_mb_s, bus_duplex; with NAME also toml, the text.`,
 				if err != nil {
 					return usage("profile", args[0], strings.Join(profile.Names(), ", "))
 				}
-				if !e.JSON() {
+				if !e.JSON {
 					_, err = cmd.OutOrStdout().Write(text)
 					return err
 				}
@@ -174,7 +176,7 @@ write_mb_s, link_mb_s, bus_duplex; with NAME also toml, the text.`,
 					TOML string `json:"toml"`
 				}{p, string(text)})
 			}
-			return listProfiles(cmd.OutOrStdout(), e.JSON())
+			return listProfiles(cmd.OutOrStdout(), e.JSON)
 		},
 	}
 	return cmd

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/jsonout"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/report"
@@ -42,7 +44,7 @@ type goalRow struct {
 	Bus       float64 `json:"bus_over_amp,omitempty"`
 }
 
-func goalsCommand(e Env) *cobra.Command {
+func goalsCommand(e *command.Env) *cobra.Command {
 	var f goalFlags
 	cmd := &cobra.Command{
 		Use:   "goals",
@@ -67,7 +69,7 @@ changed_engine, overhead_factor, bandwidth_factor. What is 0 may be left out.`, 
 			if err != nil {
 				return err
 			}
-			if e.JSON() {
+			if e.JSON {
 				return jsonout.Print(cmd.OutOrStdout(), rows)
 			}
 			return f.write(cmd.OutOrStdout(), rows)
@@ -108,7 +110,7 @@ func (f *goalFlags) platforms() ([]*profile.Profile, error) {
 	return all, nil
 }
 
-func (f *goalFlags) measure(ctx context.Context, e Env) ([]goalRow, error) {
+func (f *goalFlags) measure(ctx context.Context, e *command.Env) ([]goalRow, error) {
 	platforms, err := f.platforms()
 	if err != nil {
 		return nil, err

@@ -13,7 +13,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
-	"github.com/trapeze-nic/trapeze/internal/progress"
+
+	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/modelcmd"
 	"github.com/trapeze-nic/trapeze/pipeline"
@@ -22,17 +23,12 @@ import (
 
 const table = "../internal/published/testdata/published.csv"
 
-// steps shows nothing.
-func steps(what string, total int) *progress.Meter {
-	return progress.NewSteps(io.Discard, progress.None, what, total)
-}
-
 // run executes "trapeze ARGS" and returns what it printed.
 func run(args ...string) (string, error) {
 	root := &cobra.Command{Use: "trapeze", SilenceUsage: true, SilenceErrors: true}
-	asJSON := root.PersistentFlags().Bool("json", false, "")
-	e := modelcmd.Env{JSON: func() bool { return *asJSON }, Steps: steps}
-	root.AddCommand(modelcmd.Command(e), modelcmd.PlotCommand(e))
+	e := command.Env{Stderr: io.Discard}
+	root.PersistentFlags().BoolVar(&e.JSON, "json", false, "")
+	root.AddCommand(modelcmd.Command(&e), modelcmd.PlotCommand(&e))
 	var out bytes.Buffer
 	root.SetOut(&out)
 	root.SetErr(io.Discard)

@@ -5,6 +5,8 @@ import (
 	"errors"
 
 	"github.com/spf13/cobra"
+
+	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/jsonout"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/report"
@@ -18,7 +20,7 @@ var (
 )
 
 // PlotCommand returns the command "plot" with its subcommands.
-func PlotCommand(e Env) *cobra.Command {
+func PlotCommand(e *command.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plot",
 		Short: "Draw packet flow graphs and curves as SVG, or all of them as one HTML page",
@@ -45,11 +47,11 @@ type written struct {
 }
 
 // writeResult writes a picture or table, and says so if asked to.
-func writeResult(e Env, cmd *cobra.Command, file string, content []byte) error {
+func writeResult(e *command.Env, cmd *cobra.Command, file string, content []byte) error {
 	if err := writeFile(file, content); err != nil {
 		return err
 	}
-	if !e.JSON() {
+	if !e.JSON {
 		return nil
 	}
 	return jsonout.Print(cmd.OutOrStdout(), written{file, len(content)})
@@ -99,7 +101,7 @@ func (r *recorded) source() (report.Case, []dmalog.Record, string, error) {
 
 // picture makes a command that draws one picture. draw checks the flags that its caller
 // adds.
-func picture(e Env, name, short, example string, draw func(context.Context) ([]byte, error)) *cobra.Command {
+func picture(e *command.Env, name, short, example string, draw func(context.Context) ([]byte, error)) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:     name + " --output FILE.svg",
@@ -119,7 +121,7 @@ func picture(e Env, name, short, example string, draw func(context.Context) ([]b
 	return cmd
 }
 
-func flowCommand(e Env) *cobra.Command {
+func flowCommand(e *command.Env) *cobra.Command {
 	var r recorded
 	cmd := picture(e, "flow", "Packet flow graph: one band for each engine and direction, one stripe for each transfer",
 		"--profile p6-natoma --policy amp --count 8", func(ctx context.Context) ([]byte, error) {
@@ -133,7 +135,7 @@ func flowCommand(e Env) *cobra.Command {
 	return cmd
 }
 
-func rateCommand(e Env) *cobra.Command {
+func rateCommand(e *command.Env) *cobra.Command {
 	var r recorded
 	var window float64
 	cmd := picture(e, "rate", "Every engine's effective bandwidth over time",
@@ -152,7 +154,7 @@ func rateCommand(e Env) *cobra.Command {
 	return cmd
 }
 
-func thresholdCommand(e Env) *cobra.Command {
+func thresholdCommand(e *command.Env) *cobra.Command {
 	var name string
 	var payload int
 	cmd := picture(e, "threshold", "Latency against the threshold of the sender, the receiver and both",
@@ -172,7 +174,7 @@ func thresholdCommand(e Env) *cobra.Command {
 }
 
 // payloadCommand draws latency or bandwidth against payload.
-func payloadCommand(e Env, what string) *cobra.Command {
+func payloadCommand(e *command.Env, what string) *cobra.Command {
 	var name string
 	var policies []string
 	draw, payloads := report.Latencies, curvePayloads
@@ -194,7 +196,7 @@ func payloadCommand(e Env, what string) *cobra.Command {
 	return cmd
 }
 
-func reportCommand(e Env) *cobra.Command {
+func reportCommand(e *command.Env) *cobra.Command {
 	var names []string
 	var file, output string
 	cmd := &cobra.Command{

@@ -9,6 +9,8 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+
+	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/jsonout"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/report"
@@ -43,7 +45,7 @@ type sweepRow struct {
 	Busy      float64 `json:"bus_busy_us"`
 }
 
-func sweepCommand(e Env) *cobra.Command {
+func sweepCommand(e *command.Env) *cobra.Command {
 	var f sweepFlags
 	var output string
 	cmd := &cobra.Command{
@@ -74,7 +76,7 @@ has them, and stdout file, bytes.`,
 				return err
 			}
 			var b bytes.Buffer
-			if e.JSON() {
+			if e.JSON {
 				err = jsonout.Print(&b, rows)
 			} else {
 				err = writeSweep(&b, rows)
@@ -169,7 +171,7 @@ func (f *sweepFlags) cases() ([]report.Case, error) {
 	return cases, nil
 }
 
-func (f *sweepFlags) measure(ctx context.Context, e Env) ([]sweepRow, error) {
+func (f *sweepFlags) measure(ctx context.Context, e *command.Env) ([]sweepRow, error) {
 	if err := f.check(); err != nil {
 		return nil, err
 	}

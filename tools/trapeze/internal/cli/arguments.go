@@ -39,7 +39,7 @@ func noSuchCommand(c *cobra.Command, args []string) error {
 	if like := c.SuggestionsFor(args[0]); len(like) > 0 {
 		s += "; did you mean " + strings.Join(like, " or ") + "?"
 	}
-	return usagef("%s", s)
+	return option.Errorf("%s", s)
 }
 
 // checkEmpty refuses flags and arguments that are given and empty, as by a script

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/measure"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/via/transfer"
@@ -100,7 +102,7 @@ dma_log (file, transfers, dropped); a MB is 10^6 bytes.`,
   trapeze demo --image count --show-map flows --show-map rest
   trapeze demo --dma-log live.log && trapeze plot flow --log live.log --output live.svg`,
 		Args: cobra.NoArgs,
-		RunE: p.command(func(ctx context.Context, _ []string) error { return p.runDemo(ctx, f) }),
+		RunE: command.Run(func(ctx context.Context, _ []string) error { return p.runDemo(ctx, f) }),
 	}
 	c.Flags().StringVar(&f.input, "input", "", "file to send (default this program itself)")
 	c.Flags().DurationVar(&f.duration, "duration", 800*time.Millisecond, "how long to measure each latency and bandwidth, from 1ms to 1m")
@@ -171,8 +173,8 @@ func (p *program) runDemo(ctx context.Context, f demoFlags) (err error) {
 			return fmt.Errorf("demo: %w", err)
 		}
 	}
-	if p.json {
-		return p.printJSON(r)
+	if p.JSON {
+		return p.PrintJSON(r)
 	}
 	return p.printDemo(input, r)
 }
@@ -217,7 +219,7 @@ func (p *program) demoFile(ctx context.Context, from, to *via.NIC, path, what st
 		// The sender waits for this end to close the connection.
 		done <- received{res, errors.Join(err, receiver.Close())}
 	}()
-	meter := p.meter(what, progressTotal(src.Size))
+	meter := p.Meter(what, progressTotal(src.Size))
 	sent, err := transfer.Send(ctx, sender, src, meter.Add)
 	meter.Stop()
 	err = errors.Join(err, sender.Close())
@@ -241,7 +243,7 @@ func (p *program) demoMeasure(ctx context.Context, a, b *via.NIC, d time.Duratio
 		return err
 	}
 	defer func() { err = errors.Join(err, x.Close(), y.Close()) }()
-	meter := p.steps("measuring", len(latencySizes)+len(bandwidthSizes))
+	meter := p.Steps("measuring", len(latencySizes)+len(bandwidthSizes))
 	defer meter.Stop()
 	for _, n := range latencySizes {
 		h, err := measure.Latency(ctx, x, y, n, d)
@@ -264,8 +266,8 @@ func (p *program) demoMeasure(ctx context.Context, a, b *via.NIC, d time.Duratio
 }
 
 func (p *program) printDemo(input string, r demoReport) error {
-	on, off := p.emphasis()
-	w := p.stdout
+	on, off := p.Emphasis()
+	w := p.Stdout
 	fmt.Fprintf(w, "%sfile%s %s, %s, sha256 %s… verified\n", on, off, input, amount(r.File.Bytes), r.File.Received[:16])
 	fmt.Fprintf(w, "  a to b  %10.1f MB/s\n  b to a  %10.1f MB/s\n\n", r.File.Rate, r.Reverse.Rate)
 	fmt.Fprintf(w, "%sone-way latency%s      p50        p99      p99.9\n", on, off)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/images"
+	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -51,7 +52,7 @@ type controlled struct {
 func (f *imageFlags) open(p *policyFlags) (*controlled, error) {
 	if f.image == "" {
 		if len(f.fill)+len(f.show) > 0 {
-			return nil, usagef("--map and --show-map are about the program of --image, and there is none")
+			return nil, option.Errorf("--map and --show-map are about the program of --image, and there is none")
 		}
 		return nil, nil
 	}
@@ -72,7 +73,7 @@ func (f *imageFlags) open(p *policyFlags) (*controlled, error) {
 		return nil, err
 	}
 	if p.at == "host" && (c.image.Has(abi.PulseTx) || c.image.Has(abi.PulseRx)) {
-		return nil, usagef("--policy-at host: the program of --image %s decides about transfers, in the NIC", f.image)
+		return nil, option.Errorf("--policy-at host: the program of --image %s decides about transfers, in the NIC", f.image)
 	}
 	return c, c.image.Check()
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/via"
@@ -20,7 +21,7 @@ import (
 func open(ctx context.Context, address string, opts ...via.Option) (*via.NIC, error) {
 	nic, err := via.Open(ctx, address, append(opts, silently()...)...)
 	if err != nil {
-		return nil, &deviceError{err}
+		return nil, &command.DeviceError{Err: err}
 	}
 	return nic, nil
 }
@@ -35,7 +36,7 @@ func openPair(ctx context.Context, opts ...via.Option) (a, b *via.NIC, err error
 	start := time.Now()
 	x, y, err := emulator.Pair(emulator.WithClock(func() time.Duration { return time.Since(start) }))
 	if err != nil {
-		return nil, nil, &deviceError{err}
+		return nil, nil, &command.DeviceError{Err: err}
 	}
 	if a, err = openDevice(ctx, x, opts); err != nil {
 		return nil, nil, errors.Join(err, y.Close())
@@ -51,7 +52,7 @@ func openPair(ctx context.Context, opts ...via.Option) (a, b *via.NIC, err error
 func openDevice(ctx context.Context, dev vfio.Device, opts []via.Option) (*via.NIC, error) {
 	nic, err := via.OpenDevice(ctx, dev, append(opts, silently()...)...)
 	if err != nil {
-		return nil, &deviceError{err}
+		return nil, &command.DeviceError{Err: err}
 	}
 	return nic, nil
 }
@@ -70,16 +71,16 @@ func checkPeerAddress(device string) error {
 	}
 	a, err := vfio.ParseAddress(device)
 	if err != nil {
-		return &deviceError{err}
+		return &command.DeviceError{Err: err}
 	}
 	if a.Scheme != emulator.Scheme {
 		return nil
 	}
 	if err := emulator.CheckAddress(a); err != nil {
-		return &deviceError{err}
+		return &command.DeviceError{Err: err}
 	}
 	if wire := a.Options.Get("wire"); wire == "" || wire == "loop" {
-		return &deviceError{hinted(fmt.Errorf("device %s: its wire ends at itself, nobody else is on it", device),
+		return &command.DeviceError{Err: hinted(fmt.Errorf("device %s: its wire ends at itself, nobody else is on it", device),
 			"add wire=udp://HOST:PORT, see 'trapeze list'")}
 	}
 	return nil
@@ -89,7 +90,7 @@ func checkPeerAddress(device string) error {
 func parseMAC(s string) (via.MAC, error) {
 	hw, err := net.ParseMAC(s)
 	if err != nil || len(hw) != len(via.MAC{}) {
-		return via.MAC{}, usagef("%q is not a MAC address such as 02:00:00:00:00:01", s)
+		return via.MAC{}, option.Errorf("%q is not a MAC address such as 02:00:00:00:00:01", s)
 	}
 	return via.MAC(hw), nil
 }

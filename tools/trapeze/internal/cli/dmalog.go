@@ -9,6 +9,9 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+
+	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
 	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
 	"github.com/trapeze-nic/trapeze/via"
@@ -73,7 +76,7 @@ func (f *logFlag) open(taken string) (*recorder, error) {
 	case !f.command.Flags().Changed("dma-log"):
 		return nil, nil
 	case taken != "" && taken != "-" && sameFile(f.path, taken):
-		return nil, usagef("--dma-log %s: that is the file that is to be transferred", f.path)
+		return nil, option.Errorf("--dma-log %s: that is the file that is to be transferred", f.path)
 	}
 	file, err := outfile.Create(f.path, 0o644, true)
 	if err != nil {
@@ -108,7 +111,7 @@ func (r *recorder) watch(receives bool, nics ...*via.NIC) error {
 	}
 	for i, nic := range nics {
 		if err := nic.EnableDMALog(maxLogged / len(nics)); err != nil {
-			return &deviceError{err}
+			return &command.DeviceError{Err: err}
 		}
 		r.ends = append(r.ends, recorded{nic, sends ^ i})
 	}
@@ -208,5 +211,5 @@ func (p *program) noteLog(r *logReport) {
 	if r.Dropped > 0 {
 		more = fmt.Sprintf(", the first of %d", uint64(r.Transfers)+r.Dropped)
 	}
-	p.note("%d transfers%s in %s; to draw them:\n  trapeze plot flow --log %s --output flow.svg", r.Transfers, more, r.File, r.File)
+	p.Note("%d transfers%s in %s; to draw them:\n  trapeze plot flow --log %s --output flow.svg", r.Transfers, more, r.File, r.File)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/activation"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -64,7 +65,7 @@ JSON keys, when ready: nics (address, socket, mac).`,
     -machine q35,memory-backend=mem \
     -device '{"driver":"vfio-user-pci","socket":{"type":"unix","path":"/run/nic0.sock"}}'`,
 		Args: cobra.NoArgs,
-		RunE: p.command(func(ctx context.Context, _ []string) error { return p.runEmulate(ctx, &f) }),
+		RunE: command.Run(func(ctx context.Context, _ []string) error { return p.runEmulate(ctx, &f) }),
 	}
 	c.Flags().StringArrayVar(&f.sockets, "socket", nil, "socket to serve a NIC at; give it again for another NIC")
 	c.Flags().StringVar(&f.wire, "wire", "", "what the NIC is plugged into: loop, udp://HOST:PORT or shm:PATH (one NIC only), or memif:PATH&role=server")
@@ -87,7 +88,7 @@ func (p *program) runEmulate(ctx context.Context, f *emulateFlags) (err error) {
 	}
 	mode, err := strconv.ParseUint(f.mode, 8, 9)
 	if err != nil {
-		return usagef("--mode %q: use octal permissions such as 0660", f.mode)
+		return option.Errorf("--mode %q: use octal permissions such as 0660", f.mode)
 	}
 	sockets, err := listenAll(f.sockets, fs.FileMode(mode))
 	if err != nil {
@@ -104,7 +105,7 @@ func (p *program) runEmulate(ctx context.Context, f *emulateFlags) (err error) {
 	}
 	nics, err := emulator.Fleet(ctx, address, names)
 	if err != nil {
-		return &deviceError{err}
+		return &command.DeviceError{Err: err}
 	}
 	defer func() {
 		for _, d := range nics {
@@ -118,13 +119,13 @@ func (p *program) runEmulate(ctx context.Context, f *emulateFlags) (err error) {
 func (f *emulateFlags) address() (string, error) {
 	a, err := vfio.ParseAddress(f.device)
 	if err != nil {
-		return "", &deviceError{err}
+		return "", &command.DeviceError{Err: err}
 	}
 	if f.wire == "" {
 		return f.device, nil
 	}
 	if a.Options.Has("wire") {
-		return "", usagef("--wire and the wire option of --device contradict each other: give one of them")
+		return "", option.Errorf("--wire and the wire option of --device contradict each other: give one of them")
 	}
 	separator := "?"
 	if strings.Contains(f.device, "?") {
@@ -150,7 +151,7 @@ func listenAll(paths []string, mode fs.FileMode) (sockets []listening, err error
 		}
 	}()
 	if len(handed) > 0 && len(paths) > 0 {
-		return nil, usagef("--socket was given, and the service manager has handed over sockets: use one of the two")
+		return nil, option.Errorf("--socket was given, and the service manager has handed over sockets: use one of the two")
 	}
 	for _, path := range paths {
 		l, err := vfiouser.Listen(path, mode)
@@ -171,7 +172,7 @@ func (p *program) serve(ctx context.Context, f *emulateFlags, sockets []listenin
 	if f.verbose {
 		level = slog.LevelInfo
 	}
-	log := slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: level}))
+	log := slog.New(slog.NewTextHandler(p.Stderr, &slog.HandlerOptions{Level: level}))
 	stop := ctx // its end is how the command is meant to end
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -200,15 +201,15 @@ func (p *program) serve(ctx context.Context, f *emulateFlags, sockets []listenin
 
 // ready tells whoever waits that clients may come.
 func (p *program) ready(r emulateReport) error {
-	if p.json {
-		if err := p.printJSON(r); err != nil {
+	if p.JSON {
+		if err := p.PrintJSON(r); err != nil {
 			return err
 		}
 	} else {
 		for _, n := range r.NICs {
-			fmt.Fprintf(p.stdout, "%s  MAC %s\n", n.Address, n.MAC)
+			fmt.Fprintf(p.Stdout, "%s  MAC %s\n", n.Address, n.MAC)
 		}
-		p.note("serving; Ctrl-C ends it")
+		p.Note("serving; Ctrl-C ends it")
 	}
 	_, err := activation.Ready()
 	return err

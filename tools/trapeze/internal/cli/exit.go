@@ -7,7 +7,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/via/transfer"
 	"github.com/trapeze-nic/trapeze/via"
@@ -51,25 +53,6 @@ signal ends the program at once, without that.`,
 	}
 }
 
-// usageError is a command line that makes no sense.
-type usageError struct{ err error }
-
-func (e *usageError) Error() string {
-	s := e.err.Error()
-	// cobra adds suggestions on lines of their own.
-	return strings.Join(strings.Fields(s), " ")
-}
-
-func (e *usageError) Unwrap() error { return e.err }
-
-func usagef(format string, a ...any) error { return &usageError{fmt.Errorf(format, a...)} }
-
-// deviceError is a device that cannot be opened.
-type deviceError struct{ err error }
-
-func (e *deviceError) Error() string { return e.err.Error() }
-func (e *deviceError) Unwrap() error { return e.err }
-
 // SignalError is the cause of a context that a signal ended.
 type SignalError struct {
 	Number int
@@ -84,13 +67,12 @@ func hinted(err error, hint string) error { return fmt.Errorf("%w (%s)", err, hi
 // exitCode chooses the code for err. That a signal came explains all others.
 func exitCode(ctx context.Context, err error) int {
 	var sig *SignalError
-	var usage *usageError
-	var device *deviceError
+	var device *command.DeviceError
 	var remote *transfer.RemoteError
 	switch {
 	case errors.As(context.Cause(ctx), &sig):
 		return exitSignal + sig.Number
-	case errors.As(err, &usage), errors.Is(err, option.ErrBad):
+	case errors.Is(err, option.ErrBad):
 		return ExitUsage
 	case errors.As(err, &device):
 		return ExitDevice

@@ -33,12 +33,12 @@ type helpCommand struct {
 func (p *program) addHelp(root *cobra.Command) {
 	text := root.HelpFunc()
 	root.SetHelpFunc(func(c *cobra.Command, args []string) {
-		if !p.json {
+		if !p.JSON {
 			text(c, args)
 			return
 		}
 		// An error of writing is kept by stdout.
-		_ = p.printJSON(describeCommand(c))
+		_ = p.PrintJSON(describeCommand(c))
 	})
 	root.SetHelpCommand(&cobra.Command{
 		Use:   "help [COMMAND]...",

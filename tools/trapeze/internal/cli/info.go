@@ -8,8 +8,10 @@ import (
 	"log/slog"
 
 	"github.com/spf13/cobra"
+
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -134,13 +136,13 @@ processor, null without one: ` + fwcmd.ProgramKeys + `), counters.`,
 		Example: `  trapeze info
   trapeze info --device 'emu:?wire=udp://127.0.0.1:9000' --json`,
 		Args: cobra.NoArgs,
-		RunE: p.command(func(ctx context.Context, _ []string) error {
+		RunE: command.Run(func(ctx context.Context, _ []string) error {
 			r, err := inspect(ctx, device)
 			if err != nil {
 				return err
 			}
-			if p.json {
-				return p.printJSON(r)
+			if p.JSON {
+				return p.PrintJSON(r)
 			}
 			return p.printInfo(r)
 		}),
@@ -153,13 +155,13 @@ processor, null without one: ` + fwcmd.ProgramKeys + `), counters.`,
 func inspect(ctx context.Context, address string) (r infoReport, err error) {
 	dev, err := vfio.Open(ctx, address)
 	if err != nil {
-		return r, &deviceError{err}
+		return r, &command.DeviceError{Err: err}
 	}
 	bars, barErr := inspectBARs(dev)
 	// The NIC owns the device from here on, also if New fails.
 	nic, err := driver.New(ctx, dev, driver.Options{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	if err != nil {
-		return r, &deviceError{err}
+		return r, &command.DeviceError{Err: err}
 	}
 	defer func() {
 		if cerr := nic.Close(); err == nil {

@@ -10,7 +10,7 @@ import (
 
 // printInfo prints a report for people. Counters that are zero are left out.
 func (p *program) printInfo(r infoReport) error {
-	w := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
+	w := tabwriter.NewWriter(p.Stdout, 0, 8, 2, ' ', 0)
 	row := func(name, format string, a ...any) { fmt.Fprintf(w, "%s\t"+format+"\n", append([]any{name}, a...)...) }
 	row("device", "%s (%s, PCI %s)", r.Address, r.Backend, r.PCI)
 	row("version", "%s", r.Version)

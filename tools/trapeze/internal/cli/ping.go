@@ -8,7 +8,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/ping"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -74,7 +77,7 @@ transfers, dropped).`,
   trapeze ping --size 65536 --policy auto --policy-at host
   trapeze ping -c 3 --size 65536 --dma-log ping.log && trapeze plot flow --log ping.log --output ping.svg`,
 		Args: cobra.NoArgs,
-		RunE: p.command(func(ctx context.Context, _ []string) error { return p.runPing(ctx, f) }),
+		RunE: command.Run(func(ctx context.Context, _ []string) error { return p.runPing(ctx, f) }),
 	}
 	c.Flags().StringVar(&f.device, "device", "", "address of the NIC to use (default two in this process)")
 	c.Flags().StringVar(&f.to, "to", "", "MAC address of the NIC to ping (default whoever serves on the wire)")
@@ -94,15 +97,15 @@ transfers, dropped).`,
 func (f *pingFlags) check() error {
 	switch {
 	case f.Bytes < 0 || f.Bytes > descriptors.MaxTransfer:
-		return usagef("--size %d: 0 to %d", f.Bytes, descriptors.MaxTransfer)
+		return option.Errorf("--size %d: 0 to %d", f.Bytes, descriptors.MaxTransfer)
 	case f.unreliable && f.Bytes > descriptors.MaxTransfer-ping.Prefix:
-		return usagef("--size %d: 0 to %d with --unreliable", f.Bytes, descriptors.MaxTransfer-ping.Prefix)
+		return option.Errorf("--size %d: 0 to %d with --unreliable", f.Bytes, descriptors.MaxTransfer-ping.Prefix)
 	case f.Interval < 0:
-		return usagef("--interval %v: it must not be negative", f.Interval)
+		return option.Errorf("--interval %v: it must not be negative", f.Interval)
 	case f.Wait <= 0 || f.timeout <= 0:
-		return usagef("--wait %v, --timeout %v: they must be more than nothing", f.Wait, f.timeout)
+		return option.Errorf("--wait %v, --timeout %v: they must be more than nothing", f.Wait, f.timeout)
 	case f.serve && f.device == "":
-		return usagef("--serve needs a --device that others can reach, as in --device 'emu:?wire=udp://127.0.0.1:9000'")
+		return option.Errorf("--serve needs a --device that others can reach, as in --device 'emu:?wire=udp://127.0.0.1:9000'")
 	case f.device != "":
 		return checkPeerAddress(f.device)
 	}
@@ -173,21 +176,21 @@ func (p *program) pingHere(ctx context.Context, f pingFlags, opts []via.Option, 
 
 func (p *program) pingServe(ctx context.Context, nic *via.NIC, device string, log *recorder) error {
 	if to := sendHint(device); to != "" {
-		p.note("answering; to ask:\n  trapeze ping --device '%s'", to)
+		p.Note("answering; to ask:\n  trapeze ping --device '%s'", to)
 	}
 	var clients, echoed atomic.Uint64
 	err := ping.Server{NIC: nic, Ended: func(c ping.Client) {
 		clients.Add(1)
 		echoed.Add(c.Echoed)
 		if c.Err != nil {
-			p.note("%v: %v", c.Remote.MAC, c.Err)
+			p.Note("%v: %v", c.Remote.MAC, c.Err)
 			return
 		}
-		p.note("%v: %d messages", c.Remote.MAC, c.Echoed)
+		p.Note("%v: %d messages", c.Remote.MAC, c.Echoed)
 	}}.Serve(ctx)
 	logged := log.finish(&err)
-	if err == nil && p.json {
-		err = p.printJSON(serveReport{Clients: clients.Load(), Echoed: echoed.Load(), Log: logged})
+	if err == nil && p.JSON {
+		err = p.PrintJSON(serveReport{Clients: clients.Load(), Echoed: echoed.Load(), Log: logged})
 	}
 	p.noteLog(logged)
 	return err
@@ -202,12 +205,12 @@ func (p *program) pingPeer(ctx context.Context, nic *via.NIC, mac via.MAC, f pin
 	}
 	remote := e.Remote()
 	var reply ping.Reply
-	if !p.json && !f.mute {
+	if !p.JSON && !f.mute {
 		reply = func(seq uint64, d time.Duration, answered bool) {
 			if answered {
-				fmt.Fprintf(p.stdout, "%d bytes from %v: seq=%d time=%.1f us\n", f.Bytes, remote.MAC, seq, microseconds(d))
+				fmt.Fprintf(p.Stdout, "%d bytes from %v: seq=%d time=%.1f us\n", f.Bytes, remote.MAC, seq, microseconds(d))
 			} else {
-				fmt.Fprintf(p.stdout, "no answer from %v: seq=%d\n", remote.MAC, seq)
+				fmt.Fprintf(p.Stdout, "no answer from %v: seq=%d\n", remote.MAC, seq)
 			}
 		}
 	}
@@ -246,16 +249,16 @@ func describePing(remote via.Remote, f pingFlags, s *ping.Stats) pingReport {
 }
 
 func (p *program) printPing(r pingReport) error {
-	if p.json {
-		return p.printJSON(r)
+	if p.JSON {
+		return p.PrintJSON(r)
 	}
-	fmt.Fprintf(p.stdout, "--- %s, %s, %d bytes ---\n%d sent, %d received, %d lost (%.1f %%)", r.Peer, r.Reliability, r.Bytes, r.Sent, r.Received, r.Lost, 100*r.Loss)
+	fmt.Fprintf(p.Stdout, "--- %s, %s, %d bytes ---\n%d sent, %d received, %d lost (%.1f %%)", r.Peer, r.Reliability, r.Bytes, r.Sent, r.Received, r.Lost, 100*r.Loss)
 	if r.Late+r.Corrupt > 0 {
-		fmt.Fprintf(p.stdout, ", %d late, %d corrupt", r.Late, r.Corrupt)
+		fmt.Fprintf(p.Stdout, ", %d late, %d corrupt", r.Late, r.Corrupt)
 	}
-	_, err := fmt.Fprintln(p.stdout)
+	_, err := fmt.Fprintln(p.Stdout)
 	if r.Received > 0 {
-		_, err = fmt.Fprintf(p.stdout, "round trip min/avg/p50/p99/max = %.1f/%.1f/%.1f/%.1f/%.1f us\n", *r.Min, *r.Avg, *r.P50, *r.P99, *r.Max)
+		_, err = fmt.Fprintf(p.Stdout, "round trip min/avg/p50/p99/max = %.1f/%.1f/%.1f/%.1f/%.1f us\n", *r.Min, *r.Avg, *r.P50, *r.P99, *r.Max)
 	}
 	p.noteLog(r.Log)
 	return err

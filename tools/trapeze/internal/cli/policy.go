@@ -6,8 +6,10 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -47,7 +49,7 @@ func (f *policyFlags) options() ([]via.Option, error) {
 		}
 		sized = true
 		if s.n < 1 || s.n > descriptors.MaxMinPulse {
-			return nil, usagef("--%s %d: 1 to %d bytes", s.flag, s.n, descriptors.MaxMinPulse)
+			return nil, option.Errorf("--%s %d: 1 to %d bytes", s.flag, s.n, descriptors.MaxMinPulse)
 		}
 	}
 	p := via.Policy{Name: f.name, MinPulseSend: f.send, MinPulseReceive: f.receive}
@@ -59,14 +61,14 @@ func (f *policyFlags) options() ([]via.Option, error) {
 		p.At = via.AtHost
 	case f.at == "nic":
 	case changed("policy-at"):
-		return nil, usagef("--policy-at %q: use host or nic", f.at)
+		return nil, option.Errorf("--policy-at %q: use host or nic", f.at)
 	case p.Name == "":
 		return nil, nil
 	case !slices.Contains(driver.NICPolicies(), p.Name):
 		p.At = via.AtHost
 	}
 	if err := p.Check(); err != nil {
-		return nil, usagef("--policy %s: %w", p.Name, err)
+		return nil, option.Errorf("--policy %s: %w", p.Name, err)
 	}
 	return []via.Option{via.WithPolicy(p)}, nil
 }

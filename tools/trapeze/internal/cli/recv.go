@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
 	"github.com/trapeze-nic/trapeze/internal/via/transfer"
 	"github.com/trapeze-nic/trapeze/via"
@@ -64,7 +67,7 @@ transfers, dropped).`,
   trapeze recv --device 'emu:?wire=udp://0.0.0.0:9000' --output - | tar x
   trapeze recv --device 'emu:?wire=udp://127.0.0.1:9000' --policy auto --dma-log recv.log --output out.bin`,
 		Args: cobra.NoArgs,
-		RunE: p.command(func(ctx context.Context, _ []string) error { return p.runRecv(ctx, f) }),
+		RunE: command.Run(func(ctx context.Context, _ []string) error { return p.runRecv(ctx, f) }),
 	}
 	c.Flags().StringVar(&f.device, "device", "", "address of the NIC to receive through")
 	c.Flags().StringVarP(&f.output, "output", "o", "", "where to store the file; - is stdout (default the sender's name for it, here)")
@@ -81,9 +84,9 @@ func (p *program) runRecv(ctx context.Context, f recvFlags) (err error) {
 	}
 	switch {
 	case f.timeout < 0:
-		return usagef("--timeout %v: it must not be negative", f.timeout)
-	case f.output == "-" && p.json:
-		return usagef("--output - and --json cannot both have stdout")
+		return option.Errorf("--timeout %v: it must not be negative", f.timeout)
+	case f.output == "-" && p.JSON:
+		return option.Errorf("--output - and --json cannot both have stdout")
 	}
 	// Better to know now than when a sender has come.
 	if err := checkOutput(f.output, f.force); err != nil {
@@ -112,7 +115,7 @@ func (p *program) runRecv(ctx context.Context, f recvFlags) (err error) {
 	}
 	r, err := p.receiveFile(ctx, e, f)
 	if cerr := e.Close(); err == nil && cerr != nil {
-		p.note("trapeze: warning: %v", cerr)
+		p.Note("trapeze: warning: %v", cerr)
 	}
 	if err != nil {
 		hint := "what had arrived was removed"
@@ -129,22 +132,22 @@ func (p *program) runRecv(ctx context.Context, f recvFlags) (err error) {
 // awaitSender waits for somebody to connect.
 func (p *program) awaitSender(ctx context.Context, nic *via.NIC, f recvFlags) (*via.Conn, error) {
 	if to := sendHint(f.device); to != "" {
-		p.note("waiting for a file; to send one:\n  trapeze send --device '%s' FILE", to)
+		p.Note("waiting for a file; to send one:\n  trapeze send --device '%s' FILE", to)
 	} else {
-		p.note("waiting for a file")
+		p.Note("waiting for a file")
 	}
 	if f.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, f.timeout)
 		defer cancel()
 	}
-	l, err := listenFile(nic, func(r via.Remote, err error) { p.note("trapeze: turned down %v: %v", r.MAC, err) })
+	l, err := listenFile(nic, func(r via.Remote, err error) { p.Note("trapeze: turned down %v: %v", r.MAC, err) })
 	if err != nil {
 		return nil, err
 	}
 	e, err := l.Accept(ctx)
 	if cerr := l.Close(); err == nil && cerr != nil {
-		p.note("trapeze: warning: %v", cerr)
+		p.Note("trapeze: warning: %v", cerr)
 	}
 	if errors.Is(err, via.ErrTimeout) || errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = hinted(fmt.Errorf("receive: no sender within %v: %w", f.timeout, via.ErrTimeout), "give it more --timeout")
@@ -155,7 +158,7 @@ func (p *program) awaitSender(ctx context.Context, nic *via.NIC, f recvFlags) (*
 // receiveFile takes the file of a sender that has connected.
 func (p *program) receiveFile(ctx context.Context, e *via.Conn, f recvFlags) (recvReport, error) {
 	r := recvReport{Output: f.output}
-	meter := p.meter("", -1)
+	meter := p.Meter("", -1)
 	res, err := transfer.Receive(ctx, e, func(o transfer.Offer) (transfer.Sink, error) {
 		r.Name = o.Name
 		if r.Output == "" {
@@ -165,9 +168,9 @@ func (p *program) receiveFile(ctx context.Context, e *via.Conn, f recvFlags) (re
 			r.Output = o.Name
 		}
 		if f.log.path != "" && sameFile(f.log.path, r.Output) {
-			return nil, usagef("--dma-log %s: the file that is sent would have that name; choose another with --output", f.log.path)
+			return nil, option.Errorf("--dma-log %s: the file that is sent would have that name; choose another with --output", f.log.path)
 		}
-		meter = p.meter("receiving "+o.Name, progressTotal(o.Size))
+		meter = p.Meter("receiving "+o.Name, progressTotal(o.Size))
 		return p.openSink(r.Output, o.Mode&^executable, f.force)
 	}, func(n int) { meter.Add(n) })
 	meter.Stop()
@@ -207,7 +210,7 @@ func checkOutput(output string, replace bool) error {
 // openSink opens where a file goes.
 func (p *program) openSink(output string, mode fs.FileMode, replace bool) (transfer.Sink, error) {
 	if output == "-" {
-		return stream{p.stdout}, nil
+		return stream{p.Stdout}, nil
 	}
 	file, err := outfile.Create(output, mode, replace)
 	if err != nil {
@@ -249,17 +252,17 @@ func (stream) Commit() error  { return nil }
 func (stream) Discard() error { return nil }
 
 func (p *program) printReceived(r recvReport) error {
-	if p.json {
-		return p.printJSON(r)
+	if p.JSON {
+		return p.PrintJSON(r)
 	}
 	defer p.noteLog(r.Log)
 	if !r.Confirmed {
-		p.note("trapeze: the file is complete, but the sender may not know")
+		p.Note("trapeze: the file is complete, but the sender may not know")
 	}
 	// Stdout belongs to the file if it went there.
-	w := io.Writer(p.stdout)
+	w := io.Writer(p.Stdout)
 	if r.Output == "-" {
-		w = p.stderr
+		w = p.Stderr
 	}
 	_, err := fmt.Fprintf(w, "received %s: %s in %.2f s, %.1f MB/s\nsha256 %s\n", r.Output, amount(r.Bytes), r.Seconds, r.Rate, r.SHA256)
 	return err

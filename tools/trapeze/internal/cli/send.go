@@ -12,7 +12,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/via/transfer"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -52,7 +55,7 @@ dma_log (file, transfers, dropped).`,
   tar c DIR | trapeze send --device 'emu:?wire=udp://0.0.0.0:9001&peer=HOST:9000' --name dir.tar -
   trapeze send --device 'emu:?wire=udp://127.0.0.1:9001&peer=127.0.0.1:9000' --policy store-and-forward --dma-log send.log FILE`,
 		Args: cobra.ExactArgs(1),
-		RunE: p.command(func(ctx context.Context, args []string) error { return p.runSend(ctx, f, args[0]) }),
+		RunE: command.Run(func(ctx context.Context, args []string) error { return p.runSend(ctx, f, args[0]) }),
 	}
 	c.Flags().StringVar(&f.device, "device", "", "address of the NIC to send through")
 	c.Flags().StringVar(&f.to, "to", "", "MAC address of the receiver's NIC (default whoever waits on the wire)")
@@ -68,7 +71,7 @@ func (p *program) runSend(ctx context.Context, f sendFlags, path string) (err er
 		return err
 	}
 	if f.timeout <= 0 {
-		return usagef("--timeout %v: it must be more than nothing", f.timeout)
+		return option.Errorf("--timeout %v: it must be more than nothing", f.timeout)
 	}
 	mac := descriptors.Broadcast
 	if f.to != "" {
@@ -102,11 +105,11 @@ func (p *program) runSend(ctx context.Context, f sendFlags, path string) (err er
 	if err != nil {
 		return fmt.Errorf("send %s: %w", src.Name, explainDial(err, f.timeout, "trapeze recv"))
 	}
-	meter := p.meter("sending "+src.Name, progressTotal(src.Size))
+	meter := p.Meter("sending "+src.Name, progressTotal(src.Size))
 	res, err := transfer.Send(ctx, e, src, meter.Add)
 	meter.Stop()
 	if cerr := e.Close(); err == nil && cerr != nil {
-		p.note("trapeze: warning: %v", cerr)
+		p.Note("trapeze: warning: %v", cerr)
 	}
 	if err != nil {
 		return fmt.Errorf("send %s: %w", src.Name, explainLost(err, "is 'trapeze recv' still running there?"))
@@ -117,7 +120,7 @@ func (p *program) runSend(ctx context.Context, f sendFlags, path string) (err er
 
 // openSource opens what is to be sent.
 func (p *program) openSource(path, name string) (transfer.Source, io.Closer, error) {
-	src := transfer.Source{Name: name, Size: transfer.UnknownSize, Mode: 0o644, Reader: p.stdin}
+	src := transfer.Source{Name: name, Size: transfer.UnknownSize, Mode: 0o644, Reader: p.Stdin}
 	var file io.Closer = io.NopCloser(nil)
 	if path == "-" {
 		if src.Name == "" {
@@ -145,7 +148,7 @@ func (p *program) openSource(path, name string) (transfer.Source, io.Closer, err
 		}
 	}
 	if err := transfer.CheckName(src.Name); err != nil {
-		return src, nil, errors.Join(usagef("the name %q cannot be sent; choose another with --name", src.Name), file.Close())
+		return src, nil, errors.Join(option.Errorf("the name %q cannot be sent; choose another with --name", src.Name), file.Close())
 	}
 	return src, file, nil
 }
@@ -155,11 +158,11 @@ func (p *program) printSent(name string, remote via.Remote, res transfer.Result,
 		Name: name, Peer: remote.MAC.String(), Bytes: res.Bytes, SHA256: hex.EncodeToString(res.Digest[:]),
 		Seconds: res.Elapsed.Seconds(), Rate: res.MBPerSecond(), Log: log,
 	}
-	if p.json {
-		return p.printJSON(r)
+	if p.JSON {
+		return p.PrintJSON(r)
 	}
 	defer p.noteLog(log)
-	_, err := fmt.Fprintf(p.stdout, "sent %s: %s in %.2f s, %.1f MB/s\nsha256 %s\n", r.Name, amount(r.Bytes), r.Seconds, r.Rate, r.SHA256)
+	_, err := fmt.Fprintf(p.Stdout, "sent %s: %s in %.2f s, %.1f MB/s\nsha256 %s\n", r.Name, amount(r.Bytes), r.Seconds, r.Rate, r.SHA256)
 	return err
 }
 

@@ -2,19 +2,19 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strconv"
 	"time"
+
+	"github.com/trapeze-nic/trapeze/internal/command"
 )
 
-// emphasis returns what switches bold on and off: nothing unless stdout is a
-// terminal that shows it and nobody objects (no-color.org).
-func (p *program) emphasis() (on, off string) {
-	if !isTerminal(p.stdout.Writer) || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
-		return "", ""
-	}
-	return "\x1b[1m", "\x1b[0m"
+// showsBold says whether stdout is a terminal that shows bold text and nobody
+// objects (no-color.org).
+func showsBold(stdout io.Writer) bool {
+	return command.IsTerminal(stdout) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
 // size prints a number of bytes as people name it.

@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/trapeze-nic/trapeze/internal/command"
 )
 
 // versionReport is what version --json prints.
@@ -29,14 +31,14 @@ JSON keys: version, revision, modified (not all is in the commit), go, platform.
 		Example: `  trapeze version
   trapeze version --json`,
 		Args: cobra.NoArgs,
-		RunE: p.command(func(context.Context, []string) error { return p.printVersion() }),
+		RunE: command.Run(func(context.Context, []string) error { return p.printVersion() }),
 	}
 }
 
 func (p *program) printVersion() error {
 	r := buildVersion()
-	if p.json {
-		return p.printJSON(r)
+	if p.JSON {
+		return p.PrintJSON(r)
 	}
 	revision := ""
 	if r.Revision != "" {
@@ -45,7 +47,7 @@ func (p *program) printVersion() error {
 			revision += " and changes"
 		}
 	}
-	_, err := fmt.Fprintf(p.stdout, "trapeze %s%s, %s, %s\n", r.Version, revision, r.Go, r.Platform)
+	_, err := fmt.Fprintf(p.Stdout, "trapeze %s%s, %s, %s\n", r.Version, revision, r.Go, r.Platform)
 	return err
 }
 

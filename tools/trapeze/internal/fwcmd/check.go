@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/internal/firmware-loader/checker"
 	"github.com/trapeze-nic/trapeze/internal/jsonout"
@@ -62,7 +63,7 @@ JSON keys: file, accepted, hooks (` + hookKeys + `).`,
 				r.Accepted = len(refused) == 0
 			}
 			switch {
-			case x.JSON():
+			case x.JSON:
 				err = jsonout.Print(c.OutOrStdout(), r)
 			case img.vendor != nil:
 				_, err = fmt.Fprintf(c.OutOrStdout(), "%d segments, all as the manifest says\n", len(img.vendor.Segments))

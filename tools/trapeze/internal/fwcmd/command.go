@@ -3,28 +3,13 @@
 package fwcmd
 
 import (
-	"context"
-
 	"github.com/spf13/cobra"
 
-	"github.com/trapeze-nic/trapeze/internal/progress"
+	"github.com/trapeze-nic/trapeze/internal/command"
 )
 
-// Env is what the commands need from the program that they are part of. All of it
-// must be there.
-type Env struct {
-	// JSON says whether to print one JSON object on stdout and nothing else.
-	JSON func() bool
-	// Run makes the RunE of a command.
-	Run func(func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error
-	// DeviceError marks errors of a device's address and of opening it.
-	DeviceError func(error) error
-	// Meter starts showing the progress of something of total bytes.
-	Meter func(what string, total int64) *progress.Meter
-}
-
 // Command returns the command "fw" with its subcommands.
-func Command(e Env) *cobra.Command {
+func Command(e *command.Env) *cobra.Command {
 	x := &commands{e}
 	c := &cobra.Command{
 		Use:   "fw",
@@ -52,29 +37,15 @@ JSON keys: those of 'trapeze help --json'.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	for _, sub := range []*cobra.Command{
-		x.build(), x.check(), x.show(), x.sign(), x.verify(), x.disassemble(), x.keygen(),
-		x.status(), x.rollback(), x.unload(), x.maps(),
-	} {
-		c.AddCommand(x.ready(sub))
-	}
+	c.AddCommand(x.build(), x.check(), x.show(), x.sign(), x.verify(), x.disassemble(), x.keygen(),
+		x.status(), x.rollback(), x.unload(), x.maps())
 	return c
 }
 
 // LoadCommand returns the command "load".
-func LoadCommand(e Env) *cobra.Command {
-	x := &commands{e}
-	return x.ready(x.load())
+func LoadCommand(e *command.Env) *cobra.Command {
+	return (&commands{e}).load()
 }
 
 // commands share what they need.
-type commands struct{ Env }
-
-// ready has a command run as the program wants it.
-func (x *commands) ready(c *cobra.Command) *cobra.Command {
-	run := c.RunE
-	c.RunE = func(c *cobra.Command, args []string) error {
-		return x.Run(func(context.Context, []string) error { return run(c, args) })(c, args)
-	}
-	return c
-}
+type commands struct{ *command.Env }

@@ -64,7 +64,7 @@ func (x *commands) control(name, short, long string, f func(context.Context, *dr
 				return err
 			}
 			w := c.OutOrStdout()
-			if x.JSON() {
+			if x.JSON {
 				return jsonout.Print(w, r)
 			}
 			if err := table(w, append([]string{row("device", r.Device+" ("+r.Backend+")")}, r.Program.lines()...)...); err != nil {

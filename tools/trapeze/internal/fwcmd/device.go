@@ -10,6 +10,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -43,7 +44,7 @@ func (x *commands) addressed(f *deviceFlags) (string, error) {
 	}
 	a, err := vfio.ParseAddress(f.device)
 	if err != nil {
-		return "", x.DeviceError(err)
+		return "", &command.DeviceError{Err: err}
 	}
 	return a.Scheme, nil
 }
@@ -63,7 +64,7 @@ func (x *commands) with(ctx context.Context, f *deviceFlags, look func(vfio.Devi
 	defer cancel()
 	dev, err := vfio.Open(ctx, f.device)
 	if err != nil {
-		return x.DeviceError(err)
+		return &command.DeviceError{Err: err}
 	}
 	if look != nil {
 		if err := look(dev); err != nil {
@@ -73,7 +74,7 @@ func (x *commands) with(ctx context.Context, f *deviceFlags, look func(vfio.Devi
 	// The NIC owns the device from here on, also if New fails.
 	nic, err := driver.New(ctx, dev, driver.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
-		return x.DeviceError(err)
+		return &command.DeviceError{Err: err}
 	}
 	defer func() { err = errors.Join(err, nic.Close()) }()
 	return use(ctx, nic)

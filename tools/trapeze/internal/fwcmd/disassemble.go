@@ -36,7 +36,7 @@ JSON keys: file, lines.`,
 			if img.vendor != nil {
 				return &option.Error{Option: "image", Value: args[0], Allowed: "an ELF file, image:NAME"}
 			}
-			if !x.JSON() {
+			if !x.JSON {
 				return img.spec.Disassemble(c.OutOrStdout())
 			}
 			var text strings.Builder

@@ -2,7 +2,6 @@ package fwcmd_test
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -16,17 +15,18 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 	"github.com/spf13/cobra"
+	"go.uber.org/goleak"
+
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/images"
+	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/firmware-loader/checker"
 	"github.com/trapeze-nic/trapeze/internal/firmware-loader/elfimage"
 	"github.com/trapeze-nic/trapeze/internal/firmware-loader/flat"
 	"github.com/trapeze-nic/trapeze/internal/firmware-loader/opaque"
 	"github.com/trapeze-nic/trapeze/internal/option"
-	"github.com/trapeze-nic/trapeze/internal/progress"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
-	"go.uber.org/goleak"
 )
 
 const object = "../../../../firmware-loader/testdata/everything.o"
@@ -51,18 +51,9 @@ func endless(t *testing.T) []byte {
 func run(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	root := &cobra.Command{Use: "trapeze", SilenceUsage: true, SilenceErrors: true}
-	asJSON := root.PersistentFlags().Bool("json", false, "")
-	env := fwcmd.Env{
-		JSON: func() bool { return *asJSON },
-		Run: func(f func(context.Context, []string) error) func(*cobra.Command, []string) error {
-			return func(c *cobra.Command, args []string) error { return f(c.Context(), args) }
-		},
-		DeviceError: func(err error) error { return err },
-		Meter: func(what string, total int64) *progress.Meter {
-			return progress.New(io.Discard, progress.None, what, total)
-		},
-	}
-	root.AddCommand(fwcmd.Command(env), fwcmd.LoadCommand(env))
+	env := command.Env{Stderr: io.Discard}
+	root.PersistentFlags().BoolVar(&env.JSON, "json", false, "")
+	root.AddCommand(fwcmd.Command(&env), fwcmd.LoadCommand(&env))
 	var out, errs bytes.Buffer
 	root.SetOut(&out)
 	root.SetErr(&errs)

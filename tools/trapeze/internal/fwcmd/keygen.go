@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/internal/jsonout"
 	"github.com/trapeze-nic/trapeze/internal/option"
@@ -46,7 +47,7 @@ JSON keys: private, public (files), key (its ID).`,
 			if err := writeKeys(&r, public, private); err != nil {
 				return err
 			}
-			if x.JSON() {
+			if x.JSON {
 				return jsonout.Print(c.OutOrStdout(), r)
 			}
 			_, err = fmt.Fprintf(c.OutOrStdout(), "key %s: private %s, public %s\n", r.Key, r.Private, r.Public)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/jsonout"
 	"github.com/trapeze-nic/trapeze/internal/progress"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -68,7 +69,7 @@ program (what the NIC says: ` + ProgramKeys + `).`,
 			if err != nil {
 				return err
 			}
-			if x.JSON() {
+			if x.JSON {
 				return jsonout.Print(c.OutOrStdout(), r)
 			}
 			return r.print(c.OutOrStdout())
@@ -111,7 +112,7 @@ func (x *commands) loadInto(ctx context.Context, f *loadFlags, arg string) (r lo
 		}
 		id, err := identity(dev)
 		if err != nil {
-			return x.DeviceError(err)
+			return &command.DeviceError{Err: err}
 		}
 		ready, err = img.For(id)
 		return err

@@ -62,7 +62,7 @@ read_only, sram_bytes), results (operation, entries with key and value).`,
 				return err
 			}
 			w := c.OutOrStdout()
-			if x.JSON() {
+			if x.JSON {
 				return jsonout.Print(w, r)
 			}
 			for _, result := range r.Results {

@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/internal/firmware-loader/flat"
@@ -91,7 +92,7 @@ opaque image entry, ready, segments (file, address, bytes, sha256).`,
 			if s.Signature, _, err = img.state(dir, asked); err != nil {
 				return err
 			}
-			if x.JSON() {
+			if x.JSON {
 				return jsonout.Print(c.OutOrStdout(), &s)
 			}
 			return s.print(c.OutOrStdout())

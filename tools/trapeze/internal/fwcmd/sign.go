@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/internal/jsonout"
 	"github.com/trapeze-nic/trapeze/internal/option"
@@ -80,7 +81,7 @@ JSON keys: file, digest, key.`,
 				return hinted(err)
 			}
 			r := signed{File: output, Digest: img.digest(), Key: firmware.IDOf(key.Public().(ed25519.PublicKey)).String()}
-			if x.JSON() {
+			if x.JSON {
 				return jsonout.Print(c.OutOrStdout(), r)
 			}
 			_, err = fmt.Fprintf(c.OutOrStdout(), "%s: signed with key %s\n", r.File, r.Key)
@@ -119,7 +120,7 @@ JSON keys: file, digest, key, owner (the file of the key).`,
 				return fmt.Errorf("%s: %w", args[0], err)
 			}
 			r := signed{File: args[0], Digest: img.digest(), Key: key.ID.String(), Owner: key.File}
-			if x.JSON() {
+			if x.JSON {
 				return jsonout.Print(c.OutOrStdout(), r)
 			}
 			_, err = fmt.Fprintf(c.OutOrStdout(), "%s: signed with key %s (%s)\n", r.File, r.Key, r.Owner)

@@ -8,7 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trapeze-nic/trapeze/internal/jsonout"
+	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/vfio/hostpci"
 )
 
@@ -73,13 +74,13 @@ dry run), writes (path, value), overridden (what --force has ended), nodes.`,
   trapeze bind --dry-run 0000:03:00.0
   trapeze bind --group pci:0000:03:00.0`,
 		Args: cobra.ExactArgs(1),
-		RunE: x.Run(func(ctx context.Context, args []string) error {
+		RunE: command.Run(func(ctx context.Context, args []string) error {
 			if err := x.check(flags); err != nil {
 				return err
 			}
 			res, err := hostpci.Bind(ctx, hostpci.Root(flags.root), args[0], flags.options)
 			if err != nil {
-				return x.marked(err)
+				return marked(err)
 			}
 			return x.printBind(flags.options.DryRun, "is bound already", res)
 		}),
@@ -105,13 +106,13 @@ value), overridden, nodes.`,
 		Example: `  trapeze unbind 0000:03:00.0
   trapeze unbind --dry-run 0000:03:00.0`,
 		Args: cobra.ExactArgs(1),
-		RunE: x.Run(func(ctx context.Context, args []string) error {
+		RunE: command.Run(func(ctx context.Context, args []string) error {
 			if err := x.check(flags); err != nil {
 				return err
 			}
 			res, err := hostpci.Unbind(ctx, hostpci.Root(flags.root), args[0], flags.options)
 			if err != nil {
-				return x.marked(err)
+				return marked(err)
 			}
 			return x.printBind(flags.options.DryRun, "has been given back already", res)
 		}),
@@ -122,7 +123,7 @@ value), overridden, nodes.`,
 
 func (x *commands) check(f *bindFlags) error {
 	if f.options.Timeout <= 0 || f.options.Timeout > time.Hour {
-		return x.UsageError(fmt.Errorf("--timeout %v: use more than nothing and at most an hour", f.options.Timeout))
+		return option.Errorf("--timeout %v: use more than nothing and at most an hour", f.options.Timeout)
 	}
 	return nil
 }
@@ -138,8 +139,8 @@ func (x *commands) printBind(dry bool, already string, res hostpci.Result) error
 	for _, u := range res.Overridden {
 		r.Overridden = append(r.Overridden, u.String())
 	}
-	if x.JSON() {
-		return jsonout.Print(x.Stdout, r)
+	if x.JSON {
+		return x.PrintJSON(r)
 	}
 	for _, u := range r.Overridden {
 		fmt.Fprintf(x.Stderr, "forced, although %s\n", u)

@@ -7,7 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trapeze-nic/trapeze/internal/jsonout"
+	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/doctor"
 	"github.com/trapeze-nic/trapeze/vfio/hostpci"
 )
@@ -50,13 +51,13 @@ host).`,
   trapeze doctor 0000:03:00.0 --memory 1073741824
   trapeze doctor --json | jq '.host[] | select(.severity == "error")'`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: x.Run(func(ctx context.Context, args []string) error {
+		RunE: command.Run(func(ctx context.Context, args []string) error {
 			address := ""
 			if len(args) > 0 {
 				address = args[0]
 			}
 			if memory < 0 {
-				return x.UsageError(fmt.Errorf("--memory %d: use a number of bytes", memory))
+				return option.Errorf("--memory %d: use a number of bytes", memory)
 			}
 			return x.runDoctor(ctx, hostpci.Root(root), address, everything, doctor.Options{Memory: uint64(memory), Drivers: drivers})
 		}),
@@ -70,10 +71,10 @@ host).`,
 func (x *commands) runDoctor(ctx context.Context, root hostpci.Root, address string, everything bool, o doctor.Options) error {
 	r, err := doctor.Run(ctx, root, address, o)
 	if err != nil {
-		return x.marked(err)
+		return marked(err)
 	}
-	if x.JSON() {
-		err = jsonout.Print(x.Stdout, r)
+	if x.JSON {
+		err = x.PrintJSON(r)
 	} else {
 		err = x.printDoctor(r, everything)
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -14,8 +13,11 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/goleak"
 
+	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/vfio/hostpcitest"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/hostcmd"
+	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/hostpci"
 )
 
@@ -23,8 +25,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const nic = "0000:03:00.0"
 
-// marks tell which kind of error a command says it has.
-var errDevice, errUsage = errors.New("device"), errors.New("usage")
+// isDevice says whether err is about a device.
+func isDevice(err error) bool {
+	var device *command.DeviceError
+	return errors.As(err, &device)
+}
 
 type outcome struct {
 	stdout, stderr string
@@ -35,14 +40,10 @@ type outcome struct {
 func run(t *testing.T, tree *hostpcitest.Tree, write func(name, value string) error, args ...string) outcome {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	asJSON := false
-	mark := func(as error) func(error) error {
-		return func(err error) error { return fmt.Errorf("%w: %w", as, err) }
-	}
+	env := command.Env{Stdout: &stdout, Stderr: &stderr}
 	root := &cobra.Command{Use: "trapeze", SilenceErrors: true, SilenceUsage: true}
-	root.PersistentFlags().BoolVar(&asJSON, "json", false, "")
-	root.AddCommand(hostcmd.NewCommands(hostcmd.Env{Stdout: &stdout, Stderr: &stderr, JSON: func() bool { return asJSON },
-		DeviceError: mark(errDevice), UsageError: mark(errUsage)}, write)...)
+	root.PersistentFlags().BoolVar(&env.JSON, "json", false, "")
+	root.AddCommand(hostcmd.NewCommands(&env, write)...)
 	root.SetOut(&stdout)
 	root.SetErr(&stderr)
 	if tree != nil {
@@ -155,7 +156,7 @@ func TestForce(t *testing.T) {
 	tree, kernel := host(t)
 	tree.File("proc/net/route", "ens1\t00000000\t010200C0\t0003\t0\t0\t0\t00000000\t0\t0\t0\n")
 	o := run(t, tree, kernel.Write, "bind", nic)
-	if !errors.Is(o.err, hostpci.ErrInUse) || o.stdout != "" || !strings.Contains(o.err.Error(), "--force") || errors.Is(o.err, errDevice) {
+	if !errors.Is(o.err, hostpci.ErrInUse) || o.stdout != "" || !strings.Contains(o.err.Error(), "--force") || isDevice(o.err) {
 		t.Errorf("%+v", o)
 	}
 	if o = run(t, tree, kernel.Write, "bind", "--force", nic); o.err != nil || !strings.Contains(o.stderr, "forced, although ens1 carries") {
@@ -172,16 +173,17 @@ func TestBadCommandLines(t *testing.T) {
 		"no address":       {[]string{"bind"}, nil},
 		"two addresses":    {[]string{"unbind", nic, nic}, nil},
 		"too many":         {[]string{"doctor", nic, nic}, nil},
-		"bad address":      {[]string{"bind", "eth0"}, errDevice},
-		"no such function": {[]string{"unbind", "0000:09:00.0"}, errDevice},
-		"nobody to see":    {[]string{"doctor", "0000:09:00.0"}, errDevice},
-		"no time":          {[]string{"bind", "--timeout", "0s", nic}, errUsage},
-		"negative memory":  {[]string{"doctor", "--memory", "-1"}, errUsage},
+		"bad address":      {[]string{"bind", "eth0"}, vfio.ErrBadAddress},
+		"no such function": {[]string{"unbind", "0000:09:00.0"}, hostpci.ErrNoFunction},
+		"nobody to see":    {[]string{"doctor", "0000:09:00.0"}, hostpci.ErrNoFunction},
+		"no time":          {[]string{"bind", "--timeout", "0s", nic}, option.ErrBad},
+		"negative memory":  {[]string{"doctor", "--memory", "-1"}, option.ErrBad},
 		"other driver":     {[]string{"bind", "--driver", "ixgbe", nic}, hostpci.ErrNoDriver},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := run(t, tree, kernel.Write, c.args...)
-			if o.err == nil || c.want != nil && !errors.Is(o.err, c.want) || o.stdout != "" || len(kernel.Writes()) != 0 {
+			if o.err == nil || c.want != nil && !errors.Is(o.err, c.want) ||
+				isDevice(o.err) != (c.want == vfio.ErrBadAddress || c.want == hostpci.ErrNoFunction) || o.stdout != "" || len(kernel.Writes()) != 0 {
 				t.Errorf("%+v, want %v, wrote %q", o, c.want, kernel.Writes())
 			}
 		})

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trapeze-nic/trapeze/internal/jsonout"
+	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/hostpci"
 )
@@ -109,7 +109,7 @@ description), schemes (kinds of address that this program can open).`,
 		Example: `  trapeze list
   trapeze list --json | jq -r '.functions[] | select(.fits == "trapeze") | .address'`,
 		Args: cobra.NoArgs,
-		RunE: x.Run(func(context.Context, []string) error { return x.runList(hostpci.Root(root)) }),
+		RunE: command.Run(func(context.Context, []string) error { return x.runList(hostpci.Root(root)) }),
 	}
 	rootFlag(c, &root)
 	return c
@@ -135,8 +135,8 @@ func (x *commands) runList(root hostpci.Root) error {
 		r.Functions = append(r.Functions, d)
 	}
 	var err error
-	if x.JSON() {
-		err = jsonout.Print(x.Stdout, r)
+	if x.JSON {
+		err = x.PrintJSON(r)
 	} else {
 		err = x.printList(r)
 	}

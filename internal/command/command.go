@@ -1,0 +1,123 @@
+// Package command has what the commands of trapeze share: where they print, how
+// they show progress, and the errors from which the exit code follows.
+package command
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/trapeze-nic/trapeze/internal/jsonout"
+	"github.com/trapeze-nic/trapeze/internal/progress"
+)
+
+// Env is what commands need from the program that they are part of. The program
+// sets JSON and Progress from its flags before a command runs.
+type Env struct {
+	Stdin io.Reader
+	// Stdout is for results, Stderr for remarks to a person who watches.
+	Stdout, Stderr io.Writer
+	// JSON says that a command prints one JSON value on Stdout and nothing else.
+	JSON bool
+	// Progress is auto, bar, plain or none; empty is none.
+	Progress string
+	// Bold says that Stdout shows bold text.
+	Bold bool
+}
+
+// Run makes the RunE of a command from a function that needs only its context and
+// its arguments.
+func Run(f func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) error { return f(c.Context(), args) }
+}
+
+// PrintJSON prints the command's one JSON value.
+func (e *Env) PrintJSON(v any) error { return jsonout.Print(e.Stdout, v) }
+
+// Print prints a report: as JSON, or with table.
+func (e *Env) Print(report any, table func(io.Writer) error) error {
+	if e.JSON {
+		return e.PrintJSON(report)
+	}
+	return table(e.Stdout)
+}
+
+// Note prints a line for a person who watches; never with JSON.
+func (e *Env) Note(format string, a ...any) {
+	if !e.JSON {
+		fmt.Fprintf(e.Stderr, format+"\n", a...)
+	}
+}
+
+// Emphasis returns what switches bold text on and off.
+func (e *Env) Emphasis() (on, off string) {
+	if !e.Bold {
+		return "", ""
+	}
+	return "\x1b[1m", "\x1b[0m"
+}
+
+// Style returns what Progress asks for.
+func (e *Env) Style() (progress.Style, error) {
+	switch e.Progress {
+	case "auto":
+		if IsTerminal(e.Stderr) {
+			return progress.Bar, nil
+		}
+		return progress.None, nil
+	case "bar":
+		return progress.Bar, nil
+	case "plain":
+		return progress.Plain, nil
+	case "none", "":
+		return progress.None, nil
+	}
+	return progress.None, fmt.Errorf("--progress %q: use auto, bar, plain or none", e.Progress)
+}
+
+// Meter starts showing the progress of something of total bytes, or of an unknown
+// number if total is negative.
+func (e *Env) Meter(what string, total int64) *progress.Meter {
+	style, what := e.fit(what)
+	return progress.New(e.Stderr, style, what, total)
+}
+
+// Steps starts showing the progress of a job of total steps.
+func (e *Env) Steps(what string, total int) *progress.Meter {
+	style, what := e.fit(what)
+	return progress.NewSteps(e.Stderr, style, what, total)
+}
+
+// fit makes a bar that nobody asked for fit the terminal.
+func (e *Env) fit(what string) (progress.Style, string) {
+	style, err := e.Style()
+	if err != nil { // the program refuses it before any command runs
+		return progress.None, what
+	}
+	if e.Progress != "auto" || !IsTerminal(e.Stderr) {
+		return style, what
+	}
+	columns, _, err := term.GetSize(int(e.Stderr.(*os.File).Fd()))
+	if err != nil {
+		return style, what
+	}
+	return progress.Fit(style, what, columns)
+}
+
+// IsTerminal says whether w is a file that is a terminal.
+func IsTerminal(w any) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// DeviceError is a device whose address is bad or that cannot be opened.
+type DeviceError struct{ Err error }
+
+func (e *DeviceError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error of the device.
+func (e *DeviceError) Unwrap() error { return e.Err }
