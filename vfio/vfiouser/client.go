@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/unixsocket"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser/internal/protocol"
 )
@@ -121,8 +122,8 @@ func Open(ctx context.Context, path string, o ClientOptions) (*Device, error) {
 }
 
 func open(ctx context.Context, address, path string, o ClientOptions) (*Device, error) {
-	if err := checkPath(path); err != nil {
-		return nil, &vfio.Error{Op: "open", Device: address, Err: err, Hint: "use a shorter path, or a link to its folder"}
+	if err := unixsocket.CheckPath(path); err != nil {
+		return nil, &vfio.Error{Op: "open", Device: address, Err: fmt.Errorf("%w: %w", vfio.ErrBadAddress, err), Hint: "use a shorter path, or a link to its folder"}
 	}
 	d := newDevice(address, o)
 	d.path = path

@@ -200,16 +200,9 @@ func TestOpenFails(t *testing.T) {
 	checkLeaks(t)
 	dir := t.TempDir()
 	dead := filepath.Join(dir, "dead.sock")
-	l, err := vfiouser.Listen(dead, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.SetUnlinkOnClose(false)
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	deadSocket(t, dead)
 	mute := filepath.Join(dir, "mute.sock")
-	l, err = vfiouser.Listen(mute, 0o600)
+	l, err := vfiouser.Listen(mute, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}

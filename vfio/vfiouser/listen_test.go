@@ -3,6 +3,7 @@ package vfiouser_test
 import (
 	"errors"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -52,10 +53,10 @@ func TestListen(t *testing.T) {
 		t.Errorf("the file holds %q, %v", b, err)
 	}
 	// A server that died leaves its socket; the next one replaces it.
-	l.SetUnlinkOnClose(false)
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
+	deadSocket(t, path)
 	l, err = vfiouser.Listen(path, 0o600)
 	if err != nil {
 		t.Fatal(err)
@@ -65,5 +66,33 @@ func TestListen(t *testing.T) {
 	}
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the socket is left: %v", err)
+	}
+}
+
+// deadSocket leaves a socket as a server does that has died.
+func deadSocket(t *testing.T, path string) {
+	t.Helper()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestServeForeignListener: only UNIX sockets can pass descriptors.
+func TestServeForeignListener(t *testing.T) {
+	checkLeaks(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := vfiouser.Serve(t.Context(), l, newCopier(t), quiet); !errors.Is(err, vfio.ErrNotSupported) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the listener is open: %v", err)
 	}
 }

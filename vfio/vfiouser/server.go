@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
+	"github.com/trapeze-nic/trapeze/internal/unixsocket"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser/internal/dmaspace"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser/internal/protocol"
@@ -99,7 +100,7 @@ func NewServer(dev ServedDevice, o ServerOptions) (*Server, error) {
 const maxIndexes = 32
 
 // Serve is NewServer and Server.Serve.
-func Serve(ctx context.Context, l *net.UnixListener, dev ServedDevice, o ServerOptions) error {
+func Serve(ctx context.Context, l net.Listener, dev ServedDevice, o ServerOptions) error {
 	s, err := NewServer(dev, o)
 	if err != nil {
 		return errors.Join(err, l.Close())
@@ -108,7 +109,8 @@ func Serve(ctx context.Context, l *net.UnixListener, dev ServedDevice, o ServerO
 }
 
 // Serve accepts clients until ctx ends, which is no error, or the listener
-// fails. It closes the listener, and when it returns no client is left.
+// fails. The listener is what Listen has made, or a *net.UnixListener. Serve closes
+// it, and when it returns no client is left.
 //
 // One client has the device at a time. Another waits, not for long, and is then
 // refused with EBUSY. When a client has gone, however it went, its memory and
@@ -116,12 +118,22 @@ func Serve(ctx context.Context, l *net.UnixListener, dev ServedDevice, o ServerO
 // client can hold the device, waste the processor time of the device, and have
 // it use as much memory as it maps; it cannot read or write more than it has
 // mapped, crash the server or have it leak.
-func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
+func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
+	l, ok := listener.(*unixsocket.Listener)
+	if !ok {
+		stock, ok := listener.(*net.UnixListener)
+		if !ok {
+			return errors.Join(&vfio.Error{Op: "accept vfio-user clients for", Device: s.dev.Info().Address,
+				Err: fmt.Errorf("%w: a listener of type %T", vfio.ErrNotSupported, listener)}, listener.Close())
+		}
+		l = unixsocket.Own(stock)
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	closed := make(chan struct{})
 	context.AfterFunc(ctx, func() {
 		defer close(closed)
-		passedfd.CloseListener(l)
+		// What cannot be removed matters to whoever makes the next socket there.
+		_ = l.Close()
 	})
 	var clients sync.WaitGroup
 	var err error
@@ -257,13 +269,8 @@ func (s *Server) renew() error {
 
 // peer names the process at the other end.
 func peer(c *net.UnixConn) string {
-	raw, err := c.SyscallConn()
+	cred, err := unixsocket.Peer(c)
 	if err != nil {
-		return "unknown"
-	}
-	var cred *unix.Ucred
-	cerr := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
-	if cerr != nil || err != nil {
 		return "unknown"
 	}
 	return fmt.Sprintf("pid %d uid %d", cred.Pid, cred.Uid)

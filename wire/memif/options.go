@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"math/bits"
+	"strings"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/unixsocket"
 	"github.com/trapeze-nic/trapeze/wire"
 	"github.com/trapeze-nic/trapeze/wire/memif/internal/protocol"
 	"github.com/trapeze-nic/trapeze/wire/memif/internal/ring"
@@ -106,12 +108,11 @@ func (o *Options) complete() error {
 	switch {
 	case o.Role != Client && o.Role != Server:
 		return bad("Role", int(o.Role), "Client or Server")
-	case o.Socket == "" || o.Socket == "@" || len(o.Socket) > protocol.MaxPath || hasZero(o.Socket):
-		return bad("Socket", fmt.Sprintf("%q", o.Socket),
-			fmt.Sprintf("a path or @NAME of at most %d bytes", protocol.MaxPath))
-	case len(o.Secret) > MaxSecret || hasZero(o.Secret):
+	case unixsocket.CheckPath(o.Socket) != nil:
+		return fmt.Errorf("%w: memif Socket: %w", wire.ErrOptions, unixsocket.CheckPath(o.Socket))
+	case len(o.Secret) > MaxSecret || strings.Contains(o.Secret, "\x00"):
 		return bad("Secret of bytes", len(o.Secret), fmt.Sprintf("at most %d, none of them zero", MaxSecret))
-	case len(o.Name) > MaxName || hasZero(o.Name):
+	case len(o.Name) > MaxName || strings.Contains(o.Name, "\x00"):
 		return bad("Name", fmt.Sprintf("%q", o.Name), fmt.Sprintf("at most %d bytes", MaxName))
 	case o.Queues < 1 || o.Queues > MaxQueues:
 		return bad("Queues", o.Queues, fmt.Sprintf("1..%d", MaxQueues))
@@ -144,15 +145,6 @@ func (o *Options) setDefaults() {
 	o.Name = cmp.Or(o.Name, "trapeze")
 	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
 	o.MaxMemory = cmp.Or(o.MaxMemory, DefaultMaxMemory)
-}
-
-func hasZero(s string) bool {
-	for i := range len(s) {
-		if s[i] == 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // layout is how a client arranges memory for so many rings.

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
+	"github.com/trapeze-nic/trapeze/internal/unixsocket"
 )
 
 // conn is a socket that carries messages.
@@ -101,11 +102,8 @@ func judge(p []byte, flags, fds int, may []kind) (message, error) {
 // samePeer reports whether the process at the other end belongs to this one's
 // user, or to root.
 func (c *conn) samePeer() bool {
-	var who *unix.Ucred
-	var err error
-	if cerr := c.raw.Control(func(fd uintptr) {
-		who, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); cerr != nil || err != nil {
+	who, err := unixsocket.Peer(c.c)
+	if err != nil {
 		return false
 	}
 	return who.Uid == 0 || who.Uid == uint32(os.Geteuid())

@@ -3,22 +3,20 @@ package shm
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"net"
-	"os"
-	"path/filepath"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
+	"github.com/trapeze-nic/trapeze/internal/unixsocket"
 )
 
 // listener is the socket of the side that listens.
 type listener struct {
-	*net.UnixListener
+	*unixsocket.Listener
 	// found hands over the one connection that is welcome; taken says that there
 	// is one, or is about to be.
 	found chan *conn
@@ -33,89 +31,21 @@ const maxOthers = 4
 // socketMode lets the owner connect, and nobody else.
 const socketMode fs.FileMode = 0o600
 
-// listen makes the socket and takes connections. A socket that a dead process
-// has left is replaced. It fails with EADDRINUSE if somebody listens there, or
-// something is there that is no socket.
+// listen makes the socket and takes connections.
 func (p *Port) listen(ctx context.Context) error {
-	path := p.options.Path
-	if !p.options.abstract() {
-		unlock, err := lockFolder(ctx, filepath.Dir(path))
-		if err != nil {
-			return err
-		}
-		defer unlock()
-		if err := removeDead(path); err != nil {
-			return err
-		}
-	}
-	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	l, err := unixsocket.Listen(ctx, "unixpacket", p.options.Path, socketMode)
 	if err != nil {
 		return err
-	}
-	if !p.options.abstract() {
-		if err := os.Chmod(path, socketMode); err != nil {
-			return errors.Join(err, l.Close())
-		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ctx.Err() != nil {
 		return errors.Join(ErrClosed, l.Close())
 	}
-	made := &listener{UnixListener: l, found: make(chan *conn), others: make(chan struct{}, maxOthers)}
+	made := &listener{Listener: l, found: make(chan *conn), others: make(chan struct{}, maxOthers)}
 	p.listener = made
 	p.running.Go(func() { p.accept(made) })
 	return nil
-}
-
-// lockFolder keeps others from replacing a dead socket in a folder at the same
-// time: of two that find one, the second would remove what the first has made.
-func lockFolder(ctx context.Context, folder string) (unlock func(), err error) {
-	fd, err := unix.Open(folder, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if errors.Is(err, unix.EACCES) {
-		return func() {}, nil // it can be used without being read
-	}
-	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: folder, Err: err}
-	}
-	unlock = func() { unix.Close(fd) }
-	for end := time.Now().Add(greetTime); ; {
-		err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
-		switch {
-		case err == nil:
-			return unlock, nil
-		case errors.Is(err, unix.EINTR):
-		case !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(end):
-			return unlock, nil // a file system without locks, or somebody else's
-		}
-		if err := pause(ctx, time.Millisecond); err != nil {
-			unlock()
-			return nil, err
-		}
-	}
-}
-
-// removeDead removes a socket that nobody listens at.
-func removeDead(path string) error {
-	info, err := os.Lstat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return err
-	case info.Mode().Type() != fs.ModeSocket:
-		return fmt.Errorf("%w: there is something that is no socket", unix.EADDRINUSE)
-	}
-	c, err := net.DialTimeout("unixpacket", path, greetTime)
-	switch {
-	case err == nil:
-		return errors.Join(fmt.Errorf("%w: somebody listens there", unix.EADDRINUSE), c.Close())
-	case errors.Is(err, unix.ECONNREFUSED):
-		return os.Remove(path)
-	case errors.Is(err, unix.EPROTOTYPE), errors.Is(err, unix.EAGAIN):
-		return fmt.Errorf("%w: somebody listens there: %w", unix.EADDRINUSE, err)
-	}
-	return err
 }
 
 // accept lets one peer in at a time, and sends others away.

@@ -3,9 +3,9 @@ package shm
 import (
 	"fmt"
 	"math/bits"
-	"strings"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/unixsocket"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
@@ -56,8 +56,6 @@ const (
 	// have us map.
 	MinRing = 32 << 10
 	MaxRing = 64 << 20
-	// maxPath is how long the path of a UNIX socket can be (unix(7)).
-	maxPath = 107
 )
 
 // Options are the choices of New. Path is needed.
@@ -93,10 +91,8 @@ func (o *Options) complete() error {
 		o.Ring = DefaultRing
 	}
 	switch {
-	case o.Path == "" || o.Path == "@" || len(o.Path) > maxPath:
-		return bad("path %q has %d bytes, want 1 to %d", o.Path, len(strings.TrimPrefix(o.Path, "@")), maxPath)
-	case strings.ContainsRune(o.Path, 0):
-		return bad("path %q has a zero byte", o.Path)
+	case unixsocket.CheckPath(o.Path) != nil:
+		return bad("%w", unixsocket.CheckPath(o.Path))
 	case o.Role < RoleAuto || o.Role > RoleConnect:
 		return bad("role is %d", int(o.Role))
 	case o.MTU < descriptors.MinMTU || o.MTU > descriptors.MaxMTU:

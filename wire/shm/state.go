@@ -1,7 +1,5 @@
 package shm
 
-import "github.com/trapeze-nic/trapeze/internal/passedfd"
-
 // The state of the link is changed by the goroutines that keep the connection,
 // and by the owner of the plug. The data path looks at one word, and acts on
 // what it says when it holds no frame: nothing is unmapped under its hands.
@@ -172,7 +170,8 @@ func (p *Port) Close() error {
 		l := p.listener
 		p.mu.Unlock()
 		if l != nil {
-			passedfd.CloseListener(l.UnixListener)
+			// What cannot be removed says nothing about the port.
+			_ = l.Close()
 		}
 	})
 	p.running.Wait()

@@ -78,7 +78,7 @@ JSON keys, when ready: nics (address, socket, mac).`,
 // listening is a socket with its path.
 type listening struct {
 	path string
-	l    *net.UnixListener
+	l    net.Listener
 }
 
 func (p *program) runEmulate(ctx context.Context, f *emulateFlags) (err error) {

@@ -10,10 +10,6 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
 )
 
-// MaxPath is how long the name of a UNIX socket can be in bytes (unix(7)). The
-// first byte of an abstract one, "@" here and zero in the kernel, counts.
-const MaxPath = 107
-
 // ErrAgain: nothing has come yet, or there is no room for a message. Poll the
 // descriptor and try again.
 var ErrAgain = errors.New("try again later")

@@ -1,80 +1,38 @@
 package protocol
 
 import (
+	"context"
 	"errors"
-	"fmt"
-	"io/fs"
 	"os"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/internal/passedfd"
+	"github.com/trapeze-nic/trapeze/internal/unixsocket"
 )
-
-// backlog is how many clients may wait to be accepted. DPDK has 1.
-const backlog = 16
 
 // Listener is a server's socket. It never waits, as a Conn.
 type Listener struct {
-	fd   int
-	path string // to be removed; empty if abstract
-	// The file that path is: another may take its place.
-	file fs.FileInfo
+	socket *unixsocket.Listener
+	fd     int
 }
 
 // Listen makes the socket of a server: at a path, or "@" and an abstract name.
-// A socket that a dead server has left is replaced. Errors are those of
-// socket(2) and bind(2): EADDRINUSE if a server is there, or something that is
-// no socket.
+// A socket that a dead server has left is replaced. It fails as unixsocket.Listen
+// does: with EADDRINUSE if a server is there, or something that is no socket.
 func Listen(socket string) (*Listener, error) {
-	l := &Listener{}
-	if socket[0] != '@' {
-		if err := removeDead(socket); err != nil {
-			return nil, err
-		}
-		l.path = socket
-	}
-	var err error
-	if l.fd, err = newSocket(); err != nil {
+	made, err := unixsocket.Listen(context.Background(), "unixpacket", socket, unixsocket.ByUmask)
+	if err != nil {
 		return nil, err
 	}
-	if err := unix.Bind(l.fd, &unix.SockaddrUnix{Name: socket}); err != nil {
-		unix.Close(l.fd)
-		return nil, os.NewSyscallError("bind", err)
+	l := &Listener{socket: made}
+	raw, err := made.SyscallConn()
+	if err == nil {
+		err = raw.Control(func(fd uintptr) { l.fd = int(fd) })
 	}
-	if err := unix.Listen(l.fd, backlog); err != nil {
-		return nil, errors.Join(os.NewSyscallError("listen", err), l.Close())
-	}
-	if l.path != "" {
-		if l.file, err = os.Lstat(l.path); err != nil {
-			return nil, errors.Join(err, l.Close())
-		}
+	if err != nil {
+		return nil, errors.Join(err, made.Close())
 	}
 	return l, nil
-}
-
-// removeDead removes a socket at path that nobody listens at.
-func removeDead(path string) error {
-	info, err := os.Lstat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return err
-	case info.Mode().Type() != fs.ModeSocket:
-		return fmt.Errorf("%w: there is something that is no socket", unix.EADDRINUSE)
-	}
-	c, err := Dial(path)
-	switch {
-	case err == nil:
-		c.Close()
-		return fmt.Errorf("%w: a server listens there", unix.EADDRINUSE)
-	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EPROTOTYPE):
-		return fmt.Errorf("%w: a server listens there", unix.EADDRINUSE)
-	case !errors.Is(err, unix.ECONNREFUSED):
-		return err
-	}
-	return os.Remove(path)
 }
 
 // FD is the descriptor to poll. It stays with the Listener.
@@ -95,13 +53,4 @@ func (l *Listener) Accept() (*Conn, error) {
 
 // Close closes the socket, and removes it from the file system if it is still
 // there.
-func (l *Listener) Close() error {
-	passedfd.CloseSocket(l.fd)
-	if l.file == nil {
-		return nil
-	}
-	if info, err := os.Lstat(l.path); err == nil && os.SameFile(info, l.file) {
-		return os.Remove(l.path)
-	}
-	return nil
-}
+func (l *Listener) Close() error { return l.socket.Close() }

@@ -1,0 +1,204 @@
+// Package unixsocket makes UNIX sockets that listen (unix(7)): at a path, or "@"
+// and a name in the abstract namespace.
+package unixsocket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/internal/passedfd"
+)
+
+const (
+	// maxPath is how long the path of a UNIX socket can be in bytes: sun_path has
+	// 108, one of them for the zero at its end. The first byte of an abstract name,
+	// "@" here and zero in the kernel, counts.
+	maxPath = 107
+	// lockTime bounds the wait for the lock of a folder.
+	lockTime = 2 * time.Second
+)
+
+// ByUmask is the mode of a socket that has the permissions that the umask leaves.
+const ByUmask = ^fs.FileMode(0)
+
+// CheckPath says what is wrong with the path of a socket, or with its name.
+func CheckPath(path string) error {
+	switch {
+	case path == "" || path == "@" || len(path) > maxPath:
+		return fmt.Errorf("path %q has %d bytes, want 1 to %d", path, len(strings.TrimPrefix(path, "@")), maxPath)
+	case strings.ContainsRune(path, 0):
+		return fmt.Errorf("path %q has a zero byte", path)
+	}
+	return nil
+}
+
+// Listener is a socket that listens.
+type Listener struct {
+	*net.UnixListener
+	path string // to be removed; empty for none
+	// file is what path was: something else may take its place.
+	file   fs.FileInfo
+	remove sync.Once
+}
+
+// Own takes a socket that something else has made, and that has the path removed
+// by what has made it.
+func Own(l *net.UnixListener) *Listener { return &Listener{UnixListener: l} }
+
+// Listen makes a socket of a network of package net, "unix" or "unixpacket". One
+// at a path has the permissions mode from its first moment on, or ByUmask. A socket that nobody listens at any more is replaced. Of several that
+// do so at a time, one gets the path. Listen fails with EADDRINUSE if somebody
+// listens at the path or something else than a socket is there, with the error of
+// bind(2) and the like, or with that of ctx. It waits for others that are in it, for
+// two seconds at most.
+func Listen(ctx context.Context, network, path string, mode fs.FileMode) (*Listener, error) {
+	if path[0] == '@' {
+		l, err := net.ListenUnix(network, &net.UnixAddr{Name: path, Net: network})
+		if err != nil {
+			return nil, err
+		}
+		return Own(l), nil
+	}
+	unlock, err := lockFolder(ctx, filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if err := removeDead(network, path); err != nil {
+		return nil, err
+	}
+	c := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) (err error) {
+		if mode == ByUmask {
+			return nil
+		}
+		// bind(2) makes the file with the socket's own mode, less the umask.
+		cerr := raw.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), uint32(mode.Perm())) })
+		return errors.Join(cerr, os.NewSyscallError("fchmod", err))
+	}}
+	made, err := c.Listen(ctx, network, path)
+	if err != nil {
+		return nil, err
+	}
+	l := &Listener{UnixListener: made.(*net.UnixListener), path: path}
+	l.SetUnlinkOnClose(false)
+	if mode != ByUmask {
+		err = os.Chmod(path, mode.Perm())
+	}
+	var serr error
+	l.file, serr = os.Lstat(path)
+	if err := errors.Join(err, serr); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// AcceptUnix waits for a client. It fails with net.ErrClosed after Close.
+func (l *Listener) AcceptUnix() (*net.UnixConn, error) {
+	c, err := l.UnixListener.AcceptUnix()
+	if errors.Is(err, os.ErrDeadlineExceeded) { // passedfd.CloseListener sets it
+		err = errors.Join(net.ErrClosed, err)
+	}
+	return c, err
+}
+
+// Accept is AcceptUnix.
+func (l *Listener) Accept() (net.Conn, error) { return l.AcceptUnix() }
+
+// Close closes the socket, and removes its path unless something else has taken
+// its place. It takes no longer than lockTime and passedfd.Patience, whatever
+// clients have sent that are not accepted yet. Whoever accepts fails.
+func (l *Listener) Close() error {
+	var err error
+	l.remove.Do(func() {
+		if l.file == nil {
+			return
+		}
+		unlock, lerr := lockFolder(context.Background(), filepath.Dir(l.path))
+		if lerr == nil {
+			defer unlock()
+		}
+		// As long as the socket is open no other file can have its number.
+		if now, serr := os.Lstat(l.path); serr == nil && os.SameFile(now, l.file) {
+			err = os.Remove(l.path)
+		}
+	})
+	passedfd.CloseListener(l.UnixListener)
+	return err
+}
+
+// lockFolder keeps others from replacing a dead socket in a folder at the same
+// time: of two that find one, the second would remove what the first has made.
+func lockFolder(ctx context.Context, folder string) (unlock func(), err error) {
+	fd, err := unix.Open(folder, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if errors.Is(err, unix.EACCES) {
+		return func() {}, nil // it can be used without being read
+	}
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: folder, Err: err}
+	}
+	unlock = func() { unix.Close(fd) }
+	for end := time.Now().Add(lockTime); ; {
+		err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
+		switch {
+		case err == nil:
+			return unlock, nil
+		case errors.Is(err, unix.EINTR):
+			continue
+		case !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(end):
+			return unlock, nil // a file system without locks, or somebody else's
+		}
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+			unlock()
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// removeDead removes a socket that nobody listens at.
+func removeDead(network, path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.Mode().Type() != fs.ModeSocket:
+		return fmt.Errorf("%w: there is something that is no socket", unix.EADDRINUSE)
+	}
+	// A connection to a UNIX socket is made, refused or not possible (EAGAIN) at once.
+	c, err := net.DialUnix(network, nil, &net.UnixAddr{Name: path, Net: network})
+	switch {
+	case err == nil:
+		return errors.Join(fmt.Errorf("%w: a server listens there", unix.EADDRINUSE), c.Close())
+	case errors.Is(err, unix.EPROTOTYPE), errors.Is(err, unix.EAGAIN):
+		return fmt.Errorf("%w: a server listens there: %w", unix.EADDRINUSE, err)
+	case errors.Is(err, unix.ECONNREFUSED):
+		return os.Remove(path)
+	}
+	return err
+}
+
+// Peer returns whose process is at the other end of a connection, as of when it
+// connected or listened.
+func Peer(c *net.UnixConn) (*unix.Ucred, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var who *unix.Ucred
+	cerr := raw.Control(func(fd uintptr) { who, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	return who, errors.Join(cerr, os.NewSyscallError("getsockopt", err))
+}
