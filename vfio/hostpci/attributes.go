@@ -26,10 +26,25 @@ const (
 	unguardedGroup = "vfio-noiommu"
 )
 
-// read reads the attributes of one function
-// (Documentation/ABI/testing/sysfs-bus-pci). It fails with fs.ErrNotExist if
-// there is no such function.
+// read reads all attributes of one function. It fails as identify does, and with
+// errUnwanted.
 func read(r Root, address string, wanted func(vfio.Function) bool) (Function, error) {
+	f, err := identify(r, address)
+	if err == nil && !wanted(f.Function) {
+		err = errUnwanted
+	}
+	if err != nil {
+		return f, err
+	}
+	if err := f.readBinding(r); err != nil {
+		return f, err
+	}
+	return f, f.describe(r)
+}
+
+// identify reads what a function is (Documentation/ABI/testing/sysfs-bus-pci). It
+// fails with fs.ErrNotExist if there is no such function.
+func identify(r Root, address string) (Function, error) {
 	dir := path.Join(devices, address)
 	f := Function{Function: vfio.Function{Address: address, IOMMUGroup: -1, NUMANode: -1}}
 	for _, a := range []struct {
@@ -58,51 +73,101 @@ func read(r Root, address string, wanted func(vfio.Function) bool) (Function, er
 		}
 		a.set(v)
 	}
-	if !wanted(f.Function) {
-		return f, errUnwanted
+	return f, nil
+}
+
+// readBinding reads who has the function, and by what VFIO hands it out.
+func (f *Function) readBinding(r Root) (err error) {
+	dir := path.Join(devices, f.Address)
+	if f.Driver, err = DriverOf(r, f.Address); err != nil {
+		return err
 	}
-	var err error
-	if f.Driver, err = r.Link(path.Join(dir, "driver")); err != nil {
-		return f, err
+	if f.Bridge, err = isBridge(r, f.Address, f.Class); err != nil {
+		return err
 	}
-	if f.Bridge, err = isBridge(r, address, f.Class); err != nil {
-		return f, err
-	}
+	return f.readGroup(r, dir)
+}
+
+// describe reads what only people want to know.
+func (f *Function) describe(r Root) (err error) {
+	dir := path.Join(devices, f.Address)
 	if text := r.Optional(path.Join(dir, "numa_node")); text != "" {
 		if f.NUMANode, err = strconv.Atoi(text); err != nil {
-			return f, fmt.Errorf("numa_node: %w", err)
+			return fmt.Errorf("numa_node: %w", err)
 		}
 	}
 	if s := r.Optional(path.Join(dir, "driver_override")); s != "(null)" {
 		f.Override = s
 	}
 	if f.BARs, err = readBARs(r, dir); err != nil {
-		return f, err
+		return err
 	}
 	if target, err := os.Readlink(r.Path(dir)); err == nil {
 		above := functionsIn(target)
 		f.Bridges = above[:max(len(above)-1, 0)]
 	}
 	f.Link = readLink(r, dir)
-	f.Power = Power{State: r.Optional(path.Join(dir, "power_state")), Runtime: r.Optional(path.Join(dir, "power/runtime_status")),
-		Control: r.Optional(path.Join(dir, "power/control"))}
+	f.Power = PowerOf(r, f.Address)
 	if f.SRIOV, err = readSRIOV(r, dir); err != nil {
-		return f, err
+		return err
 	}
-	if f.Netdevs, err = netdevsOf(r, address); err != nil {
-		return f, err
+	f.Netdevs, err = netdevsOf(r, f.Address)
+	return err
+}
+
+// PowerOf reads whether a function is awake; what the kernel does not tell is empty.
+func PowerOf(r Root, address string) Power {
+	dir := path.Join(devices, address)
+	return Power{State: r.Optional(path.Join(dir, "power_state")), Runtime: r.Optional(path.Join(dir, "power/runtime_status")),
+		Control: r.Optional(path.Join(dir, "power/control"))}
+}
+
+// DriverOf returns the driver of a function, empty for none.
+func DriverOf(r Root, address string) (string, error) {
+	return r.Link(path.Join(devices, address, "driver"))
+}
+
+// Attribute reads a file of a function in sysfs, such as "irq". It is empty if the
+// function has none.
+func Attribute(r Root, address, name string) string {
+	return r.Optional(path.Join(devices, address, name))
+}
+
+// Config reads the configuration space of a function: 64 bytes of it without
+// privileges, nothing if there is none.
+func Config(r Root, address string) ([]byte, error) {
+	b, err := os.ReadFile(r.Path(path.Join(devices, address, "config")))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
 	}
-	return f, f.readGroup(r, dir)
+	return b, err
+}
+
+// Groups counts the IOMMU groups of a host, without those that VFIO has made for
+// functions without an IOMMU.
+func Groups(r Root) (int, error) {
+	names, err := r.Names(groups)
+	n := 0
+	for _, g := range names {
+		if !unguarded(r, g) {
+			n++
+		}
+	}
+	return n, err
+}
+
+func unguarded(r Root, group string) bool {
+	return r.Optional(path.Join(groups, group, "name")) == unguardedGroup
 }
 
 // isBridge looks at the header type, which everybody may read, and goes by the
 // class where there is none.
 func isBridge(r Root, address string, class uint32) (bool, error) {
-	b, err := os.ReadFile(r.Path(path.Join(devices, address, "config")))
+	b, err := Config(r, address)
 	switch {
 	case err == nil && len(b) >= 16 && b[14] != 0xff:
 		return b[14]&0x7f != 0, nil
-	case err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission):
+	case err != nil && !errors.Is(err, fs.ErrPermission):
 		return false, err
 	}
 	return class>>8 == classBridge<<8|0x04 || class>>8 == classBridge<<8|0x07, nil
@@ -190,9 +255,8 @@ func (f *Function) readGroup(r Root, dir string) error {
 	if f.IOMMUGroup, err = strconv.Atoi(group); err != nil {
 		return fmt.Errorf("iommu_group: %w", err)
 	}
-	groupDir := path.Join("sys/kernel/iommu_groups", group)
-	f.Unguarded = r.Optional(path.Join(groupDir, "name")) == unguardedGroup
-	names, err := r.Names(path.Join(groupDir, "devices"))
+	f.Unguarded = unguarded(r, group)
+	names, err := r.Names(path.Join(groups, group, "devices"))
 	if err != nil {
 		return err
 	}
@@ -201,7 +265,7 @@ func (f *Function) readGroup(r Root, dir string) error {
 			continue
 		}
 		m := Member{Address: name}
-		if m.Driver, err = r.Link(path.Join(devices, name, "driver")); err != nil {
+		if m.Driver, err = DriverOf(r, name); err != nil {
 			return err
 		}
 		class, err := strconv.ParseUint(r.Optional(path.Join(devices, name, "class")), 0, 24)
@@ -217,24 +281,42 @@ func (f *Function) readGroup(r Root, dir string) error {
 	return err
 }
 
+// DeviceNode is the function's own file in dev by which VFIO hands it out, such as
+// "dev/vfio/devices/vfio0"; empty if it has none.
+func (f Function) DeviceNode(r Root) (string, error) {
+	names, err := r.Names(path.Join(devices, f.Address, "vfio-dev"))
+	if err != nil {
+		return "", err
+	}
+	// The folder is there for unguarded functions too, but not the node.
+	for _, n := range names {
+		if node := "dev/vfio/devices/" + n; r.Exists(node) {
+			return node, nil
+		}
+	}
+	return "", nil
+}
+
+// GroupNode is where VFIO has the file in dev of the function's IOMMU group, if it
+// hands that out; empty for a function without a group.
+func (f Function) GroupNode() string {
+	switch {
+	case f.IOMMUGroup < 0:
+		return ""
+	case f.Unguarded:
+		return fmt.Sprintf("dev/vfio/noiommu-%d", f.IOMMUGroup)
+	}
+	return fmt.Sprintf("dev/vfio/%d", f.IOMMUGroup)
+}
+
 // Nodes are the files in dev by which VFIO hands out a function: its own, if
 // there is one, and that of its group.
 func (f Function) Nodes(r Root) ([]string, error) {
-	var nodes []string
-	names, err := r.Names(path.Join(devices, f.Address, "vfio-dev"))
+	own, err := f.DeviceNode(r)
 	if err != nil {
 		return nil, err
 	}
-	for _, n := range names {
-		nodes = append(nodes, "dev/vfio/devices/"+n)
-	}
-	switch {
-	case f.IOMMUGroup >= 0 && f.Unguarded:
-		nodes = append(nodes, fmt.Sprintf("dev/vfio/noiommu-%d", f.IOMMUGroup))
-	case f.IOMMUGroup >= 0:
-		nodes = append(nodes, fmt.Sprintf("dev/vfio/%d", f.IOMMUGroup))
-	}
-	return slices.DeleteFunc(nodes, func(n string) bool { return !r.Exists(n) }), nil
+	return slices.DeleteFunc([]string{own, f.GroupNode()}, func(n string) bool { return n == "" || !r.Exists(n) }), nil
 }
 
 // backends lists how the function can be opened now.

@@ -12,7 +12,10 @@ import (
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
-const devices = "sys/bus/pci/devices"
+const (
+	devices = "sys/bus/pci/devices"
+	groups  = "sys/kernel/iommu_groups"
+)
 
 // Function is all that sysfs says of a PCI function.
 type Function struct {
@@ -188,19 +191,35 @@ func list(r Root, wanted func(vfio.Function) bool) ([]Function, error) {
 	return found, nil
 }
 
-// Lookup reads one function, of any class, given as ParseAddress takes it. It
-// fails with ErrNoFunction, and with vfio.ErrBadAddress.
-func Lookup(r Root, address string) (Function, error) {
+// Find reads what is needed to drive a function, given as ParseAddress takes it:
+// its numbers and class, driver, IOMMU group and how VFIO hands it out. It fails
+// with ErrNoFunction, and with vfio.ErrBadAddress.
+func Find(r Root, address string) (Function, error) {
 	name, err := ParseAddress(address)
 	if err != nil {
 		return Function{}, err
 	}
-	f, err := read(r, name, func(vfio.Function) bool { return true })
+	f, err := identify(r, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Function{}, &vfio.Error{Op: "find", Device: name, Err: ErrNoFunction, Hint: "trapeze list and lspci -D show which there are"}
 	}
+	if err == nil {
+		err = f.readBinding(r)
+	}
 	if err != nil {
 		return Function{}, &vfio.Error{Op: "look at", Device: name, Err: err}
+	}
+	return f, nil
+}
+
+// Lookup is Find, and reads all the rest.
+func Lookup(r Root, address string) (Function, error) {
+	f, err := Find(r, address)
+	if err != nil {
+		return Function{}, err
+	}
+	if err := f.describe(r); err != nil {
+		return Function{}, &vfio.Error{Op: "look at", Device: f.Address, Err: err}
 	}
 	one := []Function{f}
 	nameAll(r, one)

@@ -6,12 +6,13 @@ import (
 	"sync"
 
 	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/vfio/hostpci"
 )
 
 // Device is a PCI function of this machine. It implements vfio.Device.
 type Device struct {
 	host   *host
-	fn     function
+	fn     hostpci.Function
 	info   vfio.Info
 	domain *domain
 	part   int // of the group's bus addresses, see opening.share
@@ -111,7 +112,7 @@ func (d *Device) checkPresent() error {
 		return err
 	}
 	if b == [2]byte{0xff, 0xff} {
-		return d.fail("find", fmt.Errorf("%w: its vendor reads as all ones", vfio.ErrDeviceGone), powerHint(d.host.files, d.fn.address))
+		return d.fail("find", fmt.Errorf("%w: its vendor reads as all ones", vfio.ErrDeviceGone), powerHint(d.host.root, d.fn.Address))
 	}
 	return nil
 }
@@ -199,7 +200,7 @@ func (d *Device) release(regions func() error) error {
 	step("close", d.host.sys.close(d.fd))
 	d.fd = -1
 	d.host.turn <- struct{}{}
-	delete(d.host.devices, d.fn.address)
+	delete(d.host.devices, d.fn.Address)
 	step("close the address space of", d.host.leave(d.domain))
 	<-d.host.turn
 	return errors.Join(errs...)

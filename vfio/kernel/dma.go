@@ -84,7 +84,7 @@ func (d *Device) checkDMA(l limits, m DMAMapping, before []DMAMapping) error {
 	if other, ok := d.domain.overlaps(m.IOVA, size); ok {
 		hint := fmt.Sprintf("%#x bytes are mapped at %#x", other.size, other.iova)
 		if other.owner != d {
-			hint += " for " + other.owner.fn.address + ", which is in the same IOMMU group: keep to IOVARanges"
+			hint += " for " + other.owner.fn.Address + ", which is in the same IOMMU group: keep to IOVARanges"
 		}
 		return d.fail(op, vfio.ErrIOVAInUse, hint)
 	}

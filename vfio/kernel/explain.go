@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/vfio/hostpci"
 )
 
 // explainMap makes the error of a mapping that the kernel refused. The caller
@@ -15,7 +16,7 @@ func (d *Device) explainMap(m DMAMapping, err error) error {
 	op := fmt.Sprintf("map %v for", m)
 	switch {
 	case errors.Is(err, unix.ENOMEM):
-		return d.fail(op, err, hintMemlock(m.Memory.Size(), d.host.files))
+		return d.fail(op, err, hintMemlock(m.Memory.Size(), d.host.root))
 	case errors.Is(err, unix.ENOSPC):
 		return d.fail(op, err, d.hintMappings())
 	case errors.Is(err, unix.EEXIST), errors.Is(err, unix.EADDRINUSE):
@@ -36,14 +37,14 @@ func (d *Device) hintMappings() string {
 	}
 	hint += ": map larger pieces"
 	const parameter = "sys/module/vfio_iommu_type1/parameters/dma_entry_limit"
-	if limit := d.host.files.text(d.host.files.path(parameter)); limit != "" {
+	if limit := d.host.root.Optional(parameter); limit != "" {
 		hint += fmt.Sprintf(", or raise /%s, now %s, before the device is opened", parameter, limit)
 	}
 	return hint
 }
 
 // hintMemlock says how much may be locked, is, and should be.
-func hintMemlock(want uint64, f files) string {
+func hintMemlock(want uint64, root hostpci.Root) string {
 	var r unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &r); err != nil {
 		return ""
@@ -52,7 +53,7 @@ func hintMemlock(want uint64, f files) string {
 	if r.Cur == unix.RLIM_INFINITY {
 		return hint + "the limit of locked memory is infinite: the kernel has run out of memory, or the user's limit counts other processes"
 	}
-	locked := f.locked()
+	locked := locked(root)
 	kib := (locked + want + 1023) / 1024
 	return hint + fmt.Sprintf("%d are locked or pinned already, of at most %d (RLIMIT_MEMLOCK): ulimit -l %d, "+
 		"memlock in /etc/security/limits.conf, or LimitMEMLOCK=%dK in a systemd unit; CAP_IPC_LOCK has no limit", locked, r.Cur, kib, kib)

@@ -83,7 +83,7 @@ func newFake(tr tree) *fake {
 func openFake(t *testing.T, tr tree) (*fake, *host) {
 	t.Helper()
 	k := newFake(tr)
-	h := newHost(k, tr.files)
+	h := newHost(k, tr.Root)
 	t.Cleanup(func() { k.checkClosed(t) })
 	return k, h
 }
@@ -133,14 +133,14 @@ func (k *fake) add(h *handle) int {
 func (k *fake) open(name string, _ int) (int, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	inside, err := filepath.Rel(k.tr.root, name)
+	inside, err := filepath.Rel(string(k.tr.Root), name)
 	if err != nil {
 		return -1, unix.ENOENT
 	}
 	if err := k.enter("open " + inside); err != nil {
 		return -1, err
 	}
-	if inside != "proc/self/pagemap" && !k.tr.exists(name) {
+	if inside != "proc/self/pagemap" && !k.tr.Exists(inside) {
 		return -1, unix.ENOENT
 	}
 	switch {
@@ -152,7 +152,7 @@ func (k *fake) open(name string, _ int) (int, error) {
 		return k.add(&handle{kind: "pagemap"}), nil
 	case strings.HasPrefix(inside, "dev/vfio/devices/"):
 		for address, f := range k.functions {
-			if k.tr.exists(k.tr.pci(address, "vfio-dev", filepath.Base(inside))) {
+			if k.tr.Exists(ownNode(address, filepath.Base(inside))) {
 				return k.add(&handle{kind: "device", function: f, direct: true}), nil
 			}
 		}

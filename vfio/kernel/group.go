@@ -3,7 +3,6 @@ package kernel
 import (
 	"errors"
 	"fmt"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -14,13 +13,6 @@ import (
 type groupSpace struct {
 	sys              system
 	container, group int
-}
-
-func (at opening) groupNode() string {
-	if at.fn.unguarded {
-		return at.files.node("vfio/noiommu-" + strconv.Itoa(at.fn.group))
-	}
-	return at.files.node("vfio/" + strconv.Itoa(at.fn.group))
 }
 
 // openGroup opens the function's group behind a type 1 IOMMU.
@@ -35,8 +27,8 @@ func (at opening) openGroup() (space, error) {
 // openContainer puts the function's group into a new container with an IOMMU of
 // the given type.
 func (at opening) openContainer(iommu uintptr) (_ *groupSpace, err error) {
-	if at.fn.group < 0 {
-		return nil, at.explainMissing("find the IOMMU group of", at.files.node("vfio"))
+	if at.fn.IOMMUGroup < 0 {
+		return nil, at.missing("find the IOMMU group of", unix.ENOENT, "dev/vfio")
 	}
 	g := &groupSpace{sys: at.sys, container: -1, group: -1}
 	defer func() {
@@ -44,7 +36,7 @@ func (at opening) openContainer(iommu uintptr) (_ *groupSpace, err error) {
 			err = errors.Join(err, g.close())
 		}
 	}()
-	if g.container, err = at.openNode("container", at.files.node("vfio/vfio")); err != nil {
+	if g.container, err = at.openNode("container", "dev/vfio/vfio"); err != nil {
 		return nil, err
 	}
 	version, err := at.sys.ioctlNumber(g.container, vfioGetAPIVersion, 0)
@@ -58,7 +50,7 @@ func (at opening) openContainer(iommu uintptr) (_ *groupSpace, err error) {
 	if n, err := at.sys.ioctlNumber(g.container, vfioCheckExtension, iommu); err != nil || n == 0 {
 		return nil, at.fail("ask for the type of IOMMU to open", noExtension(err), hintIOMMUType(iommu))
 	}
-	if g.group, err = at.openNode("group", at.groupNode()); err != nil {
+	if g.group, err = at.openNode("group", at.fn.GroupNode()); err != nil {
 		return nil, err
 	}
 	status := groupStatus{}
@@ -70,7 +62,7 @@ func (at opening) openContainer(iommu uintptr) (_ *groupSpace, err error) {
 		return nil, at.fail("check the group to open", errNotViable, at.hintViable())
 	}
 	if status.flags&groupContainerSet != 0 {
-		return nil, at.fail("check the group to open", unix.EBUSY, at.files.heldBy(at.groupNode()))
+		return nil, at.fail("check the group to open", unix.EBUSY, at.heldBy(at.fn.GroupNode()))
 	}
 	fd := int32(g.container)
 	if _, err := at.sys.ioctl(g.group, vfioGroupSetContainer, bytesOf(&fd)); err != nil {
@@ -92,7 +84,7 @@ func noExtension(err error) error {
 
 // openDevice takes the function out of the group.
 func (g *groupSpace) openDevice(at opening) (int, error) {
-	name := at.fn.address
+	name := at.fn.Address
 	if at.token != "" {
 		name += " vf_token=" + at.token
 	}

@@ -1,11 +1,15 @@
 package kernel
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/vfio/hostpci"
 )
 
 // errNotViable: a function of the group still has a driver of the kernel.
@@ -13,49 +17,47 @@ var errNotViable = errors.New("the IOMMU group is not viable")
 
 // openNode opens a device node.
 func (at opening) openNode(what, node string) (int, error) {
-	fd, err := at.sys.open(node, unix.O_RDWR)
+	path := at.root.Path(node)
+	fd, err := at.sys.open(path, unix.O_RDWR)
 	if err == nil {
 		return fd, nil
 	}
-	step := "open " + what + " " + node + " of"
+	step := "open " + what + " " + path + " of"
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENODEV), errors.Is(err, unix.ENXIO):
 		return -1, at.missing(step, err, node)
 	case errors.Is(err, unix.EBUSY):
-		return -1, at.fail(step, err, at.files.heldBy(node))
-	case errors.Is(err, unix.EPERM) && at.fn.unguarded:
+		return -1, at.fail(step, err, at.heldBy(node))
+	case errors.Is(err, unix.EPERM) && at.fn.Unguarded:
 		return -1, at.fail(step, err, "a device without IOMMU needs CAP_SYS_RAWIO: run as root")
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
-		return -1, at.fail(step, err, "run as root, or give this user the node: chown "+node)
+		return -1, at.fail(step, err, "run as root, or give this user the node: chown "+path)
 	case errors.Is(err, unix.EMFILE):
 		return -1, at.fail(step, err, "check ulimit -n")
 	}
 	return -1, at.fail(step, err, "")
 }
 
-// explainMissing says why a node is not there.
-func (at opening) explainMissing(step, node string) error {
-	return at.missing(step, unix.ENOENT, node)
-}
-
 // missing says which of the steps that lead to a node has not been done.
 func (at opening) missing(step string, err error, node string) error {
-	f, fn := at.files, at.fn
+	fn := at.fn
 	var hint string
 	switch {
-	case !isVFIO(fn.driver) && fn.driver != "":
-		hint = fmt.Sprintf("the function belongs to the driver %s: trapeze bind %s takes it away", fn.driver, fn.address)
-	case fn.driver == "":
-		hint = fmt.Sprintf("the function has no driver, vfio-pci is to be: modprobe vfio-pci, then trapeze bind %s", fn.address)
-	case fn.group < 0:
+	case fn.Bridge:
+		hint = "it is a bridge, which stays with the kernel: functions behind it can be opened"
+	case !hostpci.IsVFIO(fn.Driver) && fn.Driver != "":
+		hint = fmt.Sprintf("the function belongs to the driver %s: trapeze bind %s takes it away", fn.Driver, fn.Address)
+	case fn.Driver == "":
+		hint = fmt.Sprintf("the function has no driver, vfio-pci is to be: modprobe vfio-pci, then trapeze bind %s", fn.Address)
+	case fn.IOMMUGroup < 0:
 		hint = noIOMMUHint
-	case !f.exists(f.node("vfio")):
+	case !at.root.Exists("dev/vfio"):
 		hint = "there is no /dev/vfio: modprobe vfio-pci; in a container, pass the nodes in"
-	case node == f.node("vfio/vfio"):
+	case node == "dev/vfio/vfio":
 		hint = "modprobe vfio_iommu_type1; a kernel without VFIO_CONTAINER has backend=cdev only"
-	case node == f.node("iommu"):
+	case node == "dev/iommu":
 		hint = "modprobe iommufd (CONFIG_IOMMUFD, Linux 6.6 and later), or use backend=group"
-	case strings.HasPrefix(node, f.node("vfio/devices")):
+	case strings.HasPrefix(node, "dev/vfio/devices"):
 		hint = "this kernel gives functions no nodes of their own (CONFIG_VFIO_DEVICE_CDEV, Linux 6.6 and later), or they are not " +
 			"passed into this container: use backend=group"
 	default:
@@ -70,38 +72,28 @@ const noIOMMUHint = "the function is in no IOMMU group: the IOMMU is off. Turn V
 
 // hintViable lists who is in the group, and what to do about it.
 func (at opening) hintViable() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "group %d has", at.fn.group)
-	var commands []string
-	for i, m := range at.files.members(at.fn.group) {
-		if i > 0 {
-			b.WriteByte(',')
+	members := append([]hostpci.Member{{Address: at.fn.Address, Driver: at.fn.Driver, Bridge: at.fn.Bridge}}, at.fn.GroupMembers...)
+	slices.SortFunc(members, func(a, b hostpci.Member) int { return cmp.Compare(a.Address, b.Address) })
+	var who, commands []string
+	for _, m := range members {
+		what := cmp.Or(m.Driver, "no driver")
+		if m.Blocks() {
+			what += ": in the way"
+			commands = append(commands, "; trapeze bind "+m.Address)
 		}
-		driver := m.driver
-		if driver == "" {
-			driver = "no driver"
-		}
-		fmt.Fprintf(&b, " %s (%s", m.address, driver)
-		if m.blocks() {
-			b.WriteString(": in the way")
-			commands = append(commands, "trapeze bind "+m.address)
-		}
-		b.WriteByte(')')
+		who = append(who, fmt.Sprintf("%s (%s)", m.Address, what))
 	}
-	if len(commands) > 0 {
-		b.WriteString("; " + strings.Join(commands, "; "))
-	}
-	return b.String()
+	return fmt.Sprintf("group %d has %s", at.fn.IOMMUGroup, strings.Join(who, ", ")) + strings.Join(commands, "")
 }
 
 func (at opening) hintSetContainer(err error) string {
 	switch {
-	case errors.Is(err, unix.EPERM) && at.fn.unguarded:
+	case errors.Is(err, unix.EPERM) && at.fn.Unguarded:
 		return "a device without IOMMU needs CAP_SYS_RAWIO: run as root"
 	case errors.Is(err, unix.EPERM):
 		return at.hintViable()
 	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EINVAL):
-		return at.files.heldBy(at.groupNode())
+		return at.heldBy(at.fn.GroupNode())
 	}
 	return ""
 }
@@ -143,17 +135,17 @@ func (at opening) hintDevice(err error) string {
 	case errors.Is(err, unix.EACCES):
 		return hintToken
 	case errors.Is(err, unix.ENODEV):
-		return fmt.Sprintf("the group does not hold it: is it bound to vfio-pci? Its driver is %q", at.fn.driver)
+		return fmt.Sprintf("the group does not hold it: is it bound to vfio-pci? Its driver is %q", at.fn.Driver)
 	case errors.Is(err, unix.EAGAIN):
 		return "the kernel could not reset the function just now: try again"
 	case errors.Is(err, unix.EINVAL) && at.token != "":
 		return hintNoToken
 	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EINVAL):
-		return "another holder has it open, or it is a physical function with virtual ones: " + at.files.heldBy(at.groupNode())
+		return "another holder has it open, or it is a physical function with virtual ones: " + at.heldBy(at.fn.GroupNode())
 	case errors.Is(err, unix.EPERM):
 		return hintInterrupts("vfio_iommu_type1")
 	}
-	return powerHint(at.files, at.fn.address)
+	return powerHint(at.root, at.fn.Address)
 }
 
 const (
@@ -175,16 +167,12 @@ func hintIOMMUFD(err error) string {
 // explainBind says why a node could not be bound to an iommufd. The kernel says
 // "invalid argument" if the node is open elsewhere, which is "busy" to everyone
 // else, and for a token that it does not know how to read.
-func (at opening) explainBind(err error, node string) (hint string, _ error) {
+func (at opening) explainBind(err error) (hint string, _ error) {
 	switch {
 	case errors.Is(err, unix.EINVAL) && at.token != "":
 		return "this kernel takes no vf_token here (Linux 6.17 does): use backend=group; or else " + hintNoToken, err
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EBUSY):
-		held := at.files.heldBy(node)
-		if len(at.files.holders(node)) == 0 && len(at.files.holders(at.groupNode())) > 0 {
-			held = at.files.heldBy(at.groupNode())
-		}
-		return held, fmt.Errorf("%w (the kernel says: %w)", unix.EBUSY, err)
+		return at.heldBy(at.node, at.fn.GroupNode()), fmt.Errorf("%w (the kernel says: %w)", unix.EBUSY, err)
 	case errors.Is(err, unix.EACCES):
 		return hintToken, err
 	case errors.Is(err, unix.EPERM):
@@ -194,7 +182,7 @@ func (at opening) explainBind(err error, node string) (hint string, _ error) {
 	case errors.Is(err, unix.EAGAIN):
 		return "the kernel could not reset the function just now: try again", err
 	}
-	return powerHint(at.files, at.fn.address), err
+	return powerHint(at.root, at.fn.Address), err
 }
 
 func hintAttach(err error) string {
@@ -210,15 +198,14 @@ func hintAttach(err error) string {
 }
 
 // powerHint says what is known of a function that does not answer.
-func powerHint(f files, address string) string {
-	state := f.text(f.pci(address, "power_state"))
-	control := f.text(f.pci(address, "power/control"))
-	if state == "" {
+func powerHint(root hostpci.Root, address string) string {
+	power := hostpci.PowerOf(root, address)
+	if power.State == "" {
 		return ""
 	}
-	hint := fmt.Sprintf("power state %s, runtime power management %s", state, control)
-	if state != "D0" {
-		hint += ": load vfio-pci with disable_idle_d3=1, or echo on > " + f.pci(address, "power/control")
+	hint := fmt.Sprintf("power state %s, runtime power management %s", power.State, power.Control)
+	if power.State != "D0" {
+		hint += ": load vfio-pci with disable_idle_d3=1, or echo on > /sys/bus/pci/devices/" + address + "/power/control"
 	}
 	return hint
 }

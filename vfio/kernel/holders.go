@@ -1,49 +1,22 @@
 package kernel
 
 import (
-	"fmt"
 	"os"
-	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/trapeze-nic/trapeze/vfio/hostpci"
 )
 
-// holder is a process that has a node open.
-type holder struct {
-	pid  int
-	name string
-}
-
-func (h holder) String() string { return fmt.Sprintf("process %d (%s)", h.pid, h.name) }
-
-// holders lists the other processes that have a node open, as far as this one
+// heldBy says which other processes have one of the nodes open, as far as this one
 // may look.
-func (f files) holders(node string) []holder {
-	links, err := filepath.Glob(f.path("proc/[0-9]*/fd/*"))
-	if err != nil {
-		return nil
-	}
-	var list []holder
-	for _, link := range links {
-		target, err := os.Readlink(link)
-		if err != nil || target != node {
-			continue
-		}
-		process := filepath.Dir(filepath.Dir(link))
-		pid, err := strconv.Atoi(filepath.Base(process))
-		if err != nil || pid == os.Getpid() || len(list) > 0 && list[len(list)-1].pid == pid {
-			continue
-		}
-		list = append(list, holder{pid, f.text(filepath.Join(process, "comm"))})
-	}
-	return list
-}
-
-// heldBy says who has a node open.
-func (f files) heldBy(node string) string {
-	list := f.holders(node)
+func (at opening) heldBy(nodes ...string) string {
+	// Who cannot be seen is asked for below.
+	list, _ := hostpci.Holders(at.root, nodes)
+	list = slices.DeleteFunc(list, func(h hostpci.Holder) bool { return h.PID == os.Getpid() })
 	if len(list) == 0 {
-		return "another process, or another part of this one, holds it: fuser -v " + node + " as root says which"
+		return "another process, or another part of this one, holds it: fuser -v " + at.root.Path(nodes[0]) + " as root says which"
 	}
 	var names []string
 	for _, h := range list {
@@ -53,9 +26,9 @@ func (f files) heldBy(node string) string {
 }
 
 // locked returns how many bytes this process has locked and pinned.
-func (f files) locked() uint64 {
+func locked(root hostpci.Root) uint64 {
 	var sum uint64
-	for line := range strings.Lines(f.text(f.path("proc/self/status"))) {
+	for line := range strings.Lines(root.Optional("proc/self/status")) {
 		name, rest, _ := strings.Cut(line, ":")
 		fields := strings.Fields(rest)
 		if name != "VmLck" && name != "VmPin" || len(fields) == 0 {

@@ -4,18 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/vfio/hostpci"
 )
 
 func init() {
-	h := newHost(linux{}, files{"/"})
+	h := newHost(linux{}, "/")
 	vfio.Register("pci", func(ctx context.Context, a vfio.Address) (vfio.Device, error) {
 		d, err := h.open(ctx, a)
 		if err != nil {
@@ -32,7 +31,7 @@ const requestGrace = 2 * time.Second
 // host is this process's side of a kernel: what it has open there.
 type host struct {
 	sys   system
-	files files
+	root  hostpci.Root
 	grace time.Duration
 
 	// turn is held while anything is opened or released. A group, or an iommufd
@@ -47,8 +46,8 @@ type host struct {
 	resetting chan struct{}
 }
 
-func newHost(sys system, f files) *host {
-	return &host{sys: sys, files: f, grace: requestGrace, turn: make(chan struct{}, 1), resetting: make(chan struct{}, 1),
+func newHost(sys system, root hostpci.Root) *host {
+	return &host{sys: sys, root: root, grace: requestGrace, turn: make(chan struct{}, 1), resetting: make(chan struct{}, 1),
 		domains: map[string]*domain{}, devices: map[string]*Device{}}
 }
 
@@ -56,7 +55,9 @@ func newHost(sys system, f files) *host {
 type opening struct {
 	*host
 	options
-	fn function
+	fn hostpci.Function
+	// node is the function's own, such as "dev/vfio/devices/vfio0"; empty for none.
+	node string
 }
 
 // fail makes the error of a step.
@@ -79,9 +80,11 @@ func (h *host) open(ctx context.Context, a vfio.Address) (*Device, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, at.fail("open", err, "")
 	}
-	at.fn, err = h.files.function(o.function)
+	if at.fn, err = hostpci.Find(h.root, o.function); err == nil {
+		at.node, err = at.fn.DeviceNode(h.root)
+	}
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, hostpci.ErrNoFunction):
 		return nil, at.fail("find", unix.ENODEV, "there is no such PCI function: see lspci -D or trapeze list")
 	case err != nil:
 		return nil, at.fail("find", err, "")
@@ -94,9 +97,9 @@ func (h *host) open(ctx context.Context, a vfio.Address) (*Device, error) {
 // choose opens the device by the back end that was asked for.
 func (at opening) choose() (*Device, error) {
 	switch {
-	case at.backend == backendNoIOMMU, at.backend == backendAuto && at.fn.unguarded && at.noIOMMUAllowed():
+	case at.backend == backendNoIOMMU, at.backend == backendAuto && at.fn.Unguarded && at.noIOMMUAllowed():
 		return at.with(backendNoIOMMU)
-	case at.fn.unguarded:
+	case at.fn.Unguarded:
 		return nil, at.fail("open", vfio.ErrNotSupported, fmt.Sprintf("no IOMMU guards this function: turn the IOMMU on, or accept "+
 			"that the device can read and write all memory with backend=noiommu or %s=allow", noIOMMUVariable))
 	case at.backend != backendAuto:
@@ -117,14 +120,14 @@ func (at opening) choose() (*Device, error) {
 }
 
 func (at opening) hasCdev() bool {
-	return at.fn.cdev != "" && at.files.exists(at.files.node("iommu"))
+	return at.node != "" && at.root.Exists("dev/iommu")
 }
 
 // mayFallBack reports whether the group may do what failed through the
 // function's own node: permissions of nodes differ, and older kernels take no
 // token there.
 func (at opening) mayFallBack(err error) bool {
-	if !at.files.exists(at.groupNode()) {
+	if !at.root.Exists(at.fn.GroupNode()) {
 		return false
 	}
 	for _, e := range []error{unix.ENOENT, unix.EACCES, unix.ENODEV, unix.ENXIO, unix.ENOTTY, unix.EOPNOTSUPP} {
@@ -156,7 +159,7 @@ func (at opening) with(backend string) (*Device, error) {
 // join returns the address space of the function's group, and opens it if no
 // other function has.
 func (at opening) join(backend string) (*domain, error) {
-	key := fmt.Sprint(backend, " ", at.fn.group)
+	key := fmt.Sprint(backend, " ", at.fn.IOMMUGroup)
 	if d := at.domains[key]; d != nil {
 		d.users++
 		return d, nil
@@ -192,10 +195,15 @@ func (h *host) leave(d *domain) error {
 // share returns which part of how many of its group's bus addresses belongs to
 // a function.
 func (at opening) share() (part, of int) {
-	list := at.files.endpoints(at.fn.group)
-	i := slices.Index(list, at.fn.address)
-	if i < 0 {
-		return 0, 1
+	of = 1
+	for _, m := range at.fn.GroupMembers {
+		if m.Bridge { // VFIO hands none out
+			continue
+		}
+		of++
+		if m.Address < at.fn.Address {
+			part++
+		}
 	}
-	return i, len(list)
+	return part, of
 }

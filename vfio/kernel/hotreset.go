@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/vfio/hostpci"
 )
 
 const opHotReset = "hot-reset"
@@ -54,7 +56,8 @@ func (d *Device) affected(op string) ([]Affected, error) {
 	var all []Affected
 	for _, x := range list {
 		a := Affected{Group: -1, Address: fmt.Sprintf("%04x:%02x:%02x.%x", x.segment, x.bus, x.devfn>>3, x.devfn&7)}
-		a.Driver = d.host.files.link(d.host.files.pci(a.Address, "driver"))
+		// One that cannot be read is as good as none.
+		a.Driver, _ = hostpci.DriverOf(d.host.root, a.Address)
 		if byID {
 			a.Owned = x.id != hotResetDevUnowned
 		} else {
@@ -104,7 +107,7 @@ func (h *host) groups() map[int]int {
 	m := map[int]int{}
 	for _, dev := range h.devices {
 		if s, ok := dev.domain.space.(interface{ groupFD() int }); ok {
-			m[dev.fn.group] = s.groupFD()
+			m[dev.fn.IOMMUGroup] = s.groupFD()
 		}
 	}
 	return m
@@ -166,11 +169,7 @@ func notOwned(list []Affected) string {
 	var names []string
 	for _, a := range list {
 		if !a.Owned {
-			driver := a.Driver
-			if driver == "" {
-				driver = "no driver"
-			}
-			names = append(names, a.Address+" ("+driver+")")
+			names = append(names, a.Address+" ("+cmp.Or(a.Driver, "no driver")+")")
 		}
 	}
 	return strings.Join(names, ", ")
@@ -196,6 +195,6 @@ func (d *Device) stopForReset(with *Device) error {
 		return nil // closed or taken away meanwhile
 	}
 	defer done()
-	d.alert(fmt.Errorf("%w: it is being reset together with %s", ErrDeviceFault, with.fn.address), "set it up again")
+	d.alert(fmt.Errorf("%w: it is being reset together with %s", ErrDeviceFault, with.fn.Address), "set it up again")
 	return d.quiesce()
 }

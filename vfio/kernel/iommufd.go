@@ -27,11 +27,11 @@ type ioasSpace struct {
 
 // openIOMMUFD makes an address space. Devices are attached to it later.
 func (at opening) openIOMMUFD() (_ space, err error) {
-	if at.fn.cdev == "" {
-		return nil, at.explainMissing("find the node of", at.files.node("vfio/devices"))
+	if at.node == "" {
+		return nil, at.missing("find the node of", unix.ENOENT, "dev/vfio/devices")
 	}
 	if at.iommufd.users == 0 {
-		if at.iommufd.fd, err = at.openNode("iommufd", at.files.node("iommu")); err != nil {
+		if at.iommufd.fd, err = at.openNode("iommufd", "dev/iommu"); err != nil {
 			return nil, err
 		}
 	}
@@ -66,8 +66,7 @@ func (h *host) closeIOMMUFD() error {
 // openDevice opens the function's node, makes it ours and attaches it to the
 // address space. Nothing else works before.
 func (s *ioasSpace) openDevice(at opening) (_ int, err error) {
-	node := at.files.node("vfio/devices/" + at.fn.cdev)
-	fd, err := at.openNode("node", node)
+	fd, err := at.openNode("node", at.node)
 	if err != nil {
 		return -1, err
 	}
@@ -78,7 +77,7 @@ func (s *ioasSpace) openDevice(at opening) (_ int, err error) {
 	}()
 	bind := newBind(s.iommufd, at.tokenBytes())
 	if _, err := at.sys.ioctl(fd, vfioDeviceBindIOMMUFD, bytesOf(bind)[:bind.argsz]); err != nil {
-		hint, err := at.explainBind(err, node)
+		hint, err := at.explainBind(err)
 		return -1, at.fail("bind to iommufd", err, hint)
 	}
 	attach := attachPT{pageT: s.ioas}

@@ -9,26 +9,27 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/vfio/hostpci"
 )
 
 // unguardedSpace is physical memory: there is no IOMMU, so nothing is mapped
 // and nothing is checked by anyone else.
 type unguardedSpace struct {
 	*groupSpace
-	files   files
+	root    hostpci.Root
 	pagemap int
 }
 
 // openUnguarded opens the function's group without an IOMMU.
 func (at opening) openUnguarded() (_ space, err error) {
-	if !at.fn.unguarded {
-		if at.fn.group >= 0 {
+	if !at.fn.Unguarded {
+		if at.fn.IOMMUGroup >= 0 {
 			return nil, at.fail("open without IOMMU", vfio.ErrNotSupported,
 				"an IOMMU guards this function: leave backend=noiommu out")
 		}
-		return nil, at.explainMissing("open without IOMMU", at.files.node("vfio"))
+		return nil, at.missing("open without IOMMU", unix.ENOENT, "dev/vfio")
 	}
-	pagemap, err := at.sys.open(at.files.path("proc/self/pagemap"), unix.O_RDONLY)
+	pagemap, err := at.sys.open(at.root.Path("proc/self/pagemap"), unix.O_RDONLY)
 	if err != nil {
 		return nil, at.fail("open the page map for", err, "physical addresses come from there: it needs CONFIG_PROC_PAGE_MONITOR")
 	}
@@ -38,7 +39,7 @@ func (at opening) openUnguarded() (_ space, err error) {
 	}
 	slog.Warn("NO IOMMU: this device can read and write ALL memory of this machine, and so can whoever controls it; "+
 		"one wrong address corrupts or crashes the system. The kernel is now marked as tainted.", "device", at.text)
-	return &unguardedSpace{groupSpace: g, files: at.files, pagemap: pagemap}, nil
+	return &unguardedSpace{groupSpace: g, root: at.root, pagemap: pagemap}, nil
 }
 
 // mapDMA checks that the memory is where the device will look for it.
@@ -68,7 +69,7 @@ func (s *unguardedSpace) unmapDMA(_, _ uint64) error { return nil }
 
 // limits are all memory there is, if the kernel tells.
 func (s *unguardedSpace) limits() (limits, error) {
-	return limits{ranges: s.files.systemRAM(), available: unknown}, nil
+	return limits{ranges: systemRAM(s.root), available: unknown}, nil
 }
 
 func (s *unguardedSpace) close() error {

@@ -124,6 +124,11 @@ func TestFailingSteps(t *testing.T) {
 			tr.remove("dev/vfio")
 			tr.remove("sys/bus/pci/devices", nic, "driver")
 		}, unix.ENOENT, []string{"no driver", "modprobe vfio-pci"}},
+		{"a bridge", both, func(tr tree, _ *fake) {
+			tr.remove("dev/vfio")
+			tr.remove("sys/bus/pci/devices", nic)
+			tr.function(nic, "pcieport", -1, "0x060400")
+		}, unix.ENOENT, []string{"stays with the kernel"}},
 		{"no IOMMU", both, func(tr tree, _ *fake) {
 			tr.remove("dev/vfio")
 			tr.remove("sys/bus/pci/devices", nic, "iommu_group")
@@ -134,7 +139,7 @@ func TestFailingSteps(t *testing.T) {
 		{"no permission", both[:1], func(_ tree, k *fake) { k.fail["open dev/vfio/7"] = unix.EACCES }, unix.EACCES, []string{"chown"}},
 		{"busy", both[:1], func(tr tree, k *fake) {
 			k.fail["open dev/vfio/7"] = unix.EBUSY
-			tr.holder(4711, "qemu", tr.node("vfio/7"))
+			tr.holder(4711, "qemu", "dev/vfio/7")
 		}, unix.EBUSY, []string{"open group", "process 4711 (qemu) holds it"}},
 		{"busy, by whom nobody knows", both[:1], func(_ tree, k *fake) { k.fail["open dev/vfio/7"] = unix.EBUSY }, unix.EBUSY, []string{"fuser -v"}},
 		{"too many files", both[:1], func(_ tree, k *fake) { k.fail["open dev/vfio/7"] = unix.EMFILE }, unix.EMFILE, []string{"ulimit -n"}},
@@ -145,8 +150,9 @@ func TestFailingSteps(t *testing.T) {
 			k.viable[7] = false
 			tr.function("0000:03:00.1", "ice", 7, nicClass)
 			tr.function("0000:00:01.0", "pcieport", 7, "0x060400")
+			tr.function("0000:00:02.0", "shpchp", 7, "0x060400")
 			tr.function("0000:03:00.2", "", 7, nicClass)
-		}, errNotViable, []string{"0000:00:01.0 (pcieport)", "0000:03:00.1 (ice: in the way)", "0000:03:00.2 (no driver)", nic + " (vfio-pci)", "trapeze bind 0000:03:00.1"}},
+		}, errNotViable, []string{"0000:00:01.0 (pcieport)", "0000:00:02.0 (shpchp), ", "0000:03:00.1 (ice: in the way)", "0000:03:00.2 (no driver)", nic + " (vfio-pci)", "trapeze bind 0000:03:00.1"}},
 		{"not viable when put into a container", both[:1], func(tr tree, k *fake) {
 			k.fail["SET_CONTAINER"] = unix.EPERM
 			tr.function("0000:03:00.1", "ice", 7, nicClass)
@@ -166,11 +172,11 @@ func TestFailingSteps(t *testing.T) {
 		{"iommufd full", both[1:], func(_ tree, k *fake) { k.fail["IOAS_ALLOC"] = unix.ENOMEM }, unix.ENOMEM, []string{"no memory"}},
 		{"node held", both[1:], func(tr tree, k *fake) {
 			k.fail["BIND_IOMMUFD"] = unix.EINVAL
-			tr.holder(99, "dpdk", tr.node("vfio/devices/vfio0"))
+			tr.holder(99, "dpdk", "dev/vfio/devices/vfio0")
 		}, unix.EBUSY, []string{"process 99 (dpdk) holds it"}},
 		{"group held", both[1:], func(tr tree, k *fake) {
 			k.fail["BIND_IOMMUFD"] = unix.EBUSY
-			tr.holder(98, "vpp", tr.node("vfio/7"))
+			tr.holder(98, "vpp", "dev/vfio/7")
 		}, unix.EBUSY, []string{"process 98 (vpp) holds it"}},
 		{"no interrupt isolation", both[1:], func(_ tree, k *fake) { k.fail["BIND_IOMMUFD"] = unix.EPERM }, unix.EPERM, []string{"iommufd/parameters/allow_unsafe_interrupts"}},
 		{"bind without IOMMU", both[1:], func(_ tree, k *fake) { k.fail["BIND_IOMMUFD"] = unix.ENODEV }, unix.ENODEV, []string{"intel_iommu=on"}},

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/vfio/hostpci"
 )
 
 // The names of the back ends, as options and in vfio.Info.
@@ -32,9 +33,6 @@ type options struct {
 	huge     bool
 }
 
-// functionPattern is domain (which may be missing), bus, device and function.
-var functionPattern = regexp.MustCompile(`^(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[01][0-9a-f]\.[0-7])$`)
-
 var tokenPattern = regexp.MustCompile(`^[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}$`)
 
 // parseOptions reads an address of scheme "pci". Errors wrap
@@ -45,14 +43,10 @@ func parseOptions(a vfio.Address) (options, error) {
 		return options{}, &vfio.Error{Op: "parse address", Device: o.text,
 			Err: fmt.Errorf("%w: %s", vfio.ErrBadAddress, fmt.Sprintf(format, args...)), Hint: hint}
 	}
-	m := functionPattern.FindStringSubmatch(strings.ToLower(a.Path))
-	if m == nil {
+	var err error
+	if o.function, err = hostpci.ParseAddress("pci:" + a.Path); err != nil {
 		return bad("domain, bus, device and function as lspci -D prints them: pci:0000:03:00.0", "%q is no PCI function", a.Path)
 	}
-	if m[1] == "" {
-		m[1] = "0000"
-	}
-	o.function = m[1] + ":" + m[2]
 	for name, values := range a.Options {
 		value := values[0]
 		switch name {

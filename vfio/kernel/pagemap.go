@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/vfio/hostpci"
 )
 
 // An entry of /proc/self/pagemap (Documentation/admin-guide/mm/pagemap.rst).
@@ -78,8 +79,8 @@ var everything = []vfio.IOVARange{{First: 0, Last: 1<<52 - 1}}
 
 // systemRAM lists the physical addresses of memory, from /proc/iomem. The
 // kernel hides them, as zeros, from processes without CAP_SYS_ADMIN.
-func (f files) systemRAM() []vfio.IOVARange {
-	file, err := os.Open(f.path("proc/iomem"))
+func systemRAM(root hostpci.Root) []vfio.IOVARange {
+	file, err := os.Open(root.Path("proc/iomem"))
 	if err != nil {
 		return everything
 	}

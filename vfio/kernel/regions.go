@@ -172,7 +172,7 @@ func (d *Device) hintAccess(index int, err error) string {
 		return ""
 	}
 	hint := "memory decode is off (vfio.CommandMemory) or the device is asleep"
-	if power := powerHint(d.host.files, d.fn.address); power != "" {
+	if power := powerHint(d.host.root, d.fn.Address); power != "" {
 		hint += ": " + power
 	}
 	return hint

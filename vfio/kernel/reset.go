@@ -113,7 +113,7 @@ func (d *Device) quiesce() error {
 func (d *Device) hintReset(op string, err error) string {
 	switch {
 	case errors.Is(err, unix.EIO):
-		return powerHint(d.host.files, d.fn.address)
+		return powerHint(d.host.root, d.fn.Address)
 	case !errors.Is(err, unix.ENOTTY) && !errors.Is(err, unix.EINVAL):
 		return ""
 	case op == opHotReset:

@@ -21,7 +21,7 @@ func TestReset(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			forEachBackend(t, func(t *testing.T, k *fake, d *Device) {
 				f := k.functions[nic]
-				f.affected = []hotResetDependent{{id: uint32(d.fn.group), bus: 3}}
+				f.affected = []hotResetDependent{{id: uint32(d.fn.IOMMUGroup), bus: 3}}
 				if d.Info().Backend != backendNoIOMMU {
 					if err := d.MapDMA(alloc(t, 4096), 0x1000, both); err != nil {
 						t.Fatal(err)

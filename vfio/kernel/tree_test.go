@@ -6,18 +6,27 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+
+	"github.com/trapeze-nic/trapeze/vfio/hostpci"
 )
 
 // tree is a folder that looks like the root of a machine: sysfs, proc, and the
 // names of device nodes.
 type tree struct {
 	t *testing.T
-	files
+	hostpci.Root
+}
+
+func (tr tree) path(elements ...string) string { return tr.Path(filepath.Join(elements...)) }
+
+// ownNode is the folder in sysfs that names a function's own node.
+func ownNode(address, name string) string {
+	return "sys/bus/pci/devices/" + address + "/vfio-dev/" + name
 }
 
 func newTree(t *testing.T) tree {
 	t.Helper()
-	tr := tree{t, files{t.TempDir()}}
+	tr := tree{t, hostpci.Root(t.TempDir())}
 	tr.file("", "dev/vfio/vfio")
 	tr.file("VmLck:\t      64 kB\nVmPin:\t     128 kB\n", "proc/self/status")
 	return tr
@@ -53,6 +62,8 @@ func (tr tree) remove(path ...string) {
 func (tr tree) function(address, driver string, group int, class string) {
 	tr.t.Helper()
 	base := "sys/bus/pci/devices/" + address
+	tr.file("0x1af4\n", base, "vendor")
+	tr.file("0x1337\n", base, "device")
 	tr.file(class+"\n", base, "class")
 	tr.file("D0\n", base, "power_state")
 	tr.file("on\n", base, "power/control")
@@ -68,7 +79,7 @@ func (tr tree) function(address, driver string, group int, class string) {
 // cdev gives a function a node of its own.
 func (tr tree) cdev(address, name string) {
 	tr.t.Helper()
-	tr.check(os.MkdirAll(tr.pci(address, "vfio-dev", name), 0o755))
+	tr.check(os.MkdirAll(tr.path(ownNode(address, name)), 0o755))
 	tr.file("", "dev/vfio/devices", name)
 	tr.file("", "dev/iommu")
 }
@@ -80,7 +91,7 @@ func (tr tree) groupNode(name string) { tr.t.Helper(); tr.file("", "dev/vfio", n
 func (tr tree) holder(pid int, name, node string) {
 	tr.t.Helper()
 	tr.file(name+"\n", "proc", strconv.Itoa(pid), "comm")
-	tr.link(node, "proc", strconv.Itoa(pid), "fd/7")
+	tr.link("/"+node, "proc", strconv.Itoa(pid), "fd/7")
 }
 
 const (

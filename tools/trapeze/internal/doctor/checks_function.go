@@ -171,7 +171,7 @@ func checkACS(h *Host) Finding {
 	why := "devices that could reach each other behind the IOMMU's back are one group"
 	var without []string
 	for _, b := range f.Bridges {
-		config, err := readConfig(h.Root, b)
+		config, err := hostpci.Config(h.Root, b)
 		switch {
 		case err != nil || len(config) <= 256:
 			why += "; configuration space tells which bridge lacks ACS, and is for root to read"
@@ -225,7 +225,7 @@ func checkNode(h *Host) Finding {
 		return found(Error, err.Error(), "")
 	}
 	if len(nodes) == 0 {
-		where := fmt.Sprintf("/dev/vfio/%d", f.IOMMUGroup)
+		where := "/" + cmp.Or(f.GroupNode(), "dev/vfio")
 		if h.Container != "" {
 			return found(Error, where+" is not in this container", "opening it fails with ENOENT", "docker run --device /dev/vfio/vfio --device "+where+" …")
 		}
@@ -300,7 +300,7 @@ func checkToken(h *Host) Finding {
 	if physical == "" {
 		return fine("it is no virtual function")
 	}
-	driver, err := h.Root.Link(path.Join("sys/bus/pci/devices", physical, "driver"))
+	driver, err := hostpci.DriverOf(h.Root, physical)
 	if err != nil {
 		return found(Warning, err.Error(), "")
 	}

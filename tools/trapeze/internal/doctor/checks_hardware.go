@@ -97,7 +97,7 @@ func checkInterrupts(h *Host) Finding {
 		return found(Warning, "MSI is off: the kernel was started with pci=nomsi", why, fix...)
 	}
 	for _, a := range append(h.Function.Bridges, h.Function.Address) {
-		if h.Root.Optional(path.Join("sys/bus/pci/devices", a, "msi_bus")) == "0" {
+		if hostpci.Attribute(h.Root, a, "msi_bus") == "0" {
 			return found(Warning, "MSI is switched off for "+a, why, "echo 1 > /sys/bus/pci/devices/"+a+"/msi_bus")
 		}
 	}
@@ -198,7 +198,7 @@ func checkReset(h *Host) Finding {
 		if n == f.Address || !strings.HasPrefix(n, bus) {
 			continue
 		}
-		driver, err := h.Root.Link(path.Join("sys/bus/pci/devices", n, "driver"))
+		driver, err := hostpci.DriverOf(h.Root, n)
 		if err != nil || driver != "" && !hostpci.IsVFIO(driver) {
 			others = append(others, n+" ("+cmp.Or(driver, "unknown")+")")
 		}

@@ -5,6 +5,8 @@ import (
 	"path"
 	"strconv"
 	"strings"
+
+	"github.com/trapeze-nic/trapeze/vfio/hostpci"
 )
 
 // found makes a finding.
@@ -85,15 +87,9 @@ var tables = map[string]table{
 const whyIOMMU = "VFIO gives a function to a process only behind an IOMMU; without one, binding fails with EINVAL"
 
 func checkIOMMU(h *Host) Finding {
-	groups, err := h.Root.Names("sys/kernel/iommu_groups")
+	guarded, err := hostpci.Groups(h.Root)
 	if err != nil {
 		return found(Error, err.Error(), whyIOMMU)
-	}
-	guarded := 0
-	for _, g := range groups {
-		if h.Root.Optional(path.Join("sys/kernel/iommu_groups", g, "name")) != "vfio-noiommu" {
-			guarded++
-		}
 	}
 	if guarded > 0 {
 		return fine("the IOMMU is on: %d groups", guarded)

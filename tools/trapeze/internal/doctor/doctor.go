@@ -169,7 +169,7 @@ func (h *Host) run(c Check) Finding {
 func (h *Host) examine(f hostpci.Function) FunctionReport {
 	of := *h
 	of.Function = &f
-	of.config, of.configErr = readConfig(h.Root, f.Address)
+	of.config, of.configErr = hostpci.Config(h.Root, f.Address)
 	if len(of.config) >= 4 && f.SRIOV.Physical != "" && !gone(of.config) {
 		// Virtual functions have no IDs there (PCIe base specification, 9.3.4.1);
 		// the kernel knows them.

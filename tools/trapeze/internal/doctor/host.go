@@ -1,11 +1,7 @@
 package doctor
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path"
 	"regexp"
 	"strconv"
 	"strings"
@@ -203,18 +199,9 @@ func readProcess(r hostpci.Root) (process, error) {
 	return p, nil
 }
 
-// readConfig reads configuration space: 64 bytes of it without privileges.
-func readConfig(r hostpci.Root, address string) ([]byte, error) {
-	b, err := os.ReadFile(r.Path(path.Join("sys/bus/pci/devices", address, "config")))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	return b, err
-}
-
 // attribute reads a file of the function.
 func (h *Host) attribute(name string) string {
-	return h.Root.Optional(path.Join("sys/bus/pci/devices", h.Function.Address, name))
+	return hostpci.Attribute(h.Root, h.Function.Address, name)
 }
 
 // unsafeMode says whether VFIO takes functions without an IOMMU.
