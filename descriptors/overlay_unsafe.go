@@ -3,6 +3,8 @@ package descriptors
 import (
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/trapeze-nic/trapeze/internal/atomicmem"
 )
 
 // ControlAt lays a control segment over the first 32 bytes of b. It returns nil
@@ -78,7 +80,7 @@ func (c *ControlSegment) LoadStatus() Status {
 
 // StoreStatus writes Status with release. It hands the descriptor over.
 func (c *ControlSegment) StoreStatus(s Status) {
-	storeRelease32(&c.Status, uint32(s))
+	atomicmem.Store32(&c.Status, uint32(s))
 }
 
 // LoadFlags reads Flags with acquire: the rest of the entry is visible after a
@@ -86,19 +88,19 @@ func (c *ControlSegment) StoreStatus(s Status) {
 func (c *Completion) LoadFlags() uint32 { return atomic.LoadUint32(&c.Flags) }
 
 // Publish writes Flags with release. It hands the entry to the consumer.
-func (c *Completion) Publish(flags uint32) { storeRelease32(&c.Flags, flags) }
+func (c *Completion) Publish(flags uint32) { atomicmem.Store32(&c.Flags, flags) }
 
 // LoadFlags reads Flags with acquire, see Completion.LoadFlags.
 func (e *AdminEntry) LoadFlags() uint32 { return atomic.LoadUint32(&e.Flags) }
 
 // Publish writes Flags with release, see Completion.Publish.
-func (e *AdminEntry) Publish(flags uint32) { storeRelease32(&e.Flags, flags) }
+func (e *AdminEntry) Publish(flags uint32) { atomicmem.Store32(&e.Flags, flags) }
 
 // LoadFlags reads Flags with acquire, see Completion.LoadFlags.
 func (r *DMARecord) LoadFlags() uint32 { return atomic.LoadUint32(&r.Flags) }
 
 // Publish writes Flags with release, see Completion.Publish.
-func (r *DMARecord) Publish(flags uint32) { storeRelease32(&r.Flags, flags) }
+func (r *DMARecord) Publish(flags uint32) { atomicmem.Store32(&r.Flags, flags) }
 
 // Load copies the counters that the device keeps at p into to. It returns false
 // if the device was writing meanwhile: to then holds a mixture, and the caller
@@ -119,22 +121,22 @@ func (p *Progress) Load(to *Progress) bool {
 // the sequence from from, which it advances by two: p is memory of the host.
 func (p *Progress) Store(from *Progress) {
 	from.Sequence |= 1
-	storeRelease32(&p.Sequence, from.Sequence)
-	storeRelease32(&p.Frame, from.Frame)
-	storeRelease32(&p.Length, from.Length)
-	storeRelease32(&p.Arrived, from.Arrived)
-	storeRelease32(&p.Sent, from.Sent)
-	storeRelease32(&p.Queued, from.Queued)
-	storeRelease32(&p.Flags, from.Flags)
+	atomicmem.Store32(&p.Sequence, from.Sequence)
+	atomicmem.Store32(&p.Frame, from.Frame)
+	atomicmem.Store32(&p.Length, from.Length)
+	atomicmem.Store32(&p.Arrived, from.Arrived)
+	atomicmem.Store32(&p.Sent, from.Sent)
+	atomicmem.Store32(&p.Queued, from.Queued)
+	atomicmem.Store32(&p.Flags, from.Flags)
 	from.Sequence++
-	storeRelease32(&p.Sequence, from.Sequence)
+	atomicmem.Store32(&p.Sequence, from.Sequence)
 }
 
 // LoadIndex reads a ring index that the other side writes, with acquire.
 func LoadIndex(p *uint32) uint32 { return atomic.LoadUint32(p) }
 
 // StoreIndex writes a ring index for the other side, with release.
-func StoreIndex(p *uint32, v uint32) { storeRelease32(p, v) }
+func StoreIndex(p *uint32, v uint32) { atomicmem.Store32(p, v) }
 
 // IndexAt lays a ring index over the first 4 bytes of b, or returns nil if b is
 // too short or not aligned to 4 bytes.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator/internal/pciconfig"
+	"github.com/trapeze-nic/trapeze/internal/atomicmem"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -156,7 +157,7 @@ func (d *Device) storeDoorbell(offset uint64, p []byte) {
 		d.engine.Doorbell(offset, v)
 		return
 	}
-	descriptors.StoreIndex(descriptors.IndexAt(d.doorbells.bytes[offset:]), v)
+	atomicmem.Store32(descriptors.IndexAt(d.doorbells.bytes[offset:]), v)
 	// A host that marks the pages that it has mapped need not mark this one.
 	descriptors.SetMarks(d.doorbells.bytes, offset/descriptors.PageSize)
 	d.engine.Wake()

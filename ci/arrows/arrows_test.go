@@ -41,6 +41,8 @@ func TestRules(t *testing.T) {
 		{"own sub-package", "wire/udp.go", imports(ours + "wire/shm"), ""},
 		{"sub-package uses the room's arrows", "wire/shm/port.go", imports(ours + "engine"), ""},
 		{"a room's internal part", "vfio/region.go", imports(ours + "internal/vfio/mmio"), ""},
+		{"a barrier below the data sheet", "descriptors/overlay.go", imports(ours + "internal/atomicmem"), ""},
+		{"the barrier to the data sheet", "internal/atomicmem/x.go", imports(ours + "descriptors"), "imports none of our packages"},
 		{"another room's internal part", "vfio/region.go", imports(ours + "internal/emulator/processor"), "not emulator"},
 		{"an internal part uses its room's arrows", "internal/vfio/mmio/x.go", imports(ours + "driver"), "not driver"},
 		{"driver to emulator", "driver/nic.go", imports(ours + "emulator"), "driver may import pipeline, firmware-loader, vfio, descriptors, internal, not emulator"},

@@ -6,16 +6,18 @@ import "strings"
 
 // rooms lists, for each room of the house, the other rooms that its code may
 // import. Rooms in the list of joiners may import everything and be imported by
-// nobody. Tests may import everything.
+// nobody. Tests may import everything. internal/atomicmem is a room of its own below
+// all others, as the data sheet uses it.
 var rooms = map[string][]string{
 	"vfio":            {"internal"},
-	"descriptors":     {},
+	"atomicmem":       {},
+	"descriptors":     {"atomicmem"},
 	"pipeline":        {},
 	"firmware-loader": {"descriptors"},
-	"internal":        {"descriptors"},
+	"internal":        {"descriptors", "atomicmem"},
 	"engine":          {"descriptors", "pipeline", "internal"},
-	"wire":            {"engine", "vfio", "descriptors", "internal"},
-	"emulator":        {"engine", "wire", "pipeline", "firmware-loader", "vfio", "descriptors", "internal"},
+	"wire":            {"engine", "vfio", "descriptors", "internal", "atomicmem"},
+	"emulator":        {"engine", "wire", "pipeline", "firmware-loader", "vfio", "descriptors", "internal", "atomicmem"},
 	"driver":          {"pipeline", "firmware-loader", "vfio", "descriptors", "internal"},
 	"via":             {"driver", "pipeline", "firmware-loader", "vfio", "descriptors", "internal"},
 	"lab":             {"via", "driver", "emulator", "wire", "pipeline", "vfio", "descriptors", "internal"},

@@ -16,7 +16,7 @@ func TestRun(t *testing.T) {
 	}
 	// The test cache knows which files a test has opened, and not what it has
 	// built.
-	for _, name := range []string{"internal/vfio/mmio/mmio_amd64.s", "internal/vfio/mmio/mmio_arm64.s", "descriptors/publish_amd64.s", "descriptors/publish_arm64.s"} {
+	for _, name := range []string{"internal/vfio/mmio/mmio_amd64.s", "internal/vfio/mmio/mmio_arm64.s", "internal/atomicmem/atomicmem_amd64.s", "internal/atomicmem/atomicmem_arm64.s"} {
 		if _, err := os.ReadFile("../../" + name); err != nil {
 			t.Fatal(err)
 		}
@@ -25,7 +25,7 @@ func TestRun(t *testing.T) {
 	if err := run(t.Context(), []string{"-v"}, &out); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"amd64: 12 functions checked, 0 problems", "arm64: 12 functions checked, 0 problems", "dmb oshst"} {
+	for _, want := range []string{"amd64: 16 functions checked, 0 problems", "arm64: 16 functions checked, 0 problems", "dmb oshst"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("output lacks %q:\n%s", want, out.String())
 		}
@@ -53,7 +53,7 @@ func TestCheck(t *testing.T) {
 	const (
 		write32 = module + "internal/vfio/mmio.Write32"
 		read8   = module + "internal/vfio/mmio.Read8"
-		release = module + "descriptors.storeRelease32"
+		release = module + "internal/atomicmem.Store32"
 		barrier = module + "internal/vfio/mmio.ToDevice"
 	)
 	tests := []struct {
@@ -69,7 +69,7 @@ func TestCheck(t *testing.T) {
 		{"other register", "amd64", read8 + assembly, "mov 0x8(%rsp),%rax; movzbl (%rax),%ebx; mov %cl,0x10(%rsp); retq", "Read8"},
 		{"barrier missing", "arm64", barrier + assembly, "ret", "ToDevice"},
 		{"wrong barrier", "arm64", barrier + assembly, "dmb oshld; ret", "ToDevice"},
-		{"no release", "arm64", release + assembly, "ldr x0, [sp,#8]; ldr w1, [sp,#16]; str w1, [x0]; ret", "storeRelease32"},
+		{"no release", "arm64", release + assembly, "ldr x0, [sp,#8]; ldr w1, [sp,#16]; str w1, [x0]; ret", "Store32"},
 		{"exclusive store", "arm64", write32 + assembly, "ldr x0, [sp,#8]; ldr w1, [sp,#16]; stlxr w2, w1, [x0]; ret", "Write32"},
 		{"wrapper touches the pointer", "amd64", write32, "mov (%rax),%ecx; callq 0x48acc0; retq", "access to memory"},
 		{"wrapper touches a global", "amd64", write32, "mov 0xd0a0b(%rip),%rcx; retq", "access to memory"},

@@ -6,7 +6,8 @@ import "regexp"
 // without it is what Go code calls, which passes the arguments on.
 const assembly = ".abi0"
 
-// rule gives the whole code of a function, in GNU notation. The accessors are so
+// rule gives the whole code of a function, in GNU notation, with ADDRESS for where a
+// jump leads, which depends on the rest of the program. The accessors are so
 // short that nothing less says as much: one access through the pointer that was
 // given, plain and of the right width, nothing else in memory but arguments and
 // result, and the value on its way between them. To change an accessor is to
@@ -47,7 +48,13 @@ var architectures = []architecture{
 			{"internal/vfio/mmio.ToDevice", "retq"},
 			{"internal/vfio/mmio.FromDevice", "retq"},
 			{"internal/vfio/mmio.FlushWriteCombining", "sfence; retq"},
-			{"descriptors.storeRelease32", "mov 0x8(%rsp),%rax; mov 0x10(%rsp),%ebx; mov %ebx,(%rax); retq"},
+			{"internal/atomicmem.Store32", "mov 0x8(%rsp),%rax; mov 0x10(%rsp),%ebx; mov %ebx,(%rax); retq"},
+			{"internal/atomicmem.Store64", "mov 0x8(%rsp),%rax; mov 0x10(%rsp),%rbx; mov %rbx,(%rax); retq"},
+			{"internal/atomicmem.LoadBarrier", "retq"},
+			{"internal/atomicmem.Fetch", "mov 0x8(%rsp),%rax; prefetcht0 (%rax); prefetcht0 0x40(%rax); retq"},
+			// The disassembler does not know CLDEMOTE (%rax), 0f 1c 00: it skips 0f and
+			// takes the rest for sbb.
+			{"internal/atomicmem.Demote", "mov 0x8(%rsp),%rax; mov 0x10(%rsp),%rcx; sbb $0x0,%al; add $0x40,%rax; dec %rcx; jne ADDRESS; retq"},
 		},
 	},
 	{
@@ -67,7 +74,11 @@ var architectures = []architecture{
 			{"internal/vfio/mmio.ToDevice", "dmb oshst; ret"},
 			{"internal/vfio/mmio.FromDevice", "dmb oshld; ret"},
 			{"internal/vfio/mmio.FlushWriteCombining", "dsb st; ret"},
-			{"descriptors.storeRelease32", "ldr x0, [sp,#8]; ldr w1, [sp,#16]; stlr w1, [x0]; ret"},
+			{"internal/atomicmem.Store32", "ldr x0, [sp,#8]; ldr w1, [sp,#16]; stlr w1, [x0]; ret"},
+			{"internal/atomicmem.Store64", "ldr x0, [sp,#8]; ldr x1, [sp,#16]; stlr x1, [x0]; ret"},
+			{"internal/atomicmem.LoadBarrier", "dmb ishld; ret"},
+			{"internal/atomicmem.Fetch", "ldr x0, [sp,#8]; prfm pldl1keep, [x0]; prfm pldl1keep, [x0,#64]; ret"},
+			{"internal/atomicmem.Demote", "ret"},
 		},
 	},
 }

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/atomicmem"
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
 )
 
@@ -54,7 +55,7 @@ func (p *Port) Return() (valid bool) {
 	if !p.borrowed {
 		return true
 	}
-	loadBarrier() // what was borrowed has been read
+	atomicmem.LoadBarrier() // what was borrowed has been read
 	valid = p.session != nil && !p.rx.revoked()
 	if !valid {
 		p.counts.revoked.Add(1)

@@ -3,7 +3,7 @@ package shm
 import (
 	"sync/atomic"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/atomicmem"
 )
 
 // receiver takes frames out of one direction, whoever fills it. The zero value
@@ -83,7 +83,7 @@ func (r *receiver) none(w uint64) {
 	// Where the next frame will start is fetched at each look. The processor does
 	// so ahead of knowing that the look is in vain: when it is not, a frame of two
 	// lines is under way at the same time as its word.
-	fetch(&r.frames[r.tail&uint32(len(r.frames)-1)])
+	atomicmem.Fetch(&r.frames[r.tail&uint32(len(r.frames)-1)])
 	if w>>numShift != numberOf(r.number-uint32(len(r.words))) {
 		r.fault = &PeerError{"number of a frame", w >> numShift, "the next one, or the one that was there before"}
 		return
@@ -166,7 +166,7 @@ func (r *receiver) revoked() bool {
 }
 
 func (r *receiver) free() {
-	descriptors.StoreIndex(r.freed, r.tail)
+	atomicmem.Store32(r.freed, r.tail)
 	r.freedLast = r.tail
 }
 

@@ -1,6 +1,10 @@
 package shm
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/trapeze-nic/trapeze/internal/atomicmem"
+)
 
 // sender puts frames into one direction. The zero value has no memory.
 type sender struct {
@@ -86,7 +90,7 @@ func (s *sender) flush() bool {
 		return false
 	}
 	s.batch = false
-	storeWord(s.word(s.firstNumber), s.first)
+	atomicmem.Store64(s.word(s.firstNumber), s.first)
 	return true
 }
 
@@ -97,7 +101,7 @@ func (s *sender) answer(heard uint32) {
 	s.heard = heard
 	if s.room > demoteAbove && s.room <= demoteUpTo && s.number-s.firstNumber == 1 {
 		f := s.frame(s.start, s.room)
-		demote(&f[0], int(slotSize(s.room))/lineSize)
+		atomicmem.Demote(&f[0], int(slotSize(s.room))/lineSize)
 	}
 }
 
@@ -134,9 +138,9 @@ func (s *sender) abort() {
 }
 
 // revoke makes the loans of all frames before the next one void.
-func (s *sender) revoke() { storeWord(s.void, voidBefore|uint64(s.number)) }
+func (s *sender) revoke() { atomicmem.Store64(s.void, voidBefore|uint64(s.number)) }
 
 // tell writes the word of the open frame.
 func (s *sender) tell(flags uint64) {
-	storeWord(s.word(s.number-1), wordOf(s.number-1, s.room, s.shown, flags))
+	atomicmem.Store64(s.word(s.number-1), wordOf(s.number-1, s.room, s.shown, flags))
 }

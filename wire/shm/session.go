@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/trapeze-nic/trapeze/internal/atomicmem"
 )
 
 // session is one connection with a peer, from the greeting to its end.
@@ -71,7 +73,7 @@ func (s *session) end(why error) {
 }
 
 // void revokes all loans of a session that has ended. Its peer may not know yet.
-func (s *session) void() { s.memory.use(func() { storeWord(s.tx.void, voidAll) }) }
+func (s *session) void() { s.memory.use(func() { atomicmem.Store64(s.tx.void, voidAll) }) }
 
 // cause is why the session has ended.
 func (s *session) cause() error {

@@ -1,5 +1,3 @@
-//go:build amd64 || arm64
-
 package shm
 
 // A word says all about one frame: see the package's documentation.
@@ -37,24 +35,3 @@ const (
 	voidBefore uint64 = 1 << 32
 	voidAll    uint64 = 1 << 33
 )
-
-// loadBarrier keeps the loads before it ahead of those that follow.
-//
-//go:noescape
-func loadBarrier()
-
-// fetch begins to fetch the two cache lines at p.
-//
-//go:noescape
-func fetch(p *byte)
-
-// storeWord stores v at p with release.
-//
-//go:noescape
-func storeWord(p *uint64, v uint64)
-
-// demote hints that the cache lines at p, at least one, should go to the cache
-// that all cores share: the receiver finds them there sooner than in this core's.
-//
-//go:noescape
-func demote(p *byte, lines int)

@@ -5,7 +5,7 @@ package main
 import (
 	"runtime"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/atomicmem"
 	"github.com/trapeze-nic/trapeze/internal/vfio/mmio"
 )
 
@@ -13,7 +13,7 @@ var keep = []any{
 	mmio.Read8, mmio.Read16, mmio.Read32, mmio.Read64,
 	mmio.Write8, mmio.Write16, mmio.Write32, mmio.Write64,
 	mmio.ToDevice, mmio.FromDevice, mmio.FlushWriteCombining,
-	descriptors.StoreIndex,
+	atomicmem.Store32, atomicmem.Store64, atomicmem.LoadBarrier, atomicmem.Fetch, atomicmem.Demote,
 }
 
 func main() { runtime.KeepAlive(keep) }
