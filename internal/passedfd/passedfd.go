@@ -9,7 +9,6 @@
 package passedfd
 
 import (
-	"errors"
 	"fmt"
 	"os"
 
@@ -54,10 +53,6 @@ func IsMemory(fd int) bool {
 	return err == nil
 }
 
-// ErrNotEventfd: a descriptor is something else than an eventfd. Eight bytes that
-// are written to it would get somewhere, or the write would wait.
-var ErrNotEventfd = errors.New("not an eventfd")
-
 // What the kernel calls the files that have no name, in /proc/self/fd. No file
 // with a name can be called so: names there begin with a slash.
 const (
@@ -66,20 +61,6 @@ const (
 )
 
 func name(fd int) (string, error) { return os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)) }
-
-// TakeEventfd checks that a descriptor is an eventfd, and has writing to it not
-// wait. The process that has passed it can undo the latter at any time. It fails
-// with ErrNotEventfd or an errno.
-func TakeEventfd(fd int) error {
-	n, err := name(fd)
-	if err != nil {
-		return err
-	}
-	if n != eventfdName {
-		return fmt.Errorf("%w: %s", ErrNotEventfd, n)
-	}
-	return os.NewSyscallError("fcntl", unix.SetNonblock(fd, true))
-}
 
 // harmless reports whether a descriptor is of a kind whose close never waits.
 func harmless(fd int) bool {

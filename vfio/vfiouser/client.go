@@ -253,9 +253,9 @@ func (d *Device) discard(x *description) {
 	x.close()
 }
 
-// do is link.do on the present connection.
-func (d *Device) do(ctx context.Context, c protocol.Command, payload []byte, fds ...int) ([]byte, []int, error) {
-	return d.link.Load().do(ctx, c, payload, fds...)
+// ask is link.ask on the present connection.
+func (d *Device) ask(ctx context.Context, c protocol.Command, payload []byte, fds ...int) ([]byte, error) {
+	return d.link.Load().ask(ctx, c, payload, fds...)
 }
 
 func (d *Device) fail(op string, err error) error { return d.failHint(op, err, "") }

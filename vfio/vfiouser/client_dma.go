@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser/internal/protocol"
 )
@@ -91,8 +90,7 @@ func mapDMA(ctx context.Context, l *link, m dmaMapping) error {
 	// This fails if it has been sealed before.
 	_, _ = unix.FcntlInt(uintptr(m.mem.FD()), unix.F_ADD_SEALS, unix.F_SEAL_SEAL)
 	request := protocol.DMAMap{Flags: protocol.DMAFlags(m.flags), Address: m.iova, Size: m.size}
-	_, fds, err := l.do(ctx, protocol.CommandDMAMap, request.Append(nil), m.mem.FD())
-	passedfd.Close(fds...)
+	_, err := l.ask(ctx, protocol.CommandDMAMap, request.Append(nil), m.mem.FD())
 	return err
 }
 
@@ -108,8 +106,7 @@ func (d *Device) UnmapDMA(iova, size uint64) error {
 	if !d.dma.has(iova, size) {
 		return d.failHint(op, fmt.Errorf("%w: %#x bytes at %#x", vfio.ErrNotMapped, size, iova), "unmap exactly what one MapDMA mapped")
 	}
-	_, fds, err := d.do(d.life, protocol.CommandDMAUnmap, protocol.NewDMAUnmap(iova, size).Append(nil))
-	passedfd.Close(fds...)
+	_, err := d.ask(d.life, protocol.CommandDMAUnmap, protocol.NewDMAUnmap(iova, size).Append(nil))
 	if err != nil && !d.link.Load().lost() {
 		return d.fail(op, err)
 	}
@@ -229,7 +226,7 @@ func (d *Device) serve(m *protocol.Message) (reply, error) {
 	case c != protocol.CommandDMARead && c != protocol.CommandDMAWrite:
 		return reply{}, &protocol.Error{Message: "header", Field: "command", Value: uint64(c), Why: "a server does not send it", Errno: unix.ENOSYS}
 	case len(m.FDs) != 0:
-		return reply{}, &protocol.Error{Message: c.String(), Field: "number of file descriptors", Value: uint64(len(m.FDs)), Why: "want none", Errno: unix.EINVAL}
+		return reply{}, protocol.Invalid(c, "number of file descriptors", len(m.FDs), "want none")
 	}
 	a, err := protocol.DecodeDMAAccess(c, false, m.Payload)
 	if err != nil {

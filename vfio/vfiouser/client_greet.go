@@ -116,9 +116,7 @@ type greeting struct {
 
 // ask sends a request whose reply has no file descriptors.
 func (g greeting) ask(c protocol.Command, payload []byte) ([]byte, error) {
-	p, fds, err := g.link.do(g.ctx, c, payload)
-	passedfd.Close(fds...)
-	return p, err
+	return g.link.ask(g.ctx, c, payload)
 }
 
 func unsuitable(c protocol.Command, field string, value uint64, why string) error {

@@ -82,8 +82,7 @@ func (d *Device) setSomeIRQs(index, start int, eventfds []int) error {
 	if eventfds[0] >= 0 {
 		fds = eventfds
 	}
-	_, got, err := d.do(d.life, protocol.CommandSetIRQs, m.Append(nil), fds...)
-	passedfd.Close(got...)
+	_, err = d.ask(d.life, protocol.CommandSetIRQs, m.Append(nil), fds...)
 	if err != nil {
 		closeEvents(own)
 		return err
@@ -111,8 +110,7 @@ func (d *Device) DisableIRQs(index int) error {
 
 func (d *Device) disable(index int) error {
 	m := protocol.SetIRQs{Data: protocol.IRQDataNone, Action: protocol.IRQActionTrigger, Index: uint32(index)}
-	_, fds, err := d.do(d.life, protocol.CommandSetIRQs, m.Append(nil))
-	passedfd.Close(fds...)
+	_, err := d.ask(d.life, protocol.CommandSetIRQs, m.Append(nil))
 	if err == nil {
 		d.events.clear(index)
 	}
@@ -174,7 +172,7 @@ func (e *eventfds) wake() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, fd := range e.fds {
-		signalEvent(fd)
+		passedfd.SignalEventfd(fd)
 	}
 }
 

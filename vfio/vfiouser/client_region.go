@@ -59,8 +59,7 @@ func (d *Device) ReadRegionContext(ctx context.Context, index int, offset uint64
 	const c = protocol.CommandRegionRead
 	for len(p) > 0 {
 		a := protocol.RegionAccess{Offset: offset, Region: uint32(index), Count: d.pieceOf(p)}
-		b, fds, err := d.do(ctx, c, a.Append(nil))
-		passedfd.Close(fds...)
+		b, err := d.ask(ctx, c, a.Append(nil))
 		if err != nil {
 			return d.fail(op, err)
 		}
@@ -98,8 +97,7 @@ func (d *Device) WriteRegionContext(ctx context.Context, index int, offset uint6
 	for len(p) > 0 {
 		n := d.pieceOf(p)
 		a := protocol.RegionAccess{Offset: offset, Region: uint32(index), Count: n, Data: p[:n]}
-		_, fds, err := d.do(ctx, c, a.Append(nil))
-		passedfd.Close(fds...)
+		_, err := d.ask(ctx, c, a.Append(nil))
 		if err != nil {
 			return d.fail(op, err)
 		}
@@ -127,7 +125,7 @@ func (d *Device) signalRegion(index int, offset uint64, p []byte) (bool, error) 
 		if l := d.link.Load(); l.lost() {
 			return true, l.err()
 		}
-		signalEvent(e.fd)
+		passedfd.SignalEventfd(e.fd)
 		return true, nil
 	}
 	return false, nil

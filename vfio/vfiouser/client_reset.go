@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser/internal/protocol"
 )
@@ -55,8 +54,7 @@ func (d *Device) resetAlive(ctx context.Context) error {
 			return err
 		}
 	}
-	_, fds, err := d.do(ctx, protocol.CommandDeviceReset, nil)
-	passedfd.Close(fds...)
+	_, err := d.ask(ctx, protocol.CommandDeviceReset, nil)
 	return err
 }
 

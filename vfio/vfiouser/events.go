@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -85,7 +86,7 @@ func closeEvent(fd int) {
 func (t *eventTable) trigger(index, start, count int, bools []byte) {
 	for i := range count {
 		if fd := t.events[index][start+i]; fd >= 0 && (bools == nil || bools[i] != 0) {
-			signalEvent(fd)
+			passedfd.SignalEventfd(fd)
 		}
 	}
 }
@@ -98,7 +99,7 @@ func (t *eventTable) signalRequest() bool {
 		return false
 	}
 	defer unix.Close(fd)
-	signalEvent(fd)
+	passedfd.SignalEventfd(fd)
 	return true
 }
 
@@ -115,18 +116,6 @@ func (t *eventTable) duplicateRequest() int {
 	return fd
 }
 
-// one is what a signal adds to an eventfd: 1, in the byte order of the machine,
-// which is little-endian on all that this runs on.
-var one = [8]byte{1, 0, 0, 0, 0, 0, 0, 0}
-
-// signalEvent signals an eventfd. One that is full is signalled as much as can
-// be.
-func signalEvent(fd int) {
-	if writable(fd) {
-		_, _ = unix.Write(fd, one[:])
-	}
-}
-
 // unblock empties eventfds that are full. Writing to such a one blocks if the
 // client has cleared O_NONBLOCK, which the two processes share, and a device
 // that waits in vain would keep the server waiting too. An honest client's
@@ -136,17 +125,9 @@ func (t *eventTable) unblock() {
 	defer t.mu.Unlock()
 	for _, vectors := range t.events {
 		for _, fd := range vectors {
-			if fd >= 0 && !writable(fd) {
-				var count [8]byte
-				_, _ = unix.Preadv2(fd, [][]byte{count[:]}, -1, unix.RWF_NOWAIT)
+			if fd >= 0 && passedfd.EventfdFull(fd) {
+				passedfd.DrainEventfd(fd)
 			}
 		}
 	}
-}
-
-// writable reports whether a write to an eventfd would not block.
-func writable(fd int) bool {
-	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
-	n, err := unix.Poll(p, 0)
-	return err == nil && n == 1 && p[0].Revents&unix.POLLOUT != 0
 }

@@ -150,6 +150,13 @@ func (l *link) do(ctx context.Context, command protocol.Command, payload []byte,
 	return c.result.payload, c.result.fds, c.result.err
 }
 
+// ask is do for requests whose reply brings no descriptors.
+func (l *link) ask(ctx context.Context, command protocol.Command, payload []byte, fds ...int) ([]byte, error) {
+	p, got, err := l.do(ctx, command, payload, fds...)
+	passedfd.Close(got...)
+	return p, err
+}
+
 // await waits for the reply to c, or fails with the reason why there is none.
 func (l *link) await(ctx context.Context, c *call) error {
 	select {

@@ -3,7 +3,6 @@ package vfiouser
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math"
 	"os"
@@ -185,8 +184,7 @@ func (n *session) handle(m *protocol.Message) (reply, error) {
 	case n.negotiated && h.Command == protocol.CommandVersion:
 		return bad(unix.EINVAL, "VERSION comes once")
 	case len(m.FDs) > do.fds:
-		return reply{}, &protocol.Error{Message: h.Command.String(), Field: "number of file descriptors", Value: uint64(len(m.FDs)),
-			Why: fmt.Sprintf("want at most %d", do.fds), Errno: unix.EINVAL}
+		return reply{}, protocol.Invalid(h.Command, "number of file descriptors", len(m.FDs), "want at most %d", do.fds)
 	}
 	return do.run(n, m)
 }
@@ -219,8 +217,7 @@ func (n *session) version(m *protocol.Message) (reply, error) {
 
 func (n *session) deviceReset(m *protocol.Message) (reply, error) {
 	if len(m.Payload) != 0 {
-		return reply{}, &protocol.Error{Message: m.Header.Command.String(), Field: "size", Value: uint64(m.Header.Size),
-			Why: "want no payload", Errno: unix.EINVAL}
+		return reply{}, protocol.Invalid(m.Header.Command, "size", m.Header.Size, "want no payload")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), n.server.options.ResetTimeout)
 	defer cancel()

@@ -1,10 +1,7 @@
 package vfiouser
 
 import (
-	"fmt"
 	"slices"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -14,8 +11,7 @@ import (
 // irq describes the interrupt index that a message asks for.
 func (n *session) irq(c protocol.Command, index uint32) (vfio.IRQInfo, error) {
 	if irqs := n.dev.Info().IRQs; uint64(index) >= uint64(irqs) {
-		return vfio.IRQInfo{}, &protocol.Error{Message: c.String(), Field: "index", Value: uint64(index),
-			Why: fmt.Sprintf("the device has %d", irqs), Errno: unix.EINVAL}
+		return vfio.IRQInfo{}, protocol.Invalid(c, "index", index, "the device has %d", irqs)
 	}
 	return n.dev.IRQ(int(index))
 }
@@ -64,20 +60,17 @@ func (n *session) checkIRQs(c protocol.Command, in protocol.SetIRQs, fds int) er
 	if err != nil {
 		return err
 	}
-	bad := func(field string, value uint32, format string, a ...any) error {
-		return &protocol.Error{Message: c.String(), Field: field, Value: uint64(value), Why: fmt.Sprintf(format, a...), Errno: unix.EINVAL}
-	}
 	switch {
 	case in.Start >= uint32(info.Count):
-		return bad("start", in.Start, "index %d has %d vectors", in.Index, info.Count)
+		return protocol.Invalid(c, "start", in.Start, "index %d has %d vectors", in.Index, info.Count)
 	case in.Count > uint32(info.Count)-in.Start:
-		return bad("count", in.Count, "index %d has %d vectors from %d on", in.Index, uint32(info.Count)-in.Start, in.Start)
+		return protocol.Invalid(c, "count", in.Count, "index %d has %d vectors from %d on", in.Index, uint32(info.Count)-in.Start, in.Start)
 	case in.Action != protocol.IRQActionTrigger:
-		return bad("flags", in.Action, "vectors of index %d cannot be masked this way", in.Index)
+		return protocol.Invalid(c, "flags", in.Action, "vectors of index %d cannot be masked this way", in.Index)
 	case fds > 0 && in.Data != protocol.IRQDataEventfd:
-		return bad("flags", in.Data, "the message has %d file descriptors", fds)
+		return protocol.Invalid(c, "flags", in.Data, "the message has %d file descriptors", fds)
 	case fds > 0 && uint32(fds) != in.Count:
-		return bad("count", in.Count, "the message has %d file descriptors", fds)
+		return protocol.Invalid(c, "count", in.Count, "the message has %d file descriptors", fds)
 	}
 	return nil
 }

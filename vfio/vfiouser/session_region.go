@@ -38,8 +38,7 @@ func (n *session) region(c protocol.Command, index uint32) (vfio.RegionInfo, err
 	case index < pciRegions:
 		return vfio.RegionInfo{Index: int(index)}, nil
 	}
-	return vfio.RegionInfo{}, &protocol.Error{Message: c.String(), Field: "region", Value: uint64(index),
-		Why: fmt.Sprintf("the device has %d", max(has, pciRegions)), Errno: unix.EINVAL}
+	return vfio.RegionInfo{}, protocol.Invalid(c, "region", index, "the device has %d", max(has, pciRegions))
 }
 
 func (n *session) regionInfo(m *protocol.Message) (reply, error) {
@@ -131,16 +130,13 @@ func (n *session) access(c protocol.Command, a protocol.RegionAccess, need vfio.
 	if err != nil {
 		return err
 	}
-	bad := func(field string, value uint64, format string, args ...any) error {
-		return &protocol.Error{Message: c.String(), Field: field, Value: value, Why: fmt.Sprintf(format, args...), Errno: unix.EINVAL}
-	}
 	switch {
 	case a.Count > serverMaxData:
-		return bad("count", uint64(a.Count), "want at most %#x", serverMaxData)
+		return protocol.Invalid(c, "count", a.Count, "want at most %#x", serverMaxData)
 	case a.Offset > info.Size || uint64(a.Count) > info.Size-a.Offset:
-		return bad("offset", a.Offset, "region %d has %#x bytes, the access %#x", a.Region, info.Size, a.Count)
+		return protocol.Invalid(c, "offset", a.Offset, "region %d has %#x bytes, the access %#x", a.Region, info.Size, a.Count)
 	case info.Flags&need == 0:
-		return bad("region", uint64(a.Region), "it allows only accesses %d", info.Flags)
+		return protocol.Invalid(c, "region", a.Region, "it allows only accesses %d", info.Flags)
 	}
 	return nil
 }

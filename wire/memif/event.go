@@ -55,8 +55,7 @@ func (e *event) unblock() bool {
 		e.mu.Unlock()
 		return false
 	}
-	p := []unix.PollFd{{Fd: int32(e.fd), Events: unix.POLLOUT}}
-	if n, err := unix.Poll(p, 0); err != nil || n != 0 {
+	if !passedfd.EventfdFull(e.fd) {
 		return false
 	}
 	e.drain()
@@ -66,12 +65,8 @@ func (e *event) unblock() bool {
 // one is what signal writes: 1 in the byte order of the machine.
 var one = [8]byte{1}
 
-// drain takes all signals without waiting, whatever the peer has made of the
-// descriptor's flags, which the two processes share.
-func (e *event) drain() {
-	var count [8]byte
-	_, _ = unix.Preadv2(e.fd, [][]byte{count[:]}, -1, unix.RWF_NOWAIT)
-}
+// drain takes all signals without waiting.
+func (e *event) drain() { passedfd.DrainEventfd(e.fd) }
 
 // close closes the descriptor. A peer that has cleared O_NONBLOCK and filled
 // the eventfd may keep a signal waiting: draining lets it go on.

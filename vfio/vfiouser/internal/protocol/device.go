@@ -101,25 +101,25 @@ func DecodeSetIRQs(p []byte) (SetIRQs, error) {
 	m := SetIRQs{Data: flags & irqData, Action: flags & irqAction,
 		Index: order.Uint32(p[8:]), Start: order.Uint32(p[12:]), Count: order.Uint32(p[16:])}
 	if flags&^(irqData|irqAction) != 0 {
-		return m, invalid(c, "flags", flags, "bits 6 to 31 are reserved")
+		return m, Invalid(c, "flags", flags, "bits 6 to 31 are reserved")
 	}
 	if !oneBit(m.Data) || !oneBit(m.Action) {
-		return m, invalid(c, "flags", flags, "want one kind of data (bits 0 to 2) and one action (bits 3 to 5)")
+		return m, Invalid(c, "flags", flags, "want one kind of data (bits 0 to 2) and one action (bits 3 to 5)")
 	}
 	if m.Start+m.Count < m.Start {
-		return m, invalid(c, "count", m.Count, "from vector %d on it wraps", m.Start)
+		return m, Invalid(c, "count", m.Count, "from vector %d on it wraps", m.Start)
 	}
 	if m.Count == 0 && (m.Start != 0 || m.Data != IRQDataNone || m.Action != IRQActionTrigger) {
-		return m, invalid(c, "count", m.Count, "zero is for disabling an index: no data, trigger, start 0")
+		return m, Invalid(c, "count", m.Count, "zero is for disabling an index: no data, trigger, start 0")
 	}
 	rest := p[setIRQsSize:]
 	if m.Data == IRQDataBool {
 		m.Bools = rest
 	} else if len(rest) != 0 {
-		return m, invalid(c, "size", HeaderSize+len(p), "only bools follow the structure")
+		return m, Invalid(c, "size", HeaderSize+len(p), "only bools follow the structure")
 	}
 	if m.Data == IRQDataBool && uint64(len(rest)) != uint64(m.Count) {
-		return m, invalid(c, "count", m.Count, "the message has %d bools", len(rest))
+		return m, Invalid(c, "count", m.Count, "the message has %d bools", len(rest))
 	}
 	return m, nil
 }

@@ -39,10 +39,10 @@ func DecodeDMAMap(p []byte) (DMAMap, error) {
 	}
 	m = DMAMap{DMAFlags(order.Uint32(p[4:])), order.Uint64(p[8:]), order.Uint64(p[16:]), order.Uint64(p[24:])}
 	if m.Flags&(DMARead|DMAWrite) == 0 || m.Flags&^(DMARead|DMAWrite) != 0 {
-		return m, invalid(c, "flags", m.Flags, "want read (1), write (2) or both")
+		return m, Invalid(c, "flags", m.Flags, "want read (1), write (2) or both")
 	}
 	if m.Size == 0 {
-		return m, invalid(c, "size of the range", m.Size, "want at least one page")
+		return m, Invalid(c, "size of the range", m.Size, "want at least one page")
 	}
 	if err := checkRange(c, "address", m.Address, m.Size); err != nil {
 		return m, err
@@ -93,9 +93,9 @@ func DecodeDMAUnmap(p []byte) (DMAUnmap, error) {
 	case err != nil:
 		return m, err
 	case m.All && (m.Address != 0 || m.Size != 0):
-		return m, invalid(c, "size of the range", m.Size, "with the flag for all mappings the range is empty, at address 0")
+		return m, Invalid(c, "size of the range", m.Size, "with the flag for all mappings the range is empty, at address 0")
 	case !m.All && m.Size == 0:
-		return m, invalid(c, "size of the range", m.Size, "want at least one page")
+		return m, Invalid(c, "size of the range", m.Size, "want at least one page")
 	}
 	return m, checkRange(c, "address", m.Address, m.Size)
 }
@@ -111,7 +111,7 @@ func decodeDMAUnmap(p []byte) (DMAUnmap, error) {
 	flags := order.Uint32(p[4:])
 	m := DMAUnmap{order.Uint32(p), flags == UnmapAll, order.Uint64(p[8:]), order.Uint64(p[16:])}
 	if flags&^UnmapAll != 0 {
-		return m, invalid(c, "flags", flags, "want 0, or 2 for all mappings; dirty bitmaps are not supported")
+		return m, Invalid(c, "flags", flags, "want 0, or 2 for all mappings; dirty bitmaps are not supported")
 	}
 	return m, nil
 }
@@ -137,7 +137,7 @@ func (m DMAAccess) Append(b []byte) []byte {
 // is what follows: Count bytes if there is to be data, none otherwise.
 func DecodeDMAAccess(c Command, reply bool, p []byte) (DMAAccess, error) {
 	if len(p) < dmaAccessSize {
-		return DMAAccess{}, invalid(c, "size", HeaderSize+len(p), "want at least %#x", HeaderSize+dmaAccessSize)
+		return DMAAccess{}, Invalid(c, "size", HeaderSize+len(p), "want at least %#x", HeaderSize+dmaAccessSize)
 	}
 	m := DMAAccess{order.Uint64(p), order.Uint64(p[8:]), p[dmaAccessSize:]}
 	want := uint64(0)
@@ -145,7 +145,7 @@ func DecodeDMAAccess(c Command, reply bool, p []byte) (DMAAccess, error) {
 		want = m.Count
 	}
 	if uint64(len(m.Data)) != want {
-		return m, invalid(c, "count", m.Count, "the message has %#x bytes of data", len(m.Data))
+		return m, Invalid(c, "count", m.Count, "the message has %#x bytes of data", len(m.Data))
 	}
 	return m, checkRange(c, "address", m.Address, m.Count)
 }

@@ -26,7 +26,8 @@ func (e *Error) Error() string {
 // Unwrap returns the errno of the reply.
 func (e *Error) Unwrap() error { return e.Errno }
 
-func invalid[T ~int | ~uint16 | ~uint32 | ~uint64](c Command, field string, value T, format string, a ...any) *Error {
+// Invalid makes the error about a value, whose errno is EINVAL.
+func Invalid[T ~int | ~uint16 | ~uint32 | ~uint64](c Command, field string, value T, format string, a ...any) *Error {
 	return &Error{Message: c.String(), Field: field, Value: uint64(value), Why: fmt.Sprintf(format, a...), Errno: syscall.EINVAL}
 }
 
@@ -35,14 +36,14 @@ func invalid[T ~int | ~uint16 | ~uint32 | ~uint64](c Command, field string, valu
 // perhaps more, are there.
 func checkArgsz(c Command, p []byte, size int) error {
 	if len(p) < size {
-		return invalid(c, "size", HeaderSize+len(p), "want at least %#x", HeaderSize+size)
+		return Invalid(c, "size", HeaderSize+len(p), "want at least %#x", HeaderSize+size)
 	}
 	argsz := order.Uint32(p)
 	if uint64(argsz) < uint64(size) {
-		return invalid(c, "argsz", argsz, "want at least %#x", size)
+		return Invalid(c, "argsz", argsz, "want at least %#x", size)
 	}
 	if uint64(argsz) < uint64(len(p)) {
-		return invalid(c, "size", HeaderSize+len(p), "argsz is only %#x", argsz)
+		return Invalid(c, "size", HeaderSize+len(p), "argsz is only %#x", argsz)
 	}
 	return nil
 }
@@ -50,7 +51,7 @@ func checkArgsz(c Command, p []byte, size int) error {
 // checkRange checks that size bytes from first on do not wrap.
 func checkRange(c Command, field string, first, size uint64) error {
 	if size > 0 && first+(size-1) < first {
-		return invalid(c, field, first, "with %#x bytes from there it wraps", size)
+		return Invalid(c, field, first, "with %#x bytes from there it wraps", size)
 	}
 	return nil
 }

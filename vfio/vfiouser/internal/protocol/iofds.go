@@ -63,10 +63,10 @@ func DecodeRegionIOFDs(p []byte) (RegionIOFDs, error) {
 	}
 	m := RegionIOFDs{Argsz: order.Uint32(p), Index: order.Uint32(p[8:]), Count: order.Uint32(p[12:])}
 	if flags := order.Uint32(p[4:]); flags != 0 {
-		return m, invalid(c, "flags", flags, "want 0")
+		return m, Invalid(c, "flags", flags, "want 0")
 	}
 	if m.Count != 0 {
-		return m, invalid(c, "count", m.Count, "want 0 in a request")
+		return m, Invalid(c, "count", m.Count, "want 0 in a request")
 	}
 	return m, nil
 }
@@ -77,7 +77,7 @@ func DecodeRegionIOFDs(p []byte) (RegionIOFDs, error) {
 func DecodeRegionIOFDsReply(p []byte, fds int) (RegionIOFDs, error) {
 	const c = CommandRegionIOFDs
 	if len(p) < regionIOFDsSize {
-		return RegionIOFDs{}, invalid(c, "size", HeaderSize+len(p), "want at least %#x", HeaderSize+regionIOFDsSize)
+		return RegionIOFDs{}, Invalid(c, "size", HeaderSize+len(p), "want at least %#x", HeaderSize+regionIOFDsSize)
 	}
 	m := RegionIOFDs{Argsz: order.Uint32(p), Index: order.Uint32(p[8:]), Count: order.Uint32(p[12:])}
 	p = p[regionIOFDsSize:]
@@ -85,7 +85,7 @@ func DecodeRegionIOFDsReply(p []byte, fds int) (RegionIOFDs, error) {
 		return m, nil
 	}
 	if uint64(len(p)) != uint64(m.Count)*ioEventfdSize {
-		return m, invalid(c, "count", m.Count, "the entries have %#x bytes", len(p))
+		return m, Invalid(c, "count", m.Count, "the entries have %#x bytes", len(p))
 	}
 	for ; len(p) > 0; p = p[ioEventfdSize:] {
 		e := IOEventfd{Offset: order.Uint64(p), Size: order.Uint64(p[8:]), FD: order.Uint32(p[16:]),
@@ -94,7 +94,7 @@ func DecodeRegionIOFDsReply(p []byte, fds int) (RegionIOFDs, error) {
 			continue
 		}
 		if uint64(e.FD) >= uint64(fds) {
-			return m, invalid(c, "fd_index", e.FD, "the message has %d file descriptors", fds)
+			return m, Invalid(c, "fd_index", e.FD, "the message has %d file descriptors", fds)
 		}
 		if err := checkRange(c, "offset", e.Offset, e.Size); err != nil {
 			return m, err

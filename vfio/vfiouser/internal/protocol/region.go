@@ -85,12 +85,12 @@ func DecodeRegionInfo(p []byte) (RegionInfo, error) {
 func DecodeRegionInfoReply(p []byte) (RegionInfo, error) {
 	const c = CommandRegionInfo
 	if len(p) < regionInfoSize {
-		return RegionInfo{}, invalid(c, "size", HeaderSize+len(p), "want at least %#x", HeaderSize+regionInfoSize)
+		return RegionInfo{}, Invalid(c, "size", HeaderSize+len(p), "want at least %#x", HeaderSize+regionInfoSize)
 	}
 	m := RegionInfo{Argsz: order.Uint32(p), Flags: order.Uint32(p[4:]), Index: order.Uint32(p[8:]),
 		Size: order.Uint64(p[16:]), Offset: order.Uint64(p[24:])}
 	if m.Argsz < regionInfoSize {
-		return m, invalid(c, "argsz", m.Argsz, "want at least %#x", regionInfoSize)
+		return m, Invalid(c, "argsz", m.Argsz, "want at least %#x", regionInfoSize)
 	}
 	if err := checkRange(c, "offset", m.Offset, m.Size); err != nil {
 		return m, err
@@ -108,7 +108,7 @@ func (m *RegionInfo) decodeCaps(p []byte) error {
 	end := uint64(regionInfoSize)
 	for at := uint64(order.Uint32(p[12:])); at != 0; {
 		if at < end || at+capHeaderSize > uint64(len(p)) {
-			return invalid(c, "cap_offset", at, "want %#x to %#x", end, len(p)-capHeaderSize)
+			return Invalid(c, "cap_offset", at, "want %#x to %#x", end, len(p)-capHeaderSize)
 		}
 		if order.Uint16(p[at:]) == capSparse {
 			if err := m.decodeSparse(p[at:]); err != nil {
@@ -124,20 +124,20 @@ func (m *RegionInfo) decodeCaps(p []byte) error {
 func (m *RegionInfo) decodeSparse(p []byte) error {
 	const c = CommandRegionInfo
 	if m.Sparse != nil {
-		return invalid(c, "capability", uint32(capSparse), "it is there twice")
+		return Invalid(c, "capability", uint32(capSparse), "it is there twice")
 	}
 	if len(p) < sparseSize {
-		return invalid(c, "size", len(p), "a sparse mmap capability has at least %#x bytes", sparseSize)
+		return Invalid(c, "size", len(p), "a sparse mmap capability has at least %#x bytes", sparseSize)
 	}
 	n := order.Uint32(p[capHeaderSize:])
 	if p = p[sparseSize:]; uint64(n) > uint64(len(p)/areaSize) {
-		return invalid(c, "nr_areas", n, "the message has room for %d", len(p)/areaSize)
+		return Invalid(c, "nr_areas", n, "the message has room for %d", len(p)/areaSize)
 	}
 	m.Sparse = make([]Area, n)
 	for i := range m.Sparse {
 		a := Area{order.Uint64(p[i*areaSize:]), order.Uint64(p[i*areaSize+8:])}
 		if a.Offset > m.Size || a.Size > m.Size-a.Offset {
-			return invalid(c, "area", a.Offset, "%#x bytes from there leave the region of %#x", a.Size, m.Size)
+			return Invalid(c, "area", a.Offset, "%#x bytes from there leave the region of %#x", a.Size, m.Size)
 		}
 		m.Sparse[i] = a
 	}
@@ -167,7 +167,7 @@ func (m RegionAccess) Append(b []byte) []byte {
 // otherwise.
 func DecodeRegionAccess(c Command, reply bool, p []byte) (RegionAccess, error) {
 	if len(p) < RegionAccessSize {
-		return RegionAccess{}, invalid(c, "size", HeaderSize+len(p), "want at least %#x", HeaderSize+RegionAccessSize)
+		return RegionAccess{}, Invalid(c, "size", HeaderSize+len(p), "want at least %#x", HeaderSize+RegionAccessSize)
 	}
 	m := RegionAccess{order.Uint64(p), order.Uint32(p[8:]), order.Uint32(p[12:]), p[RegionAccessSize:]}
 	want := uint32(0)
@@ -175,7 +175,7 @@ func DecodeRegionAccess(c Command, reply bool, p []byte) (RegionAccess, error) {
 		want = m.Count
 	}
 	if uint64(len(m.Data)) != uint64(want) {
-		return m, invalid(c, "count", m.Count, "the message has %#x bytes of data", len(m.Data))
+		return m, Invalid(c, "count", m.Count, "the message has %#x bytes of data", len(m.Data))
 	}
 	return m, checkRange(c, "offset", m.Offset, uint64(m.Count))
 }

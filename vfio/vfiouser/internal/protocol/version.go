@@ -79,18 +79,18 @@ func DecodeVersion(p []byte) (Version, error) {
 	const c = CommandVersion
 	v := Version{Capabilities: DefaultCapabilities()}
 	if len(p) < versionSize || len(p) > maxVersionSize {
-		return v, invalid(c, "size", HeaderSize+len(p), "want %#x to %#x", HeaderSize+versionSize, HeaderSize+maxVersionSize)
+		return v, Invalid(c, "size", HeaderSize+len(p), "want %#x to %#x", HeaderSize+versionSize, HeaderSize+maxVersionSize)
 	}
 	v.Major, v.Minor = order.Uint16(p), order.Uint16(p[2:])
 	if v.Major != Major {
-		return v, invalid(c, "major", v.Major, "want %d", Major)
+		return v, Invalid(c, "major", v.Major, "want %d", Major)
 	}
 	text := p[versionSize:]
 	if len(text) == 0 {
 		return v, nil
 	}
 	if end := bytes.IndexByte(text, 0); end != len(text)-1 {
-		return v, invalid(c, "version data", len(text), "the text does not end with the message, in a NUL")
+		return v, Invalid(c, "version data", len(text), "the text does not end with the message, in a NUL")
 	}
 	if err := v.Capabilities.decode(text[:len(text)-1]); err != nil {
 		return v, err
@@ -114,9 +114,9 @@ func (c *Capabilities) decode(text []byte) error {
 	take(&c.PageSizes, d.Capabilities.PageSizes)
 	switch {
 	case c.MaxDataXferSize < 8:
-		return invalid(CommandVersion, "max_data_xfer_size", c.MaxDataXferSize, "want at least 8, the largest register")
+		return Invalid(CommandVersion, "max_data_xfer_size", c.MaxDataXferSize, "want at least 8, the largest register")
 	case c.PageSizes == 0 || c.PageSizes%4096 != 0:
-		return invalid(CommandVersion, "pgsizes", c.PageSizes, "want a multiple of 4096")
+		return Invalid(CommandVersion, "pgsizes", c.PageSizes, "want a multiple of 4096")
 	}
 	return nil
 }
