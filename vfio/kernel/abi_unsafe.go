@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"encoding/binary"
 	"structs"
 	"unsafe"
 )
@@ -35,6 +36,14 @@ func newBind(iommufd int, token *[16]byte) *bindIOMMUFD {
 	if token != nil {
 		b.argsz, b.flags, b.token = sizeOf(b), bindFlagToken, unsafe.Pointer(token)
 	}
+	return b
+}
+
+// sized sets the first field of a structure, which tells the kernel its size, and
+// returns its memory.
+func sized[T any](s *T) []byte {
+	b := bytesOf(s)
+	binary.NativeEndian.PutUint32(b, sizeOf(s))
 	return b
 }
 

@@ -48,8 +48,7 @@ type Device struct {
 // newDevice asks the kernel what fd is and arms the device's own interrupts.
 func (at opening) newDevice(backend string, d *domain, fd int) (*Device, error) {
 	info := deviceInfo{}
-	info.argsz = sizeOf(&info)
-	if _, err := at.sys.ioctl(fd, vfioDeviceGetInfo, bytesOf(&info)); err != nil {
+	if _, err := at.sys.ioctl(fd, vfioDeviceGetInfo, sized(&info)); err != nil {
 		return nil, at.fail("describe", err, "")
 	}
 	if info.flags&deviceFlagPCI == 0 {

@@ -54,8 +54,7 @@ func (at opening) openContainer(iommu uintptr) (_ *groupSpace, err error) {
 		return nil, err
 	}
 	status := groupStatus{}
-	status.argsz = sizeOf(&status)
-	if _, err := at.sys.ioctl(g.group, vfioGroupGetStatus, bytesOf(&status)); err != nil {
+	if _, err := at.sys.ioctl(g.group, vfioGroupGetStatus, sized(&status)); err != nil {
 		return nil, at.fail("read the group's status to open", err, "")
 	}
 	if status.flags&groupViable == 0 {
@@ -97,14 +96,13 @@ func (g *groupSpace) openDevice(at opening) (int, error) {
 
 func (g *groupSpace) mapDMA(mem *vfio.Memory, iova uint64, flags vfio.DMAFlags) error {
 	m := dmaMap{vaddr: mem.Address(), iova: iova, size: mem.Size()}
-	m.argsz = sizeOf(&m)
 	if flags&vfio.DMARead != 0 {
 		m.flags |= dmaMapRead
 	}
 	if flags&vfio.DMAWrite != 0 {
 		m.flags |= dmaMapWrite
 	}
-	_, err := g.sys.ioctl(g.container, vfioIOMMUMapDMA, bytesOf(&m))
+	_, err := g.sys.ioctl(g.container, vfioIOMMUMapDMA, sized(&m))
 	return err
 }
 
@@ -112,8 +110,7 @@ func (g *groupSpace) mapDMA(mem *vfio.Memory, iova uint64, flags vfio.DMAFlags) 
 // mapping mean other things here.
 func (g *groupSpace) unmapDMA(iova, size uint64) error {
 	u := dmaUnmap{iova: iova, size: size}
-	u.argsz = sizeOf(&u)
-	if _, err := g.sys.ioctl(g.container, vfioIOMMUUnmapDMA, bytesOf(&u)); err != nil {
+	if _, err := g.sys.ioctl(g.container, vfioIOMMUUnmapDMA, sized(&u)); err != nil {
 		return err
 	}
 	if u.size != size { // how much there was
@@ -125,8 +122,7 @@ func (g *groupSpace) unmapDMA(iova, size uint64) error {
 // limits asks the container (VFIO_IOMMU_GET_INFO).
 func (g *groupSpace) limits() (limits, error) {
 	info := iommuInfo{}
-	info.argsz = sizeOf(&info)
-	b, err := askWithCaps(bytesOf(&info), func(b []byte) error {
+	b, err := askWithCaps(sized(&info), func(b []byte) error {
 		_, err := g.sys.ioctl(g.container, vfioIOMMUGetInfo, b)
 		return err
 	})

@@ -37,8 +37,7 @@ func (at opening) openIOMMUFD() (_ space, err error) {
 	}
 	at.iommufd.users++
 	a := ioasAlloc{}
-	a.size = sizeOf(&a)
-	if _, err := at.sys.ioctl(at.iommufd.fd, iommuIOASAlloc, bytesOf(&a)); err != nil {
+	if _, err := at.sys.ioctl(at.iommufd.fd, iommuIOASAlloc, sized(&a)); err != nil {
 		return nil, errors.Join(at.fail("make an address space for", err, hintIOMMUFD(err)), at.closeIOMMUFD())
 	}
 	s := &ioasSpace{host: at.host, sys: at.sys, iommufd: at.iommufd.fd, ioas: a.ioas}
@@ -46,8 +45,7 @@ func (at opening) openIOMMUFD() (_ space, err error) {
 		return s, nil // as the kernel does anyway
 	}
 	o := option{id: iommuOptionHugePages, op: iommuOptionOpSet, object: s.ioas}
-	o.size = sizeOf(&o)
-	if _, err := at.sys.ioctl(s.iommufd, iommuOption, bytesOf(&o)); err != nil {
+	if _, err := at.sys.ioctl(s.iommufd, iommuOption, sized(&o)); err != nil {
 		return nil, errors.Join(at.fail("turn large IOMMU pages off for", err, hintIOMMUFD(err)), s.close())
 	}
 	return s, nil
@@ -81,8 +79,7 @@ func (s *ioasSpace) openDevice(at opening) (_ int, err error) {
 		return -1, at.fail("bind to iommufd", err, hint)
 	}
 	attach := attachPT{pageT: s.ioas}
-	attach.argsz = sizeOf(&attach)
-	if _, err := at.sys.ioctl(fd, vfioDeviceAttachPT, bytesOf(&attach)); err != nil {
+	if _, err := at.sys.ioctl(fd, vfioDeviceAttachPT, sized(&attach)); err != nil {
 		return -1, at.fail("attach to an address space", err, hintAttach(err))
 	}
 	return fd, nil
@@ -90,21 +87,19 @@ func (s *ioasSpace) openDevice(at opening) (_ int, err error) {
 
 func (s *ioasSpace) mapDMA(mem *vfio.Memory, iova uint64, flags vfio.DMAFlags) error {
 	m := ioasMap{flags: ioasMapFixedIOVA, ioas: s.ioas, userVA: mem.Address(), length: mem.Size(), iova: iova}
-	m.size = sizeOf(&m)
 	if flags&vfio.DMARead != 0 {
 		m.flags |= ioasMapReadable
 	}
 	if flags&vfio.DMAWrite != 0 {
 		m.flags |= ioasMapWriteable
 	}
-	_, err := s.sys.ioctl(s.iommufd, iommuIOASMap, bytesOf(&m))
+	_, err := s.sys.ioctl(s.iommufd, iommuIOASMap, sized(&m))
 	return err
 }
 
 func (s *ioasSpace) unmapDMA(iova, size uint64) error {
 	u := ioasUnmap{ioas: s.ioas, iova: iova, length: size}
-	u.size = sizeOf(&u)
-	_, err := s.sys.ioctl(s.iommufd, iommuIOASUnmap, bytesOf(&u))
+	_, err := s.sys.ioctl(s.iommufd, iommuIOASUnmap, sized(&u))
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		return fmt.Errorf("%w: %w", vfio.ErrNotMapped, err)
@@ -151,7 +146,6 @@ func (s *ioasSpace) limits() (limits, error) {
 // close destroys the address space. No device is attached to it any more.
 func (s *ioasSpace) close() error {
 	d := destroy{id: s.ioas}
-	d.size = sizeOf(&d)
-	_, err := s.sys.ioctl(s.iommufd, iommuDestroy, bytesOf(&d))
+	_, err := s.sys.ioctl(s.iommufd, iommuDestroy, sized(&d))
 	return errors.Join(err, s.host.closeIOMMUFD())
 }

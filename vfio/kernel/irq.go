@@ -25,8 +25,7 @@ func irqName(index int) string {
 // not have counts 0.
 func (d *Device) askIRQ(index int) (vfio.IRQInfo, error) {
 	info := irqInfo{index: uint32(index)}
-	info.argsz = sizeOf(&info)
-	_, err := d.host.sys.ioctl(d.fd, vfioDeviceGetIRQInfo, bytesOf(&info))
+	_, err := d.host.sys.ioctl(d.fd, vfioDeviceGetIRQInfo, sized(&info))
 	if errors.Is(err, unix.EINVAL) { // such as the error interrupt of a conventional PCI function
 		return vfio.IRQInfo{Index: index}, nil
 	}
@@ -159,8 +158,7 @@ func (d *Device) setEventfds(index, start int, eventfds []int) (int, error) {
 // all of them if there are none.
 func (d *Device) act(index int, action, count uint32) error {
 	set := irqSet{flags: irqSetDataNone | action, index: uint32(index), count: count}
-	set.argsz = sizeOf(&set)
-	_, err := d.host.sys.ioctl(d.fd, vfioDeviceSetIRQs, bytesOf(&set))
+	_, err := d.host.sys.ioctl(d.fd, vfioDeviceSetIRQs, sized(&set))
 	return err
 }
 

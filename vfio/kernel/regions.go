@@ -24,8 +24,7 @@ type region struct {
 // have is of size 0.
 func (d *Device) askRegion(index int) (region, error) {
 	info := regionInfo{index: uint32(index)}
-	info.argsz = sizeOf(&info)
-	b, err := askWithCaps(bytesOf(&info), func(b []byte) error {
+	b, err := askWithCaps(sized(&info), func(b []byte) error {
 		_, err := d.host.sys.ioctl(d.fd, vfioDeviceGetRegionInfo, b)
 		return err
 	})
