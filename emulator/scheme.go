@@ -181,9 +181,8 @@ func (s *settings) wire(ctx context.Context) (wire.Port, error) {
 }
 
 func wireHint(err error) string {
-	var ofMemif *memif.Error
-	var ofShared *shm.Error
-	if errors.Is(err, wire.ErrOptions) || errors.As(err, &ofMemif) || errors.As(err, &ofShared) {
+	var said *wire.Error
+	if errors.Is(err, wire.ErrOptions) || errors.As(err, &said) {
 		return "" // it says all there is to say
 	}
 	return "check that the address is one of this host and that nobody else uses the port"

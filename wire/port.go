@@ -57,3 +57,24 @@ func checkMTU(mtu int) error {
 	}
 	return nil
 }
+
+// Error says what could not be done at which port, why, and what may help.
+type Error struct {
+	// Op is what was under way, such as "listen" or "connect".
+	Op string
+	// Port names the kind of wire, the address, and the peer if it is known.
+	Port string
+	Err  error
+	Hint string // may be empty
+}
+
+func (e *Error) Error() string {
+	s := fmt.Sprintf("%s %s: %v", e.Op, e.Port, e.Err)
+	if e.Hint != "" {
+		s += " (" + e.Hint + ")"
+	}
+	return s
+}
+
+// Unwrap returns Err.
+func (e *Error) Unwrap() error { return e.Err }

@@ -3,6 +3,8 @@ package memif
 import (
 	"errors"
 	"fmt"
+
+	"github.com/trapeze-nic/trapeze/wire"
 )
 
 // Why a connection was not made, or has ended. Stats.Err wraps one of these.
@@ -31,36 +33,12 @@ var (
 	ErrUnplugged = errors.New("unplugged")
 )
 
-// Error is about a connection.
-type Error struct {
-	// Op is what was under way: "listen", "connect", "accept" or "transfer".
-	Op string
-	// Socket, Role and ID are those of the port.
-	Socket string
-	Role   Role
-	ID     uint32
-	// Peer is what the peer calls itself; empty if it has not said.
-	Peer string
-	Err  error
-	// Hint says what may be done about it; it may be empty.
-	Hint string
-}
-
-func (e *Error) Error() string {
-	of := ""
-	if e.Peer != "" {
-		of = fmt.Sprintf(", peer %q", e.Peer)
+// fail makes the error of a step. The peer is what it calls itself, empty if it has
+// not said.
+func (p *Port) fail(op, peer string, err error, hint string) *wire.Error {
+	port := fmt.Sprintf("memif %s of %s, id %d", p.options.Role, p.options.Socket, p.options.ID)
+	if peer != "" {
+		port += fmt.Sprintf(", peer %q", peer)
 	}
-	s := fmt.Sprintf("memif %s: %s of %s, id %d%s: %v", e.Op, e.Role, e.Socket, e.ID, of, e.Err)
-	if e.Hint != "" {
-		s += " (" + e.Hint + ")"
-	}
-	return s
-}
-
-// Unwrap returns Err.
-func (e *Error) Unwrap() error { return e.Err }
-
-func (p *Port) fail(op, peer string, err error, hint string) *Error {
-	return &Error{Op: op, Socket: p.options.Socket, Role: p.options.Role, ID: p.options.ID, Peer: peer, Err: err, Hint: hint}
+	return &wire.Error{Op: op, Port: port, Err: err, Hint: hint}
 }

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/wire"
 	"github.com/trapeze-nic/trapeze/wire/memif"
 	"github.com/trapeze-nic/trapeze/wire/memif/internal/protocol"
 	"github.com/trapeze-nic/trapeze/wire/memif/internal/ring"
@@ -82,7 +83,7 @@ func FuzzConversation(f *testing.F) {
 			use(server)
 			return !server.LinkUp()
 		})
-		var e *memif.Error
+		var e *wire.Error
 		if err := server.Stats().Err; err != nil && !errors.As(err, &e) {
 			t.Errorf("error %v", err)
 		}

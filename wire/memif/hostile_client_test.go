@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/wire"
 	"github.com/trapeze-nic/trapeze/wire/memif"
 	"github.com/trapeze-nic/trapeze/wire/memif/internal/protocol"
 )
@@ -201,7 +202,7 @@ func TestBadClients(t *testing.T) {
 			tt.do(t, r)
 			eventually(t, "it is counted", func() bool { return tt.count(server.Stats()) == 1 })
 			r.wantEnd()
-			var e *memif.Error
+			var e *wire.Error
 			if err := server.Stats().Err; !errors.As(err, &e) || !errors.Is(err, tt.err) || !strings.Contains(err.Error(), tt.says) {
 				t.Errorf("error %v, want one of %q that says %q", err, tt.err, tt.says)
 			}

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/wire"
 	"github.com/trapeze-nic/trapeze/wire/memif"
 	"github.com/trapeze-nic/trapeze/wire/memif/internal/protocol"
 	"github.com/trapeze-nic/trapeze/wire/memif/internal/ring"
@@ -106,7 +107,7 @@ func TestBadServers(t *testing.T) {
 			r := acceptRaw(t, l)
 			tt.do(t, r)
 			eventually(t, "it is counted", func() bool { return tt.count(client.Stats()) >= 1 })
-			var e *memif.Error
+			var e *wire.Error
 			if err := client.Stats().Err; !errors.As(err, &e) || !errors.Is(err, tt.err) || !strings.Contains(err.Error(), tt.says) {
 				t.Errorf("error %v, want one of %q that says %q", err, tt.err, tt.says)
 			}

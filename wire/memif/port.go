@@ -45,7 +45,7 @@ type Port struct {
 	busy    bool
 
 	peerName, peerInterface string
-	lastError               *Error
+	lastError               *wire.Error
 }
 
 var (

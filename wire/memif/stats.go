@@ -3,6 +3,8 @@ package memif
 import (
 	"errors"
 	"sync/atomic"
+
+	"github.com/trapeze-nic/trapeze/wire"
 )
 
 // Stats says what a port has done so far. Frames are counted once for each
@@ -38,7 +40,7 @@ type Stats struct {
 	// PeerName and PeerInterface are what the last peer calls itself.
 	PeerName, PeerInterface string
 	// Err is why the last attempt to connect has failed or the last connection
-	// has ended, nil if none has. It is an *Error.
+	// has ended, nil if none has. It is a *wire.Error.
 	Err error
 }
 
@@ -82,7 +84,7 @@ func (p *Port) Stats() Stats {
 }
 
 // note counts and keeps why a connection was not made or has ended.
-func (p *Port) note(err *Error) {
+func (p *Port) note(err *wire.Error) {
 	c := &p.counters
 	for _, class := range []struct {
 		err   error

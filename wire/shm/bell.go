@@ -117,10 +117,10 @@ func (b *peerBell) close() {
 // atOnce is the shortest time that does not stop a timer.
 var atOnce = unix.ItimerSpec{Value: unix.Timespec{Nsec: 1}}
 
-// hang gives the peer a bell to wake this side with. Without one, as there may be
-// no descriptors left, the peer sends messages. silence ends it, and the use of the
-// peer's.
-func (p *Port) hang(s *session) (silence func()) {
+// offerBell gives the peer a bell to wake this side with. Without one, as there may
+// be no descriptors left, the peer sends messages. withdraw ends the use of this bell
+// and of the peer's.
+func (p *Port) offerBell(s *session) (withdraw func()) {
 	if !s.bells {
 		return func() {}
 	}

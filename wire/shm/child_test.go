@@ -40,7 +40,7 @@ func runChild(s string) error {
 	case "echo":
 		err = w.echo()
 	case "doze":
-		err = w.doze()
+		err = w.setAsleep()
 	case "lend":
 		err = w.lend()
 	case "sink":
@@ -165,7 +165,7 @@ func (w *worker) echo() error {
 }
 
 // doze sends back what comes, and sleeps until something does.
-func (w *worker) doze() error {
+func (w *worker) setAsleep() error {
 	woken := make(chan struct{}, 1)
 	wake := func() {
 		select {

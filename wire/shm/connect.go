@@ -11,12 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
+	"github.com/trapeze-nic/trapeze/wire"
 )
 
 // open starts the port in its role.
 func (p *Port) open(ctx context.Context) error {
 	fail := func(op string, err error) error {
-		return &Error{Op: op, Path: p.options.Path, Err: err, Hint: hint(err)}
+		return &wire.Error{Op: op, Port: "shm:" + p.options.Path, Err: err, Hint: hint(err)}
 	}
 	if p.options.Role == RoleListen {
 		if err := p.listen(ctx); err != nil {

@@ -45,25 +45,6 @@ func (e *PeerError) Error() string {
 // Unwrap returns ErrPeer.
 func (e *PeerError) Unwrap() error { return ErrPeer }
 
-// Error says what could not be done at which socket, why, and what may help.
-type Error struct {
-	Op   string // such as "listen"
-	Path string // of the socket
-	Err  error
-	Hint string // may be empty
-}
-
-func (e *Error) Error() string {
-	s := fmt.Sprintf("%s shm:%s: %v", e.Op, e.Path, e.Err)
-	if e.Hint != "" {
-		s += " (" + e.Hint + ")"
-	}
-	return s
-}
-
-// Unwrap returns the cause.
-func (e *Error) Unwrap() error { return e.Err }
-
 // How long things may take.
 const (
 	// greetTime bounds each step of a connection's set-up.

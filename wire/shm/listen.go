@@ -25,7 +25,7 @@ type listener struct {
 	others chan struct{}
 }
 
-// maxOthers is how many strangers are given a reason at a time.
+// maxOthers is how many further clients are told the reason at a time.
 const maxOthers = 4
 
 // socketMode lets the owner connect, and nobody else.
@@ -97,7 +97,7 @@ func (p *Port) accept(l *listener) {
 
 // sendAway tells who has connected that there is a peer already. It hears the
 // greeting first: the end of a connection that has not been read to its end
-// would swallow the answer.
+// would discard the answer.
 func (p *Port) sendAway(c *conn) {
 	ctx, cancel := context.WithTimeout(p.ctx, greetTime)
 	defer cancel()

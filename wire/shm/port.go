@@ -22,7 +22,7 @@ type Port struct {
 	mtu      int
 	session  *session // that tx and rx belong to; nil for none
 	scratch  []byte   // takes frames that are lost
-	grave    *mapping // of a session before, in which a frame is still reserved
+	retired  *mapping // of a session before, in which a frame is still reserved
 	borrowed bool     // bytes of the peer's memory are in use
 
 	// state says, if it is not zero, why the data path has to look up.
@@ -70,8 +70,8 @@ const (
 	statePeerPulled
 	// stateClosed: Close was called.
 	stateClosed
-	// stateGrave: there is memory to give back with the next Reserve.
-	stateGrave
+	// stateRetired: there is memory to give back with the next Reserve.
+	stateRetired
 
 	stateDown = stateLost | statePulled | statePeerPulled | stateClosed
 )
@@ -132,7 +132,7 @@ func (p *Port) Commit() {
 		} else {
 			p.tx.finish()
 		}
-		p.rouse()
+		p.notify()
 	case !p.tx.reserved:
 	case p.state.Load() != 0:
 		p.tx.reserved = false
@@ -147,7 +147,7 @@ func (p *Port) Flush() {
 		if p.tx.heard != p.rx.number {
 			p.tx.answer(p.rx.number)
 		}
-		p.rouse()
+		p.notify()
 	}
 }
 
@@ -158,7 +158,7 @@ func (p *Port) Publish(n int) {
 		return
 	}
 	if p.tx.show(n) {
-		p.rouse()
+		p.notify()
 	}
 }
 
@@ -168,7 +168,7 @@ func (p *Port) Abort() {
 	told := p.tx.open
 	p.tx.abort()
 	if told {
-		p.rouse()
+		p.notify()
 	}
 }
 

@@ -161,8 +161,8 @@ func TestCannotOpen(t *testing.T) {
 		{"third end, auto", shm.Options{Path: taken}, shm.ErrBusy},
 	} {
 		p, err := shm.New(context.Background(), tt.o)
-		var e *shm.Error
-		if p != nil || !errors.Is(err, tt.err) || !errors.As(err, &e) || e.Path != tt.o.Path || e.Hint == "" {
+		var e *wire.Error
+		if p != nil || !errors.Is(err, tt.err) || !errors.As(err, &e) || e.Port != "shm:"+tt.o.Path || e.Hint == "" {
 			t.Errorf("%s: a port: %v, error %v, want %v with a hint", tt.name, p != nil, err, tt.err)
 		}
 	}

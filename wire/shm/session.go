@@ -141,7 +141,7 @@ func (p *Port) serve(s *session) {
 	stop := context.AfterFunc(p.ctx, func() { s.end(ErrClosed) })
 	defer stop()
 	p.link.Call()
-	silence := p.hang(s)
+	withdraw := p.offerBell(s)
 	s.end(p.converse(s))
 	p.lose(s)
 	if s.broken() {
@@ -150,7 +150,7 @@ func (p *Port) serve(s *session) {
 	p.link.Call()
 	p.endLoans()
 	s.conn.trySend(message{kind: kindGoodbye})
-	silence()
+	withdraw()
 	s.conn.close()
 }
 
@@ -164,7 +164,7 @@ func (p *Port) begin(s *session) {
 	}
 	p.enter(s)
 	if p.wake.IsSet() {
-		s.memory.use(func() { s.rx.doze(true, s.tx.light) })
+		s.memory.use(func() { s.rx.setAsleep(true, s.tx.light) })
 	}
 	if err = errors.Join(err, p.offerAll(s)); err != nil {
 		s.end(err) // serve will see

@@ -36,10 +36,10 @@ func membarrier(command uintptr) (result uintptr, ok bool) {
 	return result, errno == 0
 }
 
-// doze says whether the receiver wants to be woken. A sender has then either
+// setAsleep says whether the receiver wants to be woken. A sender has then either
 // seen it, or its frame is there to be seen: light says that this takes a
 // barrier on its processor, and else it makes one itself.
-func (r *receiver) doze(on, light bool) {
+func (r *receiver) setAsleep(on, light bool) {
 	if !on {
 		atomic.StoreUint32(r.asleep, 0)
 		return
@@ -65,13 +65,13 @@ func (p *Port) nothing() {
 			p.rx.asked, p.rx.idle = p.rx.number, 0
 		}
 		if p.rx.idle++; p.rx.idle%armAfter == 0 {
-			p.rx.doze(true, p.tx.light)
+			p.rx.setAsleep(true, p.tx.light)
 		}
 	}
 }
 
-// rouse wakes the peer if it sleeps. It comes after the word of a frame.
-func (p *Port) rouse() {
+// notify wakes the peer if it sleeps. It comes after the word of a frame.
+func (p *Port) notify() {
 	if p.tx.light && atomic.LoadUint32(p.tx.asleep) == 0 {
 		return
 	}

@@ -33,10 +33,10 @@ func (p *Port) settleReceive() bool {
 func (p *Port) settleSend() bool {
 	p.tx.abort()
 	state := p.state.Load()
-	if state&stateGrave != 0 {
-		p.state.And(^stateGrave)
-		p.grave.unmap()
-		p.grave = nil
+	if state&stateRetired != 0 {
+		p.state.And(^stateRetired)
+		p.retired.unmap()
+		p.retired = nil
 	}
 	// A frame that was received from the old session may still be in use.
 	if state&stateFresh != 0 && state&stateClosed == 0 && !p.rx.held {
@@ -66,8 +66,8 @@ func (p *Port) leave() {
 	s.void() // it cannot be told later
 	if p.tx.reserved || p.tx.open {
 		// Somebody may be writing into it.
-		p.grave = s.memory
-		p.state.Or(stateGrave)
+		p.retired = s.memory
+		p.state.Or(stateRetired)
 	} else {
 		s.memory.unmap()
 	}
@@ -127,7 +127,7 @@ func (p *Port) SetWake(f func()) {
 	s := p.live
 	p.mu.Unlock()
 	if s != nil {
-		s.memory.use(func() { s.rx.doze(f != nil, s.tx.light) })
+		s.memory.use(func() { s.rx.setAsleep(f != nil, s.tx.light) })
 	}
 }
 

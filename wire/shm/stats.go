@@ -6,7 +6,7 @@ import "sync/atomic"
 type Stats struct {
 	// Sessions is how often the link came up.
 	Sessions uint64
-	// Refused is how often a connection could not be set up: strangers at the
+	// Refused is how often a connection could not be set up: other clients at the
 	// socket, other versions, a second peer.
 	Refused uint64
 	// Violations is how often a peer broke the rules and was disconnected.
