@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 // errUnwanted: the function is of another class than was asked for.
@@ -28,9 +26,9 @@ const (
 
 // read reads all attributes of one function. It fails as identify does, and with
 // errUnwanted.
-func read(r Root, address string, wanted func(vfio.Function) bool) (Function, error) {
+func read(r Root, address string, wanted func(Function) bool) (Function, error) {
 	f, err := identify(r, address)
-	if err == nil && !wanted(f.Function) {
+	if err == nil && !wanted(f) {
 		err = errUnwanted
 	}
 	if err != nil {
@@ -46,7 +44,7 @@ func read(r Root, address string, wanted func(vfio.Function) bool) (Function, er
 // fails with fs.ErrNotExist if there is no such function.
 func identify(r Root, address string) (Function, error) {
 	dir := path.Join(devices, address)
-	f := Function{Function: vfio.Function{Address: address, IOMMUGroup: -1, NUMANode: -1}}
+	f := Function{Address: address, IOMMUGroup: -1, NUMANode: -1}
 	for _, a := range []struct {
 		name     string
 		bits     int

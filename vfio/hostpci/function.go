@@ -12,6 +12,9 @@ import (
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
+// ClassNetwork is the PCI base class of network controllers.
+const ClassNetwork = 0x02
+
 const (
 	devices = "sys/bus/pci/devices"
 	groups  = "sys/kernel/iommu_groups"
@@ -19,7 +22,19 @@ const (
 
 // Function is all that sysfs says of a PCI function.
 type Function struct {
-	vfio.Function
+	// Address is domain, bus, device and function: "0000:03:00.0".
+	Address        string
+	Vendor, Device uint16
+	// Class is 24 bits: base class, subclass, programming interface.
+	Class uint32
+	// Driver that is bound to the function, empty for none.
+	Driver string
+	// IOMMUGroup is -1 if the function is in none: there is no IOMMU then, or it is
+	// off.
+	IOMMUGroup int
+	// NUMANode is -1 if the machine has only one or does not say.
+	NUMANode int
+
 	Revision                   uint8
 	SubsystemVendor, Subsystem uint16
 	// VendorName, DeviceName and ClassName are from the system's list of PCI IDs,
@@ -147,15 +162,15 @@ func (f Function) VirtualFunctions(r Root) []string {
 // meanwhile are left out; those that cannot be read are left out too and named
 // in the error, which comes with the rest of the list.
 func Functions(r Root) ([]Function, error) {
-	return list(r, func(f vfio.Function) bool { return f.Class>>16 == vfio.ClassNetwork })
+	return list(r, func(f Function) bool { return f.Class>>16 == ClassNetwork })
 }
 
 // AllFunctions lists every PCI function, as Functions does.
 func AllFunctions(r Root) ([]Function, error) {
-	return list(r, func(vfio.Function) bool { return true })
+	return list(r, func(Function) bool { return true })
 }
 
-func list(r Root, wanted func(vfio.Function) bool) ([]Function, error) {
+func list(r Root, wanted func(Function) bool) ([]Function, error) {
 	fail := func(err error) error {
 		return &vfio.Error{Op: "list PCI functions below", Device: string(r), Err: err, Hint: "is sysfs mounted there?"}
 	}

@@ -51,18 +51,18 @@ func TestFunctions(t *testing.T) {
 	link := hostpci.Link{Speed: 8, MaxSpeed: 16, Width: 4, MaxWidth: 8}
 	want := []hostpci.Function{
 		{
-			Function: vfio.Function{Address: "0000:00:03.0", Vendor: 0x1af4, Device: 0x1041, Class: 0x020000, Driver: "virtio-pci", IOMMUGroup: -1},
+			Address: "0000:00:03.0", Vendor: 0x1af4, Device: 0x1041, Class: 0x020000, Driver: "virtio-pci", IOMMUGroup: -1,
 			Revision: 1, SubsystemVendor: 0x1234, Subsystem: 1, ClassName: "Ethernet controller", Bridges: []string{},
 			Link: link, Netdevs: []string{"eth0"}, Power: awake, BARs: bars,
 		},
 		{
-			Function: vfio.Function{Address: "0000:03:00.0", Vendor: 0x1234, Device: 0x7250, Class: 0x028000, Driver: "vfio-pci", IOMMUGroup: 12},
+			Address: "0000:03:00.0", Vendor: 0x1234, Device: 0x7250, Class: 0x028000, Driver: "vfio-pci", IOMMUGroup: 12,
 			Revision: 1, SubsystemVendor: 0x1234, Subsystem: 1, VendorName: "Example Corp", DeviceName: "Trapeze NIC", ClassName: "Network controller, other",
 			GroupMembers: []hostpci.Member{{Address: "0000:00:1c.0", Driver: "pcieport", Bridge: true}}, Bridges: []string{"0000:00:1c.0"},
 			Link: link, Netdevs: []string{}, Power: awake, BARs: bars, Backends: []string{"cdev", "group"}, Fits: "trapeze",
 		},
 		{
-			Function: vfio.Function{Address: "10000:e1:00.0", Vendor: 0x8086, Device: 0x1572, Class: 0x020000, IOMMUGroup: 40},
+			Address: "10000:e1:00.0", Vendor: 0x8086, Device: 0x1572, Class: 0x020000, IOMMUGroup: 40,
 			Revision: 1, SubsystemVendor: 0x1234, Subsystem: 1, VendorName: "Intel", ClassName: "Ethernet controller", Bridges: []string{},
 			Link: hostpci.Link{MaxSpeed: 16, Width: 4}, Netdevs: []string{}, Power: awake, BARs: bars, SRIOV: hostpci.SRIOV{VFs: 2, TotalVFs: 64},
 		},

@@ -88,7 +88,7 @@ var passive = map[string]bool{"": true, "pci-stub": true, "uio_pci_generic": tru
 
 func networkUses(r Root, f Function) ([]Use, error) {
 	if len(f.Netdevs) == 0 {
-		if f.Class>>16 == vfio.ClassNetwork && !passive[f.Driver] && !IsVFIO(f.Driver) {
+		if f.Class>>16 == ClassNetwork && !passive[f.Driver] && !IsVFIO(f.Driver) {
 			return []Use{{Kind: UseHidden, Detail: fmt.Sprintf("the driver %s has it and shows no network interface here: "+
 				"it may be in another network namespace", f.Driver)}}, nil
 		}

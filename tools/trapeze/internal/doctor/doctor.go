@@ -155,7 +155,7 @@ func candidates(root hostpci.Root, address string, drivers []hostpci.Driver) ([]
 	list, err := hostpci.AllFunctions(root)
 	hostpci.Fit(list, drivers)
 	return slices.DeleteFunc(list, func(f hostpci.Function) bool {
-		return f.Class>>16 != vfio.ClassNetwork && f.Fits == "" && !hostpci.IsVFIO(f.Driver)
+		return f.Class>>16 != hostpci.ClassNetwork && f.Fits == "" && !hostpci.IsVFIO(f.Driver)
 	}), err
 }
 

@@ -3,7 +3,6 @@ package hostcmd
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/hostpci"
 )
 
@@ -25,7 +24,7 @@ func Complete(c *cobra.Command, args []string, _ string) ([]cobra.Completion, co
 		bound := hostpci.IsVFIO(f.Driver)
 		switch {
 		case c.Name() == "unbind" && !bound, c.Name() == "bind" && bound:
-		case f.Class>>16 == vfio.ClassNetwork, f.Fits != "", bound:
+		case f.Class>>16 == hostpci.ClassNetwork, f.Fits != "", bound:
 			list = append(list, cobra.CompletionWithDesc(f.Address, f.Driver))
 		}
 	}
