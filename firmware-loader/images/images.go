@@ -26,18 +26,21 @@ var ErrUnknown = errors.New("no such image")
 type Image struct {
 	Name, Version string
 	Summary       string
-	programs      func() [abi.Hooks]asm.Instructions
-	maps          func() []abi.Map
+	hooks         []abi.Hook // all have the same program
+	program       func() asm.Instructions
+	maps          func() []abi.Map // nil = none
 }
 
+var pulses = []abi.Hook{abi.PulseTx, abi.PulseRx}
+
 var catalogue = []Image{
-	{"store-and-forward", "1.0", "a frame moves on when all of it has arrived", pulseHooks(storeAndForward), noMaps},
-	{"cut-through", "1.0", "fixed pulses of MINPULSE bytes as soon as that much has arrived", pulseHooks(cutThrough), noMaps},
-	{"amp", "1.0", "adaptive message pipelining: all that has arrived, from MINPULSE bytes on", pulseHooks(amp), noMaps},
-	{"ipt", "1.0", "incoming payload table: the payload of a message goes to the entry that its immediate data names", demuxHook(payloadTable), iptMaps},
-	{"flow-steer", "1.0", "spreads TCP and UDP flows over receive queues by the Toeplitz hash", demuxHook(flowSteer), steerMaps},
-	{"acl", "1.0", "drops frames by addresses, ports and protocol, by rules that the host writes", filterHook(accessList), aclMaps},
-	{"count", "1.0", "counts frames and bytes of each flow for the host to read", filterHook(countFlows), countMaps},
+	{"store-and-forward", "1.0", "a frame moves on when all of it has arrived", pulses, storeAndForward, nil},
+	{"cut-through", "1.0", "fixed pulses of MINPULSE bytes as soon as that much has arrived", pulses, cutThrough, nil},
+	{"amp", "1.0", "adaptive message pipelining: all that has arrived, from MINPULSE bytes on", pulses, amp, nil},
+	{"ipt", "1.0", "incoming payload table: the payload of a message goes to the entry that its immediate data names", []abi.Hook{abi.DemuxRx}, payloadTable, iptMaps},
+	{"flow-steer", "1.0", "spreads TCP and UDP flows over receive queues by the Toeplitz hash", []abi.Hook{abi.DemuxRx}, flowSteer, steerMaps},
+	{"acl", "1.0", "drops frames by addresses, ports and protocol, by rules that the host writes", []abi.Hook{abi.FilterRx}, accessList, aclMaps},
+	{"count", "1.0", "counts frames and bytes of each flow for the host to read", []abi.Hook{abi.FilterRx}, countFlows, countMaps},
 }
 
 // Names returns the names of the images.
@@ -57,33 +60,17 @@ func Catalogue() []Image { return slices.Clone(catalogue) }
 func Build(name string) (*firmware.Spec, error) {
 	for _, i := range catalogue {
 		if i.Name == name {
-			return firmware.Make(flat.Image{Name: i.Name, Version: i.Version, Programs: i.programs(), Maps: i.maps()})
+			img := flat.Image{Name: i.Name, Version: i.Version}
+			for _, h := range i.hooks {
+				img.Programs[h] = i.program()
+			}
+			if i.maps != nil {
+				img.Maps = i.maps()
+			}
+			return firmware.Make(img)
 		}
 	}
 	return nil, fmt.Errorf("%w: %q (%s)", ErrUnknown, name, strings.Join(Names(), ", "))
-}
-
-func noMaps() []abi.Map { return nil }
-
-func pulseHooks(program func() asm.Instructions) func() [abi.Hooks]asm.Instructions {
-	return func() (p [abi.Hooks]asm.Instructions) {
-		p[abi.PulseTx], p[abi.PulseRx] = program(), program()
-		return p
-	}
-}
-
-func demuxHook(program func() asm.Instructions) func() [abi.Hooks]asm.Instructions {
-	return func() (p [abi.Hooks]asm.Instructions) {
-		p[abi.DemuxRx] = program()
-		return p
-	}
-}
-
-func filterHook(program func() asm.Instructions) func() [abi.Hooks]asm.Instructions {
-	return func() (p [abi.Hooks]asm.Instructions) {
-		p[abi.FilterRx] = program()
-		return p
-	}
 }
 
 // note puts a remark on an instruction, which the disassembly shows.

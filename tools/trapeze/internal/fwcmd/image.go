@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
@@ -49,14 +50,7 @@ func Open(arg string) (*Image, error) {
 }
 
 // IsShipped says whether an image of that name comes with trapeze.
-func IsShipped(name string) bool {
-	for _, n := range images.Names() {
-		if n == name {
-			return true
-		}
-	}
-	return false
-}
+func IsShipped(name string) bool { return slices.Contains(images.Names(), name) }
 
 // Shipped returns the argument of Open for an image that comes with trapeze.
 func Shipped(name string) string { return shippedPrefix + name }
