@@ -97,7 +97,7 @@ func (c *controlled) load(ctx context.Context, nics ...*via.NIC) error {
 			return err
 		}
 		for _, s := range c.fill {
-			m, err := fwcmd.OpenMap(c.image, s.Map, status, nic.ProgramMap)
+			m, err := fwcmd.OpenMap(nic, c.image, s.Map, status)
 			if err != nil {
 				return err
 			}
@@ -106,7 +106,7 @@ func (c *controlled) load(ctx context.Context, nics ...*via.NIC) error {
 			}
 		}
 		for _, name := range c.flags.show { // a name that is wrong is found now
-			if _, err := fwcmd.OpenMap(c.image, name, status, nic.ProgramMap); err != nil {
+			if _, err := fwcmd.OpenMap(nic, c.image, name, status); err != nil {
 				return err
 			}
 		}
@@ -127,7 +127,7 @@ func (c *controlled) report(nics ...*via.NIC) (*programReport, error) {
 		}
 		n := programNIC{Program: fwcmd.Describe(status), Maps: map[string][]fwcmd.Entry{}}
 		for _, name := range c.flags.show {
-			m, err := fwcmd.OpenMap(c.image, name, status, nic.ProgramMap)
+			m, err := fwcmd.OpenMap(nic, c.image, name, status)
 			if err != nil {
 				return nil, err
 			}

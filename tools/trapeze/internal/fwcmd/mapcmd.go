@@ -85,7 +85,7 @@ func (r *mapReport) fill(nic *driver.NIC, img *Image, name string, operations []
 	if err != nil {
 		return err
 	}
-	m, err := OpenMap(img, name, s, nic.ProgramMap)
+	m, err := OpenMap(nic, img, name, s)
 	if err != nil {
 		return err
 	}

@@ -4,10 +4,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/internal/option"
@@ -16,51 +16,38 @@ import (
 // ErrOtherImage: the NIC does not run the image whose maps were asked for.
 var ErrOtherImage = errors.New("the NIC runs another image")
 
-// Map is a map of the image that a NIC runs, see load.Map.
-type Map interface {
-	Spec() abi.Map
-	Lookup(key, value []byte) error
-	Update(key, value []byte, flags uint8) error
-	Delete(key []byte) error
-	Next(key []byte, first bool) error
-}
-
 // Entry is an entry of a map in hexadecimal, in the order of memory.
 type Entry struct {
 	Key   string `json:"key"`
 	Value string `json:"value"`
 }
 
-// mapIndex returns the number of a map of the image, which must be what runs.
-func (img *Image) mapIndex(name string, s load.Status) (maps []abi.Map, index int, err error) {
+// mapOpener is a NIC with a control program: a driver.NIC or a via.NIC.
+type mapOpener interface {
+	ProgramMap(maps []abi.Map, index int) (*driver.ProgramMap, error)
+}
+
+// OpenMap opens a map of a NIC by its name in an image, which must be the one that
+// runs: s is the NIC's status.
+func OpenMap(nic mapOpener, img *Image, name string, s load.Status) (*driver.ProgramMap, error) {
 	if img.spec == nil {
-		return nil, 0, fmt.Errorf("%s: %w: the maps of vendors' images are not known", img.file, load.ErrMap)
+		return nil, fmt.Errorf("%s: %w: the maps of vendors' images are not known", img.file, load.ErrMap)
 	}
 	if s.Digest != img.spec.Digest {
 		p := Describe(s)
-		return nil, 0, fmt.Errorf("%s: %w: %s, digest %s; the image has digest %x", img.file, ErrOtherImage, &p, p.Digest, img.spec.Digest)
-	}
-	if index = slices.IndexFunc(img.spec.Maps, func(m abi.Map) bool { return m.Name == name }); index >= 0 {
-		return img.spec.Maps, index, nil
-	}
-	if len(img.spec.Maps) == 0 {
-		return nil, 0, fmt.Errorf("%s: %w: it has none", img.file, load.ErrMap)
+		return nil, fmt.Errorf("%s: %w: %s, digest %s; the image has digest %x", img.file, ErrOtherImage, &p, p.Digest, img.spec.Digest)
 	}
 	var names []string
-	for _, m := range img.spec.Maps {
+	for i, m := range img.spec.Maps {
+		if m.Name == name {
+			return nic.ProgramMap(img.spec.Maps, i)
+		}
 		names = append(names, m.Name)
 	}
-	return nil, 0, &option.Error{Option: "map", Value: name, Allowed: strings.Join(names, ", ")}
-}
-
-// OpenMap opens a map, by its name in the image that must be the one that runs, of
-// a NIC that open belongs to.
-func OpenMap[M Map](img *Image, name string, s load.Status, open func([]abi.Map, int) (M, error)) (m M, err error) {
-	maps, index, err := img.mapIndex(name, s)
-	if err != nil {
-		return m, err
+	if names == nil {
+		return nil, fmt.Errorf("%s: %w: it has none", img.file, load.ErrMap)
 	}
-	return open(maps, index)
+	return nil, &option.Error{Option: "map", Value: name, Allowed: strings.Join(names, ", ")}
 }
 
 // operation is what is done with a map.
@@ -105,7 +92,7 @@ func parseHex(s string) ([]byte, error) {
 }
 
 // do carries an operation out and returns the entries that it shows.
-func (o operation) do(m Map) ([]Entry, error) {
+func (o operation) do(m *driver.ProgramMap) ([]Entry, error) {
 	switch o.name {
 	case "get":
 		value := make([]byte, m.Spec().Value)
@@ -123,7 +110,7 @@ func (o operation) do(m Map) ([]Entry, error) {
 
 // ReadMap lists a map. Entries that come or go meanwhile may be missed. A NIC that
 // lists more than a map can hold is not believed.
-func ReadMap(m Map) ([]Entry, error) {
+func ReadMap(m *driver.ProgramMap) ([]Entry, error) {
 	spec := m.Spec()
 	key, value := make([]byte, spec.Key), make([]byte, spec.Value)
 	all := []Entry{}
@@ -169,7 +156,7 @@ func ParseSetting(s string) (Setting, error) {
 }
 
 // Apply sets the entry.
-func (s Setting) Apply(m Map) error {
+func (s Setting) Apply(m *driver.ProgramMap) error {
 	_, err := s.set.do(m)
 	return err
 }

@@ -69,7 +69,7 @@ func Describe(s load.Status) Program {
 }
 
 // Inspect asks a NIC for its control program; nil if it has no processor.
-func Inspect(nic interface{ ProgramStatus() (load.Status, error) }) (*Program, error) {
+func Inspect(nic *driver.NIC) (*Program, error) {
 	s, err := nic.ProgramStatus()
 	if errors.Is(err, driver.ErrNotSupported) {
 		return nil, nil
