@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is far more than anything here takes; what waits longer hangs.
+// patience is far more than anything here takes; what waits longer never ends.
 const patience = 20 * time.Second
 
 // quiet keeps what the tests provoke out of their output.

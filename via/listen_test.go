@@ -64,7 +64,7 @@ func dialPort(t testing.TB, address string, o via.ConnOptions) error {
 }
 
 // TestListenClientsThatDieWhileConnecting has Accept return a client that lives at
-// once, whoever else has asked before and fallen silent.
+// once, whoever else has asked before and then answered nothing.
 func TestListenClientsThatDieWhileConnecting(t *testing.T) {
 	for _, level := range []via.Reliability{via.ReliableDelivery, via.Unreliable} {
 		t.Run(level.String(), func(t *testing.T) {

@@ -116,7 +116,7 @@ func addresses(t *testing.T, options string) (recv, send string) {
 		fmt.Sprintf("emu:?wire=udp://127.0.0.1:0&peer=127.0.0.1:%d%s", port, options)
 }
 
-// Generous for what takes a second, so that it fails only if something hangs.
+// The limit is generous for what takes a second, so that only what never ends fails.
 const long = time.Minute
 
 func TestFileArrives(t *testing.T) {

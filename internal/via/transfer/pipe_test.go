@@ -12,7 +12,7 @@ import (
 type pipe struct {
 	max      int
 	out, in  chan []byte
-	gone     chan struct{} // closed when either end hangs up
+	gone     chan struct{} // closed when either end disconnects
 	hangup   func()
 	buf      []byte
 	sent     int

@@ -17,7 +17,7 @@ func workBoth(ctx context.Context, s *Spec, from, to *via.NIC) (side Side, err e
 		return side, err
 	}
 	defer func() { err = errors.Join(err, x.Close(), y.Close()) }()
-	defer litter(s.Garbage)()
+	defer makeGarbage(s.Garbage)()
 	a := startAccount()
 	defer a.end(&side)
 	if s.Test == Latency {

@@ -119,7 +119,7 @@ type rareEnd interface {
 	await(ctx context.Context) (int64, error)
 }
 
-// send is silent for as long as the task says, and then sends now and then.
+// send waits for as long as the task says, and then sends now and then.
 func (t *IdleTask) send(ctx context.Context, e rareEnd) error {
 	if err := e.started(ctx); err != nil {
 		return err
@@ -242,7 +242,7 @@ func (s *idleSpec) withEnd(ctx context.Context, address string, ready func(), f 
 	if err := f(&messageEnd{e}); err != nil || ready == nil {
 		return err
 	}
-	// The sender hangs up, once it knows that the last message has arrived.
+	// The sender disconnects once it knows that the last message has arrived.
 	if _, err := e.Receive(set); !errors.Is(err, transfer.ErrPeerLost) {
 		return err
 	}

@@ -99,7 +99,7 @@ func RunSocket(ctx context.Context, w io.Writer, network, address, mode string, 
 	if mode == "source-echo" {
 		return timeSocket(w, c, buf, d)
 	}
-	return pourSocket(w, c, buf, d)
+	return streamSocket(w, c, buf, d)
 }
 
 func serveSocket(ctx context.Context, w io.Writer, network, address string, buf []byte, echo bool) error {
@@ -148,8 +148,8 @@ func timeSocket(w io.Writer, c net.Conn, buf []byte, d time.Duration) error {
 	return err
 }
 
-// pourSocket prints messages a second, and how many there were.
-func pourSocket(w io.Writer, c net.Conn, buf []byte, d time.Duration) error {
+// streamSocket prints messages a second, and how many there were.
+func streamSocket(w io.Writer, c net.Conn, buf []byte, d time.Duration) error {
 	n := 0
 	started := time.Now()
 	for time.Since(started) < d {

@@ -22,7 +22,7 @@ var discriminator = []byte("trapeze-bench/1")
 const patience = 20 * time.Second
 
 // Work carries a Spec out. ready is called when the other worker can be started.
-// A source ends by itself, an echo when its source hangs up.
+// A source ends by itself, an echo when its source disconnects.
 func Work(ctx context.Context, s Spec, ready func()) (side Side, err error) {
 	if err := s.Validate(); err != nil {
 		return side, err
@@ -53,7 +53,7 @@ func Work(ctx context.Context, s Spec, ready func()) (side Side, err error) {
 	if err != nil {
 		return side, err
 	}
-	defer litter(s.Garbage)()
+	defer makeGarbage(s.Garbage)()
 	if s.Role == Echo {
 		return s.echo(ctx, ends)
 	}
@@ -109,7 +109,7 @@ func closeAll(ends []*endpoint.Endpoint) error {
 	return errors.Join(errs...)
 }
 
-// echo sends back what comes, or only takes it, until the source hangs up.
+// echo sends back what comes, or only takes it, until the source disconnects.
 func (s *Spec) echo(ctx context.Context, ends []*endpoint.Endpoint) (side Side, err error) {
 	a := startAccount()
 	defer a.end(&side)
@@ -265,11 +265,11 @@ func roundTrip(ctx context.Context, e *endpoint.Endpoint, n int) error {
 // send on a reliable VI completes then.
 func (s *Spec) stream(ctx context.Context, ends []*endpoint.Endpoint) (side Side, err error) {
 	budget := time.Duration(s.Nanoseconds)
-	if _, err := s.pour(ctx, ends, budget/10); err != nil {
+	if _, err := s.sendFor(ctx, ends, budget/10); err != nil {
 		return side, err
 	}
 	a := startAccount()
-	side.Messages, err = s.pour(ctx, ends, budget)
+	side.Messages, err = s.sendFor(ctx, ends, budget)
 	a.end(&side)
 	side.Bytes = side.Messages * uint64(s.Bytes)
 	return side, err
@@ -279,8 +279,8 @@ func (s *Spec) stream(ctx context.Context, ends []*endpoint.Endpoint) (side Side
 // window, so that one end has something to do while the other fills the next.
 func (s *Spec) batch() int { return max(s.Window/8, 1) }
 
-// pour sends for about d and waits until all has arrived.
-func (s *Spec) pour(ctx context.Context, ends []*endpoint.Endpoint, d time.Duration) (sent uint64, err error) {
+// sendFor sends for about d and waits until all has arrived.
+func (s *Spec) sendFor(ctx context.Context, ends []*endpoint.Endpoint, d time.Duration) (sent uint64, err error) {
 	// How many posts there are between two looks at the clock: each endpoint has its
 	// turn.
 	burst := max(16, len(ends))

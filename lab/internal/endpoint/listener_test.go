@@ -48,7 +48,7 @@ func ask(t testing.TB, address string, o endpoint.Options) error {
 }
 
 // TestClientsThatDieWhileConnecting has Accept return a client that lives at
-// once, whoever else has asked before and fallen silent.
+// once, whoever else has asked before and then answered nothing.
 func TestClientsThatDieWhileConnecting(t *testing.T) {
 	for _, level := range []via.Reliability{via.ReliableDelivery, via.Unreliable} {
 		t.Run(level.String(), func(t *testing.T) {

@@ -37,8 +37,7 @@ func serve(t *testing.T, nic *via.NIC) <-chan ping.Client {
 	return serveFor(t, nic, 0)
 }
 
-// serveFor is serve for unreliable clients that are silent for no longer than
-// timeout.
+// serveFor gives up unreliable clients that have sent nothing for the idle time.
 func serveFor(t *testing.T, nic *via.NIC, idle time.Duration) <-chan ping.Client {
 	return serveOn(t, ping.Server{NIC: nic, IdleTimeout: idle})
 }
