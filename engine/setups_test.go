@@ -1,0 +1,47 @@
+package engine
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// TestSetupPauses: a request is repeated after pauses of a quarter of the time that has
+// passed, from setupEvery to setupRarely, with the time that is left in it.
+func TestSetupPauses(t *testing.T) {
+	clock, now := newTestClock()
+	tx, wire := newTestTransmitter(1 << 20)
+	tx.clock, tx.timing = *clock, DefaultTiming()
+	c := &setups{core: tx.core, tx: tx, random: bytes.NewReader([]byte{0, 0, 0, 0, 1, 2, 3, 4})}
+	if k, ok := c.key(); k != 0x04030201 || !ok { // zero is none
+		t.Errorf("key %#x, %v", k, ok)
+	}
+	if _, ok := c.key(); ok {
+		t.Error("there is a key without a random number")
+	}
+	ep := &endpoint{id: 1}
+	const limit = 10 * time.Second
+	c.start(ep, &setup{to: descriptors.Broadcast, deadline: c.now + limit})
+	for last := c.now; *now < limit-2*setupRarely; {
+		if *now += time.Millisecond; *now >= ep.setup.again {
+			if pause, want := *now-last, min(max(last/4, setupEvery), setupRarely); pause < want || pause > want+time.Millisecond {
+				t.Fatalf("a pause of %v at %v, not %v", pause, last, want)
+			}
+			last = *now
+		}
+		before := wire.committed
+		c.look()
+		if c.tick(); wire.committed == before {
+			continue
+		}
+		body := descriptors.ConnectBodyAt(wire.buf[descriptors.HeaderSize:])
+		if left := time.Duration(body.TimeoutMS) * time.Millisecond; left > limit-*now || left < limit-*now-time.Millisecond {
+			t.Fatalf("%v are left, and the request says %v", limit-*now, left)
+		}
+	}
+	if wire.committed < 10 || len(c.underWay) != 1 {
+		t.Errorf("the request was sent %d times", wire.committed)
+	}
+}
