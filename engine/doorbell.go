@@ -44,18 +44,20 @@ type rung struct {
 }
 
 const (
-	rungSend    = 1
-	rungRecv    = 2
-	rungSendArm = 4
-	rungRecvArm = 8
+	rungSend = 1 << iota
+	rungRecv
+	rungSendArm
+	rungRecvArm
 )
+
+// bellOffsets are where the doorbells are in a page, by the bits above.
+var bellOffsets = [...]uint64{descriptors.DoorbellSend, descriptors.DoorbellRecv, descriptors.DoorbellSendArm, descriptors.DoorbellRecvArm}
 
 // cell holds the doorbells of one page that were stored but not yet taken.
 type cell struct {
-	rung             atomic.Uint32 // bits as in rung
-	send, recv       atomic.Uint32
-	sendArm, recvArm atomic.Uint32
-	mapped           *mappedPage // nil: not looked at
+	rung   atomic.Uint32                   // bits as in rung
+	values [len(bellOffsets)]atomic.Uint32 // by bit
+	mapped *mappedPage                     // nil: not looked at
 }
 
 // mappedPage is a doorbell page in shared memory. Doorbells that it does not have
@@ -96,23 +98,13 @@ func (d *doorbells) ring(offset uint64, value uint32) bool {
 	if page >= uint64(len(d.cells)) {
 		return false
 	}
-	c := &d.cells[page]
-	switch offset % descriptors.PageSize {
-	case descriptors.DoorbellSend: // also DoorbellCQArm
-		c.send.Store(value)
-		c.rung.Or(rungSend)
-	case descriptors.DoorbellRecv:
-		c.recv.Store(value)
-		c.rung.Or(rungRecv)
-	case descriptors.DoorbellSendArm:
-		c.sendArm.Store(value)
-		c.rung.Or(rungSendArm)
-	case descriptors.DoorbellRecvArm:
-		c.recvArm.Store(value)
-		c.rung.Or(rungRecvArm)
-	default:
+	bell := slices.Index(bellOffsets[:], offset%descriptors.PageSize)
+	if bell < 0 {
 		return false
 	}
+	c := &d.cells[page]
+	c.values[bell].Store(value)
+	c.rung.Or(1 << bell)
 	d.words[page/64].Or(1 << (page % 64))
 	d.summary[page/4096].Or(1 << (page / 64 % 64))
 	return true
@@ -159,7 +151,7 @@ func (d *doorbells) takePage(page uint32) {
 func (d *doorbells) takeCell(page uint32) {
 	c := &d.cells[page]
 	if set := c.rung.Swap(0); set != 0 {
-		d.rang(page, rung{set, c.send.Load(), c.recv.Load(), c.sendArm.Load(), c.recvArm.Load()})
+		d.rang(page, rung{set, c.values[0].Load(), c.values[1].Load(), c.values[2].Load(), c.values[3].Load()})
 	}
 }
 
