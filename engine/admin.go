@@ -28,9 +28,9 @@ func (e *Engine) execute(c *descriptors.Command) {
 	case descriptors.OpDeregisterMemory:
 		do(e, c, e.deregisterMemory)
 	case descriptors.OpCreateCQ:
-		doWithReply(e, c, e.createCQ)
+		doWithReply(e, c, e.cqs.create)
 	case descriptors.OpDestroyCQ:
-		do(e, c, e.destroyCQ)
+		do(e, c, e.cqs.destroy)
 	case descriptors.OpCreateEndpoint:
 		doWithReply(e, c, e.createEndpoint)
 	case descriptors.OpDestroyEndpoint:
@@ -75,6 +75,16 @@ func doLater[B descriptors.CommandBody](e *Engine, c *descriptors.Command, f fun
 	if why := f(c.ID, descriptors.Body[B](c)); why != (refusal{}) {
 		e.answer(c.ID, why)
 	}
+}
+
+// subject finds the endpoint that a command is about. What was posted to it before
+// the command counts as posted.
+func (c *core) subject(id uint32) *endpoint {
+	ep := c.endpoint(id)
+	if ep != nil {
+		c.bells.takePage(ep.id)
+	}
+	return ep
 }
 
 // disconnect ends a connection, or an attempt at one, and takes an endpoint out

@@ -7,6 +7,7 @@ type completions struct {
 	*counters
 	*reports
 	memory *regions
+	bells  *doorbells
 	queues []*completionQueue
 	last   uint32             // number that was given out last
 	failed []*completionQueue // have lost an entry in this step
@@ -45,17 +46,17 @@ func (c *completions) queue(id uint32) *completionQueue {
 
 // create makes a completion queue. As with endpoints, numbers are not used again
 // before all others were.
-func (c *completions) create(b *descriptors.CreateCQBody) (*completionQueue, refusal) {
+func (c *completions) create(b *descriptors.CreateCQBody) (reply descriptors.CQBody, why refusal) {
 	limits := &c.memory.limits
 	switch {
 	case b.IOVA == 0 || b.IOVA%descriptors.CompletionSize != 0:
-		return nil, refusal{descriptors.ResultInvalidParameter, fieldCQIOVA}
+		return reply, refusal{descriptors.ResultInvalidParameter, fieldCQIOVA}
 	case b.IndexIOVA == 0 || b.IndexIOVA%4 != 0:
-		return nil, refusal{descriptors.ResultInvalidParameter, fieldCQIndex}
+		return reply, refusal{descriptors.ResultInvalidParameter, fieldCQIndex}
 	case !limits.hasVector(b.Vector):
-		return nil, refusal{descriptors.ResultInvalidParameter, fieldCQVector}
+		return reply, refusal{descriptors.ResultInvalidParameter, fieldCQVector}
 	case b.Log2 < descriptors.MinCQLog2 || b.Log2 > limits.CQLog2:
-		return nil, refusal{descriptors.ResultInvalidParameter, fieldCQLog2}
+		return reply, refusal{descriptors.ResultInvalidParameter, fieldCQLog2}
 	}
 	for range c.queues {
 		c.last = (c.last + 1) % limits.CQs
@@ -64,24 +65,26 @@ func (c *completions) create(b *descriptors.CreateCQBody) (*completionQueue, ref
 		}
 		cq := &completionQueue{id: c.last, iova: b.IOVA, indexIOVA: b.IndexIOVA, log2: b.Log2, vector: b.Vector}
 		if !c.mapCQ(cq) {
-			return nil, refusal{descriptors.ResultDMAFault, fieldCQIOVA}
+			return reply, refusal{descriptors.ResultDMAFault, fieldCQIOVA}
 		}
 		c.queues[c.last] = cq
-		return cq, refusal{}
+		c.bells.open(limits.Endpoints+cq.id, cq.vector != descriptors.NoVector)
+		return descriptors.CQBody{CQ: cq.id}, refusal{}
 	}
-	return nil, refusal{descriptors.ResultResource, 0}
+	return reply, refusal{descriptors.ResultResource, 0}
 }
 
 // destroy ends a completion queue that no endpoint uses.
-func (c *completions) destroy(id uint32) refusal {
-	cq := c.queue(id)
+func (c *completions) destroy(b *descriptors.CQBody) refusal {
+	cq := c.queue(b.CQ)
 	switch {
 	case cq == nil:
 		return refusal{descriptors.ResultInvalidParameter, fieldCQ}
 	case cq.users > 0:
 		return refusal{descriptors.ResultResource, fieldCQ}
 	}
-	c.queues[id] = nil
+	c.queues[cq.id] = nil
+	c.bells.close(c.memory.limits.Endpoints + cq.id)
 	return refusal{}
 }
 

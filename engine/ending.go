@@ -47,6 +47,24 @@ func (c *connections) end(ep *endpoint, reason descriptors.Result, tell bool) {
 	}
 }
 
+// failUsers ends the endpoints whose completion queue has lost an entry.
+func (e *Engine) failUsers(cq *completionQueue) {
+	for _, ep := range e.all {
+		if ep == nil || ep.send.cq != cq && ep.recv.cq != cq {
+			continue
+		}
+		switch ep.state {
+		case descriptors.StateConnected:
+			e.conns.fail(ep, descriptors.StatusFlushed, descriptors.ResultResource, true)
+		case descriptors.StateConnectPending:
+			e.setups.end(ep, descriptors.ResultResource)
+			e.conns.enterError(ep, descriptors.StatusFlushed)
+		case descriptors.StateIdle:
+			e.conns.enterError(ep, descriptors.StatusFlushed)
+		}
+	}
+}
+
 // enterError puts an endpoint into the error state, in which everything posted
 // ends at once.
 func (c *connections) enterError(ep *endpoint, first descriptors.Status) {

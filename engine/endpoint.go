@@ -55,7 +55,6 @@ type ended struct {
 // endpoints are those that there are, and lists of those for which something is to be
 // done.
 type endpoints struct {
-	bells  *doorbells
 	all    []*endpoint // by number
 	takers []*endpoint // open for raw frames, in the order of their creation
 	last   uint32      // number that was given out last
@@ -68,7 +67,7 @@ type endpoints struct {
 }
 
 func (l *endpoints) clear(n uint32) {
-	*l = endpoints{bells: l.bells, all: make([]*endpoint, n), ready: list{bit: onReady}, acks: list{bit: onAcks},
+	*l = endpoints{all: make([]*endpoint, n), ready: list{bit: onReady}, acks: list{bit: onAcks},
 		prefetch: list{bit: onPrefetch}, unsettled: list{bit: onUnsettled}, busy: list{bit: onBusy}}
 }
 
@@ -78,16 +77,6 @@ func (l *endpoints) endpoint(id uint32) *endpoint {
 		return nil
 	}
 	return l.all[id]
-}
-
-// subject finds the endpoint that a command is about. What was posted to it before
-// the command counts as posted.
-func (l *endpoints) subject(id uint32) *endpoint {
-	ep := l.endpoint(id)
-	if ep != nil {
-		l.bells.takePage(ep.id)
-	}
-	return ep
 }
 
 // free finds a number for a new endpoint, zero if there is none. Numbers are not used

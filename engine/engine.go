@@ -56,9 +56,9 @@ func New(c Config) (*Engine, error) {
 		clock: clock{read: c.Clock, gap: c.Timing.Dead / deadLooks}}}
 	p := &e.core
 	p.bells = newDoorbells(c.Limits.Endpoints, c.Limits.CQs, e.rang)
-	p.program.clock, p.endpoints.bells = &p.clock, &p.bells
+	p.program.clock = &p.clock
 	p.regions = regions{counters: &p.counters, bus: c.Memory, limits: c.Limits}
-	p.cqs = completions{counters: &p.counters, reports: &p.reports, memory: &p.regions}
+	p.cqs = completions{counters: &p.counters, reports: &p.reports, memory: &p.regions, bells: &p.bells}
 	p.dma = dma{clock: &p.clock, program: &p.program, regions: &p.regions, config: c.Pipeline}
 	e.tx = transmitter{core: p}
 	e.rx = receiver{core: p, demultiplex: e.demultiplex}

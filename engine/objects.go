@@ -10,23 +10,6 @@ func (e *Engine) deregisterMemory(b *descriptors.MemoryBody) refusal {
 	return why
 }
 
-func (e *Engine) createCQ(b *descriptors.CreateCQBody) (reply descriptors.CQBody, why refusal) {
-	cq, why := e.cqs.create(b)
-	if cq == nil {
-		return reply, why
-	}
-	e.bells.open(e.limits.Endpoints+cq.id, cq.vector != descriptors.NoVector)
-	return descriptors.CQBody{CQ: cq.id}, why
-}
-
-func (e *Engine) destroyCQ(b *descriptors.CQBody) refusal {
-	why := e.cqs.destroy(b.CQ)
-	if why == (refusal{}) {
-		e.bells.close(e.limits.Endpoints + b.CQ)
-	}
-	return why
-}
-
 // checkEndpoint names what is wrong with a new endpoint, of whatever kind.
 func (e *Engine) checkEndpoint(b *descriptors.CreateEndpointBody) refusal {
 	badCQ := func(cq uint32) bool {

@@ -1,7 +1,5 @@
 package engine
 
-import "github.com/trapeze-nic/trapeze/descriptors"
-
 // Step does one round of work: it takes frames, doorbells and timers as they
 // come and sends what can be sent. It reports whether there was anything to do.
 // If another goroutine is in the engine, it returns false at once.
@@ -60,24 +58,6 @@ func (e *Engine) finish() {
 	e.tx.flush()
 	if e.vectors != 0 {
 		e.interrupt()
-	}
-}
-
-// failUsers ends the endpoints whose completion queue has lost an entry.
-func (e *Engine) failUsers(cq *completionQueue) {
-	for _, ep := range e.all {
-		if ep == nil || ep.send.cq != cq && ep.recv.cq != cq {
-			continue
-		}
-		switch ep.state {
-		case descriptors.StateConnected:
-			e.conns.fail(ep, descriptors.StatusFlushed, descriptors.ResultResource, true)
-		case descriptors.StateConnectPending:
-			e.setups.end(ep, descriptors.ResultResource)
-			e.conns.enterError(ep, descriptors.StatusFlushed)
-		case descriptors.StateIdle:
-			e.conns.enterError(ep, descriptors.StatusFlushed)
-		}
 	}
 }
 
