@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -79,15 +80,19 @@ type NIC struct {
 	regions regionTable
 }
 
+const opOpen = "open"
+
+// errNoContext: a call that may block has a nil context.
+var errNoContext = fmt.Errorf("%w: the context is nil", ErrInvalidParameter)
+
 // Open opens the NIC at an address, see vfio.ParseAddress.
 func Open(ctx context.Context, address string, o Options) (*NIC, error) {
-	const op = "open"
 	if ctx == nil {
-		return nil, NewError(op, address, fmt.Errorf("%w: the context is nil", ErrInvalidParameter))
+		return nil, NewError(opOpen, address, errNoContext)
 	}
 	dev, err := vfio.Open(ctx, address)
 	if err != nil {
-		return nil, NewError(op, address, err)
+		return nil, NewError(opOpen, address, err)
 	}
 	return New(ctx, dev, o)
 }
@@ -99,6 +104,12 @@ func Open(ctx context.Context, address string, o Options) (*NIC, error) {
 // whose registers this driver does not understand with ErrBadRegisters or a
 // *VersionError; neither is written to except for enabling memory decoding.
 func New(ctx context.Context, dev vfio.Device, o Options) (*NIC, error) {
+	if dev == nil {
+		return nil, NewError(opOpen, "", fmt.Errorf("%w: the device is nil", ErrInvalidParameter))
+	}
+	if ctx == nil {
+		return nil, errors.Join(NewError(opOpen, dev.Info().Address, errNoContext), dev.Close())
+	}
 	if o.CommandTimeout <= 0 {
 		o.CommandTimeout = 2 * time.Second
 	}
@@ -116,7 +127,7 @@ func New(ctx context.Context, dev vfio.Device, o Options) (*NIC, error) {
 	n.regions.init(n.failed)
 	if err := n.bound(ctx, 0, func() error { return n.setup(ctx) }); err != nil {
 		n.closeOnce.Do(n.shutdown)
-		return nil, n.error("open", err)
+		return nil, n.error(opOpen, err)
 	}
 	return n, nil
 }
@@ -264,7 +275,7 @@ func (n *NIC) end() { n.ops.RUnlock() }
 
 // noContext is the error of a call with a nil context.
 func (n *NIC) noContext(op string) error {
-	return n.refuse(op, fmt.Errorf("%w: the context is nil", ErrInvalidParameter), "pass context.Background() to wait without limit")
+	return n.refuse(op, errNoContext, "pass context.Background() to wait without limit")
 }
 
 // fail remembers that the device cannot be used any more, which ends waits and

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
@@ -156,4 +157,36 @@ func TestForeignCQ(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestDestroyUnanswered: a device that does not answer is asked once to destroy a VI.
+// That it has failed is no refusal, which a DISCONNECT would help.
+func TestDestroyUnanswered(t *testing.T) {
+	checkLeaks(t)
+	d := newFake(t)
+	n, err := driver.New(contextFor(t), d, driver.Options{Logger: quiet, CommandTimeout: 20 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := n.CreateVI(contextFor(t), driver.VIAttributes{Reliability: descriptors.Unreliable, MaxTransfer: 64, SendDepth: 4, RecvDepth: 4}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var asked []descriptors.Opcode
+	d.with(func() {
+		d.answer = func(cmd *descriptors.Command) (descriptors.Result, bool) {
+			asked = append(asked, cmd.Opcode)
+			return descriptors.ResultSuccess, false
+		}
+	})
+	if err := v.Destroy(contextFor(t)); !errors.Is(err, driver.ErrCommandTimeout) || !errors.Is(err, driver.ErrDevice) {
+		t.Errorf("Destroy: %v", err)
+	}
+	d.with(func() {
+		if len(asked) != 1 || asked[0] != descriptors.OpDestroyEndpoint {
+			t.Errorf("the device was asked for %v", asked)
+		}
+		d.answer = nil
+	})
+	_ = n.Close() // the device may still have what it did not answer
 }

@@ -349,7 +349,9 @@ func (v *VI) Destroy(ctx context.Context) error {
 	v.recv.refuse(true)
 	cmd := newCommand(descriptors.OpDestroyEndpoint, descriptors.EndpointBody{Endpoint: v.number})
 	_, err := n.execute(ctx, cmd)
-	if errors.Is(err, ErrInvalidState) || errors.Is(err, ErrResource) { // connected, or not empty
+	var refused *CommandError
+	if errors.As(err, &refused) && (refused.Result == descriptors.ResultInvalidState || refused.Result == descriptors.ResultResource) {
+		// It is connected, or not empty.
 		_, err = n.execute(ctx, newCommand(descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: v.number}))
 		if err == nil {
 			_, err = n.execute(ctx, cmd)

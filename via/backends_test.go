@@ -157,4 +157,11 @@ func TestOpenBadAddress(t *testing.T) {
 	if _, err := via.OpenDevice(ctx, nil); !errors.Is(err, via.ErrInvalidParameter) {
 		t.Errorf("no device: %v", err)
 	}
+	d := newSpoiled(t)
+	if _, err := via.OpenDevice(none, d); !errors.Is(err, via.ErrInvalidParameter) || d.closed != 1 {
+		t.Errorf("no context: %v, the device was closed %d times", err, d.closed)
+	}
+	if _, err := via.New(ctx, nil); !errors.Is(err, via.ErrInvalidParameter) {
+		t.Errorf("no NIC: %v", err)
+	}
 }

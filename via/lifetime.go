@@ -13,31 +13,24 @@ type object struct {
 	gone bool
 }
 
-// acquire counts one more use of each object, or of none if any belongs to
-// another NIC or is gone.
-func (n *NIC) acquire(op string, objects ...*object) error {
+// acquire counts one more use of o, unless it belongs to another NIC or is gone.
+func (n *NIC) acquire(op string, o *object) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, o := range objects {
-		if o.nic != n {
-			return n.refuse(op, ErrInvalidParameter, "objects can be used with the NIC that made them only", "an argument belongs to another NIC")
-		}
-		if o.gone {
-			return n.refuse(op, ErrClosed, "", "an argument has been destroyed")
-		}
+	switch {
+	case o.nic != n:
+		return n.refuse(op, ErrInvalidParameter, "objects can be used with the NIC that made them only", "an argument belongs to another NIC")
+	case o.gone:
+		return n.refuse(op, ErrClosed, "", "an argument has been destroyed")
 	}
-	for _, o := range objects {
-		o.uses++
-	}
+	o.uses++
 	return nil
 }
 
-func (n *NIC) release(objects ...*object) {
+func (n *NIC) release(o *object) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, o := range objects {
-		o.uses--
-	}
+	o.uses--
 }
 
 // retire marks o as gone, so that nobody starts to use it, or fails with code

@@ -69,9 +69,6 @@ func Open(ctx context.Context, address string, opts ...Option) (*NIC, error) {
 // OpenDevice opens the NIC behind a device, such as one of emulator.Pair. It takes
 // ownership: the device is closed with the NIC, and also if OpenDevice fails.
 func OpenDevice(ctx context.Context, device vfio.Device, opts ...Option) (*NIC, error) {
-	if device == nil {
-		return nil, &Error{Op: "open", Code: ErrInvalidParameter, Hint: "the device must not be nil"}
-	}
 	s := collect(opts)
 	d, err := driver.New(ctx, device, driver.Options{Logger: s.logger})
 	if err != nil {
@@ -84,6 +81,9 @@ func OpenDevice(ctx context.Context, device vfio.Device, opts ...Option) (*NIC, 
 // what this package does not show: counters, health, SRAM. It takes ownership: the
 // driver's NIC is closed with this one, and also if New fails.
 func New(ctx context.Context, d *driver.NIC, opts ...Option) (*NIC, error) {
+	if d == nil {
+		return nil, &Error{Op: "open", Code: ErrInvalidParameter, Hint: "the driver's NIC must not be nil"}
+	}
 	return newNIC(ctx, d, collect(opts))
 }
 
