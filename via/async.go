@@ -91,16 +91,18 @@ func (a AsyncError) Reason() error {
 	return end
 }
 
-// OnError sets the handler of asynchronous errors. It is called for one at a
-// time, in order, on a goroutine of its own, and may call any method. Errors
-// that come faster than it takes them are dropped in the end, but for
-// AsyncCatastrophic: each handler that is set gets it once, also one that is set
+// OnError sets the handler of asynchronous errors. It is called for one at a time, in
+// order, on a goroutine of its own, and may call any method. Of errors that come
+// faster than it takes them 1024 wait, and further ones are dropped.
+//
+// AsyncCatastrophic is not dropped: each handler gets it once, also one that is set
 // when the NIC has failed already. It comes within a second, whether or not the
-// program uses the NIC, and within some more if a vfio-user server lives on without
-// its device. A nil handler restores the default, a log entry: at level debug for
-// what belongs to every program, a link that comes up and a peer that disconnects;
-// with a count, and at most once a second and VI, for what a peer can cause with each
-// message.
+// program uses the NIC; a vfio-user server that runs on without its device may delay
+// it by some seconds.
+//
+// A nil handler restores the default, a log entry. A link that comes up and a peer
+// that disconnects are logged at level debug. What a peer can cause with each message
+// is logged at most once a second and VI, with a count.
 func (n *NIC) OnError(f func(AsyncError)) {
 	if f == nil {
 		n.d.OnEvent(nil)

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -149,6 +151,12 @@ func TestOpenBadAddress(t *testing.T) {
 		if nic != nil {
 			t.Errorf("%q: a NIC", c.address)
 		}
+	}
+	// What VIA has no code for is not called out of resources.
+	missing := "vfio-user:" + filepath.Join(t.TempDir(), "missing")
+	var e *via.Error
+	if _, err := via.Open(ctx, missing); !errors.Is(err, fs.ErrNotExist) || !errors.As(err, &e) || e.Code != 0 || errors.Is(err, via.ErrResource) || e.Op != "open" || e.Device != missing {
+		t.Errorf("no server: %v", err)
 	}
 	var none context.Context
 	if _, err := via.Open(none, "emu:?wire=loop"); !errors.Is(err, via.ErrInvalidParameter) {

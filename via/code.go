@@ -8,7 +8,11 @@ import "github.com/trapeze-nic/trapeze/descriptors"
 // ours, and most refine a code of VIA's, which they also match.
 type Code = descriptors.Code
 
-// VIA's return codes.
+// The codes: VIA's, and behind them our own, each with the VIA code that it refines.
+// The last six refine none: VIA has no code for them. ErrDisconnected, ErrPeerLost and
+// ErrConnectionBroken say how a connection ended that this side has not ended: the
+// errors of descriptors that completed because of it match one of them besides
+// ErrDescriptor, and so does AsyncError.Reason.
 const (
 	// ErrNotDone: nothing has completed yet.
 	ErrNotDone = descriptors.CodeNotDone
@@ -49,14 +53,7 @@ const (
 	ErrNotReachable = descriptors.CodeNotReachable
 	// ErrNotSupported: the NIC or the back end cannot do this.
 	ErrNotSupported = descriptors.CodeNotSupported
-)
 
-// Codes of our own, each with the VIA code that it refines. The last six refine
-// none: VIA has no code for them. ErrDisconnected, ErrPeerLost and
-// ErrConnectionBroken say how a connection ended that this side has not ended: the
-// errors of descriptors that completed because of it match one of them besides
-// ErrDescriptor, and so does AsyncError.Reason.
-const (
 	// ErrQueueFull refines ErrResource: as many descriptors are posted as the
 	// queue holds.
 	ErrQueueFull = descriptors.CodeQueueFull

@@ -51,7 +51,7 @@ func (c *CQ) Done() (Completion, error) {
 	}
 }
 
-// Wait is Done, but waits for a completion until ctx ends.
+// Wait waits for a completion until ctx ends, and takes it as Done does.
 func (c *CQ) Wait(ctx context.Context) (Completion, error) {
 	for {
 		e, err := c.d.Wait(ctx)

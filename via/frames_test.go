@@ -13,6 +13,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/images"
+	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -177,7 +178,7 @@ func TestFramesRefused(t *testing.T) {
 func loadImage(t testing.TB, n *via.NIC, name string) map[string]programMap {
 	t.Helper()
 	img, maps := build(t, name)
-	if _, err := n.LoadProgram(viatest.Context(t), img, via.ProgramOptions{}); err != nil {
+	if _, err := n.LoadProgram(viatest.Context(t), img, load.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	byName := map[string]programMap{}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/via"
@@ -193,11 +194,11 @@ func TestOlderDevices(t *testing.T) {
 		{"no programs", descriptors.ProcessorOffset, func(n *via.NIC) map[string]func() error {
 			return map[string]func() error{
 				"load program": func() error {
-					_, err := n.LoadProgram(context.Background(), via.ProgramImage{}, via.ProgramOptions{})
+					_, err := n.LoadProgram(context.Background(), load.Image{}, load.Options{})
 					return err
 				},
 				"roll program back": func() error {
-					_, err := n.RollBackProgram(context.Background(), via.ProgramOptions{})
+					_, err := n.RollBackProgram(context.Background(), load.Options{})
 					return err
 				},
 				"unload program": func() error { _, err := n.UnloadProgram(); return err },

@@ -11,14 +11,8 @@ type (
 	// Policy decides how the bytes of a frame cross the NIC while the frame is
 	// still arriving, and says where it runs.
 	Policy = driver.Policy
-	// Placement says where a policy runs.
-	Placement = driver.Placement
-	// PolicyState is which policy moves frames, and how that goes.
-	PolicyState = driver.PolicyState
 	// DMARecord is one transfer of one engine.
 	DMARecord = dmalog.Record
-	// DMALogState is the state of the DMA log.
-	DMALogState = driver.DMALogState
 )
 
 // Where a policy runs, and what runs at the host if no policy is named.
@@ -42,7 +36,7 @@ func (n *NIC) SetPolicy(p Policy) error { return n.d.SetPolicy(p) }
 
 // Policy returns which policy moves frames. It fails with ErrNotSupported if
 // the NIC cannot say.
-func (n *NIC) Policy() (PolicyState, error) { return n.d.Policy() }
+func (n *NIC) Policy() (driver.PolicyState, error) { return n.d.Policy() }
 
 // EnableDMALog has the NIC keep a record of each transfer of its engines, in a
 // log with room for at least the given number of records, 1 to
@@ -60,4 +54,4 @@ func (n *NIC) DisableDMALog() error { return n.d.DisableDMALog() }
 func (n *NIC) ReadDMALog(p []DMARecord) (int, error) { return n.d.ReadDMALog(p) }
 
 // DMALog returns the state of the DMA log.
-func (n *NIC) DMALog() (DMALogState, error) { return n.d.DMALog() }
+func (n *NIC) DMALog() (driver.DMALogState, error) { return n.d.DMALog() }

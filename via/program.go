@@ -10,16 +10,6 @@ import (
 
 // Control programs are no part of VIA. Package firmware-loader makes and checks
 // images of them; package load documents the types.
-type (
-	// ProgramImage is what is put into a NIC, see load.Flat.
-	ProgramImage = load.Image
-	// ProgramOptions bound a load and let it show its progress.
-	ProgramOptions = load.Options
-	// ProgramStatus is what a NIC says about its control program.
-	ProgramStatus = load.Status
-	// ProgramMap is a map of the control program that runs.
-	ProgramMap = driver.ProgramMap
-)
 
 // LoadProgram puts a control program into the NIC and starts it, while frames that
 // would be asked about wait. It checks that the image is one for this NIC, not
@@ -27,26 +17,26 @@ type (
 // what ran before runs again; the error wraps *load.Error, which says so. Errors:
 // ErrNotSupported without a NIC processor, ErrInvalidParameter for an image that is
 // not for this NIC, ErrTimeout, ErrCanceled, ErrDevice.
-func (n *NIC) LoadProgram(ctx context.Context, img ProgramImage, o ProgramOptions) (ProgramStatus, error) {
+func (n *NIC) LoadProgram(ctx context.Context, img load.Image, o load.Options) (load.Status, error) {
 	return n.d.LoadProgram(ctx, img, o)
 }
 
 // RollBackProgram starts the control program that ran before the present one.
 // Errors are those of LoadProgram, and ErrInvalidState if there is none.
-func (n *NIC) RollBackProgram(ctx context.Context, o ProgramOptions) (ProgramStatus, error) {
+func (n *NIC) RollBackProgram(ctx context.Context, o load.Options) (load.Status, error) {
 	return n.d.RollBackProgram(ctx, o)
 }
 
 // UnloadProgram has the NIC do what it has built in.
-func (n *NIC) UnloadProgram() (ProgramStatus, error) { return n.d.UnloadProgram() }
+func (n *NIC) UnloadProgram() (load.Status, error) { return n.d.UnloadProgram() }
 
 // ProgramStatus returns which control program runs, and how often it was asked.
-func (n *NIC) ProgramStatus() (ProgramStatus, error) { return n.d.ProgramStatus() }
+func (n *NIC) ProgramStatus() (load.Status, error) { return n.d.ProgramStatus() }
 
 // ProgramMap returns map number index of the control program that runs, which has
 // maps as its image lists them (firmware.Spec.Maps). That it is this image's
 // program, ProgramStatus says by the digest. Errors: ErrInvalidParameter,
 // ErrNotSupported.
-func (n *NIC) ProgramMap(maps []abi.Map, index int) (*ProgramMap, error) {
+func (n *NIC) ProgramMap(maps []abi.Map, index int) (*driver.ProgramMap, error) {
 	return n.d.ProgramMap(maps, index)
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // build makes an image that we ship.
-func build(t testing.TB, name string) (via.ProgramImage, []abi.Map) {
+func build(t testing.TB, name string) (load.Image, []abi.Map) {
 	t.Helper()
 	s, err := images.Build(name)
 	if err != nil {
@@ -35,11 +35,11 @@ func TestPrograms(t *testing.T) {
 		amp, _ := build(t, "amp")
 		count, maps := build(t, "count")
 		for _, n := range []*via.NIC{a, b} {
-			if _, err := n.LoadProgram(t.Context(), amp, via.ProgramOptions{}); err != nil {
+			if _, err := n.LoadProgram(t.Context(), amp, load.Options{}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		s, err := b.LoadProgram(t.Context(), count, via.ProgramOptions{})
+		s, err := b.LoadProgram(t.Context(), count, load.Options{})
 		if err != nil || s.Name != "count" || s.Digest != count.Digest {
 			t.Fatalf("%+v, %v", s, err)
 		}
@@ -72,7 +72,7 @@ func TestPrograms(t *testing.T) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
-		if s, err := b.RollBackProgram(t.Context(), via.ProgramOptions{}); err != nil || s.Name != "amp" {
+		if s, err := b.RollBackProgram(t.Context(), load.Options{}); err != nil || s.Name != "amp" {
 			t.Errorf("%+v, %v", s, err)
 		}
 		p.bothRound(t)
@@ -92,22 +92,22 @@ func TestProgramErrors(t *testing.T) {
 	good, maps := build(t, "count")
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
-	loading := func(ctx context.Context, change func(*via.ProgramImage)) func() error {
+	loading := func(ctx context.Context, change func(*load.Image)) func() error {
 		img := good
 		change(&img)
-		return func() error { _, err := a.LoadProgram(ctx, img, via.ProgramOptions{}); return err }
+		return func() error { _, err := a.LoadProgram(ctx, img, load.Options{}); return err }
 	}
 	for name, c := range map[string]struct {
 		call func() error
 		want []error
 	}{
-		"no image":     {loading(t.Context(), func(i *via.ProgramImage) { *i = via.ProgramImage{} }), []error{via.ErrInvalidParameter, load.ErrImage}},
-		"other ABI":    {loading(t.Context(), func(i *via.ProgramImage) { i.ABI = 7 << 16 }), []error{via.ErrInvalidParameter, load.ErrABI}},
-		"other device": {loading(t.Context(), func(i *via.ProgramImage) { i.Device = 1 }), []error{via.ErrInvalidParameter, load.ErrDevice}},
-		"too large":    {loading(t.Context(), func(i *via.ProgramImage) { i.SRAM = 1 << 30 }), []error{via.ErrInvalidParameter, load.ErrSRAM}},
-		"damaged":      {loading(t.Context(), func(i *via.ProgramImage) { i.Segments = []load.Segment{{Bytes: make([]byte, 400)}} }), []error{via.ErrDevice}},
-		"canceled":     {loading(canceled, func(*via.ProgramImage) {}), []error{via.ErrCanceled, context.Canceled}},
-		"no previous": {func() error { _, err := a.RollBackProgram(t.Context(), via.ProgramOptions{}); return err },
+		"no image":     {loading(t.Context(), func(i *load.Image) { *i = load.Image{} }), []error{via.ErrInvalidParameter, load.ErrImage}},
+		"other ABI":    {loading(t.Context(), func(i *load.Image) { i.ABI = 7 << 16 }), []error{via.ErrInvalidParameter, load.ErrABI}},
+		"other device": {loading(t.Context(), func(i *load.Image) { i.Device = 1 }), []error{via.ErrInvalidParameter, load.ErrDevice}},
+		"too large":    {loading(t.Context(), func(i *load.Image) { i.SRAM = 1 << 30 }), []error{via.ErrInvalidParameter, load.ErrSRAM}},
+		"damaged":      {loading(t.Context(), func(i *load.Image) { i.Segments = []load.Segment{{Bytes: make([]byte, 400)}} }), []error{via.ErrDevice}},
+		"canceled":     {loading(canceled, func(*load.Image) {}), []error{via.ErrCanceled, context.Canceled}},
+		"no previous": {func() error { _, err := a.RollBackProgram(t.Context(), load.Options{}); return err },
 			[]error{via.ErrInvalidState, load.ErrNoPrevious}},
 		"no such map": {func() error { _, err := a.ProgramMap(maps, len(maps)); return err }, []error{via.ErrInvalidParameter, load.ErrMap}},
 		"map of nothing": {func() error {

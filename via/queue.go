@@ -7,9 +7,9 @@ import "context"
 // used by two goroutines; several goroutines may also share one queue.
 
 // PostSend hands a descriptor to the send queue. The NIC owns it, and the memory
-// that its segments name, until SendDone or SendWait returns it. ErrQueueFull,
-// bare, says that as many are posted and not taken back as the queue holds; of a
-// queue with a CQ also that the NIC has yet to write the CQ's entry for one that was
+// that its segments name, until SendDone or SendWait returns it. The bare ErrQueueFull
+// says that as many are posted and not taken back as the queue holds. If the queue has
+// a CQ, it may also say that the NIC has yet to write the CQ's entry for one that was
 // taken back, which takes a moment. A send on a VI that is not connected is
 // accepted and completes at once with StatusFlushed.
 func (v *VI) PostSend(d *Descriptor) error { return v.d.PostSend(d) }
@@ -46,8 +46,8 @@ func (v *VI) SendDoneBatch(into []*Descriptor) (int, error) { return v.d.SendDon
 // RecvDoneBatch is SendDoneBatch for the receive queue.
 func (v *VI) RecvDoneBatch(into []*Descriptor) (int, error) { return v.d.RecvDoneBatch(into) }
 
-// SendWait is SendDone, but waits until the oldest descriptor has completed or
-// ctx ends. It fails with ErrInvalidState if the queue has a CQ: wait for that
+// SendWait waits until the oldest descriptor of the send queue has completed, or ctx
+// ends, and takes it back as SendDone does. It fails with ErrInvalidState if the queue has a CQ: wait for that
 // instead.
 func (v *VI) SendWait(ctx context.Context) (*Descriptor, error) { return v.d.SendWait(ctx) }
 

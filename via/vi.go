@@ -127,7 +127,7 @@ func (v *VI) query(ctx context.Context) (VIState, error) {
 // SetPayload writes an entry, 0 to 255, of the VI's payload table, which VIA does
 // not have: length bytes of m from offset on, where the NIC puts the message that
 // its demux program gives the entry, whatever order messages come in. The next
-// receive completes with it as ever, but its buffers stay as they are. With a nil m
+// receive completes with it as always; its buffers stay as they are. With a nil m
 // the entry is emptied. Memory that is deregistered does not leave the table:
 // messages that are given the entry then fail with StatusProtectionError.
 //

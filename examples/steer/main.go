@@ -118,7 +118,7 @@ func loadSteering(ctx context.Context, nic *via.NIC, first, second uint32) error
 	if err != nil {
 		return err
 	}
-	if _, err := nic.LoadProgram(ctx, img, via.ProgramOptions{}); err != nil {
+	if _, err := nic.LoadProgram(ctx, img, load.Options{}); err != nil {
 		return err
 	}
 	for number, m := range spec.Maps {

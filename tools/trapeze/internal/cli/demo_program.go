@@ -12,6 +12,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/images"
+	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
 	"github.com/trapeze-nic/trapeze/via"
@@ -92,7 +93,7 @@ func (c *controlled) load(ctx context.Context, nics ...*via.NIC) error {
 		if err != nil {
 			return err
 		}
-		status, err := nic.LoadProgram(ctx, img, via.ProgramOptions{})
+		status, err := nic.LoadProgram(ctx, img, load.Options{})
 		if err != nil {
 			return err
 		}

@@ -89,7 +89,7 @@ type directionReport struct {
 	MinPulse int    `json:"minpulse_bytes,omitempty"`
 }
 
-func describePolicy(s via.PolicyState) policyReport {
+func describePolicy(s driver.PolicyState) policyReport {
 	r := policyReport{
 		At:   s.At.String(),
 		Send: directionReport{s.Send.Name, s.Send.MinPulse}, Receive: directionReport{s.Receive.Name, s.Receive.MinPulse},
