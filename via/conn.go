@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
 	"sync/atomic"
 	"time"
 
@@ -33,10 +34,12 @@ type Conn struct {
 	stride                    int     // bytes from one buffer to the next
 	sends, receives, controls int     // descriptors for messages, and for what is none
 	window                    int     // messages that the other side may send ahead; 0 if it is not told
+	lazy                      uint32  // receives that are posted again together
 	inline                    bool    // messages are built in their descriptors
 	buffers                   []byte  // memory, for as long as there is any
 	send                      []*Descriptor
 	ring                      []*Descriptor // send twice, so that a batch is in one piece
+	firstRecv                 uint64        // address of the first of recv
 	control                   []*Descriptor // for grants and the end, without buffers
 	recv                      []*Descriptor
 	sending                   chan struct{} // held by Send and CloseSend
@@ -109,6 +112,7 @@ func newConn(ctx context.Context, n *NIC, o ConnOptions) (*Conn, error) {
 	c := &Conn{max: o.MaxMessage, sends: o.SendDepth, receives: o.RecvDepth, sending: make(chan struct{}, 1)}
 	if o.Reliability != Unreliable {
 		c.window, c.controls = o.RecvDepth, controlDepth
+		c.lazy = c.half() / 2
 	}
 	a := VIAttributes{Reliability: o.Reliability, MaxTransfer: uint32(o.MaxMessage),
 		SendDepth: max(c.sends+c.controls, 2), RecvDepth: max(c.receives+c.controls, 2)}
@@ -151,7 +155,10 @@ func (c *Conn) furnish(ctx context.Context) (err error) {
 	if c.recv, err = c.vi.NewDescriptors(ctx, receives, 1); err != nil {
 		return err
 	}
-	c.in.arrived, c.in.held = make([]*Descriptor, receives), make([]*Descriptor, 0, receives)
+	c.firstRecv = c.recv[0].Token().Address
+	slots := 1 << bits.Len(uint(receives-1))
+	c.in.ring, c.in.lengths = make([]*Descriptor, slots), make([]int32, slots)
+	c.out.lengths = make([]int32, c.sends)
 	for i, d := range c.recv {
 		if err := c.memory.AddTo(d, (c.sends+i)*c.stride, c.max); err != nil {
 			return err
@@ -171,7 +178,6 @@ func (c *Conn) start(ctx context.Context, remote Remote, address Address) error 
 	if err := c.furnish(ctx); err != nil {
 		return err
 	}
-	descriptors.StoreIndex(&c.in.released, uint32(c.window))
 	return c.grant(c.half())
 }
 
@@ -273,7 +279,7 @@ func (c *Conn) leave(ctx context.Context) error {
 	c.in.failed = c.closedError()
 	c.in.mu.Unlock()
 	c.out.mu.Lock()
-	c.out.ended = true
+	c.out.ended.Store(true)
 	c.out.mu.Unlock()
 	return nil
 }

@@ -35,15 +35,16 @@ const (
 
 // word is the immediate data of the next message, called with out.mu held.
 func (c *Conn) word(kind uint32) uint32 {
-	s := &c.out
-	n := descriptors.LoadIndex(&c.in.released) - s.granted
-	descriptors.StoreIndex(&s.granted, s.granted+n)
+	n := c.owed()
+	if n != 0 {
+		descriptors.StoreIndex(&c.out.granted, c.out.granted+n)
+	}
 	return kind | descriptors.LoadIndex(&c.in.noticed)&noticedMask<<noticedShift | n
 }
 
 // owed is how many receives the other side does not know of.
 func (c *Conn) owed() uint32 {
-	return descriptors.LoadIndex(&c.in.released) - descriptors.LoadIndex(&c.out.granted)
+	return uint32(c.window) + descriptors.LoadIndex(&c.in.reposted) - descriptors.LoadIndex(&c.out.granted)
 }
 
 // unnoticed is how many grants the other side has not taken note of, as far as it has
@@ -53,10 +54,14 @@ func (c *Conn) unnoticed(said uint32) uint32 {
 }
 
 // grant tells the other side of the receives that it does not know of, if these are
-// least or more.
+// least or more together with those that are yet to be posted again.
 func (c *Conn) grant(least uint32) error {
-	if c.owed() < least || c.unnoticed(descriptors.LoadIndex(&c.in.said)) >= mostGrants {
+	free := uint32(c.window) + descriptors.LoadIndex(&c.in.released)
+	if free-descriptors.LoadIndex(&c.out.granted) < least || c.unnoticed(descriptors.LoadIndex(&c.in.said)) >= mostGrants {
 		return nil
+	}
+	if err := c.repost(); err != nil {
+		return err
 	}
 	c.out.mu.Lock()
 	defer c.out.mu.Unlock()
@@ -131,11 +136,11 @@ func (c *Conn) postControl(kind uint32) error {
 		return err
 	}
 	// Others may have been here before.
-	if kind == kindEnd && s.ended || kind == kindGrant && (c.owed() == 0 || c.unnoticed(descriptors.LoadIndex(&c.in.said)) >= mostGrants) {
+	if kind == kindEnd && s.ended.Load() || kind == kindGrant && (c.owed() == 0 || c.unnoticed(descriptors.LoadIndex(&c.in.said)) >= mostGrants) {
 		return nil
 	}
 	if kind == kindEnd {
-		s.ended = true
+		s.ended.Store(true)
 	} else {
 		descriptors.StoreIndex(&s.grants, s.grants+1)
 	}

@@ -8,23 +8,28 @@ import (
 )
 
 // recvSide is what a Conn knows of its receive queue, guarded by mu if nothing else
-// is said.
+// is said. Counters are free-running.
 type recvSide struct {
 	turns
-	arrived  []*Descriptor // messages that have come and were not received; a ring
-	first, n int
-	finished bool  // the other side has ended
-	failed   error // nothing more comes
+	// ring has the receives of messages from the moment they have come until they are
+	// posted again, and lengths what came with them: message i at i modulo the length,
+	// a power of two. Of the came messages the application has received some, and
+	// released some of those.
+	ring           []*Descriptor
+	lengths        []int32 // bytes; read once, as the NIC may write to descriptors
+	came, received uint32
+	finished       bool  // the other side has ended
+	failed         error // nothing more comes
 
 	// Read without mu.
-	limit   uint32 // messages that the other side has ever had room for
-	noticed uint32 // grants that have come
-	said    uint32 // how many of ours the other side says that it has noticed
+	limit    uint32 // messages that the other side has ever had room for
+	noticed  uint32 // grants that have come
+	said     uint32 // how many of ours the other side says that it has noticed
+	reposted uint32 // messages whose receives have been posted again
 
-	released uint32 // receives ever posted for messages
+	// Written without mu, by the goroutine that receives.
+	released uint32
 
-	// Guarded by mu, and written by the goroutine that receives only.
-	held []*Descriptor // received and not released
 	look [16]*Descriptor
 }
 
@@ -43,7 +48,7 @@ func (c *Conn) Receive(ctx context.Context) ([]byte, error) {
 		if m != nil || err != nil {
 			return m, err
 		}
-		if err := s.wait(ctx, c); err != nil && s.failed == nil && s.n == 0 {
+		if err := s.wait(ctx, c); err != nil && s.failed == nil && s.came == s.received {
 			return nil, err
 		}
 	}
@@ -52,13 +57,21 @@ func (c *Conn) Receive(ctx context.Context) ([]byte, error) {
 // TryReceive is Receive without the waiting: it returns nil if no message is there.
 func (c *Conn) TryReceive() ([]byte, error) {
 	s := &c.in
+	// Here and in what else each message passes nothing is deferred, which takes as long
+	// as the lock.
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := c.ready(); err != nil {
-		return nil, err
+	m, err := c.tryReceive()
+	s.mu.Unlock()
+	return m, err
+}
+
+func (c *Conn) tryReceive() ([]byte, error) {
+	s := &c.in
+	if s.received != descriptors.LoadIndex(&s.released) {
+		return nil, c.ready()
 	}
-	if s.n == 0 {
-		if err := c.lookInLocked(1); err != nil && s.failed == nil {
+	if s.came == s.received {
+		if err := c.lookForOne(); err != nil && s.failed == nil {
 			return nil, err
 		}
 	}
@@ -76,8 +89,8 @@ func (c *Conn) ReceiveBatch(into [][]byte) (int, error) {
 		return 0, err
 	}
 	for n := range into {
-		if s.n == 0 {
-			if err := c.lookInLocked(len(s.look)); err != nil && s.failed == nil && n == 0 {
+		if s.came == s.received {
+			if err := c.lookInLocked(); err != nil && s.failed == nil && n == 0 {
 				return 0, err
 			}
 		}
@@ -95,7 +108,7 @@ func (c *Conn) ReceiveBatch(into [][]byte) (int, error) {
 
 // ready refuses to receive while messages are held.
 func (c *Conn) ready() error {
-	if len(c.in.held) > 0 {
+	if c.in.received != descriptors.LoadIndex(&c.in.released) {
 		return c.vi.nic.refuse("receive", ErrInvalidState, "call Release first", "what was received last has not been released")
 	}
 	return nil
@@ -104,36 +117,51 @@ func (c *Conn) ready() error {
 // message takes the message that has come first.
 func (c *Conn) message() ([]byte, error) {
 	s := &c.in
+	if s.came == s.received || c.closed.Load() {
+		return nil, c.noMessage()
+	}
+	i := int(s.received) & (len(s.ring) - 1)
+	s.received++
+	at := c.recvOffset(s.ring[i])
+	return c.buffers[at : at+int(s.lengths[i]) : at+c.max], nil
+}
+
+// noMessage is why there is none: nil if one may come yet.
+func (c *Conn) noMessage() error {
 	switch {
 	case c.closed.Load():
-		return nil, c.closedError()
-	case s.n > 0:
-		d := s.arrived[s.first]
-		if s.first++; s.first == len(s.arrived) {
-			s.first = 0
-		}
-		s.n--
-		s.held = append(s.held, d)
-		at := c.recvOffset(d)
-		return c.buffers[at : at+int(d.Length()) : at+c.max], nil
-	case s.finished:
-		return nil, io.EOF
+		return c.closedError()
+	case c.in.finished:
+		return io.EOF
 	}
-	return nil, s.failed
+	return c.in.failed
 }
 
 // recvOffset is where the buffer of a receive begins. It is found by the descriptor's
 // own address, which the NIC cannot change.
 func (c *Conn) recvOffset(d *Descriptor) int {
-	i := (d.Token().Address - c.recv[0].Token().Address) / uint64(descriptors.DescriptorBytes(1))
+	i := (d.Token().Address - c.firstRecv) / uint64(descriptors.DescriptorBytes(1))
 	return (len(c.send) + int(i)) * c.stride
 }
 
 // Release gives back what was received last: a message, or a batch of them. If the
 // connection has broken meanwhile, Receive says so behind the messages that had come.
 func (c *Conn) Release() error {
-	if err := c.release(); err != nil || c.window == 0 {
-		return err
+	s := &c.in
+	switch {
+	case s.released == s.received:
+		return c.vi.nic.refuse("release", ErrInvalidState, "", "no message is held")
+	case c.closed.Load():
+		return c.closedError()
+	}
+	descriptors.StoreIndex(&s.released, s.received)
+	if s.released-descriptors.LoadIndex(&s.reposted) >= c.lazy {
+		if err := c.repost(); err != nil {
+			return err
+		}
+	}
+	if c.window == 0 {
+		return nil
 	}
 	if err := c.grant(c.half()); err != nil && c.broken() == nil {
 		return err
@@ -141,66 +169,96 @@ func (c *Conn) Release() error {
 	return nil
 }
 
-func (c *Conn) release() error {
+// repost posts the receives of all messages that were released.
+func (c *Conn) repost() error {
 	s := &c.in
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := len(s.held)
-	switch {
-	case n == 0:
-		return c.vi.nic.refuse("release", ErrInvalidState, "", "no message is held")
-	case c.closed.Load():
-		return c.closedError()
+	err := c.repostLocked()
+	s.mu.Unlock()
+	return err
+}
+
+func (c *Conn) repostLocked() error {
+	s := &c.in
+	for {
+		n := int(descriptors.LoadIndex(&s.released) - s.reposted)
+		switch {
+		case n == 0:
+			return nil
+		case c.closed.Load():
+			return c.closedError()
+		}
+		first := int(s.reposted) & (len(s.ring) - 1)
+		batch := s.ring[first:min(first+n, len(s.ring))]
+		for _, d := range batch {
+			d.Rearm()
+		}
+		n, err := c.postReceives(batch)
+		descriptors.StoreIndex(&s.reposted, s.reposted+uint32(n))
+		if err != nil {
+			return err
+		}
 	}
-	batch := s.held
-	s.held = s.held[:0]
-	for _, d := range batch {
-		d.Rearm()
+}
+
+// postReceives returns how many it has posted.
+func (c *Conn) postReceives(batch []*Descriptor) (int, error) {
+	if len(batch) > 1 {
+		return c.vi.PostRecvBatch(batch)
 	}
-	var err error
-	if n == 1 {
-		err = c.vi.PostRecv(batch[0])
-	} else {
-		_, err = c.vi.PostRecvBatch(batch)
+	if err := c.vi.PostRecv(batch[0]); err != nil {
+		return 0, err
 	}
-	if err != nil {
-		return err
-	}
-	descriptors.StoreIndex(&s.released, s.released+uint32(n))
-	return nil
+	return 1, nil
 }
 
 // lookIn takes note of what has come.
 func (c *Conn) lookIn() error {
 	c.in.mu.Lock()
 	defer c.in.mu.Unlock()
-	return c.lookInLocked(len(c.in.look))
+	return c.lookInLocked()
 }
 
-// lookInLocked looks once, for as many as most messages: a look may run the NIC.
-func (c *Conn) lookInLocked(most int) error {
+// lookInLocked looks once, for as many as fit into look.
+func (c *Conn) lookInLocked() error {
 	s := &c.in
 	if s.busy || s.failed != nil || c.closed.Load() {
 		return s.failed
 	}
-	n, err := 1, error(nil)
-	if most == 1 {
-		s.look[0], err = c.vi.RecvDone()
-	} else {
-		n, err = c.vi.RecvDoneBatch(s.look[:most])
-	}
-	if err == ErrNotDone || err == ErrQueueEmpty && c.window == 0 {
-		return nil
-	}
+	n, err := c.vi.RecvDoneBatch(s.look[:])
 	if err != nil {
-		return c.came(nil, err)
+		return c.nothing(err)
 	}
 	for _, d := range s.look[:n] {
-		if err := c.came(d, nil); err != nil {
-			return err
+		if err := c.accept(d); err != nil {
+			return c.came(nil, err)
 		}
 	}
 	return nil
+}
+
+// lookForOne is lookInLocked for one message: to look for another one behind it may run
+// the NIC.
+func (c *Conn) lookForOne() error {
+	s := &c.in
+	if s.busy || s.failed != nil || c.closed.Load() {
+		return s.failed
+	}
+	d, err := c.vi.RecvDone()
+	if err == nil {
+		if err = c.accept(d); err == nil {
+			return nil
+		}
+	}
+	return c.nothing(err)
+}
+
+// nothing is why a look has found no message: nil if one may come yet.
+func (c *Conn) nothing(err error) error {
+	if code, is := err.(Code); is && (code == ErrNotDone || code == ErrQueueEmpty && c.window == 0) {
+		return nil
+	}
+	return c.came(nil, err)
 }
 
 // came takes note of a receive that has completed, with in.mu held. What came before
@@ -211,7 +269,9 @@ func (c *Conn) came(d *Descriptor, err error) error {
 		c.in.failed = c.closedError()
 		return c.in.failed
 	case err == nil:
-		err = c.accept(d)
+		if err = c.accept(d); err == nil {
+			return nil
+		}
 	case err == ErrQueueEmpty:
 		if err = c.broken(); err == nil {
 			err = c.breach("more messages than were granted")
@@ -233,20 +293,21 @@ func (c *Conn) accept(d *Descriptor) error {
 	}
 	s := &c.in
 	word, is := d.Immediate()
-	kind, said, limit := word&kindMask, word>>noticedShift&noticedMask, s.limit+word&grantMask
+	said := word >> noticedShift & noticedMask
 	switch {
 	case !is || word&reservedBit != 0:
 		return c.breach("a message without a header")
-	case limit-descriptors.LoadIndex(&c.out.posted) > MaxConnDepth:
-		return c.breach("grants for more than a queue holds")
-	case c.unnoticed(said) > mostGrants:
-		return c.breach("thanks for grants that were not given")
-	case s.finished && kind != kindGrant:
+	case s.finished && word&kindMask != kindGrant:
 		return c.breach("a message after the end")
 	}
-	descriptors.StoreIndex(&s.said, said)
+	if said != s.said {
+		if c.unnoticed(said) > mostGrants {
+			return c.breach("thanks for grants that were not given")
+		}
+		descriptors.StoreIndex(&s.said, said)
+	}
 	var err error
-	switch kind {
+	switch word & kindMask {
 	case kindMessage:
 		err = c.keep(d)
 	case kindGrant:
@@ -258,22 +319,23 @@ func (c *Conn) accept(d *Descriptor) error {
 	default:
 		return c.breach("a message of no kind")
 	}
-	descriptors.StoreIndex(&s.limit, limit)
+	if granted := word & grantMask; granted != 0 {
+		descriptors.StoreIndex(&s.limit, s.limit+granted)
+	}
 	return err
 }
 
-// keep puts a message behind those that have come before it.
+// keep puts a message behind those that have come before it. There is room for all
+// receives.
 func (c *Conn) keep(d *Descriptor) error {
 	s := &c.in
-	if int64(d.Length()) > int64(c.max) || s.n == len(s.arrived) {
-		return c.breach("a message that is too long, or one too many")
+	n := int64(d.Length())
+	if n > int64(c.max) {
+		return c.breach("a message that is too long")
 	}
-	at := s.first + s.n
-	if at >= len(s.arrived) {
-		at -= len(s.arrived)
-	}
-	s.arrived[at] = d
-	s.n++
+	i := int(s.came) & (len(s.ring) - 1)
+	s.ring[i], s.lengths[i] = d, int32(n)
+	s.came++
 	return nil
 }
 

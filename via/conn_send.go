@@ -2,6 +2,7 @@ package via
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 )
@@ -9,17 +10,21 @@ import (
 // sendSide is what a Conn knows of its send queue. Counters are free-running.
 type sendSide struct {
 	turns
-	// added counts messages, of which those up to posted have been handed to the NIC.
-	// Both are counted by the goroutine that posts; others read posted. Message i has
-	// descriptor i modulo the depth.
-	added, posted uint32
+	// Of the goroutine that posts: how many messages there have been, the slot of the
+	// next one, which is that number modulo the depth, and the bytes of those in slots.
+	added    uint32
+	slot     int
+	lengths  []int32
+	acquired bool // its buffer
 	// What follows is guarded by mu; what other goroutines read is
 	// written as an index.
+	ended                           atomic.Bool
+	posted                          uint32 // of added, by the goroutine that posts
 	completed                       uint32
+	oldest                          int // completed modulo the depth
 	controlPosted, controlCompleted uint32
 	granted                         uint32 // receives that the other side was told of
 	grants                          uint32 // sent
-	ended                           bool
 	look                            [16]*Descriptor
 }
 
@@ -62,18 +67,24 @@ func (c *Conn) buffer() ([]byte, error) {
 	if err := c.broken(); err != nil {
 		return nil, err
 	}
-	if c.full() || c.window != 0 && c.credit() == 0 {
+	if c.full() {
 		return nil, nil
 	}
-	if c.inline {
-		return c.send[c.slot()].Inline()[:c.max:c.max], nil
+	if c.window != 0 {
+		switch credit := c.credit(); {
+		case credit == 0:
+			return nil, nil
+		case credit > MaxConnDepth:
+			return nil, c.lose(c.breach("grants for more than a queue holds"))
+		}
 	}
-	at := c.slot() * c.stride
+	c.out.acquired = true
+	if c.inline {
+		return c.send[c.out.slot].Inline()[:c.max:c.max], nil
+	}
+	at := c.out.slot * c.stride
 	return c.buffers[at : at+c.max : at+c.max], nil
 }
-
-// slot is the number of the next message's descriptor and buffer.
-func (c *Conn) slot() int { return int(c.out.added % uint32(len(c.send))) }
 
 func (c *Conn) full() bool {
 	return c.out.added-descriptors.LoadIndex(&c.out.completed) == uint32(len(c.send))
@@ -109,21 +120,42 @@ func (c *Conn) awaitRoom(ctx context.Context) error {
 
 // Post sends the first n bytes of the buffer that Acquire returned last.
 func (c *Conn) Post(n int) error {
-	c.out.mu.Lock()
-	defer c.out.mu.Unlock()
-	if err := c.add(n); err != nil {
-		return err
+	err := c.put(n)
+	if err == nil {
+		c.out.mu.Lock()
+		err = c.postAdded()
+		c.out.mu.Unlock()
 	}
-	return c.postAdded()
+	return err
 }
 
 // Add is Post, but leaves the message to the next Post or PostBatch, which sends all
 // that has been added with one doorbell. Acquire returns another buffer then; before it
 // waits it sends what has been added.
 func (c *Conn) Add(n int) error {
-	c.out.mu.Lock()
-	defer c.out.mu.Unlock()
-	return c.add(n)
+	if err := c.maySend(); err != nil {
+		return err
+	}
+	return c.put(n)
+}
+
+// put takes note of the next message, of n bytes.
+func (c *Conn) put(n int) error {
+	const op = "post"
+	s := &c.out
+	switch {
+	case !s.acquired:
+		return c.vi.nic.refuse(op, ErrInvalidState, "call Acquire first", "no buffer has been acquired")
+	case n < 0 || n > c.max:
+		return c.tooLong(op, n)
+	}
+	s.acquired = false
+	s.lengths[s.slot] = int32(n)
+	s.added++
+	if s.slot++; s.slot == len(s.lengths) {
+		s.slot = 0
+	}
+	return nil
 }
 
 // PostBatch sends what has been added, with one doorbell.
@@ -143,59 +175,61 @@ func (c *Conn) maySend() error {
 		return err
 	case c.closed.Load():
 		return c.closedError()
-	case c.out.ended:
+	case c.out.ended.Load():
 		return c.vi.nic.refuse("post", ErrInvalidState, "", "CloseSend has ended the sending")
 	}
 	return nil
 }
 
-// add makes the next message, with out.mu held.
-func (c *Conn) add(n int) error {
-	const op = "post"
-	if err := c.maySend(); err != nil {
-		return err
-	}
-	switch {
-	case c.full() || c.window != 0 && c.credit() == 0:
-		return c.vi.nic.refuse(op, ErrInvalidState, "call Acquire first", "no buffer has been acquired")
-	case n < 0 || n > c.max:
-		return c.tooLong(op, n)
-	}
-	d := c.send[c.slot()]
-	d.Prepare()
-	var err error
-	if c.inline {
-		err = d.SetInline(n)
-	} else {
-		err = c.memory.AddTo(d, c.slot()*c.stride, n)
-	}
-	if err == nil {
-		c.out.added++
-	}
-	return err
-}
-
 // postAdded hands the NIC what has been added, with out.mu held.
 func (c *Conn) postAdded() error {
 	s := &c.out
-	if err := c.maySend(); err != nil {
-		return err
+	if c.lost.Load() != nil || c.closed.Load() || s.ended.Load() {
+		return c.maySend()
 	}
-	first := s.posted % uint32(len(c.send))
-	batch := c.ring[first : first+s.added-s.posted]
+	n := int(s.added - s.posted)
+	first := s.slot - n
+	if first < 0 {
+		first += len(s.lengths)
+	}
+	batch := c.ring[first : first+n]
+	word := uint32(0)
 	if c.window != 0 {
-		for _, d := range batch {
-			d.SetImmediate(c.word(kindMessage))
-		}
+		word = c.word(kindMessage)
 	}
-	descriptors.StoreIndex(&s.posted, s.added)
-	if len(batch) == 1 {
+	for i, d := range batch {
+		at := first + i
+		if at >= len(s.lengths) {
+			at -= len(s.lengths)
+		}
+		if err := c.describe(d, at, word); err != nil {
+			return c.lose(err)
+		}
+		word &^= grantMask // granted once
+	}
+	s.posted = s.added
+	if n == 1 {
 		return c.post(batch[0])
 	}
 	if _, err := c.vi.PostSendBatch(batch); err != nil {
 		return c.lose(err)
 	}
 	return nil
+}
+
+// describe makes d, which has buffer i, the next message.
+func (c *Conn) describe(d *Descriptor, i int, word uint32) (err error) {
+	n := c.out.lengths[i]
+	d.Prepare()
+	if c.inline {
+		err = d.SetInline(int(n))
+	} else {
+		err = d.AddData(c.memory.Address()+uint64(i*c.stride), c.memory.Handle(), uint32(n))
+	}
+	if c.window != 0 {
+		d.SetImmediate(word)
+	}
+	return err
 }
 
 // post is called with out.mu held, so that messages go out in the order in which their
@@ -282,28 +316,40 @@ func (c *Conn) lookOutLocked() error {
 	if err != nil {
 		return c.sent(nil, err)
 	}
-	for _, d := range s.look[:n] {
-		if err := c.sent(d, nil); err != nil {
-			return err
+	c.count(s.look[:n])
+	return nil
+}
+
+// count takes note of sends that have completed.
+func (c *Conn) count(ds []*Descriptor) {
+	s := &c.out
+	completed := s.completed
+	for _, d := range ds {
+		if d != c.send[s.oldest] {
+			s.controlCompleted++
+			continue
+		}
+		completed++
+		if s.oldest++; s.oldest == len(c.send) {
+			s.oldest = 0
 		}
 	}
-	return nil
+	descriptors.StoreIndex(&s.completed, completed)
 }
 
 // sent takes note of a send that has completed, with out.mu held.
 func (c *Conn) sent(d *Descriptor, err error) error {
 	s := &c.out
 	switch {
+	case err == nil:
+		s.look[0] = d
+		c.count(s.look[:1])
 	case err == ErrQueueEmpty: // the connection has ended
 		return c.broken()
 	case c.ends(err):
 		return c.lose(err)
-	case err != nil:
-		return err
-	case d == c.send[s.completed%uint32(len(c.send))]:
-		descriptors.StoreIndex(&s.completed, s.completed+1)
 	default:
-		s.controlCompleted++
+		return err
 	}
 	return nil
 }
