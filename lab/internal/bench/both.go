@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/internal/measure"
-	"github.com/trapeze-nic/trapeze/lab/internal/endpoint"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -32,31 +31,20 @@ func workBoth(ctx context.Context, s *Spec, from, to *via.NIC) (side Side, err e
 	return side, err
 }
 
-// join connects two endpoints of this process.
-func (s *Spec) join(ctx context.Context, from, to *via.NIC) (x, y *endpoint.Endpoint, err error) {
+// join connects two NICs of this process.
+func (s *Spec) join(ctx context.Context, from, to *via.NIC) (x, y *via.Conn, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	accepted := make(chan error, 1)
-	go func() {
-		listener := endpoint.Listener{NIC: to, Discriminator: discriminator,
-			Options: func(via.Remote) (endpoint.Options, error) { return s.options(), nil }}
-		var err error
-		y, _, err = listener.Accept(ctx)
-		accepted <- errors.Join(err, listener.Close())
-	}()
-	if x, err = endpoint.New(ctx, from, s.options()); err == nil {
-		_, err = x.Connect(ctx, via.Address{MAC: to.Query().Address, Discriminator: discriminator}, nil)
-	}
+	l, err := listen(to, s.options())
 	if err != nil {
-		cancel()
+		return nil, nil, err
 	}
-	if err = errors.Join(err, <-accepted); err == nil {
-		return x, y, nil
+	if x, err = dial(ctx, from, s.options()); err != nil {
+		return nil, nil, errors.Join(err, l.Close())
 	}
-	for _, e := range []*endpoint.Endpoint{x, y} {
-		if e != nil {
-			err = errors.Join(err, e.Close())
-		}
+	y, err = l.Accept(ctx)
+	if err = errors.Join(err, l.Close()); err != nil {
+		return nil, nil, errors.Join(err, x.Close())
 	}
-	return nil, nil, err
+	return x, y, nil
 }

@@ -12,9 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/via/transfer"
-	"github.com/trapeze-nic/trapeze/lab/internal/endpoint"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -170,8 +168,8 @@ func (t *IdleTask) wait(ctx context.Context, e rareEnd, r *IdleResult) error {
 	return nil
 }
 
-// messageEnd is an endpoint as a rareEnd.
-type messageEnd struct{ *endpoint.Endpoint }
+// messageEnd is a connection as a rareEnd.
+type messageEnd struct{ *via.Conn }
 
 func (e *messageEnd) start(ctx context.Context) error { return e.notify(ctx) }
 
@@ -223,27 +221,30 @@ func (s *idleSpec) withEnd(ctx context.Context, address string, ready func(), f 
 	defer func() { err = errors.Join(err, nic.Close()) }()
 	set, cancel := context.WithTimeout(ctx, patience+s.Task.limit())
 	defer cancel()
-	o := endpoint.Options{MaxMessage: stampSize, SendDepth: 2, RecvDepth: 4}
-	var e *endpoint.Endpoint
-	if ready != nil {
+	o := via.ConnOptions{MaxMessage: stampSize, SendDepth: 2, RecvDepth: 4}
+	var c *via.Conn
+	if ready == nil {
+		c, err = dial(set, nic, o)
+	} else {
+		l, listening := listen(nic, o)
+		if listening != nil {
+			return listening
+		}
 		ready()
-		l := endpoint.Listener{NIC: nic, Discriminator: discriminator, Options: func(via.Remote) (endpoint.Options, error) { return o, nil }}
-		e, _, err = l.Accept(set)
+		c, err = l.Accept(set)
 		err = errors.Join(err, l.Close())
-	} else if e, err = endpoint.New(set, nic, o); err == nil {
-		_, err = e.Connect(set, via.Address{MAC: descriptors.Broadcast, Discriminator: discriminator}, nil)
 	}
-	if e != nil {
-		defer func() { err = errors.Join(err, e.Close()) }()
+	if c != nil {
+		defer func() { err = errors.Join(err, c.Close()) }()
 	}
 	if err != nil {
 		return err
 	}
-	if err := f(&messageEnd{e}); err != nil || ready == nil {
+	if err := f(&messageEnd{c}); err != nil || ready == nil {
 		return err
 	}
 	// The sender disconnects once it knows that the last message has arrived.
-	if _, err := e.Receive(set); !errors.Is(err, transfer.ErrPeerLost) {
+	if _, err := c.Receive(set); !transfer.PeerLost(err) {
 		return err
 	}
 	return nil

@@ -8,18 +8,10 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/via/transfer"
-	"github.com/trapeze-nic/trapeze/lab/internal/endpoint"
 	"github.com/trapeze-nic/trapeze/lab/internal/ticks"
 	"github.com/trapeze-nic/trapeze/via"
 )
-
-// discriminator of the workers' connections.
-var discriminator = []byte("trapeze-bench/1")
-
-// patience bounds how long a worker waits for the other one.
-const patience = 20 * time.Second
 
 // Work carries a Spec out. ready is called when the other worker can be started.
 // A source ends by itself, an echo when its source disconnects.
@@ -68,60 +60,62 @@ func open(ctx context.Context, address string) (*via.NIC, error) {
 	return via.Open(ctx, address, via.WithErrorHandler(func(via.AsyncError) {}), via.WithLogger(quiet))
 }
 
-func (s *Spec) options() endpoint.Options {
-	return endpoint.Options{Reliability: levels[s.Reliability], MaxMessage: max(s.Bytes, 1), SendDepth: s.Window, RecvDepth: s.Window}
+func (s *Spec) options() via.ConnOptions {
+	o := via.ConnOptions{Reliability: levels[s.Reliability], MaxMessage: max(s.Bytes, 1), SendDepth: s.Window, RecvDepth: s.Window}
+	if s.Test == Latency {
+		// Receives are posted again a quarter of the depth at a time, while all buffers
+		// still share a cache.
+		o.RecvDepth = max(s.Window, min(16, (64<<10)/max(s.Bytes, 1)))
+	}
+	return o
 }
 
-// connect makes the worker's endpoints and connects them.
-func (s *Spec) connect(ctx context.Context, nic *via.NIC, ready func()) (ends []*endpoint.Endpoint, err error) {
+// connect makes the worker's connections.
+func (s *Spec) connect(ctx context.Context, nic *via.NIC, ready func()) (ends []*via.Conn, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	listener := &endpoint.Listener{NIC: nic, Discriminator: discriminator,
-		Options: func(via.Remote) (endpoint.Options, error) { return s.options(), nil }}
-	defer func() { err = errors.Join(err, listener.Close()) }()
+	next := func() (*via.Conn, error) { return dial(ctx, nic, s.options()) }
+	if s.Role == Echo {
+		l, err := listen(nic, s.options())
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close()
+		next = func() (*via.Conn, error) { return l.Accept(ctx) }
+	}
 	ready()
 	for i := range s.VIs {
-		var e *endpoint.Endpoint
-		if s.Role == Echo {
-			e, _, err = listener.Accept(ctx)
-		} else {
-			if e, err = endpoint.New(ctx, nic, s.options()); err == nil {
-				ends = append(ends, e)
-				_, err = e.Connect(ctx, via.Address{MAC: descriptors.Broadcast, Discriminator: discriminator}, nil)
-				e = nil
-			}
-		}
-		if e != nil {
-			ends = append(ends, e)
-		}
+		c, err := next()
 		if err != nil {
 			return ends, fmt.Errorf("VI %d of %d: %w", i+1, s.VIs, err)
 		}
+		ends = append(ends, c)
 	}
 	return ends, nil
 }
 
-func closeAll(ends []*endpoint.Endpoint) error {
+func closeAll(ends []*via.Conn) error {
 	var errs []error
-	for _, e := range ends {
-		errs = append(errs, e.Close())
+	for _, c := range ends {
+		errs = append(errs, c.Close())
 	}
 	return errors.Join(errs...)
 }
 
 // echo sends back what comes, or only takes it, until the source disconnects.
-func (s *Spec) echo(ctx context.Context, ends []*endpoint.Endpoint) (side Side, err error) {
+func (s *Spec) echo(ctx context.Context, ends []*via.Conn) (side Side, err error) {
 	a := startAccount()
 	defer a.end(&side)
+	into := make([][]byte, s.batch())
 	for looks, since := checkEvery, (time.Time{}); ; looks-- {
 		if looks <= 0 {
-			if looks, err = rest(ctx, ends[0], s.Bytes, &since); err != nil {
+			if looks, err = backOff(ctx, ends[0].VI().NIC(), s.Bytes, &since); err != nil {
 				return side, err
 			}
 		}
-		for _, e := range ends {
-			n, err := s.reply(ctx, e, &side)
-			if errors.Is(err, transfer.ErrPeerLost) {
+		for _, c := range ends {
+			n, err := s.reply(ctx, c, into, &side)
+			if transfer.PeerLost(err) {
 				return side, nil
 			}
 			if err != nil {
@@ -134,58 +128,62 @@ func (s *Spec) echo(ctx context.Context, ends []*endpoint.Endpoint) (side Side, 
 	}
 }
 
-// reply takes what has come to an endpoint, and in a latency test answers it. It
+// reply takes what has come to a connection, and in a latency test answers it. It
 // returns how many messages there were.
-func (s *Spec) reply(ctx context.Context, e *endpoint.Endpoint, side *Side) (int, error) {
+func (s *Spec) reply(ctx context.Context, c *via.Conn, into [][]byte, side *Side) (int, error) {
 	if s.Test != Latency {
-		n, bytes, err := e.Drain(s.batch())
+		n, err := c.ReceiveBatch(into)
+		if n == 0 || err != nil {
+			return 0, err
+		}
 		side.Messages += uint64(n)
-		side.Bytes += bytes
-		return n, err
+		for _, m := range into[:n] {
+			side.Bytes += uint64(len(m))
+		}
+		return n, c.Release()
 	}
-	m, err := e.TryReceive()
+	m, err := c.TryReceive()
 	if m == nil || err != nil {
 		return 0, err
 	}
 	side.Messages++
 	side.Bytes += uint64(len(m))
 	// First, as an application would that is in a hurry.
-	if err := answer(ctx, e, len(m)); err != nil {
+	if err := answer(ctx, c, len(m)); err != nil {
 		return 0, err
 	}
-	return 1, tidy(e)
+	return 1, tidy(c)
 }
 
-func answer(ctx context.Context, e *endpoint.Endpoint, n int) error {
+func answer(ctx context.Context, c *via.Conn, n int) error {
 	for looks, since := checkEvery, (time.Time{}); ; looks-- {
-		buf, err := e.TryAcquire()
+		buf, err := c.TryAcquire()
 		if err != nil {
 			return err
 		}
 		if buf != nil {
-			if err := e.Post(n); err != nil {
+			if err := c.Post(n); err != nil {
 				return err
 			}
-			e.Poll() // an inline NIC sends it now, not when it is next looked at
+			c.Poll() // an inline NIC sends it now, not when it is next looked at
 			return nil
 		}
 		if looks <= 0 {
-			if looks, err = rest(ctx, e, n, &since); err != nil {
+			if looks, err = backOff(ctx, c.VI().NIC(), n, &since); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// tidy gives back the buffer of the last message and takes back those that have
-// been sent: what can be done while the next message is under way.
-func tidy(e *endpoint.Endpoint) error {
-	if e.Held() {
-		if err := e.Release(); err != nil {
-			return err
-		}
+// tidy gives back the last message and finds a buffer for the next one: what can be
+// done while a message is under way.
+func tidy(c *via.Conn) error {
+	if err := c.Release(); err != nil {
+		return err
 	}
-	return e.Reap()
+	_, err := c.TryAcquire()
+	return err
 }
 
 // calibration is for how long the time stamp counter is compared with the clock.
@@ -193,7 +191,7 @@ const calibration = 20 * time.Millisecond
 
 // pingPong times round trips on each VI in turn, by the time stamp counter as
 // ucx_perftest does: the clock costs twice as much to read.
-func (s *Spec) pingPong(ctx context.Context, ends []*endpoint.Endpoint) (side Side, err error) {
+func (s *Spec) pingPong(ctx context.Context, ends []*via.Conn) (side Side, err error) {
 	side.Latencies = newHistogram()
 	rate := ticks.Rate(calibration)
 	budget := uint64(float64(s.Nanoseconds) * rate)
@@ -202,7 +200,7 @@ func (s *Spec) pingPong(ctx context.Context, ends []*endpoint.Endpoint) (side Si
 	end := last + budget/10
 	times := make([]uint64, 0, 4096)
 	for i := 0; ; i++ {
-		if err := roundTrip(ctx, ends[i%len(ends)], s.Bytes); err != nil {
+		if err := roundTrip(ctx, ends[i%len(ends)], s.Bytes, i >= len(ends)); err != nil {
 			return side, err
 		}
 		now := ticks.Now()
@@ -233,17 +231,19 @@ func (s *Spec) pingPong(ctx context.Context, ends []*endpoint.Endpoint) (side Si
 	}
 }
 
-// roundTrip sends a message and takes the answer, whose buffer is given back while
-// the next one is under way.
-func roundTrip(ctx context.Context, e *endpoint.Endpoint, n int) error {
-	if err := answer(ctx, e, n); err != nil {
+// roundTrip sends a message and takes the answer. The answer before it, if there was
+// one, is given back while the message is under way.
+func roundTrip(ctx context.Context, c *via.Conn, n int, again bool) error {
+	if err := answer(ctx, c, n); err != nil {
 		return err
 	}
-	if err := tidy(e); err != nil {
-		return err
+	if again {
+		if err := tidy(c); err != nil {
+			return err
+		}
 	}
 	for looks, since := checkEvery, (time.Time{}); ; looks-- {
-		m, err := e.TryReceive()
+		m, err := c.TryReceive()
 		if err != nil {
 			return err
 		}
@@ -254,7 +254,7 @@ func roundTrip(ctx context.Context, e *endpoint.Endpoint, n int) error {
 			return nil
 		}
 		if looks <= 0 {
-			if looks, err = rest(ctx, e, n, &since); err != nil {
+			if looks, err = backOff(ctx, c.VI().NIC(), n, &since); err != nil {
 				return err
 			}
 		}
@@ -263,7 +263,7 @@ func roundTrip(ctx context.Context, e *endpoint.Endpoint, n int) error {
 
 // stream sends as fast as the windows allow. What counts is what has arrived: a
 // send on a reliable VI completes then.
-func (s *Spec) stream(ctx context.Context, ends []*endpoint.Endpoint) (side Side, err error) {
+func (s *Spec) stream(ctx context.Context, ends []*via.Conn) (side Side, err error) {
 	budget := time.Duration(s.Nanoseconds)
 	if _, err := s.sendFor(ctx, ends, budget/10); err != nil {
 		return side, err
@@ -280,8 +280,8 @@ func (s *Spec) stream(ctx context.Context, ends []*endpoint.Endpoint) (side Side
 func (s *Spec) batch() int { return max(s.Window/8, 1) }
 
 // sendFor sends for about d and waits until all has arrived.
-func (s *Spec) sendFor(ctx context.Context, ends []*endpoint.Endpoint, d time.Duration) (sent uint64, err error) {
-	// How many posts there are between two looks at the clock: each endpoint has its
+func (s *Spec) sendFor(ctx context.Context, ends []*via.Conn, d time.Duration) (sent uint64, err error) {
+	// How many posts there are between two looks at the clock: each connection has its
 	// turn.
 	burst := max(16, len(ends))
 	var since time.Time
@@ -291,7 +291,7 @@ func (s *Spec) sendFor(ctx context.Context, ends []*endpoint.Endpoint, d time.Du
 		}
 		before := sent
 		for turn := range burst {
-			n, err := ends[turn%len(ends)].PostBatch(s.batch(), s.Bytes)
+			n, err := postBatch(ends[turn%len(ends)], s.batch(), s.Bytes)
 			sent += uint64(n)
 			if err != nil {
 				return sent, err
@@ -299,7 +299,7 @@ func (s *Spec) sendFor(ctx context.Context, ends []*endpoint.Endpoint, d time.Du
 		}
 		if sent != before {
 			since = time.Time{}
-		} else if _, err := rest(ctx, ends[0], s.Bytes, &since); err != nil {
+		} else if _, err := backOff(ctx, ends[0].VI().NIC(), s.Bytes, &since); err != nil {
 			return sent, err
 		}
 	}
@@ -309,4 +309,23 @@ func (s *Spec) sendFor(ctx context.Context, ends []*endpoint.Endpoint, d time.Du
 		}
 	}
 	return sent, nil
+}
+
+// postBatch posts up to most messages of n bytes, as many as there is room for, and
+// returns how many.
+func postBatch(c *via.Conn, most, n int) (int, error) {
+	for i := range most {
+		buf, err := c.TryAcquire()
+		if err != nil {
+			return i, err
+		}
+		if buf == nil {
+			most = i
+			break
+		}
+		if err := c.Add(n); err != nil {
+			return i, err
+		}
+	}
+	return most, c.PostBatch()
 }

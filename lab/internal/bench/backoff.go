@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/lab/internal/endpoint"
+	"github.com/trapeze-nic/trapeze/via"
 )
 
 const (
@@ -26,7 +26,7 @@ const (
 	moves = 64
 )
 
-// rest is called by a loop that waits for a message of n bytes, after each checkEvery
+// backOff is called by a loop that waits for a message of n bytes, after each checkEvery
 // looks in vain; since is its own, zero at first. It fails with the cause of the end of
 // ctx, and returns how many looks there are until the next call.
 //
@@ -39,11 +39,11 @@ const (
 // A thread of the NIC, of its engine or of a wire over UDP, wants the very core that
 // the loop spins on: it is let go first at each call. Naps would have the two wait for
 // each other.
-func rest(ctx context.Context, e *endpoint.Endpoint, n int, since *time.Time) (looks int, err error) {
+func backOff(ctx context.Context, nic *via.NIC, n int, since *time.Time) (looks int, err error) {
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
 	}
-	if !alone(e.Device()) {
+	if !alone(nic.Name()) {
 		_, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0) // always succeeds: sched_yield(2)
 		return checkEvery, nil
 	}
@@ -56,7 +56,7 @@ func rest(ctx context.Context, e *endpoint.Endpoint, n int, since *time.Time) (l
 		return checkEvery, nil
 	}
 	for range moves {
-		if e.Poll() {
+		if nic.Poll() {
 			return checkEvery, nil // a long message on its way
 		}
 	}

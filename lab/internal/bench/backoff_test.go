@@ -8,12 +8,11 @@ import (
 
 	// Make "emu:" addresses known.
 	_ "github.com/trapeze-nic/trapeze/emulator"
-	"github.com/trapeze-nic/trapeze/lab/internal/endpoint"
 )
 
-// TestRest: who has looked in vain for long naps, but not while a long message may be
+// TestBackOff: who has looked in vain for long naps, but not while a long message may be
 // on its way, nor beside an engine or a wire that has a thread.
-func TestRest(t *testing.T) {
+func TestBackOff(t *testing.T) {
 	for _, tt := range []struct {
 		address string
 		bytes   int
@@ -31,27 +30,23 @@ func TestRest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, err := endpoint.New(t.Context(), nic, endpoint.Options{Reliability: levels["reliable-delivery"], MaxMessage: 64, SendDepth: 4, RecvDepth: 4})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for e.Poll() { // what setting it up has left to do
+		for nic.Poll() { // what opening it has left to do
 		}
 		var since time.Time
 		if tt.waited > 0 {
 			since = time.Now().Add(-tt.waited)
 		}
-		looks, err := rest(t.Context(), e, tt.bytes, &since)
+		looks, err := backOff(t.Context(), nic, tt.bytes, &since)
 		if looks != tt.looks || err != nil {
 			t.Errorf("%s, %d bytes, after %v: %d looks until the next call, want %d; %v", tt.address, tt.bytes, tt.waited, looks, tt.looks, err)
 		}
 		ctx, cancel := context.WithCancelCause(t.Context())
 		why := errors.New("enough")
 		cancel(why)
-		if _, err := rest(ctx, e, tt.bytes, &since); !errors.Is(err, why) {
+		if _, err := backOff(ctx, nic, tt.bytes, &since); !errors.Is(err, why) {
 			t.Errorf("%s: %v", tt.address, err)
 		}
-		if err := errors.Join(e.Close(), nic.Close()); err != nil {
+		if err := nic.Close(); err != nil {
 			t.Error(err)
 		}
 	}
