@@ -11,7 +11,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// End is one end of a connection: a via.Conn, or an endpoint.Endpoint.
+// End is one end of a connection: a via.Conn, or what a benchmark has on a bare VI.
 type End interface {
 	// TryAcquire returns nil if there is no buffer, or no room at the other end.
 	TryAcquire() ([]byte, error)

@@ -11,11 +11,18 @@ import (
 
 // workBoth measures between two NICs of this process that one goroutine drives.
 func workBoth(ctx context.Context, s *Spec, from, to *via.NIC) (side Side, err error) {
-	x, y, err := s.join(ctx, from, to)
+	x, err := s.newEnd(ctx, from)
 	if err != nil {
 		return side, err
 	}
-	defer func() { err = errors.Join(err, x.Close(), y.Close()) }()
+	y, err := s.newEnd(ctx, to)
+	if err != nil {
+		return side, err
+	}
+	if err := Connect(ctx, x.vi, y.vi); err != nil {
+		return side, err
+	}
+	defer func() { err = errors.Join(err, closeAll([]*end{x, y})) }()
 	defer makeGarbage(s.Garbage)()
 	a := startAccount()
 	defer a.end(&side)
@@ -29,22 +36,4 @@ func workBoth(ctx context.Context, s *Spec, from, to *via.NIC) (side Side, err e
 	side.Bytes, _, err = measure.Bandwidth(ctx, x, y, s.Bytes, time.Duration(s.Nanoseconds))
 	side.Messages = side.Bytes / uint64(max(s.Bytes, 1))
 	return side, err
-}
-
-// join connects two NICs of this process.
-func (s *Spec) join(ctx context.Context, from, to *via.NIC) (x, y *via.Conn, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	l, err := listen(to, s.options())
-	if err != nil {
-		return nil, nil, err
-	}
-	if x, err = dial(ctx, from, s.options()); err != nil {
-		return nil, nil, errors.Join(err, l.Close())
-	}
-	y, err = l.Accept(ctx)
-	if err = errors.Join(err, l.Close()); err != nil {
-		return nil, nil, errors.Join(err, x.Close())
-	}
-	return x, y, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/via/transfer"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -224,11 +225,13 @@ func (s *idleSpec) withEnd(ctx context.Context, address string, ready func(), f 
 	o := via.ConnOptions{MaxMessage: stampSize, SendDepth: 2, RecvDepth: 4}
 	var c *via.Conn
 	if ready == nil {
-		c, err = dial(set, nic, o)
+		d := via.Dialer{ConnOptions: o}
+		c, err = d.Dial(set, nic, via.Address{MAC: descriptors.Broadcast, Discriminator: discriminator})
 	} else {
-		l, listening := listen(nic, o)
-		if listening != nil {
-			return listening
+		lc := via.ListenConfig{Options: func(via.Remote) (via.ConnOptions, error) { return o, nil }}
+		l, refused := lc.Listen(nic, discriminator)
+		if refused != nil {
+			return refused
 		}
 		ready()
 		c, err = l.Accept(set)

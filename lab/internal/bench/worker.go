@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/via/transfer"
 	"github.com/trapeze-nic/trapeze/lab/internal/ticks"
 	"github.com/trapeze-nic/trapeze/via"
@@ -60,61 +61,40 @@ func open(ctx context.Context, address string) (*via.NIC, error) {
 	return via.Open(ctx, address, via.WithErrorHandler(func(via.AsyncError) {}), via.WithLogger(quiet))
 }
 
-func (s *Spec) options() via.ConnOptions {
-	o := via.ConnOptions{Reliability: levels[s.Reliability], MaxMessage: max(s.Bytes, 1), SendDepth: s.Window, RecvDepth: s.Window}
-	if s.Test == Latency {
-		// Receives are posted again a quarter of the depth at a time, while all buffers
-		// still share a cache.
-		o.RecvDepth = max(s.Window, min(16, (64<<10)/max(s.Bytes, 1)))
-	}
-	return o
-}
-
-// connect makes the worker's connections.
-func (s *Spec) connect(ctx context.Context, nic *via.NIC, ready func()) (ends []*via.Conn, err error) {
+// connect makes the worker's ends and connects them.
+func (s *Spec) connect(ctx context.Context, nic *via.NIC, ready func()) (ends []*end, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	next := func() (*via.Conn, error) { return dial(ctx, nic, s.options()) }
-	if s.Role == Echo {
-		l, err := listen(nic, s.options())
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close()
-		next = func() (*via.Conn, error) { return l.Accept(ctx) }
-	}
 	ready()
 	for i := range s.VIs {
-		c, err := next()
+		e, err := s.newEnd(ctx, nic)
+		if err == nil {
+			ends = append(ends, e)
+			if s.Role == Echo {
+				err = accept(ctx, e.vi)
+			} else {
+				err = request(ctx, e.vi, descriptors.Broadcast)
+			}
+		}
 		if err != nil {
 			return ends, fmt.Errorf("VI %d of %d: %w", i+1, s.VIs, err)
 		}
-		ends = append(ends, c)
 	}
 	return ends, nil
 }
 
-func closeAll(ends []*via.Conn) error {
-	var errs []error
-	for _, c := range ends {
-		errs = append(errs, c.Close())
-	}
-	return errors.Join(errs...)
-}
-
 // echo sends back what comes, or only takes it, until the source disconnects.
-func (s *Spec) echo(ctx context.Context, ends []*via.Conn) (side Side, err error) {
+func (s *Spec) echo(ctx context.Context, ends []*end) (side Side, err error) {
 	a := startAccount()
 	defer a.end(&side)
-	into := make([][]byte, s.batch())
 	for looks, since := checkEvery, (time.Time{}); ; looks-- {
 		if looks <= 0 {
-			if looks, err = backOff(ctx, ends[0].VI().NIC(), s.Bytes, &since); err != nil {
+			if looks, err = backOff(ctx, ends[0].vi.NIC(), s.Bytes, &since); err != nil {
 				return side, err
 			}
 		}
-		for _, c := range ends {
-			n, err := s.reply(ctx, c, into, &side)
+		for _, e := range ends {
+			n, err := s.reply(ctx, e, &side)
 			if transfer.PeerLost(err) {
 				return side, nil
 			}
@@ -128,62 +108,58 @@ func (s *Spec) echo(ctx context.Context, ends []*via.Conn) (side Side, err error
 	}
 }
 
-// reply takes what has come to a connection, and in a latency test answers it. It
+// reply takes what has come to an end, and in a latency test answers it. It
 // returns how many messages there were.
-func (s *Spec) reply(ctx context.Context, c *via.Conn, into [][]byte, side *Side) (int, error) {
+func (s *Spec) reply(ctx context.Context, e *end, side *Side) (int, error) {
 	if s.Test != Latency {
-		n, err := c.ReceiveBatch(into)
-		if n == 0 || err != nil {
-			return 0, err
-		}
+		n, bytes, err := e.drain(s.batch())
 		side.Messages += uint64(n)
-		for _, m := range into[:n] {
-			side.Bytes += uint64(len(m))
-		}
-		return n, c.Release()
+		side.Bytes += bytes
+		return n, err
 	}
-	m, err := c.TryReceive()
+	m, err := e.TryReceive()
 	if m == nil || err != nil {
 		return 0, err
 	}
 	side.Messages++
 	side.Bytes += uint64(len(m))
 	// First, as an application would that is in a hurry.
-	if err := answer(ctx, c, len(m)); err != nil {
+	if err := answer(ctx, e, len(m)); err != nil {
 		return 0, err
 	}
-	return 1, tidy(c)
+	return 1, tidy(e)
 }
 
-func answer(ctx context.Context, c *via.Conn, n int) error {
+func answer(ctx context.Context, e *end, n int) error {
 	for looks, since := checkEvery, (time.Time{}); ; looks-- {
-		buf, err := c.TryAcquire()
+		buf, err := e.TryAcquire()
 		if err != nil {
 			return err
 		}
 		if buf != nil {
-			if err := c.Post(n); err != nil {
+			if err := e.Post(n); err != nil {
 				return err
 			}
-			c.Poll() // an inline NIC sends it now, not when it is next looked at
+			e.Poll() // an inline NIC sends it now, not when it is next looked at
 			return nil
 		}
 		if looks <= 0 {
-			if looks, err = backOff(ctx, c.VI().NIC(), n, &since); err != nil {
+			if looks, err = backOff(ctx, e.vi.NIC(), n, &since); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// tidy gives back the last message and finds a buffer for the next one: what can be
-// done while a message is under way.
-func tidy(c *via.Conn) error {
-	if err := c.Release(); err != nil {
-		return err
+// tidy gives back the buffer of the last message and takes back those that have
+// been sent: what can be done while the next message is under way.
+func tidy(e *end) error {
+	if e.held {
+		if err := e.Release(); err != nil {
+			return err
+		}
 	}
-	_, err := c.TryAcquire()
-	return err
+	return e.reap()
 }
 
 // calibration is for how long the time stamp counter is compared with the clock.
@@ -191,7 +167,7 @@ const calibration = 20 * time.Millisecond
 
 // pingPong times round trips on each VI in turn, by the time stamp counter as
 // ucx_perftest does: the clock costs twice as much to read.
-func (s *Spec) pingPong(ctx context.Context, ends []*via.Conn) (side Side, err error) {
+func (s *Spec) pingPong(ctx context.Context, ends []*end) (side Side, err error) {
 	side.Latencies = newHistogram()
 	rate := ticks.Rate(calibration)
 	budget := uint64(float64(s.Nanoseconds) * rate)
@@ -200,7 +176,7 @@ func (s *Spec) pingPong(ctx context.Context, ends []*via.Conn) (side Side, err e
 	end := last + budget/10
 	times := make([]uint64, 0, 4096)
 	for i := 0; ; i++ {
-		if err := roundTrip(ctx, ends[i%len(ends)], s.Bytes, i >= len(ends)); err != nil {
+		if err := roundTrip(ctx, ends[i%len(ends)], s.Bytes); err != nil {
 			return side, err
 		}
 		now := ticks.Now()
@@ -231,19 +207,17 @@ func (s *Spec) pingPong(ctx context.Context, ends []*via.Conn) (side Side, err e
 	}
 }
 
-// roundTrip sends a message and takes the answer. The answer before it, if there was
-// one, is given back while the message is under way.
-func roundTrip(ctx context.Context, c *via.Conn, n int, again bool) error {
-	if err := answer(ctx, c, n); err != nil {
+// roundTrip sends a message and takes the answer, whose buffer is given back while
+// the next one is under way.
+func roundTrip(ctx context.Context, e *end, n int) error {
+	if err := answer(ctx, e, n); err != nil {
 		return err
 	}
-	if again {
-		if err := tidy(c); err != nil {
-			return err
-		}
+	if err := tidy(e); err != nil {
+		return err
 	}
 	for looks, since := checkEvery, (time.Time{}); ; looks-- {
-		m, err := c.TryReceive()
+		m, err := e.TryReceive()
 		if err != nil {
 			return err
 		}
@@ -254,7 +228,7 @@ func roundTrip(ctx context.Context, c *via.Conn, n int, again bool) error {
 			return nil
 		}
 		if looks <= 0 {
-			if looks, err = backOff(ctx, c.VI().NIC(), n, &since); err != nil {
+			if looks, err = backOff(ctx, e.vi.NIC(), n, &since); err != nil {
 				return err
 			}
 		}
@@ -263,7 +237,7 @@ func roundTrip(ctx context.Context, c *via.Conn, n int, again bool) error {
 
 // stream sends as fast as the windows allow. What counts is what has arrived: a
 // send on a reliable VI completes then.
-func (s *Spec) stream(ctx context.Context, ends []*via.Conn) (side Side, err error) {
+func (s *Spec) stream(ctx context.Context, ends []*end) (side Side, err error) {
 	budget := time.Duration(s.Nanoseconds)
 	if _, err := s.sendFor(ctx, ends, budget/10); err != nil {
 		return side, err
@@ -280,8 +254,8 @@ func (s *Spec) stream(ctx context.Context, ends []*via.Conn) (side Side, err err
 func (s *Spec) batch() int { return max(s.Window/8, 1) }
 
 // sendFor sends for about d and waits until all has arrived.
-func (s *Spec) sendFor(ctx context.Context, ends []*via.Conn, d time.Duration) (sent uint64, err error) {
-	// How many posts there are between two looks at the clock: each connection has its
+func (s *Spec) sendFor(ctx context.Context, ends []*end, d time.Duration) (sent uint64, err error) {
+	// How many posts there are between two looks at the clock: each end has its
 	// turn.
 	burst := max(16, len(ends))
 	var since time.Time
@@ -291,7 +265,7 @@ func (s *Spec) sendFor(ctx context.Context, ends []*via.Conn, d time.Duration) (
 		}
 		before := sent
 		for turn := range burst {
-			n, err := postBatch(ends[turn%len(ends)], s.batch(), s.Bytes)
+			n, err := ends[turn%len(ends)].postBatch(s.batch(), s.Bytes)
 			sent += uint64(n)
 			if err != nil {
 				return sent, err
@@ -299,33 +273,14 @@ func (s *Spec) sendFor(ctx context.Context, ends []*via.Conn, d time.Duration) (
 		}
 		if sent != before {
 			since = time.Time{}
-		} else if _, err := backOff(ctx, ends[0].VI().NIC(), s.Bytes, &since); err != nil {
+		} else if _, err := backOff(ctx, ends[0].vi.NIC(), s.Bytes, &since); err != nil {
 			return sent, err
 		}
 	}
 	for _, e := range ends {
-		if err := e.Flush(ctx); err != nil {
+		if err := e.flush(ctx); err != nil {
 			return sent, err
 		}
 	}
 	return sent, nil
-}
-
-// postBatch posts up to most messages of n bytes, as many as there is room for, and
-// returns how many.
-func postBatch(c *via.Conn, most, n int) (int, error) {
-	for i := range most {
-		buf, err := c.TryAcquire()
-		if err != nil {
-			return i, err
-		}
-		if buf == nil {
-			most = i
-			break
-		}
-		if err := c.Add(n); err != nil {
-			return i, err
-		}
-	}
-	return most, c.PostBatch()
 }
