@@ -25,16 +25,10 @@ import (
 // env gives the commands their methods.
 type env struct{ *command.Env }
 
-// Commands makes the commands: bench, and the hidden ones with which it starts
-// itself.
+// Commands makes the commands: bench, and the hidden one with which it starts itself.
 func Commands(of *command.Env) []*cobra.Command {
 	e := env{of}
-	list := []*cobra.Command{e.bench()}
-	for _, c := range []*cobra.Command{e.worker(), e.socket(), e.frames(), e.idleWorker()} {
-		c.Hidden, c.Long = true, "Started by 'trapeze bench', with which it talks in a way of its own.\n\nJSON: it takes no notice of --json."
-		list = append(list, c)
-	}
-	return list
+	return []*cobra.Command{e.bench(), e.worker()}
 }
 
 type benchFlags struct {
@@ -249,35 +243,9 @@ func incomplete(out io.Writer, why string) error {
 
 // worker is the hidden command of a measuring process.
 func (e env) worker() *cobra.Command {
-	return &cobra.Command{Use: bench.WorkerCommand, Args: cobra.NoArgs,
+	return &cobra.Command{Use: bench.WorkerCommand, Hidden: true, Args: cobra.NoArgs,
+		Long: "Started by 'trapeze bench', with which it talks in a way of its own.\n\nJSON: it takes no notice of --json.",
 		RunE: command.Run(func(ctx context.Context, _ []string) error { return bench.RunWorker(ctx, os.Stdin, e.Stdout) })}
-}
-
-// errArguments: the hidden commands are called by this program only.
-var errArguments = errors.New("this command is for trapeze bench itself")
-
-// socket is the hidden command of one end of a socket measurement.
-func (e env) socket() *cobra.Command {
-	return &cobra.Command{Use: bench.SocketCommand, Args: cobra.RangeArgs(5, 6),
-		RunE: command.Run(func(ctx context.Context, a []string) error {
-			bytes, err1 := strconv.Atoi(a[3])
-			core, err2 := strconv.Atoi(a[4])
-			var d time.Duration
-			var err3 error
-			if len(a) == 6 {
-				d, err3 = time.ParseDuration(a[5])
-			}
-			if errors.Join(err1, err2, err3) != nil {
-				return errArguments
-			}
-			return bench.RunSocket(ctx, e.Stdout, a[0], a[1], a[2], bytes, core, d)
-		})}
-}
-
-// frames is the hidden command of one end of a measurement of frames.
-func (e env) frames() *cobra.Command {
-	return &cobra.Command{Use: bench.FramesCommand, Args: cobra.ExactArgs(1),
-		RunE: command.Run(func(ctx context.Context, a []string) error { return bench.RunFrames(ctx, e.Stdout, a[0]) })}
 }
 
 // Wires are the names that --wires takes.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"text/tabwriter"
 	"time"
 
@@ -171,10 +170,4 @@ func (r *idleReport) table(out io.Writer) error {
 		return err
 	}
 	return incomplete(out, r.Incomplete)
-}
-
-// idleWorker is the hidden command of one side of bench idle.
-func (e env) idleWorker() *cobra.Command {
-	return &cobra.Command{Use: bench.IdleCommand, Args: cobra.NoArgs,
-		RunE: command.Run(func(ctx context.Context, _ []string) error { return bench.RunIdleWorker(ctx, os.Stdin, e.Stdout) })}
 }

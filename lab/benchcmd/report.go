@@ -88,9 +88,9 @@ func summarize(t *bench.Task, runs []bench.Result) result {
 	r.P99, _ = percentile(99)
 	r.P999, _ = percentile(99.9)
 	r.Max, _ = percentile(100)
-	r.merged = runs[0].Source.Latencies
+	r.merged = runs[0].Source.Latencies.Histogram
 	for i := range runs[1:] {
-		r.merged.Merge(runs[i+1].Source.Latencies)
+		r.merged.Merge(runs[i+1].Source.Latencies.Histogram)
 	}
 	return r
 }

@@ -107,7 +107,7 @@ func TestValidate(t *testing.T) {
 
 func TestSideJSON(t *testing.T) {
 	want := bench.Side{Messages: 3, Bytes: 192, Elapsed: time.Second, CPU: time.Millisecond, Cycles: 4, Mallocs: 5, Collections: 6,
-		Latencies: hdrhistogram.New(1, 1e10, 3)}
+		Latencies: &bench.Histogram{Histogram: hdrhistogram.New(1, 1e10, 3)}}
 	for _, v := range []int64{100, 200, 300} {
 		if err := want.Latencies.RecordValue(v); err != nil {
 			t.Fatal(err)

@@ -27,11 +27,14 @@ func workBoth(ctx context.Context, s *Spec, from, to *via.NIC) (side Side, err e
 	a := startAccount()
 	defer a.end(&side)
 	if s.Test == Latency {
-		if side.Latencies, err = measure.Latency(ctx, x, y, s.Bytes, time.Duration(s.Nanoseconds)); err == nil {
-			side.Messages = 2 * uint64(side.Latencies.TotalCount())
-			side.Bytes = side.Messages * uint64(s.Bytes)
+		h, err := measure.Latency(ctx, x, y, s.Bytes, time.Duration(s.Nanoseconds))
+		if err != nil {
+			return side, err
 		}
-		return side, err
+		side.Latencies = &Histogram{h}
+		side.Messages = 2 * uint64(h.TotalCount())
+		side.Bytes = side.Messages * uint64(s.Bytes)
+		return side, nil
 	}
 	side.Bytes, _, err = measure.Bandwidth(ctx, x, y, s.Bytes, time.Duration(s.Nanoseconds))
 	side.Messages = side.Bytes / uint64(max(s.Bytes, 1))

@@ -13,17 +13,14 @@ import (
 	"github.com/trapeze-nic/trapeze/wire/memif"
 )
 
-// FramesCommand is the hidden command of one end of a measurement of frames.
-const FramesCommand = "bench-frames"
-
-// Frames is one end of a measurement of frames over memif: what dpdk-testpmd does
-// as txonly and rxonly, with no NIC on top. It crosses to its process as JSON.
-type Frames struct {
-	Socket string        `json:"socket"`
-	Send   bool          `json:"send"` // else receive, and be the server
-	Bytes  int           `json:"bytes"`
-	For    time.Duration `json:"ns"`
-	Core   int           `json:"core"`
+// frames is one end of a measurement of frames over memif: what dpdk-testpmd does
+// as txonly and rxonly, with no NIC on top.
+type frames struct {
+	Socket string
+	Send   bool // else receive, and be the server
+	Bytes  int
+	For    time.Duration
+	Core   int
 }
 
 // framesBurst is how many frames go out with one Flush: as many as testpmd sends
@@ -39,54 +36,27 @@ func askFrames(ctx context.Context, q Question) (a Answer, err error) {
 		return a, err
 	}
 	defer os.RemoveAll(folder)
-	f := Frames{Socket: filepath.Join(folder, "memif"), Bytes: q.Bytes, For: q.For, Core: q.Cores[0]}
-	receiver, err := startFrames(ctx, f)
+	f := frames{Socket: filepath.Join(folder, "memif"), Bytes: q.Bytes, For: q.For, Core: q.Cores[0]}
+	receiver, err := startWorker(ctx, job{Frames: &f})
 	if err != nil {
 		return a, err
 	}
 	f.Send, f.Core = true, q.Cores[1]
-	sender, err := startFrames(ctx, f)
+	sender, err := startWorker(ctx, job{Frames: &f})
 	if err != nil {
 		receiver.stop()
 		return a, err
 	}
 	defer sender.stop()
-	text, err := io.ReadAll(receiver.out)
-	if end := receiver.end(); end != nil {
-		err = end
+	if a.Value, err = result[float64](receiver); err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
 	}
-	if err != nil {
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-		return a, err
-	}
-	values, err := numbers(string(text), " ", 1)
-	if err != nil {
-		return a, err
-	}
-	return Answer{Value: values[0]}, nil
+	return a, err
 }
 
-func startFrames(ctx context.Context, f Frames) (*process, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	spec, err := json.Marshal(f)
-	if err != nil {
-		return nil, err
-	}
-	return start(ctx, nil, self, FramesCommand, string(spec))
-}
-
-// RunFrames is one end. The receiver prints frames a second and ends; the sender
-// ends when it is told to, or the receiver has gone.
-func RunFrames(ctx context.Context, w io.Writer, spec string) error {
-	var f Frames
-	if err := json.Unmarshal([]byte(spec), &f); err != nil {
-		return fmt.Errorf("%w: %w", ErrSpec, err)
-	}
+// run is one end. The receiver prints frames a second and ends; the sender ends when
+// it is told to, or the receiver has gone.
+func (f *frames) run(ctx context.Context, w io.Writer) error {
 	if f.Bytes < 1 || f.Bytes > memif.DefaultMTU {
 		return fmt.Errorf("%w: frames of %d bytes (1 to %d)", ErrSpec, f.Bytes, memif.DefaultMTU)
 	}
@@ -112,13 +82,13 @@ func RunFrames(ctx context.Context, w io.Writer, spec string) error {
 	}
 	rate, err := f.receive(ctx, p)
 	if err == nil {
-		_, err = fmt.Fprintln(w, rate)
+		err = json.NewEncoder(w).Encode(rate)
 	}
 	return errors.Join(err, p.Close())
 }
 
 // send copies frames from a buffer, as an application would.
-func (f *Frames) send(ctx context.Context, p *memif.Port) {
+func (f *frames) send(ctx context.Context, p *memif.Port) {
 	frame := make([]byte, f.Bytes)
 	for rounds := 0; p.LinkUp(); rounds++ {
 		if rounds%checkEvery == 0 && ctx.Err() != nil {
@@ -138,7 +108,7 @@ func (f *Frames) send(ctx context.Context, p *memif.Port) {
 
 // receive copies frames into a buffer, for a tenth of the time to warm up and then
 // for all of it. It returns frames a second.
-func (f *Frames) receive(ctx context.Context, p *memif.Port) (float64, error) {
+func (f *frames) receive(ctx context.Context, p *memif.Port) (float64, error) {
 	if _, err := f.drain(ctx, p, f.For/10); err != nil {
 		return 0, err
 	}
@@ -150,7 +120,7 @@ func (f *Frames) receive(ctx context.Context, p *memif.Port) (float64, error) {
 // errShort: a frame arrived that nobody sent.
 var errShort = errors.New("a frame of another size")
 
-func (f *Frames) drain(ctx context.Context, p *memif.Port, d time.Duration) (n uint64, err error) {
+func (f *frames) drain(ctx context.Context, p *memif.Port, d time.Duration) (n uint64, err error) {
 	frame := make([]byte, f.Bytes)
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		if ctx.Err() != nil {

@@ -1,17 +1,10 @@
 package bench
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 	"time"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
 // IdlePlace is a way for an application to wait for messages that come rarely.
@@ -89,42 +82,8 @@ type IdleResult struct {
 	Waking, WakingCPU time.Duration
 	// Latencies in nanoseconds from just before the post, or the signal, until the
 	// waiter has the message.
-	Latencies *hdrhistogram.Histogram
+	Latencies *Histogram
 }
-
-// idleJSON is an IdleResult on its way from a worker.
-type idleJSON struct {
-	Idle, IdleCPU, Waking, WakingCPU time.Duration
-	Latencies                        []byte
-}
-
-// MarshalJSON encodes a result; latencies in the compressed form of HdrHistogram.
-func (r IdleResult) MarshalJSON() ([]byte, error) {
-	j := idleJSON{Idle: r.Idle, IdleCPU: r.IdleCPU, Waking: r.Waking, WakingCPU: r.WakingCPU}
-	var err error
-	if j.Latencies, err = r.Latencies.Encode(hdrhistogram.V2CompressedEncodingCookieBase); err != nil {
-		return nil, err
-	}
-	return json.Marshal(j)
-}
-
-// UnmarshalJSON is the opposite of MarshalJSON.
-func (r *IdleResult) UnmarshalJSON(b []byte) error {
-	var j idleJSON
-	if err := json.Unmarshal(b, &j); err != nil {
-		return err
-	}
-	h, err := hdrhistogram.Decode(j.Latencies)
-	if err != nil {
-		return fmt.Errorf("latencies: %w", err)
-	}
-	*r = IdleResult{j.Idle, j.IdleCPU, j.Waking, j.WakingCPU, h}
-	return nil
-}
-
-// IdleCommand is the hidden command with which the program starts itself as one
-// side of an IdleTask.
-const IdleCommand = "bench-idle"
 
 // idleSpec is one process's part. It crosses to workers as JSON.
 type idleSpec struct {
@@ -167,57 +126,24 @@ func (t *IdleTask) run(ctx context.Context) (r IdleResult, err error) {
 	}
 	defer path.remove()
 	if !apart {
-		both, err := startIdle(ctx, idleSpec{*t, path.echo, path.source, -1}, false)
+		both, err := startWorker(ctx, job{Idle: &idleSpec{*t, path.echo, path.source, -1}})
 		if err != nil {
 			return r, err
 		}
-		return idleResult(both)
+		return result[IdleResult](both)
 	}
 	cores := Task{Cores: t.Cores}
-	waiter, err := startIdle(ctx, idleSpec{*t, path.echo, "", cores.core(0)}, true)
+	waiter, err := startReady(ctx, job{Idle: &idleSpec{*t, path.echo, "", cores.core(0)}}, "waiter")
 	if err != nil {
 		return r, err
 	}
-	sender, err := startIdle(ctx, idleSpec{*t, "", path.source, cores.core(1)}, false)
+	sender, err := startWorker(ctx, job{Idle: &idleSpec{*t, "", path.source, cores.core(1)}})
+	if err == nil {
+		err = sender.end()
+	}
 	if err != nil {
 		waiter.stop()
 		return r, err
 	}
-	if err := sender.end(); err != nil {
-		waiter.stop()
-		return r, err
-	}
-	return idleResult(waiter)
-}
-
-// startIdle starts a worker and, if so asked, waits until it is ready.
-func startIdle(ctx context.Context, s idleSpec, wait bool) (*process, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	spec, err := json.Marshal(s)
-	if err != nil {
-		return nil, err
-	}
-	p, err := start(ctx, bytes.NewReader(spec), self, IdleCommand)
-	if err != nil || !wait {
-		return p, err
-	}
-	line, err := p.out.ReadString('\n')
-	if err != nil || strings.TrimSpace(line) != readyLine {
-		return nil, errors.Join(errors.New("the waiter does not come up"), p.end())
-	}
-	return p, nil
-}
-
-func idleResult(p *process) (r IdleResult, err error) {
-	b, err := io.ReadAll(io.LimitReader(p.out, 64<<20))
-	if end := p.end(); end != nil {
-		return r, end
-	}
-	if err != nil {
-		return r, err
-	}
-	return r, json.Unmarshal(b, &r)
+	return result[IdleResult](waiter)
 }

@@ -62,16 +62,16 @@ func TestIdleTask(t *testing.T) {
 		if _, err := bench.RunIdle(context.Background(), x); !errors.Is(err, bench.ErrSpec) {
 			t.Errorf("%s: %v", name, err)
 		}
-		spec, err := json.Marshal(map[string]any{"Task": x, "Waiter": "emu:", "Sender": ""})
+		spec, err := json.Marshal(map[string]any{"idle": map[string]any{"Task": x, "Waiter": "emu:", "Sender": ""}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := bench.RunIdleWorker(context.Background(), strings.NewReader(string(spec)), io.Discard); !errors.Is(err, bench.ErrSpec) {
+		if err := bench.RunWorker(context.Background(), strings.NewReader(string(spec)), io.Discard); !errors.Is(err, bench.ErrSpec) {
 			t.Errorf("worker, %s: %v", name, err)
 		}
 	}
-	for _, nonsense := range []string{"", "{", `{"Unknown":1}`, "[]"} {
-		if err := bench.RunIdleWorker(context.Background(), strings.NewReader(nonsense), io.Discard); !errors.Is(err, bench.ErrSpec) {
+	for _, nonsense := range []string{"", "{", `{"Unknown":1}`, "[]", "{}"} {
+		if err := bench.RunWorker(context.Background(), strings.NewReader(nonsense), io.Discard); !errors.Is(err, bench.ErrSpec) {
 			t.Errorf("worker, %q: %v", nonsense, err)
 		}
 	}

@@ -33,15 +33,9 @@ func monotonic() int64 {
 	return t.Nano()
 }
 
-// RunIdleWorker is a worker's whole life: an idleSpec as JSON from r; to w a ready
-// line, if it only waits, and an IdleResult as JSON, if it waits.
-func RunIdleWorker(ctx context.Context, r io.Reader, w io.Writer) error {
-	var s idleSpec
-	d := json.NewDecoder(io.LimitReader(r, 1<<16))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&s); err != nil {
-		return fmt.Errorf("%w: %w", ErrSpec, err)
-	}
+// run is a worker's whole life: it prints a ready line, if it only waits, and an
+// IdleResult, if it waits.
+func (s *idleSpec) run(ctx context.Context, w io.Writer) error {
 	if err := s.Task.Validate(); err != nil {
 		return err
 	}

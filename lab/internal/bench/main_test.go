@@ -8,11 +8,9 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -34,12 +32,6 @@ func TestMain(m *testing.M) {
 		exit(fakeTestpmd(ctx))
 	case len(os.Args) > 1 && os.Args[1] == bench.WorkerCommand:
 		exit(bench.RunWorker(ctx, os.Stdin, os.Stdout))
-	case len(os.Args) > 1 && os.Args[1] == bench.IdleCommand:
-		exit(bench.RunIdleWorker(ctx, os.Stdin, os.Stdout))
-	case len(os.Args) > 1 && os.Args[1] == bench.SocketCommand:
-		exit(socket(ctx, os.Args[2:]))
-	case len(os.Args) > 1 && os.Args[1] == bench.FramesCommand:
-		exit(bench.RunFrames(ctx, os.Stdout, os.Args[2]))
 	}
 	stop()
 	goleak.VerifyTestMain(m)
@@ -51,16 +43,6 @@ func exit(err error) {
 		os.Exit(1)
 	}
 	os.Exit(0)
-}
-
-func socket(ctx context.Context, a []string) error {
-	bytes, _ := strconv.Atoi(a[3])
-	core, _ := strconv.Atoi(a[4])
-	d := time.Duration(0)
-	if len(a) == 6 {
-		d, _ = time.ParseDuration(a[5])
-	}
-	return bench.RunSocket(ctx, os.Stdout, a[0], a[1], a[2], bytes, core, d)
 }
 
 // argument returns what follows a flag.

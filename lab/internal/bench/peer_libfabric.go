@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"io"
 	"strconv"
 	"strings"
 )
@@ -30,10 +29,7 @@ func askLibfabric(ctx context.Context, q Question) (a Answer, err error) {
 	if err != nil {
 		return a, err
 	}
-	text, err := io.ReadAll(client.out)
-	if err := client.end(); err != nil {
-		return a, err
-	}
+	text, err := client.output()
 	if err != nil {
 		return a, err
 	}

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -30,20 +31,20 @@ var (
 		ask: func(ctx context.Context, q Question) (Answer, error) { return askSocket(ctx, q, "tcp", "127.0.0.1:0") }}
 )
 
-// SocketCommand is the hidden command of the echo of socket measurements.
-const SocketCommand = "bench-socket"
+// socketSide is one end of a socket measurement: an echo or a sink, which prints where
+// it listens, or a source, which prints what it has measured.
+type socketSide struct {
+	Network, Address string
+	Echo             bool // messages come back
+	Source           bool
+	Bytes, Core      int
+	For              time.Duration
+}
 
 // askSocket measures round trips or a stream to an echo process.
 func askSocket(ctx context.Context, q Question, network, address string) (a Answer, err error) {
-	self, err := os.Executable()
-	if err != nil {
-		return a, err
-	}
-	mode := "sink"
-	if q.Test == "latency" {
-		mode = "echo"
-	}
-	echo, err := start(ctx, nil, self, SocketCommand, network, address, mode, fmt.Sprint(q.Bytes), fmt.Sprint(q.Cores[0]))
+	s := socketSide{Network: network, Address: address, Echo: q.Test == "latency", Bytes: q.Bytes, Core: q.Cores[0], For: q.For}
+	echo, err := startWorker(ctx, job{Socket: &s})
 	if err != nil {
 		return a, err
 	}
@@ -53,53 +54,43 @@ func askSocket(ctx context.Context, q Question, network, address string) (a Answ
 		return a, err
 	}
 	// In a worker of its own, so that the command's own threads stay off the core.
-	source, err := start(ctx, nil, self, SocketCommand, network, line[:len(line)-1], "source-"+mode, fmt.Sprint(q.Bytes), fmt.Sprint(q.Cores[1]), q.For.String())
+	s.Source, s.Address, s.Core = true, line[:len(line)-1], q.Cores[1]
+	source, err := startWorker(ctx, job{Socket: &s})
 	if err != nil {
 		return a, err
 	}
-	text, err := io.ReadAll(source.out)
-	if err := source.end(); err != nil {
-		return a, err
-	}
-	if err != nil {
-		return a, err
-	}
-	values, err := numbers(string(text), " ", 2)
-	if err != nil {
-		return a, err
-	}
-	if q.Test == "latency" {
-		return Answer{Value: values[0], Tail: values[1]}, nil
-	}
-	perSecond := values[0]
+	a, err = result[Answer](source)
 	if q.Test == "bandwidth" {
-		return Answer{Value: perSecond * float64(q.Bytes) / 1e6}, nil
+		a.Value *= float64(q.Bytes) / 1e6
 	}
-	return Answer{Value: perSecond}, nil
+	return a, err
 }
 
-// RunSocket is one end of a socket measurement: an echo or a sink that prints where
-// it listens, or a source that prints two numbers.
-func RunSocket(ctx context.Context, w io.Writer, network, address, mode string, bytes, core int, d time.Duration) error {
-	if err := pin(core); err != nil {
+func (s *socketSide) run(ctx context.Context, w io.Writer) error {
+	if err := pin(s.Core); err != nil {
 		return err
 	}
-	buf := make([]byte, max(bytes, 1))
-	if mode == "echo" || mode == "sink" {
-		return serveSocket(ctx, w, network, address, buf, mode == "echo")
+	buf := make([]byte, max(s.Bytes, 1))
+	if !s.Source {
+		return serveSocket(ctx, w, s.Network, s.Address, buf, s.Echo)
 	}
 	var dialer net.Dialer
-	c, err := dialer.DialContext(ctx, network, address)
+	c, err := dialer.DialContext(ctx, s.Network, s.Address)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 	defer stop()
-	if mode == "source-echo" {
-		return timeSocket(w, c, buf, d)
+	measure := streamSocket
+	if s.Echo {
+		measure = timeSocket
 	}
-	return streamSocket(w, c, buf, d)
+	a, err := measure(c, buf, s.For)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(w).Encode(a)
 }
 
 func serveSocket(ctx context.Context, w io.Writer, network, address string, buf []byte, echo bool) error {
@@ -130,34 +121,32 @@ func serveSocket(ctx context.Context, w io.Writer, network, address string, buf 
 	return nil
 }
 
-// timeSocket prints p50 and p99.9 of halves of round trips in microseconds.
-func timeSocket(w io.Writer, c net.Conn, buf []byte, d time.Duration) error {
+// timeSocket measures halves of round trips.
+func timeSocket(c net.Conn, buf []byte, d time.Duration) (a Answer, err error) {
 	h := newHistogram()
 	for last, end := time.Now(), time.Now().Add(d); last.Before(end); {
 		if _, err := c.Write(buf); err != nil {
-			return err
+			return a, err
 		}
 		if _, err := io.ReadFull(c, buf); err != nil {
-			return err
+			return a, err
 		}
 		now := time.Now()
 		_ = h.RecordValue(int64(min(max(now.Sub(last)/2, 1), longest)))
 		last = now
 	}
-	_, err := fmt.Fprintln(w, float64(h.ValueAtPercentile(50))/1e3, float64(h.ValueAtPercentile(99.9))/1e3)
-	return err
+	return Answer{Value: float64(h.ValueAtPercentile(50)) / 1e3, Tail: float64(h.ValueAtPercentile(99.9)) / 1e3}, nil
 }
 
-// streamSocket prints messages a second, and how many there were.
-func streamSocket(w io.Writer, c net.Conn, buf []byte, d time.Duration) error {
+// streamSocket measures messages a second.
+func streamSocket(c net.Conn, buf []byte, d time.Duration) (a Answer, err error) {
 	n := 0
 	started := time.Now()
 	for time.Since(started) < d {
 		if _, err := c.Write(buf); err != nil {
-			return err
+			return a, err
 		}
 		n++
 	}
-	_, err := fmt.Fprintln(w, float64(n)/time.Since(started).Seconds(), n)
-	return err
+	return Answer{Value: float64(n) / time.Since(started).Seconds()}, nil
 }

@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -62,10 +61,7 @@ func runUCX(ctx context.Context, q Question, test string, rank float64, column i
 	if err != nil {
 		return 0, err
 	}
-	text, err := io.ReadAll(client.out)
-	if err := client.end(); err != nil {
-		return 0, err
-	}
+	text, err := client.output()
 	if err != nil {
 		return 0, err
 	}

@@ -22,20 +22,38 @@ const WorkerCommand = "bench-worker"
 // readyLine is what a worker prints once its peer may start.
 const readyLine = "ready"
 
-// RunWorker is the worker's whole life: a Spec as JSON from r, a ready line and a
-// Side as JSON to w.
+// job is what a worker does: one of these. It crosses to it as JSON.
+type job struct {
+	Messages *Spec       `json:"messages,omitempty"`
+	Idle     *idleSpec   `json:"idle,omitempty"`
+	Frames   *frames     `json:"frames,omitempty"`
+	Socket   *socketSide `json:"socket,omitempty"`
+}
+
+// RunWorker is the worker's whole life: a job as JSON from r; to w what its peer has to
+// know before it starts, a line, and its result as JSON.
 func RunWorker(ctx context.Context, r io.Reader, w io.Writer) error {
-	var s Spec
+	var j job
 	d := json.NewDecoder(io.LimitReader(r, 1<<16))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&s); err != nil {
+	if err := d.Decode(&j); err != nil {
 		return fmt.Errorf("%w: %w", ErrSpec, err)
 	}
-	side, err := Work(ctx, s, func() { fmt.Fprintln(w, readyLine) })
-	if err != nil {
-		return err
+	switch {
+	case j.Messages != nil:
+		side, err := Work(ctx, *j.Messages, func() { fmt.Fprintln(w, readyLine) })
+		if err != nil {
+			return err
+		}
+		return json.NewEncoder(w).Encode(side)
+	case j.Idle != nil:
+		return j.Idle.run(ctx, w)
+	case j.Frames != nil:
+		return j.Frames.run(ctx, w)
+	case j.Socket != nil:
+		return j.Socket.run(ctx, w)
 	}
-	return json.NewEncoder(w).Encode(side)
+	return fmt.Errorf("%w: a worker without a job", ErrSpec)
 }
 
 // process is a program that runs beside us: a worker or a part of a peer.
@@ -69,41 +87,48 @@ func start(ctx context.Context, stdin io.Reader, name string, args ...string) (*
 	return p, nil
 }
 
-// startWorker starts a worker and waits until it is ready.
-func startWorker(ctx context.Context, s Spec) (*process, error) {
+// startWorker starts this program again for a job.
+func startWorker(ctx context.Context, j job) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	spec, err := json.Marshal(s)
+	text, err := json.Marshal(j)
 	if err != nil {
 		return nil, err
 	}
-	p, err := start(ctx, bytes.NewReader(spec), self, WorkerCommand)
+	return start(ctx, bytes.NewReader(text), self, WorkerCommand)
+}
+
+// startReady starts a worker and waits until it is ready; what names it in errors.
+func startReady(ctx context.Context, j job, what string) (*process, error) {
+	p, err := startWorker(ctx, j)
 	if err != nil {
 		return nil, err
-	}
-	if s.Role == Both {
-		return p, nil
 	}
 	line, err := p.out.ReadString('\n')
 	if err != nil || strings.TrimSpace(line) != readyLine {
-		return nil, errors.Join(fmt.Errorf("the %s does not come up", s.Role), p.end())
+		return nil, errors.Join(fmt.Errorf("the %s does not come up", what), p.end())
 	}
 	return p, nil
 }
 
-// side waits for a worker's result.
-func (p *process) side() (Side, error) {
-	var s Side
+// result waits for what a worker has found.
+func result[T any](p *process) (v T, err error) {
+	b, err := p.output()
+	if err != nil {
+		return v, err
+	}
+	return v, json.Unmarshal(b, &v)
+}
+
+// output is all that a program prints until it ends.
+func (p *process) output() ([]byte, error) {
 	b, err := io.ReadAll(io.LimitReader(p.out, 64<<20))
 	if end := p.end(); end != nil {
-		return s, end
+		return nil, end
 	}
-	if err != nil {
-		return s, err
-	}
-	return s, json.Unmarshal(b, &s)
+	return b, err
 }
 
 // end waits for the process and returns what it had to say if it failed.
@@ -173,31 +198,33 @@ func (t *Task) run(ctx context.Context) (r Result, err error) {
 		}
 		defer server.stop()
 	}
-	spec := t.Spec
+	part := func(role Role, address string, core int) job {
+		spec := t.Spec
+		spec.Role, spec.Address, spec.Core = role, address, t.core(core)
+		return job{Messages: &spec}
+	}
 	if path.single {
-		spec.Role, spec.Address, spec.Peer, spec.Core = Both, path.source, path.echo, t.core(0)
-		p, err := startWorker(ctx, spec)
+		both := part(Both, path.source, 0)
+		both.Messages.Peer = path.echo
+		p, err := startReady(ctx, both, string(Both))
 		if err != nil {
 			return r, err
 		}
-		r.Source, err = p.side()
+		r.Source, err = result[Side](p)
 		return r, err
 	}
-	spec.Role, spec.Address, spec.Core = Echo, path.echo, t.core(0)
-	echo, err := startWorker(ctx, spec)
+	echo, err := startReady(ctx, part(Echo, path.echo, 0), string(Echo))
 	if err != nil {
 		return r, err
 	}
-	spec.Role, spec.Address, spec.Core = Source, path.source, t.core(1)
-	source, err := startWorker(ctx, spec)
+	source, err := startReady(ctx, part(Source, path.source, 1), string(Source))
+	if err == nil {
+		r.Source, err = result[Side](source)
+	}
 	if err != nil {
 		echo.stop()
 		return r, err
 	}
-	if r.Source, err = source.side(); err != nil {
-		echo.stop()
-		return r, err
-	}
-	r.Echo, err = echo.side()
+	r.Echo, err = result[Side](echo)
 	return r, err
 }

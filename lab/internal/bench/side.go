@@ -15,7 +15,33 @@ const (
 	figures = 3
 )
 
-func newHistogram() *hdrhistogram.Histogram { return hdrhistogram.New(1, int64(longest), figures) }
+// Histogram of times in nanoseconds. It crosses from workers in the compressed form of
+// HdrHistogram.
+type Histogram struct{ *hdrhistogram.Histogram }
+
+func newHistogram() *Histogram { return &Histogram{hdrhistogram.New(1, int64(longest), figures)} }
+
+// MarshalJSON encodes a Histogram.
+func (h Histogram) MarshalJSON() ([]byte, error) {
+	b, err := h.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(b)
+}
+
+// UnmarshalJSON is the opposite of MarshalJSON.
+func (h *Histogram) UnmarshalJSON(text []byte) error {
+	var b []byte
+	err := json.Unmarshal(text, &b)
+	if err == nil {
+		h.Histogram, err = hdrhistogram.Decode(b)
+	}
+	if err != nil {
+		return fmt.Errorf("latencies: %w", err)
+	}
+	return nil
+}
 
 // Side is what a worker found.
 type Side struct {
@@ -33,50 +59,7 @@ type Side struct {
 	// Mallocs and Collections of the Go heap while it measured.
 	Mallocs, Collections uint64
 	// Latencies of one message in nanoseconds; nil for a stream.
-	Latencies *hdrhistogram.Histogram
-}
-
-// sideJSON is a Side on its way from a worker.
-type sideJSON struct {
-	Messages    uint64 `json:"messages"`
-	Bytes       uint64 `json:"bytes"`
-	Elapsed     int64  `json:"ns"`
-	CPU         int64  `json:"cpu_ns"`
-	Cycles      uint64 `json:"cycles"`
-	Switches    uint64 `json:"switches"`
-	Mallocs     uint64 `json:"mallocs"`
-	Collections uint64 `json:"collections"`
-	Latencies   []byte `json:"latencies,omitempty"`
-}
-
-// MarshalJSON encodes a Side; latencies in the compressed form of HdrHistogram.
-func (s Side) MarshalJSON() ([]byte, error) {
-	j := sideJSON{s.Messages, s.Bytes, int64(s.Elapsed), int64(s.CPU), s.Cycles, s.Switches, s.Mallocs, s.Collections, nil}
-	if s.Latencies != nil {
-		var err error
-		if j.Latencies, err = s.Latencies.Encode(hdrhistogram.V2CompressedEncodingCookieBase); err != nil {
-			return nil, err
-		}
-	}
-	return json.Marshal(j)
-}
-
-// UnmarshalJSON is the opposite of MarshalJSON.
-func (s *Side) UnmarshalJSON(b []byte) error {
-	var j sideJSON
-	if err := json.Unmarshal(b, &j); err != nil {
-		return err
-	}
-	*s = Side{Messages: j.Messages, Bytes: j.Bytes, Elapsed: time.Duration(j.Elapsed), CPU: time.Duration(j.CPU),
-		Cycles: j.Cycles, Switches: j.Switches, Mallocs: j.Mallocs, Collections: j.Collections}
-	if len(j.Latencies) > 0 {
-		h, err := hdrhistogram.Decode(j.Latencies)
-		if err != nil {
-			return fmt.Errorf("latencies: %w", err)
-		}
-		s.Latencies = h
-	}
-	return nil
+	Latencies *Histogram
 }
 
 // Percentile returns a latency in microseconds.

@@ -39,6 +39,7 @@ func Work(ctx context.Context, s Spec, ready func()) (side Side, err error) {
 			return side, err
 		}
 		defer func() { err = errors.Join(err, peer.Close()) }()
+		ready()
 		return workBoth(ctx, &s, nic, peer)
 	}
 	ends, err := s.connect(ctx, nic, ready)
