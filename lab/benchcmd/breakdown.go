@@ -11,13 +11,12 @@ import (
 
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
-	"github.com/trapeze-nic/trapeze/lab/internal/bench"
 	"github.com/trapeze-nic/trapeze/lab/internal/breakdown"
 )
 
 // breakdownReport is what bench breakdown --json prints.
 type breakdownReport struct {
-	Environment bench.Environment `json:"environment"`
+	conditions
 	breakdown.Result
 }
 
@@ -81,7 +80,7 @@ func (e env) runBreakdown(ctx context.Context, f *breakdownFlags) error {
 	if err := f.options.Validate(); err != nil {
 		return option.Mark(err)
 	}
-	report := breakdownReport{Environment: bench.Surroundings()}
+	report := breakdownReport{conditions: here()}
 	meter := e.Steps("measuring", breakdown.Parts)
 	defer meter.Stop()
 	f.options.Progress = func() { meter.Add(1) }
@@ -89,14 +88,11 @@ func (e env) runBreakdown(ctx context.Context, f *breakdownFlags) error {
 		return err
 	}
 	meter.Stop()
-	return e.Print(report, report.table)
+	return e.print(report, report.conditions, report.table)
 }
 
 // table prints the steps, their sum and the whole, and the limits.
 func (r *breakdownReport) table(out io.Writer) error {
-	if err := header(out, &r.Environment); err != nil {
-		return err
-	}
 	fmt.Fprintf(out, "One message of %s, one way\n", size(r.Bytes))
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	line := func(name string, ns float64, what string) {

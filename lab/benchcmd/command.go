@@ -194,7 +194,7 @@ func (e env) runBench(ctx context.Context, f *benchFlags) error {
 			}
 		}
 	}
-	report := benchReport{Environment: bench.Surroundings()}
+	report := benchReport{conditions: here()}
 	meter := e.Steps("measuring", len(tasks)*f.repeat)
 	defer meter.Stop()
 	for _, t := range tasks {
@@ -210,13 +210,13 @@ func (e env) runBench(ctx context.Context, f *benchFlags) error {
 			return err
 		}
 		report.Incomplete = err.Error()
-		return errors.Join(err, e.Print(report, report.table))
+		return errors.Join(err, e.print(report, report.conditions, report.table))
 	}
 	meter.Stop()
 	if err := report.writeFiles(f); err != nil {
 		return err
 	}
-	return e.Print(report, report.table)
+	return e.print(report, report.conditions, report.table)
 }
 
 // repeated measures n times. With an error it returns those before.
@@ -232,12 +232,29 @@ func repeated(ctx context.Context, t bench.Task, n int, meter *progress.Meter) (
 	return runs, nil
 }
 
-// incomplete says below a table why it ended early, unless why is empty.
-func incomplete(out io.Writer, why string) error {
-	if why == "" {
-		return nil
+// conditions are part of every report.
+type conditions struct {
+	// Environment is where it was measured.
+	Environment bench.Environment `json:"environment"`
+	// Incomplete says why it ended before everything was measured.
+	Incomplete string `json:"incomplete,omitempty"`
+}
+
+func here() conditions { return conditions{Environment: bench.Surroundings()} }
+
+// print prints a report: as JSON, or with table.
+func (e env) print(report any, c conditions, table func(io.Writer) error) error {
+	if e.JSON {
+		return e.PrintJSON(report)
 	}
-	_, err := fmt.Fprintf(out, "Incomplete, it ended early: %s\n", why)
+	env := &c.Environment
+	if _, err := fmt.Fprintf(e.Stdout, "%s, Linux %s, %s, load %v\n\n", env.Processor, env.Kernel, env.Go, env.Load); err != nil {
+		return err
+	}
+	err := table(e.Stdout)
+	if c.Incomplete != "" && err == nil {
+		_, err = fmt.Fprintf(e.Stdout, "Incomplete, it ended early: %s\n", c.Incomplete)
+	}
 	return err
 }
 

@@ -22,12 +22,10 @@ import (
 
 // compareReport is what bench compare --json prints.
 type compareReport struct {
-	Rows        []bench.Row       `json:"rows"`
-	Environment bench.Environment `json:"environment"`
+	Rows []bench.Row `json:"rows"`
+	conditions
 	// Missing are the peers that are not installed, with what to install.
 	Missing map[string]string `json:"missing,omitempty"`
-	// Incomplete says why it ended before everything was measured.
-	Incomplete string `json:"incomplete,omitempty"`
 }
 
 type compareFlags struct {
@@ -102,7 +100,7 @@ func (e env) runCompare(ctx context.Context, f *compareFlags) error {
 			return err
 		}
 	}
-	report := compareReport{Environment: bench.Surroundings(), Missing: map[string]string{}}
+	report := compareReport{conditions: here(), Missing: map[string]string{}}
 	for _, p := range bench.Peers() {
 		if !slices.Contains(f.peers, p.Name) {
 			continue
@@ -125,15 +123,11 @@ func (e env) runCompare(ctx context.Context, f *compareFlags) error {
 		return err
 	}
 	if f.svg != "" && err == nil {
-		picture, err := report.picture()
-		if err != nil {
-			return err
-		}
-		if err := write(f.svg, f.force, func(w io.Writer) error { _, err := w.Write(picture); return err }); err != nil {
+		if err := draw(f.svg, f.force, report.picture); err != nil {
 			return err
 		}
 	}
-	return errors.Join(err, e.Print(report, report.table))
+	return errors.Join(err, e.print(report, report.conditions, report.table))
 }
 
 // picture draws everybody's latencies and bandwidths against sizes: those tests of
@@ -215,9 +209,6 @@ func (r *compareReport) names() []string {
 
 // table prints who was how fast.
 func (r *compareReport) table(out io.Writer) error {
-	if err := header(out, &r.Environment); err != nil {
-		return err
-	}
 	names := r.names()[1:]
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(w, "test\tsize\tunit\ttrapeze\t%s\tratio to best\tspread\tp99.9 us\tp99.9 ratio\t\n", strings.Join(names, "\t"))
@@ -257,10 +248,7 @@ func (r *compareReport) table(out io.Writer) error {
 	for _, row := range r.Rows {
 		worst = max(worst, row.Switches)
 	}
-	if err := disturbed(out, worst); err != nil {
-		return err
-	}
-	return incomplete(out, r.Incomplete)
+	return disturbed(out, worst)
 }
 
 // short prints a figure with about three digits.

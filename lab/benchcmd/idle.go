@@ -23,11 +23,9 @@ const (
 
 // idleReport is what bench idle --json prints.
 type idleReport struct {
-	Environment bench.Environment  `json:"environment"`
-	Goals       map[string]float64 `json:"goals"`
-	Results     []idleRow          `json:"results"`
-	// Incomplete says why it ended before everything was measured.
-	Incomplete string `json:"incomplete,omitempty"`
+	conditions
+	Goals   map[string]float64 `json:"goals"`
+	Results []idleRow          `json:"results"`
 }
 
 // idleRow is one place.
@@ -113,7 +111,7 @@ func (e env) runIdle(ctx context.Context, f *idleFlags) error {
 		}
 		tasks = append(tasks, t)
 	}
-	report := idleReport{Environment: bench.Surroundings(), Results: []idleRow{},
+	report := idleReport{conditions: here(), Results: []idleRow{},
 		Goals: map[string]float64{"idle_cpu_percent": idleGoalCPU, "p50_us": idleGoalWake}}
 	meter := e.Steps("waiting", len(tasks))
 	defer meter.Stop()
@@ -126,13 +124,13 @@ func (e env) runIdle(ctx context.Context, f *idleFlags) error {
 				return err
 			}
 			report.Incomplete = err.Error()
-			return errors.Join(err, e.Print(report, report.table))
+			return errors.Join(err, e.print(report, report.conditions, report.table))
 		}
 		report.Results = append(report.Results, idleRowOf(&t, &r))
 		meter.Add(1)
 	}
 	meter.Stop()
-	return e.Print(report, report.table)
+	return e.print(report, report.conditions, report.table)
 }
 
 func idleRowOf(t *bench.IdleTask, r *bench.IdleResult) idleRow {
@@ -150,9 +148,6 @@ func idleRowOf(t *bench.IdleTask, r *bench.IdleResult) idleRow {
 
 // table prints a line for each place.
 func (r *idleReport) table(out io.Writer) error {
-	if err := header(out, &r.Environment); err != nil {
-		return err
-	}
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "place\tidle s\tidle CPU %\tmessages\tpause ms\tCPU % then\tp50 us\tp99 us\tmax us\tgoals\t")
 	for _, row := range r.Results {
@@ -166,8 +161,6 @@ func (r *idleReport) table(out io.Writer) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(out, "\nGoals: less than %g %% of a core while idle, p50 of %g us or less.\n", idleGoalCPU, idleGoalWake); err != nil {
-		return err
-	}
-	return incomplete(out, r.Incomplete)
+	_, err := fmt.Fprintf(out, "\nGoals: less than %g %% of a core while idle, p50 of %g us or less.\n", idleGoalCPU, idleGoalWake)
+	return err
 }

@@ -16,10 +16,8 @@ import (
 
 // benchReport is what bench --json prints.
 type benchReport struct {
-	Environment bench.Environment `json:"environment"`
-	Results     []result          `json:"results"`
-	// Incomplete says why it ended before everything was measured.
-	Incomplete string `json:"incomplete,omitempty"`
+	conditions
+	Results []result `json:"results"`
 }
 
 // result is one measurement, repeated.
@@ -121,9 +119,6 @@ func size(n int) string {
 
 // table prints what was measured.
 func (b *benchReport) table(out io.Writer) error {
-	if err := header(out, &b.Environment); err != nil {
-		return err
-	}
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "test\twire\tengine\tlevel\tVIs\tsize\tp50 us\tp99 us\tp99.9 us\tmax us\tMB/s\tmessages/s\tCPU ns\tcycles\tmallocs\t")
 	for _, r := range b.Results {
@@ -147,20 +142,14 @@ func (b *benchReport) table(out io.Writer) error {
 	for _, r := range b.Results {
 		worst = max(worst, r.Switches)
 	}
-	if err := disturbed(out, worst); err != nil {
-		return err
-	}
-	return incomplete(out, b.Incomplete)
+	return disturbed(out, worst)
 }
 
 // writeFiles writes the picture and the histograms that were asked for.
 func (b *benchReport) writeFiles(f *benchFlags) error {
 	if f.svg != "" {
-		picture, err := b.chart().SVG()
-		if err != nil {
-			return err
-		}
-		if err := write(f.svg, f.force, func(w io.Writer) error { _, err := w.Write(picture); return err }); err != nil {
+		chart := b.chart()
+		if err := draw(f.svg, f.force, chart.SVG); err != nil {
 			return err
 		}
 	}
@@ -168,6 +157,15 @@ func (b *benchReport) writeFiles(f *benchFlags) error {
 		return write(f.hdr, f.force, b.histograms)
 	}
 	return nil
+}
+
+// draw writes a picture to a file.
+func draw(path string, force bool, picture func() ([]byte, error)) error {
+	b, err := picture()
+	if err != nil {
+		return err
+	}
+	return write(path, force, func(w io.Writer) error { _, err := w.Write(b); return err })
 }
 
 // write writes a file whole or not at all.

@@ -13,14 +13,13 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
-	"github.com/trapeze-nic/trapeze/lab/internal/bench"
 	"github.com/trapeze-nic/trapeze/lab/internal/plot"
 	"github.com/trapeze-nic/trapeze/lab/internal/scaling"
 )
 
 // scalingReport is what bench scaling --json prints.
 type scalingReport struct {
-	Environment bench.Environment `json:"environment"`
+	conditions
 	scaling.Result
 }
 
@@ -98,7 +97,7 @@ func (e env) runScaling(ctx context.Context, f *scalingFlags) error {
 			return err
 		}
 	}
-	report := scalingReport{Environment: bench.Surroundings()}
+	report := scalingReport{conditions: here()}
 	meter := e.Steps("measuring", f.plan.Steps())
 	defer meter.Stop()
 	f.plan.Progress = func() { meter.Add(1) }
@@ -107,28 +106,15 @@ func (e env) runScaling(ctx context.Context, f *scalingFlags) error {
 	}
 	meter.Stop()
 	if f.file != "" {
-		picture, err := report.picture()
-		if err != nil {
-			return err
-		}
-		if err := write(f.file, f.force, func(w io.Writer) error { _, err := w.Write(picture); return err }); err != nil {
+		if err := draw(f.file, f.force, report.picture); err != nil {
 			return err
 		}
 	}
-	return e.Print(report, report.table)
-}
-
-// header is the first line of every table: where it was measured.
-func header(out io.Writer, e *bench.Environment) error {
-	_, err := fmt.Fprintf(out, "%s, Linux %s, %s, load %v\n\n", e.Processor, e.Kernel, e.Go, e.Load)
-	return err
+	return e.print(report, report.conditions, report.table)
 }
 
 // table prints each curve with the name of its growth, and the memory.
 func (r *scalingReport) table(out io.Writer) error {
-	if err := header(out, &r.Environment); err != nil {
-		return err
-	}
 	for _, c := range r.Curves {
 		fmt.Fprintf(out, "%s: %s\n  %s\n", c.Name, c.What, c.Growth.Sentence(c.Unit, c.Of))
 		w := tabwriter.NewWriter(out, 0, 8, 2, ' ', tabwriter.AlignRight)

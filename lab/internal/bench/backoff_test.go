@@ -26,7 +26,7 @@ func TestBackOff(t *testing.T) {
 		{"emu:?wire=loop&engine=thread", 64, time.Second, checkEvery},
 		{"emu:?wire=udp://127.0.0.1:0&peer=127.0.0.1:9", 64, time.Second, checkEvery},
 	} {
-		nic, err := open(t.Context(), tt.address)
+		nic, err := Open(t.Context(), tt.address)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -209,7 +209,7 @@ func (e *messageEnd) await(ctx context.Context) (int64, error) {
 // withEnd opens the NIC at an address, connects it and runs f. The side with
 // ready, which is called when the other one may come, accepts.
 func (s *idleSpec) withEnd(ctx context.Context, address string, ready func(), f func(*messageEnd) error) (err error) {
-	nic, err := open(ctx, address)
+	nic, err := Open(ctx, address)
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ func Work(ctx context.Context, s Spec, ready func()) (side Side, err error) {
 	if err := pinProcess(s.Core); err != nil {
 		return side, err
 	}
-	nic, err := open(ctx, s.Address)
+	nic, err := Open(ctx, s.Address)
 	if err != nil {
 		return side, err
 	}
@@ -34,7 +34,7 @@ func Work(ctx context.Context, s Spec, ready func()) (side Side, err error) {
 	}
 	defer func() { err = errors.Join(err, stop()) }()
 	if s.Role == Both {
-		peer, err := open(ctx, s.Peer)
+		peer, err := Open(ctx, s.Peer)
 		if err != nil {
 			return side, err
 		}
@@ -57,7 +57,8 @@ func Work(ctx context.Context, s Spec, ready func()) (side Side, err error) {
 	return s.stream(ctx, ends)
 }
 
-func open(ctx context.Context, address string) (*via.NIC, error) {
+// Open opens a NIC whose log and errors nobody reads.
+func Open(ctx context.Context, address string) (*via.NIC, error) {
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
 	return via.Open(ctx, address, via.WithErrorHandler(func(via.AsyncError) {}), via.WithLogger(quiet))
 }

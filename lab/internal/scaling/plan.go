@@ -50,20 +50,20 @@ type Result struct {
 	Memory []Memory `json:"memory"`
 }
 
-// Memories is the name by which a Plan asks for what things take in memory.
-const Memories = "memory"
-
-// names are what a Plan can ask for.
-var names = []string{"vis", "idle-vis", "shared-cq", "cqs", "regions", "sizes-memory", "sizes-shm", Memories}
-
 // Names returns what Plan.Curves can ask for.
-func Names() []string { return slices.Clone(names) }
+func Names() (names []string) {
+	for _, c := range new(Plan).curves(nil) {
+		names = append(names, c.name)
+	}
+	return names
+}
 
 // Validate checks a Plan. Errors wrap ErrPlan.
 func (p *Plan) Validate() error {
 	bad := func(what string, is any, low, high any) error {
 		return fmt.Errorf("%w: %s %v (%v to %v)", ErrPlan, what, is, low, high)
 	}
+	names := Names()
 	for _, c := range p.Curves {
 		if !slices.Contains(names, c) {
 			return fmt.Errorf("%w: curve %q (%s)", ErrPlan, c, strings.Join(names, ", "))
@@ -98,21 +98,71 @@ func (p *Plan) step() {
 	}
 }
 
-// Steps is how often Progress is called.
-func (p *Plan) Steps() int {
-	sizes := 0
+// curve is what a Plan can ask for: its name, how many steps it takes, and how it is
+// measured.
+type curve struct {
+	name  string
+	steps int
+	run   func(context.Context) error
+}
+
+// curves puts what it measures into r.
+func (p *Plan) curves(r *Result) []curve {
+	add := func(name, what, of, unit string, points []Point) {
+		r.Curves = append(r.Curves, Curve{name, what, of, unit, points, Grow(points)})
+	}
+	vis, sizes := len(upTo(viCounts, p.MostVIs)), 0
 	for _, n := range sizeCounts {
 		if n <= p.MostBytes {
 			sizes++
 		}
 	}
-	vis := len(upTo(viCounts, p.MostVIs))
-	points := map[string]int{"vis": vis, "idle-vis": vis, "shared-cq": vis, "cqs": len(upTo(viCounts, min(sharers, p.MostVIs))),
-		"regions": len(upTo(regionCounts, p.MostRegions)), "sizes-memory": sizes, "sizes-shm": sizes, Memories: 3}
-	total := 0
-	for _, name := range names {
-		if p.asks(name) {
-			total += points[name]
+	turns := func(name, what string, way turning, setup bool) curve {
+		return curve{name, vis, func(ctx context.Context) error {
+			costs, making, err := p.vis(ctx, way)
+			add(name, what, "VI", "ns", costs)
+			if setup {
+				add(name+"-setup", "creating and connecting one more VI", "VI", "us", making)
+			}
+			return err
+		}}
+	}
+	latencies := func(wire, over string) curve {
+		return curve{"sizes-" + wire, sizes, func(ctx context.Context) error {
+			costs, err := p.sizes(ctx, wire)
+			add("sizes-"+wire, "one-way latency over "+over, "byte", "us", costs)
+			return err
+		}}
+	}
+	return []curve{
+		turns("vis", "message, VIs taking turns", inTurn, true),
+		turns("idle-vis", "message on one VI, the others idle", oneOnly, false),
+		turns("shared-cq", "message, VIs taking turns, one CQ for all", sharedCQ, false),
+		{"cqs", len(upTo(viCounts, min(sharers, p.MostVIs))), func(ctx context.Context) error {
+			costs, err := p.cqs(ctx)
+			add("cqs", fmt.Sprintf("message, %d VIs that share CQs", min(sharers, p.MostVIs)), "CQ", "ns", costs)
+			return err
+		}},
+		{"regions", len(upTo(regionCounts, p.MostRegions)), func(ctx context.Context) error {
+			costs, setup, err := p.regions(ctx)
+			add("regions", "message between regions picked at random", "region", "ns", costs)
+			add("regions-setup", "registering one more region", "region", "us", setup)
+			return err
+		}},
+		latencies("memory", "a memory wire"),
+		latencies("shm", "shm, two processes"),
+		{"memory", 3, func(ctx context.Context) (err error) {
+			r.Memory, err = p.memory(ctx)
+			return err
+		}},
+	}
+}
+
+// Steps is how often Progress is called.
+func (p *Plan) Steps() (total int) {
+	for _, c := range p.curves(nil) {
+		if p.asks(c.name) {
+			total += c.steps
 		}
 	}
 	return total
@@ -124,61 +174,11 @@ func (p *Plan) Run(ctx context.Context) (r Result, err error) {
 		return r, err
 	}
 	r.Curves, r.Memory = []Curve{}, []Memory{}
-	add := func(name, what, of, unit string, points []Point) {
-		r.Curves = append(r.Curves, Curve{name, what, of, unit, points, Grow(points)})
-	}
-	type curve struct {
-		name string
-		run  func() error
-	}
-	for _, c := range []curve{
-		{"vis", func() error {
-			costs, setup, err := p.vis(ctx, false)
-			add("vis", "message, VIs taking turns", "VI", "ns", costs)
-			add("vis-setup", "creating and connecting one more VI", "VI", "us", setup)
-			return err
-		}},
-		{"idle-vis", func() error {
-			costs, err := p.idle(ctx)
-			add("idle-vis", "message on one VI, the others idle", "VI", "ns", costs)
-			return err
-		}},
-		{"shared-cq", func() error {
-			costs, _, err := p.vis(ctx, true)
-			add("shared-cq", "message, VIs taking turns, one CQ for all", "VI", "ns", costs)
-			return err
-		}},
-		{"cqs", func() error {
-			costs, err := p.cqs(ctx)
-			add("cqs", fmt.Sprintf("message, %d VIs that share CQs", min(sharers, p.MostVIs)), "CQ", "ns", costs)
-			return err
-		}},
-		{"regions", func() error {
-			costs, setup, err := p.regions(ctx)
-			add("regions", "message between regions picked at random", "region", "ns", costs)
-			add("regions-setup", "registering one more region", "region", "us", setup)
-			return err
-		}},
-		{"sizes-memory", func() error {
-			costs, err := p.sizes(ctx, "memory")
-			add("sizes-memory", "one-way latency over a memory wire", "byte", "us", costs)
-			return err
-		}},
-		{"sizes-shm", func() error {
-			costs, err := p.sizes(ctx, "shm")
-			add("sizes-shm", "one-way latency over shm, two processes", "byte", "us", costs)
-			return err
-		}},
-		{Memories, func() error {
-			var err error
-			r.Memory, err = p.memory(ctx)
-			return err
-		}},
-	} {
+	for _, c := range p.curves(&r) {
 		if !p.asks(c.name) {
 			continue
 		}
-		if err := bench.OnCore(p.core(), c.run); err != nil {
+		if err := bench.OnCore(p.core(), func() error { return c.run(ctx) }); err != nil {
 			if ctx.Err() != nil {
 				err = context.Cause(ctx)
 			}

@@ -25,16 +25,24 @@ func upTo(counts []int, most int) []int {
 	return append(r, most)
 }
 
-// vis measures messages that take turns on n VIs, in an order that is not the
-// order of their numbers. shared says that all receivers complete to one CQ.
-func (p *Plan) vis(ctx context.Context, shared bool) (costs []Point, setup []Point, err error) {
+// turning is how messages are spread over VIs.
+type turning int
+
+const (
+	inTurn   turning = iota // in an order that is not the order of their numbers
+	sharedCQ                // the same, with one CQ for all receivers
+	oneOnly                 // all on one, the others have nothing to say
+)
+
+// vis measures messages beside n VIs, and what it takes to make one more.
+func (p *Plan) vis(ctx context.Context, way turning) (costs []Point, setup []Point, err error) {
 	w, err := open(ctx, p.MostVIs, 1, 1<<10)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
 	var cq cqOf
-	if shared {
+	if way == sharedCQ {
 		one, err := w.b.CreateCQ(ctx, slots*p.MostVIs)
 		if err != nil {
 			return nil, nil, err
@@ -50,7 +58,11 @@ func (p *Plan) vis(ctx context.Context, shared bool) (costs []Point, setup []Poi
 		// At that many VIs, and no mean of all before.
 		each := float64(time.Since(start).Microseconds()) / float64(more)
 		setup = append(setup, Point{N: n, Value: each, Low: each, High: each})
-		c, err := p.turns(ctx, w, n)
+		pairs := w.pairs
+		if way == oneOnly {
+			pairs = pairs[:1]
+		}
+		c, err := p.turns(ctx, pairs, n)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -59,10 +71,10 @@ func (p *Plan) vis(ctx context.Context, shared bool) (costs []Point, setup []Poi
 	return costs, setup, nil
 }
 
-// turns measures messages on all pairs of w in turn.
-func (p *Plan) turns(ctx context.Context, w *world, n int) (Point, error) {
-	order := shuffled(len(w.pairs))
-	c, err := measure(ctx, len(order), p.For, func(i int) error { return w.pairs[order[i%len(order)]].message(ctx) })
+// turns measures messages on pairs in turn.
+func (p *Plan) turns(ctx context.Context, pairs []*pair, n int) (Point, error) {
+	order := shuffled(len(pairs))
+	c, err := measure(ctx, len(order), p.For, func(i int) error { return pairs[order[i%len(order)]].message(ctx) })
 	c.N = n
 	p.step()
 	return c, err
@@ -100,28 +112,5 @@ func (p *Plan) cqsOf(ctx context.Context, vis, n int) (c Point, err error) {
 	if err := w.grow(ctx, vis, Bytes, func(i int) *via.CQ { return queues[i%n] }); err != nil {
 		return c, err
 	}
-	return p.turns(ctx, w, n)
-}
-
-// idle measures messages on one VI beside n-1 that are connected and have nothing
-// to say.
-func (p *Plan) idle(ctx context.Context) (costs []Point, err error) {
-	w, err := open(ctx, p.MostVIs, 1, 1<<10)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, w.Close()) }()
-	for _, n := range upTo(viCounts, p.MostVIs) {
-		if err := w.grow(ctx, n, Bytes, nil); err != nil {
-			return nil, err
-		}
-		c, err := measure(ctx, 1, p.For, func(int) error { return w.pairs[0].message(ctx) })
-		if err != nil {
-			return nil, err
-		}
-		c.N = n
-		costs = append(costs, c)
-		p.step()
-	}
-	return costs, nil
+	return p.turns(ctx, w.pairs, n)
 }

@@ -25,7 +25,7 @@ func small(curves ...string) scaling.Plan {
 }
 
 func TestRun(t *testing.T) {
-	p := small("vis", "idle-vis", "shared-cq", "cqs", "regions", scaling.Memories)
+	p := small("vis", "idle-vis", "shared-cq", "cqs", "regions", "memory")
 	steps := 0
 	p.Progress = func() { steps++ }
 	r, err := p.Run(context.Background())

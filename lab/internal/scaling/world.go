@@ -7,8 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"os"
 	"sync/atomic"
 
@@ -33,8 +31,7 @@ func open(ctx context.Context, vis, cqs, regions int) (*world, error) {
 		os.Getpid(), worlds.Add(1), vis, cqs, regions)
 	w := &world{}
 	for _, end := range []**via.NIC{&w.a, &w.b} {
-		nic, err := via.Open(ctx, address, via.WithErrorHandler(func(via.AsyncError) {}),
-			via.WithLogger(slog.New(slog.NewTextHandler(io.Discard, nil))))
+		nic, err := bench.Open(ctx, address)
 		if err != nil {
 			return nil, errors.Join(err, w.Close())
 		}
