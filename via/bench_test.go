@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/internal/via/viatest"
+	"github.com/trapeze-nic/trapeze/via"
 )
 
 // The benchmarks run two emulated NICs on a memory wire, engines inline: one
@@ -36,6 +37,39 @@ func BenchmarkLatency(b *testing.B) {
 			b.ReportMetric(mean, "ns/one-way")
 			b.ReportMetric(p50, "p50-ns/one-way")
 			b.ReportMetric(p50/channel, "x-channel")
+		})
+	}
+}
+
+// BenchmarkConn is BenchmarkLatency between two Conns: what credits and the lock cost
+// is the difference.
+func BenchmarkConn(b *testing.B) {
+	for _, size := range []int{64, 8192} {
+		b.Run(sizeName(size), func(b *testing.B) {
+			from, to := connPair(b, via.ConnOptions{MaxMessage: size})
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := from.Acquire(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+				if err := from.Post(size); err != nil {
+					b.Fatal(err)
+				}
+				m, err := to.TryReceive()
+				for m == nil && err == nil {
+					from.Poll()
+					m, err = to.TryReceive()
+				}
+				if err == nil {
+					err = to.Release()
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+				from, to = to, from
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N), "ns/one-way")
+			closeBoth(b, from, to)
 		})
 	}
 }

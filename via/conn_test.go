@@ -97,7 +97,7 @@ func receiveRandom(t *testing.T, c *via.Conn, seed uint64) {
 	}
 }
 
-func closeBoth(t *testing.T, a, b *via.Conn) {
+func closeBoth(t testing.TB, a, b *via.Conn) {
 	if err := errors.Join(a.Close(), b.Close()); err != nil {
 		t.Error(err)
 	}
@@ -263,6 +263,30 @@ func TestConnBroken(t *testing.T) {
 	_ = a.Close() // how it fails is the driver's business
 }
 
+// stranger connects a Conn with a bare VI.
+func stranger(t *testing.T) (*via.Conn, *viatest.End) {
+	ctx := viatest.Context(t)
+	na, nb := onMemory(t, "")
+	l, err := via.Listen(nb, []byte("conn"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := viatest.NewEnd(t, na, viatest.Setup{})
+	if _, err = viatest.Request(ctx, e.VI, l.Address()); err != nil {
+		t.Fatal(err)
+	}
+	c, err := l.Accept(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(c.Close(), l.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return c, e
+}
+
 // TestConnStranger: a peer that is no Conn is found out.
 func TestConnStranger(t *testing.T) {
 	for name, prepare := range map[string]func(*via.Descriptor){
@@ -273,23 +297,7 @@ func TestConnStranger(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx := viatest.Context(t)
-			na, nb := onMemory(t, "")
-			l, err := via.Listen(nb, []byte("conn"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			e := viatest.NewEnd(t, na, viatest.Setup{})
-			err = error(via.ErrNoMatch)
-			for errors.Is(err, via.ErrNoMatch) {
-				_, err = e.VI.ConnectRequest(ctx, l.Address(), nil)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			c, err := l.Accept(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			c, e := stranger(t)
 			prepare(e.Send[0])
 			if err := e.VI.PostSend(e.Send[0]); err != nil {
 				t.Fatal(err)
@@ -300,10 +308,32 @@ func TestConnStranger(t *testing.T) {
 			if _, err := c.Acquire(ctx); !errors.Is(err, via.ErrProtocol) {
 				t.Errorf("acquire: %v", err)
 			}
-			if err := errors.Join(c.Close(), l.Close()); err != nil {
-				t.Error(err)
-			}
 		})
+	}
+}
+
+// TestConnForgedGrants: a peer that grants more than a queue holds is found out by who
+// sends.
+func TestConnForgedGrants(t *testing.T) {
+	ctx := viatest.Context(t)
+	c, e := stranger(t)
+	for _, d := range e.Send[:2] {
+		d.SetImmediate(2<<30 | via.MaxConnDepth)
+		if err := e.VI.PostSend(d); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.VI.SendWait(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if m, err := c.TryReceive(); m != nil || err != nil { // the first one
+		t.Errorf("%v, %v", m, err)
+	}
+	if m, err := c.TryReceive(); m != nil || err != nil {
+		t.Errorf("%v, %v", m, err)
+	}
+	if _, err := c.Acquire(ctx); !errors.Is(err, via.ErrProtocol) {
+		t.Errorf("acquire: %v", err)
 	}
 }
 
