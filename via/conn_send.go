@@ -120,7 +120,7 @@ func (c *Conn) awaitRoom(ctx context.Context) error {
 
 // Post sends the first n bytes of the buffer that Acquire returned last.
 func (c *Conn) Post(n int) error {
-	err := c.put(n)
+	err := c.Add(n)
 	if err == nil {
 		c.out.mu.Lock()
 		err = c.postAdded()
@@ -133,16 +133,11 @@ func (c *Conn) Post(n int) error {
 // that has been added with one doorbell. Acquire returns another buffer then; before it
 // waits it sends what has been added.
 func (c *Conn) Add(n int) error {
-	if err := c.maySend(); err != nil {
-		return err
-	}
-	return c.put(n)
-}
-
-// put takes note of the next message, of n bytes.
-func (c *Conn) put(n int) error {
 	const op = "post"
 	s := &c.out
+	if c.stopped() {
+		return c.maySend()
+	}
 	switch {
 	case !s.acquired:
 		return c.vi.nic.refuse(op, ErrInvalidState, "call Acquire first", "no buffer has been acquired")
@@ -168,6 +163,9 @@ func (c *Conn) PostBatch() error {
 	return c.postAdded()
 }
 
+// stopped reports whether there is something for maySend to say.
+func (c *Conn) stopped() bool { return c.lost.Load() != nil || c.closed.Load() || c.out.ended.Load() }
+
 // maySend says why nothing can be sent any more.
 func (c *Conn) maySend() error {
 	switch err := c.broken(); {
@@ -184,7 +182,7 @@ func (c *Conn) maySend() error {
 // postAdded hands the NIC what has been added, with out.mu held.
 func (c *Conn) postAdded() error {
 	s := &c.out
-	if c.lost.Load() != nil || c.closed.Load() || s.ended.Load() {
+	if c.stopped() {
 		return c.maySend()
 	}
 	n := int(s.added - s.posted)
