@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"time"
 
@@ -57,10 +56,14 @@ func Work(ctx context.Context, s Spec, ready func()) (side Side, err error) {
 	return s.stream(ctx, ends)
 }
 
-// Open opens a NIC whose log and errors nobody reads.
+// Quiet are options of a NIC whose log and errors nobody reads.
+func Quiet() []via.Option {
+	return []via.Option{via.WithErrorHandler(func(via.AsyncError) {}), via.WithLogger(slog.New(slog.DiscardHandler))}
+}
+
+// Open opens a NIC that is Quiet.
 func Open(ctx context.Context, address string) (*via.NIC, error) {
-	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
-	return via.Open(ctx, address, via.WithErrorHandler(func(via.AsyncError) {}), via.WithLogger(quiet))
+	return via.Open(ctx, address, Quiet()...)
 }
 
 // connect makes the worker's ends and connects them.

@@ -3,7 +3,6 @@ package breakdown
 import (
 	"context"
 	"errors"
-	"log/slog"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
@@ -64,7 +63,7 @@ func (n *node) open(ctx context.Context, port wire.Port, bytes int) (err error) 
 	if n.device, err = emulator.New(emulator.Options{Name: "emu:breakdown", Wire: port}); err != nil {
 		return err
 	}
-	if n.nic, err = via.OpenDevice(ctx, n.device, via.WithErrorHandler(func(via.AsyncError) {}), via.WithLogger(slog.New(slog.DiscardHandler))); err != nil {
+	if n.nic, err = via.OpenDevice(ctx, n.device, bench.Quiet()...); err != nil {
 		return err
 	}
 	a := via.VIAttributes{MaxTransfer: uint32(max(bytes, 1)), SendDepth: lot, RecvDepth: lot}
