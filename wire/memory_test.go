@@ -241,3 +241,31 @@ func BenchmarkMemory(b *testing.B) {
 		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(16*b.N), "ns/frame")
 	})
 }
+
+// TestMemoryLastFrames: what was sent before an end was closed arrives at the other, as
+// frames do that are on a cable: such as the last of a NIC that is closed, to its peers.
+func TestMemoryLastFrames(t *testing.T) {
+	a, b, err := wire.NewMemory(wire.MemoryOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	want := frameOf(stationMAC(2), stationMAC(1), 7)
+	send(a, want)
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if b.LinkUp() {
+		t.Error("the link is up though the other end is closed")
+	}
+	if got := receive(b); !bytes.Equal(got, want) {
+		t.Errorf("the last frame is %x, want %x", got, want)
+	}
+	if got := receive(b); got != nil {
+		t.Errorf("%x after the last frame", got)
+	}
+	send(b, want) // to nobody
+	if got := receive(b); got != nil {
+		t.Errorf("%x came back", got)
+	}
+}
