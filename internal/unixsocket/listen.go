@@ -36,7 +36,7 @@ const ByUmask = ^fs.FileMode(0)
 func CheckPath(path string) error {
 	switch {
 	case path == "" || path == "@" || len(path) > maxPath:
-		return fmt.Errorf("path %q has %d bytes, want a path or @NAME of at most %d bytes", path, len(strings.TrimPrefix(path, "@")), maxPath)
+		return fmt.Errorf("path %q has %d bytes, want a path or @NAME of 1 to %d bytes", path, len(strings.TrimPrefix(path, "@")), maxPath)
 	case strings.ContainsRune(path, 0):
 		return fmt.Errorf("path %q has a zero byte", path)
 	}
