@@ -4,6 +4,7 @@ package command
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -11,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/trapeze-nic/trapeze/internal/jsonout"
 	"github.com/trapeze-nic/trapeze/internal/progress"
 )
 
@@ -36,7 +36,16 @@ func Run(f func(ctx context.Context, args []string) error) func(*cobra.Command, 
 }
 
 // PrintJSON prints the command's one JSON value.
-func (e *Env) PrintJSON(v any) error { return jsonout.Print(e.Stdout, v) }
+func (e *Env) PrintJSON(v any) error { return WriteJSON(e.Stdout, v) }
+
+// WriteJSON writes v in lines that people can read too, and does not escape what only
+// HTML needs escaped.
+func WriteJSON(w io.Writer, v any) error {
+	j := json.NewEncoder(w)
+	j.SetIndent("", "  ")
+	j.SetEscapeHTML(false)
+	return j.Encode(v)
+}
 
 // Print prints a report: as JSON, or with table.
 func (e *Env) Print(report any, table func(io.Writer) error) error {

@@ -4,12 +4,12 @@ package modelcmd
 
 import (
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/jsonout"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/report"
 	"github.com/trapeze-nic/trapeze/lab/internal/search"
@@ -58,10 +58,7 @@ each transfer packet, flow if it is not 0, start_us, end_us, bytes), bus_busy_us
 			if err != nil {
 				return err
 			}
-			if e.JSON {
-				return jsonout.Print(cmd.OutOrStdout(), resultOf(figures))
-			}
-			return writeText(cmd.OutOrStdout(), &c, figures)
+			return e.Print(resultOf(figures), func(w io.Writer) error { return writeText(w, &c, figures) })
 		},
 	}
 	f.register(cmd)

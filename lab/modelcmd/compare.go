@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/jsonout"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/published"
 )
@@ -70,7 +69,7 @@ maximum, worst_id; errors as fractions).`,
 				return fmt.Errorf("%s: %w", file, err)
 			}
 			if e.JSON {
-				err = jsonout.Print(cmd.OutOrStdout(), comparisonOf(lines))
+				err = e.PrintJSON(comparisonOf(lines))
 			} else {
 				err = writeComparison(cmd.OutOrStdout(), lines)
 			}

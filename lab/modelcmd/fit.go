@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/jsonout"
 	"github.com/trapeze-nic/trapeze/lab/internal/fit"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/published"
@@ -84,10 +83,7 @@ name: read_mb_s, write_mb_s, overhead_us, host_us), fitted and, with --half, pre
 				s := published.Summarise(lines, func(l published.Line) bool { return inTable1(l) && !use(l.Row) })
 				r.Predicted = &s
 			}
-			if e.JSON {
-				return jsonout.Print(cmd.OutOrStdout(), r)
-			}
-			return writeFit(cmd.OutOrStdout(), r, lines, use)
+			return e.Print(r, func(w io.Writer) error { return writeFit(w, r, lines, use) })
 		},
 	}
 	cmd.Flags().StringVar(&file, "published", "", "table of published figures, CSV (required)")
@@ -171,7 +167,7 @@ write_mb_s, link_mb_s, bus_duplex; with NAME also toml, the text.`,
 				if err != nil {
 					return err
 				}
-				return jsonout.Print(cmd.OutOrStdout(), struct {
+				return e.PrintJSON(struct {
 					listedProfile
 					TOML string `json:"toml"`
 				}{p, string(text)})
@@ -215,7 +211,7 @@ func listProfiles(w io.Writer, asJSON bool) error {
 		list = append(list, p)
 	}
 	if asJSON {
-		return jsonout.Print(w, list)
+		return command.WriteJSON(w, list)
 	}
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(t, "name\tread MB/s\twrite MB/s\tlink MB/s\tbus\tsummary")

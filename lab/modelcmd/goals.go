@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/jsonout"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/report"
 	"github.com/trapeze-nic/trapeze/lab/internal/search"
@@ -69,10 +68,7 @@ changed_engine, overhead_factor, bandwidth_factor. What is 0 may be left out.`, 
 			if err != nil {
 				return err
 			}
-			if e.JSON {
-				return jsonout.Print(cmd.OutOrStdout(), rows)
-			}
-			return f.write(cmd.OutOrStdout(), rows)
+			return e.Print(rows, func(w io.Writer) error { return f.write(w, rows) })
 		},
 	}
 	flags := cmd.Flags()

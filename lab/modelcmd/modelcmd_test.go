@@ -26,10 +26,10 @@ const table = "../internal/published/testdata/published.csv"
 // run executes "trapeze ARGS" and returns what it printed.
 func run(args ...string) (string, error) {
 	root := &cobra.Command{Use: "trapeze", SilenceUsage: true, SilenceErrors: true}
-	e := command.Env{Stderr: io.Discard}
+	var out bytes.Buffer
+	e := command.Env{Stdout: &out, Stderr: io.Discard}
 	root.PersistentFlags().BoolVar(&e.JSON, "json", false, "")
 	root.AddCommand(modelcmd.Command(&e), modelcmd.PlotCommand(&e))
-	var out bytes.Buffer
 	root.SetOut(&out)
 	root.SetErr(io.Discard)
 	root.SetArgs(args)

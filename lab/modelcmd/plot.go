@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/jsonout"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/report"
 	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
@@ -54,7 +53,7 @@ func writeResult(e *command.Env, cmd *cobra.Command, file string, content []byte
 	if !e.JSON {
 		return nil
 	}
-	return jsonout.Print(cmd.OutOrStdout(), written{file, len(content)})
+	return e.PrintJSON(written{file, len(content)})
 }
 
 // outputFlag adds --output, which every picture needs.

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/jsonout"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/report"
 	"github.com/trapeze-nic/trapeze/lab/internal/search"
@@ -77,7 +76,7 @@ has them, and stdout file, bytes.`,
 			}
 			var b bytes.Buffer
 			if e.JSON {
-				err = jsonout.Print(&b, rows)
+				err = command.WriteJSON(&b, rows)
 			} else {
 				err = writeSweep(&b, rows)
 			}

@@ -173,10 +173,7 @@ func (p *program) runDemo(ctx context.Context, f demoFlags) (err error) {
 			return fmt.Errorf("demo: %w", err)
 		}
 	}
-	if p.JSON {
-		return p.PrintJSON(r)
-	}
-	return p.printDemo(input, r)
+	return p.Print(r, func(io.Writer) error { return p.printDemo(input, r) })
 }
 
 // connected makes a connection between two NICs of this process.

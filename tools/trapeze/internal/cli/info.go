@@ -141,10 +141,7 @@ processor, null without one: ` + fwcmd.ProgramKeys + `), counters.`,
 			if err != nil {
 				return err
 			}
-			if p.JSON {
-				return p.PrintJSON(r)
-			}
-			return p.printInfo(r)
+			return p.Print(r, func(io.Writer) error { return p.printInfo(r) })
 		}),
 	}
 	c.Flags().StringVar(&device, "device", "emu:", "address of the NIC")

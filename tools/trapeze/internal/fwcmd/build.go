@@ -12,7 +12,6 @@ import (
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/images"
 	"github.com/trapeze-nic/trapeze/internal/firmware-loader/opaque"
-	"github.com/trapeze-nic/trapeze/internal/jsonout"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
 )
@@ -72,7 +71,7 @@ JSON keys: file, name, version, build_id, digest, bytes, sram_bytes.`,
 			r := built{File: output, Name: spec.Name, Version: spec.Version, BuildID: fmt.Sprintf("%x", spec.BuildID),
 				Digest: fmt.Sprintf("%x", spec.Digest), Bytes: len(b), SRAM: spec.SRAM}
 			if x.JSON {
-				return jsonout.Print(c.OutOrStdout(), r)
+				return x.PrintJSON(r)
 			}
 			_, err = fmt.Fprintf(c.OutOrStdout(), "%s: %s %s, %d bytes, needs %d bytes of SRAM, digest %s\n", r.File, r.Name, r.Version, r.Bytes, r.SRAM, r.Digest)
 			return err

@@ -8,7 +8,6 @@ import (
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/internal/firmware-loader/checker"
-	"github.com/trapeze-nic/trapeze/internal/jsonout"
 )
 
 // checked is what check --json prints.
@@ -64,7 +63,7 @@ JSON keys: file, accepted, hooks (` + hookKeys + `).`,
 			}
 			switch {
 			case x.JSON:
-				err = jsonout.Print(c.OutOrStdout(), r)
+				err = x.PrintJSON(r)
 			case img.vendor != nil:
 				_, err = fmt.Fprintf(c.OutOrStdout(), "%d segments, all as the manifest says\n", len(img.vendor.Segments))
 			default:

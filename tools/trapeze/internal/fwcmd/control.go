@@ -7,7 +7,6 @@ import (
 
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
-	"github.com/trapeze-nic/trapeze/internal/jsonout"
 )
 
 // statusReport is what status, rollback and unload print with --json.
@@ -65,7 +64,7 @@ func (x *commands) control(name, short, long string, f func(context.Context, *dr
 			}
 			w := c.OutOrStdout()
 			if x.JSON {
-				return jsonout.Print(w, r)
+				return x.PrintJSON(r)
 			}
 			if err := table(w, append([]string{row("device", r.Device+" ("+r.Backend+")")}, r.Program.lines()...)...); err != nil {
 				return err

@@ -5,7 +5,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trapeze-nic/trapeze/internal/jsonout"
 	"github.com/trapeze-nic/trapeze/internal/option"
 )
 
@@ -43,7 +42,7 @@ JSON keys: file, lines.`,
 			if err := img.spec.Disassemble(&text); err != nil {
 				return err
 			}
-			return jsonout.Print(c.OutOrStdout(), listing{File: args[0], Text: strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n")})
+			return x.PrintJSON(listing{File: args[0], Text: strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n")})
 		},
 	}
 }

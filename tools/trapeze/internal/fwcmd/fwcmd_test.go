@@ -51,10 +51,10 @@ func endless(t *testing.T) []byte {
 func run(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	root := &cobra.Command{Use: "trapeze", SilenceUsage: true, SilenceErrors: true}
-	env := command.Env{Stderr: io.Discard}
+	var out, errs bytes.Buffer
+	env := command.Env{Stdout: &out, Stderr: io.Discard}
 	root.PersistentFlags().BoolVar(&env.JSON, "json", false, "")
 	root.AddCommand(fwcmd.Command(&env), fwcmd.LoadCommand(&env))
-	var out, errs bytes.Buffer
 	root.SetOut(&out)
 	root.SetErr(&errs)
 	root.SetArgs(args)

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
-	"github.com/trapeze-nic/trapeze/internal/jsonout"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
 )
@@ -48,7 +47,7 @@ JSON keys: private, public (files), key (its ID).`,
 				return err
 			}
 			if x.JSON {
-				return jsonout.Print(c.OutOrStdout(), r)
+				return x.PrintJSON(r)
 			}
 			_, err = fmt.Fprintf(c.OutOrStdout(), "key %s: private %s, public %s\n", r.Key, r.Private, r.Public)
 			return err

@@ -10,7 +10,6 @@ import (
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/jsonout"
 	"github.com/trapeze-nic/trapeze/internal/progress"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -69,10 +68,7 @@ program (what the NIC says: ` + ProgramKeys + `).`,
 			if err != nil {
 				return err
 			}
-			if x.JSON {
-				return jsonout.Print(c.OutOrStdout(), r)
-			}
-			return r.print(c.OutOrStdout())
+			return x.Print(r, r.print)
 		},
 	}
 	f.register(c)

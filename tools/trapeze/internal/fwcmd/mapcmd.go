@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/driver"
-	"github.com/trapeze-nic/trapeze/internal/jsonout"
 )
 
 // mapReport is what map --json prints.
@@ -63,7 +62,7 @@ read_only, sram_bytes), results (operation, entries with key and value).`,
 			}
 			w := c.OutOrStdout()
 			if x.JSON {
-				return jsonout.Print(w, r)
+				return x.PrintJSON(r)
 			}
 			for _, result := range r.Results {
 				for _, e := range result.Entries {

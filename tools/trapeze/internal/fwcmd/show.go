@@ -10,7 +10,6 @@ import (
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/internal/firmware-loader/flat"
 	"github.com/trapeze-nic/trapeze/internal/firmware-loader/opaque"
-	"github.com/trapeze-nic/trapeze/internal/jsonout"
 )
 
 // shown is what show --json prints.
@@ -92,10 +91,7 @@ opaque image entry, ready, segments (file, address, bytes, sha256).`,
 			if s.Signature, _, err = img.state(dir, asked); err != nil {
 				return err
 			}
-			if x.JSON {
-				return jsonout.Print(c.OutOrStdout(), &s)
-			}
-			return s.print(c.OutOrStdout())
+			return x.Print(&s, s.print)
 		},
 	}
 	keysFlag(c, &keys)

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
-	"github.com/trapeze-nic/trapeze/internal/jsonout"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
 )
@@ -82,7 +81,7 @@ JSON keys: file, digest, key.`,
 			}
 			r := signed{File: output, Digest: img.digest(), Key: firmware.IDOf(key.Public().(ed25519.PublicKey)).String()}
 			if x.JSON {
-				return jsonout.Print(c.OutOrStdout(), r)
+				return x.PrintJSON(r)
 			}
 			_, err = fmt.Fprintf(c.OutOrStdout(), "%s: signed with key %s\n", r.File, r.Key)
 			return err
@@ -121,7 +120,7 @@ JSON keys: file, digest, key, owner (the file of the key).`,
 			}
 			r := signed{File: args[0], Digest: img.digest(), Key: key.ID.String(), Owner: key.File}
 			if x.JSON {
-				return jsonout.Print(c.OutOrStdout(), r)
+				return x.PrintJSON(r)
 			}
 			_, err = fmt.Fprintf(c.OutOrStdout(), "%s: signed with key %s (%s)\n", r.File, r.Key, r.Owner)
 			return err

@@ -3,6 +3,7 @@ package hostcmd
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -73,11 +74,7 @@ func (x *commands) runDoctor(ctx context.Context, root hostpci.Root, address str
 	if err != nil {
 		return marked(err)
 	}
-	if x.JSON {
-		err = x.PrintJSON(r)
-	} else {
-		err = x.printDoctor(r, everything)
-	}
+	err = x.Print(r, func(io.Writer) error { return x.printDoctor(r, everything) })
 	if err != nil || r.CouldStart {
 		return err
 	}

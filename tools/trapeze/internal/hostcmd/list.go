@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -135,11 +136,7 @@ func (x *commands) runList(root hostpci.Root) error {
 		r.Functions = append(r.Functions, d)
 	}
 	var err error
-	if x.JSON {
-		err = x.PrintJSON(r)
-	} else {
-		err = x.printList(r)
-	}
+	err = x.Print(r, func(io.Writer) error { return x.printList(r) })
 	return cmp.Or(err, listErr)
 }
 
