@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/filelock"
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
 )
 
@@ -148,23 +149,13 @@ func lockFolder(ctx context.Context, folder string) (unlock func(), err error) {
 		return nil, &fs.PathError{Op: "open", Path: folder, Err: err}
 	}
 	unlock = func() { unix.Close(fd) }
-	for end := time.Now().Add(lockTime); ; {
-		err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
-		switch {
-		case err == nil:
-			return unlock, nil
-		case errors.Is(err, unix.EINTR):
-			continue
-		case !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(end):
-			return unlock, nil // a file system without locks, or somebody else's
-		}
-		select {
-		case <-time.After(time.Millisecond):
-		case <-ctx.Done():
-			unlock()
-			return nil, ctx.Err()
-		}
+	limited, cancel := context.WithTimeout(ctx, lockTime)
+	defer cancel()
+	if err := filelock.Lock(limited, fd); err != nil && ctx.Err() != nil {
+		unlock()
+		return nil, ctx.Err()
 	}
+	return unlock, nil // also on a file system without locks, or if somebody else keeps it
 }
 
 // removeDead removes a socket that nobody listens at.

@@ -107,7 +107,7 @@ func (op *operation) mayTake(f Function, todo []Function) (overridden []Use, err
 		case g.SRIOV.VFs > 0:
 			return nil, op.fail(g.Address, fmt.Errorf("%w: it has %d virtual functions", ErrSRIOV, g.SRIOV.VFs),
 				sriovHint(op.root, g))
-		case g.IOMMUGroup < 0 && !noIOMMU(op.root):
+		case g.IOMMUGroup < 0 && !UnsafeMode(op.root):
 			return nil, op.fail(g.Address, ErrNoIOMMU, "turn the IOMMU on; trapeze doctor says how")
 		}
 		held, err := op.heldBy(g)
@@ -158,8 +158,8 @@ func sriovHint(r Root, f Function) string {
 	return "bind one of those, or end them: echo 0 > " + devicePath(f.Address, "sriov_numvfs")
 }
 
-// noIOMMU says whether VFIO takes functions without an IOMMU.
-func noIOMMU(r Root) bool {
+// UnsafeMode says whether VFIO takes functions without an IOMMU.
+func UnsafeMode(r Root) bool {
 	return r.Optional("sys/module/vfio/parameters/enable_unsafe_noiommu_mode") == "Y"
 }
 

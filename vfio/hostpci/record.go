@@ -12,7 +12,7 @@ import (
 	"regexp"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/trapeze-nic/trapeze/internal/filelock"
 )
 
 // recordDir keeps what functions were bound to before they were given to VFIO.
@@ -92,20 +92,8 @@ func lock(ctx context.Context, r Root, patience time.Duration) (func() error, er
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, ErrLocked)
 	defer cancel()
-	again := time.NewTicker(20 * time.Millisecond)
-	defer again.Stop()
-	for {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return f.Close, nil // which unlocks
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			return nil, errors.Join(err, f.Close())
-		}
-		select {
-		case <-ctx.Done():
-			return nil, errors.Join(context.Cause(ctx), f.Close())
-		case <-again.C:
-		}
+	if err := filelock.Lock(ctx, int(f.Fd())); err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
+	return f.Close, nil // which unlocks
 }

@@ -120,7 +120,7 @@ func endOf(u hostpci.Use) string {
 func checkGroup(h *Host) Finding {
 	f := h.Function
 	switch {
-	case f.IOMMUGroup < 0 && h.unsafeMode():
+	case f.IOMMUGroup < 0 && hostpci.UnsafeMode(h.Root):
 		return found(Warning, "no IOMMU guards it", "bound to VFIO it can read and write all memory; the finding iommu says how to turn the IOMMU on")
 	case f.IOMMUGroup < 0:
 		return found(Error, "it is in no IOMMU group", "the IOMMU is off, or does not cover it: binding fails with EINVAL; the finding iommu says how to turn it on")

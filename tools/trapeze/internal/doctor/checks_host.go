@@ -95,7 +95,7 @@ func checkIOMMU(h *Host) Finding {
 		return fine("the IOMMU is on: %d groups", guarded)
 	}
 	f := whyNoGroups(h)
-	if h.unsafeMode() {
+	if hostpci.UnsafeMode(h.Root) {
 		f.Severity = Warning
 		f.Why = "VFIO's no-IOMMU mode is on: root can use functions, which can then read and write all memory"
 		return f
@@ -264,7 +264,7 @@ func checkUnsafe(h *Host) Finding {
 		on = append(on, "pcie_acs_override is on the kernel's command line: IOMMU groups look smaller than they are")
 		fix = append(fix, "/etc/default/grub: remove pcie_acs_override from GRUB_CMDLINE_LINUX")
 	}
-	if h.unsafeMode() {
+	if hostpci.UnsafeMode(h.Root) {
 		on = append(on, "VFIO's no-IOMMU mode is on")
 		fix = append(fix, "echo N > /sys/module/vfio/parameters/enable_unsafe_noiommu_mode")
 	}

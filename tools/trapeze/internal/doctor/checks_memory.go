@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/trapeze-nic/trapeze/vfio/hostpci"
 )
 
 var memoryChecks = []Check{
@@ -160,7 +162,7 @@ func checkHugePages(h *Host) Finding {
 	n := h.pagesFor()
 	fix := []string{fmt.Sprintf("sysctl -w vm.nr_hugepages=%d", n), fmt.Sprintf("/etc/sysctl.d/60-trapeze.conf: vm.nr_hugepages = %d", n)}
 	severity := Warning
-	if h.unsafeMode() {
+	if hostpci.UnsafeMode(h.Root) {
 		severity = Error
 	}
 	switch total, free := sum(list); {

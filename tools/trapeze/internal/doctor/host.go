@@ -203,8 +203,3 @@ func readProcess(r hostpci.Root) (process, error) {
 func (h *Host) attribute(name string) string {
 	return hostpci.Attribute(h.Root, h.Function.Address, name)
 }
-
-// unsafeMode says whether VFIO takes functions without an IOMMU.
-func (h *Host) unsafeMode() bool {
-	return h.Root.Optional("sys/module/vfio/parameters/enable_unsafe_noiommu_mode") == "Y"
-}
