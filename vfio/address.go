@@ -71,18 +71,16 @@ func validScheme(s string) bool {
 	return s != ""
 }
 
-// Opener opens the device at an address.
-type Opener func(ctx context.Context, a Address) (Device, error)
-
+// openers open the device at an address, by scheme.
 var openers = struct {
 	sync.Mutex
-	m map[string]Opener
-}{m: map[string]Opener{}}
+	m map[string]func(ctx context.Context, a Address) (Device, error)
+}{m: map[string]func(ctx context.Context, a Address) (Device, error){}}
 
 // Register makes a back end known under a scheme. Back ends that live outside
 // this package, the emulator above all, call it when they are imported. It
 // panics if the scheme is taken, as two packages then contradict each other.
-func Register(scheme string, open Opener) {
+func Register(scheme string, open func(ctx context.Context, a Address) (Device, error)) {
 	openers.Lock()
 	defer openers.Unlock()
 	if _, ok := openers.m[scheme]; ok {

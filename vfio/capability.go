@@ -6,16 +6,6 @@ import (
 	"fmt"
 )
 
-// Capability IDs (PCI Code and ID Assignment; linux/pci_regs.h).
-const (
-	CapabilityPM   uint16 = 0x01
-	CapabilityMSI  uint16 = 0x05
-	CapabilityPCIe uint16 = 0x10
-	CapabilityMSIX uint16 = 0x11
-
-	ExtendedSerialNumber uint16 = 0x0003
-)
-
 // PCIeCapability tells what a function is on PCI Express.
 type PCIeCapability struct {
 	// Version of the capability, 1 or 2.

@@ -5,15 +5,14 @@ import (
 	"fmt"
 )
 
-// Sizes in bytes of PCI configuration space: conventional and PCI Express.
-const (
-	ConfigSize         = 256
-	ConfigExtendedSize = 4096
-)
-
-// Offsets and bits in configuration space (PCI Local Bus 3.0, 6.1 and 6.7;
+// Numbers of PCI configuration space (PCI Local Bus 3.0, 6.1 and 6.7;
 // linux/pci_regs.h), for ReadRegion and WriteRegion of RegionConfig.
 const (
+	// Sizes in bytes: conventional and PCI Express.
+	ConfigSize         = 256
+	ConfigExtendedSize = 4096
+
+	// Offsets, and bits of the command register.
 	ConfigCommand = 0x04 // 16 bits
 	ConfigStatus  = 0x06 // 16 bits
 
@@ -22,6 +21,14 @@ const (
 	CommandINTxDisable uint16 = 0x0400
 
 	statusCapabilities uint16 = 0x0010
+
+	// IDs of capabilities (PCI Code and ID Assignment).
+	CapabilityPM   uint16 = 0x01
+	CapabilityMSI  uint16 = 0x05
+	CapabilityPCIe uint16 = 0x10
+	CapabilityMSIX uint16 = 0x11
+
+	ExtendedSerialNumber uint16 = 0x0003
 )
 
 // BARKind says what a base address register stands for.
