@@ -241,10 +241,12 @@ func (c *Conn) shut(ctx context.Context) error {
 func (c *Conn) free() error {
 	ctx, cancel := context.WithTimeout(context.Background(), parting)
 	defer cancel()
-	if err := c.vi.Disconnect(ctx); err != nil {
+	if err := c.leave(ctx); err != nil {
 		return err
 	}
-	if err := c.leave(ctx); err != nil {
+	// Only now: calls that have just left may have posted to a VI that was disconnected
+	// before, where nothing comes back by itself.
+	if err := c.vi.Disconnect(ctx); err != nil {
 		return err
 	}
 	for _, done := range []func() (*Descriptor, error){c.vi.SendDone, c.vi.RecvDone} {
