@@ -42,7 +42,7 @@ func TestProbeEndsConnection(t *testing.T) {
 }
 
 // TestAbsence leaves a question open and then runs neither engine for longer
-// than a peer may be silent, as on a host that was suspended.
+// than a peer may send nothing, as on a host that was suspended.
 func TestAbsence(t *testing.T) {
 	w, v, p := pair(t, nil)
 	lost := losing{descriptors.FrameData: true}

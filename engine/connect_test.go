@@ -213,7 +213,7 @@ func TestSendsWithoutConnection(t *testing.T) {
 	}
 }
 
-// TestPeerDies has the second NIC fall silent after the set-up.
+// TestPeerDies has the second NIC stop answering after the set-up.
 func TestPeerDies(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -360,7 +360,7 @@ func TestDisconnectOnAFullWire(t *testing.T) {
 	if sent[3].Status() != descriptors.StatusDone {
 		t.Errorf("the last send: %v", sent[3].Status())
 	}
-	if passed := w.now - from; passed > 100*time.Millisecond { // less than silence takes to be noticed
+	if passed := w.now - from; passed > 100*time.Millisecond { // the probes would take longer to notice
 		t.Errorf("the peer was told after %v, want as soon as there is room", passed)
 	}
 }

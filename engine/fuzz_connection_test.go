@@ -150,7 +150,7 @@ func newConnectionFuzz(t *testing.T, options uint8) *connectionFuzz {
 	c.other = [2]*vi{w.a.newVI(c.x.v.handle, nil), w.b.newVI(c.x.p.handle, nil)}
 	connect(c.other[0], c.other[1])
 	w.settle()
-	w.a.port.spoil = func(b []byte) [][]byte { // the peer itself is silent
+	w.a.port.spoil = func(b []byte) [][]byte { // the peer itself sends nothing
 		if h := descriptors.HeaderAt(b); h.SourceEndpoint == c.x.v.id || h.DestinationEndpoint == c.x.p.id {
 			return nil
 		}

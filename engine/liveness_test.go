@@ -97,7 +97,7 @@ func TestIdleUnreliable(t *testing.T) {
 }
 
 // TestPeerWithoutProbes: a device that does not know probes on unreliable connections
-// is not asked, and its silence is no death.
+// is not asked, and that nothing comes from it does not end the connection.
 func TestPeerWithoutProbes(t *testing.T) {
 	for _, side := range []string{"client", "server"} {
 		t.Run(side, func(t *testing.T) {

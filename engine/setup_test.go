@@ -114,9 +114,9 @@ func TestRejectedOnce(t *testing.T) {
 	}
 }
 
-// TestClientDiesWhileConnecting has a client fall silent after its request. The
-// server does not wait for it as long as it is told to, and it does not fill the
-// wire meanwhile.
+// TestClientDiesWhileConnecting has a client that sends nothing more after its
+// request. The server does not wait for it as long as it is told to, and it does
+// not fill the wire meanwhile.
 func TestClientDiesWhileConnecting(t *testing.T) {
 	levels(t, func(t *testing.T, level descriptors.Reliability, change func(*descriptors.CreateEndpointBody)) {
 		w := newWorld(t)
@@ -145,7 +145,7 @@ func TestClientDiesWhileConnecting(t *testing.T) {
 }
 
 // TestSlowAnswerIsNoDeath lets nobody run the engines for longer than a peer may
-// be silent, while an accept is under way.
+// send nothing, while an accept is under way.
 func TestSlowAnswerIsNoDeath(t *testing.T) {
 	w, v, p := idlePair(t)
 	wait := waitFor(w.b, "x", forever)
@@ -167,8 +167,8 @@ func TestSlowAnswerIsNoDeath(t *testing.T) {
 // that is not there, and has one come late.
 func TestRequestsBecomeRare(t *testing.T) {
 	w, v, p := idlePair(t)
-	silent := func([]byte) [][]byte { return nil }
-	w.b.port.spoil = silent
+	dropAll := func([]byte) [][]byte { return nil }
+	w.b.port.spoil = dropAll
 	req := request(v, w.b.e.MAC(), "x", forever)
 	w.run("a minute", func() bool { return w.now >= time.Minute })
 	if n := w.a.e.Counter(descriptors.CounterFramesSent); n < 30 || n > 100 {

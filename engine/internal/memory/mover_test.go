@@ -257,7 +257,7 @@ func TestWholeFrames(t *testing.T) {
 		"pieces":               {pipeline.Static{Pulse: 10}, nil, false},
 		"a pulse of its size":  {pipeline.Static{Pulse: 100}, nil, true},
 		"learning":             {pipeline.NewAuto(pipeline.EarlyBytes), nil, false},
-		"log":                  {pipeline.StoreAndForward{}, func(m *memory.Mover) { m.SetLog(silent{}) }, false},
+		"log":                  {pipeline.StoreAndForward{}, func(m *memory.Mover) { m.SetLog(discardLog{}) }, false},
 		"pulses":               {pipeline.StoreAndForward{}, func(m *memory.Mover) { m.SetPulses(true) }, false},
 		"a policy that is new": {pipeline.StoreAndForward{}, func(m *memory.Mover) { _ = m.SetPolicy(pipeline.Eager{MinPulse: 1}) }, false},
 	} {
@@ -369,16 +369,17 @@ var timed = func() memory.Clock {
 	return func() int64 { return int64(time.Since(start)) * 1000 }
 }
 
-type silent struct{}
+// discardLog is a log that keeps nothing.
+type discardLog struct{}
 
-func (silent) Transfer(bool, uint32, int64, int64, int) {}
+func (discardLog) Transfer(bool, uint32, int64, int64, int) {}
 
 func TestNothingIsAllocated(t *testing.T) {
 	for _, p := range []pipeline.Policy{pipeline.StoreAndForward{}, pipeline.Static{Pulse: 512}, pipeline.Eager{MinPulse: 128}, pipeline.NewAuto(pipeline.EarlyBytes)} {
 		for _, hosted := range []bool{false, true} {
 			m := newMover(t, p, timed())
 			m.SetPulses(hosted)
-			m.SetLog(silent{})
+			m.SetLog(discardLog{})
 			move(t, m, 512)
 			if n := testing.AllocsPerRun(200, func() { move(t, m, 512) }); n != 0 {
 				t.Errorf("%T, hosted %v: %v allocations", p, hosted, n)
