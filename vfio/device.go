@@ -156,8 +156,8 @@ type Alerter interface {
 	Alerts() <-chan error
 }
 
-// Remote is implemented by devices in another process. It answers each request, or
-// falls silent: then requests wait, and after the first that has waited for too long
+// Remote is implemented by devices in another process. That process may stop
+// answering: then requests wait, and after the first that has waited for too long
 // the device is lost.
 type Remote interface {
 	// Lost returns a channel that is closed when the other process is lost. After

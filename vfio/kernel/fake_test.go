@@ -67,7 +67,7 @@ type fakeIOMMU struct {
 	ranges []iovaRange
 	pages  uint64
 	limit  int  // mappings; 0 for none
-	silent bool // tells no ranges, as old kernels
+	old    bool // it tells no ranges, as old kernels
 }
 
 func newFake(tr tree) *fake {

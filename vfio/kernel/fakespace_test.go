@@ -96,7 +96,7 @@ func (k *fake) getInfo(h *handle, arg []byte) (int, error) {
 	info, _ := load[iommuInfo](arg)
 	info.flags, info.pageSizes = iommuInfoPageSizes, k.iommu.pages
 	var caps [][]byte
-	if !k.iommu.silent {
+	if !k.iommu.old {
 		info.flags |= iommuInfoCaps
 		var pairs [][2]uint64
 		for _, r := range k.iommu.ranges {

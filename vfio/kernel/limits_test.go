@@ -14,7 +14,7 @@ import (
 // TestOldKernel tells neither ranges nor how many mappings are left.
 func TestOldKernel(t *testing.T) {
 	k, h := openFake(t, machine(t))
-	k.iommu.silent = true
+	k.iommu.old = true
 	d := mustOpen(t, h, "pci:"+nic+"?backend=group")
 	got, err := d.IOVARanges()
 	want := []vfio.IOVARange{{First: 0, Last: 0xfedfffff}, {First: 0xfef00000, Last: 1<<39 - 1}}

@@ -201,8 +201,8 @@ func TestOpenFails(t *testing.T) {
 	dir := t.TempDir()
 	dead := filepath.Join(dir, "dead.sock")
 	deadSocket(t, dead)
-	mute := filepath.Join(dir, "mute.sock")
-	l, err := vfiouser.Listen(mute, 0o600)
+	unanswered := filepath.Join(dir, "unanswered.sock")
+	l, err := vfiouser.Listen(unanswered, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,13 +227,13 @@ func TestOpenFails(t *testing.T) {
 		{"vfio-user:" + dead + "?timeout=0s", vfio.ErrBadAddress, ""},
 		{"vfio-user:" + dead + "?timeout=1h", vfio.ErrBadAddress, ""},
 		{"vfio-user:" + dead + "?unsealed=yes", vfio.ErrBadAddress, ""},
-		{"vfio-user:" + mute + "?timeout=20ms&unsealed=on", os.ErrDeadlineExceeded, ""},
+		{"vfio-user:" + unanswered + "?timeout=20ms&unsealed=on", os.ErrDeadlineExceeded, ""},
 		{"vfio-user:/" + strings.Repeat("x", 107), vfio.ErrBadAddress, "shorter"},
 		{"vfio-user:" + filepath.Join(dir, "none.sock"), os.ErrNotExist, "start the server"},
 		{"vfio-user:" + dead, nil, "nobody listens"},
 		{"vfio-user:" + file, nil, "no socket"},
 		{"vfio-user:" + packets, nil, "another kind"},
-		{"vfio-user:" + mute + "?timeout=20ms", os.ErrDeadlineExceeded, ""},
+		{"vfio-user:" + unanswered + "?timeout=20ms", os.ErrDeadlineExceeded, ""},
 	} {
 		d, err := vfio.Open(context.Background(), tt.address)
 		var e *vfio.Error
@@ -243,7 +243,7 @@ func TestOpenFails(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := vfio.Open(ctx, "vfio-user:"+mute); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := vfio.Open(ctx, "vfio-user:"+unanswered); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("with a deadline: %v", err)
 	}
 }

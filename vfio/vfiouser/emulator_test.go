@@ -67,7 +67,7 @@ func fleet(t *testing.T, n int) (paths []string, servers []*vfiouser.Server) {
 		select {
 		case <-ended:
 		case <-time.After(patience):
-			t.Error("a server or a device hangs")
+			t.Error("a server or a device does not end")
 		}
 	})
 	return paths, servers

@@ -83,10 +83,10 @@ func TestOpenRefuses(t *testing.T) {
 		{"reply of a wrong type", func(f *fakeServer) { f.header = func(h *protocol.Header) { h.Flags = 5 } }, os.ErrDeadlineExceeded},
 		{"reply that is a command", func(f *fakeServer) { f.header = func(h *protocol.Header) { h.Flags = 0 } }, os.ErrDeadlineExceeded},
 		{"error without the type of a reply", func(f *fakeServer) { f.header = func(h *protocol.Header) { h.Flags = protocol.FlagError } }, os.ErrDeadlineExceeded},
-		{"silence", func(f *fakeServer) {
+		{"no reply", func(f *fakeServer) {
 			f.answer = func(protocol.Message) ([]byte, []int, unix.Errno, bool) { return nil, nil, 0, false }
 		}, os.ErrDeadlineExceeded},
-		{"hanging up", func(f *fakeServer) {
+		{"closed connection", func(f *fakeServer) {
 			f.answer = func(protocol.Message) ([]byte, []int, unix.Errno, bool) {
 				f.conn.Close()
 				return nil, nil, 0, false
@@ -254,8 +254,8 @@ func TestLateReplies(t *testing.T) {
 	}
 }
 
-// TestServerHangs: one that does not answer is given up.
-func TestServerHangs(t *testing.T) {
+// TestServerWithoutReply: a server that does not answer is given up.
+func TestServerWithoutReply(t *testing.T) {
 	checkLeaks(t)
 	f, err := newFake(t, func(f *fakeServer) {
 		f.regions[0] = make([]byte, page)

@@ -79,8 +79,9 @@ func TestCrowd(t *testing.T) {
 	}
 }
 
-// TestSilence: who says nothing, or does not listen, does not keep the device.
-func TestSilence(t *testing.T) {
+// TestIdleClient: a client that sends nothing, or does not read, does not keep the
+// device.
+func TestIdleClient(t *testing.T) {
 	r := serve(t, vfiouser.ServerOptions{ReplyTimeout: 100 * time.Millisecond})
 	x := connect(t, r, false)
 	if a, err := x.receive(); !errors.Is(err, io.EOF) {
@@ -89,7 +90,7 @@ func TestSilence(t *testing.T) {
 	r.idle(t)
 	x = connect(t, r, true)
 	time.Sleep(200 * time.Millisecond)
-	x.alive() // later it may be silent
+	x.alive() // later it may send nothing
 	read := append(header(1, cmdRegionRead, 32, 0), pack(uint64(0), 4, 4*page)...)
 	for {
 		if err := x.c.SetWriteDeadline(time.Now().Add(patience)); err != nil {

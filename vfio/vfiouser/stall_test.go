@@ -18,40 +18,40 @@ import (
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
 )
 
-// mute is an emulated NIC in front of which its server falls silent: from some
-// request on, none is answered until the test lets it. Nothing of it is mapped, so
-// that each access is a request.
-type mute struct {
+// stallingNIC is an emulated NIC whose server stalls: from some request on, it
+// answers none until the test lets it. Nothing of the NIC is mapped, so that each
+// access is a request.
+type stallingNIC struct {
 	vfiouser.ServedDevice
 	*vfiouser.Server
 	path string
 
 	mu      sync.Mutex
 	seen    int           // requests
-	left    int           // requests until it falls silent
-	asked   chan struct{} // closed when it has
-	talk    chan struct{} // closed when it may go on
+	left    int           // requests until it stalls
+	stalled chan struct{} // closed when it has
+	resumed chan struct{} // closed when it may go on
 	renewed uint64        // clients that are gone
 }
 
 // never is more requests than a test makes.
 const never = 1 << 30
 
-// silence has the server fall silent after so many requests.
-func (m *mute) silence(after int) {
+// stall has the server stall after so many requests.
+func (m *stallingNIC) stall(after int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.left, m.asked, m.talk = after, make(chan struct{}), make(chan struct{})
+	m.left, m.stalled, m.resumed = after, make(chan struct{}), make(chan struct{})
 }
 
-// release has it talk again, and waits until nothing is left of its client. It
-// returns how many requests came while it was silent.
-func (m *mute) release(t *testing.T) int {
+// resume has the server answer again, and waits until nothing is left of its
+// client. It returns how many requests came while the server was stalled.
+func (m *stallingNIC) resume(t *testing.T) int {
 	t.Helper()
 	m.mu.Lock()
 	before := m.seen
 	m.left = never
-	close(m.talk)
+	close(m.resumed)
 	m.mu.Unlock()
 	eventually(t, "the client is gone", func() bool {
 		m.mu.Lock()
@@ -61,62 +61,62 @@ func (m *mute) release(t *testing.T) int {
 	return m.seen - before
 }
 
-func (m *mute) Renew(ctx context.Context) error {
+func (m *stallingNIC) Renew(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.renewed++
 	return m.ServedDevice.Renew(ctx)
 }
 
-func (m *mute) request() {
+func (m *stallingNIC) request() {
 	m.mu.Lock()
 	m.seen++
 	m.left--
-	asked, talk, silent := m.asked, m.talk, m.left < 0
+	stalled, resumed, wait := m.stalled, m.resumed, m.left < 0
 	if m.left == -1 {
-		close(asked)
+		close(stalled)
 	}
 	m.mu.Unlock()
-	if silent {
-		<-talk
+	if wait {
+		<-resumed
 	}
 }
 
-func (m *mute) Region(index int) (vfio.RegionInfo, error) {
+func (m *stallingNIC) Region(index int) (vfio.RegionInfo, error) {
 	info, err := m.ServedDevice.Region(index)
 	info.Flags &^= vfio.RegionMmap
 	return info, err
 }
 
-func (m *mute) ReadRegion(index int, offset uint64, p []byte) error {
+func (m *stallingNIC) ReadRegion(index int, offset uint64, p []byte) error {
 	m.request()
 	return m.ServedDevice.ReadRegion(index, offset, p)
 }
 
-func (m *mute) WriteRegion(index int, offset uint64, p []byte) error {
+func (m *stallingNIC) WriteRegion(index int, offset uint64, p []byte) error {
 	m.request()
 	return m.ServedDevice.WriteRegion(index, offset, p)
 }
 
-func (m *mute) SetIRQs(index, start int, eventfds []int) error {
+func (m *stallingNIC) SetIRQs(index, start int, eventfds []int) error {
 	m.request()
 	return m.ServedDevice.SetIRQs(index, start, eventfds)
 }
 
-func (m *mute) MapWindow(iova uint64, window []byte, flags vfio.DMAFlags) error {
+func (m *stallingNIC) MapWindow(iova uint64, window []byte, flags vfio.DMAFlags) error {
 	m.request()
 	return m.ServedDevice.MapWindow(iova, window, flags)
 }
 
-// serveMute serves such a NIC.
-func serveMute(t *testing.T) *mute {
+// serveStalling serves such a NIC.
+func serveStalling(t *testing.T) *stallingNIC {
 	t.Helper()
 	checkLeaks(t)
 	nics, err := emulator.Fleet(t.Context(), "emu:", []string{"a", "b"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &mute{ServedDevice: nics[0], path: filepath.Join(t.TempDir(), "nic"), left: never}
+	m := &stallingNIC{ServedDevice: nics[0], path: filepath.Join(t.TempDir(), "nic"), left: never}
 	if m.Server, err = vfiouser.NewServer(m, quiet); err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func serveMute(t *testing.T) *mute {
 }
 
 // open opens the NIC.
-func (m *mute) open(ctx context.Context, timeout time.Duration) (*driver.NIC, error) {
+func (m *stallingNIC) open(ctx context.Context, timeout time.Duration) (*driver.NIC, error) {
 	return driver.Open(ctx, fmt.Sprintf("vfio-user:%s?timeout=%v", m.path, timeout),
 		driver.Options{Logger: slog.New(slog.DiscardHandler), CommandTimeout: short})
 }
@@ -169,10 +169,10 @@ const (
 	forEver = 10 * time.Minute
 )
 
-// TestSilentWhileOpening: a server falls silent at one request after the other. The
+// TestStallWhileOpening: a server stalls at one request after the other. The
 // client makes no more, and does not wait once its context has ended.
-func TestSilentWhileOpening(t *testing.T) {
-	m := serveMute(t)
+func TestStallWhileOpening(t *testing.T) {
+	m := serveStalling(t)
 	n, err := m.open(t.Context(), forEver)
 	if err != nil {
 		t.Fatal(err)
@@ -184,7 +184,7 @@ func TestSilentWhileOpening(t *testing.T) {
 		t.Fatal(err)
 	}
 	for after := 0; after < requests; after += 1 + requests/12 {
-		m.silence(after)
+		m.stall(after)
 		err := inTime(t, "Open", func() error {
 			_, err := m.open(t.Context(), 100*time.Millisecond)
 			return err
@@ -192,14 +192,14 @@ func TestSilentWhileOpening(t *testing.T) {
 		if !errors.Is(err, vfio.ErrDeviceGone) || !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("after %d requests: %v", after, err)
 		}
-		if more := m.release(t); more != 0 {
+		if more := m.resume(t); more != 0 {
 			t.Errorf("%d requests follow the one that has no answer, number %d", more, after)
 		}
 	}
 	for after := 0; after < requests; after += 1 + requests/12 {
-		m.silence(after)
+		m.stall(after)
 		ctx, cancel := context.WithCancel(t.Context())
-		go func() { <-m.asked; cancel() }()
+		go func() { <-m.stalled; cancel() }()
 		err := inTime(t, "Open", func() error {
 			_, err := m.open(ctx, forEver)
 			return err
@@ -207,24 +207,24 @@ func TestSilentWhileOpening(t *testing.T) {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("canceled after %d requests: %v", after, err)
 		}
-		m.release(t)
+		m.resume(t)
 		cancel()
 	}
 }
 
-// silentNIC is an open NIC whose server falls silent.
-type silentNIC struct {
-	*mute
+// openNIC is an open NIC whose server stalls.
+type openNIC struct {
+	*stallingNIC
 	n *driver.NIC
 	v *driver.VI
 	d *descriptors.Descriptor
 }
 
-// openSilent opens the NIC, and has its server fall silent. It tries again where a
+// openStalled opens the NIC, and has its server stall. It tries again where a
 // busy machine takes longer for a request than it may.
-func openSilent(t *testing.T, timeout time.Duration) *silentNIC {
+func openStalled(t *testing.T, timeout time.Duration) *openNIC {
 	t.Helper()
-	s := &silentNIC{mute: serveMute(t)}
+	s := &openNIC{stallingNIC: serveStalling(t)}
 	eventually(t, "the NIC is open", func() bool {
 		err := s.set(t.Context(), timeout)
 		if err != nil && s.n != nil {
@@ -232,11 +232,11 @@ func openSilent(t *testing.T, timeout time.Duration) *silentNIC {
 		}
 		return err == nil
 	})
-	s.silence(0)
+	s.stall(0)
 	return s
 }
 
-func (s *silentNIC) set(ctx context.Context, timeout time.Duration) (err error) {
+func (s *openNIC) set(ctx context.Context, timeout time.Duration) (err error) {
 	if s.n, err = s.open(ctx, timeout); err != nil {
 		return err
 	}
@@ -259,36 +259,36 @@ func (s *silentNIC) set(ctx context.Context, timeout time.Duration) (err error) 
 	return nil
 }
 
-// close closes the NIC while its server is silent.
-func (s *silentNIC) close(t *testing.T) {
+// close closes the NIC while its server is stalled.
+func (s *openNIC) close(t *testing.T) {
 	t.Helper()
 	if err := inTime(t, "Close", s.n.Close); err != nil {
 		t.Errorf("Close: %v", err)
 	}
-	s.release(t)
+	s.resume(t)
 }
 
-// TestSilentLater: a server falls silent once the NIC is open. The first request
+// TestStallLater: a server stalls once the NIC is open. The first request
 // without answer is the last one, whatever it is for.
-func TestSilentLater(t *testing.T) {
-	for name, do := range map[string]func(s *silentNIC, ctx context.Context) error{
-		"command": func(s *silentNIC, ctx context.Context) error { _, err := s.n.CreatePtag(ctx); return err },
-		"DMA map": func(s *silentNIC, ctx context.Context) error {
+func TestStallLater(t *testing.T) {
+	for name, do := range map[string]func(s *openNIC, ctx context.Context) error{
+		"command": func(s *openNIC, ctx context.Context) error { _, err := s.n.CreatePtag(ctx); return err },
+		"DMA map": func(s *openNIC, ctx context.Context) error {
 			_, err := s.n.AllocMemory(ctx, 4096, driver.MemoryAttributes{})
 			return err
 		},
-		"connection": func(s *silentNIC, ctx context.Context) error {
+		"connection": func(s *openNIC, ctx context.Context) error {
 			_, err := s.n.ConnectWait(ctx, []byte("x"))
 			return err
 		},
-		"wait":     func(s *silentNIC, ctx context.Context) error { _, err := s.v.RecvWait(ctx); return err },
-		"health":   func(s *silentNIC, ctx context.Context) error { _, err := s.n.Health(ctx); return err },
-		"doorbell": func(s *silentNIC, _ context.Context) error { return s.v.PostRecv(s.d) },
+		"wait":     func(s *openNIC, ctx context.Context) error { _, err := s.v.RecvWait(ctx); return err },
+		"health":   func(s *openNIC, ctx context.Context) error { _, err := s.n.Health(ctx); return err },
+		"doorbell": func(s *openNIC, _ context.Context) error { return s.v.PostRecv(s.d) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := openSilent(t, short)
+			s := openStalled(t, short)
 			if name == "wait" {
-				s.silence(1)
+				s.stall(1)
 				if err := s.v.PostRecv(s.d); err != nil {
 					t.Fatal(err)
 				}
@@ -304,21 +304,21 @@ func TestSilentLater(t *testing.T) {
 			continue // it takes no context
 		}
 		t.Run(name+" canceled", func(t *testing.T) {
-			s := openSilent(t, forEver)
+			s := openStalled(t, forEver)
 			if name == "wait" {
-				s.silence(1)
+				s.stall(1)
 				if err := s.v.PostRecv(s.d); err != nil {
 					t.Fatal(err)
 				}
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			go func() { <-s.asked; cancel() }()
+			go func() { <-s.stalled; cancel() }()
 			if err := inTime(t, name, func() error { return do(s, ctx) }); !errors.Is(err, context.Canceled) {
 				t.Errorf("got %v", err)
 			}
 			s.close(t)
 		})
 	}
-	t.Run("close", func(t *testing.T) { openSilent(t, short).close(t) })
+	t.Run("close", func(t *testing.T) { openStalled(t, short).close(t) })
 }
