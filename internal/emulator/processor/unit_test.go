@@ -53,7 +53,7 @@ func hook(u *processor.Unit, h abi.Hook, register uint32) uint32 {
 // TestStoppedProgram: what does what it may not loses its hook, and only that.
 func TestStoppedProgram(t *testing.T) {
 	trap := asm.Instructions{asm.LoadImm(asm.R2, 1, asm.DWord), asm.LoadMem(asm.R0, asm.R2, 0, asm.Word), asm.Return()}
-	hang := asm.Instructions{asm.Mov.Imm(asm.R0, 0), distance(asm.Ja.Label("x"), -1)}
+	endless := asm.Instructions{asm.Mov.Imm(asm.R0, 0), distance(asm.Ja.Label("x"), -1)}
 	ask := map[abi.Hook]func(p engine.Processor) bool{
 		abi.PulseTx: func(p engine.Processor) bool {
 			_, ok := p.Pulse(engine.Transmit, pipeline.View{Length: 9, Arrived: 9}, 0)
@@ -72,7 +72,7 @@ func TestStoppedProgram(t *testing.T) {
 			code  asm.Instructions
 			fault descriptors.ProcessorFault
 			at    uint32
-		}{{trap, descriptors.ProcessorFaultTrap, 2}, {hang, descriptors.ProcessorFaultBudget, 1}} {
+		}{{trap, descriptors.ProcessorFaultTrap, 2}, {endless, descriptors.ProcessorFaultBudget, 1}} {
 			u, l, _ := newUnit()
 			programs := map[abi.Hook]asm.Instructions{}
 			for h := range abi.Hooks {

@@ -58,7 +58,7 @@ func TestHostileSender(t *testing.T) {
 		"end lies about size": {[]transfer.Message{stream, chunk(0, "abc"), end("abcd")}, transfer.ErrProtocol, true},
 		"another digest":      {[]transfer.Message{offer, chunk(0, "abcd"), end("abce")}, transfer.ErrDigest, true},
 		"it gives up":         {[]transfer.Message{offer, chunk(0, "ab"), {Kind: transfer.KindAbort, Reason: transfer.ReasonSize}}, transfer.ErrSize, true},
-		"it hangs up":         {[]transfer.Message{offer, chunk(0, "ab")}, transfer.ErrPeerLost, true},
+		"it disconnects":      {[]transfer.Message{offer, chunk(0, "ab")}, transfer.ErrPeerLost, true},
 		"it never speaks":     {nil, transfer.ErrPeerLost, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestHostileSender(t *testing.T) {
 				a.say(encode(t, m))
 			}
 			if errors.Is(c.want, transfer.ErrPeerLost) {
-				a.hangup()
+				a.disconnect()
 			}
 			if err := <-done; !errors.Is(err, c.want) {
 				t.Errorf("got %v, want %v", err, c.want)
@@ -103,7 +103,7 @@ func TestHostileReceiver(t *testing.T) {
 		"receipt, other size":   {[]transfer.Message{accept, {Kind: transfer.KindReceipt, Size: 3, Digest: good.Digest}}, transfer.ErrProtocol},
 		"receipt, other digest": {[]transfer.Message{accept, receipt(end("abce"))}, transfer.ErrProtocol},
 		"it gives up":           {[]transfer.Message{accept, {Kind: transfer.KindAbort, Reason: transfer.ReasonDigest}}, transfer.ErrDigest},
-		"it hangs up":           {[]transfer.Message{accept}, transfer.ErrPeerLost},
+		"it disconnects":        {[]transfer.Message{accept}, transfer.ErrPeerLost},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := newPipe(small)
@@ -116,7 +116,7 @@ func TestHostileReceiver(t *testing.T) {
 				b.say(encode(t, m))
 			}
 			if errors.Is(c.want, transfer.ErrPeerLost) {
-				b.hangup()
+				b.disconnect()
 			}
 			if err := <-done; !errors.Is(err, c.want) {
 				t.Errorf("got %v, want %v", err, c.want)
@@ -125,12 +125,12 @@ func TestHostileReceiver(t *testing.T) {
 	}
 }
 
-// TestLastWordsAreHeard checks that an abort that arrived before the link broke
+// TestAbortBeforeDisconnect checks that an abort that arrived before the link broke
 // is what the error says.
-func TestLastWordsAreHeard(t *testing.T) {
+func TestAbortBeforeDisconnect(t *testing.T) {
 	a, b := newPipe(small)
 	b.say(encode(t, transfer.Message{Kind: transfer.KindAbort, Reason: transfer.ReasonWrite, Text: "no space left on device"}))
-	b.hangup()
+	b.disconnect()
 	_, err := transfer.Send(context.Background(), a, source([]byte("abcd")), nil)
 	var remote *transfer.RemoteError
 	if !errors.As(err, &remote) || remote.Reason != transfer.ReasonWrite {
@@ -146,19 +146,19 @@ func TestReceiptCannotBeDelivered(t *testing.T) {
 	a.say(encode(t, chunk(0, "abcd")))
 	a.say(encode(t, end("abcd")))
 	res, err := transfer.Receive(context.Background(), b, func(transfer.Offer) (transfer.Sink, error) {
-		return hangupOnCommit{sink, a}, nil
+		return disconnectOnCommit{sink, a}, nil
 	}, nil)
 	if err != nil || !res.Unconfirmed || !sink.committed || sink.discarded {
 		t.Errorf("%+v, %v, committed %v", res, err, sink.committed)
 	}
 }
 
-type hangupOnCommit struct {
+type disconnectOnCommit struct {
 	*memory
 	peer *pipe
 }
 
-func (h hangupOnCommit) Commit() error {
-	h.peer.hangup()
+func (h disconnectOnCommit) Commit() error {
+	h.peer.disconnect()
 	return h.memory.Commit()
 }

@@ -11,17 +11,17 @@ import (
 )
 
 var valid = map[string]transfer.Message{
-	"offer":         {Kind: transfer.KindOffer, Size: 12345, Mode: 0o755, Name: "größe.bin"},
-	"empty offer":   {Kind: transfer.KindOffer, Name: "a"},
-	"stream":        {Kind: transfer.KindOffer, Size: transfer.UnknownSize, Name: "stdin"},
-	"longest name":  {Kind: transfer.KindOffer, Name: strings.Repeat("n", transfer.MaxName)},
-	"largest offer": {Kind: transfer.KindOffer, Size: transfer.MaxSize, Name: "n"},
-	"accept":        {Kind: transfer.KindAccept},
-	"chunk":         {Kind: transfer.KindChunk, Offset: 1 << 40, Data: []byte("data")},
-	"end":           {Kind: transfer.KindEnd, Size: 7, Digest: [32]byte{1, 31: 2}},
-	"receipt":       {Kind: transfer.KindReceipt, Size: transfer.MaxSize},
-	"abort":         {Kind: transfer.KindAbort, Reason: transfer.ReasonWrite, Text: "no space left on device"},
-	"silent abort":  {Kind: transfer.KindAbort, Reason: transfer.ReasonInterrupted},
+	"offer":              {Kind: transfer.KindOffer, Size: 12345, Mode: 0o755, Name: "größe.bin"},
+	"empty offer":        {Kind: transfer.KindOffer, Name: "a"},
+	"stream":             {Kind: transfer.KindOffer, Size: transfer.UnknownSize, Name: "stdin"},
+	"longest name":       {Kind: transfer.KindOffer, Name: strings.Repeat("n", transfer.MaxName)},
+	"largest offer":      {Kind: transfer.KindOffer, Size: transfer.MaxSize, Name: "n"},
+	"accept":             {Kind: transfer.KindAccept},
+	"chunk":              {Kind: transfer.KindChunk, Offset: 1 << 40, Data: []byte("data")},
+	"end":                {Kind: transfer.KindEnd, Size: 7, Digest: [32]byte{1, 31: 2}},
+	"receipt":            {Kind: transfer.KindReceipt, Size: transfer.MaxSize},
+	"abort":              {Kind: transfer.KindAbort, Reason: transfer.ReasonWrite, Text: "no space left on device"},
+	"abort without text": {Kind: transfer.KindAbort, Reason: transfer.ReasonInterrupted},
 }
 
 func encode(t testing.TB, m transfer.Message) []byte {

@@ -10,21 +10,21 @@ import (
 
 // pipe is a link in memory. Two ends share two queues of messages.
 type pipe struct {
-	max      int
-	out, in  chan []byte
-	gone     chan struct{} // closed when either end disconnects
-	hangup   func()
-	buf      []byte
-	sent     int
-	received bool
+	max        int
+	out, in    chan []byte
+	gone       chan struct{} // closed when either end disconnects
+	disconnect func()
+	buf        []byte
+	sent       int
+	received   bool
 }
 
 const pipeDepth = 8
 
 func newPipe(max int) (a, b *pipe) {
 	x, y, gone := make(chan []byte, pipeDepth), make(chan []byte, pipeDepth), make(chan struct{})
-	hangup := sync.OnceFunc(func() { close(gone) })
-	return &pipe{max: max, out: x, in: y, gone: gone, hangup: hangup}, &pipe{max: max, out: y, in: x, gone: gone, hangup: hangup}
+	disconnect := sync.OnceFunc(func() { close(gone) })
+	return &pipe{max: max, out: x, in: y, gone: gone, disconnect: disconnect}, &pipe{max: max, out: y, in: x, gone: gone, disconnect: disconnect}
 }
 
 func lost() error { return fmt.Errorf("pipe: %w", via.ErrDisconnected) }

@@ -38,13 +38,13 @@ func exchange(ctx context.Context, src transfer.Source, sink *memory, max int) (
 	go func() {
 		defer close(done)
 		sent.res, sent.err = transfer.Send(ctx, a, src, nil)
-		a.hangup()
+		a.disconnect()
 	}()
 	got.res, got.err = transfer.Receive(ctx, b, func(o transfer.Offer) (transfer.Sink, error) {
 		offer = o
 		return sink, nil
 	}, nil)
-	b.hangup()
+	b.disconnect()
 	<-done
 	return sent, got, offer
 }
@@ -93,7 +93,7 @@ func TestProgressCountsEveryByte(t *testing.T) {
 		done <- err
 	}()
 	_, err := transfer.Receive(context.Background(), b, func(transfer.Offer) (transfer.Sink, error) { return &memory{}, nil }, func(n int) { got += n })
-	b.hangup()
+	b.disconnect()
 	if serr := <-done; err != nil || serr != nil {
 		t.Fatal(err, serr)
 	}
@@ -156,7 +156,7 @@ func TestReceiverRefusesOffer(t *testing.T) {
 	if !errors.Is(err, transfer.ErrExists) {
 		t.Errorf("receiver: %v", err)
 	}
-	b.hangup()
+	b.disconnect()
 	if err := <-done; !errors.Is(err, transfer.ErrExists) {
 		t.Errorf("sender: %v", err)
 	}
@@ -166,7 +166,7 @@ func TestReceiverRefusesOffer(t *testing.T) {
 // still notices that the receiver has gone, and that it can be interrupted.
 func TestSenderWithBlockedFile(t *testing.T) {
 	for name, end := range map[string]func(b *pipe, cancel context.CancelFunc){
-		"receiver gone": func(b *pipe, _ context.CancelFunc) { b.hangup() },
+		"receiver gone": func(b *pipe, _ context.CancelFunc) { b.disconnect() },
 		"interrupted":   func(_ *pipe, cancel context.CancelFunc) { cancel() },
 	} {
 		t.Run(name, func(t *testing.T) {

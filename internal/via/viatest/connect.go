@@ -139,10 +139,10 @@ func testConnectTime(t *testing.T, p *Pair) {
 		f    func(ctx context.Context) error
 	}{
 		{"server", func(ctx context.Context) error { _, err := p.B.ConnectWait(ctx, []byte("waiting")); return err }},
-		// A request that somebody has seen and not answered.
+		// The server sees this request, and does not answer it.
 		{"client", func(ctx context.Context) error {
-			go func() { _, _ = p.B.ConnectWait(Context(t), []byte("silent")) }()
-			_, err := Request(ctx, x.VI, via.Address{MAC: to.MAC, Discriminator: []byte("silent")})
+			go func() { _, _ = p.B.ConnectWait(Context(t), []byte("unanswered")) }()
+			_, err := Request(ctx, x.VI, via.Address{MAC: to.MAC, Discriminator: []byte("unanswered")})
 			return err
 		}},
 	} {

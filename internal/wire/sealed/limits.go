@@ -21,17 +21,17 @@ const (
 	// maxNumber is more than any session gets to: a receiver takes no higher ones.
 	maxNumber = 1 << 32
 
-	// Times of ours. tickEvery is how often links are looked at. A hello is repeated
-	// after helloFirst, then after twice the time, up to helloMost; one that is not
-	// answered within helloLife is replaced by another. A peer of which nothing has
-	// come for silence after something was sent gets a hello: it may have started
-	// anew. Sessions that others have taken the place of are kept for linger after the
-	// last datagram under them.
+	// Each end chooses these times for itself. tickEvery is how often links are looked
+	// at. A hello is repeated after helloFirst, then after twice the time, up to
+	// helloMost; one that is not answered within helloLife is replaced by another. A
+	// peer of which nothing has come for answerWait after something was sent gets a
+	// hello: it may have started anew. Sessions that others have taken the place of are
+	// kept for linger after the last datagram under them.
 	tickEvery  = 500 * time.Millisecond
 	helloFirst = 50 * time.Millisecond
 	helloMost  = 1600 * time.Millisecond
 	helloLife  = 5 * time.Second
-	silence    = 2 * time.Second
+	answerWait = 2 * time.Second
 	linger     = 10 * time.Second
 
 	// Bounds on what others can make us remember. Only who has the key, or repeats

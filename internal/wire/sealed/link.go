@@ -144,8 +144,8 @@ func (l *Link) tickSession(s *session, now time.Time) bool {
 	}
 	l.sentSeen, l.framesSeen, l.heardSeen = sent, s.frames, s.heard
 	old := now.Sub(s.made) > l.tunnel.limits.Age || s.sent.Load() >= l.tunnel.limits.Frames
-	silent := !l.sentSince.IsZero() && now.Sub(l.sentSince) > silence
-	return active && (old || silent)
+	unanswered := !l.sentSince.IsZero() && now.Sub(l.sentSince) > answerWait
+	return active && (old || unanswered)
 }
 
 // begin sends a hello with new random numbers.

@@ -174,7 +174,7 @@ func TestOneWay(t *testing.T) {
 	}
 	n.pass(time.Minute)
 	if datagrams > 0 {
-		t.Errorf("%d datagrams in a minute of silence", datagrams)
+		t.Errorf("%d datagrams in a minute in which nobody sends", datagrams)
 	}
 }
 
