@@ -126,9 +126,9 @@ func TestUDPStationMoves(t *testing.T) {
 	}
 }
 
-// TestUDPSilentThief: a station that is gone is not at the address of somebody who
-// only claims it, and does not answer.
-func TestUDPSilentThief(t *testing.T) {
+// TestUDPClaimWithoutAnswer: a station that is gone is not at the address of a
+// sender that only claims it, and does not answer.
+func TestUDPClaimWithoutAnswer(t *testing.T) {
 	t.Parallel()
 	hub := newUDP(t, wire.UDPOptions{})
 	one := newUDP(t, wire.UDPOptions{Peers: []string{hub.LocalAddr().String()}})

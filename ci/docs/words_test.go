@@ -25,6 +25,7 @@ var plainRooms = []string{
 	"atomicmem", "ci", "command", "descriptors", "driver", "emulator", "engine", "eventlog",
 	"examples", "filelock", "firmware-loader", "ghost", "hotlock", "lab", "measure", "option",
 	"outfile", "passedfd", "pipeline", "progress", "soak", "tools", "unixsocket", "vfio", "via",
+	"wire",
 }
 
 // checkWords lists metaphors in documents, and in the comments of rooms.

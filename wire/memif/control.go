@@ -39,7 +39,7 @@ func (p *Port) run() {
 	t := p.visitor
 	p.mu.Unlock()
 	if t != nil {
-		t.hangUp(ErrUnplugged)
+		t.disconnect(ErrUnplugged)
 	}
 }
 
@@ -69,12 +69,12 @@ func (p *Port) connection(t *talk) (well bool) {
 	if err == nil {
 		why := p.transfer(t, s)
 		p.free()
-		t.hangUp(why)
+		t.disconnect(why)
 		p.note(p.fail("transfer", t.peer, why, ""))
 		well = errors.Is(why, ErrGone) || errors.Is(why, ErrRefused) || errors.Is(why, ErrUnplugged)
 	} else {
 		p.free()
-		t.hangUp(err)
+		t.disconnect(err)
 		p.note(p.fail(op, t.peer, err, hintFor(err)))
 	}
 	return well

@@ -65,7 +65,7 @@ func FuzzConversation(f *testing.F) {
 			if len(packet) == 0 || unix.Sendmsg(r.conn.FD(), packet, rights, nil, 0) != nil {
 				break
 			}
-			// It answers, or hangs up, but never both waits and says nothing.
+			// The server answers, or closes the connection: it never waits and sends nothing.
 			body, err := r.next()
 			_, bye := body.(protocol.Disconnect)
 			ended = err != nil || bye

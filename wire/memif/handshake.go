@@ -132,9 +132,9 @@ func reasonFor(err error) string {
 	return err.Error()
 }
 
-// hangUp closes the connection, and says why if the peer is still there and it
-// is for us to say.
-func (t *talk) hangUp(err error) {
+// disconnect closes the connection. It first sends a DISCONNECT with the reason,
+// unless the peer is gone or the reason came from the peer.
+func (t *talk) disconnect(err error) {
 	if text := reasonFor(err); text != "" {
 		_ = t.conn.Send(protocol.Disconnect{Reason: text}, -1)
 	}

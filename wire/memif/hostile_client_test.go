@@ -130,8 +130,8 @@ func TestBadClients(t *testing.T) {
 		{"CONNECTED", second(protocol.Connected{}), malformed, memif.ErrMessage, "CONNECTED"},
 		{"CONNECT without rings", second(protocol.Connect{}), malformed, memif.ErrMessage, "number of rings"},
 		{"DISCONNECT", second(protocol.Disconnect{Reason: "no time"}), disconnects, memif.ErrRefused, "no time"},
-		{"silence before INIT", func(*testing.T, *rawPeer) {}, timeouts, memif.ErrTimeout, "has not said"},
-		{"silence after INIT", func(t *testing.T, r *rawPeer) { r.greeted() }, timeouts, memif.ErrTimeout, ""},
+		{"nothing before INIT", func(*testing.T, *rawPeer) {}, timeouts, memif.ErrTimeout, "has not said"},
+		{"nothing after INIT", func(t *testing.T, r *rawPeer) { r.greeted() }, timeouts, memif.ErrTimeout, ""},
 
 		{"region without file", second(protocol.AddRegion{Size: 4096}), malformed, memif.ErrMessage, "missing"},
 		{"second region first", region(protocol.AddRegion{Index: 1, Size: 4096}, memory), malformed, memif.ErrMessage, "index"},

@@ -15,8 +15,8 @@ import (
 	"github.com/trapeze-nic/trapeze/wire/memif"
 )
 
-// patience ends tests that hang. Nothing here is meant to take long, but CI
-// machines are busy.
+// patience ends tests that block for ever. Nothing here is meant to take long, but
+// CI machines are busy.
 const patience = time.Minute
 
 func TestMain(m *testing.M) {

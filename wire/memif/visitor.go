@@ -177,7 +177,7 @@ func (v *server) hear(w visitor) (done, good bool) {
 
 // turnAway closes a visitor's connection and counts why.
 func (v *server) turnAway(w visitor, err error) {
-	(&talk{conn: w.conn}).hangUp(err)
+	(&talk{conn: w.conn}).disconnect(err)
 	if !errors.Is(err, ErrGone) && !errors.Is(err, ErrRefused) {
 		v.noteAll(err)
 	}

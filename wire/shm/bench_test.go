@@ -208,7 +208,7 @@ func BenchmarkFrame(b *testing.B) {
 // BenchmarkWake measures a round trip with a process that sleeps until a frame
 // comes: nearly all of it is the time to wake up.
 func BenchmarkWake(b *testing.B) {
-	w := two(b, shm.Options{}, task{Do: "doze", CPU: -1})
+	w := two(b, shm.Options{}, task{Do: "sleep", CPU: -1})
 	frame, buf := make([]byte, 2*header), make([]byte, 1<<17)
 	times := newLaps(1)
 	for b.Loop() {

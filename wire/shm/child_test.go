@@ -39,8 +39,8 @@ func runChild(s string) error {
 	switch do.Do {
 	case "echo":
 		err = w.echo()
-	case "doze":
-		err = w.setAsleep()
+	case "sleep":
+		err = w.sleep()
 	case "lend":
 		err = w.lend()
 	case "sink":
@@ -164,8 +164,8 @@ func (w *worker) echo() error {
 	return nil
 }
 
-// doze sends back what comes, and sleeps until something does.
-func (w *worker) setAsleep() error {
+// sleep sends back each frame that comes, and blocks until one does.
+func (w *worker) sleep() error {
 	woken := make(chan struct{}, 1)
 	wake := func() {
 		select {

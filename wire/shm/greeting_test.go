@@ -79,9 +79,9 @@ func TestBadGreetings(t *testing.T) {
 	up(t, p)
 }
 
-// TestSilentStranger: somebody who connects and says nothing does not keep
-// others out for long.
-func TestSilentStranger(t *testing.T) {
+// TestConnectionWithoutGreeting: a process that connects and sends nothing does
+// not keep others out for long.
+func TestConnectionWithoutGreeting(t *testing.T) {
 	checkLeaks(t)
 	path := socket(t)
 	a := open(t, shm.Options{Path: path, Role: shm.RoleListen})

@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 
 // task is what a second process does.
 type task struct {
-	// Do is echo, doze, lend, sink or stream.
+	// Do is echo, sleep, lend, sink or stream.
 	Do     string
 	Path   string
 	Role   shm.Role

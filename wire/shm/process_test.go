@@ -132,7 +132,7 @@ func TestWakeFromAnotherProcess(t *testing.T) {
 	checkLeaks(t)
 	path := socket(t)
 	p := open(t, shm.Options{Path: path, Role: shm.RoleListen})
-	c := spawn(t, task{Do: "doze", Path: path, Role: shm.RoleConnect, CPU: -1})
+	c := spawn(t, task{Do: "sleep", Path: path, Role: shm.RoleConnect, CPU: -1})
 	c.line()
 	up(t, p)
 	woken := make(chan struct{}, 1)

@@ -183,9 +183,9 @@ func TestContextEndsNew(t *testing.T) {
 	}
 	defer l.Close()
 	ctx, cancel := context.WithCancel(context.Background())
-	var silent sync.WaitGroup
-	defer silent.Wait()
-	silent.Go(func() {
+	var listening sync.WaitGroup
+	defer listening.Wait()
+	listening.Go(func() {
 		if c, err := l.Accept(); err == nil {
 			cancel()
 			defer c.Close()
