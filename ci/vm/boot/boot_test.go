@@ -154,7 +154,7 @@ func TestOrder(t *testing.T) {
 	for _, tt := range []struct{ name, answers, want, err string }{
 		{"answer", `{"return":{}} {"event":"STOP"} {"return":"OK\r\n"}`, `"OK\r\n"`, ""},
 		{"refused", `{"return":{}} {"error":{"class":"GenericError","desc":"no such device"}}`, "", "no such device"},
-		{"hangs up", `{"return":{}}`, "", "EOF"},
+		{"closes", `{"return":{}}`, "", "EOF"},
 		{"nonsense", `hello`, "", "invalid character"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

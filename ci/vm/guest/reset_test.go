@@ -195,7 +195,7 @@ func TestUnbindHeld(t *testing.T) {
 				}
 				t.Logf("unbound after %v", time.Since(started).Round(time.Millisecond))
 			case <-time.After(20 * time.Second):
-				t.Fatal("the unbinding hangs")
+				t.Fatal("the unbinding does not end")
 			}
 			if tt.close {
 				return
