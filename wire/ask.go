@@ -10,7 +10,7 @@ import (
 )
 
 // maxAsks bounds the questions that are open; the first half of the places is for
-// stations, about which any stranger can raise one, the other for connections,
+// stations, about which any sender can raise one, the other for connections,
 // whose key it takes.
 const maxAsks = 64
 
@@ -87,8 +87,8 @@ func (u *UDP) pursue(now time.Time) (next time.Time) {
 	return next
 }
 
-// query asks both, the new address only every other time: a stranger who gives
-// somebody else's address as his shall not have many datagrams go there.
+// query asks both, the new address only every other time: a sender that claims
+// somebody else's address shall not have many datagrams go there.
 func (u *UDP) query(q *question) {
 	if !q.here && q.sent%2 == 0 {
 		u.sendQuery(descriptors.FrameStationQuery, q.mac, q.candidateNonce, q.candidate)

@@ -56,12 +56,13 @@ type Memory struct {
 	mtu    int
 	// down is shared by both ends: the link is up while it is zero.
 	down *atomic.Uint32
-	// plug and end are this end's bits of down: pulled, closed. deaf are those with
-	// which nothing arrives here: what was sent before the other end was closed does.
-	plug, end, deaf uint32
-	peer            *Memory
-	wake            Hook
-	link            Hook
+	// plug and end are this end's bits of down: pulled, closed. noReceive are the bits
+	// with which nothing arrives here: not the other end's close, since frames from
+	// before it still arrive.
+	plug, end, noReceive uint32
+	peer                 *Memory
+	wake                 Hook
+	link                 Hook
 }
 
 // NewMemory makes a wire and returns its two ends.
@@ -70,8 +71,8 @@ func NewMemory(o MemoryOptions) (a, b *Memory, err error) {
 		return nil, nil, err
 	}
 	ab, ba, down := newPartsRing(o.Ring), newPartsRing(o.Ring), new(atomic.Uint32)
-	a = &Memory{tx: ab, rx: ba, mtu: o.MTU, down: down, plug: 1, end: 2, deaf: 1 | 2 | 4}
-	b = &Memory{tx: ba, rx: ab, mtu: o.MTU, down: down, plug: 4, end: 8, deaf: 4 | 8 | 1, peer: a}
+	a = &Memory{tx: ab, rx: ba, mtu: o.MTU, down: down, plug: 1, end: 2, noReceive: 1 | 2 | 4}
+	b = &Memory{tx: ba, rx: ab, mtu: o.MTU, down: down, plug: 4, end: 8, noReceive: 4 | 8 | 1, peer: a}
 	a.peer = b
 	return a, b, nil
 }
@@ -83,7 +84,7 @@ func NewLoopback(o MemoryOptions) (*Memory, error) {
 		return nil, err
 	}
 	r := newPartsRing(o.Ring)
-	m := &Memory{tx: r, rx: r, mtu: o.MTU, down: new(atomic.Uint32), plug: 1, end: 2, deaf: 1 | 2}
+	m := &Memory{tx: r, rx: r, mtu: o.MTU, down: new(atomic.Uint32), plug: 1, end: 2, noReceive: 1 | 2}
 	m.peer = m
 	return m, nil
 }
@@ -151,7 +152,7 @@ func (m *Memory) Flush() {
 
 // Receive is described at engine.Port.
 func (m *Memory) Receive() []byte {
-	if m.down.Load()&m.deaf != 0 {
+	if m.down.Load()&m.noReceive != 0 {
 		m.rx.discard()
 		return nil
 	}

@@ -140,7 +140,7 @@ func (u *UDP) find(frame []byte, typ descriptors.FrameType) (netip.AddrPort, way
 
 // findStation looks up the address of a station. Frames for everybody, and for a
 // station of which we do not know where it is, go to all peers; so do those for one
-// that a stranger says to be, if there are peers.
+// that an unknown sender claims to be, if there are peers.
 func (u *UDP) findStation(mac descriptors.MAC, use bool) (netip.AddrPort, way) {
 	st := u.stations.known[mac]
 	if mac.IsMulticast() || st == nil || !st.proven && len(u.peers) > 0 && !slices.Contains(u.peers, st.address) {
