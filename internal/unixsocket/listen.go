@@ -58,12 +58,16 @@ type Listener struct {
 func Own(l *net.UnixListener) *Listener { return &Listener{UnixListener: l} }
 
 // Listen makes a socket of a network of package net, "unix" or "unixpacket". One
-// at a path has the permissions mode from its first moment on, or ByUmask. A socket that nobody listens at any more is replaced. Of several that
-// do so at a time, one gets the path. Listen fails with EADDRINUSE if somebody
-// listens at the path or something else than a socket is there, with the error of
-// bind(2) and the like, or with that of ctx. It waits for others that are in it, for
-// two seconds at most.
+// at a path has the permissions mode from its first moment on, or ByUmask. A socket
+// that nobody listens at any more is replaced. Of several that do so at a time, one
+// gets the path. Listen fails with EADDRINUSE if somebody listens at the path or
+// something else than a socket is there, with the errors of CheckPath, of bind(2) and
+// the like, or with that of ctx. It waits for others that are in it, for two seconds at
+// most.
 func Listen(ctx context.Context, network, path string, mode fs.FileMode) (*Listener, error) {
+	if err := CheckPath(path); err != nil {
+		return nil, err
+	}
 	if path[0] == '@' {
 		l, err := net.ListenUnix(network, &net.UnixAddr{Name: path, Net: network})
 		if err != nil {

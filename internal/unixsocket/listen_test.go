@@ -274,5 +274,11 @@ func TestCheckPath(t *testing.T) {
 		if err := unixsocket.CheckPath(path); (err == nil) != good {
 			t.Errorf("%q: %v", path, err)
 		}
+		if good {
+			continue
+		}
+		if l, err := unixsocket.Listen(t.Context(), "unix", path, unixsocket.ByUmask); l != nil || err == nil {
+			t.Errorf("%q: a socket, %v", path, err)
+		}
 	}
 }
