@@ -135,9 +135,7 @@ func (x *commands) runList(root hostpci.Root) error {
 		}
 		r.Functions = append(r.Functions, d)
 	}
-	var err error
-	err = x.Print(r, func(io.Writer) error { return x.printList(r) })
-	return cmp.Or(err, listErr)
+	return cmp.Or(x.Print(r, func(io.Writer) error { return x.printList(r) }), listErr)
 }
 
 func describe(f hostpci.Function) listFunction {
