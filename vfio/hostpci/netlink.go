@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -50,6 +51,8 @@ func parseRoutes(dump []byte, names map[uint32]string) ([]route, error) {
 		if m.Header.Type != unix.RTM_NEWROUTE || len(m.Data) < unix.SizeofRtMsg || m.Data[7] != unix.RTN_UNICAST {
 			continue
 		}
+		// Package syscall reads past an attribute at the end that has no padding.
+		m.Data = append(slices.Clip(m.Data), make([]byte, -len(m.Data)&3)...)
 		attributes, err := syscall.ParseNetlinkRouteAttr(&m)
 		if err != nil {
 			return nil, err
