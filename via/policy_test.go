@@ -32,11 +32,11 @@ func TestPolicyConformance(t *testing.T) {
 		{"small pulses in the NIC", via.Policy{Name: "static", MinPulseSend: 48, MinPulseReceive: 48}, via.Policy{Name: "auto"}, inSoak, nil},
 		{"auto in the NIC, threads", via.Policy{Name: "auto"}, via.Policy{Name: "auto"}, inSoak, []emulator.Option{threads}},
 		{"AMP at the host, threads", atHost(""), atHost(""), always, []emulator.Option{threads}},
-		{"store and forward at the host, small frames", atHost("store-and-forward"), via.Policy{Name: "eager", MinPulseReceive: 17, At: via.AtHost}, notShort,
+		{"store and forward at the host, small frames", atHost("store-and-forward"), via.Policy{Name: "eager", MinPulseReceive: 17, At: via.AtHost}, inSoak,
 			[]emulator.Option{emulator.WithMTU(descriptors.MinMTU), emulator.WithLimits(limits)}},
 		{"schedules at the host, threads, mapped doorbells", atHost("hierarchical"), atHost("table"), inSoak,
 			[]emulator.Option{threads, emulator.WithDoorbells(emulator.DoorbellsMapped)}},
-		{"one at the host, one in the NIC", atHost("auto"), via.Policy{Name: "cut-through", MinPulseSend: 1000}, notShort, nil},
+		{"one at the host, one in the NIC", atHost("auto"), via.Policy{Name: "cut-through", MinPulseSend: 1000}, inSoak, nil},
 	} {
 		if c.when.skip() {
 			continue

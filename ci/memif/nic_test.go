@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"testing"
 
 	_ "github.com/trapeze-nic/trapeze/emulator"
@@ -11,14 +12,18 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// TestNICs runs what every pair of NICs must pass over a memif.
+// TestNICs runs what every pair of NICs must pass over a memif: without ci/memif/run
+// over one that is as memifs are by default.
 func TestNICs(t *testing.T) {
-	for _, tt := range []struct{ name, server, client string }{
+	for i, tt := range []struct{ name, server, client string }{
 		{"interrupts", "", ""},
 		{"polling", "&mode=poll&engine=thread", "&mode=poll&engine=thread"},
 		{"large frames in chains, several rings", "&mtu=8256", "&mtu=8256&buffer=2048&queues=3"},
 		{"large frames in one buffer", "&mtu=8256", "&mtu=8256&buffer=8320&ring=256"},
 	} {
+		if i > 0 && os.Getenv(required) == "" {
+			continue
+		}
 		viatest.Run(t, tt.name, func(t *testing.T) (a, b *via.NIC) {
 			wire := "&wire=memif:" + socketPath(t)
 			return openNIC(t, "emu:?role=server"+wire+tt.server), openNIC(t, "emu:?role=client"+wire+tt.client)
