@@ -100,11 +100,11 @@ func TestListenClientsThatDieWhileConnecting(t *testing.T) {
 // go by themselves, what they had is free again, and they have had no buffers.
 func TestListenDeadClientsAreGivenUp(t *testing.T) {
 	t.Parallel()
-	const ghosts = via.DefaultBacklog
-	nic, address := onPort(t, "&vis=70")
+	const ghosts = 8
+	nic, address := onPort(t, "&vis=12")
 	refused := make(chan error, ghosts)
 	o := via.ConnOptions{MaxMessage: 1 << 20, SendDepth: 8, RecvDepth: 8}
-	l := listen(t, nic, via.ListenConfig{Options: same(o), Refused: func(_ via.Remote, err error) { refused <- err }})
+	l := listen(t, nic, via.ListenConfig{Options: same(o), Backlog: ghosts, Refused: func(_ via.Remote, err error) { refused <- err }})
 	ghost.Ask(t, address, service, ghosts, via.ReliableDelivery, o.MaxMessage)
 	for range ghosts {
 		if err := <-refused; !errors.Is(err, via.ErrPeerLost) {
