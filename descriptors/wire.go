@@ -171,7 +171,10 @@ type ConnectBody struct {
 	Kind        Kind
 	// Options of the sender. Bits that the receiver does not know mean nothing to it.
 	Options ConnectOptions
-	_       uint32
+	// Wire is the number of the sender's wire if that neither loses nor reorders
+	// frames, else zero. In an accept it also says that the connection does without
+	// acknowledgements.
+	Wire uint32
 	// Remote is the discriminator asked for; Local the sender's own.
 	Remote Discriminator
 	Local  Discriminator

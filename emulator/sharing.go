@@ -88,6 +88,6 @@ func (d *Device) unshareAll() {
 // revoke takes back what the device has lent to its peer.
 func (d *Device) revoke() {
 	if l, ok := d.wire.(engine.Lender); ok {
-		d.engine.Exclusive(l.Revoke)
+		d.engine.Exclusive(func() { l.Revoke(0) })
 	}
 }

@@ -75,7 +75,7 @@ func TestFindLost(t *testing.T) {
 	for _, reordered := range []bool{false, true} {
 		c, now := newTestClock()
 		timing := DefaultTiming()
-		r := &reliable{clock: c, timing: &timing, recovery: recovery{reordered: reordered}}
+		r := &reliable{clock: c, timing: &timing, window: &window{recovery: recovery{reordered: reordered}}}
 		for ; r.nxt < 5; r.nxt++ {
 			r.transmissions++
 			r.frames[r.nxt] = cut{sentAt: c.now, number: r.transmissions}

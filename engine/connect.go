@@ -31,8 +31,10 @@ type setup struct {
 	again     time.Duration // when to repeat it
 	to        descriptors.MAC
 	body      descriptors.ConnectBody
-	rights    descriptors.Access         // of the client, if accepting
-	options   descriptors.ConnectOptions // of the client, if accepting
+	// Of the client, if accepting.
+	rights  descriptors.Access
+	options descriptors.ConnectOptions
+	wire    uint32
 }
 
 // setups sets up connections.
@@ -83,7 +85,7 @@ func (c *setups) accept(id uint16, b *descriptors.ConnectAcceptBody) refusal {
 	r.by, ep.request = ep, r
 	ep.remote = r.from
 	ep.remote.ourKey = key
-	s := &setup{command: id, accepting: true, to: r.from.mac, body: ep.body(), rights: r.body.Rights, options: r.body.Options,
+	s := &setup{command: id, accepting: true, to: r.from.mac, body: ep.body(), rights: r.body.Rights, options: r.body.Options, wire: r.body.Wire,
 		deadline: c.now + time.Duration(b.TimeoutMS)*time.Millisecond}
 	s.body.Remote, s.body.Local = r.body.Local, r.body.Remote
 	c.start(ep, s)
@@ -133,6 +135,10 @@ func (c *setups) request(id uint16, b *descriptors.ConnectRequestBody) refusal {
 func (c *setups) send(ep *endpoint) {
 	s := ep.setup
 	h := descriptors.Header{Destination: s.to, Type: descriptors.FrameConnectRequest, SourceEndpoint: ep.id}
+	s.body.Wire = 0
+	if w := c.wire(); ep.reliability != descriptors.Unreliable && (!s.accepting || s.wire == w) {
+		s.body.Wire = w
+	}
 	longest := setupRarely
 	if s.accepting {
 		h.Type, h.DestinationEndpoint, h.Key = descriptors.FrameConnectAccept, ep.remote.endpoint, ep.remote.theirKey

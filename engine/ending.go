@@ -44,6 +44,10 @@ func (c *connections) end(ep *endpoint, reason descriptors.Result, tell bool) {
 	}
 	if ep.ended.due = !c.sendDisconnect(ep); ep.ended.due {
 		c.acks.add(ep)
+	} else if r != nil && r.wire != 0 {
+		// It must be there before the peer sees that the frame has been taken which
+		// ended the connection.
+		c.tx.flush()
 	}
 }
 

@@ -63,7 +63,8 @@ type endpoints struct {
 	acks      list // have to acknowledge something, or to tell the peer of the end
 	prefetch  list // have got receives
 	unsettled list // have been acknowledged, but for settleAll
-	busy      list // have frames under way or wait for credit
+	busy      list // have frames under way that may be lost, or wait for credit there
+	flight    flight
 }
 
 func (l *endpoints) clear(n uint32) {

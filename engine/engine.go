@@ -61,7 +61,7 @@ func New(c Config) (*Engine, error) {
 	p.cqs = completions{counters: &p.counters, reports: &p.reports, memory: &p.regions, bells: &p.bells}
 	p.dma = dma{clock: &p.clock, program: &p.program, regions: &p.regions, config: c.Pipeline}
 	e.tx = transmitter{core: p}
-	e.rx = receiver{core: p, demultiplex: e.demultiplex}
+	e.rx = receiver{core: p, demultiplex: e.demultiplex, conns: &e.conns}
 	e.conns = connections{core: p, tx: &e.tx}
 	e.setups = setups{core: p, random: c.Rand, tx: &e.tx, conns: &e.conns}
 	p.requests = requests{clock: &p.clock, reports: &p.reports}
@@ -118,7 +118,7 @@ func (e *Engine) Exclusive(f func()) {
 func (e *Engine) Reset() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.revoke()
+	e.revoke(0)
 	e.clear()
 }
 

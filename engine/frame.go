@@ -10,6 +10,8 @@ type link struct {
 	progressive Progressive // the port, if it is one
 	pieces      bool        // frames are published piece by piece
 	lender      Lender      // the port, if it is one
+	lossless    Lossless    // the port, if it is one
+	wireSeen    uint32      // number of the wire at the last look
 	// maxPayload is what fits a frame, in bytes; oneBurst is the largest that is
 	// gathered at once.
 	maxPayload, oneBurst uint32
@@ -19,6 +21,9 @@ func newLink(port Port, mac descriptors.MAC, burst int) link {
 	l := link{port: port, mac: mac, checksum: port.Checksum(), maxPayload: uint32(port.MTU() - descriptors.HeaderSize)}
 	l.progressive, _ = port.(Progressive)
 	l.lender, _ = port.(Lender)
+	if !l.checksum {
+		l.lossless, _ = port.(Lossless)
+	}
 	// The checksum stands in the header, so nothing can go before all of the payload.
 	l.pieces = l.progressive != nil && !l.checksum
 	if l.oneBurst = l.maxPayload; l.pieces {
@@ -35,10 +40,11 @@ func (l *link) sign(h *descriptors.Header) {
 	}
 }
 
-// revoke takes back what was lent to the peer in frames.
-func (l *link) revoke() {
+// revoke takes back what was lent to the peer in frames, on behalf of an endpoint or,
+// with zero, of all.
+func (l *link) revoke(owner uint32) {
 	if l.lender != nil {
-		l.lender.Revoke()
+		l.lender.Revoke(owner)
 	}
 }
 
@@ -85,7 +91,7 @@ func (e *Engine) demultiplex(h *descriptors.Header, payload []byte) verdict {
 		return e.onDisconnect(h)
 	}
 	ep := e.endpoint(h.DestinationEndpoint)
-	if ep == nil || h.Key != ep.remote.ourKey || h.Key == 0 || h.SourceEndpoint != ep.remote.endpoint || h.Source != ep.remote.mac {
+	if ep == nil || !ep.from(h) {
 		if h.Type == descriptors.FrameData || h.Type == descriptors.FrameProbe {
 			e.conns.answerUnknown(ep, h)
 		}
@@ -98,6 +104,11 @@ func (e *Engine) demultiplex(h *descriptors.Header, payload []byte) verdict {
 		return refused
 	}
 	return ep.kind.take(ep, h)
+}
+
+// from reports whether a frame is of the endpoint's connection.
+func (ep *endpoint) from(h *descriptors.Header) bool {
+	return h.Key == ep.remote.ourKey && h.Key != 0 && h.SourceEndpoint == ep.remote.endpoint && h.Source == ep.remote.mac
 }
 
 // onDisconnect handles the news that a connection has ended at the other side.

@@ -53,6 +53,25 @@ type Progressive interface {
 	Arrived() (n int, aborted bool)
 }
 
+// Lossless is implemented by ports of wires with two ends that neither lose, double,
+// reorder nor damage a frame: while the link is down frames wait, and Reserve may return
+// nil. New looks for it once. All of it is the goroutine's that uses the port.
+//
+// Between two such ports of one wire connections do without acknowledgements: a frame
+// that the peer's engine has released is where it belongs (SPEC.md 8.12).
+type Lossless interface {
+	// Wire is a number that both ends of the wire have in common, and no other wire
+	// is likely to have. It changes when frames may have been lost after all, since the
+	// wire was set up anew; it is zero while there is none.
+	Wire() uint32
+	// Mark is the position on the wire behind the frame that was committed last. It
+	// is free-running, and moves by less than 2^31 while a frame is under way.
+	Mark() uint32
+	// Taken is the position up to which the peer has released all frames, as far as
+	// this end knows: it may lag behind for some calls.
+	Taken() uint32
+}
+
 // Lender is implemented by ports whose peer can read memory of this host, so that
 // a frame may say where bytes are in place of them (SPEC.md 8.10). New looks for it
 // once. All of it is the goroutine's that uses the port.
@@ -61,9 +80,12 @@ type Lender interface {
 	// far from the start. id is not zero. ok is false if the peer cannot read all
 	// of b, or could not borrow at all.
 	Lend(b []byte) (id uint32, offset uint64, ok bool)
-	// Revoke takes back what was lent in the frames that were committed before. A
-	// peer that has not read it, or is reading it now, learns that from Return.
-	Revoke()
+	// Lent says on whose behalf the frame that was committed last lends, not zero.
+	Lent(owner uint32)
+	// Revoke takes back what was lent on behalf of an owner, zero for all, in the frames
+	// that were committed before. A peer that has not read it, or is reading it now,
+	// learns that from Return. Where a port cannot tell owners apart, it takes all back.
+	Revoke(owner uint32)
 	// Borrow returns n bytes of the peer's memory id from offset on, or nil if it
 	// cannot. They belong to the frame that Receive returned last, may change while
 	// they are read, and stay until Return or Release.

@@ -37,6 +37,7 @@ func (t *transmitter) sendLent(ep *endpoint, m *sending, psn, offset, n uint32, 
 	credit := head(buf, ep, m, psn, offset, n, flags|descriptors.FrameReference)
 	copy(descriptors.ReferencesAt(buf[descriptors.HeaderSize:]), t.references[:count])
 	t.handOver(int(n))
+	t.lender.Lent(ep.id)
 	if r := ep.rel; int32(psn-r.lent) >= 0 {
 		r.lent = psn + 1
 	}
@@ -72,28 +73,33 @@ func (t *transmitter) refer(l *layout, offset, n, tag uint32) (count int, st des
 func (r *reliable) lending() bool { return r != nil && int32(r.lent-r.una) > 0 }
 
 // recall takes back what an endpoint has lent, because its sends end before the
-// peer has acknowledged them: their buffers are the host's again. Other
-// connections' frames that are on the wire lose what they refer to as well, and
-// are sent again.
+// peer has acknowledged them: their buffers are the host's again.
 func (c *connections) recall(ep *endpoint) {
 	if ep.rel.lending() {
-		c.tx.revoke()
+		c.tx.revoke(ep.id)
 	}
 }
 
 // recallRegion takes back what has been lent of a region that the host
 // deregisters.
 func (c *connections) recallRegion(handle uint32) {
-	for _, ep := range c.busy.members {
-		r := ep.rel
-		if !r.lending() {
+	for _, ep := range c.all {
+		if ep == nil || !ep.rel.lending() {
 			continue
 		}
-		for n := r.head; int32(r.next-n) > 0; n++ {
-			if m := r.message(n); m.uses(handle) {
-				c.tx.revoke()
-				return
+		for r, n := ep.rel, ep.rel.head; int32(r.next-n) > 0; n++ {
+			m := r.message(n)
+			if !m.uses(handle) {
+				continue
 			}
+			if r.wire == 0 {
+				c.tx.revoke(ep.id)
+			} else {
+				// It cannot be sent again, and nothing is wrong with those before it.
+				m.status, r.broken = descriptors.StatusProtectionError, true
+				c.fail(ep, descriptors.StatusFlushed, descriptors.ResultDescriptor, true)
+			}
+			break
 		}
 	}
 }

@@ -124,7 +124,7 @@ func TestLoanOfADeregisteredRegion(t *testing.T) {
 // costs time, and nothing else.
 func TestRevokedFramesAreSentAgain(t *testing.T) {
 	o := newOverdue(t, nil)
-	o.a.Revoke()
+	o.a.Revoke(0)
 	o.w.run("the message", func() bool { return o.s.Status().Done() && o.r.Status().Done() })
 	if o.s.Status().Failed() || o.r.Status().Failed() || o.b.void != 3 || o.w.a.e.Counter(descriptors.CounterFramesRetransmitted) != 3 {
 		t.Errorf("%v, %v, %d void, %d sent again", o.s.Status(), o.r.Status(), o.b.void, o.w.a.e.Counter(descriptors.CounterFramesRetransmitted))

@@ -35,6 +35,8 @@ const (
 	// wholeFrames are asked about frames that have arrived whole.
 	wholeFrames  = HookSet(1<<HookDemultiplex | 1<<HookFilterReceive)
 	receiveHooks = HookSet(1<<HookPulseReceive) | wholeFrames
+	// dropping may drop frames.
+	dropping = filterTransmit | wholeFrames
 )
 
 // pulseHooks are those of each direction.

@@ -19,6 +19,15 @@ type receipt struct {
 	entry  layout
 }
 
+// take notes that a frame's payload has been placed, or that this failed.
+func (in *receipt) take(h *descriptors.Header, st descriptors.Status) {
+	in.open, in.extent, in.status = true, h.Extent, st
+	in.received += uint32(h.Length)
+	if h.Flags&descriptors.FrameImmediate != 0 {
+		in.immediate, in.flags = h.Immediate, descriptors.StatusImmediate
+	}
+}
+
 // takeReceive fetches the next receive descriptor into in, unless none is
 // posted. A bad one shows in in.status.
 func (r *receiver) takeReceive(ep *endpoint, in *receipt) bool {

@@ -11,6 +11,7 @@ type receiver struct {
 	*core
 	// demultiplex gives a sound frame to whom it is for.
 	demultiplex func(h *descriptors.Header, payload []byte) verdict
+	conns       *connections
 
 	incoming
 	// lent are the bytes that the frame refers to, if it does not carry its payload.
@@ -18,6 +19,8 @@ type receiver struct {
 	references int // how many of lent there are
 	// joined takes a frame whose bytes are needed in one place; nil until one is.
 	joined []byte
+	// behind says that the last round left frames on the wire.
+	behind bool
 }
 
 // incoming is the frame that is being received. Most come and go at once. One
@@ -43,6 +46,9 @@ type incoming struct {
 	moved   uint32 // of the payload, by hostRcv
 	landed  bool   // some of it is in host memory
 	status  descriptors.Status
+	// untold is a connection that the frame has ended, until the peer is told: once
+	// the frame is released, a peer on a wire that loses nothing takes it for placed.
+	untold *endpoint
 }
 
 // verdict on a frame by its header.
@@ -61,6 +67,7 @@ func (r *receiver) clear() {
 
 // receive takes frames off the wire. It reports whether there were any.
 func (r *receiver) receive() bool {
+	r.behind = true
 	if r.waiting&receiveHooks != 0 {
 		return false
 	}
@@ -75,6 +82,7 @@ func (r *receiver) receive() bool {
 		}
 		buf := r.port.Receive()
 		if buf == nil {
+			r.behind = false
 			return any
 		}
 		any = true
@@ -121,14 +129,14 @@ func (r *receiver) deliver(buf, payload []byte, v verdict) {
 	refers := r.header.Flags&descriptors.FrameReference != 0
 	switch v {
 	case refused:
-		r.count(descriptors.CounterFramesDropped, 1)
+		r.refuse()
 	case placing:
 		r.moved, r.landed = 0, false
 		if r.header.Length == 0 || r.dma.movers[Receive].Whole(int(r.header.Length), r.queued()) {
 			if !refers {
 				r.land(payload)
 			} else if !r.landBorrowed() {
-				r.count(descriptors.CounterFramesDropped, 1)
+				r.refuse()
 				break
 			}
 			r.ep.kind.placed(r.ep, &r.header)
@@ -137,7 +145,7 @@ func (r *receiver) deliver(buf, payload []byte, v verdict) {
 		if refers {
 			var ok bool
 			if buf, payload, ok = r.expand(); !ok {
-				r.count(descriptors.CounterFramesDropped, 1)
+				r.refuse()
 				break
 			}
 		}
@@ -150,6 +158,27 @@ func (r *receiver) deliver(buf, payload []byte, v verdict) {
 			return
 		}
 	}
+	r.release(buf)
+}
+
+// refuse drops a frame. On a wire that loses nothing none is sent again: it is the end
+// of the connection that it is of.
+func (r *receiver) refuse() {
+	r.count(descriptors.CounterFramesDropped, 1)
+	ep, h := r.endpoint(r.header.DestinationEndpoint), &r.header
+	if ep != nil && ep.rel != nil && ep.rel.wire != 0 && h.Type == descriptors.FrameData && ep.from(h) {
+		r.conns.fail(ep, descriptors.StatusTransportError, descriptors.ResultConnectionLost, true)
+	}
+}
+
+// release gives a frame back to the wire. If it has ended its connection the peer is
+// told first, for which there may be no room yet: then the frame stays.
+func (r *receiver) release(buf []byte) {
+	if ep := r.endpoint(r.header.DestinationEndpoint); ep != nil && ep.ended.due && r.lossless != nil {
+		r.held, r.buf, r.seen, r.judged, r.untold, r.grew = true, buf, len(buf), true, ep, r.present()
+		return
+	}
+	r.held = false
 	r.port.Release()
 }
 
@@ -244,6 +273,14 @@ func (r *receiver) land(piece []byte) {
 // resume goes on with a frame that is held. It reports whether anything
 // has moved.
 func (r *receiver) resume() bool {
+	if ep := r.untold; ep != nil {
+		if ep.ended.due && r.present()-r.grew <= r.timing.Dead {
+			return false
+		}
+		r.untold, r.held = nil, false
+		r.port.Release()
+		return true
+	}
 	grew, gone := r.watch()
 	if gone {
 		r.drop()
@@ -275,8 +312,7 @@ func (r *receiver) resume() bool {
 		}
 	}
 	if !r.placing && r.seen == len(r.buf) {
-		r.held = false
-		r.port.Release()
+		r.release(r.buf)
 		return true
 	}
 	return moved || grew
@@ -316,7 +352,7 @@ func (r *receiver) judge() bool {
 	payload := r.buf[descriptors.HeaderSize : descriptors.HeaderSize+int(r.header.Length)]
 	switch r.demultiplex(&r.header, payload) {
 	case refused:
-		r.count(descriptors.CounterFramesDropped, 1)
+		r.refuse()
 	case placing:
 		r.startPlacing(payload)
 	}

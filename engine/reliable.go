@@ -7,9 +7,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 )
 
-// reliable is the state of a connected endpoint whose messages are
-// acknowledged: selective repeat within a window of windowFrames frames
-// (SPEC.md 8.4). Bit i of acked, resend and resent stands for PSN una+i.
+// reliable is the state of a connected endpoint whose messages are acknowledged.
 type reliable struct {
 	nic    *Engine
 	ep     *endpoint
@@ -18,10 +16,6 @@ type reliable struct {
 
 	// Sending.
 	una, nxt uint32 // oldest PSN not acknowledged, next PSN
-	acked    uint64 // arrived out of order at the peer
-	resend   uint64 // to be sent again
-	resent   uint64 // sent again, so of no use to measure the round trip
-	frames   [windowFrames]cut
 	messages []sending
 	head     uint32 // number of the oldest message that is not complete
 	next     uint32 // number of the next message to begin
@@ -30,18 +24,34 @@ type reliable struct {
 	stalled  bool   // something is posted, but there is no credit
 	lent     uint32 // PSN behind the last frame whose payload was lent
 
-	// Receiving. Bit i of have stands for PSN expect+1+i.
-	expect   uint32
-	have     uint64
-	passed   place               // of frame expect-1
-	places   [windowFrames]place // of those that have arrived out of order, by PSN
+	// Receiving.
+	expect   uint32 // next PSN
 	receipts []receipt
 	done     uint32 // number of the oldest message that is not complete
 	offered  uint32 // credit that the peer was told last
 	ackDue   bool   // the peer is to get an acknowledgement
 	ackNow   bool   // at once
 	ackStep  uint64 // step in which it became due
-	twice    uint32 // data frames that have come once more
+
+	liveness
+	wire    uint32 // number of the wire that loses nothing; zero: window is there
+	*window
+}
+
+// window is what it takes to send again what a wire has lost: selective repeat within
+// windowFrames frames (SPEC.md 8.4). Bit i of acked, resend and resent stands for PSN
+// una+i.
+type window struct {
+	acked  uint64 // arrived out of order at the peer
+	resend uint64 // to be sent again
+	resent uint64 // sent again, so of no use to measure the round trip
+	frames [windowFrames]cut
+
+	// Bit i of have stands for PSN expect+1+i.
+	have   uint64
+	passed place               // of frame expect-1
+	places [windowFrames]place // of those that have arrived out of order, by PSN
+	twice  uint32              // data frames that have come once more
 
 	recovery
 	timers
@@ -57,7 +67,6 @@ type timers struct {
 	backOff           time.Duration // until the next question, once there have been maxProbes
 	probes            int           // that have not been answered
 	asked             bool          // for credit, and none has come
-	liveness
 }
 
 // cut is a frame of a message that has been sent.
@@ -71,15 +80,23 @@ type cut struct {
 // reliableVI is the kind of VIs whose messages are acknowledged.
 type reliableVI struct{ vi }
 
-func (k reliableVI) open(ep *endpoint, _ *descriptors.ConnectBody) {
+// open implements kind. What the peer states of its wire decides whether anything can
+// be lost on the way.
+func (k reliableVI) open(ep *endpoint, peer *descriptors.ConnectBody) {
 	sends := min(windowFrames, int(ep.send.mask)+1)
 	receives := min(windowFrames, int(ep.recv.mask)+1)
-	ep.rel = &reliable{
+	r := &reliable{
 		nic: k.Engine, ep: ep, clock: &k.clock, timing: &k.timing,
 		una: ep.remote.ourKey, nxt: ep.remote.ourKey, lent: ep.remote.ourKey, expect: ep.remote.theirKey,
 		messages: make([]sending, sends), receipts: make([]receipt, receives),
-		timers: timers{rto: k.timing.Retransmit, liveness: liveness{heard: k.now}},
+		liveness: liveness{heard: k.now},
 	}
+	if k.checkWire(); peer.Wire != 0 && peer.Wire == k.wire() {
+		ep.kind, r.wire = losslessVI{k}, peer.Wire
+	} else {
+		ep.kind, r.window = k, &window{timers: timers{rto: k.timing.Retransmit}}
+	}
+	ep.rel = r
 	k.prefetch.add(ep)
 }
 
@@ -91,7 +108,7 @@ func (r *reliable) credit() uint32 { return r.done + (r.ep.recv.producer - r.ep.
 
 // transmit implements kind: lost frames go first.
 func (k reliableVI) transmit(ep *endpoint, budget int) bool {
-	r, q := ep.rel, &ep.send
+	r := ep.rel
 	for ; budget > 0; budget-- {
 		if r.resend != 0 {
 			psn := r.una + uint32(bits.TrailingZeros64(r.resend))
@@ -101,27 +118,14 @@ func (k reliableVI) transmit(ep *endpoint, budget int) bool {
 			}
 			continue
 		}
-		if r.nxt-r.una >= windowFrames || r.broken {
+		if r.nxt-r.una >= windowFrames {
 			return false
 		}
-		m := r.message(r.next - 1)
-		if r.head == r.next || m.allCut {
-			if q.posted() == 0 || r.next-r.head >= uint32(len(r.messages)) {
-				return false
-			}
-			if int32(r.limit-r.next) <= 0 {
-				r.stalled = true
+		m := r.upNext()
+		if m == nil {
+			if r.stalled {
 				k.busy.add(ep)
-				return false
 			}
-			r.stalled = false
-			m = r.message(r.next)
-			k.tx.begin(ep, m, r.next)
-			r.next++
-		}
-		if m.status != 0 {
-			r.broken = true
-			r.settle()
 			return false
 		}
 		var flags descriptors.FrameFlags
@@ -133,6 +137,32 @@ func (k reliableVI) transmit(ep *endpoint, budget int) bool {
 		}
 	}
 	return true
+}
+
+// upNext is the message that is to send a frame: the one that has been begun, or else
+// the next, for which it takes a free place and credit. It is nil if there is none.
+func (r *reliable) upNext() *sending {
+	if r.broken {
+		return nil
+	}
+	m := r.message(r.next - 1)
+	if r.head == r.next || m.allCut {
+		if r.ep.send.posted() == 0 || r.next-r.head >= uint32(len(r.messages)) {
+			return nil
+		}
+		if r.stalled = int32(r.limit-r.next) <= 0; r.stalled {
+			return nil
+		}
+		m = r.message(r.next)
+		r.nic.tx.begin(r.ep, m, r.next)
+		r.next++
+	}
+	if m.status != 0 {
+		r.broken = true
+		r.settle()
+		return nil
+	}
+	return m
 }
 
 func (k reliableVI) sent(ep *endpoint, m *sending, psn, offset, n, credit uint32, again bool) {
@@ -173,11 +203,8 @@ func (r *reliable) takeAck(h *descriptors.Header) bool {
 		// It is an old frame that was overtaken, unless it is far behind.
 		return r.una-h.Ack <= 2*windowFrames
 	}
-	if int32(h.Credit-r.limit) > 0 {
-		r.limit, r.probeAt, r.probeGap = h.Credit, 0, 0
-		if r.stalled {
-			r.nic.ready.add(r.ep)
-		}
+	if r.takeCredit(h) {
+		r.probeAt, r.probeGap = 0, 0
 	}
 	if n > 0 {
 		if r.acked|r.resent == 0 {
@@ -195,6 +222,18 @@ func (r *reliable) takeAck(h *descriptors.Header) bool {
 		if r.resend != 0 {
 			r.nic.ready.add(r.ep)
 		}
+	}
+	return true
+}
+
+// takeCredit takes the credit of a frame. It reports whether there is more.
+func (r *reliable) takeCredit(h *descriptors.Header) bool {
+	if int32(h.Credit-r.limit) <= 0 {
+		return false
+	}
+	r.limit = h.Credit
+	if r.stalled {
+		r.nic.ready.add(r.ep)
 	}
 	return true
 }

@@ -40,12 +40,8 @@ func (k reliableVI) take(ep *endpoint, h *descriptors.Header) verdict {
 
 // placed implements kind: the messages that are whole are completed, in order.
 func (k reliableVI) placed(ep *endpoint, h *descriptors.Header) {
-	r, in := ep.rel, k.rx.receipt
-	in.open, in.extent, in.status = true, h.Extent, k.rx.status
-	in.received += uint32(h.Length)
-	if h.Flags&descriptors.FrameImmediate != 0 {
-		in.immediate, in.flags = h.Immediate, descriptors.StatusImmediate
-	}
+	r := ep.rel
+	k.rx.receipt.take(h, k.rx.status)
 	ahead := h.PSN - r.expect
 	if ahead > 0 {
 		r.have |= 1 << (ahead - 1)
@@ -179,7 +175,7 @@ func (c *connections) sendAcks() bool {
 		case r == nil && ep.ended.due:
 			due = !c.sendDisconnect(ep)
 			ep.ended.due = due
-		case r == nil || !r.ackDue && r.have == 0:
+		case r == nil || !r.ackDue && (r.window == nil || r.have == 0):
 			// A data frame has taken the acknowledgement along, and nothing has
 			// arrived out of order that it could not tell.
 			return false

@@ -94,10 +94,11 @@ func (e *Engine) stepWaiting() bool {
 }
 
 // Rest says that nobody will step the engine for a while: the next step looks at
-// the clock.
+// the clock, and what the peer has taken by then it says without being looked at.
 func (e *Engine) Rest() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.askFlight()
 	e.nextLook = 0
 }
 
@@ -149,7 +150,7 @@ func (e *Engine) sleepTime() time.Duration {
 // pending reports whether something is under way that a timer looks after.
 func (e *Engine) pending() bool {
 	return e.rx.held || e.tx.held || e.waiting != 0 || len(e.busy.members) > 0 || len(e.setups.underWay) > 0 || len(e.acks.members) > 0 ||
-		len(e.ready.members) > 0 || len(e.unsettled.members) > 0
+		!e.flight.empty() || len(e.ready.members) > 0 || len(e.unsettled.members) > 0
 }
 
 // Quiet reports whether nothing is under way that a timer looks after.

@@ -31,7 +31,16 @@ func (e *Engine) round() bool {
 		e.settleAll()
 	}
 	e.handed = false
+	flying, taken := !e.flight.empty(), uint32(0)
+	if flying {
+		e.checkWire()
+		taken = e.lossless.Taken()
+	}
 	worked = e.rx.receive() || worked
+	if flying && !e.rx.behind {
+		// What the peer had to say before it took these frames has been heard.
+		e.takeFlight(taken)
+	}
 	if len(e.unsettled.members) > 0 && !e.handed {
 		e.settleAll()
 	}
@@ -74,6 +83,7 @@ func (e *Engine) tick() {
 	e.requests.tick()
 	e.setups.tick()
 	if e.idleDue() {
+		e.checkWire()
 		for _, ep := range e.all {
 			if ep != nil && ep.listed&onBusy == 0 {
 				e.conns.keepAlive(ep)

@@ -305,8 +305,8 @@ func (t *transmitter) sendAck(ep *endpoint, which descriptors.FrameType) bool {
 	if r := ep.rel; r != nil {
 		r.ackDue, r.offered = false, r.credit()
 		h.PSN, h.Ack, h.Credit = r.nxt, r.expect, r.offered
-		if which == descriptors.FrameAck {
-			h.Extent, h.Offset, h.Message = uint32(r.have), uint32(r.have>>32), r.twice
+		if w := r.window; w != nil && which == descriptors.FrameAck {
+			h.Extent, h.Offset, h.Message = uint32(w.have), uint32(w.have>>32), w.twice
 		}
 	}
 	t.launch(buf)

@@ -3,6 +3,7 @@ package wire
 import (
 	"fmt"
 	"math/bits"
+	"math/rand/v2"
 	"sync/atomic"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
@@ -56,14 +57,20 @@ type Memory struct {
 	mtu    int
 	// down is shared by both ends: the link is up while it is zero.
 	down *atomic.Uint32
-	// plug and end are this end's bits of down: pulled, closed. noReceive are the bits
-	// with which nothing arrives here: not the other end's close, since frames from
-	// before it still arrive.
-	plug, end, noReceive uint32
-	peer                 *Memory
-	wake                 Hook
-	link                 Hook
+	// plug and end are this end's bits of down: pulled, closed.
+	plug, end uint32
+	number    uint32 // of the wire
+	peer      *Memory
+	wake      Hook
+	link      Hook
 }
+
+// These are the bits of down of either end: with a plug out frames wait, and once an end
+// is closed they are lost.
+const (
+	memoryPlugs uint32 = 1 | 4
+	memoryEnds  uint32 = 2 | 8
+)
 
 // NewMemory makes a wire and returns its two ends.
 func NewMemory(o MemoryOptions) (a, b *Memory, err error) {
@@ -71,8 +78,9 @@ func NewMemory(o MemoryOptions) (a, b *Memory, err error) {
 		return nil, nil, err
 	}
 	ab, ba, down := newPartsRing(o.Ring), newPartsRing(o.Ring), new(atomic.Uint32)
-	a = &Memory{tx: ab, rx: ba, mtu: o.MTU, down: down, plug: 1, end: 2, noReceive: 1 | 2 | 4}
-	b = &Memory{tx: ba, rx: ab, mtu: o.MTU, down: down, plug: 4, end: 8, noReceive: 4 | 8 | 1, peer: a}
+	number := newNumber()
+	a = &Memory{tx: ab, rx: ba, mtu: o.MTU, down: down, plug: 1, end: 2, number: number}
+	b = &Memory{tx: ba, rx: ab, mtu: o.MTU, down: down, plug: 4, end: 8, number: number, peer: a}
 	a.peer = b
 	return a, b, nil
 }
@@ -84,10 +92,13 @@ func NewLoopback(o MemoryOptions) (*Memory, error) {
 		return nil, err
 	}
 	r := newPartsRing(o.Ring)
-	m := &Memory{tx: r, rx: r, mtu: o.MTU, down: new(atomic.Uint32), plug: 1, end: 2, noReceive: 1 | 2}
+	m := &Memory{tx: r, rx: r, mtu: o.MTU, down: new(atomic.Uint32), plug: 1, end: 2, number: newNumber()}
 	m.peer = m
 	return m, nil
 }
+
+// newNumber draws the number of a wire.
+func newNumber() uint32 { return rand.Uint32() | 1 }
 
 // MTU returns the largest frame in bytes.
 func (m *Memory) MTU() int { return m.mtu }
@@ -95,9 +106,19 @@ func (m *Memory) MTU() int { return m.mtu }
 // Checksum returns false: memory does not damage frames.
 func (m *Memory) Checksum() bool { return false }
 
-// Reserve is described at engine.Port.
+// Wire is described at engine.Lossless.
+func (m *Memory) Wire() uint32 { return m.number }
+
+// Mark is described at engine.Lossless.
+func (m *Memory) Mark() uint32 { return m.tx.head }
+
+// Taken is described at engine.Lossless.
+func (m *Memory) Taken() uint32 { return m.tx.freed.Load() }
+
+// Reserve is described at engine.Port. With a plug out there is no room.
 func (m *Memory) Reserve(n int) []byte {
-	if uint(n) > uint(m.mtu) {
+	if uint(n) > uint(m.mtu) || m.down.Load()&memoryPlugs != 0 {
+		m.tx.reserved = false
 		return nil
 	}
 	return m.tx.reserve(n)
@@ -106,7 +127,7 @@ func (m *Memory) Reserve(n int) []byte {
 // Commit is described at engine.Port.
 func (m *Memory) Commit() {
 	switch {
-	case m.down.Load() != 0:
+	case m.down.Load()&memoryEnds != 0:
 		m.tx.abort()
 	case m.tx.open:
 		m.tx.finish()
@@ -118,7 +139,7 @@ func (m *Memory) Commit() {
 
 // Publish is described at engine.Progressive.
 func (m *Memory) Publish(n int) {
-	if m.down.Load() != 0 {
+	if m.down.Load()&memoryEnds != 0 {
 		m.tx.abort()
 		return
 	}
@@ -137,10 +158,10 @@ func (m *Memory) Abort() {
 }
 
 // Arrived is described at engine.Progressive. A frame that has not arrived whole
-// when the link goes down never will.
+// when an end is closed never will.
 func (m *Memory) Arrived() (n int, aborted bool) {
 	got, whole, gone := m.rx.progress()
-	return int(got), gone || !whole && m.down.Load() != 0
+	return int(got), gone || !whole && m.down.Load()&memoryEnds != 0
 }
 
 // Flush is described at engine.Port.
@@ -150,11 +171,17 @@ func (m *Memory) Flush() {
 	}
 }
 
-// Receive is described at engine.Port.
+// Receive is described at engine.Port. Frames that the other end sent before it was
+// closed still arrive.
 func (m *Memory) Receive() []byte {
-	if m.down.Load()&m.noReceive != 0 {
-		m.rx.discard()
-		return nil
+	if down := m.down.Load(); down != 0 {
+		if down&m.end != 0 {
+			m.rx.discard()
+			return nil
+		}
+		if down&memoryPlugs != 0 {
+			return nil
+		}
 	}
 	return m.rx.take()
 }
@@ -179,6 +206,11 @@ func (m *Memory) SetLink(up bool) {
 		m.down.Or(m.plug)
 	}
 	m.tellLink()
+	if up {
+		// There may be frames that have waited.
+		m.wake.Call()
+		m.peer.wake.Call()
+	}
 }
 
 // Close is described at Port.

@@ -28,7 +28,8 @@
 //
 // Versions are the oldest and the newest that the connector speaks, 16 bits
 // each; the listener picks one. Flags stand in bits 63:32: 1 shares memory, 2
-// takes part in membarrier(2), 4 wakes with bells. The socket stays open: it ends with the process
+// takes part in membarrier(2), 4 wakes with bells, 8 knows that the loans of single frames
+// can be void. The socket stays open: it ends with the process
 // that holds it, which is how a peer's death is noticed.
 //
 // # Memory
@@ -48,7 +49,7 @@
 //
 //	bits 15:0   length of the frame in bytes
 //	bits 31:16  how many of them have arrived
-//	bits 39:32  1: the frame has ended, 2: it was given up
+//	bits 39:32  1: the frame has ended, 2: it was given up, or its loans are void
 //	bits 63:40  number of the frame plus one, modulo 2^24
 //
 // Frame i has word i mod R/64. It follows its predecessor in the ring, at the
@@ -72,7 +73,16 @@
 //
 // A receiver reads the bytes, then void, in this order, and drops a frame whose
 // loan is void: what it has read may be anything. The frames before a number are
-// the R/64 before it that can be on their way.
+// the R/64 before it that can be on their way. If both ends have flag 8, the loans of
+// one frame are void by bit 33 of its word, too, which the receiver reads after void: so
+// other frames on the wire keep theirs.
+//
+// # Frames that wait
+//
+// While a plug is out nothing is lost: Reserve has no room, and what was sent before
+// arrives once both plugs are in. A receiver tells by freed what it has released, in
+// order: where both ends have flag 8, that is enough for [engine.Lossless]. The inode
+// number of the file is what both ends have in common.
 //
 // # Sleeping
 //

@@ -195,10 +195,21 @@ func (p *Port) Lend(b []byte) (id uint32, offset uint64, ok bool) {
 	return 0, 0, false
 }
 
-// Revoke is described at engine.Lender. It is the data path's.
-func (p *Port) Revoke() {
+// Lent is described at engine.Lender. It is the data path's.
+func (p *Port) Lent(owner uint32) {
 	if p.session != nil {
+		p.tx.lend(owner)
+	}
+}
+
+// Revoke is described at engine.Lender. It is the data path's.
+func (p *Port) Revoke(owner uint32) {
+	switch {
+	case p.session == nil:
+	case owner == 0 || !p.session.single:
 		p.tx.revoke()
+	default:
+		p.tx.revokeOf(owner)
 	}
 }
 

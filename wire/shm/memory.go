@@ -71,9 +71,10 @@ func checkFile(fd int, seals int, end uint64) (whole bool, err error) {
 
 // mapping is mapped memory that more than one goroutine knows of.
 type mapping struct {
-	of  *mappings
-	mu  sync.Mutex
-	mem []byte // nil once it is unmapped
+	of     *mappings
+	number uint32 // of a connection's file: who else maps it has the same
+	mu     sync.Mutex
+	mem    []byte // nil once it is unmapped
 }
 
 // use calls f while the memory is mapped, or not at all.
@@ -142,5 +143,17 @@ func (m *mappings) mapRings(fd, ring int) (*mapping, error) {
 	if err := unix.Fstatfs(fd, &fs); err != nil || fs.Type != unix.TMPFS_MAGIC {
 		return nil, fmt.Errorf("%w: its file is not made of normal pages", ErrMemory)
 	}
-	return m.mapFile(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_POPULATE)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMemory, os.NewSyscallError("fstat", err))
+	}
+	n, err := m.mapFile(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_POPULATE)
+	if err == nil {
+		n.number = numberOfFile(st.Ino)
+	}
+	return n, err
 }
+
+// numberOfFile is a number for a file in memory, not zero. Two files of one kernel that
+// are there at the same time have two inode numbers.
+func numberOfFile(inode uint64) uint32 { return max(uint32(inode^inode>>32), 1) }

@@ -11,7 +11,7 @@ import (
 )
 
 // Port is one end of a wire between two processes. It implements wire.Port,
-// engine.Progressive and engine.Lender. It lends memory if Options.Share is set.
+// engine.Progressive, engine.Lossless and engine.Lender. It lends memory if Options.Share is set.
 //
 // While no peer is connected the link is down. A port looks for a peer, or waits
 // for one, until it is closed.
@@ -56,6 +56,7 @@ type Port struct {
 var (
 	_ wire.Port          = (*Port)(nil)
 	_ engine.Progressive = (*Port)(nil)
+	_ engine.Lossless    = (*Port)(nil)
 	_ engine.Lender      = (*Port)(nil)
 )
 
@@ -73,7 +74,10 @@ const (
 	// stateRetired: there is memory to give back with the next Reserve.
 	stateRetired
 
-	stateDown = stateLost | statePulled | statePeerPulled | stateClosed
+	// With a plug out frames wait. With any other bit they are lost, since there is no
+	// peer, or another one.
+	statePlugs = statePulled | statePeerPulled
+	stateDown  = stateLost | statePlugs | stateClosed
 )
 
 // New opens one end of a wire. It returns once the socket is made, or, if
@@ -106,14 +110,17 @@ func (p *Port) MTU() int { return p.mtu }
 // Checksum returns false: memory does not damage frames.
 func (p *Port) Checksum() bool { return false }
 
-// Reserve is described at engine.Port. While the link is down it gives memory
-// from which nothing is sent.
+// Reserve is described at engine.Port. With a plug out there is no room; while there is
+// no peer it gives memory from which nothing is sent.
 func (p *Port) Reserve(n int) []byte {
 	if uint(n) > uint(p.mtu) {
 		p.tx.abort()
 		return nil
 	}
 	if p.state.Load() != 0 && !p.settleSend() {
+		if p.state.Load()&^statePlugs == 0 {
+			return nil
+		}
 		return p.scratch[:n:n]
 	}
 	b := p.tx.reserve(uint32(n))
@@ -127,19 +134,48 @@ func (p *Port) Reserve(n int) []byte {
 func (p *Port) Commit() {
 	switch {
 	case p.tx.open:
-		if p.state.Load() != 0 {
+		if p.state.Load()&^statePlugs != 0 {
 			p.tx.abort()
 		} else {
 			p.tx.finish()
 		}
 		p.notify()
 	case !p.tx.reserved:
-	case p.state.Load() != 0:
+	case p.state.Load()&^statePlugs != 0:
 		p.tx.reserved = false
 	default:
 		p.tx.commit()
 	}
 }
+
+// Wire is described at engine.Lossless.
+func (p *Port) Wire() uint32 {
+	if p.state.Load()&(stateFresh|stateClosed) == stateFresh && !p.rx.held {
+		p.turn()
+	}
+	if p.session == nil || !p.session.single || p.state.Load()&^statePlugs != 0 {
+		return 0
+	}
+	return p.session.memory.number
+}
+
+// Mark is described at engine.Lossless.
+func (p *Port) Mark() uint32 { return p.tx.head }
+
+// Taken is described at engine.Lossless. The word that says it is on a cache line that
+// the peer writes, so it is not read each time.
+func (p *Port) Taken() uint32 {
+	if p.tx.asked++; p.tx.asked%takenEvery == 0 && p.session != nil {
+		if p.tx.look(); p.tx.fault != nil {
+			p.drop(p.tx.fault)
+		}
+	}
+	return p.tx.freedSeen
+}
+
+// takenEvery is how many calls of Taken there are to each look at what the peer has
+// taken: about as many rounds of an engine as a cache line takes from core to core.
+const takenEvery = 16
 
 // Flush is described at engine.Port.
 func (p *Port) Flush() {
@@ -153,7 +189,7 @@ func (p *Port) Flush() {
 
 // Publish is described at engine.Progressive.
 func (p *Port) Publish(n int) {
-	if p.state.Load() != 0 {
+	if p.state.Load()&^statePlugs != 0 {
 		p.Abort()
 		return
 	}
@@ -190,13 +226,13 @@ func (p *Port) Receive() []byte {
 }
 
 // Arrived is described at engine.Progressive. A frame that has not arrived whole
-// when the link goes down never will.
+// when the peer leaves never will.
 func (p *Port) Arrived() (n int, aborted bool) {
 	n, aborted = p.rx.progress()
 	if p.rx.fault != nil {
 		p.drop(p.rx.fault)
 	}
-	return n, aborted || p.rx.held && !p.rx.ended && p.state.Load()&stateDown != 0
+	return n, aborted || p.rx.held && !p.rx.ended && p.state.Load()&(stateLost|stateClosed) != 0
 }
 
 // Release is described at engine.Port.

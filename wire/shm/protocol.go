@@ -18,6 +18,7 @@ const (
 	flagShare   = 1
 	flagBarrier = 2
 	flagBell    = 4
+	flagSingle  = 8
 	flagsShift  = 32
 )
 
@@ -106,7 +107,7 @@ func greetingOf(m message) (greeting, error) {
 
 // greet is what this side says, with the versions that it offers or has chosen.
 func (p *Port) greet(oldest, newest uint16, ring int) greeting {
-	g := greeting{oldest: oldest, newest: newest, mtu: p.mtu, ring: ring, flags: flagBell}
+	g := greeting{oldest: oldest, newest: newest, mtu: p.mtu, ring: ring, flags: flagBell | flagSingle}
 	if p.options.Share {
 		g.flags |= flagShare
 	}

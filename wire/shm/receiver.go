@@ -161,6 +161,9 @@ func (r *receiver) release() {
 // revoked reports whether the loans of the frame that is held are void. Before a
 // number are those frames that can be on their way: as many as there are words.
 func (r *receiver) revoked() bool {
+	if atomic.LoadUint64(r.word(r.number))>>flagShift&flagAborted != 0 {
+		return true
+	}
 	v := atomic.LoadUint64(r.void)
 	return v&voidAll != 0 || v&voidBefore != 0 && uint32(v)-r.number-1 < uint32(len(r.words))
 }
@@ -168,14 +171,4 @@ func (r *receiver) revoked() bool {
 func (r *receiver) free() {
 	atomicmem.Store32(r.freed, r.tail)
 	r.freedLast = r.tail
-}
-
-// discard drops what has arrived, at most one ring full of it.
-func (r *receiver) discard() {
-	for range r.words {
-		if r.take() == nil {
-			return
-		}
-		r.release()
-	}
 }

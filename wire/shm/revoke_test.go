@@ -43,7 +43,7 @@ func TestRevoke(t *testing.T) {
 		t.Fatal(err)
 	}
 	lentAt(t, a, mem)
-	a.Revoke() // nothing has been sent yet
+	a.Revoke(0) // nothing has been sent yet
 	if !b.Return() {
 		t.Error("nothing was borrowed, and yet is void")
 	}
@@ -54,7 +54,7 @@ func TestRevoke(t *testing.T) {
 		if !valid(t, b, id) {
 			t.Fatalf("round %d: void before it was revoked", round)
 		}
-		a.Revoke()
+		a.Revoke(0)
 		lentFrame(t, a)
 		for range 2 {
 			if valid(t, b, id) {
@@ -69,7 +69,7 @@ func TestRevoke(t *testing.T) {
 	lentFrame(t, a)
 	b.Receive()
 	b.Borrow(id, 0, page)
-	a.Revoke()
+	a.Revoke(0)
 	if b.Return() {
 		t.Error("good though it was revoked in the middle")
 	}
@@ -109,7 +109,7 @@ func TestRevokeAtTheEnd(t *testing.T) {
 		t.Error("good after the lender has gone")
 	}
 	b.Release()
-	a.Revoke() // nobody is there
+	a.Revoke(0) // nobody is there
 }
 
 // TestBorrowOverSessions: a frame of a peer that is gone refers to nothing of the

@@ -27,9 +27,15 @@ type sender struct {
 	batch       bool
 
 	heard uint32 // frames that the peer had sent when this side answered last
+	asked uint32 // how often somebody wanted to know what the peer has taken
+
+	loans []loanOf // by frame number; nil as long as nothing has been lent
 
 	fault *PeerError
 }
+
+// loanOf says on whose behalf a frame lends.
+type loanOf struct{ number, owner uint32 }
 
 // A frame that goes out alone and has so many bytes is demoted. Smaller ones the
 // receiver fetches while it polls, and with larger ones it begins before the end
@@ -139,6 +145,31 @@ func (s *sender) abort() {
 
 // revoke makes the loans of all frames before the next one void.
 func (s *sender) revoke() { atomicmem.Store64(s.void, voidBefore|uint64(s.number)) }
+
+// lend notes on whose behalf the frame that was committed last lends.
+func (s *sender) lend(owner uint32) {
+	if s.loans == nil {
+		s.loans = make([]loanOf, len(s.words))
+	}
+	s.loans[(s.number-1)&uint32(len(s.loans)-1)] = loanOf{s.number - 1, owner}
+}
+
+// revokeOf makes the loans void of all frames before the next one that lend on behalf of
+// owner.
+func (s *sender) revokeOf(owner uint32) {
+	for i, l := range s.loans {
+		// An older frame's word is another one's by now.
+		if l.owner != owner || s.number-1-l.number >= uint32(len(s.loans)) {
+			continue
+		}
+		s.loans[i].owner = 0
+		if s.batch && l.number == s.firstNumber {
+			s.first |= flagAborted << flagShift
+		} else {
+			atomicmem.Store64(s.word(l.number), *s.word(l.number)|flagAborted<<flagShift)
+		}
+	}
+}
 
 // tell writes the word of the open frame.
 func (s *sender) tell(flags uint64) {

@@ -19,6 +19,7 @@ type session struct {
 	tx     sender
 	rx     receiver
 	shared bool // both agree to share memory
+	single bool // both know that loans of single frames can be void
 	// offered: the peer has been told what is exported. Guarded by Port.mu.
 	offered bool
 	fence   atomic.Uint32
@@ -56,7 +57,7 @@ func newSession(c *conn, m *mapping, ring int, listening bool, ours, theirs gree
 	return &session{conn: c, memory: m,
 		tx:     sender{half: first, light: light},
 		rx:     receiver{half: second, limit: uint32(theirs.mtu), eighth: uint32(ring / 8), slept: slept},
-		shared: ours.flags&theirs.flags&flagShare != 0,
+		shared: ours.flags&theirs.flags&flagShare != 0, single: ours.flags&theirs.flags&flagSingle != 0,
 		bells:  ours.flags&theirs.flags&flagBell != 0, bell: peerBell{fd: -1}, slept: slept,
 		done: make(chan struct{}), answers: map[answer]chan struct{}{}}
 }
@@ -228,5 +229,6 @@ func (p *Port) peerPlug(s *session, m message) error {
 	}
 	err := s.conn.send(message{kind: kindLinkSeen, id: m.id}, -1)
 	p.link.Call()
+	p.wake.Call() // for frames that have waited, either way
 	return err
 }

@@ -152,7 +152,9 @@ func TestPlugs(t *testing.T) {
 		if a.LinkUp() || b.LinkUp() {
 			t.Fatal("link is up")
 		}
-		sendTo(t, a, make([]byte, 100))
+		if a.Reserve(100) != nil {
+			t.Fatal("room for a frame while the link is down")
+		}
 		a.SetLink(true)
 		if a.LinkUp() {
 			t.Fatal("link is up though the other plug is out")

@@ -18,11 +18,7 @@ func (p *Port) settleReceive() bool {
 	case state&(stateLost|stateClosed) != 0:
 		p.leave()
 		return false
-	case state&(statePulled|statePeerPulled) != 0:
-		p.rx.discard()
-		if p.rx.fault != nil {
-			p.drop(p.rx.fault)
-		}
+	case state&statePlugs != 0:
 		return false
 	}
 	return true
@@ -155,6 +151,7 @@ func (p *Port) SetLink(up bool) {
 		p.state.And(^statePulled)
 	}
 	p.link.Call()
+	p.wake.Call() // for frames that have waited
 }
 
 // Close is described at wire.Port. The memory in which the data path may be
