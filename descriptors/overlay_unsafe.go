@@ -38,6 +38,15 @@ func CompletionsAt(b []byte) []Completion { return overlaySlice[Completion](b, C
 // nil if the frame is too short or not aligned to 4 bytes.
 func HeaderAt(frame []byte) *Header { return overlay[Header](frame, 4) }
 
+// SamePath reports whether two headers have the same stations, EtherType, version, type,
+// endpoints and key.
+func (h *Header) SamePath(other *Header) bool {
+	// Words 0 and 1 are stations to type, 2 flags, length and destination endpoint, 3
+	// source endpoint and key.
+	a, b := (*[4]uint64)(unsafe.Pointer(h)), (*[4]uint64)(unsafe.Pointer(other))
+	return a[0] == b[0] && a[1] == b[1] && a[3] == b[3] && h.DestinationEndpoint == other.DestinationEndpoint
+}
+
 // ConnectBodyAt lays a connection body over the payload of a frame, or returns
 // nil if it is too short or not aligned to 4 bytes.
 func ConnectBodyAt(payload []byte) *ConnectBody { return overlay[ConnectBody](payload, 4) }

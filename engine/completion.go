@@ -91,14 +91,27 @@ func (c *completions) destroy(b *descriptors.CQBody) refusal {
 // complete ends the oldest token of a queue: descriptor, then completion entry,
 // then interrupt. st lacks StatusDone and the operation.
 func (c *completions) complete(ep *endpoint, q *workQueue, t descriptors.Token, length, immediate uint32, st descriptors.Status) {
+	var seg *descriptors.ControlSegment
+	if r, off := c.memory.reach(t.Handle, ep.ptag, t.Address, descriptors.ControlSegmentSize, true); r != nil {
+		seg = descriptors.ControlAt(c.memory.window(r, off, descriptors.ControlSegmentSize, true))
+	}
+	c.end(ep, q, t, seg, length, immediate, st)
+}
+
+// completeWith does what complete does for the descriptor of l.
+func (c *completions) completeWith(l *layout, ep *endpoint, q *workQueue, t descriptors.Token, length, immediate uint32, st descriptors.Status) {
+	if l.stamp != c.memory.stamp || l.descriptor == nil {
+		c.complete(ep, q, t, length, immediate, st)
+		return
+	}
+	c.end(ep, q, t, l.descriptor, length, immediate, st)
+}
+
+// end is complete with the descriptor's memory, nil if the host has taken it away.
+func (c *completions) end(ep *endpoint, q *workQueue, t descriptors.Token, seg *descriptors.ControlSegment, length, immediate uint32, st descriptors.Status) {
 	st |= descriptors.StatusDone
 	if q.receive {
 		st |= descriptors.StatusOpReceive
-	}
-	r, off := c.memory.reach(t.Handle, ep.ptag, t.Address, descriptors.ControlSegmentSize, true)
-	var seg *descriptors.ControlSegment
-	if r != nil {
-		seg = descriptors.ControlAt(c.memory.window(r, off, descriptors.ControlSegmentSize, true))
 	}
 	if seg == nil {
 		code := descriptors.EventCompletionProtect

@@ -128,14 +128,11 @@ func (k losslessVI) sent(ep *endpoint, m *sending, psn, _, n, credit uint32, _ b
 func (k losslessVI) take(ep *endpoint, h *descriptors.Header) verdict {
 	r := ep.rel
 	r.hear(r.clock)
-	if h.Ack-r.una > r.nxt-r.una && int32(h.Ack-r.una) > 0 {
+	// The wire may have told more than the peer knew when it sent the frame.
+	if int32(h.Ack-r.nxt) > 0 {
 		return refused
 	}
-	r.takeCredit(h)
-	if int32(h.Ack-r.una) > 0 {
-		r.una = h.Ack
-		k.unsettled.add(ep)
-	}
+	r.acknowledged(h)
 	switch h.Type {
 	case descriptors.FrameAck:
 		return taken
@@ -153,6 +150,15 @@ func (k losslessVI) take(ep *endpoint, h *descriptors.Header) verdict {
 		return refused
 	}
 	return placing
+}
+
+// acknowledged takes the acknowledgement and the credit that a frame carries.
+func (r *reliable) acknowledged(h *descriptors.Header) {
+	r.takeCredit(h)
+	if int32(h.Ack-r.una) > 0 {
+		r.una = h.Ack
+		r.nic.unsettled.add(r.ep)
+	}
 }
 
 // arrived is how many bytes of the message have arrived.

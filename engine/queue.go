@@ -51,7 +51,7 @@ func (m *regions) mapRing(q *workQueue) bool {
 // into l. A zero status means that
 // the descriptor is sound; control is valid then.
 func (m *regions) fetch(tag uint32, t descriptors.Token, l *layout) (c control, st descriptors.Status) {
-	l.segments, l.total, l.at, l.base, l.checked = l.segments[:0], 0, 0, 0, false
+	l.segments, l.total, l.at, l.base, l.checked, l.descriptor = l.segments[:0], 0, 0, 0, false, nil
 	if t.Address%descriptors.DescriptorAlign != 0 || t.Flags != 0 {
 		return c, descriptors.StatusFormatError
 	}
@@ -60,6 +60,7 @@ func (m *regions) fetch(tag uint32, t descriptors.Token, l *layout) (c control, 
 	if seg == nil {
 		return c, descriptors.StatusProtectionError
 	}
+	l.descriptor, l.stamp = seg, m.stamp
 	c = control{bits: seg.Control, immediate: seg.Immediate, length: seg.Length}
 	count := uint64(seg.SegCount)
 	if seg.Reserved != 0 || c.bits&descriptors.ControlReserved != 0 || c.bits.Op() != descriptors.OpSend || count > uint64(m.limits.Segments) {

@@ -11,7 +11,6 @@ type receipt struct {
 	immediate uint32
 	flags     descriptors.Status // StatusImmediate if there is any
 	open      bool               // a frame of it has arrived
-	revoked   uint64             // regions.revoked when its segments were checked
 	status    descriptors.Status // non-zero: it has failed on this side
 	// tabled says that the payload goes where an entry of the payload table said,
 	// not where the descriptor says.
@@ -48,7 +47,7 @@ func (r *receiver) takeReceive(ep *endpoint, in *receipt) bool {
 		in.status = descriptors.StatusFormatError // a receive has no inline data
 	}
 	if in.status == 0 {
-		in.status, in.revoked = r.regions.check(&in.layout, ep.ptag, true), r.regions.revoked
+		in.status = r.regions.check(&in.layout, ep.ptag, true)
 	}
 	return true
 }
@@ -61,7 +60,7 @@ func (r *receiver) destination(ep *endpoint, in *receipt, st descriptors.Status,
 	if in.tabled = r.entry != nil; in.tabled {
 		l := &in.entry
 		l.segments = append(l.segments[:0], *r.entry)
-		l.total, l.at, l.base = r.entry.length, 0, 0
+		l.total, l.at, l.base, l.memory = r.entry.length, 0, 0, nil
 		room = l.total
 	}
 	switch {

@@ -92,7 +92,9 @@ func (r *receiver) receive() bool {
 				continue
 			}
 		}
-		r.takeFrame(buf)
+		if !r.lane(buf) {
+			r.takeFrame(buf)
+		}
 	}
 	return any
 }

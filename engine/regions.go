@@ -46,10 +46,12 @@ type regions struct {
 	bus    Memory
 	limits Limits
 	epoch  uint64 // of the windows; never zero
+	// stamp changes whenever a window or a region ceases to be: what was found with the
+	// same stamp need not be looked for again. It is never zero.
+	stamp uint64
 
-	table   []region
-	free    []uint32 // slots of table, oldest first
-	revoked uint64   // regions that have been deregistered
+	table []region
+	free  []uint32 // slots of table, oldest first
 	ptags   []ptag
 }
 
@@ -60,7 +62,10 @@ func (m *regions) clear() {
 }
 
 // renew forgets the windows of an older generation of the bus.
-func (m *regions) renew() { m.epoch = m.bus.Generation() + 1 }
+func (m *regions) renew() {
+	m.epoch = m.bus.Generation() + 1
+	m.stamp++
+}
 
 // createPtag makes a new protection tag; its command has no body.
 func (m *regions) createPtag(*descriptors.PtagBody) (descriptors.PtagBody, refusal) {
@@ -147,7 +152,7 @@ func (m *regions) deregister(handle uint32) refusal {
 	r := &m.table[i]
 	m.ptag(r.ptag).users--
 	*r = region{last: r.last}
-	m.revoked++
+	m.stamp++
 	m.free = append(m.free, i)
 	return refusal{}
 }
@@ -239,7 +244,17 @@ type layout struct {
 	at       int    // segment of the last access
 	base     uint32 // message offset at which that segment starts
 	checked  bool   // inline data, which was checked with the descriptor
+
+	// What was found when the descriptor was fetched, good as long as stamp is that of
+	// the regions: the descriptor, and the memory of the message if it is in one piece.
+	stamp      uint64
+	descriptor *descriptors.ControlSegment
+	memory     []byte
 }
+
+// inOnePiece reports whether the memory of the message is known and may be used.
+func (m *regions) inOnePiece(l *layout) bool { return l.stamp == m.stamp && l.memory != nil }
+
 
 // uses reports whether a segment lies in region handle.
 func (l *layout) uses(handle uint32) bool {
@@ -253,11 +268,18 @@ func (l *layout) uses(handle uint32) bool {
 
 // check looks at every segment before any byte moves.
 func (m *regions) check(l *layout, tag uint32, write bool) descriptors.Status {
+	if l.memory = nil; l.stamp != m.stamp {
+		l.stamp, l.descriptor = m.stamp, nil
+	}
 	for i := range l.segments {
 		s := &l.segments[i]
-		if r, _ := m.reach(s.handle, tag, s.address, uint64(s.length), write); r == nil {
+		r, off := m.reach(s.handle, tag, s.address, uint64(s.length), write)
+		if r == nil {
 			m.count(descriptors.CounterProtectionErrors, 1)
 			return descriptors.StatusProtectionError
+		}
+		if len(l.segments) == 1 && r.epoch == m.epoch {
+			l.memory = r.whole[off : off+uint64(s.length)]
 		}
 	}
 	return 0
@@ -286,6 +308,10 @@ func (m *regions) next(l *layout, offset uint32, n int, tag uint32, write bool) 
 
 // gather copies len(dst) bytes of a message from host memory, from offset on.
 func (m *regions) gather(dst []byte, l *layout, offset uint32, tag uint32) descriptors.Status {
+	if m.inOnePiece(l) {
+		copy(dst, l.memory[offset:])
+		return 0
+	}
 	for len(dst) > 0 {
 		w, st := m.next(l, offset, len(dst), tag, false)
 		if st != 0 {
@@ -300,6 +326,9 @@ func (m *regions) gather(dst []byte, l *layout, offset uint32, tag uint32) descr
 // scatter copies src into a message's host memory, from offset on. landed says
 // whether any byte of it was written.
 func (m *regions) scatter(src []byte, l *layout, offset uint32, tag uint32) (landed bool, st descriptors.Status) {
+	if m.inOnePiece(l) {
+		return copy(l.memory[offset:], src) > 0, 0
+	}
 	for len(src) > 0 {
 		w, st := m.next(l, offset, len(src), tag, true)
 		if st != 0 {

@@ -34,7 +34,8 @@ type reliable struct {
 	ackStep  uint64 // step in which it became due
 
 	liveness
-	wire    uint32 // number of the wire that loses nothing; zero: window is there
+	wire    uint32             // number of the wire that loses nothing; zero: window is there
+	inbound descriptors.Header // what the peer's data frames over it have in common
 	*window
 }
 
@@ -93,6 +94,9 @@ func (k reliableVI) open(ep *endpoint, peer *descriptors.ConnectBody) {
 	}
 	if k.checkWire(); peer.Wire != 0 && peer.Wire == k.wire() {
 		ep.kind, r.wire = losslessVI{k}, peer.Wire
+		r.inbound = descriptors.Header{Destination: k.mac, Source: ep.remote.mac, EtherType: descriptors.EtherType,
+			Version: descriptors.WireVersion, Type: descriptors.FrameData,
+			DestinationEndpoint: ep.id, SourceEndpoint: ep.remote.endpoint, Key: ep.remote.ourKey}
 	} else {
 		ep.kind, r.window = k, &window{timers: timers{rto: k.timing.Retransmit}}
 	}
@@ -292,7 +296,7 @@ func (r *reliable) arrived(m *sending) bool { return m.allCut && int32(r.una-m.l
 func (r *reliable) delivered(m *sending) {
 	r.head++
 	r.nic.count(descriptors.CounterMessagesSent, 1)
-	r.nic.cqs.complete(r.ep, &r.ep.send, m.token, m.total, 0, 0)
+	r.nic.cqs.completeWith(&m.layout, r.ep, &r.ep.send, m.token, m.total, 0, 0)
 }
 
 // deliveredUpTo completes the messages below number, which the peer says it has

@@ -76,9 +76,9 @@ func (r *reliable) findReceipt(h *descriptors.Header) bool {
 	}
 	r.takeReceives(ahead + 1)
 	in := r.receipt(h.Message)
-	if !in.open && in.status == 0 && in.revoked != rx.regions.revoked {
+	if !in.open && in.status == 0 && in.stamp != rx.regions.stamp {
 		// It was fetched ahead, and memory has been taken away since then.
-		in.status, in.revoked = rx.regions.check(&in.layout, ep.ptag, true), rx.regions.revoked
+		in.status = rx.regions.check(&in.layout, ep.ptag, true)
 	}
 	rx.ep, rx.receipt, rx.status = ep, in, in.status
 	if !in.open {
@@ -137,7 +137,7 @@ func (r *reliable) finishReceipts() {
 		in.open, e.handed = false, true
 		r.done++
 		e.count(descriptors.CounterMessagesReceived, 1)
-		e.cqs.complete(ep, &ep.recv, in.token, in.received, in.immediate, in.flags)
+		e.cqs.completeWith(&in.layout, ep, &ep.recv, in.token, in.received, in.immediate, in.flags)
 	}
 }
 

@@ -218,6 +218,9 @@ func (p *pair) settle() error {
 		p.sender.device.Poll()
 		_, err := p.sender.vi.SendDone()
 		if err != via.ErrNotDone {
+			// The news of the receive that was posted is not part of the next message.
+			p.receiver.device.Poll()
+			p.sender.device.Poll()
 			return err
 		}
 		if time.Now().After(end) {

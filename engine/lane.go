@@ -1,0 +1,47 @@
+package engine
+
+import "github.com/trapeze-nic/trapeze/descriptors"
+
+// lane takes a message of one frame that has arrived whole, if all is as it mostly is: the
+// connection is over a wire that loses nothing, the frame is its next, nobody but the
+// policy has a say, and the receive that was fetched ahead is as it was then. Otherwise
+// it returns false, and nothing has happened: the frame takes the way from takeFrame on,
+// which ends the same.
+func (r *receiver) lane(buf []byte) bool {
+	on := descriptors.HeaderAt(buf)
+	if on == nil || r.hooks&wholeFrames != 0 {
+		return false
+	}
+	h := &r.header
+	*h = *on
+	ep := r.endpoint(h.DestinationEndpoint)
+	if ep == nil || ep.rel == nil || ep.rel.wire == 0 || ep.state != descriptors.StateConnected {
+		return false
+	}
+	rel, q := ep.rel, &ep.recv
+	in := rel.receipt(rel.done)
+	const alone = descriptors.FrameFirst | descriptors.FrameLast
+	if !h.SamePath(&rel.inbound) || h.Flags&^descriptors.FrameImmediate != alone ||
+		h.PSN != rel.expect || h.Message != rel.done || h.Offset != 0 || h.Extent != uint32(h.Length) ||
+		int(h.Length) > len(buf)-descriptors.HeaderSize || h.Extent > ep.maxTransfer ||
+		int32(h.Ack-rel.nxt) > 0 ||
+		q.fetched == q.completed || in.open || in.status != 0 || !r.regions.inOnePiece(&in.layout) || h.Extent > in.total ||
+		h.Length != 0 && !r.dma.movers[Receive].Whole(int(h.Length), 0) {
+		return false
+	}
+	copy(in.memory, buf[descriptors.HeaderSize:descriptors.HeaderSize+int(h.Length)])
+	r.countReceived(int(h.Length))
+	rel.hear(rel.clock)
+	rel.acknowledged(h)
+	rel.expect++
+	rel.done++
+	rel.nic.handed = true
+	var flags descriptors.Status
+	if h.Flags&descriptors.FrameImmediate != 0 {
+		flags = descriptors.StatusImmediate
+	}
+	r.count(descriptors.CounterMessagesReceived, 1)
+	r.cqs.completeWith(&in.layout, ep, q, in.token, h.Extent, h.Immediate, flags)
+	r.port.Release()
+	return true
+}
