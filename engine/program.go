@@ -114,6 +114,7 @@ func (e *Engine) Suspend(limit time.Duration) {
 		e.frozen = e.present()
 	}
 	e.waiting, e.until = e.hooks, e.now+limit
+	e.events |= suspended
 }
 
 // resume ends a suspension. Its time does not count against peers: nobody listened.
@@ -127,6 +128,10 @@ func (p *program) resume() {
 
 // checkSuspension ends a suspension that lasts for too long.
 func (e *Engine) checkSuspension() {
+	if e.waiting == 0 {
+		e.events &^= suspended
+		return
+	}
 	if e.look(); e.now >= e.until {
 		e.SetProcessor(nil, 0, 0)
 	}
