@@ -6,13 +6,15 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/vfio/mmio"
+	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 // doorbell is one 32-bit register that is written on the data path: a doorbell
 // in BAR2, or a pulse register in BAR0. Its owner's lock is held while it is
 // written.
 type doorbell struct {
-	reg    *uint32 // nil if trapped
+	reg    *uint32        // nil if trapped
+	call   func(v uint32) // nil if it is no call into a device of this process
 	n      *NIC
 	bar    int
 	offset uint64
@@ -27,6 +29,9 @@ func (n *NIC) doorbellAt(offset uint64) doorbell {
 	if n.marks && b.reg != nil {
 		mark, group := descriptors.MarkOffsets(offset / descriptors.PageSize)
 		b.mark, b.group = &n.bar2.window(mark, 1)[0], &n.bar2.window(group, 1)[0]
+	}
+	if r, ok := n.dev.(vfio.Ringer); ok && b.reg == nil {
+		b.call = r.Ringer(b.bar, offset)
 	}
 	return b
 }
@@ -81,18 +86,25 @@ func (b *doorbell) trap(ctx context.Context, v uint32) error {
 	return b.n.fail(err)
 }
 
-// ring tells the device that the work queue holds tokens up to producer
-// (DoorbellSend, DoorbellRecv). The device sees the tokens and what they name.
-func (b *doorbell) ring(producer uint32) error {
+// tell writes a doorbell, whose device then sees what was written to memory before. A
+// device that is called sees it as every callee does.
+func (b *doorbell) tell(ctx context.Context, v uint32) error {
+	if b.call != nil {
+		b.call(v)
+		return nil
+	}
 	mmio.ToDevice()
-	return b.store(b.n.background, producer)
+	return b.store(ctx, v)
 }
+
+// ring tells the device that the work queue holds tokens up to producer
+// (DoorbellSend, DoorbellRecv).
+func (b *doorbell) ring(producer uint32) error { return b.tell(b.n.background, producer) }
 
 // arm asks for an interrupt as soon as more than taken completions are there
 // (DoorbellSendArm, DoorbellRecvArm, DoorbellCQArm).
 func (b *doorbell) arm(ctx context.Context, taken uint32) error {
-	mmio.ToDevice()
-	return b.store(ctx, descriptors.ArmWord(taken))
+	return b.tell(ctx, descriptors.ArmWord(taken))
 }
 
 // pulse lets the outgoing engine of one direction move n bytes more of a frame

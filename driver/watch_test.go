@@ -196,7 +196,7 @@ func TestEndIsNoticed(t *testing.T) {
 // steps it itself finds what it has posted done, as ever.
 func TestLookDisturbsNobody(t *testing.T) {
 	checkLeaks(t)
-	a, b, err := emulator.Pair()
+	a, b, err := emulator.Pair(emulator.WithDoorbells(emulator.DoorbellsMapped)) // posts alone do nothing
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -80,6 +80,7 @@ var (
 	_ vfio.Waker  = (*Device)(nil)
 
 	_ vfio.Notifier = (*Device)(nil)
+	_ vfio.Ringer   = (*Device)(nil)
 	_ engine.Host   = host{}
 )
 

@@ -18,8 +18,8 @@ import (
 type DoorbellMode int
 
 const (
-	// DoorbellsDefault is DoorbellsMapped inline and DoorbellsTrapped on a
-	// thread: a sleeping engine does not see a store to memory.
+	// DoorbellsDefault is DoorbellsTrapped: inline a doorbell is a call into the engine,
+	// see vfio.Ringer, and on a thread a sleeping engine does not see a store to memory.
 	DoorbellsDefault DoorbellMode = iota
 	// DoorbellsMapped makes BAR2 shared memory that can be mapped, and that the engine
 	// reads when it is stepped.
@@ -94,10 +94,7 @@ func (o *Options) complete() error {
 	switch o.Doorbells {
 	case DoorbellsMapped, DoorbellsTrapped:
 	case DoorbellsDefault:
-		o.Doorbells = DoorbellsMapped
-		if o.Thread {
-			o.Doorbells = DoorbellsTrapped
-		}
+		o.Doorbells = DoorbellsTrapped
 	default:
 		return bad("Doorbells is %d", o.Doorbells)
 	}

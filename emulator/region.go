@@ -146,6 +146,15 @@ func (d *Device) writeDoorbells(offset uint64, p []byte) error {
 	return nil
 }
 
+// Ringer is described at vfio.Ringer. It is for doorbells of an engine that Poll steps;
+// memory decoding has no effect on it, as on a mapping.
+func (d *Device) Ringer(index int, offset uint64) func(value uint32) {
+	if index != vfio.RegionBAR2 || d.mapped || d.thread {
+		return nil
+	}
+	return d.engine.Ringer(offset)
+}
+
 // storeDoorbell is one store to BAR2.
 func (d *Device) storeDoorbell(offset uint64, p []byte) {
 	if len(p) != 4 || offset%4 != 0 {

@@ -114,7 +114,7 @@ func TestSRAM(t *testing.T) {
 // TestMappingOutlivesDevice uses a mapping after the device was closed.
 func TestMappingOutlivesDevice(t *testing.T) {
 	checkFiles(t)
-	d := newDevice(t, nil)
+	d := newDevice(t, func(o *emulator.Options) { o.Doorbells = emulator.DoorbellsMapped })
 	powerUp(t, d)
 	m, err := d.MapRegion(vfio.RegionBAR2, 0, uint64(os.Getpagesize()))
 	if err != nil {
@@ -193,7 +193,7 @@ func TestDoorbellsThatNobodyTakes(t *testing.T) {
 			t.Errorf("a trapped doorbell reads % x", got)
 		}
 	}
-	mapped := newDevice(t, nil)
+	mapped := newDevice(t, func(o *emulator.Options) { o.Doorbells = emulator.DoorbellsMapped })
 	powerUp(t, mapped)
 	write(t, mapped, vfio.RegionBAR2, 0x1000, []byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12})
 	if got := read(t, mapped, vfio.RegionBAR2, 0x1000, 12); got[0] != 1 || got[11] != 12 {

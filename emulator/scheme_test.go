@@ -42,19 +42,20 @@ func TestOpen(t *testing.T) {
 		mtu     uint32
 		mac     uint32 // low half, 0: any
 	}{
-		{"emu:", true, true, 8192 + 64, 0},
-		{"emu:?wire=loop", true, true, 8192 + 64, 0},
-		{"emu:?mtu=1500&mac=02:00:00:00:00:2a", true, true, 1500, 2},
+		{"emu:", true, false, 8192 + 64, 0},
+		{"emu:?wire=loop", true, false, 8192 + 64, 0},
+		{"emu:?mtu=1500&mac=02:00:00:00:00:2a", true, false, 1500, 2},
 		{"emu:?doorbells=trapped", true, false, 8192 + 64, 0},
+		{"emu:?doorbells=mapped", true, true, 8192 + 64, 0},
 		{"emu:?engine=thread", false, false, 8192 + 64, 0},
 		{"emu:?engine=thread&doorbells=mapped", false, true, 8192 + 64, 0},
-		{"emu:?wire=mem:alone&mtu=65344", true, true, 65344, 0},
+		{"emu:?wire=mem:alone&mtu=65344", true, false, 65344, 0},
 		{"emu:?wire=udp://127.0.0.1:0", false, false, 1464, 0},
 		{"emu:?wire=udp://127.0.0.1:0&key=" + keyFile(t, "00"), false, false, 1432, 0},
-		{"emu:?wire=udp://127.0.0.1:0&engine=inline&mtu=9000", true, true, 9000, 0},
+		{"emu:?wire=udp://127.0.0.1:0&engine=inline&mtu=9000", true, false, 9000, 0},
 		{"emu:?wire=udp://127.0.0.1:0&peer=127.0.0.1:9,127.0.0.1:10", false, false, 1464, 0},
-		{"emu:?loss=0.2&duplicate=0.1&reorder=1&corrupt=1e-3&seed=18446744073709551615", true, true, 8192 + 64, 0},
-		{"emu:?loss=0", true, true, 8192 + 64, 0},
+		{"emu:?loss=0.2&duplicate=0.1&reorder=1&corrupt=1e-3&seed=18446744073709551615", true, false, 8192 + 64, 0},
+		{"emu:?loss=0", true, false, 8192 + 64, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.address, func(t *testing.T) {

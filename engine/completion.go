@@ -191,6 +191,7 @@ func (c *completions) kill(cq *completionQueue, code descriptors.EventCode) {
 	c.event(descriptors.Event{Code: code, CQ: cq.id})
 	c.raise(cq.vector)
 	c.failed = append(c.failed, cq)
+	*c.todo |= brokenQueue
 }
 
 // arm notes that the consumer of an endpoint's queue wants an interrupt. It returns

@@ -19,46 +19,54 @@ const scanSlice = 64
 const scanAll = 4
 
 // doorbells finds what the host has stored to the pages of BAR2: trapped stores are
-// collected without a lock, in a cell per page with two levels of bitmap that say
-// which to look at; in shared memory it looks.
+// collected without a lock, in a cell per page, and cells that hold some are linked; in
+// shared memory it looks.
 type doorbells struct {
 	// rang is told of what is new on a page.
-	rang      func(page uint32, r rung)
+	rang      func(page uint32, b bell, value uint32)
 	endpoints uint32 // the pages below are endpoints', the others completion queues'
 
-	cells   []cell
-	words   []atomic.Uint64
-	summary []atomic.Uint64
-
+	cells  []cell
 	bar    []byte        // nil: all stores are trapped
 	mapped []*mappedPage // that are in use
 	scanAt int
 	marks  marks // where the host says to which it has stored
+
+	_ [apart]byte
+	// last is the page, plus one, that was linked last; zero if none is.
+	last atomic.Uint32
+	_    [apart]byte
 }
 
-// rung is what was stored to a page: the doorbells in set, of the bits below. A
-// completion queue's arm doorbell is where an endpoint's send doorbell is.
-type rung struct {
-	set                          uint32
-	send, recv, sendArm, recvArm uint32
-}
+// apart keeps what other processors write off the cache lines of the engine, and off
+// the neighbours that amd64 fetches along with them.
+const apart = 128
+
+// bell is one of the doorbells of a page. A completion queue's arm doorbell is where an
+// endpoint's send doorbell is.
+type bell uint8
 
 const (
-	rungSend = 1 << iota
-	rungRecv
-	rungSendArm
-	rungRecvArm
+	bellSend bell = iota
+	bellRecv
+	bellSendArm
+	bellRecvArm
 )
 
-// bellOffsets are where the doorbells are in a page, by the bits above.
+// bellOffsets are where the doorbells are in a page.
 var bellOffsets = [...]uint64{descriptors.DoorbellSend, descriptors.DoorbellRecv, descriptors.DoorbellSendArm, descriptors.DoorbellRecvArm}
 
 // cell holds the doorbells of one page that were stored but not yet taken.
 type cell struct {
-	rung   atomic.Uint32                   // bits as in rung
-	values [len(bellOffsets)]atomic.Uint32 // by bit
+	rung   atomic.Uint32                   // a bit for each doorbell, and linked
+	next   uint32                          // page, plus one, that was linked before
+	values [len(bellOffsets)]atomic.Uint32 // by doorbell
 	mapped *mappedPage                     // nil: not looked at
 }
+
+// linked says that a cell can be reached from doorbells.last. Whoever sets it links the
+// cell, and next is his until then.
+const linked = 1 << len(bellOffsets)
 
 // mappedPage is a doorbell page in shared memory. Doorbells that it does not have
 // are nil, a completion queue's is sendArm; seenSend and seenRecv are the values found at the last look.
@@ -69,17 +77,14 @@ type mappedPage struct {
 	seenSend, seenRecv uint32
 }
 
-func newDoorbells(endpoints, cqs uint32, rang func(uint32, rung)) doorbells {
-	pages := int(endpoints + cqs)
-	words := (pages + 63) / 64
-	return doorbells{rang: rang, endpoints: endpoints, cells: make([]cell, pages),
-		words: make([]atomic.Uint64, words), summary: make([]atomic.Uint64, (words+63)/64)}
+func newDoorbells(endpoints, cqs uint32, rang func(uint32, bell, uint32)) doorbells {
+	return doorbells{rang: rang, endpoints: endpoints, cells: make([]cell, endpoints+cqs)}
 }
 
 // clear forgets what was stored, and closes all pages.
 func (d *doorbells) clear() {
 	for i := range d.cells {
-		d.cells[i].rung.Store(0)
+		d.cells[i].rung.And(linked)
 		d.cells[i].mapped = nil
 	}
 	for _, p := range d.mapped {
@@ -91,39 +96,32 @@ func (d *doorbells) clear() {
 	}
 }
 
-// ring takes a 32-bit store at an offset in BAR2 that was trapped. It returns false
-// if there is no doorbell. It may be called from any goroutine.
-func (d *doorbells) ring(offset uint64, value uint32) bool {
-	page := offset / descriptors.PageSize
-	if page >= uint64(len(d.cells)) {
-		return false
-	}
-	bell := slices.Index(bellOffsets[:], offset%descriptors.PageSize)
-	if bell < 0 {
-		return false
-	}
+// find returns the doorbell at an offset in BAR2. ok is false if there is none.
+func (d *doorbells) find(offset uint64) (page uint32, b bell, ok bool) {
+	number := offset / descriptors.PageSize
+	i := slices.Index(bellOffsets[:], offset%descriptors.PageSize)
+	return uint32(number), bell(i), number < uint64(len(d.cells)) && i >= 0
+}
+
+// ring takes a store that was trapped. It may be called from any goroutine.
+func (d *doorbells) ring(page uint32, b bell, value uint32) {
 	c := &d.cells[page]
-	c.values[bell].Store(value)
-	c.rung.Or(1 << bell)
-	d.words[page/64].Or(1 << (page % 64))
-	d.summary[page/4096].Or(1 << (page / 64 % 64))
-	return true
+	c.values[b].Store(value)
+	if c.rung.Or(1<<b|linked)&linked != 0 {
+		return
+	}
+	for {
+		c.next = d.last.Load()
+		if d.last.CompareAndSwap(c.next, page+1) {
+			return
+		}
+	}
 }
 
 // take reports what is new, and whether there was anything.
-func (d *doorbells) take() bool {
-	any := false
-	for s := range d.summary {
-		if d.summary[s].Load() == 0 {
-			continue
-		}
-		for sum := d.summary[s].Swap(0); sum != 0; sum &= sum - 1 {
-			w := s*64 + bits.TrailingZeros64(sum)
-			for word := d.words[w].Swap(0); word != 0; word &= word - 1 {
-				d.takeCell(uint32(w*64 + bits.TrailingZeros64(word)))
-				any = true
-			}
-		}
+func (d *doorbells) take() (any bool) {
+	if d.last.Load() != 0 {
+		any = d.takeLinked()
 	}
 	n := len(d.mapped)
 	if n > scanAll && atomic.LoadUint32(d.marks.on) != 0 {
@@ -139,6 +137,23 @@ func (d *doorbells) take() bool {
 	return any
 }
 
+// takeLinked reports the stores that were trapped, page by page: the page that was
+// linked first comes first.
+func (d *doorbells) takeLinked() (any bool) {
+	first := uint32(0)
+	for n := d.last.Swap(0); n != 0; {
+		c := &d.cells[n-1]
+		c.next, first, n = first, n, c.next
+	}
+	for first != 0 {
+		page := first - 1
+		first = d.cells[page].next
+		d.cells[page].rung.And(^uint32(linked)) // from now on it may be linked again
+		any = d.takeCell(page) || any
+	}
+	return any
+}
+
 // takePage reports what is new on one page.
 func (d *doorbells) takePage(page uint32) {
 	if p := d.cells[page].mapped; p != nil {
@@ -148,43 +163,44 @@ func (d *doorbells) takePage(page uint32) {
 }
 
 // takeCell reports the stores to a page that were trapped.
-func (d *doorbells) takeCell(page uint32) {
+func (d *doorbells) takeCell(page uint32) bool {
 	c := &d.cells[page]
-	if set := c.rung.Swap(0); set != 0 {
-		d.rang(page, rung{set, c.values[0].Load(), c.values[1].Load(), c.values[2].Load(), c.values[3].Load()})
+	set := c.rung.And(linked) &^ linked
+	for left := set; left != 0; left &= left - 1 {
+		b := bell(bits.TrailingZeros32(left))
+		d.rang(page, b, c.values[b].Load())
 	}
+	return set != 0
 }
 
 // look reports what was stored to a page in shared memory since the last look.
-func (d *doorbells) look(p *mappedPage) bool {
-	var r rung
+func (d *doorbells) look(p *mappedPage) (any bool) {
 	if p.send == nil { // a completion queue's
-		if atomic.LoadUint32(p.sendArm) == 0 {
-			return false
-		}
-		d.rang(p.number, rung{set: rungSend, send: atomic.SwapUint32(p.sendArm, 0)})
-		return true
+		return d.takeArm(p, bellSend, p.sendArm)
 	}
-	if r.send = atomic.LoadUint32(p.send); r.send != p.seenSend {
-		p.seenSend = r.send
-		r.set = rungSend
-	}
-	if r.recv = atomic.LoadUint32(p.recv); r.recv != p.seenRecv {
-		p.seenRecv = r.recv
-		r.set |= rungRecv
-	}
-	if atomic.LoadUint32(p.sendArm) != 0 {
-		r.sendArm = atomic.SwapUint32(p.sendArm, 0)
-		r.set |= rungSendArm
-	}
-	if atomic.LoadUint32(p.recvArm) != 0 {
-		r.recvArm = atomic.SwapUint32(p.recvArm, 0)
-		r.set |= rungRecvArm
-	}
-	if r.set == 0 {
+	any = d.lookAt(p, bellSend, p.send, &p.seenSend)
+	any = d.lookAt(p, bellRecv, p.recv, &p.seenRecv) || any
+	any = d.takeArm(p, bellSendArm, p.sendArm) || any
+	return d.takeArm(p, bellRecvArm, p.recvArm) || any
+}
+
+// lookAt reports a producer index that is not the one seen.
+func (d *doorbells) lookAt(p *mappedPage, b bell, at, seen *uint32) bool {
+	value := atomic.LoadUint32(at)
+	if value == *seen {
 		return false
 	}
-	d.rang(p.number, r)
+	*seen = value
+	d.rang(p.number, b, value)
+	return true
+}
+
+// takeArm takes an arm word, if there is one, and reports it.
+func (d *doorbells) takeArm(p *mappedPage, b bell, at *uint32) bool {
+	if atomic.LoadUint32(at) == 0 {
+		return false
+	}
+	d.rang(p.number, b, atomic.SwapUint32(at, 0))
 	return true
 }
 
@@ -214,7 +230,7 @@ func (d *doorbells) word(offset uint64) *uint32 { return descriptors.IndexAt(d.b
 // there before counts no more. One that looks is looked at in shared memory.
 func (d *doorbells) open(page uint32, looks bool) {
 	c := &d.cells[page]
-	c.rung.Store(0)
+	c.rung.And(linked)
 	if d.bar == nil || !looks {
 		return
 	}
@@ -242,11 +258,36 @@ func (d *doorbells) close(page uint32) {
 // where there is no doorbell are counted and ignored. It may be called from any
 // goroutine and takes no lock.
 func (e *Engine) Doorbell(offset uint64, value uint32) {
-	if !e.bells.ring(offset, value) {
+	page, b, ok := e.bells.find(offset)
+	if !ok {
 		e.AddCounter(descriptors.CounterBadDoorbells, 1)
 		return
 	}
+	e.bells.ring(page, b, value)
 	e.Wake()
+}
+
+// Ringer returns a function that does what Doorbell does for the offset, nil if there is
+// no doorbell. If nobody is in the engine, the store is taken during the call, and the
+// next step need not look for it. It is for hosts that step the engine themselves, with
+// doorbells that are not in shared memory.
+func (e *Engine) Ringer(offset uint64) func(value uint32) {
+	page, b, ok := e.bells.find(offset)
+	if !ok {
+		return nil
+	}
+	return func(value uint32) {
+		if !e.mu.TryLock() {
+			e.bells.ring(page, b, value)
+			e.Wake()
+			return
+		}
+		if e.bells.cells[page].rung.Load() != 0 {
+			e.bells.takeCell(page) // what was stored before
+		}
+		e.rang(page, b, value)
+		e.mu.Unlock()
+	}
 }
 
 // MapDoorbells makes bar, the memory of BAR2, the place where the engine looks
@@ -254,39 +295,37 @@ func (e *Engine) Doorbell(offset uint64, value uint32) {
 // bar is too small or not aligned to a page.
 func (e *Engine) MapDoorbells(bar []byte) bool { return e.bells.share(bar) }
 
-// rang takes what was stored to a doorbell page.
-func (e *Engine) rang(page uint32, r rung) {
-	if page >= e.limits.Endpoints {
-		bad := bits.OnesCount32(r.set &^ rungSend)
-		if r.set&rungSend != 0 && !e.cqs.armCQ(page-e.limits.Endpoints, r.send) {
-			bad++
-		}
-		e.count(descriptors.CounterBadDoorbells, uint64(bad))
-		return
-	}
+// rang takes what was stored to a doorbell.
+func (e *Engine) rang(page uint32, b bell, value uint32) {
 	ep := e.endpoint(page)
-	if ep == nil {
-		e.count(descriptors.CounterBadDoorbells, uint64(bits.OnesCount32(r.set)))
-		return
-	}
-	if r.set&rungSend != 0 && e.advance(ep, &ep.send, r.send) {
-		if ep.state == descriptors.StateConnected {
-			e.ready.add(ep)
-		} else {
-			e.conns.flushSends(ep, descriptors.StatusFlushed)
+	sound := true
+	switch {
+	case page >= e.limits.Endpoints:
+		sound = b == bellSend && e.cqs.armCQ(page-e.limits.Endpoints, value)
+	case ep == nil:
+		sound = false
+	case b == bellSend:
+		if e.advance(ep, &ep.send, value) {
+			if ep.state == descriptors.StateConnected {
+				e.ready.add(ep)
+			} else {
+				e.conns.flushSends(ep, descriptors.StatusFlushed)
+			}
 		}
-	}
-	if r.set&rungRecv != 0 && e.advance(ep, &ep.recv, r.recv) {
-		if ep.state == descriptors.StateError {
-			e.conns.flushReceives(ep)
-		} else {
-			ep.kind.posted(ep)
+	case b == bellRecv:
+		if e.advance(ep, &ep.recv, value) {
+			if ep.state == descriptors.StateError {
+				e.conns.flushReceives(ep)
+			} else {
+				ep.kind.posted(ep)
+			}
 		}
+	case b == bellSendArm:
+		sound = e.cqs.arm(&ep.send, value)
+	default:
+		sound = e.cqs.arm(&ep.recv, value)
 	}
-	if r.set&rungSendArm != 0 && !e.cqs.arm(&ep.send, r.sendArm) {
-		e.count(descriptors.CounterBadDoorbells, 1)
-	}
-	if r.set&rungRecvArm != 0 && !e.cqs.arm(&ep.recv, r.recvArm) {
+	if !sound {
 		e.count(descriptors.CounterBadDoorbells, 1)
 	}
 }

@@ -51,6 +51,16 @@ func (c *connections) end(ep *endpoint, reason descriptors.Result, tell bool) {
 	}
 }
 
+// failQueues ends what uses the completion queues that have lost an entry.
+func (e *Engine) failQueues() {
+	for len(e.cqs.failed) > 0 {
+		cq := e.cqs.failed[0]
+		e.cqs.failed = e.cqs.failed[1:]
+		e.failUsers(cq)
+	}
+	e.events &^= brokenQueue
+}
+
 // failUsers ends the endpoints whose completion queue has lost an entry.
 func (e *Engine) failUsers(cq *completionQueue) {
 	for _, ep := range e.all {

@@ -18,7 +18,7 @@ type endpoint struct {
 	state       descriptors.State
 
 	send, recv workQueue
-	listed     listed
+	listed     events
 
 	remote  remote
 	outline descriptors.Header // what the headers of the connection's frames have in common
@@ -55,6 +55,7 @@ type ended struct {
 // endpoints are those that there are, and lists of those for which something is to be
 // done.
 type endpoints struct {
+	events events
 	all    []*endpoint // by number
 	takers []*endpoint // open for raw frames, in the order of their creation
 	last   uint32      // number that was given out last
@@ -68,8 +69,9 @@ type endpoints struct {
 }
 
 func (l *endpoints) clear(n uint32) {
-	*l = endpoints{all: make([]*endpoint, n), ready: list{bit: onReady}, acks: list{bit: onAcks},
-		prefetch: list{bit: onPrefetch}, unsettled: list{bit: onUnsettled}, busy: list{bit: onBusy}}
+	e := &l.events
+	*l = endpoints{all: make([]*endpoint, n), ready: list{e, onReady, nil}, acks: list{e, onAcks, nil},
+		prefetch: list{e, onPrefetch, nil}, unsettled: list{e, onUnsettled, nil}, busy: list{e, onBusy, nil}}
 }
 
 // endpoint finds an endpoint by its number.
@@ -98,24 +100,32 @@ func (l *endpoints) free() uint32 {
 
 // list is a list of endpoints for which something is to be done; each is on it once.
 type list struct {
+	todo    *events
+	bit     events // set in todo while the list has members
 	members []*endpoint
-	bit     listed
 }
 
-// listed is the set of the engine's lists that an endpoint is on.
-type listed uint8
+// events says what is to be done, a bit for each kind, so that a round need not ask
+// each part of the engine. Of an endpoint it says on which lists it is.
+type events uint16
 
 const (
-	onReady listed = 1 << iota
+	onReady events = 1 << iota
 	onAcks
 	onPrefetch
 	onUnsettled
 	onBusy
+	suspended   // frames wait for a control program
+	unflushed   // frames were handed to the wire
+	interrupts  // vectors are to be raised
+	brokenQueue // a completion queue has lost an entry
+	inFlight    // messages have left over a wire that loses nothing
 )
 
 func (l *list) add(ep *endpoint) {
 	if ep.listed&l.bit == 0 {
 		ep.listed |= l.bit
+		*l.todo |= l.bit
 		l.members = append(l.members, ep)
 	}
 }
@@ -132,5 +142,7 @@ func (l *list) keep(still func(ep *endpoint) bool) {
 		}
 	}
 	clear(l.members[len(keep):])
-	l.members = keep
+	if l.members = keep; len(keep) == 0 {
+		*l.todo &^= l.bit
+	}
 }

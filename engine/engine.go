@@ -55,6 +55,7 @@ func New(c Config) (*Engine, error) {
 		link: newLink(c.Port, c.MAC, c.Pipeline.Burst), reports: reports{host: c.Host},
 		clock: clock{read: c.Clock, gap: c.Timing.Dead / deadLooks}}}
 	p := &e.core
+	p.reports.todo = &p.events
 	p.bells = newDoorbells(c.Limits.Endpoints, c.Limits.CQs, e.rang)
 	p.program.clock = &p.clock
 	p.regions = regions{counters: &p.counters, bus: c.Memory, limits: c.Limits}

@@ -75,7 +75,7 @@ func (l *lender) Lend(b []byte) (id uint32, offset uint64, ok bool) {
 	return l.epoch, uint64(at), true
 }
 
-func (l *lender) Lent(uint32) {}
+func (l *lender) Lent(uint32)   {}
 func (l *lender) Revoke(uint32) { l.epoch, l.revokes = l.epoch+1, l.revokes+1 }
 
 func (l *lender) Borrow(id uint32, offset, n uint64) []byte {

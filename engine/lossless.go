@@ -23,7 +23,6 @@ type flying struct {
 	mark uint32 // of the wire behind its last frame
 }
 
-func (f *flight) empty() bool       { return f.first == f.next }
 func (f *flight) at(i uint32) *flying { return &f.messages[i&uint32(len(f.messages)-1)] }
 
 // push appends a message. There are as many as the wire has room for frames, for which
@@ -52,7 +51,7 @@ func (c *core) wire() uint32 {
 // takeFlight takes note of what the peer has placed up to position taken.
 func (e *Engine) takeFlight(taken uint32) {
 	f := &e.flight
-	for !f.empty() {
+	for f.first != f.next {
 		m := f.at(f.first)
 		if int32(taken-m.mark) < 0 {
 			return
@@ -63,6 +62,7 @@ func (e *Engine) takeFlight(taken uint32) {
 			e.unsettled.add(m.ep)
 		}
 	}
+	e.events &^= inFlight
 }
 
 // checkWire ends the connections over a wire that has been set up anew since: what was
@@ -76,6 +76,7 @@ func (e *Engine) checkWire() {
 		return
 	}
 	e.wireSeen, e.flight.first = now, e.flight.next
+	e.events &^= inFlight
 	for _, ep := range e.all {
 		if ep != nil && ep.rel != nil && ep.rel.wire != 0 && ep.rel.wire != now {
 			e.conns.fail(ep, descriptors.StatusTransportError, descriptors.ResultConnectionLost, true)
@@ -86,7 +87,7 @@ func (e *Engine) checkWire() {
 // askFlight asks the peer for an answer to the newest message under way, as nobody will
 // look for a while at how far the wire is: the answer wakes whoever waits.
 func (e *Engine) askFlight() {
-	if e.flight.empty() {
+	if e.events&inFlight == 0 {
 		return
 	}
 	ep := e.flight.at(e.flight.next - 1).ep
@@ -119,6 +120,7 @@ func (k losslessVI) sent(ep *endpoint, m *sending, psn, _, n, credit uint32, _ b
 	if m.cut == m.total {
 		m.allCut, m.lastPSN = true, psn
 		k.flight.push(flying{ep, ep.era, r.nxt, k.lossless.Mark()})
+		k.events |= inFlight
 	}
 	r.ackDue, r.offered = false, credit
 }

@@ -116,6 +116,7 @@ func (e *Engine) Suspend(limit time.Duration) {
 		e.frozen = e.present()
 	}
 	e.waiting, e.until = e.hooks, e.now+limit
+	e.events |= suspended
 }
 
 // resume ends a suspension. Its time does not count against peers: nobody listened.
@@ -129,6 +130,10 @@ func (p *program) resume() {
 
 // checkSuspension ends a suspension that lasts for too long.
 func (e *Engine) checkSuspension() {
+	if e.waiting == 0 {
+		e.events &^= suspended
+		return
+	}
 	if e.look(); e.now >= e.until {
 		e.SetProcessor(nil, 0, 0)
 	}

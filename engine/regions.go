@@ -52,7 +52,7 @@ type regions struct {
 
 	table []region
 	free  []uint32 // slots of table, oldest first
-	ptags   []ptag
+	ptags []ptag
 }
 
 // clear takes back all registrations.
@@ -254,7 +254,6 @@ type layout struct {
 
 // inOnePiece reports whether the memory of the message is known and may be used.
 func (m *regions) inOnePiece(l *layout) bool { return l.stamp == m.stamp && l.memory != nil }
-
 
 // uses reports whether a segment lies in region handle.
 func (l *layout) uses(handle uint32) bool {

@@ -271,7 +271,7 @@ func (l *endpoints) settleAll() {
 			l.ready.add(ep)
 		}
 	}
-	l.unsettled.members = l.unsettled.members[:0]
+	l.unsettled.members, l.events = l.unsettled.members[:0], l.events&^onUnsettled
 }
 
 // settle completes the messages that have been acknowledged whole, in order.

@@ -108,7 +108,7 @@ func (l *endpoints) prefetchAll() {
 			r.takeReceives(min(ep.recv.producer-ep.recv.completed, uint32(len(r.receipts))))
 		}
 	}
-	l.prefetch.members = l.prefetch.members[:0]
+	l.prefetch.members, l.events = l.prefetch.members[:0], l.events&^onPrefetch
 }
 
 // finishReceipts completes the messages that have arrived whole, in order. A

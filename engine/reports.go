@@ -30,6 +30,7 @@ type reports struct {
 	host    Host
 	entry   descriptors.AdminEntry
 	vectors uint64 // interrupts to raise at the end of the step
+	todo    *events
 }
 
 // refusal is why a command is not carried out. The zero value is success.
@@ -62,6 +63,7 @@ func (r *reports) event(ev descriptors.Event) {
 func (r *reports) raise(vector uint16) {
 	if vector != descriptors.NoVector {
 		r.vectors |= 1 << vector
+		*r.todo |= interrupts
 	}
 }
 
@@ -72,4 +74,5 @@ func (r *reports) interrupt() {
 		r.vectors &^= 1 << v
 		r.host.Interrupt(uint16(v))
 	}
+	*r.todo &^= interrupts
 }

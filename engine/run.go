@@ -149,8 +149,7 @@ func (e *Engine) sleepTime() time.Duration {
 
 // pending reports whether something is under way that a timer looks after.
 func (e *Engine) pending() bool {
-	return e.rx.held || e.tx.held || e.waiting != 0 || len(e.busy.members) > 0 || len(e.setups.underWay) > 0 || len(e.acks.members) > 0 ||
-		!e.flight.empty() || len(e.ready.members) > 0 || len(e.unsettled.members) > 0
+	return e.events != 0 || e.rx.held || len(e.setups.underWay) > 0
 }
 
 // Quiet reports whether nothing is under way that a timer looks after.

@@ -13,25 +13,30 @@ func (e *Engine) Step() bool {
 	return e.round()
 }
 
-// round asks each resource in turn what it could do now.
-func (e *Engine) round() bool {
+// These are the events that a round looks at before it takes frames, and after.
+const (
+	beforeFrames = suspended | onReady | onUnsettled
+	afterFrames  = onUnsettled | onAcks | onPrefetch | brokenQueue | unflushed | interrupts
+)
+
+// round does what there is to do. Without events it costs a look at the wire, and one
+// at doorbells that others may have stored.
+func (e *Engine) round() (worked bool) {
 	if e.step++; e.step >= e.nextLook {
 		e.look()
 	}
-	if e.waiting != 0 {
-		e.checkSuspension()
-	}
 	// Doorbells come first: a receive that was posted before a message was sent
 	// must be there for it.
-	worked := e.bells.take()
+	if e.bells.last.Load() != 0 || len(e.bells.mapped) != 0 {
+		worked = e.bells.take()
+	}
 	// What has been posted goes before what has come: a message that waits is late
 	// already.
-	worked = e.tx.transmit() || worked
-	if len(e.unsettled.members) > 0 {
-		e.settleAll()
+	if e.events&beforeFrames != 0 {
+		worked = e.begin() || worked
 	}
 	e.handed = false
-	flying, taken := !e.flight.empty(), uint32(0)
+	flying, taken := e.events&inFlight != 0, uint32(0)
 	if flying {
 		e.checkWire()
 		taken = e.lossless.Taken()
@@ -41,33 +46,48 @@ func (e *Engine) round() bool {
 		// What the peer had to say before it took these frames has been heard.
 		e.takeFlight(taken)
 	}
-	if len(e.unsettled.members) > 0 && !e.handed {
+	if e.events&afterFrames != 0 || e.now >= e.nextTick {
+		worked = e.finish() || worked
+	}
+	return worked
+}
+
+// begin does what comes before frames are taken.
+func (e *Engine) begin() (worked bool) {
+	if e.events&suspended != 0 {
+		e.checkSuspension()
+	}
+	if e.events&onReady != 0 {
+		worked = e.tx.transmit()
+	}
+	if e.events&onUnsettled != 0 {
 		e.settleAll()
 	}
-	if len(e.acks.members) > 0 {
-		worked = e.conns.sendAcks() || worked
+	return worked
+}
+
+// finish ends a round: what was only gathered goes out.
+func (e *Engine) finish() (worked bool) {
+	if e.events&onUnsettled != 0 && !e.handed {
+		e.settleAll()
 	}
-	if len(e.prefetch.members) > 0 {
+	if e.events&onAcks != 0 {
+		worked = e.conns.sendAcks()
+	}
+	if e.events&onPrefetch != 0 {
 		e.prefetchAll()
 	}
 	if e.waiting == 0 && e.due() {
 		e.tick()
 	}
-	e.finish()
-	return worked
-}
-
-// finish ends a step: what was only gathered goes out.
-func (e *Engine) finish() {
-	for len(e.cqs.failed) > 0 {
-		cq := e.cqs.failed[0]
-		e.cqs.failed = e.cqs.failed[1:]
-		e.failUsers(cq)
+	if e.events&brokenQueue != 0 {
+		e.failQueues()
 	}
 	e.tx.flush()
-	if e.vectors != 0 {
+	if e.events&interrupts != 0 {
 		e.interrupt()
 	}
+	return worked
 }
 
 // tick looks at the timers that may have run out.

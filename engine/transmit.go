@@ -10,7 +10,6 @@ type transmitter struct {
 	references [descriptors.MaxReferences]descriptors.Reference // in a frame whose payload is lent
 	spare      []*endpoint                                      // memory for ready
 	alone      bool                                             // only one endpoint has something to send
-	committed  bool                                             // frames await a flush
 }
 
 // sending is a message on its way out.
@@ -62,7 +61,7 @@ func (t *transmitter) clear() {
 	if t.published {
 		t.progressive.Abort()
 	}
-	t.outgoing, t.spare, t.committed = outgoing{}, nil, false
+	t.outgoing, t.spare = outgoing{}, nil
 }
 
 // transmit gives every endpoint that has something to send a turn. It reports
@@ -80,7 +79,7 @@ func (t *transmitter) transmit() bool {
 	}
 	turn := t.ready.members
 	t.alone = len(turn) == 1
-	t.ready.members = t.spare[:0]
+	t.ready.members, t.events = t.spare[:0], t.events&^onReady
 	for i, ep := range turn {
 		turn[i], ep.listed = nil, ep.listed&^onReady
 		if ep.state == descriptors.StateConnected && ep.kind.transmit(ep, transmitQuantum) {
@@ -330,7 +329,7 @@ func (t *transmitter) launch(buf []byte) {
 // handOver gives the wire a frame that stands for n bytes of payload.
 func (t *transmitter) handOver(n int) {
 	t.port.Commit()
-	t.committed = true
+	t.events |= unflushed
 	t.progress++
 	t.count(descriptors.CounterFramesSent, 1)
 	t.count(descriptors.CounterBytesSent, uint64(n))
@@ -338,8 +337,8 @@ func (t *transmitter) handOver(n int) {
 
 // flush lets the peers see the frames that were handed to the wire.
 func (t *transmitter) flush() {
-	if t.committed {
-		t.committed = false
+	if t.events&unflushed != 0 {
+		t.events &^= unflushed
 		t.port.Flush()
 	}
 }

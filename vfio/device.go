@@ -184,6 +184,18 @@ type Notifier interface {
 	Notify(index, start int, calls []func()) error
 }
 
+// Ringer is implemented by devices in the same process to which a store can be a call
+// that finds the device's state at once, where a trapped store is noted and found
+// later.
+type Ringer interface {
+	// Ringer returns a function that does what WriteRegion of 32 bits to the doorbell
+	// at offset of region index does, or nil if that is to be stored as ever. What the
+	// caller has written to memory before is seen by the device; no barrier is needed.
+	// The function returns at once, never waits for whoever steps the device, and may
+	// be called by several goroutines, and after Close.
+	Ringer(index int, offset uint64) func(value uint32)
+}
+
 // Poller is implemented by devices in the same process that make progress only
 // when somebody calls Poll. It reports whether anything was done. Poll may be
 // called from several goroutines; one that finds another inside returns false.

@@ -1,0 +1,181 @@
+package engine_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/engine"
+)
+
+// newIdle is a world in which each NIC has n VIs, all connected and with a receive
+// posted, and nothing to do.
+func newIdle(t testing.TB, n int, options ...option) *world {
+	t.Helper()
+	roomy := func(c *engine.Config, _ *port) {
+		c.Limits = engine.DefaultLimits()
+		c.Limits.Endpoints = uint32(n) + 1
+		if n, ok := c.Memory.(*node); ok {
+			n.mem = alignedBytes(memSize)
+		}
+	}
+	w := newWorld(t, append(options, roomy)...)
+	g, h := w.a.memory(0, 0), w.b.memory(0, 0)
+	for range n {
+		v, p := w.a.newVI(g, nil), w.b.newVI(h, nil)
+		connect(v, p)
+		r, _ := v.descriptor(64)
+		v.postRecv(r)
+	}
+	w.settle()
+	return w
+}
+
+// BenchmarkIdleStep is a step of an engine that has nothing to do, on a wire in memory.
+func BenchmarkIdleStep(b *testing.B) {
+	for _, n := range []int{1, 4096} {
+		b.Run(fmt.Sprintf("VIs=%d", n), func(b *testing.B) {
+			w := newIdle(b, n, onMemory(b, 8192))
+			for b.Loop() {
+				w.a.e.Step()
+			}
+		})
+	}
+}
+
+// meter counts what an engine asks of its surroundings.
+type meter struct {
+	engine.Port
+	*node
+	looks, others, clocks int
+}
+
+func (m *meter) Receive() []byte { m.looks++; return m.Port.Receive() }
+func (m *meter) Reserve(n int) []byte {
+	m.others++
+	return m.Port.Reserve(n)
+}
+func (m *meter) Flush() { m.others++; m.Port.Flush() }
+func (m *meter) Window(iova, n uint64, write bool) ([]byte, error) {
+	m.others++
+	return m.node.Window(iova, n, write)
+}
+
+// TestIdleStep: whatever there was to do before, an idle step is one look at the wire,
+// and seldom one at the clock.
+func TestIdleStep(t *testing.T) {
+	m := &meter{}
+	w := newIdle(t, 300, func(c *engine.Config, _ *port) {
+		if m.Port != nil {
+			return
+		}
+		m.Port, m.node = c.Port, c.Memory.(*node)
+		c.Port, c.Memory = m, m
+		clock := c.Clock
+		c.Clock = func() time.Duration { m.clocks++; return clock() }
+	})
+	const steps = 1024
+	m.looks, m.others, m.clocks = 0, 0, 0
+	for range steps {
+		if w.a.e.Step() {
+			t.Fatal("there was something to do")
+		}
+	}
+	if m.looks != steps || m.others != 0 || m.clocks > steps/16 {
+		t.Errorf("%d idle steps: %d looks at the wire, %d at the clock, %d at anything else", steps, m.looks, m.clocks, m.others)
+	}
+	if !w.a.e.Quiet() {
+		t.Error("an idle engine waits for a timer")
+	}
+}
+
+// TestRinger: a doorbell that is a call is taken during it, or by the next step if
+// somebody is in the engine, in order with those that are stored.
+func TestRinger(t *testing.T) {
+	w := newWorld(t)
+	v := w.a.newVI(w.a.memory(0, 0), nil)
+	for _, bad := range []uint64{descriptors.EndpointPage(v.id) + 4, 1 << 40} {
+		if w.a.e.Ringer(bad) != nil {
+			t.Errorf("there is a doorbell at %#x", bad)
+		}
+	}
+	ring := w.a.e.Ringer(descriptors.EndpointPage(v.id) + descriptors.DoorbellSend)
+	post := func(ring func(uint32)) *descriptors.Descriptor {
+		d, _ := v.descriptor(10)
+		v.send.tokens[v.send.producer] = d.Token()
+		v.send.producer++
+		ring(v.send.producer)
+		return d
+	}
+	flushed := func(d *descriptors.Descriptor) bool {
+		return d.Status() == descriptors.StatusDone|descriptors.StatusFlushed
+	}
+	// What is posted to a VI that is not connected ends, flushed, once the NIC knows of it.
+	if d := post(ring); !flushed(d) {
+		t.Errorf("after the call: %v", d.Status())
+	}
+	var d *descriptors.Descriptor
+	w.a.e.Exclusive(func() { d = post(ring) })
+	if d.Status() != 0 {
+		t.Errorf("the engine is somebody else's, and yet: %v", d.Status())
+	}
+	if w.a.e.Step(); !flushed(d) {
+		t.Errorf("after the next step: %v", d.Status())
+	}
+	w.a.e.Exclusive(func() { d = post(ring) })
+	if last := post(ring); !flushed(d) || !flushed(last) {
+		t.Errorf("a store that was not taken: %v, and the one after it: %v", d.Status(), last.Status())
+	}
+	w.a.e.Step()
+	ring(v.send.producer + 1000)
+	if n := w.a.e.Counter(descriptors.CounterBadDoorbells); n != 1 || len(w.a.events) != 1 {
+		t.Errorf("%d bad doorbells, events %v: want one, of an index that cannot be", n, w.a.events)
+	}
+}
+
+// TestRingerOfMany: of several goroutines that ring while others step the engine, no
+// doorbell is lost.
+func TestRingerOfMany(t *testing.T) {
+	const vis, posts = 4, 2000
+	w := newWorld(t, func(c *engine.Config, _ *port) { c.Memory.(*node).mem = mapped(t, memSize) })
+	h := w.a.memory(0, 0)
+	var all sync.WaitGroup
+	for range vis {
+		v := w.a.newVI(h, nil)
+		ring := w.a.e.Ringer(descriptors.EndpointPage(v.id) + descriptors.DoorbellSend)
+		d, _ := v.descriptor(10)
+		all.Go(func() {
+			for i := range posts {
+				d.Rearm()
+				v.send.tokens[i%len(v.send.tokens)] = d.Token()
+				ring(uint32(i + 1))
+				for looks := 0; !d.Status().Done(); looks++ {
+					if looks > 10_000_000 {
+						t.Errorf("post %d is lost", i)
+						return
+					}
+					w.a.e.Step()
+				}
+			}
+		})
+	}
+	all.Wait()
+	if n := w.a.e.Counter(descriptors.CounterBadDoorbells); n != 0 {
+		t.Errorf("%d bad doorbells", n)
+	}
+}
+
+// mapped is memory that is not the Go heap's, as what a device writes is: the race
+// detector does not know the order in which descriptors change hands.
+func mapped(t *testing.T, size int) []byte {
+	mem, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Munmap(mem) })
+	return mem
+}
