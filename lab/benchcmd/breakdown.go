@@ -39,9 +39,11 @@ each other and the sum can be held against the whole. The wire is wrapped, in th
 command only: each call of a NIC into it is a border at which the processor's time
 stamp counter is read, as are the calls into the NICs; a look for a frame is one only
 if there is a frame. What a border costs in a loop is measured and taken off. Three things have no border of their own:
-  doorbell    256 posts with a doorbell each, less 256 that share one, on a VI that
-              is not connected; taken off the post
-  completion  256 such descriptors, flushed by one step of the NIC; taken off deliver
+  doorbell    256 posts with a doorbell each, less 256 that share one, of receives to a
+              VI that is not connected, of which the NIC takes the index only; taken off
+              the post
+  completion  256 sends to a VI that is not connected, flushed by one step of a NIC whose
+              doorbells are in memory; taken off deliver
   poll        the RecvDone that finds the message
 Of all messages the fifth that took longest is left out (interrupts). The whole is
 measured the same way over the wire as it is, without borders. All this is done in

@@ -9,6 +9,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/lab/internal/bench"
 	"github.com/trapeze-nic/trapeze/lab/internal/ticks"
 	"github.com/trapeze-nic/trapeze/via"
@@ -95,19 +96,20 @@ func (o *Options) step() {
 // message measures the steps and the whole.
 func (o *Options) message(ctx context.Context, r *Result) (err error) {
 	rate := ticks.Rate(min(o.For/20, 50*time.Millisecond))
-	probed, err := newPair(ctx, o.Bytes, true)
-	if err != nil {
-		return err
+	var pairs pairs
+	defer func() { err = errors.Join(err, pairs.close()) }()
+	for _, p := range []struct {
+		at     **pair
+		probed bool
+		mode   emulator.DoorbellMode
+	}{{&pairs.probed, true, emulator.DoorbellsDefault}, {&pairs.plain, false, emulator.DoorbellsDefault}, {&pairs.stored, false, emulator.DoorbellsMapped}} {
+		if *p.at, err = newPair(ctx, o.Bytes, p.probed, p.mode); err != nil {
+			return err
+		}
 	}
-	defer func() { err = errors.Join(err, probed.Close()) }()
-	plain, err := newPair(ctx, o.Bytes, false)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, plain.Close()) }()
 	best := round{whole: math.Inf(1)}
 	for i := range rounds {
-		r, err := o.round(ctx, probed, plain)
+		r, err := o.round(ctx, &pairs)
 		if err != nil {
 			return err
 		}
@@ -123,8 +125,8 @@ func (o *Options) message(ctx context.Context, r *Result) (err error) {
 	completion := min(best.completion, spent[phaseDeliver])
 	for _, s := range []Step{
 		{"post", spent[phasePost] - doorbell, "PostSend: checks, token into the ring; less the doorbell"},
-		{"doorbell", doorbell, "barrier, store, lock: a post alone less one of a batch"},
-		{"fetch", spent[phaseFetch], "sender's NIC: finds the doorbell, fetches and checks token and descriptor"},
+		{"doorbell", doorbell, "lock, call, index: a post alone less one of a batch"},
+		{"fetch", spent[phaseFetch], "sender's NIC: fetches and checks token and descriptor"},
 		{"copy", spent[phaseCopy], "header and payload from registered memory into the wire's buffer"},
 		{"wire", spent[phaseWire], "inside the wire: room, publishing, giving back"},
 		{"deliver", spent[phaseDeliver] - completion, "receiver's NIC: checks frame, finds the descriptor, copies the payload to its place"},
@@ -164,18 +166,37 @@ func (r *round) total() (sum float64) {
 	return sum
 }
 
-func (o *Options) round(ctx context.Context, probed, plain *pair) (r round, err error) {
-	each := o.For * messageParts / Parts / rounds / 3
+// pairs are those on which a round is measured.
+type pairs struct {
+	probed *pair // its wire is watched
+	plain  *pair
+	stored *pair // its doorbells are in memory
+}
+
+func (p *pairs) close() (err error) {
+	for _, one := range []*pair{p.probed, p.plain, p.stored} {
+		if one != nil {
+			err = errors.Join(err, one.Close())
+		}
+	}
+	return err
+}
+
+func (o *Options) round(ctx context.Context, p *pairs) (r round, err error) {
+	each := o.For * messageParts / Parts / rounds / 4
 	if r.border, err = borderCost(); err != nil {
 		return r, err
 	}
-	if r.spent, err = probed.phases(ctx, each, r.border); err != nil {
+	if r.spent, err = p.probed.phases(ctx, each, r.border); err != nil {
 		return r, err
 	}
-	if r.whole, err = plain.whole(ctx, each, r.border); err != nil {
+	if r.whole, err = p.plain.whole(ctx, each, r.border); err != nil {
 		return r, err
 	}
-	r.single, r.batched, r.completion, err = plain.apart(ctx, each)
+	if r.single, r.batched, err = p.plain.posts(ctx, each); err != nil {
+		return r, err
+	}
+	r.completion, err = p.stored.completions(ctx, each)
 	return r, err
 }
 

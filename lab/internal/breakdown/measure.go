@@ -97,60 +97,84 @@ func least(values []float64) (mean float64) {
 	return mean / float64(len(values))
 }
 
-// apart measures what has no border of its own, in ticks: a post with a doorbell
-// of its own, one of a batch that shares one, and a completion.
-func (p *pair) apart(ctx context.Context, d time.Duration) (single, batched, completion float64, err error) {
+// posts measures what has no border of its own, in ticks: a post with a doorbell of its
+// own, and one of a batch that shares one. It posts receives to a VI that is not
+// connected, for which the NIC does nothing but take the index.
+func (p *pair) posts(ctx context.Context, d time.Duration) (single, batched float64, err error) {
 	n := &p.sender
-	var singles, batches, completions []float64
-	all := func(into *[]float64, f func() error) error {
-		began := ticks.Now()
-		err := f()
-		*into = append(*into, float64(ticks.Now()-began)/lot)
-		return err
-	}
-	// What is posted to a VI that is not connected completes, flushed, as soon as
-	// the NIC is stepped, which nobody does meanwhile.
-	flush := func() error {
-		if err := all(&completions, func() error { n.device.Poll(); return nil }); err != nil {
-			return err
-		}
+	var singles, batches []float64
+	each := func() error {
 		for _, d := range n.many {
-			_, err := n.lone.SendDone()
-			for err == via.ErrNotDone && ctx.Err() == nil { // somebody else was in the NIC
-				n.device.Poll()
-				_, err = n.lone.SendDone()
+			if err := n.lone.PostRecv(d); err != nil {
+				return err
 			}
-			if !errors.Is(err, via.ErrDescriptor) {
-				return errors.Join(errNotFlushed, err)
-			}
-			d.Rearm()
 		}
 		return nil
 	}
+	all := func() error { _, err := n.lone.PostRecvBatch(n.many); return err }
 	err = repeat(ctx, d, func() error {
-		if err := all(&singles, func() error {
-			for _, d := range n.many {
-				if err := n.lone.PostSend(d); err != nil {
-					return err
-				}
-			}
-			return nil
-		}); err != nil {
+		if err := lotOf(&singles, each); err != nil {
 			return err
 		}
-		if err := flush(); err != nil {
+		// A disconnect flushes whatever is posted.
+		if err := errors.Join(n.lone.Disconnect(ctx), n.takeBack(ctx, n.lone.RecvDone)); err != nil {
 			return err
 		}
-		if err := all(&batches, func() error { _, err := n.lone.PostSendBatch(n.many); return err }); err != nil {
+		if err := lotOf(&batches, all); err != nil {
 			return err
 		}
-		return flush()
+		return errors.Join(n.lone.Disconnect(ctx), n.takeBack(ctx, n.lone.RecvDone))
 	})
 	if err != nil {
-		return 0, 0, 0, err
+		return 0, 0, err
 	}
-	return least(singles), least(batches), least(completions), nil
+	return least(singles), least(batches), nil
 }
 
-// errNotFlushed: a send on a VI that is not connected has not been flushed.
-var errNotFlushed = errors.New("a send is not flushed")
+// completions measures a completion, in ticks, of a NIC that finds doorbells in memory:
+// what is posted to a VI that is not connected completes, flushed, as soon as that NIC
+// is stepped, which nobody does meanwhile.
+func (p *pair) completions(ctx context.Context, d time.Duration) (float64, error) {
+	n := &p.sender
+	var all []float64
+	err := repeat(ctx, d, func() error {
+		if _, err := n.lone.PostSendBatch(n.many); err != nil {
+			return err
+		}
+		if err := lotOf(&all, func() error { n.device.Poll(); return nil }); err != nil {
+			return err
+		}
+		return n.takeBack(ctx, n.lone.SendDone)
+	})
+	if err != nil {
+		return 0, err
+	}
+	return least(all), nil
+}
+
+// lotOf notes how long f takes for each of a lot, in ticks.
+func lotOf(into *[]float64, f func() error) error {
+	began := ticks.Now()
+	err := f()
+	*into = append(*into, float64(ticks.Now()-began)/lot)
+	return err
+}
+
+// takeBack takes a lot that has been flushed off a queue.
+func (n *node) takeBack(ctx context.Context, done func() (*via.Descriptor, error)) error {
+	for _, d := range n.many {
+		_, err := done()
+		for err == via.ErrNotDone && ctx.Err() == nil { // somebody else was in the NIC
+			n.device.Poll()
+			_, err = done()
+		}
+		if !errors.Is(err, via.ErrDescriptor) {
+			return errors.Join(errNotFlushed, err)
+		}
+		d.Rearm()
+	}
+	return nil
+}
+
+// errNotFlushed: a descriptor on a VI that is not connected has not been flushed.
+var errNotFlushed = errors.New("a descriptor is not flushed")

@@ -31,7 +31,7 @@ type pair struct {
 const lot = 256
 
 // newPair makes and connects a pair; probed says whether its wire is watched.
-func newPair(ctx context.Context, bytes int, probed bool) (p *pair, err error) {
+func newPair(ctx context.Context, bytes int, probed bool, mode emulator.DoorbellMode) (p *pair, err error) {
 	p = &pair{}
 	a, b, err := wire.NewMemory(wire.MemoryOptions{})
 	if err != nil {
@@ -48,7 +48,7 @@ func newPair(ctx context.Context, bytes int, probed bool) (p *pair, err error) {
 		ports[1] = &probe{b, &p.line, phaseRest, phaseDeliver}
 	}
 	for i, n := range []*node{&p.sender, &p.receiver} {
-		if err := n.open(ctx, ports[i], bytes); err != nil {
+		if err := n.open(ctx, ports[i], bytes, mode); err != nil {
 			return p, err
 		}
 	}
@@ -59,8 +59,8 @@ func newPair(ctx context.Context, bytes int, probed bool) (p *pair, err error) {
 }
 
 // open makes the NIC, which owns the port, and what a node has.
-func (n *node) open(ctx context.Context, port wire.Port, bytes int) (err error) {
-	if n.device, err = emulator.New(emulator.Options{Name: "emu:breakdown", Wire: port}); err != nil {
+func (n *node) open(ctx context.Context, port wire.Port, bytes int, mode emulator.DoorbellMode) (err error) {
+	if n.device, err = emulator.New(emulator.Options{Name: "emu:breakdown", Wire: port, Doorbells: mode}); err != nil {
 		return err
 	}
 	if n.nic, err = via.OpenDevice(ctx, n.device, bench.Quiet()...); err != nil {
