@@ -67,9 +67,14 @@ type Lossless interface {
 	// Mark is the position on the wire behind the frame that was committed last. It
 	// is free-running, and moves by less than 2^31 while a frame is under way.
 	Mark() uint32
-	// Taken is the position up to which the peer has released all frames, as far as
-	// this end knows: it may lag behind for some calls.
+	// Taken is the position up to which the peer had released all frames when Receive
+	// last found that nothing had come, as far as this end knew: what the peer sent
+	// before it released them has been received. It does not move while Receive returns
+	// nil for another reason, and may lag behind for some calls of it.
 	Taken() uint32
+	// Break changes Wire at both ends: a frame is going to be released that is not where
+	// the peer will take it to be.
+	Break()
 }
 
 // Lender is implemented by ports whose peer can read memory of this host, so that

@@ -59,7 +59,8 @@ type Memory struct {
 	down *atomic.Uint32
 	// plug and end are this end's bits of down: pulled, closed.
 	plug, end uint32
-	number    uint32 // of the wire
+	number    *atomic.Uint32 // of the wire, shared by both ends
+	taken     uint32         // by the other end, when Receive last found nothing
 	peer      *Memory
 	wake      Hook
 	link      Hook
@@ -97,8 +98,15 @@ func NewLoopback(o MemoryOptions) (*Memory, error) {
 	return m, nil
 }
 
-// newNumber draws the number of a wire.
-func newNumber() uint32 { return rand.Uint32() | 1 }
+// newNumber makes a number for a wire.
+func newNumber() *atomic.Uint32 {
+	n := new(atomic.Uint32)
+	n.Store(drawNumber())
+	return n
+}
+
+// drawNumber draws the number of a wire, which is not zero.
+func drawNumber() uint32 { return rand.Uint32() | 1 }
 
 // MTU returns the largest frame in bytes.
 func (m *Memory) MTU() int { return m.mtu }
@@ -106,14 +114,22 @@ func (m *Memory) MTU() int { return m.mtu }
 // Checksum returns false: memory does not damage frames.
 func (m *Memory) Checksum() bool { return false }
 
-// Wire is described at engine.Lossless.
-func (m *Memory) Wire() uint32 { return m.number }
+// Wire is described at engine.Lossless. It is zero once an end is closed.
+func (m *Memory) Wire() uint32 {
+	if m.down.Load()&memoryEnds != 0 {
+		return 0
+	}
+	return m.number.Load()
+}
+
+// Break is described at engine.Lossless.
+func (m *Memory) Break() { m.number.Store(drawNumber()) }
 
 // Mark is described at engine.Lossless.
 func (m *Memory) Mark() uint32 { return m.tx.head }
 
 // Taken is described at engine.Lossless.
-func (m *Memory) Taken() uint32 { return m.tx.freed.Load() }
+func (m *Memory) Taken() uint32 { return m.taken }
 
 // Reserve is described at engine.Port. With a plug out there is no room.
 func (m *Memory) Reserve(n int) []byte {
@@ -183,7 +199,12 @@ func (m *Memory) Receive() []byte {
 			return nil
 		}
 	}
-	return m.rx.take()
+	freed := m.tx.looked() // before the look for frames
+	f := m.rx.take()
+	if f == nil {
+		m.taken = freed
+	}
+	return f
 }
 
 // Release is described at engine.Port.

@@ -67,10 +67,10 @@ func TestPartsAreAQueue(t *testing.T) {
 			},
 			"receive": func(t *rapid.T) {
 				got := b.Receive()
-				for len(queue) > 0 && got == nil && queue[0].aborted {
+				n, aborted := b.Arrived()
+				for len(queue) > 0 && queue[0].aborted && (got == nil || !aborted) {
 					// A wire may leave out what was given up before it was seen.
 					queue = queue[1:]
-					got = b.Receive()
 				}
 				if len(queue) == 0 {
 					if got != nil {
@@ -79,7 +79,6 @@ func TestPartsAreAQueue(t *testing.T) {
 					return
 				}
 				want := queue[0]
-				n, aborted := b.Arrived()
 				if len(got) != len(want.bytes) || n != want.shown || aborted != want.aborted || !bytes.Equal(got[:n], want.bytes[:n]) {
 					t.Fatalf("%d of %d bytes, aborted %v; want %d of %d, %v", n, len(got), aborted, want.shown, len(want.bytes), want.aborted)
 				}

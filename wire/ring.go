@@ -99,6 +99,14 @@ func (r *ring) reserve(n int) []byte {
 	return r.buf[at : at+uint32(n) : at+uint32(n)]
 }
 
+// looked is the position up to which the consumer has released what was committed.
+func (r *ring) looked() uint32 {
+	if r.freedSeen != r.head {
+		r.freedSeen = r.freed.Load()
+	}
+	return r.freedSeen
+}
+
 // commit appends a frame that takes the first n of the bytes reserved last.
 func (r *ring) commit(n int) {
 	if !r.reserved || uint32(n) > r.room {

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -236,6 +237,7 @@ func (p *Port) introduce(ctx context.Context, c *conn, first bool) (*session, er
 	if err != nil {
 		return nil, err
 	}
+	memory.number = atomic.LoadUint32(numberIn(memory.mem))
 	if err := errors.Join(c.send(message{kind: kindReady}, -1), endGreeting(ctx, stop, c)); err != nil {
 		memory.unmap()
 		return nil, err

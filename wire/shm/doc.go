@@ -42,6 +42,7 @@
 //	0          freed     u32: bytes that the receiver has given back
 //	128        asleep    u32: not 0 if the receiver wants a wake message
 //	256        void      u64: which loans of the sender's have been revoked
+//	384        number    u32: of the wire, drawn by the listener (first part, flag 8)
 //	4096       words     u64 for each frame, R/64 of them
 //	4096+R/8   frames    R bytes; each frame in one piece, aligned to 64
 //
@@ -81,8 +82,7 @@
 //
 // While a plug is out nothing is lost: Reserve has no room, and what was sent before
 // arrives once both plugs are in. A receiver tells by freed what it has released, in
-// order: where both ends have flag 8, that is enough for [engine.Lossless]. The inode
-// number of the file is what both ends have in common.
+// order: where both ends have flag 8, that is enough for [engine.Lossless].
 //
 // # Sleeping
 //

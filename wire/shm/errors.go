@@ -18,6 +18,9 @@ var (
 	ErrPeer = errors.New("the peer broke the rules of the wire")
 	// ErrGone: the peer's end was closed, or its process ended.
 	ErrGone = errors.New("the peer is gone")
+	// ErrStuck: the peer has taken no frames, or not ended one, for so long that
+	// what is under way cannot be told to have arrived.
+	ErrStuck = errors.New("the peer does not take part")
 	// ErrClosed: used after Close.
 	ErrClosed = errors.New("closed")
 	// ErrNotShared: Options.Share is off.

@@ -7,6 +7,7 @@ const (
 	freedOffset  = 0
 	asleepOffset = 128 // off freed's cache line, and off the one that is fetched along with it
 	voidOffset   = 256
+	numberOffset = 384 // in the first direction's part
 	wordsOffset  = descriptors.PageSize
 	lineSize     = 64
 	wordSize     = 8
@@ -23,6 +24,10 @@ type half struct {
 	words  []uint64 // by frame number
 	frames []byte   // a power of two
 }
+
+// numberIn is where the number of the wire is, which the listener writes before there is
+// a peer: zero if it knows of none.
+func numberIn(mem []byte) *uint32 { return descriptors.IndexAt(mem[numberOffset:]) }
 
 // halfSize is what one direction takes with a ring of so many bytes.
 func halfSize(ring int) int { return wordsOffset + ring/lineSize*wordSize + ring }

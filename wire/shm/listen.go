@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"math/rand/v2"
 	"net"
 	"sync/atomic"
 	"time"
@@ -161,6 +162,8 @@ func (p *Port) agree(c *conn) (*session, error) {
 	version := min(theirs.newest, newest)
 	ours := p.greet(version, version, ring)
 	s := newSession(c, memory, ring, true, ours, theirs)
+	memory.number = rand.Uint32() | 1
+	*numberIn(memory.mem) = memory.number
 	s.tx.prepare()
 	s.rx.prepare()
 	if err := c.send(ours.message(kindWelcome), fd); err != nil {

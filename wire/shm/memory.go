@@ -72,7 +72,7 @@ func checkFile(fd int, seals int, end uint64) (whole bool, err error) {
 // mapping is mapped memory that more than one goroutine knows of.
 type mapping struct {
 	of     *mappings
-	number uint32 // of a connection's file: who else maps it has the same
+	number uint32 // of the wire that a connection's file is
 	mu     sync.Mutex
 	mem    []byte // nil once it is unmapped
 }
@@ -143,17 +143,5 @@ func (m *mappings) mapRings(fd, ring int) (*mapping, error) {
 	if err := unix.Fstatfs(fd, &fs); err != nil || fs.Type != unix.TMPFS_MAGIC {
 		return nil, fmt.Errorf("%w: its file is not made of normal pages", ErrMemory)
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrMemory, os.NewSyscallError("fstat", err))
-	}
-	n, err := m.mapFile(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_POPULATE)
-	if err == nil {
-		n.number = numberOfFile(st.Ino)
-	}
-	return n, err
+	return m.mapFile(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_POPULATE)
 }
-
-// numberOfFile is a number for a file in memory, not zero. Two files of one kernel that
-// are there at the same time have two inode numbers.
-func numberOfFile(inode uint64) uint32 { return max(uint32(inode^inode>>32), 1) }

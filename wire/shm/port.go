@@ -162,19 +162,19 @@ func (p *Port) Wire() uint32 {
 // Mark is described at engine.Lossless.
 func (p *Port) Mark() uint32 { return p.tx.head }
 
-// Taken is described at engine.Lossless. The word that says it is on a cache line that
-// the peer writes, so it is not read each time.
-func (p *Port) Taken() uint32 {
-	if p.tx.asked++; p.tx.asked%takenEvery == 0 && p.session != nil {
-		if p.tx.look(); p.tx.fault != nil {
-			p.drop(p.tx.fault)
-		}
+// Taken is described at engine.Lossless.
+func (p *Port) Taken() uint32 { return p.tx.taken }
+
+// Break is described at engine.Lossless: it ends the session.
+func (p *Port) Break() {
+	if p.session != nil {
+		p.abandon(ErrStuck)
 	}
-	return p.tx.freedSeen
 }
 
-// takenEvery is how many calls of Taken there are to each look at what the peer has
-// taken: about as many rounds of an engine as a cache line takes from core to core.
+// takenEvery is how many calls of Receive there are to each look at what the peer has
+// taken, since the word that says it is on a cache line that the peer writes: about as
+// many rounds of an engine as that takes from core to core.
 const takenEvery = 16
 
 // Flush is described at engine.Port.
@@ -218,8 +218,19 @@ func (p *Port) Receive() []byte {
 	if p.state.Load() != 0 && !p.settleReceive() {
 		return nil
 	}
+	if p.tx.freedSeen != p.tx.head {
+		if p.tx.asked++; p.tx.asked%takenEvery == 0 {
+			if p.tx.look(); p.tx.fault != nil {
+				p.drop(p.tx.fault)
+			}
+		}
+	}
+	freed := p.tx.freedSeen // before the look for frames
 	f := p.rx.take()
 	if f == nil {
+		if !p.rx.skipped {
+			p.tx.taken = freed
+		}
 		p.nothing()
 	}
 	return f

@@ -29,6 +29,7 @@ type receiver struct {
 	asked   uint32
 	aborted uint64 // frames that the peer gave up
 	fault   *PeerError
+	skipped bool           // take has looked at no more: there may be frames
 	lates   uint32         // frames taken after the sender had left
 	slept   *atomic.Uint64 // how often it has asked to be woken
 }
@@ -38,16 +39,28 @@ func (r *receiver) take() []byte {
 	if r.held {
 		return r.frame(r.start, r.length)
 	}
+	// Frames that will not become whole are skipped, as many as there can be.
+	for range r.words {
+		var f []byte
+		if f, r.skipped = r.look(); !r.skipped {
+			return f
+		}
+	}
+	return nil
+}
+
+// look does what take does for one frame, and reports whether it has skipped it.
+func (r *receiver) look() (frame []byte, skipped bool) {
 	w := atomic.LoadUint64(r.word(r.number))
 	n := uint32(w & lengthMask)
 	if w == wholeOf(numberOf(r.number), n) && n <= r.limit {
 		r.hold(n)
 		r.arrived, r.ended, r.broken = n, true, false
-		return r.frame(r.start, n)
+		return r.frame(r.start, n), false
 	}
 	if w>>numShift != numberOf(r.number) {
 		r.none(w)
-		return nil
+		return nil, false
 	}
 	return r.part(w, n)
 }
@@ -59,10 +72,10 @@ func (r *receiver) hold(n uint32) {
 }
 
 // part takes a frame that has not arrived whole, or whose word is bad.
-func (r *receiver) part(w uint64, n uint32) []byte {
+func (r *receiver) part(w uint64, n uint32) (frame []byte, skipped bool) {
 	if n > r.limit {
 		r.fault = &PeerError{"length of a frame", uint64(n), "at most what was agreed on"}
-		return nil
+		return nil, false
 	}
 	r.hold(n)
 	r.arrived, r.ended, r.broken = 0, false, false
@@ -71,10 +84,11 @@ func (r *receiver) part(w uint64, n uint32) []byte {
 		r.held = false
 	case r.broken:
 		r.release()
+		return nil, true
 	default:
-		return r.frame(r.start, n)
+		return r.frame(r.start, n), false
 	}
-	return nil
+	return nil, false
 }
 
 // none looks at a word that is not of the next frame, and gives back the room of

@@ -27,7 +27,8 @@ type sender struct {
 	batch       bool
 
 	heard uint32 // frames that the peer had sent when this side answered last
-	asked uint32 // how often somebody wanted to know what the peer has taken
+	asked uint32 // how often it was time to look at what the peer has released
+	taken uint32 // up to where it had when Receive last found nothing
 
 	loans []loanOf // by frame number; nil as long as nothing has been lent
 

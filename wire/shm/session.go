@@ -58,7 +58,7 @@ func newSession(c *conn, m *mapping, ring int, listening bool, ours, theirs gree
 		tx:     sender{half: first, light: light},
 		rx:     receiver{half: second, limit: uint32(theirs.mtu), eighth: uint32(ring / 8), slept: slept},
 		shared: ours.flags&theirs.flags&flagShare != 0, single: ours.flags&theirs.flags&flagSingle != 0,
-		bells:  ours.flags&theirs.flags&flagBell != 0, bell: peerBell{fd: -1}, slept: slept,
+		bells: ours.flags&theirs.flags&flagBell != 0, bell: peerBell{fd: -1}, slept: slept,
 		done: make(chan struct{}), answers: map[answer]chan struct{}{}}
 }
 

@@ -74,6 +74,11 @@ func (p *Port) leave() {
 // drop ends the session that the data path uses, because of what its peer did.
 func (p *Port) drop(why *PeerError) {
 	p.tx.fault, p.rx.fault = nil, nil
+	p.abandon(why)
+}
+
+// abandon ends the session that the data path uses.
+func (p *Port) abandon(why error) {
 	s := p.session
 	p.mu.Lock()
 	if p.live == s {
