@@ -102,6 +102,100 @@ func TestTaken(t *testing.T) {
 	})
 }
 
+// TestTakenBehindFrames: what the peer has released is told once the frames have been
+// received that it sent before: not while a plug is out, nor while there are more, behind
+// one that was given up or not.
+func TestTakenBehindFrames(t *testing.T) {
+	losslessEnds(t, func(t *testing.T, a, b losslessPort) {
+		if a == b {
+			return // it receives what it has sent itself
+		}
+		f, g := frameOf(stationMAC(2), stationMAC(1), 3000), frameOf(stationMAC(1), stationMAC(2), 100)
+		for name, hide := range map[string]func() (show func()){
+			"a plug": func() func() { b.SetLink(false); return func() { b.SetLink(true) } },
+			"our plug": func() func() { a.SetLink(false); return func() { a.SetLink(true) } },
+			"an aborted frame": func() func() {
+				copy(b.Reserve(200), g)
+				b.Publish(50)
+				b.Abort()
+				return func() {}
+			},
+		} {
+			for range 40 {
+				send(a, f)
+				mark := a.Mark()
+				if len(await(t, b)) != len(f) {
+					t.Fatal("another frame")
+				}
+				var show func()
+				if name == "an aborted frame" {
+					show = hide()
+				}
+				send(b, g) // what the peer has to say of the frame
+				b.Release()
+				b.Receive() // it says that it has
+				if show == nil {
+					show = hide()
+				}
+				for range 50 {
+					if got := a.Receive(); got != nil {
+						if n, gone := a.Arrived(); n == len(g) && !gone {
+							break
+						}
+						a.Release()
+					}
+					if int32(a.Taken()-mark) >= 0 {
+						t.Fatalf("%s: the frame counts as taken, and what the peer said has not been received", name)
+					}
+				}
+				show()
+				if got := await(t, a); !bytes.Equal(got, g) {
+					t.Fatalf("%s: another frame", name)
+				}
+				a.Release()
+				for end := time.Now().Add(10 * time.Second); a.Taken() != mark; {
+					if a.Receive() != nil || b.Receive() != nil || time.Now().After(end) {
+						t.Fatalf("%s: a frame that was released never counts as taken", name)
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestBreak: a wire that is broken has another number at both ends, or none.
+func TestBreak(t *testing.T) {
+	losslessEnds(t, func(t *testing.T, a, b losslessPort) {
+		old := a.Wire()
+		if old != b.Wire() {
+			t.Fatal("the ends do not agree")
+		}
+		b.Break()
+		for end := time.Now().Add(10 * time.Second); a.Wire() == old || b.Wire() == old; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("the wire was %#x, and is %#x and %#x", old, a.Wire(), b.Wire())
+			}
+		}
+		for end := time.Now().Add(10 * time.Second); a.Wire() != b.Wire() || a.Wire() == 0; time.Sleep(time.Millisecond) {
+			if a.Receive(); time.Now().After(end) {
+				t.Fatalf("in the end the wire is %#x and %#x", a.Wire(), b.Wire())
+			}
+		}
+	})
+}
+
+// TestClosedWireHasNoNumber: what is sent to an end that is closed does not arrive.
+func TestClosedWireHasNoNumber(t *testing.T) {
+	losslessEnds(t, func(t *testing.T, a, b losslessPort) {
+		_ = b.Close()
+		for end := time.Now().Add(10 * time.Second); a.Wire() != 0 || b.Wire() != 0; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("the wire is %#x and %#x", a.Wire(), b.Wire())
+			}
+		}
+	})
+}
+
 // TestNumbersDiffer: two wires are told apart.
 func TestNumbersDiffer(t *testing.T) {
 	seen := map[uint32]bool{}

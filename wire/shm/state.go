@@ -156,7 +156,9 @@ func (p *Port) SetLink(up bool) {
 		p.state.And(^statePulled)
 	}
 	p.link.Call()
-	p.wake.Call() // for frames that have waited
+	if up {
+		p.wake.Call() // for frames that have waited
+	}
 }
 
 // Close is described at wire.Port. The memory in which the data path may be
