@@ -46,47 +46,50 @@ func (c *CQ) take() (Completion, error) {
 func (c *CQ) oldest() (e entry, err error) {
 	for len(c.sorted) > 0 {
 		e, c.sorted = c.sorted[0], c.sorted[1:]
-		e.q.reportedTo++
-		e.q.tellReported()
+		e.report()
 		if !e.tookBack() {
 			return e, nil
 		}
 	}
-	// Stores that others see are few: one for each run of entries of the same queue,
-	// one for all entries.
-	var run *workQueue
-	first := c.consumer
+	// All that was found is reported now. Others read that, and the device where the
+	// ring goes on: they are told once, not with each entry.
+	var q *workQueue
 	for {
 		if e, err = c.next(); err != nil {
 			break
 		}
-		if run != e.q {
-			run.tellReported()
-			run = e.q
+		if q != nil && q != e.q {
+			descriptors.StoreIndex(&q.reported, q.found)
 		}
-		run.reportedTo++
+		q = e.q
 		if !e.tookBack() {
 			break
 		}
 	}
-	run.tellReported()
-	if c.consumer != first {
+	if q != nil {
+		descriptors.StoreIndex(&q.reported, q.found)
 		descriptors.StoreIndex(c.index, c.consumer)
 	}
 	return e, err
 }
 
-// look finds out how many entries the device has written, at most lookahead, behind
-// one barrier for all.
-func (c *CQ) look() (any bool) {
-	for c.written-c.consumer < lookahead && c.ring[c.written&c.mask].LoadFlags()&descriptors.CompletionPhase == descriptors.PhaseOf(c.written, c.log2) {
+// lookahead is how many entries look looks at, at most.
+const lookahead = 32
+
+// look finds out which further entries the device has written, with one barrier for
+// all, and reports whether there are any.
+func (c *CQ) look() bool {
+	phase := descriptors.PhaseOf(c.consumer, c.log2)
+	ring := c.ring[c.consumer&c.mask:]
+	for i := range ring[:min(len(ring), lookahead)] {
+		if ring[i].LoadFlags()&descriptors.CompletionPhase != phase {
+			break
+		}
 		c.written++
 	}
 	mmio.FromDevice()
 	return c.written != c.consumer
 }
-
-const lookahead = 32
 
 // next takes the next entry from the ring, which the caller tells the device, checks
 // it, and finds its queue. An impossible one is the last: after it nothing in the ring
@@ -130,12 +133,8 @@ func (c *CQ) queueOf(endpoint, flags uint32) *workQueue {
 	return q
 }
 
-// tellReported lets post see what was reported. There may be no queue.
-func (q *workQueue) tellReported() {
-	if q != nil {
-		descriptors.StoreIndex(&q.reported, q.reportedTo)
-	}
-}
+// report notes that the consumer is given e, or needs it no more.
+func (e entry) report() { descriptors.StoreIndex(&e.q.reported, e.q.reported+1) }
 
 // tookBack reports whether the descriptor has been taken back.
 func (e entry) tookBack() bool {
@@ -154,8 +153,7 @@ func (c *CQ) sort(gone *workQueue) {
 		if !e.tookBack() {
 			return false
 		}
-		e.q.reportedTo++
-		e.q.tellReported()
+		e.report()
 		return true
 	})
 }

@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/hotlock"
@@ -39,9 +40,8 @@ type workQueue struct {
 	// Of a queue with a CQ: how many of its entries the consumer has been given or
 	// needs no more (read by post without the CQ's lock), and how many the CQ has
 	// found (guarded by the CQ's lock).
-	reported   uint32
-	reportedTo uint32 // reported, before post sees it; guarded by the CQ's lock
-	found      uint32
+	reported uint32
+	found    uint32
 }
 
 // posting is one posted descriptor.
@@ -55,15 +55,12 @@ type posting struct {
 // device's health.
 const missesPerCheck = 1 << 16
 
-// post posts one descriptor.
-func (q *workQueue) post(d *descriptors.Descriptor) error {
-	one := [1]*descriptors.Descriptor{d}
-	_, err := q.postBatch(one[:])
-	return err
-}
-
-// postBatch posts descriptors until one is refused, and rings once.
-func (q *workQueue) postBatch(ds []*descriptors.Descriptor) (int, error) {
+// post posts descriptors until one is refused, and rings once. A device that does not
+// take that has failed: then none is posted.
+func (q *workQueue) post(ds []*descriptors.Descriptor) (int, error) {
+	if i := slices.Index(ds, nil); i >= 0 {
+		return 0, q.vi.n.error("post "+q.side, fmt.Errorf("%w: descriptor %d of %d is nil", ErrInvalidParameter, i, len(ds)))
+	}
 	q.mu.Lock()
 	n, err := q.put(ds)
 	for err == ErrPosted && q.regain(ds[n]) {
@@ -74,7 +71,10 @@ func (q *workQueue) postBatch(ds []*descriptors.Descriptor) (int, error) {
 		n += more
 	}
 	if n > 0 {
-		if lost := q.tell(uint32(n)); lost != nil {
+		descriptors.StoreIndex(&q.producer, q.next)
+		if lost := q.bell.ring(q.next); lost != nil {
+			q.next -= uint32(n)
+			descriptors.StoreIndex(&q.producer, q.next)
 			n, err = 0, lost
 		}
 	}
@@ -88,18 +88,6 @@ func (q *workQueue) postBatch(ds []*descriptors.Descriptor) (int, error) {
 	return n, nil
 }
 
-// tell rings the doorbell for the last n descriptors. A device that does not take
-// that has failed: they are not posted then. mu is held.
-func (q *workQueue) tell(n uint32) error {
-	descriptors.StoreIndex(&q.producer, q.next)
-	err := q.bell.ring(q.next)
-	if err != nil {
-		q.next -= n
-		descriptors.StoreIndex(&q.producer, q.next)
-	}
-	return err
-}
-
 // put appends tokens, without telling the device, and returns how many: all, or those
 // before the descriptor that the error is about.
 func (q *workQueue) put(ds []*descriptors.Descriptor) (n int, err error) {
@@ -108,9 +96,6 @@ func (q *workQueue) put(ds []*descriptors.Descriptor) (n int, err error) {
 	}
 	room, regions := q.room(), &q.vi.n.regions
 	for _, d := range ds {
-		if d == nil {
-			return n, ErrInvalidParameter
-		}
 		if room == 0 {
 			if q.cq != nil && q.next-q.taken < q.depth && q.cq.makeRoom(q) {
 				room = q.room()
@@ -267,8 +252,6 @@ func (q *workQueue) refused(err error) error {
 		err = q.vi.n.failed() // there never will be room
 	case err == ErrQueueFull, err == q.closedAs:
 		return err
-	case err == ErrInvalidParameter:
-		return q.vi.n.refuse("post "+q.side, err, "the descriptor is nil")
 	case err == ErrNotRearmed:
 		return q.vi.n.refuse("post "+q.side, err, "call Rearm or Prepare before posting it again")
 	case err == ErrPosted:

@@ -18,12 +18,13 @@ type Cost struct {
 	Batch int `json:"batch"`
 	// CQ says that a completion queue tells of them, else the work queue is polled.
 	CQ bool `json:"cq"`
-	// Ns is the time in the quietest of the rounds, Median that of the middle one.
+	// Ns is the time in the quietest of the rounds, less Mock; Median that of the
+	// middle one.
 	Ns     float64 `json:"ns"`
 	Median float64 `json:"median_ns"`
-	// Cycles of the processor's clock in the quietest round.
+	// Cycles are Ns in cycles of the processor's clock.
 	Cycles float64 `json:"cycles"`
-	// Mock is the part of Ns that the stores of the device are.
+	// Mock is what the stores of the device take by themselves, in ns.
 	Mock float64 `json:"mock_ns"`
 }
 
@@ -88,6 +89,9 @@ func Run(ctx context.Context, o Options) (r Result, err error) {
 // two interrupts.
 const window = 512
 
+// minRounds is how many rounds there are at least.
+const minRounds = 10
+
 // measure measures one way of posting and taking back.
 func (o *Options) measure(ctx context.Context, batch int, withCQ bool) (c Cost, clock float64, err error) {
 	r, err := New(ctx, batch, withCQ)
@@ -95,9 +99,8 @@ func (o *Options) measure(ctx context.Context, batch int, withCQ bool) (c Cost, 
 		return c, 0, err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	var whole, mock []float64
-	cycle := []float64{}
-	for end := time.Now().Add(o.For / Parts); len(whole) < 10 || time.Now().Before(end); {
+	var whole, mock, cycle []float64
+	for end := time.Now().Add(o.For / Parts); len(whole) < minRounds || time.Now().Before(end); {
 		if ctx.Err() != nil {
 			return c, 0, context.Cause(ctx)
 		}
@@ -119,7 +122,10 @@ func (o *Options) measure(ctx context.Context, batch int, withCQ bool) (c Cost, 
 	}
 	slices.Sort(whole)
 	clock = 1 / slices.Min(cycle)
-	return Cost{Batch: batch, CQ: withCQ, Ns: whole[0], Median: whole[len(whole)/2], Cycles: whole[0] * clock, Mock: slices.Min(mock)}, clock, nil
+	c = Cost{Batch: batch, CQ: withCQ, Mock: slices.Min(mock)}
+	c.Ns, c.Median = max(whole[0]-c.Mock, 0), max(whole[len(whole)/2]-c.Mock, 0)
+	c.Cycles = c.Ns * clock
+	return c, clock, nil
 }
 
 // chained is what chain has computed: somebody might look.
