@@ -130,8 +130,8 @@ func (d *Descriptor) Rearm() {
 	for i := range d.segments[:d.used] {
 		total += d.segments[i].Length
 	}
-	d.control.Length = total
-	d.control.StoreStatus(0)
+	// The doorbell hands it over.
+	d.control.Length, d.control.Status = total, 0
 }
 
 // SetImmediate adds 32 bits of immediate data to a send.

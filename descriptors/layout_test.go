@@ -100,7 +100,7 @@ func TestLayouts(t *testing.T) {
 		{"SetPayloadBody", 24, []string{"Address 0 8", "Endpoint 8 4", "Entry 12 4", "Handle 16 4", "Length 20 4"}},
 		{"Event", 24, []string{"Code 0 4", "Endpoint 4 4", "CQ 8 4", "Detail 12 4", "Descriptor 16 8"}},
 		{"Header", 64, []string{"Destination 0 6", "Source 6 6", "EtherType 12 2", "Version 14 1", "Type 15 1", "Flags 16 2", "Length 18 2", "DestinationEndpoint 20 4", "SourceEndpoint 24 4", "Key 28 4", "PSN 32 4", "Ack 36 4", "Credit 40 4", "Message 44 4", "Extent 48 4", "Offset 52 4", "Immediate 56 4", "Checksum 60 4"}},
-		{"ConnectBody", 96, []string{"Key 0 4", "MaxTransfer 4 4", "Rights 8 4", "TimeoutMS 12 4", "Reliability 16 1", "Kind 17 1", "Options 18 2", "_ 20 4", "Remote 24 36", "Local 60 36"}},
+		{"ConnectBody", 96, []string{"Key 0 4", "MaxTransfer 4 4", "Rights 8 4", "TimeoutMS 12 4", "Reliability 16 1", "Kind 17 1", "Options 18 2", "Wire 20 4", "Remote 24 36", "Local 60 36"}},
 		{"Reference", 16, []string{"Region 0 4", "Length 4 4", "Offset 8 8"}},
 		{"Progress", 64, []string{"Sequence 0 4", "Frame 4 4", "Length 8 4", "Arrived 12 4", "Sent 16 4", "Queued 20 4", "Flags 24 4", "_ 28 4", "_ 32 32"}},
 		{"DMARecord", 32, []string{"Start 0 8", "End 8 8", "Packet 16 4", "Bytes 20 4", "Engine 24 4", "Flags 28 4"}},

@@ -7,8 +7,8 @@ import (
 	"github.com/trapeze-nic/trapeze/driver"
 )
 
-// benchRig is a VI on a fake device with mapped doorbells, whose queues hold
-// what b posts: the costs of the driver alone.
+// benchRig is a VI on a fake device with mapped doorbells. What posts and completions
+// cost there, lab/internal/drivercost measures.
 func benchRig(b *testing.B) (*driver.VI, []*descriptors.Descriptor) {
 	b.Helper()
 	d := newFake(b)
@@ -33,25 +33,6 @@ func benchRig(b *testing.B) (*driver.VI, []*descriptors.Descriptor) {
 	return v, ds
 }
 
-// BenchmarkPostDone posts a descriptor and takes it back completed; the
-// completion itself is one store.
-func BenchmarkPostDone(b *testing.B) {
-	v, ds := benchRig(b)
-	i := 0
-	for b.Loop() {
-		d := ds[i%64]
-		i++
-		d.Control().StoreStatus(0)
-		if err := v.PostSend(d); err != nil {
-			b.Fatal(err)
-		}
-		d.Control().StoreStatus(descriptors.StatusDone)
-		if _, err := v.SendDone(); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 // BenchmarkNotDone looks at a queue on which nothing has completed.
 func BenchmarkNotDone(b *testing.B) {
 	v, ds := benchRig(b)
@@ -63,24 +44,4 @@ func BenchmarkNotDone(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-}
-
-// BenchmarkPostBatch posts batches of 32, with one doorbell each.
-func BenchmarkPostBatch(b *testing.B) {
-	v, ds := benchRig(b)
-	for b.Loop() {
-		for _, d := range ds[:32] {
-			d.Control().StoreStatus(0)
-		}
-		if _, err := v.PostSendBatch(ds[:32]); err != nil {
-			b.Fatal(err)
-		}
-		for _, d := range ds[:32] {
-			d.Control().StoreStatus(descriptors.StatusDone)
-			if _, err := v.SendDone(); err != nil {
-				b.Fatal(err)
-			}
-		}
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/32, "ns/descriptor")
 }

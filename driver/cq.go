@@ -28,15 +28,24 @@ type CQ struct {
 	log2     uint8
 	mask     uint32
 	consumer uint32
+	written  uint32  // up to where entries are known to be written
 	index    *uint32 // where the device reads consumer
 	armBell  doorbell
 	misses   uint32
 	// sorted holds entries that were taken from the ring to drop others between
 	// them: of a VI that was destroyed, of descriptors that were taken back.
-	sorted []descriptors.Completion
+	sorted []entry
 	failed error // why nothing more can be taken
 
 	user atomic.Pointer[any]
+}
+
+// Completion says which descriptor has completed.
+type Completion struct {
+	VI *VI
+	// Index is the descriptor's number on its queue, free-running from 0.
+	Index   uint32
+	Receive bool // of the receive queue, not of the send queue
 }
 
 // CreateCQ creates a completion queue with room for the given number of
@@ -124,7 +133,7 @@ func (c *CQ) Entries() int { return c.entries }
 // whose descriptor has been taken back already are passed over. It fails
 // with ErrNotDone, ErrClosed, ErrCQOverrun, ErrProtocol if the device wrote an
 // impossible entry, or what is wrong with the device.
-func (c *CQ) Done() (descriptors.Completion, error) {
+func (c *CQ) Done() (Completion, error) {
 	e, err := c.take()
 	if err != ErrNotDone || !c.n.progress() {
 		return e, err
@@ -134,17 +143,17 @@ func (c *CQ) Done() (descriptors.Completion, error) {
 
 // Wait is Done that waits while the result would be ErrNotDone, and fails with
 // the context's error when that ends.
-func (c *CQ) Wait(ctx context.Context) (descriptors.Completion, error) {
+func (c *CQ) Wait(ctx context.Context) (Completion, error) {
 	const op = "wait for CQ"
 	if ctx == nil {
-		return descriptors.Completion{}, c.n.noContext(op)
+		return Completion{}, c.n.noContext(op)
 	}
 	w := waiter{n: c.n, ctx: ctx, done: c.n.done}
 	defer w.stop()
 	e, err := c.take()
 	for err == ErrNotDone {
 		if err := w.pause(c, c.vec, nil); err != nil {
-			return descriptors.Completion{}, c.n.error(op, err)
+			return Completion{}, c.n.error(op, err)
 		}
 		e, err = c.take()
 	}

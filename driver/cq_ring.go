@@ -8,82 +8,123 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/vfio/mmio"
 )
 
+// entry is an entry of a CQ that has been checked: descriptor number index of a queue
+// has completed.
+type entry struct {
+	q     *workQueue
+	index uint32
+}
+
 // take returns the oldest completion whose descriptor is still in its queue, which
 // then knows it to be reported.
-func (c *CQ) take() (descriptors.Completion, error) {
+func (c *CQ) take() (Completion, error) {
 	c.mu.Lock()
-	var e descriptors.Completion
-	var q *workQueue
-	var err error
-	for {
-		if len(c.sorted) > 0 {
-			e, c.sorted = c.sorted[0], c.sorted[1:]
-			q = c.queueOf(e)
-		} else if e, q, err = c.next(); err != nil {
-			break
-		}
-		if q == nil {
-			continue // it has been destroyed
-		}
-		descriptors.StoreIndex(&q.reported, q.reported+1)
-		if !q.tookBack(e.Index) {
-			c.mu.Unlock()
-			return e, nil
-		}
+	e, err := c.oldest()
+	if err == nil {
+		c.mu.Unlock()
+		return Completion{VI: e.q.vi, Index: e.index, Receive: e.q == &e.q.vi.recv}, nil
 	}
 	c.misses++
 	look := c.misses%missesPerCheck == 0
 	c.mu.Unlock()
 	if err != ErrNotDone {
-		return e, err
+		return Completion{}, err
 	}
 	if err := c.n.failed(); err != nil {
-		return e, c.n.error("poll CQ", err)
+		return Completion{}, c.n.error("poll CQ", err)
 	}
 	if look {
 		if err := c.n.polled(); err != nil {
-			return e, c.n.error("poll CQ", err)
+			return Completion{}, c.n.error("poll CQ", err)
 		}
 	}
-	return e, ErrNotDone
+	return Completion{}, ErrNotDone
 }
 
-// next takes the next entry from the ring, checks it, and finds its queue. An
-// impossible one is the last: after it nothing in the ring can be relied on.
-func (c *CQ) next() (descriptors.Completion, *workQueue, error) {
-	if c.failed != nil {
-		return descriptors.Completion{}, nil, c.failed
+// oldest takes entries up to the first whose descriptor is still in its queue. mu is
+// held.
+func (c *CQ) oldest() (e entry, err error) {
+	for len(c.sorted) > 0 {
+		e, c.sorted = c.sorted[0], c.sorted[1:]
+		e.report()
+		if !e.tookBack() {
+			return e, nil
+		}
 	}
-	shared := &c.ring[c.consumer&c.mask]
-	flags := shared.LoadFlags()
-	if flags&descriptors.CompletionPhase != descriptors.PhaseOf(c.consumer, c.log2) {
-		return descriptors.Completion{}, nil, ErrNotDone
+	// All that was found is reported now. Others read that, and the device where the
+	// ring goes on: they are told once, not with each entry.
+	var q *workQueue
+	for {
+		if e, err = c.next(); err != nil {
+			break
+		}
+		if q != nil && q != e.q {
+			descriptors.StoreIndex(&q.reported, q.found)
+		}
+		q = e.q
+		if !e.tookBack() {
+			break
+		}
+	}
+	if q != nil {
+		descriptors.StoreIndex(&q.reported, q.found)
+		descriptors.StoreIndex(c.index, c.consumer)
+	}
+	return e, err
+}
+
+// lookahead is how many entries look looks at, at most.
+const lookahead = 32
+
+// look finds out which further entries the device has written, with one barrier for
+// all, and reports whether there are any.
+func (c *CQ) look() bool {
+	phase := descriptors.PhaseOf(c.consumer, c.log2)
+	ring := c.ring[c.consumer&c.mask:]
+	for i := range ring[:min(len(ring), lookahead)] {
+		if ring[i].LoadFlags()&descriptors.CompletionPhase != phase {
+			break
+		}
+		c.written++
 	}
 	mmio.FromDevice()
-	e := descriptors.Completion{Endpoint: shared.Endpoint, Index: shared.Index, Status: shared.Status, Flags: flags}
-	q := c.queueOf(e)
-	if q == nil || e.Index != q.found || q.found == descriptors.LoadIndex(&q.producer) ||
+	return c.written != c.consumer
+}
+
+// next takes the next entry from the ring, which the caller tells the device, checks
+// it, and finds its queue. An impossible one is the last: after it nothing in the ring
+// can be relied on.
+func (c *CQ) next() (entry, error) {
+	if c.failed != nil {
+		return entry{}, c.failed
+	}
+	if c.consumer == c.written && !c.look() {
+		return entry{}, ErrNotDone
+	}
+	shared := &c.ring[c.consumer&c.mask]
+	endpoint, index, status, flags := shared.Endpoint, shared.Index, shared.Status, shared.LoadFlags()
+	q := c.queueOf(endpoint, flags)
+	if q == nil || index != q.found || q.found == descriptors.LoadIndex(&q.producer) ||
 		flags&descriptors.CompletionFlagsReserved != 0 ||
-		e.Status&uint32(descriptors.StatusReserved) != 0 || e.Status&uint32(descriptors.StatusDone) == 0 {
+		status&uint32(descriptors.StatusReserved) != 0 || status&uint32(descriptors.StatusDone) == 0 {
 		c.failed = c.n.error("poll CQ", fmt.Errorf("%w: entry %d of completion queue %d is endpoint %d, index %d, status %#x, flags %#x",
-			ErrProtocol, c.consumer, c.number, e.Endpoint, e.Index, e.Status, flags))
-		return descriptors.Completion{}, nil, c.failed
+			ErrProtocol, c.consumer, c.number, endpoint, index, status, flags))
+		return entry{}, c.failed
 	}
 	q.found++
 	c.consumer++
-	descriptors.StoreIndex(c.index, c.consumer)
-	return e, q, nil
+	return entry{q, index}, nil
 }
 
 // queueOf returns the work queue that an entry is about, nil if it has none
 // that completes here.
-func (c *CQ) queueOf(e descriptors.Completion) *workQueue {
-	v := c.n.VI(e.Endpoint)
+func (c *CQ) queueOf(endpoint, flags uint32) *workQueue {
+	v := c.n.VI(endpoint)
 	if v == nil {
 		return nil
 	}
 	q := &v.send
-	if e.Flags&descriptors.CompletionReceive != 0 {
+	if flags&descriptors.CompletionReceive != 0 {
 		q = &v.recv
 	}
 	if q.cq != c {
@@ -92,9 +133,12 @@ func (c *CQ) queueOf(e descriptors.Completion) *workQueue {
 	return q
 }
 
-// tookBack reports whether descriptor number index has been taken back.
-func (q *workQueue) tookBack(index uint32) bool {
-	return int32(index-descriptors.LoadIndex(&q.taken)) < 0
+// report notes that the consumer is given e, or needs it no more.
+func (e entry) report() { descriptors.StoreIndex(&e.q.reported, e.q.reported+1) }
+
+// tookBack reports whether the descriptor has been taken back.
+func (e entry) tookBack() bool {
+	return int32(e.index-descriptors.LoadIndex(&e.q.taken)) < 0
 }
 
 // sort takes what is in the ring out of it, and drops the entries that nobody needs
@@ -102,15 +146,14 @@ func (q *workQueue) tookBack(index uint32) bool {
 // have been taken back, which make room in their queues. mu is held.
 func (c *CQ) sort(gone *workQueue) {
 	c.drain()
-	c.sorted = slices.DeleteFunc(c.sorted, func(e descriptors.Completion) bool {
-		q := c.queueOf(e)
-		if q == nil || q == gone {
+	c.sorted = slices.DeleteFunc(c.sorted, func(e entry) bool {
+		if e.q == gone {
 			return true
 		}
-		if !q.tookBack(e.Index) {
+		if !e.tookBack() {
 			return false
 		}
-		descriptors.StoreIndex(&q.reported, q.reported+1)
+		e.report()
 		return true
 	})
 }
@@ -119,10 +162,11 @@ func (c *CQ) sort(gone *workQueue) {
 // mu is held.
 func (c *CQ) drain() (any bool) {
 	for {
-		e, _, err := c.next()
+		e, err := c.next()
 		if err != nil {
 			return any
 		}
+		descriptors.StoreIndex(c.index, c.consumer)
 		c.sorted, any = append(c.sorted, e), true
 	}
 }
@@ -150,7 +194,7 @@ func (c *CQ) makeRoom(q *workQueue) bool {
 	defer c.mu.Unlock()
 	c.sort(nil)
 	for range entryLooks {
-		if q.producer-q.reported < q.depth {
+		if q.next-q.reported < q.depth {
 			return true
 		}
 		if c.drain() {

@@ -38,14 +38,14 @@ func TestCQOrder(t *testing.T) {
 		r.completion(r.sendCQ, false, i)
 		r.completion(r.recvCQ, true, i)
 		e, err := r.sendCQ.Done()
-		if err != nil || e.Endpoint != r.v.Number() || e.Index != i || e.Flags&descriptors.CompletionReceive != 0 {
+		if err != nil || e.VI != r.v || e.Index != i || e.Receive {
 			t.Fatalf("%d: %+v, %v", i, e, err)
 		}
 		if d, err := r.v.SendDone(); d != send || err != nil {
 			t.Fatal(i, d, err)
 		}
 		e, err = r.recvCQ.Wait(contextFor(t))
-		if err != nil || e.Index != i || e.Flags&descriptors.CompletionReceive == 0 {
+		if err != nil || e.Index != i || !e.Receive {
 			t.Fatalf("%d: %+v, %v", i, e, err)
 		}
 		if d, err := r.v.RecvDone(); d != recv || err != nil {
@@ -240,9 +240,9 @@ func TestCQForgetsDestroyedVI(t *testing.T) {
 	if err != nil || third.Number() != first.Number() {
 		t.Fatal(third, err)
 	}
-	for _, flags := range []uint32{0, descriptors.CompletionReceive} {
+	for _, receive := range []bool{false, true} {
 		e, err := r.sendCQ.Done()
-		if err != nil || e.Endpoint != second.Number() || e.Flags&descriptors.CompletionReceive != flags {
+		if err != nil || e.VI != second || e.Receive != receive {
 			t.Errorf("%+v, %v", e, err)
 		}
 	}
@@ -255,7 +255,7 @@ func TestCQForgetsDestroyedVI(t *testing.T) {
 	}
 	r.v = third
 	r.completion(r.sendCQ, false, 0)
-	if e, err := r.sendCQ.Done(); err != nil || e.Endpoint != third.Number() {
+	if e, err := r.sendCQ.Done(); err != nil || e.VI != third {
 		t.Errorf("%+v, %v", e, err)
 	}
 }

@@ -110,7 +110,7 @@ func FuzzCompletions(f *testing.F) {
 			if err != nil {
 				break
 			}
-			if e.Endpoint != r.v.Number() || e.Index != i || i >= 3 || e.Flags&descriptors.CompletionReceive != 0 {
+			if e.VI != r.v || e.Index != i || i >= 3 || e.Receive {
 				t.Fatalf("entry %d: %+v", i, e)
 			}
 		}

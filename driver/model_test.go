@@ -130,7 +130,7 @@ func (m *model) takeCompletion(t *rapid.T) {
 	}
 	want := m.owed[0]
 	m.owed = m.owed[1:]
-	if err != nil || e.Endpoint != m.vis[want.v].Number() || e.Index != want.index || (e.Flags&descriptors.CompletionReceive != 0) != want.receive {
+	if err != nil || e.VI != m.vis[want.v] || e.Index != want.index || e.Receive != want.receive {
 		t.Fatalf("%+v, %v, want %+v", e, err, want)
 	}
 }

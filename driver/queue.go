@@ -25,7 +25,8 @@ type workQueue struct {
 	posted   []posting
 	mask     uint32
 	depth    uint32
-	producer uint32 // written with mu held, read by the CQ without, as taken
+	next     uint32 // where put goes on
+	producer uint32 // next, as the device was told; read by the CQ without mu, as taken
 	taken    uint32
 	misses   uint32 // looks in vain since the device was seen alive
 	spans    spans
@@ -54,44 +55,26 @@ type posting struct {
 // device's health.
 const missesPerCheck = 1 << 16
 
-// post posts one descriptor.
-func (q *workQueue) post(d *descriptors.Descriptor) error {
-	q.mu.Lock()
-	err := q.put(d)
-	if err == ErrPosted && q.regain(d) {
-		err = q.put(d)
-	}
-	if err == nil {
-		err = q.tell(1)
-	}
-	q.mu.Unlock()
-	if err != nil {
-		return q.refused(err)
-	}
-	q.vi.n.posted()
-	return nil
-}
-
-// postBatch posts descriptors until one is refused, and rings once.
-func (q *workQueue) postBatch(ds []*descriptors.Descriptor) (int, error) {
+// post posts descriptors until one is refused, and rings once. A device that does not
+// take that has failed: then none is posted.
+func (q *workQueue) post(ds []*descriptors.Descriptor) (int, error) {
 	if i := slices.Index(ds, nil); i >= 0 {
 		return 0, q.vi.n.error("post "+q.side, fmt.Errorf("%w: descriptor %d of %d is nil", ErrInvalidParameter, i, len(ds)))
 	}
-	var err error
-	n := 0
 	q.mu.Lock()
-	for _, d := range ds {
-		err = q.put(d)
-		if err == ErrPosted && q.regain(d) {
-			err = q.put(d)
-		}
-		if err != nil {
+	n, err := q.put(ds)
+	for err == ErrPosted && q.regain(ds[n]) {
+		var more int
+		if more, err = q.put(ds[n:]); more == 0 {
 			break
 		}
-		n++
+		n += more
 	}
 	if n > 0 {
-		if lost := q.tell(uint32(n)); lost != nil {
+		descriptors.StoreIndex(&q.producer, q.next)
+		if lost := q.bell.ring(q.next); lost != nil {
+			q.next -= uint32(n)
+			descriptors.StoreIndex(&q.producer, q.next)
 			n, err = 0, lost
 		}
 	}
@@ -105,51 +88,59 @@ func (q *workQueue) postBatch(ds []*descriptors.Descriptor) (int, error) {
 	return n, nil
 }
 
-// tell rings the doorbell for the last n descriptors. A device that does not take
-// that has failed: they are not posted then. mu is held.
-func (q *workQueue) tell(n uint32) error {
-	err := q.bell.ring(q.producer)
-	if err != nil {
-		descriptors.StoreIndex(&q.producer, q.producer-n)
+// put appends tokens, without telling the device, and returns how many: all, or those
+// before the descriptor that the error is about.
+func (q *workQueue) put(ds []*descriptors.Descriptor) (n int, err error) {
+	if q.closed || q.refuses {
+		return 0, q.closedAs
 	}
-	return err
+	room, regions := q.room(), &q.vi.n.regions
+	for _, d := range ds {
+		if room == 0 {
+			if q.cq != nil && q.next-q.taken < q.depth && q.cq.makeRoom(q) {
+				room = q.room()
+			}
+			if room == 0 {
+				return n, ErrQueueFull
+			}
+		}
+		t := d.Token()
+		if !q.spans.has(t, regions) {
+			if err := q.spans.find(t, regions, q.vi.attributes.Ptag); err != nil {
+				return n, err
+			}
+		}
+		if !liesAt(d, t.Address) {
+			return n, ErrBadHandle
+		}
+		// Claimed before its status is looked at: of a descriptor that is posted that is
+		// the device's to write.
+		if p := d.Post(); p.Holder.Load() == &q.holder && !p.Posted {
+			p.Posted = true // as claim does, without a call
+		} else if err := q.claim(d); err != nil {
+			return n, err
+		}
+		if d.Status() != 0 {
+			release(d)
+			return n, ErrNotRearmed
+		}
+		i := q.next & q.mask
+		q.tokens[i] = t
+		q.posted[i] = posting{d: d, length: d.Length()}
+		q.next++
+		room--
+		n++
+	}
+	return n, nil
 }
 
-// put appends a token, without telling the device. On error nothing changes.
-func (q *workQueue) put(d *descriptors.Descriptor) error {
-	if q.closed || q.refuses {
-		return q.closedAs
+// room is how many descriptors may be posted, as far as the CQ has been read.
+func (q *workQueue) room() uint32 {
+	used := q.next - q.taken
+	if q.cq != nil {
+		used = max(used, q.next-descriptors.LoadIndex(&q.reported))
 	}
-	if d == nil {
-		return ErrInvalidParameter
-	}
-	if q.producer-q.taken >= q.depth ||
-		q.cq != nil && q.producer-descriptors.LoadIndex(&q.reported) >= q.depth && !q.cq.makeRoom(q) {
-		return ErrQueueFull
-	}
-	t := d.Token()
-	if err := q.spans.check(t, &q.vi.n.regions, q.vi.attributes.Ptag); err != nil {
-		return err
-	}
-	if !liesAt(d, t.Address) {
-		return ErrBadHandle
-	}
-	// Claimed before its status is looked at: of a descriptor that is posted that is
-	// the device's to write.
-	if p := d.Post(); p.Holder.Load() == &q.holder && !p.Posted {
-		p.Posted = true // as claim does, without a call
-	} else if err := q.claim(d); err != nil {
-		return err
-	}
-	if d.Status() != 0 {
-		release(d)
-		return ErrNotRearmed
-	}
-	i := q.producer & q.mask
-	q.tokens[i] = t
-	q.posted[i] = posting{d: d, length: d.Length()}
-	descriptors.StoreIndex(&q.producer, q.producer+1)
-	return nil
+	return q.depth - min(used, q.depth)
 }
 
 // done takes the oldest descriptor if it has completed.
@@ -177,7 +168,7 @@ func (q *workQueue) take() (_ *descriptors.Descriptor, m miss, _ error) {
 		q.mu.Unlock()
 		return nil, 0, err
 	}
-	if q.taken == q.producer {
+	if q.taken == q.next {
 		q.mu.Unlock()
 		return nil, 0, ErrQueueEmpty
 	}
@@ -261,8 +252,6 @@ func (q *workQueue) refused(err error) error {
 		err = q.vi.n.failed() // there never will be room
 	case err == ErrQueueFull, err == q.closedAs:
 		return err
-	case err == ErrInvalidParameter:
-		return q.vi.n.refuse("post "+q.side, err, "the descriptor is nil")
 	case err == ErrNotRearmed:
 		return q.vi.n.refuse("post "+q.side, err, "call Rearm or Prepare before posting it again")
 	case err == ErrPosted:
@@ -307,7 +296,7 @@ func (q *workQueue) arm(ctx context.Context) error {
 func (q *workQueue) holds(handle uint32) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for i := q.taken; int32(q.producer-i) > 0 && !q.closed; i++ {
+	for i := q.taken; int32(q.next-i) > 0 && !q.closed; i++ {
 		if q.posted[i&q.mask].d.Token().Handle == handle {
 			return true
 		}
@@ -322,14 +311,14 @@ func (q *workQueue) queued() int {
 	if q.closed {
 		return 0
 	}
-	return int(q.producer - q.taken)
+	return int(q.next - q.taken)
 }
 
 // lose marks the posted descriptor at address as one that cannot complete.
 func (q *workQueue) lose(address uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for i := q.taken; int32(q.producer-i) > 0 && !q.closed; i++ {
+	for i := q.taken; int32(q.next-i) > 0 && !q.closed; i++ {
 		if p := &q.posted[i&q.mask]; p.d.Token().Address == address {
 			p.lost = true
 			return
@@ -349,7 +338,7 @@ func (q *workQueue) refuse(yes bool) {
 func (q *workQueue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for i := q.taken; i != q.producer && !q.closed; i++ {
+	for i := q.taken; i != q.next && !q.closed; i++ {
 		release(q.posted[i&q.mask].d)
 	}
 	q.closed = true

@@ -82,16 +82,15 @@ type span struct {
 // spans is a work queue's memory of the regions that it saw last.
 type spans [4]span
 
-// check returns nil if a descriptor of a VI with protection tag ptag may lie at
-// token t.
-func (s *spans) check(t descriptors.Token, table *regionTable, ptag uint32) error {
+// has reports whether find has found that a descriptor may lie at token t, and
+// nothing has changed since.
+func (s *spans) has(t descriptors.Token, table *regionTable) bool {
 	e := &s[t.Handle%uint32(len(s))]
-	if e.handle == t.Handle && e.generation == table.generation.Load()+1 && t.Address >= e.first && t.Address <= e.last {
-		return nil
-	}
-	return s.find(t, table, ptag)
+	return e.handle == t.Handle && e.generation == table.generation.Load()+1 && t.Address >= e.first && t.Address <= e.last
 }
 
+// find returns nil if a descriptor of a VI with protection tag ptag may lie at
+// token t.
 func (s *spans) find(t descriptors.Token, table *regionTable, ptag uint32) error {
 	table.mu.RLock()
 	defer table.mu.RUnlock()

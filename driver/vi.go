@@ -206,22 +206,28 @@ func (v *VI) Attributes() VIAttributes { return v.attributes }
 // ErrBadHandle, ErrInvalidPtag or ErrClosed, or with the reason why a device whose
 // doorbells are not mapped has not taken one; other errors in a descriptor show in its
 // completion. In a state other than connected it completes at once, flushed.
-func (v *VI) PostSend(d *descriptors.Descriptor) error { return v.send.post(d) }
+func (v *VI) PostSend(d *descriptors.Descriptor) error {
+	_, err := v.send.post([]*descriptors.Descriptor{d})
+	return err
+}
 
 // PostRecv posts a receive descriptor, see PostSend. It is held until the VI is
 // connected.
-func (v *VI) PostRecv(d *descriptors.Descriptor) error { return v.recv.post(d) }
+func (v *VI) PostRecv(d *descriptors.Descriptor) error {
+	_, err := v.recv.post([]*descriptors.Descriptor{d})
+	return err
+}
 
 // PostSendBatch posts send descriptors in order, with one doorbell. It returns
 // how many were posted: all of them, or those before the one that the error is
 // about.
 func (v *VI) PostSendBatch(ds []*descriptors.Descriptor) (posted int, err error) {
-	return v.send.postBatch(ds)
+	return v.send.post(ds)
 }
 
 // PostRecvBatch is PostSendBatch for receive descriptors.
 func (v *VI) PostRecvBatch(ds []*descriptors.Descriptor) (posted int, err error) {
-	return v.recv.postBatch(ds)
+	return v.recv.post(ds)
 }
 
 // SendDone returns the send descriptor that was posted first, if it has

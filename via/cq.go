@@ -3,7 +3,6 @@ package via
 import (
 	"context"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 )
 
@@ -40,38 +39,29 @@ func (c *CQ) Entries() int { return c.d.Entries() }
 // Done takes the oldest completion whose descriptor has not been taken back yet. It
 // does not block: ErrNotDone, bare, says that there is none.
 func (c *CQ) Done() (Completion, error) {
-	for {
-		e, err := c.d.Done()
-		if err != nil {
-			return Completion{}, err
-		}
-		if done, ok := c.nic.completion(e); ok {
-			return done, nil
-		}
+	e, err := c.d.Done()
+	if err != nil {
+		return Completion{}, err
 	}
+	return completion(e), nil
 }
 
 // Wait waits for a completion until ctx ends, and takes it as Done does.
 func (c *CQ) Wait(ctx context.Context) (Completion, error) {
-	for {
-		e, err := c.d.Wait(ctx)
-		if err != nil {
-			return Completion{}, err
-		}
-		if done, ok := c.nic.completion(e); ok {
-			return done, nil
-		}
+	e, err := c.d.Wait(ctx)
+	if err != nil {
+		return Completion{}, err
 	}
+	return completion(e), nil
 }
 
-// completion says whose completion e is. It reports false if that VI was destroyed
-// meanwhile, which passes its completions over.
-func (n *NIC) completion(e descriptors.Completion) (Completion, bool) {
-	c := Completion{VI: n.lookup(e.Endpoint)}
-	if e.Flags&descriptors.CompletionReceive != 0 {
-		c.Queue = RecvQueue
+// completion says in this package's words whose completion e is.
+func completion(e driver.Completion) Completion {
+	v, _ := e.VI.User().(*VI)
+	if e.Receive {
+		return Completion{v, RecvQueue}
 	}
-	return c, c.VI != nil
+	return Completion{v, SendQueue}
 }
 
 // Destroy ends the queue. It fails with ErrResource while a VI is tied to it.

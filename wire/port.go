@@ -12,7 +12,8 @@ import (
 // device needs beyond that. LinkUp and the methods below may be called from any
 // goroutine, the others by one at a time.
 //
-// While the link is down, frames that are committed are lost and none arrive, but
+// While the link is down, frames that are committed are lost, or wait on ports that are
+// engine.Lossless as long as the other end is there; and none arrive, but
 // for those that a peer has left behind where the wire keeps them.
 type Port interface {
 	engine.Port

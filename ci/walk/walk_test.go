@@ -27,7 +27,7 @@ const (
 	maxNamed, maxNamedFiles = 60, 20
 	// What a message passes in all, accessors of one line included. Lower them when
 	// there are fewer.
-	maxPassed, maxPassedFiles = 129, 36
+	maxPassed, maxPassedFiles = 120, 36
 )
 
 // measured are the packages in which a message is followed.

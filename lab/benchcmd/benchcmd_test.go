@@ -146,10 +146,16 @@ func TestScaling(t *testing.T) {
 func TestBreakdown(t *testing.T) {
 	table, object := both(t, "bench", "breakdown", "--bytes", "1K", "--duration", "20ms")
 	mention(t, table, "One message of 1 KiB", "post", "doorbell", "fetch", "copy", "wire", "deliver", "completion", "poll", "rest",
-		"sum", "remainder", "whole", "Limits", "over shm")
+		"sum", "remainder", "whole", "Limits", "this message, two processes")
 	need(t, object, "environment", "bytes", "steps", "sum_ns", "whole_ns", "remainder_ns", "border_ns", "limits")
 	need(t, object["steps"].([]any)[0], "step", "ns", "what")
-	need(t, object["limits"], "cache_line_ns", "copies", "shm_p50_ns", "shm_p999_ns")
+	need(t, object["limits"], "copies", "between")
+	between := object["limits"].(map[string]any)["between"].([]any)[0].(map[string]any)
+	keys := []string{"cores", "crossing_ns", "rounds", "p50_ns", "p50_spread_ns", "p999_ns"}
+	if between["proximity"] != nil { // not every kernel tells it
+		keys = append(keys, "proximity")
+	}
+	need(t, between, keys...)
 }
 
 func TestIdle(t *testing.T) {
@@ -185,6 +191,29 @@ func TestUsage(t *testing.T) {
 			t.Error(err)
 		}
 		mention(t, help.String(), "Examples:", "JSON keys:", "--duration")
+	}
+}
+
+// TestCompare: each row says on which cores it was measured, and how far from each other
+// these were.
+func TestCompare(t *testing.T) {
+	if len(bench.Cores()) < 2 {
+		t.Skip("a comparison takes two cores")
+	}
+	table, object := both(t, "bench", "compare", "--tests", "rate", "--peers", "unix", "--rounds", "1", "--duration", "2ms")
+	mention(t, table, "crossing ns", "rounds", "ratio to best", "rate", "64 B")
+	for _, r := range object["rows"].([]any) {
+		row := r.(map[string]any)
+		keys := []string{"test", "bytes", "unit", "cores", "crossing_ns", "crossing_spread_ns", "rounds", "unsteady_rounds", "better", "ours", "ours_spread",
+			"peers", "peers_spread", "best_peer", "ratio_to_best", "ratio_spread", "involuntary_switches_per_s"}
+		if row["proximity"] != nil { // not every kernel tells it
+			keys = append(keys, "proximity")
+			mention(t, table, row["proximity"].(string))
+		}
+		need(t, r, keys...)
+		if cores := row["cores"].([]any); len(cores) != 2 || row["crossing_ns"].(float64) <= 0 {
+			t.Errorf("%v", row)
+		}
 	}
 }
 
@@ -249,8 +278,13 @@ func TestStopped(t *testing.T) {
 			}
 			rows, _ := object[tt.list].([]any)
 			says, _ := object["incomplete"].(string)
-			if len(rows) != 1 || !strings.Contains(says, why.Error()) {
-				t.Errorf("%s: %d rows, incomplete: %q", tt.args, len(rows), says)
+			// A comparison has a row for each distance that the cores were at.
+			others := slices.ContainsFunc(rows, func(r any) bool {
+				row := r.(map[string]any)
+				return row["test"] != tt.row || row["bytes"] != 64.0
+			})
+			if len(rows) == 0 || others || !strings.Contains(says, why.Error()) {
+				t.Errorf("%s: rows %v, incomplete: %q", tt.args, rows, says)
 			}
 		}
 	}

@@ -51,14 +51,15 @@ thirty rounds, of which the one with the least time counts. The remainder is the
 less the sum of the steps: negative if borders hinder the processor more than their
 cost in a loop, positive if less.
 
-Limits: the time in which a cache line crosses between the two cores (two threads
-that answer each other through one atomic word), the rate of copies within the
-caches and beyond them, and the p50 of the same message over shared memory between
-two processes, which has two or more such crossings in it.
+Limits: the rate of copies within the caches and beyond them, and the same message
+between two processes, measured as bench compare does (shm-share, in five rounds): on
+two cores and on two hardware threads of one core, where the machine has both. Beside it
+stands the time in which a cache line crosses between the two (two threads that answer
+each other through one atomic word): a message has two or more such crossings in it.
 
 JSON keys: environment, bytes, steps (step, ns, what), sum_ns, whole_ns,
-remainder_ns, border_ns, limits (cache_line_ns, copies: bytes, ns, gb_per_s;
-shm_p50_ns, shm_p999_ns).`,
+remainder_ns, border_ns, limits (copies: bytes, ns, gb_per_s; between: cores, proximity,
+crossing_ns, rounds, p50_ns, p50_spread_ns, p999_ns).`,
 		Example: `  trapeze bench breakdown
   trapeze bench breakdown --bytes 8K --duration 10s --json`,
 		Args: cobra.NoArgs,
@@ -67,7 +68,7 @@ shm_p50_ns, shm_p999_ns).`,
 	flags := c.Flags()
 	flags.StringVar(&f.bytes, "bytes", "64", "bytes of the message, up to 64K")
 	flags.DurationVar(&f.options.For, "duration", 3*time.Second, "how long to measure, about, in all")
-	flags.StringVar(&f.cores, "cores", "auto", "cores, as in 0,1; auto: the two that others use least; none: not pinned")
+	flags.StringVar(&f.cores, "cores", "auto", "cores, as in 0,1; "+autoPairs+"; none: not pinned")
 	return c
 }
 
@@ -76,7 +77,7 @@ func (e env) runBreakdown(ctx context.Context, f *breakdownFlags) error {
 	if f.options.Bytes, err = number(f.bytes); err != nil {
 		return option.Errorf("--bytes: %w", err)
 	}
-	if f.options.Cores, err = coresOf(f.cores); err != nil {
+	if f.options.Pairs, err = pairsOf(f.cores); err != nil {
 		return option.Mark(err)
 	}
 	if err := f.options.Validate(); err != nil {
@@ -111,12 +112,15 @@ func (r *breakdownReport) table(out io.Writer) error {
 	}
 	fmt.Fprintf(out, "\nLimits\n")
 	w = tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	if r.Limits.CacheLine > 0 {
-		fmt.Fprintf(w, "cache line from core to core\t%.0f ns\t\n", r.Limits.CacheLine)
-	}
 	for _, c := range r.Limits.Copies {
 		fmt.Fprintf(w, "copy of %s\t%s ns\t%.1f GB/s\n", size(c.Bytes), short(c.Ns), c.GBs)
 	}
-	fmt.Fprintf(w, "this message over shm, two processes\t%.0f ns\tp50; p99.9 %.0f ns\n", r.Limits.Shared, r.Limits.SharedTail)
+	for _, b := range r.Limits.Between {
+		fmt.Fprintf(w, "this message, two processes, %s\t%.0f ns\tp50 of %d rounds (%.0f..%.0f); p99.9 %.0f ns", where(b.Pair), b.P50, b.Rounds, b.P50Spread[0], b.P50Spread[1], b.P999)
+		if b.Crossing > 0 {
+			fmt.Fprintf(w, "; a cache line crosses in %.0f ns", b.Crossing)
+		}
+		fmt.Fprintln(w)
+	}
 	return w.Flush()
 }

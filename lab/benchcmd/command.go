@@ -80,7 +80,7 @@ what it has measured, and incomplete says why it ended.`,
 	flags.IntVar(&f.window, "window", 0, "messages under way on each VI; 0: 4 in round trips, in streams 8 to 512 that fit 512 KiB")
 	flags.DurationVar(&f.duration, "duration", time.Second, "how long to measure each time, after a tenth of that to warm up")
 	flags.IntVar(&f.repeat, "repeat", 3, "how often")
-	flags.StringVar(&f.cores, "cores", "auto", "cores of the two processes, as in 0,1; auto: the two that others use least; none: not pinned")
+	flags.StringVar(&f.cores, "cores", "auto", "cores of the two processes, as in 0,1; auto: two that others use least; none: not pinned")
 	flags.IntVar(&f.garbage, "garbage", 0, "MB that another goroutine of each process allocates a second")
 	flags.StringVar(&f.svg, "svg", "", "file for a picture: latency, or bandwidth if there is none, against size")
 	flags.StringVar(&f.hdr, "hdr", "", "file for all latencies, as an HdrHistogram log")
@@ -107,13 +107,23 @@ func number(s string) (int, error) {
 	return n << shift, nil
 }
 
-// coresOf reads the flag --cores.
+// coresOf reads the flag --cores of a command that measures on one pair: auto is two
+// cores, if there are two.
 func coresOf(s string) ([]int, error) {
+	pairs, err := pairsOf(s)
+	if len(pairs) == 0 {
+		return nil, err
+	}
+	return pairs[0].Cores, err
+}
+
+// pairsOf reads the flag --cores of a command that measures on every pair that there is.
+func pairsOf(s string) ([]bench.Pair, error) {
 	switch s {
 	case "none":
 		return nil, nil
 	case "auto":
-		return bench.Quietest(2), nil
+		return bench.Pairs(), nil
 	}
 	have := bench.Cores()
 	var cores []int
@@ -127,7 +137,22 @@ func coresOf(s string) ([]int, error) {
 	if len(cores) != 2 {
 		return nil, fmt.Errorf("--cores %q: it is auto, none, or two of the cores %v", s, have)
 	}
-	return cores, nil
+	return []bench.Pair{bench.PairOf(cores[0], cores[1])}, nil
+}
+
+// autoPairs says what --cores auto means where every pair is measured.
+const autoPairs = "auto: two cores, then two hardware threads of one core, where the machine has both, and those that others use least"
+
+// where says of a pair what its hardware threads have in common, or their numbers where
+// the kernel does not tell.
+func where(p bench.Pair) string {
+	switch {
+	case len(p.Cores) == 0:
+		return "not pinned"
+	case p.Proximity == "":
+		return fmt.Sprintf("%d,%d", p.Cores[0], p.Cores[1])
+	}
+	return string(p.Proximity)
 }
 
 // tasks are the measurements that the flags ask for.

@@ -43,7 +43,8 @@ func (e env) compare() *cobra.Command {
 		Use:   "compare",
 		Short: "Measure the libraries that people would pick instead, in turn with ours",
 		Long: `Measure our messages and those of the peers that are installed, each in two
-processes pinned to a core each, in turn (A B A B), and print the ratios. Peers:
+processes pinned to a core each, in turn (A B A B), and print the ratios: on two cores
+and on two hardware threads of one core, where the machine has both. Peers:
 ucx (ucx_perftest over posix and cma), libfabric (fi_pingpong over shm; it tells
 means only), testpmd (DPDK's memif driver, for frames), unix and tcp (Go's
 sockets). ci/bench/setup installs them from Debian. A peer that is missing is
@@ -52,10 +53,16 @@ named, with its package, and left out.
 ratio_to_best is our figure divided by that of the best peer: latency is better
 below 1, everything else above. It is the median of the rounds' ratios.
 
-JSON keys: rows (test, bytes, unit, better, ours, ours_spread, peers,
-peers_spread, statistics, p999_us, best_peer, ratio_to_best, ratio_spread,
-p999_ratio_to_best, involuntary_switches_per_s, failures), environment, missing. A MB is 10^6 bytes. Stopped
-early, it prints what it has measured: incomplete says why it ended, and in a row
+What two cores take for a message depends on how far they are from each other, and in
+a virtual machine the host may move them at any time. So the time in which a cache line
+goes from one to the other (crossing) is measured before and after each answer. A round
+in which it changed is left out, and rounds at different distances make rows of their own.
+
+JSON keys: rows (test, bytes, unit, cores, proximity: one core or two cores as the
+kernel tells it, crossing_ns, crossing_spread_ns, rounds, unsteady_rounds, better, ours,
+ours_spread, peers, peers_spread, statistics, p999_us, best_peer, ratio_to_best,
+ratio_spread, p999_ratio_to_best, involuntary_switches_per_s, failures), environment,
+missing. A MB is 10^6 bytes. Stopped early, it prints what it has measured: incomplete says why it ended, and in a row
 that not all rounds were measured.`,
 		Example: `  ci/bench/setup && trapeze bench compare
   trapeze bench compare --tests latency --rounds 5 --json
@@ -64,13 +71,13 @@ that not all rounds were measured.`,
 		RunE: command.Run(func(ctx context.Context, _ []string) error { return e.runCompare(ctx, &f) }),
 	}
 	flags := c.Flags()
-	flags.StringVar(&f.wire, "wire", "shm-share", "wire of our messages (shm-share: at most one copy, as UCX has it over cma): "+strings.Join(bench.Wires(), ", "))
+	flags.StringVar(&f.wire, "wire", bench.UsualWire, "wire of our messages (shm-share: at most one copy, as UCX has it over cma): "+strings.Join(bench.Wires(), ", "))
 	flags.StringVar(&f.placement, "placement", "default", "our engine: default (the wire's), inline, thread")
 	flags.StringSliceVar(&f.tests, "tests", []string{"latency", "bandwidth", "rate", "frames"}, "latency, bandwidth, rate, frames")
 	flags.StringSliceVar(&f.peers, "peers", peerNames(), "peers to measure")
 	flags.IntVar(&f.rounds, "rounds", 3, "how often everybody has his turn")
 	flags.DurationVar(&f.duration, "duration", time.Second, "how long to measure each time, about")
-	flags.StringVar(&f.cores, "cores", "auto", "cores of the two processes, as in 0,1")
+	flags.StringVar(&f.cores, "cores", "auto", "cores of the two processes, as in 0,1; "+autoPairs)
 	flags.StringVar(&f.svg, "svg", "", "file for a picture: our latency and bandwidth and those of the peers, against size")
 	flags.BoolVar(&f.force, "force", false, "replace this file if it exists")
 	return c
@@ -92,7 +99,7 @@ func (e env) runCompare(ctx context.Context, f *compareFlags) error {
 	if err != nil {
 		return option.Mark(err)
 	}
-	if c.Cores == nil {
+	if len(c.Pairs) == 0 {
 		return errOneCore
 	}
 	if f.svg != "" {
@@ -143,11 +150,12 @@ func (r *compareReport) picture() ([]byte, error) {
 		for _, name := range r.names() {
 			c.Series = append(c.Series, plot.Series{Name: name})
 		}
-		for _, row := range r.Rows {
-			if row.Test != test.name {
+		for i, row := range r.Rows {
+			// Of several pairs and distances, the first.
+			if row.Test != test.name || i > 0 && r.Rows[i-1].Test == row.Test && r.Rows[i-1].Bytes == row.Bytes {
 				continue
 			}
-			addPoint(&c, us, row.Bytes, test.scale*row.Ours)
+			addPoint(&c, bench.Us, row.Bytes, test.scale*row.Ours)
 			for who, v := range row.Peers {
 				addPoint(&c, who, row.Bytes, test.scale*v)
 			}
@@ -165,11 +173,11 @@ func (r *compareReport) picture() ([]byte, error) {
 }
 
 func (f *compareFlags) comparison() (*bench.Comparison, error) {
-	cores, err := coresOf(f.cores)
+	pairs, err := pairsOf(f.cores)
 	if err != nil {
 		return nil, err
 	}
-	c := &bench.Comparison{Wire: f.wire, Placement: f.placement, Rounds: f.rounds, For: f.duration, Cores: cores}
+	c := &bench.Comparison{Wire: f.wire, Placement: f.placement, Rounds: f.rounds, For: f.duration, Pairs: pairs}
 	if c.Placement == "default" {
 		c.Placement = ""
 	}
@@ -193,12 +201,9 @@ func (f *compareFlags) comparison() (*bench.Comparison, error) {
 	return c, c.Validate()
 }
 
-// us is who we are among the peers.
-const us = "trapeze"
-
-// names are us, and the peers that have answered anything.
+// names are bench.Us, and the peers that have answered anything.
 func (r *compareReport) names() []string {
-	names := []string{us}
+	names := []string{bench.Us}
 	for _, n := range peerNames() {
 		if slices.ContainsFunc(r.Rows, func(row bench.Row) bool { _, ok := row.Peers[n]; return ok }) {
 			names = append(names, n)
@@ -211,9 +216,9 @@ func (r *compareReport) names() []string {
 func (r *compareReport) table(out io.Writer) error {
 	names := r.names()[1:]
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(w, "test\tsize\tunit\ttrapeze\t%s\tratio to best\tspread\tp99.9 us\tp99.9 ratio\t\n", strings.Join(names, "\t"))
+	fmt.Fprintf(w, "test\tsize\ton\tcrossing ns\trounds\tunit\ttrapeze\t%s\tratio to best\tspread\tp99.9 us\tp99.9 ratio\t\n", strings.Join(names, "\t"))
 	for _, row := range r.Rows {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t", row.Test, size(row.Bytes), row.Unit, short(row.Ours))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%.0f\t%d\t%s\t%s\t", row.Test, size(row.Bytes), where(row.Pair), row.Crossing, row.Rounds, row.Unit, short(row.Ours))
 		for _, n := range names {
 			v, ok := row.Peers[n]
 			if !ok {
@@ -228,7 +233,7 @@ func (r *compareReport) table(out io.Writer) error {
 			fmt.Fprintf(w, "%.2f %s\t%.2f..%.2f\t", *row.RatioToBest, row.Best, row.RatioSpread[0], row.RatioSpread[1])
 		}
 		tail, ratio := "-", "-"
-		if t := row.Tail[us]; t > 0 {
+		if t := row.Tail[bench.Us]; t > 0 {
 			tail = short(t)
 		}
 		if row.TailRatio != nil {
@@ -247,6 +252,9 @@ func (r *compareReport) table(out io.Writer) error {
 	worst := 0.0
 	for _, row := range r.Rows {
 		worst = max(worst, row.Switches)
+		if row.Unsteady > 0 {
+			fmt.Fprintf(out, "%s, %s: in %d rounds the cores moved: they are left out, unless there are no others.\n", row.Test, size(row.Bytes), row.Unsteady)
+		}
 	}
 	return disturbed(out, worst)
 }

@@ -91,7 +91,7 @@ incomplete says why it ended.`,
 	flags.StringSliceVar(&f.places, "places", names, "how the application waits")
 	flags.DurationVar(&f.duration, "duration", 4*time.Second, "how long to measure each place")
 	flags.DurationVar(&f.pause, "pause", 20*time.Millisecond, "time before each message")
-	flags.StringVar(&f.cores, "cores", "auto", "cores of the waiter's and the sender's process over shm, as in 0,1; auto: the two that others use least; none: not pinned")
+	flags.StringVar(&f.cores, "cores", "auto", "cores of the waiter's and the sender's process over shm, as in 0,1; auto: two that others use least; none: not pinned")
 	return c
 }
 

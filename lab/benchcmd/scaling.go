@@ -75,7 +75,7 @@ device_heap_bytes, shared_bytes, total_bytes, files.`,
 	flags.IntVar(&f.plan.MostRegions, "max-regions", f.plan.MostRegions, "largest number of regions at each NIC")
 	flags.StringVar(&f.bytes, "max-bytes", "16M", "largest message")
 	flags.DurationVar(&f.plan.For, "duration", f.plan.For, "how long to measure each point, about")
-	flags.StringVar(&f.cores, "cores", "auto", "cores, as in 0,1; auto: the two that others use least; none: not pinned")
+	flags.StringVar(&f.cores, "cores", "auto", "cores, as in 0,1; auto: two that others use least; none: not pinned")
 	flags.StringVar(&f.file, "svg", "", "file for a picture of the curves")
 	flags.BoolVar(&f.force, "force", false, "replace this file if it exists")
 	return c

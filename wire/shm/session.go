@@ -227,8 +227,8 @@ func (p *Port) peerPlug(s *session, m message) error {
 	default:
 		return &PeerError{"state of the plug", m.a, "0 or 1"}
 	}
+	p.wake.Call() // for frames that have waited, either way
 	err := s.conn.send(message{kind: kindLinkSeen, id: m.id}, -1)
 	p.link.Call()
-	p.wake.Call() // for frames that have waited, either way
 	return err
 }

@@ -26,6 +26,8 @@ func peer(t *testing.T, name string) bench.Peer {
 // sameCore is one core for both processes, as a machine may have no more.
 func sameCore() []int { return []int{bench.Cores()[0], bench.Cores()[0]} }
 
+func samePair() []bench.Pair { return []bench.Pair{{Cores: sameCore()}} }
+
 func TestPeers(t *testing.T) {
 	install(t, "ucx_perftest", "fi_pingpong", "dpdk-testpmd")
 	for _, tt := range []struct {
@@ -81,7 +83,7 @@ func TestMissingPeer(t *testing.T) {
 func TestCompare(t *testing.T) {
 	install(t, "ucx_perftest", "fi_pingpong", "dpdk-testpmd")
 	steps := 0
-	c := bench.Comparison{Wire: "udp", Rounds: 2, For: 20 * time.Millisecond, Cores: sameCore(),
+	c := bench.Comparison{Wire: "udp", Rounds: 2, For: 20 * time.Millisecond, Pairs: samePair(),
 		Peers: []bench.Peer{peer(t, "ucx"), peer(t, "libfabric"), peer(t, "testpmd")}, Progress: func() { steps++ },
 		Rows: []bench.Row{{Test: "latency", Bytes: 64}, {Test: "rate", Bytes: 64}, {Test: "frames", Bytes: 64}}}
 	rows, err := c.Compare(context.Background())
@@ -112,7 +114,7 @@ func TestCompare(t *testing.T) {
 func TestCompareWithFailingPeer(t *testing.T) {
 	install(t, "ucx_perftest")
 	t.Setenv("FAKE_UCX_FAILS", "1")
-	c := bench.Comparison{Wire: "udp", Rounds: 2, For: 20 * time.Millisecond, Cores: sameCore(),
+	c := bench.Comparison{Wire: "udp", Rounds: 2, For: 20 * time.Millisecond, Pairs: samePair(),
 		Peers: []bench.Peer{peer(t, "ucx")}, Rows: []bench.Row{{Test: "latency", Bytes: 64}}}
 	rows, err := c.Compare(context.Background())
 	if err != nil {
@@ -121,7 +123,7 @@ func TestCompareWithFailingPeer(t *testing.T) {
 	if r := rows[0]; r.RatioToBest != nil || r.Ours <= 0 || !strings.Contains(r.Failures["ucx"], "no transport") {
 		t.Errorf("%+v", r)
 	}
-	c.Cores = sameCore()[:1]
+	c.Pairs[0].Cores = sameCore()[:1]
 	if _, err := c.Compare(context.Background()); !errors.Is(err, bench.ErrSpec) {
 		t.Errorf("with one core: %v", err)
 	}
@@ -135,7 +137,7 @@ func TestCompareStops(t *testing.T) {
 	install(t, "ucx_perftest")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	stopped := errors.New("stopped")
-	c := bench.Comparison{Wire: "udp", Rounds: 100, For: 20 * time.Millisecond, Cores: sameCore(),
+	c := bench.Comparison{Wire: "udp", Rounds: 100, For: 20 * time.Millisecond, Pairs: samePair(),
 		Peers: []bench.Peer{peer(t, "ucx")}, Rows: []bench.Row{{Test: "latency", Bytes: 64}}, Progress: func() { cancel(stopped) }}
 	rows, err := c.Compare(ctx)
 	if !errors.Is(err, stopped) {

@@ -32,8 +32,8 @@ func pin(core int) error {
 	return nil
 }
 
-// pinProcess pins all threads of this process, and those that they will start, to
-// core unless that is negative.
+// pinProcess makes this process one that polls on core, unless that is negative: all its
+// threads, and those that they will start, run there.
 func pinProcess(core int) error {
 	if core < 0 {
 		return nil
@@ -44,6 +44,7 @@ func pinProcess(core int) error {
 	if err != nil {
 		return err
 	}
+	var threads []int
 	for _, t := range tasks {
 		id, err := strconv.Atoi(t.Name())
 		if err != nil {
@@ -53,8 +54,30 @@ func pinProcess(core int) error {
 		if err := unix.SchedSetaffinity(id, &set); err != nil && !errors.Is(err, unix.ESRCH) {
 			return fmt.Errorf("%w to core %d: %w", ErrCore, core, err)
 		}
+		threads = append(threads, id)
 	}
+	// By itself the runtime learns up to a second later that it has one core only;
+	// until then its threads take that core from each other.
+	runtime.SetDefaultGOMAXPROCS()
+	lullMonitor(threads)
 	return nil
+}
+
+// monitorSlack is by how many nanoseconds the runtime's monitor may wake up late: as much
+// as the longest sleep that it asks for (runtime/proc.go, sysmon), and more than the time
+// between two ticks of any kernel's clock.
+const monitorSlack = 10_000_000
+
+// lullMonitor lets the monitor of Go's runtime, which looks at a busy program a hundred
+// times a second, wake up with a tick of the kernel's clock instead of a timer interrupt
+// of its own (proc_pid_timerslack_ns(5)). That takes CAP_SYS_NICE: without it nothing
+// changes.
+func lullMonitor(threads []int) {
+	// The runtime starts it before any other thread.
+	slices.Sort(threads)
+	if i := slices.Index(threads, os.Getpid()); i >= 0 && i+1 < len(threads) {
+		_ = os.WriteFile(fmt.Sprintf("/proc/%d/timerslack_ns", threads[i+1]), strconv.AppendInt(nil, monitorSlack, 10), 0)
+	}
 }
 
 // Cores returns the cores that this process may use, in order.
@@ -72,27 +95,24 @@ func Cores() []int {
 	return cores
 }
 
-// watching is for how long Quietest looks at the cores.
+// watching is for how long quietFirst looks at the cores.
 const watching = 100 * time.Millisecond
 
-// Quietest returns n of the cores that this process may use, in order: those that
-// others use least now. Nil if it may use fewer.
-func Quietest(n int) []int {
+// quietFirst returns the cores that this process may use: first those that others use
+// least now.
+func quietFirst() []int {
 	have := Cores()
-	if len(have) <= n {
-		if len(have) < n {
-			return nil
-		}
+	if len(have) <= 2 {
 		return have
 	}
 	before := idleTicks()
 	time.Sleep(watching)
-	return quietest(have, before, idleTicks(), n)
+	return byIdleness(have, before, idleTicks())
 }
 
-// quietest picks n cores by how much more idle time each has after than before. Those
-// with at least nine tenths of the most are alike: the first ones are taken.
-func quietest(have []int, before, after map[int]uint64, n int) []int {
+// byIdleness sorts cores by how much more idle time each has after than before. Those
+// with at least nine tenths of the most are alike, and stay in order.
+func byIdleness(have []int, before, after map[int]uint64) []int {
 	idle := map[int]uint64{}
 	most := uint64(0)
 	for _, c := range have {
@@ -106,11 +126,9 @@ func quietest(have []int, before, after map[int]uint64, n int) []int {
 			idle[c] = most
 		}
 	}
-	picked := slices.Clone(have)
-	slices.SortStableFunc(picked, func(a, b int) int { return cmp.Compare(idle[b], idle[a]) })
-	picked = picked[:n]
-	slices.Sort(picked)
-	return picked
+	sorted := slices.Clone(have)
+	slices.SortStableFunc(sorted, func(a, b int) int { return cmp.Compare(idle[b], idle[a]) })
+	return sorted
 }
 
 // idleTicks is the idle time of each core since the machine was started (proc(5),

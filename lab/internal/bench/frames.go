@@ -47,15 +47,20 @@ func askFrames(ctx context.Context, q Question) (a Answer, err error) {
 		receiver.stop()
 		return a, err
 	}
-	defer sender.stop()
-	if a.Value, err = result[float64](receiver); err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
+	received, err := result[Side](receiver)
+	if err != nil {
+		sender.stop()
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return a, err
 	}
-	return a, err
+	sent, err := result[Side](sender)
+	return Answer{Value: received.MessageRate(), switches: received.SwitchRate() + sent.SwitchRate()}, err
 }
 
-// run is one end. The receiver prints frames a second and ends; the sender ends when
-// it is told to, or the receiver has gone.
+// run is one end, which prints its Side. The receiver ends first; the sender does when
+// the receiver has gone, or it is told to.
 func (f *frames) run(ctx context.Context, w io.Writer) error {
 	if f.Bytes < 1 || f.Bytes > memif.DefaultMTU {
 		return fmt.Errorf("%w: frames of %d bytes (1 to %d)", ErrSpec, f.Bytes, memif.DefaultMTU)
@@ -76,13 +81,16 @@ func (f *frames) run(ctx context.Context, w io.Writer) error {
 			return errors.Join(err, p.Close())
 		}
 	}
+	var side Side
 	if f.Send {
+		a := startAccount()
 		f.send(ctx, p)
-		return p.Close()
+		a.end(&side)
+	} else {
+		err = f.receive(ctx, p, &side)
 	}
-	rate, err := f.receive(ctx, p)
 	if err == nil {
-		err = json.NewEncoder(w).Encode(rate)
+		err = json.NewEncoder(w).Encode(side)
 	}
 	return errors.Join(err, p.Close())
 }
@@ -107,14 +115,15 @@ func (f *frames) send(ctx context.Context, p *memif.Port) {
 }
 
 // receive copies frames into a buffer, for a tenth of the time to warm up and then
-// for all of it. It returns frames a second.
-func (f *frames) receive(ctx context.Context, p *memif.Port) (float64, error) {
+// for all of it, which it measures.
+func (f *frames) receive(ctx context.Context, p *memif.Port, side *Side) (err error) {
 	if _, err := f.drain(ctx, p, f.For/10); err != nil {
-		return 0, err
+		return err
 	}
-	started := time.Now()
-	n, err := f.drain(ctx, p, f.For)
-	return float64(n) / time.Since(started).Seconds(), err
+	a := startAccount()
+	side.Messages, err = f.drain(ctx, p, f.For)
+	a.end(side)
+	return err
 }
 
 // errShort: a frame arrived that nobody sent.

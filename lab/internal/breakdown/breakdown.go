@@ -45,15 +45,15 @@ type Options struct {
 	Bytes int
 	// For is how long all of it takes, about; at least 10 ms.
 	For time.Duration
-	// Cores: the first is where the message is measured; both are for what needs
-	// two. None to pin nothing.
-	Cores []int
+	// Pairs are where it is measured between two processes; step by step it is on the
+	// first core of the first pair. None to pin nothing.
+	Pairs []bench.Pair
 	// Progress, if not nil, is called after each of Steps parts.
 	Progress func()
 }
 
 // Parts is how often Progress is called.
-const Parts = 6
+const Parts = 5
 
 // ErrOptions is wrapped by the errors about bad options.
 var ErrOptions = errors.New("bad breakdown")
@@ -74,17 +74,21 @@ func Run(ctx context.Context, o Options) (r Result, err error) {
 	if err := o.Validate(); err != nil {
 		return r, err
 	}
-	core := -1
-	if len(o.Cores) > 0 {
-		core = o.Cores[0]
-	}
-	if err = bench.OnCore(core, func() error { return o.message(ctx, &r) }); err == nil {
+	if err = bench.OnCore(o.core(), func() error { return o.message(ctx, &r) }); err == nil {
 		r.Limits, err = o.limits(ctx)
 	}
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
 	return r, err
+}
+
+// core is where the message is measured step by step; -1 for any.
+func (o *Options) core() int {
+	if len(o.Pairs) == 0 {
+		return -1
+	}
+	return o.Pairs[0].Cores[0]
 }
 
 func (o *Options) step() {

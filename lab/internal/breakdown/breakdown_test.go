@@ -54,8 +54,11 @@ func TestRun(t *testing.T) {
 			if math.Abs(sum-r.Sum) > 1e-6*r.Sum || math.Abs(r.Sum+r.Remainder-r.Whole) > 1e-6*r.Whole || r.Whole <= 0 || r.Bytes != bytes {
 				t.Errorf("%g in steps, sum %g, remainder %g, whole %g", sum, r.Sum, r.Remainder, r.Whole)
 			}
-			if r.Limits.Shared <= 0 || r.Limits.SharedTail < r.Limits.Shared || len(r.Limits.Copies) == 0 {
-				t.Errorf("%+v", r.Limits)
+			if len(r.Limits.Between) != 1 || len(r.Limits.Copies) == 0 {
+				t.Fatalf("%+v", r.Limits)
+			}
+			if b := r.Limits.Between[0]; b.P50 < b.P50Spread[0] || b.P50 > b.P50Spread[1] || b.P50Spread[0] <= 0 || b.P999 < b.P50 || b.Crossing != 0 || b.Rounds < 2 || len(b.Cores) > 0 {
+				t.Errorf("%+v", b)
 			}
 			for _, c := range r.Limits.Copies {
 				if c.Ns <= 0 || c.GBs <= 0 {
@@ -66,16 +69,29 @@ func TestRun(t *testing.T) {
 	}
 }
 
-func TestCacheLine(t *testing.T) {
+// TestPairs: each pair of cores has its figures, and the cores are as far from each other
+// as a cache line says.
+func TestPairs(t *testing.T) {
 	cores := bench.Cores()
 	if len(cores) < 2 {
 		t.Skip("needs two cores")
 	}
-	r, err := breakdown.Run(context.Background(), breakdown.Options{For: 10 * time.Millisecond, Cores: cores[:2]})
-	if err != nil || r.Limits.CacheLine <= 0 {
-		t.Errorf("%g ns, %v", r.Limits.CacheLine, err)
+	pairs := []bench.Pair{{Cores: cores[:2], Proximity: bench.TwoCores}, {Cores: []int{cores[1], cores[0]}, Proximity: bench.OneCore}}
+	r, err := breakdown.Run(context.Background(), breakdown.Options{For: 10 * time.Millisecond, Pairs: pairs})
+	if err != nil {
+		t.Fatal(err)
 	}
-	if _, err := breakdown.Run(context.Background(), breakdown.Options{For: 10 * time.Millisecond, Cores: []int{cores[0], 4000}}); !errors.Is(err, bench.ErrCore) {
+	seen := map[bench.Proximity]bool{}
+	for _, b := range r.Limits.Between {
+		seen[b.Proximity] = true
+		if b.Crossing <= 0 || b.P50 <= 0 || len(b.Cores) != 2 {
+			t.Errorf("%+v", b)
+		}
+	}
+	if len(seen) != 2 {
+		t.Errorf("%+v", r.Limits.Between)
+	}
+	if _, err := breakdown.Run(context.Background(), breakdown.Options{For: 10 * time.Millisecond, Pairs: []bench.Pair{{Cores: []int{cores[0], 4000}}}}); !errors.Is(err, bench.ErrCore) {
 		t.Errorf("a core that is not there: %v", err)
 	}
 }

@@ -1,0 +1,147 @@
+package drivercost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/lab/internal/bench"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// MaxBatch is how many descriptors there are in the largest batch.
+const MaxBatch = 32
+
+// depth is how many descriptors there are, and places in the rings: so many that a
+// batch does not follow itself.
+const (
+	depthLog2 = 6
+	depth     = 1 << depthLog2
+)
+
+// Rig is a VI on a device that completes at once what it is told to.
+type Rig struct {
+	device  *device
+	nic     *via.NIC
+	vi      *via.VI
+	cq      *via.CQ // nil for none
+	ds      []*via.Descriptor
+	batch   []*via.Descriptor // posted last
+	taken   []*via.Descriptor // room for those taken back
+	posted  uint32
+	entries []descriptors.Completion // of the CQ
+}
+
+// New makes a rig for batches of 1 to MaxBatch descriptors, a power of two.
+func New(ctx context.Context, batch int, withCQ bool) (r *Rig, err error) {
+	if batch < 1 || batch > MaxBatch || batch&(batch-1) != 0 {
+		return nil, fmt.Errorf("%w: a batch of %d descriptors (a power of two up to %d)", ErrOptions, batch, MaxBatch)
+	}
+	r = &Rig{taken: make([]*via.Descriptor, batch)}
+	if r.device, err = newDevice(ctx); err != nil {
+		return nil, err
+	}
+	if r.nic, err = via.OpenDevice(ctx, r.device, bench.Quiet()...); err != nil {
+		return nil, err
+	}
+	if err = r.lay(ctx, withCQ); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return r, nil
+}
+
+func (r *Rig) lay(ctx context.Context, withCQ bool) (err error) {
+	if withCQ {
+		if r.cq, err = r.nic.CreateCQ(ctx, depth); err != nil {
+			return err
+		}
+		r.entries = descriptors.CompletionsAt(r.device.mapped.Bytes())[:depth]
+	}
+	if r.vi, err = r.nic.CreateVI(ctx, via.VIAttributes{SendDepth: depth}, r.cq, nil); err != nil {
+		return err
+	}
+	m, err := r.nic.Alloc(ctx, 64, via.MemoryAttributes{})
+	if err != nil {
+		return err
+	}
+	if r.ds, err = r.vi.NewDescriptors(ctx, depth, 1); err != nil {
+		return err
+	}
+	for _, d := range r.ds {
+		if err := m.AddTo(d, 0, 64); err != nil {
+			return err
+		}
+	}
+	r.batch = r.ds[:len(r.taken)]
+	return nil
+}
+
+// Round rearms and posts a batch with one doorbell, has the device complete it, and
+// takes it back.
+func (r *Rig) Round() error {
+	if err := r.post(); err != nil {
+		return err
+	}
+	r.complete()
+	return r.take()
+}
+
+func (r *Rig) post() error {
+	r.batch = r.ds[r.posted%depth:][:len(r.taken)]
+	r.posted += uint32(len(r.batch))
+	for _, d := range r.batch {
+		d.Rearm()
+	}
+	if len(r.batch) == 1 {
+		return r.vi.PostSend(r.batch[0])
+	}
+	_, err := r.vi.PostSendBatch(r.batch)
+	return err
+}
+
+// complete is what the device does, and nothing that the driver does.
+func (r *Rig) complete() {
+	first := r.posted - uint32(len(r.batch))
+	for i, d := range r.batch {
+		d.Control().StoreStatus(descriptors.StatusDone)
+		if r.cq != nil {
+			index := first + uint32(i)
+			e := &r.entries[index%depth]
+			e.Endpoint, e.Index, e.Status = r.vi.Number(), index, uint32(descriptors.StatusDone)
+			e.Publish(descriptors.PhaseOf(index, depthLog2))
+		}
+	}
+}
+
+// errLost: the driver has not given back what has completed.
+var errLost = errors.New("a completed descriptor is not given back")
+
+// take takes the batch back: with a CQ, what it says has completed and what has
+// completed since on that queue, whose further entries the CQ passes over.
+func (r *Rig) take() error {
+	v := r.vi
+	if r.cq != nil {
+		c, err := r.cq.Done()
+		if err != nil {
+			return err
+		}
+		v = c.VI
+	}
+	if len(r.taken) == 1 {
+		_, err := v.SendDone()
+		return err
+	}
+	n, err := v.SendDoneBatch(r.taken)
+	if err == nil && n < len(r.taken) {
+		return errLost
+	}
+	return err
+}
+
+// Rung is what was stored last to the doorbell of the send queue: how many descriptors
+// have been posted.
+func (r *Rig) Rung() uint32 { return r.device.doorbell(r.vi.Number()) }
+
+// Close frees everything.
+func (r *Rig) Close() error { return r.nic.Close() }
