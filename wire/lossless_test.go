@@ -112,7 +112,7 @@ func TestTakenBehindFrames(t *testing.T) {
 		}
 		f, g := frameOf(stationMAC(2), stationMAC(1), 3000), frameOf(stationMAC(1), stationMAC(2), 100)
 		for name, hide := range map[string]func() (show func()){
-			"a plug": func() func() { b.SetLink(false); return func() { b.SetLink(true) } },
+			"a plug":   func() func() { b.SetLink(false); return func() { b.SetLink(true) } },
 			"our plug": func() func() { a.SetLink(false); return func() { a.SetLink(true) } },
 			"an aborted frame": func() func() {
 				copy(b.Reserve(200), g)
