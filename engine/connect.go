@@ -34,7 +34,8 @@ type setup struct {
 	// Of the client, if accepting.
 	rights  descriptors.Access
 	options descriptors.ConnectOptions
-	wire    uint32
+	// wire is the number of the wire if both sides agree that it loses nothing.
+	wire uint32
 }
 
 // setups sets up connections.
@@ -85,8 +86,11 @@ func (c *setups) accept(id uint16, b *descriptors.ConnectAcceptBody) refusal {
 	r.by, ep.request = ep, r
 	ep.remote = r.from
 	ep.remote.ourKey = key
-	s := &setup{command: id, accepting: true, to: r.from.mac, body: ep.body(), rights: r.body.Rights, options: r.body.Options, wire: r.body.Wire,
+	s := &setup{command: id, accepting: true, to: r.from.mac, body: ep.body(), rights: r.body.Rights, options: r.body.Options,
 		deadline: c.now + time.Duration(b.TimeoutMS)*time.Millisecond}
+	if ep.reliability != descriptors.Unreliable && r.body.Wire == c.offered() {
+		s.wire = r.body.Wire
+	}
 	s.body.Remote, s.body.Local = r.body.Local, r.body.Remote
 	c.start(ep, s)
 	return refusal{}
@@ -136,8 +140,11 @@ func (c *setups) send(ep *endpoint) {
 	s := ep.setup
 	h := descriptors.Header{Destination: s.to, Type: descriptors.FrameConnectRequest, SourceEndpoint: ep.id}
 	s.body.Wire = 0
-	if w := c.wire(); ep.reliability != descriptors.Unreliable && (!s.accepting || s.wire == w) {
-		s.body.Wire = w
+	switch {
+	case !s.accepting && ep.reliability != descriptors.Unreliable:
+		s.body.Wire = c.offered()
+	case s.accepting && s.wire == c.wire():
+		s.body.Wire = s.wire
 	}
 	longest := setupRarely
 	if s.accepting {

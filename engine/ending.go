@@ -135,13 +135,15 @@ func (c *connections) sendDisconnect(ep *endpoint) bool {
 }
 
 // answerUnknown tells the sender of a frame that its connection does not exist, or no
-// longer.
-func (c *connections) answerUnknown(ep *endpoint, h *descriptors.Header) {
-	if ep != nil && h.Key != 0 && ep.ended.ourKey == h.Key && ep.ended.mac == h.Source && ep.ended.endpoint == h.SourceEndpoint {
-		c.sendDisconnect(ep)
-		return
+// longer. It returns false if the wire takes no more now.
+func (c *connections) answerUnknown(ep *endpoint, h *descriptors.Header) bool {
+	if c.lossless != nil {
+		defer c.tx.flush() // as in end
 	}
-	c.tx.send(&descriptors.Header{
+	if ep != nil && h.Key != 0 && ep.ended.ourKey == h.Key && ep.ended.mac == h.Source && ep.ended.endpoint == h.SourceEndpoint {
+		return c.sendDisconnect(ep)
+	}
+	return c.tx.send(&descriptors.Header{
 		Destination: h.Source, Type: descriptors.FrameDisconnect, Flags: descriptors.FrameEcho,
 		DestinationEndpoint: h.SourceEndpoint, SourceEndpoint: h.DestinationEndpoint, Key: h.Key,
 		Immediate: uint32(descriptors.ResultConnectionLost),

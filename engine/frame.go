@@ -92,7 +92,10 @@ func (e *Engine) demultiplex(h *descriptors.Header, payload []byte) verdict {
 	}
 	ep := e.endpoint(h.DestinationEndpoint)
 	if ep == nil || !ep.from(h) {
-		if h.Type == descriptors.FrameData || h.Type == descriptors.FrameProbe {
+		switch h.Type {
+		case descriptors.FrameData:
+			e.rx.unanswered = !e.conns.answerUnknown(ep, h)
+		case descriptors.FrameProbe:
 			e.conns.answerUnknown(ep, h)
 		}
 		return refused

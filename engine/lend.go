@@ -89,7 +89,7 @@ func (c *connections) recallRegion(handle uint32) {
 		}
 		for r, n := ep.rel, ep.rel.head; int32(r.next-n) > 0; n++ {
 			m := r.message(n)
-			if !m.uses(handle) {
+			if !m.uses(handle) || r.arrived(m) {
 				continue
 			}
 			if r.wire == 0 {

@@ -39,13 +39,22 @@ func (f *flight) push(m flying) {
 	f.next++
 }
 
-// wire is the number of the wire if nothing is lost on it, else zero: a program that
-// may drop frames counts as part of it.
+// wire is the number of the wire if it loses nothing, else zero.
 func (c *core) wire() uint32 {
-	if c.lossless == nil || c.hooks&dropping != 0 {
+	if c.lossless == nil {
 		return 0
 	}
 	return c.lossless.Wire()
+}
+
+// offered is the number of the wire if nothing is lost on it, else zero: a program that
+// may drop frames counts as part of it. Once both sides have agreed, what such a program
+// drops ends the connection.
+func (c *core) offered() uint32 {
+	if c.hooks&dropping != 0 {
+		return 0
+	}
+	return c.wire()
 }
 
 // takeFlight takes note of what the peer has placed up to position taken.
@@ -71,7 +80,7 @@ func (e *Engine) checkWire() {
 	if e.lossless == nil {
 		return
 	}
-	now := e.lossless.Wire()
+	now := e.wire()
 	if now == e.wireSeen {
 		return
 	}
@@ -90,10 +99,16 @@ func (e *Engine) askFlight() {
 	if e.events&inFlight == 0 {
 		return
 	}
-	ep := e.flight.at(e.flight.next - 1).ep
-	if l := ep.liveness(); l != nil && l.pending == 0 && ep.rel.una != ep.rel.nxt {
-		e.conns.probe(ep, l)
-		e.tx.flush()
+	f := &e.flight
+	for i := f.next; i != f.first; i-- {
+		m := f.at(i - 1)
+		if r := m.ep.rel; r != nil && m.ep.era == m.era {
+			if r.pending == 0 && int32(m.psn-r.una) > 0 {
+				e.conns.probe(m.ep, &r.liveness)
+				e.tx.flush()
+			}
+			return
+		}
 	}
 }
 
@@ -108,6 +123,9 @@ func (k losslessVI) transmit(ep *endpoint, budget int) bool {
 		if o := k.tx.sendData(ep, m, r.nxt, m.cut, 0, false); o != frameSent {
 			return o == frameWaiting
 		}
+		if ep.rel != r {
+			return false
+		}
 	}
 	return true
 }
@@ -115,6 +133,11 @@ func (k losslessVI) transmit(ep *endpoint, budget int) bool {
 // sent implements kind.
 func (k losslessVI) sent(ep *endpoint, m *sending, psn, _, n, credit uint32, _ bool) {
 	r := ep.rel
+	if k.tx.dropped {
+		// A program was loaded after the connection was there.
+		k.conns.fail(ep, descriptors.StatusTransportError, descriptors.ResultConnectionLost, true)
+		return
+	}
 	r.nxt = psn + 1
 	m.cut += n
 	if m.cut == m.total {

@@ -46,9 +46,10 @@ type incoming struct {
 	moved   uint32 // of the payload, by hostRcv
 	landed  bool   // some of it is in host memory
 	status  descriptors.Status
-	// untold is a connection that the frame has ended, until the peer is told: once
-	// the frame is released, a peer on a wire that loses nothing takes it for placed.
-	untold *endpoint
+	// untold says that the frame is of a connection that has ended, or never was, and
+	// that the peer is still to be told: once the frame is released, a peer on a wire
+	// that loses nothing takes it for placed. unanswered says that there was no room to.
+	untold, unanswered bool
 }
 
 // verdict on a frame by its header.
@@ -60,9 +61,10 @@ const (
 	placing                // its payload is to be placed: the kind has set ep, receipt and status
 )
 
-// clear forgets the frame in progress. What is left of it is still waited for.
+// clear forgets the frame in progress. What is left of it is still waited for; on a wire
+// that loses nothing its sender is told that nobody wants it.
 func (r *receiver) clear() {
-	r.incoming = incoming{held: r.held, buf: r.buf, seen: r.seen, judged: true, grew: r.present()}
+	r.incoming = incoming{held: r.held, buf: r.buf, seen: r.seen, judged: r.lossless == nil, grew: r.present()}
 }
 
 // receive takes frames off the wire. It reports whether there were any.
@@ -101,7 +103,7 @@ func (r *receiver) receive() bool {
 
 // takeFrame handles a frame that has arrived whole.
 func (r *receiver) takeFrame(buf []byte) {
-	r.held, r.entry = false, nil
+	r.held, r.entry, r.unanswered = false, nil, false
 	payload, ok := r.accept(buf)
 	if !ok && isRaw(buf) {
 		r.takeRaw(buf)
@@ -173,15 +175,25 @@ func (r *receiver) refuse() {
 	}
 }
 
-// release gives a frame back to the wire. If it has ended its connection the peer is
-// told first, for which there may be no room yet: then the frame stays.
+// release gives a frame back to the wire. If its connection is no more the peer is told
+// first, for which there may be no room yet: then the frame stays.
 func (r *receiver) release(buf []byte) {
-	if ep := r.endpoint(r.header.DestinationEndpoint); ep != nil && ep.ended.due && r.lossless != nil {
-		r.held, r.buf, r.seen, r.judged, r.untold, r.grew = true, buf, len(buf), true, ep, r.present()
+	if r.lossless != nil && !r.told() {
+		r.held, r.buf, r.seen, r.judged, r.untold, r.grew = true, buf, len(buf), true, true, r.present()
 		return
 	}
 	r.held = false
 	r.port.Release()
+}
+
+// told reports whether the peer has been told if the frame's connection is no more.
+func (r *receiver) told() bool {
+	ep := r.endpoint(r.header.DestinationEndpoint)
+	if ep != nil && ep.ended.due {
+		return false
+	}
+	r.unanswered = r.unanswered && !r.conns.answerUnknown(ep, &r.header)
+	return !r.unanswered
 }
 
 // countReceived counts a frame that stands for n bytes of payload.
@@ -275,11 +287,15 @@ func (r *receiver) land(piece []byte) {
 // resume goes on with a frame that is held. It reports whether anything
 // has moved.
 func (r *receiver) resume() bool {
-	if ep := r.untold; ep != nil {
-		if ep.ended.due && r.present()-r.grew <= r.timing.Dead {
-			return false
+	if r.untold {
+		if !r.told() {
+			if r.present()-r.grew <= r.timing.Dead {
+				return false
+			}
+			// The peer takes nothing, perhaps since it waits as this end does.
+			r.lossless.Break()
 		}
-		r.untold, r.held = nil, false
+		r.untold, r.held = false, false
 		r.port.Release()
 		return true
 	}
@@ -334,7 +350,13 @@ func (r *receiver) watch() (grew, gone bool) {
 		r.seen, r.grew = n, r.present()
 		return true, false
 	}
-	return false, r.present()-r.grew > r.timing.Dead
+	if r.present()-r.grew <= r.timing.Dead {
+		return false, false
+	}
+	if r.lossless != nil {
+		r.lossless.Break() // its sender may end it yet, and take it for placed
+	}
+	return false, true
 }
 
 // judge looks at the header of a frame that is still arriving. It returns false
@@ -344,7 +366,7 @@ func (r *receiver) judge() bool {
 	if h == nil || r.hooks&wholeFrames != 0 {
 		return false
 	}
-	r.header, r.entry = *h, nil
+	r.header, r.entry, r.unanswered = *h, nil, false
 	if !wellFormed(&r.header, len(r.buf)) || r.header.Type != descriptors.FrameData || r.header.Length == 0 ||
 		r.header.Destination != r.mac || r.checksum || r.header.Flags&(descriptors.FrameChecksum|descriptors.FrameReference) != 0 {
 		return false

@@ -36,15 +36,11 @@ func (e *Engine) round() (worked bool) {
 		worked = e.begin() || worked
 	}
 	e.handed = false
-	flying, taken := e.events&inFlight != 0, uint32(0)
-	if flying {
-		e.checkWire()
-		taken = e.lossless.Taken()
-	}
 	worked = e.rx.receive() || worked
-	if flying && !e.rx.behind {
-		// What the peer had to say before it took these frames has been heard.
-		e.takeFlight(taken)
+	if e.events&inFlight != 0 && !e.rx.behind {
+		// What the peer had to say before it took frames, or left, has been heard.
+		e.checkWire()
+		e.takeFlight(e.lossless.Taken())
 	}
 	if e.events&afterFrames != 0 || e.now >= e.nextTick {
 		worked = e.finish() || worked
@@ -103,7 +99,9 @@ func (e *Engine) tick() {
 	e.requests.tick()
 	e.setups.tick()
 	if e.idleDue() {
-		e.checkWire()
+		if !e.rx.behind {
+			e.checkWire()
+		}
 		for _, ep := range e.all {
 			if ep != nil && ep.listed&onBusy == 0 {
 				e.conns.keepAlive(ep)

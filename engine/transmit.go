@@ -10,6 +10,7 @@ type transmitter struct {
 	references [descriptors.MaxReferences]descriptors.Reference // in a frame whose payload is lent
 	spare      []*endpoint                                      // memory for ready
 	alone      bool                                             // only one endpoint has something to send
+	dropped    bool                                             // the last frame, by a program
 }
 
 // sending is a message on its way out.
@@ -315,7 +316,8 @@ func (t *transmitter) sendAck(ep *endpoint, which descriptors.FrameType) bool {
 // launch sends a complete frame, unless a program drops it: then it is as if it
 // had been lost.
 func (t *transmitter) launch(buf []byte) {
-	if t.hooks&filterTransmit != 0 && !t.published && !t.filter(buf, descriptors.HeaderAt(buf).SourceEndpoint) {
+	t.dropped = t.hooks&filterTransmit != 0 && !t.published && !t.filter(buf, descriptors.HeaderAt(buf).SourceEndpoint)
+	if t.dropped {
 		t.progress++
 		t.count(descriptors.CounterFramesDropped, 1)
 		return
@@ -329,7 +331,7 @@ func (t *transmitter) launch(buf []byte) {
 // handOver gives the wire a frame that stands for n bytes of payload.
 func (t *transmitter) handOver(n int) {
 	t.port.Commit()
-	t.events |= unflushed
+	t.events, t.dropped = t.events|unflushed, false
 	t.progress++
 	t.count(descriptors.CounterFramesSent, 1)
 	t.count(descriptors.CounterBytesSent, uint64(n))

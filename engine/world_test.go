@@ -18,6 +18,8 @@ type world struct {
 	now  time.Duration
 	idle time.Duration // that passes when neither NIC has anything to do
 	a, b *node
+	// relay, if there is one, carries frames on.
+	relay func()
 }
 
 // Where a node's memory is on the bus and for its application.
@@ -153,6 +155,9 @@ func (w *world) run(what string, done func() bool) {
 		if busy := w.a.e.Step(); !w.b.e.Step() && !busy {
 			w.now += w.idle
 		}
+		if w.relay != nil {
+			w.relay()
+		}
 	}
 	w.t.Fatalf("%s did not happen", what)
 }
@@ -163,6 +168,18 @@ func (w *world) settle() {
 		for range 100_000 {
 			busy := w.a.e.Step()
 			if !w.b.e.Step() && !busy {
+				break
+			}
+			quiet = 0
+		}
+	}
+}
+
+// settleOnly steps one NIC until it has nothing to do.
+func (w *world) settleOnly(n *node) {
+	for quiet := 0; quiet < 8; quiet++ {
+		for range 100_000 {
+			if !n.e.Step() {
 				break
 			}
 			quiet = 0

@@ -169,6 +169,7 @@ func (p *Port) Taken() uint32 { return p.tx.taken }
 func (p *Port) Break() {
 	if p.session != nil {
 		p.abandon(ErrStuck)
+		p.leave() // nothing is given back to the peer any more
 	}
 }
 

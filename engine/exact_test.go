@@ -1,0 +1,109 @@
+package engine_test
+
+import (
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/engine"
+)
+
+// exact is an end of the world's wire that loses nothing, and says so.
+type exact struct {
+	*port
+	wire *exactWire
+	// pulled: nothing comes, and nothing can be sent.
+	pulled bool
+	taken  uint32
+}
+
+// exactWire is what both ends of such a wire have in common. Positions are counts of
+// frames, by the queue that they are in.
+type exactWire struct {
+	number         uint32
+	sent, released map[*[][]byte]uint32
+	breaks         int
+}
+
+func (p *exact) Reserve(n int) []byte {
+	if p.pulled {
+		return nil
+	}
+	return p.port.Reserve(n)
+}
+
+func (p *exact) Commit() {
+	before := len(*p.out)
+	p.port.Commit()
+	p.wire.sent[p.out] += uint32(len(*p.out) - before)
+}
+
+func (p *exact) Receive() []byte {
+	if p.pulled {
+		return nil
+	}
+	f := p.port.Receive()
+	if f == nil {
+		p.taken = p.wire.released[p.out]
+	}
+	return f
+}
+
+func (p *exact) Release() {
+	p.port.Release()
+	p.wire.released[p.in]++
+}
+
+func (p *exact) Wire() uint32  { return p.wire.number }
+func (p *exact) Mark() uint32  { return p.wire.sent[p.out] }
+func (p *exact) Taken() uint32 { return p.taken }
+func (p *exact) Break()        { p.wire.number, p.wire.breaks = p.wire.number+1, p.wire.breaks+1 }
+
+// exactly is an option that makes the world's wire one that loses nothing. Its ends are
+// in ends then.
+func exactly(ends *[2]*exact) option {
+	w := &exactWire{number: 0xfffffff0, sent: map[*[][]byte]uint32{}, released: map[*[][]byte]uint32{}}
+	i := 0
+	return func(c *engine.Config, p *port) {
+		// Positions wrap.
+		w.sent[p.out], w.released[p.out] = 0xfffffff8, 0xfffffff8
+		e := &exact{port: p, wire: w, taken: 0xfffffff8}
+		if ends != nil {
+			ends[i] = e
+			i++
+		}
+		c.Port = e
+	}
+}
+
+// exactPair is pair over a wire that loses nothing.
+func exactPair(t testing.TB, change func(*descriptors.CreateEndpointBody), options ...option) (w *world, v, p *vi, ends *[2]*exact) {
+	t.Helper()
+	ends = new([2]*exact)
+	w, v, p = pair(t, change, append(options, exactly(ends))...)
+	return w, v, p, ends
+}
+
+// acknowledges reports whether p acknowledges messages of v that ask it for nothing else:
+// with receives for all of them there beforehand, a peer on a wire that loses nothing
+// sends nothing.
+func acknowledges(t testing.TB, v, p *vi) bool {
+	t.Helper()
+	const n = 16
+	var sends, receives []*descriptors.Descriptor
+	for range n {
+		s, _ := v.descriptor(100)
+		r, _ := p.descriptor(100)
+		sends, receives = append(sends, s), append(receives, r)
+	}
+	p.postRecv(receives...)
+	v.n.w.settle()
+	before := p.n.e.Counter(descriptors.CounterFramesSent)
+	v.postSend(sends...)
+	last := sends[n-1]
+	v.n.w.run("the messages", func() bool { return last.Status().Done() && receives[n-1].Status().Done() })
+	v.n.w.settle()
+	if last.Status().Failed() || receives[n-1].Status().Failed() {
+		t.Fatalf("%v, %v", last.Status(), receives[n-1].Status())
+	}
+	return p.n.e.Counter(descriptors.CounterFramesSent) != before
+}

@@ -1,0 +1,432 @@
+package engine_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/wire"
+)
+
+// over is an option that puts the world on real wires.
+func over(t testing.TB, ends ...engine.Port) option {
+	i := 0
+	return func(c *engine.Config, p *port) {
+		c.Port = ends[i]
+		i++
+	}
+}
+
+func memoryWire(t testing.TB) (a, b *wire.Memory) {
+	t.Helper()
+	a, b, err := wire.NewMemory(wire.MemoryOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a, b
+}
+
+// TestWhoNeedsNoAcknowledgements: only between the two ends of one wire that loses
+// nothing, with nobody who may drop a frame, connections do without.
+func TestWhoNeedsNoAcknowledgements(t *testing.T) {
+	state := func(f func(number uint32) uint32) option {
+		return func(_ *engine.Config, p *port) {
+			p.spoil = func(frame []byte) [][]byte {
+				h := descriptors.HeaderAt(frame)
+				if h.Type == descriptors.FrameConnectRequest || h.Type == descriptors.FrameConnectAccept {
+					b := descriptors.ConnectBodyAt(frame[descriptors.HeaderSize:])
+					b.Wire = f(b.Wire)
+				}
+				return [][]byte{frame}
+			}
+		}
+	}
+	for name, tt := range map[string]struct {
+		world func(t *testing.T) *world
+		want  bool
+	}{
+		"two ends": {func(t *testing.T) *world { return newWorld(t, exactly(nil)) }, false},
+		"memory": {func(t *testing.T) *world {
+			a, b := memoryWire(t)
+			return newWorld(t, over(t, a, b))
+		}, false},
+		"a wire that says nothing": {func(t *testing.T) *world { return newWorld(t) }, true},
+		"where faults may be": {func(t *testing.T) *world {
+			a, b := memoryWire(t)
+			f, err := wire.NewFault(a, wire.FaultOptions{})
+			g, err2 := wire.NewFault(b, wire.FaultOptions{})
+			if err != nil || err2 != nil {
+				t.Fatal(err, err2)
+			}
+			return newWorld(t, over(t, f, g))
+		}, true},
+		"a checksum": {func(t *testing.T) *world {
+			return newWorld(t, func(_ *engine.Config, p *port) { p.checksum = true }, exactly(nil))
+		}, true},
+		"the peer states no number": {func(t *testing.T) *world {
+			return newWorld(t, exactly(nil), state(func(uint32) uint32 { return 0 }))
+		}, true},
+		"the peer states another number": {func(t *testing.T) *world {
+			return newWorld(t, exactly(nil), state(func(n uint32) uint32 { return n + 1 }))
+		}, true},
+		"a filter": {func(t *testing.T) *world {
+			w := newWorld(t, exactly(nil))
+			w.b.e.Exclusive(func() {
+				w.b.e.SetProcessor(passAll(t), engine.HookFilterReceive.Set(), 0)
+			})
+			return w
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := tt.world(t)
+			v, p := w.a.newVI(w.a.memory(0, 0), nil), w.b.newVI(w.b.memory(0, 0), nil)
+			connect(v, p)
+			if acknowledges(t, v, p) != tt.want || acknowledges(t, p, v) != tt.want {
+				t.Errorf("acknowledgements: want %v", tt.want)
+			}
+		})
+	}
+}
+
+// passAll is a program that has a say in all frames, and lets them go.
+func passAll(t testing.TB) *scripted {
+	return &scripted{t: t, filter: func(_ engine.Direction, _ []byte, queue uint32) (engine.Action, uint32, bool) {
+		return engine.FramePass, queue, true
+	}}
+}
+
+// TestRelayBetweenLosslessWires: who forwards frames from one wire to another may lose
+// them, so both ends see two wires.
+func TestRelayBetweenLosslessWires(t *testing.T) {
+	a, x := memoryWire(t)
+	y, b := memoryWire(t)
+	forward := func(from, to *wire.Memory) {
+		for f := from.Receive(); f != nil; f = from.Receive() {
+			if q := to.Reserve(len(f)); q != nil {
+				copy(q, f)
+				to.Commit()
+			}
+			from.Release()
+		}
+		to.Flush()
+	}
+	w := newWorld(t, over(t, a, b))
+	w.relay = func() { forward(x, y); forward(y, x) }
+	v, p := w.a.newVI(w.a.memory(0, 0), nil), w.b.newVI(w.b.memory(0, 0), nil)
+	connect(v, p)
+	if !acknowledges(t, v, p) {
+		t.Error("no acknowledgements over a relay")
+	}
+}
+
+// burst posts n receives, of which number bad is too short, and n sends of size bytes.
+func burst(v, p *vi, n, bad, size int) (sends, receives []*descriptors.Descriptor) {
+	for i := range n {
+		s, _ := v.descriptor(size)
+		room := size
+		if i == bad {
+			room = size - 1
+		}
+		r, _ := p.descriptor(room)
+		sends, receives = append(sends, s), append(receives, r)
+	}
+	p.postRecv(receives...)
+	v.n.w.settle() // the sender has credit for all
+	v.postSend(sends...)
+	return sends, receives
+}
+
+// TestWhichMessageWasRefused: a message that the peer cannot take ends as refused, those
+// before it as delivered and those behind it as flushed, however many are under way,
+// whether or not the peer can say so at once.
+func TestWhichMessageWasRefused(t *testing.T) {
+	for _, size := range []int{100, 1984, 1985, 9000} {
+		for _, full := range []bool{false, true} {
+			for n := 1; n <= 21; n += 5 {
+				for bad := 0; bad < n; bad += 4 {
+					name := fmt.Sprintf("%d bytes, %d of %d, full %v", size, bad, n, full)
+					w, v, p, _ := exactPair(t, nil, smallMemory)
+					sends, receives := burst(v, p, n, bad, size)
+					if full {
+						w.settleOnly(w.a)
+						w.b.port.room = -1
+						for range 500 {
+							w.a.e.Step()
+							w.b.e.Step()
+							w.now += time.Millisecond
+						}
+						for i, s := range sends[bad:] {
+							if s.Status().Done() && !s.Status().Failed() {
+								t.Fatalf("%s: %d counts as delivered before the peer could tell", name, bad+i)
+							}
+						}
+						w.b.port.room = 0
+					}
+					w.run("the end", func() bool { return sends[n-1].Status().Done() && receives[n-1].Status().Done() })
+					for i, s := range sends {
+						st, r := s.Status(), receives[i].Status()
+						var want, wantReceive descriptors.Status
+						switch {
+						case i == bad:
+							want, wantReceive = descriptors.StatusRemoteDescriptor, descriptors.StatusLengthError
+						case i > bad:
+							want, wantReceive = descriptors.StatusFlushed, descriptors.StatusFlushed
+						}
+						if st&^descriptors.StatusDone != want || r&^(descriptors.StatusDone|descriptors.StatusOpReceive) != wantReceive {
+							t.Fatalf("%s: %d: %v, %v, want %v, %v", name, i, st, r, want, wantReceive)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestNobodyCanBeTold: a peer that cannot be told for long that its message was refused
+// loses the connection, and does not take the message for delivered.
+func TestNobodyCanBeTold(t *testing.T) {
+	w, v, p, ends := exactPair(t, nil)
+	sends, _ := burst(v, p, 3, 1, 100)
+	w.settleOnly(w.a)
+	w.b.port.room = -1
+	w.run("the end", func() bool { return sends[2].Status().Done() })
+	if ends[0].wire.breaks != 1 {
+		t.Errorf("the wire was broken %d times", ends[0].wire.breaks)
+	}
+	for i, s := range sends[1:] {
+		if !s.Status().Failed() {
+			t.Errorf("%d: %v", i+1, s.Status())
+		}
+	}
+}
+
+// TestUnknownConnection: what is sent to a connection that is no more does not count as
+// delivered, even if the wire has no room for the answer.
+func TestUnknownConnection(t *testing.T) {
+	for name, end := range map[string]func(w *world, p *vi){
+		"reset": func(w *world, _ *vi) { w.b.e.Reset() },
+		"destroyed": func(w *world, p *vi) {
+			start(w.b, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: p.id})
+			start(w.b, descriptors.OpDestroyEndpoint, descriptors.EndpointBody{Endpoint: p.id})
+		},
+	} {
+		for _, full := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, full %v", name, full), func(t *testing.T) {
+				w, v, p, _ := exactPair(t, nil)
+				r, _ := p.descriptor(100)
+				p.postRecv(r)
+				w.settle()
+				if full {
+					w.b.port.room = -1
+				}
+				end(w, p)
+				s, _ := v.descriptor(100)
+				v.postSend(s)
+				for range 200 {
+					w.a.e.Step()
+					w.b.e.Step()
+				}
+				w.b.port.room = 0
+				w.run("the end of the send", func() bool { return s.Status().Done() })
+				if !s.Status().Failed() {
+					t.Errorf("%v", s.Status())
+				}
+			})
+		}
+	}
+}
+
+// TestResetDropsWhatIsHeld: a message of which the end is still missing when the peer is
+// reset is not delivered.
+func TestResetDropsWhatIsHeld(t *testing.T) {
+	w, v, p, _ := exactPair(t, nil)
+	s, _ := v.descriptor(100)
+	r, _ := p.descriptor(100)
+	p.postRecv(r)
+	w.settle()
+	w.b.e.SetPulseDeadline(time.Hour)
+	w.b.e.SetPulses(engine.Receive, true)
+	v.postSend(s)
+	w.settle()
+	if s.Status().Done() {
+		t.Fatalf("%v while the frame is held", s.Status())
+	}
+	w.b.e.Reset()
+	w.run("the end of the send", func() bool { return s.Status().Done() })
+	if !s.Status().Failed() {
+		t.Errorf("%v", s.Status())
+	}
+}
+
+// TestFilterLoadedLater: a program that is loaded once the connection is there, and drops
+// a frame, ends it; nothing that it dropped counts as delivered.
+func TestFilterLoadedLater(t *testing.T) {
+	for name, hook := range map[string]engine.Hook{"transmit": engine.HookFilterTransmit, "receive": engine.HookFilterReceive} {
+		t.Run(name, func(t *testing.T) {
+			w, v, p, _ := exactPair(t, nil)
+			n := w.a
+			if hook == engine.HookFilterReceive {
+				n = w.b
+			}
+			drop := passAll(t)
+			n.e.Exclusive(func() { n.e.SetProcessor(drop, hook.Set(), 0) })
+			if sent, received, _ := message(v, p, []byte("hello")); sent.Failed() || received.Failed() {
+				t.Fatalf("%v, %v", sent, received)
+			}
+			drop.filter = func(engine.Direction, []byte, uint32) (engine.Action, uint32, bool) { return engine.FrameDrop, 0, true }
+			s, _ := v.descriptor(100)
+			r, _ := p.descriptor(100)
+			p.postRecv(r)
+			v.postSend(s)
+			w.run("the end", func() bool { return s.Status().Done() })
+			if !s.Status().Failed() || r.Status().Done() && !r.Status().Failed() {
+				t.Errorf("%v, %v", s.Status(), r.Status())
+			}
+		})
+	}
+}
+
+// TestFilterLoadedWhileConnecting: whatever is loaded between the two sides' decisions,
+// they agree.
+func TestFilterLoadedWhileConnecting(t *testing.T) {
+	for server := range 2 {
+		for steps := range 12 {
+			w := newWorld(t, exactly(nil))
+			v, p := w.a.newVI(w.a.memory(0, 0), nil), w.b.newVI(w.b.memory(0, 0), nil)
+			wait := start(w.b, descriptors.OpConnectWait, descriptors.ConnectWaitBody{TimeoutMS: 10_000, Local: disc("test")})
+			start(w.a, descriptors.OpConnectRequest, descriptors.ConnectRequestBody{Endpoint: v.id, TimeoutMS: 10_000,
+				RemoteMAC: w.b.e.MAC(), Remote: disc("test"), Local: disc("client")})
+			r := w.b.wait(wait)
+			c := descriptors.Reply[descriptors.ConnectionReply](&r).Connection
+			id := start(w.b, descriptors.OpConnectAccept, descriptors.ConnectAcceptBody{Connection: c, Endpoint: p.id, TimeoutMS: 10_000})
+			for i := range steps {
+				[]*node{w.b, w.a}[i/2%2].e.Step()
+				w.now += 30 * time.Millisecond
+			}
+			n := []*node{w.a, w.b}[server]
+			n.e.Exclusive(func() { n.e.SetProcessor(passAll(t), engine.HookFilterReceive.Set(), 0) })
+			if r := w.b.wait(id); r.Result != descriptors.ResultSuccess {
+				t.Fatal(r.Result)
+			}
+			for i := range 3 {
+				mustArrive(t, v, p, 100, uint64(i))
+				mustArrive(t, p, v, 100, uint64(i))
+			}
+			if n := w.a.e.Counter(descriptors.CounterFramesRetransmitted) + w.b.e.Counter(descriptors.CounterFramesRetransmitted); n != 0 {
+				t.Errorf("server %d, %d steps: %d frames sent again", server, steps, n)
+			}
+		}
+	}
+}
+
+// TestPlugInTheEngine: with a plug out nothing is taken for delivered, and once it is in
+// again everything arrives once, in order.
+func TestPlugInTheEngine(t *testing.T) {
+	w, v, p, ends := exactPair(t, nil)
+	var sends, receives [2][]*descriptors.Descriptor
+	var in [2][][]byte
+	for i := range 60 {
+		for side, from := range []*vi{v, p} {
+			to := []*vi{p, v}[side]
+			s, out := from.descriptor(1 + 97*i)
+			copy(out[0], pattern(1+97*i, uint64(i)))
+			r, bufs := to.descriptor(1 + 97*i)
+			to.postRecv(r)
+			from.postSend(s)
+			sends[side], receives[side], in[side] = append(sends[side], s), append(receives[side], r), append(in[side], bufs[0])
+		}
+		if e := ends[i%2]; i%3 == 0 {
+			e.pulled = !e.pulled
+		}
+		for range i % 5 {
+			w.a.e.Step()
+			w.b.e.Step()
+		}
+	}
+	ends[0].pulled, ends[1].pulled = false, false
+	for side := range 2 {
+		w.run("the messages", func() bool { return sends[side][59].Status().Done() && receives[side][59].Status().Done() })
+		for i, s := range sends[side] {
+			if s.Status().Failed() || receives[side][i].Status().Failed() {
+				t.Fatalf("%d: %v, %v", i, s.Status(), receives[side][i].Status())
+			}
+			mustEqual(t, in[side][i], pattern(1+97*i, uint64(i)))
+		}
+	}
+}
+
+// TestPlugHidesRefusal: a refusal that waits behind a plug is not taken for success.
+func TestPlugHidesRefusal(t *testing.T) {
+	w, v, p, ends := exactPair(t, nil)
+	sends, _ := burst(v, p, 3, 1, 100)
+	w.settleOnly(w.a)
+	ends[0].pulled = true
+	w.settleOnly(w.b)
+	w.settleOnly(w.a)
+	if s := sends[1].Status(); s.Done() {
+		t.Fatalf("%v behind a plug", s)
+	}
+	ends[0].pulled = false
+	w.run("the end", func() bool { return sends[2].Status().Done() })
+	if s := sends[1].Status(); s&descriptors.StatusRemoteDescriptor == 0 || sends[0].Status().Failed() {
+		t.Errorf("%v, %v", sends[0].Status(), s)
+	}
+}
+
+// TestLastWords: a wire whose other end is gone ends its connections, but not before what
+// the peer has sent has been heard.
+func TestLastWords(t *testing.T) {
+	w, v, p, ends := exactPair(t, nil)
+	r, bufs := v.descriptor(5)
+	v.postRecv(r)
+	w.settle()
+	s, _ := v.descriptor(100)
+	q, _ := p.descriptor(100)
+	p.postRecv(q)
+	v.postSend(s)
+	w.settleOnly(w.a)
+	answer, out := p.descriptor(5)
+	copy(out[0], "hello")
+	p.postSend(answer)
+	w.settleOnly(w.b)
+	ends[0].wire.number = 0
+	w.run("the end", func() bool { return s.Status().Done() && v.state() == descriptors.StateError })
+	if r.Status().Failed() || string(bufs[0]) != "hello" {
+		t.Errorf("the answer: %v, %q", r.Status(), bufs[0])
+	}
+	if e := w.a.events; len(e) != 1 || e[0].Code != descriptors.EventConnectionLost {
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestSleeperLearns: a host that sends and then rests is told by a frame, though the
+// newest of what is under way belongs to a connection that has ended since.
+func TestSleeperLearns(t *testing.T) {
+	w, v, p, _ := exactPair(t, nil)
+	v2, p2 := w.a.newVI(v.handle, nil), w.b.newVI(p.handle, nil)
+	connect(v2, p2)
+	var sends []*descriptors.Descriptor
+	for _, to := range []*vi{p, p2} {
+		r, _ := to.descriptor(100)
+		to.postRecv(r)
+	}
+	w.settle()
+	for _, from := range []*vi{v, v2} {
+		s, _ := from.descriptor(100)
+		from.postSend(s)
+		w.settleOnly(w.a)
+		sends = append(sends, s)
+	}
+	start(w.a, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: v2.id})
+	w.a.e.Rest()
+	w.settleOnly(w.b)
+	if len(*w.a.port.in) == 0 {
+		t.Fatal("nothing comes that could wake it")
+	}
+	w.settleOnly(w.a)
+	if s := sends[0].Status(); !s.Done() || s.Failed() {
+		t.Errorf("%v", s)
+	}
+}
