@@ -142,7 +142,8 @@ func newVictim(t testing.TB, kind victimKind) *victim {
 		options = append(options, exactly(nil))
 	}
 	w, v, p := pair(t, nil, options...)
-	x := &victim{w: w, p: p, data: w.b.memory(0, 0)}
+	x := &victim{w: w, p: p}
+	x.register(0)
 	if kind == generalVictim {
 		w.b.e.Exclusive(func() { w.b.e.SetProcessor(passAll(t), engine.HookFilterReceive.Set(), 0) })
 	}
@@ -190,11 +191,10 @@ func (x *victim) play(op [3]byte) {
 		}
 		start(n, descriptors.OpDeregisterMemory, descriptors.MemoryBody{Handle: h})
 	case 3:
-		start(n, descriptors.OpRegisterMemory, descriptors.RegisterMemoryBody{
-			Address: hostBase, Length: uint64(len(n.mem)), IOVA: busBase, Access: descriptors.Access(op[1] & 1 * uint8(descriptors.AccessReadOnly))})
-		r := n.replies[n.nextID]
-		if r.Result == descriptors.ResultSuccess {
-			x.data = descriptors.Reply[descriptors.MemoryBody](&r).Handle
+		if op[1]&1 != 0 {
+			x.register(descriptors.AccessReadOnly)
+		} else {
+			x.register(0)
 		}
 	case 4:
 		if len(x.ds) == 0 {
@@ -240,6 +240,14 @@ func (x *victim) play(op [3]byte) {
 		x.arrive(&h, nil)
 	}
 	x.w.settleOnly(n)
+}
+
+// register registers the half of the memory that data is in.
+func (x *victim) register(access descriptors.Access) {
+	n, half := x.w.b, uint64(len(x.w.b.mem))/2
+	r := do(n, descriptors.OpRegisterMemory, descriptors.RegisterMemoryBody{
+		Address: hostBase + half, Length: half, IOVA: busBase + half, Access: access})
+	x.data = descriptors.Reply[descriptors.MemoryBody](r).Handle
 }
 
 // descriptor makes one over a buffer in the data's region.
