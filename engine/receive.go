@@ -239,6 +239,7 @@ func (r *receiver) place() bool {
 func (r *receiver) accept(buf []byte) (payload []byte, ok bool) {
 	on := descriptors.HeaderAt(buf)
 	if on == nil {
+		r.header = descriptors.Header{} // not that of the frame before
 		return nil, false
 	}
 	h := &r.header

@@ -14,10 +14,11 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
-	_ "github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/soak"
 	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/via"
+	"github.com/trapeze-nic/trapeze/wire"
 )
 
 var wires atomic.Uint32
@@ -49,6 +50,29 @@ func openBoth(t testing.TB, first, second string, opts ...via.Option) (a, b *via
 func onMemory(t testing.TB, options string, opts ...via.Option) (a, b *via.NIC) {
 	address := "emu:?wire=" + memoryWire() + options
 	return openBoth(t, address, address, opts...)
+}
+
+// onFaultless opens two emulated NICs on a wire that might lose frames and never does, so
+// that what arrives is acknowledged.
+func onFaultless(t testing.TB) (a, b *via.NIC) {
+	t.Helper()
+	first, second, err := emulator.Pair(emulator.WithFaults(wire.FaultOptions{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func(d *emulator.Device) *via.NIC {
+		nic, err := via.OpenDevice(viatest.Context(t), d, via.WithLogger(slog.New(slog.DiscardHandler)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := nic.Close(); err != nil && !errors.Is(err, via.ErrClosed) {
+				t.Error(err)
+			}
+		})
+		return nic
+	}
+	return open(first), open(second)
 }
 
 // onUDP opens two emulated NICs on UDP sockets.
@@ -91,6 +115,7 @@ var backends = []struct {
 	{"inline", func(t testing.TB) (a, b *via.NIC) { return onMemory(t, "") }, always},
 	{"inline, trapped doorbells", func(t testing.TB) (a, b *via.NIC) { return onMemory(t, "&doorbells=trapped") }, always},
 	{"inline, small frames", func(t testing.TB) (a, b *via.NIC) { return onMemory(t, fmt.Sprintf("&mtu=%d", descriptors.MinMTU)) }, notShort},
+	{"inline, with acknowledgements", onFaultless, notShort},
 	{"thread", func(t testing.TB) (a, b *via.NIC) { return onMemory(t, "&engine=thread") }, always},
 	{"thread, mapped doorbells", func(t testing.TB) (a, b *via.NIC) { return onMemory(t, "&engine=thread&doorbells=mapped") }, always},
 	{"lossy wire", func(t testing.TB) (a, b *via.NIC) {

@@ -1,0 +1,366 @@
+package engine_test
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/engine"
+)
+
+// FuzzLane plays a host that changes its mind and a peer that sends what it likes, to
+// three NICs: one that takes frames in the lane, one that cannot as a program has a say in
+// all frames, and one whose connection acknowledges. The first two must agree in all that
+// their hosts see. So must the third, up to the first frame that it drops or has had
+// before: there the connections of the others end.
+func FuzzLane(f *testing.F) {
+	for _, s := range laneScripts {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, script []byte) {
+		if len(script) > 120 {
+			return
+		}
+		lane, general, window := newVictim(t, laneVictim), newVictim(t, generalVictim), newVictim(t, windowVictim)
+		together := true
+		for i := 0; i+2 < len(script); i += 3 {
+			op := [3]byte(script[i : i+3])
+			for _, v := range []*victim{lane, general, window} {
+				v.play(op)
+			}
+			if a, b := lane.seen(), general.seen(); a != b {
+				t.Fatalf("after %v, %d: in the lane\n%s\nelsewhere\n%s", op, i/3, a, b)
+			}
+			if together = together && window.refused()+lane.refused() == 0; !together {
+				continue
+			}
+			if a, b := lane.seen(), window.seen(); a != b {
+				t.Fatalf("after %v, %d: in the lane\n%s\nwith acknowledgements\n%s", op, i/3, a, b)
+			}
+		}
+	})
+}
+
+// laneScripts are operations of three bytes: what, and how. See victim.play.
+var laneScripts = [][]byte{
+	{},
+	{0, 100, 0, 1, 50, 0, 1, 60, 0}, // a message, and one without a receive
+	{0, 100, 0, 0, 100, 0, 1, 100, 0, 1, 101, 0},               // one that is too long
+	{0, 100, 0, 2, 0, 0, 1, 50, 0},                             // the data's region goes after the receive was fetched
+	{0, 100, 0, 2, 1, 0, 1, 50, 0},                             // the descriptors' does
+	{0, 100, 0, 2, 0, 0, 3, 0, 0, 1, 50, 0, 0, 9, 0, 1, 9, 0},  // and another takes its place
+	{0, 100, 0, 4, 0, 3, 1, 50, 0},                             // a descriptor that is rewritten
+	{0, 100, 0, 5, 0, 0, 1, 50, 0},                             // the bus has changed
+	{0, 100, 0, 5, 1, 0, 1, 50, 0, 5, 2, 0, 1, 1, 0},           // and refuses
+	{0, 100, 0, 0, 200, 0, 1, 50, 1, 1, 50, 0},                 // immediate data
+	{0, 255, 0, 6, 90, 0, 6, 90, 0, 6, 0, 0, 0, 5, 0, 1, 5, 0}, // in three frames
+	{0, 255, 0, 6, 90, 0, 2, 0, 0, 6, 0, 0},                    // the region goes in the middle
+	{0, 10, 0, 7, 30, 0, 1, 10, 0, 7, 30, 0},                   // sends
+	{0, 10, 0, 7, 30, 0, 8, 0, 0},                              // a disconnect
+	{0, 10, 0, 8, 1, 0, 1, 10, 0},
+	{0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 1, 0}, // nothing in it
+	{0, 100, 0, 1, 50, 2}, {0, 100, 0, 1, 50, 3}, {0, 100, 0, 1, 50, 4}, {0, 100, 0, 1, 50, 5}, {0, 100, 0, 1, 50, 6},
+	{0, 100, 0, 1, 50, 7}, {0, 100, 0, 1, 50, 8}, {0, 100, 0, 1, 50, 9}, {0, 100, 0, 1, 50, 10}, {0, 100, 0, 1, 50, 11},
+	{0, 100, 0, 1, 50, 12}, {0, 100, 0, 1, 50, 13}, {0, 100, 0, 1, 50, 14}, {0, 100, 0, 1, 50, 15}, {0, 100, 0, 1, 50, 16},
+	{0, 100, 0, 0, 100, 0, 1, 50, 0, 1, 50, 3, 1, 50, 0},
+}
+
+// TestRefusedFrameEndsConnection: a data frame of the connection that cannot be taken ends
+// it, whether it would go through the lane or not; others do not touch it.
+func TestRefusedFrameEndsConnection(t *testing.T) {
+	for _, kind := range []victimKind{laneVictim, generalVictim} {
+		for how := range byte(24) {
+			x := newVictim(t, kind)
+			x.play([3]byte{0, 100, 0})
+			x.play([3]byte{1, 50, how})
+			state, st := x.p.state(), x.ds[0].Status()
+			switch how {
+			case 0, 1, 18, 19, 20, 21: // nothing is wrong
+				if state != descriptors.StateConnected || !st.Done() || st.Failed() {
+					t.Errorf("%d, frame %d: %v, %v", kind, how, state, st)
+				}
+			case 3, 4, 5, 6, 8, 10, 13, 14, 15, 16, 17, 23:
+				if state != descriptors.StateError || st&descriptors.StatusFlushed == 0 || len(x.w.b.events) != 1 {
+					t.Errorf("%d, frame %d: %v, %v, %v", kind, how, state, st, x.w.b.events)
+				}
+			default:
+				if state != descriptors.StateConnected || st.Done() {
+					t.Errorf("%d, frame %d: %v, %v", kind, how, state, st)
+				}
+			}
+		}
+	}
+}
+
+// TestStrayFramesEndNothing: a frame that is no frame of ours says nothing about the
+// connection that the one before it was of.
+func TestStrayFramesEndNothing(t *testing.T) {
+	for _, stray := range [][]byte{alignedBytes(0), alignedBytes(10), alignedBytes(60), append(alignedBytes(60), 1, 2, 3), alignedBytes(100), alignedBytes(1500)} {
+		for _, sort := range [][2]byte{{8, 6}, {0, 0}, descriptors.EtherType} {
+			x := newVictim(t, laneVictim)
+			x.play([3]byte{0, 100, 0})
+			x.play([3]byte{1, 50, 0})
+			frame := alignedBytes(len(stray))
+			copy(frame[min(len(frame), 12):], sort[:])
+			*x.w.b.port.in = append(*x.w.b.port.in, frame)
+			x.w.settleOnly(x.w.b)
+			if s := x.p.state(); s != descriptors.StateConnected {
+				t.Errorf("%d bytes of type %x: %v", len(stray), sort, s)
+			}
+		}
+	}
+}
+
+// victim is a NIC with one connection, whose peer's frames and whose host's deeds the
+// test makes up.
+type victim struct {
+	w        *world
+	p        *vi
+	data     uint32 // handle of the region that data is in
+	ds       []*descriptors.Descriptor
+	template descriptors.Header
+	psn      uint32 // of the next frame
+	message  uint32
+	part     uint32 // bytes of the message that have been sent in parts
+	refuse   bool
+	dropped  uint64
+}
+
+type victimKind int
+
+const (
+	laneVictim victimKind = iota
+	generalVictim
+	windowVictim
+)
+
+func newVictim(t testing.TB, kind victimKind) *victim {
+	options := []option{smallMemory}
+	if kind != windowVictim {
+		options = append(options, exactly(nil))
+	}
+	w, v, p := pair(t, nil, options...)
+	x := &victim{w: w, p: p}
+	x.register(0)
+	if kind == generalVictim {
+		w.b.e.Exclusive(func() { w.b.e.SetProcessor(passAll(t), engine.HookFilterReceive.Set(), 0) })
+	}
+	w.a.port.spoil = func(frame []byte) [][]byte {
+		if h := descriptors.HeaderAt(frame); h.Type == descriptors.FrameData {
+			x.template = *h
+		}
+		return [][]byte{frame}
+	}
+	if sent, received, _ := message(v, p, []byte{1}); sent.Failed() || received.Failed() {
+		t.Fatal(sent, received)
+	}
+	w.settle()
+	x.psn, x.message = x.template.PSN+1, 1
+	w.b.refuse = func(iova uint64, _ bool) bool { return x.refuse && iova >= busBase+uint64(len(w.b.mem))/2 }
+	w.b.brk = uint64(len(w.b.mem)) / 2
+	x.dropped = x.drops()
+	return x
+}
+
+func (x *victim) drops() uint64 {
+	e := x.w.b.e
+	return e.Counter(descriptors.CounterFramesDropped) + e.Counter(descriptors.CounterFramesDuplicate)
+}
+
+// refused is how many frames were not taken.
+func (x *victim) refused() uint64 { return x.drops() - x.dropped }
+
+// play does one thing and lets the NIC work.
+func (x *victim) play(op [3]byte) {
+	n := x.w.b
+	size := int(op[1])
+	switch op[0] % 9 {
+	case 0:
+		d, buf := x.descriptor(size, op[2])
+		clear(buf)
+		x.p.postRecv(d)
+	case 1:
+		x.send(uint32(size), uint32(size), op[2])
+		x.message++
+	case 2:
+		h := x.data
+		if op[1]&1 != 0 {
+			h = x.p.handle
+		}
+		start(n, descriptors.OpDeregisterMemory, descriptors.MemoryBody{Handle: h})
+	case 3:
+		if op[1]&1 != 0 {
+			x.register(descriptors.AccessReadOnly)
+		} else {
+			x.register(0)
+		}
+	case 4:
+		if len(x.ds) == 0 {
+			return
+		}
+		d := x.ds[size%len(x.ds)]
+		if s := d.Segments(); len(s) > 0 {
+			switch op[2] % 4 {
+			case 0:
+				s[0].Address++
+			case 1:
+				s[0].Handle++
+			case 2:
+				s[0].Length--
+			default:
+				d.Control().SegCount++
+			}
+		}
+	case 5:
+		n.e.Exclusive(func() { n.gen++; x.refuse = op[1]&1 != 0; n.pieces = uint64(op[1]) & 2 * 16 })
+	case 6:
+		// The parts of a message of 200 bytes.
+		length := min(max(uint32(size), 1), 200-x.part)
+		if size == 0 {
+			length = 200 - x.part
+		}
+		x.send(length, 200, op[2])
+		if x.part += length; x.part == 200 {
+			x.part = 0
+			x.message++
+		}
+	case 7:
+		d, buf := x.descriptor(size, op[2])
+		copy(buf, pattern(size, uint64(op[2])))
+		x.p.postSend(d)
+	case 8:
+		if op[1]&1 != 0 {
+			start(n, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: x.p.id})
+			break
+		}
+		h := x.template
+		h.Type, h.Flags, h.Length, h.Message, h.Extent, h.Immediate = descriptors.FrameDisconnect, 0, 0, uint32(op[2]), 0, uint32(op[1])
+		x.arrive(&h, nil)
+	}
+	x.w.settleOnly(n)
+}
+
+// register registers the half of the memory that data is in.
+func (x *victim) register(access descriptors.Access) {
+	n, half := x.w.b, uint64(len(x.w.b.mem))/2
+	r := do(n, descriptors.OpRegisterMemory, descriptors.RegisterMemoryBody{
+		Address: hostBase + half, Length: half, IOVA: busBase + half, Access: access})
+	x.data = descriptors.Reply[descriptors.MemoryBody](r).Handle
+}
+
+// descriptor makes one over a buffer in the data's region.
+func (x *victim) descriptor(size int, how byte) (*descriptors.Descriptor, []byte) {
+	n := x.w.b
+	mem, address, _ := n.alloc(descriptors.DescriptorBytes(2))
+	d, err := descriptors.NewDescriptor(mem, address, x.p.handle)
+	if err != nil {
+		n.w.t.Fatal(err)
+	}
+	buf, at, _ := n.alloc(size)
+	first := size
+	if how&0x80 != 0 {
+		first = size / 2
+	}
+	for _, s := range [][2]int{{0, first}, {first, size - first}} {
+		if s[1] == 0 && s[0] != 0 {
+			continue
+		}
+		if err := d.AddData(at+uint64(s[0]), x.data, uint32(s[1])); err != nil {
+			n.w.t.Fatal(err)
+		}
+	}
+	x.ds = append(x.ds, d)
+	return d, buf
+}
+
+// send has a data frame arrive, of which how says what is wrong.
+func (x *victim) send(length, extent uint32, how byte) {
+	h := x.template
+	h.Flags &^= descriptors.FrameFirst | descriptors.FrameLast | descriptors.FrameAckRequest
+	h.PSN, h.Message, h.Offset, h.Length, h.Extent = x.psn, x.message, 0, uint16(length), extent
+	if extent != length {
+		h.Offset = x.part
+	}
+	if h.Offset == 0 {
+		h.Flags |= descriptors.FrameFirst
+	}
+	if h.Offset+length == extent {
+		h.Flags |= descriptors.FrameLast
+	}
+	payload := pattern(int(length), uint64(x.psn-x.template.PSN))
+	x.psn++
+	switch how % 32 {
+	case 1:
+		h.Flags, h.Immediate = h.Flags|descriptors.FrameImmediate, 0x1234
+	case 2:
+		h.Key++
+	case 3:
+		h.PSN--
+	case 4:
+		h.PSN++
+	case 5:
+		h.Message++
+	case 6:
+		h.Offset++
+	case 7:
+		h.Extent++
+	case 8:
+		h.Length++
+	case 9:
+		h.Source[5]++
+	case 10:
+		h.Destination[5]++
+	case 11:
+		h.SourceEndpoint++
+	case 12:
+		h.DestinationEndpoint++
+	case 13:
+		h.Ack += 100
+	case 14:
+		h.Flags |= descriptors.FrameFlagsReserved
+	case 15:
+		h.Flags |= descriptors.FrameChecksum
+	case 16:
+		h.Version++
+	case 17:
+		h.Flags |= descriptors.FrameReference
+	case 18:
+		payload = append(payload, 1, 2, 3)
+	case 19:
+		h.Credit += 1 << 30
+	case 20:
+		h.Ack -= 3
+	case 21:
+		h.Flags ^= descriptors.FrameFirst | descriptors.FrameLast
+	case 22:
+		h.Type = descriptors.FrameProbe
+	case 23:
+		h.Extent = descriptors.MaxTransfer + 1
+	}
+	x.arrive(&h, payload)
+}
+
+func (x *victim) arrive(h *descriptors.Header, payload []byte) {
+	frame := alignedBytes(descriptors.HeaderSize + len(payload))
+	*descriptors.HeaderAt(frame) = *h
+	copy(frame[descriptors.HeaderSize:], payload)
+	in := x.w.b.port.in
+	*in = append(*in, frame)
+}
+
+// seen is what the host sees.
+func (x *victim) seen() string {
+	n, b := x.w.b, &bytes.Buffer{}
+	fmt.Fprintln(b, x.p.state(), n.events)
+	for i, d := range x.ds {
+		c := *d.Control()
+		fmt.Fprintln(b, i, d.Status(), c.Length, c.Immediate)
+	}
+	half := n.mem[len(n.mem)/2:]
+	if i := slices.IndexFunc(half, func(c byte) bool { return c != 0 }); i >= 0 {
+		fmt.Fprintf(b, "%x", descriptors.FrameChecksumOf(append(make([]byte, descriptors.HeaderSize), half...)))
+	}
+	return b.String()
+}

@@ -1,0 +1,217 @@
+package engine_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/soak"
+	"github.com/trapeze-nic/trapeze/wire/shm"
+)
+
+// killedChild, if set, is the folder in which the test program is the peer that will be
+// killed: with a wire, and a file that is its host's memory.
+const killedChild = "TRAPEZE_TEST_KILLED"
+
+// The messages of the test, each into a place of its own at the start of the peer's
+// memory.
+const (
+	killedMessages = 4096
+	killedStride   = 4096
+)
+
+func killedSize(i int) int { return 8 + i*37%3000 }
+
+// overShared is an option that puts the first node of a world on a wire in shared memory,
+// and waits for its peer.
+func overShared(t testing.TB, path string, mem []byte) option {
+	ports := []engine.Port{nil, nil}
+	return func(c *engine.Config, p *port) {
+		if ports[0] != nil {
+			return // there is nobody at this end
+		}
+		s, err := shm.New(t.Context(), shm.Options{Path: path, MTU: 2048})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = s.Close()
+			s.Reserve(0) // lets go of the memory
+			s.Receive()
+		})
+		ports[0] = s
+		c.Port, c.Clock = s, nil
+		c.Host.(*node).mem = mem
+	}
+}
+
+// TestPeerIsKilled kills the process at the other end while it takes messages. What had
+// been sent well by then is in its memory.
+func TestPeerIsKilled(t *testing.T) {
+	if folder := os.Getenv(killedChild); folder != "" {
+		takeMessages(t, folder)
+		return
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kills := 6
+	if soak.Wanted() {
+		kills = 300
+	}
+	good := 0
+	for seed := range uint64(kills) {
+		good += killOne(t, self, rand.New(rand.NewPCG(seed, 3)))
+	}
+	if good == 0 {
+		t.Error("no message was sent before the peer died")
+	}
+}
+
+// killOne returns how many messages were sent well.
+func killOne(t *testing.T, self string, r *rand.Rand) (good int) {
+	folder := t.TempDir()
+	mem := sharedMemory(t, filepath.Join(folder, "memory"))
+	cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestPeerIsKilled$", "-test.timeout=1m")
+	cmd.Env = append(os.Environ(), killedChild+"="+folder)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	w := newWorld(t, overShared(t, filepath.Join(folder, "wire"), alignedBytes(32<<20)))
+	v := w.a.newVI(w.a.memory(0, 0), nil)
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "ready\n" {
+		t.Fatal(line, err)
+	}
+	go io.Copy(io.Discard, out)
+	id := start(w.a, descriptors.OpConnectRequest, descriptors.ConnectRequestBody{Endpoint: v.id, TimeoutMS: 20_000,
+		RemoteMAC: descriptors.MAC{2, 0, 0, 0, 0, 9}, Remote: disc("killed")})
+	for end := time.Now().Add(20 * time.Second); ; w.a.e.Step() {
+		if reply, ok := w.a.replies[id]; ok {
+			if reply.Result != descriptors.ResultSuccess {
+				t.Fatal(reply.Result)
+			}
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("no connection")
+		}
+	}
+	time.AfterFunc(time.Duration(r.IntN(4_000_000)), func() { _ = cmd.Process.Kill() })
+	end := time.Now().Add(30 * time.Second)
+	var sends []*descriptors.Descriptor
+	done := 0
+	for lost := false; !lost || done < len(sends); {
+		if lost = v.state() != descriptors.StateConnected; !lost && len(sends)-done < 32 && len(sends) < killedMessages {
+			i := len(sends)
+			d, bufs := v.descriptor(killedSize(i))
+			copy(bufs[0], pattern(killedSize(i), uint64(i)))
+			sends = append(sends, d)
+			v.postSend(d)
+		}
+		for w.a.e.Step(); done < len(sends) && sends[done].Status().Done(); done++ {
+		}
+		if len(sends) == killedMessages && done == len(sends) {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d of %d sends have ended, the VI is %v", done, len(sends), v.state())
+		}
+	}
+	failed := false
+	for i, d := range sends {
+		if d.Status().Failed() {
+			failed = true
+			continue
+		}
+		if failed {
+			t.Fatalf("message %d was sent well, one before it was not", i)
+		}
+		good++
+		at := killedStride * i
+		mustEqual(t, mem[at:at+killedSize(i)], pattern(killedSize(i), uint64(i)))
+	}
+	return good
+}
+
+// sharedMemory maps a file that is a node's memory.
+func sharedMemory(t testing.TB, path string) []byte {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	const size = 32 << 20
+	if err := f.Truncate(size); err != nil {
+		t.Fatal(err)
+	}
+	mem, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Munmap(mem) })
+	return mem
+}
+
+// takeMessages is the peer: it takes messages until it is killed.
+func takeMessages(t *testing.T, folder string) {
+	mem := sharedMemory(t, filepath.Join(folder, "memory"))
+	w := newWorld(t, overShared(t, filepath.Join(folder, "wire"), mem), func(c *engine.Config, _ *port) {
+		c.MAC = descriptors.MAC{2, 0, 0, 0, 0, 9}
+	})
+	n := w.a
+	_, base, _ := n.alloc(killedMessages * killedStride)
+	v := n.newVI(n.memory(0, 0), nil)
+	var posted []*descriptors.Descriptor
+	post := func() {
+		i := len(posted)
+		if i == killedMessages {
+			return
+		}
+		m, address, _ := n.alloc(descriptors.DescriptorBytes(1))
+		d, err := descriptors.NewDescriptor(m, address, v.handle)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.AddData(base+uint64(i*killedStride), v.handle, killedStride); err != nil {
+			t.Fatal(err)
+		}
+		posted = append(posted, d)
+		v.postRecv(d)
+	}
+	for range 48 {
+		post()
+	}
+	wait := start(n, descriptors.OpConnectWait, descriptors.ConnectWaitBody{TimeoutMS: 20_000, Local: disc("killed")})
+	fmt.Println("ready")
+	done, accepted := 0, false
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
+		n.e.Step()
+		if r, ok := n.replies[wait]; ok && !accepted {
+			accepted = true
+			c := descriptors.Reply[descriptors.ConnectionReply](&r)
+			start(n, descriptors.OpConnectAccept, descriptors.ConnectAcceptBody{Connection: c.Connection, Endpoint: v.id, TimeoutMS: 20_000})
+		}
+		for done < len(posted) && posted[done].Status().Done() {
+			done++
+			post()
+		}
+	}
+}
