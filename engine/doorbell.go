@@ -286,6 +286,10 @@ func (e *Engine) Ringer(offset uint64) func(value uint32) {
 			e.bells.takeCell(page) // what was stored before
 		}
 		e.rang(page, b, value)
+		if e.events&(onReady|suspended) == onReady {
+			e.tx.transmit() // at once, as the peer waits
+			e.tx.flush()
+		}
 		e.mu.Unlock()
 	}
 }

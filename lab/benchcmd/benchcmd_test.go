@@ -158,6 +158,15 @@ func TestBreakdown(t *testing.T) {
 	need(t, between, keys...)
 }
 
+func TestDriver(t *testing.T) {
+	table, object := both(t, "bench", "driver", "--duration", "20ms")
+	mention(t, table, "The driver alone", "its queue", "a CQ", "32", "cycles", "GHz")
+	need(t, object, "environment", "costs", "clock_ghz")
+	for _, c := range object["costs"].([]any) {
+		need(t, c, "batch", "cq", "ns", "median_ns", "cycles", "mock_ns")
+	}
+}
+
 func TestIdle(t *testing.T) {
 	table, object := both(t, "bench", "idle", "--places", "runtime,memory-inline,shm-thread", "--duration", "50ms", "--pause", "2ms")
 	mention(t, table, "runtime", "memory-inline", "shm-thread", "p99 us", "Goals: less than 1 %")
@@ -179,13 +188,13 @@ func TestUsage(t *testing.T) {
 		"scaling --curves speed", "scaling --max-vis 0", "scaling --max-regions 1000001", "scaling --max-bytes 17M", "scaling --max-bytes much",
 		"scaling --duration 0s", "scaling --cores 4000,1",
 		"breakdown --bytes 65K", "breakdown --bytes -1", "breakdown --duration 1ms", "breakdown --cores one",
-		"idle --places here", "idle --duration 1ms", "idle --pause 0s", "idle --pause 1m",
+		"driver --duration 1ms", "idle --places here", "idle --duration 1ms", "idle --pause 0s", "idle --pause 1m",
 	} {
 		if err := run(t.Context(), io.Discard, false, append([]string{"bench"}, strings.Fields(args)...)...); !errors.Is(err, option.ErrBad) {
 			t.Errorf("%s: %v", args, err)
 		}
 	}
-	for _, command := range []string{"scaling", "breakdown", "idle"} {
+	for _, command := range []string{"scaling", "breakdown", "driver", "idle"} {
 		var help bytes.Buffer
 		if err := run(t.Context(), &help, false, "bench", command, "--help"); err != nil {
 			t.Error(err)

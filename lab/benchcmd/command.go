@@ -86,7 +86,7 @@ what it has measured, and incomplete says why it ended.`,
 	flags.StringVar(&f.hdr, "hdr", "", "file for all latencies, as an HdrHistogram log")
 	flags.StringVar(&f.profiles, "cpu-profile", "", "folder for CPU profiles of the two processes, a file for each measurement")
 	flags.BoolVar(&f.force, "force", false, "replace these files if they exist")
-	c.AddCommand(e.compare(), e.scaling(), e.breakdown(), e.idle())
+	c.AddCommand(e.compare(), e.scaling(), e.breakdown(), e.driver(), e.idle())
 	return c
 }
 

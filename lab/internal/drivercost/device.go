@@ -5,8 +5,8 @@ import (
 	"errors"
 
 	// Make "emu:" addresses known.
-	_ "github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/descriptors"
+	_ "github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
