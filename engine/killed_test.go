@@ -113,7 +113,8 @@ func killOne(t *testing.T, self string, r *rand.Rand) (good int) {
 			t.Fatal("no connection")
 		}
 	}
-	time.AfterFunc(time.Duration(r.IntN(4_000_000)), func() { _ = cmd.Process.Kill() })
+	// It dies some time after so many messages.
+	killAt, later, killed := 1+r.IntN(200), time.Duration(r.IntN(1_000_000)), false
 	end := time.Now().Add(30 * time.Second)
 	var sends []*descriptors.Descriptor
 	done := 0
@@ -124,6 +125,10 @@ func killOne(t *testing.T, self string, r *rand.Rand) (good int) {
 			copy(bufs[0], pattern(killedSize(i), uint64(i)))
 			sends = append(sends, d)
 			v.postSend(d)
+		}
+		if done >= killAt && !killed {
+			killed = true
+			time.AfterFunc(later, func() { _ = cmd.Process.Kill() })
 		}
 		for w.a.e.Step(); done < len(sends) && sends[done].Status().Done(); done++ {
 		}
