@@ -1,0 +1,88 @@
+package ethernet
+
+// Cache is a stock of free buffers that one goroutine has for itself, so that taking
+// and giving back takes the pool's lock only now and then. Each Queue has one.
+type Cache struct {
+	pool *Pool
+	free []uint32 // a stack; its capacity does not change
+}
+
+// cacheSize is how many buffers a cache of NewCache may hold, unless the pool is small.
+const cacheSize = 512
+
+// NewCache makes an empty cache. It holds at most 512 buffers, and at most an eighth of
+// the pool's.
+func (p *Pool) NewCache() *Cache {
+	return &Cache{pool: p, free: make([]uint32, 0, max(2, min(cacheSize, p.config.Buffers/8)))}
+}
+
+// Pool returns the pool that the buffers belong to.
+func (c *Cache) Pool() *Pool { return c.pool }
+
+// Alloc gives each of frames an empty buffer, from the front, and returns how many got
+// one: less than all if the pool has no more. Offset is the headroom, all else is zero.
+func (c *Cache) Alloc(frames []Frame) int {
+	for i := range frames {
+		b, ok := c.Take()
+		if !ok {
+			return i
+		}
+		frames[i] = Frame{Buffer: b, Offset: uint16(c.pool.config.Headroom)}
+	}
+	return len(frames)
+}
+
+// Free gives back the buffers of frames. Each buffer must be given back once.
+func (c *Cache) Free(frames []Frame) {
+	for i := range frames {
+		c.Give(frames[i].Buffer)
+	}
+}
+
+// Take takes a buffer; ok is false if neither cache nor pool have one.
+func (c *Cache) Take() (b uint32, ok bool) {
+	n := len(c.free)
+	if n == 0 {
+		if n = c.refill(); n == 0 {
+			return 0, false
+		}
+	}
+	b = c.free[n-1]
+	c.free = c.free[:n-1]
+	return b, true
+}
+
+// Give gives a buffer back. One that there is not is ignored.
+func (c *Cache) Give(b uint32) {
+	if b >= uint32(c.pool.config.Buffers) {
+		return
+	}
+	if len(c.free) == cap(c.free) {
+		c.spill((len(c.free) + 1) / 2)
+	}
+	c.free = append(c.free, b)
+}
+
+// refill takes up to half of what the cache can hold, and returns how many it has.
+func (c *Cache) refill() int {
+	p := c.pool
+	p.lock.Lock()
+	n := min(len(p.free), cap(c.free)/2)
+	c.free = append(c.free, p.free[len(p.free)-n:]...)
+	p.free = p.free[:len(p.free)-n]
+	p.lock.Unlock()
+	return len(c.free)
+}
+
+// spill gives n buffers to the pool, those longest unused. A pool that is full has been
+// given a buffer twice: what does not fit is left out.
+func (c *Cache) spill(n int) {
+	p := c.pool
+	p.lock.Lock()
+	p.free = append(p.free, c.free[:min(n, cap(p.free)-len(p.free))]...)
+	p.lock.Unlock()
+	c.free = c.free[:copy(c.free, c.free[n:])]
+}
+
+// Close gives all buffers to the pool. The cache can be used again.
+func (c *Cache) Close() { c.spill(len(c.free)) }
