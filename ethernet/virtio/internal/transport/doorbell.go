@@ -1,8 +1,7 @@
 package transport
 
 import (
-	"golang.org/x/sys/unix"
-
+	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/internal/vfio/mmio"
 )
 
@@ -21,10 +20,6 @@ func RegisterDoorbell(register *uint16, value uint16) Doorbell {
 // EventfdDoorbell is an eventfd of ours, which does not wait.
 func EventfdDoorbell(fd int) Doorbell { return Doorbell{eventfd: fd + 1} }
 
-// one is what a signal adds to an eventfd, in the byte order of the machine, which is
-// little-endian on all that this runs on.
-var one = [8]byte{1}
-
 // Ring tells the device. Nothing else does.
 func (d *Doorbell) Ring() {
 	switch {
@@ -32,7 +27,6 @@ func (d *Doorbell) Ring() {
 		mmio.ToDevice()
 		mmio.Write16(d.register, d.value)
 	case d.eventfd != 0:
-		// It fails if it is signalled as much as can be, which is enough.
-		_, _ = unix.Write(d.eventfd-1, one[:])
+		passedfd.SignalEventfd(d.eventfd - 1)
 	}
 }

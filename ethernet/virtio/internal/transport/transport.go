@@ -5,14 +5,14 @@ package transport
 
 import (
 	"context"
-	"errors"
 
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
-// Transport is a way to a virtio device. Methods but Health and Gone are for one goroutine
+// Transport is a way to a virtio device. Methods are for one goroutine
 // at a time, and take no longer than the timeout that the transport was opened with.
-// Errors wrap ErrProtocol, ErrNotReady, vfio.ErrDeviceGone or the context's.
+// Errors wrap ErrProtocol, ErrNotReady, ErrNotSupported and ErrDeviceGone of package
+// ethernet, or the context's.
 //
 // A device is set up so: Reset, Accept, Config, Map, Queue for each queue, Ready.
 type Transport interface {
@@ -39,21 +39,17 @@ type Transport interface {
 	StopQueue(ctx context.Context, index int) error
 	// Stop has the device leave all memory alone.
 	Stop(ctx context.Context) error
-	// Health returns why the device is of no use any more, nil if it is.
+	// Health returns why the device is of no use any more, nil if it is. It may be called
+	// by any goroutine.
 	Health() error
+	// Gone is closed when Health has something to say. It is nil if only asking tells, and
+	// another one after Reset.
+	Gone() <-chan struct{}
+	// Name is how the device was addressed.
+	Name() string
 	// Close gives everything back. The device has been stopped, or could not be.
 	Close() error
 }
-
-// Sentinel errors.
-var (
-	// ErrProtocol: the device says what cannot be.
-	ErrProtocol = errors.New("the device contradicts the specification")
-	// ErrNotReady: the device did not do in time what it has to.
-	ErrNotReady = errors.New("the device did not become ready")
-	// ErrNotSupported: the device cannot do that.
-	ErrNotSupported = vfio.ErrNotSupported
-)
 
 // Queue is where a queue is, as bus addresses.
 type Queue struct {

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/ethernet/virtio/internal/transport"
+	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -93,7 +93,7 @@ func (l *conn) receive() error {
 		l.waiting = 0
 		l.mu.Unlock()
 		if r == 0 {
-			return fmt.Errorf("%w: a message that nobody has asked for: % x", transport.ErrProtocol, header)
+			return fmt.Errorf("%w: a message that nobody has asked for: % x", ethernet.ErrProtocol, header)
 		}
 		size, err := checkHeader(&header, r)
 		if err != nil {
@@ -112,7 +112,7 @@ func (l *conn) read(b, rights []byte) error {
 	for len(b) > 0 {
 		n, control, _, _, err := l.c.ReadMsgUnix(b, rights)
 		if fds := passedfd.Parse(rights[:control]); len(fds) > 0 {
-			return errors.Join(fmt.Errorf("%w: %d file descriptors with a reply", transport.ErrProtocol, len(fds)), passedfd.Close(fds...))
+			return errors.Join(fmt.Errorf("%w: %d file descriptors with a reply", ethernet.ErrProtocol, len(fds)), passedfd.Close(fds...))
 		}
 		if err != nil {
 			return err
@@ -148,7 +148,7 @@ func (l *conn) send(ctx context.Context, r request, flags uint32, payload []byte
 	}
 	if err != nil {
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			err = fmt.Errorf("%w: %v is not taken within %v", transport.ErrNotReady, r, l.timeout)
+			err = fmt.Errorf("%w: %v is not taken within %v", ethernet.ErrNotReady, r, l.timeout)
 		}
 		l.fail(err)
 		return l.err()
@@ -176,7 +176,7 @@ func (l *conn) ask(ctx context.Context, r request, flags uint32, payload []byte,
 		l.fail(ctx.Err())
 		return nil, ctx.Err()
 	case <-timer.C:
-		l.fail(fmt.Errorf("%w: no reply to %v within %v", transport.ErrNotReady, r, l.timeout))
+		l.fail(fmt.Errorf("%w: no reply to %v within %v", ethernet.ErrNotReady, r, l.timeout))
 		return nil, l.err()
 	}
 }
@@ -206,7 +206,7 @@ func (l *conn) set(ctx context.Context, r request, payload []byte, fds ...int) e
 		return err
 	}
 	if v := order.Uint64(p); v != 0 {
-		return fmt.Errorf("%w: the back end refuses %v (%d)", transport.ErrNotSupported, r, int64(v))
+		return fmt.Errorf("%w: the back end refuses %v (%d)", ethernet.ErrNotSupported, r, int64(v))
 	}
 	return nil
 }

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/virtio/internal/transport"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -23,6 +25,12 @@ const (
 // maxQueues bounds the pairs of queues: a message has 8 bits for the index of a queue.
 const maxQueues = 128
 
+// frontEnd are features that are not the back end's: those that have a control queue or a
+// configuration, which front ends make for their guests, and those of addresses, which
+// would be translated by messages.
+const frontEnd = featureProtocol | transport.FeatureAccessPlatform | transport.FeatureControl | transport.FeatureControlReceive |
+	transport.FeatureControlVLAN | transport.FeatureControlMAC | transport.FeatureQueueReset
+
 // region is memory that the back end has.
 type region struct {
 	memory *vfio.Memory
@@ -31,9 +39,9 @@ type region struct {
 
 // Device is a network device behind a back end. It implements transport.Transport.
 type Device struct {
-	path    string
-	timeout time.Duration
-	conn    *conn
+	name, path string
+	timeout    time.Duration
+	conn       atomic.Pointer[conn]
 	// protocol has the protocol features that are used.
 	protocol uint64
 	features uint64
@@ -44,8 +52,8 @@ type Device struct {
 }
 
 // New returns the device behind the back end that listens at a path. Reset connects.
-func New(path string, timeout time.Duration) *Device {
-	return &Device{path: path, timeout: timeout, kicks: map[int]int{}}
+func New(name, path string, timeout time.Duration) *Device {
+	return &Device{name: name, path: path, timeout: timeout, kicks: map[int]int{}}
 }
 
 // Reset connects anew: a back end forgets everything with the connection.
@@ -55,7 +63,8 @@ func (d *Device) Reset(ctx context.Context) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	d.conn, d.told, d.protocol, d.pairs = l, false, 0, 1
+	d.conn.Store(l)
+	d.told, d.protocol, d.pairs = false, 0, 1
 	if err := l.set(ctx, setOwner, nil); err != nil {
 		return 0, err
 	}
@@ -69,30 +78,29 @@ func (d *Device) Reset(ctx context.Context) (uint64, error) {
 		}
 	}
 	d.features = features & featureProtocol
-	// Without them VERSION_1, which back ends forget now and then, is still what is spoken.
-	return features &^ featureProtocol, d.status(ctx, transport.StatusAcknowledge|transport.StatusDriver)
+	return features &^ frontEnd, d.status(ctx, transport.StatusAcknowledge|transport.StatusDriver)
 }
 
 // agree agrees on protocol features.
 func (d *Device) agree(ctx context.Context) error {
-	offered, err := d.conn.get(ctx, getProtocolFeatures)
+	offered, err := d.conn.Load().get(ctx, getProtocolFeatures)
 	if err != nil {
 		return err
 	}
 	d.protocol = offered & (protocolMQ | protocolAck | protocolConfig | protocolStatus)
-	if err := d.conn.set(ctx, setProtocolFeatures, number(d.protocol)); err != nil {
+	if err := d.conn.Load().set(ctx, setProtocolFeatures, number(d.protocol)); err != nil {
 		return err
 	}
-	d.conn.ack = d.protocol&protocolAck != 0
+	d.conn.Load().ack = d.protocol&protocolAck != 0
 	if d.protocol&protocolMQ == 0 {
 		return nil
 	}
-	pairs, err := d.conn.get(ctx, getQueueNum)
+	pairs, err := d.conn.Load().get(ctx, getQueueNum)
 	if err != nil {
 		return err
 	}
 	if pairs == 0 {
-		return fmt.Errorf("%w: the back end has no queues", transport.ErrProtocol)
+		return fmt.Errorf("%w: the back end has no queues", ethernet.ErrProtocol)
 	}
 	d.pairs = int(min(pairs, maxQueues))
 	return nil
@@ -103,24 +111,24 @@ func (d *Device) status(ctx context.Context, status uint64) error {
 	if d.protocol&protocolStatus == 0 {
 		return nil
 	}
-	return d.conn.set(ctx, setStatus, number(status))
+	return d.conn.Load().set(ctx, setStatus, number(status))
 }
 
 // Accept says which features are used.
 func (d *Device) Accept(ctx context.Context, features uint64) error {
-	if err := d.conn.set(ctx, setFeatures, number(features|d.features)); err != nil {
+	if err := d.conn.Load().set(ctx, setFeatures, number(features|d.features)); err != nil {
 		return err
 	}
 	const status = transport.StatusAcknowledge | transport.StatusDriver | transport.StatusFeaturesOK
 	if err := d.status(ctx, status); err != nil || d.protocol&protocolStatus == 0 {
 		return err
 	}
-	v, err := d.conn.get(ctx, getStatus)
+	v, err := d.conn.Load().get(ctx, getStatus)
 	if err != nil {
 		return err
 	}
 	if v&transport.StatusFeaturesOK == 0 {
-		return fmt.Errorf("%w: the back end does not want features %#x: its status is %#x", transport.ErrNotSupported, features, v)
+		return fmt.Errorf("%w: the back end does not want features %#x: its status is %#x", ethernet.ErrNotSupported, features, v)
 	}
 	return nil
 }
@@ -135,7 +143,7 @@ func (d *Device) Config(ctx context.Context) (transport.Config, error) {
 	if d.protocol&protocolConfig == 0 {
 		return c, nil
 	}
-	p, err := d.conn.ask(ctx, getConfig, 0, append(words(0, configSize, 0), make([]byte, configSize)...))
+	p, err := d.conn.Load().ask(ctx, getConfig, 0, append(words(0, configSize, 0), make([]byte, configSize)...))
 	if err != nil {
 		return c, err
 	}
@@ -151,7 +159,7 @@ func (d *Device) Config(ctx context.Context) (transport.Config, error) {
 // Map adds memory to what the back end will be told of, and returns its bus address.
 func (d *Device) Map(m *vfio.Memory) (uint64, error) {
 	if len(d.regions) == maxRegions {
-		return 0, fmt.Errorf("%w: more than %d pieces of memory", transport.ErrNotSupported, maxRegions)
+		return 0, fmt.Errorf("%w: more than %d pieces of memory", ethernet.ErrNotSupported, maxRegions)
 	}
 	// Nobody can then seal the file so that another back end could not map it. This fails
 	// if it has been done before.
@@ -184,7 +192,7 @@ func (d *Device) tell(ctx context.Context) error {
 		}
 		fds = append(fds, r.memory.FD())
 	}
-	err := d.conn.set(ctx, setMemTable, payload, fds...)
+	err := d.conn.Load().set(ctx, setMemTable, payload, fds...)
 	d.told = err == nil
 	return err
 }
@@ -243,7 +251,7 @@ func (d *Device) Queue(ctx context.Context, index int, q transport.Queue) (trans
 		if m.r == setVringEnable && d.features&featureProtocol == 0 {
 			continue
 		}
-		if err := d.conn.set(ctx, m.r, m.payload, m.fds...); err != nil {
+		if err := d.conn.Load().set(ctx, m.r, m.payload, m.fds...); err != nil {
 			return none, err
 		}
 	}
@@ -259,12 +267,12 @@ func (d *Device) Ready(ctx context.Context) error {
 
 // StopQueue has the back end leave a queue alone.
 func (d *Device) StopQueue(ctx context.Context, index int) error {
-	p, err := d.conn.ask(ctx, getVringBase, 0, words(uint32(index), 0))
+	p, err := d.conn.Load().ask(ctx, getVringBase, 0, words(uint32(index), 0))
 	if err == nil {
 		err = checkSize(getVringBase, p, 8)
 	}
 	if err == nil && order.Uint32(p) != uint32(index) {
-		err = fmt.Errorf("%w: reply to %v: index is %d: want %d", transport.ErrProtocol, getVringBase, order.Uint32(p), index)
+		err = fmt.Errorf("%w: reply to %v: index is %d: want %d", ethernet.ErrProtocol, getVringBase, order.Uint32(p), index)
 	}
 	return err
 }
@@ -272,7 +280,7 @@ func (d *Device) StopQueue(ctx context.Context, index int) error {
 // Stop has the back end leave all queues alone, and with them all memory. One that has
 // ended does.
 func (d *Device) Stop(ctx context.Context) error {
-	if d.conn == nil || d.conn.err() != nil {
+	if d.conn.Load() == nil || d.Health() != nil {
 		return nil
 	}
 	for i := range 2 * d.pairs {
@@ -287,7 +295,23 @@ func (d *Device) Stop(ctx context.Context) error {
 }
 
 // Health returns why the connection has ended, nil if it has not.
-func (d *Device) Health() error { return d.conn.err() }
+func (d *Device) Health() error {
+	if l := d.conn.Load(); l != nil {
+		return l.err()
+	}
+	return nil
+}
+
+// Gone is closed when the connection has ended.
+func (d *Device) Gone() <-chan struct{} {
+	if l := d.conn.Load(); l != nil {
+		return l.gone
+	}
+	return nil
+}
+
+// Name is the path of the back end's socket.
+func (d *Device) Name() string { return d.name }
 
 // Close ends the connection.
 func (d *Device) Close() error {
@@ -296,8 +320,8 @@ func (d *Device) Close() error {
 }
 
 func (d *Device) disconnect() {
-	if d.conn != nil {
-		d.conn.close()
+	if l := d.conn.Load(); l != nil {
+		l.close()
 	}
 	for _, fd := range d.kicks {
 		_ = unix.Close(fd) // ours, of which nothing is lost

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"github.com/trapeze-nic/trapeze/ethernet/virtio/internal/transport"
+	"github.com/trapeze-nic/trapeze/ethernet"
 )
 
 // order is the byte order of all numbers: that of the machine.
@@ -106,7 +106,7 @@ func number(v uint64) []byte { return order.AppendUint64(nil, v) }
 func checkHeader(b *[headerSize]byte, r request) (int, error) {
 	got, flags, size := request(order.Uint32(b[0:])), order.Uint32(b[4:]), order.Uint32(b[8:])
 	bad := func(field string, value uint32, why string, a ...any) (int, error) {
-		return 0, fmt.Errorf("%w: reply to %v: %s is %#x: %s", transport.ErrProtocol, r, field, value, fmt.Sprintf(why, a...))
+		return 0, fmt.Errorf("%w: reply to %v: %s is %#x: %s", ethernet.ErrProtocol, r, field, value, fmt.Sprintf(why, a...))
 	}
 	switch {
 	case flags&versionMask != flagVersion:
@@ -124,7 +124,7 @@ func checkHeader(b *[headerSize]byte, r request) (int, error) {
 // checkSize checks the size of the payload of a reply to r.
 func checkSize(r request, payload []byte, want int) error {
 	if len(payload) != want {
-		return fmt.Errorf("%w: reply to %v: size is %#x: want %#x", transport.ErrProtocol, r, len(payload), want)
+		return fmt.Errorf("%w: reply to %v: size is %#x: want %#x", ethernet.ErrProtocol, r, len(payload), want)
 	}
 	return nil
 }
