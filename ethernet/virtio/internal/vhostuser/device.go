@@ -2,6 +2,7 @@ package vhostuser
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -277,8 +278,9 @@ func (d *Device) StopQueue(ctx context.Context, index int) error {
 	return err
 }
 
-// Stop has the back end leave all queues alone, and with them all memory. One that has
-// ended does.
+// Stop has the back end leave all queues alone, and with them all memory. One with which
+// there is no connection any more does, or never will. It fails if the back end does not
+// answer in time.
 func (d *Device) Stop(ctx context.Context) error {
 	if d.conn.Load() == nil || d.Health() != nil {
 		return nil
@@ -287,7 +289,11 @@ func (d *Device) Stop(ctx context.Context) error {
 		if _, used := d.kicks[i]; !used {
 			continue
 		}
-		if err := d.StopQueue(ctx, i); err != nil {
+		err := d.StopQueue(ctx, i)
+		if err != nil && d.Health() != nil && !errors.Is(err, ethernet.ErrNotReady) {
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 	}
