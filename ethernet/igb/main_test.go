@@ -57,7 +57,7 @@ func newFake(t testing.TB, o fakeigb.Options) *fakeigb.Device {
 		for _, s := range l.Strays {
 			t.Errorf("stray access: %s", s)
 		}
-		if l.LeftDMA > 0 && d.UnmapFails == nil && d.ResetFails == nil || l.LeftVectors > 0 {
+		if l.LeftDMA > 0 && d.UnmapFails == nil && d.ConfigFails == nil || l.LeftVectors > 0 {
 			t.Errorf("%d DMA mappings and %d vectors are left", l.LeftDMA, l.LeftVectors)
 		}
 		d.Close()

@@ -61,6 +61,10 @@ type Device struct {
 	OnMail func(message [16]uint32) (answer [16]uint32, answers bool)
 	// UnmapFails has UnmapDMA fail, ResetFails has Reset fail.
 	UnmapFails, ResetFails error
+	// ConfigFails has writes to configuration space fail.
+	ConfigFails error
+	// RegisterBytes is the size of BAR0 that the device tells, if it is not 0.
+	RegisterBytes uint64
 	// NVM is the first words of the NVM.
 	NVM [64]uint16
 	// PHY has its registers.
@@ -191,6 +195,8 @@ func (d *Device) Info() vfio.Info {
 func (d *Device) Region(index int) (vfio.RegionInfo, error) {
 	r := vfio.RegionInfo{Index: index, Flags: vfio.RegionRead | vfio.RegionWrite, Size: uint64(len(d.space(index)))}
 	switch {
+	case index == vfio.RegionBAR0 && d.RegisterBytes != 0:
+		r.Size = d.RegisterBytes
 	case index == vfio.RegionBAR0 && d.options.Mapped:
 		r.Flags |= vfio.RegionMmap
 		r.Sparse = []vfio.Area{{Offset: 0xc000, Size: 0x3000}}
@@ -255,8 +261,10 @@ func (d *Device) WriteRegion(index int, offset uint64, p []byte) error {
 		return err
 	}
 	if index != vfio.RegionBAR0 {
-		copy(s, p)
-		return nil
+		if d.ConfigFails == nil {
+			copy(s, p)
+		}
+		return d.ConfigFails
 	}
 	d.log.Writes++
 	v := binary.LittleEndian.Uint32(p)
