@@ -63,11 +63,36 @@ func (c *Cache) Give(b uint32) {
 	c.free = append(c.free, b)
 }
 
+// TakeAll is for drivers: it takes n buffers, or as many as cache and pool have at once,
+// without copying. What it returns is valid until the cache is used again.
+func (c *Cache) TakeAll(n int) []uint32 {
+	have := len(c.free)
+	if have < n {
+		have = c.refill()
+	}
+	n = min(n, have)
+	taken := c.free[have-n:]
+	c.free = c.free[:have-n]
+	return taken
+}
+
+// GiveAll is for drivers: it gives back buffers, all of which exist.
+func (c *Cache) GiveAll(list []uint32) {
+	for len(list) > 0 {
+		if len(c.free) == cap(c.free) {
+			c.spill((len(c.free) + 1) / 2)
+		}
+		n := min(len(list), cap(c.free)-len(c.free))
+		c.free = append(c.free, list[:n]...)
+		list = list[n:]
+	}
+}
+
 // refill takes up to half of what the cache can hold, and returns how many it has.
 func (c *Cache) refill() int {
 	p := c.pool
 	p.lock.Lock()
-	n := min(len(p.free), cap(c.free)/2)
+	n := min(len(p.free), cap(c.free)/2, cap(c.free)-len(c.free))
 	c.free = append(c.free, p.free[len(p.free)-n:]...)
 	p.free = p.free[:len(p.free)-n]
 	p.lock.Unlock()
