@@ -48,7 +48,7 @@ func (c *control) command(ctx context.Context, class, command byte, data []byte)
 	if err := c.Violation(); err != nil {
 		return fail(fmt.Errorf("%w: %w", ethernet.ErrProtocol, err))
 	}
-	b := c.port.memory.Bytes()[:controlBuffer]
+	b := c.port.memory[:controlBuffer]
 	answer := &b[controlBuffer-1]
 	b[0], b[1] = class, command
 	n := 2 + copy(b[2:controlBuffer-1], data)

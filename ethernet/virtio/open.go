@@ -2,10 +2,12 @@ package virtio
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/ethernet/virtio/internal/pci"
 	"github.com/trapeze-nic/trapeze/ethernet/virtio/internal/vhostuser"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -14,6 +16,36 @@ import (
 const Scheme = "vhost-user"
 
 const driverName = "virtio"
+
+// virtio's PCI functions (PCI vendor ID of Red Hat; "PCI Device Discovery"). Transitional
+// ones work if they have the structures of version 1.
+const (
+	pciVendor       = 0x1af4
+	pciNetwork      = 0x1041
+	pciTransitional = 0x1000
+)
+
+func init() {
+	ethernet.Register(ethernet.Driver{Name: driverName, Open: openPCI, Models: []ethernet.Model{
+		{Vendor: pciVendor, Device: pciNetwork, Name: "virtio-net", Tested: true},
+		{Vendor: pciVendor, Device: pciTransitional, Name: "virtio-net (transitional)", Tested: true},
+	}})
+}
+
+// openPCI is described at ethernet.Driver.
+func openPCI(ctx context.Context, dev vfio.Device, m ethernet.Model, c ethernet.Config) (ethernet.Port, error) {
+	address := dev.Info().Address
+	d, err := pci.New(dev, c.Timeout)
+	if err != nil {
+		return nil, &ethernet.Error{Op: "open", Device: address, Err: errors.Join(err, dev.Close())}
+	}
+	info := ethernet.Info{Device: address, Driver: driverName, Model: m.Name, Tested: m.Tested, Config: c}
+	p, err := open(ctx, d, info, false)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
 
 // Open connects to the back end of vhost-user at an address, such as
 //
@@ -48,9 +80,6 @@ func Open(ctx context.Context, address string, c ethernet.Config) (ethernet.Port
 		return fail(err, "")
 	}
 	info := ethernet.Info{Device: address, Driver: driverName, Model: "vhost-user back end", Tested: true, Config: c}
-	if c.Interrupts {
-		info.Vectors = c.Queues
-	}
 	p, err := open(ctx, vhostuser.New(address, a.Path, c.Timeout), info, split)
 	if err != nil {
 		return nil, err

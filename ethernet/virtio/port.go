@@ -9,7 +9,6 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/virtio/internal/transport"
-	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 // port is an open device.
@@ -27,10 +26,9 @@ type port struct {
 	mac       ethernet.MAC
 	filter    filter
 	control   *control
-	memory    *vfio.Memory // of all rings
+	memory    []byte // of commands and all rings
 	memoryBus uint64
 	poolBus   uint64
-	held      bool // the pool
 	closed    bool
 
 	queues   []*queue
@@ -50,17 +48,13 @@ func open(ctx context.Context, d transport.Transport, info ethernet.Info, split 
 	p.filter.promiscuous = c.Promiscuous
 	defer func() {
 		if err != nil {
-			err = p.fail("open", errors.Join(err, p.release(context.WithoutCancel(ctx))))
+			err = p.fail("open", errors.Join(err, p.release()))
 		}
 	}()
 	if c.Pool.Config().Headroom < headerSize {
 		return nil, &ethernet.ConfigError{Field: "PoolConfig.Headroom", Value: c.Pool.Config().Headroom,
 			Want: fmt.Sprintf("at least %d, for what virtio puts before a frame", headerSize)}
 	}
-	if err := c.Pool.Hold(); err != nil {
-		return nil, err
-	}
-	p.held = true
 	if err := p.setUp(ctx); err != nil {
 		return nil, err
 	}
@@ -74,7 +68,7 @@ func (p *port) fail(op string, err error) error {
 	switch {
 	case errors.Is(err, ethernet.ErrDeviceGone) && p.device.Gone() != nil:
 		hint = "does the back end still run? Restart connects again"
-	case errors.Is(err, errNeedsReset):
+	case errors.Is(err, transport.ErrNeedsReset):
 		hint = "Restart resets it"
 	}
 	return &ethernet.Error{Op: op, Device: p.info.Device, Err: err, Hint: hint}
@@ -194,40 +188,23 @@ func (p *port) Close() error {
 	}
 	p.closed = true
 	p.failure.Store(&failure{p.fail("use", ethernet.ErrClosed)})
-	ctx, cancel := context.WithTimeout(context.Background(), p.config.Timeout)
-	defer cancel()
-	if err := p.release(ctx); err != nil {
+	if err := p.release(); err != nil {
 		return p.fail("close", err)
 	}
 	return nil
 }
 
 // release gives everything back that the port has. What the device may still touch is not.
-func (p *port) release(ctx context.Context) error {
+func (p *port) release() error {
 	p.pause()
-	stopped := p.device.Stop(ctx)
-	if stopped == nil {
-		p.reclaim()
-		if p.memoryBus != 0 {
-			stopped = p.device.Unmap(p.memory)
-		}
-		if p.poolBus != 0 {
-			stopped = errors.Join(stopped, p.device.Unmap(p.pool.Memory()))
-		}
+	ctx, cancel := context.WithTimeout(context.Background(), p.config.Timeout)
+	defer cancel()
+	if p.device.Stop(ctx) == nil {
+		p.reclaim() // if it fails Close tells, which tries harder
 	}
 	err := p.device.Close()
 	for _, q := range p.queues {
 		err = errors.Join(err, q.close())
-	}
-	if stopped != nil {
-		return errors.Join(fmt.Errorf("%w: %w", ethernet.ErrNotStopped, stopped), err)
-	}
-	if p.memory != nil {
-		err = errors.Join(err, p.memory.Close())
-	}
-	if p.held {
-		p.held = false
-		p.pool.Release()
 	}
 	return err
 }

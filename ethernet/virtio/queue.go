@@ -62,7 +62,7 @@ type queue struct {
 func newQueue(p *port, index int) (*queue, error) {
 	c := p.pool.Config()
 	q := &queue{port: p, index: index, cache: p.pool.NewCache(), spare: make([]uint32, 0, burst), eventfd: -1,
-		buffers: p.pool.Memory().Bytes(), stride: p.pool.Stride(), room: c.Size, headroom: c.Headroom, maxFrame: p.config.MaxFrame()}
+		stride: p.pool.Stride(), room: c.Size, headroom: c.Headroom, maxFrame: p.config.MaxFrame()}
 	if p.config.Interrupts {
 		fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 		if err != nil {
@@ -70,7 +70,7 @@ func newQueue(p *port, index int) (*queue, error) {
 		}
 		q.eventfd = fd
 	}
-	q.receiving.interrupt, q.sending.interrupt = q.eventfd, -1
+	q.receiving.interrupt, q.sending.interrupt = -1, -1
 	return q, nil
 }
 

@@ -3,7 +3,6 @@ package virtio
 import (
 	"github.com/trapeze-nic/trapeze/ethernet/virtio/internal/transport"
 	"github.com/trapeze-nic/trapeze/ethernet/virtio/internal/virtqueue"
-	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 // ring is one virtqueue of a port.
@@ -14,7 +13,7 @@ type ring struct {
 	layout  virtqueue.Layout
 	// at is where in the memory of rings it is.
 	at uint64
-	// interrupt is the eventfd for the device to signal, or -1.
+	// interrupt is which eventfd of the port the device signals, or -1.
 	interrupt int
 }
 
@@ -22,8 +21,8 @@ type ring struct {
 func (r *ring) ask(index, size int) { r.options = virtqueue.Options{Index: index, Size: size} }
 
 // make makes the queue anew, empty.
-func (r *ring) make(m *vfio.Memory) (err error) {
-	r.Queue, err = virtqueue.New(m.Bytes()[r.at:], r.options)
+func (r *ring) make(memory []byte) (err error) {
+	r.Queue, err = virtqueue.New(memory[r.at:], r.options)
 	return err
 }
 

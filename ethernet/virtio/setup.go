@@ -3,13 +3,11 @@ package virtio
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/virtio/internal/transport"
 	"github.com/trapeze-nic/trapeze/ethernet/virtio/internal/virtqueue"
-	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 // wanted are the features that are used wherever the device has them. Checksums and long
@@ -25,13 +23,25 @@ func (p *port) setUp(ctx context.Context) error {
 	if p.config.Offloads != 0 {
 		return fmt.Errorf("%w: offloads (%v)", ethernet.ErrNotSupported, p.config.Offloads)
 	}
+	var eventfds []int
 	for i := range p.config.Queues {
 		q, err := newQueue(p, i)
 		if err != nil {
 			return err
 		}
 		p.queues = append(p.queues, q)
+		if p.config.Interrupts {
+			eventfds = append(eventfds, q.eventfd)
+		}
 	}
+	n, err := p.device.Interrupts(eventfds)
+	if err != nil {
+		return err
+	}
+	for i, q := range p.queues[:n] {
+		q.receiving.interrupt = i
+	}
+	p.info.Vectors = n
 	return p.start(ctx)
 }
 
@@ -152,19 +162,21 @@ func (p *port) layOut(ctx context.Context) error {
 		r.at = size
 		size += r.layout.Size
 	}
+	p.info.Config.ReceiveDescriptors, p.info.Config.SendDescriptors = p.queues[0].receiving.options.Size, p.queues[0].sending.options.Size
 	if p.memory == nil {
 		var err error
-		if p.memory, err = vfio.AllocMemory(size, vfio.MemoryOptions{Huge: vfio.HugeNever}); err != nil {
+		if p.memory, p.memoryBus, err = p.device.Alloc(size); err != nil {
 			return err
 		}
-		if p.memoryBus, err = p.device.Map(p.memory); err != nil {
+		if p.poolBus, err = p.device.MapPool(p.pool); err != nil {
 			return err
 		}
-		if p.poolBus, err = p.device.Map(p.pool.Memory()); err != nil {
-			return err
+		for _, q := range p.queues {
+			// Where it is may have changed when it was mapped.
+			q.buffers = p.pool.Memory().Bytes()
 		}
 	}
-	if size > p.memory.Size() {
+	if size > uint64(len(p.memory)) {
 		return fmt.Errorf("%w: its queues have grown", ethernet.ErrProtocol)
 	}
 	for _, r := range rings {
@@ -225,6 +237,3 @@ func (p *port) reclaim() {
 		q.reclaimAll()
 	}
 }
-
-// errNeedsReset: the device says that it is broken.
-var errNeedsReset = errors.New("the device needs to be reset")

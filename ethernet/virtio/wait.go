@@ -19,10 +19,10 @@ func (q *queue) Wait(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return q.port.fail("wait for", err)
 	}
-	if q.pending(q.port.config.Interrupts) {
+	if q.pending(q.receiving.interrupt >= 0) {
 		return nil
 	}
-	if q.port.config.Interrupts {
+	if q.receiving.interrupt >= 0 {
 		q.sleep()
 	} else {
 		q.poll(ctx)

@@ -5,8 +5,9 @@ package transport
 
 import (
 	"context"
+	"errors"
 
-	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/ethernet"
 )
 
 // Transport is a way to a virtio device. Methods are for one goroutine
@@ -14,7 +15,8 @@ import (
 // Errors wrap ErrProtocol, ErrNotReady, ErrNotSupported and ErrDeviceGone of package
 // ethernet, or the context's.
 //
-// A device is set up so: Reset, Accept, Config, Map, Queue for each queue, Ready.
+// A device is set up so: Reset, Accept, Config, Alloc and MapPool the first time, Queue for
+// each queue, Ready.
 type Transport interface {
 	// Reset has the device stop and forget everything but what is mapped, says that
 	// there is a driver, and returns the features that the device offers.
@@ -24,10 +26,15 @@ type Transport interface {
 	Accept(ctx context.Context, features uint64) error
 	// Config returns the device's configuration. Accepted features say what counts.
 	Config(ctx context.Context) (Config, error)
-	// Map lets the device reach memory, and returns its bus address.
-	Map(m *vfio.Memory) (uint64, error)
-	// Unmap ends that. The device has been stopped.
-	Unmap(m *vfio.Memory) error
+	// Alloc allocates zeroed memory for both sides to write, and returns it and its bus
+	// address. It stays until Close.
+	Alloc(size uint64) ([]byte, uint64, error)
+	// MapPool lets the device reach the buffers of a pool, and returns the bus address of
+	// the first. It stays until Close.
+	MapPool(p *ethernet.Pool) (uint64, error)
+	// Interrupts says which eventfds queues may signal, and returns how many there can be:
+	// all, or none. They stay with the caller.
+	Interrupts(eventfds []int) (int, error)
 	// QueueSize returns how many descriptors a queue may have, 0 if there is no such queue.
 	QueueSize(ctx context.Context, index int) (int, error)
 	// Queue enables a queue.
@@ -47,17 +54,21 @@ type Transport interface {
 	Gone() <-chan struct{}
 	// Name is how the device was addressed.
 	Name() string
-	// Close gives everything back. The device has been stopped, or could not be.
+	// Close gives everything back. It stops the device first; if that fails memory stays
+	// mapped, the pool in use, and the error wraps ErrNotStopped.
 	Close() error
 }
+
+// ErrNeedsReset: the device says that it is broken.
+var ErrNeedsReset = errors.New("the device needs to be reset")
 
 // Queue is where a queue is, as bus addresses.
 type Queue struct {
 	Size                       int
 	Packed                     bool
 	Descriptor, Driver, Device uint64
-	// Interrupt is an eventfd that is signalled when the device has used a buffer, or -1
-	// for none. It stays with the caller.
+	// Interrupt is which of the eventfds of Interrupts is signalled when the device has
+	// used a buffer, or -1 for none.
 	Interrupt int
 }
 

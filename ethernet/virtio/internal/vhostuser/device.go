@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -36,6 +35,7 @@ const frontEnd = featureProtocol | transport.FeatureAccessPlatform | transport.F
 type region struct {
 	memory *vfio.Memory
 	bus    uint64
+	pool   *ethernet.Pool // nil if the memory is ours
 }
 
 // Device is a network device behind a back end. It implements transport.Transport.
@@ -50,6 +50,7 @@ type Device struct {
 	regions  []region
 	told     bool // the back end knows regions
 	kicks    map[int]int
+	eventfds []int
 }
 
 // New returns the device behind the back end that listens at a path. Reset connects.
@@ -157,26 +158,52 @@ func (d *Device) Config(ctx context.Context) (transport.Config, error) {
 	return transport.ParseConfig(p[12:], d.pairs), nil
 }
 
-// Map adds memory to what the back end will be told of, and returns its bus address.
-func (d *Device) Map(m *vfio.Memory) (uint64, error) {
+// Alloc allocates memory for both sides.
+func (d *Device) Alloc(size uint64) ([]byte, uint64, error) {
+	m, err := vfio.AllocMemory(size, vfio.MemoryOptions{Huge: vfio.HugeNever})
+	if err != nil {
+		return nil, 0, err
+	}
+	bus, err := d.add(region{memory: m})
+	if err != nil {
+		return nil, 0, errors.Join(err, m.Close())
+	}
+	return m.Bytes(), bus, nil
+}
+
+// MapPool shares the buffers of a pool.
+func (d *Device) MapPool(p *ethernet.Pool) (uint64, error) {
+	if err := p.Hold(); err != nil {
+		return 0, err
+	}
+	bus, err := d.add(region{memory: p.Memory(), pool: p})
+	if err != nil {
+		p.Release()
+	}
+	return bus, err
+}
+
+// add adds memory to what the back end will be told of, and returns its bus address.
+func (d *Device) add(r region) (uint64, error) {
 	if len(d.regions) == maxRegions {
 		return 0, fmt.Errorf("%w: more than %d pieces of memory", ethernet.ErrNotSupported, maxRegions)
 	}
 	// Nobody can then seal the file so that another back end could not map it. This fails
 	// if it has been done before.
-	_, _ = unix.FcntlInt(uintptr(m.FD()), unix.F_ADD_SEALS, unix.F_SEAL_SEAL)
-	bus := uint64(busFirst)
-	for _, r := range d.regions {
-		bus = max(bus, (r.bus+r.memory.Size()+2*busGap-1)/busGap*busGap)
+	_, _ = unix.FcntlInt(uintptr(r.memory.FD()), unix.F_ADD_SEALS, unix.F_SEAL_SEAL)
+	r.bus = busFirst
+	if n := len(d.regions); n > 0 {
+		last := d.regions[n-1]
+		r.bus = (last.bus + last.memory.Size() + 2*busGap - 1) / busGap * busGap
 	}
-	d.regions, d.told = append(d.regions, region{m, bus}), false
-	return bus, nil
+	d.regions, d.told = append(d.regions, r), false
+	return r.bus, nil
 }
 
-// Unmap forgets memory. The back end is not told: it has been stopped.
-func (d *Device) Unmap(m *vfio.Memory) error {
-	d.regions = slices.DeleteFunc(d.regions, func(r region) bool { return r.memory == m })
-	return nil
+// Interrupts says which eventfds queues may signal.
+func (d *Device) Interrupts(eventfds []int) (int, error) {
+	d.eventfds = eventfds
+	return len(eventfds), nil
 }
 
 // tell tells the back end of all memory.
@@ -234,7 +261,7 @@ func (d *Device) Queue(ctx context.Context, index int, q transport.Queue) (trans
 	}
 	call, calls := uint64(index)|noDescriptor, []int(nil)
 	if q.Interrupt >= 0 {
-		call, calls = uint64(index), []int{q.Interrupt}
+		call, calls = uint64(index), []int{d.eventfds[q.Interrupt]}
 	}
 	for _, m := range []struct {
 		r       request
@@ -319,10 +346,25 @@ func (d *Device) Gone() <-chan struct{} {
 // Name is the path of the back end's socket.
 func (d *Device) Name() string { return d.name }
 
-// Close ends the connection.
+// Close ends the connection and gives all memory back. That of a back end that does not
+// answer stays.
 func (d *Device) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), d.timeout)
+	defer cancel()
+	err := d.Stop(ctx)
 	d.disconnect()
-	return nil
+	if err != nil {
+		return fmt.Errorf("%w: %w", ethernet.ErrNotStopped, err)
+	}
+	for _, r := range d.regions {
+		if r.pool != nil {
+			r.pool.Release()
+		} else {
+			err = errors.Join(err, r.memory.Close())
+		}
+	}
+	d.regions = nil
+	return err
 }
 
 func (d *Device) disconnect() {
