@@ -160,12 +160,13 @@ func (p *port) Restart(ctx context.Context) error {
 func (p *port) restart(ctx context.Context) error {
 	p.pause()
 	err := p.device.Stop(ctx)
-	if err != nil {
-		// It may still use buffers and rings, so they are left as they are.
-		err = fmt.Errorf("%w: %w", ethernet.ErrNotStopped, err)
-	} else {
+	switch {
+	case err == nil:
 		p.reclaim()
 		err = p.start(ctx)
+	case !errors.Is(err, ethernet.ErrDeviceGone):
+		// It may still use buffers and rings, so they are left as they are.
+		err = fmt.Errorf("%w: %w", ethernet.ErrNotStopped, err)
 	}
 	if err != nil {
 		p.failure.Store(nil)
