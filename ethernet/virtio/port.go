@@ -164,7 +164,7 @@ func (p *port) restart(ctx context.Context) error {
 	case err == nil:
 		p.reclaim()
 		err = p.start(ctx)
-	case !errors.Is(err, ethernet.ErrDeviceGone):
+	case !errors.Is(err, ethernet.ErrDeviceGone) || errors.Is(err, ethernet.ErrNotReady):
 		// It may still use buffers and rings, so they are left as they are.
 		err = fmt.Errorf("%w: %w", ethernet.ErrNotStopped, err)
 	}

@@ -251,7 +251,7 @@ func (q *queue) Send(frames []ethernet.Frame) (int, error) {
 		return 0, nil
 	}
 	room := q.sending.Room()
-	if room < len(frames) || room < q.sending.options.Size/2 {
+	if room < len(frames) {
 		q.collect()
 		room = q.sending.Room()
 	}
