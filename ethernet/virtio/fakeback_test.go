@@ -62,7 +62,7 @@ type fakeBack struct {
 	done     sync.WaitGroup
 
 	mu     sync.Mutex
-	conn   *net.UnixConn
+	conn   *net.UnixConn // guarded by mu
 	status uint64
 	agreed uint64
 	table  []fakeRegion
@@ -153,7 +153,10 @@ func (b *fakeBack) forget() {
 	for _, r := range b.table {
 		_ = unix.Munmap(r.data)
 	}
-	b.table, b.status, b.conn = nil, 0, nil
+	b.table, b.status = nil, 0
+	b.mu.Lock()
+	b.conn = nil
+	b.mu.Unlock()
 }
 
 func (q *fakeQueue) close() {
