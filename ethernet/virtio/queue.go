@@ -35,6 +35,7 @@ type queue struct {
 	sending   ring
 	cache     *ethernet.Cache
 	used      [burst]virtqueue.Used
+	sent      [burst]uint32 // buffers of frames that have been sent
 	// spare are buffers for the receive ring: a frame is taken out only if there is one to
 	// put in.
 	spare []uint32
@@ -202,13 +203,7 @@ func (q *queue) replenish(n int) bool {
 	if len(q.spare) > 0 {
 		return true
 	}
-	for range min(n, cap(q.spare)) {
-		b, ok := q.cache.Take()
-		if !ok {
-			break
-		}
-		q.spare = append(q.spare, b)
-	}
+	q.spare = append(q.spare, q.cache.TakeAll(min(n, cap(q.spare)))...)
 	if len(q.spare) == 0 {
 		q.counters.noBuffers.Add(1)
 	}
@@ -259,12 +254,15 @@ func (q *queue) Send(frames []ethernet.Frame) (int, error) {
 	n, bytes := 0, uint64(0)
 	for ; n < min(len(frames), room); n++ {
 		f := &frames[n]
-		if err = q.check(f); err != nil {
+		if !q.sendable(f) {
+			err = q.refuse(f)
 			break
 		}
 		at := uint64(f.Buffer)*uint64(q.stride) + uint64(f.Offset) - headerSize
 		// Nothing is asked of the device.
-		clear(q.buffers[at : at+headerSize])
+		header := q.buffers[at : at+headerSize]
+		binary.LittleEndian.PutUint64(header, 0)
+		binary.LittleEndian.PutUint32(header[8:], 0)
 		q.sending.Add(virtqueue.Part{Address: q.bus + at, Length: headerSize + uint32(f.Length)}, f.Buffer)
 		bytes += uint64(f.Length)
 	}
@@ -277,20 +275,22 @@ func (q *queue) Send(frames []ethernet.Frame) (int, error) {
 	return n, err
 }
 
-// check fails with ErrBadFrame if a frame cannot be sent.
-func (q *queue) check(f *ethernet.Frame) error {
-	why := ""
+// sendable reports whether a frame can be sent.
+func (q *queue) sendable(f *ethernet.Frame) bool {
+	return q.port.pool.Contains(f) && f.Offset >= headerSize &&
+		f.Length >= ethernet.HeaderSize && int(f.Length) <= q.maxFrame && f.Flags.Requests() == 0 && f.Segment == 0
+}
+
+// refuse says why a frame cannot be sent.
+func (q *queue) refuse(f *ethernet.Frame) error {
+	why := "its length cannot be"
 	switch {
 	case !q.port.pool.Contains(f):
 		why = "it is not in its buffer"
 	case f.Offset < headerSize:
 		why = "virtio needs 12 bytes before it"
-	case f.Length < ethernet.HeaderSize || int(f.Length) > q.maxFrame:
-		why = "its length cannot be"
 	case f.Flags.Requests() != 0 || f.Segment != 0:
 		why = "it asks for what is not switched on"
-	default:
-		return nil
 	}
 	return q.port.fail("send", fmt.Errorf("%w: %s: %+v", ethernet.ErrBadFrame, why, *f))
 }
@@ -299,10 +299,11 @@ func (q *queue) check(f *ethernet.Frame) error {
 func (q *queue) collect() {
 	for {
 		n := q.sending.Take(q.used[:])
-		for _, u := range q.used[:n] {
-			q.cache.Give(u.Tag)
-		}
 		if n > 0 {
+			for i := range n {
+				q.sent[i] = q.used[i].Tag
+			}
+			q.cache.GiveAll(q.sent[:n])
 			q.stuck = time.Time{}
 		}
 		if n < len(q.used) {

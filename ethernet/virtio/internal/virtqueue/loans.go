@@ -57,27 +57,31 @@ func (l *loans) lend(n uint16, tag, room uint32, parts int, last uint16) {
 }
 
 // take ends the loan of a buffer whose number the device has given with how many bytes it
-// has written.
+// has written. What a device says that it has written to what it can only read has no
+// meaning: some give the whole length.
 func (l *loans) take(number uint64, length uint32) (b loan, ok bool) {
-	if number >= uint64(len(l.byNumber)) {
+	if number < uint64(len(l.byNumber)) {
+		at := &l.byNumber[number]
+		if b = *at; b.parts != 0 && (length <= b.room || b.room == 0) {
+			at.parts = 0
+			l.lent--
+			return b, true
+		}
+	}
+	l.refuse(number, length)
+	return b, false
+}
+
+// refuse notes why there is no such loan.
+func (l *loans) refuse(number uint64, length uint32) {
+	switch {
+	case number >= uint64(len(l.byNumber)):
 		l.fail("number of a used buffer", number, "there is no such buffer")
-		return b, false
-	}
-	at := &l.byNumber[number]
-	b = *at
-	if b.parts == 0 {
+	case l.byNumber[number].parts == 0:
 		l.fail("number of a used buffer", number, "the device does not have it")
-		return b, false
-	}
-	// What a device says that it has written to what it can only read has no meaning:
-	// some give the whole length.
-	if length > b.room && b.room > 0 {
+	default:
 		l.fail("length of a used buffer", uint64(length), "the device has written beyond it")
-		return b, false
 	}
-	at.parts = 0
-	l.lent--
-	return b, true
 }
 
 // fail notes what the device has done and ends the use of the queue.
