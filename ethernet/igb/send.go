@@ -1,7 +1,6 @@
 package igb
 
 import (
-	"context"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -273,7 +272,7 @@ func (q *queue) restart() {
 		why = "its head is where it cannot be"
 	}
 	p.log.Warn("a send ring is restarted", "queue", q.index, "why", why)
-	ctx, cancel := context.WithTimeout(context.Background(), p.config.Timeout)
+	ctx, cancel := p.limited()
 	defer cancel()
 	base := p.family.sendBase(q.index)
 	p.regs.write(base+ringControl, sendThresholds)

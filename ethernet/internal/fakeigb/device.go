@@ -152,11 +152,14 @@ func (d *Device) reset() {
 	d.set(CTRL, 1<<3)
 }
 
-// With runs f as the device: nothing else happens meanwhile.
+// With runs f as the device: nothing else happens meanwhile. One that was closed does
+// nothing.
 func (d *Device) With(f func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	f()
+	if !d.closed {
+		f()
+	}
 }
 
 // Log returns what the device has seen.
