@@ -270,6 +270,28 @@ func TestDoneAgain(t *testing.T) {
 	q.Cache().Free(all)
 }
 
+// TestDoneUnposted has the device say that it is done with all it was given, and with one
+// more.
+func TestDoneUnposted(t *testing.T) {
+	d := newFake(t, fakeigb.Options{})
+	p := open(t, d, ethernet.Config{ReceiveDescriptors: 64})
+	const high = fakeigb.Done | fakeigb.End | 60<<32
+	d.With(func() {
+		for {
+			if _, ok := d.Complete(0, 0, high); !ok {
+				break
+			}
+		}
+		d.Unposted(0, 0, high)
+	})
+	frames := make([]ethernet.Frame, 64)
+	n, err := p.Queue(0).Receive(frames)
+	if n != 63 || err != nil {
+		t.Errorf("received %d, %v", n, err)
+	}
+	p.Queue(0).Cache().Free(frames[:n])
+}
+
 // TestBadHead has the device tell that it has sent what it was not given: the ring is
 // restarted, and works.
 func TestBadHead(t *testing.T) {

@@ -100,6 +100,47 @@ func TestSendRefuses(t *testing.T) {
 	}
 }
 
+// TestContextsFillRing fills the ring with frames that need contexts, while the device
+// stands still: the last context is not let in without its frame.
+func TestContextsFillRing(t *testing.T) {
+	for first := range 2 {
+		d := newFake(t, fakeigb.Options{})
+		var got []fakeigb.Sent
+		d.OnSend = func(s fakeigb.Sent) { got = append(got, s) }
+		end := standStill(d)
+		p := open(t, d, ethernet.Config{Offloads: ethernet.OffloadAll, SendDescriptors: 64})
+		for range first { // so that the ring ends with one place, or with two
+			send(t, p, 0, frame(own, 60), nil)
+		}
+		taken := 0
+		for i := 1; ; i++ {
+			n, err := trySend(p, 0, frame(own, 60), func(f *ethernet.Frame) { f.Flags, f.VLAN = ethernet.VLANTagged, uint16(i) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n == 0 {
+				break
+			}
+			taken++
+		}
+		if want := (63 - first) / 2; taken != want {
+			t.Errorf("%d frames were taken, want %d", taken, want)
+		}
+		if n, err := p.Queue(0).Unsent(); n != first+taken || err != nil {
+			t.Errorf("%d unsent, %v", n, err)
+		}
+		end()
+		if err := p.Restart(contextFor(t)); err != nil {
+			t.Fatal(err)
+		}
+		got = nil
+		send(t, p, 0, frame(own, 60), func(f *ethernet.Frame) { f.Flags, f.VLAN = ethernet.VLANTagged, 77 })
+		if len(got) != 1 || got[0].Context[0] != 77<<16 {
+			t.Errorf("after a restart: %+v", got)
+		}
+	}
+}
+
 // TestContexts looks at what the device is told about checksums and tags: once for all
 // frames that have it in common.
 func TestContexts(t *testing.T) {
