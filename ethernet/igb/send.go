@@ -2,6 +2,7 @@ package igb
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -223,16 +224,11 @@ func (q *queue) reclaim() {
 	for sent > 0 {
 		part := min(sent, mask+1-s.clean)
 		list := s.buffers[s.clean : s.clean+part]
-		if s.contexts == 0 {
-			q.cache.GiveAll(list)
-		} else {
-			for _, b := range list {
-				if b == noBuffer {
-					s.contexts--
-				}
-				q.cache.Give(b)
-			}
+		if s.contexts > 0 {
+			list = slices.DeleteFunc(list, func(b uint32) bool { return b == noBuffer })
+			s.contexts -= part - uint32(len(list))
 		}
+		q.cache.GiveAll(list)
 		s.clean = (s.clean + part) & mask
 		sent -= part
 	}

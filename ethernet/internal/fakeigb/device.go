@@ -59,8 +59,8 @@ type Device struct {
 	// OnMail answers the messages of a virtual function; nil for what a sound driver of
 	// the physical function answers.
 	OnMail func(message [16]uint32) (answer [16]uint32, answers bool)
-	// UnmapFails has UnmapDMA fail, ResetFails has Reset fail.
-	UnmapFails, ResetFails error
+	// MapFails has MapDMA fail, UnmapFails UnmapDMA, ResetFails has Reset fail.
+	MapFails, UnmapFails, ResetFails error
 	// ConfigFails has writes to configuration space fail.
 	ConfigFails error
 	// RegisterBytes is the size of BAR0 that the device tells, if it is not 0.
@@ -322,8 +322,10 @@ func (d *Device) Interrupt(vector int) {
 func (d *Device) MapDMA(mem *vfio.Memory, iova uint64, _ vfio.DMAFlags) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.dma[iova] = mem
-	return nil
+	if d.MapFails == nil {
+		d.dma[iova] = mem
+	}
+	return d.MapFails
 }
 
 // UnmapDMA implements vfio.Device.
