@@ -56,6 +56,8 @@ type Device struct {
 	OnWrite func(offset uint64, v uint32) bool
 	// OnSend takes the frames that are sent. It is called with the device's lock held.
 	OnSend func(Sent)
+	// OnEnable is called, without the lock, after receiving was switched on.
+	OnEnable func()
 	// OnMail answers the messages of a virtual function; nil for what a sound driver of
 	// the physical function answers.
 	OnMail func(message [16]uint32) (answer [16]uint32, answers bool)
@@ -258,7 +260,8 @@ func (d *Device) ReadRegion(index int, offset uint64, p []byte) error {
 // WriteRegion implements vfio.Device.
 func (d *Device) WriteRegion(index int, offset uint64, p []byte) error {
 	d.mu.Lock()
-	defer d.mu.Unlock()
+	enabled := func() {}
+	defer func() { d.mu.Unlock(); enabled() }()
 	s, err := d.access(index, offset, len(p))
 	if err != nil || d.gone {
 		return err
@@ -271,6 +274,9 @@ func (d *Device) WriteRegion(index int, offset uint64, p []byte) error {
 	}
 	d.log.Writes++
 	v := binary.LittleEndian.Uint32(p)
+	if offset == RCTL && v&2 != 0 && d.OnEnable != nil {
+		enabled = d.OnEnable
+	}
 	if d.OnWrite == nil || !d.OnWrite(offset, v) {
 		d.Write(offset, v)
 	}
