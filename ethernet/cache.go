@@ -1,10 +1,16 @@
 package ethernet
 
-// Cache is a stock of free buffers that one goroutine has for itself, so that taking
-// and giving back takes the pool's lock only now and then. Each Queue has one.
+import "github.com/trapeze-nic/trapeze/internal/hotlock"
+
+// Cache is a stock of free buffers that one goroutine has for itself, so that taking and
+// giving back takes the pool's lock only now and then. Each Queue has one, for whoever
+// uses the queue. A lock of its own lets a port that is restarted or closed by another
+// goroutine put back what it had.
 type Cache struct {
-	pool *Pool
-	free []uint32 // a stack; its capacity does not change
+	pool   *Pool
+	lock   hotlock.Mutex // for all that follows
+	free   []uint32      // a stack; its capacity does not change
+	closed bool
 }
 
 // cacheSize is how many buffers a cache of NewCache may hold, unless the pool is small.
@@ -22,8 +28,10 @@ func (c *Cache) Pool() *Pool { return c.pool }
 // Alloc gives each of frames an empty buffer, from the front, and returns how many got
 // one: less than all if the pool has no more. Offset is the headroom, all else is zero.
 func (c *Cache) Alloc(frames []Frame) int {
+	c.lock.Lock()
+	defer c.unlock()
 	for i := range frames {
-		b, ok := c.Take()
+		b, ok := c.take()
 		if !ok {
 			return i
 		}
@@ -32,15 +40,31 @@ func (c *Cache) Alloc(frames []Frame) int {
 	return len(frames)
 }
 
+// unlock unlocks a cache. One that was closed keeps nothing.
+func (c *Cache) unlock() {
+	if c.closed {
+		c.spill(len(c.free))
+	}
+	c.lock.Unlock()
+}
+
 // Free gives back the buffers of frames. Each buffer must be given back once.
 func (c *Cache) Free(frames []Frame) {
+	c.lock.Lock()
+	defer c.unlock()
 	for i := range frames {
-		c.Give(frames[i].Buffer)
+		c.give(frames[i].Buffer)
 	}
 }
 
 // Take takes a buffer; ok is false if neither cache nor pool have one.
 func (c *Cache) Take() (b uint32, ok bool) {
+	c.lock.Lock()
+	defer c.unlock()
+	return c.take()
+}
+
+func (c *Cache) take() (b uint32, ok bool) {
 	n := len(c.free)
 	if n == 0 {
 		if n = c.refill(); n == 0 {
@@ -54,6 +78,12 @@ func (c *Cache) Take() (b uint32, ok bool) {
 
 // Give gives a buffer back. One that there is not is ignored.
 func (c *Cache) Give(b uint32) {
+	c.lock.Lock()
+	defer c.unlock()
+	c.give(b)
+}
+
+func (c *Cache) give(b uint32) {
 	if b >= uint32(c.pool.config.Buffers) {
 		return
 	}
@@ -63,8 +93,9 @@ func (c *Cache) Give(b uint32) {
 	c.free = append(c.free, b)
 }
 
-// TakeAll is for drivers: it takes n buffers, or as many as cache and pool have at once,
-// without copying. What it returns is valid until the cache is used again.
+// TakeAll is for drivers, for a burst of the queue's: it takes n buffers, or as many as
+// cache and pool have at once, without copying or locking. What it returns is valid until
+// the cache is used again.
 func (c *Cache) TakeAll(n int) []uint32 {
 	have := len(c.free)
 	if have < n {
@@ -76,7 +107,7 @@ func (c *Cache) TakeAll(n int) []uint32 {
 	return taken
 }
 
-// GiveAll is for drivers: it gives back buffers, all of which exist.
+// GiveAll is for drivers, as TakeAll: it gives back buffers, all of which exist.
 func (c *Cache) GiveAll(list []uint32) {
 	for len(list) > 0 {
 		if len(c.free) == cap(c.free) {
@@ -109,5 +140,9 @@ func (c *Cache) spill(n int) {
 	c.free = c.free[:copy(c.free, c.free[n:])]
 }
 
-// Close gives all buffers to the pool. The cache can be used again.
-func (c *Cache) Close() { c.spill(len(c.free)) }
+// Close gives all buffers to the pool. Those that are given back later go there at once.
+func (c *Cache) Close() {
+	c.lock.Lock()
+	c.closed = true
+	c.unlock()
+}

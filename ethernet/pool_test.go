@@ -168,6 +168,13 @@ func TestCacheLimits(t *testing.T) {
 	if n := p.Free(); n != 20 {
 		t.Errorf("%d buffers are free, want 20", n)
 	}
+	// A closed cache can be used, and keeps nothing.
+	if n := c.Alloc(frames[:3]); n != 3 || p.Free() != 17 {
+		t.Errorf("%d buffers, and %d are free, want 17", n, p.Free())
+	}
+	if c.Free(frames[:3]); p.Free() != 20 {
+		t.Errorf("%d buffers are free, want 20", p.Free())
+	}
 }
 
 func TestCacheAllocates(t *testing.T) {

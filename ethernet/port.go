@@ -60,8 +60,8 @@ type Queue interface {
 	// Unsent takes back the buffers of frames that have been sent, and returns how many
 	// are still to be sent.
 	Unsent() (int, error)
-	// Cache is where the queue takes buffers from and puts them. It is used by who uses
-	// the queue.
+	// Cache is where the queue takes buffers from and puts them. Its methods TakeAll and
+	// GiveAll are the driver's.
 	Cache() *Cache
 	// Wait returns when frames may have arrived, or with ctx's error. It sleeps until an
 	// interrupt if Config.Interrupts is set, or else looks again and again. It returns

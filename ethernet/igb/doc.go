@@ -3,6 +3,21 @@
 // can be used while the kernel's own driver has the physical one. Importing it makes them
 // known to ethernet.Open.
 //
+// # One NIC for the kernel and us
+//
+// The kernel's igb keeps the physical function, and the host its network; a virtual
+// function is ours:
+//
+//	echo 1 > /sys/bus/pci/devices/0000:03:00.0/sriov_numvfs
+//	trapeze bind 0000:03:10.0
+//	ethernet.Open(ctx, "pci:0000:03:10.0", config)
+//
+// It has one queue. What it may do the kernel's driver decides: its address and VLANs can
+// be fixed from outside (ip link set … vf 0 …), promiscuous mode is refused with
+// ErrNotSupported, and of tagged frames only those of SetVLANs come.
+//
+// # What was tried
+//
 // Only the 82576 has been run, as QEMU emulates it; the others differ as the table in
 // models.go says, which is tested against itself. Models with fibre or SerDes are left
 // out: their link is not brought up through a PHY.

@@ -84,6 +84,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"an MSI-X table that leaves its BAR", func(d *fakeigb.Device) { d.Config()[0x44] |= 0; d.Config()[0x45] = 0x40 }, ethernet.ErrProtocol},
 		{"capabilities that form a loop", func(d *fakeigb.Device) { d.Config()[0x61] = 0x40 }, vfio.ErrBadConfig},
 		{"configuration space that cannot be written", func(d *fakeigb.Device) { d.ConfigFails = vfio.ErrNotSupported }, vfio.ErrNotSupported},
+		{"memory that cannot be mapped", func(d *fakeigb.Device) { d.MapFails = vfio.ErrIOVARange }, vfio.ErrIOVARange},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d := newFake(t, fakeigb.Options{})
@@ -152,6 +153,9 @@ func TestRemoved(t *testing.T) {
 	}
 	if c := p.Counters(); c.Device != nil {
 		t.Errorf("a device that is gone has counted %+v", c.Device)
+	}
+	if err := p.Close(); err != nil || d.Log().BackendResets != 0 {
+		t.Errorf("close: %v, %d resets of what is gone", err, d.Log().BackendResets)
 	}
 }
 
@@ -270,6 +274,28 @@ func TestDoneAgain(t *testing.T) {
 	q.Cache().Free(all)
 }
 
+// TestDoneUnposted has the device say that it is done with all it was given, and with one
+// more.
+func TestDoneUnposted(t *testing.T) {
+	d := newFake(t, fakeigb.Options{})
+	p := open(t, d, ethernet.Config{ReceiveDescriptors: 64})
+	const high = fakeigb.Done | fakeigb.End | 60<<32
+	d.With(func() {
+		for {
+			if _, ok := d.Complete(0, 0, high); !ok {
+				break
+			}
+		}
+		d.Unposted(0, 0, high)
+	})
+	frames := make([]ethernet.Frame, 64)
+	n, err := p.Queue(0).Receive(frames)
+	if n != 63 || err != nil {
+		t.Errorf("received %d, %v", n, err)
+	}
+	p.Queue(0).Cache().Free(frames[:n])
+}
+
 // TestBadHead has the device tell that it has sent what it was not given: the ring is
 // restarted, and works.
 func TestBadHead(t *testing.T) {
@@ -353,6 +379,33 @@ func TestSendStandsStill(t *testing.T) {
 	if n, err := p.Queue(0).Unsent(); n != 0 || err != nil {
 		t.Errorf("%d unsent, %v", n, err)
 	}
+}
+
+// TestSendSlowly has a full ring move on from time to time: it does not stand still.
+func TestSendSlowly(t *testing.T) {
+	const timeout = 500 * time.Millisecond
+	d := newFake(t, fakeigb.Options{})
+	end := standStill(d)
+	p := open(t, d, ethernet.Config{SendDescriptors: 64, Timeout: timeout})
+	fill := func() {
+		for {
+			if n, err := trySend(p, 0, frame(own, 60), nil); err != nil {
+				t.Fatal(err)
+			} else if n == 0 {
+				return
+			}
+		}
+	}
+	head := uint32(0)
+	for start := time.Now(); time.Since(start) < 3*timeout/2; head = (head + 1) % 64 {
+		fill()
+		time.Sleep(timeout / 100)
+		d.With(func() { d.ReportHead(0, head) })
+	}
+	if c := p.Counters().Queues[0]; c.Restarts != 0 {
+		t.Errorf("counted %+v", c)
+	}
+	end()
 }
 
 // TestSendCannotBeStopped has a send ring that stands still and cannot be switched off:

@@ -167,3 +167,13 @@ func trySend(p ethernet.Port, queue int, data []byte, change func(f *ethernet.Fr
 	}
 	return n, err
 }
+
+// eventually waits until f is true.
+func eventually(t testing.TB, what string, f func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !f(); time.Sleep(100 * time.Microsecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}

@@ -182,6 +182,7 @@ func (physical) filter(_ context.Context, p *port) error {
 		set |= rctlUnicastAll | rctlMulticastAll
 	}
 	r.update(regRCTL, set, rctlUnicastAll|rctlMulticastAll|rctlVLANFilter)
+	r.status() // what was written is done when this is answered
 	return r.take()
 }
 

@@ -169,6 +169,7 @@ func (p *port) start(ctx context.Context) error {
 		}
 	}
 	p.kind.enable(p)
+	p.regs.status() // it is done when this is answered
 	return p.regs.take()
 }
 
@@ -235,13 +236,19 @@ func (p *port) do(op string, f func(ctx context.Context) error) error {
 	if err := p.f.Failed(); err != nil {
 		return p.error(op, err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), p.config.Timeout)
+	ctx, cancel := p.limited()
 	defer cancel()
 	err := f(ctx)
 	if err = errors.Join(err, p.regs.take()); errors.Is(err, ethernet.ErrDeviceGone) {
 		p.fail(err)
 	}
 	return p.error(op, err)
+}
+
+// limited is the context of an operation that has none of its own: it may wait for several
+// answers, each of them up to Config.Timeout.
+func (p *port) limited() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), 2*p.config.Timeout)
 }
 
 func (p *port) error(op string, err error) error {
@@ -417,7 +424,7 @@ func (p *port) shutdown() error {
 		q.lock.Unlock()
 	}
 	err := p.f.Close(func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), max(p.config.Timeout, time.Millisecond))
+		ctx, cancel := p.limited()
 		defer cancel()
 		p.regs.take()
 		return p.kind.reset(ctx, p)

@@ -240,7 +240,6 @@ func (q *queue) drop() {
 			q.counters.lost.Add(1)
 		}
 	}
-	ring.contexts = 0
 }
 
 // address returns the bus address of a place in a buffer.

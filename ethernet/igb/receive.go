@@ -67,7 +67,9 @@ func (q *queue) take(frames []ethernet.Frame) int {
 			frames[rejected] = f
 		}
 	}
-	q.cache.Free(frames[rejected:len(empty)]) // not before: empty is in the cache
+	if rejected < len(empty) { // not before: empty is in the cache
+		q.cache.Free(frames[rejected:len(empty)])
+	}
 	r.next = at & mask
 	q.counters.receivedFrames.Add(uint64(n))
 	q.counters.receivedBytes.Add(bytes)

@@ -1,8 +1,8 @@
 package igb
 
 import (
-	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -224,16 +224,11 @@ func (q *queue) reclaim() {
 	for sent > 0 {
 		part := min(sent, mask+1-s.clean)
 		list := s.buffers[s.clean : s.clean+part]
-		if s.contexts == 0 {
-			q.cache.GiveAll(list)
-		} else {
-			for _, b := range list {
-				if b == noBuffer {
-					s.contexts--
-				}
-				q.cache.Give(b)
-			}
+		if s.contexts > 0 {
+			list = slices.DeleteFunc(list, func(b uint32) bool { return b == noBuffer })
+			s.contexts -= part - uint32(len(list))
 		}
+		q.cache.GiveAll(list)
 		s.clean = (s.clean + part) & mask
 		sent -= part
 	}
@@ -273,7 +268,7 @@ func (q *queue) restart() {
 		why = "its head is where it cannot be"
 	}
 	p.log.Warn("a send ring is restarted", "queue", q.index, "why", why)
-	ctx, cancel := context.WithTimeout(context.Background(), p.config.Timeout)
+	ctx, cancel := p.limited()
 	defer cancel()
 	base := p.family.sendBase(q.index)
 	p.regs.write(base+ringControl, sendThresholds)

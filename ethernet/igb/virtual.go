@@ -62,14 +62,12 @@ func (v *virtualFunction) look(r *registers) uint32 {
 	return bits | v.seen
 }
 
-// await waits until bits of the mailbox's register are set, and forgets them.
+// await waits until bits of the mailbox's register are set.
 func (v *virtualFunction) await(ctx context.Context, p *port, what string, bits uint32) error {
-	err := p.f.Wait(ctx, what, func() (bool, error) {
+	return p.f.Wait(ctx, what, func() (bool, error) {
 		set := v.look(&p.regs)&bits != 0
 		return set, p.regs.take()
 	})
-	v.seen &^= bits
-	return err
 }
 
 // lock takes the mailbox's memory.

@@ -56,11 +56,13 @@ type Device struct {
 	OnWrite func(offset uint64, v uint32) bool
 	// OnSend takes the frames that are sent. It is called with the device's lock held.
 	OnSend func(Sent)
+	// OnEnable is called, without the lock, after receiving was switched on.
+	OnEnable func()
 	// OnMail answers the messages of a virtual function; nil for what a sound driver of
 	// the physical function answers.
 	OnMail func(message [16]uint32) (answer [16]uint32, answers bool)
-	// UnmapFails has UnmapDMA fail, ResetFails has Reset fail.
-	UnmapFails, ResetFails error
+	// MapFails has MapDMA fail, UnmapFails UnmapDMA, ResetFails has Reset fail.
+	MapFails, UnmapFails, ResetFails error
 	// ConfigFails has writes to configuration space fail.
 	ConfigFails error
 	// RegisterBytes is the size of BAR0 that the device tells, if it is not 0.
@@ -152,11 +154,14 @@ func (d *Device) reset() {
 	d.set(CTRL, 1<<3)
 }
 
-// With runs f as the device: nothing else happens meanwhile.
+// With runs f as the device: nothing else happens meanwhile. One that was closed does
+// nothing.
 func (d *Device) With(f func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	f()
+	if !d.closed {
+		f()
+	}
 }
 
 // Log returns what the device has seen.
@@ -255,7 +260,8 @@ func (d *Device) ReadRegion(index int, offset uint64, p []byte) error {
 // WriteRegion implements vfio.Device.
 func (d *Device) WriteRegion(index int, offset uint64, p []byte) error {
 	d.mu.Lock()
-	defer d.mu.Unlock()
+	enabled := func() {}
+	defer func() { d.mu.Unlock(); enabled() }()
 	s, err := d.access(index, offset, len(p))
 	if err != nil || d.gone {
 		return err
@@ -268,6 +274,9 @@ func (d *Device) WriteRegion(index int, offset uint64, p []byte) error {
 	}
 	d.log.Writes++
 	v := binary.LittleEndian.Uint32(p)
+	if offset == RCTL && v&2 != 0 && d.OnEnable != nil {
+		enabled = d.OnEnable
+	}
 	if d.OnWrite == nil || !d.OnWrite(offset, v) {
 		d.Write(offset, v)
 	}
@@ -319,8 +328,10 @@ func (d *Device) Interrupt(vector int) {
 func (d *Device) MapDMA(mem *vfio.Memory, iova uint64, _ vfio.DMAFlags) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.dma[iova] = mem
-	return nil
+	if d.MapFails == nil {
+		d.dma[iova] = mem
+	}
+	return d.MapFails
 }
 
 // UnmapDMA implements vfio.Device.

@@ -124,6 +124,17 @@ func (d *Device) Complete(queue int, low, high uint64) (buffer uint64, ok bool) 
 	return buffer, true
 }
 
+// Unposted writes the one descriptor of a ring that the device does not have, as the tail
+// points to it, inside With.
+func (d *Device) Unposted(queue int, low, high uint64) {
+	o := 0x40 * uint64(queue)
+	if ring := d.at(&d.rings[queue].receive, d.address(RDBAL+o), int(d.Get(RDLEN+o))); ring != nil {
+		at := ring[16*d.Get(RDT+o):]
+		binary.LittleEndian.PutUint64(at, low)
+		binary.LittleEndian.PutUint64(at[8:], high)
+	}
+}
+
 // Again writes the descriptor before the next one back once more, inside With.
 func (d *Device) Again(queue int, low, high uint64) {
 	o := 0x40 * uint64(queue)
