@@ -40,7 +40,8 @@ type queue struct {
 	// put in.
 	spare []uint32
 	// skip is how many buffers still belong to a frame that was dropped.
-	skip uint32
+	skip  uint32
+	looks int // of Send in vain
 	// full: Send has found no room. stuck is when the watch has seen that first, and zero
 	// again when a frame has been sent.
 	full  bool
@@ -246,7 +247,7 @@ func (q *queue) Send(frames []ethernet.Frame) (int, error) {
 		return 0, nil
 	}
 	room := q.sending.Room()
-	if room < len(frames) {
+	if room < len(frames) && q.worthwhile() {
 		q.collect()
 		room = q.sending.Room()
 	}
@@ -293,6 +294,21 @@ func (q *queue) refuse(f *ethernet.Frame) error {
 		why = "it asks for what is not switched on"
 	}
 	return q.port.fail("send", fmt.Errorf("%w: %s: %+v", ethernet.ErrBadFrame, why, *f))
+}
+
+// Buffers are collected when so many have come back, or less often.
+const (
+	collectAt    = 32
+	collectLooks = 16
+)
+
+// worthwhile reports whether Send, which has no room for everything, should collect.
+func (q *queue) worthwhile() bool {
+	if q.looks++; q.looks < collectLooks && !q.sending.Near(collectAt) {
+		return false
+	}
+	q.looks = 0
+	return true
 }
 
 // collect takes back the buffers of frames that have been sent.

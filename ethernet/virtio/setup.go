@@ -162,8 +162,9 @@ func (p *port) layOut(ctx context.Context) error {
 		r.at = size
 		size += r.layout.Size
 	}
-	p.info.Config.ReceiveDescriptors, p.info.Config.SendDescriptors = p.queues[0].receiving.options.Size, p.queues[0].sending.options.Size
 	if p.memory == nil {
+		first := p.queues[0]
+		p.info.Config.ReceiveDescriptors, p.info.Config.SendDescriptors = first.receiving.options.Size, first.sending.options.Size
 		var err error
 		if p.memory, p.memoryBus, err = p.device.Alloc(size); err != nil {
 			return err

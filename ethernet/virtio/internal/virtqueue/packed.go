@@ -175,6 +175,16 @@ func (q *packed) Pending() bool {
 	return q.violation == nil && q.lent > 0 && atomic.LoadUint64(&q.descriptors[q.last].what)&wrapBits == q.lastWrap
 }
 
+// Near reports whether n buffers have come back, each of one descriptor.
+func (q *packed) Near(n int) bool {
+	i, wrap := q.last+uint32(n)-1, q.lastWrap
+	if i >= uint32(len(q.descriptors)) {
+		i -= uint32(len(q.descriptors))
+		wrap ^= wrapBits
+	}
+	return q.lent >= n && atomic.LoadUint64(&q.descriptors[i].what)&wrapBits == wrap
+}
+
 // Interrupts asks for interrupts, or for none.
 func (q *packed) Interrupts(wanted bool) (pending bool) {
 	word := uint32(eventDisable << eventShift)

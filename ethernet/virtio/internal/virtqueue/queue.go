@@ -68,6 +68,10 @@ type Queue interface {
 	Take(used []Used) int
 	// Pending reports whether Take would return something.
 	Pending() bool
+	// Near reports whether n buffers, 1 to Lent, have come back, as far as can be told
+	// without looking at what the device is about to write: who asks again and again takes
+	// no cache line away from it. It is a hint.
+	Near(n int) bool
 	// Interrupts asks the device for an interrupt when it has used a buffer, or for
 	// none; some may come nevertheless. Asking for one reports whether a buffer had
 	// come back before: the interrupt may then never come.

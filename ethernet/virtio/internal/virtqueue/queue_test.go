@@ -149,6 +149,9 @@ func runModel(t *testing.T, rt *rapid.T, o virtqueue.Options) {
 			if m.Pending() != (len(m.back) > 0) {
 				rt.Fatalf("pending: %v, %d are back", m.Pending(), len(m.back))
 			}
+			if m.Lent() > 0 && m.Near(1) != m.Pending() {
+				rt.Fatalf("near: %v, %d are back", m.Near(1), len(m.back))
+			}
 			used := make([]virtqueue.Used, rapid.IntRange(1, 40).Draw(rt, "most"))
 			n := m.Take(used)
 			// What came after the queue looked last is seen by the next Take.

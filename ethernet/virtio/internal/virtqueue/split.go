@@ -162,6 +162,11 @@ func (q *split) look() bool {
 // Pending reports whether a buffer has come back.
 func (q *split) Pending() bool { return q.violation == nil && (q.seen != q.taken || q.look()) }
 
+// Near reports whether n buffers have come back.
+func (q *split) Near(n int) bool {
+	return uint16(atomic.LoadUint32(q.usedWord)>>16)-q.taken >= uint16(n)
+}
+
 // Interrupts asks for interrupts, or for none.
 func (q *split) Interrupts(wanted bool) (pending bool) {
 	switch {
