@@ -178,7 +178,7 @@ func TestHostilePCI(t *testing.T) {
 	changing := uint64(0)
 	for _, tt := range []struct {
 		name     string
-		features uint64 // taken away
+		features uint64 // that change
 		read     func(offset, v uint64) uint64
 		want     error
 	}{
@@ -204,12 +204,14 @@ func TestHostilePCI(t *testing.T) {
 		{"queues without descriptors", 0, is(regQueueSize, 0), ethernet.ErrProtocol},
 		{"split queues of 96", 1 << 34, is(regQueueSize, 96), ethernet.ErrProtocol},
 		{"notifications outside", 0, is(regNotifyOff, 0x400), ethernet.ErrProtocol},
+		{"commands are never answered", 1<<17 | 1<<18, is(18, 3), ethernet.ErrNotReady},
+		{"no queue for commands", 1<<17 | 1<<18, nil, ethernet.ErrProtocol},
 		{"a vector that is not taken", 0, is(regQueueVector, 9), ethernet.ErrNotSupported},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			checkLeaks(t)
 			d := newFakePCI()
-			d.features &^= tt.features
+			d.features ^= tt.features
 			d.read = tt.read
 			c := ethernet.Config{Pool: newPool(t, ethernet.PoolConfig{}), Timeout: 50 * time.Millisecond, Interrupts: true, Logger: mute}
 			_, err := ethernet.New(t.Context(), d, c)

@@ -2,7 +2,6 @@ package virtio_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"os"
 	"testing"
@@ -72,13 +71,6 @@ func closePort(t testing.TB, p ethernet.Port) {
 			t.Error(err)
 		}
 	})
-}
-
-// background is a context with a deadline that outlives the test's own.
-func background(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 // fill makes the bytes of a frame from its number, which is in them.

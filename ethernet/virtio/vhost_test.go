@@ -495,3 +495,31 @@ func TestNoAllocation(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// TestRestartWhileUsed restarts a port, asks it things and closes it while its queue is used.
+func TestRestartWhileUsed(t *testing.T) {
+	checkLeaks(t)
+	p := connect(t, newBack(t).serve(), ethernet.Config{Interrupts: true})
+	ended := make(chan error, 1)
+	go func() { ended <- provoke(t, p, func(ethernet.QueueCounters) bool { return false }) }()
+	for range 5 {
+		received := p.Counters().Queues[0].ReceivedFrames
+		for end := time.Now().Add(patience); p.Counters().Queues[0].ReceivedFrames == received; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("no frames: %+v", p.Counters())
+			}
+		}
+		if err := p.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Link(); err != nil || p.Info().Vectors != 1 || !p.MAC().IsStation() {
+			t.Errorf("%v, %+v", err, p.Info())
+		}
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; !errors.Is(err, ethernet.ErrClosed) {
+		t.Error(err)
+	}
+}
