@@ -80,7 +80,7 @@ func Open(ctx context.Context, address string, c ethernet.Config) (ethernet.Port
 		return fail(err, "")
 	}
 	info := ethernet.Info{Device: address, Driver: driverName, Model: "vhost-user back end", Tested: true, Config: c}
-	p, err := open(ctx, vhostuser.New(address, a.Path, c.Timeout), info, split)
+	p, err := open(ctx, vhostuser.New(a.Path, c.Timeout), info, split)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,9 @@ import (
 	"github.com/trapeze-nic/trapeze/ethernet/virtio/internal/transport"
 )
 
+// ErrNeedsReset: the device says that it is broken (DEVICE_NEEDS_RESET). Port.Restart resets it.
+var ErrNeedsReset = transport.ErrNeedsReset
+
 // port is an open device.
 type port struct {
 	info   ethernet.Info
@@ -68,7 +71,7 @@ func (p *port) fail(op string, err error) error {
 	switch {
 	case errors.Is(err, ethernet.ErrDeviceGone) && p.device.Gone() != nil:
 		hint = "does the back end still run? Restart connects again"
-	case errors.Is(err, transport.ErrNeedsReset):
+	case errors.Is(err, ErrNeedsReset):
 		hint = "Restart resets it"
 	}
 	return &ethernet.Error{Op: op, Device: p.info.Device, Err: err, Hint: hint}

@@ -299,7 +299,7 @@ func (q *queue) refuse(f *ethernet.Frame) error {
 // Buffers are collected when so many have come back, or less often.
 const (
 	collectAt    = 32
-	collectLooks = 16
+	collectLooks = 64
 )
 
 // worthwhile reports whether Send, which has no room for everything, should collect.

@@ -62,9 +62,6 @@ func New(dev vfio.Device, timeout time.Duration) (*Device, error) {
 	return d, nil
 }
 
-// Name is the address of the device.
-func (d *Device) Name() string { return d.function.Address() }
-
 // Gone returns nil: only Health tells.
 func (d *Device) Gone() <-chan struct{} { return nil }
 

@@ -52,8 +52,6 @@ type Transport interface {
 	// Gone is closed when Health has something to say. It is nil if only asking tells, and
 	// another one after Reset.
 	Gone() <-chan struct{}
-	// Name is how the device was addressed.
-	Name() string
 	// Close gives everything back. It stops the device first; if that fails memory stays
 	// mapped, the pool in use, and the error wraps ErrNotStopped.
 	Close() error
@@ -93,7 +91,6 @@ const (
 	StatusDriverOK    = 4
 	StatusFeaturesOK  = 8
 	StatusNeedsReset  = 64
-	StatusFailed      = 128
 )
 
 // Features that do not depend on the kind of device ("Reserved Feature Bits").
@@ -108,12 +105,8 @@ const (
 
 // Features of a network device ("Network Device", "Feature bits").
 const (
-	FeatureChecksum       = 1 << 0
-	FeatureGuestChecksum  = 1 << 1
 	FeatureMTU            = 1 << 3
 	FeatureMAC            = 1 << 5
-	FeatureHostTSO4       = 1 << 11
-	FeatureHostTSO6       = 1 << 12
 	FeatureMergeable      = 1 << 15
 	FeatureStatus         = 1 << 16
 	FeatureControl        = 1 << 17

@@ -40,9 +40,9 @@ type region struct {
 
 // Device is a network device behind a back end. It implements transport.Transport.
 type Device struct {
-	name, path string
-	timeout    time.Duration
-	conn       atomic.Pointer[conn]
+	path    string
+	timeout time.Duration
+	conn    atomic.Pointer[conn]
 	// protocol has the protocol features that are used.
 	protocol uint64
 	features uint64
@@ -54,8 +54,8 @@ type Device struct {
 }
 
 // New returns the device behind the back end that listens at a path. Reset connects.
-func New(name, path string, timeout time.Duration) *Device {
-	return &Device{name: name, path: path, timeout: timeout, kicks: map[int]int{}}
+func New(path string, timeout time.Duration) *Device {
+	return &Device{path: path, timeout: timeout, kicks: map[int]int{}}
 }
 
 // Reset connects anew: a back end forgets everything with the connection.
@@ -342,9 +342,6 @@ func (d *Device) Gone() <-chan struct{} {
 	}
 	return nil
 }
-
-// Name is the path of the back end's socket.
-func (d *Device) Name() string { return d.name }
 
 // Close ends the connection and gives all memory back. That of a back end that does not
 // answer stays.
