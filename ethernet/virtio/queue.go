@@ -296,7 +296,9 @@ func (q *queue) refuse(f *ethernet.Frame) error {
 	return q.port.fail("send", fmt.Errorf("%w: %s: %+v", ethernet.ErrBadFrame, why, *f))
 }
 
-// Buffers are collected when so many have come back, or less often.
+// Send collects buffers when collectAt have come back, or in one call of collectLooks: it
+// then gets few, and a driver and a device that follow each other closely take each other's
+// cache lines away.
 const (
 	collectAt    = 32
 	collectLooks = 64
