@@ -386,6 +386,9 @@ func (p *port) Restart(ctx context.Context) error {
 		p.kind.count(p)
 	}
 	p.regs.take()
+	for _, q := range p.queues {
+		q.reclaim() // what has been sent is not lost
+	}
 	err := p.kind.reset(ctx, p)
 	if err == nil {
 		for _, q := range p.queues {
