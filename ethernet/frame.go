@@ -41,8 +41,10 @@ type Frame struct {
 type Flags uint16
 
 const (
-	// VLANTagged: a tag was taken out of a received frame and is in VLAN
-	// (OffloadVLAN), or is put in when the frame is sent.
+	// VLANTagged: a tag was taken out of a received frame and is in VLAN, or is put in
+	// when the frame is sent. Both need OffloadVLAN, so that ports between which frames
+	// are passed on have it both or neither; a virtual function may receive such frames
+	// without.
 	VLANTagged Flags = 1 << iota
 	// Hashed: Hash was computed (OffloadHash).
 	Hashed

@@ -58,7 +58,7 @@ var models = []struct {
 	{0x1533, "I210", fI210, false},
 	{0x157b, "I210 without flash", fI210, false},
 	{0x1539, "I211", fI211, false},
-	{0x10ca, "82576 virtual function", virtual, false},
+	{0x10ca, "82576 virtual function", virtual, true},
 	{0x1520, "I350 virtual function", virtual, false},
 }
 

@@ -17,7 +17,7 @@ func TestModels(t *testing.T) {
 			t.Errorf("%04x is there twice", m.device)
 		case f.name == "" || f.queues < 1 || f.queues > 16:
 			t.Errorf("%s: %+v", m.name, f)
-		case m.tested != (m.device == 0x10c9):
+		case m.tested != (m.device == 0x10c9 || m.device == 0x10ca):
 			t.Errorf("%s: tested is %t", m.name, m.tested)
 		case f.virtual && (f.queues != 1 || f.eerd != 0 || f.offloads()&ethernet.OffloadHash != 0):
 			t.Errorf("%s: %+v", m.name, f)

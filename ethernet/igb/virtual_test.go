@@ -16,7 +16,7 @@ func TestVirtual(t *testing.T) {
 	var sent [][]byte
 	d.OnSend = func(s fakeigb.Sent) { sent = append(sent, s.Bytes) }
 	p := open(t, d, ethernet.Config{MTU: 1600, Interrupts: true, ReceiveDescriptors: 64, SendDescriptors: 64})
-	if i := p.Info(); i.MAC != own || i.Model != "82576 virtual function" || i.Tested || i.Vectors != 1 {
+	if i := p.Info(); i.MAC != own || i.Model != "82576 virtual function" || !i.Tested || i.Vectors != 1 {
 		t.Errorf("info %+v", i)
 	}
 	var want [][]byte
