@@ -83,7 +83,7 @@ type Info struct {
 	// Address by which the device was opened, see ParseAddress.
 	Address string
 	// Backend that gives access: "emulator", "vfio-user", "group", "cdev",
-	// "noiommu".
+	// "noiommu", "qtest".
 	Backend string
 	// Resettable says that Reset works.
 	Resettable bool

@@ -41,6 +41,7 @@ type Memory struct {
 
 	mu     sync.Mutex
 	closed atomic.Bool
+	moved  atomic.Bool // the pages are of another file than fd
 }
 
 // maxMemory keeps sizes far from wrapping when they are rounded up: no address
@@ -193,13 +194,13 @@ func (m *Memory) PageSize() uint64 { return m.page }
 // itself; other processes and emulated devices do not mind.
 func (m *Memory) Locked() bool { return m.locked }
 
-// FD returns the descriptor of the file behind the memory, -1 after Close. It
-// belongs to the memory: duplicate it to keep it. The file is sealed so that it
+// FD returns the descriptor of the file behind the memory, -1 after Close and
+// between Move and MoveBack. It belongs to the memory: duplicate it to keep it. The file is sealed so that it
 // stays as long as it is. Before another process gets it, it is to be sealed
 // against more seals (F_SEAL_SEAL) too, or that process could keep others from
 // mapping it.
 func (m *Memory) FD() int {
-	if m.closed.Load() {
+	if m.closed.Load() || m.moved.Load() {
 		return -1
 	}
 	return m.fd

@@ -3,11 +3,11 @@ package memif_test
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/testpmd"
 	"github.com/trapeze-nic/trapeze/wire/memif"
 )
 
@@ -57,7 +57,7 @@ func forEach(t *testing.T, run func(t *testing.T, p *memif.Port, device string, 
 		t.Run(v.name, func(t *testing.T) {
 			v.options.Socket = socketPath(t)
 			if v.abstract {
-				v.options.Socket = fmt.Sprintf("@trapeze-%d-%d", os.Getpid(), instances)
+				v.options.Socket = abstractName(v.options.Socket)
 			}
 			if v.options.MTU == 0 {
 				v.options.MTU = v.most
@@ -82,7 +82,7 @@ func TestPcapFiles(t *testing.T) {
 			outs = append(outs, out)
 			pcap += ",rx_pcap=" + in + ",tx_pcap=" + out
 		}
-		pmd := startTestpmd(t, p.LinkUp, pmdOptions{devices: []string{device, pcap}, mode: "io", queues: queues})
+		pmd := testpmd.Start(t, p.LinkUp, testpmd.Options{Devices: []string{device, pcap}, Mode: "io", Queues: queues})
 		got := receiveAll(t, p, n)
 		for q := range queues {
 			wantFrames(t, fmt.Sprintf("from file %d", q), sharedOut(got, q, queues), share(frames, q, queues))
@@ -100,9 +100,9 @@ func TestPcapFiles(t *testing.T) {
 			piece := frames[done:min(done+max(n/8, 1), n)]
 			sendAll(t, p, piece)
 			done += len(piece)
-			pmd.await("frames in the file", func() bool { return count() >= done })
+			pmd.Await("frames in the file", func() bool { return count() >= done })
 		}
-		pmd.quit()
+		pmd.Quit()
 		var all [][]byte
 		used := 0
 		for _, out := range outs {
@@ -185,7 +185,7 @@ func TestEcho(t *testing.T) {
 			t.Run(fmt.Sprintf("we are the %s, %s", role, mode), func(t *testing.T) {
 				socket := socketPath(t)
 				p := newPort(t, memif.Options{Role: role, Socket: socket})
-				pmd := startTestpmd(t, p.LinkUp, pmdOptions{devices: []string{memifDevice(0, role, socket, "")}, mode: mode})
+				pmd := testpmd.Start(t, p.LinkUp, testpmd.Options{Devices: []string{memifDevice(0, role, socket, "")}, Mode: mode})
 				frames := makeFrames(6000, 2048)
 				for done := 0; done < len(frames); {
 					// testpmd drops what it has no room for.
@@ -199,7 +199,7 @@ func TestEcho(t *testing.T) {
 					wantFrames(t, mode, receiveAll(t, p, len(batch)), want)
 					done += len(batch)
 				}
-				pmd.quit()
+				pmd.Quit()
 			})
 		}
 	}
@@ -220,8 +220,8 @@ func TestTransmitOnly(t *testing.T) {
 			t.Run(fmt.Sprintf("we are the %s, %d bytes", role, size), func(t *testing.T) {
 				socket := socketPath(t)
 				p := newPort(t, memif.Options{Role: role, Socket: socket})
-				startTestpmd(t, p.LinkUp, pmdOptions{devices: []string{memifDevice(0, role, socket, "")}, mode: "txonly",
-					more: []string{fmt.Sprintf("--txpkts=%d", size)}})
+				testpmd.Start(t, p.LinkUp, testpmd.Options{Devices: []string{memifDevice(0, role, socket, "")}, Mode: "txonly",
+					More: []string{fmt.Sprintf("--txpkts=%d", size)}})
 				frames := receiveAll(t, p, 20000)
 				first := frames[0]
 				if len(first) != size || !bytes.Equal(first[6:12], []byte{2, 0, 0, 0, 0, 0xcc}) ||
@@ -241,17 +241,17 @@ func TestTransmitOnly(t *testing.T) {
 // TestReceiveOnly has testpmd count what we send.
 func TestReceiveOnly(t *testing.T) {
 	forEach(t, func(t *testing.T, p *memif.Port, device string, queues, n, most int) {
-		pmd := startTestpmd(t, p.LinkUp, pmdOptions{devices: []string{device}, mode: "rxonly", queues: queues})
+		pmd := testpmd.Start(t, p.LinkUp, testpmd.Options{Devices: []string{device}, Mode: "rxonly", Queues: queues})
 		frames := makeFrames(4000, most)
 		bytes := 0
 		for _, f := range frames {
 			bytes += len(f)
 		}
 		sendAll(t, p, frames)
-		pmd.await("testpmd to count the frames", func() bool { return pmd.statistic(0, "RX-packets") >= len(frames) })
-		if packets, got := pmd.statistic(0, "RX-packets"), pmd.statistic(0, "RX-bytes"); packets != len(frames) || got != bytes {
+		pmd.Await("testpmd to count the frames", func() bool { return pmd.Statistic(0, "RX-packets") >= len(frames) })
+		if packets, got := pmd.Statistic(0, "RX-packets"), pmd.Statistic(0, "RX-bytes"); packets != len(frames) || got != bytes {
 			t.Errorf("testpmd has counted %d frames with %d bytes, want %d with %d", packets, got, len(frames), bytes)
 		}
-		pmd.quit()
+		pmd.Quit()
 	})
 }

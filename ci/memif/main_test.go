@@ -4,7 +4,21 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/trapeze-nic/trapeze/ci/testpmd"
 )
+
+// patience ends tests that do not end by themselves.
+const patience = testpmd.Patience
+
+// required is set where these tests are to run.
+const required = "TRAPEZE_MEMIF_INTEROP"
+
+// needsTestpmd skips a test unless it was asked for, and fails it if something is missing.
+func needsTestpmd(t *testing.T) {
+	t.Helper()
+	testpmd.Needs(t, required, "ci/memif/run", "memif", "pcap")
+}
 
 // socketPath returns a path that is short enough for a socket.
 func socketPath(t testing.TB) string {
@@ -16,3 +30,6 @@ func socketPath(t testing.TB) string {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return filepath.Join(dir, "s")
 }
+
+// abstractName makes an abstract name of a path of socketPath.
+func abstractName(path string) string { return "@" + filepath.Base(filepath.Dir(path)) }

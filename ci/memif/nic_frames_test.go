@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/testpmd"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/via"
@@ -129,15 +130,15 @@ func TestNICFrames(t *testing.T) {
 			frames := makeFrames(n, most)
 			writePcap(t, in, frames[:200]) // what a station with 256 receives can take at once
 			s := newStation(t, "emu:?mtu=2048&wire=memif:"+socket+c.options, 2048)
-			pmd := startTestpmd(t, s.linked, pmdOptions{mode: "io", devices: []string{
+			pmd := testpmd.Start(t, s.linked, testpmd.Options{Mode: "io", Devices: []string{
 				memifDevice(0, c.role, socket, c.device), "net_pcap0,rx_pcap=" + in + ",tx_pcap=" + out}})
 			wantFrames(t, "from the file", s.receive(200), frames[:200])
 			for piece := range slices.Chunk(frames, 100) {
 				before := len(readPcap(t, out))
 				s.send(piece)
-				pmd.await("frames in the file", func() bool { s.VI.NIC().Poll(); return len(readPcap(t, out)) >= before+len(piece) })
+				pmd.Await("frames in the file", func() bool { s.VI.NIC().Poll(); return len(readPcap(t, out)) >= before+len(piece) })
 			}
-			pmd.quit()
+			pmd.Quit()
 			wantFrames(t, "into the file", readPcap(t, out), frames)
 		})
 	}
@@ -151,7 +152,7 @@ func TestNICEcho(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			socket := socketPath(t)
 			s := newStation(t, "emu:?mtu=2048&wire=memif:"+socket+"&role="+role.String(), 2048)
-			startTestpmd(t, s.linked, pmdOptions{mode: "macswap", devices: []string{memifDevice(0, role, socket, ",rsize=12")}})
+			testpmd.Start(t, s.linked, testpmd.Options{Mode: "macswap", Devices: []string{memifDevice(0, role, socket, ",rsize=12")}})
 			for piece := range slices.Chunk(makeFrames(1000, 1500), 100) {
 				s.send(piece)
 				for _, f := range piece {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/testpmd"
 	"github.com/trapeze-nic/trapeze/wire/memif"
 )
 
@@ -36,15 +37,15 @@ func TestPeerDies(t *testing.T) {
 			t.Run(fmt.Sprintf("we are the %s, abstract %v", role, abstract), func(t *testing.T) {
 				socket := socketPath(t)
 				if abstract {
-					socket = fmt.Sprintf("@trapeze-dies-%d-%d", role, instances)
+					socket = abstractName(socket)
 				}
 				p := newPort(t, memif.Options{Role: role, Socket: socket})
 				const rounds = 3
 				for range rounds {
-					pmd := startTestpmd(t, p.LinkUp, pmdOptions{devices: []string{memifDevice(0, role, socket, "")}, mode: "io"})
+					pmd := testpmd.Start(t, p.LinkUp, testpmd.Options{Devices: []string{memifDevice(0, role, socket, "")}, Mode: "io"})
 					echo(t, p, 500)
 					sendAll(t, p, makeFrames(200, 1500))
-					pmd.kill()
+					pmd.Kill()
 					if role == memif.Client && !abstract {
 						// DPDK does not replace what a dead server has left.
 						if err := os.Remove(socket); err != nil {
@@ -71,39 +72,39 @@ func TestWeComeAgain(t *testing.T) {
 			socket := socketPath(t)
 			o := memif.Options{Role: role, Socket: socket}
 			p := newPort(t, o)
-			pmd := startTestpmd(t, p.LinkUp, pmdOptions{devices: []string{memifDevice(0, role, socket, "")}, mode: "io",
-				more: []string{"--disable-link-check"}})
+			pmd := testpmd.Start(t, p.LinkUp, testpmd.Options{Devices: []string{memifDevice(0, role, socket, "")}, Mode: "io",
+				More: []string{"--disable-link-check"}})
 			// A client of DPDK connects when its port is started. Frames stop
 			// meanwhile, and the port is not stopped before the link is down: it
 			// gives its memory back under its own hands, or twice.
 			again := func() {
 				t.Helper()
 				if role == memif.Server {
-					pmd.await("testpmd to see the link go down", func() bool {
-						return strings.Contains(pmd.ask("show port info 0"), "Link status: down")
+					pmd.Await("testpmd to see the link go down", func() bool {
+						return strings.Contains(pmd.Ask("show port info 0"), "Link status: down")
 					})
-					pmd.ask("port stop 0")
-					pmd.ask("port start 0")
+					pmd.Ask("port stop 0")
+					pmd.Ask("port start 0")
 				}
-				pmd.await("link up", p.LinkUp)
-				pmd.do("start")
+				pmd.Await("link up", p.LinkUp)
+				pmd.Do("start")
 			}
 			echo(t, p, 500)
 			for range 3 {
-				pmd.ask("stop")
+				pmd.Ask("stop")
 				if err := p.Close(); err != nil {
 					t.Error(err)
 				}
 				p = newPort(t, o)
 				again()
 				echo(t, p, 500)
-				pmd.ask("stop")
+				pmd.Ask("stop")
 				p.SetLink(false)
 				p.SetLink(true)
 				again()
 				echo(t, p, 500)
 			}
-			pmd.quit()
+			pmd.Quit()
 		})
 	}
 }
@@ -125,9 +126,9 @@ func TestWrongSecretAndID(t *testing.T) {
 		t.Run(fmt.Sprintf("we are the %s, testpmd has %q", tt.role, tt.device), func(t *testing.T) {
 			socket := socketPath(t)
 			p := newPort(t, memif.Options{Role: tt.role, Socket: socket, Secret: "open"})
-			pmd := launchTestpmd(t, pmdOptions{devices: []string{memifDevice(0, tt.role, socket, tt.device)}, mode: "io",
-				more: []string{"--disable-link-check"}})
-			pmd.await("to be refused", func() bool { return errors.Is(p.Stats().Err, tt.want) })
+			pmd := testpmd.Launch(t, testpmd.Options{Devices: []string{memifDevice(0, tt.role, socket, tt.device)}, Mode: "io",
+				More: []string{"--disable-link-check"}})
+			pmd.Await("to be refused", func() bool { return errors.Is(p.Stats().Err, tt.want) })
 			if p.LinkUp() {
 				t.Error("link is up")
 			}
@@ -149,7 +150,7 @@ func TestInterrupts(t *testing.T) {
 				default:
 				}
 			})
-			startTestpmd(t, p.LinkUp, pmdOptions{devices: []string{memifDevice(0, role, socket, "")}, mode: "io"})
+			testpmd.Start(t, p.LinkUp, testpmd.Options{Devices: []string{memifDevice(0, role, socket, "")}, Mode: "io"})
 			timeout := time.NewTimer(patience)
 			defer timeout.Stop()
 			for i := range 300 {
@@ -185,10 +186,10 @@ func TestZeroCopyClient(t *testing.T) {
 	needsTestpmd(t)
 	socket := socketPath(t)
 	p := newPort(t, memif.Options{Role: memif.Server, Socket: socket})
-	pmd := launchTestpmd(t, pmdOptions{devices: []string{memifDevice(0, memif.Server, socket, ",zero-copy=yes")}, mode: "io",
-		eal: []string{"--single-file-segments"}})
-	pmd.await("link up", p.LinkUp)
-	pmd.do("start")
+	pmd := testpmd.Launch(t, testpmd.Options{Devices: []string{memifDevice(0, memif.Server, socket, ",zero-copy=yes")}, Mode: "io",
+		EAL: []string{"--single-file-segments"}})
+	pmd.Await("link up", p.LinkUp)
+	pmd.Do("start")
 	if s := p.Stats(); !s.Guarded {
 		t.Errorf("stats %+v", s)
 	}

@@ -60,8 +60,10 @@ type Function struct {
 	// Backends of vfio by which it can be opened now: "cdev", "group",
 	// "noiommu".
 	Backends []string
-	// Fits is the driver of ours that is made for it, "" for none.
-	Fits string
+	// Fits is the driver of ours that is made for it, "" for none; Untested says that it
+	// was never run on such a device.
+	Fits     string
+	Untested bool
 }
 
 // Member is another function of an IOMMU group.
@@ -113,6 +115,8 @@ type BAR struct {
 type Driver struct {
 	Name           string
 	Vendor, Device uint16
+	// Untested says that it was never run on such a device.
+	Untested bool
 }
 
 // Fit fills in which of our drivers are made for the functions.
@@ -120,7 +124,7 @@ func Fit(list []Function, drivers []Driver) {
 	for i := range list {
 		for _, d := range drivers {
 			if list[i].Vendor == d.Vendor && list[i].Device == d.Device {
-				list[i].Fits = d.Name
+				list[i].Fits, list[i].Untested = d.Name, d.Untested
 			}
 		}
 	}

@@ -45,7 +45,7 @@ func TestFunctions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hostpci.Fit(got, []hostpci.Driver{{Name: "trapeze", Vendor: 0x1234, Device: 0x7250}})
+	hostpci.Fit(got, []hostpci.Driver{{Name: "trapeze", Vendor: 0x1234, Device: 0x7250, Untested: true}, {Name: "other", Vendor: 0x1234, Device: 1}})
 	bars := []hostpci.BAR{{Index: 0, Address: 0xfe000000, Size: 0x10000, Wide: true}}
 	awake := hostpci.Power{State: "D0", Runtime: "active", Control: "on"}
 	link := hostpci.Link{Speed: 8, MaxSpeed: 16, Width: 4, MaxWidth: 8}
@@ -59,7 +59,7 @@ func TestFunctions(t *testing.T) {
 			Address: "0000:03:00.0", Vendor: 0x1234, Device: 0x7250, Class: 0x028000, Driver: "vfio-pci", IOMMUGroup: 12,
 			Revision: 1, SubsystemVendor: 0x1234, Subsystem: 1, VendorName: "Example Corp", DeviceName: "Trapeze NIC", ClassName: "Network controller, other",
 			GroupMembers: []hostpci.Member{{Address: "0000:00:1c.0", Driver: "pcieport", Bridge: true}}, Bridges: []string{"0000:00:1c.0"},
-			Link: link, Netdevs: []string{}, Power: awake, BARs: bars, Backends: []string{"cdev", "group"}, Fits: "trapeze",
+			Link: link, Netdevs: []string{}, Power: awake, BARs: bars, Backends: []string{"cdev", "group"}, Fits: "trapeze", Untested: true,
 		},
 		{
 			Address: "10000:e1:00.0", Vendor: 0x8086, Device: 0x1572, Class: 0x020000, IOMMUGroup: 40,

@@ -110,6 +110,14 @@ func addModules(c *cpioWriter, kernel string) error {
 	for _, m := range modules {
 		c.copy("modules/"+filepath.Base(m), m)
 	}
+	late, err := filepath.Glob(filepath.Join(kernel, "modules/late/*.ko"))
+	if err != nil {
+		return err
+	}
+	c.folder("modules/late")
+	for _, m := range late {
+		c.copy("modules/late/"+filepath.Base(m), m)
+	}
 	return nil
 }
 

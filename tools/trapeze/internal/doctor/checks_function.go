@@ -54,7 +54,11 @@ func checkFit(h *Host) Finding {
 	if len(h.Drivers) == 0 {
 		return fine("%04x:%04x", f.Vendor, f.Device)
 	}
-	if f.Fits != "" {
+	switch {
+	case f.Untested:
+		return found(Note, fmt.Sprintf("%s drives %04x:%04x, but was never run on one", f.Fits, f.Vendor, f.Device),
+			"it is written after what is public about the model; tell us how it goes")
+	case f.Fits != "":
 		return fine("%s drives %04x:%04x", f.Fits, f.Vendor, f.Device)
 	}
 	return found(Warning, fmt.Sprintf("%04x:%04x is no device that a driver of this program is made for", f.Vendor, f.Device),

@@ -128,6 +128,7 @@ var breakages = []breakage{
 	}, doctor.Options{}, doctor.Warning, "64 GiB", "ulimit"},
 
 	{"answers", "gone", file(nicDir+"/config", strings.Repeat("\xff", 64)), doctor.Options{}, doctor.Error, "all ones", "/rescan"},
+	{"made-for", "never run", file(nicDir+"/device", "0x1533"), doctor.Options{Drivers: ours}, doctor.Note, "never run", ""},
 	{"made-for", "another's", file(nicDir+"/device", "0x1572"), doctor.Options{Drivers: ours}, doctor.Warning, "1234:1572", ""},
 	{"sr-iov", "on", all(unbound("ixgbe"), file(nicDir+"/sriov_numvfs", "4")), doctor.Options{}, doctor.Error, "4 virtual functions", "echo 0 > /sys/bus/pci/devices/0000:03:00.0/sriov_numvfs"},
 	{"sr-iov", "on, and used", all(unbound("ixgbe"), file(nicDir+"/sriov_numvfs", "1"), func(t *tree) {

@@ -19,7 +19,7 @@ const (
 )
 
 // ours are the drivers of the program.
-var ours = []hostpci.Driver{{Name: "trapeze", Vendor: 0x1234, Device: 0x7250}}
+var ours = []hostpci.Driver{{Name: "trapeze", Vendor: 0x1234, Device: 0x7250}, {Name: "igb", Vendor: 0x1234, Device: 0x1533, Untested: true}}
 
 // nicConfig is configuration space with a PCI Express capability and an MSI-X
 // table that fills a page.

@@ -8,13 +8,24 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/ethernet"
+	_ "github.com/trapeze-nic/trapeze/ethernet/igb"
+	_ "github.com/trapeze-nic/trapeze/ethernet/virtio"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/hostpci"
 )
 
-// drivers are the ones of this program.
-var drivers = []hostpci.Driver{{Name: "trapeze", Vendor: descriptors.PCIVendorID, Device: descriptors.PCIDeviceID}}
+// drivers are the ones of this program: for its own NIC, and for others as Ethernet ports.
+var drivers = func() []hostpci.Driver {
+	list := []hostpci.Driver{{Name: "trapeze", Vendor: descriptors.PCIVendorID, Device: descriptors.PCIDeviceID}}
+	for _, d := range ethernet.Drivers() {
+		for _, m := range d.Models {
+			list = append(list, hostpci.Driver{Name: d.Name, Vendor: m.Vendor, Device: m.Device, Untested: !m.Tested})
+		}
+	}
+	return list
+}()
 
 // commands share what they need.
 type commands struct {

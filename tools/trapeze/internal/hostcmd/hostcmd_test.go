@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"maps"
 	"strings"
 	"testing"
 
@@ -110,6 +112,27 @@ func TestList(t *testing.T) {
 		if f[k] == nil {
 			t.Errorf("no %s", k)
 		}
+	}
+}
+
+// TestListOfOthersNICs has NICs that an Ethernet driver is for, tested and not.
+func TestListOfOthersNICs(t *testing.T) {
+	tree, _ := host(t)
+	for i, device := range []uint16{0x10c9, 0x1533, 0x1572} {
+		tree.Function(hostpcitest.Function{Address: fmt.Sprintf("0000:04:00.%d", i), Behind: "0000:00:1c.0", Vendor: 0x8086, Device: device, Class: 0x020000, Group: 20 + i})
+	}
+	var r struct{ Functions []map[string]any }
+	decode(t, run(t, tree, nil, "list", "--json"), &r)
+	got := map[string][2]any{}
+	for _, f := range r.Functions {
+		got[f["device"].(string)] = [2]any{f["fits"], f["untested"]}
+	}
+	want := map[string][2]any{"7250": {"trapeze", false}, "10c9": {"igb", false}, "1533": {"igb", true}, "1572": {"", false}}
+	if !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if o := run(t, tree, nil, "list"); !strings.Contains(o.stdout, "igb, which was never run on this model") {
+		t.Errorf("not said:\n%s", o.stdout)
 	}
 }
 

@@ -45,6 +45,8 @@ type listFunction struct {
 	BARs         []listBAR    `json:"bars"`
 	// Fits is the driver of ours that is made for it, empty for none.
 	Fits string `json:"fits"`
+	// Untested says that it was never run on such a device.
+	Untested bool `json:"untested"`
 	// Backends by which it can be opened now.
 	Backends []string `json:"backends"`
 	InUse    []string `json:"in_use"`
@@ -105,8 +107,9 @@ JSON keys: functions (address; vendor, device, class; vendor_name, device_name,
 class_name; driver, driver_override, iommu_group, group_members (address, driver,
 bridge, blocks), numa_node, link (gt_s, lanes, max_gt_s, max_lanes; 0 for no link),
 netdevs, sriov (vfs, total_vfs, physical), power_state, bars (bar, bytes, io), fits,
-backends, in_use; null where there is no group or node), emulated (address,
-description), schemes (kinds of address that this program can open).`,
+untested, backends, in_use; null where there is no group or node), emulated (address,
+description), schemes (kinds of address that this program can open). fits names the
+driver of this program for the function; untested says that it was never run on one.`,
 		Example: `  trapeze list
   trapeze list --json | jq -r '.functions[] | select(.fits == "trapeze") | .address'`,
 		Args: cobra.NoArgs,
@@ -152,7 +155,7 @@ func describe(f hostpci.Function) listFunction {
 		Driver: f.Driver, Override: f.Override, IOMMUGroup: known(f.IOMMUGroup), NUMANode: known(f.NUMANode),
 		Link:    listLink(f.Link),
 		Netdevs: append([]string{}, f.Netdevs...), SRIOV: listSRIOV(f.SRIOV), Power: f.Power.State,
-		Fits: f.Fits, Backends: append([]string{}, f.Backends...), InUse: []string{},
+		Fits: f.Fits, Untested: f.Untested, Backends: append([]string{}, f.Backends...), InUse: []string{},
 		GroupMembers: []listMember{}, BARs: []listBAR{},
 	}
 	for _, m := range f.GroupMembers {
@@ -207,7 +210,10 @@ func details(f listFunction) [][2]string {
 	add := func(heading, format string, a ...any) {
 		lines = append(lines, [2]string{heading, fmt.Sprintf(format, a...)})
 	}
-	if f.Fits != "" {
+	switch {
+	case f.Untested:
+		add("made for", "%s, which was never run on this model", f.Fits)
+	case f.Fits != "":
 		add("made for", "%s", f.Fits)
 	}
 	if len(f.Backends) > 0 {

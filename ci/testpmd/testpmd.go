@@ -1,4 +1,5 @@
-package memif_test
+// Package testpmd runs DPDK's dpdk-testpmd for tests, with its prompt.
+package testpmd
 
 import (
 	"bytes"
@@ -16,24 +17,21 @@ import (
 	"time"
 )
 
-// patience ends tests that do not end by themselves. testpmd takes a second or so to start; CI
+// Patience ends tests that do not end by themselves. testpmd takes a second or so to start; CI
 // machines are busy.
-const patience = 2 * time.Minute
+const Patience = 2 * time.Minute
 
-// required is set where these tests are to run; they fail if testpmd is missing.
-const required = "TRAPEZE_MEMIF_INTEROP"
-
-// needsTestpmd skips a test unless it was asked for, and fails it if testpmd or a driver
-// of it is missing.
-func needsTestpmd(t *testing.T) {
+// Needs skips a test unless the environment variable required is set, as the script run does,
+// and fails it if testpmd or a driver of it is missing.
+func Needs(t testing.TB, required, run string, drivers ...string) {
 	t.Helper()
 	if os.Getenv(required) == "" {
-		t.Skip("runs dpdk-testpmd: run ci/memif/run")
+		t.Skip("runs dpdk-testpmd: run " + run)
 	}
 	if _, err := exec.LookPath("dpdk-testpmd"); err != nil {
 		t.Fatal("dpdk-testpmd is missing: install Debian's package dpdk-dev")
 	}
-	for _, driver := range []string{"memif", "pcap"} {
+	for _, driver := range drivers {
 		if found, _ := filepath.Glob("/usr/lib/*/dpdk/pmds-*/librte_net_" + driver + ".so*"); len(found) == 0 {
 			t.Fatalf("DPDK's driver net_%s is missing: install Debian's package librte-meta-net", driver)
 		}
@@ -58,9 +56,9 @@ func (o *output) String() string {
 	return o.b.String()
 }
 
-// testpmd is a running dpdk-testpmd with its prompt.
-type testpmd struct {
-	t    *testing.T
+// Process is a running dpdk-testpmd with its prompt.
+type Process struct {
+	t    testing.TB
 	cmd  *exec.Cmd
 	in   io.WriteCloser
 	out  output // its prompt's
@@ -68,44 +66,49 @@ type testpmd struct {
 	done chan struct{}
 }
 
-// pmdOptions say how testpmd is started.
-type pmdOptions struct {
-	devices []string // --vdev, in the order of ports
-	mode    string   // forwarding mode
-	queues  int      // of each direction; 1 if zero
-	eal     []string // more options of DPDK
-	more    []string // more options of testpmd
+// Options say how testpmd is started.
+type Options struct {
+	Devices []string // --vdev, in the order of ports
+	Mode    string   // forwarding mode
+	Queues  int      // of each direction; 1 if zero
+	// Core is one more than the processor that its threads run on; 0 for any.
+	Core int
+	EAL  []string // more options of DPDK
+	More []string // more options of testpmd
 }
 
 var instances int
 
-// startTestpmd starts testpmd, and has it forward once the link of ours is up.
-func startTestpmd(t *testing.T, linked func() bool, o pmdOptions) *testpmd {
+// Start starts testpmd, and has it forward once the link of ours is up.
+func Start(t testing.TB, linked func() bool, o Options) *Process {
 	t.Helper()
-	p := launchTestpmd(t, o)
-	p.await("link up", linked)
-	p.do("start")
+	p := Launch(t, o)
+	p.Await("link up", linked)
+	p.Do("start")
 	return p
 }
 
-// launchTestpmd starts testpmd, without huge pages and PCI devices.
-func launchTestpmd(t *testing.T, o pmdOptions) *testpmd {
+// Launch starts testpmd, without huge pages and PCI devices.
+func Launch(t testing.TB, o Options) *Process {
 	t.Helper()
 	instances++
 	// Two threads that may run anywhere: one for the prompt, one for frames.
 	anywhere := fmt.Sprintf("(0-%d)", runtime.NumCPU()-1)
+	if o.Core > 0 {
+		anywhere = strconv.Itoa(o.Core - 1)
+	}
 	args := append([]string{"--no-huge", "-m", "128", "--no-pci", "--no-telemetry", "--no-shconf",
 		"--lcores", "0@" + anywhere + ",1@" + anywhere,
-		"--file-prefix", fmt.Sprintf("trapeze%d-%d", os.Getpid(), instances)}, o.eal...)
-	for _, d := range o.devices {
+		"--file-prefix", fmt.Sprintf("trapeze%d-%d", os.Getpid(), instances)}, o.EAL...)
+	for _, d := range o.Devices {
 		args = append(args, "--vdev="+d)
 	}
-	queues := strconv.Itoa(max(1, o.queues))
-	args = append(args, "--", "-i", "--total-num-mbufs=16384", "--no-lsc-interrupt", "--no-flush-rx", "--forward-mode="+o.mode, "--rxq="+queues, "--txq="+queues)
-	args = append(args, o.more...)
+	queues := strconv.Itoa(max(1, o.Queues))
+	args = append(args, "--", "-i", "--total-num-mbufs=16384", "--no-lsc-interrupt", "--no-flush-rx", "--forward-mode="+o.Mode, "--rxq="+queues, "--txq="+queues)
+	args = append(args, o.More...)
 	// Without stdbuf its answers come when its buffer is full.
 	args = append([]string{"-oL", "dpdk-testpmd"}, args...)
-	p := &testpmd{t: t, cmd: exec.CommandContext(t.Context(), "stdbuf", args...), done: make(chan struct{})}
+	p := &Process{t: t, cmd: exec.CommandContext(t.Context(), "stdbuf", args...), done: make(chan struct{})}
 	// DPDK's log may break into a line of the prompt.
 	p.cmd.Stdout, p.cmd.Stderr = io.MultiWriter(&p.out, &p.log), &p.log
 	p.cmd.Env = append(os.Environ(), "RUNTIME_DIRECTORY="+t.TempDir()) // where DPDK leaves files
@@ -121,12 +124,12 @@ func launchTestpmd(t *testing.T, o pmdOptions) *testpmd {
 		_ = p.cmd.Wait() // how it ends is seen in its output
 	}()
 	t.Cleanup(func() {
-		p.kill()
+		p.Kill()
 		if t.Failed() {
 			t.Logf("%s:\n%s", strings.Join(args, " "), printable(p.log.String()))
 		}
 	})
-	p.expect("testpmd> ")
+	p.Expect("testpmd> ")
 	return p
 }
 
@@ -140,16 +143,16 @@ func printable(s string) string {
 	}, s)
 }
 
-// expect waits until testpmd has written something.
-func (p *testpmd) expect(what string) {
+// Expect waits until testpmd has written something.
+func (p *Process) Expect(what string) {
 	p.t.Helper()
-	p.await(fmt.Sprintf("testpmd to write %q", what), func() bool { return strings.Contains(p.out.String(), what) })
+	p.Await(fmt.Sprintf("testpmd to write %q", what), func() bool { return strings.Contains(p.out.String(), what) })
 }
 
-// await waits until something is so, while testpmd runs.
-func (p *testpmd) await(what string, is func() bool) {
+// Await waits until something is so, while testpmd runs.
+func (p *Process) Await(what string, is func() bool) {
 	p.t.Helper()
-	for end := time.Now().Add(patience); !is(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(Patience); !is(); time.Sleep(time.Millisecond) {
 		select {
 		case <-p.done:
 			p.t.Fatalf("waited for %s: testpmd has ended: %v", what, p.cmd.ProcessState)
@@ -161,31 +164,31 @@ func (p *testpmd) await(what string, is func() bool) {
 	}
 }
 
-// do gives a command.
-func (p *testpmd) do(command string) {
+// Do gives a command.
+func (p *Process) Do(command string) {
 	p.t.Helper()
 	if _, err := io.WriteString(p.in, command+"\n"); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
-// ask gives a command and returns what testpmd answers.
-func (p *testpmd) ask(command string) string {
+// Ask gives a command and returns what testpmd answers.
+func (p *Process) Ask(command string) string {
 	p.t.Helper()
 	before := len(p.out.String())
-	p.do(command)
+	p.Do(command)
 	// The prompt comes back with the echo of the next command.
 	mark := fmt.Sprintf("no-such-command-%d", before)
-	p.do(mark)
-	p.expect(mark)
+	p.Do(mark)
+	p.Expect(mark)
 	answer, _, _ := strings.Cut(p.out.String()[before:], mark)
 	return answer
 }
 
-// statistic returns one of the numbers of "show port stats".
-func (p *testpmd) statistic(port int, name string) int {
+// Statistic returns one of the numbers of "show port stats".
+func (p *Process) Statistic(port int, name string) int {
 	p.t.Helper()
-	m := regexp.MustCompile(name + `: *(\d+)`).FindStringSubmatch(p.ask(fmt.Sprintf("show port stats %d", port)))
+	m := regexp.MustCompile(name + `: *(\d+)`).FindStringSubmatch(p.Ask(fmt.Sprintf("show port stats %d", port)))
 	if m == nil {
 		return -1
 	}
@@ -196,8 +199,8 @@ func (p *testpmd) statistic(port int, name string) int {
 	return n
 }
 
-// kill ends testpmd as a crash does.
-func (p *testpmd) kill() {
+// Kill ends testpmd as a crash does.
+func (p *Process) Kill() {
 	select {
 	case <-p.done:
 		return
@@ -207,15 +210,15 @@ func (p *testpmd) kill() {
 	<-p.done
 }
 
-// quit ends testpmd in order.
-func (p *testpmd) quit() {
+// Quit ends testpmd in order.
+func (p *Process) Quit() {
 	p.t.Helper()
-	p.do("stop")
-	p.do("quit")
+	p.Do("stop")
+	p.Do("quit")
 	select {
 	case <-p.done:
-	case <-time.After(patience):
+	case <-time.After(Patience):
 		p.t.Error("testpmd does not quit")
-		p.kill()
+		p.Kill()
 	}
 }

@@ -1,0 +1,143 @@
+package vhost_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/ci/testpmd"
+	"github.com/trapeze-nic/trapeze/ethernet"
+)
+
+var rings = []string{"split", "packed"}
+
+// echo sends count frames, numbered from first on, and checks those that come back. At most
+// 256 are under way, so that neither side drops any.
+func echo(t *testing.T, pool *ethernet.Pool, q ethernet.Queue, first, count int, wait bool) {
+	t.Helper()
+	over := patience()
+	frames := make([]ethernet.Frame, 32)
+	want := make([]byte, 1514)
+	sent, received := first, first
+	for received < first+count {
+		if over() {
+			t.Fatalf("%d frames were sent, %d came back", sent-first, received-first)
+		}
+		n := q.Cache().Alloc(frames[:min(len(frames), first+count-sent, 256-(sent-received))])
+		for i := range n {
+			frames[i].Length = uint16(lengthOf(sent + i))
+			fill(pool.Bytes(frames[i]), sent+i)
+		}
+		taken, err := q.Send(frames[:n])
+		if err != nil {
+			t.Fatal(err)
+		}
+		sent += taken
+		q.Cache().Free(frames[taken:n])
+		if n, err = q.Receive(frames); err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range frames[:n] {
+			fill(want[:lengthOf(received)], received)
+			if !bytes.Equal(pool.Bytes(f), want[:lengthOf(received)]) {
+				t.Fatalf("frame %d: %d bytes differ from those sent", received, f.Length)
+			}
+			received++
+		}
+		q.Cache().Free(frames[:n])
+		if n == 0 && wait {
+			if err := q.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// TestEcho has testpmd send everything back.
+func TestEcho(t *testing.T) {
+	needsTestpmd(t)
+	for _, ring := range rings {
+		for _, interrupts := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, interrupts %v", ring, interrupts), func(t *testing.T) {
+				socket := socketPath(t)
+				pmd := backEnd(t, socket, testpmd.Options{Mode: "io"})
+				p, pool := newPort(t, socket, ring, ethernet.Config{Interrupts: interrupts})
+				pmd.Do("start")
+				echo(t, pool, p.Queue(0), 0, 20000, interrupts)
+				c := p.Counters().Queues[0]
+				if c.ReceivedFrames != 20000 || c.SentFrames != 20000 || c.ReceivedBytes != c.SentBytes || c.BadLengths+c.Unended+c.Lost+c.Restarts != 0 {
+					t.Errorf("%+v", c)
+				}
+				if interrupts && c.Interrupts == 0 {
+					t.Error("no interrupts")
+				}
+				if l, err := p.Link(); err != nil || !l.Up {
+					t.Errorf("%+v, %v", l, err)
+				}
+			})
+		}
+	}
+}
+
+// TestQueues sends by two queues. testpmd sends what it has from one back by the same.
+func TestQueues(t *testing.T) {
+	needsTestpmd(t)
+	for _, ring := range rings {
+		t.Run(ring, func(t *testing.T) {
+			socket := socketPath(t)
+			pmd := backEnd(t, socket, testpmd.Options{Mode: "io", Queues: 2})
+			p, pool := newPort(t, socket, ring, ethernet.Config{Queues: 2})
+			pmd.Do("start")
+			for round := range 3 {
+				echo(t, pool, p.Queue(0), 1000*round, 1000, false)
+				echo(t, pool, p.Queue(1), 1000*round, 1000, false)
+			}
+		})
+	}
+}
+
+// TestRestart restarts the port while testpmd runs, and when another one has taken its place.
+func TestRestart(t *testing.T) {
+	needsTestpmd(t)
+	for _, ring := range rings {
+		t.Run(ring, func(t *testing.T) {
+			socket := socketPath(t)
+			pmd := backEnd(t, socket, testpmd.Options{Mode: "io"})
+			p, pool := newPort(t, socket, ring, ethernet.Config{})
+			pmd.Do("start")
+			for round := range 3 {
+				echo(t, pool, p.Queue(0), 0, 2000, false)
+				if err := p.Restart(t.Context()); err != nil {
+					t.Fatalf("restart %d: %v", round, err)
+				}
+			}
+			pmd.Kill()
+			over := patience()
+			for {
+				_, err := p.Queue(0).Receive(make([]ethernet.Frame, 1))
+				if errors.Is(err, ethernet.ErrDeviceGone) {
+					break
+				}
+				if err != nil || over() {
+					t.Fatalf("the back end has ended: %v", err)
+				}
+			}
+			if err := p.Restart(t.Context()); err == nil {
+				t.Fatal("restarted without a back end")
+			}
+			pmd = backEnd(t, socket, testpmd.Options{Mode: "io"})
+			over = patience()
+			for err := p.Restart(t.Context()); err != nil; err = p.Restart(t.Context()) {
+				if over() {
+					t.Fatal(err)
+				}
+			}
+			pmd.Do("start")
+			echo(t, pool, p.Queue(0), 0, 2000, false)
+			if n := p.Counters().Restarts; n != 4 {
+				t.Errorf("%d restarts, want 4", n)
+			}
+		})
+	}
+}

@@ -1,0 +1,438 @@
+package igb_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/internal/vfio/qemutest"
+	"github.com/trapeze-nic/trapeze/vfio/qtest"
+)
+
+// The tests below run the driver on QEMU's 82576. They are skipped where there is no QEMU.
+
+// qemu is a port on QEMU's model, and the socket at the other end of its cable.
+type qemu struct {
+	t       testing.TB
+	machine *qtest.Machine
+	port    ethernet.Port
+	wire    *net.UDPConn
+	to      netip.AddrPort
+}
+
+func openQEMU(t testing.TB, c ethernet.Config) *qemu {
+	t.Helper()
+	m := qemutest.Start(t, "igb,mac=02:00:00:00:00:01")
+	wire, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { wire.Close() })
+	if err := m.Connect(0, netip.MustParseAddrPort(wire.LocalAddr().String())); err != nil {
+		t.Fatal(err)
+	}
+	d, err := m.Open(contextFor(t), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := ethernet.New(contextFor(t), d, config(t, c))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	q := &qemu{t, m, p, wire, m.NetAddr(0)}
+	q.waitLink()
+	return q
+}
+
+func (q *qemu) waitLink() {
+	q.t.Helper()
+	if link, err := ethernet.WaitLink(contextFor(q.t), q.port); err != nil || link.Speed != 1000 || !link.FullDuplex {
+		q.t.Fatalf("link %+v, %v", link, err)
+	}
+}
+
+// arrive puts a frame on the wire.
+func (q *qemu) arrive(b []byte) {
+	q.t.Helper()
+	if _, err := q.wire.WriteToUDPAddrPort(b, q.to); err != nil {
+		q.t.Fatal(err)
+	}
+}
+
+// left takes a frame that was sent from the wire.
+func (q *qemu) left() []byte {
+	q.t.Helper()
+	b := make([]byte, 65536)
+	q.wire.SetReadDeadline(time.Now().Add(patience))
+	n, err := q.wire.Read(b)
+	if err != nil {
+		q.t.Fatal(err)
+	}
+	return b[:n]
+}
+
+// receive waits for one frame in a queue.
+func (q *qemu) receive(queue int) (ethernet.Frame, []byte) {
+	q.t.Helper()
+	rx, ctx := q.port.Queue(queue), contextFor(q.t)
+	frames := make([]ethernet.Frame, 1)
+	for {
+		n, err := rx.Receive(frames)
+		if err != nil {
+			q.t.Fatal(err)
+		}
+		if n == 1 {
+			b := append([]byte(nil), rx.Cache().Pool().Bytes(frames[0])...)
+			rx.Cache().Free(frames)
+			return frames[0], b
+		}
+		if err := rx.Wait(ctx); err != nil {
+			q.t.Fatal(err)
+		}
+	}
+}
+
+// passes says whether a frame gets through the filters: a broadcast that follows it does.
+func (q *qemu) passes(b []byte) bool {
+	q.t.Helper()
+	q.arrive(b)
+	q.arrive(frame(ethernet.MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, 99))
+	_, got := q.receive(0)
+	if len(got) == 99 && got[0] == 0xff {
+		return false
+	}
+	if _, last := q.receive(0); len(last) != 99 || last[0] != 0xff {
+		q.t.Fatalf("got % x, then % x", got, last)
+	}
+	return true
+}
+
+func TestQEMU(t *testing.T) {
+	q := openQEMU(t, ethernet.Config{ReceiveDescriptors: 64, SendDescriptors: 64})
+	if i := q.port.Info(); i.MAC != own || i.Model != "82576" {
+		t.Errorf("info %+v", i)
+	}
+	// Several times around the rings, all lengths that there are at the edges.
+	count, total := uint64(0), uint64(0)
+	for i := range 150 {
+		n := []int{60, 61, 1513, 1514, 64 + i*9}[i%5]
+		data := frame(own, n)
+		q.arrive(data)
+		f, got := q.receive(0)
+		if !bytes.Equal(got, data) || f.Flags != 0 {
+			t.Fatalf("frame %d, %+v: got % x", i, f, got)
+		}
+		send(t, q.port, 0, data, nil)
+		if got := q.left(); !bytes.Equal(got, data) {
+			t.Fatalf("frame %d: sent % x", i, got)
+		}
+		count++
+		total += uint64(n)
+	}
+	send(t, q.port, 0, frame(own, 14), nil)
+	if got := q.left(); len(got) < 14 || len(got) > 60 || !bytes.Equal(got[:14], frame(own, 14)) {
+		t.Errorf("a header alone was sent as % x", got)
+	}
+	eventually(t, "all is sent", func() bool {
+		n, err := q.port.Queue(0).Unsent()
+		return n == 0 && err == nil
+	})
+	c := q.port.Counters()
+	if qc := c.Queues[0]; qc.ReceivedFrames != count || qc.ReceivedBytes != total || qc.SentFrames != count+1 || qc.Restarts != 0 {
+		t.Errorf("counted %+v", qc)
+	}
+	if d := c.Device; d == nil || d.ReceivedFrames != count || d.SentFrames != count+1 || d.ReceivedBytes < total {
+		t.Errorf("the device counted %+v", d)
+	}
+}
+
+// TestQEMUBursts has bursts fill the rings.
+func TestQEMUBursts(t *testing.T) {
+	q := openQEMU(t, ethernet.Config{ReceiveDescriptors: 64, SendDescriptors: 64})
+	for round := range 20 {
+		frames := make([]ethernet.Frame, 40)
+		tx := q.port.Queue(0)
+		tx.Cache().Alloc(frames)
+		for i := range frames {
+			data := frame(own, 60+round+i)
+			frames[i].Length = uint16(len(data))
+			copy(tx.Cache().Pool().Bytes(frames[i]), data)
+		}
+		if n, err := tx.Send(frames); n != len(frames) || err != nil {
+			t.Fatalf("round %d: sent %d, %v", round, n, err)
+		}
+		for i := range frames {
+			if got := q.left(); !bytes.Equal(got, frame(own, 60+round+i)) {
+				t.Fatalf("round %d: frame %d is % x", round, i, got)
+			}
+		}
+		for i := range 40 {
+			q.arrive(frame(own, 60+i))
+		}
+		for i := range 40 {
+			if _, got := q.receive(0); !bytes.Equal(got, frame(own, 60+i)) {
+				t.Fatalf("round %d: frame %d is % x", round, i, got)
+			}
+		}
+	}
+}
+
+func TestQEMUFilters(t *testing.T) {
+	q := openQEMU(t, ethernet.Config{})
+	testFilters(t, q.port, q.passes)
+}
+
+func TestQEMURestart(t *testing.T) {
+	q := openQEMU(t, ethernet.Config{ReceiveDescriptors: 64})
+	group := ethernet.MAC{1, 0, 0x5e, 1, 2, 3}
+	if err := q.port.SetMulticast([]ethernet.MAC{group}); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := q.port.Restart(contextFor(t)); err != nil {
+			t.Fatal(err)
+		}
+		q.waitLink()
+		if !q.passes(frame(group, 200)) {
+			t.Error("the filter is not what it was")
+		}
+		send(t, q.port, 0, frame(own, 300), nil)
+		if got := q.left(); !bytes.Equal(got, frame(own, 300)) {
+			t.Errorf("sent % x", got)
+		}
+	}
+	if n := q.port.Counters().Restarts; n != 3 {
+		t.Errorf("counted %d restarts", n)
+	}
+}
+
+func TestQEMUReopen(t *testing.T) {
+	m := qemutest.Start(t, "igb")
+	pool := newPool(t, ethernet.PoolConfig{})
+	for range 3 {
+		d, err := m.Open(contextFor(t), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := ethernet.New(contextFor(t), d, config(t, ethernet.Config{Pool: pool}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if n := pool.Free(); n != 4096 {
+			t.Errorf("%d buffers are back", n)
+		}
+	}
+}
+
+func TestQEMUJumbo(t *testing.T) {
+	pool := newPool(t, ethernet.PoolConfig{Buffers: 256, Size: 9216})
+	q := openQEMU(t, ethernet.Config{Pool: pool, MTU: 9000, ReceiveDescriptors: 64})
+	for _, n := range []int{60, 1514, 1519, 9014} {
+		data := frame(own, n)
+		if !q.passes(data) {
+			t.Errorf("%d bytes did not come", n)
+		}
+		send(t, q.port, 0, data, nil)
+		if got := q.left(); !bytes.Equal(got, data) {
+			t.Errorf("%d bytes were sent as %d", n, len(got))
+		}
+	}
+	if q.passes(frame(own, 9100)) {
+		t.Error("a frame longer than the MTU came")
+	}
+}
+
+func TestQEMUInterrupts(t *testing.T) {
+	q := openQEMU(t, ethernet.Config{Interrupts: true, Moderation: 100 * time.Microsecond})
+	if n := q.port.Info().Vectors; n != 1 {
+		t.Fatalf("%d vectors", n)
+	}
+	for i := range 50 {
+		go func() {
+			time.Sleep(time.Duration(i%10) * time.Millisecond)
+			_, _ = q.wire.WriteToUDPAddrPort(frame(own, 60+i), q.to)
+		}()
+		if _, got := q.receive(0); len(got) != 60+i {
+			t.Fatalf("frame %d has %d bytes", i, len(got))
+		}
+	}
+	if n := q.port.Counters().Queues[0].Interrupts; n < 5 {
+		t.Errorf("%d interrupts", n)
+	}
+}
+
+// TestQEMUQueues has flows spread over four queues, each frame of a flow in the same, and
+// what is not IP in queue 0.
+func TestQEMUQueues(t *testing.T) {
+	q := openQEMU(t, ethernet.Config{Queues: 4, ReceiveDescriptors: 64})
+	used := map[int]int{}
+	for flow := range 24 {
+		queue := -1
+		for range 3 {
+			q.arrive(udp4(own, 1000+flow, 40))
+			at, f := q.anywhere()
+			if f.Flags&ethernet.Hashed == 0 || int(f.Hash)&127%4 != at {
+				t.Errorf("hash %#x in queue %d", f.Hash, at)
+			}
+			if queue >= 0 && at != queue {
+				t.Errorf("flow %d is in queues %d and %d", flow, queue, at)
+			}
+			queue = at
+		}
+		used[queue]++
+	}
+	if len(used) != 4 {
+		t.Errorf("queues in use: %v", used)
+	}
+	q.arrive(frame(own, 60))
+	if at, f := q.anywhere(); at != 0 || f.Flags&ethernet.Hashed != 0 {
+		t.Errorf("a frame that is not IP is in queue %d, %+v", at, f)
+	}
+	for i := range 4 {
+		send(t, q.port, i, frame(own, 100+i), nil)
+		if got := q.left(); len(got) != 100+i {
+			t.Errorf("queue %d sent % x", i, got)
+		}
+	}
+}
+
+// anywhere waits for a frame in any queue.
+func (q *qemu) anywhere() (int, ethernet.Frame) {
+	q.t.Helper()
+	frames := make([]ethernet.Frame, 1)
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(100 * time.Microsecond) {
+		for i := range q.port.Info().Config.Queues {
+			n, err := q.port.Queue(i).Receive(frames)
+			if err != nil {
+				q.t.Fatal(err)
+			}
+			if n == 1 {
+				q.port.Queue(i).Cache().Free(frames)
+				return i, frames[0]
+			}
+		}
+	}
+	q.t.Fatal("no frame came")
+	return 0, ethernet.Frame{}
+}
+
+func TestQEMUOffloads(t *testing.T) {
+	q := openQEMU(t, ethernet.Config{Offloads: ethernet.OffloadAll})
+	good := udp4(own, 7, 100)
+	q.arrive(good)
+	f, _ := q.receive(0)
+	if want := ethernet.IPSumGood | ethernet.L4SumGood | ethernet.Hashed; f.Flags != want {
+		t.Errorf("flags %#x, want %#x", f.Flags, want)
+	}
+	bad := append([]byte(nil), good...)
+	bad[24]++ // of the header's checksum
+	bad[60]++
+	q.arrive(bad)
+	if f, _ = q.receive(0); f.Flags&(ethernet.IPSumBad|ethernet.L4SumBad) != ethernet.IPSumBad|ethernet.L4SumBad {
+		t.Errorf("flags %#x of bad sums", f.Flags)
+	}
+
+	// Tags.
+	tagged := append(append(append([]byte(nil), good[:12]...), 0x81, 0, 0x20, 5), good[12:]...)
+	q.arrive(tagged)
+	f, got := q.receive(0)
+	if f.Flags&ethernet.VLANTagged == 0 || f.VLAN != 0x2005 || !bytes.Equal(got, good) {
+		t.Errorf("%+v: % x", f, got)
+	}
+	send(t, q.port, 0, good, func(f *ethernet.Frame) { f.Flags, f.VLAN = ethernet.VLANTagged, 0x2005 })
+	if got := q.left(); !bytes.Equal(got, tagged) {
+		t.Errorf("sent % x, want % x", got, tagged)
+	}
+
+	// Checksums that the device computes.
+	blank := append([]byte(nil), good...)
+	blank[24], blank[25] = 0, 0
+	binary.BigEndian.PutUint16(blank[40:], pseudo(blank[26:34], 17, len(blank)-34))
+	send(t, q.port, 0, blank, func(f *ethernet.Frame) { f.Flags, f.L2, f.L3 = ethernet.SumIPv4|ethernet.SumUDP, 14, 20 })
+	if got := q.left(); !bytes.Equal(got, good) {
+		t.Errorf("sent % x, want % x", got, good)
+	}
+}
+
+// TestQEMUSegments has a long TCP segment cut into frames.
+func TestQEMUSegments(t *testing.T) {
+	pool := newPool(t, ethernet.PoolConfig{Size: 16384, Buffers: 256})
+	q := openQEMU(t, ethernet.Config{Pool: pool, ReceiveDescriptors: 64, Offloads: ethernet.OffloadAll})
+	const payload, segment = 10000, 1400
+	b := make([]byte, 54+payload)
+	copy(b, udp4(own, 7, 40)[:34])
+	binary.BigEndian.PutUint16(b[16:], uint16(len(b)-14))
+	b[23] = 6 // TCP
+	b[34+12], b[34+13] = 5<<4, 0x18
+	for i := range payload {
+		b[54+i] = byte(i * 3)
+	}
+	binary.BigEndian.PutUint16(b[24:], 0)
+	binary.BigEndian.PutUint16(b[50:], pseudo(b[26:34], 6, len(b)-34))
+	send(t, q.port, 0, b, func(f *ethernet.Frame) {
+		f.Flags, f.L2, f.L3, f.L4, f.Segment = ethernet.SumIPv4|ethernet.SumTCP, 14, 20, 20, segment
+	})
+	var all []byte
+	for len(all) < payload {
+		got := q.left()
+		if len(got) > 54+segment || sum(got[14:34]) != 0xffff || binary.BigEndian.Uint16(got[16:]) != uint16(len(got)-14) {
+			t.Fatalf("a frame of %d bytes, % x", len(got), got[:54])
+		}
+		if at := binary.BigEndian.Uint32(got[38:]); at != uint32(len(all)) {
+			t.Fatalf("sequence number %d, want %d", at, len(all))
+		}
+		with := append(append([]byte(nil), got[26:34]...), 0, 6, byte((len(got)-34)>>8), byte(len(got)-34))
+		if s := sum(append(with, got[34:]...)); s != 0xffff {
+			t.Errorf("the TCP checksum of a segment is wrong by %#x", s)
+		}
+		all = append(all, got[54:]...)
+	}
+	if !bytes.Equal(all, b[54:]) {
+		t.Error("the payload is another")
+	}
+}
+
+func TestQEMULink(t *testing.T) {
+	q := openQEMU(t, ethernet.Config{})
+	for range 3 {
+		if err := q.machine.SetLink(contextFor(t), 0, false); err != nil {
+			t.Fatal(err)
+		}
+		if link, err := q.port.Link(); err != nil || link.Up {
+			t.Errorf("link %+v, %v", link, err)
+		}
+		if err := q.machine.SetLink(contextFor(t), 0, true); err != nil {
+			t.Fatal(err)
+		}
+		q.waitLink()
+		if !q.passes(frame(own, 80)) {
+			t.Error("no frame after the link was down")
+		}
+	}
+}
+
+func TestQEMURemoved(t *testing.T) {
+	q := openQEMU(t, ethernet.Config{})
+	if err := q.machine.Unplug(contextFor(t), 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := q.port.Link(); !errors.Is(err, ethernet.ErrDeviceGone) {
+		t.Errorf("link: %v", err)
+	}
+	if _, err := q.port.Queue(0).Receive(make([]ethernet.Frame, 1)); !errors.Is(err, ethernet.ErrDeviceGone) {
+		t.Errorf("receive: %v", err)
+	}
+}

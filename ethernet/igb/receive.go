@@ -1,0 +1,114 @@
+package igb
+
+import (
+	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/internal/vfio/mmio"
+)
+
+// Receive implements ethernet.Queue.
+func (q *queue) Receive(frames []ethernet.Frame) (int, error) {
+	q.lock.Lock()
+	if err := q.down(); err != nil {
+		q.lock.Unlock()
+		return 0, err
+	}
+	n := q.take(frames)
+	q.lock.Unlock()
+	return n, nil
+}
+
+// take takes frames out of the receive ring and puts empty buffers in their place. The
+// lock is held.
+func (q *queue) take(frames []ethernet.Frame) int {
+	r := &q.receive
+	descriptors := r.descriptors
+	mask := uint32(len(descriptors) - 1)
+	most, done := uint32(min(len(frames), len(descriptors)-1)), uint32(0)
+	for done < most && descriptors[(r.next+done)&mask].status()&rxDone != 0 {
+		done++
+	}
+	if done == 0 {
+		return 0
+	}
+	mmio.FromDevice()
+	empty := q.cache.TakeAll(int(done))
+	if len(empty) == 0 {
+		q.counters.noBuffers.Add(1)
+		return 0
+	}
+
+	n, bytes, at := 0, uint64(0), r.next
+	rejected := len(empty) // from here on, frames has those that are dropped
+	for _, fresh := range empty {
+		d := &descriptors[at&mask]
+		status := d.high
+		f := ethernet.Frame{Buffer: r.buffers[at&mask], Offset: q.headroom, Length: uint16(status >> rxLengthShift)}
+		good := status&(rxEnd|rxError) == rxEnd && uint32(f.Length)-ethernet.HeaderSize <= q.maxFrame-ethernet.HeaderSize && !r.unended
+		if status&rxVLAN != 0 {
+			f.VLAN, f.Flags = uint16(status>>rxVLANShift), ethernet.VLANTagged
+		}
+		if r.hashes && d.low&rxHashType != 0 {
+			f.Hash = uint32(d.low >> 32)
+			f.Flags |= ethernet.Hashed
+		}
+		if r.sums {
+			f.Flags |= verdict(status)
+		}
+		*d = received{low: q.address(fresh, q.headroom)}
+		r.buffers[at&mask] = fresh
+		at++
+		if good {
+			frames[n] = f
+			bytes += uint64(f.Length)
+			n++
+		} else {
+			q.reject(status)
+			rejected--
+			frames[rejected] = f
+		}
+	}
+	if rejected < len(empty) { // not before: empty is in the cache
+		q.cache.Free(frames[rejected:len(empty)])
+	}
+	r.next = at & mask
+	q.counters.receivedFrames.Add(uint64(n))
+	q.counters.receivedBytes.Add(bytes)
+	if err := r.tail.Ring((r.next - 1) & mask); err != nil {
+		q.port.fail(err)
+	}
+	return n
+}
+
+// reject counts a frame, or a part of one, that is dropped.
+func (q *queue) reject(status uint64) {
+	r := &q.receive
+	switch {
+	case r.unended || status&rxEnd == 0:
+		if !r.unended {
+			q.counters.unended.Add(1)
+		}
+		r.unended = status&rxEnd == 0
+	case status&rxError != 0:
+		q.counters.receiveErrors.Add(1)
+	default:
+		q.counters.badLengths.Add(1)
+	}
+}
+
+// verdict says what the device found of checksums.
+func verdict(status uint64) (v ethernet.Flags) {
+	if status&rxIPChecked != 0 {
+		v = ethernet.IPSumGood
+		if status&rxIPBad != 0 {
+			v = ethernet.IPSumBad
+		}
+	}
+	if status&rxL4Checked != 0 {
+		if status&rxL4Bad != 0 {
+			v |= ethernet.L4SumBad
+		} else {
+			v |= ethernet.L4SumGood
+		}
+	}
+	return v
+}

@@ -1,0 +1,285 @@
+package igb
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/internal/vfio/mmio"
+)
+
+// Send implements ethernet.Queue.
+func (q *queue) Send(frames []ethernet.Frame) (int, error) {
+	q.lock.Lock()
+	if err := q.down(); err != nil {
+		q.lock.Unlock()
+		return 0, err
+	}
+	s := &q.send
+	size := uint32(len(s.descriptors))
+	// As long as less than a quarter is in use, buffers can wait.
+	if used := (s.tail - s.clean) & (size - 1); used >= size/4 || size-1-used < uint32(len(frames)) {
+		q.reclaim()
+	}
+	n, err := q.put(frames)
+	stalled := s.bad || n < len(frames) && err == nil && q.stalled()
+	q.lock.Unlock()
+	if stalled {
+		q.restart()
+	}
+	return n, err
+}
+
+// put writes descriptors for frames, as far as there is room, and rings. The lock is held.
+func (q *queue) put(frames []ethernet.Frame) (int, error) {
+	s := &q.send
+	descriptors := s.descriptors
+	mask := uint32(len(descriptors) - 1)
+	tail, room := s.tail, (s.clean-s.tail-1)&mask
+	last, bytes := tail, uint64(0)
+	var err error
+	n := 0
+	for ; n < len(frames) && room > 0; n++ {
+		f := &frames[n]
+		if f.Buffer >= q.buffers || uint32(f.Offset)+uint32(f.Length) > q.stride {
+			err = q.badFrame(f)
+			break
+		}
+		var options uint64
+		length := uint64(f.Length)
+		if f.Flags.Requests() != 0 || f.Segment != 0 {
+			var c sent
+			if c, options, length, err = q.offload(f); err != nil {
+				break
+			}
+			if c != s.context {
+				if room < 1+txContextLen {
+					break
+				}
+				descriptors[tail&mask], s.buffers[tail&mask] = c, noBuffer
+				s.context = c
+				s.contexts++
+				tail++
+				room--
+			}
+		} else if uint32(f.Length)-ethernet.HeaderSize > q.maxFrame-ethernet.HeaderSize {
+			err = q.badFrame(f)
+			break
+		}
+		last = tail
+		command := uint64(f.Length) | txData | txEnd | txCRC | options | length<<txPayloadShift
+		if tail&(reportEvery-1) == 0 {
+			command |= txReport
+		}
+		descriptors[tail&mask] = sent{low: q.address(f.Buffer, f.Offset), high: command}
+		s.buffers[tail&mask] = f.Buffer
+		bytes += uint64(f.Length)
+		tail++
+		room--
+	}
+	if tail != s.tail {
+		if n > 0 {
+			descriptors[last&mask].high |= txReport
+		}
+		s.tail = tail & mask
+		q.counters.sentFrames.Add(uint64(n))
+		q.counters.sentBytes.Add(bytes)
+		if werr := s.bell.Ring(s.tail); werr != nil {
+			q.port.fail(werr)
+		}
+	}
+	return n, err
+}
+
+// badFrame says what is wrong with a frame.
+func (q *queue) badFrame(f *ethernet.Frame) error {
+	switch {
+	case f.Buffer >= q.buffers:
+		return fmt.Errorf("%w: Buffer is %d, the pool has %d", ethernet.ErrBadFrame, f.Buffer, q.buffers)
+	case uint32(f.Offset)+uint32(f.Length) > q.stride:
+		return fmt.Errorf("%w: Offset %d and Length %d leave the buffer of %d bytes", ethernet.ErrBadFrame, f.Offset, f.Length, q.stride)
+	}
+	return fmt.Errorf("%w: Length is %d, want %d to %d", ethernet.ErrBadFrame, f.Length, ethernet.HeaderSize, q.maxFrame)
+}
+
+// offload returns the context that a frame needs, and the options and the length of its
+// data descriptor.
+func (q *queue) offload(f *ethernet.Frame) (c sent, options, length uint64, err error) {
+	bad := func(field string, v any) (sent, uint64, uint64, error) {
+		return sent{}, 0, 0, fmt.Errorf("%w: %s is %v, which does not go together with the rest or was not switched on", ethernet.ErrBadFrame, field, v)
+	}
+	flags := f.Flags.Requests()
+	sums := flags & (ethernet.SumIPv4 | ethernet.SumTCP | ethernet.SumUDP)
+	headers := uint32(f.L2) + uint32(f.L3)
+	length = uint64(f.Length)
+	switch {
+	case flags&^q.sends != 0 && f.Segment == 0, flags&ethernet.VLANTagged&^q.sends != 0:
+		return bad("Flags", fmt.Sprintf("%#x", uint16(f.Flags)))
+	case sums&ethernet.SumTCP != 0 && sums&ethernet.SumUDP != 0, sums&ethernet.SumIPv4 != 0 && f.Flags&ethernet.IPv6 != 0:
+		return bad("Flags", fmt.Sprintf("%#x", uint16(f.Flags)))
+	case sums != 0 && (f.L2 < ethernet.HeaderSize || f.L2 > 127):
+		return bad("L2", f.L2)
+	case sums != 0 && (f.L3 < 20 || headers > uint32(f.Length)):
+		return bad("L3", f.L3)
+	case f.Segment != 0 && (!q.segments || sums&ethernet.SumTCP == 0):
+		return bad("Segment", f.Segment)
+	case f.Segment != 0 && (f.L4 < 20 || headers+uint32(f.L4) >= uint32(f.Length)):
+		return bad("L4", f.L4)
+	case f.Segment != 0 && headers+uint32(f.L4)+uint32(f.Segment) > q.maxFrame:
+		return bad("Segment", f.Segment)
+	case f.Segment == 0 && uint32(f.Length)-ethernet.HeaderSize > q.maxFrame-ethernet.HeaderSize:
+		return sent{}, 0, 0, q.badFrame(f)
+	}
+	c.high = txContext
+	if flags&ethernet.VLANTagged != 0 {
+		c.low |= uint64(f.VLAN) << txVLANShift
+		options |= txVLAN
+	}
+	if sums != 0 {
+		c.low |= uint64(f.L3) | uint64(f.L2)<<txL2Shift
+	}
+	if f.Flags&ethernet.IPv6 == 0 && sums != 0 {
+		c.high |= txIsIPv4
+	}
+	if sums&ethernet.SumIPv4 != 0 {
+		options |= txSumIP
+	}
+	if sums&(ethernet.SumTCP|ethernet.SumUDP) != 0 {
+		options |= txSumL4
+	}
+	if sums&ethernet.SumTCP != 0 {
+		c.high |= txIsTCP
+	}
+	if f.Segment != 0 {
+		c.high |= uint64(f.L4)<<txL4Shift | uint64(f.Segment)<<txMSSShift
+		options |= txSegment
+		if c.high&txIsIPv4 != 0 {
+			options |= txSumIP
+		}
+		length -= uint64(headers) + uint64(f.L4)
+		if err := q.prepareSegments(f); err != nil {
+			return sent{}, 0, 0, err
+		}
+	}
+	return c, options, length, nil
+}
+
+// prepareSegments puts into a frame that is to be cut what the device counts on: no length
+// in the sum of the pseudo header, as it adds that of each segment, and neither length nor
+// checksum in the header of IPv4.
+func (q *queue) prepareSegments(f *ethernet.Frame) error {
+	b := q.cache.Pool().Bytes(*f)
+	if b == nil {
+		return q.badFrame(f)
+	}
+	ip, tcp := b[f.L2:], b[int(f.L2)+int(f.L3):]
+	if f.Flags&ethernet.IPv6 == 0 {
+		ip[2], ip[3], ip[10], ip[11] = 0, 0, 0, 0
+	} else {
+		ip[4], ip[5] = 0, 0
+	}
+	// One's complement: to take the length away is to add its complement.
+	sum := uint32(tcp[16])<<8 | uint32(tcp[17])
+	sum += 0xffff &^ (uint32(len(tcp)) & 0xffff)
+	sum = sum&0xffff + sum>>16
+	tcp[16], tcp[17] = byte(sum>>8), byte(sum)
+	return nil
+}
+
+// Unsent implements ethernet.Queue.
+func (q *queue) Unsent() (int, error) {
+	q.lock.Lock()
+	if err := q.down(); err != nil {
+		q.lock.Unlock()
+		return 0, err
+	}
+	q.reclaim()
+	s := &q.send
+	n := int((s.tail-s.clean)&uint32(len(s.descriptors)-1)) - int(s.contexts)
+	stalled := s.bad || n > 0 && q.stalled()
+	q.lock.Unlock()
+	if stalled {
+		q.restart()
+	}
+	return n, nil
+}
+
+// reclaim takes back the buffers of frames that have been sent. The lock is held.
+func (q *queue) reclaim() {
+	s := &q.send
+	mask := uint32(len(s.descriptors) - 1)
+	head := atomic.LoadUint32(s.head)
+	used, sent := (s.tail-s.clean)&mask, (head-s.clean)&mask
+	if head > mask || sent > used {
+		s.bad = true
+		return
+	}
+	if sent == 0 {
+		return
+	}
+	s.since = 0
+	mmio.FromDevice()
+	for sent > 0 {
+		part := min(sent, mask+1-s.clean)
+		list := s.buffers[s.clean : s.clean+part]
+		if s.contexts > 0 {
+			list = slices.DeleteFunc(list, func(b uint32) bool { return b == noBuffer })
+			s.contexts -= part - uint32(len(list))
+		}
+		q.cache.GiveAll(list)
+		s.clean = (s.clean + part) & mask
+		sent -= part
+	}
+}
+
+// stalled says whether the device has sent nothing for too long. The lock is held.
+func (q *queue) stalled() bool {
+	s, now := &q.send, time.Since(q.port.opened)
+	if s.since == 0 {
+		s.since = now
+	}
+	return now-s.since > q.port.config.Timeout
+}
+
+// restart takes the send ring from the device and gives it an empty one, unless there is
+// no link: then it is to stand still. A ring that cannot be taken back ends the port.
+func (q *queue) restart() {
+	p := q.port
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	q.lock.Lock()
+	defer q.lock.Unlock()
+	if q.down() != nil {
+		return
+	}
+	link := linkOf(p.regs.status())
+	if err := p.regs.take(); err != nil {
+		p.fail(err)
+		return
+	}
+	if !link.Up && !q.send.bad {
+		q.send.since = 0
+		return
+	}
+	why := "it stands still"
+	if q.send.bad {
+		why = "its head is where it cannot be"
+	}
+	p.log.Warn("a send ring is restarted", "queue", q.index, "why", why)
+	ctx, cancel := p.limited()
+	defer cancel()
+	base := p.family.sendBase(q.index)
+	p.regs.write(base+ringControl, sendThresholds)
+	err := q.waitRing(ctx, base, false)
+	if err == nil {
+		q.drop()
+		err = q.startSend(ctx)
+	}
+	if err != nil {
+		p.fail(err)
+		return
+	}
+	q.counters.restarts.Add(1)
+}

@@ -1,0 +1,229 @@
+package igb
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+
+	"github.com/trapeze-nic/trapeze/ethernet"
+)
+
+// virtualFunction is a virtual function: its queues are its own, all else it asks the
+// driver of its physical function for, through a mailbox of 16 words.
+type virtualFunction struct {
+	seen uint32 // bits of the mailbox's register that reading has cleared
+	own  ethernet.MAC
+	last [4]uint32 // counters when they were last read
+}
+
+// Registers of a virtual function besides those that it has as the physical one does.
+const (
+	regMailbox     = 0x0c40
+	regMailMemory  = 0x0800
+	regVFGPRC      = 0x0f10
+	regVFGPTC      = 0x0f14
+	regVFGORC      = 0x0f18
+	regVFGOTC      = 0x0f34
+	mailboxWords   = 16
+	mailRequest    = 1 << 0
+	mailAck        = 1 << 1
+	mailOurs       = 1 << 2 // we have the memory
+	mailArrived    = 1 << 4 // there is a message
+	mailAcked      = 1 << 5
+	mailResetting  = 1 << 6
+	mailResetDone  = 1 << 7
+	mailReadClears = mailArrived | mailAcked | mailResetDone
+)
+
+// Messages: the kind in the lowest byte, a parameter from bit 16 on, the verdict in the
+// highest bits.
+const (
+	messageReset       = 1
+	messageAddress     = 2
+	messageGroups      = 3
+	messageVLAN        = 4
+	messageLongest     = 5
+	messagePromiscuous = 6
+
+	messageParameter = 16
+	messageGood      = 1 << 31
+	messageBad       = 1 << 30
+
+	mostGroups = 30 // of 16 bits each, behind the first word
+)
+
+// look reads the mailbox's register without losing what reading clears.
+func (v *virtualFunction) look(r *registers) uint32 {
+	bits := r.read(regMailbox)
+	if r.err == nil && bits == allOnes {
+		r.status()
+	}
+	v.seen |= bits & mailReadClears
+	return bits | v.seen
+}
+
+// await waits until bits of the mailbox's register are set.
+func (v *virtualFunction) await(ctx context.Context, p *port, what string, bits uint32) error {
+	return p.f.Wait(ctx, what, func() (bool, error) {
+		set := v.look(&p.regs)&bits != 0
+		return set, p.regs.take()
+	})
+}
+
+// lock takes the mailbox's memory.
+func (v *virtualFunction) lock(ctx context.Context, p *port) error {
+	r := &p.regs
+	return p.f.Wait(ctx, "the mailbox to be free", func() (bool, error) {
+		r.write(regMailbox, mailOurs)
+		free := v.look(r)&mailOurs != 0
+		return free, r.take()
+	})
+}
+
+// ask sends a message and returns the answer.
+func (v *virtualFunction) ask(ctx context.Context, p *port, message ...uint32) (answer [3]uint32, err error) {
+	r := &p.regs
+	if err := v.lock(ctx, p); err != nil {
+		return answer, err
+	}
+	v.seen &^= mailArrived | mailAcked
+	for i, w := range message {
+		r.write(regMailMemory+4*uint64(i), w)
+	}
+	r.write(regMailbox, mailRequest)
+	if err := r.take(); err != nil {
+		return answer, err
+	}
+	if err := v.await(ctx, p, "the physical function to take a message", mailAcked); err != nil {
+		return answer, err
+	}
+	if err := v.await(ctx, p, "the physical function's answer", mailArrived); err != nil {
+		return answer, err
+	}
+	if err := v.lock(ctx, p); err != nil {
+		return answer, err
+	}
+	for i := range answer {
+		answer[i] = r.read(regMailMemory + 4*uint64(i))
+	}
+	r.write(regMailbox, mailAck)
+	return answer, r.take()
+}
+
+// request is ask for something that is refused or not.
+func (v *virtualFunction) request(ctx context.Context, p *port, what string, message ...uint32) error {
+	answer, err := v.ask(ctx, p, message...)
+	switch {
+	case err != nil:
+		return err
+	case answer[0]&0xff != message[0]&0xff:
+		return fmt.Errorf("%w: the physical function answers message %#x with %#x", ethernet.ErrProtocol, message[0], answer[0])
+	case answer[0]&messageBad != 0 || answer[0]&messageGood == 0:
+		return fmt.Errorf("%w: the physical function's driver refuses %s", ethernet.ErrNotSupported, what)
+	}
+	return nil
+}
+
+func (v *virtualFunction) reset(ctx context.Context, p *port) error {
+	r := &p.regs
+	r.status()
+	r.write(regEIMC, allOnes)
+	for _, base := range []uint64{p.family.receiveBase(0), p.family.sendBase(0)} {
+		r.update(base+ringControl, 0, ringEnable)
+	}
+	r.update(regCTRL, ctrlReset, 0)
+	if err := r.take(); err != nil {
+		return err
+	}
+	err := p.f.Wait(ctx, "the physical function's own reset", func() (bool, error) {
+		busy := v.look(r)&(mailResetting|mailResetDone) != 0
+		v.seen &^= mailResetDone
+		return !busy, r.take()
+	})
+	if err != nil {
+		return err
+	}
+	answer, err := v.ask(ctx, p, messageReset)
+	if err != nil {
+		return err
+	}
+	switch answer[0] {
+	case messageReset | messageGood:
+		v.own = macOf(answer[1], answer[2])
+	case messageReset | messageBad: // it has no address for us
+		v.own = ethernet.MAC{}
+	default:
+		return fmt.Errorf("%w: the physical function answers a reset with %#x", ethernet.ErrProtocol, answer[0])
+	}
+	return nil
+}
+
+// address is what the physical function's driver has for this one; without one it is
+// random.
+func (v *virtualFunction) address(context.Context, *port) (ethernet.MAC, error) {
+	if (v.own == ethernet.MAC{}) {
+		_, _ = rand.Read(v.own[:]) // never fails
+		v.own[0] = v.own[0]&^1 | 2 // one station's, administered locally
+	}
+	return v.own, nil
+}
+
+func (v *virtualFunction) configure(ctx context.Context, p *port) error {
+	if p.config.Interrupts {
+		p.regs.write(regEIAC, 1)
+		p.regs.write(regEIAM, 1)
+	}
+	if err := v.request(ctx, p, "frames of that length", messageLongest, uint32(p.config.MaxFrame()+ethernet.CRCSize)); err != nil {
+		return err
+	}
+	return v.filter(ctx, p)
+}
+
+func (*virtualFunction) enable(*port) {}
+
+// filter asks for what differs from the state after a reset. VLANs that were asked for
+// before, and are not now, stay until Restart.
+func (v *virtualFunction) filter(ctx context.Context, p *port) error {
+	f := &p.filter
+	low, high := wordsOf(f.mac)
+	if err := v.request(ctx, p, "this address", messageAddress, low, high); err != nil {
+		return err
+	}
+	groups := make([]uint32, mailboxWords)
+	n := min(len(f.groups), mostGroups)
+	groups[0] = messageGroups | uint32(n)<<messageParameter
+	for i, g := range f.groups[:n] {
+		groups[1+i/2] |= groupHash(g) << (16 * (i % 2))
+	}
+	if err := v.request(ctx, p, "these groups", groups...); err != nil {
+		return err
+	}
+	for _, id := range f.vlans {
+		if err := v.request(ctx, p, fmt.Sprintf("VLAN %d", id), messageVLAN|1<<messageParameter, uint32(id)); err != nil {
+			return err
+		}
+	}
+	switch {
+	case len(f.groups) > mostGroups && !f.promiscuous:
+		return v.request(ctx, p, "all groups, in place of more than 30", messagePromiscuous|2<<messageParameter)
+	case f.promiscuous:
+		return v.request(ctx, p, "promiscuous mode", messagePromiscuous|3<<messageParameter)
+	}
+	return nil
+}
+
+func (*virtualFunction) route(p *port, queue, vector int) { physical{}.route(p, queue, vector) }
+
+func (v *virtualFunction) count(p *port) {
+	d := &p.device
+	for i, c := range []struct {
+		register uint64
+		to       *uint64
+	}{
+		{regVFGPRC, &d.ReceivedFrames}, {regVFGPTC, &d.SentFrames}, {regVFGORC, &d.ReceivedBytes}, {regVFGOTC, &d.SentBytes},
+	} {
+		now := p.regs.read(c.register)
+		*c.to += uint64(now - v.last[i]) // they wrap
+		v.last[i] = now
+	}
+}

@@ -1,0 +1,230 @@
+package fakeigb
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// window is memory of the host that the device has looked up.
+type window struct {
+	iova  uint64
+	bytes []byte
+}
+
+// at returns n bytes of host memory; nil, and a stray, if nothing is mapped there or the
+// device is no bus master.
+func (d *Device) at(w *window, iova uint64, n int) []byte {
+	if iova >= w.iova && iova-w.iova <= uint64(len(w.bytes)) && uint64(n) <= uint64(len(w.bytes))-(iova-w.iova) {
+		return w.bytes[iova-w.iova:][:n]
+	}
+	if d.config[4]&4 == 0 {
+		d.log.Strays = append(d.log.Strays, fmt.Sprintf("%d bytes at %#x, without being bus master", n, iova))
+		return nil
+	}
+	for at, m := range d.dma {
+		if iova >= at && iova-at < m.Size() && uint64(n) <= m.Size()-(iova-at) {
+			*w = window{at, m.Bytes()}
+			return w.bytes[iova-at:][:n]
+		}
+	}
+	d.log.Strays = append(d.log.Strays, fmt.Sprintf("%d bytes at %#x, where nothing is mapped", n, iova))
+	return nil
+}
+
+// address reads an address from two registers.
+func (d *Device) address(low uint64) uint64 {
+	return uint64(d.Get(low+4))<<32 | uint64(d.Get(low))
+}
+
+// Sent is a frame that was sent.
+type Sent struct {
+	Queue int
+	Bytes []byte
+	// Descriptor, and Context if there was one, as the driver wrote them.
+	Descriptor, Context [2]uint64
+}
+
+// sendAll takes what a send ring holds. mu is held, or nobody else has the device.
+func (d *Device) sendAll(queue int) {
+	o, r := 0x40*uint64(queue), &d.rings[queue]
+	slots := d.Get(TDLEN+o) / 16
+	if d.Get(TXDCTL+o)&(1<<25) == 0 || !d.virtual() && d.Get(TCTL)&2 == 0 || slots == 0 {
+		return
+	}
+	head, tail := d.Get(TDH+o), d.Get(TDT+o)
+	if head == tail || tail >= slots {
+		return
+	}
+	ring := d.at(&r.send, d.address(TDBAL+o), int(16*slots))
+	if ring == nil {
+		return
+	}
+	le := binary.LittleEndian
+	report := false
+	var memory window
+	for ; head != tail; head = (head + 1) % slots {
+		low, high := le.Uint64(ring[16*head:]), le.Uint64(ring[16*head+8:])
+		report = report || high&(1<<27) != 0
+		if high>>20&3 == 2 {
+			r.contexts[0] = [2]uint64{low, high}
+			continue
+		}
+		d.set(GPTC, d.Get(GPTC)+1)
+		if d.OnSend == nil {
+			continue
+		}
+		if b := d.at(&memory, low, int(high&0xffff)); b != nil {
+			d.OnSend(Sent{queue, append([]byte(nil), b...), [2]uint64{low, high}, r.contexts[0]})
+		}
+	}
+	d.set(TDH+o, head)
+	if report {
+		d.ReportHead(queue, head)
+		if c := d.cause(queue, true); c != 0 {
+			d.raise(c)
+		}
+	}
+}
+
+// ReportHead writes how far a send ring is to where the driver wants it, inside With.
+func (d *Device) ReportHead(queue int, head uint32) {
+	at := d.address(TDWBAL + 0x40*uint64(queue))
+	if at&1 == 0 {
+		return
+	}
+	if b := d.at(&window{}, at&^3, 4); b != nil {
+		binary.LittleEndian.PutUint32(b, head)
+	}
+}
+
+// Status bits of received descriptors.
+const (
+	Done, End, VLAN             = 1 << 0, 1 << 1, 1 << 3
+	L4Checked, IPChecked        = 1 << 5, 1 << 6
+	L4Bad, IPBad, Error  uint64 = 1 << 29, 1 << 30, 1 << 31
+)
+
+// Complete writes a descriptor back into a receive ring, whatever it says, inside With. It
+// returns the address of the buffer; ok is false if the ring is empty.
+func (d *Device) Complete(queue int, low, high uint64) (buffer uint64, ok bool) {
+	o, r := 0x40*uint64(queue), &d.rings[queue]
+	slots, head := d.Get(RDLEN+o)/16, d.Get(RDH+o)
+	if d.Get(RXDCTL+o)&(1<<25) == 0 || slots == 0 || head == d.Get(RDT+o) {
+		return 0, false
+	}
+	ring := d.at(&r.receive, d.address(RDBAL+o), int(16*slots))
+	if ring == nil {
+		return 0, false
+	}
+	le := binary.LittleEndian
+	buffer = le.Uint64(ring[16*head:])
+	le.PutUint64(ring[16*head:], low)
+	le.PutUint64(ring[16*head+8:], high)
+	d.set(RDH+o, (head+1)%slots)
+	return buffer, true
+}
+
+// Unposted writes the one descriptor of a ring that the device does not have, as the tail
+// points to it, inside With.
+func (d *Device) Unposted(queue int, low, high uint64) {
+	o := 0x40 * uint64(queue)
+	if ring := d.at(&d.rings[queue].receive, d.address(RDBAL+o), int(d.Get(RDLEN+o))); ring != nil {
+		at := ring[16*d.Get(RDT+o):]
+		binary.LittleEndian.PutUint64(at, low)
+		binary.LittleEndian.PutUint64(at[8:], high)
+	}
+}
+
+// Again writes the descriptor before the next one back once more, inside With.
+func (d *Device) Again(queue int, low, high uint64) {
+	o := 0x40 * uint64(queue)
+	slots := d.Get(RDLEN+o) / 16
+	head := (d.Get(RDH+o) + slots - 1) % slots
+	if ring := d.at(&d.rings[queue].receive, d.address(RDBAL+o), int(16*slots)); ring != nil {
+		binary.LittleEndian.PutUint64(ring[16*head:], low)
+		binary.LittleEndian.PutUint64(ring[16*head+8:], high)
+	}
+}
+
+// Deliver puts a frame into a receive ring, whatever the filters say, with more status
+// bits and the upper words of the descriptor. It reports whether there was room.
+func (d *Device) Deliver(queue int, frame []byte, status uint64, vlan uint16, low uint64) (delivered bool) {
+	d.With(func() {
+		size := int(d.Get(SRRCTL+0x40*uint64(queue))&0x7f) * 1024
+		if size == 0 {
+			return
+		}
+		for {
+			n := min(len(frame), size)
+			high := Done | status | uint64(n)<<32 | uint64(vlan)<<48
+			if n == len(frame) {
+				high |= End
+			}
+			// The frame is written first, and the descriptor handed over with it: the driver
+			// looks when it likes.
+			o := 0x40 * uint64(queue)
+			slots, head := d.Get(RDLEN+o)/16, d.Get(RDH+o)
+			if d.Get(RXDCTL+o)&(1<<25) == 0 || slots == 0 || head == d.Get(RDT+o) {
+				d.set(RQDPC0+o, d.Get(RQDPC0+o)+1)
+				return
+			}
+			ring := d.at(&d.rings[queue].receive, d.address(RDBAL+o), int(16*slots))
+			if ring == nil {
+				return
+			}
+			if b := d.at(&window{}, binary.LittleEndian.Uint64(ring[16*head:]), size); b != nil {
+				copy(b, frame[:n])
+			}
+			d.Complete(queue, low, high)
+			if frame = frame[n:]; len(frame) == 0 {
+				break
+			}
+		}
+		delivered = true
+		d.set(GPRC, d.Get(GPRC)+1)
+		if c := d.cause(queue, false); c != 0 {
+			d.raise(c)
+		}
+	})
+	return delivered
+}
+
+// Fill completes all that a receive ring holds, without writing frames, as frames of a
+// length; it is for a device that is mapped, and for one goroutine.
+func (d *Device) Fill(queue int, length uint16, most int) {
+	o, r := 0x40*uint64(queue), &d.rings[queue]
+	slots := d.Get(RDLEN+o) / 16
+	ring := d.at(&r.receive, d.address(RDBAL+o), int(16*slots))
+	if ring == nil {
+		return
+	}
+	le := binary.LittleEndian
+	head, tail := d.Get(RDH+o), d.Get(RDT+o)
+	high := Done | End | uint64(length)<<32
+	for ; head != tail && most > 0; most-- {
+		at := ring[16*head:][:16]
+		le.PutUint64(at, 0)
+		le.PutUint64(at[8:], high)
+		head = (head + 1) & (slots - 1)
+	}
+	d.set(RDH+o, head)
+}
+
+// Drain says that all of a send ring was sent; it is for a device that is mapped, and for
+// one goroutine.
+func (d *Device) Drain(queue int) {
+	o := 0x40 * uint64(queue)
+	tail := d.Get(TDT + o)
+	d.set(TDH+o, tail)
+	if b := d.at(&d.rings[queue].send, d.address(TDWBAL+o)&^3, 4); b != nil {
+		binary.LittleEndian.PutUint32(b, tail)
+	}
+}
+
+// Refill is what the driver does to a receive ring, at its least: the tail follows the
+// head. It is for measuring what Fill takes.
+func (d *Device) Refill(queue int) {
+	o := 0x40 * uint64(queue)
+	slots := d.Get(RDLEN+o) / 16
+	d.set(RDT+o, (d.Get(RDH+o)+slots-1)%slots)
+}

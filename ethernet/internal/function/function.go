@@ -1,0 +1,193 @@
+// Package function is what every driver of a PCI function below ethernet needs: its
+// configuration space, its registers, memory for DMA, interrupt vectors, and an end in
+// the right order.
+package function
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+// Function is a PCI function that a driver has. Its methods are called by one goroutine
+// at a time, but for Failed and Fail.
+type Function struct {
+	dev      vfio.Device
+	poller   vfio.Poller // nil if the device makes progress by itself
+	info     vfio.Info
+	config   *vfio.Config
+	timeout  time.Duration
+	iovas    *vfio.IOVAAllocator
+	physical vfio.Physical // nil behind an IOMMU
+
+	bars      []*BAR
+	mappings  []mapping
+	vectors   []*vfio.Eventfd
+	mastering bool // the device may do DMA
+
+	failure atomic.Pointer[error]
+}
+
+// Open takes a device: it reads its configuration space and has it answer at its memory
+// BARs. timeout is how long Wait waits. If it fails the device is still the caller's.
+func Open(dev vfio.Device, timeout time.Duration) (*Function, error) {
+	f := &Function{dev: dev, info: dev.Info(), timeout: timeout}
+	f.poller, _ = dev.(vfio.Poller)
+	var err error
+	if f.config, err = vfio.ReadConfig(dev); err != nil {
+		return nil, err
+	}
+	if err := f.checkMSIX(); err != nil {
+		return nil, err
+	}
+	ranges, err := dev.IOVARanges()
+	if err != nil {
+		return nil, err
+	}
+	if p, ok := dev.(vfio.Physical); ok && p.Unguarded() {
+		f.physical = p
+	}
+	f.iovas = vfio.NewIOVAAllocator(ranges, uint64(os.Getpagesize()))
+	return f, f.setCommand(vfio.CommandMemory, 0)
+}
+
+// Config returns the configuration space, as it was read by Open.
+func (f *Function) Config() *vfio.Config { return f.config }
+
+// Address returns the address by which the device was opened.
+func (f *Function) Address() string { return f.info.Address }
+
+// Device returns the device.
+func (f *Function) Device() vfio.Device { return f.dev }
+
+// checkMSIX refuses a vector table that leaves its BAR. Nobody here writes to it, but
+// what else such a device says cannot be believed.
+func (f *Function) checkMSIX() error {
+	m := f.config.MSIX
+	if m == nil {
+		return nil
+	}
+	r, err := f.dev.Region(m.TableBAR)
+	if err != nil {
+		return err
+	}
+	if end := uint64(m.TableOffset) + 16*uint64(m.Vectors); end > r.Size {
+		return fmt.Errorf("%w: its MSI-X table ends at %#x of BAR%d, which has %#x bytes", ethernet.ErrProtocol, end, m.TableBAR, r.Size)
+	}
+	return nil
+}
+
+// Master lets the device do DMA.
+func (f *Function) Master() error {
+	f.mastering = true
+	return f.setCommand(vfio.CommandMemory|vfio.CommandBusMaster, 0)
+}
+
+// setCommand sets and clears bits of the command register.
+func (f *Function) setCommand(set, clear uint16) error {
+	var b [2]byte
+	if err := f.dev.ReadRegion(vfio.RegionConfig, vfio.ConfigCommand, b[:]); err != nil {
+		return err
+	}
+	v := binary.LittleEndian.Uint16(b[:])
+	if v == 0xffff {
+		return ethernet.ErrDeviceGone
+	}
+	binary.LittleEndian.PutUint16(b[:], v&^clear|set)
+	return f.dev.WriteRegion(vfio.RegionConfig, vfio.ConfigCommand, b[:])
+}
+
+// Fail notes that the device cannot be used any more, and why. The first reason stays,
+// until Recovered. It may be called by anybody.
+func (f *Function) Fail(err error) { f.failure.CompareAndSwap(nil, &err) }
+
+// Failed returns the reason of Fail, nil if there was none. It may be called by anybody.
+func (f *Function) Failed() error {
+	if p := f.failure.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// Recovered undoes Fail.
+func (f *Function) Recovered() { f.failure.Store(nil) }
+
+// Wait calls check, now and then, until it returns true or an error, ctx ends, or the
+// timeout is over, which is ErrNotReady; what is waited for is in the error.
+func (f *Function) Wait(ctx context.Context, what string, check func() (bool, error)) error {
+	return f.WaitFor(ctx, f.timeout, what, check)
+}
+
+// WaitFor is Wait with another timeout.
+func (f *Function) WaitFor(ctx context.Context, timeout time.Duration, what string, check func() (bool, error)) error {
+	deadline := time.Now().Add(timeout)
+	for pause := 10 * time.Microsecond; ; pause = min(2*pause, time.Millisecond) {
+		if ok, err := check(); ok || err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%w: %s takes more than %v", ethernet.ErrNotReady, what, timeout)
+		}
+		if !f.Poll() {
+			time.Sleep(pause)
+		}
+	}
+}
+
+// Poll steps a device that makes progress only when somebody does, and reports whether
+// anything was done.
+func (f *Function) Poll() bool { return f.poller != nil && f.poller.Poll() }
+
+// Close gives everything back: stop, the driver's way to end DMA, is called first if the
+// device may do any; if that fails the device is reset by its back end. Only then memory
+// is taken away from it. Memory that it could not be kept from stays mapped, its pool in
+// use, and the error wraps ErrNotStopped.
+func (f *Function) Close(stop func() error) error {
+	var errs []error
+	stopped := true
+	if f.mastering {
+		if err := f.quiesce(stop); err != nil {
+			errs, stopped = append(errs, err), false
+		}
+	}
+	errs = append(errs, f.closeVectors())
+	if stopped {
+		errs = append(errs, f.unmapAll())
+	}
+	for _, b := range f.bars {
+		errs = append(errs, b.close())
+	}
+	return errors.Join(append(errs, f.dev.Close())...)
+}
+
+func (f *Function) quiesce(stop func() error) error {
+	err := stop()
+	if errors.Is(err, ethernet.ErrDeviceGone) {
+		return nil // what is gone does no DMA
+	}
+	if err != nil && f.info.Resettable {
+		ctx, cancel := context.WithTimeout(context.Background(), f.timeout)
+		defer cancel()
+		if rerr := f.dev.Reset(ctx); rerr != nil {
+			err = errors.Join(err, rerr)
+		} else {
+			err = nil
+		}
+	}
+	// Without the bus the device reaches no memory, whatever it does otherwise.
+	merr := f.setCommand(0, vfio.CommandBusMaster)
+	if err == nil || merr == nil || errors.Is(merr, ethernet.ErrDeviceGone) {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ethernet.ErrNotStopped, errors.Join(err, merr))
+}

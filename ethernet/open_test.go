@@ -1,0 +1,169 @@
+package ethernet_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+func TestConfigCheck(t *testing.T) {
+	pool := newPool(t, ethernet.PoolConfig{})
+	for _, tt := range []struct {
+		field  string
+		change func(c *ethernet.Config)
+	}{
+		{"Pool", func(c *ethernet.Config) { c.Pool = nil }},
+		{"Pool", func(c *ethernet.Config) { c.Queues, c.ReceiveDescriptors = 2, 4096 }},
+		{"Queues", func(c *ethernet.Config) { c.Queues = -1 }},
+		{"Queues", func(c *ethernet.Config) { c.Queues = 65 }},
+		{"ReceiveDescriptors", func(c *ethernet.Config) { c.ReceiveDescriptors = 32 }},
+		{"ReceiveDescriptors", func(c *ethernet.Config) { c.ReceiveDescriptors = 8192 }},
+		{"SendDescriptors", func(c *ethernet.Config) { c.SendDescriptors = 65 }},
+		{"SendDescriptors", func(c *ethernet.Config) { c.SendDescriptors = -512 }},
+		{"MTU", func(c *ethernet.Config) { c.MTU = 67 }},
+		{"MTU", func(c *ethernet.Config) { c.MTU = 9001 }},
+		{"MTU", func(c *ethernet.Config) { c.MTU = 2031 }}, // longer than the buffers
+		{"Offloads", func(c *ethernet.Config) { c.Offloads = 1 << 9 }},
+		{"MAC", func(c *ethernet.Config) { c.MAC = ethernet.MAC{1, 0, 0, 0, 0, 1} }},
+		{"Moderation", func(c *ethernet.Config) { c.Moderation = time.Second }},
+		{"Timeout", func(c *ethernet.Config) { c.Timeout = -1 }},
+	} {
+		c := ethernet.Config{Pool: pool}
+		tt.change(&c)
+		_, err := c.Check()
+		var bad *ethernet.ConfigError
+		if !errors.As(err, &bad) || !errors.Is(err, ethernet.ErrConfig) || bad.Field != "Config."+tt.field {
+			t.Errorf("%+v: %v, want one about %s", c, err, tt.field)
+		}
+	}
+	c, err := ethernet.Config{Pool: pool, MTU: 2030}.Check()
+	if err != nil || c.Queues != 1 || c.ReceiveDescriptors != 512 || c.Timeout != 2*time.Second || c.Logger == nil || c.MaxFrame() != 2048 {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if again, err := c.Check(); err != nil || again != c {
+		t.Errorf("checked twice: %+v, %v", again, err)
+	}
+}
+
+// stub is a device that has configuration space only, and counts writes.
+type stub struct {
+	vfio.Device
+	id     uint32 // device and vendor
+	writes int
+	closed bool
+}
+
+func (s *stub) Info() vfio.Info { return vfio.Info{Address: "stub:", Regions: 9} }
+
+func (s *stub) Region(index int) (vfio.RegionInfo, error) {
+	return vfio.RegionInfo{Index: index, Size: vfio.ConfigSize}, nil
+}
+
+func (s *stub) ReadRegion(_ int, _ uint64, p []byte) error {
+	clear(p)
+	binary.LittleEndian.PutUint32(p, s.id)
+	return nil
+}
+
+func (s *stub) WriteRegion(int, uint64, []byte) error { s.writes++; return nil }
+func (s *stub) Close() error                          { s.closed = true; return nil }
+
+var opened ethernet.Model
+
+func init() {
+	ethernet.Register(ethernet.Driver{
+		Name:   "testdriver",
+		Models: []ethernet.Model{{0x1234, 1, "T1", true}, {0x1234, 2, "T2", false}},
+		Open: func(_ context.Context, dev vfio.Device, m ethernet.Model, c ethernet.Config) (ethernet.Port, error) {
+			opened = m
+			return nil, dev.Close()
+		},
+	})
+}
+
+func TestNewPicksTheDriver(t *testing.T) {
+	dev := &stub{id: 0x0002_1234}
+	if _, err := ethernet.New(t.Context(), dev, ethernet.Config{Pool: newPool(t, ethernet.PoolConfig{})}); err != nil {
+		t.Fatal(err)
+	}
+	if opened.Name != "T2" || opened.Tested {
+		t.Errorf("opened as %+v", opened)
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	pool := newPool(t, ethernet.PoolConfig{})
+	for _, tt := range []struct {
+		name   string
+		id     uint32
+		config ethernet.Config
+		want   error
+		hint   string
+	}{
+		{"another's device", 0x1572_8086, ethernet.Config{Pool: pool}, ethernet.ErrUnsupportedDevice, "testdriver drives T1, T2"},
+		{"all ones", 0xffff_ffff, ethernet.Config{Pool: pool}, ethernet.ErrDeviceGone, ""},
+		{"no pool", 0x0001_1234, ethernet.Config{}, ethernet.ErrConfig, ""},
+	} {
+		dev := &stub{id: tt.id}
+		_, err := ethernet.New(t.Context(), dev, tt.config)
+		if !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.hint) || !strings.Contains(err.Error(), "stub:") {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+		if !dev.closed || dev.writes > 0 {
+			t.Errorf("%s: closed: %t, %d writes", tt.name, dev.closed, dev.writes)
+		}
+	}
+	if _, err := ethernet.Open(t.Context(), "no-such-scheme:", ethernet.Config{Pool: pool}); !errors.Is(err, vfio.ErrUnknownScheme) {
+		t.Error(err)
+	}
+}
+
+func TestRegisterTwice(t *testing.T) {
+	for _, d := range []ethernet.Driver{
+		{Name: "testdriver"},
+		{Name: "another", Models: []ethernet.Model{{0x1234, 1, "T1", true}}},
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s could be registered again", d.Name)
+				}
+			}()
+			ethernet.Register(d)
+		}()
+	}
+	if list := ethernet.Drivers(); len(list) != 1 || len(list[0].Models) != 2 {
+		t.Errorf("drivers are %+v", list)
+	}
+}
+
+func TestMAC(t *testing.T) {
+	for _, tt := range []struct {
+		m              ethernet.MAC
+		text           string
+		group, station bool
+	}{
+		{ethernet.MAC{}, "00:00:00:00:00:00", false, false},
+		{ethernet.MAC{2, 0, 0, 0, 0, 0xa}, "02:00:00:00:00:0a", false, true},
+		{ethernet.MAC{0x33, 0x33}, "33:33:00:00:00:00", true, false},
+	} {
+		if tt.m.String() != tt.text || tt.m.IsGroup() != tt.group || tt.m.IsStation() != tt.station {
+			t.Errorf("%v: group %t, station %t", tt.m, tt.m.IsGroup(), tt.m.IsStation())
+		}
+	}
+	if s := (ethernet.OffloadVLAN | ethernet.OffloadTSO).String(); s != "VLAN, TSO" {
+		t.Error(s)
+	}
+}
+
+func TestFrameIsSmall(t *testing.T) {
+	if n := ethernet.FrameBytes; n != 24 {
+		t.Errorf("a frame has %d bytes, want 24", n)
+	}
+}

@@ -1,0 +1,186 @@
+package ethernet_test
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+func TestPoolConfig(t *testing.T) {
+	small, err := vfio.AllocMemory(4096, vfio.MemoryOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer small.Close()
+	for _, tt := range []struct {
+		config ethernet.PoolConfig
+		field  string
+	}{
+		{ethernet.PoolConfig{Buffers: -1}, "Buffers"},
+		{ethernet.PoolConfig{Buffers: 1<<20 + 1}, "Buffers"},
+		{ethernet.PoolConfig{Headroom: -2}, "Headroom"},
+		{ethernet.PoolConfig{Headroom: 63}, "Headroom"},
+		{ethernet.PoolConfig{Headroom: 1026}, "Headroom"},
+		{ethernet.PoolConfig{Size: 255}, "Size"},
+		{ethernet.PoolConfig{Size: 65536 - 64}, "Size"},
+		{ethernet.PoolConfig{Buffers: 2, Memory: small}, "Memory"},
+	} {
+		_, err := ethernet.NewPool(tt.config)
+		var c *ethernet.ConfigError
+		if !errors.Is(err, ethernet.ErrConfig) || !errors.As(err, &c) || c.Field != "PoolConfig."+tt.field || !strings.Contains(err.Error(), tt.field) {
+			t.Errorf("%+v: %v, want one about %s", tt.config, err, tt.field)
+		}
+	}
+	p := newPool(t, ethernet.PoolConfig{Buffers: 1, Memory: small})
+	if c := p.Config(); c.Headroom != 64 || c.Size != 2048 || p.Stride() != 2112 {
+		t.Errorf("defaults are %+v, stride %d", c, p.Stride())
+	}
+}
+
+func TestPoolBytes(t *testing.T) {
+	p := newPool(t, ethernet.PoolConfig{Buffers: 3, Headroom: 16, Size: 256})
+	if p.Stride() != 320 {
+		t.Fatalf("stride %d, want 320", p.Stride())
+	}
+	for _, tt := range []struct {
+		frame ethernet.Frame
+		want  int // -1: not in its buffer
+	}{
+		{ethernet.Frame{}, 0},
+		{ethernet.Frame{Buffer: 2, Offset: 16, Length: 256}, 256},
+		{ethernet.Frame{Buffer: 2, Offset: 0, Length: 320}, 320},
+		{ethernet.Frame{Buffer: 2, Offset: 1, Length: 320}, -1},
+		{ethernet.Frame{Buffer: 2, Offset: 320}, 0},
+		{ethernet.Frame{Buffer: 2, Offset: 321}, -1},
+		{ethernet.Frame{Buffer: 0, Offset: 65535, Length: 65535}, -1},
+		{ethernet.Frame{Buffer: 3}, -1},
+		{ethernet.Frame{Buffer: 1<<32 - 1}, -1},
+	} {
+		b := p.Bytes(tt.frame)
+		if got := len(b); b == nil && tt.want != -1 || b != nil && got != tt.want {
+			t.Errorf("%+v: %d bytes (nil: %t), want %d", tt.frame, got, b == nil, tt.want)
+		}
+		if cap(b) > p.Stride() || p.Contains(&tt.frame) != (tt.want >= 0) {
+			t.Errorf("%+v: capacity %d, contained: %t", tt.frame, cap(b), p.Contains(&tt.frame))
+		}
+	}
+	// Each buffer is where the device is told that it is, and none overlaps another.
+	for i := range uint32(3) {
+		for j := range p.Buffer(i) {
+			p.Buffer(i)[j] = byte(i + 1)
+		}
+	}
+	for i, b := range p.Memory().Bytes()[:3*320] {
+		if int(b) != i/320+1 {
+			t.Fatalf("byte %d belongs to buffer %d", i, int(b)-1)
+		}
+	}
+}
+
+func TestPoolClose(t *testing.T) {
+	p := newPool(t, ethernet.PoolConfig{Buffers: 8})
+	if err := p.Hold(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Close(); !errors.Is(err, ethernet.ErrInUse) {
+		t.Errorf("close of a pool in use: %v", err)
+	}
+	p.Release()
+	for range 2 {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := p.Hold(); !errors.Is(err, ethernet.ErrClosed) {
+		t.Errorf("hold of a closed pool: %v", err)
+	}
+	if p.Buffer(0) != nil || p.Bytes(ethernet.Frame{}) != nil {
+		t.Error("a closed pool still has bytes")
+	}
+	own, err := vfio.AllocMemory(1<<16, vfio.MemoryOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p = newPool(t, ethernet.PoolConfig{Buffers: 8, Memory: own})
+	if err := p.Close(); err != nil || own.Bytes() == nil {
+		t.Errorf("memory of the caller was closed, or %v", err)
+	}
+	if err := own.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCache has several goroutines take and give buffers: none is ever in two hands.
+func TestCache(t *testing.T) {
+	const buffers, workers = 300, 4
+	p := newPool(t, ethernet.PoolConfig{Buffers: buffers, Size: 256})
+	owner := make([]sync.Mutex, buffers)
+	var all sync.WaitGroup
+	for range workers {
+		all.Go(func() {
+			c := p.NewCache()
+			defer c.Close()
+			frames := make([]ethernet.Frame, 48)
+			for round := range 2000 {
+				n := c.Alloc(frames[:1+round%len(frames)])
+				for _, f := range frames[:n] {
+					if !owner[f.Buffer].TryLock() {
+						t.Errorf("buffer %d was given out twice", f.Buffer)
+						return
+					}
+					if f != (ethernet.Frame{Buffer: f.Buffer, Offset: 64}) {
+						t.Errorf("got %+v", f)
+					}
+				}
+				for _, f := range frames[:n] {
+					owner[f.Buffer].Unlock()
+				}
+				c.Free(frames[:n])
+			}
+		})
+	}
+	all.Wait()
+	if n := p.Free(); n != buffers {
+		t.Errorf("%d of %d buffers are left", n, buffers)
+	}
+}
+
+func TestCacheLimits(t *testing.T) {
+	p := newPool(t, ethernet.PoolConfig{Buffers: 20, Size: 256})
+	c := p.NewCache()
+	frames := make([]ethernet.Frame, 21)
+	if n := c.Alloc(frames); n != 20 {
+		t.Fatalf("%d buffers, want 20", n)
+	}
+	if _, ok := c.Take(); ok {
+		t.Error("a buffer more than there are")
+	}
+	// What was given back twice, or is no buffer, does not make the pool grow.
+	c.Free(frames[:20])
+	c.Free(frames[:20])
+	c.Give(20)
+	c.Give(1<<32 - 1)
+	c.Close()
+	if n := p.Free(); n != 20 {
+		t.Errorf("%d buffers are free, want 20", n)
+	}
+	// A closed cache can be used, and keeps nothing.
+	if n := c.Alloc(frames[:3]); n != 3 || p.Free() != 17 {
+		t.Errorf("%d buffers, and %d are free, want 17", n, p.Free())
+	}
+	if c.Free(frames[:3]); p.Free() != 20 {
+		t.Errorf("%d buffers are free, want 20", p.Free())
+	}
+}
+
+func TestCacheAllocates(t *testing.T) {
+	c := newPool(t, ethernet.PoolConfig{}).NewCache()
+	frames := make([]ethernet.Frame, 1000)
+	if n := testing.AllocsPerRun(100, func() { c.Free(frames[:c.Alloc(frames)]) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

@@ -1,0 +1,16 @@
+// Package virtio drives virtio network devices, version 1 and newer, as ports of package
+// ethernet. It reaches them in two ways.
+//
+// [Open] connects to a back end of vhost-user, such as DPDK's net_vhost or VPP's: another
+// process, to which memory is shared by a UNIX socket. It needs neither root nor a virtual
+// machine. PCI functions, those that QEMU makes for one, are opened with ethernet.Open.
+//
+// Queues are packed if the device has such, else split. Before each frame virtio puts 12
+// bytes: pools need a headroom of so many, and a frame that is sent loses what is there.
+// There are no offloads, and no filters of VLANs. A back end of vhost-user has no filters at
+// all: it sends what it likes.
+//
+// What the device writes is not trusted. A used buffer that was not lent, or that is longer
+// than it is, restarts the queue; a frame that makes no sense is dropped and counted; and a
+// device that goes on so fails the port with an error that wraps ethernet.ErrProtocol.
+package virtio

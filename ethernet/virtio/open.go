@@ -1,0 +1,88 @@
+package virtio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/ethernet/virtio/internal/pci"
+	"github.com/trapeze-nic/trapeze/ethernet/virtio/internal/vhostuser"
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+// Scheme begins the addresses of back ends of vhost-user.
+const Scheme = "vhost-user"
+
+const driverName = "virtio"
+
+// virtio's PCI functions (PCI vendor ID of Red Hat; "PCI Device Discovery"). Transitional
+// ones work if they have the structures of version 1.
+const (
+	pciVendor       = 0x1af4
+	pciNetwork      = 0x1041
+	pciTransitional = 0x1000
+)
+
+func init() {
+	ethernet.Register(ethernet.Driver{Name: driverName, Open: openPCI, Models: []ethernet.Model{
+		{Vendor: pciVendor, Device: pciNetwork, Name: "virtio-net", Tested: true},
+		{Vendor: pciVendor, Device: pciTransitional, Name: "virtio-net (transitional)", Tested: true},
+	}})
+}
+
+// openPCI is described at ethernet.Driver.
+func openPCI(ctx context.Context, dev vfio.Device, m ethernet.Model, c ethernet.Config) (ethernet.Port, error) {
+	address := dev.Info().Address
+	d, err := pci.New(dev, c.Timeout)
+	if err != nil {
+		return nil, &ethernet.Error{Op: "open", Device: address, Err: errors.Join(err, dev.Close())}
+	}
+	info := ethernet.Info{Device: address, Driver: driverName, Model: m.Name, Tested: m.Tested, Config: c}
+	p, err := open(ctx, d, info, false)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Open connects to the back end of vhost-user at an address, such as
+//
+//	vhost-user:/run/vhost0.sock
+//	vhost-user:/run/vhost0.sock?ring=split
+//
+// and returns its port. Queues are packed if the back end has such and ring is not split.
+// The back end must listen already; Port.Restart connects again to one that has ended. It
+// fails with vfio.ErrBadAddress, and the errors of ethernet.Open.
+func Open(ctx context.Context, address string, c ethernet.Config) (ethernet.Port, error) {
+	fail := func(err error, hint string) (ethernet.Port, error) {
+		return nil, &ethernet.Error{Op: "open", Device: address, Err: err, Hint: hint}
+	}
+	a, err := vfio.ParseAddress(address)
+	if err != nil {
+		return fail(err, "")
+	}
+	split := false
+	switch ring := a.Options.Get("ring"); {
+	case a.Scheme != Scheme:
+		return fail(fmt.Errorf("%w: scheme %q", vfio.ErrBadAddress, a.Scheme), "use vhost-user:/path.sock, or ethernet.Open for pci: addresses")
+	case !strings.HasPrefix(a.Path, "/"):
+		return fail(fmt.Errorf("%w: path %q", vfio.ErrBadAddress, a.Path), "give the socket's whole path: vhost-user:/path.sock")
+	case len(a.Options) > 1 || len(a.Options) == 1 && !a.Options.Has("ring"):
+		return fail(fmt.Errorf("%w: an option that there is not", vfio.ErrBadAddress), "the only one is ring=packed or ring=split")
+	case ring == "split":
+		split = true
+	case ring != "packed" && a.Options.Has("ring"):
+		return fail(fmt.Errorf("%w: ring=%s", vfio.ErrBadAddress, ring), "use ring=packed or ring=split")
+	}
+	if c, err = c.Check(); err != nil {
+		return fail(err, "")
+	}
+	info := ethernet.Info{Device: address, Driver: driverName, Model: "vhost-user back end", Tested: true, Config: c}
+	p, err := open(ctx, vhostuser.New(a.Path, c.Timeout), info, split)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}

@@ -1,0 +1,178 @@
+package virtio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/ethernet"
+)
+
+// watchEvery is how often a port is looked at, and a quarter of Config.Timeout at least.
+const watchEvery = 100 * time.Millisecond
+
+// watch is the goroutine that looks after a port: it notices the end of the device, and
+// restarts rings that break the rules or stand still.
+type watch struct {
+	poked   chan struct{} // a ring breaks the rules
+	renewed chan struct{} // the device was reset
+	cancel  context.CancelFunc
+	done    sync.WaitGroup
+}
+
+func (w *watch) start(p *port) {
+	ctx, cancel := context.WithCancel(context.Background())
+	w.cancel = cancel
+	w.done.Go(func() { p.look(ctx) })
+}
+
+// end ends the goroutine.
+func (w *watch) end() {
+	w.cancel()
+	w.done.Wait()
+}
+
+// poke has the port looked at soon.
+func (w *watch) poke() { signal(w.poked) }
+
+// renew says that the device was reset.
+func (w *watch) renew() { signal(w.renewed) }
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// look looks after the port until ctx ends.
+func (p *port) look(ctx context.Context) {
+	tick := time.NewTicker(min(watchEvery, max(p.config.Timeout/4, time.Millisecond)))
+	defer tick.Stop()
+	gone := p.device.Gone()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-gone:
+			gone = nil // until it is reset
+		case <-p.watch.renewed:
+			p.mu.Lock()
+			gone = p.device.Gone()
+			p.mu.Unlock()
+		case <-p.watch.poked:
+		case <-tick.C:
+		}
+		p.mu.Lock()
+		p.lookOnce(ctx)
+		p.mu.Unlock()
+	}
+}
+
+// lookOnce looks once, with mu held.
+func (p *port) lookOnce(ctx context.Context) {
+	if p.failed() != nil {
+		return
+	}
+	if err := p.device.Health(); err != nil {
+		p.giveUp(err)
+		return
+	}
+	now := time.Now()
+	for _, q := range p.queues {
+		why := q.trouble(now)
+		if why == nil {
+			continue
+		}
+		if ctx.Err() == nil {
+			p.restartQueue(ctx, q, why, now)
+		}
+		if p.failed() != nil {
+			return
+		}
+	}
+}
+
+// trouble returns why the rings have to be restarted, nil if they need not be.
+func (q *queue) trouble(now time.Time) error {
+	q.lock.Lock()
+	defer q.lock.Unlock()
+	if !q.live {
+		return errors.Join(q.receiving.Violation(), q.sending.Violation())
+	}
+	if !q.full {
+		q.stuck = time.Time{}
+		return nil
+	}
+	if q.collect(); q.sending.Room() > 0 {
+		q.full, q.stuck = false, time.Time{}
+		return nil
+	}
+	switch {
+	case q.stuck.IsZero():
+		q.stuck = now
+	case now.Sub(q.stuck) >= q.port.config.Timeout:
+		return fmt.Errorf("%w: no frame was sent for %v", ethernet.ErrNotReady, now.Sub(q.stuck).Round(time.Millisecond))
+	}
+	return nil
+}
+
+// restarts are those of a queue.
+type restarts struct {
+	last time.Time
+	row  int
+}
+
+// maxRestarts is how often in a row a queue is restarted because it breaks the rules, each
+// time within Config.Timeout of the time before.
+const maxRestarts = 4
+
+// restartQueue restarts both rings of a queue, or the whole device if it cannot do that.
+func (p *port) restartQueue(ctx context.Context, q *queue, why error, now time.Time) {
+	if now.Sub(q.restarts.last) > p.config.Timeout {
+		q.restarts.row = 0
+	}
+	q.restarts.last = now
+	if q.restarts.row++; q.restarts.row > maxRestarts {
+		p.giveUp(fmt.Errorf("%w: %w, for the %d. time", ethernet.ErrProtocol, why, q.restarts.row))
+		return
+	}
+	p.config.Logger.Warn("a queue is restarted", "device", p.info.Device, "queue", q.index, "why", why)
+	q.pause()
+	err := p.renewQueue(ctx, q)
+	if errors.Is(err, ethernet.ErrNotSupported) {
+		_ = p.restart(ctx) // its error fails the port
+		return
+	}
+	if err != nil {
+		p.giveUp(err)
+		return
+	}
+	q.counters.restarts.Add(1)
+}
+
+// renewQueue stops the rings of a queue and makes them anew.
+func (p *port) renewQueue(ctx context.Context, q *queue) error {
+	rings := []*ring{&q.receiving, &q.sending}
+	for _, r := range rings {
+		if err := p.device.StopQueue(ctx, r.options.Index); err != nil {
+			return err
+		}
+	}
+	q.reclaimAll()
+	for _, r := range rings {
+		if err := r.make(p.memory); err != nil {
+			return err
+		}
+		if err := p.enable(ctx, r); err != nil {
+			return err
+		}
+	}
+	if !q.fill() {
+		return ethernet.ErrNoBuffers
+	}
+	q.run()
+	return nil
+}

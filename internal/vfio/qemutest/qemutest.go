@@ -1,0 +1,94 @@
+// Package qemutest gives tests machines of package vfio/qtest, where there is a QEMU.
+package qemutest
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/vfio/qtest"
+)
+
+// Environment variables: where QEMU is, a program or the folder of a Debian root as
+// ci/vm/root makes it, and that tests fail without one.
+const (
+	variable = "TRAPEZE_QEMU"
+	required = "TRAPEZE_REQUIRE_QEMU"
+)
+
+// Start starts a machine with a device of each model, see qtest.Options.Devices, and
+// ends it with the test. Without a QEMU it skips the test and says why, or fails it if
+// TRAPEZE_REQUIRE_QEMU is set, as in CI.
+func Start(t testing.TB, devices ...string) *qtest.Machine {
+	t.Helper()
+	m, err := qtest.Start(t.Context(), qtest.Options{Devices: devices, QEMU: Command(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
+
+// Command returns how QEMU's command line begins. It takes the first of: what
+// TRAPEZE_QEMU names; the root that ci/vm/run has made; qemu-system-x86_64 of the
+// machine. It skips or fails as Start does.
+func Command(t testing.TB) []string {
+	t.Helper()
+	if named := os.Getenv(variable); named != "" {
+		if command := inRoot(named); command != nil {
+			return command
+		}
+		return []string{named}
+	}
+	// The name of a root holds a digest: the newest is the one in use.
+	var newest os.FileInfo
+	var command []string
+	roots, _ := filepath.Glob(filepath.Join(cache(), "trapeze/vm/root-*/complete"))
+	for _, complete := range roots {
+		info, err := os.Stat(complete)
+		if err != nil || newest != nil && info.ModTime().Before(newest.ModTime()) {
+			continue
+		}
+		if c := inRoot(filepath.Dir(complete)); c != nil {
+			newest, command = info, c
+		}
+	}
+	if command != nil {
+		return command
+	}
+	if path, err := exec.LookPath("qemu-system-x86_64"); err == nil {
+		return []string{path}
+	}
+	why := "there is no QEMU: run ci/vm/run once, install qemu-system-x86 of version 8 or later, or set " + variable
+	if os.Getenv(required) != "" {
+		t.Fatal(why)
+	}
+	t.Skip(why)
+	return nil
+}
+
+// cache is the folder that ci/vm/run caches in.
+func cache() string {
+	if dir := os.Getenv("XDG_CACHE_HOME"); dir != "" {
+		return dir
+	}
+	return filepath.Join(os.Getenv("HOME"), ".cache")
+}
+
+// inRoot returns how to run the QEMU of a Debian root without chroot: that root's
+// loader starts it, and finds that root's libraries.
+func inRoot(root string) []string {
+	in := func(path string) string { return filepath.Join(root, path) }
+	if _, err := os.Stat(in("usr/bin/qemu-system-x86_64")); err != nil {
+		return nil
+	}
+	return []string{
+		in("lib64/ld-linux-x86-64.so.2"), "--library-path", in("usr/lib/x86_64-linux-gnu"), in("usr/bin/qemu-system-x86_64"),
+		"-L", in("usr/share/qemu"), "-L", in("usr/share/seabios"),
+	}
+}

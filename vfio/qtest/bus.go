@@ -1,0 +1,149 @@
+package qtest
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+// What is where on the machine's buses. RAM ends below all of it.
+const (
+	// ecam is where configuration space is in memory: 1 MiB a bus, 4 KiB a function
+	// (PCIe base specification, 7.2.2). It is QEMU's own default for q35.
+	ecam = 0xb0000000
+	// Each port passes on a window of memory, and one of I/O ports, to the device
+	// behind it.
+	memoryWindows = 0xc0000000
+	memoryWindow  = 32 << 20
+	portWindows   = 0x2000
+	portWindow    = 0x1000
+
+	// configAddress and configData are the I/O ports through which configuration
+	// space is reached before (PCI 3.0, 3.2.2.3.2).
+	configAddress, configData = 0xcf8, 0xcfc
+	// pciexbar is the register of the host bridge, function 0 of bus 0, that says
+	// where ecam is; bit 0 enables it (Intel Q35 data sheet, 5.1.17).
+	pciexbar = 0x60
+)
+
+// Registers of a bridge's configuration space (PCI-to-PCI bridge specification 1.2,
+// 3.2.5), and a bit.
+const (
+	bridgeBuses       = 0x18 // primary, secondary, subordinate: 8 bits each
+	bridgePorts       = 0x1c // base, limit: 8 bits each
+	bridgeMemory      = 0x20 // base, limit: 16 bits each
+	bridgePrefetch    = 0x24 // likewise
+	bridgeControl     = 0x3e // 16 bits
+	bridgeBusReset    = 1 << 6
+	commandIO         = 0x0001
+	commandEverything = uint32(commandIO | vfio.CommandMemory | vfio.CommandBusMaster)
+)
+
+// configOf returns where the configuration space of function 0 is.
+func configOf(bus, device int) uint64 { return ecam + uint64(bus)<<20 + uint64(device)<<15 }
+
+// port returns the configuration space of the root port of device n.
+func port(n int) uint64 { return configOf(0, n+1) }
+
+// function returns the configuration space of device n, which is alone on its bus.
+func function(n int) uint64 { return configOf(n+1, 0) }
+
+// deviceArguments are QEMU's for device n, which is alone behind a port: the virtual
+// functions of some take slots on the bus.
+func deviceArguments(n int, device string, wire int) []string {
+	return []string{
+		"-device", fmt.Sprintf("pcie-root-port,id=p%d,bus=pcie.0,chassis=%d,slot=%d,addr=%d", n, n+1, n+1, n+1),
+		"-netdev", fmt.Sprintf("dgram,id=n%d,local.type=fd,local.str=%d", n, wire),
+		"-device", fmt.Sprintf("%s,id=d%d,bus=p%d,netdev=n%d,romfile=", device, n, n, n),
+	}
+}
+
+// setUpBuses does what firmware does, apart from the devices' own BARs.
+func (m *Machine) setUpBuses() error {
+	ctx := context.Background()
+	for _, w := range []struct{ port, value uint32 }{
+		{configAddress, 1<<31 | pciexbar}, {configData, ecam | 1},
+	} {
+		if _, err := m.link.ask(ctx, "outl %#x %#x", w.port, w.value); err != nil {
+			return err
+		}
+	}
+	for n := range m.names {
+		memory, ports := uint32(memoryWindows+n*memoryWindow), uint32(portWindows+n*portWindow)
+		for _, w := range []struct {
+			offset uint64
+			value  uint32
+		}{
+			{bridgeBuses, uint32(n+1)<<8 | uint32(n+1)<<16},
+			{bridgePorts, ports>>8&0xf0 | (ports+portWindow-1)&0xf000},
+			{bridgeMemory, memory>>16 | (memory+memoryWindow-1)&0xfff00000},
+			{bridgePrefetch, 0x0000fff0}, // none: its base is above its limit
+			{vfio.ConfigCommand, commandEverything},
+		} {
+			if _, err := m.link.ask(ctx, "writel %#x %#x", port(n)+w.offset, w.value); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Slot Control (PCIe base specification, 7.5.3.10): what powers a slot off, as
+// the guests do.
+const (
+	slotControl      = 0x18
+	slotPowerOff     = 1 << 10
+	slotIndicatorOff = 3 << 8
+)
+
+// Unplug takes device n out of its slot, as somebody pulls a card without a word: all
+// that is read from it is all ones from then on, and what is written is lost.
+func (m *Machine) Unplug(ctx context.Context, n int) error {
+	const op = "unplug"
+	if n < 0 || n >= len(m.names) {
+		return m.fail(op, n, fmt.Errorf("there are %d devices", len(m.names)))
+	}
+	b := make([]byte, vfio.ConfigSize)
+	if err := m.readMemory(ctx, port(n), b); err != nil {
+		return m.fail(op, n, err)
+	}
+	express, err := findCapability(b, vfio.CapabilityPCIe)
+	if err == nil {
+		_, err = m.link.ask(ctx, "writew %#x %#x", port(n)+uint64(express)+slotControl, slotPowerOff|slotIndicatorOff)
+	}
+	if err != nil {
+		return m.fail(op, n, err)
+	}
+	m.unplugged[n].Store(true)
+	return nil
+}
+
+// findCapability walks the chain of a bridge's capabilities, which vfio.ParseConfig
+// does not do: a bridge is no endpoint.
+func findCapability(b []byte, id uint16) (int, error) {
+	for at, steps := int(b[0x34]&^3), 0; at >= 64 && steps < 48; steps++ {
+		if uint16(b[at]) == id {
+			return at, nil
+		}
+		at = int(b[at+1] &^ 3)
+	}
+	return 0, fmt.Errorf("%w: capability %#x is missing", vfio.ErrBadConfig, id)
+}
+
+// readMemory reads any number of bytes with one request.
+func (m *Machine) readMemory(ctx context.Context, address uint64, p []byte) error {
+	value, err := m.link.ask(ctx, "read %#x %#x", address, len(p))
+	if err != nil {
+		return err
+	}
+	return m.understood(parseBytes(value, p))
+}
+
+// understood ends the connection if an answer is not one to what was asked.
+func (m *Machine) understood(err error) error {
+	if err != nil {
+		return m.link.fail(err)
+	}
+	return nil
+}

@@ -1,0 +1,262 @@
+package qtest
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+// regions and irqs are the numbers of indexes: as Linux counts them for PCI
+// (linux/vfio.h, VFIO_PCI_NUM_REGIONS and VFIO_PCI_NUM_IRQS).
+const regions, irqs = 9, 5
+
+// Device is one of a machine's devices. It implements vfio.Device and vfio.Remote.
+type Device struct {
+	m      *Machine
+	number int
+	// What follows does not change after setUp.
+	bars        [6]bar
+	command     uint16 // after opening
+	msix        *vfio.MSIXCapability
+	msixControl uint64 // where it is in configuration space
+	reset       func(ctx context.Context) error
+
+	// mu is held by those who change the following, for as long as that takes.
+	mu         sync.Mutex
+	closed     bool
+	mapped     map[uint64]*vfio.Memory // by bus address
+	interrupts interrupts
+}
+
+// bar is a base address register.
+type bar struct {
+	address, size uint64
+	ports         bool   // I/O ports, not memory
+	low, high     uint32 // what to write there; high is the next register's
+	wide          bool
+}
+
+func newDevice(m *Machine, n int) *Device {
+	return &Device{m: m, number: n, mapped: map[uint64]*vfio.Memory{}, interrupts: newInterrupts(m, n)}
+}
+
+func (d *Device) fail(op string, err error) error { return d.m.fail(op, d.number, err) }
+
+// setUp finds out what the device is, and resets it.
+func (d *Device) setUp(ctx context.Context) error {
+	if err := d.sizeBARs(ctx); err != nil {
+		return err
+	}
+	b := make([]byte, vfio.ConfigExtendedSize)
+	if err := d.m.readMemory(ctx, function(d.number), b); err != nil {
+		return err
+	}
+	config, err := vfio.ParseConfig(b)
+	if err != nil {
+		return err
+	}
+	if at, ok := config.Find(vfio.CapabilityMSIX); ok {
+		d.msix, d.msixControl = config.MSIX, uint64(at.Offset)+2
+	}
+	d.reset = d.resetBus
+	if at, ok := config.Find(vfio.CapabilityPCIe); ok && config.PCIe.FunctionReset {
+		d.reset = func(ctx context.Context) error { return d.resetFunction(ctx, uint64(at.Offset)) }
+	}
+	d.command = uint16(commandIO | vfio.CommandMemory)
+	return d.restart(ctx, d.command)
+}
+
+// sizeBARs finds the sizes of the BARs (PCI 3.0, 6.2.5.1) and places them in the
+// port's windows, large ones first as each lies at a multiple of its size.
+func (d *Device) sizeBARs(ctx context.Context) error {
+	var r [6]uint32 // what reads back after writing ones
+	for i := range r {
+		at := function(d.number) + 0x10 + 4*uint64(i)
+		if _, err := d.m.link.ask(ctx, "writel %#x 0xffffffff", at); err != nil {
+			return err
+		}
+		v, err := d.m.read(ctx, "readl", at, 4)
+		if err != nil {
+			return err
+		}
+		r[i] = uint32(v)
+	}
+	for i := 0; i < len(r); i++ {
+		b := &d.bars[i]
+		switch v := r[i]; {
+		case v == 0:
+		case v&1 != 0:
+			b.ports, b.size, b.low = true, uint64(-(v&^3)&0xffff), v&3
+		default:
+			// Whatever the upper half can be, all windows are below 4 GiB.
+			b.size, b.wide, b.low = uint64(-(v &^ 15)), v&6 == 4, v&15
+			if b.wide {
+				i++
+			}
+		}
+		if b.size&(b.size-1) != 0 {
+			return fmt.Errorf("%w: BAR%d reads %#x after writing ones", vfio.ErrBadConfig, i, r[i])
+		}
+	}
+	memory, ports := uint64(memoryWindows+d.number*memoryWindow), uint64(portWindows+d.number*portWindow)
+	memoryEnd, portsEnd := memory+memoryWindow, ports+portWindow
+	for size := uint64(memoryWindow); size > 0; size >>= 1 {
+		for i := range d.bars {
+			b := &d.bars[i]
+			if b.size != size {
+				continue
+			}
+			next := &memory
+			if b.ports {
+				next = &ports
+			}
+			b.address = *next
+			b.low |= uint32(b.address)
+			*next += size
+		}
+	}
+	for i, b := range d.bars {
+		if b.size != 0 && b.address == 0 || memory > memoryEnd || ports > portsEnd {
+			return fmt.Errorf("%w: BAR%d of %#x bytes does not fit a window of %#x", vfio.ErrBadConfig, i, b.size, memoryWindow)
+		}
+	}
+	return nil
+}
+
+// restart resets the device, and gives it its BARs again and a command register.
+func (d *Device) restart(ctx context.Context, command uint16) error {
+	d.interrupts.disconnect()
+	if err := d.reset(ctx); err != nil {
+		return err
+	}
+	for i, b := range d.bars {
+		if b.size == 0 {
+			continue
+		}
+		at := function(d.number) + 0x10 + 4*uint64(i)
+		if _, err := d.m.link.ask(ctx, "writel %#x %#x", at, b.low); err != nil {
+			return err
+		}
+		if b.wide {
+			if _, err := d.m.link.ask(ctx, "writel %#x 0", at+4); err != nil {
+				return err
+			}
+		}
+	}
+	_, err := d.m.link.ask(ctx, "writew %#x %#x", function(d.number)+vfio.ConfigCommand, command)
+	return err
+}
+
+// Device Control of the PCI Express capability, and its bit that resets the function
+// (PCIe base specification, 7.5.3.4). QEMU resets it before the write is done.
+const (
+	deviceControl = 8
+	functionReset = 1 << 15
+)
+
+func (d *Device) resetFunction(ctx context.Context, express uint64) error {
+	at := function(d.number) + express + deviceControl
+	v, err := d.m.read(ctx, "readw", at, 2)
+	if err != nil {
+		return err
+	}
+	_, err = d.m.link.ask(ctx, "writew %#x %#x", at, v|functionReset)
+	return err
+}
+
+// resetBus resets all that is behind the port: the device is alone there.
+func (d *Device) resetBus(ctx context.Context) error {
+	at := port(d.number) + bridgeControl
+	for _, v := range []uint{bridgeBusReset, 0} {
+		if _, err := d.m.link.ask(ctx, "writew %#x %#x", at, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Info is described at vfio.Device.
+func (d *Device) Info() vfio.Info {
+	return vfio.Info{Address: d.m.address(d.number), Backend: "qtest", Resettable: true, Regions: regions, IRQs: irqs}
+}
+
+// Reset resets the function on its own if it can do that, else the bus that it is
+// alone on. The command register stays, as with VFIO.
+func (d *Device) Reset(ctx context.Context) error {
+	const op = "reset"
+	done, err := d.change(op)
+	if err != nil {
+		return err
+	}
+	defer done()
+	command, err := d.m.read(ctx, "readw", function(d.number)+vfio.ConfigCommand, 2)
+	if err == nil && uint16(command) == 0xffff {
+		err = vfio.ErrDeviceGone
+	}
+	if err == nil {
+		err = d.restart(ctx, uint16(command))
+	}
+	if err != nil {
+		return d.fail(op, err)
+	}
+	return nil
+}
+
+// change begins what changes the device.
+func (d *Device) change(op string) (done func(), err error) {
+	d.mu.Lock()
+	if d.closed {
+		d.mu.Unlock()
+		return nil, d.fail(op, vfio.ErrClosed)
+	}
+	return d.mu.Unlock, nil
+}
+
+// Close resets the device and takes its memory away. Closing again does nothing.
+func (d *Device) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil
+	}
+	d.closed = true
+	var err error
+	if d.reset != nil && d.m.link.lost() == nil {
+		err = d.reset(context.Background())
+	}
+	d.interrupts.close()
+	for _, mem := range d.mapped {
+		err = errors.Join(err, mem.MoveBack())
+	}
+	d.m.release(d)
+	if err != nil {
+		return d.fail("close", err)
+	}
+	return nil
+}
+
+// Lost is described at vfio.Remote. A machine that is lost stays so.
+func (d *Device) Lost() <-chan struct{} { return d.m.link.gone }
+
+// GiveUp is described at vfio.Remote. It loses all devices of the machine.
+func (d *Device) GiveUp(why error) { d.m.link.fail(why) }
+
+// read reads 1 to 8 bytes of memory or I/O ports.
+func (m *Machine) read(ctx context.Context, request string, address uint64, width int) (uint64, error) {
+	value, err := m.link.ask(ctx, "%s %#x", request, address)
+	if err != nil {
+		return 0, err
+	}
+	n, err := parseNumber(value, width)
+	return n, m.understood(err)
+}
+
+func little(p []byte, v uint64) {
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], v)
+	copy(p, b[:])
+}
