@@ -45,7 +45,9 @@ type Port interface {
 }
 
 // Queue is a receive ring and a send ring. It is used by one goroutine at a time; the
-// goroutines of different queues do not disturb each other.
+// goroutines of different queues do not disturb each other. Its methods fail with
+// ErrClosed after the port was closed, which may happen at any time, and with the reason,
+// an *Error, once the device has failed.
 type Queue interface {
 	// Receive fills frames, from the front, with frames that have arrived, oldest first,
 	// and returns how many. Their buffers are the caller's from then on: Send passes them
