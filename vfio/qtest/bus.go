@@ -3,6 +3,7 @@ package qtest
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -52,6 +53,10 @@ func function(n int) uint64 { return configOf(n+1, 0) }
 // deviceArguments are QEMU's for device n, which is alone behind a port: the virtual
 // functions of some take slots on the bus.
 func deviceArguments(n int, device string, wire int) []string {
+	if name, rest, _ := strings.Cut(device, ","); strings.HasPrefix(name, "virtio-") {
+		device = name + ",iommu_platform=on," + rest // else it goes around the IOMMU
+		device = strings.TrimSuffix(device, ",")
+	}
 	return []string{
 		"-device", fmt.Sprintf("pcie-root-port,id=p%d,bus=pcie.0,chassis=%d,slot=%d,addr=%d", n, n+1, n+1, n+1),
 		"-netdev", fmt.Sprintf("dgram,id=n%d,local.type=fd,local.str=%d", n, wire),

@@ -229,8 +229,8 @@ func (d *Device) Close() error {
 		err = d.reset(context.Background())
 	}
 	d.interrupts.close()
-	for _, mem := range d.mapped {
-		err = errors.Join(err, mem.MoveBack())
+	for iova, mem := range d.mapped {
+		err = errors.Join(err, d.unmap(iova, mem))
 	}
 	d.m.release(d)
 	if err != nil {

@@ -1,45 +1,89 @@
 package qtest
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
-// IOVARanges is described at vfio.Device. Devices of one machine have no address in
-// common.
+// usable are the bus addresses that a device can have mapped.
+var usable = vfio.IOVARange{First: window + reserved, Last: window + windowSize - 1}
+
+// IOVARanges is described at vfio.Device. Every device has addresses of its own.
 func (d *Device) IOVARanges() ([]vfio.IOVARange, error) {
 	if d.isClosed() {
 		return nil, d.fail("list the IOVA ranges of", vfio.ErrClosed)
 	}
-	return []vfio.IOVARange{d.m.shares[d.number]}, nil
+	return []vfio.IOVARange{usable}, nil
 }
 
-// MapDMA is described at vfio.Device. The memory is moved into the machine's RAM, at
-// the offset that is its bus address: what is written to it meanwhile may be lost, its
-// file descriptor is of no use until it is unmapped, and a second device cannot have it.
-func (d *Device) MapDMA(mem *vfio.Memory, iova uint64, _ vfio.DMAFlags) error {
+// place is where memory is in RAM, and for how many mappings.
+type place struct {
+	at    uint64
+	users int
+}
+
+// put moves memory into RAM, unless it is there, and returns where it is.
+func (m *Machine) put(mem *vfio.Memory) (uint64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.placed[mem]
+	if p == nil {
+		at, err := m.free.Alloc(mem.Size(), mem.PageSize())
+		if err != nil {
+			return 0, fmt.Errorf("%w: Options.RAM is too small: %w", vfio.ErrNoDMAMemory, err)
+		}
+		if err := mem.Move(m.ram.FD(), at); err != nil {
+			return 0, errors.Join(err, m.free.Free(at, mem.Size()))
+		}
+		p = &place{at: at}
+		m.placed[mem] = p
+	}
+	p.users++
+	return p.at, nil
+}
+
+// takeBack undoes put.
+func (m *Machine) takeBack(mem *vfio.Memory) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.placed[mem]
+	if p.users--; p.users > 0 {
+		return nil
+	}
+	delete(m.placed, mem)
+	return errors.Join(mem.MoveBack(), m.free.Free(p.at, mem.Size()))
+}
+
+// MapDMA is described at vfio.Device. The memory is moved into the machine's RAM: what
+// is written to it meanwhile may be lost, its file descriptor is of no use until it is
+// unmapped, and devices outside the machine cannot have it. It fails with
+// ErrNoDMAMemory if RAM is full.
+func (d *Device) MapDMA(mem *vfio.Memory, iova uint64, flags vfio.DMAFlags) error {
 	op := fmt.Sprintf("map DMA at %#x for", iova)
 	done, err := d.change(op)
 	if err != nil {
 		return err
 	}
 	defer done()
-	share, last := d.m.shares[d.number], iova+mem.Size()-1
+	last := iova + mem.Size() - 1
 	switch {
 	case iova%mem.PageSize() != 0:
 		return d.fail(op, vfio.ErrMisaligned)
-	case iova < share.First || last < iova || last > share.Last:
-		return d.fail(op, fmt.Errorf("%w: %#x to %#x, want %#x to %#x", vfio.ErrIOVARange, iova, last, share.First, share.Last))
+	case iova < usable.First || last < iova || last > usable.Last:
+		return d.fail(op, fmt.Errorf("%w: %#x to %#x, want %#x to %#x", vfio.ErrIOVARange, iova, last, usable.First, usable.Last))
 	}
 	for other, m := range d.mapped {
 		if iova < other+m.Size() && other <= last {
 			return d.fail(op, fmt.Errorf("%w: %#x to %#x", vfio.ErrIOVAInUse, other, other+m.Size()-1))
 		}
 	}
-	if err := mem.Move(d.m.ram.FD(), iova); err != nil {
+	at, err := d.m.put(mem)
+	if err != nil {
 		return d.fail(op, err)
 	}
+	d.m.setPages(d.number, iova, at, mem.Size(), flags)
 	d.mapped[iova] = mem
 	return nil
 }
@@ -56,12 +100,23 @@ func (d *Device) UnmapDMA(iova, size uint64) error {
 	if mem == nil || mem.Size() != size {
 		return d.fail(op, vfio.ErrNotMapped)
 	}
-	// What was posted may make the device access the memory; if QEMU is lost, nothing
-	// can.
-	_ = d.m.link.flush()
-	if err := mem.MoveBack(); err != nil {
+	if err := d.unmap(iova, mem); err != nil {
 		return d.fail(op, err)
 	}
-	delete(d.mapped, iova)
 	return nil
+}
+
+// unmap takes memory away from the device.
+func (d *Device) unmap(iova uint64, mem *vfio.Memory) error {
+	// What was posted is still to be done with the memory.
+	err := d.m.link.flush()
+	d.m.setPages(d.number, iova, 0, mem.Size(), 0)
+	if err == nil {
+		err = d.m.forget()
+	}
+	if cause := d.m.link.lost(); cause != nil && errors.Is(err, cause) {
+		err = nil // of a machine that is lost, memory can be taken away too
+	}
+	delete(d.mapped, iova)
+	return errors.Join(err, d.m.takeBack(mem))
 }

@@ -19,14 +19,15 @@ import (
 type Options struct {
 	// Devices are what QEMU's option -device takes, such as "igb" or
 	// "virtio-net-pci,packed=on,mac=02:00:00:00:00:01": 1 to MaxDevices network
-	// devices for PCI Express. Properties id, bus, addr, netdev and romfile are taken.
+	// devices for PCI Express. Properties id, bus, addr, netdev, romfile and, of virtio,
+	// iommu_platform are taken.
 	Devices []string
 	// QEMU is how QEMU's command line begins: the program, and arguments if it needs
 	// any. The default is qemu-system-x86_64. Models differ by version: igb is there
 	// from 8.0 on.
 	QEMU []string
-	// RAM is how much memory one device can have mapped: a multiple of 2 MiB up to
-	// 256 MiB, 32 MiB if it is 0.
+	// RAM is how much memory the devices can have mapped, together: a multiple of 2 MiB
+	// up to 1 GiB, 64 MiB if it is 0.
 	RAM uint64
 	// Patience is how long QEMU may take to answer, 10 seconds if it is 0. One that
 	// takes longer is lost.
@@ -44,7 +45,6 @@ type Machine struct {
 	ram      *vfio.Memory
 	words    *vfio.Mapping // the same, for what is accessed atomically
 	names    []string
-	shares   []vfio.IOVARange
 	wires    []*net.UDPConn
 	// unplugged devices do not answer: QEMU has zero read there, where a bus has ones.
 	unplugged [MaxDevices]atomic.Bool
@@ -54,6 +54,8 @@ type Machine struct {
 	qmp       *qmp.Client
 
 	mu     sync.Mutex
+	free   *vfio.IOVAAllocator     // of RAM
+	placed map[*vfio.Memory]*place // what is in RAM
 	open   [MaxDevices]*Device
 	closed bool
 	once   sync.Once
@@ -76,7 +78,7 @@ func start(ctx context.Context, o Options) (_ *Machine, err error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	m := &Machine{patience: o.Patience, shares: o.shares()}
+	m := &Machine{patience: o.Patience, placed: map[*vfio.Memory]*place{}}
 	for _, d := range o.Devices {
 		name, _, _ := strings.Cut(d, ",")
 		m.names = append(m.names, name)
@@ -86,10 +88,11 @@ func start(ctx context.Context, o Options) (_ *Machine, err error) {
 			err = errors.Join(err, m.shutDown())
 		}
 	}()
-	last := m.shares[len(m.shares)-1].Last
-	if m.ram, err = vfio.AllocMemory(last+1, vfio.MemoryOptions{Huge: vfio.HugeNever}); err != nil {
+	begin := ramBegin(len(o.Devices))
+	if m.ram, err = vfio.AllocMemory(begin+o.RAM, vfio.MemoryOptions{Huge: vfio.HugeNever}); err != nil {
 		return nil, err
 	}
+	m.free = vfio.NewIOVAAllocator([]vfio.IOVARange{{First: begin, Last: m.ram.Size() - 1}}, pageSize)
 	m.words = vfio.NewMapping(m.ram.Bytes(), nil)
 	if err := m.launch(o); err != nil {
 		return nil, err
@@ -97,6 +100,9 @@ func start(ctx context.Context, o Options) (_ *Machine, err error) {
 	// A machine that is not set up yet ends with ctx, whatever it waits for.
 	defer context.AfterFunc(ctx, func() { m.link.fail(ctx.Err()) })()
 	if err := m.setUpBuses(); err != nil {
+		return nil, err
+	}
+	if err := m.setUpIOMMU(); err != nil {
 		return nil, err
 	}
 	return m, m.link.lost()
@@ -107,7 +113,7 @@ func (o *Options) check() error {
 		o.QEMU = []string{"qemu-system-x86_64"}
 	}
 	if o.RAM == 0 {
-		o.RAM = 32 << 20
+		o.RAM = 64 << 20
 	}
 	if o.Patience == 0 {
 		o.Patience = 10 * time.Second
@@ -115,28 +121,16 @@ func (o *Options) check() error {
 	switch {
 	case len(o.Devices) == 0 || len(o.Devices) > MaxDevices:
 		return fmt.Errorf("%d devices, want 1 to %d", len(o.Devices), MaxDevices)
-	case o.RAM%hugePage != 0 || o.RAM > 256<<20:
-		return fmt.Errorf("RAM of %#x bytes, want a multiple of %#x up to %#x", o.RAM, uint64(hugePage), 256<<20)
+	case o.RAM%hugePage != 0 || o.RAM > 1<<30:
+		return fmt.Errorf("RAM of %#x bytes, want a multiple of %#x up to %#x", o.RAM, uint64(hugePage), 1<<30)
 	case o.Patience < 0:
 		return fmt.Errorf("patience of %v", o.Patience)
 	}
 	return nil
 }
 
-// hugePage is the largest page of DMA memory: bus addresses of huge pages are
-// multiples of it.
+// hugePage is the largest page of DMA memory: its addresses are multiples of it.
 const hugePage = 2 << 20
-
-// shares divides the bus addresses of RAM: below the first hugePage are the words for
-// interrupts, and the holes of a PC.
-func (o *Options) shares() []vfio.IOVARange {
-	var s []vfio.IOVARange
-	for i := range o.Devices {
-		first := hugePage + uint64(i)*o.RAM
-		s = append(s, vfio.IOVARange{First: first, Last: first + o.RAM - 1})
-	}
-	return s
-}
 
 // PID returns the number of QEMU's process.
 func (m *Machine) PID() int { return m.process.cmd.Process.Pid }

@@ -2,6 +2,8 @@
 package qemutest
 
 import (
+	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,8 +20,9 @@ const (
 )
 
 // Start starts a machine with a device of each model, see qtest.Options.Devices, and
-// ends it with the test. Without a QEMU it skips the test and says why, or fails it if
-// TRAPEZE_REQUIRE_QEMU is set, as in CI.
+// ends it with the test, which fails if a device did DMA where nothing was mapped.
+// Without a QEMU it skips the test and says why, or fails it if TRAPEZE_REQUIRE_QEMU is
+// set, as in CI.
 func Start(t testing.TB, devices ...string) *qtest.Machine {
 	t.Helper()
 	m, err := qtest.Start(t.Context(), qtest.Options{Devices: devices, QEMU: Command(t)})
@@ -27,6 +30,10 @@ func Start(t testing.TB, devices ...string) *qtest.Machine {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		var fault *qtest.FaultError
+		if err := m.Fault(context.Background()); errors.As(err, &fault) {
+			t.Error(err)
+		}
 		if err := m.Close(); err != nil {
 			t.Error(err)
 		}
