@@ -67,10 +67,10 @@ func deviceArguments(n int, device string, wire int) []string {
 // setUpBuses does what firmware does, apart from the devices' own BARs.
 func (m *Machine) setUpBuses() error {
 	ctx := context.Background()
-	for _, w := range []struct{ port, value uint32 }{
+	for _, w := range []struct{ port, value uint64 }{
 		{configAddress, 1<<31 | pciexbar}, {configData, ecam | 1},
 	} {
-		if _, err := m.link.ask(ctx, "outl %#x %#x", w.port, w.value); err != nil {
+		if err := m.write(ctx, "outl", w.port, w.value); err != nil {
 			return err
 		}
 	}
@@ -86,7 +86,7 @@ func (m *Machine) setUpBuses() error {
 			{bridgePrefetch, 0x0000fff0}, // none: its base is above its limit
 			{vfio.ConfigCommand, commandEverything},
 		} {
-			if _, err := m.link.ask(ctx, "writel %#x %#x", port(n)+w.offset, w.value); err != nil {
+			if err := m.write(ctx, "writel", port(n)+w.offset, uint64(w.value)); err != nil {
 				return err
 			}
 		}
@@ -115,7 +115,7 @@ func (m *Machine) Unplug(ctx context.Context, n int) error {
 	}
 	express, err := findCapability(b, vfio.CapabilityPCIe)
 	if err == nil {
-		_, err = m.link.ask(ctx, "writew %#x %#x", port(n)+uint64(express)+slotControl, slotPowerOff|slotIndicatorOff)
+		err = m.write(ctx, "writew", port(n)+uint64(express)+slotControl, slotPowerOff|slotIndicatorOff)
 	}
 	if err != nil {
 		return m.fail(op, n, err)

@@ -1,6 +1,7 @@
 package qtest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -108,12 +109,8 @@ func (d *Device) UnmapDMA(iova, size uint64) error {
 
 // unmap takes memory away from the device.
 func (d *Device) unmap(iova uint64, mem *vfio.Memory) error {
-	// What was posted is still to be done with the memory.
-	err := d.m.link.flush()
 	d.m.setPages(d.number, iova, 0, mem.Size(), 0)
-	if err == nil {
-		err = d.m.forget()
-	}
+	err := d.m.write(context.Background(), "writeq", iommu+iommuTLB, allTLB)
 	if cause := d.m.link.lost(); cause != nil && errors.Is(err, cause) {
 		err = nil // of a machine that is lost, memory can be taken away too
 	}

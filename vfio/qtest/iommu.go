@@ -91,7 +91,7 @@ func (m *Machine) setUpIOMMU() error {
 		{"writeq", iommuRoot, rootTable}, {"writel", iommuCommand, setRoot},
 		{"writeq", iommuContext, allContexts}, {"writeq", iommuTLB, allTLB}, {"writel", iommuCommand, translate},
 	} {
-		if _, err := m.link.ask(context.Background(), "%s %#x %#x", w.request, iommu+w.register, w.value); err != nil {
+		if err := m.write(context.Background(), w.request, iommu+w.register, w.value); err != nil {
 			return err
 		}
 	}
@@ -114,12 +114,6 @@ func (m *Machine) setPages(n int, iova, at, size uint64, flags vfio.DMAFlags) {
 		}
 		m.entry(tablesOf(n)+lowest+(iova-window+offset)/pageSize*8, v)
 	}
-}
-
-// forget has the IOMMU forget what it knows of the tables.
-func (m *Machine) forget() error {
-	_, err := m.link.ask(context.Background(), "writeq %#x %#x", uint64(iommu+iommuTLB), allTLB)
-	return err
 }
 
 // FaultError says that a device accessed memory that was not mapped, or not so.
@@ -161,13 +155,12 @@ func (m *Machine) Fault(ctx context.Context) error {
 	}
 	e := &FaultError{Device: int(high>>8&0xff) - 1, Address: low &^ 0xfff, Write: high&(1<<62) == 0, Reason: uint8(high >> 32)}
 	// The bits are cleared by writing them.
-	for _, w := range []string{
-		fmt.Sprintf("writel %#x %#x", iommu+iommuFault+12, uint32(faultPending>>32)),
-		fmt.Sprintf("writel %#x %#x", iommu+iommuStatus, faultOverflow),
-	} {
-		if _, err := m.link.ask(ctx, "%s", w); err != nil {
-			return m.fail(op, 0, err)
-		}
+	err = m.write(ctx, "writel", iommu+iommuFault+12, faultPending>>32)
+	if err == nil {
+		err = m.write(ctx, "writel", iommu+iommuStatus, faultOverflow)
+	}
+	if err != nil {
+		return m.fail(op, 0, err)
 	}
 	return m.fail("do DMA with", e.Device, e)
 }

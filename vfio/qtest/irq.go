@@ -132,9 +132,9 @@ func (d *Device) connect(start int, fds []int) error {
 		d.interrupts.state.set(n, vector{word, fd})
 		entry := d.bars[d.msix.TableBAR].address + uint64(d.msix.TableOffset) + msixEntry*uint64(n)
 		if fd >= 0 {
-			err = errors.Join(d.m.link.post("writeq %#x %#x", entry, window+4*uint64(n)), d.m.link.post("writeq %#x 1", entry+8))
+			err = errors.Join(d.m.write(ctx, "writeq", entry, window+4*uint64(n)), d.m.write(ctx, "writeq", entry+8, 1))
 		} else {
-			err = d.m.link.post("writel %#x 1", entry+12)
+			err = d.m.write(ctx, "writel", entry+12, 1)
 		}
 		if err != nil {
 			closeAll(fds[i+1:])
@@ -142,11 +142,10 @@ func (d *Device) connect(start int, fds []int) error {
 		}
 	}
 	if d.interrupts.enabled {
-		return d.m.link.flush()
+		return nil
 	}
 	d.interrupts.enabled = true
-	_, err := d.m.link.ask(ctx, "writew %#x %#x", function(d.number)+d.msixControl, msixEnable)
-	return err
+	return d.m.write(ctx, "writew", function(d.number)+d.msixControl, msixEnable)
 }
 
 // DisableIRQs is described at vfio.Device.
@@ -165,11 +164,12 @@ func (d *Device) DisableIRQs(index int) error {
 	}
 	for n := range d.interrupts.state.disconnect() {
 		entry := d.bars[d.msix.TableBAR].address + uint64(d.msix.TableOffset) + msixEntry*uint64(n)
-		err = errors.Join(err, d.m.link.post("writel %#x 1", entry+12))
+		err = errors.Join(err, d.m.write(context.Background(), "writel", entry+12, 1))
 	}
 	d.interrupts.enabled = false
-	if _, aerr := d.m.link.ask(context.Background(), "writew %#x 0", function(d.number)+d.msixControl); aerr != nil || err != nil {
-		return d.fail(op, errors.Join(err, aerr))
+	err = errors.Join(err, d.m.write(context.Background(), "writew", function(d.number)+d.msixControl, 0))
+	if err != nil {
+		return d.fail(op, err)
 	}
 	return nil
 }
