@@ -36,7 +36,7 @@ type Device struct {
 type bar struct {
 	address, size uint64
 	ports         bool   // I/O ports, not memory
-	low, high     uint32 // what to write there; high is the next register's
+	low           uint32 // what to write there; the upper half is zero
 	wide          bool
 }
 
