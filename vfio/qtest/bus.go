@@ -53,7 +53,7 @@ func function(n int) uint64 { return configOf(n+1, 0) }
 // deviceArguments are QEMU's for device n, which is alone behind a port: the virtual
 // functions of some take slots on the bus.
 func deviceArguments(n int, device string, wire int) []string {
-	if name, rest, _ := strings.Cut(device, ","); strings.HasPrefix(name, "virtio-") {
+	if name, rest, _ := strings.Cut(device, ","); strings.HasPrefix(name, "virtio-") && !goesAround(device) {
 		device = name + ",iommu_platform=on," + rest // else it goes around the IOMMU
 		device = strings.TrimSuffix(device, ",")
 	}
@@ -62,6 +62,13 @@ func deviceArguments(n int, device string, wire int) []string {
 		"-netdev", fmt.Sprintf("dgram,id=n%d,local.type=fd,local.str=%d", n, wire),
 		"-device", fmt.Sprintf("%s,id=d%d,bus=p%d,netdev=n%d,romfile=", device, n, n, n),
 	}
+}
+
+// goesAround reports whether a device takes bus addresses for those of RAM, IOMMU or
+// not. Transitional virtio devices cannot do otherwise.
+func goesAround(device string) bool {
+	return strings.HasPrefix(device, "virtio-") &&
+		(strings.Contains(device, ",disable-legacy=off") || strings.Contains(device, ",iommu_platform=off"))
 }
 
 // setUpBuses does what firmware does, apart from the devices' own BARs.

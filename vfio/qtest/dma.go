@@ -8,21 +8,46 @@ import (
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
-// usable are the bus addresses that a device can have mapped.
-var usable = vfio.IOVARange{First: window + reserved, Last: window + windowSize - 1}
+// share returns the bus addresses that device n can have mapped, and whether they are
+// offsets in RAM as the device goes around the IOMMU.
+func (m *Machine) share(n int) (s vfio.IOVARange, direct bool) {
+	if !m.direct[n] {
+		return vfio.IOVARange{First: window + reserved, Last: window + windowSize - 1}, false
+	}
+	first := ramBegin(len(m.names)) + m.size // behind what those have that do not
+	for _, d := range m.direct[:n] {
+		if d {
+			first += m.size
+		}
+	}
+	return vfio.IOVARange{First: first, Last: first + m.size - 1}, true
+}
 
 // IOVARanges is described at vfio.Device. Every device has addresses of its own.
 func (d *Device) IOVARanges() ([]vfio.IOVARange, error) {
 	if d.isClosed() {
 		return nil, d.fail("list the IOVA ranges of", vfio.ErrClosed)
 	}
-	return []vfio.IOVARange{usable}, nil
+	share, _ := d.m.share(d.number)
+	return []vfio.IOVARange{share}, nil
 }
 
 // place is where memory is in RAM, and for how many mappings.
 type place struct {
-	at    uint64
-	users int
+	at     uint64
+	users  int
+	direct bool // nobody has chosen at but the driver
+}
+
+// putAt moves memory to a place in RAM.
+func (m *Machine) putAt(mem *vfio.Memory, at uint64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := mem.Move(m.ram.FD(), at); err != nil {
+		return err
+	}
+	m.placed[mem] = &place{at: at, users: 1, direct: true}
+	return nil
 }
 
 // put moves memory into RAM, unless it is there, and returns where it is.
@@ -54,7 +79,11 @@ func (m *Machine) takeBack(mem *vfio.Memory) error {
 		return nil
 	}
 	delete(m.placed, mem)
-	return errors.Join(mem.MoveBack(), m.free.Free(p.at, mem.Size()))
+	err := mem.MoveBack()
+	if !p.direct {
+		err = errors.Join(err, m.free.Free(p.at, mem.Size()))
+	}
+	return err
 }
 
 // MapDMA is described at vfio.Device. The memory is moved into the machine's RAM: what
@@ -68,23 +97,30 @@ func (d *Device) MapDMA(mem *vfio.Memory, iova uint64, flags vfio.DMAFlags) erro
 		return err
 	}
 	defer done()
+	share, direct := d.m.share(d.number)
 	last := iova + mem.Size() - 1
 	switch {
 	case iova%mem.PageSize() != 0:
 		return d.fail(op, vfio.ErrMisaligned)
-	case iova < usable.First || last < iova || last > usable.Last:
-		return d.fail(op, fmt.Errorf("%w: %#x to %#x, want %#x to %#x", vfio.ErrIOVARange, iova, last, usable.First, usable.Last))
+	case iova < share.First || last < iova || last > share.Last:
+		return d.fail(op, fmt.Errorf("%w: %#x to %#x, want %#x to %#x", vfio.ErrIOVARange, iova, last, share.First, share.Last))
 	}
 	for other, m := range d.mapped {
 		if iova < other+m.Size() && other <= last {
 			return d.fail(op, fmt.Errorf("%w: %#x to %#x", vfio.ErrIOVAInUse, other, other+m.Size()-1))
 		}
 	}
-	at, err := d.m.put(mem)
+	if direct {
+		err = d.m.putAt(mem, iova)
+	} else {
+		var at uint64
+		if at, err = d.m.put(mem); err == nil {
+			d.m.setPages(d.number, iova, at, mem.Size(), flags)
+		}
+	}
 	if err != nil {
 		return d.fail(op, err)
 	}
-	d.m.setPages(d.number, iova, at, mem.Size(), flags)
 	d.mapped[iova] = mem
 	return nil
 }
@@ -109,7 +145,9 @@ func (d *Device) UnmapDMA(iova, size uint64) error {
 
 // unmap takes memory away from the device.
 func (d *Device) unmap(iova uint64, mem *vfio.Memory) error {
-	d.m.setPages(d.number, iova, 0, mem.Size(), 0)
+	if _, direct := d.m.share(d.number); !direct {
+		d.m.setPages(d.number, iova, 0, mem.Size(), 0)
+	}
 	err := d.m.write(context.Background(), "writeq", iommu+iommuTLB, allTLB)
 	if cause := d.m.link.lost(); cause != nil && errors.Is(err, cause) {
 		err = nil // of a machine that is lost, memory can be taken away too

@@ -155,3 +155,38 @@ func TestOpen(t *testing.T) {
 		t.Error("the device was not reset")
 	}
 }
+
+// TestAroundTheIOMMU: each device has a share of RAM, and memory that lies there.
+func TestAroundTheIOMMU(t *testing.T) {
+	checkLeaks(t)
+	m := qemutest.Start(t, "virtio-net-pci,disable-legacy=off", "igb", "virtio-net-pci,iommu_platform=off")
+	a, b := open(t, m, 0), open(t, m, 2)
+	first, err := a.IOVARanges()
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := b.IOVARanges()
+	if err != nil || len(first) != 1 || len(second) != 1 || first[0].Last >= second[0].First {
+		t.Fatal(first, second, err)
+	}
+	mem, err := vfio.AllocMemory(0x1000, vfio.MemoryOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mem.Close()
+	mem.Bytes()[0] = 1
+	at := second[0].Last - 0xfff
+	if err := a.MapDMA(mem, at, vfio.DMARead); !errors.Is(err, vfio.ErrIOVARange) {
+		t.Errorf("memory of another: %v", err)
+	}
+	if err := b.MapDMA(mem, at, vfio.DMARead); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.MapDMA(mem, first[0].First, vfio.DMARead); !errors.Is(err, vfio.ErrIOVAInUse) {
+		t.Errorf("memory that another has: %v", err)
+	}
+	if err := b.UnmapDMA(at, 0x1000); err != nil || mem.Bytes()[0] != 1 {
+		t.Error(err, mem.Bytes()[0])
+	}
+	newIGB(t, open(t, m, 1)).send(frameOf("behind the IOMMU"))
+}

@@ -19,15 +19,16 @@ import (
 type Options struct {
 	// Devices are what QEMU's option -device takes, such as "igb" or
 	// "virtio-net-pci,packed=on,mac=02:00:00:00:00:01": 1 to MaxDevices network
-	// devices for PCI Express. Properties id, bus, addr, netdev, romfile and, of virtio,
-	// iommu_platform are taken.
+	// devices for PCI Express. Properties id, bus, addr, netdev and romfile are taken. Of
+	// virtio, one with disable-legacy=off or iommu_platform=off goes around the IOMMU: it
+	// shares no memory with others.
 	Devices []string
 	// QEMU is how QEMU's command line begins: the program, and arguments if it needs
 	// any. The default is qemu-system-x86_64. Models differ by version: igb is there
 	// from 8.0 on.
 	QEMU []string
-	// RAM is how much memory the devices can have mapped, together: a multiple of 2 MiB
-	// up to 1 GiB, 64 MiB if it is 0.
+	// RAM is how much memory the devices can have mapped, together, and each one that
+	// goes around the IOMMU: a multiple of 2 MiB up to 192 MiB, 64 MiB if it is 0.
 	RAM uint64
 	// Patience is how long QEMU may take to answer, 10 seconds if it is 0. One that
 	// takes longer is lost.
@@ -45,6 +46,8 @@ type Machine struct {
 	ram      *vfio.Memory
 	words    *vfio.Mapping // the same, for what is accessed atomically
 	names    []string
+	direct   []bool // which go around the IOMMU
+	size     uint64 // Options.RAM
 	wires    []*net.UDPConn
 	// unplugged devices do not answer: QEMU has zero read there, where a bus has ones.
 	unplugged [MaxDevices]atomic.Bool
@@ -78,10 +81,11 @@ func start(ctx context.Context, o Options) (_ *Machine, err error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	m := &Machine{patience: o.Patience, placed: map[*vfio.Memory]*place{}}
+	m := &Machine{patience: o.Patience, size: o.RAM, placed: map[*vfio.Memory]*place{}}
 	for _, d := range o.Devices {
 		name, _, _ := strings.Cut(d, ",")
 		m.names = append(m.names, name)
+		m.direct = append(m.direct, goesAround(d))
 	}
 	defer func() {
 		if err != nil {
@@ -89,10 +93,16 @@ func start(ctx context.Context, o Options) (_ *Machine, err error) {
 		}
 	}()
 	begin := ramBegin(len(o.Devices))
-	if m.ram, err = vfio.AllocMemory(begin+o.RAM, vfio.MemoryOptions{Huge: vfio.HugeNever}); err != nil {
+	end := begin + o.RAM
+	for n, direct := range m.direct {
+		if share, _ := m.share(n); direct {
+			end = share.Last + 1
+		}
+	}
+	if m.ram, err = vfio.AllocMemory(end, vfio.MemoryOptions{Huge: vfio.HugeNever}); err != nil {
 		return nil, err
 	}
-	m.free = vfio.NewIOVAAllocator([]vfio.IOVARange{{First: begin, Last: m.ram.Size() - 1}}, pageSize)
+	m.free = vfio.NewIOVAAllocator([]vfio.IOVARange{{First: begin, Last: begin + o.RAM - 1}}, pageSize)
 	m.words = vfio.NewMapping(m.ram.Bytes(), nil)
 	if err := m.launch(o); err != nil {
 		return nil, err
@@ -121,8 +131,8 @@ func (o *Options) check() error {
 	switch {
 	case len(o.Devices) == 0 || len(o.Devices) > MaxDevices:
 		return fmt.Errorf("%d devices, want 1 to %d", len(o.Devices), MaxDevices)
-	case o.RAM%hugePage != 0 || o.RAM > 1<<30:
-		return fmt.Errorf("RAM of %#x bytes, want a multiple of %#x up to %#x", o.RAM, uint64(hugePage), 1<<30)
+	case o.RAM%hugePage != 0 || o.RAM > 192<<20:
+		return fmt.Errorf("RAM of %#x bytes, want a multiple of %#x up to %#x", o.RAM, uint64(hugePage), 192<<20)
 	case o.Patience < 0:
 		return fmt.Errorf("patience of %v", o.Patience)
 	}
