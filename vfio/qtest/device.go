@@ -36,7 +36,7 @@ type Device struct {
 type bar struct {
 	address, size uint64
 	ports         bool   // I/O ports, not memory
-	low, high     uint32 // what to write there; high is the next register's
+	low           uint32 // what to write there; the upper half is zero
 	wide          bool
 }
 
@@ -76,7 +76,7 @@ func (d *Device) sizeBARs(ctx context.Context) error {
 	var r [6]uint32 // what reads back after writing ones
 	for i := range r {
 		at := function(d.number) + 0x10 + 4*uint64(i)
-		if _, err := d.m.link.ask(ctx, "writel %#x 0xffffffff", at); err != nil {
+		if err := d.m.write(ctx, "writel", at, 0xffffffff); err != nil {
 			return err
 		}
 		v, err := d.m.read(ctx, "readl", at, 4)
@@ -138,17 +138,16 @@ func (d *Device) restart(ctx context.Context, command uint16) error {
 			continue
 		}
 		at := function(d.number) + 0x10 + 4*uint64(i)
-		if _, err := d.m.link.ask(ctx, "writel %#x %#x", at, b.low); err != nil {
+		if err := d.m.write(ctx, "writel", at, uint64(b.low)); err != nil {
 			return err
 		}
 		if b.wide {
-			if _, err := d.m.link.ask(ctx, "writel %#x 0", at+4); err != nil {
+			if err := d.m.write(ctx, "writel", at+4, 0); err != nil {
 				return err
 			}
 		}
 	}
-	_, err := d.m.link.ask(ctx, "writew %#x %#x", function(d.number)+vfio.ConfigCommand, command)
-	return err
+	return d.m.write(ctx, "writew", function(d.number)+vfio.ConfigCommand, uint64(command))
 }
 
 // Device Control of the PCI Express capability, and its bit that resets the function
@@ -164,15 +163,14 @@ func (d *Device) resetFunction(ctx context.Context, express uint64) error {
 	if err != nil {
 		return err
 	}
-	_, err = d.m.link.ask(ctx, "writew %#x %#x", at, v|functionReset)
-	return err
+	return d.m.write(ctx, "writew", at, v|functionReset)
 }
 
 // resetBus resets all that is behind the port: the device is alone there.
 func (d *Device) resetBus(ctx context.Context) error {
 	at := port(d.number) + bridgeControl
-	for _, v := range []uint{bridgeBusReset, 0} {
-		if _, err := d.m.link.ask(ctx, "writew %#x %#x", at, v); err != nil {
+	for _, v := range []uint64{bridgeBusReset, 0} {
+		if err := d.m.write(ctx, "writew", at, v); err != nil {
 			return err
 		}
 	}
@@ -229,8 +227,8 @@ func (d *Device) Close() error {
 		err = d.reset(context.Background())
 	}
 	d.interrupts.close()
-	for _, mem := range d.mapped {
-		err = errors.Join(err, mem.MoveBack())
+	for iova, mem := range d.mapped {
+		err = errors.Join(err, d.unmap(iova, mem))
 	}
 	d.m.release(d)
 	if err != nil {
@@ -253,6 +251,12 @@ func (m *Machine) read(ctx context.Context, request string, address uint64, widt
 	}
 	n, err := parseNumber(value, width)
 	return n, m.understood(err)
+}
+
+// write writes what request says to memory or I/O ports.
+func (m *Machine) write(ctx context.Context, request string, address, value uint64) error {
+	_, err := m.link.ask(ctx, "%s %#x %#x", request, address, value)
+	return err
 }
 
 func little(p []byte, v uint64) {

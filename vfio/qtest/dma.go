@@ -1,31 +1,104 @@
 package qtest
 
 import (
+	"context"
+	"errors"
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
-// IOVARanges is described at vfio.Device. Devices of one machine have no address in
-// common.
+// share returns the bus addresses that device n can have mapped, and whether they are
+// offsets in RAM as the device goes around the IOMMU.
+func (m *Machine) share(n int) (s vfio.IOVARange, direct bool) {
+	if !m.direct[n] {
+		return vfio.IOVARange{First: window + reserved, Last: window + windowSize - 1}, false
+	}
+	first := ramBegin(len(m.names)) + m.size // behind what those have that do not
+	for _, d := range m.direct[:n] {
+		if d {
+			first += m.size
+		}
+	}
+	return vfio.IOVARange{First: first, Last: first + m.size - 1}, true
+}
+
+// IOVARanges is described at vfio.Device. Every device has addresses of its own.
 func (d *Device) IOVARanges() ([]vfio.IOVARange, error) {
 	if d.isClosed() {
 		return nil, d.fail("list the IOVA ranges of", vfio.ErrClosed)
 	}
-	return []vfio.IOVARange{d.m.shares[d.number]}, nil
+	share, _ := d.m.share(d.number)
+	return []vfio.IOVARange{share}, nil
 }
 
-// MapDMA is described at vfio.Device. The memory is moved into the machine's RAM, at
-// the offset that is its bus address: what is written to it meanwhile may be lost, its
-// file descriptor is of no use until it is unmapped, and a second device cannot have it.
-func (d *Device) MapDMA(mem *vfio.Memory, iova uint64, _ vfio.DMAFlags) error {
+// place is where memory is in RAM, and for how many mappings.
+type place struct {
+	at     uint64
+	users  int
+	direct bool // nobody has chosen at but the driver
+}
+
+// putAt moves memory to a place in RAM.
+func (m *Machine) putAt(mem *vfio.Memory, at uint64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := mem.Move(m.ram.FD(), at); err != nil {
+		return err
+	}
+	m.placed[mem] = &place{at: at, users: 1, direct: true}
+	return nil
+}
+
+// put moves memory into RAM, unless it is there, and returns where it is.
+func (m *Machine) put(mem *vfio.Memory) (uint64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.placed[mem]
+	if p == nil {
+		at, err := m.free.Alloc(mem.Size(), mem.PageSize())
+		if err != nil {
+			return 0, fmt.Errorf("%w: Options.RAM is too small: %w", vfio.ErrNoDMAMemory, err)
+		}
+		if err := mem.Move(m.ram.FD(), at); err != nil {
+			return 0, errors.Join(err, m.free.Free(at, mem.Size()))
+		}
+		p = &place{at: at}
+		m.placed[mem] = p
+	}
+	p.users++
+	return p.at, nil
+}
+
+// takeBack undoes put.
+func (m *Machine) takeBack(mem *vfio.Memory) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.placed[mem]
+	if p.users--; p.users > 0 {
+		return nil
+	}
+	delete(m.placed, mem)
+	err := mem.MoveBack()
+	if !p.direct {
+		err = errors.Join(err, m.free.Free(p.at, mem.Size()))
+	}
+	return err
+}
+
+// MapDMA is described at vfio.Device. The memory is moved into the machine's RAM: what
+// is written to it meanwhile may be lost, its file descriptor is of no use until it is
+// unmapped, and devices outside the machine cannot have it. It fails with
+// ErrNoDMAMemory if RAM is full.
+func (d *Device) MapDMA(mem *vfio.Memory, iova uint64, flags vfio.DMAFlags) error {
 	op := fmt.Sprintf("map DMA at %#x for", iova)
 	done, err := d.change(op)
 	if err != nil {
 		return err
 	}
 	defer done()
-	share, last := d.m.shares[d.number], iova+mem.Size()-1
+	share, direct := d.m.share(d.number)
+	last := iova + mem.Size() - 1
 	switch {
 	case iova%mem.PageSize() != 0:
 		return d.fail(op, vfio.ErrMisaligned)
@@ -37,7 +110,15 @@ func (d *Device) MapDMA(mem *vfio.Memory, iova uint64, _ vfio.DMAFlags) error {
 			return d.fail(op, fmt.Errorf("%w: %#x to %#x", vfio.ErrIOVAInUse, other, other+m.Size()-1))
 		}
 	}
-	if err := mem.Move(d.m.ram.FD(), iova); err != nil {
+	if direct {
+		err = d.m.putAt(mem, iova)
+	} else {
+		var at uint64
+		if at, err = d.m.put(mem); err == nil {
+			d.m.setPages(d.number, iova, at, mem.Size(), flags)
+		}
+	}
+	if err != nil {
 		return d.fail(op, err)
 	}
 	d.mapped[iova] = mem
@@ -56,12 +137,21 @@ func (d *Device) UnmapDMA(iova, size uint64) error {
 	if mem == nil || mem.Size() != size {
 		return d.fail(op, vfio.ErrNotMapped)
 	}
-	// What was posted may make the device access the memory; if QEMU is lost, nothing
-	// can.
-	_ = d.m.link.flush()
-	if err := mem.MoveBack(); err != nil {
+	if err := d.unmap(iova, mem); err != nil {
 		return d.fail(op, err)
 	}
-	delete(d.mapped, iova)
 	return nil
+}
+
+// unmap takes memory away from the device.
+func (d *Device) unmap(iova uint64, mem *vfio.Memory) error {
+	if _, direct := d.m.share(d.number); !direct {
+		d.m.setPages(d.number, iova, 0, mem.Size(), 0)
+	}
+	err := d.m.write(context.Background(), "writeq", iommu+iommuTLB, allTLB)
+	if cause := d.m.link.lost(); cause != nil && errors.Is(err, cause) {
+		err = nil // of a machine that is lost, memory can be taken away too
+	}
+	delete(d.mapped, iova)
+	return errors.Join(err, d.m.takeBack(mem))
 }

@@ -10,12 +10,11 @@
 // the card.
 //
 // What is different from hardware behind VFIO:
-//   - A register access is a request to another process and takes 40 µs at least.
-//     Stores to memory BARs are posted: they return before they are done, in order
-//     with all other accesses. No BAR can be mapped.
-//   - Mapped memory is moved into the machine's RAM: see [vfio.Memory.Move]. Each
-//     device has bus addresses of its own, and nothing keeps it from the others'.
-//     [vfio.DMAFlags] are not enforced.
+//   - A register access is a request to another process and takes 30 µs at least,
+//     writes too: none is posted. No BAR can be mapped.
+//   - Mapped memory is moved into the machine's RAM: see [vfio.Memory.Move]. Devices of
+//     one machine can share it, others cannot.
+//   - There is an IOMMU, of which [Machine.Fault] tells what it has stopped.
 //   - Interrupts are MSI-X only. The message is looked for in RAM, so that it takes
 //     up to a millisecond to signal the eventfd.
 //   - Virtual functions cannot be opened.

@@ -133,7 +133,7 @@ func TestStartErrors(t *testing.T) {
 		"no patience":  {t.Context(), qtest.Options{Devices: igb, Patience: -1}, nil},
 		"no program":   {t.Context(), qtest.Options{Devices: igb, QEMU: []string{"there-is-no-such-program"}}, exec.ErrNotFound},
 		"no file":      {t.Context(), qtest.Options{Devices: igb, QEMU: []string{"/no/such/file"}}, os.ErrNotExist},
-		"over":         {over, qtest.Options{Devices: igb, QEMU: []string{"sleep", "1000", "#"}}, context.Canceled},
+		"over":         {over, qtest.Options{Devices: igb, QEMU: []string{"sh", "-c", "exec sleep 1000"}}, context.Canceled},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, err := qtest.Start(c.ctx, c.options)

@@ -22,13 +22,6 @@ const (
 	msixEnable = 1 << 15
 )
 
-// Messages are stored below the bus addresses of DMA memory: 4 bytes a vector, for as
-// many vectors as MSI-X has.
-const (
-	messages       = 0x10000
-	messagesDevice = 4 * 2048
-)
-
 // How long the watcher sleeps: messages come in bursts.
 const (
 	shortestNap = 50 * time.Microsecond
@@ -38,7 +31,7 @@ const (
 // interrupts passes the messages of one device on to eventfds.
 type interrupts struct {
 	words   *vfio.Mapping
-	address uint64
+	address uint64 // of the messages in RAM
 	enabled bool
 	state   *watched
 }
@@ -58,7 +51,7 @@ type vector struct {
 }
 
 func newInterrupts(m *Machine, n int) interrupts {
-	return interrupts{words: m.words, address: messages + uint64(n)*messagesDevice, state: &watched{vectors: map[int]vector{}}}
+	return interrupts{words: m.words, address: messagesOf(n), state: &watched{vectors: map[int]vector{}}}
 }
 
 // IRQ is described at vfio.Device.
@@ -131,8 +124,7 @@ func (d *Device) connect(start int, fds []int) error {
 	ctx := context.Background()
 	for i, fd := range fds {
 		n := start + i
-		at := d.interrupts.address + 4*uint64(n)
-		word, err := d.interrupts.words.Register32(at)
+		word, err := d.interrupts.words.Register32(d.interrupts.address + 4*uint64(n))
 		if err != nil {
 			closeAll(fds[i:])
 			return err
@@ -140,9 +132,9 @@ func (d *Device) connect(start int, fds []int) error {
 		d.interrupts.state.set(n, vector{word, fd})
 		entry := d.bars[d.msix.TableBAR].address + uint64(d.msix.TableOffset) + msixEntry*uint64(n)
 		if fd >= 0 {
-			err = errors.Join(d.m.link.post("writeq %#x %#x", entry, at), d.m.link.post("writeq %#x 1", entry+8))
+			err = errors.Join(d.m.write(ctx, "writeq", entry, window+4*uint64(n)), d.m.write(ctx, "writeq", entry+8, 1))
 		} else {
-			err = d.m.link.post("writel %#x 1", entry+12)
+			err = d.m.write(ctx, "writel", entry+12, 1)
 		}
 		if err != nil {
 			closeAll(fds[i+1:])
@@ -150,11 +142,10 @@ func (d *Device) connect(start int, fds []int) error {
 		}
 	}
 	if d.interrupts.enabled {
-		return d.m.link.flush()
+		return nil
 	}
 	d.interrupts.enabled = true
-	_, err := d.m.link.ask(ctx, "writew %#x %#x", function(d.number)+d.msixControl, msixEnable)
-	return err
+	return d.m.write(ctx, "writew", function(d.number)+d.msixControl, msixEnable)
 }
 
 // DisableIRQs is described at vfio.Device.
@@ -173,11 +164,12 @@ func (d *Device) DisableIRQs(index int) error {
 	}
 	for n := range d.interrupts.state.disconnect() {
 		entry := d.bars[d.msix.TableBAR].address + uint64(d.msix.TableOffset) + msixEntry*uint64(n)
-		err = errors.Join(err, d.m.link.post("writel %#x 1", entry+12))
+		err = errors.Join(err, d.m.write(context.Background(), "writel", entry+12, 1))
 	}
 	d.interrupts.enabled = false
-	if _, aerr := d.m.link.ask(context.Background(), "writew %#x 0", function(d.number)+d.msixControl); aerr != nil || err != nil {
-		return d.fail(op, errors.Join(err, aerr))
+	err = errors.Join(err, d.m.write(context.Background(), "writew", function(d.number)+d.msixControl, 0))
+	if err != nil {
+		return d.fail(op, err)
 	}
 	return nil
 }

@@ -11,10 +11,6 @@ import (
 	"time"
 )
 
-// maxPosted is how many requests may be under way without anybody waiting for them:
-// their answers must fit the socket's buffer.
-const maxPosted = 64
-
 // link is the connection to QEMU's qtest server: one request at a time, and the
 // answers come in order.
 type link struct {
@@ -25,7 +21,7 @@ type link struct {
 	// turn is held by whoever writes and reads. What follows belongs to it.
 	turn    chan struct{}
 	line    []byte // the beginning of a line of which the rest has not come yet
-	pending int    // answers that nobody has waited for
+	pending int    // answers that have not come yet, to requests that were given up too
 
 	mu    sync.Mutex
 	cause error
@@ -60,62 +56,23 @@ func (l *link) lost() error {
 // request may still be carried out. A refusal leaves the connection as it is; after
 // every other error it is lost.
 func (l *link) ask(ctx context.Context, format string, args ...any) (string, error) {
-	done, err := l.send(ctx, format, args...)
-	if err != nil {
-		return "", err
-	}
-	defer done()
-	return l.collect(ctx)
-}
-
-// post sends a request without waiting for its answer, which is OK or ends the
-// connection. As on a bus, an ask that follows finds it done.
-func (l *link) post(format string, args ...any) error {
-	done, err := l.send(context.Background(), format, args...)
-	if err != nil {
-		return err
-	}
-	defer done()
-	if l.pending < maxPosted {
-		return nil
-	}
-	_, err = l.collect(context.Background())
-	return err
-}
-
-// flush waits until every request that was posted is done.
-func (l *link) flush() error {
-	l.turn <- struct{}{}
-	defer func() { <-l.turn }()
-	if err := l.allow(); err != nil {
-		return err
-	}
-	_, err := l.collect(context.Background())
-	return err
-}
-
-// send takes the turn, which done ends.
-func (l *link) send(ctx context.Context, format string, args ...any) (done func(), err error) {
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return "", err
 	}
 	select {
 	case l.turn <- struct{}{}:
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return "", ctx.Err()
 	}
-	done = func() { <-l.turn }
-	if err = l.allow(); err == nil {
-		if _, err = fmt.Fprintf(l.conn, format+"\n", args...); err != nil {
-			err = l.fail(fmt.Errorf("send to QEMU: %w", l.explain(err)))
-		}
+	defer func() { <-l.turn }()
+	if err := l.allow(); err != nil {
+		return "", err
 	}
-	if err != nil {
-		done()
-		return nil, err
+	if _, err := fmt.Fprintf(l.conn, format+"\n", args...); err != nil {
+		return "", l.fail(fmt.Errorf("send to QEMU: %w", l.explain(err)))
 	}
 	l.pending++
-	return done, nil
+	return l.collect(ctx)
 }
 
 // allow gives whoever has the turn its time.

@@ -19,14 +19,16 @@ import (
 type Options struct {
 	// Devices are what QEMU's option -device takes, such as "igb" or
 	// "virtio-net-pci,packed=on,mac=02:00:00:00:00:01": 1 to MaxDevices network
-	// devices for PCI Express. Properties id, bus, addr, netdev and romfile are taken.
+	// devices for PCI Express. Properties id, bus, addr, netdev and romfile are taken. Of
+	// virtio, one with disable-legacy=off or iommu_platform=off goes around the IOMMU: it
+	// shares no memory with others.
 	Devices []string
 	// QEMU is how QEMU's command line begins: the program, and arguments if it needs
 	// any. The default is qemu-system-x86_64. Models differ by version: igb is there
 	// from 8.0 on.
 	QEMU []string
-	// RAM is how much memory one device can have mapped: a multiple of 2 MiB up to
-	// 256 MiB, 32 MiB if it is 0.
+	// RAM is how much memory the devices can have mapped, together, and each one that
+	// goes around the IOMMU: a multiple of 2 MiB up to 192 MiB, 64 MiB if it is 0.
 	RAM uint64
 	// Patience is how long QEMU may take to answer, 10 seconds if it is 0. One that
 	// takes longer is lost.
@@ -44,7 +46,8 @@ type Machine struct {
 	ram      *vfio.Memory
 	words    *vfio.Mapping // the same, for what is accessed atomically
 	names    []string
-	shares   []vfio.IOVARange
+	direct   []bool // which go around the IOMMU
+	size     uint64 // Options.RAM
 	wires    []*net.UDPConn
 	// unplugged devices do not answer: QEMU has zero read there, where a bus has ones.
 	unplugged [MaxDevices]atomic.Bool
@@ -54,6 +57,8 @@ type Machine struct {
 	qmp       *qmp.Client
 
 	mu     sync.Mutex
+	free   *vfio.IOVAAllocator     // of RAM
+	placed map[*vfio.Memory]*place // what is in RAM
 	open   [MaxDevices]*Device
 	closed bool
 	once   sync.Once
@@ -76,20 +81,28 @@ func start(ctx context.Context, o Options) (_ *Machine, err error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	m := &Machine{patience: o.Patience, shares: o.shares()}
+	m := &Machine{patience: o.Patience, size: o.RAM, placed: map[*vfio.Memory]*place{}}
 	for _, d := range o.Devices {
 		name, _, _ := strings.Cut(d, ",")
 		m.names = append(m.names, name)
+		m.direct = append(m.direct, goesAround(d))
 	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, m.shutDown())
 		}
 	}()
-	last := m.shares[len(m.shares)-1].Last
-	if m.ram, err = vfio.AllocMemory(last+1, vfio.MemoryOptions{Huge: vfio.HugeNever}); err != nil {
+	begin := ramBegin(len(o.Devices))
+	end := begin + o.RAM
+	for n, direct := range m.direct {
+		if share, _ := m.share(n); direct {
+			end = share.Last + 1
+		}
+	}
+	if m.ram, err = vfio.AllocMemory(end, vfio.MemoryOptions{Huge: vfio.HugeNever}); err != nil {
 		return nil, err
 	}
+	m.free = vfio.NewIOVAAllocator([]vfio.IOVARange{{First: begin, Last: begin + o.RAM - 1}}, pageSize)
 	m.words = vfio.NewMapping(m.ram.Bytes(), nil)
 	if err := m.launch(o); err != nil {
 		return nil, err
@@ -97,6 +110,9 @@ func start(ctx context.Context, o Options) (_ *Machine, err error) {
 	// A machine that is not set up yet ends with ctx, whatever it waits for.
 	defer context.AfterFunc(ctx, func() { m.link.fail(ctx.Err()) })()
 	if err := m.setUpBuses(); err != nil {
+		return nil, err
+	}
+	if err := m.setUpIOMMU(); err != nil {
 		return nil, err
 	}
 	return m, m.link.lost()
@@ -107,7 +123,7 @@ func (o *Options) check() error {
 		o.QEMU = []string{"qemu-system-x86_64"}
 	}
 	if o.RAM == 0 {
-		o.RAM = 32 << 20
+		o.RAM = 64 << 20
 	}
 	if o.Patience == 0 {
 		o.Patience = 10 * time.Second
@@ -115,28 +131,16 @@ func (o *Options) check() error {
 	switch {
 	case len(o.Devices) == 0 || len(o.Devices) > MaxDevices:
 		return fmt.Errorf("%d devices, want 1 to %d", len(o.Devices), MaxDevices)
-	case o.RAM%hugePage != 0 || o.RAM > 256<<20:
-		return fmt.Errorf("RAM of %#x bytes, want a multiple of %#x up to %#x", o.RAM, uint64(hugePage), 256<<20)
+	case o.RAM%hugePage != 0 || o.RAM > 192<<20:
+		return fmt.Errorf("RAM of %#x bytes, want a multiple of %#x up to %#x", o.RAM, uint64(hugePage), 192<<20)
 	case o.Patience < 0:
 		return fmt.Errorf("patience of %v", o.Patience)
 	}
 	return nil
 }
 
-// hugePage is the largest page of DMA memory: bus addresses of huge pages are
-// multiples of it.
+// hugePage is the largest page of DMA memory: its addresses are multiples of it.
 const hugePage = 2 << 20
-
-// shares divides the bus addresses of RAM: below the first hugePage are the words for
-// interrupts, and the holes of a PC.
-func (o *Options) shares() []vfio.IOVARange {
-	var s []vfio.IOVARange
-	for i := range o.Devices {
-		first := hugePage + uint64(i)*o.RAM
-		s = append(s, vfio.IOVARange{First: first, Last: first + o.RAM - 1})
-	}
-	return s
-}
 
 // PID returns the number of QEMU's process.
 func (m *Machine) PID() int { return m.process.cmd.Process.Pid }

@@ -162,6 +162,7 @@ func arguments(qtest, monitor, ram, bios int, size uint64) []string {
 		"-object", fmt.Sprintf("memory-backend-file,id=mem,share=on,mem-path=/proc/self/fd/%d,size=%d", ram, size),
 		"-m", fmt.Sprintf("%dM", size>>20),
 		"-bios", fmt.Sprintf("/proc/self/fd/%d", bios),
+		"-device", "intel-iommu,intremap=off,aw-bits=39",
 		"-nodefaults", "-display", "none", "-no-user-config",
 		"-chardev", fmt.Sprintf("socket,id=qtest,fd=%d", qtest), "-qtest", "chardev:qtest", "-qtest-log", "none",
 		"-chardev", fmt.Sprintf("socket,id=monitor,fd=%d", monitor), "-mon", "chardev=monitor,mode=control",

@@ -54,8 +54,7 @@ func (d *Device) ReadRegion(index int, offset uint64, p []byte) error {
 	return d.ReadRegionContext(context.Background(), index, offset, p)
 }
 
-// WriteRegion is described at vfio.Device. Stores to memory BARs are posted: they may
-// not be done yet when it returns, but are before all accesses that follow.
+// WriteRegion is described at vfio.Device.
 func (d *Device) WriteRegion(index int, offset uint64, p []byte) error {
 	return d.WriteRegionContext(context.Background(), index, offset, p)
 }
@@ -100,14 +99,10 @@ func (d *Device) WriteRegionContext(ctx context.Context, index int, offset uint6
 		copy(v[:], p)
 		value := binary.LittleEndian.Uint64(v[:])
 		request := b.request("write", "out", len(p))
-		switch {
-		case d.inTable(index, at, len(p)), index == vfio.RegionConfig && d.kept(at, len(p)):
+		if d.inTable(index, at, len(p)) || index == vfio.RegionConfig && d.kept(at, len(p)) {
 			return nil
-		case index == vfio.RegionConfig || b.ports:
-			_, err := d.m.link.ask(ctx, "%s %#x %#x", request, b.address+at, value)
-			return err
 		}
-		return d.m.link.post("%s %#x %#x", request, b.address+at, value)
+		return d.m.write(ctx, request, b.address+at, value)
 	})
 	if err != nil {
 		return d.fail(op, err)

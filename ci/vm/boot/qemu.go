@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/trapeze-nic/trapeze/internal/vfio/qmp"
 )
 
 // Lines of a guest's console that are meant for this program begin with these:
@@ -169,50 +170,8 @@ func order(ctx context.Context, monitor, command string) (string, error) {
 		return "", err
 	}
 	defer c.Close()
-	deadline, _ := ctx.Deadline()
-	if err := c.SetDeadline(deadline); err != nil {
-		return "", err
-	}
-	type request struct {
-		Execute   string            `json:"execute"`
-		Arguments map[string]string `json:"arguments,omitempty"`
-	}
-	in, out := json.NewDecoder(c), json.NewEncoder(c)
-	if err := in.Decode(&struct{}{}); err != nil { // it greets
-		return "", err
-	}
-	answer := ""
-	for _, r := range []request{
-		{Execute: "qmp_capabilities"},
-		{Execute: "human-monitor-command", Arguments: map[string]string{"command-line": command}},
-	} {
-		if err := out.Encode(r); err != nil {
-			return "", err
-		}
-		if answer, err = readAnswer(in); err != nil {
-			return "", err
-		}
-	}
-	return answer, nil
-}
-
-// readAnswer reads up to the answer to a command; events come in between.
-func readAnswer(in *json.Decoder) (string, error) {
-	for {
-		var m struct {
-			Return json.RawMessage
-			Error  *struct{ Desc string }
-		}
-		if err := in.Decode(&m); err != nil {
-			return "", err
-		}
-		switch {
-		case m.Error != nil:
-			return "", errors.New(m.Error.Desc)
-		case m.Return != nil:
-			return string(m.Return), nil
-		}
-	}
+	answer, err := qmp.New(c).Execute(ctx, "human-monitor-command", map[string]string{"command-line": command})
+	return string(answer), err
 }
 
 // terminal is what firmware and kernel send to terminals: escape sequences (ECMA-48,

@@ -2,9 +2,13 @@
 package qemutest
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/vfio/qtest"
@@ -18,15 +22,24 @@ const (
 )
 
 // Start starts a machine with a device of each model, see qtest.Options.Devices, and
-// ends it with the test. Without a QEMU it skips the test and says why, or fails it if
-// TRAPEZE_REQUIRE_QEMU is set, as in CI.
+// ends it with the test, which fails if a device did DMA where nothing was mapped.
+// Without a QEMU, or with one that has no such model, it skips the test and says why, or
+// fails it if TRAPEZE_REQUIRE_QEMU is set, as in CI.
 func Start(t testing.TB, devices ...string) *qtest.Machine {
 	t.Helper()
 	m, err := qtest.Start(t.Context(), qtest.Options{Devices: devices, QEMU: Command(t)})
+	var exit *qtest.ExitError
+	if errors.As(err, &exit) && strings.Contains(exit.Stderr, "not a valid device model name") && os.Getenv(variable) == "" {
+		missing(t, fmt.Sprintf("this QEMU is too old or has been built without a model: %v", err))
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		var fault *qtest.FaultError
+		if err := m.Fault(context.Background()); errors.As(err, &fault) {
+			t.Error(err)
+		}
 		if err := m.Close(); err != nil {
 			t.Error(err)
 		}
@@ -64,12 +77,16 @@ func Command(t testing.TB) []string {
 	if path, err := exec.LookPath("qemu-system-x86_64"); err == nil {
 		return []string{path}
 	}
-	why := "there is no QEMU: run ci/vm/run once, install qemu-system-x86 of version 8 or later, or set " + variable
+	missing(t, "there is no QEMU: run ci/vm/run once, install qemu-system-x86 of version 8 or later, or set "+variable)
+	return nil
+}
+
+func missing(t testing.TB, why string) {
+	t.Helper()
 	if os.Getenv(required) != "" {
 		t.Fatal(why)
 	}
 	t.Skip(why)
-	return nil
 }
 
 // cache is the folder that ci/vm/run caches in.
