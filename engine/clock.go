@@ -55,20 +55,12 @@ func (c *clock) look() {
 // present is the time for which the engine has been running.
 func (c *clock) present() time.Duration { return c.now - c.away }
 
-// due reports whether it is time to look at timers, once for each time.
-func (c *clock) due() bool {
-	if c.now < c.nextTick {
+// due reports whether it is time to look at timers, once for each time: next is when,
+// and every is from one look to the next.
+func (c *clock) due(next *time.Duration, every time.Duration) bool {
+	if c.now < *next {
 		return false
 	}
-	c.nextTick = c.now + tickEvery
-	return true
-}
-
-// idleDue reports whether it is time to look at idle connections, once for each time.
-func (c *clock) idleDue() bool {
-	if c.now < c.nextIdle {
-		return false
-	}
-	c.nextIdle = c.now + idleEvery
+	*next = c.now + every
 	return true
 }

@@ -64,7 +64,7 @@ func TestClockAway(t *testing.T) {
 	if l.hear(c); l.dead(c, 0) || l.heard != *now {
 		t.Error("a peer is dead that has been heard")
 	}
-	if !c.due() || c.due() || !c.idleDue() || c.idleDue() {
+	if !c.due(&c.nextTick, tickEvery) || c.due(&c.nextTick, tickEvery) || !c.due(&c.nextIdle, idleEvery) || c.due(&c.nextIdle, idleEvery) {
 		t.Error("timers are not due once")
 	}
 }

@@ -88,27 +88,16 @@ func (c *completions) destroy(b *descriptors.CQBody) refusal {
 	return refusal{}
 }
 
-// complete ends the oldest token of a queue: descriptor, then completion entry,
-// then interrupt. st lacks StatusDone and the operation.
-func (c *completions) complete(ep *endpoint, q *workQueue, t descriptors.Token, length, immediate uint32, st descriptors.Status) {
-	var seg *descriptors.ControlSegment
-	if r, off := c.memory.reach(t.Handle, ep.ptag, t.Address, descriptors.ControlSegmentSize, true); r != nil {
-		seg = descriptors.ControlAt(c.memory.window(r, off, descriptors.ControlSegmentSize, true))
+// complete ends the oldest token of a queue, which is that of l: descriptor, then
+// completion entry, then interrupt. st lacks StatusDone and the operation.
+func (c *completions) complete(ep *endpoint, q *workQueue, l *layout, length, immediate uint32, st descriptors.Status) {
+	seg := l.descriptor
+	if seg == nil || l.stamp != c.memory.stamp {
+		seg = nil // unless it is there now
+		if r, off := c.memory.reach(l.token.Handle, ep.ptag, l.token.Address, descriptors.ControlSegmentSize, true); r != nil {
+			seg = descriptors.ControlAt(c.memory.window(r, off, descriptors.ControlSegmentSize, true))
+		}
 	}
-	c.end(ep, q, t, seg, length, immediate, st)
-}
-
-// completeWith does what complete does for the descriptor of l.
-func (c *completions) completeWith(l *layout, ep *endpoint, q *workQueue, t descriptors.Token, length, immediate uint32, st descriptors.Status) {
-	if l.stamp != c.memory.stamp || l.descriptor == nil {
-		c.complete(ep, q, t, length, immediate, st)
-		return
-	}
-	c.end(ep, q, t, l.descriptor, length, immediate, st)
-}
-
-// end is complete with the descriptor's memory, nil if the host has taken it away.
-func (c *completions) end(ep *endpoint, q *workQueue, t descriptors.Token, seg *descriptors.ControlSegment, length, immediate uint32, st descriptors.Status) {
 	st |= descriptors.StatusDone
 	if q.receive {
 		st |= descriptors.StatusOpReceive
@@ -118,7 +107,7 @@ func (c *completions) end(ep *endpoint, q *workQueue, t descriptors.Token, seg *
 		if st&(descriptors.StatusFormatError|descriptors.StatusProtectionError) != 0 {
 			code = descriptors.EventPostDescriptor
 		}
-		c.event(descriptors.Event{Code: code, Endpoint: ep.id, CQ: descriptors.NoCQ, Descriptor: t.Address})
+		c.event(descriptors.Event{Code: code, Endpoint: ep.id, CQ: descriptors.NoCQ, Descriptor: l.token.Address})
 	} else {
 		seg.Length = length
 		if st&descriptors.StatusImmediate != 0 {

@@ -31,9 +31,6 @@ type setup struct {
 	again     time.Duration // when to repeat it
 	to        descriptors.MAC
 	body      descriptors.ConnectBody
-	// Of the client, if accepting.
-	rights  descriptors.Access
-	options descriptors.ConnectOptions
 	// wire is the number of the wire if both sides agree that it loses nothing.
 	wire uint32
 }
@@ -78,21 +75,16 @@ func (c *setups) accept(id uint16, b *descriptors.ConnectAcceptBody) refusal {
 	case ep.maxTransfer != r.body.MaxTransfer:
 		return refusal{descriptors.ResultInvalidMTU, fieldAcceptEndpoint}
 	}
-	key, ok := c.key()
-	if !ok {
-		return refusal{descriptors.ResultResource, 0}
-	}
-	c.requests.answered(r, requestAccepted)
-	r.by, ep.request = ep, r
-	ep.remote = r.from
-	ep.remote.ourKey = key
-	s := &setup{command: id, accepting: true, to: r.from.mac, body: ep.body(), rights: r.body.Rights, options: r.body.Options,
-		deadline: c.now + time.Duration(b.TimeoutMS)*time.Millisecond}
+	s := &setup{command: id, accepting: true, to: r.from.mac}
 	if ep.reliability != descriptors.Unreliable && r.body.Wire == c.offered() {
 		s.wire = r.body.Wire
 	}
 	s.body.Remote, s.body.Local = r.body.Local, r.body.Remote
-	c.start(ep, s)
+	if !c.start(ep, s, r.from, b.TimeoutMS) {
+		return refusal{descriptors.ResultResource, 0}
+	}
+	c.requests.answered(r, requestAccepted)
+	r.by, ep.request = ep, r
 	return refusal{}
 }
 
@@ -101,8 +93,7 @@ func (c *setups) reject(b *descriptors.ConnectRejectBody) refusal {
 	if r == nil {
 		return refusal{why, fieldAcceptConnection}
 	}
-	c.requests.answered(r, requestRejected)
-	c.requests.end(r)
+	c.requests.dismiss(r, requestRejected)
 	c.sendReject(r.from, descriptors.ResultReject)
 	return refusal{}
 }
@@ -123,15 +114,10 @@ func (c *setups) request(id uint16, b *descriptors.ConnectRequestBody) refusal {
 	case ep.state != descriptors.StateIdle || !ep.kind.connects():
 		return refusal{descriptors.ResultInvalidState, fieldEndpoint}
 	}
-	key, ok := c.key()
-	if !ok {
+	s := &setup{command: id, to: b.RemoteMAC, body: descriptors.ConnectBody{Remote: b.Remote, Local: b.Local}}
+	if !c.start(ep, s, remote{}, b.TimeoutMS) {
 		return refusal{descriptors.ResultResource, 0}
 	}
-	ep.remote = remote{ourKey: key}
-	s := &setup{command: id, to: b.RemoteMAC, body: ep.body(),
-		deadline: c.now + time.Duration(b.TimeoutMS)*time.Millisecond}
-	s.body.Remote, s.body.Local = b.Remote, b.Local
-	c.start(ep, s)
 	return refusal{}
 }
 
@@ -159,21 +145,20 @@ func (c *setups) send(ep *endpoint) {
 	c.tx.send(&h, &s.body)
 }
 
-// start begins to connect ep.
-func (c *setups) start(ep *endpoint, s *setup) {
-	s.began = c.present()
-	ep.setup = s
-	ep.state = descriptors.StateConnectPending
+// start begins to connect ep, to whom it is as far as that is known. It returns false, and
+// nothing has happened, if there is no key to be had.
+func (c *setups) start(ep *endpoint, s *setup, to remote, timeoutMS uint32) bool {
+	var ok bool
+	if to.ourKey, ok = c.key(); !ok {
+		return false
+	}
+	s.body.Key, s.body.MaxTransfer, s.body.Rights, s.body.Reliability = to.ourKey, ep.maxTransfer, ep.rights, ep.reliability
+	s.body.Kind, s.body.Options = descriptors.KindVI, descriptors.ConnectProbes
+	s.began, s.deadline = c.present(), c.now+time.Duration(timeoutMS)*time.Millisecond
+	ep.remote, ep.setup, ep.state = to, s, descriptors.StateConnectPending
 	c.underWay = append(c.underWay, ep)
 	c.send(ep)
-}
-
-// body is what ep states about itself when it connects.
-func (ep *endpoint) body() descriptors.ConnectBody {
-	return descriptors.ConnectBody{
-		Key: ep.remote.ourKey, MaxTransfer: ep.maxTransfer, Rights: ep.rights,
-		Reliability: ep.reliability, Kind: descriptors.KindVI, Options: descriptors.ConnectProbes,
-	}
+	return true
 }
 
 // end ends a set-up that has failed; the endpoint is idle again.
@@ -257,8 +242,8 @@ func (c *setups) onAccept(h *descriptors.Header, payload []byte) verdict {
 
 // confirmed completes a server's connection: a frame of it has come.
 func (c *setups) confirmed(ep *endpoint) {
-	body := ep.setup.body // equal to the client's in all but its rights and options
-	body.Rights, body.Options = ep.setup.rights, ep.setup.options
+	body := ep.request.body
+	body.Wire = ep.setup.body.Wire // as the client was told last
 	c.establish(ep, &body)
 	if ep.rel != nil {
 		ep.rel.acknowledge(true) // it carries the first credit
@@ -362,7 +347,7 @@ func (c *setups) onWithdrawal(h *descriptors.Header) verdict {
 	case r == nil:
 		return refused
 	case r.state == requestOpen:
-		c.requests.withdraw(r)
+		c.requests.dismiss(r, requestWithdrawn)
 		return taken
 	case r.by != nil && r.by.setup != nil:
 		c.end(r.by, descriptors.ResultWithdrawn)

@@ -68,13 +68,12 @@ type cell struct {
 // cell, and next is his until then.
 const linked = 1 << len(bellOffsets)
 
-// mappedPage is a doorbell page in shared memory. Doorbells that it does not have
-// are nil, a completion queue's is sendArm; seenSend and seenRecv are the values found at the last look.
+// mappedPage is a doorbell page in shared memory: by doorbell where it is, nil if the page
+// has no more, and the value found at the last look, zero of an arm word.
 type mappedPage struct {
-	number             uint32
-	send, recv         *uint32
-	sendArm, recvArm   *uint32
-	seenSend, seenRecv uint32
+	number uint32
+	words  [len(bellOffsets)]*uint32
+	seen   [len(bellOffsets)]uint32
 }
 
 func newDoorbells(endpoints, cqs uint32, rang func(uint32, bell, uint32)) doorbells {
@@ -173,40 +172,32 @@ func (d *doorbells) takeCell(page uint32) bool {
 	return set != 0
 }
 
-// look reports what was stored to a page in shared memory since the last look.
+// look reports what was stored to a page in shared memory since the last look: producer
+// indices that are not the ones seen, and arm words, which it takes.
 func (d *doorbells) look(p *mappedPage) (any bool) {
-	if p.send == nil { // a completion queue's
-		return d.takeArm(p, bellSend, p.sendArm)
+	for i, at := range p.words {
+		if at == nil {
+			break
+		}
+		value := atomic.LoadUint32(at)
+		if value == p.seen[i] {
+			continue
+		}
+		b := bell(i)
+		if b >= bellSendArm || p.number >= d.endpoints {
+			value = atomic.SwapUint32(at, 0)
+		} else {
+			p.seen[i] = value
+		}
+		d.rang(p.number, b, value)
+		any = true
 	}
-	any = d.lookAt(p, bellSend, p.send, &p.seenSend)
-	any = d.lookAt(p, bellRecv, p.recv, &p.seenRecv) || any
-	any = d.takeArm(p, bellSendArm, p.sendArm) || any
-	return d.takeArm(p, bellRecvArm, p.recvArm) || any
-}
-
-// lookAt reports a producer index that is not the one seen.
-func (d *doorbells) lookAt(p *mappedPage, b bell, at, seen *uint32) bool {
-	value := atomic.LoadUint32(at)
-	if value == *seen {
-		return false
-	}
-	*seen = value
-	d.rang(p.number, b, value)
-	return true
-}
-
-// takeArm takes an arm word, if there is one, and reports it.
-func (d *doorbells) takeArm(p *mappedPage, b bell, at *uint32) bool {
-	if atomic.LoadUint32(at) == 0 {
-		return false
-	}
-	d.rang(p.number, b, atomic.SwapUint32(at, 0))
-	return true
+	return any
 }
 
 // reset makes a page read zero.
 func (p *mappedPage) reset() {
-	for _, w := range []*uint32{p.send, p.recv, p.sendArm, p.recvArm} {
+	for _, w := range p.words {
 		if w != nil {
 			atomic.StoreUint32(w, 0)
 		}
@@ -234,13 +225,11 @@ func (d *doorbells) open(page uint32, looks bool) {
 	if d.bar == nil || !looks {
 		return
 	}
-	at := uint64(page) * descriptors.PageSize
 	p := &mappedPage{number: page}
-	if page < d.endpoints {
-		p.send, p.recv = d.word(at+descriptors.DoorbellSend), d.word(at+descriptors.DoorbellRecv)
-		p.sendArm, p.recvArm = d.word(at+descriptors.DoorbellSendArm), d.word(at+descriptors.DoorbellRecvArm)
-	} else {
-		p.sendArm = d.word(at + descriptors.DoorbellCQArm)
+	for b, offset := range bellOffsets {
+		if page < d.endpoints || b == 0 {
+			p.words[b] = d.word(uint64(page)*descriptors.PageSize + offset)
+		}
 	}
 	p.reset()
 	c.mapped = p
@@ -319,7 +308,7 @@ func (e *Engine) rang(page uint32, b bell, value uint32) {
 	case b == bellRecv:
 		if e.advance(ep, &ep.recv, value) {
 			if ep.state == descriptors.StateError {
-				e.conns.flushReceives(ep)
+				e.conns.flushPosted(ep, &ep.recv)
 			} else {
 				ep.kind.posted(ep)
 			}

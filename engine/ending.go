@@ -51,32 +51,26 @@ func (c *connections) end(ep *endpoint, reason descriptors.Result, tell bool) {
 	}
 }
 
-// failQueues ends what uses the completion queues that have lost an entry.
+// failQueues ends the endpoints whose completion queue has lost an entry.
 func (e *Engine) failQueues() {
-	for len(e.cqs.failed) > 0 {
+	for ; len(e.cqs.failed) > 0; e.cqs.failed = e.cqs.failed[1:] {
 		cq := e.cqs.failed[0]
-		e.cqs.failed = e.cqs.failed[1:]
-		e.failUsers(cq)
+		for _, ep := range e.all {
+			if ep == nil || ep.send.cq != cq && ep.recv.cq != cq {
+				continue
+			}
+			switch ep.state {
+			case descriptors.StateConnected:
+				e.conns.fail(ep, descriptors.StatusFlushed, descriptors.ResultResource, true)
+			case descriptors.StateConnectPending:
+				e.setups.end(ep, descriptors.ResultResource)
+				e.conns.enterError(ep, descriptors.StatusFlushed)
+			case descriptors.StateIdle:
+				e.conns.enterError(ep, descriptors.StatusFlushed)
+			}
+		}
 	}
 	e.events &^= brokenQueue
-}
-
-// failUsers ends the endpoints whose completion queue has lost an entry.
-func (e *Engine) failUsers(cq *completionQueue) {
-	for _, ep := range e.all {
-		if ep == nil || ep.send.cq != cq && ep.recv.cq != cq {
-			continue
-		}
-		switch ep.state {
-		case descriptors.StateConnected:
-			e.conns.fail(ep, descriptors.StatusFlushed, descriptors.ResultResource, true)
-		case descriptors.StateConnectPending:
-			e.setups.end(ep, descriptors.ResultResource)
-			e.conns.enterError(ep, descriptors.StatusFlushed)
-		case descriptors.StateIdle:
-			e.conns.enterError(ep, descriptors.StatusFlushed)
-		}
-	}
 }
 
 // enterError puts an endpoint into the error state, in which everything posted
@@ -84,7 +78,7 @@ func (e *Engine) failUsers(cq *completionQueue) {
 func (c *connections) enterError(ep *endpoint, first descriptors.Status) {
 	ep.state = descriptors.StateError
 	c.flushSends(ep, first)
-	c.flushReceives(ep)
+	c.flushPosted(ep, &ep.recv)
 	c.unlink(ep)
 }
 
@@ -92,22 +86,19 @@ func (c *connections) enterError(ep *endpoint, first descriptors.Status) {
 // being worked on gets first, unless it has failed by itself; the others are
 // flushed.
 func (c *connections) flushSends(ep *endpoint, first descriptors.Status) {
-	q := &ep.send
-	c.recall(ep)
-	ep.kind.flush(ep, first)
-	for int32(q.posted()) > 0 {
-		t, st := c.regions.token(q, q.fetched)
-		q.fetched++
-		c.cqs.complete(ep, q, t, 0, 0, st|descriptors.StatusFlushed)
+	if ep.rel.lending() {
+		c.tx.revoke(ep.id) // the peer has not acknowledged them: their buffers are the host's again
 	}
+	ep.kind.flush(ep, first)
+	c.flushPosted(ep, &ep.send)
 }
 
-// flushReceives ends every posted receive, in order.
-func (c *connections) flushReceives(ep *endpoint) {
-	q := &ep.recv
+// flushPosted ends everything that is posted to a queue, in order.
+func (c *connections) flushPosted(ep *endpoint, q *workQueue) {
 	for int32(q.producer-q.completed) > 0 {
-		t, st := c.regions.token(q, q.completed)
-		c.cqs.complete(ep, q, t, 0, 0, st|descriptors.StatusFlushed)
+		var l layout
+		l.token, l.status = c.regions.token(q, q.completed)
+		c.cqs.complete(ep, q, &l, 0, 0, l.status|descriptors.StatusFlushed)
 	}
 	q.fetched = q.completed
 }

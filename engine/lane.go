@@ -41,7 +41,7 @@ func (r *receiver) lane(buf []byte) bool {
 		flags = descriptors.StatusImmediate
 	}
 	r.count(descriptors.CounterMessagesReceived, 1)
-	r.cqs.completeWith(&in.layout, ep, q, in.token, h.Extent, h.Immediate, flags)
+	r.cqs.complete(ep, q, &in.layout, h.Extent, h.Immediate, flags)
 	r.port.Release()
 	return true
 }

@@ -72,14 +72,6 @@ func (t *transmitter) refer(l *layout, offset, n, tag uint32) (count int, st des
 // lent it.
 func (r *reliable) lending() bool { return r != nil && int32(r.lent-r.una) > 0 }
 
-// recall takes back what an endpoint has lent, because its sends end before the
-// peer has acknowledged them: their buffers are the host's again.
-func (c *connections) recall(ep *endpoint) {
-	if ep.rel.lending() {
-		c.tx.revoke(ep.id)
-	}
-}
-
 // recallRegion takes back what has been lent of a region that the host
 // deregisters.
 func (c *connections) recallRegion(handle uint32) {

@@ -1,6 +1,10 @@
 package engine
 
-import "github.com/trapeze-nic/trapeze/descriptors"
+import (
+	"slices"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
 
 // losslessVI is the kind of VIs whose messages are acknowledged, connected over a wire
 // that loses nothing (SPEC.md 8.12): no frame is sent again, and the wire tells what the
@@ -10,9 +14,8 @@ type losslessVI struct{ reliableVI }
 // flight are the messages that have left over a wire that loses nothing, oldest first:
 // it takes frames in the order of their marks.
 type flight struct {
-	messages []flying // a power of two
-	first    uint32   // free-running, as is next
-	next     uint32
+	messages []flying
+	first    int // the oldest of them
 }
 
 // flying is a message that has left.
@@ -23,20 +26,19 @@ type flying struct {
 	mark uint32 // of the wire behind its last frame
 }
 
-func (f *flight) at(i uint32) *flying { return &f.messages[i&uint32(len(f.messages)-1)] }
-
-// push appends a message. There are as many as the wire has room for frames, for which
-// memory is made once.
+// push appends a message. There are about as many as the wire has room for frames, for
+// which memory is made once.
 func (f *flight) push(m flying) {
-	if n := uint32(len(f.messages)); f.next-f.first == n {
-		more := make([]flying, max(2*n, windowFrames))
-		for i := f.first; i != f.next; i++ {
-			more[i&uint32(len(more)-1)] = *f.at(i)
-		}
-		f.messages = more
+	if len(f.messages) == cap(f.messages) && f.first > len(f.messages)/2 {
+		f.messages, f.first = f.messages[:copy(f.messages, f.messages[f.first:])], 0
 	}
-	*f.at(f.next) = m
-	f.next++
+	f.messages = append(f.messages, m)
+}
+
+// clearFlight forgets the messages under way.
+func (e *Engine) clearFlight() {
+	e.flight.messages, e.flight.first = e.flight.messages[:0], 0
+	e.events &^= inFlight
 }
 
 // wire is the number of the wire if it loses nothing, else zero.
@@ -59,19 +61,16 @@ func (c *core) offered() uint32 {
 
 // takeFlight takes note of what the peer has placed up to position taken.
 func (e *Engine) takeFlight(taken uint32) {
-	f := &e.flight
-	for f.first != f.next {
-		m := f.at(f.first)
+	for f := &e.flight; f.first < len(f.messages); f.first++ {
+		m := &f.messages[f.first]
 		if int32(taken-m.mark) < 0 {
 			return
 		}
-		f.first++
-		if r := m.ep.rel; m.ep.era == m.era && r != nil && int32(m.psn-r.una) > 0 {
-			r.una = m.psn
-			e.unsettled.add(m.ep)
+		if r := m.ep.rel; m.ep.era == m.era && r != nil {
+			r.arrivedUpTo(m.psn)
 		}
 	}
-	e.events &^= inFlight
+	e.clearFlight()
 }
 
 // checkWire ends the connections over a wire that has been set up anew since: what was
@@ -84,8 +83,8 @@ func (e *Engine) checkWire() {
 	if now == e.wireSeen {
 		return
 	}
-	e.wireSeen, e.flight.first = now, e.flight.next
-	e.events &^= inFlight
+	e.wireSeen = now
+	e.clearFlight()
 	for _, ep := range e.all {
 		if ep != nil && ep.rel != nil && ep.rel.wire != 0 && ep.rel.wire != now {
 			e.conns.fail(ep, descriptors.StatusTransportError, descriptors.ResultConnectionLost, true)
@@ -96,12 +95,7 @@ func (e *Engine) checkWire() {
 // askFlight asks the peer for an answer to the newest message under way, as nobody will
 // look for a while at how far the wire is: the answer wakes whoever waits.
 func (e *Engine) askFlight() {
-	if e.events&inFlight == 0 {
-		return
-	}
-	f := &e.flight
-	for i := f.next; i != f.first; i-- {
-		m := f.at(i - 1)
+	for _, m := range slices.Backward(e.flight.messages[e.flight.first:]) {
 		if r := m.ep.rel; r != nil && m.ep.era == m.era {
 			if r.pending == 0 && int32(m.psn-r.una) > 0 {
 				e.conns.probe(m.ep, &r.liveness)
@@ -168,10 +162,7 @@ func (k losslessVI) take(ep *endpoint, h *descriptors.Header) verdict {
 	default:
 		return refused
 	}
-	if h.PSN != r.expect || h.Message != r.done || !r.findReceipt(h) {
-		return refused
-	}
-	if in := r.receipt(r.done); h.Offset != in.arrived() {
+	if h.PSN != r.expect || h.Message != r.done || !r.findReceipt(h) || h.Offset != r.receipt(r.done).received {
 		return refused
 	}
 	return placing
@@ -180,18 +171,15 @@ func (k losslessVI) take(ep *endpoint, h *descriptors.Header) verdict {
 // acknowledged takes the acknowledgement and the credit that a frame carries.
 func (r *reliable) acknowledged(h *descriptors.Header) {
 	r.takeCredit(h)
-	if int32(h.Ack-r.una) > 0 {
-		r.una = h.Ack
-		r.nic.unsettled.add(r.ep)
-	}
+	r.arrivedUpTo(h.Ack)
 }
 
-// arrived is how many bytes of the message have arrived.
-func (in *receipt) arrived() uint32 {
-	if !in.open {
-		return 0
+// arrivedUpTo takes note that the frames below psn are where they belong.
+func (r *reliable) arrivedUpTo(psn uint32) {
+	if int32(psn-r.una) > 0 {
+		r.una = psn
+		r.nic.unsettled.add(r.ep)
 	}
-	return in.received
 }
 
 // placed implements kind.

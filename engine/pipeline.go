@@ -100,13 +100,10 @@ func (e *Engine) Policy(d Direction) pipeline.Policy {
 func (e *Engine) SetPolicy(d Direction, p pipeline.Policy) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.asks(pulseHooks[d]) {
-		if err := e.dma.movers[d].SetPolicy(p); err != nil {
-			return err
-		}
-	} else if _, err := pipeline.NewDevice(p, 1); err != nil {
+	if _, err := pipeline.NewDevice(p, 1); err != nil {
 		return err
 	}
 	e.dma.policies[d] = p
+	e.dma.choosePolicy(d)
 	return nil
 }

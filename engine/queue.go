@@ -47,40 +47,60 @@ func (m *regions) mapRing(q *workQueue) bool {
 	return true
 }
 
-// fetch copies the descriptor that t names, of an endpoint with protection tag tag,
-// into l. A zero status means that
-// the descriptor is sound; control is valid then.
-func (m *regions) fetch(tag uint32, t descriptors.Token, l *layout) (c control, st descriptors.Status) {
-	l.segments, l.total, l.at, l.base, l.checked, l.descriptor = l.segments[:0], 0, 0, 0, false, nil
+// fetch takes the next token of a queue, and copies the descriptor that it names into l.
+// What is wrong with them, or with a segment, shows in l.status.
+func (m *regions) fetch(ep *endpoint, q *workQueue, l *layout) {
+	l.segments, l.total, l.at, l.base, l.descriptor = l.segments[:0], 0, 0, 0, nil
+	l.token, l.status = m.token(q, q.fetched)
+	q.fetched++
+	if l.status == 0 {
+		l.status = m.copyDescriptor(l, ep.ptag)
+	}
+	inline := l.control.bits&descriptors.ControlInline != 0
+	switch {
+	case l.status != 0:
+	case q.receive && inline: // a receive has no inline data
+		l.status = descriptors.StatusFormatError
+	case !q.receive && l.total > ep.maxTransfer:
+		l.status = descriptors.StatusLengthError
+	case !inline:
+		l.status = m.check(l, ep.ptag, q.receive)
+	}
+}
+
+// copyDescriptor copies the descriptor that l.token names, of an endpoint with protection
+// tag tag. With status zero it is sound, and so is inline data.
+func (m *regions) copyDescriptor(l *layout, tag uint32) descriptors.Status {
+	t := l.token
 	if t.Address%descriptors.DescriptorAlign != 0 || t.Flags != 0 {
-		return c, descriptors.StatusFormatError
+		return descriptors.StatusFormatError
 	}
 	// The status word will be written, so the region must allow writing.
 	seg := descriptors.ControlAt(m.at(t.Handle, tag, t.Address, descriptors.ControlSegmentSize, true))
 	if seg == nil {
-		return c, descriptors.StatusProtectionError
+		return descriptors.StatusProtectionError
 	}
 	l.descriptor, l.stamp = seg, m.stamp
-	c = control{bits: seg.Control, immediate: seg.Immediate, length: seg.Length}
-	count := uint64(seg.SegCount)
-	if seg.Reserved != 0 || c.bits&descriptors.ControlReserved != 0 || c.bits.Op() != descriptors.OpSend || count > uint64(m.limits.Segments) {
-		return c, descriptors.StatusFormatError
+	l.control = control{bits: seg.Control, immediate: seg.Immediate}
+	bits, length, count := l.control.bits, seg.Length, uint64(seg.SegCount)
+	if seg.Reserved != 0 || bits&descriptors.ControlReserved != 0 || bits.Op() != descriptors.OpSend || count > uint64(m.limits.Segments) {
+		return descriptors.StatusFormatError
 	}
 	address, n := t.Address+descriptors.ControlSegmentSize, count*descriptors.DataSegmentSize
-	if c.bits&descriptors.ControlInline != 0 {
+	if bits&descriptors.ControlInline != 0 {
 		// The data is as one segment, in the descriptor's own region.
-		if (uint64(c.length)+descriptors.DataSegmentSize-1)&^(descriptors.DataSegmentSize-1) != n {
-			return c, descriptors.StatusFormatError
+		if (uint64(length)+descriptors.DataSegmentSize-1)&^(descriptors.DataSegmentSize-1) != n {
+			return descriptors.StatusFormatError
 		}
-		l.segments = append(l.segments, segment{address, t.Handle, c.length})
-		l.total, l.checked = c.length, true
-		return c, m.check(l, tag, false)
+		l.segments = append(l.segments, segment{address, t.Handle, length})
+		l.total = length
+		return m.check(l, tag, false)
 	}
 	var total uint64
 	for n > 0 {
 		segs := descriptors.DataSegmentsAt(m.at(t.Handle, tag, address, n, false))
 		if segs == nil {
-			return c, descriptors.StatusProtectionError
+			return descriptors.StatusProtectionError
 		}
 		for i := range segs {
 			s := segment{segs[i].Address, segs[i].Handle, segs[i].Length}
@@ -90,16 +110,15 @@ func (m *regions) fetch(tag uint32, t descriptors.Token, l *layout) (c control, 
 		moved := uint64(len(segs)) * descriptors.DataSegmentSize
 		address, n = address+moved, n-moved
 	}
-	if total != uint64(c.length) || total > uint64(m.limits.Transfer) {
-		return c, descriptors.StatusLengthError
+	if total != uint64(length) || total > uint64(m.limits.Transfer) {
+		return descriptors.StatusLengthError
 	}
-	l.total = uint32(total)
-	return c, 0
+	l.total = length
+	return 0
 }
 
 // control is what we keep of a control segment.
 type control struct {
 	bits      descriptors.Control
 	immediate uint32
-	length    uint32
 }

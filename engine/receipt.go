@@ -5,13 +5,11 @@ import "github.com/trapeze-nic/trapeze/descriptors"
 // receipt is a message on its way in.
 type receipt struct {
 	layout
-	token     descriptors.Token
 	extent    uint32 // length that the sender states
 	received  uint32
 	immediate uint32
 	flags     descriptors.Status // StatusImmediate if there is any
 	open      bool               // a frame of it has arrived
-	status    descriptors.Status // non-zero: it has failed on this side
 	// tabled says that the payload goes where an entry of the payload table said,
 	// not where the descriptor says.
 	tabled bool
@@ -38,17 +36,7 @@ func (r *receiver) takeReceive(ep *endpoint, in *receipt) bool {
 			return false
 		}
 	}
-	in.token, in.status = r.regions.token(q, q.fetched)
-	q.fetched++
-	if in.status == 0 {
-		_, in.status = r.regions.fetch(ep.ptag, in.token, &in.layout)
-	}
-	if in.status == 0 && in.checked {
-		in.status = descriptors.StatusFormatError // a receive has no inline data
-	}
-	if in.status == 0 {
-		in.status = r.regions.check(&in.layout, ep.ptag, true)
-	}
+	r.regions.fetch(ep, q, &in.layout)
 	return true
 }
 

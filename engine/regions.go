@@ -236,14 +236,16 @@ type segment struct {
 	length  uint32
 }
 
-// layout is the local memory of one message: its segments and where in them
-// the last access ended, since most accesses go on from there.
+// layout is the descriptor of one message and its local memory: the segments and where in
+// them the last access ended, since most accesses go on from there.
 type layout struct {
+	token    descriptors.Token
+	control  control
+	status   descriptors.Status // non-zero: the message has failed on this side
 	segments []segment
 	total    uint32
 	at       int    // segment of the last access
 	base     uint32 // message offset at which that segment starts
-	checked  bool   // inline data, which was checked with the descriptor
 
 	// What was found when the descriptor was fetched, good as long as stamp is that of
 	// the regions: the descriptor, and the memory of the message if it is in one piece.

@@ -296,7 +296,7 @@ func (r *reliable) arrived(m *sending) bool { return m.allCut && int32(r.una-m.l
 func (r *reliable) delivered(m *sending) {
 	r.head++
 	r.nic.count(descriptors.CounterMessagesSent, 1)
-	r.nic.cqs.completeWith(&m.layout, r.ep, &r.ep.send, m.token, m.total, 0, 0)
+	r.nic.cqs.complete(r.ep, &r.ep.send, &m.layout, m.total, 0, 0)
 }
 
 // deliveredUpTo completes the messages below number, which the peer says it has
@@ -324,7 +324,7 @@ func (k reliableVI) flush(ep *endpoint, first descriptors.Status) {
 			continue
 		}
 		r.head++
-		k.cqs.complete(ep, &ep.send, m.token, 0, 0, first)
+		k.cqs.complete(ep, &ep.send, &m.layout, 0, 0, first)
 		first = descriptors.StatusFlushed
 	}
 }

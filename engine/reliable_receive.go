@@ -125,7 +125,7 @@ func (r *reliable) finishReceipts() {
 			// The peer is told before done moves on, so that it can tell which
 			// of its messages failed.
 			e.conns.end(ep, reason, true)
-			e.cqs.complete(ep, &ep.recv, in.token, 0, 0, in.status)
+			e.cqs.complete(ep, &ep.recv, &in.layout, 0, 0, in.status)
 			e.conns.enterError(ep, descriptors.StatusTransportError)
 			e.event(descriptors.Event{Code: descriptors.EventConnectionLost, Endpoint: ep.id, CQ: descriptors.NoCQ,
 				Detail: uint32(reason), Descriptor: in.token.Address})
@@ -137,7 +137,7 @@ func (r *reliable) finishReceipts() {
 		in.open, e.handed = false, true
 		r.done++
 		e.count(descriptors.CounterMessagesReceived, 1)
-		e.cqs.completeWith(&in.layout, ep, &ep.recv, in.token, in.received, in.immediate, in.flags)
+		e.cqs.complete(ep, &ep.recv, &in.layout, in.received, in.immediate, in.flags)
 	}
 }
 

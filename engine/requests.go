@@ -76,15 +76,7 @@ func (q *requests) wait(command uint16, b *descriptors.ConnectWaitBody) refusal 
 
 // sound checks a discriminator: its length, and zeroes behind it.
 func sound(d *descriptors.Discriminator) bool {
-	if d.Len > descriptors.MaxDiscriminator {
-		return false
-	}
-	for _, c := range d.Data[d.Len:] {
-		if c != 0 {
-			return false
-		}
-	}
-	return true
+	return d.Len <= descriptors.MaxDiscriminator && !slices.ContainsFunc(d.Data[d.Len:], func(c byte) bool { return c != 0 })
 }
 
 // abort ends a command that waits, with result. It returns false if there is none.
@@ -154,9 +146,9 @@ func (q *requests) find(id uint32) (*request, descriptors.Result) {
 	return nil, descriptors.ResultWithdrawn
 }
 
-// withdraw ends an open request whose client has gone.
-func (q *requests) withdraw(r *request) {
-	q.answered(r, requestWithdrawn)
+// dismiss ends an open request that no endpoint has accepted.
+func (q *requests) dismiss(r *request, s requestState) {
+	q.answered(r, s)
 	q.end(r)
 }
 
@@ -171,7 +163,7 @@ func (q *requests) tick() {
 	})
 	for i := 0; i < len(q.open); i++ {
 		if r := q.open[i]; q.now >= r.deadline {
-			q.withdraw(r)
+			q.dismiss(r, requestWithdrawn)
 			i--
 		}
 	}

@@ -23,7 +23,13 @@ func TestSetupPauses(t *testing.T) {
 	}
 	ep := &endpoint{id: 1}
 	const limit = 10 * time.Second
-	c.start(ep, &setup{to: descriptors.Broadcast, deadline: c.now + limit})
+	if s := (&setup{to: descriptors.Broadcast}); c.start(ep, s, remote{}, uint32(limit/time.Millisecond)) || ep.setup != nil {
+		t.Error("a set-up begins without a key")
+	}
+	c.random = bytes.NewReader([]byte{1, 2, 3, 4})
+	if !c.start(ep, &setup{to: descriptors.Broadcast}, remote{}, uint32(limit/time.Millisecond)) {
+		t.Fatal("a set-up does not begin")
+	}
 	for last := c.now; *now < limit-2*setupRarely; {
 		if *now += time.Millisecond; *now >= ep.setup.again {
 			if pause, want := *now-last, min(max(last/4, setupEvery), setupRarely); pause < want || pause > want+time.Millisecond {

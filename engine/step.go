@@ -13,11 +13,8 @@ func (e *Engine) Step() bool {
 	return e.round()
 }
 
-// These are the events that a round looks at before it takes frames, and after.
-const (
-	beforeFrames = suspended | onReady | onUnsettled
-	afterFrames  = onUnsettled | onAcks | onPrefetch | brokenQueue | unflushed | interrupts
-)
+// afterFrames are the events that a round looks at once it has taken frames.
+const afterFrames = onUnsettled | onAcks | onPrefetch | brokenQueue | unflushed | interrupts
 
 // round does what there is to do. Without events it costs a look at the wire, and one
 // at doorbells that others may have stored.
@@ -32,8 +29,14 @@ func (e *Engine) round() (worked bool) {
 	}
 	// What has been posted goes before what has come: a message that waits is late
 	// already.
-	if e.events&beforeFrames != 0 {
-		worked = e.begin() || worked
+	if e.events&suspended != 0 {
+		e.checkSuspension()
+	}
+	if e.events&onReady != 0 {
+		worked = e.tx.transmit() || worked
+	}
+	if e.events&onUnsettled != 0 {
+		e.settleAll()
 	}
 	e.handed = false
 	worked = e.rx.receive() || worked
@@ -44,20 +47,6 @@ func (e *Engine) round() (worked bool) {
 	}
 	if e.events&afterFrames != 0 || e.now >= e.nextTick {
 		worked = e.finish() || worked
-	}
-	return worked
-}
-
-// begin does what comes before frames are taken.
-func (e *Engine) begin() (worked bool) {
-	if e.events&suspended != 0 {
-		e.checkSuspension()
-	}
-	if e.events&onReady != 0 {
-		worked = e.tx.transmit()
-	}
-	if e.events&onUnsettled != 0 {
-		e.settleAll()
 	}
 	return worked
 }
@@ -73,7 +62,7 @@ func (e *Engine) finish() (worked bool) {
 	if e.events&onPrefetch != 0 {
 		e.prefetchAll()
 	}
-	if e.waiting == 0 && e.due() {
+	if e.waiting == 0 && e.due(&e.nextTick, tickEvery) {
 		e.tick()
 	}
 	if e.events&brokenQueue != 0 {
@@ -98,7 +87,7 @@ func (e *Engine) tick() {
 	})
 	e.requests.tick()
 	e.setups.tick()
-	if e.idleDue() {
+	if e.due(&e.nextIdle, idleEvery) {
 		if !e.rx.behind {
 			e.checkWire()
 		}

@@ -16,14 +16,11 @@ type transmitter struct {
 // sending is a message on its way out.
 type sending struct {
 	layout
-	token   descriptors.Token
-	control control
 	number  uint32
 	cut     uint32 // bytes that have been cut into frames
 	begun   bool   // a frame has been cut
 	allCut  bool
 	lastPSN uint32
-	status  descriptors.Status // non-zero: it has failed on this side
 }
 
 // outgoing is the data frame that is being sent. Most leave in one go; one whose
@@ -91,21 +88,10 @@ func (t *transmitter) transmit() bool {
 	return t.progress != before
 }
 
-// begin starts the message that the endpoint's next token names: its descriptor is
-// fetched and every segment checked. What is wrong shows in m.status.
+// begin starts the message that the endpoint's next token names.
 func (t *transmitter) begin(ep *endpoint, m *sending, number uint32) {
 	m.number, m.cut, m.begun, m.allCut, m.lastPSN = number, 0, true, false, 0
-	m.token, m.status = t.regions.token(&ep.send, ep.send.fetched)
-	ep.send.fetched++
-	if m.status == 0 {
-		m.control, m.status = t.regions.fetch(ep.ptag, m.token, &m.layout)
-	}
-	if m.status == 0 && m.total > ep.maxTransfer {
-		m.status = descriptors.StatusLengthError
-	}
-	if m.status == 0 && !m.checked {
-		m.status = t.regions.check(&m.layout, ep.ptag, false)
-	}
+	t.regions.fetch(ep, &ep.send, &m.layout)
 }
 
 // sendData sends the frame of m that starts at offset; again says that it has

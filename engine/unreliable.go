@@ -43,7 +43,7 @@ func (k unreliableVI) transmitUnreliable(ep *endpoint, budget int, send func(*tr
 			k.tx.begin(ep, m, u.nextSend)
 			if m.status != 0 {
 				m.begun = false
-				k.cqs.complete(ep, q, m.token, 0, 0, m.status)
+				k.cqs.complete(ep, q, &m.layout, 0, 0, m.status)
 				continue
 			}
 			u.nextSend++
@@ -59,13 +59,13 @@ func (k unreliableVI) sent(ep *endpoint, m *sending, _, _, n, _ uint32, _ bool) 
 	if m.cut += n; m.cut == m.total {
 		m.begun = false
 		k.count(descriptors.CounterMessagesSent, 1)
-		k.cqs.complete(ep, &ep.send, m.token, m.total, 0, 0)
+		k.cqs.complete(ep, &ep.send, &m.layout, m.total, 0, 0)
 	}
 }
 
 func (k unreliableVI) failed(ep *endpoint, m *sending, _ bool, st descriptors.Status) {
 	m.begun = false
-	k.cqs.complete(ep, &ep.send, m.token, 0, 0, st)
+	k.cqs.complete(ep, &ep.send, &m.layout, 0, 0, st)
 }
 
 // take implements kind. Messages are taken whole, in order of their frames and of their
@@ -121,14 +121,8 @@ func (k unreliableVI) take(ep *endpoint, h *descriptors.Header) verdict {
 func (k unreliableVI) placed(ep *endpoint, h *descriptors.Header) {
 	u := ep.unrel
 	in := &u.in
-	if in.status = k.rx.status; in.status == 0 {
-		in.received += uint32(h.Length)
-		if in.received != in.extent {
-			return
-		}
-	}
-	if h.Flags&descriptors.FrameImmediate != 0 {
-		in.immediate, in.flags = h.Immediate, descriptors.StatusImmediate
+	if in.take(h, k.rx.status); in.status == 0 && in.received != in.extent {
+		return
 	}
 	u.receive, in.open = false, false
 	length := in.received
@@ -137,7 +131,7 @@ func (k unreliableVI) placed(ep *endpoint, h *descriptors.Header) {
 	} else {
 		k.count(descriptors.CounterMessagesReceived, 1)
 	}
-	k.cqs.complete(ep, &ep.recv, in.token, length, in.immediate, in.status|in.flags)
+	k.cqs.complete(ep, &ep.recv, &in.layout, length, in.immediate, in.status|in.flags)
 }
 
 // flush implements kind.
