@@ -132,9 +132,6 @@ func (e *Engine) sleepTime() time.Duration {
 	// Who is away for longer does not count time against a peer, see look.
 	d := min(longestSleep, e.timing.Dead/(2*deadLooks))
 	for _, ep := range e.all {
-		if ep == nil {
-			continue
-		}
 		l := ep.liveness()
 		if l == nil {
 			continue
