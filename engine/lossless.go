@@ -103,24 +103,6 @@ func (e *Engine) askFlight() {
 	}
 }
 
-// transmit implements kind.
-func (k losslessVI) transmit(ep *endpoint, budget int) bool {
-	r := ep.rel
-	for ; budget > 0; budget-- {
-		m := r.upNext()
-		if m == nil {
-			return false
-		}
-		if o := k.tx.sendData(ep, m, r.nxt, m.cut, 0, false); o != frameSent {
-			return o == frameWaiting
-		}
-		if ep.rel != r {
-			return false
-		}
-	}
-	return true
-}
-
 // sent implements kind.
 func (k losslessVI) sent(ep *endpoint, m *sending, psn, _, n, credit uint32, _ bool) {
 	r := ep.rel

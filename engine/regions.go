@@ -256,16 +256,6 @@ type layout struct {
 // inOnePiece reports whether the memory of the message is known and may be used.
 func (m *regions) inOnePiece(l *layout) bool { return l.stamp == m.stamp && l.memory != nil }
 
-// uses reports whether a segment lies in region handle.
-func (l *layout) uses(handle uint32) bool {
-	for i := range l.segments {
-		if l.segments[i].handle == handle {
-			return true
-		}
-	}
-	return false
-}
-
 // check looks at every segment before any byte moves.
 func (m *regions) check(l *layout, tag uint32, write bool) descriptors.Status {
 	if l.memory = nil; l.stamp != m.stamp {

@@ -111,8 +111,9 @@ func (r *reliable) credit() uint32 { return r.done + (r.ep.recv.producer - r.ep.
 // transmit implements kind: lost frames go first.
 func (k reliableVI) transmit(ep *endpoint, budget int) bool {
 	r := ep.rel
+	windowed := r.window != nil
 	for ; budget > 0; budget-- {
-		if r.resend != 0 {
+		if windowed && r.resend != 0 {
 			psn := r.una + uint32(bits.TrailingZeros64(r.resend))
 			f := &r.frames[psn%windowFrames]
 			if o := k.tx.sendData(ep, r.message(f.message), psn, f.offset, descriptors.FrameAckRequest, true); o != frameSent {
@@ -120,22 +121,25 @@ func (k reliableVI) transmit(ep *endpoint, budget int) bool {
 			}
 			continue
 		}
-		if r.nxt-r.una >= windowFrames {
+		if windowed && r.nxt-r.una >= windowFrames {
 			return false
 		}
 		m := r.upNext()
 		if m == nil {
-			if r.stalled {
+			if windowed && r.stalled {
 				k.busy.add(ep)
 			}
 			return false
 		}
 		var flags descriptors.FrameFlags
-		if r.nxt-r.una == windowFrames-1 {
+		if windowed && r.nxt-r.una == windowFrames-1 {
 			flags = descriptors.FrameAckRequest
 		}
 		if o := k.tx.sendData(ep, m, r.nxt, m.cut, flags, false); o != frameSent {
 			return o == frameWaiting
+		}
+		if ep.rel != r {
+			return false
 		}
 	}
 	return true
@@ -222,10 +226,9 @@ func (r *reliable) takeAck(h *descriptors.Header) bool {
 		} else {
 			r.arrivals(n, 0)
 		}
-		r.una = h.Ack
+		r.arrivedUpTo(h.Ack)
 		r.acked, r.resend, r.resent = r.acked>>n, r.resend>>n, r.resent>>n
 		r.retransmitAt = 0
-		r.nic.unsettled.add(r.ep)
 	}
 	if r.acked|r.resent != 0 || h.Type == descriptors.FrameAck && (h.Extent|h.Offset != 0 || h.Message != r.duplicates) {
 		r.learn(h)
@@ -267,17 +270,15 @@ func (r *reliable) sample(rtt time.Duration) {
 // handed a message to the host it waits for the next one: the host gets the message
 // that much sooner, and its answer is sent first.
 func (l *endpoints) settleAll() {
-	for i, ep := range l.unsettled.members {
-		l.unsettled.members[i], ep.listed = nil, ep.listed&^onUnsettled
-		if ep.rel == nil {
-			continue
+	l.unsettled.keep(func(ep *endpoint) bool {
+		if ep.rel != nil {
+			ep.rel.settle()
 		}
-		ep.rel.settle()
 		if r := ep.rel; r != nil && (ep.send.posted() > 0 || r.next != r.head && !r.message(r.next-1).allCut) {
 			l.ready.add(ep)
 		}
-	}
-	l.unsettled.members, l.events = l.unsettled.members[:0], l.events&^onUnsettled
+		return false
+	})
 }
 
 // settle completes the messages that have been acknowledged whole, in order.

@@ -111,13 +111,12 @@ func (r *reliable) takeReceives(n uint32) {
 // prefetchAll fetches the descriptors of receives that were posted, when all else
 // has been done: the messages for them then need not wait for that.
 func (l *endpoints) prefetchAll() {
-	for i, ep := range l.prefetch.members {
-		l.prefetch.members[i], ep.listed = nil, ep.listed&^onPrefetch
+	l.prefetch.keep(func(ep *endpoint) bool {
 		if r := ep.rel; r != nil {
 			r.takeReceives(min(ep.recv.producer-ep.recv.completed, uint32(len(r.receipts))))
 		}
-	}
-	l.prefetch.members, l.events = l.prefetch.members[:0], l.events&^onPrefetch
+		return false
+	})
 }
 
 // finishReceipts completes the messages that have arrived whole, in order. A
