@@ -74,14 +74,14 @@ func TestClockAway(t *testing.T) {
 func TestFindLost(t *testing.T) {
 	for _, reordered := range []bool{false, true} {
 		c, now := newTestClock()
-		timing := DefaultTiming()
-		r := &reliable{clock: c, timing: &timing, window: &window{recovery: recovery{reordered: reordered}}}
+		e := &Engine{core: core{clock: *c, timing: DefaultTiming()}}
+		r := &reliable{nic: e, window: &window{recovery: recovery{reordered: reordered}}}
 		for ; r.nxt < 5; r.nxt++ {
 			r.transmissions++
-			r.frames[r.nxt] = cut{sentAt: c.now, number: r.transmissions}
+			r.frames[r.nxt] = cut{sentAt: e.now, number: r.transmissions}
 		}
 		*now = 4 * time.Millisecond
-		c.look()
+		e.look()
 		for have := uint32(0b1); have <= 0b111; have = have<<1 | 1 { // frames 1 to 3
 			if r.resend != 0 {
 				t.Fatalf("reordered %v: lost %b before %b", reordered, r.resend, have)
@@ -92,7 +92,7 @@ func TestFindLost(t *testing.T) {
 			t.Errorf("reordered %v: lost %b, next at %v", reordered, r.resend, r.suspectAt)
 		}
 		*now += r.minRTT
-		c.look()
+		e.look()
 		if r.findLost(); r.resend != 1 {
 			t.Errorf("reordered %v: lost %b in the end, not the first", reordered, r.resend)
 		}

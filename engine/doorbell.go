@@ -211,7 +211,10 @@ func (d *doorbells) share(bar []byte) bool {
 		return false
 	}
 	d.bar = bar
-	d.marks = d.newMarks()
+	d.marks = marks{on: d.word(descriptors.MarksOn)}
+	for i := range d.marks.groups {
+		d.marks.groups[i] = d.word(descriptors.MarkGroups + 4*uint64(i))
+	}
 	return true
 }
 

@@ -141,19 +141,6 @@ func (c *connections) answerUnknown(ep *endpoint, h *descriptors.Header) bool {
 	}, nil)
 }
 
-// keepAlive looks after a connection on which nothing is under way that the peer
-// acknowledges.
-func (c *connections) keepAlive(ep *endpoint) {
-	l := ep.liveness()
-	if l == nil {
-		return
-	}
-	if c.now-l.heard > c.timing.Probe {
-		c.probe(ep, l)
-	}
-	c.expire(ep, l)
-}
-
 // probe asks the peer whether it lives.
 func (c *connections) probe(ep *endpoint, l *liveness) {
 	l.unheard(&c.clock)

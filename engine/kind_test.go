@@ -33,7 +33,7 @@ func TestTakeRefusesUnknownTypes(t *testing.T) {
 	c, _ := newTestClock()
 	e := &Engine{core: core{clock: *c}}
 	for _, frame := range []descriptors.FrameType{0, descriptors.FrameConnectRequest, 200} {
-		ep := &endpoint{rel: &reliable{clock: c, nxt: 1}, unrel: &unreliable{}}
+		ep := &endpoint{rel: &reliable{nic: e, window: &window{}, nxt: 1}, unrel: &unreliable{}}
 		h := &descriptors.Header{Type: frame, Ack: 1, Credit: 5}
 		if (reliableVI{vi{e}}).take(ep, h) != refused || (unreliableVI{vi{e}}).take(ep, h) != refused {
 			t.Errorf("a frame of type %d was taken", frame)

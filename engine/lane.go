@@ -31,7 +31,7 @@ func (r *receiver) lane(buf []byte) bool {
 	}
 	copy(in.memory, buf[descriptors.HeaderSize:descriptors.HeaderSize+int(h.Length)])
 	r.countReceived(int(h.Length))
-	rel.hear(rel.clock)
+	rel.hear(&r.clock)
 	rel.acknowledged(h)
 	rel.expect++
 	rel.done++

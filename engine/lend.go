@@ -1,6 +1,10 @@
 package engine
 
-import "github.com/trapeze-nic/trapeze/descriptors"
+import (
+	"slices"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
 
 // lendFrom is how many bytes a frame must stand for at least before they are lent
 // instead of copied. To copy 1 KiB twice takes as long as to borrow it, and from 3
@@ -72,26 +76,30 @@ func (t *transmitter) refer(l *layout, offset, n, tag uint32) (count int, st des
 // lent it.
 func (r *reliable) lending() bool { return r != nil && int32(r.lent-r.una) > 0 }
 
-// recallRegion takes back what has been lent of a region that the host
-// deregisters.
-func (c *connections) recallRegion(handle uint32) {
-	for _, ep := range c.all {
+// deregisterMemory takes back what has been lent of the region, too.
+func (e *Engine) deregisterMemory(b *descriptors.MemoryBody) refusal {
+	if why := e.regions.deregister(b.Handle); why != (refusal{}) {
+		return why
+	}
+	inRegion := func(s segment) bool { return s.handle == b.Handle }
+	for _, ep := range e.all {
 		if ep == nil || !ep.rel.lending() {
 			continue
 		}
 		for r, n := ep.rel, ep.rel.head; int32(r.next-n) > 0; n++ {
 			m := r.message(n)
-			if !m.uses(handle) || r.arrived(m) {
+			if !slices.ContainsFunc(m.segments, inRegion) || r.arrived(m) {
 				continue
 			}
 			if r.wire == 0 {
-				c.tx.revoke(ep.id)
+				e.tx.revoke(ep.id)
 			} else {
 				// It cannot be sent again, and nothing is wrong with those before it.
 				m.status, r.broken = descriptors.StatusProtectionError, true
-				c.fail(ep, descriptors.StatusFlushed, descriptors.ResultDescriptor, true)
+				e.conns.fail(ep, descriptors.StatusFlushed, descriptors.ResultDescriptor, true)
 			}
 			break
 		}
 	}
+	return refusal{}
 }

@@ -19,6 +19,7 @@ type liveness struct {
 // liveness is that of the connection's peer, nil if there is none that answers probes.
 func (ep *endpoint) liveness() *liveness {
 	switch {
+	case ep == nil:
 	case ep.rel != nil:
 		return &ep.rel.liveness
 	case ep.unrel != nil && ep.unrel.probes:
@@ -52,13 +53,13 @@ func (r *reliable) timeouts() {
 		}
 	case r.retransmitAt == 0:
 		r.startTimer()
-	case r.clock.now >= r.retransmitAt:
+	case r.nic.now >= r.retransmitAt:
 		if r.unanswered() {
 			c.count(descriptors.CounterTimeouts, 1)
 		}
 		c.ready.add(ep)
 	}
-	if r.suspectAt != 0 && r.clock.now >= r.suspectAt {
+	if r.suspectAt != 0 && r.nic.now >= r.suspectAt {
 		if r.findLost(); r.resend != 0 {
 			c.ready.add(ep)
 		}

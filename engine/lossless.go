@@ -76,9 +76,6 @@ func (e *Engine) takeFlight(taken uint32) {
 // checkWire ends the connections over a wire that has been set up anew since: what was
 // under way on it is lost.
 func (e *Engine) checkWire() {
-	if e.lossless == nil {
-		return
-	}
 	now := e.wire()
 	if now == e.wireSeen {
 		return
@@ -106,24 +103,6 @@ func (e *Engine) askFlight() {
 	}
 }
 
-// transmit implements kind.
-func (k losslessVI) transmit(ep *endpoint, budget int) bool {
-	r := ep.rel
-	for ; budget > 0; budget-- {
-		m := r.upNext()
-		if m == nil {
-			return false
-		}
-		if o := k.tx.sendData(ep, m, r.nxt, m.cut, 0, false); o != frameSent {
-			return o == frameWaiting
-		}
-		if ep.rel != r {
-			return false
-		}
-	}
-	return true
-}
-
 // sent implements kind.
 func (k losslessVI) sent(ep *endpoint, m *sending, psn, _, n, credit uint32, _ bool) {
 	r := ep.rel
@@ -146,21 +125,8 @@ func (k losslessVI) sent(ep *endpoint, m *sending, psn, _, n, credit uint32, _ b
 // one has been lost, which is the end of the connection.
 func (k losslessVI) take(ep *endpoint, h *descriptors.Header) verdict {
 	r := ep.rel
-	r.hear(r.clock)
-	// The wire may have told more than the peer knew when it sent the frame.
-	if int32(h.Ack-r.nxt) > 0 {
-		return refused
-	}
-	r.acknowledged(h)
-	switch h.Type {
-	case descriptors.FrameAck:
-		return taken
-	case descriptors.FrameProbe:
-		r.acknowledge(true)
-		return taken
-	case descriptors.FrameData:
-	default:
-		return refused
+	if v := r.takeControl(h); v != placing {
+		return v
 	}
 	if h.PSN != r.expect || h.Message != r.done || !r.findReceipt(h) || h.Offset != r.receipt(r.done).received {
 		return refused

@@ -18,14 +18,6 @@ type marks struct {
 	at     int // word to begin with
 }
 
-func (d *doorbells) newMarks() (m marks) {
-	m.on = d.word(descriptors.MarksOn)
-	for i := range m.groups {
-		m.groups[i] = d.word(descriptors.MarkGroups + 4*uint64(i))
-	}
-	return m
-}
-
 // clearMarks forgets all marks, and that the host marks.
 func (d *doorbells) clearMarks() {
 	for offset := uint64(descriptors.MarkGroups); offset <= descriptors.MarksOn; offset += 4 {

@@ -2,14 +2,6 @@ package engine
 
 import "github.com/trapeze-nic/trapeze/descriptors"
 
-func (e *Engine) deregisterMemory(b *descriptors.MemoryBody) refusal {
-	why := e.regions.deregister(b.Handle)
-	if why == (refusal{}) {
-		e.conns.recallRegion(b.Handle)
-	}
-	return why
-}
-
 // checkEndpoint names what is wrong with a new endpoint, of whatever kind.
 func (e *Engine) checkEndpoint(b *descriptors.CreateEndpointBody) refusal {
 	badCQ := func(cq uint32) bool {
@@ -65,19 +57,12 @@ func (e *Engine) createEndpoint(b *descriptors.CreateEndpointBody) (reply descri
 	if n == 0 {
 		return reply, refusal{descriptors.ResultResource, 0}
 	}
-	cq := func(i uint32) *completionQueue {
-		q := e.cqs.queue(i)
-		if q != nil {
-			q.users++
-		}
-		return q
-	}
 	ep := &endpoint{
 		id: n, kind: kind, options: b.Options, reliability: b.Reliability, rights: b.Rights, ptag: b.Ptag, maxTransfer: b.MaxTransfer,
-		send: workQueue{iova: b.SendIOVA, mask: 1<<b.SendLog2 - 1, vector: b.SendVector, cq: cq(b.SendCQ)},
-		recv: workQueue{iova: b.RecvIOVA, mask: 1<<b.RecvLog2 - 1, vector: b.RecvVector, cq: cq(b.RecvCQ), receive: true},
+		send: workQueue{iova: b.SendIOVA, mask: 1<<b.SendLog2 - 1, vector: b.SendVector, cq: e.cqs.queue(b.SendCQ)},
+		recv: workQueue{iova: b.RecvIOVA, mask: 1<<b.RecvLog2 - 1, vector: b.RecvVector, cq: e.cqs.queue(b.RecvCQ), receive: true},
 	}
-	e.regions.ptag(b.Ptag).users++
+	e.countUser(ep, 1)
 	e.all[n] = ep
 	e.bells.open(n, true)
 	if !kind.connects() {
@@ -85,6 +70,17 @@ func (e *Engine) createEndpoint(b *descriptors.CreateEndpointBody) (reply descri
 		kind.open(ep, nil)
 	}
 	return descriptors.EndpointBody{Endpoint: n}, refusal{}
+}
+
+// countUser counts ep among the users of its completion queues and its protection tag, or,
+// with -1, no longer.
+func (e *Engine) countUser(ep *endpoint, n int) {
+	for _, q := range []*workQueue{&ep.send, &ep.recv} {
+		if q.cq != nil {
+			q.cq.users += n
+		}
+	}
+	e.regions.ptag(ep.ptag).users += n
 }
 
 // destroyEndpoint follows VIA: only an endpoint that is not connected and has
@@ -99,12 +95,7 @@ func (e *Engine) destroyEndpoint(b *descriptors.EndpointBody) refusal {
 	case ep.send.completed != ep.send.producer || ep.recv.completed != ep.recv.producer:
 		return refusal{descriptors.ResultResource, fieldEndpoint}
 	}
-	for _, q := range []*workQueue{&ep.send, &ep.recv} {
-		if q.cq != nil {
-			q.cq.users--
-		}
-	}
-	e.regions.ptag(ep.ptag).users--
+	e.countUser(ep, -1)
 	e.all[ep.id] = nil
 	e.bells.close(ep.id)
 	return refusal{}

@@ -205,10 +205,7 @@ func (p *program) askDemultiplex(frame []byte, number uint32) (to, entry uint32)
 func aligned(n int) []byte {
 	const align = 8
 	b := make([]byte, n+align+descriptors.HeaderSize)
-	for range align {
-		if descriptors.HeaderAt(b) != nil {
-			break
-		}
+	for descriptors.HeaderAt(b) == nil {
 		b = b[1:]
 	}
 	return b[:n:n]

@@ -35,10 +35,6 @@ func (k frames) close(ep *endpoint) {
 	k.takers = slices.DeleteFunc(k.takers, func(other *endpoint) bool { return other == ep })
 }
 
-func (k frames) transmit(ep *endpoint, budget int) bool {
-	return k.transmitUnreliable(ep, budget, (*transmitter).sendRaw)
-}
-
 // sendRaw sends the frame that m is.
 func (t *transmitter) sendRaw(ep *endpoint, m *sending) outcome {
 	var st descriptors.Status
@@ -56,16 +52,16 @@ func (t *transmitter) sendRaw(ep *endpoint, m *sending) outcome {
 			return frameWaiting
 		}
 		clear(buf[m.total:])
-		tx, behind, whole := t.dma.movers[Transmit], int(ep.send.posted()), false
-		if tx.Plain() {
+		tx, behind := t.dma.movers[Transmit], int(ep.send.posted())
+		plain := tx.Plain()
+		if plain {
 			st = t.regions.gather(buf[:m.total], &m.layout, 0, ep.ptag)
-			whole = st == 0 && tx.Whole(int(m.total), behind)
 		}
-		if st == 0 && !whole {
-			t.outgoing = outgoing{ep: ep, era: ep.era, m: m, buf: buf, length: m.total}
-			return t.start(behind)
-		}
-		if whole {
+		if st == 0 {
+			if !plain || !tx.Whole(int(m.total), behind) {
+				t.outgoing = outgoing{ep: ep, era: ep.era, m: m, buf: buf, length: m.total}
+				return t.start(behind)
+			}
 			st = t.launchRaw(ep, buf)
 		}
 	}

@@ -175,15 +175,22 @@ func (r *receiver) refuse() {
 	}
 }
 
-// release gives a frame back to the wire. If its connection is no more the peer is told
-// first, for which there may be no room yet: then the frame stays.
-func (r *receiver) release(buf []byte) {
+// release gives a frame back to the wire, and reports whether it has. If its connection is
+// no more the peer is told first, for which there may be no room yet: then the frame stays.
+func (r *receiver) release(buf []byte) bool {
 	if r.lossless != nil && !r.told() {
-		r.held, r.buf, r.seen, r.judged, r.untold, r.grew = true, buf, len(buf), true, true, r.present()
-		return
+		if !r.untold {
+			r.held, r.buf, r.seen, r.judged, r.untold, r.grew = true, buf, len(buf), true, true, r.present()
+		}
+		if r.present()-r.grew <= r.timing.Dead {
+			return false
+		}
+		// The peer takes nothing, perhaps since it waits as this end does.
+		r.lossless.Break()
 	}
-	r.held = false
+	r.untold, r.held = false, false
 	r.port.Release()
+	return true
 }
 
 // told reports whether the peer has been told if the frame's connection is no more.
@@ -289,16 +296,7 @@ func (r *receiver) land(piece []byte) {
 // has moved.
 func (r *receiver) resume() bool {
 	if r.untold {
-		if !r.told() {
-			if r.present()-r.grew <= r.timing.Dead {
-				return false
-			}
-			// The peer takes nothing, perhaps since it waits as this end does.
-			r.lossless.Break()
-		}
-		r.untold, r.held = false, false
-		r.port.Release()
-		return true
+		return r.release(r.buf)
 	}
 	grew, gone := r.watch()
 	if gone {
@@ -387,12 +385,10 @@ func (r *receiver) judge() bool {
 // stopPlacing gives up the payload of the frame that is being received; what is
 // left of the frame is only waited for.
 func (r *receiver) stopPlacing() {
-	if r.placing {
-		r.placing = false
-		r.dma.movers[Receive].Cancel()
-		r.count(descriptors.CounterFramesDropped, 1)
-		r.dma.report(Receive)
-	}
+	r.placing = false
+	r.dma.movers[Receive].Cancel()
+	r.count(descriptors.CounterFramesDropped, 1)
+	r.dma.report(Receive)
 }
 
 // drop gives up a frame whose rest will not come. Nothing has happened

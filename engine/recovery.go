@@ -65,7 +65,7 @@ func (r *reliable) arrivals(n uint32, later uint64) {
 		// Only they tell how long a round trip is (RFC 6298, 3), and one that comes
 		// after a later one that it was overtaken (RFC 8985, 6.2, step 3).
 		last := uint32(bits.Len64(once) - 1)
-		rtt := r.clock.now - r.frames[(r.una+last)%windowFrames].sentAt
+		rtt := r.nic.now - r.frames[(r.una+last)%windowFrames].sentAt
 		r.sample(rtt)
 		if r.minRTT == 0 || rtt < r.minRTT {
 			r.minRTT = rtt
@@ -74,7 +74,7 @@ func (r *reliable) arrivals(n uint32, later uint64) {
 	}
 	for b := fresh; b != 0; b &= b - 1 {
 		f := &r.frames[(r.una+uint32(bits.TrailingZeros64(b)))%windowFrames]
-		rtt := r.clock.now - f.sentAt
+		rtt := r.nic.now - f.sentAt
 		if b&-b&r.resent != 0 && rtt < r.minRTT {
 			continue // it was an earlier transmission that arrived (RFC 8985, 6.2, step 2)
 		}
@@ -105,7 +105,7 @@ func (r *reliable) findLost() {
 			continue
 		}
 		switch at := f.sentAt + r.newestRTT + window; {
-		case at <= r.clock.now:
+		case at <= r.nic.now:
 			r.resend |= b & -b
 			r.doubted = true
 		case r.suspectAt == 0 || at < r.suspectAt:
@@ -113,7 +113,7 @@ func (r *reliable) findLost() {
 		}
 	}
 	if r.suspectAt != 0 {
-		r.clock.nextTick = min(r.clock.nextTick, r.suspectAt)
+		r.nic.nextTick = min(r.nic.nextTick, r.suspectAt)
 	}
 }
 
@@ -152,7 +152,7 @@ func (r *reliable) probeTimeout() time.Duration {
 	if r.srtt == 0 {
 		return r.rto
 	}
-	return max(2*r.srtt, r.timing.Retransmit/5)
+	return max(2*r.srtt, r.nic.timing.Retransmit/5)
 }
 
 // startTimer starts the timer of the frames under way.
@@ -170,19 +170,19 @@ func (r *reliable) startTimer() {
 func (r *reliable) unanswered() (all bool) {
 	missing := ones(r.nxt-r.una) &^ r.acked
 	r.round = r.nxt
-	if r.clock.now < r.timeoutAt {
+	if r.nic.now < r.timeoutAt {
 		r.resend |= missing & -missing
 		r.retransmitAt = r.timeoutAt
 		if r.probes++; r.probes < maxProbes {
-			r.retransmitAt = min(r.clock.now+r.probeTimeout(), r.timeoutAt)
+			r.retransmitAt = min(r.nic.now+r.probeTimeout(), r.timeoutAt)
 		}
 		return false
 	}
 	r.resend = missing
-	r.backOff = min(2*r.backOff, r.timing.RetransmitMax)
-	r.timeoutAt = r.clock.now + r.backOff
+	r.backOff = min(2*r.backOff, r.nic.timing.RetransmitMax)
+	r.timeoutAt = r.nic.now + r.backOff
 	r.retransmitAt = r.timeoutAt
-	r.unheard(r.clock)
+	r.unheard(&r.nic.clock)
 	return true
 }
 
@@ -192,21 +192,21 @@ func (r *reliable) seekCredit() bool {
 	switch {
 	case r.probeGap == 0:
 		r.probeGap = r.probeTimeout()
-		r.probeAt, r.asked = r.clock.now+r.probeGap, false
-	case r.clock.now < r.probeAt:
+		r.probeAt, r.asked = r.nic.now+r.probeGap, false
+	case r.nic.now < r.probeAt:
 	case r.asked && r.pending == 0:
 		// A peer that answers, but has no credit to give, is asked less and less often.
-		r.probeAt, r.asked = r.clock.now+r.probeGap, false
-		r.probeGap = min(2*r.probeGap, r.timing.Probe)
+		r.probeAt, r.asked = r.nic.now+r.probeGap, false
+		r.probeGap = min(2*r.probeGap, r.nic.timing.Probe)
 	default:
 		if !r.asked {
 			r.probes, r.backOff = 0, r.rto
 		}
 		// One that does not answer may only seem dead.
-		r.probeAt, r.asked = r.clock.now+r.probeTimeout(), true
+		r.probeAt, r.asked = r.nic.now+r.probeTimeout(), true
 		if r.probes++; r.probes >= maxProbes {
-			r.probeAt = r.clock.now + r.backOff
-			r.backOff = min(2*r.backOff, r.timing.Dead/deadProbes)
+			r.probeAt = r.nic.now + r.backOff
+			r.backOff = min(2*r.backOff, r.nic.timing.Dead/deadProbes)
 		}
 		return true
 	}

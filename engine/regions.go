@@ -25,11 +25,10 @@ type region struct {
 	length  uint64
 	iova    uint64
 	access  descriptors.Access
-	// whole is the region's memory if it is contiguous for us, looked up once
-	// for each value of regions.epoch.
+	// whole is the region's memory if it is contiguous for us, nil if not, looked up
+	// once for each value of regions.epoch.
 	whole []byte
 	epoch uint64
-	tried uint64
 }
 
 // ptag is one protection tag; tag 0 always exists.
@@ -188,7 +187,7 @@ func (m *regions) at(handle, tag uint32, address, n uint64, write bool) []byte {
 // window returns the memory of r from offset off on, n bytes of it or as many
 // as are contiguous. It returns nil if the bus refuses.
 func (m *regions) window(r *region, off, n uint64, write bool) []byte {
-	if r.epoch == m.epoch {
+	if r.epoch == m.epoch && r.whole != nil {
 		return r.whole[off : off+n]
 	}
 	return m.resolve(r, off, n, write)
@@ -196,15 +195,15 @@ func (m *regions) window(r *region, off, n uint64, write bool) []byte {
 
 // resolve does what window does for a region whose memory is not known to be contiguous.
 func (m *regions) resolve(r *region, off, n uint64, write bool) []byte {
-	if r.tried != m.epoch {
-		r.tried, r.whole = m.epoch, nil
+	if r.epoch != m.epoch {
+		r.epoch, r.whole = m.epoch, nil
 		// The window is all of it, if the bus lets us do what the region's rights allow.
 		w, err := m.bus.Window(r.iova, r.length, false)
 		if err == nil && r.access&descriptors.AccessReadOnly == 0 {
 			w, err = m.bus.Window(r.iova, uint64(len(w)), true)
 		}
 		if err == nil && uint64(len(w)) >= r.length {
-			r.whole, r.epoch = w[:r.length], m.epoch
+			r.whole = w[:r.length]
 			return r.whole[off : off+n]
 		}
 	}
@@ -257,16 +256,6 @@ type layout struct {
 // inOnePiece reports whether the memory of the message is known and may be used.
 func (m *regions) inOnePiece(l *layout) bool { return l.stamp == m.stamp && l.memory != nil }
 
-// uses reports whether a segment lies in region handle.
-func (l *layout) uses(handle uint32) bool {
-	for i := range l.segments {
-		if l.segments[i].handle == handle {
-			return true
-		}
-	}
-	return false
-}
-
 // check looks at every segment before any byte moves.
 func (m *regions) check(l *layout, tag uint32, write bool) descriptors.Status {
 	if l.memory = nil; l.stamp != m.stamp {
@@ -279,7 +268,7 @@ func (m *regions) check(l *layout, tag uint32, write bool) descriptors.Status {
 			m.count(descriptors.CounterProtectionErrors, 1)
 			return descriptors.StatusProtectionError
 		}
-		if len(l.segments) == 1 && r.epoch == m.epoch {
+		if len(l.segments) == 1 && r.epoch == m.epoch && r.whole != nil {
 			l.memory = r.whole[off : off+uint64(s.length)]
 		}
 	}

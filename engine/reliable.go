@@ -9,10 +9,8 @@ import (
 
 // reliable is the state of a connected endpoint whose messages are acknowledged.
 type reliable struct {
-	nic    *Engine
-	ep     *endpoint
-	clock  *clock
-	timing *Timing
+	nic *Engine
+	ep  *endpoint
 
 	// Sending.
 	una, nxt uint32 // oldest PSN not acknowledged, next PSN
@@ -87,7 +85,7 @@ func (k reliableVI) open(ep *endpoint, peer *descriptors.ConnectBody) {
 	sends := min(windowFrames, int(ep.send.mask)+1)
 	receives := min(windowFrames, int(ep.recv.mask)+1)
 	r := &reliable{
-		nic: k.Engine, ep: ep, clock: &k.clock, timing: &k.timing,
+		nic: k.Engine, ep: ep,
 		una: ep.remote.ourKey, nxt: ep.remote.ourKey, lent: ep.remote.ourKey, expect: ep.remote.theirKey,
 		messages: make([]sending, sends), receipts: make([]receipt, receives),
 		liveness: liveness{heard: k.now},
@@ -113,8 +111,9 @@ func (r *reliable) credit() uint32 { return r.done + (r.ep.recv.producer - r.ep.
 // transmit implements kind: lost frames go first.
 func (k reliableVI) transmit(ep *endpoint, budget int) bool {
 	r := ep.rel
+	windowed := r.window != nil
 	for ; budget > 0; budget-- {
-		if r.resend != 0 {
+		if windowed && r.resend != 0 {
 			psn := r.una + uint32(bits.TrailingZeros64(r.resend))
 			f := &r.frames[psn%windowFrames]
 			if o := k.tx.sendData(ep, r.message(f.message), psn, f.offset, descriptors.FrameAckRequest, true); o != frameSent {
@@ -122,22 +121,25 @@ func (k reliableVI) transmit(ep *endpoint, budget int) bool {
 			}
 			continue
 		}
-		if r.nxt-r.una >= windowFrames {
+		if windowed && r.nxt-r.una >= windowFrames {
 			return false
 		}
 		m := r.upNext()
 		if m == nil {
-			if r.stalled {
+			if windowed && r.stalled {
 				k.busy.add(ep)
 			}
 			return false
 		}
 		var flags descriptors.FrameFlags
-		if r.nxt-r.una == windowFrames-1 {
+		if windowed && r.nxt-r.una == windowFrames-1 {
 			flags = descriptors.FrameAckRequest
 		}
 		if o := k.tx.sendData(ep, m, r.nxt, m.cut, flags, false); o != frameSent {
 			return o == frameWaiting
+		}
+		if ep.rel != r {
+			return false
 		}
 	}
 	return true
@@ -202,6 +204,14 @@ func (k reliableVI) failed(ep *endpoint, m *sending, again bool, st descriptors.
 // takeAck takes the acknowledgement and the credit that every frame of a
 // reliable connection carries. It returns false if they are impossible.
 func (r *reliable) takeAck(h *descriptors.Header) bool {
+	if r.wire != 0 {
+		// The wire may have told more than the peer knew when it sent the frame.
+		sound := int32(h.Ack-r.nxt) <= 0
+		if sound {
+			r.acknowledged(h)
+		}
+		return sound
+	}
 	n := h.Ack - r.una
 	if n > r.nxt-r.una {
 		// It is an old frame that was overtaken, unless it is far behind.
@@ -212,14 +222,13 @@ func (r *reliable) takeAck(h *descriptors.Header) bool {
 	}
 	if n > 0 {
 		if r.acked|r.resent == 0 {
-			r.sample(r.clock.now - r.frames[(h.Ack-1)%windowFrames].sentAt)
+			r.sample(r.nic.now - r.frames[(h.Ack-1)%windowFrames].sentAt)
 		} else {
 			r.arrivals(n, 0)
 		}
-		r.una = h.Ack
+		r.arrivedUpTo(h.Ack)
 		r.acked, r.resend, r.resent = r.acked>>n, r.resend>>n, r.resent>>n
 		r.retransmitAt = 0
-		r.nic.unsettled.add(r.ep)
 	}
 	if r.acked|r.resent != 0 || h.Type == descriptors.FrameAck && (h.Extent|h.Offset != 0 || h.Message != r.duplicates) {
 		r.learn(h)
@@ -254,24 +263,22 @@ func (r *reliable) sample(rtt time.Duration) {
 		r.rttvar += (d - r.rttvar) / 4
 		r.srtt += (rtt - r.srtt) / 8
 	}
-	r.rto = min(max(r.srtt+4*r.rttvar, r.timing.Retransmit), r.timing.RetransmitMax)
+	r.rto = min(max(r.srtt+4*r.rttvar, r.nic.timing.Retransmit), r.nic.timing.RetransmitMax)
 }
 
 // settleAll completes what acknowledgements say to have arrived. In a round that has
 // handed a message to the host it waits for the next one: the host gets the message
 // that much sooner, and its answer is sent first.
 func (l *endpoints) settleAll() {
-	for i, ep := range l.unsettled.members {
-		l.unsettled.members[i], ep.listed = nil, ep.listed&^onUnsettled
-		if ep.rel == nil {
-			continue
+	l.unsettled.keep(func(ep *endpoint) bool {
+		if ep.rel != nil {
+			ep.rel.settle()
 		}
-		ep.rel.settle()
 		if r := ep.rel; r != nil && (ep.send.posted() > 0 || r.next != r.head && !r.message(r.next-1).allCut) {
 			l.ready.add(ep)
 		}
-	}
-	l.unsettled.members, l.events = l.unsettled.members[:0], l.events&^onUnsettled
+		return false
+	})
 }
 
 // settle completes the messages that have been acknowledged whole, in order.

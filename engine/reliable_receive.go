@@ -10,15 +10,8 @@ import (
 // nothing says that it has come, so it may still be dropped.
 func (k reliableVI) take(ep *endpoint, h *descriptors.Header) verdict {
 	r := ep.rel
-	r.hear(r.clock)
-	switch t := h.Type; {
-	case t != descriptors.FrameData && t != descriptors.FrameAck && t != descriptors.FrameProbe, !r.takeAck(h):
-		return refused
-	case t == descriptors.FrameProbe:
-		r.acknowledge(true)
-		return taken
-	case t == descriptors.FrameAck:
-		return taken
+	if v := r.takeControl(h); v != placing {
+		return v
 	}
 	ahead := h.PSN - r.expect
 	if int32(ahead) < 0 || ahead > 0 && ahead < windowFrames && r.have&(1<<(ahead-1)) != 0 {
@@ -34,6 +27,22 @@ func (k reliableVI) take(ep *endpoint, h *descriptors.Header) verdict {
 	}
 	if !r.inPlace(h, ahead) || !r.findReceipt(h) {
 		return refused
+	}
+	return placing
+}
+
+// takeControl takes what a frame says besides data: that the peer lives, and what it has
+// got. It answers placing for a data frame.
+func (r *reliable) takeControl(h *descriptors.Header) verdict {
+	r.hear(&r.nic.clock)
+	switch t := h.Type; {
+	case t != descriptors.FrameData && t != descriptors.FrameAck && t != descriptors.FrameProbe, !r.takeAck(h):
+		return refused
+	case t == descriptors.FrameProbe:
+		r.acknowledge(true)
+		return taken
+	case t == descriptors.FrameAck:
+		return taken
 	}
 	return placing
 }
@@ -102,13 +111,12 @@ func (r *reliable) takeReceives(n uint32) {
 // prefetchAll fetches the descriptors of receives that were posted, when all else
 // has been done: the messages for them then need not wait for that.
 func (l *endpoints) prefetchAll() {
-	for i, ep := range l.prefetch.members {
-		l.prefetch.members[i], ep.listed = nil, ep.listed&^onPrefetch
+	l.prefetch.keep(func(ep *endpoint) bool {
 		if r := ep.rel; r != nil {
 			r.takeReceives(min(ep.recv.producer-ep.recv.completed, uint32(len(r.receipts))))
 		}
-	}
-	l.prefetch.members, l.events = l.prefetch.members[:0], l.events&^onPrefetch
+		return false
+	})
 }
 
 // finishReceipts completes the messages that have arrived whole, in order. A
@@ -145,7 +153,7 @@ func (r *reliable) finishReceipts() {
 // host had a chance to send something that carries it.
 func (r *reliable) acknowledge(now bool) {
 	if !r.ackDue {
-		r.ackDue, r.ackStep, r.ackNow = true, r.clock.step, false
+		r.ackDue, r.ackStep, r.ackNow = true, r.nic.step, false
 	}
 	r.ackNow = r.ackNow || now
 	r.nic.acks.add(r.ep)

@@ -137,10 +137,8 @@ func (q *requests) find(id uint32) (*request, descriptors.Result) {
 	switch {
 	case r != nil && r.state == requestOpen:
 		return r, descriptors.ResultSuccess
-	case r != nil && (r.state == requestAccepted || r.state == requestRejected):
-		return nil, descriptors.ResultInvalidParameter // the host has answered it
-	case r == nil && id-1 >= q.lastID:
-		return nil, descriptors.ResultInvalidParameter // there never was one
+	case r != nil && (r.state == requestAccepted || r.state == requestRejected), r == nil && id-1 >= q.lastID:
+		return nil, descriptors.ResultInvalidParameter // the host has answered it, or there never was one
 	}
 	// The client has gone, maybe so long ago that nothing else is known of it.
 	return nil, descriptors.ResultWithdrawn

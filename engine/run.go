@@ -63,8 +63,7 @@ func (e *Engine) Run(ctx context.Context) {
 			continue
 		}
 		idle = spinSteps / 2
-		e.Rest()
-		if e.polls() {
+		if e.rest() {
 			shortly(sleeps)
 			sleeps++
 			continue
@@ -95,17 +94,14 @@ func (e *Engine) stepWaiting() bool {
 
 // Rest says that nobody will step the engine for a while: the next step looks at
 // the clock, and what the peer has taken by then it says without being looked at.
-func (e *Engine) Rest() {
+func (e *Engine) Rest() { e.rest() }
+
+// rest also reports whether there are doorbells that nobody is told of.
+func (e *Engine) rest() (polls bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.askFlight()
 	e.nextLook = 0
-}
-
-// polls reports whether there are doorbells that nobody is told of.
-func (e *Engine) polls() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	return len(e.bells.mapped) > 0
 }
 
@@ -132,9 +128,6 @@ func (e *Engine) sleepTime() time.Duration {
 	// Who is away for longer does not count time against a peer, see look.
 	d := min(longestSleep, e.timing.Dead/(2*deadLooks))
 	for _, ep := range e.all {
-		if ep == nil {
-			continue
-		}
 		l := ep.liveness()
 		if l == nil {
 			continue

@@ -92,9 +92,14 @@ func (e *Engine) tick() {
 			e.checkWire()
 		}
 		for _, ep := range e.all {
-			if ep != nil && ep.listed&onBusy == 0 {
-				e.conns.keepAlive(ep)
+			l := ep.liveness()
+			if l == nil || ep.listed&onBusy != 0 {
+				continue // there is nobody, or timeouts looks after the peer
 			}
+			if e.now-l.heard > e.timing.Probe {
+				e.conns.probe(ep, l)
+			}
+			e.conns.expire(ep, l)
 		}
 	}
 }

@@ -32,8 +32,7 @@ func (e *Engine) StartLog(iova uint64, log2 uint8) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	g := &e.dma.log
-	g.on, g.iova, g.log2 = true, iova, log2
-	g.producer, g.consumer, g.lost = 0, 0, 0
+	*g = transferLog{on: true, iova: iova, log2: log2, sides: g.sides}
 	for d, m := range e.dma.movers {
 		g.sides[d].first = m.Started()
 		m.SetLog(&g.sides[d])

@@ -72,9 +72,6 @@ func (t *transmitter) transmit() bool {
 			return moved
 		}
 	}
-	if len(t.ready.members) == 0 {
-		return t.progress != before
-	}
 	turn := t.ready.members
 	t.alone = len(turn) == 1
 	t.ready.members, t.events = t.spare[:0], t.events&^onReady

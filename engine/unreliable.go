@@ -24,15 +24,8 @@ func (k unreliableVI) open(ep *endpoint, peer *descriptors.ConnectBody) {
 	ep.unrel = &unreliable{liveness: liveness{heard: k.now}, probes: peer.Options&descriptors.ConnectProbes != 0}
 }
 
+// transmit implements kind, for raw frames too.
 func (k unreliableVI) transmit(ep *endpoint, budget int) bool {
-	return k.transmitUnreliable(ep, budget, func(t *transmitter, ep *endpoint, m *sending) outcome {
-		return t.sendData(ep, m, 0, m.cut, 0, false)
-	})
-}
-
-// transmitUnreliable sends up to budget frames with send. It reports whether the
-// endpoint has more to send.
-func (k unreliableVI) transmitUnreliable(ep *endpoint, budget int, send func(*transmitter, *endpoint, *sending) outcome) bool {
 	u, q := ep.unrel, &ep.send
 	m := &u.out
 	for range budget {
@@ -48,7 +41,13 @@ func (k unreliableVI) transmitUnreliable(ep *endpoint, budget int, send func(*tr
 			}
 			u.nextSend++
 		}
-		if send(&k.tx, ep, m) == frameWaiting {
+		var o outcome
+		if ep.kind.connects() {
+			o = k.tx.sendData(ep, m, 0, m.cut, 0, false)
+		} else {
+			o = k.tx.sendRaw(ep, m)
+		}
+		if o == frameWaiting {
 			return true
 		}
 	}
