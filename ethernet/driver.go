@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -29,9 +30,11 @@ type Driver struct {
 	Open func(ctx context.Context, dev vfio.Device, m Model, c Config) (Port, error)
 }
 
+// drivers are for PCI functions, openers for ports at addresses of other schemes.
 var drivers struct {
 	sync.Mutex
-	list []Driver
+	list    []Driver
+	openers map[string]func(ctx context.Context, a vfio.Address, c Config) (Port, error)
 }
 
 // Register makes a driver known. Drivers call it when they are imported. It panics if
@@ -77,9 +80,42 @@ func find(vendor, device uint16) (*Driver, Model) {
 	return nil, Model{}
 }
 
-// Open opens the NIC at an address, see vfio.ParseAddress. It fails with the errors of
-// vfio.Open and New.
+// RegisterScheme makes known how ports are opened at addresses of a scheme that is no
+// vfio.Device's, such as vhost-user. Drivers call it when they are imported; Config is
+// as the application gave it. It panics if the scheme is taken.
+func RegisterScheme(scheme string, open func(ctx context.Context, a vfio.Address, c Config) (Port, error)) {
+	drivers.Lock()
+	defer drivers.Unlock()
+	if drivers.openers[scheme] != nil {
+		panic("ethernet: scheme " + scheme + " registered twice")
+	}
+	if drivers.openers == nil {
+		drivers.openers = map[string]func(context.Context, vfio.Address, Config) (Port, error){}
+	}
+	drivers.openers[scheme] = open
+}
+
+// Schemes lists the schemes of RegisterScheme, sorted.
+func Schemes() []string {
+	drivers.Lock()
+	defer drivers.Unlock()
+	return slices.Sorted(maps.Keys(drivers.openers))
+}
+
+// Open opens the port at an address, see vfio.ParseAddress: that of a scheme that a driver
+// has registered, such as vhost-user:/run/vhost0.sock, or of a PCI function that there is a
+// driver for. It fails with the errors of the scheme's driver, of vfio.Open and New.
 func Open(ctx context.Context, address string, c Config) (Port, error) {
+	a, err := vfio.ParseAddress(address)
+	if err != nil {
+		return nil, &Error{Op: "open", Device: address, Err: err}
+	}
+	drivers.Lock()
+	open := drivers.openers[a.Scheme]
+	drivers.Unlock()
+	if open != nil {
+		return open(ctx, a, c)
+	}
 	dev, err := vfio.Open(ctx, address)
 	if err != nil {
 		return nil, &Error{Op: "open", Device: address, Err: err}

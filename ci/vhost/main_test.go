@@ -57,7 +57,7 @@ func newPort(t testing.TB, socket, ring string, c ethernet.Config) (ethernet.Por
 	c.Pool = pool
 	ctx, cancel := context.WithTimeout(t.Context(), testpmd.Patience)
 	defer cancel()
-	p, err := virtio.Open(ctx, virtio.Scheme+":"+socket+"?ring="+ring, c)
+	p, err := ethernet.Open(ctx, virtio.Scheme+":"+socket+"?ring="+ring, c)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,9 +1,12 @@
 // Package virtio drives virtio network devices, version 1 and newer, as ports of package
-// ethernet. It reaches them in two ways.
+// ethernet. It reaches them in two ways, both with ethernet.Open. Addresses such as
 //
-// [Open] connects to a back end of vhost-user, such as DPDK's net_vhost or VPP's: another
-// process, to which memory is shared by a UNIX socket. It needs neither root nor a virtual
-// machine. PCI functions, those that QEMU makes for one, are opened with ethernet.Open.
+//	vhost-user:/run/vhost0.sock
+//	vhost-user:/run/vhost0.sock?ring=split
+//
+// are those of back ends of vhost-user, such as DPDK's net_vhost or VPP's: another process,
+// to which memory is shared by a UNIX socket. It needs neither root nor a virtual machine.
+// The others are PCI functions, those that QEMU makes for one.
 //
 // Queues are packed if the device has such, else split. Before each frame virtio puts 12
 // bytes: pools need a headroom of so many, and a frame that is sent loses what is there.

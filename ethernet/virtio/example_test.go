@@ -5,19 +5,19 @@ import (
 	"log"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
-	"github.com/trapeze-nic/trapeze/ethernet/virtio"
+	_ "github.com/trapeze-nic/trapeze/ethernet/virtio" // vhost-user:
 )
 
 // A switch such as DPDK's or VPP's listens, and we are what a virtual machine is to it:
 //
 //	dpdk-testpmd --no-huge --no-pci --vdev net_vhost0,iface=/run/vhost0.sock -- -i
-func ExampleOpen() {
+func Example() {
 	pool, err := ethernet.NewPool(ethernet.PoolConfig{})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer pool.Close()
-	port, err := virtio.Open(context.Background(), "vhost-user:/run/vhost0.sock", ethernet.Config{Pool: pool})
+	port, err := ethernet.Open(context.Background(), "vhost-user:/run/vhost0.sock", ethernet.Config{Pool: pool})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -30,6 +30,7 @@ func init() {
 		{Vendor: pciVendor, Device: pciNetwork, Name: "virtio-net", Tested: true},
 		{Vendor: pciVendor, Device: pciTransitional, Name: "virtio-net (transitional)", Tested: true},
 	}})
+	ethernet.RegisterScheme(Scheme, openVhost)
 }
 
 // openPCI is described at ethernet.Driver.
@@ -47,26 +48,17 @@ func openPCI(ctx context.Context, dev vfio.Device, m ethernet.Model, c ethernet.
 	return p, nil
 }
 
-// Open connects to the back end of vhost-user at an address, such as
-//
-//	vhost-user:/run/vhost0.sock
-//	vhost-user:/run/vhost0.sock?ring=split
-//
-// and returns its port. Queues are packed if the back end has such and ring is not split.
-// The back end must listen already; Port.Restart connects again to one that has ended. It
-// fails with vfio.ErrBadAddress, and the errors of ethernet.Open.
-func Open(ctx context.Context, address string, c ethernet.Config) (ethernet.Port, error) {
+// openVhost connects to the back end of vhost-user at an address, see the package's
+// comment, and returns its port. Queues are packed if the back end has such and ring is not
+// split. The back end must listen already; Port.Restart connects again to one that has
+// ended. It fails with vfio.ErrBadAddress, and the errors of ethernet.Open.
+func openVhost(ctx context.Context, a vfio.Address, c ethernet.Config) (ethernet.Port, error) {
+	address := a.String()
 	fail := func(err error, hint string) (ethernet.Port, error) {
 		return nil, &ethernet.Error{Op: "open", Device: address, Err: err, Hint: hint}
 	}
-	a, err := vfio.ParseAddress(address)
-	if err != nil {
-		return fail(err, "")
-	}
 	split := false
 	switch ring := a.Options.Get("ring"); {
-	case a.Scheme != Scheme:
-		return fail(fmt.Errorf("%w: scheme %q", vfio.ErrBadAddress, a.Scheme), "use vhost-user:/path.sock, or ethernet.Open for pci: addresses")
 	case !strings.HasPrefix(a.Path, "/"):
 		return fail(fmt.Errorf("%w: path %q", vfio.ErrBadAddress, a.Path), "give the socket's whole path: vhost-user:/path.sock")
 	case len(a.Options) > 1 || len(a.Options) == 1 && !a.Options.Has("ring"):
@@ -76,7 +68,8 @@ func Open(ctx context.Context, address string, c ethernet.Config) (ethernet.Port
 	case ring != "packed" && a.Options.Has("ring"):
 		return fail(fmt.Errorf("%w: ring=%s", vfio.ErrBadAddress, ring), "use ring=packed or ring=split")
 	}
-	if c, err = c.Check(); err != nil {
+	c, err := c.Check()
+	if err != nil {
 		return fail(err, "")
 	}
 	info := ethernet.Info{Device: address, Driver: driverName, Model: "vhost-user back end", Tested: true, Config: c}

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
-	"github.com/trapeze-nic/trapeze/ethernet/virtio"
+	_ "github.com/trapeze-nic/trapeze/ethernet/virtio"
 	"github.com/trapeze-nic/trapeze/ethernet/virtio/internal/virtqueue/virtqueuetest"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -30,7 +30,7 @@ func connect(t testing.TB, b *fakeBack, c ethernet.Config) ethernet.Port {
 		c.Pool = newPool(t, ethernet.PoolConfig{})
 	}
 	c.Logger = mute
-	p, err := virtio.Open(t.Context(), b.address(), c)
+	p, err := ethernet.Open(t.Context(), b.address(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,24 +81,24 @@ func TestVhostUser(t *testing.T) {
 
 func TestAddresses(t *testing.T) {
 	pool := newPool(t, ethernet.PoolConfig{})
-	for _, address := range []string{"", "vhost-user", "pci:0000:00:01.0", "vhost-user:", "vhost-user:x", "vhost-user:/x?ring=round", "vhost-user:/x?ring=", "vhost-user:/x?size=1", "vhost-user:/x?ring=split&a=b"} {
-		if _, err := virtio.Open(t.Context(), address, ethernet.Config{Pool: pool}); !errors.Is(err, vfio.ErrBadAddress) {
+	for _, address := range []string{"", "vhost-user", "vhost-user:", "vhost-user:x", "vhost-user:/x?ring=round", "vhost-user:/x?ring=", "vhost-user:/x?size=1", "vhost-user:/x?ring=split&a=b"} {
+		if _, err := ethernet.Open(t.Context(), address, ethernet.Config{Pool: pool}); !errors.Is(err, vfio.ErrBadAddress) {
 			t.Errorf("%q: %v", address, err)
 		}
 	}
-	if _, err := virtio.Open(t.Context(), "vhost-user:/nowhere/s", ethernet.Config{Pool: pool}); !errors.Is(err, unix.ENOENT) {
+	if _, err := ethernet.Open(t.Context(), "vhost-user:/nowhere/s", ethernet.Config{Pool: pool}); !errors.Is(err, unix.ENOENT) {
 		t.Errorf("no back end: %v", err)
 	}
-	if _, err := virtio.Open(t.Context(), "vhost-user:/nowhere/s", ethernet.Config{}); !errors.Is(err, ethernet.ErrConfig) {
+	if _, err := ethernet.Open(t.Context(), "vhost-user:/nowhere/s", ethernet.Config{}); !errors.Is(err, ethernet.ErrConfig) {
 		t.Errorf("no pool: %v", err)
 	}
 	b := newBack(t).serve()
 	for _, c := range []ethernet.Config{{Pool: pool, Offloads: ethernet.OffloadTSO}, {Pool: pool, Queues: 3, ReceiveDescriptors: 64}} {
-		if _, err := virtio.Open(t.Context(), b.address(), c); !errors.Is(err, ethernet.ErrNotSupported) {
+		if _, err := ethernet.Open(t.Context(), b.address(), c); !errors.Is(err, ethernet.ErrNotSupported) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
-	if _, err := virtio.Open(t.Context(), b.address(), ethernet.Config{Pool: newPool(t, ethernet.PoolConfig{Headroom: 10})}); !errors.Is(err, ethernet.ErrConfig) {
+	if _, err := ethernet.Open(t.Context(), b.address(), ethernet.Config{Pool: newPool(t, ethernet.PoolConfig{Headroom: 10})}); !errors.Is(err, ethernet.ErrConfig) {
 		t.Errorf("headroom: %v", err)
 	}
 }
@@ -161,7 +161,7 @@ func TestHostileReplies(t *testing.T) {
 			tt.do(b)
 			b.serve()
 			pool := newPool(t, ethernet.PoolConfig{})
-			_, err := virtio.Open(t.Context(), b.address(), ethernet.Config{Pool: pool, Timeout: 200 * time.Millisecond})
+			_, err := ethernet.Open(t.Context(), b.address(), ethernet.Config{Pool: pool, Timeout: 200 * time.Millisecond})
 			var e *ethernet.Error
 			if !errors.Is(err, tt.want) || !errors.As(err, &e) || !strings.Contains(err.Error(), b.path) {
 				t.Errorf("%v, want %v", err, tt.want)
@@ -381,7 +381,7 @@ func TestNotStopped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := virtio.Open(t.Context(), b.serve().address(), ethernet.Config{Pool: pool, Timeout: 100 * time.Millisecond, Logger: mute})
+	p, err := ethernet.Open(t.Context(), b.serve().address(), ethernet.Config{Pool: pool, Timeout: 100 * time.Millisecond, Logger: mute})
 	if err != nil {
 		t.Fatal(err)
 	}
