@@ -188,6 +188,7 @@ func (c *setups) establish(ep *endpoint, peer *descriptors.ConnectBody) {
 	s := ep.setup
 	c.leave(ep)
 	ep.state = descriptors.StateConnected
+	c.conns.depart(ep)
 	ep.ended = ended{}
 	ep.outline = descriptors.Header{
 		Destination: ep.remote.mac, DestinationEndpoint: ep.remote.endpoint, SourceEndpoint: ep.id, Key: ep.remote.theirKey,

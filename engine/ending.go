@@ -7,6 +7,44 @@ import "github.com/trapeze-nic/trapeze/descriptors"
 type connections struct {
 	*core
 	tx *transmitter
+
+	// departed are the last connections whose endpoints are gone, or connected anew: a
+	// peer that missed the end is told of it all the same.
+	departed   [rememberedEnds]ended
+	departedAt int
+}
+
+// rememberedEnds bounds departed. Peers learn of an end within a probe time or so
+// (SPEC.md 8.5), so this covers an application that ends a hundred connections at once.
+const rememberedEnds = 128
+
+// depart keeps what ep remembers of its last connection, in place of the oldest.
+func (c *connections) depart(ep *endpoint) {
+	if ep.ended.ourKey != 0 {
+		c.departed[c.departedAt] = ep.ended
+		c.departedAt = (c.departedAt + 1) % rememberedEnds
+	}
+}
+
+// lastOf finds the connection that h belonged to, nil if nobody remembers it.
+func (c *connections) lastOf(ep *endpoint, h *descriptors.Header) *ended {
+	if h.Key == 0 {
+		return nil
+	}
+	if ep != nil && ep.ended.had(h) {
+		return &ep.ended
+	}
+	for i := range c.departed {
+		if p := &c.departed[i]; p.id == h.DestinationEndpoint && p.had(h) {
+			return p
+		}
+	}
+	return nil
+}
+
+// had reports whether a frame of the peer belongs to the connection.
+func (p *ended) had(h *descriptors.Header) bool {
+	return p.ourKey == h.Key && p.mac == h.Source && p.endpoint == h.SourceEndpoint
 }
 
 // fail breaks a connection: the peer is told if tell is set, the endpoint goes
@@ -29,7 +67,7 @@ func (c *connections) end(ep *endpoint, reason descriptors.Result, tell bool) {
 	if !ep.kind.connects() {
 		return // nobody is at the other end
 	}
-	ep.ended = ended{remote: ep.remote, reason: reason}
+	ep.ended = ended{remote: ep.remote, id: ep.id, reason: reason}
 	r := ep.rel
 	if r != nil {
 		ep.ended.taken, ep.ended.posted = r.done, r.next+ep.send.posted()
@@ -42,7 +80,7 @@ func (c *connections) end(ep *endpoint, reason descriptors.Result, tell bool) {
 		// receive that has failed must not be acknowledged.
 		c.tx.sendAck(ep, descriptors.FrameAck)
 	}
-	if ep.ended.due = !c.sendDisconnect(ep); ep.ended.due {
+	if ep.ended.due = !c.sendDisconnect(&ep.ended); ep.ended.due {
 		c.acks.add(ep)
 	} else if r != nil && r.wire != 0 {
 		// It must be there before the peer sees that the frame has been taken which
@@ -116,11 +154,10 @@ func (c *connections) unlink(ep *endpoint) {
 
 // sendDisconnect tells the peer of a connection that has ended how it ended. It
 // returns false if the wire takes no more now.
-func (c *connections) sendDisconnect(ep *endpoint) bool {
-	p := &ep.ended
+func (c *connections) sendDisconnect(p *ended) bool {
 	return c.tx.send(&descriptors.Header{
 		Destination: p.mac, Type: descriptors.FrameDisconnect,
-		DestinationEndpoint: p.endpoint, SourceEndpoint: ep.id, Key: p.theirKey,
+		DestinationEndpoint: p.endpoint, SourceEndpoint: p.id, Key: p.theirKey,
 		Message: p.taken, Extent: p.posted, Immediate: uint32(p.reason),
 	}, nil)
 }
@@ -131,8 +168,8 @@ func (c *connections) answerUnknown(ep *endpoint, h *descriptors.Header) bool {
 	if c.lossless != nil {
 		defer c.tx.flush() // as in end
 	}
-	if ep != nil && h.Key != 0 && ep.ended.ourKey == h.Key && ep.ended.mac == h.Source && ep.ended.endpoint == h.SourceEndpoint {
-		return c.sendDisconnect(ep)
+	if p := c.lastOf(ep, h); p != nil {
+		return c.sendDisconnect(p)
 	}
 	return c.tx.send(&descriptors.Header{
 		Destination: h.Source, Type: descriptors.FrameDisconnect, Flags: descriptors.FrameEcho,

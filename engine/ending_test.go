@@ -168,6 +168,36 @@ func TestTakenWithHalfAMessage(t *testing.T) {
 	}
 }
 
+// TestEndOutlivesEndpoint: all that the peer says when it has taken the messages is lost,
+// and then its endpoint is gone, or used for another connection. The sender learns what
+// was taken, and that the peer has left in order.
+func TestEndOutlivesEndpoint(t *testing.T) {
+	for _, reused := range []bool{false, true} {
+		t.Run(fmt.Sprintf("reused %v", reused), func(t *testing.T) {
+			reliably(t, func(t *testing.T, change func(*descriptors.CreateEndpointBody)) {
+				w, v, p := pair(t, change)
+				sent := underWay(v, p, 2, 2, 100, losing{descriptors.FrameAck: true, descriptors.FrameDisconnect: true}.spoil)
+				disconnect(p)
+				w.settleOnly(w.b)
+				if reused {
+					connect(w.a.newVI(v.handle, change), p)
+				} else {
+					do(w.b, descriptors.OpDestroyEndpoint, descriptors.EndpointBody{Endpoint: p.id})
+				}
+				w.b.port.spoil = nil
+				if why := lostFor(t, w.a); why != descriptors.ResultSuccess {
+					t.Errorf("the sender learns %v", why)
+				}
+				for i, s := range sent {
+					if s.Status() != descriptors.StatusDone {
+						t.Errorf("message %d: %v, but it was taken", i, s.Status())
+					}
+				}
+			})
+		})
+	}
+}
+
 // TestMoreTakenThanSent: a disconnect that says that messages were taken which were
 // never sent, or taken before, is no disconnect.
 func TestMoreTakenThanSent(t *testing.T) {

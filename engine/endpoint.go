@@ -46,6 +46,7 @@ type remote struct {
 // the end can be told.
 type ended struct {
 	remote
+	id     uint32 // of the endpoint
 	reason descriptors.Result
 	taken  uint32 // number of the first message that was not taken
 	posted uint32 // number behind the last message that the host had posted

@@ -87,6 +87,7 @@ func (e *Engine) clear() {
 	e.endpoints.clear(e.limits.Endpoints)
 	e.bells.clear()
 	e.requests.clear()
+	e.conns.departed, e.conns.departedAt = [rememberedEnds]ended{}, 0
 }
 
 // Limits returns the engine's limits.

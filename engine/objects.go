@@ -96,6 +96,7 @@ func (e *Engine) destroyEndpoint(b *descriptors.EndpointBody) refusal {
 		return refusal{descriptors.ResultResource, fieldEndpoint}
 	}
 	e.countUser(ep, -1)
+	e.conns.depart(ep)
 	e.all[ep.id] = nil
 	e.bells.close(ep.id)
 	return refusal{}

@@ -181,7 +181,7 @@ func (c *connections) sendAcks() bool {
 	c.acks.keep(func(ep *endpoint) (due bool) {
 		switch r := ep.rel; {
 		case r == nil && ep.ended.due:
-			due = !c.sendDisconnect(ep)
+			due = !c.sendDisconnect(&ep.ended)
 			ep.ended.due = due
 		case r == nil || !r.ackDue && (r.window == nil || r.have == 0):
 			// A data frame has taken the acknowledgement along, and nothing has

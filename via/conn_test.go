@@ -224,6 +224,40 @@ func TestConnWakes(t *testing.T) {
 	}
 }
 
+// TestConnCloseLast: whoever closes last hears nothing more of the other side, which may
+// have gone for good. What was sent has arrived, so that is no error; else it is one.
+func TestConnCloseLast(t *testing.T) {
+	for _, taken := range []bool{true, false} {
+		t.Run(fmt.Sprintf("taken %v", taken), func(t *testing.T) {
+			t.Parallel()
+			ctx := viatest.Context(t)
+			da, db, err := emulator.Pair()
+			if err != nil {
+				t.Fatal(err)
+			}
+			a, b := connect(t, nicOf(t, da), nicOf(t, db), via.ConnOptions{})
+			if err := b.Send(ctx, []byte("an answer")); err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(b.Flush(ctx), a.CloseSend(ctx), a.Flush(ctx)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := b.Receive(ctx); err != io.EOF {
+				t.Fatal(err)
+			}
+			da.Remove()
+			if !taken {
+				if err := b.Send(ctx, []byte("and more")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := b.Close(); (err == nil) != taken {
+				t.Errorf("close: %v", err)
+			}
+		})
+	}
+}
+
 // TestConnBroken: a peer that is gone without a word is an error, not an end.
 func TestConnBroken(t *testing.T) {
 	t.Parallel()
