@@ -1,5 +1,5 @@
 // Package modelcmd holds the commands of trapeze that compute and draw: model,
-// model compare, model sweep, model fit, model profiles, and plot.
+// model compare, model fetch, model sweep, model fit, model profiles, and plot.
 package modelcmd
 
 import (
@@ -62,7 +62,7 @@ each transfer packet, flow if it is not 0, start_us, end_us, bytes), bus_busy_us
 		},
 	}
 	f.register(cmd)
-	cmd.AddCommand(compareCommand(e), sweepCommand(e), goalsCommand(e), fitCommand(e), profilesCommand(e))
+	cmd.AddCommand(compareCommand(e), fetchCommand(e), sweepCommand(e), goalsCommand(e), fitCommand(e), profilesCommand(e))
 	return cmd
 }
 
@@ -85,14 +85,20 @@ type caseFlags struct {
 	cmd                       *cobra.Command
 }
 
-func (f *caseFlags) register(cmd *cobra.Command) {
-	f.cmd = cmd
+// registerLone adds the flags of a measurement of one payload.
+func (f *caseFlags) registerLone(cmd *cobra.Command) {
+	f.cmd, f.count, f.warmup = cmd, 1, -1
 	flags := cmd.Flags()
 	flags.StringVar(&f.profile, "profile", defaultProfile, "platform by name, or a TOML file")
 	flags.StringVar(&f.policy, "policy", defaultPolicy, "delivery policy")
 	flags.IntVar(&f.minpulseSend, "minpulse-send", 0, "threshold or pulse of netTx in bytes, 1 to the payload (default: the policy's; policies without one ignore it)")
 	flags.IntVar(&f.minpulseRcv, "minpulse-recv", 0, "threshold or pulse of hostRcv in bytes, 1 to the payload (default: the policy's; policies without one ignore it)")
 	flags.IntVar(&f.payload, "payload", defaultPayload, "bytes of each payload")
+}
+
+func (f *caseFlags) register(cmd *cobra.Command) {
+	f.registerLone(cmd)
+	flags := cmd.Flags()
 	flags.IntVar(&f.count, "count", defaultCount, "payloads of the stream")
 	flags.Float64Var(&f.gap, "gap-us", 0, "microseconds between postings (default: as fast as the host can)")
 	flags.BoolVar(&f.poisson, "poisson", false, "make the gaps exponential with mean --gap-us")

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -88,6 +90,36 @@ func TestModelJSON(t *testing.T) {
 		if sum != 3*8192 {
 			t.Errorf("%s moved %d bytes", engine, sum)
 		}
+	}
+}
+
+func TestFetchJSON(t *testing.T) {
+	args := []string{"model", "fetch", "--profile", "alcor", "--policy", "eager", "--payload", "8192", "--server-us", "12.5", "--json"}
+	var r struct {
+		Fetch     *float64 `json:"fetch_us"`
+		Request   *float64 `json:"request_us"`
+		Page      *float64 `json:"page_us"`
+		Transfers map[string][]struct {
+			Packet, Flow, Bytes int
+		} `json:"transfers"`
+	}
+	out := ok(t, args...)
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatal(err)
+	}
+	if r.Fetch == nil || math.Abs(*r.Fetch-*r.Request-*r.Page-12.5) > 1e-6 || *r.Request <= 0 || *r.Page <= *r.Request {
+		t.Errorf("%s", out)
+	}
+	sums := map[string][2]int{}
+	for engine, list := range r.Transfers {
+		sum := sums[engine]
+		for _, l := range list {
+			sum[l.Flow] += l.Bytes
+		}
+		sums[engine] = sum
+	}
+	if want := map[string][2]int{"hostTx": {8192}, "netTx": {8192, 128}, "netRcv": {8192, 128}, "hostRcv": {8192}}; !maps.Equal(sums, want) {
+		t.Errorf("bytes of page and request %v, want %v", sums, want)
 	}
 }
 
@@ -235,7 +267,7 @@ func TestModelAndLogDrawTheSame(t *testing.T) {
 
 func TestPictures(t *testing.T) {
 	dir := t.TempDir()
-	for _, args := range []string{"flow", "rate", "threshold", "latency", "bandwidth"} {
+	for _, args := range []string{"flow", "fetch", "rate", "threshold", "latency", "bandwidth"} {
 		file := filepath.Join(dir, args+".svg")
 		out := ok(t, "plot", args, "--profile", "pii-440lx", "--output", file, "--json")
 		svg, err := os.ReadFile(file)

@@ -21,30 +21,36 @@ type transfer struct {
 	Bytes  int     `json:"bytes"`
 }
 
+// transfers are all of a run, by engine.
+type transfers struct {
+	HostTx  []transfer `json:"hostTx"`
+	NetTx   []transfer `json:"netTx"`
+	NetRcv  []transfer `json:"netRcv"`
+	HostRcv []transfer `json:"hostRcv"`
+}
+
 // result is the JSON object of "trapeze model".
 type result struct {
-	Latency   float64 `json:"latency_us"`
-	Bandwidth float64 `json:"bandwidth_mb_s"`
-	Transfers struct {
-		HostTx  []transfer `json:"hostTx"`
-		NetTx   []transfer `json:"netTx"`
-		NetRcv  []transfer `json:"netRcv"`
-		HostRcv []transfer `json:"hostRcv"`
-	} `json:"transfers"`
-	Busy float64 `json:"bus_busy_us"`
+	Latency   float64   `json:"latency_us"`
+	Bandwidth float64   `json:"bandwidth_mb_s"`
+	Transfers transfers `json:"transfers"`
+	Busy      float64   `json:"bus_busy_us"`
 }
 
 func resultOf(f *report.Figures) *result {
-	r := &result{Latency: f.Latency.Microseconds(), Bandwidth: f.Bandwidth, Busy: f.Busy.Microseconds()}
-	lists := [dmalog.Engines]*[]transfer{&r.Transfers.HostTx, &r.Transfers.NetTx, &r.Transfers.NetRcv, &r.Transfers.HostRcv}
+	return &result{Latency: f.Latency.Microseconds(), Bandwidth: f.Bandwidth, Busy: f.Busy.Microseconds(), Transfers: transfersOf(f.Log)}
+}
+
+func transfersOf(log []dmalog.Record) (t transfers) {
+	lists := [dmalog.Engines]*[]transfer{&t.HostTx, &t.NetTx, &t.NetRcv, &t.HostRcv}
 	for _, l := range lists {
 		*l = []transfer{}
 	}
-	for _, l := range f.Log {
+	for _, l := range log {
 		*lists[l.Engine] = append(*lists[l.Engine], transfer{Packet: l.Packet, Flow: l.Flow,
 			Start: dmalog.Microseconds(l.Start), End: dmalog.Microseconds(l.End), Bytes: l.Bytes})
 	}
-	return r
+	return t
 }
 
 func writeText(w io.Writer, c *report.Case, f *report.Figures) error {

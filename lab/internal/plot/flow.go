@@ -16,13 +16,15 @@ type Flow struct {
 	Records []dmalog.Record
 	From    int64 // picoseconds; transfers outside From to To are left out
 	To      int64 // 0 = to the last transfer
+	// Directions name the flows of a run in both directions; empty: there and back.
+	Directions [2]string
 }
 
 const (
 	flowWidth  = 1000
 	bandHeight = 44
 	bandGap    = 16
-	flowLeft   = 104
+	flowLeft   = 118
 	flowRight  = 24
 	// MaxStripes bounds a picture; more could not be told apart.
 	MaxStripes = 20_000
@@ -52,10 +54,10 @@ func bandsOf(records []dmalog.Record) (bands []band) {
 }
 
 // directions name the flows of a run in both directions.
-var directions = [...]string{"there", "back"}
+var directions = [2]string{"there", "back"}
 
 // name is the engine's, with the direction if there are two.
-func (b band) name(bands []band) string {
+func (b band) name(bands []band, directions [2]string) string {
 	if len(bands) <= int(dmalog.Engines) {
 		return b.engine.String()
 	}
@@ -81,6 +83,9 @@ func (f Flow) SVG() ([]byte, error) {
 		return nil, fmt.Errorf("%s: %d transfers, at most %d can be drawn: give a shorter span of time: %w", f.Title, len(shown), MaxStripes, ErrTooMany)
 	}
 	bands := bandsOf(f.Records)
+	if f.Directions == ([2]string{}) {
+		f.Directions = directions
+	}
 	axis := top + float64(len(bands))*(bandHeight+bandGap)
 	c := newCanvas(flowWidth, axis+66, f.Title)
 	c.text(flowLeft, 24, "start", `font-size="15" font-weight="bold"`, f.Title)
@@ -89,7 +94,7 @@ func (f Flow) SVG() ([]byte, error) {
 	for i, b := range bands {
 		y := bandAt(i)
 		c.rect(flowLeft, y, flowWidth-flowRight-flowLeft, bandHeight, `fill="#fbfbfb" stroke="#bbb" stroke-width="0.7"`)
-		c.text(flowLeft-8, y+bandHeight/2+4, "end", "", b.name(bands))
+		c.text(flowLeft-8, y+bandHeight/2+4, "end", "", b.name(bands, f.Directions))
 	}
 	for _, v := range x.ticks() {
 		c.line(x.at(v), top, x.at(v), axis+5, `stroke="#ccc" stroke-width="0.7" stroke-dasharray="2 3"`)

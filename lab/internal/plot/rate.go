@@ -54,7 +54,7 @@ func (r Rate) SVG() ([]byte, error) {
 	for i, b := range bands {
 		base := top + float64(i+1)*height - 12
 		y := newScale(Axis{Zero: true}, 0, greatest, base, base-height+22)
-		r.band(c, b.name(bands), rates[i], x, y)
+		r.band(c, b.name(bands, directions), rates[i], x, y)
 	}
 	for _, v := range x.ticks() {
 		c.line(x.at(v), axis-12, x.at(v), axis-7, `stroke="black"`)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
+	"github.com/trapeze-nic/trapeze/lab/internal/virtual"
 )
 
 // Kind says what a computed figure is worth.
@@ -76,6 +77,7 @@ var computations = map[string]computation{
 	"twice the latency":                       {Predicted, duration, frame, nil, func(f *figure) float64 { return 2 * f.latency() }},
 	"latency at the best pulse":               {Predicted, duration, frame, nil, func(f *figure) float64 { return f.best(f.Policy) }},
 	"transfers without overheads":             {Predicted, duration, payload, nil, withoutOverheads},
+	"page fetch":                              {Predicted, duration, frame, nil, (*figure).fetch},
 	"reduction of latency":                    {Predicted, percent, frame, nil, func(f *figure) float64 { return less(f.latency(), f.whole()) }},
 	"reduction of latency at the best pulse":  {Predicted, percent, frame, nil, func(f *figure) float64 { return less(f.best(f.Policy), f.whole()) }},
 	"reduction against the best static pulse": {Predicted, percent, frame, nil, func(f *figure) float64 { return less(f.latency(), f.best("static")) }},
@@ -177,12 +179,15 @@ type figure struct {
 }
 
 func (f *figure) run(policy string, send, receive, payload, count int, both bool) (latency, bandwidth float64) {
-	if f.err != nil {
-		return 0, 0
-	}
-	r, err := f.m.run(key{f.name, policy, send, receive, payload, count, both})
-	f.err = err
+	r := f.result(key{f.name, policy, send, receive, payload, count, both, false})
 	return r.Latency.Microseconds(), r.Bandwidth
+}
+
+func (f *figure) result(k key) (r virtual.Result) {
+	if f.err == nil {
+		r, f.err = f.m.run(k)
+	}
+	return r
 }
 
 // one is the latency of the row's payload in microseconds under any policy, with one
@@ -198,6 +203,12 @@ func (f *figure) whole() float64 { return f.one("store-and-forward", 0) }
 func (f *figure) latency() float64 {
 	l, _ := f.run(f.Policy, f.Send, f.Receive, f.Payload, 1, false)
 	return l
+}
+
+// fetch is the time of a page that is asked for, of a server that takes none.
+func (f *figure) fetch() float64 {
+	r := f.result(key{f.name, f.Policy, f.Send, f.Receive, f.Payload, 1, false, true})
+	return r.Fetched.Microseconds()
 }
 
 // bandwidth of a stream or, if both hosts send one, of the two together.

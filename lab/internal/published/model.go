@@ -26,7 +26,7 @@ type key struct {
 	platform, policy string
 	send, receive    int
 	payload, count   int
-	both             bool
+	both, fetch      bool
 }
 
 // NewModel makes a model that loads platforms with load; profile.Load gives the
@@ -47,7 +47,7 @@ func (m *Model) run(k key) (virtual.Result, error) {
 	if err != nil {
 		return virtual.Result{}, err
 	}
-	o := virtual.Options{Profile: p, Plan: plan, Payload: k.payload, Count: k.count, Bidirectional: k.both}
+	o := virtual.Options{Profile: p, Plan: plan, Payload: k.payload, Count: k.count, Bidirectional: k.both, Fetch: k.fetch}
 	if k.policy == "auto" {
 		o.Warmup = pipeline.AutoLearns
 	}

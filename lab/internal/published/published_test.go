@@ -128,6 +128,7 @@ func TestComputations(t *testing.T) {
 		{"9,us,,latency,p6-natoma,static,8192,48,48,,48-byte cells", "48-byte cells"},
 		{"9,us,,latency,pcie4-x16-100g,auto,65536,,,,", "latency: pcie4-x16-100g, auto, 65536 B"},
 		{"9,us,,latency,pcie3-x8-10g,optimal,2048,,,,", "latency: pcie3-x8-10g, optimal, 2048 B"},
+		{"9,us,,page fetch,alcor,amp,8192,,,,", "page fetch: alcor, amp, 8192 B"},
 		{"9,us,,twice the latency,alcor,amp,8192,,,,", "twice the latency: alcor, amp, 8192 B"},
 		{"9,us,,greatest latency,alcor alcor-miata,amp,8192,,,,", "greatest latency: alcor, alcor-miata, amp, 8192 B"},
 		{"9,us,,latency at the best pulse,alcor,static,8192,,,,", ""},

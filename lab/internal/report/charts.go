@@ -22,6 +22,20 @@ func FlowGraph(ctx context.Context, c Case, records []dmalog.Record, source stri
 	return plot.Flow{Title: title, Note: note, Records: records}.SVG()
 }
 
+// FetchGraph draws one page that is fetched, from the posting of the request on.
+func FetchGraph(ctx context.Context, c Case, server profile.Time) ([]byte, error) {
+	f, err := c.Fetch(ctx, server)
+	if err != nil {
+		return nil, err
+	}
+	return plot.Flow{
+		Title:      fmt.Sprintf("Page fetch: %s, %s", c.Profile.Name, c.Policy),
+		Note:       fmt.Sprintf("%d bytes in %s us: request %s, server %s, page %s", c.Payload, figure(f.Whole.Microseconds()), figure(f.Request.Microseconds()), figure(server.Microseconds()), figure(f.Page.Microseconds())),
+		Records:    f.Log,
+		Directions: [2]string{"page", "request"},
+	}.SVG()
+}
+
 // Rates draws every engine's effective bandwidth over time.
 func Rates(ctx context.Context, c Case, records []dmalog.Record, source string, window profile.Time) ([]byte, error) {
 	records, title, note, err := c.logged(ctx, "Effective bandwidth", records, source, fmt.Sprintf("; mean over windows of %s us", figure(window.Microseconds())))

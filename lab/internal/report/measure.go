@@ -80,13 +80,7 @@ func (c Case) Measure(ctx context.Context) (*Figures, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := virtual.Options{Profile: c.Profile, Plan: plan, Payload: c.Payload, Count: 1, Warmup: c.Warmup, Seed: c.Seed}
-	if o.Warmup < 0 {
-		o.Warmup = 0
-		if c.Policy == "auto" {
-			o.Warmup = Learning
-		}
-	}
+	o := c.lone(plan)
 	lone, err := virtual.Run(ctx, o)
 	if err != nil {
 		return nil, err
@@ -102,4 +96,40 @@ func (c Case) Measure(ctx context.Context) (*Figures, error) {
 	}
 	f.Mean /= profile.Time(len(stream.Delivered))
 	return f, nil
+}
+
+// lone are the options of a run with one frame.
+func (c *Case) lone(plan pipeline.Plan) virtual.Options {
+	o := virtual.Options{Profile: c.Profile, Plan: plan, Payload: c.Payload, Count: 1, Warmup: c.Warmup, Seed: c.Seed}
+	if o.Warmup < 0 {
+		o.Warmup = 0
+		if c.Policy == "auto" {
+			o.Warmup = Learning
+		}
+	}
+	return o
+}
+
+// Fetch is one page that a host asks for: a control message there, the page back.
+type Fetch struct {
+	Whole   profile.Time // from asking until the page is there
+	Request profile.Time // one way
+	Page    profile.Time // one way
+	Log     []dmalog.Record
+}
+
+// Fetch runs a lone fetch of Payload bytes, from a server that takes server for it. Pages
+// go from the profile's sender to its receiver.
+func (c Case) Fetch(ctx context.Context, server profile.Time) (*Fetch, error) {
+	plan, err := c.Plan(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o := c.lone(plan)
+	o.Fetch, o.Server, o.Log = true, server, true
+	r, err := virtual.Run(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return &Fetch{Whole: r.Fetched, Request: r.Request, Page: r.Latency, Log: r.Log}, nil
 }

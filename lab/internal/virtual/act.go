@@ -19,18 +19,22 @@ func (m *machine) decide(n int) {
 		m.startHostTx(n, i)
 	case j == startHost:
 		m.startHostRcv(n, i)
+	case j == startNetTx && f.payload == 0:
+		m.startControl(n, i)
 	case j == startNetTx:
 		m.startNetTx(n, i)
 	case j == armNetRcv:
 		m.arm(i)
 	case j == workHeader:
-		f.headers++
+		if f.headers++; f.payload == 0 {
+			m.deliver(i)
+		}
 	}
 }
 
 func (m *machine) startHostTx(n, i int) {
 	f := &m.flows[i]
-	if _, err := f.send.Start(m.o.Payload); err != nil {
+	if _, err := f.send.Start(f.payload); err != nil {
 		m.nics[n].reading = false
 		return
 	}
@@ -38,7 +42,7 @@ func (m *machine) startHostTx(n, i int) {
 	f.started++
 	cost := m.cost(n, dmalog.HostTx, f.cost[dmalog.HostTx])
 	f.hostTx = move{active: true, decided: m.nics[n].began, issued: m.now, from: m.now + cost.Overhead,
-		end: m.now + cost.Transfer(m.o.Payload), perByte: cost.PerByte, bytes: m.o.Payload}
+		end: m.now + cost.Transfer(f.payload), perByte: cost.PerByte, bytes: f.payload}
 	m.at[i*flowSlots+hostTxEnd] = f.hostTx.end
 }
 
@@ -92,7 +96,7 @@ func (m *machine) flow(i int, first bool) {
 // arm gives the receive engine a buffer for the next frame of a flow.
 func (m *machine) arm(i int) {
 	f := &m.flows[i]
-	if _, err := f.receive.Start(m.o.Payload); err != nil {
+	if _, err := f.receive.Start(f.payload); err != nil {
 		return
 	}
 	f.wire.landed = 0

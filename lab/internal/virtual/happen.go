@@ -23,6 +23,9 @@ func (m *machine) happen(i, what int) {
 		m.endNetTx(i)
 		m.look(from)
 	case headerIn:
+		if f.payload == 0 {
+			m.controlArrived(i)
+		}
 		f.headersCame++
 		m.look(to)
 	case pulseIn:
@@ -34,11 +37,11 @@ func (m *machine) happen(i, what int) {
 		m.look(to)
 	case hostTxNoted:
 		m.nics[from].reading = false
-		m.progress(f.send, m.o.Payload)
+		m.progress(f.send, f.payload)
 		m.look(from)
 	case netRcvNoted:
 		f.receiving = false
-		m.progress(f.receive, m.o.Payload)
+		m.progress(f.receive, f.payload)
 		m.look(to)
 	case netTxReady:
 		m.look(from)
@@ -71,6 +74,10 @@ func (m *machine) endNetTx(i int) {
 	p.active = false
 	m.nics[i].rate[dmalog.NetTx] = 0
 	m.nics[1-i].rate[dmalog.NetRcv] = 0
+	if f.payload == 0 {
+		m.endControl(i)
+		return
+	}
 	m.observe(f.sendLearns, f.send, p, f.fetchedAt[f.leaving%len(f.fetchedAt)])
 	m.finish(f.send)
 	m.record(dmalog.Record{Packet: f.leaving, Flow: i, Engine: dmalog.NetTx,
@@ -89,7 +96,7 @@ func (m *machine) endPulse(i int) {
 	if w.count > 0 {
 		m.at[i*flowSlots+pulseIn] = w.front().end
 	}
-	if w.landed == m.o.Payload {
+	if w.landed == f.payload {
 		m.at[i*flowSlots+netRcvNoted] = m.now + m.o.Profile.NIC.Completion
 		if o := f.receiveLearns.costs; o != nil {
 			o.ObserveArrival(w.landed, int64(end-f.receiveFrom))

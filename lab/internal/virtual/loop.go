@@ -31,8 +31,8 @@ func (m *machine) price(c *nic) profile.Time {
 	switch {
 	case c.job == workHeader:
 		return p.Packet
-	case c.job == startHost && c.incoming:
-		return p.Decision + p.Packet
+	case c.job == startHost && c.incoming, c.job == startNetTx && m.flows[c.flow].payload == 0:
+		return p.Decision + p.Packet // it begins with a packet
 	}
 	return p.Decision
 }
@@ -55,7 +55,7 @@ func (m *machine) offer(n int, j job) bool {
 		c.job, c.flow = startNetTx, out
 		return true
 	case armNetRcv:
-		if in >= m.flowCount || m.flows[in].armed == m.total || m.flows[in].receiving || !m.flows[in].receive.CanStart() {
+		if in >= m.flowCount || m.flows[in].payload == 0 || m.flows[in].armed == m.total || m.flows[in].receiving || !m.flows[in].receive.CanStart() {
 			return false
 		}
 		c.job, c.flow = armNetRcv, in
@@ -90,7 +90,7 @@ func (m *machine) offerHostTx(c *nic, i int) bool {
 		return false
 	}
 	f := &m.flows[i]
-	if f.started == f.postedFrames || !f.send.CanStart() || !m.busFree(c, m.bus(i), true) {
+	if f.payload == 0 || f.started == f.postedFrames || !f.send.CanStart() || !m.busFree(c, m.bus(i), true) {
 		return false
 	}
 	c.job, c.flow, c.incoming, c.lastHost = startHost, i, true, true
@@ -115,6 +115,9 @@ func (m *machine) netTxReady(i int) bool {
 	m.at[slot] = never
 	if f.netTx.active || f.wire.count == inFlight {
 		return false
+	}
+	if f.payload == 0 {
+		return f.started < f.postedFrames
 	}
 	f.send.SetBacklog(f.postedFrames - f.started)
 	want, ok := f.send.Threshold(f.hostTx.progress(m.now))
@@ -141,7 +144,7 @@ func (m *machine) hostRcvReady(i int) bool {
 	f := &m.flows[i]
 	slot := i*flowSlots + hostRcvReady
 	m.at[slot] = never
-	if f.hostRcv.active || f.headers <= f.delivered {
+	if f.payload == 0 || f.hostRcv.active || f.headers <= f.delivered {
 		return false
 	}
 	want, ok := f.receive.Threshold(m.arrived(i))

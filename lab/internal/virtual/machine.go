@@ -81,6 +81,8 @@ func (w *wire) push(m move) {
 
 // flow is one direction: two devices and their engines.
 type flow struct {
+	payload int // bytes of each frame; zero: frames are control messages alone
+
 	send, receive *pipeline.Device
 	sendLearns    learner
 	receiveLearns learner

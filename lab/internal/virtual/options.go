@@ -54,7 +54,14 @@ type Options struct {
 
 	// Warmup frames go first, one by one on an idle system, and are not measured:
 	// policies that learn see them.
-	Warmup  int
+	Warmup int
+
+	// Fetch has the second host ask for each frame with a control message that has no
+	// payload, once it has the one before; the first host posts the frame Server after the
+	// request was delivered to it. It goes without Gap and Bidirectional.
+	Fetch  bool
+	Server profile.Time // 0 to MaxGap
+
 	Changes []Change
 	Log     bool // keep a record of each transfer
 }
@@ -76,6 +83,10 @@ func (o *Options) check() error {
 		return bad("warm-up", o.Warmup, fmt.Sprintf("0 to %d", MaxCount))
 	case o.Gap < 0 || o.Gap > MaxGap:
 		return bad("gap", o.Gap.Microseconds(), "0 to 1000000 us")
+	case o.Server < 0 || o.Server > MaxGap || o.Server > 0 && !o.Fetch:
+		return bad("server", o.Server.Microseconds(), "0 to 1000000 us, of a fetch")
+	case o.Fetch && (o.Gap != 0 || o.Bidirectional):
+		return bad("fetch", o.Fetch, "neither gaps nor a stream of the second host")
 	}
 	for _, c := range o.Changes {
 		if c.Engine >= dmalog.Engines || !(c.Overhead >= 0.01 && c.Overhead <= 100) || !(c.Bandwidth >= 0.01 && c.Bandwidth <= 100) {
@@ -88,6 +99,8 @@ func (o *Options) check() error {
 // Result of a run. Times are from the moment the first measured frame is posted.
 type Result struct {
 	Latency   profile.Time    // first measured frame, one way, from posting to the receiving program
+	Request   profile.Time    // of a fetch: the request for that frame, likewise
+	Fetched   profile.Time    // of a fetch: from posting the request until the frame is there
 	Delivered []profile.Time  // latency of each measured frame of the first flow
 	Bandwidth float64         // MB/s, over the second half of the frames, sum of all flows
 	Busy      [2]profile.Time // each host's bus, measured frames only: transferring, overhead included

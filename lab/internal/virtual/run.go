@@ -51,7 +51,7 @@ func newMachine(o Options) (*machine, error) {
 		return nil, err
 	}
 	m := &machine{o: o, flowCount: 1, total: o.Warmup + o.Count, gaps: newGapSource(&o)}
-	if o.Bidirectional {
+	if o.Bidirectional || o.Fetch {
 		m.flowCount = 2
 	}
 	for i := range m.at {
@@ -63,6 +63,9 @@ func newMachine(o Options) (*machine, error) {
 	}
 	for i := range m.flowCount {
 		f := &m.flows[i]
+		if f.payload = o.Payload; o.Fetch && i == asking {
+			f.payload = 0
+		}
 		var err error
 		if f.send, err = pipeline.NewDevice(o.Plan.Send(), buffers); err != nil {
 			return nil, err
@@ -88,8 +91,12 @@ func newMachine(o Options) (*machine, error) {
 }
 
 func (m *machine) run(ctx context.Context) {
-	for i := range m.flowCount {
-		m.post(i)
+	if m.o.Fetch {
+		m.ask()
+	} else {
+		for i := range m.flowCount {
+			m.post(i)
+		}
 	}
 	m.look(0)
 	m.look(1)
@@ -139,6 +146,8 @@ func (m *machine) post(i int) {
 	}
 	when := m.now
 	switch {
+	case m.o.Fetch:
+		return // answer posts it
 	case k == m.o.Warmup:
 		for n := range m.flowCount {
 			if m.flows[n].delivered < k {
@@ -155,6 +164,12 @@ func (m *machine) post(i int) {
 	default:
 		when = f.postTime[k-1] + m.gaps.next()
 	}
+	m.postAt(i, when)
+}
+
+// postAt posts a frame at a time: half of the hosts' cost later the NIC has it.
+func (m *machine) postAt(i int, when profile.Time) {
+	f := &m.flows[i]
 	f.postTime = append(f.postTime, when)
 	f.hostSendFree = max(f.hostSendFree, when) + m.o.Profile.Host/2
 	m.at[i*flowSlots+posted] = f.hostSendFree
@@ -167,6 +182,8 @@ func (m *machine) deliver(i int) {
 	f.deliveredTime = append(f.deliveredTime, f.hostRcvFree)
 	f.delivered++
 	switch {
+	case m.o.Fetch:
+		m.answer(i)
 	case f.delivered == m.o.Warmup:
 		for n := range m.flowCount {
 			if len(m.flows[n].postTime) == m.o.Warmup {
@@ -205,6 +222,11 @@ func (m *machine) result() *Result {
 		}
 		r.Bandwidth += m.bandwidth(f)
 	}
+	if w := m.o.Warmup; m.o.Fetch {
+		from := m.flows[asking].postTime[w]
+		r.Request = m.flows[asking].deliveredTime[w] - from
+		r.Fetched = m.flows[answering].deliveredTime[w] - from
+	}
 	return r
 }
 
@@ -213,7 +235,7 @@ func (m *machine) result() *Result {
 // posting.
 func (m *machine) bandwidth(f *flow) float64 {
 	last := m.total - 1
-	bytes := float64(m.o.Payload)
+	bytes := float64(f.payload)
 	if m.o.Count == 1 {
 		return bytes / (f.deliveredTime[last] - f.postTime[last]).Microseconds()
 	}

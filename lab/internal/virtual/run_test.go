@@ -206,6 +206,11 @@ func TestBadOptions(t *testing.T) {
 		"negative gap":     func(o *virtual.Options) { o.Gap = -1 },
 		"negative warm-up": func(o *virtual.Options) { o.Warmup = -1 },
 		"unknown engine":   func(o *virtual.Options) { o.Changes = []virtual.Change{{Engine: 9, Overhead: 1, Bandwidth: 1}} },
+		"server of nobody": func(o *virtual.Options) { o.Server = 1 },
+		"negative server":  func(o *virtual.Options) { o.Fetch, o.Server = true, -1 },
+		"slow server":      func(o *virtual.Options) { o.Fetch, o.Server = true, virtual.MaxGap+1 },
+		"fetch and gaps":   func(o *virtual.Options) { o.Fetch, o.Gap = true, 1 },
+		"fetch both ways":  func(o *virtual.Options) { o.Fetch, o.Bidirectional = true, true },
 		"factor 0":         func(o *virtual.Options) { o.Changes = []virtual.Change{{Overhead: 1}} },
 	} {
 		o := good

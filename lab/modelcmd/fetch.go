@@ -1,0 +1,104 @@
+package modelcmd
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/lab/internal/profile"
+	"github.com/trapeze-nic/trapeze/lab/internal/report"
+)
+
+// fetchFlags describe one fetch of a page.
+type fetchFlags struct {
+	caseFlags
+	server float64
+}
+
+func (f *fetchFlags) register(cmd *cobra.Command) {
+	f.registerLone(cmd)
+	cmd.Flags().Float64Var(&f.server, "server-us", 0, "microseconds that the server takes between the request and the page")
+}
+
+// measured checks the flags and loads the profile.
+func (f *fetchFlags) measured() (report.Case, profile.Time, error) {
+	if err := between("--server-us", f.server, 0, maxGap, ""); err != nil {
+		return report.Case{}, 0, err
+	}
+	c, err := f.caseFlags.measured()
+	return c, profile.Micros(f.server), err
+}
+
+// fetched is the JSON object of "trapeze model fetch". In its transfers, packets of flow 1
+// are requests, and their bytes those of the control message.
+type fetched struct {
+	Fetch     float64   `json:"fetch_us"`
+	Request   float64   `json:"request_us"`
+	Page      float64   `json:"page_us"`
+	Transfers transfers `json:"transfers"`
+}
+
+func fetchCommand(e *command.Env) *cobra.Command {
+	var f fetchFlags
+	cmd := &cobra.Command{
+		Use:   "fetch",
+		Short: "Compute how long a page takes that is fetched from another machine's memory",
+		Long: `Computes, in virtual time, how long a page takes that is fetched from another
+machine's memory: a request, which is a control message without payload, and the page as
+the payload of the reply, on an idle system. The page goes from the platform's sender to
+its receiver.
+
+request_us  one way, from asking until the server's program has the request
+page_us     one way, from sending the page until the asking program has it
+fetch_us    both, and --server-us between them
+
+The page fault, and looking for the page, are the programs' own: --server-us and the
+platform's cost of a host, of which a request and a reply have one each.
+
+JSON keys: fetch_us, request_us, page_us, transfers (hostTx, netTx, netRcv, hostRcv: of
+each transfer packet, flow: 1 for the request, start_us, end_us, bytes).`,
+		Example: `  trapeze model fetch --profile alcor --policy eager --payload 8192
+  trapeze model fetch --profile pcie4-x16-100g --payload 4096 --server-us 1.5 --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, server, err := f.measured()
+			if err != nil {
+				return err
+			}
+			r, err := c.Fetch(cmd.Context(), server)
+			if err != nil {
+				return err
+			}
+			result := fetched{Fetch: r.Whole.Microseconds(), Request: r.Request.Microseconds(), Page: r.Page.Microseconds(), Transfers: transfersOf(r.Log)}
+			return e.Print(result, func(w io.Writer) error {
+				_, err := fmt.Fprintf(w, `%s, %s, a page of %d bytes
+request            %10.3f us   one way
+server             %10.3f us
+page               %10.3f us   one way
+fetch              %10.3f us
+`, c.Profile.Name, c.Policy, c.Payload, result.Request, server.Microseconds(), result.Page, result.Fetch)
+				return err
+			})
+		},
+	}
+	f.register(cmd)
+	return cmd
+}
+
+// fetchPicture draws the request and the page.
+func fetchPicture(e *command.Env) *cobra.Command {
+	var f fetchFlags
+	cmd := picture(e, "fetch", "Packet flow graph of a page that is fetched: the request and the page",
+		"--profile alcor --policy eager", func(ctx context.Context) ([]byte, error) {
+			c, server, err := f.measured()
+			if err != nil {
+				return nil, err
+			}
+			return report.FetchGraph(ctx, c, server)
+		})
+	f.register(cmd)
+	return cmd
+}
