@@ -28,7 +28,7 @@ func (n *NIC) doorbellAt(offset uint64) doorbell {
 	b := n.doorbellIn(n.bar2, offset)
 	if n.marks && b.reg != nil {
 		mark, group := descriptors.MarkOffsets(offset / descriptors.PageSize)
-		b.mark, b.group = &n.bar2.window(mark, 1)[0], &n.bar2.window(group, 1)[0]
+		b.mark, b.group = &n.bar2.mapped.Window(mark, 1)[0], &n.bar2.mapped.Window(group, 1)[0]
 	}
 	if r, ok := n.dev.(vfio.Ringer); ok && b.reg == nil {
 		b.call = r.Ringer(b.bar, offset)
@@ -39,7 +39,7 @@ func (n *NIC) doorbellAt(offset uint64) doorbell {
 // startMarking tells a device that has to look for doorbells in memory that this
 // driver marks the pages to which it stores (SPEC.md 3.4).
 func (n *NIC) startMarking() error {
-	if n.identity.Features&descriptors.FeatureDoorbellMarks == 0 || n.bar2.window(0, descriptors.PageSize) == nil {
+	if n.identity.Features&descriptors.FeatureDoorbellMarks == 0 || n.bar2.mapped.Window(0, descriptors.PageSize) == nil {
 		return nil
 	}
 	n.marks = true

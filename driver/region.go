@@ -3,11 +3,10 @@ package driver
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"os"
 	"sync"
 
+	"github.com/trapeze-nic/trapeze/internal/vfio/mapped"
 	"github.com/trapeze-nic/trapeze/internal/vfio/mmio"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -22,14 +21,8 @@ type region struct {
 
 	// mu is held for reading during an access, for writing while unmapping.
 	mu     sync.RWMutex
-	parts  []part
+	mapped mapped.BAR
 	closed bool
-}
-
-// part is a mapped part of a region.
-type part struct {
-	vfio.Area
-	m *vfio.Mapping
 }
 
 // openRegion finds a region and maps what can be mapped of it. A region that
@@ -41,46 +34,15 @@ func openRegion(dev vfio.Device, index int) (*region, error) {
 	}
 	r := &region{dev: dev, index: index, size: info.Size}
 	r.remote, _ = dev.(vfio.Remote)
-	if info.Flags&vfio.RegionMmap == 0 || info.Size == 0 {
-		return r, nil
-	}
-	areas := info.Sparse
-	if len(areas) == 0 {
-		areas = []vfio.Area{{Size: info.Size}}
-	}
-	page := uint64(os.Getpagesize())
-	for _, a := range areas {
-		if a.Size == 0 || a.Offset%page != 0 || a.Size%page != 0 || a.Offset > info.Size || a.Size > info.Size-a.Offset {
-			continue
-		}
-		// What cannot be mapped after all is trapped.
-		m, err := dev.MapRegion(index, a.Offset, a.Size)
-		if err != nil {
-			continue
-		}
-		if uint64(len(m.Bytes())) < a.Size {
-			r.close()
-			return nil, errors.Join(fmt.Errorf("%w: %#x bytes at %#x were asked for, fewer are mapped", ErrProtocol, a.Size, a.Offset), m.Close())
-		}
-		r.parts = append(r.parts, part{a, m})
+	if r.mapped, err = mapped.Map(dev, index, info); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrProtocol, err)
 	}
 	return r, nil
 }
 
 // pointer returns the register at offset, or nil if it is trapped. The pointer
 // dies with the region.
-func (r *region) pointer(offset uint64) *uint32 {
-	for _, p := range r.parts {
-		if offset >= p.Offset && offset-p.Offset < p.Size {
-			reg, err := p.m.Register32(offset - p.Offset)
-			if err != nil {
-				return nil
-			}
-			return reg
-		}
-	}
-	return nil
-}
+func (r *region) pointer(offset uint64) *uint32 { return r.mapped.Register(offset) }
 
 func (r *region) read32(offset uint64) (uint32, error) {
 	return r.read32Context(context.Background(), offset)
@@ -141,7 +103,7 @@ func (r *region) read(offset uint64, p []byte) error {
 	if r.closed {
 		return ErrClosed
 	}
-	if b := r.window(offset, len(p)); b != nil {
+	if b := r.mapped.Window(offset, len(p)); b != nil {
 		copy(p, b)
 		return nil
 	}
@@ -154,22 +116,12 @@ func (r *region) write(offset uint64, p []byte) error {
 	if r.closed {
 		return ErrClosed
 	}
-	if b := r.window(offset, len(p)); b != nil {
+	if b := r.mapped.Window(offset, len(p)); b != nil {
 		copy(b, p)
 		mmio.FlushWriteCombining()
 		return nil
 	}
 	return r.dev.WriteRegion(r.index, offset, p)
-}
-
-// window returns n mapped bytes at offset, or nil.
-func (r *region) window(offset uint64, n int) []byte {
-	for _, p := range r.parts {
-		if offset >= p.Offset && offset-p.Offset <= p.Size && uint64(n) <= p.Size-(offset-p.Offset) {
-			return p.m.Bytes()[offset-p.Offset:][:n]
-		}
-	}
-	return nil
 }
 
 func (r *region) close() error {
@@ -179,10 +131,5 @@ func (r *region) close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed = true
-	var errs []error
-	for _, p := range r.parts {
-		errs = append(errs, p.m.Close())
-	}
-	r.parts = nil
-	return errors.Join(errs...)
+	return r.mapped.Close()
 }

@@ -2,11 +2,10 @@ package function
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"os"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/internal/vfio/mapped"
 	"github.com/trapeze-nic/trapeze/internal/vfio/mmio"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -14,16 +13,10 @@ import (
 // BAR is a memory BAR: mapped where the device allows it, trapped (an access is a call)
 // elsewhere. Registers are 32-bit, at multiples of 4.
 type BAR struct {
-	dev   vfio.Device
-	index int
-	size  uint64
-	parts []part
-}
-
-// part is a mapped part of a BAR.
-type part struct {
-	vfio.Area
-	m *vfio.Mapping
+	dev    vfio.Device
+	index  int
+	size   uint64
+	mapped mapped.BAR
 }
 
 // OpenBAR maps what can be mapped of a BAR, which has least bytes at least. It fails with
@@ -37,29 +30,10 @@ func (f *Function) OpenBAR(index int, least uint64) (*BAR, error) {
 		return nil, fmt.Errorf("%w: BAR%d has %#x bytes, want %#x", ethernet.ErrProtocol, index, info.Size, least)
 	}
 	b := &BAR{dev: f.dev, index: index, size: info.Size}
+	if b.mapped, err = mapped.Map(f.dev, index, info); err != nil {
+		return nil, fmt.Errorf("%w: %w", ethernet.ErrProtocol, err)
+	}
 	f.bars = append(f.bars, b)
-	if info.Flags&vfio.RegionMmap == 0 {
-		return b, nil
-	}
-	areas := info.Sparse
-	if len(areas) == 0 {
-		areas = []vfio.Area{{Size: info.Size}}
-	}
-	page := uint64(os.Getpagesize())
-	for _, a := range areas {
-		if a.Size == 0 || a.Offset%page != 0 || a.Size%page != 0 || a.Offset > info.Size || a.Size > info.Size-a.Offset {
-			continue
-		}
-		// What cannot be mapped after all is trapped.
-		m, err := f.dev.MapRegion(index, a.Offset, a.Size)
-		if err != nil {
-			continue
-		}
-		b.parts = append(b.parts, part{a, m})
-		if uint64(len(m.Bytes())) < a.Size {
-			return nil, fmt.Errorf("%w: %#x bytes of BAR%d were asked for, fewer are mapped", ethernet.ErrProtocol, a.Size, index)
-		}
-	}
 	return b, nil
 }
 
@@ -68,7 +42,7 @@ func (b *BAR) Size() uint64 { return b.size }
 
 // Read reads a register.
 func (b *BAR) Read(offset uint64) (uint32, error) {
-	if p := b.pointer(offset); p != nil {
+	if p := b.mapped.Register(offset); p != nil {
 		return mmio.Read32(p), nil
 	}
 	var v [4]byte
@@ -78,34 +52,13 @@ func (b *BAR) Read(offset uint64) (uint32, error) {
 
 // Write writes a register.
 func (b *BAR) Write(offset uint64, v uint32) error {
-	if p := b.pointer(offset); p != nil {
+	if p := b.mapped.Register(offset); p != nil {
 		mmio.Write32(p, v)
 		return nil
 	}
 	var w [4]byte
 	binary.LittleEndian.PutUint32(w[:], v)
 	return b.dev.WriteRegion(b.index, offset, w[:])
-}
-
-// pointer returns the register at offset, nil if it is trapped.
-func (b *BAR) pointer(offset uint64) *uint32 {
-	for _, p := range b.parts {
-		if offset >= p.Offset && offset-p.Offset < p.Size {
-			if reg, err := p.m.Register32(offset - p.Offset); err == nil {
-				return reg
-			}
-		}
-	}
-	return nil
-}
-
-func (b *BAR) close() error {
-	var errs []error
-	for _, p := range b.parts {
-		errs = append(errs, p.m.Close())
-	}
-	b.parts = nil
-	return errors.Join(errs...)
 }
 
 // Doorbell is one register that is written on the data path.
@@ -118,7 +71,7 @@ type Doorbell struct {
 
 // Doorbell finds the register at offset.
 func (b *BAR) Doorbell(offset uint64) Doorbell {
-	return Doorbell{reg: b.pointer(offset), bar: b, offset: offset}
+	return Doorbell{reg: b.mapped.Register(offset), bar: b, offset: offset}
 }
 
 // Ring writes the register, after all that was written to memory before. Only a trapped

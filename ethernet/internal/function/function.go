@@ -165,7 +165,7 @@ func (f *Function) Close(stop func() error) error {
 		errs = append(errs, f.unmapAll())
 	}
 	for _, b := range f.bars {
-		errs = append(errs, b.close())
+		errs = append(errs, b.mapped.Close())
 	}
 	return errors.Join(append(errs, f.dev.Close())...)
 }
