@@ -95,7 +95,8 @@ func (c *Cache) give(b uint32) {
 
 // TakeAll is for drivers, for a burst of the queue's: it takes n buffers, or as many as
 // cache and pool have at once, without copying or locking. What it returns is valid until
-// the cache is used again.
+// the cache is used again: the driver holds a lock of its own that keeps its other
+// goroutines from giving buffers back meanwhile.
 func (c *Cache) TakeAll(n int) []uint32 {
 	have := len(c.free)
 	if have < n {
@@ -107,8 +108,10 @@ func (c *Cache) TakeAll(n int) []uint32 {
 	return taken
 }
 
-// GiveAll is for drivers, as TakeAll: it gives back buffers, all of which exist.
+// GiveAll is for drivers, on any goroutine: it gives back buffers, all of which exist.
 func (c *Cache) GiveAll(list []uint32) {
+	c.lock.Lock()
+	defer c.unlock()
 	for len(list) > 0 {
 		if len(c.free) == cap(c.free) {
 			c.spill((len(c.free) + 1) / 2)

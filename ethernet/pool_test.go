@@ -149,6 +149,52 @@ func TestCache(t *testing.T) {
 	}
 }
 
+// TestCacheGiveAll has a driver give buffers back in the background, as one does that
+// restarts a ring, while the queue's user takes and gives: none gets lost or doubled.
+func TestCacheGiveAll(t *testing.T) {
+	const buffers, rounds = 64, 30_000
+	p := newPool(t, ethernet.PoolConfig{Buffers: buffers, Size: 256})
+	c := p.NewCache()
+	owner := make([]sync.Mutex, buffers)
+	user := func(take func() []ethernet.Frame, give func([]ethernet.Frame)) {
+		for range rounds {
+			frames := take()
+			for _, f := range frames {
+				if !owner[f.Buffer].TryLock() {
+					t.Errorf("buffer %d was given out twice", f.Buffer)
+					return
+				}
+			}
+			for _, f := range frames {
+				owner[f.Buffer].Unlock()
+			}
+			give(frames)
+		}
+	}
+	var all sync.WaitGroup
+	all.Go(func() {
+		frames := make([]ethernet.Frame, 7)
+		user(func() []ethernet.Frame { return frames[:c.Alloc(frames)] }, c.Free)
+	})
+	all.Go(func() {
+		own := p.NewCache()
+		defer own.Close()
+		frames, list := make([]ethernet.Frame, 5), make([]uint32, 0, 5)
+		user(func() []ethernet.Frame { return frames[:own.Alloc(frames)] }, func(frames []ethernet.Frame) {
+			list = list[:0]
+			for _, f := range frames {
+				list = append(list, f.Buffer)
+			}
+			c.GiveAll(list)
+		})
+	})
+	all.Wait()
+	c.Close()
+	if n := p.Free(); n != buffers {
+		t.Errorf("%d of %d buffers are left", n, buffers)
+	}
+}
+
 func TestCacheLimits(t *testing.T) {
 	p := newPool(t, ethernet.PoolConfig{Buffers: 20, Size: 256})
 	c := p.NewCache()
