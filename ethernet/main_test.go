@@ -3,12 +3,11 @@ package ethernet_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 func newPool(t testing.TB, c ethernet.PoolConfig) *ethernet.Pool {
 	t.Helper()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/virtio"
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -210,7 +211,7 @@ func TestHostilePCI(t *testing.T) {
 		{"a vector that is not taken", 0, is(regQueueVector, 9), ethernet.ErrNotSupported},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			checkLeaks(t)
+			leaktest.Check(t)
 			d := newFakePCI()
 			d.features ^= tt.features
 			d.read = tt.read
@@ -230,7 +231,7 @@ func TestHostilePCI(t *testing.T) {
 
 // TestPCIFails: a port notices that its device is broken, and Restart brings it back.
 func TestPCIFails(t *testing.T) {
-	checkLeaks(t)
+	leaktest.Check(t)
 	d := newFakePCI()
 	p, err := ethernet.New(t.Context(), d, ethernet.Config{Pool: newPool(t, ethernet.PoolConfig{}), Logger: mute})
 	if err != nil {

@@ -3,53 +3,17 @@ package virtio_test
 import (
 	"bytes"
 	"encoding/binary"
-	"os"
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/trapeze-nic/trapeze/ethernet"
-	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
 )
 
 // patience ends tests that do not end by themselves.
 const patience = time.Minute
 
-func TestMain(m *testing.M) {
-	// The runtime's poller opens descriptors of its own at first use.
-	e, err := vfio.NewEventfd()
-	if err == nil {
-		err = e.Close()
-	}
-	if err != nil {
-		panic(err)
-	}
-	goleak.VerifyTestMain(m)
-}
-
-// checkLeaks fails the test if it ends with other descriptors or mappings of files in
-// memory than it began with. Tests that use it do not run in parallel.
-func checkLeaks(t testing.TB) {
-	t.Helper()
-	count := func() (files, mappings int) {
-		entries, err := os.ReadDir("/proc/self/fd")
-		if err != nil {
-			t.Fatal(err)
-		}
-		maps, err := os.ReadFile("/proc/self/maps")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return len(entries), bytes.Count(maps, []byte("/memfd:"))
-	}
-	files, mappings := count()
-	t.Cleanup(func() {
-		if f, m := count(); f != files || m != mappings {
-			t.Errorf("%d open files and %d mappings, %d and %d before", f, m, files, mappings)
-		}
-	})
-}
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 func newPool(t testing.TB, c ethernet.PoolConfig) *ethernet.Pool {
 	t.Helper()

@@ -17,6 +17,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ethernet"
 	_ "github.com/trapeze-nic/trapeze/ethernet/virtio"
 	"github.com/trapeze-nic/trapeze/ethernet/virtio/internal/virtqueue/virtqueuetest"
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -55,7 +56,7 @@ func TestVhostUser(t *testing.T) {
 		{"two queues", defaultFeatures | 1<<22, defaultProtocol, ethernet.Config{Queues: 2}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			checkLeaks(t)
+			leaktest.Check(t)
 			b := newBack(t)
 			b.features, b.protocol = tt.features, tt.protocol
 			if b.protocol == 0 {
@@ -156,7 +157,7 @@ func TestHostileReplies(t *testing.T) {
 		{"no queues", func(b *fakeBack) { b.pairs = 0 }, ethernet.ErrProtocol},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			checkLeaks(t)
+			leaktest.Check(t)
 			b := newBack(t)
 			tt.do(b)
 			b.serve()
@@ -195,7 +196,7 @@ func TestHostileQueue(t *testing.T) {
 		} {
 			for _, always := range []bool{false, true} {
 				t.Run(fmt.Sprintf("packed %v, %s, always %v", packed, tt.name, always), func(t *testing.T) {
-					checkLeaks(t)
+					leaktest.Check(t)
 					b := newBack(t)
 					if !packed {
 						b.features &^= 1 << 34
@@ -272,7 +273,7 @@ func TestHostileFrames(t *testing.T) {
 		{"more than the MTU", nil, 12 + 1519, func(c counters) bool { return c.BadLengths > 10 }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			checkLeaks(t)
+			leaktest.Check(t)
 			b := newBack(t)
 			frames := 0
 			b.header = func(h []byte) {
@@ -299,7 +300,7 @@ func TestHostileFrames(t *testing.T) {
 
 // TestSendStandsStill: a send ring that is full and stands still is restarted.
 func TestSendStandsStill(t *testing.T) {
-	checkLeaks(t)
+	leaktest.Check(t)
 	b := newBack(t)
 	b.idle = func(int) bool { return true }
 	p := connect(t, b.serve(), ethernet.Config{SendDescriptors: 64, Timeout: 100 * time.Millisecond})
@@ -318,7 +319,7 @@ func TestInterruptsThatLie(t *testing.T) {
 		"never":  func(bool) bool { return false },
 	} {
 		t.Run(name, func(t *testing.T) {
-			checkLeaks(t)
+			leaktest.Check(t)
 			b := newBack(t)
 			b.call = call
 			p := connect(t, b.serve(), ethernet.Config{Interrupts: true})
@@ -326,7 +327,7 @@ func TestInterruptsThatLie(t *testing.T) {
 		})
 	}
 	t.Run("waits for ever", func(t *testing.T) {
-		checkLeaks(t)
+		leaktest.Check(t)
 		b := newBack(t)
 		b.use = func(_ int, f virtqueuetest.Buffer, n uint32) (virtqueuetest.Buffer, uint32) {
 			for _, q := range b.queues {
@@ -346,7 +347,7 @@ func TestInterruptsThatLie(t *testing.T) {
 
 // TestBackEndEnds: the port says so, and Restart connects to the next.
 func TestBackEndEnds(t *testing.T) {
-	checkLeaks(t)
+	leaktest.Check(t)
 	b := newBack(t).serve()
 	p := connect(t, b, ethernet.Config{})
 	exchange(t, p.Queue(0), p.Queue(0), 300, 64)
@@ -439,7 +440,7 @@ func TestBadFrames(t *testing.T) {
 
 // TestClose: a port that is closed answers so, whoever asks.
 func TestClose(t *testing.T) {
-	checkLeaks(t)
+	leaktest.Check(t)
 	p := connect(t, newBack(t).serve(), ethernet.Config{})
 	waited := make(chan error, 1)
 	go func() {
@@ -498,7 +499,7 @@ func TestNoAllocation(t *testing.T) {
 
 // TestRestartWhileUsed restarts a port, asks it things and closes it while its queue is used.
 func TestRestartWhileUsed(t *testing.T) {
-	checkLeaks(t)
+	leaktest.Check(t)
 	p := connect(t, newBack(t).serve(), ethernet.Config{Interrupts: true})
 	ended := make(chan error, 1)
 	go func() { ended <- provoke(t, p, func(ethernet.QueueCounters) bool { return false }) }()

@@ -6,13 +6,14 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/internal/vfio/qemutest"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/qtest"
 )
 
 func TestDMA(t *testing.T) {
-	checkLeaks(t)
+	leaktest.Check(t)
 	d := open(t, qemutest.Start(t, "igb"), 0)
 	r, err := d.IOVARanges()
 	if err != nil {
@@ -76,7 +77,7 @@ func TestDMA(t *testing.T) {
 
 // TestSharedMemory: two devices have the same memory, each at an address of its own.
 func TestSharedMemory(t *testing.T) {
-	checkLeaks(t)
+	leaktest.Check(t)
 	m := qemutest.Start(t, "igb", "igb")
 	a, b := newIGB(t, open(t, m, 0)), newIGB(t, open(t, m, 1))
 	for n := range 2 {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/qtest"
 )
@@ -81,7 +82,7 @@ func startFake(t *testing.T, how string) *qtest.Machine {
 
 // TestBadAnswers: whatever speaks in QEMU's place, there is a typed error in time.
 func TestBadAnswers(t *testing.T) {
-	checkLeaks(t)
+	leaktest.Check(t)
 	garbage := func(err error) bool { return errors.Is(err, qtest.ErrGarbage) }
 	late := func(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
 	for how, right := range map[string]func(error) bool{
@@ -117,7 +118,7 @@ func TestBadAnswers(t *testing.T) {
 }
 
 func TestStartErrors(t *testing.T) {
-	checkLeaks(t)
+	leaktest.Check(t)
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	igb := []string{"igb"}
@@ -150,7 +151,7 @@ func TestStartErrors(t *testing.T) {
 
 // TestProgramThatEnds: what the program complained about is in the error.
 func TestProgramThatEnds(t *testing.T) {
-	checkLeaks(t)
+	leaktest.Check(t)
 	_, err := qtest.Start(t.Context(), qtest.Options{Devices: []string{"igb"}, QEMU: []string{"sh", "-c", "echo no such model >&2; exit 1"}})
 	var exit *qtest.ExitError
 	if !errors.As(err, &exit) || exit.Stderr != "no such model" {

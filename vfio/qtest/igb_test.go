@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/internal/vfio/qemutest"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/qtest"
@@ -125,7 +126,7 @@ func frameOf(text string) []byte {
 // TestFrames: a frame goes out over our UDP wire, and one comes in; both ends read and
 // write the same memory.
 func TestFrames(t *testing.T) {
-	checkLeaks(t)
+	leaktest.Check(t)
 	m := qemutest.Start(t, "igb")
 	i := newIGB(t, open(t, m, 0))
 	u, err := wire.NewUDP(t.Context(), wire.UDPOptions{Local: "127.0.0.1:0", Peers: []string{m.NetAddr(0).String()}})

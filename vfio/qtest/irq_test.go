@@ -6,12 +6,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/internal/vfio/qemutest"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 func TestInterrupts(t *testing.T) {
-	checkLeaks(t)
+	leaktest.Check(t)
 	m := qemutest.Start(t, "igb")
 	d := open(t, m, 0)
 	i := newIGB(t, d)

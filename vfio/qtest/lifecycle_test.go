@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/internal/vfio/qemutest"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/qtest"
@@ -16,7 +17,7 @@ import (
 
 // TestKilled: what dies is noticed, by all at once, and leaves the memory.
 func TestKilled(t *testing.T) {
-	checkLeaks(t)
+	leaktest.Check(t)
 	m := qemutest.Start(t, "igb")
 	d := open(t, m, 0)
 	mem, err := vfio.AllocMemory(0x1000, vfio.MemoryOptions{})
@@ -65,7 +66,7 @@ func TestKilled(t *testing.T) {
 // TestStopped: QEMU stands still for a while; an access that was given up does not
 // disturb those that follow. One that stands still for too long is lost.
 func TestStopped(t *testing.T) {
-	checkLeaks(t)
+	leaktest.Check(t)
 	m, err := qtest.Start(t.Context(), qtest.Options{Devices: []string{"igb"}, QEMU: qemutest.Command(t), Patience: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +123,7 @@ func TestUnplug(t *testing.T) {
 
 // TestOpen: one at a time has a device, and it is reset in between.
 func TestOpen(t *testing.T) {
-	checkLeaks(t)
+	leaktest.Check(t)
 	m := qemutest.Start(t, "igb")
 	d := open(t, m, 0)
 	if _, err := m.Open(t.Context(), 0); !errors.Is(err, qtest.ErrBusy) {
@@ -158,7 +159,7 @@ func TestOpen(t *testing.T) {
 
 // TestAroundTheIOMMU: each device has a share of RAM, and memory that lies there.
 func TestAroundTheIOMMU(t *testing.T) {
-	checkLeaks(t)
+	leaktest.Check(t)
 	m := qemutest.Start(t, "virtio-net-pci,disable-legacy=off", "igb", "virtio-net-pci,iommu_platform=off")
 	a, b := open(t, m, 0), open(t, m, 2)
 	first, err := a.IOVARanges()

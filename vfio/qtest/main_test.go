@@ -1,14 +1,12 @@
 package qtest_test
 
 import (
-	"bytes"
 	"encoding/binary"
 	"os"
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/qtest"
 )
@@ -21,38 +19,7 @@ func TestMain(m *testing.M) {
 		fake(how)
 		os.Exit(0)
 	}
-	// The runtime's poller opens descriptors of its own at first use.
-	e, err := vfio.NewEventfd()
-	if err == nil {
-		err = e.Close()
-	}
-	if err != nil {
-		panic(err)
-	}
-	goleak.VerifyTestMain(m)
-}
-
-// checkLeaks fails the test if it ends with other descriptors or mappings of files in
-// memory than it began with. Tests that use it do not run in parallel.
-func checkLeaks(t testing.TB) {
-	t.Helper()
-	count := func() (files, mappings int) {
-		entries, err := os.ReadDir("/proc/self/fd")
-		if err != nil {
-			t.Fatal(err)
-		}
-		maps, err := os.ReadFile("/proc/self/maps")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return len(entries), bytes.Count(maps, []byte("/memfd:"))
-	}
-	files, mappings := count()
-	t.Cleanup(func() {
-		if f, m := count(); f != files || m != mappings {
-			t.Errorf("%d open files and %d mappings, %d and %d before", f, m, files, mappings)
-		}
-	})
+	leaktest.Main(m)
 }
 
 // open takes device n of a machine for the test.

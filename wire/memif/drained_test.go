@@ -1,11 +1,15 @@
 package memif_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
+)
 
 // TestDrained: a port knows when its peer has taken all frames, or is gone.
 func TestDrained(t *testing.T) {
 	for _, k := range kinds[:3] {
-		checkLeaks(t)
+		leaktest.Check(t)
 		a, b := connected(t, k.a, k.b)
 		for n := range 12 {
 			for i := range n % 4 {

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/wire/memif"
 	"github.com/trapeze-nic/trapeze/wire/memif/internal/protocol"
 )
@@ -15,7 +16,7 @@ import (
 // TestFloodOfClients: clients that come by the hundred, say nothing or nonsense
 // and go, or stay.
 func TestFloodOfClients(t *testing.T) {
-	checkLeaks(t)
+	leaktest.Check(t)
 	o := memif.Options{Socket: socketPath(t), Role: memif.Server}
 	server := newPort(t, o)
 	var stay []*rawPeer
@@ -43,7 +44,7 @@ func TestFloodOfClients(t *testing.T) {
 // TestFloodOfMessages: a connected client that sends message after message is
 // cut off at the first.
 func TestFloodOfMessages(t *testing.T) {
-	checkLeaks(t)
+	leaktest.Check(t)
 	o := memif.Options{Socket: socketPath(t), Role: memif.Server}
 	server := newPort(t, o)
 	for range 3 {
@@ -61,7 +62,7 @@ func TestFloodOfMessages(t *testing.T) {
 
 // TestManyRegionsAndRings: more than a server takes.
 func TestManyRegionsAndRings(t *testing.T) {
-	checkLeaks(t)
+	leaktest.Check(t)
 	o := memif.Options{Socket: socketPath(t), Role: memif.Server, Queues: 2, MaxMemory: 5 << 20}
 	server := newPort(t, o)
 	fd := memfd(t, 1<<21, 0)
@@ -99,7 +100,7 @@ func TestManyRegionsAndRings(t *testing.T) {
 
 // TestSlowClient: a client that does every step in time, but takes for ever.
 func TestSlowClient(t *testing.T) {
-	checkLeaks(t)
+	leaktest.Check(t)
 	o := memif.Options{Socket: socketPath(t), Role: memif.Server, Timeout: 500 * time.Millisecond}
 	server := newPort(t, o)
 	fd := memfd(t, 4096, 0)
@@ -120,7 +121,7 @@ func TestSlowClient(t *testing.T) {
 
 // TestBusy: a second client is sent away, and the first does not notice.
 func TestBusy(t *testing.T) {
-	checkLeaks(t)
+	leaktest.Check(t)
 	o := memif.Options{Socket: socketPath(t), Role: memif.Server, Secret: "x"}
 	server, client := connected(t, o, memif.Options{Secret: "x"})
 	for _, tt := range []struct{ secret, why string }{{"x", "already connected"}, {"y", "already connected"}} {
@@ -142,7 +143,7 @@ func TestBusy(t *testing.T) {
 }
 
 func TestSecrets(t *testing.T) {
-	checkLeaks(t)
+	leaktest.Check(t)
 	o := memif.Options{Socket: socketPath(t), Role: memif.Server, Secret: "open sesame"}
 	server := newPort(t, o)
 	for _, secret := range []string{"", "open sesam", "open sesame!", "x"} {
@@ -161,7 +162,7 @@ func TestSecrets(t *testing.T) {
 // TestFullEventfd: a client makes an eventfd block whoever signals it. Whoever
 // sends goes on all the same, and the client is cut off.
 func TestFullEventfd(t *testing.T) {
-	checkLeaks(t)
+	leaktest.Check(t)
 	o := memif.Options{Socket: socketPath(t), Role: memif.Server}
 	server := newPort(t, o)
 	r := dialRaw(t, o.Socket)
@@ -206,7 +207,7 @@ func TestFullEventfd(t *testing.T) {
 
 // TestInterruptStorm: a client that signals all the time for nothing.
 func TestInterruptStorm(t *testing.T) {
-	checkLeaks(t)
+	leaktest.Check(t)
 	o := memif.Options{Socket: socketPath(t), Role: memif.Server}
 	server := newPort(t, o)
 	s := newSleeper(server, 1)

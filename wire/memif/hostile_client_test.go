@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/wire"
 	"github.com/trapeze-nic/trapeze/wire/memif"
 	"github.com/trapeze-nic/trapeze/wire/memif/internal/protocol"
@@ -192,7 +193,7 @@ func TestBadClients(t *testing.T) {
 		}, malformed, memif.ErrMessage, "size"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			checkLeaks(t)
+			leaktest.Check(t)
 			o := memif.Options{Socket: socketPath(t), Role: memif.Server, Timeout: patience}
 			if errors.Is(tt.err, memif.ErrTimeout) {
 				o.Timeout = time.Second

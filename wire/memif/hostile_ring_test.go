@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/wire/memif"
 	"github.com/trapeze-nic/trapeze/wire/memif/internal/protocol"
 	"github.com/trapeze-nic/trapeze/wire/memif/internal/ring"
@@ -41,7 +42,7 @@ var servers = []struct {
 func TestRawClientExchangesFrames(t *testing.T) {
 	for _, v := range servers {
 		t.Run(v.name, func(t *testing.T) {
-			checkLeaks(t)
+			leaktest.Check(t)
 			o := memif.Options{Socket: socketPath(t), Role: memif.Server}
 			server := newPort(t, o)
 			r := dialRaw(t, o.Socket)
@@ -124,7 +125,7 @@ func TestRingViolations(t *testing.T) {
 			},
 		} {
 			t.Run(fmt.Sprintf("%s, %s", name, v.name), func(t *testing.T) {
-				checkLeaks(t)
+				leaktest.Check(t)
 				o := memif.Options{Socket: socketPath(t), Role: memif.Server}
 				server := newPort(t, o)
 				r := dialRaw(t, o.Socket)
@@ -159,7 +160,7 @@ func TestMemoryVanishes(t *testing.T) {
 		"while somebody sleeps":      func(p *memif.Port) { p.SetWake(func() {}) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			checkLeaks(t)
+			leaktest.Check(t)
 			o := memif.Options{Socket: socketPath(t), Role: memif.Server}
 			server := newPort(t, o)
 			r := dialRaw(t, o.Socket)
@@ -222,7 +223,7 @@ func TestMemoryIsSealed(t *testing.T) {
 
 // TestMemoryVanishesEarly: between ADD_REGION and CONNECT.
 func TestMemoryVanishesEarly(t *testing.T) {
-	checkLeaks(t)
+	leaktest.Check(t)
 	o := memif.Options{Socket: socketPath(t), Role: memif.Server}
 	server := newPort(t, o)
 	r := dialRaw(t, o.Socket)

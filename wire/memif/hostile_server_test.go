@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/wire"
 	"github.com/trapeze-nic/trapeze/wire/memif"
 	"github.com/trapeze-nic/trapeze/wire/memif/internal/protocol"
@@ -97,7 +98,7 @@ func TestBadServers(t *testing.T) {
 		}, malformed, memif.ErrMessage, "ADD_REGION"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			checkLeaks(t)
+			leaktest.Check(t)
 			o := memif.Options{Socket: socketPath(t), Role: memif.Client, Timeout: patience}
 			if errors.Is(tt.err, memif.ErrTimeout) {
 				o.Timeout = time.Second
@@ -149,7 +150,7 @@ func TestRawServerExchangesFrames(t *testing.T) {
 		"many rings":  {MaxVersion: protocol.Version, MaxC2S: 0xffff, MaxS2C: 0xffff, MaxLog2: 255},
 	} {
 		t.Run(name, func(t *testing.T) {
-			checkLeaks(t)
+			leaktest.Check(t)
 			o := memif.Options{Socket: socketPath(t), Role: memif.Client}
 			l, _ := listenRaw(t, o.Socket)
 			client := newPort(t, o)
@@ -194,7 +195,7 @@ func TestServerViolations(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			checkLeaks(t)
+			leaktest.Check(t)
 			o := memif.Options{Socket: socketPath(t), Role: memif.Client, Ring: 8}
 			l, stop := listenRaw(t, o.Socket)
 			client := newPort(t, o)

@@ -9,8 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/wire"
 	"github.com/trapeze-nic/trapeze/wire/memif"
 )
@@ -29,7 +28,7 @@ func TestMain(m *testing.M) {
 			os.Exit(0)
 		}
 	}
-	goleak.VerifyTestMain(m)
+	leaktest.Main(m)
 }
 
 func testProgram(t testing.TB) string {
@@ -99,38 +98,6 @@ func connected(t testing.TB, a, b memif.Options) (*memif.Port, *memif.Port) {
 	eventually(t, "link up", func() bool { return p.LinkUp() && q.LinkUp() })
 	return p, q
 }
-
-// checkLeaks fails the test if it leaves file descriptors or mapped memory of a
-// memif behind.
-func checkLeaks(t testing.TB) {
-	t.Helper()
-	files, mappings := openFiles(t), sharedMappings(t)
-	t.Cleanup(func() {
-		// What a peer's goroutine closes last may take a moment.
-		after := openFiles(t)
-		for end := time.Now().Add(patience); after > files && time.Now().Before(end); after = openFiles(t) {
-			time.Sleep(time.Millisecond)
-		}
-		if after != files {
-			t.Errorf("%d file descriptors before the test, %d after it", files, after)
-		}
-		if after := sharedMappings(t); after != mappings {
-			t.Errorf("%d mappings before the test, %d after it", mappings, after)
-		}
-	})
-}
-
-func openFiles(t testing.TB) int {
-	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(entries)
-}
-
-// sharedMappings counts mappings of memory files.
-func sharedMappings(t testing.TB) int { return strings.Count(maps(t), "/memfd:") }
 
 // mappings counts all.
 func mappings(t testing.TB) int { return strings.Count(maps(t), "\n") }

@@ -11,12 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/wire"
 	"github.com/trapeze-nic/trapeze/wire/memif"
 )
 
 func TestBadOptions(t *testing.T) {
-	checkLeaks(t)
+	leaktest.Check(t)
 	good := memif.Options{Socket: socketPath(t), Role: memif.Client}
 	for _, tt := range []struct {
 		name   string
@@ -56,7 +57,7 @@ func TestBadOptions(t *testing.T) {
 }
 
 func TestSocketErrors(t *testing.T) {
-	checkLeaks(t)
+	leaktest.Check(t)
 	dir := filepath.Dir(socketPath(t))
 	file := filepath.Join(dir, "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -79,7 +80,7 @@ func TestSocketErrors(t *testing.T) {
 func TestSharedSocket(t *testing.T) {
 	for name, socket := range map[string]string{"path": socketPath(t), "abstract": abstractSocket(t)} {
 		t.Run(name, func(t *testing.T) {
-			checkLeaks(t)
+			leaktest.Check(t)
 			var servers, clients []*memif.Port
 			for id := range uint32(3) {
 				servers = append(servers, newPort(t, memif.Options{Socket: socket, Role: memif.Server, ID: id, Queues: int(4 - id)}))

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/internal/passedfd/passedfdtest"
 	"github.com/trapeze-nic/trapeze/wire/memif"
 	"github.com/trapeze-nic/trapeze/wire/memif/internal/protocol"
@@ -35,8 +36,8 @@ func TestDescriptorsThatLinger(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			checkLeaks(t)
-			before := openFiles(t)
+			leaktest.Check(t)
+			before := leaktest.Files(t)
 			o := memif.Options{Socket: socketPath(t), Role: memif.Server}
 			server := newPort(t, o)
 			fd := passedfdtest.Lingering(t)
@@ -58,7 +59,7 @@ func TestDescriptorsThatLinger(t *testing.T) {
 				t.Error(err)
 			}
 			// What the lingering socket is connected to stays.
-			eventually(t, "all files closed", func() bool { return openFiles(t) <= before+1 })
+			eventually(t, "all files closed", func() bool { return leaktest.Files(t) <= before+1 })
 		})
 	}
 }

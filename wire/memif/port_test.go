@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/wire/memif"
 )
 
@@ -36,7 +37,7 @@ var kinds = []struct {
 func ends(t *testing.T, each func(t *testing.T, a, b *memif.Port)) {
 	for i, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
-			checkLeaks(t)
+			leaktest.Check(t)
 			if i%2 == 1 {
 				k.a.Socket = abstractSocket(t)
 			}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/wire/memif"
 )
 
@@ -81,7 +82,7 @@ func startEcho(t *testing.T, role memif.Role, socket string) (kill func()) {
 func TestOtherProcess(t *testing.T) {
 	for _, role := range []memif.Role{memif.Client, memif.Server} {
 		t.Run("we are the "+role.String(), func(t *testing.T) {
-			checkLeaks(t)
+			leaktest.Check(t)
 			socket := socketPath(t)
 			p := newPort(t, memif.Options{Socket: socket, Role: role, MTU: 4096, Queues: 2})
 			woken := make(chan struct{}, 1)

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/wire/memif"
 )
 
@@ -38,7 +39,7 @@ func TestReconnect(t *testing.T) {
 			"holding":   func(p *memif.Port) { p.Receive() },
 		} {
 			t.Run(role.String()+" stays, "+name, func(t *testing.T) {
-				checkLeaks(t)
+				leaktest.Check(t)
 				socket := socketPath(t)
 				stays := newPort(t, memif.Options{Socket: socket, Role: role, Queues: 2})
 				files := 0
@@ -60,11 +61,11 @@ func TestReconnect(t *testing.T) {
 						return s.Disconnects >= uint64(i+1)
 					})
 					if i == 0 {
-						files = openFiles(t)
-					} else if n := openFiles(t); n > files {
+						files = leaktest.Files(t)
+					} else if n := leaktest.Files(t); n > files {
 						t.Errorf("round %d: %d file descriptors, after the first round there were %d", i, n, files)
 					}
-					if n := sharedMappings(t); n > 0 {
+					if n := leaktest.Mappings(t); n > 0 {
 						t.Errorf("round %d: %d mappings of shared memory without a peer", i, n)
 					}
 					stays.Release()
@@ -99,7 +100,7 @@ func TestMappingsAreGivenBack(t *testing.T) {
 // TestUnplugWhileBusy pulls plugs while frames go through.
 func TestUnplugWhileBusy(t *testing.T) {
 	for _, k := range kinds[:3] {
-		checkLeaks(t)
+		leaktest.Check(t)
 		a, b := connected(t, k.a, k.b)
 		stop := make(chan struct{})
 		var busy sync.WaitGroup
@@ -138,7 +139,7 @@ func TestUnplugWhileBusy(t *testing.T) {
 // TestCloseWhileBusy closes ports under the hands of those who use them.
 func TestCloseWhileBusy(t *testing.T) {
 	for range 10 {
-		checkLeaks(t)
+		leaktest.Check(t)
 		a, b := connected(t, memif.Options{}, memif.Options{Queues: 2})
 		stop := make(chan struct{})
 		var busy sync.WaitGroup
@@ -167,7 +168,7 @@ func TestCloseWhileBusy(t *testing.T) {
 
 // TestClientFirst: it does not matter who comes first.
 func TestClientFirst(t *testing.T) {
-	checkLeaks(t)
+	leaktest.Check(t)
 	socket := socketPath(t)
 	client := newPort(t, memif.Options{Socket: socket, Role: memif.Client})
 	eventually(t, "it has tried", func() bool { return errors.Is(client.Stats().Err, memif.ErrNobody) })

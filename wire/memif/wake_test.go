@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/wire/memif"
 )
 
@@ -54,7 +55,7 @@ func TestWake(t *testing.T) {
 		for _, k := range kinds[:3] {
 			for _, polling := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s, polling %v, %d looks", k.name, polling, looks), func(t *testing.T) {
-					checkLeaks(t)
+					leaktest.Check(t)
 					k.b.Polling = polling
 					a, b := connected(t, k.a, k.b)
 					s := newSleeper(b, looks)

@@ -1,0 +1,68 @@
+// Package leaktest looks in tests for what they leave behind: goroutines, file descriptors
+// and mappings of files in memory.
+package leaktest
+
+import (
+	"bytes"
+	"os"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// Main runs the tests of a package, and fails if goroutines are left after them. TestMain
+// calls it.
+func Main(m *testing.M) {
+	// The runtime's poller opens descriptors of its own at first use, which Check must not
+	// take for a leak.
+	// If there is no pipe, the tests will tell.
+	if r, w, err := os.Pipe(); err == nil {
+		r.Close()
+		w.Close()
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// patience is how long Check waits for what a goroutine closes last.
+const patience = 10 * time.Second
+
+// Check fails the test if it ends with other descriptors, or other mappings of files in
+// memory, than it has now. It comes first in a test, which does not run in parallel to
+// others.
+func Check(t testing.TB) {
+	t.Helper()
+	files, mappings := Files(t), Mappings(t)
+	t.Cleanup(func() {
+		for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+			f, m := Files(t), Mappings(t)
+			switch {
+			case f == files && m == mappings:
+				return
+			case f < files || m < mappings || time.Now().After(end):
+				t.Errorf("%d open files and %d mappings, %d and %d before", f, m, files, mappings)
+				return
+			}
+		}
+	})
+}
+
+// Files counts the descriptors of this process.
+func Files(t testing.TB) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
+
+// Mappings counts this process's mappings of files in memory.
+func Mappings(t testing.TB) int {
+	t.Helper()
+	b, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes.Count(b, []byte("/memfd:")) + bytes.Count(b, []byte("/dev/shm/"))
+}
