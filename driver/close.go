@@ -87,7 +87,7 @@ func (n *NIC) takeDown() error {
 	for b := range n.buffers {
 		errs = append(errs, n.closeBuffer(b))
 	}
-	return errors.Join(append(errs, n.bar0.close(), n.bar2.close(), n.bar4.close(), n.dev.Close())...)
+	return errors.Join(append(errs, n.closeForeign(), n.bar0.close(), n.bar2.close(), n.bar4.close(), n.dev.Close())...)
 }
 
 // destroyAll has the device destroy what was created, in order. It stops at the

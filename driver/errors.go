@@ -81,8 +81,8 @@ var (
 	// ErrBadHandle: the descriptor does not lie in memory that is registered here
 	// and that the device may write.
 	ErrBadHandle = ErrInvalidParameter.Finer("descriptor is not in registered, writable memory of this NIC")
-	// ErrNotDMAMemory: the memory did not come from AllocMemory of this NIC.
-	ErrNotDMAMemory = ErrNotSupported.Finer("not DMA memory of this NIC")
+	// ErrNotDMAMemory: no device can be given this memory, it is the Go heap's.
+	ErrNotDMAMemory = ErrNotSupported.Finer("not memory for DMA")
 	// ErrInUse: something else still needs the object.
 	ErrInUse = ErrResource.Finer("still in use")
 	// ErrCQTooSmall: the queues attached to a CQ may complete more than it holds.
@@ -187,6 +187,7 @@ var hints = []struct {
 	{ErrVersion, "use a driver and a device of the same major version"},
 	{ErrCommandTimeout, "close the device and open it again, which resets it; an emulated device must be polled"},
 	{ErrNotReady, "power-cycle the device"},
+	{ErrNotDMAMemory, "use memory that the NIC has allocated, or from mmap or C, or copy into it"},
 }
 
 // codeOf is the code of an error: the first one that it wraps. Contexts and package

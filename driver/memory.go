@@ -23,7 +23,7 @@ type MemoryAttributes struct {
 // goroutines.
 type Memory struct {
 	n          *NIC
-	buf        *dmaBuffer
+	drop       func() error // ends the need for its memory
 	bytes      []byte
 	address    uint64
 	handle     uint32
@@ -53,17 +53,25 @@ func (n *NIC) AllocMemory(ctx context.Context, size int, a MemoryAttributes) (*M
 	n.mu.Lock()
 	buf.refs = 1
 	n.mu.Unlock()
-	m, err := n.register(ctx, buf, buf.mem.Bytes()[:size:size], a)
+	m, err := n.register(ctx, buf.iova, buf.mem.Bytes()[:size:size], a)
 	if err != nil {
 		return nil, n.error(op, n.release(buf, err))
 	}
+	m.drop = func() error { return n.drop(buf) }
 	return m, nil
 }
 
-// RegisterMemory registers a part of memory from AllocMemory once more, with
-// other attributes. Memory from elsewhere is refused with ErrNotDMAMemory: the
-// device cannot reach it. b and the memory that it is a part of are freed when
-// both have been deregistered.
+// RegisterMemory registers memory that is there already. Of memory from AllocMemory b
+// may be any part; b and the memory that it is a part of are freed when both have been
+// deregistered. Other memory must lie outside the Go heap, and stays the program's: it
+// must stay mapped, with the pages that it has, until it has been deregistered. Only
+// whole pages can be made accessible to a device, which then keeps to b. A page that is
+// registered twice is mapped for the device, and so pinned, once.
+//
+// It fails with ErrNotDMAMemory for the Go heap, with ErrInvalidParameter for memory
+// that the program may not read, or may not write and a does not say AccessReadOnly,
+// and with ErrNotSupported where the device cannot be given such memory: in another
+// process, and without an IOMMU.
 func (n *NIC) RegisterMemory(ctx context.Context, b []byte, a MemoryAttributes) (*Memory, error) {
 	const op = "register memory"
 	if err := n.begin(ctx, op); err != nil {
@@ -73,39 +81,57 @@ func (n *NIC) RegisterMemory(ctx context.Context, b []byte, a MemoryAttributes) 
 	if len(b) == 0 {
 		return nil, n.refuse(op, fmt.Errorf("%w: no bytes", ErrInvalidParameter), "give at least one byte")
 	}
-	buf := n.hold(addressOf(b), uint64(len(b)))
-	if buf == nil {
-		return nil, n.refuse(op, ErrNotDMAMemory, "use memory that this NIC has allocated, or copy into it")
-	}
-	var m *Memory
-	var err error
-	if buf.flags&vfio.DMAWrite == 0 && a.Access&descriptors.AccessReadOnly == 0 {
-		err = fmt.Errorf("%w: the memory was allocated with AccessReadOnly", ErrInvalidParameter)
-	} else {
-		m, err = n.register(ctx, buf, b[:len(b):len(b)], a)
-	}
-	if err != nil && !outcomeUnknown(err) {
-		err = errors.Join(err, n.drop(buf))
-	}
+	iova, drop, err := n.reach(ctx, b, a.Access)
 	if err != nil {
 		return nil, n.error(op, err)
 	}
+	m, err := n.register(ctx, iova, b[:len(b):len(b)], a)
+	if err != nil {
+		if !outcomeUnknown(err) {
+			err = errors.Join(err, drop())
+		}
+		return nil, n.error(op, err)
+	}
+	m.drop = drop
 	return m, nil
 }
 
+// reach makes sure that the device reaches b until drop is called, and returns its bus
+// address.
+func (n *NIC) reach(ctx context.Context, b []byte, a descriptors.Access) (iova uint64, drop func() error, err error) {
+	// Before the address is looked at: pages around an object of the heap say nothing.
+	if vfio.OnGoHeap(b) {
+		return 0, nil, fmt.Errorf("%w: %w", ErrNotDMAMemory, vfio.ErrGoHeap)
+	}
+	buf, err := n.hold(addressOf(b), uint64(len(b)))
+	switch {
+	case err != nil:
+		return 0, nil, err
+	case buf == nil:
+		return n.holdForeign(ctx, b, a)
+	case buf.flags&vfio.DMAWrite == 0 && a&descriptors.AccessReadOnly == 0:
+		return 0, nil, errors.Join(fmt.Errorf("%w: the memory was allocated with AccessReadOnly", ErrInvalidParameter), n.drop(buf))
+	}
+	return buf.iova + (addressOf(b) - buf.mem.Address()), func() error { return n.drop(buf) }, nil
+}
+
 // hold finds the buffer that all of the given range lies in, and keeps it from
-// being freed.
-func (n *NIC) hold(address, size uint64) *dmaBuffer {
+// being freed. It returns nil if no part of the range lies in memory of this driver's.
+func (n *NIC) hold(address, size uint64) (*dmaBuffer, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for b := range n.buffers {
 		first := b.mem.Address()
-		if b.refs > 0 && address >= first && address-first < b.mem.Size() && size <= b.mem.Size()-(address-first) {
+		switch {
+		case address >= first+b.mem.Size() || address+size <= first:
+		case b.refs > 0 && address >= first && size <= b.mem.Size()-(address-first):
 			b.refs++
-			return b
+			return b, nil
+		default:
+			return nil, fmt.Errorf("%w: %#x bytes at %#x are in part memory of the driver's own", ErrInvalidParameter, size, address)
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // drop undoes hold, and frees the buffer if nobody else holds it.
@@ -120,16 +146,16 @@ func (n *NIC) drop(b *dmaBuffer) error {
 	return n.freeDMA(b)
 }
 
-// register tells the device of bytes, a part of buf.
-func (n *NIC) register(ctx context.Context, buf *dmaBuffer, bytes []byte, a MemoryAttributes) (*Memory, error) {
+// register tells the device of bytes, which it reaches at iova.
+func (n *NIC) register(ctx context.Context, iova uint64, bytes []byte, a MemoryAttributes) (*Memory, error) {
 	address := addressOf(bytes)
 	reply, err := n.execute(ctx, newCommand(descriptors.OpRegisterMemory, descriptors.RegisterMemoryBody{
-		Address: address, Length: uint64(len(bytes)), IOVA: buf.iova + (address - buf.mem.Address()), Ptag: a.Ptag, Access: a.Access,
+		Address: address, Length: uint64(len(bytes)), IOVA: iova, Ptag: a.Ptag, Access: a.Access,
 	}))
 	if err != nil {
 		return nil, err
 	}
-	m := &Memory{n: n, buf: buf, bytes: bytes, address: address, attributes: a,
+	m := &Memory{n: n, bytes: bytes, address: address, attributes: a,
 		handle: descriptors.Reply[descriptors.MemoryBody](reply).Handle}
 	if !n.regions.add(m) {
 		err := fmt.Errorf("%w: it gave out memory handle %#x twice", ErrProtocol, m.handle)
@@ -160,7 +186,7 @@ func (m *Memory) Size() int { return len(m.bytes) }
 func (m *Memory) Attributes() MemoryAttributes { return m.attributes }
 
 // Deregister makes the device forget the memory and, if it is registered under
-// no other handle, frees it. It fails with ErrInUse while a descriptor that
+// no other handle, frees what AllocMemory has allocated. It fails with ErrInUse while a descriptor that
 // lies in the memory is posted, and with ErrClosed if it was called before.
 // Buffers of posted descriptors are not looked after: those descriptors
 // complete with a protection error.
@@ -183,7 +209,7 @@ func (m *Memory) Deregister(ctx context.Context) error {
 	_, err := n.execute(ctx, newCommand(descriptors.OpDeregisterMemory, descriptors.MemoryBody{Handle: m.handle}))
 	switch {
 	case err == nil:
-		return n.error(op, n.drop(m.buf))
+		return n.error(op, m.drop())
 	case !outcomeUnknown(err):
 		n.regions.restore(m)
 	}

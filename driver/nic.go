@@ -78,6 +78,7 @@ type NIC struct {
 	buffers map[*dmaBuffer]struct{}
 	cqs     map[uint32]*CQ
 	regions regionTable
+	foreign foreign
 }
 
 const opOpen = "open"

@@ -55,6 +55,7 @@ func (n *NIC) setup(ctx context.Context) error {
 	if p, ok := n.dev.(vfio.Physical); ok && p.Unguarded() {
 		n.physical = p
 	}
+	n.foreign.init(ranges)
 	n.iovas = vfio.NewIOVAAllocator(ranges, uint64(os.Getpagesize()))
 	// A reset may have cleared both bits. The device has forgotten all bus
 	// addresses, so it can become bus master only now.

@@ -10,7 +10,7 @@ import (
 // Sharing says which of a device's DMA memory its peer can read. Payloads that
 // lie in the rest are copied into the wire: those of mappings beyond the 64 that a
 // wire exports, even once others have gone, and those in the memory of vfio-user
-// clients (MapWindow). A wire with faults shares nothing.
+// clients (MapWindow) and in vfio.ForeignMemory. A wire with faults shares nothing.
 type Sharing struct {
 	// On says that this end of the wire shares memory.
 	On bool
@@ -51,6 +51,10 @@ func newSharing(w wire.Port) sharing {
 func (d *Device) share(mem *vfio.Memory, iova uint64, flags vfio.DMAFlags) {
 	s := &d.sharing
 	if s.to == nil || flags&vfio.DMARead == 0 {
+		return
+	}
+	if mem.FD() < 0 { // there is no file that the peer could map
+		s.kept[iova] = struct{}{}
 		return
 	}
 	id, err := s.to.Export(mem.FD(), 0, mem.Bytes())

@@ -25,6 +25,7 @@ var (
 	ErrNotSupported  = errors.New("not supported by this back end")
 	ErrNoDMAMemory   = errors.New("no memory for DMA")
 	ErrBadSize       = errors.New("size is zero")
+	ErrGoHeap        = errors.New("memory of the Go heap")
 	// ErrBadConfig: PCI configuration space contradicts the specification.
 	ErrBadConfig = errors.New("bad PCI configuration space")
 	// ErrDeviceGone: reads give all ones, as from a device that was removed or

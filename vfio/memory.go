@@ -29,15 +29,17 @@ type MemoryOptions struct {
 	Huge HugePolicy
 }
 
-// Memory is memory for DMA. It lies outside the Go heap, is shared (so that a
-// device in another process can map its file descriptor), is present from the
-// start, does not move and cannot shrink. Methods may be called from several
+// Memory is memory for DMA. It lies outside the Go heap. What AllocMemory returns is
+// shared (so that a device in another process can map its file descriptor), is present
+// from the start, does not move and cannot shrink. Methods may be called from several
 // goroutines.
 type Memory struct {
 	b      []byte
 	page   uint64
 	locked bool
 	fd     int
+
+	foreign bool // the program's own, see ForeignMemory
 
 	mu     sync.Mutex
 	closed atomic.Bool
@@ -194,8 +196,8 @@ func (m *Memory) PageSize() uint64 { return m.page }
 // itself; other processes and emulated devices do not mind.
 func (m *Memory) Locked() bool { return m.locked }
 
-// FD returns the descriptor of the file behind the memory, -1 after Close and
-// between Move and MoveBack. It belongs to the memory: duplicate it to keep it. The file is sealed so that it
+// FD returns the descriptor of the file behind the memory, -1 after Close,
+// between Move and MoveBack, and of ForeignMemory. It belongs to the memory: duplicate it to keep it. The file is sealed so that it
 // stays as long as it is. Before another process gets it, it is to be sealed
 // against more seals (F_SEAL_SEAL) too, or that process could keep others from
 // mapping it.
@@ -206,12 +208,12 @@ func (m *Memory) FD() int {
 	return m.fd
 }
 
-// Close unmaps the memory and gives it back. The device must not be able to
+// Close unmaps the memory and gives it back, but for ForeignMemory. The device must not be able to
 // access it any more. Closing again does nothing.
 func (m *Memory) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.closed.Swap(true) {
+	if m.closed.Swap(true) || m.foreign {
 		return nil
 	}
 	err := errors.Join(os.NewSyscallError("munmap", unix.Munmap(m.b)), os.NewSyscallError("close", unix.Close(m.fd)))

@@ -11,7 +11,8 @@ import (
 // Move is for back ends whose device reaches one file only: it has the memory be
 // that file's from offset on, a multiple of PageSize, with the same content at the
 // same virtual address. What is written while Move runs may be lost. FD returns -1
-// until MoveBack. Move fails with ErrClosed, with ErrMisaligned, with ErrIOVAInUse if
+// until MoveBack. Move fails with ErrClosed, with ErrMisaligned, of ForeignMemory with
+// ErrNotSupported, with ErrIOVAInUse if
 // the memory is moved already, and with an errno.
 func (m *Memory) Move(fd int, offset uint64) error {
 	m.mu.Lock()
@@ -19,6 +20,8 @@ func (m *Memory) Move(fd int, offset uint64) error {
 	switch {
 	case m.closed.Load():
 		return &Error{Op: "move memory", Err: ErrClosed}
+	case m.foreign:
+		return &Error{Op: "move memory", Err: ErrNotSupported, Hint: "take memory from AllocMemory"}
 	case m.moved.Load():
 		return &Error{Op: "move memory", Err: ErrIOVAInUse, Hint: "a device of this kind has it already: give each device memory of its own"}
 	case offset%m.page != 0 || offset > math.MaxInt64:

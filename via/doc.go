@@ -3,7 +3,8 @@
 // want to send and receive messages, or a stream of bytes. They are made of what
 // follows.
 //
-// A NIC is opened by address. Memory that the NIC may touch comes from NIC.Alloc. A
+// A NIC is opened by address. Memory that the NIC may touch comes from NIC.Alloc, or is
+// the program's own and made known by NIC.Register. A
 // VI is a send queue and a receive queue; two VIs are connected by ConnectRequest on
 // one side and ConnectWait and Accept on the other. A message is described by a
 // Descriptor in registered memory. The NIC owns the descriptor, and the memory that

@@ -24,9 +24,16 @@ func (n *NIC) Alloc(ctx context.Context, size int, a MemoryAttributes) (*Memory,
 	})
 }
 
-// Register registers b, a part of what Alloc returned, once more. The same bytes
-// may be registered any number of times, with other attributes. Other memory, such
-// as of the Go heap, is ErrNotSupported: the NIC cannot reach it.
+// Register registers memory that is there already: a part of what Alloc returned, or
+// memory of the program's own outside the Go heap, such as from mmap or, as a slice of
+// it, from C. The same bytes may be registered any number of times, with other
+// attributes; their pages are pinned once. The program's own memory must not be unmapped
+// before Deregister has returned, and is not freed by it.
+//
+// It fails with ErrNotSupported for memory of the Go heap, and of all memory but Alloc's
+// if the NIC is in another process (vfio-user), which needs the file behind it, or has
+// no IOMMU; and with ErrInvalidParameter for memory that the program may not read, or
+// may not write and that is not registered as ReadOnly.
 func (n *NIC) Register(ctx context.Context, b []byte, a MemoryAttributes) (*Memory, error) {
 	return n.register("register memory", a, func(a driver.MemoryAttributes) (*driver.Memory, error) {
 		return n.d.RegisterMemory(ctx, b, a)

@@ -39,8 +39,12 @@ func (d *Device) MapDMA(mem *vfio.Memory, iova uint64, flags vfio.DMAFlags) erro
 	if d.closed.Load() {
 		return d.fail(op, vfio.ErrClosed)
 	}
-	if mem == nil || mem.FD() < 0 {
+	if mem == nil || mem.Address() == 0 {
 		return d.failHint(op, vfio.ErrNoDMAMemory, "the memory has been closed")
+	}
+	if mem.FD() < 0 {
+		return d.failHint(op, fmt.Errorf("%w: the server is another process, and needs the file behind the memory", vfio.ErrNotSupported),
+			"use memory from vfio.AllocMemory")
 	}
 	if flags&(vfio.DMARead|vfio.DMAWrite) == 0 || flags&^(vfio.DMARead|vfio.DMAWrite) != 0 {
 		return d.failHint(op, fmt.Errorf("%w: flags %#x", vfio.ErrNotSupported, uint32(flags)), "use DMARead, DMAWrite or both")

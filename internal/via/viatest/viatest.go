@@ -55,6 +55,7 @@ var suite = []struct {
 	{"cq/too small", testCQTooSmall},
 	{"cq/in use", testCQInUse},
 	{"memory/registration", testRegistration},
+	{"memory/of the program's own", testForeignMemory},
 	{"memory/ptag in use", testPtagInUse},
 	{"memory/protection", testProtection},
 	{"memory/stale handle", testStaleHandle},

@@ -1,0 +1,243 @@
+package driver_test
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+// anonymous maps memory of the program's own.
+func anonymous(t testing.TB, size, protection int) []byte {
+	t.Helper()
+	b, err := unix.Mmap(-1, 0, size, protection, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Munmap(b); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+// reached counts how often the device has each page of b mapped.
+func (r *rig) reached(b []byte) []int {
+	r.d.mu.Lock()
+	defer r.d.mu.Unlock()
+	page := os.Getpagesize()
+	counts := make([]int, len(b)/page)
+	for _, m := range r.d.dma {
+		for i := range counts {
+			if offset := within(m.Bytes(), b[i*page:]); offset >= 0 {
+				counts[i]++
+			}
+		}
+	}
+	return counts
+}
+
+func TestForeignMemoryIsMappedOnce(t *testing.T) {
+	r := newRig(t, nil, 0, 0)
+	page, mapped, open := os.Getpagesize(), r.mappings(), openFiles(t)
+	b := anonymous(t, 8*page, unix.PROT_READ|unix.PROT_WRITE)
+	register := func(first, last int) *driver.Memory {
+		t.Helper()
+		m, err := r.n.RegisterMemory(contextFor(t), b[first:last], driver.MemoryAttributes{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.checkReach(t, m, b[first:last])
+		return m
+	}
+	want := func(counts ...int) {
+		t.Helper()
+		if got := r.reached(b); !slices.Equal(got, counts) {
+			t.Fatalf("pages are mapped %v times, want %v", got, counts)
+		}
+	}
+	end := func(m *driver.Memory) {
+		t.Helper()
+		if err := m.Deregister(contextFor(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	inner := register(2*page+100, 3*page+1) // two pages, one byte of the second
+	want(0, 0, 1, 1, 0, 0, 0, 0)
+	same := register(2*page+100, 3*page+1)
+	want(0, 0, 1, 1, 0, 0, 0, 0)
+	outer := register(page-1, 6*page) // pages on both sides of them
+	want(1, 1, 1, 1, 1, 1, 0, 0)
+	end(inner)
+	end(same)
+	want(1, 1, 1, 1, 1, 1, 0, 0)
+	tail := register(5*page, 8*page)
+	end(outer)
+	want(0, 0, 0, 0, 1, 1, 1, 1) // what was mapped at once stays as long as any page of it is needed
+	end(tail)
+	want(0, 0, 0, 0, 0, 0, 0, 0)
+	if r.mappings() != mapped || openFiles(t) != open {
+		t.Errorf("%d mappings, %d before; %d files, %d before", r.mappings(), mapped, openFiles(t), open)
+	}
+	_ = register(0, page) // for Close; the fake device complains about what is left
+}
+
+// checkReach checks that the device has b in one piece at the bus address that it was
+// told.
+func (r *rig) checkReach(t testing.TB, m *driver.Memory, b []byte) {
+	t.Helper()
+	r.d.mu.Lock()
+	defer r.d.mu.Unlock()
+	told := r.d.admin.regions[m.Handle()]
+	if told.Length != uint64(len(b)) || told.Address != m.Address() || told.IOVA%descriptors.PageSize != told.Address%descriptors.PageSize {
+		t.Fatalf("the device was told %+v", told)
+	}
+	for at := 0; at < len(b); {
+		iova := told.IOVA + uint64(at)
+		n := 0
+		for first, mem := range r.d.dma {
+			if iova >= first && iova-first < mem.Size() {
+				if offset := within(mem.Bytes(), b[at:]); offset != int(iova-first) {
+					t.Fatalf("byte %d is at %#x of its mapping, the bus has it at %#x", at, offset, iova-first)
+				}
+				n = int(mem.Size() - (iova - first))
+			}
+		}
+		if n == 0 {
+			t.Fatalf("byte %d, at bus address %#x, is not mapped", at, iova)
+		}
+		at += n
+	}
+}
+
+// TestForeignRanges registers and deregisters ranges of any size in any order, also
+// across what the driver gives addresses at once.
+func TestForeignRanges(t *testing.T) {
+	r := newRig(t, nil, 0, 0)
+	mapped, page := r.mappings(), os.Getpagesize()
+	const size = 80 << 20 // there are 32 MiB windows on a bus of 4 GiB
+	all := anonymous(t, size, unix.PROT_READ|unix.PROT_WRITE)
+	rapid.Check(t, func(rt *rapid.T) {
+		var live []*driver.Memory
+		for range rapid.IntRange(1, 12).Draw(rt, "steps") {
+			if len(live) > 0 && rapid.Bool().Draw(rt, "deregister") {
+				i := rapid.IntRange(0, len(live)-1).Draw(rt, "which")
+				if err := live[i].Deregister(contextFor(t)); err != nil {
+					rt.Fatal(err)
+				}
+				live = slices.Delete(live, i, i+1)
+				continue
+			}
+			unit := rapid.SampledFrom([]int{1, page, 32 << 20}).Draw(rt, "unit")
+			first := rapid.IntRange(0, (size-1)/unit).Draw(rt, "first") * unit
+			length := min(size-first, max(1, rapid.IntRange(0, 40).Draw(rt, "length")*unit/16))
+			m, err := r.n.RegisterMemory(contextFor(t), all[first:first+length], driver.MemoryAttributes{})
+			if err != nil {
+				rt.Fatal(err)
+			}
+			live = append(live, m)
+			for _, m := range live {
+				r.checkReach(t, m, m.Bytes())
+			}
+		}
+		for _, m := range live {
+			if err := m.Deregister(contextFor(t)); err != nil {
+				rt.Fatal(err)
+			}
+		}
+		if r.mappings() != mapped {
+			rt.Fatalf("%d mappings, %d before", r.mappings(), mapped)
+		}
+	})
+}
+
+func TestForeignRefused(t *testing.T) {
+	r := newRig(t, nil, 0, 0)
+	mapped, page := r.mappings(), os.Getpagesize()
+	hidden := anonymous(t, 2*page, unix.PROT_NONE)
+	constant := anonymous(t, 2*page, unix.PROT_READ)
+	writable := anonymous(t, 4*page, unix.PROT_READ|unix.PROT_WRITE)
+	register := func(b []byte, a descriptors.Access) (*driver.Memory, error) {
+		return r.n.RegisterMemory(contextFor(t), b, driver.MemoryAttributes{Access: a})
+	}
+	wants := func(what string, m *driver.Memory, err, want error) {
+		t.Helper()
+		if m != nil || !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", what, err, want)
+		}
+		if r.mappings() != mapped {
+			t.Errorf("%s: %d mappings, %d before", what, r.mappings(), mapped)
+		}
+	}
+	m, err := register(hidden[10:20], 0)
+	wants("not readable", m, err, driver.ErrInvalidParameter)
+	m, err = register(constant[10:20], 0)
+	wants("not writable", m, err, driver.ErrInvalidParameter)
+
+	// Where the device or the back end refuses, what was mapped before stays and no more.
+	first, err := register(writable[page:page+1], 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mapped = r.mappings()
+	r.d.with(func() { r.d.mapFail = vfio.ErrNotSupported })
+	m, err = register(writable, 0)
+	wants("no mapping", m, err, driver.ErrNotSupported)
+	r.d.with(func() {
+		r.d.mapFail = nil
+		r.d.answer = func(*descriptors.Command) (descriptors.Result, bool) { return descriptors.ResultResource, true }
+	})
+	m, err = register(writable, 0)
+	wants("no region", m, err, driver.ErrResource)
+	r.d.with(func() { r.d.answer = nil })
+	if err := first.Deregister(contextFor(t)); err != nil {
+		t.Error(err)
+	}
+	readOnly, err := register(constant[10:20], descriptors.AccessReadOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mapped = r.mappings()
+	m, err = register(constant[:20], 0)
+	wants("not writable, mapped", m, err, driver.ErrInvalidParameter)
+	if err := readOnly.Deregister(contextFor(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestForeignConcurrently: many goroutines register the same pages.
+func TestForeignConcurrently(t *testing.T) {
+	r := newRig(t, nil, 0, 0)
+	mapped, page := r.mappings(), os.Getpagesize()
+	b := anonymous(t, 8*page, unix.PROT_READ|unix.PROT_WRITE)
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			for i := range 50 {
+				first := (g + i) % 4 * page
+				m, err := r.n.RegisterMemory(contextFor(t), b[first:first+3*page+g], driver.MemoryAttributes{})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := m.Deregister(contextFor(t)); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if r.mappings() != mapped {
+		t.Errorf("%d mappings, %d before", r.mappings(), mapped)
+	}
+}
