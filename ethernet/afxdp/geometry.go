@@ -1,0 +1,56 @@
+package afxdp
+
+import (
+	"fmt"
+	"math/bits"
+	"os"
+
+	"github.com/trapeze-nic/trapeze/ethernet"
+)
+
+// What the kernel wants of a UMEM, in bytes (Linux, net/xdp/xdp_umem.c).
+const (
+	minChunk = 2048
+	// before is what it leaves free before a received frame, besides the headroom that it
+	// is asked for (XDP_PACKET_HEADROOM).
+	before = 256
+)
+
+// geometry says how the buffers of a pool are chunks of a UMEM: each buffer's first bytes
+// are one.
+type geometry struct {
+	chunk uint32
+	// headroom is what the kernel is asked to leave free besides before.
+	headroom uint32
+	// unaligned chunks need not be a power of two long, nor lie in one page. The kernel
+	// takes such only if it copies: a device would need pages that follow each other.
+	unaligned bool
+}
+
+// geometry finds it. It fails with an *ethernet.ConfigError that says which pools can be
+// used.
+func (o options) geometry(c ethernet.Config) (geometry, error) {
+	pool, stride, page := c.Pool.Config(), c.Pool.Stride(), os.Getpagesize()
+	aligned := bits.OnesCount(uint(stride)) == 1 && stride <= page
+	// A received frame begins Headroom bytes behind a multiple of 64, as everywhere, and
+	// has as many before it at least.
+	g := geometry{chunk: uint32(min(stride, page)), unaligned: !aligned, headroom: uint32(pool.Headroom % 64)}
+	if pool.Headroom > before {
+		g.headroom = uint32(pool.Headroom - before)
+	}
+	room := int(g.chunk) - before - int(g.headroom)
+	switch {
+	case stride < minChunk:
+		return g, &ethernet.ConfigError{Field: "PoolConfig.Size", Value: pool.Size,
+			Want: fmt.Sprintf("at least %d: the kernel takes buffers of %d bytes or more, headroom included", minChunk-pool.Headroom, minChunk)}
+	case !aligned && o.zero:
+		return g, &ethernet.ConfigError{Field: "PoolConfig.Size", Value: pool.Size,
+			Want: fmt.Sprintf("%d or %d: for zero copy buffers are %d or %d bytes, headroom included",
+				minChunk-pool.Headroom, page-pool.Headroom, minChunk, page)}
+	case c.MaxFrame() > room:
+		return g, &ethernet.ConfigError{Field: "Config.MTU", Value: c.MTU,
+			Want: fmt.Sprintf("at most %d: the kernel uses %d bytes of a buffer, %d of them before a frame",
+				room-ethernet.HeaderSize-ethernet.TagSize, g.chunk, before+g.headroom)}
+	}
+	return g, nil
+}

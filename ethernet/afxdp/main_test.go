@@ -1,0 +1,242 @@
+package afxdp_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/ethernet"
+	_ "github.com/trapeze-nic/trapeze/ethernet/afxdp"
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
+)
+
+// patience ends tests that do not end by themselves.
+const patience = time.Minute
+
+// quiet keeps what the tests provoke out of their output.
+var quiet = slog.New(slog.DiscardHandler)
+
+// inNamespace is set in the process that has a network namespace of its own.
+const inNamespace = "TRAPEZE_TEST_NAMESPACE"
+
+// noNamespace is why there is none; empty if there is.
+var noNamespace string
+
+// TestMain runs the tests in a process with a network namespace of its own, whose
+// interfaces are gone with it.
+func TestMain(m *testing.M) {
+	if os.Getenv(inNamespace) == "" {
+		c := exec.Command("/proc/self/exe", os.Args[1:]...)
+		c.Args[0] = os.Args[0]
+		c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
+		c.Env = append(os.Environ(), inNamespace+"=1")
+		c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+		err := c.Start()
+		if err == nil {
+			_ = c.Wait()
+			os.Exit(c.ProcessState.ExitCode())
+		}
+		noNamespace = fmt.Sprintf("a network namespace (%v): run as root", err)
+	}
+	leaktest.Main(m)
+}
+
+// names counts interfaces, whose names are not used again.
+var names int
+
+// pair makes two interfaces with a wire between them, with so many queues each, both up.
+func pair(t testing.TB, queues int) (string, string) {
+	t.Helper()
+	if noNamespace != "" {
+		t.Skip("it needs " + noNamespace)
+	}
+	names++
+	a, b := fmt.Sprintf("left%d", names), fmt.Sprintf("right%d", names)
+	attributes := netlink.NewLinkAttrs()
+	attributes.Name, attributes.MTU = a, 3000
+	attributes.NumTxQueues, attributes.NumRxQueues = queues, queues
+	veth := &netlink.Veth{LinkAttrs: attributes, PeerName: b, PeerNumTxQueues: uint32(queues), PeerNumRxQueues: uint32(queues), PeerMTU: 3000}
+	if err := netlink.LinkAdd(veth); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = netlink.LinkDel(veth) })
+	for _, name := range []string{a, b} {
+		up(t, name)
+	}
+	return a, b
+}
+
+func linkOf(t testing.TB, name string) netlink.Link {
+	t.Helper()
+	l, err := netlink.LinkByName(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func up(t testing.TB, name string) {
+	t.Helper()
+	// Nobody but the tests is to send anything there.
+	if err := os.WriteFile("/proc/sys/net/ipv6/conf/"+name+"/disable_ipv6", []byte("1"), 0); err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	if err := netlink.LinkSetUp(linkOf(t, name)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newPool(t testing.TB, c ethernet.PoolConfig) *ethernet.Pool {
+	t.Helper()
+	p, err := ethernet.NewPool(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+		if p.Free() != p.Config().Buffers {
+			t.Errorf("%d of %d buffers are back", p.Free(), p.Config().Buffers)
+		}
+	})
+	return p
+}
+
+// open opens a port that is closed with the test.
+func open(t testing.TB, address string, c ethernet.Config) ethernet.Port {
+	t.Helper()
+	if c.Pool == nil {
+		c.Pool = newPool(t, ethernet.PoolConfig{})
+	}
+	if c.Logger == nil {
+		c.Logger = quiet
+	}
+	if c.Timeout == 0 {
+		c.Timeout = patience
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	p, err := ethernet.Open(ctx, address, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+// fill makes the bytes of a frame from its number, which is in them.
+func fill(b []byte, number int) {
+	copy(b, []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 0xaa, 0x88, 0xb5})
+	for i := ethernet.HeaderSize; i < len(b); i++ {
+		b[i] = byte(number*31 + i*7 + i>>8)
+	}
+	binary.BigEndian.PutUint32(b[ethernet.HeaderSize:], uint32(number))
+}
+
+// lengthOf is the length of frame number: 60 to 1514 bytes, in no regular order.
+func lengthOf(number int) int { return 60 + number*389%1455 }
+
+// send sends frames first to first+count-1, as many as there is room for, and returns how
+// many it has sent.
+func send(t testing.TB, q ethernet.Queue, first, count int) int {
+	t.Helper()
+	frames := make([]ethernet.Frame, count)
+	n := q.Cache().Alloc(frames)
+	for i := range n {
+		frames[i].Length = uint16(lengthOf(first + i))
+		fill(q.Cache().Pool().Bytes(frames[i]), first+i)
+	}
+	sent, err := q.Send(frames[:n])
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Cache().Free(frames[sent:n])
+	return sent
+}
+
+// receive receives frames and checks that they are number first and those that follow. It
+// returns how many have come.
+func receive(t testing.TB, q ethernet.Queue, first int) int {
+	t.Helper()
+	frames := make([]ethernet.Frame, 32)
+	n, err := q.Receive(frames)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := make([]byte, 1514)
+	for i, f := range frames[:n] {
+		want := want[:lengthOf(first+i)]
+		fill(want, first+i)
+		if got := q.Cache().Pool().Bytes(f); !bytes.Equal(got, want) {
+			t.Fatalf("frame %d: %d bytes differ from those sent, %d", first+i, len(got), len(want))
+		}
+	}
+	q.Cache().Free(frames[:n])
+	return n
+}
+
+// exchange sends count frames from one queue to another, at most window at a time.
+func exchange(t testing.TB, from, to ethernet.Queue, count, window int) {
+	t.Helper()
+	sent, received := 0, 0
+	for end := time.Now().Add(patience); received < count; {
+		sent += send(t, from, sent, min(32, count-sent, window-(sent-received)))
+		n := receive(t, to, received)
+		received += n
+		if n == 0 {
+			if err := to.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := from.Unsent(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d frames were sent, %d have come", sent, received)
+		}
+	}
+}
+
+// raw opens the kernel's own end of an interface, which sees what arrives there and sends.
+func raw(t testing.TB, name string) int {
+	t.Helper()
+	const all = unix.ETH_P_ALL>>8 | unix.ETH_P_ALL&0xff<<8
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	tv := unix.NsecToTimeval(int64(patience))
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: linkOf(t, name).Attrs().Index}); err != nil {
+		t.Fatal(err)
+	}
+	return fd
+}
+
+// eventually waits until what is so.
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}

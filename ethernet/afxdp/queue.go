@@ -1,0 +1,271 @@
+package afxdp
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/ethernet/afxdp/internal/xskring"
+)
+
+// burst is how many frames are taken from a ring at a time.
+const burst = 64
+
+// queue is a socket.
+type queue struct {
+	port     *port
+	index    int
+	cache    *ethernet.Cache
+	maxFrame int
+	counters counters
+	restarts restarts // of the watch
+
+	// lock is held by who uses the socket. It is not a hotlock, as calls of the kernel are
+	// made with it.
+	lock   sync.Mutex
+	socket *socket // nil while there is none
+	live   bool    // the data path may use it
+	taken  [burst]xskring.Received
+	done   [burst]uint32
+	// full: Send has found no room. stuck is when the watch has seen that first, and zero
+	// again when a frame has been sent.
+	full  bool
+	stuck time.Time
+	// arrived is the predicate of Wait, made once.
+	arrived func(uintptr) bool
+}
+
+func newQueue(p *port, index int) *queue {
+	q := &queue{port: p, index: index, cache: p.pool.NewCache(), maxFrame: p.config.MaxFrame()}
+	q.arrived = func(uintptr) bool { return q.pending() }
+	return q
+}
+
+// Cache is where the queue takes buffers from and puts them.
+func (q *queue) Cache() *ethernet.Cache { return q.cache }
+
+// start takes a new socket, and reports whether there were buffers for it.
+func (q *queue) start(s *socket) bool {
+	q.lock.Lock()
+	defer q.lock.Unlock()
+	q.socket, q.full, q.stuck = s, false, time.Time{}
+	for s.rings.Lent() < q.port.config.ReceiveDescriptors {
+		b, ok := q.cache.Take()
+		if !ok {
+			break
+		}
+		s.rings.Lend(b)
+	}
+	if s.rings.Lent() == 0 {
+		return false
+	}
+	s.rings.PublishFill()
+	q.live = true
+	return true
+}
+
+// stop closes the socket, and takes back the buffers that the kernel had.
+func (q *queue) stop() error {
+	q.lock.Lock()
+	defer q.lock.Unlock()
+	q.live = false
+	s := q.socket
+	if s == nil {
+		return nil
+	}
+	q.socket = nil
+	if s.rings == nil {
+		return s.close()
+	}
+	q.complete(s) // what has been sent is not lost
+	err := s.close()
+	q.counters.lost.Add(uint64(s.rings.Unsent()))
+	s.rings.Reclaim(q.cache.Give)
+	return err
+}
+
+// Receive takes frames that have arrived.
+func (q *queue) Receive(frames []ethernet.Frame) (int, error) {
+	if err := q.port.failed(); err != nil {
+		return 0, err
+	}
+	q.lock.Lock()
+	defer q.lock.Unlock()
+	if !q.live {
+		return 0, nil
+	}
+	rings := q.socket.rings
+	n := 0
+	for n < len(frames) && rings.Pending() {
+		empty := q.cache.TakeAll(min(len(frames)-n, burst))
+		if len(empty) == 0 {
+			q.counters.noBuffers.Add(1)
+			break
+		}
+		got, used := rings.Take(q.taken[:len(empty)]), 0
+		for i := range q.taken[:got] {
+			if q.accept(&q.taken[i], &frames[n]) {
+				n++
+				rings.Lend(empty[used])
+				used++
+			} else {
+				rings.Lend(q.taken[i].Buffer)
+			}
+		}
+		q.cache.GiveAll(empty[used:])
+		if got < len(empty) {
+			break
+		}
+	}
+	rings.PublishFill()
+	q.counters.receivedFrames.Add(uint64(n))
+	if rings.Violation() != nil {
+		q.broken()
+	} else {
+		q.wake()
+	}
+	return n, nil
+}
+
+// accept makes a frame of a buffer, or counts why there is none.
+func (q *queue) accept(r *xskring.Received, f *ethernet.Frame) bool {
+	switch {
+	case r.Continued: // nobody has asked for such
+		q.counters.unended.Add(1)
+		return false
+	case r.Length < ethernet.HeaderSize || int(r.Length) > q.maxFrame:
+		q.counters.badLengths.Add(1)
+		return false
+	}
+	q.counters.receivedBytes.Add(uint64(r.Length))
+	*f = ethernet.Frame{Buffer: r.Buffer, Offset: uint16(r.Offset), Length: uint16(r.Length)}
+	return true
+}
+
+// Send has the kernel send frames.
+func (q *queue) Send(frames []ethernet.Frame) (int, error) {
+	if err := q.port.failed(); err != nil {
+		return 0, err
+	}
+	q.lock.Lock()
+	defer q.lock.Unlock()
+	if !q.live {
+		return 0, nil
+	}
+	rings := q.socket.rings
+	if rings.Room() < len(frames) || rings.Unsent() >= burst {
+		q.complete(q.socket)
+	}
+	var err error
+	n, bytes := 0, uint64(0)
+	for ; n < len(frames) && rings.Room() > 0; n++ {
+		f := &frames[n]
+		if !q.sendable(f) || !rings.Add(f.Buffer, uint32(f.Offset), uint32(f.Length)) {
+			err = q.refuse(f)
+			break
+		}
+		bytes += uint64(f.Length)
+	}
+	rings.Publish()
+	q.counters.sentFrames.Add(uint64(n))
+	q.counters.sentBytes.Add(bytes)
+	q.full = n < len(frames) && err == nil
+	if rings.Violation() != nil {
+		q.broken()
+	} else {
+		q.wake()
+	}
+	return n, err
+}
+
+// sendable reports whether a frame can be sent.
+func (q *queue) sendable(f *ethernet.Frame) bool {
+	return q.port.pool.Contains(f) && f.Length >= ethernet.HeaderSize && int(f.Length) <= q.maxFrame &&
+		f.Flags.Requests() == 0 && f.Segment == 0
+}
+
+// refuse says why a frame cannot be sent.
+func (q *queue) refuse(f *ethernet.Frame) error {
+	why := "its buffer is with the kernel already"
+	switch {
+	case !q.port.pool.Contains(f):
+		why = "it is not in its buffer"
+	case f.Length < ethernet.HeaderSize || int(f.Length) > q.maxFrame:
+		why = fmt.Sprintf("its length is not %d to %d", ethernet.HeaderSize, q.maxFrame)
+	case f.Flags.Requests() != 0 || f.Segment != 0:
+		why = "it asks for what is not switched on"
+	}
+	return q.port.fail("send", fmt.Errorf("%w: %s: %+v", ethernet.ErrBadFrame, why, *f))
+}
+
+// Unsent takes back the buffers of frames that have been sent.
+func (q *queue) Unsent() (int, error) {
+	if err := q.port.failed(); err != nil {
+		return 0, err
+	}
+	q.lock.Lock()
+	defer q.lock.Unlock()
+	if !q.live {
+		return 0, nil
+	}
+	q.wake()
+	q.complete(q.socket)
+	if q.socket.rings.Violation() != nil {
+		q.broken()
+	}
+	return q.socket.rings.Unsent(), nil
+}
+
+// complete takes back the buffers of frames that have been sent. The lock is held.
+func (q *queue) complete(s *socket) {
+	for {
+		n := s.rings.Complete(q.done[:])
+		if n > 0 {
+			q.cache.GiveAll(q.done[:n])
+			q.stuck = time.Time{}
+		}
+		if n < len(q.done) {
+			return
+		}
+	}
+}
+
+// broken leaves rings that make no sense to the watch. The lock is held.
+func (q *queue) broken() {
+	q.live = false
+	q.port.watch.poke()
+}
+
+// wake calls the kernel where it has said that it goes on only then. The lock is held.
+func (q *queue) wake() {
+	s := q.socket
+	if s.rings.FillWakeup() {
+		// It looks at the fill ring whatever it is asked for.
+		if _, err := unix.Poll([]unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLIN}}, 0); err != nil {
+			q.trouble(err)
+		}
+	}
+	// A call that copies sends some frames only, and tells when there are more.
+	for left := s.rings.Untaken(); s.rings.SendWakeup() && (left > 0 || s.zero && s.rings.Unsent() > 0); {
+		err := unix.Sendto(s.fd, nil, unix.MSG_DONTWAIT, nil)
+		now := s.rings.Untaken()
+		if err != unix.EAGAIN || now >= left {
+			q.trouble(err)
+			return
+		}
+		left = now
+	}
+}
+
+// trouble looks at what the kernel has answered. What passes is tried again with the next
+// call: no room, an interface that is down. The rest is for the watch.
+func (q *queue) trouble(err error) {
+	switch err {
+	case nil, unix.EAGAIN, unix.EBUSY, unix.ENOBUFS, unix.EINTR, unix.ENETDOWN:
+	default:
+		q.port.watch.poke()
+	}
+}

@@ -1,0 +1,123 @@
+package afxdp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/ethernet"
+)
+
+// What is wrong with an interface, besides the errors of package ethernet; hints go with
+// them.
+var (
+	errDown   = fmt.Errorf("%w: the interface is down", ethernet.ErrNotReady)
+	errShort  = fmt.Errorf("%w: frames so long", ethernet.ErrNotSupported)
+	errQueues = fmt.Errorf("%w: so many queues", ethernet.ErrNotSupported)
+	errZero   = fmt.Errorf("%w: zero copy", ethernet.ErrNotSupported)
+)
+
+// tested are the kernel's drivers that the tests run on.
+var tested = map[string]bool{"veth": true}
+
+// setUp finds the interface, attaches the program and starts the queues. mu is held, and
+// the thread is in the namespace. What it leaves when it fails tearDown takes down.
+func (p *port) setUp(ctx context.Context) error {
+	a, err := p.host.find(p.name)
+	if err != nil {
+		return err
+	}
+	p.index, p.own = a.Index, ethernet.MAC{}
+	copy(p.own[:], a.HardwareAddr)
+	last := p.options.first + p.config.Queues
+	switch n := p.host.queues(p.name); {
+	case a.EncapType != "ether" || !p.own.IsStation():
+		return fmt.Errorf("%w: it is no Ethernet interface (%s, address %q)", ethernet.ErrNotSupported, a.EncapType, a.HardwareAddr)
+	case a.RawFlags&unix.IFF_UP == 0:
+		return errDown
+	case a.MTU < p.config.MTU:
+		return fmt.Errorf("%w: Config.MTU is %d, the interface's %d", errShort, p.config.MTU, a.MTU)
+	case n > 0 && last > n:
+		return fmt.Errorf("%w: queues %d to %d are wanted, the interface has %d", errQueues, p.options.first, last-1, n)
+	}
+	if p.program, err = attach(ctx, p, p.index); err != nil {
+		return err
+	}
+	for _, q := range p.queues {
+		if err := p.startQueue(ctx, q); err != nil {
+			return fmt.Errorf("queue %d: %w", p.options.first+q.index, err)
+		}
+	}
+	p.describe()
+	return p.applyFilter(p.filter)
+}
+
+// describe fills in Info when the port is opened.
+func (p *port) describe() {
+	if p.info.Model != "" {
+		return
+	}
+	how, copies := "generic XDP", "copying"
+	if p.program.native {
+		how = "native XDP"
+	}
+	if p.queues[0].socket.zero {
+		copies = "zero copy"
+	}
+	driver := p.host.driver(p.name)
+	p.info.Model = driver + ", " + how + ", " + copies
+	p.info.Tested = tested[driver]
+	p.info.MAC = p.own
+	if p.config.Interrupts {
+		p.info.Vectors = len(p.queues)
+	}
+}
+
+// startQueue gives a queue a socket, and the program the socket.
+func (p *port) startQueue(ctx context.Context, q *queue) error {
+	number := p.options.first + q.index
+	var s *socket
+	err := p.patiently(ctx, func() (err error) {
+		s, err = newSocket(p, p.index, number)
+		return err
+	})
+	switch {
+	case err == nil:
+	case errBusy(err):
+		return fmt.Errorf("%w: another socket has the queue: %w", ethernet.ErrInUse, err)
+	case p.options.zero && (errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL)):
+		return fmt.Errorf("%w: %w", errZero, err)
+	case errors.Is(err, unix.EINVAL):
+		return fmt.Errorf("%w: %w", errQueues, err)
+	case errors.Is(err, unix.EAFNOSUPPORT), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOPROTOOPT):
+		return fmt.Errorf("%w: AF_XDP: %w", ethernet.ErrNotSupported, err)
+	case errors.Is(err, unix.ENETDOWN):
+		return fmt.Errorf("%w: %w", errDown, err)
+	case errors.Is(err, unix.ENODEV):
+		return fmt.Errorf("%w: %w", ethernet.ErrDeviceGone, err)
+	default:
+		return err
+	}
+	if !q.start(s) {
+		return fmt.Errorf("%w: the receive rings hold %d", ethernet.ErrNoBuffers, p.config.Queues*p.config.ReceiveDescriptors)
+	}
+	if err := p.program.sockets.Put(uint32(number), uint32(s.fd)); err != nil {
+		return fmt.Errorf("map of sockets: %w", err)
+	}
+	return nil
+}
+
+// tearDown takes everything from the kernel. mu is held.
+func (p *port) tearDown() error {
+	var errs []error
+	if p.program != nil { // first, so that frames go to the kernel again
+		errs = append(errs, p.program.close())
+		p.program = nil
+	}
+	for _, q := range p.queues {
+		errs = append(errs, q.stop())
+	}
+	return errors.Join(append(errs, p.filter.close())...)
+}

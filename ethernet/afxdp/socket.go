@@ -1,0 +1,141 @@
+package afxdp
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/ethernet/afxdp/internal/xskring"
+)
+
+// socket is an AF_XDP socket with its rings.
+type socket struct {
+	fd    int
+	file  *os.File // of fd; nil until it is bound
+	conn  syscall.RawConn
+	maps  [][]byte
+	rings *xskring.Rings
+	zero  bool // zero copy
+}
+
+// maxRingBytes bounds what is mapped of a ring: 4096 entries of 16 bytes behind their
+// indices, with room to spare.
+const maxRingBytes = 1 << 20
+
+// newSocket makes a socket for queue number of the interface with that index, and binds
+// it.
+func newSocket(p *port, index, number int) (_ *socket, err error) {
+	kind := unix.SOCK_RAW | unix.SOCK_CLOEXEC
+	if p.config.Interrupts {
+		kind |= unix.SOCK_NONBLOCK // the runtime's poller then waits for it
+	}
+	fd, err := unix.Socket(unix.AF_XDP, kind, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socket AF_XDP", err)
+	}
+	s := &socket{fd: fd}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
+	c := p.config
+	if err := registerUMEM(fd, p.memory, p.geometry); err != nil {
+		return nil, err
+	}
+	for _, o := range []struct{ option, value int }{
+		{unix.XDP_UMEM_FILL_RING, c.ReceiveDescriptors}, {unix.XDP_UMEM_COMPLETION_RING, c.SendDescriptors},
+		{unix.XDP_RX_RING, c.ReceiveDescriptors}, {unix.XDP_TX_RING, c.SendDescriptors},
+	} {
+		if err := unix.SetsockoptInt(fd, unix.SOL_XDP, o.option, o.value); err != nil {
+			return nil, os.NewSyscallError(fmt.Sprintf("setsockopt %d", o.option), err)
+		}
+	}
+	if err := s.mapRings(p); err != nil {
+		return nil, err
+	}
+	address := unix.SockaddrXDP{Flags: unix.XDP_USE_NEED_WAKEUP, Ifindex: uint32(index), QueueID: uint32(number)}
+	switch {
+	case p.options.zero:
+		address.Flags |= unix.XDP_ZEROCOPY
+	case p.options.copy, p.geometry.unaligned, !p.program.native:
+		address.Flags |= unix.XDP_COPY
+	}
+	if err := unix.Bind(fd, &address); err != nil {
+		return nil, os.NewSyscallError("bind AF_XDP", err)
+	}
+	how, err := socketOption[uint32](fd, unix.XDP_OPTIONS)
+	if err != nil {
+		return nil, err
+	}
+	s.zero = how&unix.XDP_OPTIONS_ZEROCOPY != 0
+	s.file = os.NewFile(uintptr(fd), "AF_XDP")
+	s.conn, err = s.file.SyscallConn()
+	return s, err
+}
+
+// mapRings maps the four rings. Where the kernel says that they are is checked.
+func (s *socket) mapRings(p *port) error {
+	at, err := socketOption[unix.XDPMmapOffsets](s.fd, unix.XDP_MMAP_OFFSETS)
+	if err != nil {
+		return err
+	}
+	c := p.config
+	const word, descriptor = 8, 16 // bytes of an entry
+	ring := func(o unix.XDPRingOffset, page int64, entries, bytes int) (xskring.Memory, error) {
+		size := o.Desc + uint64(entries*bytes)
+		if o.Desc > maxRingBytes || size > maxRingBytes {
+			return xskring.Memory{}, fmt.Errorf("%w: a ring begins at %#x", ethernet.ErrProtocol, o.Desc)
+		}
+		b, err := unix.Mmap(s.fd, page, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+		if err != nil {
+			return xskring.Memory{}, os.NewSyscallError("mmap", err)
+		}
+		s.maps = append(s.maps, b)
+		return xskring.Memory{Bytes: b, Producer: o.Producer, Consumer: o.Consumer, Flags: o.Flags, Descriptor: o.Desc, Entries: entries}, nil
+	}
+	o := xskring.Options{Buffers: p.pool.Config().Buffers, Stride: uint32(p.pool.Stride()), Chunk: p.geometry.chunk, Unaligned: p.geometry.unaligned}
+	if o.Fill, err = ring(at.Fr, unix.XDP_UMEM_PGOFF_FILL_RING, c.ReceiveDescriptors, word); err != nil {
+		return err
+	}
+	if o.Completion, err = ring(at.Cr, unix.XDP_UMEM_PGOFF_COMPLETION_RING, c.SendDescriptors, word); err != nil {
+		return err
+	}
+	if o.Receive, err = ring(at.Rx, unix.XDP_PGOFF_RX_RING, c.ReceiveDescriptors, descriptor); err != nil {
+		return err
+	}
+	if o.Send, err = ring(at.Tx, unix.XDP_PGOFF_TX_RING, c.SendDescriptors, descriptor); err != nil {
+		return err
+	}
+	if s.rings, err = xskring.New(o); err != nil {
+		return fmt.Errorf("%w: %w", ethernet.ErrProtocol, err)
+	}
+	return nil
+}
+
+// statistics adds what the kernel has counted for the socket.
+func (s *socket) statistics(d *ethernet.DeviceCounters) {
+	if n, err := socketOption[unix.XDPStatistics](s.fd, unix.XDP_STATISTICS); err == nil {
+		d.Missed += n.Rx_dropped + n.Rx_ring_full + n.Rx_fill_ring_empty_descs
+		d.ReceiveErrors += n.Rx_invalid_descs
+	}
+}
+
+// close takes the buffers from the kernel: once it returns none is written to any more.
+func (s *socket) close() error {
+	var errs []error
+	for _, b := range s.maps { // a mapping would keep the socket
+		errs = append(errs, unix.Munmap(b))
+	}
+	s.maps = nil
+	if s.file != nil {
+		errs = append(errs, s.file.Close())
+	} else {
+		errs = append(errs, unix.Close(s.fd))
+	}
+	return errors.Join(errs...)
+}
