@@ -64,7 +64,7 @@ type demoFlags struct {
 	input    string
 	duration time.Duration // of each measurement
 	policy   policyFlags
-	image    imageFlags
+	image    fwcmd.ProgramFlags
 	log      logFlag
 }
 
@@ -92,7 +92,7 @@ The file is there whole when the command has ended well, and else not at all.
 JSON keys: file and reverse (bytes, sha256_sent, sha256_received, mb_per_s),
 latency (bytes, p50_us, p99_us, p999_us), bandwidth (bytes, mb_per_s), policy
 (at, send and receive: policy, minpulse_bytes), program (with --image: image, nics,
-of each ` + fwcmd.ProgramKeys + `, maps by name with key and value of entries),
+of each ` + fwcmd.RanKeys + `),
 dma_log (file, transfers, dropped); a MB is 10^6 bytes.`,
 		Example: `  trapeze demo
   trapeze demo --input /boot/vmlinuz --json
@@ -107,7 +107,7 @@ dma_log (file, transfers, dropped); a MB is 10^6 bytes.`,
 	c.Flags().StringVar(&f.input, "input", "", "file to send (default this program itself)")
 	c.Flags().DurationVar(&f.duration, "duration", 800*time.Millisecond, "how long to measure each latency and bandwidth, from 1ms to 1m")
 	f.policy.register(c)
-	f.image.register(c)
+	f.image.Register(c, "both NICs")
 	f.log.register(c)
 	return c
 }
@@ -120,7 +120,7 @@ func (p *program) runDemo(ctx context.Context, f demoFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	program, err := f.image.open(&f.policy)
+	program, err := chooseProgram(&f.image, &f.policy)
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (p *program) runDemo(ctx context.Context, f demoFlags) (err error) {
 	}
 	defer closing(a, &err)
 	defer closing(b, &err)
-	if err := program.load(ctx, a, b); err != nil {
+	if err := loadProgram(ctx, program, a, b); err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
 	var r demoReport
@@ -164,7 +164,7 @@ func (p *program) runDemo(ctx context.Context, f demoFlags) (err error) {
 		return fmt.Errorf("demo: %w", err)
 	}
 	r.Policy = describePolicy(state)
-	if r.Program, err = program.report(a, b); err != nil {
+	if r.Program, err = reportProgram(program, a, b); err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
 	if log != nil {

@@ -64,6 +64,9 @@ func (img *Image) state(dir string, asked bool) (s signatureState, refused, err 
 // nobody has signed: what their NICs do, they do as the user who started them.
 var trusting = map[string]bool{"emulator": true, "emu": true, "vfio-user": true}
 
+// Trusting says whether NICs of a back end run what nobody has signed.
+func Trusting(backend string) bool { return trusting[backend] }
+
 // trust refuses an image that its device must not run. allowed says that the user,
 // or the device, does without a signature that is good; a signature of something
 // else is never let pass.

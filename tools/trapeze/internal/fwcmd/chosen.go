@@ -1,0 +1,136 @@
+package fwcmd
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+	"github.com/trapeze-nic/trapeze/firmware-loader/images"
+	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+	"github.com/trapeze-nic/trapeze/internal/option"
+)
+
+// ProgramFlags are the flags of commands that put a control program into NICs of their
+// own before they use them.
+type ProgramFlags struct {
+	image      string
+	fill, show []string
+}
+
+// Register adds the flags to a command; which says what NICs the program is for.
+func (f *ProgramFlags) Register(c *cobra.Command, which string) {
+	c.Flags().StringVar(&f.image, "image", "", "control program for "+which+": a file, or one of "+strings.Join(images.Names(), ", "))
+	c.Flags().StringArrayVar(&f.fill, "map", nil, "with --image: MAP:KEY=VALUE, in hexadecimal, sets an entry of a map; may be repeated")
+	c.Flags().StringArrayVar(&f.show, "show-map", nil, "with --image: name of a map to show at the end; may be repeated")
+}
+
+// Chosen is the control program that the flags name, read and checked.
+type Chosen struct {
+	*Image
+	// Name is what --image says.
+	Name string
+	fill []Setting
+	show []string
+}
+
+// Open reads and checks what the flags ask for; nil if that is nothing.
+func (f *ProgramFlags) Open() (*Chosen, error) {
+	if f.image == "" {
+		if len(f.fill)+len(f.show) > 0 {
+			return nil, option.Errorf("--map and --show-map are about the program of --image, and there is none")
+		}
+		return nil, nil
+	}
+	c := &Chosen{Name: f.image, show: f.show}
+	for _, s := range f.fill {
+		set, err := ParseSetting(s)
+		if err != nil {
+			return nil, err
+		}
+		c.fill = append(c.fill, set)
+	}
+	name := f.image
+	if IsShipped(name) {
+		name = Shipped(name)
+	}
+	var err error
+	if c.Image, err = Open(name); err != nil {
+		return nil, err
+	}
+	return c, c.Check()
+}
+
+// Programmable is a NIC that runs control programs: a driver.NIC or a via.NIC.
+type Programmable interface {
+	mapOpener
+	LoadProgram(ctx context.Context, img load.Image, o load.Options) (load.Status, error)
+	ProgramStatus() (load.Status, error)
+}
+
+// Load puts the program into a NIC and fills its maps.
+func (c *Chosen) Load(ctx context.Context, nic Programmable) error {
+	before, err := nic.ProgramStatus()
+	if err != nil {
+		return err
+	}
+	img, err := c.For(before.Device)
+	if err != nil {
+		return err
+	}
+	status, err := nic.LoadProgram(ctx, img, load.Options{})
+	if err != nil {
+		return err
+	}
+	for _, s := range c.fill {
+		m, err := OpenMap(nic, c.Image, s.Map, status)
+		if err != nil {
+			return err
+		}
+		if err := s.Apply(m); err != nil {
+			return err
+		}
+	}
+	for _, name := range c.show { // a name that is wrong is found now
+		if _, err := OpenMap(nic, c.Image, name, status); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecidesTransfers says whether the program has a say in when parts of a frame move on.
+func (c *Chosen) DecidesTransfers() bool {
+	return c != nil && (c.Has(abi.PulseTx) || c.Has(abi.PulseRx))
+}
+
+// Ran is what a NIC says about the program that was chosen, in JSON, with the maps that
+// were to be shown.
+type Ran struct {
+	Program
+	Maps map[string][]Entry `json:"maps"`
+}
+
+// RanKeys documents the keys of Ran for help texts.
+const RanKeys = ProgramKeys + `, maps by name with key and value of entries`
+
+// Ran asks a NIC how the program has done.
+func (c *Chosen) Ran(nic Programmable) (Ran, error) {
+	status, err := nic.ProgramStatus()
+	if err != nil {
+		return Ran{}, err
+	}
+	r := Ran{Program: Describe(status), Maps: map[string][]Entry{}}
+	for _, name := range c.show {
+		m, err := OpenMap(nic, c.Image, name, status)
+		if err != nil {
+			return Ran{}, err
+		}
+		if r.Maps[name], err = ReadMap(m); err != nil {
+			return Ran{}, fmt.Errorf("map %s: %w", name, err)
+		}
+	}
+	return r, nil
+}
