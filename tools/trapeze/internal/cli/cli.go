@@ -18,6 +18,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/lab/benchcmd"
 	"github.com/trapeze-nic/trapeze/lab/modelcmd"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/framescmd"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/hostcmd"
 	_ "github.com/trapeze-nic/trapeze/vfio/kernel"
@@ -119,6 +120,7 @@ shorthand, type, default, usage), commands (name, summary).`,
 	root.AddCommand(p.demo(), p.ping(), p.send(), p.recv(), p.info(), p.emulate(), p.version(), exitCodesTopic())
 	root.AddCommand(hostcmd.Commands(&p.Env)...)
 	root.AddCommand(benchcmd.Commands(&p.Env)...)
+	root.AddCommand(framescmd.Command(&p.Env))
 	root.AddCommand(fwcmd.LoadCommand(&p.Env), fwcmd.Command(&p.Env), modelcmd.Command(&p.Env), modelcmd.PlotCommand(&p.Env))
 	for _, c := range root.Commands() {
 		c.PersistentPreRunE = p.begin

@@ -1,0 +1,196 @@
+package framescmd
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/responder"
+)
+
+// echoReport is what echo --json prints.
+type echoReport struct {
+	totals
+	Answers echoAnswers `json:"answers"`
+	// Invalid frames were for us, and had a wrong checksum, length or address in them.
+	Invalid uint64 `json:"invalid"`
+	// Other frames are nothing that echo answers.
+	Other uint64 `json:"other"`
+	// Dropped answers found no room in the send ring.
+	Dropped uint64 `json:"dropped"`
+}
+
+type echoAnswers struct {
+	ARP       uint64 `json:"arp"`
+	Echo      uint64 `json:"echo"`
+	Neighbour uint64 `json:"neighbour"`
+	Echo6     uint64 `json:"echo6"`
+}
+
+type echoFlags struct {
+	portFlags
+	ips   []string
+	count uint64
+}
+
+func (x *commands) echo() *cobra.Command {
+	var f echoFlags
+	c := &cobra.Command{
+		Use:   "echo --device ADDRESS --ip ADDRESS",
+		Short: "Answer ARP and ping",
+		Long: `Answer for IP addresses, so that others can find and ping the port: ARP requests and
+ICMP echo requests, and for IPv6 addresses neighbour solicitations and echo requests.
+` + devicesHelp + `
+
+An echo request may be as long as a frame. What has a VLAN tag, or two, gets an answer
+with the same. Answers go to whoever has sent the frame, and are never longer than it.
+There is none to a wrong checksum or length, to fragments, IP options, broadcast pings,
+to senders whose address cannot be one host's, and to hosts that look whether an IPv6
+address is free.
+` + runHelp + `
+
+JSON keys: ` + totalsKeys + `, answers (arp, echo, neighbour,
+echo6), invalid (for us, with a wrong checksum, length or address), other (nothing that is
+answered), dropped (answers for which the send ring had no room).`,
+		Example: `  trapeze frames echo --device pci:0000:03:00.0 --ip 10.0.0.2 --ip fd00::2
+  trapeze frames echo --device 'emu:?wire=memif:/run/memif.sock&role=client' --ip 10.0.0.2
+  trapeze frames echo --device vfio-user:/run/nic0 --ip 10.0.0.2 --json`,
+		Args: cobra.NoArgs,
+		RunE: command.Run(func(ctx context.Context, _ []string) error { return x.runEcho(ctx, &f) }),
+	}
+	f.register(c)
+	f.registerPoll(c)
+	c.Flags().StringSliceVar(&f.ips, "ip", nil, "IP address to answer for, IPv4 or IPv6; may be repeated")
+	c.Flags().Uint64Var(&f.count, "count", 0, "end after so many answers (default when interrupted)")
+	return c
+}
+
+// addresses reads --ip.
+func (f *echoFlags) addresses() (list []netip.Addr, err error) {
+	const allowed = "an IPv4 or IPv6 address of one host, as in --ip 10.0.0.2"
+	if len(f.ips) == 0 {
+		return nil, &option.Error{Option: "--ip", Allowed: allowed}
+	}
+	for _, s := range f.ips {
+		a, err := netip.ParseAddr(s)
+		if err != nil || a.Zone() != "" || a.IsUnspecified() || a.IsMulticast() || a.IsLoopback() {
+			return nil, &option.Error{Option: "--ip", Value: s, Allowed: allowed}
+		}
+		list = append(list, a)
+	}
+	return list, nil
+}
+
+func (x *commands) runEcho(ctx context.Context, f *echoFlags) (err error) {
+	if err := f.check(1, 1); err != nil {
+		return err
+	}
+	addresses, err := f.addresses()
+	if err != nil {
+		return err
+	}
+	s, err := x.open(ctx, &f.portFlags)
+	if err != nil {
+		return err
+	}
+	defer s.close(&err)
+	port := s.ports[0]
+	e := &echo{responder: responder.New(port.MAC(), addresses), pool: s.pool, count: f.count}
+	if groups := e.responder.Groups(); len(groups) > 0 {
+		if err := port.SetMulticast(groups); err != nil {
+			return err
+		}
+	}
+	x.Note("answering for %s at %v", strings.Join(f.ips, ", "), port.MAC())
+	var workers []func(context.Context) error
+	for i := range port.Info().Config.Queues {
+		workers = append(workers, func(ctx context.Context) error { return e.work(ctx, port.Queue(i)) })
+	}
+	if err := s.run(ctx, workers); err != nil {
+		return err
+	}
+	r := echoReport{Invalid: e.verdicts[responder.Invalid].Load(), Other: e.verdicts[responder.Other].Load(), Dropped: e.dropped.Load(),
+		Answers: echoAnswers{ARP: e.verdicts[responder.ARP].Load(), Echo: e.verdicts[responder.Echo].Load(),
+			Neighbour: e.verdicts[responder.Neighbour].Load(), Echo6: e.verdicts[responder.Echo6].Load()}}
+	if r.totals, err = s.totals(); err != nil {
+		return err
+	}
+	return x.Print(r, r.print)
+}
+
+func (r *echoReport) print(w io.Writer) error {
+	r.totals.print(w)
+	a := r.Answers
+	_, err := fmt.Fprintf(w, "answered: %d ARP, %d echo, %d neighbour, %d echo of IPv6; not: %d invalid, %d other, %d without room\n",
+		a.ARP, a.Echo, a.Neighbour, a.Echo6, r.Invalid, r.Other, r.Dropped)
+	return err
+}
+
+// echo answers what comes into the queues of a port.
+type echo struct {
+	responder *responder.Responder
+	pool      *ethernet.Pool
+	count     uint64 // answers to end after; 0 for no end
+	answered  atomic.Uint64
+	verdicts  [responder.Verdicts]atomic.Uint64
+	dropped   atomic.Uint64
+}
+
+// work answers what comes into a queue until ctx ends or there were count answers.
+func (e *echo) work(ctx context.Context, q ethernet.Queue) error {
+	frames := make([]ethernet.Frame, burst)
+	for ctx.Err() == nil {
+		n, err := e.round(ctx, q, frames)
+		if err != nil || e.count > 0 && e.answered.Load() >= e.count {
+			return err
+		}
+		if n == 0 {
+			if err := q.Wait(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// round answers a burst, and returns how many frames there were.
+func (e *echo) round(ctx context.Context, q ethernet.Queue, frames []ethernet.Frame) (int, error) {
+	n, err := q.Receive(frames)
+	if n == 0 || err != nil {
+		if err == nil {
+			_, err = q.Unsent() // their buffers come back
+		}
+		return n, err
+	}
+	var verdicts [responder.Verdicts]uint64
+	answers := frames[:0]
+	for i := range n {
+		f := frames[i]
+		restoreTag(e.pool, &f)
+		length, v := e.responder.Answer(e.pool.Bytes(f))
+		verdicts[v]++
+		if length == 0 {
+			q.Cache().Give(f.Buffer)
+			continue
+		}
+		f.Length = uint16(length)
+		answers = append(answers, f)
+	}
+	for v, n := range verdicts {
+		if n > 0 {
+			e.verdicts[v].Add(n)
+		}
+	}
+	dropped, err := send(ctx, q, answers)
+	e.dropped.Add(uint64(dropped))
+	e.answered.Add(uint64(len(answers) - dropped))
+	return n, err
+}

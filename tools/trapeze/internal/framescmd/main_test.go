@@ -1,0 +1,217 @@
+package framescmd_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"go.uber.org/goleak"
+
+	"github.com/trapeze-nic/trapeze/driver"
+	_ "github.com/trapeze-nic/trapeze/emulator" // emu:
+	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/rawport"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/framescmd"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const patience = time.Minute
+
+var wires atomic.Uint32
+
+// newWire is the address of both NICs of a memory wire.
+func newWire() string { return fmt.Sprintf("emu:?wire=mem:framescmd-%d", wires.Add(1)) }
+
+// output may be read while a command writes.
+type output struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
+}
+
+// running is a command that runs beside the test.
+type running struct {
+	stdout, stderr output
+	stop           context.CancelFunc // as Ctrl-C does
+	done           chan error
+}
+
+// start runs frames with args. It is stopped when the test ends.
+func start(t testing.TB, args ...string) *running {
+	t.Helper()
+	return startEnv(t, command.Env{}, args...)
+}
+
+func startEnv(t testing.TB, e command.Env, args ...string) *running {
+	t.Helper()
+	r := &running{done: make(chan error, 1)}
+	e.Stdout, e.Stderr, e.JSON = &r.stdout, &r.stderr, true
+	var ctx context.Context
+	ctx, r.stop = context.WithTimeout(t.Context(), patience)
+	c := framescmd.Command(&e)
+	c.SetArgs(args)
+	c.SilenceErrors, c.SilenceUsage = true, true
+	go func() { r.done <- c.ExecuteContext(ctx) }()
+	t.Cleanup(func() { r.stop(); _ = r.wait() })
+	return r
+}
+
+// wait returns how the command has ended.
+func (r *running) wait() error {
+	err := <-r.done
+	r.done <- err
+	return err
+}
+
+// report waits for the command to end well and reads what it has printed.
+func (r *running) report(t testing.TB, into any) {
+	t.Helper()
+	if err := r.wait(); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(r.stdout.String()), into); err != nil {
+		t.Fatalf("%v in %q", err, r.stdout.String())
+	}
+}
+
+// peer is a port that a test has for itself at the other end of a wire.
+type peer struct {
+	ethernet.Port
+	pool *ethernet.Pool
+	q    ethernet.Queue
+}
+
+func newPeer(t testing.TB, address string) *peer {
+	t.Helper()
+	pool, err := ethernet.NewPool(ethernet.PoolConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	nic, err := driver.Open(t.Context(), address, driver.Options{Logger: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := rawport.New(t.Context(), nic, ethernet.Config{Pool: pool, Promiscuous: true, Logger: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := pool.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &peer{p, pool, p.Queue(0)}
+}
+
+// send sends a frame.
+func (p *peer) send(t testing.TB, frame []byte) {
+	t.Helper()
+	var f [1]ethernet.Frame
+	if p.q.Cache().Alloc(f[:]) != 1 {
+		t.Fatal("no buffer")
+	}
+	f[0].Length = uint16(len(frame))
+	copy(p.pool.Bytes(f[0]), frame)
+	deadline := time.Now().Add(patience)
+	for {
+		if n, err := p.q.Send(f[:]); err != nil || n == 1 {
+			if err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("a frame could not be sent")
+		}
+	}
+}
+
+// receive waits for a frame, nil if none has come after a while.
+func (p *peer) receive(t testing.TB, while time.Duration) []byte {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), while)
+	defer cancel()
+	var f [1]ethernet.Frame
+	for {
+		n, err := p.q.Receive(f[:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == 1 {
+			b := bytes.Clone(p.pool.Bytes(f[0]))
+			p.q.Cache().Free(f[:])
+			return b
+		}
+		if p.q.Wait(ctx) != nil {
+			return nil
+		}
+	}
+}
+
+// ask sends a frame until one comes back: whoever is asked may not be there yet.
+func (p *peer) ask(t testing.TB, frame []byte) []byte {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for time.Now().Before(deadline) {
+		p.send(t, frame)
+		if b := p.receive(t, 50*time.Millisecond); b != nil {
+			for p.receive(t, 0) != nil { // answers to those sent before it was there
+			}
+			return b
+		}
+	}
+	t.Fatal("no answer")
+	return nil
+}
+
+// build makes a frame with right lengths and checksums.
+func build(t testing.TB, parts ...gopacket.SerializableLayer) []byte {
+	t.Helper()
+	b := gopacket.NewSerializeBuffer()
+	if err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, parts...); err != nil {
+		t.Fatal(err)
+	}
+	return bytes.Clone(b.Bytes())
+}
+
+func hardware(m ethernet.MAC) net.HardwareAddr { return m[:] }
+
+// ping makes an echo request, in a VLAN if that is not 0.
+func ping(t testing.TB, from, to ethernet.MAC, source, destination string, vlan uint16, sequence, size int) []byte {
+	t.Helper()
+	parts := []gopacket.SerializableLayer{&layers.Ethernet{SrcMAC: hardware(from), DstMAC: hardware(to), EthernetType: layers.EthernetTypeIPv4}}
+	if vlan != 0 {
+		parts[0].(*layers.Ethernet).EthernetType = layers.EthernetTypeDot1Q
+		parts = append(parts, &layers.Dot1Q{VLANIdentifier: vlan, Type: layers.EthernetTypeIPv4})
+	}
+	return build(t, append(parts,
+		&layers.IPv4{Version: 4, IHL: 5, TTL: 9, Protocol: layers.IPProtocolICMPv4, SrcIP: net.ParseIP(source).To4(), DstIP: net.ParseIP(destination).To4()},
+		&layers.ICMPv4{TypeCode: layers.CreateICMPv4TypeCode(8, 0), Id: 1, Seq: uint16(sequence)},
+		gopacket.Payload(bytes.Repeat([]byte{byte(sequence)}, size)))...)
+}

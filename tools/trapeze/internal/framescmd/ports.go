@@ -1,0 +1,190 @@
+package framescmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/ethernet"
+	_ "github.com/trapeze-nic/trapeze/ethernet/igb"    // pci:
+	_ "github.com/trapeze-nic/trapeze/ethernet/virtio" // pci: and vhost-user:
+	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/rawport"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+// portFlags say how ports are opened, and how long they are used.
+type portFlags struct {
+	devices     []string
+	queues      int
+	mtu         int
+	poll        bool
+	promiscuous bool
+	duration    time.Duration
+	program     fwcmd.ProgramFlags
+}
+
+func (f *portFlags) register(c *cobra.Command) {
+	c.Flags().StringArrayVar(&f.devices, "device", nil, "address of the port or NIC, see 'trapeze list'")
+	c.Flags().IntVar(&f.queues, "queues", 1, "queues of each port, 1 to 64; IP flows are spread over them, each with a thread")
+	c.Flags().IntVar(&f.mtu, "mtu", 0, "longest payload of a frame in bytes, 68 to 9000 (default 1500, or what an emulated wire takes)")
+	c.Flags().DurationVar(&f.duration, "duration", 0, "end after this time (default when interrupted)")
+	f.program.Register(c, "Trapeze NICs")
+}
+
+// registerPoll adds the flag of commands that can also sleep.
+func (f *portFlags) registerPoll(c *cobra.Command) {
+	c.Flags().BoolVar(&f.poll, "poll", false, "look for frames again and again instead of sleeping until an interrupt")
+}
+
+// check refuses what needs no port to know; devices is how many are wanted, at least and
+// at most.
+func (f *portFlags) check(least, most int) error {
+	const example = "the address of a port or NIC, see 'trapeze list'"
+	switch n := len(f.devices); {
+	case n == 0:
+		return &option.Error{Option: "--device", Allowed: example}
+	case n < least || n > most:
+		want := fmt.Sprintf("%d to %d", least, most)
+		if least == most {
+			want = fmt.Sprint(least)
+		}
+		return option.Errorf("--device was given %d times: give it %s times", n, want)
+	case f.queues < 1 || f.queues > ethernet.MaxQueues:
+		return &option.Error{Option: "--queues", Value: fmt.Sprint(f.queues), Allowed: fmt.Sprintf("1 to %d", ethernet.MaxQueues)}
+	case f.mtu != 0 && (f.mtu < ethernet.MinMTU || f.mtu > ethernet.MaxMTU):
+		return &option.Error{Option: "--mtu", Value: fmt.Sprint(f.mtu), Allowed: fmt.Sprintf("%d to %d", ethernet.MinMTU, ethernet.MaxMTU)}
+	case f.duration < 0:
+		return &option.Error{Option: "--duration", Value: f.duration.String(), Allowed: "a time above 0, as in 10s"}
+	}
+	return nil
+}
+
+// session is the open ports of a command. They have one pool.
+type session struct {
+	x       *commands
+	flags   *portFlags
+	program *fwcmd.Chosen
+	pool    *ethernet.Pool
+	ports   []openPort
+	start   time.Time
+}
+
+// openPort is a port, and the NIC behind it if that is a Trapeze NIC.
+type openPort struct {
+	ethernet.Port
+	nic *driver.NIC
+}
+
+// rings is how many descriptors each ring of a queue has.
+const rings = 512
+
+// open opens the ports of f.
+func (x *commands) open(ctx context.Context, f *portFlags) (*session, error) {
+	s := &session{x: x, flags: f}
+	var err error
+	if s.program, err = f.program.Open(); err != nil {
+		return nil, err
+	}
+	// Each queue may hold a receive ring, a send ring, a cache and a burst.
+	c := ethernet.PoolConfig{Buffers: len(f.devices)*f.queues*(3*rings+2*burst) + rings}
+	if f.mtu > 1500 {
+		c.Size = (f.mtu + ethernet.HeaderSize + ethernet.TagSize + 1023) / 1024 * 1024
+	}
+	if s.pool, err = ethernet.NewPool(c); err != nil {
+		return nil, err
+	}
+	for _, address := range f.devices {
+		p, err := s.openPort(ctx, address)
+		if err != nil {
+			err = &command.DeviceError{Err: err}
+			s.close(&err)
+			return nil, err
+		}
+		s.ports = append(s.ports, p)
+	}
+	s.start = time.Now()
+	return s, nil
+}
+
+// openPort opens the port at an address: by a driver that knows its scheme, or the one
+// for its PCI function, which may be a Trapeze NIC.
+func (s *session) openPort(ctx context.Context, address string) (openPort, error) {
+	log := slog.New(slog.DiscardHandler)
+	if !s.x.JSON {
+		log = slog.New(slog.NewTextHandler(s.x.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	}
+	c := ethernet.Config{Pool: s.pool, Queues: s.flags.queues, MTU: s.flags.mtu, ReceiveDescriptors: rings, SendDescriptors: rings,
+		Promiscuous: s.flags.promiscuous, Interrupts: !s.flags.poll, Logger: log}
+	a, err := vfio.ParseAddress(address)
+	if err != nil {
+		return openPort{}, err
+	}
+	if slices.Contains(ethernet.Schemes(), a.Scheme) {
+		if s.program != nil {
+			return openPort{}, noProcessor(address)
+		}
+		p, err := ethernet.Open(ctx, address, c)
+		return openPort{Port: p}, err
+	}
+	dev, err := vfio.Open(ctx, address)
+	if err != nil {
+		return openPort{}, err
+	}
+	id, err := vfio.ReadConfig(dev)
+	if err != nil {
+		return openPort{}, errors.Join(err, dev.Close())
+	}
+	if id.Vendor == descriptors.PCIVendorID && id.Device == descriptors.PCIDeviceID {
+		return s.openNIC(ctx, dev, c)
+	}
+	if s.program != nil {
+		return openPort{}, errors.Join(noProcessor(address), dev.Close())
+	}
+	p, err := ethernet.New(ctx, dev, c)
+	return openPort{Port: p}, err
+}
+
+func noProcessor(address string) error {
+	return option.Errorf("--image: %s is a NIC without a processor for control programs", address)
+}
+
+// openNIC opens a Trapeze NIC, and puts the program into it that was chosen.
+func (s *session) openNIC(ctx context.Context, dev vfio.Device, c ethernet.Config) (openPort, error) {
+	if s.program != nil && !fwcmd.Trusting(dev.Info().Backend) {
+		return openPort{}, errors.Join(option.Errorf("--image is for emulated NICs: 'trapeze load' puts signed programs into others, where they stay"), dev.Close())
+	}
+	// The NIC owns the device from here on, also if New fails.
+	nic, err := driver.New(ctx, dev, driver.Options{Logger: c.Logger})
+	if err != nil {
+		return openPort{}, err
+	}
+	if s.program != nil {
+		if err := s.program.Load(ctx, nic); err != nil {
+			return openPort{}, errors.Join(err, nic.Close())
+		}
+	}
+	p, err := rawport.New(ctx, nic, c)
+	return openPort{p, nic}, err
+}
+
+// close closes all, and adds errors to *err if there is none yet.
+func (s *session) close(err *error) {
+	var errs []error
+	for _, p := range s.ports {
+		errs = append(errs, p.Close())
+	}
+	errs = append(errs, s.pool.Close())
+	if *err == nil {
+		*err = errors.Join(errs...)
+	}
+}
