@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/ethernet/cable"
 	"github.com/trapeze-nic/trapeze/wire"
+	"github.com/trapeze-nic/trapeze/wire/nic"
 	"github.com/trapeze-nic/trapeze/wire/shm"
 )
 
@@ -74,6 +76,24 @@ func sharedPair(t *testing.T) (wire.Port, wire.Port) {
 	return a, b
 }
 
+// nicPair opens two NICs on a cable.
+func nicPair(t *testing.T) (wire.Port, wire.Port) {
+	t.Helper()
+	var ends [2]*nic.Port
+	for i := range ends {
+		var err error
+		if ends[i], err = nic.New(t.Context(), nic.Options{Address: cable.Scheme + ":" + t.Name()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for end := time.Now().Add(10 * time.Second); !ends[0].LinkUp() || !ends[1].LinkUp(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("no link")
+		}
+	}
+	return ends[0], ends[1]
+}
+
 // ends opens one wire of each kind for a test that must hold for all.
 func ends(t *testing.T, each func(t *testing.T, a, b wire.Port)) {
 	memory := func(t *testing.T) (wire.Port, wire.Port) {
@@ -109,6 +129,7 @@ func ends(t *testing.T, each func(t *testing.T, a, b wire.Port)) {
 			return f, b
 		},
 		"shm": sharedPair,
+		"NIC": nicPair,
 	}
 	for name, open := range kinds {
 		t.Run(name, func(t *testing.T) {
@@ -119,6 +140,10 @@ func ends(t *testing.T, each func(t *testing.T, a, b wire.Port)) {
 				if err := errors.Join(a.Close(), b.Close()); err != nil {
 					t.Error(err)
 				}
+			}
+			for _, end := range []wire.Port{a, b} { // what was reserved or held is given back
+				end.Reserve(0)
+				end.Receive()
 			}
 			if after := openFiles(t); after != before {
 				t.Errorf("%d file descriptors before, %d after", before, after)

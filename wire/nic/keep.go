@@ -1,0 +1,131 @@
+package nic
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/ethernet"
+)
+
+const (
+	// lookEvery is how often the keeper asks how the link is.
+	lookEvery = 100 * time.Millisecond
+	// stuckPause is how long it waits before it wakes whoever has frames to send for which
+	// the NIC had no room.
+	stuckPause = time.Millisecond
+	// firstBackoff and lastBackoff are how long it waits before it restarts a NIC, the
+	// first time and at most.
+	firstBackoff = 100 * time.Millisecond
+	lastBackoff  = 5 * time.Second
+	// restartLimit is how long a restart may take.
+	restartLimit = 10 * time.Second
+)
+
+// keep is the goroutine that looks after the NIC: it waits for frames while nobody looks
+// for them, watches the link, and restarts the NIC when it has failed.
+func (p *Port) keep(ctx context.Context) {
+	defer close(p.stopped)
+	timer := time.NewTimer(lookEvery)
+	defer timer.Stop()
+	next := time.Now().Add(lookEvery)
+	for ctx.Err() == nil {
+		switch now := time.Now(); {
+		case p.failure.Load() != nil:
+			p.revive(ctx)
+		case now.After(next):
+			p.look()
+			next = now.Add(lookEvery)
+		case p.stuck.Load() && p.wake.IsSet():
+			pause(ctx, stuckPause)
+			p.wake.Call()
+		case p.parked.Load() && p.wake.IsSet():
+			p.await(ctx)
+		default:
+			timer.Reset(time.Until(next))
+			select {
+			case <-ctx.Done():
+			case <-p.poke:
+			case <-timer.C:
+			}
+		}
+	}
+}
+
+// await waits for frames, a while, and wakes whoever is to have them.
+func (p *Port) await(ctx context.Context) {
+	if !p.catch() {
+		if err := p.queue.Wait(ctx); err != nil {
+			if ctx.Err() == nil {
+				p.fail(err)
+			}
+			return
+		}
+		if !p.catch() {
+			return
+		}
+	}
+	p.parked.Store(false)
+	p.counters.wakes.Add(1)
+	p.wake.Call()
+}
+
+// look asks the NIC how its link is.
+func (p *Port) look() {
+	link, err := p.nic.Link()
+	if err != nil {
+		p.fail(err)
+		return
+	}
+	if p.set(noLink, !link.Up) {
+		p.link.Call()
+	}
+}
+
+// revive restarts a NIC that has failed, again and again until it works.
+func (p *Port) revive(ctx context.Context) {
+	log := p.options.Logger.With("device", p.options.Address)
+	log.Warn("the NIC of a wire has failed", "err", *p.failure.Load())
+	p.link.Call()
+	for backoff := firstBackoff; ctx.Err() == nil; backoff = min(2*backoff, lastBackoff) {
+		pause(ctx, backoff)
+		if ctx.Err() != nil {
+			return
+		}
+		limited, cancel := context.WithTimeout(ctx, restartLimit)
+		err := p.nic.Restart(limited)
+		cancel()
+		if err == nil {
+			p.counters.restarts.Add(1)
+			log.Info("the NIC of a wire works again")
+			p.failure.Store(nil)
+			p.set(failed, false)
+			p.look()
+			p.link.Call()
+			return
+		}
+		if ctx.Err() == nil && p.gone(err) {
+			// Linux waits for whoever has a device that is to go, and the address is that
+			// of another one from then on.
+			log.Error("the NIC of a wire is gone", "err", err)
+			_ = p.nic.Close()
+			<-ctx.Done()
+		}
+	}
+}
+
+// gone says that a NIC will not come back.
+func (p *Port) gone(err error) bool {
+	return errors.Is(err, ethernet.ErrDeviceGone) && strings.HasPrefix(p.options.Address, "pci:")
+}
+
+// pause waits, unless ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
