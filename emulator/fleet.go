@@ -27,7 +27,7 @@ func Fleet(ctx context.Context, address string, names []string) (_ []*Device, er
 	}
 	ports, err := s.fleetWires(ctx, len(names))
 	if err != nil {
-		return nil, &vfio.Error{Op: "open", Device: address, Err: err, Hint: wireHint(err)}
+		return nil, &vfio.Error{Op: "open", Device: address, Err: err, Hint: s.wireHint(err)}
 	}
 	var made []*Device
 	defer func() {
@@ -54,8 +54,8 @@ func Fleet(ctx context.Context, address string, names []string) (_ []*Device, er
 
 // parseFleet checks the address of n NICs.
 func parseFleet(a vfio.Address, n int) (*settings, error) {
-	if a.Scheme != Scheme {
-		return nil, fmt.Errorf("it starts with %q, not with %q", a.Scheme+":", Scheme+":")
+	if a.Scheme != Scheme && a.Scheme != EthernetScheme {
+		return nil, fmt.Errorf("it starts with %q, not with %q or %q", a.Scheme+":", Scheme+":", EthernetScheme+":")
 	}
 	if n < 1 || n > wire.MaxSwitchPorts {
 		return nil, fmt.Errorf("%d NICs: one wire takes 1 to %d", n, wire.MaxSwitchPorts)
@@ -67,8 +67,9 @@ func parseFleet(a vfio.Address, n int) (*settings, error) {
 	switch {
 	case s.kind == wireMemory:
 		return nil, errors.New("option wire: mem: is for NICs in one process; leave it out, or use udp://HOST:PORT")
-	case s.kind != wireMemif && n > 1 && a.Options.Has("wire"):
-		return nil, fmt.Errorf("option wire: %s takes one NIC; leave it out to have several on a switch in memory", wireKinds[s.kind].called)
+	case s.kind != wireMemif && n > 1 && (a.Options.Has("wire") || s.kind == wireNIC):
+		_, called := s.kind.form()
+		return nil, fmt.Errorf("option wire: %s takes one NIC; leave it out to have several on a switch in memory", called)
 	case s.kind == wireMemif && uint64(s.memif.ID)+uint64(n-1) > math.MaxUint32:
 		return nil, fmt.Errorf("option id: %d NICs from %d on have ids beyond %d", n, s.memif.ID, uint32(math.MaxUint32))
 	case a.Options.Has("mac") && n > 1:

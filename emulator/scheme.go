@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -12,18 +13,26 @@ import (
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire"
 	"github.com/trapeze-nic/trapeze/wire/memif"
+	"github.com/trapeze-nic/trapeze/wire/nic"
 	"github.com/trapeze-nic/trapeze/wire/shm"
 )
 
-// Scheme starts the addresses of emulated devices.
-const Scheme = "emu"
+// Scheme starts the addresses of emulated devices, and EthernetScheme the short form of
+// those whose wire is a NIC.
+const (
+	Scheme         = "emu"
+	EthernetScheme = "eth"
+)
 
-func init() { vfio.Register(Scheme, open) }
+func init() {
+	vfio.Register(Scheme, open)
+	vfio.Register(EthernetScheme, open)
+}
 
 // open opens the device at an address such as "emu:",
 // "emu:?wire=mem:one&loss=0.2", "emu:?wire=memif:/run/x.sock&role=client",
-// "emu:?wire=shm:/run/x.sock" or
-// "emu:?wire=udp://127.0.0.1:9001&peer=127.0.0.1:9000".
+// "emu:?wire=shm:/run/x.sock", "emu:?wire=udp://127.0.0.1:9001&peer=127.0.0.1:9000" or
+// "emu:?wire=pci:0000:03:00.0", for which "eth:pci:0000:03:00.0" is short.
 func open(ctx context.Context, a vfio.Address) (vfio.Device, error) {
 	s, err := parseSettings(a)
 	if err != nil {
@@ -58,7 +67,7 @@ type threadDevice struct {
 
 func badAddress(a vfio.Address, err error) error {
 	return &vfio.Error{Op: "open", Device: a.String(), Err: fmt.Errorf("%w: %w", vfio.ErrBadAddress, err),
-		Hint: "options of emu: are " + strings.Join(settingNames(), ", ")}
+		Hint: "options of emu: and eth: are " + strings.Join(settingNames(), ", ")}
 }
 
 // settings is what an address says.
@@ -74,6 +83,7 @@ type settings struct {
 	role    string
 	memif   memif.Options
 	shared  shm.Options
+	nic     nic.Options
 	mtu     int
 	vis     uint32
 	faults  wire.FaultOptions
@@ -87,12 +97,19 @@ const (
 	wireUDP
 	wireMemif
 	wireShared
+	wireNIC
 )
 
 // parseSettings checks all of an address before anything is opened.
 func parseSettings(a vfio.Address) (*settings, error) {
 	s := &settings{}
 	s.device.Name = a.String()
+	if a.Scheme == EthernetScheme {
+		var err error
+		if a, err = expand(a); err != nil {
+			return nil, err
+		}
+	}
 	if a.Path != "" {
 		return nil, fmt.Errorf("%q stands between %s: and the question mark, where nothing should", a.Path, Scheme)
 	}
@@ -116,10 +133,30 @@ func parseSettings(a vfio.Address) (*settings, error) {
 		s.limits().Endpoints = s.vis + 1 // endpoint 0 is reserved
 	}
 	s.device.Pinned = a.Options.Has("core")
-	if !a.Options.Has("engine") && (s.kind == wireUDP || s.kind == wireMemif && !s.memif.Polling) {
+	if !a.Options.Has("engine") && (s.kind == wireUDP || s.kind == wireNIC || s.kind == wireMemif && !s.memif.Polling) {
 		s.device.Thread = true
 	}
 	return s, s.completeWire()
+}
+
+// expand returns what an address of EthernetScheme is short for: what stands before the
+// question mark is the wire, and an interface of Linux may go without "afxdp:".
+func expand(a vfio.Address) (vfio.Address, error) {
+	wire := a.Path
+	if wire != "" && !strings.Contains(wire, ":") {
+		wire = "afxdp:" + wire
+	}
+	var s settings
+	switch {
+	case a.Options.Has("wire"):
+		return a, fmt.Errorf("option wire: it stands between %s: and the question mark", EthernetScheme)
+	case parseWire(&s, wire) != nil || s.kind != wireNIC:
+		return a, fmt.Errorf("%q is no NIC: it is as in eth:pci:0000:03:00.0, eth:eth0 or eth:vhost-user:PATH", a.Path)
+	}
+	options := url.Values{"wire": {wire}}
+	maps.Copy(options, a.Options)
+	a.Options, a.Path = options, ""
+	return a, nil
 }
 
 // completeWire checks what only can be checked once all options are known, and reads
@@ -152,6 +189,9 @@ func (s *settings) completeWire() (err error) {
 		}
 		s.shared.Path, s.shared.MTU = s.where, s.mtu
 		return s.shared.Check()
+	case wireNIC:
+		s.nic.MTU, s.nic.MAC = s.mtu, s.device.MAC
+		return s.nic.Check()
 	}
 	return nil
 }
@@ -163,7 +203,7 @@ func (s *settings) open(ctx context.Context) (*Device, error) {
 	}
 	w, err := s.wire(ctx)
 	if err != nil {
-		return nil, &vfio.Error{Op: "open", Device: s.device.Name, Err: err, Hint: wireHint(err)}
+		return nil, &vfio.Error{Op: "open", Device: s.device.Name, Err: err, Hint: s.wireHint(err)}
 	}
 	return s.plug(w)
 }
@@ -176,13 +216,20 @@ func (s *settings) wire(ctx context.Context) (wire.Port, error) {
 		return shm.New(ctx, s.shared)
 	case wireUDP:
 		return wire.NewUDP(ctx, wire.UDPOptions{Local: s.where, Peers: s.peers, MTU: s.mtu, Key: s.key})
+	case wireNIC:
+		p, err := nic.New(ctx, s.nic)
+		if err != nil {
+			return nil, err
+		}
+		s.device.MAC = p.MAC()
+		return p, nil
 	}
 	return wire.NewLoopback(wire.MemoryOptions{MTU: s.mtu})
 }
 
-func wireHint(err error) string {
+func (s *settings) wireHint(err error) string {
 	var said *wire.Error
-	if errors.Is(err, wire.ErrOptions) || errors.As(err, &said) {
+	if s.kind == wireNIC || errors.Is(err, wire.ErrOptions) || errors.As(err, &said) {
 		return "" // it says all there is to say
 	}
 	return "check that the address is one of this host and that nobody else uses the port"

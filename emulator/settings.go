@@ -12,6 +12,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/wire/memif"
+	"github.com/trapeze-nic/trapeze/wire/nic"
 )
 
 // setting is an option of an address.
@@ -54,6 +55,8 @@ var settingTable = []setting{
 		fmt.Sprintf("it has 1 to %d bytes", memif.MaxSecret))},
 	{"share", []wireKind{wireShared}, choice(func(s *settings) *bool { return &s.shared.Share }, "on or off",
 		map[string]bool{"on": true, "off": false})},
+	{"promiscuous", []wireKind{wireNIC}, choice(func(s *settings) *bool { return &s.nic.Promiscuous }, "on or off",
+		map[string]bool{"on": true, "off": false})},
 	{"vis", nil, number(func(s *settings) *uint32 { return &s.vis }, 1, 1<<14-1)},
 	{"cqs", nil, number(func(s *settings) *uint32 { return &s.limits().CQs }, 1, 1<<14)},
 	{"regions", nil, number(func(s *settings) *uint32 { return &s.limits().Regions }, 1, 1<<20)},
@@ -74,13 +77,28 @@ func (s *settings) limits() *engine.Limits {
 	return &s.device.Limits
 }
 
-// wireKinds are the values of option wire, and what errors call such a wire.
-var wireKinds = [...]struct{ prefix, where, called string }{
-	wireLoop:   {"loop", "", "a loop"},
-	wireMemory: {"mem:", "NAME", "a memory wire"},
-	wireUDP:    {"udp://", "HOST:PORT", "a UDP wire"},
-	wireMemif:  {"memif:", "PATH", "a memif"},
-	wireShared: {"shm:", "PATH", "a shm wire"},
+// wireForm is how a kind of wire is written.
+type wireForm struct {
+	kind                  wireKind
+	prefix, where, called string
+}
+
+// wireForms are the values of option wire, and what errors call such a wire.
+var wireForms = []wireForm{
+	{wireLoop, "loop", "", "a loop"},
+	{wireMemory, "mem:", "NAME", "a memory wire"},
+	{wireUDP, "udp://", "HOST:PORT", "a UDP wire"},
+	{wireMemif, "memif:", "PATH", "a memif"},
+	{wireShared, "shm:", "PATH", "a shm wire"},
+	{wireNIC, "pci:", "FUNCTION", "a NIC as wire"},
+	{wireNIC, "afxdp:", "INTERFACE", "a NIC as wire"},
+	{wireNIC, "vhost-user:", "PATH", "a NIC as wire"},
+}
+
+// form returns the first form of a wire of a kind, and what errors call it.
+func (k wireKind) form() (form, called string) {
+	i := slices.IndexFunc(wireForms, func(f wireForm) bool { return f.kind == k })
+	return wireForms[i].prefix + wireForms[i].where, wireForms[i].called
 }
 
 // checkWire refuses an option that wires of the address's kind do not have.
@@ -90,24 +108,32 @@ func (o *setting) checkWire(kind wireKind) error {
 	}
 	var called, examples []string
 	for _, k := range o.wires {
-		called, examples = append(called, wireKinds[k].called), append(examples, wireKinds[k].prefix+wireKinds[k].where)
+		form, name := k.form()
+		called, examples = append(called, name), append(examples, form)
 	}
 	return fmt.Errorf("option %s: only %s has it, as in wire=%s", o.name, strings.Join(called, " or "), strings.Join(examples, " or wire="))
 }
 
 func parseWire(s *settings, v string) error {
 	var forms []string
-	for kind, k := range wireKinds {
-		if where, ok := strings.CutPrefix(v, k.prefix); ok && (where == "") == (k.where == "") {
-			s.kind, s.where = wireKind(kind), where
-			if s.kind == wireUDP {
+	for _, f := range wireForms {
+		if where, ok := strings.CutPrefix(v, f.prefix); ok && (where == "") == (f.where == "") {
+			s.kind, s.where = f.kind, where
+			switch f.kind {
+			case wireUDP:
 				return checkHostPort(where)
+			case wireNIC:
+				s.nic.Address = v
 			}
 			return nil
 		}
-		forms = append(forms, k.prefix+k.where)
+		forms = append(forms, f.prefix+f.where)
 	}
-	return fmt.Errorf("it is %s; PATH may be @NAME", strings.Join(forms, ", "))
+	if nic.IsAddress(v) { // of a driver that is not ours
+		s.kind, s.nic.Address = wireNIC, v
+		return nil
+	}
+	return fmt.Errorf("it is %s; PATH of memif: and shm: may be @NAME", strings.Join(forms, ", "))
 }
 
 func checkHostPort(v string) error {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/ethernet/cable"
 	"github.com/trapeze-nic/trapeze/internal/soak"
 	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/via"
@@ -95,6 +96,13 @@ func freePort(t testing.TB) net.PacketConn {
 	return c
 }
 
+// onCable opens two emulated NICs whose wires are Ethernet ports, joined by a cable.
+func onCable(t testing.TB, options string) (a, b *via.NIC) {
+	t.Helper()
+	address := fmt.Sprintf("eth:%s:via-%d%s", cable.Scheme, wires.Add(1), options)
+	return openBoth(t, address, address)
+}
+
 // when a back end is tested.
 type when int
 
@@ -122,6 +130,10 @@ var backends = []struct {
 		return onMemory(t, "&loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=1")
 	}, notShort},
 	{"UDP", func(t testing.TB) (a, b *via.NIC) { return onUDP(t, "") }, notShort},
+	{"Ethernet", func(t testing.TB) (a, b *via.NIC) { return onCable(t, "") }, always},
+	{"Ethernet, small frames, lossy", func(t testing.TB) (a, b *via.NIC) {
+		return onCable(t, fmt.Sprintf("?mtu=%d&loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=1", descriptors.MinMTU))
+	}, inSoak},
 	{"static policy in the NIC", func(t testing.TB) (a, b *via.NIC) {
 		return onMemory(t, "", via.WithPolicy(via.Policy{Name: "static", MinPulseSend: 700, MinPulseReceive: 1000}))
 	}, always},
