@@ -3,12 +3,11 @@ package viatest
 import (
 	"bytes"
 	"slices"
-	"testing"
 
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-func testBatches(t *testing.T, p *Pair) {
+func testBatches(t T, p *Pair) {
 	x, y := p.Connect(t, Setup{})
 	const n = 16
 	for round := range 5 {
@@ -42,7 +41,7 @@ func testBatches(t *testing.T, p *Pair) {
 
 // testBatchesWrap fills queues whose depth is no power of two again and again: they
 // take what they hold, and no more.
-func testBatchesWrap(t *testing.T, p *Pair) {
+func testBatchesWrap(t T, p *Pair) {
 	const depth = 5
 	x, y := p.Connect(t, Setup{Attributes: via.VIAttributes{SendDepth: depth, RecvDepth: depth}})
 	all := map[*End][2][]*via.Descriptor{}
@@ -82,7 +81,7 @@ func testBatchesWrap(t *testing.T, p *Pair) {
 
 // testBatchesDone takes messages back in batches of a size that does not divide
 // their number.
-func testBatchesDone(t *testing.T, p *Pair) {
+func testBatchesDone(t T, p *Pair) {
 	x, y := p.Connect(t, Setup{})
 	const n, most = 16, 5
 	for i := range n {

@@ -3,13 +3,12 @@ package viatest
 import (
 	"context"
 	"errors"
-	"testing"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-func testUseAfterClose(t *testing.T, p *Pair) {
+func testUseAfterClose(t T, p *Pair) {
 	ctx := Context(t)
 	x, y := p.Connect(t, Setup{})
 	tag := must(p.A.CreatePtag(ctx))(t)
@@ -79,7 +78,7 @@ func testUseAfterClose(t *testing.T, p *Pair) {
 }
 
 // testCloseWakes closes a NIC under everybody who waits on it.
-func testCloseWakes(t *testing.T, p *Pair) {
+func testCloseWakes(t T, p *Pair) {
 	ctx := Context(t)
 	x, _ := p.Connect(t, Setup{})
 	cq := must(p.A.CreateCQ(ctx, 8))(t)
@@ -121,7 +120,7 @@ func testCloseWakes(t *testing.T, p *Pair) {
 }
 
 // testConcurrentClose closes both NICs while goroutines poll and post.
-func testConcurrentClose(t *testing.T, p *Pair) {
+func testConcurrentClose(t T, p *Pair) {
 	ctx, cancel := context.WithCancel(Context(t))
 	defer cancel()
 	x, y := p.Connect(t, Setup{})

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"testing"
 
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -75,7 +74,7 @@ func drain(ctx context.Context, e *End, n, window, size int) error {
 
 // testConcurrentVIs streams over several VIs of the same two NICs, with a
 // goroutine for each end, while VIs are made and destroyed beside them.
-func testConcurrentVIs(t *testing.T, p *Pair) {
+func testConcurrentVIs(t T, p *Pair) {
 	const vis, messages, window, size = 4, 60, 8, 2000
 	ctx := Context(t)
 	var wg sync.WaitGroup
@@ -113,7 +112,7 @@ func testConcurrentVIs(t *testing.T, p *Pair) {
 
 // testConcurrentQueues streams both ways over one connection, with a goroutine
 // for each of the four queues.
-func testConcurrentQueues(t *testing.T, p *Pair) {
+func testConcurrentQueues(t T, p *Pair) {
 	const messages, window, size = 100, 8, 2000
 	ctx := Context(t)
 	x, y := p.Connect(t, Setup{})

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"testing"
+	"fmt"
+	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/via"
@@ -12,25 +14,42 @@ import (
 
 // dial has client ask server's NIC for a connection, and returns the request as
 // the server sees it and a channel for the client's outcome.
-func dial(ctx context.Context, t *testing.T, client *via.VI, server *via.NIC) (*via.Connection, <-chan error) {
+func dial(ctx context.Context, t T, client *via.VI, server *via.NIC) (*via.Connection, <-chan error) {
 	t.Helper()
 	local := []byte("viatest")
+	var attempt atomic.Uint32
+	name := func(n uint32) []byte { return fmt.Appendf(nil, "client %d", n) }
 	outcome := make(chan error, 1)
 	go func() {
-		_, err := Request(ctx, client, via.Address{MAC: server.Query().Address, Discriminator: local})
-		outcome <- err
+		for {
+			_, err := client.ConnectRequest(ctx, via.Address{MAC: server.Query().Address, Discriminator: local}, name(attempt.Add(1)))
+			if !errors.Is(err, via.ErrNoMatch) {
+				outcome <- err
+				return
+			}
+			runtime.Gosched()
+		}
 	}()
-	return must(server.ConnectWait(ctx, local))(t), outcome
+	for {
+		c := must(server.ConnectWait(ctx, local))(t)
+		if bytes.Equal(c.Discriminator, name(attempt.Load())) {
+			return c, outcome
+		}
+		// It is a late copy of a request that was answered by ErrNoMatch.
+		if err := c.Reject(ctx); err != nil {
+			wantError(t, "reject a late copy", err, via.ErrWithdrawn)
+		}
+	}
 }
 
-func testMismatch(t *testing.T, p *Pair) {
+func testMismatch(t T, p *Pair) {
 	ctx := Context(t)
 	client := NewEnd(t, p.A, Setup{Attributes: via.VIAttributes{MaxTransfer: 10000}})
 	c, outcome := dial(ctx, t, client.VI, p.B)
 	if c.Remote.MAC != p.A.Query().Address || c.Remote.MaxTransfer != 10000 || c.Remote.Reliability != via.ReliableDelivery {
 		t.Errorf("request from %+v", c.Remote)
 	}
-	if !bytes.Equal(c.Discriminator, []byte("client")) {
+	if !bytes.HasPrefix(c.Discriminator, []byte("client ")) {
 		t.Errorf("the client calls itself %q", c.Discriminator)
 	}
 	refused := []struct {
@@ -71,7 +90,7 @@ func testMismatch(t *testing.T, p *Pair) {
 	wantError(t, "client", <-outcome, via.ErrReject)
 }
 
-func testReject(t *testing.T, p *Pair) {
+func testReject(t T, p *Pair) {
 	ctx := Context(t)
 	x := NewEnd(t, p.A, Setup{})
 	c, outcome := dial(ctx, t, x.VI, p.B)
@@ -83,7 +102,7 @@ func testReject(t *testing.T, p *Pair) {
 	exchange(t, p, x, y, 100, 1)
 }
 
-func testAnsweredOnce(t *testing.T, p *Pair) {
+func testAnsweredOnce(t T, p *Pair) {
 	ctx := Context(t)
 	x, y := NewEnd(t, p.A, Setup{}), NewEnd(t, p.B, Setup{})
 	c, outcome := dial(ctx, t, x.VI, p.B)
@@ -98,7 +117,7 @@ func testAnsweredOnce(t *testing.T, p *Pair) {
 }
 
 // testAnsweredTooLate answers clients that have given up.
-func testAnsweredTooLate(t *testing.T, p *Pair) {
+func testAnsweredTooLate(t T, p *Pair) {
 	x, y := NewEnd(t, p.A, Setup{}), NewEnd(t, p.B, Setup{})
 	for name, answer := range map[string]func(*via.Connection) error{
 		"accept": func(c *via.Connection) error { _, err := c.Accept(Context(t), y.VI); return err },
@@ -118,7 +137,7 @@ func testAnsweredTooLate(t *testing.T, p *Pair) {
 	exchange(t, p, x, y, 100, 1)
 }
 
-func testConnectTime(t *testing.T, p *Pair) {
+func testConnectTime(t T, p *Pair) {
 	x := NewEnd(t, p.A, Setup{})
 	to := via.Address{MAC: p.B.Query().Address, Discriminator: []byte("nobody")}
 
@@ -167,7 +186,7 @@ func testConnectTime(t *testing.T, p *Pair) {
 	exchange(t, p, x, y, 100, 1)
 }
 
-func testConnectArguments(t *testing.T, p *Pair) {
+func testConnectArguments(t T, p *Pair) {
 	ctx := Context(t)
 	x := NewEnd(t, p.A, Setup{})
 	long := make([]byte, via.MaxDiscriminator+1)

@@ -3,7 +3,6 @@ package viatest
 import (
 	"context"
 	"errors"
-	"testing"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/via"
@@ -11,7 +10,7 @@ import (
 
 // testCQ ties the queues of several VIs to one CQ on each NIC, and takes every
 // completion through it.
-func testCQ(t *testing.T, p *Pair) {
+func testCQ(t T, p *Pair) {
 	const vis, messages = 3, 40
 	ctx := Context(t)
 	a := via.VIAttributes{SendDepth: 16, RecvDepth: 16}
@@ -105,7 +104,7 @@ func testCQ(t *testing.T, p *Pair) {
 // testCQNotRead takes descriptors back with SendDone and RecvDone alone, flushed ones
 // among them. Their completions are in nobody's way: not of later posts, not of
 // later completions, not of the next VI.
-func testCQNotRead(t *testing.T, p *Pair) {
+func testCQNotRead(t T, p *Pair) {
 	const depth = 4
 	ctx := Context(t)
 	a := via.VIAttributes{SendDepth: depth, RecvDepth: depth}
@@ -178,7 +177,7 @@ func testCQNotRead(t *testing.T, p *Pair) {
 	}
 }
 
-func testCQTooSmall(t *testing.T, p *Pair) {
+func testCQTooSmall(t T, p *Pair) {
 	ctx := Context(t)
 	cq := must(p.A.CreateCQ(ctx, 8))(t)
 	n := cq.Entries()
@@ -199,7 +198,7 @@ func testCQTooSmall(t *testing.T, p *Pair) {
 	}
 }
 
-func testCQInUse(t *testing.T, p *Pair) {
+func testCQInUse(t T, p *Pair) {
 	ctx := Context(t)
 	send, recv := must(p.A.CreateCQ(ctx, 64))(t), must(p.A.CreateCQ(ctx, 64))(t)
 	vi := must(p.A.CreateVI(ctx, via.VIAttributes{SendDepth: 8, RecvDepth: 8}, send, recv))(t)

@@ -4,13 +4,12 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
-	"testing"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-func testBuilder(t *testing.T, p *Pair) {
+func testBuilder(t T, p *Pair) {
 	ctx := Context(t)
 	m := must(p.A.Alloc(ctx, 8192, via.MemoryAttributes{}))(t)
 	limit := p.A.Query().MaxSegments
@@ -59,7 +58,7 @@ func testBuilder(t *testing.T, p *Pair) {
 
 // testForged changes descriptors behind the builder's back, as a hostile
 // program would.
-func testForged(t *testing.T, p *Pair) {
+func testForged(t T, p *Pair) {
 	bystanderA, bystanderB := p.Connect(t, Setup{})
 	cases := []struct {
 		name  string
@@ -79,7 +78,7 @@ func testForged(t *testing.T, p *Pair) {
 	}
 	for _, level := range []via.Reliability{via.ReliableDelivery, via.Unreliable} {
 		for _, c := range cases {
-			t.Run(level.String()+"/"+c.name, func(t *testing.T) {
+			subtest(t, level.String()+"/"+c.name, func(t T) {
 				x, y := p.Connect(t, Setup{Attributes: via.VIAttributes{Reliability: level}, Segments: 2})
 				check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 1000)))
 				d := x.Prepare(t, x.Send[0], 0, 100)
@@ -100,9 +99,9 @@ func testForged(t *testing.T, p *Pair) {
 	exchange(t, p, bystanderA, bystanderB, 1000, 1)
 }
 
-func testLength(t *testing.T, p *Pair) {
+func testLength(t T, p *Pair) {
 	for _, level := range []via.Reliability{via.ReliableDelivery, via.Unreliable} {
-		t.Run(level.String(), func(t *testing.T) {
+		subtest(t, level.String(), func(t T) {
 			s := Setup{Attributes: via.VIAttributes{Reliability: level, MaxTransfer: 1000}}
 			x, y := p.Connect(t, s)
 			check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 2000)))
@@ -122,7 +121,7 @@ func testLength(t *testing.T, p *Pair) {
 			wantBroken(t, p, x, y, level)
 		})
 	}
-	t.Run("receive queue empty", func(t *testing.T) {
+	subtest(t, "receive queue empty", func(t T) {
 		dropped := make(chan via.AsyncError, 1)
 		p.B.OnError(func(e via.AsyncError) {
 			if e.Code == via.AsyncReceiveQueueEmpty {
@@ -152,7 +151,7 @@ func testLength(t *testing.T, p *Pair) {
 
 // testPostedOnce posts descriptors that are posted already, or another VI's: the post
 // is refused and changes nothing, for as long as the descriptor is outstanding.
-func testPostedOnce(t *testing.T, p *Pair) {
+func testPostedOnce(t T, p *Pair) {
 	ctx := Context(t)
 	x, y := p.Connect(t, Setup{})
 	other := NewEnd(t, p.B, Setup{})
@@ -201,7 +200,7 @@ func testPostedOnce(t *testing.T, p *Pair) {
 
 // testPostedByMany has goroutines post one descriptor to several queues: one of them
 // gets it.
-func testPostedByMany(t *testing.T, p *Pair) {
+func testPostedByMany(t T, p *Pair) {
 	a, b := NewEnd(t, p.A, Setup{}), NewEnd(t, p.A, Setup{})
 	d := must(a.Memory.NewDescriptor(0, 0))(t)
 	posts := []func(*via.Descriptor) error{a.VI.PostRecv, a.VI.PostRecv, b.VI.PostRecv, b.VI.PostRecv}

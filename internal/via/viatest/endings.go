@@ -3,14 +3,13 @@ package viatest
 import (
 	"context"
 	"errors"
-	"testing"
 
 	"github.com/trapeze-nic/trapeze/via"
 )
 
 // testTaken: a receiver that takes all messages and disconnects at once, or in the
 // middle, has the sender know exactly which were taken, and that it has left.
-func testTaken(t *testing.T, p *Pair) {
+func testTaken(t T, p *Pair) {
 	for _, level := range []via.Reliability{via.ReliableDelivery, via.ReliableReception} {
 		for _, n := range []int{1, 16} {
 			for _, left := range []int{0, 3} {
@@ -64,7 +63,7 @@ func testTaken(t *testing.T, p *Pair) {
 
 // wantEnd fails the test unless err, of a descriptor, says that the connection ended
 // in the way of end, and in no other; zero is none of them.
-func wantEnd(t testing.TB, what string, err error, end via.Code) {
+func wantEnd(t T, what string, err error, end via.Code) {
 	t.Helper()
 	wantError(t, what, err, via.ErrDescriptor)
 	wantOnlyEnd(t, what, err, end)
@@ -74,7 +73,7 @@ func wantEnd(t testing.TB, what string, err error, end via.Code) {
 	}
 }
 
-func wantOnlyEnd(t testing.TB, what string, err error, end via.Code) {
+func wantOnlyEnd(t T, what string, err error, end via.Code) {
 	t.Helper()
 	for _, other := range []via.Code{via.ErrDisconnected, via.ErrPeerLost, via.ErrConnectionBroken} {
 		if errors.Is(err, other) != (other == end) {
@@ -84,7 +83,7 @@ func wantOnlyEnd(t testing.TB, what string, err error, end via.Code) {
 }
 
 // release takes back all that is on the queues of ends and destroys their VIs.
-func release(t testing.TB, p *Pair, ends ...*End) {
+func release(t T, p *Pair, ends ...*End) {
 	t.Helper()
 	for _, e := range ends {
 		check(t, e.VI.Disconnect(Context(t)))
@@ -103,18 +102,18 @@ func release(t testing.TB, p *Pair, ends ...*End) {
 // testEndings checks what both ends are told of connections that end in different
 // ways: in the error of every descriptor, in the event, and when somebody tries to
 // go on.
-func testEndings(t *testing.T, p *Pair) {
+func testEndings(t T, p *Pair) {
 	for _, c := range []struct {
 		name string
 		// end has y end the connection; both ends have 2 receives.
-		end func(t *testing.T, p *Pair, x, y *End)
+		end func(t T, p *Pair, x, y *End)
 		// mine is what y is told, zero if nothing, and theirs what x is told.
 		mine, theirs via.Code
 	}{
-		{"disconnect", func(t *testing.T, p *Pair, x, y *End) {
+		{"disconnect", func(t T, p *Pair, x, y *End) {
 			check(t, y.VI.Disconnect(Context(t)))
 		}, 0, via.ErrDisconnected},
-		{"disconnect after messages", func(t *testing.T, p *Pair, x, y *End) {
+		{"disconnect after messages", func(t T, p *Pair, x, y *End) {
 			for i := range 2 {
 				check(t, y.VI.PostSend(y.Prepare(t, y.Send[i], 0, 10)))
 			}
@@ -122,24 +121,24 @@ func testEndings(t *testing.T, p *Pair) {
 			p.MustTake(t, y.VI.SendDone)
 			check(t, y.VI.Disconnect(Context(t)))
 		}, 0, via.ErrDisconnected},
-		{"disconnect that cuts a message off", func(t *testing.T, p *Pair, x, y *End) {
+		{"disconnect that cuts a message off", func(t T, p *Pair, x, y *End) {
 			for i := range 3 { // x has receives for two
 				check(t, y.VI.PostSend(y.Prepare(t, y.Send[i], 0, 10)))
 			}
 			check(t, y.VI.Disconnect(Context(t)))
 		}, 0, via.ErrConnectionBroken},
-		{"memory of a send that is gone", func(t *testing.T, p *Pair, x, y *End) {
+		{"memory of a send that is gone", func(t T, p *Pair, x, y *End) {
 			m := must(p.B.Alloc(Context(t), 64, via.MemoryAttributes{}))(t)
 			y.Send[0].Prepare()
 			check(t, m.AddTo(y.Send[0], 0, 10))
 			check(t, m.Deregister(Context(t)))
 			check(t, y.VI.PostSend(y.Send[0]))
 		}, via.ErrConnectionBroken, via.ErrConnectionBroken},
-		{"receive too small", func(t *testing.T, p *Pair, x, y *End) {
+		{"receive too small", func(t T, p *Pair, x, y *End) {
 			check(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, 1000)))
 		}, via.ErrConnectionBroken, via.ErrConnectionBroken},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		subtest(t, c.name, func(t T) {
 			x, y := p.Connect(t, Setup{})
 			events := make(chan via.AsyncError, 64)
 			for _, n := range []*via.NIC{p.A, p.B} {

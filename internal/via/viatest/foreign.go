@@ -3,7 +3,6 @@ package viatest
 import (
 	"bytes"
 	"os"
-	"testing"
 
 	"golang.org/x/sys/unix"
 
@@ -11,7 +10,7 @@ import (
 )
 
 // foreign maps memory of the program's own, until the test ends.
-func foreign(t *testing.T, size int) []byte {
+func foreign(t T, size int) []byte {
 	t.Helper()
 	b, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
@@ -31,7 +30,7 @@ func elsewhere(n *via.NIC) bool { return n.Query().Backend == "vfio-user" }
 
 // testForeignMemory sends and receives in memory that is not the NIC's, from within
 // pages and across them, with descriptors in it too.
-func testForeignMemory(t *testing.T, p *Pair) {
+func testForeignMemory(t T, p *Pair) {
 	ctx := Context(t)
 	page := os.Getpagesize()
 	from, to := foreign(t, 8*page), foreign(t, 8*page)

@@ -2,12 +2,11 @@ package viatest
 
 import (
 	"errors"
-	"testing"
 
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-func testRegistration(t *testing.T, p *Pair) {
+func testRegistration(t T, p *Pair) {
 	ctx := Context(t)
 	m := must(p.A.Alloc(ctx, 10000, via.MemoryAttributes{}))(t)
 	if m.Size() != 10000 || len(m.Bytes()) != 10000 || m.Address()%64 != 0 {
@@ -48,7 +47,7 @@ func testRegistration(t *testing.T, p *Pair) {
 	check(t, own.Deregister(ctx))
 }
 
-func testPtagInUse(t *testing.T, p *Pair) {
+func testPtagInUse(t T, p *Pair) {
 	ctx := Context(t)
 	tag := must(p.A.CreatePtag(ctx))(t)
 	m := must(p.A.Alloc(ctx, 64, via.MemoryAttributes{Ptag: tag}))(t)
@@ -68,7 +67,7 @@ func testPtagInUse(t *testing.T, p *Pair) {
 // testProtection names memory in descriptors that the VI must not touch. The
 // descriptor completes with an error; on a reliable VI the connection breaks, on
 // an unreliable one it stays; everything else goes on.
-func testProtection(t *testing.T, p *Pair) {
+func testProtection(t T, p *Pair) {
 	ctx := Context(t)
 	bystanderA, bystanderB := p.Connect(t, Setup{})
 	foreignTag := must(p.A.CreatePtag(ctx))(t)
@@ -94,7 +93,7 @@ func testProtection(t *testing.T, p *Pair) {
 	}
 	for _, level := range []via.Reliability{via.ReliableDelivery, via.Unreliable} {
 		for _, c := range cases {
-			t.Run(level.String()+"/"+c.name, func(t *testing.T) {
+			subtest(t, level.String()+"/"+c.name, func(t T) {
 				x, y := p.Connect(t, Setup{Attributes: via.VIAttributes{Reliability: level}})
 				if c.send {
 					// A reliable send is looked at when there is a receive for it.
@@ -140,7 +139,7 @@ func testProtection(t *testing.T, p *Pair) {
 
 // receiveSome sends messages of 100 bytes from one end until the other has
 // received one, well or badly: an unreliable wire may lose some.
-func receiveSome(t *testing.T, p *Pair, from, to *End) (d *via.Descriptor, err error) {
+func receiveSome(t T, p *Pair, from, to *End) (d *via.Descriptor, err error) {
 	t.Helper()
 	check(t, from.VI.PostSend(from.Prepare(t, from.Send[0], 0, 100)))
 	p.Until(t, "a receive", func() bool {
@@ -157,7 +156,7 @@ func receiveSome(t *testing.T, p *Pair, from, to *End) (d *via.Descriptor, err e
 
 // wantBroken checks what an error has done to a connection: broken it on
 // reliable VIs, nothing on unreliable ones.
-func wantBroken(t *testing.T, p *Pair, x, y *End, level via.Reliability) {
+func wantBroken(t T, p *Pair, x, y *End, level via.Reliability) {
 	t.Helper()
 	if level == via.Unreliable {
 		wantState(t, x.VI, via.Connected)
@@ -171,7 +170,7 @@ func wantBroken(t *testing.T, p *Pair, x, y *End, level via.Reliability) {
 	}
 }
 
-func testStaleHandle(t *testing.T, p *Pair) {
+func testStaleHandle(t T, p *Pair) {
 	ctx := Context(t)
 	x, y := p.Connect(t, Setup{})
 	m := must(p.A.Alloc(ctx, 4096, via.MemoryAttributes{}))(t)

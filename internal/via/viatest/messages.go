@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"math/rand/v2"
-	"testing"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
@@ -17,7 +16,7 @@ func pattern(b []byte, seed uint64) {
 	_, _ = r.Read(b) // never fails
 }
 
-func testAttributes(t *testing.T, p *Pair) {
+func testAttributes(t T, p *Pair) {
 	a := p.A.Query()
 	if a.MaxTransfer < via.DefaultMaxTransfer || a.MaxSegments < 252 || a.Reliability&via.Unreliable == 0 {
 		t.Errorf("%+v is less than VIA asks for", a)
@@ -32,7 +31,7 @@ func testAttributes(t *testing.T, p *Pair) {
 
 var sizes = []int{0, 1, 7, 63, 64, 65, 1000, 4096, 4097, 8191, 8192, 8193, 32767, 32768}
 
-func testMessagesReliable(t *testing.T, p *Pair) {
+func testMessagesReliable(t T, p *Pair) {
 	x, y := p.Connect(t, Setup{})
 	for i, n := range sizes {
 		exchange(t, p, x, y, n, uint64(i))
@@ -42,7 +41,7 @@ func testMessagesReliable(t *testing.T, p *Pair) {
 
 // testMessagesFrames sends messages that just fill a frame, or do not, at each reliable
 // level.
-func testMessagesFrames(t *testing.T, p *Pair) {
+func testMessagesFrames(t T, p *Pair) {
 	const header = descriptors.HeaderSize
 	mtu := p.A.Query().MTU
 	for _, level := range []via.Reliability{via.ReliableDelivery, via.ReliableReception} {
@@ -60,7 +59,7 @@ func testMessagesFrames(t *testing.T, p *Pair) {
 }
 
 // exchange sends one message of n bytes and compares what arrives.
-func exchange(t *testing.T, p *Pair, from, to *End, n int, seed uint64) {
+func exchange(t T, p *Pair, from, to *End, n int, seed uint64) {
 	t.Helper()
 	data := from.Memory.Bytes()[:n]
 	pattern(data, seed)
@@ -83,7 +82,7 @@ func exchange(t *testing.T, p *Pair, from, to *End, n int, seed uint64) {
 
 // testMessagesUnreliable sends each message until it has arrived: a wire may
 // lose some and delay others, but none may arrive changed.
-func testMessagesUnreliable(t *testing.T, p *Pair) {
+func testMessagesUnreliable(t T, p *Pair) {
 	const limit = via.DefaultMaxTransfer
 	x, y := p.Connect(t, Setup{Attributes: via.VIAttributes{Reliability: via.Unreliable}})
 	want := make([]byte, limit)
@@ -124,7 +123,7 @@ func testMessagesUnreliable(t *testing.T, p *Pair) {
 	}
 }
 
-func testMessagesLarge(t *testing.T, p *Pair) {
+func testMessagesLarge(t T, p *Pair) {
 	limit := min(p.A.Query().MaxTransfer, p.B.Query().MaxTransfer)
 	x, y := p.Connect(t, Setup{Attributes: via.VIAttributes{MaxTransfer: limit}, Memory: int(limit)})
 	for i, n := range []int{1 << 20, int(limit)} {
@@ -132,7 +131,7 @@ func testMessagesLarge(t *testing.T, p *Pair) {
 	}
 }
 
-func testScatterGather(t *testing.T, p *Pair) {
+func testScatterGather(t T, p *Pair) {
 	const segments, total = 252, 20000
 	x, y := p.Connect(t, Setup{Segments: segments})
 	r := rand.New(rand.NewPCG(1, 2))
@@ -170,7 +169,7 @@ func testScatterGather(t *testing.T, p *Pair) {
 	}
 }
 
-func testImmediate(t *testing.T, p *Pair) {
+func testImmediate(t T, p *Pair) {
 	x, y := p.Connect(t, Setup{})
 	for _, n := range []int{0, 10, 20000} {
 		check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 20000)))
@@ -187,7 +186,7 @@ func testImmediate(t *testing.T, p *Pair) {
 }
 
 // testInline sends messages that stand in their descriptors.
-func testInline(t *testing.T, p *Pair) {
+func testInline(t T, p *Pair) {
 	most := p.A.Query().MaxInline
 	if most == 0 {
 		t.Skip("the NIC takes no inline data")
@@ -212,7 +211,7 @@ func testInline(t *testing.T, p *Pair) {
 
 // testOrder posts more sends than receives: the sender stalls and nothing is
 // lost or swapped.
-func testOrder(t *testing.T, p *Pair) {
+func testOrder(t T, p *Pair) {
 	const messages, size = 300, 700
 	x, y := p.Connect(t, Setup{})
 	sent, received, taken := 0, 0, 0
@@ -243,7 +242,7 @@ func testOrder(t *testing.T, p *Pair) {
 	}
 }
 
-func testWaits(t *testing.T, p *Pair) {
+func testWaits(t T, p *Pair) {
 	x, y := p.Connect(t, Setup{})
 	check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 100)))
 

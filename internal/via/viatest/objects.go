@@ -2,12 +2,11 @@ package viatest
 
 import (
 	"context"
-	"testing"
 
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-func testVIArguments(t *testing.T, p *Pair) {
+func testVIArguments(t T, p *Pair) {
 	ctx := Context(t)
 	a := p.A.Query()
 	for _, c := range []struct {
@@ -21,14 +20,9 @@ func testVIArguments(t *testing.T, p *Pair) {
 		{"negative depth", via.VIAttributes{SendDepth: -1}, via.ErrInvalidParameter},
 		{"send queue too deep", via.VIAttributes{SendDepth: a.MaxDescriptors + 1}, via.ErrInvalidParameter},
 		{"receive queue too deep", via.VIAttributes{RecvDepth: a.MaxDescriptors + 1}, via.ErrInvalidParameter},
-		{"RDMA read without reliability", via.VIAttributes{Reliability: via.Unreliable, RDMARead: true}, via.ErrInvalidRDMARead},
 	} {
 		_, err := p.A.CreateVI(ctx, c.a, nil, nil)
 		wantError(t, c.name, err, c.want)
-	}
-	if a.RDMAWrite == 0 {
-		_, err := p.A.CreateVI(ctx, via.VIAttributes{RDMAWrite: true}, nil, nil)
-		wantError(t, "RDMA write", err, via.ErrNotSupported)
 	}
 	vi := must(p.A.CreateVI(ctx, via.VIAttributes{SendDepth: a.MaxDescriptors, RecvDepth: a.MaxDescriptors, MaxTransfer: a.MaxTransfer}, nil, nil))(t)
 	s := must(vi.Query(ctx))(t)
@@ -38,7 +32,41 @@ func testVIArguments(t *testing.T, p *Pair) {
 	check(t, vi.Destroy(ctx))
 }
 
-func testDestroy(t *testing.T, p *Pair) {
+// testRDMARights: VIs get the rights that the NIC has at their level, and no others.
+func testRDMARights(t T, p *Pair) {
+	ctx := Context(t)
+	a := p.A.Query()
+	if (a.RDMAWrite|a.RDMARead)&^a.Reliability != 0 || a.RDMARead&via.Unreliable != 0 {
+		t.Errorf("RDMA writes at %v, reads at %v, of a NIC with %v", a.RDMAWrite, a.RDMARead, a.Reliability)
+	}
+	for _, level := range []via.Reliability{via.Unreliable, via.ReliableDelivery, via.ReliableReception} {
+		if a.Reliability&level == 0 {
+			continue
+		}
+		for _, c := range []struct {
+			name   string
+			a      via.VIAttributes
+			has    via.Reliability
+			refuse error
+		}{
+			{"RDMA write", via.VIAttributes{Reliability: level, RDMAWrite: true}, a.RDMAWrite, via.ErrNotSupported},
+			{"RDMA read", via.VIAttributes{Reliability: level, RDMARead: true}, a.RDMARead, via.ErrInvalidRDMARead},
+		} {
+			vi, err := p.A.CreateVI(ctx, c.a, nil, nil)
+			if c.has&level == 0 {
+				wantError(t, c.name, err, c.refuse)
+				continue
+			}
+			check(t, err)
+			if got := vi.Attributes(); got.RDMAWrite != c.a.RDMAWrite || got.RDMARead != c.a.RDMARead {
+				t.Errorf("%s at %v: attributes %+v", c.name, level, got)
+			}
+			check(t, vi.Destroy(ctx))
+		}
+	}
+}
+
+func testDestroy(t T, p *Pair) {
 	ctx := Context(t)
 	x, y := p.Connect(t, Setup{})
 	wantError(t, "destroy a connected VI", x.VI.Destroy(ctx), via.ErrInvalidState)
@@ -76,7 +104,7 @@ func testDestroy(t *testing.T, p *Pair) {
 	wantError(t, "client", <-outcome, via.ErrReject)
 }
 
-func testForeign(t *testing.T, p *Pair) {
+func testForeign(t T, p *Pair) {
 	ctx := Context(t)
 	var none context.Context
 	x, y := p.Connect(t, Setup{})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"runtime"
-	"testing"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/via"
@@ -21,7 +20,7 @@ type Pair struct{ A, B *via.NIC }
 func NewPair(a, b *via.NIC) *Pair { return &Pair{A: a, B: b} }
 
 // Context ends after Patience, or with the test.
-func Context(t testing.TB) context.Context {
+func Context(t T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	t.Cleanup(cancel)
 	return ctx
@@ -47,7 +46,7 @@ type Setup struct {
 }
 
 // Connect makes a VI on each NIC and connects them: x on A, y on B.
-func (p *Pair) Connect(t testing.TB, s Setup) (x, y *End) {
+func (p *Pair) Connect(t T, s Setup) (x, y *End) {
 	t.Helper()
 	x, y = NewEnd(t, p.A, s), NewEnd(t, p.B, s)
 	if err := ConnectVIs(Context(t), x.VI, y.VI, t.Name()); err != nil {
@@ -57,7 +56,7 @@ func (p *Pair) Connect(t testing.TB, s Setup) (x, y *End) {
 }
 
 // NewEnd makes an unconnected VI with memory and descriptors.
-func NewEnd(t testing.TB, nic *via.NIC, s Setup) *End {
+func NewEnd(t T, nic *via.NIC, s Setup) *End {
 	t.Helper()
 	if s.Memory == 0 {
 		s.Memory = 64 << 10
@@ -96,11 +95,17 @@ func ConnectVIs(ctx context.Context, client, server *via.VI, name string) error 
 	local = local[max(0, len(local)-via.MaxDiscriminator):]
 	accepted := make(chan error, 1)
 	go func() {
-		c, err := server.NIC().ConnectWait(ctx, local)
-		if err == nil {
-			_, err = c.Accept(ctx, server)
+		for {
+			c, err := server.NIC().ConnectWait(ctx, local)
+			if err == nil {
+				_, err = c.Accept(ctx, server)
+			}
+			// It may have been a late copy of a request that was answered by ErrNoMatch.
+			if !errors.Is(err, via.ErrWithdrawn) {
+				accepted <- err
+				return
+			}
 		}
-		accepted <- err
 	}()
 	_, err := Request(ctx, client, via.Address{MAC: server.NIC().Query().Address, Discriminator: local})
 	return errors.Join(err, <-accepted)
@@ -118,7 +123,7 @@ func Request(ctx context.Context, client *via.VI, to via.Address) (via.Remote, e
 }
 
 // Until calls f, and polls both NICs, until f reports true.
-func (p *Pair) Until(t testing.TB, what string, f func() bool) {
+func (p *Pair) Until(t T, what string, f func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(Patience)
 	for i := 0; !f(); i++ {
@@ -135,7 +140,7 @@ func (p *Pair) Until(t testing.TB, what string, f func() bool) {
 
 // Take calls done, SendDone or RecvDone of some VI, until it says something
 // else than ErrNotDone.
-func (p *Pair) Take(t testing.TB, done func() (*via.Descriptor, error)) (d *via.Descriptor, err error) {
+func (p *Pair) Take(t T, done func() (*via.Descriptor, error)) (d *via.Descriptor, err error) {
 	t.Helper()
 	p.Until(t, "a completion", func() bool {
 		d, err = done()
@@ -145,7 +150,7 @@ func (p *Pair) Take(t testing.TB, done func() (*via.Descriptor, error)) (d *via.
 }
 
 // MustTake is Take for what must complete without error.
-func (p *Pair) MustTake(t testing.TB, done func() (*via.Descriptor, error)) *via.Descriptor {
+func (p *Pair) MustTake(t T, done func() (*via.Descriptor, error)) *via.Descriptor {
 	t.Helper()
 	d, err := p.Take(t, done)
 	if err != nil {
@@ -155,7 +160,7 @@ func (p *Pair) MustTake(t testing.TB, done func() (*via.Descriptor, error)) *via
 }
 
 // Prepare makes d describe length bytes at offset of e's memory.
-func (e *End) Prepare(t testing.TB, d *via.Descriptor, offset, length int) *via.Descriptor {
+func (e *End) Prepare(t T, d *via.Descriptor, offset, length int) *via.Descriptor {
 	t.Helper()
 	d.Prepare()
 	if err := e.Memory.AddTo(d, offset, length); err != nil {
@@ -165,8 +170,8 @@ func (e *End) Prepare(t testing.TB, d *via.Descriptor, offset, length int) *via.
 }
 
 // must returns v, or fails the test.
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
+func must[V any](v V, err error) func(T) V {
+	return func(t T) V {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
@@ -175,7 +180,7 @@ func must[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
-func check(t testing.TB, err error) {
+func check(t T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -184,7 +189,7 @@ func check(t testing.TB, err error) {
 
 // wantError fails the test unless err is a *via.Error, or one of the bare codes,
 // that matches each of want.
-func wantError(t testing.TB, what string, err error, want ...error) {
+func wantError(t T, what string, err error, want ...error) {
 	t.Helper()
 	for _, w := range want {
 		if !errors.Is(err, w) {
@@ -201,7 +206,7 @@ func wantError(t testing.TB, what string, err error, want ...error) {
 
 // wantStatus fails the test unless err says that a descriptor was returned that
 // completed with all the bits of want.
-func wantStatus(t testing.TB, what string, d *via.Descriptor, err error, want via.Status) {
+func wantStatus(t T, what string, d *via.Descriptor, err error, want via.Status) {
 	t.Helper()
 	var s *via.StatusError
 	if !errors.Is(err, via.ErrDescriptor) || !errors.As(err, &s) {
@@ -214,7 +219,7 @@ func wantStatus(t testing.TB, what string, d *via.Descriptor, err error, want vi
 }
 
 // wantState fails the test unless v is in the state want.
-func wantState(t testing.TB, v *via.VI, want via.State) {
+func wantState(t T, v *via.VI, want via.State) {
 	t.Helper()
 	if s := must(v.Query(Context(t)))(t); s.State != want {
 		t.Errorf("VI is in state %v, want %v", s.State, want)

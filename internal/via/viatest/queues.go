@@ -1,12 +1,10 @@
 package viatest
 
 import (
-	"testing"
-
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-func testQueueFull(t *testing.T, p *Pair) {
+func testQueueFull(t T, p *Pair) {
 	x, y := p.Connect(t, Setup{Attributes: via.VIAttributes{SendDepth: 4, RecvDepth: 4}})
 	for _, done := range []func() (*via.Descriptor, error){x.VI.SendDone, x.VI.RecvDone} {
 		d, err := done()
@@ -39,7 +37,7 @@ func testQueueFull(t *testing.T, p *Pair) {
 	}
 }
 
-func testQueuesByState(t *testing.T, p *Pair) {
+func testQueuesByState(t T, p *Pair) {
 	x, y := NewEnd(t, p.A, Setup{}), NewEnd(t, p.B, Setup{})
 	// Idle: a receive is held, a send is flushed.
 	check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 100)))
@@ -76,9 +74,9 @@ func testQueuesByState(t *testing.T, p *Pair) {
 // testDisconnect checks that both ends get all they posted back, in order, and
 // that the end that did not ask is told. Sends are posted without receives for
 // them, or receives without sends, so that nothing can complete before.
-func testDisconnect(t *testing.T, p *Pair) {
+func testDisconnect(t T, p *Pair) {
 	for _, q := range []via.Queue{via.SendQueue, via.RecvQueue} {
-		t.Run(q.String(), func(t *testing.T) {
+		subtest(t, q.String(), func(t T) {
 			lost := make(chan via.AsyncError, 64)
 			p.B.OnError(func(e via.AsyncError) {
 				select {
@@ -124,7 +122,7 @@ func testDisconnect(t *testing.T, p *Pair) {
 	}
 }
 
-func testReconnect(t *testing.T, p *Pair) {
+func testReconnect(t T, p *Pair) {
 	x, y := p.Connect(t, Setup{})
 	for i := range 5 {
 		exchange(t, p, x, y, 1000, uint64(i))

@@ -2,7 +2,6 @@ package viatest
 
 import (
 	"os"
-	"testing"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/via"
@@ -11,18 +10,18 @@ import (
 // testCloseStates closes a NIC in each state that a program can leave it in. The
 // other NIC goes on, and its connections have ended in order, unless what was posted
 // was cut off.
-func testCloseStates(t *testing.T, p *Pair, open Open) {
+func testCloseStates(t T, p *Pair, open Open) {
 	depth := via.VIAttributes{SendDepth: 16, RecvDepth: 16}
 	for _, c := range []struct {
 		name string
-		make func(t *testing.T, p *Pair)
+		make func(t T, p *Pair)
 	}{
-		{"idle VI", func(t *testing.T, p *Pair) { NewEnd(t, p.A, Setup{}) }},
-		{"receives posted", func(t *testing.T, p *Pair) {
+		{"idle VI", func(t T, p *Pair) { NewEnd(t, p.A, Setup{}) }},
+		{"receives posted", func(t T, p *Pair) {
 			x := NewEnd(t, p.A, Setup{})
 			check(t, x.VI.PostRecv(x.Prepare(t, x.Recv[0], 0, 8)))
 		}},
-		{"connected", func(t *testing.T, p *Pair) {
+		{"connected", func(t T, p *Pair) {
 			_, y := p.Connect(t, Setup{})
 			check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 64)))
 			check(t, p.A.Close())
@@ -30,13 +29,13 @@ func testCloseStates(t *testing.T, p *Pair, open Open) {
 			wantEnd(t, "a receive of the other end", err, via.ErrDisconnected)
 			wantState(t, y.VI, via.ErrorState)
 		}},
-		{"sending", func(t *testing.T, p *Pair) {
+		{"sending", func(t T, p *Pair) {
 			x, _ := p.Connect(t, Setup{})
 			for i := range 8 {
 				check(t, x.VI.PostSend(x.Prepare(t, x.Send[i], i*4096, 4096)))
 			}
 		}},
-		{"completions not taken", func(t *testing.T, p *Pair) {
+		{"completions not taken", func(t T, p *Pair) {
 			cq := must(p.A.CreateCQ(Context(t), 32))(t)
 			x := must(Equip(Context(t), must(p.A.CreateVI(Context(t), depth, cq, cq))(t), 4096, 1))(t)
 			y := NewEnd(t, p.B, Setup{})
@@ -47,7 +46,7 @@ func testCloseStates(t *testing.T, p *Pair, open Open) {
 			}
 			must(cq.Wait(Context(t)))(t)
 		}},
-		{"error state", func(t *testing.T, p *Pair) {
+		{"error state", func(t T, p *Pair) {
 			x, y := p.Connect(t, Setup{})
 			check(t, y.VI.Disconnect(Context(t)))
 			p.Until(t, "the other end to notice", func() bool {
@@ -55,7 +54,7 @@ func testCloseStates(t *testing.T, p *Pair, open Open) {
 			})
 		}},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		subtest(t, c.name, func(t T) {
 			p := p
 			if c.name != "idle VI" { // the first has the pair that the test was given
 				p = NewPair(open(t))
@@ -74,7 +73,7 @@ func testCloseStates(t *testing.T, p *Pair, open Open) {
 
 // checkFiles fails the test if files are left open after what is cleaned up later
 // than this call.
-func checkFiles(t *testing.T) {
+func checkFiles(t T) {
 	t.Helper()
 	// The runtime opens what it keeps open: its poller.
 	r, w, err := os.Pipe()
@@ -95,7 +94,7 @@ func checkFiles(t *testing.T) {
 }
 
 // openFiles counts the process's file descriptors.
-func openFiles(t *testing.T) int {
+func openFiles(t T) int {
 	t.Helper()
 	f, err := os.ReadDir("/proc/self/fd")
 	check(t, err)

@@ -1,9 +1,12 @@
-// Package viatest holds the tests that every NIC must pass, whatever stands
+// Package viatest holds the checks that every NIC must pass, whatever stands
 // behind it. A back end joins by opening a pair of NICs:
 //
 //	func TestMyBackend(t *testing.T) {
 //		viatest.Run(t, "my back end", func(t *testing.T) (a, b *via.NIC) { … })
 //	}
+//
+// 'trapeze conform' runs the same checks without go test: Checks lists them, and
+// Check.Run runs one.
 //
 // The suite uses package via only. It also has the helpers that tests and
 // benchmarks of neighbouring packages share: Connect and the methods of Pair
@@ -16,76 +19,109 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// Open opens two NICs that can reach each other. It is called once for each
-// test and arranges for both to be closed when the test ends (a test may close
-// them before).
-type Open func(t *testing.T) (a, b *via.NIC)
+// Open opens two NICs that can reach each other. It arranges for both to be closed
+// when the check ends (a check may close them before). A check may open several
+// pairs, one after the other.
+type Open func(t T) (a, b *via.NIC)
 
-var suite = []struct {
-	name string
-	f    func(*testing.T, *Pair)
-}{
-	{"attributes", testAttributes},
-	{"messages/reliable", testMessagesReliable},
-	{"messages/around the frame", testMessagesFrames},
-	{"messages/unreliable", testMessagesUnreliable},
-	{"messages/large", testMessagesLarge},
-	{"scatter gather", testScatterGather},
-	{"immediate data", testImmediate},
-	{"inline data", testInline},
-	{"order and flow control", testOrder},
-	{"batches/posted", testBatches},
-	{"batches/taken back", testBatchesDone},
-	{"batches/odd depth", testBatchesWrap},
-	{"waits", testWaits},
-	{"queues/full and empty", testQueueFull},
-	{"queues/by state", testQueuesByState},
-	{"queues/disconnect flushes", testDisconnect},
-	{"queues/reconnect", testReconnect},
-	{"queues/what was taken", testTaken},
-	{"queues/endings", testEndings},
-	{"connect/mismatch leaves the request pending", testMismatch},
-	{"connect/reject", testReject},
-	{"connect/answered once", testAnsweredOnce},
-	{"connect/answered too late", testAnsweredTooLate},
-	{"connect/time", testConnectTime},
-	{"connect/bad arguments", testConnectArguments},
-	{"cq/completions", testCQ},
-	{"cq/not read", testCQNotRead},
-	{"cq/too small", testCQTooSmall},
-	{"cq/in use", testCQInUse},
-	{"memory/registration", testRegistration},
-	{"memory/of the program's own", testForeignMemory},
-	{"memory/ptag in use", testPtagInUse},
-	{"memory/protection", testProtection},
-	{"memory/stale handle", testStaleHandle},
-	{"descriptors/builder", testBuilder},
-	{"descriptors/forged", testForged},
-	{"descriptors/length", testLength},
-	{"descriptors/posted once", testPostedOnce},
-	{"descriptors/posted by many", testPostedByMany},
-	{"vi/arguments", testVIArguments},
-	{"vi/destroy", testDestroy},
-	{"nil and foreign objects", testForeign},
-	{"close/use after", testUseAfterClose},
-	{"close/wakes waiters", testCloseWakes},
-	{"concurrency/VIs", testConcurrentVIs},
-	{"concurrency/queues", testConcurrentQueues},
-	{"concurrency/close", testConcurrentClose},
+// Sections of the suite, in the order in which they run.
+var Sections = []string{"layout", "states", "connection", "send-receive", "rdma", "cq", "memory", "reliability", "errors", "limits"}
+
+// Check is one check of the suite.
+type Check struct {
+	// Section that it belongs to, and its name there.
+	Section, Name string
+	f             func(T, *Pair)
+	reopens       func(T, *Pair, Open) // instead of f
 }
 
-// Run runs the whole suite as a subtest of t.
-func Run(t *testing.T, name string, open Open) {
+var suite = []Check{
+	{Section: "layout", Name: "bytes of a descriptor", f: testLayout},
+	{Section: "layout", Name: "builder", f: testBuilder},
+	{Section: "layout", Name: "completed in place", f: testCompleted},
+
+	{Section: "states", Name: "queues", f: testQueuesByState},
+	{Section: "states", Name: "disconnect flushes", f: testDisconnect},
+	{Section: "states", Name: "reconnect", f: testReconnect},
+	{Section: "states", Name: "destroy", f: testDestroy},
+	{Section: "states", Name: "close", reopens: testCloseStates},
+
+	{Section: "connection", Name: "mismatch leaves the request pending", f: testMismatch},
+	{Section: "connection", Name: "reject", f: testReject},
+	{Section: "connection", Name: "answered once", f: testAnsweredOnce},
+	{Section: "connection", Name: "answered too late", f: testAnsweredTooLate},
+	{Section: "connection", Name: "time", f: testConnectTime},
+	{Section: "connection", Name: "bad arguments", f: testConnectArguments},
+	{Section: "connection", Name: "endings", f: testEndings},
+
+	{Section: "send-receive", Name: "reliable", f: testMessagesReliable},
+	{Section: "send-receive", Name: "around the frame", f: testMessagesFrames},
+	{Section: "send-receive", Name: "unreliable", f: testMessagesUnreliable},
+	{Section: "send-receive", Name: "scatter gather", f: testScatterGather},
+	{Section: "send-receive", Name: "immediate data", f: testImmediate},
+	{Section: "send-receive", Name: "inline data", f: testInline},
+	{Section: "send-receive", Name: "batches posted", f: testBatches},
+	{Section: "send-receive", Name: "batches taken back", f: testBatchesDone},
+	{Section: "send-receive", Name: "waits", f: testWaits},
+
+	{Section: "rdma", Name: "rights", f: testRDMARights},
+
+	{Section: "cq", Name: "completions", f: testCQ},
+	{Section: "cq", Name: "not read", f: testCQNotRead},
+	{Section: "cq", Name: "in use", f: testCQInUse},
+
+	{Section: "memory", Name: "registration", f: testRegistration},
+	{Section: "memory", Name: "of the program's own", f: testForeignMemory},
+	{Section: "memory", Name: "ptag in use", f: testPtagInUse},
+	{Section: "memory", Name: "protection", f: testProtection},
+	{Section: "memory", Name: "stale handle", f: testStaleHandle},
+
+	{Section: "reliability", Name: "order and flow control", f: testOrder},
+	{Section: "reliability", Name: "what was taken", f: testTaken},
+	{Section: "reliability", Name: "concurrent VIs", f: testConcurrentVIs},
+	{Section: "reliability", Name: "concurrent queues", f: testConcurrentQueues},
+
+	{Section: "errors", Name: "forged descriptors", f: testForged},
+	{Section: "errors", Name: "length", f: testLength},
+	{Section: "errors", Name: "posted once", f: testPostedOnce},
+	{Section: "errors", Name: "posted by many", f: testPostedByMany},
+	{Section: "errors", Name: "VI attributes", f: testVIArguments},
+	{Section: "errors", Name: "nil and foreign objects", f: testForeign},
+	{Section: "errors", Name: "use after close", f: testUseAfterClose},
+	{Section: "errors", Name: "close wakes waiters", f: testCloseWakes},
+	{Section: "errors", Name: "concurrent closes", f: testConcurrentClose},
+
+	{Section: "limits", Name: "attributes", f: testAttributes},
+	{Section: "limits", Name: "large messages", f: testMessagesLarge},
+	{Section: "limits", Name: "queues full and empty", f: testQueueFull},
+	{Section: "limits", Name: "odd depth", f: testBatchesWrap},
+	{Section: "limits", Name: "CQ too small", f: testCQTooSmall},
+}
+
+// Checks returns the whole suite, section by section.
+func Checks() []Check { return suite }
+
+func (c Check) String() string { return c.Section + "/" + c.Name }
+
+// check runs c as t.
+func (c Check) check(t T, open Open) {
+	checkFiles(t)
+	p := NewPair(open(t))
+	if c.reopens != nil {
+		c.reopens(t, p, open)
+		return
+	}
+	c.f(t, p)
+}
+
+// Run runs the whole suite as a subtest of t. open is called once or more for each
+// check, with a test of its own.
+func Run(t *testing.T, name string, open func(t *testing.T) (a, b *via.NIC)) {
 	t.Run(name, func(t *testing.T) {
 		for _, c := range suite {
-			t.Run(c.name, func(t *testing.T) {
-				checkFiles(t)
-				c.f(t, NewPair(open(t)))
+			t.Run(c.String(), func(t *testing.T) {
+				c.check(t, func(t T) (a, b *via.NIC) { return open(t.(*testing.T)) })
 			})
 		}
-		t.Run("close/states", func(t *testing.T) {
-			checkFiles(t)
-			testCloseStates(t, NewPair(open(t)), open)
-		})
 	})
 }
