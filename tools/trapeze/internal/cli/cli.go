@@ -117,7 +117,7 @@ shorthand, type, default, usage), commands (name, summary).`,
 	f := root.PersistentFlags()
 	f.BoolVar(&p.JSON, "json", false, "print the result as JSON on stdout, and nothing else")
 	f.StringVar(&p.Progress, "progress", "auto", "show progress on stderr: auto (on a terminal, a bar if it is wide enough), bar, plain (lines), none")
-	root.AddCommand(p.demo(), p.ping(), p.send(), p.recv(), p.info(), p.emulate(), p.version(), exitCodesTopic())
+	root.AddCommand(p.demo(), p.ping(), p.send(), p.recv(), p.info(), p.emulate(), p.conform(), p.version(), exitCodesTopic())
 	root.AddCommand(hostcmd.Commands(&p.Env)...)
 	root.AddCommand(benchcmd.Commands(&p.Env)...)
 	root.AddCommand(framescmd.Command(&p.Env))

@@ -145,7 +145,7 @@ func TestJSONKeysAreDocumented(t *testing.T) {
 	for _, args := range [][]string{
 		{"version"}, {"--version"}, {"info"}, {"list", "--root", bindableHost(t)}, {"bind", "--dry-run", "--root", bindableHost(t), hostpcitest.NIC().Address},
 		{"unbind", "--dry-run", "--root", boundHost(t), hostpcitest.NIC().Address}, {"doctor", "--root", bindableHost(t)},
-		{"ping", "-c", "1"}, {"model", "--count", "2"}, {"model", "sweep", "--counts", "2"}, {"model", "sweep", "--counts", "2", "--output", filepath.Join(dir, "sweep")},
+		{"ping", "-c", "1"}, {"conform", "--section", "layout"}, {"model", "--count", "2"}, {"model", "sweep", "--counts", "2"}, {"model", "sweep", "--counts", "2", "--output", filepath.Join(dir, "sweep")},
 		{"model", "profiles"}, {"model", "profiles", "alcor"}, {"model", "goals", "--profiles", "alcor", "--payloads", "512"},
 		{"model", "compare", "--published", "../../../../lab/internal/published/testdata/published.csv"},
 		{"plot", "flow", "--output", filepath.Join(dir, "flow.svg")}, {"fw", "build", "--image", "acl", "--output", img}, {"fw", "check", img}, {"fw", "keygen", key},

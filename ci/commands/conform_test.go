@@ -1,0 +1,69 @@
+package commands_test
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+// TestConform has the command put pairs of NICs through VIA's suite, over each way
+// that a user has without hardware.
+func TestConform(t *testing.T) {
+	needsProgram(t)
+	for _, tt := range []struct {
+		name  string
+		start func(t *testing.T) (device, peer string)
+	}{
+		{"in this process", func(*testing.T) (device, peer string) { return "", "" }},
+		{"vfio-user", func(t *testing.T) (device, peer string) {
+			devices := served(t, 2)
+			return devices[0], devices[1]
+		}},
+		{"shm", func(t *testing.T) (device, peer string) {
+			// The engine has a thread: a NIC of this wire that nobody polls is given up.
+			address := "emu:?engine=thread&wire=shm:" + filepath.Join(t.TempDir(), "w")
+			return address, address
+		}},
+		{"UDP with faults", func(t *testing.T) (device, peer string) {
+			const faults = "&loss=0.05&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=3"
+			receiver, sender := udpPair(t, faults)
+			// Either side begins, so that both must know where the other one is.
+			a, err := vfio.ParseAddress(sender)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return receiver + "&peer=" + strings.TrimPrefix(a.Options.Get("wire"), "udp://"), sender
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			device, peer := tt.start(t)
+			args := []string{"conform", "--json"}
+			if device != "" {
+				args = append(args, "--device", device, "--peer", peer)
+			}
+			p := start(t, args...)
+			code := p.code(t)
+			var r struct {
+				Passed, Failed, Skipped int
+				Checks                  []struct {
+					Section, Name, Result string
+					Messages              []string
+				}
+			}
+			if err := json.Unmarshal(p.stdout.Bytes(), &r); err != nil {
+				t.Fatalf("exit code %d, %v\n%s%s", code, err, &p.stdout, &p.stderr)
+			}
+			for _, c := range r.Checks {
+				if c.Result != "passed" {
+					t.Errorf("%s/%s: %s %s", c.Section, c.Name, c.Result, c.Messages)
+				}
+			}
+			if code != 0 || r.Failed != 0 || r.Passed+r.Skipped != len(r.Checks) || r.Passed < 50 {
+				t.Errorf("exit code %d, %d passed, %d failed, %d skipped\n%s", code, r.Passed, r.Failed, r.Skipped, &p.stderr)
+			}
+		})
+	}
+}

@@ -1,0 +1,319 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jstemmer/go-junit-report/v2/junit"
+	"github.com/spf13/cobra"
+
+	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/internal/outfile"
+	"github.com/trapeze-nic/trapeze/internal/progress"
+	"github.com/trapeze-nic/trapeze/internal/via/viatest"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// conformReport is what conform --json prints.
+type conformReport struct {
+	Device  string         `json:"device"`
+	Peer    string         `json:"peer"`
+	Passed  int            `json:"passed"`
+	Failed  int            `json:"failed"`
+	Skipped int            `json:"skipped"`
+	Seconds float64        `json:"seconds"`
+	Checks  []conformCheck `json:"checks"`
+}
+
+// Results of a check. One that is only listed, or was not reached, has none.
+const (
+	passed  = "passed"
+	failed  = "failed"
+	skipped = "skipped"
+)
+
+type conformCheck struct {
+	Section  string   `json:"section"`
+	Name     string   `json:"name"`
+	Result   string   `json:"result,omitempty"`
+	Seconds  float64  `json:"seconds"`
+	Messages []string `json:"messages,omitempty"`
+}
+
+type conformFlags struct {
+	device, peer string
+	list         bool
+	sections     []string
+	pattern      string
+	junit        string
+	limit        time.Duration
+}
+
+func (p *program) conform() *cobra.Command {
+	var f conformFlags
+	c := &cobra.Command{
+		Use:   "conform",
+		Short: "Check that a pair of NICs behaves as VIA says",
+		Long: `Run the suite that every NIC must pass over two NICs that can reach each other: by
+default two emulated ones in this process. This process opens both, anew for each
+check, and drives both ends; nobody else may use them meanwhile. An emulated NIC on a
+wire to other processes needs engine=thread in its address: it is not polled all the time.
+
+The sections are ` + strings.Join(viatest.Sections, ", ") + `.
+A check fails if something is not as VIA or its SEMANTICS.md says, if it does not end
+in time, or if it leaves files open or goroutines running. It is skipped if the NIC
+says that it does not have what it is about. If a check does not end at all, the rest
+is not run.
+
+The exit code is 0 only if no check has failed.
+
+JSON keys: device, peer, passed, failed, skipped, seconds, checks (section, name,
+result: passed, failed or skipped, seconds, messages); with --list the checks have
+no result.`,
+		Example: `  trapeze conform
+  trapeze conform --list
+  trapeze conform --section cq --section memory
+  trapeze conform --run 'connection/.*time' --junit conform.xml
+  trapeze conform --device pci:0000:03:00.0 --peer pci:0000:04:00.0`,
+		Args: cobra.NoArgs,
+		RunE: command.Run(func(ctx context.Context, _ []string) error { return p.runConform(ctx, &f) }),
+	}
+	c.Flags().StringVar(&f.device, "device", "", "address of one NIC (default two in this process)")
+	c.Flags().StringVar(&f.peer, "peer", "", "address of the NIC at the other end of the wire")
+	c.Flags().BoolVar(&f.list, "list", false, "list the checks instead of running them")
+	c.Flags().StringArrayVar(&f.sections, "section", nil, "run the checks of this section; give it again for another one")
+	c.Flags().StringVar(&f.pattern, "run", "", "run the checks whose SECTION/NAME matches this regular expression")
+	c.Flags().StringVar(&f.junit, "junit", "", "also write the results to this file, as JUnit XML")
+	c.Flags().DurationVar(&f.limit, "timeout", 5*time.Minute, "how long each check may take, 1s or more")
+	return c
+}
+
+// choose returns the checks that the flags ask for.
+func (f *conformFlags) choose() ([]viatest.Check, error) {
+	for _, s := range f.sections {
+		if !slices.Contains(viatest.Sections, s) {
+			return nil, &option.Error{Option: "--section", Value: s, Allowed: strings.Join(viatest.Sections, ", ")}
+		}
+	}
+	pattern, err := regexp.Compile(f.pattern)
+	if err != nil {
+		return nil, option.Errorf("--run %s: %w", f.pattern, err)
+	}
+	var chosen []viatest.Check
+	for _, c := range viatest.Checks() {
+		if (len(f.sections) == 0 || slices.Contains(f.sections, c.Section)) && pattern.MatchString(c.String()) {
+			chosen = append(chosen, c)
+		}
+	}
+	if len(chosen) == 0 {
+		return nil, option.Errorf("no check is called so: see 'trapeze conform --list'")
+	}
+	return chosen, nil
+}
+
+// check refuses flags that do not go together.
+func (f *conformFlags) check() error {
+	switch {
+	case f.device != "" && f.peer == "":
+		return &option.Error{Option: "--peer", Allowed: "the address of a NIC on the same wire as --device"}
+	case f.peer != "" && f.device == "":
+		return &option.Error{Option: "--device", Allowed: "the address of a NIC on the same wire as --peer"}
+	case f.limit < time.Second:
+		return &option.Error{Option: "--timeout", Value: f.limit.String(), Allowed: "1s or more"}
+	case f.list && f.junit != "":
+		return option.Errorf("--list runs nothing, so that there is nothing for --junit")
+	case f.junit != "":
+		return outfile.Check(f.junit, true)
+	}
+	for _, address := range []string{f.device, f.peer} {
+		if address != "" {
+			if err := checkPeerAddress(address); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// open opens the two NICs.
+func (f *conformFlags) open(ctx context.Context) (a, b *via.NIC, err error) {
+	if f.device == "" {
+		return openPair(ctx)
+	}
+	if a, err = open(ctx, f.device); err != nil {
+		return nil, nil, err
+	}
+	if b, err = open(ctx, f.peer); err != nil {
+		return nil, nil, errors.Join(err, a.Close())
+	}
+	return a, b, nil
+}
+
+// openFor opens them for a check, which has them closed.
+func (f *conformFlags) openFor(t viatest.T) (a, b *via.NIC) {
+	a, b, err := f.open(viatest.Context(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, nic := range []*via.NIC{a, b} {
+			if err := nic.Close(); err != nil && !errors.Is(err, via.ErrClosed) {
+				t.Error(err)
+			}
+		}
+	})
+	return a, b
+}
+
+func (p *program) runConform(ctx context.Context, f *conformFlags) error {
+	checks, err := f.choose()
+	if err != nil {
+		return err
+	}
+	if err := f.check(); err != nil {
+		return err
+	}
+	r := conformReport{Device: f.device, Peer: f.peer, Checks: []conformCheck{}}
+	if f.list {
+		for _, c := range checks {
+			r.Checks = append(r.Checks, conformCheck{Section: c.Section, Name: c.Name})
+		}
+		return p.Print(r, func(w io.Writer) error {
+			for _, c := range checks {
+				fmt.Fprintln(w, c)
+			}
+			return nil
+		})
+	}
+	// What cannot be opened is no finding of the first check.
+	a, b, err := f.open(ctx)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(a.Close(), b.Close()); err != nil {
+		return &command.DeviceError{Err: err}
+	}
+	start := time.Now()
+	unreached := p.runChecks(ctx, f, checks, &r)
+	r.Seconds = time.Since(start).Seconds()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if f.junit != "" {
+		if err := writeJUnit(f.junit, &r); err != nil {
+			return err
+		}
+	}
+	err = p.Print(r, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "\n%d passed, %d failed, %d skipped in %.1f s\n", r.Passed, r.Failed, r.Skipped, r.Seconds)
+		return err
+	})
+	switch {
+	case err != nil || r.Failed == 0:
+		return err
+	case unreached > 0:
+		return fmt.Errorf("%d of %d checks failed; the last did not end, and %d were not run", r.Failed, len(checks), unreached)
+	}
+	return fmt.Errorf("%d of %d checks failed", r.Failed, len(checks))
+}
+
+// runChecks runs the checks and prints each that has ended, and returns how many it
+// has not run because one does not end.
+func (p *program) runChecks(ctx context.Context, f *conformFlags, checks []viatest.Check, r *conformReport) (unreached int) {
+	var meter *progress.Meter // where no lines show how far it is
+	if p.JSON {
+		meter = p.Steps("checking", len(checks))
+		defer meter.Stop()
+	}
+	on, off := p.Emphasis()
+	section := ""
+	for i, c := range checks {
+		o := c.Run(ctx, f.limit, f.openFor)
+		if ctx.Err() != nil {
+			return 0
+		}
+		done := conformCheck{c.Section, c.Name, passed, o.Took.Seconds(), o.Messages}
+		switch {
+		case o.Failed:
+			done.Result = failed
+			r.Failed++
+		case o.Skipped:
+			done.Result = skipped
+			r.Skipped++
+		default:
+			r.Passed++
+		}
+		r.Checks = append(r.Checks, done)
+		if meter != nil {
+			meter.Add(1)
+		} else {
+			if c.Section != section {
+				section = c.Section
+				fmt.Fprintf(p.Stdout, "%s%s%s\n", on, section, off)
+			}
+			fmt.Fprintf(p.Stdout, "  %-8s%-40s%8.2f s\n", done.Result, c.Name, done.Seconds)
+			for _, m := range done.Messages {
+				fmt.Fprintf(p.Stdout, "          %s\n", strings.ReplaceAll(m, "\n", "\n          "))
+			}
+		}
+		if o.Stuck {
+			return len(checks) - i - 1
+		}
+	}
+	return 0
+}
+
+// writeJUnit writes a report as the XML that build servers read: a suite for each
+// section.
+func writeJUnit(path string, r *conformReport) error {
+	all := junit.Testsuites{Name: "trapeze conform", Time: seconds(r.Seconds)}
+	for _, section := range viatest.Sections {
+		suite := junit.Testsuite{Name: section, ID: len(all.Suites)}
+		sum := 0.0
+		for _, c := range r.Checks {
+			if c.Section != section {
+				continue
+			}
+			sum += c.Seconds
+			test := junit.Testcase{Name: c.Name, Classname: "via." + section, Time: seconds(c.Seconds)}
+			text := printable(strings.Join(c.Messages, "\n"))
+			switch c.Result {
+			case failed:
+				test.Failure = &junit.Result{Message: "failed", Data: text}
+			case skipped:
+				test.Skipped = &junit.Result{Message: text}
+			}
+			suite.AddTestcase(test)
+		}
+		suite.Time = seconds(sum)
+		if suite.Tests > 0 {
+			all.AddSuite(suite)
+		}
+	}
+	var b bytes.Buffer
+	if err := all.WriteXML(&b); err != nil {
+		return err
+	}
+	return outfile.Write(path, 0o644, true, b.Bytes())
+}
+
+func seconds(s float64) string { return strconv.FormatFloat(s, 'f', 3, 64) }
+
+// printable replaces characters that XML does not have.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\t' && r != '\n' {
+			return '\ufffd'
+		}
+		return r
+	}, s)
+}

@@ -1,0 +1,115 @@
+package cli_test
+
+import (
+	"encoding/xml"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
+)
+
+type conformed struct {
+	Device, Peer            string
+	Passed, Failed, Skipped int
+	Checks                  []struct {
+		Section, Name, Result string
+		Messages              []string
+	}
+}
+
+// junitFile is what build servers read of it.
+type junitFile struct {
+	Tests    int `xml:"tests,attr"`
+	Failures int `xml:"failures,attr"`
+	Suites   []struct {
+		Name  string `xml:"name,attr"`
+		Cases []struct {
+			Name    string `xml:"name,attr"`
+			Failure *struct {
+				Text string `xml:",chardata"`
+			} `xml:"failure"`
+		} `xml:"testcase"`
+	} `xml:"testsuite"`
+}
+
+func readJUnit(t *testing.T, path string) (f junitFile) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := xml.Unmarshal(b, &f); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestConform(t *testing.T) {
+	var all, some conformed
+	decode(t, run(t, "conform", "--list", "--json"), &all)
+	if len(all.Checks) < 50 || all.Checks[0].Section != "layout" || all.Checks[0].Result != "" {
+		t.Errorf("%+v", all)
+	}
+	if o := run(t, "conform", "--list"); o.code != cli.ExitOK || strings.Count(o.stdout, "\n") != len(all.Checks) || !strings.Contains(o.stdout, "\nlimits/attributes\n") {
+		t.Errorf("%+v", o)
+	}
+	file := filepath.Join(t.TempDir(), "junit.xml")
+	decode(t, run(t, "conform", "--json", "--section", "cq", "--section", "limits", "--run", "(too small|completions)$", "--junit", file), &some)
+	if some.Passed != 2 || some.Failed != 0 || len(some.Checks) != 2 || some.Checks[0].Section != "cq" || some.Checks[1].Name != "CQ too small" || some.Checks[1].Result != "passed" {
+		t.Errorf("%+v", some)
+	}
+	if f := readJUnit(t, file); f.Tests != 2 || f.Failures != 0 || len(f.Suites) != 2 || f.Suites[1].Name != "limits" || f.Suites[1].Cases[0].Name != "CQ too small" {
+		t.Errorf("%+v", f)
+	}
+	o := run(t, "conform", "--section", "layout")
+	if o.code != cli.ExitOK || !strings.HasPrefix(o.stdout, "layout\n  passed  ") || !strings.Contains(o.stdout, "3 passed, 0 failed, 0 skipped in ") {
+		t.Errorf("%+v", o)
+	}
+}
+
+// TestConformFails runs it over NICs that cannot reach each other.
+func TestConformFails(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "junit.xml")
+	args := []string{"conform", "--device", "emu:?wire=mem:conform-here", "--peer", "emu:?wire=mem:conform-there", "--timeout", "1s",
+		"--run", "^(send-receive/immediate data|memory/ptag in use)$", "--junit", file}
+	o := run(t, args...)
+	if o.code != cli.ExitFailure || !strings.Contains(o.stdout, "1 passed, 1 failed, 0 skipped") || !strings.Contains(o.stdout, "messages.go:") ||
+		!strings.HasSuffix(o.stderr, "1 of 2 checks failed\n") {
+		t.Errorf("%+v", o)
+	}
+	if f := readJUnit(t, file); f.Tests != 2 || f.Failures != 1 || f.Suites[0].Cases[0].Failure == nil || !strings.Contains(f.Suites[0].Cases[0].Failure.Text, "messages.go:") {
+		t.Errorf("%+v", f)
+	}
+}
+
+func TestConformArguments(t *testing.T) {
+	for says, args := range map[string][]string{
+		"--peer is required":                {"--device", "emu:?wire=mem:x"},
+		"--device is required":              {"--peer", "emu:?wire=mem:x"},
+		"--section states-of-mind":          {"--section", "states-of-mind"},
+		"--run (":                           {"--run", "("},
+		"no check is called so":             {"--run", "^nothing$"},
+		"--timeout 999ms":                   {"--timeout", "999ms"},
+		"there is nothing for --junit":      {"--list", "--junit", "x"},
+		"a value for --section is required": {"--section", ""},
+		"unknown command \"cq\"":            {"cq"},
+	} {
+		if o := run(t, append([]string{"conform"}, args...)...); o.code != cli.ExitUsage || !strings.Contains(o.stderr, says) || o.stdout != "" {
+			t.Errorf("%q: %+v", args, o)
+		}
+	}
+	for says, args := range map[string][]string{
+		"its wire ends at itself": {"--device", "emu:", "--peer", "emu:?wire=mem:x"},
+		"no such file":            {"--device", "vfio-user:/no/such", "--peer", "vfio-user:/no/such"},
+	} {
+		if o := run(t, append([]string{"conform"}, args...)...); o.code != cli.ExitDevice || !strings.Contains(o.stderr, says) {
+			t.Errorf("%q: %+v", args, o)
+		}
+	}
+	missing := filepath.Join(t.TempDir(), "no", "junit.xml")
+	if o := run(t, "conform", "--junit", missing); o.code != cli.ExitFailure || !strings.Contains(o.stderr, filepath.Dir(missing)) || o.stdout != "" {
+		t.Errorf("%+v", o)
+	}
+}
