@@ -32,6 +32,9 @@ const (
 	OpDisconnect
 	OpAbort
 	OpSetPayload
+	OpModifyEndpoint
+	OpModifyMemory
+	OpResizeCQ
 )
 
 var opcodeNames = [...]string{
@@ -39,7 +42,7 @@ var opcodeNames = [...]string{
 	"CREATE_CQ", "DESTROY_CQ", "CREATE_ENDPOINT", "DESTROY_ENDPOINT",
 	"QUERY_ENDPOINT", "CONNECT_WAIT", "CONNECT_ACCEPT", "CONNECT_REJECT",
 	"CONNECT_REQUEST", "DISCONNECT", "ABORT",
-	"SET_PAYLOAD",
+	"SET_PAYLOAD", "MODIFY_ENDPOINT", "MODIFY_MEMORY", "RESIZE_CQ",
 }
 
 func (o Opcode) String() string {

@@ -187,6 +187,52 @@ type SetPayloadBody struct {
 	Length uint32
 }
 
+// ModifyEndpointBody is the body of MODIFY_ENDPOINT. Its fields but Endpoint are where
+// CreateEndpointBody has them.
+type ModifyEndpointBody struct {
+	_           structs.HostLayout
+	Endpoint    uint32
+	_           [3]uint32
+	Ptag        uint32
+	MaxTransfer uint32
+	_           [3]uint32
+	_           uint8
+	Reliability Reliability
+	_           uint16
+	Rights      Access
+	Options     EndpointOptions
+}
+
+// ModifyMemoryBody is the body of MODIFY_MEMORY. Ptag and Access are where
+// RegisterMemoryBody has them.
+type ModifyMemoryBody struct {
+	_      structs.HostLayout
+	Handle uint32
+	_      [5]uint32
+	Ptag   uint32
+	Access Access
+}
+
+// ResizeCQBody is the body of RESIZE_CQ: the queue goes on in another ring, which
+// is as CreateCQBody has it.
+type ResizeCQBody struct {
+	_         structs.HostLayout
+	IOVA      uint64
+	IndexIOVA uint64
+	CQ        uint32
+	Log2      uint8
+	_         uint8
+	_         uint16
+}
+
+// ResizeCQReply is the reply to RESIZE_CQ.
+type ResizeCQReply struct {
+	_ structs.HostLayout
+	// Written is the free-running number of entries that were written to the ring
+	// that the queue had before.
+	Written uint32
+}
+
 // EventCode says what happened. Values 0 to 10 are VIA's asynchronous errors
 // (vipl.h).
 type EventCode uint32
@@ -258,10 +304,14 @@ func (ConnectRejectBody) commandBody()  {}
 func (ConnectRequestBody) commandBody() {}
 func (AbortBody) commandBody()          {}
 func (SetPayloadBody) commandBody()     {}
+func (ModifyEndpointBody) commandBody() {}
+func (ModifyMemoryBody) commandBody()   {}
+func (ResizeCQBody) commandBody()       {}
 
 func (PtagBody) replyBody()        {}
 func (MemoryBody) replyBody()      {}
 func (CQBody) replyBody()          {}
+func (ResizeCQReply) replyBody()   {}
 func (EndpointBody) replyBody()    {}
 func (EndpointReply) replyBody()   {}
 func (ConnectionReply) replyBody() {}

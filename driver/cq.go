@@ -3,12 +3,11 @@ package driver
 import (
 	"context"
 	"fmt"
-	"math/bits"
+	"sync"
 	"sync/atomic"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/hotlock"
-	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 // CQ is a completion queue: it says which work queues have completed
@@ -16,9 +15,11 @@ import (
 type CQ struct {
 	n       *NIC
 	number  uint32
-	entries int
-	buf     *dmaBuffer
+	entries int // guarded by NIC.mu
 	vec     *vector
+
+	change sync.Mutex // held while the CQ is destroyed or gets another ring
+	buf    *dmaBuffer // guarded by change
 
 	leaving  leaving
 	promised int // sum of the depths of the attached queues; guarded by NIC.mu
@@ -56,26 +57,20 @@ func (n *NIC) CreateCQ(ctx context.Context, entries int) (*CQ, error) {
 		return nil, err
 	}
 	defer n.end()
-	if entries < 1 || entries > n.identity.MaxCQEntries {
-		return nil, n.refuse(op, fmt.Errorf("%w: %d entries", ErrInvalidParameter, entries),
-			fmt.Sprintf("this device has completion queues of 1 to %d entries", n.identity.MaxCQEntries))
+	if err := n.checkEntries(op, entries); err != nil {
+		return nil, err
 	}
-	log2 := max(uint8(bits.Len(uint(entries-1))), descriptors.MinCQLog2)
-	ringBytes := uint64(descriptors.CompletionSize) << log2
-	const indexLine = 64 // the index on a cache line of its own
-	indexAt := (ringBytes + indexLine - 1) &^ (indexLine - 1)
-	buf, err := n.newDMA(ctx, indexAt+indexLine, vfio.DMARead|vfio.DMAWrite, vfio.MemoryOptions{Huge: vfio.HugeNever})
+	r, err := n.newCQRing(ctx, entries)
 	if err != nil {
 		return nil, n.error(op, err)
 	}
-	c := &CQ{n: n, entries: entries, buf: buf, vec: n.pickVector(), log2: log2, mask: 1<<log2 - 1}
-	c.ring = descriptors.CompletionsAt(buf.mem.Bytes()[:ringBytes])
-	c.index = descriptors.IndexAt(buf.mem.Bytes()[indexAt:])
+	c := &CQ{n: n, entries: entries, buf: r.buf, vec: n.pickVector()}
+	c.use(r)
 	reply, err := n.execute(ctx, newCommand(descriptors.OpCreateCQ, descriptors.CreateCQBody{
-		IOVA: buf.iova, IndexIOVA: buf.iova + indexAt, Vector: vectorNumber(c.vec), Log2: log2,
+		IOVA: r.buf.iova, IndexIOVA: r.buf.iova + r.indexAt, Vector: vectorNumber(c.vec), Log2: r.log2,
 	}))
 	if err != nil {
-		return nil, n.error(op, n.release(buf, err))
+		return nil, n.error(op, n.release(r.buf, err))
 	}
 	c.number = descriptors.Reply[descriptors.CQBody](reply).CQ
 	if c.number >= n.identity.MaxCQs {
@@ -126,7 +121,11 @@ func (n *NIC) CQ(number uint32) *CQ {
 }
 
 // Entries returns how many completions the CQ has room for.
-func (c *CQ) Entries() int { return c.entries }
+func (c *CQ) Entries() int {
+	c.n.mu.Lock()
+	defer c.n.mu.Unlock()
+	return c.entries
+}
 
 // Done returns the oldest completion: which queue of which VI has completed a
 // descriptor, which that queue's SendDone or RecvDone then returns. Completions
@@ -199,6 +198,8 @@ func (c *CQ) Destroy(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return n.error(op, err)
 	}
+	c.change.Lock()
+	defer c.change.Unlock()
 	err := c.leaving.begin(n, func() error {
 		if c.promised > 0 {
 			return ErrInUse

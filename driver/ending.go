@@ -62,7 +62,7 @@ func (e *ending) code() Code {
 // that completed in error. It is 0 if the connection goes on, there was none, or
 // this side has ended it.
 func (v *VI) ended(status descriptors.Status) Code {
-	if v.attributes.Reliability == descriptors.Unreliable && status&descriptors.StatusFlushed == 0 {
+	if v.Attributes().Reliability == descriptors.Unreliable && status&descriptors.StatusFlushed == 0 {
 		return 0 // the error is the descriptor's alone
 	}
 	if v.ending.what.Load() == endingOpen {

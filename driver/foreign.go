@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -59,10 +58,10 @@ func (f *foreign) init(ranges []vfio.IOVARange) {
 }
 
 // holdForeign maps the pages that b lies in, unless they are mapped. It returns the bus
-// address of b, and what undoes it.
-func (n *NIC) holdForeign(ctx context.Context, b []byte, a descriptors.Access) (iova uint64, drop func() error, err error) {
+// address of b, whether the device may write there, and what undoes it.
+func (n *NIC) holdForeign(ctx context.Context, b []byte) (iova uint64, writable bool, drop func() error, err error) {
 	if n.physical != nil {
-		return 0, nil, fmt.Errorf("%w: there is no IOMMU, and normal pages may move", ErrNotSupported)
+		return 0, false, nil, fmt.Errorf("%w: there is no IOMMU, and normal pages may move", ErrNotSupported)
 	}
 	f := &n.foreign
 	f.mu.Lock()
@@ -71,9 +70,10 @@ func (n *NIC) holdForeign(ctx context.Context, b []byte, a descriptors.Access) (
 	end := first + uint64(len(pages))
 	w, err := n.openWindow(first, end)
 	if err != nil {
-		return 0, nil, err
+		return 0, false, nil, err
 	}
 	var held []*piece
+	writable = true
 	for at := first; at < end; {
 		i, _ := slices.BinarySearchFunc(w.pieces, at, func(p *piece, at uint64) int {
 			if p.end() <= at {
@@ -83,7 +83,7 @@ func (n *NIC) holdForeign(ctx context.Context, b []byte, a descriptors.Access) (
 		})
 		if i < len(w.pieces) && w.pieces[i].first <= at && w.pieces[i].refs == 0 && !slices.Contains(held, w.pieces[i]) {
 			if err := n.unmapPiece(w, w.pieces[i]); err != nil {
-				return 0, nil, errors.Join(err, n.trim(w, held))
+				return 0, false, nil, errors.Join(err, n.trim(w, held))
 			}
 			continue
 		}
@@ -94,21 +94,19 @@ func (n *NIC) holdForeign(ctx context.Context, b []byte, a descriptors.Access) (
 			}
 			p, err := n.mapPiece(ctx, w, at, pages[at-first:to-first])
 			if err != nil {
-				return 0, nil, errors.Join(err, n.trim(w, held))
+				return 0, false, nil, errors.Join(err, n.trim(w, held))
 			}
 			w.pieces = slices.Insert(w.pieces, i, p)
 		}
 		p := w.pieces[i]
 		held = append(held, p)
-		if p.flags&vfio.DMAWrite == 0 && a&descriptors.AccessReadOnly == 0 {
-			return 0, nil, errors.Join(fmt.Errorf("%w: the program itself may not write it: only AccessReadOnly will do", ErrInvalidParameter), n.trim(w, held))
-		}
+		writable = writable && p.flags&vfio.DMAWrite != 0
 		at = p.end()
 	}
 	for _, p := range held {
 		p.refs++
 	}
-	return w.iova + addressOf(b) - w.first, func() error { return n.dropForeign(w, held) }, nil
+	return w.iova + addressOf(b) - w.first, writable, func() error { return n.dropForeign(w, held) }, nil
 }
 
 // openWindow finds a window that holds all addresses from first to end, or makes one.

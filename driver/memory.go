@@ -27,8 +27,9 @@ type Memory struct {
 	bytes      []byte
 	address    uint64
 	handle     uint32
-	attributes MemoryAttributes
-	gone       atomic.Bool // written with the region table's lock held
+	attributes MemoryAttributes // guarded by the region table's lock
+	writable   bool             // the device may write to it, as far as the mapping goes
+	gone       atomic.Bool      // written with the region table's lock held
 }
 
 // AllocMemory allocates size bytes of zeroed memory that the device can reach,
@@ -57,7 +58,7 @@ func (n *NIC) AllocMemory(ctx context.Context, size int, a MemoryAttributes) (*M
 	if err != nil {
 		return nil, n.error(op, n.release(buf, err))
 	}
-	m.drop = func() error { return n.drop(buf) }
+	m.writable, m.drop = flags&vfio.DMAWrite != 0, func() error { return n.drop(buf) }
 	return m, nil
 }
 
@@ -81,38 +82,45 @@ func (n *NIC) RegisterMemory(ctx context.Context, b []byte, a MemoryAttributes) 
 	if len(b) == 0 {
 		return nil, n.refuse(op, fmt.Errorf("%w: no bytes", ErrInvalidParameter), "give at least one byte")
 	}
-	iova, drop, err := n.reach(ctx, b, a.Access)
+	iova, writable, drop, err := n.reach(ctx, b)
 	if err != nil {
 		return nil, n.error(op, err)
 	}
-	m, err := n.register(ctx, iova, b[:len(b):len(b)], a)
+	var m *Memory
+	if !writable && a.Access&descriptors.AccessReadOnly == 0 {
+		err = errNotWritable
+	} else {
+		m, err = n.register(ctx, iova, b[:len(b):len(b)], a)
+	}
 	if err != nil {
 		if !outcomeUnknown(err) {
 			err = errors.Join(err, drop())
 		}
 		return nil, n.error(op, err)
 	}
-	m.drop = drop
+	m.writable, m.drop = writable, drop
 	return m, nil
 }
 
+// errNotWritable: memory is to be registered for writing that the device cannot be
+// allowed to write.
+var errNotWritable = fmt.Errorf("%w: it was allocated with AccessReadOnly, or the program itself may not write it", ErrInvalidParameter)
+
 // reach makes sure that the device reaches b until drop is called, and returns its bus
-// address.
-func (n *NIC) reach(ctx context.Context, b []byte, a descriptors.Access) (iova uint64, drop func() error, err error) {
+// address, and whether the device may write there.
+func (n *NIC) reach(ctx context.Context, b []byte) (iova uint64, writable bool, drop func() error, err error) {
 	// Before the address is looked at: pages around an object of the heap say nothing.
 	if vfio.OnGoHeap(b) {
-		return 0, nil, fmt.Errorf("%w: %w", ErrNotDMAMemory, vfio.ErrGoHeap)
+		return 0, false, nil, fmt.Errorf("%w: %w", ErrNotDMAMemory, vfio.ErrGoHeap)
 	}
 	buf, err := n.hold(addressOf(b), uint64(len(b)))
 	switch {
 	case err != nil:
-		return 0, nil, err
+		return 0, false, nil, err
 	case buf == nil:
-		return n.holdForeign(ctx, b, a)
-	case buf.flags&vfio.DMAWrite == 0 && a&descriptors.AccessReadOnly == 0:
-		return 0, nil, errors.Join(fmt.Errorf("%w: the memory was allocated with AccessReadOnly", ErrInvalidParameter), n.drop(buf))
+		return n.holdForeign(ctx, b)
 	}
-	return buf.iova + (addressOf(b) - buf.mem.Address()), func() error { return n.drop(buf) }, nil
+	return buf.iova + (addressOf(b) - buf.mem.Address()), buf.flags&vfio.DMAWrite != 0, func() error { return n.drop(buf) }, nil
 }
 
 // hold finds the buffer that all of the given range lies in, and keeps it from
@@ -182,8 +190,36 @@ func (m *Memory) Handle() uint32 { return m.handle }
 // Size returns the size in bytes.
 func (m *Memory) Size() int { return len(m.bytes) }
 
-// Attributes returns what the memory was registered with.
-func (m *Memory) Attributes() MemoryAttributes { return m.attributes }
+// Attributes returns what the memory was registered with, or was given by SetAttributes.
+func (m *Memory) Attributes() MemoryAttributes {
+	m.n.regions.mu.RLock()
+	defer m.n.regions.mu.RUnlock()
+	return m.attributes
+}
+
+// SetAttributes gives the registration another ptag and other rights; its handle stays.
+// It fails with what RegisterMemory fails with, and then changes nothing. What is posted
+// is checked against the attributes of the moment.
+func (m *Memory) SetAttributes(ctx context.Context, a MemoryAttributes) error {
+	const op = "set memory attributes"
+	n := m.n
+	if err := n.begin(ctx, op); err != nil {
+		return err
+	}
+	defer n.end()
+	switch {
+	case m.gone.Load():
+		return n.error(op, ErrClosed)
+	case !m.writable && a.Access&descriptors.AccessReadOnly == 0:
+		return n.error(op, errNotWritable)
+	}
+	_, err := n.execute(ctx, newCommand(descriptors.OpModifyMemory, descriptors.ModifyMemoryBody{Handle: m.handle, Ptag: a.Ptag, Access: a.Access}))
+	if err != nil {
+		return n.error(op, err)
+	}
+	n.regions.change(m, a)
+	return nil
+}
 
 // Deregister makes the device forget the memory and, if it is registered under
 // no other handle, frees what AllocMemory has allocated. It fails with ErrInUse while a descriptor that

@@ -106,7 +106,7 @@ func (q *workQueue) put(ds []*descriptors.Descriptor) (n int, err error) {
 		}
 		t := d.Token()
 		if !q.spans.has(t, regions) {
-			if err := q.spans.find(t, regions, q.vi.attributes.Ptag); err != nil {
+			if err := q.spans.find(t, regions, q.vi.attributes.Load().Ptag); err != nil {
 				return n, err
 			}
 		}

@@ -60,6 +60,14 @@ func (t *regionTable) restore(m *Memory) {
 	t.m[m.handle] = m
 }
 
+// change gives m other attributes.
+func (t *regionTable) change(m *Memory, a MemoryAttributes) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	m.attributes = a
+	t.forget()
+}
+
 // clear removes everything.
 func (t *regionTable) clear() {
 	t.mu.Lock()

@@ -36,7 +36,7 @@ type VI struct {
 	n          *NIC
 	number     uint32
 	key        uint32 // no other VI of the NIC ever has it
-	attributes VIAttributes
+	attributes atomic.Pointer[VIAttributes]
 	send, recv workQueue
 	rings      *dmaBuffer
 	leaving    leaving
@@ -108,7 +108,8 @@ func ringLog2(depth int) uint8 {
 }
 
 func (n *NIC) createVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) (*VI, error) {
-	v := &VI{n: n, attributes: a, key: n.keys.Add(1)}
+	v := &VI{n: n, key: n.keys.Add(1)}
+	v.attributes.Store(&a)
 	sendLog2, recvLog2 := ringLog2(a.SendDepth), ringLog2(a.RecvDepth)
 	sendBytes := uint64(descriptors.TokenSize) << sendLog2
 	recvBytes := uint64(descriptors.TokenSize) << recvLog2
@@ -197,8 +198,35 @@ func (n *NIC) VI(number uint32) *VI {
 // Own makes d, which was not posted yet, a descriptor that only this VI takes.
 func (v *VI) Own(d *descriptors.Descriptor) { d.Post().Owner = v.key }
 
-// Attributes returns what the VI was created with.
-func (v *VI) Attributes() VIAttributes { return v.attributes }
+// Attributes returns what the VI was created with, or was given by SetAttributes.
+func (v *VI) Attributes() VIAttributes { return *v.attributes.Load() }
+
+// SetAttributes gives a VI that is idle another reliability level, maximum transfer
+// size, ptag and rights; what else a has must be as it is. It fails with
+// ErrInvalidState in another state and with what CreateVI fails with, and then
+// changes nothing. Receives that are posted stay posted.
+func (v *VI) SetAttributes(ctx context.Context, a VIAttributes) error {
+	const op = "set VI attributes"
+	if err := v.begin(ctx, op); err != nil {
+		return err
+	}
+	defer v.n.end()
+	now := v.Attributes()
+	if a.Kind == 0 {
+		a.Kind = descriptors.KindVI
+	}
+	if a.Kind != now.Kind || a.Promiscuous != now.Promiscuous || a.SendDepth != now.SendDepth || a.RecvDepth != now.RecvDepth {
+		return v.n.refuse(op, fmt.Errorf("%w: kind and queues of a VI do not change", ErrInvalidParameter), "create another VI")
+	}
+	_, err := v.n.execute(ctx, newCommand(descriptors.OpModifyEndpoint, descriptors.ModifyEndpointBody{Endpoint: v.number,
+		Ptag: a.Ptag, MaxTransfer: a.MaxTransfer, Reliability: a.Reliability, Rights: a.Rights}))
+	if err != nil {
+		return v.n.error(op, err)
+	}
+	v.attributes.Store(&a)
+	v.n.regions.forget() // work queues remember memory of the old ptag
+	return nil
+}
 
 // PostSend posts a send descriptor. The descriptor and its buffers belong to
 // the device until SendDone or SendWait returns it. It fails with ErrQueueFull
@@ -378,8 +406,8 @@ func (v *VI) Destroy(ctx context.Context) error {
 	v.send.cq.forget(&v.send)
 	v.recv.cq.forget(&v.recv)
 	n.vis[v.number].Store(nil)
-	n.detach(v.send.cq, v.attributes.SendDepth)
-	n.detach(v.recv.cq, v.attributes.RecvDepth)
+	n.detach(v.send.cq, v.Attributes().SendDepth)
+	n.detach(v.recv.cq, v.Attributes().RecvDepth)
 	return n.error(op, n.freeDMA(v.rings))
 }
 

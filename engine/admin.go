@@ -51,6 +51,12 @@ func (e *Engine) execute(c *descriptors.Command) {
 		do(e, c, e.abort)
 	case descriptors.OpSetPayload:
 		do(e, c, e.setPayload)
+	case descriptors.OpModifyEndpoint:
+		do(e, c, e.modifyEndpoint)
+	case descriptors.OpModifyMemory:
+		do(e, c, e.regions.modify)
+	case descriptors.OpResizeCQ:
+		doWithReply(e, c, e.cqs.resize)
 	default:
 		e.answer(c.ID, refusal{descriptors.ResultBadOpcode, fieldOpcode})
 	}

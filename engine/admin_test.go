@@ -21,7 +21,7 @@ func refused[T descriptors.CommandBody](t *testing.T, n *node, what string, op d
 
 func TestUnknownOpcode(t *testing.T) {
 	w := newWorld(t)
-	for _, op := range []descriptors.Opcode{descriptors.OpSetPayload + 1, 0xffff} {
+	for _, op := range []descriptors.Opcode{descriptors.OpResizeCQ + 1, 0xffff} {
 		refused(t, w.a, op.String(), op, descriptors.PtagBody{}, descriptors.ResultBadOpcode)
 	}
 	do(w.a, descriptors.OpNop, descriptors.PtagBody{})

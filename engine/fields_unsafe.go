@@ -25,6 +25,9 @@ const (
 	fieldCQVector = fieldPayload + uint16(unsafe.Offsetof(descriptors.CreateCQBody{}.Vector))
 	fieldCQLog2   = fieldPayload + uint16(unsafe.Offsetof(descriptors.CreateCQBody{}.Log2))
 
+	fieldResizedCQ   = fieldPayload + uint16(unsafe.Offsetof(descriptors.ResizeCQBody{}.CQ))
+	fieldResizedLog2 = fieldPayload + uint16(unsafe.Offsetof(descriptors.ResizeCQBody{}.Log2))
+
 	fieldCQ = fieldPayload + uint16(unsafe.Offsetof(descriptors.CQBody{}.CQ))
 
 	fieldSendIOVA    = fieldPayload + uint16(unsafe.Offsetof(descriptors.CreateEndpointBody{}.SendIOVA))

@@ -121,7 +121,7 @@ func FuzzDescriptors(f *testing.F) {
 
 // FuzzCommands has admin commands of any content carried out.
 func FuzzCommands(f *testing.F) {
-	for op := range uint16(descriptors.OpSetPayload) + 2 {
+	for op := range uint16(descriptors.OpResizeCQ) + 2 {
 		f.Add(op, []byte{1, 0, 0, 0, 1, 0, 0, 0, 1})
 	}
 	f.Fuzz(func(t *testing.T, op uint16, body []byte) {

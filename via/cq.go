@@ -36,6 +36,11 @@ func (n *NIC) CreateCQ(ctx context.Context, entries int) (*CQ, error) {
 // Entries is how many completions the queue holds.
 func (c *CQ) Entries() int { return c.d.Entries() }
 
+// Resize gives the queue room for at least the given number of entries, more or fewer.
+// Completions that are in it stay, and it can be used meanwhile. It fails with
+// ErrResource, and changes nothing, if the queues that are tied to it could fill it.
+func (c *CQ) Resize(ctx context.Context, entries int) error { return c.d.Resize(ctx, entries) }
+
 // Done takes the oldest completion whose descriptor has not been taken back yet. It
 // does not block: ErrNotDone, bare, says that there is none.
 func (c *CQ) Done() (Completion, error) {

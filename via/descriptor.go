@@ -41,9 +41,11 @@ func (v *VI) NewDescriptors(ctx context.Context, n, segments int) ([]*Descriptor
 		return nil, err
 	}
 	defer nic.release(&v.object)
+	v.alter.Lock()
+	defer v.alter.Unlock()
 
 	stride := descriptors.DescriptorBytes(segments)
-	pool, err := nic.Alloc(ctx, n*stride, MemoryAttributes{Ptag: v.attributes.Ptag})
+	pool, err := nic.Alloc(ctx, n*stride, MemoryAttributes{Ptag: v.Attributes().Ptag})
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package via
 
 import (
 	"context"
+	"sync"
 
 	"github.com/trapeze-nic/trapeze/driver"
 )
@@ -10,9 +11,11 @@ import (
 // touch, with a handle, a ptag and access rights. Descriptors name memory by
 // address and handle; the NIC checks both at every use.
 type Memory struct {
-	nic        *NIC
-	d          *driver.Memory
-	attributes MemoryAttributes
+	nic *NIC
+	d   *driver.Memory
+
+	alter      sync.Mutex       // held while the attributes change, or the registration ends
+	attributes MemoryAttributes // guarded by the NIC's mutex
 }
 
 // Alloc returns size bytes of zeroed memory that the NIC can reach, registered
@@ -62,10 +65,12 @@ func (n *NIC) register(op string, a MemoryAttributes, f func(driver.MemoryAttrib
 // Memory that posted descriptors only name may be deregistered. They complete
 // with StatusProtectionError if the NIC has not finished with them.
 func (m *Memory) Deregister(ctx context.Context) error {
+	m.alter.Lock()
+	defer m.alter.Unlock()
 	if err := m.d.Deregister(ctx); err != nil {
 		return err
 	}
-	m.nic.release(&m.attributes.Ptag.object)
+	m.nic.release(&m.Attributes().Ptag.object)
 	return nil
 }
 
@@ -82,7 +87,37 @@ func (m *Memory) Handle() uint32 { return m.d.Handle() }
 func (m *Memory) Size() int { return m.d.Size() }
 
 // Attributes of the registration.
-func (m *Memory) Attributes() MemoryAttributes { return m.attributes }
+func (m *Memory) Attributes() MemoryAttributes {
+	m.nic.mu.Lock()
+	defer m.nic.mu.Unlock()
+	return m.attributes
+}
+
+// SetAttributes gives the registration another ptag and other rights; address and handle
+// stay. From its return on, every use is checked against them, also by what is posted
+// already. It fails with ErrInvalidParameter if the memory was allocated, or may be used
+// by the program, for reading only and a does not say ReadOnly, and as Register does.
+// Then nothing has changed.
+func (m *Memory) SetAttributes(ctx context.Context, a MemoryAttributes) error {
+	const op = "set memory attributes"
+	n := m.nic
+	m.alter.Lock()
+	defer m.alter.Unlock()
+	a.Ptag = n.ptagOr(a.Ptag)
+	if err := n.acquire(op, &a.Ptag.object); err != nil {
+		return err
+	}
+	unused := a.Ptag
+	err := m.d.SetAttributes(ctx, driver.MemoryAttributes{Ptag: a.Ptag.number, Access: a.access()})
+	if err == nil {
+		unused = m.Attributes().Ptag
+		n.mu.Lock()
+		m.attributes = a
+		n.mu.Unlock()
+	}
+	n.release(&unused.object)
+	return err
+}
 
 // AddTo appends length bytes at offset of the memory to a descriptor, as one
 // more data segment. On error the descriptor is unchanged. It allocates nothing

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"sync"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
@@ -13,10 +14,12 @@ import (
 // connected to one other VI.
 type VI struct {
 	object
-	d          *driver.VI
+	d *driver.VI
+	// alter is held while the attributes change, or descriptors are made.
+	alter sync.Mutex
+	// Guarded by the NIC's mutex: attributes, and the memory of NewDescriptors.
 	attributes VIAttributes
-	// pools hold the descriptors from NewDescriptors; guarded by the NIC's mutex.
-	pools []*Memory
+	pools      []*Memory
 }
 
 // CreateVI makes an idle VI, or an endpoint for raw frames. Its queues complete to
@@ -103,7 +106,70 @@ func (v *VI) Number() uint32 { return v.d.Number() }
 func (v *VI) NIC() *NIC { return v.nic }
 
 // Attributes of the VI, defaults filled in.
-func (v *VI) Attributes() VIAttributes { return v.attributes }
+func (v *VI) Attributes() VIAttributes {
+	v.nic.mu.Lock()
+	defer v.nic.mu.Unlock()
+	return v.attributes
+}
+
+// SetAttributes gives an idle VI other attributes, as VipSetViAttributes does: its
+// reliability level, maximum transfer size, ptag and rights, with the defaults of
+// CreateVI. The depths of its queues do not change: zero, or what they are. Descriptors
+// from NewDescriptors get the new ptag too; other memory keeps its own. It fails with
+// ErrInvalidState if the VI is not idle, and as CreateVI does; then nothing has changed.
+func (v *VI) SetAttributes(ctx context.Context, a VIAttributes) error {
+	const op = "set VI attributes"
+	n := v.nic
+	if err := n.acquire(op, &v.object); err != nil {
+		return err
+	}
+	defer n.release(&v.object)
+	v.alter.Lock()
+	defer v.alter.Unlock()
+	now := v.Attributes()
+	if a.SendDepth == 0 {
+		a.SendDepth = now.SendDepth
+	}
+	if a.RecvDepth == 0 {
+		a.RecvDepth = now.RecvDepth
+	}
+	a, err := n.complete(op, a)
+	if err != nil {
+		return err
+	}
+	if err := n.acquire(op, &a.Ptag.object); err != nil {
+		return err
+	}
+	if err := v.alterTo(ctx, now, a); err != nil {
+		n.release(&a.Ptag.object)
+		return err
+	}
+	n.mu.Lock()
+	v.attributes = a
+	n.mu.Unlock()
+	n.release(&now.Ptag.object)
+	return nil
+}
+
+// alterTo has the NIC change the VI and the memory of its descriptors, or nothing.
+func (v *VI) alterTo(ctx context.Context, now, a VIAttributes) error {
+	if err := v.d.SetAttributes(ctx, a.driver()); err != nil {
+		return err
+	}
+	if a.Ptag == now.Ptag {
+		return nil
+	}
+	for i, pool := range v.pools {
+		if err := pool.SetAttributes(ctx, MemoryAttributes{Ptag: a.Ptag}); err != nil {
+			rest := context.WithoutCancel(ctx)
+			for _, pool := range v.pools[:i] {
+				err = errors.Join(err, pool.SetAttributes(rest, MemoryAttributes{Ptag: now.Ptag}))
+			}
+			return errors.Join(err, v.d.SetAttributes(rest, now.driver()))
+		}
+	}
+	return nil
+}
 
 // Query asks the NIC for the state of the VI.
 func (v *VI) Query(ctx context.Context) (VIState, error) {
@@ -119,7 +185,7 @@ func (v *VI) query(ctx context.Context) (VIState, error) {
 	if err != nil {
 		return VIState{}, err
 	}
-	s := VIState{State: d.State, Attributes: v.attributes, RemoteMAC: d.RemoteMAC, RemoteVI: d.RemoteEndpoint}
+	s := VIState{State: d.State, Attributes: v.Attributes(), RemoteMAC: d.RemoteMAC, RemoteVI: d.RemoteEndpoint}
 	s.SendQueued, s.RecvQueued = v.d.Queued()
 	return s, nil
 }
@@ -182,7 +248,7 @@ func (v *VI) Destroy(ctx context.Context) error {
 	for _, pool := range v.pools {
 		errs = append(errs, pool.Deregister(rest))
 	}
-	n.release(&v.attributes.Ptag.object)
+	n.release(&v.Attributes().Ptag.object)
 	return errors.Join(errs...)
 }
 

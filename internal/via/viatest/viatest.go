@@ -44,6 +44,7 @@ var suite = []Check{
 	{Section: "states", Name: "disconnect flushes", f: testDisconnect},
 	{Section: "states", Name: "reconnect", f: testReconnect},
 	{Section: "states", Name: "destroy", f: testDestroy},
+	{Section: "states", Name: "attributes set", f: testSetVIAttributes},
 	{Section: "states", Name: "close", reopens: testCloseStates},
 
 	{Section: "connection", Name: "mismatch leaves the request pending", f: testMismatch},
@@ -68,10 +69,12 @@ var suite = []Check{
 
 	{Section: "cq", Name: "completions", f: testCQ},
 	{Section: "cq", Name: "not read", f: testCQNotRead},
+	{Section: "cq", Name: "resized", f: testCQResize},
 	{Section: "cq", Name: "in use", f: testCQInUse},
 
 	{Section: "memory", Name: "registration", f: testRegistration},
 	{Section: "memory", Name: "of the program's own", f: testForeignMemory},
+	{Section: "memory", Name: "attributes set", f: testSetMemoryAttributes},
 	{Section: "memory", Name: "ptag in use", f: testPtagInUse},
 	{Section: "memory", Name: "protection", f: testProtection},
 	{Section: "memory", Name: "stale handle", f: testStaleHandle},

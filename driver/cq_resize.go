@@ -1,0 +1,125 @@
+package driver
+
+import (
+	"context"
+	"fmt"
+	"math/bits"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+// cqRing is memory for the entries of a CQ, and for the index that the device reads.
+type cqRing struct {
+	buf     *dmaBuffer
+	indexAt uint64
+	log2    uint8
+}
+
+func (n *NIC) checkEntries(op string, entries int) error {
+	if entries < 1 || entries > n.identity.MaxCQEntries {
+		return n.refuse(op, fmt.Errorf("%w: %d entries", ErrInvalidParameter, entries),
+			fmt.Sprintf("this device has completion queues of 1 to %d entries", n.identity.MaxCQEntries))
+	}
+	return nil
+}
+
+func (n *NIC) newCQRing(ctx context.Context, entries int) (r cqRing, err error) {
+	r.log2 = max(uint8(bits.Len(uint(entries-1))), descriptors.MinCQLog2)
+	const indexLine = 64 // the index on a cache line of its own
+	r.indexAt = (uint64(descriptors.CompletionSize)<<r.log2 + indexLine - 1) &^ (indexLine - 1)
+	r.buf, err = n.newDMA(ctx, r.indexAt+indexLine, vfio.DMARead|vfio.DMAWrite, vfio.MemoryOptions{Huge: vfio.HugeNever})
+	return r, err
+}
+
+// use has the CQ read entries from r, from the first on. mu is held, or nobody else
+// knows the CQ.
+func (c *CQ) use(r cqRing) {
+	b := r.buf.mem.Bytes()
+	c.ring = descriptors.CompletionsAt(b[:uint64(descriptors.CompletionSize)<<r.log2])
+	c.index = descriptors.IndexAt(b[r.indexAt:])
+	c.log2, c.mask = r.log2, 1<<r.log2-1
+	c.consumer, c.written = 0, 0
+}
+
+// Resize gives the CQ room for another number of entries, 1 to the device's limit.
+// Nothing that is in it is lost, and others may use it meanwhile. It fails with
+// ErrCQTooSmall if the queues that complete there could fill it.
+func (c *CQ) Resize(ctx context.Context, entries int) error {
+	const op = "resize CQ"
+	n := c.n
+	if err := n.begin(ctx, op); err != nil {
+		return err
+	}
+	defer n.end()
+	if err := n.checkEntries(op, entries); err != nil {
+		return err
+	}
+	c.change.Lock()
+	defer c.change.Unlock()
+	before, err := n.promise(c, entries)
+	if err != nil {
+		return n.error(op, err)
+	}
+	r, err := n.newCQRing(ctx, entries)
+	if err != nil {
+		n.setEntries(c, before)
+		return n.error(op, err)
+	}
+	reply, err := n.execute(ctx, newCommand(descriptors.OpResizeCQ, descriptors.ResizeCQBody{
+		IOVA: r.buf.iova, IndexIOVA: r.buf.iova + r.indexAt, CQ: c.number, Log2: r.log2,
+	}))
+	if err != nil {
+		if outcomeUnknown(err) {
+			c.end(n.error(op, err)) // nobody knows where the next entry comes
+		}
+		n.setEntries(c, before)
+		return n.error(op, n.release(r.buf, err))
+	}
+	if err := c.move(r, descriptors.Reply[descriptors.ResizeCQReply](reply).Written); err != nil {
+		return n.error(op, err)
+	}
+	old := c.buf
+	c.buf = r.buf
+	n.setEntries(c, entries)
+	return n.error(op, n.freeDMA(old))
+}
+
+// promise sees to it that no more completions are promised than fit both sizes of c,
+// and returns the present one.
+func (n *NIC) promise(c *CQ, entries int) (before int, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case c.leaving.ended != nil:
+		return 0, ErrClosed
+	case c.promised > entries:
+		return 0, fmt.Errorf("%w: %d entries, %d of them promised to queues", ErrCQTooSmall, entries, c.promised)
+	}
+	before = c.entries
+	c.entries = min(before, entries)
+	return before, nil
+}
+
+func (n *NIC) setEntries(c *CQ, entries int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	c.entries = entries
+}
+
+// move takes what is left in the present ring, to which the device has written that
+// many entries in all, and goes on in r.
+func (c *CQ) move(r cqRing, written uint32) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ring == nil {
+		return c.failed // closed
+	}
+	c.drain()
+	if c.failed == nil && c.consumer != written {
+		c.failed = c.n.error("poll CQ", fmt.Errorf("%w: it says that it wrote %d entries to completion queue %d, and %d were found",
+			ErrProtocol, written, c.number, c.consumer))
+	}
+	c.use(r)
+	return nil
+}

@@ -1,0 +1,87 @@
+package engine
+
+import "github.com/trapeze-nic/trapeze/descriptors"
+
+// modifyEndpoint gives an idle VI other attributes, which are checked as those of a new
+// one are. What is posted stays posted.
+func (e *Engine) modifyEndpoint(b *descriptors.ModifyEndpointBody) refusal {
+	ep := e.subject(b.Endpoint)
+	switch {
+	case ep == nil:
+		return refusal{descriptors.ResultInvalidParameter, fieldEndpoint}
+	case ep.state != descriptors.StateIdle || !ep.kind.connects():
+		return refusal{descriptors.ResultInvalidState, fieldEndpoint}
+	}
+	as := descriptors.CreateEndpointBody{Ptag: b.Ptag, MaxTransfer: b.MaxTransfer, Reliability: b.Reliability, Rights: b.Rights, Options: b.Options,
+		Kind: descriptors.KindVI, SendIOVA: ep.send.iova, RecvIOVA: ep.recv.iova, SendLog2: descriptors.MinQueueLog2, RecvLog2: descriptors.MinQueueLog2,
+		SendCQ: descriptors.NoCQ, RecvCQ: descriptors.NoCQ, SendVector: ep.send.vector, RecvVector: ep.recv.vector}
+	kind, why := newKind(e, &as)
+	if why == (refusal{}) {
+		why = kind.check(&as)
+	}
+	if why == (refusal{}) {
+		why = e.checkEndpoint(&as)
+	}
+	if why != (refusal{}) {
+		return why
+	}
+	e.regions.ptag(ep.ptag).users--
+	e.regions.ptag(b.Ptag).users++
+	ep.kind, ep.options, ep.reliability = kind, b.Options, b.Reliability
+	ep.rights, ep.ptag, ep.maxTransfer = b.Rights, b.Ptag, b.MaxTransfer
+	e.regions.stamp++ // what receives were found to reach is as the old tag has it
+	return refusal{}
+}
+
+// modify gives a region another tag and other rights: those of a registration of the
+// same memory, which takes its place under the old handle.
+func (m *regions) modify(b *descriptors.ModifyMemoryBody) refusal {
+	i := b.Handle & regionIndexMask
+	if int(i) >= len(m.table) || m.table[i].handle != b.Handle || b.Handle == 0 {
+		return refusal{descriptors.ResultInvalidParameter, fieldHandle}
+	}
+	old := m.table[i]
+	reply, why := m.register(&descriptors.RegisterMemoryBody{Address: old.address, Length: old.length, IOVA: old.iova, Ptag: b.Ptag, Access: b.Access})
+	if why != (refusal{}) {
+		return why
+	}
+	j := reply.Handle & regionIndexMask
+	r := m.table[j]
+	r.handle, r.last = old.handle, old.last
+	m.table[i] = r
+	m.table[j] = region{last: reply.Handle}
+	m.free = append(m.free, j)
+	m.ptag(old.ptag).users--
+	m.stamp++
+	return refusal{}
+}
+
+// resize has a completion queue go on in another ring, from its first slot on. The host
+// still takes what is in the old one.
+func (c *completions) resize(b *descriptors.ResizeCQBody) (reply descriptors.ResizeCQReply, why refusal) {
+	cq := c.queue(b.CQ)
+	switch {
+	case cq == nil:
+		return reply, refusal{descriptors.ResultInvalidParameter, fieldResizedCQ}
+	case cq.dead:
+		return reply, refusal{descriptors.ResultInvalidState, fieldResizedCQ}
+	case b.IOVA == 0 || b.IOVA%descriptors.CompletionSize != 0:
+		return reply, refusal{descriptors.ResultInvalidParameter, fieldCQIOVA}
+	case b.IndexIOVA == 0 || b.IndexIOVA%4 != 0:
+		return reply, refusal{descriptors.ResultInvalidParameter, fieldCQIndex}
+	case b.Log2 < descriptors.MinCQLog2 || b.Log2 > c.memory.limits.CQLog2:
+		return reply, refusal{descriptors.ResultInvalidParameter, fieldResizedLog2}
+	}
+	other := *cq
+	other.iova, other.indexIOVA, other.log2 = b.IOVA, b.IndexIOVA, b.Log2
+	if !c.mapCQ(&other) {
+		return reply, refusal{descriptors.ResultDMAFault, fieldCQIOVA}
+	}
+	reply.Written = cq.producer
+	other.producer, other.consumer, other.armed = 0, 0, false
+	if cq.armed {
+		c.raise(cq.vector)
+	}
+	*cq = other
+	return reply, refusal{}
+}

@@ -1,0 +1,231 @@
+package viatest
+
+import (
+
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// testSetVIAttributes changes VIs while they are idle, and tries to while they are not.
+func testSetVIAttributes(t T, p *Pair) {
+	ctx := Context(t)
+	tag, foreign := must(p.A.CreatePtag(ctx))(t), must(p.B.CreatePtag(ctx))(t)
+	x, y := NewEnd(t, p.A, Setup{}), NewEnd(t, p.B, Setup{})
+	before := x.VI.Attributes()
+	limits := p.A.Query()
+	for name, c := range map[string]struct {
+		a    via.VIAttributes
+		want error
+	}{
+		"no such level":        {via.VIAttributes{Reliability: 8}, via.ErrInvalidReliability},
+		"transfers too large":  {via.VIAttributes{MaxTransfer: limits.MaxTransfer + 1}, via.ErrInvalidMTU},
+		"a foreign ptag":       {via.VIAttributes{Ptag: foreign}, via.ErrInvalidParameter},
+		"another depth":        {via.VIAttributes{SendDepth: before.SendDepth / 2}, via.ErrInvalidParameter},
+		"raw frames":           {via.VIAttributes{Frames: via.AllFrames}, via.ErrInvalidParameter},
+		"read, not reliable":   {via.VIAttributes{Reliability: via.Unreliable, RDMARead: true}, via.ErrInvalidRDMARead},
+		"another receive side": {via.VIAttributes{RecvDepth: before.RecvDepth + 1}, via.ErrInvalidParameter},
+	} {
+		wantError(t, name, x.VI.SetAttributes(ctx, c.a), c.want)
+		if x.VI.Attributes() != before {
+			t.Errorf("%s: attributes are %+v", name, x.VI.Attributes())
+		}
+	}
+
+	// What did not fit together does once one side has changed: the request that was
+	// turned down for it is still there.
+	check(t, y.VI.SetAttributes(ctx, via.VIAttributes{Reliability: via.Unreliable, MaxTransfer: 4000}))
+	c, outcome := dial(ctx, t, y.VI, p.A)
+	_, err := c.Accept(ctx, x.VI)
+	wantError(t, "accept with another level", err, via.ErrInvalidReliability)
+	check(t, x.VI.SetAttributes(ctx, via.VIAttributes{Reliability: via.Unreliable, MaxTransfer: 4000, Ptag: tag}))
+	must(c.Accept(ctx, x.VI))(t)
+	check(t, <-outcome)
+	if s := must(x.VI.Query(ctx))(t); s.State != via.Connected || s.Attributes.MaxTransfer != 4000 || s.Attributes.Ptag != tag {
+		t.Errorf("VI is %+v", s)
+	}
+	wantError(t, "set attributes of a connected VI", x.VI.SetAttributes(ctx, via.VIAttributes{}), via.ErrInvalidState)
+	wantError(t, "ptag of the VI", tag.Destroy(ctx), via.ErrResource)
+	check(t, x.VI.Disconnect(ctx))
+	p.Until(t, "the other end to notice", func() bool { return must(y.VI.Query(ctx))(t).State == via.ErrorState })
+	wantError(t, "set attributes in the error state", y.VI.SetAttributes(ctx, via.VIAttributes{}), via.ErrInvalidState)
+	check(t, y.VI.Disconnect(ctx))
+
+	// Descriptors go with the VI, memory does not.
+	check(t, x.VI.SetAttributes(ctx, via.VIAttributes{Ptag: tag}))
+	check(t, y.VI.SetAttributes(ctx, via.VIAttributes{}))
+	check(t, ConnectVIs(ctx, x.VI, y.VI, t.Name()))
+	check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 100)))
+	check(t, x.Memory.SetAttributes(ctx, via.MemoryAttributes{Ptag: tag}))
+	check(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, 100)))
+	p.MustTake(t, y.VI.RecvDone)
+	p.MustTake(t, x.VI.SendDone)
+	exchange(t, p, x, y, 30000, 1)
+	check(t, x.VI.Disconnect(ctx))
+	check(t, x.VI.SetAttributes(ctx, via.VIAttributes{}))
+	wantError(t, "ptag of the memory", tag.Destroy(ctx), via.ErrResource)
+	check(t, x.Memory.Deregister(ctx))
+	check(t, tag.Destroy(ctx))
+	wantError(t, "a destroyed ptag", x.VI.SetAttributes(ctx, via.VIAttributes{Ptag: tag}), via.ErrInvalidParameter)
+	for x.VI.Destroy(ctx) != nil {
+		if _, err := x.VI.SendDone(); err == via.ErrQueueEmpty {
+			_, err = x.VI.RecvDone()
+			if err == via.ErrQueueEmpty {
+				t.Fatal("a VI with empty queues cannot be destroyed")
+			}
+		}
+	}
+	wantError(t, "set attributes of a destroyed VI", x.VI.SetAttributes(ctx, via.VIAttributes{}), via.ErrClosed)
+}
+
+// testSetMemoryAttributes changes ptag and rights of memory that is in use.
+func testSetMemoryAttributes(t T, p *Pair) {
+	ctx := Context(t)
+	tag, foreign := must(p.A.CreatePtag(ctx))(t), must(p.B.CreatePtag(ctx))(t)
+	x, y := p.Connect(t, Setup{Attributes: via.VIAttributes{Reliability: via.Unreliable}})
+	m := must(p.A.Alloc(ctx, 4096, via.MemoryAttributes{}))(t)
+	handle, before := m.Handle(), m.Attributes()
+	constant := must(p.A.Alloc(ctx, 4096, via.MemoryAttributes{ReadOnly: true}))(t)
+	wantError(t, "a foreign ptag", m.SetAttributes(ctx, via.MemoryAttributes{Ptag: foreign}), via.ErrInvalidParameter)
+	wantError(t, "writing to what was allocated for reading", constant.SetAttributes(ctx, via.MemoryAttributes{}), via.ErrInvalidParameter)
+	if m.Attributes() != before || !constant.Attributes().ReadOnly {
+		t.Errorf("attributes are %+v and %+v", m.Attributes(), constant.Attributes())
+	}
+
+	// send and receive name the memory, and say how that went.
+	send := func() error {
+		x.Send[0].Prepare()
+		check(t, m.AddTo(x.Send[0], 0, 100))
+		check(t, x.VI.PostSend(x.Send[0]))
+		_, err := p.Take(t, x.VI.SendDone)
+		return err
+	}
+	receive := func() error {
+		x.Recv[0].Prepare()
+		check(t, m.AddTo(x.Recv[0], 0, 100))
+		check(t, x.VI.PostRecv(x.Recv[0]))
+		_, err := receiveSome(t, p, y, x)
+		p.Until(t, "the sends", func() bool { _, err := y.VI.SendDone(); return err == via.ErrQueueEmpty })
+		return err
+	}
+	refused := func(what string, err error) {
+		t.Helper()
+		wantError(t, what, err, via.ErrDescriptor)
+	}
+	check(t, send())
+	check(t, receive())
+	check(t, m.SetAttributes(ctx, via.MemoryAttributes{ReadOnly: true}))
+	check(t, send())
+	refused("receive into memory that is for reading now", receive())
+	check(t, m.SetAttributes(ctx, via.MemoryAttributes{Ptag: tag}))
+	refused("send from memory that has another ptag now", send())
+	wantError(t, "ptag of memory", tag.Destroy(ctx), via.ErrResource)
+	check(t, m.SetAttributes(ctx, via.MemoryAttributes{}))
+	check(t, tag.Destroy(ctx))
+	check(t, send())
+	check(t, receive())
+	if m.Handle() != handle || m.Attributes() != before {
+		t.Errorf("handle %#x, was %#x; attributes %+v", m.Handle(), handle, m.Attributes())
+	}
+
+	// Descriptors in memory of another ptag are refused at the post, also by a work
+	// queue that has just taken one from there.
+	d := must(m.NewDescriptor(2048, 0))(t)
+	check(t, x.VI.PostSend(d))
+	if got, _ := p.Take(t, x.VI.SendDone); got != d {
+		t.Error("another descriptor came back")
+	}
+	other := must(p.A.CreatePtag(ctx))(t)
+	check(t, m.SetAttributes(ctx, via.MemoryAttributes{Ptag: other}))
+	d.Rearm()
+	wantError(t, "descriptor in memory of another ptag", x.VI.PostSend(d), via.ErrInvalidPtag)
+	check(t, m.Deregister(ctx))
+	check(t, other.Destroy(ctx))
+	wantError(t, "set attributes of deregistered memory", m.SetAttributes(ctx, via.MemoryAttributes{}), via.ErrClosed)
+}
+
+// testCQResize makes a CQ larger and smaller while completions are in it and come.
+func testCQResize(t T, p *Pair) {
+	const depth = 8
+	ctx := Context(t)
+	a := via.VIAttributes{SendDepth: depth, RecvDepth: depth}
+	cq := must(p.B.CreateCQ(ctx, 2*depth))(t)
+	limit := p.B.Query().MaxCQEntries
+	x := NewEnd(t, p.A, Setup{Attributes: a})
+	y := must(Equip(ctx, must(p.B.CreateVI(ctx, a, cq, cq))(t), 4096, 1))(t)
+	check(t, ConnectVIs(ctx, x.VI, y.VI, t.Name()))
+	for _, entries := range []int{0, -1, limit + 1} {
+		wantError(t, "no such size", cq.Resize(ctx, entries), via.ErrInvalidParameter)
+	}
+	wantError(t, "too small for its queues", cq.Resize(ctx, 2*depth-1), via.ErrResource)
+	_, err := p.B.CreateVI(ctx, a, cq, nil)
+	wantError(t, "another VI, before", err, via.ErrResource)
+
+	received := 0
+	take := func() {
+		t.Helper()
+		var c via.Completion
+		p.Until(t, "a completion", func() (done bool) {
+			var err error
+			c, err = cq.Done()
+			return err != via.ErrNotDone
+		})
+		if c.VI != y.VI || c.Queue != via.RecvQueue {
+			t.Fatalf("completion %+v", c)
+		}
+		d := must(y.VI.RecvDone())(t)
+		if got, _ := d.Immediate(); got != uint32(received) {
+			t.Fatalf("message %d came as number %d", got, received)
+		}
+		received++
+	}
+	sizes := []int{2 * depth, 64, 4096, 33, 2*depth + 1, limit, 2 * depth}
+	for i := range 20 * depth {
+		// Entries wait in the old ring at some of the changes, and fill either.
+		for received < i-i%depth {
+			take()
+		}
+		if i%3 == 0 {
+			size := sizes[i/3%len(sizes)]
+			check(t, cq.Resize(ctx, size))
+			if cq.Entries() < size {
+				t.Fatalf("%d entries, %d asked for", cq.Entries(), size)
+			}
+		}
+		check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[i%depth], 0, 8)))
+		d := x.Prepare(t, x.Send[i%depth], 0, 8)
+		d.SetImmediate(uint32(i))
+		check(t, x.VI.PostSend(d))
+		p.MustTake(t, x.VI.SendDone)
+	}
+	check(t, cq.Resize(ctx, 4*depth))
+	for received < 20*depth {
+		take()
+	}
+	if _, err := cq.Done(); err != via.ErrNotDone {
+		t.Errorf("one completion more than messages: %v", err)
+	}
+
+	// A waiter sees what comes after a change.
+	waited := make(chan error, 1)
+	go func() {
+		_, err := cq.Wait(ctx)
+		waited <- err
+	}()
+	check(t, cq.Resize(ctx, 64))
+	check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 8)))
+	check(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, 8)))
+	p.MustTake(t, x.VI.SendDone)
+	if err := <-waited; err != nil {
+		t.Error(err)
+	}
+	must(y.VI.RecvDone())(t)
+
+	// There is room for another VI now.
+	more := must(p.B.CreateVI(ctx, a, cq, nil))(t)
+	check(t, more.Destroy(ctx))
+	for _, e := range []*End{x, y} {
+		check(t, e.VI.Disconnect(ctx))
+		check(t, e.VI.Destroy(ctx))
+	}
+	check(t, cq.Destroy(ctx))
+	wantError(t, "resize what is destroyed", cq.Resize(ctx, 64), via.ErrClosed)
+}
