@@ -1,7 +1,6 @@
 package viatest
 
 import (
-
 	"github.com/trapeze-nic/trapeze/via"
 )
 
