@@ -92,8 +92,9 @@ func (p *program) root() *cobra.Command {
 		Long: `trapeze shows, tests and uses NICs that are driven from user space.
 
 A device is named by an address: emu: for an emulated NIC, with options after a
-question mark, as in 'emu:?wire=udp://127.0.0.1:9000'. 'trapeze list' shows
-which addresses this machine has.
+question mark, as in 'emu:?wire=udp://127.0.0.1:9000'; eth: for one whose wire is
+an Ethernet NIC, as in eth:pci:0000:03:00.0. 'trapeze list' shows which addresses
+this machine has.
 
 Every command takes --json, and prints an object, or an array where its help says
 so, on stdout and nothing else; its help has the keys. So does help itself.

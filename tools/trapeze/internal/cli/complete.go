@@ -23,7 +23,7 @@ type completer = cobra.CompletionFunc
 // flags that are not here a shell offers files.
 var flagValues = map[string]completer{
 	"device":    completeDevice,
-	"wire":      oneOf("loop", "udp://", "shm:", "memif:"),
+	"wire":      oneOf("loop", "udp://", "shm:", "memif:", "pci:", "afxdp:", "vhost-user:"),
 	"progress":  oneOf("auto", "bar", "plain", "none"),
 	"policy-at": oneOf("host", "nic"),
 	"image":     oneOf(images.Names()...),
@@ -157,11 +157,13 @@ func completeDevice(c *cobra.Command, args []string, prefix string) ([]cobra.Com
 		return []cobra.Completion{"emu:", "emu:?wire=udp://", "emu:?wire=shm:", "emu:?wire=memif:", "emu:?wire=mem:"}, open
 	case ok && scheme == "vfio-user":
 		return sockets(scheme+":", rest), open
+	case strings.HasPrefix(prefix, "eth:vhost-user:"):
+		return sockets("eth:vhost-user:", strings.TrimPrefix(prefix, "eth:vhost-user:")), open
 	}
-	list := []cobra.Completion{"emu:", "vfio-user:"}
-	functions, _ := hostcmd.Complete(c, nil, rest)
+	list := []cobra.Completion{"emu:", "vfio-user:", "eth:vhost-user:"}
+	functions, _ := hostcmd.Complete(c, nil, strings.TrimPrefix(rest, "pci:"))
 	for _, f := range functions {
-		list = append(list, "pci:"+f)
+		list = append(list, "pci:"+f, "eth:pci:"+f)
 	}
 	return list, open
 }

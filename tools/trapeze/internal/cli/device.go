@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
@@ -20,6 +21,9 @@ import (
 // shows in the calls that suffer from it, so it is not logged as well.
 func open(ctx context.Context, address string, opts ...via.Option) (*via.NIC, error) {
 	nic, err := via.Open(ctx, address, append(opts, silently()...)...)
+	if errors.Is(err, driver.ErrUnsupportedDevice) && strings.HasPrefix(address, "pci:") {
+		err = hinted(err, "an Ethernet NIC is opened as eth:"+address+"; 'trapeze list' says whether a driver fits")
+	}
 	if err != nil {
 		return nil, &command.DeviceError{Err: err}
 	}
@@ -73,13 +77,13 @@ func checkPeerAddress(device string) error {
 	if err != nil {
 		return &command.DeviceError{Err: err}
 	}
-	if a.Scheme != emulator.Scheme {
+	if a.Scheme != emulator.Scheme && a.Scheme != emulator.EthernetScheme {
 		return nil
 	}
 	if err := emulator.CheckAddress(a); err != nil {
 		return &command.DeviceError{Err: err}
 	}
-	if wire := a.Options.Get("wire"); wire == "" || wire == "loop" {
+	if wire := a.Options.Get("wire"); a.Scheme == emulator.Scheme && (wire == "" || wire == "loop") {
 		return &command.DeviceError{Err: hinted(fmt.Errorf("device %s: its wire ends at itself, nobody else is on it", device),
 			"add wire=udp://HOST:PORT, see 'trapeze list'")}
 	}

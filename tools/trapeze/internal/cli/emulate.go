@@ -60,6 +60,7 @@ JSON keys, when ready: nics (address, socket, mac).`,
 		Example: `  trapeze emulate --socket /run/nic0.sock --socket /run/nic1.sock
   trapeze emulate --socket /run/nic0.sock --wire 'udp://127.0.0.1:9000'
   trapeze emulate --socket /run/nic0.sock --device 'emu:?wire=udp://127.0.0.1:9000&loss=0.2'
+  trapeze emulate --socket /run/nic0.sock --device eth:pci:0000:03:00.0
 
   qemu-system-x86_64 … -object memory-backend-memfd,id=mem,size=1G,share=on \
     -machine q35,memory-backend=mem \
@@ -68,8 +69,8 @@ JSON keys, when ready: nics (address, socket, mac).`,
 		RunE: command.Run(func(ctx context.Context, _ []string) error { return p.runEmulate(ctx, &f) }),
 	}
 	c.Flags().StringArrayVar(&f.sockets, "socket", nil, "socket to serve a NIC at; give it again for another NIC")
-	c.Flags().StringVar(&f.wire, "wire", "", "what the NIC is plugged into: loop, udp://HOST:PORT or shm:PATH (one NIC only), or memif:PATH&role=server")
-	c.Flags().StringVar(&f.device, "device", "emu:", "options of the NICs, as an emu: address")
+	c.Flags().StringVar(&f.wire, "wire", "", "what the NIC is plugged into: loop, udp://HOST:PORT, shm:PATH or a NIC as pci:FUNCTION, afxdp:INTERFACE, vhost-user:PATH (one NIC only), or memif:PATH&role=server")
+	c.Flags().StringVar(&f.device, "device", "emu:", "options of the NICs, as an emu: or eth: address")
 	c.Flags().StringVar(&f.mode, "mode", "0600", "permissions of the sockets: who can write to one can use its NIC")
 	c.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "log clients that come and go on stderr")
 	return c

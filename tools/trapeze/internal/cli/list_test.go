@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
 )
 
 // TestListedAddressesOpen: each form of address that list shows is one that opens.
@@ -24,13 +26,22 @@ func TestListedAddressesOpen(t *testing.T) {
 		wires[kind] = true
 		address := strings.NewReplacer("peer=HOST:PORT", "peer=127.0.0.1:9", "HOST:PORT", "127.0.0.1:0", "NAME", "listed", "FILE", key, "PATH", filepath.Join(t.TempDir(), "socket"),
 			"…", "mem:listed").Replace(e.Address)
+		if strings.HasPrefix(address, "eth:") {
+			// There is no such NIC here, but it is one that is looked for.
+			address = strings.NewReplacer("FUNCTION", "ffff:ff:1f.7", "INTERFACE", "no-such-one").Replace(address)
+			if o := run(t, "info", "--device", address); o.code != cli.ExitDevice || strings.Contains(o.stderr, "options of") {
+				t.Errorf("%s: code %d, %s", e.Address, o.code, o.stderr)
+			}
+			wires["eth:"] = true
+			continue
+		}
 		var info struct{ Backend string }
 		decode(t, run(t, "info", "--json", "--device", address), &info)
 		if info.Backend != "emulator" || e.Description == "" {
 			t.Errorf("%s: %+v, %q", e.Address, info, e.Description)
 		}
 	}
-	for _, kind := range []string{"", "mem", "udp", "shm", "memif"} {
+	for _, kind := range []string{"", "mem", "udp", "shm", "memif", "eth:"} {
 		if !wires[kind] {
 			t.Errorf("no address has a wire of kind %q: %v", kind, r.Emulated)
 		}

@@ -16,9 +16,12 @@ import (
 	"github.com/trapeze-nic/trapeze/vfio/hostpci"
 )
 
+// ours is the driver of our own NIC.
+const ours = "trapeze"
+
 // drivers are the ones of this program: for its own NIC, and for others as Ethernet ports.
 var drivers = func() []hostpci.Driver {
-	list := []hostpci.Driver{{Name: "trapeze", Vendor: descriptors.PCIVendorID, Device: descriptors.PCIDeviceID}}
+	list := []hostpci.Driver{{Name: ours, Vendor: descriptors.PCIVendorID, Device: descriptors.PCIDeviceID}}
 	for _, d := range ethernet.Drivers() {
 		for _, m := range d.Models {
 			list = append(list, hostpci.Driver{Name: d.Name, Vendor: m.Vendor, Device: m.Device, Untested: !m.Tested})

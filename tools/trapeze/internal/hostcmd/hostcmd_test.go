@@ -131,7 +131,7 @@ func TestListOfOthersNICs(t *testing.T) {
 	if !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if o := run(t, tree, nil, "list"); !strings.Contains(o.stdout, "igb, which was never run on this model") {
+	if o := run(t, tree, nil, "list"); !strings.Contains(o.stdout, "igb, which was never run on this model") || strings.Count(o.stdout, "eth:pci:0000:04:00.") != 2 {
 		t.Errorf("not said:\n%s", o.stdout)
 	}
 }

@@ -92,6 +92,9 @@ var emulatedForms = []listEmulated{
 	{"emu:?wire=udp://HOST:PORT&key=FILE", "the same, encrypted; the key in FILE, which is the same at both ends, is from 'openssl rand -hex 32'"},
 	{"emu:?wire=shm:PATH", "frames in memory that two processes share; @NAME for PATH makes no file"},
 	{"emu:?wire=memif:PATH&role=server", "a memif, as DPDK and VPP have it; role=client at the other end"},
+	{"eth:pci:FUNCTION", "the wire is an Ethernet NIC that a driver of ours fits; short for emu:?wire=pci:FUNCTION"},
+	{"eth:INTERFACE", "the wire is an interface of Linux, by AF_XDP"},
+	{"eth:vhost-user:PATH", "the wire is a port of a virtual switch, such as DPDK's or VPP's"},
 	{"emu:?wire=…&loss=0.2", "any of them with a bad wire: loss, duplicate, reorder, corrupt (0 to 1), seed"},
 }
 
@@ -215,6 +218,9 @@ func details(f listFunction) [][2]string {
 		add("made for", "%s, which was never run on this model", f.Fits)
 	case f.Fits != "":
 		add("made for", "%s", f.Fits)
+	}
+	if f.Fits != "" && f.Fits != ours {
+		add("as a wire", "eth:%s", f.Address)
 	}
 	if len(f.Backends) > 0 {
 		add("opens by", "%s", strings.Join(f.Backends, ", "))
