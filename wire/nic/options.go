@@ -23,10 +23,14 @@ const (
 	ringSize = 512
 	// buffers hold what is in both rings, what the driver keeps at hand and the bursts of
 	// this package.
-	buffers = 4 * ringSize
-	// wholeBuffers is what the size of a buffer is a multiple of, in bytes: some devices
-	// fill whole KiB.
-	wholeBuffers = 1024
+	buffers = 3 * ringSize
+	// headroom before a frame aligns it. A buffer begins with a page and takes whole ones:
+	// an IOMMU then translates as few of them as can be, and QEMU's igb drops frames that
+	// lie in two pages which are not neighbours in a guest's memory.
+	headroom = 64
+	pageSize = 4096
+	// Devices may fill only whole KiB of a buffer.
+	fillUnit = 1024
 )
 
 // Options are the choices of New. Address is needed.
@@ -81,6 +85,8 @@ func (o *Options) config() ethernet.Config {
 
 // pool is where frames lie.
 func (o *Options) pool() ethernet.PoolConfig {
-	frame := o.MTU + ethernet.TagSize
-	return ethernet.PoolConfig{Buffers: buffers, Size: max(2*wholeBuffers, (frame+wholeBuffers-1)/wholeBuffers*wholeBuffers)}
+	frame := roundUp(o.MTU+ethernet.TagSize, fillUnit)
+	return ethernet.PoolConfig{Buffers: buffers, Headroom: headroom, Size: roundUp(headroom+frame, pageSize) - headroom}
 }
+
+func roundUp(n, unit int) int { return (n + unit - 1) / unit * unit }

@@ -15,14 +15,12 @@ import (
 
 // Port is a wire.Port over one queue of a NIC.
 type Port struct {
-	options  Options
-	mac      descriptors.MAC
-	pool     *ethernet.Pool
-	nic      ethernet.Port
-	queue    ethernet.Queue
-	cache    *ethernet.Cache
-	headroom int
-	buffers  uint32 // of the pool
+	options Options
+	mac     descriptors.MAC
+	pool    *ethernet.Pool
+	nic     ethernet.Port
+	queue   ethernet.Queue
+	cache   *ethernet.Cache
 
 	// state has a bit for each reason why no frames pass.
 	state atomic.Uint32
@@ -88,7 +86,6 @@ func New(ctx context.Context, o Options) (*Port, error) {
 // newPort makes a port of a NIC and its pool. If it fails they are the caller's.
 func newPort(o Options, nic ethernet.Port, pool *ethernet.Pool) (*Port, error) {
 	p := &Port{options: o, mac: descriptors.MAC(nic.MAC()), pool: pool, nic: nic, queue: nic.Queue(0),
-		headroom: pool.Config().Headroom, buffers: uint32(pool.Config().Buffers),
 		poke: make(chan struct{}, 1), stopped: make(chan struct{})}
 	if !nic.MAC().IsStation() {
 		return nil, fmt.Errorf("%w: its address is %v, which no station can have", ethernet.ErrProtocol, nic.MAC())

@@ -40,11 +40,11 @@ func (p *Port) Reserve(n int) []byte {
 		return nil
 	}
 	b := p.pool.Buffer(t.frames[t.n].Buffer)
-	if len(b) < p.headroom+n {
+	if len(b) < headroom+n {
 		return nil
 	}
 	t.reserved = n
-	return b[p.headroom : p.headroom+n : p.headroom+n]
+	return b[headroom : headroom+n : headroom+n]
 }
 
 // begin sees to an empty buffer, and reports whether there is one.
@@ -74,7 +74,7 @@ func (p *Port) Commit() {
 		return
 	}
 	f := &t.frames[t.n]
-	*f = ethernet.Frame{Buffer: f.Buffer, Offset: uint16(p.headroom), Length: uint16(t.reserved)}
+	*f = ethernet.Frame{Buffer: f.Buffer, Offset: uint16(headroom), Length: uint16(t.reserved)}
 	t.n++
 	t.reserved = -1
 }

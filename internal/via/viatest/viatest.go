@@ -14,6 +14,7 @@
 package viatest
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/via"
@@ -117,11 +118,20 @@ func (c Check) check(t T, open Open) {
 	c.f(t, p)
 }
 
-// Run runs the whole suite as a subtest of t. open is called once or more for each
+// Run runs the suite as a subtest of t: all of it, or only the checks that are named, as in
+// "states/destroy", where NICs take long to open. open is called once or more for each
 // check, with a test of its own.
-func Run(t *testing.T, name string, open func(t *testing.T) (a, b *via.NIC)) {
+func Run(t *testing.T, name string, open func(t *testing.T) (a, b *via.NIC), only ...string) {
 	t.Run(name, func(t *testing.T) {
+		for _, name := range only {
+			if !slices.ContainsFunc(suite, func(c Check) bool { return c.String() == name }) {
+				t.Errorf("there is no check %q", name)
+			}
+		}
 		for _, c := range suite {
+			if len(only) > 0 && !slices.Contains(only, c.String()) {
+				continue
+			}
 			t.Run(c.String(), func(t *testing.T) {
 				c.check(t, func(t T) (a, b *via.NIC) { return open(t.(*testing.T)) })
 			})
