@@ -1,6 +1,7 @@
 package driver_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"sync"
@@ -23,13 +24,14 @@ const (
 type fakeDevice struct {
 	t testing.TB
 
-	mu     sync.Mutex
-	config [256]byte
-	bar0   [descriptors.BAR0Size]byte
-	bar2   *vfio.Memory
-	sram   [fakeSRAM]byte
-	closed bool
-	gone   bool // all ones from now on
+	mu      sync.Mutex
+	config  [256]byte
+	address string // "fake:" if empty
+	bar0    [descriptors.BAR0Size]byte
+	bar2    *vfio.Memory
+	sram    [fakeSRAM]byte
+	closed  bool
+	gone    bool // all ones from now on
 
 	// Scripts. They are called with mu held.
 	onWrite func(offset uint64, v uint32) bool                        // register writes; true: handled
@@ -126,7 +128,7 @@ func (d *fakeDevice) doorbell(offset uint64) uint32 {
 }
 
 func (d *fakeDevice) Info() vfio.Info {
-	return vfio.Info{Address: "fake:", Backend: "fake", Resettable: true, Regions: 9, IRQs: 5}
+	return vfio.Info{Address: cmp.Or(d.address, "fake:"), Backend: "fake", Resettable: true, Regions: 9, IRQs: 5}
 }
 
 func (d *fakeDevice) Region(index int) (vfio.RegionInfo, error) {

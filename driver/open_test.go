@@ -61,6 +61,10 @@ func TestOpenRefuses(t *testing.T) {
 	}{
 		{"other vendor", func(d *fakeDevice) { binary.LittleEndian.PutUint16(d.config[0:], 0x8086) }, driver.ErrUnsupportedDevice, "8086:7250"},
 		{"other device", func(d *fakeDevice) { binary.LittleEndian.PutUint16(d.config[2:], 0x10fb) }, driver.ErrUnsupportedDevice, "1234:10fb"},
+		{"another's NIC", func(d *fakeDevice) {
+			binary.LittleEndian.PutUint16(d.config[0:], 0x8086)
+			d.config[10], d.config[11], d.address = 0, 2, "pci:0000:03:00.0?backend=group"
+		}, driver.ErrUnsupportedDevice, "eth:pci:0000:03:00.0"},
 		{"gone", func(d *fakeDevice) { d.gone = true }, driver.ErrDeviceGone, ""},
 		{"registers gone", func(d *fakeDevice) {
 			for i := range d.bar0 {
@@ -132,7 +136,7 @@ func TestOpenRefuses(t *testing.T) {
 				t.Errorf("error %v, want %v with %q", err, c.want, c.says)
 			}
 			var e *driver.Error
-			if !errors.As(err, &e) || e.Device != "fake:" || e.Op != "open" {
+			if !errors.As(err, &e) || e.Device != d.Info().Address || e.Op != "open" {
 				t.Errorf("error %#v does not say what was attempted on which device", err)
 			}
 			if n != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -71,6 +72,10 @@ func (n *NIC) setup(ctx context.Context) error {
 	return n.enableAdmin(ctx)
 }
 
+// classEthernet is the base class and subclass of Ethernet controllers (PCI Code and ID
+// Assignment Specification).
+const classEthernet = 0x0200
+
 // checkID refuses devices that this driver does not know.
 func (n *NIC) checkID() error {
 	config, err := vfio.ReadConfig(n.dev)
@@ -85,7 +90,12 @@ func (n *NIC) checkID() error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: it is PCI device %v, this driver knows %v", ErrUnsupportedDevice, found, known)
+	other := ""
+	address, _, _ := strings.Cut(n.dev.Info().Address, "?")
+	if strings.HasPrefix(address, "pci:") && config.Class>>8 == classEthernet {
+		other = "; as the wire of a NIC it is eth:" + address
+	}
+	return fmt.Errorf("%w: it is PCI device %v, this driver knows %v%s", ErrUnsupportedDevice, found, known, other)
 }
 
 // setCommand sets and clears bits of the command register.

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
@@ -21,9 +20,6 @@ import (
 // shows in the calls that suffer from it, so it is not logged as well.
 func open(ctx context.Context, address string, opts ...via.Option) (*via.NIC, error) {
 	nic, err := via.Open(ctx, address, append(opts, silently()...)...)
-	if errors.Is(err, driver.ErrUnsupportedDevice) && strings.HasPrefix(address, "pci:") {
-		err = hinted(err, "an Ethernet NIC is opened as eth:"+address+"; 'trapeze list' says whether a driver fits")
-	}
 	if err != nil {
 		return nil, &command.DeviceError{Err: err}
 	}
