@@ -73,6 +73,12 @@ func writeInitramfs(name string, p places, s scenario, programs map[string]strin
 			return err
 		}
 	}
+	if s.cables > 0 {
+		c.folder("cables")
+	}
+	for i := range s.cables {
+		c.copy(cableFile(i), filepath.Join(p.scratch, s.name+cableFile(i)))
+	}
 	var script strings.Builder
 	added := map[string]bool{}
 	for _, t := range s.tests {

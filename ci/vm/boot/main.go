@@ -168,9 +168,17 @@ func choose(names []string) ([]scenario, error) {
 // runScenario boots one guest.
 func runScenario(ctx context.Context, p places, s scenario, programs map[string]string, limit time.Duration, out io.Writer) error {
 	fmt.Fprintf(out, "\n== %s\n", s.name)
+	far, err := startFarEnds(ctx, p, &s, out)
+	if err != nil {
+		return fmt.Errorf("far ends of cables: %w", err)
+	}
+	defer far.stop()
 	image := filepath.Join(p.scratch, s.name+".cpio")
 	if err := writeInitramfs(image, p, s, programs); err != nil {
 		return fmt.Errorf("initramfs: %w", err)
 	}
-	return boot(ctx, p, s, image, limit, out)
+	if err := boot(ctx, p, s, image, limit, out); err != nil {
+		return err
+	}
+	return far.check()
 }

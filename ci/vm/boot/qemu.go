@@ -53,6 +53,9 @@ func (s scenario) command(p places, image, monitor string) []string {
 		args = append(args, "-device", "intel-iommu,intremap=on,caching-mode=on")
 		line += " intel_iommu=on"
 	}
+	for _, n := range s.netdevs {
+		args = append(args, "-netdev", n)
+	}
 	for _, d := range append(slices.Clone(s.devices), nicDevices(sockets(p, s))...) {
 		args = append(args, "-device", d)
 	}

@@ -14,11 +14,14 @@ type scenario struct {
 	iommu bool
 	// append is added to the kernel's command line.
 	append string
-	// devices are QEMU's -device arguments.
-	devices []string
+	// devices are QEMU's -device arguments, netdevs its -netdev arguments.
+	devices, netdevs []string
 	// nics is how many of our NICs the guest has: they run outside of it, behind
 	// vfio-user, each behind a port of its own, so that its bus can be reset.
 	nics int
+	// cables lead out of the guest: each is a netdev of its own, cable0 and so on, and at
+	// its end a program waits for the file that the guest is to send.
+	cables int
 	// tests run one after the other.
 	tests []test
 }
@@ -101,5 +104,14 @@ var scenarios = []scenario{
 	{
 		name: "noiommu", append: "vfio.enable_unsafe_noiommu_mode=1", devices: withoutIOMMU,
 		tests: []test{{pkg: "ci/vm/guest", env: []string{"TRAPEZE_BACKEND=noiommu"}}},
+	},
+	{
+		// VIA over NICs that are not ours, to a program outside of the guest.
+		name: "cables", stock: true, iommu: true, cables: 2,
+		devices: []string{
+			"pcie-root-port,id=out0,chassis=1,addr=3," + slowPort, "igb,bus=out0,netdev=cable0,mac=02:00:00:00:02:00,romfile=",
+			"pcie-root-port,id=out1,chassis=2,addr=4," + slowPort, "igb,bus=out1,netdev=cable1,mac=02:00:00:00:02:01,romfile=",
+		},
+		tests: []test{{pkg: "ci/vm/guest", env: []string{"TRAPEZE_BACKEND=group", "TRAPEZE_CABLES=/cables"}, run: "TestSend"}},
 	},
 }

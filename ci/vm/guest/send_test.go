@@ -1,0 +1,78 @@
+package guest
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The tests in this file send files out of the guest, over NICs that are not ours, with the
+// command that users have. ci/vm/boot has a receiver at the other end of each cable, and
+// compares what it got.
+
+// cable returns the file that belongs on cable i, and the igb that it is plugged into.
+func cable(t *testing.T, i int) (file, function string) {
+	t.Helper()
+	dir := os.Getenv("TRAPEZE_CABLES")
+	if dir == "" {
+		t.Skip("no cables lead out of this guest")
+	}
+	igbs := find(t, igbID)
+	if len(igbs) != 2 {
+		t.Fatalf("NICs %q", igbs)
+	}
+	return filepath.Join(dir, string(rune('0'+i))), igbs[i]
+}
+
+// sendFile has the command send a file.
+func sendFile(t *testing.T, file, address string) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "trapeze", "send", "--json", "--timeout", "2m", "--device", address, file).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	t.Logf("%s: %s", address, out)
+}
+
+// TestSend sends over an igb that vfio-pci has.
+func TestSend(t *testing.T) {
+	file, f := cable(t, 0)
+	bind(t, f, "vfio-pci")
+	// What our own NIC's driver says of it names the address that does it.
+	out, err := exec.CommandContext(t.Context(), "trapeze", "info", "--device", "pci:"+f).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "eth:pci:"+f) {
+		t.Errorf("info of an igb: %v: %s", err, out)
+	}
+	sendFile(t, file, "eth:pci:"+f)
+}
+
+// TestSendVirtual sends over a virtual function, while the kernel's igb has the physical one.
+func TestSendVirtual(t *testing.T) {
+	file, pf := cable(t, 1)
+	// Only what this test says goes to the kernel's driver.
+	write(t, "0", "/sys/bus/pci/drivers_autoprobe")
+	t.Cleanup(func() { write(t, "1", "/sys/bus/pci/drivers_autoprobe") })
+	for _, name := range []string{"dca", "i2c-algo-bit", "igb"} {
+		files, _ := filepath.Glob("/modules/late/*-" + name + ".ko")
+		if len(files) != 1 {
+			t.Fatalf("modules %q", files)
+		}
+		if out, err := exec.CommandContext(t.Context(), "insmod", files[0]).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", name, err, out)
+		}
+	}
+	bind(t, pf, "igb")
+	t.Cleanup(func() { bind(t, pf, "none") })
+	up(t, pf)
+	write(t, "0", pciDevices, pf, "sriov_drivers_autoprobe")
+	write(t, "1", pciDevices, pf, "sriov_numvfs")
+	t.Cleanup(func() { write(t, "0", pciDevices, pf, "sriov_numvfs") })
+	vfs := find(t, igbVFID)
+	if len(vfs) != 1 {
+		t.Fatalf("virtual functions %q", vfs)
+	}
+	bind(t, vfs[0], "vfio-pci")
+	sendFile(t, file, "eth:pci:"+vfs[0])
+}
