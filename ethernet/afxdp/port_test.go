@@ -1,8 +1,16 @@
 package afxdp_test
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"fmt"
+	"runtime"
 	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/internal/leaktest"
@@ -19,11 +27,312 @@ func TestExchange(t *testing.T) {
 					a, b := pair(t, 1)
 					c := ethernet.Config{Pool: newPool(t, pool), Interrupts: interrupts}
 					left, right := open(t, "afxdp:"+a+options, c), open(t, "afxdp:"+b+options, c)
-					t.Log(left.Info().Model)
-					exchange(t, left.Queue(0), right.Queue(0), 3000, 256)
-					exchange(t, right.Queue(0), left.Queue(0), 3000, 256)
+					exchange(t, left.Queue(0), right.Queue(0), 2000, 256)
+					exchange(t, right.Queue(0), left.Queue(0), 2000, 256)
 				})
 			}
 		}
+	}
+}
+
+// TestLengths: each length from the shortest frame to the MTU passes, to the kernel and
+// from it, and a frame begins where its pool says.
+func TestLengths(t *testing.T) {
+	leaktest.Check(t)
+	a, b := pair(t, 1)
+	pool := newPool(t, ethernet.PoolConfig{Headroom: 50, Size: 4032})
+	p, kernel := open(t, "afxdp:"+a, ethernet.Config{Pool: pool, MTU: 3000}), raw(t, b)
+	q := p.Queue(0)
+	got := make([]byte, 4096)
+	for length := ethernet.HeaderSize + 4; length <= 3014; length += 7 {
+		want := make([]byte, length)
+		fill(want, length)
+		f := make([]ethernet.Frame, 1)
+		if q.Cache().Alloc(f) != 1 {
+			t.Fatal("no buffer")
+		}
+		f[0].Length = uint16(length)
+		copy(pool.Bytes(f[0]), want)
+		if n, err := q.Send(f); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		if n, err := unix.Read(kernel, got); err != nil || !bytes.Equal(got[:n], want) {
+			t.Fatalf("%d bytes: the kernel has got %d, %v", length, n, err)
+		}
+		if _, err := unix.Write(kernel, want); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "a frame", func() bool {
+			n, err := q.Receive(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n == 1
+		})
+		if !bytes.Equal(pool.Bytes(f[0]), want) {
+			t.Fatalf("%d bytes: got %+v", length, f[0])
+		}
+		if o := int(f[0].Offset); o < 50 || (int(f[0].Buffer)*pool.Stride()+o-50)%64 != 0 {
+			t.Fatalf("a frame begins at %d", o)
+		}
+		q.Cache().Free(f)
+	}
+	c := p.Counters()
+	if c.Device == nil || c.Device.ReceivedFrames < c.Queues[0].ReceivedFrames || c.Device.SentFrames < c.Queues[0].SentFrames || c.Queues[0].SentFrames == 0 {
+		t.Errorf("counted: %+v, %+v", c, c.Device)
+	}
+}
+
+// TestQueues: each queue gets its own frames, and those of other queues stay with the
+// kernel's network.
+func TestQueues(t *testing.T) {
+	leaktest.Check(t)
+	a, b := pair(t, 4)
+	left := open(t, "afxdp:"+a, ethernet.Config{Queues: 4, ReceiveDescriptors: 64})
+	kernel := raw(t, b)
+	right := open(t, "afxdp:"+b+"?queue=1", ethernet.Config{Queues: 2, ReceiveDescriptors: 64, Interrupts: true})
+	if n := right.Info().Vectors; n != 2 {
+		t.Errorf("%d vectors", n)
+	}
+	if left.Queue(-1) != nil || right.Queue(2) != nil {
+		t.Error("a queue that there is not")
+	}
+	for i := range 2 { // veth keeps the number of the queue
+		exchange(t, left.Queue(i+1), right.Queue(i), 500, 32)
+		exchange(t, right.Queue(i), left.Queue(i+1), 500, 32)
+	}
+	got := make([]byte, 2048)
+	for i, number := range []int{0, 3} {
+		if send(t, left.Queue(number), i, 1) != 1 {
+			t.Fatal("not sent")
+		}
+		want := make([]byte, lengthOf(i))
+		fill(want, i)
+		for ours := true; ours; { // the socket also sees what was sent from there
+			n, from, err := unix.Recvfrom(kernel, got, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ours = from.(*unix.SockaddrLinklayer).Pkttype == unix.PACKET_OUTGOING
+			if !ours && !bytes.Equal(got[:n], want) {
+				t.Errorf("queue %d: the kernel got %d bytes", number, n)
+			}
+		}
+	}
+	for i := range 2 {
+		if n, err := right.Queue(i).Receive(make([]ethernet.Frame, 1)); n != 0 || err != nil {
+			t.Errorf("queue %d got a frame of another: %v", i+1, err)
+		}
+	}
+}
+
+// TestBadFrames: frames that cannot be sent are refused, and those before them are sent.
+func TestBadFrames(t *testing.T) {
+	leaktest.Check(t)
+	a, b := pair(t, 1)
+	left, right := open(t, "afxdp:"+a, ethernet.Config{}), open(t, "afxdp:"+b, ethernet.Config{})
+	q := left.Queue(0)
+	for name, spoil := range map[string]func(f *ethernet.Frame){
+		"beyond the pool":   func(f *ethernet.Frame) { f.Buffer = 1 << 20 },
+		"beyond its buffer": func(f *ethernet.Frame) { f.Offset = 2100 },
+		"short":             func(f *ethernet.Frame) { f.Length = 13 },
+		"long":              func(f *ethernet.Frame) { f.Length = 1519 },
+		"tag":               func(f *ethernet.Frame) { f.Flags = ethernet.VLANTagged },
+		"checksum":          func(f *ethernet.Frame) { f.Flags = ethernet.SumUDP },
+		"segments":          func(f *ethernet.Frame) { f.Segment = 1000 },
+	} {
+		f := make([]ethernet.Frame, 2)
+		if q.Cache().Alloc(f) != 2 {
+			t.Fatal("no buffers")
+		}
+		f[0].Length, f[1].Length = 60, 60
+		bad := f[1].Buffer
+		spoil(&f[1])
+		if n, err := q.Send(f); n != 1 || !errors.Is(err, ethernet.ErrBadFrame) {
+			t.Errorf("%s: %d, %v", name, n, err)
+		}
+		q.Cache().Give(bad)
+	}
+	got := 0
+	frames := make([]ethernet.Frame, 8)
+	eventually(t, "the good frames", func() bool {
+		n, err := right.Queue(0).Receive(frames)
+		if err != nil {
+			t.Fatal(err)
+		}
+		right.Queue(0).Cache().Free(frames[:n])
+		got += n
+		return got == 7
+	})
+	// The same buffer twice.
+	f := make([]ethernet.Frame, 1)
+	q.Cache().Alloc(f)
+	f[0].Length = 60
+	if n, err := q.Send([]ethernet.Frame{f[0], f[0]}); n != 1 || !errors.Is(err, ethernet.ErrBadFrame) {
+		t.Errorf("a buffer twice: %d, %v", n, err)
+	}
+}
+
+// TestLongFrames: what the interface receives and the port does not is dropped and
+// counted.
+func TestLongFrames(t *testing.T) {
+	leaktest.Check(t)
+	a, b := pair(t, 1)
+	p := open(t, "afxdp:"+a, ethernet.Config{Pool: newPool(t, ethernet.PoolConfig{Size: 4032})})
+	kernel := raw(t, b)
+	for range 700 { // more than there are receive buffers
+		for _, n := range []int{1519, 3000} {
+			if _, err := unix.Write(kernel, make([]byte, n)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n, err := p.Queue(0).Receive(make([]ethernet.Frame, 8)); n != 0 || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	frame := make([]byte, 60)
+	fill(frame, 0)
+	if _, err := unix.Write(kernel, frame); err != nil {
+		t.Fatal(err)
+	}
+	f := make([]ethernet.Frame, 1)
+	eventually(t, "a frame", func() bool { n, _ := p.Queue(0).Receive(f); return n == 1 })
+	p.Queue(0).Cache().Free(f)
+	if n := p.Counters().Queues[0].BadLengths; n != 1400 {
+		t.Errorf("%d were counted", n)
+	}
+}
+
+// TestNoBuffers: a pool without free buffers keeps frames in the ring, and nothing is lost
+// of what has arrived there.
+func TestNoBuffers(t *testing.T) {
+	leaktest.Check(t)
+	a, b := pair(t, 1)
+	pool := newPool(t, ethernet.PoolConfig{Buffers: 64})
+	p, kernel := open(t, "afxdp:"+a, ethernet.Config{Pool: pool, ReceiveDescriptors: 64, Interrupts: true}), raw(t, b)
+	frame := make([]byte, 60)
+	fill(frame, 0)
+	for range 100 {
+		if _, err := unix.Write(kernel, frame); err != nil {
+			t.Fatal(err)
+		}
+	}
+	q, f := p.Queue(0), make([]ethernet.Frame, 80)
+	eventually(t, "NoBuffers counted", func() bool {
+		if n, err := q.Receive(f); n != 0 || err != nil {
+			t.Fatal(n, err)
+		}
+		return p.Counters().Queues[0].NoBuffers > 0
+	})
+	eventually(t, "Missed counted", func() bool { return p.Counters().Device.Missed > 0 })
+	if err := q.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLink: the link is told, and frames go on when it has been down.
+func TestLink(t *testing.T) {
+	leaktest.Check(t)
+	a, b := pair(t, 1)
+	c := ethernet.Config{Timeout: 200 * time.Millisecond, Pool: newPool(t, ethernet.PoolConfig{})}
+	left, right := open(t, "afxdp:"+a, c), open(t, "afxdp:"+b, c)
+	if l, err := left.Link(); err != nil || !l.Up || l.Speed != 10000 || !l.FullDuplex {
+		t.Fatalf("%+v, %v", l, err)
+	}
+	for round := range 3 {
+		exchange(t, left.Queue(0), right.Queue(0), 200, 64)
+		down := []string{a, b, a}[round]
+		if err := netlink.LinkSetDown(linkOf(t, down)); err != nil {
+			t.Fatal(err)
+		}
+		if l, err := left.Link(); err != nil || l.Up {
+			t.Fatalf("%+v, %v", l, err)
+		}
+		// Frames stand still, or are dropped by the kernel; the port lives.
+		for range 20 {
+			send(t, left.Queue(0), 0, 32)
+			if err := left.Queue(0).Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		up(t, down)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		if _, err := ethernet.WaitLink(ctx, left); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		settle(t, left.Queue(0), right.Queue(0))
+	}
+	if n := left.Counters().Queues[0].Restarts; n != 0 {
+		t.Errorf("%d restarts", n)
+	}
+}
+
+// TestWait: it returns with a frame, without one, and when its context ends.
+func TestWait(t *testing.T) {
+	for _, interrupts := range []bool{false, true} {
+		t.Run(fmt.Sprint(interrupts), func(t *testing.T) {
+			leaktest.Check(t)
+			a, b := pair(t, 1)
+			p, kernel := open(t, "afxdp:"+a, ethernet.Config{Interrupts: interrupts}), raw(t, b)
+			q := p.Queue(0)
+			if err := q.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			frame, f := make([]byte, 60), make([]ethernet.Frame, 1)
+			fill(frame, 0)
+			for range 50 {
+				go unix.Write(kernel, frame)
+				eventually(t, "a frame", func() bool {
+					if err := q.Wait(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					n, err := q.Receive(f)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return n == 1
+				})
+				q.Cache().Free(f)
+			}
+			if n := p.Counters().Queues[0].Interrupts; (n > 0) != interrupts {
+				t.Errorf("%d interrupts", n)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			if err := q.Wait(ctx); !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestAllocations: sending and receiving allocate nothing.
+func TestAllocations(t *testing.T) {
+	a, b := pair(t, 1)
+	c := ethernet.Config{Pool: newPool(t, ethernet.PoolConfig{})}
+	left, right := open(t, "afxdp:"+a, c).Queue(0), open(t, "afxdp:"+b, c).Queue(0)
+	frames := make([]ethernet.Frame, 32)
+	if n := testing.AllocsPerRun(200, func() {
+		n := left.Cache().Alloc(frames)
+		for i := range frames[:n] {
+			frames[i].Length = 60
+		}
+		if _, err := left.Send(frames[:n]); err != nil {
+			t.Fatal(err)
+		}
+		for got := 0; got < n; runtime.Gosched() {
+			m, err := right.Receive(frames)
+			if err != nil {
+				t.Fatal(err)
+			}
+			right.Cache().Free(frames[:m])
+			got += m
+		}
+		if _, err := left.Unsent(); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
 	}
 }
