@@ -62,7 +62,7 @@ func checkFit(h *Host) Finding {
 		return fine("%s drives %04x:%04x", f.Fits, f.Vendor, f.Device)
 	}
 	return found(Warning, fmt.Sprintf("%04x:%04x is no device that a driver of this program is made for", f.Vendor, f.Device),
-		"another program may drive it through VFIO")
+		"another program may drive it through VFIO"+asFrames(f))
 }
 
 func checkSRIOV(h *Host) Finding {
@@ -216,7 +216,19 @@ func checkBinding(h *Host) Finding {
 	if f.Driver != "" {
 		what = f.Driver + " has it"
 	}
-	return found(Error, what, "VFIO must have it before a process can", "trapeze bind "+f.Address)
+	return found(Error, what, "VFIO must have it before a process can"+asFrames(f), "trapeze bind "+f.Address)
+}
+
+// asFrames says how a function is used that the kernel's driver has, empty if none has.
+func asFrames(f *hostpci.Function) string {
+	var addresses []string
+	for _, n := range f.Netdevs {
+		addresses = append(addresses, "afxdp:"+n)
+	}
+	if len(addresses) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; for plain frames %s may keep it: the address is %s", f.Driver, strings.Join(addresses, " or "))
 }
 
 func checkNode(h *Host) Finding {

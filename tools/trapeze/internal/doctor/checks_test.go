@@ -172,6 +172,12 @@ var breakages = []breakage{
 	}, doctor.Options{}, doctor.Error, "0000:04:00.0 (xhci_hcd)", "echo 0000:04:00.0 > /sys/bus/pci/devices/0000:04:00.0/driver/unbind"},
 	{"acs", "none", all(stranger, file("sys/bus/pci/devices/0000:00:1c.0/config", strings.Repeat("\x01", 512))), doctor.Options{}, doctor.Warning, "shares IOMMU group 12 with 0000:04:00.0", "slot"},
 	{"binding", "the kernel's", unbound("ixgbe"), doctor.Options{}, doctor.Error, "ixgbe has it", "trapeze bind 0000:03:00.0"},
+	{"binding", "an interface", all(unbound("ixgbe"), func(t *tree) {
+		t.Netdev("ens1", "sys/devices/pci0000:00/0000:00:1c.0/0000:03:00.0/net/ens1")
+	}), doctor.Options{}, doctor.Error, "for plain frames ixgbe may keep it: the address is afxdp:ens1", "trapeze bind 0000:03:00.0"},
+	{"made-for", "another's, with an interface", all(unbound("ixgbe"), file(nicDir+"/device", "0x1572"), func(t *tree) {
+		t.Netdev("ens1", "sys/devices/pci0000:00/0000:00:1c.0/0000:03:00.0/net/ens1")
+	}), doctor.Options{Drivers: ours}, doctor.Warning, "afxdp:ens1", ""},
 	{"binding", "nobody's", remove(nicDir + "/driver"), doctor.Options{}, doctor.Error, "no driver", "trapeze bind 0000:03:00.0"},
 	{"node", "missing", remove("dev/vfio/12", nicDir+"/vfio-dev"), doctor.Options{}, doctor.Error, "/dev/vfio/12 is missing", "udevadm trigger"},
 	{"node", "not in the container", all(remove("dev/vfio/12", nicDir+"/vfio-dev"), file("run/.containerenv", "")), doctor.Options{}, doctor.Error, "not in this container", "--device /dev/vfio/12"},

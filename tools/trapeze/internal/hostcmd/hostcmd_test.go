@@ -87,7 +87,7 @@ func TestList(t *testing.T) {
 		t.Fatal(o.err)
 	}
 	for _, s := range []string{"pci:0000:03:00.0", "Example Corp Trapeze NIC [1234:7250]", "ixgbe", "made for", "12, with 0000:00:1c.0 (pcieport, a bridge)",
-		"x4 at 8 GT/s, at most x8 at 16 GT/s", "ens1 carries the default route", "emu:?wire=udp://HOST:PORT"} {
+		"x4 at 8 GT/s, at most x8 at 16 GT/s", "ens1 carries the default route", "afxdp:ens1, while ixgbe keeps it", "emu:?wire=udp://HOST:PORT"} {
 		if !strings.Contains(o.stdout, s) {
 			t.Errorf("%q is not in:\n%s", s, o.stdout)
 		}
@@ -107,6 +107,9 @@ func TestList(t *testing.T) {
 		if f[k] != v {
 			t.Errorf("%s: %v, want %v", k, f[k], v)
 		}
+	}
+	if got := fmt.Sprint(f["afxdp"]); got != "[afxdp:ens1]" {
+		t.Errorf("afxdp: %s", got)
 	}
 	for _, k := range []string{"group_members", "link", "netdevs", "sriov", "power_state", "bars", "backends", "in_use", "numa_node"} {
 		if f[k] == nil {

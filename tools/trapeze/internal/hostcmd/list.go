@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trapeze-nic/trapeze/ethernet/afxdp"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/hostpci"
@@ -43,6 +44,9 @@ type listFunction struct {
 	SRIOV        listSRIOV    `json:"sriov"`
 	Power        string       `json:"power_state"`
 	BARs         []listBAR    `json:"bars"`
+	// AFXDP are the addresses at which its interfaces are ports of plain frames while the
+	// kernel's driver keeps it.
+	AFXDP []string `json:"afxdp"`
 	// Fits is the driver of ours that is made for it, empty for none.
 	Fits string `json:"fits"`
 	// Untested says that it was never run on such a device.
@@ -109,10 +113,11 @@ address of emulated NICs.
 JSON keys: functions (address; vendor, device, class; vendor_name, device_name,
 class_name; driver, driver_override, iommu_group, group_members (address, driver,
 bridge, blocks), numa_node, link (gt_s, lanes, max_gt_s, max_lanes; 0 for no link),
-netdevs, sriov (vfs, total_vfs, physical), power_state, bars (bar, bytes, io), fits,
-untested, backends, in_use; null where there is no group or node), emulated (address,
-description), schemes (kinds of address that this program can open). fits names the
-driver of this program for the function; untested says that it was never run on one.`,
+netdevs, afxdp, sriov (vfs, total_vfs, physical), power_state, bars (bar, bytes, io),
+fits, untested, backends, in_use; null where there is no group or node), emulated
+(address, description), schemes (kinds of address that this program can open). fits names
+the driver of this program for the function; untested says that it was never run on one.
+afxdp has the addresses of its interfaces as ports of plain frames, which need no binding.`,
 		Example: `  trapeze list
   trapeze list --json | jq -r '.functions[] | select(.fits == "trapeze") | .address'`,
 		Args: cobra.NoArgs,
@@ -159,7 +164,10 @@ func describe(f hostpci.Function) listFunction {
 		Link:    listLink(f.Link),
 		Netdevs: append([]string{}, f.Netdevs...), SRIOV: listSRIOV(f.SRIOV), Power: f.Power.State,
 		Fits: f.Fits, Untested: f.Untested, Backends: append([]string{}, f.Backends...), InUse: []string{},
-		GroupMembers: []listMember{}, BARs: []listBAR{},
+		GroupMembers: []listMember{}, BARs: []listBAR{}, AFXDP: []string{},
+	}
+	for _, n := range f.Netdevs {
+		d.AFXDP = append(d.AFXDP, afxdp.Scheme+":"+n)
 	}
 	for _, m := range f.GroupMembers {
 		d.GroupMembers = append(d.GroupMembers, listMember{m.Address, m.Driver, m.Bridge, m.Blocks()})
@@ -249,6 +257,7 @@ func details(f listFunction) [][2]string {
 	}
 	if len(f.Netdevs) > 0 {
 		add("interfaces", "%s", strings.Join(f.Netdevs, ", "))
+		add("plain frames", "%s, while %s keeps it", strings.Join(f.AFXDP, ", "), f.Driver)
 	}
 	if f.SRIOV.TotalVFs > 0 {
 		add("SR-IOV", "%d of %d virtual functions", f.SRIOV.VFs, f.SRIOV.TotalVFs)
