@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -40,6 +41,7 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	if os.Getenv(inNamespace) == "" {
+		runtime.LockOSThread() // the signal comes when this thread ends
 		c := exec.Command("/proc/self/exe", os.Args[1:]...)
 		c.Args[0] = os.Args[0]
 		c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr

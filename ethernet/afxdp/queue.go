@@ -125,7 +125,7 @@ func (q *queue) Receive(frames []ethernet.Frame) (int, error) {
 	if rings.Violation() != nil {
 		q.broken()
 	} else {
-		q.wake()
+		q.wake(false)
 	}
 	return n, nil
 }
@@ -176,7 +176,7 @@ func (q *queue) Send(frames []ethernet.Frame) (int, error) {
 	if rings.Violation() != nil {
 		q.broken()
 	} else {
-		q.wake()
+		q.wake(false)
 	}
 	return n, err
 }
@@ -211,7 +211,7 @@ func (q *queue) Unsent() (int, error) {
 	if !q.live {
 		return 0, nil
 	}
-	q.wake()
+	q.wake(true)
 	q.complete(q.socket)
 	if q.socket.rings.Violation() != nil {
 		q.broken()
@@ -239,8 +239,9 @@ func (q *queue) broken() {
 	q.port.watch.poke()
 }
 
-// wake calls the kernel where it has said that it goes on only then. The lock is held.
-func (q *queue) wake() {
+// wake calls the kernel where it has said that it goes on only then: with frames that it
+// has not taken, and also with those that it has not completed. The lock is held.
+func (q *queue) wake(completions bool) {
 	s := q.socket
 	if s.rings.FillWakeup() {
 		// It looks at the fill ring whatever it is asked for.
@@ -249,7 +250,7 @@ func (q *queue) wake() {
 		}
 	}
 	// A call that copies sends some frames only, and tells when there are more.
-	for left := s.rings.Untaken(); s.rings.SendWakeup() && (left > 0 || s.zero && s.rings.Unsent() > 0); {
+	for left := s.rings.Untaken(); s.rings.SendWakeup() && (left > 0 || completions && s.zero && s.rings.Unsent() > 0); {
 		err := unix.Sendto(s.fd, nil, unix.MSG_DONTWAIT, nil)
 		now := s.rings.Untaken()
 		if err != unix.EAGAIN || now >= left {

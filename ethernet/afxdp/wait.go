@@ -47,7 +47,7 @@ func (q *queue) look() bool {
 	case q.socket.rings.Pending():
 		return true
 	}
-	q.wake()
+	q.wake(true)
 	return q.socket.rings.Pending()
 }
 

@@ -98,7 +98,7 @@ func (q *queue) wrong(now time.Time, up bool) error {
 	if !q.live {
 		return q.socket.rings.Violation()
 	}
-	q.wake()
+	q.wake(true)
 	if !q.full || !up {
 		q.stuck = time.Time{}
 		return nil
