@@ -1,6 +1,7 @@
 package afxdp
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -47,10 +48,14 @@ func newQueue(p *port, index int) *queue {
 // Cache is where the queue takes buffers from and puts them.
 func (q *queue) Cache() *ethernet.Cache { return q.cache }
 
-// start takes a new socket, and reports whether there were buffers for it.
-func (q *queue) start(s *socket) bool {
+// start makes a socket for a queue of the interface, with buffers to receive to.
+func (q *queue) start(number int) error {
 	q.lock.Lock()
 	defer q.lock.Unlock()
+	s, err := newSocket(q.port)
+	if err != nil {
+		return err
+	}
 	q.socket, q.full, q.stuck = s, false, time.Time{}
 	for s.rings.Lent() < q.port.config.ReceiveDescriptors {
 		b, ok := q.cache.Take()
@@ -60,26 +65,34 @@ func (q *queue) start(s *socket) bool {
 		s.rings.Lend(b)
 	}
 	if s.rings.Lent() == 0 {
-		return false
+		err = fmt.Errorf("%w: the receive rings hold %d", ethernet.ErrNoBuffers, q.port.config.Queues*q.port.config.ReceiveDescriptors)
+	} else {
+		s.rings.PublishFill()
+		err = s.bind(q.port, q.port.index, number)
 	}
-	s.rings.PublishFill()
+	if err != nil {
+		return errors.Join(err, q.release())
+	}
 	q.live = true
-	return true
+	return nil
 }
 
-// stop closes the socket, and takes back the buffers that the kernel had.
+// stop closes the socket.
 func (q *queue) stop() error {
 	q.lock.Lock()
 	defer q.lock.Unlock()
 	q.live = false
-	s := q.socket
-	if s == nil {
+	if q.socket == nil {
 		return nil
 	}
+	return q.release()
+}
+
+// release closes the socket, and takes back the buffers that the kernel had. The lock is
+// held.
+func (q *queue) release() error {
+	s := q.socket
 	q.socket = nil
-	if s.rings == nil {
-		return s.close()
-	}
 	q.complete(s) // what has been sent is not lost
 	err := s.close()
 	q.counters.lost.Add(uint64(s.rings.Unsent()))

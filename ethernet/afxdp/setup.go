@@ -78,11 +78,7 @@ func (p *port) describe() {
 // startQueue gives a queue a socket, and the program the socket.
 func (p *port) startQueue(ctx context.Context, q *queue) error {
 	number := p.options.first + q.index
-	var s *socket
-	err := p.patiently(ctx, func() (err error) {
-		s, err = newSocket(p, p.index, number)
-		return err
-	})
+	err := p.patiently(ctx, func() error { return q.start(number) })
 	switch {
 	case err == nil:
 	case errBusy(err):
@@ -100,10 +96,7 @@ func (p *port) startQueue(ctx context.Context, q *queue) error {
 	default:
 		return err
 	}
-	if !q.start(s) {
-		return fmt.Errorf("%w: the receive rings hold %d", ethernet.ErrNoBuffers, p.config.Queues*p.config.ReceiveDescriptors)
-	}
-	if err := p.program.sockets.Put(uint32(number), uint32(s.fd)); err != nil {
+	if err := p.program.sockets.Put(uint32(number), uint32(q.socket.fd)); err != nil {
 		return fmt.Errorf("map of sockets: %w", err)
 	}
 	return nil

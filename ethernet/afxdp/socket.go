@@ -26,9 +26,8 @@ type socket struct {
 // indices, with room to spare.
 const maxRingBytes = 1 << 20
 
-// newSocket makes a socket for queue number of the interface with that index, and binds
-// it.
-func newSocket(p *port, index, number int) (_ *socket, err error) {
+// newSocket makes a socket and its rings.
+func newSocket(p *port) (_ *socket, err error) {
 	kind := unix.SOCK_RAW | unix.SOCK_CLOEXEC
 	if p.config.Interrupts {
 		kind |= unix.SOCK_NONBLOCK // the runtime's poller then waits for it
@@ -55,9 +54,13 @@ func newSocket(p *port, index, number int) (_ *socket, err error) {
 			return nil, os.NewSyscallError(fmt.Sprintf("setsockopt %d", o.option), err)
 		}
 	}
-	if err := s.mapRings(p); err != nil {
-		return nil, err
-	}
+	return s, s.mapRings(p)
+}
+
+// bind has the socket be that of queue number of the interface with that index. There are
+// buffers in its fill ring: drivers that copy nothing look there when they are told of it,
+// and some then only when a frame has arrived.
+func (s *socket) bind(p *port, index, number int) error {
 	address := unix.SockaddrXDP{Flags: unix.XDP_USE_NEED_WAKEUP, Ifindex: uint32(index), QueueID: uint32(number)}
 	switch {
 	case p.options.zero:
@@ -65,17 +68,17 @@ func newSocket(p *port, index, number int) (_ *socket, err error) {
 	case p.options.copy, p.geometry.unaligned, !p.program.native:
 		address.Flags |= unix.XDP_COPY
 	}
-	if err := unix.Bind(fd, &address); err != nil {
-		return nil, os.NewSyscallError("bind AF_XDP", err)
+	if err := unix.Bind(s.fd, &address); err != nil {
+		return os.NewSyscallError("bind AF_XDP", err)
 	}
-	how, err := socketOption[uint32](fd, unix.XDP_OPTIONS)
+	how, err := socketOption[uint32](s.fd, unix.XDP_OPTIONS)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	s.zero = how&unix.XDP_OPTIONS_ZEROCOPY != 0
-	s.file = os.NewFile(uintptr(fd), "AF_XDP")
+	s.file = os.NewFile(uintptr(s.fd), "AF_XDP")
 	s.conn, err = s.file.SyscallConn()
-	return s, err
+	return err
 }
 
 // mapRings maps the four rings. Where the kernel says that they are is checked.
