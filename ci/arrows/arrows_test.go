@@ -76,6 +76,7 @@ func TestRules(t *testing.T) {
 		{"exit", "engine/step.go", "package engine\nimport \"os\"\nfunc f() { os.Exit(1) }\n", "os.Exit"},
 		{"fatal", "engine/step.go", "package engine\nimport \"log\"\nfunc f() { log.Fatalf(\"x\") }\n", "log.Fatalf"},
 		{"exit in a tool", "tools/trapeze/main.go", "package main\nimport \"os\"\nfunc main() { os.Exit(1) }\n", ""},
+		{"exit in a program of a room", "ethernet/nffgo/examples/memif/main.go", "package main\nimport \"os\"\nfunc main() { os.Exit(1) }\n", ""},
 		{"a method called Exit", "engine/step.go", "package engine\nfunc f(p interface{ Exit(int) }) { p.Exit(1) }\n", ""},
 
 		{"600 lines", "via/nic.go", "package via\n" + strings.Repeat("\n", 599), ""},
