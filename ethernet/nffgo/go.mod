@@ -1,0 +1,15 @@
+module github.com/trapeze-nic/trapeze/ethernet/nffgo
+
+go 1.26.0
+
+replace github.com/trapeze-nic/trapeze => ../..
+
+require (
+	github.com/intel-go/nff-go v0.9.2
+	github.com/trapeze-nic/trapeze v0.0.0-00010101000000-000000000000
+)
+
+require (
+	github.com/pkg/errors v0.8.1 // indirect
+	golang.org/x/sys v0.49.0 // indirect
+)

@@ -1,0 +1,260 @@
+//go:build nffgo
+
+package nffgo_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/intel-go/nff-go/flow"
+	"github.com/intel-go/nff-go/packet"
+
+	"github.com/trapeze-nic/trapeze/ethernet"
+	_ "github.com/trapeze-nic/trapeze/ethernet/igb"
+	"github.com/trapeze-nic/trapeze/ethernet/internal/fakeigb"
+	"github.com/trapeze-nic/trapeze/ethernet/nffgo"
+	"github.com/trapeze-nic/trapeze/ethernet/nffgo/internal/firewall"
+)
+
+// patience is far more than anything here takes.
+const patience = 5 * time.Minute
+
+// A process can have one nff-go, and that one graph.
+func TestMain(m *testing.M) {
+	if err := firewall.Init(5); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+func newPool(t *testing.T, c ethernet.PoolConfig) *ethernet.Pool {
+	t.Helper()
+	p, err := ethernet.NewPool(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if n := p.Free(); n != p.Config().Buffers {
+			t.Errorf("%d of %d buffers are free", n, p.Config().Buffers)
+		}
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+func open(t *testing.T, c ethernet.Config) (*fakeigb.Device, ethernet.Port) {
+	t.Helper()
+	d, err := fakeigb.New(fakeigb.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Logger = slog.New(slog.DiscardHandler)
+	p, err := ethernet.New(t.Context(), d, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+		if l := d.Log(); len(l.Strays) > 0 {
+			t.Errorf("stray accesses: %q", l.Strays)
+		}
+	})
+	return d, p
+}
+
+func TestJoinRefuses(t *testing.T) {
+	pool := newPool(t, ethernet.PoolConfig{Size: 9216})
+	for _, tt := range []struct {
+		config ethernet.Config
+		queue  int
+		field  string
+	}{
+		{ethernet.Config{}, -1, "queue"},
+		{ethernet.Config{}, 1, "queue"},
+		{ethernet.Config{MTU: 2031}, 0, "Config.MTU"},
+		{ethernet.Config{Offloads: ethernet.OffloadVLAN}, 0, "Config.Offloads"},
+		{ethernet.Config{Queues: 2, MTU: 2030}, 1, ""},
+	} {
+		tt.config.Pool = pool
+		_, p := open(t, tt.config)
+		q, err := nffgo.Join(p, tt.queue)
+		var bad *ethernet.ConfigError
+		switch {
+		case tt.field == "":
+			if err != nil || q == nil {
+				t.Errorf("%+v: %v", tt, err)
+			}
+		case !errors.As(err, &bad) || !errors.Is(err, ethernet.ErrConfig) || bad.Field != tt.field:
+			t.Errorf("%+v: %v, want one about %s", tt, err, tt.field)
+		}
+	}
+}
+
+// What the graph of TestGraph does to a frame: its byte 14.
+const (
+	pass = iota
+	shorten
+	lengthen
+)
+
+// mangle makes of some packets what cannot be sent.
+func mangle(packets []*packet.Packet, mask *[32]bool, _ flow.UserContext) {
+	for i, p := range packets {
+		if !mask[i] {
+			continue
+		}
+		switch n := p.GetPacketLen(); p.GetRawPacketBytes()[14] {
+		case shorten:
+			p.DecapsulateTail(ethernet.HeaderSize-1, n-(ethernet.HeaderSize-1))
+		case lengthen:
+			p.EncapsulateTail(n, 1519-n)
+		}
+	}
+}
+
+// wire is what a device has sent.
+type wire struct {
+	mu     sync.Mutex
+	frames [][]byte
+}
+
+func (w *wire) count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.frames)
+}
+
+// frame makes one with a number, which makes its length.
+func frame(number, what int) []byte {
+	b := make([]byte, 60+number*389%1455)
+	copy(b, []byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 99, 0x88, 0xb5, byte(what)})
+	binary.BigEndian.PutUint32(b[16:], uint32(number))
+	for i := 20; i < len(b); i++ {
+		b[i] = byte(number*31 + i*7)
+	}
+	return b
+}
+
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !is(); time.Sleep(50 * time.Microsecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
+// TestGraph has one graph, from one port to another that has less buffers than there are
+// frames, go through what may happen to it.
+func TestGraph(t *testing.T) {
+	from, in := open(t, ethernet.Config{Pool: newPool(t, ethernet.PoolConfig{}), ReceiveDescriptors: 64})
+	to, out := open(t, ethernet.Config{Pool: newPool(t, ethernet.PoolConfig{Buffers: 96}), ReceiveDescriptors: 64, SendDescriptors: 64})
+	var sent wire
+	to.OnSend = func(s fakeigb.Sent) {
+		sent.mu.Lock()
+		defer sent.mu.Unlock()
+		sent.frames = append(sent.frames, s.Bytes)
+	}
+	source, err := nffgo.Join(in, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sink, err := nffgo.Join(out, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	frames, err := source.SetReceiver()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := source.SetReceiver(); !errors.Is(err, ethernet.ErrInUse) {
+		t.Errorf("a second source: %v", err)
+	}
+	if err := flow.SetVectorHandler(frames, mangle, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := sink.SetSender(frames); err != nil {
+		t.Fatal(err)
+	}
+	if err := sink.SetSender(frames); !errors.Is(err, ethernet.ErrInUse) {
+		t.Errorf("a second sink: %v", err)
+	}
+
+	ctx, stop := context.WithCancel(t.Context())
+	started, ended := make(chan struct{}), make(chan error)
+	go func() { ended <- firewall.Run(ctx, func() { close(started) }) }()
+	defer func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	select {
+	case <-started:
+	case <-time.After(patience):
+		t.Fatal("nff-go does not start")
+	}
+	deliver := func(t *testing.T, number, what int) {
+		t.Helper()
+		b := frame(number, what)
+		until(t, fmt.Sprintf("there is room for frame %d", number), func() bool { return from.Deliver(0, b, 0, 0, 0) })
+	}
+
+	t.Run("order", func(t *testing.T) {
+		const count = 100_000
+		for i := range count {
+			deliver(t, i, pass)
+		}
+		until(t, "all frames were sent", func() bool { return sent.count() == count })
+		for i, b := range sent.frames {
+			if string(b) != string(frame(i, pass)) {
+				t.Fatalf("frame %d is another one, of %d bytes", i, len(b))
+			}
+		}
+		if c := source.Counters(); c != (nffgo.Counters{Received: count}) {
+			t.Errorf("source: %+v", c)
+		}
+		if c := sink.Counters(); c != (nffgo.Counters{Sent: count}) {
+			t.Errorf("sink: %+v", c)
+		}
+	})
+	t.Run("bad frames", func(t *testing.T) {
+		before, counted := sent.count(), sink.Counters()
+		for i := range 999 {
+			deliver(t, i, i%3)
+		}
+		until(t, "all frames are counted", func() bool { c := sink.Counters(); return c.Sent+c.Bad-counted.Sent-counted.Bad == 999 })
+		if c := sink.Counters(); c.Bad != 666 || c.Unsent != 0 || sent.count() != before+333 || sink.Err() != nil {
+			t.Errorf("%+v, %v", c, sink.Err())
+		}
+	})
+	t.Run("a sink that fails", func(t *testing.T) {
+		before := sink.Counters()
+		to.Remove()
+		for i := range 100 {
+			deliver(t, i, pass)
+		}
+		until(t, "frames are counted", func() bool { c := sink.Counters(); return c.Sent+c.Unsent-before.Sent == 100 })
+		if err := sink.Err(); !errors.Is(err, ethernet.ErrDeviceGone) || source.Err() != nil {
+			t.Errorf("%v, and the source: %v", err, source.Err())
+		}
+	})
+	t.Run("a source that is closed", func(t *testing.T) {
+		if err := in.Close(); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "it is noticed", func() bool { return errors.Is(source.Err(), ethernet.ErrClosed) })
+	})
+}
