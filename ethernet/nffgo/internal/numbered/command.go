@@ -1,0 +1,124 @@
+package numbered
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Patience ends tests that do not end by themselves. They take half a minute where two
+// processors are free.
+const Patience = 10 * time.Minute
+
+// Nap is for loops of tests that wait for others, who need the processors.
+const Nap = 50 * time.Microsecond
+
+// asCommand has a test program be the command that it tests.
+const asCommand = "TRAPEZE_NFFGO_COMMAND"
+
+// Main is for TestMain.
+func Main(m *testing.M, command func()) {
+	if os.Getenv(asCommand) != "" {
+		command()
+		return
+	}
+	m.Run()
+}
+
+// Command is a running command.
+type Command struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	done chan struct{}
+	mu   sync.Mutex
+	out  bytes.Buffer
+}
+
+// Write implements io.Writer for what the command prints.
+func (c *Command) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.out.Write(b)
+}
+
+// Output returns what it has printed.
+func (c *Command) Output() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.out.String()
+}
+
+// Start starts the command with Rules, and waits until it says that it has started.
+func Start(t *testing.T, args ...string) *Command {
+	t.Helper()
+	rules := filepath.Join(t.TempDir(), "rules")
+	if err := os.WriteFile(rules, []byte(Rules), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := &Command{t: t, cmd: exec.Command(os.Args[0], append(args, "--rules", rules)...), done: make(chan struct{})}
+	c.cmd.Env = append(os.Environ(), asCommand+"=1", "RUNTIME_DIRECTORY="+t.TempDir())
+	c.cmd.Stdout, c.cmd.Stderr = c, c
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(c.done)
+		_ = c.cmd.Wait() // how it ends is in ProcessState
+	}()
+	t.Cleanup(func() {
+		_ = c.cmd.Process.Kill()
+		<-c.done
+		if t.Failed() {
+			t.Logf("%s:\n%s", strings.Join(args, " "), c.Output())
+		}
+	})
+	for end := time.Now().Add(Patience); !strings.Contains(c.Output(), "started\n"); time.Sleep(time.Millisecond) {
+		if c.Ended() || time.Now().After(end) {
+			t.Fatal("the command does not start")
+		}
+	}
+	return c
+}
+
+// Ended reports whether it has ended.
+func (c *Command) Ended() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Interrupt ends the command and checks how many of the frames from 0 on it says that it
+// has passed and dropped.
+func (c *Command) Interrupt(frames int) {
+	c.t.Helper()
+	if err := c.cmd.Process.Signal(syscall.SIGINT); err != nil {
+		c.t.Fatal(err)
+	}
+	select {
+	case <-c.done:
+	case <-time.After(Patience):
+		c.t.Fatal("it does not end")
+	}
+	if !c.cmd.ProcessState.Success() {
+		c.t.Errorf("it ended with %v", c.cmd.ProcessState)
+	}
+	dropped := 0
+	for i := range frames {
+		if Dropped(i) {
+			dropped++
+		}
+	}
+	if want := fmt.Sprintf("rules passed %d dropped %d\n", frames-dropped, dropped); !strings.Contains(c.Output(), want) {
+		c.t.Errorf("it does not say %q", want)
+	}
+}

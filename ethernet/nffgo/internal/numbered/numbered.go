@@ -1,0 +1,95 @@
+// Package numbered makes frames with numbers for tests, of which an access list drops a
+// share, and checks that all others come, in order and whole.
+package numbered
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+)
+
+// Rules drop a fifth of the frames.
+const Rules = `ANY ANY UDP ANY 4080 Reject
+192.0.2.0/24 ANY UDP ANY ANY Accept
+`
+
+// Most is the length of the longest frame, in bytes.
+const Most = 1514
+
+// Where things are in a frame: Ethernet, IPv4, UDP, a number of 32 bits.
+const (
+	atIP, atUDP, atNumber, atPayload = 14, 34, 42, 46
+	shortest                         = 60
+)
+
+// Dropped reports whether the rules drop a frame.
+func Dropped(number int) bool { return number%5 == 3 }
+
+// header is that of all frames; their lengths, ports and numbers differ.
+var header = [atPayload]byte{
+	2, 0, 0, 0, 0, 0xbb, 2, 0, 0, 0, 0, 0xaa, 0x08, 0x00,
+	0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 198, 51, 100, 2,
+}
+
+// payload is what frames have behind their number, from some place on.
+var payload = func() (p [Most + 256]byte) {
+	for i := range p {
+		p[i] = byte(i*7 + i>>8*3)
+	}
+	return p
+}()
+
+// Length is how long a frame is, in bytes: 60 to 1514. Most are short.
+func Length(number int) int {
+	if number%16 != 0 {
+		return shortest + number*13%70
+	}
+	return shortest + number*389%(Most-shortest+1)
+}
+
+// Fill makes frame number in b, which has its length.
+func Fill(b []byte, number int) {
+	copy(b, header[:])
+	binary.BigEndian.PutUint16(b[atIP+2:], uint16(len(b)-atIP))
+	port := uint16(2000 + number%1000)
+	if Dropped(number) {
+		port = 4080
+	}
+	binary.BigEndian.PutUint16(b[atUDP+2:], port)
+	binary.BigEndian.PutUint16(b[atUDP+4:], uint16(len(b)-atUDP))
+	binary.BigEndian.PutUint32(b[atNumber:], uint32(number))
+	copy(b[atPayload:], payload[number%256:])
+}
+
+// Check takes frames as they arrive. The zero value expects frames from 0 on.
+type Check struct {
+	// All: nothing is dropped.
+	All  bool
+	next int
+	want [Most]byte
+}
+
+// Next is the number of the frame that is expected next: those before have come, or were
+// to be dropped.
+func (c *Check) Next() int {
+	for !c.All && Dropped(c.next) {
+		c.next++
+	}
+	return c.next
+}
+
+// Frame checks a frame, whatever its buffer does afterwards.
+func (c *Check) Frame(b []byte) error {
+	n := c.Next()
+	want := c.want[:Length(n)]
+	Fill(want, n)
+	if !bytes.Equal(b, want) {
+		number := -1
+		if len(b) >= atPayload {
+			number = int(binary.BigEndian.Uint32(b[atNumber:]))
+		}
+		return fmt.Errorf("frame %d came, of %d bytes; expected %d, of %d bytes", number, len(b), n, len(want))
+	}
+	c.next++
+	return nil
+}
