@@ -60,8 +60,10 @@ func (n *NIC) takeDown() error {
 	cqs := n.cqs
 	n.cqs = nil
 	n.mu.Unlock()
+	var errs []error
 	for _, c := range cqs {
 		c.close()
+		errs = append(errs, c.endNotices())
 	}
 	if n.unanswering() {
 		n.remote.GiveUp(ErrClosed)
@@ -79,7 +81,6 @@ func (n *NIC) takeDown() error {
 		n.admin.close()
 	}
 
-	var errs []error
 	if n.mastering {
 		errs = append(errs, n.quiesce())
 	}

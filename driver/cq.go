@@ -2,12 +2,14 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/hotlock"
+	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 // CQ is a completion queue: it says which work queues have completed
@@ -18,8 +20,13 @@ type CQ struct {
 	entries int // guarded by NIC.mu
 	vec     *vector
 
-	change sync.Mutex // held while the CQ is destroyed or gets another ring
-	buf    *dmaBuffer // guarded by change
+	change sync.Mutex    // held while the CQ is destroyed or gets another ring
+	buf    *dmaBuffer    // guarded by change, as is ready
+	ready  *vfio.Eventfd // see FD; nil until it is asked for
+	armed  atomic.Bool
+
+	notices notices[Completion]
+	arms    notices[struct{}]
 
 	leaving  leaving
 	promised int // sum of the depths of the attached queues; guarded by NIC.mu
@@ -143,20 +150,10 @@ func (c *CQ) Done() (Completion, error) {
 // Wait is Done that waits while the result would be ErrNotDone, and fails with
 // the context's error when that ends.
 func (c *CQ) Wait(ctx context.Context) (Completion, error) {
-	const op = "wait for CQ"
 	if ctx == nil {
-		return Completion{}, c.n.noContext(op)
+		return Completion{}, c.n.noContext("wait for CQ")
 	}
-	w := waiter{n: c.n, ctx: ctx, done: c.n.done}
-	defer w.stop()
-	e, err := c.take()
-	for err == ErrNotDone {
-		if err := w.pause(c, c.vec, nil); err != nil {
-			return Completion{}, c.n.error(op, err)
-		}
-		e, err = c.take()
-	}
-	return e, err
+	return c.await(&waiter{n: c.n, ctx: ctx, done: c.n.done})
 }
 
 // arm asks for an interrupt when there is more than has been taken.
@@ -220,6 +217,7 @@ func (c *CQ) Destroy(ctx context.Context) error {
 	}
 	defer c.leaving.end(n)
 	c.close()
+	err = errors.Join(err, c.endNotices())
 	if err != nil {
 		return n.error(op, err)
 	}

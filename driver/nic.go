@@ -34,6 +34,7 @@ type NIC struct {
 	remote     vfio.Remote // nil if the device is in this process, or the kernel's
 	info       vfio.Info
 	options    Options
+	waiting    atomic.Pointer[Waiting]
 	log        *slog.Logger
 	opened     time.Time
 	background context.Context
@@ -121,6 +122,7 @@ func New(ctx context.Context, dev vfio.Device, o Options) (*NIC, error) {
 		dev: dev, info: dev.Info(), options: o, opened: time.Now(), background: context.Background(),
 		done: make(chan struct{}), buffers: map[*dmaBuffer]struct{}{}, cqs: map[uint32]*CQ{},
 	}
+	n.SetWaiting(Waiting{})
 	n.log = o.Logger.With("device", n.info.Address)
 	n.poller, _ = dev.(vfio.Poller)
 	n.waker, _ = dev.(vfio.Waker)

@@ -42,6 +42,8 @@ type workQueue struct {
 	// found (guarded by the CQ's lock).
 	reported uint32
 	found    uint32
+
+	notices notices[*descriptors.Descriptor]
 }
 
 // posting is one posted descriptor.
@@ -343,4 +345,5 @@ func (q *workQueue) close() {
 	}
 	q.closed = true
 	q.posted, q.tokens = nil, nil
+	q.notices.end()
 }

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// How a wait goes on while nothing happens: it spins, then lets others run,
-// then arms an interrupt and sleeps. Sleeps are short where the device makes
-// progress only when somebody steps it, and never long: an interrupt may be
+// How a wait goes on while nothing happens, unless SetWaiting says otherwise: it spins,
+// then lets others run, then arms an interrupt and sleeps. Sleeps are short where the
+// device makes progress only when somebody steps it, and never long: an interrupt may be
 // lost, and a device may be pulled out.
 const (
 	spins        = 100
@@ -51,6 +51,10 @@ type waiter struct {
 	deadline time.Time
 
 	round int
+	pace  pace
+	since int           // round in which the pace began
+	began time.Time     // when it began, if that is looked at
+	past  time.Duration // since then, at the last look
 	step  time.Duration
 	vain  int             // sleeps in a row that nothing but time ended
 	armed <-chan struct{} // closed by the interrupt that was armed
@@ -73,21 +77,22 @@ func (w *waiter) pause(a armer, v *vector, ready <-chan struct{}) error {
 	moved := w.n.progress()
 	// The admin queue is everybody's: who waits for his own queue looks there
 	// only when nothing else is to be done.
-	if w.round >= spins {
+	if w.pace > spinning {
 		moved = w.n.admin.tryDrain() || moved
 	}
 	if moved { // no time to sleep
 		w.step, w.vain = 0, 0
-		if w.round > spins {
+		if w.pace > spinning {
 			runtime.Gosched()
 		}
 		return nil
 	}
 	w.round++
-	switch {
-	case w.round <= spins:
+	waiting := w.n.waiting.Load()
+	switch w.keepPace(waiting) {
+	case spinning:
 		return nil
-	case w.round <= spins+yields:
+	case yielding:
 		runtime.Gosched()
 		return nil
 	}
@@ -106,7 +111,7 @@ func (w *waiter) pause(a armer, v *vector, ready <-chan struct{}) error {
 			return nil
 		}
 	}
-	return w.sleep(ready)
+	return w.sleep(ready, waiting.Sleep)
 }
 
 // over reports why the wait has to end, if it has.
@@ -128,13 +133,17 @@ func (w *waiter) over() error {
 	return nil
 }
 
-func (w *waiter) sleep(ready <-chan struct{}) error {
+// sleep sleeps, not longer than limit if that is positive.
+func (w *waiter) sleep(ready <-chan struct{}, limit time.Duration) error {
 	d, rarest := longestSleep, rarestSleep
 	if w.n.poller != nil && w.idle == nil {
 		w.step = min(max(2*w.step, firstStep), longestStep)
 		d, rarest = w.step, rarestStep
 	}
 	d = patiently(d, rarest, w.vain)
+	if limit > 0 {
+		d = min(d, limit)
+	}
 	w.vain++
 	if w.timer == nil {
 		w.timer = time.NewTimer(d)

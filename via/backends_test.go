@@ -126,6 +126,12 @@ var backends = []struct {
 	{"inline, with acknowledgements", onFaultless, notShort},
 	{"thread", func(t testing.TB) (a, b *via.NIC) { return onMemory(t, "&engine=thread") }, always},
 	{"thread, mapped doorbells", func(t testing.TB) (a, b *via.NIC) { return onMemory(t, "&engine=thread&doorbells=mapped") }, always},
+	{"thread, waits that sleep at once", func(t testing.TB) (a, b *via.NIC) {
+		return onMemory(t, "&engine=thread", via.WithWaiting(via.Waiting{Spin: -1, Yield: -1, Sleep: time.Millisecond}))
+	}, notShort},
+	{"inline, waits that never sleep", func(t testing.TB) (a, b *via.NIC) {
+		return onMemory(t, "", via.WithWaiting(via.Waiting{Spin: time.Millisecond, Yield: time.Millisecond, Sleep: -1}))
+	}, inSoak},
 	{"lossy wire", func(t testing.TB) (a, b *via.NIC) {
 		return onMemory(t, "&loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=1")
 	}, notShort},

@@ -60,6 +60,34 @@ func (c *CQ) Wait(ctx context.Context) (Completion, error) {
 	return completion(e), nil
 }
 
+// Notify has f called with the next completion, as Done takes it, on a goroutine of its
+// own. Each call is for one completion; the handlers are called in the order of the
+// calls, one at a time, and may call anything. A CQ that is destroyed, or whose NIC is
+// closed, forgets them; if the NIC fails they are called with the error.
+func (c *CQ) Notify(f func(Completion, error)) error {
+	if f == nil {
+		return c.d.Notify(nil)
+	}
+	return c.d.Notify(func(e driver.Completion, err error) {
+		if err != nil {
+			f(Completion{}, err)
+			return
+		}
+		f(completion(e), nil)
+	})
+}
+
+// FD is a file descriptor for epoll and its like, the same each time. It becomes readable
+// when there is a completion, or the NIC has failed, after each call of Arm. Who finds it
+// readable reads its 8 bytes, calls Done until that says ErrNotDone, and then Arm again:
+// what comes in between is not missed. It belongs to the CQ and is closed with it.
+func (c *CQ) FD() (int, error) { return c.d.FD() }
+
+// Arm has FD become readable, once, as soon as there is a completion, at once if there is
+// one. A goroutine waits for that, and steps a NIC that needs it. Arm fails with
+// ErrInvalidState before the first call of FD.
+func (c *CQ) Arm() error { return c.d.Arm() }
+
 // completion says in this package's words whose completion e is.
 func completion(e driver.Completion) Completion {
 	v, _ := e.VI.User().(*VI)

@@ -29,6 +29,7 @@ type settings struct {
 	logger  *slog.Logger
 	handler func(AsyncError)
 	policy  *Policy
+	waiting *Waiting
 }
 
 // WithLogger has Open and OpenDevice log through l instead of slog.Default: what goes
@@ -41,6 +42,16 @@ func WithLogger(l *slog.Logger) Option {
 // NIC.OnError.
 func WithErrorHandler(f func(AsyncError)) Option {
 	return func(s *settings) { s.handler = f }
+}
+
+// Waiting says for how long the waits of a NIC spin, let others run and sleep.
+type Waiting = driver.Waiting
+
+// WithWaiting has the calls of the NIC that wait go on as w says while nothing happens.
+// The default spins for some microseconds and soon sleeps. Spinning longer answers
+// sooner, and takes a processor for as long.
+func WithWaiting(w Waiting) Option {
+	return func(s *settings) { s.waiting = &w }
 }
 
 func collect(opts []Option) settings {
@@ -89,6 +100,9 @@ func New(ctx context.Context, d *driver.NIC, opts ...Option) (*NIC, error) {
 
 func newNIC(ctx context.Context, d *driver.NIC, s settings) (*NIC, error) {
 	n := &NIC{d: d, attributes: attributes(d)}
+	if s.waiting != nil {
+		d.SetWaiting(*s.waiting)
+	}
 	n.OnError(s.handler)
 	var err error
 	if n.ptag, err = n.CreatePtag(ctx); err == nil && s.policy != nil {

@@ -46,6 +46,17 @@ func (v *VI) SendDoneBatch(into []*Descriptor) (int, error) { return v.d.SendDon
 // RecvDoneBatch is SendDoneBatch for the receive queue.
 func (v *VI) RecvDoneBatch(into []*Descriptor) (int, error) { return v.d.RecvDoneBatch(into) }
 
+// NotifySend has f called with the next descriptor that the send queue completes, as
+// SendDone returns it, on a goroutine of its own. Each call is for one descriptor; the
+// handlers are called in the order of the calls, one at a time, and may call anything. A
+// VI that is destroyed, or whose NIC is closed, forgets them; if the NIC fails they are
+// called with the error and no descriptor. NotifySend fails with ErrInvalidState if the
+// queue has a CQ.
+func (v *VI) NotifySend(f func(*Descriptor, error)) error { return v.d.NotifySend(f) }
+
+// NotifyRecv is NotifySend for the receive queue.
+func (v *VI) NotifyRecv(f func(*Descriptor, error)) error { return v.d.NotifyRecv(f) }
+
 // SendWait waits until the oldest descriptor of the send queue has completed, or ctx
 // ends, and takes it back as SendDone does. It fails with ErrInvalidState if the queue has a CQ: wait for that
 // instead.

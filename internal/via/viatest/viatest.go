@@ -65,12 +65,16 @@ var suite = []Check{
 	{Section: "send-receive", Name: "batches posted", f: testBatches},
 	{Section: "send-receive", Name: "batches taken back", f: testBatchesDone},
 	{Section: "send-receive", Name: "waits", f: testWaits},
+	{Section: "send-receive", Name: "notices", f: testNotify},
+	{Section: "send-receive", Name: "notices cancelled", f: testNotifyCanceled},
 
 	{Section: "rdma", Name: "rights", f: testRDMARights},
 
 	{Section: "cq", Name: "completions", f: testCQ},
 	{Section: "cq", Name: "not read", f: testCQNotRead},
 	{Section: "cq", Name: "resized", f: testCQResize},
+	{Section: "cq", Name: "notices", f: testCQNotify},
+	{Section: "cq", Name: "file descriptor", f: testCQDescriptor},
 	{Section: "cq", Name: "in use", f: testCQInUse},
 
 	{Section: "memory", Name: "registration", f: testRegistration},

@@ -1,0 +1,234 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+// notices are handlers that wait for completions of one queue, each for one. A
+// goroutine waits for them, which lives as long as there are any. No lock of the data
+// path is held while a handler runs.
+type notices[T any] struct {
+	mu       sync.Mutex
+	handlers []func(T, error)
+	waiting  bool
+	canceled bool
+	ctx      context.Context // of the goroutine; ends with cancel
+	cancel   context.CancelFunc
+}
+
+// add has f called for one more of what next waits for. It fails with ErrClosed once
+// end was called.
+func (s *notices[T]) add(n *NIC, f func(T, error), next func(*waiter) (T, error)) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.canceled {
+		return ErrClosed
+	}
+	s.handlers = append(s.handlers, f)
+	if s.ctx == nil {
+		s.ctx, s.cancel = context.WithCancel(n.background)
+	}
+	if !s.waiting {
+		s.waiting = true
+		go s.wait(n, next)
+	}
+	return nil
+}
+
+func (s *notices[T]) wait(n *NIC, next func(*waiter) (T, error)) {
+	for s.wanted() {
+		x, err := next(&waiter{n: n, ctx: s.ctx, done: n.done})
+		if errors.Is(err, ErrClosed) || s.ctx.Err() != nil && errors.Is(err, s.ctx.Err()) {
+			s.end()
+			continue
+		}
+		s.mu.Lock()
+		f := s.handlers[0]
+		s.handlers = s.handlers[1:]
+		s.mu.Unlock()
+		f(x, err)
+	}
+}
+
+// wanted reports whether somebody still waits.
+func (s *notices[T]) wanted() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiting = len(s.handlers) > 0 && !s.canceled
+	return s.waiting
+}
+
+// end forgets all handlers, for good. A call that has begun goes on.
+func (s *notices[T]) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.canceled = true
+	if s.cancel != nil {
+		s.cancel()
+	}
+}
+
+// NotifySend has f called with the next descriptor that the send queue completes, as
+// SendDone returns it, on a goroutine of its own. Each call is for one descriptor;
+// handlers are called in the order of the calls, one at a time, and may call anything. If
+// the VI is destroyed or the NIC closed before, f is not called; if the device fails, it
+// is called with that error. It fails with ErrInvalidState if the queue has a CQ, with
+// ErrInvalidParameter for a nil f, and with ErrClosed.
+func (v *VI) NotifySend(f func(*descriptors.Descriptor, error)) error { return v.notify(&v.send, f) }
+
+// NotifyRecv is NotifySend for the receive queue.
+func (v *VI) NotifyRecv(f func(*descriptors.Descriptor, error)) error { return v.notify(&v.recv, f) }
+
+func (v *VI) notify(q *workQueue, f func(*descriptors.Descriptor, error)) error {
+	op := "notify of " + q.side
+	if err := v.begin(v.n.background, op); err != nil {
+		return err
+	}
+	defer v.n.end()
+	switch {
+	case f == nil:
+		return v.n.refuse(op, fmt.Errorf("%w: the handler is nil", ErrInvalidParameter), "")
+	case q.cq != nil:
+		return v.n.refuse(op, ErrInvalidState, "the queue has a completion queue: ask that for a notice")
+	}
+	return v.n.error(op, q.notices.add(v.n, f, q.await))
+}
+
+// await waits until the queue has completed a descriptor, also while nothing is posted.
+func (q *workQueue) await(w *waiter) (*descriptors.Descriptor, error) {
+	defer w.stop()
+	d, err := q.done()
+	for err == ErrNotDone || err == ErrQueueEmpty {
+		if err := w.pause(q, q.vec, nil); err != nil {
+			return nil, q.vi.n.error("wait for "+q.side, err)
+		}
+		d, err = q.done()
+	}
+	return d, err
+}
+
+// Notify is NotifySend for completions of the CQ: f is called with the next one, as
+// Done returns it. Destroy forgets f.
+func (c *CQ) Notify(f func(Completion, error)) error {
+	const op = "notify of CQ"
+	if err := c.begin(op); err != nil {
+		return err
+	}
+	defer c.n.end()
+	if f == nil {
+		return c.n.refuse(op, fmt.Errorf("%w: the handler is nil", ErrInvalidParameter), "")
+	}
+	return c.n.error(op, c.notices.add(c.n, f, c.await))
+}
+
+// begin starts an operation on a CQ that is not destroyed; NIC.end ends it.
+func (c *CQ) begin(op string) error {
+	if err := c.n.begin(c.n.background, op); err != nil {
+		return err
+	}
+	if c.leaving.begun(c.n) {
+		c.n.end()
+		return c.n.error(op, ErrClosed)
+	}
+	return nil
+}
+
+func (c *CQ) await(w *waiter) (Completion, error) {
+	defer w.stop()
+	e, err := c.take()
+	for err == ErrNotDone {
+		if err := w.pause(c, c.vec, nil); err != nil {
+			return Completion{}, c.n.error("wait for CQ", err)
+		}
+		e, err = c.take()
+	}
+	return e, err
+}
+
+// FD returns a file descriptor for epoll and its like, the same each time. It becomes
+// readable when there is a completion, if Arm has been called before; whoever reads it
+// takes its 8 bytes, calls Done until there is nothing, and Arm again. It belongs to the
+// CQ, and is closed by Destroy and by closing the NIC.
+func (c *CQ) FD() (int, error) {
+	const op = "CQ's file descriptor"
+	if err := c.begin(op); err != nil {
+		return -1, err
+	}
+	defer c.n.end()
+	c.change.Lock()
+	defer c.change.Unlock()
+	if c.ready == nil {
+		fd, err := vfio.NewEventfd()
+		if err != nil {
+			return -1, c.n.error(op, err)
+		}
+		c.ready = fd
+	}
+	return c.ready.FD(), nil
+}
+
+// Arm has the descriptor of FD become readable as soon as there is a completion: at once
+// if there is one. It is for one time; arming what is armed does nothing. If the device
+// fails, the descriptor becomes readable too. It fails with ErrInvalidState before FD
+// was called.
+func (c *CQ) Arm() error {
+	const op = "arm CQ"
+	if err := c.begin(op); err != nil {
+		return err
+	}
+	defer c.n.end()
+	c.change.Lock()
+	defer c.change.Unlock()
+	if c.ready == nil {
+		return c.n.refuse(op, ErrInvalidState, "call FD first")
+	}
+	if c.armed.Swap(true) {
+		return nil
+	}
+	ready := c.ready
+	return c.n.error(op, c.arms.add(c.n, func(struct{}, error) {
+		c.armed.Store(false)
+		_ = ready.Signal() // fails once it is closed: then nobody looks at it
+	}, c.awaitAny))
+}
+
+// awaitAny waits until there is something to take.
+func (c *CQ) awaitAny(w *waiter) (struct{}, error) {
+	defer w.stop()
+	for {
+		if any, err := c.any(); any || err != nil {
+			return struct{}{}, err
+		}
+		if err := w.pause(c, c.vec, nil); err != nil {
+			return struct{}{}, c.n.error("wait for CQ", err)
+		}
+	}
+}
+
+// any reports whether Done would find something.
+func (c *CQ) any() (bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.failed != nil {
+		return false, c.failed
+	}
+	c.sort(nil)
+	return len(c.sorted) > 0, nil
+}
+
+// endNotices forgets who waits for a notice, and closes the descriptor of FD. change is
+// held, or nobody else uses the CQ any more.
+func (c *CQ) endNotices() error {
+	c.notices.end()
+	c.arms.end()
+	if c.ready == nil {
+		return nil
+	}
+	return c.ready.Close()
+}
