@@ -53,6 +53,17 @@ type Holder interface {
 // in both views. The descriptor starts out prepared as an empty send or
 // receive.
 func NewDescriptor(mem []byte, address uint64, handle uint32) (*Descriptor, error) {
+	d, err := DescriptorAt(mem, address, handle)
+	if err == nil {
+		d.Prepare()
+	}
+	return d, err
+}
+
+// DescriptorAt is NewDescriptor for a descriptor that stands in mem already, such as
+// one that a program in C has built. The memory stays as it is; Segments and Rearm know
+// nothing of the segments that stand there.
+func DescriptorAt(mem []byte, address uint64, handle uint32) (*Descriptor, error) {
 	if len(mem) < ControlSegmentSize {
 		return nil, fmt.Errorf("%w: %d bytes, at least %d are needed", ErrTooSmall, len(mem), ControlSegmentSize)
 	}
@@ -65,9 +76,7 @@ func NewDescriptor(mem []byte, address uint64, handle uint32) (*Descriptor, erro
 		segs = segs[:MaxSegments+1]
 	}
 	room := mem[ControlSegmentSize:][:min(len(segs), MaxSegments)*DataSegmentSize]
-	d := &Descriptor{control: c, segments: segs, room: room, address: address, handle: handle}
-	d.Prepare()
-	return d, nil
+	return &Descriptor{control: c, segments: segs, room: room, address: address, handle: handle}, nil
 }
 
 // DescriptorBytes returns the memory in bytes that a descriptor with n data

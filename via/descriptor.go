@@ -2,23 +2,9 @@ package via
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 )
-
-// descriptorSize is what a descriptor with n segments takes, without what
-// rounding adds.
-func descriptorSize(n int) int {
-	return descriptors.ControlSegmentSize + n*descriptors.DataSegmentSize
-}
-
-func layDescriptor(b []byte, address uint64, handle uint32, n int) (*Descriptor, error) {
-	if len(b) < descriptorSize(n) {
-		return nil, fmt.Errorf("%w: %d bytes, %d segments take %d", descriptors.ErrTooSmall, len(b), n, descriptorSize(n))
-	}
-	return descriptors.NewDescriptor(b[:descriptorSize(n)], address, handle)
-}
 
 // NewDescriptors makes n descriptors with room for segments data segments each,
 // in memory registered for this VI. They live as long as the VI, and only it takes

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 )
 
@@ -145,7 +146,18 @@ func (m *Memory) AddTo(d *Descriptor, offset, length int) error {
 // programs that place their descriptors themselves; others use
 // VI.NewDescriptors.
 func (m *Memory) NewDescriptor(offset, n int) (*Descriptor, error) {
-	const op = "new descriptor"
+	return m.layDescriptor("new descriptor", offset, n, descriptors.NewDescriptor)
+}
+
+// DescriptorAt returns the descriptor that stands in the memory at offset, a multiple of
+// 64, and leaves it as it is. It is for what has been built without the methods of
+// Descriptor, such as by a program in C; the NIC checks it as any other.
+func (m *Memory) DescriptorAt(offset int) (*Descriptor, error) {
+	return m.layDescriptor("descriptor at", offset, 0, descriptors.DescriptorAt)
+}
+
+// layDescriptor has lay make a descriptor with room for n data segments at offset.
+func (m *Memory) layDescriptor(op string, offset, n int, lay func([]byte, uint64, uint32) (*Descriptor, error)) (*Descriptor, error) {
 	if m.nic.closed.Load() {
 		return nil, m.nic.refuse(op, ErrClosed, "", "")
 	}
@@ -156,8 +168,11 @@ func (m *Memory) NewDescriptor(offset, n int) (*Descriptor, error) {
 	if offset < 0 || offset > len(b) {
 		return nil, m.nic.refuse(op, ErrInvalidParameter, "", "offset %d of memory of %d bytes", offset, len(b))
 	}
-	end := min(len(b), offset+descriptorSize(n))
-	d, err := layDescriptor(b[offset:end], m.Address()+uint64(offset), m.Handle(), n)
+	size := descriptors.ControlSegmentSize + n*descriptors.DataSegmentSize
+	if len(b)-offset < size {
+		return nil, m.nic.refuse(op, ErrInvalidParameter, "", "%w: %d bytes, %d segments take %d", descriptors.ErrTooSmall, len(b)-offset, n, size)
+	}
+	d, err := lay(b[offset:offset+size], m.Address()+uint64(offset), m.Handle())
 	if err != nil {
 		return nil, m.nic.refuse(op, ErrInvalidParameter, "", "%w", err)
 	}

@@ -48,6 +48,53 @@ func testLayout(t T, p *Pair) {
 	}
 }
 
+// testBuiltByHand sends and receives with descriptors that were written byte by byte.
+func testBuiltByHand(t T, p *Pair) {
+	x, y := p.Connect(t, Setup{})
+	le := binary.LittleEndian
+	build := func(e *End, control uint16) *via.Descriptor {
+		b := e.Memory.Bytes()[4096:][:64]
+		clear(b)
+		le.PutUint16(b[offsetSegCount:], 2)
+		le.PutUint16(b[offsetControl:], control)
+		le.PutUint32(b[offsetImmediate:], 77)
+		le.PutUint32(b[offsetLength:], 90)
+		for i, length := range []uint32{60, 30} {
+			s := b[controlSize+16*i:]
+			le.PutUint64(s, e.Memory.Address()+uint64(1000*i))
+			le.PutUint32(s[8:], e.Memory.Handle())
+			le.PutUint32(s[12:], length)
+		}
+		before := bytes.Clone(b)
+		d := must(e.Memory.DescriptorAt(4096))(t)
+		if !bytes.Equal(b, before) {
+			t.Errorf("% x became % x", before, b)
+		}
+		return d
+	}
+	pattern(x.Memory.Bytes()[:2000], 1)
+	r, s := build(y, 0), build(x, 4)
+	check(t, y.VI.PostRecv(r))
+	wantError(t, "posted already", y.VI.PostRecv(r), via.ErrInvalidParameter)
+	check(t, x.VI.PostSend(s))
+	if d := p.MustTake(t, y.VI.RecvDone); d != r || d.Length() != 90 {
+		t.Errorf("%d bytes with %p, want %p", d.Length(), d, r)
+	}
+	if v, ok := r.Immediate(); !ok || v != 77 {
+		t.Errorf("immediate data %d, %v", v, ok)
+	}
+	p.MustTake(t, x.VI.SendDone)
+	for _, at := range []int{0, 1000} {
+		if n := 60 - 30*at/1000; !bytes.Equal(x.Memory.Bytes()[at:at+n], y.Memory.Bytes()[at:at+n]) {
+			t.Errorf("%d bytes at %d differ", n, at)
+		}
+	}
+	for _, offset := range []int{-64, 8, 32, y.Memory.Size(), 1 << 40} {
+		_, err := y.Memory.DescriptorAt(offset)
+		wantError(t, "no place for a descriptor", err, via.ErrInvalidParameter)
+	}
+}
+
 // testCompleted: a completion changes length, immediate data and status, and no more.
 func testCompleted(t T, p *Pair) {
 	x, y := p.Connect(t, Setup{})

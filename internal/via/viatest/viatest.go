@@ -39,6 +39,7 @@ type Check struct {
 var suite = []Check{
 	{Section: "layout", Name: "bytes of a descriptor", f: testLayout},
 	{Section: "layout", Name: "builder", f: testBuilder},
+	{Section: "layout", Name: "built by hand", f: testBuiltByHand},
 	{Section: "layout", Name: "completed in place", f: testCompleted},
 
 	{Section: "states", Name: "queues", f: testQueuesByState},

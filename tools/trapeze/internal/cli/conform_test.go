@@ -64,7 +64,7 @@ func TestConform(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	o := run(t, "conform", "--section", "layout")
-	if o.code != cli.ExitOK || !strings.HasPrefix(o.stdout, "layout\n  passed  ") || !strings.Contains(o.stdout, "3 passed, 0 failed, 0 skipped in ") {
+	if o.code != cli.ExitOK || !strings.HasPrefix(o.stdout, "layout\n  passed  ") || !strings.Contains(o.stdout, "4 passed, 0 failed, 0 skipped in ") {
 		t.Errorf("%+v", o)
 	}
 }
