@@ -33,5 +33,6 @@
 // does not ask for one (XDP_USE_NEED_WAKEUP). Receiving costs none, but with zero copy when
 // the driver asks. Nothing is allocated.
 //
-// The process needs CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF, or root, and Linux 5.9.
+// With zero copy, Close and Restart wait until the driver has let go of the pool, which takes
+// CAP_NET_RAW too. The process needs CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF, or root, and Linux 5.9.
 package afxdp

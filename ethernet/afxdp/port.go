@@ -33,6 +33,8 @@ type port struct {
 	program *program
 	filter  filter
 	closed  bool
+	// unstopped: a device may still write to buffers.
+	unstopped bool
 
 	failure  atomic.Pointer[failure]
 	restarts atomic.Uint64
@@ -235,13 +237,16 @@ func (p *port) Close() error {
 	return nil
 }
 
-// release gives back what the port has, and leaves the pool.
+// release gives back what the port has, and leaves the pool. A pool that a device may still
+// write to stays in use.
 func (p *port) release() error {
 	err := p.tearDown()
 	for _, q := range p.queues {
 		q.cache.Close()
 	}
 	p.host.close()
-	p.pool.Release()
+	if !p.unstopped {
+		p.pool.Release()
+	}
 	return err
 }

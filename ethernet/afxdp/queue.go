@@ -35,6 +35,8 @@ type queue struct {
 	// again when a frame has been sent.
 	full  bool
 	stuck time.Time
+
+	sleeping sync.Mutex // held by who waits for the socket
 	// arrived is the predicate of Wait, made once.
 	arrived func(uintptr) bool
 }
@@ -48,15 +50,13 @@ func newQueue(p *port, index int) *queue {
 // Cache is where the queue takes buffers from and puts them.
 func (q *queue) Cache() *ethernet.Cache { return q.cache }
 
-// start makes a socket for a queue of the interface, with buffers to receive to.
-func (q *queue) start(number int) error {
-	q.lock.Lock()
-	defer q.lock.Unlock()
+// start makes a socket for the queue, with buffers to receive to. There is none, so that
+// the data path leaves the cache alone but for its user.
+func (q *queue) start() error {
 	s, err := newSocket(q.port)
 	if err != nil {
 		return err
 	}
-	q.socket, q.full, q.stuck = s, false, time.Time{}
 	for s.rings.Lent() < q.port.config.ReceiveDescriptors {
 		b, ok := q.cache.Take()
 		if !ok {
@@ -68,37 +68,51 @@ func (q *queue) start(number int) error {
 		err = fmt.Errorf("%w: the receive rings hold %d", ethernet.ErrNoBuffers, q.port.config.Queues*q.port.config.ReceiveDescriptors)
 	} else {
 		s.rings.PublishFill()
-		err = s.bind(q.port, q.port.index, number)
+		err = s.bind(q.port, q.number())
 	}
 	if err != nil {
-		return errors.Join(err, q.release())
+		err = errors.Join(err, s.close())
+		s.rings.Reclaim(q.cache.Give)
+		return err
 	}
-	q.live = true
+	q.lock.Lock()
+	defer q.lock.Unlock()
+	q.socket, q.full, q.stuck, q.live = s, false, time.Time{}, true
 	return nil
 }
 
-// stop closes the socket.
+// stop closes the socket, and takes back the buffers that the kernel had, once nobody
+// writes to them any more.
 func (q *queue) stop() error {
 	q.lock.Lock()
-	defer q.lock.Unlock()
-	q.live = false
-	if q.socket == nil {
+	s := q.socket
+	q.live, q.socket = false, nil
+	if s != nil {
+		q.complete(s) // what has been sent is not lost
+	}
+	q.lock.Unlock()
+	if s == nil {
 		return nil
 	}
-	return q.release()
-}
-
-// release closes the socket, and takes back the buffers that the kernel had. The lock is
-// held.
-func (q *queue) release() error {
-	s := q.socket
-	q.socket = nil
-	q.complete(s) // what has been sent is not lost
+	// Who sleeps has the socket open.
+	_ = s.file.SetReadDeadline(time.Unix(1, 0))
+	q.sleeping.Lock()
 	err := s.close()
+	q.sleeping.Unlock()
+	if s.zero {
+		if qerr := q.port.quiesce(q.number()); qerr != nil {
+			return errors.Join(err, qerr)
+		}
+	}
+	q.lock.Lock()
+	defer q.lock.Unlock()
 	q.counters.lost.Add(uint64(s.rings.Unsent()))
 	s.rings.Reclaim(q.cache.Give)
 	return err
 }
+
+// number is that of the interface's queue.
+func (q *queue) number() int { return q.port.options.first + q.index }
 
 // Receive takes frames that have arrived.
 func (q *queue) Receive(frames []ethernet.Frame) (int, error) {

@@ -19,8 +19,9 @@ var (
 	errZero   = fmt.Errorf("%w: zero copy", ethernet.ErrNotSupported)
 )
 
-// tested are the kernel's drivers that the tests run on.
-var tested = map[string]bool{"veth": true}
+// tested are the kernel's drivers that this was run on: igb and virtio_net as QEMU models
+// their devices.
+var tested = map[string]bool{"veth": true, "igb": true, "virtio_net": true}
 
 // setUp finds the interface, attaches the program and starts the queues. mu is held, and
 // the thread is in the namespace. What it leaves when it fails tearDown takes down.
@@ -47,7 +48,7 @@ func (p *port) setUp(ctx context.Context) error {
 	}
 	for _, q := range p.queues {
 		if err := p.startQueue(ctx, q); err != nil {
-			return fmt.Errorf("queue %d: %w", p.options.first+q.index, err)
+			return fmt.Errorf("queue %d: %w", q.number(), err)
 		}
 	}
 	p.describe()
@@ -77,8 +78,7 @@ func (p *port) describe() {
 
 // startQueue gives a queue a socket, and the program the socket.
 func (p *port) startQueue(ctx context.Context, q *queue) error {
-	number := p.options.first + q.index
-	err := p.patiently(ctx, func() error { return q.start(number) })
+	err := p.patiently(ctx, q.start)
 	switch {
 	case err == nil:
 	case errBusy(err):
@@ -96,7 +96,7 @@ func (p *port) startQueue(ctx context.Context, q *queue) error {
 	default:
 		return err
 	}
-	if err := p.program.sockets.Put(uint32(number), uint32(q.socket.fd)); err != nil {
+	if err := p.program.sockets.Put(uint32(q.number()), uint32(q.socket.fd)); err != nil {
 		return fmt.Errorf("map of sockets: %w", err)
 	}
 	return nil

@@ -57,11 +57,11 @@ func newSocket(p *port) (_ *socket, err error) {
 	return s, s.mapRings(p)
 }
 
-// bind has the socket be that of queue number of the interface with that index. There are
-// buffers in its fill ring: drivers that copy nothing look there when they are told of it,
+// bind has the socket be that of queue number of the interface. There are buffers in its
+// fill ring: drivers that copy nothing look there when they are told of it,
 // and some then only when a frame has arrived.
-func (s *socket) bind(p *port, index, number int) error {
-	address := unix.SockaddrXDP{Flags: unix.XDP_USE_NEED_WAKEUP, Ifindex: uint32(index), QueueID: uint32(number)}
+func (s *socket) bind(p *port, number int) error {
+	address := unix.SockaddrXDP{Flags: unix.XDP_USE_NEED_WAKEUP, Ifindex: uint32(p.index), QueueID: uint32(number)}
 	switch {
 	case p.options.zero:
 		address.Flags |= unix.XDP_ZEROCOPY
@@ -128,7 +128,8 @@ func (s *socket) statistics(d *ethernet.DeviceCounters) {
 	}
 }
 
-// close takes the buffers from the kernel: once it returns none is written to any more.
+// close gives the socket back. When it returns the kernel copies nothing to buffers any
+// more; a device may, see quiesce.
 func (s *socket) close() error {
 	var errs []error
 	for _, b := range s.maps { // a mapping would keep the socket

@@ -60,6 +60,8 @@ func (q *queue) pending() bool {
 
 // sleep waits until the kernel says that a frame has arrived. It holds no thread.
 func (q *queue) sleep() {
+	q.sleeping.Lock()
+	defer q.sleeping.Unlock()
 	q.lock.Lock()
 	s := q.socket
 	q.lock.Unlock()
