@@ -10,7 +10,9 @@
 //	out.Cache().Free(frames[sent:n])  // the rest is given back: the send ring is full
 //
 // A burst costs one register access, no system call and no allocation; memory and
-// devices are Linux's VFIO (package vfio), and nothing of the kernel's network is used.
+// devices are Linux's VFIO (package vfio), and nothing of the kernel's network is used. The
+// exception is ethernet/afxdp, which goes through the kernel's driver of a NIC and says what
+// that costs.
 //
 // Drivers are packages of their own, such as ethernet/igb. They make the PCI functions
 // that they are for known with [Register] when they are imported, and [Open] picks the

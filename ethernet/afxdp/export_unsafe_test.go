@@ -34,3 +34,11 @@ func Spoil(p ethernet.Port, number, ring, word int, value uint32) bool {
 	atomic.StoreUint32((*uint32)(unsafe.Pointer(&q.socket.maps[ring][offset])), value)
 	return true
 }
+
+// Quiesce waits as Close does with zero copy.
+func Quiesce(p ethernet.Port, number int) error {
+	x := p.(*port)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.quiesce(number)
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -77,7 +78,7 @@ func (p *port) hint(err error) string {
 	switch {
 	case errors.As(err, &config), errors.Is(err, ethernet.ErrClosed):
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
-		return "CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF are needed, or root"
+		return capabilities()
 	case errors.Is(err, unix.EAFNOSUPPORT):
 		return "this kernel is built without CONFIG_XDP_SOCKETS"
 	case errors.Is(err, unix.ENOBUFS):
@@ -96,6 +97,29 @@ func (p *port) hint(err error) string {
 		return "Restart opens the interface again when one of that name is there"
 	}
 	return ""
+}
+
+// capabilities says which ones of those that are needed the process has not
+// (capabilities(7)).
+func capabilities() string {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var have [2]unix.CapUserData
+	if err := unix.Capget(&header, &have[0]); err != nil {
+		return "be root"
+	}
+	var lacking []string
+	for _, c := range []struct {
+		name   string
+		number uint
+	}{{"CAP_NET_RAW", unix.CAP_NET_RAW}, {"CAP_NET_ADMIN", unix.CAP_NET_ADMIN}, {"CAP_BPF", unix.CAP_BPF}} {
+		if have[c.number/32].Effective>>(c.number%32)&1 == 0 {
+			lacking = append(lacking, c.name)
+		}
+	}
+	if len(lacking) == 0 {
+		return "the capabilities are there, but not in the first user namespace, or a security module refuses"
+	}
+	return "be root, or have " + strings.Join(lacking, ", ")
 }
 
 // failed returns why the port does nothing any more, nil if it does.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	"golang.org/x/sys/unix"
 
@@ -26,6 +27,14 @@ var tested = map[string]bool{"veth": true, "igb": true, "virtio_net": true}
 // setUp finds the interface, attaches the program and starts the queues. mu is held, and
 // the thread is in the namespace. What it leaves when it fails tearDown takes down.
 func (p *port) setUp(ctx context.Context) error {
+	// First: what else fails without such sockets does not say so.
+	fd, err := unix.Socket(unix.AF_XDP, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+	if errors.Is(err, unix.EAFNOSUPPORT) {
+		return fmt.Errorf("%w: AF_XDP: %w", ethernet.ErrNotSupported, err)
+	} else if err != nil {
+		return os.NewSyscallError("socket AF_XDP", err)
+	}
+	_ = unix.Close(fd)
 	a, err := p.host.find(p.name)
 	if err != nil {
 		return err
@@ -87,7 +96,7 @@ func (p *port) startQueue(ctx context.Context, q *queue) error {
 		return fmt.Errorf("%w: %w", errZero, err)
 	case errors.Is(err, unix.EINVAL):
 		return fmt.Errorf("%w: %w", errQueues, err)
-	case errors.Is(err, unix.EAFNOSUPPORT), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOPROTOOPT):
+	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOPROTOOPT):
 		return fmt.Errorf("%w: AF_XDP: %w", ethernet.ErrNotSupported, err)
 	case errors.Is(err, unix.ENETDOWN):
 		return fmt.Errorf("%w: %w", errDown, err)
