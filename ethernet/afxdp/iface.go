@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -21,6 +22,10 @@ type host struct {
 	socket    int // for ioctls
 }
 
+// netlinkTimeout is how long the kernel may take for an answer. It waits itself while the
+// interfaces of the namespace are changed.
+const netlinkTimeout = 10 * time.Second
+
 // openHost takes the namespace of the calling thread.
 func openHost() (_ *host, err error) {
 	runtime.LockOSThread()
@@ -35,6 +40,9 @@ func openHost() (_ *host, err error) {
 		return nil, fmt.Errorf("network namespace: %w", err)
 	}
 	if h.netlink, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
+		return nil, fmt.Errorf("netlink: %w", err)
+	}
+	if err = h.netlink.SetSocketTimeout(netlinkTimeout); err != nil {
 		return nil, fmt.Errorf("netlink: %w", err)
 	}
 	if h.socket, err = unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err != nil {
@@ -98,7 +106,7 @@ func (h *host) find(name string) (*netlink.LinkAttrs, error) {
 	for _, l := range list {
 		names = append(names, l.Attrs().Name)
 	}
-	return nil, fmt.Errorf("%w: there is no interface %q, but: %s", ethernet.ErrDeviceGone, name, strings.Join(names, ", "))
+	return nil, fmt.Errorf("%w, but: %s", errNone, strings.Join(names, ", "))
 }
 
 // look looks at an interface that was found. It fails with ethernet.ErrDeviceGone.

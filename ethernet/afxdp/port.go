@@ -76,7 +76,7 @@ func (p *port) fail(op string, err error) error {
 func (p *port) hint(err error) string {
 	var config *ethernet.ConfigError
 	switch {
-	case errors.As(err, &config), errors.Is(err, ethernet.ErrClosed):
+	case errors.As(err, &config), errors.Is(err, ethernet.ErrClosed), errors.Is(err, errNone):
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
 		return capabilities()
 	case errors.Is(err, unix.EAFNOSUPPORT):

@@ -14,6 +14,7 @@ import (
 // What is wrong with an interface, besides the errors of package ethernet; hints go with
 // them.
 var (
+	errNone   = fmt.Errorf("%w: there is no such interface", ethernet.ErrDeviceGone)
 	errDown   = fmt.Errorf("%w: the interface is down", ethernet.ErrNotReady)
 	errShort  = fmt.Errorf("%w: frames so long", ethernet.ErrNotSupported)
 	errQueues = fmt.Errorf("%w: so many queues", ethernet.ErrNotSupported)
@@ -50,7 +51,7 @@ func (p *port) setUp(ctx context.Context) error {
 	case a.MTU < p.config.MTU:
 		return fmt.Errorf("%w: Config.MTU is %d, the interface's %d", errShort, p.config.MTU, a.MTU)
 	case n > 0 && last > n:
-		return fmt.Errorf("%w: queues %d to %d are wanted, the interface has %d", errQueues, p.options.first, last-1, n)
+		return fmt.Errorf("%w: number %d is wanted, the interface has %d", errQueues, last-1, n)
 	}
 	if p.program, err = attach(ctx, p, p.index); err != nil {
 		return err
