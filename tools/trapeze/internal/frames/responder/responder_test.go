@@ -162,8 +162,12 @@ var cases = []struct {
 	{"ping from everybody", ping(56, func(_ *layers.Ethernet, ip *layers.IPv4, _ *layers.ICMPv4) { ip.SrcIP = net.IPv4bcast.To4() }), responder.Invalid},
 	{"ping from nobody", ping(56, func(_ *layers.Ethernet, ip *layers.IPv4, _ *layers.ICMPv4) { ip.SrcIP = net.IPv4zero.To4() }), responder.Invalid},
 	{"ping for another", ping(56, func(_ *layers.Ethernet, ip *layers.IPv4, _ *layers.ICMPv4) { ip.DstIP = net.IPv4(10, 0, 0, 9).To4() }), responder.Other},
-	{"echo reply", ping(56, func(_ *layers.Ethernet, _ *layers.IPv4, i *layers.ICMPv4) { i.TypeCode = layers.CreateICMPv4TypeCode(0, 0) }), responder.Other},
-	{"code of a ping", ping(56, func(_ *layers.Ethernet, _ *layers.IPv4, i *layers.ICMPv4) { i.TypeCode = layers.CreateICMPv4TypeCode(8, 1) }), responder.Other},
+	{"echo reply", ping(56, func(_ *layers.Ethernet, _ *layers.IPv4, i *layers.ICMPv4) {
+		i.TypeCode = layers.CreateICMPv4TypeCode(0, 0)
+	}), responder.Other},
+	{"code of a ping", ping(56, func(_ *layers.Ethernet, _ *layers.IPv4, i *layers.ICMPv4) {
+		i.TypeCode = layers.CreateICMPv4TypeCode(8, 1)
+	}), responder.Other},
 	{"first fragment", ping(56, func(_ *layers.Ethernet, ip *layers.IPv4, _ *layers.ICMPv4) { ip.Flags = layers.IPv4MoreFragments }), responder.Other},
 	{"last fragment", ping(56, func(_ *layers.Ethernet, ip *layers.IPv4, _ *layers.ICMPv4) { ip.FragOffset = 9 }), responder.Other},
 	{"not to be fragmented", ping(56, func(_ *layers.Ethernet, ip *layers.IPv4, _ *layers.ICMPv4) { ip.Flags = layers.IPv4DontFragment }), responder.Echo},
