@@ -1,0 +1,153 @@
+// Package capture writes and reads files of frames: pcap and pcapng, with times in
+// nanoseconds. The formats themselves are gopacket's.
+package capture
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"github.com/gopacket/gopacket/pcapgo"
+)
+
+// Format of a file.
+type Format string
+
+// The formats.
+const (
+	PCAP   Format = "pcap"
+	PCAPNG Format = "pcapng"
+)
+
+// FormatOf is the format that the name of a file stands for: pcap for .pcap, else pcapng.
+func FormatOf(name string) Format {
+	if strings.EqualFold(filepath.Ext(name), ".pcap") {
+		return PCAP
+	}
+	return PCAPNG
+}
+
+// MaxFrame is the longest frame in bytes that is read.
+const MaxFrame = 1 << 16
+
+// ErrFormat: a file is neither pcap nor pcapng, is cut off or contradicts itself, or holds
+// no Ethernet frames.
+var ErrFormat = errors.New("not a file of Ethernet frames")
+
+// Writer writes a file. It is used by one goroutine at a time.
+type Writer struct {
+	pcap    *pcapgo.Writer
+	buffer  *bufio.Writer // of pcap
+	pcapng  *pcapgo.NgWriter
+	snaplen int
+}
+
+// Source is what frames of a file come from.
+type Source struct {
+	// Name is an address, Filter the expression that they match; empty for all.
+	Name, Filter string
+}
+
+// NewWriter begins a file of frames from one source, of which at most snaplen bytes are
+// kept; 0 for all of them. Application is who writes it. Its errors are those of w.
+func NewWriter(w io.Writer, f Format, snaplen int, s Source, application string) (_ *Writer, err error) {
+	c := &Writer{snaplen: snaplen}
+	if snaplen == 0 {
+		c.snaplen = MaxFrame
+	}
+	if f == PCAP {
+		c.buffer = bufio.NewWriterSize(w, 1<<16)
+		c.pcap = pcapgo.NewWriterNanos(c.buffer)
+		return c, c.pcap.WriteFileHeader(uint32(c.snaplen), layers.LinkTypeEthernet)
+	}
+	options := pcapgo.DefaultNgWriterOptions
+	options.SectionInfo.Application = application
+	c.pcapng, err = pcapgo.NewNgWriterInterface(w, pcapgo.NgInterface{Name: s.Name, Filter: s.Filter, LinkType: layers.LinkTypeEthernet,
+		SnapLength: uint32(snaplen), TimestampResolution: 9, OS: options.SectionInfo.OS}, options)
+	return c, err
+}
+
+// Write appends a frame that came at a time. Its errors are those of the file.
+func (c *Writer) Write(at time.Time, frame []byte) error {
+	info := gopacket.CaptureInfo{Timestamp: at, Length: len(frame), CaptureLength: min(len(frame), c.snaplen)}
+	if c.pcap != nil {
+		return c.pcap.WritePacket(info, frame[:info.CaptureLength])
+	}
+	return c.pcapng.WritePacket(info, frame[:info.CaptureLength])
+}
+
+// Flush writes what is still in memory.
+func (c *Writer) Flush() error {
+	if c.pcap != nil {
+		return c.buffer.Flush()
+	}
+	return c.pcapng.Flush()
+}
+
+// Reader reads a file. It is used by one goroutine at a time.
+type Reader struct {
+	next func() ([]byte, gopacket.CaptureInfo, error)
+}
+
+// pcapngMagic is the type of the block that a pcapng file begins with.
+const pcapngMagic = 0x0a0d0d0a
+
+// NewReader begins to read a file of either format. It fails with ErrFormat, and with
+// errors of r.
+func NewReader(r io.Reader) (*Reader, error) {
+	b := bufio.NewReaderSize(r, 1<<16)
+	magic, err := b.Peek(4)
+	if err != nil {
+		return nil, wrong(err)
+	}
+	var link layers.LinkType
+	c := &Reader{}
+	if binary.LittleEndian.Uint32(magic) == pcapngMagic {
+		f, err := pcapgo.NewNgReader(b, pcapgo.NgReaderOptions{ErrorOnMismatchingLinkType: true})
+		if err != nil {
+			return nil, wrong(err)
+		}
+		c.next, link = f.ZeroCopyReadPacketData, f.LinkType()
+	} else {
+		f, err := pcapgo.NewReader(b)
+		if err != nil {
+			return nil, wrong(err)
+		}
+		c.next, link = f.ZeroCopyReadPacketData, f.LinkType()
+	}
+	if link != layers.LinkTypeEthernet {
+		return nil, fmt.Errorf("%w: its frames are of link type %d, Ethernet is %d", ErrFormat, link, layers.LinkTypeEthernet)
+	}
+	return c, nil
+}
+
+// wrong marks what is no error of the file system.
+func wrong(err error) error {
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return fmt.Errorf("%w: %w", ErrFormat, err)
+}
+
+// Next returns the next frame, what was kept of it, when it came, and how long it was. The
+// bytes are valid until Next is called again. It fails with io.EOF at the end of the file,
+// and with ErrFormat.
+func (c *Reader) Next() (frame []byte, at time.Time, length int, err error) {
+	frame, info, err := c.next()
+	switch {
+	case err == io.EOF:
+		return nil, at, 0, err
+	case err != nil:
+		return nil, at, 0, wrong(err)
+	case info.Length > MaxFrame || len(frame) > info.Length:
+		return nil, at, 0, fmt.Errorf("%w: a frame of %d bytes, %d of them there", ErrFormat, info.Length, len(frame))
+	}
+	return frame, info.Timestamp, info.Length, nil
+}
