@@ -13,16 +13,18 @@ func Command(e *command.Env) *cobra.Command {
 	x := &commands{e}
 	c := &cobra.Command{
 		Use:   "frames",
-		Short: "Plain Ethernet frames: answer them",
+		Short: "Plain Ethernet frames: show, generate, answer and pass them on",
 		Long: `Plain Ethernet frames, without the kernel.
 ` + devicesHelp + `
 
 JSON keys: those of 'trapeze help --json'.`,
-		Example: `  trapeze frames echo --device pci:0000:03:00.0 --ip 10.0.0.2`,
-		Args:    cobra.NoArgs,
-		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
+		Example: `  trapeze frames echo --device pci:0000:03:00.0 --ip 10.0.0.2
+  trapeze frames dump --device 'emu:?wire=memif:/run/memif.sock&role=client' --filter arp
+  trapeze frames gen --device vhost-user:/run/vhost0.sock --rate 100k --duration 10s`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(x.echo())
+	c.AddCommand(x.dump(), x.gen(), x.echo(), x.forward(), x.bridge())
 	return c
 }
 

@@ -58,16 +58,16 @@ type running struct {
 	done           chan error
 }
 
-// start runs frames with args. It is stopped when the test ends.
+// start runs frames --json with args. It is stopped when the test ends.
 func start(t testing.TB, args ...string) *running {
 	t.Helper()
-	return startEnv(t, command.Env{}, args...)
+	return startEnv(t, command.Env{JSON: true}, args...)
 }
 
 func startEnv(t testing.TB, e command.Env, args ...string) *running {
 	t.Helper()
 	r := &running{done: make(chan error, 1)}
-	e.Stdout, e.Stderr, e.JSON = &r.stdout, &r.stderr, true
+	e.Stdout, e.Stderr = &r.stdout, &r.stderr
 	var ctx context.Context
 	ctx, r.stop = context.WithTimeout(t.Context(), patience)
 	c := framescmd.Command(&e)
@@ -83,6 +83,16 @@ func (r *running) wait() error {
 	err := <-r.done
 	r.done <- err
 	return err
+}
+
+// ready waits until a command that runs without --json says that it has begun.
+func (r *running) ready(t testing.TB) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); r.stderr.String() == ""; time.Sleep(time.Millisecond) {
+		if len(r.done) > 0 || time.Now().After(deadline) {
+			t.Fatalf("it has not begun: %v", r.wait())
+		}
+	}
 }
 
 // report waits for the command to end well and reads what it has printed.

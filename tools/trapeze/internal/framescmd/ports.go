@@ -76,7 +76,7 @@ type session struct {
 	program *fwcmd.Chosen
 	pool    *ethernet.Pool
 	ports   []openPort
-	start   time.Time
+	began   time.Time // when frames were first looked for
 }
 
 // openPort is a port, and the NIC behind it if that is a Trapeze NIC.
@@ -112,7 +112,7 @@ func (x *commands) open(ctx context.Context, f *portFlags) (*session, error) {
 		}
 		s.ports = append(s.ports, p)
 	}
-	s.start = time.Now()
+	s.began = time.Now()
 	return s, nil
 }
 

@@ -44,7 +44,7 @@ use), link_up, received_frames, received_bytes, sent_frames, sent_bytes, counter
 
 // totals asks the ports what they have done.
 func (s *session) totals() (t totals, err error) {
-	t = totals{Seconds: time.Since(s.start).Seconds(), Ports: []portReport{}}
+	t = totals{Seconds: time.Since(s.began).Seconds(), Ports: []portReport{}}
 	for _, p := range s.ports {
 		info, counters := p.Info(), p.Counters()
 		link, err := p.Link()

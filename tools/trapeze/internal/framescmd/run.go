@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
@@ -18,6 +19,16 @@ const burst = 64
 // run has workers work until the first of them ends, ctx or --duration does, and shows
 // the rates meanwhile. That the time is over is no error.
 func (s *session) run(ctx context.Context, workers []func(context.Context) error) error {
+	return s.start(ctx, workers, 1)
+}
+
+// runAll is run until all workers have ended.
+func (s *session) runAll(ctx context.Context, workers []func(context.Context) error) error {
+	return s.start(ctx, workers, len(workers))
+}
+
+// start runs workers until so many of them have ended, or one has failed.
+func (s *session) start(ctx context.Context, workers []func(context.Context) error, enough int) error {
 	if s.flags.duration > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, s.flags.duration)
@@ -27,12 +38,15 @@ func (s *session) run(ctx context.Context, workers []func(context.Context) error
 	defer cancel()
 	errs := make([]error, len(workers))
 	var working sync.WaitGroup
-	s.start = time.Now()
+	var done atomic.Int32
+	s.began = time.Now()
 	for i, work := range workers {
 		working.Go(func() {
-			defer cancel()
 			if err := work(ctx); ctx.Err() == nil || !ended(err) {
 				errs[i] = err
+			}
+			if int(done.Add(1)) >= enough || errs[i] != nil {
+				cancel()
 			}
 		})
 	}

@@ -1,0 +1,324 @@
+package framescmd
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/internal/outfile"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/capture"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/filter"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/numbered"
+)
+
+// dumpReport is what dump --json prints.
+type dumpReport struct {
+	totals
+	Matched uint64       `json:"matched"`
+	Output  string       `json:"output,omitempty"`
+	Check   *checkReport `json:"check,omitempty"`
+}
+
+// checkReport is what became of numbered frames.
+type checkReport struct {
+	numbered.Totals
+	// Explained are lost frames of which a counter of this port says where they went.
+	Explained uint64 `json:"explained"`
+	// Unexplained ones did not get here, as far as this port knows: the sender's counters
+	// tell more.
+	Unexplained uint64 `json:"unexplained"`
+}
+
+type dumpFlags struct {
+	portFlags
+	expression, output, format string
+	force, check               bool
+	count                      uint64
+	snaplen                    int
+}
+
+func (x *commands) dump() *cobra.Command {
+	var f dumpFlags
+	c := &cobra.Command{
+		Use:   "dump --device ADDRESS",
+		Short: "Show frames, write them to a file, or check their numbers",
+		Long: `Show the frames that arrive, one a line, or write them to a file that tcpdump and
+Wireshark read, with times in nanoseconds. A frame's time is when its burst was found.
+` + devicesHelp + `
+
+` + filter.Help + `
+
+A Trapeze NIC shows frames for itself and for groups, with --promiscuous those for others
+too; frames of connections are not shown. The file appears under its name when the
+command ends.
+
+With --check the frames of 'trapeze frames gen' are looked at instead: which were lost,
+doubled, reordered or damaged, and how many of the lost ones this port's counters
+explain. The command then ends when all streams have.
+` + runHelp + `
+
+JSON keys: ` + totalsKeys + `, matched (frames that the filter let pass),
+output, check (with --check: frames, lost, doubled, reordered, late (too old to know),
+damaged, other (without a number), streams, ended, explained, unexplained).`,
+		Example: `  trapeze frames dump --device pci:0000:03:00.0 --promiscuous --filter 'arp or icmp'
+  trapeze frames dump --device 'emu:?wire=memif:/run/memif.sock&role=client' --output all.pcapng
+  trapeze frames dump --device vhost-user:/run/vhost0.sock --output - --count 100 | tshark -r -
+  trapeze frames dump --device pci:0000:03:00.0 --check`,
+		Args: cobra.NoArgs,
+		RunE: command.Run(func(ctx context.Context, _ []string) error { return x.runDump(ctx, &f) }),
+	}
+	f.register(c)
+	f.registerPoll(c)
+	c.Flags().BoolVar(&f.promiscuous, "promiscuous", false, "frames for other stations too")
+	c.Flags().StringVar(&f.expression, "filter", "", "only frames that match this expression")
+	c.Flags().StringVarP(&f.output, "output", "o", "", "file to write frames to instead of showing them; - is stdout")
+	c.Flags().StringVar(&f.format, "format", "", "format of the file: pcap or pcapng (default by its name, .pcap or else pcapng)")
+	c.Flags().BoolVar(&f.force, "force", false, "replace a regular file that stands there")
+	c.Flags().IntVar(&f.snaplen, "snaplen", 0, "bytes of each frame that are written, 1 to 65535 (default all)")
+	c.Flags().Uint64Var(&f.count, "count", 0, "end after so many frames (default when interrupted)")
+	c.Flags().BoolVar(&f.check, "check", false, "check the numbers of frames that 'trapeze frames gen' has sent")
+	return c
+}
+
+// checkOutput refuses what cannot be, before a port is opened.
+func (f *dumpFlags) checkOutput(json bool) error {
+	switch {
+	case f.format != "" && f.format != string(capture.PCAP) && f.format != string(capture.PCAPNG):
+		return &option.Error{Option: "--format", Value: f.format, Allowed: "pcap, pcapng"}
+	case f.snaplen < 0 || f.snaplen > 1<<16-1:
+		return &option.Error{Option: "--snaplen", Value: fmt.Sprint(f.snaplen), Allowed: "1 to 65535"}
+	case f.output == "" && (f.format != "" || f.snaplen != 0 || f.force):
+		return option.Errorf("--format, --snaplen and --force are about the file of --output, and there is none")
+	case f.output == "-" && json:
+		return option.Errorf("--output - and --json cannot both have stdout")
+	case f.output == "" || f.output == "-":
+		return nil
+	}
+	return explainOutput(outfile.Check(f.output, f.force))
+}
+
+// explainOutput adds what can be done about a file that stands in the way.
+func explainOutput(err error) error {
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return fmt.Errorf("%w (choose another --output, or replace it with --force)", err)
+	case errors.Is(err, outfile.ErrNotRegular):
+		return fmt.Errorf("%w (to write to a device or a pipe, use --output - and a redirection)", err)
+	}
+	return err
+}
+
+func (x *commands) runDump(ctx context.Context, f *dumpFlags) (err error) {
+	if err := f.portFlags.check(1, 1); err != nil {
+		return err
+	}
+	if err := f.checkOutput(x.JSON); err != nil {
+		return err
+	}
+	match, err := filter.Parse(f.expression)
+	if err != nil {
+		return option.Mark(err)
+	}
+	s, err := x.open(ctx, &f.portFlags)
+	if err != nil {
+		return err
+	}
+	defer s.close(&err)
+	d := &dump{flags: f, pool: s.pool}
+	done, err := x.openDump(d)
+	if err != nil {
+		return err
+	}
+	port := s.ports[0]
+	x.Note("looking at frames of %s", f.devices[0])
+	var workers []func(context.Context) error
+	for i := range port.Info().Config.Queues {
+		mine := *match
+		workers = append(workers, func(ctx context.Context) error { return d.work(ctx, port.Queue(i), mine) })
+	}
+	if err := errors.Join(s.run(ctx, workers), done()); err != nil {
+		return err
+	}
+	r := dumpReport{Matched: d.matched, Output: f.output}
+	if r.totals, err = s.totals(); err != nil {
+		return err
+	}
+	if d.checker != nil {
+		r.Check = explain(d.checker.Totals(), &r.Ports[0])
+	}
+	if x.JSON {
+		return x.PrintJSON(r)
+	}
+	w := x.Stdout
+	if f.output == "-" { // it belongs to the file
+		w = x.Stderr
+	}
+	return r.print(w)
+}
+
+// explain finds out how many of the frames that were lost this port has counted.
+func explain(t numbered.Totals, p *portReport) *checkReport {
+	known := t.Damaged
+	for _, c := range []string{"device_missed", "device_receive_errors", "receive_errors", "bad_lengths", "unended"} {
+		known += p.Counters[c]
+	}
+	known = min(known, t.Lost)
+	return &checkReport{t, known, t.Lost - known}
+}
+
+func (r *dumpReport) print(w io.Writer) error {
+	r.totals.print(w)
+	if r.Check != nil {
+		c := r.Check
+		_, err := fmt.Fprintf(w, "numbered: %d of %d streams, %d ended: %d lost (%d of them explained by counters), %d doubled, %d reordered, %d late, %d damaged, %d other\n",
+			c.Frames, c.Streams, c.Ended, c.Lost, c.Explained, c.Doubled, c.Reordered, c.Late, c.Damaged, c.Other)
+		return err
+	}
+	_, err := fmt.Fprintf(w, "matched %d\n", r.Matched)
+	return err
+}
+
+// dump is where the frames of all queues go.
+type dump struct {
+	flags *dumpFlags
+	pool  *ethernet.Pool
+
+	mu      sync.Mutex // guards what follows
+	matched uint64
+	file    *capture.Writer // nil without --output
+	lines   *bufio.Writer   // nil if no lines are shown
+	line    strings.Builder
+	checker *numbered.Checker // nil without --check
+	last    time.Time         // when a frame came
+}
+
+// openDump opens what frames are written to; done ends that. The file is kept if it could
+// be written, whatever happened to the port.
+func (x *commands) openDump(d *dump) (done func() error, err error) {
+	f := d.flags
+	if f.check {
+		d.checker = numbered.NewChecker()
+	}
+	switch {
+	case f.output == "" && (x.JSON || f.check):
+		return func() error { return nil }, nil
+	case f.output == "":
+		d.lines = bufio.NewWriterSize(x.Stdout, 1<<16)
+		return d.lines.Flush, nil
+	}
+	w, commit, discard := x.Stdout, func() error { return nil }, func() error { return nil }
+	if f.output != "-" {
+		file, err := outfile.Create(f.output, 0o666, f.force)
+		if err != nil {
+			return nil, explainOutput(err)
+		}
+		w, commit, discard = file, file.Commit, file.Discard
+	}
+	format := capture.Format(f.format)
+	if format == "" {
+		format = capture.FormatOf(f.output)
+	}
+	if d.file, err = capture.NewWriter(w, format, f.snaplen, capture.Source{Name: f.devices[0], Filter: f.expression}, "trapeze"); err != nil {
+		return nil, errors.Join(err, discard())
+	}
+	return func() error {
+		err := d.file.Flush()
+		if err == nil {
+			err = explainOutput(commit())
+		}
+		return errors.Join(err, discard())
+	}, nil
+}
+
+// checkPatience is how long frames may come behind the end of their stream.
+const checkPatience = time.Second
+
+// work takes what comes into a queue until ctx ends or there is no need for more.
+func (d *dump) work(ctx context.Context, q ethernet.Queue, match filter.Filter) error {
+	frames := make([]ethernet.Frame, burst)
+	for ctx.Err() == nil {
+		n, err := q.Receive(frames)
+		if err != nil {
+			return err
+		}
+		for i := range n {
+			restoreTag(d.pool, &frames[i])
+		}
+		over, err := d.take(frames[:n], &match)
+		q.Cache().Free(frames[:n])
+		if err != nil || over {
+			return err
+		}
+		if n == 0 {
+			if err := q.Wait(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// take looks at frames, and reports whether it needs no more.
+func (d *dump) take(frames []ethernet.Frame, match *filter.Filter) (over bool, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(frames) == 0 {
+		if d.lines != nil {
+			return false, d.lines.Flush()
+		}
+		return d.checkOver(), nil
+	}
+	now := time.Now()
+	d.last = now
+	for _, f := range frames {
+		b := d.pool.Bytes(f)
+		if !match.Match(b) {
+			continue
+		}
+		d.matched++
+		if err := d.show(now, b); err != nil {
+			return false, err
+		}
+		if d.flags.count > 0 && d.matched >= d.flags.count {
+			return true, nil
+		}
+	}
+	return d.checker != nil && d.checker.Totals().Complete(), nil
+}
+
+// checkOver reports whether all numbered streams have ended, a while ago.
+func (d *dump) checkOver() bool {
+	if d.checker == nil || d.last.IsZero() || time.Since(d.last) < checkPatience {
+		return false
+	}
+	t := d.checker.Totals()
+	return t.Streams > 0 && t.Ended == t.Streams
+}
+
+// show does with a frame what the flags say.
+func (d *dump) show(at time.Time, frame []byte) error {
+	if d.checker != nil {
+		d.checker.Frame(frame)
+	}
+	switch {
+	case d.file != nil:
+		return d.file.Write(at, frame)
+	case d.lines != nil:
+		d.line.Reset()
+		describe(&d.line, at, frame)
+		_, err := d.lines.WriteString(d.line.String())
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,206 @@
+package framescmd_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+
+	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/capture"
+)
+
+// some are frames of several kinds.
+func some(t testing.TB, from ethernet.MAC) [][]byte {
+	to := ethernet.MAC{2, 0, 0, 0, 0, 9}
+	eth := func(kind layers.EthernetType) *layers.Ethernet {
+		return &layers.Ethernet{SrcMAC: hardware(from), DstMAC: hardware(to), EthernetType: kind}
+	}
+	ip := &layers.IPv4{Version: 4, IHL: 5, TTL: 9, Protocol: layers.IPProtocolTCP, SrcIP: []byte{10, 0, 0, 1}, DstIP: []byte{10, 0, 0, 2}}
+	tcp := &layers.TCP{SrcPort: 40000, DstPort: 80, SYN: true, ACK: true, Seq: 5, Ack: 6, Window: 7}
+	ip6 := &layers.IPv6{Version: 6, NextHeader: layers.IPProtocolUDP, SrcIP: bytes.Repeat([]byte{0xfd}, 16), DstIP: bytes.Repeat([]byte{0xfc}, 16)}
+	udp := &layers.UDP{SrcPort: 40000, DstPort: 53}
+	if err := errors.Join(tcp.SetNetworkLayerForChecksum(ip), udp.SetNetworkLayerForChecksum(ip6)); err != nil {
+		t.Fatal(err)
+	}
+	return [][]byte{
+		ping(t, from, to, "10.0.0.1", "10.0.0.2", 0, 1, 56),
+		ping(t, from, to, "10.0.0.1", "10.0.0.2", 7, 2, 1000),
+		build(t, eth(layers.EthernetTypeIPv4), ip, tcp, gopacket.Payload("hello")),
+		build(t, eth(layers.EthernetTypeIPv6), ip6, udp, gopacket.Payload("\x1b[31mred")),
+		append(build(t, eth(0x88b6)), make([]byte, 100)...),
+	}
+}
+
+// TestDumpLines shows frames as lines.
+func TestDumpLines(t *testing.T) {
+	address := newWire()
+	dump := startEnv(t, command.Env{}, "dump", "--device", address, "--promiscuous", "--count", "5")
+	dump.ready(t)
+	p := newPeer(t, address)
+	for _, f := range some(t, p.MAC()) {
+		p.send(t, f)
+	}
+	for dump.wait(); ; {
+		break
+	}
+	lines := strings.Split(dump.stdout.String(), "\n")
+	head := `^\d\d:\d\d:\d\d\.\d{9} ` + p.MAC().String() + ` > 02:00:00:00:00:09, `
+	for i, want := range []string{
+		`98 bytes: 10\.0\.0\.1 > 10\.0\.0\.2: ICMP EchoRequest, id 1, seq 1, 56 bytes$`,
+		`1046 bytes: VLAN 7 priority 0, 10\.0\.0\.1 > 10\.0\.0\.2: ICMP EchoRequest, id 1, seq 2, 1000 bytes$`,
+		`60 bytes: 10\.0\.0\.1:40000 > 10\.0\.0\.2:80: TCP \[S\.\] seq 5 ack 6 win 7, 5 bytes$`,
+		`70 bytes: \[fdfd:[fd:]+\]:40000 > \[fcfc:[fc:]+\]:53: UDP, 8 bytes$`,
+		`160 bytes: EtherType 0x88b6$`,
+	} {
+		if !regexp.MustCompile(head + want).MatchString(lines[i]) {
+			t.Errorf("%q is not %s", lines[i], want)
+		}
+	}
+	if !strings.Contains(dump.stdout.String(), "received 5 frames") || strings.Contains(dump.stdout.String(), "\x1b") {
+		t.Errorf("%q", dump.stdout.String())
+	}
+}
+
+// TestDumpFile writes those that match into files of both formats.
+func TestDumpFile(t *testing.T) {
+	for _, name := range []string{"a.pcap", "a.pcapng", "a"} {
+		path := filepath.Join(t.TempDir(), name)
+		address := newWire()
+		p := newPeer(t, address)
+		// The first frames say that dump is there; those of the test follow.
+		dump := start(t, "dump", "--device", address, "--promiscuous", "--filter", "icmp and not host 10.9.9.9", "--output", path, "--snaplen", "500", "--count", "2")
+		before := time.Now()
+		for p.Counters().Queues[0].SentFrames < 3 || dumpIsIdle(dump) {
+			for _, f := range append(some(t, p.MAC()), ping(t, p.MAC(), p.MAC(), "10.9.9.9", "10.0.0.2", 0, 3, 56)) {
+				p.send(t, f)
+			}
+		}
+		var r struct {
+			Matched uint64
+			Output  string
+		}
+		if dump.report(t, &r); r.Matched != 2 || r.Output != path {
+			t.Errorf("%s: %+v", name, r)
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := capture.NewReader(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 2 {
+			got, at, length, err := c.Next()
+			want := some(t, p.MAC())[i]
+			if err != nil || length != len(want) || !bytes.Equal(got, want[:min(len(want), 500)]) || at.Before(before.Add(-time.Second)) || at.After(time.Now()) {
+				t.Errorf("%s: frame %d: %d of %d bytes at %v, %v", name, i, len(got), length, at, err)
+			}
+		}
+		if _, _, _, err := c.Next(); err != io.EOF {
+			t.Errorf("%s: more: %v", name, err)
+		}
+		_ = file.Close()
+		// What stands there stays, unless --force says otherwise.
+		if err := start(t, "dump", "--device", newWire(), "--output", path, "--duration", "1ms").wait(); !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), "--force") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := start(t, "dump", "--device", newWire(), "--output", path, "--force", "--duration", "1ms").wait(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func dumpIsIdle(r *running) bool {
+	time.Sleep(time.Millisecond)
+	return len(r.done) == 0
+}
+
+// TestDumpStdout writes a file to stdout, and nothing else.
+func TestDumpStdout(t *testing.T) {
+	address := newWire()
+	dump := startEnv(t, command.Env{}, "dump", "--device", address, "--promiscuous", "--output", "-", "--format", "pcap", "--count", "5")
+	dump.ready(t)
+	p := newPeer(t, address)
+	for _, f := range some(t, p.MAC()) {
+		p.send(t, f)
+	}
+	if err := dump.wait(); err != nil {
+		t.Fatal(err)
+	}
+	c, err := capture.NewReader(strings.NewReader(dump.stdout.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range some(t, p.MAC()) {
+		if got, _, _, err := c.Next(); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%x, %v", got, err)
+		}
+	}
+	if _, _, _, err := c.Next(); err != io.EOF || !strings.Contains(dump.stderr.String(), "matched 5") {
+		t.Errorf("%v; %s", err, dump.stderr.String())
+	}
+}
+
+// TestUsage: what cannot be meant is refused before a port is opened.
+func TestUsage(t *testing.T) {
+	for _, c := range []struct {
+		args string
+		says string
+	}{
+		{"dump", "--device is required"},
+		{"dump --device emu: --device emu:", "--device"},
+		{"dump --device emu: --queues 0", "--queues"},
+		{"dump --device emu: --queues 2", "one queue"},
+		{"dump --device emu: --mtu 9001", "--mtu"},
+		{"dump --device emu: --duration -1s", "--duration"},
+		{"dump --device emu: --filter port", "port number"},
+		{"dump --device emu: --format pcap", "--output"},
+		{"dump --device emu: --output x --format text", "pcap, pcapng"},
+		{"dump --device emu: --output x --snaplen 65536", "--snaplen"},
+		{"dump --device emu: --output -", "--json"},
+		{"dump --device emu: --map rules:00=01", "--image"},
+		{"dump --device emu: --image nonsense", "nonsense"},
+		{"echo --device emu:", "--ip is required"},
+		{"echo --device emu: --ip 224.0.0.1", "--ip"},
+		{"echo --device emu: --ip fe80::1%eth0", "--ip"},
+		{"gen --device emu: --to 02:00", "--to"},
+		{"gen --device emu: --from ff:ff:ff:ff:ff:ff", "--from"},
+		{"gen --device emu: --size 20", "--size"},
+		{"gen --device emu: --size 1515-1519", "--mtu"},
+		{"gen --device emu: --size big", "--size"},
+		{"gen --device emu: --rate 0", "--rate"},
+		{"gen --device emu: --rate NaN", "--rate"},
+		{"gen --device emu: --rate 10G", "--rate"},
+		{"gen --device emu: --vlan 4095", "--vlan"},
+		{"gen --device emu: --udp 10.0.0.1:1", "--udp"},
+		{"gen --device emu: --udp [::1]:1,10.0.0.1:1", "--udp"},
+		{"gen --device emu: --read /nonexistent/file", "no such file"},
+		{"gen --device emu: --read dump_test.go", "not a file of Ethernet frames"},
+		{"forward --device emu:", "--device"},
+		{"bridge --device emu:", "--device"},
+		{"echo --ip 10.0.0.1 --device vhost-user:/nonexistent/s --image acl", "processor"},
+	} {
+		r := start(t, strings.Fields(c.args)...)
+		err := r.wait()
+		if err == nil || !strings.Contains(err.Error(), c.says) || r.stdout.String() != "" {
+			t.Errorf("%s: %v, %q", c.args, err, r.stdout.String())
+		}
+		var device *command.DeviceError
+		if file := strings.Contains(c.args, "--read") || strings.Contains(c.args, "nonsense"); !file && !errors.Is(err, option.ErrBad) && !errors.As(err, &device) {
+			t.Errorf("%s: %v is no error of usage", c.args, err)
+		}
+	}
+}

@@ -1,0 +1,188 @@
+package framescmd
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/bridge"
+)
+
+// relayReport is what forward --json and bridge --json print.
+type relayReport struct {
+	totals
+	// Dropped frames had no room in a send ring, or were too long for a port.
+	Dropped uint64         `json:"dropped"`
+	Bridge  *bridge.Counts `json:"bridge,omitempty"`
+}
+
+const relayHelp = `
+
+Ports take frames for all stations. Between ports of Ethernet drivers no byte is copied:
+all have one pool of buffers. Frames that find no room in a send ring for 20 ms, and those
+that are too long for a port, are dropped and counted. The ports are looked at again and
+again, with naps of up to 0.2 ms while nothing comes.`
+
+func (x *commands) forward() *cobra.Command {
+	var f portFlags
+	c := &cobra.Command{
+		Use:   "forward --device ADDRESS --device ADDRESS",
+		Short: "Pass all frames from one port to another, and back",
+		Long: `Pass all frames that arrive at either of two ports out of the other one, as they are.
+` + devicesHelp + relayHelp + `
+` + runHelp + `
+
+JSON keys: ` + totalsKeys + `, dropped.`,
+		Example: `  trapeze frames forward --device pci:0000:03:00.0 --device pci:0000:03:00.1
+  trapeze frames forward --device pci:0000:03:00.0 --device 'emu:?wire=memif:/run/memif.sock&role=server'`,
+		Args: cobra.NoArgs,
+		RunE: command.Run(func(ctx context.Context, _ []string) error {
+			if err := f.check(2, 2); err != nil {
+				return err
+			}
+			return x.relay(ctx, &f, newForwarder, nil)
+		}),
+	}
+	f.register(c)
+	return c
+}
+
+// newForwarder sends all to the other of two ports.
+func newForwarder() router {
+	return func(port int, frames []ethernet.Frame, out []outbox, _ *ethernet.Cache) {
+		out[1-port].frames = append(out[1-port].frames, frames...)
+	}
+}
+
+// maxPorts of a bridge.
+const maxPorts = 16
+
+// maxStations that a bridge remembers.
+const maxStations = 8192
+
+func (x *commands) bridge() *cobra.Command {
+	var f portFlags
+	c := &cobra.Command{
+		Use:   "bridge --device ADDRESS --device ADDRESS...",
+		Short: "Bridge two or more ports, learning which stations are where",
+		Long: fmt.Sprintf(`Bridge 2 to %d ports. A frame goes to the port behind which its receiver is known to
+be, and else to all but its own; so do those for groups. A station is where its last frame
+came from. %d stations are remembered, each for %v after its last frame; VLANs are
+not told apart.
+
+What comes from a group's address, and what is for addresses that bridges keep to
+themselves (01:80:c2:00:00:00 to 0f), is dropped. So is a frame from a station that was
+at another port within the last %v: the bridge's own frame has come back. That ends loops
+of one bridge with itself; it does not speak the spanning tree protocol.
+`, maxPorts, maxStations, bridge.DefaultAge, bridge.HoldDown) + devicesHelp + relayHelp + `
+` + runHelp + `
+
+JSON keys: ` + totalsKeys + `, dropped, bridge (stations (known at the end),
+moved, bad_sources, reserved, local (receiver and sender behind one port), loops, full).`,
+		Example: `  trapeze frames bridge --device pci:0000:03:00.0 --device pci:0000:04:00.0 --device vhost-user:/run/vm0.sock`,
+		Args:    cobra.NoArgs,
+		RunE: command.Run(func(ctx context.Context, _ []string) error {
+			if err := f.check(2, maxPorts); err != nil {
+				return err
+			}
+			table := bridge.NewTable(maxStations, bridge.DefaultAge)
+			return x.relay(ctx, &f, nil, table)
+		}),
+	}
+	f.register(c)
+	return c
+}
+
+// relay runs forward, or bridge with a table.
+func (x *commands) relay(ctx context.Context, f *portFlags, newRouter func() router, table *bridge.Table) (err error) {
+	f.promiscuous, f.poll = true, true
+	s, err := x.open(ctx, f)
+	if err != nil {
+		return err
+	}
+	defer s.close(&err)
+	r := &relay{pool: s.pool, newRouter: newRouter}
+	for _, p := range s.ports {
+		r.ports = append(r.ports, p)
+	}
+	if table != nil {
+		start := time.Now()
+		r.newRouter = func() router { return newBridge(s.pool, table, start, r) }
+	}
+	x.Note("passing frames between %d ports", len(s.ports))
+	var workers []func(context.Context) error
+	for i := range f.queues {
+		workers = append(workers, func(ctx context.Context) error { return r.work(ctx, i) })
+	}
+	if err := s.run(ctx, workers); err != nil {
+		return err
+	}
+	report := relayReport{Dropped: r.dropped.Load()}
+	if table != nil {
+		c := table.Counts()
+		report.Bridge = &c
+	}
+	if report.totals, err = s.totals(); err != nil {
+		return err
+	}
+	return x.Print(report, report.print)
+}
+
+func (r *relayReport) print(w io.Writer) error {
+	r.totals.print(w)
+	_, err := fmt.Fprintf(w, "dropped %d\n", r.Dropped)
+	if b := r.Bridge; b != nil {
+		_, err = fmt.Fprintf(w, "%d stations, %d moved; refused: %d bad sources, %d reserved, %d local, %d loops; %d without room in the table\n",
+			b.Stations, b.Moved, b.BadSources, b.Reserved, b.Local, b.Loops, b.Full)
+	}
+	return err
+}
+
+// newBridge routes by a table.
+func newBridge(pool *ethernet.Pool, table *bridge.Table, start time.Time, r *relay) router {
+	views, to := make([][]byte, burst), make([]int, burst)
+	return func(port int, frames []ethernet.Frame, out []outbox, cache *ethernet.Cache) {
+		for i, f := range frames {
+			views[i] = pool.Bytes(f)
+		}
+		table.Ports(port, time.Since(start), views[:len(frames)], to)
+		for i, f := range frames {
+			switch to[i] {
+			case bridge.Refused:
+				cache.Give(f.Buffer)
+			case bridge.Flood:
+				flood(f, port, out, cache, r)
+			default:
+				out[to[i]].frames = append(out[to[i]].frames, f)
+			}
+		}
+	}
+}
+
+// flood sends a frame to all ports but its own: the frame itself to the last of them,
+// copies to the others.
+func flood(f ethernet.Frame, port int, out []outbox, cache *ethernet.Cache, r *relay) {
+	last := len(out) - 1
+	if last == port {
+		last--
+	}
+	for p := range out[:last] {
+		if p == port {
+			continue
+		}
+		var one [1]ethernet.Frame
+		if cache.Alloc(one[:]) == 0 {
+			r.dropped.Add(1)
+			continue
+		}
+		one[0].Length = f.Length
+		copy(r.pool.Bytes(one[0]), r.pool.Bytes(f))
+		out[p].frames = append(out[p].frames, one[0])
+	}
+	out[last].frames = append(out[last].frames, f)
+}

@@ -1,0 +1,383 @@
+package framescmd
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/numbered"
+)
+
+// genReport is what gen --json prints.
+type genReport struct {
+	totals
+	// Generated frames were made or read; Dropped ones of them found no room in the send
+	// ring, TooLong and CutOff ones of a file cannot be sent as they were.
+	Generated uint64 `json:"generated"`
+	Dropped   uint64 `json:"dropped"`
+	TooLong   uint64 `json:"too_long"`
+	CutOff    uint64 `json:"cut_off"`
+	// Unsent frames were still in the ring at the end.
+	Unsent int `json:"unsent"`
+}
+
+type genFlags struct {
+	portFlags
+	to, from   string
+	udp        []string
+	size, rate string
+	count      uint64
+	vlan       uint16
+	read       string
+
+	// what they mean
+	destination, source ethernet.MAC
+	udpFrom, udpTo      netip.AddrPort
+	sizes               numbered.Sizes
+	perSecond           float64 // 0 for no limit
+}
+
+func (x *commands) gen() *cobra.Command {
+	var f genFlags
+	c := &cobra.Command{
+		Use:   "gen --device ADDRESS",
+		Short: "Send numbered frames, or those of a file",
+		Long: `Send frames with numbers in them, of EtherType 0x88b6 or with --udp as UDP over IPv4,
+so that 'trapeze frames dump --check' at the other end can tell which were lost, doubled,
+reordered or damaged. The last ones say how many there were.
+
+With --read the frames of a pcap or pcapng file are sent as they are, at the times that
+stand there, or at --rate.
+` + devicesHelp + `
+
+The link is waited for. Sizes are in bytes without the check sequence; imix is 7 of 60
+bytes, 4 of 590 and 1 of 1514. With several --queues each sends a stream of its own.
+` + runHelp + `
+
+JSON keys: ` + totalsKeys + `, generated, dropped (of them for lack of room
+in the send ring), too_long and cut_off (frames of a file that cannot be sent), unsent
+(still in the ring at the end).`,
+		Example: `  trapeze frames gen --device pci:0000:03:00.0 --to 02:00:00:00:00:01 --count 1000000
+  trapeze frames gen --device 'emu:?wire=memif:/run/memif.sock&role=server' --size imix --rate 100k --duration 10s
+  trapeze frames gen --device pci:0000:03:00.0 --udp 10.0.0.1:5000,10.0.0.2:9 --queues 4
+  trapeze frames gen --device vhost-user:/run/vhost0.sock --read all.pcapng`,
+		Args: cobra.NoArgs,
+		RunE: command.Run(func(ctx context.Context, _ []string) error { return x.runGen(ctx, &f) }),
+	}
+	f.register(c)
+	c.Flags().StringVar(&f.to, "to", "ff:ff:ff:ff:ff:ff", "MAC address to send to")
+	c.Flags().StringVar(&f.from, "from", "", "MAC address to send from (default the port's)")
+	c.Flags().StringSliceVar(&f.udp, "udp", nil, "send UDP over IPv4: FROM:PORT,TO:PORT; the queues have FROM's port and those after it")
+	c.Flags().StringVar(&f.size, "size", "60", "bytes of a frame: a number, a range such as 60-1514, or imix")
+	c.Flags().StringVar(&f.rate, "rate", "", "frames a second for all queues together, such as 5000, 100k or 1.5M (default as fast as possible)")
+	c.Flags().Uint64Var(&f.count, "count", 0, "how many frames, of each queue (default until interrupted)")
+	c.Flags().Uint16Var(&f.vlan, "vlan", 0, "VLAN tag to put in, 1 to 4094")
+	c.Flags().StringVar(&f.read, "read", "", "pcap or pcapng file with frames to send")
+	for _, only := range []string{"to", "from", "udp", "size", "vlan", "count", "queues"} {
+		c.MarkFlagsMutuallyExclusive("read", only)
+	}
+	return c
+}
+
+// parse reads the flags that have a form of their own.
+func (f *genFlags) parse() (err error) {
+	if f.destination, err = parseMAC("--to", f.to); err != nil {
+		return err
+	}
+	if f.from != "" {
+		if f.source, err = parseMAC("--from", f.from); err != nil {
+			return err
+		}
+		if !f.source.IsStation() {
+			return &option.Error{Option: "--from", Value: f.from, Allowed: "the address of a station, not a group's"}
+		}
+	}
+	if len(f.udp) > 0 {
+		bad := len(f.udp) != 2
+		for i, to := range []*netip.AddrPort{&f.udpFrom, &f.udpTo} {
+			if !bad {
+				*to, err = netip.ParseAddrPort(f.udp[i])
+				bad = err != nil || !to.Addr().Is4()
+			}
+		}
+		if bad || int(f.udpFrom.Port())+f.queues > 1<<16 {
+			return &option.Error{Option: "--udp", Value: strings.Join(f.udp, ","), Allowed: "two IPv4 addresses with ports, as in 10.0.0.1:5000,10.0.0.2:9"}
+		}
+	}
+	if f.sizes, err = numbered.ParseSizes(f.size); err != nil {
+		return &option.Error{Option: "--size", Value: f.size, Allowed: "a number, a range such as 60-1514, or imix"}
+	}
+	if f.vlan > 4094 {
+		return &option.Error{Option: "--vlan", Value: fmt.Sprint(f.vlan), Allowed: "1 to 4094"}
+	}
+	f.perSecond, err = parseRate(f.rate)
+	return err
+}
+
+func parseMAC(flag, s string) (ethernet.MAC, error) {
+	hw, err := net.ParseMAC(s)
+	if err != nil || len(hw) != len(ethernet.MAC{}) {
+		return ethernet.MAC{}, &option.Error{Option: flag, Value: s, Allowed: "a MAC address such as 02:00:00:00:00:01"}
+	}
+	return ethernet.MAC(hw), nil
+}
+
+// parseRate reads frames a second, with k or M behind it for thousands and millions.
+func parseRate(s string) (float64, error) {
+	if s == "" {
+		return 0, nil
+	}
+	digits, factor := s, 1.0
+	switch {
+	case strings.HasSuffix(s, "k"):
+		digits, factor = s[:len(s)-1], 1e3
+	case strings.HasSuffix(s, "M"):
+		digits, factor = s[:len(s)-1], 1e6
+	}
+	v, err := strconv.ParseFloat(digits, 64)
+	if v *= factor; err != nil || !(v >= 0.001 && v <= 1e9) {
+		return 0, &option.Error{Option: "--rate", Value: s, Allowed: "frames a second, 0.001 to 1000M, such as 5000, 100k or 1.5M"}
+	}
+	return v, nil
+}
+
+func (x *commands) runGen(ctx context.Context, f *genFlags) (err error) {
+	if err := errors.Join(f.check(1, 1), f.parse()); err != nil {
+		return err
+	}
+	var file *os.File
+	if f.read != "" { // better known before a port is opened
+		if file, err = os.Open(f.read); err != nil {
+			return err
+		}
+		defer file.Close()
+	}
+	s, err := x.open(ctx, &f.portFlags)
+	if err != nil {
+		return err
+	}
+	defer s.close(&err)
+	port := s.ports[0]
+	g := &gen{flags: f, pool: s.pool, room: port.Info().Config.MaxFrame()}
+	var workers []func(context.Context) error
+	if file != nil {
+		replay, err := g.replay(file, port.Queue(0))
+		if err != nil {
+			return fmt.Errorf("%s: %w", f.read, err)
+		}
+		workers = append(workers, replay)
+	} else {
+		for i := range port.Info().Config.Queues {
+			generator, err := f.generator(port.MAC(), i, g.room)
+			if err != nil {
+				return err
+			}
+			workers = append(workers, func(ctx context.Context) error { return g.work(ctx, port.Queue(i), generator) })
+		}
+	}
+	if _, err := ethernet.WaitLink(ctx, port); err != nil {
+		return err
+	}
+	x.Note("sending from %v", port.MAC())
+	if err := s.runAll(ctx, workers); err != nil {
+		return err
+	}
+	r := genReport{Generated: g.generated.Load(), Dropped: g.dropped.Load(), TooLong: g.tooLong, CutOff: g.cutOff, Unsent: int(g.unsent.Load())}
+	if r.totals, err = s.totals(); err != nil {
+		return err
+	}
+	return x.Print(r, r.print)
+}
+
+func (r *genReport) print(w io.Writer) error {
+	r.totals.print(w)
+	_, err := fmt.Fprintf(w, "generated %d, dropped %d without room, %d too long, %d cut off, %d left in the ring\n", r.Generated, r.Dropped, r.TooLong, r.CutOff, r.Unsent)
+	return err
+}
+
+// generator makes the generator of a queue's stream; room is the longest frame.
+func (f *genFlags) generator(mac ethernet.MAC, queue, room int) (*numbered.Generator, error) {
+	var id [4]byte
+	if _, err := rand.Read(id[:]); err != nil {
+		return nil, err
+	}
+	o := numbered.Options{Source: mac, Destination: f.destination, VLAN: f.vlan, Sizes: f.sizes, Stream: binary.BigEndian.Uint32(id[:])}
+	if f.source.IsStation() {
+		o.Source = f.source
+	}
+	if f.udpTo.IsValid() {
+		o.From, o.To = netip.AddrPortFrom(f.udpFrom.Addr(), f.udpFrom.Port()+uint16(queue)), f.udpTo
+	}
+	g, err := numbered.NewGenerator(o)
+	if err == nil && f.sizes.Most() > room {
+		err = fmt.Errorf("%w: %d bytes, this port sends %d at most (--mtu)", numbered.ErrSize, f.sizes.Most(), room)
+	}
+	if err != nil {
+		return nil, option.Errorf("--size %s: %w", f.size, err)
+	}
+	return g, nil
+}
+
+// gen sends frames.
+type gen struct {
+	flags              *genFlags
+	pool               *ethernet.Pool
+	room               int // bytes of the longest frame
+	generated, dropped atomic.Uint64
+	unsent             atomic.Int64
+	tooLong, cutOff    uint64
+}
+
+// pacer says how many frames are due.
+type pacer struct {
+	start     time.Time
+	perSecond float64
+	sent      float64
+}
+
+// due waits until a frame is due, and returns how many are, up to most; 0 if ctx ended.
+func (p *pacer) due(ctx context.Context, most int) int {
+	if p.perSecond == 0 {
+		return most
+	}
+	for {
+		late := time.Since(p.start).Seconds()*p.perSecond - p.sent
+		if late >= 1 {
+			n := min(int(late), most)
+			p.sent += float64(n)
+			return n
+		}
+		if !sleep(ctx, time.Duration((1-late)/p.perSecond*float64(time.Second))) {
+			return 0
+		}
+	}
+}
+
+// sleep sleeps for a time, and reports whether ctx has not ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// ends is how many frames say that a stream has ended, endGap how far they are apart: some
+// may be lost, as behind a burst that was too much for the receiver.
+const (
+	ends   = 5
+	endGap = 20 * time.Millisecond
+)
+
+// work sends a stream until ctx ends or there were count frames, and then its end.
+func (g *gen) work(ctx context.Context, q ethernet.Queue, stream *numbered.Generator) error {
+	frames := make([]ethernet.Frame, burst)
+	pace := pacer{start: time.Now(), perSecond: g.flags.perSecond / float64(g.flags.queues)}
+	left := uint64(math.MaxUint64)
+	if g.flags.count > 0 {
+		left = g.flags.count
+	}
+	next, end := stream.Next, stream.End
+	for ctx.Err() == nil && left > 0 {
+		n := pace.due(ctx, int(min(burst, left)))
+		if err := g.burst(ctx, q, frames[:n], next); err != nil {
+			return err
+		}
+		left -= uint64(n)
+	}
+	// The end is told although ctx may have ended: it takes no longer than settling does.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settlePatience)
+	defer cancel()
+	for range ends {
+		if _, err := g.settle(ctx, q); err != nil {
+			return err
+		}
+		sleep(ctx, endGap)
+		if err := g.burst(ctx, q, frames[:1], end); err != nil {
+			return err
+		}
+	}
+	n, err := g.settle(ctx, q)
+	g.unsent.Add(int64(n))
+	return err
+}
+
+// burst fills frames and sends them: those for which there are buffers.
+func (g *gen) burst(ctx context.Context, q ethernet.Queue, frames []ethernet.Frame, fill func([]byte) int) error {
+	for len(frames) > 0 && ctx.Err() == nil {
+		n := q.Cache().Alloc(frames)
+		if n == 0 {
+			if _, err := q.Unsent(); err != nil || !sleep(ctx, sendNap) {
+				return err
+			}
+		}
+		for i := range frames[:n] {
+			f := &frames[i]
+			f.Length = uint16(g.room)
+			f.Length = uint16(fill(g.pool.Bytes(*f)))
+		}
+		g.generated.Add(uint64(n))
+		if err := g.sendAll(ctx, q, frames[:n]); err != nil {
+			return err
+		}
+		frames = frames[n:]
+	}
+	return nil
+}
+
+// sendAll sends frames, and waits for room as long as ctx lets it.
+func (g *gen) sendAll(ctx context.Context, q ethernet.Queue, frames []ethernet.Frame) error {
+	for len(frames) > 0 {
+		n, err := q.Send(frames)
+		frames = frames[n:]
+		switch {
+		case err != nil:
+			q.Cache().Free(frames)
+			return err
+		case n == 0 && !sleep(ctx, sendNap):
+			g.dropped.Add(uint64(len(frames)))
+			q.Cache().Free(frames)
+			return nil
+		}
+	}
+	return nil
+}
+
+// sendNap is how long gen sleeps while the send ring is full.
+const sendNap = 20 * time.Microsecond
+
+// settlePatience is how long frames in the send ring may take at the end.
+const settlePatience = 2 * time.Second
+
+// settle waits until all frames have left the ring, and returns how many have not when ctx
+// ended.
+func (g *gen) settle(ctx context.Context, q ethernet.Queue) (int, error) {
+	for {
+		n, err := q.Unsent()
+		if err != nil || n == 0 || !sleep(ctx, sendNap) {
+			return n, err
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package framescmd
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/ethernet"
+)
+
+// relay passes frames from port to port. Queue i of each port belongs to goroutine i,
+// which looks at them in turn, since a queue is used by one goroutine at a time.
+type relay struct {
+	pool  *ethernet.Pool
+	ports []ethernet.Port
+	// newRouter makes what says for a goroutine where frames go.
+	newRouter func() router
+	// dropped frames had no room in a send ring, were too long for a port, or could not be
+	// copied for several ports for lack of a buffer.
+	dropped atomic.Uint64
+}
+
+// router puts frames that came by a port into the outboxes of others, or frees them.
+type router func(port int, frames []ethernet.Frame, out []outbox, cache *ethernet.Cache)
+
+// outbox is frames for a queue. Those for which its ring has no room wait there.
+type outbox struct {
+	q       ethernet.Queue
+	frames  []ethernet.Frame
+	stuck   time.Time // since when the ring has had no room; zero if it had
+	dropped *atomic.Uint64
+}
+
+// outboxSize is how many frames may wait for a queue.
+const outboxSize = 4 * burst
+
+// flush sends what it can, and reports whether that was anything. A ring that stays full
+// for sendPatience loses what waits for it, and what comes then, until it has room.
+func (o *outbox) flush() (moved bool, err error) {
+	for len(o.frames) > 0 {
+		n, err := o.q.Send(o.frames)
+		if bad := errors.Is(err, ethernet.ErrBadFrame) && n < len(o.frames); bad {
+			o.q.Cache().Free(o.frames[n : n+1])
+			o.dropped.Add(1)
+			n++
+		} else if err != nil {
+			return false, err
+		}
+		o.frames = o.frames[:copy(o.frames, o.frames[n:])]
+		if n > 0 {
+			moved, o.stuck = true, time.Time{}
+			continue
+		}
+		now := time.Now()
+		if o.stuck.IsZero() {
+			o.stuck = now
+		} else if now.Sub(o.stuck) > sendPatience {
+			o.drop()
+		}
+		return moved, nil
+	}
+	return moved, nil
+}
+
+// drop frees what waits.
+func (o *outbox) drop() {
+	o.dropped.Add(uint64(len(o.frames)))
+	o.q.Cache().Free(o.frames)
+	o.frames = o.frames[:0]
+}
+
+// How a relay waits while no port has frames: looks, then naps that double. It cannot
+// sleep until an interrupt, as it would be that of one port.
+const (
+	idleLooks = 100
+	firstNap  = 10 * time.Microsecond
+	lastNap   = 200 * time.Microsecond
+)
+
+// work passes on what comes into queue i of any port until ctx ends.
+func (r *relay) work(ctx context.Context, i int) (err error) {
+	w := r.newWorker(i)
+	defer func() {
+		for p := range w.out {
+			w.out[p].drop() // what ctx has left no time for
+		}
+	}()
+	nap, idle := firstNap, 0
+	for ctx.Err() == nil {
+		moved, err := w.round()
+		switch {
+		case err != nil:
+			return err
+		case moved:
+			nap, idle = firstNap, 0
+		case idle < idleLooks:
+			idle++
+			runtime.Gosched()
+		default:
+			for p := range w.out {
+				if _, err := w.out[p].q.Unsent(); err != nil { // buffers come back
+					return err
+				}
+			}
+			time.Sleep(nap)
+			nap = min(2*nap, lastNap)
+		}
+	}
+	return nil
+}
+
+// worker is what one goroutine of a relay has.
+type worker struct {
+	pool   *ethernet.Pool
+	route  router
+	out    []outbox // by port
+	frames []ethernet.Frame
+}
+
+func (r *relay) newWorker(i int) *worker {
+	w := &worker{pool: r.pool, route: r.newRouter(), frames: make([]ethernet.Frame, burst)}
+	for _, p := range r.ports {
+		w.out = append(w.out, outbox{q: p.Queue(i), frames: make([]ethernet.Frame, 0, outboxSize), dropped: &r.dropped})
+	}
+	return w
+}
+
+// round looks at each port once, and reports whether anything has moved. Nothing is taken
+// from a port while another has no room for it.
+func (w *worker) round() (moved bool, err error) {
+	for p := range w.out {
+		if !w.roomBeside(p) {
+			continue
+		}
+		q := w.out[p].q
+		n, err := q.Receive(w.frames)
+		if err != nil {
+			return false, err
+		}
+		if n == 0 {
+			continue
+		}
+		for i := range n {
+			restoreTag(w.pool, &w.frames[i])
+		}
+		w.route(p, w.frames[:n], w.out, q.Cache())
+		moved = true
+	}
+	for p := range w.out {
+		sent, err := w.out[p].flush()
+		if err != nil {
+			return false, err
+		}
+		moved = moved || sent
+	}
+	return moved, nil
+}
+
+// roomBeside says whether all ports but one have room for a burst.
+func (w *worker) roomBeside(port int) bool {
+	for p := range w.out {
+		if p != port && cap(w.out[p].frames)-len(w.out[p].frames) < burst {
+			return false
+		}
+	}
+	return true
+}
