@@ -160,8 +160,16 @@ func until(t *testing.T, what string, is func() bool) {
 // frames, go through what may happen to it.
 func TestGraph(t *testing.T) {
 	from, in := open(t, ethernet.Config{Pool: newPool(t, ethernet.PoolConfig{}), ReceiveDescriptors: 64})
-	to, out := open(t, ethernet.Config{Pool: newPool(t, ethernet.PoolConfig{Buffers: 96}), ReceiveDescriptors: 64, SendDescriptors: 64})
+	to, out := open(t, ethernet.Config{Pool: newPool(t, ethernet.PoolConfig{Buffers: 96}), ReceiveDescriptors: 64, SendDescriptors: 64, Timeout: patience})
 	var sent wire
+	held, tail := false, uint32(0) // with the device's lock: whether it leaves frames, and up to where
+	to.OnWrite = func(offset uint64, v uint32) bool {
+		if offset != fakeigb.TDT {
+			return false
+		}
+		tail = v
+		return held
+	}
 	to.OnSend = func(s fakeigb.Sent) {
 		sent.mu.Lock()
 		defer sent.mu.Unlock()
@@ -230,6 +238,32 @@ func TestGraph(t *testing.T) {
 			t.Errorf("sink: %+v", c)
 		}
 	})
+	t.Run("a sink that stands still", func(t *testing.T) {
+		before, counted := sent.count(), sink.Counters()
+		to.With(func() { held = true })
+		count := 0
+		for last := time.Now(); time.Since(last) < time.Second/4; {
+			if from.Deliver(0, frame(count, pass), 0, 0, 0) {
+				last = time.Now()
+				count++
+			} else {
+				time.Sleep(time.Millisecond)
+			}
+		}
+		to.With(func() {
+			held = false
+			to.Write(fakeigb.TDT, tail)
+		})
+		until(t, "all frames were sent", func() bool {
+			c := sink.Counters()
+			return sent.count()-before == count && c.Sent-counted.Sent == uint64(count)
+		})
+		for i, b := range sent.frames[before:] {
+			if string(b) != string(frame(i, pass)) {
+				t.Fatalf("frame %d is another one, of %d bytes", i, len(b))
+			}
+		}
+	})
 	t.Run("bad frames", func(t *testing.T) {
 		before, counted := sent.count(), sink.Counters()
 		for i := range 999 {
@@ -240,14 +274,16 @@ func TestGraph(t *testing.T) {
 			t.Errorf("%+v, %v", c, sink.Err())
 		}
 	})
-	t.Run("a sink that fails", func(t *testing.T) {
+	t.Run("a sink that is closed", func(t *testing.T) {
 		before := sink.Counters()
-		to.Remove()
+		if err := out.Close(); err != nil {
+			t.Fatal(err)
+		}
 		for i := range 100 {
 			deliver(t, i, pass)
 		}
 		until(t, "frames are counted", func() bool { c := sink.Counters(); return c.Sent+c.Unsent-before.Sent == 100 })
-		if err := sink.Err(); !errors.Is(err, ethernet.ErrDeviceGone) || source.Err() != nil {
+		if err := sink.Err(); !errors.Is(err, ethernet.ErrClosed) || source.Err() != nil {
 			t.Errorf("%v, and the source: %v", err, source.Err())
 		}
 	})
