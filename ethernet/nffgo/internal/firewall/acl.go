@@ -18,7 +18,12 @@ type ACL struct {
 
 // LoadACL reads rules, one in a line: source, destination, protocol, source port,
 // destination port, and Accept or Reject. The first that fits counts.
-func LoadACL(file string) (*ACL, error) {
+func LoadACL(file string) (_ *ACL, err error) {
+	defer func() { // nff-go takes a bad address for a good one, and ends
+		if r := recover(); r != nil {
+			err = fmt.Errorf("rules %q: bad address: %v", file, r)
+		}
+	}()
 	rules, err := packet.GetL3ACLFromTextTable(file)
 	if err != nil {
 		return nil, fmt.Errorf("rules %q: %w", file, err)
