@@ -524,3 +524,43 @@ func TestRestartWhileUsed(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestRestartBesideCache restarts a port while its queue's user takes and gives buffers: each
+// stays in one hand, and none is lost.
+func TestRestartBesideCache(t *testing.T) {
+	checkLeaks(t)
+	pool := newPool(t, ethernet.PoolConfig{Buffers: 2048})
+	p := connect(t, newBack(t).serve(), ethernet.Config{Pool: pool, ReceiveDescriptors: 64, SendDescriptors: 64})
+	q := p.Queue(0)
+	ended := make(chan error, 1)
+	go func() {
+		frames := make([]ethernet.Frame, 16)
+		for {
+			n := q.Cache().Alloc(frames)
+			for i := range n {
+				frames[i].Length = 60
+			}
+			sent, err := q.Send(frames[:n])
+			q.Cache().Free(frames[sent:n])
+			if err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	for range 20 {
+		time.Sleep(time.Millisecond)
+		if err := p.Restart(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; !errors.Is(err, ethernet.ErrClosed) {
+		t.Error(err)
+	}
+	if n := pool.Free(); n != 2048 {
+		t.Errorf("%d of 2048 buffers are back", n)
+	}
+}
