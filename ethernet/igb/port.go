@@ -99,6 +99,7 @@ func (p *port) checkConfig() error {
 // setup makes the device ready. What it leaves behind when it fails, shutdown takes down.
 func (p *port) setup(ctx context.Context) error {
 	var err error
+	p.regs.f = p.f
 	if p.regs.bar, err = p.f.OpenBAR(vfio.RegionBAR0, p.family.registerBytes()); err != nil {
 		return err
 	}

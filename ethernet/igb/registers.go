@@ -132,6 +132,7 @@ const allOnes = 0xffffffff
 // registers are BAR0. After an access that fails nothing more is done, and err says why,
 // so that a sequence needs to look but once.
 type registers struct {
+	f   *function.Function
 	bar *function.BAR
 	err error
 }
@@ -156,11 +157,16 @@ func (r *registers) update(offset uint64, set, clear uint32) {
 	r.write(offset, r.read(offset)&^clear|set)
 }
 
-// status reads STATUS, of which no device has all bits set: then it is gone.
+// status reads STATUS, of which no device has all bits set: then it is gone. It may also be
+// if none is.
 func (r *registers) status() uint32 {
 	v := r.read(regSTATUS)
-	if r.err == nil && v == allOnes {
+	switch {
+	case r.err != nil:
+	case v == allOnes:
 		r.err = fmt.Errorf("%w: STATUS reads as all ones", ethernet.ErrDeviceGone)
+	case v == 0:
+		r.err = r.f.Present()
 	}
 	return v
 }

@@ -1,9 +1,11 @@
 package virtio_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -43,11 +45,16 @@ type fakePCI struct {
 	mapped   map[uint64]*vfio.Memory
 	notified int
 	closed   bool
+	pulled   bool // configuration space reads as all ones
+	alerts   chan error
 }
 
 func newFakePCI() *fakePCI {
-	return &fakePCI{features: 1<<5 | 1<<16 | 1<<32 | 1<<33 | 1<<34 | 1<<40, regs: map[uint64]uint64{}, mapped: map[uint64]*vfio.Memory{}}
+	return &fakePCI{features: 1<<5 | 1<<16 | 1<<32 | 1<<33 | 1<<34 | 1<<40, regs: map[uint64]uint64{}, mapped: map[uint64]*vfio.Memory{},
+		alerts: make(chan error, 1)}
 }
+
+func (d *fakePCI) Alerts() <-chan error { return d.alerts }
 
 func (d *fakePCI) Info() vfio.Info {
 	return vfio.Info{Address: "fake:", Regions: 9, IRQs: 5}
@@ -89,6 +96,9 @@ func (d *fakePCI) ReadRegion(index int, offset uint64, p []byte) error {
 	defer d.mu.Unlock()
 	if index == vfio.RegionConfig {
 		copy(p, d.space()[offset:])
+		if d.pulled {
+			copy(p, bytes.Repeat([]byte{0xff}, len(p)))
+		}
 		return nil
 	}
 	v := d.regs[offset]
@@ -269,8 +279,62 @@ func TestPCIFails(t *testing.T) {
 	if _, err := p.Queue(0).Receive(nil); err != nil {
 		t.Error(err)
 	}
+	// One that was reset behind our back, or removed where that reads as zero.
+	d.set(is(regStatus, 0))
+	failed(virtio.ErrNeedsReset)
+	d.set(nil)
+	if err := p.Restart(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	d.mu.Lock()
+	d.pulled = true
+	d.mu.Unlock()
+	d.set(is(regStatus, 0))
+	failed(ethernet.ErrDeviceGone)
+	d.set(nil)
+	if err := p.Restart(context.Background()); err != nil {
+		t.Fatal(err)
+	}
 	d.set(func(uint64, uint64) uint64 { return 1<<64 - 1 })
 	failed(ethernet.ErrDeviceGone)
+}
+
+// TestAlerts: what the kernel says of a device ends the port at once, and Restart begins anew.
+func TestAlerts(t *testing.T) {
+	checkLeaks(t)
+	d := newFakePCI()
+	pool := newPool(t, ethernet.PoolConfig{})
+	p, err := ethernet.New(t.Context(), d, ethernet.Config{Pool: pool, Logger: mute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		d.alerts <- fmt.Errorf("%w: the kernel wants it back", ethernet.ErrDeviceGone)
+		for end := time.Now().Add(patience); err == nil; _, err = p.Queue(0).Receive(nil) {
+			if time.Now().After(end) {
+				t.Fatal("the port goes on")
+			}
+			time.Sleep(time.Millisecond)
+		}
+		var e *ethernet.Error
+		if !errors.Is(err, ethernet.ErrDeviceGone) || !errors.As(err, &e) {
+			t.Fatal(err)
+		}
+		if _, err := p.Link(); !errors.Is(err, ethernet.ErrDeviceGone) {
+			t.Errorf("link: %v", err)
+		}
+		if err = p.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A device that has been pulled out leaves memory alone: every buffer is back.
+	d.set(func(uint64, uint64) uint64 { return 1<<64 - 1 })
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	if n, want := pool.Free(), pool.Config().Buffers; n != want || !d.closed {
+		t.Errorf("%d of %d buffers are back, closed: %v", n, want, d.closed)
+	}
 }
 
 // TestWrongDevice: the refusal names what fits, and nothing is written.

@@ -25,6 +25,9 @@ const (
 	pciTransitional = 0x1000
 )
 
+// vhostModel is the Info.Model of ports of vhost-user.
+const vhostModel = "vhost-user back end"
+
 func init() {
 	ethernet.Register(ethernet.Driver{Name: driverName, Open: openPCI, Models: []ethernet.Model{
 		{Vendor: pciVendor, Device: pciNetwork, Name: "virtio-net", Tested: true},
@@ -72,7 +75,7 @@ func openVhost(ctx context.Context, a vfio.Address, c ethernet.Config) (ethernet
 	if err != nil {
 		return fail(err, "")
 	}
-	info := ethernet.Info{Device: address, Driver: driverName, Model: "vhost-user back end", Tested: true, Config: c}
+	info := ethernet.Info{Device: address, Driver: driverName, Model: vhostModel, Tested: true, Config: c}
 	p, err := open(ctx, vhostuser.New(a.Path, c.Timeout), info, split)
 	if err != nil {
 		return nil, err

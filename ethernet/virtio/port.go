@@ -69,7 +69,7 @@ func open(ctx context.Context, d transport.Transport, info ethernet.Info, split 
 func (p *port) fail(op string, err error) error {
 	hint := ""
 	switch {
-	case errors.Is(err, ethernet.ErrDeviceGone) && p.device.Gone() != nil:
+	case errors.Is(err, ethernet.ErrDeviceGone) && p.info.Model == vhostModel:
 		hint = "does the back end still run? Restart connects again"
 	case errors.Is(err, ErrNeedsReset):
 		hint = "Restart resets it"
@@ -203,7 +203,7 @@ func (p *port) release() error {
 	p.pause()
 	ctx, cancel := context.WithTimeout(context.Background(), p.config.Timeout)
 	defer cancel()
-	if p.device.Stop(ctx) == nil {
+	if err := p.device.Stop(ctx); err == nil || errors.Is(err, ethernet.ErrDeviceGone) {
 		p.reclaim() // if it fails Close tells, which tries harder
 	}
 	err := p.device.Close()

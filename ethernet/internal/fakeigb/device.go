@@ -67,6 +67,8 @@ type Device struct {
 	ConfigFails error
 	// RegisterBytes is the size of BAR0 that the device tells, if it is not 0.
 	RegisterBytes uint64
+	// GoneZero has registers read as zero once the device was removed.
+	GoneZero bool
 	// NVM is the first words of the NVM.
 	NVM [64]uint16
 	// PHY has its registers.
@@ -242,6 +244,8 @@ func (d *Device) ReadRegion(index int, offset uint64, p []byte) error {
 	}
 	copy(p, s)
 	switch {
+	case d.gone && d.GoneZero && index != vfio.RegionConfig:
+		clear(p)
 	case d.gone:
 		for i := range p {
 			p[i] = 0xff

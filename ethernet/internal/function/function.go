@@ -104,6 +104,25 @@ func (f *Function) setCommand(set, clear uint16) error {
 	return f.dev.WriteRegion(vfio.RegionConfig, vfio.ConfigCommand, b[:])
 }
 
+// Present fails with ErrDeviceGone if the function has been removed: its configuration space
+// reads as all ones then. Its registers do too on hardware; in an emulated machine they may
+// read as zero.
+func (f *Function) Present() error {
+	// Revision and class, as Linux answers for the device when it is asked for its identity.
+	var class [4]byte
+	if err := f.dev.ReadRegion(vfio.RegionConfig, configClass, class[:]); err != nil {
+		return err
+	}
+	if binary.LittleEndian.Uint32(class[:]) == 1<<32-1 {
+		return fmt.Errorf("%w: its configuration space reads as all ones", ethernet.ErrDeviceGone)
+	}
+	return nil
+}
+
+// configClass is where revision (8 bits) and class (24) are (PCI Local Bus Specification 3.0,
+// 6.1).
+const configClass = 8
+
 // Fail notes that the device cannot be used any more, and why. The first reason stays,
 // until Recovered. It may be called by anybody.
 func (f *Function) Fail(err error) { f.failure.CompareAndSwap(nil, &err) }
@@ -171,7 +190,10 @@ func (f *Function) Close(stop func() error) error {
 }
 
 func (f *Function) quiesce(stop func() error) error {
-	err := stop()
+	err := f.Present()
+	if err == nil {
+		err = stop()
+	}
 	if errors.Is(err, ethernet.ErrDeviceGone) {
 		return nil // what is gone does no DMA
 	}

@@ -7,6 +7,7 @@
 package pci
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,7 @@ type Device struct {
 	mapped    *vfio.Mapping // of notifications; nil if they are trapped
 	mappedAt  uint64
 	mastering bool
+	alerts    alerts
 }
 
 // New takes a device, whose accesses may take as long as timeout. If it fails the device is
@@ -59,15 +61,23 @@ func New(dev vfio.Device, timeout time.Duration) (*Device, error) {
 		return nil, err
 	}
 	d.mapNotify()
+	d.alerts.watch(dev)
 	return d, nil
 }
 
-// Gone returns nil: only Health tells.
-func (d *Device) Gone() <-chan struct{} { return nil }
+// Gone is closed when the back end has said that the device has failed or is taken away; nil
+// if it does not say such things.
+func (d *Device) Gone() <-chan struct{} { return d.alerts.channel() }
 
-// Health reads the device status.
+// Health returns what the back end has said, or else reads the device status.
 func (d *Device) Health() error {
+	if err := d.alerts.last(); err != nil {
+		return err
+	}
 	v, err := d.status()
+	if err == nil && v == 0 { // it was reset, but not by us
+		err = cmp.Or(d.function.Present(), transport.ErrNeedsReset)
+	}
 	if err == nil && v&transport.StatusNeedsReset != 0 {
 		err = transport.ErrNeedsReset
 	}
@@ -79,6 +89,7 @@ func (d *Device) Reset(ctx context.Context) (uint64, error) {
 	if err := d.Stop(ctx); err != nil {
 		return 0, err
 	}
+	d.alerts.forget()
 	for _, status := range []uint32{transport.StatusAcknowledge, transport.StatusAcknowledge | transport.StatusDriver} {
 		if err := d.write(deviceStatus, 1, status); err != nil {
 			return 0, err
@@ -214,6 +225,7 @@ func (d *Device) Stop(ctx context.Context) error {
 
 // Close stops the device and gives everything back.
 func (d *Device) Close() error {
+	d.alerts.end()
 	var err error
 	if d.mapped != nil {
 		err = d.mapped.Close()
