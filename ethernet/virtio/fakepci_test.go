@@ -337,6 +337,37 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
+// TestNotificationLost: a device that has missed a notification gets another.
+func TestNotificationLost(t *testing.T) {
+	checkLeaks(t)
+	d := newFakePCI()
+	p, err := ethernet.New(t.Context(), d, ethernet.Config{Pool: newPool(t, ethernet.PoolConfig{}), Logger: mute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closePort(t, p)
+	notified := func() int {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return d.notified
+	}
+	before := notified()
+	frames := make([]ethernet.Frame, 1)
+	p.Queue(0).Cache().Alloc(frames)
+	frames[0].Length = 60
+	if n, err := p.Queue(0).Send(frames); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	for end := time.Now().Add(patience); notified() < before+3; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d notifications of a frame that is not sent", notified()-before)
+		}
+	}
+	if c := p.Counters().Queues[0]; c.Restarts != 0 {
+		t.Errorf("%+v", c)
+	}
+}
+
 // TestWrongDevice: the refusal names what fits, and nothing is written.
 func TestWrongDevice(t *testing.T) {
 	d := &otherDevice{newFakePCI()}
