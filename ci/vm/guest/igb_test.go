@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -101,8 +100,7 @@ func TestIGBPort(t *testing.T) {
 // TestIGBVirtual has the kernel's igb on the physical function, and ours on two virtual
 // ones, which send each other frames through the NIC's switch.
 func TestIGBVirtual(t *testing.T) {
-	modules, _ := filepath.Glob("/modules/late/*.ko")
-	if len(modules) == 0 || backend() != "group" {
+	if _, err := os.Stat(lateModules); err != nil || backend() != "group" {
 		t.Skip("this kernel's igb is not here")
 	}
 	eventfd(t) // has the runtime open what it keeps
@@ -111,16 +109,7 @@ func TestIGBVirtual(t *testing.T) {
 	// Only what this test says goes to the kernel's driver.
 	write(t, "0", "/sys/bus/pci/drivers_autoprobe")
 	t.Cleanup(func() { write(t, "1", "/sys/bus/pci/drivers_autoprobe") })
-	for _, m := range modules {
-		if out, err := exec.Command("insmod", m).CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v: %s", m, err, out)
-		}
-	}
-	t.Cleanup(func() {
-		for i := len(modules) - 1; i >= 0; i-- {
-			_ = exec.Command("rmmod", modules[i]).Run()
-		}
-	})
+	load(t, "igb")
 	bind(t, pf, "igb")
 	t.Cleanup(func() { bind(t, pf, "none") })
 	up(t, pf)
