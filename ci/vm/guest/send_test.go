@@ -54,15 +54,7 @@ func TestSendVirtual(t *testing.T) {
 	// Only what this test says goes to the kernel's driver.
 	write(t, "0", "/sys/bus/pci/drivers_autoprobe")
 	t.Cleanup(func() { write(t, "1", "/sys/bus/pci/drivers_autoprobe") })
-	for _, name := range []string{"dca", "i2c-algo-bit", "igb"} {
-		files, _ := filepath.Glob("/modules/late/*-" + name + ".ko")
-		if len(files) != 1 {
-			t.Fatalf("modules %q", files)
-		}
-		if out, err := exec.CommandContext(t.Context(), "insmod", files[0]).CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v: %s", name, err, out)
-		}
-	}
+	load(t, "igb")
 	bind(t, pf, "igb")
 	t.Cleanup(func() { bind(t, pf, "none") })
 	up(t, pf)
