@@ -122,14 +122,6 @@ func (c *Cache) GiveAll(list []uint32) {
 	}
 }
 
-// Locked is for drivers too: f may use TakeAll and GiveAll, as it has the cache for itself
-// while the queue's user is at work elsewhere.
-func (c *Cache) Locked(f func()) {
-	c.lock.Lock()
-	defer c.unlock()
-	f()
-}
-
 // refill takes up to half of what the cache can hold, and returns how many it has.
 func (c *Cache) refill() int {
 	p := c.pool

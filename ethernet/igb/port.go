@@ -316,7 +316,7 @@ func (p *port) Restart(ctx context.Context) error {
 	}
 	p.regs.take()
 	for _, q := range p.queues {
-		q.cache.Locked(q.reclaim) // what has been sent is not lost
+		q.reclaim() // what has been sent is not lost
 	}
 	err := p.kind.reset(ctx, p)
 	if err == nil {

@@ -301,7 +301,7 @@ func TestPCIFails(t *testing.T) {
 
 // TestAlerts: what the kernel says of a device ends the port at once, and Restart begins anew.
 func TestAlerts(t *testing.T) {
-	checkLeaks(t)
+	leaktest.Check(t)
 	d := newFakePCI()
 	pool := newPool(t, ethernet.PoolConfig{})
 	p, err := ethernet.New(t.Context(), d, ethernet.Config{Pool: pool, Logger: mute})
@@ -339,7 +339,7 @@ func TestAlerts(t *testing.T) {
 
 // TestNotificationLost: a device that has missed a notification gets another.
 func TestNotificationLost(t *testing.T) {
-	checkLeaks(t)
+	leaktest.Check(t)
 	d := newFakePCI()
 	p, err := ethernet.New(t.Context(), d, ethernet.Config{Pool: newPool(t, ethernet.PoolConfig{}), Logger: mute})
 	if err != nil {

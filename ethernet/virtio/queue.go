@@ -129,7 +129,7 @@ func (q *queue) reclaimSending() {
 	if q.sending.Queue == nil {
 		return
 	}
-	q.cache.Locked(q.collect)
+	q.collect()
 	q.counters.lost.Add(uint64(q.sending.Lent()))
 	q.sending.Reclaim(q.cache.Give)
 }
@@ -313,8 +313,7 @@ func (q *queue) worthwhile() bool {
 	return true
 }
 
-// collect takes back the buffers of frames that have been sent. Whoever is not the queue's
-// user has the cache locked.
+// collect takes back the buffers of frames that have been sent.
 func (q *queue) collect() {
 	for {
 		n := q.sending.Take(q.used[:])

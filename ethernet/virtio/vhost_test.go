@@ -528,7 +528,7 @@ func TestRestartWhileUsed(t *testing.T) {
 // TestRestartBesideCache restarts a port while its queue's user takes and gives buffers: each
 // stays in one hand, and none is lost.
 func TestRestartBesideCache(t *testing.T) {
-	checkLeaks(t)
+	leaktest.Check(t)
 	pool := newPool(t, ethernet.PoolConfig{Buffers: 2048})
 	p := connect(t, newBack(t).serve(), ethernet.Config{Pool: pool, ReceiveDescriptors: 64, SendDescriptors: 64})
 	q := p.Queue(0)

@@ -111,7 +111,7 @@ func (q *queue) trouble(now time.Time) error {
 		q.stuck = time.Time{}
 		return nil
 	}
-	if q.cache.Locked(q.collect); q.sending.Room() > 0 {
+	if q.collect(); q.sending.Room() > 0 {
 		q.full, q.stuck = false, time.Time{}
 		return nil
 	}
