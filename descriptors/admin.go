@@ -115,6 +115,7 @@ const (
 	ResultRemoteDescriptor   Result = 35
 	ResultConnectionLost     Result = 36
 	ResultWithdrawn          Result = 37
+	ResultRDMAProtection     Result = 38
 )
 
 var resultNames = map[Result]string{
@@ -139,6 +140,7 @@ var resultNames = map[Result]string{
 	ResultRemoteDescriptor:   "the receiver's descriptor was in error",
 	ResultConnectionLost:     "the peer no longer answers",
 	ResultWithdrawn:          "the client no longer waits",
+	ResultRDMAProtection:     "RDMA was not allowed",
 }
 
 func (r Result) String() string {

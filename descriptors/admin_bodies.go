@@ -73,7 +73,7 @@ type CreateEndpointBody struct {
 	// Rights enables remote operations on the endpoint: AccessRDMAWrite,
 	// AccessRDMARead.
 	Rights Access
-	// Options of the endpoint; zero for a VI.
+	// Options of the endpoint.
 	Options EndpointOptions
 }
 
@@ -84,8 +84,11 @@ const (
 	// EndpointPromiscuous, of kind Frame: it also takes frames that are for other
 	// stations.
 	EndpointPromiscuous EndpointOptions = 0x1
+	// EndpointBreaks, of a reliable VI: a message that finds no receive breaks the
+	// connection.
+	EndpointBreaks EndpointOptions = 0x2
 	// EndpointOptionsReserved bits are zero.
-	EndpointOptionsReserved EndpointOptions = 0xfffffffe
+	EndpointOptionsReserved EndpointOptions = 0xfffffffc
 )
 
 // EndpointBody is the body of DESTROY_ENDPOINT, QUERY_ENDPOINT and DISCONNECT

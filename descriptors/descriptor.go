@@ -22,6 +22,7 @@ type Descriptor struct {
 	control  *ControlSegment
 	segments []DataSegment
 	room     []byte // of the segments, for inline data
+	remote   int    // segments before the data segments: 1 of RDMA
 	used     int
 	inline   uint32 // bytes of inline data
 	address  uint64
@@ -92,22 +93,22 @@ func (d *Descriptor) Prepare() {
 	c.Next, c.NextHandle, c.SegCount, c.Control = 0, 0, 0, OpSend
 	c.Reserved, c.Immediate, c.Length = 0, 0, 0
 	c.StoreStatus(0)
-	d.used, d.inline = 0, 0
+	d.remote, d.used, d.inline = 0, 0, 0
 }
 
 // AddData appends a data segment: length bytes at application address address
 // in region handle. On error d is unchanged.
 func (d *Descriptor) AddData(address uint64, handle, length uint32) error {
-	if d.used >= len(d.segments) || d.used >= MaxSegments || d.control.Control&ControlInline != 0 {
+	if d.remote+d.used >= len(d.segments) || d.used >= MaxSegments || d.control.Control&ControlInline != 0 {
 		return fmt.Errorf("%w: it holds %d", ErrTooManySegments, d.used)
 	}
 	if total := uint64(d.control.Length) + uint64(length); total > 0xffffffff {
 		return fmt.Errorf("%w: %d bytes", ErrLengthOverflow, total)
 	}
-	s := &d.segments[d.used]
+	s := &d.segments[d.remote+d.used]
 	s.Address, s.Handle, s.Length = address, handle, length
 	d.used++
-	d.control.SegCount = uint16(d.used)
+	d.control.SegCount = uint16(d.remote + d.used)
 	d.control.Length += length
 	return nil
 }
@@ -123,27 +124,62 @@ func (d *Descriptor) SetInline(n int) error {
 	if n < 0 || n > len(d.room) {
 		return fmt.Errorf("%w: %d bytes, of %d", ErrInlineRoom, n, len(d.room))
 	}
-	d.used = 0
+	d.remote, d.used = 0, 0
 	c := d.control
-	c.Control |= ControlInline
+	c.Control = c.Control&^ControlOpMask | ControlInline
 	c.SegCount = uint16((n + DataSegmentSize - 1) / DataSegmentSize)
 	c.Length, d.inline = uint32(n), uint32(n)
 	return nil
 }
+
+// SetRDMAWrite makes d an RDMA write of its data segments to address in region handle of
+// the other end. It may be called before or after AddData. It fails with
+// ErrTooManySegments if there is no room for the address segment, or d has inline data,
+// and changes nothing then.
+func (d *Descriptor) SetRDMAWrite(address uint64, handle uint32) error {
+	return d.setRemote(OpRDMAWrite, address, handle)
+}
+
+// SetRDMARead makes d an RDMA read from address in region handle of the other end to its
+// data segments, see SetRDMAWrite.
+func (d *Descriptor) SetRDMARead(address uint64, handle uint32) error {
+	return d.setRemote(OpRDMARead, address, handle)
+}
+
+func (d *Descriptor) setRemote(op Control, address uint64, handle uint32) error {
+	c := d.control
+	if d.remote == 0 {
+		if d.used >= len(d.segments) || c.Control&ControlInline != 0 {
+			return fmt.Errorf("%w: it holds %d, and RDMA takes one", ErrTooManySegments, d.used)
+		}
+		copy(d.segments[1:], d.segments[:d.used])
+		d.remote = 1
+		c.SegCount = uint16(1 + d.used)
+	}
+	// An address segment is a data segment whose last field is reserved.
+	s := &d.segments[0]
+	s.Address, s.Handle, s.Length = address, handle, 0
+	c.Control = c.Control&^ControlOpMask | op
+	return nil
+}
+
+// SetFence has the device begin d, on a send queue, only after all earlier RDMA reads of
+// that queue are complete.
+func (d *Descriptor) SetFence() { d.control.Control |= ControlQueueFence }
 
 // Rearm makes d ready to be posted again with the segments it had; length is
 // the total of the data segments, or of the inline data (a completion overwrites
 // it).
 func (d *Descriptor) Rearm() {
 	total := d.inline
-	for i := range d.segments[:d.used] {
-		total += d.segments[i].Length
+	for i := range d.Segments() {
+		total += d.Segments()[i].Length
 	}
 	// The doorbell hands it over.
 	d.control.Length, d.control.Status = total, 0
 }
 
-// SetImmediate adds 32 bits of immediate data to a send.
+// SetImmediate adds 32 bits of immediate data to a send or an RDMA write.
 func (d *Descriptor) SetImmediate(v uint32) {
 	d.control.Control |= ControlImmediate
 	d.control.Immediate = v
@@ -167,7 +203,7 @@ func (d *Descriptor) Immediate() (uint32, bool) {
 func (d *Descriptor) Post() *Post { return &d.post }
 
 // Segments returns the data segments added so far, in registered memory.
-func (d *Descriptor) Segments() []DataSegment { return d.segments[:d.used] }
+func (d *Descriptor) Segments() []DataSegment { return d.segments[d.remote:][:d.used] }
 
 // Control returns the control segment in registered memory.
 func (d *Descriptor) Control() *ControlSegment { return d.control }

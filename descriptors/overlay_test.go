@@ -41,6 +41,7 @@ var singleOverlays = []overlay{
 	{"DataSegmentAt", DataSegmentSize, 8, single(DataSegmentAt)},
 	{"HeaderAt", HeaderSize, 4, single(HeaderAt)},
 	{"ConnectBodyAt", ConnectBodySize, 4, single(ConnectBodyAt)},
+	{"ExtensionAt", ExtensionSize, 8, single(ExtensionAt)},
 	{"CommandAt", AdminEntrySize, 8, single(CommandAt)},
 	{"AdminEntryAt", AdminEntrySize, 8, single(AdminEntryAt)},
 	{"ProgressAt", ProgressSize, ProgressSize, single(ProgressAt)},

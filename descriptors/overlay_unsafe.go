@@ -38,6 +38,10 @@ func CompletionsAt(b []byte) []Completion { return overlaySlice[Completion](b, C
 // nil if the frame is too short or not aligned to 4 bytes.
 func HeaderAt(frame []byte) *Header { return overlay[Header](frame, 4) }
 
+// ExtensionAt lays an extension over the first 16 bytes of b, which follow the header of
+// a frame, or returns nil if b is too short or not aligned to 8 bytes.
+func ExtensionAt(b []byte) *Extension { return overlay[Extension](b, 8) }
+
 // SamePath reports whether two headers have the same stations, EtherType, version, type,
 // endpoints and key.
 func (h *Header) SamePath(other *Header) bool {

@@ -89,8 +89,8 @@ const Magic uint32 = 0x5a505254
 const (
 	FeatureReliableDelivery  uint64 = 1 << 0
 	FeatureReliableReception uint64 = 1 << 1
-	FeatureRDMAWrite         uint64 = 1 << 2 // reserved
-	FeatureRDMARead          uint64 = 1 << 3 // reserved
+	FeatureRDMAWrite         uint64 = 1 << 2
+	FeatureRDMARead          uint64 = 1 << 3
 	FeatureRing              uint64 = 1 << 4 // reserved
 	FeatureChannel           uint64 = 1 << 5 // reserved
 	FeatureEager             uint64 = 1 << 6 // reserved

@@ -93,6 +93,11 @@ const (
 	FrameStationQuery
 	// FrameStationAnswer says that it is.
 	FrameStationAnswer
+	// FrameWrite, FrameReadRequest and FrameReadResponse have an Extension behind the
+	// header (SPEC.md 8.14).
+	FrameWrite
+	FrameReadRequest
+	FrameReadResponse
 )
 
 func (t FrameType) String() string {
@@ -115,6 +120,12 @@ func (t FrameType) String() string {
 		return "station query"
 	case FrameStationAnswer:
 		return "station answer"
+	case FrameWrite:
+		return "RDMA write"
+	case FrameReadRequest:
+		return "RDMA read request"
+	case FrameReadResponse:
+		return "RDMA read response"
 	}
 	return fmt.Sprintf("frame type %d", uint8(t))
 }
@@ -142,14 +153,33 @@ const (
 	FrameFlagsReserved FrameFlags = 0xff80
 )
 
+// RDMA reports whether frames of type t have an Extension behind the header.
+func (t FrameType) RDMA() bool { return t-FrameWrite <= FrameReadResponse-FrameWrite }
+
+// ExtensionSize is the size in bytes of Extension.
+const ExtensionSize = 16
+
+// Extension stands behind the header of RDMA frames (SPEC.md 8.14).
+type Extension struct {
+	_ structs.HostLayout
+	// Address of the first byte of the whole operation in the target's memory, and the
+	// Handle of its region; zero in responses.
+	Address uint64
+	Handle  uint32
+	// Request is, in a response, the PSN of the request that it answers; else zero.
+	Request uint32
+}
+
 // ConnectOptions are bits that say what the sender of a ConnectBody can do.
 type ConnectOptions uint16
 
 const (
 	// ConnectProbes says that it answers probes on unreliable connections too.
 	ConnectProbes ConnectOptions = 0x1
+	// ConnectBreaks says that its VI has EndpointBreaks: messages need no credit.
+	ConnectBreaks ConnectOptions = 0x2
 	// ConnectOptionsReserved bits are zero.
-	ConnectOptionsReserved ConnectOptions = 0xfffe
+	ConnectOptionsReserved ConnectOptions = 0xfffc
 )
 
 // ConnectBodySize is the size in bytes of ConnectBody.
