@@ -166,7 +166,8 @@ type Extension struct {
 	// Handle of its region; zero in responses.
 	Address uint64
 	Handle  uint32
-	// Request is, in a response, the PSN of the request that it answers; else zero.
+	// Request is, in a response, the PSN of the request that it answers, in a reliable
+	// write that of its first frame; else zero.
 	Request uint32
 }
 

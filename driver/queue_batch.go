@@ -60,7 +60,16 @@ func (q *workQueue) takeSound(into []*descriptors.Descriptor) (n int) {
 	return n
 }
 
-// tooLong reports whether a completion says more than its descriptor has room for.
+// tooLong reports whether a completion says more than its descriptor has room for. An RDMA
+// write of the peer has gone elsewhere.
 func (q *workQueue) tooLong(p *posting) bool {
-	return p.d.Length() > p.length && p.d.Length() > q.tabled
+	n := p.d.Length()
+	return n > p.length && n > q.tabled && !q.vi.written(p.d)
+}
+
+// written reports whether d is a receive that an RDMA write of the peer has ended.
+func (v *VI) written(d *descriptors.Descriptor) bool {
+	a := v.Attributes()
+	return a.Rights&descriptors.AccessRDMAWrite != 0 && d.Length() <= a.MaxTransfer &&
+		d.Status()&descriptors.StatusOpMask == descriptors.StatusOpRemoteRDMAWrite
 }

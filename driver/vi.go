@@ -25,6 +25,9 @@ type VIAttributes struct {
 	Ptag        uint32
 	// Rights enables remote operations: AccessRDMAWrite, AccessRDMARead.
 	Rights descriptors.Access
+	// NeedReceives, of a reliable VI: a message of the peer that finds no receive breaks
+	// the connection, as VIA has it, instead of waiting for one.
+	NeedReceives bool
 	// SendDepth and RecvDepth are how many descriptors may be posted and not yet
 	// taken back, 1 to the device's limit.
 	SendDepth, RecvDepth int
@@ -120,15 +123,11 @@ func (n *NIC) createVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) 
 	v.rings = rings
 	v.send.init(v, "send", sendCQ, a.SendDepth, rings.mem.Bytes()[:sendBytes])
 	v.recv.init(v, "receive", recvCQ, a.RecvDepth, rings.mem.Bytes()[sendBytes:sendBytes+recvBytes])
-	var options descriptors.EndpointOptions
-	if a.Promiscuous {
-		options = descriptors.EndpointPromiscuous
-	}
 	reply, err := n.execute(ctx, newCommand(descriptors.OpCreateEndpoint, descriptors.CreateEndpointBody{
 		SendIOVA: rings.iova, RecvIOVA: rings.iova + sendBytes, Ptag: a.Ptag, MaxTransfer: a.MaxTransfer,
 		SendCQ: cqNumber(sendCQ), RecvCQ: cqNumber(recvCQ),
 		SendVector: vectorNumber(v.send.vec), RecvVector: vectorNumber(v.recv.vec),
-		Kind: a.Kind, Reliability: a.Reliability, SendLog2: sendLog2, RecvLog2: recvLog2, Rights: a.Rights, Options: options,
+		Kind: a.Kind, Reliability: a.Reliability, SendLog2: sendLog2, RecvLog2: recvLog2, Rights: a.Rights, Options: a.options(),
 	}))
 	if err != nil {
 		return nil, n.release(rings, err)
@@ -144,6 +143,17 @@ func (n *NIC) createVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) 
 		return nil, n.fail(fmt.Errorf("%w: it gave out endpoint %d twice", ErrProtocol, v.number))
 	}
 	return v, nil
+}
+
+// options are those of the attributes that are bits.
+func (a VIAttributes) options() (o descriptors.EndpointOptions) {
+	if a.Promiscuous {
+		o |= descriptors.EndpointPromiscuous
+	}
+	if a.NeedReceives {
+		o |= descriptors.EndpointBreaks
+	}
+	return o
 }
 
 // enter puts v into the table of VIs. It reports false if its number belongs to
@@ -219,7 +229,7 @@ func (v *VI) SetAttributes(ctx context.Context, a VIAttributes) error {
 		return v.n.refuse(op, fmt.Errorf("%w: kind and queues of a VI do not change", ErrInvalidParameter), "create another VI")
 	}
 	_, err := v.n.execute(ctx, newCommand(descriptors.OpModifyEndpoint, descriptors.ModifyEndpointBody{Endpoint: v.number,
-		Ptag: a.Ptag, MaxTransfer: a.MaxTransfer, Reliability: a.Reliability, Rights: a.Rights}))
+		Ptag: a.Ptag, MaxTransfer: a.MaxTransfer, Reliability: a.Reliability, Rights: a.Rights, Options: a.options()}))
 	if err != nil {
 		return v.n.error(op, err)
 	}

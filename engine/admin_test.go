@@ -72,8 +72,9 @@ func TestRegisterMemoryRefusals(t *testing.T) {
 		{"other offset in the page", func(b *descriptors.RegisterMemoryBody) { b.IOVA += 64 }, descriptors.ResultInvalidParameter},
 		{"unknown tag", func(b *descriptors.RegisterMemoryBody) { b.Ptag = 77 }, descriptors.ResultInvalidPtag},
 		{"reserved rights", func(b *descriptors.RegisterMemoryBody) { b.Access = 0x100 }, descriptors.ResultInvalidParameter},
-		{"RDMA read", func(b *descriptors.RegisterMemoryBody) { b.Access = descriptors.AccessRDMARead }, descriptors.ResultInvalidRDMARead},
-		{"RDMA write", func(b *descriptors.RegisterMemoryBody) { b.Access = descriptors.AccessRDMAWrite }, descriptors.ResultNotSupported},
+		{"peers write what the NIC must not", func(b *descriptors.RegisterMemoryBody) {
+			b.Access = descriptors.AccessRDMAWrite | descriptors.AccessReadOnly
+		}, descriptors.ResultInvalidParameter},
 		{"eager", func(b *descriptors.RegisterMemoryBody) { b.Access = descriptors.AccessEager }, descriptors.ResultNotSupported},
 		{"page list", func(b *descriptors.RegisterMemoryBody) { b.Access = descriptors.AccessPageList }, descriptors.ResultNotSupported},
 	} {
@@ -119,8 +120,13 @@ func TestCreateEndpointRefusals(t *testing.T) {
 		{"no transfer", func(b *descriptors.CreateEndpointBody) { b.MaxTransfer = 0 }, descriptors.ResultInvalidMTU},
 		{"huge transfer", func(b *descriptors.CreateEndpointBody) { b.MaxTransfer = descriptors.MaxTransfer + 1 }, descriptors.ResultInvalidMTU},
 		{"unknown tag", func(b *descriptors.CreateEndpointBody) { b.Ptag = 5 }, descriptors.ResultInvalidPtag},
-		{"RDMA read", func(b *descriptors.CreateEndpointBody) { b.Rights = descriptors.AccessRDMARead }, descriptors.ResultInvalidRDMARead},
-		{"RDMA write", func(b *descriptors.CreateEndpointBody) { b.Rights = descriptors.AccessRDMAWrite }, descriptors.ResultNotSupported},
+		{"RDMA read without reliability", func(b *descriptors.CreateEndpointBody) {
+			b.Rights, b.Reliability = descriptors.AccessRDMARead, descriptors.Unreliable
+		}, descriptors.ResultInvalidRDMARead},
+		{"credit without reliability", func(b *descriptors.CreateEndpointBody) {
+			b.Options, b.Reliability = descriptors.EndpointBreaks, descriptors.Unreliable
+		}, descriptors.ResultInvalidParameter},
+		{"promiscuous VI", func(b *descriptors.CreateEndpointBody) { b.Options = descriptors.EndpointPromiscuous }, descriptors.ResultInvalidParameter},
 		{"odd rights", func(b *descriptors.CreateEndpointBody) { b.Rights = descriptors.AccessReadOnly }, descriptors.ResultInvalidParameter},
 		{"one token", func(b *descriptors.CreateEndpointBody) { b.SendLog2 = 0 }, descriptors.ResultInvalidParameter},
 		{"too many tokens", func(b *descriptors.CreateEndpointBody) { b.RecvLog2 = descriptors.MaxQueueLog2 + 1 }, descriptors.ResultInvalidParameter},

@@ -9,6 +9,9 @@ func (r *receiver) borrow(table []byte) bool {
 	if ep := r.endpoint(h.DestinationEndpoint); ep != nil && ep.reliability == descriptors.Unreliable {
 		return false
 	}
+	if int(h.Length) > descriptors.MaxMTU-headerSize(h.Type) {
+		return false
+	}
 	var references [descriptors.MaxReferences]descriptors.Reference
 	r.references = descriptors.ReadReferences(table, h.Length, &references)
 	for i, at := range references[:r.references] {
@@ -39,8 +42,9 @@ func (r *receiver) expand() (frame, payload []byte, ok bool) {
 		// It is made once, when it is needed: most NICs never do.
 		r.joined = aligned(descriptors.MaxMTU)
 	}
-	frame = r.joined[:descriptors.HeaderSize+int(h.Length)]
-	payload = frame[descriptors.HeaderSize:]
+	size := headerSize(h.Type)
+	frame = r.joined[:size+int(h.Length)]
+	payload = frame[size:]
 	at := 0
 	for _, piece := range r.lent[:r.references] {
 		at += copy(payload[at:], piece)
@@ -49,5 +53,8 @@ func (r *receiver) expand() (frame, payload []byte, ok bool) {
 	h.Flags &^= descriptors.FrameReference | descriptors.FrameChecksum
 	h.Checksum = 0
 	*descriptors.HeaderAt(frame) = *h
+	if h.Type.RDMA() {
+		*descriptors.ExtensionAt(frame[descriptors.HeaderSize:]) = r.extension
+	}
 	return frame, payload, r.lender.Return()
 }

@@ -154,6 +154,9 @@ func (c *setups) start(ep *endpoint, s *setup, to remote, timeoutMS uint32) bool
 	}
 	s.body.Key, s.body.MaxTransfer, s.body.Rights, s.body.Reliability = to.ourKey, ep.maxTransfer, ep.rights, ep.reliability
 	s.body.Kind, s.body.Options = descriptors.KindVI, descriptors.ConnectProbes
+	if ep.options&descriptors.EndpointBreaks != 0 {
+		s.body.Options |= descriptors.ConnectBreaks
+	}
 	s.began, s.deadline = c.present(), c.now+time.Duration(timeoutMS)*time.Millisecond
 	ep.remote, ep.setup, ep.state = to, s, descriptors.StateConnectPending
 	c.underWay = append(c.underWay, ep)
@@ -194,6 +197,7 @@ func (c *setups) establish(ep *endpoint, peer *descriptors.ConnectBody) {
 		Destination: ep.remote.mac, DestinationEndpoint: ep.remote.endpoint, SourceEndpoint: ep.id, Key: ep.remote.theirKey,
 	}
 	c.tx.sign(&ep.outline)
+	ep.allowed = peer.Rights
 	ep.kind.open(ep, peer)
 	answerWith(&c.reports, s.command, descriptors.ConnectedReply{
 		RemoteEndpoint: ep.remote.endpoint, MaxTransfer: peer.MaxTransfer, Reliability: peer.Reliability,

@@ -70,7 +70,7 @@ func (c *connections) end(ep *endpoint, reason descriptors.Result, tell bool) {
 	ep.ended = ended{remote: ep.remote, id: ep.id, reason: reason}
 	r := ep.rel
 	if r != nil {
-		ep.ended.taken, ep.ended.posted = r.done, r.next+ep.send.posted()
+		ep.ended.taken, ep.ended.posted, ep.ended.refused = r.done, r.posted(), r.refused
 	}
 	if !tell {
 		return
@@ -136,6 +136,9 @@ func (c *connections) flushPosted(ep *endpoint, q *workQueue) {
 	for int32(q.producer-q.completed) > 0 {
 		var l layout
 		l.token, l.status = c.regions.token(q, q.completed)
+		if !q.receive && l.status == 0 {
+			l.control.bits = c.regions.operation(l.token, ep.ptag)
+		}
 		c.cqs.complete(ep, q, &l, 0, 0, l.status|descriptors.StatusFlushed)
 	}
 	q.fetched = q.completed
@@ -158,7 +161,7 @@ func (c *connections) sendDisconnect(p *ended) bool {
 	return c.tx.send(&descriptors.Header{
 		Destination: p.mac, Type: descriptors.FrameDisconnect,
 		DestinationEndpoint: p.endpoint, SourceEndpoint: p.id, Key: p.theirKey,
-		Message: p.taken, Extent: p.posted, Immediate: uint32(p.reason),
+		PSN: p.refused, Message: p.taken, Extent: p.posted, Immediate: uint32(p.reason),
 	}, nil)
 }
 

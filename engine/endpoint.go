@@ -12,7 +12,8 @@ type endpoint struct {
 	kind        kind
 	options     descriptors.EndpointOptions
 	reliability descriptors.Reliability
-	rights      descriptors.Access
+	rights      descriptors.Access // that the peer has
+	allowed     descriptors.Access // that the peer gives
 	ptag        uint32
 	maxTransfer uint32
 	state       descriptors.State
@@ -50,7 +51,9 @@ type ended struct {
 	reason descriptors.Result
 	taken  uint32 // number of the first message that was not taken
 	posted uint32 // number behind the last message that the host had posted
-	due    bool   // the peer has not been told: the wire had no room
+	// refused is the PSN of a frame that was not allowed what it wanted.
+	refused uint32
+	due     bool // the peer has not been told: the wire had no room
 }
 
 // endpoints are those that there are, and lists of those for which something is to be

@@ -99,7 +99,8 @@ func (e *Engine) MAC() descriptors.MAC { return e.mac }
 // Features returns the feature bits of what the engine can do.
 func (e *Engine) Features() uint64 {
 	f := descriptors.FeatureReliableDelivery | descriptors.FeatureReliableReception |
-		descriptors.FeatureFrame | descriptors.FeaturePayloadTable | descriptors.FeatureInline
+		descriptors.FeatureFrame | descriptors.FeaturePayloadTable | descriptors.FeatureInline |
+		descriptors.FeatureRDMAWrite | descriptors.FeatureRDMARead
 	if e.bells.bar != nil {
 		f |= descriptors.FeatureDoorbellMarks
 	}

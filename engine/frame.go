@@ -53,7 +53,15 @@ func (l *link) revoke(owner uint32) {
 func wellFormed(h *descriptors.Header, n int) bool {
 	return h.EtherType == descriptors.EtherType && h.Version == descriptors.WireVersion &&
 		h.Flags&descriptors.FrameFlagsReserved == 0 && !h.Source.IsMulticast() &&
-		(h.Flags&descriptors.FrameReference != 0 || int(h.Length) <= n-descriptors.HeaderSize)
+		(h.Flags&descriptors.FrameReference != 0 || int(h.Length) <= n-headerSize(h.Type))
+}
+
+// headerSize is the size in bytes of the header of a frame with what extends it.
+func headerSize(t descriptors.FrameType) int {
+	if t.RDMA() {
+		return descriptors.HeaderSize + descriptors.ExtensionSize
+	}
+	return descriptors.HeaderSize
 }
 
 // forAnybody says whether a frame may be broadcast: connect requests and their
@@ -93,7 +101,7 @@ func (e *Engine) demultiplex(h *descriptors.Header, payload []byte) verdict {
 	ep := e.endpoint(h.DestinationEndpoint)
 	if ep == nil || !ep.from(h) {
 		switch h.Type {
-		case descriptors.FrameData:
+		case descriptors.FrameData, descriptors.FrameWrite, descriptors.FrameReadRequest, descriptors.FrameReadResponse:
 			e.rx.unanswered = !e.conns.answerUnknown(ep, h)
 		case descriptors.FrameProbe:
 			e.conns.answerUnknown(ep, h)
@@ -143,12 +151,14 @@ func (e *Engine) onDisconnect(h *descriptors.Header) verdict {
 		return refused
 	case reason == descriptors.ResultAborted && h.Extent == r.done:
 		reason = descriptors.ResultSuccess // all that it may have cut off is here
+	case reason == descriptors.ResultRDMAProtection && !r.refusedAt(h.PSN):
+		return refused
 	}
 	first := descriptors.StatusTransportError
 	switch {
 	case reason == descriptors.ResultRemoteDescriptor && ep.rel != nil:
 		first = descriptors.StatusRemoteDescriptor
-	case reason == descriptors.ResultSuccess, reason == descriptors.ResultAborted:
+	case reason == descriptors.ResultSuccess, reason == descriptors.ResultAborted, reason == descriptors.ResultRDMAProtection:
 		first = descriptors.StatusFlushed
 	}
 	e.conns.fail(ep, first, reason, false)

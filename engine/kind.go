@@ -59,7 +59,7 @@ func (vi) connects() bool   { return true }
 func (vi) close(*endpoint)  {}
 func (vi) posted(*endpoint) {}
 func (vi) check(b *descriptors.CreateEndpointBody) refusal {
-	if b.Options != 0 {
+	if b.Options&^descriptors.EndpointBreaks != 0 || b.Options != 0 && b.Reliability == descriptors.Unreliable {
 		return refusal{descriptors.ResultInvalidParameter, fieldOptions}
 	}
 	return refusal{}

@@ -31,7 +31,8 @@ func (t *transmitter) sendLent(ep *endpoint, m *sending, psn, offset, n uint32, 
 	case count == 0:
 		return frameCopied
 	}
-	buf := t.reserve(count * descriptors.ReferenceSize)
+	at := headerSize(m.frames)
+	buf := t.reserve(at + count*descriptors.ReferenceSize)
 	if buf == nil {
 		return frameWaiting
 	}
@@ -39,7 +40,7 @@ func (t *transmitter) sendLent(ep *endpoint, m *sending, psn, offset, n uint32, 
 		return frameCopied
 	}
 	credit := head(buf, ep, m, psn, offset, n, flags|descriptors.FrameReference)
-	copy(descriptors.ReferencesAt(buf[descriptors.HeaderSize:]), t.references[:count])
+	copy(descriptors.ReferencesAt(buf[at:]), t.references[:count])
 	t.handOver(int(n))
 	t.lender.Lent(ep.id)
 	if r := ep.rel; int32(psn-r.lent) >= 0 {
@@ -55,7 +56,7 @@ func (t *transmitter) sendLent(ep *endpoint, m *sending, psn, offset, n uint32, 
 // references.
 func (t *transmitter) refer(l *layout, offset, n, tag uint32) (count int, st descriptors.Status) {
 	for ; n > 0; count++ {
-		w, st := t.regions.next(l, offset, int(n), tag, false)
+		w, st := t.regions.next(l, offset, int(n), tag, reads)
 		if st != 0 {
 			return 0, st
 		}
@@ -88,7 +89,7 @@ func (e *Engine) deregisterMemory(b *descriptors.MemoryBody) refusal {
 		}
 		for r, n := ep.rel, ep.rel.head; int32(r.next-n) > 0; n++ {
 			m := r.message(n)
-			if !slices.ContainsFunc(m.segments, inRegion) || r.arrived(m) {
+			if m.frames == descriptors.FrameReadRequest || !slices.ContainsFunc(m.segments, inRegion) || r.arrived(m) {
 				continue
 			}
 			if r.wire == 0 {

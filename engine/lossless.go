@@ -128,7 +128,13 @@ func (k losslessVI) take(ep *endpoint, h *descriptors.Header) verdict {
 	if v := r.takeControl(h); v != placing {
 		return v
 	}
-	if h.PSN != r.expect || h.Message != r.done || !r.findReceipt(h) || h.Offset != r.receipt(r.done).received {
+	if h.PSN != r.expect || h.Message != r.done {
+		return refused
+	}
+	if h.Type != descriptors.FrameData {
+		return r.takeRDMA(h, 0)
+	}
+	if !r.findReceipt(h) || h.Offset != r.receipt(r.done).received {
 		return refused
 	}
 	return placing
@@ -151,6 +157,10 @@ func (r *reliable) arrivedUpTo(psn uint32) {
 // placed implements kind.
 func (k losslessVI) placed(ep *endpoint, h *descriptors.Header) {
 	r := ep.rel
+	if h.Type != descriptors.FrameData {
+		r.placedRDMA(h, 0)
+		return
+	}
 	k.rx.receipt.take(h, k.rx.status)
 	r.expect++
 	r.finishReceipts()

@@ -16,12 +16,10 @@ func (e *Engine) checkEndpoint(b *descriptors.CreateEndpointBody) refusal {
 		return refusal{descriptors.ResultInvalidMTU, fieldMaxTransfer}
 	case e.regions.ptag(b.Ptag) == nil:
 		return refusal{descriptors.ResultInvalidPtag, fieldVIPtag}
-	case b.Rights&descriptors.AccessRDMARead != 0:
-		return refusal{descriptors.ResultInvalidRDMARead, fieldRights}
-	case b.Rights == descriptors.AccessRDMAWrite:
-		return refusal{descriptors.ResultNotSupported, fieldRights}
-	case b.Rights != 0:
+	case b.Rights&^(descriptors.AccessRDMAWrite|descriptors.AccessRDMARead) != 0 || b.Rights != 0 && b.Kind != descriptors.KindVI:
 		return refusal{descriptors.ResultInvalidParameter, fieldRights}
+	case b.Rights&descriptors.AccessRDMARead != 0 && b.Reliability == descriptors.Unreliable:
+		return refusal{descriptors.ResultInvalidRDMARead, fieldRights}
 	case badLog2(b.SendLog2):
 		return refusal{descriptors.ResultInvalidParameter, fieldSendLog2}
 	case badLog2(b.RecvLog2):

@@ -63,7 +63,7 @@ var spoiltSends = []spoiltSend{
 				Address: hostBase, Length: d.Token().Address + 48 - hostBase, IOVA: busBase})).Handle
 	}, descriptors.StatusProtectionError},
 	{"an operation that the device lacks", func(t *testing.T, v *vi, d *descriptors.Descriptor) {
-		d.Control().Control |= descriptors.OpRDMAWrite
+		d.Control().Control |= 3
 	}, descriptors.StatusFormatError},
 }
 

@@ -50,21 +50,32 @@ func (m *regions) mapRing(q *workQueue) bool {
 // fetch takes the next token of a queue, and copies the descriptor that it names into l.
 // What is wrong with them, or with a segment, shows in l.status.
 func (m *regions) fetch(ep *endpoint, q *workQueue, l *layout) {
-	l.segments, l.total, l.at, l.base, l.descriptor = l.segments[:0], 0, 0, 0, nil
+	l.segments, l.total, l.at, l.base, l.descriptor, l.control = l.segments[:0], 0, 0, 0, nil, control{}
 	l.token, l.status = m.token(q, q.fetched)
 	q.fetched++
 	if l.status == 0 {
 		l.status = m.copyDescriptor(l, ep.ptag)
 	}
-	inline := l.control.bits&descriptors.ControlInline != 0
+	inline, op := l.control.bits&descriptors.ControlInline != 0, l.control.bits.Op()
 	switch {
 	case l.status != 0:
-	case q.receive && inline: // a receive has no inline data
+	case q.receive && (inline || op != descriptors.OpSend): // a receive is neither
 		l.status = descriptors.StatusFormatError
 	case !q.receive && l.total > ep.maxTransfer:
 		l.status = descriptors.StatusLengthError
 	case !inline:
-		l.status = m.check(l, ep.ptag, q.receive)
+		need := reads
+		if q.receive || op == descriptors.OpRDMARead {
+			need = writes
+		}
+		l.status = m.check(l, ep.ptag, need)
+	}
+	if op != descriptors.OpSend {
+		if q.receive {
+			l.control.bits &^= descriptors.ControlOpMask // it is a receive all the same
+		} else if l.status == 0 {
+			l.status = ep.allows(op)
+		}
 	}
 }
 
@@ -76,17 +87,27 @@ func (m *regions) copyDescriptor(l *layout, tag uint32) descriptors.Status {
 		return descriptors.StatusFormatError
 	}
 	// The status word will be written, so the region must allow writing.
-	seg := descriptors.ControlAt(m.at(t.Handle, tag, t.Address, descriptors.ControlSegmentSize, true))
+	seg := descriptors.ControlAt(m.at(t.Handle, tag, t.Address, descriptors.ControlSegmentSize, writes))
 	if seg == nil {
 		return descriptors.StatusProtectionError
 	}
 	l.descriptor, l.stamp = seg, m.stamp
 	l.control = control{bits: seg.Control, immediate: seg.Immediate}
 	bits, length, count := l.control.bits, seg.Length, uint64(seg.SegCount)
-	if seg.Reserved != 0 || bits&descriptors.ControlReserved != 0 || bits.Op() != descriptors.OpSend || count > uint64(m.limits.Segments) {
+	address := t.Address + descriptors.ControlSegmentSize
+	if seg.Reserved != 0 || bits&descriptors.ControlReserved != 0 {
 		return descriptors.StatusFormatError
 	}
-	address, n := t.Address+descriptors.ControlSegmentSize, count*descriptors.DataSegmentSize
+	if bits.Op() != descriptors.OpSend {
+		if st := m.copyTarget(l, count, tag); st != 0 {
+			return st
+		}
+		address, count = address+descriptors.AddressSegmentSize, count-1
+	}
+	if count > uint64(m.limits.Segments) {
+		return descriptors.StatusFormatError
+	}
+	n := count * descriptors.DataSegmentSize
 	if bits&descriptors.ControlInline != 0 {
 		// The data is as one segment, in the descriptor's own region.
 		if (uint64(length)+descriptors.DataSegmentSize-1)&^(descriptors.DataSegmentSize-1) != n {
@@ -94,11 +115,11 @@ func (m *regions) copyDescriptor(l *layout, tag uint32) descriptors.Status {
 		}
 		l.segments = append(l.segments, segment{address, t.Handle, length})
 		l.total = length
-		return m.check(l, tag, false)
+		return m.check(l, tag, reads)
 	}
 	var total uint64
 	for n > 0 {
-		segs := descriptors.DataSegmentsAt(m.at(t.Handle, tag, address, n, false))
+		segs := descriptors.DataSegmentsAt(m.at(t.Handle, tag, address, n, reads))
 		if segs == nil {
 			return descriptors.StatusProtectionError
 		}

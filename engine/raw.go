@@ -16,7 +16,7 @@ type frames struct{ unreliableVI }
 func (frames) connects() bool { return false }
 func (k frames) check(b *descriptors.CreateEndpointBody) refusal {
 	switch {
-	case b.Options&descriptors.EndpointOptionsReserved != 0:
+	case b.Options&^descriptors.EndpointPromiscuous != 0:
 		return refusal{descriptors.ResultInvalidParameter, fieldOptions}
 	case b.Reliability != descriptors.Unreliable:
 		return refusal{descriptors.ResultInvalidReliability, fieldReliability}

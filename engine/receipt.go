@@ -10,16 +10,22 @@ type receipt struct {
 	immediate uint32
 	flags     descriptors.Status // StatusImmediate if there is any
 	open      bool               // a frame of it has arrived
-	// tabled says that the payload goes where an entry of the payload table said,
-	// not where the descriptor says.
+	// tabled says that the payload goes where entry says, not where the descriptor
+	// says.
 	tabled bool
-	entry  layout
+	entry  layout // of that entry, or of the memory that an RDMA write names
+	// written says that the message is an RDMA write.
+	written bool
+	last    uint32 // PSN of its last frame
 }
 
 // take notes that a frame's payload has been placed, or that this failed.
 func (in *receipt) take(h *descriptors.Header, st descriptors.Status) {
 	in.open, in.extent, in.status = true, h.Extent, st
 	in.received += uint32(h.Length)
+	if h.Offset+uint32(h.Length) == h.Extent {
+		in.last = h.PSN
+	}
 	if h.Flags&descriptors.FrameImmediate != 0 {
 		in.immediate, in.flags = h.Immediate, descriptors.StatusImmediate
 	}
@@ -48,7 +54,7 @@ func (r *receiver) destination(ep *endpoint, in *receipt, st descriptors.Status,
 	if in.tabled = r.entry != nil; in.tabled {
 		l := &in.entry
 		l.segments = append(l.segments[:0], *r.entry)
-		l.total, l.at, l.base, l.memory = r.entry.length, 0, 0, nil
+		l.total, l.at, l.base, l.memory, l.peer = r.entry.length, 0, 0, nil, 0
 		room = l.total
 	}
 	switch {
@@ -57,7 +63,7 @@ func (r *receiver) destination(ep *endpoint, in *receipt, st descriptors.Status,
 	case extent > room:
 		return descriptors.StatusLengthError
 	case in.tabled:
-		return r.regions.check(&in.entry, ep.ptag, true)
+		return r.regions.check(&in.entry, ep.ptag, writes)
 	}
 	return 0
 }

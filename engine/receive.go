@@ -19,6 +19,8 @@ type receiver struct {
 	references int // how many of lent there are
 	// joined takes a frame whose bytes are needed in one place; nil until one is.
 	joined []byte
+	// written is an RDMA write that takes no receive, while a frame of it is placed.
+	written receipt
 	// behind says that the last round left frames on the wire.
 	behind bool
 }
@@ -27,7 +29,8 @@ type receiver struct {
 // that is still arriving, or whose transfers the host decides, stays, and those
 // behind it wait on the wire.
 type incoming struct {
-	header descriptors.Header // a copy: the wire may be memory that somebody else can write
+	header    descriptors.Header    // a copy: the wire may be memory that somebody else can write
+	extension descriptors.Extension // of an RDMA frame, likewise
 
 	// held says that the frame stays; what follows up to status is valid then.
 	held   bool
@@ -36,11 +39,13 @@ type incoming struct {
 	judged bool   // by its header
 	grew   time.Duration
 
-	// placing says that the payload goes where the receipt says.
+	// placing says that the payload goes to the memory of to.
 	placing bool
 	ep      *endpoint
 	era     uint32 // of ep when the frame began
 	receipt *receipt
+	to      *layout
+	read    *sending // that a response is for
 	entry   *segment // of the payload table, nil for none
 	payload []byte
 	moved   uint32 // of the payload, by hostRcv
@@ -58,7 +63,7 @@ type verdict int
 const (
 	refused verdict = iota // nobody wants it
 	taken                  // there is nothing else to do
-	placing                // its payload is to be placed: the kind has set ep, receipt and status
+	placing                // its payload is to be placed: the kind has called receiver.aim
 )
 
 // clear forgets the frame in progress. What is left of it is still waited for; on a wire
@@ -170,7 +175,7 @@ func (r *receiver) deliver(buf, payload []byte, v verdict) {
 func (r *receiver) refuse() {
 	r.count(descriptors.CounterFramesDropped, 1)
 	ep, h := r.endpoint(r.header.DestinationEndpoint), &r.header
-	if ep != nil && ep.rel != nil && ep.rel.wire != 0 && h.Type == descriptors.FrameData && ep.from(h) {
+	if ep != nil && ep.rel != nil && ep.rel.wire != 0 && (h.Type == descriptors.FrameData || h.Type.RDMA()) && ep.from(h) {
 		r.conns.fail(ep, descriptors.StatusTransportError, descriptors.ResultConnectionLost, true)
 	}
 }
@@ -252,18 +257,43 @@ func (r *receiver) accept(buf []byte) (payload []byte, ok bool) {
 	h := &r.header
 	*h = *on
 	refers := h.Flags&descriptors.FrameReference != 0
-	if !wellFormed(h, len(buf)) || refers && (r.lender == nil || h.Type != descriptors.FrameData) {
+	if !wellFormed(h, len(buf)) || !r.extend(buf) ||
+		refers && (r.lender == nil || h.Type != descriptors.FrameData && h.Type != descriptors.FrameWrite) {
 		return nil, false
 	}
+	size := headerSize(h.Type)
 	if !refers {
-		buf = buf[:descriptors.HeaderSize+int(h.Length)]
+		buf = buf[:size+int(h.Length)]
 	}
 	checked := h.Flags&descriptors.FrameChecksum != 0
 	if !checked && r.checksum || checked && descriptors.FrameChecksumOf(buf) != h.Checksum {
 		r.count(descriptors.CounterChecksumErrors, 1)
 		return nil, false
 	}
-	return buf[descriptors.HeaderSize:], h.Destination == r.mac || h.Destination == descriptors.Broadcast && forAnybody(h)
+	return buf[size:], h.Destination == r.mac || h.Destination == descriptors.Broadcast && forAnybody(h)
+}
+
+// extend copies the extension of the frame out, of whose header r.header is a copy. It
+// returns false if there must be one, and is not.
+func (r *receiver) extend(frame []byte) bool {
+	if !r.header.Type.RDMA() {
+		return true
+	}
+	x := descriptors.ExtensionAt(frame[descriptors.HeaderSize:])
+	if x == nil {
+		return false
+	}
+	r.extension = *x
+	return true
+}
+
+// aim has the payload of the frame in progress placed where in says, on behalf of ep; with
+// a status it is not.
+func (r *receiver) aim(ep *endpoint, in *receipt, st descriptors.Status) {
+	r.ep, r.receipt, r.to, r.status = ep, in, &in.layout, st
+	if in.tabled {
+		r.to = &in.entry
+	}
 }
 
 // queued is how many frames are known to wait behind this one: the rest of its
@@ -280,11 +310,7 @@ func (r *receiver) land(piece []byte) {
 	if r.status != 0 {
 		return
 	}
-	to := &r.receipt.layout
-	if r.receipt.tabled {
-		to = &r.receipt.entry
-	}
-	landed, st := r.regions.scatter(piece, to, r.header.Offset+r.moved, r.ep.ptag)
+	landed, st := r.regions.scatter(piece, r.to, r.header.Offset+r.moved, r.ep.ptag)
 	r.landed = r.landed || landed
 	if st != 0 && (r.landed || r.receipt.received > 0) {
 		st |= descriptors.StatusPartialPacket

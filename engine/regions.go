@@ -24,11 +24,38 @@ type region struct {
 	address uint64
 	length  uint64
 	iova    uint64
-	access  descriptors.Access
+	allows  access
 	// whole is the region's memory if it is contiguous for us, nil if not, looked up
 	// once for each value of regions.epoch.
 	whole []byte
 	epoch uint64
+}
+
+// access is what may be done with memory.
+type access uint8
+
+const (
+	reads access = 1 << iota
+	writes
+	peerReads
+	peerWrites
+	// byPeer makes of an access what it is on behalf of the peer.
+	byPeer = 2
+)
+
+// accessOf is what a region that is registered with rights a allows.
+func accessOf(a descriptors.Access) access {
+	allows := reads
+	if a&descriptors.AccessReadOnly == 0 {
+		allows |= writes
+	}
+	if a&descriptors.AccessRDMAWrite != 0 {
+		allows |= peerWrites
+	}
+	if a&descriptors.AccessRDMARead != 0 {
+		allows |= peerReads
+	}
+	return allows
 }
 
 // ptag is one protection tag; tag 0 always exists.
@@ -116,10 +143,10 @@ func (m *regions) register(b *descriptors.RegisterMemoryBody) (reply descriptors
 		return reply, refusal{descriptors.ResultInvalidPtag, fieldRegionPtag}
 	case b.Access&descriptors.AccessReserved != 0:
 		return reply, refusal{descriptors.ResultInvalidParameter, fieldRegionAccess}
-	case b.Access&descriptors.AccessRDMARead != 0:
-		return reply, refusal{descriptors.ResultInvalidRDMARead, fieldRegionAccess}
-	case b.Access&^descriptors.AccessReadOnly != 0:
+	case b.Access&(descriptors.AccessEager|descriptors.AccessPageList) != 0:
 		return reply, refusal{descriptors.ResultNotSupported, fieldRegionAccess}
+	case b.Access&descriptors.AccessReadOnly != 0 && b.Access&descriptors.AccessRDMAWrite != 0:
+		return reply, refusal{descriptors.ResultInvalidParameter, fieldRegionAccess}
 	}
 	var i uint32
 	switch full := uint32(len(m.table)) == m.limits.Regions; {
@@ -138,7 +165,7 @@ func (m *regions) register(b *descriptors.RegisterMemoryBody) (reply descriptors
 		generation = 1
 	}
 	handle := generation<<regionIndexBits | i
-	*r = region{handle: handle, last: handle, ptag: b.Ptag, address: b.Address, length: b.Length, iova: b.IOVA, access: b.Access}
+	*r = region{handle: handle, last: handle, ptag: b.Ptag, address: b.Address, length: b.Length, iova: b.IOVA, allows: accessOf(b.Access)}
 	t.users++
 	return descriptors.MemoryBody{Handle: handle}, refusal{}
 }
@@ -159,7 +186,7 @@ func (m *regions) deregister(handle uint32) refusal {
 // reach finds the n bytes at application address in region handle on behalf of
 // an endpoint with protection tag tag. It checks handle, tag, bounds and
 // rights, and returns nil if any of them says no.
-func (m *regions) reach(handle, tag uint32, address, n uint64, write bool) (*region, uint64) {
+func (m *regions) reach(handle, tag uint32, address, n uint64, need access) (*region, uint64) {
 	i := handle & regionIndexMask
 	if int(i) >= len(m.table) {
 		return nil, 0
@@ -167,7 +194,7 @@ func (m *regions) reach(handle, tag uint32, address, n uint64, write bool) (*reg
 	r := &m.table[i]
 	off := address - r.address
 	if r.handle != handle || handle == 0 || r.ptag != tag || off > r.length || n > r.length-off ||
-		write && r.access&descriptors.AccessReadOnly != 0 {
+		need&^r.allows != 0 {
 		return nil, 0
 	}
 	return r, off
@@ -175,13 +202,13 @@ func (m *regions) reach(handle, tag uint32, address, n uint64, write bool) (*reg
 
 // at returns the memory that reach finds, n bytes or as many as are contiguous. It is
 // nil if reach or the bus says no.
-func (m *regions) at(handle, tag uint32, address, n uint64, write bool) []byte {
-	r, off := m.reach(handle, tag, address, n, write)
+func (m *regions) at(handle, tag uint32, address, n uint64, need access) []byte {
+	r, off := m.reach(handle, tag, address, n, need)
 	if r == nil {
 		m.count(descriptors.CounterProtectionErrors, 1)
 		return nil
 	}
-	return m.window(r, off, n, write)
+	return m.window(r, off, n, need&(writes|peerWrites) != 0)
 }
 
 // window returns the memory of r from offset off on, n bytes of it or as many
@@ -199,7 +226,7 @@ func (m *regions) resolve(r *region, off, n uint64, write bool) []byte {
 		r.epoch, r.whole = m.epoch, nil
 		// The window is all of it, if the bus lets us do what the region's rights allow.
 		w, err := m.bus.Window(r.iova, r.length, false)
-		if err == nil && r.access&descriptors.AccessReadOnly == 0 {
+		if err == nil && r.allows&writes != 0 {
 			w, err = m.bus.Window(r.iova, uint64(len(w)), true)
 		}
 		if err == nil && uint64(len(w)) >= r.length {
@@ -243,8 +270,10 @@ type layout struct {
 	status   descriptors.Status // non-zero: the message has failed on this side
 	segments []segment
 	total    uint32
-	at       int    // segment of the last access
-	base     uint32 // message offset at which that segment starts
+	target   segment // memory of the peer, if it is RDMA
+	peer     uint8   // byPeer if the peer has named the memory, else zero
+	at       int     // segment of the last access
+	base     uint32  // message offset at which that segment starts
 
 	// What was found when the descriptor was fetched, good as long as stamp is that of
 	// the regions: the descriptor, and the memory of the message if it is in one piece.
@@ -257,13 +286,13 @@ type layout struct {
 func (m *regions) inOnePiece(l *layout) bool { return l.stamp == m.stamp && l.memory != nil }
 
 // check looks at every segment before any byte moves.
-func (m *regions) check(l *layout, tag uint32, write bool) descriptors.Status {
+func (m *regions) check(l *layout, tag uint32, need access) descriptors.Status {
 	if l.memory = nil; l.stamp != m.stamp {
 		l.stamp, l.descriptor = m.stamp, nil
 	}
 	for i := range l.segments {
 		s := &l.segments[i]
-		r, off := m.reach(s.handle, tag, s.address, uint64(s.length), write)
+		r, off := m.reach(s.handle, tag, s.address, uint64(s.length), need<<l.peer)
 		if r == nil {
 			m.count(descriptors.CounterProtectionErrors, 1)
 			return descriptors.StatusProtectionError
@@ -277,7 +306,7 @@ func (m *regions) check(l *layout, tag uint32, write bool) descriptors.Status {
 
 // next returns the memory of a message from offset on: n bytes, or as many as are
 // contiguous. It checks them again: what check saw may have been deregistered.
-func (m *regions) next(l *layout, offset uint32, n int, tag uint32, write bool) ([]byte, descriptors.Status) {
+func (m *regions) next(l *layout, offset uint32, n int, tag uint32, need access) ([]byte, descriptors.Status) {
 	if offset < l.base {
 		l.at, l.base = 0, 0
 	}
@@ -289,7 +318,7 @@ func (m *regions) next(l *layout, offset uint32, n int, tag uint32, write bool) 
 		return nil, descriptors.StatusLengthError
 	}
 	s, skip := &l.segments[l.at], uint64(offset-l.base)
-	w := m.at(s.handle, tag, s.address+skip, min(uint64(s.length)-skip, uint64(n)), write)
+	w := m.at(s.handle, tag, s.address+skip, min(uint64(s.length)-skip, uint64(n)), need<<l.peer)
 	if len(w) == 0 {
 		return nil, descriptors.StatusProtectionError
 	}
@@ -303,7 +332,7 @@ func (m *regions) gather(dst []byte, l *layout, offset uint32, tag uint32) descr
 		return 0
 	}
 	for len(dst) > 0 {
-		w, st := m.next(l, offset, len(dst), tag, false)
+		w, st := m.next(l, offset, len(dst), tag, reads)
 		if st != 0 {
 			return st
 		}
@@ -320,7 +349,7 @@ func (m *regions) scatter(src []byte, l *layout, offset uint32, tag uint32) (lan
 		return copy(l.memory[offset:], src) > 0, 0
 	}
 	for len(src) > 0 {
-		w, st := m.next(l, offset, len(src), tag, true)
+		w, st := m.next(l, offset, len(src), tag, writes)
 		if st != 0 {
 			return landed, st
 		}

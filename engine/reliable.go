@@ -13,14 +13,20 @@ type reliable struct {
 	ep  *endpoint
 
 	// Sending.
-	una, nxt uint32 // oldest PSN not acknowledged, next PSN
-	messages []sending
-	head     uint32 // number of the oldest message that is not complete
-	next     uint32 // number of the next message to begin
-	broken   bool   // message next-1 has failed on this side: send no more
-	limit    uint32 // credit: the peer takes messages below this number
-	stalled  bool   // something is posted, but there is no credit
-	lent     uint32 // PSN behind the last frame whose payload was lent
+	una, nxt uint32    // oldest PSN not acknowledged, next PSN
+	messages []sending // RDMA operations among them, in the order of their posts
+	head     uint32    // the oldest of them that is not complete
+	next     uint32    // the next to begin
+	fetched  bool      // that one's descriptor has been fetched, but it must wait
+	broken   bool      // next-1 has failed on this side: send no more
+	numbered uint32    // number of the next message that takes a receive
+	limit    uint32    // credit: the peer takes messages below this number
+	stalled  bool      // something is posted, but there is no credit
+	eager    bool      // the peer wants no credit to be waited for
+	lent     uint32    // PSN behind the last frame whose payload was lent
+	reading  uint32    // RDMA reads under way
+	serving  *serving  // the peer's; nil if it may not read
+	refused  uint32    // PSN of the peer's frame that was not allowed what it wanted
 
 	// Receiving.
 	expect   uint32 // next PSN
@@ -70,10 +76,10 @@ type timers struct {
 
 // cut is a frame of a message that has been sent.
 type cut struct {
-	message uint32
-	offset  uint32
-	sentAt  time.Duration
-	number  uint64 // of the transmission
+	m      *sending
+	offset uint32
+	sentAt time.Duration
+	number uint64 // of the transmission
 }
 
 // reliableVI is the kind of VIs whose messages are acknowledged.
@@ -88,7 +94,10 @@ func (k reliableVI) open(ep *endpoint, peer *descriptors.ConnectBody) {
 		nic: k.Engine, ep: ep,
 		una: ep.remote.ourKey, nxt: ep.remote.ourKey, lent: ep.remote.ourKey, expect: ep.remote.theirKey,
 		messages: make([]sending, sends), receipts: make([]receipt, receives),
-		liveness: liveness{heard: k.now},
+		liveness: liveness{heard: k.now}, eager: peer.Options&descriptors.ConnectBreaks != 0,
+	}
+	if ep.rights&descriptors.AccessRDMARead != 0 {
+		r.serving = &serving{}
 	}
 	if k.checkWire(); peer.Wire != 0 && peer.Wire == k.wire() {
 		ep.kind, r.wire = losslessVI{k}, peer.Wire
@@ -116,7 +125,7 @@ func (k reliableVI) transmit(ep *endpoint, budget int) bool {
 		if windowed && r.resend != 0 {
 			psn := r.una + uint32(bits.TrailingZeros64(r.resend))
 			f := &r.frames[psn%windowFrames]
-			if o := k.tx.sendData(ep, r.message(f.message), psn, f.offset, descriptors.FrameAckRequest, true); o != frameSent {
+			if o := k.tx.sendData(ep, f.m, psn, f.offset, descriptors.FrameAckRequest, true); o != frameSent {
 				return o == frameWaiting
 			}
 			continue
@@ -124,7 +133,12 @@ func (k reliableVI) transmit(ep *endpoint, budget int) bool {
 		if windowed && r.nxt-r.una >= windowFrames {
 			return false
 		}
-		m := r.upNext()
+		var m *sending
+		if r.serving != nil && r.serving.due() {
+			m = r.answerOrNext()
+		} else {
+			m = r.upNext()
+		}
 		if m == nil {
 			if windowed && r.stalled {
 				k.busy.add(ep)
@@ -145,8 +159,9 @@ func (k reliableVI) transmit(ep *endpoint, budget int) bool {
 	return true
 }
 
-// upNext is the message that is to send a frame: the one that has been begun, or else
-// the next, for which it takes a free place and credit. It is nil if there is none.
+// upNext is the message of the host that is to send a frame: the one that has been begun,
+// or else the next, for which it takes a free place and credit. It is nil if there is
+// none.
 func (r *reliable) upNext() *sending {
 	if r.broken {
 		return nil
@@ -156,12 +171,21 @@ func (r *reliable) upNext() *sending {
 		if r.ep.send.posted() == 0 || r.next-r.head >= uint32(len(r.messages)) {
 			return nil
 		}
-		if r.stalled = int32(r.limit-r.next) <= 0; r.stalled {
+		m = r.message(r.next)
+		if !r.fetched {
+			r.nic.tx.begin(r.ep, m, r.numbered)
+		} else {
+			r.ep.send.fetched++
+		}
+		r.stalled = int32(r.limit-r.numbered) <= 0
+		if r.fetched = (r.stalled || m.control.bits&unlikeSends != 0) && !r.mayBegin(m); r.fetched {
+			r.ep.send.fetched-- // it counts as posted
 			return nil
 		}
-		m = r.message(r.next)
-		r.nic.tx.begin(r.ep, m, r.next)
 		r.next++
+		if m.frames == descriptors.FrameData || m.takesReceive() {
+			r.numbered++
+		}
 	}
 	if m.status != 0 {
 		r.broken = true
@@ -182,7 +206,7 @@ func (k reliableVI) sent(ep *endpoint, m *sending, psn, offset, n, credit uint32
 		r.resent |= bit
 		k.count(descriptors.CounterFramesRetransmitted, 1)
 	} else {
-		r.frames[psn%windowFrames] = cut{m.number, offset, k.now, r.transmissions}
+		r.frames[psn%windowFrames] = cut{m, offset, k.now, r.transmissions}
 		m.cut += n
 		m.allCut, m.lastPSN = m.cut == m.total, psn
 		r.nxt++
@@ -192,6 +216,10 @@ func (k reliableVI) sent(ep *endpoint, m *sending, psn, offset, n, credit uint32
 }
 
 func (k reliableVI) failed(ep *endpoint, m *sending, again bool, st descriptors.Status) {
+	if m.frames == descriptors.FrameReadResponse {
+		k.conns.refuse(ep, m.request, descriptors.EventRDMAReadProtection, &m.segments[0])
+		return
+	}
 	m.status, ep.rel.broken = st, true
 	if again {
 		// Nothing is wrong with the messages before it.
@@ -274,7 +302,7 @@ func (l *endpoints) settleAll() {
 		if ep.rel != nil {
 			ep.rel.settle()
 		}
-		if r := ep.rel; r != nil && (ep.send.posted() > 0 || r.next != r.head && !r.message(r.next-1).allCut) {
+		if r := ep.rel; r != nil && (ep.send.posted() > 0 || r.next != r.head && !r.message(r.next-1).allCut || r.serving != nil && r.serving.due()) {
 			l.ready.add(ep)
 		}
 		return false
@@ -296,8 +324,11 @@ func (r *reliable) settle() {
 	}
 }
 
-// arrived reports whether all of m, which has not failed, has been acknowledged.
-func (r *reliable) arrived(m *sending) bool { return m.allCut && int32(r.una-m.lastPSN) > 0 }
+// arrived reports whether all of m, which has not failed, has been acknowledged, and, of
+// a read, has come.
+func (r *reliable) arrived(m *sending) bool {
+	return m.allCut && int32(r.una-m.lastPSN) > 0 && m.awaits == 0
+}
 
 // delivered completes m, the oldest message.
 func (r *reliable) delivered(m *sending) {
@@ -306,16 +337,30 @@ func (r *reliable) delivered(m *sending) {
 	r.nic.cqs.complete(r.ep, &r.ep.send, &m.layout, m.total, 0, 0)
 }
 
-// deliveredUpTo completes the messages below number, which the peer says it has
-// taken. It returns false, and completes none, if they were not sent, or if the
-// peer has acknowledged more.
+// deliveredUpTo takes the messages below number, which the peer says it has taken, and
+// the operations before them for arrived. It returns false, and takes none, if they were
+// not sent, or if the peer has acknowledged more.
 func (r *reliable) deliveredUpTo(number uint32) bool {
-	if number-r.head > r.next-r.head || number != r.head && !r.message(number-1).allCut {
+	oldest, una := r.numbered, r.una
+	if r.head != r.next {
+		oldest = r.message(r.head).number
+	}
+	if number-oldest > r.numbered-oldest {
 		return false
 	}
-	for int32(number-r.head) > 0 {
-		r.delivered(r.message(r.head))
+	for n := r.head; n != r.next; n++ {
+		m := r.message(n)
+		if int32(number-m.number) <= 0 {
+			break
+		}
+		if !m.allCut {
+			return false
+		}
+		if int32(m.lastPSN-una) >= 0 {
+			una = m.lastPSN + 1
+		}
 	}
+	r.una = una
 	return true
 }
 
@@ -339,5 +384,15 @@ func (k reliableVI) flush(ep *endpoint, first descriptors.Status) {
 // unfinished reports whether messages are posted that are not known to have
 // arrived.
 func (r *reliable) unfinished() bool {
-	return r != nil && (r.ep.send.posted() > 0 || r.next != r.head && !r.arrived(r.message(r.next-1)))
+	return r != nil && (r.ep.send.posted() > 0 || r.underWay() > 0)
+}
+
+// underWay is how many messages have begun and are not known to have arrived.
+func (r *reliable) underWay() (count uint32) {
+	for n := r.head; n != r.next; n++ {
+		if !r.arrived(r.message(n)) {
+			count++
+		}
+	}
+	return count
 }

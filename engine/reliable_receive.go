@@ -25,18 +25,23 @@ func (k reliableVI) take(ep *endpoint, h *descriptors.Header) verdict {
 		r.acknowledge(true)
 		return refused
 	}
-	if !r.inPlace(h, ahead) || !r.findReceipt(h) {
+	switch {
+	case !r.inPlace(h, ahead):
+		return refused
+	case h.Type != descriptors.FrameData:
+		return r.takeRDMA(h, ahead)
+	case !r.findReceipt(h):
 		return refused
 	}
 	return placing
 }
 
 // takeControl takes what a frame says besides data: that the peer lives, and what it has
-// got. It answers placing for a data frame.
+// got. It answers placing for a frame that is more than that.
 func (r *reliable) takeControl(h *descriptors.Header) verdict {
 	r.hear(&r.nic.clock)
 	switch t := h.Type; {
-	case t != descriptors.FrameData && t != descriptors.FrameAck && t != descriptors.FrameProbe, !r.takeAck(h):
+	case t-descriptors.FrameData > descriptors.FrameProbe-descriptors.FrameData && !t.RDMA(), !r.takeAck(h):
 		return refused
 	case t == descriptors.FrameProbe:
 		r.acknowledge(true)
@@ -50,9 +55,24 @@ func (r *reliable) takeControl(h *descriptors.Header) verdict {
 // placed implements kind: the messages that are whole are completed, in order.
 func (k reliableVI) placed(ep *endpoint, h *descriptors.Header) {
 	r := ep.rel
-	k.rx.receipt.take(h, k.rx.status)
 	ahead := h.PSN - r.expect
-	if ahead > 0 {
+	if h.Type != descriptors.FrameData {
+		r.placedRDMA(h, ahead)
+		return
+	}
+	k.rx.receipt.take(h, k.rx.status)
+	r.mark(h, ahead)
+	r.finishReceipts()
+	if ep.rel != nil {
+		r.acknowledge(ahead > 0 || h.Flags&descriptors.FrameAckRequest != 0)
+	}
+}
+
+// mark notes that a frame has arrived, ahead of the one expected next.
+func (r *reliable) mark(h *descriptors.Header, ahead uint32) {
+	if r.window == nil {
+		r.expect++
+	} else if ahead > 0 {
 		r.have |= 1 << (ahead - 1)
 		r.places[h.PSN%windowFrames] = placeOf(h)
 	} else {
@@ -64,10 +84,6 @@ func (k reliableVI) placed(ep *endpoint, h *descriptors.Header) {
 			}
 		}
 	}
-	r.finishReceipts()
-	if ep.rel != nil {
-		r.acknowledge(ahead > 0 || h.Flags&descriptors.FrameAckRequest != 0)
-	}
 }
 
 // findReceipt finds the message that a frame belongs to, and fetches its receive
@@ -75,26 +91,31 @@ func (k reliableVI) placed(ep *endpoint, h *descriptors.Header) {
 // the frame contradicts what is known.
 func (r *reliable) findReceipt(h *descriptors.Header) bool {
 	ep, rx := r.ep, &r.nic.rx
-	if uint64(h.Offset)+uint64(h.Length) > uint64(h.Extent) || h.Extent > ep.maxTransfer || h.Length == 0 && h.Extent != 0 {
+	if !ep.fits(h) {
 		return false
 	}
 	ahead := h.Message - r.done
-	if ahead >= uint32(len(r.receipts)) || ahead >= ep.recv.producer-ep.recv.completed {
-		// It is beyond the credit that we gave.
+	if ahead >= uint32(len(r.receipts)) || !r.hasReceive(h, ahead) {
 		return false
 	}
 	r.takeReceives(ahead + 1)
 	in := r.receipt(h.Message)
 	if !in.open && in.status == 0 && in.stamp != rx.regions.stamp {
 		// It was fetched ahead, and memory has been taken away since then.
-		in.status = rx.regions.check(&in.layout, ep.ptag, true)
+		in.status = rx.regions.check(&in.layout, ep.ptag, writes)
 	}
-	rx.ep, rx.receipt, rx.status = ep, in, in.status
-	if !in.open {
-		rx.status = rx.destination(ep, in, in.status, h.Extent)
+	if write := h.Type == descriptors.FrameWrite; in.open && (in.written != write || in.extent != h.Extent || in.received == in.extent) {
+		return false
+	} else if in.written = write; write {
+		rx.aimWrite(ep, h, in)
 		return true
 	}
-	return in.extent == h.Extent && in.received != in.extent
+	st := in.status
+	if !in.open {
+		st = rx.destination(ep, in, st, h.Extent)
+	}
+	rx.aim(ep, in, st)
+	return true
 }
 
 // takeReceives fetches receive descriptors until n are in work. They are taken in
@@ -130,17 +151,20 @@ func (r *reliable) finishReceipts() {
 		}
 		if in.status != 0 {
 			reason := descriptors.ResultRemoteDescriptor
+			if in.status&descriptors.StatusRDMAProtection != 0 {
+				reason = descriptors.ResultRDMAProtection
+			}
 			// The peer is told before done moves on, so that it can tell which
 			// of its messages failed.
 			e.conns.end(ep, reason, true)
-			e.cqs.complete(ep, &ep.recv, &in.layout, 0, 0, in.status)
+			e.cqs.complete(ep, &ep.recv, &in.layout, 0, 0, in.status|in.flags&descriptors.StatusOpMask)
 			e.conns.enterError(ep, descriptors.StatusTransportError)
 			e.event(descriptors.Event{Code: descriptors.EventConnectionLost, Endpoint: ep.id, CQ: descriptors.NoCQ,
 				Detail: uint32(reason), Descriptor: in.token.Address})
 			return
 		}
-		if in.received != in.extent {
-			return
+		if in.received != in.extent || int32(r.expect-in.last) <= 0 {
+			return // or something is missing that was sent before its last frame
 		}
 		in.open, e.handed = false, true
 		r.done++
@@ -204,7 +228,11 @@ type place struct {
 	message, begin, end uint32
 }
 
+// placeOf is nothing at the beginning of the next message for what has no place in one.
 func placeOf(h *descriptors.Header) place {
+	if h.Type != descriptors.FrameData && h.Flags&descriptors.FrameImmediate == 0 {
+		return place{h.Message, 0, 0}
+	}
 	return place{h.Message, h.Offset, h.Offset + uint32(h.Length)}
 }
 

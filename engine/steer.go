@@ -6,7 +6,7 @@ import "github.com/trapeze-nic/trapeze/descriptors"
 // copy. It returns the payload, and false if the frame is dropped.
 func (r *receiver) steer(frame, payload []byte) ([]byte, bool) {
 	h := &r.header
-	frame = frame[:descriptors.HeaderSize+len(payload)]
+	frame = frame[:headerSize(h.Type)+len(payload)]
 	built := h.DestinationEndpoint
 	to := built
 	if r.asks(HookFilterReceive) {
@@ -15,10 +15,10 @@ func (r *receiver) steer(frame, payload []byte) ([]byte, bool) {
 			return nil, false
 		}
 		if r.writes.Has(HookFilterReceive) {
-			if *h = *descriptors.HeaderAt(frame); !wellFormed(h, len(frame)) || h.Flags&descriptors.FrameReference != 0 {
+			if *h = *descriptors.HeaderAt(frame); !wellFormed(h, len(frame)) || h.Flags&descriptors.FrameReference != 0 || !r.extend(frame) {
 				return nil, false
 			}
-			frame = frame[:descriptors.HeaderSize+int(h.Length)]
+			frame = frame[:headerSize(h.Type)+int(h.Length)]
 		}
 		if to != built { // the endpoint of its connection is the only one that can take it
 			r.processor.Misled(HookFilterReceive)
@@ -32,7 +32,7 @@ func (r *receiver) steer(frame, payload []byte) ([]byte, bool) {
 		}
 		r.choose(r.endpoint(built), entry)
 	}
-	return frame[descriptors.HeaderSize:], true
+	return frame[headerSize(h.Type):], true
 }
 
 // choose has the payload of the frame that is being received placed where an entry
@@ -59,7 +59,7 @@ func (e *Engine) setPayload(b *descriptors.SetPayloadBody) refusal {
 		return refusal{descriptors.ResultInvalidParameter, fieldTableLength}
 	}
 	if b.Handle != 0 {
-		if r, _ := e.regions.reach(b.Handle, ep.ptag, b.Address, uint64(b.Length), true); r == nil {
+		if r, _ := e.regions.reach(b.Handle, ep.ptag, b.Address, uint64(b.Length), writes); r == nil {
 			return refusal{descriptors.ResultInvalidParameter, fieldTableHandle}
 		}
 		if ep.payloads == nil {

@@ -16,11 +16,14 @@ type transmitter struct {
 // sending is a message on its way out.
 type sending struct {
 	layout
-	number  uint32
+	number  uint32 // of the message, or of the next if it takes no receive
 	cut     uint32 // bytes that have been cut into frames
 	begun   bool   // a frame has been cut
 	allCut  bool
 	lastPSN uint32
+	frames  descriptors.FrameType // that it is cut into
+	awaits  uint32                // bytes of a read that have not come
+	request uint32                // Request of its frames (SPEC.md 8.13)
 }
 
 // outgoing is the data frame that is being sent. Most leave in one go; one whose
@@ -88,29 +91,35 @@ func (t *transmitter) transmit() bool {
 // begin starts the message that the endpoint's next token names.
 func (t *transmitter) begin(ep *endpoint, m *sending, number uint32) {
 	m.number, m.cut, m.begun, m.allCut, m.lastPSN = number, 0, true, false, 0
-	t.regions.fetch(ep, &ep.send, &m.layout)
+	m.frames, m.awaits = descriptors.FrameData, 0
+	if t.regions.fetch(ep, &ep.send, &m.layout); m.control.bits&unlikeSends != 0 && m.status == 0 {
+		m.beginRDMA()
+	}
 }
 
 // sendData sends the frame of m that starts at offset; again says that it has
 // been sent before.
 func (t *transmitter) sendData(ep *endpoint, m *sending, psn, offset uint32, flags descriptors.FrameFlags, again bool) outcome {
-	n := min(m.total-offset, t.maxPayload)
+	n, at := min(m.total-offset, t.maxPayload), descriptors.HeaderSize
+	if m.frames != descriptors.FrameData {
+		n, at = min(n, t.maxPayload-descriptors.ExtensionSize), at+descriptors.ExtensionSize
+	}
 	if t.waiting&transmitHooks != 0 {
 		return frameWaiting
 	}
 	tx, behind := t.dma.movers[Transmit], framesIn(m.total-offset-n, n)+int(ep.send.posted())
-	if n >= lendFrom && t.lends(ep) {
+	if n >= lendFrom && m.frames != descriptors.FrameReadResponse && t.lends(ep) {
 		if result := t.sendLent(ep, m, psn, offset, n, flags, behind, again); result != frameCopied {
 			return result
 		}
 	}
-	buf := t.reserve(int(n))
+	buf := t.reserve(at + int(n))
 	if buf == nil {
 		return frameWaiting
 	}
 	credit := head(buf, ep, m, psn, offset, n, flags)
 	if n == 0 || n <= t.oneBurst && tx.Plain() {
-		if st := t.regions.gather(buf[descriptors.HeaderSize:], &m.layout, offset, ep.ptag); st != 0 {
+		if st := t.regions.gather(buf[at:], &m.layout, offset, ep.ptag); st != 0 {
 			ep.kind.failed(ep, m, again, st)
 			return frameFailed
 		}
@@ -123,7 +132,7 @@ func (t *transmitter) sendData(ep *endpoint, m *sending, psn, offset uint32, fla
 			return frameSent
 		}
 	}
-	t.outgoing = outgoing{ep: ep, era: ep.era, m: m, buf: buf, at: descriptors.HeaderSize,
+	t.outgoing = outgoing{ep: ep, era: ep.era, m: m, buf: buf, at: uint32(at),
 		psn: psn, offset: offset, length: n, credit: credit, again: again}
 	return t.start(behind)
 }
@@ -152,6 +161,9 @@ func head(buf []byte, ep *endpoint, m *sending, psn, offset, n uint32, flags des
 	if r := ep.rel; r != nil {
 		credit = r.credit()
 		h.Ack, h.Credit = r.expect, credit
+	}
+	if m.frames != descriptors.FrameData {
+		m.extend(h, descriptors.ExtensionAt(buf[descriptors.HeaderSize:]))
 	}
 	return credit
 }
@@ -199,7 +211,7 @@ func (t *transmitter) feed() outcome {
 			}
 			if t.pieces && o.at != 0 && !t.asks(HookFilterTransmit) { // which is shown whole frames
 				o.published = true
-				t.progressive.Publish(descriptors.HeaderSize + int(o.shown))
+				t.progressive.Publish(int(o.at + o.shown))
 			}
 			_ = tx.Done()
 		}
@@ -247,13 +259,13 @@ func (t *transmitter) drop() {
 	t.dma.report(Transmit)
 }
 
-// reserve reserves room on the wire for a frame with n bytes of payload. It returns
-// nil if the wire takes no more now, or if a frame is held.
+// reserve reserves room on the wire for a frame of n bytes. It returns nil if the wire
+// takes no more now, or if a frame is held.
 func (t *transmitter) reserve(n int) []byte {
 	if t.held || t.waiting&filterTransmit != 0 {
 		return nil
 	}
-	return t.port.Reserve(descriptors.HeaderSize + n)
+	return t.port.Reserve(n)
 }
 
 // send sends a frame of no established connection, with a body unless that is nil. It
@@ -262,7 +274,7 @@ func (t *transmitter) send(h *descriptors.Header, body *descriptors.ConnectBody)
 	if body != nil {
 		h.Length = descriptors.ConnectBodySize
 	}
-	buf := t.reserve(int(h.Length))
+	buf := t.reserve(descriptors.HeaderSize + int(h.Length))
 	if buf == nil {
 		return false
 	}
@@ -278,7 +290,7 @@ func (t *transmitter) send(h *descriptors.Header, body *descriptors.ConnectBody)
 // sendAck sends an acknowledgement or a probe, which on an unreliable connection
 // only say that this end lives. It returns false if the wire takes no more now.
 func (t *transmitter) sendAck(ep *endpoint, which descriptors.FrameType) bool {
-	buf := t.reserve(0)
+	buf := t.reserve(descriptors.HeaderSize)
 	if buf == nil {
 		return false
 	}
@@ -308,7 +320,7 @@ func (t *transmitter) launch(buf []byte) {
 	if t.checksum {
 		descriptors.HeaderAt(buf).Checksum = descriptors.FrameChecksumOf(buf)
 	}
-	t.handOver(len(buf) - descriptors.HeaderSize)
+	t.handOver(int(descriptors.HeaderAt(buf).Length))
 }
 
 // handOver gives the wire a frame that stands for n bytes of payload.

@@ -79,6 +79,10 @@ func (k unreliableVI) take(ep *endpoint, h *descriptors.Header) verdict {
 		return taken
 	case descriptors.FrameAck:
 		return taken
+	case descriptors.FrameWrite:
+		if ep.rights&descriptors.AccessRDMAWrite == 0 || k.rx.extension.Request != 0 {
+			return refused
+		}
 	default:
 		return refused
 	}
@@ -92,6 +96,11 @@ func (k unreliableVI) take(ep *endpoint, h *descriptors.Header) verdict {
 		}
 		u.next, in.open = h.Message+1, false
 		in.extent, in.received, in.immediate, in.flags = h.Extent, 0, 0, 0
+		in.written = h.Type == descriptors.FrameWrite
+		if in.written && h.Flags&descriptors.FrameImmediate == 0 {
+			in.open, in.status = true, 0
+			break
+		}
 		if !u.receive {
 			if !k.rx.takeReceive(ep, in) {
 				k.count(descriptors.CounterReceiveQueueEmpty, 1)
@@ -102,8 +111,12 @@ func (k unreliableVI) take(ep *endpoint, h *descriptors.Header) verdict {
 			}
 			u.receive, u.fetched = true, in.status
 		}
-		in.status, in.open = k.rx.destination(ep, in, u.fetched, h.Extent), true
-	case !in.open || h.Message != u.next-1 || h.Extent != in.extent || h.Offset < in.received:
+		if in.open = true; in.written {
+			in.status = u.fetched
+			break
+		}
+		in.status = k.rx.destination(ep, in, u.fetched, h.Extent)
+	case !in.open || h.Message != u.next-1 || h.Extent != in.extent || h.Offset < in.received || in.written != (h.Type == descriptors.FrameWrite):
 		// It is of another message, or a copy of what has come.
 		return refused
 	case h.Offset > in.received:
@@ -112,7 +125,11 @@ func (k unreliableVI) take(ep *endpoint, h *descriptors.Header) verdict {
 		in.open = false
 		return refused
 	}
-	k.rx.ep, k.rx.receipt, k.rx.status = ep, in, in.status
+	if in.written {
+		k.rx.aimWrite(ep, h, in)
+	} else {
+		k.rx.aim(ep, in, in.status)
+	}
 	return placing
 }
 
@@ -120,7 +137,15 @@ func (k unreliableVI) take(ep *endpoint, h *descriptors.Header) verdict {
 func (k unreliableVI) placed(ep *endpoint, h *descriptors.Header) {
 	u := ep.unrel
 	in := &u.in
-	if in.take(h, k.rx.status); in.status == 0 && in.received != in.extent {
+	in.take(h, k.rx.status)
+	if in.written {
+		in.flags |= descriptors.StatusOpRDMAWrite
+		if in.flags&descriptors.StatusImmediate == 0 {
+			k.placedWrite(ep, h, in)
+			return
+		}
+	}
+	if in.status == 0 && in.received != in.extent {
 		return
 	}
 	u.receive, in.open = false, false

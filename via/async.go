@@ -20,10 +20,21 @@ const (
 	// AsyncConnectionLost: the VI is in the error state. AsyncError.Reason says why.
 	AsyncConnectionLost = descriptors.EventConnectionLost
 	// AsyncReceiveQueueEmpty: a message was dropped for want of a receive
-	// descriptor (unreliable VIs only).
+	// descriptor, on an unreliable VI or one with NeedReceives.
 	AsyncReceiveQueueEmpty = descriptors.EventReceiveQueueEmpty
 	// AsyncVIOverrun: a doorbell named more descriptors than the queue holds.
 	AsyncVIOverrun = descriptors.EventVIOverrun
+	// AsyncRDMAWriteProtection: the other end wrote, without immediate data, what it
+	// may not. AsyncRDMAWriteAbort: likewise, after some of it had landed.
+	// AsyncRDMAReadProtection: it read what it may not. AsyncError.Descriptor is the
+	// address that it gave then, and Detail the memory handle.
+	AsyncRDMAWriteProtection = descriptors.EventRDMAWriteProtection
+	AsyncRDMAWriteAbort      = descriptors.EventRDMAWriteAbort
+	AsyncRDMAReadProtection  = descriptors.EventRDMAReadProtection
+	// AsyncRDMAWriteData and AsyncRDMATransport are VIA's, and never come: what is
+	// damaged or lost is sent again.
+	AsyncRDMAWriteData = descriptors.EventRDMAWriteData
+	AsyncRDMATransport = descriptors.EventRDMATransport
 	// AsyncCompletionProtection: the status of a descriptor could not be written.
 	AsyncCompletionProtection = descriptors.EventCompletionProtect
 	// AsyncCatastrophic: the NIC has failed or is gone. Posts and waits fail with
@@ -69,11 +80,11 @@ type AsyncError struct {
 	VI *VI
 	CQ *CQ
 	// Descriptor is the application address of the descriptor with which it
-	// happened, zero if none.
+	// happened, zero if none; of RDMA what the other end wanted.
 	Descriptor uint64
 	// Detail depends on the code: 1 or 0 for AsyncLink, the doorbell's value for
 	// AsyncVIOverrun, a result of SPEC.md 8.7 for AsyncConnectionLost, the fault code
-	// for AsyncCatastrophic.
+	// for AsyncCatastrophic, a memory handle of RDMA.
 	Detail uint32
 }
 

@@ -6,10 +6,11 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 )
 
-// NewDescriptors makes n descriptors with room for segments data segments each,
-// in memory registered for this VI. They live as long as the VI, and only it takes
-// them: another answers ErrInvalidParameter. A descriptor may be used again after it
-// has been taken back: Rearm keeps its segments, Prepare drops them.
+// NewDescriptors makes n descriptors with room for segments data segments each, of which
+// RDMA takes one for its address segment, in memory registered for this VI. They live as
+// long as the VI, and only it takes them: another answers ErrInvalidParameter. A descriptor
+// may be used again after it has been taken back: Rearm keeps its segments, Prepare drops
+// them.
 func (v *VI) NewDescriptors(ctx context.Context, n, segments int) ([]*Descriptor, error) {
 	const op = "new descriptors"
 	nic := v.nic
@@ -20,8 +21,8 @@ func (v *VI) NewDescriptors(ctx context.Context, n, segments int) ([]*Descriptor
 	if limit := 2 * nic.attributes.MaxDescriptors; n < 1 || n > limit {
 		return nil, nic.refuse(op, ErrInvalidParameter, "", "%d descriptors, 1 to %d can be made at a time", n, limit)
 	}
-	if segments < 0 || segments > nic.attributes.MaxSegments {
-		return nil, nic.refuse(op, ErrInvalidParameter, "", "%d segments, the NIC takes 0 to %d", segments, nic.attributes.MaxSegments)
+	if limit := nic.attributes.MaxSegments + 1; segments < 0 || segments > limit {
+		return nil, nic.refuse(op, ErrInvalidParameter, "", "%d segments, the NIC takes 0 to %d", segments, limit)
 	}
 	if err := nic.acquire(op, &v.object); err != nil {
 		return nil, err

@@ -141,7 +141,7 @@ func (m *Memory) AddTo(d *Descriptor, offset, length int) error {
 	return nil
 }
 
-// NewDescriptor lays a descriptor with room for n data segments over the memory
+// NewDescriptor lays a descriptor with room for n segments over the memory
 // at offset, which must be a multiple of 64 and leave room for it. It is for
 // programs that place their descriptors themselves; others use
 // VI.NewDescriptors.
@@ -161,8 +161,8 @@ func (m *Memory) layDescriptor(op string, offset, n int, lay func([]byte, uint64
 	if m.nic.closed.Load() {
 		return nil, m.nic.refuse(op, ErrClosed, "", "")
 	}
-	if n < 0 || n > m.nic.attributes.MaxSegments {
-		return nil, m.nic.refuse(op, ErrInvalidParameter, "", "%d segments, the NIC takes 0 to %d", n, m.nic.attributes.MaxSegments)
+	if limit := m.nic.attributes.MaxSegments + 1; n < 0 || n > limit {
+		return nil, m.nic.refuse(op, ErrInvalidParameter, "", "%d segments, the NIC takes 0 to %d", n, limit)
 	}
 	b := m.Bytes()
 	if offset < 0 || offset > len(b) {

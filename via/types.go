@@ -112,8 +112,14 @@ type VIAttributes struct {
 	MaxTransfer uint32
 	// Ptag that the VI's memory must have; nil is the NIC's default.
 	Ptag *Ptag
-	// RDMAWrite and RDMARead let the other end access memory through this VI.
+	// RDMAWrite and RDMARead let the other end access memory through this VI: regions
+	// with its ptag that are registered with the same right. The other end learns it
+	// when it connects (Remote), and its NIC sends nothing that is not allowed.
 	RDMAWrite, RDMARead bool
+	// NeedReceives, of a reliable VI, breaks the connection when a message finds no
+	// receive, as VIA has it: AsyncReceiveQueueEmpty here, StatusRemoteDescriptor at the
+	// other end. Without it the other end's NIC keeps the message until there is one.
+	NeedReceives bool
 	// SendDepth and RecvDepth are how many descriptors the queues hold, 2 to the
 	// NIC's limit; zero is DefaultDepth. The NIC may round up.
 	SendDepth, RecvDepth int

@@ -88,7 +88,8 @@ func (a VIAttributes) driver() driver.VIAttributes {
 		kind = descriptors.KindFrame
 	}
 	return driver.VIAttributes{Kind: kind, Promiscuous: a.Frames == AllFrames, Reliability: a.Reliability, MaxTransfer: a.MaxTransfer,
-		Ptag: a.Ptag.number, Rights: rights(a.RDMAWrite, a.RDMARead), SendDepth: a.SendDepth, RecvDepth: a.RecvDepth}
+		NeedReceives: a.NeedReceives,
+		Ptag:         a.Ptag.number, Rights: rights(a.RDMAWrite, a.RDMARead), SendDepth: a.SendDepth, RecvDepth: a.RecvDepth}
 }
 
 // driver is the driver's CQ, nil for none.

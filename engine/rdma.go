@@ -1,0 +1,229 @@
+package engine
+
+import "github.com/trapeze-nic/trapeze/descriptors"
+
+// unlikeSends are the control bits of descriptors that are not begun like sends.
+const unlikeSends = descriptors.ControlOpMask | descriptors.ControlQueueFence
+
+// operations is what completed descriptors say of their operation, by that; the last one
+// there is not.
+var operations = [descriptors.ControlOpMask + 1]descriptors.Status{descriptors.OpSend: descriptors.StatusOpSend,
+	descriptors.OpRDMAWrite: descriptors.StatusOpRDMAWrite, descriptors.OpRDMARead: descriptors.StatusOpRDMARead}
+
+// operation is that of the descriptor that a token names, without a look at the rest of it.
+func (m *regions) operation(t descriptors.Token, tag uint32) descriptors.Control {
+	r, off := m.reach(t.Handle, tag, t.Address, descriptors.ControlSegmentSize, reads)
+	if r == nil {
+		return descriptors.OpSend
+	}
+	seg := descriptors.ControlAt(m.window(r, off, descriptors.ControlSegmentSize, false))
+	if seg == nil {
+		return descriptors.OpSend
+	}
+	return seg.Control.Op()
+}
+
+// copyTarget copies the address segment of an RDMA descriptor with count segments in all.
+func (m *regions) copyTarget(l *layout, count uint64, tag uint32) descriptors.Status {
+	bits := l.control.bits
+	switch {
+	case bits.Op() == descriptors.ControlOpMask:
+		l.control.bits &^= descriptors.ControlOpMask
+		return descriptors.StatusFormatError
+	case count == 0, bits&descriptors.ControlInline != 0,
+		bits.Op() == descriptors.OpRDMARead && bits&descriptors.ControlImmediate != 0:
+		return descriptors.StatusFormatError
+	}
+	s := descriptors.AddressSegmentAt(m.at(l.token.Handle, tag, l.token.Address+descriptors.ControlSegmentSize, descriptors.AddressSegmentSize, reads))
+	if s == nil {
+		return descriptors.StatusProtectionError
+	}
+	if s.Reserved != 0 {
+		return descriptors.StatusFormatError
+	}
+	l.target = segment{address: s.Address, handle: s.Handle}
+	return 0
+}
+
+// allows says what is wrong with an RDMA operation of the endpoint that is sound.
+func (ep *endpoint) allows(op descriptors.Control) descriptors.Status {
+	right := descriptors.AccessRDMAWrite
+	if op == descriptors.OpRDMARead {
+		right = descriptors.AccessRDMARead
+	}
+	switch {
+	case !ep.kind.connects(), right == descriptors.AccessRDMARead && ep.rel == nil:
+		return descriptors.StatusFormatError
+	case ep.allowed&right == 0:
+		return descriptors.StatusRDMAProtection
+	}
+	return 0
+}
+
+// beginRDMA prepares the frames of an operation.
+func (m *sending) beginRDMA() {
+	switch m.control.bits.Op() {
+	case descriptors.OpRDMAWrite:
+		m.frames = descriptors.FrameWrite
+	case descriptors.OpRDMARead:
+		// A request carries none of the bytes: it is the frame behind the last of them.
+		m.frames, m.cut, m.awaits = descriptors.FrameReadRequest, m.total, m.total
+	}
+}
+
+// extend makes a data frame one of an RDMA operation.
+func (m *sending) extend(h *descriptors.Header, x *descriptors.Extension) {
+	h.Type, x.Address, x.Handle, x.Request = m.frames, m.target.address, m.target.handle, 0
+	switch m.frames {
+	case descriptors.FrameWrite:
+		if h.Offset == 0 {
+			m.request = h.PSN
+		}
+		x.Request = m.request
+	case descriptors.FrameReadRequest:
+		h.Flags &^= descriptors.FrameFirst | descriptors.FrameLast
+		h.Offset = 0
+	case descriptors.FrameReadResponse:
+		x.Request = m.request
+	}
+}
+
+// takesReceive reports whether the message takes a receive of the peer.
+func (m *sending) takesReceive() bool {
+	bits := m.control.bits
+	return bits.Op() == descriptors.OpSend || bits.Op() == descriptors.OpRDMAWrite && bits&descriptors.ControlImmediate != 0
+}
+
+// mayBegin reports whether m, the next message, may begin: it has credit or needs none,
+// its fence is open, and there are not too many reads.
+func (r *reliable) mayBegin(m *sending) bool {
+	bits, stalled := m.control.bits, r.stalled
+	r.stalled = false
+	switch {
+	case m.status != 0 && bits.Op() != descriptors.OpSend:
+		return true // it fails
+	case bits&descriptors.ControlQueueFence != 0 && r.reading > 0:
+		return false
+	case bits.Op() == descriptors.OpRDMARead:
+		if r.reading == descriptors.MaxReads {
+			return m.total == 0
+		}
+		if m.total > 0 {
+			r.reading++
+		}
+		return true
+	case stalled && r.eager:
+		r.limit = r.numbered + 1<<30
+		return true
+	}
+	r.stalled = stalled && m.takesReceive()
+	return !r.stalled
+}
+
+// posted is the number behind the last message that the host has posted. Of operations
+// that have not arrived, and of what has not been fetched, each counts as one.
+func (r *reliable) posted() uint32 {
+	n := r.numbered + r.ep.send.posted()
+	for i := r.head; i != r.next; i++ {
+		if m := r.message(i); !m.takesReceive() && !r.arrived(m) {
+			n++
+		}
+	}
+	return n
+}
+
+// serving are the reads of a peer, oldest first. Counts are free-running.
+type serving struct {
+	answers [descriptors.MaxReads]sending
+	head    uint32 // the oldest that has not been acknowledged
+	sent    uint32 // the oldest that has not been sent
+	next    uint32
+	turn    bool // a message of the host goes first
+}
+
+func (s *serving) answer(n uint32) *sending { return &s.answers[n%descriptors.MaxReads] }
+
+// due reports whether there is something to send.
+func (s *serving) due() bool {
+	for s.sent != s.next && s.answer(s.sent).allCut {
+		s.sent++
+	}
+	return s.sent != s.next
+}
+
+// answerOrNext is the message that is to send a frame when there are answers: they and
+// messages of the host take turns, one at a time.
+func (r *reliable) answerOrNext() *sending {
+	s := r.serving
+	m := s.answer(s.sent)
+	begun := r.head != r.next && !r.message(r.next-1).allCut
+	if m.cut == 0 && (begun || s.turn) {
+		s.turn = false
+		if own := r.upNext(); own != nil || r.broken {
+			return own
+		}
+	}
+	if r.broken {
+		return nil
+	}
+	if m.cut == 0 {
+		m.number = r.numbered
+	}
+	s.turn = true
+	return m
+}
+
+// serve takes note of a read that the peer asks for. It returns false if that is one too
+// many.
+func (r *reliable) serve(h *descriptors.Header, from *layout) bool {
+	s := r.serving
+	for s.head != s.next && r.arrived(s.answer(s.head)) {
+		s.head++
+	}
+	if s.next-s.head == descriptors.MaxReads {
+		return false
+	}
+	m := s.answer(s.next)
+	segments := append(m.segments[:0], from.segments...)
+	*m = sending{layout: *from, frames: descriptors.FrameReadResponse, request: h.PSN, begun: true}
+	m.segments = segments
+	s.next++
+	r.nic.ready.add(r.ep)
+	return true
+}
+
+// refusedAt takes note that the peer has refused the frame psn: what was sent before has
+// arrived, and the operation that it belongs to has failed. It returns false if it has not
+// been sent.
+func (r *reliable) refusedAt(psn uint32) bool {
+	if int32(r.nxt-psn) <= 0 {
+		return false
+	}
+	for n := r.head; n != r.next; n++ {
+		m := r.message(n)
+		if m.allCut && int32(m.lastPSN-psn) < 0 {
+			continue
+		}
+		if m.frames != descriptors.FrameData && !r.arrived(m) {
+			m.status = descriptors.StatusRDMAProtection
+		} // else it is a read of which the peer does not know that it has it all
+		break
+	}
+	if int32(psn-r.una) > 0 {
+		r.una = psn
+	}
+	return true
+}
+
+// refuse breaks a connection whose peer was not allowed what the frame psn wants: to
+// write to what, or to read it.
+func (c *connections) refuse(ep *endpoint, psn uint32, code descriptors.EventCode, what *segment) {
+	ep.rel.refused = psn
+	c.refused(ep, code, what)
+	c.fail(ep, descriptors.StatusTransportError, descriptors.ResultRDMAProtection, true)
+}
+
+// refused reports that the peer was not allowed what it wanted.
+func (c *connections) refused(ep *endpoint, code descriptors.EventCode, what *segment) {
+	c.event(descriptors.Event{Code: code, Endpoint: ep.id, CQ: descriptors.NoCQ, Detail: what.handle, Descriptor: what.address})
+}
