@@ -26,26 +26,32 @@ func (v *vi) target(size int, access descriptors.Access) target {
 // write is an RDMA write of data, in pieces of the given sizes, to an offset of to; read
 // the same for a read.
 func (v *vi) write(to target, offset int, data []byte, sizes ...int) *descriptors.Descriptor {
-	d, out := v.descriptor(sizes...)
+	d, out := v.remote(sizes...)
 	for _, b := range out {
 		data = data[copy(b, data):]
 	}
-	if err := setRemote(d.SetRDMAWrite, to, offset); err != nil {
+	if err := d.SetRDMAWrite(to.address+uint64(offset), to.handle); err != nil {
 		v.n.w.t.Fatal(err)
 	}
 	return d
 }
 
 func (v *vi) read(from target, offset int, sizes ...int) (*descriptors.Descriptor, [][]byte) {
+	d, in := v.remote(sizes...)
+	if err := d.SetRDMARead(from.address+uint64(offset), from.handle); err != nil {
+		v.n.w.t.Fatal(err)
+	}
+	return d, in
+}
+
+// remote is descriptor with room for an address segment.
+func (v *vi) remote(sizes ...int) (*descriptors.Descriptor, [][]byte) {
 	mem, address, _ := v.n.alloc(descriptors.DescriptorBytes(len(sizes) + 1))
 	d, err := descriptors.NewDescriptor(mem, address, v.handle)
-	if err == nil {
-		err = setRemote(d.SetRDMARead, from, offset)
-	}
-	var in [][]byte
+	var bufs [][]byte
 	for _, s := range sizes {
 		buf, at, _ := v.n.alloc(s)
-		in = append(in, buf)
+		bufs = append(bufs, buf)
 		if err == nil {
 			err = d.AddData(at, v.handle, uint32(s))
 		}
@@ -53,11 +59,7 @@ func (v *vi) read(from target, offset int, sizes ...int) (*descriptors.Descripto
 	if err != nil {
 		v.n.w.t.Fatal(err)
 	}
-	return d, in
-}
-
-func setRemote(set func(uint64, uint32) error, to target, offset int) error {
-	return set(to.address+uint64(offset), to.handle)
+	return d, bufs
 }
 
 // wires runs f over a wire with a window and over one that loses nothing.

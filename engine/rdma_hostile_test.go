@@ -1,0 +1,263 @@
+package engine_test
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// hostileRDMA is an impostor at the other end of a VI that lets its peer write and read.
+type hostileRDMA struct {
+	*impostor
+	open, readOnly, local target // memory of p's host
+	foreign, gone         target
+	read                  *descriptors.Descriptor // of p, under way
+	into                  []byte                  // where it goes
+	request               uint32                  // its PSN
+}
+
+func newHostileRDMA(t testing.TB, options ...option) *hostileRDMA {
+	t.Helper()
+	x := &hostileRDMA{impostor: newImpostor(t, func(_ *node, b *descriptors.CreateEndpointBody) {
+		b.Rights, b.MaxTransfer = bothRights, 4096
+	}, options...)}
+	x.open, x.readOnly, x.local = x.p.target(4096, bothRights), x.p.target(4096, descriptors.AccessRDMARead), x.p.target(4096, 0)
+	x.gone = x.p.target(4096, bothRights)
+	do(x.p.n, descriptors.OpDeregisterMemory, descriptors.MemoryBody{Handle: x.gone.handle})
+	tag := descriptors.Reply[descriptors.PtagBody](do(x.p.n, descriptors.OpCreatePtag, descriptors.PtagBody{})).Ptag
+	mem, address, iova := x.p.n.alloc(4096)
+	r := do(x.p.n, descriptors.OpRegisterMemory, descriptors.RegisterMemoryBody{
+		Address: address, Length: 4096, IOVA: iova, Ptag: tag, Access: bothRights})
+	x.foreign = target{mem, address, descriptors.Reply[descriptors.MemoryBody](r).Handle}
+	x.w.b.port.spoil = func(f []byte) [][]byte {
+		if h := descriptors.HeaderAt(f); h.Type == descriptors.FrameReadRequest {
+			x.request = h.PSN
+		}
+		return nil // the impostor has the connection
+	}
+	var in [][]byte
+	x.read, in = x.p.read(target{address: 1000, handle: 5}, 0, 500)
+	x.into = in[0]
+	x.p.postSend(x.read)
+	x.w.settleOnly(x.w.b)
+	return x
+}
+
+// rdma has an RDMA frame arrive, of length bytes of 7.
+func (x *hostileRDMA) rdma(kind descriptors.FrameType, psn uint32, flags descriptors.FrameFlags, extent, offset uint32, length int, e descriptors.Extension) {
+	const header = descriptors.HeaderSize + descriptors.ExtensionSize
+	b := alignedBytes(header + length)
+	for i := range b[header:] {
+		b[header+i] = 7
+	}
+	h := descriptors.HeaderAt(b)
+	*h = x.good
+	h.Type, h.Flags, h.Length, h.Extent, h.Offset = kind, flags, uint16(length), extent, offset
+	h.PSN += psn
+	if kind == descriptors.FrameReadResponse {
+		h.Ack = x.request + 1
+	}
+	if kind == descriptors.FrameWrite {
+		e.Request += h.PSN - offset // offsets are PSNs further on here
+	}
+	*descriptors.ExtensionAt(b[descriptors.HeaderSize:]) = e
+	x.arrive(b)
+}
+
+// untouched checks that nothing was written but to memory that may be.
+func (x *hostileRDMA) untouched(t testing.TB) {
+	t.Helper()
+	for name, m := range map[string]target{"read-only": x.readOnly, "local": x.local, "foreign": x.foreign, "deregistered": x.gone} {
+		if !bytes.Equal(m.mem, make([]byte, len(m.mem))) {
+			t.Errorf("%s memory was written", name)
+		}
+	}
+}
+
+// TestHostileRDMA: what a peer sends that may not be is counted and refused, and ends at
+// most its own connection.
+func TestHostileRDMA(t *testing.T) {
+	write, request, response := descriptors.FrameWrite, descriptors.FrameReadRequest, descriptors.FrameReadResponse
+	at := func(m target, offset uint64) descriptors.Extension {
+		return descriptors.Extension{Address: m.address + offset, Handle: m.handle}
+	}
+	for _, c := range []struct {
+		name   string
+		send   func(x *hostileRDMA)
+		broken bool                  // else the frame is only dropped
+		event  descriptors.EventCode // if it is broken
+	}{
+		{"write to another tag's memory", func(x *hostileRDMA) { x.rdma(write, 0, 0, 10, 0, 10, at(x.foreign, 0)) }, true, descriptors.EventRDMAWriteProtection},
+		{"write to memory that peers may only read", func(x *hostileRDMA) { x.rdma(write, 0, 0, 10, 0, 10, at(x.readOnly, 0)) }, true, descriptors.EventRDMAWriteProtection},
+		{"write to memory without rights", func(x *hostileRDMA) { x.rdma(write, 0, 0, 10, 0, 10, at(x.local, 0)) }, true, descriptors.EventRDMAWriteProtection},
+		{"write to deregistered memory", func(x *hostileRDMA) { x.rdma(write, 0, 0, 10, 0, 10, at(x.gone, 0)) }, true, descriptors.EventRDMAWriteProtection},
+		{"write past the end", func(x *hostileRDMA) { x.rdma(write, 0, 0, 10, 0, 10, at(x.open, 4087)) }, true, descriptors.EventRDMAWriteProtection},
+		{"write whose later frames would be past the end", func(x *hostileRDMA) { x.rdma(write, 0, 0, 1000, 0, 10, at(x.open, 4000)) }, true, descriptors.EventRDMAWriteProtection},
+		{"write around the end of addresses", func(x *hostileRDMA) {
+			x.rdma(write, 0, 0, 10, 0, 10, descriptors.Extension{Address: ^uint64(4), Handle: x.open.handle})
+		}, true, descriptors.EventRDMAWriteProtection},
+		{"write to a handle that nobody has", func(x *hostileRDMA) {
+			x.rdma(write, 0, 0, 10, 0, 10, descriptors.Extension{Address: x.open.address, Handle: 0xdeadbeef})
+		}, true, descriptors.EventRDMAWriteProtection},
+		{"write of nothing to handle 0", func(x *hostileRDMA) { x.rdma(write, 0, 0, 0, 0, 0, descriptors.Extension{}) }, true, descriptors.EventRDMAWriteProtection},
+		{"write behind its extent", func(x *hostileRDMA) { x.rdma(write, 0, 0, 10, 0, 11, at(x.open, 0)) }, false, 0},
+		{"write whose place wraps", func(x *hostileRDMA) { x.rdma(write, 0, 0, 10, 0xffff_fff8, 10, at(x.open, 0)) }, false, 0},
+		{"write over the largest transfer", func(x *hostileRDMA) { x.rdma(write, 0, 0, 4097, 0, 10, at(x.open, 0)) }, false, 0},
+		{"write that begins later than it does", func(x *hostileRDMA) {
+			e := at(x.open, 0)
+			e.Request = 1
+			x.rdma(write, 0, 0, 10, 0, 10, e)
+		}, false, 0},
+		{"write far ahead", func(x *hostileRDMA) { x.rdma(write, 1000, 0, 10, 0, 10, at(x.open, 0)) }, false, 0},
+		{"write behind a gap", func(x *hostileRDMA) { x.rdma(write, 1, 0, 10, 0, 10, at(x.open, 0)) }, false, 0},
+		{"write with immediate data that has no receive", func(x *hostileRDMA) {
+			x.rdma(write, 0, descriptors.FrameImmediate, 10, 0, 10, at(x.open, 0))
+		}, false, 0},
+		{"write to a VI that is not the connection's", func(x *hostileRDMA) {
+			x.good.DestinationEndpoint++
+			x.rdma(write, 0, 0, 10, 0, 10, at(x.open, 0))
+			x.good.DestinationEndpoint = 1 << 30
+			x.rdma(write, 0, 0, 10, 0, 10, at(x.open, 0))
+			x.good.DestinationEndpoint = x.p.id
+		}, false, 0},
+		{"write with another key", func(x *hostileRDMA) {
+			x.good.Key++
+			x.rdma(write, 0, 0, 10, 0, 10, at(x.open, 0))
+			x.good.Key--
+		}, false, 0},
+		{"read of another tag's memory", func(x *hostileRDMA) { x.rdma(request, 0, 0, 10, 0, 0, at(x.foreign, 0)) }, true, descriptors.EventRDMAReadProtection},
+		{"read of memory without rights", func(x *hostileRDMA) { x.rdma(request, 0, 0, 10, 0, 0, at(x.local, 0)) }, true, descriptors.EventRDMAReadProtection},
+		{"read of deregistered memory", func(x *hostileRDMA) { x.rdma(request, 0, 0, 10, 0, 0, at(x.gone, 0)) }, true, descriptors.EventRDMAReadProtection},
+		{"read past the end", func(x *hostileRDMA) { x.rdma(request, 0, 0, 4096, 0, 0, at(x.open, 1)) }, true, descriptors.EventRDMAReadProtection},
+		{"read around the end of addresses", func(x *hostileRDMA) {
+			x.rdma(request, 0, 0, 4096, 0, 0, descriptors.Extension{Address: ^uint64(0), Handle: x.open.handle})
+		}, true, descriptors.EventRDMAReadProtection},
+		{"read over the largest transfer", func(x *hostileRDMA) { x.rdma(request, 0, 0, 4097, 0, 0, at(x.open, 0)) }, false, 0},
+		{"read with a payload", func(x *hostileRDMA) { x.rdma(request, 0, 0, 10, 0, 10, at(x.open, 0)) }, false, 0},
+		{"read from an offset on", func(x *hostileRDMA) { x.rdma(request, 0, 0, 10, 5, 0, at(x.open, 0)) }, false, 0},
+		{"read ahead of its turn", func(x *hostileRDMA) { x.rdma(request, 5, 0, 10, 0, 0, at(x.open, 0)) }, false, 0},
+		{"response to nothing", func(x *hostileRDMA) {
+			x.rdma(response, 0, 0, 500, 0, 100, descriptors.Extension{Request: x.request + 1})
+		}, false, 0},
+		{"response of another length", func(x *hostileRDMA) {
+			x.rdma(response, 0, 0, 501, 0, 100, descriptors.Extension{Request: x.request})
+		}, false, 0},
+		{"response behind its end", func(x *hostileRDMA) {
+			x.rdma(response, 0, 0, 500, 450, 100, descriptors.Extension{Request: x.request})
+		}, false, 0},
+		{"response with an address", func(x *hostileRDMA) {
+			x.rdma(response, 0, 0, 500, 0, 100, descriptors.Extension{Address: x.open.address, Request: x.request})
+		}, false, 0},
+		{"response of nothing", func(x *hostileRDMA) {
+			x.rdma(response, 0, 0, 500, 0, 0, descriptors.Extension{Request: x.request})
+		}, false, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			wires(t, func(t *testing.T, options ...option) {
+				x := newHostileRDMA(t, options...)
+				lossless := len(options) > 0
+				dropped := x.w.b.e.Counter(descriptors.CounterFramesDropped)
+				c.send(x)
+				x.untouched(t)
+				if !bytes.Equal(x.open.mem, make([]byte, 4096)) || !bytes.Equal(x.into, make([]byte, 500)) {
+					t.Error("something was written")
+				}
+				state := x.counts().State
+				switch {
+				case c.broken && (state != descriptors.StateError || len(x.w.b.events) == 0 || x.w.b.events[0].Code != c.event):
+					t.Errorf("state %v, events %v", state, x.w.b.events)
+				case !c.broken && x.w.b.e.Counter(descriptors.CounterFramesDropped) == dropped:
+					t.Error("the frame was not counted")
+				case !c.broken && state == descriptors.StateError && !lossless: // there it may be the end
+					t.Errorf("state %v, events %v", state, x.w.b.events)
+				}
+				x.w.b.port.spoil = nil
+				x.mustServe(t)
+			})
+		})
+	}
+}
+
+// TestEndlessReads: a peer that asks and never acknowledges gets MaxReads answers.
+func TestEndlessReads(t *testing.T) {
+	x := newHostileRDMA(t)
+	responses := 0
+	x.w.b.port.spoil = func(f []byte) [][]byte {
+		if h := descriptors.HeaderAt(f); h.Type == descriptors.FrameReadResponse && h.Offset == 0 && x.w.now == 0 {
+			responses++
+		}
+		return nil
+	}
+	now := x.w.now
+	for i := range uint32(100) {
+		x.rdma(descriptors.FrameReadRequest, i, 0, 100, 0, 0, descriptors.Extension{Address: x.open.address, Handle: x.open.handle})
+	}
+	if x.w.now != now || responses == 0 || responses > descriptors.MaxReads {
+		t.Errorf("%d answers to 100 requests", responses)
+	}
+	x.w.b.port.spoil = nil
+	x.mustServe(t)
+}
+
+// TestForgedResponse: the right bytes from the peer end a read, once.
+func TestForgedResponse(t *testing.T) {
+	x := newHostileRDMA(t)
+	for i := range uint32(8) { // two times too many
+		x.rdma(descriptors.FrameReadResponse, i, 0, 500, i%5*100, 100, descriptors.Extension{Request: x.request})
+	}
+	x.w.settleOnly(x.w.b)
+	if x.read.Status() != descriptors.StatusDone|descriptors.StatusOpRDMARead || !bytes.Equal(x.into, bytes.Repeat([]byte{7}, 500)) {
+		t.Errorf("the read: %v", x.read.Status())
+	}
+	clear(x.into)
+	x.rdma(descriptors.FrameReadResponse, 5, 0, 500, 0, 100, descriptors.Extension{Request: x.request})
+	if !bytes.Equal(x.into, make([]byte, 500)) {
+		t.Error("a response was placed after the read had all")
+	}
+	x.untouched(t)
+	x.w.b.port.spoil = nil
+	x.mustServe(t)
+}
+
+// FuzzRDMA has a peer send RDMA frames of any content, one after the other.
+func FuzzRDMA(f *testing.F) {
+	for kind := range uint8(3) {
+		f.Add([]byte{kind, 0, 0, 100, 0, 100, 0, 0, 0})
+		f.Add([]byte{kind, 0, 4, 100, 0, 50, 0, 0, 0, kind, 1, 4, 100, 50, 50, 0, 0, 0})
+		f.Add([]byte{kind, 0, 0, 100, 0, 100, 3, 1, 9, kind, 3, 0, 255, 10, 0, 2, 200, 1})
+	}
+	const step = 9
+	f.Fuzz(func(t *testing.T, script []byte) {
+		var options []option
+		if len(script)%2 == 1 {
+			options = append(options, exactly(nil))
+		}
+		x := newHostileRDMA(t, append(options, smallMemory)...)
+		r, in := x.p.descriptor(20)
+		x.p.postRecv(r)
+		guard, _, _ := x.p.n.alloc(64)
+		for n := 0; len(script) >= step && n < 100; n++ {
+			b := script[:step]
+			script = script[step:]
+			m := [...]target{x.open, x.readOnly, x.local, x.foreign, x.gone}[b[6]%5]
+			e := descriptors.Extension{Address: m.address + uint64(int8(b[7]))*64, Handle: m.handle, Request: uint32(int8(b[8]))}
+			kind := descriptors.FrameWrite + descriptors.FrameType(b[0]%3)
+			if kind == descriptors.FrameReadResponse {
+				e = descriptors.Extension{Request: x.request + uint32(int8(b[8]))}
+			}
+			x.rdma(kind, uint32(int8(b[1])), descriptors.FrameFlags(b[2])&^descriptors.FrameChecksum, uint32(b[3])*20, uint32(b[4]), int(b[5]), e)
+		}
+		x.untouched(t)
+		for i, b := range append(guard, in[0]...) {
+			if b != 0 {
+				t.Fatalf("byte %d of a receive, or behind it, was written", i)
+			}
+		}
+		x.w.b.port.spoil = nil
+		x.mustServe(t)
+		if !x.read.Status().Done() {
+			t.Error("the read has not ended")
+		}
+	})
+}
