@@ -28,6 +28,21 @@ type Descriptor struct {
 	address  uint64
 	handle   uint32
 	post     Post
+	user     User
+}
+
+// User is what an application notes of a descriptor. It is not in memory that the NIC
+// sees, and Prepare and Rearm leave it as it is. It does not change while the descriptor
+// is posted.
+type User struct {
+	// Word is of the application's choice. A completion queue gives it out with the
+	// completion.
+	Word uint64
+	// Unsignaled, of a send: its completion without error is reported by nobody, neither
+	// a completion queue nor the calls that take descriptors back, which pass over it
+	// and return a later one, or that nothing is posted. The descriptor is the
+	// application's again then. An error is reported as ever.
+	Unsignaled bool
 }
 
 // Post is what a driver notes of a descriptor, so that it is posted once. It is not
@@ -198,6 +213,9 @@ func (d *Descriptor) Length() uint32 { return d.control.Length }
 func (d *Descriptor) Immediate() (uint32, bool) {
 	return d.control.Immediate, d.control.LoadStatus()&StatusImmediate != 0
 }
+
+// User is what the application notes of d.
+func (d *Descriptor) User() *User { return &d.user }
 
 // Post returns what the driver notes of d.
 func (d *Descriptor) Post() *Post { return &d.post }

@@ -54,6 +54,8 @@ type Completion struct {
 	// Index is the descriptor's number on its queue, free-running from 0.
 	Index   uint32
 	Receive bool // of the receive queue, not of the send queue
+	// User is the word of the application's own in the descriptor, as it was posted.
+	User uint64
 }
 
 // CreateCQ creates a completion queue with room for the given number of

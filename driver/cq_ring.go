@@ -13,6 +13,9 @@ import (
 type entry struct {
 	q     *workQueue
 	index uint32
+	// quiet says that the application wants no completion of it.
+	quiet bool
+	user  uint64
 }
 
 // take returns the oldest completion whose descriptor is still in its queue, which
@@ -22,7 +25,7 @@ func (c *CQ) take() (Completion, error) {
 	e, err := c.oldest()
 	if err == nil {
 		c.mu.Unlock()
-		return Completion{VI: e.q.vi, Index: e.index, Receive: e.q == &e.q.vi.recv}, nil
+		return Completion{VI: e.q.vi, Index: e.index, Receive: e.q == &e.q.vi.recv, User: e.user}, nil
 	}
 	c.misses++
 	look := c.misses%missesPerCheck == 0
@@ -113,7 +116,9 @@ func (c *CQ) next() (entry, error) {
 	}
 	q.found++
 	c.consumer++
-	return entry{q, index}, nil
+	// The slot is used again when this entry has been reported, and no sooner.
+	u := &q.users[index&q.mask]
+	return entry{q, index, u.Unsignaled && status&uint32(descriptors.StatusErrorMask) == 0, u.Word}, nil
 }
 
 // queueOf returns the work queue that an entry is about, nil if it has none
@@ -136,9 +141,10 @@ func (c *CQ) queueOf(endpoint, flags uint32) *workQueue {
 // report notes that the consumer is given e, or needs it no more.
 func (e entry) report() { descriptors.StoreIndex(&e.q.reported, e.q.reported+1) }
 
-// tookBack reports whether the descriptor has been taken back.
+// tookBack reports whether the descriptor has been taken back, or the application does
+// not want to know.
 func (e entry) tookBack() bool {
-	return int32(e.index-descriptors.LoadIndex(&e.q.taken)) < 0
+	return e.quiet || int32(e.index-descriptors.LoadIndex(&e.q.taken)) < 0
 }
 
 // sort takes what is in the ring out of it, and drops the entries that nobody needs

@@ -15,14 +15,17 @@ import (
 type workQueue struct {
 	vi   *VI
 	side string // "send" or "receive"
-	cq   *CQ    // nil for none
-	vec  *vector
+	// sends says which of the two it is.
+	sends bool
+	cq    *CQ // nil for none
+	vec   *vector
 	// holder is the queue itself, as descriptors know it.
 	holder descriptors.Holder
 
 	mu       hotlock.Mutex
 	tokens   []descriptors.Token
 	posted   []posting
+	users    []descriptors.User // of what is posted; read by the CQ without mu
 	mask     uint32
 	depth    uint32
 	next     uint32 // where put goes on
@@ -51,6 +54,7 @@ type posting struct {
 	d      *descriptors.Descriptor
 	length uint32 // total of its segments, as it said at the post
 	lost   bool   // the device says that it cannot write the status
+	quiet  bool   // the application wants no completion of it, unless it fails
 }
 
 // missesPerCheck is how many looks in vain there are between two looks at the
@@ -99,7 +103,10 @@ func (q *workQueue) put(ds []*descriptors.Descriptor) (n int, err error) {
 	room, regions := q.room(), &q.vi.n.regions
 	for _, d := range ds {
 		if room == 0 {
-			if q.cq != nil && q.next-q.taken < q.depth && q.cq.makeRoom(q) {
+			if q.passQuiet() {
+				room = q.room()
+			}
+			if room == 0 && q.cq != nil && q.next-q.taken < q.depth && q.cq.makeRoom(q) {
 				room = q.room()
 			}
 			if room == 0 {
@@ -128,7 +135,10 @@ func (q *workQueue) put(ds []*descriptors.Descriptor) (n int, err error) {
 		}
 		i := q.next & q.mask
 		q.tokens[i] = t
-		q.posted[i] = posting{d: d, length: d.Length()}
+		u := *d.User()
+		u.Unsignaled = u.Unsignaled && q.sends
+		q.users[i] = u
+		q.posted[i] = posting{d: d, length: d.Length(), quiet: u.Unsignaled}
 		q.next++
 		room--
 		n++
@@ -162,6 +172,30 @@ const (
 	overdue      // so often that the device should be looked after
 )
 
+// passQuiet takes back what has completed without error of what the application wants no
+// completions of, up to the first of another kind. It reports whether there was any. mu
+// is held.
+func (q *workQueue) passQuiet() (any bool) {
+	for q.taken != q.next {
+		p := &q.posted[q.taken&q.mask]
+		if !p.quiet {
+			break
+		}
+		if s := p.d.Status(); !s.Done() || s&(descriptors.StatusErrorMask|descriptors.StatusReserved) != 0 {
+			break
+		}
+		mmio.FromDevice()
+		if q.tooLong(p) {
+			break
+		}
+		release(p.d)
+		*p = posting{}
+		descriptors.StoreIndex(&q.taken, q.taken+1)
+		any = true
+	}
+	return any
+}
+
 // take is done, but for how it says that nothing has completed.
 func (q *workQueue) take() (_ *descriptors.Descriptor, m miss, _ error) {
 	q.mu.Lock()
@@ -175,6 +209,10 @@ func (q *workQueue) take() (_ *descriptors.Descriptor, m miss, _ error) {
 		return nil, 0, ErrQueueEmpty
 	}
 	p := &q.posted[q.taken&q.mask]
+	if p.quiet && q.passQuiet() {
+		q.mu.Unlock()
+		return q.take()
+	}
 	status := p.d.Status()
 	if !status.Done() {
 		if !p.lost {

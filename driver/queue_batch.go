@@ -34,12 +34,14 @@ func (q *workQueue) takeSound(into []*descriptors.Descriptor) (n int) {
 		q.mu.Unlock()
 		return 0
 	}
+	q.passQuiet()
 	// All statuses first: one barrier does for all, and the processor fetches what
 	// the device has written side by side.
 	into = into[:max(min(len(into), int(int32(q.next-q.taken))), 0)]
 	for i := range into {
-		d := q.posted[(q.taken+uint32(i))&q.mask].d
-		if s := d.Status(); !s.Done() || s&(descriptors.StatusErrorMask|descriptors.StatusReserved) != 0 {
+		p := &q.posted[(q.taken+uint32(i))&q.mask]
+		d := p.d
+		if s := d.Status(); p.quiet || !s.Done() || s&(descriptors.StatusErrorMask|descriptors.StatusReserved) != 0 {
 			into = into[:i]
 			break
 		}

@@ -18,6 +18,9 @@ type CQ struct {
 type Completion struct {
 	VI    *VI
 	Queue Queue
+	// User is the word of the application's own in the descriptor, as it was when it was
+	// posted: see Descriptor.User.
+	User uint64
 }
 
 // CreateCQ makes a completion queue for at least the given number of entries.
@@ -92,9 +95,9 @@ func (c *CQ) Arm() error { return c.d.Arm() }
 func completion(e driver.Completion) Completion {
 	v, _ := e.VI.User().(*VI)
 	if e.Receive {
-		return Completion{v, RecvQueue}
+		return Completion{v, RecvQueue, e.User}
 	}
-	return Completion{v, SendQueue}
+	return Completion{v, SendQueue, e.User}
 }
 
 // Destroy ends the queue. It fails with ErrResource while a VI is tied to it.
