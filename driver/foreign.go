@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/bits"
 	"slices"
 	"sync"
@@ -17,6 +18,8 @@ type foreign struct {
 	mu      sync.Mutex // held while something is mapped or unmapped
 	span    uint64     // bytes of a window, a power of two
 	windows []*window
+	// total and largest are the bytes of all ranges of bus addresses, and of one.
+	total, largest uint64
 }
 
 // window is a range of application addresses that has bus addresses. What is mapped of
@@ -47,14 +50,19 @@ const shares = 64
 // use large pages where the kernel has them.
 const hugePage = 2 << 20
 
+// BusSpace returns how many bytes of memory the device can be given at a time, and in one
+// piece, as far as its bus addresses go.
+func (n *NIC) BusSpace() (total, largest uint64) { return n.foreign.total, n.foreign.largest }
+
 func (f *foreign) init(ranges []vfio.IOVARange) {
-	largest := uint64(0)
 	for _, r := range ranges {
 		if r.Last > r.First {
-			largest = max(largest, r.Last-r.First)
+			size := r.Last - r.First + min(1, math.MaxUint64-(r.Last-r.First))
+			f.total += min(size, math.MaxUint64-f.total)
+			f.largest = max(f.largest, size)
 		}
 	}
-	f.span = 1 << (max(bits.Len64(largest/shares), 22) - 1)
+	f.span = 1 << (max(bits.Len64(f.largest/shares), 22) - 1)
 }
 
 // holdForeign maps the pages that b lies in, unless they are mapped. It returns the bus

@@ -107,7 +107,8 @@ func (c *completions) complete(ep *endpoint, q *workQueue, l *layout, length, im
 		if st&(descriptors.StatusFormatError|descriptors.StatusProtectionError) != 0 {
 			code = descriptors.EventPostDescriptor
 		}
-		c.event(descriptors.Event{Code: code, Endpoint: ep.id, CQ: descriptors.NoCQ, Descriptor: l.token.Address})
+		c.event(descriptors.Event{Code: code, Endpoint: ep.id, CQ: descriptors.NoCQ, Descriptor: l.token.Address,
+			Detail: uint32(st & descriptors.StatusOpMask)})
 	} else {
 		seg.Length = length
 		if st&descriptors.StatusImmediate != 0 {

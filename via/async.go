@@ -70,12 +70,37 @@ func (r Resource) String() string {
 	return "NIC"
 }
 
+// Operation says what a descriptor was for (vipl.h values).
+type Operation uint8
+
+// Operations.
+const (
+	OperationSend Operation = iota
+	OperationReceive
+	OperationRDMAWrite
+	// OperationRemoteRDMAWrite is an RDMA write of the peer.
+	OperationRemoteRDMAWrite
+	OperationRDMARead
+)
+
+var operations = [...]string{"send", "receive", "RDMA write", "RDMA write of the peer", "RDMA read"}
+
+func (o Operation) String() string {
+	if int(o) < len(operations) {
+		return operations[o]
+	}
+	return fmt.Sprintf("operation %d", uint8(o))
+}
+
 // AsyncError is an error that no call could return, because it happened between
 // calls or at the other end's doing.
 type AsyncError struct {
 	NIC      *NIC
 	Code     AsyncCode
 	Resource Resource
+	// Operation that failed, if the error is one of an operation: it is OperationSend of
+	// all others, and of AsyncVIOverrun, which does not tell.
+	Operation Operation
 	// VI and CQ concerned; nil if none, or destroyed meanwhile.
 	VI *VI
 	CQ *CQ
@@ -134,8 +159,16 @@ func (n *NIC) asyncError(e descriptors.Event) AsyncError {
 			a.CQ, _ = d.User().(*CQ)
 		}
 	}
-	if e.Code == AsyncPostDescriptor || e.Code == AsyncCompletionProtection {
-		a.Resource = ResourceDescriptor
+	switch e.Code {
+	case AsyncPostDescriptor, AsyncCompletionProtection:
+		a.Resource, a.Detail = ResourceDescriptor, 0
+		a.Operation = Operation(e.Detail & uint32(descriptors.StatusOpMask) / uint32(descriptors.StatusOpReceive))
+	case AsyncReceiveQueueEmpty:
+		a.Operation = OperationReceive
+	case AsyncRDMAWriteProtection, AsyncRDMAWriteData, AsyncRDMAWriteAbort:
+		a.Operation = OperationRemoteRDMAWrite
+	case AsyncRDMAReadProtection, AsyncRDMATransport:
+		a.Operation = OperationRDMARead
 	}
 	return a
 }

@@ -31,6 +31,18 @@ func TestAsyncErrors(t *testing.T) {
 			via.AsyncError{Code: via.AsyncCQOverrun, Resource: via.ResourceCQ, CQ: cq}},
 		{descriptors.Event{Code: descriptors.EventPostDescriptor, CQ: descriptors.NoCQ, Endpoint: 1 << 20, Descriptor: 64},
 			via.AsyncError{Code: via.AsyncPostDescriptor, Resource: via.ResourceDescriptor, Descriptor: 64}},
+		{descriptors.Event{Code: descriptors.EventCompletionProtect, CQ: descriptors.NoCQ, Endpoint: vi.Number(), Descriptor: 64, Detail: uint32(descriptors.StatusOpReceive)},
+			via.AsyncError{Code: via.AsyncCompletionProtection, Resource: via.ResourceDescriptor, VI: vi, Descriptor: 64, Operation: via.OperationReceive}},
+		{descriptors.Event{Code: descriptors.EventPostDescriptor, CQ: descriptors.NoCQ, Endpoint: vi.Number(), Detail: uint32(descriptors.StatusOpRDMARead)},
+			via.AsyncError{Code: via.AsyncPostDescriptor, Resource: via.ResourceDescriptor, VI: vi, Operation: via.OperationRDMARead}},
+		{descriptors.Event{Code: descriptors.EventReceiveQueueEmpty, CQ: descriptors.NoCQ, Endpoint: vi.Number()},
+			via.AsyncError{Code: via.AsyncReceiveQueueEmpty, Resource: via.ResourceVI, VI: vi, Operation: via.OperationReceive}},
+		{descriptors.Event{Code: descriptors.EventRDMAWriteProtection, CQ: descriptors.NoCQ, Endpoint: vi.Number(), Descriptor: 9, Detail: 77},
+			via.AsyncError{Code: via.AsyncRDMAWriteProtection, Resource: via.ResourceVI, VI: vi, Descriptor: 9, Detail: 77, Operation: via.OperationRemoteRDMAWrite}},
+		{descriptors.Event{Code: descriptors.EventRDMAWriteAbort, CQ: descriptors.NoCQ, Endpoint: vi.Number()},
+			via.AsyncError{Code: via.AsyncRDMAWriteAbort, Resource: via.ResourceVI, VI: vi, Operation: via.OperationRemoteRDMAWrite}},
+		{descriptors.Event{Code: descriptors.EventRDMAReadProtection, CQ: descriptors.NoCQ, Endpoint: vi.Number()},
+			via.AsyncError{Code: via.AsyncRDMAReadProtection, Resource: via.ResourceVI, VI: vi, Operation: via.OperationRDMARead}},
 	} {
 		c.want.NIC = nic
 		if got := nic.Tell(c.event); got != c.want {

@@ -25,10 +25,14 @@ type Connection struct {
 // ErrReject, ErrNoMatch, ErrNotReachable, ErrInvalidState; and
 // ErrInvalidParameter if no time is left at the start, as VIA asks for.
 func (v *VI) ConnectRequest(ctx context.Context, remote Address, local []byte) (Remote, error) {
-	if err := v.nic.acquire("connect request", &v.object); err != nil {
+	const op = "connect request"
+	if err := v.nic.acquire(op, &v.object); err != nil {
 		return Remote{}, err
 	}
 	defer v.nic.release(&v.object)
+	if err := v.checkPeer(op); err != nil {
+		return Remote{}, err
+	}
 	return v.d.ConnectRequest(ctx, remote, local)
 }
 
@@ -42,6 +46,9 @@ func (v *VI) Disconnect(ctx context.Context) error {
 		return err
 	}
 	defer v.nic.release(&v.object)
+	if ctx != nil {
+		v.endPeer()
+	}
 	return v.d.Disconnect(ctx)
 }
 
@@ -79,6 +86,9 @@ func (c *Connection) Accept(ctx context.Context, v *VI) (Remote, error) {
 		return Remote{}, err
 	}
 	defer c.nic.release(&v.object)
+	if err := v.checkPeer(op); err != nil {
+		return Remote{}, err
+	}
 	return c.d.Accept(ctx, v.d)
 }
 

@@ -19,7 +19,8 @@ type NIC struct {
 	closed     atomic.Bool
 	ptag       *Ptag // the default
 
-	mu sync.Mutex // guards who uses what, see object
+	mu    sync.Mutex     // guards who uses what, see object
+	peers sync.WaitGroup // attempts to connect with peers
 }
 
 // Option changes how a NIC is opened.
@@ -116,6 +117,9 @@ func newNIC(ctx context.Context, d *driver.NIC, s settings) (*NIC, error) {
 	return n, nil
 }
 
+// providerVersion is 0.1.0.
+const providerVersion = 0<<16 | 1<<8 | 0
+
 // attributes are what d says about itself.
 func attributes(d *driver.NIC) NICAttributes {
 	id := d.Identity()
@@ -144,6 +148,8 @@ func attributes(d *driver.NIC) NICAttributes {
 		Reliability:      levels,
 		ThreadSafe:       true,
 	}
+	a.ProviderVersion = providerVersion
+	a.MaxRegistered, a.MaxRegion = d.BusSpace()
 	if id.Features&descriptors.FeatureInline != 0 {
 		a.MaxInline = id.MaxSegments * descriptors.DataSegmentSize
 	}
@@ -177,7 +183,11 @@ func (n *NIC) Close() error {
 	if n.closed.Swap(true) {
 		return n.refuse("close", ErrClosed, "", "")
 	}
-	return n.d.Close()
+	err := n.d.Close()
+	n.mu.Lock() // from here on none begins
+	n.mu.Unlock()
+	n.peers.Wait()
+	return err
 }
 
 // lookup finds a VI by its number; nil if there is none.

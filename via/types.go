@@ -9,7 +9,8 @@ import (
 // descriptors documents them.
 type (
 	// Descriptor is a VI descriptor in registered memory, see
-	// VI.NewDescriptors.
+	// VI.NewDescriptors. Its method User has a word of the application's own, which
+	// completions of a CQ give out, and whether a send that succeeds is reported.
 	Descriptor = descriptors.Descriptor
 	// Status of a completed descriptor.
 	Status = descriptors.Status
@@ -70,8 +71,9 @@ type NICAttributes struct {
 	Name string
 	// Backend that gives access to the device, such as "emulator".
 	Backend string
-	// HardwareVersion is major<<16 | minor<<8 | patch.
-	HardwareVersion uint32
+	// HardwareVersion and ProviderVersion, of this package, are
+	// major<<16 | minor<<8 | patch.
+	HardwareVersion, ProviderVersion uint32
 	// Address of the NIC on its wire.
 	Address MAC
 	// MTU is the largest frame of the wire in bytes. Messages may be longer:
@@ -88,6 +90,10 @@ type NICAttributes struct {
 	MaxDiscriminator int
 	// MaxVIs, MaxCQs, MaxRegions and MaxPtags count what can exist at a time.
 	MaxVIs, MaxCQs, MaxRegions, MaxPtags int
+	// MaxRegistered is how many bytes can be registered at a time, each page counted
+	// once, and MaxRegion how many in one registration, as far as the bus addresses of
+	// the NIC go. The limits of the process, such as on locked memory, may be lower.
+	MaxRegistered, MaxRegion uint64
 	// MaxDescriptors is the most descriptors on one work queue.
 	MaxDescriptors int
 	// MaxCQEntries is the size of the largest completion queue.

@@ -20,6 +20,7 @@ type VI struct {
 	// Guarded by the NIC's mutex: attributes, and the memory of NewDescriptors.
 	attributes VIAttributes
 	pools      []*Memory
+	peer       *peer // the last request to connect with a peer
 }
 
 // CreateVI makes an idle VI, or an endpoint for raw frames. Its queues complete to
@@ -125,6 +126,9 @@ func (v *VI) SetAttributes(ctx context.Context, a VIAttributes) error {
 		return err
 	}
 	defer n.release(&v.object)
+	if err := v.checkPeer(op); err != nil {
+		return err
+	}
 	v.alter.Lock()
 	defer v.alter.Unlock()
 	now := v.Attributes()
@@ -188,6 +192,9 @@ func (v *VI) query(ctx context.Context) (VIState, error) {
 	}
 	s := VIState{State: d.State, Attributes: v.Attributes(), RemoteMAC: d.RemoteMAC, RemoteVI: d.RemoteEndpoint}
 	s.SendQueued, s.RecvQueued = v.d.Queued()
+	if s.State == Idle && v.peerPending() {
+		s.State = ConnectPending
+	}
 	return s, nil
 }
 

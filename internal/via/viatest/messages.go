@@ -24,6 +24,9 @@ func testAttributes(t T, p *Pair) {
 	if !a.ThreadSafe || a.MaxVIs < 2 || a.MaxCQs < 1 || a.MaxRegions < 4 || a.MaxDescriptors < 2 || a.MTU < 64 {
 		t.Errorf("%+v is too little to be useful", a)
 	}
+	if a.MaxRegion == 0 || a.MaxRegistered < a.MaxRegion || a.ProviderVersion == 0 {
+		t.Errorf("%+v: limits of memory, or a version, are missing", a)
+	}
 	if a.Address == p.B.Query().Address || a.Address.IsMulticast() {
 		t.Errorf("addresses %v and %v", a.Address, p.B.Query().Address)
 	}

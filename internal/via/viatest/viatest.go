@@ -56,6 +56,8 @@ var suite = []Check{
 	{Section: "connection", Name: "time", f: testConnectTime},
 	{Section: "connection", Name: "bad arguments", f: testConnectArguments},
 	{Section: "connection", Name: "endings", f: testEndings},
+	{Section: "connection", Name: "peers", f: testPeers},
+	{Section: "connection", Name: "peers fail", f: testPeersFail},
 
 	{Section: "send-receive", Name: "reliable", f: testMessagesReliable},
 	{Section: "send-receive", Name: "around the frame", f: testMessagesFrames},
@@ -63,6 +65,8 @@ var suite = []Check{
 	{Section: "send-receive", Name: "scatter gather", f: testScatterGather},
 	{Section: "send-receive", Name: "immediate data", f: testImmediate},
 	{Section: "send-receive", Name: "inline data", f: testInline},
+	{Section: "send-receive", Name: "words", f: testUser},
+	{Section: "send-receive", Name: "unsignalled", f: testUnsignaled},
 	{Section: "send-receive", Name: "batches posted", f: testBatches},
 	{Section: "send-receive", Name: "batches taken back", f: testBatchesDone},
 	{Section: "send-receive", Name: "waits", f: testWaits},

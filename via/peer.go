@@ -1,0 +1,239 @@
+package via
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"time"
+)
+
+// Peers are connected with what connects clients and servers: of two that ask for each
+// other one is the client, which one their addresses say. They meet at a discriminator
+// that is made of both addresses, so that nobody else does, and no client that asks for
+// one of theirs.
+
+// peer is a request for a connection between peers.
+type peer struct {
+	cancel context.CancelFunc
+	done   chan struct{} // closed when remote and err are set
+	remote Remote
+	err    error
+}
+
+// pending reports whether it has not come to an end.
+func (p *peer) pending() bool {
+	if p == nil {
+		return false
+	}
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// peerRetry is how long a client waits after it was told that nobody waits: its peer has
+// not asked yet.
+const peerRetry = 5 * time.Millisecond
+
+// ConnectPeer begins to connect an idle VI with a VI at the remote address whose owner
+// does the same: it calls ConnectPeer with this side's addresses and those of its own
+// swapped. It does not wait: ConnectPeerDone and ConnectPeerWait tell the outcome. Until
+// then the VI is in state ConnectPending; ctx, which may have a deadline, ends the
+// attempt, and Disconnect does.
+//
+// remote names one NIC, not a group, and differs from this side's own address, in the
+// NIC or in the discriminator. It fails with ErrInvalidParameter for other ones or if no
+// time is left, and with ErrInvalidState if the VI is not idle.
+func (v *VI) ConnectPeer(ctx context.Context, remote Address, local []byte) error {
+	const op = "connect peer"
+	n := v.nic
+	if err := n.check(ctx, op); err != nil {
+		return err
+	}
+	if err := n.checkDiscriminators(op, remote.Discriminator, local); err != nil {
+		return err
+	}
+	if err := ctx.Err(); errors.Is(err, context.DeadlineExceeded) {
+		return n.refuse(op, ErrInvalidParameter, "give it a context with time left", "no time to connect in: %w", err)
+	}
+	here := Address{MAC: n.attributes.Address, Discriminator: bytes.Clone(local)}
+	order := bytes.Compare(addressBytes(here), addressBytes(remote))
+	switch {
+	case remote.MAC.IsMulticast():
+		return n.refuse(op, ErrInvalidParameter, "a peer is one NIC", "the address of a group")
+	case order == 0:
+		return n.refuse(op, ErrInvalidParameter, "give them different discriminators", "both ends have the same address")
+	}
+	if err := n.acquire(op, &v.object); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	p := &peer{cancel: cancel, done: make(chan struct{})}
+	if err := v.beginPeer(ctx, op, p); err != nil {
+		cancel()
+		n.release(&v.object)
+		return err
+	}
+	go func() {
+		defer n.peers.Done()
+		defer n.release(&v.object)
+		defer close(p.done)
+		defer cancel()
+		meeting := meetingPoint(here, remote)
+		if order < 0 {
+			p.remote, p.err = v.askPeer(ctx, op, Address{MAC: remote.MAC, Discriminator: meeting}, here)
+		} else {
+			p.remote, p.err = v.awaitPeer(ctx, meeting, remote.MAC)
+		}
+	}()
+	return nil
+}
+
+// beginPeer makes p the request of v, unless v is not idle, and counts it.
+func (v *VI) beginPeer(ctx context.Context, op string, p *peer) error {
+	s, err := v.query(ctx)
+	if err != nil {
+		return err
+	}
+	v.nic.mu.Lock()
+	defer v.nic.mu.Unlock()
+	switch {
+	case v.nic.closed.Load():
+		return v.nic.refuse(op, ErrClosed, "", "")
+	case s.State != Idle || v.peer.pending():
+		return v.nic.refuse(op, ErrInvalidState, "", "the VI is in state %v", s.State)
+	}
+	v.peer = p
+	v.nic.peers.Add(1)
+	return nil
+}
+
+// addressBytes are what addresses are compared by.
+func addressBytes(a Address) []byte {
+	return append(append(a.MAC[:], byte(len(a.Discriminator))), a.Discriminator...)
+}
+
+// meetingPoint is the discriminator at which two peers meet.
+func meetingPoint(a, b Address) []byte {
+	x, y := addressBytes(a), addressBytes(b)
+	if bytes.Compare(x, y) > 0 {
+		x, y = y, x
+	}
+	sum := sha256.Sum256(append(append([]byte("peers"), x...), y...))
+	return sum[:MaxDiscriminator]
+}
+
+// askPeer is the client's part: it asks until the peer waits.
+func (v *VI) askPeer(ctx context.Context, op string, at, here Address) (Remote, error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return Remote{}, v.nic.fail(op, err)
+		}
+		r, err := v.d.ConnectRequest(ctx, at, here.Discriminator)
+		if !errors.Is(err, ErrNoMatch) {
+			return r, err
+		}
+		select {
+		case <-time.After(peerRetry):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// awaitPeer is the server's part: it accepts the peer, or tells it that the two do not fit.
+func (v *VI) awaitPeer(ctx context.Context, meeting []byte, from MAC) (Remote, error) {
+	for {
+		c, err := v.nic.d.ConnectWait(ctx, meeting)
+		if err != nil {
+			return Remote{}, err
+		}
+		if c.Remote.MAC != from {
+			_ = c.Reject(ctx) // it is not who it knows of
+			continue
+		}
+		r, err := c.Accept(ctx, v.d)
+		switch {
+		case err == nil:
+			return r, nil
+		case errors.Is(err, ErrWithdrawn), errors.Is(err, ErrPeerLost):
+			continue // it may ask again
+		case errors.Is(err, ErrInvalidReliability), errors.Is(err, ErrInvalidMTU), errors.Is(err, ErrInvalidState):
+			_ = c.Reject(ctx)
+		}
+		return Remote{}, err
+	}
+}
+
+// ConnectPeerDone says what has become of ConnectPeer: ErrNotDone, bare, while it goes
+// on; then who is at the other end, or why it failed: with ErrTimeout or ErrCanceled as
+// its context ended, or with an error of ConnectRequest or Accept. Of two peers that do
+// not fit each other the one with the lower address gets ErrReject. Before the first
+// ConnectPeer it fails with ErrInvalidState.
+func (v *VI) ConnectPeerDone() (Remote, error) {
+	p, err := v.lastPeer("connect peer done")
+	switch {
+	case err != nil:
+		return Remote{}, err
+	case p.pending():
+		v.nic.Poll()
+		return Remote{}, ErrNotDone
+	}
+	return p.remote, p.err
+}
+
+// ConnectPeerWait is ConnectPeerDone that waits until ctx ends. That does not end the
+// attempt.
+func (v *VI) ConnectPeerWait(ctx context.Context) (Remote, error) {
+	const op = "connect peer wait"
+	if err := v.nic.check(ctx, op); err != nil {
+		return Remote{}, err
+	}
+	p, err := v.lastPeer(op)
+	if err != nil {
+		return Remote{}, err
+	}
+	select {
+	case <-p.done:
+		return p.remote, p.err
+	case <-ctx.Done():
+		return Remote{}, v.nic.fail(op, ctx.Err())
+	}
+}
+
+func (v *VI) lastPeer(op string) (*peer, error) {
+	v.nic.mu.Lock()
+	defer v.nic.mu.Unlock()
+	if v.peer == nil {
+		return nil, v.nic.refuse(op, ErrInvalidState, "call ConnectPeer first", "")
+	}
+	return v.peer, nil
+}
+
+// endPeer ends an attempt that goes on.
+func (v *VI) endPeer() {
+	v.nic.mu.Lock()
+	p := v.peer
+	v.nic.mu.Unlock()
+	if p.pending() {
+		p.cancel()
+		<-p.done
+	}
+}
+
+// peerPending reports whether an attempt goes on.
+func (v *VI) peerPending() bool {
+	v.nic.mu.Lock()
+	defer v.nic.mu.Unlock()
+	return v.peer.pending()
+}
+
+// checkPeer fails if an attempt goes on.
+func (v *VI) checkPeer(op string) error {
+	if v.peerPending() {
+		return v.nic.refuse(op, ErrInvalidState, "", "the VI is being connected with a peer")
+	}
+	return nil
+}
