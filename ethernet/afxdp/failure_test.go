@@ -377,7 +377,7 @@ func TestFilters(t *testing.T) {
 		t.Errorf("the address is %v", own)
 	}
 	state := func() (promiscuous int, station, joined bool) {
-		list, err := os.ReadFile("/proc/net/dev_mcast")
+		list, err := os.ReadFile("/proc/thread-self/net/dev_mcast") // the first thread may be elsewhere, see TestNamespace
 		if err != nil {
 			t.Fatal(err)
 		}

