@@ -27,8 +27,8 @@ func Main(m *testing.M) {
 // patience is how long Check waits for what a goroutine closes last.
 const patience = 10 * time.Second
 
-// Check fails the test if it ends with other descriptors, or other mappings of files in
-// memory, than it has now. It comes first in a test, which does not run in parallel to
+// Check fails the test if it ends with other descriptors, or other mappings that Mappings
+// counts, than it has now. It comes first in a test, which does not run in parallel to
 // others.
 func Check(t testing.TB) {
 	t.Helper()
@@ -57,12 +57,16 @@ func Files(t testing.TB) int {
 	return len(entries)
 }
 
-// Mappings counts this process's mappings of files in memory.
+// Mappings counts this process's mappings of files in memory, and of sockets.
 func Mappings(t testing.TB) int {
 	t.Helper()
 	b, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return bytes.Count(b, []byte("/memfd:")) + bytes.Count(b, []byte("/dev/shm/"))
+	n := 0
+	for _, what := range []string{"/memfd:", "/dev/shm/", "socket:["} {
+		n += bytes.Count(b, []byte(what))
+	}
+	return n
 }
