@@ -1,0 +1,173 @@
+package cli_test
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+
+	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+	"github.com/trapeze-nic/trapeze/firmware-loader/images"
+	_ "github.com/trapeze-nic/trapeze/internal/ethernet/cable"
+	"github.com/trapeze-nic/trapeze/internal/via/viatest"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// TestSendOverEthernet gives a file from one NIC to another whose wires are Ethernet ports.
+func TestSendOverEthernet(t *testing.T) {
+	in, content := file(t, "input", 300_000)
+	out := filepath.Join(t.TempDir(), "output")
+	received := make(chan outcome, 1)
+	go func() {
+		received <- run(t, "recv", "--device", "eth:cable:file", "--output", out, "--timeout", "30s")
+	}()
+	if s := run(t, "send", "--device", "eth:cable:file?loss=0.05", "--timeout", "30s", in); s.code != cli.ExitOK {
+		t.Fatalf("send: %d, %s", s.code, s.stderr)
+	}
+	if r := <-received; r.code != cli.ExitOK {
+		t.Fatalf("recv: %d, %s", r.code, r.stderr)
+	}
+	if got, err := os.ReadFile(out); err != nil || !slices.Equal(got, content) {
+		t.Errorf("%d bytes arrived, %v", len(got), err)
+	}
+}
+
+// TestFilterOfEthernet puts a program into a NIC that is served to other programs and whose
+// wire is an Ethernet port: it filters the frames of that port.
+func TestFilterOfEthernet(t *testing.T) {
+	const frames = 60
+	sockets := socketPaths(t, 1)
+	device := "vfio-user:" + sockets[0]
+	stop := serving(t, sockets, "--device", "eth:cable:filter?promiscuous=on")
+	peer := openPeer(t, "cable:filter")
+
+	good, bad := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.66")
+	to := netip.MustParseAddr("192.0.2.2")
+	key := make([]byte, images.FlowKeySize)
+	from16, to16 := bad.As16(), to.As16()
+	copy(key[images.FlowSource:], from16[:])
+	copy(key[images.FlowDestination:], to16[:])
+	binary.BigEndian.PutUint16(key[images.FlowSourcePort:], 7)
+	binary.BigEndian.PutUint16(key[images.FlowDestinationPort:], 9)
+	key[images.FlowProtocol] = 17
+	rule := make([]byte, images.RuleValueSize)
+	rule[images.RuleAction] = abi.FilterDrop
+	for _, args := range [][]string{
+		{"load", "--device", device, "image:acl"},
+		{"fw", "map", "--device", device, "image:acl", "rules", "set", hex.EncodeToString(key), hex.EncodeToString(rule)},
+	} {
+		if o := run(t, args...); o.code != cli.ExitOK {
+			t.Fatalf("%q: %+v", args, o)
+		}
+	}
+
+	nic, err := via.Open(viatest.Context(t), device)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := viatest.NewEnd(t, nic, viatest.Setup{Memory: via.DefaultDepth * 2048, Attributes: via.VIAttributes{Frames: via.AllFrames, MaxTransfer: 1514}})
+	for i, d := range e.Recv {
+		if err := e.VI.PostRecv(e.Prepare(t, d, i*2048, 1514)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range frames {
+		peer.send(udpFrame(t, bad, to, byte(i)))
+		peer.send(udpFrame(t, good, to, byte(i)))
+	}
+	pair := viatest.NewPair(nic, nic)
+	for i := range frames {
+		d := pair.MustTake(t, e.VI.RecvDone)
+		got := e.Memory.Bytes()[slices.Index(e.Recv, d)*2048:][:d.Length()]
+		if want := udpFrame(t, good, to, byte(i)); !slices.Equal(got, want) {
+			t.Fatalf("frame %d: % x, want % x", i, got, want)
+		}
+		d.Rearm()
+		if err := e.VI.PostRecv(d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := nic.Close(); err != nil {
+		t.Error(err)
+	}
+	var report struct {
+		Results []struct{ Entries []struct{ Key, Value string } }
+	}
+	decode(t, run(t, "fw", "map", "--json", "--device", device, "image:acl", "rules", "get", hex.EncodeToString(key)), &report)
+	binary.LittleEndian.PutUint64(rule[images.RuleHits:], frames)
+	if got := report.Results[0].Entries[0].Value; got != hex.EncodeToString(rule) {
+		t.Errorf("the rule is %s, want %x", got, rule)
+	}
+	if o := stop(); o.code != cli.ExitOK {
+		t.Errorf("emulate ended with %+v", o)
+	}
+}
+
+// udpFrame is a datagram with a number in it.
+func udpFrame(t *testing.T, from, to netip.Addr, number byte) []byte {
+	t.Helper()
+	link := &layers.Ethernet{SrcMAC: []byte{2, 0, 0, 0, 0, 1}, DstMAC: []byte{2, 0, 0, 0, 0, 2}, EthernetType: layers.EthernetTypeIPv4}
+	ip := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolUDP, SrcIP: from.AsSlice(), DstIP: to.AsSlice()}
+	udp := &layers.UDP{SrcPort: 7, DstPort: 9}
+	if err := udp.SetNetworkLayerForChecksum(ip); err != nil {
+		t.Fatal(err)
+	}
+	b := gopacket.NewSerializeBuffer()
+	if err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, link, ip, udp, gopacket.Payload{number, 30: number}); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// ethernetPeer is the other end of a cable, as a port of plain frames.
+type ethernetPeer struct {
+	t *testing.T
+	q ethernet.Queue
+}
+
+func openPeer(t *testing.T, address string) ethernetPeer {
+	t.Helper()
+	pool, err := ethernet.NewPool(ethernet.PoolConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	p, err := ethernet.Open(ctx, address, ethernet.Config{Pool: pool})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := pool.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := ethernet.WaitLink(ctx, p); err != nil {
+		t.Fatal(err)
+	}
+	return ethernetPeer{t, p.Queue(0)}
+}
+
+func (e ethernetPeer) send(b []byte) {
+	e.t.Helper()
+	frames := make([]ethernet.Frame, 1)
+	e.q.Cache().Alloc(frames)
+	frames[0].Length = uint16(len(b))
+	copy(e.q.Cache().Pool().Bytes(frames[0]), b)
+	if n, err := e.q.Send(frames); n != 1 || err != nil {
+		e.t.Fatalf("sent %d, %v", n, err)
+	}
+}
