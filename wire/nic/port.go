@@ -71,7 +71,8 @@ func New(ctx context.Context, o Options) (*Port, error) {
 	c.Pool = pool
 	nic, err := ethernet.Open(ctx, o.Address, c)
 	if errors.Is(err, vfio.ErrUnknownScheme) {
-		err = fmt.Errorf("%w; a program imports what its NICs need: vfio/kernel and ethernet/igb or ethernet/virtio for pci:, ethernet/virtio for vhost-user:, ethernet/afxdp for afxdp:", err)
+		err = &ethernet.Error{Op: "open", Device: o.Address, Err: err,
+			Hint: "a program imports what its NICs need: vfio/kernel and ethernet/igb or ethernet/virtio for pci:, ethernet/virtio for vhost-user:, ethernet/afxdp for afxdp:"}
 	}
 	if err != nil {
 		return nil, errors.Join(err, pool.Close())
