@@ -64,7 +64,7 @@ func TestNICs(t *testing.T) {
 	needsTestpmd(t)
 	for ring, only := range map[string][]string{
 		"packed": nil,
-		"split":  {"messages/reliable", "messages/around the frame", "order and flow control", "waits", "queues/reconnect"},
+		"split":  {"send-receive/reliable", "send-receive/around the frame", "reliability/order and flow control", "send-receive/waits", "states/reconnect"},
 	} {
 		sockets := [2]string{socketPath(t), socketPath(t)}
 		pmd := cable(t, sockets, testpmd.Options{})
