@@ -44,8 +44,9 @@ type Port interface {
 	Close() error
 }
 
-// Queue is a receive ring and a send ring. It is used by one goroutine at a time; the
-// goroutines of different queues do not disturb each other. Its methods fail with
+// Queue is a receive ring and a send ring. It is used by one goroutine at a time, but Wait
+// may run beside the other methods; the goroutines of different queues do not disturb each
+// other. Its methods fail with
 // ErrClosed after the port was closed, which may happen at any time, and with the reason,
 // an *Error, once the device has failed.
 type Queue interface {

@@ -56,10 +56,10 @@ func checkFit(h *Host) Finding {
 	}
 	switch {
 	case f.Untested:
-		return found(Note, fmt.Sprintf("%s drives %04x:%04x, but was never run on one", f.Fits, f.Vendor, f.Device),
+		return found(Note, fmt.Sprintf("%s drives %04x:%04x, but was never run on one%s", f.Fits, f.Vendor, f.Device, asWire(f)),
 			"it is written after what is public about the model; tell us how it goes")
 	case f.Fits != "":
-		return fine("%s drives %04x:%04x", f.Fits, f.Vendor, f.Device)
+		return fine("%s drives %04x:%04x%s", f.Fits, f.Vendor, f.Device, asWire(f))
 	}
 	return found(Warning, fmt.Sprintf("%04x:%04x is no device that a driver of this program is made for", f.Vendor, f.Device),
 		"another program may drive it through VFIO"+asFrames(f))
@@ -219,16 +219,25 @@ func checkBinding(h *Host) Finding {
 	return found(Error, what, "VFIO must have it before a process can"+asFrames(f), "trapeze bind "+f.Address)
 }
 
+// asWire says by which address an Ethernet controller is the wire of a NIC of ours.
+func asWire(f *hostpci.Function) string {
+	if f.Class>>8 != hostpci.ClassNetwork<<8 {
+		return ""
+	}
+	return ": eth:pci:" + f.Address
+}
+
 // asFrames says how a function is used that the kernel's driver has, empty if none has.
 func asFrames(f *hostpci.Function) string {
-	var addresses []string
+	var addresses, wires []string
 	for _, n := range f.Netdevs {
-		addresses = append(addresses, "afxdp:"+n)
+		addresses, wires = append(addresses, "afxdp:"+n), append(wires, "eth:"+n)
 	}
 	if len(addresses) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; for plain frames %s may keep it: the address is %s", f.Driver, strings.Join(addresses, " or "))
+	return fmt.Sprintf("; for plain frames %s may keep it: the address is %s, as the wire of a NIC %s",
+		f.Driver, strings.Join(addresses, " or "), strings.Join(wires, " or "))
 }
 
 func checkNode(h *Host) Finding {

@@ -129,6 +129,7 @@ var breakages = []breakage{
 
 	{"answers", "gone", file(nicDir+"/config", strings.Repeat("\xff", 64)), doctor.Options{}, doctor.Error, "all ones", "/rescan"},
 	{"made-for", "never run", file(nicDir+"/device", "0x1533"), doctor.Options{Drivers: ours}, doctor.Note, "never run", ""},
+	{"made-for", "an Ethernet NIC", all(file(nicDir+"/device", "0x1533"), file(nicDir+"/class", "0x020000")), doctor.Options{Drivers: ours}, doctor.Note, "eth:pci:0000:03:00.0", ""},
 	{"made-for", "another's", file(nicDir+"/device", "0x1572"), doctor.Options{Drivers: ours}, doctor.Warning, "1234:1572", ""},
 	{"sr-iov", "on", all(unbound("ixgbe"), file(nicDir+"/sriov_numvfs", "4")), doctor.Options{}, doctor.Error, "4 virtual functions", "echo 0 > /sys/bus/pci/devices/0000:03:00.0/sriov_numvfs"},
 	{"sr-iov", "on, and used", all(unbound("ixgbe"), file(nicDir+"/sriov_numvfs", "1"), func(t *tree) {
@@ -174,7 +175,7 @@ var breakages = []breakage{
 	{"binding", "the kernel's", unbound("ixgbe"), doctor.Options{}, doctor.Error, "ixgbe has it", "trapeze bind 0000:03:00.0"},
 	{"binding", "an interface", all(unbound("ixgbe"), func(t *tree) {
 		t.Netdev("ens1", "sys/devices/pci0000:00/0000:00:1c.0/0000:03:00.0/net/ens1")
-	}), doctor.Options{}, doctor.Error, "for plain frames ixgbe may keep it: the address is afxdp:ens1", "trapeze bind 0000:03:00.0"},
+	}), doctor.Options{}, doctor.Error, "for plain frames ixgbe may keep it: the address is afxdp:ens1, as the wire of a NIC eth:ens1", "trapeze bind 0000:03:00.0"},
 	{"made-for", "another's, with an interface", all(unbound("ixgbe"), file(nicDir+"/device", "0x1572"), func(t *tree) {
 		t.Netdev("ens1", "sys/devices/pci0000:00/0000:00:1c.0/0000:03:00.0/net/ens1")
 	}), doctor.Options{Drivers: ours}, doctor.Warning, "afxdp:ens1", ""},

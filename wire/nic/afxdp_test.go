@@ -1,0 +1,73 @@
+package nic_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/ethernet"
+	_ "github.com/trapeze-nic/trapeze/ethernet/afxdp"
+	"github.com/trapeze-nic/trapeze/internal/via/viatest"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// inNamespace is set in the process that has a network namespace of its own.
+const inNamespace = "TRAPEZE_TEST_NAMESPACE"
+
+// TestAFXDP runs the suite of VIA between two interfaces of Linux that are joined by a
+// cable, in a network namespace of its own, which takes root.
+func TestAFXDP(t *testing.T) {
+	if os.Getenv(inNamespace) == "" {
+		again := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestAFXDP$", "-test.v")
+		again.Env = append(os.Environ(), inNamespace+"=1")
+		again.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+		out, err := again.CombinedOutput()
+		switch {
+		case errors.Is(err, unix.EPERM):
+			t.Skip("it takes root")
+		case err != nil:
+			t.Errorf("%v: %s", err, out)
+		case strings.Contains(string(out), "--- SKIP"):
+			t.Skipf("%s", out)
+		}
+		return
+	}
+	const left, right = "left0", "right0"
+	attributes := netlink.NewLinkAttrs()
+	attributes.Name = left
+	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attributes, PeerName: right}); err != nil {
+		t.Skipf("no veth: %v", err)
+	}
+	for _, name := range []string{left, right} {
+		link, err := netlink.LinkByName(name)
+		if err == nil {
+			err = netlink.LinkSetUp(link)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	openNIC := func(t *testing.T, address string) *via.NIC {
+		ctx, cancel := context.WithTimeout(t.Context(), viatest.Patience)
+		defer cancel()
+		n, err := via.Open(ctx, address, via.WithLogger(quiet))
+		if errors.Is(err, ethernet.ErrNotSupported) {
+			t.Skip(err)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = n.Close() })
+		return n
+	}
+	viatest.Run(t, "veth", func(t *testing.T) (a, b *via.NIC) {
+		return openNIC(t, "eth:"+left), openNIC(t, "emu:?wire=afxdp:"+right)
+	})
+}
