@@ -1,0 +1,32 @@
+package via_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/internal/ethernet/cable"
+	"github.com/trapeze-nic/trapeze/internal/via/viatest"
+)
+
+// TestEthernetPortFails: a NIC that fails while messages are under way, and is restarted by
+// its wire, costs a connection time and nothing else.
+func TestEthernetPortFails(t *testing.T) {
+	a, b := onCable(t, "")
+	name := fmt.Sprintf("via-%d", wires.Load())
+	p := newPingPong(t, viatest.NewPair(a, b), 3000)
+	for i := range 3 {
+		for range 50 {
+			p.round(t)
+		}
+		cable.End(name, i%2).Fail(errors.New("a fuse has blown"), 1)
+	}
+	for range 50 {
+		p.round(t)
+	}
+	for i := range 2 {
+		if n := cable.End(name, i).Counters().Restarts; n == 0 {
+			t.Errorf("end %d was not restarted", i)
+		}
+	}
+}
