@@ -316,6 +316,9 @@ func reply(icmp []byte, to byte) {
 	s := uint32(^binary.BigEndian.Uint16(icmp[2:])) + (^old & 0xffff) + uint32(binary.BigEndian.Uint16(icmp))
 	s = s&0xffff + s>>16
 	s = s&0xffff + s>>16
+	if s == 0xffff {
+		s = 0 // the other zero: where all else is zero, only a checksum of ones is right
+	}
 	binary.BigEndian.PutUint16(icmp[2:], ^uint16(s))
 }
 

@@ -148,6 +148,7 @@ var cases = []struct {
 
 	{"ping", ping(56, same), responder.Echo},
 	{"ping without payload", ping(0, same), responder.Echo},
+	{"ping of zeros", ping(0, func(_ *layers.Ethernet, _ *layers.IPv4, i *layers.ICMPv4) { i.Id, i.Seq = 0, 0 }), responder.Echo},
 	{"ping of odd size", ping(1001, same), responder.Echo},
 	{"largest ping", ping(1472, same), responder.Echo},
 	{"ping in a jumbo frame", ping(8972, same), responder.Echo},
