@@ -113,8 +113,15 @@ var _ io.Writer = (*watched)(nil)
 // patience.
 func start(t *testing.T, args ...string) *process {
 	t.Helper()
+	return startAs(t, func(*exec.Cmd) {}, trapeze, args...)
+}
+
+// startAs is start for another program, with changes to how it is run.
+func startAs(t *testing.T, change func(*exec.Cmd), program string, args ...string) *process {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	p := &process{cmd: exec.CommandContext(ctx, trapeze, args...), done: make(chan error, 1)}
+	p := &process{cmd: exec.CommandContext(ctx, program, args...), done: make(chan error, 1)}
+	change(p.cmd)
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
 	if err := p.cmd.Start(); err != nil {
 		cancel()

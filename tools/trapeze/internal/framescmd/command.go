@@ -33,9 +33,9 @@ type commands struct{ *command.Env }
 
 // devicesHelp belongs into the description of every command that opens ports.
 const devicesHelp = `
-A device is a NIC that is a port of Ethernet frames, such as pci:0000:03:00.0 bound to
-vfio-pci or vhost-user:PATH, or a Trapeze NIC, emu: with any wire or vfio-user:, by an
-endpoint for raw frames.`
+A device is a NIC that is a port of Ethernet frames: pci:0000:03:00.0 bound to vfio-pci,
+vhost-user:PATH, or afxdp:eth0 while the kernel keeps it; or a Trapeze NIC, emu: with any
+wire or vfio-user:, by an endpoint for raw frames.`
 
 // runHelp belongs into the description of every command that runs until it is stopped.
 const runHelp = `

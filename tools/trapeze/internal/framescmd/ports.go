@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,6 +14,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/ethernet/afxdp"
 	_ "github.com/trapeze-nic/trapeze/ethernet/igb"    // pci:
 	_ "github.com/trapeze-nic/trapeze/ethernet/virtio" // pci: and vhost-user:
 	"github.com/trapeze-nic/trapeze/internal/command"
@@ -97,7 +99,11 @@ func (x *commands) open(ctx context.Context, f *portFlags) (*session, error) {
 	}
 	// Each queue may hold a receive ring, a send ring, a cache and a burst.
 	c := ethernet.PoolConfig{Buffers: len(f.devices)*f.queues*(3*rings+2*burst) + rings}
-	if f.mtu > 1500 {
+	isXDP := func(a string) bool { return strings.HasPrefix(a, afxdp.Scheme+":") }
+	switch {
+	case slices.ContainsFunc(f.devices, isXDP):
+		c.Size = 4096 - 64 // behind the headroom: zero copy wants buffers of a page
+	case f.mtu > 1500:
 		c.Size = (f.mtu + ethernet.HeaderSize + ethernet.TagSize + 1023) / 1024 * 1024
 	}
 	if s.pool, err = ethernet.NewPool(c); err != nil {

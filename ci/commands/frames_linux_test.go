@@ -1,0 +1,88 @@
+package commands_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// wired makes a network namespace with a wire, of which Linux has one end with addresses,
+// and runs trapeze there, which has the other.
+const wired = `set -e
+ip link add ours type veth peer name linux
+ip link set ours up
+ip link set linux up
+ip address add 10.77.0.2/24 dev linux
+ip address add fd77::2/64 dev linux nodad
+exec "$@"`
+
+// TestFramesLinux: Linux's own flood ping is answered, through AF_XDP on a pair of
+// interfaces in a namespace of the test.
+func TestFramesLinux(t *testing.T) {
+	needsProgram(t)
+	if os.Geteuid() != 0 {
+		t.Skip("a network namespace with AF_XDP needs root")
+	}
+	for _, tool := range []string{"ip", "nsenter", "ping"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skip(err)
+		}
+	}
+	echo := startAs(t, func(c *exec.Cmd) { c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET} },
+		"sh", "-c", wired, "sh", trapeze, "frames", "echo", "--device", "afxdp:ours", "--ip", "10.77.0.1,fd77::1", "--json")
+	pid := strconv.Itoa(echo.cmd.Process.Pid)
+	linux := func(args ...string) (string, error) {
+		out, err := exec.CommandContext(t.Context(), "nsenter", append([]string{"--net=/proc/" + pid + "/ns/net"}, args...)...).CombinedOutput()
+		return string(out), err
+	}
+	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		out, err := linux("ping", "-c", "1", "-W", "1", "10.77.0.1")
+		if err == nil {
+			break
+		}
+		if len(echo.done) > 0 || time.Now().After(deadline) {
+			t.Fatalf("no answer: %s; %s", out, echo.stderr.String())
+		}
+	}
+	answers := 0
+	for _, c := range []struct {
+		to    string
+		count int
+		size  int
+	}{{"10.77.0.1", 2000, 56}, {"10.77.0.1", 1000, 1472}, {"10.77.0.1", 200, 0}, {"fd77::1", 1000, 56}, {"fd77::1", 500, 1452}} {
+		out, err := linux("ping", "-f", "-q", "-c", strconv.Itoa(c.count), "-s", strconv.Itoa(c.size), "-M", "do", c.to)
+		var sent, received int
+		at := strings.Index(out, "---\n")
+		if at < 0 {
+			t.Fatalf("%v: %v, %s", c, err, out)
+		}
+		if _, err := fmt.Sscanf(out[at+4:], "%d packets transmitted, %d received", &sent, &received); err != nil {
+			t.Fatalf("%v: %v in %s", c, err, out)
+		}
+		// Ping does not wait for the last answers.
+		if strings.Contains(out, "errors") || strings.Contains(out, "duplicates") || received < c.count-c.count/20 {
+			t.Errorf("%v: %s", c, out)
+		}
+		answers += received
+	}
+	if err := echo.cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	echo.succeed(t)
+	var r struct {
+		Answers          map[string]int
+		Invalid, Dropped int
+	}
+	if err := json.Unmarshal(echo.stdout.Bytes(), &r); err != nil {
+		t.Fatal(err)
+	}
+	if r.Answers["echo"]+r.Answers["echo6"] < answers || r.Answers["arp"] == 0 || r.Answers["neighbour"] == 0 || r.Invalid+r.Dropped != 0 {
+		t.Errorf("%+v, and ping has %d answers", r, answers)
+	}
+}
