@@ -33,6 +33,7 @@ var flagValues = map[string]completer{
 	"sides":     oneOf("both", "send", "recv"),
 	"half":      oneOf("latencies", "bandwidths", "store-and-forward", "cut-through"),
 	"driver":    oneOf("vfio-pci"),
+	"format":    oneOf("pcap", "pcapng"),
 
 	"tests":       eachOf(oneOf("latency", "bandwidth", "rate", "frames")),
 	"wires":       eachOf(oneOf(benchcmd.Wires()...)),
@@ -155,12 +156,15 @@ func completeDevice(c *cobra.Command, args []string, prefix string) ([]cobra.Com
 	switch {
 	case ok && scheme == "emu":
 		return []cobra.Completion{"emu:", "emu:?wire=udp://", "emu:?wire=shm:", "emu:?wire=memif:", "emu:?wire=mem:"}, open
-	case ok && scheme == "vfio-user":
+	case ok && (scheme == "vfio-user" || scheme == "vhost-user"):
 		return sockets(scheme+":", rest), open
 	case strings.HasPrefix(prefix, "eth:vhost-user:"):
 		return sockets("eth:vhost-user:", strings.TrimPrefix(prefix, "eth:vhost-user:")), open
 	}
 	list := []cobra.Completion{"emu:", "vfio-user:", "eth:vhost-user:"}
+	if strings.HasPrefix(c.CommandPath(), "trapeze frames ") { // it takes ports without a NIC around them
+		list = append(list, "vhost-user:", "afxdp:")
+	}
 	functions, _ := hostcmd.Complete(c, nil, strings.TrimPrefix(rest, "pci:"))
 	for _, f := range functions {
 		list = append(list, "pci:"+f, "eth:pci:"+f)

@@ -113,6 +113,7 @@ func TestNothingGiven(t *testing.T) {
 		{"plot", "flow"}, {"plot", "flow", "--output", ""}, {"fw", "build"}, {"fw", "build", "--output", ""}, {"fw", "sign", "x"},
 		{"model", "fit"}, {"model", "compare", "--published", ""}, {"fw", "status"}, {"fw", "status", "--device", ""}, {"load", "image:amp"},
 		{"send", "x"}, {"send", "--device", "", "x"}, {"recv"}, {"recv", "--device", "emu:?wire=mem:x", "--output", ""}, {"emulate"},
+		{"frames", "dump"}, {"frames", "echo", "--device", "emu:"}, {"frames", "dump", "--device", "emu:", "--filter", ""}, {"frames", "bridge"},
 		{"emulate", "--socket", ""}, {"demo", "--input", ""}, {"ping", "--device", ""}, {"bench", "--svg", ""}, {"bind", ""}, {"doctor", ""},
 		{"model", "--profile", ""},
 	} {
@@ -150,7 +151,12 @@ func TestJSONKeysAreDocumented(t *testing.T) {
 		{"model", "compare", "--published", "../../../../lab/internal/published/testdata/published.csv"},
 		{"plot", "flow", "--output", filepath.Join(dir, "flow.svg")}, {"fw", "build", "--image", "acl", "--output", img}, {"fw", "check", img}, {"fw", "keygen", key},
 		{"fw", "sign", img, "--key", key + ".pem"}, {"fw", "verify", img, "--keys", dir}, {"fw", "show", img, "--keys", dir}, {"fw", "disasm", img},
-		{"fw", "status", "--device", "emu:"}, {"load", "image:acl", "--device", "emu:"}, {"help"}, {"fw"}, {"plot"},
+		{"fw", "status", "--device", "emu:"}, {"load", "image:acl", "--device", "emu:"},
+		{"frames", "echo", "--device", "emu:", "--ip", "10.0.0.1", "--duration", "1ms", "--image", "acl"},
+		{"frames", "dump", "--device", "emu:", "--duration", "1ms", "--check"},
+		{"frames", "dump", "--device", "emu:", "--duration", "1ms", "--output", filepath.Join(dir, "frames.pcap")},
+		{"frames", "gen", "--device", "emu:", "--count", "1"}, {"frames", "forward", "--device", "emu:", "--device", "emu:", "--duration", "1ms"},
+		{"frames", "bridge", "--device", "emu:", "--device", "emu:", "--duration", "1ms"}, {"help"}, {"fw"}, {"plot"},
 	} {
 		o := run(t, append([]string{"--json"}, args...)...)
 		if args[0] != "doctor" && (o.code != cli.ExitOK || o.stderr != "") { // which finds that much is missing
@@ -182,7 +188,7 @@ func TestJSONKeysAreDocumented(t *testing.T) {
 
 // commandsWithin are the subcommands of those that the test above runs.
 var commandsWithin = map[string][]string{
-	"fw": {"build", "check", "keygen", "sign", "verify", "show", "disasm", "status"}, "model": {"sweep", "profiles", "goals", "compare"}, "plot": {"flow"},
+	"frames": {"dump", "gen", "echo", "forward", "bridge"}, "fw": {"build", "check", "keygen", "sign", "verify", "show", "disasm", "status"}, "model": {"sweep", "profiles", "goals", "compare"}, "plot": {"flow"},
 }
 
 // undocumented lists the keys of a value that a text does not name. What stands below
