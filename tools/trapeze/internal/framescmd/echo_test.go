@@ -43,6 +43,7 @@ func who(t testing.TB, p *peer, source, target string) ethernet.MAC {
 	if !ok || a.Operation != 2 || !net.IP(a.SourceProtAddress).Equal(net.ParseIP(target)) {
 		t.Fatalf("%x is no answer to ARP", answer)
 	}
+	p.found = true
 	return ethernet.MAC(a.SourceHwAddress)
 }
 

@@ -2,10 +2,13 @@ package framescmd_test
 
 import (
 	"bytes"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/bridge"
 )
 
@@ -27,21 +30,32 @@ func raw(to, from ethernet.MAC, seed, n int) []byte {
 	return b
 }
 
-// arrives sends a frame from one peer until another has it: the command between may not be
-// there yet. What comes double is taken too.
-func arrives(t *testing.T, from, to *peer, frame []byte) {
+// arrives sends a frame from one peer until others have it, and another frame after it, so
+// that none of the first is left: the command between may not be there yet.
+func arrives(t *testing.T, frame []byte, from *peer, to ...*peer) {
 	t.Helper()
+	first := to[0]
 	for deadline := time.Now().Add(patience); ; {
 		from.send(t, frame)
-		got := to.receive(t, 50*time.Millisecond)
-		if bytes.Equal(got, frame) {
+		if got := first.receive(t, 50*time.Millisecond); got != nil {
 			break
 		}
-		if got != nil || time.Now().After(deadline) {
-			t.Fatalf("%x came instead of %x", got, frame)
+		if time.Now().After(deadline) {
+			t.Fatal("nothing arrives")
 		}
 	}
-	for to.receive(t, 30*time.Millisecond) != nil {
+	last := append(bytes.Clone(frame), 'l', 'a', 's', 't')
+	from.send(t, last)
+	for _, p := range to {
+		for {
+			got := p.receive(t, patience)
+			if bytes.Equal(got, last) {
+				break
+			}
+			if !bytes.Equal(got, frame) {
+				t.Fatalf("%x came instead of %x", got, frame)
+			}
+		}
 	}
 }
 
@@ -51,7 +65,7 @@ func TestForward(t *testing.T) {
 		one, two := newWire()+options, newWire()+options
 		x, y := newPeer(t, one), newPeer(t, two)
 		forward := start(t, "forward", "--device", one, "--device", two)
-		arrives(t, x, y, raw(ethernet.MAC{2, 0, 0, 0, 0, 9}, x.MAC(), 0, 60))
+		arrives(t, raw(ethernet.MAC{2, 0, 0, 0, 0, 9}, x.MAC(), 0, 60), x, y)
 		sizes := []int{60, 61, 1000, 1514}
 		for i := range 200 {
 			n := sizes[i%len(sizes)]
@@ -86,9 +100,7 @@ func TestBridge(t *testing.T) {
 	b := start(t, args...)
 	all := ethernet.MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 	mac := func(i int) ethernet.MAC { return ethernet.MAC{2, 0, 0, 0, 7, byte(i)} }
-	arrives(t, peers[0], peers[1], raw(all, mac(0), 1, 60))
-	for peers[2].receive(t, 30*time.Millisecond) != nil {
-	}
+	arrives(t, raw(all, mac(0), 1, 60), peers[0], peers[1], peers[2])
 	// To everybody, and from then on to one alone.
 	broadcast := raw(all, mac(1), 2, 100)
 	peers[1].send(t, broadcast)
@@ -127,28 +139,43 @@ func TestBridge(t *testing.T) {
 }
 
 // TestBridgeLoop: two ports of the bridge are wired to each other, and nothing goes round.
+// A frame that is delayed by more than bridge.HoldDown may do so once or twice.
 func TestBridgeLoop(t *testing.T) {
 	loop, wire := newWire(), newWire()
 	p := newPeer(t, wire)
-	b := start(t, "bridge", "--device", loop, "--device", wire, "--device", loop)
+	b := startEnv(t, command.Env{}, "bridge", "--device", loop, "--device", wire, "--device", loop)
+	b.ready(t)
 	all := ethernet.MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 	for range 100 {
 		p.send(t, raw(all, p.MAC(), 1, 60))
 		p.receive(t, time.Millisecond)
 	}
+	for n := 1; n > 0; {
+		var err error
+		if n, err = p.q.Unsent(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// What the bridge sees of it is for it to say; it has time to send more than it should.
+	for n := 0; n < 2000 && p.receive(t, 20*time.Millisecond) != nil; n++ {
+	}
 	for deadline := time.Now().Add(patience); p.Counters().Device.SentFrames < 100; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("frames are not sent")
 		}
-		p.receive(t, time.Millisecond)
-	}
-	if p.receive(t, 20*time.Millisecond) != nil {
-		t.Error("its own frame came back")
 	}
 	b.stop()
-	var r relayReport
-	if b.report(t, &r); r.Ports[1].SentFrames != 0 || r.Ports[0].SentFrames > 100 || r.Ports[2].SentFrames > 100 ||
-		r.Bridge.Loops != r.Ports[0].ReceivedFrames+r.Ports[2].ReceivedFrames {
-		t.Errorf("%+v", r)
+	if err := b.wait(); err != nil {
+		t.Fatal(err)
+	}
+	sent := 0
+	for _, line := range strings.Split(b.stdout.String(), "\n") {
+		var received, bytes, n int
+		if _, err := fmt.Sscanf(line, "received %d frames of %d bytes, sent %d of", &received, &bytes, &n); err == nil {
+			sent += n
+		}
+	}
+	if sent > 1000 || strings.Contains(b.stdout.String(), " 0 loops;") && sent > 0 {
+		t.Errorf("%d frames were sent: %s", sent, b.stdout.String())
 	}
 }

@@ -66,7 +66,6 @@ func (g *gen) leave(ctx context.Context, q ethernet.Queue) error {
 	defer cancel()
 	n, err := g.settle(ctx, q)
 	g.unsent.Add(int64(n))
-	sleep(ctx, endGap) // an emulated wire loses what the peer has not taken when it is unplugged
 	return err
 }
 
