@@ -51,6 +51,9 @@ func (n *NIC) executeUntil(ctx context.Context, done <-chan struct{}, timeout ti
 // ends first the command is aborted.
 func (n *NIC) connect(ctx context.Context, c class, cmd *descriptors.Command) (*descriptors.AdminEntry, error) {
 	s, err := n.send(ctx, n.done, c, cmd)
+	if outcomeUnknown(err) && ended(ctx, err) && !n.unanswering() && n.abort(cmd.ID) == nil {
+		return nil, ctx.Err() // it ended while the device was told
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -62,14 +65,9 @@ func (n *NIC) connect(ctx context.Context, c class, cmd *descriptors.Command) (*
 		n.admin.abandon(s)
 		return nil, &unknownOutcome{ctx.Err()}
 	}
-	// The device may have answered meanwhile; then it refuses the ABORT.
-	patience, cancel := context.WithTimeout(context.Background(), n.options.CommandTimeout)
-	defer cancel()
-	_, err = n.execute(patience, newCommand(descriptors.OpAbort, descriptors.AbortBody{ID: cmd.ID}))
-	var refused *CommandError
-	if err != nil && !errors.As(err, &refused) {
+	if err := n.abort(cmd.ID); err != nil {
 		n.admin.abandon(s)
-		if ended(patience, err) {
+		if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, ErrDeviceGone) {
 			err = &unknownOutcome{ctx.Err()}
 		}
 		return nil, err
@@ -80,6 +78,18 @@ func (n *NIC) connect(ctx context.Context, c class, cmd *descriptors.Command) (*
 		return nil, ctx.Err()
 	}
 	return reply, err
+}
+
+// abort has the device end a command that waits for the network. The device may have
+// answered meanwhile, and refuses then: that is as good.
+func (n *NIC) abort(id uint16) error {
+	patience, cancel := context.WithTimeout(context.Background(), n.options.CommandTimeout)
+	defer cancel()
+	_, err := n.execute(patience, newCommand(descriptors.OpAbort, descriptors.AbortBody{ID: id}))
+	if refused := (*CommandError)(nil); errors.As(err, &refused) {
+		return nil
+	}
+	return err
 }
 
 // send waits for a free slot and submits.

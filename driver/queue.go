@@ -226,14 +226,16 @@ func (q *workQueue) take() (_ *descriptors.Descriptor, m miss, _ error) {
 		status = descriptors.StatusDone | descriptors.StatusProtectionError
 	}
 	mmio.FromDevice()
-	d := p.d
-	tooLong := q.tooLong(p)
+	d, quiet, tooLong := p.d, p.quiet, q.tooLong(p)
 	release(d)
 	*p = posting{}
 	descriptors.StoreIndex(&q.taken, q.taken+1)
 	q.mu.Unlock()
-	if status&(descriptors.StatusErrorMask|descriptors.StatusReserved) != 0 || tooLong {
+	switch {
+	case status&(descriptors.StatusErrorMask|descriptors.StatusReserved) != 0 || tooLong:
 		return d, 0, q.completedBadly(d, status, tooLong)
+	case quiet:
+		return q.take() // it has completed since passQuiet looked
 	}
 	return d, 0, nil
 }
