@@ -12,6 +12,8 @@ import (
 // touch, with a handle, a ptag and access rights. Descriptors name memory by
 // address and handle; the NIC checks both at every use.
 type Memory struct {
+	cached // if a RegistrationCache has made it: first, as who looks it up needs no more
+
 	nic *NIC
 	d   *driver.Memory
 
@@ -66,6 +68,13 @@ func (n *NIC) register(op string, a MemoryAttributes, f func(driver.MemoryAttrib
 // Memory that posted descriptors only name may be deregistered. They complete
 // with StatusProtectionError if the NIC has not finished with them.
 func (m *Memory) Deregister(ctx context.Context) error {
+	if m.cache != nil {
+		return m.nic.refuse("deregister memory", ErrInvalidParameter, "release it there", "a cache has made the registration")
+	}
+	return m.deregister(ctx)
+}
+
+func (m *Memory) deregister(ctx context.Context) error {
 	m.alter.Lock()
 	defer m.alter.Unlock()
 	if err := m.d.Deregister(ctx); err != nil {
@@ -102,6 +111,9 @@ func (m *Memory) Attributes() MemoryAttributes {
 func (m *Memory) SetAttributes(ctx context.Context, a MemoryAttributes) error {
 	const op = "set memory attributes"
 	n := m.nic
+	if m.cache != nil {
+		return n.refuse(op, ErrInvalidParameter, "make another cache for other attributes", "a cache has made the registration")
+	}
 	m.alter.Lock()
 	defer m.alter.Unlock()
 	a.Ptag = n.ptagOr(a.Ptag)

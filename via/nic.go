@@ -118,7 +118,7 @@ func newNIC(ctx context.Context, d *driver.NIC, s settings) (*NIC, error) {
 }
 
 // providerVersion is 0.1.0.
-const providerVersion = 0<<16 | 1<<8 | 0
+const providerVersion = 1 << 8
 
 // attributes are what d says about itself.
 func attributes(d *driver.NIC) NICAttributes {
@@ -180,12 +180,13 @@ func (n *NIC) Poll() bool { return n.d.Poll() }
 // and descriptors must not be touched once Close has been called. Closing again
 // fails with ErrClosed and does nothing.
 func (n *NIC) Close() error {
-	if n.closed.Swap(true) {
+	n.mu.Lock()
+	before := n.closed.Swap(true) // from here on no attempt to connect with a peer begins
+	n.mu.Unlock()
+	if before {
 		return n.refuse("close", ErrClosed, "", "")
 	}
 	err := n.d.Close()
-	n.mu.Lock() // from here on none begins
-	n.mu.Unlock()
 	n.peers.Wait()
 	return err
 }

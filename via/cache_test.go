@@ -1,0 +1,415 @@
+package via_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
+
+	"github.com/trapeze-nic/trapeze/internal/via/viatest"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// mapped is memory of the program's own.
+func mapped(t testing.TB, size int) []byte {
+	t.Helper()
+	b, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Munmap(b); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+func newCache(t testing.TB, o via.CacheOptions) (*via.NIC, *via.RegistrationCache) {
+	t.Helper()
+	nic, _ := onMemory(t, "")
+	c, err := nic.NewCache(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return nic, c
+}
+
+func TestCacheRefuses(t *testing.T) {
+	ctx := viatest.Context(t)
+	page := os.Getpagesize()
+	nic, c := newCache(t, via.CacheOptions{Entries: 2, Bytes: uint64(3 * page)})
+	other, err := nic.NewCache(via.CacheOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []via.CacheOptions{{Entries: -1}, {Entries: nic.Query().MaxRegions + 1}, {Entries: 1 << 30}} {
+		if _, err := nic.NewCache(o); !errors.Is(err, via.ErrInvalidParameter) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	b := mapped(t, 8*page)
+	var none context.Context
+	over, cancel := context.WithCancel(ctx)
+	cancel()
+	for name, f := range map[string]struct {
+		ctx  context.Context
+		b    []byte
+		want error
+	}{
+		"nothing":    {ctx, nil, via.ErrInvalidParameter},
+		"no context": {none, b[:1], via.ErrInvalidParameter},
+		"too large":  {ctx, b[:3*page+1], via.ErrResource},
+		"Go heap":    {ctx, make([]byte, 100), via.ErrNotSupported},
+		"over":       {over, b[:1], via.ErrCanceled},
+	} {
+		if m, err := c.Acquire(f.ctx, f.b); m != nil || !errors.Is(err, f.want) {
+			t.Errorf("%s: %v, want %v", name, err, f.want)
+		}
+	}
+	m, err := c.Acquire(ctx, b[10:20])
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := nic.Alloc(ctx, 64, via.MemoryAttributes{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, err := range map[string]error{
+		"release nothing":          c.Release(nil),
+		"release foreign memory":   c.Release(plain),
+		"release to another cache": other.Release(m),
+		"deregister":               m.Deregister(ctx),
+		"set attributes":           m.SetAttributes(ctx, via.MemoryAttributes{}),
+		"invalidate, no context":   c.Invalidate(none, b),
+	} {
+		if !errors.Is(err, via.ErrInvalidParameter) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	second, err := c.Acquire(ctx, b[page:page+1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Acquire(ctx, b[2*page:2*page+1]); !errors.Is(err, via.ErrResource) {
+		t.Errorf("all is in use: %v", err)
+	}
+	if err := errors.Join(c.Release(m), c.Release(second)); err != nil {
+		t.Error(err)
+	}
+	if err := c.Release(m); !errors.Is(err, via.ErrInvalidParameter) {
+		t.Errorf("released twice: %v", err)
+	}
+	if err := c.Close(ctx); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.Acquire(ctx, b[:1]); !errors.Is(err, via.ErrClosed) {
+		t.Errorf("closed: %v", err)
+	}
+	m, err = other.Acquire(ctx, b[:1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := nic.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.Acquire(ctx, b[:1]); !errors.Is(err, via.ErrClosed) {
+		t.Errorf("the NIC is closed: %v", err)
+	}
+	if err := other.Invalidate(ctx, b); !errors.Is(err, via.ErrClosed) {
+		t.Errorf("the NIC is closed: %v", err)
+	}
+	_ = other.Release(m)
+	if _, err := nic.NewCache(via.CacheOptions{}); !errors.Is(err, via.ErrClosed) {
+		t.Errorf("the NIC is closed: %v", err)
+	}
+}
+
+// TestCacheInvalidate: what was invalidated is not found, and ends when it is released.
+func TestCacheInvalidate(t *testing.T) {
+	ctx := viatest.Context(t)
+	page := os.Getpagesize()
+	_, c := newCache(t, via.CacheOptions{})
+	b := mapped(t, 8*page)
+	acquire := func(b []byte) *via.Memory {
+		t.Helper()
+		m, err := c.Acquire(ctx, b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	first := acquire(b[:page])
+	if acquire(b[100:200]) != first {
+		t.Error("a part of what is registered was registered again")
+	}
+	whole := acquire(b)
+	if whole == first || acquire(b[3*page:4*page]) != whole {
+		t.Error("what does not fit a registration found one")
+	}
+	if err := errors.Join(c.Release(whole), c.Release(whole)); err != nil {
+		t.Error(err)
+	}
+	if err := c.Invalidate(ctx, b[:1]); !errors.Is(err, via.ErrResource) {
+		t.Errorf("invalidated in use: %v", err)
+	}
+	if first.Bytes() == nil || whole.Bytes() != nil {
+		t.Error("what is in use ended, or what is not has not")
+	}
+	if again := acquire(b[100:200]); again == first || again == whole {
+		t.Error("found what was invalidated")
+	} else if err := c.Release(again); err != nil {
+		t.Error(err)
+	}
+	if err := c.Release(first); err != nil || first.Bytes() == nil {
+		t.Errorf("released, and still in use: %v", err)
+	}
+	if err := c.Release(first); err != nil || first.Bytes() != nil {
+		t.Errorf("released by all: %v", err)
+	}
+	if err := c.Invalidate(ctx, b[page:]); err != nil { // nobody has it any more
+		t.Error(err)
+	}
+	if s := c.Stats(); s.Invalidated != 2 || s.Hits != 2 || s.Misses != 3 || s.Entries != 1 || s.Bytes != uint64(page) {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestCacheModel compares the cache with a plain list, in which the least recently used
+// is first.
+func TestCacheModel(t *testing.T) {
+	ctx := viatest.Context(t)
+	page := os.Getpagesize()
+	nic, _ := onMemory(t, "")
+	const pages = 24
+	b := mapped(t, pages*page)
+	rapid.Check(t, func(rt *rapid.T) {
+		o := via.CacheOptions{Entries: rapid.IntRange(1, 6).Draw(rt, "entries"), Bytes: uint64(page * rapid.IntRange(1, 16).Draw(rt, "pages"))}
+		c, err := nic.NewCache(o)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		type entry struct {
+			m           *via.Memory
+			first, last int // pages
+			users       int
+			used        int // misses before the last use
+		}
+		var model []*entry
+		var inUse []*via.Memory
+		misses := 0
+		for range rapid.IntRange(1, 30).Draw(rt, "steps") {
+			first := rapid.IntRange(0, pages-1).Draw(rt, "first")
+			last := min(pages-1, first+rapid.IntRange(0, 4).Draw(rt, "more"))
+			part := b[first*page+rapid.IntRange(0, page-1).Draw(rt, "offset") : (last+1)*page]
+			switch rapid.IntRange(0, 5).Draw(rt, "what") {
+			case 0:
+				if len(inUse) > 0 {
+					i := rapid.IntRange(0, len(inUse)-1).Draw(rt, "which")
+					if err := c.Release(inUse[i]); err != nil {
+						rt.Fatal(err)
+					}
+					for _, e := range model {
+						if e.m == inUse[i] {
+							e.users--
+						}
+					}
+					inUse = append(inUse[:i], inUse[i+1:]...)
+				}
+			case 1:
+				var left []*entry
+				busy := false
+				for _, e := range model {
+					if e.first > last || e.last < first {
+						left = append(left, e)
+					} else if e.users > 0 {
+						busy = true
+					}
+				}
+				model = left
+				if err := c.Invalidate(ctx, part); errors.Is(err, via.ErrResource) != busy || !busy && err != nil {
+					rt.Fatalf("invalidate, in use: %v, error %v", busy, err)
+				}
+			default:
+				m, err := c.Acquire(ctx, part)
+				var hit *entry
+				for _, e := range model {
+					if e.m == m && m != nil {
+						hit = e
+					}
+				}
+				if hit != nil {
+					if hit.first > first || hit.last < last {
+						rt.Fatal("found a registration that does not have it all")
+					}
+					hit.users++
+					hit.used = misses
+					inUse = append(inUse, m)
+					break
+				}
+				for _, e := range model {
+					if e.first <= first && e.last >= last {
+						rt.Fatalf("was there, and not found: %v", err)
+					}
+				}
+				size := uint64((last - first + 1) * page)
+				room := func() bool {
+					bytes := uint64(0)
+					for _, e := range model {
+						bytes += uint64((e.last - e.first + 1) * page)
+					}
+					return bytes+size <= o.Bytes && len(model) < o.Entries
+				}
+				// Of those that nobody uses, the ones that were used before go, and of those
+				// used between the same two misses any.
+				for size <= o.Bytes && !room() {
+					oldest := -1
+					for i, e := range model {
+						if e.users == 0 && (oldest < 0 || e.used < model[oldest].used || e.used == model[oldest].used && e.m.Bytes() == nil) {
+							oldest = i
+						}
+					}
+					if oldest < 0 {
+						break
+					}
+					if model[oldest].m.Bytes() != nil {
+						rt.Fatal("another registration than the least recently used one has gone")
+					}
+					model = append(model[:oldest], model[oldest+1:]...)
+				}
+				if fits := size <= o.Bytes && room(); (err == nil) != fits || err != nil && !errors.Is(err, via.ErrResource) {
+					rt.Fatalf("room: %v, error %v", fits, err)
+				}
+				if err == nil {
+					misses++
+					model = append(model, &entry{m, first, last, 1, misses})
+					inUse = append(inUse, m)
+				}
+			}
+			for _, e := range model {
+				if e.m.Bytes() == nil {
+					rt.Fatal("a registration has gone that should be there")
+				}
+			}
+			if s := c.Stats(); s.Entries != len(model) || int(s.Misses) != misses || s.Entries > o.Entries || s.Bytes > o.Bytes {
+				rt.Fatalf("%+v, want %d entries, %d misses", s, len(model), misses)
+			}
+		}
+		for _, m := range inUse {
+			if err := c.Release(m); err != nil {
+				rt.Fatal(err)
+			}
+		}
+		if err := c.Close(ctx); err != nil {
+			rt.Fatal(err)
+		}
+		if s := c.Stats(); s.Entries != 0 || s.Bytes != 0 {
+			rt.Fatalf("%+v after Close", s)
+		}
+	})
+}
+
+// TestCacheConcurrently uses, evicts and invalidates at the same time. What somebody
+// uses is registered.
+func TestCacheConcurrently(t *testing.T) {
+	ctx := viatest.Context(t)
+	page := os.Getpagesize()
+	_, c := newCache(t, via.CacheOptions{Entries: 16})
+	const pages = 64
+	b := mapped(t, pages*page)
+	var acquired, failed atomic.Uint64
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(1, uint64(g)))
+			for range 2000 {
+				first := r.IntN(pages)
+				part := b[first*page : min(pages, first+1+r.IntN(3))*page]
+				if r.IntN(20) == 0 {
+					if err := c.Invalidate(ctx, part); err != nil && !errors.Is(err, via.ErrResource) {
+						t.Error(err)
+					}
+					continue
+				}
+				m, err := c.Acquire(ctx, part)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				acquired.Add(1)
+				if m.Bytes() == nil {
+					failed.Add(1)
+				}
+				if err := c.Release(m); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if failed.Load() != 0 {
+		t.Errorf("%d registrations had gone while they were used", failed.Load())
+	}
+	s := c.Stats()
+	if s.Hits+s.Misses != acquired.Load() || s.Entries > 16 || uint64(s.Entries) != s.Misses-s.Evicted-s.Invalidated {
+		t.Errorf("%+v of %d uses", s, acquired.Load())
+	}
+	if err := c.Close(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCacheAllocatesNothing(t *testing.T) {
+	ctx := viatest.Context(t)
+	_, c := newCache(t, via.CacheOptions{})
+	b := mapped(t, 1<<16)
+	use := func() {
+		m, err := c.Acquire(ctx, b[100:5000])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Release(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	use()
+	if n := testing.AllocsPerRun(100, use); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// BenchmarkCache looks up one of 10,000 registrations after the other, and ends its use.
+func BenchmarkCache(b *testing.B) {
+	const entries, stride = 10_000, 3 << 12
+	ctx := context.Background()
+	_, c := newCache(b, via.CacheOptions{Entries: entries, Bytes: 1 << 40})
+	memory := mapped(b, entries*stride)
+	order := rand.New(rand.NewPCG(1, 2)).Perm(entries)
+	use := func(i int) {
+		m, err := c.Acquire(ctx, memory[i*stride+64:][:4000])
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := c.Release(m); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for _, i := range order {
+		use(i)
+	}
+	for b.Loop() {
+		for _, i := range order {
+			use(i)
+		}
+	}
+	if s := c.Stats(); s.Misses != entries || s.Entries != entries {
+		b.Errorf("%+v", s)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*entries), "ns/lookup")
+}
