@@ -44,8 +44,7 @@ const (
 	ErrDescriptor = descriptors.CodeDescriptor
 	// ErrInvalidState: the VI is in the wrong state for this.
 	ErrInvalidState = descriptors.CodeInvalidState
-	// ErrNameService: a name could not be resolved. This package has no name
-	// service, so nothing returns it yet.
+	// ErrNameService: a name could not be resolved, or the file of names not be read.
 	ErrNameService = descriptors.CodeNameService
 	// ErrNoMatch: no one waits with this discriminator.
 	ErrNoMatch = descriptors.CodeNoMatch

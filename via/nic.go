@@ -21,6 +21,7 @@ type NIC struct {
 
 	mu    sync.Mutex     // guards who uses what, see object
 	peers sync.WaitGroup // attempts to connect with peers
+	names names
 }
 
 // Option changes how a NIC is opened.

@@ -1,0 +1,130 @@
+// Package hosts reads the file in which names of VIA hosts stand, which is like
+// hosts(5): an address, then names.
+//
+//	# comment
+//	02:00:00:00:00:01       alpha alpha.example
+//	02:00:00:00:00:02/echo  beta-echo
+//
+// An address is six bytes in hexadecimal and, after a slash, a discriminator as Go
+// escapes text, without spaces. Names are of letters, digits, dots, hyphens and
+// underscores, and as good in capitals. A name with several addresses has them in the
+// order of the file, and an address with several names is called by the first.
+package hosts
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// Host is who a name stands for.
+type Host struct {
+	MAC           descriptors.MAC
+	Discriminator string
+}
+
+// Table is the content of a file. Its zero value is empty.
+type Table struct {
+	byName map[string][]Host
+	byHost map[Host]string
+	order  []Host
+}
+
+// Limits of a file.
+const (
+	MaxLine  = 4096    // bytes
+	MaxHosts = 1 << 16 // lines with an address
+	MaxName  = 253     // bytes, as in the DNS (RFC 1035, 2.3.4)
+)
+
+// ErrFormat is wrapped by the errors of Parse and ParseHost that are about the text.
+var ErrFormat = errors.New("bad entry")
+
+var goodName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?$`)
+
+// Parse reads a file. Its errors say in which line what is wrong.
+func Parse(r io.Reader) (*Table, error) {
+	t := &Table{byName: map[string][]Host{}, byHost: map[Host]string{}}
+	lines := bufio.NewScanner(r)
+	lines.Buffer(make([]byte, 0, 512), MaxLine)
+	for n := 1; lines.Scan(); n++ {
+		text, _, _ := strings.Cut(lines.Text(), "#")
+		if err := t.add(strings.Fields(text)); err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+	}
+	if errors.Is(lines.Err(), bufio.ErrTooLong) {
+		return nil, fmt.Errorf("%w: a line of more than %d bytes", ErrFormat, MaxLine)
+	}
+	return t, lines.Err()
+}
+
+func (t *Table) add(fields []string) error {
+	if len(fields) == 0 {
+		return nil
+	}
+	h, err := ParseHost(fields[0])
+	switch {
+	case err != nil:
+		return err
+	case len(fields) == 1:
+		return fmt.Errorf("%w: address %s has no name", ErrFormat, fields[0])
+	case len(t.order) == MaxHosts:
+		return fmt.Errorf("%w: more than %d hosts", ErrFormat, MaxHosts)
+	}
+	for _, name := range fields[1:] {
+		if len(name) > MaxName || !goodName.MatchString(name) {
+			return fmt.Errorf("%w: name %q", ErrFormat, name)
+		}
+	}
+	t.order = append(t.order, h)
+	for _, name := range fields[1:] {
+		key := strings.ToLower(name)
+		t.byName[key] = append(t.byName[key], h)
+	}
+	if _, ok := t.byHost[h]; !ok {
+		t.byHost[h] = fields[1]
+	}
+	return nil
+}
+
+// ParseHost reads an address.
+func ParseHost(s string) (h Host, err error) {
+	mac, rest, slash := strings.Cut(s, "/")
+	hw, err := net.ParseMAC(mac)
+	if err != nil || len(hw) != len(h.MAC) || strings.Count(mac, ":") != len(h.MAC)-1 {
+		return h, fmt.Errorf("%w: address %q, want six bytes such as 02:00:00:00:00:01", ErrFormat, mac)
+	}
+	copy(h.MAC[:], hw)
+	if !slash {
+		return h, nil
+	}
+	d, err := strconv.Unquote(`"` + rest + `"`)
+	if err != nil || len(d) > descriptors.MaxDiscriminator {
+		return h, fmt.Errorf("%w: discriminator %q, want at most %d bytes", ErrFormat, rest, descriptors.MaxDiscriminator)
+	}
+	h.Discriminator = d
+	return h, nil
+}
+
+// ByName returns the hosts that have a name.
+func (t *Table) ByName(name string) []Host { return t.byName[strings.ToLower(name)] }
+
+// ByHost returns the first name of a host: of the address with its discriminator, else of
+// the one without. It is empty if there is none.
+func (t *Table) ByHost(h Host) string {
+	if name, ok := t.byHost[h]; ok {
+		return name
+	}
+	return t.byHost[Host{MAC: h.MAC}]
+}
+
+// All returns all hosts in the order of the file.
+func (t *Table) All() []Host { return t.order }
