@@ -81,8 +81,8 @@ func fill(b []byte, number int) {
 // lengthOf is the length of frame number: 60 to 1514 bytes, in no regular order.
 func lengthOf(number int) int { return 60 + number*389%1455 }
 
-// patience ends loops that do not end by themselves.
-func patience() (over func() bool) {
-	end := time.Now().Add(testpmd.Patience)
+// patience ends loops over so many frames that do not end by themselves.
+func patience(frames int) (over func() bool) {
+	end := time.Now().Add(testpmd.Patience + time.Duration(frames)*20*time.Microsecond)
 	return func() bool { return time.Now().After(end) }
 }

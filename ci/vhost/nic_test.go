@@ -39,7 +39,7 @@ func openNIC(t testing.TB, address string, more ...via.Option) *via.NIC {
 	defer cancel()
 	more = append(more, via.WithLogger(slog.New(slog.DiscardHandler)))
 	nic, err := via.Open(ctx, address, more...)
-	for over := patience(); err != nil && !over(); nic, err = via.Open(ctx, address, more...) {
+	for over := patience(0); err != nil && !over(); nic, err = via.Open(ctx, address, more...) {
 		time.Sleep(time.Millisecond) // a testpmd that has just begun may be too slow to answer
 	}
 	if err != nil {
@@ -89,7 +89,7 @@ func TestNICsFindTestpmdAgain(t *testing.T) {
 	var links [2]atomic.Bool
 	wait := func(up bool) {
 		t.Helper()
-		for over := patience(); links[0].Load() != up || links[1].Load() != up; time.Sleep(time.Millisecond) {
+		for over := patience(0); links[0].Load() != up || links[1].Load() != up; time.Sleep(time.Millisecond) {
 			if over() {
 				t.Fatalf("the links are not up=%v", up)
 			}
@@ -137,7 +137,7 @@ func newBall(t testing.TB, p *viatest.Pair, size int) *ball {
 
 // bounce sends it there and back, so many times.
 func bounce(t testing.TB, b *ball, times int) {
-	over := patience()
+	over := patience(0)
 	// take polls for what is to come, and now and then the other end, which may have to
 	// send something again.
 	take := func(what string, done, other func() (*via.Descriptor, error)) *via.Descriptor {

@@ -8,7 +8,10 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
+
+	"github.com/trapeze-nic/trapeze/internal/soak"
 )
 
 // buildTests links the test programs of the scenarios, each once, and returns
@@ -98,7 +101,11 @@ func writeInitramfs(name string, p places, s scenario, programs map[string]strin
 
 // command is the line by which a guest runs a test program.
 func (t test) command(program string) string {
-	words := append(append([]string(nil), t.env...), program, "-test.v", "-test.timeout=0") // the host counts the time
+	env := slices.Clone(t.env)
+	if soak.Wanted() {
+		env = append(env, soak.Variable+"=1")
+	}
+	words := append(env, program, "-test.v", "-test.timeout=0") // the host counts the time
 	if t.run != "" {
 		words = append(words, "-test.run='"+t.run+"'")
 	}

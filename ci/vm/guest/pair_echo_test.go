@@ -85,7 +85,7 @@ func (l *peer) waitEcho() {
 // an answer comes.
 func TestPairEcho(t *testing.T) {
 	eachPair(t, func(t *testing.T, p pair) {
-		const count = 3000
+		const count = 2000
 		l := p.linux(t)
 		function := p.ours(t)
 		bind(t, function, "vfio-pci")
