@@ -299,6 +299,30 @@ func TestPCIFails(t *testing.T) {
 	failed(ethernet.ErrDeviceGone)
 }
 
+// TestLinkFlaps: the link goes up and down all the time, which neither ends nor restarts
+// anything.
+func TestLinkFlaps(t *testing.T) {
+	leaktest.Check(t)
+	d := newFakePCI()
+	p, err := ethernet.New(t.Context(), d, ethernet.Config{Pool: newPool(t, ethernet.PoolConfig{}), Logger: mute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closePort(t, p)
+	for i := range 200 {
+		d.set(is(configAt+6, uint64(i%2)))
+		if l, err := p.Link(); err != nil || l.Up != (i%2 == 1) {
+			t.Fatalf("link %+v, %v", l, err)
+		}
+		if _, err := p.Queue(0).Receive(nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c := p.Counters(); c.Restarts != 0 || c.Queues[0].Restarts != 0 {
+		t.Errorf("%+v", c)
+	}
+}
+
 // TestAlerts: what the kernel says of a device ends the port at once, and Restart begins anew.
 func TestAlerts(t *testing.T) {
 	leaktest.Check(t)

@@ -1,0 +1,47 @@
+package igb_test
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/ethernet/internal/fakeigb"
+)
+
+// FuzzSent has the device tell anything about how far it has sent. No buffer is lost or in
+// two hands, and the port goes on.
+func FuzzSent(f *testing.F) {
+	f.Add([]byte{1, 0, 2, 0, 3, 0})
+	f.Add([]byte{5, 0, 1, 0, 63, 0, 64, 0})
+	f.Add([]byte{0xff, 0xff, 0, 0, 0xff, 0x7f})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		d := newFake(t, fakeigb.Options{})
+		d.OnWrite = func(offset uint64, v uint32) bool { return offset == fakeigb.TDT && v != 0 }
+		pool := newPool(t, ethernet.PoolConfig{Buffers: 200})
+		p := open(t, d, ethernet.Config{Pool: pool, ReceiveDescriptors: 64, SendDescriptors: 64})
+		sent := uint64(0)
+		for ; len(b) >= 2; b = b[2:] {
+			for range 3 {
+				n, err := trySend(p, 0, frame(own, 60), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				sent += uint64(n)
+			}
+			d.With(func() { d.ReportHead(0, uint32(int32(int16(binary.LittleEndian.Uint16(b))))) })
+			unsent, err := p.Queue(0).Unsent()
+			if err != nil || unsent < 0 || unsent > 63 {
+				t.Fatalf("%d unsent, %v", unsent, err)
+			}
+		}
+		if c := p.Counters().Queues[0]; c.SentFrames != sent || c.Lost > sent {
+			t.Errorf("sent %d, counted %+v", sent, c)
+		}
+		if err := p.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if n := pool.Free(); n != 200 {
+			t.Errorf("%d of 200 buffers are back", n)
+		}
+	})
+}
