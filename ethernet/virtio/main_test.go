@@ -88,15 +88,15 @@ func receive(t testing.TB, q ethernet.Queue, first int) int {
 	return n
 }
 
-// perFrame is how much longer exchange may take for each frame: QEMU moves 5,000 a second at
+// patiencePerFrame is how much longer exchange may take for each frame: QEMU moves 5,000 a second at
 // least.
-const perFrame = 200 * time.Microsecond
+const patiencePerFrame = 200 * time.Microsecond
 
 // exchange sends count frames from one queue to another, at most window at a time.
 func exchange(t testing.TB, from, to ethernet.Queue, count, window int) {
 	t.Helper()
 	sent, received := 0, 0
-	for end := time.Now().Add(patience + time.Duration(count)*perFrame); received < count; {
+	for end := time.Now().Add(patience + time.Duration(count)*patiencePerFrame); received < count; {
 		sent += send(t, from, sent, min(32, count-sent, window-(sent-received)))
 		n := receive(t, to, received)
 		received += n
