@@ -28,6 +28,10 @@ func init() {
 		wrongOpen.Add(1)
 		return &wrong{what: a.Path, pool: c.Pool}, c.Pool.Hold()
 	})
+	ethernet.RegisterScheme("pci", func(_ context.Context, _ vfio.Address, c ethernet.Config) (ethernet.Port, error) {
+		gone.Store(&removed{hostile{pool: c.Pool, cache: c.Pool.NewCache()}})
+		return gone.Load(), c.Pool.Hold()
+	})
 	ethernet.RegisterScheme("hostile", func(_ context.Context, a vfio.Address, c ethernet.Config) (ethernet.Port, error) {
 		script, err := hex.DecodeString(a.Path)
 		if err != nil {
@@ -35,6 +39,24 @@ func init() {
 		}
 		return &hostile{pool: c.Pool, cache: c.Pool.NewCache(), script: script}, c.Pool.Hold()
 	})
+}
+
+// gone is the PCI function that was opened last: all of them have been removed.
+var gone atomic.Pointer[removed]
+
+// removed is a port whose device is gone.
+type removed struct{ hostile }
+
+func (r *removed) Queue(int) ethernet.Queue { return r }
+
+func (r *removed) Receive([]ethernet.Frame) (int, error) { return 0, ethernet.ErrDeviceGone }
+
+func (r *removed) Restart(context.Context) error { return ethernet.ErrDeviceGone }
+
+func (r *removed) isClosed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.closed
 }
 
 // wrong is a port that lacks something.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/internal/hotlock"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire"
 )
@@ -27,8 +28,11 @@ type Port struct {
 	// failure is why the NIC has failed, nil if it works.
 	failure atomic.Pointer[error]
 
-	tx transmitter
-	rx receiver
+	// lock guards the queue but for Wait, and its cache: whoever steps the engine uses
+	// them, and the keeper.
+	lock hotlock.Mutex
+	tx   transmitter
+	rx   receiver
 
 	wake, link wire.Hook
 	// parked: whoever receives may be about to sleep, so that the keeper is to wait for
@@ -182,10 +186,8 @@ func (p *Port) Close() error {
 
 // leave closes the pool of a port that is closed once nobody holds a frame.
 func (p *Port) leave() error {
-	p.tx.lock.Lock()
-	defer p.tx.lock.Unlock()
-	p.rx.lock.Lock()
-	defer p.rx.lock.Unlock()
+	p.lock.Lock()
+	defer p.lock.Unlock()
 	if p.tx.attached || p.rx.attached {
 		return nil
 	}

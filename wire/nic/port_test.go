@@ -27,7 +27,7 @@ func TestBadOptions(t *testing.T) {
 		{nic.Options{Address: "cable:x", MAC: descriptors.MAC{1}}, wire.ErrOptions, "group"},
 		{nic.Options{Address: ""}, vfio.ErrBadAddress, "scheme"},
 		{nic.Options{Address: "carrier-pigeon:x"}, vfio.ErrUnknownScheme, "ethernet/virtio"},
-		{nic.Options{Address: "pci:0000:00:00.0"}, vfio.ErrUnknownScheme, "vfio/kernel"},
+		{nic.Options{Address: "vfio-user:/nic0"}, vfio.ErrUnknownScheme, "vfio/kernel"},
 	} {
 		p, err := nic.New(t.Context(), tt.o)
 		if p != nil || !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.says) {
@@ -178,6 +178,22 @@ func TestFailure(t *testing.T) {
 		if s := a.Stats(); s.Restarts != round+1 || s.Err != nil {
 			t.Errorf("%+v", s)
 		}
+	}
+}
+
+// TestGone: a PCI function that is gone is given back, as Linux waits for that.
+func TestGone(t *testing.T) {
+	p := open(t, nic.Options{Address: "pci:0000:00:00.0"})
+	g := gone.Load()
+	eventually(t, "it is closed", func() bool { p.Receive(); return g.isClosed() })
+	if err := p.Stats().Err; p.LinkUp() || !errors.Is(err, ethernet.ErrDeviceGone) {
+		t.Errorf("link up: %v, error %v", p.LinkUp(), err)
+	}
+	if put(p, 1, 64) {
+		p.Flush()
+	}
+	if p.Receive() != nil || p.Stats().Lost != 1 {
+		t.Errorf("%+v", p.Stats())
 	}
 }
 

@@ -122,6 +122,34 @@ func TestQEMUFlush(t *testing.T) {
 	}
 }
 
+// TestQEMUWake: the NIC's interrupt wakes whoever sleeps.
+func TestQEMUWake(t *testing.T) {
+	startModels(t)
+	a, b := openModels(t)
+	woken := make(chan struct{}, 1)
+	b.SetWake(func() {
+		select {
+		case woken <- struct{}{}:
+		default:
+		}
+	})
+	for i := range 10 {
+		for range 600 { // many looks in vain, then nobody looks
+			b.Receive()
+		}
+		time.Sleep(time.Duration(i) * time.Millisecond)
+		if !put(a, 255, 100) {
+			t.Fatal("no room")
+		}
+		a.Flush()
+		<-woken
+		get(t, b, 255, 100)
+	}
+	if s := b.Stats(); s.Wakes < 10 || s.NIC.Queues[0].Interrupts == 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
 // TestQEMULink: a cable that is pulled out takes the link down, and comes back.
 func TestQEMULink(t *testing.T) {
 	m := startModels(t)

@@ -1,9 +1,6 @@
 package nic
 
-import (
-	"github.com/trapeze-nic/trapeze/ethernet"
-	"github.com/trapeze-nic/trapeze/internal/hotlock"
-)
+import "github.com/trapeze-nic/trapeze/ethernet"
 
 const (
 	// idleLooks is how many looks in vain come before the keeper waits for frames: fewer
@@ -22,9 +19,8 @@ type receiver struct {
 	shown  []byte
 	copied []byte // for frames that are not aligned
 
-	lock hotlock.Mutex
 	// attached says that the goroutine may touch the pool. caught are frames that the
-	// keeper has taken from the NIC. Guarded by lock.
+	// keeper has taken from the NIC. Guarded by the port's lock.
 	attached bool
 	caught   [batch]ethernet.Frame
 	catches  int
@@ -58,7 +54,7 @@ func (p *Port) Release() {
 	}
 	r.shown = nil
 	if r.at++; r.at == r.n {
-		r.lock.Lock()
+		p.lock.Lock()
 		p.giveBack()
 	}
 }
@@ -68,7 +64,7 @@ func (p *Port) giveBack() {
 	r := &p.rx
 	p.cache.Free(r.burst[:r.n])
 	r.at, r.n, r.attached = 0, 0, false
-	r.lock.Unlock()
+	p.lock.Unlock()
 	if p.state.Load()&closed != 0 {
 		_ = p.leave() // Close has said what there was to say
 	}
@@ -95,7 +91,7 @@ func (p *Port) refill() bool {
 		p.push()
 	}
 	r := &p.rx
-	r.lock.Lock()
+	p.lock.Lock()
 	state := p.state.Load()
 	if state&closed != 0 {
 		p.giveBack()
@@ -115,7 +111,7 @@ func (p *Port) refill() bool {
 		r.n = 0
 	}
 	r.attached = r.n > 0
-	r.lock.Unlock()
+	p.lock.Unlock()
 	p.count(r.n > 0)
 	return r.n > 0
 }
@@ -149,8 +145,8 @@ func (p *Port) count(came bool) {
 // reports whether there are any.
 func (p *Port) catch() bool {
 	r := &p.rx
-	r.lock.Lock()
-	defer r.lock.Unlock()
+	p.lock.Lock()
+	defer p.lock.Unlock()
 	if r.catches == 0 && p.state.Load()&(failed|closed) == 0 {
 		r.catches = p.take(r.caught[:])
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
-	"github.com/trapeze-nic/trapeze/internal/hotlock"
 )
 
 const (
@@ -23,8 +22,7 @@ type transmitter struct {
 	reserved int  // the length of the frame that is reserved in frames[n]; -1 for none
 	open     bool // as attached, for this goroutine
 
-	lock hotlock.Mutex
-	// attached says that the goroutine may touch the pool. Guarded by lock.
+	// attached says that the goroutine may touch the pool. Guarded by the port's lock.
 	attached bool
 }
 
@@ -53,7 +51,7 @@ func (p *Port) begin() bool {
 	if t.n == len(t.frames) {
 		p.push()
 	}
-	t.lock.Lock()
+	p.lock.Lock()
 	if p.state.Load()&closed != 0 {
 		p.retire()
 		return false
@@ -63,7 +61,7 @@ func (p *Port) begin() bool {
 		most := min(restock, len(t.frames)-t.n)
 		t.stock += clamp(p.cache.Alloc(t.frames[t.n:t.n+most]), most)
 	}
-	t.lock.Unlock()
+	p.lock.Unlock()
 	return t.n < t.stock
 }
 
@@ -89,7 +87,7 @@ func (p *Port) Flush() {
 // push has the NIC send what was committed. What it has no room for stays.
 func (p *Port) push() {
 	t := &p.tx
-	t.lock.Lock()
+	p.lock.Lock()
 	switch state := p.state.Load(); {
 	case state&closed != 0:
 		p.retire()
@@ -103,7 +101,7 @@ func (p *Port) push() {
 	if t.reserved < 0 {
 		t.open, t.attached = false, false
 	}
-	t.lock.Unlock()
+	p.lock.Unlock()
 	if left := t.n > 0; left != p.stuck.Load() {
 		p.stuck.Store(left)
 		p.nudge()
@@ -154,7 +152,7 @@ func (p *Port) retire() {
 	p.counters.lost.Add(uint64(t.n))
 	p.cache.Free(t.frames[:t.stock])
 	t.n, t.stock, t.reserved, t.open, t.attached = 0, 0, -1, false, false
-	t.lock.Unlock()
+	p.lock.Unlock()
 	_ = p.leave() // Close has said what there was to say
 }
 
@@ -166,7 +164,9 @@ func (p *Port) Drained() bool {
 	if p.tx.n > 0 {
 		p.push()
 	}
+	p.lock.Lock()
 	unsent, err := p.queue.Unsent()
+	p.lock.Unlock()
 	return p.tx.n == 0 && unsent <= 0 || err != nil
 }
 
