@@ -151,6 +151,12 @@ func LoadIndex(p *uint32) uint32 { return atomic.LoadUint32(p) }
 // StoreIndex writes a ring index for the other side, with release.
 func StoreIndex(p *uint32, v uint32) { atomicmem.Store32(p, v) }
 
+// LoadWord reads 64 bits that another goroutine writes with StoreWord, with acquire.
+func LoadWord(p *uint64) uint64 { return atomic.LoadUint64(p) }
+
+// StoreWord writes 64 bits for another goroutine, with release.
+func StoreWord(p *uint64, v uint64) { atomicmem.Store64(p, v) }
+
 // IndexAt lays a ring index over the first 4 bytes of b, or returns nil if b is
 // too short or not aligned to 4 bytes.
 func IndexAt(b []byte) *uint32 { return overlay[uint32](b, 4) }

@@ -117,8 +117,9 @@ func (c *CQ) next() (entry, error) {
 	q.found++
 	c.consumer++
 	// The slot is used again when this entry has been reported, and no sooner.
-	u := &q.users[index&q.mask]
-	return entry{q, index, u.Unsignaled && status&uint32(descriptors.StatusErrorMask) == 0, u.Word}, nil
+	n := &q.notes[index&q.mask]
+	quiet := descriptors.LoadWord(&n.unsignaled) != 0 && status&uint32(descriptors.StatusErrorMask) == 0
+	return entry{q, index, quiet, descriptors.LoadWord(&n.word)}, nil
 }
 
 // queueOf returns the work queue that an entry is about, nil if it has none

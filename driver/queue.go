@@ -25,7 +25,7 @@ type workQueue struct {
 	mu       hotlock.Mutex
 	tokens   []descriptors.Token
 	posted   []posting
-	users    []descriptors.User // of what is posted; read by the CQ without mu
+	notes    []note // of what is posted, for the CQ, which reads them without mu
 	mask     uint32
 	depth    uint32
 	next     uint32 // where put goes on
@@ -55,6 +55,25 @@ type posting struct {
 	length uint32 // total of its segments, as it said at the post
 	lost   bool   // the device says that it cannot write the status
 	quiet  bool   // the application wants no completion of it, unless it fails
+}
+
+// note is what the application has noted of a posted descriptor, for the CQ, which reads
+// it when the device has completed the descriptor.
+type note struct{ word, unsignaled uint64 }
+
+// store is called with the queue's lock held. Most programs note nothing, which then need
+// not be written again.
+func (n *note) store(u descriptors.User) {
+	if n.word != u.Word {
+		descriptors.StoreWord(&n.word, u.Word)
+	}
+	unsignaled := uint64(0)
+	if u.Unsignaled {
+		unsignaled = 1
+	}
+	if n.unsignaled != unsignaled {
+		descriptors.StoreWord(&n.unsignaled, unsignaled)
+	}
 }
 
 // missesPerCheck is how many looks in vain there are between two looks at the
@@ -137,7 +156,9 @@ func (q *workQueue) put(ds []*descriptors.Descriptor) (n int, err error) {
 		q.tokens[i] = t
 		u := *d.User()
 		u.Unsignaled = u.Unsignaled && q.sends
-		q.users[i] = u
+		if q.cq != nil {
+			q.notes[i].store(u)
+		}
 		q.posted[i] = posting{d: d, length: d.Length(), quiet: u.Unsignaled}
 		q.next++
 		room--

@@ -175,11 +175,12 @@ func (q *workQueue) init(v *VI, side string, cq *CQ, depth int, ring []byte) {
 	q.vi, q.side, q.cq, q.depth, q.holder = v, side, cq, uint32(depth), q
 	q.tokens = descriptors.TokensAt(ring)
 	q.posted = make([]posting, len(q.tokens))
-	q.users = make([]descriptors.User, len(q.tokens))
 	q.mask = uint32(len(q.tokens) - 1)
 	q.sends = q == &v.send
 	if cq == nil {
 		q.vec = v.n.pickVector()
+	} else {
+		q.notes = make([]note, len(q.tokens))
 	}
 	q.closedAs = v.n.error("use "+side+" queue", ErrClosed)
 }
