@@ -187,8 +187,9 @@ func (d *Descriptor) SetFence() { d.control.Control |= ControlQueueFence }
 // it).
 func (d *Descriptor) Rearm() {
 	total := d.inline
-	for i := range d.Segments() {
-		total += d.Segments()[i].Length
+	segments := d.segments[d.remote:][:d.used]
+	for i := range segments {
+		total += segments[i].Length
 	}
 	// The doorbell hands it over.
 	d.control.Length, d.control.Status = total, 0

@@ -12,8 +12,7 @@ type endpoint struct {
 	kind        kind
 	options     descriptors.EndpointOptions
 	reliability descriptors.Reliability
-	rights      descriptors.Access // that the peer has
-	allowed     descriptors.Access // that the peer gives
+	rights      descriptors.Access
 	ptag        uint32
 	maxTransfer uint32
 	state       descriptors.State
@@ -31,8 +30,9 @@ type endpoint struct {
 	rel   *reliable   // connected and acknowledged
 	unrel *unreliable // connected and not, or open for raw frames
 
-	era      uint32    // changes when a connection, or the use for raw frames, ends
-	payloads []segment // payload table, nil as long as it is empty
+	era      uint32             // changes when a connection, or the use for raw frames, ends
+	payloads []segment          // payload table, nil as long as it is empty
+	allowed  descriptors.Access // what the peer lets this end do
 }
 
 // remote is the other end of a connection.

@@ -98,10 +98,12 @@ func (m *regions) copyDescriptor(l *layout, tag uint32) descriptors.Status {
 	if seg.Reserved != 0 || bits&descriptors.ControlReserved != 0 {
 		return descriptors.StatusFormatError
 	}
+	var target segment
 	if bits.Op() != descriptors.OpSend {
 		if st := m.copyTarget(l, count, tag); st != 0 {
 			return st
 		}
+		target = *l.target()
 		address, count = address+descriptors.AddressSegmentSize, count-1
 	}
 	if count > uint64(m.limits.Segments) {
@@ -135,6 +137,9 @@ func (m *regions) copyDescriptor(l *layout, tag uint32) descriptors.Status {
 		return descriptors.StatusLengthError
 	}
 	l.total = length
+	if bits.Op() != descriptors.OpSend {
+		l.segments = append(l.segments, target)[:len(l.segments)]
+	}
 	return 0
 }
 

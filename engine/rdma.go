@@ -41,9 +41,13 @@ func (m *regions) copyTarget(l *layout, count uint64, tag uint32) descriptors.St
 	if s.Reserved != 0 {
 		return descriptors.StatusFormatError
 	}
-	l.target = segment{address: s.Address, handle: s.Handle}
+	l.segments = append(l.segments, segment{address: s.Address, handle: s.Handle})[:0]
 	return 0
 }
+
+// target is the memory that the address segment of an RDMA descriptor names. It stands
+// behind the data segments, where it makes the layouts of sends no larger.
+func (l *layout) target() *segment { return &l.segments[:len(l.segments)+1][len(l.segments)] }
 
 // allows says what is wrong with an RDMA operation of the endpoint that is sound.
 func (ep *endpoint) allows(op descriptors.Control) descriptors.Status {
@@ -73,7 +77,11 @@ func (m *sending) beginRDMA() {
 
 // extend makes a data frame one of an RDMA operation.
 func (m *sending) extend(h *descriptors.Header, x *descriptors.Extension) {
-	h.Type, x.Address, x.Handle, x.Request = m.frames, m.target.address, m.target.handle, 0
+	h.Type, *x = m.frames, descriptors.Extension{}
+	if m.frames != descriptors.FrameReadResponse {
+		to := m.target()
+		x.Address, x.Handle = to.address, to.handle
+	}
 	switch m.frames {
 	case descriptors.FrameWrite:
 		if h.Offset == 0 {

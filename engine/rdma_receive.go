@@ -6,7 +6,7 @@ import "github.com/trapeze-nic/trapeze/descriptors"
 // wants to write to or to read.
 func (m *regions) target(l *layout, x *descriptors.Extension, extent, tag uint32, need access) descriptors.Status {
 	l.segments = append(l.segments[:0], segment{x.Address, x.Handle, extent})
-	l.total, l.at, l.base, l.status, l.peer = extent, 0, 0, 0, byPeer
+	l.total, l.at, l.base, l.status, l.peer = extent, 0, 0, 0, true
 	if m.check(l, tag, need) != 0 {
 		return descriptors.StatusRDMAProtection
 	}

@@ -10,13 +10,12 @@ type receipt struct {
 	immediate uint32
 	flags     descriptors.Status // StatusImmediate if there is any
 	open      bool               // a frame of it has arrived
+	written   bool               // it is an RDMA write
 	// tabled says that the payload goes where entry says, not where the descriptor
 	// says.
 	tabled bool
+	last   uint32 // PSN of its last frame
 	entry  layout // of that entry, or of the memory that an RDMA write names
-	// written says that the message is an RDMA write.
-	written bool
-	last    uint32 // PSN of its last frame
 }
 
 // take notes that a frame's payload has been placed, or that this failed.
@@ -54,7 +53,7 @@ func (r *receiver) destination(ep *endpoint, in *receipt, st descriptors.Status,
 	if in.tabled = r.entry != nil; in.tabled {
 		l := &in.entry
 		l.segments = append(l.segments[:0], *r.entry)
-		l.total, l.at, l.base, l.memory, l.peer = r.entry.length, 0, 0, nil, 0
+		l.total, l.at, l.base, l.memory, l.peer = r.entry.length, 0, 0, nil, false
 		room = l.total
 	}
 	switch {

@@ -19,10 +19,10 @@ type receiver struct {
 	references int // how many of lent there are
 	// joined takes a frame whose bytes are needed in one place; nil until one is.
 	joined []byte
-	// written is an RDMA write that takes no receive, while a frame of it is placed.
-	written receipt
 	// behind says that the last round left frames on the wire.
 	behind bool
+	// written is an RDMA write that takes no receive, while a frame of it is placed.
+	written receipt
 }
 
 // incoming is the frame that is being received. Most come and go at once. One

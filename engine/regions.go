@@ -37,10 +37,9 @@ type access uint8
 const (
 	reads access = 1 << iota
 	writes
-	peerReads
-	peerWrites
-	// byPeer makes of an access what it is on behalf of the peer.
-	byPeer = 2
+	peerReads  // reads << byPeer
+	peerWrites // writes << byPeer
+	byPeer     = 2
 )
 
 // accessOf is what a region that is registered with rights a allows.
@@ -268,12 +267,11 @@ type layout struct {
 	token    descriptors.Token
 	control  control
 	status   descriptors.Status // non-zero: the message has failed on this side
+	peer     bool               // the peer has named the memory
 	segments []segment
 	total    uint32
-	target   segment // memory of the peer, if it is RDMA
-	peer     uint8   // byPeer if the peer has named the memory, else zero
-	at       int     // segment of the last access
-	base     uint32  // message offset at which that segment starts
+	at       int    // segment of the last access
+	base     uint32 // message offset at which that segment starts
 
 	// What was found when the descriptor was fetched, good as long as stamp is that of
 	// the regions: the descriptor, and the memory of the message if it is in one piece.
@@ -287,12 +285,15 @@ func (m *regions) inOnePiece(l *layout) bool { return l.stamp == m.stamp && l.me
 
 // check looks at every segment before any byte moves.
 func (m *regions) check(l *layout, tag uint32, need access) descriptors.Status {
+	if l.peer {
+		need <<= byPeer
+	}
 	if l.memory = nil; l.stamp != m.stamp {
 		l.stamp, l.descriptor = m.stamp, nil
 	}
 	for i := range l.segments {
 		s := &l.segments[i]
-		r, off := m.reach(s.handle, tag, s.address, uint64(s.length), need<<l.peer)
+		r, off := m.reach(s.handle, tag, s.address, uint64(s.length), need)
 		if r == nil {
 			m.count(descriptors.CounterProtectionErrors, 1)
 			return descriptors.StatusProtectionError
@@ -317,8 +318,11 @@ func (m *regions) next(l *layout, offset uint32, n int, tag uint32, need access)
 	if l.at >= len(l.segments) {
 		return nil, descriptors.StatusLengthError
 	}
+	if l.peer {
+		need <<= byPeer
+	}
 	s, skip := &l.segments[l.at], uint64(offset-l.base)
-	w := m.at(s.handle, tag, s.address+skip, min(uint64(s.length)-skip, uint64(n)), need<<l.peer)
+	w := m.at(s.handle, tag, s.address+skip, min(uint64(s.length)-skip, uint64(n)), need)
 	if len(w) == 0 {
 		return nil, descriptors.StatusProtectionError
 	}

@@ -17,16 +17,13 @@ type reliable struct {
 	messages []sending // RDMA operations among them, in the order of their posts
 	head     uint32    // the oldest of them that is not complete
 	next     uint32    // the next to begin
-	fetched  bool      // that one's descriptor has been fetched, but it must wait
-	broken   bool      // next-1 has failed on this side: send no more
 	numbered uint32    // number of the next message that takes a receive
 	limit    uint32    // credit: the peer takes messages below this number
-	stalled  bool      // something is posted, but there is no credit
-	eager    bool      // the peer wants no credit to be waited for
 	lent     uint32    // PSN behind the last frame whose payload was lent
-	reading  uint32    // RDMA reads under way
-	serving  *serving  // the peer's; nil if it may not read
-	refused  uint32    // PSN of the peer's frame that was not allowed what it wanted
+	broken   bool      // next-1 has failed on this side: send no more
+	stalled  bool      // something is posted, but there is no credit
+	fetched  bool      // the next one's descriptor is here, but it must wait
+	eager    bool      // the peer wants no credit to be waited for
 
 	// Receiving.
 	expect   uint32 // next PSN
@@ -41,6 +38,10 @@ type reliable struct {
 	wire    uint32             // number of the wire that loses nothing; zero: window is there
 	inbound descriptors.Header // what the peer's data frames over it have in common
 	*window
+
+	serving *serving // reads of the peer; nil if it may not read
+	reading uint32   // reads of the host under way
+	refused uint32   // PSN of the peer's frame that was not allowed what it wanted
 }
 
 // window is what it takes to send again what a wire has lost: selective repeat within

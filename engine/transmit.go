@@ -20,10 +20,10 @@ type sending struct {
 	cut     uint32 // bytes that have been cut into frames
 	begun   bool   // a frame has been cut
 	allCut  bool
-	lastPSN uint32
 	frames  descriptors.FrameType // that it is cut into
-	awaits  uint32                // bytes of a read that have not come
-	request uint32                // Request of its frames (SPEC.md 8.14)
+	lastPSN uint32
+	awaits  uint32 // bytes of a read that have not come
+	request uint32 // Request of its frames (SPEC.md 8.14)
 }
 
 // outgoing is the data frame that is being sent. Most leave in one go; one whose
