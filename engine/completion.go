@@ -94,7 +94,7 @@ func (c *completions) complete(ep *endpoint, q *workQueue, l *layout, length, im
 	seg := l.descriptor
 	if seg == nil || l.stamp != c.memory.stamp {
 		seg = nil // unless it is there now
-		if r, off := c.memory.reach(l.token.Handle, ep.ptag, l.token.Address, descriptors.ControlSegmentSize, writes); r != nil {
+		if r, off := c.memory.reach(l.token.Handle, ep.ptag, l.token.Address, descriptors.ControlSegmentSize, true); r != nil {
 			seg = descriptors.ControlAt(c.memory.window(r, off, descriptors.ControlSegmentSize, true))
 		}
 	}

@@ -56,7 +56,7 @@ func (t *transmitter) sendLent(ep *endpoint, m *sending, psn, offset, n uint32, 
 // references.
 func (t *transmitter) refer(l *layout, offset, n, tag uint32) (count int, st descriptors.Status) {
 	for ; n > 0; count++ {
-		w, st := t.regions.next(l, offset, int(n), tag, reads)
+		w, st := t.regions.next(l, offset, int(n), tag, false)
 		if st != 0 {
 			return 0, st
 		}

@@ -64,11 +64,7 @@ func (m *regions) fetch(ep *endpoint, q *workQueue, l *layout) {
 	case !q.receive && l.total > ep.maxTransfer:
 		l.status = descriptors.StatusLengthError
 	case !inline:
-		need := reads
-		if q.receive || op == descriptors.OpRDMARead {
-			need = writes
-		}
-		l.status = m.check(l, ep.ptag, need)
+		l.status = m.check(l, ep.ptag, q.receive || op == descriptors.OpRDMARead)
 	}
 	if op != descriptors.OpSend {
 		if q.receive {
@@ -87,7 +83,7 @@ func (m *regions) copyDescriptor(l *layout, tag uint32) descriptors.Status {
 		return descriptors.StatusFormatError
 	}
 	// The status word will be written, so the region must allow writing.
-	seg := descriptors.ControlAt(m.at(t.Handle, tag, t.Address, descriptors.ControlSegmentSize, writes))
+	seg := descriptors.ControlAt(m.at(t.Handle, tag, t.Address, descriptors.ControlSegmentSize, true))
 	if seg == nil {
 		return descriptors.StatusProtectionError
 	}
@@ -117,11 +113,11 @@ func (m *regions) copyDescriptor(l *layout, tag uint32) descriptors.Status {
 		}
 		l.segments = append(l.segments, segment{address, t.Handle, length})
 		l.total = length
-		return m.check(l, tag, reads)
+		return m.check(l, tag, false)
 	}
 	var total uint64
 	for n > 0 {
-		segs := descriptors.DataSegmentsAt(m.at(t.Handle, tag, address, n, reads))
+		segs := descriptors.DataSegmentsAt(m.at(t.Handle, tag, address, n, false))
 		if segs == nil {
 			return descriptors.StatusProtectionError
 		}

@@ -12,7 +12,7 @@ var operations = [descriptors.ControlOpMask + 1]descriptors.Status{descriptors.O
 
 // operation is that of the descriptor that a token names, without a look at the rest of it.
 func (m *regions) operation(t descriptors.Token, tag uint32) descriptors.Control {
-	r, off := m.reach(t.Handle, tag, t.Address, descriptors.ControlSegmentSize, reads)
+	r, off := m.reach(t.Handle, tag, t.Address, descriptors.ControlSegmentSize, false)
 	if r == nil {
 		return descriptors.OpSend
 	}
@@ -34,7 +34,7 @@ func (m *regions) copyTarget(l *layout, count uint64, tag uint32) descriptors.St
 		bits.Op() == descriptors.OpRDMARead && bits&descriptors.ControlImmediate != 0:
 		return descriptors.StatusFormatError
 	}
-	s := descriptors.AddressSegmentAt(m.at(l.token.Handle, tag, l.token.Address+descriptors.ControlSegmentSize, descriptors.AddressSegmentSize, reads))
+	s := descriptors.AddressSegmentAt(m.at(l.token.Handle, tag, l.token.Address+descriptors.ControlSegmentSize, descriptors.AddressSegmentSize, false))
 	if s == nil {
 		return descriptors.StatusProtectionError
 	}

@@ -4,10 +4,10 @@ import "github.com/trapeze-nic/trapeze/descriptors"
 
 // target finds the memory that the peer names in an RDMA frame: extent bytes, which it
 // wants to write to or to read.
-func (m *regions) target(l *layout, x *descriptors.Extension, extent, tag uint32, need access) descriptors.Status {
+func (m *regions) target(l *layout, x *descriptors.Extension, extent, tag uint32, write bool) descriptors.Status {
 	l.segments = append(l.segments[:0], segment{x.Address, x.Handle, extent})
 	l.total, l.at, l.base, l.status, l.peer = extent, 0, 0, 0, true
-	if m.check(l, tag, need) != 0 {
+	if m.check(l, tag, write) != 0 {
 		return descriptors.StatusRDMAProtection
 	}
 	return 0
@@ -18,7 +18,7 @@ func (r *receiver) aimWrite(ep *endpoint, h *descriptors.Header, in *receipt) {
 	in.tabled = true
 	st := in.status
 	if st == 0 {
-		st = r.regions.target(&in.entry, &r.extension, h.Extent, ep.ptag, writes)
+		st = r.regions.target(&in.entry, &r.extension, h.Extent, ep.ptag, true)
 	}
 	r.aim(ep, in, st)
 }
@@ -67,7 +67,7 @@ func (r *reliable) takeRequest(h *descriptors.Header, ahead uint32) verdict {
 		return refused
 	}
 	l := &e.rx.written.entry
-	if e.regions.target(l, x, h.Extent, ep.ptag, reads) != 0 {
+	if e.regions.target(l, x, h.Extent, ep.ptag, false) != 0 {
 		e.conns.refuse(ep, h.PSN, descriptors.EventRDMAReadProtection, &l.segments[0])
 		return taken
 	}

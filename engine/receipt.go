@@ -62,7 +62,7 @@ func (r *receiver) destination(ep *endpoint, in *receipt, st descriptors.Status,
 	case extent > room:
 		return descriptors.StatusLengthError
 	case in.tabled:
-		return r.regions.check(&in.entry, ep.ptag, writes)
+		return r.regions.check(&in.entry, ep.ptag, true)
 	}
 	return 0
 }

@@ -24,37 +24,19 @@ type region struct {
 	address uint64
 	length  uint64
 	iova    uint64
-	allows  access
+	access  descriptors.Access
 	// whole is the region's memory if it is contiguous for us, nil if not, looked up
 	// once for each value of regions.epoch.
 	whole []byte
 	epoch uint64
 }
 
-// access is what may be done with memory.
-type access uint8
-
-const (
-	reads access = 1 << iota
-	writes
-	peerReads  // reads << byPeer
-	peerWrites // writes << byPeer
-	byPeer     = 2
-)
-
-// accessOf is what a region that is registered with rights a allows.
-func accessOf(a descriptors.Access) access {
-	allows := reads
-	if a&descriptors.AccessReadOnly == 0 {
-		allows |= writes
+// grants reports whether a peer may write to the region, or read it.
+func (r *region) grants(write bool) bool {
+	if write {
+		return r.access&descriptors.AccessRDMAWrite != 0
 	}
-	if a&descriptors.AccessRDMAWrite != 0 {
-		allows |= peerWrites
-	}
-	if a&descriptors.AccessRDMARead != 0 {
-		allows |= peerReads
-	}
-	return allows
+	return r.access&descriptors.AccessRDMARead != 0
 }
 
 // ptag is one protection tag; tag 0 always exists.
@@ -164,7 +146,7 @@ func (m *regions) register(b *descriptors.RegisterMemoryBody) (reply descriptors
 		generation = 1
 	}
 	handle := generation<<regionIndexBits | i
-	*r = region{handle: handle, last: handle, ptag: b.Ptag, address: b.Address, length: b.Length, iova: b.IOVA, allows: accessOf(b.Access)}
+	*r = region{handle: handle, last: handle, ptag: b.Ptag, address: b.Address, length: b.Length, iova: b.IOVA, access: b.Access}
 	t.users++
 	return descriptors.MemoryBody{Handle: handle}, refusal{}
 }
@@ -185,7 +167,7 @@ func (m *regions) deregister(handle uint32) refusal {
 // reach finds the n bytes at application address in region handle on behalf of
 // an endpoint with protection tag tag. It checks handle, tag, bounds and
 // rights, and returns nil if any of them says no.
-func (m *regions) reach(handle, tag uint32, address, n uint64, need access) (*region, uint64) {
+func (m *regions) reach(handle, tag uint32, address, n uint64, write bool) (*region, uint64) {
 	i := handle & regionIndexMask
 	if int(i) >= len(m.table) {
 		return nil, 0
@@ -193,7 +175,7 @@ func (m *regions) reach(handle, tag uint32, address, n uint64, need access) (*re
 	r := &m.table[i]
 	off := address - r.address
 	if r.handle != handle || handle == 0 || r.ptag != tag || off > r.length || n > r.length-off ||
-		need&^r.allows != 0 {
+		write && r.access&descriptors.AccessReadOnly != 0 {
 		return nil, 0
 	}
 	return r, off
@@ -201,13 +183,13 @@ func (m *regions) reach(handle, tag uint32, address, n uint64, need access) (*re
 
 // at returns the memory that reach finds, n bytes or as many as are contiguous. It is
 // nil if reach or the bus says no.
-func (m *regions) at(handle, tag uint32, address, n uint64, need access) []byte {
-	r, off := m.reach(handle, tag, address, n, need)
+func (m *regions) at(handle, tag uint32, address, n uint64, write bool) []byte {
+	r, off := m.reach(handle, tag, address, n, write)
 	if r == nil {
 		m.count(descriptors.CounterProtectionErrors, 1)
 		return nil
 	}
-	return m.window(r, off, n, need&(writes|peerWrites) != 0)
+	return m.window(r, off, n, write)
 }
 
 // window returns the memory of r from offset off on, n bytes of it or as many
@@ -225,7 +207,7 @@ func (m *regions) resolve(r *region, off, n uint64, write bool) []byte {
 		r.epoch, r.whole = m.epoch, nil
 		// The window is all of it, if the bus lets us do what the region's rights allow.
 		w, err := m.bus.Window(r.iova, r.length, false)
-		if err == nil && r.allows&writes != 0 {
+		if err == nil && r.access&descriptors.AccessReadOnly == 0 {
 			w, err = m.bus.Window(r.iova, uint64(len(w)), true)
 		}
 		if err == nil && uint64(len(w)) >= r.length {
@@ -284,17 +266,14 @@ type layout struct {
 func (m *regions) inOnePiece(l *layout) bool { return l.stamp == m.stamp && l.memory != nil }
 
 // check looks at every segment before any byte moves.
-func (m *regions) check(l *layout, tag uint32, need access) descriptors.Status {
-	if l.peer {
-		need <<= byPeer
-	}
+func (m *regions) check(l *layout, tag uint32, write bool) descriptors.Status {
 	if l.memory = nil; l.stamp != m.stamp {
 		l.stamp, l.descriptor = m.stamp, nil
 	}
 	for i := range l.segments {
 		s := &l.segments[i]
-		r, off := m.reach(s.handle, tag, s.address, uint64(s.length), need)
-		if r == nil {
+		r, off := m.reach(s.handle, tag, s.address, uint64(s.length), write)
+		if r == nil || l.peer && !r.grants(write) {
 			m.count(descriptors.CounterProtectionErrors, 1)
 			return descriptors.StatusProtectionError
 		}
@@ -307,7 +286,7 @@ func (m *regions) check(l *layout, tag uint32, need access) descriptors.Status {
 
 // next returns the memory of a message from offset on: n bytes, or as many as are
 // contiguous. It checks them again: what check saw may have been deregistered.
-func (m *regions) next(l *layout, offset uint32, n int, tag uint32, need access) ([]byte, descriptors.Status) {
+func (m *regions) next(l *layout, offset uint32, n int, tag uint32, write bool) ([]byte, descriptors.Status) {
 	if offset < l.base {
 		l.at, l.base = 0, 0
 	}
@@ -318,11 +297,11 @@ func (m *regions) next(l *layout, offset uint32, n int, tag uint32, need access)
 	if l.at >= len(l.segments) {
 		return nil, descriptors.StatusLengthError
 	}
-	if l.peer {
-		need <<= byPeer
-	}
 	s, skip := &l.segments[l.at], uint64(offset-l.base)
-	w := m.at(s.handle, tag, s.address+skip, min(uint64(s.length)-skip, uint64(n)), need)
+	if l.peer && m.check(l, tag, write) != 0 {
+		return nil, descriptors.StatusProtectionError
+	}
+	w := m.at(s.handle, tag, s.address+skip, min(uint64(s.length)-skip, uint64(n)), write)
 	if len(w) == 0 {
 		return nil, descriptors.StatusProtectionError
 	}
@@ -336,7 +315,7 @@ func (m *regions) gather(dst []byte, l *layout, offset uint32, tag uint32) descr
 		return 0
 	}
 	for len(dst) > 0 {
-		w, st := m.next(l, offset, len(dst), tag, reads)
+		w, st := m.next(l, offset, len(dst), tag, false)
 		if st != 0 {
 			return st
 		}
@@ -353,7 +332,7 @@ func (m *regions) scatter(src []byte, l *layout, offset uint32, tag uint32) (lan
 		return copy(l.memory[offset:], src) > 0, 0
 	}
 	for len(src) > 0 {
-		w, st := m.next(l, offset, len(src), tag, writes)
+		w, st := m.next(l, offset, len(src), tag, true)
 		if st != 0 {
 			return landed, st
 		}

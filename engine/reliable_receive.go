@@ -102,7 +102,7 @@ func (r *reliable) findReceipt(h *descriptors.Header) bool {
 	in := r.receipt(h.Message)
 	if !in.open && in.status == 0 && in.stamp != rx.regions.stamp {
 		// It was fetched ahead, and memory has been taken away since then.
-		in.status = rx.regions.check(&in.layout, ep.ptag, writes)
+		in.status = rx.regions.check(&in.layout, ep.ptag, true)
 	}
 	if write := h.Type == descriptors.FrameWrite; in.open && (in.written != write || in.extent != h.Extent || in.received == in.extent) {
 		return false

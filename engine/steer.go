@@ -59,7 +59,7 @@ func (e *Engine) setPayload(b *descriptors.SetPayloadBody) refusal {
 		return refusal{descriptors.ResultInvalidParameter, fieldTableLength}
 	}
 	if b.Handle != 0 {
-		if r, _ := e.regions.reach(b.Handle, ep.ptag, b.Address, uint64(b.Length), writes); r == nil {
+		if r, _ := e.regions.reach(b.Handle, ep.ptag, b.Address, uint64(b.Length), true); r == nil {
 			return refusal{descriptors.ResultInvalidParameter, fieldTableHandle}
 		}
 		if ep.payloads == nil {
