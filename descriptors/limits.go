@@ -20,7 +20,7 @@ const (
 	// MinAdminLog2 and MaxAdminLog2 bound the two admin rings: 2 to 4096 entries.
 	MinAdminLog2 = 1
 	MaxAdminLog2 = 12
-	// MaxReads is the number of RDMA reads of a VI that are under way (SPEC.md 8.14).
+	// MaxReads is the number of RDMA reads of a VI that are under way (SPEC.md 8.13).
 	MaxReads = 16
 	// PayloadEntries is the number of entries of an endpoint's payload table.
 	PayloadEntries = 256

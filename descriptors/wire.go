@@ -94,7 +94,7 @@ const (
 	// FrameStationAnswer says that it is.
 	FrameStationAnswer
 	// FrameWrite, FrameReadRequest and FrameReadResponse have an Extension behind the
-	// header (SPEC.md 8.14).
+	// header (SPEC.md 8.13).
 	FrameWrite
 	FrameReadRequest
 	FrameReadResponse
@@ -159,7 +159,7 @@ func (t FrameType) RDMA() bool { return t-FrameWrite <= FrameReadResponse-FrameW
 // ExtensionSize is the size in bytes of Extension.
 const ExtensionSize = 16
 
-// Extension stands behind the header of RDMA frames (SPEC.md 8.14).
+// Extension stands behind the header of RDMA frames (SPEC.md 8.13).
 type Extension struct {
 	_ structs.HostLayout
 	// Address of the first byte of the whole operation in the target's memory, and the

@@ -23,7 +23,7 @@ type sending struct {
 	frames  descriptors.FrameType // that it is cut into
 	lastPSN uint32
 	awaits  uint32 // bytes of a read that have not come
-	request uint32 // Request of its frames (SPEC.md 8.14)
+	request uint32 // Request of its frames (SPEC.md 8.13)
 }
 
 // outgoing is the data frame that is being sent. Most leave in one go; one whose

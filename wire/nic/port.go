@@ -118,7 +118,7 @@ func (p *Port) MAC() descriptors.MAC { return p.mac }
 func (p *Port) MTU() int { return p.options.MTU }
 
 // Checksum returns true. The check sequence of Ethernet covers one hop: switches make it
-// anew, and where the NIC is a virtual one there may be none at all (SPEC.md 8.13).
+// anew, and where the NIC is a virtual one there may be none at all (SPEC.md 8.14).
 func (p *Port) Checksum() bool { return true }
 
 // LinkUp reports whether the NIC works and has a link, and the plug is in.
