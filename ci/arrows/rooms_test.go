@@ -21,6 +21,7 @@ var rooms = map[string][]string{
 	"emulator":        {"engine", "wire", "pipeline", "firmware-loader", "vfio", "descriptors", "internal", "atomicmem"},
 	"driver":          {"pipeline", "firmware-loader", "vfio", "descriptors", "internal"},
 	"via":             {"driver", "pipeline", "firmware-loader", "vfio", "descriptors", "internal"},
+	"vipl":            {"via", "driver", "emulator", "vfio", "descriptors", "internal"},
 	"lab":             {"via", "driver", "emulator", "wire", "pipeline", "vfio", "descriptors", "internal"},
 }
 

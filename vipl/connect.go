@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// connection is a request that VipConnectWait has found.
+type connection struct {
+	name handle
+	nic  *nic
+	via  *via.Connection
+	mu   sync.Mutex // held by who answers it
+}
+
+func (n *nic) connectWait(ctx context.Context, local []byte) (*connection, error) {
+	found, err := n.device.via.ConnectWait(ctx, local)
+	if err != nil {
+		return nil, err
+	}
+	c := &connection{nic: n, via: found}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	err = via.ErrInvalidParameter
+	if !n.closed {
+		if err = via.ErrResource; connections.add(c, func(h handle) { c.name = h }) != 0 {
+			n.connections[c] = true
+			return c, nil
+		}
+	}
+	_ = found.Reject(context.Background())
+	return nil, err
+}
+
+// forget ends the handle of a request that is answered.
+func (c *connection) forget() {
+	connections.remove(c.name)
+	c.nic.mu.Lock()
+	defer c.nic.mu.Unlock()
+	delete(c.nic.connections, c)
+}
+
+const (
+	// matchPatience is how long a request goes on to which nobody answers yet that he
+	// waits. Programs agree by other means when to connect, and the client may be quicker.
+	matchPatience = 2 * time.Second
+	matchEvery    = 2 * time.Millisecond
+)
+
+// request connects v with whoever waits at an address, or soon will.
+func (v *vi) request(ctx context.Context, to via.Address, local []byte) (r via.Remote, err error) {
+	for end := time.Now().Add(matchPatience); ; {
+		r, err = v.via.ConnectRequest(ctx, to, local)
+		if !errors.Is(err, via.ErrNoMatch) || time.Now().After(end) {
+			return r, err
+		}
+		select {
+		case <-time.After(matchEvery):
+		case <-ctx.Done():
+			return r, err
+		}
+	}
+}
+
+// accept connects v. A request that v does not fit waits on for another VI.
+func (c *connection) accept(v *vi) error {
+	if v.nic != c.nic {
+		return via.ErrInvalidParameter
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if connections.find(c.name) != c {
+		return via.ErrInvalidParameter
+	}
+	_, err := c.via.Accept(c.nic.ctx, v.via)
+	for _, waits := range []error{via.ErrInvalidReliability, via.ErrInvalidMTU, via.ErrInvalidState, via.ErrInvalidParameter} {
+		if err != nil && errors.Is(err, waits) {
+			return err
+		}
+	}
+	c.forget()
+	if errors.Is(err, via.ErrWithdrawn) || errors.Is(err, via.ErrPeerLost) {
+		return via.ErrTimeout // of the client's
+	}
+	return err
+}
+
+// reject turns the request down. That the client no longer waits is as good.
+func (c *connection) reject() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if connections.find(c.name) != c {
+		return via.ErrInvalidParameter
+	}
+	err := c.via.Reject(c.nic.ctx)
+	c.forget()
+	if errors.Is(err, via.ErrWithdrawn) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,50 @@
+package main
+
+// #include "vipl.h"
+// #include "callbacks.h"
+import "C"
+
+import "github.com/trapeze-nic/trapeze/via"
+
+//export trapezeSendNotify
+func trapezeSendNotify(name, context, function C.uintptr_t) C.int {
+	v := vis.find(handle(name))
+	if v == nil || function == 0 || v.send.cq != nil {
+		return C.VIP_INVALID_PARAMETER
+	}
+	return code(v.via.NotifySend(v.notice(context, function)))
+}
+
+//export trapezeRecvNotify
+func trapezeRecvNotify(name, context, function C.uintptr_t) C.int {
+	v := vis.find(handle(name))
+	if v == nil || function == 0 || v.recv.cq != nil {
+		return C.VIP_INVALID_PARAMETER
+	}
+	return code(v.via.NotifyRecv(v.notice(context, function)))
+}
+
+// notice calls a function of the program's for a descriptor. A NIC that fails has none.
+func (v *vi) notice(context, function C.uintptr_t) func(*via.Descriptor, error) {
+	return func(d *via.Descriptor, _ error) {
+		if d != nil {
+			C.trapeze_completed(function, context, C.uintptr_t(v.nic.name), C.uintptr_t(v.name), at(d))
+		}
+	}
+}
+
+//export trapezeCQNotify
+func trapezeCQNotify(name, context, function C.uintptr_t) C.int {
+	c := cqs.find(handle(name))
+	if c == nil || function == 0 {
+		return C.VIP_INVALID_PARAMETER
+	}
+	return code(c.via.Notify(func(e via.Completion, err error) {
+		if err != nil {
+			return
+		}
+		if v := c.owner(e.VI); v != nil {
+			C.trapeze_cq_completed(function, context, C.uintptr_t(c.nic.name), C.uintptr_t(v.name), truth(e.Queue == via.RecvQueue))
+		}
+	}))
+}

@@ -1,0 +1,223 @@
+package main
+
+// #include "vipl.h"
+import "C"
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// code is the return code of err: the VIA code that its own refines.
+func code(err error) C.int {
+	if err == nil {
+		return C.VIP_SUCCESS
+	}
+	var c via.Code
+	if errors.As(err, &c) {
+		if c == via.ErrCanceled {
+			return C.VIP_INVALID_PARAMETER // the NIC handle was closed
+		}
+		if base := c.VIA(); base != 0 {
+			return C.int(base)
+		}
+	}
+	return C.VIP_ERROR_RESOURCE
+}
+
+// posted is the code of a post: VIA has one for all that is wrong with a descriptor.
+func posted(err error) C.int {
+	if err == nil {
+		return C.VIP_SUCCESS
+	}
+	if errors.Is(err, via.ErrInvalidPtag) {
+		return C.VIP_INVALID_PARAMETER
+	}
+	return code(err)
+}
+
+// taken says what Done or a wait has returned: a code, and where the descriptor is.
+func taken(d *via.Descriptor, err error) (C.int, C.uintptr_t) {
+	switch {
+	case err == nil:
+		return C.VIP_SUCCESS, at(d)
+	case d != nil:
+		return C.VIP_DESCRIPTOR_ERROR, at(d)
+	case err == via.ErrNotDone:
+		return C.VIP_NOT_DONE, 0
+	}
+	return code(err), 0
+}
+
+func at(d *via.Descriptor) C.uintptr_t { return C.uintptr_t(d.Token().Address) }
+
+//export trapezePostSend
+func trapezePostSend(name, descriptor C.uintptr_t, memory C.uint32_t) C.int {
+	v := vis.find(handle(name))
+	if v == nil {
+		return C.VIP_INVALID_PARAMETER
+	}
+	return posted(v.postAt(&v.send, uint64(descriptor), uint32(memory)))
+}
+
+//export trapezePostRecv
+func trapezePostRecv(name, descriptor C.uintptr_t, memory C.uint32_t) C.int {
+	v := vis.find(handle(name))
+	if v == nil {
+		return C.VIP_INVALID_PARAMETER
+	}
+	return posted(v.postAt(&v.recv, uint64(descriptor), uint32(memory)))
+}
+
+//export trapezeSendDone
+func trapezeSendDone(name C.uintptr_t) (C.int, C.uintptr_t) {
+	v := vis.find(handle(name))
+	if v == nil {
+		return C.VIP_INVALID_PARAMETER, 0
+	}
+	return taken(v.via.SendDone())
+}
+
+//export trapezeRecvDone
+func trapezeRecvDone(name C.uintptr_t) (C.int, C.uintptr_t) {
+	v := vis.find(handle(name))
+	if v == nil {
+		return C.VIP_INVALID_PARAMETER, 0
+	}
+	return taken(v.via.RecvDone())
+}
+
+//export trapezeSendWait
+func trapezeSendWait(name C.uintptr_t, timeout C.VIP_ULONG) (C.int, C.uintptr_t) {
+	v := vis.find(handle(name))
+	if v == nil {
+		return C.VIP_INVALID_PARAMETER, 0
+	}
+	return v.wait(&v.send, timeout)
+}
+
+//export trapezeRecvWait
+func trapezeRecvWait(name C.uintptr_t, timeout C.VIP_ULONG) (C.int, C.uintptr_t) {
+	v := vis.find(handle(name))
+	if v == nil {
+		return C.VIP_INVALID_PARAMETER, 0
+	}
+	return v.wait(&v.recv, timeout)
+}
+
+func (v *vi) wait(q *queue, timeout C.VIP_ULONG) (C.int, C.uintptr_t) {
+	if q.cq != nil {
+		return C.VIP_INVALID_PARAMETER, 0 // the CQ says what completes
+	}
+	// Most often there is no need to wait, or no time.
+	if c, d := taken(q.done()); c != C.VIP_NOT_DONE {
+		return c, d
+	}
+	if timeout == 0 {
+		return C.VIP_TIMEOUT, 0
+	}
+	ctx, cancel := within(v.nic.ctx, timeout)
+	defer cancel()
+	return taken(q.wait(ctx))
+}
+
+// longest is the longest timeout in milliseconds that a time.Duration holds.
+const longest = 1 << 43
+
+// within is a context for a timeout in milliseconds.
+func within(parent context.Context, timeout C.VIP_ULONG) (context.Context, context.CancelFunc) {
+	if timeout > longest {
+		return parent, func() {}
+	}
+	return context.WithTimeout(parent, time.Duration(timeout)*time.Millisecond)
+}
+
+//export trapezeCreateCQ
+func trapezeCreateCQ(name C.uintptr_t, entries C.VIP_ULONG) (C.int, C.uintptr_t) {
+	n := nics.find(handle(name))
+	if n == nil || entries == 0 {
+		return C.VIP_INVALID_PARAMETER, 0
+	}
+	if entries > C.VIP_ULONG(n.device.via.Query().MaxCQEntries) {
+		return C.VIP_ERROR_RESOURCE, 0
+	}
+	c, err := n.createCQ(int(entries))
+	if err != nil {
+		return code(err), 0
+	}
+	return C.VIP_SUCCESS, C.uintptr_t(c.name)
+}
+
+//export trapezeDestroyCQ
+func trapezeDestroyCQ(name C.uintptr_t) C.int {
+	c := cqs.find(handle(name))
+	if c == nil {
+		return C.VIP_INVALID_PARAMETER
+	}
+	return code(c.destroy())
+}
+
+//export trapezeResizeCQ
+func trapezeResizeCQ(name C.uintptr_t, entries C.VIP_ULONG) C.int {
+	c := cqs.find(handle(name))
+	if c == nil || entries == 0 {
+		return C.VIP_INVALID_PARAMETER
+	}
+	if entries > C.VIP_ULONG(c.nic.device.via.Query().MaxCQEntries) {
+		return C.VIP_ERROR_RESOURCE
+	}
+	return code(c.resize(int(entries)))
+}
+
+// trapezeCQDone returns the VI, and whether it is its receive queue.
+//
+//export trapezeCQDone
+func trapezeCQDone(name C.uintptr_t) (C.int, C.uintptr_t, C.int) {
+	c := cqs.find(handle(name))
+	if c == nil {
+		return C.VIP_INVALID_PARAMETER, 0, 0
+	}
+	return c.completed(c.via.Done())
+}
+
+//export trapezeCQWait
+func trapezeCQWait(name C.uintptr_t, timeout C.VIP_ULONG) (C.int, C.uintptr_t, C.int) {
+	c := cqs.find(handle(name))
+	if c == nil {
+		return C.VIP_INVALID_PARAMETER, 0, 0
+	}
+	if e, err := c.via.Done(); err != via.ErrNotDone {
+		return c.completed(e, err)
+	}
+	if timeout == 0 {
+		return C.VIP_TIMEOUT, 0, 0
+	}
+	ctx, cancel := within(c.nic.ctx, timeout)
+	defer cancel()
+	return c.completed(c.via.Wait(ctx))
+}
+
+// completed says which queue of which VI has completed something.
+func (c *cq) completed(e via.Completion, err error) (C.int, C.uintptr_t, C.int) {
+	if err == via.ErrNotDone {
+		return C.VIP_NOT_DONE, 0, 0
+	}
+	if err != nil {
+		return code(err), 0, 0
+	}
+	v := c.owner(e.VI)
+	if v == nil {
+		return C.VIP_NOT_DONE, 0, 0
+	}
+	return C.VIP_SUCCESS, C.uintptr_t(v.name), truth(e.Queue == via.RecvQueue)
+}
+
+func truth(b bool) C.int {
+	if b {
+		return C.VIP_TRUE
+	}
+	return C.VIP_FALSE
+}

@@ -1,0 +1,76 @@
+package main
+
+// #include <stdlib.h>
+// #include "vipl.h"
+import "C"
+
+import (
+	"unsafe"
+
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// localAddress returns where the program may read the NIC's address until the handle is
+// closed; nil if it is.
+func (n *nic) localAddress(mac via.MAC) *C.VIP_UINT8 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return nil
+	}
+	if n.address == 0 {
+		n.address = uintptr(C.CBytes(mac[:]))
+	}
+	return (*C.VIP_UINT8)(outside(n.address))
+}
+
+// freeAddress ends that.
+func (n *nic) freeAddress() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	C.free(outside(n.address))
+	n.address = 0
+}
+
+// outside is a pointer to memory that is not Go's: nothing moves or frees it.
+func outside(address uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&address)) }
+
+// readAddress copies a network address: the NIC, and the discriminator.
+func readAddress(a *C.VIP_NET_ADDRESS) (mac via.MAC, discriminator []byte, err error) {
+	if a == nil || int(a.HostAddressLen) != len(mac) || a.DiscriminatorLen > via.MaxDiscriminator {
+		return mac, nil, via.ErrInvalidParameter
+	}
+	b := C.GoBytes(unsafe.Pointer(&a.HostAddress), C.int(len(mac))+C.int(a.DiscriminatorLen))
+	copy(mac[:], b)
+	return mac, b[len(mac):], nil
+}
+
+// writeAddress writes one. The program has room for any that its NIC can have.
+func writeAddress(a *C.VIP_NET_ADDRESS, mac via.MAC, discriminator []byte) {
+	a.HostAddressLen, a.DiscriminatorLen = C.VIP_UINT16(len(mac)), C.VIP_UINT16(len(discriminator))
+	b := unsafe.Slice((*byte)(unsafe.Pointer(&a.HostAddress)), len(mac)+len(discriminator))
+	copy(b[copy(b, mac[:]):], discriminator)
+}
+
+// writeName writes a string and a zero byte, for which there is room.
+func writeName(to *C.VIP_CHAR, s string) {
+	b := unsafe.Slice((*byte)(unsafe.Pointer(to)), len(s)+1)
+	b[copy(b, s)] = 0
+}
+
+// No process has memory below page or from topOfMemory on.
+const topOfMemory = 1 << 56
+
+//export trapezeRegisterMem
+func trapezeRegisterMem(name, address C.uintptr_t, length C.VIP_ULONG, tag C.uintptr_t, write, read C.int) (C.int, C.uint32_t) {
+	n := nics.find(handle(name))
+	start, size := uintptr(address), uintptr(length)
+	if n == nil || start < page || start > topOfMemory || size == 0 || size > topOfMemory-start {
+		return C.VIP_INVALID_PARAMETER, 0
+	}
+	r, err := n.register(unsafe.Slice((*byte)(outside(start)), int(size)), memoryAttributes{handle(tag), write != 0, read != 0})
+	if err != nil {
+		return code(err), 0
+	}
+	return C.VIP_SUCCESS, C.uint32_t(r.handle)
+}

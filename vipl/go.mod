@@ -1,0 +1,16 @@
+module github.com/trapeze-nic/trapeze/vipl
+
+go 1.26.0
+
+replace github.com/trapeze-nic/trapeze => ..
+
+require (
+	github.com/trapeze-nic/trapeze v0.0.0-00010101000000-000000000000
+	golang.org/x/sys v0.49.0
+	pgregory.net/rapid v1.3.0
+)
+
+require (
+	github.com/cilium/ebpf v0.22.0 // indirect
+	go.uber.org/goleak v1.3.0 // indirect
+)

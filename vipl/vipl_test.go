@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// patience ends programs that do not end by themselves.
+const patience = 3 * time.Minute
+
+// installed is where the library, its header and its file for pkg-config are.
+var installed string
+
+func TestMain(m *testing.M) {
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "trapeze-vipl-")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		installed = filepath.Join(dir, "prefix")
+		var out []byte
+		out, err = exec.Command("make", "install", "BUILD="+filepath.Join(dir, "build"), "PREFIX="+installed).CombinedOutput()
+		if err != nil {
+			err = fmt.Errorf("make install: %w\n%s", err, out)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// compile makes a program of C files, with the flags that pkg-config has for it.
+func compile(t testing.TB, files ...string) string {
+	t.Helper()
+	ask := exec.Command("pkg-config", "--cflags", "--libs", "trapeze-vipl")
+	ask.Env = append(os.Environ(), "PKG_CONFIG_PATH="+filepath.Join(installed, "lib", "pkgconfig"))
+	flags, err := ask.Output()
+	if err != nil {
+		t.Fatal("pkg-config: ", err)
+	}
+	program := filepath.Join(t.TempDir(), "program")
+	args := append([]string{"-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", program}, files...)
+	args = append(args, strings.Fields(string(flags))...)
+	if out, err := exec.Command("gcc", append(args, "-Wl,-rpath,"+filepath.Join(installed, "lib"))...).CombinedOutput(); err != nil {
+		t.Fatalf("gcc: %v\n%s", err, out)
+	}
+	return program
+}
+
+// command is a program that is killed when the test ends, or after patience.
+func command(t testing.TB, program string, args ...string) *exec.Cmd {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return exec.CommandContext(ctx, program, args...)
+}
+
+// pair returns the addresses of two NICs on one wire in one process.
+func pair(name string) []string {
+	address := "emu:?wire=mem:" + name
+	return []string{address + "&engine=inline", address}
+}
+
+// TestPrograms runs what C says of each function: each program checks what it is told,
+// and says on stderr what is wrong.
+func TestPrograms(t *testing.T) {
+	names := filepath.Join(t.TempDir(), "hosts")
+	if err := os.WriteFile(names, []byte("02:00:00:00:00:01 first\n02:00:00:00:00:02/echo second\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"objects", "queues", "peers", "names", "threads"} {
+		t.Run(name, func(t *testing.T) {
+			program := compile(t, filepath.Join("testdata", name+".c"))
+			for kind, devices := range map[string][]string{
+				"inline": pair(name), "thread": {"emu:?engine=thread&wire=mem:" + name, "emu:?wire=mem:" + name + "&engine=thread"},
+			} {
+				t.Run(kind, func(t *testing.T) {
+					if name == "names" {
+						devices = append(devices, names)
+					}
+					if out, err := command(t, program, devices...).CombinedOutput(); err != nil {
+						t.Errorf("%v\n%s", err, out)
+					}
+				})
+			}
+		})
+	}
+}
+
+// TestHeader: a program of one line builds with the standards of then and now, and as C++.
+func TestHeader(t *testing.T) {
+	source := filepath.Join(t.TempDir(), "source.c")
+	if err := os.WriteFile(source, []byte("#define VIPL095\n#include <vipl.h>\nint main(void) { return sizeof(VIP_DESCRIPTOR) != 64; }\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"-std=gnu89"}, {"-std=c11", "-pedantic"}, {"-std=c++11", "-x", "c++"}} {
+		args = append(args, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I"+filepath.Join(installed, "include"), source)
+		if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
+			var exit *exec.ExitError
+			if args[0] == "-std=c++11" && errors.As(err, &exit) && strings.Contains(string(out), "cc1plus") {
+				t.Log("gcc has no C++ here")
+				continue
+			}
+			t.Errorf("gcc %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+}
+
+// TestSymbols: the library shows the functions of vipl.h and nothing else.
+func TestSymbols(t *testing.T) {
+	header, err := os.ReadFile("vipl.h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("nm", "-D", "--defined-only", filepath.Join(installed, "lib", "libvipl.so")).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := 0
+	for line := range strings.Lines(string(out)) {
+		name := strings.Fields(line)
+		symbol, _, _ := strings.Cut(name[len(name)-1], "@")
+		if symbol == "VIPL_1.0" {
+			continue
+		}
+		shown++
+		if !strings.Contains(string(header), "VIP_RETURN "+symbol+"(") {
+			t.Errorf("%s is shown, and not in vipl.h", symbol)
+		}
+	}
+	if want := strings.Count(string(header), "\nVIP_RETURN Vip"); shown != want {
+		t.Errorf("%d functions are shown, vipl.h has %d", shown, want)
+	}
+}
