@@ -79,7 +79,7 @@ func TestPrograms(t *testing.T) {
 	if err := os.WriteFile(names, []byte("02:00:00:00:00:01 first\n02:00:00:00:00:02/echo second\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"objects", "queues", "peers", "names", "threads"} {
+	for _, name := range []string{"objects", "queues", "peers", "names", "threads", "rdma"} {
 		t.Run(name, func(t *testing.T) {
 			program := compile(t, filepath.Join("testdata", name+".c"))
 			for kind, devices := range map[string][]string{
