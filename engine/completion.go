@@ -31,7 +31,7 @@ type completionQueue struct {
 	armWord   uint32
 	producer  uint32 // free-running
 	consumer  uint32 // our last copy of the host's index
-	entries   []descriptors.Completion
+	entries   []descriptors.Completion // nil where they are not contiguous for us
 	index     *uint32
 	epoch     uint64
 }
@@ -64,7 +64,7 @@ func (c *completions) create(b *descriptors.CreateCQBody) (reply descriptors.CQB
 			continue
 		}
 		cq := &completionQueue{id: c.last, iova: b.IOVA, indexIOVA: b.IndexIOVA, log2: b.Log2, vector: b.Vector}
-		if !c.mapCQ(cq) {
+		if !c.memory.reachable(cq.iova, cq.bytes()) || !c.mapCQ(cq) {
 			return reply, refusal{descriptors.ResultDMAFault, fieldCQIOVA}
 		}
 		c.queues[c.last] = cq
@@ -138,14 +138,21 @@ func (c *completions) enter(ep *endpoint, q *workQueue, index uint32, st descrip
 		c.kill(cq, descriptors.EventCompletionProtect)
 		return
 	}
-	if cq.producer-cq.consumer > uint32(len(cq.entries)-1) {
+	mask := uint32(1)<<cq.log2 - 1
+	if cq.producer-cq.consumer > mask {
 		cq.consumer = descriptors.LoadIndex(cq.index)
-		if cq.producer-cq.consumer > uint32(len(cq.entries)-1) {
+		if cq.producer-cq.consumer > mask {
 			c.kill(cq, descriptors.EventCQOverrun)
 			return
 		}
 	}
-	entry := &cq.entries[cq.producer&uint32(len(cq.entries)-1)]
+	var entry *descriptors.Completion
+	if cq.entries != nil {
+		entry = &cq.entries[cq.producer&mask]
+	} else if entry = c.scattered(cq, cq.producer&mask); entry == nil {
+		c.kill(cq, descriptors.EventCompletionProtect)
+		return
+	}
 	entry.Endpoint, entry.Index, entry.Status = ep.id, index, uint32(st)
 	flags := descriptors.PhaseOf(cq.producer, cq.log2)
 	if q.receive {
@@ -159,19 +166,30 @@ func (c *completions) enter(ep *endpoint, q *workQueue, index uint32, st descrip
 	}
 }
 
-// mapCQ looks up the memory of a completion queue; it must be contiguous.
+// bytes of the ring.
+func (cq *completionQueue) bytes() uint64 { return descriptors.CompletionSize << cq.log2 }
+
+// mapCQ looks up the memory of a completion queue. It fails if the host's index is out of
+// reach, and leaves entries to be looked up one by one where they are not contiguous, as in
+// the pages of a virtual machine.
 func (c *completions) mapCQ(cq *completionQueue) bool {
-	w := c.memory.whole(cq.iova, uint64(descriptors.CompletionSize)<<cq.log2, true)
-	if w == nil {
-		return false
-	}
-	x := c.memory.whole(cq.indexIOVA, 4, false)
-	cq.entries, cq.index = descriptors.CompletionsAt(w), descriptors.IndexAt(x)
-	if cq.entries == nil || cq.index == nil {
-		return false
+	cq.index = descriptors.IndexAt(c.memory.whole(cq.indexIOVA, 4, false))
+	cq.entries = nil
+	if w, err := c.memory.bus.Window(cq.iova, cq.bytes(), true); err == nil && uint64(len(w)) >= cq.bytes() {
+		cq.entries = descriptors.CompletionsAt(w[:cq.bytes()])
 	}
 	cq.epoch = c.memory.epoch
-	return true
+	return cq.index != nil
+}
+
+// scattered is entry i of a completion queue whose ring is not contiguous, nil if it is out
+// of reach.
+func (c *completions) scattered(cq *completionQueue, i uint32) *descriptors.Completion {
+	at := c.memory.whole(cq.iova+uint64(i)*descriptors.CompletionSize, descriptors.CompletionSize, true)
+	if entries := descriptors.CompletionsAt(at); len(entries) == 1 {
+		return &entries[0]
+	}
+	return nil
 }
 
 // kill stops a completion queue that lost an entry. Its endpoints cannot be

@@ -74,7 +74,7 @@ func (c *completions) resize(b *descriptors.ResizeCQBody) (reply descriptors.Res
 	}
 	other := *cq
 	other.iova, other.indexIOVA, other.log2 = b.IOVA, b.IndexIOVA, b.Log2
-	if !c.mapCQ(&other) {
+	if !c.memory.reachable(other.iova, other.bytes()) || !c.mapCQ(&other) {
 		return reply, refusal{descriptors.ResultDMAFault, fieldCQIOVA}
 	}
 	reply.Written = cq.producer

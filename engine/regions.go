@@ -236,6 +236,21 @@ func (m *regions) whole(iova, n uint64, write bool) []byte {
 	return w[:n]
 }
 
+// reachable reports whether all n bytes from bus address iova on can be written, in however
+// many pieces.
+func (m *regions) reachable(iova, n uint64) bool {
+	for n > 0 {
+		w, err := m.bus.Window(iova, n, true)
+		if err != nil || len(w) == 0 {
+			m.count(descriptors.CounterDMAFaults, 1)
+			return false
+		}
+		done := min(uint64(len(w)), n)
+		iova, n = iova+done, n-done
+	}
+	return true
+}
+
 // segment is a data segment that has been copied out of host memory.
 type segment struct {
 	address uint64
