@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -86,8 +85,7 @@ func boot(ctx context.Context, p places, s scenario, image string, limit time.Du
 	if err != nil {
 		return err
 	}
-	var complaints bytes.Buffer
-	cmd.Stderr = &complaints
+	cmd.Stderr = &prefixed{out: out, prefix: "[" + s.name + "] QEMU: "} // such as why a device wants a reset
 	if err := cmd.Start(); err != nil {
 		return err
 	}
@@ -117,9 +115,9 @@ func boot(ctx context.Context, p places, s scenario, image string, limit time.Du
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case werr != nil:
-		return fmt.Errorf("QEMU: %w\n%s", werr, complaints.Bytes())
+		return fmt.Errorf("QEMU: %w", werr)
 	case !found:
-		return fmt.Errorf("the guest ended without saying how its tests went\n%s", complaints.Bytes())
+		return errors.New("the guest ended without saying how its tests went")
 	case code != 0:
 		return errors.New("tests failed in the guest")
 	}
