@@ -187,6 +187,7 @@ func TestUsage(t *testing.T) {
 	for _, args := range []string{
 		"scaling --curves speed", "scaling --max-vis 0", "scaling --max-regions 1000001", "scaling --max-bytes 17M", "scaling --max-bytes much",
 		"scaling --duration 0s", "scaling --cores 4000,1",
+		"--tests speed", "--tests put --sizes 0", "--tests get --reliability unreliable", "compare --tests speed", "compare --rounds 0",
 		"breakdown --bytes 65K", "breakdown --bytes -1", "breakdown --duration 1ms", "breakdown --cores one",
 		"driver --duration 1ms", "idle --places here", "idle --duration 1ms", "idle --pause 0s", "idle --pause 1m",
 	} {
@@ -222,6 +223,74 @@ func TestCompare(t *testing.T) {
 		need(t, r, keys...)
 		if cores := row["cores"].([]any); len(cores) != 2 || row["crossing_ns"].(float64) <= 0 {
 			t.Errorf("%v", row)
+		}
+	}
+}
+
+// TestRDMA: put and get have latencies, curves of their own and tags of their own, and a
+// comparison has them beside those who can do them.
+func TestRDMA(t *testing.T) {
+	folder := t.TempDir()
+	svg, hdr := filepath.Join(folder, "rdma.svg"), filepath.Join(folder, "rdma.hdr")
+	args := []string{"bench", "--tests", "put,get", "--wires", "memory", "--sizes", "64,4K", "--repeat", "1", "--duration", "2ms"}
+	table, object := both(t, args...)
+	mention(t, table, "put", "get", "64 B", "4 KiB")
+	results := object["results"].([]any)
+	if len(results) != 4 {
+		t.Fatalf("%d results", len(results))
+	}
+	for _, r := range results {
+		if row := r.(map[string]any); row["p50_us"].(float64) <= 0 || row["mb_per_s"].(float64) <= 0 {
+			t.Errorf("%v", row)
+		}
+	}
+	if err := run(t.Context(), io.Discard, true, append(args, "--svg", svg, "--hdr", hdr)...); err != nil {
+		t.Fatal(err)
+	}
+	for file, words := range map[string][]string{svg: {">memory, put<", ">memory, get<"}, hdr: {"Tag=put-memory-", "Tag=get-memory-"}} {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mention(t, string(b), words...)
+	}
+	if len(bench.Cores()) < 2 {
+		return
+	}
+	table, object = both(t, "bench", "compare", "--tests", "put,get", "--peers", "unix", "--wire", "shm", "--rounds", "1", "--duration", "2ms")
+	mention(t, table, "put", "get", "64 KiB")
+	for _, r := range object["rows"].([]any) {
+		row := r.(map[string]any)
+		if row["unit"] != "us" || row["better"] != "lower" || row["ours"].(float64) <= 0 || row["ratio_to_best"] != nil {
+			t.Errorf("%v", row)
+		}
+	}
+}
+
+// TestHelpOfKeys: the help names every key that is printed.
+func TestHelpOfKeys(t *testing.T) {
+	for _, command := range [][]string{
+		{"bench", "--tests", "latency,bandwidth,put,get", "--wires", "memory", "--sizes", "64", "--repeat", "1", "--duration", "2ms"},
+		{"bench", "compare", "--tests", "latency", "--peers", "unix", "--rounds", "1", "--duration", "2ms"},
+	} {
+		if command[1] == "compare" && len(bench.Cores()) < 2 {
+			continue
+		}
+		var help bytes.Buffer
+		if err := run(t.Context(), &help, false, append(slices.Clone(command), "--help")...); err != nil {
+			t.Fatal(err)
+		}
+		_, keys, _ := strings.Cut(help.String(), "JSON keys:")
+		_, object := both(t, command...)
+		for _, list := range []string{"results", "rows"} {
+			rows, _ := object[list].([]any)
+			for _, r := range rows {
+				for key := range r.(map[string]any) {
+					if !strings.Contains(keys, key) {
+						t.Errorf("the help of %v does not name %s", command[:2], key)
+					}
+				}
+			}
 		}
 	}
 }

@@ -49,7 +49,9 @@ func (e env) bench() *cobra.Command {
 		Short: "Measure latency, bandwidth and message rate between two processes",
 		Long: `Measure messages between two emulated NICs, each in a process of its own that is
 pinned to a core, for every combination of the values given. Latency is one way:
-half a round trip. Each is repeated; the table has medians and their spread.
+half a round trip. put is an RDMA write into memory whose last byte the other end
+polls, one way too; get an RDMA read, from the post to the completion. Each is
+repeated; the table has medians and their spread.
 
 Wires: shm (shared memory between processes), shm-share (the same, with bytes
 handed over by reference), memif, udp, vfio-user (both engines in a third
@@ -57,13 +59,14 @@ process), memory (both NICs in one process and one goroutine).
 Placements of the engine: inline (the application's polls drive it), thread.
 
 JSON keys: environment; results: test, wire, placement, reliability, vis, bytes,
-p50_us, p99_us, p999_us, max_us, p50_spread_us, mb_per_s, mb_per_s_spread,
+repetitions, p50_us, p99_us, p999_us, max_us, p50_spread_us, mb_per_s, mb_per_s_spread,
 messages_per_s, cpu_ns_per_message, cycles_per_message (null where the machine does not count them),
 mallocs_per_message, collections, involuntary_switches_per_s (how often both
 processes were taken off their cores). A MB is 10^6 bytes. Stopped early, it prints
 what it has measured, and incomplete says why it ended.`,
 		Example: `  trapeze bench
   trapeze bench --tests latency --wires shm,memif,udp --sizes 64,4K --svg latency.svg
+  trapeze bench --tests put,get --wires shm-share
   trapeze bench --vis 1,16,256 --sizes 64 --json
   trapeze bench --sizes 64 --cpu-profile /tmp/bench && go tool pprof -top /tmp/bench/*.pprof
   trapeze bench compare --json`,
@@ -71,18 +74,18 @@ what it has measured, and incomplete says why it ended.`,
 		RunE: command.Run(func(ctx context.Context, _ []string) error { return e.runBench(ctx, &f) }),
 	}
 	flags := c.Flags()
-	flags.StringSliceVar(&f.tests, "tests", []string{"latency", "bandwidth"}, "latency, bandwidth")
+	flags.StringSliceVar(&f.tests, "tests", []string{"latency", "bandwidth"}, strings.Join(bench.Tests(), ", "))
 	flags.StringSliceVar(&f.wires, "wires", []string{"shm"}, strings.Join(bench.Wires(), ", "))
 	flags.StringSliceVar(&f.placements, "placements", []string{"default"}, "default (the wire's), inline, thread")
 	flags.StringSliceVar(&f.levels, "reliability", []string{"reliable-delivery"}, strings.Join(bench.Levels(), ", "))
 	flags.StringSliceVar(&f.sizes, "sizes", []string{"64", "4K", "8K", "64K"}, "bytes of a message; K and M are powers of two")
 	flags.StringSliceVar(&f.vis, "vis", []string{"1"}, "numbers of VIs that take turns")
-	flags.IntVar(&f.window, "window", 0, "messages under way on each VI; 0: 4 in round trips, in streams 8 to 512 that fit 512 KiB")
+	flags.IntVar(&f.window, "window", 0, "messages under way on each VI; 0: 4 in round trips, 1 in reads, in streams 8 to 512 that fit 512 KiB")
 	flags.DurationVar(&f.duration, "duration", time.Second, "how long to measure each time, after a tenth of that to warm up")
 	flags.IntVar(&f.repeat, "repeat", 3, "how often")
 	flags.StringVar(&f.cores, "cores", "auto", "cores of the two processes, as in 0,1; auto: two that others use least; none: not pinned")
 	flags.IntVar(&f.garbage, "garbage", 0, "MB that another goroutine of each process allocates a second")
-	flags.StringVar(&f.svg, "svg", "", "file for a picture: latency, or bandwidth if there is none, against size")
+	flags.StringVar(&f.svg, "svg", "", "file for a picture: latency, put and get, or bandwidth if there is none, against size")
 	flags.StringVar(&f.hdr, "hdr", "", "file for all latencies, as an HdrHistogram log")
 	flags.StringVar(&f.profiles, "cpu-profile", "", "folder for CPU profiles of the two processes, a file for each measurement")
 	flags.BoolVar(&f.force, "force", false, "replace these files if they exist")
@@ -289,6 +292,9 @@ func (e env) worker() *cobra.Command {
 		Long: "Started by 'trapeze bench', with which it talks in a way of its own.\n\nJSON: it takes no notice of --json.",
 		RunE: command.Run(func(ctx context.Context, _ []string) error { return bench.RunWorker(ctx, os.Stdin, e.Stdout) })}
 }
+
+// Tests are the names that --tests takes.
+func Tests() []string { return compareTests() }
 
 // Wires are the names that --wires takes.
 func Wires() []string { return bench.Wires() }

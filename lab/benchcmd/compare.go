@@ -47,19 +47,27 @@ processes pinned to a core each, in turn (A B A B), and print the ratios: on two
 and on two hardware threads of one core, where the machine has both. Peers:
 ucx (ucx_perftest over posix and cma), libfabric (fi_pingpong over shm; it tells
 means only), testpmd (DPDK's memif driver, for frames), unix and tcp (Go's
-sockets). ci/bench/setup installs them from Debian. A peer that is missing is
-named, with its package, and left out.
+sockets). put and get are beside ucx alone (ucp_put_lat and ucp_get).
+ci/bench/setup installs them from Debian. A peer that is missing is named, with its
+package, and left out.
 
-ratio_to_best is our figure divided by that of the best peer: latency is better
-below 1, everything else above. It is the median of the rounds' ratios.
+latency is one way: half a round trip of messages. put is one way too, of RDMA writes
+into memory whose last byte the other process polls. get is an RDMA read, from the
+post to the completion. The processes of ucx_perftest map each other's memory: a put
+or get of theirs is a copy that the caller makes, up to the size from which ucx
+prefers cma.
+
+ratio_to_best is our figure divided by that of the best peer: latency, put and get are
+better below 1, everything else above. It is the median of the rounds' ratios.
 
 What two cores take for a message depends on how far they are from each other, and in
 a virtual machine the host may move them at any time. So the time in which a cache line
 goes from one to the other (crossing) is measured before and after each answer. A round
 in which it changed is left out, and rounds at different distances make rows of their own.
 
-JSON keys: rows (test, bytes, unit, cores, proximity: one core or two cores as the
-kernel tells it, crossing_ns, crossing_spread_ns, rounds, unsteady_rounds, better, ours,
+JSON keys: rows (test: latency, put, get, bandwidth, rate or frames, bytes, unit: us for
+the first three, cores, proximity: one core or two cores as the kernel tells it,
+crossing_ns, crossing_spread_ns, rounds, unsteady_rounds, better, ours,
 ours_spread, peers, peers_spread, statistics, p999_us, best_peer, ratio_to_best,
 ratio_spread, p999_ratio_to_best, involuntary_switches_per_s, failures), environment,
 missing. A MB is 10^6 bytes. Stopped early, it prints what it has measured: incomplete says why it ended, and in a row
@@ -73,7 +81,7 @@ that not all rounds were measured.`,
 	flags := c.Flags()
 	flags.StringVar(&f.wire, "wire", bench.UsualWire, "wire of our messages (shm-share: at most one copy, as UCX has it over cma): "+strings.Join(bench.Wires(), ", "))
 	flags.StringVar(&f.placement, "placement", "default", "our engine: default (the wire's), inline, thread")
-	flags.StringSliceVar(&f.tests, "tests", []string{"latency", "bandwidth", "rate", "frames"}, "latency, bandwidth, rate, frames")
+	flags.StringSliceVar(&f.tests, "tests", compareTests(), strings.Join(compareTests(), ", "))
 	flags.StringSliceVar(&f.peers, "peers", peerNames(), "peers to measure")
 	flags.IntVar(&f.rounds, "rounds", 3, "how often everybody has his turn")
 	flags.DurationVar(&f.duration, "duration", time.Second, "how long to measure each time, about")
@@ -81,6 +89,17 @@ that not all rounds were measured.`,
 	flags.StringVar(&f.svg, "svg", "", "file for a picture: our latency and bandwidth and those of the peers, against size")
 	flags.BoolVar(&f.force, "force", false, "replace this file if it exists")
 	return c
+}
+
+// compareTests are the names that --tests takes.
+func compareTests() []string {
+	var names []string
+	for _, r := range bench.DefaultRows() {
+		if !slices.Contains(names, r.Test) {
+			names = append(names, r.Test)
+		}
+	}
+	return names
 }
 
 func peerNames() []string {
@@ -186,16 +205,14 @@ func (f *compareFlags) comparison() (*bench.Comparison, error) {
 			return nil, fmt.Errorf("--peers %s: %s", p, strings.Join(peerNames(), ", "))
 		}
 	}
-	known := map[string]bool{}
 	for _, r := range bench.DefaultRows() {
-		known[r.Test] = true
 		if slices.Contains(f.tests, r.Test) {
 			c.Rows = append(c.Rows, r)
 		}
 	}
 	for _, t := range f.tests {
-		if !known[t] {
-			return nil, fmt.Errorf("--tests %s: %s", t, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+		if !slices.Contains(compareTests(), t) {
+			return nil, fmt.Errorf("--tests %s: %s", t, strings.Join(compareTests(), ", "))
 		}
 	}
 	return c, c.Validate()

@@ -75,7 +75,7 @@ func summarize(t *bench.Task, runs []bench.Result) result {
 	if c := each(func(s *bench.Side) float64 { return float64(s.Cycles) }); c > 0 {
 		r.Cycles = &c
 	}
-	if t.Spec.Test != bench.Latency {
+	if t.Spec.Test == bench.Bandwidth {
 		return r
 	}
 	percentile := func(p float64) (*float64, *[2]float64) {
@@ -200,7 +200,7 @@ func (b *benchReport) histograms(out io.Writer) error {
 		if r.merged == nil {
 			continue
 		}
-		r.merged.SetTag(fmt.Sprintf("%s-%s-%s-%dvis-%dB", r.Wire, r.Placement, r.Reliability, r.VIs, r.Bytes))
+		r.merged.SetTag(fmt.Sprintf("%s-%s-%s-%s-%dvis-%dB", r.Test, r.Wire, r.Placement, r.Reliability, r.VIs, r.Bytes))
 		r.merged.SetStartTimeMs(now.UnixMilli())
 		r.merged.SetEndTimeMs(now.UnixMilli())
 		if err := w.OutputIntervalHistogramWithLogOptions(r.merged, o); err != nil {
@@ -211,15 +211,16 @@ func (b *benchReport) histograms(out io.Writer) error {
 }
 
 // seriesOf names the curve that a result is a point of: its wire, and whatever else
-// the results differ in.
-func (b *benchReport) seriesOf(r result) string {
+// the results differ in that are drawn.
+func seriesOf(drawn []result, r result) string {
 	name := r.Wire
 	for _, part := range []func(result) string{
+		func(r result) string { return r.Test },
 		func(r result) string { return r.Placement },
 		func(r result) string { return r.Reliability },
 		func(r result) string { return fmt.Sprintf("%d VIs", r.VIs) },
 	} {
-		if slices.ContainsFunc(b.Results, func(other result) bool { return part(other) != part(r) }) {
+		if slices.ContainsFunc(drawn, func(other result) bool { return part(other) != part(r) }) {
 			name += ", " + part(r)
 		}
 	}
@@ -245,19 +246,19 @@ func rateChart(e *bench.Environment) plot.Chart {
 // curve for each combination of the rest.
 func (b *benchReport) chart() plot.Chart {
 	c := latencyChart(&b.Environment)
-	latency := slices.ContainsFunc(b.Results, func(r result) bool { return r.P50 != nil })
-	if !latency {
-		c = rateChart(&b.Environment)
+	drawn := slices.DeleteFunc(slices.Clone(b.Results), func(r result) bool { return r.P50 == nil })
+	if len(drawn) == 0 {
+		drawn, c = b.Results, rateChart(&b.Environment)
 	}
-	for _, r := range b.Results {
+	for _, r := range drawn {
 		y := r.Rate
-		if latency {
-			if r.P50 == nil {
-				continue
-			}
+		if r.P50 != nil {
 			y = *r.P50 * 1e3
 		}
-		addPoint(&c, b.seriesOf(r), r.Bytes, y)
+		if r.Test == string(bench.Get) {
+			c.Title = "Latency, of reads there and back"
+		}
+		addPoint(&c, seriesOf(drawn, r), r.Bytes, y)
 	}
 	return c
 }

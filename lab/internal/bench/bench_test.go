@@ -20,7 +20,7 @@ func task(test bench.Test, wire string) bench.Task {
 
 func TestRun(t *testing.T) {
 	for _, wire := range []string{"udp", "memory"} {
-		for _, test := range []bench.Test{bench.Latency, bench.Bandwidth} {
+		for _, test := range []bench.Test{bench.Latency, bench.Bandwidth, bench.Put, bench.Get} {
 			t.Run(wire+" "+string(test), func(t *testing.T) {
 				r, err := bench.Run(context.Background(), task(test, wire))
 				if err != nil {
@@ -30,10 +30,10 @@ func TestRun(t *testing.T) {
 				if s.Messages == 0 || s.Bytes != 64*s.Messages || s.Elapsed <= 0 || s.MessageRate() <= 0 || s.MBPerSecond() <= 0 {
 					t.Errorf("%+v", s)
 				}
-				if (test == bench.Latency) != (s.Latencies != nil) {
+				if (test != bench.Bandwidth) != (s.Latencies != nil) {
 					t.Fatalf("latencies of a %s: %v", test, s.Latencies)
 				}
-				if test == bench.Latency && (s.Percentile(50) <= 0 || s.Percentile(99.9) < s.Percentile(50)) {
+				if test != bench.Bandwidth && (s.Percentile(50) <= 0 || s.Percentile(99.9) < s.Percentile(50)) {
 					t.Errorf("p50 %v us, p99.9 %v us", s.Percentile(50), s.Percentile(99.9))
 				}
 			})
@@ -57,13 +57,44 @@ func TestRunManyVIsUnreliable(t *testing.T) {
 }
 
 func TestRunEndsWithContext(t *testing.T) {
-	long := task(bench.Latency, "udp")
-	long.Spec.Nanoseconds = int64(time.Hour)
-	stopped := errors.New("stopped")
-	ctx, cancel := context.WithCancelCause(context.Background())
-	time.AfterFunc(200*time.Millisecond, func() { cancel(stopped) })
-	if _, err := bench.Run(ctx, long); !errors.Is(err, stopped) {
-		t.Errorf("got %v", err)
+	for _, test := range []bench.Test{bench.Latency, bench.Put, bench.Get} {
+		long := task(test, "udp")
+		long.Spec.Nanoseconds = int64(time.Hour)
+		stopped := errors.New("stopped")
+		ctx, cancel := context.WithCancelCause(context.Background())
+		time.AfterFunc(200*time.Millisecond, func() { cancel(stopped) })
+		if _, err := bench.Run(ctx, long); !errors.Is(err, stopped) {
+			t.Errorf("%s: got %v", test, err)
+		}
+	}
+}
+
+// TestRunRDMA: writes and reads of all kinds of lengths, on VIs that take turns. A write
+// that is not seen, or a read that does not bring the other end's bytes, ends the
+// measurement with an error.
+func TestRunRDMA(t *testing.T) {
+	for _, test := range []bench.Test{bench.Put, bench.Get} {
+		for _, bytes := range []int{1, 2, 3, 13, 4096, 70_000} {
+			x := task(test, "udp")
+			x.Spec.Bytes, x.Spec.VIs, x.Spec.Nanoseconds = bytes, 3, int64(5*time.Millisecond)
+			r, err := bench.Run(context.Background(), x)
+			if err != nil {
+				t.Fatalf("%s of %d bytes: %v", test, bytes, err)
+			}
+			if r.Source.Messages == 0 || r.Source.Bytes != uint64(bytes)*r.Source.Messages || r.Source.Percentile(50) <= 0 {
+				t.Errorf("%s of %d bytes: %+v", test, bytes, r.Source)
+			}
+			// The echo has answered each write, also those that nobody timed, and has no part
+			// in reads.
+			if writes := r.Echo.Messages; test == bench.Put && writes < r.Source.Messages/2 || test == bench.Get && writes != 0 {
+				t.Errorf("%s of %d bytes: the source counts %d, the echo %d", test, bytes, r.Source.Messages, writes)
+			}
+		}
+	}
+	x := task(bench.Put, "udp")
+	x.Spec.Reliability = "unreliable"
+	if _, err := bench.Run(context.Background(), x); err != nil {
+		t.Errorf("on an unreliable VI: %v", err)
 	}
 }
 
@@ -87,6 +118,9 @@ func TestValidate(t *testing.T) {
 		{"garbage", func(x *bench.Task) { x.Spec.Garbage = -1 }},
 		{"wire", func(x *bench.Task) { x.Wire = "string" }},
 		{"placement", func(x *bench.Task) { x.Placement = "elsewhere" }},
+		{"write of nothing", func(x *bench.Task) { x.Spec.Test, x.Spec.Bytes = bench.Put, 0 }},
+		{"read of nothing", func(x *bench.Task) { x.Spec.Test, x.Spec.Bytes = bench.Get, 0 }},
+		{"read on an unreliable VI", func(x *bench.Task) { x.Spec.Test, x.Spec.Reliability = bench.Get, "unreliable" }},
 		{"VIs of one process", func(x *bench.Task) { x.Wire, x.Spec.VIs = "memory", 2 }},
 	} {
 		x := task(bench.Latency, "udp")

@@ -24,6 +24,12 @@ func workBoth(ctx context.Context, s *Spec, from, to *via.NIC) (side Side, err e
 	}
 	defer func() { err = errors.Join(err, closeAll([]*end{x, y})) }()
 	defer makeGarbage(s.Garbage)()
+	if s.Test.oneSided() {
+		if err := tellBoth(ctx, x, y); err != nil {
+			return side, err
+		}
+		return s.pingPong(ctx, []*end{x})
+	}
 	a := startAccount()
 	defer a.end(&side)
 	if s.Test == Latency {
@@ -39,4 +45,15 @@ func workBoth(ctx context.Context, s *Spec, from, to *via.NIC) (side Side, err e
 	side.Bytes, _, err = measure.Bandwidth(ctx, x, y, s.Bytes, time.Duration(s.Nanoseconds))
 	side.Messages = side.Bytes / uint64(max(s.Bytes, 1))
 	return side, err
+}
+
+// tellBoth tells two ends of this process where the other one's target is.
+func tellBoth(ctx context.Context, x, y *end) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	x.rdma.other, y.rdma.other = y, x
+	if err := errors.Join(x.tell(), y.tell()); err != nil {
+		return err
+	}
+	return errors.Join(y.learn(ctx), x.learn(ctx))
 }

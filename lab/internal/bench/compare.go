@@ -30,6 +30,8 @@ const UsualWire = "shm-share"
 func DefaultRows() []Row {
 	return []Row{
 		{Test: "latency", Bytes: 64}, {Test: "latency", Bytes: 4 << 10}, {Test: "latency", Bytes: 8 << 10}, {Test: "latency", Bytes: 64 << 10},
+		{Test: "put", Bytes: 64}, {Test: "put", Bytes: 4 << 10}, {Test: "put", Bytes: 8 << 10}, {Test: "put", Bytes: 64 << 10},
+		{Test: "get", Bytes: 64}, {Test: "get", Bytes: 4 << 10}, {Test: "get", Bytes: 8 << 10}, {Test: "get", Bytes: 64 << 10},
 		{Test: "bandwidth", Bytes: 8 << 10}, {Test: "bandwidth", Bytes: 64 << 10},
 		{Test: "rate", Bytes: 64},
 		{Test: "frames", Bytes: 64}, {Test: "frames", Bytes: 1500},
@@ -149,7 +151,7 @@ func (c *Comparison) round(ctx context.Context, r *Row) error {
 					return err
 				}
 			}
-			if r.Test == "latency" {
+			if r.timed() {
 				r.Statistics[p.Name] = p.Statistic
 			}
 		}
@@ -179,7 +181,7 @@ func (c *Comparison) askUs(ctx context.Context, q Question) (a Answer, err error
 		return a, errNothing
 	}
 	switch q.Test {
-	case "latency":
+	case "latency", "put", "get":
 		return Answer{Value: r.Source.Percentile(50), Tail: r.Source.Percentile(99.9), switches: r.SwitchRate()}, nil
 	case "bandwidth":
 		return Answer{Value: r.Source.MBPerSecond(), switches: r.SwitchRate()}, nil
@@ -190,9 +192,9 @@ func (c *Comparison) askUs(ctx context.Context, q Question) (a Answer, err error
 // task is our measurement for a question about messages.
 func (c *Comparison) task(q Question) Task {
 	t := Task{Wire: c.Wire, Placement: c.Placement, Cores: q.Cores,
-		Spec: Spec{Test: Bandwidth, Role: Source, Bytes: q.Bytes, VIs: 1, Reliability: "reliable-delivery", Nanoseconds: int64(q.For), Core: -1}}
-	if q.Test == "latency" {
-		t.Spec.Test = Latency
+		Spec: Spec{Role: Source, Bytes: q.Bytes, VIs: 1, Reliability: "reliable-delivery", Nanoseconds: int64(q.For), Core: -1}}
+	if t.Spec.Test = Test(q.Test); q.Test == "rate" {
+		t.Spec.Test = Bandwidth
 	}
 	t.Spec.Window = UsualWindow(t.Spec.Test, q.Bytes)
 	return t

@@ -35,6 +35,8 @@ func TestPeers(t *testing.T) {
 		want       bench.Answer
 	}{
 		{"ucx", "latency", bench.Answer{Value: 0.25, Tail: 3.5}},
+		{"ucx", "put", bench.Answer{Value: 0.125, Tail: 3.5}},
+		{"ucx", "get", bench.Answer{Value: 0.02, Tail: 3.5}},
 		{"ucx", "bandwidth", bench.Answer{Value: 1000 * 1.048576}},
 		{"ucx", "rate", bench.Answer{Value: 5e6}},
 		{"libfabric", "latency", bench.Answer{Value: 0.5}},
@@ -85,12 +87,12 @@ func TestCompare(t *testing.T) {
 	steps := 0
 	c := bench.Comparison{Wire: "udp", Rounds: 2, For: 20 * time.Millisecond, Pairs: samePair(),
 		Peers: []bench.Peer{peer(t, "ucx"), peer(t, "libfabric"), peer(t, "testpmd")}, Progress: func() { steps++ },
-		Rows: []bench.Row{{Test: "latency", Bytes: 64}, {Test: "rate", Bytes: 64}, {Test: "frames", Bytes: 64}}}
+		Rows: []bench.Row{{Test: "latency", Bytes: 64}, {Test: "rate", Bytes: 64}, {Test: "frames", Bytes: 64}, {Test: "put", Bytes: 64}, {Test: "get", Bytes: 4096}}}
 	rows, err := c.Compare(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if steps != c.Steps() || steps != 14 {
+	if steps != c.Steps() || steps != 22 {
 		t.Errorf("%d steps were shown, %d announced", steps, c.Steps())
 	}
 	latency := rows[0]
@@ -108,6 +110,15 @@ func TestCompare(t *testing.T) {
 	}
 	if frames := rows[2]; frames.Ours <= 0 || frames.Peers["testpmd"] != 3000 || frames.Unit != "frames/s" {
 		t.Errorf("%+v", frames)
+	}
+	for i, ucx := range []float64{0.125, 0.02} {
+		r := rows[3+i]
+		if r.Unit != "us" || r.Better != "lower" || r.Best != "ucx" || r.Statistics["ucx"] != "p50" || r.Statistics[bench.Us] != "p50" {
+			t.Errorf("%+v", r)
+		}
+		if low, high := r.OursSpread[0]/ucx, r.OursSpread[1]/ucx; r.Ours <= 0 || *r.RatioToBest < low || *r.RatioToBest > high || r.TailRatio == nil {
+			t.Errorf("%s: ratio %v, ours was %v of ucx", r.Test, *r.RatioToBest, r.OursSpread)
+		}
 	}
 }
 

@@ -27,6 +27,7 @@ type end struct {
 	posted, completed uint
 	taken             uint
 	held              bool // the message taken last has not been released
+	rdma              *rdma
 }
 
 // mostInline is up to which length in bytes messages are built in descriptors, as a
@@ -36,19 +37,29 @@ const mostInline = 224
 // newEnd makes an end that is not connected, with all its receives posted.
 func (s *Spec) newEnd(ctx context.Context, nic *via.NIC) (*end, error) {
 	size := max(s.Bytes, 1)
+	if s.Test.oneSided() {
+		size = max(size, tellSize)
+	}
 	depth := max(s.Window, 2)
-	vi, err := nic.CreateVI(ctx, via.VIAttributes{Reliability: levels[s.Reliability], MaxTransfer: uint32(size), SendDepth: depth, RecvDepth: depth}, nil, nil)
+	vi, err := nic.CreateVI(ctx, via.VIAttributes{Reliability: levels[s.Reliability], MaxTransfer: uint32(size), SendDepth: depth, RecvDepth: depth,
+		RDMAWrite: s.Test == Put, RDMARead: s.Test == Get}, nil, nil)
 	if err != nil {
 		return nil, err
 	}
 	// Buffers start on cache lines of their own.
-	e := &end{vi: vi, max: size, stride: (size + 63) &^ 63, inline: size <= min(mostInline, nic.Query().MaxInline), batch: make([]*via.Descriptor, s.Window)}
+	e := &end{vi: vi, max: size, stride: (size + 63) &^ 63, inline: !s.Test.oneSided() && size <= min(mostInline, nic.Query().MaxInline), batch: make([]*via.Descriptor, s.Window)}
 	if e.memory, err = nic.Alloc(ctx, 2*e.stride*s.Window, via.MemoryAttributes{}); err != nil {
 		return nil, err
 	}
 	segments := 1
-	if e.inline {
+	switch {
+	case e.inline:
 		segments = (size + descriptors.DataSegmentSize - 1) / descriptors.DataSegmentSize
+	case s.Test.oneSided():
+		segments = 2 // an address segment and a data segment
+		if e.rdma, err = s.newRDMA(ctx, nic); err != nil {
+			return nil, err
+		}
 	}
 	if e.send, err = vi.NewDescriptors(ctx, s.Window, segments); err != nil {
 		return nil, err

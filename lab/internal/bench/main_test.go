@@ -71,7 +71,10 @@ func fakeUCX(ctx context.Context) error {
 	if os.Getenv("FAKE_UCX_FAILS") != "" {
 		return fmt.Errorf("no transport")
 	}
-	latency := "0.250"
+	latency := map[string]string{"tag_lat": "0.250", "ucp_put_lat": "0.125", "ucp_get": "0.020", "tag_bw": "0.100"}[test]
+	if latency == "" {
+		return fmt.Errorf("unknown test %s", test)
+	}
 	if argument("-R") != "50" {
 		latency = "3.500"
 	}

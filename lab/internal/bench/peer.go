@@ -17,14 +17,14 @@ var ErrNotInstalled = errors.New("not installed")
 
 // Question is what one row of a comparison asks of everybody.
 type Question struct {
-	// Test is "latency", "bandwidth", "rate" or "frames".
+	// Test is "latency", "put", "get", "bandwidth", "rate" or "frames".
 	Test  string
 	Bytes int
 	For   time.Duration
 	Cores []int // two, for the two processes
 }
 
-// Answer is one peer's figure: microseconds one way, MB/s, or messages or frames a
+// Answer is one peer's figure: microseconds one way, or there and back of a read, MB/s, or messages or frames a
 // second. Tail is the p99.9 latency, 0 where the peer tells none.
 type Answer struct {
 	Value, Tail float64

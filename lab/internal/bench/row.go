@@ -52,12 +52,15 @@ type Row struct {
 const Us = "trapeze"
 
 func (r *Row) prepare() {
-	r.Better, r.Unit = "higher", map[string]string{"latency": "us", "bandwidth": "MB/s", "rate": "messages/s", "frames": "frames/s"}[r.Test]
-	if r.Test == "latency" {
+	r.Better, r.Unit = "higher", map[string]string{"latency": "us", "put": "us", "get": "us", "bandwidth": "MB/s", "rate": "messages/s", "frames": "frames/s"}[r.Test]
+	if r.timed() {
 		r.Better, r.Tail, r.Statistics = "lower", map[string]float64{}, map[string]string{Us: "p50"}
 	}
 	r.answers = map[string][]Answer{}
 }
+
+// timed reports whether the figures are times, which have a tail.
+func (r *Row) timed() bool { return r.Unit == "us" }
 
 // elsewhere is how many times as long as before a cache line takes if a core is somewhere
 // else: between two dies it takes four to five times as long as between two cores of one;

@@ -58,7 +58,8 @@ type Side struct {
 	Switches uint64
 	// Mallocs and Collections of the Go heap while it measured.
 	Mallocs, Collections uint64
-	// Latencies of one message in nanoseconds; nil for a stream.
+	// Latencies of one message, or of a read there and back, in nanoseconds; nil for a
+	// stream.
 	Latencies *Histogram
 }
 

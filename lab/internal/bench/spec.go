@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
@@ -22,6 +23,11 @@ const (
 	Latency Test = "latency"
 	// Bandwidth: a stream in one direction, with a window of messages under way.
 	Bandwidth Test = "bandwidth"
+	// Put: halves of round trips of RDMA writes, which each end finds by polling the
+	// last byte of its memory.
+	Put Test = "put"
+	// Get: RDMA reads, one at a time, from the post to the completion.
+	Get Test = "get"
 )
 
 // Role of a worker.
@@ -36,6 +42,12 @@ const (
 	// Both is source and echo in one process and one goroutine.
 	Both Role = "both"
 )
+
+// Tests returns all tests.
+func Tests() []string { return []string{string(Latency), string(Bandwidth), string(Put), string(Get)} }
+
+// oneSided reports whether it is RDMA that is measured.
+func (t Test) oneSided() bool { return t == Put || t == Get }
 
 // ErrSpec is wrapped by the errors about values that cannot be measured.
 var ErrSpec = errors.New("bad benchmark")
@@ -75,11 +87,14 @@ const (
 // UsualWindow is how many messages of a size are under way on a VI if nothing else
 // is said. Each has a buffer of its own at both ends; more of them than a
 // second-level cache holds would measure the memory instead. A round trip needs one,
-// and another that is given back meanwhile.
+// and another that is given back meanwhile; a read is over before the next one.
 func UsualWindow(t Test, bytes int) int {
 	const inCache = 512 << 10
-	if t == Latency {
+	switch t {
+	case Latency, Put:
 		return 4
+	case Get:
+		return 1
 	}
 	return min(max(inCache/max(bytes, 1), 8), 512)
 }
@@ -98,12 +113,16 @@ func (s *Spec) Validate() error {
 		return fmt.Errorf("%w: %s %v (%s)", ErrSpec, what, is, allowed)
 	}
 	switch {
-	case s.Test != Latency && s.Test != Bandwidth:
-		return bad("test", s.Test, "latency or bandwidth")
+	case !slices.Contains(Tests(), string(s.Test)):
+		return bad("test", s.Test, strings.Join(Tests(), ", "))
 	case !slices.Contains([]Role{Source, Echo, Both}, s.Role):
 		return bad("role", s.Role, "source, echo or both")
 	case s.Bytes < 0 || s.Bytes > descriptors.MaxTransfer:
 		return bad("message size", s.Bytes, fmt.Sprintf("0 to %d bytes", descriptors.MaxTransfer))
+	case s.Test.oneSided() && s.Bytes == 0:
+		return bad("message size", s.Bytes, "1 byte or more, whose last one is looked at")
+	case s.Test == Get && s.Reliability == "unreliable":
+		return bad("reliability", s.Reliability, "VIA has no RDMA read there")
 	case s.VIs < 1 || s.VIs > maxVIs:
 		return bad("number of VIs", s.VIs, fmt.Sprintf("1 to %d", maxVIs))
 	case s.Window < 1 || s.Window > maxWindow:

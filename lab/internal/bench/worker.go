@@ -50,10 +50,10 @@ func Work(ctx context.Context, s Spec, ready func()) (side Side, err error) {
 	if s.Role == Echo {
 		return s.echo(ctx, ends)
 	}
-	if s.Test == Latency {
-		return s.pingPong(ctx, ends)
+	if s.Test == Bandwidth {
+		return s.stream(ctx, ends)
 	}
-	return s.stream(ctx, ends)
+	return s.pingPong(ctx, ends)
 }
 
 // Quiet are options of a NIC whose log and errors nobody reads.
@@ -81,6 +81,11 @@ func (s *Spec) connect(ctx context.Context, nic *via.NIC, ready func()) (ends []
 				err = request(ctx, e.vi, descriptors.Broadcast)
 			}
 		}
+		if err == nil && s.Test.oneSided() {
+			if err = e.tell(); err == nil {
+				err = e.learn(ctx)
+			}
+		}
 		if err != nil {
 			return ends, fmt.Errorf("VI %d of %d: %w", i+1, s.VIs, err)
 		}
@@ -97,14 +102,14 @@ func (s *Spec) echo(ctx context.Context, ends []*end) (side Side, err error) {
 			if looks, err = backOff(ctx, ends[0].vi.NIC(), s.Bytes, &since); err != nil {
 				return side, err
 			}
+			if err = s.ended(ends); err != nil {
+				return side, ignoreLost(err)
+			}
 		}
 		for _, e := range ends {
 			n, err := s.reply(ctx, e, &side)
-			if transfer.PeerLost(err) {
-				return side, nil
-			}
 			if err != nil {
-				return side, err
+				return side, ignoreLost(err)
 			}
 			if n > 0 {
 				looks, since = checkEvery, time.Time{}
@@ -113,14 +118,38 @@ func (s *Spec) echo(ctx context.Context, ends []*end) (side Side, err error) {
 	}
 }
 
-// reply takes what has come to an end, and in a latency test answers it. It
+// ended fails if a connection has ended of which the replies tell nothing.
+func (s *Spec) ended(ends []*end) error {
+	if !s.Test.oneSided() {
+		return nil
+	}
+	for _, e := range ends {
+		if err := e.alive(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ignoreLost takes it for the end of an echo's work that its source has gone.
+func ignoreLost(err error) error {
+	if transfer.PeerLost(err) {
+		return nil
+	}
+	return err
+}
+
+// reply takes what has come to an end, and in a test of round trips answers it. It
 // returns how many messages there were.
 func (s *Spec) reply(ctx context.Context, e *end, side *Side) (int, error) {
-	if s.Test != Latency {
+	switch s.Test {
+	case Bandwidth:
 		n, bytes, err := e.drain(s.batch())
 		side.Messages += uint64(n)
 		side.Bytes += bytes
 		return n, err
+	case Put, Get:
+		return s.replyRDMA(ctx, e, side)
 	}
 	m, err := e.TryReceive()
 	if m == nil || err != nil {
@@ -170,7 +199,26 @@ func tidy(e *end) error {
 // calibration is for how long the time stamp counter is compared with the clock.
 const calibration = 20 * time.Millisecond
 
-// pingPong times round trips on each VI in turn, by the time stamp counter as
+// turn does once what is timed.
+func (s *Spec) turn(ctx context.Context, e *end) error {
+	switch s.Test {
+	case Put:
+		return putRoundTrip(ctx, e, s.Bytes)
+	case Get:
+		return get(ctx, e, s.Bytes)
+	}
+	return roundTrip(ctx, e, s.Bytes)
+}
+
+// ways is how many messages, of which a latency is one, are timed together.
+func (s *Spec) ways() uint64 {
+	if s.Test == Get {
+		return 1
+	}
+	return 2
+}
+
+// pingPong times round trips, or reads, on each VI in turn, by the time stamp counter as
 // ucx_perftest does: the clock costs twice as much to read.
 func (s *Spec) pingPong(ctx context.Context, ends []*end) (side Side, err error) {
 	side.Latencies = newHistogram()
@@ -180,8 +228,9 @@ func (s *Spec) pingPong(ctx context.Context, ends []*end) (side Side, err error)
 	last := ticks.Now()
 	end := last + budget/10
 	times := make([]uint64, 0, 4096)
+	ways := s.ways()
 	for i := 0; ; i++ {
-		if err := roundTrip(ctx, ends[i%len(ends)], s.Bytes); err != nil {
+		if err := s.turn(ctx, ends[i%len(ends)]); err != nil {
 			return side, err
 		}
 		now := ticks.Now()
@@ -191,11 +240,11 @@ func (s *Spec) pingPong(ctx context.Context, ends []*end) (side Side, err error)
 		}
 		// Between two round trips, so that it counts for neither.
 		if a != nil {
-			side.Messages += 2 * uint64(len(times))
-			side.Bytes += 2 * uint64(s.Bytes) * uint64(len(times))
+			side.Messages += ways * uint64(len(times))
+			side.Bytes += ways * uint64(s.Bytes) * uint64(len(times))
 			for _, t := range times {
 				// Within the range, so that there can be no error.
-				_ = side.Latencies.RecordValue(min(max(int64(float64(t)/rate/2), 1), int64(longest)))
+				_ = side.Latencies.RecordValue(min(max(int64(float64(t)/rate/float64(ways)), 1), int64(longest)))
 			}
 		}
 		times = times[:0]

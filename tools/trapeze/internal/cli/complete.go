@@ -35,7 +35,7 @@ var flagValues = map[string]completer{
 	"driver":    oneOf("vfio-pci"),
 	"format":    oneOf("pcap", "pcapng"),
 
-	"tests":       eachOf(oneOf("latency", "bandwidth", "rate", "frames")),
+	"tests":       eachOf(oneOf(benchcmd.Tests()...)),
 	"wires":       eachOf(oneOf(benchcmd.Wires()...)),
 	"placements":  eachOf(oneOf("default", "inline", "thread")),
 	"placement":   oneOf("default", "inline", "thread"),
