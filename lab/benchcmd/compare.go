@@ -54,8 +54,8 @@ package, and left out.
 latency is one way: half a round trip of messages. put is one way too, of RDMA writes
 into memory whose last byte the other process polls. get is an RDMA read, from the
 post to the completion. The processes of ucx_perftest map each other's memory: a put
-or get of theirs is a copy that the caller makes, up to the size from which ucx
-prefers cma.
+or get of theirs is a copy that the caller makes, in which the other process has no
+part.
 
 ratio_to_best is our figure divided by that of the best peer: latency, put and get are
 better below 1, everything else above. It is the median of the rounds' ratios.

@@ -101,21 +101,17 @@ func (e *end) describeRDMA(i uint, n int) (*via.Descriptor, error) {
 // hasLanded reports whether the other end's next write is there.
 func (r *rdma) hasLanded() bool { return byte(atomic.LoadUint32(r.word)>>r.shift) == r.landed+1 }
 
-// alive fails if the connection has ended, which memory does not tell.
-func (e *end) alive() error {
+// look has an inline NIC make progress, with that of the other end where this process
+// has it, and fails if the connection has ended, which memory does not tell.
+func (e *end) look() error {
+	if e.rdma.other != nil {
+		e.rdma.other.Poll()
+	}
 	m, err := e.TryReceive()
 	if m != nil {
 		return fmt.Errorf("a message of %d bytes that nobody has asked for", len(m))
 	}
 	return err
-}
-
-// progress polls what this process has of the connection.
-func (e *end) progress() {
-	e.Poll()
-	if e.rdma.other != nil {
-		e.rdma.other.Poll()
-	}
 }
 
 // acquireFor waits for a buffer for an operation of n bytes.
@@ -125,7 +121,9 @@ func (e *end) acquireFor(ctx context.Context, n int) ([]byte, error) {
 		if buf != nil || err != nil {
 			return buf, err
 		}
-		e.progress()
+		if err := e.look(); err != nil {
+			return nil, err
+		}
 		if looks <= 0 {
 			if looks, err = backOff(ctx, e.vi.NIC(), n, &since); err != nil {
 				return nil, err
@@ -167,11 +165,10 @@ func (e *end) postRDMA(n int) error {
 // has a part in it.
 func awaitPut(ctx context.Context, e *end, n int) (err error) {
 	for looks, since := checkEvery, (time.Time{}); !e.rdma.hasLanded(); looks-- {
-		e.progress()
+		if err := e.look(); err != nil {
+			return err
+		}
 		if looks <= 0 {
-			if err := e.alive(); err != nil {
-				return err
-			}
 			if looks, err = backOff(ctx, e.vi.NIC(), n, &since); err != nil {
 				return err
 			}
@@ -216,7 +213,9 @@ func get(ctx context.Context, e *end, n int) error {
 		if done {
 			continue // it is the read, unless it is what was told before the first one
 		}
-		e.progress()
+		if e.rdma.other != nil {
+			e.rdma.other.Poll()
+		}
 		if looks <= 0 {
 			if looks, err = backOff(ctx, e.vi.NIC(), n, &since); err != nil {
 				return err
@@ -232,15 +231,11 @@ func get(ctx context.Context, e *end, n int) error {
 // replyRDMA writes back if the other end has written, or has the NIC answer reads. It
 // returns how many writes or answers there were.
 func (s *Spec) replyRDMA(ctx context.Context, e *end, side *Side) (int, error) {
-	if s.Test == Get {
-		if e.Poll() {
-			return 1, nil
-		}
-		return 0, nil
+	if s.Test == Get && e.Poll() {
+		return 1, nil
 	}
-	if !e.rdma.hasLanded() {
-		e.Poll()
-		return 0, nil
+	if s.Test == Get || !e.rdma.hasLanded() {
+		return 0, e.look()
 	}
 	e.rdma.landed++
 	side.Messages++

@@ -102,41 +102,20 @@ func (s *Spec) echo(ctx context.Context, ends []*end) (side Side, err error) {
 			if looks, err = backOff(ctx, ends[0].vi.NIC(), s.Bytes, &since); err != nil {
 				return side, err
 			}
-			if err = s.ended(ends); err != nil {
-				return side, ignoreLost(err)
-			}
 		}
 		for _, e := range ends {
 			n, err := s.reply(ctx, e, &side)
+			if transfer.PeerLost(err) {
+				return side, nil
+			}
 			if err != nil {
-				return side, ignoreLost(err)
+				return side, err
 			}
 			if n > 0 {
 				looks, since = checkEvery, time.Time{}
 			}
 		}
 	}
-}
-
-// ended fails if a connection has ended of which the replies tell nothing.
-func (s *Spec) ended(ends []*end) error {
-	if !s.Test.oneSided() {
-		return nil
-	}
-	for _, e := range ends {
-		if err := e.alive(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// ignoreLost takes it for the end of an echo's work that its source has gone.
-func ignoreLost(err error) error {
-	if transfer.PeerLost(err) {
-		return nil
-	}
-	return err
 }
 
 // reply takes what has come to an end, and in a test of round trips answers it. It
