@@ -168,7 +168,7 @@ func awaitPut(ctx context.Context, e *end, n int) (err error) {
 		if err := e.look(); err != nil {
 			return err
 		}
-		if looks <= 0 {
+		if looks <= 0 && !e.rdma.hasLanded() { // else it would wait until after a nap
 			if looks, err = backOff(ctx, e.vi.NIC(), n, &since); err != nil {
 				return err
 			}
@@ -234,8 +234,9 @@ func (s *Spec) replyRDMA(ctx context.Context, e *end, side *Side) (int, error) {
 	if s.Test == Get && e.Poll() {
 		return 1, nil
 	}
-	if s.Test == Get || !e.rdma.hasLanded() {
-		return 0, e.look()
+	// What has landed after a look must not wait until after a nap.
+	if err := e.look(); s.Test == Get || err != nil || !e.rdma.hasLanded() {
+		return 0, err
 	}
 	e.rdma.landed++
 	side.Messages++
