@@ -158,6 +158,8 @@ const (
 	KindRing    Kind = 2 // Trapeze rings; reserved
 	KindChannel Kind = 3 // MINI channels; reserved
 	KindFrame   Kind = 4 // raw Ethernet frames
+	// KindReceiveQueue is a receive queue that several VIs share.
+	KindReceiveQueue Kind = 5
 )
 
 func (k Kind) String() string {
@@ -170,6 +172,8 @@ func (k Kind) String() string {
 		return "channel"
 	case KindFrame:
 		return "frame"
+	case KindReceiveQueue:
+		return "receive queue"
 	}
 	return fmt.Sprintf("kind %d", uint8(k))
 }

@@ -87,8 +87,11 @@ const (
 	// EndpointBreaks, of a reliable VI: a message that finds no receive breaks the
 	// connection.
 	EndpointBreaks EndpointOptions = 0x2
+	// EndpointShares, of a VI: RecvIOVA is the number of the endpoint of kind ReceiveQueue
+	// whose receives it takes.
+	EndpointShares EndpointOptions = 0x4
 	// EndpointOptionsReserved bits are zero.
-	EndpointOptionsReserved EndpointOptions = 0xfffffffc
+	EndpointOptionsReserved EndpointOptions = 0xfffffff8
 )
 
 // EndpointBody is the body of DESTROY_ENDPOINT, QUERY_ENDPOINT and DISCONNECT

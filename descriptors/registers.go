@@ -99,6 +99,7 @@ const (
 	FeaturePayloadTable      uint64 = 1 << 9
 	FeatureInline            uint64 = 1 << 10
 	FeatureDoorbellMarks     uint64 = 1 << 11
+	FeatureReceiveQueue      uint64 = 1 << 12
 )
 
 // Health block.

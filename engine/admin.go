@@ -100,6 +100,9 @@ func (e *Engine) disconnect(b *descriptors.EndpointBody) refusal {
 	if ep == nil {
 		return refusal{descriptors.ResultInvalidParameter, fieldEndpoint}
 	}
+	if ep.sharers > 0 {
+		return refusal{descriptors.ResultResource, fieldEndpoint} // its receives may be in work for them
+	}
 	switch ep.state {
 	case descriptors.StateConnectPending:
 		e.setups.end(ep, descriptors.ResultAborted)

@@ -118,6 +118,12 @@ func (c *completions) complete(ep *endpoint, q *workQueue, l *layout, length, im
 	}
 	index := q.completed
 	q.completed++
+	if q.named {
+		index = l.token.Flags
+		if q.source != nil {
+			q.source.recv.completed++
+		}
+	}
 	c.progress++
 	c.count(descriptors.CounterCompletions, 1)
 	if q.cq != nil {

@@ -76,7 +76,7 @@ func (c *setups) accept(id uint16, b *descriptors.ConnectAcceptBody) refusal {
 		return refusal{descriptors.ResultInvalidMTU, fieldAcceptEndpoint}
 	}
 	s := &setup{command: id, accepting: true, to: r.from.mac}
-	if ep.reliability != descriptors.Unreliable && r.body.Wire == c.offered() {
+	if c.mayAgree(ep) && r.body.Wire == c.offered() {
 		s.wire = r.body.Wire
 	}
 	s.body.Remote, s.body.Local = r.body.Local, r.body.Remote
@@ -127,7 +127,7 @@ func (c *setups) send(ep *endpoint) {
 	h := descriptors.Header{Destination: s.to, Type: descriptors.FrameConnectRequest, SourceEndpoint: ep.id}
 	s.body.Wire = 0
 	switch {
-	case !s.accepting && ep.reliability != descriptors.Unreliable:
+	case !s.accepting && c.mayAgree(ep):
 		s.body.Wire = c.offered()
 	case s.accepting && s.wire == c.wire():
 		s.body.Wire = s.wire

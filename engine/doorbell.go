@@ -308,6 +308,8 @@ func (e *Engine) rang(page uint32, b bell, value uint32) {
 				e.conns.flushSends(ep, descriptors.StatusFlushed)
 			}
 		}
+	case b == bellRecv && ep.recv.source != nil:
+		sound = false // it has no receive queue of its own
 	case b == bellRecv:
 		if e.advance(ep, &ep.recv, value) {
 			if ep.state == descriptors.StateError {

@@ -94,7 +94,7 @@ func (e *Engine) failQueues() {
 	for ; len(e.cqs.failed) > 0; e.cqs.failed = e.cqs.failed[1:] {
 		cq := e.cqs.failed[0]
 		for _, ep := range e.all {
-			if ep == nil || ep.send.cq != cq && ep.recv.cq != cq {
+			if ep == nil || ep.send.cq != cq && (ep.recv.cq != cq || ep.recv.named && ep.recv.source == nil) {
 				continue
 			}
 			switch ep.state {

@@ -18,6 +18,7 @@ type endpoint struct {
 	state       descriptors.State
 
 	send, recv workQueue
+	sharers    int // VIs that take their receives from recv
 	listed     events
 
 	remote  remote

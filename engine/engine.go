@@ -100,7 +100,7 @@ func (e *Engine) MAC() descriptors.MAC { return e.mac }
 func (e *Engine) Features() uint64 {
 	f := descriptors.FeatureReliableDelivery | descriptors.FeatureReliableReception |
 		descriptors.FeatureFrame | descriptors.FeaturePayloadTable | descriptors.FeatureInline |
-		descriptors.FeatureRDMAWrite | descriptors.FeatureRDMARead
+		descriptors.FeatureRDMAWrite | descriptors.FeatureRDMARead | descriptors.FeatureReceiveQueue
 	if e.bells.bar != nil {
 		f |= descriptors.FeatureDoorbellMarks
 	}

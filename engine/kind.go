@@ -46,6 +46,8 @@ func newKind(e *Engine, b *descriptors.CreateEndpointBody) (kind, refusal) {
 		return reliableVI{vi{e}}, refusal{}
 	case descriptors.KindFrame:
 		return frames{unreliableVI{vi{e}}}, refusal{}
+	case descriptors.KindReceiveQueue:
+		return receiveQueue{unreliableVI{vi{e}}}, refusal{}
 	case descriptors.KindRing, descriptors.KindChannel:
 		return nil, refusal{descriptors.ResultNotSupported, fieldKind}
 	}
@@ -59,7 +61,8 @@ func (vi) connects() bool   { return true }
 func (vi) close(*endpoint)  {}
 func (vi) posted(*endpoint) {}
 func (vi) check(b *descriptors.CreateEndpointBody) refusal {
-	if b.Options&^descriptors.EndpointBreaks != 0 || b.Options != 0 && b.Reliability == descriptors.Unreliable {
+	if b.Options&^(descriptors.EndpointBreaks|descriptors.EndpointShares) != 0 ||
+		b.Options&descriptors.EndpointBreaks != 0 && b.Reliability == descriptors.Unreliable {
 		return refusal{descriptors.ResultInvalidParameter, fieldOptions}
 	}
 	return refusal{}

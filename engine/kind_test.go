@@ -17,6 +17,7 @@ func TestNewKind(t *testing.T) {
 		{descriptors.CreateEndpointBody{Kind: descriptors.KindVI, Reliability: descriptors.ReliableDelivery}, reliable, refusal{}},
 		{descriptors.CreateEndpointBody{Kind: descriptors.KindVI, Reliability: descriptors.Unreliable}, unreliable, refusal{}},
 		{descriptors.CreateEndpointBody{Kind: descriptors.KindFrame}, frames{unreliable}, refusal{}},
+		{descriptors.CreateEndpointBody{Kind: descriptors.KindReceiveQueue}, receiveQueue{unreliable}, refusal{}},
 		{descriptors.CreateEndpointBody{Kind: descriptors.KindRing}, nil, refusal{descriptors.ResultNotSupported, fieldKind}},
 		{descriptors.CreateEndpointBody{Kind: descriptors.KindChannel}, nil, refusal{descriptors.ResultNotSupported, fieldKind}},
 		{descriptors.CreateEndpointBody{Kind: 200}, nil, refusal{descriptors.ResultInvalidParameter, fieldKind}},

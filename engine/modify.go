@@ -11,10 +11,15 @@ func (e *Engine) modifyEndpoint(b *descriptors.ModifyEndpointBody) refusal {
 		return refusal{descriptors.ResultInvalidParameter, fieldEndpoint}
 	case ep.state != descriptors.StateIdle || !ep.kind.connects():
 		return refusal{descriptors.ResultInvalidState, fieldEndpoint}
+	case (b.Options^ep.options)&descriptors.EndpointShares != 0:
+		return refusal{descriptors.ResultInvalidParameter, fieldOptions}
 	}
 	as := descriptors.CreateEndpointBody{Ptag: b.Ptag, MaxTransfer: b.MaxTransfer, Reliability: b.Reliability, Rights: b.Rights, Options: b.Options,
 		Kind: descriptors.KindVI, SendIOVA: ep.send.iova, RecvIOVA: ep.recv.iova, SendLog2: descriptors.MinQueueLog2, RecvLog2: descriptors.MinQueueLog2,
 		SendCQ: descriptors.NoCQ, RecvCQ: descriptors.NoCQ, SendVector: ep.send.vector, RecvVector: ep.recv.vector}
+	if ep.recv.source != nil {
+		as.RecvIOVA = uint64(ep.recv.source.id)
+	}
 	kind, why := newKind(e, &as)
 	if why == (refusal{}) {
 		why = kind.check(&as)

@@ -26,7 +26,7 @@ func (e *Engine) checkEndpoint(b *descriptors.CreateEndpointBody) refusal {
 		return refusal{descriptors.ResultInvalidParameter, fieldRecvLog2}
 	case b.SendIOVA == 0 || b.SendIOVA%descriptors.TokenSize != 0:
 		return refusal{descriptors.ResultInvalidParameter, fieldSendIOVA}
-	case b.RecvIOVA == 0 || b.RecvIOVA%descriptors.TokenSize != 0:
+	case b.Options&descriptors.EndpointShares == 0 && (b.RecvIOVA == 0 || b.RecvIOVA%descriptors.TokenSize != 0):
 		return refusal{descriptors.ResultInvalidParameter, fieldRecvIOVA}
 	case badCQ(b.SendCQ):
 		return refusal{descriptors.ResultInvalidParameter, fieldSendCQ}
@@ -36,6 +36,8 @@ func (e *Engine) checkEndpoint(b *descriptors.CreateEndpointBody) refusal {
 		return refusal{descriptors.ResultInvalidParameter, fieldSendVector}
 	case !e.limits.hasVector(b.RecvVector):
 		return refusal{descriptors.ResultInvalidParameter, fieldRecvVector}
+	case b.Options&descriptors.EndpointShares != 0:
+		return e.checkSource(b)
 	}
 	return refusal{}
 }
@@ -58,13 +60,16 @@ func (e *Engine) createEndpoint(b *descriptors.CreateEndpointBody) (reply descri
 	ep := &endpoint{
 		id: n, kind: kind, options: b.Options, reliability: b.Reliability, rights: b.Rights, ptag: b.Ptag, maxTransfer: b.MaxTransfer,
 		send: workQueue{iova: b.SendIOVA, mask: 1<<b.SendLog2 - 1, vector: b.SendVector, cq: e.cqs.queue(b.SendCQ)},
-		recv: workQueue{iova: b.RecvIOVA, mask: 1<<b.RecvLog2 - 1, vector: b.RecvVector, cq: e.cqs.queue(b.RecvCQ), receive: true},
+		recv: workQueue{iova: b.RecvIOVA, mask: 1<<b.RecvLog2 - 1, vector: b.RecvVector, cq: e.cqs.queue(b.RecvCQ), receive: true,
+			named: b.Kind == descriptors.KindReceiveQueue},
+	}
+	if b.Options&descriptors.EndpointShares != 0 {
+		ep.recv = sharing(e.all[b.RecvIOVA])
 	}
 	e.countUser(ep, 1)
 	e.all[n] = ep
 	e.bells.open(n, true)
 	if !kind.connects() {
-		ep.state = descriptors.StateConnected
 		kind.open(ep, nil)
 	}
 	return descriptors.EndpointBody{Endpoint: n}, refusal{}
@@ -78,6 +83,9 @@ func (e *Engine) countUser(ep *endpoint, n int) {
 			q.cq.users += n
 		}
 	}
+	if ep.recv.source != nil {
+		ep.recv.source.sharers += n
+	}
 	e.regions.ptag(ep.ptag).users += n
 }
 
@@ -90,7 +98,7 @@ func (e *Engine) destroyEndpoint(b *descriptors.EndpointBody) refusal {
 		return refusal{descriptors.ResultInvalidParameter, fieldEndpoint}
 	case ep.state == descriptors.StateConnected || ep.state == descriptors.StateConnectPending:
 		return refusal{descriptors.ResultInvalidState, fieldEndpoint}
-	case ep.send.completed != ep.send.producer || ep.recv.completed != ep.recv.producer:
+	case ep.sharers > 0, ep.send.completed != ep.send.producer || ep.recv.completed != ep.recv.producer:
 		return refusal{descriptors.ResultResource, fieldEndpoint}
 	}
 	e.countUser(ep, -1)

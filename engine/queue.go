@@ -17,6 +17,12 @@ type workQueue struct {
 	cq        *completionQueue
 	tokens    []descriptors.Token // the ring, for epoch
 	epoch     uint64
+
+	// Of a VI that shares a receive queue: where the tokens in tokens come from, which is
+	// then not the host's memory.
+	source *endpoint
+	// named says that the host has named each token, in its Flags.
+	named bool
 }
 
 // posted is the number of tokens that wait to be fetched.
@@ -38,6 +44,10 @@ func (m *regions) token(q *workQueue, i uint32) (descriptors.Token, descriptors.
 // mapRing looks up the memory of a queue's ring. It returns false if that is not
 // contiguous for us.
 func (m *regions) mapRing(q *workQueue) bool {
+	if q.source != nil {
+		q.epoch = m.epoch
+		return true
+	}
 	size := uint64(q.mask+1) * descriptors.TokenSize
 	w, err := m.bus.Window(q.iova, size, false)
 	if err != nil || uint64(len(w)) < size {
@@ -53,6 +63,9 @@ func (m *regions) fetch(ep *endpoint, q *workQueue, l *layout) {
 	l.segments, l.total, l.at, l.base, l.descriptor, l.control = l.segments[:0], 0, 0, 0, nil, control{}
 	l.token, l.status = m.token(q, q.fetched)
 	q.fetched++
+	if l.token.Flags != 0 && !q.named {
+		l.status |= descriptors.StatusFormatError
+	}
 	if l.status == 0 {
 		l.status = m.copyDescriptor(l, ep.ptag)
 	}
@@ -79,7 +92,7 @@ func (m *regions) fetch(ep *endpoint, q *workQueue, l *layout) {
 // tag tag. With status zero it is sound, and so is inline data.
 func (m *regions) copyDescriptor(l *layout, tag uint32) descriptors.Status {
 	t := l.token
-	if t.Address%descriptors.DescriptorAlign != 0 || t.Flags != 0 {
+	if t.Address%descriptors.DescriptorAlign != 0 {
 		return descriptors.StatusFormatError
 	}
 	// The status word will be written, so the region must allow writing.

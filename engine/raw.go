@@ -27,6 +27,7 @@ func (k frames) check(b *descriptors.CreateEndpointBody) refusal {
 }
 
 func (k frames) open(ep *endpoint, _ *descriptors.ConnectBody) {
+	ep.state = descriptors.StateConnected
 	ep.unrel = &unreliable{}
 	k.takers = append(k.takers, ep)
 }

@@ -183,8 +183,11 @@ func (r *reliable) hasReceive(h *descriptors.Header, ahead uint32) bool {
 	if ahead < ep.recv.producer-ep.recv.completed {
 		return true
 	}
+	if ep.recv.source != nil && r.shareUpTo(ahead) {
+		return true
+	}
 	if ep.options&descriptors.EndpointBreaks == 0 {
-		return false // it is beyond the credit that we gave
+		return false // it is beyond the credit that we gave, or the shared queue is empty
 	}
 	if e.bells.takePage(ep.id); ahead < ep.recv.producer-ep.recv.completed {
 		return true

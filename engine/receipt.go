@@ -37,7 +37,7 @@ func (r *receiver) takeReceive(ep *endpoint, in *receipt) bool {
 	if q.posted() == 0 {
 		// The host may have rung since this round looked: what it had posted
 		// before the message was sent must be there for it.
-		if r.bells.takePage(ep.id); q.posted() == 0 {
+		if r.bells.takePage(ep.id); q.posted() == 0 && !r.share(q) {
 			return false
 		}
 	}

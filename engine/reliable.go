@@ -116,7 +116,15 @@ func (r *reliable) message(n uint32) *sending { return &r.messages[n&uint32(len(
 func (r *reliable) receipt(n uint32) *receipt { return &r.receipts[n&uint32(len(r.receipts)-1)] }
 
 // credit is the first message number for which the endpoint has no receive.
-func (r *reliable) credit() uint32 { return r.done + (r.ep.recv.producer - r.ep.recv.completed) }
+//
+// One that shares a receive queue has none until a message comes: it gives credit for as
+// many as can be in work.
+func (r *reliable) credit() uint32 {
+	if r.ep.recv.source != nil {
+		return r.done + uint32(len(r.receipts))
+	}
+	return r.done + (r.ep.recv.producer - r.ep.recv.completed)
+}
 
 // transmit implements kind: lost frames go first.
 func (k reliableVI) transmit(ep *endpoint, budget int) bool {

@@ -103,6 +103,7 @@ var featureNames = map[uint64]string{
 	descriptors.FeaturePayloadTable:      "payload-table",
 	descriptors.FeatureInline:            "inline",
 	descriptors.FeatureDoorbellMarks:     "doorbell-marks",
+	descriptors.FeatureReceiveQueue:      "receive-queue",
 }
 
 var blockNames = map[uint32]string{

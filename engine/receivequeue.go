@@ -1,0 +1,94 @@
+package engine
+
+import "github.com/trapeze-nic/trapeze/descriptors"
+
+// A receive queue that several VIs share is an endpoint of a kind of its own (SPEC.md
+// 4.3). A VI that has one takes a token from it when a message comes that needs a receive,
+// and puts it into a ring of its own: from there on all is as with any VI.
+
+// receiveQueue is the kind of those endpoints. They are idle for ever: what is posted to the
+// send queue is flushed.
+type receiveQueue struct{ unreliableVI }
+
+func (receiveQueue) connects() bool                              { return false }
+func (receiveQueue) open(*endpoint, *descriptors.ConnectBody)    {}
+func (receiveQueue) take(*endpoint, *descriptors.Header) verdict { return refused }
+func (receiveQueue) check(b *descriptors.CreateEndpointBody) refusal {
+	switch {
+	case b.Options != 0:
+		return refusal{descriptors.ResultInvalidParameter, fieldOptions}
+	case b.SendCQ != descriptors.NoCQ:
+		return refusal{descriptors.ResultInvalidParameter, fieldSendCQ}
+	case b.RecvCQ == descriptors.NoCQ:
+		return refusal{descriptors.ResultInvalidParameter, fieldRecvCQ}
+	}
+	return refusal{}
+}
+
+// checkSource names what is wrong with the receive queue that a new VI is to share.
+func (e *Engine) checkSource(b *descriptors.CreateEndpointBody) refusal {
+	if b.RecvIOVA >= uint64(len(e.all)) || e.all[b.RecvIOVA] == nil {
+		return refusal{descriptors.ResultInvalidParameter, fieldRecvIOVA}
+	}
+	from := e.all[b.RecvIOVA]
+	switch _, ok := from.kind.(receiveQueue); {
+	case !ok:
+		return refusal{descriptors.ResultInvalidParameter, fieldRecvIOVA}
+	case from.ptag != b.Ptag:
+		return refusal{descriptors.ResultInvalidPtag, fieldVIPtag}
+	case b.RecvCQ != descriptors.NoCQ:
+		return refusal{descriptors.ResultInvalidParameter, fieldRecvCQ}
+	}
+	return refusal{}
+}
+
+// sharing is the receive side of a VI that shares the receives of from. It holds as many
+// as messages can be in work.
+func sharing(from *endpoint) workQueue {
+	return workQueue{source: from, named: true, receive: true, cq: from.recv.cq, vector: descriptors.NoVector,
+		mask: windowFrames - 1, tokens: make([]descriptors.Token, windowFrames)}
+}
+
+// share moves the next token of the queue that q shares to q. It returns false if there is
+// none.
+func (c *core) share(q *workQueue) bool {
+	if q.source == nil || q.producer-q.completed > q.mask {
+		return false
+	}
+	from := &q.source.recv
+	if from.posted() == 0 {
+		// As in takeReceive.
+		if c.bells.takePage(q.source.id); from.posted() == 0 {
+			return false
+		}
+	}
+	t, st := c.regions.token(from, from.fetched)
+	if st != 0 {
+		t = descriptors.Token{} // no region has handle 0: it ends with a protection error
+	}
+	from.fetched++
+	q.tokens[q.producer&q.mask] = t
+	q.producer++
+	return true
+}
+
+// shareUpTo has the VI take what it needs from the queue that it shares for a message,
+// ahead of the oldest that is not complete. If there is too little the message is dropped;
+// the peer, which will send it again, learns that this end lives.
+func (r *reliable) shareUpTo(ahead uint32) bool {
+	q := &r.ep.recv
+	for ahead >= q.producer-q.completed {
+		if !r.nic.share(q) {
+			r.nic.count(descriptors.CounterReceiveQueueEmpty, 1)
+			r.acknowledge(true)
+			return false
+		}
+	}
+	return true
+}
+
+// mayAgree reports whether ep may agree with its peer that nothing is lost on the wire. A
+// VI that shares a receive queue drops messages for which there is none.
+func (c *core) mayAgree(ep *endpoint) bool {
+	return ep.reliability != descriptors.Unreliable && ep.recv.source == nil
+}
