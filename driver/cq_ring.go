@@ -16,6 +16,9 @@ type entry struct {
 	// quiet says that the application wants no completion of it.
 	quiet bool
 	user  uint64
+	// Of a shared receive queue: the VI that has taken the descriptor, and its status.
+	by     *VI
+	status descriptors.Status
 }
 
 // take returns the oldest completion whose descriptor is still in its queue, which
@@ -25,6 +28,12 @@ func (c *CQ) take() (Completion, error) {
 	e, err := c.oldest()
 	if err == nil {
 		c.mu.Unlock()
+		if e.by != nil {
+			if done, ok := e.takeShared(); ok {
+				return done, nil
+			}
+			return c.take()
+		}
 		return Completion{VI: e.q.vi, Index: e.index, Receive: e.q == &e.q.vi.recv, User: e.user}, nil
 	}
 	c.misses++
@@ -107,7 +116,8 @@ func (c *CQ) next() (entry, error) {
 	shared := &c.ring[c.consumer&c.mask]
 	endpoint, index, status, flags := shared.Endpoint, shared.Index, shared.Status, shared.LoadFlags()
 	q := c.queueOf(endpoint, flags)
-	if q == nil || index != q.found || q.found == descriptors.LoadIndex(&q.producer) ||
+	several := q != nil && q.shared
+	if q == nil || !several && (index != q.found || q.found == descriptors.LoadIndex(&q.producer)) || several && !q.find(index) ||
 		flags&descriptors.CompletionFlagsReserved != 0 ||
 		status&uint32(descriptors.StatusReserved) != 0 || status&uint32(descriptors.StatusDone) == 0 {
 		c.failed = c.n.error("poll CQ", fmt.Errorf("%w: entry %d of completion queue %d is endpoint %d, index %d, status %#x, flags %#x",
@@ -119,7 +129,11 @@ func (c *CQ) next() (entry, error) {
 	// The slot is used again when this entry has been reported, and no sooner.
 	n := &q.notes[index&q.mask]
 	quiet := descriptors.LoadWord(&n.unsignaled) != 0 && status&uint32(descriptors.StatusErrorMask) == 0
-	return entry{q, index, quiet, descriptors.LoadWord(&n.word)}, nil
+	e := entry{q: q, index: index, quiet: quiet, user: descriptors.LoadWord(&n.word)}
+	if several {
+		e.by, e.status = c.n.VI(endpoint), descriptors.Status(status)
+	}
+	return e, nil
 }
 
 // queueOf returns the work queue that an entry is about, nil if it has none
@@ -132,6 +146,9 @@ func (c *CQ) queueOf(endpoint, flags uint32) *workQueue {
 	q := &v.send
 	if flags&descriptors.CompletionReceive != 0 {
 		q = &v.recv
+		if from := v.source(); from != nil {
+			q = from
+		}
 	}
 	if q.cq != c {
 		return nil
@@ -145,7 +162,7 @@ func (e entry) report() { descriptors.StoreIndex(&e.q.reported, e.q.reported+1) 
 // tookBack reports whether the descriptor has been taken back, or the application does
 // not want to know.
 func (e entry) tookBack() bool {
-	return e.quiet || int32(e.index-descriptors.LoadIndex(&e.q.taken)) < 0
+	return e.quiet || e.by == nil && int32(e.index-descriptors.LoadIndex(&e.q.taken)) < 0
 }
 
 // sort takes what is in the ring out of it, and drops the entries that nobody needs

@@ -94,6 +94,8 @@ func (v *VI) notify(q *workQueue, f func(*descriptors.Descriptor, error)) error 
 	switch {
 	case f == nil:
 		return v.n.refuse(op, fmt.Errorf("%w: the handler is nil", ErrInvalidParameter), "")
+	case q == &v.recv && v.source() != nil:
+		return q.closedAs
 	case q.cq != nil:
 		return v.n.refuse(op, ErrInvalidState, "the queue has a completion queue: ask that for a notice")
 	}

@@ -47,6 +47,12 @@ type workQueue struct {
 	found    uint32
 
 	notices notices[*descriptors.Descriptor]
+
+	// shared says that several VIs take their receives from the queue, and complete them
+	// out of order: a descriptor is at the place in posted by which its token names it,
+	// and taken counts. free are the places that are free.
+	shared bool
+	free   []uint32
 }
 
 // posting is one posted descriptor.
@@ -55,6 +61,7 @@ type posting struct {
 	length uint32 // total of its segments, as it said at the post
 	lost   bool   // the device says that it cannot write the status
 	quiet  bool   // the application wants no completion of it, unless it fails
+	found  bool   // of a shared queue: its CQ has found the completion
 }
 
 // note is what the application has noted of a posted descriptor, for the CQ, which reads
@@ -125,7 +132,7 @@ func (q *workQueue) put(ds []*descriptors.Descriptor) (n int, err error) {
 			if q.passQuiet() {
 				room = q.room()
 			}
-			if room == 0 && q.cq != nil && q.next-q.taken < q.depth && q.cq.makeRoom(q) {
+			if room == 0 && q.cq != nil && !q.shared && q.next-q.taken < q.depth && q.cq.makeRoom(q) {
 				room = q.room()
 			}
 			if room == 0 {
@@ -153,7 +160,10 @@ func (q *workQueue) put(ds []*descriptors.Descriptor) (n int, err error) {
 			return n, ErrNotRearmed
 		}
 		i := q.next & q.mask
-		q.tokens[i] = t
+		if q.shared {
+			i = q.name(&t)
+		}
+		q.tokens[q.next&q.mask] = t
 		u := *d.User()
 		u.Unsignaled = u.Unsignaled && q.sends
 		if q.cq != nil {
@@ -359,6 +369,9 @@ func (q *workQueue) arm(ctx context.Context) error {
 func (q *workQueue) holds(handle uint32) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.shared {
+		return q.sharedHolds(handle)
+	}
 	for i := q.taken; int32(q.next-i) > 0 && !q.closed; i++ {
 		if q.posted[i&q.mask].d.Token().Handle == handle {
 			return true
@@ -381,7 +394,7 @@ func (q *workQueue) queued() int {
 func (q *workQueue) lose(address uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for i := q.taken; int32(q.next-i) > 0 && !q.closed; i++ {
+	for i := q.taken; int32(q.next-i) > 0 && !q.closed && !q.shared; i++ {
 		if p := &q.posted[i&q.mask]; p.d.Token().Address == address {
 			p.lost = true
 			return
@@ -401,6 +414,7 @@ func (q *workQueue) refuse(yes bool) {
 func (q *workQueue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.releaseShared()
 	for i := q.taken; i != q.next && !q.closed; i++ {
 		release(q.posted[i&q.mask].d)
 	}

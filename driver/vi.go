@@ -13,8 +13,8 @@ import (
 
 // VIAttributes of a VI.
 type VIAttributes struct {
-	// Kind of the endpoint: KindVI, or KindFrame for one that sends and takes raw
-	// Ethernet frames, see CreateVI. Zero is KindVI.
+	// Kind of the endpoint: KindVI, KindFrame for one that sends and takes raw Ethernet
+	// frames, or KindReceiveQueue, see CreateVI. Zero is KindVI.
 	Kind descriptors.Kind
 	// Promiscuous, of KindFrame: it takes frames for other stations too.
 	Promiscuous bool
@@ -31,6 +31,9 @@ type VIAttributes struct {
 	// SendDepth and RecvDepth are how many descriptors may be posted and not yet
 	// taken back, 1 to the device's limit.
 	SendDepth, RecvDepth int
+	// ReceiveQueue is an endpoint of KindReceiveQueue whose receives the VI takes; nil
+	// for a receive queue of its own. RecvDepth is not used then.
+	ReceiveQueue *VI
 }
 
 // VI is a virtual interface: a send and a receive queue. Methods may be called
@@ -67,6 +70,10 @@ type VIState struct {
 // once; its Reliability is Unreliable. It never sees frames of VIs. The oldest one
 // takes the frames that come for this station or a group, unless a control program
 // names another (SPEC.md 8.9). Devices without raw frames are ErrNotSupported.
+//
+// With KindReceiveQueue it is a receive queue that other VIs name in ReceiveQueue, and no
+// more. It needs a CQ, and their receives complete there: CQ.Done takes them. RecvDone and
+// PostRecv of such VIs fail with ErrInvalidState, and they have no recvCQ.
 func (n *NIC) CreateVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) (*VI, error) {
 	const op = "create VI"
 	if err := n.begin(ctx, op); err != nil {
@@ -75,6 +82,9 @@ func (n *NIC) CreateVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) 
 	defer n.end()
 	if a.Kind == 0 {
 		a.Kind = descriptors.KindVI
+	}
+	if err := n.checkShared(op, &a, sendCQ, recvCQ); err != nil {
+		return nil, err
 	}
 	if a.Kind == descriptors.KindFrame && n.identity.Features&descriptors.FeatureFrame == 0 {
 		return nil, n.refuse(op, fmt.Errorf("%w: endpoints for raw frames", ErrNotSupported),
@@ -123,8 +133,9 @@ func (n *NIC) createVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) 
 	v.rings = rings
 	v.send.init(v, "send", sendCQ, a.SendDepth, rings.mem.Bytes()[:sendBytes])
 	v.recv.init(v, "receive", recvCQ, a.RecvDepth, rings.mem.Bytes()[sendBytes:sendBytes+recvBytes])
+	v.initShared(&a)
 	reply, err := n.execute(ctx, newCommand(descriptors.OpCreateEndpoint, descriptors.CreateEndpointBody{
-		SendIOVA: rings.iova, RecvIOVA: rings.iova + sendBytes, Ptag: a.Ptag, MaxTransfer: a.MaxTransfer,
+		SendIOVA: rings.iova, RecvIOVA: v.recvIOVA(rings.iova + sendBytes), Ptag: a.Ptag, MaxTransfer: a.MaxTransfer,
 		SendCQ: cqNumber(sendCQ), RecvCQ: cqNumber(recvCQ),
 		SendVector: vectorNumber(v.send.vec), RecvVector: vectorNumber(v.recv.vec),
 		Kind: a.Kind, Reliability: a.Reliability, SendLog2: sendLog2, RecvLog2: recvLog2, Rights: a.Rights, Options: a.options(),
@@ -152,6 +163,9 @@ func (a VIAttributes) options() (o descriptors.EndpointOptions) {
 	}
 	if a.NeedReceives {
 		o |= descriptors.EndpointBreaks
+	}
+	if a.ReceiveQueue != nil {
+		o |= descriptors.EndpointShares
 	}
 	return o
 }
@@ -228,7 +242,11 @@ func (v *VI) SetAttributes(ctx context.Context, a VIAttributes) error {
 	if a.Kind == 0 {
 		a.Kind = descriptors.KindVI
 	}
-	if a.Kind != now.Kind || a.Promiscuous != now.Promiscuous || a.SendDepth != now.SendDepth || a.RecvDepth != now.RecvDepth {
+	if a.ReceiveQueue != nil {
+		a.RecvDepth = now.RecvDepth
+	}
+	if a.Kind != now.Kind || a.Promiscuous != now.Promiscuous || a.SendDepth != now.SendDepth || a.RecvDepth != now.RecvDepth ||
+		a.ReceiveQueue != now.ReceiveQueue {
 		return v.n.refuse(op, fmt.Errorf("%w: kind and queues of a VI do not change", ErrInvalidParameter), "create another VI")
 	}
 	_, err := v.n.execute(ctx, newCommand(descriptors.OpModifyEndpoint, descriptors.ModifyEndpointBody{Endpoint: v.number,
@@ -418,6 +436,7 @@ func (v *VI) Destroy(ctx context.Context) error {
 	}
 	v.send.cq.forget(&v.send)
 	v.recv.cq.forget(&v.recv)
+	v.source().keep()
 	n.vis[v.number].Store(nil)
 	n.detach(v.send.cq, v.Attributes().SendDepth)
 	n.detach(v.recv.cq, v.Attributes().RecvDepth)
