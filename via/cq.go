@@ -21,6 +21,12 @@ type Completion struct {
 	// User is the word of the application's own in the descriptor, as it was when it was
 	// posted: see Descriptor.User.
 	User uint64
+	// Descriptor, of a ReceiveQueue, is the receive itself: there is nothing more to
+	// take. Err is what RecvDone would say of it: nil, or an error that holds a
+	// *StatusError. VI is the VI that took the receive, which may be destroyed by now.
+	// Descriptor is nil of other queues.
+	Descriptor *Descriptor
+	Err        error
 }
 
 // CreateCQ makes a completion queue for at least the given number of entries.
@@ -94,10 +100,11 @@ func (c *CQ) Arm() error { return c.d.Arm() }
 // completion says in this package's words whose completion e is.
 func completion(e driver.Completion) Completion {
 	v, _ := e.VI.User().(*VI)
+	q := SendQueue
 	if e.Receive {
-		return Completion{v, RecvQueue, e.User}
+		q = RecvQueue
 	}
-	return Completion{v, SendQueue, e.User}
+	return Completion{VI: v, Queue: q, User: e.User, Descriptor: e.Descriptor, Err: e.Err}
 }
 
 // Destroy ends the queue. It fails with ErrResource while a VI is tied to it.

@@ -129,6 +129,10 @@ type VIAttributes struct {
 	// SendDepth and RecvDepth are how many descriptors the queues hold, 2 to the
 	// NIC's limit; zero is DefaultDepth. The NIC may round up.
 	SendDepth, RecvDepth int
+	// ReceiveQueue is one that several VIs share, from NIC.CreateReceiveQueue, in place of
+	// a receive queue of the VI's own, which VIA does not have. RecvDepth is not used
+	// then, and a nil Ptag is the queue's.
+	ReceiveQueue *ReceiveQueue
 	// Frames makes an endpoint for raw Ethernet frames instead of a VI, which VIA
 	// does not have. It is open at once and cannot be connected; each send is one
 	// frame, from its destination address on and without the check sequence, and

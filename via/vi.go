@@ -38,9 +38,16 @@ func (n *NIC) CreateVI(ctx context.Context, a VIAttributes, send, recv *CQ) (*VI
 	if err := n.acquire(op, &a.Ptag.object); err != nil {
 		return nil, err
 	}
+	if q := a.ReceiveQueue; q != nil {
+		if err := n.acquire(op, &q.v.object); err != nil {
+			n.release(&a.Ptag.object)
+			return nil, err
+		}
+	}
 	d, err := n.d.CreateVI(ctx, a.driver(), send.driver(), recv.driver())
 	if err != nil {
 		n.release(&a.Ptag.object)
+		a.ReceiveQueue.leave()
 		return nil, err
 	}
 	v := &VI{object: object{nic: n}, d: d, attributes: a}
@@ -50,6 +57,9 @@ func (n *NIC) CreateVI(ctx context.Context, a VIAttributes, send, recv *CQ) (*VI
 
 // complete fills in the defaults of a and checks what needs no NIC to check.
 func (n *NIC) complete(op string, a VIAttributes) (VIAttributes, error) {
+	if a.Ptag == nil && a.ReceiveQueue != nil {
+		a.Ptag = a.ReceiveQueue.Ptag()
+	}
 	a.Ptag = n.ptagOr(a.Ptag)
 	reliability, size := ReliableDelivery, min(DefaultMaxTransfer, n.attributes.MaxTransfer)
 	if a.Frames != NoFrames {
@@ -90,7 +100,8 @@ func (a VIAttributes) driver() driver.VIAttributes {
 	}
 	return driver.VIAttributes{Kind: kind, Promiscuous: a.Frames == AllFrames, Reliability: a.Reliability, MaxTransfer: a.MaxTransfer,
 		NeedReceives: a.NeedReceives,
-		Ptag:         a.Ptag.number, Rights: rights(a.RDMAWrite, a.RDMARead), SendDepth: a.SendDepth, RecvDepth: a.RecvDepth}
+		Ptag:         a.Ptag.number, Rights: rights(a.RDMAWrite, a.RDMARead), SendDepth: a.SendDepth, RecvDepth: a.RecvDepth,
+		ReceiveQueue: a.ReceiveQueue.driver()}
 }
 
 // driver is the driver's CQ, nil for none.
@@ -137,6 +148,9 @@ func (v *VI) SetAttributes(ctx context.Context, a VIAttributes) error {
 	}
 	if a.RecvDepth == 0 {
 		a.RecvDepth = now.RecvDepth
+	}
+	if a.ReceiveQueue == nil {
+		a.ReceiveQueue = now.ReceiveQueue
 	}
 	a, err := n.complete(op, a)
 	if err != nil {
@@ -257,6 +271,7 @@ func (v *VI) Destroy(ctx context.Context) error {
 		errs = append(errs, pool.Deregister(rest))
 	}
 	n.release(&v.Attributes().Ptag.object)
+	v.Attributes().ReceiveQueue.leave()
 	return errors.Join(errs...)
 }
 

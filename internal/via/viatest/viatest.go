@@ -66,6 +66,8 @@ var suite = []Check{
 	{Section: "send-receive", Name: "immediate data", f: testImmediate},
 	{Section: "send-receive", Name: "inline data", f: testInline},
 	{Section: "send-receive", Name: "words", f: testUser},
+	{Section: "send-receive", Name: "shared receive queue", f: testSharedReceives},
+	{Section: "send-receive", Name: "shared receive queue, one VI fails", f: testSharedFailure},
 	{Section: "send-receive", Name: "unsignalled", f: testUnsignaled},
 	{Section: "send-receive", Name: "batches posted", f: testBatches},
 	{Section: "send-receive", Name: "batches taken back", f: testBatchesDone},

@@ -1,0 +1,111 @@
+package via
+
+import (
+	"context"
+	"errors"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/driver"
+)
+
+// ReceiveQueue is a receive queue that several VIs share: whichever gets a message takes
+// the next receive. VIA does not have it. Its receives complete to its CQ, which gives out
+// VI and descriptor (Completion). They complete in the order of their messages on each VI,
+// and in any order between VIs.
+type ReceiveQueue struct {
+	v *VI // the NIC has it as an endpoint that is never connected
+}
+
+// ReceiveQueueAttributes are given when a receive queue is made.
+type ReceiveQueueAttributes struct {
+	// Ptag that the descriptors, their memory and the VIs must have; nil is the NIC's
+	// default.
+	Ptag *Ptag
+	// Depth is how many descriptors the queue holds, 1 to the NIC's limit; zero is
+	// DefaultDepth.
+	Depth int
+}
+
+// CreateReceiveQueue makes a receive queue for VIs that name it in their attributes. Its
+// receives complete to cq, for life. Errors: ErrInvalidParameter without a cq, ErrResource
+// if the NIC has no more VIs, of which this counts as one, or the CQ could not hold the
+// completions, ErrInvalidPtag, and ErrNotSupported on NICs of an older version.
+func (n *NIC) CreateReceiveQueue(ctx context.Context, a ReceiveQueueAttributes, cq *CQ) (*ReceiveQueue, error) {
+	const op = "create receive queue"
+	a.Ptag = n.ptagOr(a.Ptag)
+	if a.Depth == 0 {
+		a.Depth = min(DefaultDepth, n.attributes.MaxDescriptors)
+	}
+	if err := n.acquire(op, &a.Ptag.object); err != nil {
+		return nil, err
+	}
+	d, err := n.d.CreateVI(ctx, driver.VIAttributes{Kind: descriptors.KindReceiveQueue, Reliability: Unreliable,
+		MaxTransfer: n.attributes.MaxTransfer, Ptag: a.Ptag.number, SendDepth: 1, RecvDepth: a.Depth}, nil, cq.driver())
+	if err != nil {
+		n.release(&a.Ptag.object)
+		return nil, err
+	}
+	v := &VI{object: object{nic: n}, d: d, attributes: VIAttributes{Ptag: a.Ptag, RecvDepth: a.Depth}}
+	d.SetUser(v)
+	return &ReceiveQueue{v}, nil
+}
+
+// driver is the driver's endpoint, nil for none.
+func (q *ReceiveQueue) driver() *driver.VI {
+	if q == nil {
+		return nil
+	}
+	return q.v.d
+}
+
+// leave says that a VI shares q, which may be nil, no longer.
+func (q *ReceiveQueue) leave() {
+	if q != nil {
+		q.v.nic.release(&q.v.object)
+	}
+}
+
+// Ptag that the queue's descriptors have.
+func (q *ReceiveQueue) Ptag() *Ptag { return q.v.Attributes().Ptag }
+
+// Depth is how many descriptors the queue holds.
+func (q *ReceiveQueue) Depth() int { return q.v.Attributes().RecvDepth }
+
+// Queued is how many descriptors are posted and were not given out by the CQ.
+func (q *ReceiveQueue) Queued() int {
+	_, n := q.v.d.Queued()
+	return n
+}
+
+// NewDescriptors is VI.NewDescriptors for the queue: they live as long as it does.
+func (q *ReceiveQueue) NewDescriptors(ctx context.Context, n, segments int) ([]*Descriptor, error) {
+	return q.v.NewDescriptors(ctx, n, segments)
+}
+
+// PostRecv hands a descriptor to the queue: see VI.PostSend. The NIC owns it until the CQ
+// gives it out.
+func (q *ReceiveQueue) PostRecv(d *Descriptor) error { return q.v.d.PostRecv(d) }
+
+// PostRecvBatch is PostRecv for several, with one doorbell: see VI.PostRecvBatch.
+func (q *ReceiveQueue) PostRecvBatch(ds []*Descriptor) (int, error) { return q.v.d.PostRecvBatch(ds) }
+
+// Destroy ends the queue, and frees the descriptors from NewDescriptors. What is posted is
+// the program's again. It fails with ErrResource while VIs share the queue.
+func (q *ReceiveQueue) Destroy(ctx context.Context) error {
+	const op = "destroy receive queue"
+	v := q.v
+	if err := v.retire(ctx, op, ErrResource, "destroy the VIs that share it first"); err != nil {
+		return err
+	}
+	if err := v.d.Destroy(ctx); err != nil {
+		v.revive()
+		return err
+	}
+	var errs []error
+	rest := context.WithoutCancel(ctx) // as in VI.Destroy
+	for _, pool := range v.pools {
+		errs = append(errs, pool.Deregister(rest))
+	}
+	v.nic.release(&v.attributes.Ptag.object)
+	return errors.Join(errs...)
+}
