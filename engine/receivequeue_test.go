@@ -366,3 +366,54 @@ func TestSharedQueueRefuses(t *testing.T) {
 		t.Errorf("a send on a receive queue: %v", d.Status())
 	}
 }
+
+// TestSharedQueueHoarded: a VI whose peer never sends the first of many messages takes as many
+// receives as can be in work and no more, the others go on, and all come back when it ends.
+func TestSharedQueueHoarded(t *testing.T) {
+	const most = 64
+	w, from, to, s := sharers(t, 2, nil, func(_ *engine.Config, p *port) {
+		p.spoil = func(frame []byte) [][]byte {
+			if h := descriptors.HeaderAt(frame); h.Type == descriptors.FrameData && h.Message == 0 && h.Length == 9 {
+				return nil
+			}
+			return [][]byte{frame}
+		}
+	})
+	d, _ := from[0].descriptor(9)
+	from[0].postSend(d)
+	for range most - 1 {
+		d, _ := from[0].descriptor(8)
+		from[0].postSend(d)
+	}
+	name := uint32(0)
+	give := func() {
+		r, _ := s.descriptor(64)
+		s.give(name, r)
+		name++
+	}
+	for range len(s.recv.tokens) {
+		give()
+	}
+	w.settle()
+	q := descriptors.Reply[descriptors.EndpointReply](do(w.b, descriptors.OpQueryEndpoint, descriptors.EndpointBody{Endpoint: to[0].id}))
+	held := q.RecvProducer - q.RecvCompleted
+	if held == 0 || held > most {
+		t.Fatalf("the VI holds %d receives", held)
+	}
+	if held == uint32(len(s.recv.tokens)) {
+		// The ring is full of what it holds: it ends before others can go on.
+		do(w.b, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: to[0].id})
+		for i := range held {
+			c := s.take("a flushed receive")
+			if c.endpoint != to[0].id || c.name != i || c.d.Status()&descriptors.StatusFlushed == 0 {
+				t.Fatalf("receive %d: %+v, %v", i, c, c.d.Status())
+			}
+		}
+		give()
+	}
+	d, _ = from[1].descriptor(8)
+	from[1].postSend(d)
+	if c := s.take("a message of the other VI"); c.endpoint != to[1].id || c.d.Status()&descriptors.StatusErrorMask != 0 {
+		t.Fatalf("%+v: %v", c, c.d.Status())
+	}
+}

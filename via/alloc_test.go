@@ -1,6 +1,7 @@
 package via_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/internal/via/viatest"
@@ -30,6 +31,44 @@ func TestNoAllocation(t *testing.T) {
 		s := newCQStream(t, viatest.NewPair(a, b), 256, 16)
 		if n := testing.AllocsPerRun(200, func() { s.round(t) }); n != 0 {
 			t.Errorf("%v allocations in a batch", n)
+		}
+	})
+	t.Run("shared receive queue", func(t *testing.T) {
+		a, b := onMemory(t, "")
+		ctx, p := viatest.Context(t), viatest.NewPair(a, b)
+		cq, err := b.CreateCQ(ctx, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q, err := b.CreateReceiveQueue(ctx, via.ReceiveQueueAttributes{}, cq)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := b.CreateVI(ctx, via.VIAttributes{ReceiveQueue: q}, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := viatest.NewEnd(t, a, viatest.Setup{})
+		if err := viatest.ConnectVIs(ctx, x.VI, v, t.Name()); err != nil {
+			t.Fatal(err)
+		}
+		ds, err := q.NewDescriptors(ctx, 1, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := testing.AllocsPerRun(300, func() {
+			x.Send[0].Prepare()
+			ds[0].Rearm()
+			if err := errors.Join(q.PostRecv(ds[0]), x.VI.PostSend(x.Send[0])); err != nil {
+				t.Fatal(err)
+			}
+			p.Until(t, "the receive", func() bool {
+				c, err := cq.Done()
+				return err == nil && c.Err == nil && c.Descriptor == ds[0]
+			})
+			p.MustTake(t, x.VI.SendDone)
+		}); n != 0 {
+			t.Errorf("%v allocations in a message", n)
 		}
 	})
 	t.Run("answers", func(t *testing.T) {
