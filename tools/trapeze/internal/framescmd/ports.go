@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,7 +13,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/ethernet"
-	"github.com/trapeze-nic/trapeze/ethernet/afxdp"
+	_ "github.com/trapeze-nic/trapeze/ethernet/afxdp"  // afxdp:
 	_ "github.com/trapeze-nic/trapeze/ethernet/igb"    // pci:
 	_ "github.com/trapeze-nic/trapeze/ethernet/virtio" // pci: and vhost-user:
 	"github.com/trapeze-nic/trapeze/internal/command"
@@ -98,14 +97,12 @@ func (x *commands) open(ctx context.Context, f *portFlags) (*session, error) {
 		return nil, err
 	}
 	// Each queue may hold a receive ring, a send ring, a cache and a burst.
-	c := ethernet.PoolConfig{Buffers: len(f.devices)*f.queues*(3*rings+2*burst) + rings}
-	isXDP := func(a string) bool { return strings.HasPrefix(a, afxdp.Scheme+":") }
-	switch {
-	case slices.ContainsFunc(f.devices, isXDP):
-		c.Size = 4096 - 64 // behind the headroom: zero copy wants buffers of a page
-	case f.mtu > 1500:
-		c.Size = (f.mtu + ethernet.HeaderSize + ethernet.TagSize + 1023) / 1024 * 1024
-	}
+	c := ethernet.PoolConfig{Buffers: len(f.devices)*f.queues*(3*rings+2*burst) + rings, Headroom: 64}
+	// A buffer is whole pages with its headroom: AF_XDP copies frames of others, and QEMU's
+	// NICs behind an IOMMU do not get along with frames that cross into a page elsewhere.
+	const page = 4096
+	frame := max(f.mtu, 1500) + ethernet.HeaderSize + ethernet.TagSize
+	c.Size = (c.Headroom+frame+page-1)/page*page - c.Headroom
 	if s.pool, err = ethernet.NewPool(c); err != nil {
 		return nil, err
 	}
