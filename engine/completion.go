@@ -29,8 +29,8 @@ type completionQueue struct {
 	dead      bool
 	armed     bool
 	armWord   uint32
-	producer  uint32 // free-running
-	consumer  uint32 // our last copy of the host's index
+	producer  uint32                   // free-running
+	consumer  uint32                   // our last copy of the host's index
 	entries   []descriptors.Completion // nil where they are not contiguous for us
 	index     *uint32
 	epoch     uint64
