@@ -10,6 +10,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/afxdp/internal/xskring"
+	"github.com/trapeze-nic/trapeze/ethernet/internal/restarts"
 )
 
 // burst is how many frames are taken from a ring at a time.
@@ -22,7 +23,7 @@ type queue struct {
 	cache    *ethernet.Cache
 	maxFrame int
 	counters counters
-	restarts restarts // of the watch
+	restarts restarts.Count // of the watch
 
 	// lock is held by who uses the socket. It is not a hotlock, as calls of the kernel are
 	// made with it.

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/ethernet/internal/restarts"
 	"github.com/trapeze-nic/trapeze/ethernet/virtio/internal/transport"
 	"github.com/trapeze-nic/trapeze/ethernet/virtio/internal/virtqueue"
 	"github.com/trapeze-nic/trapeze/internal/hotlock"
@@ -57,7 +58,7 @@ type queue struct {
 
 	waiting  sync.Mutex // held by who waits for an interrupt
 	eventfd  int
-	restarts restarts
+	restarts restarts.Count
 	counters counters
 }
 

@@ -124,24 +124,10 @@ func (q *queue) trouble(now time.Time) error {
 	return nil
 }
 
-// restarts are those of a queue.
-type restarts struct {
-	last time.Time
-	row  int
-}
-
-// maxRestarts is how often in a row a queue is restarted because it breaks the rules, each
-// time within Config.Timeout of the time before.
-const maxRestarts = 4
-
 // restartQueue restarts both rings of a queue, or the whole device if it cannot do that.
 func (p *port) restartQueue(ctx context.Context, q *queue, why error, now time.Time) {
-	if now.Sub(q.restarts.last) > p.config.Timeout {
-		q.restarts.row = 0
-	}
-	q.restarts.last = now
-	if q.restarts.row++; q.restarts.row > maxRestarts {
-		p.giveUp(fmt.Errorf("%w: %w, for the %d. time", ethernet.ErrProtocol, why, q.restarts.row))
+	if err := q.restarts.Again(why, now, p.config.Timeout); err != nil {
+		p.giveUp(err)
 		return
 	}
 	p.config.Logger.Warn("a queue is restarted", "device", p.info.Device, "queue", q.index, "why", why)

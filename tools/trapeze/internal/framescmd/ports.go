@@ -99,7 +99,7 @@ func (x *commands) open(ctx context.Context, f *portFlags) (*session, error) {
 	// Each queue may hold a receive ring, a send ring, a cache and a burst.
 	c := ethernet.PoolConfig{Buffers: len(f.devices)*f.queues*(3*rings+2*burst) + rings, Headroom: 64}
 	// A buffer is whole pages with its headroom: AF_XDP copies frames of others, and QEMU's
-	// NICs behind an IOMMU do not get along with frames that cross into a page elsewhere.
+	// igb behind an IOMMU drops a frame that crosses into a page that is elsewhere.
 	const page = 4096
 	frame := max(f.mtu, 1500) + ethernet.HeaderSize + ethernet.TagSize
 	c.Size = (c.Headroom+frame+page-1)/page*page - c.Headroom
