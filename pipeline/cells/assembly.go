@@ -1,0 +1,54 @@
+package cells
+
+// Assembly is the PDU that is arriving on one channel. Its zero value awaits the first
+// cell. It keeps no data: payloads go where the caller wants them, as they are, and the
+// padding and the trailer of the last cell with them.
+type Assembly struct {
+	crc   CRC
+	cells int
+}
+
+// Cells returns how many cells of a PDU have come; 0 between PDUs.
+func (a *Assembly) Cells() int { return a.cells }
+
+// CRC returns the state behind the cells that have come; StartCRC between PDUs. What stood
+// at the end of a PDU is in its trailer.
+func (a *Assembly) CRC() CRC {
+	if a.cells == 0 {
+		return StartCRC
+	}
+	return a.crc
+}
+
+// Reset forgets what has come of a PDU.
+func (a *Assembly) Reset() { *a = Assembly{} }
+
+// Add takes the next cell of the channel that carries users' data (Header.User). With the
+// last cell of a PDU it returns its trailer, or says what is wrong with it: ErrCRC, ErrLength
+// or ErrAborted. In either case the next cell begins another PDU. Of a PDU that has more than
+// MaxCells cells, each further one fails with ErrLength, the last one too.
+func (a *Assembly) Add(payload *[PayloadSize]byte, last bool) (Trailer, error) {
+	crc := a.CRC().Update(payload[:])
+	// A PDU that never ends is not counted any further.
+	cells := min(a.cells+1, MaxCells+1)
+	if !last {
+		a.crc, a.cells = crc, cells
+		if cells > MaxCells {
+			return Trailer{}, ErrLength
+		}
+		return Trailer{}, nil
+	}
+	a.Reset()
+	t := ParseTrailer((*[TrailerSize]byte)(payload[PayloadSize-TrailerSize:]))
+	switch {
+	case cells > MaxCells:
+		return t, ErrLength
+	case crc != residue:
+		return t, ErrCRC
+	case t.Length == 0:
+		return t, ErrAborted
+	case Count(int(t.Length)) != cells:
+		return t, ErrLength
+	}
+	return t, nil
+}

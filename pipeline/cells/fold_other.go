@@ -1,0 +1,8 @@
+//go:build !amd64
+
+package cells
+
+// folds: nothing but tables here.
+const folds = false
+
+func foldBlocks(uint32, []byte) uint64 { return 0 }
