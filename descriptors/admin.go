@@ -155,8 +155,8 @@ type Kind uint8
 
 const (
 	KindVI      Kind = 1
-	KindRing    Kind = 2 // Trapeze rings; reserved
-	KindChannel Kind = 3 // MINI channels; reserved
+	KindRing    Kind = 2 // Trapeze rings
+	KindChannel Kind = 3 // MINI's channels
 	KindFrame   Kind = 4 // raw Ethernet frames
 	// KindReceiveQueue is a receive queue that several VIs share.
 	KindReceiveQueue Kind = 5
@@ -232,10 +232,13 @@ type Access uint32
 const (
 	AccessRDMAWrite Access = 0x1
 	AccessRDMARead  Access = 0x2
-	AccessEager     Access = 0x4 // reserved: also reserve NIC memory (EDT)
-	AccessPageList  Access = 0x8 // reserved: IOVA names a list of pages
-	AccessReadOnly  Access = 0x10
-	AccessReserved  Access = 0xffffffe0
+	// AccessEager regions also have device memory, in blocks (SPEC.md 9.1).
+	AccessEager    Access = 0x4
+	AccessPageList Access = 0x8 // reserved: IOVA names a list of pages
+	AccessReadOnly Access = 0x10
+	// AccessEagerWide, with AccessEager: the blocks have 128 bytes.
+	AccessEagerWide Access = 0x20
+	AccessReserved  Access = 0xffffffc0
 )
 
 // MAC is an IEEE 802 address.

@@ -22,7 +22,7 @@ type RegisterMemoryBody struct {
 	Access  Access
 }
 
-// MemoryBody is the body of DEREGISTER_MEMORY and the reply to REGISTER_MEMORY.
+// MemoryBody is the body of DEREGISTER_MEMORY.
 type MemoryBody struct {
 	_      structs.HostLayout
 	Handle uint32
@@ -53,11 +53,13 @@ type CQBody struct {
 // CreateEndpointBody is the body of CREATE_ENDPOINT.
 type CreateEndpointBody struct {
 	_ structs.HostLayout
-	// SendIOVA and RecvIOVA are the bus addresses of the two rings of tokens.
+	// SendIOVA and RecvIOVA are the bus addresses of the two rings of tokens; zero of kind
+	// Ring, whose rings are in device memory.
 	SendIOVA uint64
 	RecvIOVA uint64
 	Ptag     uint32
-	// MaxTransfer is the largest message in bytes, 1 to the device's limit.
+	// MaxTransfer is the largest message in bytes, 1 to the device's limit; of kind Ring
+	// RingMessage and the largest payload.
 	MaxTransfer uint32
 	// SendCQ and RecvCQ take the completions; NoCQ for none.
 	SendCQ uint32
@@ -90,15 +92,34 @@ const (
 	// EndpointShares, of a VI: RecvIOVA is the number of the endpoint of kind ReceiveQueue
 	// whose receives it takes.
 	EndpointShares EndpointOptions = 0x4
+	// EndpointSpaced, of a channel: the CRC so far and the clock are stored behind each
+	// cell that is received.
+	EndpointSpaced EndpointOptions = 0x8
 	// EndpointOptionsReserved bits are zero.
-	EndpointOptionsReserved EndpointOptions = 0xfffffff8
+	EndpointOptionsReserved EndpointOptions = 0xfffffff0
 )
 
-// EndpointBody is the body of DESTROY_ENDPOINT, QUERY_ENDPOINT and DISCONNECT
-// and the reply to CREATE_ENDPOINT.
+// EndpointBody is the body of DESTROY_ENDPOINT, QUERY_ENDPOINT and DISCONNECT.
 type EndpointBody struct {
 	_        structs.HostLayout
 	Endpoint uint32
+}
+
+// EndpointCreated is the reply to CREATE_ENDPOINT. All but Endpoint is zero unless the
+// endpoint is a ring or a channel.
+type EndpointCreated struct {
+	_        structs.HostLayout
+	Endpoint uint32
+	// Handle is that of the region of device memory that holds both rings and the payload
+	// table. It has the endpoint's protection tag, and ends with the endpoint.
+	Handle uint32
+	// Send and Recv are where the rings of RingSlot begin, and Table where the payload table
+	// does: offsets in BAR4, which are the application addresses in that region too. Of a
+	// channel Send is where its control page is, and the others are zero.
+	Send  uint32
+	Recv  uint32
+	Table uint32
+	_     uint32
 }
 
 // EndpointReply is the reply to QUERY_ENDPOINT. Indices are free-running.
@@ -125,11 +146,12 @@ type ConnectWaitBody struct {
 // ConnectionReply is the reply to CONNECT_WAIT: a connection request that waits
 // for CONNECT_ACCEPT or CONNECT_REJECT.
 type ConnectionReply struct {
-	_            structs.HostLayout
-	Connection   uint32
-	MaxTransfer  uint32
-	Reliability  Reliability
-	_            uint8
+	_           structs.HostLayout
+	Connection  uint32
+	MaxTransfer uint32
+	Reliability Reliability
+	// Kind of the client's endpoint: only one of the same kind can accept.
+	Kind         Kind
 	RemoteMAC    MAC
 	RemoteRights Access
 	// Remote is the discriminator that the client gave as its own.
@@ -191,6 +213,10 @@ type SetPayloadBody struct {
 	Entry  uint32
 	Handle uint32
 	Length uint32
+	// Tag, of a ring, is that of the messages whose payload goes there: Entry modulo
+	// PayloadEntries. Zero of other kinds.
+	Tag uint32
+	_   uint32
 }
 
 // ModifyEndpointBody is the body of MODIFY_ENDPOINT. Its fields but Endpoint are where
@@ -315,10 +341,9 @@ func (ModifyMemoryBody) commandBody()   {}
 func (ResizeCQBody) commandBody()       {}
 
 func (PtagBody) replyBody()        {}
-func (MemoryBody) replyBody()      {}
 func (CQBody) replyBody()          {}
 func (ResizeCQReply) replyBody()   {}
-func (EndpointBody) replyBody()    {}
+func (EndpointCreated) replyBody() {}
 func (EndpointReply) replyBody()   {}
 func (ConnectionReply) replyBody() {}
 func (ConnectedReply) replyBody()  {}

@@ -17,7 +17,7 @@ var (
 
 // Descriptor is a view of one VI descriptor in registered memory: where the
 // processor sees it and how the NIC names it. Between the post and the
-// completion only Status may be called.
+// completion only Status and Ready may be called.
 type Descriptor struct {
 	control  *ControlSegment
 	segments []DataSegment
@@ -106,7 +106,7 @@ func DescriptorBytes(n int) int {
 func (d *Descriptor) Prepare() {
 	c := d.control
 	c.Next, c.NextHandle, c.SegCount, c.Control = 0, 0, 0, OpSend
-	c.Reserved, c.Immediate, c.Length = 0, 0, 0
+	c.Front, c.Immediate, c.Length = 0, 0, 0
 	c.StoreStatus(0)
 	d.remote, d.used, d.inline = 0, 0, 0
 }
@@ -192,7 +192,7 @@ func (d *Descriptor) Rearm() {
 		total += segments[i].Length
 	}
 	// The doorbell hands it over.
-	d.control.Length, d.control.Status = total, 0
+	d.control.Front, d.control.Length, d.control.Status = 0, total, 0
 }
 
 // SetImmediate adds 32 bits of immediate data to a send or an RDMA write.
@@ -204,6 +204,17 @@ func (d *Descriptor) SetImmediate(v uint32) {
 // Status reads the status with acquire. After it says done, Length and
 // Immediate may be read.
 func (d *Descriptor) Status() Status { return d.control.LoadStatus() }
+
+// Ready reports whether the byte at offset of a receive's message, and all before it, are in
+// memory and may be read. Of a receive that is not done it may be so only on a reliable VI
+// with buffers in eager memory (SPEC.md 9.1), frame by frame; an error can end the message
+// afterwards. Offsets at and behind its end are never ready.
+func (d *Descriptor) Ready(offset uint32) bool {
+	if s := d.control.LoadStatus(); s.Done() {
+		return !s.Failed() && offset < d.control.Length
+	}
+	return offset < d.control.LoadFront()
+}
 
 // Length returns the bytes moved, once d is done; before the post, the total
 // of the data segments.
@@ -223,6 +234,23 @@ func (d *Descriptor) Post() *Post { return &d.post }
 
 // Segments returns the data segments added so far, in registered memory.
 func (d *Descriptor) Segments() []DataSegment { return d.segments[d.remote:][:d.used] }
+
+// Sources returns the data segments that stand in memory, SegCount of them, for a send or an
+// RDMA write: what the device is going to read. It is nil for an RDMA read and for inline
+// data.
+func (d *Descriptor) Sources() []DataSegment {
+	c := d.control
+	n, from := min(int(c.SegCount), len(d.segments)), 0
+	switch op := c.Control.Op(); {
+	case c.Control&ControlInline != 0:
+		return nil
+	case op == OpRDMAWrite:
+		from = min(1, n)
+	case op != OpSend:
+		return nil
+	}
+	return d.segments[from:n]
+}
 
 // Control returns the control segment in registered memory.
 func (d *Descriptor) Control() *ControlSegment { return d.control }

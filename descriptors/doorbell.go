@@ -21,10 +21,16 @@ const (
 	// DoorbellRecv and DoorbellRecvArm are the same for the receive queue.
 	DoorbellRecv    = 0x040
 	DoorbellRecvArm = 0x048
-	// DoorbellRing and DoorbellChannel are the first of the offsets reserved for
-	// the endpoint kinds Ring and Channel.
-	DoorbellRing    = 0x100
-	DoorbellChannel = 0x200
+	// DoorbellRing is how far behind those of a VI a ring's doorbells stand: its send
+	// doorbell is at DoorbellRing+DoorbellSend, and so on. It has none before them.
+	DoorbellRing = 0x100
+	// DoorbellHigh and DoorbellLow are the first of ChannelDepth words each, to which the
+	// host stores in turn what a channel is to send at high or at low priority: a
+	// ChannelBell each. The device takes a word with the value zero.
+	DoorbellHigh = 0x200
+	DoorbellLow  = 0x240
+	// DoorbellReceive says where what a channel receives may go.
+	DoorbellReceive = 0x280
 	// DoorbellCQArm, in the page of a completion queue, asks for one interrupt
 	// when there are more entries than the consumer has taken; it carries an
 	// ArmWord.

@@ -41,6 +41,7 @@ var singleOverlays = []overlay{
 	{"DataSegmentAt", DataSegmentSize, 8, single(DataSegmentAt)},
 	{"HeaderAt", HeaderSize, 4, single(HeaderAt)},
 	{"ConnectBodyAt", ConnectBodySize, 4, single(ConnectBodyAt)},
+	{"ChannelControlAt", 64, 64, single(ChannelControlAt)},
 	{"ExtensionAt", ExtensionSize, 8, single(ExtensionAt)},
 	{"CommandAt", AdminEntrySize, 8, single(CommandAt)},
 	{"AdminEntryAt", AdminEntrySize, 8, single(AdminEntryAt)},
@@ -52,6 +53,9 @@ var ringOverlays = []overlay{
 	{"DataSegmentsAt", DataSegmentSize, 8, several(DataSegmentsAt)},
 	{"TokensAt", TokenSize, TokenSize, several(TokensAt)},
 	{"CompletionsAt", CompletionSize, CompletionSize, several(CompletionsAt)},
+	{"RingSlotsAt", RingSlotSize, DescriptorAlign, several(RingSlotsAt)},
+	{"RingPlacesAt", RingPlaceSize, 8, several(RingPlacesAt)},
+	{"CellsAt", CellSize, 8, several(CellsAt)},
 	{"ReferencesAt", ReferenceSize, 8, several(ReferencesAt)},
 	{"DMARecordsAt", DMARecordSize, DMARecordSize, several(DMARecordsAt)},
 }

@@ -34,6 +34,14 @@ func TokensAt(b []byte) []Token { return overlaySlice[Token](b, TokenSize) }
 // entries as b holds. It returns nil if b is not aligned to the size of one.
 func CompletionsAt(b []byte) []Completion { return overlaySlice[Completion](b, CompletionSize) }
 
+// RingSlotsAt lays a ring of slots over b: as many whole slots as b holds. It returns nil if
+// b is not aligned to DescriptorAlign.
+func RingSlotsAt(b []byte) []RingSlot { return overlaySlice[RingSlot](b, DescriptorAlign) }
+
+// RingPlacesAt lays a payload table over b: as many whole entries as b holds. It returns nil
+// if b is not aligned to 8 bytes.
+func RingPlacesAt(b []byte) []RingPlace { return overlaySlice[RingPlace](b, 8) }
+
 // HeaderAt lays a wire header over the first 64 bytes of a frame, or returns
 // nil if the frame is too short or not aligned to 4 bytes.
 func HeaderAt(frame []byte) *Header { return overlay[Header](frame, 4) }
@@ -58,6 +66,22 @@ func ConnectBodyAt(payload []byte) *ConnectBody { return overlay[ConnectBody](pa
 // ReferencesAt lays as many whole references over b, which follows the header of a
 // frame, as it holds; nil if b is not aligned to 8 bytes.
 func ReferencesAt(b []byte) []Reference { return overlaySlice[Reference](b, 8) }
+
+// ChannelControlAt lays the words of a channel over the first 64 bytes of b, or returns nil
+// if b is too short or not aligned to 64 bytes.
+func ChannelControlAt(b []byte) *ChannelControl { return overlay[ChannelControl](b, 64) }
+
+// ChannelEndsAt lays the words about a channel's last PDUs over its control page, nil if b is
+// shorter than that or not aligned to 64 bytes.
+func ChannelEndsAt(b []byte) []uint32 {
+	if len(b) < ChannelEnds+4*ChannelEndCount {
+		return nil
+	}
+	return overlaySlice[uint32](b[ChannelEnds:ChannelEnds+4*ChannelEndCount], 64)
+}
+
+// CellsAt lays as many whole cells over b as it holds; nil if b is not aligned to 8 bytes.
+func CellsAt(b []byte) []Cell { return overlaySlice[Cell](b, 8) }
 
 // CommandAt lays an admin command over b, or returns nil if b is shorter than
 // AdminEntrySize or not aligned to 8 bytes.
@@ -95,6 +119,45 @@ func (c *ControlSegment) LoadStatus() Status {
 func (c *ControlSegment) StoreStatus(s Status) {
 	atomicmem.Store32(&c.Status, uint32(s))
 }
+
+// Descriptor is what stands in s from byte RingMessage on, as the control segment that it
+// has the form of.
+func (s *RingSlot) Descriptor() *ControlSegment {
+	return (*ControlSegment)(unsafe.Add(unsafe.Pointer(s), RingMessage))
+}
+
+// LoadStatus reads Status with acquire, see ControlSegment.LoadStatus.
+func (s *RingSlot) LoadStatus() Status { return Status(atomic.LoadUint32(&s.Status)) }
+
+// StoreStatus writes Status with release, see ControlSegment.StoreStatus.
+func (s *RingSlot) StoreStatus(st Status) { atomicmem.Store32(&s.Status, uint32(st)) }
+
+// Load copies the entry at p into to. It returns false if the entry names nothing, or if the
+// host was changing it meanwhile: to then holds a mixture.
+func (p *RingPlace) Load(to *RingPlace) bool {
+	// Acquiring loads stay in this order. Store has written Handle behind the tag that was
+	// read, so what follows is of that entry, or of a later one whose tag is there by the end.
+	to.Tag = atomic.LoadUint32(&p.Tag)
+	to.Handle = atomic.LoadUint32(&p.Handle)
+	to.Address = atomic.LoadUint64(&p.Address)
+	to.Length = atomic.LoadUint32(&p.Length)
+	return to.Handle != 0 && atomic.LoadUint32(&p.Tag) == to.Tag
+}
+
+// Store writes the entry of from to p, which names nothing meanwhile.
+func (p *RingPlace) Store(from *RingPlace) {
+	atomicmem.Store32(&p.Handle, 0)
+	atomicmem.Store32(&p.Tag, from.Tag)
+	atomicmem.Store32(&p.Length, from.Length)
+	atomicmem.Store64(&p.Address, from.Address)
+	atomicmem.Store32(&p.Handle, from.Handle)
+}
+
+// LoadFront reads Front with acquire: so many bytes of the message are visible after it.
+func (c *ControlSegment) LoadFront() uint32 { return atomic.LoadUint32(&c.Front) }
+
+// StoreFront writes Front with release.
+func (c *ControlSegment) StoreFront(n uint32) { atomicmem.Store32(&c.Front, n) }
 
 // LoadFlags reads Flags with acquire: the rest of the entry is visible after a
 // matching phase bit.
@@ -151,6 +214,9 @@ func LoadIndex(p *uint32) uint32 { return atomic.LoadUint32(p) }
 // StoreIndex writes a ring index for the other side, with release.
 func StoreIndex(p *uint32, v uint32) { atomicmem.Store32(p, v) }
 
+// StoreWord32 writes 32 bits that the other side reads, with release.
+func StoreWord32(p *uint32, v uint32) { atomicmem.Store32(p, v) }
+
 // LoadWord reads 64 bits that another goroutine writes with StoreWord, with acquire.
 func LoadWord(p *uint64) uint64 { return atomic.LoadUint64(p) }
 
@@ -160,6 +226,10 @@ func StoreWord(p *uint64, v uint64) { atomicmem.Store64(p, v) }
 // IndexAt lays a ring index over the first 4 bytes of b, or returns nil if b is
 // too short or not aligned to 4 bytes.
 func IndexAt(b []byte) *uint32 { return overlay[uint32](b, 4) }
+
+// EagerStatusAt lays the status bytes of an eager region over b, nil if b is not aligned to 4
+// bytes; what is left over behind a multiple of 4 bytes is not in it.
+func EagerStatusAt(b []byte) EagerStatus { return overlaySlice[uint32](b, 4) }
 
 func overlay[T any](b []byte, align uintptr) *T {
 	var t T

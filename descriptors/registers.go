@@ -80,6 +80,10 @@ const (
 	RegMACHigh  = 0x4c
 	// RegPageSizeLog2 is the exponent of the doorbell page size.
 	RegPageSizeLog2 = 0x50
+	// RegSRAMBase is where in BAR4 the memory begins that the device gives to endpoints
+	// and regions, RegSRAMFree how many bytes of it are not in use.
+	RegSRAMBase = 0x54
+	RegSRAMFree = 0x58
 )
 
 // Magic reads "TRPZ" in memory order.
@@ -91,9 +95,9 @@ const (
 	FeatureReliableReception uint64 = 1 << 1
 	FeatureRDMAWrite         uint64 = 1 << 2
 	FeatureRDMARead          uint64 = 1 << 3
-	FeatureRing              uint64 = 1 << 4 // reserved
-	FeatureChannel           uint64 = 1 << 5 // reserved
-	FeatureEager             uint64 = 1 << 6 // reserved
+	FeatureRing              uint64 = 1 << 4
+	FeatureChannel           uint64 = 1 << 5
+	FeatureEager             uint64 = 1 << 6
 	FeaturePageList          uint64 = 1 << 7 // reserved
 	FeatureFrame             uint64 = 1 << 8
 	FeaturePayloadTable      uint64 = 1 << 9
@@ -227,6 +231,15 @@ const (
 	CounterBadRegisterAccesses
 	CounterInterrupts
 	CounterCompletions
+	// CounterPayloadsDiscarded counts payloads of ring messages that had no place.
+	CounterPayloadsDiscarded
+	CounterEagerBlocks  // blocks of eager regions that were taken from device memory
+	CounterEagerReads   // blocks of eager regions that were read from host memory
+	CounterEagerRefused // registrations that found no room for their blocks
+	CounterCellsSent
+	CounterCellsReceived
+	CounterCellsDropped // for want of room, a channel or a sound header
+	CounterChannelStops // times that a peer was told to stop sending cells
 	CounterCount
 )
 
@@ -235,7 +248,8 @@ var counterNames = [CounterCount]string{
 	"messages_sent", "messages_received", "frames_dropped", "checksum_errors",
 	"receive_queue_empty", "frames_retransmitted", "frames_duplicate", "timeouts",
 	"protection_errors", "dma_faults", "bad_doorbells", "bad_register_accesses",
-	"interrupts", "completions",
+	"interrupts", "completions", "payloads_discarded", "eager_blocks", "eager_reads", "eager_refused",
+	"cells_sent", "cells_received", "cells_dropped", "channel_stops",
 }
 
 func (c Counter) String() string {

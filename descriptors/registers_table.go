@@ -76,6 +76,8 @@ var registers = [...]Register{
 	{BlockIdentity, RegMACLow, "MAC_LOW", RegisterRO, 0, false},
 	{BlockIdentity, RegMACHigh, "MAC_HIGH", RegisterRO, 0, false},
 	{BlockIdentity, RegPageSizeLog2, "PAGE_SIZE_LOG2", RegisterRO, 12, true},
+	{BlockIdentity, RegSRAMBase, "SRAM_BASE", RegisterRO, 0, false},
+	{BlockIdentity, RegSRAMFree, "SRAM_FREE", RegisterRO, 0, false},
 
 	{BlockHealth, RegControl, "CONTROL", RegisterWO, 0, true},
 	{BlockHealth, RegStatus, "STATUS", RegisterRO, 0, false},

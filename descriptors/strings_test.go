@@ -26,7 +26,7 @@ func TestStrings(t *testing.T) {
 		{EventCode(11), "event 11"},
 		{FrameData, "data"}, {FrameDisconnect, "disconnect"}, {FrameStationQuery, "station query"}, {FrameStationAnswer, "station answer"},
 		{FrameType(0), "frame type 0"}, {FrameWrite, "RDMA write"},
-		{FrameReadRequest, "RDMA read request"}, {FrameReadResponse, "RDMA read response"}, {FrameType(13), "frame type 13"},
+		{FrameReadRequest, "RDMA read request"}, {FrameReadResponse, "RDMA read response"}, {FrameCells, "cells"}, {FrameCellStop, "cell stop"}, {FrameCellStart, "cell start"}, {FrameType(16), "frame type 16"},
 		{CounterFramesSent, "frames_sent"}, {CounterCompletions, "completions"},
 		{Counter(1000), "counter 1000"}, {Counter(-1), "counter -1"},
 		{EngineHostTx, "hostTx"}, {EngineHostRcv, "hostRcv"}, {DMAEngineCount, "engine 4"},

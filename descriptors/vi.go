@@ -31,8 +31,9 @@ type ControlSegment struct {
 	SegCount uint16
 	// Control holds operation and flag bits, see Control.
 	Control Control
-	// Reserved is zero.
-	Reserved uint32
+	// Front is zero on post and at completion. In between it is, of a receive into eager
+	// memory, how many bytes from the front of the message are there, see Ready.
+	Front uint32
 	// Immediate is 32 bits of data carried by the message itself: written by
 	// the consumer on send, by the provider on receive.
 	Immediate uint32

@@ -98,6 +98,11 @@ const (
 	FrameWrite
 	FrameReadRequest
 	FrameReadResponse
+	// FrameCells carries cells of channels (SPEC.md 17.2).
+	FrameCells
+	// FrameCellStop asks the peer's channels to send nothing, FrameCellStart to go on.
+	FrameCellStop
+	FrameCellStart
 )
 
 func (t FrameType) String() string {
@@ -126,6 +131,12 @@ func (t FrameType) String() string {
 		return "RDMA read request"
 	case FrameReadResponse:
 		return "RDMA read response"
+	case FrameCells:
+		return "cells"
+	case FrameCellStop:
+		return "cell stop"
+	case FrameCellStart:
+		return "cell start"
 	}
 	return fmt.Sprintf("frame type %d", uint8(t))
 }

@@ -148,7 +148,7 @@ func TestImpossibleNumbers(t *testing.T) {
 				}
 			}
 			d.with(func() {
-				d.tamper = func(e *descriptors.AdminEntry) { descriptors.Reply[descriptors.EndpointBody](e).Endpoint = c.number }
+				d.tamper = func(e *descriptors.AdminEntry) { descriptors.Reply[descriptors.EndpointCreated](e).Endpoint = c.number }
 			})
 			if err := c.do(contextFor(t), n); !errors.Is(err, driver.ErrProtocol) {
 				t.Error(err)

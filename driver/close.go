@@ -50,10 +50,9 @@ const closeTimeouts = 3
 // takeDown gives everything back. ops is held.
 func (n *NIC) takeDown() error {
 	n.closeDMA()
-	for i := range n.vis {
-		if v := n.vis[i].Load(); v != nil {
-			v.send.close()
-			v.recv.close()
+	for i := range n.endpoints {
+		if e := n.endpoints[i].Load(); e != nil {
+			e.queues.close()
 		}
 	}
 	n.mu.Lock()
@@ -106,8 +105,8 @@ func (n *NIC) destroyAll(cqs map[uint32]*CQ) error {
 		}
 		return err
 	}
-	for i := range n.vis {
-		if n.vis[i].Load() == nil {
+	for i := range n.endpoints {
+		if n.endpoints[i].Load() == nil {
 			continue
 		}
 		body := descriptors.EndpointBody{Endpoint: uint32(i)}

@@ -81,45 +81,45 @@ func (n *NIC) discriminator(op string, b []byte) (descriptors.Discriminator, err
 	return d, nil
 }
 
-// ConnectRequest connects the VI, which is idle, to whoever waits at remote;
+// ConnectRequest connects the endpoint, which is idle, to whoever waits at remote;
 // local is this end's own discriminator. It waits for the answer until ctx
 // ends. It fails with ErrNoMatch, ErrReject, ErrTimeout, ErrNotReachable,
 // ErrInvalidState, ErrInvalidReliability, ErrInvalidMTU or the context's error,
 // with ErrInvalidParameter if no time is left at the start, as VIA asks for;
-// the VI is idle again then. Of calls of ConnectRequest 512 are with the device at a
+// the endpoint is idle again then. Of calls of ConnectRequest 512 are with the device at a
 // time; more wait for their turn. The same goes for Accept and for ConnectWait, each
 // for itself.
-func (v *VI) ConnectRequest(ctx context.Context, remote Address, local []byte) (Remote, error) {
+func (e *endpoint) ConnectRequest(ctx context.Context, remote Address, local []byte) (Remote, error) {
 	const op = "connect request"
-	if err := v.begin(ctx, op); err != nil {
+	if err := e.begin(ctx, op); err != nil {
 		return Remote{}, err
 	}
-	defer v.n.end()
+	defer e.n.end()
 	if err := ctx.Err(); errors.Is(err, context.DeadlineExceeded) {
-		return Remote{}, v.n.refuse(op, fmt.Errorf("%w: no time to connect in: %w", ErrInvalidParameter, err), "give it a context with time left")
+		return Remote{}, e.n.refuse(op, fmt.Errorf("%w: no time to connect in: %w", ErrInvalidParameter, err), "give it a context with time left")
 	}
-	to, err := v.n.discriminator(op, remote.Discriminator)
+	to, err := e.n.discriminator(op, remote.Discriminator)
 	if err != nil {
 		return Remote{}, err
 	}
-	from, err := v.n.discriminator(op, local)
+	from, err := e.n.discriminator(op, local)
 	if err != nil {
 		return Remote{}, err
 	}
-	r, err := v.connect(ctx, classRequest, newCommand(descriptors.OpConnectRequest, descriptors.ConnectRequestBody{
-		Endpoint: v.number, TimeoutMS: timeoutMS(ctx), RemoteMAC: remote.MAC, Remote: to, Local: from,
+	r, err := e.connect(ctx, classRequest, newCommand(descriptors.OpConnectRequest, descriptors.ConnectRequestBody{
+		Endpoint: e.number, TimeoutMS: timeoutMS(ctx), RemoteMAC: remote.MAC, Remote: to, Local: from,
 	}))
-	return r, v.n.error(op, err)
+	return r, e.n.error(op, err)
 }
 
-// connect carries out a command that connects the VI. A VI that cannot be connected
+// connect carries out a command that connects the endpoint. One that cannot be connected
 // because its last connection has ended says how.
-func (v *VI) connect(ctx context.Context, class class, cmd *descriptors.Command) (Remote, error) {
-	before := v.ending.begin()
-	reply, err := v.n.connect(ctx, class, cmd)
+func (e *endpoint) connect(ctx context.Context, class class, cmd *descriptors.Command) (Remote, error) {
+	before := e.ending.begin()
+	reply, err := e.n.connect(ctx, class, cmd)
 	if err != nil {
-		v.ending.undo(before)
-		if end := v.ending.code(); end != 0 && errors.Is(err, ErrInvalidState) {
+		e.ending.undo(before)
+		if end := e.ending.code(); end != 0 && errors.Is(err, ErrInvalidState) {
 			err = fmt.Errorf("%w: %w", err, end)
 		}
 		return Remote{}, err
@@ -128,20 +128,20 @@ func (v *VI) connect(ctx context.Context, class class, cmd *descriptors.Command)
 	return remote(r.RemoteMAC, r.RemoteEndpoint, r.MaxTransfer, r.Reliability, r.RemoteRights), nil
 }
 
-// Disconnect ends the VI's connection, or its error state: posted descriptors
-// complete, flushed, in order, and the VI is idle. The peer gets ErrDisconnected; on
-// a reliable VI ErrConnectionBroken if it has not taken all that was posted here.
-func (v *VI) Disconnect(ctx context.Context) error {
+// Disconnect ends the endpoint's connection, or its error state: posted descriptors
+// complete, flushed, in order, and it is idle. The peer gets ErrDisconnected; on
+// a reliable one ErrConnectionBroken if it has not taken all that was posted here.
+func (e *endpoint) Disconnect(ctx context.Context) error {
 	const op = "disconnect"
-	if err := v.begin(ctx, op); err != nil {
+	if err := e.begin(ctx, op); err != nil {
 		return err
 	}
-	defer v.n.end()
-	_, err := v.n.execute(ctx, newCommand(descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: v.number}))
+	defer e.n.end()
+	_, err := e.n.execute(ctx, newCommand(descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: e.number}))
 	if err == nil {
-		v.ending.local()
+		e.ending.local()
 	}
-	return v.n.error(op, err)
+	return e.n.error(op, err)
 }
 
 // ConnectWait waits at the discriminator local until somebody asks to connect
@@ -168,27 +168,31 @@ func (n *NIC) ConnectWait(ctx context.Context, local []byte) (*Connection, error
 		Discriminator: bytes.Clone(r.Remote.Data[:r.Remote.Len])}, nil
 }
 
-// Accept connects the VI, which is idle, to the one that asks. It fails with
+// Accept connects a VI or a ring, which is idle, to the one that asks, of the same kind. It fails with
 // ErrInvalidReliability or ErrInvalidMTU if the two do not fit each other, of
 // which the other side learns nothing: another VI may accept. If the client no
 // longer waits, ErrWithdrawn says so. ErrPeerLost is a client that has died
 // since it asked: its NIC answers an accept at once, so that Accept ends after the
 // device's dead time (3 s) then, whatever ctx says. With these, with ErrTimeout and
 // with the context's error the request is over.
-func (c *Connection) Accept(ctx context.Context, v *VI) (Remote, error) {
+func (c *Connection) Accept(ctx context.Context, to Endpoint) (Remote, error) {
 	const op = "accept"
-	if v == nil || v.n != c.n {
-		return Remote{}, c.n.refuse(op, fmt.Errorf("%w: not a VI of this NIC", ErrInvalidParameter), "create the VI on the NIC that waited")
+	var e *endpoint
+	if to != nil {
+		e = to.end()
 	}
-	if err := v.begin(ctx, op); err != nil {
+	if e == nil || e.n != c.n {
+		return Remote{}, c.n.refuse(op, fmt.Errorf("%w: not an endpoint of this NIC", ErrInvalidParameter), "create it on the NIC that waited")
+	}
+	if err := e.begin(ctx, op); err != nil {
 		return Remote{}, err
 	}
 	defer c.n.end()
 	if err := c.claim(op); err != nil {
 		return Remote{}, err
 	}
-	r, err := v.connect(ctx, classAccept, newCommand(descriptors.OpConnectAccept, descriptors.ConnectAcceptBody{
-		Connection: c.number, Endpoint: v.number, TimeoutMS: timeoutMS(ctx),
+	r, err := e.connect(ctx, classAccept, newCommand(descriptors.OpConnectAccept, descriptors.ConnectAcceptBody{
+		Connection: c.number, Endpoint: e.number, TimeoutMS: timeoutMS(ctx),
 	}))
 	c.settle(err == nil)
 	return r, c.n.error(op, err)

@@ -101,8 +101,53 @@ func (b *doorbell) tell(ctx context.Context, v uint32) error {
 // (DoorbellSend, DoorbellRecv).
 func (b *doorbell) ring(producer uint32) error { return b.tell(b.n.background, producer) }
 
+// ringSlots tells the device that the ring in device memory holds entries up to producer
+// (DoorbellRing+DoorbellSend, DoorbellRing+DoorbellRecv). The memory may be write-combining.
+func (b *doorbell) ringSlots(producer uint32) error {
+	mmio.FlushWriteCombining()
+	return b.ring(producer)
+}
+
+// channelBell is a doorbell of a channel: words that are stored to in turn. Its owner's lock
+// is held while it is rung.
+type channelBell struct {
+	doorbell
+	words []*uint32 // nil if trapped
+	base  uint64
+	count uint32
+	next  uint32
+}
+
+func (n *NIC) channelBellAt(offset uint64, count uint32) channelBell {
+	b := channelBell{doorbell: n.doorbellAt(offset), base: offset, count: count}
+	if b.reg != nil {
+		b.words = make([]*uint32, count)
+		for i := range b.words {
+			b.words[i] = n.bar2.pointer(offset + 4*uint64(i))
+		}
+	}
+	return b
+}
+
+// ring tells the device what a channel is to send, or where what it receives may go
+// (DoorbellHigh, DoorbellLow, DoorbellReceive).
+func (b *channelBell) ring(word uint32) error {
+	slot := b.next
+	if b.words != nil {
+		b.reg = b.words[slot]
+	}
+	b.offset = b.base + 4*uint64(slot)
+	err := b.tell(b.n.background, word)
+	if err == nil {
+		if b.next++; b.next == b.count {
+			b.next = 0
+		}
+	}
+	return err
+}
+
 // arm asks for an interrupt as soon as more than taken completions are there
-// (DoorbellSendArm, DoorbellRecvArm, DoorbellCQArm).
+// (DoorbellSendArm, DoorbellRecvArm, those of a ring, DoorbellCQArm).
 func (b *doorbell) arm(ctx context.Context, taken uint32) error {
 	return b.tell(ctx, descriptors.ArmWord(taken))
 }

@@ -20,7 +20,7 @@ func ConnectionEnd(detail uint32) Code {
 	return ErrConnectionBroken
 }
 
-// ending is what is known of how the last connection of a VI ended.
+// ending is what is known of how the last connection of an endpoint ended.
 type ending struct{ what atomic.Uint64 }
 
 // Values of ending.what.
@@ -61,26 +61,26 @@ func (e *ending) code() Code {
 // ended says how the connection ended whose end shows in status, of a descriptor
 // that completed in error. It is 0 if the connection goes on, there was none, or
 // this side has ended it.
-func (v *VI) ended(status descriptors.Status) Code {
-	if v.Attributes().Reliability == descriptors.Unreliable && status&descriptors.StatusFlushed == 0 {
+func (e *endpoint) ended(level descriptors.Reliability, status descriptors.Status) Code {
+	if level == descriptors.Unreliable && status&descriptors.StatusFlushed == 0 {
 		return 0 // the error is the descriptor's alone
 	}
-	if v.ending.what.Load() == endingOpen {
+	if e.ending.what.Load() == endingOpen {
 		// The device reports the event after the descriptors, and answers a
 		// command after the event: with the answer the event is there too.
-		switch s, err := v.Query(context.Background()); {
+		switch s, err := e.Query(context.Background()); {
 		case err != nil:
-			v.ending.local() // nobody can tell
+			e.ending.local() // nobody can tell
 		case s.State == descriptors.StateError:
-			v.ending.what.CompareAndSwap(endingOpen, endingLost)
+			e.ending.what.CompareAndSwap(endingOpen, endingLost)
 		}
 	}
-	return v.ending.code()
+	return e.ending.code()
 }
 
 // connectionLost is told by the device that a connection has ended.
 func (n *NIC) connectionLost(endpoint, detail uint32) {
-	if v := n.VI(endpoint); v != nil {
-		v.ending.told(detail)
+	if e := n.endpoint(endpoint); e != nil {
+		e.ending.told(detail)
 	}
 }

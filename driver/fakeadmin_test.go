@@ -68,7 +68,7 @@ func (d *fakeDevice) reply(cmd *descriptors.Command, result descriptors.Result) 
 			descriptors.Reply[descriptors.PtagBody](&e).Ptag = a.next
 		case descriptors.OpRegisterMemory:
 			a.next++
-			descriptors.Reply[descriptors.MemoryBody](&e).Handle = a.next
+			descriptors.Reply[descriptors.RegionReply](&e).Handle = a.next
 			a.regions[a.next] = *descriptors.Body[descriptors.RegisterMemoryBody](cmd)
 		case descriptors.OpDeregisterMemory:
 			delete(a.regions, descriptors.Body[descriptors.MemoryBody](cmd).Handle)
@@ -81,7 +81,7 @@ func (d *fakeDevice) reply(cmd *descriptors.Command, result descriptors.Result) 
 			for a.endpoints[number].Kind != 0 {
 				number++
 			}
-			descriptors.Reply[descriptors.EndpointBody](&e).Endpoint = number
+			descriptors.Reply[descriptors.EndpointCreated](&e).Endpoint = number
 			a.endpoints[number] = *descriptors.Body[descriptors.CreateEndpointBody](cmd)
 		case descriptors.OpDestroyEndpoint:
 			delete(a.endpoints, descriptors.Body[descriptors.EndpointBody](cmd).Endpoint)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"sync"
 	"testing"
 
@@ -29,7 +30,7 @@ type fakeDevice struct {
 	address string // "fake:" if empty
 	bar0    [descriptors.BAR0Size]byte
 	bar2    *vfio.Memory
-	sram    [fakeSRAM]byte
+	sram    *vfio.Memory
 	closed  bool
 	gone    bool // all ones from now on
 
@@ -38,6 +39,7 @@ type fakeDevice struct {
 	answer  func(cmd *descriptors.Command) (descriptors.Result, bool) // false: no answer
 	tamper  func(e *descriptors.AdminEntry)                           // last look at an entry
 	mapBAR2 bool
+	mapSRAM bool
 	sparse  []vfio.Area // what of BAR2 can be mapped; none for all
 	mapped  func(offset, size uint64) ([]byte, error)
 	vectors int
@@ -71,6 +73,9 @@ func newFake(t testing.TB) *fakeDevice {
 	d.set(descriptors.CounterOffset+descriptors.RegCounterCount, uint32(descriptors.CounterCount))
 	var err error
 	if d.bar2, err = vfio.AllocMemory((fakeEndpoints+fakeCQs)*descriptors.PageSize, vfio.MemoryOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if d.sram, err = vfio.AllocMemory(fakeSRAM, vfio.MemoryOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	return d
@@ -137,6 +142,9 @@ func (d *fakeDevice) Region(index int) (vfio.RegionInfo, error) {
 		r.Flags |= vfio.RegionMmap
 		r.Sparse = d.sparse
 	}
+	if index == vfio.RegionBAR4 && d.mapSRAM {
+		r.Flags |= vfio.RegionMmap
+	}
 	return r, nil
 }
 
@@ -149,7 +157,7 @@ func (d *fakeDevice) space(index int) []byte {
 	case vfio.RegionBAR2:
 		return d.bar2.Bytes()
 	case vfio.RegionBAR4:
-		return d.sram[:]
+		return d.sram.Bytes()
 	}
 	return nil
 }
@@ -221,6 +229,9 @@ func (d *fakeDevice) writeRegister(offset uint64, v uint32) {
 }
 
 func (d *fakeDevice) MapRegion(index int, offset, size uint64) (*vfio.Mapping, error) {
+	if index == vfio.RegionBAR4 && d.mapSRAM {
+		return vfio.NewMapping(d.sram.Bytes()[offset:][:size], nil), nil
+	}
 	if index != vfio.RegionBAR2 || !d.mapBAR2 {
 		return nil, vfio.ErrNotMappable
 	}
@@ -321,5 +332,5 @@ func (d *fakeDevice) Close() error {
 	if len(d.irqs) > 0 {
 		d.t.Errorf("%d interrupts are left", len(d.irqs))
 	}
-	return d.bar2.Close()
+	return errors.Join(d.bar2.Close(), d.sram.Close())
 }

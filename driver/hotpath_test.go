@@ -14,9 +14,17 @@ type pingRig struct {
 	a, b       *driver.VI
 	cq         *driver.CQ // of b's receives, nil for none
 	send, recv *descriptors.Descriptor
+	nic        *driver.NIC    // of a
+	memory     *driver.Memory // of send
+	inbox      *driver.Memory // of recv
 }
 
 func newPingRig(tb testing.TB, withCQ bool) *pingRig {
+	return newPingRigIn(tb, withCQ, driver.EagerAttributes{})
+}
+
+// newPingRigIn makes a pingRig whose memory is eager, or not.
+func newPingRigIn(tb testing.TB, withCQ bool, eager driver.EagerAttributes) *pingRig {
 	tb.Helper()
 	_, _, na, nb := newPair(tb)
 	tb.Cleanup(func() {
@@ -24,27 +32,27 @@ func newPingRig(tb testing.TB, withCQ bool) *pingRig {
 			tb.Error(err)
 		}
 	})
-	r := &pingRig{}
+	r := &pingRig{nic: na}
 	ctx := contextFor(tb)
 	attributes := driver.VIAttributes{Reliability: descriptors.ReliableDelivery, MaxTransfer: 4096, SendDepth: 8, RecvDepth: 8}
-	lay := func(n *driver.NIC) *descriptors.Descriptor {
+	lay := func(n *driver.NIC) (*descriptors.Descriptor, *driver.Memory) {
 		p, err := n.CreatePtag(ctx)
 		if err != nil {
 			tb.Fatal(err)
 		}
 		attributes.Ptag = p
-		m, err := n.AllocMemory(ctx, 4096, driver.MemoryAttributes{Ptag: p})
+		m, err := n.AllocMemory(ctx, 4096, driver.MemoryAttributes{Ptag: p, Eager: eager})
 		if err != nil {
 			tb.Fatal(err)
 		}
-		return descriptor(tb, m, 0, 64)
+		return descriptor(tb, m, 0, 64), m
 	}
 	var err error
-	r.send = lay(na)
+	r.send, r.memory = lay(na)
 	if r.a, err = na.CreateVI(ctx, attributes, nil, nil); err != nil {
 		tb.Fatal(err)
 	}
-	r.recv = lay(nb)
+	r.recv, r.inbox = lay(nb)
 	if withCQ {
 		if r.cq, err = nb.CreateCQ(ctx, 8); err != nil {
 			tb.Fatal(err)

@@ -16,6 +16,9 @@ type MemoryAttributes struct {
 	// Access holds the Access bits of package descriptors. Memory allocated with
 	// AccessReadOnly can never be written by the device.
 	Access descriptors.Access
+	// Eager memory has a copy on the device. A registration keeps it: SetAttributes leaves
+	// it as it is.
+	Eager EagerAttributes
 }
 
 // Memory is registered memory: the device knows it under a handle. Descriptors
@@ -30,6 +33,7 @@ type Memory struct {
 	attributes MemoryAttributes // guarded by the region table's lock
 	writable   bool             // the device may write to it, as far as the mapping goes
 	gone       atomic.Bool      // written with the region table's lock held
+	eager      atomic.Pointer[Eager]
 }
 
 // AllocMemory allocates size bytes of zeroed memory that the device can reach,
@@ -54,7 +58,7 @@ func (n *NIC) AllocMemory(ctx context.Context, size int, a MemoryAttributes) (*M
 	n.mu.Lock()
 	buf.refs = 1
 	n.mu.Unlock()
-	m, err := n.register(ctx, buf.iova, buf.mem.Bytes()[:size:size], a)
+	m, err := n.registerAs(ctx, buf.iova, buf.mem.Bytes()[:size:size], a)
 	if err != nil {
 		return nil, n.error(op, n.release(buf, err))
 	}
@@ -90,7 +94,7 @@ func (n *NIC) RegisterMemory(ctx context.Context, b []byte, a MemoryAttributes) 
 	if !writable && a.Access&descriptors.AccessReadOnly == 0 {
 		err = errNotWritable
 	} else {
-		m, err = n.register(ctx, iova, b[:len(b):len(b)], a)
+		m, err = n.registerAs(ctx, iova, b[:len(b):len(b)], a)
 	}
 	if err != nil {
 		if !outcomeUnknown(err) {
@@ -158,13 +162,22 @@ func (n *NIC) drop(b *dmaBuffer) error {
 func (n *NIC) register(ctx context.Context, iova uint64, bytes []byte, a MemoryAttributes) (*Memory, error) {
 	address := addressOf(bytes)
 	reply, err := n.execute(ctx, newCommand(descriptors.OpRegisterMemory, descriptors.RegisterMemoryBody{
-		Address: address, Length: uint64(len(bytes)), IOVA: iova, Ptag: a.Ptag, Access: a.Access,
+		Address: address, Length: uint64(len(bytes)), IOVA: iova, Ptag: a.Ptag, Access: a.Access | a.Eager.access(),
 	}))
 	if err != nil {
 		return nil, err
 	}
-	m := &Memory{n: n, bytes: bytes, address: address, attributes: a,
-		handle: descriptors.Reply[descriptors.MemoryBody](reply).Handle}
+	where := descriptors.Reply[descriptors.RegionReply](reply)
+	m := &Memory{n: n, bytes: bytes, address: address, attributes: a, handle: where.Handle}
+	if a.Eager.Mode != EagerOff {
+		e, ok := n.eagerAt(m, where)
+		if !ok {
+			err := fmt.Errorf("%w: eager memory at %#x and %#x of its SRAM", ErrProtocol, where.Blocks, where.Status)
+			return nil, &unknownOutcome{n.fail(err)}
+		}
+		m.eager.Store(e)
+		n.regions.eager.Store(true)
+	}
 	if !n.regions.add(m) {
 		err := fmt.Errorf("%w: it gave out memory handle %#x twice", ErrProtocol, m.handle)
 		return nil, &unknownOutcome{n.fail(err)}
@@ -210,10 +223,14 @@ func (m *Memory) SetAttributes(ctx context.Context, a MemoryAttributes) error {
 	switch {
 	case m.gone.Load():
 		return n.error(op, ErrClosed)
+	case a.Access&eagerBits != 0:
+		return n.refuse(op, fmt.Errorf("%w: rights that Eager stands for", ErrInvalidParameter), "register the memory anew")
 	case !m.writable && a.Access&descriptors.AccessReadOnly == 0:
 		return n.error(op, errNotWritable)
 	}
-	_, err := n.execute(ctx, newCommand(descriptors.OpModifyMemory, descriptors.ModifyMemoryBody{Handle: m.handle, Ptag: a.Ptag, Access: a.Access}))
+	a.Eager = m.Attributes().Eager
+	_, err := n.execute(ctx, newCommand(descriptors.OpModifyMemory,
+		descriptors.ModifyMemoryBody{Handle: m.handle, Ptag: a.Ptag, Access: a.Access | a.Eager.access()}))
 	if err != nil {
 		return n.error(op, err)
 	}
@@ -237,10 +254,10 @@ func (m *Memory) Deregister(ctx context.Context) error {
 		return n.error(op, ErrClosed)
 	}
 	// From here on nothing new is posted out of it.
-	if v := n.postedIn(m.handle); v != nil {
+	if e := n.postedIn(m.handle); e != nil {
 		n.regions.restore(m)
-		return n.refuse(op, fmt.Errorf("%w: VI %d has descriptors posted that lie in it", ErrInUse, v.number),
-			"disconnect the VI and take its descriptors back first")
+		return n.refuse(op, fmt.Errorf("%w: %s %d has descriptors posted that lie in it", ErrInUse, e.what, e.number),
+			fmt.Sprintf("disconnect the %s and take its descriptors back first", e.what))
 	}
 	_, err := n.execute(ctx, newCommand(descriptors.OpDeregisterMemory, descriptors.MemoryBody{Handle: m.handle}))
 	switch {
@@ -250,14 +267,4 @@ func (m *Memory) Deregister(ctx context.Context) error {
 		n.regions.restore(m)
 	}
 	return n.error(op, err)
-}
-
-// postedIn returns a VI with a posted descriptor in the region handle, or nil.
-func (n *NIC) postedIn(handle uint32) *VI {
-	for i := range n.vis {
-		if v := n.vis[i].Load(); v != nil && (v.send.holds(handle) || v.recv.holds(handle)) {
-			return v
-		}
-	}
-	return nil
 }

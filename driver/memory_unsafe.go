@@ -29,3 +29,6 @@ func WholePages(b []byte) (pages []byte, first uint64) {
 func liesAt(d *descriptors.Descriptor, address uint64) bool {
 	return uint64(uintptr(unsafe.Pointer(d.Control()))) == address
 }
+
+// fieldAccess is where a refused REGISTER_MEMORY has its rights, which ask for device memory.
+const fieldAccess = uint16(unsafe.Offsetof(descriptors.Command{}.Payload) + unsafe.Offsetof(descriptors.RegisterMemoryBody{}.Access))

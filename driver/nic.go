@@ -72,8 +72,8 @@ type NIC struct {
 
 	keys atomic.Uint32 // of VIs, given out so far
 
-	// vis finds a VI by its number, without a lock.
-	vis []atomic.Pointer[VI]
+	// endpoints finds an endpoint by its number, without a lock.
+	endpoints []atomic.Pointer[endpoint]
 
 	mu      sync.Mutex
 	buffers map[*dmaBuffer]struct{}
@@ -195,6 +195,33 @@ func (n *NIC) ReadSRAM(offset uint64, p []byte) error {
 func (n *NIC) WriteSRAM(offset uint64, p []byte) error {
 	const op = "write SRAM"
 	return n.accessSRAM(op, offset, p, n.bar4.write)
+}
+
+// FreeSRAM is how many bytes of the memory that the device gives out are not in use, and how
+// many it has to give out in all; zeros for a device that gives out none.
+func (n *NIC) FreeSRAM() (free, all uint32, err error) {
+	const op = "ask for free SRAM"
+	if err := n.begin(n.background, op); err != nil {
+		return 0, 0, err
+	}
+	defer n.end()
+	if n.regs.blocks[descriptors.BlockIdentity].Size < descriptors.RegSRAMFree+4 {
+		return 0, 0, nil
+	}
+	base, err := n.regs.read(descriptors.BlockIdentity, descriptors.RegSRAMBase)
+	if err == nil {
+		free, err = n.regs.read(descriptors.BlockIdentity, descriptors.RegSRAMFree)
+	}
+	if err != nil {
+		return 0, 0, n.error(op, err)
+	}
+	if base == allOnes {
+		return 0, 0, nil // it does not have the register
+	}
+	if base > n.identity.SRAM || free > n.identity.SRAM-base {
+		return 0, 0, n.error(op, fmt.Errorf("%w: %#x bytes of SRAM are free behind %#x, of %#x", ErrProtocol, free, base, n.identity.SRAM))
+	}
+	return free, n.identity.SRAM - base, nil
 }
 
 // checkSRAM checks that size bytes from offset on are device memory.

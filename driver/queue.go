@@ -33,6 +33,7 @@ type workQueue struct {
 	taken    uint32
 	misses   uint32 // looks in vain since the device was seen alive
 	spans    spans
+	eagers   eagers
 	bell     doorbell
 	armBell  doorbell
 	closed   bool
@@ -159,6 +160,9 @@ func (q *workQueue) put(ds []*descriptors.Descriptor) (n int, err error) {
 			release(d)
 			return n, ErrNotRearmed
 		}
+		if regions.eager.Load() {
+			q.push(d, t)
+		}
 		i := q.next & q.mask
 		if q.shared {
 			i = q.name(&t)
@@ -190,7 +194,7 @@ func (q *workQueue) room() uint32 {
 func (q *workQueue) done() (*descriptors.Descriptor, error) {
 	d, m, err := q.take()
 	if m != 0 {
-		return nil, q.notDone(m)
+		return nil, q.vi.n.notDone(q.side, m)
 	}
 	return d, err
 }
@@ -279,20 +283,20 @@ func (q *workQueue) poll() (*descriptors.Descriptor, error) {
 		d, m, err = q.take()
 	}
 	if m != 0 {
-		return nil, q.notDone(m)
+		return nil, q.vi.n.notDone(q.side, m)
 	}
 	return d, err
 }
 
-// notDone is the answer when nothing has completed, which it never will on a
+// notDone is the answer when nothing of a queue has completed, which it never will on a
 // device that has failed: now and then it asks.
-func (q *workQueue) notDone(m miss) error {
-	err := q.vi.n.failed()
+func (n *NIC) notDone(side string, m miss) error {
+	err := n.failed()
 	if err == nil && m == overdue {
-		err = q.vi.n.polled()
+		err = n.polled()
 	}
 	if err != nil {
-		return q.vi.n.error(q.side, err)
+		return n.error(side, err)
 	}
 	return ErrNotDone
 }
@@ -313,7 +317,7 @@ func (q *workQueue) completedBadly(d *descriptors.Descriptor, status descriptors
 	case tooLong:
 		err = fmt.Errorf("%w: completion of %d bytes, more than was posted", ErrProtocol, d.Length())
 	default:
-		err = &StatusError{Status: status, Ended: q.vi.ended(status)}
+		err = &StatusError{Status: status, Ended: q.vi.ended(q.vi.Attributes().Reliability, status)}
 	}
 	return q.vi.n.error(q.side, err)
 }

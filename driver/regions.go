@@ -19,8 +19,12 @@ type regionTable struct {
 	// failed says why the device takes no posts any more, if so.
 	failed func() error
 
-	mu sync.RWMutex
-	m  map[uint32]*Memory
+	// eager says that memory is eager, or was: posts look for it.
+	eager atomic.Bool
+
+	mu      sync.RWMutex
+	m       map[uint32]*Memory
+	retired EagerStats // of what is no longer in m
 }
 
 func (t *regionTable) init(failed func() error) { t.m, t.failed = map[uint32]*Memory{}, failed }
@@ -47,6 +51,7 @@ func (t *regionTable) remove(m *Memory) bool {
 		return false
 	}
 	m.gone.Store(true)
+	t.retire(m)
 	delete(t.m, m.handle)
 	t.forget()
 	return true
@@ -57,6 +62,9 @@ func (t *regionTable) restore(m *Memory) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	m.gone.Store(false)
+	if e := m.eager.Load(); e != nil {
+		e.reopen()
+	}
 	t.m[m.handle] = m
 }
 
@@ -74,6 +82,7 @@ func (t *regionTable) clear() {
 	defer t.mu.Unlock()
 	for _, m := range t.m {
 		m.gone.Store(true)
+		t.retire(m)
 	}
 	clear(t.m)
 	t.forget()

@@ -47,7 +47,7 @@ func (n *NIC) setup(ctx context.Context) error {
 	if err := n.startMarking(); err != nil {
 		return err
 	}
-	n.vis = make([]atomic.Pointer[VI], n.identity.MaxEndpoints)
+	n.endpoints = make([]atomic.Pointer[endpoint], n.identity.MaxEndpoints)
 
 	ranges, err := n.dev.IOVARanges()
 	if err != nil {

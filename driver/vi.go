@@ -2,7 +2,6 @@ package driver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/bits"
 	"sync/atomic"
@@ -39,26 +38,11 @@ type VIAttributes struct {
 // VI is a virtual interface: a send and a receive queue. Methods may be called
 // from several goroutines; two that use the same queue take turns.
 type VI struct {
-	n          *NIC
-	number     uint32
+	endpoint
 	key        uint32 // no other VI of the NIC ever has it
 	attributes atomic.Pointer[VIAttributes]
 	send, recv workQueue
 	rings      *dmaBuffer
-	leaving    leaving
-	ending     ending
-	user       atomic.Pointer[any]
-}
-
-// VIState is what the device knows of a VI. Counts are free-running.
-type VIState struct {
-	State          descriptors.State
-	SendProducer   uint32 // descriptors posted, as far as the device has seen
-	SendCompleted  uint32
-	RecvProducer   uint32
-	RecvCompleted  uint32
-	RemoteMAC      descriptors.MAC
-	RemoteEndpoint uint32
 }
 
 // CreateVI creates a VI. Completions of a queue with a CQ are found there,
@@ -121,7 +105,8 @@ func ringLog2(depth int) uint8 {
 }
 
 func (n *NIC) createVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) (*VI, error) {
-	v := &VI{n: n, key: n.keys.Add(1)}
+	v := &VI{endpoint: endpoint{n: n, what: "VI"}, key: n.keys.Add(1)}
+	v.queues = v
 	v.attributes.Store(&a)
 	sendLog2, recvLog2 := ringLog2(a.SendDepth), ringLog2(a.RecvDepth)
 	sendBytes := uint64(descriptors.TokenSize) << sendLog2
@@ -143,16 +128,12 @@ func (n *NIC) createVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) 
 	if err != nil {
 		return nil, n.release(rings, err)
 	}
-	v.number = descriptors.Reply[descriptors.EndpointBody](reply).Endpoint
-	if v.number == 0 || v.number >= uint32(len(n.vis)) {
-		return nil, n.fail(fmt.Errorf("%w: it gave out endpoint %d of %d", ErrProtocol, v.number, len(n.vis)))
+	if err := n.adopt(&v.endpoint, descriptors.Reply[descriptors.EndpointCreated](reply).Endpoint); err != nil {
+		return nil, err
 	}
 	page := descriptors.EndpointPage(v.number)
 	v.send.bell, v.send.armBell = n.doorbellAt(page+descriptors.DoorbellSend), n.doorbellAt(page+descriptors.DoorbellSendArm)
 	v.recv.bell, v.recv.armBell = n.doorbellAt(page+descriptors.DoorbellRecv), n.doorbellAt(page+descriptors.DoorbellRecvArm)
-	if !n.enter(v) {
-		return nil, n.fail(fmt.Errorf("%w: it gave out endpoint %d twice", ErrProtocol, v.number))
-	}
 	return v, nil
 }
 
@@ -170,20 +151,6 @@ func (a VIAttributes) options() (o descriptors.EndpointOptions) {
 	return o
 }
 
-// enter puts v into the table of VIs. It reports false if its number belongs to
-// another VI, and not to one that is just being destroyed: a device may give a
-// number away again before the destroyer has seen the answer.
-func (n *NIC) enter(v *VI) bool {
-	entry := &n.vis[v.number]
-	if entry.CompareAndSwap(nil, v) {
-		return true
-	}
-	if old := entry.Load(); old != nil {
-		old.leaving.wait(n)
-	}
-	return entry.CompareAndSwap(nil, v)
-}
-
 // init makes a queue of depth descriptors over a ring that has room for them.
 func (q *workQueue) init(v *VI, side string, cq *CQ, depth int, ring []byte) {
 	q.vi, q.side, q.cq, q.depth, q.holder = v, side, cq, uint32(depth), q
@@ -199,27 +166,22 @@ func (q *workQueue) init(v *VI, side string, cq *CQ, depth int, ring []byte) {
 	q.closedAs = v.n.error("use "+side+" queue", ErrClosed)
 }
 
-// Number returns the endpoint's number on this device.
-func (v *VI) Number() uint32 { return v.number }
-
-// SetUser keeps what the caller has for the VI, for User.
-func (v *VI) SetUser(u any) { v.user.Store(&u) }
-
-// User returns what SetUser was given, nil before.
-func (v *VI) User() any {
-	if u := v.user.Load(); u != nil {
-		return *u
-	}
-	return nil
-}
-
 // VI returns the VI with a number, such as that of an event or of a completion; nil
 // if there is none.
 func (n *NIC) VI(number uint32) *VI {
-	if number >= uint32(len(n.vis)) {
+	e := n.endpoint(number)
+	if e == nil {
 		return nil
 	}
-	return n.vis[number].Load()
+	v, _ := e.queues.(*VI)
+	return v
+}
+
+func (v *VI) end() *endpoint {
+	if v == nil {
+		return nil
+	}
+	return &v.endpoint
 }
 
 // Own makes d, which was not posted yet, a descriptor that only this VI takes.
@@ -337,22 +299,6 @@ func (v *VI) wait(ctx context.Context, q *workQueue) (*descriptors.Descriptor, e
 // the VI is destroyed.
 func (v *VI) Queued() (send, recv int) { return v.send.queued(), v.recv.queued() }
 
-// Query asks the device for the state of the VI.
-func (v *VI) Query(ctx context.Context) (VIState, error) {
-	const op = "query VI"
-	if err := v.begin(ctx, op); err != nil {
-		return VIState{}, err
-	}
-	defer v.n.end()
-	reply, err := v.n.execute(ctx, newCommand(descriptors.OpQueryEndpoint, descriptors.EndpointBody{Endpoint: v.number}))
-	if err != nil {
-		return VIState{}, v.n.error(op, err)
-	}
-	r := descriptors.Reply[descriptors.EndpointReply](reply)
-	return VIState{State: r.State, SendProducer: r.SendProducer, SendCompleted: r.SendCompleted, RecvProducer: r.RecvProducer,
-		RecvCompleted: r.RecvCompleted, RemoteMAC: r.RemoteMAC, RemoteEndpoint: r.RemoteEndpoint}, nil
-}
-
 // SetPayload writes an entry, 0 to PayloadEntries-1, of the VI's payload table:
 // length bytes at address of the region handle, where the device puts the message
 // that its demux program gives the entry, instead of the buffers of the receive
@@ -379,75 +325,31 @@ func (v *VI) SetPayload(ctx context.Context, entry int, address uint64, handle, 
 	return v.n.error(op, err)
 }
 
-// begin starts an operation on a VI that is not destroyed; NIC.end ends it.
-func (v *VI) begin(ctx context.Context, op string) error {
-	if err := v.n.begin(ctx, op); err != nil {
-		return err
-	}
-	if v.leaving.begun(v.n) {
-		v.n.end()
-		return v.n.error(op, ErrClosed)
-	}
-	return nil
+func (v *VI) refuse(yes bool) {
+	v.send.refuse(yes)
+	v.recv.refuse(yes)
 }
 
-// Destroy destroys the VI, connected or not, empty or not: what VIA allows only
-// in some states is left to the layer above. Descriptors that were posted and
-// not taken back are the caller's again when it returns; posting fails with
-// ErrClosed from its begin on. A second call fails with ErrClosed.
-func (v *VI) Destroy(ctx context.Context) error {
-	const op = "destroy VI"
-	n := v.n
-	if err := v.begin(ctx, op); err != nil {
-		return err
-	}
-	defer n.end()
-	if err := ctx.Err(); err != nil {
-		return n.error(op, err)
-	}
-	if err := v.leaving.begin(n, nil); err != nil {
-		return n.error(op, err)
-	}
-	// Nothing more is posted: it would keep the device from destroying the VI, or
-	// ring for the next one with its number.
-	v.send.refuse(true)
-	v.recv.refuse(true)
-	cmd := newCommand(descriptors.OpDestroyEndpoint, descriptors.EndpointBody{Endpoint: v.number})
-	_, err := n.execute(ctx, cmd)
-	var refused *CommandError
-	if errors.As(err, &refused) && (refused.Result == descriptors.ResultInvalidState || refused.Result == descriptors.ResultResource) {
-		// It is connected, or not empty.
-		_, err = n.execute(ctx, newCommand(descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: v.number}))
-		if err == nil {
-			_, err = n.execute(ctx, cmd)
-		}
-	}
-	if err != nil && !outcomeUnknown(err) {
-		v.send.refuse(false)
-		v.recv.refuse(false)
-		v.leaving.undo(n)
-		return n.error(op, err)
-	}
-	defer v.leaving.end(n)
+func (v *VI) close() {
 	v.send.close()
 	v.recv.close()
-	if err != nil {
-		return n.error(op, err)
-	}
+}
+
+func (v *VI) forget() {
 	v.send.cq.forget(&v.send)
 	v.recv.cq.forget(&v.recv)
 	v.source().keep()
-	n.vis[v.number].Store(nil)
-	n.detach(v.send.cq, v.Attributes().SendDepth)
-	n.detach(v.recv.cq, v.Attributes().RecvDepth)
-	return n.error(op, n.freeDMA(v.rings))
 }
 
-// descriptorLost is told by the device that the status of a descriptor could
-// not be written. The caller learns it from the queue.
-func (n *NIC) descriptorLost(endpoint uint32, address uint64) {
-	if v := n.VI(endpoint); v != nil {
-		v.send.lose(address)
-		v.recv.lose(address)
-	}
+func (v *VI) free() error {
+	v.n.detach(v.send.cq, v.Attributes().SendDepth)
+	v.n.detach(v.recv.cq, v.Attributes().RecvDepth)
+	return v.n.freeDMA(v.rings)
+}
+
+func (v *VI) holds(handle uint32) bool { return v.send.holds(handle) || v.recv.holds(handle) }
+
+func (v *VI) lose(address uint64) {
+	v.send.lose(address)
+	v.recv.lose(address)
 }

@@ -43,6 +43,8 @@ func identityRegisters(all map[registerKey]register) {
 	limit(descriptors.RegMaxTransfer, func(l engine.Limits) uint32 { return l.Transfer })
 	put(descriptors.RegMTU, func(d *Device) uint32 { return uint32(d.wire.MTU()) })
 	put(descriptors.RegSRAMSize, func(d *Device) uint32 { return uint32(d.bars[descriptors.BARSRAM].size) })
+	put(descriptors.RegSRAMBase, func(d *Device) uint32 { return d.processor.Used() })
+	put(descriptors.RegSRAMFree, func(d *Device) uint32 { return d.engine.FreeSRAM() })
 	mac := func(d *Device) uint64 {
 		m := d.engine.MAC()
 		return binary.LittleEndian.Uint64(append(m[:], 0, 0))

@@ -125,6 +125,7 @@ func New(o Options) (_ *Device, err error) {
 		return nil, d.fail(op, err)
 	}
 	d.processor = d.newProcessor()
+	d.engine.MapSRAM(d.sram.bytes, d.processor.Used())
 	d.dma = d.configuredDMA()
 	d.tellMinimum()
 	if d.mapped {

@@ -55,7 +55,7 @@ func newFlow(t *testing.T, threads bool, o ...emulator.Option) *flow {
 		c := descriptors.Command{Opcode: descriptors.OpRegisterMemory}
 		*descriptors.Body[descriptors.RegisterMemoryBody](&c) = descriptors.RegisterMemoryBody{Address: flowBase, Length: flowSize, IOVA: flowBase}
 		reply := e.do(c)
-		e.handle = descriptors.Reply[descriptors.MemoryBody](&reply).Handle
+		e.handle = descriptors.Reply[descriptors.RegionReply](&reply).Handle
 	}
 	return f
 }

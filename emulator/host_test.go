@@ -148,7 +148,7 @@ func (h *adminHost) createVI() uint32 {
 		Kind: descriptors.KindVI, Reliability: descriptors.ReliableDelivery, SendLog2: 2, RecvLog2: 2,
 	}
 	e := h.do(c)
-	return descriptors.Reply[descriptors.EndpointBody](&e).Endpoint
+	return descriptors.Reply[descriptors.EndpointCreated](&e).Endpoint
 }
 
 func discriminator(s string) (d descriptors.Discriminator) {

@@ -30,10 +30,10 @@ const (
 )
 
 const (
-	// DefaultSRAM is the size of BAR4 in bytes: slots of 256 KiB for control
-	// programs and their maps. The size is our choice, small enough that a process can
-	// have many devices; pages that nobody touches take no memory.
-	DefaultSRAM = 1 << 20
+	// DefaultSRAM is the size of BAR4 in bytes: slots of 256 KiB for control programs
+	// and their maps, and more than 7 MiB for endpoints and regions. The size is our choice, of
+	// which a process can have many; pages that nobody touches take no memory.
+	DefaultSRAM = 8 << 20
 	// maxSRAM keeps a wrong number from taking the machine's memory. This is our
 	// choice, too.
 	maxSRAM = 1 << 30

@@ -97,6 +97,7 @@ func TestOptionsOfReadme(t *testing.T) {
 					s.device.Limits = engine.DefaultLimits()
 				}
 				s.vis = 0
+				s.device.SRAM = max(s.device.SRAM, DefaultSRAM)
 			}
 			if !reflect.DeepEqual(with, without) {
 				t.Errorf("%s=%s is not the default: %+v, without it %+v", name, row.standard[0], with, without)

@@ -69,6 +69,7 @@ func (d *Device) Renew(ctx context.Context) error {
 			d.iommu.clear()
 			copy(sram.bytes, d.sram.bytes[:d.processor.Kept()])
 			d.sram, sram = sram, d.sram
+			d.engine.MapSRAM(d.sram.bytes, d.processor.Used())
 			if doorbells != nil {
 				d.doorbells, doorbells = doorbells, d.doorbells
 				d.engine.MapDoorbells(d.doorbells.bytes)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/emulator/processor"
 	"github.com/trapeze-nic/trapeze/wire/memif"
 	"github.com/trapeze-nic/trapeze/wire/nic"
 )
@@ -57,6 +58,7 @@ var settingTable = []setting{
 		map[string]bool{"on": true, "off": false})},
 	{"promiscuous", []wireKind{wireNIC}, choice(func(s *settings) *bool { return &s.nic.Promiscuous }, "on or off",
 		map[string]bool{"on": true, "off": false})},
+	{"sram", nil, number(func(s *settings) *uint32 { return &s.device.SRAM }, processor.MinSRAM, maxSRAM)},
 	{"vis", nil, number(func(s *settings) *uint32 { return &s.vis }, 1, 1<<14-1)},
 	{"cqs", nil, number(func(s *settings) *uint32 { return &s.limits().CQs }, 1, 1<<14)},
 	{"regions", nil, number(func(s *settings) *uint32 { return &s.limits().Regions }, 1, 1<<20)},

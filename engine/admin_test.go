@@ -82,7 +82,7 @@ func TestRegisterMemoryRefusals(t *testing.T) {
 		c.spoil(&b)
 		refused(t, w.a, c.name, descriptors.OpRegisterMemory, b, c.want)
 	}
-	h := descriptors.Reply[descriptors.MemoryBody](do(w.a, descriptors.OpRegisterMemory, good)).Handle
+	h := descriptors.Reply[descriptors.RegionReply](do(w.a, descriptors.OpRegisterMemory, good)).Handle
 	refused(t, w.a, "one region too many", descriptors.OpRegisterMemory, good, descriptors.ResultResource)
 	refused(t, w.a, "another handle", descriptors.OpDeregisterMemory, descriptors.MemoryBody{Handle: h ^ 1<<20}, descriptors.ResultInvalidParameter)
 	do(w.a, descriptors.OpDeregisterMemory, descriptors.MemoryBody{Handle: h})
@@ -90,7 +90,7 @@ func TestRegisterMemoryRefusals(t *testing.T) {
 	refused(t, w.a, "handle zero", descriptors.OpDeregisterMemory, descriptors.MemoryBody{}, descriptors.ResultInvalidParameter)
 	// A slot whose handles have all been used starts over, and stays usable.
 	for range 5000 {
-		h := descriptors.Reply[descriptors.MemoryBody](do(w.a, descriptors.OpRegisterMemory, good)).Handle
+		h := descriptors.Reply[descriptors.RegionReply](do(w.a, descriptors.OpRegisterMemory, good)).Handle
 		if h == 0 {
 			t.Fatal("handle zero was given out")
 		}
@@ -141,7 +141,7 @@ func TestCreateEndpointRefusals(t *testing.T) {
 		c.spoil(&b)
 		refused(t, n, c.name, descriptors.OpCreateEndpoint, b, c.want)
 	}
-	id := descriptors.Reply[descriptors.EndpointBody](do(n, descriptors.OpCreateEndpoint, good)).Endpoint
+	id := descriptors.Reply[descriptors.EndpointCreated](do(n, descriptors.OpCreateEndpoint, good)).Endpoint
 	refused(t, n, "one endpoint too many", descriptors.OpCreateEndpoint, good, descriptors.ResultResource)
 	for _, op := range []descriptors.Opcode{descriptors.OpDestroyEndpoint, descriptors.OpQueryEndpoint, descriptors.OpDisconnect} {
 		refused(t, n, op.String(), op, descriptors.EndpointBody{Endpoint: id + 1}, descriptors.ResultInvalidParameter)

@@ -68,7 +68,7 @@ func (c *completions) create(b *descriptors.CreateCQBody) (reply descriptors.CQB
 			return reply, refusal{descriptors.ResultDMAFault, fieldCQIOVA}
 		}
 		c.queues[c.last] = cq
-		c.bells.open(limits.Endpoints+cq.id, cq.vector != descriptors.NoVector)
+		c.bells.open(limits.Endpoints+cq.id, 0, cq.vector != descriptors.NoVector)
 		return descriptors.CQBody{CQ: cq.id}, refusal{}
 	}
 	return reply, refusal{descriptors.ResultResource, 0}
@@ -93,10 +93,10 @@ func (c *completions) destroy(b *descriptors.CQBody) refusal {
 func (c *completions) complete(ep *endpoint, q *workQueue, l *layout, length, immediate uint32, st descriptors.Status) {
 	seg := l.descriptor
 	if seg == nil || l.stamp != c.memory.stamp {
-		seg = nil // unless it is there now
-		if r, off := c.memory.reach(l.token.Handle, ep.ptag, l.token.Address, descriptors.ControlSegmentSize, true); r != nil {
-			seg = descriptors.ControlAt(c.memory.window(r, off, descriptors.ControlSegmentSize, true))
-		}
+		seg = c.memory.found(l, ep.ptag)
+	}
+	if l.eager&eagerDescriptor != 0 {
+		c.memory.voidDescriptor(l, ep.ptag)
 	}
 	st |= descriptors.StatusDone | operations[l.control.bits.Op()]
 	if q.receive {
@@ -110,7 +110,9 @@ func (c *completions) complete(ep *endpoint, q *workQueue, l *layout, length, im
 		c.event(descriptors.Event{Code: code, Endpoint: ep.id, CQ: descriptors.NoCQ, Descriptor: l.token.Address,
 			Detail: uint32(st & descriptors.StatusOpMask)})
 	} else {
-		seg.Length = length
+		if seg.Length = length; l.front != 0 {
+			seg.Front = 0
+		}
 		if st&descriptors.StatusImmediate != 0 {
 			seg.Immediate = immediate
 		}

@@ -72,6 +72,8 @@ type Config struct {
 	Timing Timing
 	// Pipeline says how payloads cross the NIC.
 	Pipeline Pipeline
+	// Cells says how cells of channels cross it.
+	Cells Cells
 	// Clock is a monotonic clock; nil means the real one.
 	Clock func() time.Duration
 	// Rand gives connection keys; nil means crypto/rand.
@@ -88,6 +90,7 @@ func (c *Config) setDefaults() {
 	if c.Timing == (Timing{}) {
 		c.Timing = DefaultTiming()
 	}
+	c.Cells.setDefaults()
 	if c.Clock == nil {
 		start := time.Now()
 		c.Clock = func() time.Duration { return time.Since(start) }
@@ -131,6 +134,9 @@ func (c *Config) validate() error {
 		}
 	}
 	if err := c.Pipeline.validate(); err != nil {
+		return err
+	}
+	if err := c.Cells.validate(); err != nil {
 		return err
 	}
 	t := c.Timing

@@ -70,6 +70,8 @@ func (c *setups) accept(id uint16, b *descriptors.ConnectAcceptBody) refusal {
 		return refusal{descriptors.ResultInvalidParameter, fieldAcceptTimeout}
 	case ep.state != descriptors.StateIdle || !ep.kind.connects():
 		return refusal{descriptors.ResultInvalidState, fieldAcceptEndpoint}
+	case ep.kindID != r.body.Kind:
+		return refusal{descriptors.ResultInvalidParameter, fieldAcceptEndpoint}
 	case ep.reliability != r.body.Reliability:
 		return refusal{descriptors.ResultInvalidReliability, fieldAcceptEndpoint}
 	case ep.maxTransfer != r.body.MaxTransfer:
@@ -153,7 +155,7 @@ func (c *setups) start(ep *endpoint, s *setup, to remote, timeoutMS uint32) bool
 		return false
 	}
 	s.body.Key, s.body.MaxTransfer, s.body.Rights, s.body.Reliability = to.ourKey, ep.maxTransfer, ep.rights, ep.reliability
-	s.body.Kind, s.body.Options = descriptors.KindVI, descriptors.ConnectProbes
+	s.body.Kind, s.body.Options = ep.kindID, descriptors.ConnectProbes
 	if ep.options&descriptors.EndpointBreaks != 0 {
 		s.body.Options |= descriptors.ConnectBreaks
 	}
@@ -236,7 +238,7 @@ func (c *setups) onAccept(h *descriptors.Header, payload []byte) verdict {
 		return refused
 	}
 	if ep.setup.accepting || body.Key == 0 || h.SourceEndpoint == 0 || body.Reliability != ep.reliability ||
-		body.MaxTransfer != ep.maxTransfer || body.Kind != descriptors.KindVI {
+		body.MaxTransfer != ep.maxTransfer || body.Kind != ep.kindID {
 		return refused
 	}
 	ep.remote.mac, ep.remote.endpoint, ep.remote.theirKey = h.Source, h.SourceEndpoint, body.Key
@@ -314,7 +316,7 @@ func (c *setups) onRequest(h *descriptors.Header, payload []byte) verdict {
 	}
 	body := *on
 	if body.Key == 0 || body.Remote.Len > descriptors.MaxDiscriminator || body.Local.Len > descriptors.MaxDiscriminator ||
-		body.Kind != descriptors.KindVI || body.TimeoutMS == 0 {
+		body.Kind < descriptors.KindVI || body.Kind > descriptors.KindChannel || body.TimeoutMS == 0 {
 		return refused
 	}
 	from := remote{mac: h.Source, endpoint: h.SourceEndpoint, theirKey: body.Key}

@@ -23,8 +23,10 @@ const scanAll = 4
 // shared memory it looks.
 type doorbells struct {
 	// rang is told of what is new on a page.
-	rang      func(page uint32, b bell, value uint32)
-	endpoints uint32 // the pages below are endpoints', the others completion queues'
+	rang func(page uint32, b bell, value uint32)
+	// rangChannel is told of what is new among a channel's doorbells, see channelBells.
+	rangChannel func(page uint32, which channelBell, value uint32)
+	endpoints   uint32 // the pages below are endpoints', the others completion queues'
 
 	cells  []cell
 	bar    []byte        // nil: all stores are trapped
@@ -43,7 +45,7 @@ type doorbells struct {
 const apart = 128
 
 // bell is one of the doorbells of a page. A completion queue's arm doorbell is where an
-// endpoint's send doorbell is.
+// endpoint's send doorbell is. Those of a ring are bellRing behind the others.
 type bell uint8
 
 const (
@@ -51,27 +53,35 @@ const (
 	bellRecv
 	bellSendArm
 	bellRecvArm
+
+	bellRing
+	bells = 2 * bellRing
 )
 
-// bellOffsets are where the doorbells are in a page.
-var bellOffsets = [...]uint64{descriptors.DoorbellSend, descriptors.DoorbellRecv, descriptors.DoorbellSendArm, descriptors.DoorbellRecvArm}
+// bellOffsets are where the doorbells are in a page; those of a ring are DoorbellRing behind
+// them.
+var bellOffsets = [bellRing]uint64{descriptors.DoorbellSend, descriptors.DoorbellRecv, descriptors.DoorbellSendArm, descriptors.DoorbellRecvArm}
 
 // cell holds the doorbells of one page that were stored but not yet taken.
 type cell struct {
-	rung   atomic.Uint32                   // a bit for each doorbell, and linked
-	next   uint32                          // page, plus one, that was linked before
-	values [len(bellOffsets)]atomic.Uint32 // by doorbell
-	mapped *mappedPage                     // nil: not looked at
+	rung   atomic.Uint32        // a bit for each doorbell, and linked
+	next   uint32               // page, plus one, that was linked before
+	values [bells]atomic.Uint32 // by doorbell
+	mapped *mappedPage          // nil: not looked at
+	// channel are the doorbells of a channel, nil if the page has none.
+	channel atomic.Pointer[channelBells]
 }
 
 // linked says that a cell can be reached from doorbells.last. Whoever sets it links the
 // cell, and next is his until then.
-const linked = 1 << len(bellOffsets)
+const linked = 1 << bells
 
-// mappedPage is a doorbell page in shared memory: by doorbell where it is, nil if the page
-// has no more, and the value found at the last look, zero of an arm word.
+// mappedPage is a doorbell page in shared memory: by doorbell, from the first that it has on,
+// where it is, nil if the page has no more, and the value found at the last look, zero of an
+// arm word.
 type mappedPage struct {
 	number uint32
+	first  bell
 	words  [len(bellOffsets)]*uint32
 	seen   [len(bellOffsets)]uint32
 }
@@ -85,6 +95,7 @@ func (d *doorbells) clear() {
 	for i := range d.cells {
 		d.cells[i].rung.And(linked)
 		d.cells[i].mapped = nil
+		d.cells[i].channel.Store(nil)
 	}
 	for _, p := range d.mapped {
 		p.reset()
@@ -97,16 +108,26 @@ func (d *doorbells) clear() {
 
 // find returns the doorbell at an offset in BAR2. ok is false if there is none.
 func (d *doorbells) find(offset uint64) (page uint32, b bell, ok bool) {
-	number := offset / descriptors.PageSize
-	i := slices.Index(bellOffsets[:], offset%descriptors.PageSize)
-	return uint32(number), bell(i), number < uint64(len(d.cells)) && i >= 0
+	number, offset := offset/descriptors.PageSize, offset%descriptors.PageSize
+	first := bell(0)
+	if offset >= descriptors.DoorbellRing && number < uint64(d.endpoints) {
+		first, offset = bellRing, offset-descriptors.DoorbellRing
+	}
+	i := slices.Index(bellOffsets[:], offset)
+	return uint32(number), first + bell(i), number < uint64(len(d.cells)) && i >= 0
 }
 
 // ring takes a store that was trapped. It may be called from any goroutine.
 func (d *doorbells) ring(page uint32, b bell, value uint32) {
 	c := &d.cells[page]
 	c.values[b].Store(value)
-	if c.rung.Or(1<<b|linked)&linked != 0 {
+	d.link(page, 1<<b)
+}
+
+// link notes that something was stored to a page that was trapped: of bits, those of cell.rung.
+func (d *doorbells) link(page, bits uint32) {
+	c := &d.cells[page]
+	if c.rung.Or(bits|linked)&linked != 0 {
 		return
 	}
 	for {
@@ -165,7 +186,10 @@ func (d *doorbells) takePage(page uint32) {
 func (d *doorbells) takeCell(page uint32) bool {
 	c := &d.cells[page]
 	set := c.rung.And(linked) &^ linked
-	for left := set; left != 0; left &= left - 1 {
+	if set&rungChannel != 0 {
+		d.takeChannel(page, c.channel.Load())
+	}
+	for left := set &^ rungChannel; left != 0; left &= left - 1 {
 		b := bell(bits.TrailingZeros32(left))
 		d.rang(page, b, c.values[b].Load())
 	}
@@ -183,14 +207,16 @@ func (d *doorbells) look(p *mappedPage) (any bool) {
 		if value == p.seen[i] {
 			continue
 		}
-		b := bell(i)
-		if b >= bellSendArm || p.number >= d.endpoints {
+		if bell(i) >= bellSendArm || p.number >= d.endpoints {
 			value = atomic.SwapUint32(at, 0)
 		} else {
 			p.seen[i] = value
 		}
-		d.rang(p.number, b, value)
+		d.rang(p.number, p.first+bell(i), value)
 		any = true
+	}
+	if b := d.cells[p.number].channel.Load(); b != nil {
+		any = d.takeChannel(p.number, b) || any
 	}
 	return any
 }
@@ -220,18 +246,23 @@ func (d *doorbells) share(bar []byte) bool {
 
 func (d *doorbells) word(offset uint64) *uint32 { return descriptors.IndexAt(d.bar[offset:]) }
 
-// open begins with the page of a new endpoint or completion queue: what was stored
-// there before counts no more. One that looks is looked at in shared memory.
-func (d *doorbells) open(page uint32, looks bool) {
+// open begins with the page of a new endpoint of a kind, or of a completion queue, which has
+// none: what was stored there before counts no more. One that looks is looked at in shared
+// memory.
+func (d *doorbells) open(page uint32, kind descriptors.Kind, looks bool) {
 	c := &d.cells[page]
 	c.rung.And(linked)
 	if d.bar == nil || !looks {
 		return
 	}
 	p := &mappedPage{number: page}
+	at := uint64(page) * descriptors.PageSize
+	if kind == descriptors.KindRing {
+		p.first, at = bellRing, at+descriptors.DoorbellRing
+	}
 	for b, offset := range bellOffsets {
 		if page < d.endpoints || b == 0 {
-			p.words[b] = d.word(uint64(page)*descriptors.PageSize + offset)
+			p.words[b] = d.word(at + offset)
 		}
 	}
 	p.reset()
@@ -244,6 +275,7 @@ func (d *doorbells) close(page uint32) {
 	c := &d.cells[page]
 	d.mapped = slices.DeleteFunc(d.mapped, func(p *mappedPage) bool { return p == c.mapped })
 	c.mapped = nil
+	c.channel.Store(nil)
 }
 
 // Doorbell takes a 32-bit store at an offset in BAR2 that was trapped. Stores
@@ -252,7 +284,11 @@ func (d *doorbells) close(page uint32) {
 func (e *Engine) Doorbell(offset uint64, value uint32) {
 	page, b, ok := e.bells.find(offset)
 	if !ok {
-		e.AddCounter(descriptors.CounterBadDoorbells, 1)
+		if !e.bells.ringChannel(offset, value) {
+			e.AddCounter(descriptors.CounterBadDoorbells, 1)
+			return
+		}
+		e.Wake()
 		return
 	}
 	e.bells.ring(page, b, value)
@@ -266,7 +302,7 @@ func (e *Engine) Doorbell(offset uint64, value uint32) {
 func (e *Engine) Ringer(offset uint64) func(value uint32) {
 	page, b, ok := e.bells.find(offset)
 	if !ok {
-		return nil
+		return e.channelRinger(offset)
 	}
 	return func(value uint32) {
 		if !e.mu.TryLock() {
@@ -298,9 +334,9 @@ func (e *Engine) rang(page uint32, b bell, value uint32) {
 	switch {
 	case page >= e.limits.Endpoints:
 		sound = b == bellSend && e.cqs.armCQ(page-e.limits.Endpoints, value)
-	case ep == nil:
+	case ep == nil, ep.channel != nil, (b >= bellRing) != (ep.kindID == descriptors.KindRing):
 		sound = false
-	case b == bellSend:
+	case b%bellRing == bellSend:
 		if e.advance(ep, &ep.send, value) {
 			if ep.state == descriptors.StateConnected {
 				e.ready.add(ep)
@@ -308,9 +344,9 @@ func (e *Engine) rang(page uint32, b bell, value uint32) {
 				e.conns.flushSends(ep, descriptors.StatusFlushed)
 			}
 		}
-	case b == bellRecv && ep.recv.source != nil:
+	case b%bellRing == bellRecv && ep.recv.source != nil:
 		sound = false // it has no receive queue of its own
-	case b == bellRecv:
+	case b%bellRing == bellRecv:
 		if e.advance(ep, &ep.recv, value) {
 			if ep.state == descriptors.StateError {
 				e.conns.flushPosted(ep, &ep.recv)
@@ -318,7 +354,7 @@ func (e *Engine) rang(page uint32, b bell, value uint32) {
 				ep.kind.posted(ep)
 			}
 		}
-	case b == bellSendArm:
+	case b%bellRing == bellSendArm:
 		sound = e.cqs.arm(&ep.send, value)
 	default:
 		sound = e.cqs.arm(&ep.recv, value)

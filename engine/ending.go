@@ -139,7 +139,7 @@ func (c *connections) flushPosted(ep *endpoint, q *workQueue) {
 		if !q.receive && l.status == 0 {
 			l.control.bits = c.regions.operation(l.token, ep.ptag)
 		}
-		c.cqs.complete(ep, q, &l, 0, 0, l.status|descriptors.StatusFlushed)
+		ep.kind.complete(ep, q, &l, 0, 0, l.status|descriptors.StatusFlushed)
 	}
 	q.fetched = q.completed
 }

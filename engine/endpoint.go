@@ -6,12 +6,14 @@ import "github.com/trapeze-nic/trapeze/descriptors"
 // selective acknowledgement can express (SPEC.md 8.4).
 const windowFrames = 64
 
-// endpoint is one VI, or takes and sends raw frames.
+// endpoint is one VI or ring, or takes and sends raw frames.
 type endpoint struct {
 	id          uint32
+	shortest    uint32 // message, in bytes
 	kind        kind
 	options     descriptors.EndpointOptions
 	reliability descriptors.Reliability
+	kindID      descriptors.Kind
 	rights      descriptors.Access
 	ptag        uint32
 	maxTransfer uint32
@@ -34,6 +36,8 @@ type endpoint struct {
 	era      uint32             // changes when a connection, or the use for raw frames, ends
 	payloads []segment          // payload table, nil as long as it is empty
 	allowed  descriptors.Access // what the peer lets this end do
+	ring     *ringMemory        // of kind Ring
+	channel  *channel           // of kind Channel
 }
 
 // remote is the other end of a connection.
@@ -87,13 +91,13 @@ func (l *endpoints) endpoint(id uint32) *endpoint {
 	return l.all[id]
 }
 
-// free finds a number for a new endpoint, zero if there is none. Numbers are not used
+// free finds a number below a limit for a new endpoint, zero if there is none. Numbers are not used
 // again before all others were, so that a late doorbell or frame seldom meets another
 // endpoint.
-func (l *endpoints) free() uint32 {
+func (l *endpoints) free(below uint32) uint32 {
 	for range l.all {
 		l.last++
-		if l.last >= uint32(len(l.all)) {
+		if l.last >= min(below, uint32(len(l.all))) {
 			l.last = 1
 		}
 		if l.all[l.last] == nil {
@@ -124,6 +128,7 @@ const (
 	unflushed   // frames were handed to the wire
 	interrupts  // vectors are to be raised
 	brokenQueue // a completion queue has lost an entry
+	onCells     // cells wait to be stored or sent
 	inFlight    // messages have left over a wire that loses nothing
 )
 

@@ -18,6 +18,7 @@ type Engine struct {
 	rx     receiver
 	conns  connections
 	setups setups
+	cells  cellMover
 	handed bool // a message to the host in this round
 }
 
@@ -36,6 +37,7 @@ type core struct {
 	cqs      completions
 	dma      dma
 	requests requests
+	received cellFIFO
 }
 
 // These are the budgets of one step. A step is short, so that no part of the engine
@@ -57,6 +59,8 @@ func New(c Config) (*Engine, error) {
 	p := &e.core
 	p.reports.todo = &p.events
 	p.bells = newDoorbells(c.Limits.Endpoints, c.Limits.CQs, e.rang)
+	p.bells.rangChannel = e.rangChannel
+	p.received.config = c.Cells
 	p.program.clock = &p.clock
 	p.regions = regions{counters: &p.counters, bus: c.Memory, limits: c.Limits}
 	p.cqs = completions{counters: &p.counters, reports: &p.reports, memory: &p.regions, bells: &p.bells}
@@ -65,6 +69,7 @@ func New(c Config) (*Engine, error) {
 	e.rx = receiver{core: p, demultiplex: e.demultiplex, conns: &e.conns}
 	e.conns = connections{core: p, tx: &e.tx}
 	e.setups = setups{core: p, random: c.Rand, tx: &e.tx, conns: &e.conns}
+	e.cells = cellMover{core: p, tx: &e.tx, conns: &e.conns, config: c.Cells}
 	p.requests = requests{clock: &p.clock, reports: &p.reports}
 	if err := e.dma.clear(); err != nil {
 		return nil, err
@@ -82,6 +87,7 @@ func (e *Engine) clear() {
 	e.vectors, e.setups.underWay = 0, nil
 	e.tx.clear()
 	e.rx.clear()
+	e.cells.clear()
 	e.program.clear()
 	_ = e.dma.clear() // its policies were good when the engine was made
 	e.endpoints.clear(e.limits.Endpoints)
@@ -101,6 +107,9 @@ func (e *Engine) Features() uint64 {
 	f := descriptors.FeatureReliableDelivery | descriptors.FeatureReliableReception |
 		descriptors.FeatureFrame | descriptors.FeaturePayloadTable | descriptors.FeatureInline |
 		descriptors.FeatureRDMAWrite | descriptors.FeatureRDMARead | descriptors.FeatureReceiveQueue
+	if e.regions.sram.bytes != nil {
+		f |= descriptors.FeatureRing | descriptors.FeatureEager | descriptors.FeatureChannel
+	}
 	if e.bells.bar != nil {
 		f |= descriptors.FeatureDoorbellMarks
 	}

@@ -78,7 +78,7 @@ func TestWriteOnlyMemory(t *testing.T) {
 		w.a.refuse = func(iova uint64, write bool) bool { return !write && iova == buffer }
 	})
 	region := do(w.a, descriptors.OpRegisterMemory, descriptors.RegisterMemoryBody{Address: from.Address, Length: 100, IOVA: buffer})
-	from.Handle = descriptors.Reply[descriptors.MemoryBody](region).Handle
+	from.Handle = descriptors.Reply[descriptors.RegionReply](region).Handle
 	p.postRecv(r)
 	v.postSend(s)
 	w.run("the end of the connection", func() bool { return r.Status().Done() })

@@ -64,5 +64,7 @@ const (
 	fieldTableHandle   = fieldPayload + uint16(unsafe.Offsetof(descriptors.SetPayloadBody{}.Handle))
 	fieldTableLength   = fieldPayload + uint16(unsafe.Offsetof(descriptors.SetPayloadBody{}.Length))
 
+	fieldTableTag = fieldPayload + uint16(unsafe.Offsetof(descriptors.SetPayloadBody{}.Tag))
+
 	fieldAbortID = fieldPayload + uint16(unsafe.Offsetof(descriptors.AbortBody{}.ID))
 )

@@ -101,7 +101,8 @@ func (e *Engine) demultiplex(h *descriptors.Header, payload []byte) verdict {
 	ep := e.endpoint(h.DestinationEndpoint)
 	if ep == nil || !ep.from(h) {
 		switch h.Type {
-		case descriptors.FrameData, descriptors.FrameWrite, descriptors.FrameReadRequest, descriptors.FrameReadResponse:
+		case descriptors.FrameData, descriptors.FrameWrite, descriptors.FrameReadRequest, descriptors.FrameReadResponse,
+			descriptors.FrameCells:
 			e.rx.unanswered = !e.conns.answerUnknown(ep, h)
 		case descriptors.FrameProbe:
 			e.conns.answerUnknown(ep, h)
@@ -113,6 +114,9 @@ func (e *Engine) demultiplex(h *descriptors.Header, payload []byte) verdict {
 	}
 	if ep.state != descriptors.StateConnected {
 		return refused
+	}
+	if h.Type == descriptors.FrameCells && ep.channel != nil {
+		return e.cells.take(ep, h, payload)
 	}
 	return ep.kind.take(ep, h)
 }

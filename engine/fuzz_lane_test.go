@@ -247,7 +247,7 @@ func (x *victim) register(access descriptors.Access) {
 	n, half := x.w.b, uint64(len(x.w.b.mem))/2
 	r := do(n, descriptors.OpRegisterMemory, descriptors.RegisterMemoryBody{
 		Address: hostBase + half, Length: half, IOVA: busBase + half, Access: access})
-	x.data = descriptors.Reply[descriptors.MemoryBody](r).Handle
+	x.data = descriptors.Reply[descriptors.RegionReply](r).Handle
 }
 
 // descriptor makes one over a buffer in the data's region.

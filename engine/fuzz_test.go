@@ -123,9 +123,16 @@ func FuzzDescriptors(f *testing.F) {
 func FuzzCommands(f *testing.F) {
 	for op := range uint16(descriptors.OpResizeCQ) + 2 {
 		f.Add(op, []byte{1, 0, 0, 0, 1, 0, 0, 0, 1})
+		f.Add(op, []byte{2, 0, 0, 0, 1, 0, 0, 0, 2}) // a ring
 	}
+	ring := alignedBytes(descriptors.AdminEntrySize)
+	*descriptors.Body[descriptors.CreateEndpointBody](descriptors.CommandAt(ring)) = ringBody(nil)
+	f.Add(uint16(descriptors.OpCreateEndpoint), ring[8:56])
 	f.Fuzz(func(t *testing.T, op uint16, body []byte) {
-		w, v, p := pair(t, nil, smallMemory)
+		w := newRingWorld(t, smallMemory)
+		v, p := w.a.newVI(w.a.memory(0, 0), nil), w.b.newVI(w.b.memory(0, 0), nil)
+		connect(v, p)
+		w.a.newRing(v.handle, nil)
 		mem := alignedBytes(descriptors.AdminEntrySize)
 		copy(mem[8:], body)
 		c := descriptors.CommandAt(mem)

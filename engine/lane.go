@@ -23,7 +23,7 @@ func (r *receiver) lane(buf []byte) bool {
 	const alone = descriptors.FrameFirst | descriptors.FrameLast
 	if !h.SamePath(&rel.inbound) || h.Flags&^descriptors.FrameImmediate != alone ||
 		h.PSN != rel.expect || h.Message != rel.done || h.Offset != 0 || h.Extent != uint32(h.Length) ||
-		int(h.Length) > len(buf)-descriptors.HeaderSize || h.Extent > ep.maxTransfer ||
+		int(h.Length) > len(buf)-descriptors.HeaderSize || h.Extent > ep.maxTransfer || h.Extent < ep.shortest ||
 		int32(h.Ack-rel.nxt) > 0 ||
 		q.fetched == q.completed || in.open || in.status != 0 || !r.regions.inOnePiece(&in.layout) || h.Extent > in.total ||
 		h.Length != 0 && !r.dma.movers[Receive].Whole(int(h.Length), 0) {
@@ -41,7 +41,11 @@ func (r *receiver) lane(buf []byte) bool {
 		flags = descriptors.StatusImmediate
 	}
 	r.count(descriptors.CounterMessagesReceived, 1)
-	r.cqs.complete(ep, q, &in.layout, h.Extent, h.Immediate, flags)
+	if ep.kindID == descriptors.KindVI {
+		r.cqs.complete(ep, q, &in.layout, h.Extent, h.Immediate, flags)
+	} else {
+		ep.kind.complete(ep, q, &in.layout, h.Extent, h.Immediate, flags)
+	}
 	r.port.Release()
 	return true
 }

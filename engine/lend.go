@@ -55,6 +55,9 @@ func (t *transmitter) sendLent(ep *endpoint, m *sending, psn, offset, n uint32, 
 // references is 0 if the peer does not find all of them, or only with too many
 // references.
 func (t *transmitter) refer(l *layout, offset, n, tag uint32) (count int, st descriptors.Status) {
+	if l.eager&eagerData != 0 {
+		return 0, 0 // the NIC has some of it, which the peer does not find
+	}
 	for ; n > 0; count++ {
 		w, st := t.regions.next(l, offset, int(n), tag, false)
 		if st != 0 {
@@ -79,9 +82,10 @@ func (r *reliable) lending() bool { return r != nil && int32(r.lent-r.una) > 0 }
 
 // deregisterMemory takes back what has been lent of the region, too.
 func (e *Engine) deregisterMemory(b *descriptors.MemoryBody) refusal {
-	if why := e.regions.deregister(b.Handle); why != (refusal{}) {
+	if _, why := e.regions.hosts(b.Handle); why != (refusal{}) {
 		return why
 	}
+	e.regions.deregister(b.Handle)
 	inRegion := func(s segment) bool { return s.handle == b.Handle }
 	for _, ep := range e.all {
 		if ep == nil || !ep.rel.lending() {

@@ -9,7 +9,7 @@ func (e *Engine) modifyEndpoint(b *descriptors.ModifyEndpointBody) refusal {
 	switch {
 	case ep == nil:
 		return refusal{descriptors.ResultInvalidParameter, fieldEndpoint}
-	case ep.state != descriptors.StateIdle || !ep.kind.connects():
+	case ep.state != descriptors.StateIdle || ep.kindID != descriptors.KindVI:
 		return refusal{descriptors.ResultInvalidState, fieldEndpoint}
 	case (b.Options^ep.options)&descriptors.EndpointShares != 0:
 		return refusal{descriptors.ResultInvalidParameter, fieldOptions}
@@ -41,18 +41,22 @@ func (e *Engine) modifyEndpoint(b *descriptors.ModifyEndpointBody) refusal {
 // modify gives a region another tag and other rights: those of a registration of the
 // same memory, which takes its place under the old handle.
 func (m *regions) modify(b *descriptors.ModifyMemoryBody) refusal {
-	i := b.Handle & regionIndexMask
-	if int(i) >= len(m.table) || m.table[i].handle != b.Handle || b.Handle == 0 {
-		return refusal{descriptors.ResultInvalidParameter, fieldHandle}
+	at, why := m.hosts(b.Handle)
+	if why != (refusal{}) {
+		return why
 	}
-	old := m.table[i]
-	reply, why := m.register(&descriptors.RegisterMemoryBody{Address: old.address, Length: old.length, IOVA: old.iova, Ptag: b.Ptag, Access: b.Access})
+	i, old := b.Handle&regionIndexMask, *at
+	if (b.Access^old.access)&eagerBits != 0 {
+		return refusal{descriptors.ResultNotSupported, fieldRegionAccess}
+	}
+	reply, why := m.register(&descriptors.RegisterMemoryBody{Address: old.address, Length: old.length, IOVA: old.iova, Ptag: b.Ptag, Access: b.Access &^ eagerBits})
 	if why != (refusal{}) {
 		return why
 	}
 	j := reply.Handle & regionIndexMask
 	r := m.table[j]
 	r.handle, r.last = old.handle, old.last
+	r.access, r.eager = b.Access, old.eager
 	m.table[i] = r
 	m.table[j] = region{last: reply.Handle}
 	m.free = append(m.free, j)

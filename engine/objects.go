@@ -24,9 +24,9 @@ func (e *Engine) checkEndpoint(b *descriptors.CreateEndpointBody) refusal {
 		return refusal{descriptors.ResultInvalidParameter, fieldSendLog2}
 	case badLog2(b.RecvLog2):
 		return refusal{descriptors.ResultInvalidParameter, fieldRecvLog2}
-	case b.SendIOVA == 0 || b.SendIOVA%descriptors.TokenSize != 0:
+	case b.Kind != descriptors.KindRing && (b.SendIOVA == 0 || b.SendIOVA%descriptors.TokenSize != 0):
 		return refusal{descriptors.ResultInvalidParameter, fieldSendIOVA}
-	case b.Options&descriptors.EndpointShares == 0 && (b.RecvIOVA == 0 || b.RecvIOVA%descriptors.TokenSize != 0):
+	case b.Kind != descriptors.KindRing && b.Options&descriptors.EndpointShares == 0 && (b.RecvIOVA == 0 || b.RecvIOVA%descriptors.TokenSize != 0):
 		return refusal{descriptors.ResultInvalidParameter, fieldRecvIOVA}
 	case badCQ(b.SendCQ):
 		return refusal{descriptors.ResultInvalidParameter, fieldSendCQ}
@@ -42,7 +42,10 @@ func (e *Engine) checkEndpoint(b *descriptors.CreateEndpointBody) refusal {
 	return refusal{}
 }
 
-func (e *Engine) createEndpoint(b *descriptors.CreateEndpointBody) (reply descriptors.EndpointBody, why refusal) {
+func (e *Engine) createEndpoint(b *descriptors.CreateEndpointBody) (reply descriptors.EndpointCreated, why refusal) {
+	if b.Kind == descriptors.KindChannel {
+		return e.createChannel(b)
+	}
 	kind, why := newKind(e, b)
 	if why == (refusal{}) {
 		why = kind.check(b)
@@ -53,12 +56,12 @@ func (e *Engine) createEndpoint(b *descriptors.CreateEndpointBody) (reply descri
 	if why != (refusal{}) {
 		return reply, why
 	}
-	n := e.free()
+	n := e.free(e.limits.Endpoints)
 	if n == 0 {
 		return reply, refusal{descriptors.ResultResource, 0}
 	}
 	ep := &endpoint{
-		id: n, kind: kind, options: b.Options, reliability: b.Reliability, rights: b.Rights, ptag: b.Ptag, maxTransfer: b.MaxTransfer,
+		id: n, kind: kind, kindID: b.Kind, options: b.Options, reliability: b.Reliability, rights: b.Rights, ptag: b.Ptag, maxTransfer: b.MaxTransfer,
 		send: workQueue{iova: b.SendIOVA, mask: 1<<b.SendLog2 - 1, vector: b.SendVector, cq: e.cqs.queue(b.SendCQ)},
 		recv: workQueue{iova: b.RecvIOVA, mask: 1<<b.RecvLog2 - 1, vector: b.RecvVector, cq: e.cqs.queue(b.RecvCQ), receive: true,
 			named: b.Kind == descriptors.KindReceiveQueue},
@@ -66,13 +69,17 @@ func (e *Engine) createEndpoint(b *descriptors.CreateEndpointBody) (reply descri
 	if b.Options&descriptors.EndpointShares != 0 {
 		ep.recv = sharing(e.all[b.RecvIOVA])
 	}
+	if reply, why = kind.create(ep); why != (refusal{}) {
+		return reply, why
+	}
 	e.countUser(ep, 1)
 	e.all[n] = ep
-	e.bells.open(n, true)
+	e.bells.open(n, b.Kind, true)
 	if !kind.connects() {
 		kind.open(ep, nil)
 	}
-	return descriptors.EndpointBody{Endpoint: n}, refusal{}
+	reply.Endpoint = n
+	return reply, refusal{}
 }
 
 // countUser counts ep among the users of its completion queues and its protection tag, or,
@@ -101,6 +108,7 @@ func (e *Engine) destroyEndpoint(b *descriptors.EndpointBody) refusal {
 	case ep.sharers > 0, ep.send.completed != ep.send.producer || ep.recv.completed != ep.recv.producer:
 		return refusal{descriptors.ResultResource, fieldEndpoint}
 	}
+	ep.kind.destroy(ep)
 	e.countUser(ep, -1)
 	e.conns.depart(ep)
 	e.all[ep.id] = nil

@@ -47,7 +47,7 @@ var spoiltSends = []spoiltSend{
 		d.Control().SegCount = descriptors.MaxSegments + 1
 	}, descriptors.StatusFormatError},
 	{"segments past the end of the descriptor's region", func(t *testing.T, v *vi, d *descriptors.Descriptor) {
-		v.send.tokens[v.send.producer%uint32(len(v.send.tokens))].Handle = descriptors.Reply[descriptors.MemoryBody](
+		v.send.tokens[v.send.producer%uint32(len(v.send.tokens))].Handle = descriptors.Reply[descriptors.RegionReply](
 			do(v.n, descriptors.OpRegisterMemory, descriptors.RegisterMemoryBody{
 				Address: hostBase, Length: d.Token().Address + 48 - hostBase, IOVA: busBase})).Handle
 	}, descriptors.StatusProtectionError},
@@ -58,7 +58,7 @@ var spoiltSends = []spoiltSend{
 	{"inline data past the end of the descriptor's region", func(t *testing.T, v *vi, d *descriptors.Descriptor) {
 		d.Control().Control |= descriptors.ControlInline
 		d.Control().Length = 32
-		v.send.tokens[v.send.producer%uint32(len(v.send.tokens))].Handle = descriptors.Reply[descriptors.MemoryBody](
+		v.send.tokens[v.send.producer%uint32(len(v.send.tokens))].Handle = descriptors.Reply[descriptors.RegionReply](
 			do(v.n, descriptors.OpRegisterMemory, descriptors.RegisterMemoryBody{
 				Address: hostBase, Length: d.Token().Address + 48 - hostBase, IOVA: busBase})).Handle
 	}, descriptors.StatusProtectionError},
@@ -137,7 +137,7 @@ func TestUnwritableDescriptors(t *testing.T) {
 			return g
 		}},
 		{"truncated at the end of the region", func(v *vi, g descriptors.Token) descriptors.Token {
-			g.Handle = descriptors.Reply[descriptors.MemoryBody](do(v.n, descriptors.OpRegisterMemory, descriptors.RegisterMemoryBody{
+			g.Handle = descriptors.Reply[descriptors.RegionReply](do(v.n, descriptors.OpRegisterMemory, descriptors.RegisterMemoryBody{
 				Address: g.Address, Length: 31, IOVA: busBase + g.Address - hostBase})).Handle
 			return g
 		}},

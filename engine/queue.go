@@ -15,11 +15,10 @@ type workQueue struct {
 	armed     bool
 	armWord   uint32
 	cq        *completionQueue
-	tokens    []descriptors.Token // the ring, for epoch
+	tokens    []descriptors.Token // the ring, for epoch; the engine's own if iova is zero
 	epoch     uint64
 
-	// Of a VI that shares a receive queue: where the tokens in tokens come from, which is
-	// then not the host's memory.
+	// Of a VI that shares a receive queue: where the tokens in tokens come from.
 	source *endpoint
 	// named says that the host has named each token, in its Flags.
 	named bool
@@ -44,7 +43,7 @@ func (m *regions) token(q *workQueue, i uint32) (descriptors.Token, descriptors.
 // mapRing looks up the memory of a queue's ring. It returns false if that is not
 // contiguous for us.
 func (m *regions) mapRing(q *workQueue) bool {
-	if q.source != nil {
+	if q.iova == 0 { // the tokens are ours
 		q.epoch = m.epoch
 		return true
 	}
@@ -61,6 +60,7 @@ func (m *regions) mapRing(q *workQueue) bool {
 // What is wrong with them, or with a segment, shows in l.status.
 func (m *regions) fetch(ep *endpoint, q *workQueue, l *layout) {
 	l.segments, l.total, l.at, l.base, l.descriptor, l.control = l.segments[:0], 0, 0, 0, nil, control{}
+	l.eager, l.front = 0, 0
 	l.token, l.status = m.token(q, q.fetched)
 	q.fetched++
 	if l.token.Flags != 0 && !q.named {
@@ -96,15 +96,24 @@ func (m *regions) copyDescriptor(l *layout, tag uint32) descriptors.Status {
 		return descriptors.StatusFormatError
 	}
 	// The status word will be written, so the region must allow writing.
-	seg := descriptors.ControlAt(m.at(t.Handle, tag, t.Address, descriptors.ControlSegmentSize, true))
+	r, off := m.reach(t.Handle, tag, t.Address, descriptors.ControlSegmentSize, true)
+	if r == nil {
+		m.count(descriptors.CounterProtectionErrors, 1)
+		return descriptors.StatusProtectionError
+	}
+	host := descriptors.ControlAt(m.window(r, off, descriptors.ControlSegmentSize, true))
+	seg := host
+	if host != nil && r.eager != nil {
+		seg = m.control(l, r, off)
+	}
 	if seg == nil {
 		return descriptors.StatusProtectionError
 	}
-	l.descriptor, l.stamp = seg, m.stamp
+	l.descriptor, l.stamp = host, m.stamp
 	l.control = control{bits: seg.Control, immediate: seg.Immediate}
 	bits, length, count := l.control.bits, seg.Length, uint64(seg.SegCount)
 	address := t.Address + descriptors.ControlSegmentSize
-	if seg.Reserved != 0 || bits&descriptors.ControlReserved != 0 {
+	if seg.Front != 0 || bits&descriptors.ControlReserved != 0 {
 		return descriptors.StatusFormatError
 	}
 	var target segment

@@ -29,7 +29,7 @@ func newHostileRDMA(t testing.TB, options ...option) *hostileRDMA {
 	mem, address, iova := x.p.n.alloc(4096)
 	r := do(x.p.n, descriptors.OpRegisterMemory, descriptors.RegisterMemoryBody{
 		Address: address, Length: 4096, IOVA: iova, Ptag: tag, Access: bothRights})
-	x.foreign = target{mem, address, descriptors.Reply[descriptors.MemoryBody](r).Handle}
+	x.foreign = target{mem, address, descriptors.Reply[descriptors.RegionReply](r).Handle}
 	x.w.b.port.spoil = func(f []byte) [][]byte {
 		if h := descriptors.HeaderAt(f); h.Type == descriptors.FrameReadRequest {
 			x.request = h.PSN

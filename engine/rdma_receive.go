@@ -25,7 +25,7 @@ func (r *receiver) aimWrite(ep *endpoint, h *descriptors.Header, in *receipt) {
 
 // fits reports whether the place of a frame is in its message, and that not too long.
 func (ep *endpoint) fits(h *descriptors.Header) bool {
-	return uint64(h.Offset)+uint64(h.Length) <= uint64(h.Extent) && h.Extent <= ep.maxTransfer && (h.Length != 0 || h.Extent == 0)
+	return uint64(h.Offset)+uint64(h.Length) <= uint64(h.Extent) && h.Extent <= ep.maxTransfer && h.Extent >= ep.shortest && (h.Length != 0 || h.Extent == 0)
 }
 
 // takeRDMA decides about an RDMA frame, ahead of the PSN that is expected next.

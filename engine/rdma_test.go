@@ -20,7 +20,7 @@ func (v *vi) target(size int, access descriptors.Access) target {
 	mem, address, iova := v.n.alloc(size)
 	r := do(v.n, descriptors.OpRegisterMemory, descriptors.RegisterMemoryBody{
 		Address: address, Length: uint64(size), IOVA: iova, Access: access})
-	return target{mem, address, descriptors.Reply[descriptors.MemoryBody](r).Handle}
+	return target{mem, address, descriptors.Reply[descriptors.RegionReply](r).Handle}
 }
 
 // write is an RDMA write of data, in pieces of the given sizes, to an offset of to; read

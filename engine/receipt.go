@@ -41,28 +41,31 @@ func (r *receiver) takeReceive(ep *endpoint, in *receipt) bool {
 			return false
 		}
 	}
-	r.regions.fetch(ep, q, &in.layout)
+	if ep.kindID == descriptors.KindVI {
+		r.regions.fetch(ep, q, &in.layout)
+	} else {
+		ep.kind.fetch(ep, q, &in.layout)
+	}
 	return true
 }
 
-// destination decides where a message of extent bytes goes whose first frame has come: to
-// the memory of its receive descriptor, or where an entry of the payload table
-// says. It returns st, the descriptor's status, or what is wrong with that memory.
-func (r *receiver) destination(ep *endpoint, in *receipt, st descriptors.Status, extent uint32) descriptors.Status {
-	room := in.total
-	if in.tabled = r.entry != nil; in.tabled {
+// destination implements kind: a message goes to the memory of its receive descriptor, or where
+// an entry of the payload table says, which a program has chosen.
+func (k vi) destination(ep *endpoint, in *receipt, st descriptors.Status, h *descriptors.Header) descriptors.Status {
+	room, entry := in.total, k.rx.entry
+	if in.tabled = entry != nil; in.tabled {
 		l := &in.entry
-		l.segments = append(l.segments[:0], *r.entry)
-		l.total, l.at, l.base, l.memory, l.peer = r.entry.length, 0, 0, nil, false
+		l.segments = append(l.segments[:0], *entry)
+		l.total, l.at, l.base, l.memory, l.peer = entry.length, 0, 0, nil, false
 		room = l.total
 	}
 	switch {
 	case st != 0:
 		return st
-	case extent > room:
+	case h.Extent > room:
 		return descriptors.StatusLengthError
 	case in.tabled:
-		return r.regions.check(&in.entry, ep.ptag, true)
+		return k.regions.check(&in.entry, ep.ptag, true)
 	}
 	return 0
 }

@@ -80,6 +80,9 @@ func (r *receiver) receive() bool {
 	}
 	any := false
 	for range receiveBudget {
+		if r.events&onCells != 0 && r.received.high() {
+			return any // what is to be stored goes first
+		}
 		if r.held {
 			any = r.resume() || any
 			if r.held {
@@ -148,6 +151,7 @@ func (r *receiver) deliver(buf, payload []byte, v verdict) {
 				r.refuse()
 				break
 			}
+			r.advance(r.header.Offset, uint32(r.header.Length))
 			r.ep.kind.placed(r.ep, &r.header)
 			break
 		}
@@ -237,6 +241,7 @@ func (r *receiver) place() bool {
 			return false
 		}
 		r.land(r.payload[r.moved : r.moved+uint32(n)])
+		r.advance(r.header.Offset+r.moved, uint32(n))
 		r.moved += uint32(n)
 		_ = rx.Done() // of the transfer that Next began
 		if last {
@@ -310,8 +315,17 @@ func (r *receiver) land(piece []byte) {
 	if r.status != 0 {
 		return
 	}
-	landed, st := r.regions.scatter(piece, r.to, r.header.Offset+r.moved, r.ep.ptag)
+	at := r.header.Offset + r.moved
+	if r.receipt.discards {
+		if piece = piece[:min(uint32(len(piece)), max(r.to.total, at)-at)]; len(piece) == 0 {
+			return
+		}
+	}
+	landed, st := r.regions.scatter(piece, r.to, at, r.ep.ptag)
 	r.landed = r.landed || landed
+	if st != 0 && r.receipt.withdraw() {
+		return
+	}
 	if st != 0 && (r.landed || r.receipt.received > 0) {
 		st |= descriptors.StatusPartialPacket
 	}

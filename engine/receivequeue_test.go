@@ -334,7 +334,7 @@ func TestSharedQueueRefuses(t *testing.T) {
 			t.Errorf("%s: %v, field %d", name, r.Result, r.Field)
 		}
 	}
-	id := descriptors.Reply[descriptors.EndpointBody](do(w.b, descriptors.OpCreateEndpoint, good)).Endpoint
+	id := descriptors.Reply[descriptors.EndpointCreated](do(w.b, descriptors.OpCreateEndpoint, good)).Endpoint
 	for name, b := range map[string]descriptors.ModifyEndpointBody{
 		"another tag": {Endpoint: id, Ptag: tag, MaxTransfer: 4096, Reliability: descriptors.ReliableDelivery, Options: descriptors.EndpointShares},
 		"no queue":    {Endpoint: id, MaxTransfer: 4096, Reliability: descriptors.ReliableDelivery},

@@ -16,19 +16,21 @@ const (
 // registrations at the earliest, as long as the table is not full.
 const restingSlots = 256
 
-// region is one registered piece of host memory.
+// region is one registered piece of host memory, or of device memory.
 type region struct {
 	handle  uint32 // zero: free
 	last    uint32 // handle that this slot had last
 	ptag    uint32
 	address uint64
 	length  uint64
-	iova    uint64
+	iova    uint64 // of device memory: offset in BAR4
 	access  descriptors.Access
+	device  bool // it is device memory, not the host's
 	// whole is the region's memory if it is contiguous for us, nil if not, looked up
 	// once for each value of regions.epoch.
 	whole []byte
 	epoch uint64
+	eager *eager // nil if it is not an eager region
 }
 
 // grants reports whether a peer may write to the region, or read it.
@@ -60,11 +62,13 @@ type regions struct {
 	table []region
 	free  []uint32 // slots of table, oldest first
 	ptags []ptag
+	sram  sram
 }
 
 // clear takes back all registrations.
 func (m *regions) clear() {
 	m.table, m.free, m.ptags = nil, nil, []ptag{{live: true}}
+	m.sram.clear()
 	m.renew()
 }
 
@@ -113,7 +117,7 @@ func (m *regions) destroyPtag(b *descriptors.PtagBody) refusal {
 	return refusal{}
 }
 
-func (m *regions) register(b *descriptors.RegisterMemoryBody) (reply descriptors.MemoryBody, why refusal) {
+func (m *regions) register(b *descriptors.RegisterMemoryBody) (reply descriptors.RegionReply, why refusal) {
 	t := m.ptag(b.Ptag)
 	switch {
 	case b.Length == 0 || b.Address+b.Length < b.Address:
@@ -124,18 +128,38 @@ func (m *regions) register(b *descriptors.RegisterMemoryBody) (reply descriptors
 		return reply, refusal{descriptors.ResultInvalidPtag, fieldRegionPtag}
 	case b.Access&descriptors.AccessReserved != 0:
 		return reply, refusal{descriptors.ResultInvalidParameter, fieldRegionAccess}
-	case b.Access&(descriptors.AccessEager|descriptors.AccessPageList) != 0:
+	case b.Access&descriptors.AccessPageList != 0, b.Access&eagerBits != 0 && m.sram.bytes == nil:
 		return reply, refusal{descriptors.ResultNotSupported, fieldRegionAccess}
-	case b.Access&descriptors.AccessReadOnly != 0 && b.Access&descriptors.AccessRDMAWrite != 0:
+	case b.Access&descriptors.AccessReadOnly != 0 && b.Access&descriptors.AccessRDMAWrite != 0, b.Access&eagerBits == descriptors.AccessEagerWide:
 		return reply, refusal{descriptors.ResultInvalidParameter, fieldRegionAccess}
 	}
+	r := m.enter()
+	if r == nil {
+		return reply, refusal{descriptors.ResultResource, 0}
+	}
+	if b.Access&descriptors.AccessEager != 0 {
+		if r.eager = m.newEager(b); r.eager == nil {
+			m.leave(r)
+			m.count(descriptors.CounterEagerRefused, 1)
+			return reply, refusal{descriptors.ResultResource, fieldRegionAccess}
+		}
+		reply = r.eager.reply()
+	}
+	r.ptag, r.address, r.length, r.iova, r.access = b.Ptag, b.Address, b.Length, b.IOVA, b.Access
+	t.users++
+	reply.Handle = r.handle
+	return reply, refusal{}
+}
+
+// enter takes a slot of the region table and gives it a handle, nil if the table is full.
+func (m *regions) enter() *region {
 	var i uint32
 	switch full := uint32(len(m.table)) == m.limits.Regions; {
 	case len(m.free) > restingSlots, full && len(m.free) > 0:
 		i = m.free[0]
 		m.free = m.free[1:]
 	case full:
-		return reply, refusal{descriptors.ResultResource, 0}
+		return nil
 	default:
 		i = uint32(len(m.table))
 		m.table = append(m.table, region{})
@@ -146,22 +170,39 @@ func (m *regions) register(b *descriptors.RegisterMemoryBody) (reply descriptors
 		generation = 1
 	}
 	handle := generation<<regionIndexBits | i
-	*r = region{handle: handle, last: handle, ptag: b.Ptag, address: b.Address, length: b.Length, iova: b.IOVA, access: b.Access}
-	t.users++
-	return descriptors.MemoryBody{Handle: handle}, refusal{}
+	*r = region{handle: handle, last: handle}
+	return r
 }
 
-func (m *regions) deregister(handle uint32) refusal {
+// hosts finds a region that the host has registered: others go with what they are for.
+func (m *regions) hosts(handle uint32) (*region, refusal) {
 	i := handle & regionIndexMask
 	if int(i) >= len(m.table) || m.table[i].handle != handle || handle == 0 {
-		return refusal{descriptors.ResultInvalidParameter, fieldHandle}
+		return nil, refusal{descriptors.ResultInvalidParameter, fieldHandle}
 	}
+	if m.table[i].device {
+		return nil, refusal{descriptors.ResultResource, fieldHandle}
+	}
+	return &m.table[i], refusal{}
+}
+
+// deregister ends the region handle, which is there.
+func (m *regions) deregister(handle uint32) {
+	i := handle & regionIndexMask
 	r := &m.table[i]
 	m.ptag(r.ptag).users--
-	*r = region{last: r.last}
+	if r.eager != nil {
+		m.sram.release(r.eager.piece)
+	}
 	m.stamp++
+	m.leave(r)
+}
+
+// leave gives back the slot of the region table that enter took.
+func (m *regions) leave(r *region) {
+	i := r.handle & regionIndexMask
+	*r = region{last: r.last}
 	m.free = append(m.free, i)
-	return refusal{}
 }
 
 // reach finds the n bytes at application address in region handle on behalf of
@@ -189,6 +230,9 @@ func (m *regions) at(handle, tag uint32, address, n uint64, write bool) []byte {
 		m.count(descriptors.CounterProtectionErrors, 1)
 		return nil
 	}
+	if r.eager != nil {
+		return m.eagerWindow(r, off, n, write)
+	}
 	return m.window(r, off, n, write)
 }
 
@@ -203,6 +247,10 @@ func (m *regions) window(r *region, off, n uint64, write bool) []byte {
 
 // resolve does what window does for a region whose memory is not known to be contiguous.
 func (m *regions) resolve(r *region, off, n uint64, write bool) []byte {
+	if r.device {
+		r.epoch, r.whole = m.epoch, m.sram.memory(span{r.iova, r.length})
+		return r.whole[off : off+n]
+	}
 	if r.epoch != m.epoch {
 		r.epoch, r.whole = m.epoch, nil
 		// The window is all of it, if the bus lets us do what the region's rights allow.
@@ -265,8 +313,12 @@ type layout struct {
 	control  control
 	status   descriptors.Status // non-zero: the message has failed on this side
 	peer     bool               // the peer has named the memory
+	discards bool               // the payload of a ring's message, or its rest, goes nowhere
 	segments []segment
 	total    uint32
+	place    uint32 // where the payload of a ring's message goes: RingSlot.Place
+	eager    parts
+	front    uint32 // of a receive: bytes from the front of the message that have landed
 	at       int    // segment of the last access
 	base     uint32 // message offset at which that segment starts
 
@@ -285,6 +337,7 @@ func (m *regions) check(l *layout, tag uint32, write bool) descriptors.Status {
 	if l.memory = nil; l.stamp != m.stamp {
 		l.stamp, l.descriptor = m.stamp, nil
 	}
+	l.eager &^= eagerData
 	for i := range l.segments {
 		s := &l.segments[i]
 		r, off := m.reach(s.handle, tag, s.address, uint64(s.length), write)
@@ -292,9 +345,20 @@ func (m *regions) check(l *layout, tag uint32, write bool) descriptors.Status {
 			m.count(descriptors.CounterProtectionErrors, 1)
 			return descriptors.StatusProtectionError
 		}
-		if len(l.segments) == 1 && r.epoch == m.epoch && r.whole != nil {
+		if r.eager != nil {
+			l.eager |= eagerData
+		} else if len(l.segments) == 1 && r.epoch == m.epoch && r.whole != nil {
 			l.memory = r.whole[off : off+uint64(s.length)]
 		}
+	}
+	return 0
+}
+
+// permit looks at one segment on behalf of protection tag tag.
+func (m *regions) permit(s *segment, tag uint32, write bool) descriptors.Status {
+	if r, _ := m.reach(s.handle, tag, s.address, uint64(s.length), write); r == nil {
+		m.count(descriptors.CounterProtectionErrors, 1)
+		return descriptors.StatusProtectionError
 	}
 	return 0
 }
@@ -313,10 +377,16 @@ func (m *regions) next(l *layout, offset uint32, n int, tag uint32, write bool) 
 		return nil, descriptors.StatusLengthError
 	}
 	s, skip := &l.segments[l.at], uint64(offset-l.base)
-	if l.peer && m.check(l, tag, write) != 0 {
-		return nil, descriptors.StatusProtectionError
+	at, size := s.address+skip, min(uint64(s.length)-skip, uint64(n))
+	if l.peer {
+		if m.check(l, tag, write) != 0 {
+			return nil, descriptors.StatusProtectionError
+		}
+		if !write {
+			return m.lookedAt(s.handle, tag, at, size)
+		}
 	}
-	w := m.at(s.handle, tag, s.address+skip, min(uint64(s.length)-skip, uint64(n)), write)
+	w := m.at(s.handle, tag, at, size, write)
 	if len(w) == 0 {
 		return nil, descriptors.StatusProtectionError
 	}

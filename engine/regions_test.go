@@ -70,9 +70,10 @@ func TestReach(t *testing.T) {
 		t.Errorf("destroyPtag of one in use: %+v", why)
 	}
 	stamp := m.stamp
-	if why := m.deregister(write); why != (refusal{}) {
+	if _, why := m.hosts(write); why != (refusal{}) {
 		t.Fatalf("deregister: %+v", why)
 	}
+	m.deregister(write)
 	if r, _ := m.reach(write, tag.Ptag, base, 1, false); r != nil || m.stamp == stamp {
 		t.Error("reached a region that is not registered any more")
 	}

@@ -343,7 +343,11 @@ func (r *reliable) arrived(m *sending) bool {
 func (r *reliable) delivered(m *sending) {
 	r.head++
 	r.nic.count(descriptors.CounterMessagesSent, 1)
-	r.nic.cqs.complete(r.ep, &r.ep.send, &m.layout, m.total, 0, 0)
+	if r.ep.kindID == descriptors.KindVI {
+		r.nic.cqs.complete(r.ep, &r.ep.send, &m.layout, m.total, 0, 0)
+	} else {
+		r.ep.kind.complete(r.ep, &r.ep.send, &m.layout, m.total, 0, 0)
+	}
 }
 
 // deliveredUpTo takes the messages below number, which the peer says it has taken, and
@@ -375,18 +379,19 @@ func (r *reliable) deliveredUpTo(number uint32) bool {
 
 // flush implements kind.
 func (k reliableVI) flush(ep *endpoint, first descriptors.Status) {
+	failed := false // behind the first that has failed no other is done, not even a read that has come
 	for r := ep.rel; r != nil && int32(r.next-r.head) > 0; {
 		m := r.message(r.head)
 		switch {
 		case m.status != 0:
 			first = m.status
-		case r.arrived(m): // it has not been settled yet
+		case !failed && r.arrived(m): // it has not been settled yet
 			r.delivered(m)
 			continue
 		}
 		r.head++
-		k.cqs.complete(ep, &ep.send, &m.layout, 0, 0, first)
-		first = descriptors.StatusFlushed
+		ep.kind.complete(ep, &ep.send, &m.layout, 0, 0, first)
+		first, failed = descriptors.StatusFlushed, true
 	}
 }
 

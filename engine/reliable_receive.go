@@ -112,7 +112,7 @@ func (r *reliable) findReceipt(h *descriptors.Header) bool {
 	}
 	st := in.status
 	if !in.open {
-		st = rx.destination(ep, in, st, h.Extent)
+		st = ep.kind.destination(ep, in, st, h)
 	}
 	rx.aim(ep, in, st)
 	return true
@@ -157,7 +157,7 @@ func (r *reliable) finishReceipts() {
 			// The peer is told before done moves on, so that it can tell which
 			// of its messages failed.
 			e.conns.end(ep, reason, true)
-			e.cqs.complete(ep, &ep.recv, &in.layout, 0, 0, in.status|in.flags&descriptors.StatusOpMask)
+			ep.kind.complete(ep, &ep.recv, &in.layout, 0, 0, in.status|in.flags&descriptors.StatusOpMask)
 			e.conns.enterError(ep, descriptors.StatusTransportError)
 			e.event(descriptors.Event{Code: descriptors.EventConnectionLost, Endpoint: ep.id, CQ: descriptors.NoCQ,
 				Detail: uint32(reason), Descriptor: in.token.Address})
@@ -169,7 +169,7 @@ func (r *reliable) finishReceipts() {
 		in.open, e.handed = false, true
 		r.done++
 		e.count(descriptors.CounterMessagesReceived, 1)
-		e.cqs.complete(ep, &ep.recv, &in.layout, in.received, in.immediate, in.flags)
+		ep.kind.complete(ep, &ep.recv, &in.layout, in.received, in.immediate, in.flags)
 	}
 }
 

@@ -108,7 +108,7 @@ func (q *requests) arrived(from remote, body *descriptors.ConnectBody) (lost, ok
 	q.open = append(q.open, r)
 	q.byID[r.id], q.byClient[r.from] = r, r
 	answerWith(q.reports, command, descriptors.ConnectionReply{
-		Connection: r.id, MaxTransfer: body.MaxTransfer, Reliability: body.Reliability,
+		Connection: r.id, MaxTransfer: body.MaxTransfer, Reliability: body.Reliability, Kind: body.Kind,
 		RemoteMAC: from.mac, RemoteRights: body.Rights, Remote: body.Local,
 	})
 	return false, true

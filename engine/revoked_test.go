@@ -38,7 +38,7 @@ func TestRevokedBeforeTheFrame(t *testing.T) {
 					half := uint64(len(w.b.mem)) / 2
 					reply := do(w.b, descriptors.OpRegisterMemory, descriptors.RegisterMemoryBody{
 						Address: hostBase + half, Length: half, IOVA: busBase + half})
-					data := descriptors.Reply[descriptors.MemoryBody](reply).Handle
+					data := descriptors.Reply[descriptors.RegionReply](reply).Handle
 					w.b.brk = half
 					buf, at, _ := w.b.alloc(size)
 					w.b.brk = 16 << 20

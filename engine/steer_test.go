@@ -240,7 +240,7 @@ func TestPayloadTableEntryFails(t *testing.T) {
 			}
 			mem, address, iova := w.b.alloc(size)
 			r := do(w.b, descriptors.OpRegisterMemory, descriptors.RegisterMemoryBody{Address: address, Length: uint64(size), IOVA: iova})
-			h := descriptors.Reply[descriptors.MemoryBody](r).Handle
+			h := descriptors.Reply[descriptors.RegionReply](r).Handle
 			do(w.b, descriptors.OpSetPayload, descriptors.SetPayloadBody{Address: address, Endpoint: p.id, Handle: h, Length: uint32(size)})
 			if want == descriptors.StatusProtectionError {
 				do(w.b, descriptors.OpDeregisterMemory, descriptors.MemoryBody{Handle: h})

@@ -38,8 +38,14 @@ func (e *Engine) round() (worked bool) {
 	if e.events&onUnsettled != 0 {
 		e.settleAll()
 	}
+	if e.events&onCells != 0 {
+		worked = e.cells.run() || worked
+	}
 	e.handed = false
 	worked = e.rx.receive() || worked
+	if e.events&onCells != 0 {
+		worked = e.cells.runUpTo(0) || worked // bulk has had its turn in this round
+	}
 	if e.events&inFlight != 0 && !e.rx.behind {
 		// What the peer had to say before it took frames, or left, has been heard.
 		e.checkWire()
@@ -87,6 +93,7 @@ func (e *Engine) tick() {
 	})
 	e.requests.tick()
 	e.setups.tick()
+	e.cells.tick()
 	if e.due(&e.nextIdle, idleEvery) {
 		if !e.rx.behind {
 			e.checkWire()

@@ -172,7 +172,7 @@ func (s *storm) postRecv(e *stormEnd) {
 	m := s.message(e, stormMax)
 	if s.r.IntN(60) == 0 {
 		m.bad = true
-		m.d.Control().Reserved = 1
+		m.d.Control().Front = 1
 	}
 	e.recv.posted = append(e.recv.posted, m)
 	e.postRecv(m.d)

@@ -92,7 +92,12 @@ func (t *transmitter) transmit() bool {
 func (t *transmitter) begin(ep *endpoint, m *sending, number uint32) {
 	m.number, m.cut, m.begun, m.allCut, m.lastPSN = number, 0, true, false, 0
 	m.frames, m.awaits = descriptors.FrameData, 0
-	if t.regions.fetch(ep, &ep.send, &m.layout); m.control.bits&unlikeSends != 0 && m.status == 0 {
+	if ep.kindID == descriptors.KindVI {
+		t.regions.fetch(ep, &ep.send, &m.layout)
+	} else {
+		ep.kind.fetch(ep, &ep.send, &m.layout)
+	}
+	if m.control.bits&unlikeSends != 0 && m.status == 0 {
 		m.beginRDMA()
 	}
 }
@@ -101,6 +106,11 @@ func (t *transmitter) begin(ep *endpoint, m *sending, number uint32) {
 // been sent before.
 func (t *transmitter) sendData(ep *endpoint, m *sending, psn, offset uint32, flags descriptors.FrameFlags, again bool) outcome {
 	n, at := min(m.total-offset, t.maxPayload), descriptors.HeaderSize
+	if offset < ep.shortest && t.lender != nil && ep.rel != nil && m.total-ep.shortest >= lendFrom {
+		// The message of a ring goes ahead, and its payload can be lent. It is cut alike when
+		// it is sent again.
+		n = ep.shortest - offset
+	}
 	if m.frames != descriptors.FrameData {
 		n, at = min(n, t.maxPayload-descriptors.ExtensionSize), at+descriptors.ExtensionSize
 	}
@@ -108,7 +118,7 @@ func (t *transmitter) sendData(ep *endpoint, m *sending, psn, offset uint32, fla
 		return frameWaiting
 	}
 	tx, behind := t.dma.movers[Transmit], framesIn(m.total-offset-n, n)+int(ep.send.posted())
-	if n >= lendFrom && m.frames != descriptors.FrameReadResponse && t.lends(ep) {
+	if n >= lendFrom && offset >= ep.shortest && m.frames != descriptors.FrameReadResponse && t.lends(ep) {
 		if result := t.sendLent(ep, m, psn, offset, n, flags, behind, again); result != frameCopied {
 			return result
 		}

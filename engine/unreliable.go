@@ -36,7 +36,7 @@ func (k unreliableVI) transmit(ep *endpoint, budget int) bool {
 			k.tx.begin(ep, m, u.nextSend)
 			if m.status != 0 {
 				m.begun = false
-				k.cqs.complete(ep, q, &m.layout, 0, 0, m.status)
+				ep.kind.complete(ep, q, &m.layout, 0, 0, m.status)
 				continue
 			}
 			u.nextSend++
@@ -58,13 +58,13 @@ func (k unreliableVI) sent(ep *endpoint, m *sending, _, _, n, _ uint32, _ bool) 
 	if m.cut += n; m.cut == m.total {
 		m.begun = false
 		k.count(descriptors.CounterMessagesSent, 1)
-		k.cqs.complete(ep, &ep.send, &m.layout, m.total, 0, 0)
+		ep.kind.complete(ep, &ep.send, &m.layout, m.total, 0, 0)
 	}
 }
 
 func (k unreliableVI) failed(ep *endpoint, m *sending, _ bool, st descriptors.Status) {
 	m.begun = false
-	k.cqs.complete(ep, &ep.send, &m.layout, 0, 0, st)
+	ep.kind.complete(ep, &ep.send, &m.layout, 0, 0, st)
 }
 
 // take implements kind. Messages are taken whole, in order of their frames and of their
@@ -88,7 +88,7 @@ func (k unreliableVI) take(ep *endpoint, h *descriptors.Header) verdict {
 	}
 	in := &u.in
 	switch {
-	case h.Length == 0 && h.Extent != 0, uint64(h.Offset)+uint64(h.Length) > uint64(h.Extent):
+	case h.Length == 0 && h.Extent != 0, uint64(h.Offset)+uint64(h.Length) > uint64(h.Extent), h.Extent < ep.shortest:
 		return refused
 	case h.Flags&descriptors.FrameFirst != 0:
 		if h.Offset != 0 || h.Extent > ep.maxTransfer || int32(h.Message-u.next) < 0 {
@@ -104,7 +104,7 @@ func (k unreliableVI) take(ep *endpoint, h *descriptors.Header) verdict {
 		if !u.receive {
 			if !k.rx.takeReceive(ep, in) {
 				k.count(descriptors.CounterReceiveQueueEmpty, 1)
-				if ep.kind.connects() { // else anybody may send it frames: too many for an event each
+				if ep.kindID == descriptors.KindVI { // others may lose too many for an event each
 					k.event(descriptors.Event{Code: descriptors.EventReceiveQueueEmpty, Endpoint: ep.id, CQ: descriptors.NoCQ})
 				}
 				return taken
@@ -115,7 +115,7 @@ func (k unreliableVI) take(ep *endpoint, h *descriptors.Header) verdict {
 			in.status = u.fetched
 			break
 		}
-		in.status = k.rx.destination(ep, in, u.fetched, h.Extent)
+		in.status = ep.kind.destination(ep, in, u.fetched, h)
 	case !in.open || h.Message != u.next-1 || h.Extent != in.extent || h.Offset < in.received || in.written != (h.Type == descriptors.FrameWrite):
 		// It is of another message, or a copy of what has come.
 		return refused
@@ -155,7 +155,7 @@ func (k unreliableVI) placed(ep *endpoint, h *descriptors.Header) {
 	} else {
 		k.count(descriptors.CounterMessagesReceived, 1)
 	}
-	k.cqs.complete(ep, &ep.recv, &in.layout, length, in.immediate, in.status|in.flags)
+	ep.kind.complete(ep, &ep.recv, &in.layout, length, in.immediate, in.status|in.flags)
 }
 
 // flush implements kind.

@@ -34,6 +34,7 @@ type node struct {
 	w       *world
 	e       *engine.Engine
 	mem     []byte
+	sram    []byte // device memory, of a NIC that has some
 	gen     uint64
 	refuse  func(iova uint64, write bool) bool
 	pieces  uint64 // windows are not larger; zero: no limit
@@ -230,7 +231,7 @@ func do[T descriptors.CommandBody](n *node, op descriptors.Opcode, body T) *desc
 func (n *node) memory(tag uint32, access descriptors.Access) uint32 {
 	r := do(n, descriptors.OpRegisterMemory, descriptors.RegisterMemoryBody{
 		Address: hostBase, Length: uint64(len(n.mem)), IOVA: busBase, Ptag: tag, Access: access})
-	return descriptors.Reply[descriptors.MemoryBody](r).Handle
+	return descriptors.Reply[descriptors.RegionReply](r).Handle
 }
 
 // vi is an endpoint and its queues.
@@ -261,7 +262,7 @@ func (n *node) newVI(handle uint32, change func(*descriptors.CreateEndpointBody)
 	if change != nil {
 		change(&body)
 	}
-	v.id = descriptors.Reply[descriptors.EndpointBody](do(n, descriptors.OpCreateEndpoint, body)).Endpoint
+	v.id = descriptors.Reply[descriptors.EndpointCreated](do(n, descriptors.OpCreateEndpoint, body)).Endpoint
 	return v
 }
 

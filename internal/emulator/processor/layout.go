@@ -16,15 +16,20 @@ const (
 	MailboxSize = 128 << 10
 	// MinSRAM is the least that a processor works with, in bytes.
 	MinSRAM = 2 * MailboxSize
+	// slotShare is the part of SRAM that a slot has where that is more than minSlot bytes,
+	// which it has where half of SRAM has room for all: the rest of large SRAM is for
+	// endpoints.
+	slotShare = 32
+	minSlot   = 256 << 10
 )
 
 const _ = uint(MailboxSize - abi.MaxKey - abi.MaxValue)
 
-// layOut lays out SRAM of MinSRAM bytes or more: slots in the first half, then the
-// mailbox. The rest is for others.
+// layOut lays out SRAM of MinSRAM bytes or more: slots in the first half at most, then
+// the mailbox. The rest is the engine's.
 func layOut(sram int) layout {
 	const align = 64
-	size := uint32(sram/2/Slots) &^ (align - 1)
+	size := uint32(min(sram/2/Slots, max(sram/slotShare, minSlot))) &^ (align - 1)
 	return layout{slotSize: size, mailbox: Slots * size}
 }
 

@@ -63,6 +63,9 @@ func New(c Config) *Unit {
 // Kept is how many bytes of SRAM, from its start, are kept over a reset.
 func (u *Unit) Kept() uint32 { return Slots * u.layout.slotSize }
 
+// Used is how many bytes of SRAM, from its start, are the processor's.
+func (u *Unit) Used() uint32 { return u.layout.mailbox + MailboxSize }
+
 // SetMinimum tells what MINPULSE of a direction is. It may be called at any time.
 func (u *Unit) SetMinimum(d engine.Direction, bytes uint32) { u.runner.minimum[d].Store(bytes) }
 

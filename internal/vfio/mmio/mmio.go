@@ -60,6 +60,13 @@ func Write32(p *uint32, v uint32)
 //go:noescape
 func Write64(p *uint64, v uint64)
 
+// WriteBlock copies 64 bytes from cached memory to mapped device memory, in stores of 16
+// bytes at ascending addresses, which write-combining makes one transaction of. Neither
+// pointer needs to be aligned to more than the copy is to be fast.
+//
+//go:noescape
+func WriteBlock(to, from *[64]byte)
+
 // ToDevice orders stores to DMA memory before a later store to a register. Call
 // it between filling a ring and ringing the doorbell, so that the device finds
 // what the doorbell announces. It does not order write-combining memory: see

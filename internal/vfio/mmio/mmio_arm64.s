@@ -5,8 +5,8 @@
 #define OSHST $2
 #define ST    $14
 
-// Each accessor has one instruction that touches the bus, with base register
-// only: a hypervisor cannot decode others for an emulated device. ci/disasm
+// Each accessor but WriteBlock has one instruction that touches the bus, with base
+// register only: a hypervisor cannot decode others for an emulated device. ci/disasm
 // checks it.
 
 // func Read8(p *uint8) uint8
@@ -63,6 +63,14 @@ TEXT ·Write64(SB), NOSPLIT, $0-16
 	MOVD p+0(FP), R0
 	MOVD v+8(FP), R1
 	MOVD R1, (R0)
+	RET
+
+// func WriteBlock(to, from *[64]byte)
+TEXT ·WriteBlock(SB), NOSPLIT, $0-16
+	MOVD to+0(FP), R0
+	MOVD from+8(FP), R1
+	VLD1 (R1), [V0.B16, V1.B16, V2.B16, V3.B16]
+	VST1 [V0.B16, V1.B16, V2.B16, V3.B16], (R0)
 	RET
 
 // func ToDevice()

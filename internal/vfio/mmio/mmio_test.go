@@ -39,6 +39,28 @@ func TestAccess(t *testing.T) {
 	access(t, "64", mmio.Read64, mmio.Write64)
 }
 
+// TestWriteBlock copies blocks between neighbours that must stay as they are.
+func TestWriteBlock(t *testing.T) {
+	var from [64]byte
+	for i := range from {
+		from[i] = byte(i + 1)
+	}
+	var memory [3 * 64]byte
+	for shift := range 64 {
+		clear(memory[:])
+		mmio.WriteBlock((*[64]byte)(memory[shift:]), &from)
+		for i, got := range memory {
+			want := byte(0)
+			if i >= shift && i < shift+64 {
+				want = from[i-shift]
+			}
+			if got != want {
+				t.Fatalf("shifted by %d: byte %d is %d, want %d", shift, i, got, want)
+			}
+		}
+	}
+}
+
 // TestBarriers passes a ring of values from one thread to another the way a
 // driver and a device do: fill, ToDevice, index; index, FromDevice, take.
 func TestBarriers(t *testing.T) {

@@ -1,0 +1,383 @@
+package driver
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/hotlock"
+	"github.com/trapeze-nic/trapeze/internal/vfio/mmio"
+)
+
+// ChannelAttributes of a channel.
+type ChannelAttributes struct {
+	Ptag uint32
+	// Page says how large a page is; MinChannelPageLog2, 4 KiB, if zero. Both ends of a
+	// connection must have the same.
+	Page descriptors.ChannelPage
+	// Send and Recv are the double pages: two pages each of registered memory, aligned to a
+	// page. Their Length is not used.
+	Send, Recv descriptors.DataSegment
+	// Spaced has the CRC so far and the clock stored behind each cell that is received.
+	Spaced bool
+}
+
+// Channel is an endpoint of kind Channel (SPEC.md 16): what it sends and receives are words of
+// two double pages, and a send is one store. Methods may be called from several goroutines;
+// who uses which part of the double pages is for the caller to arrange.
+type Channel struct {
+	endpoint
+	attributes ChannelAttributes
+	closedAs   error
+
+	senders [descriptors.ChannelPriorities]channelSender
+	receive channelBell
+
+	mu      hotlock.Mutex // guards what follows, while it is used
+	at      uint64        // offset of the control page in BAR4
+	page    []byte        // the control page, nil if it is not mapped
+	control *descriptors.ChannelControl
+	ends    []uint32
+	closed  bool
+	refuses bool // closed for doorbells, while the channel is being destroyed
+	misses  uint32
+	scratch [8]byte // for accesses to device memory that is not mapped
+}
+
+// channelSender is one priority of a channel.
+type channelSender struct {
+	mu     hotlock.Mutex
+	bell   channelBell
+	issued uint32 // stores, free-running
+	ended  uint32 // messages that have ended, as far as is known
+	closed bool
+}
+
+// CreateChannel creates a channel, which is not connected and has no room for what comes. It
+// fails with ErrNotSupported if the device has no channels, with ErrResource if it has no
+// number or no memory for one more, and with ErrInvalidParameter for pages that are not
+// aligned, or not registered, or receiving ones that the device may not write.
+func (n *NIC) CreateChannel(ctx context.Context, a ChannelAttributes) (*Channel, error) {
+	const op = "create channel"
+	if err := n.begin(ctx, op); err != nil {
+		return nil, err
+	}
+	defer n.end()
+	if n.identity.Features&descriptors.FeatureChannel == 0 {
+		return nil, n.refuse(op, fmt.Errorf("%w: channels", ErrNotSupported), "a newer device version is needed")
+	}
+	if a.Page == 0 {
+		a.Page = descriptors.MinChannelPageLog2
+	}
+	if !a.Page.Valid() {
+		return nil, n.refuse(op, fmt.Errorf("%w: pages of 2^%d bytes", ErrInvalidParameter, a.Page), "a page has 4, 8 or 16 KiB")
+	}
+	c := &Channel{endpoint: endpoint{n: n, what: "channel"}, attributes: a, closedAs: n.error("use channel", ErrClosed)}
+	c.queues = c
+	reply, err := n.execute(ctx, newCommand(descriptors.OpCreateEndpoint, a.body()))
+	if err != nil {
+		return nil, n.error(op, err)
+	}
+	created := descriptors.Reply[descriptors.EndpointCreated](reply)
+	if err := c.place(created); err != nil {
+		return nil, n.error(op, n.fail(err))
+	}
+	if err := n.adopt(&c.endpoint, created.Endpoint); err != nil {
+		return nil, n.error(op, err)
+	}
+	return c, nil
+}
+
+func (a *ChannelAttributes) body() descriptors.CreateEndpointBody {
+	b := descriptors.CreateEndpointBody{Kind: descriptors.KindChannel, Reliability: descriptors.Unreliable, Ptag: a.Ptag,
+		SendIOVA: a.Send.Address, SendCQ: a.Send.Handle, RecvIOVA: a.Recv.Address, RecvCQ: a.Recv.Handle,
+		SendLog2: uint8(a.Page), RecvLog2: uint8(a.Page), MaxTransfer: a.Page.Bytes(),
+		SendVector: descriptors.NoVector, RecvVector: descriptors.NoVector}
+	if a.Spaced {
+		b.Options = descriptors.EndpointSpaced
+	}
+	return b
+}
+
+// place finds the control page and the doorbells of a channel that the device has created.
+func (c *Channel) place(created *descriptors.EndpointCreated) error {
+	n := c.n
+	if created.Endpoint == 0 || created.Endpoint >= uint32(len(n.endpoints)) {
+		return fmt.Errorf("%w: it gave out endpoint %d of %d", ErrProtocol, created.Endpoint, len(n.endpoints))
+	}
+	c.at = uint64(created.Send)
+	if err := n.checkSRAM(c.at, descriptors.PageSize); err != nil {
+		return fmt.Errorf("%w: it gave out a control page: %w", ErrProtocol, err)
+	}
+	if c.at%descriptors.PageSize != 0 {
+		return fmt.Errorf("%w: it gave out a control page at %#x, which is not aligned", ErrProtocol, c.at)
+	}
+	c.page = n.bar4.mapped.Window(c.at, descriptors.PageSize)
+	c.control, c.ends = descriptors.ChannelControlAt(c.page), descriptors.ChannelEndsAt(c.page)
+	doorbells := descriptors.EndpointPage(created.Endpoint)
+	c.senders[descriptors.PriorityHigh].bell = n.channelBellAt(doorbells+descriptors.DoorbellHigh, descriptors.ChannelDepth)
+	c.senders[descriptors.PriorityLow].bell = n.channelBellAt(doorbells+descriptors.DoorbellLow, descriptors.ChannelDepth)
+	c.receive = n.channelBellAt(doorbells+descriptors.DoorbellReceive, 1)
+	return nil
+}
+
+// Attributes returns what the channel was created with.
+func (c *Channel) Attributes() ChannelAttributes { return c.attributes }
+
+// Words is the number of 8-byte words of a double page.
+func (c *Channel) Words() uint32 { return c.attributes.Page.Words() }
+
+// Send has the words of the sending double page from start on up to stop, which is the word
+// behind the last, sent at a priority: they may run over the end of the double page to its
+// start. It is one store, and waits for nobody. The words must not change until the message
+// has left, see Sent. It fails with ErrQueueFull (bare, and without an allocation) if
+// ChannelDepth messages of that priority are under way, with ErrInvalidParameter for offsets
+// that are not in the double page, or the same, with ErrClosed, and with the reason why a
+// device whose doorbells are not mapped has not taken one. A channel that is not connected
+// loses what is sent, and says so in SendStatus.
+func (c *Channel) Send(p descriptors.ChannelPriority, start, stop uint32) error {
+	if words := c.Words(); p >= descriptors.ChannelPriorities || start >= words || stop >= words || start == stop {
+		return c.n.refuse("send on channel", fmt.Errorf("%w: words %d up to %d of %d, priority %d", ErrInvalidParameter, start, stop, words, p), "")
+	}
+	s := &c.senders[p]
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return c.closedAs
+	}
+	if s.issued-s.ended >= descriptors.ChannelDepth {
+		if err := c.learn(p); err != nil {
+			s.mu.Unlock()
+			return err
+		}
+	}
+	err := s.bell.ring(descriptors.ChannelBell(start, stop))
+	if err == nil {
+		s.issued++
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return c.n.error("send on channel", err)
+	}
+	c.n.posted()
+	return nil
+}
+
+// learn finds out how many messages of a priority have ended: one at least, or it fails. The
+// sender's lock is held.
+func (c *Channel) learn(p descriptors.ChannelPriority) error {
+	s := &c.senders[p]
+	before := s.ended
+	for range 2 { // where the device must be stepped
+		st, err := c.SendStatus()
+		if err != nil {
+			return err
+		}
+		// The device's count has 8 bits, and is its word only.
+		underWay := uint32(uint8(s.issued) - st.Ended[p])
+		if underWay > s.issued-before {
+			return c.n.error("send on channel", c.n.fail(fmt.Errorf("%w: it says that %d of %d messages are under way", ErrProtocol, underWay, s.issued-before)))
+		}
+		if s.ended = s.issued - underWay; s.ended != before {
+			return nil
+		}
+		if !c.n.progress() {
+			break
+		}
+	}
+	return ErrQueueFull
+}
+
+// Sent returns how many messages of a priority Send has taken, and how many of them have
+// ended: their words are the caller's again. Both count modulo 2^32.
+func (c *Channel) Sent(p descriptors.ChannelPriority) (issued, ended uint32, err error) {
+	s := &c.senders[p]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return s.issued, s.issued, c.closedAs
+	}
+	if s.issued != s.ended {
+		if err := c.learn(p); err != nil && err != ErrQueueFull {
+			return s.issued, s.ended, err
+		}
+	}
+	return s.issued, s.ended, nil
+}
+
+// Allow lets what comes go to the receiving double page from start on, up to stop, where
+// nothing more is written. It is one store. It fails as Send does.
+func (c *Channel) Allow(start, stop uint32) error {
+	return c.allow(start, stop, descriptors.ChannelBell(start, stop))
+}
+
+// AllowMore lets what comes go on where it has come to, up to stop.
+func (c *Channel) AllowMore(stop uint32) error {
+	return c.allow(0, stop, descriptors.ChannelBell(0, stop)|descriptors.ChannelKeep)
+}
+
+func (c *Channel) allow(start, stop, word uint32) error {
+	if words := c.Words(); start >= words || stop >= words {
+		return c.n.refuse("receive on channel", fmt.Errorf("%w: words %d up to %d of %d", ErrInvalidParameter, start, stop, words), "")
+	}
+	c.mu.Lock()
+	if c.closed || c.refuses {
+		c.mu.Unlock()
+		return c.closedAs
+	}
+	err := c.receive.ring(word)
+	c.mu.Unlock()
+	if err != nil {
+		return c.n.error("receive on channel", err)
+	}
+	c.n.posted()
+	return nil
+}
+
+// Received returns the receive word. What the device wrote before it is visible.
+func (c *Channel) Received() (descriptors.ReceiveWord, error) {
+	w, err := c.load(8, func(p *descriptors.ChannelControl) *uint64 { return &p.Receive })
+	return descriptors.DecodeReceiveWord(w, c.attributes.Page), err
+}
+
+// Transmit returns the transmit word.
+func (c *Channel) Transmit() (descriptors.TransmitWord, error) {
+	w, err := c.load(0, func(p *descriptors.ChannelControl) *uint64 { return &p.Transmit })
+	return descriptors.DecodeTransmitWord(w, c.attributes.Page), err
+}
+
+// SendStatus says what has become of the stores of Send.
+func (c *Channel) SendStatus() (descriptors.SendStatus, error) {
+	w, err := c.load(24, func(p *descriptors.ChannelControl) *uint64 { return &p.SendStatus })
+	return descriptors.DecodeSendStatus(w), err
+}
+
+// End says how PDU n ended, as the receive word counts them. It is that of PDU n+256 once
+// so many more have come.
+func (c *Channel) End(n uint8) (descriptors.ChannelEnd, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed:
+		return 0, c.closedAs
+	case c.ends != nil:
+		return descriptors.ChannelEnd(mmio.Read32(&c.ends[n])), nil
+	}
+	b := c.scratch[:4]
+	err := c.n.bar4.read(c.at+descriptors.ChannelEnds+4*uint64(n), b)
+	return descriptors.ChannelEnd(binary.LittleEndian.Uint32(b)), c.n.error("read channel", err)
+}
+
+// load reads a word of the control page, which is at an offset there.
+func (c *Channel) load(offset uint64, field func(*descriptors.ChannelControl) *uint64) (uint64, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed:
+		return 0, c.closedAs
+	case c.control != nil:
+		w := mmio.Read64(field(c.control))
+		mmio.FromDevice()
+		return w, nil
+	}
+	b := c.scratch[:]
+	if err := c.n.bar4.read(c.at+offset, b); err != nil {
+		return 0, c.n.error("read channel", err)
+	}
+	return binary.LittleEndian.Uint64(b), nil
+}
+
+// Poll returns the receive word, and steps the device if it says no more PDUs than seen and
+// somebody has to step it. It fails with ErrClosed, with how the connection ended
+// (ErrDisconnected, ErrPeerLost, ErrConnectionBroken) once nothing more can come, and with
+// what is wrong with the device.
+func (c *Channel) Poll(seen uint8) (descriptors.ReceiveWord, error) {
+	w, err := c.Received()
+	if err != nil || w.PDUs != seen {
+		return w, err
+	}
+	if c.n.progress() {
+		if w, err = c.Received(); err != nil || w.PDUs != seen {
+			return w, err
+		}
+	}
+	if err := c.n.failed(); err != nil {
+		return w, c.n.error("poll channel", err)
+	}
+	c.mu.Lock()
+	c.misses++
+	overdue := c.misses%missesPerCheck == 0
+	c.mu.Unlock()
+	if overdue {
+		if err := c.n.polled(); err != nil {
+			return w, c.n.error("poll channel", err)
+		}
+	}
+	if w.Status&descriptors.ChannelConnected == 0 {
+		if end := c.ended(descriptors.Unreliable, descriptors.StatusFlushed); end != 0 {
+			return w, c.n.error("poll channel", end)
+		}
+	}
+	return w, nil
+}
+
+// Wait waits until Poll would return another count of PDUs than seen, or would fail, or
+// until ctx ends, with whose error it fails then. Channels have no interrupts: the longer
+// nothing comes the more seldom it looks.
+func (c *Channel) Wait(ctx context.Context, seen uint8) (descriptors.ReceiveWord, error) {
+	const op = "wait for channel"
+	if ctx == nil {
+		return descriptors.ReceiveWord{}, c.n.noContext(op)
+	}
+	w := waiter{n: c.n, ctx: ctx, done: c.n.done}
+	defer w.stop()
+	for {
+		word, err := c.Poll(seen)
+		if err != nil || word.PDUs != seen {
+			return word, err
+		}
+		if err := w.pause(nil, nil, nil); err != nil {
+			return word, c.n.error(op, err)
+		}
+	}
+}
+
+func (c *Channel) end() *endpoint {
+	if c == nil {
+		return nil
+	}
+	return &c.endpoint
+}
+
+func (c *Channel) refuse(yes bool) {
+	for p := range c.senders {
+		s := &c.senders[p]
+		s.mu.Lock()
+		s.closed = yes
+		s.mu.Unlock()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refuses = yes
+}
+
+func (c *Channel) close() {
+	c.refuse(true)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed, c.page, c.control, c.ends = true, nil, nil, nil
+}
+
+// forget and free: no CQ knows of a channel, and its memory is the device's or the caller's.
+func (c *Channel) forget()     {}
+func (c *Channel) free() error { return nil }
+
+func (c *Channel) holds(handle uint32) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.closed && (handle == c.attributes.Send.Handle || handle == c.attributes.Recv.Handle)
+}
+
+// lose: nothing of a channel has a status word in host memory.
+func (c *Channel) lose(uint64) {}

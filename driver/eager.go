@@ -1,0 +1,259 @@
+package driver
+
+import (
+	"fmt"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/hotlock"
+	"github.com/trapeze-nic/trapeze/internal/vfio/mmio"
+)
+
+// Eager writes to memory of which the device has a copy of its own, in blocks (SPEC.md 9.1):
+// every store goes to the memory, and a block goes to the device, whole, when the writer
+// leaves it, at Flush, and before a descriptor that names it is posted. What is left to do at
+// the doorbell is as little as the message is long. Over memory that is not eager it only
+// stores.
+//
+// Memory that has a writer is written through it, or pushed with Push after it was written
+// in another way and before it is sent. Methods may be called from several goroutines, which
+// take turns.
+type Eager struct {
+	descriptors.Eager
+	n      *NIC
+	mode   EagerMode
+	bytes  []byte // the memory
+	first  uint64 // application address of the first byte
+	blocks []byte // the device's
+	status []byte // the device's: one byte for each block
+
+	mu     hotlock.Mutex
+	closed bool
+	at     int64    // where Write goes on
+	open   int64    // the block that is being written, which the device does not have; or noBlock
+	valid  []uint64 // a bit for each block: the device was told that it has it
+	edge   [1 << descriptors.EagerWideLog2]byte
+	stats  EagerStats
+}
+
+const (
+	noBlock = -1
+	opWrite = "write eager memory"
+)
+
+// EagerStats count what has become of eager memory.
+type EagerStats struct {
+	// Pushed are the blocks that were written to the device.
+	Pushed uint64 `json:"blocks_pushed"`
+	// Again are the blocks that were taken back, since a writer wrote to them after they
+	// had been pushed.
+	Again uint64 `json:"blocks_pushed_again"`
+	// FellBack are the registrations that found no room on the device and are ordinary.
+	FellBack uint64 `json:"registrations_fell_back"`
+}
+
+func (s *EagerStats) add(o EagerStats) {
+	s.Pushed, s.Again, s.FellBack = s.Pushed+o.Pushed, s.Again+o.Again, s.FellBack+o.FellBack
+}
+
+// newEager is a writer of bytes, at application address first, which has no device memory.
+func (n *NIC) newEager(bytes []byte, first uint64) *Eager {
+	return &Eager{n: n, bytes: bytes, first: first, open: noBlock}
+}
+
+// Len is how many bytes the memory has.
+func (e *Eager) Len() int { return len(e.bytes) }
+
+// Write stores p behind what was written last, from the first byte on, and fails with
+// ErrInvalidParameter, having written nothing, if there is not that much room.
+func (e *Eager) Write(p []byte) (int, error) {
+	e.mu.Lock()
+	err := e.store(e.at, p)
+	if err == nil {
+		e.at += int64(len(p))
+	}
+	e.mu.Unlock()
+	return e.wrote(len(p), err)
+}
+
+// Rewind has Write go on at offset, which Write itself checks.
+func (e *Eager) Rewind(offset int) {
+	e.mu.Lock()
+	e.at = int64(offset)
+	e.mu.Unlock()
+}
+
+// WriteAt stores p at an offset. It fails with ErrInvalidParameter, having written nothing, if not
+// all of p lies inside.
+func (e *Eager) WriteAt(p []byte, offset int64) (int, error) {
+	e.mu.Lock()
+	err := e.store(offset, p)
+	e.mu.Unlock()
+	return e.wrote(len(p), err)
+}
+
+// wrote is what a call that was to store n bytes returns.
+func (e *Eager) wrote(n int, err error) (int, error) {
+	if err != nil {
+		return 0, e.n.error(opWrite, err)
+	}
+	return n, nil
+}
+
+// Flush has the device have all that was written.
+func (e *Eager) Flush() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return e.n.error(opWrite, ErrClosed)
+	}
+	e.leave()
+	return nil
+}
+
+// Push has the device have n bytes from offset on as they are in memory now, and with them
+// the rest of their blocks.
+func (e *Eager) Push(offset, n int) error {
+	e.mu.Lock()
+	err := e.check(int64(offset), n)
+	if err == nil {
+		e.push(uint64(offset), uint64(n))
+	}
+	e.mu.Unlock()
+	return e.n.error(opWrite, err)
+}
+
+// check says what is wrong with n bytes at offset. mu is held.
+func (e *Eager) check(offset int64, n int) error {
+	switch {
+	case e.closed:
+		return ErrClosed
+	case offset < 0 || n < 0 || offset > int64(len(e.bytes)) || int64(n) > int64(len(e.bytes))-offset:
+		return fmt.Errorf("%w: %d bytes at offset %d, it has %d", ErrInvalidParameter, n, offset, len(e.bytes))
+	}
+	return nil
+}
+
+// store writes p at offset, and pushes the blocks that it leaves. A block that the device
+// has is taken back first: what the device reads is as it was before, or as it is after.
+// mu is held.
+func (e *Eager) store(offset int64, p []byte) error {
+	if err := e.check(offset, len(p)); err != nil {
+		return err
+	}
+	if e.blocks == nil {
+		copy(e.bytes[offset:], p)
+		return nil
+	}
+	for len(p) > 0 {
+		at := e.Lead + uint64(offset)
+		b := at >> e.Log2
+		if int64(b) != e.open {
+			e.leave()
+			if e.has(b) {
+				e.takeBack(b, b+1)
+				e.stats.Again++
+			}
+			e.open = int64(b)
+		}
+		n := copy(e.bytes[offset:min(uint64(len(e.bytes)), (b+1)<<e.Log2-e.Lead)], p)
+		offset, p = offset+int64(n), p[n:]
+	}
+	return nil
+}
+
+// leave pushes the block that is being written, if there is one. mu is held.
+func (e *Eager) leave() {
+	if e.open >= 0 {
+		b := uint64(e.open)
+		e.pushBlocks(b, b+1)
+	}
+}
+
+// push pushes the blocks that n bytes from offset on touch. mu is held.
+func (e *Eager) push(offset, n uint64) {
+	if n == 0 || e.blocks == nil {
+		return
+	}
+	e.pushBlocks(e.Span(offset, n))
+}
+
+// pushBlocks is the only function that writes to blocks: it copies those from first to end
+// there, and then says that they are good. Somebody who rings a doorbell flushes once more.
+// mu is held.
+func (e *Eager) pushBlocks(first, end uint64) {
+	for b := first; b < end; b++ {
+		e.copyBlock(b)
+	}
+	mmio.FlushWriteCombining()
+	for b := first; b < end; b++ {
+		mmio.Write8(&e.status[b], descriptors.EagerValid)
+		e.valid[b/64] |= 1 << (b % 64)
+	}
+	e.stats.Pushed += end - first
+	if e.open >= int64(first) && e.open < int64(end) {
+		e.open = noBlock
+	}
+}
+
+// copyBlock writes one block; what is beyond the memory is zero there.
+func (e *Eager) copyBlock(b uint64) {
+	const unit = 64
+	size := uint64(1) << e.Log2
+	to := e.blocks[b<<e.Log2:][:size]
+	start, end := b<<e.Log2-e.Lead, b<<e.Log2-e.Lead+size // start wraps in the first
+	from := e.edge[:size]
+	if b<<e.Log2 >= e.Lead && end <= uint64(len(e.bytes)) {
+		from = e.bytes[start:end]
+	} else {
+		clear(from)
+		skip := uint64(0)
+		if b == 0 {
+			start, skip = 0, e.Lead
+		}
+		copy(from[skip:], e.bytes[start:min(end, uint64(len(e.bytes)))])
+	}
+	for i := uint64(0); i < size; i += unit {
+		mmio.WriteBlock((*[unit]byte)(to[i:]), (*[unit]byte)(from[i:]))
+	}
+}
+
+// has reports whether the device was told that it has a block. It may have voided it since.
+func (e *Eager) has(b uint64) bool { return e.valid[b/64]>>(b%64)&1 != 0 }
+
+// takeBack has the device read the blocks from first to end from memory. mu is held.
+func (e *Eager) takeBack(first, end uint64) {
+	any := false
+	for b := first; b < end; b++ {
+		if e.has(b) {
+			mmio.Write8(&e.status[b], 0)
+			e.valid[b/64] &^= 1 << (b % 64)
+			any = true
+		}
+	}
+	if any {
+		mmio.FlushWriteCombining()
+	}
+}
+
+// close ends all writing, before the memory or the device's goes, and returns what has been
+// counted. reopen undoes it.
+func (e *Eager) close() EagerStats {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := e.stats
+	e.closed, e.stats = true, EagerStats{}
+	return s
+}
+
+func (e *Eager) reopen() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.closed = false
+}
+
+// counted is what has been counted since the writer was made or reopened.
+func (e *Eager) counted() EagerStats {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.stats
+}

@@ -1,0 +1,78 @@
+package driver_test
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/driver"
+)
+
+// newEagerFake is a device that says it has eager regions.
+func newEagerFake(t *testing.T) *fakeDevice {
+	d := newFake(t)
+	d.mapSRAM = true
+	d.set(descriptors.IdentityOffset+descriptors.RegFeaturesLow, uint32(descriptors.FeatureEager))
+	return d
+}
+
+// TestEagerBadDevice: a device that says that blocks are where it has no memory, or of
+// another size than was asked for, has failed, and nothing is written there.
+func TestEagerBadDevice(t *testing.T) {
+	const wide = descriptors.EagerWideLog2
+	for name, where := range map[string]descriptors.RegionReply{
+		"beyond the memory":        {Handle: 1, Blocks: fakeSRAM, Status: 64, BlockLog2: descriptors.EagerLog2},
+		"half beyond it":           {Handle: 1, Blocks: fakeSRAM - 64, Status: 64, BlockLog2: descriptors.EagerLog2},
+		"far beyond it":            {Handle: 1, Blocks: 0xffffffc0, Status: 64, BlockLog2: descriptors.EagerLog2},
+		"status beyond the memory": {Handle: 1, Blocks: 64, Status: fakeSRAM, BlockLog2: descriptors.EagerLog2},
+		"not at a block":           {Handle: 1, Blocks: 32, Status: 64, BlockLog2: descriptors.EagerLog2},
+		"status not at a word":     {Handle: 1, Blocks: 64, Status: 65, BlockLog2: descriptors.EagerLog2},
+		"other blocks":             {Handle: 1, Blocks: 128, Status: 64, BlockLog2: wide},
+		"blocks of all ones":       {Handle: 1, Blocks: 64, Status: 64, BlockLog2: 0xff},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newEagerFake(t)
+			n := openFake(t, d)
+			p := mustPtag(t, n)
+			d.with(func() {
+				d.tamper = func(e *descriptors.AdminEntry) { *descriptors.Reply[descriptors.RegionReply](e) = where }
+			})
+			_, err := n.AllocMemory(contextFor(t), 1000, driver.MemoryAttributes{Ptag: p, Eager: written})
+			d.with(func() { d.tamper = nil })
+			if !errors.Is(err, driver.ErrProtocol) {
+				t.Errorf("got %v", err)
+			}
+			if !bytes.Equal(d.sram.Bytes(), make([]byte, fakeSRAM)) {
+				t.Error("something was written to the device's memory")
+			}
+		})
+	}
+}
+
+// TestEagerNotThere: without the feature, or where the memory cannot be mapped, memory is
+// ordinary or is refused.
+func TestEagerNotThere(t *testing.T) {
+	for name, change := range map[string]func(d *fakeDevice){
+		"no feature": func(d *fakeDevice) { d.set(descriptors.IdentityOffset+descriptors.RegFeaturesLow, 0) },
+		"trapped":    func(d *fakeDevice) { d.mapSRAM = false },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newEagerFake(t)
+			change(d)
+			n := openFake(t, d)
+			a := driver.MemoryAttributes{Ptag: mustPtag(t, n), Eager: written}
+			for _, room := range []driver.NoRoom{driver.NoRoomFails, driver.NoRoomWaits} {
+				a.Eager.NoRoom = room
+				if _, err := n.AllocMemory(contextFor(t), 1000, a); !errors.Is(err, driver.ErrNotSupported) {
+					t.Errorf("%d: %v", room, err)
+				}
+			}
+			a.Eager.NoRoom = driver.NoRoomOrdinary
+			m, err := n.AllocMemory(contextFor(t), 1000, a)
+			if err != nil || m.IsEager() || n.EagerStats().FellBack != 1 {
+				t.Errorf("%v, %+v", err, n.EagerStats())
+			}
+		})
+	}
+}

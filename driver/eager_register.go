@@ -1,0 +1,182 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// EagerMode says whether and how the device is given the blocks of memory (SPEC.md 9.1).
+type EagerMode uint8
+
+const (
+	// EagerOff: the memory is ordinary.
+	EagerOff EagerMode = iota
+	// EagerWritten: the program writes through Memory.Eager, or calls its Push.
+	EagerWritten
+	// EagerAtPost: a post pushes what the send names, up to 4 KiB of a segment, as it is
+	// then. The program writes as it likes, and gains less.
+	EagerAtPost
+)
+
+// NoRoom says what becomes of a registration for which the device has no memory left.
+type NoRoom uint8
+
+const (
+	// NoRoomFails: it fails with ErrResource.
+	NoRoomFails NoRoom = iota
+	// NoRoomOrdinary: the memory is registered as ordinary memory.
+	NoRoomOrdinary
+	// NoRoomWaits: it waits until there is room or the context ends.
+	NoRoomWaits
+)
+
+// EagerAttributes of a registration; the zero value is ordinary memory.
+type EagerAttributes struct {
+	Mode   EagerMode
+	NoRoom NoRoom
+	// Wide blocks have 128 bytes instead of 64.
+	Wide bool
+}
+
+const eagerBits = descriptors.AccessEager | descriptors.AccessEagerWide
+
+// access is the rights that ask for eager memory.
+func (a EagerAttributes) access() descriptors.Access {
+	switch {
+	case a.Mode == EagerOff:
+		return 0
+	case a.Wide:
+		return eagerBits
+	}
+	return descriptors.AccessEager
+}
+
+// errNoEager: the device, or the way to it, has no memory for blocks.
+var errNoEager = fmt.Errorf("%w: eager memory", ErrNotSupported)
+
+// registerAs is register as a.Eager says.
+func (n *NIC) registerAs(ctx context.Context, iova uint64, bytes []byte, a MemoryAttributes) (*Memory, error) {
+	if a.Access&eagerBits != 0 {
+		return nil, fmt.Errorf("%w: rights that Eager stands for", ErrInvalidParameter)
+	}
+	if a.Eager.Mode == EagerOff {
+		return n.register(ctx, iova, bytes, a)
+	}
+	supported := n.identity.Features&descriptors.FeatureEager != 0 && n.bar4.mapped.Window(0, 1) != nil
+	for pause := time.Millisecond; supported; pause = min(2*pause, 20*time.Millisecond) {
+		m, err := n.register(ctx, iova, bytes, a)
+		switch {
+		case !lacksRoom(err) || a.Eager.NoRoom == NoRoomFails:
+			return m, err
+		case a.Eager.NoRoom == NoRoomWaits:
+			// Whoever deregisters makes room, here or in another program's part of the device.
+			if err := n.nap(ctx, pause); err != nil {
+				return nil, err
+			}
+		default:
+			supported = false
+		}
+	}
+	if a.Eager.NoRoom != NoRoomOrdinary {
+		return nil, errNoEager
+	}
+	n.regions.fellBack()
+	a.Eager = EagerAttributes{}
+	return n.register(ctx, iova, bytes, a)
+}
+
+// lacksRoom reports whether the device has refused memory for blocks.
+func lacksRoom(err error) bool {
+	var refused *CommandError
+	return errors.As(err, &refused) && refused.Result == descriptors.ResultResource && refused.Field == fieldAccess
+}
+
+// nap waits. It fails if ctx ends before, or the NIC is closed.
+func (n *NIC) nap(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-n.done:
+		return ErrClosed
+	}
+}
+
+// eagerAt makes the writer of m, whose device memory the reply names. It returns false if
+// that is not memory of the device.
+func (n *NIC) eagerAt(m *Memory, r *descriptors.RegionReply) (*Eager, bool) {
+	log2 := uint8(descriptors.EagerLog2)
+	if m.attributes.Eager.Wide {
+		log2 = descriptors.EagerWideLog2
+	}
+	if r.BlockLog2 != log2 || r.Blocks%(1<<log2) != 0 || r.Status%4 != 0 {
+		return nil, false
+	}
+	e := n.newEager(m.bytes, m.address)
+	e.mode = m.attributes.Eager.Mode
+	e.Eager = descriptors.EagerLayout(m.address, uint64(len(m.bytes)), log2)
+	window := func(at uint32, size uint64) []byte {
+		if size > uint64(n.identity.SRAM) {
+			return nil
+		}
+		return n.bar4.mapped.Window(uint64(at), int(size))
+	}
+	e.blocks, e.status = window(r.Blocks, e.BlockBytes()), window(r.Status, e.Count)
+	e.valid = make([]uint64, (e.Count+63)/64)
+	return e, e.blocks != nil && e.status != nil
+}
+
+// Eager returns the writer of the memory. Over memory that is ordinary, such as since it fell
+// back, it only stores.
+func (m *Memory) Eager() *Eager {
+	if e := m.eager.Load(); e != nil {
+		return e
+	}
+	m.eager.CompareAndSwap(nil, m.n.newEager(m.bytes, m.address))
+	e := m.eager.Load()
+	if m.gone.Load() {
+		e.close()
+	}
+	return e
+}
+
+// IsEager reports whether the device has memory for the blocks.
+func (m *Memory) IsEager() bool {
+	e := m.eager.Load()
+	return e != nil && e.blocks != nil
+}
+
+// EagerStats are those of all memory that the NIC has and had.
+func (n *NIC) EagerStats() EagerStats {
+	t := &n.regions
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	s := t.retired
+	for _, m := range t.m {
+		if e := m.eager.Load(); e != nil {
+			s.add(e.counted())
+		}
+	}
+	return s
+}
+
+// fellBack counts a registration that found no room on the device.
+func (t *regionTable) fellBack() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.retired.FellBack++
+}
+
+// retire ends the writing to memory that is deregistered. mu is held.
+func (t *regionTable) retire(m *Memory) {
+	if e := m.eager.Load(); e != nil {
+		t.retired.add(e.close())
+	}
+}

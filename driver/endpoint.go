@@ -1,0 +1,202 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// endpoint is what VIs and rings have in common: a number on the device, and how they are
+// connected, looked at and destroyed.
+type endpoint struct {
+	n       *NIC
+	what    string // "VI" or "ring", for errors
+	number  uint32
+	queues  queues
+	leaving leaving
+	ending  ending
+	user    atomic.Pointer[any]
+}
+
+// queues are the two queues of an endpoint.
+type queues interface {
+	// refuse ends posting and the use of the doorbells, or allows both again.
+	refuse(yes bool)
+	// close ends all use of the queues. What is posted is the program's again.
+	close()
+	// forget is called once the device knows the endpoint no more, and before its number
+	// is free.
+	forget()
+	// free gives back what the queues have taken of the NIC.
+	free() error
+	// holds reports whether something posted needs the region handle.
+	holds(handle uint32) bool
+	// lose is told that the status of the descriptor at address cannot be written.
+	lose(address uint64)
+}
+
+// Endpoint is a VI or a ring.
+type Endpoint interface {
+	// end is what the two have in common, nil for neither.
+	end() *endpoint
+}
+
+// EndpointState is what the device knows of an endpoint. Counts are free-running.
+type EndpointState struct {
+	State          descriptors.State
+	SendProducer   uint32 // descriptors posted, as far as the device has seen
+	SendCompleted  uint32
+	RecvProducer   uint32
+	RecvCompleted  uint32
+	RemoteMAC      descriptors.MAC
+	RemoteEndpoint uint32
+}
+
+// adopt enters an endpoint that the device has created into the table, under the number
+// that it says. What it says may be nonsense.
+func (n *NIC) adopt(e *endpoint, number uint32) error {
+	e.number = number
+	if number == 0 || number >= uint32(len(n.endpoints)) {
+		return n.fail(fmt.Errorf("%w: it gave out endpoint %d of %d", ErrProtocol, number, len(n.endpoints)))
+	}
+	if !n.enter(e) {
+		return n.fail(fmt.Errorf("%w: it gave out endpoint %d twice", ErrProtocol, number))
+	}
+	return nil
+}
+
+// enter puts e into the table of endpoints. It reports false if its number belongs to
+// another one, and not to one that is just being destroyed: a device may give a
+// number away again before the destroyer has seen the answer.
+func (n *NIC) enter(e *endpoint) bool {
+	entry := &n.endpoints[e.number]
+	if entry.CompareAndSwap(nil, e) {
+		return true
+	}
+	if old := entry.Load(); old != nil {
+		old.leaving.wait(n)
+	}
+	return entry.CompareAndSwap(nil, e)
+}
+
+// endpoint returns the endpoint with a number, nil if there is none.
+func (n *NIC) endpoint(number uint32) *endpoint {
+	if number >= uint32(len(n.endpoints)) {
+		return nil
+	}
+	return n.endpoints[number].Load()
+}
+
+// Number returns the endpoint's number on this device.
+func (e *endpoint) Number() uint32 { return e.number }
+
+// SetUser keeps what the caller has for the endpoint, for User.
+func (e *endpoint) SetUser(u any) { e.user.Store(&u) }
+
+// User returns what SetUser was given, nil before.
+func (e *endpoint) User() any {
+	if u := e.user.Load(); u != nil {
+		return *u
+	}
+	return nil
+}
+
+// begin starts an operation on an endpoint that is not destroyed; NIC.end ends it.
+func (e *endpoint) begin(ctx context.Context, op string) error {
+	if err := e.n.begin(ctx, op); err != nil {
+		return err
+	}
+	if e.leaving.begun(e.n) {
+		e.n.end()
+		return e.n.error(op, ErrClosed)
+	}
+	return nil
+}
+
+// Query asks the device for the state of the endpoint.
+func (e *endpoint) Query(ctx context.Context) (EndpointState, error) {
+	op := "query " + e.what
+	if err := e.begin(ctx, op); err != nil {
+		return EndpointState{}, err
+	}
+	defer e.n.end()
+	reply, err := e.n.execute(ctx, newCommand(descriptors.OpQueryEndpoint, descriptors.EndpointBody{Endpoint: e.number}))
+	if err != nil {
+		return EndpointState{}, e.n.error(op, err)
+	}
+	r := descriptors.Reply[descriptors.EndpointReply](reply)
+	return EndpointState{State: r.State, SendProducer: r.SendProducer, SendCompleted: r.SendCompleted, RecvProducer: r.RecvProducer,
+		RecvCompleted: r.RecvCompleted, RemoteMAC: r.RemoteMAC, RemoteEndpoint: r.RemoteEndpoint}, nil
+}
+
+// Destroy destroys the endpoint, connected or not, empty or not: what VIA allows only
+// in some states is left to the layer above. What was posted and
+// not taken back is the caller's again when it returns; posting fails with
+// ErrClosed from its begin on. A second call fails with ErrClosed.
+func (e *endpoint) Destroy(ctx context.Context) error {
+	op, n := "destroy "+e.what, e.n
+	if err := e.begin(ctx, op); err != nil {
+		return err
+	}
+	defer n.end()
+	if err := ctx.Err(); err != nil {
+		return n.error(op, err)
+	}
+	if err := e.leaving.begin(n, nil); err != nil {
+		return n.error(op, err)
+	}
+	// Nothing more is posted: it would keep the device from destroying the endpoint, or
+	// ring for the next one with its number.
+	e.queues.refuse(true)
+	err := e.destroyed(ctx)
+	if err != nil && !outcomeUnknown(err) {
+		e.queues.refuse(false)
+		e.leaving.undo(n)
+		return n.error(op, err)
+	}
+	defer e.leaving.end(n)
+	e.queues.close()
+	if err != nil {
+		return n.error(op, err)
+	}
+	e.queues.forget()
+	n.endpoints[e.number].Store(nil)
+	return n.error(op, e.queues.free())
+}
+
+// destroyed has the device destroy the endpoint.
+func (e *endpoint) destroyed(ctx context.Context) error {
+	cmd := newCommand(descriptors.OpDestroyEndpoint, descriptors.EndpointBody{Endpoint: e.number})
+	_, err := e.n.execute(ctx, cmd)
+	var refused *CommandError
+	if errors.As(err, &refused) && (refused.Result == descriptors.ResultInvalidState || refused.Result == descriptors.ResultResource) {
+		// It is connected, or not empty.
+		_, err = e.n.execute(ctx, newCommand(descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: e.number}))
+		if err == nil {
+			_, err = e.n.execute(ctx, cmd)
+		}
+	}
+	return err
+}
+
+// descriptorLost is told by the device that the status of a descriptor could
+// not be written. The caller learns it from the queue.
+func (n *NIC) descriptorLost(endpoint uint32, address uint64) {
+	if e := n.endpoint(endpoint); e != nil {
+		e.queues.lose(address)
+	}
+}
+
+// postedIn returns an endpoint for which something is posted that needs the region handle,
+// or nil.
+func (n *NIC) postedIn(handle uint32) *endpoint {
+	for i := range n.endpoints {
+		if e := n.endpoints[i].Load(); e != nil && e.queues.holds(handle) {
+			return e
+		}
+	}
+	return nil
+}

@@ -1,0 +1,348 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/pipeline/cells"
+)
+
+// Cells says how cells cross the NIC. Zero values mean the defaults, which keep what an
+// urgent cell may meet in front of it short.
+type Cells struct {
+	// FIFO is how many cells the receive FIFO holds: 1024.
+	FIFO int
+	// Stop is how many may be in it before peers are told to stop: 128; Start is at how
+	// many they may go on: 32.
+	Stop, Start int
+	// PerFrame is how many cells a frame has at most: 8.
+	PerFrame int
+	// NeverStop has no peer told to stop: what finds the FIFO full is dropped.
+	NeverStop bool
+}
+
+func (c *Cells) setDefaults() {
+	for _, d := range []struct {
+		value     *int
+		otherwise int
+	}{{&c.FIFO, 1024}, {&c.Stop, 128}, {&c.Start, 32}, {&c.PerFrame, 8}} {
+		if *d.value == 0 {
+			*d.value = d.otherwise
+		}
+	}
+}
+
+func (c *Cells) validate() error {
+	if c.FIFO < 1 || c.PerFrame < 1 || c.Start < 1 || c.Stop < c.Start || c.Stop >= c.FIFO {
+		return fmt.Errorf("%w: Cells %+v: 1 <= Start <= Stop < FIFO, PerFrame >= 1", ErrConfig, *c)
+	}
+	return nil
+}
+
+// cellBudget bounds the cells that one round stores and sends.
+const cellBudget = 256
+
+// cellLink is a peer station with channels. There is one FIFO for each priority, of channels
+// that have a message to send, one entry for each message.
+type cellLink struct {
+	fifos   [descriptors.ChannelPriorities]channelFIFO
+	members []*endpoint // channels that are connected to the peer
+	busy    bool        // on cellMover.busy
+
+	stopped bool          // the peer has said so
+	waiting time.Duration // clock.present since which cells wait for its start; zero: none do
+	asked   time.Duration // when it was asked last
+	holding bool          // this end has told the peer to stop
+}
+
+// channelFIFO is a ring of channels. It has room for all that its link's channels may post.
+type channelFIFO struct {
+	ring     []*endpoint
+	first, n int
+}
+
+func (f *channelFIFO) push(ep *endpoint) {
+	f.ring[(f.first+f.n)%len(f.ring)] = ep
+	f.n++
+}
+
+func (f *channelFIFO) pop() {
+	f.ring[f.first] = nil
+	f.first = (f.first + 1) % len(f.ring)
+	f.n--
+}
+
+// resize gives the FIFO another ring, and leaves in it what keep answers true for.
+func (f *channelFIFO) resize(size int, keep func(*endpoint) bool) {
+	ring := make([]*endpoint, size)
+	n := 0
+	for i := range f.n {
+		if ep := f.ring[(f.first+i)%len(f.ring)]; keep(ep) {
+			ring[n] = ep
+			n++
+		}
+	}
+	*f = channelFIFO{ring: ring, n: n}
+}
+
+// cellMover carries cells: from the channels' double pages into frames, and from frames, by
+// way of the receive FIFO, into them. What is next cells.Waiting says.
+type cellMover struct {
+	*core
+	tx     *transmitter
+	conns  *connections
+	config Cells
+	links  map[descriptors.MAC]*cellLink
+	busy   []*cellLink // have messages to send; the first one's turn it is
+	// holding is how many links this end has told to stop.
+	holding int
+
+	// The frame that is being filled, or waits for room on the wire.
+	head   descriptors.Header
+	filled []descriptors.Cell
+	urgent bool // its last cell was of high priority
+	low    bool // it has cells of low priority
+	ahead  lowFlight
+}
+
+func (w *cellMover) clear() {
+	w.links, w.busy, w.holding = map[descriptors.MAC]*cellLink{}, nil, 0
+	w.filled, w.urgent, w.low, w.ahead = nil, false, false, lowFlight{}
+	w.received.clear()
+}
+
+// join makes a channel that has been connected one of its peer's link.
+func (w *cellMover) join(ep *endpoint) {
+	l := w.links[ep.remote.mac]
+	if l == nil {
+		l = &cellLink{}
+		w.links[ep.remote.mac] = l
+	}
+	l.members = append(l.members, ep)
+	for p := range l.fifos {
+		if room := len(l.members) * descriptors.ChannelDepth; len(l.fifos[p].ring) < room {
+			l.fifos[p].resize(2*room, func(*endpoint) bool { return true })
+		}
+	}
+	ep.channel.link = l
+	w.received.open()
+	if w.filled == nil {
+		w.filled = make([]descriptors.Cell, 0, min(w.config.PerFrame, int(w.maxPayload)/descriptors.CellSize))
+	}
+}
+
+// leave undoes join.
+func (w *cellMover) leave(ep *endpoint) {
+	l := ep.channel.link
+	ep.channel.link = nil
+	for p := range l.fifos {
+		l.fifos[p].resize(len(l.fifos[p].ring), func(other *endpoint) bool { return other != ep })
+	}
+	l.members = slices.DeleteFunc(l.members, func(other *endpoint) bool { return other == ep })
+	if len(l.members) == 0 {
+		delete(w.links, ep.remote.mac)
+		if l.holding {
+			w.holding--
+		}
+	}
+}
+
+// post takes a word of a send doorbell.
+func (w *cellMover) post(ep *endpoint, p descriptors.ChannelPriority, word uint32) {
+	ch := ep.channel
+	ch.status.Stores[p]++
+	ch.status.Result[p] = ch.refusal(p, word)
+	if ch.status.Result[p] != descriptors.ChannelTaken {
+		ch.status.Ended[p]++
+		ch.showSent()
+		return
+	}
+	ch.posted[p].push(word)
+	ch.showSent()
+	l := ch.link
+	l.fifos[p].push(ep)
+	if !l.busy {
+		l.busy = true
+		w.busy = append(w.busy, l)
+	}
+	w.events |= onCells
+}
+
+// run stores and sends cells, one at a time, until nothing waits that may go or the budget is
+// used up. Of low priority it sends no more than a frame to each peer: while that is under way
+// an urgent cell waits. It reports whether there were any.
+func (w *cellMover) run() bool { return w.runUpTo(w.config.PerFrame) }
+
+// runUpTo is run that sends no more than so many cells of low priority to each peer.
+func (w *cellMover) runUpTo(most int) bool {
+	before := w.progress
+	turns := len(w.busy)
+	low := most
+	room := w.launch()
+	for range cellBudget {
+		if w.bells.last.Load() != 0 {
+			w.bells.takeLinked() // something urgent, perhaps
+		}
+		var l *cellLink
+		waiting := cells.Waiting{Received: w.received.n > 0, Stopped: !room}
+		if turns > 0 {
+			l = w.busy[0]
+			waiting.High, waiting.Low = l.fifos[descriptors.PriorityHigh].n > 0, l.fifos[descriptors.PriorityLow].n > 0 && low > 0 && !w.ahead.full(w.lossless)
+			waiting.Stopped = waiting.Stopped || l.stopped
+		}
+		switch waiting.Next() {
+		case cells.Receive:
+			w.store()
+			continue
+		case cells.High:
+			w.add(l, descriptors.PriorityHigh)
+			room = !w.full() || w.launch()
+			continue
+		case cells.Low:
+			if w.urgent {
+				room = w.launch() // what is urgent leaves now
+				continue
+			}
+			low--
+			w.add(l, descriptors.PriorityLow)
+			room = !w.full() || w.launch()
+			continue
+		}
+		room = w.launch()
+		if turns == 0 || !room {
+			break
+		}
+		w.rotate()
+		turns--
+		low = most
+	}
+	w.launch()
+	w.signal()
+	if w.events &^= onCells; w.received.n > 0 || len(w.busy) > 0 || len(w.filled) > 0 || w.holding > 0 {
+		w.events |= onCells
+	}
+	return w.progress != before
+}
+
+// rotate makes it the next link's turn. A link without messages has none.
+func (w *cellMover) rotate() {
+	l := w.busy[0]
+	w.busy = append(w.busy[:0], w.busy[1:]...)
+	if l.busy = l.fifos[descriptors.PriorityHigh].n+l.fifos[descriptors.PriorityLow].n > 0; l.busy {
+		w.busy = append(w.busy, l)
+		return
+	}
+	l.waiting = 0
+}
+
+// full reports whether the frame has no room for another cell.
+func (w *cellMover) full() bool { return len(w.filled) == cap(w.filled) }
+
+// add puts a cell into the frame: one of the oldest message of a priority. If that is of a
+// channel of which a message of low priority is under way, it is one of that.
+func (w *cellMover) add(l *cellLink, p descriptors.ChannelPriority) {
+	ep := l.fifos[p].ring[l.fifos[p].first]
+	ch := ep.channel
+	if len(w.filled) == 0 {
+		w.head = ep.outline
+		w.head.Type, w.head.PSN = descriptors.FrameCells, ch.frames
+		ch.frames++
+	}
+	w.urgent = p == descriptors.PriorityHigh
+	w.low = w.low || !w.urgent
+	if !ch.cutter.Active() {
+		ch.begin(p)
+	}
+	w.filled = w.filled[:len(w.filled)+1]
+	which := ch.sending
+	if ch.cut(&w.regions, ep.ptag, &w.filled[len(w.filled)-1]) {
+		l.fifos[which].pop()
+	}
+	w.progress++
+	w.count(descriptors.CounterCellsSent, 1)
+}
+
+// launch sends the frame, if it has any cells. It returns false if the wire takes no more now.
+func (w *cellMover) launch() bool {
+	if len(w.filled) == 0 {
+		return true
+	}
+	n := len(w.filled) * descriptors.CellSize
+	buf := w.tx.reserve(descriptors.HeaderSize + n)
+	if buf == nil {
+		return false
+	}
+	w.head.Length = uint16(n)
+	*descriptors.HeaderAt(buf) = w.head
+	copy(descriptors.CellsAt(buf[descriptors.HeaderSize:]), w.filled)
+	w.tx.launch(buf)
+	if w.low {
+		w.ahead.note(w.lossless)
+	}
+	w.filled, w.urgent, w.low = w.filled[:0], false, false
+	return true
+}
+
+// take has the cells of a frame wait in the receive FIFO.
+func (w *cellMover) take(ep *endpoint, h *descriptors.Header, payload []byte) verdict {
+	ch := ep.channel
+	if len(payload) == 0 || len(payload)%descriptors.CellSize != 0 || int32(h.PSN-ch.expect) < 0 {
+		return refused // no cells, or a copy of a frame, or one that was overtaken
+	}
+	ch.expect = h.PSN + 1
+	ep.unrel.hear(&w.clock)
+	stamp := uint64(w.read() / descriptors.ClockResolution)
+	for _, c := range descriptors.CellsAt(payload) { // each a copy: the wire may be written by others
+		to, last := w.receiver(&c, h)
+		switch {
+		case to == nil:
+			w.count(descriptors.CounterCellsDropped, 1)
+		case w.received.n == len(w.received.ring):
+			w.count(descriptors.CounterCellsDropped, 1)
+			to.channel.drop()
+		default:
+			a := w.received.push()
+			a.ep, a.era, a.last, a.stamp, a.payload = to, to.era, last, stamp, c.Payload
+		}
+	}
+	w.events |= onCells
+	if l := ch.link; w.received.high() && !l.holding && w.say(l, descriptors.FrameCellStop) {
+		l.holding = true
+		w.holding++
+		w.count(descriptors.CounterChannelStops, 1)
+	}
+	return taken
+}
+
+// receiver is the channel that a cell in a frame is for, nil if there is none.
+func (w *cellMover) receiver(c *descriptors.Cell, h *descriptors.Header) (to *endpoint, last bool) {
+	b := [cells.HeaderSize]byte{c.Header[0], c.Header[1], c.Header[2], c.Header[3], c.HEC}
+	head, err := cells.ParseHeader(&b)
+	if err != nil || !head.User() || head.VPI != 0 {
+		return nil, false
+	}
+	ep := w.endpoint(uint32(head.VCI))
+	if ep == nil || ep.channel == nil || ep.state != descriptors.StateConnected || ep.remote.mac != h.Source ||
+		c.Tag != cellTag(ep.remote.ourKey) {
+		return nil, false
+	}
+	return ep, head.Last()
+}
+
+// store takes a cell out of the receive FIFO and puts it where it belongs.
+func (w *cellMover) store() {
+	a := w.received.pop()
+	// The host may have made room after the last look, and before its peer sent the cell.
+	if word := a.ep.channel.bells.takeReceive(); word != 0 {
+		w.bells.rangChannel(a.ep.id, bellReceive, word)
+	}
+	if a.ep.era != a.era || !a.ep.channel.store(&w.regions, a.ep.ptag, a) {
+		w.count(descriptors.CounterCellsDropped, 1) // the connection has ended, or the memory is gone
+	} else {
+		w.count(descriptors.CounterCellsReceived, 1)
+	}
+	a.ep = nil
+	w.progress++
+}

@@ -1,0 +1,172 @@
+package engine
+
+import (
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/pipeline/cells"
+)
+
+// channels is the kind of MINI's channels (SPEC.md 16). Connecting, probes and their answers
+// are those of an unreliable VI; messages are cells, which cellMover carries.
+type channels struct{ unreliableVI }
+
+// channel is what an endpoint of kind Channel has besides its connection. What stands in
+// device memory is a copy: the host may store to that, and the engine never reads it.
+type channel struct {
+	page       descriptors.ChannelPage
+	mask       uint32 // of an offset in a double page
+	span       span   // of the control page
+	control    *descriptors.ChannelControl
+	ends       []uint32
+	send, recv doublePage
+	bells      *channelBells
+	link       *cellLink // while it is connected
+
+	channelSender
+	channelReceiver
+}
+
+// doublePage is registered memory of the host.
+type doublePage struct {
+	handle  uint32
+	address uint64
+}
+
+// check implements kind. It does without checkEndpoint: a channel has no queues.
+func (k channels) check(b *descriptors.CreateEndpointBody) refusal {
+	page := descriptors.ChannelPage(b.SendLog2)
+	aligned := func(address uint64) bool { return address%(1<<page) == 0 }
+	reach := func(handle uint32, address uint64, write bool) bool {
+		r, _ := k.regions.reach(handle, b.Ptag, address, uint64(page.Bytes()), write)
+		return r != nil && !r.device
+	}
+	switch {
+	case b.Reliability != descriptors.Unreliable:
+		return refusal{descriptors.ResultInvalidReliability, fieldReliability}
+	case !page.Valid():
+		return refusal{descriptors.ResultInvalidParameter, fieldSendLog2}
+	case b.RecvLog2 != b.SendLog2:
+		return refusal{descriptors.ResultInvalidParameter, fieldRecvLog2}
+	case b.MaxTransfer != page.Bytes():
+		return refusal{descriptors.ResultInvalidMTU, fieldMaxTransfer}
+	case b.Rights != 0:
+		return refusal{descriptors.ResultInvalidParameter, fieldRights}
+	case b.Options&^descriptors.EndpointSpaced != 0:
+		return refusal{descriptors.ResultInvalidParameter, fieldOptions}
+	case b.SendVector != descriptors.NoVector:
+		return refusal{descriptors.ResultInvalidParameter, fieldSendVector}
+	case b.RecvVector != descriptors.NoVector:
+		return refusal{descriptors.ResultInvalidParameter, fieldRecvVector}
+	case k.regions.ptag(b.Ptag) == nil:
+		return refusal{descriptors.ResultInvalidPtag, fieldVIPtag}
+	case !aligned(b.SendIOVA):
+		return refusal{descriptors.ResultInvalidParameter, fieldSendIOVA}
+	case !aligned(b.RecvIOVA):
+		return refusal{descriptors.ResultInvalidParameter, fieldRecvIOVA}
+	case !reach(b.SendCQ, b.SendIOVA, false):
+		return refusal{descriptors.ResultInvalidParameter, fieldSendCQ}
+	case !reach(b.RecvCQ, b.RecvIOVA, true):
+		return refusal{descriptors.ResultInvalidParameter, fieldRecvCQ}
+	}
+	return refusal{}
+}
+
+// createChannel creates an endpoint of kind Channel.
+func (e *Engine) createChannel(b *descriptors.CreateEndpointBody) (reply descriptors.EndpointCreated, why refusal) {
+	kind, why := newKind(e, b)
+	if why == (refusal{}) {
+		why = kind.check(b)
+	}
+	if why != (refusal{}) {
+		return reply, why
+	}
+	page := descriptors.ChannelPage(b.SendLog2)
+	n := e.free(min(page.Channels(), e.limits.Endpoints))
+	if n == 0 {
+		return reply, refusal{descriptors.ResultResource, 0}
+	}
+	at, ok := e.regions.sram.alloc(descriptors.PageSize, descriptors.PageSize)
+	if !ok {
+		return reply, refusal{descriptors.ResultResource, 0}
+	}
+	memory := e.regions.sram.memory(at)
+	ch := &channel{page: page, mask: page.Words() - 1, span: at,
+		control: descriptors.ChannelControlAt(memory), ends: descriptors.ChannelEndsAt(memory),
+		send: doublePage{b.SendCQ, b.SendIOVA}, recv: doublePage{b.RecvCQ, b.RecvIOVA}}
+	ch.transmit.Pointer, ch.receive.Pointer = uint16(2*n), uint16(2*n+1)
+	if b.Options&descriptors.EndpointSpaced != 0 {
+		ch.receive.Status = descriptors.ChannelSpaced
+	}
+	ch.crc = cells.StartCRC
+	ch.showSent()
+	ch.showReceived()
+	ep := &endpoint{id: n, kind: kind, kindID: b.Kind, options: b.Options, reliability: b.Reliability, ptag: b.Ptag,
+		maxTransfer: b.MaxTransfer, channel: ch}
+	e.countUser(ep, 1)
+	e.all[n] = ep
+	e.bells.open(n, b.Kind, true)
+	ch.bells = e.bells.openChannel(n)
+	return descriptors.EndpointCreated{Endpoint: n, Send: uint32(at.at)}, refusal{}
+}
+
+// destroy implements kind.
+func (k channels) destroy(ep *endpoint) { k.regions.sram.release(ep.channel.span) }
+
+// open implements kind.
+func (k channels) open(ep *endpoint, peer *descriptors.ConnectBody) {
+	k.unreliableVI.open(ep, peer)
+	ch := ep.channel
+	ch.connect(&ep.remote)
+	ch.assembly.Reset()
+	ch.expect, ch.cutShort = 0, false
+	ch.receive.Status |= descriptors.ChannelConnected
+	ch.showSent()
+	ch.showReceived()
+	k.cells.join(ep)
+}
+
+// close implements kind: what has not been sent never is.
+func (k channels) close(ep *endpoint) {
+	ch := ep.channel
+	if ch.link == nil {
+		return // it was connecting
+	}
+	k.cells.leave(ep)
+	ch.giveUp()
+	ch.receive.Status &^= descriptors.ChannelConnected
+	ch.showSent()
+	ch.showReceived()
+}
+
+// transmit implements kind: cellMover sends.
+func (channels) transmit(*endpoint, int) bool { return false }
+
+// take implements kind, for all frames but cells.
+func (k channels) take(ep *endpoint, h *descriptors.Header) verdict {
+	switch h.Type {
+	case descriptors.FrameCellStop, descriptors.FrameCellStart:
+		ep.unrel.hear(&k.clock)
+		k.cells.stop(ep.channel.link, h.Type == descriptors.FrameCellStop)
+		return taken
+	case descriptors.FrameProbe:
+		k.cells.repeat(ep)
+	case descriptors.FrameAck:
+	default:
+		return refused
+	}
+	return k.unreliableVI.take(ep, h)
+}
+
+// rangChannel takes what was stored to a channel's doorbell.
+func (e *Engine) rangChannel(page uint32, which channelBell, value uint32) {
+	ep := e.endpoint(page)
+	switch {
+	case ep == nil || ep.channel == nil:
+		e.count(descriptors.CounterBadDoorbells, 1)
+	case which == bellReceive:
+		if !ep.channel.allow(value) {
+			e.count(descriptors.CounterBadDoorbells, 1)
+		}
+	default:
+		e.cells.post(ep, descriptors.ChannelPriority(which), value)
+	}
+}

@@ -1,0 +1,184 @@
+package engine_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/engine"
+)
+
+// TestChannelDrops: cells that find the receive FIFO full are dropped and counted for their
+// channel, 1023 and more, and the top bit of the count sticks.
+func TestChannelDrops(t *testing.T) {
+	w := newChannelWorld(t, cellsOf(func(c *engine.Cells) { c.FIFO, c.Stop, c.Start, c.PerFrame, c.NeverStop = 8, 4, 2, 16, true }))
+	a, b := w.pair(nil)
+	for sent := uint64(0); ; {
+		sent++
+		a.post(descriptors.PriorityLow, 0, 1023)
+		w.run("the end of a message", func() bool { return uint64(a.status().Ended[1]) == sent&0xff })
+		w.settle()
+		dropped := w.b.e.Counter(descriptors.CounterCellsDropped)
+		want := uint16(dropped % 512)
+		if dropped >= 512 {
+			want |= descriptors.ChannelDropsMany
+		}
+		if got := b.received().Drops; got != want {
+			t.Fatalf("%d cells dropped: the count is %#x, want %#x", dropped, got, want)
+		}
+		if dropped > 1600 {
+			break
+		}
+		if sent > 200 {
+			t.Fatalf("%d messages, and %d cells dropped", sent, dropped)
+		}
+	}
+	if w.b.e.Counter(descriptors.CounterChannelStops) != 0 {
+		t.Error("the peer was told to stop")
+	}
+}
+
+// TestChannelStops: a receiver that does not keep up says stop and start, and nothing is lost.
+func TestChannelStops(t *testing.T) {
+	w := newChannelWorld(t, cellsOf(func(c *engine.Cells) { c.FIFO, c.Stop, c.Start, c.PerFrame = 64, 8, 2, 16 }))
+	a, b := w.pair(nil)
+	w.settle()
+	for i := range uint8(40) {
+		b.allow(0, 1023)
+		message := pattern(7000, uint64(i))
+		a.post(descriptors.PriorityLow, 0, a.put(0, message))
+		for range 3 {
+			w.a.e.Step()
+		}
+		w.run("a message", func() bool { return b.received().PDUs == i+1 })
+		if !b.end(i).Whole() {
+			t.Fatalf("message %d: %08x", i, b.end(i))
+		}
+		mustEqual(t, b.at(0, len(message)), message)
+	}
+	if w.b.e.Counter(descriptors.CounterChannelStops) == 0 || w.b.e.Counter(descriptors.CounterCellsDropped) != 0 {
+		t.Errorf("%d stops, %d cells dropped", w.b.e.Counter(descriptors.CounterChannelStops), w.b.e.Counter(descriptors.CounterCellsDropped))
+	}
+}
+
+// tell has the second NIC say what to the first, with a header like sample.
+func (w *channelWorld) tell(what descriptors.FrameType, sample *descriptors.Header) {
+	frame := alignedBytes(descriptors.HeaderSize)
+	h := descriptors.HeaderAt(frame)
+	*h = *sample
+	h.Type, h.Length = what, 0
+	*w.a.port.in = append(*w.a.port.in, frame)
+}
+
+// TestChannelStoppedForEver: a start that was lost is asked for; a peer that answers with stop
+// for ever, or not at all, is given up after the dead time, and others are not held up.
+func TestChannelStoppedForEver(t *testing.T) {
+	for name, spoil := range map[string]func(frame []byte) [][]byte{
+		"start lost": nil,
+		"stop for ever": func(frame []byte) [][]byte {
+			if h := descriptors.HeaderAt(frame); h.Type == descriptors.FrameCellStart {
+				h.Type = descriptors.FrameCellStop
+			}
+			return [][]byte{frame}
+		},
+		"silence": func(frame []byte) [][]byte {
+			if descriptors.HeaderAt(frame).Type == descriptors.FrameCellStart {
+				return nil
+			}
+			return [][]byte{frame}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newChannelWorld(t)
+			a, b := w.pair(nil)
+			b.allow(0, 1000)
+			var sample *descriptors.Header
+			w.b.port.spoil = func(frame []byte) [][]byte {
+				h := *descriptors.HeaderAt(frame)
+				sample = &h
+				if spoil != nil {
+					return spoil(frame)
+				}
+				return [][]byte{frame}
+			}
+			w.run("a frame of the peer's", func() bool { return sample != nil })
+			w.tell(descriptors.FrameCellStop, sample)
+			w.settle()
+			a.post(descriptors.PriorityHigh, 0, 5)
+			w.settle()
+			if b.received().PDUs != 0 {
+				t.Fatal("it did not stop")
+			}
+			began := w.now
+			w.run("an end", func() bool { return a.status().Ended[0] == 1 })
+			took := w.now - began
+			if spoil == nil {
+				w.settle()
+				if b.received().PDUs != 1 || took > 50*time.Millisecond {
+					t.Errorf("%+v after %v", b.received(), took)
+				}
+				return
+			}
+			dead := engine.DefaultTiming().Dead
+			if len(w.a.events) != 1 || w.a.events[0].Detail != uint32(descriptors.ResultConnectionLost) || took < dead || took > dead+time.Second ||
+				a.received().Status&descriptors.ChannelConnected != 0 || a.status().Result[0] != descriptors.ChannelNotConnected {
+				t.Errorf("%+v after %v, %+v", w.a.events, took, a.status())
+			}
+		})
+	}
+}
+
+// TestChannelCopies: frames of cells that come twice, or late, change nothing.
+func TestChannelCopies(t *testing.T) {
+	w := newChannelWorld(t)
+	a, b := w.pair(nil)
+	b.allow(0, 1000)
+	var late []byte
+	w.a.port.spoil = func(frame []byte) [][]byte {
+		if descriptors.HeaderAt(frame).Type != descriptors.FrameCells {
+			return [][]byte{frame}
+		}
+		frames := [][]byte{frame, frame}
+		if late != nil {
+			frames = append(frames, late)
+		}
+		late = frame
+		return frames
+	}
+	message := pattern(3000, 1)
+	a.post(descriptors.PriorityLow, 0, a.put(0, message))
+	w.settle()
+	if got := b.received(); got.PDUs != 1 || !b.end(0).Whole() || w.b.e.Counter(descriptors.CounterFramesDropped) == 0 {
+		t.Fatalf("%+v, %08x", got, b.end(0))
+	}
+	mustEqual(t, b.at(0, len(message)), message)
+}
+
+// TestChannelLossyWire: over a wire that loses, doubles, reorders and damages frames a message
+// arrives as it was sent, or says that it is damaged.
+func TestChannelLossyWire(t *testing.T) {
+	for seed := range uint64(5) {
+		w := newChannelWorld(t, lossy(seed, 0.1, 0.05, 0.05, 0))
+		a, b := w.pair(nil)
+		var good, bad int
+		seen := uint8(0)
+		for i := range uint64(200) {
+			b.allow(0, 1023)
+			w.settle()
+			message := pattern(200, i)
+			a.post(descriptors.ChannelPriority(i%2), 0, a.put(0, message))
+			w.settle()
+			for ; seen != b.received().PDUs; seen++ {
+				if b.end(seen).Whole() {
+					good++
+					mustEqual(t, b.at(0, len(message)), message)
+				} else {
+					bad++
+				}
+			}
+		}
+		if good < 100 {
+			t.Errorf("seed %d: %d good, %d bad", seed, good, bad)
+		}
+	}
+}

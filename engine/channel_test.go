@@ -1,0 +1,253 @@
+package engine_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/pipeline/cells"
+)
+
+// pages has a channel with pages of 2^log2 bytes.
+func pages(log2 uint8) func(*descriptors.CreateEndpointBody) {
+	return func(b *descriptors.CreateEndpointBody) { b.SendLog2, b.RecvLog2, b.MaxTransfer = log2, log2, 2<<log2 }
+}
+
+// TestChannelOneCell: a message of one cell arrives by one store, and both hosts see what
+// has happened in their control pages.
+func TestChannelOneCell(t *testing.T) {
+	for log2 := uint8(descriptors.MinChannelPageLog2); log2 <= descriptors.MaxChannelPageLog2; log2++ {
+		w := newChannelWorld(t)
+		a, b := w.pair(pages(log2))
+		b.allow(0, 100)
+		w.settle()
+		want := pattern(40, 1)
+		stop := a.put(0, want)
+		if got := b.received(); got.Current != 0 || got.Stop != 100 || got.PDUs != 0 || got.Status != descriptors.ChannelConnected ||
+			uint32(got.Pointer) != 2*b.id+1 {
+			t.Fatalf("before: %+v", got)
+		}
+		w.now += 12_345_600 // ns
+		a.post(descriptors.PriorityHigh, 0, stop)
+		w.settle()
+		if got := b.received(); got.PDUs != 1 || got.Current != 8 || got.Status != descriptors.ChannelConnected || got.Drops != 0 {
+			t.Errorf("received: %+v", got)
+		}
+		mustEqual(t, b.at(0, 40), want)
+		crc, clock := b.stampAt(6)
+		if state := cells.StartCRC.Update(b.at(0, 44)); crc != state.Sum() || clock != uint64(w.now/descriptors.ClockResolution) {
+			t.Errorf("CRC %08x, want %08x; clock %d, want %d", crc, state.Sum(), clock, w.now/descriptors.ClockResolution)
+		}
+		if end := b.end(0); end.Length() != 40 || end.Offset() != 8 || !end.Whole() {
+			t.Errorf("end %08x", end)
+		}
+		if got := a.transmit(); got.Current != 5 || got.Stop != 5 || uint32(got.Pointer) != 2*a.id ||
+			uint32(got.VCI) != b.id>>(16-a.page.VCIBits()) || got.HEC == got.LastHEC {
+			t.Errorf("transmit: %+v", got)
+		}
+		if got := a.status(); got != (descriptors.SendStatus{Stores: [2]uint8{1, 0}, Ended: [2]uint8{1, 0}}) {
+			t.Errorf("status %+v", got)
+		}
+		for c, want := range map[descriptors.Counter]uint64{descriptors.CounterCellsSent: 1, descriptors.CounterCellsReceived: 0} {
+			if got := w.a.e.Counter(c); got != want {
+				t.Errorf("%v: %d at the sender", c, got)
+			}
+			if got := w.b.e.Counter(c); got != 1-want {
+				t.Errorf("%v: %d at the receiver", c, got)
+			}
+		}
+	}
+}
+
+// TestChannelWraps: a header that ends page 0, data that fill page 1, and a trailer at the
+// start of page 0 are one message, and land the same way.
+func TestChannelWraps(t *testing.T) {
+	w := newChannelWorld(t)
+	a, b := w.pair(nil)
+	const page = 512
+	b.allow(page-14, page-14-1)
+	message := pattern(14*8+4096+40, 2)
+	stop := a.put(page-14, message)
+	a.post(descriptors.PriorityLow, page-14, stop)
+	w.settle()
+	if stop != 5 || b.received().PDUs != 1 || !b.end(0).Whole() || b.end(0).Length() != len(message) {
+		t.Fatalf("stop %d, %+v, %08x", stop, b.received(), b.end(0))
+	}
+	mustEqual(t, b.at(page-14, len(message)), message)
+	mustEqual(t, b.recv[4096:], message[14*8:14*8+4096])
+}
+
+// TestChannelStop: at the stop offset nothing more is written, whatever comes, but CRC, counts
+// and status go on.
+func TestChannelStop(t *testing.T) {
+	w := newChannelWorld(t)
+	a, b := w.pair(nil)
+	for i := range b.recv {
+		b.recv[i] = 0xee
+	}
+	const room = 10
+	b.allow(3, 3+room)
+	message := pattern(400, 3)
+	a.post(descriptors.PriorityLow, 0, a.put(0, message))
+	w.settle()
+	got := b.received()
+	if got.PDUs != 1 || got.Current != 3+room || got.Status != descriptors.ChannelConnected|descriptors.ChannelCut {
+		t.Errorf("%+v", got)
+	}
+	if end := b.end(0); end.Whole() || end&descriptors.ChannelEndBadCRC != 0 || end.Length() != len(message) {
+		t.Errorf("end %08x", end)
+	}
+	want := bytes.Repeat([]byte{0xee}, len(b.recv))
+	copy(want[3*8:], message[:room*8])
+	mustEqual(t, b.recv, want)
+
+	// A doorbell with ChannelKeep gives room behind what was written.
+	w.b.e.Doorbell(descriptors.EndpointPage(b.id)+descriptors.DoorbellReceive, descriptors.ChannelBell(0, 900)|descriptors.ChannelKeep)
+	a.post(descriptors.PriorityLow, 0, a.put(0, message[:8]))
+	w.settle()
+	if got := b.received(); got.PDUs != 2 || got.Current != 3+room+8 || got.Status != descriptors.ChannelConnected || !b.end(1).Whole() {
+		t.Errorf("%+v, %08x", got, b.end(1))
+	}
+	mustEqual(t, b.at(3+room, 8), message[:8])
+}
+
+// TestChannelSpaced: behind each cell stand the CRC so far and the clock, once behind the last.
+func TestChannelSpaced(t *testing.T) {
+	w := newChannelWorld(t)
+	a, b := w.pair(func(b *descriptors.CreateEndpointBody) { b.Options = descriptors.EndpointSpaced })
+	b.allow(0, 1000)
+	message := pattern(120, 4)
+	a.post(descriptors.PriorityHigh, 0, a.put(0, message))
+	w.settle()
+	if got := b.received(); got.PDUs != 1 || got.Current != 3*8 || got.Status != descriptors.ChannelConnected|descriptors.ChannelSpaced {
+		t.Fatalf("%+v", got)
+	}
+	state := cells.StartCRC
+	var got []byte
+	for cell := range uint32(3) {
+		payload := b.at(8*cell, cells.PayloadSize)
+		got = append(got, payload...)
+		crc, _ := b.stampAt(8*cell + 6)
+		want := uint32(state.Update(payload))
+		if cell == 2 {
+			want = state.Update(payload[:44]).Sum()
+		}
+		if state = state.Update(payload); crc != want {
+			t.Errorf("cell %d: CRC %08x, want %08x", cell, crc, want)
+		}
+	}
+	mustEqual(t, got[:len(message)], message)
+}
+
+// TestChannelPriority: a cell of high priority goes before what is left of a message of low
+// priority, also of one that has begun.
+func TestChannelPriority(t *testing.T) {
+	w := newChannelWorld(t)
+	a, b := w.pair(nil)
+	c, d := w.pair(nil)
+	b.allow(0, 1000)
+	d.allow(0, 1000)
+	bulk, urgent := pattern(6000, 5), pattern(40, 6)
+	a.post(descriptors.PriorityLow, 0, a.put(0, bulk))
+	w.a.e.Step() // some of the bulk is on its way
+	w.b.e.Step()
+	if n := b.received(); n.PDUs != 0 || n.Current == 0 {
+		t.Fatalf("the bulk has not begun, or has ended: %+v", n)
+	}
+	c.post(descriptors.PriorityHigh, 0, c.put(0, urgent))
+	for d.received().PDUs == 0 {
+		if !w.a.e.Step() && !w.b.e.Step() {
+			t.Fatal("the urgent cell does not come")
+		}
+		w.b.e.Step()
+	}
+	if b.received().PDUs != 0 {
+		t.Error("the bulk came first")
+	}
+	w.settle()
+	mustEqual(t, b.at(0, len(bulk)), bulk)
+	mustEqual(t, d.at(0, len(urgent)), urgent)
+}
+
+// TestChannelOneMessageAtATime: of one channel the messages of both priorities arrive whole:
+// their cells are never mixed.
+func TestChannelOneMessageAtATime(t *testing.T) {
+	w := newChannelWorld(t)
+	a, b := w.pair(nil)
+	b.allow(0, 1023)
+	bulk, urgent := pattern(6000, 7), pattern(80, 8)
+	a.post(descriptors.PriorityLow, 0, a.put(0, bulk))
+	w.a.e.Step()
+	a.post(descriptors.PriorityHigh, 800, a.put(800, urgent))
+	w.settle()
+	if b.received().PDUs != 2 || !b.end(0).Whole() || !b.end(1).Whole() {
+		t.Fatalf("%+v, %08x %08x", b.received(), b.end(0), b.end(1))
+	}
+	mustEqual(t, b.at(0, len(bulk)), bulk)
+	mustEqual(t, b.at(b.end(0).Offset(), len(urgent)), urgent)
+	if got := a.status(); got.Ended != [2]uint8{1, 1} {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestChannelModel sends messages of any size and place over some channels at both priorities,
+// with rooms of any size, and compares with what a model says must arrive.
+func TestChannelModel(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		w := newChannelWorld(t, cellsOf(func(c *engine.Cells) { c.PerFrame = rapid.IntRange(1, 20).Draw(r, "cells in a frame") }))
+		const channels = 3
+		var from, to [channels]*channelEnd
+		var model [channels][]byte // the receiving double page
+		var at, stop [channels]uint32
+		var pdus [channels]uint8
+		for i := range channels {
+			from[i], to[i] = w.pair(pages(uint8(rapid.IntRange(12, 14).Draw(r, "pages"))))
+			model[i] = make([]byte, len(to[i].recv))
+		}
+		for range rapid.IntRange(1, 30).Draw(r, "rounds") {
+			for i := range channels {
+				words := from[i].page.Words()
+				if rapid.Bool().Draw(r, "new room") {
+					at[i], stop[i] = rapid.Uint32Range(0, words-1).Draw(r, "start"), rapid.Uint32Range(0, words-1).Draw(r, "stop")
+					to[i].allow(at[i], stop[i])
+					w.settle()
+				}
+				start, n := rapid.Uint32Range(0, words-1).Draw(r, "from"), rapid.Uint32Range(1, words-1).Draw(r, "words")
+				message := pattern(int(n)*8, uint64(start)<<32|uint64(n))
+				from[i].put(start, message)
+				from[i].post(descriptors.ChannelPriority(rapid.IntRange(0, 1).Draw(r, "priority")), start, (start+n)%words)
+				// What AAL5 makes of it, by the book: padding and trailer, then CRC and clock.
+				pdu := append(message, make([]byte, cells.Count(len(message))*cells.PayloadSize-len(message))...)
+				trailer := cells.Trailer{Length: uint16(len(message))}
+				tail := (*[cells.TrailerSize]byte)(pdu[len(pdu)-cells.TrailerSize:])
+				trailer.Put(tail)
+				trailer.CRC = cells.StartCRC.Update(pdu[:len(pdu)-4]).Sum()
+				trailer.Put(tail)
+				pdu = binary.LittleEndian.AppendUint64(pdu, uint64(trailer.CRC))
+				pdu = binary.LittleEndian.AppendUint64(pdu, uint64(w.now/descriptors.ClockResolution))
+				for ; len(pdu) > 0 && at[i] != stop[i]; pdu = pdu[8:] {
+					copy(model[i][at[i]*8:], pdu[:8])
+					at[i] = (at[i] + 1) % words
+				}
+				pdus[i]++
+			}
+			w.settle()
+			for i := range channels {
+				got := to[i].received()
+				if got.PDUs != pdus[i] || uint32(got.Current) != at[i] || got.Drops != 0 {
+					r.Fatalf("channel %d: %+v, want %d PDUs and offset %d", i, got, pdus[i], at[i])
+				}
+				if end := to[i].end(pdus[i] - 1); end.Offset() != at[i] || end&(descriptors.ChannelEndBadCRC|descriptors.ChannelEndBadLength) != 0 {
+					r.Fatalf("channel %d: end %08x", i, end)
+				}
+				if !bytes.Equal(model[i], to[i].recv) {
+					r.Fatalf("channel %d: memory differs", i)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,171 @@
+package engine
+
+import (
+	"sync/atomic"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// channelBell is one of the three kinds of doorbell that a channel has: to send at high or at
+// low priority, or bellReceive.
+type channelBell uint8
+
+const bellReceive = channelBell(descriptors.ChannelPriorities)
+
+// rungChannel says in cell.rung that one of a channel's doorbells was stored to.
+const rungChannel uint32 = 1 << 31
+
+// channelBells are the doorbells of a channel: for each priority ChannelDepth words, to which
+// the host stores in turn, and one for receives. So stores that come faster than the engine
+// looks are not lost, as they would be in a single word. A word is zero until it is stored to,
+// and once it has been taken.
+type channelBells struct {
+	words   [descriptors.ChannelPriorities][descriptors.ChannelDepth]*uint32
+	receive *uint32
+	next    [descriptors.ChannelPriorities]uint8 // word to look at
+	// lost are trapped stores to words that had not been taken.
+	lost [descriptors.ChannelPriorities]atomic.Uint32
+}
+
+// openChannel begins with the doorbells of a new channel on a page, which open has opened.
+func (d *doorbells) openChannel(page uint32) *channelBells {
+	b := &channelBells{}
+	// Trapped stores need words of the engine's own.
+	const own = descriptors.DoorbellReceive - descriptors.DoorbellHigh + 4
+	var memory [own / 4]uint32
+	word := func(offset uint64) *uint32 {
+		p := &memory[(offset-descriptors.DoorbellHigh)/4]
+		if d.bar != nil {
+			p = d.word(uint64(page)*descriptors.PageSize + offset)
+		}
+		atomic.StoreUint32(p, 0)
+		return p
+	}
+	for i := range uint64(descriptors.ChannelDepth) {
+		b.words[descriptors.PriorityHigh][i] = word(descriptors.DoorbellHigh + 4*i)
+		b.words[descriptors.PriorityLow][i] = word(descriptors.DoorbellLow + 4*i)
+	}
+	b.receive = word(descriptors.DoorbellReceive)
+	d.cells[page].channel.Store(b)
+	return b
+}
+
+// findChannel returns the channel's doorbell at an offset in BAR2, and of a priority which of
+// its words. ok is false if there is none.
+func (d *doorbells) findChannel(offset uint64) (page uint32, which channelBell, slot uint8, ok bool) {
+	at := offset % descriptors.PageSize
+	if offset/descriptors.PageSize >= uint64(d.endpoints) || at%4 != 0 {
+		return 0, 0, 0, false
+	}
+	page = uint32(offset / descriptors.PageSize)
+	const size = 4 * descriptors.ChannelDepth
+	switch {
+	case at >= descriptors.DoorbellHigh && at < descriptors.DoorbellHigh+size:
+		return page, channelBell(descriptors.PriorityHigh), uint8(at-descriptors.DoorbellHigh) / 4, true
+	case at >= descriptors.DoorbellLow && at < descriptors.DoorbellLow+size:
+		return page, channelBell(descriptors.PriorityLow), uint8(at-descriptors.DoorbellLow) / 4, true
+	case at == descriptors.DoorbellReceive:
+		return page, bellReceive, 0, true
+	}
+	return 0, 0, 0, false
+}
+
+// ringChannel takes a store that was trapped. It may be called from any goroutine. It returns
+// false if there is no such doorbell, or if the value is none.
+func (d *doorbells) ringChannel(offset uint64, value uint32) bool {
+	page, which, slot, ok := d.findChannel(offset)
+	if !ok || value&descriptors.ChannelRung == 0 {
+		return false
+	}
+	b := d.cells[page].channel.Load()
+	switch {
+	case b == nil:
+		return false
+	case which == bellReceive:
+		atomic.StoreUint32(b.receive, value)
+	case !atomic.CompareAndSwapUint32(b.words[which][slot], 0, value):
+		b.lost[which].Add(1)
+	}
+	d.link(page, rungChannel)
+	return true
+}
+
+// takeChannel reports what is new among the doorbells of a channel, high priority first. A
+// store in a word that is not the next one's turn waits until it is.
+func (d *doorbells) takeChannel(page uint32, b *channelBells) (any bool) {
+	if b == nil {
+		return false
+	}
+	if word := b.takeReceive(); word != 0 {
+		d.rangChannel(page, bellReceive, word)
+		any = true
+	}
+	for p := range b.words {
+		for range descriptors.ChannelDepth {
+			w := b.words[p][b.next[p]]
+			if atomic.LoadUint32(w) == 0 {
+				break
+			}
+			b.next[p] = (b.next[p] + 1) % descriptors.ChannelDepth
+			d.rangChannel(page, channelBell(p), atomic.SwapUint32(w, 0))
+			any = true
+		}
+		if b.lost[p].Load() != 0 {
+			for range b.lost[p].Swap(0) {
+				d.rangChannel(page, channelBell(p), 0)
+			}
+			any = true
+		}
+	}
+	return any
+}
+
+// takeReceive takes what was stored to the receive doorbell, zero if nothing was.
+func (b *channelBells) takeReceive() uint32 {
+	if atomic.LoadUint32(b.receive) == 0 {
+		return 0
+	}
+	return atomic.SwapUint32(b.receive, 0)
+}
+
+// channelRinger is Ringer for the doorbells of a channel. All words of a priority ring the
+// same: the first is as good as any.
+func (e *Engine) channelRinger(offset uint64) func(value uint32) {
+	page, which, slot, ok := e.bells.findChannel(offset)
+	if !ok {
+		return nil
+	}
+	base := offset - 4*uint64(slot)
+	// The caller rings one at a time. What cannot be taken at once goes where the engine
+	// looks next: nobody else stores there.
+	return func(value uint32) {
+		b := e.bells.cells[page].channel.Load()
+		if b == nil || value&descriptors.ChannelRung == 0 {
+			e.AddCounter(descriptors.CounterBadDoorbells, 1)
+			return
+		}
+		if !e.mu.TryLock() {
+			e.bells.ringChannel(base+4*uint64(slot), value)
+			if which != bellReceive {
+				slot = (slot + 1) % descriptors.ChannelDepth
+			}
+			e.Wake()
+			return
+		}
+		e.bells.takeChannel(page, b) // what was stored before
+		if which != bellReceive {
+			slot = b.next[which]
+		}
+		e.rangChannel(page, which, value)
+		if e.events&onCells != 0 {
+			// At once, as the peer waits; what is urgent does not wait for bulk that does.
+			if which == channelBell(descriptors.PriorityLow) {
+				e.cells.run()
+			} else {
+				e.cells.runUpTo(0)
+			}
+			e.tx.flush()
+		}
+		e.mu.Unlock()
+	}
+}

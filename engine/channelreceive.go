@@ -1,0 +1,123 @@
+package engine
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/pipeline/cells"
+)
+
+// channelReceiver is the receiving half of a channel.
+type channelReceiver struct {
+	receive  descriptors.ReceiveWord
+	assembly cells.Assembly
+	cutShort bool   // words of the PDU that is arriving were not written
+	expect   uint32 // number of the next frame of cells for the connection
+}
+
+// arrival is a cell in the receive FIFO.
+type arrival struct {
+	ep      *endpoint
+	era     uint32 // of ep when it came
+	last    bool   // of its PDU
+	stamp   uint64 // when it came, in units of the clock of SPEC.md 2.6
+	payload [cells.PayloadSize]byte
+}
+
+// allow takes a word of the receive doorbell. It returns false if that makes no sense.
+func (ch *channel) allow(word uint32) bool {
+	start, stop := descriptors.ChannelSpan(word)
+	if word&descriptors.ChannelRung == 0 || word&descriptors.ChannelReserved != 0 || start > ch.mask || stop > ch.mask {
+		return false
+	}
+	if word&descriptors.ChannelKeep == 0 {
+		ch.receive.Current = uint16(start)
+	}
+	ch.receive.Stop = uint16(stop)
+	ch.receive.Status &^= descriptors.ChannelCut | descriptors.ChannelUnreachable
+	ch.showReceived()
+	return true
+}
+
+// drop counts a cell of the channel that is lost.
+func (ch *channel) drop() {
+	ch.receive.Drop()
+	ch.showReceived()
+}
+
+// store puts a cell where it belongs, and behind it what the host is to know. It returns false
+// if the double page is out of reach: then the cell is dropped, but counts as part of its PDU.
+func (ch *channel) store(m *regions, tag uint32, a *arrival) bool {
+	reached := ch.scatter(m, tag, a.payload[:])
+	t, err := ch.assembly.Add(&a.payload, a.last)
+	crc := ch.assembly.CRC()
+	if a.last {
+		crc = cells.CRC(t.CRC)
+	}
+	if a.last || ch.receive.Status&descriptors.ChannelSpaced != 0 {
+		var behind [2 * descriptors.ChannelWord]byte
+		binary.LittleEndian.PutUint64(behind[:], uint64(crc))
+		binary.LittleEndian.PutUint64(behind[descriptors.ChannelWord:], a.stamp)
+		reached = ch.scatter(m, tag, behind[:]) && reached
+	}
+	if !reached {
+		ch.receive.Drop()
+		ch.receive.Status |= descriptors.ChannelUnreachable
+		ch.cutShort = true
+	}
+	if a.last {
+		ch.end(t, err)
+	}
+	ch.showReceived()
+	return reached
+}
+
+// end counts a PDU whose last cell has come.
+func (ch *channel) end(t cells.Trailer, err error) {
+	end := descriptors.ChannelEnd(t.Length) | descriptors.ChannelEnd(ch.receive.Current)<<16
+	st := ch.receive.Status &^ (descriptors.ChannelBadCRC | descriptors.ChannelBadLength | descriptors.ChannelAborted)
+	switch {
+	case errors.Is(err, cells.ErrCRC):
+		st, end = st|descriptors.ChannelBadCRC, end|descriptors.ChannelEndBadCRC
+	case errors.Is(err, cells.ErrAborted):
+		st, end = st|descriptors.ChannelAborted, end|descriptors.ChannelEndAborted
+	case err != nil:
+		st, end = st|descriptors.ChannelBadLength, end|descriptors.ChannelEndBadLength
+	}
+	if ch.cutShort {
+		end |= descriptors.ChannelEndCut
+	}
+	descriptors.StoreWord32(&ch.ends[ch.receive.PDUs], uint32(end))
+	ch.receive.Status, ch.cutShort = st, false
+	ch.receive.PDUs++
+}
+
+// scatter writes words from Current on, up to Stop. It returns false if the double page is
+// out of reach; what is written is what could be.
+func (ch *channel) scatter(m *regions, tag uint32, from []byte) bool {
+	r := &ch.receive
+	if room := (uint32(r.Stop) - uint32(r.Current)) & ch.mask * descriptors.ChannelWord; room < uint32(len(from)) {
+		r.Status |= descriptors.ChannelCut
+		ch.cutShort = true
+		from = from[:room]
+	}
+	for len(from) > 0 {
+		at := uint32(r.Current)
+		n := min(uint64(len(from)), uint64(ch.page.Words()-at)*descriptors.ChannelWord)
+		w := m.at(ch.recv.handle, tag, ch.recv.address+uint64(at)*descriptors.ChannelWord, n, true)
+		if w = w[:len(w)&^(descriptors.ChannelWord-1)]; len(w) == 0 {
+			return false
+		}
+		copy(w, from)
+		from = from[len(w):]
+		r.Current = uint16((at + uint32(len(w)/descriptors.ChannelWord)) & ch.mask)
+	}
+	return true
+}
+
+// showReceived lets the host see what has been received: the word last.
+func (ch *channel) showReceived() {
+	descriptors.StoreWord32(&ch.control.RecvCRC, uint32(ch.assembly.CRC()))
+	descriptors.StoreWord(&ch.control.Receive, ch.receive.Encode(ch.page))
+}

@@ -1,0 +1,150 @@
+package engine
+
+import "github.com/trapeze-nic/trapeze/descriptors"
+
+// eagerBits are the rights of a region that make it eager.
+const eagerBits = descriptors.AccessEager | descriptors.AccessEagerWide
+
+// eager is the device memory of an eager region (SPEC.md 9.1): what the host has pushed of
+// it, in blocks, and which of them. The host writes both whenever it likes: what is taken is
+// looked at once, and all of it is the region's own.
+type eager struct {
+	descriptors.Eager
+	piece  span
+	blocks []byte
+	status []byte
+	valid  descriptors.EagerStatus // status, as it is loaded
+}
+
+// parts of a message that lie in eager regions.
+type parts uint8
+
+const (
+	eagerDescriptor parts = 1 << iota
+	eagerData
+)
+
+// newEager takes device memory for a region, nil if there is no room for it.
+func (m *regions) newEager(b *descriptors.RegisterMemoryBody) *eager {
+	log2 := uint8(descriptors.EagerLog2)
+	if b.Access&descriptors.AccessEagerWide != 0 {
+		log2 = descriptors.EagerWideLog2
+	}
+	if b.Length > uint64(len(m.sram.bytes)) {
+		return nil
+	}
+	e := &eager{Eager: descriptors.EagerLayout(b.Address, b.Length, log2)}
+	var ok bool
+	if e.piece, ok = m.sram.alloc(e.BlockBytes()+e.StatusBytes(), 1<<log2); !ok {
+		return nil
+	}
+	memory := m.sram.memory(e.piece)
+	e.blocks, e.status = memory[:e.BlockBytes()], memory[e.BlockBytes():]
+	e.valid = descriptors.EagerStatusAt(e.status)
+	return e
+}
+
+// reply says where the device memory is.
+func (e *eager) reply() descriptors.RegionReply {
+	return descriptors.RegionReply{Blocks: uint32(e.piece.at), Status: uint32(e.piece.at + e.BlockBytes()), BlockLog2: e.Log2}
+}
+
+// eagerWindow is window for an eager region. What is read is in device memory as far as the
+// host has pushed it, from off on, and else in host memory as far as it has not. What is
+// written is host memory: the blocks of it are no longer good.
+func (m *regions) eagerWindow(r *region, off, n uint64, write bool) []byte {
+	e := r.eager
+	if write {
+		w := m.window(r, off, n, true)
+		e.void(off, uint64(len(w)))
+		return w
+	}
+	if n == 0 {
+		return m.window(r, off, 0, false)
+	}
+	first, end := e.Span(off, n)
+	pushed, next := e.valid.Valid(first), first+1
+	for next < end && e.valid.Valid(next) == pushed {
+		next++
+	}
+	at := e.Lead + off
+	n = min(n, next<<e.Log2-at)
+	if pushed {
+		m.count(descriptors.CounterEagerBlocks, next-first)
+		return e.blocks[at : at+n]
+	}
+	w := m.window(r, off, n, false)
+	if len(w) > 0 {
+		first, end = e.Span(off, uint64(len(w)))
+		m.count(descriptors.CounterEagerReads, end-first)
+	}
+	return w
+}
+
+// void takes note that the device has changed n bytes of host memory from off on, of which
+// the blocks know nothing: until the host pushes them again they are taken from there.
+func (e *eager) void(off, n uint64) {
+	if n == 0 {
+		return
+	}
+	for b, end := e.Span(off, n); b < end; b++ {
+		if e.status[b] != 0 {
+			e.status[b] = 0
+		}
+	}
+}
+
+// lookedAt is at for what a peer wants to read. That is always host memory: the host does not
+// know when, and pushes nothing for it.
+func (m *regions) lookedAt(handle, tag uint32, address, n uint64) ([]byte, descriptors.Status) {
+	if r, off := m.reach(handle, tag, address, n, false); r != nil {
+		if w := m.window(r, off, n, false); len(w) > 0 {
+			return w, 0
+		}
+	}
+	return nil, descriptors.StatusProtectionError
+}
+
+// control is the control segment of a message at offset off of eager region r, where it is
+// good.
+func (m *regions) control(l *layout, r *region, off uint64) *descriptors.ControlSegment {
+	l.eager |= eagerDescriptor
+	// It lies in one block, which is larger than it and has its alignment.
+	return descriptors.ControlAt(m.eagerWindow(r, off, descriptors.ControlSegmentSize, false))
+}
+
+// found is the control segment of a message's descriptor in host memory, nil if it is out of
+// reach by now.
+func (m *regions) found(l *layout, tag uint32) *descriptors.ControlSegment {
+	if l.descriptor != nil && l.stamp == m.stamp {
+		return l.descriptor
+	}
+	r, off := m.reach(l.token.Handle, tag, l.token.Address, descriptors.ControlSegmentSize, true)
+	if r == nil {
+		return nil
+	}
+	return descriptors.ControlAt(m.window(r, off, descriptors.ControlSegmentSize, true))
+}
+
+// voidDescriptor is void for the control segment of a message's descriptor, before the device
+// writes it.
+func (m *regions) voidDescriptor(l *layout, tag uint32) {
+	if r, off := m.reach(l.token.Handle, tag, l.token.Address, descriptors.ControlSegmentSize, true); r != nil && r.eager != nil {
+		r.eager.void(off, descriptors.ControlSegmentSize)
+	}
+}
+
+// advance tells the host that n more bytes of a message are in its memory, from byte offset
+// of the message on, if they go on where the front of it ends. A message that is not whole in
+// the end never takes another's place on a reliable VI, so that what was told stays true.
+func (r *receiver) advance(offset, n uint32) {
+	l := r.to
+	if l.eager&eagerData == 0 || r.status != 0 || r.ep.rel == nil || r.receipt == nil || l != &r.receipt.layout ||
+		offset > l.front || offset+n <= l.front {
+		return
+	}
+	l.front = offset + n
+	if seg := r.regions.found(l, r.ep.ptag); seg != nil && l.front < r.header.Extent {
+		seg.StoreFront(l.front)
+	}
+}

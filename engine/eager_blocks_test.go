@@ -1,0 +1,239 @@
+package engine
+
+import (
+	"bytes"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// Bytes of host and device memory in these tests say whose they are.
+const (
+	hostsOwn   = 0x11
+	pushed     = 0x22
+	neighbours = 0xbb
+)
+
+// eagerRig is three eager regions, one behind the other in host and in device memory; the one
+// in the middle is looked at, and has a ptag of its own.
+type eagerRig struct {
+	*regions
+	bus    *bus
+	tag    uint32
+	others [2]uint32
+	handle uint32
+	at     uint64 // address and IOVA of the first byte
+	size   uint64
+}
+
+func newEagerRig(t testing.TB, piece, skip, size uint64, access descriptors.Access) *eagerRig {
+	t.Helper()
+	m, host := newTestRegions(piece)
+	m.sram.bytes, m.sram.from = aligned(1<<16), 0
+	m.sram.clear()
+	r := &eagerRig{regions: m, bus: host, at: descriptors.PageSize + skip, size: size}
+	tag, _ := m.createPtag(nil)
+	r.tag = tag.Ptag
+	for i := range host.mem {
+		host.mem[i] = neighbours
+	}
+	register := func(at, n uint64, tag uint32) uint32 {
+		reply, why := m.register(&descriptors.RegisterMemoryBody{Address: at, IOVA: at, Length: n, Ptag: tag, Access: access | descriptors.AccessEager})
+		if why != (refusal{}) {
+			t.Fatalf("%+v", why)
+		}
+		return reply.Handle
+	}
+	r.others[0] = register(r.at-100, 100, 0)
+	r.handle = register(r.at, size, r.tag)
+	r.others[1] = register(r.at+size, 100, 0)
+	for _, h := range r.others {
+		r.spoil(h, neighbours)
+	}
+	r.spoil(r.handle, pushed)
+	for i := range size {
+		host.mem[r.at+i] = hostsOwn
+	}
+	return r
+}
+
+// spoil fills the blocks of a region and says that all of them are good.
+func (r *eagerRig) spoil(handle uint32, with byte) {
+	e := r.table[handle&regionIndexMask].eager
+	for i := range e.blocks {
+		e.blocks[i] = with
+	}
+	for i := range e.status {
+		e.status[i] = descriptors.EagerValid
+	}
+}
+
+// FuzzEagerBlocks: whatever the host has stored to the status of blocks, and stores while a
+// message is taken, and wherever a message lies, it has the region's own bytes, each from where
+// its status says, and a message that does not lie in it is refused.
+func FuzzEagerBlocks(f *testing.F) {
+	f.Add([]byte{1, 0, 1, 1, 0, 2, 255, 1}, uint16(3), uint16(700), int16(5), uint16(600), uint16(100), false)
+	f.Add([]byte{}, uint16(0), uint16(64), int16(0), uint16(64), uint16(64), true)
+	f.Add([]byte{0, 1}, uint16(63), uint16(130), int16(-1), uint16(131), uint16(1), false)
+	f.Add([]byte{1, 1, 1, 1, 1, 1}, uint16(1), uint16(4000), int16(4000), uint16(1), uint16(4096), true)
+	f.Fuzz(func(t *testing.T, status []byte, skip, size uint16, from int16, length, step uint16, wide bool) {
+		n := uint64(size)%(2*descriptors.PageSize) + 1
+		access := descriptors.Access(0)
+		if wide {
+			access = descriptors.AccessEagerWide
+		}
+		r := newEagerRig(t, descriptors.PageSize, uint64(skip)%256, n, access)
+		e := r.table[r.handle&regionIndexMask].eager
+		for i := range e.status {
+			e.status[i] = 0
+			if len(status) > 0 {
+				e.status[i] = status[i%len(status)]
+			}
+		}
+		l := &layout{segments: []segment{{address: r.at + uint64(int64(from)), handle: r.handle, length: uint32(length)}}, total: uint32(length)}
+		inside := from >= 0 && uint64(from)+uint64(length) <= n
+		if st := r.check(l, r.tag, false); (st == 0) != inside {
+			t.Fatalf("%d bytes at %d of %d: %v", length, from, n, st)
+		}
+		if !inside {
+			return
+		}
+		each := int(step)%3000 + 1
+		for at := 0; at < int(length); at += each {
+			got := make([]byte, min(each, int(length)-at))
+			if st := r.gather(got, l, uint32(at), r.tag); st != 0 {
+				t.Fatalf("%d bytes at %d: %v", len(got), at, st)
+			}
+			for i, b := range got {
+				want := byte(hostsOwn)
+				if e.status[(e.Lead+uint64(int(from)+at+i))>>e.Log2] == descriptors.EagerValid {
+					want = pushed
+				}
+				if b != want {
+					t.Fatalf("byte %d of the region is %#x, want %#x", int(from)+at+i, b, want)
+				}
+			}
+			if len(status) > 0 { // the host changes its mind
+				b := uint64(status[at%len(status)]) % e.Count
+				e.status[b] ^= descriptors.EagerValid
+			}
+		}
+		if st := r.gather(make([]byte, 1), l, 0, 0); length > 0 && st != descriptors.StatusProtectionError {
+			t.Fatalf("with the neighbours' tag: %v", st)
+		}
+	})
+}
+
+// TestEagerStorm: regions come and go at random until no device memory is left. None has
+// blocks that another has, new ones have blocks of zeroes that are not good, nobody sees what
+// a region had that is gone, and at the end all memory is there again.
+func TestEagerStorm(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m, host := newTestRegions(descriptors.PageSize)
+		m.sram.bytes, m.sram.from = aligned(1<<14), 1<<10
+		m.sram.clear()
+		whole := m.sram.free()
+		clear(host.mem)
+		var live []uint32
+		t.Repeat(map[string]func(*rapid.T){
+			"register": func(t *rapid.T) {
+				body := descriptors.RegisterMemoryBody{Address: rapid.Uint64Range(0, 300).Draw(t, "at"), Length: rapid.Uint64Range(1, 5000).Draw(t, "bytes"),
+					Access: descriptors.AccessEager | rapid.SampledFrom([]descriptors.Access{0, descriptors.AccessEagerWide}).Draw(t, "wide")}
+				body.IOVA = body.Address
+				before, refused := m.sram.free(), m.own[descriptors.CounterEagerRefused]
+				reply, why := m.register(&body)
+				if why != (refusal{}) {
+					if why != (refusal{descriptors.ResultResource, fieldRegionAccess}) || m.sram.free() != before || m.own[descriptors.CounterEagerRefused] != refused+1 {
+						t.Fatalf("%+v, %d bytes free of %d", why, m.sram.free(), before)
+					}
+					return
+				}
+				e := m.table[reply.Handle&regionIndexMask].eager
+				if len(bytes.Trim(e.blocks, "\x00"))+len(bytes.Trim(e.status, "\x00")) != 0 {
+					t.Fatal("blocks or status are those of another region")
+				}
+				for i := range e.blocks {
+					e.blocks[i] = pushed
+				}
+				for i := range e.status {
+					e.status[i] = descriptors.EagerValid
+				}
+				live = append(live, reply.Handle)
+			},
+			"deregister": func(t *rapid.T) {
+				if len(live) == 0 {
+					return
+				}
+				i := rapid.IntRange(0, len(live)-1).Draw(t, "which")
+				h := live[i]
+				live = append(live[:i], live[i+1:]...)
+				address := m.table[h&regionIndexMask].address
+				m.deregister(h)
+				if m.at(h, 0, address, 1, false) != nil {
+					t.Fatal("a region that is gone is read")
+				}
+			},
+			"reset": func(t *rapid.T) {
+				if rapid.IntRange(0, 20).Draw(t, "dice") == 0 {
+					m.clear()
+					live = nil
+				}
+			},
+			"": func(t *rapid.T) {
+				for _, h := range live {
+					e := m.table[h&regionIndexMask].eager
+					if bytes.Contains(e.blocks, []byte{0}) {
+						t.Fatal("somebody else has written to its blocks")
+					}
+				}
+			},
+		})
+		for _, h := range live {
+			m.deregister(h)
+		}
+		if m.sram.free() != whole {
+			t.Fatalf("%d bytes are free, of %d", m.sram.free(), whole)
+		}
+	})
+}
+
+// TestEagerRefused: registrations that make no sense, and those without device memory.
+func TestEagerRefused(t *testing.T) {
+	m, _ := newTestRegions(descriptors.PageSize)
+	body := descriptors.RegisterMemoryBody{Length: 100, Access: descriptors.AccessEager}
+	if _, why := m.register(&body); why != (refusal{descriptors.ResultNotSupported, fieldRegionAccess}) {
+		t.Errorf("no device memory: %+v", why)
+	}
+	m.sram.bytes = aligned(4096)
+	m.sram.clear()
+	for name, c := range map[string]struct {
+		access descriptors.Access
+		length uint64
+		want   descriptors.Result
+	}{
+		"wide alone":     {descriptors.AccessEagerWide, 100, descriptors.ResultInvalidParameter},
+		"too large":      {descriptors.AccessEager, 4096, descriptors.ResultResource},
+		"much too large": {descriptors.AccessEager, 1 << 62, descriptors.ResultResource},
+	} {
+		body.Access, body.Length = c.access, c.length
+		if _, why := m.register(&body); why != (refusal{c.want, fieldRegionAccess}) {
+			t.Errorf("%s: %+v", name, why)
+		}
+	}
+	body.Access, body.Length = descriptors.AccessEager, 100
+	h := m.mustRegister(t, body)
+	for _, access := range []descriptors.Access{0, descriptors.AccessEager | descriptors.AccessEagerWide} {
+		if why := m.modify(&descriptors.ModifyMemoryBody{Handle: h, Access: access}); why != (refusal{descriptors.ResultNotSupported, fieldRegionAccess}) {
+			t.Errorf("modified to %#x: %+v", access, why)
+		}
+	}
+	free := m.sram.free()
+	if why := m.modify(&descriptors.ModifyMemoryBody{Handle: h, Access: descriptors.AccessEager | descriptors.AccessReadOnly}); why != (refusal{}) || m.sram.free() != free {
+		t.Errorf("modified: %+v, %d bytes free of %d", why, m.sram.free(), free)
+	}
+	if m.deregister(h); m.sram.free() <= free {
+		t.Errorf("deregistered: %d bytes free", m.sram.free())
+	}
+}

@@ -1,0 +1,299 @@
+package engine_test
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// withSRAM gives a node device memory.
+func (n *node) withSRAM(size int) []byte {
+	sram := alignedBytes(size)
+	n.e.MapSRAM(sram, sramFrom)
+	return sram
+}
+
+// eagerMemory is an eager region as its host knows it.
+type eagerMemory struct {
+	descriptors.Eager
+	n       *node
+	mem     []byte
+	address uint64
+	where   descriptors.RegionReply
+	blocks  []byte
+	status  []byte
+}
+
+// eagerMemory registers size bytes, skip bytes behind a multiple of 64, whose device memory
+// is in sram.
+func (n *node) eagerMemory(sram []byte, skip, size int, access descriptors.Access) *eagerMemory {
+	n.w.t.Helper()
+	mem, address, iova := n.alloc(skip + size)
+	access |= descriptors.AccessEager
+	r := do(n, descriptors.OpRegisterMemory, descriptors.RegisterMemoryBody{
+		Address: address + uint64(skip), Length: uint64(size), IOVA: iova + uint64(skip), Access: access})
+	m := &eagerMemory{n: n, mem: mem[skip:], address: address + uint64(skip), where: *descriptors.Reply[descriptors.RegionReply](r)}
+	log2 := uint8(descriptors.EagerLog2)
+	if access&descriptors.AccessEagerWide != 0 {
+		log2 = descriptors.EagerWideLog2
+	}
+	if m.where.BlockLog2 != log2 || m.where.Blocks < sramFrom || m.where.Blocks%(1<<log2) != 0 {
+		n.w.t.Fatalf("%+v", m.where)
+	}
+	m.Eager = descriptors.EagerLayout(m.address, uint64(size), log2)
+	m.blocks = sram[m.where.Blocks:][:m.BlockBytes()]
+	m.status = sram[m.where.Status:][:m.Count]
+	return m
+}
+
+// push does what a host does that pushes n bytes from offset on.
+func (m *eagerMemory) push(offset, n int) {
+	for b, end := m.Span(uint64(offset), uint64(n)); b < end; b++ {
+		for i := range uint64(1) << m.Log2 {
+			if at := b<<m.Log2 + i - m.Lead; at < uint64(len(m.mem)) {
+				m.blocks[b<<m.Log2+i] = m.mem[at]
+			}
+		}
+		m.status[b] = descriptors.EagerValid
+	}
+}
+
+// descriptor lays a descriptor for n bytes at offset over the memory, which is aligned, and
+// pushes it.
+func (m *eagerMemory) descriptor(at, offset, n int) *descriptors.Descriptor {
+	m.n.w.t.Helper()
+	d, err := descriptors.NewDescriptor(m.mem[at:][:descriptors.DescriptorBytes(1)], m.address+uint64(at), m.where.Handle)
+	if err == nil {
+		err = d.AddData(m.address+uint64(offset), m.where.Handle, uint32(n))
+	}
+	if err != nil {
+		m.n.w.t.Fatal(err)
+	}
+	m.push(at, descriptors.DescriptorBytes(1))
+	return d
+}
+
+func (n *node) counted(c descriptors.Counter) func() uint64 {
+	before := n.e.Counter(c)
+	return func() uint64 { return n.e.Counter(c) - before }
+}
+
+// TestEagerSend: of a message that has been pushed, descriptor included, no byte is read from
+// host memory, and what has been taken back is.
+func TestEagerSend(t *testing.T) {
+	for _, access := range []descriptors.Access{0, descriptors.AccessEagerWide, descriptors.AccessReadOnly} {
+		w, v, p := pair(t, nil)
+		m := w.a.eagerMemory(w.a.withSRAM(1<<20), 0, 8192, access&^descriptors.AccessReadOnly)
+		const at, size = 1000, 5000
+		data := pattern(size, 1)
+		copy(m.mem[at:], data)
+		s := m.descriptor(0, at, size)
+		m.push(at, size)
+		clear(m.mem[at:][:size]) // only the device has it now
+		r, in := p.descriptor(size)
+		p.postRecv(r)
+		blocks, reads := w.a.counted(descriptors.CounterEagerBlocks), w.a.counted(descriptors.CounterEagerReads)
+		v.postSend(s)
+		w.run("a message", func() bool { return s.Status().Done() && r.Status().Done() })
+		mustEqual(t, in[0], data)
+		if blocks() == 0 || reads() != 0 {
+			t.Fatalf("%d blocks, %d reads", blocks(), reads())
+		}
+		if m.status[0] == descriptors.EagerValid {
+			t.Fatal("the block of the descriptor is good, whose status the device has written")
+		}
+
+		// Blocks in the middle are the host's again.
+		first, end := m.Span(at+1000, 300)
+		for b := first; b < end; b++ {
+			m.status[b] = 0
+		}
+		s.Rearm()
+		r.Rearm()
+		m.push(0, 64)
+		p.postRecv(r)
+		v.postSend(s)
+		w.run("a message", func() bool { return s.Status().Done() && r.Status().Done() })
+		from, to := int(first<<m.Log2)-at, int(end<<m.Log2)-at
+		clear(data[from:to])
+		mustEqual(t, in[0], data)
+		if reads() == 0 {
+			t.Fatal("nothing was read")
+		}
+	}
+}
+
+// TestEagerInline: inline data comes from the blocks of its descriptor.
+func TestEagerInline(t *testing.T) {
+	w, v, p := pair(t, nil)
+	m := w.a.eagerMemory(w.a.withSRAM(1<<20), 0, 4096, 0)
+	const segments, size = 20, 300
+	d, err := descriptors.NewDescriptor(m.mem[:descriptors.DescriptorBytes(segments)], m.address, m.where.Handle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := pattern(size, 2)
+	copy(d.Inline(), data)
+	if err := d.SetInline(size); err != nil {
+		t.Fatal(err)
+	}
+	m.push(0, descriptors.ControlSegmentSize+size)
+	reads := w.a.counted(descriptors.CounterEagerReads)
+	r, in := p.descriptor(size)
+	p.postRecv(r)
+	v.postSend(d)
+	w.run("a message", func() bool { return d.Status().Done() && r.Status().Done() })
+	mustEqual(t, in[0], data)
+	if reads() != 0 {
+		t.Fatalf("%d reads", reads())
+	}
+}
+
+// TestEagerReceive: what the device writes to a region, be it a message, an RDMA write or
+// what an RDMA read brings, makes the blocks of it void: a later send has the new bytes.
+func TestEagerReceive(t *testing.T) {
+	allow := func(b *descriptors.CreateEndpointBody) {
+		b.Rights = descriptors.AccessRDMAWrite | descriptors.AccessRDMARead
+	}
+	const size = 3000
+	data, old := pattern(size, 3), pattern(8192, 4)
+	for _, way := range []string{"message", "write", "read"} {
+		t.Run(way, func(t *testing.T) {
+			w, v, p := pair(t, allow)
+			m := w.a.eagerMemory(w.a.withSRAM(1<<20), 0, 8192, descriptors.AccessRDMAWrite|descriptors.AccessRDMARead)
+			copy(m.mem, old)
+			m.push(0, 8192)
+			const at = 1111
+			switch way {
+			case "message":
+				r := m.descriptor(0, at, size)
+				v.postRecv(r)
+				s, out := p.descriptor(size)
+				copy(out[0], data)
+				p.postSend(s)
+				w.run("a message", func() bool { return s.Status().Done() && r.Status().Done() })
+			case "write":
+				s, out := p.descriptor(size)
+				copy(out[0], data)
+				mem, address, _ := p.n.alloc(descriptors.DescriptorBytes(2))
+				d, err := descriptors.NewDescriptor(mem, address, p.handle)
+				if err == nil {
+					err = d.SetRDMAWrite(m.address+at, m.where.Handle)
+				}
+				if err == nil {
+					seg := s.Segments()[0]
+					err = d.AddData(seg.Address, seg.Handle, seg.Length)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				p.postSend(d)
+				w.run("a write", func() bool { return d.Status().Done() })
+			case "read":
+				remote := p.n.memory(0, descriptors.AccessRDMARead)
+				s, out := p.descriptor(size)
+				copy(out[0], data)
+				d, err := descriptors.NewDescriptor(m.mem[:descriptors.DescriptorBytes(2)], m.address, m.where.Handle)
+				if err == nil {
+					err = d.SetRDMARead(s.Segments()[0].Address, remote)
+				}
+				if err == nil {
+					err = d.AddData(m.address+at, m.where.Handle, size)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				m.push(0, descriptors.DescriptorBytes(2))
+				v.postSend(d)
+				w.run("a read", func() bool { return d.Status().Done() })
+				if d.Status().Failed() {
+					t.Fatal(d.Status())
+				}
+			}
+			w.settle()
+			mustEqual(t, m.mem[at:][:size], data)
+			s := m.descriptor(7*1024, at-100, size+200)
+			r, in := p.descriptor(size + 200)
+			p.postRecv(r)
+			v.postSend(s)
+			w.run("a message back", func() bool { return s.Status().Done() && r.Status().Done() })
+			mustEqual(t, in[0], m.mem[at-100:][:size+200])
+			mustEqual(t, in[0][100:][:size], data)
+		})
+	}
+}
+
+// TestEagerRead: a peer reads host memory, whatever has been pushed.
+func TestEagerRead(t *testing.T) {
+	w, v, p := pair(t, func(b *descriptors.CreateEndpointBody) { b.Rights = descriptors.AccessRDMARead })
+	m := p.n.eagerMemory(p.n.withSRAM(1<<20), 0, 4096, descriptors.AccessRDMARead)
+	copy(m.mem, pattern(4096, 5))
+	m.push(0, 4096)
+	copy(m.mem, pattern(4096, 6))
+	mem, address, _ := v.n.alloc(descriptors.DescriptorBytes(2))
+	d, err := descriptors.NewDescriptor(mem, address, v.handle)
+	buf, at, _ := v.n.alloc(4096)
+	if err == nil {
+		err = d.SetRDMARead(m.address, m.where.Handle)
+	}
+	if err == nil {
+		err = d.AddData(at, v.handle, 4096)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.postSend(d)
+	w.run("a read", func() bool { return d.Status().Done() })
+	if d.Status().Failed() || !bytes.Equal(buf, m.mem) {
+		t.Fatalf("%v, or not what the host has", d.Status())
+	}
+}
+
+// TestEagerFront: the front of a message may be read before its end has come, and says
+// nothing any more when it has.
+func TestEagerFront(t *testing.T) {
+	for _, lossy := range []bool{false, true} {
+		w, v, p := pair(t, nil)
+		m := p.n.eagerMemory(p.n.withSRAM(1<<20), 0, 64<<10, 0)
+		const at, size = 4096, 40_000
+		data := pattern(size, 7)
+		if lossy { // every third frame is lost once
+			n := 0
+			v.n.port.spoil = func(frame []byte) [][]byte {
+				if n++; n%3 == 0 {
+					return nil
+				}
+				return [][]byte{frame}
+			}
+		}
+		r := m.descriptor(0, at, size)
+		p.postRecv(r)
+		s, out := v.descriptor(size)
+		copy(out[0], data)
+		v.postSend(s)
+		early, before := 0, uint32(0)
+		w.run("a message", func() bool {
+			if r.Status().Done() {
+				return true
+			}
+			if front := r.Control().LoadFront(); front < before {
+				t.Fatalf("the front went from %d to %d", before, front)
+			} else if front > before {
+				if !r.Ready(front-1) || r.Ready(front) || !bytes.Equal(m.mem[at:][:front], data[:front]) {
+					t.Fatalf("front %d", front)
+				}
+				early, before = early+1, front
+			}
+			// One frame at a time, so that the front is seen on its way.
+			return false
+		})
+		if r.Status().Failed() || r.Control().Front != 0 || !r.Ready(size-1) || r.Ready(size) {
+			t.Fatalf("%v, front %d", r.Status(), r.Control().Front)
+		}
+		if !lossy && early == 0 {
+			t.Fatal("the front of the message was never seen before its end")
+		}
+		mustEqual(t, m.mem[at:][:size], data)
+	}
+}

@@ -1,0 +1,107 @@
+package engine_test
+
+import (
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// placeUnderWay has a message with a tag and a payload of three frames come as far as its first
+// frame, and then calls change; the rest follows.
+func placeUnderWay(t *testing.T, options []option, level func(*descriptors.CreateEndpointBody), change func(b *ring)) (s *descriptors.RingSlot, b *ring, place []byte) {
+	t.Helper()
+	w, a, b := ringPair(t, level, options...)
+	place = b.place(0x305, 6000)
+	s, own := b.receive(6000)
+	began := false
+	a.n.port.spoil = func(f []byte) [][]byte {
+		if !began && isData(f) {
+			began = true
+			*b.n.port.in = append(*b.n.port.in, f)
+			for range 3 {
+				b.n.e.Step()
+			}
+			change(b)
+			return nil
+		}
+		return [][]byte{f}
+	}
+	sent := a.transmit(pattern(ringMessage, 1), pattern(5000, 1), 0x305)
+	w.run("the end", func() bool { return sent.LoadStatus().Done() && s.LoadStatus().Done() })
+	if sent.LoadStatus() != descriptors.StatusDone {
+		t.Fatalf("sent: %v", sent.LoadStatus())
+	}
+	zeroes(t, "the slot's frame", own)
+	return s, b, place
+}
+
+// A message under way keeps the place that it began with, whatever is stored to its entry.
+func TestRingPlaceChangedUnderWay(t *testing.T) {
+	levels(t, func(t *testing.T, _ descriptors.Reliability, level func(*descriptors.CreateEndpointBody)) {
+		var other []byte
+		s, _, place := placeUnderWay(t, nil, level, func(b *ring) { other = b.place(0x305, 6000) })
+		arrived(t, s, pattern(ringMessage, 1), 5000, 5000, 6, 0x305)
+		mustEqual(t, place[:5000], pattern(5000, 1))
+		zeroes(t, "the new place", other)
+	})
+}
+
+// Once SET_PAYLOAD is answered, nothing lands any more where the entry said before.
+func TestRingPlaceWithdrawnUnderWay(t *testing.T) {
+	levels(t, func(t *testing.T, _ descriptors.Reliability, level func(*descriptors.CreateEndpointBody)) {
+		var then []byte
+		s, b, place := placeUnderWay(t, nil, level, func(b *ring) {
+			start(b.n, descriptors.OpSetPayload, descriptors.SetPayloadBody{Endpoint: b.id, Entry: 5})
+		})
+		arrived(t, s, pattern(ringMessage, 1), 0, 5000, 0, 0x305)
+		if then = place[2048:]; b.n.e.Counter(descriptors.CounterPayloadsDiscarded) != 1 {
+			t.Errorf("%d payloads discarded", b.n.e.Counter(descriptors.CounterPayloadsDiscarded))
+		}
+		zeroes(t, "the place withdrawn", then)
+		if b.table[5] != (descriptors.RingPlace{}) {
+			t.Errorf("the entry is %+v", b.table[5])
+		}
+	})
+}
+
+// Memory of an entry that is deregistered costs the payload, not the connection.
+func TestRingPlaceDeregisteredUnderWay(t *testing.T) {
+	levels(t, func(t *testing.T, _ descriptors.Reliability, level func(*descriptors.CreateEndpointBody)) {
+		s, b, place := placeUnderWay(t, nil, level, func(b *ring) { start(b.n, descriptors.OpDeregisterMemory, descriptors.MemoryBody{Handle: b.memory}) })
+		arrived(t, s, pattern(ringMessage, 1), 0, 5000, 0, 0x305)
+		zeroes(t, "memory that is not registered", place[2048:])
+		if len(b.n.events) != 0 {
+			t.Errorf("%+v", b.n.events)
+		}
+	})
+}
+
+// A ring that is disconnected and destroyed while a payload is under way gives its memory
+// back, and what still comes touches neither that nor the frame.
+func TestRingDestroyedUnderWay(t *testing.T) {
+	onAllWires(t, func(t *testing.T, level func(*descriptors.CreateEndpointBody), options ...option) {
+		w, a, b := ringPair(t, level, options...)
+		place := b.place(1, 60_000)
+		s, frame := b.receive(60_000)
+		free := b.n.e.FreeSRAM()
+		a.transmit(pattern(ringMessage, 1), pattern(60_000, 1), 1)
+		a.n.e.Step()
+		b.n.e.Step()
+		if s.LoadStatus().Done() {
+			t.Fatal("all of it has come")
+		}
+		b.destroy()
+		if st := s.LoadStatus(); st != descriptors.StatusDone|descriptors.StatusFlushed|descriptors.StatusOpReceive || s.Length|s.Sent|s.Place != 0 {
+			t.Errorf("%v, %d of %d at %d", st, s.Length, s.Sent, s.Place)
+		}
+		if b.n.e.FreeSRAM() <= free {
+			t.Error("device memory has not come back")
+		}
+		clear(place)
+		clear(b.n.sram)
+		w.settle()
+		zeroes(t, "the place", place)
+		zeroes(t, "the frame", frame)
+		zeroes(t, "device memory", b.n.sram)
+	})
+}
