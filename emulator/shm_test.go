@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/ring/ringtest"
 	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/via"
@@ -139,15 +140,17 @@ func openVIA(t testing.TB, address string) *via.NIC {
 	return nic
 }
 
-// TestSharedConformance runs VIA's suite over a wire in shared memory.
+// TestSharedConformance runs VIA's suite, and that of rings, over a wire in shared memory.
 func TestSharedConformance(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs all of VIA's suite")
 	}
-	viatest.Run(t, "shm", func(t *testing.T) (a, b *via.NIC) {
+	open := func(t *testing.T) (a, b *via.NIC) {
 		address := "emu:?engine=thread&wire=shm:" + filepath.Join(t.TempDir(), "w")
 		return openVIA(t, address), openVIA(t, address)
-	})
+	}
+	viatest.Run(t, "shm", open)
+	ringtest.Run(t, "shm", open)
 }
 
 // sharedChild, if set, is the socket at which the test program meets the one that

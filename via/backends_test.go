@@ -16,6 +16,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/ethernet/cable"
+	"github.com/trapeze-nic/trapeze/internal/ring/ringtest"
 	"github.com/trapeze-nic/trapeze/internal/soak"
 	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/via"
@@ -55,14 +56,14 @@ func onMemory(t testing.TB, options string, opts ...via.Option) (a, b *via.NIC) 
 
 // onFaultless opens two emulated NICs on a wire that might lose frames and never does, so
 // that what arrives is acknowledged.
-func onFaultless(t testing.TB) (a, b *via.NIC) {
+func onFaultless(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
 	t.Helper()
 	first, second, err := emulator.Pair(emulator.WithFaults(wire.FaultOptions{}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	open := func(d *emulator.Device) *via.NIC {
-		nic, err := via.OpenDevice(viatest.Context(t), d, via.WithLogger(slog.New(slog.DiscardHandler)))
+		nic, err := via.OpenDevice(viatest.Context(t), d, append(opts, via.WithLogger(slog.New(slog.DiscardHandler)))...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,14 +78,14 @@ func onFaultless(t testing.TB) (a, b *via.NIC) {
 }
 
 // onUDP opens two emulated NICs on UDP sockets.
-func onUDP(t testing.TB, options string) (a, b *via.NIC) {
+func onUDP(t testing.TB, options string, opts ...via.Option) (a, b *via.NIC) {
 	t.Helper()
 	// Both sockets are open at a time, so that the ports differ; closed again,
 	// they are free for the NICs.
 	first, second := freePort(t), freePort(t)
 	at, peer := first.LocalAddr().String(), second.LocalAddr().String()
 	_, _ = first.Close(), second.Close()
-	return openBoth(t, "emu:?wire=udp://"+at+"&peer="+peer+options, "emu:?wire=udp://"+peer+"&peer="+at+options)
+	return openBoth(t, "emu:?wire=udp://"+at+"&peer="+peer+options, "emu:?wire=udp://"+peer+"&peer="+at+options, opts...)
 }
 
 func freePort(t testing.TB) net.PacketConn {
@@ -97,10 +98,10 @@ func freePort(t testing.TB) net.PacketConn {
 }
 
 // onCable opens two emulated NICs whose wires are Ethernet ports, joined by a cable.
-func onCable(t testing.TB, options string) (a, b *via.NIC) {
+func onCable(t testing.TB, options string, opts ...via.Option) (a, b *via.NIC) {
 	t.Helper()
 	address := fmt.Sprintf("eth:%s:via-%d%s", cable.Scheme, wires.Add(1), options)
-	return openBoth(t, address, address)
+	return openBoth(t, address, address, opts...)
 }
 
 // when a back end is tested.
@@ -117,53 +118,88 @@ func (w when) skip() bool { return w >= notShort && testing.Short() || w == inSo
 // backends is the table of what the suite runs over.
 var backends = []struct {
 	name string
-	open func(t testing.TB) (a, b *via.NIC)
+	open func(t testing.TB, opts ...via.Option) (a, b *via.NIC)
 	when when
 }{
-	{"inline", func(t testing.TB) (a, b *via.NIC) { return onMemory(t, "") }, always},
-	{"inline, trapped doorbells", func(t testing.TB) (a, b *via.NIC) { return onMemory(t, "&doorbells=trapped") }, always},
-	{"inline, small frames", func(t testing.TB) (a, b *via.NIC) { return onMemory(t, fmt.Sprintf("&mtu=%d", descriptors.MinMTU)) }, notShort},
+	{"inline", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) { return onMemory(t, "", opts...) }, always},
+	{"inline, trapped doorbells", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
+		return onMemory(t, "&doorbells=trapped", opts...)
+	}, always},
+	{"inline, small frames", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
+		return onMemory(t, fmt.Sprintf("&mtu=%d", descriptors.MinMTU), opts...)
+	}, notShort},
 	{"inline, with acknowledgements", onFaultless, notShort},
-	{"thread", func(t testing.TB) (a, b *via.NIC) { return onMemory(t, "&engine=thread") }, always},
-	{"thread, mapped doorbells", func(t testing.TB) (a, b *via.NIC) { return onMemory(t, "&engine=thread&doorbells=mapped") }, always},
-	{"thread, waits that sleep at once", func(t testing.TB) (a, b *via.NIC) {
-		return onMemory(t, "&engine=thread", via.WithWaiting(via.Waiting{Spin: -1, Yield: -1, Sleep: time.Millisecond}))
-	}, notShort},
-	{"inline, waits that never sleep", func(t testing.TB) (a, b *via.NIC) {
-		return onMemory(t, "", via.WithWaiting(via.Waiting{Spin: time.Millisecond, Yield: time.Millisecond, Sleep: -1}))
-	}, inSoak},
-	{"lossy wire", func(t testing.TB) (a, b *via.NIC) {
-		return onMemory(t, "&loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=1")
-	}, notShort},
-	{"UDP", func(t testing.TB) (a, b *via.NIC) { return onUDP(t, "") }, notShort},
-	{"Ethernet", func(t testing.TB) (a, b *via.NIC) { return onCable(t, "") }, always},
-	{"Ethernet, lossy", func(t testing.TB) (a, b *via.NIC) {
-		return onCable(t, "?loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=1")
-	}, inSoak},
-	{"static policy in the NIC", func(t testing.TB) (a, b *via.NIC) {
-		return onMemory(t, "", via.WithPolicy(via.Policy{Name: "static", MinPulseSend: 700, MinPulseReceive: 1000}))
+	{"thread", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) { return onMemory(t, "&engine=thread", opts...) }, always},
+	{"thread, mapped doorbells", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
+		return onMemory(t, "&engine=thread&doorbells=mapped", opts...)
 	}, always},
-	{"policy at the host", func(t testing.TB) (a, b *via.NIC) { return onMemory(t, "", via.WithPolicy(via.Policy{At: via.AtHost})) }, always},
-	{"auto at the host, thread", func(t testing.TB) (a, b *via.NIC) {
-		return onMemory(t, "&engine=thread", via.WithPolicy(via.Policy{Name: "auto", At: via.AtHost}))
-	}, always},
-	{"schedule at the host, lossy wire", func(t testing.TB) (a, b *via.NIC) {
-		return onMemory(t, "&loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=1", via.WithPolicy(via.Policy{Name: "hierarchical", At: via.AtHost}))
+	{"thread, waits that sleep at once", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
+		return onMemory(t, "&engine=thread", append(opts, via.WithWaiting(via.Waiting{Spin: -1, Yield: -1, Sleep: time.Millisecond}))...)
+	}, notShort},
+	{"inline, waits that never sleep", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
+		return onMemory(t, "", append(opts, via.WithWaiting(via.Waiting{Spin: time.Millisecond, Yield: time.Millisecond, Sleep: -1}))...)
 	}, inSoak},
-	{"vfio-user, policy at the host", func(t testing.TB) (a, b *via.NIC) {
+	{"lossy wire", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
+		return onMemory(t, "&loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=1", opts...)
+	}, notShort},
+	{"UDP", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) { return onUDP(t, "", opts...) }, notShort},
+	{"Ethernet", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) { return onCable(t, "", opts...) }, always},
+	{"Ethernet, lossy", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
+		return onCable(t, "?loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=1", opts...)
+	}, inSoak},
+	{"static policy in the NIC", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
+		return onMemory(t, "", append(opts, via.WithPolicy(via.Policy{Name: "static", MinPulseSend: 700, MinPulseReceive: 1000}))...)
+	}, always},
+	{"policy at the host", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
+		return onMemory(t, "", append(opts, via.WithPolicy(via.Policy{At: via.AtHost}))...)
+	}, always},
+	{"auto at the host, thread", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
+		return onMemory(t, "&engine=thread", append(opts, via.WithPolicy(via.Policy{Name: "auto", At: via.AtHost}))...)
+	}, always},
+	{"schedule at the host, lossy wire", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
+		return onMemory(t, "&loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=1", append(opts, via.WithPolicy(via.Policy{Name: "hierarchical", At: via.AtHost}))...)
+	}, inSoak},
+	{"vfio-user, policy at the host", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
 		// Large frames: there each pulse is a message to another program.
-		return onSockets(t, "?mtu=65344", via.WithPolicy(via.Policy{Name: "store-and-forward", At: via.AtHost}))
+		return onSockets(t, "?mtu=65344", append(opts, via.WithPolicy(via.Policy{Name: "store-and-forward", At: via.AtHost}))...)
 	}, inSoak},
-	{"vfio-user", func(t testing.TB) (a, b *via.NIC) { return onSockets(t, "") }, always},
-	{"vfio-user, trapped doorbells", func(t testing.TB) (a, b *via.NIC) { return onSockets(t, "?doorbells=trapped") }, inSoak},
+	{"vfio-user", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) { return onSockets(t, "", opts...) }, always},
+	{"vfio-user, trapped doorbells", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
+		return onSockets(t, "?doorbells=trapped", opts...)
+	}, inSoak},
 }
 
-func TestConformance(t *testing.T) {
+func TestConformance(t *testing.T) { overBackends(t, viatest.Run) }
+
+// TestRings runs the suite of package ring.
+func TestRings(t *testing.T) { overBackends(t, ringtest.Run) }
+
+// overBackends has run run a suite over each back end.
+func overBackends(t *testing.T, run func(*testing.T, string, func(*testing.T) (a, b *via.NIC), ...string)) {
 	for _, b := range backends {
-		if b.when.skip() {
-			continue
+		if !b.when.skip() {
+			run(t, b.name, func(t *testing.T) (x, y *via.NIC) { return b.open(t) })
 		}
-		viatest.Run(t, b.name, func(t *testing.T) (x, y *via.NIC) { return b.open(t) })
+	}
+}
+
+// TestConformanceEager runs the suites with all memory eager, over two back ends; in the soak
+// all of that of VIs over these two, and a sample of it over every other.
+func TestConformanceEager(t *testing.T) {
+	sample := []string{"send-receive/reliable", "send-receive/scatter gather", "send-receive/inline data", "rdma/mixed",
+		"rdma/fence", "memory/registration", "memory/attributes set", "errors/forged descriptors", "errors/posted once"}
+	for _, b := range backends {
+		open := func(t *testing.T) (x, y *via.NIC) { return b.open(t, via.WithEager()) }
+		ours := b.name == "inline" || b.name == "vfio-user"
+		switch {
+		case ours && soak.Wanted():
+			viatest.Run(t, b.name, open)
+		case ours || soak.Wanted():
+			viatest.Run(t, b.name, open, sample...)
+		}
+		if ours {
+			ringtest.Run(t, b.name, open)
+		}
 	}
 }
 

@@ -15,6 +15,10 @@ type CacheOptions struct {
 	// keeps at most; zero is 1024 and 1 GiB.
 	Entries int
 	Bytes   uint64
+	// EagerBytes is how many bytes of registrations may be eager at a time, if Attributes or
+	// WithEager make them so; zero is a quarter of what the NIC has free when the cache is
+	// made. For more the least recently used go, and what does not fit even then is ordinary.
+	EagerBytes uint64
 	// Attributes of its registrations.
 	Attributes MemoryAttributes
 }
@@ -37,6 +41,7 @@ type RegistrationCache struct {
 	ranges ranges
 	old    byUse
 	bytes  uint64
+	eager  uint64 // bytes of them that are eager
 	closed bool
 	counts CacheStats
 }
@@ -52,6 +57,8 @@ type CacheStats struct {
 	// Entries and Bytes are what is registered now.
 	Entries int
 	Bytes   uint64
+	// EagerBytes of these are eager.
+	EagerBytes uint64
 }
 
 // cached is what a cache notes of a registration. Its range does not change.
@@ -88,6 +95,11 @@ func (n *NIC) NewCache(o CacheOptions) (*RegistrationCache, error) {
 	}
 	if n.closed.Load() {
 		return nil, n.refuse(op, ErrClosed, "", "")
+	}
+	if o.EagerBytes == 0 {
+		if free, _, err := n.d.FreeSRAM(); err == nil {
+			o.EagerBytes = uint64(free) / 4
+		}
 	}
 	log2 := uint8(1)
 	for 1<<log2 < 2*o.Entries {
@@ -186,13 +198,20 @@ func (c *RegistrationCache) register(ctx context.Context, op string, b []byte) (
 		return nil, n.refuse(op, ErrResource, "make the cache larger, or register the memory", "%d bytes, the cache holds %d", size, c.o.Bytes)
 	}
 	for c.bytes > c.o.Bytes-size || len(c.old) >= c.o.Entries {
-		if err := c.evict(ctx, op); err != nil {
+		if err := c.evict(ctx, op, false); err != nil {
 			return nil, err
 		}
 	}
-	m, err := n.Register(ctx, pages, c.o.Attributes)
+	eager, err := c.eagerFor(ctx, op, size)
 	if err != nil {
 		return nil, err
+	}
+	m, err := n.registerAs(ctx, pages, c.o.Attributes, eager)
+	if err != nil {
+		return nil, err
+	}
+	if m.IsEager() {
+		c.eager += size
 	}
 	m.first, m.end, m.cache, m.sorted = first, first+size, c, c.tick.Add(1)
 	m.used.Store(m.sorted)
@@ -204,8 +223,27 @@ func (c *RegistrationCache) register(ctx context.Context, op string, b []byte) (
 	return m, nil
 }
 
-// evict ends the registration that was not used for longest and is not in use now.
-func (c *RegistrationCache) evict(ctx context.Context, op string) error {
+// eagerFor says how to register size bytes more, after making room for them among those that
+// are eager. What finds none is ordinary. lock is held.
+func (c *RegistrationCache) eagerFor(ctx context.Context, op string, size uint64) (EagerAttributes, error) {
+	a := c.nic.eagerOr(c.o.Attributes.Eager)
+	if a.Mode == 0 || size > c.o.EagerBytes {
+		return EagerAttributes{}, nil
+	}
+	for c.eager > c.o.EagerBytes-size {
+		if err := c.evict(ctx, op, true); err != nil {
+			if ctx.Err() != nil || c.nic.closed.Load() {
+				return a, err
+			}
+			return EagerAttributes{}, nil // they are in use
+		}
+	}
+	return a, nil
+}
+
+// evict ends the registration, or the eager one, that was not used for longest and is not in
+// use now.
+func (c *RegistrationCache) evict(ctx context.Context, op string, eager bool) error {
 	var kept []*Memory
 	defer func() {
 		for _, e := range kept {
@@ -216,7 +254,7 @@ func (c *RegistrationCache) evict(ctx context.Context, op string) error {
 	for len(c.old) > 0 {
 		e := c.old.pop()
 		s := e.state.Load()
-		if s&users != 0 || !e.state.CompareAndSwap(s, s|retired) {
+		if eager && !e.IsEager() || s&users != 0 || !e.state.CompareAndSwap(s, s|retired) {
 			kept = append(kept, e)
 			continue
 		}
@@ -241,6 +279,9 @@ func (c *RegistrationCache) drop(e *Memory) {
 	c.counts.Hits += e.state.Load() / oneUse
 	c.ranges.remove(e)
 	c.bytes -= e.end - e.first
+	if e.IsEager() {
+		c.eager -= e.end - e.first
+	}
 	for page := e.first; page < e.end; page += 1 << pageShift {
 		for i := c.slot(page); i <= c.slot(page)+1; i++ {
 			if c.front[i].Load() == e {
@@ -328,7 +369,7 @@ func (c *RegistrationCache) Stats() CacheStats {
 	c.lock <- struct{}{}
 	defer c.finish()
 	s := c.counts
-	s.Entries, s.Bytes = len(c.ranges.sorted), c.bytes
+	s.Entries, s.Bytes, s.EagerBytes = len(c.ranges.sorted), c.bytes, c.eager
 	for _, e := range c.ranges.sorted {
 		s.Hits += e.state.Load() / oneUse
 	}

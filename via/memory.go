@@ -25,7 +25,7 @@ type Memory struct {
 // with the given attributes. It does not lie in the Go heap: it is freed by
 // Deregister or by closing the NIC, and must not be touched afterwards.
 func (n *NIC) Alloc(ctx context.Context, size int, a MemoryAttributes) (*Memory, error) {
-	return n.register("allocate memory", a, func(a driver.MemoryAttributes) (*driver.Memory, error) {
+	return n.register("allocate memory", a, n.eagerOr(a.Eager), func(a driver.MemoryAttributes) (*driver.Memory, error) {
 		return n.d.AllocMemory(ctx, size, a)
 	})
 }
@@ -41,18 +41,23 @@ func (n *NIC) Alloc(ctx context.Context, size int, a MemoryAttributes) (*Memory,
 // no IOMMU; and with ErrInvalidParameter for memory that the program may not read, or
 // may not write and that is not registered as ReadOnly.
 func (n *NIC) Register(ctx context.Context, b []byte, a MemoryAttributes) (*Memory, error) {
-	return n.register("register memory", a, func(a driver.MemoryAttributes) (*driver.Memory, error) {
+	return n.registerAs(ctx, b, a, n.eagerOr(a.Eager))
+}
+
+// registerAs is Register as eager says, whatever a does.
+func (n *NIC) registerAs(ctx context.Context, b []byte, a MemoryAttributes, eager EagerAttributes) (*Memory, error) {
+	return n.register("register memory", a, eager, func(a driver.MemoryAttributes) (*driver.Memory, error) {
 		return n.d.RegisterMemory(ctx, b, a)
 	})
 }
 
 // register makes a Memory of what f returns, counting a use of the ptag.
-func (n *NIC) register(op string, a MemoryAttributes, f func(driver.MemoryAttributes) (*driver.Memory, error)) (*Memory, error) {
+func (n *NIC) register(op string, a MemoryAttributes, eager EagerAttributes, f func(driver.MemoryAttributes) (*driver.Memory, error)) (*Memory, error) {
 	a.Ptag = n.ptagOr(a.Ptag)
 	if err := n.acquire(op, &a.Ptag.object); err != nil {
 		return nil, err
 	}
-	d, err := f(driver.MemoryAttributes{Ptag: a.Ptag.number, Access: a.access()})
+	d, err := f(driver.MemoryAttributes{Ptag: a.Ptag.number, Access: a.access(), Eager: eager})
 	if err != nil {
 		n.release(&a.Ptag.object)
 		return nil, err
@@ -121,6 +126,7 @@ func (m *Memory) SetAttributes(ctx context.Context, a MemoryAttributes) error {
 		return err
 	}
 	unused := a.Ptag
+	a.Eager = m.Attributes().Eager
 	err := m.d.SetAttributes(ctx, driver.MemoryAttributes{Ptag: a.Ptag.number, Access: a.access()})
 	if err == nil {
 		unused = m.Attributes().Ptag

@@ -18,6 +18,7 @@ type NIC struct {
 	attributes NICAttributes
 	closed     atomic.Bool
 	ptag       *Ptag // the default
+	eager      bool  // memory is, unless its attributes say how
 
 	mu    sync.Mutex     // guards who uses what, see object
 	peers sync.WaitGroup // attempts to connect with peers
@@ -32,6 +33,7 @@ type settings struct {
 	handler func(AsyncError)
 	policy  *Policy
 	waiting *Waiting
+	eager   bool
 }
 
 // WithLogger has Open and OpenDevice log through l instead of slog.Default: what goes
@@ -101,7 +103,7 @@ func New(ctx context.Context, d *driver.NIC, opts ...Option) (*NIC, error) {
 }
 
 func newNIC(ctx context.Context, d *driver.NIC, s settings) (*NIC, error) {
-	n := &NIC{d: d, attributes: attributes(d)}
+	n := &NIC{d: d, attributes: attributes(d), eager: s.eager}
 	if s.waiting != nil {
 		d.SetWaiting(*s.waiting)
 	}
@@ -165,6 +167,13 @@ func attributes(d *driver.NIC) NICAttributes {
 
 // Name is the address by which the device was opened.
 func (n *NIC) Name() string { return n.attributes.Name }
+
+// Driver is the driver's NIC under this one, for what this package does not show, such as
+// counters and device memory. It ends with this NIC: do not close it.
+func (n *NIC) Driver() *driver.NIC { return n.d }
+
+// Ptag is the protection tag of what is made without another one.
+func (n *NIC) Ptag() *Ptag { return n.ptag }
 
 // Query returns the attributes and limits of the NIC.
 func (n *NIC) Query() NICAttributes { return n.attributes }

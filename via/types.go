@@ -177,6 +177,10 @@ type MemoryAttributes struct {
 	// ReadOnly memory can be sent from, but the NIC never writes to it, a
 	// descriptor's status included.
 	ReadOnly bool
+	// Eager memory has a copy on the NIC, so that a message is there before it is posted.
+	// The zero value is ordinary memory, or what WithEager has said. SetAttributes leaves it
+	// as it is.
+	Eager EagerAttributes
 }
 
 func (a MemoryAttributes) access() descriptors.Access {

@@ -140,17 +140,27 @@ func (c Check) check(t T, open Open) {
 	c.f(t, p)
 }
 
+// NewCheck makes a check of another suite that runs as this one does.
+func NewCheck(section, name string, f func(T, *Pair)) Check {
+	return Check{Section: section, Name: name, f: f}
+}
+
 // Run runs the suite as a subtest of t: all of it, or only the checks that are named, as in
 // "states/destroy", where NICs take long to open. open is called once or more for each
 // check, with a test of its own.
 func Run(t *testing.T, name string, open func(t *testing.T) (a, b *via.NIC), only ...string) {
+	RunChecks(t, name, suite, open, only...)
+}
+
+// RunChecks is Run for other checks.
+func RunChecks(t *testing.T, name string, checks []Check, open func(t *testing.T) (a, b *via.NIC), only ...string) {
 	t.Run(name, func(t *testing.T) {
 		for _, name := range only {
-			if !slices.ContainsFunc(suite, func(c Check) bool { return c.String() == name }) {
+			if !slices.ContainsFunc(checks, func(c Check) bool { return c.String() == name }) {
 				t.Errorf("there is no check %q", name)
 			}
 		}
-		for _, c := range suite {
+		for _, c := range checks {
 			if len(only) > 0 && !slices.Contains(only, c.String()) {
 				continue
 			}

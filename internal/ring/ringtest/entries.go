@@ -1,0 +1,239 @@
+package ringtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/internal/via/viatest"
+	"github.com/trapeze-nic/trapeze/ring"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// testFull gets all entries: then there is none, at once.
+func testFull(t viatest.T, p *viatest.Pair) {
+	x, y := connect(t, p, reliable())
+	if e, err := y.GetRecv(); err != ring.ErrEmpty || e != nil {
+		t.Errorf("nothing has come: %v, %v", e, err)
+	}
+	var entries []*ring.Entry
+	for range x.Entries() {
+		entries = append(entries, must(x.GetSend())(t))
+	}
+	if e, err := x.GetSend(); err != ring.ErrFull || e != nil {
+		t.Errorf("all entries are got: %v, %v", e, err)
+	}
+	for i, e := range entries {
+		must(e.Reserve(1))(t)[0] = byte(i)
+		ok(t, x.ReleaseSend(e))
+	}
+	var held []*ring.Entry
+	for i := range y.Entries() {
+		held = append(held, receive(t, y, p, string([]byte{byte(i)})))
+	}
+	// The receiver has no entry left: the next message waits.
+	send(t, x, p, "one more", ring.Frame{}, nil)
+	if e, err := y.GetRecv(); err != ring.ErrEmpty {
+		t.Errorf("all entries are held: %v, %v", e, err)
+	}
+	for _, e := range held {
+		ok(t, y.ReleaseRecv(e))
+	}
+	ok(t, y.ReleaseRecv(receive(t, y, p, "one more")))
+}
+
+// testOutOfOrder releases entries in another order than that in which they were got: they
+// are sent in the order in which they were got.
+func testOutOfOrder(t viatest.T, p *viatest.Pair) {
+	x, y := connect(t, p, reliable())
+	for range 5 {
+		a, b, c := get(t, x, p), get(t, x, p), get(t, x, p)
+		for i, e := range []*ring.Entry{a, b, c} {
+			must(e.Reserve(1))(t)[0] = byte(i)
+		}
+		ok(t, x.ReleaseSend(c))
+		ok(t, x.ReleaseSend(b))
+		if n, _ := x.Driver().Queued(); n > x.Entries()-3 {
+			t.Errorf("%d entries are posted before their time", n)
+		}
+		ok(t, x.ReleaseSend(a))
+		d, e, f := receive(t, y, p, "\x00"), receive(t, y, p, "\x01"), receive(t, y, p, "\x02")
+		ok(t, y.ReleaseRecv(f))
+		ok(t, y.ReleaseRecv(d))
+		ok(t, y.ReleaseRecv(e))
+	}
+}
+
+// testCompletions looks when completions run: in CheckSent, when an entry is used again, and
+// at no other time.
+func testCompletions(t viatest.T, p *viatest.Pair) {
+	x, y := connect(t, p, reliable())
+	m := alloc(t, p.A, 64)
+	f := ring.Frame{Memory: m, Length: 64}
+	ran := 0
+	done := func(err error) {
+		ran++
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	send(t, x, p, "first", f, done)
+	ok(t, y.ReleaseRecv(receive(t, y, p, "first")))
+	ok(t, x.WaitSent(viatest.Context(t)))
+	if ran != 0 {
+		t.Error("a completion has run by itself")
+	}
+	if n := x.CheckSent(); n != 1 || ran != 1 {
+		t.Errorf("%d sends are done, %d completions have run", n, ran)
+	}
+	for i := range x.Entries() {
+		send(t, x, p, "again", f, done)
+		ok(t, y.ReleaseRecv(receive(t, y, p, "again")))
+		if ran != 1 {
+			t.Errorf("message %d: %d completions have run", i, ran)
+		}
+	}
+	send(t, x, p, "used again", f, done)
+	if ran != 2 {
+		t.Errorf("an entry is used again, and %d completions have run", ran)
+	}
+	ok(t, y.ReleaseRecv(receive(t, y, p, "used again")))
+	ok(t, x.Close())
+	if ran != x.Entries()+2 {
+		t.Errorf("%d completions have run by the end", ran)
+	}
+}
+
+// testFrames attaches what cannot be attached, and takes memory away that is.
+func testFrames(t viatest.T, p *viatest.Pair) {
+	ctx := viatest.Context(t)
+	x, y := connect(t, p, reliable())
+	m := alloc(t, p.A, 8192)
+	tag := must(p.A.CreatePtag(ctx))(t)
+	other := must(p.A.Alloc(ctx, 64, via.MemoryAttributes{Ptag: tag}))(t)
+	gone := alloc(t, p.A, 64)
+	ok(t, gone.Deregister(ctx))
+	e := must(x.GetSend())(t)
+	for _, c := range []struct {
+		name string
+		f    ring.Frame
+		want error
+	}{
+		{"another ptag", ring.Frame{Memory: other, Length: 64}, via.ErrInvalidPtag},
+		{"another NIC", ring.Frame{Memory: alloc(t, p.B, 64), Length: 64}, via.ErrInvalidPtag},
+		{"deregistered", ring.Frame{Memory: gone, Length: 64}, via.ErrClosed},
+		{"beyond the end", ring.Frame{Memory: m, Offset: 8000, Length: 193}, via.ErrInvalidParameter},
+		{"before the start", ring.Frame{Memory: m, Offset: -1, Length: 1}, via.ErrInvalidParameter},
+		{"less than nothing", ring.Frame{Memory: m, Length: -1}, via.ErrInvalidParameter},
+		{"no memory", ring.Frame{Length: 1}, via.ErrInvalidParameter},
+		{"more than a payload", ring.Frame{Memory: m, Length: 4097}, ring.ErrNoRoom},
+	} {
+		wantError(t, c.name, e.Attach(c.f, nil), c.want)
+	}
+	f := ring.Frame{Memory: m, Length: 4096}
+	ok(t, e.Attach(f, nil))
+	wantError(t, "attached twice", e.Attach(f, nil), ring.ErrAttached)
+	wantError(t, "more than the frame", e.SetLength(4097), ring.ErrNoRoom)
+	wantError(t, "less than nothing", e.SetLength(-1), ring.ErrNoRoom)
+	if got := must(e.Detach())(t); got != f || e.Length() != 0 {
+		t.Errorf("detached %+v", got)
+	}
+	ok(t, e.Attach(f, nil))
+	ok(t, e.SetLength(10))
+	ok(t, x.ReleaseSend(e))
+	r := receive(t, y, p, "")
+	if r.Length() != 10 {
+		t.Errorf("%d bytes came", r.Length())
+	}
+	// Memory that is attached to an entry of the device cannot be taken away.
+	into := alloc(t, p.B, 64)
+	must(r.Detach())(t)
+	ok(t, r.Attach(ring.Frame{Memory: into, Length: 64}, nil))
+	ok(t, y.ReleaseRecv(r))
+	wantError(t, "freeing a frame under way", into.Deregister(ctx), via.ErrResource)
+	ok(t, y.SetPlace(7, ring.Frame{Memory: alloc(t, p.B, 64), Length: 64}))
+	place := alloc(t, p.B, 64)
+	ok(t, y.SetPlace(8, ring.Frame{Memory: place, Length: 64}))
+	wantError(t, "freeing a place", place.Deregister(ctx), via.ErrResource)
+	ok(t, y.EndPlace(ctx, 8))
+	ok(t, place.Deregister(ctx))
+	wantError(t, "a place of another ptag", y.SetPlace(9, ring.Frame{Memory: m, Length: 64}), via.ErrInvalidPtag)
+	wantError(t, "a place of no memory", y.SetPlace(9, ring.Frame{}), via.ErrInvalidParameter)
+	ok(t, y.Close())
+	ok(t, into.Deregister(ctx))
+}
+
+// testEntries uses entries that are not the program's.
+func testEntries(t viatest.T, p *viatest.Pair) {
+	x, y := connect(t, p, reliable())
+	e := must(x.GetSend())(t)
+	wantError(t, "of another side", y.ReleaseRecv(e), ring.ErrNotOwned)
+	wantError(t, "of another ring", y.ReleaseSend(e), ring.ErrNotOwned)
+	wantError(t, "no entry", x.ReleaseSend(nil), ring.ErrNotOwned)
+	ok(t, e.SetTag(1))
+	must(e.Reserve(ring.MessageSize - 1))(t)
+	if b, err := e.Reserve(2); !errors.Is(err, ring.ErrNoRoom) || b != nil {
+		t.Errorf("more than a message: %v, %v", b, err)
+	}
+	if b, err := e.Reserve(-1); !errors.Is(err, ring.ErrNoRoom) || b != nil {
+		t.Errorf("less than nothing: %v, %v", b, err)
+	}
+	must(e.Reserve(1))(t)
+	ok(t, x.ReleaseSend(e))
+	for what, f := range map[string]func() error{
+		"release":    func() error { return x.ReleaseSend(e) },
+		"attach":     func() error { return e.Attach(ring.Frame{}, nil) },
+		"detach":     func() error { _, err := e.Detach(); return err },
+		"set length": func() error { return e.SetLength(0) },
+		"set tag":    func() error { return e.SetTag(0) },
+		"reserve":    func() error { _, err := e.Reserve(0); return err },
+	} {
+		wantError(t, what, f(), ring.ErrNotOwned)
+	}
+	if e.Bytes() != nil {
+		t.Error("the message of an entry that was released")
+	}
+	r := receive(t, y, p, "")
+	ok(t, y.ReleaseRecv(r))
+	wantError(t, "released twice", y.ReleaseRecv(r), ring.ErrNotOwned)
+	_, err := r.Scan(1)
+	wantError(t, "scan", err, ring.ErrNotOwned)
+}
+
+// testWaits waits for messages that come and for some that do not.
+func testWaits(t viatest.T, p *viatest.Pair) {
+	x, y := connect(t, p, reliable())
+	ctx, cancel := context.WithTimeout(viatest.Context(t), 20*time.Millisecond)
+	defer cancel()
+	wantError(t, "nothing comes", y.Wait(ctx), context.DeadlineExceeded, via.ErrTimeout)
+	wantError(t, "nothing is sent", x.WaitSent(ctx), nil)
+	for i := range 3 {
+		sent := make(chan error, 1)
+		go func() {
+			time.Sleep(10 * time.Millisecond) // so long that who waits sleeps
+			e, err := x.GetSend()
+			if err == nil {
+				copy(e.Bytes(), fmt.Sprint(i))
+				err = x.ReleaseSend(e)
+			}
+			for err == nil && x.CheckSent() == 0 {
+				err = x.WaitSent(viatest.Context(t))
+			}
+			sent <- err
+		}()
+		ok(t, y.Wait(viatest.Context(t)))
+		ok(t, y.ReleaseRecv(receive(t, y, p, fmt.Sprint(i))))
+		p.Until(t, "the send", func() bool {
+			select {
+			case err := <-sent:
+				ok(t, err)
+				return true
+			default:
+				return false
+			}
+		})
+	}
+	var none context.Context
+	wantError(t, "no context", y.Wait(none), via.ErrInvalidParameter)
+}

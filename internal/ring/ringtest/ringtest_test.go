@@ -1,0 +1,40 @@
+package ringtest_test
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	_ "github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/ring/ringtest"
+	"github.com/trapeze-nic/trapeze/internal/via/viatest"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestLossyWires runs the suite over wires that lose, double, reorder and damage frames: what
+// via's table of back ends has is milder.
+func TestLossyWires(t *testing.T) {
+	for i, options := range []string{"", "&loss=0.2&seed=2", "&engine=thread&loss=0.2&duplicate=0.1&reorder=0.1&corrupt=0.05&seed=3"} {
+		ringtest.Run(t, "emulated"+options, func(t *testing.T) (a, b *via.NIC) {
+			address := fmt.Sprintf("emu:?wire=mem:ringtest-%d%s", i, options)
+			open := func() *via.NIC {
+				nic, err := via.Open(viatest.Context(t), address, via.WithLogger(slog.New(slog.DiscardHandler)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() {
+					if err := nic.Close(); err != nil && !errors.Is(err, via.ErrClosed) {
+						t.Error(err)
+					}
+				})
+				return nic
+			}
+			return open(), open()
+		})
+	}
+}

@@ -1,0 +1,74 @@
+package ring_test
+
+import (
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/internal/via/viatest"
+	"github.com/trapeze-nic/trapeze/ring"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// TestNoAllocation: messages and calls allocate nothing, whichever way messages are
+// accessed.
+func TestNoAllocation(t *testing.T) {
+	a, b := onMemory(t, "")
+	for _, access := range []ring.Access{ring.SRAM, ring.Shadow} {
+		t.Run(access.String(), func(t *testing.T) {
+			x, y := connect(t, a, b, &ring.Options{Access: access, Reliability: via.ReliableDelivery})
+			m := alloc(t, a, 8192)
+			ctx := viatest.Context(t)
+			message := func() {
+				e, err := x.GetSend()
+				if err != nil {
+					t.Fatal(err)
+				}
+				p, err := e.Reserve(8)
+				if err != nil {
+					t.Fatal(err)
+				}
+				copy(p, "message!")
+				if err := e.Attach(ring.Frame{Memory: m, Length: 8192}, nil); err != nil {
+					t.Fatal(err)
+				}
+				if err := x.ReleaseSend(e); err != nil {
+					t.Fatal(err)
+				}
+				if err := y.Wait(ctx); err != nil {
+					t.Fatal(err)
+				}
+				if e, err = y.GetRecv(); err != nil || e.Length() != 8192 {
+					t.Fatal(err)
+				}
+				if err := y.ReleaseRecv(e); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n := testing.AllocsPerRun(200, message); n != 0 {
+				t.Errorf("%v allocations a message", n)
+			}
+		})
+	}
+}
+
+func TestCallNoAllocation(t *testing.T) {
+	const size = 8192
+	a, b := onMemory(t, "")
+	x, y := connect(t, a, b, &ring.Options{Reliability: via.ReliableDelivery})
+	lent, into := alloc(t, b, size), alloc(t, a, size)
+	serve(t, y, pages(t, lent, size))
+	c := newCaller(t, x)
+	ctx := viatest.Context(t)
+	request := make([]byte, 4)
+	call := func() {
+		reply, err := c.Call(ctx, request, ring.Frame{}, ring.Frame{Memory: into, Length: size})
+		if err != nil || reply.Length != size {
+			t.Fatal(err)
+		}
+	}
+	for range 300 {
+		call()
+	}
+	if n := testing.AllocsPerRun(1000, call); n >= 1 {
+		t.Errorf("%v allocations a call", n)
+	}
+}

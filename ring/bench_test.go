@@ -1,0 +1,104 @@
+package ring_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/internal/via/viatest"
+	"github.com/trapeze-nic/trapeze/ring"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// BenchmarkOneWay sends a ring's message of 128 bytes, and a VI's of 64, from one NIC to the
+// other of this process, each taken before the next: the ratio of the two is what a ring costs.
+func BenchmarkOneWay(b *testing.B) {
+	for _, access := range []ring.Access{ring.SRAM, ring.Shadow} {
+		b.Run("ring 128 B, "+access.String(), func(b *testing.B) {
+			p, q := onMemory(b, "")
+			x, y := connect(b, p, q, &ring.Options{Access: access, Reliability: via.ReliableDelivery, MaxPayload: ring.NoPayload})
+			b.ReportAllocs()
+			for b.Loop() {
+				e, err := x.GetSend()
+				if err != nil {
+					b.Fatal(err)
+				}
+				e.Bytes()[0]++
+				if err := x.ReleaseSend(e); err != nil {
+					b.Fatal(err)
+				}
+				for {
+					if e, err = y.GetRecv(); err != ring.ErrEmpty {
+						break
+					}
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+				if err := y.ReleaseRecv(e); err != nil {
+					b.Fatal(err)
+				}
+				for x.CheckSent() == 0 {
+				}
+			}
+		})
+	}
+	b.Run("VI 64 B", func(b *testing.B) {
+		p, q := onMemory(b, "")
+		x, y := viatest.NewPair(p, q).Connect(b, viatest.Setup{})
+		s, r := x.Prepare(b, x.Send[0], 0, 64), y.Prepare(b, y.Recv[0], 0, 64)
+		if err := y.VI.PostRecv(r); err != nil {
+			b.Fatal(err)
+		}
+		b.ReportAllocs()
+		for b.Loop() {
+			x.Memory.Bytes()[0]++
+			s.Rearm()
+			if err := x.VI.PostSend(s); err != nil {
+				b.Fatal(err)
+			}
+			var err error
+			for {
+				if r, err = y.VI.RecvDone(); err != via.ErrNotDone {
+					break
+				}
+			}
+			if err != nil {
+				b.Fatal(err)
+			}
+			r.Rearm()
+			if err := y.VI.PostRecv(r); err != nil {
+				b.Fatal(err)
+			}
+			for {
+				if s, err = x.VI.SendDone(); err != via.ErrNotDone {
+					break
+				}
+			}
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// BenchmarkFetch calls for a page over shared memory, whose server has a goroutine of its own.
+func BenchmarkFetch(b *testing.B) {
+	for _, size := range []int{0, 4 << 10, 8 << 10, 64 << 10} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			p, q := onMemory(b, "")
+			x, y := connect(b, p, q, &ring.Options{Reliability: via.ReliableDelivery, MaxPayload: 64 << 10})
+			lent, into := alloc(b, q, 64<<10), alloc(b, p, 64<<10)
+			serve(b, y, pages(b, lent, size))
+			c := newCaller(b, x)
+			request := make([]byte, 4)
+			f := ring.Frame{Memory: into, Length: size}
+			b.SetBytes(int64(size))
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := c.Call(b.Context(), request, ring.Frame{}, f); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

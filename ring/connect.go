@@ -1,0 +1,113 @@
+package ring
+
+import (
+	"context"
+	"errors"
+
+	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/via/connecting"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// Dial connects with the ring of whoever listens at address; options may be nil. If nobody
+// does, it tries again until ctx ends, which must happen at some time: its error then matches
+// via.ErrTimeout, and via.ErrNoMatch if the NIC was there and nobody listened.
+func Dial(ctx context.Context, nic *via.NIC, address via.Address, options *Options) (*Ring, error) {
+	o, err := options.complete(nic)
+	if err != nil {
+		return nil, err
+	}
+	r, err := newRing(ctx, nic, o)
+	if err != nil {
+		return nil, err
+	}
+	r.local = via.Address{MAC: nic.Query().Address}
+	r.remote, err = connecting.Dial(ctx, nic.Name(), func(ctx context.Context) (via.Remote, error) {
+		return r.d.ConnectRequest(ctx, address, nil)
+	})
+	if err != nil {
+		return nil, errors.Join(err, r.abandon())
+	}
+	address.MAC = r.remote.MAC
+	r.address = address
+	return r, nil
+}
+
+// abandon frees a ring that has come to nothing.
+func (r *Ring) abandon() error {
+	ctx, cancel := context.WithTimeout(context.Background(), parting)
+	defer cancel()
+	return r.free(ctx)
+}
+
+// Listener takes connections of rings at one name of a NIC. A client that does not answer
+// keeps nobody from being connected. Its methods may be called from several goroutines.
+type Listener struct {
+	nic *via.NIC
+	l   *connecting.Listener[*Ring]
+}
+
+// Listen takes connections at name, 0 to via.MaxDiscriminator bytes, until the listener is
+// closed. options, which may be nil, are those of each connection; clients of another
+// reliability or with other payloads are refused.
+func Listen(nic *via.NIC, name string, options *Options) (*Listener, error) {
+	o, err := options.complete(nic)
+	if err != nil {
+		return nil, err
+	}
+	if len(name) > via.MaxDiscriminator {
+		return nil, refuse(nic, "listen", via.ErrInvalidParameter, "", "a name of %d bytes, at most %d are allowed", len(name), via.MaxDiscriminator)
+	}
+	open := options == nil || options.MaxPayload == 0
+	at := via.Address{MAC: nic.Query().Address, Discriminator: []byte(name)}
+	l, err := connecting.Listen(connecting.Config[*Ring]{NIC: nic.Driver(), Address: at,
+		Connect: func(ctx context.Context, request *driver.Connection) (*Ring, error) {
+			mine := o
+			if theirs := int(request.Remote.MaxTransfer) - MessageSize; open && theirs <= mostAsked {
+				if mine.FrameSize == mine.MaxPayload {
+					mine.FrameSize = theirs
+				}
+				mine.MaxPayload = theirs
+			}
+			return accept(ctx, nic, mine, request, at)
+		}, Close: (*Ring).Close})
+	if err != nil {
+		return nil, err
+	}
+	return &Listener{nic: nic, l: l}, nil
+}
+
+// accept sets up the ring that a client asks for.
+func accept(ctx context.Context, nic *via.NIC, o Options, request *driver.Connection, at via.Address) (*Ring, error) {
+	switch {
+	case request.Remote.Reliability != o.Reliability:
+		return nil, via.ErrInvalidReliability
+	case request.Remote.MaxTransfer != uint32(MessageSize+o.MaxPayload):
+		return nil, via.ErrInvalidMTU
+	}
+	r, err := newRing(ctx, nic, o)
+	if err != nil {
+		return nil, err
+	}
+	r.local, r.address = at, via.Address{MAC: request.Remote.MAC, Discriminator: request.Discriminator}
+	if r.remote, err = request.Accept(ctx, r.d); err != nil {
+		return nil, errors.Join(err, r.abandon())
+	}
+	return r, nil
+}
+
+// Accept waits for the next connection. It fails with ErrClosed once the listener is closed,
+// and with what is wrong with the NIC.
+func (l *Listener) Accept(ctx context.Context) (*Ring, error) {
+	if ctx == nil {
+		return nil, refuse(l.nic, "accept", via.ErrInvalidParameter, "pass context.Background() to wait without limit", "the context is nil")
+	}
+	return l.l.Accept(ctx)
+}
+
+// Address to dial.
+func (l *Listener) Address() via.Address { return l.l.Address() }
+
+// Close ends the listening, and the connections that wait for Accept. Those that were
+// accepted go on. Closing again fails with ErrClosed.
+func (l *Listener) Close() error { return l.l.Close() }

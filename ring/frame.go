@@ -1,0 +1,78 @@
+package ring
+
+import (
+	"sync/atomic"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// Frame is a piece of registered memory: Length bytes from Offset on. The zero value is no
+// memory.
+type Frame struct {
+	Memory         *via.Memory
+	Offset, Length int
+}
+
+// Bytes is the memory itself, nil if it is none or no longer registered.
+func (f Frame) Bytes() []byte {
+	if f.Memory == nil {
+		return nil
+	}
+	b := f.Memory.Bytes()
+	if f.Offset < 0 || f.Length < 0 || f.Offset > len(b) || f.Length > len(b)-f.Offset {
+		return nil
+	}
+	return b[f.Offset:][:f.Length:f.Length]
+}
+
+// segment is how the NIC knows f, which it may write if written is true.
+func (r *Ring) segment(op string, f Frame, written bool) (descriptors.DataSegment, error) {
+	m := f.Memory
+	if m == nil {
+		if f.Length != 0 {
+			return descriptors.DataSegment{}, r.refuse(op, via.ErrInvalidParameter, "", "%d bytes of no memory", f.Length)
+		}
+		return descriptors.DataSegment{}, nil
+	}
+	if f.Offset < 0 || f.Length < 0 || f.Offset > m.Size() || f.Length > m.Size()-f.Offset {
+		return descriptors.DataSegment{}, r.refuse(op, via.ErrInvalidParameter, "", "%d bytes at %d, of memory of %d", f.Length, f.Offset, m.Size())
+	}
+	if m.Bytes() == nil {
+		return descriptors.DataSegment{}, r.refuse(op, via.ErrClosed, "", "the memory is not registered any more")
+	}
+	known := &r.sendable
+	if written {
+		known = &r.receivable
+	}
+	if !known.has(m) {
+		switch a := m.Attributes(); {
+		case a.Ptag != r.options.Ptag:
+			return descriptors.DataSegment{}, r.refuse(op, via.ErrInvalidPtag, "ring and memory must have the same protection tag", "")
+		case written && a.ReadOnly:
+			return descriptors.DataSegment{}, r.refuse(op, via.ErrInvalidParameter, "", "the memory is read-only")
+		}
+		known.add(m)
+	}
+	return descriptors.DataSegment{Address: m.Address() + uint64(f.Offset), Handle: m.Handle(), Length: uint32(f.Length)}, nil
+}
+
+// memories are some of which a ring knows that it may use them, as their attributes were when
+// it first did: asking takes a lock of the NIC. What has changed since the NIC finds.
+type memories struct {
+	known [4]atomic.Pointer[via.Memory]
+	next  atomic.Uint32
+}
+
+func (s *memories) has(m *via.Memory) bool {
+	for i := range s.known {
+		if s.known[i].Load() == m {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *memories) add(m *via.Memory) {
+	s.known[s.next.Add(1)%uint32(len(s.known))].Store(m)
+}

@@ -1,0 +1,149 @@
+package ring
+
+import (
+	"sync/atomic"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// Request is a call that Serve has taken. It is the handler's, and that of whoever the
+// handler gives it to, until Reply.
+type Request struct {
+	// Bytes is the request: 0 to MaxRequest bytes.
+	Bytes []byte
+	// Payload is the request's payload, where it landed; its Length is 0 if it has none.
+	Payload Frame
+	// Discarded is how many bytes of payload the request had for which there was no room.
+	Discarded int
+
+	s       *server
+	e       *Entry
+	tag     uint32
+	room    uint32
+	message [MessageSize]byte
+	state   atomic.Uint32
+
+	// The reply, while it waits for room to be sent.
+	answer   [MaxRequest]byte
+	size     int
+	frame    Frame
+	payload  descriptors.DataSegment
+	done     func()
+	held     bool   // the reply's payload is the request's, so that it keeps the entry
+	finished func() // finish, bound once
+	next     *Request
+}
+
+// States of a request.
+const (
+	unasked uint32 = iota
+	asked
+	answered
+)
+
+// Room is how many bytes of payload the caller has room for in a reply.
+func (q *Request) Room() int { return int(min(uint64(q.room), uint64(q.s.r.options.MaxPayload))) }
+
+// Reply answers the request with 0 to MaxRequest bytes, and the frame payload if that has a
+// length. It does not wait: if the ring is full, Serve sends the reply when there is room. It
+// may be called from any goroutine, once; the request must not be touched any more.
+//
+// payload must stay as it is until the NIC has sent it: then done, which may be nil, is called,
+// by whoever finds that out. It is called once, also if Reply fails. Reply fails with
+// ErrNoRoom if payload is larger than Room, or the bytes are too many, with the errors of
+// Attach, and then may be called again; with ErrPeerGone or ErrClosed; and with
+// via.ErrInvalidState if the request has been answered.
+func (q *Request) Reply(b []byte, payload Frame, done func()) error {
+	const op = "reply"
+	if q.state.Load() != asked {
+		run(done)
+		return q.s.r.refuse(op, via.ErrInvalidState, "", "the request has been answered")
+	}
+	if len(b) > MaxRequest || payload.Length > q.Room() {
+		run(done)
+		return q.s.r.refuse(op, ErrNoRoom, "", "a reply of %d bytes, of %d, and a payload of %d, of %d", len(b), MaxRequest, payload.Length, q.Room())
+	}
+	segment, err := q.s.r.segment(op, payload, false)
+	if err != nil {
+		run(done)
+		return err
+	}
+	if !q.state.CompareAndSwap(asked, answered) {
+		run(done)
+		return q.s.r.refuse(op, via.ErrInvalidState, "", "the request has been answered")
+	}
+	q.size = copy(q.answer[:], b)
+	q.frame, q.payload, q.done = payload, segment, done
+	q.held = payload.Length > 0 && payload.Memory == q.Payload.Memory
+	err = q.send()
+	if err == ErrFull {
+		if q.s.queue(q) {
+			return nil
+		}
+		err = q.s.r.refuse(op, ErrClosed, "", "Serve has ended")
+	}
+	if err != nil {
+		q.drop()
+		return err
+	}
+	return q.sent()
+}
+
+// send sends the reply, or fails: with ErrFull if there is no room.
+func (q *Request) send() error {
+	r := q.s.r
+	e, err := r.GetSend()
+	if err != nil {
+		return err
+	}
+	header{kind: reply, size: q.size, tag: q.tag, payload: uint32(q.frame.Length)}.put(e.message)
+	copy(e.message[headerSize:], q.answer[:q.size])
+	e.frame, e.payload, e.length = q.frame, q.payload, q.frame.Length
+	e.tag, e.tagged = q.tag, true
+	e.after = q.done
+	if q.held {
+		e.after = q.finished
+	}
+	if err := r.ReleaseSend(e); err != nil {
+		e.after = nil
+		return err
+	}
+	return nil
+}
+
+// sent is called when the reply is the NIC's: the request's entry is free, unless it holds
+// the payload of the reply.
+func (q *Request) sent() error {
+	if q.held {
+		return nil
+	}
+	return q.release()
+}
+
+// finish is called when the payload of the reply, which is the request's, has been sent.
+func (q *Request) finish() {
+	run(q.done)
+	// It fails if the connection has ended, which Serve finds out.
+	_ = q.release()
+}
+
+// drop gives up a reply that cannot be sent.
+func (q *Request) drop() {
+	run(q.done)
+	_ = q.release() // as in finish
+}
+
+// release lets the ring use the request's entry again.
+func (q *Request) release() error {
+	e := q.e
+	q.done, q.frame, q.Bytes, q.Payload = nil, Frame{}, nil, Frame{}
+	q.state.Store(unasked)
+	return q.s.r.ReleaseRecv(e)
+}
+
+func run(f func()) {
+	if f != nil {
+		f()
+	}
+}

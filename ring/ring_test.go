@@ -1,0 +1,110 @@
+package ring_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+
+	_ "github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/via/viatest"
+	"github.com/trapeze-nic/trapeze/ring"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+var wires atomic.Uint32
+
+// onMemory opens two emulated NICs on a memory wire; options start with "&".
+func onMemory(t testing.TB, options string) (a, b *via.NIC) {
+	t.Helper()
+	address := fmt.Sprintf("emu:?wire=mem:ring-test-%d%s", wires.Add(1), options)
+	open := func() *via.NIC {
+		nic, err := via.Open(viatest.Context(t), address, via.WithLogger(slog.New(slog.DiscardHandler)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := nic.Close(); err != nil && !errors.Is(err, via.ErrClosed) {
+				t.Error(err)
+			}
+		})
+		return nic
+	}
+	return open(), open()
+}
+
+// connect connects rings of a and b.
+func connect(t testing.TB, a, b *via.NIC, o *ring.Options) (x, y *ring.Ring) {
+	t.Helper()
+	ctx := viatest.Context(t)
+	l, err := ring.Listen(b, "test", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x, err = ring.Dial(ctx, a, l.Address(), o); err != nil {
+		t.Fatal(err)
+	}
+	if y, err = l.Accept(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	t.Cleanup(func() {
+		for _, r := range []*ring.Ring{x, y} {
+			if err := r.Close(); err != nil && !errors.Is(err, ring.ErrClosed) {
+				t.Error(err)
+			}
+		}
+	})
+	return x, y
+}
+
+func TestMessage(t *testing.T) {
+	a, b := onMemory(t, "")
+	for _, access := range []ring.Access{ring.Measured, ring.SRAM, ring.Shadow} {
+		t.Run(access.String(), func(t *testing.T) {
+			x, y := connect(t, a, b, &ring.Options{Access: access, Reliability: via.ReliableDelivery})
+			m, err := a.Alloc(t.Context(), 8192, via.MemoryAttributes{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			copy(m.Bytes(), bytes.Repeat([]byte("page"), 2048))
+			e, err := x.GetSend()
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := e.Reserve(5)
+			if err != nil {
+				t.Fatal(err)
+			}
+			copy(p, "hello")
+			if err := e.Attach(ring.Frame{Memory: m, Length: 8192}, nil); err != nil {
+				t.Fatal(err)
+			}
+			if err := x.ReleaseSend(e); err != nil {
+				t.Fatal(err)
+			}
+			if err := y.Wait(viatest.Context(t)); err != nil {
+				t.Fatal(err)
+			}
+			e, err = y.GetRecv()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := e.Scan(5); string(got) != "hello" || err != nil || e.Length() != 8192 {
+				t.Errorf("%q, %v, %d", got, err, e.Length())
+			}
+			if !bytes.Equal(e.Frame().Bytes(), m.Bytes()) {
+				t.Error("another payload")
+			}
+			if err := y.ReleaseRecv(e); err != nil {
+				t.Error(err)
+			}
+			_ = context.Background()
+		})
+	}
+}

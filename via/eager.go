@@ -1,0 +1,98 @@
+package via
+
+import (
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/driver"
+)
+
+// Eager writes to memory of which the NIC has a copy of its own, in blocks: see
+// Memory.Eager.
+type Eager = driver.Eager
+
+// EagerAttributes say whether memory is eager, and how.
+type EagerAttributes = driver.EagerAttributes
+
+// EagerMode is described at EagerWritten and EagerAtPost.
+type EagerMode = driver.EagerMode
+
+// NoRoom says what becomes of a registration for which the NIC has no memory left.
+type NoRoom = driver.NoRoom
+
+const (
+	// EagerWritten memory is written through Memory.Eager: a block goes to the NIC when the
+	// writer leaves it, so that the NIC has the message when it is posted. Or the program
+	// writes as it likes and calls Push.
+	EagerWritten = driver.EagerWritten
+	// EagerAtPost memory is written as any other. A post pushes what the send names, up to
+	// 4 KiB of a segment.
+	EagerAtPost = driver.EagerAtPost
+
+	// NoRoomFails: the registration fails with ErrResource.
+	NoRoomFails = driver.NoRoomFails
+	// NoRoomOrdinary: the memory is registered, and is ordinary.
+	NoRoomOrdinary = driver.NoRoomOrdinary
+	// NoRoomWaits: the registration waits until there is room or its context ends.
+	NoRoomWaits = driver.NoRoomWaits
+)
+
+// WithEager makes all memory eager that the NIC registers without EagerAttributes of its
+// own, and the descriptors that it makes: at the post, as far as the NIC has room, and
+// ordinary from there on. Programs need no change.
+func WithEager() Option {
+	return func(s *settings) { s.eager = true }
+}
+
+// eagerOr is a, or what WithEager has said if a says nothing.
+func (n *NIC) eagerOr(a EagerAttributes) EagerAttributes {
+	if a == (EagerAttributes{}) && n.eager {
+		return EagerAttributes{Mode: EagerAtPost, NoRoom: NoRoomOrdinary}
+	}
+	return a
+}
+
+// Eager returns the writer of the memory: an io.Writer and io.WriterAt with stores of 1 to 8
+// bytes, Push and Flush. Over memory that is not eager, or fell back since the NIC has no
+// room, it only stores, so that a program need not know. All calls fail with ErrClosed once
+// the memory has been deregistered, and with ErrInvalidParameter outside of it.
+//
+// Memory that has been pushed is changed through the writer only, or pushed again before it
+// is sent: else the NIC sends what it was. What the NIC itself writes there is as any message
+// that it receives.
+func (m *Memory) Eager() *Eager { return m.d.Eager() }
+
+// IsEager reports whether the NIC has memory for the blocks.
+func (m *Memory) IsEager() bool { return m.d.IsEager() }
+
+// EagerStats count what has become of eager memory.
+type EagerStats struct {
+	driver.EagerStats
+	// Taken blocks came from the NIC's memory, Read ones from host memory, which they had to
+	// since the NIC did not have them: both of eager memory only.
+	Taken uint64 `json:"blocks_taken"`
+	Read  uint64 `json:"blocks_read"`
+	// Refused registrations found no room, whatever became of them then.
+	Refused uint64 `json:"registrations_refused"`
+	// FreeSRAM is how many bytes of the NIC's memory nobody has.
+	FreeSRAM uint32 `json:"sram_free_bytes"`
+}
+
+// EagerStats asks the NIC. It fails with ErrNotSupported on one without eager memory.
+func (n *NIC) EagerStats() (EagerStats, error) {
+	s := EagerStats{EagerStats: n.d.EagerStats()}
+	free, all, err := n.d.FreeSRAM()
+	if err == nil && all == 0 {
+		err = n.refuse("ask for eager memory", ErrNotSupported, "", "the NIC gives out no memory of its own")
+	}
+	if err != nil {
+		return s, err
+	}
+	s.FreeSRAM = free
+	counters, err := n.d.Counters()
+	if err != nil {
+		return s, err
+	}
+	s.Taken = counters[descriptors.CounterEagerBlocks.String()]
+	s.Read = counters[descriptors.CounterEagerReads.String()]
+	s.Refused = counters[descriptors.CounterEagerRefused.String()]
+	return s, nil
+}

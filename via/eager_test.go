@@ -1,0 +1,183 @@
+package via_test
+
+import (
+	"errors"
+	"io"
+	"os"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+	"github.com/trapeze-nic/trapeze/internal/via/viatest"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+var (
+	_ io.Writer   = (*via.Eager)(nil)
+	_ io.WriterAt = (*via.Eager)(nil)
+)
+
+// TestEagerAttributes: memory is eager if it says so, or if WithEager does and it says
+// nothing, and then stays so.
+func TestEagerAttributes(t *testing.T) {
+	ctx := viatest.Context(t)
+	plain, _ := onMemory(t, "")
+	all, _ := onMemory(t, "", via.WithEager())
+	written := via.EagerAttributes{Mode: via.EagerWritten}
+	for _, c := range []struct {
+		name string
+		nic  *via.NIC
+		a    via.EagerAttributes
+		want bool
+	}{
+		{"nothing said", plain, via.EagerAttributes{}, false},
+		{"WithEager", all, via.EagerAttributes{}, true},
+		{"said", plain, written, true},
+		{"said, WithEager", all, written, true},
+	} {
+		m, err := c.nic.Alloc(ctx, 4096, via.MemoryAttributes{Eager: c.a})
+		if err != nil {
+			t.Fatal(c.name, err)
+		}
+		if m.IsEager() != c.want || m.Attributes().Eager != c.a {
+			t.Errorf("%s: eager %v, attributes %+v", c.name, m.IsEager(), m.Attributes())
+		}
+		if err := m.SetAttributes(ctx, via.MemoryAttributes{RDMAWrite: true}); err != nil || m.IsEager() != c.want || m.Attributes().Eager != c.a {
+			t.Errorf("%s: attributes set: %v, %+v", c.name, err, m.Attributes())
+		}
+	}
+	before, err := plain.EagerStats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := plain.Alloc(ctx, 64<<20, via.MemoryAttributes{Eager: written}); !errors.Is(err, via.ErrResource) {
+		t.Errorf("more than the NIC has: %v", err)
+	}
+	written.NoRoom = via.NoRoomOrdinary
+	m, err := plain.Alloc(ctx, 64<<20, via.MemoryAttributes{Eager: written})
+	if err != nil || m.IsEager() {
+		t.Fatalf("fallen back: %v", err)
+	}
+	if n, err := m.Eager().Write([]byte("stored")); n != 6 || err != nil || string(m.Bytes()[:6]) != "stored" {
+		t.Errorf("%d, %v", n, err)
+	}
+	if s, err := plain.EagerStats(); err != nil || s.Refused != before.Refused+2 || s.FellBack != before.FellBack+1 || s.FreeSRAM != before.FreeSRAM {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// TestEagerCache: a cache keeps to its budget of eager bytes, and what finds no room in it is
+// ordinary.
+func TestEagerCache(t *testing.T) {
+	ctx := viatest.Context(t)
+	page := os.Getpagesize()
+	_, c := newCache(t, via.CacheOptions{EagerBytes: uint64(2 * page), Attributes: via.MemoryAttributes{Eager: via.EagerAttributes{Mode: via.EagerAtPost}}})
+	b := mapped(t, 8*page)
+	acquire := func(i, pages int, eager bool) *via.Memory {
+		t.Helper()
+		m, err := c.Acquire(ctx, b[i*page:(i+pages)*page])
+		if err != nil || m.IsEager() != eager {
+			t.Fatalf("page %d: eager %v, %v", i, err == nil && m.IsEager(), err)
+		}
+		return m
+	}
+	release := func(m *via.Memory) {
+		t.Helper()
+		if err := c.Release(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first, second := acquire(0, 1, true), acquire(1, 1, true)
+	large := acquire(2, 3, false) // it could never be
+	inUse := acquire(5, 1, false) // the budget is in use
+	release(second)
+	third := acquire(6, 1, true) // in place of the second
+	if s := c.Stats(); s.EagerBytes != uint64(2*page) || s.Evicted != 1 || s.Entries != 4 {
+		t.Errorf("%+v", s)
+	}
+	for _, m := range []*via.Memory{first, large, inUse, third} {
+		release(m)
+	}
+	if err := c.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if s := c.Stats(); s.EagerBytes != 0 || s.Entries != 0 {
+		t.Errorf("closed: %+v", s)
+	}
+}
+
+// TestEagerReady: an application reads the front of a message that has not ended.
+func TestEagerReady(t *testing.T) {
+	p := viatest.NewPair(onMemory(t, "&mtu=1500", via.WithEager()))
+	const size = 500_000
+	x, y := p.Connect(t, viatest.Setup{Attributes: via.VIAttributes{MaxTransfer: size}, Memory: size})
+	for i := range x.Memory.Bytes() {
+		x.Memory.Bytes()[i] = byte(i / 251)
+	}
+	r := y.Prepare(t, y.Recv[0], 0, size)
+	if err := y.VI.PostRecv(r); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.VI.PostSend(x.Prepare(t, x.Send[0], 0, size)); err != nil {
+		t.Fatal(err)
+	}
+	early, n := 0, uint32(0)
+	p.Until(t, "the message", func() bool {
+		done := r.Status().Done()
+		for ; r.Ready(n); n++ {
+			if got, want := y.Memory.Bytes()[n], byte(n/251); got != want {
+				t.Fatalf("byte %d is %d, want %d", n, got, want)
+			}
+			if !done {
+				early++
+			}
+		}
+		return done
+	})
+	if n != size || early == 0 {
+		t.Errorf("%d bytes were ready, %d before the end", n, early)
+	}
+	p.MustTake(t, y.VI.RecvDone)
+	p.MustTake(t, x.VI.SendDone)
+}
+
+// TestEagerPrograms: control programs come and go in a NIC's memory while messages go out of
+// the rest of it; every message has its own bytes, and all of them were there.
+func TestEagerPrograms(t *testing.T) {
+	a, b := onMemory(t, "&engine=thread", via.WithEager())
+	const size = 300
+	p := newPingPong(t, viatest.NewPair(a, b), size)
+	amp, _ := build(t, "amp")
+	count, _ := build(t, "count")
+	loaded := make(chan error, 1)
+	go func() {
+		var errs []error
+		for i := range 20 {
+			img := []load.Image{amp, count}[i%2]
+			_, err := a.LoadProgram(t.Context(), img, load.Options{})
+			errs = append(errs, err)
+		}
+		loaded <- errors.Join(errs...)
+	}()
+	for i, more := 0, true; more; i++ {
+		select {
+		case err := <-loaded:
+			if err != nil {
+				t.Fatal(err)
+			}
+			more = false
+		default:
+		}
+		for j := range size {
+			p.x.Memory.Bytes()[j], p.y.Memory.Bytes()[j] = byte(i+j), byte(i-j)
+		}
+		p.round(t)
+		for j := range size {
+			if x, y := p.x.Memory.Bytes()[size+j], p.y.Memory.Bytes()[size+j]; x != byte(i-j) || y != byte(i+j) {
+				t.Fatalf("round %d: byte %d is %d and %d", i, j, x, y)
+			}
+		}
+	}
+	if s, err := a.EagerStats(); err != nil || s.Taken == 0 || s.Read != 0 {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
