@@ -1,0 +1,82 @@
+package pager
+
+// state of a page of the source that is local.
+type state uint8
+
+const (
+	// free: the frame is not in use.
+	free state = iota
+	// fetching: a buffer waits for it.
+	fetching
+	// pooled: it is in a buffer.
+	pooled
+	// moving: it is being copied from its buffer to the file.
+	moving
+	// mapped: it is in the file, and the mapper sees it. It has a buffer too while it is
+	// written back for Sync.
+	mapped
+)
+
+const none = -1
+
+// chances of a page, which the clock's hand takes one by one.
+const (
+	chanceMissed   = 1 // it was missed, and fetched
+	chanceReturned = 2 // it was missed a second time, or written
+	chanceMost     = 3
+)
+
+// frame is a page that is local.
+type frame struct {
+	page   int64 // of the source
+	buffer int   // which it has, or none
+	state  state
+	// chances that are left.
+	chances uint8
+	// dirty: it is not protected against writing, or the pool has what is still to be
+	// written back.
+	dirty bool
+	// writing: it is being written back from its buffer.
+	writing bool
+	// wanted: a thread waits until it is fetched, written back or moved; wantedWrite: to
+	// write.
+	wanted, wantedWrite bool
+	// ahead: it was read ahead, and nobody has missed it since. marker: it stays in the
+	// pool until somebody does, which tells that the reader has come so far.
+	ahead, marker bool
+	version       uint64
+	// ticket of the write-back under way.
+	ticket uint64
+	// missed is when the fault was read, by the monotonic clock, and part the offset in the
+	// page of the machine's page that was missed first: that is put in place first.
+	missed, part int64
+	// newer and older are its neighbours among the pages in the pool that may leave it.
+	newer, older *frame
+}
+
+// idle is the list of pages in the pool that may leave it, by age.
+type idle struct{ oldest, newest *frame }
+
+func (l *idle) add(f *frame) {
+	f.older, f.newer = l.newest, nil
+	if l.newest != nil {
+		l.newest.newer = f
+	} else {
+		l.oldest = f
+	}
+	l.newest = f
+}
+
+func (l *idle) remove(f *frame) {
+	if f.older != nil {
+		f.older.newer = f.newer
+	} else {
+		l.oldest = f.newer
+	}
+	if f.newer != nil {
+		f.newer.older = f.older
+	} else {
+		l.newest = f.older
+	}
+	f.older, f.newer = nil, nil
+}

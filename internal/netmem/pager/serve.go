@@ -1,0 +1,134 @@
+package pager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+)
+
+// LinkFD is the descriptor under which pager and guard find their link.
+const LinkFD = 3
+
+// patience is how long a process waits for what the mapper does at once.
+const patience = 10 * time.Second
+
+// Serve is what the pager's process and the guard's do: which of them it is the mapper says
+// first. It returns when the mapper needs it no more, with the reason why the pager has ended the
+// memory, if it has. open makes the source, and is not called in the guard.
+func Serve(ctx context.Context, l *Link, open func(context.Context) (Source, error)) error {
+	m, fds, err := l.Receive(time.Now().Add(patience))
+	if err != nil {
+		return fmt.Errorf("wait for the mapper: %w", err)
+	}
+	switch m.Kind {
+	case KindGuard:
+		memory, life, err := take(fds, m.Base, m.Size)
+		if err != nil {
+			return err
+		}
+		defer memory.Close()
+		defer life.Close()
+		return guard(ctx, l, memory, life, m.Deadline)
+	case KindOpen:
+		s := session{link: l}
+		if err := s.run(ctx, m, open); err != nil {
+			_ = l.Send(Message{Kind: KindFailed, Failure: NewFailure(err)}, time.Now().Add(patience)) // or the mapper is gone
+			return err
+		}
+		return nil
+	}
+	return fmt.Errorf("%w: %q comes first", ErrLink, m.Kind)
+}
+
+// session is the pager's side of a link.
+type session struct {
+	link  *Link
+	pager *Pager
+}
+
+func (s *session) run(ctx context.Context, m Message, open func(context.Context) (Source, error)) error {
+	source, err := open(ctx)
+	if err != nil {
+		return fmt.Errorf("open the source of pages: %w", err)
+	}
+	if c, ok := source.(io.Closer); ok {
+		defer c.Close()
+	}
+	var life *os.File
+	var failed bool
+	s.pager, err = New(source, Config{Local: m.Local, Ahead: m.Ahead, Deadline: m.Deadline,
+		Failed: func(err error) {
+			failed = !errors.Is(err, ErrStopped)
+			if failed {
+				_ = s.send(Message{Kind: KindFailed, Failure: NewFailure(err)}) // or the mapper is gone
+			}
+		},
+		// A pipe that is full says enough.
+		Alive: func() {
+			_ = life.SetWriteDeadline(time.Now().Add(time.Millisecond))
+			_, _ = life.Write([]byte{1})
+		},
+	})
+	if err != nil {
+		return err
+	}
+	size := source.Size()
+	if err := s.send(Message{Kind: KindOpened, Size: size, PageSize: source.PageSize()}); err != nil {
+		return err
+	}
+	m, fds, err := s.link.Receive(time.Now().Add(patience))
+	switch {
+	case err != nil:
+		return fmt.Errorf("wait for the mapping: %w", err)
+	case m.Kind != KindMap:
+		return fmt.Errorf("%w: %q instead of a mapping", ErrLink, m.Kind)
+	}
+	memory, l, err := take(fds, m.Base, size)
+	if err != nil {
+		return err
+	}
+	life = l
+	defer life.Close()
+	defer memory.Close()
+	ctx, stop := context.WithCancelCause(ctx)
+	go s.listen(ctx, stop)
+	if err := s.send(Message{Kind: KindReady}); err != nil {
+		stop(err)
+	}
+	err = s.pager.Run(ctx, memory)
+	if !failed {
+		return nil
+	}
+	return err
+}
+
+func (s *session) send(m Message) error { return s.link.Send(m, time.Now().Add(patience)) }
+
+// listen does what the mapper asks for until it has closed the mapping or has ended. What it
+// had written until then is written back.
+func (s *session) listen(ctx context.Context, stop context.CancelCauseFunc) {
+	defer stop(ErrStopped)
+	for ctx.Err() == nil {
+		m, _, err := s.link.Receive(time.Time{})
+		if err != nil {
+			// A failure is the pager's, and has ended it.
+			_ = s.pager.Sync(ctx)
+			return
+		}
+		switch m.Kind {
+		case KindSync:
+			go func() { s.answer(m.ID, s.pager.Sync(ctx)) }()
+		case KindStats:
+			s.answer(m.ID, nil)
+		}
+	}
+}
+
+func (s *session) answer(id uint64, err error) {
+	stats := s.pager.Stats()
+	// If it fails the mapper is gone, which is noticed by listening.
+	_ = s.send(Message{Kind: KindDone, ID: id, Stats: &stats, Failure: NewFailure(err)})
+}

@@ -1,0 +1,93 @@
+// Package placement says which servers hold a page, by consistent hashing: when a
+// server comes or goes, only its own share of the pages moves (Karger et al.,
+// "Consistent Hashing and Random Trees", STOC 1997).
+package placement
+
+import (
+	"fmt"
+	"hash/fnv"
+	"slices"
+)
+
+// points is how many places on the circle a server has. Shares of the pages then
+// differ by some 10 % (the deviation goes with the root of their number).
+const points = 128
+
+// Placement is where pages are. It does not change, and may be used by several
+// goroutines.
+type Placement struct {
+	circle  []point // sorted by hash
+	servers int
+	copies  int
+}
+
+type point struct {
+	hash   uint64
+	server int32
+}
+
+// New places pages on servers, which it knows by their names alone: the same names give
+// the same places, in whatever order. Each page is on as many different servers as
+// there are to be copies.
+func New(names []string, copies int) (*Placement, error) {
+	if copies < 1 || copies > len(names) {
+		return nil, fmt.Errorf("%d copies on %d servers: 1 to as many as there are servers", copies, len(names))
+	}
+	p := &Placement{servers: len(names), copies: copies}
+	for i, name := range names {
+		if slices.Index(names, name) != i {
+			return nil, fmt.Errorf("server %q is named twice", name)
+		}
+		h := fnv.New64a()
+		h.Write([]byte(name)) // never fails
+		for n := range uint64(points) {
+			p.circle = append(p.circle, point{mix(h.Sum64() + n*golden), int32(i)})
+		}
+	}
+	slices.SortFunc(p.circle, func(a, b point) int {
+		switch {
+		case a.hash < b.hash:
+			return -1
+		case a.hash > b.hash:
+			return 1
+		}
+		return int(a.server - b.server)
+	})
+	return p, nil
+}
+
+// Copies is how many servers hold each page.
+func (p *Placement) Copies() int { return p.copies }
+
+// Of puts the servers that hold a page into into, of length Copies: their numbers in
+// the order of New's names. The first is the one that decides between two writers.
+func (p *Placement) Of(page uint64, into []int) {
+	h := mix(page)
+	low, high := 0, len(p.circle)
+	for low < high {
+		if mid := (low + high) / 2; p.circle[mid].hash < h {
+			low = mid + 1
+		} else {
+			high = mid
+		}
+	}
+	n := 0
+	for i := low; n < p.copies; i++ {
+		if s := int(p.circle[i%len(p.circle)].server); !slices.Contains(into[:n], s) {
+			into[n] = s
+			n++
+		}
+	}
+}
+
+// golden is 2^64 divided by the golden ratio, which spreads consecutive numbers.
+const golden = 0x9e3779b97f4a7c15
+
+// mix is the finalizer of SplitMix64 (Steele, Lea, Flood: "Fast Splittable Pseudorandom
+// Number Generators", OOPSLA 2014).
+func mix(x uint64) uint64 {
+	x += golden
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}

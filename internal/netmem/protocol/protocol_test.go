@@ -1,0 +1,122 @@
+package protocol_test
+
+import (
+	"errors"
+	"os"
+	"regexp"
+	"strconv"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	. "github.com/trapeze-nic/trapeze/internal/netmem/protocol"
+)
+
+// TestRoundTrip: what is written is read.
+func TestRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		word := rapid.Uint64()
+		b := make([]byte, 112)
+		req := Request{
+			Operation: Operation(rapid.Uint8().Draw(t, "operation")), Condition: Condition(rapid.Uint16().Draw(t, "condition")),
+			Length: rapid.Uint32().Draw(t, "length"), Incarnation: word.Draw(t, "incarnation"), Page: word.Draw(t, "page"),
+			Offset: rapid.Uint32().Draw(t, "offset"), Expected: word.Draw(t, "expected"), Next: word.Draw(t, "next"), Client: word.Draw(t, "client"),
+		}
+		req.Encode(b)
+		if got, err := ParseRequest(b[:RequestSize]); err != nil || got != req {
+			t.Fatalf("%+v, %v: it was %+v", got, err, req)
+		}
+		rep := Reply{
+			Operation: req.Operation, Result: Result(rapid.Uint16Max(uint16(OtherPool)).Draw(t, "result")), Flags: rapid.Uint32().Draw(t, "flags"),
+			Length: req.Length, Incarnation: req.Incarnation, Version: req.Next, Client: req.Client,
+		}
+		rep.Encode(b)
+		d := Description{
+			Pool: word.Draw(t, "pool"), Base: word.Draw(t, "base"), Page: MinPage << rapid.IntRange(0, 4).Draw(t, "page"),
+			Capacity: word.Draw(t, "capacity"), ReadOnly: rapid.Bool().Draw(t, "readonly"), Lasting: rapid.Bool().Draw(t, "lasting"),
+		}
+		d.Span = uint64(d.Page) * rapid.Uint64Range(1, MaxPages).Draw(t, "span")
+		d.Encode(b)
+		if got, err := ParseDescription(b[:DescribeSize]); err != nil || got != d {
+			t.Fatalf("%+v, %v: it was %+v", got, err, d)
+		}
+		c := Counters{word.Draw(t, "c"), 1, 2, 3, 4, 5, 6, word.Draw(t, "clients")}
+		c.Encode(b)
+		if got, err := ParseCounters(b[:StatSize]); err != nil || got != c {
+			t.Fatalf("%+v, %v: it was %+v", got, err, c)
+		}
+		if got, err := ParseReply(req.Operation, b[:ReplySize]); err != nil || got != rep {
+			t.Fatalf("%+v, %v: it was %+v", got, err, rep)
+		}
+	})
+}
+
+// TestRefused: the error names the field.
+func TestRefused(t *testing.T) {
+	request := func(change func([]byte)) error {
+		b := make([]byte, RequestSize)
+		(&Request{Operation: Fetch}).Encode(b)
+		change(b)
+		_, err := ParseRequest(b)
+		return err
+	}
+	reply := func(change func([]byte)) error {
+		b := make([]byte, ReplySize)
+		(&Reply{Operation: Fetch}).Encode(b)
+		change(b)
+		_, err := ParseReply(Fetch, b)
+		return err
+	}
+	describe := func(d Description) error {
+		b := make([]byte, DescribeSize)
+		d.Encode(b)
+		_, err := ParseDescription(b)
+		return err
+	}
+	_, short := ParseRequest(make([]byte, RequestSize-1))
+	_, shortReply := ParseReply(Fetch, make([]byte, ReplySize-1))
+	_, shortDescription := ParseDescription(make([]byte, DescribeSize-1))
+	_, shortCounters := ParseCounters(make([]byte, StatSize-1))
+	for want, err := range map[string]error{
+		"length of the request":         short,
+		"version of the request":        request(func(b []byte) { b[0] = 2 }),
+		"reserved field of the request": request(func(b []byte) { b[30] = 1 }),
+		"length of the reply":           shortReply,
+		"version of the reply":          reply(func(b []byte) { b[0] = 0 }),
+		"operation of the reply":        reply(func(b []byte) { b[1] = byte(Write) }),
+		"result of the reply":           reply(func(b []byte) { b[2] = byte(OtherPool) + 1 }),
+		"length of the description":     shortDescription,
+		"page of the description":       describe(Description{Page: 5000, Span: 5000}),
+		"span of the description":       describe(Description{Page: 4096, Span: 5000}),
+		"length of the counters":        shortCounters,
+	} {
+		var f *FormatError
+		if !errors.As(err, &f) || f.Field != want {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
+
+// TestDocument compares the numbers of PROTOCOL.md with ours.
+func TestDocument(t *testing.T) {
+	text, err := os.ReadFile("../../../netmem/PROTOCOL.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours := map[string]int{
+		"describe": int(Describe), "fetch": int(Fetch), "write": int(Write), "join": int(Join), "stat": int(Stat),
+		"IfExpected": int(IfExpected), "IfOlder": int(IfOlder), "Always": int(Always), "Unwritten": Unwritten,
+		"request": RequestSize, "reply": ReplySize, "description": DescribeSize, "counters": StatSize,
+		"OK": int(OK), "BadRequest": int(BadRequest), "BadOperation": int(BadOperation), "OutsideExport": int(OutsideExport),
+		"BadLength": int(BadLength), "OtherIncarnation": int(OtherIncarnation), "VersionConflict": int(VersionConflict), "Full": int(Full),
+		"ReadOnly": int(ReadOnly), "Busy": int(Busy), "StorageError": int(StorageError), "OtherPool": int(OtherPool),
+	}
+	theirs := map[string]int{}
+	for _, row := range regexp.MustCompile("(?m)^\\| (\\d+) \\| `(\\w+)` \\|").FindAllStringSubmatch(string(text), -1) {
+		theirs[row[2]], _ = strconv.Atoi(row[1])
+	}
+	if d := cmp.Diff(theirs, ours); d != "" {
+		t.Errorf("the document and the code differ:\n%s", d)
+	}
+}

@@ -1,0 +1,143 @@
+package userfault
+
+import (
+	"structs"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Numbers and layouts of include/uapi/linux/userfaultfd.h.
+const (
+	apiVersion = 0xaa
+
+	// userModeOnly (UFFD_USER_MODE_ONLY): faults of the kernel on behalf of the process are
+	// not reported; they fail. Since Linux 5.11.
+	userModeOnly = 1
+
+	featureProtectFlag          = 1 << 0  // UFFD_FEATURE_PAGEFAULT_FLAG_WP
+	featureMissingShmem         = 1 << 5  // UFFD_FEATURE_MISSING_SHMEM
+	featureProtectShmem         = 1 << 12 // UFFD_FEATURE_WP_HUGETLBFS_SHMEM
+	featuresNeeded              = featureProtectFlag | featureMissingShmem | featureProtectShmem
+	registerMissing             = 1 << 0 // UFFDIO_REGISTER_MODE_MISSING
+	registerProtect             = 1 << 1 // UFFDIO_REGISTER_MODE_WP
+	copyProtected               = 1 << 1 // UFFDIO_COPY_MODE_WP
+	protectOn                   = 1 << 0 // UFFDIO_WRITEPROTECT_MODE_WP
+	eventPageFault              = 0x12   // UFFD_EVENT_PAGEFAULT
+	faultWrite                  = 1 << 0 // UFFD_PAGEFAULT_FLAG_WRITE
+	faultProtected              = 1 << 1 // UFFD_PAGEFAULT_FLAG_WP
+	messageSize                 = 32     // struct uffd_msg
+	messageFlags                = 8
+	messageAddress              = 16
+	rangeIoctlsNeeded           = 1<<ioctlWake | 1<<ioctlCopy | 1<<ioctlProtect
+	ioctlRegister               = 0x00
+	ioctlWake                   = 0x02
+	ioctlCopy                   = 0x03
+	ioctlProtect                = 0x06
+	ioctlAPI                    = 0x3f
+	ioctlType                   = 0xaa
+	requestNew          uintptr = ioctlType << 8 // USERFAULTFD_IOC_NEW, of /dev/userfaultfd
+)
+
+type apiArgument struct {
+	_        structs.HostLayout
+	API      uint64
+	Features uint64
+	Ioctls   uint64
+}
+
+type rangeArgument struct {
+	_      structs.HostLayout
+	Start  uint64
+	Length uint64
+}
+
+type registerArgument struct {
+	_      structs.HostLayout
+	Range  rangeArgument
+	Mode   uint64
+	Ioctls uint64
+}
+
+type copyArgument struct {
+	_      structs.HostLayout
+	To     uint64
+	From   uint64
+	Length uint64
+	Mode   uint64
+	Copied int64
+}
+
+type protectArgument struct {
+	_     structs.HostLayout
+	Range rangeArgument
+	Mode  uint64
+}
+
+// request is a number made by _IOWR or _IOR (asm-generic/ioctl.h).
+func request(direction, number, size uintptr) uintptr {
+	return direction<<30 | size<<16 | ioctlType<<8 | number
+}
+
+// Directions.
+const (
+	read      = 2
+	readWrite = 3
+)
+
+func call(fd int, request uintptr, argument unsafe.Pointer) error {
+	for {
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), request, uintptr(argument))
+		switch errno {
+		case 0:
+			return nil
+		case unix.EINTR:
+		default:
+			return errno
+		}
+	}
+}
+
+func setAPI(fd int, a *apiArgument) error {
+	return call(fd, request(readWrite, ioctlAPI, unsafe.Sizeof(*a)), unsafe.Pointer(a))
+}
+
+func register(fd int, a *registerArgument) error {
+	return call(fd, request(readWrite, ioctlRegister, unsafe.Sizeof(*a)), unsafe.Pointer(a))
+}
+
+func wake(fd int, a *rangeArgument) error {
+	return call(fd, request(read, ioctlWake, unsafe.Sizeof(*a)), unsafe.Pointer(a))
+}
+
+func protect(fd int, a *protectArgument) error {
+	return call(fd, request(readWrite, ioctlProtect, unsafe.Sizeof(*a)), unsafe.Pointer(a))
+}
+
+// copyIn copies from memory of this process.
+func copyIn(fd int, a *copyArgument, from []byte) error {
+	a.From, a.Length = uint64(uintptr(unsafe.Pointer(unsafe.SliceData(from)))), uint64(len(from))
+	return call(fd, request(readWrite, ioctlCopy, unsafe.Sizeof(*a)), unsafe.Pointer(a))
+}
+
+func addressOf(memory []byte) uint64 {
+	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(memory))))
+}
+
+// open makes a userfaultfd by the system call.
+func open(flags uintptr) (int, error) {
+	fd, _, errno := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC|unix.O_NONBLOCK|flags, 0, 0)
+	if errno != 0 {
+		return -1, errno
+	}
+	return int(fd), nil
+}
+
+// openBy makes one by the device /dev/userfaultfd, whose permissions say who may.
+func openBy(device int) (int, error) {
+	fd, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(device), requestNew, unix.O_CLOEXEC|unix.O_NONBLOCK)
+	if errno != 0 {
+		return -1, errno
+	}
+	return int(fd), nil
+}

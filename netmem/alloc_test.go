@@ -1,0 +1,62 @@
+//go:build !race
+
+// Under the race detector a sync.Pool drops some of what it is given.
+
+package netmem_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/netmem"
+	"github.com/trapeze-nic/trapeze/ring"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// TestNoAllocation: a fetch allocates nothing at either end, past the cache or through it,
+// nor does a page that is found there, written, or written back.
+func TestNoAllocation(t *testing.T) {
+	const page, pages = 8192, 64
+	r := newRig(t, emulator.WithThreads())
+	s := r.serve(netmem.ServerOptions{Page: page, Size: page * pages})
+	c := r.open(netmem.Options{Cache: 8 * page, ReadAhead: -1}, s)
+	r.write(c, randomBytes(1, page*pages), 0)
+	r.sync(c)
+	m, err := r.near.Alloc(t.Context(), page, via.MemoryAttributes{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	frame, b := ring.Frame{Memory: m, Length: page}, make([]byte, page)
+	n := uint64(0)
+	next := func() uint64 { n = (n + 7) % pages; return n }
+	for name, f := range map[string]func(){
+		"fetch past the cache": func() {
+			if _, err := c.Fetch(context.Background(), next(), frame); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"miss": func() {
+			if _, err := c.ReadAt(b, int64(next()*page)); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"hit": func() {
+			if _, err := c.ReadAt(b, 5*page); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"write and evict": func() {
+			if _, err := c.WriteAt(b, int64(next()*page)); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		for range 3 * pages { // warm-up
+			f()
+		}
+		if n := testing.AllocsPerRun(300, f); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}

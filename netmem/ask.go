@@ -1,0 +1,54 @@
+package netmem
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/internal/netmem/protocol"
+	"github.com/trapeze-nic/trapeze/ring"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// ServerInfo is what a server lends, and what it has counted.
+type ServerInfo struct {
+	// Page is the size of a page, Span how far the addresses reach, and Capacity how much
+	// can be stored, in bytes.
+	Page           int
+	Span, Capacity int64
+	// ReadOnly: nobody may write. Lasting: it lends a file.
+	ReadOnly, Lasting bool
+	// Incarnation tells it from itself before a restart, and Pool is the number that it
+	// shares with the servers that it was first used with; zero if it has not been.
+	Incarnation, Pool uint64
+	Stats             ServerStats
+}
+
+// Ask asks a server what it lends and what it has counted. It takes timeout at most.
+func Ask(ctx context.Context, nic *via.NIC, server via.Address, timeout time.Duration) (ServerInfo, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	fail := func(err error) (ServerInfo, error) {
+		return ServerInfo{}, &Error{Op: "ask", Page: -1, Server: server.String(), Err: err}
+	}
+	l, d, err := dialLine(ctx, nic, server, 2, timeout)
+	if err != nil {
+		return fail(errors.Join(ErrUnavailable, err))
+	}
+	defer l.close()
+	r, reply, err := l.call(ctx, &protocol.Request{Operation: protocol.Stat}, ring.Frame{}, ring.Frame{})
+	switch {
+	case err != nil:
+		return fail(err)
+	case r.Result != protocol.OK:
+		return fail(refusal(r.Result))
+	}
+	counters, err := protocol.ParseCounters(reply.Bytes())
+	if err != nil {
+		return fail(errors.Join(ErrProtocol, err))
+	}
+	return ServerInfo{
+		Page: int(d.Page), Span: int64(d.Span), Capacity: int64(d.Capacity), ReadOnly: d.ReadOnly, Lasting: d.Lasting,
+		Incarnation: l.incarnation, Pool: d.Pool, Stats: counters,
+	}, nil
+}

@@ -1,0 +1,122 @@
+package netmem
+
+import "math/bits"
+
+// state of a frame.
+type state uint8
+
+const (
+	free    state = iota
+	loading       // its page is on the way, or is being written whole
+	partial       // a part of it is there, the rest on the way
+	valid
+	writing // valid, and on its way to the servers: nobody changes it
+)
+
+// frame is a place for a page in the cache.
+type frame struct {
+	number int32
+	chain  int32 // the next frame of its bucket, or -1
+	state  state
+	// used since the hand of the clock was here; ahead: fetched before anybody wanted it.
+	used, ahead bool
+	// dirty: it has been written here, and not yet on the servers. queued: a worker is
+	// about to write it back.
+	dirty, queued bool
+	pins          int32 // who reads or writes it
+	from, to      int   // the part that is there, of a partial one
+	change        change
+	err           error // of the last attempt to write it back
+}
+
+// cache is frames, found by page, and a clock that says which is needed least: each has a
+// second chance.
+type cache struct {
+	frames  []frame
+	buckets []int32
+	unused  []int32 // stack of free frames
+	hand    int
+	leaving int // frames that workers write back in order to free them
+}
+
+func (c *cache) init(frames int) {
+	c.frames = make([]frame, frames)
+	c.buckets = make([]int32, 1<<bits.Len(uint(frames)))
+	for i := range c.buckets {
+		c.buckets[i] = -1
+	}
+	for i := frames - 1; i >= 0; i-- {
+		c.frames[i].number = int32(i)
+		c.unused = append(c.unused, int32(i))
+	}
+}
+
+// bucket of a page: multiplicative hashing (Knuth, TAOCP 3, 6.4).
+func (c *cache) bucket(page uint64) *int32 {
+	return &c.buckets[page*0x9e3779b97f4a7c15>>32&uint64(len(c.buckets)-1)]
+}
+
+// find returns the frame of a page, nil if it has none.
+func (c *cache) find(page uint64) *frame {
+	for i := *c.bucket(page); i >= 0; i = c.frames[i].chain {
+		if f := &c.frames[i]; f.change.page == page {
+			return f
+		}
+	}
+	return nil
+}
+
+// enter makes a free frame the one of a page.
+func (c *cache) enter(f *frame, page uint64, s state) {
+	b := c.bucket(page)
+	f.change = change{page: page}
+	f.state, f.used, f.ahead, f.dirty, f.from, f.to, f.err = s, false, false, false, 0, 0, nil
+	f.chain, *b = *b, f.number
+}
+
+// remove frees a frame that nobody uses.
+func (c *cache) remove(f *frame) {
+	for at := c.bucket(f.change.page); *at >= 0; at = &c.frames[*at].chain {
+		if *at == f.number {
+			*at = f.chain
+			break
+		}
+	}
+	f.dirty = false
+	c.discard(f)
+}
+
+// discard frees a frame that is in no bucket.
+func (c *cache) discard(f *frame) {
+	f.state = free
+	c.unused = append(c.unused, f.number)
+}
+
+// mostLeaving bounds the frames that are written back to be freed at the same time.
+const mostLeaving = 32
+
+// idle takes a frame out of the cache that is free, or clean and not needed; nil if there
+// is none at once. Dirty ones that it meets it gives to leave.
+func (c *cache) idle(leave func(*frame) bool) *frame {
+	for n := 0; len(c.unused) == 0 && n < 2*len(c.frames) && c.leaving < mostLeaving; n++ {
+		f := &c.frames[c.hand]
+		c.hand = (c.hand + 1) % len(c.frames)
+		switch {
+		case f.state != valid || f.pins > 0 || f.queued:
+		case f.used:
+			f.used = false
+		case f.dirty:
+			if leave(f) {
+				c.leaving++
+			}
+		default:
+			c.remove(f)
+		}
+	}
+	if len(c.unused) == 0 {
+		return nil
+	}
+	f := &c.frames[c.unused[len(c.unused)-1]]
+	c.unused = c.unused[:len(c.unused)-1]
+	return f
+}

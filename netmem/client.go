@@ -1,0 +1,214 @@
+package netmem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/trapeze-nic/trapeze/internal/netmem/readahead"
+	"github.com/trapeze-nic/trapeze/ring"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// Client reads and writes what servers lend. Its methods may be called from several
+// goroutines. It is an io.ReaderAt and an io.WriterAt.
+type Client struct {
+	pool    *pool
+	options Options
+	page    int
+	memory  *via.Memory // of the cache
+	jobs    chan job
+	workers sync.WaitGroup
+
+	mu      sync.Mutex
+	changed *sync.Cond // a frame has, or the client is closed
+	waiting int        // who waits for that
+	asking  int        // who is about to give the workers a job
+	closed  bool
+	failed  error // of pages that are not in the cache any more; for Sync
+	ahead   readahead.Detector
+	latency *hdrhistogram.Histogram // of fetches that somebody waited for, in ns
+	stats   Stats
+	cache
+}
+
+var (
+	_ io.ReaderAt = (*Client)(nil)
+	_ io.WriterAt = (*Client)(nil)
+)
+
+// Open connects with servers, which lend the same span by pages of the same size. The
+// first client of new servers needs all of them; others, with Copies above 1, those that
+// are left. The NIC stays open when the client is closed. Errors: ErrOption,
+// ErrUnavailable, ErrOtherPool.
+func Open(ctx context.Context, nic *via.NIC, servers []via.Address, o Options) (*Client, error) {
+	p, err := openPool(ctx, nic, servers, &o)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{pool: p, options: o, page: p.page}
+	if err := c.start(ctx); err != nil {
+		return nil, errors.Join(err, p.close())
+	}
+	return c, nil
+}
+
+// longest is the longest fetch that is recorded as such, in nanoseconds.
+const longest = 60e9
+
+// start makes the cache and the goroutines behind it.
+func (c *Client) start(ctx context.Context) error {
+	if err := c.pool.start(); err != nil {
+		return err
+	}
+	frames := int(c.options.Cache / int64(c.page))
+	if frames < leastFrames {
+		return optionError("Cache", c.options.Cache, fmt.Sprintf("at least %d", leastFrames*c.page))
+	}
+	if c.options.Part >= c.page {
+		c.options.Part = 0
+	}
+	m, err := c.pool.nic.Alloc(ctx, frames*c.page, via.MemoryAttributes{})
+	if err != nil {
+		return fmt.Errorf("netmem: a cache of %d bytes: %w", c.options.Cache, err)
+	}
+	c.memory = m
+	c.cache.init(frames)
+	c.changed = sync.NewCond(&c.mu)
+	c.ahead.Window = min(c.options.ReadAhead/c.page, frames/4)
+	c.latency = hdrhistogram.New(1, longest, 3)
+	c.jobs = make(chan job, 4*c.options.Workers)
+	for range c.options.Workers {
+		c.workers.Go(c.work)
+	}
+	return nil
+}
+
+// Size is how far the addresses reach, in bytes.
+func (c *Client) Size() int64 { return int64(c.pool.pages) * int64(c.page) }
+
+// Page is the size of a page in bytes.
+func (c *Client) Page() int { return c.page }
+
+// frameOf is where frame f lies.
+func (c *Client) frameOf(f *frame) ring.Frame {
+	return ring.Frame{Memory: c.memory, Offset: int(f.number) * c.page, Length: c.page}
+}
+
+func (c *Client) bytes(f *frame) []byte { return c.memory.Bytes()[int(f.number)*c.page:][:c.page] }
+
+// ReadAt reads len(p) bytes at off. What nobody has written is zeros. It returns io.EOF at
+// the end of what is lent, and an *Error if a page cannot be fetched within the timeout of
+// its servers; p then has what came before it.
+func (c *Client) ReadAt(p []byte, off int64) (int, error) {
+	if off < 0 {
+		return 0, &Error{Op: "read", Page: -1, Err: ErrOutside}
+	}
+	done := 0
+	for done < len(p) {
+		at := off + int64(done)
+		if at >= c.Size() {
+			return done, io.EOF
+		}
+		page, within := uint64(at)/uint64(c.page), int(at%int64(c.page))
+		n := min(len(p)-done, c.page-within)
+		if err := c.readPage(page, within, p[done:done+n]); err != nil {
+			return done, err
+		}
+		done += n
+	}
+	return done, nil
+}
+
+func (c *Client) readPage(page uint64, within int, into []byte) error {
+	c.mu.Lock()
+	f, err := c.hold(page, within, within+len(into))
+	if err != nil {
+		c.mu.Unlock()
+		return err
+	}
+	f.pins++
+	c.mu.Unlock()
+	copy(into, c.bytes(f)[within:])
+	c.mu.Lock()
+	c.unpin(f)
+	c.mu.Unlock()
+	return nil
+}
+
+// WriteAt writes p at off, into the cache. It fails, and writes nothing, if p does not fit
+// into what is lent (ErrOutside) or nobody may write (ErrReadOnly); and with an *Error,
+// having written what came before, if a page that it writes a part of cannot be fetched,
+// or there is no place in the cache because others cannot be written back.
+func (c *Client) WriteAt(p []byte, off int64) (int, error) {
+	switch {
+	case off < 0 || off > c.Size() || int64(len(p)) > c.Size()-off:
+		return 0, &Error{Op: "write", Page: -1, Err: ErrOutside}
+	case c.pool.readOnly:
+		return 0, &Error{Op: "write", Page: -1, Err: ErrReadOnly}
+	}
+	done := 0
+	for done < len(p) {
+		at := off + int64(done)
+		page, within := uint64(at)/uint64(c.page), int(at%int64(c.page))
+		n := min(len(p)-done, c.page-within)
+		if err := c.writePage(page, within, p[done:done+n]); err != nil {
+			return done, err
+		}
+		done += n
+	}
+	return done, nil
+}
+
+func (c *Client) writePage(page uint64, within int, from []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f, err := c.holdForWriting(page, len(from) == c.page)
+	if err != nil {
+		return err
+	}
+	f.pins++
+	c.mu.Unlock()
+	copy(c.bytes(f)[within:], from)
+	c.mu.Lock()
+	f.dirty = true
+	if f.state == loading {
+		f.state = valid
+		c.tell()
+	}
+	c.unpin(f)
+	return nil
+}
+
+// Close writes back what has been written, as Sync does, and ends the client. It ends also
+// if that fails; what is then not written is lost. Closing again fails with ErrClosed.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return closedError("close")
+	}
+	c.mu.Unlock()
+	err := c.Sync()
+	c.mu.Lock()
+	again := c.closed
+	c.closed = true
+	c.changed.Broadcast()
+	for c.asking > 0 {
+		c.wait()
+	}
+	c.mu.Unlock()
+	if again {
+		return closedError("close")
+	}
+	close(c.jobs)
+	c.workers.Wait()
+	c.quiet()
+	return errors.Join(err, c.pool.close(), c.memory.Deregister(context.Background()))
+}
+
+func closedError(op string) error { return &Error{Op: op, Page: -1, Err: ErrClosed} }

@@ -1,0 +1,239 @@
+package netmem_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/netmem"
+)
+
+// smallCache has room for 16 pages of 4 KiB.
+var smallCache = netmem.Options{Cache: 16 * 4096}
+
+func TestReadsWhatWasWritten(t *testing.T) {
+	for name, o := range map[string]struct {
+		page int
+		netmem.Options
+	}{
+		"4 KiB":          {4 << 10, smallCache},
+		"64 KiB":         {64 << 10, netmem.Options{Cache: 1 << 20}},
+		"in parts":       {64 << 10, netmem.Options{Cache: 1 << 20, Part: 4096}},
+		"nothing ahead":  {8 << 10, netmem.Options{Cache: 16 * 8192, ReadAhead: -1}},
+		"a small window": {4 << 10, netmem.Options{Cache: 16 * 4096, ReadAhead: 8192, Workers: 1, Depth: 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			s := r.serve(netmem.ServerOptions{Page: o.page, Size: 3<<20 + 1})
+			c := r.open(o.Options, s)
+			if c.Size() != 3<<20+int64(o.page) || c.Page() != o.page {
+				t.Fatalf("%d bytes by pages of %d", c.Size(), c.Page())
+			}
+			want := make([]byte, c.Size())
+			put := func(b []byte, off int64) {
+				r.write(c, b, off)
+				copy(want[off:], b)
+			}
+			put(randomBytes(1, 1<<20), 12345)
+			put(randomBytes(2, 1), c.Size()-1)
+			put(randomBytes(3, 200_000), 1<<21)
+			put(randomBytes(4, 2*o.page), int64(o.page))
+			if got := r.read(c, len(want), 0); !bytes.Equal(got, want) {
+				t.Fatal("read other bytes than were written")
+			}
+			r.close(c)
+			again := r.open(o.Options, s)
+			if got := r.read(again, 70_001, 1<<20-5); !bytes.Equal(got, want[1<<20-5:][:70_001]) {
+				t.Fatal("another client reads other bytes")
+			}
+			if got := r.read(again, len(want), 0); !bytes.Equal(got, want) {
+				t.Fatal("another client reads other bytes, all at once")
+			}
+			st := s.Stats()
+			if st.Stored == 0 || st.Stored > 2<<20 || st.Capacity != uint64(again.Size()) || st.Clients != 1 || st.BytesIn < 1<<20 {
+				t.Errorf("stats of the server: %+v", st)
+			}
+			if st := again.Stats(); st.Misses == 0 || o.ReadAhead >= 0 && (st.Ahead == 0 || st.AheadUsed == 0) || st.Median <= 0 || st.P99 < st.Median {
+				t.Errorf("stats of the client: %+v", st)
+			}
+		})
+	}
+}
+
+func TestEdges(t *testing.T) {
+	r := newRig(t)
+	s := r.serve(netmem.ServerOptions{Page: 4096, Size: 8 * 4096})
+	c := r.open(smallCache, s)
+	r.write(c, []byte("end"), 8*4096-3)
+	b := make([]byte, 10)
+	if n, err := c.ReadAt(b, 8*4096-3); n != 3 || err != io.EOF || string(b[:3]) != "end" {
+		t.Errorf("%d, %v, %q", n, err, b[:n])
+	}
+	for _, off := range []int64{8 * 4096, 1 << 62} {
+		if n, err := c.ReadAt(b, off); n != 0 || err != io.EOF {
+			t.Errorf("read at %d: %d, %v", off, n, err)
+		}
+	}
+	if n, err := c.ReadAt(b, -1); n != 0 || !errors.Is(err, netmem.ErrOutside) {
+		t.Errorf("%d, %v", n, err)
+	}
+	for _, off := range []int64{-1, 8*4096 - 9, 1 << 62} {
+		if n, err := c.WriteAt(b, off); n != 0 || !errors.Is(err, netmem.ErrOutside) {
+			t.Errorf("write at %d: %d, %v", off, n, err)
+		}
+	}
+	if n, err := c.ReadAt(nil, 5); n != 0 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	r.close(c)
+	for what, err := range map[string]error{
+		"read": second(c.ReadAt(b, 0)), "write": second(c.WriteAt(b, 0)), "sync": c.Sync(), "close": c.Close(),
+	} {
+		if !errors.Is(err, netmem.ErrClosed) {
+			t.Errorf("%s after the end: %v", what, err)
+		}
+	}
+}
+
+func second(_ int, err error) error { return err }
+
+func TestFile(t *testing.T) {
+	r := newRig(t)
+	content := randomBytes(1, 100_000)
+	path := filepath.Join(t.TempDir(), "lent")
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	s := r.serve(netmem.ServerOptions{Page: 4096, File: f})
+	c := r.open(smallCache, s)
+	if got := r.read(c, len(content), 0); !bytes.Equal(got, content) {
+		t.Fatal("other bytes than in the file")
+	}
+	r.write(c, []byte("changed"), 50_000)
+	copy(content[50_000:], "changed")
+	r.sync(c)
+	if got, _ := os.ReadFile(path); !bytes.Equal(got[:len(content)], content) {
+		t.Error("the file holds other bytes")
+	}
+	// Somebody makes the file shorter: what is missing is zeros, and the server goes on.
+	if err := os.Truncate(path, 10_000); err != nil {
+		t.Fatal(err)
+	}
+	c.Drop()
+	if got := r.read(c, 4096, 40_000); !bytes.Equal(got, make([]byte, 4096)) {
+		t.Error("what is not there is not zeros")
+	}
+}
+
+func TestReadOnly(t *testing.T) {
+	r := newRig(t)
+	s := r.serve(netmem.ServerOptions{Size: 1 << 20, ReadOnly: true})
+	c := r.open(netmem.Options{}, s)
+	if _, err := c.WriteAt([]byte("x"), 0); !errors.Is(err, netmem.ErrReadOnly) {
+		t.Error(err)
+	}
+	if got := r.read(c, 100, 0); !bytes.Equal(got, make([]byte, 100)) {
+		t.Error("it reads other than zeros")
+	}
+}
+
+// TestFull: a server that lends less than its addresses reach takes no more pages than it
+// has memory for, and what was written before stays.
+func TestFull(t *testing.T) {
+	r := newRig(t)
+	s := r.serve(netmem.ServerOptions{Page: 4096, Size: 8 * 4096, Span: 64 * 4096})
+	c := r.open(smallCache, s)
+	page := randomBytes(1, 4096)
+	for i := range int64(8) {
+		r.write(c, page, i*4096)
+	}
+	r.sync(c)
+	r.write(c, page, 20*4096)
+	if err := c.Sync(); !errors.Is(err, netmem.ErrFull) {
+		t.Fatalf("the ninth page: %v", err)
+	}
+	c.Drop()
+	r.write(c, page[:100], 4096) // there is always room for a page that is there
+	if got := r.read(c, 8*4096, 0); !bytes.Equal(got, bytes.Repeat(page, 8)) {
+		t.Error("what was there is gone")
+	}
+	if err := c.Close(); !errors.Is(err, netmem.ErrFull) {
+		t.Errorf("close with a page that has no place: %v", err)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	r := newRig(t)
+	for name, o := range map[string]netmem.ServerOptions{
+		"Size": {}, "Page": {Size: 1, Page: 5000}, "Span": {Size: 1, Span: -1}, "Depth": {Size: 1, Depth: 1},
+	} {
+		if s, err := netmem.NewServer(t.Context(), r.far, o); !errors.Is(err, netmem.ErrOption) || !bytes.Contains([]byte(err.Error()), []byte(name)) {
+			t.Errorf("server, %s: open: %t, %v", name, s != nil, err)
+		}
+	}
+	s := r.serve(netmem.ServerOptions{Name: "a", Size: 1 << 20})
+	for name, o := range map[string]netmem.Options{
+		"Copies": {Copies: 2}, "Cache": {Cache: 1}, "Part": {Part: 1000}, "Timeout": {Timeout: -1}, "Depth": {Depth: 1}, "Workers": {Workers: -1},
+	} {
+		if c, err := r.tryOpen(o, s); !errors.Is(err, netmem.ErrOption) || !bytes.Contains([]byte(err.Error()), []byte(name)) {
+			t.Errorf("client, %s: open: %t, %v", name, c != nil, err)
+		}
+	}
+	if _, err := r.tryOpen(netmem.Options{}, s, s); !errors.Is(err, netmem.ErrOption) {
+		t.Errorf("one server twice: %v", err)
+	}
+	if _, err := r.tryOpen(netmem.Options{}); !errors.Is(err, netmem.ErrOption) {
+		t.Errorf("no server: %v", err)
+	}
+	other := r.serve(netmem.ServerOptions{Name: "b", Size: 2 << 20})
+	if _, err := r.tryOpen(netmem.Options{}, s, other); !errors.Is(err, netmem.ErrOption) {
+		t.Errorf("servers of two sizes: %v", err)
+	}
+}
+
+// TestManyGoroutines: readers and writers of one client, each with its own part of every
+// page, on a cache that is far too small.
+func TestManyGoroutines(t *testing.T) {
+	const pages, page, share = 64, 4096, 512
+	r := newRig(t)
+	s := r.serve(netmem.ServerOptions{Page: page, Size: pages * page})
+	c := r.open(smallCache, s)
+	var wait sync.WaitGroup
+	for g := range page / share {
+		wait.Go(func() {
+			for round := range 3 {
+				for i := range pages {
+					off := int64(i*page + g*share)
+					want := bytes.Repeat([]byte{byte(g<<4 + round)}, share)
+					if _, err := c.WriteAt(want, off); err != nil {
+						t.Error(err)
+						return
+					}
+					got := make([]byte, share)
+					if _, err := c.ReadAt(got, off); err != nil || !bytes.Equal(got, want) {
+						t.Errorf("page %d, goroutine %d, round %d: %v", i, g, round, err)
+						return
+					}
+				}
+			}
+		})
+	}
+	wait.Wait()
+	r.close(c)
+	again := r.open(smallCache, s)
+	got := r.read(again, pages*page, 0)
+	for i, b := range got {
+		if want := byte(i%page/share<<4 + 2); b != want {
+			t.Fatalf("byte %d is %#x, not %#x", i, b, want)
+		}
+	}
+}

@@ -1,0 +1,103 @@
+package netmem
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/trapeze-nic/trapeze/internal/netmem/protocol"
+)
+
+var (
+	// ErrUnavailable: no server that holds the page can be reached. The error says what was
+	// met last.
+	ErrUnavailable = errors.New("no server that has the page answers")
+	// ErrLost: the page was on a server that has restarted, and no other copy is left.
+	ErrLost = errors.New("the page is lost: its server has restarted, and no copy is left")
+	// ErrConflict: another client has written the page since it was read. See ConflictError.
+	ErrConflict = errors.New("another client has written the page")
+	// ErrOutside: the range is not within what is lent.
+	ErrOutside = errors.New("outside of what is lent")
+	// ErrFull: all the memory that the server lends is in use.
+	ErrFull = errors.New("the server has no memory left")
+	// ErrReadOnly: the server lends for reading only.
+	ErrReadOnly = errors.New("lent for reading only")
+	// ErrBusy: the server has too much under way, and had until the deadline.
+	ErrBusy = errors.New("the server is busy")
+	// ErrStorage: the server cannot read or write the file behind the page.
+	ErrStorage = errors.New("the server cannot read or write its file")
+	// ErrRestarted: the server is another one than before. Who sees it is connected anew.
+	ErrRestarted = errors.New("the server has restarted")
+	// ErrOtherPool: the servers do not belong together.
+	ErrOtherPool = errors.New("the server belongs to another pool")
+	// ErrProtocol: the other end does not keep to the protocol.
+	ErrProtocol = errors.New("the other end breaks the protocol of network memory")
+	// ErrOption: an option makes no sense; the error names it.
+	ErrOption = errors.New("bad option")
+	// ErrClosed: the client or server is closed.
+	ErrClosed = errors.New("closed")
+)
+
+// Error is an error of this package: what was attempted, with which page and server.
+type Error struct {
+	Op string
+	// Page is the page's number, -1 if it is not about one.
+	Page int64
+	// Server's address; empty if it is not about one.
+	Server string
+	// Err is one of the errors above, or wraps one, or is what package ring says.
+	Err error
+	// Hint says what can be done about it; empty if nothing is known.
+	Hint string
+}
+
+func (e *Error) Error() string {
+	s := "netmem: " + e.Op
+	if e.Page >= 0 {
+		s += fmt.Sprintf(" page %d", e.Page)
+	}
+	if e.Server != "" {
+		s += " at " + e.Server
+	}
+	s += ": " + e.Err.Error()
+	if e.Hint != "" {
+		s += " (" + e.Hint + ")"
+	}
+	return s
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// ConflictError is a write that came too late. It matches ErrConflict. What was to be
+// written is not in the cache any more: who reads the page gets the other client's.
+type ConflictError struct {
+	Page uint64
+	// Base is the version that was read, and Found the one that the server has.
+	Base, Found Version
+}
+
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("%v: page %d is version %d, not %d any more", ErrConflict, e.Page, e.Found, e.Base)
+}
+
+// Is says that it is ErrConflict.
+func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
+
+// optionError names an option that makes no sense.
+func optionError(name string, value any, allowed string) error {
+	return fmt.Errorf("netmem: %w: %s is %v, allowed: %s", ErrOption, name, value, allowed)
+}
+
+// refusals are the errors of results; those that are not here break the protocol.
+var refusals = map[protocol.Result]error{
+	protocol.OutsideExport: ErrOutside, protocol.OtherIncarnation: ErrRestarted, protocol.Full: ErrFull, protocol.ReadOnly: ErrReadOnly,
+	protocol.Busy: ErrBusy, protocol.StorageError: ErrStorage, protocol.OtherPool: ErrOtherPool, protocol.VersionConflict: ErrConflict,
+}
+
+// refusal is the error of a result that is not OK.
+func refusal(r protocol.Result) error {
+	if err, ok := refusals[r]; ok {
+		return err
+	}
+	return fmt.Errorf("%w: it says %q", ErrProtocol, r)
+}

@@ -1,0 +1,282 @@
+package netmem_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/internal/netmem/protocol"
+	"github.com/trapeze-nic/trapeze/netmem"
+	"github.com/trapeze-nic/trapeze/ring"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+const (
+	fakePage        = 4096
+	fakeIncarnation = 77
+)
+
+// answer is what a fake server says to a request: nil for nothing at all.
+type answer func(q protocol.Request) (reply []byte, payload int)
+
+// honest is what a good server of zeros says.
+func honest(q protocol.Request) ([]byte, int) {
+	b := make([]byte, protocol.StatSize)
+	r := protocol.Reply{Operation: q.Operation, Incarnation: fakeIncarnation, Version: 1}
+	if q.Operation == protocol.Describe || q.Operation == protocol.Join {
+		d := protocol.Description{Pool: 5, Base: 1, Span: 1 << 20, Capacity: 1 << 20, Page: fakePage}
+		d.Encode(b)
+	}
+	if q.Operation == protocol.Fetch {
+		r.Length = q.Length
+	}
+	if q.Operation == protocol.Write {
+		r.Version = q.Next
+	}
+	r.Encode(b)
+	return b, int(r.Length)
+}
+
+// fake is a server that says what it likes.
+func (r *rig) fake(name string, f answer) via.Address {
+	r.Helper()
+	options := &ring.Options{Entries: netmem.DefaultDepth, MaxPayload: netmem.MaxPage, Reliability: via.ReliableDelivery}
+	l, err := ring.Listen(r.far, name, options)
+	if err != nil {
+		r.Fatal(err)
+	}
+	memory, err := r.far.Alloc(r.Context(), netmem.MaxPage, via.MemoryAttributes{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			x, err := l.Accept(ctx)
+			if err != nil {
+				return
+			}
+			running.Go(func() {
+				_ = ring.Serve(ctx, x, func(q *ring.Request) {
+					request, err := protocol.ParseRequest(q.Bytes)
+					if err != nil {
+						r.Error(err)
+					}
+					if b, n := f(request); b != nil {
+						_ = q.Reply(b, ring.Frame{Memory: memory, Length: n}, nil)
+					}
+				})
+				_ = x.Close()
+			})
+		}
+	})
+	r.Cleanup(func() {
+		cancel()
+		_ = l.Close()
+		running.Wait()
+	})
+	return l.Address()
+}
+
+// TestHostileDescription: a server that describes nonsense is refused at once, by name.
+func TestHostileDescription(t *testing.T) {
+	r := newRig(t)
+	describe := func(change func(b []byte)) answer {
+		return func(q protocol.Request) ([]byte, int) {
+			b, n := honest(q)
+			change(b)
+			return b, n
+		}
+	}
+	for name, f := range map[string]answer{
+		"nothing":       func(protocol.Request) ([]byte, int) { return []byte{}, 0 },
+		"too short":     func(q protocol.Request) ([]byte, int) { b, _ := honest(q); return b[:protocol.ReplySize], 0 },
+		"other version": describe(func(b []byte) { b[0] = 9 }),
+		"other answer":  describe(func(b []byte) { b[1] = byte(protocol.Fetch) }),
+		"no result":     describe(func(b []byte) { b[3] = 1 }),
+		"no page":       describe(func(b []byte) { clear(b[72:76]) }),
+		"huge page":     describe(func(b []byte) { b[75] = 0x80 }),
+		"endless":       describe(func(b []byte) { copy(b[56:64], bytes.Repeat([]byte{0xff}, 8)) }),
+	} {
+		address := r.fake(name, f)
+		c, err := netmem.Open(t.Context(), r.near, []via.Address{address}, netmem.Options{Timeout: 10 * time.Second})
+		if !errors.Is(err, netmem.ErrProtocol) || !bytes.Contains([]byte(err.Error()), []byte(address.String())) {
+			t.Errorf("%s: open: %t, %v", name, c != nil, err)
+		}
+	}
+}
+
+// TestHostileAnswers: nothing that a server says to a fetch or a write is taken for a page
+// unless it is one, what is in the cache stays, and a good copy is used instead.
+func TestHostileAnswers(t *testing.T) {
+	r := newRig(t)
+	bad := func(o protocol.Operation, change func(b []byte) ([]byte, int)) answer {
+		return func(q protocol.Request) ([]byte, int) {
+			b, n := honest(q)
+			if q.Operation == o && q.Page != 0 {
+				return change(b)
+			}
+			return b, n
+		}
+	}
+	for name, c := range map[string]struct {
+		answer
+		want error
+	}{
+		"silence":           {bad(protocol.Fetch, func([]byte) ([]byte, int) { return nil, 0 }), context.DeadlineExceeded},
+		"nothing":           {bad(protocol.Fetch, func([]byte) ([]byte, int) { return []byte{}, 0 }), netmem.ErrProtocol},
+		"no page":           {bad(protocol.Fetch, func(b []byte) ([]byte, int) { return b, 0 }), netmem.ErrProtocol},
+		"half a page":       {bad(protocol.Fetch, func(b []byte) ([]byte, int) { return b, fakePage / 2 }), netmem.ErrProtocol},
+		"more than a page":  {bad(protocol.Fetch, func(b []byte) ([]byte, int) { return b, 2 * fakePage }), context.DeadlineExceeded}, // the ring refuses,
+		"another server":    {bad(protocol.Fetch, func(b []byte) ([]byte, int) { b[8]++; return b, fakePage }), netmem.ErrRestarted},
+		"another operation": {bad(protocol.Fetch, func(b []byte) ([]byte, int) { b[1]++; return b, fakePage }), netmem.ErrProtocol},
+		"no such result":    {bad(protocol.Fetch, func(b []byte) ([]byte, int) { b[2] = 200; return b, fakePage }), netmem.ErrProtocol},
+		"refusal":           {bad(protocol.Fetch, func(b []byte) ([]byte, int) { b[2] = byte(protocol.StorageError); clear(b[4:8]); return b, 0 }), netmem.ErrStorage},
+		"odd refusal":       {bad(protocol.Fetch, func(b []byte) ([]byte, int) { b[2] = byte(protocol.BadLength); clear(b[4:8]); return b, 0 }), netmem.ErrProtocol},
+		"bytes of a write":  {bad(protocol.Write, func(b []byte) ([]byte, int) { b[4] = 1; return b, 0 }), netmem.ErrProtocol},
+		"silent write":      {bad(protocol.Write, func([]byte) ([]byte, int) { return nil, 0 }), context.DeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			address := r.fake(name, c.answer)
+			client, err := netmem.Open(t.Context(), r.near, []via.Address{address}, netmem.Options{Cache: 16 * fakePage, Timeout: time.Second, ReadAhead: -1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.write(client, []byte("mine"), 0)
+			_, err = client.ReadAt(make([]byte, 10), fakePage)
+			if err == nil {
+				if _, err = client.WriteAt([]byte("other"), fakePage); err == nil {
+					err = client.Sync()
+				}
+			}
+			if !errors.Is(err, c.want) {
+				t.Errorf("%v, not %v", err, c.want)
+			}
+			if got := r.read(client, 4, 0); string(got) != "mine" {
+				t.Errorf("the cache has %q", got)
+			}
+			_ = client.Close() // it fails if writes do
+		})
+	}
+}
+
+// caller speaks with a server without a client.
+type caller struct {
+	*rig
+	*ring.Caller
+	memory      *via.Memory
+	incarnation uint64
+}
+
+func (r *rig) caller(s *netmem.Server) *caller {
+	r.Helper()
+	x, err := ring.Dial(r.Context(), r.near, s.Address(), &ring.Options{Entries: netmem.DefaultDepth, MaxPayload: netmem.MaxPage, Reliability: via.ReliableDelivery})
+	if err != nil {
+		r.Fatal(err)
+	}
+	c, err := ring.NewCaller(x)
+	if err != nil {
+		r.Fatal(err)
+	}
+	memory, err := r.near.Alloc(r.Context(), 2*netmem.MaxPage, via.MemoryAttributes{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() { _ = c.Close(); _ = x.Close() })
+	k := &caller{r, c, memory, 0}
+	k.incarnation = k.ask(protocol.Request{Operation: protocol.Describe}, 0).Incarnation
+	return k
+}
+
+// say sends bytes, with so much payload, and returns what comes back.
+func (k *caller) say(b []byte, payload int) []byte {
+	k.Helper()
+	ctx, cancel := context.WithTimeout(k.Context(), 10*time.Second)
+	defer cancel()
+	r, err := k.Call(ctx, b, ring.Frame{Memory: k.memory, Length: payload}, ring.Frame{Memory: k.memory, Offset: netmem.MaxPage, Length: netmem.MaxPage})
+	if err != nil {
+		k.Fatal(err)
+	}
+	return bytes.Clone(r.Bytes())
+}
+
+func (k *caller) ask(q protocol.Request, payload int) protocol.Reply {
+	k.Helper()
+	b := make([]byte, protocol.RequestSize)
+	q.Encode(b)
+	r, err := protocol.ParseReply(q.Operation, k.say(b, payload))
+	if err != nil {
+		k.Fatal(err)
+	}
+	return r
+}
+
+// TestHostileClient: whatever a client asks has an answer that says what is wrong, and
+// changes nothing for others.
+func TestHostileClient(t *testing.T) {
+	const page = 8192
+	r := newRig(t)
+	s := r.serve(netmem.ServerOptions{Page: page, Size: 16 * page})
+	good := r.open(netmem.Options{}, s)
+	content := randomBytes(1, 16*page)
+	r.write(good, content, 0)
+	r.sync(good)
+	k := r.caller(s)
+	mine := func(q protocol.Request) protocol.Request { q.Incarnation = k.incarnation; return q }
+	version := k.ask(mine(protocol.Request{Operation: protocol.Fetch, Page: 3, Length: page}), 0).Version
+	for name, c := range map[string]struct {
+		q       protocol.Request
+		payload int
+		want    protocol.Result
+	}{
+		"no such operation":     {mine(protocol.Request{Operation: 99}), 0, protocol.BadOperation},
+		"page behind the end":   {mine(protocol.Request{Operation: protocol.Fetch, Page: 16, Length: page}), 0, protocol.OutsideExport},
+		"page far behind":       {mine(protocol.Request{Operation: protocol.Fetch, Page: 1<<64 - 1, Length: page}), 0, protocol.OutsideExport},
+		"longer than a page":    {mine(protocol.Request{Operation: protocol.Fetch, Length: page + 1}), 0, protocol.OutsideExport},
+		"offset and length":     {mine(protocol.Request{Operation: protocol.Fetch, Offset: page - 1, Length: 2}), 0, protocol.OutsideExport},
+		"offset that overflows": {mine(protocol.Request{Operation: protocol.Fetch, Offset: 1<<32 - 1, Length: 2}), 0, protocol.OutsideExport},
+		"nothing to fetch":      {mine(protocol.Request{Operation: protocol.Fetch}), 0, protocol.OutsideExport},
+		"another incarnation":   {protocol.Request{Operation: protocol.Fetch, Length: page, Incarnation: k.incarnation + 1}, 0, protocol.OtherIncarnation},
+		"write without payload": {mine(protocol.Request{Operation: protocol.Write, Length: page, Condition: protocol.Always}), 0, protocol.BadLength},
+		"write half a page":     {mine(protocol.Request{Operation: protocol.Write, Length: page / 2, Condition: protocol.Always}), page / 2, protocol.BadLength},
+		"write that lies":       {mine(protocol.Request{Operation: protocol.Write, Length: page, Condition: protocol.Always}), page / 2, protocol.BadLength},
+		"write two pages":       {mine(protocol.Request{Operation: protocol.Write, Length: 2 * page, Condition: protocol.Always}), 2 * page, protocol.BadLength},
+		"write behind the end":  {mine(protocol.Request{Operation: protocol.Write, Page: 16, Length: page, Condition: protocol.Always}), page, protocol.OutsideExport},
+		"no such condition":     {mine(protocol.Request{Operation: protocol.Write, Length: page, Condition: 3}), page, protocol.BadOperation},
+		"old version":           {mine(protocol.Request{Operation: protocol.Write, Page: 3, Length: page, Expected: version - 1, Next: version}), page, protocol.VersionConflict},
+		"version that shrinks":  {mine(protocol.Request{Operation: protocol.Write, Page: 3, Length: page, Expected: version, Next: version}), page, protocol.BadLength},
+		"older":                 {mine(protocol.Request{Operation: protocol.Write, Page: 3, Length: page, Condition: protocol.IfOlder, Next: version}), page, protocol.VersionConflict},
+		"no pool":               {mine(protocol.Request{Operation: protocol.Join}), 0, protocol.BadRequest},
+		"another pool":          {mine(protocol.Request{Operation: protocol.Join, Client: 12345}), 0, protocol.OtherPool},
+	} {
+		if r := k.ask(c.q, c.payload); r.Result != c.want || r.Length != 0 {
+			t.Errorf("%s: %v", name, r.Result)
+		}
+	}
+	valid := make([]byte, protocol.RequestSize)
+	(&protocol.Request{Operation: protocol.Stat, Incarnation: k.incarnation}).Encode(valid)
+	for name, b := range map[string][]byte{
+		"empty": {}, "short": valid[:10], "another protocol": append([]byte{2}, valid[1:]...),
+		"reserved": append(append(bytes.Clone(valid[:28]), 1, 0, 0, 0), valid[32:]...),
+	} {
+		reply, err := protocol.ParseReply(0, k.say(b, 100))
+		if err != nil || reply.Result != protocol.BadRequest {
+			t.Errorf("%s: %v, %v", name, reply.Result, err)
+		}
+	}
+	if st := s.Stats(); st.Refused < 23 || st.Clients != 2 {
+		t.Errorf("stats: %+v", st)
+	}
+	good.Drop()
+	if got := r.read(good, len(content), 0); !bytes.Equal(got, content) {
+		t.Error("the pages have changed")
+	}
+	// What stands behind a request is ignored: a later version of the protocol may use it.
+	if b := k.say(append(valid, 1, 2, 3), 0); len(b) != protocol.StatSize {
+		t.Errorf("%d bytes came back", len(b))
+	}
+}

@@ -1,0 +1,200 @@
+package netmem
+
+import (
+	"context"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/ring"
+)
+
+// All functions here are called with the client's lock held, which some let go meanwhile.
+
+// wait waits until a frame has changed.
+func (c *Client) wait() {
+	c.waiting++
+	c.changed.Wait()
+	c.waiting--
+}
+
+// tell tells those who wait that a frame has changed.
+func (c *Client) tell() {
+	if c.waiting > 0 {
+		c.changed.Broadcast()
+	}
+}
+
+func (c *Client) unpin(f *frame) {
+	if f.pins--; f.pins == 0 {
+		c.tell()
+	}
+}
+
+// hold returns the frame of a page of which the bytes from from to to are there, and
+// fetches it if need be.
+func (c *Client) hold(page uint64, from, to int) (*frame, error) {
+	c.readAhead(page)
+	for missed := false; ; {
+		if c.closed {
+			return nil, closedError("use")
+		}
+		f := c.find(page)
+		switch {
+		case f == nil:
+			missed = true
+			f, err := c.take()
+			if err != nil {
+				return nil, err
+			}
+			if c.find(page) != nil { // somebody was faster
+				c.discard(f)
+				continue
+			}
+			c.stats.Misses++
+			c.enter(f, page, loading)
+			if err := c.load(f, from, to); err != nil {
+				return nil, err
+			}
+		case f.state == loading, f.state == partial && (from < f.from || to > f.to):
+			c.wait()
+		default:
+			if !missed {
+				c.stats.Hits++
+			}
+			if f.ahead {
+				f.ahead = false
+				c.stats.AheadUsed++
+			}
+			f.used = true
+			return f, nil
+		}
+	}
+}
+
+// holdForWriting returns the frame of a page that may be changed. One that is about to be
+// written whole is not fetched: its state is loading until it has been.
+func (c *Client) holdForWriting(page uint64, whole bool) (*frame, error) {
+	for {
+		if f := c.find(page); f == nil && whole && !c.closed {
+			f, err := c.take()
+			if err != nil {
+				return nil, err
+			}
+			if c.find(page) != nil {
+				c.discard(f)
+				continue
+			}
+			c.enter(f, page, loading)
+			f.change.blind = true
+			return f, nil
+		}
+		f, err := c.hold(page, 0, c.page)
+		if err != nil {
+			return nil, err
+		}
+		if f.state == valid {
+			return f, nil
+		}
+		c.wait() // until it has been written back
+	}
+}
+
+// load fetches a page into its frame: first the part that is wanted, if parts are to be
+// fetched first, the rest behind it.
+func (c *Client) load(f *frame, from, to int) error {
+	if part := c.options.Part; part > 0 {
+		from, to = from/part*part, (to+part-1)/part*part
+	} else {
+		from, to = 0, c.page
+	}
+	start := time.Now()
+	v, err := c.fetch(f, from, to)
+	if err != nil {
+		c.remove(f)
+		c.tell()
+		return err
+	}
+	// A fetch of more than a minute does not happen: the timeout is shorter.
+	_ = c.latency.RecordValue(min(longest, max(1, int64(time.Since(start)))))
+	f.change.base = v
+	if to-from == c.page {
+		f.state = valid
+		c.tell()
+		return nil
+	}
+	f.state, f.from, f.to = partial, from, to
+	c.tell()
+	if !c.ask(job{what: fetchRest, frame: f}) {
+		c.rest(f)
+	}
+	return nil
+}
+
+// fetch fetches a part of a frame's page into it, without the lock.
+func (c *Client) fetch(f *frame, from, to int) (Version, error) {
+	page, frame := f.change.page, c.frameOf(f)
+	c.mu.Unlock()
+	v, err := c.pool.fetch(context.Background(), page, from, ring.Frame{Memory: frame.Memory, Offset: frame.Offset + from, Length: to - from})
+	c.mu.Lock()
+	return v, err
+}
+
+// rest fetches what is missing of a partial frame. If another client has written the page
+// since the first part came, all of it is fetched again.
+func (c *Client) rest(f *frame) {
+	parts := [...][2]int{{f.to, c.page}, {0, f.from}}
+	for _, p := range parts {
+		if p[0] == p[1] {
+			continue
+		}
+		v, err := c.fetch(f, p[0], p[1])
+		if err == nil && v == f.change.base {
+			continue
+		}
+		f.from, f.to = 0, 0 // nobody else begins to read it
+		for f.pins > 0 {
+			c.wait()
+		}
+		if err == nil {
+			f.change.base, err = c.fetch(f, 0, c.page)
+		}
+		if err != nil { // who needs the page meets the error himself
+			c.remove(f)
+			c.tell()
+			return
+		}
+		break
+	}
+	f.state = valid
+	c.tell()
+}
+
+// readAhead is told of a page that is read, and has workers fetch those that follow.
+func (c *Client) readAhead(page uint64) {
+	from, n := c.ahead.Read(page)
+	for p := from; p < from+uint64(n) && p < c.pool.pages; p++ {
+		if c.find(p) == nil && !c.ask(job{what: fetchAhead, page: p}) {
+			return // they have enough to do
+		}
+	}
+}
+
+// fetchAhead fetches a page that nobody waits for yet, if there is a place for it.
+func (c *Client) fetchAhead(page uint64) {
+	if c.find(page) != nil || c.closed {
+		return
+	}
+	f := c.idle(c.leave)
+	if f == nil {
+		return
+	}
+	c.enter(f, page, loading)
+	v, err := c.fetch(f, 0, c.page)
+	if err != nil { // who needs the page meets the error himself
+		c.remove(f)
+	} else {
+		f.change.base, f.state, f.ahead = v, valid, true
+		f.used = true // it shall be there when its reader comes
+		c.stats.Ahead++
+	}
+	c.tell()
+}

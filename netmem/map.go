@@ -1,0 +1,177 @@
+package netmem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/internal/netmem/pager"
+	"github.com/trapeze-nic/trapeze/internal/netmem/userfault"
+)
+
+const (
+	// DefaultMapDeadline is how long a pager waits for its source, if MapOptions do not say.
+	DefaultMapDeadline = 5 * time.Second
+	// DefaultMapAhead is how many bytes are read ahead, if MapOptions do not say.
+	DefaultMapAhead = 2 << 20
+)
+
+// MapOptions say how memory is mapped.
+type MapOptions struct {
+	// Command is a program and its arguments that calls RunPager. It is started twice: as
+	// the pager and as its guard.
+	Command []string
+	// Local is how many bytes of the memory may be on this machine at a time, at least
+	// MapLeastPages pages.
+	Local int64
+	// Ahead is how many bytes are read ahead of who reads in sequence, at most; 0 for
+	// DefaultMapAhead, negative for none.
+	Ahead int64
+	// Deadline for each page to be read or written; 0 for DefaultMapDeadline.
+	Deadline time.Duration
+	// Stderr gets what the command writes there; nil for nothing.
+	Stderr io.Writer
+}
+
+// MapLeastPages is how many pages of the source must fit into MapOptions.Local.
+const MapLeastPages = pager.LeastPages
+
+// Map gives this process a range of memory whose pages come from elsewhere when they are
+// touched, and go back when they were written and their place is needed, or at Sync or Close.
+// The pages are the business of other processes, which Map starts with o.Command.
+//
+// A thread that waits for a page holds its processor (runtime.GOMAXPROCS) meanwhile: programs
+// many of whose goroutines wait at the same time give themselves more of them.
+//
+// It fails with a *MapError: with ErrNoUserfaultfd, ErrUserfaultfdRights or
+// ErrUserfaultfdTooOld where the kernel does not let this be done, with ErrLocal if o.Local
+// makes no sense, and with what the command's source says.
+func Map(ctx context.Context, o MapOptions) (*Mapping, error) {
+	m, err := newMapping(ctx, o)
+	if err != nil {
+		return nil, mapError("map memory", err)
+	}
+	return m, nil
+}
+
+func newMapping(ctx context.Context, o MapOptions) (_ *Mapping, err error) {
+	if len(o.Command) == 0 {
+		return nil, fmt.Errorf("%w: there is no command for the pager", ErrMapOption)
+	}
+	if o.Local <= 0 || o.Deadline < 0 {
+		return nil, fmt.Errorf("%w: %d bytes of local memory, deadline %v", ErrMapOption, o.Local, o.Deadline)
+	}
+	if err := fits(o.Local); err != nil {
+		return nil, err
+	}
+	if o.Deadline == 0 {
+		o.Deadline = DefaultMapDeadline
+	}
+	switch {
+	case o.Ahead == 0:
+		o.Ahead = DefaultMapAhead
+	case o.Ahead < 0:
+		o.Ahead = 0
+	}
+	object, err := userfault.Open()
+	if err != nil {
+		return nil, err
+	}
+	m := &Mapping{memory: pager.Memory{File: -1, Object: object}, requests: map[uint64]chan pager.Message{}, done: make(chan struct{}), stop: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			m.release(0) // nothing was written
+		}
+	}()
+	if m.pager, err = startProcess(o); err != nil {
+		return nil, err
+	}
+	if m.guard, err = startProcess(o); err != nil {
+		return nil, err
+	}
+	// Each message has its own deadline, as ctx need not have one; a source may take longer
+	// to open than to answer.
+	opened, err := m.pager.ask(ctx, pager.Message{Kind: pager.KindOpen, Version: pager.LinkVersion, Local: o.Local, Ahead: o.Ahead, Deadline: o.Deadline}, pager.KindOpened)
+	if err != nil {
+		return nil, fmt.Errorf("start the pager: %w", err)
+	}
+	if err := m.reserve(opened.Size, opened.PageSize); err != nil {
+		return nil, err
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	defer w.Close()
+	fds := []int{object.FD(), m.memory.File}
+	_, err = m.guard.ask(ctx, pager.Message{Kind: pager.KindGuard, Version: pager.LinkVersion, Base: m.memory.Base, Size: opened.Size, Deadline: o.Deadline}, pager.KindReady, append(fds, fdOf(r))...)
+	if err != nil {
+		return nil, fmt.Errorf("start the pager's guard: %w", err)
+	}
+	_, err = m.pager.ask(ctx, pager.Message{Kind: pager.KindMap, Base: m.memory.Base}, pager.KindReady, append(fds, fdOf(w))...)
+	if err != nil {
+		return nil, fmt.Errorf("give the memory to the pager: %w", err)
+	}
+	m.watchers.Add(2)
+	go m.listen()
+	go m.watchGuard()
+	return m, nil
+}
+
+// fdOf is the descriptor of a file, which the caller keeps open.
+func fdOf(f *os.File) int {
+	fd := -1
+	if raw, err := f.SyscallConn(); err == nil {
+		_ = raw.Control(func(p uintptr) { fd = int(p) })
+	}
+	return fd
+}
+
+// reserve maps a file in memory of a size, none of whose pages is there, and has their faults
+// reported.
+func (m *Mapping) reserve(size int64, page int) error {
+	if int64(int(size)) != size {
+		return fmt.Errorf("%w: %d bytes", ErrMapOption, size)
+	}
+	fd, err := unix.MemfdCreate("trapeze-netmem", unix.MFD_CLOEXEC|unix.MFD_NOEXEC_SEAL)
+	if errors.Is(err, unix.EINVAL) { // before 6.3
+		fd, err = unix.MemfdCreate("trapeze-netmem", unix.MFD_CLOEXEC)
+	}
+	if err != nil {
+		return os.NewSyscallError("memfd_create", err)
+	}
+	m.memory.File, m.memory.Size = fd, uint64(size)
+	if err := unix.Ftruncate(fd, size); err != nil {
+		return &MapError{Op: "make a file in memory", Err: err, Hint: "ulimit -f unlimited"}
+	}
+	m.bytes, err = unix.Mmap(fd, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
+	if err != nil {
+		return &MapError{Op: fmt.Sprintf("reserve %d bytes of address space", size), Err: err, Hint: "ulimit -v unlimited"}
+	}
+	// In a process that is forked nobody would be told of faults: missing pages would be
+	// zeros, there and, as the file is shared, here. And a core dump would fetch everything.
+	for _, advice := range []int{unix.MADV_DONTFORK, unix.MADV_DONTDUMP} {
+		if err := unix.Madvise(m.bytes, advice); err != nil {
+			return os.NewSyscallError("madvise", err)
+		}
+	}
+	// A huge page would fill the place of pages that are not there. A kernel without them
+	// does not know the advice.
+	if err := unix.Madvise(m.bytes, unix.MADV_NOHUGEPAGE); err != nil && !errors.Is(err, unix.EINVAL) {
+		return os.NewSyscallError("madvise", err)
+	}
+	m.memory.Base, m.page = userfault.Address(m.bytes), page
+	if err := m.memory.Object.Register(m.bytes); err != nil {
+		return err
+	}
+	if !m.memory.Empty() {
+		return &MapError{Op: "map memory", Err: ErrMemoryLocked, Hint: "without mlockall(MCL_FUTURE)"}
+	}
+	return nil
+}

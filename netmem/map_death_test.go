@@ -1,0 +1,202 @@
+package netmem_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
+	"github.com/trapeze-nic/trapeze/internal/soak"
+	"github.com/trapeze-nic/trapeze/netmem"
+)
+
+// word is what stands at a place: the place, and how often it was written.
+func word(at, generation int) uint64 {
+	return uint64(at)<<32 | uint64(generation)
+}
+
+// TestPagerKilled: whenever the pager is killed, no thread ever reads a wrong byte: it reads
+// what it wrote, or is told that the mapping has ended. And the source has no word that was
+// never written.
+func TestPagerKilled(t *testing.T) {
+	times := 10
+	if soak.Wanted() {
+		times = 100
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	for range times {
+		killed(t, time.Duration(r.IntN(60_000))*time.Microsecond)
+	}
+}
+
+// killed kills the pager some time after threads have begun to use it.
+func killed(t *testing.T, after time.Duration) {
+	const page, pages, threads = 4 << 10, 100, 4
+	leaktest.Check(t)
+	content := make([]byte, page*pages)
+	for at := 0; at < len(content); at += 8 {
+		binary.LittleEndian.PutUint64(content[at:], word(at, 0))
+	}
+	s := newSource(t, page, content)
+	s.Pause = 20 * time.Microsecond
+	m := open(t, s, netmem.MapOptions{Local: 16 * page})
+	generations := make([]int, len(content)/8)
+	var accesses atomic.Int64
+	var group sync.WaitGroup
+	for i := range threads {
+		group.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(i), uint64(after)))
+			memory := m.Bytes()
+			for {
+				w := r.IntN(len(generations)/threads)*threads + i
+				write := r.IntN(2) == 0
+				var got [8]byte
+				err := m.Do(func() {
+					if write {
+						// Either may be what the source is left with.
+						binary.LittleEndian.PutUint64(got[:], word(w*8, generations[w]+1))
+						copy(memory[w*8:w*8+8], got[:])
+					} else {
+						copy(got[:], memory[w*8:])
+					}
+				})
+				if write {
+					generations[w]++
+				}
+				if err != nil {
+					if !errors.Is(err, netmem.ErrPagerDied) {
+						t.Errorf("the mapping ended with %v", err)
+					}
+					return
+				}
+				accesses.Add(1)
+				if v := binary.LittleEndian.Uint64(got[:]); v != word(w*8, generations[w]) {
+					t.Errorf("at %#x: %#x, want %#x", w*8, v, word(w*8, generations[w]))
+					return
+				}
+			}
+		})
+	}
+	for time.Sleep(after); accesses.Load() == 0; time.Sleep(time.Millisecond) {
+	}
+	if err := syscall.Kill(m.PagerID(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	group.Wait()
+	<-m.Done()
+	var e *netmem.MapError
+	if err := m.Err(); !errors.As(err, &e) || !errors.Is(err, netmem.ErrPagerDied) {
+		t.Errorf("the mapping ended with %v", err)
+	}
+	if err := m.Close(); !errors.Is(err, netmem.ErrPagerDied) {
+		t.Errorf("closing: %v", err)
+	}
+	left, err := os.ReadFile(s.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for w, n := range generations {
+		if v := binary.LittleEndian.Uint64(left[w*8:]); v>>32 != uint64(w*8) || v&0xffffffff > uint64(n) {
+			t.Fatalf("the source has %#x at %#x, which was written %d times", v, w*8, n)
+		}
+	}
+}
+
+// TestPagerStops: a pager that is there and does nothing ends the mapping by a deadline.
+func TestPagerStops(t *testing.T) {
+	leaktest.Check(t)
+	s := newSource(t, 4<<10, random(400<<10, 3))
+	m := open(t, s, netmem.MapOptions{Local: 64 << 10, Deadline: 100 * time.Millisecond})
+	if err := syscall.Kill(m.PagerID(), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	// A thread of it may still have been running.
+	var err error
+	for at := 0; err == nil; at = (at + 4<<10) % len(m.Bytes()) {
+		err = m.Do(func() { _ = copy(make([]byte, 8), m.Bytes()[at:]) })
+	}
+	if !errors.Is(err, netmem.ErrPagerHung) {
+		t.Errorf("%v", err)
+	}
+	if err := syscall.Kill(m.PagerID(), syscall.SIGCONT); err != nil {
+		t.Error(err)
+	}
+	if err := m.Close(); !errors.Is(err, netmem.ErrPagerHung) {
+		t.Errorf("closing: %v", err)
+	}
+}
+
+// TestSignals: a pager that is asked to end, as all processes of a service are, stays until the
+// application has closed the mapping.
+func TestSignals(t *testing.T) {
+	leaktest.Check(t)
+	content := random(400<<10, 3)
+	s := newSource(t, 4<<10, content)
+	m := open(t, s, netmem.MapOptions{Local: 64 << 10})
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
+		if err := syscall.Kill(m.PagerID(), signal); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for at := 0; at < len(content); at += 4 << 10 {
+		content[at]++
+		m.Bytes()[at]++
+	}
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(s.Path); err != nil || !bytes.Equal(got, content) {
+		t.Errorf("the source has not what was written: %v", err)
+	}
+}
+
+// TestSourceTrouble: a source that does not answer, or refuses, ends the mapping, with its
+// reason.
+func TestSourceTrouble(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*fileSource)
+		want   error
+	}{
+		"reads hang":    {func(s *fileSource) { s.HangReads = 30 }, netmem.ErrPagerDeadline},
+		"writes hang":   {func(s *fileSource) { s.HangWrites = 5 }, netmem.ErrPagerDeadline},
+		"reads refused": {func(s *fileSource) { s.FailReads = 30 }, errSource},
+		"write refused": {func(s *fileSource) { s.FailWrites = 5 }, errSource},
+	} {
+		t.Run(name, func(t *testing.T) {
+			leaktest.Check(t)
+			const page = 4 << 10
+			content := random(100*page, 5)
+			s := newSource(t, page, content)
+			c.change(s)
+			m := open(t, s, netmem.MapOptions{Local: 16 * page, Ahead: -1, Deadline: 300 * time.Millisecond})
+			var wrong bool
+			for at := 0; ; at = (at + page) % len(content) {
+				var got byte
+				err := m.Do(func() {
+					got = m.Bytes()[at]
+					m.Bytes()[at] = got
+				})
+				if err != nil {
+					if !errors.Is(err, c.want) || !errors.Is(m.Err(), c.want) {
+						t.Errorf("%v, want %v", err, c.want)
+					}
+					break
+				}
+				wrong = wrong || got != content[at]
+			}
+			if wrong {
+				t.Error("wrong bytes were read")
+			}
+			if err := m.Sync(t.Context()); !errors.Is(err, c.want) {
+				t.Errorf("Sync: %v", err)
+			}
+		})
+	}
+}

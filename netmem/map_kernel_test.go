@@ -1,0 +1,168 @@
+package netmem_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
+	"github.com/trapeze-nic/trapeze/netmem"
+)
+
+// TestSystemCalls: the kernel's accesses wait for pages as the program's do, where it reports
+// them; elsewhere they fail, and change nothing.
+func TestSystemCalls(t *testing.T) {
+	leaktest.Check(t)
+	const page = 4 << 10
+	content := random(64*page, 9)
+	s := newSource(t, page, content)
+	m := open(t, s, netmem.MapOptions{Local: 16 * page})
+	fd, err := unix.MemfdCreate("trapeze-test", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	n, err := unix.Pwrite(fd, m.Bytes()[:40*page], 0)
+	if m.UserModeOnly() {
+		if !errors.Is(err, unix.EFAULT) {
+			t.Errorf("%d, %v", n, err)
+		}
+		return
+	}
+	if err != nil || n != 40*page {
+		t.Fatal(n, err)
+	}
+	if n, err = unix.Pread(fd, m.Bytes()[20*page:60*page], 0); err != nil || n != 40*page {
+		t.Fatal(n, err)
+	}
+	copy(content[20*page:60*page], bytes.Clone(content[:40*page]))
+	if !bytes.Equal(m.Bytes(), content) {
+		t.Error("the memory is not what was read into it")
+	}
+}
+
+// TestRemoved: an application that frees pages behind the pager's back is told what it did,
+// instead of waiting for ever or reading zeros.
+func TestRemoved(t *testing.T) {
+	leaktest.Check(t)
+	const page = 4 << 10
+	s := newSource(t, page, random(64*page, 9))
+	m := open(t, s, netmem.MapOptions{Local: 32 * page, Ahead: -1})
+	m.Bytes()[0]++
+	if err := unix.Madvise(m.Bytes()[:page], unix.MADV_REMOVE); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Do(func() { _ = copy(make([]byte, 8), m.Bytes()) }); !errors.Is(err, netmem.ErrPagesRemoved) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestDropped: pages that the application only asks the kernel to unmap come back as they were.
+func TestDropped(t *testing.T) {
+	leaktest.Check(t)
+	const page = 4 << 10
+	content := random(64*page, 9)
+	s := newSource(t, page, content)
+	m := open(t, s, netmem.MapOptions{Local: 32 * page, Ahead: -1})
+	for round := range 3 {
+		for at := range 8 {
+			m.Bytes()[at*page+round]++
+			content[at*page+round]++
+		}
+		if err := unix.Madvise(m.Bytes()[:16*page], unix.MADV_DONTNEED); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(m.Bytes()[:20*page], content[:20*page]) {
+			t.Fatal("the pages are not what they were")
+		}
+		if err := m.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(s.Path)
+	if err != nil || !bytes.Equal(got, content) {
+		t.Errorf("the source has not what was written: %v", err)
+	}
+}
+
+// TestGuardKilled: without its guard a mapping ends too.
+func TestGuardKilled(t *testing.T) {
+	leaktest.Check(t)
+	before := children(t)
+	s := newSource(t, 4<<10, random(64<<12, 9))
+	m := open(t, s, netmem.MapOptions{Local: 64 << 10})
+	delete(before, m.PagerID())
+	for pid := range children(t) {
+		if !before[pid] && pid != m.PagerID() {
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	<-m.Done()
+	if err := m.Do(func() {}); !errors.Is(err, netmem.ErrPagerDied) || !strings.Contains(err.Error(), "guard") {
+		t.Errorf("%v", err)
+	}
+}
+
+// children are the processes that this one has started.
+func children(t *testing.T) map[int]bool {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[int]bool{}
+	for _, e := range entries {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%s/children", e.Name()))
+		if err != nil {
+			continue // the thread has ended; or the kernel does not tell, and nobody is killed
+		}
+		for _, f := range strings.Fields(string(b)) {
+			if pid, err := strconv.Atoi(f); err == nil {
+				found[pid] = true
+			}
+		}
+	}
+	if len(found) == 0 && len(entries) > 0 {
+		if _, err := os.Stat("/proc/self/task/" + entries[0].Name() + "/children"); err != nil {
+			t.Skip("the kernel does not tell who has started whom (CONFIG_PROC_CHILDREN)")
+		}
+	}
+	return found
+}
+
+// TestAllocations: the pager's process allocates nothing for a fault.
+func TestAllocations(t *testing.T) {
+	leaktest.Check(t)
+	const page, pages = 4 << 10, 256
+	s := newSource(t, page, make([]byte, page*pages))
+	s.CountFrom, s.CountTo = 1000, 3000
+	m := open(t, s, netmem.MapOptions{Local: 16 * page, Ahead: -1})
+	for i := range 3500 {
+		m.Bytes()[i*199%pages*page]++
+	}
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(s.Path + ".allocations")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(string(b))
+	// Those of the watch, which looks at the clock several times in a deadline.
+	if err != nil || n > 200 {
+		t.Errorf("%d allocations for 2000 faults and as many pages written back, %v", n, err)
+	}
+	t.Logf("%d allocations", n)
+}

@@ -1,0 +1,97 @@
+package netmem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/internal/netmem/pager"
+	"github.com/trapeze-nic/trapeze/internal/passedfd"
+)
+
+// mapPatience is how long the mapper waits for what its processes do at once.
+const mapPatience = 10 * time.Second
+
+// mapProcess is a pager or a guard.
+type mapProcess struct {
+	cmd    *exec.Cmd
+	link   *pager.Link
+	exited chan struct{}
+	state  error // of the process, when it has exited
+}
+
+// startProcess starts the command of o with a link.
+func startProcess(o MapOptions) (*mapProcess, error) {
+	link, theirs, err := pager.NewLinks()
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	p := &mapProcess{cmd: exec.Command(o.Command[0], o.Command[1:]...), link: link, exited: make(chan struct{})}
+	p.cmd.Stderr = o.Stderr
+	p.cmd.ExtraFiles = []*os.File{theirs} // pager.LinkFD
+	// Ctrl-C is for the application, which may still have something to write back.
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := p.cmd.Start(); err != nil {
+		link.Close()
+		return nil, fmt.Errorf("start %q: %w", o.Command[0], err)
+	}
+	go func() {
+		p.state = p.cmd.Wait()
+		close(p.exited)
+	}()
+	return p, nil
+}
+
+// ask sends a message, and waits for one of a kind.
+func (p *mapProcess) ask(ctx context.Context, m pager.Message, kind pager.Kind, fds ...int) (pager.Message, error) {
+	if err := p.link.Send(m, time.Now().Add(mapPatience), fds...); err != nil {
+		return pager.Message{}, p.lost(err)
+	}
+	// The mapping fails then, and nobody needs the link any more.
+	defer context.AfterFunc(ctx, func() { p.link.Close() })()
+	answer, passed, err := p.link.Receive(time.Time{})
+	_ = passedfd.Close(passed...) // none is expected
+	switch {
+	case ctx.Err() != nil:
+		return pager.Message{}, context.Cause(ctx)
+	case err != nil:
+		return pager.Message{}, p.lost(err)
+	case answer.Kind == pager.KindFailed:
+		return pager.Message{}, answer.Failure
+	case answer.Kind != kind:
+		return pager.Message{}, fmt.Errorf("%w: %q instead of %q", pager.ErrLink, answer.Kind, kind)
+	}
+	return answer, nil
+}
+
+// lost is why there is nothing to be read from the process's link, or written to it.
+func (p *mapProcess) lost(err error) error {
+	if !errors.Is(err, io.EOF) && !errors.Is(err, syscall.EPIPE) {
+		return err
+	}
+	select {
+	case <-p.exited:
+		if p.state != nil {
+			return fmt.Errorf("%w: %w", ErrPagerDied, p.state)
+		}
+	case <-time.After(mapPatience):
+	}
+	return ErrPagerDied
+}
+
+// close ends the process, which may do what it still has to.
+func (p *mapProcess) close(patience time.Duration) {
+	p.link.Close()
+	select {
+	case <-p.exited:
+	case <-time.After(patience):
+		_ = p.cmd.Process.Kill() // or it has just exited
+		<-p.exited
+	}
+}

@@ -1,0 +1,174 @@
+package netmem_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
+	"github.com/trapeze-nic/trapeze/netmem"
+)
+
+// mapperArgument has a run of this test binary map the source of the second argument, write to
+// it and stay.
+const mapperArgument = "run-as-mapper"
+
+// lockVariable has the mapper lock all that it maps.
+const lockVariable = "TRAPEZE_TEST_LOCK"
+
+// mark is what the mapper writes to the first byte of each page.
+const mark = 0x5a
+
+func init() {
+	if len(os.Args) != 3 || os.Args[1] != mapperArgument {
+		return
+	}
+	if os.Getenv(lockVariable) != "" {
+		if err := unix.Mlockall(unix.MCL_FUTURE); err != nil {
+			fmt.Println("mlockall:", err)
+			os.Exit(1)
+		}
+	}
+	m, err := mapAs(os.Args[2])
+	if err == nil {
+		for at := 0; at < len(m.Bytes()); at += m.PageSize() {
+			m.Bytes()[at] = mark
+		}
+		fmt.Println("written", m.UserModeOnly())
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		err = m.Close()
+	}
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// mapAs maps the source that text describes, with this program as the pager.
+func mapAs(text string) (*netmem.Mapping, error) {
+	var s fileSource
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		return nil, err
+	}
+	return netmem.Map(context.Background(), netmem.MapOptions{Command: []string{"/proc/self/exe", pagerArgument, text}, Local: 16 * int64(s.Page), Stderr: os.Stderr})
+}
+
+// startMapper starts a mapper, and returns its first line.
+func startMapper(t *testing.T, s *fileSource, change func(*exec.Cmd)) (*exec.Cmd, io.Closer, string) {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe", mapperArgument, s.command(t)[2])
+	cmd.Stderr = os.Stderr
+	if change != nil {
+		change(cmd)
+	}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { in.Close(); _ = cmd.Wait() })
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cmd, in, strings.TrimSpace(line)
+}
+
+// TestSync: what was written is in the source after Sync, and what is written later after the
+// next.
+func TestSync(t *testing.T) {
+	leaktest.Check(t)
+	const page = 16 << 10
+	model := random(40*page, 1)
+	s := newSource(t, page, model)
+	m := open(t, s, netmem.MapOptions{Local: 24 * page})
+	for round := range 4 {
+		for at := round * 64; at < len(model); at += page / 2 {
+			m.Bytes()[at]++
+			model[at]++
+		}
+		if err := m.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(s.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, model) || !bytes.Equal(m.Bytes(), model) {
+			t.Fatalf("round %d: the source has something else", round)
+		}
+	}
+	stats, err := m.Stats(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := stats.Back
+	if err := m.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if stats, err = m.Stats(t.Context()); err != nil || stats.Back != before {
+		t.Errorf("%d pages were written back that nobody had written, %v", stats.Back-before, err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	m.Bytes()[0]++
+	if err := m.Sync(ended); err != nil && !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if err := m.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := m.Do(func() {}); !errors.Is(err, netmem.ErrMapClosed) || m.Close() != nil {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+// TestMapperKilled: what a process has written before it was killed gets to the source.
+func TestMapperKilled(t *testing.T) {
+	leaktest.Check(t)
+	const page = 4 << 10
+	s := newSource(t, page, make([]byte, 60*page))
+	cmd, _, line := startMapper(t, s, nil)
+	if !strings.HasPrefix(line, "written") {
+		t.Skip(line)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	written := func() bool {
+		got, err := os.ReadFile(s.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for at := 0; at < len(got); at += page {
+			if got[at] == mark {
+				n++
+			}
+		}
+		return n == 60
+	}
+	for end := time.Now().Add(20 * time.Second); !written(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("what the mapper wrote is not in the source")
+		}
+	}
+}

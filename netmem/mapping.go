@@ -1,0 +1,252 @@
+package netmem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/internal/netmem/pager"
+	"github.com/trapeze-nic/trapeze/internal/vfio/buserror"
+)
+
+// Mapping is memory whose pages come from elsewhere. Its bytes are read and written like any
+// others, by any number of threads.
+//
+// A mapping can end by itself: the pager dies, or its source does not answer. Done is closed
+// then and Err says why. Nothing is read wrongly: from that moment each access, also one that
+// waits for its page, is a fault (SIGBUS), which ends a Go program unless it happens in Do. What
+// was written since the last Sync may be lost.
+type Mapping struct {
+	bytes  []byte
+	page   int // of the source
+	memory pager.Memory
+	pager  *mapProcess
+	guard  *mapProcess
+
+	watchers sync.WaitGroup
+	done     chan struct{}
+	stop     chan struct{} // closed by Close
+	closing  sync.Once
+	closeErr error
+
+	mu       sync.Mutex
+	err      error
+	last     uint64 // of the requests to the pager
+	requests map[uint64]chan pager.Message
+}
+
+// Bytes is the memory, until Close. It must not be touched after that. A process that is
+// forked does not have it. Where the kernel reports only faults of user mode (see
+// UserModeOnly) system calls such as read(2) into missing pages fail with EFAULT.
+func (m *Mapping) Bytes() []byte { return m.bytes }
+
+// PageSize is how many bytes are fetched and written back together.
+func (m *Mapping) PageSize() int { return m.page }
+
+// UserModeOnly says that faults of the kernel are not reported, because this process has not
+// the right: neither root, nor vm.unprivileged_userfaultfd, nor access to /dev/userfaultfd.
+func (m *Mapping) UserModeOnly() bool { return m.memory.Object.UserModeOnly }
+
+// PagerID is the process of the pager, for who looks at what it uses.
+func (m *Mapping) PagerID() int { return m.pager.cmd.Process.Pid }
+
+// Done is closed when the mapping has ended, by itself or by Close.
+func (m *Mapping) Done() <-chan struct{} { return m.done }
+
+// Err is nil before Done, and then a *MapError that says why the mapping has ended:
+// ErrPagerDied, ErrPagerHung, ErrPagerDeadline, what the source has said, or ErrMapClosed.
+func (m *Mapping) Err() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.err
+}
+
+// Do calls f, which touches the memory, and returns Err instead of letting the program end if
+// the mapping has ended. What f has done by then, it has done; its deferred calls run.
+// Goroutines that f starts are not covered. A fault elsewhere, in memory of other kinds, is
+// an error too.
+func (m *Mapping) Do(f func()) error {
+	select {
+	case <-m.done:
+		return m.Err()
+	default:
+	}
+	err := buserror.Catch(f)
+	var fault *buserror.Error
+	if !errors.As(err, &fault) || fault.Address-m.memory.Base >= m.memory.Size {
+		return err
+	}
+	// The guard may have ended the memory, and this process not have heard of it.
+	select {
+	case <-m.done:
+		return m.Err()
+	case <-time.After(mapPatience):
+		return mapError("touch mapped memory", err)
+	}
+}
+
+// Sync writes back what was written to the memory before, and returns when the source has it.
+// It fails with ctx's cause, or with Err.
+func (m *Mapping) Sync(ctx context.Context) error {
+	_, err := m.request(ctx, pager.KindSync)
+	return err
+}
+
+// Stats are counters of the pager.
+func (m *Mapping) Stats(ctx context.Context) (MapStats, error) {
+	answer, err := m.request(ctx, pager.KindStats)
+	if err != nil {
+		return MapStats{}, err
+	}
+	if answer.Stats == nil {
+		return MapStats{}, mapError("count", pager.ErrLink)
+	}
+	return *answer.Stats, nil
+}
+
+func (m *Mapping) request(ctx context.Context, kind pager.Kind) (pager.Message, error) {
+	answer := make(chan pager.Message, 1)
+	m.mu.Lock()
+	if m.err != nil {
+		defer m.mu.Unlock()
+		return pager.Message{}, m.err
+	}
+	m.last++
+	id := m.last
+	m.requests[id] = answer
+	m.mu.Unlock()
+	defer func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.requests, id)
+	}()
+	if err := m.pager.link.Send(pager.Message{Kind: kind, ID: id}, time.Now().Add(mapPatience)); err != nil {
+		err = m.pager.lost(err)
+		m.end(err)
+		return pager.Message{}, m.Err()
+	}
+	select {
+	case a := <-answer:
+		if a.Failure != nil {
+			return a, mapError(string(kind), a.Failure)
+		}
+		return a, nil
+	case <-m.done:
+		return pager.Message{}, m.Err()
+	case <-ctx.Done():
+		return pager.Message{}, context.Cause(ctx)
+	}
+}
+
+// listen takes what the pager says, until it says no more.
+func (m *Mapping) listen() {
+	defer m.watchers.Done()
+	for {
+		a, _, err := m.pager.link.Receive(time.Time{})
+		switch {
+		case err != nil:
+			m.end(m.pager.lost(err))
+			return
+		case a.Kind == pager.KindFailed:
+			m.end(a.Failure)
+		case a.Kind == pager.KindDone:
+			m.mu.Lock()
+			if c := m.requests[a.ID]; c != nil {
+				c <- a
+				delete(m.requests, a.ID)
+			}
+			m.mu.Unlock()
+		}
+	}
+}
+
+// watchGuard ends the mapping if the guard does, or is gone. When the pager dies both learn of
+// it; then what the pager has said counts.
+func (m *Mapping) watchGuard() {
+	defer m.watchers.Done()
+	a, _, err := m.guard.link.Receive(time.Time{})
+	reason := errors.New("the pager's guard has died")
+	if err == nil && a.Kind == pager.KindFailed {
+		reason = a.Failure
+	}
+	if !errors.Is(reason, ErrPagerHung) {
+		select {
+		case <-m.done:
+		case <-time.After(mapPatience / 10):
+		}
+	}
+	m.end(fmt.Errorf("%w: %w", ErrPagerDied, reason))
+}
+
+// wakes is how often who waits is woken after the end, and how many times: see
+// pager.Memory.End. The guard does the same for longer.
+const (
+	wakes     = 10 * time.Millisecond
+	wakeCount = 20
+)
+
+// end ends the mapping, once.
+func (m *Mapping) end(reason error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.err != nil {
+		return
+	}
+	m.err = mapError("use mapped memory", reason)
+	if err := m.memory.End(); err != nil {
+		m.err = errors.Join(m.err, err)
+	}
+	close(m.done)
+	m.watchers.Add(1)
+	go func() {
+		defer m.watchers.Done()
+		for range wakeCount {
+			select {
+			case <-m.stop:
+				return
+			case <-time.After(wakes):
+			}
+			_ = m.memory.End() // what can fail has been told
+		}
+	}()
+}
+
+// Close writes back what was written, unmaps the memory and ends the processes. It fails, with
+// what is lost, if the mapping has ended before.
+func (m *Mapping) Close() error {
+	m.closing.Do(func() {
+		m.closeErr = m.Sync(context.Background())
+		if err := unix.Munmap(m.bytes); err != nil {
+			m.closeErr = errors.Join(m.closeErr, err)
+		}
+		m.bytes = nil
+		m.end(ErrMapClosed)
+		m.release(mapPatience)
+	})
+	return m.closeErr
+}
+
+// release frees all that the mapping has, in an order in which the guard sees no death. It is
+// patient with processes that may have something left to do.
+func (m *Mapping) release(patience time.Duration) {
+	close(m.stop)
+	if m.guard != nil {
+		m.guard.close(patience)
+	}
+	if m.pager != nil {
+		m.pager.close(patience)
+	}
+	m.watchers.Wait()
+	if m.bytes != nil {
+		_ = unix.Munmap(m.bytes) // of a mapping that never began
+	}
+	if m.memory.File >= 0 {
+		_ = m.memory.Close() // nothing is written to it
+	} else {
+		_ = m.memory.Object.Close()
+	}
+}

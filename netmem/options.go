@@ -1,0 +1,78 @@
+package netmem
+
+import (
+	"fmt"
+	"time"
+)
+
+// Options are the choices of a client. The zero value has the defaults.
+type Options struct {
+	// Copies is on how many servers each page is, 1 to 8 and to as many as there are
+	// servers; zero is 1. All clients of the same servers have the same.
+	Copies int
+	// Cache is how many bytes of pages are kept here, at least 8 pages; zero is
+	// DefaultCache.
+	Cache int64
+	// ReadAhead is how many bytes are fetched ahead of a reader who reads in sequence;
+	// zero is DefaultReadAhead, and none is less than zero. It is bounded by a quarter
+	// of the cache.
+	ReadAhead int
+	// Part is what is fetched first of a missed page, in bytes, a power of two from 512;
+	// the rest of the page comes behind it. Zero is the whole page at once.
+	Part int
+	// Timeout is how long a server may take for an answer; zero is DefaultTimeout.
+	// One that takes longer is taken for dead.
+	Timeout time.Duration
+	// Depth is how many calls can be under way with a server; zero is DefaultDepth.
+	Depth int
+	// Workers is how many pages are fetched ahead, or written back, at the same time;
+	// zero is DefaultWorkers.
+	Workers int
+}
+
+// Defaults of Options.
+const (
+	DefaultCache     = 32 << 20
+	DefaultReadAhead = 256 << 10
+	DefaultTimeout   = 2 * time.Second
+	DefaultWorkers   = 8
+)
+
+// leastFrames are those that a cache needs at least.
+const leastFrames = 8
+
+// check fills in the defaults, and names the option that makes no sense.
+func (o *Options) check(servers int) error {
+	choose := func(v *int, byDefault int) {
+		if *v == 0 {
+			*v = byDefault
+		}
+	}
+	choose(&o.Copies, 1)
+	choose(&o.ReadAhead, DefaultReadAhead)
+	choose(&o.Depth, DefaultDepth)
+	choose(&o.Workers, DefaultWorkers)
+	if o.Cache == 0 {
+		o.Cache = DefaultCache
+	}
+	if o.Timeout == 0 {
+		o.Timeout = DefaultTimeout
+	}
+	switch {
+	case servers == 0:
+		return optionError("the list of servers", "empty", "at least one")
+	case o.Copies < 1 || o.Copies > min(maxCopies, servers):
+		return optionError("Copies", o.Copies, fmt.Sprintf("1 to %d", min(maxCopies, servers)))
+	case o.Cache < leastFrames*MinPage:
+		return optionError("Cache", o.Cache, fmt.Sprintf("at least %d pages", leastFrames))
+	case o.Part < 0 || o.Part != 0 && (o.Part < 512 || o.Part&(o.Part-1) != 0):
+		return optionError("Part", o.Part, "0, or powers of two from 512")
+	case o.Timeout < 0:
+		return optionError("Timeout", o.Timeout, "more than nothing")
+	case o.Depth < 2 || o.Depth > 1024:
+		return optionError("Depth", o.Depth, "2 to 1024")
+	case o.Workers < 1 || o.Workers > 1024:
+		return optionError("Workers", o.Workers, "1 to 1024")
+	}
+	return nil
+}

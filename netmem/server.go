@@ -1,0 +1,226 @@
+package netmem
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/internal/netmem/protocol"
+	"github.com/trapeze-nic/trapeze/ring"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// Pages that can be lent, in bytes, and what is lent if nothing is said.
+const (
+	MinPage     = protocol.MinPage
+	MaxPage     = protocol.MaxPage
+	DefaultPage = 8 << 10
+	// DefaultName is the name under which servers and clients meet.
+	DefaultName = "netmem"
+	// DefaultDepth is how many requests of one client can be under way.
+	DefaultDepth = 64
+	// DefaultPatience is how long a client may leave replies that it has asked for.
+	DefaultPatience = 5 * time.Second
+)
+
+// ServerOptions say what a server lends. The zero value, but for Size, has the defaults
+// above.
+type ServerOptions struct {
+	// Name is the discriminator at which clients connect.
+	Name string
+	// Page is the size of a page in bytes, a power of two from MinPage to MaxPage.
+	Page int
+	// Size is how much memory is lent, in bytes; it is rounded up to whole pages. With
+	// File, zero is the file's.
+	Size int64
+	// Span is how far the addresses reach, in bytes; zero is Size. Servers that share a
+	// range between them have the same span, each with less memory than that.
+	Span int64
+	// File is lent instead of memory. It stays open when the server is closed, and what
+	// is written to it is in the system's hands: nothing is flushed to a disk.
+	File *os.File
+	// ReadOnly refuses writes.
+	ReadOnly bool
+	// Depth is how many requests of one client can be under way.
+	Depth int
+	// Patience is how long a client may leave replies that it has asked for; then its
+	// connection is ended, as nobody writes to pages that are being sent. Zero is
+	// DefaultPatience.
+	Patience time.Duration
+}
+
+// Server lends memory, or a file, by pages. Its methods may be called from several
+// goroutines.
+type Server struct {
+	nic         *via.NIC
+	options     ServerOptions
+	storage     storage
+	listener    *ring.Listener
+	incarnation uint64
+	ctx         context.Context // ends with Close
+	cancel      context.CancelFunc
+	running     sync.WaitGroup
+	closed      atomic.Bool
+	counters    serverCounters
+
+	mu         sync.Mutex
+	pool, base uint64
+	failed     error
+	sessions   map[*session]bool
+}
+
+type serverCounters struct {
+	fetches, writes, refused, out, in atomic.Uint64
+	clients                           atomic.Int64
+}
+
+// NewServer begins to lend. The server runs until Close, and needs the NIC until then.
+// Errors: ErrOption, and what the NIC says when it has no memory or the name is in use.
+func NewServer(ctx context.Context, nic *via.NIC, o ServerOptions) (*Server, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	s := &Server{nic: nic, options: o, incarnation: draw(), sessions: map[*session]bool{}}
+	var err error
+	pages := uint64(o.Span) / uint64(o.Page)
+	if o.File != nil {
+		s.storage, err = newFileStorage(ctx, nic, o.File, o.Page, pages)
+	} else {
+		s.storage, err = newMemoryStorage(ctx, nic, o.Page, pages, uint64(o.Size)/uint64(o.Page))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("netmem: lend %d bytes: %w", o.Size, err)
+	}
+	s.listener, err = ring.Listen(nic, o.Name, ringOptions(o.Depth))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("netmem: %w", err), s.storage.close())
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.running.Go(s.accept)
+	s.running.Go(s.watch)
+	return s, nil
+}
+
+// ringOptions are those of both ends, which must agree on the largest payload before the
+// client knows how large pages are.
+func ringOptions(depth int) *ring.Options {
+	return &ring.Options{Entries: depth, MaxPayload: MaxPage, Reliability: via.ReliableDelivery}
+}
+
+// draw draws a number that is not zero.
+func draw() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // it ends the program rather than fail
+	return max(1, binary.LittleEndian.Uint64(b[:]))
+}
+
+func (o *ServerOptions) check() error {
+	if o.Name == "" {
+		o.Name = DefaultName
+	}
+	if o.Page == 0 {
+		o.Page = DefaultPage
+	}
+	if o.Page < MinPage || o.Page > MaxPage || o.Page&(o.Page-1) != 0 {
+		return optionError("Page", o.Page, fmt.Sprintf("powers of two from %d to %d", MinPage, MaxPage))
+	}
+	if o.File != nil && o.Size == 0 {
+		st, err := o.File.Stat()
+		if err != nil {
+			return fmt.Errorf("netmem: %w", err)
+		}
+		o.Size = st.Size()
+	}
+	most := int64(o.Page) * protocol.MaxPages
+	if o.Size <= 0 || o.Size > most {
+		return optionError("Size", o.Size, fmt.Sprintf("1 to %d", most))
+	}
+	if o.Span == 0 {
+		o.Span = o.Size
+	}
+	if o.Span <= 0 || o.Span > most {
+		return optionError("Span", o.Span, fmt.Sprintf("1 to %d", most))
+	}
+	whole := func(n int64) int64 { return (n + int64(o.Page) - 1) / int64(o.Page) * int64(o.Page) }
+	o.Size, o.Span = whole(o.Size), whole(o.Span)
+	if o.Depth == 0 {
+		o.Depth = DefaultDepth
+	}
+	if o.Depth < 2 || o.Depth > 1024 {
+		return optionError("Depth", o.Depth, "2 to 1024")
+	}
+	if o.Patience == 0 {
+		o.Patience = DefaultPatience
+	}
+	if o.Patience < 0 {
+		return optionError("Patience", o.Patience, "more than nothing")
+	}
+	return nil
+}
+
+// accept serves each client on a goroutine of its own.
+func (s *Server) accept() {
+	for {
+		r, err := s.listener.Accept(s.ctx)
+		if err != nil {
+			if s.ctx.Err() == nil {
+				s.mu.Lock()
+				s.failed = err
+				s.mu.Unlock()
+				s.cancel()
+			}
+			return
+		}
+		s.running.Go(func() { s.serve(r) })
+	}
+}
+
+// Address is where clients find the server.
+func (s *Server) Address() via.Address { return s.listener.Address() }
+
+// Done is closed when the server has ended, by Close or because its NIC has failed; Err
+// says which.
+func (s *Server) Done() <-chan struct{} { return s.ctx.Done() }
+
+// Err is nil while the server runs and after Close, and else why it has ended.
+func (s *Server) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failed
+}
+
+// ServerStats are the counters of a server since it was started.
+type ServerStats = protocol.Counters
+
+// Stats returns what has been counted.
+func (s *Server) Stats() ServerStats {
+	c := &s.counters
+	return ServerStats{
+		Fetches: c.fetches.Load(), Writes: c.writes.Load(), Refused: c.refused.Load(), BytesOut: c.out.Load(), BytesIn: c.in.Load(),
+		Stored: s.storage.stored(), Capacity: uint64(s.options.Size), Clients: uint64(max(0, c.clients.Load())),
+	}
+}
+
+// Close ends the server and its connections. What it lends from memory is gone. Closing
+// again fails with ErrClosed.
+func (s *Server) Close() error {
+	if s.closed.Swap(true) {
+		return &Error{Op: "close server", Page: -1, Err: ErrClosed}
+	}
+	s.cancel()
+	err := s.listener.Close()
+	s.running.Wait()
+	return errors.Join(err, s.storage.close())
+}
+
+// Page is the size of a page in bytes.
+func (s *Server) Page() int { return s.options.Page }
+
+// Span is how far the addresses reach, in bytes.
+func (s *Server) Span() int64 { return s.options.Span }

@@ -1,0 +1,200 @@
+package netmem
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/internal/netmem/protocol"
+	"github.com/trapeze-nic/trapeze/ring"
+)
+
+// session answers the requests of one client.
+type session struct {
+	server *Server
+	ring   *ring.Ring
+	lent   atomic.Int32  // loans that this client has not taken yet
+	taken  atomic.Uint64 // loans that it has
+	// Of the request that is being answered; here they are not allocated for each.
+	request protocol.Request
+	reply   protocol.Reply
+	buffer  [ring.MaxRequest]byte
+}
+
+// mostLent is how many loans a client may have: one that does not take what it asked for
+// keeps no more frames from being used for others.
+const mostLent = spareFrames / 2
+
+// serve serves a client until it goes or the server ends.
+func (s *Server) serve(r *ring.Ring) {
+	x := &session{server: s, ring: r}
+	s.counters.clients.Add(1)
+	defer s.counters.clients.Add(-1)
+	s.mu.Lock()
+	s.sessions[x] = true
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.sessions, x)
+		s.mu.Unlock()
+	}()
+	// How a client ends is its own affair.
+	_ = ring.Serve(s.ctx, r, x.handle)
+	_ = r.Close()
+}
+
+// watch ends the connections of clients that do not take what they have asked for.
+func (s *Server) watch() {
+	tick := time.NewTicker(s.options.Patience)
+	defer tick.Stop()
+	before := map[*session]uint64{} // of those that had loans: what they had taken
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-tick.C:
+		}
+		var stuck []*session
+		s.mu.Lock()
+		now := map[*session]uint64{}
+		for x := range s.sessions {
+			if x.lent.Load() == 0 {
+				continue
+			}
+			now[x] = x.taken.Load()
+			if then, had := before[x]; had && then == now[x] {
+				stuck = append(stuck, x)
+			}
+		}
+		s.mu.Unlock()
+		for _, x := range stuck {
+			_ = x.ring.Close() // its own goroutine learns of it
+		}
+		before = now
+	}
+}
+
+// handle answers a request.
+func (x *session) handle(q *ring.Request) {
+	var err error
+	request, r := &x.request, &x.reply
+	if *request, err = protocol.ParseRequest(q.Bytes); err != nil {
+		*r = protocol.Reply{Result: protocol.BadRequest}
+		x.answer(q, r, protocol.ReplySize, nil)
+		return
+	}
+	*r = protocol.Reply{Operation: request.Operation}
+	if request.Operation != protocol.Describe && request.Incarnation != x.server.incarnation {
+		r.Result = protocol.OtherIncarnation
+		x.answer(q, r, protocol.ReplySize, nil)
+		return
+	}
+	switch request.Operation {
+	case protocol.Describe:
+		x.describe(q, r)
+	case protocol.Fetch:
+		x.fetch(q, request, r)
+	case protocol.Write:
+		x.write(q, request, r)
+	case protocol.Join:
+		x.join(q, request, r)
+	case protocol.Stat:
+		c := x.server.Stats()
+		c.Encode(x.buffer[:])
+		x.answer(q, r, protocol.StatSize, nil)
+	default:
+		r.Result = protocol.BadOperation
+		x.answer(q, r, protocol.ReplySize, nil)
+	}
+}
+
+// answer sends a reply of size bytes, of which those behind ReplySize are in the buffer
+// already, and what was lent for it.
+func (x *session) answer(q *ring.Request, r *protocol.Reply, size int, l *loan) {
+	r.Incarnation = x.server.incarnation
+	r.Encode(x.buffer[:])
+	if r.Result != protocol.OK {
+		x.server.counters.refused.Add(1)
+		size = protocol.ReplySize
+	}
+	// A reply that cannot be sent means that the client has gone, which Serve notices.
+	if l == nil {
+		_ = q.Reply(x.buffer[:size], ring.Frame{}, nil)
+		return
+	}
+	_ = q.Reply(x.buffer[:size], l.frame, l.done)
+}
+
+func (x *session) describe(q *ring.Request, r *protocol.Reply) {
+	s := x.server
+	s.mu.Lock()
+	d := protocol.Description{
+		Pool: s.pool, Base: s.base, Span: uint64(s.options.Span), Capacity: uint64(s.options.Size), Page: uint32(s.options.Page),
+		ReadOnly: s.options.ReadOnly, Lasting: s.options.File != nil,
+	}
+	s.mu.Unlock()
+	d.Encode(x.buffer[:])
+	x.answer(q, r, protocol.DescribeSize, nil)
+}
+
+func (x *session) fetch(q *ring.Request, request *protocol.Request, r *protocol.Reply) {
+	o := &x.server.options
+	var l *loan
+	switch {
+	case request.Page >= uint64(o.Span)/uint64(o.Page), uint64(request.Offset)+uint64(request.Length) > uint64(o.Page), request.Length == 0:
+		r.Result = protocol.OutsideExport
+	case int(request.Length) > q.Room():
+		r.Result = protocol.BadLength
+	case x.lent.Load() >= mostLent:
+		r.Result = protocol.Busy
+	default:
+		l = x.server.storage.fetch(request, r)
+	}
+	if l != nil {
+		r.Length = request.Length
+		l.session = x
+		x.lent.Add(1)
+		x.server.counters.fetches.Add(1)
+		x.server.counters.out.Add(uint64(request.Length))
+	}
+	x.answer(q, r, protocol.ReplySize, l)
+}
+
+func (x *session) write(q *ring.Request, request *protocol.Request, r *protocol.Reply) {
+	o := &x.server.options
+	if r.Result = checkWrite(request, o.Page, q.Payload.Length); r.Result == protocol.OK {
+		switch {
+		case request.Page >= uint64(o.Span)/uint64(o.Page):
+			r.Result = protocol.OutsideExport
+		case o.ReadOnly:
+			r.Result = protocol.ReadOnly
+		default:
+			x.server.storage.write(request, r, q.Payload.Bytes())
+		}
+	}
+	if r.Result == protocol.OK {
+		x.server.counters.writes.Add(1)
+		x.server.counters.in.Add(uint64(request.Length))
+	}
+	x.answer(q, r, protocol.ReplySize, nil)
+}
+
+// join makes the server one of a pool, if it is in none or in this one.
+func (x *session) join(q *ring.Request, request *protocol.Request, r *protocol.Reply) {
+	s := x.server
+	s.mu.Lock()
+	switch {
+	case request.Client == 0:
+		r.Result = protocol.BadRequest
+	case s.pool != 0 && s.pool != request.Client:
+		r.Result, r.Version = protocol.OtherPool, s.pool
+	case s.pool == 0:
+		s.pool, s.base = request.Client, request.Next
+		s.storage.join(request.Next)
+	}
+	s.mu.Unlock()
+	if r.Result != protocol.OK {
+		x.answer(q, r, protocol.ReplySize, nil)
+		return
+	}
+	x.describe(q, r)
+}

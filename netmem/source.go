@@ -1,0 +1,94 @@
+package netmem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/trapeze-nic/trapeze/ring"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// Source is what servers lend without a cache, for who has one of his own, such as the
+// pager of mapped memory: pages move between the servers and one piece of registered
+// memory. Its methods may be called from several goroutines, but a page is written by one
+// at a time.
+type Source struct {
+	pool   *pool
+	memory *via.Memory
+}
+
+var _ PageSource = (*Source)(nil)
+
+// OpenSource connects with servers as Open does. Of the options those about the cache are
+// ignored.
+func OpenSource(ctx context.Context, nic *via.NIC, servers []via.Address, o Options) (*Source, error) {
+	p, err := openPool(ctx, nic, servers, &o)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.start(); err != nil {
+		return nil, errors.Join(err, p.close())
+	}
+	return &Source{pool: p}, nil
+}
+
+// Size is how far the addresses reach, in bytes.
+func (s *Source) Size() int64 { return int64(s.pool.pages) * int64(s.pool.page) }
+
+// PageSize is the size of a page in bytes.
+func (s *Source) PageSize() int { return s.pool.page }
+
+// Alloc makes the memory that pages move to and from, once.
+func (s *Source) Alloc(bytes int) ([]byte, error) {
+	if s.memory != nil {
+		return nil, &Error{Op: "allocate", Page: -1, Err: errors.New("there is memory already")}
+	}
+	m, err := s.pool.nic.Alloc(context.Background(), bytes, via.MemoryAttributes{})
+	if err != nil {
+		return nil, fmt.Errorf("netmem: %w", err)
+	}
+	s.memory = m
+	return m.Bytes(), nil
+}
+
+// frame is a page's worth of the memory.
+func (s *Source) frame(op string, page int64, at int) (ring.Frame, error) {
+	if s.memory == nil || page < 0 || uint64(page) >= s.pool.pages || at < 0 || at > s.memory.Size()-s.pool.page {
+		return ring.Frame{}, &Error{Op: op, Page: page, Err: ErrOutside}
+	}
+	return ring.Frame{Memory: s.memory, Offset: at, Length: s.pool.page}, nil
+}
+
+// ReadPage reads a page to offset at of the memory, and returns its version. If it fails,
+// there is anything in that place.
+func (s *Source) ReadPage(ctx context.Context, page int64, at int) (uint64, error) {
+	f, err := s.frame("fetch", page, at)
+	if err != nil {
+		return 0, err
+	}
+	v, err := s.pool.fetch(ctx, uint64(page), 0, f)
+	return uint64(v), err
+}
+
+// WritePage writes a page from offset at of the memory, if its version still is the one
+// that is given, and returns the new one. A ConflictError says that it is not. If it fails
+// otherwise the page is what it was, or what was to be written, and may be written again.
+func (s *Source) WritePage(ctx context.Context, page int64, at int, version uint64) (uint64, error) {
+	f, err := s.frame("write", page, at)
+	if err != nil {
+		return 0, err
+	}
+	c := change{page: uint64(page), from: f, base: Version(version), own: true}
+	err = s.pool.write(ctx, &c)
+	return uint64(c.base), err
+}
+
+// Close ends all connections. The NIC stays open.
+func (s *Source) Close() error {
+	err := s.pool.close()
+	if s.memory != nil {
+		err = errors.Join(err, s.memory.Deregister(context.Background()))
+	}
+	return err
+}

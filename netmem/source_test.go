@@ -1,0 +1,74 @@
+package netmem_test
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/netmem"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// TestSource: pages move between servers and memory, by their places there, with versions,
+// and survive the death of one server.
+func TestSource(t *testing.T) {
+	const page = 8192
+	r := newRig(t)
+	a := r.serve(netmem.ServerOptions{Name: "a", Page: page, Size: 16 * page})
+	b := r.serve(netmem.ServerOptions{Name: "b", Page: page, Size: 16 * page})
+	servers := []via.Address{a.Address(), b.Address()}
+	s, err := netmem.OpenSource(t.Context(), r.near, servers, netmem.Options{Copies: 2, Timeout: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if s.Size() != 16*page || s.PageSize() != page {
+		t.Errorf("%d bytes by pages of %d", s.Size(), s.PageSize())
+	}
+	if _, err := s.ReadPage(t.Context(), 0, 0); !errors.Is(err, netmem.ErrOutside) {
+		t.Errorf("read without memory: %v", err)
+	}
+	m, err := s.Alloc(4 * page)
+	if err != nil || len(m) != 4*page {
+		t.Fatal(len(m), err)
+	}
+	if _, err := s.Alloc(page); err == nil {
+		t.Error("memory was made twice")
+	}
+	first, err := s.ReadPage(t.Context(), 5, page)
+	if err != nil || !bytes.Equal(m[page:2*page], make([]byte, page)) {
+		t.Fatalf("a page that nobody has written: %v", err)
+	}
+	content := randomBytes(1, page)
+	copy(m[2*page:], content)
+	second, err := s.WritePage(t.Context(), 5, 2*page, first)
+	if err != nil || second <= first {
+		t.Fatalf("version %d after %d: %v", second, first, err)
+	}
+	other := r.open(netmem.Options{Copies: 2}, a, b)
+	r.write(other, []byte("other"), 5*page)
+	r.sync(other)
+	if _, err := s.WritePage(t.Context(), 5, 2*page, second); !errors.Is(err, netmem.ErrConflict) {
+		t.Errorf("a page that another client has written: %v", err)
+	}
+	r.kill(a)
+	if _, err := s.ReadPage(t.Context(), 5, 0); err != nil || !bytes.Equal(m[:page], append([]byte("other"), content[5:]...)) {
+		t.Errorf("from the other server: %v", err)
+	}
+	for _, c := range []struct {
+		page int64
+		at   int
+	}{{-1, 0}, {16, 0}, {0, -1}, {0, 3*page + 1}} {
+		if _, err := s.ReadPage(t.Context(), c.page, c.at); !errors.Is(err, netmem.ErrOutside) {
+			t.Errorf("read page %d to %d: %v", c.page, c.at, err)
+		}
+		if _, err := s.WritePage(t.Context(), c.page, c.at, 0); !errors.Is(err, netmem.ErrOutside) {
+			t.Errorf("write page %d from %d: %v", c.page, c.at, err)
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package netmem
+
+import (
+	"sync"
+
+	"github.com/trapeze-nic/trapeze/internal/netmem/protocol"
+	"github.com/trapeze-nic/trapeze/ring"
+)
+
+// storage holds the pages that a server lends, with their versions. Requests have been
+// checked: the page is lent, and the part lies within it.
+type storage interface {
+	// fetch lends the part of a page that q names until the loan is returned, and fills
+	// in r.
+	fetch(q *protocol.Request, r *protocol.Reply) *loan
+	// write makes from, one page, the page, and fills in r.
+	write(q *protocol.Request, r *protocol.Reply, from []byte)
+	// join sets the version of pages that nobody has written.
+	join(base uint64)
+	// stored is how many bytes of pages there are.
+	stored() uint64
+	close() error
+}
+
+// loan is a frame that the NIC sends from. Nobody writes to it until it is returned.
+type loan struct {
+	frame   ring.Frame
+	place   uint32 // of the frame, in the storage
+	owner   interface{ returned(place uint32) }
+	session *session
+	done    func() // returns it: give, bound once
+}
+
+var loans sync.Pool
+
+// lend makes a loan.
+func lend(owner interface{ returned(uint32) }, place uint32, f ring.Frame) *loan {
+	l, _ := loans.Get().(*loan)
+	if l == nil {
+		l = new(loan)
+		l.done = l.give
+	}
+	l.owner, l.place, l.frame = owner, place, f
+	return l
+}
+
+// give returns the loan, once.
+func (l *loan) give() {
+	l.owner.returned(l.place)
+	if l.session != nil {
+		l.session.taken.Add(1)
+		l.session.lent.Add(-1)
+	}
+	l.owner, l.session, l.frame = nil, nil, ring.Frame{}
+	loans.Put(l)
+}

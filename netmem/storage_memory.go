@@ -1,0 +1,141 @@
+package netmem
+
+import (
+	"context"
+	"sync"
+
+	"github.com/trapeze-nic/trapeze/internal/netmem/protocol"
+	"github.com/trapeze-nic/trapeze/ring"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// spareFrames are those beyond what is lent. A page is written into a frame of its own,
+// which then takes the place of the old one, so that who fetches the page meanwhile gets
+// all of the old one.
+const spareFrames = 64
+
+// memoryStorage lends memory. Pages get a frame when they are first written.
+type memoryStorage struct {
+	memory *via.Memory
+	page   int
+
+	mu sync.Mutex
+	stamps
+	frames []uint32 // of each page: its frame, none if it has not been written
+	lent   []int32  // of each frame: loans; plus dropped when it is nobody's page any more
+	free   []uint32
+	used   int // pages that have been written
+	most   int
+}
+
+// zeros is the frame of zeros, which all pages share that nobody has written.
+const zeros = 0
+
+// dropped is added to the loans of a frame that is free when they are returned.
+const dropped = 1 << 30
+
+func newMemoryStorage(ctx context.Context, nic *via.NIC, page int, pages, capacity uint64) (*memoryStorage, error) {
+	frames := int(capacity) + spareFrames + 1
+	m, err := nic.Alloc(ctx, frames*page, via.MemoryAttributes{})
+	if err != nil {
+		return nil, err
+	}
+	s := &memoryStorage{memory: m, page: page, most: int(capacity), frames: make([]uint32, pages), lent: make([]int32, frames), free: make([]uint32, 0, frames)}
+	s.pages = make([]stamp, pages)
+	for f := frames - 1; f > zeros; f-- {
+		s.free = append(s.free, uint32(f))
+	}
+	return s, nil
+}
+
+func (s *memoryStorage) fetch(q *protocol.Request, r *protocol.Reply) *loan {
+	s.mu.Lock()
+	f := s.frames[q.Page]
+	s.lent[f]++
+	s.of(q.Page, r)
+	s.mu.Unlock()
+	return lend(s, f, ring.Frame{Memory: s.memory, Offset: int(f)*s.page + int(q.Offset), Length: int(q.Length)})
+}
+
+func (s *memoryStorage) returned(f uint32) {
+	s.mu.Lock()
+	if s.lent[f]--; s.lent[f] == dropped {
+		s.lent[f] = 0
+		s.free = append(s.free, f)
+	}
+	s.mu.Unlock()
+}
+
+func (s *memoryStorage) write(q *protocol.Request, r *protocol.Reply, from []byte) {
+	f, result := s.take(q)
+	if r.Result = result; result == protocol.OK {
+		copy(s.memory.Bytes()[int(f)*s.page:], from) // nobody else knows the frame
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if result == protocol.OK {
+		f, r.Result = s.put(q, f)
+		s.drop(f)
+	}
+	s.of(q.Page, r)
+}
+
+// take takes a free frame, unless the write would be refused.
+func (s *memoryStorage) take(q *protocol.Request) (uint32, protocol.Result) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, result := s.next(q); result != protocol.OK {
+		return 0, result
+	}
+	switch {
+	case s.frames[q.Page] == zeros && s.used >= s.most:
+		return 0, protocol.Full
+	case len(s.free) == 0:
+		return 0, protocol.Busy
+	}
+	f := s.free[len(s.free)-1]
+	s.free = s.free[:len(s.free)-1]
+	return f, protocol.OK
+}
+
+// put makes frame f the page, unless something has changed since it was taken, and
+// returns the frame that is not needed any more.
+func (s *memoryStorage) put(q *protocol.Request, f uint32) (uint32, protocol.Result) {
+	version, result := s.next(q)
+	old := s.frames[q.Page]
+	switch {
+	case result != protocol.OK:
+		return f, result
+	case old == zeros && s.used >= s.most:
+		return f, protocol.Full
+	case old == zeros:
+		s.used++
+	}
+	s.frames[q.Page], s.pages[q.Page] = f, stamp{version, q.Client}
+	return old, protocol.OK
+}
+
+// drop frees a frame that is no page any more, when its loans are returned.
+func (s *memoryStorage) drop(f uint32) {
+	switch {
+	case f == zeros:
+	case s.lent[f] > 0:
+		s.lent[f] += dropped
+	default:
+		s.free = append(s.free, f)
+	}
+}
+
+func (s *memoryStorage) join(base uint64) {
+	s.mu.Lock()
+	s.base = base
+	s.mu.Unlock()
+}
+
+func (s *memoryStorage) stored() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return uint64(s.used) * uint64(s.page)
+}
+
+func (s *memoryStorage) close() error { return s.memory.Deregister(context.Background()) }

@@ -1,0 +1,77 @@
+package netmem_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/internal/netmem/protocol"
+	"github.com/trapeze-nic/trapeze/netmem"
+	"github.com/trapeze-nic/trapeze/ring"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// TestStuckClient: a client that asks for pages and does not take them keeps nobody else
+// from writing, and its connection is ended.
+func TestStuckClient(t *testing.T) {
+	const page, pages = 4096, 128
+	r := newRig(t)
+	s := r.serve(netmem.ServerOptions{Page: page, Size: page * pages, Patience: 100 * time.Millisecond})
+	good := r.open(netmem.Options{Cache: 16 * page}, s)
+	r.write(good, randomBytes(1, page*pages), 0)
+	r.sync(good)
+	info, err := netmem.Ask(t.Context(), r.near, s.Address(), 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := ring.Dial(t.Context(), r.near, s.Address(), &ring.Options{Entries: 4, MaxPayload: netmem.MaxPage, Reliability: via.ReliableDelivery})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	r.until("two clients", func() bool { return s.Stats().Clients == 2 })
+	// As a Caller does, but nobody takes the replies.
+	sent, refused := 0, time.Now().Add(20*time.Second)
+	for ; s.Stats().Clients == 2 && time.Now().Before(refused); sent++ {
+		if err := sendFetch(x, info.Incarnation, uint64(sent%pages), page); err == ring.ErrFull {
+			x.CheckSent()
+			good.Drop()
+			r.read(good, 1, int64(sent%pages)*page) // others go on
+			time.Sleep(time.Millisecond)
+		} else if err != nil {
+			break // the server has ended the connection
+		}
+		b := randomBytes(uint64(sent), page)
+		off := int64(sent*7%pages) * page
+		r.write(good, b, off)
+		r.sync(good)
+		good.Drop()
+		if got := r.read(good, page, off); !bytes.Equal(got, b) {
+			t.Fatal("what was written is not there")
+		}
+	}
+	r.until("the end of the connection", func() bool { return s.Stats().Clients == 1 })
+	if sent < 4 {
+		t.Errorf("it ended after %d requests", sent)
+	}
+}
+
+// sendFetch asks for a page as package ring does, see its header.go.
+func sendFetch(x *ring.Ring, incarnation, page uint64, length uint32) error {
+	e, err := x.GetSend()
+	if err != nil {
+		return err
+	}
+	var b [protocol.RequestSize]byte
+	(&protocol.Request{Operation: protocol.Fetch, Incarnation: incarnation, Page: page, Length: length}).Encode(b[:])
+	message, err := e.Reserve(ring.MessageSize)
+	if err != nil {
+		return err
+	}
+	clear(message)
+	message[0], message[1], message[2] = 1, 1, byte(len(b)) // a request, of version 1
+	binary.LittleEndian.PutUint32(message[8:], length)
+	copy(message[ring.MessageSize-ring.MaxRequest:], b[:])
+	return x.ReleaseSend(e)
+}

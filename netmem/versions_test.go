@@ -1,0 +1,161 @@
+package netmem_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/netmem"
+)
+
+// TestConflict: a page that another client has written meanwhile is not overwritten, and
+// is read anew.
+func TestConflict(t *testing.T) {
+	r := newRig(t)
+	s := r.serve(netmem.ServerOptions{Page: 4096, Size: 1 << 20})
+	a, b := r.open(smallCache, s), r.open(smallCache, s)
+	r.write(a, []byte("first"), 0)
+	r.sync(a)
+	r.read(b, 5, 0) // b has the page now
+	r.write(a, []byte("newer"), 0)
+	r.sync(a)
+	if got := r.read(b, 5, 0); string(got) != "first" {
+		t.Errorf("b's cache has %q", got)
+	}
+	r.write(b, []byte("X"), 1)
+	r.write(b, []byte("other page"), 8192)
+	err := b.Sync()
+	var conflict *netmem.ConflictError
+	if !errors.As(err, &conflict) || conflict.Page != 0 || conflict.Found <= conflict.Base {
+		t.Fatalf("a write to a page of another client: %v", err)
+	}
+	r.sync(b)
+	if got := r.read(b, 5, 0); string(got) != "newer" {
+		t.Errorf("b reads %q", got)
+	}
+	a.Drop()
+	if got := r.read(a, 10, 8192); string(got) != "other page" {
+		t.Errorf("a reads %q", got)
+	}
+	// Whoever overwrites a page as a whole builds on nothing: the last one wins.
+	r.write(a, bytes.Repeat([]byte{1}, 4096), 0)
+	r.write(b, bytes.Repeat([]byte{2}, 4096), 4096)
+	r.sync(a)
+	r.sync(b)
+	if st := b.Stats(); st.Conflicts != 1 {
+		t.Errorf("%d conflicts", st.Conflicts)
+	}
+}
+
+// TestConflictOnEviction: an error of a page that left the cache is not forgotten.
+func TestConflictOnEviction(t *testing.T) {
+	r := newRig(t)
+	s := r.serve(netmem.ServerOptions{Page: 4096, Size: 1 << 20})
+	a, b := r.open(smallCache, s), r.open(smallCache, s)
+	r.read(b, 5, 0)
+	r.write(a, []byte("newer"), 0)
+	r.sync(a)
+	r.write(b, []byte("older"), 0)
+	for i := range int64(64) {
+		r.read(b, 1, 4096*(i*3%64+1)) // the page has to go
+	}
+	r.until("the page to go", func() bool { return b.Stats().Conflicts == 1 })
+	if err := b.Close(); !errors.Is(err, netmem.ErrConflict) {
+		t.Errorf("close: %v", err)
+	}
+}
+
+// TestRestarted: a server that has restarted has other pages under the same addresses.
+// What it has lost is not read as zeros, and what is written from now on counts.
+func TestRestarted(t *testing.T) {
+	r := newRig(t)
+	o := netmem.ServerOptions{Page: 4096, Size: 1 << 20}
+	s := r.serve(o)
+	c := r.open(netmem.Options{Cache: 16 * 4096, Timeout: time.Second, ReadAhead: -1}, s)
+	r.write(c, bytes.Repeat([]byte{7}, 64*4096), 0)
+	r.sync(c)
+	r.kill(s)
+	c.Drop()
+	if _, err := c.ReadAt(make([]byte, 10), 0); !errors.Is(err, netmem.ErrUnavailable) {
+		t.Fatalf("a page of a dead server: %v", err)
+	}
+	r.serve(o)
+	r.until("the server", func() bool { return c.Stats().Servers[0].Connected })
+	if _, err := c.ReadAt(make([]byte, 10), 0); !errors.Is(err, netmem.ErrLost) {
+		t.Fatalf("a lost page: %v", err)
+	}
+	r.write(c, bytes.Repeat([]byte{8}, 4096), 0)
+	r.sync(c)
+	c.Drop()
+	if got := r.read(c, 4096, 0); got[0] != 8 || got[4095] != 8 {
+		t.Error("what was written after the restart is not there")
+	}
+	if _, err := c.ReadAt(make([]byte, 10), 4096); !errors.Is(err, netmem.ErrLost) {
+		t.Fatalf("another lost page: %v", err)
+	}
+}
+
+// TestOtherPool: servers that have been used apart are not used together.
+func TestOtherPool(t *testing.T) {
+	r := newRig(t)
+	a := r.serve(netmem.ServerOptions{Name: "a", Size: 1 << 20})
+	b := r.serve(netmem.ServerOptions{Name: "b", Size: 1 << 20})
+	r.close(r.open(netmem.Options{}, a))
+	r.close(r.open(netmem.Options{}, b))
+	if _, err := r.tryOpen(netmem.Options{}, a, b); !errors.Is(err, netmem.ErrOtherPool) {
+		t.Errorf("servers of two pools: %v", err)
+	}
+}
+
+// TestFirstClientNeedsAll: while one of several new servers is missing, nobody can tell a
+// page that was lost from one that was never written.
+func TestFirstClientNeedsAll(t *testing.T) {
+	r := newRig(t)
+	a := r.serve(netmem.ServerOptions{Name: "a", Size: 1 << 20})
+	b := r.serve(netmem.ServerOptions{Name: "b", Size: 1 << 20})
+	r.kill(b)
+	o := netmem.Options{Copies: 2, Timeout: time.Second}
+	if _, err := r.tryOpen(o, a, b); !errors.Is(err, netmem.ErrUnavailable) {
+		t.Fatalf("without one of two new servers: %v", err)
+	}
+	b = r.serve(netmem.ServerOptions{Name: "b", Size: 1 << 20})
+	first := r.open(o, a, b)
+	r.write(first, []byte("here"), 5000)
+	r.sync(first)
+	r.kill(b)
+	later := r.open(o, a, b) // now they have been used together
+	if got := r.read(later, 4, 5000); string(got) != "here" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestFileServedAgain: a file outlives its server, but no version of before is met again.
+func TestFileServedAgain(t *testing.T) {
+	r := newRig(t)
+	f, err := os.Create(filepath.Join(t.TempDir(), "lent"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	o := netmem.ServerOptions{Page: 4096, Size: 1 << 20, File: f}
+	s := r.serve(o)
+	quick := netmem.Options{Cache: 16 * 4096, Timeout: time.Second}
+	a, b := r.open(quick, s), r.open(quick, s)
+	r.read(a, 1, 0) // both have read that nobody has written the page
+	r.read(b, 1, 0)
+	r.write(b, []byte("b was here"), 0)
+	r.close(b)
+	r.kill(s)
+	r.serve(o)
+	r.until("the server", func() bool { return errors.Is(second(a.ReadAt(make([]byte, 1), 1<<19)), nil) })
+	r.write(a, []byte("a"), 0)
+	if err := a.Sync(); !errors.Is(err, netmem.ErrConflict) {
+		t.Errorf("a write that is built on a page of before the restart: %v", err)
+	}
+	if got := r.read(a, 10, 0); string(got) != "b was here" {
+		t.Errorf("the file has %q", got)
+	}
+}
