@@ -1,0 +1,110 @@
+package channel
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// Barrier keeps participants together (MINI: one cell in and one out for each, the latter by
+// multicast). It is the coordinator's end: one channel to each participant, all with the same
+// sending pages.
+type Barrier struct {
+	channels []*Channel
+	round    uint64
+}
+
+// NewBarrier makes a barrier of the channels to its participants.
+func NewBarrier(channels ...*Channel) (*Barrier, error) {
+	for i, c := range channels {
+		if c.send != channels[0].send {
+			return nil, refuse(c.nic, "barrier", via.ErrInvalidParameter, "channel %d sends from other pages than the first", i)
+		}
+	}
+	return &Barrier{channels: channels}, nil
+}
+
+// Run waits until each participant has entered the barrier, and lets them all go on. It fails
+// with the error of ctx, with what ended a channel, and with via.ErrProtocol if a participant
+// is in another round.
+func (b *Barrier) Run(ctx context.Context) error {
+	for i, c := range b.channels {
+		if err := c.awaitRound(ctx, b.round); err != nil {
+			return fmt.Errorf("participant %d: %w", i, err)
+		}
+	}
+	if len(b.channels) == 0 {
+		b.round++
+		return nil
+	}
+	stop := b.channels[0].send.putRound(b.round)
+	for left := b.channels; len(left) > 0; {
+		n, err := Multicast(High, 0, stop, left...)
+		if err != nil && err != ErrFull {
+			return err
+		}
+		if left = left[n:]; len(left) > 0 {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			left[0].nic.Poll()
+		}
+	}
+	// The cells are read from the pages until they have left.
+	for _, c := range b.channels {
+		if err := c.Flush(ctx); err != nil {
+			return err
+		}
+	}
+	b.round++
+	return nil
+}
+
+// Participant is the other end of a Barrier.
+type Participant struct {
+	channel *Channel
+	round   uint64
+}
+
+// NewParticipant makes a participant of its channel to the coordinator.
+func NewParticipant(c *Channel) *Participant { return &Participant{channel: c} }
+
+// Enter says that this participant has come, and waits for all the others. It fails as Run
+// does.
+func (p *Participant) Enter(ctx context.Context) error {
+	c := p.channel
+	if err := c.Send(High, 0, c.send.putRound(p.round)); err != nil {
+		return err
+	}
+	if err := c.awaitRound(ctx, p.round); err != nil {
+		return err
+	}
+	p.round++
+	return nil
+}
+
+// putRound writes the message of a round to the start of the pages.
+func (p *Pages) putRound(round uint64) (stop int) {
+	var b [Word]byte
+	binary.LittleEndian.PutUint64(b[:], round)
+	return p.Put(0, b[:])
+}
+
+// awaitRound waits for the message of a round.
+func (c *Channel) awaitRound(ctx context.Context, round uint64) error {
+	m, err := c.Wait(ctx)
+	if err != nil {
+		return err
+	}
+	var b [Word]byte
+	n := c.Read(m, b[:])
+	if err := c.Release(m); err != nil {
+		return err
+	}
+	if got := binary.LittleEndian.Uint64(b[:]); m.Err != nil || n < Word || got != round {
+		return refuse(c.nic, "barrier", via.ErrProtocol, "round %d: a message of round %d and %d bytes, %w", round, got, m.Length, orNone(m.Err))
+	}
+	return nil
+}

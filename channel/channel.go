@@ -1,0 +1,239 @@
+package channel
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// Priority of a message.
+type Priority = descriptors.ChannelPriority
+
+// Cells of High messages go between any two of Low ones.
+const (
+	High = descriptors.PriorityHigh
+	Low  = descriptors.PriorityLow
+)
+
+// Depth is how many messages of one priority a channel may have under way.
+const Depth = descriptors.ChannelDepth
+
+// Channel is one end of a pair. Sending and receiving may be done by different goroutines, and
+// several may send; one at a time receives.
+type Channel struct {
+	nic        *via.NIC
+	d          *driver.Channel
+	send, recv *Pages
+	own        bool // send is the channel's own
+	spaced     bool
+	remote     driver.Remote
+	closed     atomic.Bool
+
+	mu    sync.Mutex // guards what follows
+	taken uint8      // PDUs that Poll has returned
+	start int        // where the next one begins
+}
+
+// Words is how many words a double page has.
+func (c *Channel) Words() int { return c.recv.Words() }
+
+// SendPages is the double page to send from, RecvPages the one that is received into.
+func (c *Channel) SendPages() *Pages { return c.send }
+
+// RecvPages: see SendPages.
+func (c *Channel) RecvPages() *Pages { return c.recv }
+
+// Remote is who is at the other end.
+func (c *Channel) Remote() via.Remote { return c.remote }
+
+// Send has the words of SendPages from start on up to stop, which is the word behind the last,
+// sent at a priority. It is one store, allocates nothing, and waits for nobody: a NIC that the
+// program steps sends more than the first cells while somebody polls, flushes or asks what has
+// left. The words must not change until the message has left: see Left. It fails with ErrFull (bare) if Depth
+// messages of that priority are under way, with via.ErrInvalidParameter for offsets that are
+// not in the double page, or the same, and with ErrClosed.
+func (c *Channel) Send(p Priority, start, stop int) error {
+	return c.d.Send(p, uint32(start), uint32(stop))
+}
+
+// Left returns how many messages of a priority have left, or come to nothing, of those that
+// Send has taken: both modulo 2^32. While they differ, words may still be read.
+func (c *Channel) Left(p Priority) (left, taken uint32, err error) {
+	taken, left, err = c.d.Sent(p)
+	return left, taken, err
+}
+
+// Flush waits until all messages have left, or ctx ends.
+func (c *Channel) Flush(ctx context.Context) error {
+	for pause := time.Duration(0); ; pause = min(pause+time.Microsecond, time.Millisecond) {
+		under := false
+		for p := range descriptors.ChannelPriorities {
+			left, taken, err := c.Left(p)
+			if err != nil {
+				return err
+			}
+			under = under || left != taken
+		}
+		if !under {
+			return nil
+		}
+		if err := ctx.Err(); err != nil {
+			return driver.NewError("flush channel", c.nic.Name(), err)
+		}
+		if !c.nic.Poll() {
+			time.Sleep(pause)
+		}
+	}
+}
+
+// Allow has what comes next stored from the word start on, up to stop, where nothing more is
+// written. Behind a message come its padding, at most 47 bytes, and its trailer of AAL5, at
+// the end of a cell, and two words more. It is one store. While a message is arriving, it cuts
+// that in two.
+func (c *Channel) Allow(start, stop int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.d.Allow(uint32(start), uint32(stop)); err != nil {
+		return err
+	}
+	c.start = start
+	return nil
+}
+
+// Release has what comes stored behind what has come already, up to where m begins the next
+// time around: all that came before m's end may be written over. It is one store.
+func (c *Channel) Release(m PDU) error {
+	return c.d.AllowMore(uint32((m.End + c.Words() - 1) % c.Words()))
+}
+
+// PDU is a message that has come.
+type PDU struct {
+	// Start is the word of RecvPages where it begins, End the word where the next one does.
+	Start, End int
+	// Length in bytes, as the sender says: whole words.
+	Length int
+	// CRC is AAL5's, as its trailer has it, Stamp when its last cell came, by the NIC's clock,
+	// whose unit is 100 ns. Both are zero if Err is ErrCut.
+	CRC   uint32
+	Stamp time.Duration
+	// Err says what is wrong with it: ErrCRC, ErrLength, ErrAborted or ErrCut; nil if
+	// nothing is.
+	Err error
+}
+
+// Poll returns the message that has come first of those that it has not returned. It fails
+// with ErrEmpty (bare) if there is none, with how the connection ended
+// (via.ErrDisconnected, via.ErrPeerLost, via.ErrConnectionBroken) once none will come, and
+// with ErrClosed. Of messages that come faster than Poll is called it can tell 255.
+func (c *Channel) Poll() (PDU, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w, err := c.d.Poll(c.taken)
+	switch {
+	case w.PDUs != c.taken && !errors.Is(err, ErrClosed):
+		return c.take()
+	case err != nil:
+		return PDU{}, err
+	}
+	return PDU{}, ErrEmpty
+}
+
+// Wait is Poll that waits for a message, or until ctx ends. The longer nothing comes the more
+// seldom it looks.
+func (c *Channel) Wait(ctx context.Context) (PDU, error) {
+	c.mu.Lock()
+	taken := c.taken
+	c.mu.Unlock()
+	if _, err := c.d.Wait(ctx, taken); err != nil {
+		return PDU{}, err
+	}
+	return c.Poll()
+}
+
+// take describes the next message.
+func (c *Channel) take() (PDU, error) {
+	end, err := c.d.End(c.taken)
+	if err != nil {
+		return PDU{}, err
+	}
+	m := PDU{Start: c.start, End: int(end.Offset()) % c.Words(), Length: end.Length()}
+	switch {
+	case end&descriptors.ChannelEndBadCRC != 0:
+		m.Err = ErrCRC
+	case end&descriptors.ChannelEndBadLength != 0:
+		m.Err = ErrLength
+	case end&descriptors.ChannelEndAborted != 0:
+		m.Err = ErrAborted
+	case end&descriptors.ChannelEndCut != 0:
+		m.Err = ErrCut
+	}
+	if end&descriptors.ChannelEndCut == 0 {
+		m.CRC, m.Stamp = c.recv.stamp(m.End)
+	}
+	c.taken++
+	c.start = m.End
+	return m, nil
+}
+
+// Read copies the message, or as much of it as dst has room for, and returns how many bytes. In
+// RecvPages it lies as it is, from Start on; of a Spaced channel behind every 6 words are 2
+// that are not of the message. One that is not whole may have less than Length bytes there,
+// and the rest of dst is what was there before.
+func (c *Channel) Read(m PDU, dst []byte) int {
+	dst = dst[:min(len(dst), m.Length, 2*c.recv.size-Word)]
+	if !c.spaced {
+		c.recv.get(dst, m.Start)
+		return len(dst)
+	}
+	for at, rest := m.Start, dst; len(rest) > 0; at = (at + spacedCell) % c.Words() {
+		n := min(len(rest), descriptors.CellPayload)
+		c.recv.get(rest[:n], at)
+		rest = rest[n:]
+	}
+	return len(dst)
+}
+
+// spacedCell is what a cell takes in words if its CRC and clock are stored behind it.
+const spacedCell = descriptors.CellPayload/Word + 2
+
+// Drops returns how many cells for this channel were dropped. The NIC counts modulo 512 and
+// says from then on that it were many.
+func (c *Channel) Drops() (n int, many bool, err error) {
+	w, err := c.d.Received()
+	return int(w.Drops &^ descriptors.ChannelDropsMany), w.Drops&descriptors.ChannelDropsMany != 0, err
+}
+
+// Status says what has become of what Send took.
+func (c *Channel) Status() (descriptors.SendStatus, error) { return c.d.SendStatus() }
+
+// Close ends the channel: what has not left is lost, and the other end gets
+// via.ErrDisconnected. Closing again fails with ErrClosed.
+func (c *Channel) Close() error {
+	if c.closed.Swap(true) {
+		return driver.NewError("close channel", c.nic.Name(), ErrClosed)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), parting)
+	defer cancel()
+	return c.free(ctx)
+}
+
+// free gives everything back that the channel has.
+func (c *Channel) free(ctx context.Context) error {
+	var errs []error
+	if c.d != nil {
+		errs = append(errs, c.d.Destroy(ctx))
+	}
+	if c.own && c.send != nil {
+		errs = append(errs, c.send.Free(ctx))
+	}
+	if c.recv != nil {
+		errs = append(errs, c.recv.Free(ctx))
+	}
+	return errors.Join(errs...)
+}

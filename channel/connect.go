@@ -1,0 +1,156 @@
+package channel
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/via/connecting"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// DefaultPageSize is the size of a page if nothing else is said, in bytes.
+const DefaultPageSize = 1 << descriptors.MinChannelPageLog2
+
+// parting bounds how long the NIC may take to end a channel.
+const parting = 2 * time.Second
+
+// Options are choices of Dial and Listen. The zero value is good.
+type Options struct {
+	// PageSize is 4096, 8192 or 16384 bytes; zero is DefaultPageSize for Dial, or that of
+	// Send, and what the client has for Listen. Both ends must have the same.
+	PageSize int
+	// Send is the double page to send from; nil for one of the channel's own. It stays the
+	// caller's.
+	Send *Pages
+	// Spaced has the CRC so far and the clock stored behind each cell that comes.
+	Spaced bool
+	// Ptag is the protection tag of the channel and its pages; nil is the NIC's.
+	Ptag *via.Ptag
+}
+
+func (o *Options) complete(nic *via.NIC) (c Options) {
+	if o != nil {
+		c = *o
+	}
+	if c.Send != nil && c.PageSize == 0 {
+		c.PageSize = c.Send.PageSize()
+	}
+	if c.Ptag == nil {
+		c.Ptag = nic.Ptag()
+	}
+	return c
+}
+
+// Dial opens a pair of channels with whoever listens at address; options may be nil. If nobody
+// does, it tries again until ctx ends, which must happen at some time: its error then matches
+// via.ErrTimeout, and via.ErrNoMatch if the NIC was there and nobody listened.
+func Dial(ctx context.Context, nic *via.NIC, address via.Address, options *Options) (*Channel, error) {
+	o := options.complete(nic)
+	if o.PageSize == 0 {
+		o.PageSize = DefaultPageSize
+	}
+	c, err := newChannel(ctx, nic, o)
+	if err != nil {
+		return nil, err
+	}
+	c.remote, err = connecting.Dial(ctx, nic.Name(), func(ctx context.Context) (via.Remote, error) {
+		return c.d.ConnectRequest(ctx, address, nil)
+	})
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// newChannel makes a channel that is not connected, with room for what comes.
+func newChannel(ctx context.Context, nic *via.NIC, o Options) (c *Channel, err error) {
+	if o.Send != nil && o.Send.PageSize() != o.PageSize {
+		return nil, refuse(nic, "open channel", via.ErrInvalidParameter, "pages of %d bytes to send from, and of %d", o.Send.PageSize(), o.PageSize)
+	}
+	c = &Channel{nic: nic, send: o.Send, spaced: o.Spaced}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.free(ctx))
+			c = nil
+		}
+	}()
+	memory := via.MemoryAttributes{Ptag: o.Ptag}
+	if c.recv, err = NewPages(ctx, nic, o.PageSize, memory); err != nil {
+		return c, err
+	}
+	if c.send == nil {
+		c.own = true
+		if c.send, err = NewPages(ctx, nic, o.PageSize, memory); err != nil {
+			return c, err
+		}
+	}
+	c.d, err = nic.Driver().CreateChannel(ctx, driver.ChannelAttributes{Ptag: o.Ptag.Number(), Page: pageOf(o.PageSize),
+		Send: c.send.segment(), Recv: c.recv.segment(), Spaced: o.Spaced})
+	if err != nil {
+		return c, err
+	}
+	return c, c.Allow(0, c.Words()-1)
+}
+
+// Listener takes connections of channels at one name of a NIC. A client that does not answer
+// keeps nobody from being connected. Its methods may be called from several goroutines.
+type Listener struct {
+	nic *via.NIC
+	l   *connecting.Listener[*Channel]
+}
+
+// Listen takes connections at name, 0 to via.MaxDiscriminator bytes, until the listener is
+// closed. options, which may be nil, are those of each channel.
+func Listen(nic *via.NIC, name string, options *Options) (*Listener, error) {
+	o := options.complete(nic)
+	if len(name) > via.MaxDiscriminator {
+		return nil, refuse(nic, "listen", via.ErrInvalidParameter, "a name of %d bytes, at most %d are allowed", len(name), via.MaxDiscriminator)
+	}
+	at := via.Address{MAC: nic.Query().Address, Discriminator: []byte(name)}
+	l, err := connecting.Listen(connecting.Config[*Channel]{NIC: nic.Driver(), Address: at,
+		Connect: func(ctx context.Context, request *driver.Connection) (*Channel, error) {
+			return accept(ctx, nic, o, request)
+		}, Close: (*Channel).Close})
+	if err != nil {
+		return nil, err
+	}
+	return &Listener{nic: nic, l: l}, nil
+}
+
+// accept opens the channel that a client asks for.
+func accept(ctx context.Context, nic *via.NIC, o Options, request *driver.Connection) (*Channel, error) {
+	theirs := int(request.Remote.MaxTransfer) / 2
+	if o.PageSize == 0 {
+		o.PageSize = theirs
+	}
+	if o.PageSize != theirs {
+		return nil, via.ErrInvalidMTU
+	}
+	c, err := newChannel(ctx, nic, o)
+	if err != nil {
+		return nil, err
+	}
+	if c.remote, err = request.Accept(ctx, c.d); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// Accept waits for the next connection. It fails with ErrClosed once the listener is closed,
+// and with what is wrong with the NIC.
+func (l *Listener) Accept(ctx context.Context) (*Channel, error) {
+	if ctx == nil {
+		return nil, refuse(l.nic, "accept", via.ErrInvalidParameter, "the context is nil: pass context.Background() to wait without limit")
+	}
+	return l.l.Accept(ctx)
+}
+
+// Address to dial.
+func (l *Listener) Address() via.Address { return l.l.Address() }
+
+// Close ends the listening, and the connections that wait for Accept. Those that were
+// accepted go on. Closing again fails with ErrClosed.
+func (l *Listener) Close() error { return l.l.Close() }

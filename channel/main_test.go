@@ -1,0 +1,76 @@
+package channel_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/channel"
+	_ "github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+func TestMain(m *testing.M) { leaktest.Main(m) }
+
+// patience is how long a test waits for anything.
+const patience = 30 * time.Second
+
+func contextFor(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+var wires atomic.Uint32
+
+// openBoth opens two emulated NICs on a memory wire; options start with "&".
+func openBoth(t testing.TB, options string) (a, b *via.NIC) {
+	t.Helper()
+	address := fmt.Sprintf("emu:?wire=mem:channel-test-%d%s", wires.Add(1), options)
+	return open(t, address), open(t, address)
+}
+
+// openPairs opens n pairs of channels from a to b.
+func openPairs(t testing.TB, a, b *via.NIC, n int, dial, listen *channel.Options) (clients, servers []*channel.Channel) {
+	t.Helper()
+	l, err := channel.Listen(b, "test", listen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range n {
+		accepted := make(chan error, 1)
+		go func() {
+			c, err := l.Accept(contextFor(t))
+			servers = append(servers, c)
+			accepted <- err
+		}()
+		c, err := channel.Dial(contextFor(t), a, l.Address(), dial)
+		if err := errors.Join(err, <-accepted); err != nil {
+			t.Fatal(err)
+		}
+		clients = append(clients, c)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for i := range clients {
+			if err := errors.Join(clients[i].Close(), servers[i].Close()); err != nil && !errors.Is(err, channel.ErrClosed) {
+				t.Error(err)
+			}
+		}
+	})
+	return clients, servers
+}
+
+// openPair opens one pair on NICs of its own.
+func openPair(t testing.TB, options string, o *channel.Options) (x, y *channel.Channel) {
+	t.Helper()
+	a, b := openBoth(t, options)
+	clients, servers := openPairs(t, a, b, 1, o, o)
+	return clients[0], servers[0]
+}
