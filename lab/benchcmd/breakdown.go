@@ -68,6 +68,7 @@ crossing_ns, rounds, p50_ns, p50_spread_ns, p999_ns).`,
 	flags := c.Flags()
 	flags.StringVar(&f.bytes, "bytes", "64", "bytes of the message, up to 64K")
 	flags.DurationVar(&f.options.For, "duration", 3*time.Second, "how long to measure, about, in all")
+	flags.BoolVar(&f.options.Eager, "eager", false, "have the NICs hold messages and descriptors before they are posted; not between processes")
 	flags.StringVar(&f.cores, "cores", "auto", "cores, as in 0,1; "+autoPairs+"; none: not pinned")
 	return c
 }

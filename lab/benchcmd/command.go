@@ -39,7 +39,7 @@ type benchFlags struct {
 	garbage                          int
 	duration                         time.Duration
 	svg, hdr, profiles               string
-	force                            bool
+	force, eager                     bool
 }
 
 func (e env) bench() *cobra.Command {
@@ -67,6 +67,7 @@ what it has measured, and incomplete says why it ended.`,
 		Example: `  trapeze bench
   trapeze bench --tests latency --wires shm,memif,udp --sizes 64,4K --svg latency.svg
   trapeze bench --tests put,get --wires shm-share
+  trapeze bench --tests latency --wires vfio-user --sizes 64,256,1K,4K --eager
   trapeze bench --vis 1,16,256 --sizes 64 --json
   trapeze bench --sizes 64 --cpu-profile /tmp/bench && go tool pprof -top /tmp/bench/*.pprof
   trapeze bench compare --json`,
@@ -84,6 +85,7 @@ what it has measured, and incomplete says why it ended.`,
 	flags.DurationVar(&f.duration, "duration", time.Second, "how long to measure each time, after a tenth of that to warm up")
 	flags.IntVar(&f.repeat, "repeat", 3, "how often")
 	flags.StringVar(&f.cores, "cores", "auto", "cores of the two processes, as in 0,1; auto: two that others use least; none: not pinned")
+	flags.BoolVar(&f.eager, "eager", false, "have the NICs hold messages and descriptors before they are posted")
 	flags.IntVar(&f.garbage, "garbage", 0, "MB that another goroutine of each process allocates a second")
 	flags.StringVar(&f.svg, "svg", "", "file for a picture: latency, put and get, or bandwidth if there is none, against size")
 	flags.StringVar(&f.hdr, "hdr", "", "file for all latencies, as an HdrHistogram log")
@@ -95,19 +97,11 @@ what it has measured, and incomplete says why it ended.`,
 
 // number reads 64, 4K or 1M.
 func number(s string) (int, error) {
-	shift := 0
-	digits := strings.TrimRight(strings.ToUpper(s), "B")
-	switch {
-	case strings.HasSuffix(digits, "K"):
-		digits, shift = strings.TrimSuffix(digits, "K"), 10
-	case strings.HasSuffix(digits, "M"):
-		digits, shift = strings.TrimSuffix(digits, "M"), 20
+	n, err := option.ParseBytes(s)
+	if err == nil && n > 1<<30 {
+		err = fmt.Errorf("%q is more than 1G", s)
 	}
-	n, err := strconv.Atoi(digits)
-	if err != nil || n < 0 || n > 1<<30>>shift {
-		return 0, fmt.Errorf("%q is not a number such as 64, 4K or 1M", s)
-	}
-	return n << shift, nil
+	return int(n), err
 }
 
 // coresOf reads the flag --cores of a command that measures on one pair: auto is two
@@ -182,7 +176,7 @@ func (f *benchFlags) tasks() ([]bench.Task, error) {
 						for _, size := range f.sizes {
 							t := bench.Task{Wire: wire, Placement: placement, Cores: cores}
 							t.Spec = bench.Spec{Test: bench.Test(test), Role: bench.Source, Window: f.window, Reliability: level,
-								Nanoseconds: int64(f.duration), Core: -1, Garbage: int64(f.garbage) * 1e6, ProfileFolder: f.profiles}
+								Nanoseconds: int64(f.duration), Core: -1, Eager: f.eager, Garbage: int64(f.garbage) * 1e6, ProfileFolder: f.profiles}
 							if t.Spec.Bytes, err = number(size); err != nil {
 								return nil, fmt.Errorf("--sizes: %w", err)
 							}

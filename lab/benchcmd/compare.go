@@ -47,7 +47,8 @@ processes pinned to a core each, in turn (A B A B), and print the ratios: on two
 and on two hardware threads of one core, where the machine has both. Peers:
 ucx (ucx_perftest over posix and cma), libfabric (fi_pingpong over shm; it tells
 means only), testpmd (DPDK's memif driver, for frames), unix and tcp (Go's
-sockets). put and get are beside ucx alone (ucp_put_lat and ucp_get).
+sockets). put and get are beside ucx alone (ucp_put_lat and ucp_get); fetch is
+beside ucp_get, and requests and replies over sockets.
 ci/bench/setup installs them from Debian. A peer that is missing is named, with its
 package, and left out.
 
@@ -55,9 +56,10 @@ latency is one way: half a round trip of messages. put is one way too, of RDMA w
 into memory whose last byte the other process polls. get is an RDMA read, from the
 post to the completion. The processes of ucx_perftest map each other's memory: a put
 or get of theirs is a copy that the caller makes, in which the other process has no
-part.
+part. fetch is a page from another process's memory with netmem: a request, and the page in
+the reply.
 
-ratio_to_best is our figure divided by that of the best peer: latency, put and get are
+ratio_to_best is our figure divided by that of the best peer: latency, put, get and fetch are
 better below 1, everything else above. It is the median of the rounds' ratios.
 
 What two cores take for a message depends on how far they are from each other, and in
@@ -65,8 +67,8 @@ a virtual machine the host may move them at any time. So the time in which a cac
 goes from one to the other (crossing) is measured before and after each answer. A round
 in which it changed is left out, and rounds at different distances make rows of their own.
 
-JSON keys: rows (test: latency, put, get, bandwidth, rate or frames, bytes, unit: us for
-the first three, cores, proximity: one core or two cores as the kernel tells it,
+JSON keys: rows (test: latency, put, get, fetch, bandwidth, rate or frames, bytes, unit: us for
+the first four, cores, proximity: one core or two cores as the kernel tells it,
 crossing_ns, crossing_spread_ns, rounds, unsteady_rounds, better, ours,
 ours_spread, peers, peers_spread, statistics, p999_us, best_peer, ratio_to_best,
 ratio_spread, p999_ratio_to_best, involuntary_switches_per_s, failures), environment,

@@ -1,5 +1,6 @@
 // Package modelcmd holds the commands of trapeze that compute and draw: model,
-// model compare, model fetch, model sweep, model fit, model profiles, and plot.
+// model compare, model fetch, model transfer, model cells, model sweep, model fit, model
+// profiles, model platforms, and plot.
 package modelcmd
 
 import (
@@ -62,7 +63,7 @@ each transfer packet, flow if it is not 0, start_us, end_us, bytes), bus_busy_us
 		},
 	}
 	f.register(cmd)
-	cmd.AddCommand(compareCommand(e), fetchCommand(e), sweepCommand(e), goalsCommand(e), fitCommand(e), profilesCommand(e))
+	cmd.AddCommand(compareCommand(e), fetchCommand(e), transferCommand(e), cellsCommand(e), platformsCommand(e), sweepCommand(e), goalsCommand(e), fitCommand(e), profilesCommand(e))
 	return cmd
 }
 
@@ -153,3 +154,6 @@ const (
 
 // Profiles are the names of the built-in cost profiles.
 func Profiles() []string { return profile.Names() }
+
+// CellProfiles are the names of the built-in platforms with cells.
+func CellProfiles() []string { return profile.CellNames() }

@@ -35,8 +35,9 @@ id,source,quantity,condition,value,unit
     what the paper says; a value is 215, <80, >120 or 120-132
 bound           < or > if the words and not the value make it a bound
 compute         what to compute; empty if nothing is. One of` + computations() + `
-platforms       names of profiles, with spaces between them if it takes several
-policy          delivery policy
+platforms       names of profiles, with spaces between them if it takes several; or
+                of a memory system; or mini, for cells, barriers and multicasts
+policy          delivery policy; or mechanisms of transfer
 payload         bytes
 send_pulse, receive_pulse
                 thresholds or pulses in bytes; empty: the policy's
@@ -51,8 +52,8 @@ figure. Rows of kind "input" show costs that a profile states; bounds and ranges
 count as met or not.
 
 JSON keys: rows (id, source, quantity, condition, unit, published, kind, what, and
-computed, error_percent unless it is not modelled), table1 and overall (rows, mean,
-maximum, worst_id; errors as fractions).`,
+computed, error_percent unless it is not modelled; computed_highest of a range), table1
+and overall (rows, mean, maximum, worst_id; errors as fractions).`,
 		Example: `  trapeze model compare --published published.csv
   trapeze model compare --published published.csv --max-error 4.5 --mean-error 2 --json`,
 		Args: cobra.NoArgs,
@@ -142,6 +143,7 @@ type comparedRow struct {
 	What      string `json:"what"`
 	// Not there for rows that are not modelled.
 	Computed *float64 `json:"computed,omitempty"`
+	Highest  *float64 `json:"computed_highest,omitempty"` // of a range
 	Error    *float64 `json:"error_percent,omitempty"`
 }
 
@@ -159,6 +161,9 @@ func comparisonOf(lines []published.Line) comparison {
 		if l.Kind() != published.NotModelled {
 			percent := 100 * l.Error
 			row.Computed, row.Error = &l.Computed, &percent
+			if l.Highest != l.Computed {
+				row.Highest = &l.Highest
+			}
 		}
 		c.Rows = append(c.Rows, row)
 	}
@@ -170,7 +175,7 @@ func writeComparison(w io.Writer, lines []published.Line) error {
 	fmt.Fprintln(t, "id\tpublished\tcomputed\terror\tunit\tkind\twhat was computed")
 	for _, l := range lines {
 		if l.Kind() != published.NotModelled {
-			fmt.Fprintf(t, "%s\t%s\t%.2f\t%+.1f %%\t%s\t%s\t%s\n", l.ID, l.Value, l.Computed, 100*l.Error, l.Unit, l.Kind(), l.What())
+			fmt.Fprintf(t, "%s\t%s\t%s\t%+.1f %%\t%s\t%s\t%s\n", l.ID, l.Value, l.Result(), 100*l.Error, l.Unit, l.Kind(), l.What())
 		}
 	}
 	if err := t.Flush(); err != nil {

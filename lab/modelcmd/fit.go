@@ -3,7 +3,6 @@ package modelcmd
 import (
 	"fmt"
 	"io"
-	"math"
 	"strings"
 	"text/tabwriter"
 
@@ -11,7 +10,6 @@ import (
 
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/lab/internal/fit"
-	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/published"
 )
 
@@ -32,6 +30,7 @@ var splits = []split{
 // fitResult is the JSON object of "trapeze model fit".
 type fitResult struct {
 	fit.Parameters
+	Transfer  fit.Interface      `json:"transfer"`
 	Fitted    published.Summary  `json:"fitted"`
 	Predicted *published.Summary `json:"predicted,omitempty"`
 }
@@ -41,17 +40,19 @@ func fitCommand(e *command.Env) *cobra.Command {
 	var effort int
 	cmd := &cobra.Command{
 		Use:   "fit --published FILE.csv",
-		Short: "Fit the parameters of the 1997 platforms to published figures",
+		Short: "Fit the parameters of the 1997 platforms, and of EDT's, to published figures",
 		Long: `Searches the four parameters of each platform (bus read and write bandwidth, bus
 overhead, host cost) and the four shared ones (decision, packet, completion, netTx
-pulse) for the least squared error. The search is deterministic. The profiles hold
-its result; nothing is written.
+pulse) for the least squared error, and the two of the NIC on the EDT paper's memory bus
+(start of a DMA transfer, frame) for the two ends of its range. The search is
+deterministic. The profiles hold its result; nothing is written.
 
 With --half, only one half of Table 1 takes part, and the error on the other half is
 shown as well: how well the model predicts what it was not fitted to.
 
 JSON keys: shared (decision_us, packet_us, completion_us, pulse_us), platforms (by
-name: read_mb_s, write_mb_s, overhead_us, host_us), fitted and, with --half, predicted
+name: read_mb_s, write_mb_s, overhead_us, host_us), transfer (start_cycles, frame_cycles),
+fitted and, with --half, predicted
 (rows, mean, maximum, worst_id; errors as fractions).`,
 		Example: `  trapeze model fit --published published.csv
   trapeze model fit --published published.csv --half latencies`,
@@ -78,7 +79,11 @@ name: read_mb_s, write_mb_s, overhead_us, host_us), fitted and, with --half, pre
 			if err != nil {
 				return err
 			}
-			r := fitResult{Parameters: p, Fitted: published.Summarise(lines, func(l published.Line) bool { return inTable1(l) && use(l.Row) })}
+			edt, err := fit.Transfer(cmd.Context(), rows)
+			if err != nil {
+				return err
+			}
+			r := fitResult{Parameters: p, Transfer: edt, Fitted: published.Summarise(lines, func(l published.Line) bool { return inTable1(l) && use(l.Row) })}
 			if half != "" {
 				s := published.Summarise(lines, func(l published.Line) bool { return inTable1(l) && !use(l.Row) })
 				r.Predicted = &s
@@ -121,6 +126,7 @@ func writeFit(w io.Writer, r fitResult, lines []published.Line, use func(publish
 		o := r.Platforms[name]
 		fmt.Fprintf(t, "%s\tread %.1f MB/s\twrite %.1f MB/s\toverhead %.2f us\thost %.1f us\n", name, o.Read, o.Write, o.Overhead, o.Host)
 	}
+	fmt.Fprintf(t, "sonic-via\tstart %.0f cycles\tframe %.0f cycles\n", r.Transfer.Start, r.Transfer.Frame)
 	fmt.Fprintln(t)
 	for _, l := range lines {
 		if l.Counts && inTable1(l) {
@@ -139,84 +145,4 @@ func writeFit(w io.Writer, r fitResult, lines []published.Line, use func(publish
 		fmt.Fprintf(w, "predicted: %d rows, mean error %.2f %%, maximum %.2f %% (%s)\n", p.Rows, 100*p.Mean, 100*p.Maximum, p.Worst)
 	}
 	return nil
-}
-
-func profilesCommand(e *command.Env) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "profiles [NAME]",
-		Short: "List the built-in cost profiles, or print the TOML text of one",
-		Long: `List the built-in cost profiles, or print the TOML text of one, to start a profile
-of one's own from.
-
-JSON keys, in an array, or in one object with NAME: name, summary, read_mb_s,
-write_mb_s, link_mb_s, bus_duplex; with NAME also toml, the text.`,
-		Example: `  trapeze model profiles
-  trapeze model profiles p6-natoma > mine.toml`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 1 {
-				text, err := profile.Source(args[0])
-				if err != nil {
-					return usage("profile", args[0], strings.Join(profile.Names(), ", "))
-				}
-				if !e.JSON {
-					_, err = cmd.OutOrStdout().Write(text)
-					return err
-				}
-				p, err := listed(args[0])
-				if err != nil {
-					return err
-				}
-				return e.PrintJSON(struct {
-					listedProfile
-					TOML string `json:"toml"`
-				}{p, string(text)})
-			}
-			return listProfiles(cmd.OutOrStdout(), e.JSON)
-		},
-	}
-	return cmd
-}
-
-type listedProfile struct {
-	Name    string  `json:"name"`
-	Summary string  `json:"summary"`
-	Read    float64 `json:"read_mb_s"`
-	Write   float64 `json:"write_mb_s"`
-	Link    float64 `json:"link_mb_s"`
-	Duplex  string  `json:"bus_duplex"`
-}
-
-// listed is what the list says about a profile.
-func listed(name string) (listedProfile, error) {
-	p, err := profile.Load(name)
-	if err != nil {
-		return listedProfile{}, err
-	}
-	duplex := "half"
-	if p.Sender.FullDuplex {
-		duplex = "full"
-	}
-	mbs := func(c profile.Cost) float64 { return math.Round(c.Bandwidth()*10) / 10 }
-	return listedProfile{name, p.Summary, mbs(p.Sender.Read), mbs(p.Receiver.Write), mbs(p.Link.Pulse), duplex}, nil
-}
-
-func listProfiles(w io.Writer, asJSON bool) error {
-	var list []listedProfile
-	for _, name := range profile.Names() {
-		p, err := listed(name)
-		if err != nil {
-			return err
-		}
-		list = append(list, p)
-	}
-	if asJSON {
-		return command.WriteJSON(w, list)
-	}
-	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(t, "name\tread MB/s\twrite MB/s\tlink MB/s\tbus\tsummary")
-	for _, p := range list {
-		fmt.Fprintf(t, "%s\t%g\t%g\t%g\t%s duplex\t%s\n", p.Name, p.Read, p.Write, p.Link, p.Duplex, p.Summary)
-	}
-	return t.Flush()
 }

@@ -32,7 +32,7 @@ JSON keys of each: file, bytes.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(flowCommand(e), fetchPicture(e), rateCommand(e), thresholdCommand(e), payloadCommand(e, "latency"), payloadCommand(e, "bandwidth"), reportCommand(e))
+	cmd.AddCommand(flowCommand(e), fetchPicture(e), transferPicture(e), cellPicture(e), rateCommand(e), thresholdCommand(e), payloadCommand(e, "latency"), payloadCommand(e, "bandwidth"), reportCommand(e))
 	return cmd
 }
 

@@ -32,6 +32,7 @@ func DefaultRows() []Row {
 		{Test: "latency", Bytes: 64}, {Test: "latency", Bytes: 4 << 10}, {Test: "latency", Bytes: 8 << 10}, {Test: "latency", Bytes: 64 << 10},
 		{Test: "put", Bytes: 64}, {Test: "put", Bytes: 4 << 10}, {Test: "put", Bytes: 8 << 10}, {Test: "put", Bytes: 64 << 10},
 		{Test: "get", Bytes: 64}, {Test: "get", Bytes: 4 << 10}, {Test: "get", Bytes: 8 << 10}, {Test: "get", Bytes: 64 << 10},
+		{Test: fetch, Bytes: 4 << 10}, {Test: fetch, Bytes: 8 << 10}, {Test: fetch, Bytes: 64 << 10},
 		{Test: "bandwidth", Bytes: 8 << 10}, {Test: "bandwidth", Bytes: 64 << 10},
 		{Test: "rate", Bytes: 64},
 		{Test: "frames", Bytes: 64}, {Test: "frames", Bytes: 1500},
@@ -66,11 +67,18 @@ func (c *Comparison) Validate() error {
 		return fmt.Errorf("%w: %d rounds (1 to 1000)", ErrSpec, c.Rounds)
 	}
 	for _, r := range c.rows() {
-		if r.Test != "frames" {
-			t := c.task(Question{Test: r.Test, Bytes: r.Bytes, For: c.For})
-			if err := t.Validate(); err != nil {
-				return err
-			}
+		q := Question{Test: r.Test, Bytes: r.Bytes, For: c.For}
+		t := c.task(q)
+		var err error
+		switch r.Test {
+		case "frames":
+		case fetch:
+			err = checkFetch(t, q)
+		default:
+			err = t.Validate()
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -83,7 +91,7 @@ func (c *Comparison) Validate() error {
 func (c *Comparison) Compare(ctx context.Context) (rows []Row, err error) {
 	for _, question := range c.rows() {
 		for _, pair := range c.Pairs {
-			if len(pair.Cores) < 2 && (len(c.Peers) > 0 || question.Test == "frames") {
+			if len(pair.Cores) < 2 && (len(c.Peers) > 0 || question.Test == "frames" || question.Test == fetch) {
 				return rows, fmt.Errorf("%w: two cores are needed, there are %d", ErrSpec, len(pair.Cores))
 			}
 			r := question
@@ -170,8 +178,11 @@ func (c *Comparison) step() {
 var errNothing = errors.New("nothing was measured")
 
 func (c *Comparison) askUs(ctx context.Context, q Question) (a Answer, err error) {
-	if q.Test == "frames" {
+	switch q.Test {
+	case "frames":
 		return askFrames(ctx, q)
+	case fetch:
+		return askFetch(ctx, c.task(q), q)
 	}
 	r, err := Run(ctx, c.task(q))
 	if err != nil {

@@ -17,7 +17,7 @@ var ErrNotInstalled = errors.New("not installed")
 
 // Question is what one row of a comparison asks of everybody.
 type Question struct {
-	// Test is "latency", "put", "get", "bandwidth", "rate" or "frames".
+	// Test is "latency", "put", "get", "fetch", "bandwidth", "rate" or "frames".
 	Test  string
 	Bytes int
 	For   time.Duration

@@ -16,9 +16,10 @@ import (
 var errNoColumn = errors.New("its output has no such column")
 
 // unixSocket and tcpLoopback are what a Go program has without us: the kernel's
-// sockets, in two goroutines' processes as the others.
+// sockets, in two goroutines' processes as the others. A fetch over them is a request of
+// fetchRequest bytes, and a reply.
 var (
-	unixSocket = Peer{Name: "unix", Statistic: "p50", Tests: []string{"latency", "bandwidth", "rate"},
+	unixSocket = Peer{Name: "unix", Statistic: "p50", Tests: []string{"latency", fetch, "bandwidth", "rate"},
 		ask: func(ctx context.Context, q Question) (Answer, error) {
 			folder, err := os.MkdirTemp("", "trapeze-bench-")
 			if err != nil {
@@ -27,9 +28,12 @@ var (
 			defer os.RemoveAll(folder)
 			return askSocket(ctx, q, "unix", filepath.Join(folder, "s"))
 		}}
-	tcpLoopback = Peer{Name: "tcp", Statistic: "p50", Tests: []string{"latency", "bandwidth", "rate"},
+	tcpLoopback = Peer{Name: "tcp", Statistic: "p50", Tests: []string{"latency", fetch, "bandwidth", "rate"},
 		ask: func(ctx context.Context, q Question) (Answer, error) { return askSocket(ctx, q, "tcp", "127.0.0.1:0") }}
 )
+
+// fetchRequest is how long a request of a page is, in bytes.
+const fetchRequest = 64
 
 // socketSide is one end of a socket measurement: an echo or a sink, which prints where
 // it listens, or a source, which prints what it has measured.
@@ -37,13 +41,19 @@ type socketSide struct {
 	Network, Address string
 	Echo             bool // messages come back
 	Source           bool
-	Bytes, Core      int
-	For              time.Duration
+	// Request is how long what the source sends is, if other than Bytes: then a whole
+	// round trip is timed, and not half of one.
+	Request     int
+	Bytes, Core int
+	For         time.Duration
 }
 
 // askSocket measures round trips or a stream to an echo process.
 func askSocket(ctx context.Context, q Question, network, address string) (a Answer, err error) {
 	s := socketSide{Network: network, Address: address, Echo: q.Test == "latency", Bytes: q.Bytes, Core: q.Cores[0], For: q.For}
+	if q.Test == fetch {
+		s.Echo, s.Request = true, fetchRequest
+	}
 	echo, err := startWorker(ctx, job{Socket: &s})
 	if err != nil {
 		return a, err
@@ -72,7 +82,7 @@ func (s *socketSide) run(ctx context.Context, w io.Writer) error {
 	}
 	buf := make([]byte, max(s.Bytes, 1))
 	if !s.Source {
-		return serveSocket(ctx, w, s.Network, s.Address, buf, s.Echo)
+		return s.serve(ctx, w, buf)
 	}
 	var dialer net.Dialer
 	c, err := dialer.DialContext(ctx, s.Network, s.Address)
@@ -82,20 +92,29 @@ func (s *socketSide) run(ctx context.Context, w io.Writer) error {
 	defer c.Close()
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 	defer stop()
-	measure := streamSocket
+	var a Answer
 	if s.Echo {
-		measure = timeSocket
+		a, err = s.time(c, buf)
+	} else {
+		a, err = streamSocket(c, buf, s.For)
 	}
-	a, err := measure(c, buf, s.For)
 	if err != nil {
 		return err
 	}
 	return json.NewEncoder(w).Encode(a)
 }
 
-func serveSocket(ctx context.Context, w io.Writer, network, address string, buf []byte, echo bool) error {
+// request is what the source sends at a time, of a buffer.
+func (s *socketSide) request(buf []byte) []byte {
+	if s.Request == 0 {
+		return buf
+	}
+	return buf[:min(s.Request, len(buf))]
+}
+
+func (s *socketSide) serve(ctx context.Context, w io.Writer, buf []byte) error {
 	var config net.ListenConfig
-	l, err := config.Listen(ctx, network, address)
+	l, err := config.Listen(ctx, s.Network, s.Address)
 	if err != nil {
 		return err
 	}
@@ -109,10 +128,10 @@ func serveSocket(ctx context.Context, w io.Writer, network, address string, buf 
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
 	for {
-		if _, err := io.ReadFull(c, buf); err != nil {
+		if _, err := io.ReadFull(c, s.request(buf)); err != nil {
 			break // the source has ended
 		}
-		if echo {
+		if s.Echo {
 			if _, err := c.Write(buf); err != nil {
 				break
 			}
@@ -121,18 +140,21 @@ func serveSocket(ctx context.Context, w io.Writer, network, address string, buf 
 	return nil
 }
 
-// timeSocket measures halves of round trips.
-func timeSocket(c net.Conn, buf []byte, d time.Duration) (a Answer, err error) {
-	h := newHistogram()
-	for last, end := time.Now(), time.Now().Add(d); last.Before(end); {
-		if _, err := c.Write(buf); err != nil {
+// time measures round trips: halves of them where both ways are of the same length.
+func (s *socketSide) time(c net.Conn, buf []byte) (a Answer, err error) {
+	h, ways := newHistogram(), time.Duration(2)
+	if s.Request != 0 {
+		ways = 1
+	}
+	for last, end := time.Now(), time.Now().Add(s.For); last.Before(end); {
+		if _, err := c.Write(s.request(buf)); err != nil {
 			return a, err
 		}
 		if _, err := io.ReadFull(c, buf); err != nil {
 			return a, err
 		}
 		now := time.Now()
-		_ = h.RecordValue(int64(min(max(now.Sub(last)/2, 1), longest)))
+		_ = h.RecordValue(int64(min(max(now.Sub(last)/ways, 1), longest)))
 		last = now
 	}
 	return Answer{Value: float64(h.ValueAtPercentile(50)) / 1e3, Tail: float64(h.ValueAtPercentile(99.9)) / 1e3}, nil

@@ -11,7 +11,7 @@ import (
 // ucx is UCX over shared memory: posix for short messages, cross-memory attach for
 // long ones, as it would choose by itself on one host without other transports.
 var ucx = Peer{Name: "ucx", Package: "ucx-utils", Program: "ucx_perftest", Statistic: "p50",
-	Tests: []string{"latency", "put", "get", "bandwidth", "rate"}, ask: askUCX}
+	Tests: []string{"latency", "put", "get", fetch, "bandwidth", "rate"}, ask: askUCX}
 
 var ucxEnvironment = []string{"UCX_TLS=posix,cma,self", "UCX_LOG_LEVEL=error"}
 
@@ -24,11 +24,11 @@ func iterations(d time.Duration, bytes int) int {
 // ucxLatencies are its tests that tell times. Both ends of ucp_put_lat write in turn and
 // poll the last byte of their memory, and it tells half of that; the client of ucp_get reads
 // again and again, with one read under way, while the server is there for it.
-var ucxLatencies = map[string]string{"latency": "tag_lat", "put": "ucp_put_lat", "get": "ucp_get"}
+var ucxLatencies = map[string]string{"latency": "tag_lat", "put": "ucp_put_lat", "get": "ucp_get", fetch: "ucp_get"}
 
 func askUCX(ctx context.Context, q Question) (a Answer, err error) {
 	switch q.Test {
-	case "latency", "put", "get":
+	case "latency", "put", "get", fetch:
 		// One run tells one percentile.
 		test := ucxLatencies[q.Test]
 		if a.Value, err = runUCX(ctx, q, test, 50, 1); err == nil {

@@ -28,6 +28,7 @@ type job struct {
 	Idle     *idleSpec   `json:"idle,omitempty"`
 	Frames   *frames     `json:"frames,omitempty"`
 	Socket   *socketSide `json:"socket,omitempty"`
+	Fetch    *fetchSide  `json:"fetch,omitempty"`
 }
 
 // RunWorker is the worker's whole life: a job as JSON from r; to w what its peer has to
@@ -52,6 +53,8 @@ func RunWorker(ctx context.Context, r io.Reader, w io.Writer) error {
 		return j.Frames.run(ctx, w)
 	case j.Socket != nil:
 		return j.Socket.run(ctx, w)
+	case j.Fetch != nil:
+		return j.Fetch.run(ctx, w)
 	}
 	return fmt.Errorf("%w: a worker without a job", ErrSpec)
 }

@@ -52,7 +52,7 @@ type Row struct {
 const Us = "trapeze"
 
 func (r *Row) prepare() {
-	r.Better, r.Unit = "higher", map[string]string{"latency": "us", "put": "us", "get": "us", "bandwidth": "MB/s", "rate": "messages/s", "frames": "frames/s"}[r.Test]
+	r.Better, r.Unit = "higher", map[string]string{"latency": "us", "put": "us", "get": "us", fetch: "us", "bandwidth": "MB/s", "rate": "messages/s", "frames": "frames/s"}[r.Test]
 	if r.timed() {
 		r.Better, r.Tail, r.Statistics = "lower", map[string]float64{}, map[string]string{Us: "p50"}
 	}

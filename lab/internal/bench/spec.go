@@ -72,6 +72,8 @@ type Spec struct {
 	Garbage int64 `json:"garbage,omitempty"`
 	// ProfileFolder is where the worker writes a profile of its CPU time, "" for none.
 	ProfileFolder string `json:"profile,omitempty"`
+	// Eager says that the NIC has messages and descriptors before they are posted.
+	Eager bool `json:"eager,omitempty"`
 }
 
 // Limits of a Spec.

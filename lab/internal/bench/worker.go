@@ -22,7 +22,7 @@ func Work(ctx context.Context, s Spec, ready func()) (side Side, err error) {
 	if err := pinProcess(s.Core); err != nil {
 		return side, err
 	}
-	nic, err := Open(ctx, s.Address)
+	nic, err := s.open(ctx, s.Address)
 	if err != nil {
 		return side, err
 	}
@@ -33,7 +33,7 @@ func Work(ctx context.Context, s Spec, ready func()) (side Side, err error) {
 	}
 	defer func() { err = errors.Join(err, stop()) }()
 	if s.Role == Both {
-		peer, err := Open(ctx, s.Peer)
+		peer, err := s.open(ctx, s.Peer)
 		if err != nil {
 			return side, err
 		}
@@ -59,6 +59,15 @@ func Work(ctx context.Context, s Spec, ready func()) (side Side, err error) {
 // Quiet are options of a NIC whose log and errors nobody reads.
 func Quiet() []via.Option {
 	return []via.Option{via.WithErrorHandler(func(via.AsyncError) {}), via.WithLogger(slog.New(slog.DiscardHandler))}
+}
+
+// open opens one of the worker's NICs.
+func (s *Spec) open(ctx context.Context, address string) (*via.NIC, error) {
+	opts := Quiet()
+	if s.Eager {
+		opts = append(opts, via.WithEager())
+	}
+	return via.Open(ctx, address, opts...)
 }
 
 // Open opens a NIC that is Quiet.

@@ -48,6 +48,8 @@ type Options struct {
 	// Pairs are where it is measured between two processes; step by step it is on the
 	// first core of the first pair. None to pin nothing.
 	Pairs []bench.Pair
+	// Eager says that the NICs have messages and descriptors before they are posted.
+	Eager bool
 	// Progress, if not nil, is called after each of Steps parts.
 	Progress func()
 }
@@ -107,7 +109,7 @@ func (o *Options) message(ctx context.Context, r *Result) (err error) {
 		probed bool
 		mode   emulator.DoorbellMode
 	}{{&pairs.probed, true, emulator.DoorbellsDefault}, {&pairs.plain, false, emulator.DoorbellsDefault}, {&pairs.stored, false, emulator.DoorbellsMapped}} {
-		if *p.at, err = newPair(ctx, o.Bytes, p.probed, p.mode); err != nil {
+		if *p.at, err = newPair(ctx, o, p.probed, p.mode); err != nil {
 			return err
 		}
 	}

@@ -31,7 +31,7 @@ type pair struct {
 const lot = 256
 
 // newPair makes and connects a pair; probed says whether its wire is watched.
-func newPair(ctx context.Context, bytes int, probed bool, mode emulator.DoorbellMode) (p *pair, err error) {
+func newPair(ctx context.Context, o *Options, probed bool, mode emulator.DoorbellMode) (p *pair, err error) {
 	p = &pair{}
 	a, b, err := wire.NewMemory(wire.MemoryOptions{})
 	if err != nil {
@@ -48,7 +48,7 @@ func newPair(ctx context.Context, bytes int, probed bool, mode emulator.Doorbell
 		ports[1] = &probe{b, &p.line, phaseRest, phaseDeliver}
 	}
 	for i, n := range []*node{&p.sender, &p.receiver} {
-		if err := n.open(ctx, ports[i], bytes, mode); err != nil {
+		if err := n.open(ctx, ports[i], o, mode); err != nil {
 			return p, err
 		}
 	}
@@ -59,11 +59,15 @@ func newPair(ctx context.Context, bytes int, probed bool, mode emulator.Doorbell
 }
 
 // open makes the NIC, which owns the port, and what a node has.
-func (n *node) open(ctx context.Context, port wire.Port, bytes int, mode emulator.DoorbellMode) (err error) {
+func (n *node) open(ctx context.Context, port wire.Port, o *Options, mode emulator.DoorbellMode) (err error) {
+	opts, bytes := bench.Quiet(), o.Bytes
+	if o.Eager {
+		opts = append(opts, via.WithEager())
+	}
 	if n.device, err = emulator.New(emulator.Options{Name: "emu:breakdown", Wire: port, Doorbells: mode}); err != nil {
 		return err
 	}
-	if n.nic, err = via.OpenDevice(ctx, n.device, bench.Quiet()...); err != nil {
+	if n.nic, err = via.OpenDevice(ctx, n.device, opts...); err != nil {
 		return err
 	}
 	a := via.VIAttributes{MaxTransfer: uint32(max(bytes, 1)), SendDepth: lot, RecvDepth: lot}

@@ -72,6 +72,14 @@ func TestFlow(t *testing.T) {
 	}
 }
 
+// TestBands: bands of anybody's, and stripes that touch but are kept apart if they are wide
+// enough.
+func TestBands(t *testing.T) {
+	svg, err := plot.Bands{Title: "Three bands", Note: "one is empty", Legend: "what a stripe is", Names: []string{"first", "second", "third"}, Apart: true,
+		Stripes: []plot.Stripe{{Band: 0, Number: 4, End: 2 * us}, {Band: 0, Number: 4, Start: 2 * us, End: 4 * us}, {Band: 2, Number: 5, Start: 4 * us, End: 4*us + 1000}}}.SVG()
+	golden(t, "bands.svg", svg, err)
+}
+
 // TestBothDirections: each direction of a run has bands of its own.
 func TestBothDirections(t *testing.T) {
 	one, err := plot.Flow{Records: records[:6]}.SVG()
@@ -212,6 +220,26 @@ func TestPage(t *testing.T) {
 	}
 }
 
+// TestBars: parts are stacked on each other, and the sum stands above them.
+func TestBars(t *testing.T) {
+	b := plot.Bars{Title: "Bars", Note: "two sizes & three mechanisms", X: "bytes", Y: plot.Axis{Label: "microseconds"},
+		Parts: []string{"user", "transfer", "transport"}, Groups: []plot.Group{
+			{Name: "64", Bars: []plot.Bar{{Name: "a", Parts: []float64{1, 2, 3}}, {Name: "b<c", Parts: []float64{0.5, 0, 0.14}}}},
+			{Name: "4096", Bars: []plot.Bar{{Name: "a", Parts: []float64{10, 0, 33}}, {Name: "b<c", Parts: []float64{100, 20, 3.4}}}},
+		}}
+	svg, err := b.SVG()
+	golden(t, "bars.svg", svg, err)
+	for _, want := range []string{">6.00<", ">0.640<", ">43.0<", ">123<", ">b&lt;c<", ">4096<"} {
+		if !strings.Contains(string(svg), want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	two, err := plot.StackBars("Both", b, b)
+	if err != nil || strings.Count(string(two), ">123<") != 2 {
+		t.Errorf("two pictures: %v", err)
+	}
+}
+
 func TestNothingToDraw(t *testing.T) {
 	many := make([]dmalog.Record, plot.MaxStripes+1)
 	for i := range many {
@@ -228,6 +256,12 @@ func TestNothingToDraw(t *testing.T) {
 		"no window":       {plot.Rate{Records: records}.SVG, plot.ErrEmpty},
 		"too many rates":  {plot.Rate{Records: records, Window: 1}.SVG, plot.ErrTooMany},
 		"empty chart":     {plot.Chart{}.SVG, plot.ErrEmpty},
+		"no bars":         {plot.Bars{Parts: []string{"a"}}.SVG, plot.ErrEmpty},
+		"bars of nothing": {plot.Bars{Parts: []string{"a"}, Groups: []plot.Group{{Bars: []plot.Bar{{Parts: []float64{0}}}}}}.SVG, plot.ErrEmpty},
+		"negative bar":    {plot.Bars{Parts: []string{"a"}, Groups: []plot.Group{{Bars: []plot.Bar{{Parts: []float64{-1}}}}}}.SVG, plot.ErrEmpty},
+		"unnamed part":    {plot.Bars{Parts: []string{"a"}, Groups: []plot.Group{{Bars: []plot.Bar{{Parts: []float64{1, 2}}}}}}.SVG, plot.ErrEmpty},
+		"too many parts":  {plot.Bars{Parts: make([]string, 5), Groups: []plot.Group{{Bars: []plot.Bar{{Parts: []float64{1, 2, 3, 4, 5}}}}}}.SVG, plot.ErrEmpty},
+		"no stacked bars": {func() ([]byte, error) { return plot.StackBars("none") }, plot.ErrEmpty},
 		"one point":       {plot.Chart{Series: []plot.Series{{Points: []plot.Point{{X: 1, Y: 1}}}}}.SVG, plot.ErrEmpty},
 		"not a number":    {plot.Chart{Series: []plot.Series{{Points: []plot.Point{{X: 1, Y: 1}, {X: 2, Y: math.NaN()}}}}}.SVG, plot.ErrEmpty},
 		"infinite points": {plot.Chart{Series: []plot.Series{{Points: []plot.Point{{X: 1, Y: 1}, {X: math.Inf(1), Y: 2}}}}}.SVG, plot.ErrEmpty},

@@ -10,3 +10,13 @@ import (
 func Parse(file string, text []byte) (*Profile, error) {
 	return parse(strings.TrimSuffix(path.Base(file), ".toml"), file, text, Source)
 }
+
+// ParseCells reads a platform with cells from text.
+func ParseCells(file string, text []byte) (*Cells, error) {
+	return parseCells(strings.TrimSuffix(path.Base(file), ".toml"), file, text)
+}
+
+// ParseMemory reads a memory system from text; file is used in errors.
+func ParseMemory(file string, text []byte) (*MemorySystem, error) {
+	return parseMemory(strings.TrimSuffix(path.Base(file), ".toml"), file, text)
+}

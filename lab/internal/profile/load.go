@@ -4,7 +4,6 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -87,20 +86,7 @@ type raw struct {
 
 // Names returns the built-in profiles, sorted. Files that serve only as a base
 // of others begin with an underscore and are not listed.
-func Names() []string {
-	entries, err := fs.ReadDir(platforms, "platforms")
-	if err != nil {
-		return nil
-	}
-	var names []string
-	for _, e := range entries {
-		if name := strings.TrimSuffix(e.Name(), ".toml"); !strings.HasPrefix(name, "_") {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
+func Names() []string { return namesIn(platforms, "platforms") }
 
 // Source returns the text of a built-in profile or base.
 func Source(name string) ([]byte, error) {
@@ -159,7 +145,7 @@ func parse(title, file string, text []byte, source func(string) ([]byte, error))
 		text []byte
 	}
 	own := new(raw)
-	if err := decode(file, text, own); err != nil {
+	if err := decode(file, text, own, hostKeys); err != nil {
 		return nil, err
 	}
 	texts, layers := []layer{{file, text}}, []*raw{own}
@@ -175,7 +161,7 @@ func parse(title, file string, text []byte, source func(string) ([]byte, error))
 			return nil, bad
 		}
 		next := new(raw)
-		if err := decode(*base, text, next); err != nil {
+		if err := decode(*base, text, next, hostKeys); err != nil {
 			return nil, err
 		}
 		texts, layers = append(texts, layer{*base, text}), append(layers, next)
@@ -183,14 +169,22 @@ func parse(title, file string, text []byte, source func(string) ([]byte, error))
 	// Decoding on top keeps what a file does not mention.
 	merged := new(raw)
 	for _, l := range slices.Backward(texts) {
-		if err := decode(l.file, l.text, merged); err != nil {
+		if err := decode(l.file, l.text, merged, hostKeys); err != nil {
 			return nil, err
 		}
 	}
 	return merged.resolve(title, file, layers)
 }
 
-func decode(file string, text []byte, into *raw) error {
+// keys are what a kind of file may say, for errors.
+type keys struct{ names, example string }
+
+var hostKeys = keys{
+	names:   "summary, base, bus, sender.bus, receiver.bus, host.cost, nic.{decision,completion,packet,buffers,memory}, link.{bandwidth,overhead,latency,header}",
+	example: `each key once, with a quoted quantity and its unit, such as "132 MB/s"; buffers is a whole number from 1 to 1024`,
+}
+
+func decode(file string, text []byte, into any, allowed keys) error {
 	d := toml.NewDecoder(strings.NewReader(string(text)))
 	d.DisallowUnknownFields()
 	err := d.Decode(into)
@@ -202,7 +196,7 @@ func decode(file string, text []byte, into *raw) error {
 	case errors.As(err, &strict) && len(strict.Errors) > 0:
 		row, _ := strict.Errors[0].Position()
 		return &Error{File: file + ":" + strconv.Itoa(row), Key: strings.Join(strict.Errors[0].Key(), "."), Err: ErrUnknownKey,
-			Allowed: "summary, base, bus, sender.bus, receiver.bus, host.cost, nic.{decision,completion,packet,buffers,memory}, link.{bandwidth,overhead,latency,header}"}
+			Allowed: allowed.names}
 	case errors.As(err, &decodeErr):
 		row, _ := decodeErr.Position()
 		key := strings.Join(decodeErr.Key(), ".")
@@ -210,7 +204,7 @@ func decode(file string, text []byte, into *raw) error {
 			// What follows names Go types.
 			what, _, _ := strings.Cut(err.Error(), " into struct field")
 			return &Error{File: file + ":" + strconv.Itoa(row), Key: key, Err: fmt.Errorf("%w: %s", ErrValue, what),
-				Allowed: `each key once, with a quoted quantity and its unit, such as "132 MB/s"; buffers is a whole number from 1 to 1024`}
+				Allowed: allowed.example}
 		}
 		return &Error{File: file + ":" + strconv.Itoa(row), Err: fmt.Errorf("%w: %w", ErrSyntax, err)}
 	}

@@ -1,6 +1,7 @@
 // Package profile holds cost profiles: what a transfer costs on a platform, as
 // TOML files. The published platforms of 1997 and PCIe generations 3 to 6 are
-// built in; other files have the same form.
+// built in; other files have the same form. Memory systems are platforms as a single
+// message meets them on its way into the NIC, in files of their own.
 package profile
 
 import (

@@ -27,8 +27,13 @@ var (
 		low:   0, high: 1e4,
 		allowed: `0 to 10 ms, written as "1.5 us", "200 ns" or "1 ms"`,
 	}
+	clock = kind{
+		units: map[string]float64{"MHz": 1, "GHz": 1e3},
+		low:   0.1, high: 1e5,
+		allowed: `0.1 MHz to 100 GHz, written as "100 MHz" or "1 GHz"`,
+	}
 	size = kind{
-		units: map[string]float64{"B": 1, "KiB": 1024},
+		units: map[string]float64{"B": 1, "KiB": 1024, "MiB": 1 << 20},
 		low:   0, high: 4096, whole: true,
 		allowed: `0 to 4096 B, whole, written as "128 B" or "1 KiB"`,
 	}

@@ -1,13 +1,25 @@
 package published
 
-import "math"
+import (
+	"fmt"
+	"math"
+)
 
 // Line is a compared row.
 type Line struct {
 	Row
 	Computed float64
+	Highest  float64 // the upper end of a computed range; else as Computed
 	Error    float64 // relative to the published figure; 0.01 is 1 %
 	Counts   bool    // in the mean: a computed time or bandwidth with an exact figure
+}
+
+// Result writes what was computed with two digits, both ends of a range.
+func (l *Line) Result() string {
+	if l.Highest != l.Computed {
+		return fmt.Sprintf("%.2f-%.2f", l.Computed, l.Highest)
+	}
+	return fmt.Sprintf("%.2f", l.Computed)
 }
 
 // Summary of the relative errors, absolute values.
@@ -22,13 +34,13 @@ type Summary struct {
 func Compare(m *Model, rows []Row) ([]Line, error) {
 	lines := make([]Line, 0, len(rows))
 	for _, r := range rows {
-		v, err := m.Compute(r)
+		v, err := m.span(r)
 		if err != nil {
 			return nil, err
 		}
-		l := Line{Row: r, Computed: v}
+		l := Line{Row: r, Computed: v.low, Highest: v.high}
 		if kind := r.Kind(); kind != NotModelled {
-			l.Error = r.Figure.Error(v)
+			l.Error = r.Figure.off(v)
 			l.Counts = kind == Predicted && r.Figure.Relation == Equal && units[r.Unit].dimension&(duration|rate) != 0
 		}
 		lines = append(lines, l)

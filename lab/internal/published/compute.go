@@ -30,6 +30,8 @@ const (
 	size                           // computed in bytes
 	percent
 	ratio
+	count
+	frequency // computed in MHz
 )
 
 // columns is a set of those that a computation needs beside the platforms.
@@ -38,8 +40,9 @@ type columns int
 const (
 	policy columns = 1 << iota
 	payload
-	none  columns = 0
-	frame         = policy | payload
+	celled         // the platform is one with cells
+	none   columns = 0
+	frame          = policy | payload
 )
 
 // units are those that a figure can be stated in. A computed figure is multiplied by
@@ -50,7 +53,10 @@ var units = map[string]struct {
 }{
 	"ns": {duration, 1e3}, "us": {duration, 1}, "ms": {duration, 1e-3}, "s": {duration, 1e-6},
 	"KB/s": {rate, 1e3}, "MB/s": {rate, 1}, "GB/s": {rate, 1e-3}, "Mb/s": {rate, 8}, "Gb/s": {rate, 8e-3},
-	"bytes": {size, 1}, "KB": {size, 1.0 / 1024}, "%": {percent, 1}, "ratio": {ratio, 1},
+	"Mbytes/s": {rate, 1}, "Gbps": {rate, 8e-3},
+	"bits": {size, 8}, "B": {size, 1}, "bytes": {size, 1}, "KB": {size, 1.0 / 1024}, "MB": {size, 1.0 / (1 << 20)},
+	"MHz": {frequency, 1}, "GHz": {frequency, 1e-3}, "count": {count, 1}, "way": {count, 1}, "cycle": {count, 1}, "cycles": {count, 1},
+	"%": {percent, 1}, "ratio": {ratio, 1},
 }
 
 // computation is a way to come to a figure from the columns of a row.
@@ -100,6 +106,29 @@ var computations = map[string]computation{
 	"link bandwidth":       {Input, rate, none, nil, func(f *figure) float64 { return f.Link.Pulse.Bandwidth() }},
 	"link latency":         {Input, duration, none, nil, func(f *figure) float64 { return f.Link.Latency.Microseconds() }},
 	"header":               {Input, size, none, nil, func(f *figure) float64 { return float64(f.Link.Header) }},
+
+	"cell, one way":           {Predicted, duration, celled, nil, (*figure).lone},
+	"cell interval":           {Predicted, duration, celled, nil, func(f *figure) float64 { return f.scenario("stream").Interval.Microseconds() }},
+	"cell data rate":          {Predicted, rate, celled, nil, func(f *figure) float64 { return megabytes(f.scenario("stream").Data) }},
+	"cell total rate":         {Predicted, rate, celled, nil, func(f *figure) float64 { return megabytes(f.scenario("stream").Total) }},
+	"cell bounce":             {Predicted, duration, celled, nil, func(f *figure) float64 { return f.scenario("bounce").RoundTrip.Microseconds() }},
+	"cell bounce rate":        {Predicted, rate, celled, nil, func(f *figure) float64 { return megabytes(f.scenario("bounce").Data) }},
+	"message interval":        {Predicted, duration, celled | payload, nil, (*figure).messageInterval},
+	"barrier per participant": {Predicted, duration, celled, nil, (*figure).perParticipant},
+	"multicast stores":        {Predicted, count, celled, nil, func(f *figure) float64 { return float64(f.scenario("multicast").Stores) }},
+	"FIFO write":              {Input, duration, celled, nil, func(f *figure) float64 { return f.cells.Store.Microseconds() }},
+	"cell send":               {Input, duration, celled, nil, func(f *figure) float64 { return f.cells.Send.Microseconds() }},
+	"cell path":               {Input, duration, celled, nil, func(f *figure) float64 { return f.cells.Path.Microseconds() }},
+	"cell receive":            {Input, duration, celled, nil, func(f *figure) float64 { return f.cells.Receive.Microseconds() }},
+}
+
+// lookup finds a computation on platforms or on memory systems.
+func lookup(name string) (computation, bool) {
+	if c, ok := onMemorySystem[name]; ok {
+		return c.computation, true
+	}
+	c, ok := computations[name]
+	return c, ok
 }
 
 func lesser(x, y float64) float64  { return min(x, y) }
@@ -109,11 +138,15 @@ func greater(x, y float64) float64 { return max(x, y) }
 func less(value, base float64) float64 { return 100 * (1 - value/base) }
 
 // Computations returns the names of the computations, sorted.
-func Computations() []string { return slices.Sorted(maps.Keys(computations)) }
+func Computations() []string {
+	names := slices.AppendSeq(slices.Collect(maps.Keys(computations)), maps.Keys(onMemorySystem))
+	slices.Sort(names)
+	return names
+}
 
 // Kind returns what the figure that is computed for a row is worth.
 func (r *Row) Kind() Kind {
-	if c, ok := computations[r.Compute]; ok {
+	if c, ok := lookup(r.Compute); ok {
 		return c.kind
 	}
 	return NotModelled
@@ -144,19 +177,53 @@ func threshold(n int) string {
 	return fmt.Sprint(n, " B")
 }
 
-// Compute returns a row's figure in its unit; it is 0 for a row that is not modelled.
+// Compute returns a row's figure in its unit, the lower end of one that has two; it is 0
+// for a row that is not modelled.
 func (m *Model) Compute(r Row) (float64, error) {
+	v, err := m.span(r)
+	return v.low, err
+}
+
+// span returns both ends of a row's figure.
+func (m *Model) span(r Row) (span, error) {
+	scale := units[r.Unit].scale
+	if c, ok := onMemorySystem[r.Compute]; ok {
+		v, err := m.onSystem(&r, c)
+		return span{v.low * scale, v.high * scale}, err
+	}
 	c, ok := computations[r.Compute]
 	if !ok {
-		return 0, nil
+		return span{}, nil
 	}
+	v, err := m.onPlatforms(&r, c)
+	return span{v * scale, v * scale}, err
+}
+
+// onSystem computes a row on its one memory system.
+func (m *Model) onSystem(r *Row, c systemComputation) (span, error) {
+	s, err := m.system(r.Platforms[0])
+	if err != nil {
+		return span{}, err
+	}
+	f := transfers{Row: r, MemorySystem: s, m: m, name: r.Platforms[0]}
+	v := c.span(&f)
+	return v, f.err
+}
+
+// onPlatforms computes a row on platforms with cost profiles.
+func (m *Model) onPlatforms(r *Row, c computation) (float64, error) {
 	var v float64
 	for i, name := range r.Platforms {
-		p, err := m.load(name)
+		f := figure{Row: r, m: m, name: name}
+		var err error
+		if c.needs&celled != 0 {
+			f.cells, err = profile.LoadCells(name)
+		} else {
+			f.Profile, err = m.load(name)
+		}
 		if err != nil {
 			return 0, err
 		}
-		f := figure{Row: &r, Profile: p, m: m, name: name}
 		one := c.of(&f)
 		if f.err != nil {
 			return 0, f.err
@@ -166,16 +233,17 @@ func (m *Model) Compute(r Row) (float64, error) {
 		}
 		v = one
 	}
-	return v * units[r.Unit].scale, nil
+	return v, nil
 }
 
 // figure is a row that is computed on one platform. The first error stays.
 type figure struct {
 	*Row
 	*profile.Profile
-	m    *Model
-	name string // of the platform, for the model
-	err  error
+	cells *profile.Cells // instead of Profile, of a computation with cells
+	m     *Model
+	name  string // of the platform, for the model
+	err   error
 }
 
 func (f *figure) run(policy string, send, receive, payload, count int, both bool) (latency, bandwidth float64) {

@@ -18,8 +18,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/trapeze-nic/trapeze/lab/internal/coherence"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/pipeline"
+	"github.com/trapeze-nic/trapeze/pipeline/cells"
 )
 
 // Row is a published figure as the file states it, and what to compute for it.
@@ -33,12 +35,12 @@ type Row struct {
 type Task struct {
 	Bound         Relation // AtMost or AtLeast if the paper's words, not the value, make it a bound
 	Compute       string   // the name of a computation; empty = the row is not modelled
-	Platforms     []string // names of built-in profiles
-	Policy        string
-	Payload       int    // bytes
-	Send, Receive int    // thresholds or pulses of the two sides in bytes, 0 = the policy's own
-	Fit           bool   // the parameters of the platform may be fitted to the row
-	Note          string // what is computed in words, or why nothing is
+	Platforms     []string // names of built-in profiles, or of one memory system
+	Policy        string   // or mechanisms of transfer
+	Payload       int      // bytes
+	Send, Receive int      // thresholds or pulses of the two sides in bytes, 0 = the policy's own
+	Fit           bool     // the parameters of the platform may be fitted to the row
+	Note          string   // what is computed in words, or why nothing is
 }
 
 // Sentinel errors inside an *Error.
@@ -184,7 +186,7 @@ func (p *parser) row() (Row, error) {
 	if err != nil || r.Compute == "" {
 		return r, err
 	}
-	c := computations[r.Compute]
+	c, _ := lookup(r.Compute)
 	if u, ok := units[p.cell("unit", "a unit of what is computed")]; !ok || u.dimension&c.dimension == 0 {
 		return r, fmt.Errorf("%w: %q is no unit of %q", ErrCell, r.Unit, r.Compute)
 	}
@@ -204,7 +206,7 @@ func taskOf(r *Row, known map[string]Task) Task {
 func (p *parser) task() (Task, error) {
 	t := Task{Note: p.cell("note", "the reason why the row is not computed")}
 	t.Compute = p.cell("compute", "empty, or one of: "+strings.Join(Computations(), ", "))
-	c, ok := computations[t.Compute]
+	c, ok := lookup(t.Compute)
 	if t.Compute == "" && t.Note != "" {
 		return t, nil
 	} else if !ok {
@@ -214,21 +216,39 @@ func (p *parser) task() (Task, error) {
 	if !slices.Contains([]Relation{"", AtMost, AtLeast}, t.Bound) {
 		return t, fmt.Errorf("%w: %q", ErrCell, t.Bound)
 	}
-	t.Platforms = strings.Fields(p.cell("platforms", strings.Join(profile.Names(), ", ")))
+	platforms, policies := profile.Names(), pipeline.PolicyNames()
+	longest := maxPayload
+	_, onSystem := onMemorySystem[t.Compute]
+	switch {
+	case c.needs&celled != 0:
+		platforms, longest = profile.CellNames(), cells.MaxPDU
+	case onSystem:
+		platforms, policies, longest = memorySystems(), mechanisms(), coherence.MaxBytes
+	}
+	t.Platforms = strings.Fields(p.cell("platforms", strings.Join(platforms, ", ")))
 	for _, name := range t.Platforms {
-		if !slices.Contains(profile.Names(), name) {
+		if !slices.Contains(platforms, name) {
 			return t, fmt.Errorf("%w: %q", ErrCell, name)
 		}
 	}
 	if len(t.Platforms) == 0 || len(t.Platforms) > 1 && c.fold == nil {
 		return t, fmt.Errorf("%w: %q is of one platform, here are %d", ErrCell, t.Compute, len(t.Platforms))
 	}
-	t.Policy = p.cell("policy", strings.Join(pipeline.PolicyNames(), ", "))
-	if t.Policy == "" && c.needs&policy != 0 || t.Policy != "" && !slices.Contains(pipeline.PolicyNames(), t.Policy) {
+	t.Policy = p.cell("policy", strings.Join(policies, ", "))
+	names := []string{t.Policy}
+	if onSystem && c.dimension == percent { // against several
+		names = strings.Fields(t.Policy)
+	}
+	for _, name := range names {
+		if name != "" && !slices.Contains(policies, name) {
+			return t, fmt.Errorf("%w: %q", ErrCell, name)
+		}
+	}
+	if strings.TrimSpace(t.Policy) == "" && c.needs&policy != 0 {
 		return t, fmt.Errorf("%w: %q", ErrCell, t.Policy)
 	}
 	var err error
-	if t.Payload, err = p.bytes("payload", c.needs&payload != 0, maxPayload); err != nil {
+	if t.Payload, err = p.bytes("payload", c.needs&payload != 0, longest); err != nil {
 		return t, err
 	}
 	if t.Send, err = p.bytes("send_pulse", false, t.Payload); err != nil {

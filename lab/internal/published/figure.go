@@ -72,3 +72,16 @@ func (f Figure) Error(computed float64) float64 {
 	}
 	return (computed - f.High) / f.High
 }
+
+// off is Error of a figure that may have two ends. Of a range both ends are compared with
+// the published ones, and what is further off counts.
+func (f Figure) off(v span) float64 {
+	if v.low == v.high || f.Relation != Within {
+		return f.Error(v.low)
+	}
+	low, high := v.low/f.Low-1, v.high/f.High-1
+	if math.Abs(high) > math.Abs(low) {
+		return high
+	}
+	return low
+}

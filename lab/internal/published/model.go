@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/trapeze-nic/trapeze/lab/internal/coherence"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/search"
 	"github.com/trapeze-nic/trapeze/lab/internal/virtual"
@@ -20,6 +21,9 @@ type Model struct {
 	ctx   context.Context // of what is computed
 	load  func(name string) (*profile.Profile, error)
 	cache map[key]virtual.Result
+
+	system    func(name string) (*profile.MemorySystem, error)
+	transfers map[transferKey]*coherence.Result
 }
 
 type key struct {
@@ -30,9 +34,16 @@ type key struct {
 }
 
 // NewModel makes a model that loads platforms with load; profile.Load gives the
-// built-in ones. What is computed with it ends with ctx.
+// built-in ones. Memory systems are the built-in ones. What is computed with it ends with ctx.
 func NewModel(ctx context.Context, load func(name string) (*profile.Profile, error)) *Model {
-	return &Model{ctx: ctx, load: load, cache: map[key]virtual.Result{}}
+	return &Model{ctx: ctx, load: load, cache: map[key]virtual.Result{},
+		system: profile.LoadMemorySystem, transfers: map[transferKey]*coherence.Result{}}
+}
+
+// On makes the model load memory systems with load.
+func (m *Model) On(load func(name string) (*profile.MemorySystem, error)) *Model {
+	m.system = load
+	return m
 }
 
 func (m *Model) run(k key) (virtual.Result, error) {

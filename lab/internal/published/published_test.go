@@ -29,7 +29,8 @@ func rows(t testing.TB) []published.Row {
 }
 
 // TestFidelity: with the built-in profiles the rows of Table 1 are off by at most
-// 4.5 % and 2 % in the mean, the Alcor latencies of the cut-through paper by 5 %.
+// 4.5 % and 2 % in the mean, the Alcor latencies of the cut-through paper by 5 %, MINI's
+// figures by 3 %.
 func TestFidelity(t *testing.T) {
 	lines, err := published.Compare(published.NewModel(context.Background(), profile.Load), rows(t))
 	if err != nil {
@@ -43,8 +44,16 @@ func TestFidelity(t *testing.T) {
 	if earlier.Rows < 3 || earlier.Maximum > 0.05 {
 		t.Errorf("cut-through paper: %+v", earlier)
 	}
+	cells := published.Summarise(lines, func(l published.Line) bool {
+		// docs/fidelity.md says why 001-024, a packet of 4 KiB, does not fit.
+		return strings.HasPrefix(l.Source, "MINI") && l.ID != "001-024"
+	})
+	if cells.Rows != 8 || cells.Maximum > 0.03 {
+		t.Errorf("MINI: %+v", cells)
+	}
 	for _, l := range lines {
-		if l.Kind() == published.Predicted && l.Figure.Relation != published.Equal && l.Error != 0 {
+		// Figures that are ranges themselves have a test of their own.
+		if l.Kind() == published.Predicted && l.Figure.Relation != published.Equal && l.Error != 0 && l.Computed == l.Highest {
 			t.Errorf("%s: %v is outside %s %s", l.ID, l.Computed, l.Value, l.Unit)
 		}
 	}
@@ -158,6 +167,44 @@ func TestComputations(t *testing.T) {
 		{"9,MB/s,,link bandwidth,alcor,,,,,,", ""},
 		{"9,us,,link latency,alcor,,,,,,", ""},
 		{"9,KB,,header,alcor,,,,,,", ""},
+		{"9-10,%,,range of reductions by edt,sonic-via,cc-dma-intv cc-dma-retry,,,,,", "range of reductions by edt: sonic-via, cc-dma-intv cc-dma-retry"},
+		{"9,%,,least reduction by edt,sonic-via,dma,,,,,", "least reduction by edt: sonic-via, dma"},
+		{"9,%,,greatest reduction by edt,sonic-via,inline,,,,,", ""},
+		{"9-10,%,,range of reductions by cni,sonic-via,pio,,,,,", ""},
+		{"9,count,,transactions of a block,sonic-via,edt,64,,,,", "transactions of a block: sonic-via, edt, 64 B"},
+		{"9,count,,invalidations of a queue pass,sonic-via,,20000,,,,", ""},
+		{"9,count,,registrations,sonic-via,,4096,,,,", ""},
+		{"9-10,bytes,,messages,sonic-via,,,,,,", ""},
+		{"9,bytes,,uncached access,sonic-via,,,,,,", ""},
+		{"9,GHz,,processor clock,sonic-via,,,,,,", "processor clock: sonic-via"},
+		{"9,MHz,,memory bus clock,sonic-via-800,,,,,,", ""},
+		{"9,bits,,memory bus width,sonic-via,,,,,,", ""},
+		{"9,MB/s,,memory bus bandwidth,sonic-via,,,,,,", ""},
+		{"9,MHz,,nic clock,sonic-via,,,,,,", ""},
+		{"9,MB/s,,nic dma bandwidth,sonic-via-1200,,,,,,", ""},
+		{"9,ns,,nic memory latency,sonic-via,,,,,,", ""},
+		{"9,bytes,,mtu,sonic-via,,,,,,", ""},
+		{"9,KB,,size of the first-level cache,sonic-via,,,,,,", ""},
+		{"9,B,,line of the first-level cache,sonic-via,,,,,,", ""},
+		{"9,way,,ways of the first-level cache,sonic-via,,,,,,", ""},
+		{"9,cycle,,hit in the first-level cache,sonic-via,,,,,,", ""},
+		{"9,MB,,size of the second-level cache,sonic-via,,,,,,", ""},
+		{"9,B,,line of the second-level cache,sonic-via,,,,,,", ""},
+		{"9,way,,ways of the second-level cache,sonic-via,,,,,,", ""},
+		{"9,cycles,,hit in the second-level cache,sonic-via,,,,,,", ""},
+		{"9,ns,,\"cell, one way\",mini,,,,,,", "cell, one way: mini"},
+		{"9,us,,cell interval,mini,,4096,,,,", "cell interval: mini, 4096 B"},
+		{"9,Gbps,,cell data rate,mini,,,,,,", ""},
+		{"9,Gb/s,,cell total rate,mini,,,,,,", ""},
+		{"9,us,,cell bounce,mini,,,,,,", ""},
+		{"9,Mbytes/s,,cell bounce rate,mini,,40,,,,", ""},
+		{"9,us,,message interval,mini,,4096,,,,", ""},
+		{"9,ns,,barrier per participant,mini,,,,,,", ""},
+		{"9,count,,multicast stores,mini,,,,,,", ""},
+		{"9,ns,,FIFO write,mini,,,,,,", ""},
+		{"9,ns,,cell send,mini,,,,,,", ""},
+		{"9,ns,,cell path,mini,,,,,,", ""},
+		{"9,ns,,cell receive,mini,,,,,,", ""},
 	} {
 		r, err := read(t, c.columns)
 		if err != nil {
@@ -202,6 +249,10 @@ func TestBadCells(t *testing.T) {
 		{"9,MB/s,,,,,,,,,", "compute", "stream bandwidth", published.ErrCell},
 		{"9,MB/s,about,stream bandwidth,alcor,amp,8192,,,,", "bound", `"<"`, published.ErrCell},
 		{"9,MB/s,,stream bandwidth,pdp-11,amp,8192,,,,", "platforms", "alcor-miata", published.ErrCell},
+		{"9,MB/s,,stream bandwidth,mini,amp,8192,,,,", "platforms", "alcor-miata", published.ErrCell},
+		{"9,us,,cell interval,alcor,,,,,,", "platforms", "mini", published.ErrCell},
+		{"9,us,,message interval,mini,,,,,,", "payload", "1 to", published.ErrCell},
+		{"9,us,,cell interval,mini,,65536,,,,", "payload", "1 to 65535 bytes", published.ErrCell},
 		{"9,MB/s,,stream bandwidth,,amp,8192,,,,", "platforms", "alcor-miata", published.ErrCell},
 		{"9,MB/s,,stream bandwidth,alcor p6-natoma,amp,8192,,,,", "platforms", "alcor-miata", published.ErrCell},
 		{"9,MB/s,,stream bandwidth,alcor,telepathy,8192,,,,", "policy", "pure-cut-through", published.ErrCell},
@@ -216,6 +267,15 @@ func TestBadCells(t *testing.T) {
 		{"9,us,,greatest latency,alcor p6-natoma,amp,8192,,,yes,", "fit", "one platform", published.ErrCell},
 		{"9,furlongs,,stream bandwidth,alcor,amp,8192,,,,", "unit", "unit", published.ErrCell},
 		{"9,us,,stream bandwidth,alcor,amp,8192,,,,", "unit", "unit", published.ErrCell},
+		{"9,%,,least reduction by edt,alcor,dma,,,,,", "platforms", "sonic-via", published.ErrCell},
+		{"9,%,,least reduction by edt,pcie4-x16-100g,dma,,,,,", "platforms", "sonic-via", published.ErrCell},
+		{"9,%,,least reduction by edt,sonic-via sonic-via-800,dma,,,,,", "platforms", "sonic-via", published.ErrCell},
+		{"9,%,,least reduction by edt,sonic-via,amp,,,,,", "policy", "cc-dma-retry", published.ErrCell},
+		{"9,%,,least reduction by edt,sonic-via,,,,,,", "policy", "cc-dma-retry", published.ErrCell},
+		{"9,%,,least reduction by edt,sonic-via, ,,,,,", "policy", "cc-dma-retry", published.ErrCell},
+		{"9,count,,transactions of a block,sonic-via,edt cni,64,,,,", "policy", "cc-dma-retry", published.ErrCell},
+		{"9,count,,transactions of a block,sonic-via,edt,65537,,,,", "payload", "1 to 65536 bytes", published.ErrCell},
+		{"9,MB/s,,stream bandwidth,sonic-via,amp,8192,,,,", "platforms", "alcor-miata", published.ErrCell},
 		{"fast,MB/s,,stream bandwidth,alcor,amp,8192,,,,", "value", `"120-132"`, published.ErrFigure},
 	} {
 		_, err := read(t, c.columns)

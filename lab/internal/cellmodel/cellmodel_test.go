@@ -1,0 +1,241 @@
+package cellmodel_test
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/lab/internal/cellmodel"
+	"github.com/trapeze-nic/trapeze/lab/internal/profile"
+	"github.com/trapeze-nic/trapeze/pipeline/cells"
+)
+
+func mini(t testing.TB) *profile.Cells {
+	t.Helper()
+	p, err := profile.LoadCells("mini")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func run(t testing.TB, o cellmodel.Options) *cellmodel.Result {
+	t.Helper()
+	r, err := cellmodel.Run(o)
+	if err != nil {
+		t.Fatalf("%+v: %v", o, err)
+	}
+	return r
+}
+
+// TestPaper: the figures of MINI's paper, within 3 %.
+func TestPaper(t *testing.T) {
+	p := mini(t)
+	stream := run(t, cellmodel.Options{Platform: p, Scenario: "stream"})
+	bounce := run(t, cellmodel.Options{Platform: p, Scenario: "bounce"})
+	barrier := func(n int) float64 {
+		return run(t, cellmodel.Options{Platform: p, Scenario: "barrier", Participants: n}).Barrier.Microseconds()
+	}
+	for _, c := range []struct {
+		what      string
+		got, want float64
+	}{
+		{"one way, us", run(t, cellmodel.Options{Platform: p, Scenario: "single"}).OneWay.Microseconds(), 1.2},
+		{"interval, us", stream.Interval.Microseconds(), 0.4},
+		{"data, Gb/s", stream.Data, 0.96},
+		{"total, Gb/s", stream.Total, 1.12},
+		{"bounce, us", bounce.RoundTrip.Microseconds(), 3.9},
+		{"bounce, MB/s", bounce.Data * 1000 / 8, 10},
+		{"barrier of one, us", barrier(1), 0.7},
+		{"barrier, us for each participant", (barrier(100) - barrier(20)) / 80, 0.7},
+	} {
+		if math.Abs(c.got/c.want-1) > 0.03 {
+			t.Errorf("%s: %v, the paper has %v", c.what, c.got, c.want)
+		}
+	}
+	if got := run(t, cellmodel.Options{Platform: p, Scenario: "multicast"}).Stores; got != 22 {
+		t.Errorf("6 words on 16 channels are %d stores", got)
+	}
+}
+
+// platforms are MINI and others whose steps differ by up to a hundred times.
+func platforms() *rapid.Generator[*profile.Cells] {
+	span := func(r *rapid.T, name string) profile.Time {
+		return profile.Time(rapid.IntRange(10, 1000).Draw(r, name)) * 1000
+	}
+	return rapid.Custom(func(r *rapid.T) *profile.Cells {
+		return &profile.Cells{Name: "any", Send: span(r, "send"), Receive: span(r, "receive"), Path: span(r, "path"),
+			Bytes: 56, Store: span(r, "store"), Turnaround: span(r, "turnaround")}
+	})
+}
+
+// TestAgainstFormulas: what the papers do not give is held against what follows from the
+// steps, on any platform: a chain of steps takes as long as all of them together, a stream
+// as its slowest step, and whoever sends and receives does both one after the other.
+func TestAgainstFormulas(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		p := platforms().Draw(r, "platform")
+		bytes := rapid.IntRange(1, 3000).Draw(r, "bytes")
+		n := rapid.IntRange(1, 20).Draw(r, "participants")
+		count := profile.Time(cells.Count(bytes))
+		one := p.Store + p.Send + p.Path + p.Receive
+		slowest := max(p.Send, p.Receive)
+		long := one + (count-1)*slowest
+		same := func(what string, got, want profile.Time) {
+			if d := got - want; d < -1 || d > 1 { // means are rounded
+				r.Fatalf("%s: %d ps, want %d", what, got, want)
+			}
+		}
+		same("single", run(t, cellmodel.Options{Platform: p, Scenario: "single"}).OneWay, one)
+		m := run(t, cellmodel.Options{Platform: p, Scenario: "message", Bytes: bytes})
+		same("message", m.OneWay, long)
+		if count > 1 {
+			same("interval of a message", m.Interval, slowest)
+		}
+		same("bounce", run(t, cellmodel.Options{Platform: p, Scenario: "bounce", Bytes: bytes}).RoundTrip, 2*(long+p.Turnaround))
+
+		// A store for each message may be slower than its cells.
+		s := run(t, cellmodel.Options{Platform: p, Scenario: "stream", Bytes: bytes})
+		same("stream", s.Interval, max(slowest, p.Store/count))
+		if want := s.Total * float64(bytes) / float64(count*56); math.Abs(s.Data/want-1) > 1e-9 {
+			r.Fatalf("data %v, want %v", s.Data, want)
+		}
+
+		b := run(t, cellmodel.Options{Platform: p, Scenario: "barrier", Participants: n})
+		rest := profile.Time(n - 1)
+		same("barrier", b.Barrier, (rest+1)*(p.Send+p.Receive))
+		same("barrier, all of it", b.RoundTrip, 2*one+p.Turnaround+rest*p.Receive+rest*max(p.Send, p.Store))
+		c := run(t, cellmodel.Options{Platform: p, Scenario: "multicast", Participants: n})
+		same("multicast", c.OneWay, one+rest*max(p.Send, p.Store))
+		if words := int(count) * 6; run(t, cellmodel.Options{Platform: p, Scenario: "multicast", Bytes: bytes, Participants: n}).Stores != words+n {
+			r.Fatalf("not %d stores", words+n)
+		}
+	})
+}
+
+// TestDuplex: NICs that always have both to do send as many cells as they receive, however
+// their steps compare.
+func TestDuplex(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		p := platforms().Draw(r, "platform")
+		const bytes = 4000
+		got := run(t, cellmodel.Options{Platform: p, Scenario: "duplex", Bytes: bytes}).Interval
+		want := max(p.Send+p.Receive, p.Store/profile.Time(cells.Count(bytes)))
+		// Cells come in bursts if they are long under way.
+		if math.Abs(float64(got)/float64(want)-1) > 0.1 {
+			r.Fatalf("a cell every %d ps each way, want %d", got, want)
+		}
+	})
+}
+
+// TestPriority: an urgent cell waits for at most one other cell at the sender and one at the
+// receiver, and at some phase nearly for one; the message is later by what they take.
+func TestPriority(t *testing.T) {
+	p := mini(t)
+	alone := run(t, cellmodel.Options{Platform: p, Scenario: "single"}).OneWay
+	r := run(t, cellmodel.Options{Platform: p, Scenario: "priority"})
+	if wait := r.Urgent - alone; wait >= p.Send || wait < p.Send*9/10 {
+		t.Errorf("waits up to %d ps for cells of %d", wait, p.Send)
+	}
+	urgent := profile.Time(0)
+	for _, l := range r.Transfers {
+		if l.Step == cells.High {
+			urgent++
+		}
+	}
+	m := run(t, cellmodel.Options{Platform: p, Scenario: "message", Bytes: 8152})
+	if r.OneWay != m.OneWay+urgent*p.Send || urgent < 20 {
+		t.Errorf("%d ps beside %d urgent cells, %d alone", r.OneWay, urgent, m.OneWay)
+	}
+	rapid.Check(t, func(r *rapid.T) {
+		p := platforms().Draw(r, "platform")
+		alone := p.Store + p.Send + p.Path + p.Receive
+		got := run(t, cellmodel.Options{Platform: p, Scenario: "priority"}).Urgent
+		// A receiver that is slower than the sender has cells waiting, and takes them in order.
+		if got < alone || p.Receive <= p.Send && got > alone+p.Send+p.Receive {
+			r.Fatalf("%d ps, %d alone", got, alone)
+		}
+	})
+}
+
+// TestTransfers: in every scenario each NIC does one thing at a time, each cell is sent once
+// and received once, no sooner than its way is long, and a second run is the same.
+func TestTransfers(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		s := rapid.SampledFrom(cellmodel.Scenarios()).Draw(r, "scenario")
+		p := platforms().Draw(r, "platform")
+		o := cellmodel.Options{Platform: p, Scenario: s.Name, Bytes: rapid.IntRange(1, min(s.MaxBytes, 500)).Draw(r, "bytes")}
+		if s.Participants > 0 {
+			o.Participants = rapid.IntRange(1, 9).Draw(r, "participants")
+		}
+		got := run(t, o)
+		if again := run(t, o); !slices.Equal(again.Transfers, got.Transfers) {
+			r.Fatal("two runs differ")
+		}
+		free := map[int]profile.Time{}
+		type key struct{ message, bytes int }
+		underWay := map[key][]profile.Time{}
+		for _, l := range got.Transfers {
+			if l.Start < free[l.Host] {
+				r.Fatalf("host %d does two things at %d", l.Host, l.Start)
+			}
+			free[l.Host] = l.End
+			k := key{l.Message, l.Bytes}
+			if l.Step != cells.Receive {
+				underWay[k] = append(underWay[k], l.End)
+				continue
+			}
+			if len(underWay[k]) == 0 || l.Start < underWay[k][0]+p.Path {
+				r.Fatalf("%+v was not sent, or comes too early", l)
+			}
+			underWay[k] = underWay[k][1:]
+		}
+		for k, left := range underWay {
+			if len(left) > 0 {
+				r.Fatalf("%d cells of message %d do not arrive", len(left), k.message)
+			}
+		}
+	})
+}
+
+// TestBadOptions: errors name the option of the command.
+func TestBadOptions(t *testing.T) {
+	p := mini(t)
+	for _, c := range []struct {
+		o    cellmodel.Options
+		says string
+	}{
+		{cellmodel.Options{Platform: p}, "--scenario"},
+		{cellmodel.Options{Platform: p, Scenario: "magic"}, "single, stream, message, bounce, barrier, multicast, priority, duplex"},
+		{cellmodel.Options{Scenario: "single"}, "--profile"},
+		{cellmodel.Options{Platform: p, Scenario: "single", Bytes: 41}, "1 to 40"},
+		{cellmodel.Options{Platform: p, Scenario: "stream", Bytes: -1}, "1 to 65535"},
+		{cellmodel.Options{Platform: p, Scenario: "stream", Bytes: 65536}, "1 to 65535"},
+		{cellmodel.Options{Platform: p, Scenario: "stream", Participants: 2}, "barrier and multicast"},
+		{cellmodel.Options{Platform: p, Scenario: "barrier", Participants: -1}, "1 to 4095"},
+		{cellmodel.Options{Platform: p, Scenario: "multicast", Participants: 4096}, "1 to 4095"},
+	} {
+		r, err := cellmodel.Run(c.o)
+		if !errors.Is(err, option.ErrBad) || !strings.Contains(err.Error(), c.says) || r != nil {
+			t.Errorf("%+v: %v", c.o, err)
+		}
+	}
+}
+
+// TestGreatest: the largest scenarios end.
+func TestGreatest(t *testing.T) {
+	p := mini(t)
+	for _, o := range []cellmodel.Options{
+		{Platform: p, Scenario: "barrier", Participants: cellmodel.MaxParticipants},
+		{Platform: p, Scenario: "stream", Bytes: cells.MaxPDU}, {Platform: p, Scenario: "stream", Bytes: 1},
+	} {
+		if r := run(t, o); len(r.Transfers) < 1000 {
+			t.Errorf("%+v: %d transfers", o, len(r.Transfers))
+		}
+	}
+}

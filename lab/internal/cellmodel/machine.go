@@ -1,0 +1,145 @@
+package cellmodel
+
+import (
+	"errors"
+
+	"github.com/trapeze-nic/trapeze/lab/internal/profile"
+	"github.com/trapeze-nic/trapeze/pipeline/cells"
+)
+
+// message is one PDU on its way.
+type message struct {
+	number, channel int
+	from, to        int // hosts
+	step            cells.Step
+	cutter          cells.Cutter
+	stored          profile.Time // when the program's store began
+	delivered       profile.Time // when the receiver's NIC had set the channel's flag
+	then            func()       // at that time
+}
+
+// cell is one that has been sent.
+type cell struct {
+	of    *message
+	bytes int
+	last  bool
+}
+
+// nic is one host's. It does one thing at a time.
+type nic struct {
+	busy     bool
+	received []cell
+	high     []*message
+	low      []*message
+	next     profile.Time // when the host's program can begin its next store
+}
+
+// machine is all hosts, and the clock.
+type machine struct {
+	*profile.Cells
+	now       profile.Time
+	events    events
+	nics      []nic
+	messages  int
+	transfers []Transfer
+	payload   [cells.PayloadSize]byte // that cells are cut into; nobody looks at it
+	err       error                   // a message could not be sent
+}
+
+func newMachine(p *profile.Cells, hosts int) *machine {
+	return &machine{Cells: p, nics: make([]nic, hosts)}
+}
+
+// post has the program of a host send a message: a store, as soon as the ones before are
+// done, and then the message is in its FIFO. then is called when the receiver can see it.
+func (m *machine) post(from, to, channel int, step cells.Step, bytes int, then func()) *message {
+	n := &m.nics[from]
+	m.messages++
+	msg := &message{number: m.messages, channel: channel, from: from, to: to, step: step, then: then, stored: max(m.now, n.next)}
+	if err := msg.cutter.Start(bytes, 0); err != nil {
+		m.err = errors.Join(m.err, err)
+		return msg
+	}
+	n.next = msg.stored + m.Store
+	m.at(n.next, happens, func() {
+		if step == cells.High {
+			n.high = append(n.high, msg)
+		} else {
+			n.low = append(n.low, msg)
+		}
+		m.wake(from)
+	})
+	return msg
+}
+
+// wake has a NIC decide what to do once all has happened that happens now.
+func (m *machine) wake(host int) { m.at(m.now, decides, func() { m.decide(host) }) }
+
+// decide puts the question that package engine puts, and carries the answer out.
+func (m *machine) decide(host int) {
+	n := &m.nics[host]
+	if n.busy {
+		return
+	}
+	switch step := (cells.Waiting{Received: len(n.received) > 0, High: len(n.high) > 0, Low: len(n.low) > 0}).Next(); step {
+	case cells.Receive:
+		c := n.received[0]
+		n.received = n.received[1:]
+		m.work(host, step, c, m.Receive, func() { m.arrived(c) })
+	case cells.High:
+		c := m.nextCell(&n.high)
+		m.work(host, step, c, m.Send, func() { m.sent(c) })
+	case cells.Low:
+		c := m.nextCell(&n.low)
+		m.work(host, step, c, m.Send, func() { m.sent(c) })
+	}
+}
+
+// nextCell takes a cell off the first message of a FIFO.
+func (m *machine) nextCell(fifo *[]*message) cell {
+	c := cell{of: (*fifo)[0]}
+	c.bytes, c.last = c.of.cutter.Next()
+	c.of.cutter.Seal(&m.payload)
+	if c.last {
+		*fifo = (*fifo)[1:]
+	}
+	return c
+}
+
+// work keeps a NIC busy with one cell.
+func (m *machine) work(host int, step cells.Step, c cell, takes profile.Time, done func()) {
+	m.nics[host].busy = true
+	m.transfers = append(m.transfers, Transfer{Host: host, Channel: c.of.channel, Message: c.of.number, Step: step,
+		Start: m.now, End: m.now + takes, Bytes: c.bytes})
+	m.at(m.now+takes, happens, func() {
+		m.nics[host].busy = false
+		done()
+		m.wake(host)
+	})
+}
+
+// sent lets a cell go its way.
+func (m *machine) sent(c cell) {
+	m.at(m.now+m.Path, happens, func() {
+		to := &m.nics[c.of.to]
+		to.received = append(to.received, c)
+		m.wake(c.of.to)
+	})
+}
+
+// arrived takes note of a cell that was stored.
+func (m *machine) arrived(c cell) {
+	if !c.last {
+		return
+	}
+	c.of.delivered = m.now
+	if c.of.then != nil {
+		c.of.then()
+	}
+}
+
+// oneWay is how long a message took that was delivered.
+func (msg *message) oneWay() profile.Time { return msg.delivered - msg.stored }
+
+// answer lets a program that polls go on after its turn-around.
+func (m *machine) answer(what func()) { m.at(m.now+m.Turnaround, happens, what) }

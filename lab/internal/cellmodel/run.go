@@ -1,0 +1,175 @@
+package cellmodel
+
+import (
+	"github.com/trapeze-nic/trapeze/lab/internal/profile"
+	"github.com/trapeze-nic/trapeze/pipeline/cells"
+)
+
+// The hosts of scenarios with two. A coordinator is the first one, and participants are the
+// others.
+const (
+	here = iota
+	there
+)
+
+// Lengths of runs.
+const (
+	streamCells = 500 // of a stream, at least
+	leastStream = 4   // messages of a stream
+	rounds      = 4   // of a bounce
+	phases      = 20  // of a cell's time, at which urgent cells come
+)
+
+func (m *machine) single(o Options) Result {
+	msg := m.post(here, there, 1, cells.High, o.Bytes, nil)
+	m.run()
+	return Result{OneWay: msg.oneWay()}
+}
+
+func (m *machine) message(o Options) Result {
+	msg := m.post(here, there, 1, cells.Low, o.Bytes, nil)
+	m.run()
+	r := Result{OneWay: msg.oneWay(), Data: gigabits(o.Bytes, msg.oneWay())}
+	if n := cells.Count(o.Bytes); n > 1 {
+		r.Interval = m.between(n)
+	}
+	return r
+}
+
+// between is the mean time between the cells that the second host received, n of them.
+func (m *machine) between(n int) profile.Time {
+	var begin, end profile.Time
+	for _, t := range m.transfers {
+		if t.Host != there || t.Step != cells.Receive {
+			continue
+		}
+		if begin == 0 {
+			begin = t.End
+		}
+		end = t.End
+	}
+	return (end - begin) / profile.Time(n-1)
+}
+
+func (m *machine) stream(o Options) Result {
+	all := m.postStream(here, there, o.Bytes)
+	m.run()
+	return m.rates(all, o.Bytes)
+}
+
+func (m *machine) duplex(o Options) Result {
+	m.postStream(there, here, o.Bytes)
+	all := m.postStream(here, there, o.Bytes)
+	m.run()
+	return m.rates(all, o.Bytes)
+}
+
+// postStream posts the messages of a stream.
+func (m *machine) postStream(from, to, bytes int) (all []*message) {
+	for range max(leastStream, streamCells/cells.Count(bytes)) {
+		all = append(all, m.post(from, to, 1, cells.Low, bytes, nil))
+	}
+	return all
+}
+
+// rates are those of the second half of a stream: the first cells find idle NICs.
+func (m *machine) rates(all []*message, bytes int) Result {
+	half, last := len(all)/2, len(all)-1
+	count := last - half
+	took := all[last].delivered - all[half].delivered
+	n := count * cells.Count(bytes)
+	return Result{Interval: took / profile.Time(n), Data: gigabits(count*bytes, took), Total: gigabits(n*m.Bytes, took)}
+}
+
+// gigabits is a rate in Gb/s.
+func gigabits(bytes int, in profile.Time) float64 { return 8 * float64(bytes) / float64(in) * 1e3 }
+
+func (m *machine) bounce(o Options) Result {
+	var end profile.Time
+	left := 2 * rounds
+	var send func()
+	send = func() {
+		if left == 0 {
+			end = m.now
+			return
+		}
+		left--
+		from := left%2 ^ 1 // the first host begins
+		m.post(from, 1-from, 1, cells.High, o.Bytes, func() { m.answer(send) })
+	}
+	send()
+	m.run()
+	r := Result{RoundTrip: end / rounds}
+	r.Data = gigabits(o.Bytes, r.RoundTrip)
+	return r
+}
+
+func (m *machine) barrier(o Options) Result {
+	waited := 0
+	var last profile.Time
+	for i := 1; i <= o.Participants; i++ {
+		m.post(i, here, i, cells.High, o.Bytes, func() {
+			if waited++; waited == o.Participants {
+				m.answer(func() { m.toAll(o, func() { last = m.now }) })
+			}
+		})
+	}
+	m.run()
+	r := Result{RoundTrip: last, Stores: stores(o)}
+	for _, t := range m.transfers {
+		if t.Host == here {
+			r.Barrier += t.End - t.Start
+		}
+	}
+	return r
+}
+
+// toAll sends one page to each participant: virtual multicast.
+func (m *machine) toAll(o Options, then func()) {
+	for i := 1; i <= o.Participants; i++ {
+		m.post(here, i, i, cells.High, o.Bytes, then)
+	}
+}
+
+// stores is how many words a program writes for a virtual multicast: those of the page, and
+// one for each channel.
+func stores(o Options) int {
+	const word = 8
+	return cells.Count(o.Bytes)*cells.PayloadSize/word + o.Participants
+}
+
+func (m *machine) multicast(o Options) Result {
+	var begin, end profile.Time
+	m.toAll(o, func() {
+		if begin == 0 {
+			begin = m.now
+		}
+		end = m.now
+	})
+	m.run()
+	r := Result{OneWay: end, Stores: stores(o)}
+	if o.Participants > 1 {
+		r.Interval = (end - begin) / profile.Time(o.Participants-1) / profile.Time(cells.Count(o.Bytes))
+	}
+	return r
+}
+
+// priority posts urgent cells at all phases of a cell of the long message, as long as that
+// lasts.
+func (m *machine) priority(o Options) Result {
+	long := m.post(here, there, 1, cells.Low, o.Bytes, nil)
+	var urgent []*message
+	for k := range profile.Time(phases) {
+		m.at(m.Store+k*(3*m.Send+m.Send/phases), happens, func() {
+			if long.cutter.Active() {
+				urgent = append(urgent, m.post(here, there, 2, cells.High, oneCell, nil))
+			}
+		})
+	}
+	m.run()
+	r := Result{OneWay: long.oneWay()}
+	for _, u := range urgent {
+		r.Urgent = max(r.Urgent, u.oneWay())
+	}
+	return r
+}

@@ -1,0 +1,130 @@
+package cellmodel
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/lab/internal/profile"
+	"github.com/trapeze-nic/trapeze/pipeline/cells"
+)
+
+// Lengths of messages, in bytes.
+const (
+	oneCell    = cells.PayloadSize - cells.TrailerSize                          // fills a cell together with its trailer
+	page       = 4096                                                           // a page of data
+	doublePage = 2*page/cells.PayloadSize*cells.PayloadSize - cells.TrailerSize // fills a double page with whole cells
+)
+
+// MaxParticipants is how many channels a NIC has for programs: channel 0 is the kernel's.
+const MaxParticipants = 4095
+
+// Scenario is something that hosts do with cells.
+type Scenario struct {
+	Name    string
+	Summary string
+	// Bytes of each message unless others are asked for, and the most that it may have.
+	Bytes, MaxBytes int
+	// Participants unless others are asked for; 0 = the scenario has none.
+	Participants int
+
+	run func(*machine, Options) Result
+}
+
+var scenarios = []Scenario{
+	{"single", "one cell of high priority", oneCell, oneCell, 0, (*machine).single},
+	{"stream", "messages of low priority, one behind the other", doublePage, cells.MaxPDU, 0, (*machine).stream},
+	{"message", "one message of low priority", page, cells.MaxPDU, 0, (*machine).message},
+	{"bounce", "two programs answer each other, high priority", oneCell, cells.MaxPDU, 0, (*machine).bounce},
+	{"barrier", "participants send a cell to a coordinator, which answers all of them when it has all", oneCell, oneCell, 16, (*machine).barrier},
+	{"multicast", "one page sent on a channel to each participant, high priority", oneCell, cells.MaxPDU, 16, (*machine).multicast},
+	{"priority", "cells of high priority while a message of low priority is being sent", doublePage, cells.MaxPDU, 0, (*machine).priority},
+	{"duplex", "two hosts send a stream each to each other, low priority", doublePage, cells.MaxPDU, 0, (*machine).duplex},
+}
+
+// Scenarios returns all of them.
+func Scenarios() []Scenario { return scenarios }
+
+// Names returns the scenarios' names with commas between them.
+func Names() string {
+	names := make([]string, len(scenarios))
+	for i, s := range scenarios {
+		names[i] = s.Name
+	}
+	return strings.Join(names, ", ")
+}
+
+// Options of a run.
+type Options struct {
+	Platform     *profile.Cells
+	Scenario     string
+	Bytes        int // of each message, without trailer; 0 = the scenario's own
+	Participants int // 0 = the scenario's own
+}
+
+// Transfer is what a NIC did with one cell.
+type Transfer struct {
+	Host    int // number of the NIC
+	Channel int // from 1; message and answer have the same
+	Message int // number of the message, counted from 1 as they are posted
+	Step    cells.Step
+	Start   profile.Time
+	End     profile.Time
+	Bytes   int // of the message, in this cell
+}
+
+// Result of a run; what the scenario does not have is 0. Times are from the beginning of
+// the first store.
+type Result struct {
+	OneWay    profile.Time // from a program's store until the receiving program can see the whole message
+	Interval  profile.Time // between cells that arrive one behind the other
+	RoundTrip profile.Time // from a store until the answer was answered, or has come in a barrier
+	Barrier   profile.Time // that the coordinator's NIC works for a barrier
+	Urgent    profile.Time // as OneWay, of the slowest cell of high priority beside a message of low priority
+	Data      float64      // Gb/s of messages, without trailers and padding; each way
+	Total     float64      // Gb/s of cells with their headers, as they are inside a NIC; each way
+	Stores    int          // words that programs write to send one page to everybody, or to the FIFOs in a barrier
+	Transfers []Transfer
+}
+
+// Run carries a scenario out. It fails with *option.Error, which names the option of the
+// command.
+func Run(o Options) (*Result, error) {
+	s, err := ByName(o.Scenario)
+	if err != nil {
+		return nil, err
+	}
+	if o.Bytes == 0 {
+		o.Bytes = s.Bytes
+	}
+	if o.Participants == 0 {
+		o.Participants = s.Participants
+	}
+	switch {
+	case o.Platform == nil:
+		return nil, &option.Error{Option: "--profile", Value: "nil", Allowed: "a platform"}
+	case o.Bytes < 1 || o.Bytes > s.MaxBytes:
+		return nil, &option.Error{Option: "--bytes", Value: fmt.Sprint(o.Bytes), Allowed: fmt.Sprintf("1 to %d, with scenario %s", s.MaxBytes, s.Name)}
+	case s.Participants == 0 && o.Participants != 0:
+		return nil, &option.Error{Option: "--participants", Value: fmt.Sprint(o.Participants), Allowed: "with scenarios barrier and multicast"}
+	case s.Participants != 0 && (o.Participants < 1 || o.Participants > MaxParticipants):
+		return nil, &option.Error{Option: "--participants", Value: fmt.Sprint(o.Participants), Allowed: fmt.Sprintf("1 to %d", MaxParticipants)}
+	}
+	m := newMachine(o.Platform, 1+max(o.Participants, 1))
+	r := s.run(m, o)
+	if m.err != nil {
+		return nil, fmt.Errorf("%s: %w", s.Name, m.err)
+	}
+	r.Transfers = m.transfers
+	return &r, nil
+}
+
+// ByName returns a scenario, or an *option.Error.
+func ByName(name string) (Scenario, error) {
+	for _, s := range scenarios {
+		if s.Name == name {
+			return s, nil
+		}
+	}
+	return Scenario{}, &option.Error{Option: "--scenario", Value: name, Allowed: Names()}
+}

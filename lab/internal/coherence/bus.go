@@ -1,0 +1,147 @@
+package coherence
+
+import "github.com/trapeze-nic/trapeze/lab/internal/profile"
+
+// Kind of a transaction.
+type Kind string
+
+// Kinds of transactions. The last three are on PCIe.
+const (
+	Invalidate Kind = "invalidate" // other copies of a block go; address only
+	Read       Kind = "read"       // a block, from memory or from the cache that owns it
+	ReadOwn    Kind = "read-own"   // a block, and other copies go
+	Retry      Kind = "retry"      // a read that the owner refuses until it has written back; address only
+	Castout    Kind = "write-back" // an owner's block to memory
+	Write      Kind = "write"      // a block, and cached copies go
+	Load       Kind = "load"       // uncached, up to a word, by the processor
+	Store      Kind = "store"      // uncached, up to a word, by the processor
+	DMARead    Kind = "dma-read"   // of host memory by the NIC: a round trip
+	DMAWrite   Kind = "dma-write"  // of host memory by the NIC, posted
+	Push       Kind = "push"       // a write-combined block into NIC memory, posted
+)
+
+// Agent is who begins a transaction.
+type Agent string
+
+// Agents.
+const (
+	Host Agent = "host"
+	NIC  Agent = "nic"
+)
+
+// Side is one of the two machines.
+type Side string
+
+// Sides.
+const (
+	Sender   Side = "sender"
+	Receiver Side = "receiver"
+)
+
+// Region says what a block holds.
+type Region string
+
+// Regions of memory.
+const (
+	Payload    Region = "payload"
+	Descriptor Region = "descriptor"
+	Queue      Region = "queue"    // a cacheable queue between host and NIC
+	Pointers   Region = "pointers" // head and tail of the queue
+	Token      Region = "token"    // the doorbell's, or where it waits in memory
+	Tags       Region = "tags"     // an eager region's status bits
+)
+
+// Transaction is one transfer over a bus.
+type Transaction struct {
+	Side       Side
+	Agent      Agent
+	Kind       Kind
+	Region     Region
+	Block      int // in its region
+	Bytes      int // 0 if it is an address alone
+	Start, End Time
+}
+
+// phases are what a transaction does once it has the bus.
+type phases struct {
+	kind    Kind // empty: there is nothing left to do
+	agent   Agent
+	block   int // of the host's memory
+	bytes   int
+	latency Time // of who supplies the data
+	data    int  // cycles
+}
+
+// request waits for the bus. do runs when it is granted, and not before: what a
+// transaction does depends on what others did to the block in the meantime.
+type request struct {
+	at Time
+	do func() phases
+}
+
+// bus carries one transaction at a time, in the order of the requests: arbitration,
+// address, data. Nothing overlaps.
+type bus struct {
+	*profile.SystemBus
+	free    Time
+	waiting []request // of the NIC, whose requests nobody waits for
+	carried func(p phases, begin, end Time)
+}
+
+// edge is the next edge of the bus clock, from t on.
+func (b *bus) edge(t Time) Time { return (t + b.Cycle - 1) / b.Cycle * b.Cycle }
+
+// grant returns when a request gets the bus if no other is before it. All else sees the
+// transaction from then on.
+func (b *bus) grant(at Time) Time { return max(b.edge(at), b.free) }
+
+// span is how long a transaction has the bus.
+func (b *bus) span(p phases) Time {
+	return b.Cycles(b.Arbitration+b.Address+p.data) + b.edge(p.latency)
+}
+
+func (b *bus) perform(r request) Time {
+	begin := b.grant(r.at)
+	p := r.do()
+	if p.kind == "" {
+		return r.at
+	}
+	end := begin + b.span(p)
+	b.free = end
+	b.carried(p, begin, end)
+	return end
+}
+
+func (b *bus) next() {
+	r := b.waiting[0]
+	b.waiting = b.waiting[1:]
+	b.perform(r)
+}
+
+// post requests a transaction that nobody waits for. Requests are posted in the order of
+// their times.
+func (b *bus) post(at Time, do func() phases) { b.waiting = append(b.waiting, request{at, do}) }
+
+// settle carries out what has got the bus at t.
+func (b *bus) settle(t Time) {
+	for len(b.waiting) > 0 && b.grant(b.waiting[0].at) <= t {
+		b.next()
+	}
+}
+
+// run carries out a transaction that is requested at a time, after those before it, and
+// returns its end.
+func (b *bus) run(at Time, do func() phases) Time {
+	for len(b.waiting) > 0 && b.waiting[0].at <= at {
+		b.next()
+	}
+	return b.perform(request{at, do})
+}
+
+// drain carries out all that was posted, and returns the end of the last of it, t at least.
+func (b *bus) drain(t Time) Time {
+	for len(b.waiting) > 0 {
+		b.next()
+	}
+	return max(t, b.free)
+}

@@ -1,0 +1,51 @@
+package coherence
+
+import (
+	"context"
+	"fmt"
+)
+
+// Sizes that VIA gives.
+const (
+	descriptorBytes = 64 // control segment and two data segments
+	controlBytes    = 32 // control segment
+	tokenBytes      = 8  // that the doorbell takes: an uncached store
+)
+
+// transfer is one message on its way over two machines. now is where it is; each step
+// adds its time to one of the parts.
+type transfer struct {
+	*Options
+	tx, rx *machine
+	now    Time
+	Result
+}
+
+// onBus computes a transfer between machines with memory buses.
+func onBus(ctx context.Context, o *Options) (*Result, error) {
+	f := &transfer{Options: o, tx: newMachine(o, Sender), rx: newMachine(o, Receiver)}
+	f.send()
+	frames := o.System.NIC.Frames(o.Bytes)
+	if o.Until == Wire {
+		f.spend(&f.Transport, f.now+o.System.NIC.Frame)
+	} else {
+		f.spend(&f.Transport, f.now+Time(2*frames)*o.System.NIC.Frame)
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		f.receive()
+	}
+	for _, m := range []*machine{f.tx, f.rx} {
+		if m.err != nil {
+			return nil, fmt.Errorf("%s: %w", o.Mechanism, m.err)
+		}
+	}
+	f.Transactions = append(f.tx.log, f.rx.log...)
+	return &f.Result, nil
+}
+
+// spend moves on to a time, which counts for a part.
+func (f *transfer) spend(part *Time, to Time) {
+	*part += to - f.now
+	f.now = to
+}

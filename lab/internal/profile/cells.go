@@ -1,0 +1,140 @@
+package profile
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/trapeze-nic/trapeze/pipeline/cells"
+)
+
+//go:embed celled/*.toml
+var celled embed.FS
+
+// Cells is a platform whose NICs send and receive cells: hosts that are all alike, and the
+// paths between them.
+type Cells struct {
+	Name    string
+	Summary string
+
+	Send    Time // a NIC sends one cell
+	Receive Time // a NIC stores one cell and sets the channel's flag
+	Path    Time // from the end of a Send until the cell is there to be received
+	Bytes   int  // of a cell inside the NIC, with header
+
+	Store      Time // a program's store to a send FIFO, until the NIC has it
+	Turnaround Time // from a channel's flag until the program that polls it begins a store
+}
+
+// rawCells is the file of such a platform.
+type rawCells struct {
+	Summary string `toml:"summary"`
+	Clock   struct {
+		Period *string `toml:"period"`
+	} `toml:"clock"`
+	NIC struct {
+		Send    *int64  `toml:"send"`
+		Receive *int64  `toml:"receive"`
+		Cell    *string `toml:"cell"`
+	} `toml:"nic"`
+	Path struct {
+		Latency *string `toml:"latency"`
+	} `toml:"path"`
+	Host struct {
+		Store      *string `toml:"store"`
+		Turnaround *string `toml:"turnaround"`
+	} `toml:"host"`
+}
+
+// cellKeys are what such a file may say.
+var cellKeys = keys{
+	names:   "summary, clock.period, nic.{send,receive,cell}, path.latency, host.{store,turnaround}",
+	example: `each key once, with a quoted quantity and its unit, such as "20 ns"; send and receive are whole numbers of clock periods`,
+}
+
+// CellNames returns the built-in platforms with cells, sorted.
+func CellNames() []string {
+	files, err := fs.Glob(celled, "celled/*.toml")
+	if err != nil {
+		return nil
+	}
+	for i, f := range files {
+		files[i] = strings.TrimSuffix(strings.TrimPrefix(f, "celled/"), ".toml")
+	}
+	slices.Sort(files)
+	return files
+}
+
+// CellSource returns the text of a built-in platform with cells.
+func CellSource(name string) ([]byte, error) {
+	text, err := celled.ReadFile("celled/" + name + ".toml")
+	if err != nil {
+		return nil, &Error{File: name, Err: ErrUnknown, Allowed: strings.Join(CellNames(), ", ") + ", or a file ending in .toml"}
+	}
+	return text, nil
+}
+
+// LoadCells returns a built-in platform with cells by name, or reads the file if the name
+// ends in .toml. Errors are *Error.
+func LoadCells(name string) (*Cells, error) {
+	if !strings.HasSuffix(name, ".toml") {
+		text, err := CellSource(name)
+		if err != nil {
+			return nil, err
+		}
+		return parseCells(name, name+".toml", text)
+	}
+	text, err := readFile(name)
+	if err != nil {
+		return nil, err
+	}
+	return parseCells(strings.TrimSuffix(filepath.Base(name), ".toml"), name, text)
+}
+
+func parseCells(title, file string, text []byte) (*Cells, error) {
+	w := new(rawCells)
+	if err := decode(file, text, w, cellKeys); err != nil {
+		return nil, err
+	}
+	r := &resolver{file: file}
+	take := func(key string, text *string) Time { return Micros(r.quantity(span, entry{key, text})) }
+	period := take("clock.period", w.Clock.Period)
+	c := &Cells{
+		Name: title, Summary: w.Summary,
+		Send:       r.states("nic.send", w.NIC.Send, period),
+		Receive:    r.states("nic.receive", w.NIC.Receive, period),
+		Path:       take("path.latency", w.Path.Latency),
+		Bytes:      int(r.quantity(size, entry{"nic.cell", w.NIC.Cell})),
+		Store:      take("host.store", w.Host.Store),
+		Turnaround: take("host.turnaround", w.Host.Turnaround),
+	}
+	if r.err == nil && period == 0 {
+		r.fail("clock.period", *w.Clock.Period, "more than 0, up to 10 ms", ErrValue)
+	}
+	if r.err == nil && c.Bytes < cells.PayloadSize {
+		r.fail("nic.cell", *w.NIC.Cell, fmt.Sprintf("%d to 4096 B", cells.PayloadSize), ErrValue)
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	return c, nil
+}
+
+// states reads a required number of clock periods and returns the time that they take, which
+// has the range of every span.
+func (r *resolver) states(key string, n *int64, period Time) Time {
+	const allowed = "1 clock period to 10 ms"
+	switch {
+	case n == nil:
+		r.fail(key, "", allowed, ErrMissing)
+	case *n < 1 || *n > int64(Micros(span.high)/max(period, 1)):
+		r.fail(key, strconv.FormatInt(*n, 10), allowed, ErrValue)
+	default:
+		return Time(*n) * period
+	}
+	return 0
+}

@@ -1,0 +1,73 @@
+package profile
+
+import "math"
+
+// MemorySystem is a platform as one message meets it on its way from a program's memory
+// into the NIC: processor, caches, memory, the bus between them, and the NIC. Either Bus
+// or PCIe is there.
+type MemorySystem struct {
+	Name      string
+	Summary   string
+	Processor Processor
+	L1, L2    Cache // with Bus only
+	Memory    Time  // latency of host memory; with Bus only
+	Bus       *SystemBus
+	PCIe      *Profile // the bus, the link and the NIC's firmware of a cost profile
+	NIC       Interface
+}
+
+// Processor is a host's processor, in order and one store at a time.
+type Processor struct {
+	Cycle Time
+	Word  int // bytes of the words that messages are made of, and of the widest uncached access
+	Work  int // cycles in which the program makes the next word, beside the store
+}
+
+// Cache is one level of a host's caches.
+type Cache struct {
+	Size, Line int // bytes
+	Ways       int
+	Latency    int // processor cycles
+}
+
+// Sets returns the number of sets.
+func (c Cache) Sets() int { return c.Size / (c.Line * c.Ways) }
+
+// SystemBus is a bus on which all see all transactions, one at a time.
+type SystemBus struct {
+	Cycle       Time
+	Width       int // bytes of a data cycle
+	Arbitration int // cycles, next to the transaction before if there is one
+	Address     int // cycles
+}
+
+// Cycles returns the time of n bus cycles.
+func (b *SystemBus) Cycles(n int) Time { return Time(n) * b.Cycle }
+
+// Data returns the data cycles of n bytes that come at rate MB/s, whole ones; the bus's
+// own rate is the highest.
+func (b *SystemBus) Data(n int, rate float64) int {
+	whole := (n + b.Width - 1) / b.Width
+	// The rate is a decimal number; a thousandth of a cycle is its error and no cycle.
+	return max(whole, int(math.Ceil(float64(n)*1e6/rate/float64(b.Cycle)-1e-3)))
+}
+
+// Peak returns what the bus carries at most, in MB/s.
+func (b *SystemBus) Peak() float64 { return float64(b.Width) * 1e6 / float64(b.Cycle) }
+
+// Interface is the NIC at the end of the bus. With PCIe, all but Memory, MTU and Block
+// come from the profile.
+type Interface struct {
+	Cycle   Time
+	Latency Time    // of its memory
+	Memory  int     // bytes
+	DMA     float64 // MB/s, the highest rate of its DMA engine
+	Start   Time    // of a DMA transfer's initiation and interrupt
+	Frame   Time    // of the message layer for a frame, at each end
+	MTU     int     // bytes of a message in a frame
+	Queue   int     // bytes of a cacheable queue; with Bus only
+	Block   int     // bytes that go at a time: a cache line
+}
+
+// Frames returns the number of frames of a message of n bytes.
+func (i *Interface) Frames(n int) int { return max(1, (n+i.MTU-1)/i.MTU) }

@@ -1,0 +1,235 @@
+package profile
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"math/bits"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+//go:embed memory/*.toml
+var memorySystems embed.FS
+
+// maxCycles bounds a cost that is given in cycles.
+const maxCycles = 100_000
+
+type rawCache struct {
+	Size    *string `toml:"size"`
+	Line    *string `toml:"line"`
+	Ways    *int64  `toml:"ways"`
+	Latency *int64  `toml:"latency"`
+}
+
+type rawMemory struct {
+	Summary   *string `toml:"summary"`
+	Base      *string `toml:"base"`
+	Profile   *string `toml:"profile"`
+	Processor struct {
+		Clock *string `toml:"clock"`
+		Word  *string `toml:"word"`
+		Work  *int64  `toml:"work"`
+	} `toml:"processor"`
+	L1     rawCache `toml:"l1"`
+	L2     rawCache `toml:"l2"`
+	Memory struct {
+		Latency *string `toml:"latency"`
+	} `toml:"memory"`
+	Bus *struct {
+		Clock       *string `toml:"clock"`
+		Width       *string `toml:"width"`
+		Arbitration *int64  `toml:"arbitration"`
+		Address     *int64  `toml:"address"`
+	} `toml:"bus"`
+	NIC struct {
+		Clock   *string `toml:"clock"`
+		Latency *string `toml:"latency"`
+		Memory  *string `toml:"memory"`
+		DMA     *string `toml:"dma"`
+		Start   *int64  `toml:"start"`
+		Frame   *int64  `toml:"frame"`
+		MTU     *string `toml:"mtu"`
+		Queue   *string `toml:"queue"`
+		Block   *string `toml:"block"`
+	} `toml:"nic"`
+}
+
+// memoryKeys are what a memory system's file may say.
+var memoryKeys = keys{
+	names: "summary, base, profile, processor.{clock,word,work}, l1 and l2.{size,line,ways,latency}, memory.latency, " +
+		"bus.{clock,width,arbitration,address}, nic.{clock,latency,memory,dma,start,frame,mtu,queue,block}",
+	example: `each key once, with a quoted quantity and its unit, such as "132 MB/s"; counts and cycles are whole numbers without quotes`,
+}
+
+// MemorySystems returns the built-in memory systems, sorted.
+func MemorySystems() []string { return namesIn(memorySystems, "memory") }
+
+// MemorySource returns the text of a built-in memory system.
+func MemorySource(name string) ([]byte, error) {
+	text, err := memorySystems.ReadFile("memory/" + name + ".toml")
+	if err != nil {
+		return nil, &Error{File: name, Err: ErrUnknown, Allowed: strings.Join(MemorySystems(), ", ") + ", or a file ending in .toml"}
+	}
+	return text, nil
+}
+
+// LoadMemorySystem returns a built-in memory system by name, or reads the file if the
+// name ends in .toml. Errors are *Error.
+func LoadMemorySystem(name string) (*MemorySystem, error) {
+	if !strings.HasSuffix(name, ".toml") {
+		text, err := MemorySource(name)
+		if err != nil {
+			return nil, err
+		}
+		return parseMemory(name, name+".toml", text)
+	}
+	text, err := readFile(name)
+	if err != nil {
+		return nil, err
+	}
+	return parseMemory(strings.TrimSuffix(filepath.Base(name), ".toml"), name, text)
+}
+
+// parseMemory reads a memory system on top of the built-in one that it is based on, if any.
+func parseMemory(title, file string, text []byte) (*MemorySystem, error) {
+	own, merged := new(rawMemory), new(rawMemory)
+	if err := decode(file, text, own, memoryKeys); err != nil {
+		return nil, err
+	}
+	if own.Base != nil {
+		base, err := MemorySource(*own.Base)
+		if err != nil {
+			return nil, &Error{File: file, Key: "base", Value: *own.Base, Err: fmt.Errorf("%w: %w", ErrBase, err)}
+		}
+		if err := decode(*own.Base, base, merged, memoryKeys); err != nil {
+			return nil, err
+		}
+		if merged.Base != nil {
+			return nil, &Error{File: file, Key: "base", Value: *own.Base, Err: ErrBase, Allowed: "a memory system without a base of its own"}
+		}
+	}
+	if err := decode(file, text, merged, memoryKeys); err != nil {
+		return nil, err
+	}
+	return merged.resolve(title, file)
+}
+
+// resolve makes a memory system of the texts.
+func (w *rawMemory) resolve(title, file string) (*MemorySystem, error) {
+	r := &resolver{file: file}
+	m := &MemorySystem{Name: title}
+	if w.Summary != nil {
+		m.Summary = *w.Summary
+	}
+	p := &w.Processor
+	m.Processor = Processor{Cycle: r.cycle("processor.clock", p.Clock), Word: r.bytes("processor.word", p.Word, 1, 8), Work: r.count("processor.work", p.Work, 0, maxCycles)}
+	n := &w.NIC
+	m.NIC = Interface{Memory: r.bytes("nic.memory", n.Memory, 1<<10, 1<<30), MTU: r.bytes("nic.mtu", n.MTU, 64, 1<<16)}
+	switch {
+	case (w.Profile == nil) == (w.Bus == nil):
+		r.fail("bus", "", "either [bus], or the profile of a platform with PCIe", ErrMissing)
+	case w.Profile != nil:
+		w.overPCIe(r, m)
+	default:
+		w.onBus(r, m)
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	if m.NIC.Block%m.Processor.Word != 0 {
+		return nil, &Error{File: file, Key: "processor.word", Value: strconv.Itoa(m.Processor.Word) + " B", Err: ErrValue, Allowed: fmt.Sprintf("so that a block of %d B has whole words", m.NIC.Block)}
+	}
+	return m, nil
+}
+
+// overPCIe takes the bus and the firmware from a built-in profile.
+func (w *rawMemory) overPCIe(r *resolver, m *MemorySystem) {
+	p, err := Load(strings.TrimSuffix(*w.Profile, ".toml"))
+	if err == nil && !p.Sender.FullDuplex {
+		err = ErrValue
+	}
+	if err != nil {
+		r.fail("profile", *w.Profile, "a built-in profile of a platform with PCIe", fmt.Errorf("%w: %w", ErrBase, err))
+		return
+	}
+	m.PCIe = p
+	m.NIC.Block = r.bytes("nic.block", w.NIC.Block, 8, 4096)
+}
+
+// onBus takes the rest of a system in which all see all transactions.
+func (w *rawMemory) onBus(r *resolver, m *MemorySystem) {
+	b, n := w.Bus, &w.NIC
+	m.L1, m.L2 = r.cache("l1", &w.L1), r.cache("l2", &w.L2)
+	m.Memory = Micros(r.quantity(span, entry{"memory.latency", w.Memory.Latency}))
+	m.Bus = &SystemBus{Cycle: r.cycle("bus.clock", b.Clock), Width: r.bytes("bus.width", b.Width, 1, 4096),
+		Arbitration: r.count("bus.arbitration", b.Arbitration, 0, maxCycles), Address: r.count("bus.address", b.Address, 1, maxCycles)}
+	m.NIC.Cycle = r.cycle("nic.clock", n.Clock)
+	m.NIC.Latency = Micros(r.quantity(span, entry{"nic.latency", n.Latency}))
+	m.NIC.DMA = r.quantity(bandwidth, entry{"nic.dma", n.DMA})
+	m.NIC.Start = Time(r.count("nic.start", n.Start, 0, maxCycles)) * m.NIC.Cycle
+	m.NIC.Frame = Time(r.count("nic.frame", n.Frame, 0, maxCycles)) * m.NIC.Cycle
+	m.NIC.Queue = r.bytes("nic.queue", n.Queue, m.L1.Line, 1<<20)
+	m.NIC.Block = m.L1.Line
+	if m.L2.Line%max(m.L1.Line, 1) != 0 {
+		r.fail("l2.line", strconv.Itoa(m.L2.Line)+" B", "a multiple of l1.line", ErrValue)
+	}
+	if n.Block != nil {
+		r.fail("nic.block", *n.Block, "with PCIe only: on a bus it is the line of l1", ErrValue)
+	}
+}
+
+// cycle reads a clock rate and returns its period.
+func (r *resolver) cycle(key string, text *string) Time {
+	return Time(1e6 / r.quantity(clock, entry{key, text}))
+}
+
+// bytes reads a size from low to high.
+func (r *resolver) bytes(key string, text *string, low, high int) int {
+	k := size
+	k.low, k.high = float64(low), float64(high)
+	k.allowed = fmt.Sprintf(`%d to %d B, whole, written as "128 B", "1 KiB" or "4 MiB"`, low, high)
+	return int(r.quantity(k, entry{key, text}))
+}
+
+// count reads a whole number from low to high.
+func (r *resolver) count(key string, n *int64, low, high int) int {
+	allowed := fmt.Sprintf("%d to %d", low, high)
+	switch {
+	case n == nil:
+		r.fail(key, "", allowed, ErrMissing)
+	case *n < int64(low) || *n > int64(high):
+		r.fail(key, strconv.FormatInt(*n, 10), allowed, ErrValue)
+	default:
+		return int(*n)
+	}
+	return low
+}
+
+func (r *resolver) cache(name string, w *rawCache) Cache {
+	c := Cache{Size: r.bytes(name+".size", w.Size, 64, 1<<28), Line: r.bytes(name+".line", w.Line, 8, 4096),
+		Ways: r.count(name+".ways", w.Ways, 1, 64), Latency: r.count(name+".latency", w.Latency, 0, maxCycles)}
+	if sets := c.Sets(); bits.OnesCount(uint(sets)) != 1 || sets*c.Line*c.Ways != c.Size || bits.OnesCount(uint(c.Line)) != 1 {
+		r.fail(name+".size", fmt.Sprint(c.Size, " B in ", c.Ways, " ways of ", c.Line, " B"), "lines and sets by powers of two", ErrValue)
+	}
+	return c
+}
+
+// namesIn returns the files of a directory without those that begin with an underscore,
+// which serve only as a base of others, and without their ending; sorted.
+func namesIn(files fs.FS, dir string) []string {
+	entries, err := fs.ReadDir(files, dir)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, e := range entries {
+		if name := strings.TrimSuffix(e.Name(), ".toml"); !strings.HasPrefix(name, "_") {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}

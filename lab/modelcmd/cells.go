@@ -1,0 +1,204 @@
+package modelcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/lab/internal/cellmodel"
+	"github.com/trapeze-nic/trapeze/lab/internal/profile"
+	"github.com/trapeze-nic/trapeze/lab/internal/report"
+	"github.com/trapeze-nic/trapeze/pipeline/cells"
+)
+
+const defaultCellProfile = "mini"
+
+// cellFlags describe a scenario.
+type cellFlags struct {
+	profile             string
+	scenario            string
+	bytes, participants int
+	cmd                 *cobra.Command
+}
+
+func (f *cellFlags) register(cmd *cobra.Command) {
+	f.cmd = cmd
+	flags := cmd.Flags()
+	flags.StringVar(&f.profile, "profile", defaultCellProfile, "platform with cells by name, or a TOML file")
+	flags.StringVar(&f.scenario, "scenario", "single", "what the hosts do: "+cellmodel.Names())
+	flags.IntVar(&f.bytes, "bytes", 0, "bytes of each message, without AAL5's trailer (default: the scenario's)")
+	flags.IntVar(&f.participants, "participants", 0, "hosts that meet in a barrier, or that a multicast is for (default: 16)")
+	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("profile", cobra.FixedCompletions(CellProfiles(), cobra.ShellCompDirectiveDefault)))
+	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("scenario", cobra.FixedCompletions(strings.Split(cellmodel.Names(), ", "), cobra.ShellCompDirectiveNoFileComp)))
+}
+
+// options checks the flags and loads the platform.
+func (f *cellFlags) options() (cellmodel.Options, error) {
+	s, err := cellmodel.ByName(f.scenario)
+	if err != nil {
+		return cellmodel.Options{}, err
+	}
+	flags := f.cmd.Flags()
+	if flags.Changed("bytes") {
+		err = between("--bytes", f.bytes, 1, s.MaxBytes, "with scenario "+s.Name)
+	}
+	if flags.Changed("participants") && s.Participants != 0 {
+		err = errors.Join(err, between("--participants", f.participants, 1, cellmodel.MaxParticipants, ""))
+	}
+	if flags.Changed("participants") && s.Participants == 0 {
+		err = errors.Join(err, usage("--participants", fmt.Sprint(f.participants), "with scenarios barrier and multicast"))
+	}
+	if err != nil {
+		return cellmodel.Options{}, err
+	}
+	p, err := profile.LoadCells(f.profile)
+	if errors.Is(err, profile.ErrUnknown) && !strings.HasSuffix(f.profile, ".toml") {
+		err = usage("--profile", f.profile, strings.Join(CellProfiles(), ", ")+", or a file ending in .toml")
+	}
+	return cellmodel.Options{Platform: p, Scenario: f.scenario, Bytes: f.bytes, Participants: f.participants}, err
+}
+
+// cellTransfer is one entry of the JSON list.
+type cellTransfer struct {
+	Host    int     `json:"host"`
+	Channel int     `json:"channel"`
+	Message int     `json:"message"`
+	Step    string  `json:"step"`
+	Start   float64 `json:"start_us"`
+	End     float64 `json:"end_us"`
+	Bytes   int     `json:"bytes"`
+}
+
+// celled is the JSON object of "trapeze model cells".
+type celled struct {
+	OneWay    float64        `json:"one_way_us,omitempty"`
+	Interval  float64        `json:"interval_us,omitempty"`
+	Data      float64        `json:"data_gb_s,omitempty"`
+	Total     float64        `json:"total_gb_s,omitempty"`
+	RoundTrip float64        `json:"round_trip_us,omitempty"`
+	Barrier   float64        `json:"barrier_us,omitempty"`
+	Urgent    float64        `json:"urgent_us,omitempty"`
+	Stores    int            `json:"stores,omitempty"`
+	Transfers []cellTransfer `json:"transfers"`
+}
+
+func celledOf(r *cellmodel.Result) celled {
+	c := celled{OneWay: r.OneWay.Microseconds(), Interval: r.Interval.Microseconds(), Data: r.Data, Total: r.Total,
+		RoundTrip: r.RoundTrip.Microseconds(), Barrier: r.Barrier.Microseconds(), Urgent: r.Urgent.Microseconds(), Stores: r.Stores,
+		Transfers: make([]cellTransfer, len(r.Transfers))}
+	for i, t := range r.Transfers {
+		c.Transfers[i] = cellTransfer{t.Host, t.Channel, t.Message, t.Step.String(), t.Start.Microseconds(), t.End.Microseconds(), t.Bytes}
+	}
+	return c
+}
+
+func cellsCommand(e *command.Env) *cobra.Command {
+	var f cellFlags
+	cmd := &cobra.Command{
+		Use:   "cells",
+		Short: "Compute what cells take that cross NICs with channels",
+		Long: `Sends messages as cells of 48 bytes through NICs with channels, in virtual time, on
+a platform whose NICs send or receive one cell at a time: MINI, the memory-integrated
+network interface, unless --profile names a file (trapeze model profiles mini prints one
+to start from). Cells are cut, and the next one is chosen, by the code that does so with
+real cells.
+
+Scenarios:
+` + scenarioHelp() + `
+one_way_us     from the store that sends a message until the receiving program can see
+               all of it; of the long message with scenario priority
+interval_us    between cells that arrive one behind the other
+data_gb_s      messages' own bytes, without trailers and padding, each way; with bounce,
+               those of one message in each round trip
+total_gb_s     cells as they are inside a NIC, with their headers, each way
+round_trip_us  from a program's store until it can begin the next one, its answer having
+               come and been noticed; with barrier, from the participants' stores until
+               the last of them has its answer
+barrier_us     that the coordinator's NIC works for the barrier
+urgent_us      the slowest of cells of high priority that come at all phases of a
+               message of low priority
+
+JSON keys: those of the above that the scenario has; stores (words that are written:
+the page's, and one for each participant); transfers (of each cell at each NIC: host,
+channel, message, step, which is receive, high or low, start_us, end_us, bytes).`,
+		Example: `  trapeze model cells --scenario bounce --json
+  trapeze model cells --scenario barrier --participants 64
+  trapeze model cells --scenario message --bytes 8192`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			o, err := f.options()
+			if err != nil {
+				return err
+			}
+			r, err := cellmodel.Run(o)
+			if err != nil {
+				return err
+			}
+			result := celledOf(r)
+			return e.Print(result, func(w io.Writer) error { return writeCells(w, o, &result) })
+		},
+	}
+	f.register(cmd)
+	return cmd
+}
+
+func scenarioHelp() string {
+	var b strings.Builder
+	for _, s := range cellmodel.Scenarios() {
+		fmt.Fprintf(&b, "  %-10s %s (%d bytes)\n", s.Name, s.Summary, s.Bytes)
+	}
+	return b.String()
+}
+
+func writeCells(w io.Writer, o cellmodel.Options, r *celled) error {
+	fmt.Fprintf(w, "%s, %s\n", o.Platform.Name, o.Scenario)
+	t := tabwriter.NewWriter(w, 0, 4, 1, ' ', tabwriter.AlignRight)
+	for _, l := range []struct {
+		name  string
+		value float64
+		unit  string
+	}{
+		{"one way", r.OneWay, "us"}, {"cell interval", r.Interval, "us"}, {"data", r.Data, "Gb/s"}, {"total", r.Total, "Gb/s"},
+		{"round trip", r.RoundTrip, "us"}, {"barrier", r.Barrier, "us"}, {"slowest urgent", r.Urgent, "us"},
+	} {
+		if l.value > 0 {
+			fmt.Fprintf(t, "%s\t%.3f\t %s\n", l.name, l.value, l.unit)
+		}
+	}
+	if r.Stores > 0 {
+		fmt.Fprintf(t, "stores\t%d\t\n", r.Stores)
+	}
+	steps := map[string]int{}
+	for _, l := range r.Transfers {
+		steps[l.Step]++
+	}
+	fmt.Fprintf(t, "cells sent\t%d\t\n", steps[cells.High.String()]+steps[cells.Low.String()])
+	return t.Flush()
+}
+
+// cellPicture draws what NICs do with each cell.
+func cellPicture(e *command.Env) *cobra.Command {
+	var f cellFlags
+	var until float64
+	cmd := picture(e, "cells", "Cells in time: one band for receive, high and low at each host, one stripe for each cell",
+		"--scenario priority", func(context.Context) ([]byte, error) {
+			if err := between("--until-us", until, 0, maxGap, ""); err != nil {
+				return nil, err
+			}
+			o, err := f.options()
+			if err != nil {
+				return nil, err
+			}
+			return report.CellGraph(o, profile.Micros(until))
+		})
+	f.register(cmd)
+	// Some hundred cells can be told apart.
+	cmd.Flags().Float64Var(&until, "until-us", 40, "microseconds that are shown, 0 for all")
+	return cmd
+}
