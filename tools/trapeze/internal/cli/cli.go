@@ -21,6 +21,7 @@ import (
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/framescmd"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/hostcmd"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/memorycmd"
 	_ "github.com/trapeze-nic/trapeze/vfio/kernel"
 	_ "github.com/trapeze-nic/trapeze/vfio/vfiouser"
 )
@@ -118,10 +119,10 @@ shorthand, type, default, usage), commands (name, summary).`,
 	f := root.PersistentFlags()
 	f.BoolVar(&p.JSON, "json", false, "print the result as JSON on stdout, and nothing else")
 	f.StringVar(&p.Progress, "progress", "auto", "show progress on stderr: auto (on a terminal, a bar if it is wide enough), bar, plain (lines), none")
-	root.AddCommand(p.demo(), p.ping(), p.send(), p.recv(), p.info(), p.emulate(), p.conform(), p.version(), exitCodesTopic())
+	root.AddCommand(p.demo(), p.ping(), p.channel(), p.send(), p.recv(), p.info(), p.emulate(), p.conform(), p.version(), exitCodesTopic())
 	root.AddCommand(hostcmd.Commands(&p.Env)...)
 	root.AddCommand(benchcmd.Commands(&p.Env)...)
-	root.AddCommand(framescmd.Command(&p.Env))
+	root.AddCommand(framescmd.Command(&p.Env), memorycmd.Command(&p.Env))
 	root.AddCommand(fwcmd.LoadCommand(&p.Env), fwcmd.Command(&p.Env), modelcmd.Command(&p.Env), modelcmd.PlotCommand(&p.Env))
 	for _, c := range root.Commands() {
 		c.PersistentPreRunE = p.begin

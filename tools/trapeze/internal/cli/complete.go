@@ -50,7 +50,7 @@ var argumentValues = map[string]completer{
 	"trapeze bind":           hostcmd.Complete,
 	"trapeze unbind":         hostcmd.Complete,
 	"trapeze doctor":         hostcmd.Complete,
-	"trapeze model profiles": oneOf(modelcmd.Profiles()...),
+	"trapeze model profiles": oneOf(append(modelcmd.Profiles(), modelcmd.CellProfiles()...)...),
 	"trapeze load":           completeImage,
 	"trapeze fw check":       completeImage,
 	"trapeze fw show":        completeImage,
@@ -84,6 +84,10 @@ func addValues(c *cobra.Command) {
 		addValues(sub)
 	}
 	for name, values := range flagValues {
+		// Some commands know better what a flag of theirs takes.
+		if _, own := c.GetFlagCompletionFunc(name); own {
+			continue
+		}
 		if c.Flags().Lookup(name) != nil || c.PersistentFlags().Lookup(name) != nil {
 			cobra.CheckErr(c.RegisterFlagCompletionFunc(name, values))
 		}

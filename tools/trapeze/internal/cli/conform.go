@@ -19,6 +19,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
 	"github.com/trapeze-nic/trapeze/internal/progress"
+	"github.com/trapeze-nic/trapeze/internal/ring/ringtest"
 	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -41,6 +42,9 @@ const (
 	skipped = "skipped"
 )
 
+// sections are those of VIA, and those of what VIA does not have.
+var sections = append(slices.Clone(viatest.Sections), ringtest.Section)
+
 type conformCheck struct {
 	Section  string   `json:"section"`
 	Name     string   `json:"name"`
@@ -56,6 +60,7 @@ type conformFlags struct {
 	pattern      string
 	junit        string
 	limit        time.Duration
+	eager        eagerFlag
 }
 
 func (p *program) conform() *cobra.Command {
@@ -68,11 +73,12 @@ default two emulated ones in this process. This process opens both, anew for eac
 check, and drives both ends; nobody else may use them meanwhile. An emulated NIC on a
 wire to other processes needs engine=thread in its address: it is not polled all the time.
 
-The sections are ` + strings.Join(viatest.Sections, ", ") + `.
+The sections are ` + strings.Join(sections, ", ") + `.
 A check fails if something is not as VIA or its SEMANTICS.md says, if it does not end
 in time, or if it leaves files open or goroutines running. It is skipped if the NIC
 says that it does not have what it is about. If a check does not end at all, the rest
-is not run.
+is not run. With --eager all memory that the checks register is eager, as far as the
+NICs have room.
 
 The exit code is 0 only if no check has failed.
 
@@ -92,6 +98,7 @@ no result.`,
 	c.Flags().BoolVar(&f.list, "list", false, "list the checks instead of running them")
 	c.Flags().StringArrayVar(&f.sections, "section", nil, "run the checks of this section; give it again for another one")
 	c.Flags().StringVar(&f.pattern, "run", "", "run the checks whose SECTION/NAME matches this regular expression")
+	f.eager.register(c)
 	c.Flags().StringVar(&f.junit, "junit", "", "also write the results to this file, as JUnit XML")
 	c.Flags().DurationVar(&f.limit, "timeout", 5*time.Minute, "how long each check may take, 1s or more")
 	return c
@@ -100,8 +107,8 @@ no result.`,
 // choose returns the checks that the flags ask for.
 func (f *conformFlags) choose() ([]viatest.Check, error) {
 	for _, s := range f.sections {
-		if !slices.Contains(viatest.Sections, s) {
-			return nil, &option.Error{Option: "--section", Value: s, Allowed: strings.Join(viatest.Sections, ", ")}
+		if !slices.Contains(sections, s) {
+			return nil, &option.Error{Option: "--section", Value: s, Allowed: strings.Join(sections, ", ")}
 		}
 	}
 	pattern, err := regexp.Compile(f.pattern)
@@ -109,7 +116,7 @@ func (f *conformFlags) choose() ([]viatest.Check, error) {
 		return nil, option.Errorf("--run %s: %w", f.pattern, err)
 	}
 	var chosen []viatest.Check
-	for _, c := range viatest.Checks() {
+	for _, c := range slices.Concat(viatest.Checks(), ringtest.Checks()) {
 		if (len(f.sections) == 0 || slices.Contains(f.sections, c.Section)) && pattern.MatchString(c.String()) {
 			chosen = append(chosen, c)
 		}
@@ -147,12 +154,12 @@ func (f *conformFlags) check() error {
 // open opens the two NICs.
 func (f *conformFlags) open(ctx context.Context) (a, b *via.NIC, err error) {
 	if f.device == "" {
-		return openPair(ctx)
+		return openPair(ctx, f.eager.options(nil)...)
 	}
-	if a, err = open(ctx, f.device); err != nil {
+	if a, err = open(ctx, f.device, f.eager.options(nil)...); err != nil {
 		return nil, nil, err
 	}
-	if b, err = open(ctx, f.peer); err != nil {
+	if b, err = open(ctx, f.peer, f.eager.options(nil)...); err != nil {
 		return nil, nil, errors.Join(err, a.Close())
 	}
 	return a, b, nil
@@ -276,7 +283,7 @@ func (p *program) runChecks(ctx context.Context, f *conformFlags, checks []viate
 // section.
 func writeJUnit(path string, r *conformReport) error {
 	all := junit.Testsuites{Name: "trapeze conform", Time: seconds(r.Seconds)}
-	for _, section := range viatest.Sections {
+	for _, section := range sections {
 		suite := junit.Testsuite{Name: section, ID: len(all.Suites)}
 		sum := 0.0
 		for _, c := range r.Checks {

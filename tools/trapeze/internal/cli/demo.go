@@ -28,6 +28,7 @@ type demoReport struct {
 	Bandwidth []demoBandwidth `json:"bandwidth"`
 	Policy    policyReport    `json:"policy"`
 	Program   *programReport  `json:"program,omitempty"`
+	Eager     *via.EagerStats `json:"eager,omitempty"`
 	Log       *logReport      `json:"dma_log,omitempty"`
 }
 
@@ -62,8 +63,10 @@ const demoDepth = 16
 
 type demoFlags struct {
 	input    string
+	channels bool
 	duration time.Duration // of each measurement
 	policy   policyFlags
+	eager    eagerFlag
 	image    fwcmd.ProgramFlags
 	log      logFlag
 }
@@ -77,7 +80,7 @@ func (p *program) demo() *cobra.Command {
 both directions and check the SHA-256 of what arrived, then measure one-way
 latency (half a round trip) and streaming bandwidth. It needs no root, no
 hardware and under 15 seconds.
-` + policyHelp + `
+` + policyHelp + eagerHelp + `
 
 With --image a control program decides in both NICs: one that comes with trapeze, or
 of a file ('trapeze fw build' makes one; --image ./amp is a file called amp). The
@@ -89,24 +92,33 @@ then two at once, and writes which engine of the two NICs moved which bytes when
 hostTx and netTx of the sender, netRcv and hostRcv of the receiver, by one clock.
 The file is there whole when the command has ended well, and else not at all.
 
+With --channels it shows MINI's channels instead: cells of high priority beside bulk of
+low priority, and the latencies of both in one histogram. Of the other flags it has
+--duration.
+
 JSON keys: file and reverse (bytes, sha256_sent, sha256_received, mb_per_s),
 latency (bytes, p50_us, p99_us, p999_us), bandwidth (bytes, mb_per_s), policy
 (at, send and receive: policy, minpulse_bytes), program (with --image: image, nics,
 of each ` + fwcmd.RanKeys + `),
-dma_log (file, transfers, dropped); a MB is 10^6 bytes.`,
+` + eagerKeys + `,
+dma_log (file, transfers, dropped); a MB is 10^6 bytes. With --channels: idle, urgent and
+bulk (bytes, p50_us, p99_us, p999_us), bulk_mb_per_s, histogram (up_to_us, idle, urgent, bulk).`,
 		Example: `  trapeze demo
   trapeze demo --input /boot/vmlinuz --json
   trapeze demo --policy static --minpulse-send 1024 --minpulse-recv 2048
   trapeze demo --policy amp --policy-at host
   trapeze demo --image amp
   trapeze demo --image count --show-map flows --show-map rest
+  trapeze demo --channels
   trapeze demo --dma-log live.log && trapeze plot flow --log live.log --output live.svg`,
 		Args: cobra.NoArgs,
 		RunE: command.Run(func(ctx context.Context, _ []string) error { return p.runDemo(ctx, f) }),
 	}
 	c.Flags().StringVar(&f.input, "input", "", "file to send (default this program itself)")
+	c.Flags().BoolVar(&f.channels, "channels", false, "show channels: urgent cells beside bulk")
 	c.Flags().DurationVar(&f.duration, "duration", 800*time.Millisecond, "how long to measure each latency and bandwidth, from 1ms to 1m")
 	f.policy.register(c)
+	f.eager.register(c)
 	f.image.Register(c, "both NICs")
 	f.log.register(c)
 	return c
@@ -115,6 +127,9 @@ dma_log (file, transfers, dropped); a MB is 10^6 bytes.`,
 func (p *program) runDemo(ctx context.Context, f demoFlags) (err error) {
 	if f.duration < time.Millisecond || f.duration > time.Minute {
 		return &option.Error{Option: "--duration", Value: f.duration.String(), Allowed: "1ms to 1m"}
+	}
+	if f.channels {
+		return p.demoChannels(ctx, f.duration)
 	}
 	opts, err := f.policy.options()
 	if err != nil {
@@ -140,7 +155,7 @@ func (p *program) runDemo(ctx context.Context, f demoFlags) (err error) {
 		return err
 	}
 	defer log.discard(&err)
-	a, b, err := openPair(ctx, opts...)
+	a, b, err := openPair(ctx, f.eager.options(opts)...)
 	if err != nil {
 		return err
 	}
@@ -165,6 +180,9 @@ func (p *program) runDemo(ctx context.Context, f demoFlags) (err error) {
 	}
 	r.Policy = describePolicy(state)
 	if r.Program, err = reportProgram(program, a, b); err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	if r.Eager, err = f.eager.report(a); err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
 	if log != nil {
@@ -277,6 +295,7 @@ func (p *program) printDemo(input string, r demoReport) error {
 	}
 	_, err := fmt.Fprintf(w, "\n%sdelivery policy%s %s%v\n", on, off, r.Program.policy(), r.Policy)
 	r.Program.print(w, on, off)
+	printEager(w, r.Eager)
 	p.noteLog(r.Log)
 	return err
 }

@@ -34,7 +34,9 @@ func TestInfo(t *testing.T) {
 	var r struct {
 		Address, Backend, PCI, Version, MAC string
 		MTU                                 int
-		SRAM                                int `json:"sram_bytes"`
+		SRAM                                int  `json:"sram_bytes"`
+		SRAMFree                            *int `json:"sram_free_bytes"`
+		SRAMUsed                            *int `json:"sram_used_bytes"`
 		Features                            []string
 		Limits                              map[string]int
 		BARs                                []struct{ Bar, Bytes int }
@@ -44,6 +46,9 @@ func TestInfo(t *testing.T) {
 	}
 	decode(t, run(t, "info", "--device", "emu:?mac=02:00:00:00:00:2a", "--json"), &r)
 	if r.Address != "emu:?mac=02:00:00:00:00:2a" || r.Backend != "emulator" || r.PCI != "1234:7250" || r.MAC != "02:00:00:00:00:2a" {
+		t.Errorf("got %+v", r)
+	}
+	if r.SRAMFree == nil || *r.SRAMFree <= 0 || *r.SRAMFree >= r.SRAM || r.SRAMUsed == nil || *r.SRAMUsed != 0 {
 		t.Errorf("got %+v", r)
 	}
 	if r.MTU < descriptors.MinMTU || r.SRAM == 0 || r.Limits["transfer_bytes"] == 0 || r.Limits["endpoints"] == 0 || !slices.Contains(r.Features, "reliable-delivery") {
@@ -94,6 +99,20 @@ func TestPing(t *testing.T) {
 	}
 	o := run(t, "ping", "-c", "3", "-i", "0")
 	if o.code != cli.ExitOK || strings.Count(o.stdout, "64 bytes from ") != 3 || !strings.Contains(o.stdout, "3 sent, 3 received, 0 lost (0.0 %)\nround trip min/avg/p50/p99/max = ") {
+		t.Errorf("got %+v", o)
+	}
+}
+
+func TestPingEager(t *testing.T) {
+	var r struct {
+		Received uint64
+		Eager    map[string]uint64
+	}
+	decode(t, run(t, "ping", "--json", "-c", "5", "-i", "1ms", "--eager"), &r)
+	if e := r.Eager; r.Received != 5 || e["blocks_read"] != 0 || e["blocks_taken"] < 10 || e["blocks_pushed"] < 10 || e["sram_free_bytes"] == 0 {
+		t.Errorf("got %+v", r)
+	}
+	if o := run(t, "ping", "-c", "1", "--eager"); !strings.Contains(o.stdout, ", 0 read from the host's; ") {
 		t.Errorf("got %+v", o)
 	}
 }

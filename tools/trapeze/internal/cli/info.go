@@ -18,13 +18,16 @@ import (
 
 // infoReport is what info --json prints.
 type infoReport struct {
-	Address  string      `json:"address"`
-	Backend  string      `json:"backend"`
-	PCI      string      `json:"pci"`
-	Version  string      `json:"version"`
-	MAC      string      `json:"mac"`
-	MTU      int         `json:"mtu"`
-	SRAM     uint32      `json:"sram_bytes"`
+	Address string `json:"address"`
+	Backend string `json:"backend"`
+	PCI     string `json:"pci"`
+	Version string `json:"version"`
+	MAC     string `json:"mac"`
+	MTU     int    `json:"mtu"`
+	SRAM    uint32 `json:"sram_bytes"`
+	// SRAMFree is null if the device gives out none of its memory.
+	SRAMFree *uint32     `json:"sram_free_bytes"`
+	SRAMUsed *uint32     `json:"sram_used_bytes"`
 	Vectors  int         `json:"vectors"`
 	Features []string    `json:"features"`
 	Limits   infoLimits  `json:"limits"`
@@ -126,8 +129,8 @@ func (p *program) info() *cobra.Command {
 health, delivery policy, control program and counters. The NIC is reset on the way: a process takes
 it for itself.
 
-JSON keys: address, backend, pci, version, mac, mtu, sram_bytes, vectors,
-features, limits (endpoints, cqs, regions, ptags, queue_depth, cq_entries,
+JSON keys: address, backend, pci, version, mac, mtu, sram_bytes, sram_free_bytes
+and sram_used_bytes (null if the NIC gives out no memory), vectors, features, limits (endpoints, cqs, regions, ptags, queue_depth, cq_entries,
 segments, transfer_bytes), bars (bar, bytes, mappable), blocks (type, name,
 version, offset, bytes), health (ready, fatal, link_up, fault, fault_detail,
 resets, heartbeat, events_lost), clock_us, dma (policy with at, send and receive:
@@ -185,12 +188,19 @@ func inspect(ctx context.Context, address string) (r infoReport, err error) {
 	if err != nil {
 		return r, err
 	}
+	free, all, err := nic.FreeSRAM()
+	if err != nil {
+		return r, err
+	}
 	program, err := fwcmd.Inspect(nic)
 	if err != nil {
 		return r, err
 	}
 	r = describeIdentity(nic.Identity())
 	r.DMA, r.Program = dma, program
+	if used := all - free; all > 0 {
+		r.SRAMFree, r.SRAMUsed = &free, &used
+	}
 	r.Address, r.Backend, r.BARs = nic.Address(), nic.Backend(), bars
 	r.Counters, r.ClockUS = counters, microseconds(clock)
 	r.Health = infoHealth{

@@ -21,6 +21,9 @@ func (p *program) printInfo(r infoReport) error {
 	row("limits", "%d endpoints, %d CQs of %d, queues of %d, %d segments, messages up to %s",
 		r.Limits.Endpoints, r.Limits.CQs, r.Limits.CQEntries, r.Limits.QueueDepth, r.Limits.Segments, size(int(r.Limits.Transfer)))
 	row("memory", "%d regions, %d protection tags, %s SRAM", r.Limits.Regions, r.Limits.Ptags, size(int(r.SRAM)))
+	if r.SRAMFree != nil {
+		row("SRAM", "%s in use for endpoints, %s free", size(int(*r.SRAMUsed)), size(int(*r.SRAMFree)))
+	}
 	row("interrupts", "%d vectors in use", r.Vectors)
 	for _, b := range r.BARs {
 		how := "trapped"

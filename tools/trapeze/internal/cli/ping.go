@@ -34,6 +34,8 @@ type pingReport struct {
 	P99         *float64 `json:"p99_us"`
 	Max         *float64 `json:"max_us"`
 
+	Eager *via.EagerStats `json:"eager,omitempty"`
+
 	Log *logReport `json:"dma_log,omitempty"`
 }
 
@@ -51,6 +53,7 @@ type pingFlags struct {
 	ping.Options
 	timeout time.Duration
 	policy  policyFlags
+	eager   eagerFlag
 	log     logFlag
 }
 
@@ -65,11 +68,11 @@ Without --device both ends are emulated in this process.
 With --count 0 and with --serve it goes on until it is interrupted, and then
 ends with exit code 0. It serves 64 clients at a time, with 512 MiB of buffers, and
 gives those with --unreliable up that are silent for 6 s.
-` + policyHelp + logHelp + `
+` + policyHelp + eagerHelp + logHelp + `
 
 JSON keys: peer (MAC), reliability, bytes, sent, received, lost, loss (0 to 1),
 late, corrupt, min_us, avg_us, p50_us, p99_us, max_us (round trips; null if
-nothing came back). With --serve: clients, echoed. Both: dma_log (file,
+nothing came back), ` + eagerKeys + `. With --serve: clients, echoed. Both: dma_log (file,
 transfers, dropped).`,
 		Example: `  trapeze ping
   trapeze ping --device 'emu:?wire=udp://127.0.0.1:9000' --serve
@@ -90,6 +93,7 @@ transfers, dropped).`,
 	c.Flags().DurationVarP(&f.Wait, "wait", "W", time.Second, "time after which an answer counts as lost")
 	c.Flags().DurationVar(&f.timeout, "timeout", 10*time.Second, "how long to try to reach the other end")
 	f.policy.register(c)
+	f.eager.register(c)
 	f.log.register(c)
 	return c
 }
@@ -133,6 +137,7 @@ func (p *program) runPing(ctx context.Context, f pingFlags) (err error) {
 	if err != nil {
 		return err
 	}
+	opts = f.eager.options(opts)
 	log, err := f.log.open("")
 	if err != nil {
 		return err
@@ -215,12 +220,13 @@ func (p *program) pingPeer(ctx context.Context, nic *via.NIC, mac via.MAC, f pin
 		}
 	}
 	s, err := ping.Run(ctx, e, f.Options, reply)
+	eager, eerr := f.eager.report(nic)
 	if cerr := e.Close(); err == nil {
-		err = cerr
+		err = errors.Join(cerr, eerr)
 	}
 	// What was measured is worth seeing whatever happened then.
 	r := describePing(remote, f, s)
-	r.Log = log.finish(&err)
+	r.Eager, r.Log = eager, log.finish(&err)
 	err = errors.Join(p.printPing(r), explainLost(err, "is 'trapeze ping --serve' still running there?"))
 	switch {
 	case err != nil:
@@ -260,6 +266,7 @@ func (p *program) printPing(r pingReport) error {
 	if r.Received > 0 {
 		_, err = fmt.Fprintf(p.Stdout, "round trip min/avg/p50/p99/max = %.1f/%.1f/%.1f/%.1f/%.1f us\n", *r.Min, *r.Avg, *r.P50, *r.P99, *r.Max)
 	}
+	printEager(p.Stdout, r.Eager)
 	p.noteLog(r.Log)
 	return err
 }

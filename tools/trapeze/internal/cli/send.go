@@ -29,6 +29,8 @@ type sendReport struct {
 	Seconds float64 `json:"seconds"`
 	Rate    float64 `json:"mb_per_s"`
 
+	Eager *via.EagerStats `json:"eager,omitempty"`
+
 	Log *logReport `json:"dma_log,omitempty"`
 }
 
@@ -36,6 +38,7 @@ type sendFlags struct {
 	device, to, name string
 	timeout          time.Duration
 	policy           policyFlags
+	eager            eagerFlag
 	log              logFlag
 }
 
@@ -47,9 +50,10 @@ func (p *program) send() *cobra.Command {
 		Long: `Send FILE, or what comes on stdin if FILE is -, to a 'trapeze recv' on the same
 wire. It ends well only when the receiver has confirmed that it has every byte
 safely on its disk.
-` + policyHelp + logHelp + `
+` + policyHelp + eagerHelp + logHelp + `
 
 JSON keys: name, peer (MAC), bytes, sha256, seconds, mb_per_s (10^6 bytes),
+` + eagerKeys + `,
 dma_log (file, transfers, dropped).`,
 		Example: `  trapeze send --device 'emu:?wire=udp://127.0.0.1:9001&peer=127.0.0.1:9000' FILE
   tar c DIR | trapeze send --device 'emu:?wire=udp://0.0.0.0:9001&peer=HOST:9000' --name dir.tar -
@@ -62,6 +66,7 @@ dma_log (file, transfers, dropped).`,
 	c.Flags().StringVar(&f.name, "name", "", "name to send the file under (default its own)")
 	c.Flags().DurationVar(&f.timeout, "timeout", 10*time.Second, "how long to try to reach a receiver")
 	f.policy.register(c)
+	f.eager.register(c)
 	f.log.register(c)
 	return c
 }
@@ -93,7 +98,7 @@ func (p *program) runSend(ctx context.Context, f sendFlags, path string) (err er
 		return err
 	}
 	defer log.discard(&err)
-	nic, err := open(ctx, f.device, opts...)
+	nic, err := open(ctx, f.device, f.eager.options(opts)...)
 	if err != nil {
 		return err
 	}
@@ -108,14 +113,16 @@ func (p *program) runSend(ctx context.Context, f sendFlags, path string) (err er
 	meter := p.Meter("sending "+src.Name, progressTotal(src.Size))
 	res, err := transfer.Send(ctx, e, src, meter.Add)
 	meter.Stop()
+	eager, eerr := f.eager.report(nic)
 	if cerr := e.Close(); err == nil && cerr != nil {
 		p.Note("trapeze: warning: %v", cerr)
 	}
 	if err != nil {
 		return fmt.Errorf("send %s: %w", src.Name, explainLost(err, "is 'trapeze recv' still running there?"))
 	}
+	err = eerr
 	logged := log.finish(&err)
-	return errors.Join(p.printSent(src.Name, e.Remote(), res, logged), err)
+	return errors.Join(p.printSent(src.Name, e.Remote(), res, eager, logged), err)
 }
 
 // openSource opens what is to be sent.
@@ -153,16 +160,17 @@ func (p *program) openSource(path, name string) (transfer.Source, io.Closer, err
 	return src, file, nil
 }
 
-func (p *program) printSent(name string, remote via.Remote, res transfer.Result, log *logReport) error {
+func (p *program) printSent(name string, remote via.Remote, res transfer.Result, eager *via.EagerStats, log *logReport) error {
 	r := sendReport{
 		Name: name, Peer: remote.MAC.String(), Bytes: res.Bytes, SHA256: hex.EncodeToString(res.Digest[:]),
-		Seconds: res.Elapsed.Seconds(), Rate: res.MBPerSecond(), Log: log,
+		Seconds: res.Elapsed.Seconds(), Rate: res.MBPerSecond(), Eager: eager, Log: log,
 	}
 	if p.JSON {
 		return p.PrintJSON(r)
 	}
 	defer p.noteLog(log)
 	_, err := fmt.Fprintf(p.Stdout, "sent %s: %s in %.2f s, %.1f MB/s\nsha256 %s\n", r.Name, amount(r.Bytes), r.Seconds, r.Rate, r.SHA256)
+	printEager(p.Stdout, eager)
 	return err
 }
 

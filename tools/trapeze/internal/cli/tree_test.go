@@ -115,7 +115,8 @@ func TestNothingGiven(t *testing.T) {
 		{"send", "x"}, {"send", "--device", "", "x"}, {"recv"}, {"recv", "--device", "emu:?wire=mem:x", "--output", ""}, {"emulate"},
 		{"frames", "dump"}, {"frames", "echo", "--device", "emu:"}, {"frames", "dump", "--device", "emu:", "--filter", ""}, {"frames", "bridge"},
 		{"emulate", "--socket", ""}, {"demo", "--input", ""}, {"ping", "--device", ""}, {"bench", "--svg", ""}, {"bind", ""}, {"doctor", ""},
-		{"model", "--profile", ""},
+		{"model", "--profile", ""}, {"memory", "serve", "--size", "1G"}, {"memory", "serve", "--device", "emu:?wire=mem:x"}, {"memory", "stat"},
+		{"memory", "stat", "--device", "emu:?wire=mem:x", "--server", ""},
 	} {
 		if o := run(t, args...); o.code != cli.ExitUsage || !strings.Contains(o.stderr, " is required: ") || o.stdout != "" {
 			t.Errorf("%q: %+v", args, o)
@@ -157,6 +158,7 @@ func TestJSONKeysAreDocumented(t *testing.T) {
 		{"frames", "dump", "--device", "emu:", "--duration", "1ms", "--output", filepath.Join(dir, "frames.pcap")},
 		{"frames", "gen", "--device", "emu:", "--count", "1"}, {"frames", "forward", "--device", "emu:", "--device", "emu:", "--duration", "1ms"},
 		{"frames", "bridge", "--device", "emu:", "--device", "emu:", "--duration", "1ms"}, {"help"}, {"fw"}, {"plot"},
+		{"memory", "demo", "--size", "2M", "--memory", "8M"}, {"memory", "bench", "--duration", "5ms"},
 	} {
 		o := run(t, append([]string{"--json"}, args...)...)
 		if args[0] != "doctor" && (o.code != cli.ExitOK || o.stderr != "") { // which finds that much is missing
@@ -188,6 +190,7 @@ func TestJSONKeysAreDocumented(t *testing.T) {
 
 // commandsWithin are the subcommands of those that the test above runs.
 var commandsWithin = map[string][]string{
+	"memory": {"demo", "bench"},
 	"frames": {"dump", "gen", "echo", "forward", "bridge"}, "fw": {"build", "check", "keygen", "sign", "verify", "show", "disasm", "status"}, "model": {"sweep", "profiles", "goals", "compare"}, "plot": {"flow"},
 }
 

@@ -127,6 +127,13 @@ var breakages = []breakage{
 		file(nicDir+"/resource", "0x0000004000000000 0x0000004fffffffff 0x0000000000140204")(t)
 	}, doctor.Options{}, doctor.Warning, "64 GiB", "ulimit"},
 
+	{"userfaultfd", "user mode only", file("proc/sys/vm/unprivileged_userfaultfd", "0"), doctor.Options{}, doctor.Note, "user mode only", "sysctl -w vm.unprivileged_userfaultfd=1"},
+	{"userfaultfd", "kernel without", file("boot/config-"+release, "CONFIG_VFIO=m\nCONFIG_PTE_MARKER_UFFD_WP=y"), doctor.Options{}, doctor.Note, "has no userfaultfd", "CONFIG_USERFAULTFD=y"},
+	{"userfaultfd", "protects no files", file("boot/config-"+release, "CONFIG_VFIO=m\nCONFIG_USERFAULTFD=y"), doctor.Options{}, doctor.Note, "cannot protect files", "CONFIG_PTE_MARKER_UFFD_WP=y"},
+	{"userfaultfd", "too old", file("proc/sys/kernel/osrelease", "5.15.0"), doctor.Options{}, doctor.Note, "cannot protect files", "Linux 5.19"},
+	{"memory-limit", "little", all(file("proc/self/cgroup", "0::/a.service"), file("sys/fs/cgroup/a.service/memory.max", "33554432")), doctor.Options{},
+		doctor.Warning, "/sys/fs/cgroup/a.service/memory.max allows 32 MiB", "MemoryMax"},
+
 	{"answers", "gone", file(nicDir+"/config", strings.Repeat("\xff", 64)), doctor.Options{}, doctor.Error, "all ones", "/rescan"},
 	{"made-for", "never run", file(nicDir+"/device", "0x1533"), doctor.Options{Drivers: ours}, doctor.Note, "never run", ""},
 	{"made-for", "an Ethernet NIC", all(file(nicDir+"/device", "0x1533"), file(nicDir+"/class", "0x020000")), doctor.Options{Drivers: ours}, doctor.Note, "eth:pci:0000:03:00.0", ""},

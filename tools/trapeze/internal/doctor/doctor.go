@@ -196,5 +196,5 @@ func worst(list []Finding) Severity {
 
 // Checks lists all checks, in the order in which they are made.
 func Checks() []Check {
-	return slices.Concat(hostChecks, memoryChecks, functionChecks, hardwareChecks)
+	return slices.Concat(hostChecks, memoryChecks, netmemChecks, functionChecks, hardwareChecks)
 }

@@ -48,6 +48,7 @@ func healthy(t *testing.T) *hostpcitest.Tree {
 		proc/cmdline = BOOT_IMAGE=/vmlinuz root=/dev/sda1 ro intel_iommu=on iommu=pt quiet
 		proc/cpuinfo = vendor_id : GenuineIntel
 		proc/1/cgroup = 0::/init.scope
+		proc/sys/vm/unprivileged_userfaultfd = 1
 		proc/mounts = hugetlbfs /dev/hugepages hugetlbfs rw 0 0
 		sys/firmware/acpi/tables/DMAR = DMAR
 		sys/class/iommu/dmar0/intel-iommu/cap = d2008c402f0462
@@ -68,7 +69,7 @@ func healthy(t *testing.T) *hostpcitest.Tree {
 	tree.Function(f)
 	tree.Link("sys/devices/pci0000:00/0000:00:1c.0/0000:03:00.0/iommu", "sys/class/iommu/dmar0")
 	tree.Dir(nicDir + "/vfio-dev/vfio0")
-	tree.File("boot/config-"+release, "CONFIG_VFIO=m\nCONFIG_INTEL_IOMMU=y\nCONFIG_AMD_IOMMU=y\n")
+	tree.File("boot/config-"+release, "CONFIG_VFIO=m\nCONFIG_INTEL_IOMMU=y\nCONFIG_AMD_IOMMU=y\nCONFIG_USERFAULTFD=y\nCONFIG_PTE_MARKER_UFFD_WP=y\n")
 	tree.File("dev/iommu", "")
 	tree.File("dev/vfio/devices/vfio0", "")
 	for _, n := range []string{"dev/iommu", "dev/vfio/vfio", "dev/vfio/12", "dev/vfio/devices/vfio0"} {

@@ -1,5 +1,5 @@
-// Package capture writes and reads files of frames: pcap and pcapng, with times in
-// nanoseconds. The formats themselves are gopacket's.
+// Package capture writes and reads files of frames, and writes those of cells' PDUs: pcap
+// and pcapng, with times in nanoseconds. The formats themselves are gopacket's.
 package capture
 
 import (
@@ -57,19 +57,24 @@ type Source struct {
 
 // NewWriter begins a file of frames from one source, of which at most snaplen bytes are
 // kept; 0 for all of them. Application is who writes it. Its errors are those of w.
-func NewWriter(w io.Writer, f Format, snaplen int, s Source, application string) (_ *Writer, err error) {
+func NewWriter(w io.Writer, f Format, snaplen int, s Source, application string) (*Writer, error) {
+	return begin(w, f, layers.LinkTypeEthernet, snaplen, MaxFrame, s, application)
+}
+
+// begin begins a file of frames of one kind, which have at most greatest bytes.
+func begin(w io.Writer, f Format, link layers.LinkType, snaplen, greatest int, s Source, application string) (_ *Writer, err error) {
 	c := &Writer{snaplen: snaplen}
 	if snaplen == 0 {
-		c.snaplen = MaxFrame
+		c.snaplen = greatest
 	}
 	if f == PCAP {
 		c.buffer = bufio.NewWriterSize(w, 1<<16)
 		c.pcap = pcapgo.NewWriterNanos(c.buffer)
-		return c, c.pcap.WriteFileHeader(uint32(c.snaplen), layers.LinkTypeEthernet)
+		return c, c.pcap.WriteFileHeader(uint32(c.snaplen), link)
 	}
 	options := pcapgo.DefaultNgWriterOptions
 	options.SectionInfo.Application = application
-	c.pcapng, err = pcapgo.NewNgWriterInterface(w, pcapgo.NgInterface{Name: s.Name, Filter: s.Filter, LinkType: layers.LinkTypeEthernet,
+	c.pcapng, err = pcapgo.NewNgWriterInterface(w, pcapgo.NgInterface{Name: s.Name, Filter: s.Filter, LinkType: link,
 		SnapLength: uint32(snaplen), TimestampResolution: 9, OS: options.SectionInfo.OS}, options)
 	return c, err
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -78,22 +77,10 @@ func TestRoundTrip(t *testing.T) {
 
 // TestTshark has the program that people look at such files with read ours.
 func TestTshark(t *testing.T) {
-	tshark, err := exec.LookPath("tshark")
-	if err != nil {
-		t.Skip("tshark is not installed")
-	}
 	arp := slices.Concat(bytes.Repeat([]byte{0xff}, 6), []byte{2, 0, 0, 0, 0, 1, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 1, 10, 0, 0, 1, 0, 0, 0, 0, 0, 0, 10, 0, 0, 2})
 	for _, f := range formats {
-		c := exec.Command(tshark, "-r", "-", "-T", "fields", "-e", "frame.time_epoch", "-e", "frame.len", "-e", "frame.cap_len", "-e", "arp.dst.proto_ipv4")
-		c.Stdin = bytes.NewReader(file(t, f, 50, arp, slices.Concat(arp, make([]byte, 18))))
-		var stderr bytes.Buffer
-		c.Stderr = &stderr
-		out, err := c.Output()
-		complaints := strings.ReplaceAll(stderr.String(), "Running as user \"root\" and group \"root\". This could be dangerous.\n", "")
-		if err != nil || complaints != "" {
-			t.Errorf("%s: %v, %s", f, err, complaints)
-		}
-		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		lines := tshark(t, file(t, f, 50, arp, slices.Concat(arp, make([]byte, 18))),
+			"-T", "fields", "-e", "frame.time_epoch", "-e", "frame.len", "-e", "frame.cap_len", "-e", "arp.dst.proto_ipv4")
 		if len(lines) != 2 || !strings.HasSuffix(lines[0], "678901234Z\t42\t42\t10.0.0.2") && !strings.HasSuffix(lines[0], ".678901234\t42\t42\t10.0.0.2") ||
 			!strings.HasSuffix(lines[1], "\t60\t50\t10.0.0.2") {
 			t.Errorf("%s: %q", f, lines)

@@ -1,0 +1,128 @@
+package cli_test
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
+)
+
+type channelReport struct {
+	Peer, Priority              string
+	Bytes, Participants, Rounds int
+	Min                         float64 `json:"min_us"`
+	P50                         float64 `json:"p50_us"`
+	P99                         float64 `json:"p99_us"`
+	Max                         float64 `json:"max_us"`
+}
+
+func (r *channelReport) sound() bool {
+	return r.Min > 0 && r.Min <= r.P50 && r.P50 <= r.P99 && r.P99 <= r.Max
+}
+
+func TestChannelPing(t *testing.T) {
+	for _, priority := range []string{"high", "low"} {
+		var r channelReport
+		decode(t, run(t, "channel", "ping", "--count", "20", "--size", "400", "--priority", priority, "--json"), &r)
+		if !r.sound() || r.Rounds != 20 || r.Bytes != 400 || r.Priority != priority || r.Peer == "" {
+			t.Errorf("%+v", r)
+		}
+	}
+	if o := run(t, "channel", "ping", "-c", "3"); o.code != 0 || !strings.Contains(o.stdout, "3 rounds, min/p50/p99/max = ") {
+		t.Errorf("%+v", o)
+	}
+	for _, args := range [][]string{{"--size", "12"}, {"--size", "0"}, {"--size", "8192"}, {"--count", "0"}, {"--priority", "medium"},
+		{"--timeout", "0s"}, {"--to", "nobody"}} {
+		if o := run(t, append([]string{"channel", "ping"}, args...)...); o.code != cli.ExitUsage {
+			t.Errorf("%v: %+v", args, o)
+		}
+	}
+}
+
+// TestChannelListen: a ping over UDP is answered by another command, which ends in order.
+func TestChannelListen(t *testing.T) {
+	c, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := c.LocalAddr().String()
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	listening := make(chan outcome)
+	go func() {
+		listening <- runWith(ctx, nil, "channel", "listen", "--json", "--device", "emu:?wire=udp://"+at)
+	}()
+	var r channelReport
+	decode(t, run(t, "channel", "ping", "--json", "-c", "5", "--device", "emu:?wire=udp://127.0.0.1:0&peer="+at), &r)
+	if !r.sound() || r.Rounds != 5 {
+		t.Errorf("%+v", r)
+	}
+	time.Sleep(50 * time.Millisecond) // it hears of the end
+	stop()
+	o := <-listening
+	var l struct{ Clients int }
+	if err := json.Unmarshal([]byte(o.stdout), &l); err != nil || o.code != 0 || l.Clients != 1 {
+		t.Errorf("%+v", o)
+	}
+	if o := run(t, "channel", "listen"); o.code != cli.ExitUsage {
+		t.Errorf("%+v", o)
+	}
+}
+
+func TestChannelBarrier(t *testing.T) {
+	var r channelReport
+	decode(t, run(t, "channel", "barrier", "--participants", "3", "--rounds", "20", "--json"), &r)
+	if !r.sound() || r.Rounds != 20 || r.Participants != 3 {
+		t.Errorf("%+v", r)
+	}
+	for _, args := range [][]string{{"--participants", "0"}, {"--participants", "257"}, {"--rounds", "0"}} {
+		if o := run(t, append([]string{"channel", "barrier"}, args...)...); o.code != cli.ExitUsage {
+			t.Errorf("%v: %+v", args, o)
+		}
+	}
+}
+
+// TestDemoChannels: urgent cells and bulk arrive, all of them in the histogram, and those that
+// are urgent do not wait for whole messages.
+func TestDemoChannels(t *testing.T) {
+	type latency struct {
+		Bytes int
+		P50   float64 `json:"p50_us"`
+		P99   float64 `json:"p99_us"`
+		P999  float64 `json:"p999_us"`
+	}
+	var r struct {
+		Idle, Urgent, Bulk latency
+		Rate               float64 `json:"bulk_mb_per_s"`
+		Histogram          []struct {
+			UpTo               float64 `json:"up_to_us"`
+			Idle, Urgent, Bulk int
+		}
+	}
+	decode(t, run(t, "demo", "--channels", "--duration", "100ms", "--json"), &r)
+	for _, l := range []latency{r.Idle, r.Urgent, r.Bulk} {
+		if l.P50 <= 0 || l.P50 > l.P99 || l.P99 > l.P999 || l.Bytes == 0 {
+			t.Errorf("%+v", l)
+		}
+	}
+	counts, last := [3]int{}, 0.0
+	for _, b := range r.Histogram {
+		if b.UpTo <= last {
+			t.Errorf("%+v", r.Histogram)
+		}
+		last = b.UpTo
+		counts[0], counts[1], counts[2] = counts[0]+b.Idle, counts[1]+b.Urgent, counts[2]+b.Bulk
+	}
+	if counts[0] == 0 || counts[1] == 0 || counts[2] == 0 || last < r.Bulk.P999 || r.Rate <= 0 {
+		t.Errorf("%v of the kinds, %+v", counts, r)
+	}
+	if o := run(t, "demo", "--channels", "--duration", "10ms"); o.code != 0 || !strings.Contains(o.stdout, "urgent") || !strings.Contains(o.stdout, "#") {
+		t.Errorf("%+v", o)
+	}
+}

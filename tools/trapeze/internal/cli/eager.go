@@ -1,0 +1,59 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// eagerFlag is --eager of the commands that move messages.
+type eagerFlag struct{ on bool }
+
+// eagerHelp explains the flag, eagerKeys what it adds to the JSON.
+const (
+	eagerHelp = `
+With --eager messages and descriptors are in the NIC's own memory before they are
+posted, as far as it has room; the report says what it took from there.`
+	eagerKeys = `eager (with --eager, of this end's NIC:
+blocks_pushed, blocks_pushed_again, blocks_taken from its memory, blocks_read from
+the host's, registrations_refused, registrations_fell_back, sram_free_bytes)`
+)
+
+func (f *eagerFlag) register(c *cobra.Command) {
+	c.Flags().BoolVar(&f.on, "eager", false, "have the NIC hold messages and descriptors before they are posted")
+}
+
+// options adds what the flag says to those of a NIC.
+func (f eagerFlag) options(opts []via.Option) []via.Option {
+	if f.on {
+		opts = append(opts, via.WithEager())
+	}
+	return opts
+}
+
+// report is what became of the NIC's eager memory, nil without --eager.
+func (f eagerFlag) report(nic *via.NIC) (*via.EagerStats, error) {
+	if !f.on {
+		return nil, nil
+	}
+	s, err := nic.EagerStats()
+	if err != nil {
+		return nil, err
+	}
+	return &s, nil
+}
+
+// printEager prints what report returns.
+func printEager(w io.Writer, s *via.EagerStats) {
+	if s == nil {
+		return
+	}
+	fmt.Fprintf(w, "eager: %d blocks taken from the NIC's memory, %d read from the host's; %d pushed, %d of them again", s.Taken, s.Read, s.Pushed, s.Again)
+	if s.FellBack > 0 {
+		fmt.Fprintf(w, "; %d registrations found no room", s.FellBack)
+	}
+	fmt.Fprintln(w)
+}

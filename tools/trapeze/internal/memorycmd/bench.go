@@ -1,0 +1,204 @@
+package memorycmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/spf13/cobra"
+
+	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/netmem"
+	"github.com/trapeze-nic/trapeze/ring"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// benchReport is what bench --json prints.
+type benchReport struct {
+	Page    int       `json:"page_bytes"`
+	Fetches int64     `json:"fetches"`
+	P50     float64   `json:"p50_us"`
+	P99     float64   `json:"p99_us"`
+	P999    float64   `json:"p999_us"`
+	Read    benchRate `json:"read"`
+	Write   benchRate `json:"write"`
+}
+
+// benchRate is a rate through the cache, in sequence.
+type benchRate struct {
+	Bytes int64   `json:"bytes"`
+	Rate  float64 `json:"mb_per_s"`
+}
+
+type benchFlags struct {
+	clientFlags
+	duration time.Duration
+	page     option.Bytes
+	write    bool
+}
+
+func (x *commands) bench() *cobra.Command {
+	f := benchFlags{page: netmem.DefaultPage}
+	c := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure how long a page takes from another machine's memory",
+		Long: `Fetch pages one at a time, past the cache, and time each: a request and a reply with the
+page. Then read through the cache, in sequence, what servers lend, as much as there is
+time for. Without --device the server and both NICs are in this process; --page
+says how large pages are there. --write overwrites what is lent, with zeros, before that;
+otherwise nothing is changed.
+
+JSON keys: page_bytes, fetches, p50_us, p99_us, p999_us (of one fetch), read and write
+(bytes, mb_per_s: in sequence, through the cache); a MB is 10^6 bytes.`,
+		Example: `  trapeze memory bench
+  trapeze memory bench --page 64K --duration 5s --json
+  trapeze memory bench --device 'emu:?wire=udp://127.0.0.1:0&peer=127.0.0.1:9000'`,
+		Args: cobra.NoArgs,
+		RunE: command.Run(func(ctx context.Context, _ []string) error { return x.runBench(ctx, f) }),
+	}
+	f.register(c, " (default two in this process)")
+	f.registerCopies(c)
+	c.Flags().DurationVar(&f.duration, "duration", time.Second, "how long to measure each, from 1ms to 1m")
+	c.Flags().Var(&f.page, "page", "size of a page of a server in this process, a power of two from 4K to 64K")
+	c.Flags().BoolVar(&f.write, "write", false, "overwrite what is lent (default if the server is in this process)")
+	return c
+}
+
+// benchSize is what a server in this process lends, and benchCache the cache, in bytes.
+const (
+	benchSize  = 64 << 20
+	benchCache = 8 << 20
+)
+
+func (x *commands) runBench(ctx context.Context, f benchFlags) error {
+	servers, err := f.addresses()
+	if err != nil {
+		return err
+	}
+	if f.duration < time.Millisecond || f.duration > time.Minute {
+		return &option.Error{Option: "--duration", Value: f.duration.String(), Allowed: "1ms to 1m"}
+	}
+	if f.device != "" {
+		return with(ctx, f.device, func(nic *via.NIC) error { return x.benchWith(ctx, nic, servers, f) })
+	}
+	f.write = true
+	return withPair(ctx, func(near, far *via.NIC) error {
+		s, err := netmem.NewServer(ctx, far, netmem.ServerOptions{Page: int(f.page), Size: benchSize})
+		if errors.Is(err, netmem.ErrOption) {
+			return option.Mark(err)
+		}
+		if err != nil {
+			return err
+		}
+		err = x.benchWith(ctx, near, []via.Address{s.Address()}, f)
+		return errors.Join(err, s.Close())
+	})
+}
+
+func (x *commands) benchWith(ctx context.Context, nic *via.NIC, servers []via.Address, f benchFlags) (err error) {
+	c, err := netmem.Open(ctx, nic, servers, netmem.Options{Copies: f.copies, Cache: benchCache, Timeout: f.timeout, ReadAhead: 1 << 20})
+	if err != nil {
+		return openError(err)
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	meter := x.Steps("measuring", 3)
+	defer meter.Stop()
+	r := benchReport{Page: c.Page()}
+	block := make([]byte, 64<<10)
+	if f.write {
+		if r.Write, err = inSequence(ctx, c, block, f.duration, c.WriteAt); err != nil {
+			return err
+		}
+		start := time.Now()
+		if err := c.Sync(); err != nil {
+			return err
+		}
+		took := float64(r.Write.Bytes)/1e6/r.Write.Rate + time.Since(start).Seconds()
+		r.Write.Rate = float64(r.Write.Bytes) / 1e6 / took
+	}
+	meter.Add(1)
+	h, err := fetches(ctx, nic, c, f.duration)
+	if err != nil {
+		return err
+	}
+	meter.Add(1)
+	us := func(percent float64) float64 { return float64(h.ValueAtPercentile(percent)) / 1e3 }
+	r.Fetches, r.P50, r.P99, r.P999 = h.TotalCount(), us(50), us(99), us(99.9)
+	c.Drop()
+	if r.Read, err = inSequence(ctx, c, block, f.duration, c.ReadAt); err != nil {
+		return err
+	}
+	meter.Add(1)
+	return x.Print(r, func(w io.Writer) error { return x.printBench(w, r) })
+}
+
+// openError marks what is wrong with the command line.
+func openError(err error) error {
+	if errors.Is(err, netmem.ErrOption) {
+		return option.Mark(err)
+	}
+	return explain(err)
+}
+
+// inSequence reads or writes all that is lent in blocks, for about d.
+func inSequence(ctx context.Context, c *netmem.Client, block []byte, d time.Duration, do func([]byte, int64) (int, error)) (r benchRate, err error) {
+	start := time.Now()
+	for off := int64(0); time.Since(start) < d; {
+		if ctx.Err() != nil {
+			return r, context.Cause(ctx)
+		}
+		n := min(int64(len(block)), c.Size()-off)
+		if _, err := do(block[:n], off); err != nil {
+			return r, err
+		}
+		r.Bytes += n
+		if off += n; off == c.Size() {
+			off = 0
+		}
+	}
+	r.Rate = float64(r.Bytes) / 1e6 / time.Since(start).Seconds()
+	return r, nil
+}
+
+// fetches times fetches of pages in turn, for about d after as many that warm up.
+func fetches(ctx context.Context, nic *via.NIC, c *netmem.Client, d time.Duration) (*hdrhistogram.Histogram, error) {
+	m, err := nic.Alloc(ctx, c.Page(), via.MemoryAttributes{})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = m.Deregister(context.WithoutCancel(ctx)) }() // the NIC is closed soon
+	frame := ring.Frame{Memory: m, Length: c.Page()}
+	pages := uint64(c.Size()) / uint64(c.Page())
+	h := hdrhistogram.New(1, int64(time.Minute), 3)
+	began := time.Now()
+	for page := uint64(0); ; page = (page + 1) % pages {
+		start := time.Now()
+		if start.Sub(began) > d+d/10 && h.TotalCount() > 0 {
+			return h, nil
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if _, err := c.Fetch(context.Background(), page, frame); err != nil {
+			return nil, err
+		}
+		if start.Sub(began) > d/10 {
+			// Within the range, so that there can be no error.
+			_ = h.RecordValue(int64(min(max(time.Since(start), 1), time.Minute)))
+		}
+	}
+}
+
+func (x *commands) printBench(w io.Writer, r benchReport) error {
+	on, off := x.Emphasis()
+	fmt.Fprintf(w, "%sfetch of %s%s  p50 %.1f us, p99 %.1f us, p99.9 %.1f us\n", on, size(int64(r.Page)), off, r.P50, r.P99, r.P999)
+	if r.Write.Bytes > 0 {
+		fmt.Fprintf(w, "%swrite%s  %10.1f MB/s in sequence\n", on, off, r.Write.Rate)
+	}
+	_, err := fmt.Fprintf(w, "%sread%s   %10.1f MB/s in sequence\n", on, off, r.Read.Rate)
+	return err
+}

@@ -1,0 +1,169 @@
+// Package memorycmd holds the commands of trapeze that lend and use the memory of other
+// machines.
+package memorycmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/netmem"
+	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// Command returns the command "memory" with its subcommands.
+func Command(e *command.Env) *cobra.Command {
+	x := &commands{e}
+	c := &cobra.Command{
+		Use:   "memory",
+		Short: "The memory of another machine: lend it, and use it by pages",
+		Long: `The memory of another machine.
+
+'trapeze memory serve' lends memory, or a file, by pages of 4 to 64 KiB. Clients fetch
+pages when they miss them, fetch ahead what is read in sequence, and write back. With
+--copies 2 each page is on two servers, and the death of one does no harm. Programs in Go
+use package netmem.
+
+A server is named as [MAC/]NAME: the address of its NIC, which can be left out if no
+other NIC on the wire has a server of that name, and the name that serve gave it.
+
+JSON keys: those of 'trapeze help --json'.`,
+		Example: `  trapeze memory demo
+  trapeze memory serve --device 'emu:?wire=udp://127.0.0.1:9000' --size 1G
+  trapeze memory stat --device 'emu:?wire=udp://127.0.0.1:0&peer=127.0.0.1:9000'
+  trapeze memory map --device 'emu:?wire=udp://127.0.0.1:0&peer=127.0.0.1:9000' --touch 1000
+  trapeze memory bench`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(x.serve(), x.mapped(), x.stat(), x.bench(), x.demo(), x.pager())
+	return c
+}
+
+// commands share what they need.
+type commands struct{ *command.Env }
+
+// clientFlags say which servers are used, and how.
+type clientFlags struct {
+	device  string
+	servers []string
+	copies  int
+	timeout time.Duration
+}
+
+func (f *clientFlags) register(c *cobra.Command, device string) {
+	c.Flags().StringVar(&f.device, "device", "", "address of the NIC to use"+device)
+	c.Flags().StringArrayVar(&f.servers, "server", []string{netmem.DefaultName}, "a server, [MAC/]NAME; give the flag once for each")
+	c.Flags().DurationVar(&f.timeout, "timeout", netmem.DefaultTimeout, "how long a server may take for an answer")
+}
+
+func (f *clientFlags) registerCopies(c *cobra.Command) {
+	c.Flags().IntVar(&f.copies, "copies", 1, "on how many servers each page is")
+}
+
+// addresses reads the flag --server.
+func (f *clientFlags) addresses() (list []via.Address, err error) {
+	if f.timeout <= 0 {
+		return nil, &option.Error{Option: "--timeout", Value: f.timeout.String(), Allowed: "more than 0, as in 5s"}
+	}
+	for _, s := range f.servers {
+		a := via.Address{MAC: descriptors.Broadcast, Discriminator: []byte(s)}
+		if mac, name, ok := strings.Cut(s, "/"); ok {
+			hw, err := net.ParseMAC(mac)
+			if err != nil || len(hw) != len(via.MAC{}) {
+				return nil, option.Errorf("--server %q: %q is not a MAC address such as 02:00:00:00:00:01", s, mac)
+			}
+			a = via.Address{MAC: via.MAC(hw), Discriminator: []byte(name)}
+		}
+		if n := len(a.Discriminator); n == 0 || n > via.MaxDiscriminator {
+			return nil, &option.Error{Option: "--server", Value: s, Allowed: fmt.Sprintf("[MAC/]NAME with a name of 1 to %d bytes", via.MaxDiscriminator)}
+		}
+		list = append(list, a)
+	}
+	return list, nil
+}
+
+// checkDevice refuses a device that cannot reach another process.
+func checkDevice(device string) error {
+	if device == "" {
+		return &option.Error{Option: "--device", Allowed: "the address of a NIC, as in --device 'emu:?wire=udp://127.0.0.1:9000'"}
+	}
+	a, err := vfio.ParseAddress(device)
+	if err != nil {
+		return &command.DeviceError{Err: err}
+	}
+	if a.Scheme != emulator.Scheme && a.Scheme != emulator.EthernetScheme {
+		return nil
+	}
+	if err := emulator.CheckAddress(a); err != nil {
+		return &command.DeviceError{Err: err}
+	}
+	if wire := a.Options.Get("wire"); a.Scheme == emulator.Scheme && (wire == "" || wire == "loop") {
+		return &command.DeviceError{Err: fmt.Errorf("device %s: its wire ends at itself, nobody else is on it (add wire=udp://HOST:PORT, see 'trapeze list')", device)}
+	}
+	return nil
+}
+
+// quietly: what happens to a NIC shows in the calls that suffer from it.
+func quietly() []via.Option {
+	return []via.Option{via.WithErrorHandler(func(via.AsyncError) {}), via.WithLogger(slog.New(slog.DiscardHandler))}
+}
+
+// with opens a NIC for use.
+func with(ctx context.Context, device string, use func(*via.NIC) error) error {
+	if err := checkDevice(device); err != nil {
+		return err
+	}
+	nic, err := via.Open(ctx, device, quietly()...)
+	if err != nil {
+		return &command.DeviceError{Err: err}
+	}
+	return errors.Join(use(nic), nic.Close())
+}
+
+// withPair makes two emulated NICs in this process that are wired to each other.
+func withPair(ctx context.Context, use func(near, far *via.NIC) error) (err error) {
+	a, b, err := emulator.Pair()
+	if err != nil {
+		return &command.DeviceError{Err: err}
+	}
+	near, err := via.OpenDevice(ctx, a, quietly()...)
+	if err != nil {
+		return &command.DeviceError{Err: errors.Join(err, b.Close())}
+	}
+	defer func() { err = errors.Join(err, near.Close()) }()
+	far, err := via.OpenDevice(ctx, b, quietly()...)
+	if err != nil {
+		return &command.DeviceError{Err: err}
+	}
+	defer func() { err = errors.Join(err, far.Close()) }()
+	return use(near, far)
+}
+
+// explain adds what to do when no server answers.
+func explain(err error) error {
+	if errors.Is(err, netmem.ErrUnavailable) && errors.Is(err, via.ErrTimeout) {
+		return fmt.Errorf("%w; start 'trapeze memory serve' there, check the peer address and --server, or give it more --timeout", err)
+	}
+	return err
+}
+
+// microseconds converts for JSON and tables.
+func microseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
+
+// size prints a number of bytes as flags take it.
+func size(n int64) string {
+	b := option.Bytes(n)
+	return b.String()
+}

@@ -1,0 +1,218 @@
+package memorycmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/netmem"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/extsort"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// demoReport is what demo --json prints.
+type demoReport struct {
+	Bytes   int64    `json:"bytes"`
+	Records int64    `json:"records"`
+	Memory  int64    `json:"memory_bytes"`
+	Digest  string   `json:"digest"`
+	Network demoJob  `json:"network"`
+	File    *demoJob `json:"file,omitempty"`
+	Cache   demoUse  `json:"cache"`
+}
+
+// demoJob is the sort in one place.
+type demoJob struct {
+	Seconds float64 `json:"seconds"`
+	Rate    float64 `json:"mb_per_s"`
+	Sorted  bool    `json:"sorted"`
+}
+
+// demoUse is what the client of the servers has counted.
+type demoUse struct {
+	Bytes       int64   `json:"cache_bytes"`
+	Hits        uint64  `json:"hits"`
+	Misses      uint64  `json:"misses"`
+	Ahead       uint64  `json:"fetched_ahead"`
+	AheadUsed   uint64  `json:"fetched_ahead_used"`
+	Fetches     uint64  `json:"fetches"`
+	WrittenBack uint64  `json:"written_back"`
+	P50         float64 `json:"miss_p50_us"`
+	P99         float64 `json:"miss_p99_us"`
+}
+
+type demoFlags struct {
+	size, memory option.Bytes
+	servers      int
+	copies       int
+	noFile       bool
+	folder       string
+}
+
+func (x *commands) demo() *cobra.Command {
+	f := demoFlags{size: 256 << 20, memory: 32 << 20}
+	c := &cobra.Command{
+		Use:   "demo",
+		Short: "Sort records in another machine's memory that do not fit into this one's",
+		Long: `Bring up two emulated NICs in this process, with page servers behind the one. A client
+behind the other sorts records that lie in the servers' memory, and leaves them sorted
+beside themselves: runs are sorted in --memory, which holds the cache of pages too, and
+merged. Then the records are checked, and the same job is done on a temporary file, which
+the system keeps in all the memory it likes. It needs no root, no hardware, no
+userfaultfd, and under 20 seconds; the servers take a bit more than twice --size.
+
+JSON keys: bytes, records, memory_bytes, digest (of the records, in any order), network
+and file (seconds, mb_per_s: of all that was read and written, sorted), cache (cache_bytes,
+hits, misses, fetched_ahead, fetched_ahead_used, fetches, written_back, miss_p50_us,
+miss_p99_us); a MB is 10^6 bytes.`,
+		Example: `  trapeze memory demo
+  trapeze memory demo --size 1G --memory 64M --no-file
+  trapeze memory demo --servers 3 --copies 2 --json`,
+		Args: cobra.NoArgs,
+		RunE: command.Run(func(ctx context.Context, _ []string) error { return x.runDemo(ctx, f) }),
+	}
+	c.Flags().Var(&f.size, "size", "bytes of records to sort")
+	c.Flags().Var(&f.memory, "memory", "local memory for that, at least 8M")
+	c.Flags().IntVar(&f.servers, "servers", 2, "number of page servers, 1 to 8")
+	c.Flags().IntVar(&f.copies, "copies", 1, "on how many servers each page is")
+	c.Flags().BoolVar(&f.noFile, "no-file", false, "do not sort in a file as well")
+	c.Flags().StringVar(&f.folder, "folder", "", "where the temporary file is (default the system's place)")
+	return c
+}
+
+// demoPage is the size of pages, and leastMemory what the job needs.
+const (
+	demoPage    = 64 << 10
+	leastMemory = 8 << 20
+)
+
+func (f *demoFlags) check() error {
+	switch {
+	case f.memory < leastMemory:
+		return &option.Error{Option: "--memory", Value: f.memory.String(), Allowed: "8M or more"}
+	case f.size < 1<<20 || f.size > 64<<30 || f.size%demoPage != 0:
+		return &option.Error{Option: "--size", Value: f.size.String(), Allowed: "1M to 64G, in steps of 64K"}
+	case f.servers < 1 || f.servers > 8:
+		return &option.Error{Option: "--servers", Value: fmt.Sprint(f.servers), Allowed: "1 to 8"}
+	case f.copies < 1 || f.copies > f.servers:
+		return &option.Error{Option: "--copies", Value: fmt.Sprint(f.copies), Allowed: "1 to the number of servers"}
+	}
+	return nil
+}
+
+func (x *commands) runDemo(ctx context.Context, f demoFlags) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	r := demoReport{Bytes: int64(f.size), Memory: int64(f.memory)}
+	var first extsort.Sum
+	err := withPair(ctx, func(near, far *via.NIC) (err error) {
+		first, err = x.demoNetwork(ctx, near, far, f, &r)
+		return err
+	})
+	if err == nil && !f.noFile {
+		err = x.demoFile(ctx, f, first, &r)
+	}
+	if errors.Is(err, extsort.ErrSize) {
+		err = option.Mark(fmt.Errorf("--memory %s is too little to sort %s: %w", f.memory.String(), f.size.String(), err))
+	}
+	if err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	r.Records, r.Digest = first.Records, fmt.Sprintf("%016x", first.Digest)
+	return x.Print(r, func(w io.Writer) error { return x.printDemo(w, r) })
+}
+
+// demoNetwork sorts in the memory of servers behind far.
+func (x *commands) demoNetwork(ctx context.Context, near, far *via.NIC, f demoFlags, r *demoReport) (sum extsort.Sum, err error) {
+	span := 2 * int64(f.size)
+	// Shares of pages differ by a tenth or so.
+	share := min(span, span*int64(f.copies)/int64(f.servers)*5/4)
+	var addresses []via.Address
+	for i := range f.servers {
+		s, err := netmem.NewServer(ctx, far, netmem.ServerOptions{Name: fmt.Sprintf("server-%d", i), Page: demoPage, Size: share, Span: span})
+		if err != nil {
+			return sum, err
+		}
+		defer func() { err = errors.Join(err, s.Close()) }()
+		addresses = append(addresses, s.Address())
+	}
+	r.Cache.Bytes = int64(f.memory) / 4
+	c, err := netmem.Open(ctx, near, addresses, netmem.Options{Copies: f.copies, Cache: r.Cache.Bytes, ReadAhead: 256 << 10, Timeout: 10 * time.Second})
+	if err != nil {
+		return sum, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	if sum, err = x.sort(ctx, "in other memory", c, f, &r.Network, c.Sync); err != nil {
+		return sum, err
+	}
+	s := c.Stats()
+	r.Cache.Hits, r.Cache.Misses, r.Cache.Ahead, r.Cache.AheadUsed = s.Hits, s.Misses, s.Ahead, s.AheadUsed
+	r.Cache.Fetches, r.Cache.WrittenBack, r.Cache.P50, r.Cache.P99 = s.Fetches, s.WrittenBack, microseconds(s.Median), microseconds(s.P99)
+	return sum, nil
+}
+
+// demoFile sorts in a file, which must give the same.
+func (x *commands) demoFile(ctx context.Context, f demoFlags, want extsort.Sum, r *demoReport) (err error) {
+	file, err := os.CreateTemp(f.folder, "trapeze-memory-demo-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.Remove(file.Name()), file.Close()) }()
+	r.File = new(demoJob)
+	sum, err := x.sort(ctx, "in a file", file, f, r.File, func() error { return nil })
+	if err == nil && sum != want {
+		err = fmt.Errorf("the file holds other records: %x, not %x", sum, want)
+	}
+	return err
+}
+
+// seed of the records, which are the same each time.
+const seed = 1997
+
+// sort makes records in a store, sorts them there and checks them.
+func (x *commands) sort(ctx context.Context, where string, s extsort.Store, f demoFlags, job *demoJob, sync func() error) (extsort.Sum, error) {
+	total := extsort.Passes * int64(f.size)
+	meter := x.Meter("sorting "+where, total)
+	defer meter.Stop()
+	start := time.Now()
+	sum, err := extsort.Fill(ctx, s, int64(f.size), seed, meter.Add)
+	if err == nil {
+		err = extsort.Sort(ctx, s, int64(f.size), int(f.memory)*3/4, meter.Add)
+	}
+	if err == nil {
+		err = sync()
+	}
+	if err != nil {
+		return sum, err
+	}
+	sorted, err := extsort.Check(ctx, s, int64(f.size), int64(f.size), meter.Add)
+	if err == nil && sorted != sum {
+		err = fmt.Errorf("what was sorted %s is not what was made: %x, not %x", where, sorted, sum)
+	}
+	if err != nil {
+		return sum, err
+	}
+	took := time.Since(start)
+	*job = demoJob{Seconds: took.Seconds(), Rate: float64(total) / 1e6 / took.Seconds(), Sorted: true}
+	return sum, nil
+}
+
+func (x *commands) printDemo(w io.Writer, r demoReport) error {
+	on, off := x.Emphasis()
+	fmt.Fprintf(w, "%ssorted%s %d records, %s, in %s of local memory; checked, digest %s\n", on, off, r.Records, size(r.Bytes), size(r.Memory), r.Digest)
+	fmt.Fprintf(w, "  other memory %6.2f s %10.1f MB/s\n", r.Network.Seconds, r.Network.Rate)
+	if r.File != nil {
+		fmt.Fprintf(w, "  a file       %6.2f s %10.1f MB/s, cached by the system as it likes\n", r.File.Seconds, r.File.Rate)
+	}
+	_, err := fmt.Fprintf(w, "\n%scache%s of %s: %d hits, %d misses, p50 %.1f us, p99 %.1f us\n  %d pages fetched, %d of them ahead (%d used), %d written back\n", on, off,
+		size(r.Cache.Bytes), r.Cache.Hits, r.Cache.Misses, r.Cache.P50, r.Cache.P99, r.Cache.Fetches, r.Cache.Ahead, r.Cache.AheadUsed, r.Cache.WrittenBack)
+	return err
+}

@@ -1,0 +1,230 @@
+package memorycmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/netmem"
+)
+
+// mapReport is what map --json prints.
+type mapReport struct {
+	Bytes      int64     `json:"bytes"`
+	Page       int       `json:"page_bytes"`
+	Local      int64     `json:"local_bytes"`
+	UserMode   bool      `json:"user_mode_only"`
+	Loaded     int64     `json:"loaded_bytes"`
+	Saved      int64     `json:"saved_bytes"`
+	Sequential benchRate `json:"sequential"`
+	Touched    int       `json:"touched"`
+	Touch      float64   `json:"touch_us"`
+	Faults     mapFaults `json:"faults"`
+}
+
+// mapFaults is what the pager has counted.
+type mapFaults struct {
+	Missed   uint64  `json:"missed"`
+	Returned uint64  `json:"returned"`
+	Written  uint64  `json:"written"`
+	Ahead    uint64  `json:"fetched_ahead"`
+	Evicted  uint64  `json:"evicted"`
+	Back     uint64  `json:"written_back"`
+	Fetch    float64 `json:"fetch_us"`
+}
+
+type mapFlags struct {
+	clientFlags
+	local      option.Bytes
+	load, save string
+	touch      int
+}
+
+func (x *commands) mapped() *cobra.Command {
+	f := mapFlags{local: 64 << 20}
+	c := &cobra.Command{
+		Use:   "map",
+		Short: "Map what servers lend into a process, and use it as memory",
+		Long: `Map what servers lend into this process, with at most --local bytes of it here at a time,
+and use it as memory: fill it from a file, write it to a file, or read all of it in
+sequence. --touch then reads words at random places, each of which takes a fault while
+its page is not here.
+
+Missing pages are brought by a pager, which is a process of its own, through the kernel's
+userfaultfd; 'trapeze doctor' says whether this machine lets that be done, and what mends it.
+Programs in Go do the same with netmem.Map. If the pager dies, or no server answers within
+--timeout, the mapping ends, and this command with an error: nothing is read wrongly.
+
+JSON keys: bytes, page_bytes, local_bytes, user_mode_only (no faults of the kernel),
+loaded_bytes, saved_bytes, sequential (bytes, mb_per_s), touched, touch_us (mean), faults
+(missed: they waited for a server, returned: the page was still here, written: first
+writes, fetched_ahead, evicted, written_back, fetch_us: mean of what a server took); a MB is
+10^6 bytes.`,
+		Example: `  trapeze memory map --device 'emu:?wire=udp://127.0.0.1:0&peer=127.0.0.1:9000' --touch 1000
+  trapeze memory map --device 'emu:?wire=shm:/run/memory' --load data.bin
+  trapeze memory map --device eth:pci:0000:03:00.0 --server a --server b --copies 2 --save data.bin`,
+		Args: cobra.NoArgs,
+		RunE: command.Run(func(ctx context.Context, _ []string) error { return x.runMap(ctx, f) }),
+	}
+	f.register(c, "")
+	f.registerCopies(c)
+	c.Flags().Var(&f.local, "local", "how much of the memory may be here at a time")
+	c.Flags().StringVar(&f.load, "load", "", "fill the memory from this file, from its beginning")
+	c.Flags().StringVar(&f.save, "save", "", "write all of the memory to this new file")
+	c.Flags().IntVar(&f.touch, "touch", 0, "read so many words at random places, at the end")
+	return c
+}
+
+func (x *commands) runMap(ctx context.Context, f mapFlags) (err error) {
+	if _, err := f.addresses(); err != nil {
+		return err
+	}
+	if err := checkDevice(f.device); err != nil {
+		return err
+	}
+	if f.touch < 0 {
+		return &option.Error{Option: "--touch", Value: fmt.Sprint(f.touch), Allowed: "0 or more"}
+	}
+	var load, save *os.File
+	if f.load != "" {
+		if load, err = os.Open(f.load); err != nil {
+			return err
+		}
+		defer load.Close()
+	}
+	if f.save != "" {
+		if save, err = os.OpenFile(f.save, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666); err != nil {
+			return err
+		}
+		defer func() {
+			if err = errors.Join(err, save.Close()); err != nil {
+				err = errors.Join(err, os.Remove(f.save))
+			}
+		}()
+	}
+	pager, err := f.command()
+	if err != nil {
+		return err
+	}
+	m, err := netmem.Map(ctx, netmem.MapOptions{Command: pager, Local: int64(f.local), Deadline: 2 * f.timeout, Stderr: x.Stderr})
+	if err != nil {
+		return explain(err)
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	r := mapReport{Bytes: int64(len(m.Bytes())), Page: m.PageSize(), Local: int64(f.local), UserMode: m.UserModeOnly()}
+	if err := x.useMap(ctx, m, f, load, save, &r); err != nil {
+		return err
+	}
+	stats, err := m.Stats(ctx)
+	if err != nil {
+		return err
+	}
+	r.Faults = mapFaults{Missed: stats.Missed, Returned: stats.Returned, Written: stats.Written, Ahead: stats.Ahead, Evicted: stats.Evicted, Back: stats.Back}
+	if stats.Missed > 0 {
+		r.Faults.Fetch = float64(stats.FetchTime) / 1e3 / float64(stats.Missed)
+	}
+	return x.Print(r, func(w io.Writer) error { return printMap(w, r) })
+}
+
+// useMap loads, saves or reads the memory, and touches it.
+func (x *commands) useMap(ctx context.Context, m *netmem.Mapping, f mapFlags, load, save *os.File, r *mapReport) error {
+	var err error
+	if load != nil {
+		if r.Loaded, err = x.through(ctx, m, "loading "+f.load, load.Read, true); err != nil {
+			return err
+		}
+		if err := m.Sync(ctx); err != nil {
+			return err
+		}
+	}
+	if save != nil {
+		if r.Saved, err = x.through(ctx, m, "saving to "+f.save, save.Write, false); err != nil {
+			return err
+		}
+	}
+	if load == nil && save == nil {
+		start := time.Now()
+		n, err := x.through(ctx, m, "reading", func(b []byte) (int, error) { return len(b), nil }, false)
+		if err != nil {
+			return err
+		}
+		r.Sequential = benchRate{n, float64(n) / 1e6 / time.Since(start).Seconds()}
+	}
+	start, sum := time.Now(), byte(0)
+	err = m.Do(func() {
+		for r.Touched < f.touch && ctx.Err() == nil {
+			sum ^= m.Bytes()[rand.IntN(len(m.Bytes()))]
+			r.Touched++
+		}
+	})
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if r.Touched > 0 {
+		r.Touch = microseconds(time.Since(start)) / float64(r.Touched)
+	}
+	return err
+}
+
+// through passes the memory from its beginning through a buffer of this process: from move
+// if into is true, until that says io.EOF, and else to it. It is a buffer because where the
+// kernel's own faults are not reported, files cannot be read and written there.
+func (x *commands) through(ctx context.Context, m *netmem.Mapping, what string, move func([]byte) (int, error), into bool) (done int64, err error) {
+	memory, buffer := m.Bytes(), make([]byte, 256<<10)
+	meter := x.Meter(what, int64(len(memory)))
+	defer meter.Stop()
+	for len(memory) > 0 {
+		if ctx.Err() != nil {
+			return done, context.Cause(ctx)
+		}
+		n := min(len(memory), len(buffer))
+		if into {
+			if n, err = move(buffer[:n]); err == io.EOF {
+				return done, nil
+			} else if err != nil {
+				return done, err
+			}
+			err = m.Do(func() { copy(memory, buffer[:n]) })
+		} else if err = m.Do(func() { copy(buffer, memory[:n]) }); err == nil {
+			_, err = move(buffer[:n])
+		}
+		if err != nil {
+			return done, err
+		}
+		memory, done = memory[n:], done+int64(n)
+		meter.Add(n)
+	}
+	if into {
+		if n, _ := move(buffer[:1]); n > 0 {
+			return done, fmt.Errorf("the file is larger than the %s that servers lend", size(done))
+		}
+	}
+	return done, nil
+}
+
+func printMap(w io.Writer, r mapReport) error {
+	fmt.Fprintf(w, "mapped %s by pages of %s, at most %s of it here\n", size(r.Bytes), size(int64(r.Page)), size(r.Local))
+	if r.Loaded > 0 {
+		fmt.Fprintf(w, "loaded %d bytes\n", r.Loaded)
+	}
+	if r.Saved > 0 {
+		fmt.Fprintf(w, "saved %d bytes\n", r.Saved)
+	}
+	if r.Sequential.Bytes > 0 {
+		fmt.Fprintf(w, "read in sequence at %.1f MB/s\n", r.Sequential.Rate)
+	}
+	if r.Touched > 0 {
+		fmt.Fprintf(w, "%d words at random, %.1f us each\n", r.Touched, r.Touch)
+	}
+	_, err := fmt.Fprintf(w, "faults: %d missed (a server took %.1f us), %d returned, %d first writes; %d pages ahead, %d evicted, %d written back\n",
+		r.Faults.Missed, r.Faults.Fetch, r.Faults.Returned, r.Faults.Written, r.Faults.Ahead, r.Faults.Evicted, r.Faults.Back)
+	return err
+}

@@ -1,0 +1,94 @@
+package memorycmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/netmem"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// statReport is one server in what stat --json prints.
+type statReport struct {
+	Server      string `json:"server"`
+	Incarnation string `json:"incarnation,omitempty"`
+	Pool        string `json:"pool,omitempty"`
+	Lent        lent   `json:"lent"`
+	Counts      counts `json:"counts"`
+	Error       string `json:"error,omitempty"`
+}
+
+func (x *commands) stat() *cobra.Command {
+	var f clientFlags
+	c := &cobra.Command{
+		Use:   "stat",
+		Short: "Ask servers what they lend and what they have done",
+		Long: `Ask servers what they lend and what they have counted since they were started.
+
+The incarnation tells a server from itself before a restart. Servers of one pool hold
+copies for each other, or share a range; one without a pool is new, or has restarted and
+nobody has brought it up to date.
+
+JSON: an array with an object for each server, with the keys server, incarnation, pool
+(both in hexadecimal), error (if it did not answer; the others are zero then),
+` + lentKeys + `,
+` + countKeys + `.`,
+		Example: `  trapeze memory stat --device 'emu:?wire=udp://127.0.0.1:0&peer=127.0.0.1:9000'
+  trapeze memory stat --device eth:pci:0000:03:00.0 --server a --server b --json`,
+		Args: cobra.NoArgs,
+		RunE: command.Run(func(ctx context.Context, _ []string) error { return x.runStat(ctx, f) }),
+	}
+	f.register(c, "")
+	return c
+}
+
+func (x *commands) runStat(ctx context.Context, f clientFlags) error {
+	servers, err := f.addresses()
+	if err != nil {
+		return err
+	}
+	return with(ctx, f.device, func(nic *via.NIC) error {
+		var list []statReport
+		var errs []error
+		for i, a := range servers {
+			info, err := netmem.Ask(ctx, nic, a, f.timeout)
+			r := statReport{Server: f.servers[i]}
+			if err != nil {
+				r.Error = err.Error()
+				errs = append(errs, explain(err))
+			} else {
+				r.Incarnation, r.Pool = fmt.Sprintf("%016x", info.Incarnation), fmt.Sprintf("%016x", info.Pool)
+				r.Lent = lent{info.Page, info.Span, info.Capacity, info.ReadOnly, info.Lasting}
+				r.Counts = countsOf(info.Stats)
+			}
+			list = append(list, r)
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return errors.Join(append(errs, x.Print(list, func(w io.Writer) error { return printStat(w, list) }))...)
+	})
+}
+
+func printStat(w io.Writer, list []statReport) error {
+	for _, r := range list {
+		if r.Error != "" {
+			continue // stderr says it
+		}
+		what := "memory"
+		if r.Lent.File {
+			what = "a file"
+		}
+		fmt.Fprintf(w, "%s lends %s of %s by pages of %s, addresses to %s\n  incarnation %s, pool %s\n",
+			r.Server, size(r.Lent.Capacity), what, size(int64(r.Lent.Page)), size(r.Lent.Span), r.Incarnation, r.Pool)
+		if err := printCounts(w, r.Counts); err != nil {
+			return err
+		}
+	}
+	return nil
+}
