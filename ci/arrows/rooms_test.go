@@ -21,8 +21,11 @@ var rooms = map[string][]string{
 	"emulator":        {"engine", "wire", "pipeline", "firmware-loader", "vfio", "descriptors", "internal", "atomicmem"},
 	"driver":          {"pipeline", "firmware-loader", "vfio", "descriptors", "internal"},
 	"via":             {"driver", "pipeline", "firmware-loader", "vfio", "descriptors", "internal"},
+	"ring":            {"via", "driver", "descriptors", "internal"},
+	"netmem":          {"ring", "via", "vfio", "descriptors", "internal"},
+	"channel":         {"via", "driver", "pipeline", "descriptors", "internal"},
 	"vipl":            {"via", "driver", "emulator", "vfio", "descriptors", "internal"},
-	"lab":             {"via", "driver", "emulator", "wire", "pipeline", "vfio", "descriptors", "internal"},
+	"lab":             {"netmem", "ring", "via", "driver", "emulator", "wire", "pipeline", "vfio", "descriptors", "internal"},
 }
 
 var joiners = []string{"tools", "examples", "ci"}

@@ -39,15 +39,21 @@ func TestIdentity(t *testing.T) {
 // suiteLimit ends the suite: a guest without hardware acceleration is slow.
 const suiteLimit = 30 * time.Minute
 
-// TestVIA puts the NICs through the suite that also runs over the emulated NIC in
-// one process and over vfio-user, with the command.
+// TestVIA puts the NICs through the suites of VIs and rings that also run over the emulated
+// NIC in one process and over vfio-user, with the command; then what moves messages with all
+// memory eager.
 func TestVIA(t *testing.T) {
 	a, b := two(t)
-	ctx, cancel := context.WithTimeout(t.Context(), suiteLimit)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, trapeze, "conform", "--device", a, "--peer", b).CombinedOutput()
-	t.Logf("%s", out)
-	if err != nil {
-		t.Error(err)
+	for name, more := range map[string][]string{"ordinary": nil, "eager": {"--eager", "--section", "send-receive", "--section", "rdma"}} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), suiteLimit)
+			defer cancel()
+			args := append([]string{"conform", "--device", a, "--peer", b}, more...)
+			out, err := exec.CommandContext(ctx, trapeze, args...).CombinedOutput()
+			t.Logf("%s", out)
+			if err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

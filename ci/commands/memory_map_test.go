@@ -1,0 +1,81 @@
+package commands_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/internal/soak"
+)
+
+// TestMemoryMap: a process maps what two servers hold, each with a copy, fills it, and has
+// it all after one of them was killed.
+func TestMemoryMap(t *testing.T) {
+	needsProgram(t)
+	size := 32 << 20
+	if soak.Wanted() {
+		size = 256 << 20
+	}
+	var ports [3]int
+	for i := range ports {
+		c, err := net.ListenPacket("udp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ports[i] = c.LocalAddr().(*net.UDPAddr).Port
+		c.Close()
+	}
+	servers := map[string]*process{}
+	for i, name := range []string{"a", "b"} {
+		servers[name] = start(t, "memory", "serve", "--device", fmt.Sprintf("emu:?wire=udp://127.0.0.1:%d", ports[i]), "--name", name,
+			"--size", fmt.Sprint(size), "--page", "64K")
+	}
+	device := fmt.Sprintf("emu:?wire=udp://127.0.0.1:%d&peer=127.0.0.1:%d,127.0.0.1:%d", ports[2], ports[0], ports[1])
+	use := func(more ...string) *process {
+		return start(t, append([]string{"memory", "map", "--device", device, "--server", "a", "--server", "b", "--copies", "2", "--local", "4M", "--timeout", "10s", "--json"}, more...)...)
+	}
+	input := randomFile(t, int64(size))
+	load := use("--load", input)
+	if load.code(t) != 0 && strings.Contains(load.stderr.String(), "userfaultfd") {
+		t.Skipf("mapped memory is not to be had here: %s", &load.stderr)
+	}
+	load.succeed(t)
+	var r struct {
+		Bytes  int64 `json:"bytes"`
+		Loaded int64 `json:"loaded_bytes"`
+		Faults struct {
+			Back uint64 `json:"written_back"`
+		} `json:"faults"`
+	}
+	if err := json.Unmarshal(load.stdout.Bytes(), &r); err != nil || r.Bytes != int64(size) || r.Loaded != r.Bytes || r.Faults.Back < uint64(size>>16) {
+		t.Errorf("%v, %+v", err, r)
+	}
+	output := filepath.Join(t.TempDir(), "out")
+	save := use("--save", output)
+	// It dies while pages come from it.
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		if st, err := os.Stat(output); err == nil && st.Size() > int64(size)/4 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("nothing was saved: %s", &save.stderr)
+		}
+	}
+	if err := servers["a"].cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	save.succeed(t)
+	want, err := os.ReadFile(input)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(output); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%v: other bytes were saved than loaded", err)
+	}
+}
