@@ -18,6 +18,7 @@ const (
 	BlockClock     uint32 = 0x0006
 	BlockCounters  uint32 = 0x0007
 	BlockInterrupt uint32 = 0x0008
+	BlockChannels  uint32 = 0x0009
 )
 
 // Every block starts with this header, at offsets from the block's start. The
@@ -41,6 +42,7 @@ const (
 	HealthOffset    = 0x0100
 	AdminOffset     = 0x0200
 	ClockOffset     = 0x0300
+	ChannelsOffset  = 0x0340
 	CounterOffset   = 0x0400
 	InterruptOffset = 0x0600
 	DMAOffset       = 0x0700
@@ -187,6 +189,27 @@ const (
 	ClockResolution = 100
 )
 
+// Channels block: how full the FIFOs of channels are. Levels are of now, the highest ones
+// since the device was reset.
+const (
+	ChannelsSize = 0x40
+	// RegChannels is how many endpoints of kind Channel there are.
+	RegChannels = 0x10
+	// RegTransmitHigh and RegTransmitLow are messages that wait or are being sent, by priority.
+	RegTransmitHigh        = 0x14
+	RegTransmitLow         = 0x18
+	RegTransmitHighHighest = 0x1c
+	RegTransmitLowHighest  = 0x20
+	// RegReceiveLevel is cells in the receive FIFO, RegReceiveSize how many it holds.
+	RegReceiveLevel   = 0x24
+	RegReceiveHighest = 0x28
+	RegReceiveSize    = 0x2c
+	// RegStoppedBy is how many peer stations have said stop, RegStopped how many the device
+	// has told to stop; neither has been followed by a start.
+	RegStoppedBy = 0x30
+	RegStopped   = 0x34
+)
+
 // Interrupt block.
 const (
 	InterruptSize = 0x20
@@ -240,6 +263,7 @@ const (
 	CounterCellsReceived
 	CounterCellsDropped // for want of room, a channel or a sound header
 	CounterChannelStops // times that a peer was told to stop sending cells
+	CounterStopsTaken   // times that a peer has said stop
 	CounterCount
 )
 
@@ -249,7 +273,7 @@ var counterNames = [CounterCount]string{
 	"receive_queue_empty", "frames_retransmitted", "frames_duplicate", "timeouts",
 	"protection_errors", "dma_faults", "bad_doorbells", "bad_register_accesses",
 	"interrupts", "completions", "payloads_discarded", "eager_blocks", "eager_reads", "eager_refused",
-	"cells_sent", "cells_received", "cells_dropped", "channel_stops",
+	"cells_sent", "cells_received", "cells_dropped", "channel_stops", "channel_stops_taken",
 }
 
 func (c Counter) String() string {

@@ -104,6 +104,17 @@ var registers = [...]Register{
 	{BlockClock, RegClockHigh, "CLOCK_HIGH", RegisterRO, 0, false},
 	{BlockClock, RegClockResolution, "CLOCK_RESOLUTION", RegisterRO, ClockResolution, true},
 
+	{BlockChannels, RegChannels, "CHANNELS", RegisterRO, 0, true},
+	{BlockChannels, RegTransmitHigh, "TRANSMIT_HIGH", RegisterRO, 0, true},
+	{BlockChannels, RegTransmitLow, "TRANSMIT_LOW", RegisterRO, 0, true},
+	{BlockChannels, RegTransmitHighHighest, "TRANSMIT_HIGH_HIGHEST", RegisterRO, 0, true},
+	{BlockChannels, RegTransmitLowHighest, "TRANSMIT_LOW_HIGHEST", RegisterRO, 0, true},
+	{BlockChannels, RegReceiveLevel, "RECEIVE_LEVEL", RegisterRO, 0, true},
+	{BlockChannels, RegReceiveHighest, "RECEIVE_HIGHEST", RegisterRO, 0, true},
+	{BlockChannels, RegReceiveSize, "RECEIVE_SIZE", RegisterRO, 0, false},
+	{BlockChannels, RegStoppedBy, "STOPPED_BY", RegisterRO, 0, true},
+	{BlockChannels, RegStopped, "STOPPED", RegisterRO, 0, true},
+
 	{BlockInterrupt, RegVectors, "VECTORS", RegisterRO, 0, false},
 	{BlockInterrupt, RegTableOffset, "TABLE_OFFSET", RegisterRO, MSIXTableOffset, true},
 	{BlockInterrupt, RegPBAOffset, "PBA_OFFSET", RegisterRO, MSIXPBAOffset, true},

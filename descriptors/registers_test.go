@@ -13,7 +13,7 @@ func TestRegisterTable(t *testing.T) {
 	size := map[uint32]uint32{
 		BlockIdentity: IdentitySize, BlockHealth: HealthSize, BlockAdmin: AdminSize,
 		BlockClock: ClockSize, BlockCounters: uint32(CountersSize), BlockInterrupt: InterruptSize,
-		BlockDMA: DMASize, BlockProcessor: ProcessorSize,
+		BlockDMA: DMASize, BlockChannels: ChannelsSize, BlockProcessor: ProcessorSize,
 	}
 	type place struct{ block, offset uint32 }
 	seen, names := map[place]string{}, map[string]bool{}
@@ -52,6 +52,7 @@ func TestBlocksDoNotOverlap(t *testing.T) {
 		{"health", HealthOffset, HealthOffset + HealthSize},
 		{"admin", AdminOffset, AdminOffset + AdminSize},
 		{"clock", ClockOffset, ClockOffset + ClockSize},
+		{"channels", ChannelsOffset, ChannelsOffset + ChannelsSize},
 		{"counters", CounterOffset, CounterOffset + uint32(CountersSize)},
 		{"interrupt", InterruptOffset, InterruptOffset + InterruptSize},
 		{"DMA", DMAOffset, DMAOffset + DMASize},

@@ -35,6 +35,7 @@ var knownBlocks = map[uint32]knownBlock{
 	descriptors.BlockDMA:       {"DMA", descriptors.BlockVersion1, descriptors.RegLogLost + 4},
 	descriptors.BlockClock:     {"clock", descriptors.BlockVersion1, descriptors.RegClockResolution + 4},
 	descriptors.BlockCounters:  {"counters", descriptors.BlockVersion1, descriptors.RegCounterBase},
+	descriptors.BlockChannels:  {"channels", descriptors.BlockVersion1, descriptors.RegStopped + 4},
 	descriptors.BlockInterrupt: {"interrupt", descriptors.BlockVersion1, descriptors.RegVectors + 4},
 }
 

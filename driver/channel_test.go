@@ -315,3 +315,24 @@ func TestChannelsUnmapped(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestChannelLevels: the driver reads what the device says of its FIFOs.
+func TestChannelLevels(t *testing.T) {
+	checkLeaks(t)
+	_, _, a, b := newPair(t)
+	x, y := connectedChannels(t, a, b, descriptors.MinChannelPageLog2)
+	bounceOn(t, x, y, descriptors.PriorityHigh, 0)
+	for _, n := range []*driver.NIC{a, b} {
+		got, err := n.ChannelLevels()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Channels != 1 || got.Transmit != [2]int{} || got.TransmitHighest != [2]int{1, 0} || got.Receive != 0 ||
+			got.ReceiveHighest < 1 || got.ReceiveSize < got.ReceiveHighest || got.Stopped != 0 || got.StoppedBy != 0 {
+			t.Errorf("%+v", got)
+		}
+	}
+	if err := errors.Join(a.Close(), b.Close()); err != nil {
+		t.Error(err)
+	}
+}

@@ -82,17 +82,18 @@ func checkClosed(t *testing.T, r *rig) {
 			_, err := r.n.RegisterMemory(ctx, make([]byte, 1), driver.MemoryAttributes{})
 			return err
 		},
-		"CreateCQ":    func() error { _, err := r.n.CreateCQ(ctx, 4); return err },
-		"CreateVI":    func() error { _, err := r.n.CreateVI(ctx, driver.VIAttributes{}, nil, nil); return err },
-		"ConnectWait": func() error { _, err := r.n.ConnectWait(ctx, nil); return err },
-		"Health":      func() error { _, err := r.n.Health(ctx); return err },
-		"Counters":    func() error { _, err := r.n.Counters(); return err },
-		"Clock":       func() error { _, err := r.n.Clock(); return err },
-		"ReadSRAM":    func() error { return r.n.ReadSRAM(0, make([]byte, 4)) },
-		"WriteSRAM":   func() error { return r.n.WriteSRAM(0, make([]byte, 4)) },
-		"Deregister":  func() error { return r.m.Deregister(ctx) },
-		"PostSend":    func() error { return r.v.PostSend(spare) },
-		"PostRecv":    func() error { return r.v.PostRecv(spare) },
+		"CreateCQ":      func() error { _, err := r.n.CreateCQ(ctx, 4); return err },
+		"CreateVI":      func() error { _, err := r.n.CreateVI(ctx, driver.VIAttributes{}, nil, nil); return err },
+		"ConnectWait":   func() error { _, err := r.n.ConnectWait(ctx, nil); return err },
+		"Health":        func() error { _, err := r.n.Health(ctx); return err },
+		"Counters":      func() error { _, err := r.n.Counters(); return err },
+		"ChannelLevels": func() error { _, err := r.n.ChannelLevels(); return err },
+		"Clock":         func() error { _, err := r.n.Clock(); return err },
+		"ReadSRAM":      func() error { return r.n.ReadSRAM(0, make([]byte, 4)) },
+		"WriteSRAM":     func() error { return r.n.WriteSRAM(0, make([]byte, 4)) },
+		"Deregister":    func() error { return r.m.Deregister(ctx) },
+		"PostSend":      func() error { return r.v.PostSend(spare) },
+		"PostRecv":      func() error { return r.v.PostRecv(spare) },
 		"PostSendBatch": func() error {
 			_, err := r.v.PostSendBatch([]*descriptors.Descriptor{spare})
 			return err

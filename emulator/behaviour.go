@@ -20,6 +20,7 @@ func registerBehaviours() map[registerKey]register {
 	dmaBehaviours(all)
 	processorBehaviours(all)
 	timeRegisters(all)
+	channelRegisters(all)
 	return all
 }
 
@@ -121,6 +122,23 @@ func addressRegisters(low, high uint32, at func(d *Device) *uint64) map[uint32]r
 			write: func(d *Device, v uint32) { b := at(d); *b = *b&0xffffffff | uint64(v)<<32 },
 		},
 	}
+}
+
+// channelRegisters are the levels of the FIFOs of channels.
+func channelRegisters(all map[registerKey]register) {
+	put := func(offset uint32, of func(l engine.CellLevels) int) {
+		all[registerKey{descriptors.BlockChannels, offset}] = register{read: func(d *Device) uint32 { return uint32(of(d.engine.CellLevels())) }}
+	}
+	put(descriptors.RegChannels, func(l engine.CellLevels) int { return l.Channels })
+	put(descriptors.RegTransmitHigh, func(l engine.CellLevels) int { return l.Transmit[descriptors.PriorityHigh] })
+	put(descriptors.RegTransmitLow, func(l engine.CellLevels) int { return l.Transmit[descriptors.PriorityLow] })
+	put(descriptors.RegTransmitHighHighest, func(l engine.CellLevels) int { return l.TransmitHighest[descriptors.PriorityHigh] })
+	put(descriptors.RegTransmitLowHighest, func(l engine.CellLevels) int { return l.TransmitHighest[descriptors.PriorityLow] })
+	put(descriptors.RegReceiveLevel, func(l engine.CellLevels) int { return l.Receive })
+	put(descriptors.RegReceiveHighest, func(l engine.CellLevels) int { return l.ReceiveHighest })
+	put(descriptors.RegReceiveSize, func(l engine.CellLevels) int { return l.ReceiveSize })
+	put(descriptors.RegStoppedBy, func(l engine.CellLevels) int { return l.StoppedBy })
+	put(descriptors.RegStopped, func(l engine.CellLevels) int { return l.Stopped })
 }
 
 // timeRegisters are the clock and the counters: pairs whose low half latches

@@ -21,6 +21,7 @@ var blocks = [...]block{
 	{descriptors.BlockHealth, descriptors.HealthOffset, descriptors.HealthSize},
 	{descriptors.BlockAdmin, descriptors.AdminOffset, descriptors.AdminSize},
 	{descriptors.BlockClock, descriptors.ClockOffset, descriptors.ClockSize},
+	{descriptors.BlockChannels, descriptors.ChannelsOffset, descriptors.ChannelsSize},
 	{descriptors.BlockCounters, descriptors.CounterOffset, uint32(descriptors.CountersSize)},
 	{descriptors.BlockInterrupt, descriptors.InterruptOffset, descriptors.InterruptSize},
 	{descriptors.BlockDMA, descriptors.DMAOffset, descriptors.DMASize},

@@ -45,6 +45,7 @@ func TestBlocks(t *testing.T) {
 	for kind, at := range map[uint32]uint64{
 		descriptors.BlockIdentity: descriptors.IdentityOffset, descriptors.BlockHealth: descriptors.HealthOffset,
 		descriptors.BlockAdmin: descriptors.AdminOffset, descriptors.BlockClock: descriptors.ClockOffset,
+		descriptors.BlockChannels: descriptors.ChannelsOffset,
 		descriptors.BlockCounters: descriptors.CounterOffset, descriptors.BlockInterrupt: descriptors.InterruptOffset,
 	} {
 		if got, ok := found[kind]; !ok || got != at {

@@ -8,6 +8,7 @@ type cellFIFO struct {
 	config   Cells
 	ring     []arrival // nil as long as there was no channel
 	first, n int
+	highest  int // value of n
 }
 
 func (f *cellFIFO) open() {
@@ -16,7 +17,7 @@ func (f *cellFIFO) open() {
 	}
 }
 
-func (f *cellFIFO) clear() { f.ring, f.first, f.n = nil, 0, 0 }
+func (f *cellFIFO) clear() { f.ring, f.first, f.n, f.highest = nil, 0, 0, 0 }
 
 // high reports whether there is more in it than peers should have sent.
 func (f *cellFIFO) high() bool { return f.n > f.config.Stop && !f.config.NeverStop }
@@ -28,6 +29,7 @@ func (f *cellFIFO) push() *arrival {
 		at -= len(f.ring)
 	}
 	f.n++
+	f.highest = max(f.highest, f.n)
 	return &f.ring[at]
 }
 
@@ -43,6 +45,9 @@ func (f *cellFIFO) pop() *arrival {
 
 // stop takes note of what a peer has said about its receive FIFO.
 func (w *cellMover) stop(l *cellLink, stopped bool) {
+	if stopped {
+		w.count(descriptors.CounterStopsTaken, 1)
+	}
 	if l.stopped = stopped; !stopped {
 		l.waiting = 0
 	}

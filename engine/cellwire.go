@@ -98,6 +98,7 @@ type cellMover struct {
 	busy   []*cellLink // have messages to send; the first one's turn it is
 	// holding is how many links this end has told to stop.
 	holding int
+	levels  CellLevels // but for those of the receive FIFO, and of stops
 
 	// The frame that is being filled, or waits for room on the wire.
 	head   descriptors.Header
@@ -109,7 +110,7 @@ type cellMover struct {
 
 func (w *cellMover) clear() {
 	w.links, w.busy, w.holding = map[descriptors.MAC]*cellLink{}, nil, 0
-	w.filled, w.urgent, w.low, w.ahead = nil, false, false, lowFlight{}
+	w.filled, w.urgent, w.low, w.ahead, w.levels = nil, false, false, lowFlight{}, CellLevels{}
 	w.received.clear()
 }
 
@@ -138,6 +139,7 @@ func (w *cellMover) leave(ep *endpoint) {
 	l := ep.channel.link
 	ep.channel.link = nil
 	for p := range l.fifos {
+		w.levels.Transmit[p] -= int(ep.channel.posted[p].n)
 		l.fifos[p].resize(len(l.fifos[p].ring), func(other *endpoint) bool { return other != ep })
 	}
 	l.members = slices.DeleteFunc(l.members, func(other *endpoint) bool { return other == ep })
@@ -160,6 +162,7 @@ func (w *cellMover) post(ep *endpoint, p descriptors.ChannelPriority, word uint3
 		return
 	}
 	ch.posted[p].push(word)
+	w.levels.posted(p)
 	ch.showSent()
 	l := ch.link
 	l.fifos[p].push(ep)
@@ -259,6 +262,7 @@ func (w *cellMover) add(l *cellLink, p descriptors.ChannelPriority) {
 	which := ch.sending
 	if ch.cut(&w.regions, ep.ptag, &w.filled[len(w.filled)-1]) {
 		l.fifos[which].pop()
+		w.levels.Transmit[which]--
 	}
 	w.progress++
 	w.count(descriptors.CounterCellsSent, 1)

@@ -105,11 +105,15 @@ func (e *Engine) createChannel(b *descriptors.CreateEndpointBody) (reply descrip
 	e.all[n] = ep
 	e.bells.open(n, b.Kind, true)
 	ch.bells = e.bells.openChannel(n)
+	e.cells.levels.Channels++
 	return descriptors.EndpointCreated{Endpoint: n, Send: uint32(at.at)}, refusal{}
 }
 
 // destroy implements kind.
-func (k channels) destroy(ep *endpoint) { k.regions.sram.release(ep.channel.span) }
+func (k channels) destroy(ep *endpoint) {
+	k.regions.sram.release(ep.channel.span)
+	k.cells.levels.Channels--
+}
 
 // open implements kind.
 func (k channels) open(ep *endpoint, peer *descriptors.ConnectBody) {

@@ -109,6 +109,9 @@ func TestChannelStoppedForEver(t *testing.T) {
 			if b.received().PDUs != 0 {
 				t.Fatal("it did not stop")
 			}
+			if got := w.a.e.CellLevels(); got.StoppedBy != 1 || got.Transmit != [2]int{1, 0} || w.a.e.Counter(descriptors.CounterStopsTaken) == 0 {
+				t.Errorf("%+v, %d stops", got, w.a.e.Counter(descriptors.CounterStopsTaken))
+			}
 			began := w.now
 			w.run("an end", func() bool { return a.status().Ended[0] == 1 })
 			took := w.now - began
@@ -180,5 +183,55 @@ func TestChannelLossyWire(t *testing.T) {
 		if good < 100 {
 			t.Errorf("seed %d: %d good, %d bad", seed, good, bad)
 		}
+	}
+}
+
+// TestChannelLevels: how full the FIFOs are, and were, as messages wait, cells arrive and
+// channels come and go.
+func TestChannelLevels(t *testing.T) {
+	w := newChannelWorld(t, cellsOf(func(c *engine.Cells) { c.FIFO, c.Stop, c.Start, c.PerFrame = 64, 8, 2, 16 }))
+	empty := engine.CellLevels{ReceiveSize: 64}
+	if got := w.a.e.CellLevels(); got != empty {
+		t.Fatalf("%+v", got)
+	}
+	a, b := w.pair(nil)
+	b.allow(0, 1000)
+	w.settle()
+	w.a.port.room = -1 // the wire takes nothing
+	for i := range uint32(5) {
+		a.post(descriptors.PriorityLow, 100*i, 100*i+100)
+	}
+	a.post(descriptors.PriorityHigh, 0, 1)
+	w.a.e.Step()
+	highest := [2]int{1, 5}
+	// The urgent cell is in the frame that waits: its message has ended.
+	if got := w.a.e.CellLevels(); got.Channels != 1 || got.Transmit != [2]int{0, 5} || got.TransmitHighest != highest {
+		t.Errorf("%+v", got)
+	}
+	w.a.port.room = 0
+	w.settle()
+	got := w.b.e.CellLevels()
+	if got.Channels != 1 || got.Receive != 0 || got.ReceiveHighest < 1 || got.ReceiveHighest > 64 || got.Transmit != [2]int{} || got.Stopped != 0 {
+		t.Errorf("%+v", got)
+	}
+	if got := w.a.e.CellLevels(); got.Transmit != [2]int{} || got.TransmitHighest != highest || got.StoppedBy != 0 {
+		t.Errorf("%+v", got)
+	}
+	// Messages of a channel that ends wait no more.
+	w.a.port.room = -1
+	a.post(descriptors.PriorityLow, 0, 100)
+	w.a.e.Step()
+	if got := w.a.e.CellLevels(); got.Transmit != [2]int{0, 1} {
+		t.Errorf("%+v", got)
+	}
+	do(w.a, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: a.id})
+	w.a.port.room = 0
+	do(w.a, descriptors.OpDestroyEndpoint, descriptors.EndpointBody{Endpoint: a.id})
+	if got := w.a.e.CellLevels(); got.Transmit != [2]int{} || got.Channels != 0 {
+		t.Errorf("%+v", got)
+	}
+	w.a.e.Reset()
+	if got := w.a.e.CellLevels(); got != empty {
+		t.Errorf("%+v after a reset", got)
 	}
 }

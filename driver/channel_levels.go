@@ -1,0 +1,55 @@
+package driver
+
+import "github.com/trapeze-nic/trapeze/descriptors"
+
+// ChannelLevels say how full the FIFOs of a device's channels are (SPEC.md 2.12). The highest
+// ones are those since the device was reset. Counters has what was sent, received and dropped.
+type ChannelLevels struct {
+	Channels int // there are, connected or not
+	// Transmit is how many messages wait or are being sent, to all stations, by priority.
+	Transmit, TransmitHighest [descriptors.ChannelPriorities]int
+	// Receive is how many cells are in the receive FIFO, which holds ReceiveSize.
+	Receive, ReceiveHighest, ReceiveSize int
+	StoppedBy                            int // stations that have told the device to stop sending cells
+	Stopped                              int // stations that the device has told so
+}
+
+// ChannelLevels reads how full the FIFOs of channels are. The device goes on meanwhile: the
+// fields are of moments that follow each other. It fails with ErrNotSupported if the device
+// does not say.
+func (n *NIC) ChannelLevels() (l ChannelLevels, err error) {
+	const op = "read levels of channels"
+	if err := n.begin(n.background, op); err != nil {
+		return l, err
+	}
+	defer n.end()
+	if !n.regs.has(descriptors.BlockChannels) {
+		return l, n.error(op, ErrNotSupported)
+	}
+	for _, r := range []struct {
+		reg uint64
+		to  *int
+	}{
+		{descriptors.RegChannels, &l.Channels},
+		{descriptors.RegTransmitHigh, &l.Transmit[descriptors.PriorityHigh]},
+		{descriptors.RegTransmitLow, &l.Transmit[descriptors.PriorityLow]},
+		{descriptors.RegTransmitHighHighest, &l.TransmitHighest[descriptors.PriorityHigh]},
+		{descriptors.RegTransmitLowHighest, &l.TransmitHighest[descriptors.PriorityLow]},
+		{descriptors.RegReceiveLevel, &l.Receive},
+		{descriptors.RegReceiveHighest, &l.ReceiveHighest},
+		{descriptors.RegReceiveSize, &l.ReceiveSize},
+		{descriptors.RegStoppedBy, &l.StoppedBy},
+		{descriptors.RegStopped, &l.Stopped},
+	} {
+		v, err := n.regs.read(descriptors.BlockChannels, r.reg)
+		if err != nil {
+			return ChannelLevels{}, n.error(op, err)
+		}
+		*r.to = int(v)
+	}
+	// A device that has gone meanwhile has left nonsense in them.
+	if _, err := n.regs.status(); err != nil {
+		return ChannelLevels{}, n.error(op, n.fail(err))
+	}
+	return l, nil
+}

@@ -1,0 +1,36 @@
+package engine
+
+import "github.com/trapeze-nic/trapeze/descriptors"
+
+// CellLevels say how full the FIFOs of channels are (SPEC.md 2.12). The highest ones are those
+// since Reset.
+type CellLevels struct {
+	Channels int // endpoints of that kind
+	// Transmit is how many messages have been taken and have not ended, by priority.
+	Transmit, TransmitHighest [descriptors.ChannelPriorities]int
+	// Receive is how many cells are in the receive FIFO, which holds ReceiveSize.
+	Receive, ReceiveHighest, ReceiveSize int
+	StoppedBy                            int // peer stations that have said stop
+	Stopped                              int // peer stations that were told to stop
+}
+
+// CellLevels returns the levels of now. It waits for a step to end.
+func (e *Engine) CellLevels() CellLevels {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	l := e.cells.levels
+	l.Receive, l.ReceiveHighest, l.ReceiveSize = e.received.n, e.received.highest, e.received.config.FIFO
+	l.Stopped = e.cells.holding
+	for _, link := range e.cells.links {
+		if link.stopped {
+			l.StoppedBy++
+		}
+	}
+	return l
+}
+
+// posted counts a message that was taken.
+func (l *CellLevels) posted(p descriptors.ChannelPriority) {
+	l.Transmit[p]++
+	l.TransmitHighest[p] = max(l.TransmitHighest[p], l.Transmit[p])
+}
