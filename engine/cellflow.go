@@ -33,14 +33,14 @@ func (f *cellFIFO) push() *arrival {
 	return &f.ring[at]
 }
 
-// pop takes the oldest one, which stays valid until the next push.
-func (f *cellFIFO) pop() *arrival {
-	a := &f.ring[f.first]
+// oldest is the cell that pop takes.
+func (f *cellFIFO) oldest() *arrival { return &f.ring[f.first] }
+
+func (f *cellFIFO) pop() {
 	if f.first++; f.first == len(f.ring) {
 		f.first = 0
 	}
 	f.n--
-	return a
 }
 
 // stop takes note of what a peer has said about its receive FIFO.

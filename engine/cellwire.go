@@ -173,7 +173,7 @@ func (w *cellMover) post(ep *endpoint, p descriptors.ChannelPriority, word uint3
 	w.events |= onCells
 }
 
-// run stores and sends cells, one at a time, until nothing waits that may go or the budget is
+// run stores and sends cells, one after the other, until nothing waits that may go or the budget is
 // used up. Of low priority it sends no more than a frame to each peer: while that is under way
 // an urgent cell waits. It reports whether there were any.
 func (w *cellMover) run() bool { return w.runUpTo(w.config.PerFrame) }
@@ -184,7 +184,7 @@ func (w *cellMover) runUpTo(most int) bool {
 	turns := len(w.busy)
 	low := most
 	room := w.launch()
-	for range cellBudget {
+	for budget := cellBudget; budget > 0; {
 		if w.bells.last.Load() != 0 {
 			w.bells.takeLinked() // something urgent, perhaps
 		}
@@ -195,24 +195,28 @@ func (w *cellMover) runUpTo(most int) bool {
 			waiting.High, waiting.Low = l.fifos[descriptors.PriorityHigh].n > 0, l.fifos[descriptors.PriorityLow].n > 0 && low > 0 && !w.ahead.full(w.lossless)
 			waiting.Stopped = waiting.Stopped || l.stopped
 		}
+		// The answer is the same for the cells that follow, until something changes of what
+		// was asked: fill and store stop there.
 		switch waiting.Next() {
 		case cells.Receive:
-			w.store()
+			budget -= w.store(budget)
 			continue
 		case cells.High:
-			w.add(l, descriptors.PriorityHigh)
+			budget -= w.fill(l, descriptors.PriorityHigh, budget)
 			room = !w.full() || w.launch()
 			continue
 		case cells.Low:
 			if w.urgent {
+				budget--
 				room = w.launch() // what is urgent leaves now
 				continue
 			}
-			low--
-			w.add(l, descriptors.PriorityLow)
+			n := w.fill(l, descriptors.PriorityLow, min(low, budget))
+			low, budget = low-n, budget-n
 			room = !w.full() || w.launch()
 			continue
 		}
+		budget--
 		room = w.launch()
 		if turns == 0 || !room {
 			break
@@ -243,9 +247,11 @@ func (w *cellMover) rotate() {
 // full reports whether the frame has no room for another cell.
 func (w *cellMover) full() bool { return len(w.filled) == cap(w.filled) }
 
-// add puts a cell into the frame: one of the oldest message of a priority. If that is of a
-// channel of which a message of low priority is under way, it is one of that.
-func (w *cellMover) add(l *cellLink, p descriptors.ChannelPriority) {
+// fill puts cells into the frame: those of the oldest message of a priority. If that is of a
+// channel of which a message of low priority is under way, they are of that. It ends with the
+// message, with the frame, after most cells, which are at least one, and as soon as a doorbell
+// is stored, which may be urgent. It returns how many cells there were.
+func (w *cellMover) fill(l *cellLink, p descriptors.ChannelPriority, most int) (n int) {
 	ep := l.fifos[p].ring[l.fifos[p].first]
 	ch := ep.channel
 	if len(w.filled) == 0 {
@@ -258,14 +264,26 @@ func (w *cellMover) add(l *cellLink, p descriptors.ChannelPriority) {
 	if !ch.cutter.Active() {
 		ch.begin(p)
 	}
-	w.filled = w.filled[:len(w.filled)+1]
 	which := ch.sending
-	if ch.cut(&w.regions, ep.ptag, &w.filled[len(w.filled)-1]) {
-		l.fifos[which].pop()
-		w.levels.Transmit[which]--
+	view := ch.view(&w.regions, ep.ptag, ch.send, false)
+	for ended := false; ; {
+		w.filled = w.filled[:len(w.filled)+1]
+		ended = ch.cut(&w.regions, ep.ptag, view, &w.filled[len(w.filled)-1])
+		n++
+		if ended {
+			l.fifos[which].pop()
+			w.levels.Transmit[which]--
+			ch.showSent()
+			break
+		}
+		if n == most || w.full() || w.bells.last.Load() != 0 {
+			ch.showCell()
+			break
+		}
 	}
-	w.progress++
-	w.count(descriptors.CounterCellsSent, 1)
+	w.progress += uint64(n)
+	w.count(descriptors.CounterCellsSent, uint64(n))
+	return n
 }
 
 // launch sends the frame, if it has any cells. It returns false if the wire takes no more now.
@@ -298,8 +316,16 @@ func (w *cellMover) take(ep *endpoint, h *descriptors.Header, payload []byte) ve
 	ch.expect = h.PSN + 1
 	ep.unrel.hear(&w.clock)
 	stamp := uint64(w.read() / descriptors.ClockResolution)
-	for _, c := range descriptors.CellsAt(payload) { // each a copy: the wire may be written by others
-		to, last := w.receiver(&c, h)
+	var before descriptors.Cell // the header of the cell before, for whom that was
+	var to *endpoint
+	var last bool
+	arrived := descriptors.CellsAt(payload)
+	for i := range arrived {
+		c := arrived[i] // a copy: the wire may be written by others
+		if i == 0 || c.Header != before.Header || c.HEC != before.HEC || c.Tag != before.Tag {
+			to, last = w.receiver(&c, h)
+			before.Header, before.HEC, before.Tag = c.Header, c.HEC, c.Tag
+		}
 		switch {
 		case to == nil:
 			w.count(descriptors.CounterCellsDropped, 1)
@@ -335,18 +361,40 @@ func (w *cellMover) receiver(c *descriptors.Cell, h *descriptors.Header) (to *en
 	return ep, head.Last()
 }
 
-// store takes a cell out of the receive FIFO and puts it where it belongs.
-func (w *cellMover) store() {
-	a := w.received.pop()
+// store takes cells out of the receive FIFO and puts them where they belong: the oldest, and
+// those behind it that are of the same channel, most at least one. It returns how many.
+func (w *cellMover) store(most int) (n int) {
+	f := &w.received
+	ep, era := f.oldest().ep, f.oldest().era
+	ch := ep.channel
 	// The host may have made room after the last look, and before its peer sent the cell.
-	if word := a.ep.channel.bells.takeReceive(); word != 0 {
-		w.bells.rangChannel(a.ep.id, bellReceive, word)
+	if word := ch.bells.takeReceive(); word != 0 {
+		w.bells.rangChannel(ep.id, bellReceive, word)
 	}
-	if a.ep.era != a.era || !a.ep.channel.store(&w.regions, a.ep.ptag, a) {
-		w.count(descriptors.CounterCellsDropped, 1) // the connection has ended, or the memory is gone
-	} else {
-		w.count(descriptors.CounterCellsReceived, 1)
+	view, gone := ch.view(&w.regions, ep.ptag, ch.recv, true), ep.era != era
+	stored, shown := 0, true
+	for n < most && f.n > 0 {
+		a := f.oldest()
+		if a.ep != ep || a.era != era {
+			break
+		}
+		if !gone {
+			if ch.store(&w.regions, ep.ptag, view, a) {
+				stored++
+			}
+			if shown = a.last; shown {
+				ch.showReceived()
+			}
+		}
+		a.ep = nil
+		f.pop()
+		n++
 	}
-	a.ep = nil
-	w.progress++
+	if !shown {
+		ch.showReceived()
+	}
+	w.count(descriptors.CounterCellsReceived, uint64(stored))
+	w.count(descriptors.CounterCellsDropped, uint64(n-stored)) // the connection has ended, or the memory is gone
+	w.progress += uint64(n)
+	return n
 }

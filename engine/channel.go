@@ -31,6 +31,16 @@ type doublePage struct {
 	address uint64
 }
 
+// view is all of a double page, if that can be reached in one piece; nil if it cannot, or if
+// that takes more than a look. Good until the step ends.
+func (ch *channel) view(m *regions, tag uint32, d doublePage, write bool) []byte {
+	size := uint64(ch.page.Bytes())
+	if r, off := m.reach(d.handle, tag, d.address, size, write); r != nil && r.eager == nil && r.epoch == m.epoch && r.whole != nil {
+		return r.whole[off : off+size]
+	}
+	return nil
+}
+
 // check implements kind. It does without checkEndpoint: a channel has no queues.
 func (k channels) check(b *descriptors.CreateEndpointBody) refusal {
 	page := descriptors.ChannelPage(b.SendLog2)

@@ -46,16 +46,24 @@ func (ch *channel) drop() {
 	ch.showReceived()
 }
 
-// store puts a cell where it belongs, and behind it what the host is to know. It returns false
-// if the double page is out of reach: then the cell is dropped, but counts as part of its PDU.
-func (ch *channel) store(m *regions, tag uint32, a *arrival) bool {
-	reached := ch.scatter(m, tag, a.payload[:])
-	t, err := ch.assembly.Add(&a.payload, a.last)
-	crc := ch.assembly.CRC()
-	if a.last {
-		crc = cells.CRC(t.CRC)
+// store puts a cell where it belongs, into view if that is not nil, and behind it what the host
+// is to know. It returns false if the double page is out of reach: then the cell is dropped, but
+// counts as part of its PDU. What the host sees of it showReceived says.
+func (ch *channel) store(m *regions, tag uint32, view []byte, a *arrival) bool {
+	reached := true
+	at := int(ch.receive.Current) * descriptors.ChannelWord
+	if room := ch.room(); room >= descriptors.CellPayload && at+descriptors.CellPayload <= len(view) {
+		*(*[descriptors.CellPayload]byte)(view[at:]) = a.payload
+		ch.receive.Current = uint16((uint32(ch.receive.Current) + descriptors.CellPayload/descriptors.ChannelWord) & ch.mask)
+	} else {
+		reached = ch.scatter(m, tag, a.payload[:])
 	}
+	t, err := ch.assembly.Add(&a.payload, a.last)
 	if a.last || ch.receive.Status&descriptors.ChannelSpaced != 0 {
+		crc := ch.assembly.CRC()
+		if a.last {
+			crc = cells.CRC(t.CRC)
+		}
 		var behind [2 * descriptors.ChannelWord]byte
 		binary.LittleEndian.PutUint64(behind[:], uint64(crc))
 		binary.LittleEndian.PutUint64(behind[descriptors.ChannelWord:], a.stamp)
@@ -69,8 +77,12 @@ func (ch *channel) store(m *regions, tag uint32, a *arrival) bool {
 	if a.last {
 		ch.end(t, err)
 	}
-	ch.showReceived()
 	return reached
+}
+
+// room is how many bytes may be written before Stop is reached.
+func (ch *channel) room() uint32 {
+	return (uint32(ch.receive.Stop) - uint32(ch.receive.Current)) & ch.mask * descriptors.ChannelWord
 }
 
 // end counts a PDU whose last cell has come.
@@ -97,7 +109,7 @@ func (ch *channel) end(t cells.Trailer, err error) {
 // out of reach; what is written is what could be.
 func (ch *channel) scatter(m *regions, tag uint32, from []byte) bool {
 	r := &ch.receive
-	if room := (uint32(r.Stop) - uint32(r.Current)) & ch.mask * descriptors.ChannelWord; room < uint32(len(from)) {
+	if room := ch.room(); room < uint32(len(from)) {
 		r.Status |= descriptors.ChannelCut
 		ch.cutShort = true
 		from = from[:room]

@@ -79,12 +79,16 @@ func (ch *channel) begin(p descriptors.ChannelPriority) {
 	_ = ch.cutter.Start(int((stop-start)&ch.mask*descriptors.ChannelWord), 0)
 }
 
-// cut makes the next cell of the message that is being sent. It reports whether that has
-// ended.
-func (ch *channel) cut(m *regions, tag uint32, into *descriptors.Cell) (ended bool) {
+// cut makes the next cell of the message that is being sent, from view if that is not nil. It
+// reports whether the message has ended. What the host sees of it showCell or showSent says.
+func (ch *channel) cut(m *regions, tag uint32, view []byte, into *descriptors.Cell) (ended bool) {
 	n, last := ch.cutter.Next()
-	*into = ch.header
-	if !ch.gather(m, tag, into.Payload[:n]) {
+	into.Header, into.HEC, into.Tag = ch.header.Header, ch.header.HEC, ch.header.Tag
+	at := int(ch.transmit.Current) * descriptors.ChannelWord
+	if n == descriptors.CellPayload && at+n <= len(view) {
+		into.Payload = [descriptors.CellPayload]byte(view[at:])
+		ch.transmit.Current = uint16((uint32(ch.transmit.Current) + descriptors.CellPayload/descriptors.ChannelWord) & ch.mask)
+	} else if !ch.gather(m, tag, into.Payload[:n]) {
 		ch.status.Result[ch.sending] = descriptors.ChannelUnreadable
 		ch.transmit.Current = ch.transmit.Stop
 		ch.cutter.Abort()
@@ -99,11 +103,8 @@ func (ch *channel) cut(m *regions, tag uint32, into *descriptors.Cell) (ended bo
 		ch.crc = cells.StartCRC
 		ch.posted[ch.sending].pop()
 		ch.status.Ended[ch.sending]++
-		ch.showSent()
-		return true
 	}
-	ch.showCell()
-	return false
+	return last
 }
 
 // gather copies the next bytes of a message out of the double page.

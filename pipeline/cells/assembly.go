@@ -28,7 +28,7 @@ func (a *Assembly) Reset() { *a = Assembly{} }
 // or ErrAborted. In either case the next cell begins another PDU. Of a PDU that has more than
 // MaxCells cells, each further one fails with ErrLength, the last one too.
 func (a *Assembly) Add(payload *[PayloadSize]byte, last bool) (Trailer, error) {
-	crc := a.CRC().Update(payload[:])
+	crc := a.CRC().cell(payload)
 	// A PDU that never ends is not counted any further.
 	cells := min(a.cells+1, MaxCells+1)
 	if !last {

@@ -51,6 +51,28 @@ func (c CRC) Update(b []byte) CRC {
 	return c.table(b)
 }
 
+// cell is Update by the payload of a cell.
+func (c CRC) cell(p *[PayloadSize]byte) CRC {
+	if folds {
+		return reduce(foldBlocks(uint32(c), p[:]))
+	}
+	return c.table(p[:])
+}
+
+// lastCell is Update by the payload of the last cell of a PDU up to where its CRC is to stand.
+func (c CRC) lastCell(p *[PayloadSize]byte) CRC {
+	if !folds {
+		return c.table(p[:PayloadSize-crcSize])
+	}
+	// Zeros before the first bit change nothing, so the bytes can be made whole blocks in
+	// front, where the state so far is added to the first of them.
+	var b [PayloadSize]byte
+	copy(b[crcSize:], p[:PayloadSize-crcSize])
+	first := b[crcSize : 2*crcSize]
+	binary.BigEndian.PutUint32(first, binary.BigEndian.Uint32(first)^uint32(c))
+	return reduce(foldBlocks(0, b[:]))
+}
+
 // block is what is folded at a time, in bytes.
 const block = 16
 

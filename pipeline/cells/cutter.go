@@ -53,21 +53,24 @@ func (c *Cutter) Seal(payload *[PayloadSize]byte) {
 	if !c.active {
 		return
 	}
+	if c.left >= PayloadSize { // a full cell, behind which at least the trailer comes
+		c.left -= PayloadSize
+		c.crc = c.crc.cell(payload)
+		return
+	}
 	bytes, last := c.Next()
 	c.left -= bytes
 	clear(payload[bytes:])
 	if !last {
-		c.crc = c.crc.Update(payload[:])
+		c.crc = c.crc.cell(payload)
 		return
 	}
 	const at = PayloadSize - TrailerSize
 	trailer := (*[TrailerSize]byte)(payload[at:])
 	c.tail.Put(trailer)
-	c.crc = c.crc.Update(payload[:PayloadSize-crcSize])
-	c.tail.CRC = c.crc.Sum()
+	c.tail.CRC = c.crc.lastCell(payload).Sum()
 	c.tail.Put(trailer)
-	c.crc = c.crc.Update(payload[PayloadSize-crcSize:])
-	c.active = false
+	c.crc, c.active = residue, false // as it is behind every PDU
 }
 
 // Abort gives up the PDU that is under way: its next cell is the last and tells so with the
