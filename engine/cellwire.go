@@ -17,7 +17,7 @@ type Cells struct {
 	// Stop is how many may be in it before peers are told to stop: 128; Start is at how
 	// many they may go on: 32.
 	Stop, Start int
-	// PerFrame is how many cells a frame has at most: 8.
+	// PerFrame is how many cells a frame has at most: 16.
 	PerFrame int
 	// NeverStop has no peer told to stop: what finds the FIFO full is dropped.
 	NeverStop bool
@@ -27,7 +27,7 @@ func (c *Cells) setDefaults() {
 	for _, d := range []struct {
 		value     *int
 		otherwise int
-	}{{&c.FIFO, 1024}, {&c.Stop, 128}, {&c.Start, 32}, {&c.PerFrame, 8}} {
+	}{{&c.FIFO, 1024}, {&c.Stop, 128}, {&c.Start, 32}, {&c.PerFrame, 16}} {
 		if *d.value == 0 {
 			*d.value = d.otherwise
 		}
@@ -316,15 +316,15 @@ func (w *cellMover) take(ep *endpoint, h *descriptors.Header, payload []byte) ve
 	ch.expect = h.PSN + 1
 	ep.unrel.hear(&w.clock)
 	stamp := uint64(w.read() / descriptors.ClockResolution)
-	var before descriptors.Cell // the header of the cell before, for whom that was
+	var before cellHead // of the cell before, for whom that was
 	var to *endpoint
 	var last bool
 	arrived := descriptors.CellsAt(payload)
 	for i := range arrived {
-		c := arrived[i] // a copy: the wire may be written by others
-		if i == 0 || c.Header != before.Header || c.HEC != before.HEC || c.Tag != before.Tag {
-			to, last = w.receiver(&c, h)
-			before.Header, before.HEC, before.Tag = c.Header, c.HEC, c.Tag
+		c := cellHead{arrived[i].Header, arrived[i].HEC, arrived[i].Tag}
+		if i == 0 || c != before {
+			to, last = w.receiver(c, h)
+			before = c
 		}
 		switch {
 		case to == nil:
@@ -334,7 +334,7 @@ func (w *cellMover) take(ep *endpoint, h *descriptors.Header, payload []byte) ve
 			to.channel.drop()
 		default:
 			a := w.received.push()
-			a.ep, a.era, a.last, a.stamp, a.payload = to, to.era, last, stamp, c.Payload
+			a.ep, a.era, a.last, a.stamp, a.payload = to, to.era, last, stamp, arrived[i].Payload
 		}
 	}
 	w.events |= onCells
@@ -346,16 +346,23 @@ func (w *cellMover) take(ep *endpoint, h *descriptors.Header, payload []byte) ve
 	return taken
 }
 
+// cellHead is a copy of what precedes the payload of a cell: the wire may be written by others.
+type cellHead struct {
+	header [4]byte
+	hec    uint8
+	tag    [3]byte
+}
+
 // receiver is the channel that a cell in a frame is for, nil if there is none.
-func (w *cellMover) receiver(c *descriptors.Cell, h *descriptors.Header) (to *endpoint, last bool) {
-	b := [cells.HeaderSize]byte{c.Header[0], c.Header[1], c.Header[2], c.Header[3], c.HEC}
+func (w *cellMover) receiver(c cellHead, h *descriptors.Header) (to *endpoint, last bool) {
+	b := [cells.HeaderSize]byte{c.header[0], c.header[1], c.header[2], c.header[3], c.hec}
 	head, err := cells.ParseHeader(&b)
 	if err != nil || !head.User() || head.VPI != 0 {
 		return nil, false
 	}
 	ep := w.endpoint(uint32(head.VCI))
 	if ep == nil || ep.channel == nil || ep.state != descriptors.StateConnected || ep.remote.mac != h.Source ||
-		c.Tag != cellTag(ep.remote.ourKey) {
+		c.tag != cellTag(ep.remote.ourKey) {
 		return nil, false
 	}
 	return ep, head.Last()
