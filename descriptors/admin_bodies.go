@@ -95,8 +95,11 @@ const (
 	// EndpointSpaced, of a channel: the CRC so far and the clock are stored behind each
 	// cell that is received.
 	EndpointSpaced EndpointOptions = 0x8
+	// EndpointKernel, of a channel: it is channel 0, which sends on all the others. Each of
+	// its messages begins with the number of a channel.
+	EndpointKernel EndpointOptions = 0x10
 	// EndpointOptionsReserved bits are zero.
-	EndpointOptionsReserved EndpointOptions = 0xfffffff0
+	EndpointOptionsReserved EndpointOptions = 0xffffffe0
 )
 
 // EndpointBody is the body of DESTROY_ENDPOINT, QUERY_ENDPOINT and DISCONNECT.

@@ -21,6 +21,10 @@ type ChannelAttributes struct {
 	Send, Recv descriptors.DataSegment
 	// Spaced has the CRC so far and the clock stored behind each cell that is received.
 	Spaced bool
+	// Kernel makes it channel 0, of which there is one: it connects with nobody and receives
+	// nothing, so Recv is zero. The first word of each of its messages is the number of the
+	// channel that the others go on (SPEC.md 16.6).
+	Kernel bool
 }
 
 // Channel is an endpoint of kind Channel (SPEC.md 16): what it sends and receives are words of
@@ -56,7 +60,7 @@ type channelSender struct {
 
 // CreateChannel creates a channel, which is not connected and has no room for what comes. It
 // fails with ErrNotSupported if the device has no channels, with ErrResource if it has no
-// number or no memory for one more, and with ErrInvalidParameter for pages that are not
+// number or no memory for one more, or if there is a channel 0 and another is wanted, and with ErrInvalidParameter for pages that are not
 // aligned, or not registered, or receiving ones that the device may not write.
 func (n *NIC) CreateChannel(ctx context.Context, a ChannelAttributes) (*Channel, error) {
 	const op = "create channel"
@@ -83,7 +87,7 @@ func (n *NIC) CreateChannel(ctx context.Context, a ChannelAttributes) (*Channel,
 	if err := c.place(created); err != nil {
 		return nil, n.error(op, n.fail(err))
 	}
-	if err := n.adopt(&c.endpoint, created.Endpoint); err != nil {
+	if err := n.adopt(&c.endpoint, created.Endpoint, a.Kernel); err != nil {
 		return nil, n.error(op, err)
 	}
 	return c, nil
@@ -95,7 +99,10 @@ func (a *ChannelAttributes) body() descriptors.CreateEndpointBody {
 		SendLog2: uint8(a.Page), RecvLog2: uint8(a.Page), MaxTransfer: a.Page.Bytes(),
 		SendVector: descriptors.NoVector, RecvVector: descriptors.NoVector}
 	if a.Spaced {
-		b.Options = descriptors.EndpointSpaced
+		b.Options |= descriptors.EndpointSpaced
+	}
+	if a.Kernel {
+		b.Options |= descriptors.EndpointKernel
 	}
 	return b
 }
@@ -103,7 +110,7 @@ func (a *ChannelAttributes) body() descriptors.CreateEndpointBody {
 // place finds the control page and the doorbells of a channel that the device has created.
 func (c *Channel) place(created *descriptors.EndpointCreated) error {
 	n := c.n
-	if created.Endpoint == 0 || created.Endpoint >= uint32(len(n.endpoints)) {
+	if (created.Endpoint == 0) != c.attributes.Kernel || created.Endpoint >= uint32(len(n.endpoints)) {
 		return fmt.Errorf("%w: it gave out endpoint %d of %d", ErrProtocol, created.Endpoint, len(n.endpoints))
 	}
 	c.at = uint64(created.Send)
@@ -218,7 +225,7 @@ func (c *Channel) AllowMore(stop uint32) error {
 }
 
 func (c *Channel) allow(start, stop, word uint32) error {
-	if words := c.Words(); start >= words || stop >= words {
+	if words := c.Words(); start >= words || stop >= words || c.attributes.Kernel {
 		return c.n.refuse("receive on channel", fmt.Errorf("%w: words %d up to %d of %d", ErrInvalidParameter, start, stop, words), "")
 	}
 	c.mu.Lock()

@@ -56,10 +56,10 @@ type EndpointState struct {
 }
 
 // adopt enters an endpoint that the device has created into the table, under the number
-// that it says. What it says may be nonsense.
-func (n *NIC) adopt(e *endpoint, number uint32) error {
+// that it says: zero is that of channel 0 only. What it says may be nonsense.
+func (n *NIC) adopt(e *endpoint, number uint32, kernel bool) error {
 	e.number = number
-	if number == 0 || number >= uint32(len(n.endpoints)) {
+	if (number == 0) != kernel || number >= uint32(len(n.endpoints)) {
 		return n.fail(fmt.Errorf("%w: it gave out endpoint %d of %d", ErrProtocol, number, len(n.endpoints)))
 	}
 	if !n.enter(e) {

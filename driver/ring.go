@@ -95,7 +95,7 @@ func (n *NIC) createRing(ctx context.Context, a RingAttributes) (*Ring, error) {
 	r.send.place(uint64(created.Send), a.SendDepth, n.doorbellAt(page+descriptors.DoorbellSend), n.doorbellAt(page+descriptors.DoorbellSendArm))
 	r.recv.place(uint64(created.Recv), a.RecvDepth, n.doorbellAt(page+descriptors.DoorbellRecv), n.doorbellAt(page+descriptors.DoorbellRecvArm))
 	r.table.init(n, uint64(created.Table))
-	if err := n.adopt(&r.endpoint, created.Endpoint); err != nil {
+	if err := n.adopt(&r.endpoint, created.Endpoint, false); err != nil {
 		return nil, err
 	}
 	return r, nil

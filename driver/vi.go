@@ -128,7 +128,7 @@ func (n *NIC) createVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) 
 	if err != nil {
 		return nil, n.release(rings, err)
 	}
-	if err := n.adopt(&v.endpoint, descriptors.Reply[descriptors.EndpointCreated](reply).Endpoint); err != nil {
+	if err := n.adopt(&v.endpoint, descriptors.Reply[descriptors.EndpointCreated](reply).Endpoint, false); err != nil {
 		return nil, err
 	}
 	page := descriptors.EndpointPage(v.number)

@@ -87,6 +87,9 @@ func doLater[B descriptors.CommandBody](e *Engine, c *descriptors.Command, f fun
 // the command counts as posted.
 func (c *core) subject(id uint32) *endpoint {
 	ep := c.endpoint(id)
+	if id == 0 {
+		ep = c.all[0]
+	}
 	if ep != nil {
 		c.bells.takePage(ep.id)
 	}

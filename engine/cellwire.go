@@ -123,7 +123,7 @@ func (w *cellMover) join(ep *endpoint) {
 	}
 	l.members = append(l.members, ep)
 	for p := range l.fifos {
-		if room := len(l.members) * descriptors.ChannelDepth; len(l.fifos[p].ring) < room {
+		if room := len(l.members)*(descriptors.ChannelDepth+1) + descriptors.ChannelDepth; len(l.fifos[p].ring) < room {
 			l.fifos[p].resize(2*room, func(*endpoint) bool { return true })
 		}
 	}
@@ -155,17 +155,21 @@ func (w *cellMover) leave(ep *endpoint) {
 func (w *cellMover) post(ep *endpoint, p descriptors.ChannelPriority, word uint32) {
 	ch := ep.channel
 	ch.status.Stores[p]++
-	ch.status.Result[p] = ch.refusal(p, word)
+	to := ep
+	if ch.status.Result[p] = ch.refusal(p, word); ch.kernel && ch.status.Result[p] == descriptors.ChannelTaken {
+		to, word, ch.status.Result[p] = w.address(ch, word)
+	}
 	if ch.status.Result[p] != descriptors.ChannelTaken {
 		ch.status.Ended[p]++
 		ch.showSent()
 		return
 	}
-	ch.posted[p].push(word)
+	ch.under[p]++
+	to.channel.posted[p].push(word, ch)
 	w.levels.posted(p)
 	ch.showSent()
-	l := ch.link
-	l.fifos[p].push(ep)
+	l := to.channel.link
+	l.fifos[p].push(to)
 	if !l.busy {
 		l.busy = true
 		w.busy = append(w.busy, l)
@@ -264,20 +268,23 @@ func (w *cellMover) fill(l *cellLink, p descriptors.ChannelPriority, most int) (
 	if !ch.cutter.Active() {
 		ch.begin(p)
 	}
-	which := ch.sending
-	view := ch.view(&w.regions, ep.ptag, ch.send, false)
+	which, from := ch.sending, ch.from
+	var view []byte
+	if !from.gone {
+		view = from.view(&w.regions, from.send, false)
+	}
 	for ended := false; ; {
 		w.filled = w.filled[:len(w.filled)+1]
-		ended = ch.cut(&w.regions, ep.ptag, view, &w.filled[len(w.filled)-1])
+		ended = ch.cut(&w.regions, view, &w.filled[len(w.filled)-1])
 		n++
 		if ended {
 			l.fifos[which].pop()
 			w.levels.Transmit[which]--
-			ch.showSent()
+			from.showSent()
 			break
 		}
 		if n == most || w.full() || w.bells.last.Load() != 0 {
-			ch.showCell()
+			from.showCell()
 			break
 		}
 	}
@@ -378,7 +385,7 @@ func (w *cellMover) store(most int) (n int) {
 	if word := ch.bells.takeReceive(); word != 0 {
 		w.bells.rangChannel(ep.id, bellReceive, word)
 	}
-	view, gone := ch.view(&w.regions, ep.ptag, ch.recv, true), ep.era != era
+	view, gone := ch.view(&w.regions, ch.recv, true), ep.era != era
 	stored, shown := 0, true
 	for n < most && f.n > 0 {
 		a := f.oldest()
@@ -386,7 +393,7 @@ func (w *cellMover) store(most int) (n int) {
 			break
 		}
 		if !gone {
-			if ch.store(&w.regions, ep.ptag, view, a) {
+			if ch.store(&w.regions, view, a) {
 				stored++
 			}
 			if shown = a.last; shown {

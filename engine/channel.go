@@ -9,6 +9,9 @@ import (
 // are those of an unreliable VI; messages are cells, which cellMover carries.
 type channels struct{ unreliableVI }
 
+// kernelChannel is the kind of channel 0.
+type kernelChannel struct{ channels }
+
 // channel is what an endpoint of kind Channel has besides its connection. What stands in
 // device memory is a copy: the host may store to that, and the engine never reads it.
 type channel struct {
@@ -18,8 +21,10 @@ type channel struct {
 	control    *descriptors.ChannelControl
 	ends       []uint32
 	send, recv doublePage
+	tag        uint32 // protection tag
 	bells      *channelBells
 	link       *cellLink // while it is connected
+	kernel     bool      // channel 0, which has no link of its own
 
 	channelSender
 	channelReceiver
@@ -33,9 +38,9 @@ type doublePage struct {
 
 // view is all of a double page, if that can be reached in one piece; nil if it cannot, or if
 // that takes more than a look. Good until the step ends.
-func (ch *channel) view(m *regions, tag uint32, d doublePage, write bool) []byte {
+func (ch *channel) view(m *regions, d doublePage, write bool) []byte {
 	size := uint64(ch.page.Bytes())
-	if r, off := m.reach(d.handle, tag, d.address, size, write); r != nil && r.eager == nil && r.epoch == m.epoch && r.whole != nil {
+	if r, off := m.reach(d.handle, ch.tag, d.address, size, write); r != nil && r.eager == nil && r.epoch == m.epoch && r.whole != nil {
 		return r.whole[off : off+size]
 	}
 	return nil
@@ -49,6 +54,7 @@ func (k channels) check(b *descriptors.CreateEndpointBody) refusal {
 		r, _ := k.regions.reach(handle, b.Ptag, address, uint64(page.Bytes()), write)
 		return r != nil && !r.device
 	}
+	kernel := b.Options == descriptors.EndpointKernel
 	switch {
 	case b.Reliability != descriptors.Unreliable:
 		return refusal{descriptors.ResultInvalidReliability, fieldReliability}
@@ -60,7 +66,7 @@ func (k channels) check(b *descriptors.CreateEndpointBody) refusal {
 		return refusal{descriptors.ResultInvalidMTU, fieldMaxTransfer}
 	case b.Rights != 0:
 		return refusal{descriptors.ResultInvalidParameter, fieldRights}
-	case b.Options&^descriptors.EndpointSpaced != 0:
+	case b.Options != 0 && b.Options != descriptors.EndpointSpaced && !kernel:
 		return refusal{descriptors.ResultInvalidParameter, fieldOptions}
 	case b.SendVector != descriptors.NoVector:
 		return refusal{descriptors.ResultInvalidParameter, fieldSendVector}
@@ -70,11 +76,11 @@ func (k channels) check(b *descriptors.CreateEndpointBody) refusal {
 		return refusal{descriptors.ResultInvalidPtag, fieldVIPtag}
 	case !aligned(b.SendIOVA):
 		return refusal{descriptors.ResultInvalidParameter, fieldSendIOVA}
-	case !aligned(b.RecvIOVA):
+	case !aligned(b.RecvIOVA), kernel && b.RecvIOVA != 0:
 		return refusal{descriptors.ResultInvalidParameter, fieldRecvIOVA}
 	case !reach(b.SendCQ, b.SendIOVA, false):
 		return refusal{descriptors.ResultInvalidParameter, fieldSendCQ}
-	case !reach(b.RecvCQ, b.RecvIOVA, true):
+	case kernel && b.RecvCQ != 0, !kernel && !reach(b.RecvCQ, b.RecvIOVA, true):
 		return refusal{descriptors.ResultInvalidParameter, fieldRecvCQ}
 	}
 	return refusal{}
@@ -90,8 +96,12 @@ func (e *Engine) createChannel(b *descriptors.CreateEndpointBody) (reply descrip
 		return reply, why
 	}
 	page := descriptors.ChannelPage(b.SendLog2)
-	n := e.free(min(page.Channels(), e.limits.Endpoints))
-	if n == 0 {
+	kernel := b.Options == descriptors.EndpointKernel
+	n := uint32(0)
+	if !kernel {
+		n = e.free(min(page.Channels(), e.limits.Endpoints))
+	}
+	if e.all[n] != nil || n == 0 && !kernel {
 		return reply, refusal{descriptors.ResultResource, 0}
 	}
 	at, ok := e.regions.sram.alloc(descriptors.PageSize, descriptors.PageSize)
@@ -99,7 +109,7 @@ func (e *Engine) createChannel(b *descriptors.CreateEndpointBody) (reply descrip
 		return reply, refusal{descriptors.ResultResource, 0}
 	}
 	memory := e.regions.sram.memory(at)
-	ch := &channel{page: page, mask: page.Words() - 1, span: at,
+	ch := &channel{page: page, mask: page.Words() - 1, span: at, tag: b.Ptag, kernel: kernel,
 		control: descriptors.ChannelControlAt(memory), ends: descriptors.ChannelEndsAt(memory),
 		send: doublePage{b.SendCQ, b.SendIOVA}, recv: doublePage{b.RecvCQ, b.RecvIOVA}}
 	ch.transmit.Pointer, ch.receive.Pointer = uint16(2*n), uint16(2*n+1)
@@ -117,6 +127,15 @@ func (e *Engine) createChannel(b *descriptors.CreateEndpointBody) (reply descrip
 	ch.bells = e.bells.openChannel(n)
 	e.cells.levels.Channels++
 	return descriptors.EndpointCreated{Endpoint: n, Send: uint32(at.at)}, refusal{}
+}
+
+// connects implements kind.
+func (k kernelChannel) connects() bool { return false }
+
+// destroy implements kind.
+func (k kernelChannel) destroy(ep *endpoint) {
+	k.cells.withdraw(ep.channel)
+	k.channels.destroy(ep)
 }
 
 // destroy implements kind.
@@ -146,6 +165,9 @@ func (k channels) close(ep *endpoint) {
 	}
 	k.cells.leave(ep)
 	ch.giveUp()
+	if k := k.all[0]; k != nil {
+		k.channel.showSent() // some of it may have been its
+	}
 	ch.receive.Status &^= descriptors.ChannelConnected
 	ch.showSent()
 	ch.showReceived()
@@ -172,12 +194,12 @@ func (k channels) take(ep *endpoint, h *descriptors.Header) verdict {
 
 // rangChannel takes what was stored to a channel's doorbell.
 func (e *Engine) rangChannel(page uint32, which channelBell, value uint32) {
-	ep := e.endpoint(page)
+	ep := e.all[page]
 	switch {
 	case ep == nil || ep.channel == nil:
 		e.count(descriptors.CounterBadDoorbells, 1)
 	case which == bellReceive:
-		if !ep.channel.allow(value) {
+		if ep.channel.kernel || !ep.channel.allow(value) {
 			e.count(descriptors.CounterBadDoorbells, 1)
 		}
 	default:

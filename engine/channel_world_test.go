@@ -46,6 +46,9 @@ func (n *node) newChannel(handle uint32, sram []byte, change func(*descriptors.C
 	}{{&c.send, &body.SendIOVA}, {&c.recv, &body.RecvIOVA}} {
 		*d.mem, *d.at, _ = n.alloc(int(c.page.Bytes()))
 	}
+	if body.Options == descriptors.EndpointKernel {
+		body.RecvIOVA = 0 // it receives nothing
+	}
 	r := descriptors.Reply[descriptors.EndpointCreated](do(n, descriptors.OpCreateEndpoint, body))
 	c.id = r.Endpoint
 	if r.Send%descriptors.PageSize != 0 || int(r.Send)+descriptors.PageSize > len(sram) {

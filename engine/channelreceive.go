@@ -49,14 +49,14 @@ func (ch *channel) drop() {
 // store puts a cell where it belongs, into view if that is not nil, and behind it what the host
 // is to know. It returns false if the double page is out of reach: then the cell is dropped, but
 // counts as part of its PDU. What the host sees of it showReceived says.
-func (ch *channel) store(m *regions, tag uint32, view []byte, a *arrival) bool {
+func (ch *channel) store(m *regions, view []byte, a *arrival) bool {
 	reached := true
 	at := int(ch.receive.Current) * descriptors.ChannelWord
 	if room := ch.room(); room >= descriptors.CellPayload && at+descriptors.CellPayload <= len(view) {
 		*(*[descriptors.CellPayload]byte)(view[at:]) = a.payload
 		ch.receive.Current = uint16((uint32(ch.receive.Current) + descriptors.CellPayload/descriptors.ChannelWord) & ch.mask)
 	} else {
-		reached = ch.scatter(m, tag, a.payload[:])
+		reached = ch.scatter(m, a.payload[:])
 	}
 	t, err := ch.assembly.Add(&a.payload, a.last)
 	if a.last || ch.receive.Status&descriptors.ChannelSpaced != 0 {
@@ -67,7 +67,7 @@ func (ch *channel) store(m *regions, tag uint32, view []byte, a *arrival) bool {
 		var behind [2 * descriptors.ChannelWord]byte
 		binary.LittleEndian.PutUint64(behind[:], uint64(crc))
 		binary.LittleEndian.PutUint64(behind[descriptors.ChannelWord:], a.stamp)
-		reached = ch.scatter(m, tag, behind[:]) && reached
+		reached = ch.scatter(m, behind[:]) && reached
 	}
 	if !reached {
 		ch.receive.Drop()
@@ -107,7 +107,7 @@ func (ch *channel) end(t cells.Trailer, err error) {
 
 // scatter writes words from Current on, up to Stop. It returns false if the double page is
 // out of reach; what is written is what could be.
-func (ch *channel) scatter(m *regions, tag uint32, from []byte) bool {
+func (ch *channel) scatter(m *regions, from []byte) bool {
 	r := &ch.receive
 	if room := ch.room(); room < uint32(len(from)) {
 		r.Status |= descriptors.ChannelCut
@@ -117,7 +117,7 @@ func (ch *channel) scatter(m *regions, tag uint32, from []byte) bool {
 	for len(from) > 0 {
 		at := uint32(r.Current)
 		n := min(uint64(len(from)), uint64(ch.page.Words()-at)*descriptors.ChannelWord)
-		w := m.at(ch.recv.handle, tag, ch.recv.address+uint64(at)*descriptors.ChannelWord, n, true)
+		w := m.at(ch.recv.handle, ch.tag, ch.recv.address+uint64(at)*descriptors.ChannelWord, n, true)
 		if w = w[:len(w)&^(descriptors.ChannelWord-1)]; len(w) == 0 {
 			return false
 		}

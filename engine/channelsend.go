@@ -9,31 +9,56 @@ import (
 type channelSender struct {
 	transmit descriptors.TransmitWord
 	status   descriptors.SendStatus
-	posted   [descriptors.ChannelPriorities]messages
-	// At most one message of a channel is cut into cells, since those of two could not be
-	// told apart. It is the oldest of the priority sending.
-	cutter  cells.Cutter
-	sending descriptors.ChannelPriority
-	crc     cells.CRC
+	crc      cells.CRC                            // behind its last cell
+	under    [descriptors.ChannelPriorities]uint8 // its messages that have not ended
+	gone     bool                                 // channel 0, and it has been destroyed
+
+	// What is sent on the channel: by itself, or by channel 0.
+	posted [descriptors.ChannelPriorities]messages
+	// At most one message is cut into cells, since those of two could not be told apart. It is
+	// the oldest of the priority sending. From current up to stop its words are still to go.
+	cutter        cells.Cutter
+	sending       descriptors.ChannelPriority
+	from          *channel
+	current, stop uint32
 	// headers of its cells, and of the last one of a PDU, with the key's tag.
 	header, last descriptors.Cell
 	frames       uint32 // of cells that were sent for the connection
 }
 
-// messages are the doorbells of one priority that were taken, oldest first.
+// message is a doorbell that was taken.
+type message struct {
+	word uint32
+	from *channel // whose double page it is in: the channel that it goes on, or channel 0
+}
+
+// mostMessages of one priority wait on a channel: its own, those of channel 0, and one that a
+// channel 0 had begun which is no more.
+const mostMessages = 2*descriptors.ChannelDepth + 1
+
+// messages are those of one priority, oldest first.
 type messages struct {
-	words    [descriptors.ChannelDepth]uint32
+	ring     [mostMessages]message
 	first, n uint8
 }
 
-func (m *messages) push(word uint32) {
-	m.words[(m.first+m.n)%descriptors.ChannelDepth] = word
+func (m *messages) at(i uint8) *message { return &m.ring[(m.first+i)%mostMessages] }
+
+func (m *messages) push(word uint32, from *channel) {
+	*m.at(m.n) = message{word, from}
 	m.n++
 }
 
 func (m *messages) pop() {
-	m.first = (m.first + 1) % descriptors.ChannelDepth
+	m.ring[m.first].from = nil
+	m.first = (m.first + 1) % mostMessages
 	m.n--
+}
+
+// ended counts a message of the channel's own that has left, or has come to nothing.
+func (ch *channel) ended(p descriptors.ChannelPriority) {
+	ch.status.Ended[p]++
+	ch.under[p]--
 }
 
 // connect prepares for cells to a peer. They carry the number of the channel there, as cells
@@ -60,11 +85,11 @@ func (ch *channel) refusal(p descriptors.ChannelPriority, word uint32) descripto
 	const none = descriptors.ChannelReserved | descriptors.ChannelKeep
 	start, stop := descriptors.ChannelSpan(word)
 	switch {
-	case word == 0, ch.posted[p].n == descriptors.ChannelDepth: // zero: it found its word taken
+	case word == 0, ch.under[p] == descriptors.ChannelDepth: // zero: it found its word taken
 		return descriptors.ChannelFull
 	case word&none != 0, start > ch.mask, stop > ch.mask, start == stop:
 		return descriptors.ChannelBadOffsets
-	case ch.link == nil:
+	case ch.link == nil && !ch.kernel:
 		return descriptors.ChannelNotConnected
 	}
 	return descriptors.ChannelTaken
@@ -72,25 +97,26 @@ func (ch *channel) refusal(p descriptors.ChannelPriority, word uint32) descripto
 
 // begin starts with the oldest message of a priority.
 func (ch *channel) begin(p descriptors.ChannelPriority) {
-	m := &ch.posted[p]
-	start, stop := descriptors.ChannelSpan(m.words[m.first])
-	ch.transmit.Current, ch.transmit.Stop, ch.sending = uint16(start), uint16(stop), p
+	m := ch.posted[p].at(0)
+	ch.sending, ch.from = p, m.from
+	ch.current, ch.stop = descriptors.ChannelSpan(m.word)
 	// The length is good, and no other message is being cut.
-	_ = ch.cutter.Start(int((stop-start)&ch.mask*descriptors.ChannelWord), 0)
+	_ = ch.cutter.Start(int((ch.stop-ch.current)&ch.from.mask*descriptors.ChannelWord), 0)
 }
 
 // cut makes the next cell of the message that is being sent, from view if that is not nil. It
 // reports whether the message has ended. What the host sees of it showCell or showSent says.
-func (ch *channel) cut(m *regions, tag uint32, view []byte, into *descriptors.Cell) (ended bool) {
+func (ch *channel) cut(m *regions, view []byte, into *descriptors.Cell) (ended bool) {
+	from := ch.from
 	n, last := ch.cutter.Next()
 	into.Header, into.HEC, into.Tag = ch.header.Header, ch.header.HEC, ch.header.Tag
-	at := int(ch.transmit.Current) * descriptors.ChannelWord
+	at := int(ch.current) * descriptors.ChannelWord
 	if n == descriptors.CellPayload && at+n <= len(view) {
 		into.Payload = [descriptors.CellPayload]byte(view[at:])
-		ch.transmit.Current = uint16((uint32(ch.transmit.Current) + descriptors.CellPayload/descriptors.ChannelWord) & ch.mask)
-	} else if !ch.gather(m, tag, into.Payload[:n]) {
-		ch.status.Result[ch.sending] = descriptors.ChannelUnreadable
-		ch.transmit.Current = ch.transmit.Stop
+		ch.current = (ch.current + descriptors.CellPayload/descriptors.ChannelWord) & from.mask
+	} else if from.gone || !ch.gather(m, into.Payload[:n]) {
+		from.status.Result[ch.sending] = descriptors.ChannelUnreadable
+		ch.current = ch.stop
 		ch.cutter.Abort()
 		n, last = 0, true
 	}
@@ -98,42 +124,45 @@ func (ch *channel) cut(m *regions, tag uint32, view []byte, into *descriptors.Ce
 		into.Header, into.HEC = ch.last.Header, ch.last.HEC
 	}
 	ch.cutter.Seal(&into.Payload)
-	ch.crc = ch.cutter.CRC()
+	from.crc, from.transmit.Current, from.transmit.Stop = ch.cutter.CRC(), uint16(ch.current), uint16(ch.stop)
 	if last {
-		ch.crc = cells.StartCRC
+		from.crc = cells.StartCRC
 		ch.posted[ch.sending].pop()
-		ch.status.Ended[ch.sending]++
+		from.ended(ch.sending)
 	}
 	return last
 }
 
 // gather copies the next bytes of a message out of the double page.
-func (ch *channel) gather(m *regions, tag uint32, to []byte) bool {
+func (ch *channel) gather(m *regions, to []byte) bool {
+	from := ch.from
 	for len(to) > 0 {
-		at := uint32(ch.transmit.Current)
-		n := min(uint64(len(to)), uint64(ch.page.Words()-at)*descriptors.ChannelWord)
-		w := m.at(ch.send.handle, tag, ch.send.address+uint64(at)*descriptors.ChannelWord, n, false)
+		at := ch.current
+		n := min(uint64(len(to)), uint64(from.page.Words()-at)*descriptors.ChannelWord)
+		w := m.at(from.send.handle, from.tag, from.send.address+uint64(at)*descriptors.ChannelWord, n, false)
 		if w = w[:len(w)&^(descriptors.ChannelWord-1)]; len(w) == 0 {
 			return false
 		}
 		copy(to, w)
 		to = to[len(w):]
-		ch.transmit.Current = uint16((at + uint32(len(w)/descriptors.ChannelWord)) & ch.mask)
+		ch.current = (at + uint32(len(w)/descriptors.ChannelWord)) & from.mask
 	}
 	return true
 }
 
-// giveUp ends all messages that have not been sent.
+// giveUp ends all messages on the channel that have not been sent.
 func (ch *channel) giveUp() {
-	for p := range ch.posted {
-		if n := ch.posted[p].n; n > 0 {
-			ch.status.Ended[p] += n
-			ch.status.Result[p] = descriptors.ChannelNotConnected
-			ch.posted[p] = messages{}
+	for p := range descriptors.ChannelPriorities {
+		for m := &ch.posted[p]; m.n > 0; m.pop() {
+			from := m.at(0).from
+			from.ended(p)
+			from.status.Result[p] = descriptors.ChannelNotConnected
 		}
 	}
-	ch.cutter, ch.crc = cells.Cutter{}, cells.StartCRC
-	ch.transmit.Current = ch.transmit.Stop
+	if ch.cutter.Active() {
+		ch.from.crc, ch.from.transmit.Current = cells.StartCRC, ch.from.transmit.Stop
+	}
+	ch.cutter, ch.from = cells.Cutter{}, nil
 }
 
 // showSent lets the host see how far sending has come: the status last.

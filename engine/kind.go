@@ -74,10 +74,14 @@ func newKind(e *Engine, b *descriptors.CreateEndpointBody) (kind, refusal) {
 		}
 		return reliableRing{reliableVI{vi{e}}, ring{e}}, refusal{}
 	case descriptors.KindChannel:
-		if e.regions.sram.bytes != nil {
-			return channels{unreliableVI{vi{e}}}, refusal{}
+		switch all := (channels{unreliableVI{vi{e}}}); {
+		case e.regions.sram.bytes == nil:
+			return nil, refusal{descriptors.ResultNotSupported, fieldKind}
+		case b.Options == descriptors.EndpointKernel:
+			return kernelChannel{all}, refusal{}
+		default:
+			return all, refusal{}
 		}
-		return nil, refusal{descriptors.ResultNotSupported, fieldKind}
 	}
 	return nil, refusal{descriptors.ResultInvalidParameter, fieldKind}
 }

@@ -1,0 +1,67 @@
+package engine
+
+import (
+	"encoding/binary"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// Channel 0 (SPEC.md 16.6) sends on the other channels: which one, the first word of a message
+// says. Its messages wait among those of that channel, and what becomes of them its own control
+// page tells.
+
+// address finds out where a message of channel 0 is to go, and what is left of it then. It
+// returns ChannelTaken, or why it goes nowhere.
+func (w *cellMover) address(ch *channel, word uint32) (to *endpoint, rest uint32, why descriptors.ChannelResult) {
+	start, stop := descriptors.ChannelSpan(word)
+	first := (start + 1) & ch.mask
+	if first == stop {
+		return nil, 0, descriptors.ChannelBadOffsets
+	}
+	number := w.regions.at(ch.send.handle, ch.tag, ch.send.address+uint64(start)*descriptors.ChannelWord, descriptors.ChannelWord, false)
+	if len(number) < descriptors.ChannelWord {
+		return nil, 0, descriptors.ChannelUnreadable
+	}
+	n := binary.LittleEndian.Uint64(number)
+	if n >= uint64(len(w.all)) {
+		return nil, 0, descriptors.ChannelNotConnected
+	}
+	if to = w.endpoint(uint32(n)); to == nil || to.channel == nil || to.channel.link == nil {
+		return nil, 0, descriptors.ChannelNotConnected
+	}
+	return to, descriptors.ChannelBell(first, stop), descriptors.ChannelTaken
+}
+
+// withdraw takes back the messages of a channel 0 that is being destroyed. Those that have been
+// begun end with an aborted PDU.
+func (w *cellMover) withdraw(ch *channel) {
+	for _, l := range w.links {
+		for p := range l.fifos {
+			seen := map[*endpoint]uint8{}
+			l.fifos[p].resize(len(l.fifos[p].ring), func(ep *endpoint) bool {
+				i := seen[ep]
+				seen[ep]++
+				to := ep.channel
+				begun := i == 0 && to.cutter.Active() && to.sending == descriptors.ChannelPriority(p)
+				return begun || to.posted[p].at(i).from != ch
+			})
+		}
+		for _, ep := range l.members {
+			to := ep.channel
+			for p := range to.posted {
+				var left messages
+				for i := range to.posted[p].n {
+					m := to.posted[p].at(i)
+					begun := i == 0 && to.cutter.Active() && to.sending == descriptors.ChannelPriority(p)
+					if begun || m.from != ch {
+						left.push(m.word, m.from)
+					}
+				}
+				w.levels.Transmit[p] -= int(to.posted[p].n - left.n)
+				to.posted[p] = left
+			}
+		}
+	}
+	// What is still to be told of it nobody reads.
+	ch.gone, ch.control = true, new(descriptors.ChannelControl)
+}
