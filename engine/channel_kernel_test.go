@@ -165,7 +165,7 @@ func TestKernelChannelEnds(t *testing.T) {
 	if got := k.status(); got.Stores[1] != 6 || got.Ended[1] != 3 || got.Result[1] != descriptors.ChannelNotConnected {
 		t.Errorf("%+v", got)
 	}
-	w.a.e.Step() // one on c has begun
+	w.a.e.Step()  // one on c has begun
 	for range 3 { // another may come and go at once
 		do(w.a, descriptors.OpDestroyEndpoint, descriptors.EndpointBody{})
 		k = w.newKernel()
