@@ -139,6 +139,9 @@ func (w *cellMover) leave(ep *endpoint) {
 	l := ep.channel.link
 	ep.channel.link = nil
 	for p := range l.fifos {
+		if ep.channel.posted[p].n == 0 {
+			continue
+		}
 		w.levels.Transmit[p] -= int(ep.channel.posted[p].n)
 		l.fifos[p].resize(len(l.fifos[p].ring), func(other *endpoint) bool { return other != ep })
 	}

@@ -1,0 +1,79 @@
+package channel_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/channel"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// enough is device memory for the control pages of as many channels as there are numbers.
+const enough = "&sram=33554432"
+
+// TestAllChannels: a NIC opens as many channels as its numbers allow, channel 0 among them, and
+// no more; the first, the last and some between carry messages, and their own only.
+func TestAllChannels(t *testing.T) {
+	if testing.Short() {
+		t.Skip("thousands of connections")
+	}
+	for _, size := range []int{4096, 8192, 16384} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			a, b := openBoth(t, enough)
+			all := map[int]int{4096: 4096, 8192: 2048, 16384: 1024}[size]
+			send, err := channel.NewPages(contextFor(t), a, size, via.MemoryAttributes{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			o := &channel.Options{PageSize: size, Send: send}
+			clients, servers := openPairs(t, a, b, all-1, o, &channel.Options{})
+			k, err := channel.OpenKernel(contextFor(t), a, size)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, err := a.Driver().ChannelLevels()
+			if err != nil || l.Channels != all {
+				t.Errorf("%d channels, want %d, %v", l.Channels, all, err)
+			}
+			if c, err := channel.Dial(contextFor(t), a, via.Address{}, o); !errors.Is(err, via.ErrResource) {
+				t.Errorf("one more: %v, %v", c, err)
+			}
+			some := []int{0, 1, all / 3, all / 2, all - 3, all - 2}
+			for i, n := range some {
+				message := random(2000+8*i, uint64(n))
+				if err := clients[n].Send(channel.High, 0, send.Put(0, message)); err != nil {
+					t.Fatal(err)
+				}
+				m, err := servers[n].Wait(contextFor(t))
+				got := make([]byte, len(message))
+				if err != nil || m.Err != nil || servers[n].Read(m, got) != len(message) || !bytes.Equal(got, message) {
+					t.Errorf("channel %d: %+v, %v", n, m, err)
+				}
+			}
+			for i, c := range servers {
+				if _, err := c.Poll(); !errors.Is(err, channel.ErrEmpty) {
+					t.Fatalf("channel %d: %v", i, err)
+				}
+			}
+			if err := k.Close(); err != nil {
+				t.Error(err)
+			}
+			for i := range clients {
+				if err := errors.Join(clients[i].Close(), servers[i].Close()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := send.Free(contextFor(t)); err != nil {
+				t.Error(err)
+			}
+			for _, n := range []*via.NIC{a, b} {
+				free, size, err := n.Driver().FreeSRAM()
+				if l, lerr := n.Driver().ChannelLevels(); err != nil || lerr != nil || free != size || l.Channels != 0 {
+					t.Errorf("%d of %d bytes are free, %+v, %v, %v", free, size, l, err, lerr)
+				}
+			}
+		})
+	}
+}
