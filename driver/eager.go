@@ -21,10 +21,12 @@ type Eager struct {
 	descriptors.Eager
 	n      *NIC
 	mode   EagerMode
-	bytes  []byte // the memory
-	first  uint64 // application address of the first byte
-	blocks []byte // the device's
-	status []byte // the device's: one byte for each block
+	bytes  []byte                      // the memory
+	first  uint64                      // application address of the first byte
+	blocks []byte                      // the device's
+	status []byte                      // the device's: one byte for each block
+	words  descriptors.EagerStatus     // status, four to a word
+	whole  struct{ first, end uint64 } // the blocks of which all is memory
 
 	mu     hotlock.Mutex
 	closed bool
@@ -114,12 +116,16 @@ func (e *Eager) Flush() error {
 // the rest of their blocks.
 func (e *Eager) Push(offset, n int) error {
 	e.mu.Lock()
-	err := e.check(int64(offset), n)
-	if err == nil {
-		e.push(uint64(offset), uint64(n))
+	if e.closed || n <= 0 || uint(offset) >= uint(len(e.bytes)) || uint(n) > uint(len(e.bytes))-uint(offset) {
+		err := e.check(int64(offset), n)
+		e.mu.Unlock()
+		return e.n.error(opWrite, err)
+	}
+	if e.blocks != nil {
+		e.pushBlocks(e.Span(uint64(offset), uint64(n)))
 	}
 	e.mu.Unlock()
-	return e.n.error(opWrite, err)
+	return nil
 }
 
 // check says what is wrong with n bytes at offset. mu is held.
@@ -177,43 +183,79 @@ func (e *Eager) push(offset, n uint64) {
 	e.pushBlocks(e.Span(offset, n))
 }
 
-// pushBlocks is the only function that writes to blocks: it copies those from first to end
-// there, and then says that they are good. Somebody who rings a doorbell flushes once more.
-// mu is held.
+// pushBlocks copies the blocks from first to end to the device, and then says that they are
+// good. Somebody who rings a doorbell flushes once more. mu is held.
 func (e *Eager) pushBlocks(first, end uint64) {
-	for b := first; b < end; b++ {
-		e.copyBlock(b)
+	if end-first == 1 && first >= e.whole.first && end <= e.whole.end && e.Log2 == descriptors.EagerLog2 {
+		// Most messages are short: all of it in one call.
+		mmio.PushBlock((*[unit]byte)(e.blocks[first*unit:]), (*[unit]byte)(e.bytes[first*unit-e.Lead:]), &e.status[first], descriptors.EagerValid)
+		e.note(first, end)
+		e.valid[first/64] |= 1 << (first % 64)
+		return
 	}
+	e.copyBlocks(first, end)
 	mmio.FlushWriteCombining()
-	for b := first; b < end; b++ {
-		mmio.Write8(&e.status[b], descriptors.EagerValid)
-		e.valid[b/64] |= 1 << (b % 64)
-	}
+	e.mark(first, end)
+}
+
+// note counts what is pushed; a block that is being written is pushed with it.
+func (e *Eager) note(first, end uint64) {
 	e.stats.Pushed += end - first
-	if e.open >= int64(first) && e.open < int64(end) {
+	if uint64(e.open)-first < end-first {
 		e.open = noBlock
 	}
 }
 
-// copyBlock writes one block; what is beyond the memory is zero there.
-func (e *Eager) copyBlock(b uint64) {
-	const unit = 64
-	size := uint64(1) << e.Log2
-	to := e.blocks[b<<e.Log2:][:size]
-	start, end := b<<e.Log2-e.Lead, b<<e.Log2-e.Lead+size // start wraps in the first
-	from := e.edge[:size]
-	if b<<e.Log2 >= e.Lead && end <= uint64(len(e.bytes)) {
-		from = e.bytes[start:end]
-	} else {
-		clear(from)
-		skip := uint64(0)
-		if b == 0 {
-			start, skip = 0, e.Lead
-		}
-		copy(from[skip:], e.bytes[start:min(end, uint64(len(e.bytes)))])
+// unit is what is written to a block at a time, in bytes.
+const unit = 1 << descriptors.EagerLog2
+
+// copyBlocks is the only function that writes to blocks: those from first to end, of which
+// there is at least one. mu is held.
+func (e *Eager) copyBlocks(first, end uint64) {
+	if first < e.whole.first {
+		e.copyEdge(first)
+		first++
 	}
-	for i := uint64(0); i < size; i += unit {
-		mmio.WriteBlock((*[unit]byte)(to[i:]), (*[unit]byte)(from[i:]))
+	last := min(end, e.whole.end)
+	if first < last {
+		to, from := e.blocks[first<<e.Log2:last<<e.Log2], e.bytes[first<<e.Log2-e.Lead:last<<e.Log2-e.Lead]
+		mmio.WriteBlocks((*[unit]byte)(to), (*[unit]byte)(from), int(last-first)<<(e.Log2-descriptors.EagerLog2))
+		first = last
+	}
+	if first < end {
+		e.copyEdge(first)
+	}
+}
+
+// copyEdge writes the first or the last block, of which only a part is memory: the rest is
+// zero there.
+func (e *Eager) copyEdge(b uint64) {
+	size := uint64(1) << e.Log2
+	from := e.edge[:size]
+	clear(from)
+	start, skip := b<<e.Log2-e.Lead, uint64(0)
+	if b == 0 {
+		start, skip = 0, e.Lead
+	}
+	copy(from[skip:], e.bytes[start:min((b+1)<<e.Log2-e.Lead, uint64(len(e.bytes)))])
+	mmio.WriteBlocks((*[unit]byte)(e.blocks[b<<e.Log2:]), (*[unit]byte)(from), 1<<(e.Log2-descriptors.EagerLog2))
+}
+
+// mark says that the blocks from first to end are good, behind the barrier that follows
+// copyBlocks. mu is held.
+func (e *Eager) mark(first, end uint64) {
+	e.note(first, end)
+	const four = uint32(descriptors.EagerValid) * 0x01010101
+	for b := first; b < end; {
+		if b%4 == 0 && end-b >= 4 {
+			mmio.Write32(&e.words[b/4], four)
+			e.valid[b/64] |= 0xf << (b % 64)
+			b += 4
+			continue
+		}
+		mmio.Write8(&e.status[b], descriptors.EagerValid)
+		e.valid[b/64] |= 1 << (b % 64)
+		b++
 	}
 }
 

@@ -121,16 +121,24 @@ func (n *NIC) eagerAt(m *Memory, r *descriptors.RegionReply) (*Eager, bool) {
 	}
 	e := n.newEager(m.bytes, m.address)
 	e.mode = m.attributes.Eager.Mode
-	e.Eager = descriptors.EagerLayout(m.address, uint64(len(m.bytes)), log2)
-	window := func(at uint32, size uint64) []byte {
-		if size > uint64(n.identity.SRAM) {
+	return e, e.lay(log2, uint64(r.Blocks), uint64(r.Status))
+}
+
+// lay gives a writer device memory: blocks of 2^log2 bytes, and their status, at offsets in
+// BAR4. It returns false if that is not memory of the device.
+func (e *Eager) lay(log2 uint8, blocks, status uint64) bool {
+	e.Eager = descriptors.EagerLayout(e.first, uint64(len(e.bytes)), log2)
+	e.whole.first, e.whole.end = (e.Lead+1<<log2-1)>>log2, (e.Lead+uint64(len(e.bytes)))>>log2
+	window := func(at uint64, size uint64) []byte {
+		if size > uint64(e.n.identity.SRAM) {
 			return nil
 		}
-		return n.bar4.mapped.Window(uint64(at), int(size))
+		return e.n.bar4.mapped.Window(at, int(size))
 	}
-	e.blocks, e.status = window(r.Blocks, e.BlockBytes()), window(r.Status, e.Count)
+	e.blocks, e.status = window(blocks, e.BlockBytes()), window(status, e.StatusBytes())
+	e.words = descriptors.EagerStatusAt(e.status)
 	e.valid = make([]uint64, (e.Count+63)/64)
-	return e, e.blocks != nil && e.status != nil
+	return e.blocks != nil && e.words != nil
 }
 
 // Eager returns the writer of the memory. Over memory that is ordinary, such as since it fell

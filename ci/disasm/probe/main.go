@@ -12,7 +12,7 @@ import (
 var keep = []any{
 	mmio.Read8, mmio.Read16, mmio.Read32, mmio.Read64,
 	mmio.Write8, mmio.Write16, mmio.Write32, mmio.Write64,
-	mmio.WriteBlock, mmio.ToDevice, mmio.FromDevice, mmio.FlushWriteCombining,
+	mmio.WriteBlocks, mmio.PushBlock, mmio.ToDevice, mmio.FromDevice, mmio.FlushWriteCombining,
 	atomicmem.Store32, atomicmem.Store64, atomicmem.LoadBarrier, atomicmem.Fetch, atomicmem.Demote,
 }
 

@@ -60,12 +60,19 @@ func Write32(p *uint32, v uint32)
 //go:noescape
 func Write64(p *uint64, v uint64)
 
-// WriteBlock copies 64 bytes from cached memory to mapped device memory, in stores of 16
-// bytes at ascending addresses, which write-combining makes one transaction of. Neither
-// pointer needs to be aligned to more than the copy is to be fast.
+// WriteBlocks copies n blocks of 64 bytes, at least one, from cached memory to mapped device
+// memory, in stores of 16 bytes at ascending addresses, which write-combining makes one
+// transaction of for each block. Neither pointer needs to be aligned to more than the copy is
+// to be fast.
 //
 //go:noescape
-func WriteBlock(to, from *[64]byte)
+func WriteBlocks(to, from *[64]byte, n int)
+
+// PushBlock is WriteBlocks of one block, FlushWriteCombining, and then Write8 of v to
+// status, in one call.
+//
+//go:noescape
+func PushBlock(to, from *[64]byte, status *uint8, v uint8)
 
 // ToDevice orders stores to DMA memory before a later store to a register. Call
 // it between filling a ring and ringing the doorbell, so that the device finds

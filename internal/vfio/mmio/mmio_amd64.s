@@ -1,6 +1,6 @@
 #include "textflag.h"
 
-// Each accessor but WriteBlock has one instruction that touches the bus. ci/disasm checks
+// Each accessor but WriteBlocks has one instruction that touches the bus. ci/disasm checks
 // it.
 
 // func Read8(p *uint8) uint8
@@ -59,10 +59,12 @@ TEXT ·Write64(SB), NOSPLIT, $0-16
 	MOVQ BX, (AX)
 	RET
 
-// func WriteBlock(to, from *[64]byte)
-TEXT ·WriteBlock(SB), NOSPLIT, $0-16
+// func WriteBlocks(to, from *[64]byte, n int)
+TEXT ·WriteBlocks(SB), NOSPLIT, $0-24
 	MOVQ to+0(FP), AX
 	MOVQ from+8(FP), BX
+	MOVQ n+16(FP), CX
+block:
 	MOVOU (BX), X0
 	MOVOU 16(BX), X1
 	MOVOU 32(BX), X2
@@ -71,6 +73,28 @@ TEXT ·WriteBlock(SB), NOSPLIT, $0-16
 	MOVOU X1, 16(AX)
 	MOVOU X2, 32(AX)
 	MOVOU X3, 48(AX)
+	ADDQ $64, AX
+	ADDQ $64, BX
+	DECQ CX
+	JNE block
+	RET
+
+// func PushBlock(to, from *[64]byte, status *uint8, v uint8)
+TEXT ·PushBlock(SB), NOSPLIT, $0-25
+	MOVQ to+0(FP), AX
+	MOVQ from+8(FP), BX
+	MOVQ status+16(FP), CX
+	MOVBLZX v+24(FP), DX
+	MOVOU (BX), X0
+	MOVOU 16(BX), X1
+	MOVOU 32(BX), X2
+	MOVOU 48(BX), X3
+	MOVOU X0, (AX)
+	MOVOU X1, 16(AX)
+	MOVOU X2, 32(AX)
+	MOVOU X3, 48(AX)
+	SFENCE
+	MOVB DX, (CX)
 	RET
 
 // func ToDevice()

@@ -5,7 +5,7 @@
 #define OSHST $2
 #define ST    $14
 
-// Each accessor but WriteBlock has one instruction that touches the bus, with base
+// Each accessor but WriteBlocks has one instruction that touches the bus, with base
 // register only: a hypervisor cannot decode others for an emulated device. ci/disasm
 // checks it.
 
@@ -65,12 +65,28 @@ TEXT ·Write64(SB), NOSPLIT, $0-16
 	MOVD R1, (R0)
 	RET
 
-// func WriteBlock(to, from *[64]byte)
-TEXT ·WriteBlock(SB), NOSPLIT, $0-16
+// func WriteBlocks(to, from *[64]byte, n int)
+TEXT ·WriteBlocks(SB), NOSPLIT, $0-24
 	MOVD to+0(FP), R0
 	MOVD from+8(FP), R1
+	MOVD n+16(FP), R2
+block:
+	VLD1.P 64(R1), [V0.B16, V1.B16, V2.B16, V3.B16]
+	VST1.P [V0.B16, V1.B16, V2.B16, V3.B16], 64(R0)
+	SUBS $1, R2
+	BNE block
+	RET
+
+// func PushBlock(to, from *[64]byte, status *uint8, v uint8)
+TEXT ·PushBlock(SB), NOSPLIT, $0-25
+	MOVD to+0(FP), R0
+	MOVD from+8(FP), R1
+	MOVD status+16(FP), R2
+	MOVBU v+24(FP), R3
 	VLD1 (R1), [V0.B16, V1.B16, V2.B16, V3.B16]
 	VST1 [V0.B16, V1.B16, V2.B16, V3.B16], (R0)
+	DSB ST
+	MOVB R3, (R2)
 	RET
 
 // func ToDevice()

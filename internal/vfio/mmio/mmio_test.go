@@ -39,25 +39,40 @@ func TestAccess(t *testing.T) {
 	access(t, "64", mmio.Read64, mmio.Write64)
 }
 
-// TestWriteBlock copies blocks between neighbours that must stay as they are.
-func TestWriteBlock(t *testing.T) {
-	var from [64]byte
+// TestWriteBlocks copies blocks between neighbours that must stay as they are.
+func TestWriteBlocks(t *testing.T) {
+	var from [4 * 64]byte
+	for i := range from {
+		from[i] = byte(i%255 + 1)
+	}
+	for n := 1; n <= 4; n++ {
+		var memory [6 * 64]byte
+		for shift := range 64 {
+			clear(memory[:])
+			mmio.WriteBlocks((*[64]byte)(memory[shift:]), (*[64]byte)(from[:]), n)
+			for i, got := range memory {
+				want := byte(0)
+				if i >= shift && i < shift+64*n {
+					want = from[i-shift]
+				}
+				if got != want {
+					t.Fatalf("%d blocks shifted by %d: byte %d is %d, want %d", n, shift, i, got, want)
+				}
+			}
+		}
+	}
+}
+
+// TestPushBlock: the block and its status are written, and nothing beside them.
+func TestPushBlock(t *testing.T) {
+	var from, to [64]byte
 	for i := range from {
 		from[i] = byte(i + 1)
 	}
-	var memory [3 * 64]byte
-	for shift := range 64 {
-		clear(memory[:])
-		mmio.WriteBlock((*[64]byte)(memory[shift:]), &from)
-		for i, got := range memory {
-			want := byte(0)
-			if i >= shift && i < shift+64 {
-				want = from[i-shift]
-			}
-			if got != want {
-				t.Fatalf("shifted by %d: byte %d is %d, want %d", shift, i, got, want)
-			}
-		}
+	status := [3]uint8{9, 9, 9}
+	mmio.PushBlock(&to, &from, &status[1], 0xa5)
+	if to != from || status != [3]uint8{9, 0xa5, 9} {
+		t.Errorf("block %v, status %v", to, status)
 	}
 }
 
