@@ -98,8 +98,11 @@ const (
 	// EndpointKernel, of a channel: it is channel 0, which sends on all the others. Each of
 	// its messages begins with the number of a channel.
 	EndpointKernel EndpointOptions = 0x10
+	// EndpointEager, of a VI: its rings of tokens are also in device memory, in blocks as
+	// those of an eager region.
+	EndpointEager EndpointOptions = 0x20
 	// EndpointOptionsReserved bits are zero.
-	EndpointOptionsReserved EndpointOptions = 0xffffffe0
+	EndpointOptionsReserved EndpointOptions = 0xffffffc0
 )
 
 // EndpointBody is the body of DESTROY_ENDPOINT, QUERY_ENDPOINT and DISCONNECT.
@@ -109,7 +112,7 @@ type EndpointBody struct {
 }
 
 // EndpointCreated is the reply to CREATE_ENDPOINT. All but Endpoint is zero unless the
-// endpoint is a ring or a channel.
+// endpoint is a ring, a channel or a VI with EndpointEager.
 type EndpointCreated struct {
 	_        structs.HostLayout
 	Endpoint uint32
@@ -118,7 +121,9 @@ type EndpointCreated struct {
 	Handle uint32
 	// Send and Recv are where the rings of RingSlot begin, and Table where the payload table
 	// does: offsets in BAR4, which are the application addresses in that region too. Of a
-	// channel Send is where its control page is, and the others are zero.
+	// channel Send is where its control page is, and the others are zero. Of a VI with
+	// EndpointEager Send and Recv are where the blocks of its rings of tokens begin, behind
+	// which their status bytes stand.
 	Send  uint32
 	Recv  uint32
 	Table uint32

@@ -14,6 +14,7 @@ type eager struct {
 	blocks []byte
 	status []byte
 	valid  descriptors.EagerStatus // status, as it is loaded
+	tokens []descriptors.Token     // blocks, of a ring of tokens
 }
 
 // parts of a message that lie in eager regions.
@@ -24,18 +25,25 @@ const (
 	eagerData
 )
 
-// newEager takes device memory for a region, nil if there is no room for it.
-func (m *regions) newEager(b *descriptors.RegisterMemoryBody) *eager {
-	log2 := uint8(descriptors.EagerLog2)
-	if b.Access&descriptors.AccessEagerWide != 0 {
-		log2 = descriptors.EagerWideLog2
+// blockLog2 is the size of the blocks of a region with these rights.
+func blockLog2(a descriptors.Access) uint8 {
+	if a&descriptors.AccessEagerWide != 0 {
+		return descriptors.EagerWideLog2
 	}
-	if b.Length > uint64(len(m.sram.bytes)) {
+	return descriptors.EagerLog2
+}
+
+// newEager takes device memory for length bytes at an application address, in blocks of
+// 2^log2. It returns nil, and counts, if there is no room for it.
+func (m *regions) newEager(address, length uint64, log2 uint8) *eager {
+	if length > uint64(len(m.sram.bytes)) {
+		m.count(descriptors.CounterEagerRefused, 1)
 		return nil
 	}
-	e := &eager{Eager: descriptors.EagerLayout(b.Address, b.Length, log2)}
+	e := &eager{Eager: descriptors.EagerLayout(address, length, log2)}
 	var ok bool
 	if e.piece, ok = m.sram.alloc(e.BlockBytes()+e.StatusBytes(), 1<<log2); !ok {
+		m.count(descriptors.CounterEagerRefused, 1)
 		return nil
 	}
 	memory := m.sram.memory(e.piece)
@@ -47,6 +55,50 @@ func (m *regions) newEager(b *descriptors.RegisterMemoryBody) *eager {
 // reply says where the device memory is.
 func (e *eager) reply() descriptors.RegionReply {
 	return descriptors.RegionReply{Blocks: uint32(e.piece.at), Status: uint32(e.piece.at + e.BlockBytes()), BlockLog2: e.Log2}
+}
+
+// pushRings takes device memory for the rings of tokens of an endpoint with EndpointEager,
+// and says where it is. It returns false if there is no room for both.
+func (m *regions) pushRings(ep *endpoint) (reply descriptors.EndpointCreated, ok bool) {
+	take := func(q *workQueue, at *uint32) bool {
+		if q.source != nil {
+			return true // its tokens are the engine's own
+		}
+		size := uint64(q.mask+1) * descriptors.TokenSize
+		if q.pushed = m.newEager(q.iova, size, descriptors.EagerLog2); q.pushed == nil {
+			return false
+		}
+		e := q.pushed
+		e.tokens = descriptors.TokensAt(e.blocks[e.Lead:][:size])
+		*at = uint32(e.piece.at)
+		return true
+	}
+	if !take(&ep.send, &reply.Send) || !take(&ep.recv, &reply.Recv) {
+		m.forgetRings(ep)
+		return reply, false
+	}
+	return reply, true
+}
+
+// forgetRings gives back what pushRings has taken, if anything.
+func (m *regions) forgetRings(ep *endpoint) {
+	for _, q := range []*workQueue{&ep.send, &ep.recv} {
+		if q.pushed != nil {
+			m.sram.release(q.pushed.piece)
+			q.pushed = nil
+		}
+	}
+}
+
+// pushedToken is token i of the ring from device memory, if its block is good. It is read
+// once: the host may be writing.
+func (m *regions) pushedToken(e *eager, i uint32) (t descriptors.Token, ok bool) {
+	if ok = e.valid.Valid((e.Lead + uint64(i)*descriptors.TokenSize) >> e.Log2); !ok {
+		m.count(descriptors.CounterEagerReads, 1)
+		return t, false
+	}
+	m.count(descriptors.CounterEagerBlocks, 1)
+	return e.tokens[i], true
 }
 
 // eagerWindow is window for an eager region. What is read is in device memory as far as the

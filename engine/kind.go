@@ -89,21 +89,30 @@ func newKind(e *Engine, b *descriptors.CreateEndpointBody) (kind, refusal) {
 // vi is what all VIs of an engine have in common.
 type vi struct{ *Engine }
 
-func (vi) connects() bool    { return true }
-func (vi) close(*endpoint)   {}
-func (vi) posted(*endpoint)  {}
-func (vi) destroy(*endpoint) {}
-func (vi) create(*endpoint) (reply descriptors.EndpointCreated, why refusal) {
+func (vi) connects() bool         { return true }
+func (vi) close(*endpoint)        {}
+func (vi) posted(*endpoint)       {}
+func (k vi) destroy(ep *endpoint) { k.regions.forgetRings(ep) }
+func (k vi) create(ep *endpoint) (reply descriptors.EndpointCreated, why refusal) {
+	if ep.options&descriptors.EndpointEager != 0 {
+		var ok bool
+		if reply, ok = k.regions.pushRings(ep); !ok {
+			return descriptors.EndpointCreated{}, refusal{descriptors.ResultResource, fieldOptions}
+		}
+	}
 	return reply, why
 }
 func (k vi) fetch(ep *endpoint, q *workQueue, l *layout) { k.regions.fetch(ep, q, l) }
 func (k vi) complete(ep *endpoint, q *workQueue, l *layout, length, immediate uint32, st descriptors.Status) {
 	k.cqs.complete(ep, q, l, length, immediate, st)
 }
-func (vi) check(b *descriptors.CreateEndpointBody) refusal {
-	if b.Options&^(descriptors.EndpointBreaks|descriptors.EndpointShares) != 0 ||
-		b.Options&descriptors.EndpointBreaks != 0 && b.Reliability == descriptors.Unreliable {
+func (k vi) check(b *descriptors.CreateEndpointBody) refusal {
+	switch {
+	case b.Options&^(descriptors.EndpointBreaks|descriptors.EndpointShares|descriptors.EndpointEager) != 0,
+		b.Options&descriptors.EndpointBreaks != 0 && b.Reliability == descriptors.Unreliable:
 		return refusal{descriptors.ResultInvalidParameter, fieldOptions}
+	case b.Options&descriptors.EndpointEager != 0 && k.regions.sram.bytes == nil:
+		return refusal{descriptors.ResultNotSupported, fieldOptions}
 	}
 	return refusal{}
 }

@@ -11,7 +11,7 @@ func (e *Engine) modifyEndpoint(b *descriptors.ModifyEndpointBody) refusal {
 		return refusal{descriptors.ResultInvalidParameter, fieldEndpoint}
 	case ep.state != descriptors.StateIdle || ep.kindID != descriptors.KindVI:
 		return refusal{descriptors.ResultInvalidState, fieldEndpoint}
-	case (b.Options^ep.options)&descriptors.EndpointShares != 0:
+	case (b.Options^ep.options)&(descriptors.EndpointShares|descriptors.EndpointEager) != 0:
 		return refusal{descriptors.ResultInvalidParameter, fieldOptions}
 	}
 	as := descriptors.CreateEndpointBody{Ptag: b.Ptag, MaxTransfer: b.MaxTransfer, Reliability: b.Reliability, Rights: b.Rights, Options: b.Options,

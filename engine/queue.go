@@ -17,6 +17,7 @@ type workQueue struct {
 	cq        *completionQueue
 	tokens    []descriptors.Token // the ring, for epoch; the engine's own if iova is zero
 	epoch     uint64
+	pushed    *eager // the ring in device memory, nil without EndpointEager
 
 	// Of a VI that shares a receive queue: where the tokens in tokens come from.
 	source *endpoint
@@ -30,6 +31,11 @@ func (q *workQueue) posted() uint32 { return q.producer - q.fetched }
 // token reads token number i of the ring, once: the host may be writing. A token
 // that the bus refuses to give has a status, and names no descriptor.
 func (m *regions) token(q *workQueue, i uint32) (descriptors.Token, descriptors.Status) {
+	if q.pushed != nil {
+		if t, ok := m.pushedToken(q.pushed, i&q.mask); ok {
+			return t, 0
+		}
+	}
 	if q.epoch == m.epoch || m.mapRing(q) {
 		return q.tokens[i&q.mask], 0
 	}

@@ -138,9 +138,8 @@ func (m *regions) register(b *descriptors.RegisterMemoryBody) (reply descriptors
 		return reply, refusal{descriptors.ResultResource, 0}
 	}
 	if b.Access&descriptors.AccessEager != 0 {
-		if r.eager = m.newEager(b); r.eager == nil {
+		if r.eager = m.newEager(b.Address, b.Length, blockLog2(b.Access)); r.eager == nil {
 			m.leave(r)
-			m.count(descriptors.CounterEagerRefused, 1)
 			return reply, refusal{descriptors.ResultResource, fieldRegionAccess}
 		}
 		reply = r.eager.reply()
