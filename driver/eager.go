@@ -278,8 +278,11 @@ func (e *Eager) takeBack(first, end uint64) {
 }
 
 // close ends all writing, before the memory or the device's goes, and returns what has been
-// counted. reopen undoes it.
+// counted. reopen undoes it. e may be nil, as in counted.
 func (e *Eager) close() EagerStats {
+	if e == nil {
+		return EagerStats{}
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s := e.stats
@@ -295,6 +298,9 @@ func (e *Eager) reopen() {
 
 // counted is what has been counted since the writer was made or reopened.
 func (e *Eager) counted() EagerStats {
+	if e == nil {
+		return EagerStats{}
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.stats

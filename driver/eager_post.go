@@ -1,9 +1,6 @@
 package driver
 
-import (
-	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/internal/vfio/mmio"
-)
+import "github.com/trapeze-nic/trapeze/descriptors"
 
 // eagerAtPost is how many bytes of one segment are pushed at a post. From there on the
 // processor's stores take longer than the device's reads.
@@ -38,19 +35,16 @@ func (s *eagers) find(handle uint32, table *regionTable) *Eager {
 // push has the device have the eager memory of a descriptor that is about to be posted: the
 // descriptor itself, and of a send what its segments name. The queue's lock is held.
 func (q *workQueue) push(d *descriptors.Descriptor, t descriptors.Token) {
-	table, any := &q.vi.n.regions, false
+	table := &q.vi.n.regions
 	if e := q.eagers.find(t.Handle, table); e != nil {
 		size := descriptors.ControlSegmentSize + uint32(d.Control().SegCount)*descriptors.DataSegmentSize
 		e.posted(t.Address, uint64(size), true)
-		any = true
+		q.unflushed = true
 	}
 	if q.sends {
 		for _, s := range d.Sources() {
-			any = q.eagers.source(s, table) || any
+			q.unflushed = q.eagers.source(s, table) || q.unflushed
 		}
-	}
-	if any {
-		mmio.FlushWriteCombining()
 	}
 }
 

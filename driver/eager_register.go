@@ -66,33 +66,44 @@ func (n *NIC) registerAs(ctx context.Context, iova uint64, bytes []byte, a Memor
 	if a.Eager.Mode == EagerOff {
 		return n.register(ctx, iova, bytes, a)
 	}
+	return eagerly(ctx, n, a.Eager.NoRoom, fieldAccess, func(eager bool) (*Memory, error) {
+		if !eager {
+			a.Eager = EagerAttributes{}
+		}
+		return n.register(ctx, iova, bytes, a)
+	})
+}
+
+// eagerly calls make, which asks the device for something that takes memory for blocks, until
+// there is room, or as room says. Without, make has to make something ordinary. field is what
+// the device refuses for want of room.
+func eagerly[T any](ctx context.Context, n *NIC, room NoRoom, field uint16, make func(eager bool) (T, error)) (none T, _ error) {
 	supported := n.identity.Features&descriptors.FeatureEager != 0 && n.bar4.mapped.Window(0, 1) != nil
 	for pause := time.Millisecond; supported; pause = min(2*pause, 20*time.Millisecond) {
-		m, err := n.register(ctx, iova, bytes, a)
+		made, err := make(true)
 		switch {
-		case !lacksRoom(err) || a.Eager.NoRoom == NoRoomFails:
-			return m, err
-		case a.Eager.NoRoom == NoRoomWaits:
+		case !lacksRoom(err, field) || room == NoRoomFails:
+			return made, err
+		case room == NoRoomWaits:
 			// Whoever deregisters makes room, here or in another program's part of the device.
 			if err := n.nap(ctx, pause); err != nil {
-				return nil, err
+				return none, err
 			}
 		default:
 			supported = false
 		}
 	}
-	if a.Eager.NoRoom != NoRoomOrdinary {
-		return nil, errNoEager
+	if room != NoRoomOrdinary {
+		return none, errNoEager
 	}
 	n.regions.fellBack()
-	a.Eager = EagerAttributes{}
-	return n.register(ctx, iova, bytes, a)
+	return make(false)
 }
 
 // lacksRoom reports whether the device has refused memory for blocks.
-func lacksRoom(err error) bool {
+func lacksRoom(err error, field uint16) bool {
 	var refused *CommandError
-	return errors.As(err, &refused) && refused.Result == descriptors.ResultResource && refused.Field == fieldAccess
+	return errors.As(err, &refused) && refused.Result == descriptors.ResultResource && refused.Field == field
 }
 
 // nap waits. It fails if ctx ends before, or the NIC is closed.
@@ -161,16 +172,27 @@ func (m *Memory) IsEager() bool {
 	return e != nil && e.blocks != nil
 }
 
-// EagerStats are those of all memory that the NIC has and had.
+// EagerStats are those of all memory that the NIC has and had, and of the tokens of VIs.
 func (n *NIC) EagerStats() EagerStats {
-	t := &n.regions
+	s := n.regions.counted()
+	for i := range n.endpoints {
+		if e := n.endpoints[i].Load(); e != nil {
+			if v, ok := e.queues.(*VI); ok {
+				s.add(v.send.eagerTokens())
+				s.add(v.recv.eagerTokens())
+			}
+		}
+	}
+	return s
+}
+
+// counted is what has been counted of memory.
+func (t *regionTable) counted() EagerStats {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	s := t.retired
 	for _, m := range t.m {
-		if e := m.eager.Load(); e != nil {
-			s.add(e.counted())
-		}
+		s.add(m.eager.Load().counted())
 	}
 	return s
 }
@@ -183,8 +205,11 @@ func (t *regionTable) fellBack() {
 }
 
 // retire ends the writing to memory that is deregistered. mu is held.
-func (t *regionTable) retire(m *Memory) {
-	if e := m.eager.Load(); e != nil {
-		t.retired.add(e.close())
-	}
+func (t *regionTable) retire(m *Memory) { t.retired.add(m.eager.Load().close()) }
+
+// keep counts what has been counted of the tokens of a VI that ends.
+func (t *regionTable) keep(s EagerStats) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.retired.add(s)
 }

@@ -30,5 +30,9 @@ func liesAt(d *descriptors.Descriptor, address uint64) bool {
 	return uint64(uintptr(unsafe.Pointer(d.Control()))) == address
 }
 
+// fieldOptions is where a refused CREATE_ENDPOINT has its options, one of which asks for
+// device memory.
+const fieldOptions = uint16(unsafe.Offsetof(descriptors.Command{}.Payload) + unsafe.Offsetof(descriptors.CreateEndpointBody{}.Options))
+
 // fieldAccess is where a refused REGISTER_MEMORY has its rights, which ask for device memory.
 const fieldAccess = uint16(unsafe.Offsetof(descriptors.Command{}.Payload) + unsafe.Offsetof(descriptors.RegisterMemoryBody{}.Access))

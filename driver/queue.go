@@ -23,6 +23,7 @@ type workQueue struct {
 	holder descriptors.Holder
 
 	mu       hotlock.Mutex
+	bytes    []byte // of tokens
 	tokens   []descriptors.Token
 	posted   []posting
 	notes    []note // of what is posted, for the CQ, which reads them without mu
@@ -34,12 +35,15 @@ type workQueue struct {
 	misses   uint32 // looks in vain since the device was seen alive
 	spans    spans
 	eagers   eagers
-	bell     doorbell
-	armBell  doorbell
-	closed   bool
-	tabled   uint32 // bytes of the largest entry that the payload table ever had
-	refuses  bool   // closed for posting, while the VI is being destroyed
-	closedAs error  // what a closed queue answers
+	ring     *Eager // the tokens in the device's memory, nil if they are ordinary
+	// unflushed: something was pushed since the doorbell was rung.
+	unflushed bool
+	bell      doorbell
+	armBell   doorbell
+	closed    bool
+	tabled    uint32 // bytes of the largest entry that the payload table ever had
+	refuses   bool   // closed for posting, while the VI is being destroyed
+	closedAs  error  // what a closed queue answers
 
 	// Of a queue with a CQ: how many of its entries the consumer has been given or
 	// needs no more (read by post without the CQ's lock), and how many the CQ has
@@ -104,6 +108,13 @@ func (q *workQueue) post(ds []*descriptors.Descriptor) (int, error) {
 		n += more
 	}
 	if n > 0 {
+		if q.ring != nil {
+			q.pushTokens()
+		}
+		if q.unflushed {
+			mmio.FlushWriteCombining()
+			q.unflushed = false
+		}
 		descriptors.StoreIndex(&q.producer, q.next)
 		if lost := q.bell.ring(q.next); lost != nil {
 			q.next -= uint32(n)
@@ -423,6 +434,10 @@ func (q *workQueue) close() {
 		release(q.posted[i&q.mask].d)
 	}
 	q.closed = true
-	q.posted, q.tokens = nil, nil
+	q.posted, q.tokens, q.bytes = nil, nil, nil
+	if q.ring != nil {
+		q.vi.n.regions.keep(q.ring.stats)
+		q.ring = nil
+	}
 	q.notices.end()
 }

@@ -33,6 +33,12 @@ type VIAttributes struct {
 	// ReceiveQueue is an endpoint of KindReceiveQueue whose receives the VI takes; nil
 	// for a receive queue of its own. RecvDepth is not used then.
 	ReceiveQueue *VI
+	// EagerTokens, of KindVI: the device has the tokens of both queues in its own memory
+	// before the doorbell rings (SPEC.md 4.4), as eager memory has descriptors and payload.
+	// NoRoom says what becomes of that if it has no room. Attributes tells whether they are;
+	// SetAttributes leaves both.
+	EagerTokens bool
+	NoRoom      NoRoom
 }
 
 // VI is a virtual interface: a send and a receive queue. Methods may be called
@@ -83,6 +89,9 @@ func (n *NIC) CreateVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) 
 				fmt.Sprintf("this device has queues of 1 to %d", n.identity.MaxQueueDepth))
 		}
 	}
+	if a.EagerTokens && a.Kind != descriptors.KindVI || a.NoRoom > NoRoomWaits {
+		return nil, n.refuse(op, fmt.Errorf("%w: EagerTokens of kind %v, NoRoom %d", ErrInvalidParameter, a.Kind, a.NoRoom), "only a VI has eager tokens")
+	}
 	if err := n.attach(sendCQ, a.SendDepth); err != nil {
 		return nil, n.error(op, err)
 	}
@@ -90,7 +99,11 @@ func (n *NIC) CreateVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) 
 		n.detach(sendCQ, a.SendDepth)
 		return nil, n.error(op, err)
 	}
-	v, err := n.createVI(ctx, a, sendCQ, recvCQ)
+	create := n.createVI
+	if a.EagerTokens {
+		create = n.createEager
+	}
+	v, err := create(ctx, a, sendCQ, recvCQ)
 	if err != nil {
 		n.detach(sendCQ, a.SendDepth)
 		n.detach(recvCQ, a.RecvDepth)
@@ -128,7 +141,13 @@ func (n *NIC) createVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) 
 	if err != nil {
 		return nil, n.release(rings, err)
 	}
-	if err := n.adopt(&v.endpoint, descriptors.Reply[descriptors.EndpointCreated](reply).Endpoint, false); err != nil {
+	created := descriptors.Reply[descriptors.EndpointCreated](reply)
+	if a.EagerTokens {
+		if err := v.layTokens(created); err != nil {
+			return nil, n.fail(err)
+		}
+	}
+	if err := n.adopt(&v.endpoint, created.Endpoint, false); err != nil {
 		return nil, err
 	}
 	page := descriptors.EndpointPage(v.number)
@@ -148,13 +167,16 @@ func (a VIAttributes) options() (o descriptors.EndpointOptions) {
 	if a.ReceiveQueue != nil {
 		o |= descriptors.EndpointShares
 	}
+	if a.EagerTokens {
+		o |= descriptors.EndpointEager
+	}
 	return o
 }
 
 // init makes a queue of depth descriptors over a ring that has room for them.
 func (q *workQueue) init(v *VI, side string, cq *CQ, depth int, ring []byte) {
 	q.vi, q.side, q.cq, q.depth, q.holder = v, side, cq, uint32(depth), q
-	q.tokens = descriptors.TokensAt(ring)
+	q.bytes, q.tokens = ring, descriptors.TokensAt(ring)
 	q.posted = make([]posting, len(q.tokens))
 	q.mask = uint32(len(q.tokens) - 1)
 	q.sends = q == &v.send
@@ -207,6 +229,7 @@ func (v *VI) SetAttributes(ctx context.Context, a VIAttributes) error {
 	if a.ReceiveQueue != nil {
 		a.RecvDepth = now.RecvDepth
 	}
+	a.EagerTokens, a.NoRoom = now.EagerTokens, now.NoRoom
 	if a.Kind != now.Kind || a.Promiscuous != now.Promiscuous || a.SendDepth != now.SendDepth || a.RecvDepth != now.RecvDepth ||
 		a.ReceiveQueue != now.ReceiveQueue {
 		return v.n.refuse(op, fmt.Errorf("%w: kind and queues of a VI do not change", ErrInvalidParameter), "create another VI")

@@ -123,7 +123,57 @@ func FuzzEagerBlocks(f *testing.F) {
 		if st := r.gather(make([]byte, 1), l, 0, 0); length > 0 && st != descriptors.StatusProtectionError {
 			t.Fatalf("with the neighbours' tag: %v", st)
 		}
+		r.mustTakeTokens(t, status, uint64(skip)%4*descriptors.TokenSize, step)
 	})
+}
+
+// mustTakeTokens: whatever the status of the blocks of a ring of tokens is, and becomes
+// meanwhile, each token is the one that its status says, and of that ring.
+func (r *eagerRig) mustTakeTokens(t *testing.T, status []byte, skip uint64, step uint16) {
+	at := r.at&^63 + skip
+	ep := &endpoint{options: descriptors.EndpointEager}
+	for _, q := range []*workQueue{&ep.send, &ep.recv} {
+		q.iova, q.mask = at, 1<<(2+step%4)-1
+		at += uint64(q.mask+1) * descriptors.TokenSize
+	}
+	free := r.sram.free()
+	if _, ok := r.pushRings(ep); !ok {
+		t.Fatal("no room for two rings")
+	}
+	const mine, theirs = 0x33, 0x44
+	for i, q := range []*workQueue{&ep.send, &ep.recv} {
+		for j := range q.pushed.blocks {
+			q.pushed.blocks[j] = mine + byte(i)
+		}
+		for j := range (q.mask + 1) * descriptors.TokenSize {
+			r.bus.mem[q.iova+uint64(j)] = theirs + byte(i)
+		}
+		for j := range q.pushed.status {
+			if q.pushed.status[j] = 0; len(status) > 0 {
+				q.pushed.status[j] = status[j%len(status)]
+			}
+		}
+	}
+	for n := range uint32(100) {
+		for i, q := range []*workQueue{&ep.send, &ep.recv} {
+			e, number := q.pushed, n*uint32(step|1) // wraps
+			b := (e.Lead + uint64(number&q.mask)*descriptors.TokenSize) >> e.Log2
+			want := byte(theirs + i)
+			if e.status[b] == descriptors.EagerValid {
+				want = byte(mine + i)
+			}
+			got, st := r.token(q, number)
+			if st != 0 || got.Handle != uint32(want)*0x01010101 || got.Flags != got.Handle || got.Address != uint64(got.Handle)<<32|uint64(got.Handle) {
+				t.Fatalf("token %d of %d is %+v, %v; want bytes of %#x", number, q.mask+1, got, st, want)
+			}
+			if len(status) > 0 {
+				e.status[uint64(status[int(n)%len(status)])%e.Count] ^= descriptors.EagerValid
+			}
+		}
+	}
+	if r.forgetRings(ep); r.sram.free() != free || ep.send.pushed != nil || ep.recv.pushed != nil {
+		t.Fatalf("%d bytes are free of %d", r.sram.free(), free)
+	}
 }
 
 // TestEagerStorm: regions come and go at random until no device memory is left. None has
