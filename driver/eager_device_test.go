@@ -50,6 +50,36 @@ func TestEagerBadDevice(t *testing.T) {
 	}
 }
 
+// TestEagerTokensBadDevice: the same of the blocks of a VI's tokens.
+func TestEagerTokensBadDevice(t *testing.T) {
+	for name, where := range map[string]descriptors.EndpointCreated{
+		"send beyond the memory":      {Endpoint: 1, Send: fakeSRAM, Recv: 64},
+		"far beyond it":               {Endpoint: 1, Send: 0xffffffc0, Recv: 64},
+		"status beyond the memory":    {Endpoint: 1, Send: fakeSRAM - 256, Recv: 64},
+		"not at a block":              {Endpoint: 1, Send: 32, Recv: 256},
+		"receives beyond the memory":  {Endpoint: 1, Send: 64, Recv: fakeSRAM},
+		"receives on top of the ends": {Endpoint: 1, Send: 64, Recv: 128},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newEagerFake(t)
+			n := openFake(t, d)
+			p := mustPtag(t, n)
+			d.with(func() {
+				d.tamper = func(e *descriptors.AdminEntry) { *descriptors.Reply[descriptors.EndpointCreated](e) = where }
+			})
+			_, err := n.CreateVI(contextFor(t), driver.VIAttributes{Reliability: descriptors.ReliableDelivery, MaxTransfer: 4096, Ptag: p,
+				SendDepth: 16, RecvDepth: 16, EagerTokens: true}, nil, nil)
+			d.with(func() { d.tamper = nil })
+			if !errors.Is(err, driver.ErrProtocol) {
+				t.Errorf("got %v", err)
+			}
+			if !bytes.Equal(d.sram.Bytes(), make([]byte, fakeSRAM)) {
+				t.Error("something was written to the device's memory")
+			}
+		})
+	}
+}
+
 // TestEagerNotThere: without the feature, or where the memory cannot be mapped, memory is
 // ordinary or is refused.
 func TestEagerNotThere(t *testing.T) {

@@ -15,30 +15,46 @@ func (n *NIC) createEager(ctx context.Context, a VIAttributes, sendCQ, recvCQ *C
 	})
 }
 
+// pushedRing is where the device says that the blocks of a queue's tokens are.
+type pushedRing struct {
+	q    *workQueue
+	iova uint64
+	at   uint64
+	ring *Eager
+}
+
 // layTokens gives the rings of v the device memory that the reply to CREATE_ENDPOINT names,
 // and has the device have all of them as they are: from here on blocks stay good, and only
 // those are pushed in which tokens are posted.
 func (v *VI) layTokens(reply *descriptors.EndpointCreated) error {
-	for _, r := range []struct {
-		q  *workQueue
-		at uint64
-	}{{&v.send, uint64(reply.Send)}, {&v.recv, uint64(reply.Recv)}} {
-		if r.q == &v.recv && v.source() != nil {
-			continue
-		}
-		e := v.n.newEager(r.q.bytes, v.rings.iova+uint64(len(v.send.bytes)))
-		if r.q == &v.send {
-			e.first = v.rings.iova
-		}
-		e.Eager = descriptors.EagerLayout(e.first, uint64(len(e.bytes)), descriptors.EagerLog2)
-		if r.at%unit != 0 || !e.lay(descriptors.EagerLog2, r.at, r.at+e.BlockBytes()) {
+	rings := []pushedRing{{q: &v.send, iova: v.rings.iova, at: uint64(reply.Send)},
+		{q: &v.recv, iova: v.rings.iova + uint64(len(v.send.bytes)), at: uint64(reply.Recv)}}
+	if v.source() != nil {
+		rings = rings[:1] // the receives are another's
+	}
+	for i := range rings {
+		r := &rings[i]
+		e := v.n.newEager(r.q.bytes, r.iova)
+		blocks := descriptors.EagerLayout(r.iova, uint64(len(e.bytes)), descriptors.EagerLog2).BlockBytes()
+		if r.at%unit != 0 || !e.lay(descriptors.EagerLog2, r.at, r.at+blocks) || i > 0 && r.overlaps(&rings[0]) {
 			return fmt.Errorf("%w: it gave out blocks for the %s queue at %#x", ErrProtocol, r.q.side, r.at)
 		}
-		e.pushBlocks(0, e.Count)
-		r.q.ring = e
+		r.ring = e
+	}
+	for _, r := range rings {
+		r.ring.pushBlocks(0, r.ring.Count)
+		r.q.ring = r.ring
 	}
 	return nil
 }
+
+// end is the offset in BAR4 behind the status of the blocks.
+func (r *pushedRing) end() uint64 {
+	e := descriptors.EagerLayout(r.iova, uint64(len(r.q.bytes)), descriptors.EagerLog2)
+	return r.at + e.BlockBytes() + e.StatusBytes()
+}
+
+func (r *pushedRing) overlaps(o *pushedRing) bool { return r.at < o.end() && o.at < r.end() }
 
 // pushTokens has the device have the tokens that are about to be announced, by one write of
 // each block that has some of them. The queue's lock is held, and stands for that of the ring.

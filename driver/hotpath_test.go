@@ -34,7 +34,8 @@ func newPingRigIn(tb testing.TB, withCQ bool, eager driver.EagerAttributes) *pin
 	})
 	r := &pingRig{nic: na}
 	ctx := contextFor(tb)
-	attributes := driver.VIAttributes{Reliability: descriptors.ReliableDelivery, MaxTransfer: 4096, SendDepth: 8, RecvDepth: 8}
+	attributes := driver.VIAttributes{Reliability: descriptors.ReliableDelivery, MaxTransfer: 4096, SendDepth: 8, RecvDepth: 8,
+		EagerTokens: eager.Mode != driver.EagerOff}
 	lay := func(n *driver.NIC) (*descriptors.Descriptor, *driver.Memory) {
 		p, err := n.CreatePtag(ctx)
 		if err != nil {

@@ -1,0 +1,137 @@
+package driver_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/driver"
+)
+
+// tokensOf are attributes of a VI of a rig's NIC whose tokens are eager.
+func tokensOf(r *pingRig, depth int, room driver.NoRoom) driver.VIAttributes {
+	return driver.VIAttributes{Reliability: descriptors.ReliableDelivery, MaxTransfer: 4096, Ptag: r.memory.Attributes().Ptag,
+		SendDepth: depth, RecvDepth: depth, EagerTokens: true, NoRoom: room}
+}
+
+// TestEagerTokenBatch: tokens that share a block are pushed by one write of it, wherever in
+// the ring a batch begins, and a batch that wraps too. Only the tokens are eager here.
+func TestEagerTokenBatch(t *testing.T) {
+	r := newPingRigIn(t, false, driver.EagerAttributes{})
+	ctx := contextFor(t)
+	const depth, perBlock = 16, 4
+	v, err := r.nic.CreateVI(ctx, tokensOf(r, depth, driver.NoRoomFails), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !v.Attributes().EagerTokens {
+		t.Fatal("the tokens are ordinary")
+	}
+	at := 0
+	for _, n := range []int{1, 3, 4, 5, 16, 2, 15, 16} {
+		m, err := r.nic.AllocMemory(ctx, 4096, driver.MemoryAttributes{Ptag: r.memory.Attributes().Ptag})
+		if err != nil {
+			t.Fatal(err)
+		}
+		batch := make([]*descriptors.Descriptor, n)
+		for i := range batch {
+			batch[i] = descriptor(t, m, i*descriptors.DescriptorBytes(1), 0)
+		}
+		blocks := map[int]bool{}
+		for i := range n {
+			blocks[(at+i)%depth/perBlock] = true
+		}
+		want := uint64(len(blocks))
+		if at%depth+n > depth && at%perBlock != 0 && n > depth-perBlock {
+			want++ // it begins and ends in the same block
+		}
+		before := r.nic.EagerStats().Pushed
+		if posted, err := v.PostSendBatch(batch); posted != n || err != nil {
+			t.Fatal(posted, err)
+		}
+		if got := r.nic.EagerStats().Pushed - before; got > want || got < uint64(len(blocks)) {
+			t.Errorf("%d tokens from number %d on: %d blocks pushed, want %d", n, at, got, want)
+		}
+		// It is not connected: they come back, flushed.
+		for range n {
+			if d, err := v.SendWait(ctx); d == nil {
+				t.Fatal(err)
+			}
+		}
+		at += n
+	}
+	if n := counter(t, r.nic, descriptors.CounterEagerReads); n != 0 {
+		t.Errorf("%d tokens were read from host memory", n)
+	}
+	if n := counter(t, r.nic, descriptors.CounterEagerBlocks); n != uint64(at) {
+		t.Errorf("%d tokens were taken from the device, %d were posted", n, at)
+	}
+	pushed := r.nic.EagerStats().Pushed
+	if err := v.Destroy(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.nic.EagerStats().Pushed; got != pushed {
+		t.Errorf("%d blocks were pushed, %d once the VI was destroyed", pushed, got)
+	}
+}
+
+// TestEagerTokensNoRoom: who asks for more than the device has memory for gets what it said.
+func TestEagerTokensNoRoom(t *testing.T) {
+	r := newPingRigIn(t, false, driver.EagerAttributes{})
+	ctx := contextFor(t)
+	free, _, err := r.nic.FreeSRAM()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := r.nic.AllocMemory(ctx, int(free)-int(free)/16, driver.MemoryAttributes{Ptag: r.memory.Attributes().Ptag, Eager: written})
+	if err != nil {
+		t.Fatal(err)
+	}
+	depth := r.nic.Identity().MaxQueueDepth
+	if _, err := r.nic.CreateVI(ctx, tokensOf(r, depth, driver.NoRoomFails), nil, nil); !errors.Is(err, driver.ErrResource) {
+		t.Errorf("no room: %v", err)
+	}
+	before := r.nic.EagerStats().FellBack
+	v, err := r.nic.CreateVI(ctx, tokensOf(r, depth, driver.NoRoomOrdinary), nil, nil)
+	if err != nil || v.Attributes().EagerTokens || r.nic.EagerStats().FellBack != before+1 {
+		t.Fatalf("no room, ordinary: %v, %+v", err, r.nic.EagerStats())
+	}
+	if err := v.SetAttributes(ctx, v.Attributes()); err != nil {
+		t.Errorf("attributes of one that fell back: %v", err)
+	}
+	got := make(chan error, 1)
+	go func() {
+		v, err := r.nic.CreateVI(ctx, tokensOf(r, depth, driver.NoRoomWaits), nil, nil)
+		switch {
+		case err != nil:
+		case !v.Attributes().EagerTokens:
+			err = errors.New("the tokens are ordinary")
+		default:
+			a := v.Attributes()
+			a.EagerTokens, a.MaxTransfer = false, 1000
+			if err = v.SetAttributes(ctx, a); err == nil && !v.Attributes().EagerTokens {
+				err = errors.New("SetAttributes has changed it")
+			}
+			err = errors.Join(err, v.Destroy(ctx))
+		}
+		got <- err
+	}()
+	if err := errors.Join(m.Deregister(ctx), <-got); err != nil {
+		t.Errorf("waiting: %v", err)
+	}
+	if now, _, err := r.nic.FreeSRAM(); err != nil || now != free {
+		t.Errorf("%d bytes are free at last, %d were; %v", now, free, err)
+	}
+	for name, change := range map[string]func(*driver.VIAttributes){
+		"frames": func(a *driver.VIAttributes) {
+			a.Kind, a.Reliability, a.MaxTransfer = descriptors.KindFrame, descriptors.Unreliable, 1500
+		},
+		"no such way": func(a *driver.VIAttributes) { a.NoRoom = driver.NoRoomWaits + 1 },
+	} {
+		a := tokensOf(r, 8, driver.NoRoomFails)
+		change(&a)
+		if _, err := r.nic.CreateVI(ctx, a, nil, nil); !errors.Is(err, driver.ErrInvalidParameter) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
