@@ -36,8 +36,8 @@ const (
 )
 
 // WithEager makes all memory eager that the NIC registers without EagerAttributes of its
-// own, and the descriptors that it makes: at the post, as far as the NIC has room, and
-// ordinary from there on. Programs need no change.
+// own, the descriptors that it makes and the tokens of its VIs: at the post, as far as the NIC
+// has room, and ordinary from there on. Programs need no change.
 func WithEager() Option {
 	return func(s *settings) { s.eager = true }
 }

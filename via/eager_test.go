@@ -65,6 +65,46 @@ func TestEagerAttributes(t *testing.T) {
 	}
 }
 
+// TestEagerTokens: the tokens of a VI are eager if it says so, or if WithEager does, and stay
+// so; those of an endpoint for raw frames are not.
+func TestEagerTokens(t *testing.T) {
+	ctx := viatest.Context(t)
+	plain, _ := onMemory(t, "")
+	all, _ := onMemory(t, "", via.WithEager())
+	for _, c := range []struct {
+		name string
+		nic  *via.NIC
+		a    via.VIAttributes
+		want bool
+	}{
+		{"nothing said", plain, via.VIAttributes{}, false},
+		{"WithEager", all, via.VIAttributes{}, true},
+		{"said", plain, via.VIAttributes{EagerTokens: true}, true},
+		{"raw frames, WithEager", all, via.VIAttributes{Frames: via.StationFrames}, false},
+	} {
+		before, err := c.nic.EagerStats()
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := c.nic.CreateVI(ctx, c.a, nil, nil)
+		if err != nil {
+			t.Fatal(c.name, err)
+		}
+		s, err := c.nic.EagerStats()
+		if err != nil || v.Attributes().EagerTokens != c.want || s.FreeSRAM < before.FreeSRAM != c.want {
+			t.Errorf("%s: %+v, %d bytes free of %d, %v", c.name, v.Attributes(), s.FreeSRAM, before.FreeSRAM, err)
+		}
+		if c.a.Frames == via.NoFrames {
+			if err := v.SetAttributes(ctx, via.VIAttributes{RDMAWrite: true}); err != nil || v.Attributes().EagerTokens != c.want {
+				t.Errorf("%s: attributes set: %v, %+v", c.name, err, v.Attributes())
+			}
+		}
+	}
+	if _, err := plain.CreateVI(ctx, via.VIAttributes{EagerTokens: true, Frames: via.StationFrames}, nil, nil); !errors.Is(err, via.ErrInvalidParameter) {
+		t.Errorf("eager tokens of raw frames: %v", err)
+	}
+}
+
 // TestEagerCache: a cache keeps to its budget of eager bytes, and what finds no room in it is
 // ordinary.
 func TestEagerCache(t *testing.T) {

@@ -133,6 +133,12 @@ type VIAttributes struct {
 	// a receive queue of the VI's own, which VIA does not have. RecvDepth is not used
 	// then, and a nil Ptag is the queue's.
 	ReceiveQueue *ReceiveQueue
+	// EagerTokens has the NIC hold what announces a message before it is posted, as eager
+	// memory has the message and its descriptor, and NoRoom says what becomes of that if the
+	// NIC has no room. Attributes tells whether it does. SetAttributes leaves both. Not with
+	// Frames.
+	EagerTokens bool
+	NoRoom      NoRoom
 	// Frames makes an endpoint for raw Ethernet frames instead of a VI, which VIA
 	// does not have. It is open at once and cannot be connected; each send is one
 	// frame, from its destination address on and without the check sequence, and

@@ -35,6 +35,9 @@ func (n *NIC) CreateVI(ctx context.Context, a VIAttributes, send, recv *CQ) (*VI
 	if err != nil {
 		return nil, err
 	}
+	if n.eager && !a.EagerTokens && a.Frames == NoFrames {
+		a.EagerTokens, a.NoRoom = true, NoRoomOrdinary
+	}
 	if err := n.acquire(op, &a.Ptag.object); err != nil {
 		return nil, err
 	}
@@ -50,6 +53,7 @@ func (n *NIC) CreateVI(ctx context.Context, a VIAttributes, send, recv *CQ) (*VI
 		a.ReceiveQueue.leave()
 		return nil, err
 	}
+	a.EagerTokens = d.Attributes().EagerTokens // it may have fallen back
 	v := &VI{object: object{nic: n}, d: d, attributes: a}
 	d.SetUser(v)
 	return v, nil
@@ -101,7 +105,7 @@ func (a VIAttributes) driver() driver.VIAttributes {
 	return driver.VIAttributes{Kind: kind, Promiscuous: a.Frames == AllFrames, Reliability: a.Reliability, MaxTransfer: a.MaxTransfer,
 		NeedReceives: a.NeedReceives,
 		Ptag:         a.Ptag.number, Rights: rights(a.RDMAWrite, a.RDMARead), SendDepth: a.SendDepth, RecvDepth: a.RecvDepth,
-		ReceiveQueue: a.ReceiveQueue.driver()}
+		ReceiveQueue: a.ReceiveQueue.driver(), EagerTokens: a.EagerTokens, NoRoom: a.NoRoom}
 }
 
 // driver is the driver's CQ, nil for none.
@@ -152,6 +156,7 @@ func (v *VI) SetAttributes(ctx context.Context, a VIAttributes) error {
 	if a.ReceiveQueue == nil {
 		a.ReceiveQueue = now.ReceiveQueue
 	}
+	a.EagerTokens, a.NoRoom = now.EagerTokens, now.NoRoom
 	a, err := n.complete(op, a)
 	if err != nil {
 		return err
