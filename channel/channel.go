@@ -181,12 +181,14 @@ func (c *Channel) take() (PDU, error) {
 	return m, nil
 }
 
-// Read copies the message, or as much of it as dst has room for, and returns how many bytes. In
-// RecvPages it lies as it is, from Start on; of a Spaced channel behind every 6 words are 2
-// that are not of the message. One that is not whole may have less than Length bytes there,
-// and the rest of dst is what was there before.
+// Read copies the message, or as much of it as dst has room for, and returns how many bytes: 0
+// once the channel is closed. In RecvPages it lies as it is, from Start on, see View; of a Spaced
+// channel behind every 6 words are 2 that are not of the message. One that is not whole may have
+// less than Length bytes there, and the rest of dst is what was there before.
 func (c *Channel) Read(m PDU, dst []byte) int {
-	dst = dst[:min(len(dst), m.Length, 2*c.recv.size-Word)]
+	_, n := c.extent(m)
+	dst = dst[:min(len(dst), n)]
+	c.recv.copied.Add(uint64(len(dst)))
 	if !c.spaced {
 		c.recv.get(dst, m.Start)
 		return len(dst)
@@ -197,6 +199,35 @@ func (c *Channel) Read(m PDU, dst []byte) int {
 		rest = rest[n:]
 	}
 	return len(dst)
+}
+
+// View returns the message where it lies in RecvPages, without a copy: rest is what runs over the
+// end of the double page, else nil. It is there until a later message may be stored over it, see
+// Release and Allow. As with Read, one that is not whole may have less than that there. View
+// fails with via.ErrNotSupported (bare) on a Spaced channel, whose messages have gaps, and with
+// ErrClosed (bare).
+func (c *Channel) View(m PDU) (first, rest []byte, err error) {
+	if c.spaced {
+		return nil, nil, via.ErrNotSupported
+	}
+	b := c.recv.Bytes()
+	if b == nil {
+		return nil, nil, ErrClosed
+	}
+	at, n := c.extent(m)
+	if over := at + n - len(b); over > 0 {
+		return b[at:], b[:over:over], nil
+	}
+	return b[at:][:n:n], nil, nil
+}
+
+// extent returns at which byte of RecvPages a message begins and how many of its bytes there may
+// be: none of what Poll cannot have returned, nor once the pages are freed.
+func (c *Channel) extent(m PDU) (at, n int) {
+	if m.Start < 0 || m.Start >= c.Words() || m.Length < 0 {
+		return 0, 0
+	}
+	return m.Start * Word, min(m.Length, max(len(c.recv.Bytes())-Word, 0))
 }
 
 // spacedCell is what a cell takes in words if its CRC and clock are stored behind it.

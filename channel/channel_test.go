@@ -6,8 +6,6 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"pgregory.net/rapid"
-
 	"github.com/trapeze-nic/trapeze/channel"
 	"github.com/trapeze-nic/trapeze/pipeline/cells"
 	"github.com/trapeze-nic/trapeze/via"
@@ -200,37 +198,5 @@ func TestNothingIsAllocated(t *testing.T) {
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
-	}
-}
-
-// TestPages: what is put is what a word further on is read, wherever it begins.
-func TestPages(t *testing.T) {
-	a, _ := openBoth(t, "")
-	p, err := channel.NewPages(contextFor(t), a, 4096, via.MemoryAttributes{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	rapid.Check(t, func(r *rapid.T) {
-		copy(p.Bytes(), bytes.Repeat([]byte{0xee}, len(p.Bytes())))
-		start := rapid.IntRange(0, p.Words()-1).Draw(r, "start")
-		data := random(rapid.IntRange(1, len(p.Bytes())-channel.Word).Draw(r, "bytes"), 1)
-		stop := p.Put(start, data)
-		words := (len(data) + channel.Word - 1) / channel.Word
-		want := append(bytes.Clone(data), make([]byte, words*channel.Word-len(data))...)
-		for i := range p.Bytes() {
-			at := (i - start*channel.Word + len(p.Bytes())) % len(p.Bytes())
-			if at < len(want) && p.Bytes()[i] != want[at] || at >= len(want) && p.Bytes()[i] != 0xee {
-				r.Fatalf("byte %d is %#x", i, p.Bytes()[i])
-			}
-		}
-		if stop != (start+words)%p.Words() {
-			r.Fatalf("%d bytes from %d end at %d", len(data), start, stop)
-		}
-	})
-	if err := p.Free(contextFor(t)); err != nil {
-		t.Error(err)
-	}
-	if p.Bytes() != nil || p.Page(1) != nil {
-		t.Error("there are pages after Free")
 	}
 }

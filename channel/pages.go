@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"math/bits"
+	"sync/atomic"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
@@ -19,6 +20,7 @@ type Pages struct {
 	memory *via.Memory
 	offset int // of the first page
 	size   int // of a page, in bytes
+	copied atomic.Uint64
 }
 
 // NewPages allocates a double page with pages of 4096, 8192 or 16384 bytes.
@@ -64,19 +66,22 @@ func (p *Pages) PageSize() int { return p.size }
 func (p *Pages) Words() int { return 2 * p.size / Word }
 
 // Put copies data to the word start and on, over the end to the start if need be, and fills up
-// the last word with zeros. It returns the word behind. Data must be shorter than both pages.
+// the last word with zeros. It returns the word behind. If there is no such word, data are not
+// shorter than both pages, or these are freed, it copies nothing and returns start: Send refuses
+// a message without words.
 func (p *Pages) Put(start int, data []byte) (stop int) {
 	b := p.Bytes()
+	if start < 0 || start >= p.Words() || len(data) > len(b)-Word {
+		return start
+	}
+	p.copied.Add(uint64(len(data)))
 	at := start * Word
-	for rest := data; len(rest) > 0; at = 0 {
-		n := copy(b[at:], rest)
-		rest = rest[n:]
-		if len(rest) == 0 {
-			for at += n; at%Word != 0; at++ {
-				b[at] = 0
-			}
-			break
-		}
+	n := copy(b[at:], data)
+	if n < len(data) {
+		n, at = copy(b, data[n:]), 0
+	}
+	for at += n; at%Word != 0; at++ {
+		b[at] = 0
 	}
 	return (start + (len(data)+Word-1)/Word) % p.Words()
 }
@@ -84,6 +89,9 @@ func (p *Pages) Put(start int, data []byte) (stop int) {
 // get copies words from start on to dst, over the end to the start if need be.
 func (p *Pages) get(dst []byte, start int) {
 	b := p.Bytes()
+	if len(dst) == 0 || b == nil {
+		return
+	}
 	n := copy(dst, b[start*Word:])
 	copy(dst[n:], b)
 }
@@ -95,6 +103,11 @@ func (p *Pages) stamp(end int) (crc uint32, clock time.Duration) {
 	ticks := binary.LittleEndian.Uint64(b[Word:])
 	return binary.LittleEndian.Uint32(b[:]), time.Duration(ticks) * descriptors.ClockResolution
 }
+
+// Copied returns how many bytes this package has copied into the pages (Put, and what sends by
+// it, such as SendPlaced) and out of them (Channel.Read), since they were allocated. What a NIC
+// stored or fetched is not in it, nor what a program does with Bytes, Page, View and Placed.
+func (p *Pages) Copied() uint64 { return p.copied.Load() }
 
 // Free gives the memory back, once no channel has it any more.
 func (p *Pages) Free(ctx context.Context) error { return p.memory.Deregister(ctx) }

@@ -40,7 +40,7 @@ func (c *Channel) AllowPlaced(header int) error {
 	if err != nil {
 		return err
 	}
-	return c.Allow(start%c.Words(), (start+c.Words()-1)%c.Words())
+	return c.Allow(start, start-1)
 }
 
 // Placed returns the parts of a message of SendPlaced that has come, where they are in
@@ -60,5 +60,6 @@ func (c *Channel) Placed(m PDU, header int) (head, data, trailer []byte, err err
 	if first == nil {
 		return nil, nil, nil, ErrClosed
 	}
-	return first[start*Word:], c.recv.Page(1), first[:m.Length-header-c.recv.size], nil
+	trailing := m.Length - header - c.recv.size
+	return first[start*Word:], c.recv.Page(1), first[:trailing:trailing], nil
 }
