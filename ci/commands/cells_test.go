@@ -1,7 +1,9 @@
 package commands_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -33,6 +35,13 @@ func TestCells(t *testing.T) {
 	start(t, "plot", "cells", "--scenario", "priority", "--output", file).succeed(t)
 	if svg, err := os.ReadFile(file); err != nil || !strings.Contains(string(svg), "host 0, high") {
 		t.Errorf("no picture: %v", err)
+	}
+	// The README's picture is what this command draws.
+	start(t, "plot", "cells", "--scenario", "priority", "--until-us", "8", "--output", file).succeed(t)
+	drawn, err := os.ReadFile(file)
+	shown, otherErr := os.ReadFile("../../docs/cells.svg")
+	if err := errors.Join(err, otherErr); err != nil || !bytes.Equal(drawn, shown) {
+		t.Errorf("docs/cells.svg is another picture: %v; see 'trapeze plot cells --help'", err)
 	}
 	p := start(t, "model", "cells", "--scenario", "single", "--bytes", "41")
 	if code := p.code(t); code != 2 || !strings.Contains(p.stderr.String(), "1 to 40") {
