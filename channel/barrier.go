@@ -16,7 +16,8 @@ type Barrier struct {
 	round    uint64
 }
 
-// NewBarrier makes a barrier of the channels to its participants.
+// NewBarrier makes a barrier of the channels to its participants. It fails with
+// via.ErrInvalidParameter if they do not share their sending pages (Options.Send).
 func NewBarrier(channels ...*Channel) (*Barrier, error) {
 	for i, c := range channels {
 		if c.send != channels[0].send {

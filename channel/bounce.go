@@ -9,10 +9,12 @@ import (
 
 // Bounce sends a message of size bytes, whole words, back and forth between the channel and an
 // Echo at its other end, so many times, one after the other, and returns how long each round
-// trip took.
+// trip took, from the store until the message was found, also those before an error. It sends from
+// word 0 on. It fails with via.ErrInvalidParameter for a size that is not 8 bytes to 79 less than
+// the double page or for less than no rounds, with via.ErrProtocol if something else comes back, and as Send and Wait do.
 func (c *Channel) Bounce(ctx context.Context, p Priority, size, rounds int) ([]time.Duration, error) {
-	if size < Word || size%Word != 0 || size+slack > 2*c.send.size-Word {
-		return nil, refuse(c.nic, "bounce", via.ErrInvalidParameter, "a message of %d bytes", size)
+	if size < Word || size%Word != 0 || size+slack > 2*c.send.size-Word || rounds < 0 {
+		return nil, refuse(c.nic, "bounce", via.ErrInvalidParameter, "%d rounds of a message of %d bytes: 0 at least, and whole words, %d to %d", rounds, size, Word, (2*c.send.size-Word-slack)&^(Word-1))
 	}
 	took := make([]time.Duration, 0, rounds)
 	for range rounds {
@@ -36,7 +38,8 @@ func (c *Channel) Bounce(ctx context.Context, p Priority, size, rounds int) ([]t
 }
 
 // Echo sends back what comes, at a priority, so many times, or for ever if rounds is negative,
-// until ctx or the connection ends. A message that is not whole is an error.
+// until ctx or the connection ends. A message that is not whole is via.ErrProtocol. It copies what
+// comes to word 0 of SendPages.
 func (c *Channel) Echo(ctx context.Context, p Priority, rounds int) error {
 	buffer := make([]byte, 2*c.recv.size)
 	for ; rounds != 0; rounds-- {

@@ -40,7 +40,7 @@ type Channel struct {
 	start int        // where the next one begins
 }
 
-// Words is how many words a double page has.
+// Words is how many words of 8 bytes a double page has: 1024, 2048 or 4096. Offsets are smaller.
 func (c *Channel) Words() int { return c.recv.Words() }
 
 // SendPages is the double page to send from, RecvPages the one that is received into.
@@ -55,21 +55,26 @@ func (c *Channel) Remote() via.Remote { return c.remote }
 // Send has the words of SendPages from start on up to stop, which is the word behind the last,
 // sent at a priority. It is one store, allocates nothing, and waits for nobody: a NIC that the
 // program steps sends more than the first cells while somebody polls, flushes or asks what has
-// left. The words must not change until the message has left: see Left. It fails with ErrFull (bare) if Depth
-// messages of that priority are under way, with via.ErrInvalidParameter for offsets that are
-// not in the double page, or the same, and with ErrClosed.
+// left. The words must not change until the message has left: see Left. What is sent once nobody
+// is at the other end is lost, and Status says so.
+//
+// Send fails with ErrFull (bare) if Depth messages of that priority are under way, with
+// via.ErrInvalidParameter for offsets that are not 0 to Words()-1, or the same, or another
+// priority, and with ErrClosed.
 func (c *Channel) Send(p Priority, start, stop int) error {
 	return c.d.Send(p, uint32(start), uint32(stop))
 }
 
 // Left returns how many messages of a priority have left, or come to nothing, of those that
-// Send has taken: both modulo 2^32. While they differ, words may still be read.
+// Send has taken: both modulo 2^32. While they differ, words may still be read. It fails with
+// ErrClosed, and with what is wrong with the NIC.
 func (c *Channel) Left(p Priority) (left, taken uint32, err error) {
 	taken, left, err = c.d.Sent(p)
 	return left, taken, err
 }
 
-// Flush waits until all messages have left, or ctx ends.
+// Flush waits until all messages have left, or come to nothing. It fails with the error of ctx once
+// that ends, which must happen at some time if the peer may say stop for long, and as Left does.
 func (c *Channel) Flush(ctx context.Context) error {
 	for pause := time.Duration(0); ; pause = min(pause+time.Microsecond, time.Millisecond) {
 		under := false
@@ -93,9 +98,10 @@ func (c *Channel) Flush(ctx context.Context) error {
 }
 
 // Allow has what comes next stored from the word start on, up to stop, where nothing more is
-// written. Behind a message come its padding, at most 47 bytes, and its trailer of AAL5, at
-// the end of a cell, and two words more. It is one store. While a message is arriving, it cuts
-// that in two.
+// written: both are 0 to Words()-1, and if they are the same there is no room. Behind a message
+// come its padding, at most 47 bytes, and its trailer of AAL5, 8 bytes, up to the end of a cell,
+// and two words more. It is one store. While a message is arriving, it cuts that in two. It fails
+// with via.ErrInvalidParameter for other offsets, and with ErrClosed.
 func (c *Channel) Allow(start, stop int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,7 +113,8 @@ func (c *Channel) Allow(start, stop int) error {
 }
 
 // Release has what comes stored behind what has come already, up to where m begins the next
-// time around: all that came before m's end may be written over. It is one store.
+// time around: all that came before m's end may be written over. It is one store, and fails as Allow
+// does.
 func (c *Channel) Release(m PDU) error {
 	return c.d.AllowMore(uint32((m.End + c.Words() - 1) % c.Words()))
 }
@@ -116,7 +123,7 @@ func (c *Channel) Release(m PDU) error {
 type PDU struct {
 	// Start is the word of RecvPages where it begins, End the word where the next one does.
 	Start, End int
-	// Length in bytes, as the sender says: whole words.
+	// Length in bytes, 0 to 65535, as the sender says: whole words; 0 if Err is ErrAborted.
 	Length int
 	// CRC is AAL5's, as its trailer has it, Stamp when its last cell came, by the NIC's clock,
 	// whose unit is 100 ns. Both are zero if Err is ErrCut.
@@ -145,7 +152,8 @@ func (c *Channel) Poll() (PDU, error) {
 }
 
 // Wait is Poll that waits for a message, or until ctx ends. The longer nothing comes the more
-// seldom it looks.
+// seldom it looks, so who counts microseconds calls Poll. It fails as Poll does, and with the
+// error of ctx; a nil ctx is via.ErrInvalidParameter.
 func (c *Channel) Wait(ctx context.Context) (PDU, error) {
 	c.mu.Lock()
 	taken := c.taken
@@ -234,13 +242,13 @@ func (c *Channel) extent(m PDU) (at, n int) {
 const spacedCell = descriptors.CellPayload/Word + 2
 
 // Drops returns how many cells for this channel were dropped. The NIC counts modulo 512 and
-// says from then on that it were many.
+// says from then on that there were many: n is 0 to 511. It fails with ErrClosed.
 func (c *Channel) Drops() (n int, many bool, err error) {
 	w, err := c.d.Received()
 	return int(w.Drops &^ descriptors.ChannelDropsMany), w.Drops&descriptors.ChannelDropsMany != 0, err
 }
 
-// Status says what has become of what Send took.
+// Status says what has become of what Send took. It fails with ErrClosed.
 func (c *Channel) Status() (descriptors.SendStatus, error) { return c.d.SendStatus() }
 
 // Close ends the channel: what has not left is lost, and the other end gets

@@ -8,9 +8,15 @@
 // there are no interrupts. Each message has the CRC of AAL5 and the time of its arrival, in
 // units of 100 ns, behind it.
 //
-// Offsets count words of 8 bytes. They run over the end of the double page to its start, so
-// that a header, a page of data that is aligned, and a trailer can be one message: see
-// [Channel.SendPlaced]. On such messages stand [Multicast], [Barrier], [Bounce] and [Rate].
+// Offsets count words of 8 bytes, 0 to one less than [Channel.Words], which is 1024, 2048 or 4096
+// with pages of 4, 8 or 16 KiB. They run over the end of the double page to its start, so that a
+// header, a page of data that is aligned, and a trailer can be one message: see
+// [Channel.SendPlaced]. A message has one word at least and one less than the double page at most.
+// On messages stand [Multicast], [Barrier], [Channel.Bounce] and [Rate].
+//
+// Nothing is copied that a program does not have copied: what it sends it may write to
+// [Channel.SendPages] itself, and what comes lies in [Channel.RecvPages], where [Channel.View] and
+// [Channel.Placed] find it. [Pages.Put] and [Channel.Read] copy, and [Pages.Copied] counts that.
 //
 // Channels are best effort. Cells that find no room are dropped and counted, and a message
 // that has lost one says so.

@@ -9,8 +9,9 @@ import (
 // Multicast sends the words from start on up to stop to the other ends of all channels, which
 // share one double page (Options.Send): N words that were stored once cost M stores more, one
 // for each channel, instead of N times M. It returns how many of the channels, from the first
-// on, have taken the message, and why the next one has not: ErrFull is returned bare, and the
-// rest may be tried again.
+// on, have taken the message, and why the next one has not, as Send does: ErrFull is returned
+// bare, and the rest may be tried again. Channels with other pages are via.ErrInvalidParameter, and
+// nothing is sent then.
 func Multicast(p Priority, start, stop int, channels ...*Channel) (taken int, err error) {
 	for i, c := range channels {
 		if c.send != channels[0].send {

@@ -23,7 +23,8 @@ type Pages struct {
 	copied atomic.Uint64
 }
 
-// NewPages allocates a double page with pages of 4096, 8192 or 16384 bytes.
+// NewPages allocates a double page with pages of 4096, 8192 or 16384 bytes, aligned to their size.
+// Other sizes are via.ErrInvalidParameter; else it fails as via.NIC.Alloc does.
 func NewPages(ctx context.Context, nic *via.NIC, pageSize int, a via.MemoryAttributes) (*Pages, error) {
 	if !pageOf(pageSize).Valid() || bits.OnesCount(uint(pageSize)) != 1 {
 		return nil, refuse(nic, "allocate pages", via.ErrInvalidParameter, "pages of %d bytes: they have 4096, 8192 or 16384", pageSize)
@@ -50,10 +51,10 @@ func (p *Pages) Bytes() []byte {
 	return b[p.offset:][: 2*p.size : 2*p.size]
 }
 
-// Page is page 0 or 1.
+// Page is page 0 or 1, aligned to its size; nil for others, and once they are freed.
 func (p *Pages) Page(i int) []byte {
 	b := p.Bytes()
-	if b == nil {
+	if b == nil || i < 0 || i > 1 {
 		return nil
 	}
 	return b[i*p.size:][:p.size:p.size]
@@ -62,7 +63,7 @@ func (p *Pages) Page(i int) []byte {
 // PageSize in bytes.
 func (p *Pages) PageSize() int { return p.size }
 
-// Words is how many words both pages have.
+// Words is how many words of 8 bytes both pages have.
 func (p *Pages) Words() int { return 2 * p.size / Word }
 
 // Put copies data to the word start and on, over the end to the start if need be, and fills up
@@ -109,7 +110,9 @@ func (p *Pages) stamp(end int) (crc uint32, clock time.Duration) {
 // stored or fetched is not in it, nor what a program does with Bytes, Page, View and Placed.
 func (p *Pages) Copied() uint64 { return p.copied.Load() }
 
-// Free gives the memory back, once no channel has it any more.
+// Free gives the memory back, once no channel has it any more: before that it fails as
+// via.Memory.Deregister does for memory in use. Bytes is nil then, and slices that it returned
+// must not be used.
 func (p *Pages) Free(ctx context.Context) error { return p.memory.Deregister(ctx) }
 
 func (p *Pages) segment() descriptors.DataSegment {

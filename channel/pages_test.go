@@ -39,6 +39,9 @@ func TestPages(t *testing.T) {
 			r.Fatalf("%d bytes were copied, and %d counted", len(data), n)
 		}
 	})
+	if p.Page(-1) != nil || p.Page(2) != nil {
+		t.Error("there are more than two pages")
+	}
 	before := p.Copied()
 	for start, n := range map[int]int{-1: 8, p.Words(): 8, 0: len(p.Bytes()) - channel.Word + 1, 5: len(p.Bytes()), 7: 0} {
 		copy(p.Bytes(), bytes.Repeat([]byte{0xee}, len(p.Bytes())))

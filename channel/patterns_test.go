@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -175,6 +176,9 @@ func TestBounce(t *testing.T) {
 			t.Errorf("%d bytes: %v", size, err)
 		}
 	}
+	if _, err := x.Bounce(contextFor(t), channel.High, 40, -1); !errors.Is(err, via.ErrInvalidParameter) {
+		t.Errorf("less than no rounds: %v", err)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if err := y.Echo(ctx, channel.High, -1); !errors.Is(err, context.DeadlineExceeded) {
@@ -206,6 +210,22 @@ func TestReports(t *testing.T) {
 		}
 		if _, err := x.ReadReport(m); !errors.Is(err, via.ErrProtocol) {
 			t.Errorf("%d words of %#x: %v", words, value, err)
+		}
+	}
+}
+
+// TestRateBounds: bounds that make no sense still are a rate.
+func TestRateBounds(t *testing.T) {
+	for _, b := range [][2]float64{{0, 0}, {-5, 10}, {100, 10}, {math.NaN(), math.NaN()}, {math.Inf(-1), 5}} {
+		r := channel.NewRate(b[0], b[1])
+		for range 20 {
+			r.Report(0)
+		}
+		if v := r.BytesPerSecond(); !(v >= 1 && v <= 100) {
+			t.Errorf("%v: %v bytes per second", b, v)
+		}
+		if r.Delay(0, 1) != 0 || r.Delay(0, 1) <= 0 {
+			t.Errorf("%v: no rate", b)
 		}
 	}
 }

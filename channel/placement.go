@@ -21,9 +21,13 @@ func (c *Channel) header(op string, size, trailer int) (start int, err error) {
 	return (page - size) / Word, nil
 }
 
-// SendPlaced sends header, page 1 of SendPages as it is, and trailer as one message. The
-// header is copied behind the end of page 0's rest, the trailer to its beginning. None of the
-// three may change before the message has left, see Left.
+// SendPlaced sends header, page 1 of SendPages as it is, and trailer as one message. The header is
+// copied to the end of page 0, the trailer to its beginning; the page is sent from where it is,
+// whole, so that who has less data clears the rest. None of the three may change before the message
+// has left, see Left: nor may SendPlaced be called again before that.
+//
+// It fails with via.ErrInvalidParameter if the header does not have whole words, or if the two
+// and 71 bytes more do not fit a page less a word, and as Send does.
 func (c *Channel) SendPlaced(p Priority, header, trailer []byte) error {
 	start, err := c.header("send placed", len(header), len(trailer))
 	if err != nil {
@@ -34,7 +38,8 @@ func (c *Channel) SendPlaced(p Priority, header, trailer []byte) error {
 	return c.Send(p, start, stop)
 }
 
-// AllowPlaced makes room for a message of SendPlaced with a header of so many bytes.
+// AllowPlaced makes room for a message of SendPlaced with a header of so many bytes, whole words.
+// It is called before each one is sent, and fails as Allow does.
 func (c *Channel) AllowPlaced(header int) error {
 	start, err := c.header("allow placed", header, 0)
 	if err != nil {
@@ -43,9 +48,11 @@ func (c *Channel) AllowPlaced(header int) error {
 	return c.Allow(start, start-1)
 }
 
-// Placed returns the parts of a message of SendPlaced that has come, where they are in
-// RecvPages. The trailer is filled up to whole words. It fails with m.Err, and with ErrLength
-// if the message is shorter than a header of that size and a page.
+// Placed returns the parts of a message of SendPlaced that has come, where they are in RecvPages:
+// data are page 1, aligned to its size. They are there until the next message may be stored. The
+// trailer is filled up to whole words. Placed fails with m.Err, with ErrLength (bare) if the
+// message did not begin where AllowPlaced had it, is shorter than a header of that size and a page,
+// or the channel is Spaced, and with ErrClosed (bare). Such a message may be one of Send: see View.
 func (c *Channel) Placed(m PDU, header int) (head, data, trailer []byte, err error) {
 	start, err := c.header("read placed", header, 0)
 	switch {

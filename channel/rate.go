@@ -20,8 +20,15 @@ type Rate struct {
 }
 
 // NewRate makes a rate between least and most, in bytes per second, that begins with least. Its
-// step is a sixteenth of most.
+// step is a sixteenth of most. A least below 1 byte per second counts as that, a most below least
+// as least.
 func NewRate(least, most float64) *Rate {
+	if !(least >= 1) { // nor if it is no number
+		least = 1
+	}
+	if !(most >= least) {
+		most = least
+	}
 	return &Rate{least: least, most: most, step: most / 16, now: least}
 }
 
@@ -29,7 +36,7 @@ func NewRate(least, most float64) *Rate {
 func (r *Rate) BytesPerSecond() float64 { return r.now }
 
 // Delay returns how long to wait, at time now of any clock, before so many bytes may be sent,
-// and counts them as sent then.
+// and counts them as sent then: 0 if they may be sent at once.
 func (r *Rate) Delay(now time.Duration, bytes int) time.Duration {
 	at := max(r.next, now)
 	r.next = at + time.Duration(float64(bytes)/r.now*float64(time.Second))
@@ -37,7 +44,7 @@ func (r *Rate) Delay(now time.Duration, bytes int) time.Duration {
 }
 
 // Report takes note of what the receiver says it has dropped, and returns how many cells are
-// new since the last report: that are at most 511, as the count has 9 bits.
+// new since the last report: that are at most 512, as the count has 9 bits.
 func (r *Rate) Report(drops uint16) (lost int) {
 	lost = int((drops - r.drops) % descriptors.ChannelDropsMany)
 	if lost == 0 && drops != r.drops {
@@ -55,7 +62,7 @@ func (r *Rate) Report(drops uint16) (lost int) {
 const reportSize = Word
 
 // ReportDrops sends the sender at the other end the count of dropped cells, with high priority,
-// from the last word of SendPages, which is not used for anything else then.
+// from the last word of SendPages, which is not used for anything else then. It fails as Send does.
 func (c *Channel) ReportDrops() error {
 	w, err := c.d.Received()
 	if err != nil {
@@ -66,7 +73,8 @@ func (c *Channel) ReportDrops() error {
 	return c.Send(High, c.Words()-1, c.send.Put(c.Words()-1, b[:]))
 }
 
-// ReadReport reads a message of ReportDrops, for Rate.Report.
+// ReadReport reads a message of ReportDrops, for Rate.Report: 0 to 1023. It fails with
+// via.ErrProtocol if the message is none.
 func (c *Channel) ReadReport(m PDU) (drops uint16, err error) {
 	var b [reportSize]byte
 	if m.Err != nil || m.Length != reportSize {

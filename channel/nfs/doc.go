@@ -10,5 +10,8 @@
 //
 // [Reorder] takes a packet apart and [Restore] makes it whole again, byte for byte, so that
 // checksums and signatures hold. Data are never copied by Reorder. Packets come from a
-// network: each length is checked before it is used.
+// network: each length is checked before it is used. All lengths are in bytes.
+//
+// [Lengths] tells the receiver of a first part how much of what follows belongs to the packet:
+// a page is sent whole, however few data it has. examples/nfspage serves and reads a file so.
 package nfs

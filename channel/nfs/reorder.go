@@ -7,14 +7,19 @@ const MaxPacket = 1<<16 - 1
 
 // Parts of a packet in the order in which they are sent.
 type Parts struct {
-	Fixed      []byte // Kind.FixedSize bytes
-	Data       []byte // of the file
-	Attributes []byte // what varies, in the order of the packet, and padding
+	Fixed []byte // Kind.FixedSize bytes: headers of IP and UDP, the words of the message, zeros
+	Data  []byte // of the file, at most MaxPacket bytes less what is around them
+	// Attributes is what varies, in the order of the packet, and the padding of the data: of a
+	// reply at most 400 bytes of verifier, 84 of attributes and 3, of a request twice 400 of
+	// credentials and verifier, 64 of file handle and 3.
+	Attributes []byte
 }
 
 // Reorder takes a packet apart: an IPv4 packet that is no fragment and has no options, with
 // UDP. Data is then the packet's own memory; Fixed and Attributes are written to p's, which
-// is used again. It fails with an *Error, and p is then of no use.
+// is used again: so nothing is allocated once they are large enough. It fails with an *Error that
+// names the field, and p is then of no use: ErrOther if the packet is to be sent as it is, ErrShort
+// and ErrLength if nobody should take it.
 func Reorder(k Kind, packet []byte, p *Parts) error {
 	if k >= kinds {
 		return &Error{"kind", uint64(k), ErrOther}
@@ -107,8 +112,9 @@ func Restore(k Kind, p *Parts, b []byte) ([]byte, error) {
 	return out, nil
 }
 
-// Lengths returns how many bytes of data and attributes belong to a first part, so that a
-// receiver knows where they end. It fails with an *Error.
+// Lengths returns how many bytes of data, 0 to MaxPacket, and of attributes belong to a first part,
+// so that a receiver knows where they end: it holds them against what has come. It fails with an
+// *Error, as Reorder does for the same words.
 func Lengths(k Kind, fixed []byte) (data, attributes int, err error) {
 	if k >= kinds {
 		return 0, 0, &Error{"kind", uint64(k), ErrOther}
