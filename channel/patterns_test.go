@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -37,8 +38,11 @@ func TestPlacement(t *testing.T) {
 			if err != nil || !bytes.Equal(h, header) || !bytes.Equal(d, data) || len(tail) != (n+7)&^7 || !bytes.Equal(tail[:n], trailer) {
 				t.Fatalf("trailer of %d: %d, %d and %d bytes, %v", n, len(h), len(d), len(tail), err)
 			}
-			if &d[0] != &y.RecvPages().Page(1)[0] {
+			if &d[0] != &y.RecvPages().Page(1)[0] || y.RecvPages().Copied() != 0 {
 				t.Error("the data were copied")
+			}
+			if at := reflect.ValueOf(d).Pointer(); at%uintptr(pageSize) != 0 || cap(h) != len(h) || cap(d) != len(d) || cap(tail) != len(tail) {
+				t.Errorf("the data are at %#x; there is room for %d, %d and %d bytes", at, cap(h), cap(d), cap(tail))
 			}
 		}
 		for name, err := range map[string]error{
@@ -61,6 +65,24 @@ func TestPlacement(t *testing.T) {
 		}
 		if _, _, _, err := y.Placed(m, 112); err != channel.ErrLength {
 			t.Errorf("a short message: %v", err)
+		}
+		if _, _, _, err := y.Placed(channel.PDU{Err: channel.ErrCRC}, 112); err != channel.ErrCRC {
+			t.Errorf("a damaged message: %v", err)
+		}
+		if err := errors.Join(y.AllowPlaced(len(header)), x.SendPlaced(channel.Low, header, nil)); err != nil {
+			t.Fatal(err)
+		}
+		if m, err = y.Wait(contextFor(t)); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, _, err := y.Placed(m, len(header)-channel.Word); err != channel.ErrLength {
+			t.Errorf("another header: %v", err)
+		}
+		if err := y.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, _, err := y.Placed(m, len(header)); err != channel.ErrClosed {
+			t.Errorf("a closed channel: %v", err)
 		}
 	}
 }
