@@ -113,6 +113,9 @@ func (s *server) answer(ctx context.Context, call *readCall) error {
 	if err := nfs.Reorder(nfs.ReadReply, reply, &s.parts); err != nil {
 		return err
 	}
+	if n > 0 && &s.parts.Data[0] != &page[0] {
+		return errors.New("the data are not where they are sent from")
+	}
 	s.around += uint64(len(s.parts.Fixed) + len(s.parts.Attributes))
 	return s.channel.SendPlaced(channel.Low, s.parts.Fixed, s.parts.Attributes)
 }
