@@ -17,6 +17,7 @@ type pairOptions struct {
 	device Options // of both devices, except name, wire and address
 	memory wire.MemoryOptions
 	faults *wire.FaultOptions
+	tap    wire.TapFunc
 
 	pipeline func() engine.Pipeline
 }
@@ -30,6 +31,9 @@ func WithRing(size int) Option { return func(o *pairOptions) { o.memory.Ring = s
 // WithFaults puts faults on both directions of the wire. The second device's
 // seed is one more than the first's.
 func WithFaults(f wire.FaultOptions) Option { return func(o *pairOptions) { o.faults = &f } }
+
+// WithTap has show see every frame that crosses the first device's end of the wire.
+func WithTap(show wire.TapFunc) Option { return func(o *pairOptions) { o.tap = show } }
 
 // WithLimits sets the limits of both devices.
 func WithLimits(l engine.Limits) Option { return func(o *pairOptions) { o.device.Limits = l } }
@@ -78,6 +82,9 @@ func Pair(options ...Option) (a, b *Device, err error) {
 }
 
 func (o *pairOptions) end(name string, w wire.Port, number int) (*Device, error) {
+	if o.tap != nil && number == 0 {
+		w = wire.NewTap(w, o.tap)
+	}
 	if o.faults != nil {
 		f := *o.faults
 		f.Seed += uint64(number)

@@ -193,7 +193,7 @@ func (f *Fault) Flush() { f.inner.Flush() }
 
 // Receive is described at engine.Port.
 func (f *Fault) Receive() []byte {
-	p := f.whole()
+	p := receiveWhole(f.inner, f.parts)
 	if p == nil && f.waiting > 0 && f.frame == nil {
 		if f.idle++; f.idle >= idleLooks {
 			f.idle = 0
@@ -201,24 +201,6 @@ func (f *Fault) Receive() []byte {
 				f.inner.Flush()
 			}
 		}
-	}
-	return p
-}
-
-// whole is inner's Receive, but a frame that comes in parts comes when all of it
-// is there: who uses a Fault does not know of parts.
-func (f *Fault) whole() []byte {
-	p := f.inner.Receive()
-	if p == nil || f.parts == nil {
-		return p
-	}
-	n, aborted := f.parts.Arrived()
-	switch {
-	case aborted:
-		f.inner.Release()
-		return nil
-	case n < len(p):
-		return nil
 	}
 	return p
 }
@@ -242,18 +224,10 @@ func (f *Fault) SetLink(up bool) { f.inner.SetLink(up) }
 func (f *Fault) Close() error { return f.inner.Close() }
 
 // Claim is described at Claimer.
-func (f *Fault) Claim(mac descriptors.MAC) error {
-	if c, ok := f.inner.(Claimer); ok {
-		return c.Claim(mac)
-	}
-	return nil
-}
+func (f *Fault) Claim(mac descriptors.MAC) error { return claim(f.inner, mac) }
 
 // Drained is described at Drainer.
-func (f *Fault) Drained() bool {
-	d, ok := f.inner.(Drainer)
-	return !ok || d.Drained()
-}
+func (f *Fault) Drained() bool { return drained(f.inner) }
 
 // Counts may be called from any goroutine.
 func (f *Fault) Counts() FaultCounts {

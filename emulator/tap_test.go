@@ -1,0 +1,76 @@
+package emulator_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// crossing counts connect requests that cross a wire, by whether they were sent or came.
+type crossing map[bool]int
+
+func (c crossing) see(sent bool, frame []byte) {
+	if h := descriptors.HeaderAt(frame); h != nil && h.Type == descriptors.FrameConnectRequest {
+		c[sent]++
+	}
+}
+
+// knock asks for a connection that nobody takes, through the device.
+func knock(t *testing.T, d vfio.Device) {
+	t.Helper()
+	nic, err := via.OpenDevice(t.Context(), d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nic.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20e6)
+	defer cancel()
+	to := via.Address{MAC: descriptors.MAC{2, 0, 0, 0, 0, 9}, Discriminator: []byte("nobody")}
+	if c, err := via.Dial(ctx, nic, to); err == nil {
+		c.Close()
+		t.Fatal("somebody was there")
+	}
+}
+
+// TestTap: who watches a wire sees what crosses it, both ways.
+func TestTap(t *testing.T) {
+	for _, address := range []string{"emu:?wire=mem:watched", "emu:?wire=mem:lossy&duplicate=0.5&mtu=1500"} {
+		seen := crossing{}
+		d, err := emulator.OpenTapped(t.Context(), address, seen.see)
+		if err != nil {
+			t.Fatal(err)
+		}
+		openAddress(t, address)
+		knock(t, d)
+		if seen[true] == 0 || seen[false] != 0 {
+			t.Errorf("%s: %v", address, seen)
+		}
+	}
+	seen := crossing{}
+	a, b, err := emulator.Pair(emulator.WithTap(seen.see))
+	if err != nil {
+		t.Fatal(err)
+	}
+	knock(t, b) // the tap is at the other end
+	if seen[false] == 0 || seen[true] != 0 {
+		t.Errorf("%v", seen)
+	}
+	closeDevice(t, a)
+}
+
+// TestTapRefused: what is no emulated device has no wire that could be watched.
+func TestTapRefused(t *testing.T) {
+	for address, want := range map[string]error{
+		"vfio-user:/nowhere": vfio.ErrNotSupported, "emu:?wire=paper": vfio.ErrBadAddress, "": vfio.ErrBadAddress,
+	} {
+		var said *vfio.Error
+		if _, err := emulator.OpenTapped(t.Context(), address, crossing{}.see); !errors.Is(err, want) || !errors.As(err, &said) || said.Hint == "" {
+			t.Errorf("%q: %v", address, err)
+		}
+	}
+}
