@@ -2,8 +2,10 @@ package capture_test
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/gopacket/gopacket/pcapgo"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/pipeline/cells"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/capture"
 )
@@ -161,4 +164,119 @@ func TestEndless(t *testing.T) {
 	if n := len(file) - 24 - 16 - 4; w.Damaged() != 1 || n != cells.MaxCells*cells.PayloadSize {
 		t.Errorf("%d damaged, %d bytes of the last", w.Damaged(), n)
 	}
+}
+
+// trapezeFrame is a frame of cells from a station to another.
+func trapezeFrame(from, to byte, all []cell) []byte {
+	b := make([]byte, descriptors.HeaderSize+len(all)*descriptors.CellSize)
+	*descriptors.HeaderAt(b) = descriptors.Header{Source: descriptors.MAC{2, 5: from}, Destination: descriptors.MAC{2, 5: to},
+		EtherType: descriptors.EtherType, Version: descriptors.WireVersion, Type: descriptors.FrameCells, Length: uint16(len(all) * descriptors.CellSize)}
+	on := descriptors.CellsAt(b[descriptors.HeaderSize:])
+	for i, c := range all {
+		var h [cells.HeaderSize]byte
+		c.header.Put(&h)
+		copy(on[i].Header[:], h[:4])
+		on[i].HEC, on[i].Payload = h[4], c.payload
+	}
+	return b
+}
+
+// TestTsharkReadsFrames: the cells of frames, of channels that have the same number at
+// different stations, are the PDUs that they were; other frames, and what is damaged, are not.
+func TestTsharkReadsFrames(t *testing.T) {
+	var b bytes.Buffer
+	w, err := capture.NewCellWriter(&b, capture.PCAPNG, capture.Source{Name: "emu:"}, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	frame := func(d capture.Direction, p []byte) {
+		if err := w.Frame(start, d, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one, other := pduCells(t, 0, cells.Header{VCI: 7}, pattern(200)), pduCells(t, 0, cells.Header{VCI: 7}, pattern(150))
+	frame(capture.Sent, trapezeFrame(1, 2, one[:3]))
+	frame(capture.Received, trapezeFrame(2, 1, other[:1]))
+	frame(capture.Sent, trapezeFrame(1, 3, other[:2]))
+	// What is not for the file: nothing, text, another type, half a cell, a header with a wrong bit.
+	data, flipped := trapezeFrame(1, 2, one[3:]), trapezeFrame(1, 2, one[3:])
+	descriptors.HeaderAt(data).Type = descriptors.FrameData
+	descriptors.CellsAt(flipped[descriptors.HeaderSize:])[0].Header[2] ^= 1
+	for _, p := range [][]byte{nil, pattern(300), data, trapezeFrame(1, 2, one[3:])[:descriptors.HeaderSize+descriptors.CellSize/2], flipped[:descriptors.HeaderSize+descriptors.CellSize]} {
+		frame(capture.Sent, p)
+	}
+	frame(capture.Sent, append(trapezeFrame(1, 2, one[3:]), 0, 0, 0)) // filled up
+	frame(capture.Received, trapezeFrame(2, 1, other[1:]))
+	frame(capture.Sent, trapezeFrame(1, 3, other[2:]))
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if w.PDUs() != 3 || w.Damaged() != 0 {
+		t.Errorf("%d PDUs, %d damaged", w.PDUs(), w.Damaged())
+	}
+	got := tshark(t, b.Bytes(), "-T", "fields", "-e", "atm.aal", "-e", "atm.channel", "-e", "atm.vci", "-e", "frame.len", "-e", "data.data")
+	var want []string
+	for _, p := range []struct {
+		direction string
+		pdu       []byte
+	}{{"0", pattern(200)}, {"1", pattern(150)}, {"0", pattern(150)}} { // that begin as nothing that tshark knows
+		want = append(want, fmt.Sprintf("4\t%s\t7\t%d\t%x", p.direction, len(p.pdu), p.pdu))
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}
+
+// TestManyEndless: channels whose PDUs have no end take no more memory than is allowed, and
+// what comes on others before that is whole.
+func TestManyEndless(t *testing.T) {
+	var b bytes.Buffer
+	w, err := capture.NewCellWriter(&b, capture.PCAP, capture.Source{}, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var payload [cells.PayloadSize]byte
+	cell := func(h cells.Header) {
+		if err := w.Cell(start, capture.Received, h, &payload); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for vci := range 1 << 12 {
+		for range 400 {
+			cell(cells.Header{VCI: uint16(vci)})
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 256<<20 {
+		t.Errorf("%d bytes more are in use", grown)
+	}
+	for vci := range 1 << 12 {
+		cell(cells.Header{VCI: uint16(vci), PTI: cells.PTILast})
+	}
+	if w.Damaged() == 0 || w.Damaged() != w.PDUs() || w.PDUs() >= 1<<12 {
+		t.Errorf("%d of %d PDUs damaged", w.Damaged(), w.PDUs())
+	}
+}
+
+// FuzzFrame: whatever is in frames, no more PDUs come of it than there were cells.
+func FuzzFrame(f *testing.F) {
+	f.Add(trapezeFrame(1, 2, pduCells(f, 0, cells.Header{VCI: 7}, pattern(100))))
+	f.Add(trapezeFrame(1, 2, pduCells(f, 0, cells.Header{VCI: 7}, pattern(2))))
+	f.Add([]byte("no frame"))
+	f.Fuzz(func(t *testing.T, p []byte) {
+		w, err := capture.NewCellWriter(io.Discard, capture.PCAP, capture.Source{}, "test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := w.Frame(start, capture.Sent, p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if w.PDUs() > 2*uint64(len(p)/descriptors.CellSize) || w.Damaged() > w.PDUs() {
+			t.Fatalf("%d PDUs, %d damaged, of %d bytes", w.PDUs(), w.Damaged(), len(p))
+		}
+	})
 }
