@@ -33,8 +33,13 @@ func silently() []via.Option {
 // openPair opens two emulated NICs that are wired to each other, in this
 // process. They have one clock, so that their logs fit together.
 func openPair(ctx context.Context, opts ...via.Option) (a, b *via.NIC, err error) {
+	return openPairWith(ctx, opts)
+}
+
+// openPairWith is openPair with more choices of the two.
+func openPairWith(ctx context.Context, opts []via.Option, more ...emulator.Option) (a, b *via.NIC, err error) {
 	start := time.Now()
-	x, y, err := emulator.Pair(emulator.WithClock(func() time.Duration { return time.Since(start) }))
+	x, y, err := emulator.Pair(append(more, emulator.WithClock(func() time.Duration { return time.Since(start) }))...)
 	if err != nil {
 		return nil, nil, &command.DeviceError{Err: err}
 	}

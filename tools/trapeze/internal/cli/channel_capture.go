@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/outfile"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/capture"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// captureHelp belongs into the description of every command with captureFlag, and captureKeys
+// into its JSON keys.
+const (
+	captureHelp = `
+
+With --capture it writes the messages that cross the wire, both ways, to a file that tcpdump
+and Wireshark read as ATM (SunATM): each with its channel, which is the VCI, and when its
+last cell came. The NIC must be an emulated one. The file appears when the command ends,
+however that happens.`
+	captureKeys = `capture (with --capture: file, pdus, damaged)`
+)
+
+// captureFlag is --capture.
+type captureFlag struct {
+	command *cobra.Command
+	path    string
+}
+
+func (f *captureFlag) register(c *cobra.Command) {
+	f.command = c
+	c.Flags().StringVar(&f.path, "capture", "", "write the messages of channels to this file: pcap if its name ends in .pcap, else pcapng")
+}
+
+// captureReport is what became of the capture, in JSON.
+type captureReport struct {
+	File    string `json:"file"`
+	PDUs    uint64 `json:"pdus"`
+	Damaged uint64 `json:"damaged"`
+}
+
+// cellCapture writes the cells that cross a wire to a file. A nil one, for a command without
+// --capture, does nothing.
+type cellCapture struct {
+	path string
+	file *outfile.File
+
+	mu     sync.Mutex          // guards what follows: the NIC goes on until it is closed
+	writer *capture.CellWriter // nil once it is finished
+	err    error               // the first of writing
+	report *captureReport
+}
+
+// open starts the file, so that one that cannot be written is refused before anything else is
+// done. device is what is captured.
+func (f *captureFlag) open(device string) (*cellCapture, error) {
+	if !f.command.Flags().Changed("capture") {
+		return nil, nil
+	}
+	file, err := outfile.Create(f.path, 0o644, true)
+	if err != nil {
+		return nil, fmt.Errorf("--capture: %w", explainOutput(err))
+	}
+	w, err := capture.NewCellWriter(file, capture.FormatOf(f.path), capture.Source{Name: device}, "trapeze")
+	if err != nil {
+		return nil, fmt.Errorf("--capture: %w", errors.Join(err, file.Discard()))
+	}
+	return &cellCapture{path: f.path, file: file, writer: w}, nil
+}
+
+// see is shown a frame.
+func (c *cellCapture) see(sent bool, frame []byte) {
+	now, d := time.Now(), capture.Received
+	if sent {
+		d = capture.Sent
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.writer != nil && c.err == nil {
+		c.err = c.writer.Frame(now, d, frame)
+	}
+}
+
+// finish puts the file in its place, once. Its error is added to *err.
+func (c *cellCapture) finish(err *error) *captureReport {
+	if c == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.writer == nil {
+		return c.report
+	}
+	e := c.err
+	if e == nil {
+		e = c.writer.Flush()
+	}
+	if e == nil {
+		e = c.file.Commit()
+	}
+	if e = errors.Join(e, c.file.Discard()); e != nil {
+		*err = errors.Join(*err, fmt.Errorf("--capture: %w", explainOutput(e)))
+	} else {
+		c.report = &captureReport{c.path, c.writer.PDUs(), c.writer.Damaged()}
+	}
+	c.writer = nil
+	return c.report
+}
+
+// openNIC opens the NIC at an address, whose wire is captured.
+func (c *cellCapture) openNIC(ctx context.Context, address string) (*via.NIC, error) {
+	if c == nil {
+		return open(ctx, address)
+	}
+	dev, err := emulator.OpenTapped(ctx, address, c.see)
+	if err != nil {
+		return nil, &command.DeviceError{Err: err}
+	}
+	return openDevice(ctx, dev, nil)
+}
+
+// openPair is openPair with a wire that is captured, at the end of a.
+func (c *cellCapture) openPair(ctx context.Context) (a, b *via.NIC, err error) {
+	if c == nil {
+		return openPair(ctx)
+	}
+	return openPairWith(ctx, nil, emulator.WithTap(c.see))
+}
+
+// noteCapture tells a person where the capture is.
+func (p *program) noteCapture(r *captureReport) {
+	if r == nil {
+		return
+	}
+	p.Note("%d messages, %d of them damaged, in %s; to look at them:\n  tshark -r %s", r.PDUs, r.Damaged, r.File, r.File)
+}

@@ -1,0 +1,167 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trapeze-nic/trapeze/channel"
+	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cellstream"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// listenReport is what channel listen prints with --json when it ends.
+type listenReport struct {
+	Clients  uint64 `json:"clients"`
+	Streams  uint64 `json:"streams"`
+	Messages uint64 `json:"messages"`
+	Bytes    uint64 `json:"bytes"`
+	Damaged  uint64 `json:"damaged"`
+	Drops    uint64 `json:"drops"`
+	Stops    uint64 `json:"stops"`
+
+	Capture *captureReport `json:"capture,omitempty"`
+}
+
+func (p *program) channelListen() *cobra.Command {
+	var device, priority string
+	var capture captureFlag
+	c := &cobra.Command{
+		Use:   "listen",
+		Short: "Answer 'channel ping' and 'channel stream' of others",
+		Long: `Send back what 'trapeze channel ping' sends, take what 'trapeze channel stream' sends, until
+it is interrupted, and then end with exit code 0. The --priority is that of what is sent
+back; streams are told with high priority how far they are.` + captureHelp + `
+
+JSON keys: clients (pings and streams), streams, and of all streams: messages (that came
+whole), bytes, damaged (messages), drops (cells that there was no room for), stops (times
+that a sender was told to stop); ` + captureKeys + `.`,
+		Example: `  trapeze channel listen --device 'emu:?wire=udp://127.0.0.1:9000'
+  trapeze channel listen --device 'emu:?wire=shm:/run/wire' --priority low --capture cells.pcapng`,
+		Args: cobra.NoArgs,
+		RunE: command.Run(func(ctx context.Context, _ []string) (err error) {
+			if err := checkPeerAddress(device); err != nil {
+				return err
+			}
+			back, err := parsePriority(priority)
+			if err != nil {
+				return err
+			}
+			taken, err := capture.open(device)
+			if err != nil {
+				return err
+			}
+			defer func() { taken.finish(&err) }()
+			nic, err := taken.openNIC(ctx, device)
+			if err != nil {
+				return err
+			}
+			defer closing(nic, &err)
+			if to := sendHint(device); to != "" {
+				p.Note("answering; to ask:\n  trapeze channel ping --device '%s'\n  trapeze channel stream --device '%s'", to, to)
+			}
+			return p.listenChannels(ctx, nic, back, taken)
+		}),
+	}
+	c.Flags().StringVar(&device, "device", "", "address of the NIC to use")
+	c.Flags().StringVar(&priority, "priority", "high", "high or low, of what is sent back")
+	capture.register(c)
+	return c
+}
+
+// listenChannels serves pings and streams until ctx ends, and reports.
+func (p *program) listenChannels(ctx context.Context, nic *via.NIC, back channel.Priority, taken *cellCapture) error {
+	var mu sync.Mutex // guards r
+	var r listenReport
+	ended := func(c *channel.Channel, counts *cellstream.Counts, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		r.Clients++
+		what := fmt.Sprint(err)
+		if counts != nil {
+			r.Streams++
+			r.Messages += counts.Messages
+			r.Bytes += counts.Bytes
+			r.Damaged += counts.Damaged
+			r.Drops += counts.Drops
+			r.Stops += counts.Stops
+			what = fmt.Sprintf("%d messages, %s, %d damaged, %d cells dropped", counts.Messages, amount(counts.Bytes), counts.Damaged, counts.Drops)
+			if err != nil {
+				what += ": " + err.Error()
+			}
+		}
+		p.Note("%v: %s", c.Remote().MAC, what)
+	}
+	// If one of the two cannot go on, the other has to end.
+	serving, stop := context.WithCancel(ctx)
+	defer stop()
+	echoes := make(chan error, 1)
+	go func() {
+		defer stop()
+		echoes <- echoChannels(serving, nic, back, func(c *channel.Channel, err error) { ended(c, nil, err) })
+	}()
+	err := sinkChannels(serving, nic, ended)
+	stop()
+	if err = errors.Join(err, <-echoes); err != nil {
+		return fmt.Errorf("channel listen: %w", err)
+	}
+	r.Capture = taken.finish(&err)
+	p.noteCapture(r.Capture)
+	return errors.Join(p.Print(r, func(w io.Writer) error { return r.print(w) }), err)
+}
+
+func (r *listenReport) print(w io.Writer) error {
+	_, err := fmt.Fprintf(w, "%d clients; %d streams: %d messages, %s, %d damaged, %d cells dropped, %d stops\n",
+		r.Clients, r.Streams, r.Messages, amount(r.Bytes), r.Damaged, r.Drops, r.Stops)
+	return err
+}
+
+// echoChannels sends back what comes, with a priority, until ctx ends. ended, if not nil, is
+// told how each client's channel has ended.
+func echoChannels(ctx context.Context, nic *via.NIC, back channel.Priority, ended func(*channel.Channel, error)) error {
+	return serveChannels(ctx, nic, channelName, func(c *channel.Channel) {
+		err := c.Echo(ctx, back, -1)
+		if cerr := c.Close(); cerr != nil {
+			err = errors.Join(err, cerr)
+		}
+		if ended != nil {
+			ended(c, err)
+		}
+	})
+}
+
+// sinkChannels takes streams until ctx ends. ended, if not nil, is told what has come of each.
+func sinkChannels(ctx context.Context, nic *via.NIC, ended func(*channel.Channel, *cellstream.Counts, error)) error {
+	return serveChannels(ctx, nic, cellstream.Name, func(c *channel.Channel) {
+		counts, err := cellstream.Receive(ctx, nic, c)
+		err = errors.Join(err, c.Close())
+		if ended != nil {
+			ended(c, &counts, err)
+		}
+	})
+}
+
+// serveChannels has each client at a name served until ctx ends.
+func serveChannels(ctx context.Context, nic *via.NIC, name string, serve func(*channel.Channel)) error {
+	l, err := channel.Listen(nic, name, nil)
+	if err != nil {
+		return err
+	}
+	var serving sync.WaitGroup
+	defer serving.Wait()
+	for {
+		c, err := l.Accept(ctx)
+		if err != nil {
+			if ctx.Err() != nil {
+				err = nil // that was the order
+			}
+			return errors.Join(err, l.Close())
+		}
+		serving.Go(func() { serve(c) })
+	}
+}

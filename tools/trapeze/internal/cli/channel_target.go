@@ -1,0 +1,124 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trapeze-nic/trapeze/channel"
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// channelTarget is whom a command reaches over channels, and how.
+type channelTarget struct {
+	command              *cobra.Command
+	device, to, priority string
+	timeout              time.Duration
+	capture              captureFlag
+}
+
+// register adds the flags; priority is the default.
+func (f *channelTarget) register(c *cobra.Command, priority string) {
+	f.command = c
+	c.Flags().StringVar(&f.device, "device", "", "address of the NIC to use (default two in this process)")
+	c.Flags().StringVar(&f.to, "to", "", "MAC address of the NIC to reach (default whoever listens on the wire)")
+	c.Flags().StringVar(&f.priority, "priority", priority, "high or low")
+	c.Flags().DurationVar(&f.timeout, "timeout", 10*time.Second, "how long to try to reach the other end, and how long that may say nothing")
+	f.capture.register(c)
+}
+
+// check looks at all flags but --capture.
+func (f *channelTarget) check() (channel.Priority, error) {
+	if f.timeout <= 0 {
+		return 0, option.Errorf("--timeout %v: it must be more than nothing", f.timeout)
+	}
+	if f.device != "" {
+		if err := checkPeerAddress(f.device); err != nil {
+			return 0, err
+		}
+	}
+	if f.to != "" {
+		if _, err := parseMAC(f.to); err != nil {
+			return 0, err
+		}
+	}
+	return parsePriority(f.priority)
+}
+
+func parsePriority(s string) (channel.Priority, error) {
+	switch s {
+	case "high":
+		return channel.High, nil
+	case "low":
+		return channel.Low, nil
+	}
+	return 0, option.Errorf("--priority %q: high or low", s)
+}
+
+// channelPeer is a NIC, and who is to be reached from it.
+type channelPeer struct {
+	nic     *via.NIC
+	to      via.MAC
+	timeout time.Duration
+	capture *cellCapture
+}
+
+// dial opens a pair of channels with who listens there at a name.
+func (at channelPeer) dial(ctx context.Context, name string, o *channel.Options) (*channel.Channel, error) {
+	dialling, cancel := context.WithTimeout(ctx, at.timeout)
+	defer cancel()
+	c, err := channel.Dial(dialling, at.nic, via.Address{MAC: at.to, Discriminator: []byte(name)}, o)
+	if err != nil {
+		return nil, explainDial(err, at.timeout, "trapeze channel listen")
+	}
+	return c, nil
+}
+
+// with opens the NIC, and without --device a second one in this process where serve answers,
+// and closes all of that when use is done. command is what errors begin with.
+func (f *channelTarget) with(ctx context.Context, command string, serve func(context.Context, *via.NIC) error, use func(channelPeer) error) (err error) {
+	taken, err := f.capture.open(f.device)
+	if err != nil {
+		return err
+	}
+	// What was captured is worth seeing whatever has happened.
+	defer func() { taken.finish(&err) }()
+	at := channelPeer{to: descriptors.Broadcast, timeout: f.timeout, capture: taken}
+	if f.to != "" {
+		if at.to, err = parseMAC(f.to); err != nil {
+			return err
+		}
+	}
+	wrap := func(err error) error {
+		if err != nil {
+			return fmt.Errorf("%s: %w", command, err)
+		}
+		return nil
+	}
+	if f.device != "" {
+		if at.nic, err = taken.openNIC(ctx, f.device); err != nil {
+			return err
+		}
+		defer closing(at.nic, &err)
+		return wrap(use(at))
+	}
+	nic, other, err := taken.openPair(ctx)
+	if err != nil {
+		return err
+	}
+	defer closing(nic, &err)
+	defer closing(other, &err)
+	at.nic, at.to = nic, other.Query().Address
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx)) // until use is done
+	defer stop()
+	served := make(chan error, 1)
+	go func() { served <- serve(serving, other) }()
+	err = use(at)
+	stop()
+	return wrap(errors.Join(err, <-served))
+}
