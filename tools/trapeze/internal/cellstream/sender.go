@@ -52,8 +52,8 @@ const (
 	parting = 2 * time.Second
 	// adjust is how often the pace is looked at.
 	adjust = time.Millisecond
-	// slowest is the least pace, as a part of the greatest.
-	slowest = 1.0 / 256
+	// slowest is the least pace, as a part of the greatest: what channel.Rate adds at a time.
+	slowest = 1.0 / 16
 )
 
 // sender is the sending end of a stream.

@@ -121,9 +121,24 @@ func (c *cellCapture) openNIC(ctx context.Context, address string) (*via.NIC, er
 	}
 	dev, err := emulator.OpenTapped(ctx, address, c.see)
 	if err != nil {
-		return nil, &command.DeviceError{Err: err}
+		return nil, c.discard(&command.DeviceError{Err: err})
 	}
-	return openDevice(ctx, dev, nil)
+	nic, err := openDevice(ctx, dev, nil)
+	if err != nil {
+		return nil, c.discard(err)
+	}
+	return nic, nil
+}
+
+// discard removes the file, since there is nothing to capture for a reason.
+func (c *cellCapture) discard(reason error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.writer = nil
+	if err := c.file.Discard(); err != nil {
+		return errors.Join(reason, err)
+	}
+	return reason
 }
 
 // openPair is openPair with a wire that is captured, at the end of a.

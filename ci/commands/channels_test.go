@@ -1,0 +1,239 @@
+package commands_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// streamed is what channel stream prints.
+type streamed struct {
+	Priority                                  string
+	Messages, Delivered, Lost, Damaged, Bytes uint64
+	Seconds                                   float64
+	Rate                                      float64 `json:"mb_per_s"`
+	Cells                                     float64 `json:"cells_per_s"`
+	Drops, Stops                              uint64
+	Capture                                   *captured
+}
+
+type captured struct {
+	File          string
+	PDUs, Damaged uint64
+}
+
+// sound reports whether the numbers fit each other.
+func (s *streamed) sound(size uint64) bool {
+	return s.Delivered > 0 && s.Delivered+s.Lost == s.Messages && s.Bytes == size*s.Delivered && s.Seconds > 0 && s.Rate > 0 && s.Cells > 0
+}
+
+// decoded reads what a process has printed.
+func decoded[T any](t *testing.T, p *process) (v T) {
+	t.Helper()
+	if err := json.Unmarshal(p.stdout.Bytes(), &v); err != nil {
+		t.Fatalf("%v in %s\n%s", err, &p.stdout, &p.stderr)
+	}
+	return v
+}
+
+// shmPair returns addresses of two devices on a wire in shared memory.
+func shmPair(t *testing.T) (a, b string) {
+	device := "emu:?wire=shm:" + filepath.Join(t.TempDir(), "wire")
+	return device, device
+}
+
+// channelListener starts one, and channelClients has others reach it.
+func channelListener(t *testing.T, device string, more ...string) *process {
+	t.Helper()
+	return start(t, append([]string{"channel", "listen", "--json", "--device", device}, more...)...)
+}
+
+// interrupted sends SIGINT and waits for the process to end well.
+func interrupted(t *testing.T, p *process) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	p.succeed(t)
+}
+
+// TestChannelStream: streams and a ping between two processes, over UDP and shared memory,
+// both captured, and what both say of them is the same.
+func TestChannelStream(t *testing.T) {
+	needsProgram(t)
+	for name, wires := range map[string]func() (string, string){
+		"udp": func() (string, string) { return udpPair(t, "") },
+		"shm": func() (string, string) { return shmPair(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			near, far := wires()
+			dir := t.TempDir()
+			there, here := filepath.Join(dir, "listen.pcapng"), filepath.Join(dir, "stream.pcap")
+			listen := channelListener(t, near, "--priority", "low", "--capture", there)
+			var delivered, damaged uint64
+			for _, priority := range []string{"high", "low"} {
+				stream := start(t, "channel", "stream", "--device", far, "--priority", priority, "--count", "40", "--size", "1000", "--capture", here, "--json")
+				stream.succeed(t)
+				s := decoded[streamed](t, stream)
+				if !s.sound(1000) || s.Messages != 40 || s.Priority != priority || s.Capture == nil || s.Capture.PDUs < 40 {
+					t.Errorf("%+v", s)
+				}
+				delivered, damaged = delivered+s.Delivered, damaged+s.Damaged
+			}
+			ping := start(t, "channel", "ping", "--device", far, "--count", "5", "--size", "96", "--json")
+			ping.succeed(t)
+			interrupted(t, listen)
+			l := decoded[struct {
+				Clients, Streams, Messages, Bytes, Damaged uint64
+				Capture                                    *captured
+			}](t, listen)
+			if l.Clients != 3 || l.Streams != 2 || l.Messages != delivered || l.Bytes != 1000*delivered || l.Damaged != damaged || l.Capture == nil {
+				t.Errorf("%+v, %d were delivered", l, delivered)
+			}
+			// Reports are shorter.
+			if n := tsharkCount(t, here, "frame.len == 1000 && atm.aal == 4 && atm.channel == 0"); n != 40 {
+				t.Errorf("%d messages in the sender's capture", n)
+			}
+			if n := tsharkCount(t, there, "frame.len == 1000 && atm.channel == 1"); uint64(n) < delivered {
+				t.Errorf("%d messages in the listener's capture, %d were delivered", n, delivered)
+			}
+			if n := tsharkCount(t, there, "frame.len == 96 && atm.vci > 0"); n != 10 {
+				t.Errorf("%d messages of 5 round trips", n)
+			}
+		})
+	}
+}
+
+// tsharkCount counts the records of a file that match a filter. tshark must have nothing to
+// complain about.
+func tsharkCount(t *testing.T, file, filter string) int {
+	t.Helper()
+	program, err := exec.LookPath("tshark")
+	if err != nil {
+		t.Skip("tshark is not installed")
+	}
+	c := exec.Command(program, "-r", file, "-Y", filter, "-T", "fields", "-e", "frame.number")
+	var stderr bytes.Buffer
+	c.Stderr = &stderr
+	out, err := c.Output()
+	complaints := strings.ReplaceAll(stderr.String(), "Running as user \"root\" and group \"root\". This could be dangerous.\n", "")
+	if err != nil || complaints != "" {
+		t.Fatalf("%v, %s", err, complaints)
+	}
+	return bytes.Count(out, []byte("\n"))
+}
+
+// awaitStream waits until a stream under way has shown progress.
+func awaitStream(t *testing.T, p *process) {
+	t.Helper()
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if strings.Contains(p.stderr.String(), "streaming") {
+			return
+		}
+		select {
+		case err := <-p.done:
+			p.done <- err
+			t.Fatalf("the stream has ended: %v\n%s", err, &p.stderr)
+		default:
+		}
+	}
+	t.Fatalf("nothing is streamed\n%s", &p.stderr)
+}
+
+// TestChannelStreamInterrupted: Ctrl-C ends a stream with its totals and a capture: well if it
+// has no other end, and else with the signal's code.
+func TestChannelStreamInterrupted(t *testing.T) {
+	t.Parallel()
+	needsProgram(t)
+	near, far := udpPair(t, "")
+	listen := channelListener(t, near)
+	for duration, code := range map[string]int{"0": 0, "1h": 128 + int(syscall.SIGINT)} {
+		file := filepath.Join(t.TempDir(), "cells.pcap")
+		stream := start(t, "channel", "stream", "--device", far, "--duration", duration, "--rate", "1M", "--progress", "plain", "--json", "--capture", file)
+		awaitStream(t, stream)
+		if err := stream.cmd.Process.Signal(syscall.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+		if got := stream.code(t); got != code {
+			t.Errorf("--duration %s: exit code %d\n%s", duration, got, &stream.stderr)
+		}
+		s := decoded[streamed](t, stream)
+		if !s.sound(4096) || s.Capture == nil || s.Capture.File != file {
+			t.Errorf("--duration %s: %+v", duration, s)
+		}
+		if st, err := os.Stat(file); err != nil || uint64(st.Size()) < s.Bytes {
+			t.Errorf("the capture: %v, %v", st, err)
+		}
+	}
+	interrupted(t, listen)
+}
+
+// TestChannelListenerDies: who streams to a listener that is killed learns of it, with the code
+// that says so.
+func TestChannelListenerDies(t *testing.T) {
+	t.Parallel()
+	needsProgram(t)
+	for name, wires := range map[string]func() (string, string){
+		"udp": func() (string, string) { return udpPair(t, "") },
+		"shm": func() (string, string) { return shmPair(t) },
+	} {
+		near, far := wires()
+		listen := channelListener(t, near)
+		stream := start(t, "channel", "stream", "--device", far, "--duration", "0", "--rate", "1M", "--progress", "plain", "--json")
+		awaitStream(t, stream)
+		killed := time.Now()
+		if err := listen.cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		code := stream.code(t)
+		t.Logf("%s: the stream ended %v after the listener: %s", name, time.Since(killed).Round(time.Millisecond), lastLine(&stream.stderr))
+		if code != 4 || !strings.Contains(lastLine(&stream.stderr), "channel listen") {
+			t.Errorf("%s: exit code %d\n%s", name, code, &stream.stderr)
+		}
+		if s := decoded[streamed](t, stream); s.Delivered == 0 {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+}
+
+// TestChannelFlags: what makes no sense is refused, with the code of usage or of a device, before
+// anything is sent, and leaves no file.
+func TestChannelFlags(t *testing.T) {
+	needsProgram(t)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "cells.pcap")
+	for args, want := range map[string]struct {
+		code int
+		says string
+	}{
+		"stream --priority urgent":                        {2, "high or low"},
+		"stream --size 12":                                {2, "a multiple of 8"},
+		"stream --size 0":                                 {2, "--size"},
+		"stream --size 64K":                               {2, "32512"},
+		"stream --duration -1s":                           {2, "--duration"},
+		"stream --rate 1":                                 {2, "--rate"},
+		"stream --bytes many":                             {2, "bytes"},
+		"stream --timeout 0s":                             {2, "--timeout"},
+		"stream --to me":                                  {2, "MAC"},
+		"stream --capture " + dir:                         {1, "directory"},
+		"stream --device emu: --capture " + file:          {3, "nobody else is on it"},
+		"stream --device vfio-user:/no --capture " + file: {3, "cannot be watched"},
+		"listen --priority urgent --device emu:?wire=udp://127.0.0.1:0": {2, "high or low"},
+		"listen": {2, "--device"},
+		"ping --device emu:?wire=udp://127.0.0.1:0&peer=127.0.0.1:1 --timeout 300ms --capture " + filepath.Join(dir, "kept"): {5, "trapeze channel listen"},
+	} {
+		p := start(t, append([]string{"channel"}, strings.Fields(args)...)...)
+		if code := p.code(t); code != want.code || !strings.Contains(lastLine(&p.stderr), want.says) {
+			t.Errorf("%s: exit code %d, %s", args, code, &p.stderr)
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 || left[0].Name() != "kept" {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
