@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/channel"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cellstream"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -172,27 +174,48 @@ func histogramOf(idle, urgent, bulk []time.Duration) []latencyBucket {
 	return all
 }
 
-// barWidth is how long the longest bar of the histogram is.
-const barWidth = 24
+// barWidth is how long the longest bar of a column of the histogram is.
+const barWidth = 20
+
+// bar is as long as n is of most. Few are a dot, so that they can be seen.
+func bar(n, most int) string {
+	if length := n * barWidth / max(most, 1); length > 0 || n == 0 {
+		return strings.Repeat("#", length)
+	}
+	return "."
+}
 
 func (p *program) printChannels(r *channelsReport) error {
-	out := p.Stdout
-	fmt.Fprintf(out, "One cell of high priority, on an idle wire and beside messages of %d bytes of low\npriority (%.0f MB/s), from the store to the look:\n\n", r.Bulk.Bytes, r.BulkRate)
+	on, off := p.Emphasis()
+	w := bufio.NewWriter(p.Stdout)
+	fmt.Fprintf(w, `Two emulated NICs on one wire, with two pairs of channels between them. An urgent
+message, one cell with %d bytes, is sent every %d us with high priority: first on an
+idle wire, then beside bulk, messages of %d bytes (%d cells) of low priority, one
+behind the other (%.0f MB/s). How long they take, from the store that sends one to
+when the receiver finds it:
+
+`, r.Urgent.Bytes, urgentEvery/time.Microsecond, r.Bulk.Bytes, cellstream.Cells(r.Bulk.Bytes), r.BulkRate)
 	for _, l := range []struct {
 		name string
 		of   demoLatency
-	}{{"idle", r.Idle}, {"urgent", r.Urgent}, {"bulk", r.Bulk}} {
-		fmt.Fprintf(out, "  %-7s p50 %8.1f us   p99 %8.1f us   p99.9 %8.1f us\n", l.name, l.of.P50, l.of.P99, l.of.P999)
+	}{{"urgent, idle wire", r.Idle}, {"urgent, beside bulk", r.Urgent}, {"bulk", r.Bulk}} {
+		fmt.Fprintf(w, "  %s%-20s%s p50 %8.1f us   p99 %8.1f us   p99.9 %8.1f us\n", on, l.name, off, l.of.P50, l.of.P99, l.of.P999)
 	}
-	fmt.Fprintf(out, "\n  %-10s %-*s %-*s\n", "up to", barWidth, "urgent", barWidth, "bulk")
-	most := [2]int{1, 1}
+	fmt.Fprintf(w, `
+At the median bulk costs an urgent message %.1f us, while a message of bulk takes %.1f us:
+an urgent cell waits for a few cells of it, not for the message. What a busy machine adds
+is in the tails of all three. How many took up to so long:
+
+  %-11s %-*s  %-*s  %s
+`, r.Urgent.P50-r.Idle.P50, r.Bulk.P50, "", barWidth, "urgent, idle wire", barWidth, "urgent, beside bulk", "bulk")
+	var most latencyBucket
 	for _, b := range r.Histogram {
-		most[0], most[1] = max(most[0], b.Urgent), max(most[1], b.Bulk)
+		most.Idle, most.Urgent, most.Bulk = max(most.Idle, b.Idle), max(most.Urgent, b.Urgent), max(most.Bulk, b.Bulk)
 	}
-	bar := func(n, most int) string { return strings.Repeat("#", (n*barWidth+most-1)/most) }
-	var err error
 	for _, b := range r.Histogram {
-		_, err = fmt.Fprintf(out, "  %7.0f us %-*s %-*s\n", b.UpTo, barWidth, bar(b.Urgent, most[0]), barWidth, bar(b.Bulk, most[1]))
+		row := fmt.Sprintf("  %8.0f us %-*s  %-*s  %s", b.UpTo, barWidth, bar(b.Idle, most.Idle), barWidth, bar(b.Urgent, most.Urgent), bar(b.Bulk, most.Bulk))
+		fmt.Fprintln(w, strings.TrimRight(row, " "))
 	}
-	return err
+	fmt.Fprintln(w, "\nThe longest bar of each column is as many as there are at most; a dot is a few.")
+	return w.Flush()
 }
