@@ -3,6 +3,7 @@ package channel
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -62,7 +63,15 @@ func (c *Channel) Remote() via.Remote { return c.remote }
 // via.ErrInvalidParameter for offsets that are not 0 to Words()-1, or the same, or another
 // priority, and with ErrClosed.
 func (c *Channel) Send(p Priority, start, stop int) error {
-	return c.d.Send(p, uint32(start), uint32(stop))
+	return c.d.Send(p, offset(start), offset(stop))
+}
+
+// offset is an offset as the driver has it. One that has no place there is beyond every page.
+func offset(word int) uint32 {
+	if word < 0 || word > math.MaxUint16 {
+		return math.MaxUint32
+	}
+	return uint32(word)
 }
 
 // Left returns how many messages of a priority have left, or come to nothing, of those that
@@ -105,7 +114,7 @@ func (c *Channel) Flush(ctx context.Context) error {
 func (c *Channel) Allow(start, stop int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.d.Allow(uint32(start), uint32(stop)); err != nil {
+	if err := c.d.Allow(offset(start), offset(stop)); err != nil {
 		return err
 	}
 	c.start = start
@@ -116,7 +125,7 @@ func (c *Channel) Allow(start, stop int) error {
 // time around: all that came before m's end may be written over. It is one store, and fails as Allow
 // does.
 func (c *Channel) Release(m PDU) error {
-	return c.d.AllowMore(uint32((m.End + c.Words() - 1) % c.Words()))
+	return c.d.AllowMore(offset((m.End + c.Words() - 1) % c.Words()))
 }
 
 // PDU is a message that has come.

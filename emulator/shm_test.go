@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/channel/channeltest"
 	"github.com/trapeze-nic/trapeze/internal/ring/ringtest"
 	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -140,7 +141,7 @@ func openVIA(t testing.TB, address string) *via.NIC {
 	return nic
 }
 
-// TestSharedConformance runs VIA's suite, and that of rings, over a wire in shared memory.
+// TestSharedConformance runs the suites of VIs, rings and channels over a wire in shared memory.
 func TestSharedConformance(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs all of VIA's suite")
@@ -151,6 +152,7 @@ func TestSharedConformance(t *testing.T) {
 	}
 	viatest.Run(t, "shm", open)
 	ringtest.Run(t, "shm", open)
+	channeltest.Run(t, "shm", open)
 }
 
 // sharedChild, if set, is the socket at which the test program meets the one that

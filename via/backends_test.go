@@ -15,6 +15,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/channel/channeltest"
 	"github.com/trapeze-nic/trapeze/internal/ethernet/cable"
 	"github.com/trapeze-nic/trapeze/internal/ring/ringtest"
 	"github.com/trapeze-nic/trapeze/internal/soak"
@@ -173,6 +174,9 @@ func TestConformance(t *testing.T) { overBackends(t, viatest.Run) }
 
 // TestRings runs the suite of package ring.
 func TestRings(t *testing.T) { overBackends(t, ringtest.Run) }
+
+// TestChannels runs the suite of package channel.
+func TestChannels(t *testing.T) { overBackends(t, channeltest.Run) }
 
 // overBackends has run run a suite over each back end.
 func overBackends(t *testing.T, run func(*testing.T, string, func(*testing.T) (a, b *via.NIC), ...string)) {

@@ -15,6 +15,7 @@ import (
 	"github.com/jstemmer/go-junit-report/v2/junit"
 	"github.com/spf13/cobra"
 
+	"github.com/trapeze-nic/trapeze/internal/channel/channeltest"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
@@ -43,7 +44,7 @@ const (
 )
 
 // sections are those of VIA, and those of what VIA does not have.
-var sections = append(slices.Clone(viatest.Sections), ringtest.Section)
+var sections = append(slices.Clone(viatest.Sections), ringtest.Section, channeltest.Section)
 
 type conformCheck struct {
 	Section  string   `json:"section"`
@@ -88,6 +89,7 @@ no result.`,
 		Example: `  trapeze conform
   trapeze conform --list
   trapeze conform --section cq --section memory
+  trapeze conform --section rings --section channels
   trapeze conform --run 'connection/.*time' --junit conform.xml
   trapeze conform --device pci:0000:03:00.0 --peer pci:0000:04:00.0`,
 		Args: cobra.NoArgs,
@@ -116,7 +118,7 @@ func (f *conformFlags) choose() ([]viatest.Check, error) {
 		return nil, option.Errorf("--run %s: %w", f.pattern, err)
 	}
 	var chosen []viatest.Check
-	for _, c := range slices.Concat(viatest.Checks(), ringtest.Checks()) {
+	for _, c := range slices.Concat(viatest.Checks(), ringtest.Checks(), channeltest.Checks()) {
 		if (len(f.sections) == 0 || slices.Contains(f.sections, c.Section)) && pattern.MatchString(c.String()) {
 			chosen = append(chosen, c)
 		}
