@@ -39,7 +39,7 @@ func TestIdentity(t *testing.T) {
 // suiteLimit ends the suite: a guest without hardware acceleration is slow.
 const suiteLimit = 30 * time.Minute
 
-// TestVIA puts the NICs through the suites of VIs and rings that also run over the emulated
+// TestVIA puts the NICs through the suites of VIs, rings and channels that also run over the emulated
 // NIC in one process and over vfio-user, with the command; then what moves messages with all
 // memory eager.
 func TestVIA(t *testing.T) {

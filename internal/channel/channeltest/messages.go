@@ -114,7 +114,7 @@ func testWraps(w *world) {
 				w.Errorf("%d words from %d end at %d", c.length, c.start, stop)
 			}
 			if !w.try("a message around the double page", c.length, func() bool {
-				ok(w, y.Allow(c.start, (c.start+words-1)%words))
+				w.allow(y, c.start, (c.start+words-1)%words)
 				w.send(x, channel.Low, c.start, stop)
 				m, there := w.take(y, want)
 				if there && m.Start != c.start {
@@ -181,7 +181,7 @@ func testRoom(w *world) {
 		}
 		const start = 1020 // the room runs over the end
 		w.try("a message that is cut", len(want)/channel.Word, func() bool {
-			ok(w, y.Allow(start, (start+room)%y.Words()))
+			w.allow(y, start, (start+room)%y.Words())
 			w.send(x, channel.High, 0, stop)
 			m, there := w.next(y)
 			switch {
@@ -206,7 +206,7 @@ func testRoom(w *world) {
 			}
 		}
 	}
-	ok(w, y.Allow(7, 100))
+	w.allow(y, 7, 100)
 	if m := w.deliver(x, y, channel.Low, 3, w.message(5)); !w.losing.Load() && m.Start != 7 {
 		w.Errorf("%+v, after new room from 7 on", m)
 	}
@@ -230,7 +230,7 @@ func testManyBeforeALook(w *world) {
 				for there {
 					m, there = w.next(y)
 				}
-				ok(w, y.Allow(0, y.Words()-1))
+				w.allow(y, 0, y.Words()-1)
 				return false
 			}
 			if got := numberOf(read(y, m)); got != first+uint64(i) && !w.lost() {

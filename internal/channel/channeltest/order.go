@@ -63,7 +63,7 @@ func testUrgent(w *world) {
 	size := 206 // with padding, trailer, CRC and clock
 	overtook := 0
 	for range 20 {
-		ok(w, servers[0].Allow(0, servers[0].Words()-1))
+		w.allow(servers[0], 0, servers[0].Words()-1)
 		for i := range channel.Depth {
 			w.send(bulk, channel.Low, i*size, bulk.SendPages().Put(i*size, w.message(words)))
 		}
