@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/channel"
 	_ "github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/channel/channeltest"
 	"github.com/trapeze-nic/trapeze/internal/leaktest"
+	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -27,6 +30,21 @@ func contextFor(t testing.TB) context.Context {
 
 var wires atomic.Uint32
 
+// open opens a NIC, which is closed at the end of the test.
+func open(t testing.TB, address string) *via.NIC {
+	t.Helper()
+	nic, err := via.Open(contextFor(t), address, via.WithLogger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := nic.Close(); err != nil && !errors.Is(err, via.ErrClosed) {
+			t.Error(err)
+		}
+	})
+	return nic
+}
+
 // openBoth opens two emulated NICs on a memory wire; options start with "&".
 func openBoth(t testing.TB, options string) (a, b *via.NIC) {
 	t.Helper()
@@ -37,34 +55,7 @@ func openBoth(t testing.TB, options string) (a, b *via.NIC) {
 // openPairs opens n pairs of channels from a to b.
 func openPairs(t testing.TB, a, b *via.NIC, n int, dial, listen *channel.Options) (clients, servers []*channel.Channel) {
 	t.Helper()
-	l, err := channel.Listen(b, "test", listen)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range n {
-		accepted := make(chan error, 1)
-		go func() {
-			c, err := l.Accept(contextFor(t))
-			servers = append(servers, c)
-			accepted <- err
-		}()
-		c, err := channel.Dial(contextFor(t), a, l.Address(), dial)
-		if err := errors.Join(err, <-accepted); err != nil {
-			t.Fatal(err)
-		}
-		clients = append(clients, c)
-	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		for i := range clients {
-			if err := errors.Join(clients[i].Close(), servers[i].Close()); err != nil && !errors.Is(err, channel.ErrClosed) {
-				t.Error(err)
-			}
-		}
-	})
-	return clients, servers
+	return channeltest.Connect(t, viatest.NewPair(a, b), n, dial, listen)
 }
 
 // openPair opens one pair on NICs of its own.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -37,8 +38,11 @@ func testPlacement(w *world) {
 				if !bytes.Equal(h, header) || !bytes.Equal(d, data) || len(tail) != (n+7)&^7 || !bytes.Equal(tail[:n], trailer) {
 					w.Errorf("trailer of %d bytes: %d, %d and %d bytes", n, len(h), len(d), len(tail))
 				}
-				if &d[0] != &y.RecvPages().Page(1)[0] {
+				if &d[0] != &y.RecvPages().Page(1)[0] || y.RecvPages().Copied() != 0 {
 					w.Error("the data were copied")
+				}
+				if at := reflect.ValueOf(d).Pointer(); at%uintptr(size) != 0 || cap(h) != len(h) || cap(d) != len(d) || cap(tail) != len(tail) {
+					w.Errorf("the data are at %#x; there is room for %d, %d and %d bytes", at, cap(h), cap(d), cap(tail))
 				}
 				return true
 			})
@@ -66,8 +70,17 @@ func testPlacement(w *world) {
 			}
 			return true
 		})
+		start := (size - len(header)) / channel.Word
+		whole := channel.PDU{Start: start, Length: len(header) + size}
+		damaged := whole
+		damaged.Err = channel.ErrCRC
+		if _, _, _, err := y.Placed(damaged, len(header)); err != channel.ErrCRC {
+			w.Errorf("a damaged message: error %v", err)
+		}
 		ok(w, x.Close())
 		ok(w, y.Close())
+		_, _, _, err := y.Placed(whole, len(header))
+		wantError(w, "a closed channel", err, channel.ErrClosed)
 	}
 }
 
@@ -220,6 +233,8 @@ func testBounce(w *world) {
 		_, err := x.Bounce(viatest.Context(w), channel.High, size, 1)
 		wantError(w, "a size that is no good", err, via.ErrInvalidParameter)
 	}
+	_, err := x.Bounce(viatest.Context(w), channel.High, 40, -1)
+	wantError(w, "less than no rounds", err, via.ErrInvalidParameter)
 	short, cancel := context.WithTimeout(w.Context(), 10*time.Millisecond)
 	defer cancel()
 	wantError(w, "nothing comes", y.Echo(short, channel.High, -1), context.DeadlineExceeded, via.ErrTimeout)
