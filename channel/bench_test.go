@@ -7,7 +7,14 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/channel"
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/via/viatest"
+	"github.com/trapeze-nic/trapeze/via"
 )
+
+// The benchmarks run two emulated NICs on a memory wire, engines inline if nothing else is
+// said: one goroutine does the work of both applications and both NICs. What is compared is
+// measured in turns of one run, so that the ratios hold on a busy machine too.
 
 // take polls until a message has come, and gives its room back.
 func take(b testing.TB, c *channel.Channel) channel.PDU {
@@ -26,27 +33,144 @@ func take(b testing.TB, c *channel.Channel) channel.PDU {
 	}
 }
 
-// BenchmarkCell is one cell from store to look, on NICs that the program steps: one way. With
-// more channels open it costs no more.
+// quantile of what was measured, which it sorts.
+func quantile(took []time.Duration, q float64) float64 {
+	slices.Sort(took)
+	return float64(took[min(int(q*float64(len(took))), len(took)-1)])
+}
+
+// viPair is a pair of VIs with messages of one size from x to y.
+type viPair struct {
+	x, y           *viatest.End
+	sent, returned int
+}
+
+func newVIPair(b testing.TB, nics *viatest.Pair, size int) *viPair {
+	p := &viPair{}
+	p.x, p.y = nics.Connect(b, viatest.Setup{Attributes: via.VIAttributes{MaxTransfer: 64 << 10}, Memory: 2*size + 64})
+	for i := range p.x.Send {
+		p.x.Prepare(b, p.x.Send[i], 0, size)
+		p.y.Prepare(b, p.y.Recv[i], size, size)
+		if err := p.y.VI.PostRecv(p.y.Recv[i]); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return p
+}
+
+// reclaim takes the oldest descriptor back whose message has been sent, if there is one.
+func (p *viPair) reclaim(b testing.TB) bool {
+	if p.sent == p.returned {
+		return false
+	}
+	d, err := p.x.VI.SendDone()
+	if err == via.ErrNotDone {
+		return false
+	}
+	if err != nil || d.Status().Failed() {
+		b.Fatal(err, d)
+	}
+	p.returned++
+	return true
+}
+
+// post sends a message if there is room for one.
+func (p *viPair) post(b testing.TB) bool {
+	if p.sent-p.returned == len(p.x.Send) {
+		return false
+	}
+	d := p.x.Send[p.sent%len(p.x.Send)]
+	d.Rearm()
+	if err := p.x.VI.PostSend(d); err != nil {
+		b.Fatal(err)
+	}
+	p.sent++
+	return true
+}
+
+// poll takes a message if one has come, and gives its receive back.
+func (p *viPair) poll(b testing.TB) bool {
+	d, err := p.y.VI.RecvDone()
+	if err == via.ErrNotDone {
+		return false
+	}
+	if err != nil || d.Status().Failed() {
+		b.Fatal(err, d)
+	}
+	d.Rearm()
+	if err := p.y.VI.PostRecv(d); err != nil {
+		b.Fatal(err)
+	}
+	return true
+}
+
+// batch is how many messages are timed together where one is too short for the clock.
+const batch = 16
+
+// BenchmarkCell is one cell from store to look, one way, and a message of 64 bytes on a VI, in
+// turns: medians of batches, and how many times as long the cell takes.
 func BenchmarkCell(b *testing.B) {
-	for _, open := range []int{1, 16, 4000} {
-		b.Run(fmt.Sprintf("open=%d", open), func(b *testing.B) {
-			x, y := openBoth(b, "&sram=33554432")
-			clients, servers := openPairs(b, x, y, open, nil, nil)
-			at := 0
-			b.ReportAllocs()
-			for b.Loop() {
-				if err := clients[at].Send(channel.High, 0, 5); err != nil {
+	x, y := openBoth(b, "")
+	clients, servers := openPairs(b, x, y, 1, nil, nil)
+	vi := newVIPair(b, viatest.NewPair(openBoth(b, "")), 64)
+	var cell, message []time.Duration
+	b.ReportAllocs()
+	for b.Loop() {
+		began := time.Now()
+		for range batch {
+			if err := clients[0].Send(channel.High, 0, 5); err != nil {
+				b.Fatal(err)
+			}
+			take(b, servers[0])
+		}
+		between := time.Now()
+		for range batch {
+			vi.post(b)
+			for !vi.poll(b) {
+			}
+			vi.reclaim(b)
+		}
+		cell, message = append(cell, between.Sub(began)), append(message, time.Since(between))
+	}
+	c, m := quantile(cell, 0.5)/batch, quantile(message, 0.5)/batch
+	b.ReportMetric(c, "cell-ns")
+	b.ReportMetric(m, "vi-64B-ns")
+	b.ReportMetric(c/m, "x-vi")
+}
+
+// BenchmarkOpen is what a send of one cell costs with 16 channels open, and with all that there
+// are, on NICs of their own and in turns: up to where the cell is on the wire.
+func BenchmarkOpen(b *testing.B) {
+	counts := []int{16, 4095}
+	var clients, servers [2][]*channel.Channel
+	for i, n := range counts {
+		x, y := openBoth(b, enough)
+		clients[i], servers[i] = openPairs(b, x, y, n, nil, nil)
+	}
+	var took [2][]time.Duration
+	b.ReportAllocs()
+	for b.Loop() {
+		for i, n := range counts {
+			began := time.Now()
+			for j := range batch {
+				if err := clients[i][j*(n/batch)].Send(channel.High, 0, 5); err != nil {
 					b.Fatal(err)
 				}
-				take(b, servers[at])
-				if at++; at == open {
-					at = 0
-				}
 			}
-		})
+			took[i] = append(took[i], time.Since(began))
+			for j := range batch {
+				take(b, servers[i][j*(n/batch)])
+			}
+		}
 	}
+	few, many := quantile(took[0], 0.5)/batch, quantile(took[1], 0.5)/batch
+	b.ReportMetric(few, "16-ns")
+	b.ReportMetric(many, "4095-ns")
+	b.ReportMetric(many/few, "ratio")
 }
+
+// bulkWords is the length of a bulk message beside which others are urgent.
+const bulkWords = 900
 
 // BenchmarkBulk is messages of almost a double page, at low priority.
 func BenchmarkBulk(b *testing.B) {
@@ -56,8 +180,8 @@ func BenchmarkBulk(b *testing.B) {
 			o := &channel.Options{PageSize: 16384}
 			clients, servers := openPairs(b, nic, other, 1, o, o)
 			x, y := clients[0], servers[0]
-			size := 1000 * channel.Word
-			b.SetBytes(int64(size))
+			const size = 1000 * channel.Word
+			b.SetBytes(size)
 			at, sent, taken := 0, 0, 0
 			for b.Loop() {
 				for sent < taken+3 {
@@ -82,51 +206,137 @@ func BenchmarkBulk(b *testing.B) {
 				}
 				taken++
 			}
+			cells := float64(b.N) * float64((size+descriptors.CellPayload-1)/descriptors.CellPayload)
+			b.ReportMetric(cells/b.Elapsed().Seconds()/1e6, "Mcells/s")
 		})
 	}
 }
 
-// BenchmarkUrgent is one cell of high priority, on an idle wire and beside messages of low
-// priority that fill it: the median and the 99th percentile in ns.
-func BenchmarkUrgent(b *testing.B) {
-	for _, bulk := range []bool{false, true} {
-		b.Run(fmt.Sprintf("bulk=%v", bulk), func(b *testing.B) {
-			x, y := openBoth(b, "")
-			clients, servers := openPairs(b, x, y, 2, nil, nil)
-			took := make([]time.Duration, 0, 1<<20)
-			for b.Loop() {
-				if bulk {
-					for range channel.Depth {
-						_ = clients[0].Send(channel.Low, 0, 900)
-					}
-					for range 4 { // wherever the bulk is
-						x.Poll()
-						y.Poll()
-					}
-				}
-				began := time.Now()
-				if err := clients[1].Send(channel.High, 0, 5); err != nil {
-					b.Fatal(err)
-				}
-				m, err := servers[1].Poll()
-				for err == channel.ErrEmpty {
-					x.Poll() // the bulk goes on
-					m, err = servers[1].Poll()
-				}
-				took = append(took, time.Since(began))
-				if err == nil {
-					err = servers[1].Release(m)
-				}
-				if err != nil || m.Err != nil {
+// urgency is two NICs on which something short is sent, perhaps beside bulk.
+type urgency struct {
+	name   string
+	bulk   func() // has as much under way as the sender and the wire take
+	drain  func()
+	urgent func() time.Duration
+	took   []time.Duration
+}
+
+// cellUrgency is a channel's cell of high priority, beside another's messages of low priority.
+func cellUrgency(b *testing.B, name string, beside bool) *urgency {
+	x, y := openBoth(b, "")
+	o := &channel.Options{PageSize: 16384}
+	clients, servers := openPairs(b, x, y, 2, o, o)
+	u := &urgency{name: name, bulk: func() {}, drain: func() {}}
+	if beside {
+		u.drain = func() {
+			for m, err := servers[0].Poll(); err == nil; m, err = servers[0].Poll() {
+				// What comes faster than it is looked at is cut off.
+				if err := servers[0].Release(m); m.Err != nil && m.Err != channel.ErrCut || err != nil {
 					b.Fatal(m, err)
 				}
 			}
-			if m, _ := servers[0].Poll(); bulk && m.Length == 0 {
-				b.Fatal("there was no bulk")
+		}
+		u.bulk = func() {
+			for range channel.Depth {
+				_ = clients[0].Send(channel.Low, 0, bulkWords) // until it is full
 			}
-			slices.Sort(took)
-			b.ReportMetric(float64(took[len(took)/2]), "p50-ns")
-			b.ReportMetric(float64(took[len(took)*99/100]), "p99-ns")
+		}
+	}
+	u.urgent = func() time.Duration {
+		began := time.Now()
+		if err := clients[1].Send(channel.High, 0, 5); err != nil {
+			b.Fatal(err)
+		}
+		m, err := servers[1].Poll()
+		for err == channel.ErrEmpty {
+			x.Poll() // the bulk goes on
+			m, err = servers[1].Poll()
+		}
+		took := time.Since(began)
+		if err == nil {
+			err = servers[1].Release(m)
+		}
+		if err != nil || m.Err != nil {
+			b.Fatal(m, err)
+		}
+		return took
+	}
+	return u
+}
+
+// viUrgency is a message of 64 bytes on a VI, beside another's messages of the same bulk.
+func viUrgency(b *testing.B, name string, beside bool) *urgency {
+	nics := viatest.NewPair(openBoth(b, ""))
+	short := newVIPair(b, nics, 64)
+	u := &urgency{name: name, bulk: func() {}, drain: func() {}}
+	if beside {
+		bulk := newVIPair(b, nics, bulkWords*channel.Word)
+		u.bulk = func() {
+			for bulk.post(b) { // until it is full
+			}
+		}
+		u.drain = func() {
+			for bulk.poll(b) || bulk.reclaim(b) {
+			}
+		}
+	}
+	u.urgent = func() time.Duration {
+		began := time.Now()
+		for !short.post(b) {
+			short.reclaim(b)
+		}
+		for !short.poll(b) {
+			nics.A.Poll() // the bulk goes on
+		}
+		took := time.Since(began)
+		short.reclaim(b)
+		return took
+	}
+	return u
+}
+
+// BenchmarkUrgent is something short, on an idle wire and beside bulk that fills it, in turns: one
+// cell of high priority, and a message on a VI. The median and the 99th percentile in ns, how much
+// more the cell's is beside bulk, and how many times as long the VI's message takes there.
+func BenchmarkUrgent(b *testing.B) {
+	all := []*urgency{cellUrgency(b, "cell-idle", false), cellUrgency(b, "cell-bulk", true), viUrgency(b, "vi-idle", false), viUrgency(b, "vi-bulk", true)}
+	for b.Loop() {
+		for _, u := range all {
+			u.bulk()
+			u.took = append(u.took, u.urgent())
+			u.drain()
+		}
+	}
+	for _, u := range all {
+		b.ReportMetric(quantile(u.took, 0.5), u.name+"-p50-ns")
+		b.ReportMetric(quantile(u.took, 0.99), u.name+"-p99-ns")
+	}
+	b.ReportMetric(quantile(all[1].took, 0.99)-quantile(all[0].took, 0.99), "cell-more-p99-ns")
+	b.ReportMetric(quantile(all[3].took, 0.99)/quantile(all[1].took, 0.99), "vi-x-cell-p99")
+	b.ReportMetric(quantile(all[3].took, 0.5)/quantile(all[1].took, 0.5), "vi-x-cell-p50")
+}
+
+// BenchmarkStamp is how much the stamps of single cells vary, in units of the clock, 100 ns: from
+// the store to the stamp, above the shortest such time. NICs run on threads of their own, or are
+// stepped by the receiver, who polls.
+func BenchmarkStamp(b *testing.B) {
+	for _, options := range []string{"", "&engine=thread"} {
+		b.Run("engine"+options, func(b *testing.B) {
+			x, y := openBoth(b, options)
+			clients, servers := openPairs(b, x, y, 1, nil, nil)
+			var took []time.Duration
+			start := time.Now()
+			for b.Loop() {
+				sent := time.Since(start)
+				if err := clients[0].Send(channel.High, 0, 5); err != nil {
+					b.Fatal(err)
+				}
+				took = append(took, take(b, servers[0]).Stamp-sent)
+			}
+			least := slices.Min(took)
+			for q, name := range map[float64]string{0.5: "p50", 0.9: "p90", 0.99: "p99", 1: "max"} {
+				b.ReportMetric((quantile(took, q)-float64(least))/descriptors.ClockResolution, fmt.Sprintf("%s-100ns", name))
+			}
 		})
 	}
 }

@@ -164,13 +164,13 @@ func (w *cellMover) post(ep *endpoint, p descriptors.ChannelPriority, word uint3
 	}
 	if ch.status.Result[p] != descriptors.ChannelTaken {
 		ch.status.Ended[p]++
-		ch.showSent()
+		ch.showStatus()
 		return
 	}
 	ch.under[p]++
 	to.channel.posted[p].push(word, ch)
 	w.levels.posted(p)
-	ch.showSent()
+	ch.showStatus()
 	l := to.channel.link
 	l.fifos[p].push(to)
 	if !l.busy {

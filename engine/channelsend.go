@@ -168,6 +168,11 @@ func (ch *channel) giveUp() {
 // showSent lets the host see how far sending has come: the status last.
 func (ch *channel) showSent() {
 	ch.showCell()
+	ch.showStatus()
+}
+
+// showStatus is showSent for a store of which nothing has been sent yet.
+func (ch *channel) showStatus() {
 	descriptors.StoreWord(&ch.control.SendStatus, ch.status.Encode())
 }
 
