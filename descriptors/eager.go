@@ -75,3 +75,10 @@ type EagerStatus []uint32
 func (s EagerStatus) Valid(block uint64) bool {
 	return uint8(atomic.LoadUint32(&s[block/4])>>(block%4*8)) == EagerValid
 }
+
+// Four is the status of a block, which is a multiple of four, and of the three that follow,
+// the first in the lowest byte. All four have EagerValid if it is EagerFourValid.
+func (s EagerStatus) Four(block uint64) uint32 { return atomic.LoadUint32(&s[block/4]) }
+
+// EagerFourValid is four status bytes of EagerValid.
+const EagerFourValid = uint32(EagerValid) * 0x01010101

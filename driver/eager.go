@@ -245,10 +245,9 @@ func (e *Eager) copyEdge(b uint64) {
 // copyBlocks. mu is held.
 func (e *Eager) mark(first, end uint64) {
 	e.note(first, end)
-	const four = uint32(descriptors.EagerValid) * 0x01010101
 	for b := first; b < end; {
 		if b%4 == 0 && end-b >= 4 {
-			mmio.Write32(&e.words[b/4], four)
+			mmio.Write32(&e.words[b/4], descriptors.EagerFourValid)
 			e.valid[b/64] |= 0xf << (b % 64)
 			b += 4
 			continue

@@ -14,7 +14,7 @@ type pingRig struct {
 	a, b       *driver.VI
 	cq         *driver.CQ // of b's receives, nil for none
 	send, recv *descriptors.Descriptor
-	nic        *driver.NIC    // of a
+	nic, peer  *driver.NIC    // of a and b
 	memory     *driver.Memory // of send
 	inbox      *driver.Memory // of recv
 }
@@ -32,7 +32,7 @@ func newPingRigIn(tb testing.TB, withCQ bool, eager driver.EagerAttributes) *pin
 			tb.Error(err)
 		}
 	})
-	r := &pingRig{nic: na}
+	r := &pingRig{nic: na, peer: nb}
 	ctx := contextFor(tb)
 	attributes := driver.VIAttributes{Reliability: descriptors.ReliableDelivery, MaxTransfer: 4096, SendDepth: 8, RecvDepth: 8,
 		EagerTokens: eager.Mode != driver.EagerOff}

@@ -114,23 +114,71 @@ func (m *regions) eagerWindow(r *region, off, n uint64, write bool) []byte {
 	if n == 0 {
 		return m.window(r, off, 0, false)
 	}
-	first, end := e.Span(off, n)
-	pushed, next := e.valid.Valid(first), first+1
-	for next < end && e.valid.Valid(next) == pushed {
-		next++
-	}
-	at := e.Lead + off
-	n = min(n, next<<e.Log2-at)
+	n, blocks, pushed := e.run(off, n)
 	if pushed {
-		m.count(descriptors.CounterEagerBlocks, next-first)
-		return e.blocks[at : at+n]
+		m.count(descriptors.CounterEagerBlocks, blocks)
+		return e.blocks[e.Lead+off:][:n]
 	}
 	w := m.window(r, off, n, false)
 	if len(w) > 0 {
-		first, end = e.Span(off, uint64(len(w)))
+		first, end := e.Span(off, uint64(len(w)))
 		m.count(descriptors.CounterEagerReads, end-first)
 	}
 	return w
+}
+
+// run looks at the status of the blocks from off on, once, up to the first that differs from
+// those before it: how many of n bytes, at least one, lie in them, how many blocks that are,
+// and whether the host has pushed them.
+func (e *eager) run(off, n uint64) (size, blocks uint64, pushed bool) {
+	first, end := e.Span(off, n)
+	pushed, next := e.valid.Valid(first), first+1
+	alike := uint32(0)
+	if pushed {
+		alike = descriptors.EagerFourValid
+	}
+	for next < end {
+		switch {
+		case next%4 == 0 && end-next >= 4 && e.valid.Four(next) == alike:
+			next += 4
+			continue
+		case e.valid.Valid(next) == pushed:
+			next++
+			continue
+		}
+		break
+	}
+	return min(n, next<<e.Log2-e.Lead-off), next - first, pushed
+}
+
+// gatherEager is gather for a message in one piece of an eager region.
+func (m *regions) gatherEager(dst []byte, l *layout, offset uint32) {
+	for len(dst) > 0 {
+		at := l.pushedAt + uint64(offset)
+		n, blocks, pushed := l.pushed.run(at, uint64(len(dst)))
+		if pushed {
+			m.count(descriptors.CounterEagerBlocks, blocks)
+			copy(dst, l.pushed.blocks[l.pushed.Lead+at:][:n])
+		} else {
+			m.count(descriptors.CounterEagerReads, blocks)
+			copy(dst, l.memory[offset:][:n])
+		}
+		dst, offset = dst[n:], offset+uint32(n)
+	}
+}
+
+// unpushed is host memory of a message from offset on, nil if the host has pushed any of the n
+// bytes, or if they are not in one piece.
+func (m *regions) unpushed(l *layout, offset, n uint32) []byte {
+	if !m.inOnePiece(l) || l.pushed == nil || n == 0 {
+		return nil
+	}
+	size, blocks, pushed := l.pushed.run(l.pushedAt+uint64(offset), uint64(n))
+	if pushed || size < uint64(n) {
+		return nil
+	}
+	m.count(descriptors.CounterEagerReads, blocks)
+	return l.memory[offset:][:n]
 }
 
 // void takes note that the device has changed n bytes of host memory from off on, of which
@@ -139,10 +187,15 @@ func (e *eager) void(off, n uint64) {
 	if n == 0 {
 		return
 	}
-	for b, end := e.Span(off, n); b < end; b++ {
+	for b, end := e.Span(off, n); b < end; {
+		if b%4 == 0 && end-b >= 4 && e.valid.Four(b) == 0 {
+			b += 4
+			continue
+		}
 		if e.status[b] != 0 {
 			e.status[b] = 0
 		}
+		b++
 	}
 }
 
@@ -161,6 +214,7 @@ func (m *regions) lookedAt(handle, tag uint32, address, n uint64) ([]byte, descr
 // good.
 func (m *regions) control(l *layout, r *region, off uint64) *descriptors.ControlSegment {
 	l.eager |= eagerDescriptor
+	l.described, l.describedAt = r.eager, off
 	// It lies in one block, which is larger than it and has its alignment.
 	return descriptors.ControlAt(m.eagerWindow(r, off, descriptors.ControlSegmentSize, false))
 }
@@ -181,7 +235,9 @@ func (m *regions) found(l *layout, tag uint32) *descriptors.ControlSegment {
 // voidDescriptor is void for the control segment of a message's descriptor, before the device
 // writes it.
 func (m *regions) voidDescriptor(l *layout, tag uint32) {
-	if r, off := m.reach(l.token.Handle, tag, l.token.Address, descriptors.ControlSegmentSize, true); r != nil && r.eager != nil {
+	if l.described != nil && l.stamp == m.stamp {
+		l.described.void(l.describedAt, descriptors.ControlSegmentSize)
+	} else if r, off := m.reach(l.token.Handle, tag, l.token.Address, descriptors.ControlSegmentSize, true); r != nil && r.eager != nil {
 		r.eager.void(off, descriptors.ControlSegmentSize)
 	}
 }

@@ -84,7 +84,10 @@ func FuzzEagerBlocks(f *testing.F) {
 		if wide {
 			access = descriptors.AccessEagerWide
 		}
-		r := newEagerRig(t, descriptors.PageSize, uint64(skip)%256, n, access)
+		// In pieces, or in one piece that the engine has seen before.
+		piece := uint64(descriptors.PageSize) << (step % 2 * 2)
+		r := newEagerRig(t, piece, uint64(skip)%256, n, access)
+		r.window(&r.table[r.handle&regionIndexMask], 0, 1, false)
 		e := r.table[r.handle&regionIndexMask].eager
 		for i := range e.status {
 			e.status[i] = 0
@@ -99,6 +102,9 @@ func FuzzEagerBlocks(f *testing.F) {
 		}
 		if !inside {
 			return
+		}
+		if whole := l.memory != nil; whole != (piece > descriptors.PageSize || r.at/piece == (r.at+n-1)/piece) {
+			t.Fatalf("%d bytes at %#x, in pieces of %d: found in one piece: %v", n, r.at, piece, whole)
 		}
 		each := int(step)%3000 + 1
 		for at := 0; at < int(length); at += each {
@@ -120,7 +126,7 @@ func FuzzEagerBlocks(f *testing.F) {
 				e.status[b] ^= descriptors.EagerValid
 			}
 		}
-		if st := r.gather(make([]byte, 1), l, 0, 0); length > 0 && st != descriptors.StatusProtectionError {
+		if st := r.check(l, 0, false); st != descriptors.StatusProtectionError || l.memory != nil {
 			t.Fatalf("with the neighbours' tag: %v", st)
 		}
 		r.mustTakeTokens(t, status, uint64(skip)%4*descriptors.TokenSize, step)

@@ -29,6 +29,9 @@ func (r *receiver) lane(buf []byte) bool {
 		h.Length != 0 && !r.dma.movers[Receive].Whole(int(h.Length), 0) {
 		return false
 	}
+	if in.pushed != nil {
+		in.pushed.void(in.pushedAt, uint64(h.Length))
+	}
 	copy(in.memory, buf[descriptors.HeaderSize:descriptors.HeaderSize+int(h.Length)])
 	r.countReceived(int(h.Length))
 	rel.hear(&r.clock)

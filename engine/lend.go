@@ -56,7 +56,17 @@ func (t *transmitter) sendLent(ep *endpoint, m *sending, psn, offset, n uint32, 
 // references.
 func (t *transmitter) refer(l *layout, offset, n, tag uint32) (count int, st descriptors.Status) {
 	if l.eager&eagerData != 0 {
-		return 0, 0 // the NIC has some of it, which the peer does not find
+		// The peer does not find what the NIC has of it.
+		w := t.regions.unpushed(l, offset, n)
+		if w == nil {
+			return 0, 0
+		}
+		id, at, ok := t.lender.Lend(w)
+		if !ok {
+			return 0, 0
+		}
+		t.references[0] = descriptors.Reference{Region: id, Length: n, Offset: at}
+		return 1, 0
 	}
 	for ; n > 0; count++ {
 		w, st := t.regions.next(l, offset, int(n), tag, false)

@@ -66,7 +66,7 @@ func (m *regions) mapRing(q *workQueue) bool {
 // What is wrong with them, or with a segment, shows in l.status.
 func (m *regions) fetch(ep *endpoint, q *workQueue, l *layout) {
 	l.segments, l.total, l.at, l.base, l.descriptor, l.control = l.segments[:0], 0, 0, 0, nil, control{}
-	l.eager, l.front = 0, 0
+	l.eager, l.front, l.described = 0, 0, nil
 	l.token, l.status = m.token(q, q.fetched)
 	q.fetched++
 	if l.token.Flags != 0 && !q.named {

@@ -326,6 +326,12 @@ type layout struct {
 	stamp      uint64
 	descriptor *descriptors.ControlSegment
 	memory     []byte
+	// Of an eager region, whose memory stands in memory: what the host has pushed of it, and
+	// the offset there of the first byte of the message. And the same of the descriptor.
+	pushed      *eager
+	pushedAt    uint64
+	described   *eager
+	describedAt uint64
 }
 
 // inOnePiece reports whether the memory of the message is known and may be used.
@@ -333,8 +339,8 @@ func (m *regions) inOnePiece(l *layout) bool { return l.stamp == m.stamp && l.me
 
 // check looks at every segment before any byte moves.
 func (m *regions) check(l *layout, tag uint32, write bool) descriptors.Status {
-	if l.memory = nil; l.stamp != m.stamp {
-		l.stamp, l.descriptor = m.stamp, nil
+	if l.memory, l.pushed = nil, nil; l.stamp != m.stamp {
+		l.stamp, l.descriptor, l.described = m.stamp, nil, nil
 	}
 	l.eager &^= eagerData
 	for i := range l.segments {
@@ -346,8 +352,12 @@ func (m *regions) check(l *layout, tag uint32, write bool) descriptors.Status {
 		}
 		if r.eager != nil {
 			l.eager |= eagerData
-		} else if len(l.segments) == 1 && r.epoch == m.epoch && r.whole != nil {
-			l.memory = r.whole[off : off+uint64(s.length)]
+			if l.peer {
+				continue // what a peer reads is always host memory
+			}
+		}
+		if len(l.segments) == 1 && r.epoch == m.epoch && r.whole != nil {
+			l.memory, l.pushed, l.pushedAt = r.whole[off:off+uint64(s.length)], r.eager, off
 		}
 	}
 	return 0
@@ -395,7 +405,11 @@ func (m *regions) next(l *layout, offset uint32, n int, tag uint32, write bool) 
 // gather copies len(dst) bytes of a message from host memory, from offset on.
 func (m *regions) gather(dst []byte, l *layout, offset uint32, tag uint32) descriptors.Status {
 	if m.inOnePiece(l) {
-		copy(dst, l.memory[offset:])
+		if l.pushed == nil {
+			copy(dst, l.memory[offset:])
+		} else {
+			m.gatherEager(dst, l, offset)
+		}
 		return 0
 	}
 	for len(dst) > 0 {
@@ -413,6 +427,9 @@ func (m *regions) gather(dst []byte, l *layout, offset uint32, tag uint32) descr
 // whether any byte of it was written.
 func (m *regions) scatter(src []byte, l *layout, offset uint32, tag uint32) (landed bool, st descriptors.Status) {
 	if m.inOnePiece(l) {
+		if l.pushed != nil {
+			l.pushed.void(l.pushedAt+uint64(offset), uint64(min(len(src), len(l.memory)-int(offset))))
+		}
 		return copy(l.memory[offset:], src) > 0, 0
 	}
 	for len(src) > 0 {
