@@ -3,6 +3,7 @@ package commands_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +22,16 @@ type streamed struct {
 	Cells                                     float64 `json:"cells_per_s"`
 	Drops, Stops                              uint64
 	Capture                                   *captured
+	NIC                                       *nicChannels
+}
+
+// nicChannels is what a NIC says of its channels.
+type nicChannels struct {
+	Open               int
+	High, Low, Receive struct{ Level, Highest int }
+	Room               int    `json:"receive_cells"`
+	Sent               uint64 `json:"cells_sent"`
+	Received           uint64 `json:"cells_received"`
 }
 
 type captured struct {
@@ -83,6 +94,11 @@ func TestChannelStream(t *testing.T) {
 				s := decoded[streamed](t, stream)
 				if !s.sound(1000) || s.Messages != 40 || s.Priority != priority || s.Capture == nil || s.Capture.PDUs < 40 {
 					t.Errorf("%+v", s)
+				}
+				// 21 cells are a message, and one the end of the stream, which may be said again.
+				if n := s.NIC; n == nil || n.Open != 1 || n.Sent < 40*21+1 || n.Room == 0 || n.Receive.Highest > n.Room ||
+					(n.High.Highest > 0) != (priority == "high") || (n.Low.Highest > 0) != (priority == "low") {
+					t.Errorf("%+v", n)
 				}
 				delivered, damaged = delivered+s.Delivered, damaged+s.Damaged
 			}
@@ -235,5 +251,22 @@ func TestChannelFlags(t *testing.T) {
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 || left[0].Name() != "kept" {
 		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// TestChannelsInInfo: info says of a NIC without channels that it has none, in JSON, and does
+// not mention it to people.
+func TestChannelsInInfo(t *testing.T) {
+	needsProgram(t)
+	p := start(t, "info", "--json")
+	p.succeed(t)
+	r := decoded[struct{ Channels map[string]any }](t, p)
+	if r.Channels == nil || fmt.Sprint(r.Channels["open"]) != "0" {
+		t.Errorf("%v", r.Channels)
+	}
+	p = start(t, "info")
+	p.succeed(t)
+	if strings.Contains(p.stdout.String(), "\nchannels") {
+		t.Errorf("%s", &p.stdout)
 	}
 }

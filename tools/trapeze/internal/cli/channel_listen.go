@@ -25,6 +25,7 @@ type listenReport struct {
 	Drops    uint64 `json:"drops"`
 	Stops    uint64 `json:"stops"`
 
+	NIC     *infoChannels  `json:"nic,omitempty"`
 	Capture *captureReport `json:"capture,omitempty"`
 }
 
@@ -40,7 +41,8 @@ back; streams are told with high priority how far they are.` + captureHelp + `
 
 JSON keys: clients (pings and streams), streams, and of all streams: messages (that came
 whole), bytes, damaged (messages), drops (cells that there was no room for), stops (times
-that a sender was told to stop); ` + captureKeys + `.`,
+that a sender was told to stop); nic (` + channelsKeys + `),
+` + captureKeys + `.`,
 		Example: `  trapeze channel listen --device 'emu:?wire=udp://127.0.0.1:9000'
   trapeze channel listen --device 'emu:?wire=shm:/run/wire' --priority low --capture cells.pcapng`,
 		Args: cobra.NoArgs,
@@ -110,6 +112,9 @@ func (p *program) listenChannels(ctx context.Context, nic *via.NIC, back channel
 	if err = errors.Join(err, <-echoes); err != nil {
 		return fmt.Errorf("channel listen: %w", err)
 	}
+	if r.NIC, err = inspectChannels(nic.Driver()); err != nil {
+		return fmt.Errorf("channel listen: %w", err)
+	}
 	r.Capture = taken.finish(&err)
 	p.noteCapture(r.Capture)
 	return errors.Join(p.Print(r, func(w io.Writer) error { return r.print(w) }), err)
@@ -118,7 +123,7 @@ func (p *program) listenChannels(ctx context.Context, nic *via.NIC, back channel
 func (r *listenReport) print(w io.Writer) error {
 	_, err := fmt.Fprintf(w, "%d clients; %d streams: %d messages, %s, %d damaged, %d cells dropped, %d stops\n",
 		r.Clients, r.Streams, r.Messages, amount(r.Bytes), r.Damaged, r.Drops, r.Stops)
-	return err
+	return errors.Join(err, r.NIC.printNIC(w))
 }
 
 // echoChannels sends back what comes, with a priority, until ctx ends. ended, if not nil, is

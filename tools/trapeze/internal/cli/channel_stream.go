@@ -33,6 +33,7 @@ type streamReport struct {
 	Stops     uint64  `json:"stops"`
 	Pace      float64 `json:"pace_mb_per_s"`
 
+	NIC     *infoChannels  `json:"nic,omitempty"`
 	Capture *captureReport `json:"capture,omitempty"`
 }
 
@@ -66,6 +67,7 @@ JSON keys: peer (MAC), priority, message_bytes, messages (sent), delivered, lost
 those that are lost, or parts of them), bytes (delivered), seconds, mb_per_s (10^6 bytes),
 cells_per_s, drops (cells that the receiving NIC had no room for), stops (times that it has
 told the sender to stop), pace_mb_per_s (what the flow control allows at the end),
+nic (of the sending one, unless that has failed: ` + channelsKeys + `),
 ` + captureKeys + `.`,
 		Example: `  trapeze channel stream
   trapeze channel stream --device 'emu:?wire=udp://127.0.0.1:9001&peer=127.0.0.1:9000' --duration 10s
@@ -126,11 +128,14 @@ func (p *program) runChannelStream(ctx context.Context, f streamFlags) error {
 		o.Progress = meter.Add
 		t, err := cellstream.Send(ctx, c, o)
 		meter.Stop()
+		// A NIC that does not answer any more has been found out about.
+		nic, _ := inspectChannels(at.nic.Driver())
 		// Of a channel that has failed it is no news that it does not end in order.
 		if cerr := c.Close(); err == nil {
 			err = cerr
 		}
 		r := describeStream(c.Remote(), f.target.priority, o, t)
+		r.NIC = nic
 		r.Capture = at.capture.finish(&err)
 		err = errors.Join(p.Print(r, func(w io.Writer) error { return r.print(w) }), explainLost(err, "is 'trapeze channel listen' still running there?"))
 		defer p.noteCapture(r.Capture)
@@ -163,5 +168,5 @@ func (r *streamReport) print(w io.Writer) error {
 %d messages sent, %d delivered, %d lost (%d came damaged)
 %d cells dropped for want of room, told to stop %d times
 `, r.Peer, r.Priority, r.Size, amount(r.Bytes), r.Seconds, r.Rate, r.Cells, r.Messages, r.Delivered, r.Lost, r.Damaged, r.Drops, r.Stops)
-	return err
+	return errors.Join(err, r.NIC.printNIC(w))
 }

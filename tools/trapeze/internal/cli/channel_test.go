@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -72,6 +74,34 @@ func TestChannelListen(t *testing.T) {
 	}
 	if o := run(t, "channel", "listen"); o.code != cli.ExitUsage {
 		t.Errorf("%+v", o)
+	}
+}
+
+// TestChannelStream: what is streamed in one process arrives, and people and programs are told.
+func TestChannelStream(t *testing.T) {
+	var r struct {
+		Priority                         string
+		Messages, Delivered, Lost, Bytes uint64
+		Drops, Stops                     *uint64
+		Rate                             float64 `json:"mb_per_s"`
+		Cells                            float64 `json:"cells_per_s"`
+		Capture                          *struct{ PDUs uint64 }
+		NIC                              struct{ Open int }
+	}
+	file := filepath.Join(t.TempDir(), "cells.pcap")
+	decode(t, run(t, "channel", "stream", "--bytes", "20K", "--size", "1K", "--capture", file, "--json"), &r)
+	if r.Priority != "low" || r.Messages != 20 || r.Delivered+r.Lost != 20 || r.Bytes != r.Delivered<<10 || r.Drops == nil || r.Stops == nil ||
+		r.Rate <= 0 || r.Cells <= 0 || r.NIC.Open != 1 || r.Capture == nil || r.Capture.PDUs <= 20 {
+		t.Errorf("%+v", r)
+	}
+	if _, err := os.Stat(file); err != nil {
+		t.Error(err)
+	}
+	o := run(t, "channel", "stream", "--duration", "10ms", "--priority", "high")
+	for _, want := range []string{"high priority", " MB/s, ", " delivered, ", " dropped", "NIC: 1 open"} {
+		if o.code != 0 || !strings.Contains(o.stdout, want) {
+			t.Errorf("no %q in %+v", want, o)
+		}
 	}
 }
 

@@ -37,6 +37,8 @@ type infoReport struct {
 	ClockUS  float64     `json:"clock_us"`
 	// DMA is null if the device is older than its DMA block.
 	DMA *infoDMA `json:"dma"`
+	// Channels is null if the device is older than its channels block.
+	Channels *infoChannels `json:"channels"`
 	// Program is null if the device has no NIC processor.
 	Program  *fwcmd.Program    `json:"program"`
 	Counters map[string]uint64 `json:"counters"`
@@ -118,6 +120,7 @@ var blockNames = map[uint32]string{
 	descriptors.BlockClock:     "clock",
 	descriptors.BlockCounters:  "counters",
 	descriptors.BlockInterrupt: "interrupt",
+	descriptors.BlockChannels:  "channels",
 }
 
 func (p *program) info() *cobra.Command {
@@ -135,7 +138,9 @@ segments, transfer_bytes), bars (bar, bytes, mappable), blocks (type, name,
 version, offset, bytes), health (ready, fatal, link_up, fault, fault_detail,
 resets, heartbeat, events_lost), clock_us, dma (policy with at, send and receive:
 policy, minpulse_bytes; pulse_deadline_us, pulse_timeouts, pulses_refused, log
-with enabled, records, lost; null on an older device), program (of the NIC
+with enabled, records, lost; null on an older device),
+channels (` + channelsKeys + `;
+null on an older device), program (of the NIC
 processor, null without one: ` + fwcmd.ProgramKeys + `), counters.`,
 		Example: `  trapeze info
   trapeze info --device 'emu:?wire=udp://127.0.0.1:9000' --json`,
@@ -188,6 +193,10 @@ func inspect(ctx context.Context, address string) (r infoReport, err error) {
 	if err != nil {
 		return r, err
 	}
+	channels, err := inspectChannels(nic)
+	if err != nil {
+		return r, err
+	}
 	free, all, err := nic.FreeSRAM()
 	if err != nil {
 		return r, err
@@ -197,7 +206,7 @@ func inspect(ctx context.Context, address string) (r infoReport, err error) {
 		return r, err
 	}
 	r = describeIdentity(nic.Identity())
-	r.DMA, r.Program = dma, program
+	r.DMA, r.Channels, r.Program = dma, channels, program
 	if used := all - free; all > 0 {
 		r.SRAMFree, r.SRAMUsed = &free, &used
 	}

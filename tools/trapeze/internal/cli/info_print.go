@@ -37,6 +37,11 @@ func (p *program) printInfo(r infoReport) error {
 	}
 	row("clock", "%.1f us", r.ClockUS)
 	row("policy", "%s", describeDMA(r.DMA))
+	if r.Channels.used() {
+		for _, line := range r.Channels.lines() {
+			row("channels", "%s", line)
+		}
+	}
 	row("program", "%v", r.Program)
 	if r.Program != nil {
 		if r.Program.Digest != "" {
