@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	_ "github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/channel/channeltest"
 	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -24,10 +25,12 @@ func TestNICs(t *testing.T) {
 		if i > 0 && os.Getenv(required) == "" {
 			continue
 		}
-		viatest.Run(t, tt.name, func(t *testing.T) (a, b *via.NIC) {
+		open := func(t *testing.T) (a, b *via.NIC) {
 			wire := "&wire=memif:" + socketPath(t)
 			return openNIC(t, "emu:?role=server"+wire+tt.server), openNIC(t, "emu:?role=client"+wire+tt.client)
-		})
+		}
+		viatest.Run(t, tt.name, open)
+		channeltest.Run(t, tt.name, open)
 	}
 }
 

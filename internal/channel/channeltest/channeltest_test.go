@@ -4,12 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
+	"time"
 
-	_ "github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/internal/soak"
 	"github.com/trapeze-nic/trapeze/internal/via/viatest"
+	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -50,6 +54,41 @@ func TestWires(t *testing.T) {
 		})
 		if excused := excuses.Load() - before; excused > 0 != c.lossy {
 			t.Errorf("%q: %d times something was excused by losses", c.options, excused)
+		}
+	}
+}
+
+// without is a device that says that it has no channels.
+type without struct{ *emulator.Device }
+
+func (d without) ReadRegion(index int, offset uint64, p []byte) error {
+	err := d.Device.ReadRegion(index, offset, p)
+	if at := uint64(descriptors.IdentityOffset + descriptors.RegFeaturesLow); index == 0 && offset == at && len(p) > 0 {
+		p[0] &^= byte(descriptors.FeatureChannel)
+	}
+	return err
+}
+
+// TestWithout: on a NIC without channels each check is skipped, and says what the NIC said.
+func TestWithout(t *testing.T) {
+	open := func(t viatest.T) (a, b *via.NIC) {
+		x, y, err := emulator.Pair()
+		ok(t, err)
+		open := func(d vfio.Device) *via.NIC {
+			nic := must(via.OpenDevice(viatest.Context(t), d, via.WithLogger(slog.New(slog.DiscardHandler))))(t)
+			t.Cleanup(func() {
+				if err := nic.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			return nic
+		}
+		return open(without{x}), open(y)
+	}
+	for _, c := range Checks() {
+		o := c.Run(t.Context(), time.Minute, open)
+		if o.Failed || !o.Skipped || len(o.Messages) != 1 || !strings.Contains(o.Messages[0], "not supported: channels") {
+			t.Errorf("%s: %+v", c, o)
 		}
 	}
 }
