@@ -1,6 +1,7 @@
 package netmem
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 type session struct {
 	server *Server
 	ring   *ring.Ring
+	end    func()        // ends the session
 	lent   atomic.Int32  // loans that this client has not taken yet
 	taken  atomic.Uint64 // loans that it has
 	// Of the request that is being answered; here they are not allocated for each.
@@ -26,7 +28,9 @@ const mostLent = spareFrames / 2
 
 // serve serves a client until it goes or the server ends.
 func (s *Server) serve(r *ring.Ring) {
-	x := &session{server: s, ring: r}
+	ctx, end := context.WithCancel(s.ctx)
+	defer end()
+	x := &session{server: s, ring: r, end: end}
 	s.counters.clients.Add(1)
 	defer s.counters.clients.Add(-1)
 	s.mu.Lock()
@@ -38,7 +42,7 @@ func (s *Server) serve(r *ring.Ring) {
 		s.mu.Unlock()
 	}()
 	// How a client ends is its own affair.
-	_ = ring.Serve(s.ctx, r, x.handle)
+	_ = ring.Serve(ctx, r, x.handle)
 	_ = r.Close()
 }
 
@@ -53,7 +57,6 @@ func (s *Server) watch() {
 			return
 		case <-tick.C:
 		}
-		var stuck []*session
 		s.mu.Lock()
 		now := map[*session]uint64{}
 		for x := range s.sessions {
@@ -62,13 +65,10 @@ func (s *Server) watch() {
 			}
 			now[x] = x.taken.Load()
 			if then, had := before[x]; had && then == now[x] {
-				stuck = append(stuck, x)
+				x.end() // its own goroutine closes the ring, which may take a while
 			}
 		}
 		s.mu.Unlock()
-		for _, x := range stuck {
-			_ = x.ring.Close() // its own goroutine learns of it
-		}
 		before = now
 	}
 }

@@ -121,14 +121,18 @@ func (r *Ring) Close() error {
 		r.flush(ctx)
 	}
 	_ = r.lose(r.refuse("use ring", ErrClosed, "", ""))
-	rest, stop := context.WithTimeout(context.Background(), parting)
-	defer stop()
+	rest, end := context.WithTimeout(context.Background(), parting)
+	defer end()
 	err := r.d.Disconnect(rest)
 	r.flush(rest)
 	if errors.Is(err, ErrClosed) { // with its NIC
 		err = nil
 	}
-	return errors.Join(err, r.free(rest))
+	// What a slow end of the connection has used up of its time is not taken from this: a
+	// ring that is not freed stays on the NIC.
+	last, stop := context.WithTimeout(context.Background(), parting)
+	defer stop()
+	return errors.Join(err, r.free(last))
 }
 
 // flush waits until the device has done all sends, or ctx ends.
