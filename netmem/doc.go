@@ -12,6 +12,11 @@
 // comes back is used for writing at once, and for reading when what it has missed has been
 // copied to it, which happens in the background.
 //
+// A server that is lost is looked for at growing intervals, and at once when somebody needs
+// a page of it. A call that meets no server which has its page waits for one to come back:
+// until the deadline of its context, or without one until the server has been away for
+// Options.Timeout. Then it fails with ErrUnavailable.
+//
 // # What holds, and what does not
 //
 // Each page has a version. A page that another client has written since this one read it is

@@ -108,10 +108,17 @@ const pause = 50 * time.Microsecond
 
 // patiently is call for pages: it asks again while the server is busy.
 func (l *line) patiently(ctx context.Context, q *protocol.Request, send, into ring.Frame) (protocol.Reply, error) {
-	for end := time.Now().Add(l.timeout); ; {
+	var end time.Time
+	for {
 		r, _, err := l.call(ctx, q, send, into)
-		if err != nil || r.Result != protocol.Busy || time.Now().After(end) || ctx.Err() != nil {
+		if err != nil || r.Result != protocol.Busy {
 			return r, err
+		}
+		switch now := time.Now(); {
+		case end.IsZero():
+			end = now.Add(l.timeout)
+		case now.After(end) || ctx.Err() != nil:
+			return r, nil
 		}
 		time.Sleep(pause)
 	}

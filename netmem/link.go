@@ -20,8 +20,9 @@ type link struct {
 	now     atomic.Pointer[line] // nil while there is no connection
 	wake    chan struct{}        // the keeper looks again
 
-	mu  sync.Mutex
-	err error // why there is no connection
+	mu   sync.Mutex
+	err  error     // why there is no connection
+	away time.Time // since when there is none
 
 	// owed are the pages that have been written while the server was away, a bit each.
 	owed []atomic.Uint64
@@ -42,7 +43,7 @@ func (k *link) use() (*line, error) {
 func (k *link) down(l *line, err error) error {
 	if k.now.CompareAndSwap(l, nil) {
 		k.mu.Lock()
-		k.err, l.why = err, err
+		k.err, k.away, l.why = err, time.Now(), err
 		k.mu.Unlock()
 		k.pool.counters.failures.Add(1)
 	}
@@ -54,6 +55,12 @@ func (k *link) down(l *line, err error) error {
 		return err
 	}
 	return l.why
+}
+
+func (k *link) awaySince() time.Time {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.away
 }
 
 // look has the keeper look after the link.
@@ -115,6 +122,7 @@ func (k *link) keep(ctx context.Context) {
 		if l == nil || !k.bringUpToDate(ctx, l) {
 			again, wait = wait, min(2*wait, lastRetry)
 		}
+		k.pool.comeback.tell()
 		timer := time.NewTimer(again)
 		select {
 		case <-ctx.Done():
@@ -124,8 +132,9 @@ func (k *link) keep(ctx context.Context) {
 			}
 			return
 		case <-timer.C:
-		case <-k.wake:
+		case <-k.wake: // somebody waits for it
 			timer.Stop()
+			wait = firstRetry
 		}
 	}
 }
@@ -143,8 +152,18 @@ func (k *link) dial(ctx context.Context) (*line, error) {
 		l.close()
 		return nil, err
 	}
+	if d.Pool != p.number && p.alone() && p.lasting {
+		// A file is what it was, but old versions must not be met again. Nobody reads or
+		// writes before it has new ones.
+		d, err = l.join(within, p.number, Version(time.Now().UnixNano()))
+		if err != nil {
+			l.close()
+			return nil, err
+		}
+	}
 	l.trusted.Store(d.Pool == p.number)
 	k.now.Store(l)
+	p.comeback.tell()
 	return l, nil
 }
 

@@ -21,7 +21,8 @@ type Options struct {
 	// the rest of the page comes behind it. Zero is the whole page at once.
 	Part int
 	// Timeout is how long a server may take for an answer; zero is DefaultTimeout.
-	// One that takes longer is taken for dead.
+	// One that takes longer is taken for dead, and calls without a deadline of their own
+	// wait no longer than this for one that is connecting again.
 	Timeout time.Duration
 	// Depth is how many calls can be under way with a server; zero is DefaultDepth.
 	Depth int

@@ -32,6 +32,7 @@ type pool struct {
 	base      Version
 	client    uint64
 	counters  poolCounters
+	comeback  comeback
 
 	scratchMemory *via.Memory
 	scratches     chan int
@@ -100,14 +101,25 @@ func (p *pool) targets(page uint64, into []target) ([]target, error) {
 	return into, away
 }
 
+// alone says that no server holds copies for another.
+func (p *pool) alone() bool { return p.placement.Copies() == 1 }
+
 // fetch fetches a part of a page into a frame, from the first server that has it and
-// answers.
+// answers. It waits for servers that are connecting again.
 func (p *pool) fetch(ctx context.Context, page uint64, offset int, into ring.Frame) (Version, error) {
-	r, err := p.fetchFrom(ctx, page, offset, into, nil)
-	return Version(r.Version), err
+	start := time.Now()
+	for {
+		r, err := p.fetchFrom(ctx, page, offset, into, nil)
+		if err == nil {
+			return Version(r.Version), nil
+		}
+		if err := p.again(ctx, page, start, err); err != nil {
+			return 0, err
+		}
+	}
 }
 
-// fetchFrom is fetch from other servers than one.
+// fetchFrom is one attempt at that, with other servers than one. It waits for none.
 func (p *pool) fetchFrom(ctx context.Context, page uint64, offset int, into ring.Frame, not *link) (protocol.Reply, error) {
 	var room [maxCopies]target
 	list, last := p.targets(page, room[:0])
@@ -193,6 +205,8 @@ func (p *pool) connect(ctx context.Context) error {
 		if l := lines[i]; l != nil {
 			l.trusted.Store(found[i].Pool == p.number)
 			k.now.Store(l)
+		} else {
+			k.away = time.Now()
 		}
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/trapeze-nic/trapeze/internal/netmem/protocol"
 	"github.com/trapeze-nic/trapeze/ring"
@@ -15,19 +14,13 @@ import (
 func (k *link) bringUpToDate(ctx context.Context, l *line) bool {
 	p := k.pool
 	if !l.trusted.Load() {
-		done := true
-		if p.placement.Copies() > 1 {
-			done = k.copyAll(ctx, l)
+		if p.alone() { // its memory is lost; what is written from now on counts
+			return true
 		}
-		if !done || p.placement.Copies() == 1 && !k.pool.lasting {
-			// Memory of which there was one copy is lost; what is written from now on counts.
-			return done
+		if !k.copyAll(ctx, l) {
+			return false
 		}
-		base := p.base
-		if p.placement.Copies() == 1 { // a file, of which old versions must not be met again
-			base = Version(time.Now().UnixNano())
-		}
-		d, err := l.join(ctx, p.number, base)
+		d, err := l.join(ctx, p.number, p.base)
 		if err != nil || d.Pool != p.number {
 			k.down(l, errors.Join(err, ErrOtherPool))
 			return false

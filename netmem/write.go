@@ -3,6 +3,7 @@ package netmem
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/trapeze-nic/trapeze/internal/netmem/protocol"
 	"github.com/trapeze-nic/trapeze/ring"
@@ -25,8 +26,22 @@ type change struct {
 
 // write writes a page to all its servers that can be reached. It succeeds when one that
 // has the page has taken it, and those that are away are owed it. c.base becomes the
-// page's new version.
+// page's new version. It waits for servers that are connecting again.
 func (p *pool) write(ctx context.Context, c *change) error {
+	start := time.Now()
+	for {
+		err := p.writeTo(ctx, c)
+		if err == nil {
+			return nil
+		}
+		if err := p.again(ctx, c.page, start, err); err != nil {
+			return err
+		}
+	}
+}
+
+// writeTo is one attempt at that.
+func (p *pool) writeTo(ctx context.Context, c *change) error {
 	var room [maxCopies]target
 	list, last := p.targets(c.page, room[:0])
 	if len(list) == 0 {

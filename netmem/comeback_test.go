@@ -1,0 +1,171 @@
+package netmem_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/netmem"
+	"github.com/trapeze-nic/trapeze/ring"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// frame is registered memory for one page.
+func (r *rig) frame(page int) ring.Frame {
+	r.Helper()
+	m, err := r.near.Alloc(r.Context(), page, via.MemoryAttributes{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	return ring.Frame{Memory: m, Length: page}
+}
+
+// TestComeback: who has time left waits for the only server, which is restarted meanwhile,
+// to read and to write; who has none left learns which page it was.
+func TestComeback(t *testing.T) {
+	const page = 4096
+	r := newRig(t)
+	file, err := os.Create(filepath.Join(t.TempDir(), "lent"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	o := netmem.ServerOptions{Page: page, Size: 64 * page, File: file}
+	s := r.serve(o)
+	c := r.open(netmem.Options{Cache: 16 * page, Timeout: time.Second, ReadAhead: -1}, s)
+	content := randomBytes(1, page)
+	r.write(c, content, 3*page)
+	r.sync(c)
+	frame := r.frame(page)
+	for name, call := range map[string]func(context.Context) error{
+		"fetch": func(ctx context.Context) error { _, err := c.Fetch(ctx, 3, frame); return err },
+		"store": func(ctx context.Context) error {
+			// The version is that of before the restart, so that the server refuses it.
+			_, err := c.Store(ctx, 3, 1, frame)
+			if errors.Is(err, netmem.ErrConflict) {
+				return nil
+			}
+			return errors.Join(err, errors.New("no conflict"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r.kill(s)
+			short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			var e *netmem.Error
+			err := call(short)
+			if !errors.Is(err, netmem.ErrUnavailable) || !errors.As(err, &e) || e.Page != 3 {
+				t.Errorf("without a server: %v", err)
+			}
+			if short.Err() == nil || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("it has not waited until its deadline: %v", err)
+			}
+			// Longer than the timeout: it is the context that counts.
+			long, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			done := make(chan error, 1)
+			go func() { done <- call(long) }()
+			select {
+			case err := <-done:
+				t.Errorf("it has not waited for the server: %v", err)
+				done <- nil
+			case <-time.After(1500 * time.Millisecond):
+			}
+			s = r.serve(o)
+			if err := <-done; err != nil {
+				t.Errorf("after the restart: %v", err)
+			}
+		})
+	}
+	if _, err := c.Fetch(t.Context(), 3, frame); err != nil || !bytes.Equal(frame.Bytes(), content) {
+		t.Errorf("after all: %v", err)
+	}
+	canceled, cancel := context.WithCancel(t.Context())
+	r.kill(s)
+	time.AfterFunc(50*time.Millisecond, cancel)
+	if _, err := c.Fetch(canceled, 3, frame); !errors.Is(err, context.Canceled) {
+		t.Errorf("canceled: %v", err)
+	}
+}
+
+// TestComebackCached: reads and writes through the cache, which have no context, wait for the
+// server as long as the timeout says, together: once it has been away for so long it is
+// taken for dead.
+func TestComebackCached(t *testing.T) {
+	const page = 4096
+	r := newRig(t)
+	file, err := os.Create(filepath.Join(t.TempDir(), "lent"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	o := netmem.ServerOptions{Page: page, Size: 64 * page, File: file}
+	s := r.serve(o)
+	c := r.open(netmem.Options{Cache: 16 * page, Timeout: 30 * time.Second, ReadAhead: -1}, s)
+	content := randomBytes(1, 8*page)
+	r.write(c, content, 0)
+	r.sync(c)
+	c.Drop()
+	r.kill(s)
+	back := make(chan *netmem.Server)
+	time.AfterFunc(300*time.Millisecond, func() { back <- r.serve(o) })
+	got := make([]byte, len(content))
+	n, err := c.ReadAt(got, 0)
+	s = <-back
+	if n != len(got) || err != nil || !bytes.Equal(got, content) {
+		t.Errorf("read %d bytes: %v", n, err)
+	}
+	r.close(c)
+	dead := r.open(netmem.Options{Cache: 16 * page, Timeout: time.Second, ReadAhead: -1}, s)
+	r.write(dead, content, 0)
+	r.kill(s)
+	if err := dead.Sync(); !errors.Is(err, netmem.ErrUnavailable) {
+		t.Errorf("sync without a server: %v", err)
+	}
+	start := time.Now()
+	for range 200 {
+		if _, err := dead.ReadAt(got[:1], 60*page); !errors.Is(err, netmem.ErrUnavailable) {
+			t.Fatalf("read without a server: %v", err)
+		}
+	}
+	if took := time.Since(start); took > time.Minute { // 200 s if each of them had waited
+		t.Errorf("200 reads from a server that is dead took %v", took)
+	}
+}
+
+// TestComebackOfAll: both servers of a page are cut off, and who has time waits for one.
+func TestComebackOfAll(t *testing.T) {
+	const page = 4096
+	nics, plugs := onSwitch(t, 3)
+	r := &rig{TB: t, near: nics[0]}
+	var list []*netmem.Server
+	for i, nic := range nics[1:] {
+		r.far = nic
+		list = append(list, r.serve(netmem.ServerOptions{Name: string(rune('a' + i)), Page: page, Size: 16 * page}))
+	}
+	c := r.open(netmem.Options{Copies: 2, Cache: 8 * page, Timeout: 300 * time.Millisecond, ReadAhead: -1}, list...)
+	content := randomBytes(1, page)
+	r.write(c, content, 0)
+	r.sync(c)
+	frame := r.frame(page)
+	for _, plug := range plugs[1:] {
+		plug.SetLink(false)
+	}
+	short, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := c.Fetch(short, 0, frame); !errors.Is(err, netmem.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("without a server: %v", err)
+	}
+	time.AfterFunc(200*time.Millisecond, func() { plugs[2].SetLink(true) })
+	long, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := c.Fetch(long, 0, frame); err != nil || !bytes.Equal(frame.Bytes(), content) {
+		t.Errorf("with one server again: %v", err)
+	}
+	plugs[1].SetLink(true)
+	r.until("both servers", complete(c))
+}
