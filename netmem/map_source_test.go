@@ -126,6 +126,36 @@ func (s *fileSource) ReadPage(_ context.Context, page int64, at int) (uint64, er
 	return s.version(page), nil
 }
 
+// ReadPages counts as so many requests of ReadPage.
+func (s *fileSource) ReadPages(_ context.Context, page int64, at int, versions []uint64) (int, error) {
+	for i := range versions {
+		n := s.reads.Add(1)
+		if s.HangReads != 0 && n >= s.HangReads {
+			select {} // and minds no context
+		}
+		if s.FailReads != 0 && n >= s.FailReads {
+			versions = versions[:i]
+			break
+		}
+		if err := s.count(n); err != nil {
+			return 0, err
+		}
+	}
+	time.Sleep(s.Pause)
+	if _, err := s.file.ReadAt(s.memory[at:at+len(versions)*s.Page], page*int64(s.Page)); err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range versions {
+		versions[i] = s.version(page + int64(i))
+	}
+	if s.FailReads != 0 && s.reads.Load() >= s.FailReads {
+		return len(versions), errSource
+	}
+	return len(versions), nil
+}
+
 func (s *fileSource) WritePage(_ context.Context, page int64, at int, version uint64) (uint64, error) {
 	n := s.writes.Add(1)
 	if s.HangWrites != 0 && n >= s.HangWrites {

@@ -1,23 +1,5 @@
 package pager
 
-// takeBuffer takes a buffer: one that is not in use, or that of the page that is in the pool
-// for longest; or none.
-func (p *Pager) takeBuffer() int {
-	if n := len(p.unused); n > 0 {
-		b := p.unused[n-1]
-		p.unused = p.unused[:n-1]
-		return b
-	}
-	f := p.idle.oldest
-	if f == nil {
-		return none
-	}
-	p.idle.remove(f)
-	b := f.buffer
-	p.forget(f)
-	return b
-}
-
 // forget has a page not be local any more. Its buffer is the caller's.
 func (p *Pager) forget(f *frame) {
 	if f.ahead {
@@ -27,6 +9,41 @@ func (p *Pager) forget(f *frame) {
 	*f = frame{state: free, buffer: none}
 	p.free = append(p.free, f)
 }
+
+// makeRoom takes pages from the mapped memory until there are no more of them than may be.
+func (p *Pager) makeRoom() {
+	for p.mapped > p.most && p.err == nil {
+		p.evict()
+	}
+	p.punched()
+}
+
+// punch has a page punched out of its place, together with those beside it that leave at the
+// same time: punched is called before the lock is let go.
+func (p *Pager) punch(at int64) {
+	h := &p.hole
+	switch {
+	case at == h.end && h.end > h.start:
+		h.end += p.size
+	case at+p.size == h.start:
+		h.start = at
+	default:
+		p.punched()
+		h.start, h.end = at, at+p.size
+	}
+}
+
+// punched punches out what punch has been told.
+func (p *Pager) punched() {
+	h := p.hole
+	p.hole = hole{}
+	if h.end > h.start {
+		p.fail(p.memory.punch(h.start, h.end-h.start))
+	}
+}
+
+// hole is a part of the memory.
+type hole struct{ start, end int64 }
 
 // evict takes a page from the mapped memory, by the clock.
 func (p *Pager) evict() {
@@ -57,19 +74,18 @@ func (p *Pager) unmap(f *frame) {
 	}
 	keep := f.dirty || !f.ahead
 	if keep {
-		if f.buffer = p.takeBuffer(); f.buffer == none {
+		b := p.takeBuffer()
+		if b == none {
 			p.fail(errNoVictim) // install has left one
 			return
 		}
+		p.give(f, b)
 		if err := p.memory.read(p.bytes(f), at); err != nil {
 			p.fail(err)
 			return
 		}
 	}
-	if err := p.memory.punch(at, p.size); err != nil {
-		p.fail(err)
-		return
-	}
+	p.punch(at)
 	p.mapped--
 	switch {
 	case !keep:

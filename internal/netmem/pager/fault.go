@@ -94,9 +94,20 @@ func (p *Pager) serve() {
 // readAhead begins to fetch pages from first to before end that are not local, as far as there
 // are buffers.
 func (p *Pager) readAhead(first, marker, end int64) {
-	for page := first; page < min(end, p.pages) && len(p.starved) == 0 && p.err == nil; page++ {
+	end = min(end, p.pages)
+	for page := first; page < end && len(p.starved) == 0 && p.err == nil; page++ {
 		if p.index[page] != nil {
 			continue
+		}
+		if page != marker {
+			stop := end
+			if page < marker {
+				stop = min(end, marker)
+			}
+			if n := p.readRun(page, stop); n > 0 {
+				page += int64(n) - 1
+				continue
+			}
 		}
 		b := p.takeBuffer()
 		if b == none {
@@ -113,7 +124,8 @@ func (p *Pager) readAhead(first, marker, end int64) {
 func (p *Pager) take(page int64, buffer int) *frame {
 	f := p.free[len(p.free)-1]
 	p.free = p.free[:len(p.free)-1]
-	*f = frame{page: page, buffer: buffer, state: fetching}
+	*f = frame{page: page, state: fetching}
+	p.give(f, buffer)
 	p.index[page] = f
 	return f
 }
@@ -130,27 +142,31 @@ func (p *Pager) install(f *frame, write bool) (placed int64) {
 	p.mu.Unlock()
 	placed, err := p.place(f, !write)
 	p.mu.Lock()
+	p.moved(f, err)
+	p.check(err)
+	if err == nil {
+		p.makeRoom()
+		p.serve()
+	}
+	return placed
+}
+
+// moved goes on with a page that was to be put in its place, with what that has failed.
+func (p *Pager) moved(f *frame, err error) {
 	if err != nil {
 		// A mapper that is gone wants no pages, but what it has written is still to be
 		// written back.
 		f.state, f.dirty = pooled, false
 		p.idle.add(f)
-		p.check(err)
-		return placed
+		return
 	}
 	f.state = mapped
 	p.mapped++
-	p.unused = append(p.unused, f.buffer)
-	f.buffer = none
+	p.release(f)
 	if f.wanted {
 		p.touch(f, f.wantedWrite)
 		f.wanted, f.wantedWrite = false, false
 	}
-	for p.mapped > p.most && p.err == nil {
-		p.evict()
-	}
-	p.serve()
-	return placed
 }
 
 // place copies a page to its place: first the part for which a thread waits, which then goes

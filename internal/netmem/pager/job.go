@@ -13,6 +13,7 @@ var errNoVictim = errors.New("no page can leave the local memory")
 type job struct {
 	frame   *frame
 	page    int64
+	run     *run // nil if it is about one page
 	write   bool
 	at      int // in the buffers
 	version uint64
@@ -31,9 +32,19 @@ func (j *job) verb() string {
 func (p *Pager) start(to chan *job, f *frame) {
 	j := p.rest[len(p.rest)-1]
 	p.rest = p.rest[:len(p.rest)-1]
-	j.frame, j.page, j.write = f, f.page, f.state != fetching
+	j.frame, j.run, j.page, j.write = f, nil, f.page, f.state != fetching
 	j.at, j.version = f.buffer*int(p.size), f.version
 	to <- j // there is room for all jobs
+}
+
+// startRun gives a run to the workers.
+func (p *Pager) startRun(r *run) {
+	j := p.rest[len(p.rest)-1]
+	p.rest = p.rest[:len(p.rest)-1]
+	f := r.frames[0]
+	j.frame, j.run, j.page, j.write = nil, r, f.page, false
+	j.at = f.buffer * int(p.size)
+	p.ahead <- j // there is room for all jobs
 }
 
 // writeBack begins to write a page from its buffer.
@@ -55,15 +66,24 @@ func (p *Pager) work(jobs <-chan *job) {
 		called := p.clock.now()
 		j.called.Store(called)
 		var err error
-		if j.write {
+		count := 0
+		switch {
+		case j.run != nil:
+			count, err = p.readPages(p.ctx, j)
+		case j.write:
 			j.version, err = p.source.WritePage(p.ctx, j.page, j.at, j.version)
-		} else {
+		default:
 			j.version, err = p.source.ReadPage(p.ctx, j.page, j.at)
 		}
 		answered := p.clock.now()
 		p.mu.Lock()
 		j.called.Store(0)
-		if p.err == nil {
+		switch {
+		case p.err != nil:
+		case j.run != nil:
+			p.rest = append(p.rest, j)
+			p.finishRun(j.run, count, err, called, answered)
+		default:
 			p.finish(j, err, called, answered)
 		}
 		p.mu.Unlock()
@@ -86,7 +106,7 @@ func (p *Pager) finish(j *job, err error, called, answered int64) {
 		// It was read ahead. Who needs it will ask again, and be told.
 		b := f.buffer
 		p.forget(f)
-		p.unused = append(p.unused, b)
+		p.used.put(b)
 		p.serve()
 	default:
 		f.version = version
@@ -130,8 +150,7 @@ func (p *Pager) written(f *frame) {
 	f.writing = false
 	switch {
 	case f.state == mapped: // for Sync
-		p.unused = append(p.unused, f.buffer)
-		f.buffer = none
+		p.release(f)
 	case f.wanted:
 		f.chances = chanceReturned
 		p.stats.Returned++

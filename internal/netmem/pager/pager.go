@@ -18,6 +18,8 @@ const (
 	// leastBuffers and mostBuffered bound the pool: a quarter of the local memory.
 	leastBuffers = 4
 	mostBuffered = 64 << 20
+	// leastBlocks is how many runs the pool has room for at least, where there are runs.
+	leastBlocks = 8
 	// workers of each kind: how many requests of the kind are under way at a time.
 	workers = 8
 	// ticks of the watch in a deadline.
@@ -74,8 +76,12 @@ type Pager struct {
 	index   map[int64]*frame
 	free    []*frame
 	buffers []byte
-	unused  []int // buffers
+	used    buffers
+	run     int    // buffers of a block, the pages of a run at most
+	block   int    // that is looked at next
+	runs    []*run // that are not in use
 	idle    idle
+	hole    hole
 	hand    int
 	mapped  int // pages
 	most    int // of mapped
@@ -116,6 +122,12 @@ func New(source Source, c Config) (*Pager, error) {
 		frames: make([]frame, limit), index: make(map[int64]*frame, limit), most: int(limit - count),
 		jobs: make([]job, count), starved: make([]wanted, 0, count)}
 	p.changed.L = &p.mu
+	p.used, p.run = newBuffers(int(count)), int(max(min(runBytes/size, count/leastBlocks), 1))
+	if p.run > 1 {
+		for range int(count) / p.run {
+			p.runs = append(p.runs, &run{make([]*frame, 0, p.run), make([]uint64, p.run)})
+		}
+	}
 	p.streams.window = min(c.Ahead/size, count/2)
 	p.stats.Limit, p.stats.PageSize = uint64(limit), uint64(size)
 	var err error
@@ -129,7 +141,6 @@ func New(source Source, c Config) (*Pager, error) {
 		p.free = append(p.free, &p.frames[i])
 	}
 	for i := range p.jobs {
-		p.unused = append(p.unused, i)
 		p.rest = append(p.rest, &p.jobs[i])
 	}
 	p.demand, p.ahead, p.back = make(chan *job, count), make(chan *job, count), make(chan *job, count)

@@ -51,7 +51,7 @@ func (p *Pager) clean(f *frame) bool {
 	if b == none {
 		return false
 	}
-	f.buffer = b
+	p.give(f, b)
 	p.protect(f)
 	if err := p.memory.read(p.bytes(f), f.page*p.size); err != nil {
 		p.fail(err)
