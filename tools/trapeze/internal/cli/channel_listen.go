@@ -12,6 +12,7 @@ import (
 	"github.com/trapeze-nic/trapeze/channel"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cellstream"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -47,7 +48,7 @@ that a sender was told to stop); nic (` + channelsKeys + `),
   trapeze channel listen --device 'emu:?wire=shm:/run/wire' --priority low --capture cells.pcapng`,
 		Args: cobra.NoArgs,
 		RunE: command.Run(func(ctx context.Context, _ []string) (err error) {
-			if err := checkPeerAddress(device); err != nil {
+			if err := peer.CheckDevice(device); err != nil {
 				return err
 			}
 			back, err := parsePriority(priority)

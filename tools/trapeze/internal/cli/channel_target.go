@@ -11,6 +11,7 @@ import (
 	"github.com/trapeze-nic/trapeze/channel"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -38,12 +39,12 @@ func (f *channelTarget) check() (channel.Priority, error) {
 		return 0, option.Errorf("--timeout %v: it must be more than nothing", f.timeout)
 	}
 	if f.device != "" {
-		if err := checkPeerAddress(f.device); err != nil {
+		if err := peer.CheckDevice(f.device); err != nil {
 			return 0, err
 		}
 	}
 	if f.to != "" {
-		if _, err := parseMAC(f.to); err != nil {
+		if _, err := peer.ParseMAC(f.to); err != nil {
 			return 0, err
 		}
 	}
@@ -90,7 +91,7 @@ func (f *channelTarget) with(ctx context.Context, command string, serve func(con
 	defer func() { taken.finish(&err) }()
 	at := channelPeer{to: descriptors.Broadcast, timeout: f.timeout, capture: taken}
 	if f.to != "" {
-		if at.to, err = parseMAC(f.to); err != nil {
+		if at.to, err = peer.ParseMAC(f.to); err != nil {
 			return err
 		}
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/progress"
 	"github.com/trapeze-nic/trapeze/internal/ring/ringtest"
 	"github.com/trapeze-nic/trapeze/internal/via/viatest"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -145,7 +146,7 @@ func (f *conformFlags) check() error {
 	}
 	for _, address := range []string{f.device, f.peer} {
 		if address != "" {
-			if err := checkPeerAddress(address); err != nil {
+			if err := peer.CheckDevice(address); err != nil {
 				return err
 			}
 		}

@@ -3,15 +3,12 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"net"
 	"strings"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -67,37 +64,6 @@ func closing(nic *via.NIC, err *error) {
 	if cerr := nic.Close(); *err == nil {
 		*err = cerr
 	}
-}
-
-// checkPeerAddress refuses devices that cannot reach another process.
-func checkPeerAddress(device string) error {
-	if device == "" {
-		return &option.Error{Option: "--device", Allowed: "the address of a NIC, as in --device 'emu:?wire=udp://127.0.0.1:9000'"}
-	}
-	a, err := vfio.ParseAddress(device)
-	if err != nil {
-		return &command.DeviceError{Err: err}
-	}
-	if a.Scheme != emulator.Scheme && a.Scheme != emulator.EthernetScheme {
-		return nil
-	}
-	if err := emulator.CheckAddress(a); err != nil {
-		return &command.DeviceError{Err: err}
-	}
-	if wire := a.Options.Get("wire"); a.Scheme == emulator.Scheme && (wire == "" || wire == "loop") {
-		return &command.DeviceError{Err: hinted(fmt.Errorf("device %s: its wire ends at itself, nobody else is on it", device),
-			"add wire=udp://HOST:PORT, see 'trapeze list'")}
-	}
-	return nil
-}
-
-// parseMAC reads six bytes in hexadecimal with colons.
-func parseMAC(s string) (via.MAC, error) {
-	hw, err := net.ParseMAC(s)
-	if err != nil || len(hw) != len(via.MAC{}) {
-		return via.MAC{}, option.Errorf("%q is not a MAC address such as 02:00:00:00:00:01", s)
-	}
-	return via.MAC(hw), nil
 }
 
 // sendHint is the device address with which a program on the same machine can

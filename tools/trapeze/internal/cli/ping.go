@@ -12,6 +12,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/ping"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -111,7 +112,7 @@ func (f *pingFlags) check() error {
 	case f.serve && f.device == "":
 		return option.Errorf("--serve needs a --device that others can reach, as in --device 'emu:?wire=udp://127.0.0.1:9000'")
 	case f.device != "":
-		return checkPeerAddress(f.device)
+		return peer.CheckDevice(f.device)
 	}
 	return nil
 }
@@ -129,7 +130,7 @@ func (p *program) runPing(ctx context.Context, f pingFlags) (err error) {
 	}
 	mac := descriptors.Broadcast
 	if f.to != "" {
-		if mac, err = parseMAC(f.to); err != nil {
+		if mac, err = peer.ParseMAC(f.to); err != nil {
 			return err
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
 	"github.com/trapeze-nic/trapeze/internal/via/transfer"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -79,7 +80,7 @@ transfers, dropped).`,
 }
 
 func (p *program) runRecv(ctx context.Context, f recvFlags) (err error) {
-	if err := checkPeerAddress(f.device); err != nil {
+	if err := peer.CheckDevice(f.device); err != nil {
 		return err
 	}
 	switch {

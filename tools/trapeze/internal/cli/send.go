@@ -17,6 +17,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/via/transfer"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -72,7 +73,7 @@ dma_log (file, transfers, dropped).`,
 }
 
 func (p *program) runSend(ctx context.Context, f sendFlags, path string) (err error) {
-	if err := checkPeerAddress(f.device); err != nil {
+	if err := peer.CheckDevice(f.device); err != nil {
 		return err
 	}
 	if f.timeout <= 0 {
@@ -80,7 +81,7 @@ func (p *program) runSend(ctx context.Context, f sendFlags, path string) (err er
 	}
 	mac := descriptors.Broadcast
 	if f.to != "" {
-		if mac, err = parseMAC(f.to); err != nil {
+		if mac, err = peer.ParseMAC(f.to); err != nil {
 			return err
 		}
 	}

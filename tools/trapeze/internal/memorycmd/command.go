@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"strings"
 	"time"
 
@@ -18,7 +17,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/netmem"
-	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -80,11 +79,11 @@ func (f *clientFlags) addresses() (list []via.Address, err error) {
 	for _, s := range f.servers {
 		a := via.Address{MAC: descriptors.Broadcast, Discriminator: []byte(s)}
 		if mac, name, ok := strings.Cut(s, "/"); ok {
-			hw, err := net.ParseMAC(mac)
-			if err != nil || len(hw) != len(via.MAC{}) {
-				return nil, option.Errorf("--server %q: %q is not a MAC address such as 02:00:00:00:00:01", s, mac)
+			from, err := peer.ParseMAC(mac)
+			if err != nil {
+				return nil, fmt.Errorf("--server %q: %w", s, err)
 			}
-			a = via.Address{MAC: via.MAC(hw), Discriminator: []byte(name)}
+			a = via.Address{MAC: from, Discriminator: []byte(name)}
 		}
 		if n := len(a.Discriminator); n == 0 || n > via.MaxDiscriminator {
 			return nil, &option.Error{Option: "--server", Value: s, Allowed: fmt.Sprintf("[MAC/]NAME with a name of 1 to %d bytes", via.MaxDiscriminator)}
@@ -94,27 +93,6 @@ func (f *clientFlags) addresses() (list []via.Address, err error) {
 	return list, nil
 }
 
-// checkDevice refuses a device that cannot reach another process.
-func checkDevice(device string) error {
-	if device == "" {
-		return &option.Error{Option: "--device", Allowed: "the address of a NIC, as in --device 'emu:?wire=udp://127.0.0.1:9000'"}
-	}
-	a, err := vfio.ParseAddress(device)
-	if err != nil {
-		return &command.DeviceError{Err: err}
-	}
-	if a.Scheme != emulator.Scheme && a.Scheme != emulator.EthernetScheme {
-		return nil
-	}
-	if err := emulator.CheckAddress(a); err != nil {
-		return &command.DeviceError{Err: err}
-	}
-	if wire := a.Options.Get("wire"); a.Scheme == emulator.Scheme && (wire == "" || wire == "loop") {
-		return &command.DeviceError{Err: fmt.Errorf("device %s: its wire ends at itself, nobody else is on it (add wire=udp://HOST:PORT, see 'trapeze list')", device)}
-	}
-	return nil
-}
-
 // quietly: what happens to a NIC shows in the calls that suffer from it.
 func quietly() []via.Option {
 	return []via.Option{via.WithErrorHandler(func(via.AsyncError) {}), via.WithLogger(slog.New(slog.DiscardHandler))}
@@ -122,7 +100,7 @@ func quietly() []via.Option {
 
 // with opens a NIC for use.
 func with(ctx context.Context, device string, use func(*via.NIC) error) error {
-	if err := checkDevice(device); err != nil {
+	if err := peer.CheckDevice(device); err != nil {
 		return err
 	}
 	nic, err := via.Open(ctx, device, quietly()...)

@@ -14,6 +14,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/netmem"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
 )
 
 // mapReport is what map --json prints.
@@ -87,7 +88,7 @@ func (x *commands) runMap(ctx context.Context, f mapFlags) (err error) {
 	if _, err := f.addresses(); err != nil {
 		return err
 	}
-	if err := checkDevice(f.device); err != nil {
+	if err := peer.CheckDevice(f.device); err != nil {
 		return err
 	}
 	if f.touch < 0 {

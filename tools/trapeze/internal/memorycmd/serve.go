@@ -14,6 +14,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/progress"
 	"github.com/trapeze-nic/trapeze/netmem"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -97,7 +98,7 @@ func (x *commands) runServe(ctx context.Context, f serveFlags) (err error) {
 	case len(f.name) > via.MaxDiscriminator:
 		return &option.Error{Option: "--name", Value: f.name, Allowed: fmt.Sprintf("1 to %d bytes", via.MaxDiscriminator)}
 	}
-	if err := checkDevice(f.device); err != nil {
+	if err := peer.CheckDevice(f.device); err != nil {
 		return err
 	}
 	o := netmem.ServerOptions{Name: f.name, Page: int(f.page), Size: int64(f.size), Span: int64(f.span), ReadOnly: f.readOnly}
