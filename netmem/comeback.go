@@ -34,28 +34,38 @@ func (c *comeback) tell() {
 	}
 }
 
-// again returns nil if a call that has failed with err, which began at start, shall be made
-// again, and else with what it fails. It waits if none of the page's servers that could
+// attempts are those of one call.
+type attempts struct {
+	start time.Time
+	// restarted: a server has said that it is another one. One that says so again, after a
+	// new connection, does not mean it.
+	restarted bool
+}
+
+// again returns nil if a call whose last attempt has failed with err shall be made again, and
+// else with what it fails. It waits if none of the page's servers that could
 // answer is connected yet: until ctx's deadline. Without one it waits for a server until
 // that has been away for the timeout, or the call has lasted as long: then the server is
 // taken for dead, and nobody waits for it.
-func (p *pool) again(ctx context.Context, page uint64, start time.Time, err error) error {
+func (p *pool) again(ctx context.Context, page uint64, a *attempts, err error) error {
 	lost := errors.Is(err, ErrLost)
-	if !lost && !errors.Is(err, ErrUnavailable) || hopeless(err) {
+	restarted := errors.Is(err, ErrRestarted)
+	if !lost && !errors.Is(err, ErrUnavailable) || hopeless(err) || restarted && a.restarted {
 		return err
 	}
+	a.restarted = restarted
 	_, limited := ctx.Deadline()
 	changed := p.comeback.watch()
 	since, back := p.expected(page, lost)
 	if since.IsZero() && !back {
 		return err
 	}
-	if back && ctx.Err() == nil && (limited || time.Since(start) < p.options.Timeout) {
+	if back && ctx.Err() == nil && (limited || time.Since(a.start) < p.options.Timeout) {
 		return nil
 	}
 	var over <-chan time.Time // if not by ctx
 	if !limited {
-		until, end := since.Add(p.options.Timeout), start.Add(p.options.Timeout)
+		until, end := since.Add(p.options.Timeout), a.start.Add(p.options.Timeout)
 		timer := time.NewTimer(min(time.Until(until), time.Until(end)))
 		defer timer.Stop()
 		over = timer.C

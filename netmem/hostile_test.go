@@ -103,7 +103,7 @@ func TestHostileDescription(t *testing.T) {
 		"endless":       describe(func(b []byte) { copy(b[56:64], bytes.Repeat([]byte{0xff}, 8)) }),
 	} {
 		address := r.fake(name, f)
-		c, err := netmem.Open(t.Context(), r.near, []via.Address{address}, netmem.Options{Timeout: 10 * time.Second})
+		c, err := netmem.Open(t.Context(), r.near, []via.Address{address}, netmem.Options{Timeout: 30 * time.Second})
 		if !errors.Is(err, netmem.ErrProtocol) || !bytes.Contains([]byte(err.Error()), []byte(address.String())) {
 			t.Errorf("%s: open: %t, %v", name, c != nil, err)
 		}
@@ -141,8 +141,12 @@ func TestHostileAnswers(t *testing.T) {
 		"silent write":      {bad(protocol.Write, func([]byte) ([]byte, int) { return nil, 0 }), context.DeadlineExceeded},
 	} {
 		t.Run(name, func(t *testing.T) {
+			timeout := 30 * time.Second
+			if c.want == context.DeadlineExceeded {
+				timeout = cutTimeout
+			}
 			address := r.fake(name, c.answer)
-			client, err := netmem.Open(t.Context(), r.near, []via.Address{address}, netmem.Options{Cache: 16 * fakePage, Timeout: time.Second, ReadAhead: -1})
+			client, err := netmem.Open(t.Context(), r.near, []via.Address{address}, netmem.Options{Cache: 16 * fakePage, Timeout: timeout, ReadAhead: -1})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -195,7 +199,7 @@ func (r *rig) caller(s *netmem.Server) *caller {
 // say sends bytes, with so much payload, and returns what comes back.
 func (k *caller) say(b []byte, payload int) []byte {
 	k.Helper()
-	ctx, cancel := context.WithTimeout(k.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(k.Context(), 30*time.Second)
 	defer cancel()
 	r, err := k.Call(ctx, b, ring.Frame{Memory: k.memory, Length: payload}, ring.Frame{Memory: k.memory, Offset: netmem.MaxPage, Length: netmem.MaxPage})
 	if err != nil {

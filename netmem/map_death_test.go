@@ -113,7 +113,7 @@ func killed(t *testing.T, after time.Duration) {
 func TestPagerStops(t *testing.T) {
 	leaktest.Check(t)
 	s := newSource(t, 4<<10, random(400<<10, 3))
-	m := open(t, s, netmem.MapOptions{Local: 64 << 10, Deadline: 100 * time.Millisecond})
+	m := open(t, s, netmem.MapOptions{Local: 64 << 10, Deadline: time.Second})
 	if err := syscall.Kill(m.PagerID(), syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -163,11 +163,13 @@ func TestSourceTrouble(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*fileSource)
 		want   error
+		// deadline is short where it is what ends the mapping.
+		deadline time.Duration
 	}{
-		"reads hang":    {func(s *fileSource) { s.HangReads = 30 }, netmem.ErrPagerDeadline},
-		"writes hang":   {func(s *fileSource) { s.HangWrites = 5 }, netmem.ErrPagerDeadline},
-		"reads refused": {func(s *fileSource) { s.FailReads = 30 }, errSource},
-		"write refused": {func(s *fileSource) { s.FailWrites = 5 }, errSource},
+		"reads hang":    {func(s *fileSource) { s.HangReads = 30 }, netmem.ErrPagerDeadline, time.Second},
+		"writes hang":   {func(s *fileSource) { s.HangWrites = 5 }, netmem.ErrPagerDeadline, time.Second},
+		"reads refused": {func(s *fileSource) { s.FailReads = 30 }, errSource, 0},
+		"write refused": {func(s *fileSource) { s.FailWrites = 5 }, errSource, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			leaktest.Check(t)
@@ -175,7 +177,7 @@ func TestSourceTrouble(t *testing.T) {
 			content := random(100*page, 5)
 			s := newSource(t, page, content)
 			c.change(s)
-			m := open(t, s, netmem.MapOptions{Local: 16 * page, Ahead: -1, Deadline: 300 * time.Millisecond})
+			m := open(t, s, netmem.MapOptions{Local: 16 * page, Ahead: -1, Deadline: c.deadline})
 			var wrong bool
 			for at := 0; ; at = (at + page) % len(content) {
 				var got byte

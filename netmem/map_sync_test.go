@@ -166,7 +166,7 @@ func TestMapperKilled(t *testing.T) {
 		}
 		return n == 60
 	}
-	for end := time.Now().Add(20 * time.Second); !written(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !written(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("what the mapper wrote is not in the source")
 		}

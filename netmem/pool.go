@@ -107,13 +107,13 @@ func (p *pool) alone() bool { return p.placement.Copies() == 1 }
 // fetch fetches a part of a page into a frame, from the first server that has it and
 // answers. It waits for servers that are connecting again.
 func (p *pool) fetch(ctx context.Context, page uint64, offset int, into ring.Frame) (Version, error) {
-	start := time.Now()
+	a := attempts{start: time.Now()}
 	for {
 		r, err := p.fetchFrom(ctx, page, offset, into, nil)
 		if err == nil {
 			return Version(r.Version), nil
 		}
-		if err := p.again(ctx, page, start, err); err != nil {
+		if err := p.again(ctx, page, &a, err); err != nil {
 			return 0, err
 		}
 	}

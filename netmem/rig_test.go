@@ -77,6 +77,9 @@ func (r *rig) tryOpen(o netmem.Options, servers ...*netmem.Server) (*netmem.Clie
 	for _, s := range servers {
 		list = append(list, s.Address())
 	}
+	if o.Timeout == 0 { // else a server is taken for dead that only waits for its turn
+		o.Timeout = 30 * time.Second
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
 	defer cancel()
 	c, err := netmem.Open(ctx, r.near, list, o)
@@ -89,7 +92,7 @@ func (r *rig) tryOpen(o netmem.Options, servers ...*netmem.Server) (*netmem.Clie
 // until waits for what must happen.
 func (r *rig) until(what string, f func() bool) {
 	r.Helper()
-	for end := time.Now().Add(30 * time.Second); !f(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !f(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			r.Fatalf("waited for %s", what)
 		}

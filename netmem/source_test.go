@@ -18,7 +18,7 @@ func TestSource(t *testing.T) {
 	a := r.serve(netmem.ServerOptions{Name: "a", Page: page, Size: 16 * page})
 	b := r.serve(netmem.ServerOptions{Name: "b", Page: page, Size: 16 * page})
 	servers := []via.Address{a.Address(), b.Address()}
-	s, err := netmem.OpenSource(t.Context(), r.near, servers, netmem.Options{Copies: 2, Timeout: 10 * time.Second})
+	s, err := netmem.OpenSource(t.Context(), r.near, servers, netmem.Options{Copies: 2, Timeout: 30 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

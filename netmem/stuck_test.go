@@ -21,7 +21,7 @@ func TestStuckClient(t *testing.T) {
 	good := r.open(netmem.Options{Cache: 16 * page}, s)
 	r.write(good, randomBytes(1, page*pages), 0)
 	r.sync(good)
-	info, err := netmem.Ask(t.Context(), r.near, s.Address(), 10*time.Second)
+	info, err := netmem.Ask(t.Context(), r.near, s.Address(), 30*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestStuckClient(t *testing.T) {
 	defer x.Close()
 	r.until("two clients", func() bool { return s.Stats().Clients == 2 })
 	// As a Caller does, but nobody takes the replies.
-	sent, refused := 0, time.Now().Add(20*time.Second)
+	sent, refused := 0, time.Now().Add(time.Minute)
 	for ; s.Stats().Clients == 2 && time.Now().Before(refused); sent++ {
 		if err := sendFetch(x, info.Incarnation, uint64(sent%pages), page); err == ring.ErrFull {
 			x.CheckSent()

@@ -74,7 +74,7 @@ func TestRestarted(t *testing.T) {
 	r := newRig(t)
 	o := netmem.ServerOptions{Page: 4096, Size: 1 << 20}
 	s := r.serve(o)
-	c := r.open(netmem.Options{Cache: 16 * 4096, Timeout: time.Second, ReadAhead: -1}, s)
+	c := r.open(netmem.Options{Cache: 16 * 4096, Timeout: cutTimeout, ReadAhead: -1}, s)
 	r.write(c, bytes.Repeat([]byte{7}, 64*4096), 0)
 	r.sync(c)
 	r.kill(s)
@@ -117,7 +117,7 @@ func TestFirstClientNeedsAll(t *testing.T) {
 	a := r.serve(netmem.ServerOptions{Name: "a", Size: 1 << 20})
 	b := r.serve(netmem.ServerOptions{Name: "b", Size: 1 << 20})
 	r.kill(b)
-	o := netmem.Options{Copies: 2, Timeout: time.Second}
+	o := netmem.Options{Copies: 2, Timeout: cutTimeout}
 	if _, err := r.tryOpen(o, a, b); !errors.Is(err, netmem.ErrUnavailable) {
 		t.Fatalf("without one of two new servers: %v", err)
 	}
@@ -142,7 +142,7 @@ func TestFileServedAgain(t *testing.T) {
 	defer f.Close()
 	o := netmem.ServerOptions{Page: 4096, Size: 1 << 20, File: f}
 	s := r.serve(o)
-	quick := netmem.Options{Cache: 16 * 4096, Timeout: time.Second}
+	quick := netmem.Options{Cache: 16 * 4096, Timeout: 20 * time.Second}
 	a, b := r.open(quick, s), r.open(quick, s)
 	r.read(a, 1, 0) // both have read that nobody has written the page
 	r.read(b, 1, 0)

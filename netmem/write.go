@@ -28,13 +28,13 @@ type change struct {
 // has the page has taken it, and those that are away are owed it. c.base becomes the
 // page's new version. It waits for servers that are connecting again.
 func (p *pool) write(ctx context.Context, c *change) error {
-	start := time.Now()
+	a := attempts{start: time.Now()}
 	for {
 		err := p.writeTo(ctx, c)
 		if err == nil {
 			return nil
 		}
-		if err := p.again(ctx, c.page, start, err); err != nil {
+		if err := p.again(ctx, c.page, &a, err); err != nil {
 			return err
 		}
 	}
