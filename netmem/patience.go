@@ -3,21 +3,30 @@ package netmem
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // patience is a context that ends after a time, or with its parent. Unlike those of
-// package context it is used again, so that a deadline for each call allocates nothing.
+// package context it is used again, so that a deadline for each call allocates nothing; and
+// it has no timer until somebody sleeps: who polls looks at the clock now and then.
 type patience struct {
 	parent   context.Context
 	deadline time.Time
 	timer    *time.Timer
 	done     chan struct{}
+	looks    atomic.Uint32 // how often it was asked whether it has ended
 
 	mu    sync.Mutex
+	armed bool // the timer is
+	ended atomic.Bool
 	err   error
 	until func() bool // ends the watch over the parent; nil if that never ends
 }
+
+// looksPerClock is how often who polls asks whether the time is over, for each look at the
+// clock, which costs as much as a few of these.
+const looksPerClock = 32
 
 var patiences sync.Pool
 
@@ -30,7 +39,6 @@ func patient(parent context.Context, d time.Duration) *patience {
 		p.timer.Stop()
 	}
 	p.parent, p.deadline = parent, time.Now().Add(d)
-	p.timer.Reset(d)
 	if parent.Done() != nil {
 		p.until = context.AfterFunc(parent, func() { p.end(parent.Err()) })
 	}
@@ -43,17 +51,22 @@ func (p *patience) end(err error) {
 	defer p.mu.Unlock()
 	if p.err == nil {
 		p.err = err
+		p.ended.Store(true)
 		close(p.done)
 	}
 }
 
 // release gives the context back. Whoever was given it does not look at it any more.
 func (p *patience) release() {
-	again := p.timer.Stop()
+	again := true
 	if p.until != nil {
-		again = p.until() && again
+		again = p.until()
 		p.until = nil
 	}
+	p.mu.Lock()
+	again = (!p.armed || p.timer.Stop()) && p.err == nil && again
+	p.armed = false
+	p.mu.Unlock()
 	if again { // else it has ended, or is about to
 		p.parent = nil
 		patiences.Put(p)
@@ -67,9 +80,23 @@ func (p *patience) Deadline() (time.Time, bool) {
 	return p.deadline, true
 }
 
-func (p *patience) Done() <-chan struct{} { return p.done }
+func (p *patience) Done() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.armed {
+		p.armed = true
+		p.timer.Reset(time.Until(p.deadline))
+	}
+	return p.done
+}
 
 func (p *patience) Err() error {
+	if p.looks.Add(1)%looksPerClock == 0 && time.Now().After(p.deadline) {
+		p.end(context.DeadlineExceeded)
+	}
+	if !p.ended.Load() {
+		return nil
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.err

@@ -106,7 +106,7 @@ func (c *Caller) Call(ctx context.Context, request []byte, send, into Frame) (Re
 		if err := ctx.Err(); err != nil {
 			return Reply{}, c.late(op, err)
 		}
-		if c.poll() == 0 {
+		if c.poll(nil) == 0 {
 			runtime.Gosched()
 		}
 		k, tag, err = c.begin(request, send, into, nil)
@@ -164,7 +164,7 @@ func (c *Caller) await(ctx context.Context, k *call) error {
 // pollFor takes messages until k has ended.
 func (c *Caller) pollFor(ctx context.Context, k *call) error {
 	for k.state() != ended {
-		if c.poll() > 0 {
+		if c.poll(k) > 0 {
 			continue
 		}
 		if err := c.r.wait(ctx, k.signal); err != nil {
@@ -279,8 +279,9 @@ func (c *Caller) give(k *call, tag uint32) {
 	c.tail++
 }
 
-// poll takes the messages that have come, and returns how many.
-func (c *Caller) poll() (n int) {
+// poll takes the messages that have come, or those until the reply to k, for which somebody
+// waits, and returns how many.
+func (c *Caller) poll(k *call) (n int) {
 	for {
 		e, err := c.r.GetRecv()
 		if e == nil {
@@ -296,7 +297,9 @@ func (c *Caller) poll() (n int) {
 			c.fail(err)
 			return n
 		}
-		n++
+		if n++; k != nil && k.state() == ended {
+			return n
+		}
 	}
 }
 

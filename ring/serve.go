@@ -28,10 +28,14 @@ func Serve(ctx context.Context, r *Ring, handler func(*Request)) error {
 		q.s, q.finished = s, q.finish
 	}
 	defer s.end()
-	for {
-		r.CheckSent()
-		s.flush()
+	for taken := 0; ; taken++ {
+		// Who asks waits for the answer, and nobody for what comes after it: that is done
+		// while nothing comes, or has not been done for long.
 		e, err := r.GetRecv()
+		if err == ErrEmpty || taken%unchecked == 0 {
+			r.CheckSent()
+			s.flush()
+		}
 		switch {
 		case err == ErrEmpty:
 			if err := ctx.Err(); err != nil {
@@ -53,6 +57,9 @@ func Serve(ctx context.Context, r *Ring, handler func(*Request)) error {
 		}
 	}
 }
+
+// unchecked is how many requests Serve takes before it looks what has become of its replies.
+const unchecked = 8
 
 // server is one run of Serve.
 type server struct {

@@ -46,7 +46,7 @@ func (c *Caller) run() {
 			continue
 		}
 		next := c.expire(time.Now())
-		if c.poll() > 0 {
+		if c.poll(nil) > 0 {
 			continue
 		}
 		if !next.IsZero() {
