@@ -165,19 +165,24 @@ func TestSourceTrouble(t *testing.T) {
 		want   error
 		// deadline is short where it is what ends the mapping.
 		deadline time.Duration
+		local    int64 // pages: from 128 on, what is read ahead is read by runs
+		ahead    int64
 	}{
-		"reads hang":    {func(s *fileSource) { s.HangReads = 30 }, netmem.ErrPagerDeadline, time.Second},
-		"writes hang":   {func(s *fileSource) { s.HangWrites = 5 }, netmem.ErrPagerDeadline, time.Second},
-		"reads refused": {func(s *fileSource) { s.FailReads = 30 }, errSource, 0},
-		"write refused": {func(s *fileSource) { s.FailWrites = 5 }, errSource, 0},
+		"reads hang":          {func(s *fileSource) { s.HangReads = 30 }, netmem.ErrPagerDeadline, time.Second, 16, -1},
+		"writes hang":         {func(s *fileSource) { s.HangWrites = 5 }, netmem.ErrPagerDeadline, time.Second, 16, -1},
+		"reads refused":       {func(s *fileSource) { s.FailReads = 30 }, errSource, 0, 16, -1},
+		"write refused":       {func(s *fileSource) { s.FailWrites = 5 }, errSource, 0, 16, -1},
+		"runs hang":           {func(s *fileSource) { s.HangReads = 300 }, netmem.ErrPagerDeadline, time.Second, 256, 0},
+		"runs refused":        {func(s *fileSource) { s.FailReads = 300 }, errSource, 0, 256, 0},
+		"refused, one by one": {func(s *fileSource) { s.FailReads, s.Single = 300, true }, errSource, 0, 256, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			leaktest.Check(t)
 			const page = 4 << 10
-			content := random(100*page, 5)
+			content := random(int(max(100, 3*c.local))*page, 5)
 			s := newSource(t, page, content)
 			c.change(s)
-			m := open(t, s, netmem.MapOptions{Local: 16 * page, Ahead: -1, Deadline: c.deadline})
+			m := open(t, s, netmem.MapOptions{Local: c.local * page, Ahead: c.ahead, Deadline: c.deadline})
 			var wrong bool
 			for at := 0; ; at = (at + page) % len(content) {
 				var got byte

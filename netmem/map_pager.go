@@ -12,6 +12,9 @@ import (
 // PageSource is where a pager gets pages from, and writes them back to.
 type PageSource = pager.Source
 
+// PageRunSource is a PageSource that reads pages which follow each other in one call.
+type PageRunSource = pager.RunSource
+
 // MapStats are counters of a pager.
 type MapStats = pager.Stats
 

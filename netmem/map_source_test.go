@@ -55,6 +55,8 @@ type fileSource struct {
 	// CountFrom and CountTo: between these reads the allocations of the process are
 	// counted, and stored in the file Path.allocations.
 	CountFrom, CountTo int64
+	// Single: it has no ReadPages.
+	Single bool
 
 	file          *os.File
 	memory        []byte
@@ -86,8 +88,13 @@ func (s *fileSource) open(ctx context.Context) (netmem.PageSource, error) {
 	var err error
 	s.versions = map[int64]uint64{}
 	s.file, err = os.OpenFile(s.Path, os.O_RDWR, 0)
+	if s.Single {
+		return struct{ netmem.PageSource }{s}, err
+	}
 	return s, err
 }
+
+var _ netmem.PageRunSource = (*fileSource)(nil)
 
 func (s *fileSource) Close() error  { return s.file.Close() }
 func (s *fileSource) Size() int64   { return s.Length }

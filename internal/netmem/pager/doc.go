@@ -33,4 +33,12 @@
 // segmented FIFO of VMS did for want of such marks (Turner and Levy, "Segmented FIFO page
 // replacement", SIGMETRICS 1981), with a clock in place of its first queue. Pages that were
 // read ahead and never missed have no chance, and leave without passing through the pool.
+//
+// # Runs
+//
+// Pages that are read ahead of a reader in sequence are asked for by runs of up to 256 KiB,
+// eight of which are under way at a time: one request to the source, buffers that follow
+// each other, and one UFFDIO_COPY for all that nobody waits for yet. Pages beside each other
+// that leave at the same time are punched out together. What a page of its own costs for
+// that is more than its bytes do, for pages of 4 KiB by far.
 package pager
