@@ -227,7 +227,7 @@ func capable(t testing.TB, err error) {
 func open(t testing.TB, s *fileSource, o netmem.MapOptions) *netmem.Mapping {
 	t.Helper()
 	o.Command, o.Stderr = s.command(t), os.Stderr
-	if o.Deadline == 0 { // a pager that only waits for its turn does not hang
+	if o.Deadline == 0 { // a pager that only waits for its turn is not stuck
 		o.Deadline = 30 * time.Second
 	}
 	m, err := netmem.Map(t.Context(), o)
