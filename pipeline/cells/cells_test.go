@@ -124,6 +124,14 @@ func TestCRCInPieces(t *testing.T) {
 		if got := cells.StartCRC.Table(b[:at]).Table(b[at:]); uint32(got) != want {
 			r.Fatalf("by tables %08x, want %08x", got, want)
 		}
+		// The way that payloads of cells take, from any state.
+		p := [cells.PayloadSize]byte(append(b, make([]byte, cells.PayloadSize)...))
+		if got, want := cells.CRC(want).Cell(&p), cells.CRC(want).Table(p[:]); got != want {
+			r.Fatalf("of a cell %08x, want %08x", got, want)
+		}
+		if got, want := cells.CRC(want).LastCell(&p), cells.CRC(want).Table(p[:cells.PayloadSize-4]); got != want {
+			r.Fatalf("of a last cell %08x, want %08x", got, want)
+		}
 	})
 }
 

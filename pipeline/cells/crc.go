@@ -54,7 +54,7 @@ func (c CRC) Update(b []byte) CRC {
 // cell is Update by the payload of a cell.
 func (c CRC) cell(p *[PayloadSize]byte) CRC {
 	if folds {
-		return reduce(foldBlocks(uint32(c), p[:]))
+		return reduce(foldCell(uint32(c), p))
 	}
 	return c.table(p[:])
 }
@@ -70,7 +70,7 @@ func (c CRC) lastCell(p *[PayloadSize]byte) CRC {
 	copy(b[crcSize:], p[:PayloadSize-crcSize])
 	first := b[crcSize : 2*crcSize]
 	binary.BigEndian.PutUint32(first, binary.BigEndian.Uint32(first)^uint32(c))
-	return reduce(foldBlocks(0, b[:]))
+	return reduce(foldCell(0, &b))
 }
 
 // block is what is folded at a time, in bytes.

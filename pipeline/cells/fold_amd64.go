@@ -13,3 +13,8 @@ var folds = cpu.X86.HasPCLMULQDQ && cpu.X86.HasSSSE3
 //
 //go:noescape
 func foldBlocks(crc uint32, b []byte) uint64
+
+// foldCell is foldBlocks of the payload of a cell.
+//
+//go:noescape
+func foldCell(crc uint32, p *[PayloadSize]byte) uint64

@@ -11,6 +11,11 @@ DATA ·ahead+0(SB)/8, $0x00000000e8a45605
 DATA ·ahead+8(SB)/8, $0x00000000c5b9cd4c
 GLOBL ·ahead(SB), RODATA|NOPTR, $16
 
+// x^256 and x^320 modulo the generator, for 256 bits further on.
+DATA ·aheadTwo+0(SB)/8, $0x0000000075be46b7
+DATA ·aheadTwo+8(SB)/8, $0x00000000569700e5
+GLOBL ·aheadTwo(SB), RODATA|NOPTR, $16
+
 // x^96 and x^64 modulo the generator, for what remains of the last block.
 DATA ·last+0(SB)/8, $0x00000000f200aa66
 DATA ·last+8(SB)/8, $0x00000000490d678d
@@ -56,4 +61,45 @@ done:
 	PCLMULQDQ $0x11, X6, X3
 	PXOR X3, X0
 	MOVQ X0, ret+32(FP)
+	RET
+
+// func foldCell(crc uint32, p *[48]byte) uint64
+// Its three blocks do not wait for each other.
+TEXT ·foldCell(SB), NOSPLIT, $0-24
+	MOVL crc+0(FP), AX
+	MOVQ p+8(FP), SI
+	MOVOU ·reverse(SB), X5
+	SHLQ $32, AX
+	MOVQ AX, X1
+	PSLLO $8, X1
+	MOVOU (SI), X0
+	MOVOU 16(SI), X2
+	MOVOU 32(SI), X7
+	PSHUFB X5, X0
+	PSHUFB X5, X2
+	PSHUFB X5, X7
+	PXOR X1, X0
+	MOVOU ·aheadTwo(SB), X4
+	MOVO X0, X3
+	PCLMULQDQ $0x11, X4, X0
+	PCLMULQDQ $0x00, X4, X3
+	MOVOU ·ahead(SB), X4
+	MOVO X2, X6
+	PCLMULQDQ $0x11, X4, X2
+	PCLMULQDQ $0x00, X4, X6
+	PXOR X6, X2
+	PXOR X7, X2
+	PXOR X3, X0
+	PXOR X2, X0
+
+	// As at the end of foldBlocks.
+	MOVOU ·last(SB), X6
+	MOVQ X0, X3
+	PSLLO $4, X3
+	PCLMULQDQ $0x01, X6, X0
+	PXOR X3, X0
+	MOVO X0, X3
+	PCLMULQDQ $0x11, X6, X3
+	PXOR X3, X0
+	MOVQ X0, ret+16(FP)
 	RET
