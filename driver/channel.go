@@ -244,6 +244,14 @@ func (c *Channel) allow(start, stop, word uint32) error {
 
 // Received returns the receive word. What the device wrote before it is visible.
 func (c *Channel) Received() (descriptors.ReceiveWord, error) {
+	c.mu.Lock()
+	if p := c.control; p != nil { // what is polled goes past load
+		w := mmio.Read64(&p.Receive)
+		c.mu.Unlock()
+		mmio.FromDevice()
+		return descriptors.DecodeReceiveWord(w, c.attributes.Page), nil
+	}
+	c.mu.Unlock()
 	w, err := c.load(8, func(p *descriptors.ChannelControl) *uint64 { return &p.Receive })
 	return descriptors.DecodeReceiveWord(w, c.attributes.Page), err
 }

@@ -332,10 +332,13 @@ func (w *cellMover) take(ep *endpoint, h *descriptors.Header, payload []byte) ve
 	arrived := descriptors.CellsAt(payload)
 	for i := range arrived {
 		c := cellHead{arrived[i].Header, arrived[i].HEC, arrived[i].Tag}
-		if i == 0 || c != before {
+		switch {
+		case c == ch.inbound[0], c == ch.inbound[1]: // as mostly: of the channel that the frame names
+			to, last = ep, c == ch.inbound[1]
+		case i == 0 || c != before:
 			to, last = w.receiver(c, h)
-			before = c
 		}
+		before = c
 		switch {
 		case to == nil:
 			w.count(descriptors.CounterCellsDropped, 1)

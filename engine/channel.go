@@ -148,7 +148,7 @@ func (k channels) destroy(ep *endpoint) {
 func (k channels) open(ep *endpoint, peer *descriptors.ConnectBody) {
 	k.unreliableVI.open(ep, peer)
 	ch := ep.channel
-	ch.connect(&ep.remote)
+	ch.connect(ep.id, &ep.remote)
 	ch.assembly.Reset()
 	ch.expect, ch.cutShort = 0, false
 	ch.receive.Status |= descriptors.ChannelConnected

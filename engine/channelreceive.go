@@ -14,6 +14,8 @@ type channelReceiver struct {
 	assembly cells.Assembly
 	cutShort bool   // words of the PDU that is arriving were not written
 	expect   uint32 // number of the next frame of cells for the connection
+	// inbound are the headers of its cells, and of the last one of a PDU.
+	inbound [2]cellHead
 }
 
 // arrival is a cell in the receive FIFO.

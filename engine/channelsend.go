@@ -61,16 +61,19 @@ func (ch *channel) ended(p descriptors.ChannelPriority) {
 	ch.under[p]--
 }
 
-// connect prepares for cells to a peer. They carry the number of the channel there, as cells
-// do behind a switch.
-func (ch *channel) connect(to *remote) {
-	h := cells.Header{VCI: uint16(to.endpoint), PTI: cells.PTIMore}
-	for _, c := range []*descriptors.Cell{&ch.header, &ch.last} {
+// connect prepares for cells to a peer, and from it to the channel number. Those to it carry the
+// number of the channel there, as cells do behind a switch.
+func (ch *channel) connect(number uint32, to *remote) {
+	head := func(vci, key uint32, pti uint8) cellHead {
 		var b [cells.HeaderSize]byte
-		h.Put(&b)
-		copy(c.Header[:], b[:])
-		c.HEC, c.Tag = b[4], cellTag(to.theirKey)
-		h.PTI = cells.PTILast
+		cells.Header{VCI: uint16(vci), PTI: pti}.Put(&b)
+		return cellHead{[4]byte(b[:4]), b[4], cellTag(key)}
+	}
+	for i, pti := range [...]uint8{cells.PTIMore, cells.PTILast} {
+		c := []*descriptors.Cell{&ch.header, &ch.last}[i]
+		out := head(to.endpoint, to.theirKey, pti)
+		c.Header, c.HEC, c.Tag = out.header, out.hec, out.tag
+		ch.inbound[i] = head(number, to.ourKey, pti)
 	}
 	ch.transmit.VCI = uint8(to.endpoint >> (16 - ch.page.VCIBits()))
 	ch.transmit.HEC, ch.transmit.LastHEC = ch.header.HEC, ch.last.HEC
