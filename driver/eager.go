@@ -146,24 +146,20 @@ func (e *Eager) store(offset int64, p []byte) error {
 	if err := e.check(offset, len(p)); err != nil {
 		return err
 	}
-	if e.blocks == nil {
+	if e.blocks == nil || len(p) == 0 {
 		copy(e.bytes[offset:], p)
 		return nil
 	}
-	for len(p) > 0 {
-		at := e.Lead + uint64(offset)
-		b := at >> e.Log2
-		if int64(b) != e.open {
-			e.leave()
-			if e.has(b) {
-				e.takeBack(b, b+1)
-				e.stats.Again++
-			}
-			e.open = int64(b)
-		}
-		n := copy(e.bytes[offset:min(uint64(len(e.bytes)), (b+1)<<e.Log2-e.Lead)], p)
-		offset, p = offset+int64(n), p[n:]
+	first, end := e.Span(uint64(offset), uint64(len(p)))
+	if int64(first) != e.open {
+		e.leave()
 	}
+	e.stats.Again += e.takeBack(first, end)
+	copy(e.bytes[offset:], p)
+	if end-first > 1 {
+		e.pushBlocks(first, end-1)
+	}
+	e.open = int64(end - 1)
 	return nil
 }
 
@@ -261,19 +257,20 @@ func (e *Eager) mark(first, end uint64) {
 // has reports whether the device was told that it has a block. It may have voided it since.
 func (e *Eager) has(b uint64) bool { return e.valid[b/64]>>(b%64)&1 != 0 }
 
-// takeBack has the device read the blocks from first to end from memory. mu is held.
-func (e *Eager) takeBack(first, end uint64) {
-	any := false
+// takeBack has the device read the blocks from first to end from memory, and returns how many
+// of them it had. mu is held.
+func (e *Eager) takeBack(first, end uint64) (had uint64) {
 	for b := first; b < end; b++ {
 		if e.has(b) {
 			mmio.Write8(&e.status[b], 0)
 			e.valid[b/64] &^= 1 << (b % 64)
-			any = true
+			had++
 		}
 	}
-	if any {
+	if had > 0 {
 		mmio.FlushWriteCombining()
 	}
+	return had
 }
 
 // close ends all writing, before the memory or the device's goes, and returns what has been
