@@ -183,7 +183,7 @@ func testClosed(w *world) {
 }
 
 // testUnderWay closes channels while cells are under way, this way and that: the other end
-// learns of it, nothing hangs, and others go on.
+// learns of it, no call waits past its deadline, and others go on.
 func testUnderWay(w *world) {
 	by, other := w.pair(nil)
 	for round := range 6 {
