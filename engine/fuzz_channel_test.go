@@ -78,12 +78,18 @@ func FuzzCells(f *testing.F) {
 	})
 }
 
-// FuzzChannelDoorbells stores anything anywhere in the page of a channel, at both ends.
+// FuzzChannelDoorbells stores anything anywhere in the page of a channel, at both ends, and in that
+// of channel 0, whose messages go on the first end's.
 func FuzzChannelDoorbells(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0, 0, 0x10, 0, 0x80})
 	f.Add([]byte{0x80, 2, 1, 0, 5, 0, 0x40, 0xc0, 0x40, 2, 0, 0, 9, 0xf0, 0x3f, 0x80})
+	f.Add([]byte{0, 0, 4, 0, 0, 0x10, 0, 0x80, 0, 0, 0, 1, 0, 0x10, 0, 0x80, 0x40, 0, 4, 1, 7, 0xf0, 0x3f, 0x80})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		g := newGuarded(t)
+		k := g.newKernel()
+		for i := uint32(0); i < k.page.Words(); i++ {
+			k.put(i, binary.LittleEndian.AppendUint64(nil, uint64(g.a.id)))
+		}
 		clear(g.b.recv)
 		before := bytes.Clone(g.world.b.mem)
 		for ; len(data) >= 8; data = data[8:] {
@@ -92,6 +98,9 @@ func FuzzChannelDoorbells(f *testing.F) {
 			c := g.a
 			if data[2]&1 != 0 {
 				c = g.b
+			}
+			if data[2]&4 != 0 {
+				c = k
 			}
 			if data[2]&2 == 0 {
 				offset = descriptors.DoorbellHigh + offset%(descriptors.DoorbellReceive-descriptors.DoorbellHigh+8)&^3
@@ -105,7 +114,7 @@ func FuzzChannelDoorbells(f *testing.F) {
 		// What a sends b receives, so that only a's memory is read and only b's page written;
 		// b may send too, into a's page.
 		g.check(t, before)
-		for _, c := range []*channelEnd{g.a, g.b} {
+		for _, c := range []*channelEnd{g.a, g.b, k} {
 			if s := c.status(); s.Stores != s.Ended {
 				t.Fatalf("stores %v, ended %v", s.Stores, s.Ended)
 			}
