@@ -7,7 +7,7 @@ package descriptors
 //
 // The page of endpoint e starts at e*PageSize; the page of completion queue c
 // at (max endpoints + c)*PageSize. Endpoint 0 and its page belong to the
-// owner of the device and are reserved.
+// owner of the device: it has the marks, and the number is that of channel 0.
 const (
 	// DoorbellSend carries the free-running producer index of the send queue:
 	// the number of tokens posted since the endpoint was created, modulo 2^32.

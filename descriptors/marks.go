@@ -4,8 +4,8 @@ import "sync/atomic"
 
 // A device whose doorbells are plain memory is not told when one is stored. With
 // FeatureDoorbellMarks it need not look at every page to find out: the host marks
-// the page (SPEC.md 3.4). Marks stand in the page of endpoint 0, which has no
-// doorbells, one byte each; a group byte says that there are marks among 64.
+// the page (SPEC.md 3.4). Marks stand in the page of endpoint 0, behind the
+// doorbells of channel 0, one byte each; a group byte says that there are marks among 64.
 const (
 	// MarkGroups is the offset in BAR2 of the group bytes; group g is about marks
 	// 64g to 64g+63. They share a 64-byte line with MarksOn.
