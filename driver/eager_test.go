@@ -273,7 +273,8 @@ func TestEagerNoRoom(t *testing.T) {
 	if err := errors.Join(most.Deregister(ctx), <-got); err != nil {
 		t.Errorf("waiting: %v", err)
 	}
-	if n := counter(t, r.nic, descriptors.CounterEagerRefused); n < 3 {
+	// On a busy machine those that wait may have had no time to ask in vain.
+	if n := counter(t, r.nic, descriptors.CounterEagerRefused); n < 2 {
 		t.Errorf("%d registrations refused", n)
 	}
 }

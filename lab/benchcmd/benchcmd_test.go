@@ -156,6 +156,20 @@ func TestBreakdown(t *testing.T) {
 		keys = append(keys, "proximity")
 	}
 	need(t, between, keys...)
+	if object["ordinary"] != nil {
+		t.Error("ordinary memory stands beside ordinary memory")
+	}
+}
+
+// TestBreakdownEager: the steps stand beside those without eager memory.
+func TestBreakdownEager(t *testing.T) {
+	table, object := both(t, "bench", "breakdown", "--eager", "--duration", "20ms")
+	mention(t, table, "eager", "ordinary", "fetch", "whole")
+	need(t, object["ordinary"], "bytes", "steps", "sum_ns", "whole_ns", "remainder_ns", "border_ns", "limits")
+	ordinary, eager := object["ordinary"].(map[string]any)["steps"].([]any), object["steps"].([]any)
+	if len(ordinary) != len(eager) || len(eager) == 0 {
+		t.Errorf("%d steps, %d without eager memory", len(eager), len(ordinary))
+	}
 }
 
 func TestDriver(t *testing.T) {

@@ -18,6 +18,9 @@ import (
 type breakdownReport struct {
 	conditions
 	breakdown.Result
+	// Ordinary, with --eager, is the same message without eager memory; its limits are
+	// measured as well.
+	Ordinary *breakdown.Result `json:"ordinary,omitempty"`
 }
 
 type breakdownFlags struct {
@@ -57,18 +60,22 @@ two cores and on two hardware threads of one core, where the machine has both. B
 stands the time in which a cache line crosses between the two (two threads that answer
 each other through one atomic word): a message has two or more such crossings in it.
 
+With --eager each step stands beside the same one without eager memory, all of which is
+measured first, in half of the time.
+
 JSON keys: environment, bytes, steps (step, ns, what), sum_ns, whole_ns,
-remainder_ns, border_ns, limits (copies: bytes, ns, gb_per_s; between: cores, proximity,
+remainder_ns, border_ns, ordinary (with --eager: the same keys, without eager memory), limits (copies: bytes, ns, gb_per_s; between: cores, proximity,
 crossing_ns, rounds, p50_ns, p50_spread_ns, p999_ns).`,
 		Example: `  trapeze bench breakdown
-  trapeze bench breakdown --bytes 8K --duration 10s --json`,
+  trapeze bench breakdown --bytes 8K --duration 10s --json
+  trapeze bench breakdown --eager`,
 		Args: cobra.NoArgs,
 		RunE: command.Run(func(ctx context.Context, _ []string) error { return e.runBreakdown(ctx, &f) }),
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.bytes, "bytes", "64", "bytes of the message, up to 64K")
 	flags.DurationVar(&f.options.For, "duration", 3*time.Second, "how long to measure, about, in all")
-	flags.BoolVar(&f.options.Eager, "eager", false, "have the NICs hold messages and descriptors before they are posted; not between processes")
+	flags.BoolVar(&f.options.Eager, "eager", false, "have the NICs hold messages, descriptors and tokens before they are posted, and show the steps with and without; not between processes")
 	flags.StringVar(&f.cores, "cores", "auto", "cores, as in 0,1; "+autoPairs+"; none: not pinned")
 	return c
 }
@@ -85,9 +92,23 @@ func (e env) runBreakdown(ctx context.Context, f *breakdownFlags) error {
 		return option.Mark(err)
 	}
 	report := breakdownReport{conditions: here()}
-	meter := e.Steps("measuring", breakdown.Parts)
+	parts := breakdown.Parts
+	if f.options.Eager {
+		parts *= 2
+	}
+	meter := e.Steps("measuring", parts)
 	defer meter.Stop()
 	f.options.Progress = func() { meter.Add(1) }
+	if f.options.Eager {
+		f.options.For = max(f.options.For/2, breakdown.MinFor)
+		ordinary := f.options
+		ordinary.Eager = false
+		r, err := breakdown.Run(ctx, ordinary)
+		if err != nil {
+			return err
+		}
+		report.Ordinary = &r
+	}
 	if report.Result, err = breakdown.Run(ctx, f.options); err != nil {
 		return err
 	}
@@ -99,15 +120,24 @@ func (e env) runBreakdown(ctx context.Context, f *breakdownFlags) error {
 func (r *breakdownReport) table(out io.Writer) error {
 	fmt.Fprintf(out, "One message of %s, one way\n", size(r.Bytes))
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	line := func(name string, ns float64, what string) {
-		fmt.Fprintf(w, "%s\t%7.1f ns\t%5.1f %%\t%s\n", name, ns, 100*ns/max(r.Whole, 1e-9), what)
+	ordinary := breakdown.Result{Steps: make([]breakdown.Step, len(r.Steps))}
+	if r.Ordinary != nil {
+		ordinary = *r.Ordinary
+		fmt.Fprintln(w, "\teager\tof the whole\tordinary\t")
 	}
-	for _, s := range r.Steps {
-		line(s.Name, s.Ns, s.What)
+	line := func(name string, ns, without float64, what string) {
+		fmt.Fprintf(w, "%s\t%7.1f ns\t%5.1f %%\t", name, ns, 100*ns/max(r.Whole, 1e-9))
+		if r.Ordinary != nil {
+			fmt.Fprintf(w, "%7.1f ns\t", without)
+		}
+		fmt.Fprintln(w, what)
 	}
-	line("sum", r.Sum, "")
-	line("remainder", r.Remainder, "what borders do to the processor beyond their cost in a loop")
-	line("whole", r.Whole, "without borders")
+	for i, s := range r.Steps {
+		line(s.Name, s.Ns, ordinary.Steps[i].Ns, s.What)
+	}
+	line("sum", r.Sum, ordinary.Sum, "")
+	line("remainder", r.Remainder, ordinary.Remainder, "what borders do to the processor beyond their cost in a loop")
+	line("whole", r.Whole, ordinary.Whole, "without borders")
 	if err := w.Flush(); err != nil {
 		return err
 	}

@@ -39,11 +39,14 @@ type Result struct {
 // MaxBytes of a message: the ring of the wire holds all its frames at once.
 const MaxBytes = 64 << 10
 
+// MinFor is the least time in which anything can be measured.
+const MinFor = 10 * time.Millisecond
+
 // Options of Run.
 type Options struct {
 	// Bytes of the message, 0 to MaxBytes.
 	Bytes int
-	// For is how long all of it takes, about; at least 10 ms.
+	// For is how long all of it takes, about; at least MinFor.
 	For time.Duration
 	// Pairs are where it is measured between two processes; step by step it is on the
 	// first core of the first pair. None to pin nothing.
@@ -65,7 +68,7 @@ func (o *Options) Validate() error {
 	switch {
 	case o.Bytes < 0 || o.Bytes > MaxBytes:
 		return fmt.Errorf("%w: %d bytes (0 to %d)", ErrOptions, o.Bytes, MaxBytes)
-	case o.For < 10*time.Millisecond || o.For > 10*time.Minute:
+	case o.For < MinFor || o.For > 10*time.Minute:
 		return fmt.Errorf("%w: duration %v (10ms to 10m)", ErrOptions, o.For)
 	}
 	return nil
