@@ -105,7 +105,7 @@ func (p *program) runChannelPing(ctx context.Context, f channelPingFlags) error 
 			return err
 		}
 		c.SendPages().Put(0, []byte(strings.Repeat("Trapeze ", f.size/channel.Word)))
-		took, err := c.Bounce(ctx, priority, f.size, f.count)
+		took, err := bounce(ctx, c, priority, f, at.timeout)
 		cerr := c.Close()
 		switch {
 		case ctx.Err() != nil && len(took) > 0: // what was measured is worth seeing
@@ -121,6 +121,21 @@ func (p *program) runChannelPing(ctx context.Context, f channelPingFlags) error 
 		defer p.noteCapture(r.Capture)
 		return errors.Join(err, p.printChannel(r, fmt.Sprintf("%s, %s priority, %d bytes", r.Peer, r.Priority, r.Bytes)))
 	})
+}
+
+// bounce times round trips, each of which may take so long: what is lost does not come back.
+func bounce(ctx context.Context, c *channel.Channel, priority channel.Priority, f channelPingFlags, timeout time.Duration) (took []time.Duration, err error) {
+	for len(took) < f.count && err == nil {
+		waiting, cancel := context.WithTimeout(ctx, timeout)
+		var one []time.Duration
+		one, err = c.Bounce(waiting, priority, f.size, 1)
+		cancel()
+		took = append(took, one...)
+	}
+	if err != nil && ctx.Err() == nil && errors.Is(err, via.ErrTimeout) {
+		err = hinted(fmt.Errorf("no answer to message %d: %w", len(took)+1, err), "it may have been lost, channels send nothing again")
+	}
+	return took, err
 }
 
 // describeRounds has the times of a report; there are some.

@@ -77,6 +77,19 @@ func TestChannelListen(t *testing.T) {
 	}
 }
 
+// TestChannelPingLost: who pings over a wire that loses messages does not wait for ever.
+func TestChannelPingLost(t *testing.T) {
+	at := "emu:?wire=mem:losing&loss=0.3&seed=7"
+	ctx, stop := context.WithCancel(context.Background())
+	listening := make(chan outcome)
+	go func() { listening <- runWith(ctx, nil, "channel", "listen", "--device", at) }()
+	o := run(t, "channel", "ping", "--count", "1000", "--timeout", "2s", "--device", at)
+	stop()
+	if l := <-listening; o.code != cli.ExitTimeout || !strings.Contains(o.stderr, "no answer to message") || l.code != 0 {
+		t.Errorf("%+v, %+v", o, l)
+	}
+}
+
 // TestChannelStream: what is streamed in one process arrives, and people and programs are told.
 func TestChannelStream(t *testing.T) {
 	var r struct {

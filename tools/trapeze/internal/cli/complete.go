@@ -34,6 +34,7 @@ var flagValues = map[string]completer{
 	"half":      oneOf("latencies", "bandwidths", "store-and-forward", "cut-through"),
 	"driver":    oneOf("vfio-pci"),
 	"format":    oneOf("pcap", "pcapng"),
+	"priority":  oneOf("high", "low"),
 
 	"tests":       eachOf(oneOf(benchcmd.Tests()...)),
 	"wires":       eachOf(oneOf(benchcmd.Wires()...)),
