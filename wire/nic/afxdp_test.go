@@ -14,7 +14,6 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ethernet"
 	_ "github.com/trapeze-nic/trapeze/ethernet/afxdp"
-	"github.com/trapeze-nic/trapeze/internal/channel/channeltest"
 	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -68,9 +67,7 @@ func TestAFXDP(t *testing.T) {
 		t.Cleanup(func() { _ = n.Close() })
 		return n
 	}
-	open := func(t *testing.T) (a, b *via.NIC) {
+	viatest.Run(t, "veth", func(t *testing.T) (a, b *via.NIC) {
 		return openNIC(t, "eth:"+left), openNIC(t, "emu:?wire=afxdp:"+right)
-	}
-	viatest.Run(t, "veth", open)
-	channeltest.Run(t, "veth", open)
+	})
 }

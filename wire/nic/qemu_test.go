@@ -12,7 +12,6 @@ import (
 	_ "github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	_ "github.com/trapeze-nic/trapeze/ethernet/igb"
-	"github.com/trapeze-nic/trapeze/internal/channel/channeltest"
 	"github.com/trapeze-nic/trapeze/internal/vfio/qemutest"
 	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -165,11 +164,10 @@ func TestQEMULink(t *testing.T) {
 	}
 }
 
-// TestQEMUVIA runs a part of the suites of VIA and of channels: to open such a NIC takes a
-// second.
+// TestQEMUVIA runs a part of the suite of VIA: to open such a NIC takes a second.
 func TestQEMUVIA(t *testing.T) {
 	startModels(t)
-	open := func(t *testing.T) (a, b *via.NIC) {
+	viatest.Run(t, "igb", func(t *testing.T) (a, b *via.NIC) {
 		ctx, cancel := context.WithTimeout(t.Context(), viatest.Patience)
 		defer cancel()
 		var ends [2]*via.NIC
@@ -181,10 +179,8 @@ func TestQEMUVIA(t *testing.T) {
 			t.Cleanup(func() { _ = ends[i].Close() })
 		}
 		return ends[0], ends[1]
-	}
-	viatest.Run(t, "igb", open, "send-receive/reliable", "send-receive/around the frame", "send-receive/scatter gather", "send-receive/immediate data",
+	}, "send-receive/reliable", "send-receive/around the frame", "send-receive/scatter gather", "send-receive/immediate data",
 		"reliability/order and flow control", "send-receive/waits", "states/reconnect", "connection/reject", "errors/close wakes waiters")
-	channeltest.Run(t, "igb", open, "channels/one cell", "channels/messages", "channels/urgent beside bulk", "channels/closed under way", "channels/peer gone")
 }
 
 // TestQEMURemoved: a NIC that goes away takes the link with it, and nothing waits for it.

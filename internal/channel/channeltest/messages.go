@@ -99,7 +99,7 @@ func testMessages(w *world) {
 }
 
 // testWraps sends messages that run from page 0 into page 1, over the end of the double page
-// to its start, and such as fill all of it but a word.
+// to its start, and such as fill almost all of it.
 func testWraps(w *world) {
 	for _, size := range pageSizes {
 		x, y := w.pair(&channel.Options{PageSize: size})

@@ -63,6 +63,13 @@ func TestConform(t *testing.T) {
 	if f := readJUnit(t, file); f.Tests != 2 || f.Failures != 0 || len(f.Suites) != 2 || f.Suites[1].Name != "limits" || f.Suites[1].Cases[0].Name != "CQ too small" {
 		t.Errorf("%+v", f)
 	}
+	decode(t, run(t, "conform", "--json", "--section", "channels", "--run", "(one cell|drops)$", "--junit", file), &some)
+	if some.Passed != 2 || some.Failed != 0 || len(some.Checks) != 2 || some.Checks[0].Section != "channels" {
+		t.Errorf("%+v", some)
+	}
+	if f := readJUnit(t, file); f.Tests != 2 || len(f.Suites) != 1 || f.Suites[0].Name != "channels" || f.Suites[0].Cases[1].Name != "drops" {
+		t.Errorf("%+v", f)
+	}
 	o := run(t, "conform", "--section", "layout")
 	if o.code != cli.ExitOK || !strings.HasPrefix(o.stdout, "layout\n  passed  ") || !strings.Contains(o.stdout, "4 passed, 0 failed, 0 skipped in ") {
 		t.Errorf("%+v", o)
