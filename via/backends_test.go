@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -175,8 +176,20 @@ func TestConformance(t *testing.T) { overBackends(t, viatest.Run) }
 // TestRings runs the suite of package ring.
 func TestRings(t *testing.T) { overBackends(t, ringtest.Run) }
 
-// TestChannels runs the suite of package channel.
-func TestChannels(t *testing.T) { overBackends(t, channeltest.Run) }
+// TestChannels runs the suite of package channel over some back ends, and a sample of it over
+// every other; in the soak all of it over each.
+func TestChannels(t *testing.T) {
+	sample := []string{"channels/one cell", "channels/messages", "channels/room", "channels/urgent beside bulk", "channels/barrier",
+		"channels/drops", "channels/memory out of reach", "channels/closed under way", "channels/peer gone"}
+	whole := []string{"inline", "thread, mapped doorbells", "UDP", "vfio-user"}
+	overBackends(t, func(t *testing.T, name string, open func(*testing.T) (a, b *via.NIC), _ ...string) {
+		if soak.Wanted() || slices.Contains(whole, name) {
+			channeltest.Run(t, name, open)
+			return
+		}
+		channeltest.Run(t, name, open, sample...)
+	})
+}
 
 // overBackends has run run a suite over each back end.
 func overBackends(t *testing.T, run func(*testing.T, string, func(*testing.T) (a, b *via.NIC), ...string)) {
