@@ -129,7 +129,7 @@ type ReceiveWord struct {
 	Stop    uint16        // OffsetBits: where nothing more is written
 }
 
-// Encode packs the fields for pages of a size: 60 or 62 bits.
+// Encode packs the fields for pages of a size: 60, 61 or 62 bits.
 func (w ReceiveWord) Encode(p ChannelPage) uint64 {
 	var f fields
 	f.put(uint64(w.PDUs), 8)

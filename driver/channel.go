@@ -144,14 +144,18 @@ func (c *Channel) Words() uint32 { return c.attributes.Page.Words() }
 // device whose doorbells are not mapped has not taken one. A channel that is not connected
 // loses what is sent, and says so in SendStatus.
 func (c *Channel) Send(p descriptors.ChannelPriority, start, stop uint32) error {
-	if words := c.Words(); p >= descriptors.ChannelPriorities || start >= words || stop >= words || start == stop {
-		return c.n.refuse("send on channel", fmt.Errorf("%w: words %d up to %d of %d, priority %d", ErrInvalidParameter, start, stop, words, p), "")
+	if p >= descriptors.ChannelPriorities {
+		return c.n.refuse("send on channel", fmt.Errorf("%w: priority %d", ErrInvalidParameter, p), "")
 	}
 	s := &c.senders[p]
 	s.mu.Lock()
-	if s.closed {
+	if s.closed { // which matters more than what is wrong with the words
 		s.mu.Unlock()
 		return c.closedAs
+	}
+	if words := c.Words(); start >= words || stop >= words || start == stop {
+		s.mu.Unlock()
+		return c.n.refuse("send on channel", fmt.Errorf("%w: words %d up to %d of %d", ErrInvalidParameter, start, stop, words), "")
 	}
 	if s.issued-s.ended >= descriptors.ChannelDepth {
 		if err := c.learn(p); err != nil {

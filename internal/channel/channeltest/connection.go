@@ -170,7 +170,8 @@ func testClosed(w *world) {
 	for what, err := range map[string]error{
 		"close": x.Close(), "send": x.Send(channel.Low, 0, 1), "poll": polled, "wait": waited, "left": left, "drops": drops, "status": status,
 		"allow": x.Allow(0, 1), "release": x.Release(channel.PDU{}), "flush": x.Flush(ctx), "bounce": bounced, "echo": x.Echo(ctx, channel.Low, 1),
-		"placed": x.SendPlaced(channel.Low, nil, nil), "allow placed": x.AllowPlaced(8), "report": x.ReportDrops(),
+		"send placed": x.SendPlaced(channel.Low, nil, nil), "send placed with a header": x.SendPlaced(channel.Low, make([]byte, 8), nil),
+		"enter": channel.NewParticipant(x).Enter(ctx), "allow placed": x.AllowPlaced(8), "report": x.ReportDrops(),
 	} {
 		wantError(w, what, err, channel.ErrClosed)
 	}
