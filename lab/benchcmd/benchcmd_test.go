@@ -144,6 +144,9 @@ func TestScaling(t *testing.T) {
 }
 
 func TestBreakdown(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes two minutes under the race detector, and TestBreakdownEager runs the same")
+	}
 	table, object := both(t, "bench", "breakdown", "--bytes", "1K", "--duration", "20ms")
 	mention(t, table, "One message of 1 KiB", "post", "doorbell", "fetch", "copy", "wire", "deliver", "completion", "poll", "rest",
 		"sum", "remainder", "whole", "Limits", "this message, two processes")

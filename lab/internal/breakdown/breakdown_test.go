@@ -29,7 +29,11 @@ func TestMain(m *testing.M) {
 }
 
 func TestRun(t *testing.T) {
-	for _, bytes := range []int{0, 64, 8 << 10, breakdown.MaxBytes} {
+	sizes := []int{0, 64, 8 << 10, breakdown.MaxBytes}
+	if testing.Short() { // under the race detector each takes a minute
+		sizes = sizes[2:3]
+	}
+	for _, bytes := range sizes {
 		t.Run(fmt.Sprint(bytes), func(t *testing.T) {
 			parts := 0
 			r, err := breakdown.Run(context.Background(), breakdown.Options{Bytes: bytes, For: 20 * time.Millisecond, Progress: func() { parts++ }})
@@ -75,6 +79,9 @@ func TestPairs(t *testing.T) {
 	cores := bench.Cores()
 	if len(cores) < 2 {
 		t.Skip("needs two cores")
+	}
+	if testing.Short() {
+		t.Skip("takes a minute under the race detector, and what it measures TestRun does too")
 	}
 	pairs := []bench.Pair{{Cores: cores[:2], Proximity: bench.TwoCores}, {Cores: []int{cores[1], cores[0]}, Proximity: bench.OneCore}}
 	r, err := breakdown.Run(context.Background(), breakdown.Options{For: 10 * time.Millisecond, Pairs: pairs})
