@@ -60,8 +60,10 @@ const (
 	// the same on a wire that is known to lose frames.
 	quiet  = 20 * time.Millisecond
 	patter = 5 * time.Millisecond
-	// settling is how long what is under way may take to be counted at its end.
-	settling = time.Second
+	// settling is how long what is under way may take to be counted at its end, and ceasing
+	// how long both ends may go on without ever having counted the same: the probes of a
+	// connection whose frames are lost never end.
+	settling, ceasing = time.Second, 2 * time.Second
 )
 
 // excuses counts how often a check was told that the wire loses frames.
@@ -82,6 +84,7 @@ func (w *world) lost() bool {
 // cells are missing, and the copy was dropped.
 func (w *world) look(ctx context.Context) error {
 	var last [2]tally
+	limit := time.Now().Add(ceasing)
 	for end := time.Now().Add(settling); !w.losing.Load() && ctx.Err() == nil; time.Sleep(time.Millisecond) {
 		for range 16 { // NICs that are stepped
 			w.A.Poll()
@@ -96,12 +99,12 @@ func (w *world) look(ctx context.Context) error {
 		switch {
 		case a.damaged+b.damaged > 0:
 			w.losing.Store(true)
+		case now == last && a.sent == b.received && b.sent == a.received && (a.dropped+b.dropped == 0 || !missing):
+			return nil
+		case time.Now().After(end) || time.Now().After(limit):
+			w.losing.Store(true)
 		case now != last: // it goes on
 			end, last = time.Now().Add(settling), now
-		case a.sent == b.received && b.sent == a.received && (a.dropped+b.dropped == 0 || !missing):
-			return nil
-		case time.Now().After(end):
-			w.losing.Store(true)
 		}
 	}
 	return nil
