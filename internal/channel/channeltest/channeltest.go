@@ -56,7 +56,7 @@ func check(name string, f func(*world)) viatest.Check {
 		for _, nic := range []*via.NIC{p.A, p.B} {
 			if nic.Driver().Identity().Features&descriptors.FeatureChannel == 0 {
 				_, err := channel.Dial(viatest.Context(t), nic, via.Address{MAC: nic.Query().Address}, nil)
-				wantError(t, "a NIC without channels", err, via.ErrNotSupported)
+				viatest.WantError(t, "a NIC without channels", err, via.ErrNotSupported)
 				t.Skip("the NIC has no channels:", err)
 			}
 		}
@@ -77,7 +77,7 @@ func Run(t *testing.T, name string, open func(t *testing.T) (a, b *via.NIC), onl
 func Connect(t viatest.T, p *viatest.Pair, n int, dial, listen *channel.Options) (clients, servers []*channel.Channel) {
 	t.Helper()
 	ctx := viatest.Context(t)
-	l := must(channel.Listen(p.B, "channels", listen))(t)
+	l := viatest.Must(channel.Listen(p.B, "channels", listen))(t)
 	t.Cleanup(func() {
 		for _, c := range append(clients, servers...) {
 			if err := c.Close(); err != nil && !errors.Is(err, channel.ErrClosed) {
@@ -86,44 +86,16 @@ func Connect(t viatest.T, p *viatest.Pair, n int, dial, listen *channel.Options)
 		}
 	})
 	for range n {
-		clients = append(clients, must(channel.Dial(ctx, p.A, l.Address(), dial))(t))
-		servers = append(servers, must(l.Accept(ctx))(t))
+		clients = append(clients, viatest.Must(channel.Dial(ctx, p.A, l.Address(), dial))(t))
+		servers = append(servers, viatest.Must(l.Accept(ctx))(t))
 	}
 	ok(t, l.Close())
 	return clients, servers
-}
-
-// must returns v, or fails the test.
-func must[V any](v V, err error) func(viatest.T) V {
-	return func(t viatest.T) V {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
 }
 
 func ok(t viatest.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-// wantError fails the test unless err is a *via.Error, or one of the bare codes, that matches
-// each of want.
-func wantError(t viatest.T, what string, err error, want ...error) {
-	t.Helper()
-	for _, w := range want {
-		if !errors.Is(err, w) {
-			t.Errorf("%s: error %v, want %v", what, err, w)
-			return
-		}
-	}
-	var e *via.Error
-	var c via.Code
-	if !errors.As(err, &e) && !errors.As(err, &c) {
-		t.Errorf("%s: error %v is a %T", what, err, err)
 	}
 }

@@ -75,7 +75,7 @@ func TestWithout(t *testing.T) {
 		x, y, err := emulator.Pair()
 		ok(t, err)
 		open := func(d vfio.Device) *via.NIC {
-			nic := must(via.OpenDevice(viatest.Context(t), d, via.WithLogger(slog.New(slog.DiscardHandler))))(t)
+			nic := viatest.Must(via.OpenDevice(viatest.Context(t), d, via.WithLogger(slog.New(slog.DiscardHandler))))(t)
 			t.Cleanup(func() {
 				if err := nic.Close(); err != nil {
 					t.Error(err)

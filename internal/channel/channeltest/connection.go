@@ -13,34 +13,34 @@ import (
 // testConnection connects what does not fit together, and asks for what there is not.
 func testConnection(w *world) {
 	ctx := viatest.Context(w)
-	l := must(channel.Listen(w.B, "channels", &channel.Options{PageSize: 4096}))(w)
+	l := viatest.Must(channel.Listen(w.B, "channels", &channel.Options{PageSize: 4096}))(w)
 	_, err := channel.Dial(ctx, w.A, l.Address(), &channel.Options{PageSize: 8192})
-	wantError(w, "pages of another size", err, via.ErrReject)
+	viatest.WantError(w, "pages of another size", err, via.ErrReject)
 	// A VI finds no VI there.
 	_, err = via.Dial(ctx, w.A, l.Address())
-	wantError(w, "a VI", err, via.ErrReject)
+	viatest.WantError(w, "a VI", err, via.ErrReject)
 	var none context.Context
 	_, err = l.Accept(none)
-	wantError(w, "no context", err, via.ErrInvalidParameter)
+	viatest.WantError(w, "no context", err, via.ErrInvalidParameter)
 	ok(w, l.Close())
 	_, err = l.Accept(ctx)
-	wantError(w, "accept after the end", err, channel.ErrClosed)
-	wantError(w, "closed twice", l.Close(), channel.ErrClosed)
+	viatest.WantError(w, "accept after the end", err, channel.ErrClosed)
+	viatest.WantError(w, "closed twice", l.Close(), channel.ErrClosed)
 
 	for _, size := range []int{-1, 1, 2048, 4097, 6144, 32768} {
 		_, err := channel.Dial(ctx, w.A, l.Address(), &channel.Options{PageSize: size})
-		wantError(w, "a size that is none", err, via.ErrInvalidParameter)
+		viatest.WantError(w, "a size that is none", err, via.ErrInvalidParameter)
 		_, err = channel.NewPages(ctx, w.A, size, via.MemoryAttributes{})
-		wantError(w, "pages of no size", err, via.ErrInvalidParameter)
+		viatest.WantError(w, "pages of no size", err, via.ErrInvalidParameter)
 	}
 	_, err = channel.Listen(w.B, string(make([]byte, via.MaxDiscriminator+1)), nil)
-	wantError(w, "a long name", err, via.ErrInvalidParameter)
+	viatest.WantError(w, "a long name", err, via.ErrInvalidParameter)
 
 	// Nobody listens there: until the time is up it may be that somebody will.
 	short, cancel := context.WithTimeout(w.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err = channel.Dial(short, w.A, via.Address{MAC: w.B.Query().Address, Discriminator: []byte("nobody")}, nil)
-	wantError(w, "nobody listens", err, via.ErrTimeout)
+	viatest.WantError(w, "nobody listens", err, via.ErrTimeout)
 
 	// What the client has is good for a server without choices.
 	for _, size := range pageSizes {
@@ -60,21 +60,21 @@ func testConnection(w *world) {
 func testBadOffsets(w *world) {
 	x, y := w.pair(nil)
 	words := x.Words()
-	status := must(x.Status())(w)
+	status := viatest.Must(x.Status())(w)
 	bad := []int{-1, words, words + 1, 1 << 12, 1 << 31, 1 << 32, -1 << 32, -words}
 	for _, at := range bad {
 		for p := range channel.Priority(2) {
-			wantError(w, "a start beyond", x.Send(p, at, 1), via.ErrInvalidParameter)
-			wantError(w, "a stop beyond", x.Send(p, 1, at), via.ErrInvalidParameter)
+			viatest.WantError(w, "a start beyond", x.Send(p, at, 1), via.ErrInvalidParameter)
+			viatest.WantError(w, "a stop beyond", x.Send(p, 1, at), via.ErrInvalidParameter)
 		}
-		wantError(w, "room from beyond", y.Allow(at, 1), via.ErrInvalidParameter)
-		wantError(w, "room up to beyond", y.Allow(1, at), via.ErrInvalidParameter)
+		viatest.WantError(w, "room from beyond", y.Allow(at, 1), via.ErrInvalidParameter)
+		viatest.WantError(w, "room up to beyond", y.Allow(1, at), via.ErrInvalidParameter)
 	}
 	for _, at := range []int{0, 7, words - 1} {
-		wantError(w, "nothing", x.Send(channel.High, at, at), via.ErrInvalidParameter)
+		viatest.WantError(w, "nothing", x.Send(channel.High, at, at), via.ErrInvalidParameter)
 	}
-	wantError(w, "no such priority", x.Send(2, 0, 1), via.ErrInvalidParameter)
-	if now := must(x.Status())(w); now != status {
+	viatest.WantError(w, "no such priority", x.Send(2, 0, 1), via.ErrInvalidParameter)
+	if now := viatest.Must(x.Status())(w); now != status {
 		w.Errorf("%+v, before %+v", now, status)
 	}
 	if m := w.deliver(x, y, channel.Low, 5, w.message(30)); !w.losing.Load() && m.Start != 0 {
@@ -88,11 +88,11 @@ func testWaits(w *world) {
 	short, cancel := context.WithTimeout(w.Context(), 10*time.Millisecond)
 	defer cancel()
 	_, err := y.Wait(short)
-	wantError(w, "nothing comes", err, context.DeadlineExceeded, via.ErrTimeout)
+	viatest.WantError(w, "nothing comes", err, context.DeadlineExceeded, via.ErrTimeout)
 	ok(w, x.Flush(viatest.Context(w))) // nothing is under way
 	var none context.Context
 	_, err = y.Wait(none)
-	wantError(w, "no context", err, via.ErrInvalidParameter)
+	viatest.WantError(w, "no context", err, via.ErrInvalidParameter)
 	for range 3 {
 		want := w.message(4)
 		stop := x.SendPages().Put(0, want)
@@ -136,7 +136,7 @@ func (w *world) over(c *channel.Channel) (err error) {
 // wantOver: the connection has ended, one way or another.
 func (w *world) wantOver(what string, err error) {
 	w.Helper()
-	wantError(w, what, err)
+	viatest.WantError(w, what, err)
 	if !errors.Is(err, via.ErrDisconnected) && !errors.Is(err, via.ErrPeerLost) && !errors.Is(err, via.ErrConnectionBroken) {
 		w.Errorf("%s: error %v", what, err)
 	}
@@ -173,7 +173,7 @@ func testClosed(w *world) {
 		"send placed": x.SendPlaced(channel.Low, nil, nil), "send placed with a header": x.SendPlaced(channel.Low, make([]byte, 8), nil),
 		"enter": channel.NewParticipant(x).Enter(ctx), "allow placed": x.AllowPlaced(8), "report": x.ReportDrops(),
 	} {
-		wantError(w, what, err, channel.ErrClosed)
+		viatest.WantError(w, what, err, channel.ErrClosed)
 	}
 	if x.SendPages().Bytes() != nil || x.RecvPages().Page(0) != nil {
 		w.Error("there are pages after Close")
@@ -225,7 +225,7 @@ func testPeerGone(w *world) {
 	// Either the one on the closed NIC is first or its peer.
 	for range 2 {
 		if err := <-waits; errors.Is(err, channel.ErrClosed) {
-			wantError(w, "wait on a closed NIC", err)
+			viatest.WantError(w, "wait on a closed NIC", err)
 		} else {
 			w.wantOver("wait for a NIC that has gone", err)
 		}
@@ -233,8 +233,8 @@ func testPeerGone(w *world) {
 	w.wantOver("a message to a NIC that has gone", w.over(clients[0]))
 	ok(w, clients[0].Flush(viatest.Context(w)))
 	_, err := servers[0].Poll()
-	wantError(w, "poll on a closed NIC", err, channel.ErrClosed)
-	wantError(w, "send on a closed NIC", y.Send(channel.High, 0, 1), channel.ErrClosed)
+	viatest.WantError(w, "poll on a closed NIC", err, channel.ErrClosed)
+	viatest.WantError(w, "send on a closed NIC", y.Send(channel.High, 0, 1), channel.ErrClosed)
 	for _, c := range []*channel.Channel{x, clients[0]} {
 		ok(w, c.Close())
 	}

@@ -35,20 +35,20 @@ func testDrops(w *world) {
 	for n := uint64(0); n < 1200; {
 		const each = 171 // cells
 		w.try("a message that is dropped", short, func() bool {
-			seen := must(x.Received())(w)
+			seen := viatest.Must(x.Received())(w)
 			w.send(y, channel.Low, 0, stop)
 			sent += each
-			if !w.patiently(func() bool { return must(x.Poll(seen.PDUs))(w).PDUs != seen.PDUs }) {
+			if !w.patiently(func() bool { return viatest.Must(x.Poll(seen.PDUs))(w).PDUs != seen.PDUs }) {
 				return false
 			}
-			if end := must(x.End(seen.PDUs))(w); end&descriptors.ChannelEndCut == 0 {
+			if end := viatest.Must(x.End(seen.PDUs))(w); end&descriptors.ChannelEndCut == 0 {
 				w.Errorf("a message of which nothing was written ended as %08x", end)
 			}
 			return true
 		})
 		w.Until(w, "the counts to agree", func() bool {
 			n = dropped() - start
-			word := must(x.Received())(w)
+			word := viatest.Must(x.Received())(w)
 			return word.Drops == count(n) && word.Status&descriptors.ChannelUnreachable != 0
 		})
 		if n != sent && !w.lost() {
@@ -65,16 +65,16 @@ func testDrops(w *world) {
 	want := w.message(9)
 	stop = y.SendPages().Put(0, want)
 	w.try("a message in reach", len(want)/channel.Word, func() bool {
-		seen := must(x.Received())(w)
+		seen := viatest.Must(x.Received())(w)
 		w.send(y, channel.High, 0, stop)
-		if !w.patiently(func() bool { return must(x.Poll(seen.PDUs))(w).PDUs != seen.PDUs }) {
+		if !w.patiently(func() bool { return viatest.Must(x.Poll(seen.PDUs))(w).PDUs != seen.PDUs }) {
 			return false
 		}
-		end := must(x.End(seen.PDUs))(w)
+		end := viatest.Must(x.End(seen.PDUs))(w)
 		from := int(end.Offset()) - 14 // two cells, CRC and clock
 		return end.Whole() && end.Length() == len(want) && from >= 0 && bytes.Equal(x.pages(1)[from*channel.Word:][:len(want)], want)
 	})
-	word := must(x.Received())(w)
+	word := viatest.Must(x.Received())(w)
 	if word.Drops&descriptors.ChannelDropsMany == 0 || word.Status&descriptors.ChannelUnreachable != 0 {
 		w.Errorf("%+v after new room", word)
 	}
@@ -102,12 +102,12 @@ func testDrops(w *world) {
 func testOutOfReach(w *world) {
 	x, y := w.rawPair()
 	ctx := viatest.Context(w)
-	tag := must(w.A.CreatePtag(ctx))(w)
+	tag := viatest.Must(w.A.CreatePtag(ctx))(w)
 	ok(w, x.send.SetAttributes(ctx, via.MemoryAttributes{Ptag: tag}))
 	w.try("an aborted message", 1, func() bool {
 		ok(w, x.Send(descriptors.PriorityLow, 0, 300))
 		m, there := w.next(y)
-		if s := must(x.SendStatus())(w); s.Result[descriptors.PriorityLow] != descriptors.ChannelUnreadable || s.Ended[descriptors.PriorityLow] != s.Stores[descriptors.PriorityLow] {
+		if s := viatest.Must(x.SendStatus())(w); s.Result[descriptors.PriorityLow] != descriptors.ChannelUnreadable || s.Ended[descriptors.PriorityLow] != s.Stores[descriptors.PriorityLow] {
 			w.Errorf("%+v, of memory out of reach", s)
 		}
 		if !there || m.Err == channel.ErrCRC {
@@ -128,7 +128,7 @@ func testOutOfReach(w *world) {
 		return there
 	})
 	ok(w, tag.Destroy(ctx))
-	if s := must(x.SendStatus())(w); s.Result[descriptors.PriorityLow] != descriptors.ChannelTaken {
+	if s := viatest.Must(x.SendStatus())(w); s.Result[descriptors.PriorityLow] != descriptors.ChannelTaken {
 		w.Errorf("%+v, of memory in reach", s)
 	}
 }
@@ -137,8 +137,8 @@ func testOutOfReach(w *world) {
 // channel goes on, and afterwards both can.
 func testMemoryInUse(w *world) {
 	ctx := viatest.Context(w)
-	tag := must(w.A.CreatePtag(ctx))(w)
-	pages := must(channel.NewPages(ctx, w.A, channel.DefaultPageSize, via.MemoryAttributes{Ptag: tag}))(w)
+	tag := viatest.Must(w.A.CreatePtag(ctx))(w)
+	pages := viatest.Must(channel.NewPages(ctx, w.A, channel.DefaultPageSize, via.MemoryAttributes{Ptag: tag}))(w)
 	clients, servers := Connect(w, w.Pair, 1, &channel.Options{Send: pages, Ptag: tag}, nil)
 	x, y := clients[0], servers[0]
 	for what, err := range map[string]error{
@@ -146,7 +146,7 @@ func testMemoryInUse(w *world) {
 		"pages to receive into": y.RecvPages().Free(ctx),
 		"ptag":                  tag.Destroy(ctx),
 	} {
-		wantError(w, what, err, via.ErrResource)
+		viatest.WantError(w, what, err, via.ErrResource)
 	}
 	want := w.message(33)
 	w.release(y, w.deliver(x, y, channel.Low, 1000, want))
@@ -156,14 +156,14 @@ func testMemoryInUse(w *world) {
 	if pages.Bytes() != nil || pages.Page(1) != nil {
 		w.Error("there are pages after Free")
 	}
-	wantError(w, "freed twice", pages.Free(ctx), via.ErrClosed)
+	viatest.WantError(w, "freed twice", pages.Free(ctx), via.ErrClosed)
 	ok(w, tag.Destroy(ctx))
 }
 
 // testForeign makes channels of memory that is not theirs.
 func testForeign(w *world) {
 	ctx := viatest.Context(w)
-	tag := must(w.A.CreatePtag(ctx))(w)
+	tag := viatest.Must(w.A.CreatePtag(ctx))(w)
 	address := via.Address{MAC: w.B.Query().Address}
 	for what, c := range map[string]struct {
 		nic *via.NIC
@@ -172,20 +172,20 @@ func testForeign(w *world) {
 		"of another NIC":  {w.B, via.MemoryAttributes{}},
 		"of another ptag": {w.A, via.MemoryAttributes{Ptag: tag}},
 	} {
-		pages := must(channel.NewPages(ctx, c.nic, channel.DefaultPageSize, c.a))(w)
+		pages := viatest.Must(channel.NewPages(ctx, c.nic, channel.DefaultPageSize, c.a))(w)
 		_, err := channel.Dial(ctx, w.A, address, &channel.Options{Send: pages})
 		// A handle of another NIC may be that of other memory here, so that the code differs.
 		if what == "of another ptag" {
-			wantError(w, what, err, via.ErrInvalidParameter)
+			viatest.WantError(w, what, err, via.ErrInvalidParameter)
 		} else {
-			wantError(w, what, err)
+			viatest.WantError(w, what, err)
 		}
 		ok(w, pages.Free(ctx))
 	}
 	ok(w, tag.Destroy(ctx))
 
-	m := must(w.A.Alloc(ctx, 1<<16, via.MemoryAttributes{}))(w)
-	readOnly := must(w.A.Alloc(ctx, 1<<16, via.MemoryAttributes{ReadOnly: true}))(w)
+	m := viatest.Must(w.A.Alloc(ctx, 1<<16, via.MemoryAttributes{}))(w)
+	readOnly := viatest.Must(w.A.Alloc(ctx, 1<<16, via.MemoryAttributes{ReadOnly: true}))(w)
 	at := func(m *via.Memory, skip int) descriptors.DataSegment {
 		return descriptors.DataSegment{Address: (m.Address()+1<<14-1)&^(1<<14-1) + uint64(skip), Handle: m.Handle()}
 	}
@@ -201,7 +201,7 @@ func testForeign(w *world) {
 		a := driver.ChannelAttributes{Ptag: w.A.Ptag().Number(), Send: at(m, 0), Recv: at(m, 0)}
 		spoil(&a)
 		_, err := w.A.Driver().CreateChannel(ctx, a)
-		wantError(w, what, err, via.ErrInvalidParameter)
+		viatest.WantError(w, what, err, via.ErrInvalidParameter)
 	}
 	ok(w, m.Deregister(ctx))
 	ok(w, readOnly.Deregister(ctx))
@@ -227,14 +227,14 @@ func testDeviceMemory(w *world) {
 	if now := free(); now != before {
 		w.Errorf("%d bytes of its memory were free, and %d are after channels were closed", before, now)
 	}
-	m := must(w.A.Alloc(ctx, 3<<14, via.MemoryAttributes{}))(w)
+	m := viatest.Must(w.A.Alloc(ctx, 3<<14, via.MemoryAttributes{}))(w)
 	segment := descriptors.DataSegment{Address: (m.Address() + 1<<14 - 1) &^ (1<<14 - 1), Handle: m.Handle()}
 	a := driver.ChannelAttributes{Ptag: w.A.Ptag().Number(), Page: descriptors.MaxChannelPageLog2, Send: segment, Recv: segment}
 	var channels []*driver.Channel
 	for {
 		c, err := d.CreateChannel(ctx, a)
 		if err != nil {
-			wantError(w, "none left", err, via.ErrResource)
+			viatest.WantError(w, "none left", err, via.ErrResource)
 			break
 		}
 		if channels = append(channels, c); len(channels) > 1024 {
@@ -246,7 +246,7 @@ func testDeviceMemory(w *world) {
 	}
 	for _, c := range channels {
 		ok(w, c.Destroy(ctx))
-		wantError(w, "destroyed twice", c.Destroy(ctx), via.ErrClosed)
+		viatest.WantError(w, "destroyed twice", c.Destroy(ctx), via.ErrClosed)
 	}
 	if now := free(); now != before {
 		w.Errorf("%d bytes of its memory were free, and %d are", before, now)

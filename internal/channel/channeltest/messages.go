@@ -7,6 +7,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/channel"
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/pipeline/cells"
 )
 
@@ -248,7 +249,7 @@ func testManyBeforeALook(w *world) {
 // testStamps: each message bears the time of its arrival by the receiving NIC's clock.
 func testStamps(w *world) {
 	x, y := w.pair(nil)
-	clock := func() time.Duration { return must(w.B.Driver().Clock())(w) }
+	clock := func() time.Duration { return viatest.Must(w.B.Driver().Clock())(w) }
 	last := time.Duration(0)
 	for i := range 20 {
 		before := clock()

@@ -55,7 +55,7 @@ func testPlacement(w *world) {
 			"room for half a word":     y.AllowPlaced(4),
 			"room for less":            y.AllowPlaced(-8),
 		} {
-			wantError(w, what, err, via.ErrInvalidParameter)
+			viatest.WantError(w, what, err, via.ErrInvalidParameter)
 		}
 		// A message of another shape is not taken for one.
 		w.try("a short message", 3, func() bool {
@@ -80,14 +80,14 @@ func testPlacement(w *world) {
 		ok(w, x.Close())
 		ok(w, y.Close())
 		_, _, _, err := y.Placed(whole, len(header))
-		wantError(w, "a closed channel", err, channel.ErrClosed)
+		viatest.WantError(w, "a closed channel", err, channel.ErrClosed)
 	}
 }
 
 // testMulticast sends one double page on many channels.
 func testMulticast(w *world) {
 	ctx := viatest.Context(w)
-	pages := must(channel.NewPages(ctx, w.A, channel.DefaultPageSize, via.MemoryAttributes{}))(w)
+	pages := viatest.Must(channel.NewPages(ctx, w.A, channel.DefaultPageSize, via.MemoryAttributes{}))(w)
 	w.free(pages)
 	const members = 6
 	clients, servers := Connect(w, w.Pair, members, &channel.Options{Send: pages}, nil)
@@ -128,25 +128,25 @@ func testMulticast(w *world) {
 	if n != 0 {
 		w.Errorf("%d messages were sent on channels that do not share pages", n)
 	}
-	wantError(w, "other pages", err, via.ErrInvalidParameter)
+	viatest.WantError(w, "other pages", err, via.ErrInvalidParameter)
 	_, err = channel.Dial(ctx, w.A, via.Address{MAC: w.B.Query().Address}, &channel.Options{Send: pages, PageSize: 8192})
-	wantError(w, "pages of another size", err, via.ErrInvalidParameter)
+	viatest.WantError(w, "pages of another size", err, via.ErrInvalidParameter)
 	ok(w, clients[2].Close())
 	if n, err = channel.Multicast(channel.Low, 0, 1, clients...); n != 2 {
 		w.Errorf("%d of the channels before the closed one have taken the message", n)
 	}
-	wantError(w, "a channel that is closed", err, channel.ErrClosed)
+	viatest.WantError(w, "a channel that is closed", err, channel.ErrClosed)
 }
 
 // testBarrier: nobody leaves a round before everybody has entered it. A cell that the wire
 // loses holds everybody up until the time is over.
 func testBarrier(w *world) {
 	ctx := viatest.Context(w)
-	pages := must(channel.NewPages(ctx, w.B, channel.DefaultPageSize, via.MemoryAttributes{}))(w)
+	pages := viatest.Must(channel.NewPages(ctx, w.B, channel.DefaultPageSize, via.MemoryAttributes{}))(w)
 	w.free(pages)
 	const members, rounds = 4, 15
 	clients, servers := Connect(w, w.Pair, members, nil, &channel.Options{Send: pages})
-	barrier := must(channel.NewBarrier(servers...))(w)
+	barrier := viatest.Must(channel.NewBarrier(servers...))(w)
 	under, cancel := w.under()
 	defer cancel()
 	var entered atomic.Int64
@@ -179,7 +179,7 @@ func testBarrier(w *world) {
 		if !w.lost() {
 			w.Errorf("error %v, over a wire that has lost nothing", err)
 		}
-		wantError(w, "a cell was lost", err)
+		viatest.WantError(w, "a cell was lost", err)
 	}
 	if w.losing.Load() {
 		return
@@ -187,15 +187,15 @@ func testBarrier(w *world) {
 	// Who does not come keeps the others until the time is up.
 	short, end := context.WithTimeout(w.Context(), 10*time.Millisecond)
 	defer end()
-	wantError(w, "nobody enters", barrier.Run(short), context.DeadlineExceeded, via.ErrTimeout)
+	viatest.WantError(w, "nobody enters", barrier.Run(short), context.DeadlineExceeded, via.ErrTimeout)
 	// Who is in another round breaks the barrier.
 	ok(w, clients[0].Send(channel.High, 0, 2))
-	wantError(w, "another round", barrier.Run(viatest.Context(w)), via.ErrProtocol)
+	viatest.WantError(w, "another round", barrier.Run(viatest.Context(w)), via.ErrProtocol)
 	mixed, _ := Connect(w, w.Pair, 2, nil, nil)
 	_, err := channel.NewBarrier(mixed...)
-	wantError(w, "other pages", err, via.ErrInvalidParameter)
+	viatest.WantError(w, "other pages", err, via.ErrInvalidParameter)
 	ok(w, clients[0].Close())
-	wantError(w, "a participant has left", barrier.Run(viatest.Context(w)), via.ErrDisconnected)
+	viatest.WantError(w, "a participant has left", barrier.Run(viatest.Context(w)), via.ErrDisconnected)
 }
 
 // testBounce has messages of many sizes come back.
@@ -216,7 +216,7 @@ func testBounce(w *world) {
 		case err != nil && !w.lost():
 			w.Fatalf("%d bytes: %d rounds, %v, over a wire that has lost nothing", size, len(took), err)
 		case err != nil:
-			wantError(w, "a cell was lost", err)
+			viatest.WantError(w, "a cell was lost", err)
 			ok(w, x.Close())
 			ok(w, y.Close())
 			x, y = w.pair(nil) // what is under way is of the old one
@@ -231,13 +231,13 @@ func testBounce(w *world) {
 	}
 	for _, size := range []int{-8, 0, 7, 8120, 8192} {
 		_, err := x.Bounce(viatest.Context(w), channel.High, size, 1)
-		wantError(w, "a size that is no good", err, via.ErrInvalidParameter)
+		viatest.WantError(w, "a size that is no good", err, via.ErrInvalidParameter)
 	}
 	_, err := x.Bounce(viatest.Context(w), channel.High, 40, -1)
-	wantError(w, "less than no rounds", err, via.ErrInvalidParameter)
+	viatest.WantError(w, "less than no rounds", err, via.ErrInvalidParameter)
 	short, cancel := context.WithTimeout(w.Context(), 10*time.Millisecond)
 	defer cancel()
-	wantError(w, "nothing comes", y.Echo(short, channel.High, -1), context.DeadlineExceeded, via.ErrTimeout)
+	viatest.WantError(w, "nothing comes", y.Echo(short, channel.High, -1), context.DeadlineExceeded, via.ErrTimeout)
 }
 
 // testReports: the receiver's count of drops reaches the sender's Rate.
@@ -267,6 +267,6 @@ func testReports(w *world) {
 		if err == nil && w.losing.Load() {
 			continue // an older report
 		}
-		wantError(w, "no report", err, via.ErrProtocol)
+		viatest.WantError(w, "no report", err, via.ErrProtocol)
 	}
 }

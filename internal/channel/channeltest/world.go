@@ -30,7 +30,7 @@ type tally struct{ sent, received, damaged, dropped, cellsSent, cellsReceived ui
 
 func newWorld(t viatest.T, p *viatest.Pair) *world {
 	w := &world{T: t, Pair: p}
-	w.before = must(w.tally())(t)
+	w.before = viatest.Must(w.tally())(t)
 	return w
 }
 
@@ -176,7 +176,7 @@ func (w *world) patiently(f func() bool) bool {
 		case now.Sub(began) > viatest.Patience:
 			w.Fatalf("waited %v for a message", viatest.Patience)
 		case w.losing.Load() && now.Sub(silent) > patter:
-			t := must(w.tally())(w)
+			t := viatest.Must(w.tally())(w)
 			if t == last {
 				return !w.lost()
 			}
@@ -234,7 +234,7 @@ func (w *world) send(c *channel.Channel, p channel.Priority, start, stop int) {
 // counters are those of a NIC.
 func (w *world) counters(nic *via.NIC) map[string]uint64 {
 	w.Helper()
-	return must(nic.Driver().Counters())(w)
+	return viatest.Must(nic.Driver().Counters())(w)
 }
 
 // message makes n words at random, of which the first has a number of its own.
@@ -353,11 +353,11 @@ func (w *world) rawPair() (x *raw, y *channel.Channel) {
 	x = &raw{}
 	var segments [2]descriptors.DataSegment
 	for i, m := range []**via.Memory{&x.send, &x.recv} {
-		*m = must(w.A.Alloc(ctx, 3*channel.DefaultPageSize, via.MemoryAttributes{}))(w)
+		*m = viatest.Must(w.A.Alloc(ctx, 3*channel.DefaultPageSize, via.MemoryAttributes{}))(w)
 		x.at[i] = -int((*m).Address()) & (channel.DefaultPageSize - 1)
 		segments[i] = descriptors.DataSegment{Address: (*m).Address() + uint64(x.at[i]), Handle: (*m).Handle()}
 	}
-	x.Channel = must(w.A.Driver().CreateChannel(ctx, driver.ChannelAttributes{Ptag: w.A.Ptag().Number(), Send: segments[0], Recv: segments[1]}))(w)
+	x.Channel = viatest.Must(w.A.Driver().CreateChannel(ctx, driver.ChannelAttributes{Ptag: w.A.Ptag().Number(), Send: segments[0], Recv: segments[1]}))(w)
 	w.Cleanup(func() {
 		ctx, cancel := w.afterwards()
 		defer cancel()
@@ -367,7 +367,7 @@ func (w *world) rawPair() (x *raw, y *channel.Channel) {
 			}
 		}
 	})
-	l := must(channel.Listen(w.B, "raw", nil))(w)
+	l := viatest.Must(channel.Listen(w.B, "raw", nil))(w)
 	w.Until(w, "a connection", func() bool {
 		_, err := x.ConnectRequest(ctx, l.Address(), nil)
 		if err != nil && !errors.Is(err, via.ErrNoMatch) { // the listener does not wait yet
@@ -375,7 +375,7 @@ func (w *world) rawPair() (x *raw, y *channel.Channel) {
 		}
 		return err == nil
 	})
-	y = must(l.Accept(ctx))(w)
+	y = viatest.Must(l.Accept(ctx))(w)
 	w.Cleanup(func() {
 		if err := y.Close(); err != nil {
 			w.Error(err)

@@ -30,7 +30,7 @@ func serve(t viatest.T, r *ring.Ring, handler func(*ring.Request)) {
 
 func newCaller(t viatest.T, r *ring.Ring) *ring.Caller {
 	t.Helper()
-	c := must(ring.NewCaller(r))(t)
+	c := viatest.Must(ring.NewCaller(r))(t)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil && !errors.Is(err, ring.ErrClosed) {
 			t.Error(err)

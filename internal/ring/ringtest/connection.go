@@ -12,7 +12,7 @@ import (
 // testConnection connects what does not fit together, and asks for what there is not.
 func testConnection(t viatest.T, p *viatest.Pair) {
 	ctx := viatest.Context(t)
-	l := must(ring.Listen(p.B, "rings", reliable()))(t)
+	l := viatest.Must(ring.Listen(p.B, "rings", reliable()))(t)
 	to := l.Address()
 	for name, change := range map[string]func(*ring.Options){
 		"reliability": func(o *ring.Options) { o.Reliability = via.Unreliable },
@@ -86,7 +86,7 @@ func testEndings(t viatest.T, p *viatest.Pair) {
 	x, y = connect(t, p, reliable())
 	waits := make(chan error, 1)
 	go func() { waits <- y.Wait(viatest.Context(t)) }()
-	e = must(y.GetSend())(t)
+	e = viatest.Must(y.GetSend())(t)
 	ok(t, p.B.Close())
 	wantError(t, "wait on a closed NIC", <-waits, ring.ErrClosed)
 	wantError(t, "release on a closed NIC", y.ReleaseSend(e), ring.ErrClosed)

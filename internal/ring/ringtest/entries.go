@@ -19,13 +19,13 @@ func testFull(t viatest.T, p *viatest.Pair) {
 	}
 	var entries []*ring.Entry
 	for range x.Entries() {
-		entries = append(entries, must(x.GetSend())(t))
+		entries = append(entries, viatest.Must(x.GetSend())(t))
 	}
 	if e, err := x.GetSend(); err != ring.ErrFull || e != nil {
 		t.Errorf("all entries are got: %v, %v", e, err)
 	}
 	for i, e := range entries {
-		must(e.Reserve(1))(t)[0] = byte(i)
+		viatest.Must(e.Reserve(1))(t)[0] = byte(i)
 		ok(t, x.ReleaseSend(e))
 	}
 	var held []*ring.Entry
@@ -50,7 +50,7 @@ func testOutOfOrder(t viatest.T, p *viatest.Pair) {
 	for range 5 {
 		a, b, c := get(t, x, p), get(t, x, p), get(t, x, p)
 		for i, e := range []*ring.Entry{a, b, c} {
-			must(e.Reserve(1))(t)[0] = byte(i)
+			viatest.Must(e.Reserve(1))(t)[0] = byte(i)
 		}
 		ok(t, x.ReleaseSend(c))
 		ok(t, x.ReleaseSend(b))
@@ -110,11 +110,11 @@ func testFrames(t viatest.T, p *viatest.Pair) {
 	ctx := viatest.Context(t)
 	x, y := connect(t, p, reliable())
 	m := alloc(t, p.A, 8192)
-	tag := must(p.A.CreatePtag(ctx))(t)
-	other := must(p.A.Alloc(ctx, 64, via.MemoryAttributes{Ptag: tag}))(t)
+	tag := viatest.Must(p.A.CreatePtag(ctx))(t)
+	other := viatest.Must(p.A.Alloc(ctx, 64, via.MemoryAttributes{Ptag: tag}))(t)
 	gone := alloc(t, p.A, 64)
 	ok(t, gone.Deregister(ctx))
-	e := must(x.GetSend())(t)
+	e := viatest.Must(x.GetSend())(t)
 	for _, c := range []struct {
 		name string
 		f    ring.Frame
@@ -136,7 +136,7 @@ func testFrames(t viatest.T, p *viatest.Pair) {
 	wantError(t, "attached twice", e.Attach(f, nil), ring.ErrAttached)
 	wantError(t, "more than the frame", e.SetLength(4097), ring.ErrNoRoom)
 	wantError(t, "less than nothing", e.SetLength(-1), ring.ErrNoRoom)
-	if got := must(e.Detach())(t); got != f || e.Length() != 0 {
+	if got := viatest.Must(e.Detach())(t); got != f || e.Length() != 0 {
 		t.Errorf("detached %+v", got)
 	}
 	ok(t, e.Attach(f, nil))
@@ -148,7 +148,7 @@ func testFrames(t viatest.T, p *viatest.Pair) {
 	}
 	// Memory that is attached to an entry of the device cannot be taken away.
 	into := alloc(t, p.B, 64)
-	must(r.Detach())(t)
+	viatest.Must(r.Detach())(t)
 	ok(t, r.Attach(ring.Frame{Memory: into, Length: 64}, nil))
 	ok(t, y.ReleaseRecv(r))
 	wantError(t, "freeing a frame under way", into.Deregister(ctx), via.ErrResource)
@@ -167,19 +167,19 @@ func testFrames(t viatest.T, p *viatest.Pair) {
 // testEntries uses entries that are not the program's.
 func testEntries(t viatest.T, p *viatest.Pair) {
 	x, y := connect(t, p, reliable())
-	e := must(x.GetSend())(t)
+	e := viatest.Must(x.GetSend())(t)
 	wantError(t, "of another side", y.ReleaseRecv(e), ring.ErrNotOwned)
 	wantError(t, "of another ring", y.ReleaseSend(e), ring.ErrNotOwned)
 	wantError(t, "no entry", x.ReleaseSend(nil), ring.ErrNotOwned)
 	ok(t, e.SetTag(1))
-	must(e.Reserve(ring.MessageSize - 1))(t)
+	viatest.Must(e.Reserve(ring.MessageSize - 1))(t)
 	if b, err := e.Reserve(2); !errors.Is(err, ring.ErrNoRoom) || b != nil {
 		t.Errorf("more than a message: %v, %v", b, err)
 	}
 	if b, err := e.Reserve(-1); !errors.Is(err, ring.ErrNoRoom) || b != nil {
 		t.Errorf("less than nothing: %v, %v", b, err)
 	}
-	must(e.Reserve(1))(t)
+	viatest.Must(e.Reserve(1))(t)
 	ok(t, x.ReleaseSend(e))
 	for what, f := range map[string]func() error{
 		"release":    func() error { return x.ReleaseSend(e) },

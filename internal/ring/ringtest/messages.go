@@ -53,7 +53,7 @@ func exchange(t viatest.T, p *viatest.Pair, x, y *ring.Ring) {
 			for i := range e.Bytes() {
 				e.Bytes()[i] = byte(i)
 			}
-			binary.LittleEndian.PutUint32(must(e.Reserve(4))(t), sent)
+			binary.LittleEndian.PutUint32(viatest.Must(e.Reserve(4))(t), sent)
 			if size > 0 {
 				ok(t, e.Attach(f, nil))
 			}
@@ -67,7 +67,7 @@ func exchange(t viatest.T, p *viatest.Pair, x, y *ring.Ring) {
 			return false
 		}
 		ok(t, err)
-		if n := binary.LittleEndian.Uint32(must(e.Scan(4))(t)); n != got {
+		if n := binary.LittleEndian.Uint32(viatest.Must(e.Scan(4))(t)); n != got {
 			t.Fatalf("message %d, want %d", n, got)
 		}
 		for i, b := range e.Bytes()[4:] {

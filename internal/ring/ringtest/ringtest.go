@@ -59,9 +59,9 @@ func Run(t *testing.T, name string, open func(t *testing.T) (a, b *via.NIC), onl
 func connect(t viatest.T, p *viatest.Pair, o *ring.Options) (x, y *ring.Ring) {
 	t.Helper()
 	ctx := viatest.Context(t)
-	l := must(ring.Listen(p.B, "rings", o))(t)
-	x = must(ring.Dial(ctx, p.A, l.Address(), o))(t)
-	y = must(l.Accept(ctx))(t)
+	l := viatest.Must(ring.Listen(p.B, "rings", o))(t)
+	x = viatest.Must(ring.Dial(ctx, p.A, l.Address(), o))(t)
+	y = viatest.Must(l.Accept(ctx))(t)
 	ok(t, l.Close())
 	t.Cleanup(func() {
 		for _, r := range []*ring.Ring{x, y} {
@@ -81,7 +81,7 @@ func reliable() *ring.Options {
 // alloc allocates memory.
 func alloc(t viatest.T, nic *via.NIC, size int) *via.Memory {
 	t.Helper()
-	return must(nic.Alloc(viatest.Context(t), size, via.MemoryAttributes{}))(t)
+	return viatest.Must(nic.Alloc(viatest.Context(t), size, via.MemoryAttributes{}))(t)
 }
 
 // get gets an entry to send with, once there is one.
@@ -101,7 +101,7 @@ func get(t viatest.T, r *ring.Ring, p *viatest.Pair) (e *ring.Entry) {
 func send(t viatest.T, r *ring.Ring, p *viatest.Pair, message string, f ring.Frame, done func(error)) {
 	t.Helper()
 	e := get(t, r, p)
-	copy(must(e.Reserve(len(message)))(t), message)
+	copy(viatest.Must(e.Reserve(len(message)))(t), message)
 	ok(t, e.Attach(f, done))
 	ok(t, r.ReleaseSend(e))
 }
@@ -126,21 +126,10 @@ func receive(t viatest.T, r *ring.Ring, p *viatest.Pair, message string) (e *rin
 		}
 		return err == nil
 	})
-	if got := must(e.Scan(len(message)))(t); string(got) != message {
+	if got := viatest.Must(e.Scan(len(message)))(t); string(got) != message {
 		t.Errorf("message %q, want %q", got, message)
 	}
 	return e
-}
-
-// must returns v, or fails the test.
-func must[V any](v V, err error) func(viatest.T) V {
-	return func(t viatest.T) V {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
 }
 
 func ok(t viatest.T, err error) {

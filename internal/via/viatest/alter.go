@@ -23,7 +23,7 @@ func testSetVIAttributes(t T, p *Pair) {
 		"read, not reliable":   {via.VIAttributes{Reliability: via.Unreliable, RDMARead: true}, via.ErrInvalidRDMARead},
 		"another receive side": {via.VIAttributes{RecvDepth: before.RecvDepth + 1}, via.ErrInvalidParameter},
 	} {
-		wantError(t, name, x.VI.SetAttributes(ctx, c.a), c.want)
+		WantError(t, name, x.VI.SetAttributes(ctx, c.a), c.want)
 		if x.VI.Attributes() != before {
 			t.Errorf("%s: attributes are %+v", name, x.VI.Attributes())
 		}
@@ -34,18 +34,18 @@ func testSetVIAttributes(t T, p *Pair) {
 	check(t, y.VI.SetAttributes(ctx, via.VIAttributes{Reliability: via.Unreliable, MaxTransfer: 4000}))
 	c, outcome := dial(ctx, t, y.VI, p.A)
 	_, err := c.Accept(ctx, x.VI)
-	wantError(t, "accept with another level", err, via.ErrInvalidReliability)
+	WantError(t, "accept with another level", err, via.ErrInvalidReliability)
 	check(t, x.VI.SetAttributes(ctx, via.VIAttributes{Reliability: via.Unreliable, MaxTransfer: 4000, Ptag: tag}))
 	must(c.Accept(ctx, x.VI))(t)
 	check(t, <-outcome)
 	if s := must(x.VI.Query(ctx))(t); s.State != via.Connected || s.Attributes.MaxTransfer != 4000 || s.Attributes.Ptag != tag {
 		t.Errorf("VI is %+v", s)
 	}
-	wantError(t, "set attributes of a connected VI", x.VI.SetAttributes(ctx, via.VIAttributes{}), via.ErrInvalidState)
-	wantError(t, "ptag of the VI", tag.Destroy(ctx), via.ErrResource)
+	WantError(t, "set attributes of a connected VI", x.VI.SetAttributes(ctx, via.VIAttributes{}), via.ErrInvalidState)
+	WantError(t, "ptag of the VI", tag.Destroy(ctx), via.ErrResource)
 	check(t, x.VI.Disconnect(ctx))
 	p.Until(t, "the other end to notice", func() bool { return must(y.VI.Query(ctx))(t).State == via.ErrorState })
-	wantError(t, "set attributes in the error state", y.VI.SetAttributes(ctx, via.VIAttributes{}), via.ErrInvalidState)
+	WantError(t, "set attributes in the error state", y.VI.SetAttributes(ctx, via.VIAttributes{}), via.ErrInvalidState)
 	check(t, y.VI.Disconnect(ctx))
 
 	// Descriptors go with the VI, memory does not.
@@ -60,10 +60,10 @@ func testSetVIAttributes(t T, p *Pair) {
 	exchange(t, p, x, y, 30000, 1)
 	check(t, x.VI.Disconnect(ctx))
 	check(t, x.VI.SetAttributes(ctx, via.VIAttributes{}))
-	wantError(t, "ptag of the memory", tag.Destroy(ctx), via.ErrResource)
+	WantError(t, "ptag of the memory", tag.Destroy(ctx), via.ErrResource)
 	check(t, x.Memory.Deregister(ctx))
 	check(t, tag.Destroy(ctx))
-	wantError(t, "a destroyed ptag", x.VI.SetAttributes(ctx, via.VIAttributes{Ptag: tag}), via.ErrInvalidParameter)
+	WantError(t, "a destroyed ptag", x.VI.SetAttributes(ctx, via.VIAttributes{Ptag: tag}), via.ErrInvalidParameter)
 	for x.VI.Destroy(ctx) != nil {
 		if _, err := x.VI.SendDone(); err == via.ErrQueueEmpty {
 			_, err = x.VI.RecvDone()
@@ -72,7 +72,7 @@ func testSetVIAttributes(t T, p *Pair) {
 			}
 		}
 	}
-	wantError(t, "set attributes of a destroyed VI", x.VI.SetAttributes(ctx, via.VIAttributes{}), via.ErrClosed)
+	WantError(t, "set attributes of a destroyed VI", x.VI.SetAttributes(ctx, via.VIAttributes{}), via.ErrClosed)
 }
 
 // testSetMemoryAttributes changes ptag and rights of memory that is in use.
@@ -83,8 +83,8 @@ func testSetMemoryAttributes(t T, p *Pair) {
 	m := must(p.A.Alloc(ctx, 4096, via.MemoryAttributes{}))(t)
 	handle, before := m.Handle(), m.Attributes()
 	constant := must(p.A.Alloc(ctx, 4096, via.MemoryAttributes{ReadOnly: true}))(t)
-	wantError(t, "a foreign ptag", m.SetAttributes(ctx, via.MemoryAttributes{Ptag: foreign}), via.ErrInvalidParameter)
-	wantError(t, "writing to what was allocated for reading", constant.SetAttributes(ctx, via.MemoryAttributes{}), via.ErrInvalidParameter)
+	WantError(t, "a foreign ptag", m.SetAttributes(ctx, via.MemoryAttributes{Ptag: foreign}), via.ErrInvalidParameter)
+	WantError(t, "writing to what was allocated for reading", constant.SetAttributes(ctx, via.MemoryAttributes{}), via.ErrInvalidParameter)
 	if m.Attributes() != before || !constant.Attributes().ReadOnly {
 		t.Errorf("attributes are %+v and %+v", m.Attributes(), constant.Attributes())
 	}
@@ -107,7 +107,7 @@ func testSetMemoryAttributes(t T, p *Pair) {
 	}
 	refused := func(what string, err error) {
 		t.Helper()
-		wantError(t, what, err, via.ErrDescriptor)
+		WantError(t, what, err, via.ErrDescriptor)
 	}
 	check(t, send())
 	check(t, receive())
@@ -116,7 +116,7 @@ func testSetMemoryAttributes(t T, p *Pair) {
 	refused("receive into memory that is for reading now", receive())
 	check(t, m.SetAttributes(ctx, via.MemoryAttributes{Ptag: tag}))
 	refused("send from memory that has another ptag now", send())
-	wantError(t, "ptag of memory", tag.Destroy(ctx), via.ErrResource)
+	WantError(t, "ptag of memory", tag.Destroy(ctx), via.ErrResource)
 	check(t, m.SetAttributes(ctx, via.MemoryAttributes{}))
 	check(t, tag.Destroy(ctx))
 	check(t, send())
@@ -135,10 +135,10 @@ func testSetMemoryAttributes(t T, p *Pair) {
 	other := must(p.A.CreatePtag(ctx))(t)
 	check(t, m.SetAttributes(ctx, via.MemoryAttributes{Ptag: other}))
 	d.Rearm()
-	wantError(t, "descriptor in memory of another ptag", x.VI.PostSend(d), via.ErrInvalidPtag)
+	WantError(t, "descriptor in memory of another ptag", x.VI.PostSend(d), via.ErrInvalidPtag)
 	check(t, m.Deregister(ctx))
 	check(t, other.Destroy(ctx))
-	wantError(t, "set attributes of deregistered memory", m.SetAttributes(ctx, via.MemoryAttributes{}), via.ErrClosed)
+	WantError(t, "set attributes of deregistered memory", m.SetAttributes(ctx, via.MemoryAttributes{}), via.ErrClosed)
 }
 
 // testCQResize makes a CQ larger and smaller while completions are in it and come.
@@ -152,11 +152,11 @@ func testCQResize(t T, p *Pair) {
 	y := must(Equip(ctx, must(p.B.CreateVI(ctx, a, cq, cq))(t), 4096, 1))(t)
 	check(t, ConnectVIs(ctx, x.VI, y.VI, t.Name()))
 	for _, entries := range []int{0, -1, limit + 1} {
-		wantError(t, "no such size", cq.Resize(ctx, entries), via.ErrInvalidParameter)
+		WantError(t, "no such size", cq.Resize(ctx, entries), via.ErrInvalidParameter)
 	}
-	wantError(t, "too small for its queues", cq.Resize(ctx, 2*depth-1), via.ErrResource)
+	WantError(t, "too small for its queues", cq.Resize(ctx, 2*depth-1), via.ErrResource)
 	_, err := p.B.CreateVI(ctx, a, cq, nil)
-	wantError(t, "another VI, before", err, via.ErrResource)
+	WantError(t, "another VI, before", err, via.ErrResource)
 
 	received := 0
 	take := func() {
@@ -228,5 +228,5 @@ func testCQResize(t T, p *Pair) {
 		check(t, e.VI.Destroy(ctx))
 	}
 	check(t, cq.Destroy(ctx))
-	wantError(t, "resize what is destroyed", cq.Resize(ctx, 64), via.ErrClosed)
+	WantError(t, "resize what is destroyed", cq.Resize(ctx, 64), via.ErrClosed)
 }

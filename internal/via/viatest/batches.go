@@ -56,16 +56,16 @@ func testBatchesWrap(t T, p *Pair) {
 			y.Prepare(t, all[y][1][i], i*64, 64)
 		}
 		n, err := y.VI.PostRecvBatch(all[y][1])
-		wantError(t, "receives", err, via.ErrQueueFull)
+		WantError(t, "receives", err, via.ErrQueueFull)
 		if n != depth {
 			t.Errorf("%d receives were posted, want %d", n, depth)
 		}
 		n, err = x.VI.PostSendBatch(all[x][0])
-		wantError(t, "sends", err, via.ErrQueueFull)
+		WantError(t, "sends", err, via.ErrQueueFull)
 		if n != depth {
 			t.Errorf("%d sends were posted, want %d", n, depth)
 		}
-		wantError(t, "send", x.VI.PostSend(all[x][0][depth]), via.ErrQueueFull)
+		WantError(t, "send", x.VI.PostSend(all[x][0][depth]), via.ErrQueueFull)
 		for i := range depth {
 			if p.MustTake(t, x.VI.SendDone) != all[x][0][i] || p.MustTake(t, y.VI.RecvDone) != all[y][1][i] {
 				t.Fatalf("message %d completed out of order", i)
@@ -75,7 +75,7 @@ func testBatchesWrap(t T, p *Pair) {
 			t.Fatal("messages arrived changed")
 		}
 		_, err = x.VI.SendDone()
-		wantError(t, "after the last", err, via.ErrQueueEmpty)
+		WantError(t, "after the last", err, via.ErrQueueEmpty)
 	}
 }
 
@@ -110,7 +110,7 @@ func testBatchesDone(t T, p *Pair) {
 			t.Errorf("%s: %d descriptors came back, or in another order", q.name, len(all))
 		}
 		got, err := q.done(make([]*via.Descriptor, 1))
-		wantError(t, q.name+" from an empty queue", err, via.ErrQueueEmpty, via.ErrDescriptor)
+		WantError(t, q.name+" from an empty queue", err, via.ErrQueueEmpty, via.ErrDescriptor)
 		if got != 0 {
 			t.Errorf("%s: %d from an empty queue", q.name, got)
 		}

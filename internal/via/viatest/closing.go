@@ -63,7 +63,7 @@ func testUseAfterClose(t T, p *Pair) {
 	_, errs["allocate"] = p.A.Alloc(ctx, 8, via.MemoryAttributes{})
 	_, errs["register"] = p.A.Register(ctx, make([]byte, 8), via.MemoryAttributes{})
 	for what, err := range errs {
-		wantError(t, what, err, via.ErrClosed, via.ErrInvalidParameter)
+		WantError(t, what, err, via.ErrClosed, via.ErrInvalidParameter)
 	}
 	if p.A.Poll() {
 		t.Error("a closed NIC makes progress")
@@ -120,7 +120,7 @@ func testCloseWakes(t T, p *Pair) {
 		if o.what == "client" && o.err != nil {
 			continue // it may have been too early for the server
 		}
-		wantError(t, o.what, o.err, via.ErrClosed)
+		WantError(t, o.what, o.err, via.ErrClosed)
 	}
 	check(t, p.B.Close())
 	<-held
@@ -162,7 +162,7 @@ func testConcurrentClose(t T, p *Pair) {
 	failed := 0
 	for range 4 {
 		if err := <-errs; err != nil {
-			wantError(t, "second close", err, via.ErrClosed)
+			WantError(t, "second close", err, via.ErrClosed)
 			failed++
 		}
 	}
@@ -170,6 +170,6 @@ func testConcurrentClose(t T, p *Pair) {
 		t.Errorf("%d of 4 closes failed, want 2", failed)
 	}
 	for range 4 {
-		wantError(t, "poll", <-running, via.ErrClosed)
+		WantError(t, "poll", <-running, via.ErrClosed)
 	}
 }

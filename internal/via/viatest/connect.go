@@ -37,7 +37,7 @@ func dial(ctx context.Context, t T, client *via.VI, server *via.NIC) (*via.Conne
 		}
 		// It is a late copy of a request that was answered by ErrNoMatch.
 		if err := c.Reject(ctx); err != nil {
-			wantError(t, "reject a late copy", err, via.ErrWithdrawn)
+			WantError(t, "reject a late copy", err, via.ErrWithdrawn)
 		}
 	}
 }
@@ -64,7 +64,7 @@ func testMismatch(t T, p *Pair) {
 	for _, r := range refused {
 		vi := must(p.B.CreateVI(ctx, r.a, nil, nil))(t)
 		_, err := c.Accept(ctx, vi)
-		wantError(t, r.name, err, r.want)
+		WantError(t, r.name, err, r.want)
 		wantState(t, vi, via.Idle)
 		check(t, vi.Destroy(ctx))
 	}
@@ -85,9 +85,9 @@ func testMismatch(t T, p *Pair) {
 	other := NewEnd(t, p.A, Setup{Attributes: via.VIAttributes{MaxTransfer: 10000}})
 	c, outcome = dial(ctx, t, other.VI, p.B)
 	_, err := c.Accept(ctx, server.VI)
-	wantError(t, "accept with a connected VI", err, via.ErrInvalidState)
+	WantError(t, "accept with a connected VI", err, via.ErrInvalidState)
 	check(t, c.Reject(ctx))
-	wantError(t, "client", <-outcome, via.ErrReject)
+	WantError(t, "client", <-outcome, via.ErrReject)
 }
 
 func testReject(t T, p *Pair) {
@@ -95,7 +95,7 @@ func testReject(t T, p *Pair) {
 	x := NewEnd(t, p.A, Setup{})
 	c, outcome := dial(ctx, t, x.VI, p.B)
 	check(t, c.Reject(ctx))
-	wantError(t, "client", <-outcome, via.ErrReject)
+	WantError(t, "client", <-outcome, via.ErrReject)
 	wantState(t, x.VI, via.Idle)
 	y := NewEnd(t, p.B, Setup{})
 	check(t, ConnectVIs(Context(t), x.VI, y.VI, t.Name()))
@@ -109,10 +109,10 @@ func testAnsweredOnce(t T, p *Pair) {
 	must(c.Accept(ctx, y.VI))(t)
 	check(t, <-outcome)
 	_, err := c.Accept(ctx, y.VI)
-	wantError(t, "second accept", err, via.ErrInvalidParameter)
-	wantError(t, "reject after accept", c.Reject(ctx), via.ErrInvalidParameter)
+	WantError(t, "second accept", err, via.ErrInvalidParameter)
+	WantError(t, "reject after accept", c.Reject(ctx), via.ErrInvalidParameter)
 	_, err = x.VI.ConnectRequest(ctx, via.Address{MAC: p.B.Query().Address}, nil)
-	wantError(t, "connect a connected VI", err, via.ErrInvalidState)
+	WantError(t, "connect a connected VI", err, via.ErrInvalidState)
 	exchange(t, p, x, y, 100, 1)
 }
 
@@ -126,10 +126,10 @@ func testAnsweredTooLate(t T, p *Pair) {
 		ctx, cancel := context.WithCancel(Context(t))
 		c, outcome := dial(ctx, t, x.VI, p.B)
 		cancel()
-		wantError(t, "client", <-outcome, via.ErrCanceled)
+		WantError(t, "client", <-outcome, via.ErrCanceled)
 		// The news may still be under way when a request is rejected.
 		if err := answer(c); err != nil || name == "accept" {
-			wantError(t, name, err, via.ErrWithdrawn)
+			WantError(t, name, err, via.ErrWithdrawn)
 		}
 	}
 	wantState(t, y.VI, via.Idle)
@@ -144,14 +144,14 @@ func testConnectTime(t T, p *Pair) {
 	none, cancel := context.WithDeadline(t.Context(), time.Now())
 	defer cancel()
 	_, err := x.VI.ConnectRequest(none, to, nil)
-	wantError(t, "no time", err, via.ErrInvalidParameter, context.DeadlineExceeded)
+	WantError(t, "no time", err, via.ErrInvalidParameter, context.DeadlineExceeded)
 	_, err = p.B.ConnectWait(none, []byte("nobody"))
-	wantError(t, "no time to wait", err, via.ErrTimeout, context.DeadlineExceeded)
+	WantError(t, "no time to wait", err, via.ErrTimeout, context.DeadlineExceeded)
 
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = x.VI.ConnectRequest(canceled, to, nil)
-	wantError(t, "cancelled before", err, via.ErrCanceled, context.Canceled)
+	WantError(t, "cancelled before", err, via.ErrCanceled, context.Canceled)
 
 	for _, wait := range []struct {
 		name string
@@ -171,13 +171,13 @@ func testConnectTime(t T, p *Pair) {
 			err := wait.f(limited)
 			cancel()
 			if errors.Is(err, via.ErrTimeout) || short > Patience/2 {
-				wantError(t, wait.name+" timeout", err, via.ErrTimeout, context.DeadlineExceeded)
+				WantError(t, wait.name+" timeout", err, via.ErrTimeout, context.DeadlineExceeded)
 				break
 			}
 		}
 		canceled, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(30*time.Millisecond, cancel)
-		wantError(t, wait.name+" cancelled", wait.f(canceled), via.ErrCanceled, context.Canceled)
+		WantError(t, wait.name+" cancelled", wait.f(canceled), via.ErrCanceled, context.Canceled)
 		cancel()
 	}
 	wantState(t, x.VI, via.Idle)
@@ -192,11 +192,11 @@ func testConnectArguments(t T, p *Pair) {
 	long := make([]byte, via.MaxDiscriminator+1)
 	mac := p.B.Query().Address
 	_, err := x.VI.ConnectRequest(ctx, via.Address{MAC: mac, Discriminator: long}, nil)
-	wantError(t, "long remote discriminator", err, via.ErrInvalidParameter)
+	WantError(t, "long remote discriminator", err, via.ErrInvalidParameter)
 	_, err = x.VI.ConnectRequest(ctx, via.Address{MAC: mac}, long)
-	wantError(t, "long local discriminator", err, via.ErrInvalidParameter)
+	WantError(t, "long local discriminator", err, via.ErrInvalidParameter)
 	_, err = p.A.ConnectWait(ctx, long)
-	wantError(t, "wait with a long discriminator", err, via.ErrInvalidParameter)
+	WantError(t, "wait with a long discriminator", err, via.ErrInvalidParameter)
 	wantState(t, x.VI, via.Idle)
 
 	// The longest and the empty discriminator work and are told apart.

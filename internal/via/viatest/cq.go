@@ -20,7 +20,7 @@ func testCQ(t T, p *Pair) {
 		t.Errorf("a CQ of %d entries, %d asked for", acq.Entries(), 2*16*vis)
 	}
 	_, err := acq.Done()
-	wantError(t, "done on an empty CQ", err, via.ErrNotDone)
+	WantError(t, "done on an empty CQ", err, via.ErrNotDone)
 
 	type link struct {
 		from, to       *via.VI
@@ -77,11 +77,11 @@ func testCQ(t T, p *Pair) {
 	short, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 	defer cancel()
 	_, err = bcq.Wait(short)
-	wantError(t, "wait on an empty CQ", err, via.ErrTimeout, context.DeadlineExceeded)
+	WantError(t, "wait on an empty CQ", err, via.ErrTimeout, context.DeadlineExceeded)
 	canceled, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(5*time.Millisecond, cancel)
 	_, err = bcq.Wait(canceled)
-	wantError(t, "cancelled wait for a CQ", err, via.ErrCanceled, context.Canceled)
+	WantError(t, "cancelled wait for a CQ", err, via.ErrCanceled, context.Canceled)
 	for vi, l := range links {
 		if vi != l.to {
 			continue
@@ -182,19 +182,19 @@ func testCQTooSmall(t T, p *Pair) {
 	cq := must(p.A.CreateCQ(ctx, 8))(t)
 	n := cq.Entries()
 	_, err := p.A.CreateVI(ctx, via.VIAttributes{SendDepth: n, RecvDepth: n}, cq, cq)
-	wantError(t, "both queues", err, via.ErrResource)
+	WantError(t, "both queues", err, via.ErrResource)
 	_, err = p.A.CreateVI(ctx, via.VIAttributes{SendDepth: 2 * n, RecvDepth: n}, cq, nil)
-	wantError(t, "one queue", err, via.ErrResource)
+	WantError(t, "one queue", err, via.ErrResource)
 	vi := must(p.A.CreateVI(ctx, via.VIAttributes{SendDepth: n, RecvDepth: n}, cq, nil))(t)
 	_, err = p.A.CreateVI(ctx, via.VIAttributes{SendDepth: n, RecvDepth: n}, nil, cq)
-	wantError(t, "second VI", err, via.ErrResource)
+	WantError(t, "second VI", err, via.ErrResource)
 	check(t, vi.Destroy(ctx))
 	vi = must(p.A.CreateVI(ctx, via.VIAttributes{SendDepth: n, RecvDepth: n}, nil, cq))(t)
 	check(t, vi.Destroy(ctx))
 	check(t, cq.Destroy(ctx))
 	for _, entries := range []int{-1, 0, p.A.Query().MaxCQEntries + 1} {
 		_, err := p.A.CreateCQ(ctx, entries)
-		wantError(t, "CQ of a bad size", err, via.ErrInvalidParameter)
+		WantError(t, "CQ of a bad size", err, via.ErrInvalidParameter)
 	}
 }
 
@@ -202,16 +202,16 @@ func testCQInUse(t T, p *Pair) {
 	ctx := Context(t)
 	send, recv := must(p.A.CreateCQ(ctx, 64))(t), must(p.A.CreateCQ(ctx, 64))(t)
 	vi := must(p.A.CreateVI(ctx, via.VIAttributes{SendDepth: 8, RecvDepth: 8}, send, recv))(t)
-	wantError(t, "destroy the send CQ", send.Destroy(ctx), via.ErrResource)
-	wantError(t, "destroy the receive CQ", recv.Destroy(ctx), via.ErrResource)
+	WantError(t, "destroy the send CQ", send.Destroy(ctx), via.ErrResource)
+	WantError(t, "destroy the receive CQ", recv.Destroy(ctx), via.ErrResource)
 	_, err := vi.SendWait(ctx)
-	wantError(t, "wait for a send", err, via.ErrInvalidState)
+	WantError(t, "wait for a send", err, via.ErrInvalidState)
 	_, err = vi.RecvWait(ctx)
-	wantError(t, "wait for a receive", err, via.ErrInvalidState)
+	WantError(t, "wait for a receive", err, via.ErrInvalidState)
 	check(t, vi.Destroy(ctx))
 	check(t, send.Destroy(ctx))
 	check(t, recv.Destroy(ctx))
-	wantError(t, "destroy twice", send.Destroy(ctx), via.ErrClosed, via.ErrInvalidParameter)
+	WantError(t, "destroy twice", send.Destroy(ctx), via.ErrClosed, via.ErrInvalidParameter)
 	_, err = p.A.CreateVI(ctx, via.VIAttributes{}, send, nil)
-	wantError(t, "VI with a destroyed CQ", err, via.ErrInvalidParameter)
+	WantError(t, "VI with a destroyed CQ", err, via.ErrInvalidParameter)
 }

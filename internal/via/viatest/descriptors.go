@@ -27,9 +27,9 @@ func testBuilder(t T, p *Pair) {
 		{"negative segments", 0, -1, nil, via.ErrInvalidParameter},
 	} {
 		_, err := m.NewDescriptor(c.offset, c.n)
-		wantError(t, c.name, err, c.refuse)
+		WantError(t, c.name, err, c.refuse)
 		if c.cause != nil {
-			wantError(t, c.name, err, c.cause)
+			WantError(t, c.name, err, c.cause)
 		}
 	}
 	d := must(m.NewDescriptor(0, 2))(t)
@@ -39,12 +39,12 @@ func testBuilder(t T, p *Pair) {
 	}{
 		{"negative offset", -1, 1}, {"negative length", 0, -1}, {"past the end", 8000, 193}, {"wraps", 1, int(^uint(0) >> 1)},
 	} {
-		wantError(t, c.name, m.AddTo(d, c.offset, c.length), via.ErrInvalidParameter)
+		WantError(t, c.name, m.AddTo(d, c.offset, c.length), via.ErrInvalidParameter)
 	}
 	check(t, d.AddData(m.Address(), m.Handle(), 1<<32-1))
-	wantError(t, "total over 32 bits", m.AddTo(d, 0, 1), via.ErrInvalidParameter, descriptors.ErrLengthOverflow)
+	WantError(t, "total over 32 bits", m.AddTo(d, 0, 1), via.ErrInvalidParameter, descriptors.ErrLengthOverflow)
 	check(t, m.AddTo(d, 0, 0))
-	wantError(t, "no room for a segment", m.AddTo(d, 0, 0), via.ErrInvalidParameter, descriptors.ErrTooManySegments)
+	WantError(t, "no room for a segment", m.AddTo(d, 0, 0), via.ErrInvalidParameter, descriptors.ErrTooManySegments)
 	if len(d.Segments()) != 2 || d.Length() != 1<<32-1 {
 		t.Errorf("refused segments were added: %d, %d bytes", len(d.Segments()), d.Length())
 	}
@@ -52,7 +52,7 @@ func testBuilder(t T, p *Pair) {
 	vi := must(p.A.CreateVI(ctx, via.VIAttributes{}, nil, nil))(t)
 	for _, c := range [][2]int{{0, 1}, {-1, 1}, {1, limit + 2}, {1, -1}, {1 << 60, 1}} {
 		_, err := vi.NewDescriptors(ctx, c[0], c[1])
-		wantError(t, "new descriptors", err, via.ErrInvalidParameter)
+		WantError(t, "new descriptors", err, via.ErrInvalidParameter)
 	}
 }
 
@@ -94,7 +94,7 @@ func testForged(t T, p *Pair) {
 	x, y := p.Connect(t, Setup{})
 	d := x.Prepare(t, x.Send[0], 0, 10)
 	d.Control().StoreStatus(descriptors.StatusDone)
-	wantError(t, "descriptor that is done already", x.VI.PostSend(d), via.ErrInvalidParameter)
+	WantError(t, "descriptor that is done already", x.VI.PostSend(d), via.ErrInvalidParameter)
 	exchange(t, p, x, y, 10, 1)
 	exchange(t, p, bystanderA, bystanderB, 1000, 1)
 }
@@ -159,7 +159,7 @@ func testPostedOnce(t T, p *Pair) {
 	refused := func(what string, d *via.Descriptor, posts ...func(*via.Descriptor) error) {
 		t.Helper()
 		for _, post := range posts {
-			wantError(t, what, post(d), via.ErrInvalidParameter)
+			WantError(t, what, post(d), via.ErrInvalidParameter)
 		}
 	}
 	everywhere := []func(*via.Descriptor) error{y.VI.PostRecv, y.VI.PostSend, other.VI.PostRecv, other.VI.PostSend}
@@ -176,12 +176,12 @@ func testPostedOnce(t T, p *Pair) {
 	check(t, y.VI.PostRecv(y.Prepare(t, free, 0, 64)))
 	refused("posted", free, everywhere...)
 	n, err := y.VI.PostRecvBatch([]*via.Descriptor{y.Prepare(t, y.Recv[0], 64, 64), free, y.Recv[1]})
-	wantError(t, "posted, in a batch", err, via.ErrInvalidParameter)
+	WantError(t, "posted, in a batch", err, via.ErrInvalidParameter)
 	if n != 1 {
 		t.Errorf("%d of a batch were posted, want 1", n)
 	}
 	n, err = y.VI.PostRecvBatch([]*via.Descriptor{y.Prepare(t, y.Recv[1], 128, 64), y.Recv[1]})
-	wantError(t, "twice in a batch", err, via.ErrInvalidParameter)
+	WantError(t, "twice in a batch", err, via.ErrInvalidParameter)
 	if n != 1 {
 		t.Errorf("%d of a batch were posted, want 1", n)
 	}

@@ -65,7 +65,7 @@ func testTaken(t T, p *Pair) {
 // in the way of end, and in no other; zero is none of them.
 func wantEnd(t T, what string, err error, end via.Code) {
 	t.Helper()
-	wantError(t, what, err, via.ErrDescriptor)
+	WantError(t, what, err, via.ErrDescriptor)
 	wantOnlyEnd(t, what, err, end)
 	var s *via.StatusError
 	if !errors.As(err, &s) || s.Ended != end {
@@ -196,7 +196,7 @@ func testEndings(t T, p *Pair) {
 				_, err := p.Take(t, end.VI.SendDone)
 				wantEnd(t, "a send in the error state", err, want)
 				_, err = end.VI.ConnectRequest(Context(t), via.Address{MAC: p.A.Query().Address}, nil)
-				wantError(t, "connecting in the error state", err, via.ErrInvalidState)
+				WantError(t, "connecting in the error state", err, via.ErrInvalidState)
 				wantOnlyEnd(t, "connecting in the error state", err, want)
 				// What was flushed before DISCONNECT keeps its reason.
 				check(t, end.VI.PostRecv(end.Prepare(t, end.Recv[0], 0, 10)))

@@ -36,7 +36,7 @@ func testForeignMemory(t T, p *Pair) {
 	from, to := foreign(t, 8*page), foreign(t, 8*page)
 	if elsewhere(p.A) {
 		_, err := p.A.Register(ctx, from, via.MemoryAttributes{})
-		wantError(t, "memory that the other process has no file of", err, via.ErrNotSupported)
+		WantError(t, "memory that the other process has no file of", err, via.ErrNotSupported)
 		x, y := p.Connect(t, Setup{})
 		exchange(t, p, x, y, 100, 1)
 		return
@@ -93,7 +93,7 @@ func testForeignMemory(t T, p *Pair) {
 	d := must(own.NewDescriptor(64, 1))(t)
 	check(t, own.AddTo(d, 1024, 100))
 	check(t, y.VI.PostRecv(d))
-	wantError(t, "deregister posted descriptors", own.Deregister(ctx), via.ErrResource)
+	WantError(t, "deregister posted descriptors", own.Deregister(ctx), via.ErrResource)
 	check(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, 100)))
 	if got := p.MustTake(t, y.VI.RecvDone); got != d || d.Length() != 100 {
 		t.Errorf("got back descriptor %p with %d bytes, want %p", got, d.Length(), d)

@@ -75,7 +75,7 @@ func testBuiltByHand(t T, p *Pair) {
 	pattern(x.Memory.Bytes()[:2000], 1)
 	r, s := build(y, 0), build(x, 4)
 	check(t, y.VI.PostRecv(r))
-	wantError(t, "posted already", y.VI.PostRecv(r), via.ErrInvalidParameter)
+	WantError(t, "posted already", y.VI.PostRecv(r), via.ErrInvalidParameter)
 	check(t, x.VI.PostSend(s))
 	if d := p.MustTake(t, y.VI.RecvDone); d != r || d.Length() != 90 {
 		t.Errorf("%d bytes with %p, want %p", d.Length(), d, r)
@@ -91,7 +91,7 @@ func testBuiltByHand(t T, p *Pair) {
 	}
 	for _, offset := range []int{-64, 8, 32, y.Memory.Size(), 1 << 40} {
 		_, err := y.Memory.DescriptorAt(offset)
-		wantError(t, "no place for a descriptor", err, via.ErrInvalidParameter)
+		WantError(t, "no place for a descriptor", err, via.ErrInvalidParameter)
 	}
 }
 

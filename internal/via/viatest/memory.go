@@ -25,22 +25,22 @@ func testRegistration(t T, p *Pair) {
 	check(t, m.Deregister(ctx))
 	part.Bytes()[0] = 7
 	check(t, part.Deregister(ctx))
-	wantError(t, "deregister twice", m.Deregister(ctx), via.ErrClosed, via.ErrInvalidParameter)
+	WantError(t, "deregister twice", m.Deregister(ctx), via.ErrClosed, via.ErrInvalidParameter)
 
 	_, err := p.A.Register(ctx, make([]byte, 4096), via.MemoryAttributes{})
-	wantError(t, "register Go memory", err, via.ErrNotSupported)
+	WantError(t, "register Go memory", err, via.ErrNotSupported)
 	_, err = p.A.Register(ctx, nil, via.MemoryAttributes{})
-	wantError(t, "register nothing", err, via.ErrInvalidParameter)
+	WantError(t, "register nothing", err, via.ErrInvalidParameter)
 	for _, size := range []int{0, -1} {
 		_, err = p.A.Alloc(ctx, size, via.MemoryAttributes{})
-		wantError(t, "allocate nothing", err, via.ErrInvalidParameter)
+		WantError(t, "allocate nothing", err, via.ErrInvalidParameter)
 	}
 
 	// Memory with a descriptor on it that is posted cannot go.
 	vi := must(p.A.CreateVI(ctx, via.VIAttributes{}, nil, nil))(t)
 	own := must(p.A.Alloc(ctx, 4096, via.MemoryAttributes{}))(t)
 	check(t, vi.PostRecv(must(own.NewDescriptor(0, 0))(t)))
-	wantError(t, "deregister posted descriptors", own.Deregister(ctx), via.ErrResource)
+	WantError(t, "deregister posted descriptors", own.Deregister(ctx), via.ErrResource)
 	check(t, vi.Disconnect(ctx))
 	d, err := p.Take(t, vi.RecvDone)
 	wantStatus(t, "receive that was held", d, err, via.StatusFlushed)
@@ -51,17 +51,17 @@ func testPtagInUse(t T, p *Pair) {
 	ctx := Context(t)
 	tag := must(p.A.CreatePtag(ctx))(t)
 	m := must(p.A.Alloc(ctx, 64, via.MemoryAttributes{Ptag: tag}))(t)
-	wantError(t, "ptag of memory", tag.Destroy(ctx), via.ErrResource)
+	WantError(t, "ptag of memory", tag.Destroy(ctx), via.ErrResource)
 	check(t, m.Deregister(ctx))
 	vi := must(p.A.CreateVI(ctx, via.VIAttributes{Ptag: tag}, nil, nil))(t)
-	wantError(t, "ptag of a VI", tag.Destroy(ctx), via.ErrResource)
+	WantError(t, "ptag of a VI", tag.Destroy(ctx), via.ErrResource)
 	check(t, vi.Destroy(ctx))
 	check(t, tag.Destroy(ctx))
-	wantError(t, "destroy twice", tag.Destroy(ctx), via.ErrClosed, via.ErrInvalidParameter)
+	WantError(t, "destroy twice", tag.Destroy(ctx), via.ErrClosed, via.ErrInvalidParameter)
 	_, err := p.A.Alloc(ctx, 64, via.MemoryAttributes{Ptag: tag})
-	wantError(t, "memory with a destroyed ptag", err, via.ErrInvalidParameter)
+	WantError(t, "memory with a destroyed ptag", err, via.ErrInvalidParameter)
 	_, err = p.A.CreateVI(ctx, via.VIAttributes{Ptag: tag}, nil, nil)
-	wantError(t, "VI with a destroyed ptag", err, via.ErrInvalidParameter)
+	WantError(t, "VI with a destroyed ptag", err, via.ErrInvalidParameter)
 }
 
 // testProtection names memory in descriptors that the VI must not touch. The
@@ -128,7 +128,7 @@ func testProtection(t T, p *Pair) {
 	p.MustTake(t, x.VI.SendDone)
 
 	strange := must(foreign.NewDescriptor(1024, 0))(t)
-	wantError(t, "descriptor of another ptag", x.VI.PostSend(strange), via.ErrInvalidPtag)
+	WantError(t, "descriptor of another ptag", x.VI.PostSend(strange), via.ErrInvalidPtag)
 	strange = must(other.NewDescriptor(1024, 0))(t)
 	// Its handle may be that of other memory here, so that the code differs.
 	if err := x.VI.PostSend(strange); !errors.Is(err, via.ErrInvalidParameter) && !errors.Is(err, via.ErrInvalidPtag) {

@@ -252,11 +252,11 @@ func testWaits(t T, p *Pair) {
 	short, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 	defer cancel()
 	_, err := y.VI.RecvWait(short)
-	wantError(t, "wait past the deadline", err, via.ErrTimeout, context.DeadlineExceeded)
+	WantError(t, "wait past the deadline", err, via.ErrTimeout, context.DeadlineExceeded)
 	canceled, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(5*time.Millisecond, cancel)
 	_, err = y.VI.RecvWait(canceled)
-	wantError(t, "cancelled wait", err, via.ErrCanceled, context.Canceled)
+	WantError(t, "cancelled wait", err, via.ErrCanceled, context.Canceled)
 
 	// What was given up is not lost: the receive is still posted.
 	got := make(chan error, 1)
@@ -274,5 +274,5 @@ func testWaits(t T, p *Pair) {
 	}
 	check(t, <-got)
 	_, err = x.VI.SendWait(Context(t))
-	wantError(t, "wait on an empty queue", err, via.ErrQueueEmpty, via.ErrDescriptor)
+	WantError(t, "wait on an empty queue", err, via.ErrQueueEmpty, via.ErrDescriptor)
 }

@@ -16,8 +16,8 @@ func testNotify(t T, p *Pair) {
 	const n = 20
 	ctx := Context(t)
 	x, y := p.Connect(t, Setup{})
-	wantError(t, "no send handler", x.VI.NotifySend(nil), via.ErrInvalidParameter)
-	wantError(t, "no receive handler", x.VI.NotifyRecv(nil), via.ErrInvalidParameter)
+	WantError(t, "no send handler", x.VI.NotifySend(nil), via.ErrInvalidParameter)
+	WantError(t, "no receive handler", x.VI.NotifyRecv(nil), via.ErrInvalidParameter)
 
 	received, sent := make(chan uint32, n), make(chan *via.Descriptor, n)
 	handle := func(f func(d *via.Descriptor)) func(*via.Descriptor, error) {
@@ -98,7 +98,7 @@ func testNotify(t T, p *Pair) {
 		flushed <- err
 	}))
 	check(t, x.VI.Disconnect(ctx))
-	wantError(t, "notice of a flushed receive", <-flushed, via.ErrDescriptor, via.ErrDisconnected)
+	WantError(t, "notice of a flushed receive", <-flushed, via.ErrDescriptor, via.ErrDisconnected)
 }
 
 // testNotifyCanceled destroys VIs and CQs, and closes a NIC, whose handlers wait.
@@ -111,24 +111,24 @@ func testNotifyCanceled(t T, p *Pair) {
 		e := NewEnd(t, p.A, Setup{})
 		cq := must(p.A.CreateCQ(ctx, 256))(t)
 		tied := must(p.A.CreateVI(ctx, via.VIAttributes{}, cq, cq))(t)
-		wantError(t, "notice of a send queue with a CQ", tied.NotifySend(onDescriptor), via.ErrInvalidState)
-		wantError(t, "notice of a receive queue with a CQ", tied.NotifyRecv(onDescriptor), via.ErrInvalidState)
-		wantError(t, "no handler", cq.Notify(nil), via.ErrInvalidParameter)
+		WantError(t, "notice of a send queue with a CQ", tied.NotifySend(onDescriptor), via.ErrInvalidState)
+		WantError(t, "notice of a receive queue with a CQ", tied.NotifyRecv(onDescriptor), via.ErrInvalidState)
+		WantError(t, "no handler", cq.Notify(nil), via.ErrInvalidParameter)
 		for range 3 {
 			check(t, e.VI.NotifySend(onDescriptor))
 			check(t, e.VI.NotifyRecv(onDescriptor))
 			check(t, cq.Notify(onCompletion))
 		}
-		wantError(t, "destroy a CQ in use", cq.Destroy(ctx), via.ErrResource)
+		WantError(t, "destroy a CQ in use", cq.Destroy(ctx), via.ErrResource)
 		check(t, cq.Notify(onCompletion)) // it is as before
 		check(t, e.VI.Destroy(ctx))
 		check(t, tied.Destroy(ctx))
 		check(t, cq.Destroy(ctx))
-		wantError(t, "notice of a destroyed VI", e.VI.NotifyRecv(onDescriptor), via.ErrClosed)
-		wantError(t, "notice of a destroyed CQ", cq.Notify(onCompletion), via.ErrClosed)
-		wantError(t, "arm a destroyed CQ", cq.Arm(), via.ErrClosed)
+		WantError(t, "notice of a destroyed VI", e.VI.NotifyRecv(onDescriptor), via.ErrClosed)
+		WantError(t, "notice of a destroyed CQ", cq.Notify(onCompletion), via.ErrClosed)
+		WantError(t, "arm a destroyed CQ", cq.Arm(), via.ErrClosed)
 		_, err := cq.FD()
-		wantError(t, "descriptor of a destroyed CQ", err, via.ErrClosed)
+		WantError(t, "descriptor of a destroyed CQ", err, via.ErrClosed)
 	}
 	// At the same time: the handler is called, or never.
 	for range 20 {
@@ -137,7 +137,7 @@ func testNotifyCanceled(t T, p *Pair) {
 		wg.Go(func() {
 			for range 50 {
 				if err := y.VI.NotifyRecv(func(*via.Descriptor, error) {}); err != nil {
-					wantError(t, "notice", err, via.ErrClosed)
+					WantError(t, "notice", err, via.ErrClosed)
 					return
 				}
 			}
@@ -236,7 +236,7 @@ func readable(t T, fd, ms int) bool {
 func testCQDescriptor(t T, p *Pair) {
 	ctx := Context(t)
 	cq := must(p.B.CreateCQ(ctx, 256))(t)
-	wantError(t, "arm before there is a descriptor", cq.Arm(), via.ErrInvalidState)
+	WantError(t, "arm before there is a descriptor", cq.Arm(), via.ErrInvalidState)
 	fd := must(cq.FD())(t)
 	if again := must(cq.FD())(t); again != fd {
 		t.Errorf("descriptors %d and %d", fd, again)

@@ -22,7 +22,7 @@ func testVIArguments(t T, p *Pair) {
 		{"receive queue too deep", via.VIAttributes{RecvDepth: a.MaxDescriptors + 1}, via.ErrInvalidParameter},
 	} {
 		_, err := p.A.CreateVI(ctx, c.a, nil, nil)
-		wantError(t, c.name, err, c.want)
+		WantError(t, c.name, err, c.want)
 	}
 	vi := must(p.A.CreateVI(ctx, via.VIAttributes{SendDepth: a.MaxDescriptors, RecvDepth: a.MaxDescriptors, MaxTransfer: a.MaxTransfer}, nil, nil))(t)
 	s := must(vi.Query(ctx))(t)
@@ -54,7 +54,7 @@ func testRDMARights(t T, p *Pair) {
 		} {
 			vi, err := p.A.CreateVI(ctx, c.a, nil, nil)
 			if c.has&level == 0 {
-				wantError(t, c.name, err, c.refuse)
+				WantError(t, c.name, err, c.refuse)
 				continue
 			}
 			check(t, err)
@@ -69,11 +69,11 @@ func testRDMARights(t T, p *Pair) {
 func testDestroy(t T, p *Pair) {
 	ctx := Context(t)
 	x, y := p.Connect(t, Setup{})
-	wantError(t, "destroy a connected VI", x.VI.Destroy(ctx), via.ErrInvalidState)
+	WantError(t, "destroy a connected VI", x.VI.Destroy(ctx), via.ErrInvalidState)
 	exchange(t, p, x, y, 100, 1)
 	check(t, x.VI.PostRecv(x.Prepare(t, x.Recv[0], 0, 10)))
 	check(t, x.VI.Disconnect(ctx))
-	wantError(t, "destroy with a descriptor", x.VI.Destroy(ctx), via.ErrResource)
+	WantError(t, "destroy with a descriptor", x.VI.Destroy(ctx), via.ErrResource)
 	if s := must(x.VI.Query(ctx))(t); s.RecvQueued != 1 {
 		t.Errorf("%d receives queued, want 1", s.RecvQueued)
 	}
@@ -86,22 +86,22 @@ func testDestroy(t T, p *Pair) {
 	})
 	check(t, y.VI.Destroy(ctx))
 
-	wantError(t, "destroy twice", x.VI.Destroy(ctx), via.ErrClosed, via.ErrInvalidParameter)
+	WantError(t, "destroy twice", x.VI.Destroy(ctx), via.ErrClosed, via.ErrInvalidParameter)
 	_, err = x.VI.Query(ctx)
-	wantError(t, "query", err, via.ErrClosed)
+	WantError(t, "query", err, via.ErrClosed)
 	_, err = x.VI.SendDone()
-	wantError(t, "done", err, via.ErrClosed)
+	WantError(t, "done", err, via.ErrClosed)
 	_, err = x.VI.NewDescriptors(ctx, 1, 1)
-	wantError(t, "new descriptors", err, via.ErrClosed)
-	wantError(t, "disconnect", x.VI.Disconnect(ctx), via.ErrClosed)
+	WantError(t, "new descriptors", err, via.ErrClosed)
+	WantError(t, "disconnect", x.VI.Disconnect(ctx), via.ErrClosed)
 	own := must(x.Memory.NewDescriptor(0, 0))(t)
-	wantError(t, "post", x.VI.PostSend(own), via.ErrClosed)
+	WantError(t, "post", x.VI.PostSend(own), via.ErrClosed)
 
 	client := NewEnd(t, p.A, Setup{})
 	c, outcome := dial(ctx, t, client.VI, p.B)
-	wantError(t, "destroy a VI that connects", client.VI.Destroy(ctx), via.ErrInvalidState)
+	WantError(t, "destroy a VI that connects", client.VI.Destroy(ctx), via.ErrInvalidState)
 	check(t, c.Reject(ctx))
-	wantError(t, "client", <-outcome, via.ErrReject)
+	WantError(t, "client", <-outcome, via.ErrReject)
 }
 
 func testForeign(t T, p *Pair) {
@@ -132,9 +132,9 @@ func testForeign(t T, p *Pair) {
 	_, errs["CQ wait without context"] = cq.Wait(none)
 	_, errs["connect without context"] = x.VI.ConnectRequest(none, via.Address{}, nil)
 	for what, err := range errs {
-		wantError(t, what, err, via.ErrInvalidParameter)
+		WantError(t, what, err, via.ErrInvalidParameter)
 	}
 	exchange(t, p, x, y, 100, 1)
 	check(t, c.Reject(ctx))
-	wantError(t, "client", <-outcome, via.ErrReject)
+	WantError(t, "client", <-outcome, via.ErrReject)
 }

@@ -180,6 +180,17 @@ func must[V any](v V, err error) func(T) V {
 	}
 }
 
+// Must returns v, or fails the test.
+func Must[V any](v V, err error) func(T) V {
+	return func(t T) V {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
 func check(t T, err error) {
 	t.Helper()
 	if err != nil {
@@ -187,9 +198,9 @@ func check(t T, err error) {
 	}
 }
 
-// wantError fails the test unless err is a *via.Error, or one of the bare codes,
+// WantError fails the test unless err is a *via.Error, or one of the bare codes,
 // that matches each of want.
-func wantError(t T, what string, err error, want ...error) {
+func WantError(t T, what string, err error, want ...error) {
 	t.Helper()
 	for _, w := range want {
 		if !errors.Is(err, w) {

@@ -30,11 +30,11 @@ func testPeers(t T, p *Pair) {
 				time.Sleep(time.Millisecond)
 			}
 			wantState(t, x.VI, via.ConnectPending)
-			wantError(t, "a second request", x.VI.ConnectPeer(ctx, at(p.B, c.there), []byte(c.here)), via.ErrInvalidState)
-			wantError(t, "destroy", x.VI.Destroy(ctx), via.ErrInvalidState)
-			wantError(t, "set attributes", x.VI.SetAttributes(ctx, via.VIAttributes{}), via.ErrInvalidState)
+			WantError(t, "a second request", x.VI.ConnectPeer(ctx, at(p.B, c.there), []byte(c.here)), via.ErrInvalidState)
+			WantError(t, "destroy", x.VI.Destroy(ctx), via.ErrInvalidState)
+			WantError(t, "set attributes", x.VI.SetAttributes(ctx, via.VIAttributes{}), via.ErrInvalidState)
 			_, err := x.VI.ConnectRequest(ctx, at(p.B, c.there), nil)
-			wantError(t, "a client's request", err, via.ErrInvalidState)
+			WantError(t, "a client's request", err, via.ErrInvalidState)
 			check(t, y.VI.ConnectPeer(ctx, at(p.A, c.here), []byte(c.there)))
 			// One of them waits, the other one looks now and then.
 			r := must(y.VI.ConnectPeerWait(ctx))(t)
@@ -50,7 +50,7 @@ func testPeers(t T, p *Pair) {
 			}
 			exchange(t, p, x, y, 5000, 1)
 			exchange(t, p, y, x, 5000, 2)
-			wantError(t, "a request while connected", x.VI.ConnectPeer(ctx, at(p.B, c.there), []byte(c.here)), via.ErrInvalidState)
+			WantError(t, "a request while connected", x.VI.ConnectPeer(ctx, at(p.B, c.there), []byte(c.here)), via.ErrInvalidState)
 		})
 	}
 }
@@ -61,9 +61,9 @@ func testPeersFail(t T, p *Pair) {
 	var none context.Context
 	x, y := NewEnd(t, p.A, Setup{}), NewEnd(t, p.B, Setup{})
 	_, err := x.VI.ConnectPeerDone()
-	wantError(t, "done before a request", err, via.ErrInvalidState)
+	WantError(t, "done before a request", err, via.ErrInvalidState)
 	_, err = x.VI.ConnectPeerWait(ctx)
-	wantError(t, "wait before a request", err, via.ErrInvalidState)
+	WantError(t, "wait before a request", err, via.ErrInvalidState)
 	long := make([]byte, via.MaxDiscriminator+1)
 	over, cancel := context.WithTimeout(ctx, 0)
 	defer cancel()
@@ -76,7 +76,7 @@ func testPeersFail(t T, p *Pair) {
 		"with everybody":     x.VI.ConnectPeer(ctx, via.Address{MAC: via.MAC{255, 255, 255, 255, 255, 255}}, nil),
 		"with another group": x.VI.ConnectPeer(ctx, via.Address{MAC: via.MAC{1}}, nil),
 	} {
-		wantError(t, what, err, via.ErrInvalidParameter)
+		WantError(t, what, err, via.ErrInvalidParameter)
 	}
 	wantState(t, x.VI, via.Idle)
 
@@ -88,21 +88,21 @@ func testPeersFail(t T, p *Pair) {
 		defer cancel()
 		check(t, e.me.VI.ConnectPeer(brief, to, []byte("lonely")))
 		_, err := e.me.VI.ConnectPeerWait(ctx)
-		wantError(t, "nobody in time", err, via.ErrTimeout, context.DeadlineExceeded)
+		WantError(t, "nobody in time", err, via.ErrTimeout, context.DeadlineExceeded)
 		wantState(t, e.me.VI, via.Idle)
 		_, err = e.me.VI.ConnectPeerDone()
-		wantError(t, "nobody in time, again", err, via.ErrTimeout)
+		WantError(t, "nobody in time, again", err, via.ErrTimeout)
 
 		canceled, stop := context.WithCancel(ctx)
 		check(t, e.me.VI.ConnectPeer(canceled, to, []byte("lonely")))
 		short, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
 		defer cancel()
 		_, err = e.me.VI.ConnectPeerWait(short)
-		wantError(t, "a wait that ends before", err, via.ErrTimeout)
+		WantError(t, "a wait that ends before", err, via.ErrTimeout)
 		wantState(t, e.me.VI, via.ConnectPending)
 		stop()
 		_, err = e.me.VI.ConnectPeerWait(ctx)
-		wantError(t, "cancelled", err, via.ErrCanceled, context.Canceled)
+		WantError(t, "cancelled", err, via.ErrCanceled, context.Canceled)
 
 		check(t, e.me.VI.ConnectPeer(ctx, to, []byte("lonely")))
 		check(t, e.me.VI.Disconnect(ctx))
@@ -116,13 +116,13 @@ func testPeersFail(t T, p *Pair) {
 	// A client is no peer, and finds nobody.
 	check(t, x.VI.ConnectPeer(ctx, at(p.B, "y"), []byte("x")))
 	_, err = y.VI.ConnectRequest(ctx, at(p.A, "x"), []byte("y"))
-	wantError(t, "a client that asks for a peer", err, via.ErrNoMatch)
+	WantError(t, "a client that asks for a peer", err, via.ErrNoMatch)
 	// Nor is a peer of another.
 	brief, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
 	check(t, y.VI.ConnectPeer(brief, at(p.A, "x"), []byte("z")))
 	_, err = y.VI.ConnectPeerWait(ctx)
-	wantError(t, "a peer with another name", err, via.ErrTimeout)
+	WantError(t, "a peer with another name", err, via.ErrTimeout)
 
 	// Peers that do not fit: both learn it.
 	check(t, y.VI.SetAttributes(ctx, via.VIAttributes{MaxTransfer: 4000}))
@@ -139,6 +139,6 @@ func testPeersFail(t T, p *Pair) {
 	check(t, x.VI.ConnectPeer(ctx, at(p.B, "y"), []byte("x")))
 	check(t, p.A.Close())
 	_, err = x.VI.ConnectPeerDone()
-	wantError(t, "closed", err, via.ErrClosed)
-	wantError(t, "connect peer on a closed NIC", x.VI.ConnectPeer(ctx, at(p.B, "y"), []byte("x")), via.ErrClosed)
+	WantError(t, "closed", err, via.ErrClosed)
+	WantError(t, "connect peer on a closed NIC", x.VI.ConnectPeer(ctx, at(p.B, "y"), []byte("x")), via.ErrClosed)
 }

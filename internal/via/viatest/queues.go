@@ -8,7 +8,7 @@ func testQueueFull(t T, p *Pair) {
 	x, y := p.Connect(t, Setup{Attributes: via.VIAttributes{SendDepth: 4, RecvDepth: 4}})
 	for _, done := range []func() (*via.Descriptor, error){x.VI.SendDone, x.VI.RecvDone} {
 		d, err := done()
-		wantError(t, "done on an empty queue", err, via.ErrQueueEmpty, via.ErrDescriptor)
+		WantError(t, "done on an empty queue", err, via.ErrQueueEmpty, via.ErrDescriptor)
 		if d != nil {
 			t.Error("a descriptor from an empty queue")
 		}
@@ -16,14 +16,14 @@ func testQueueFull(t T, p *Pair) {
 	extra := must(y.VI.NewDescriptors(Context(t), 1, 1))(t)[0]
 	all := append(y.Recv[:len(y.Recv):len(y.Recv)], extra)
 	posted, err := y.VI.PostRecvBatch(all)
-	wantError(t, "batch too large", err, via.ErrQueueFull, via.ErrResource)
+	WantError(t, "batch too large", err, via.ErrQueueFull, via.ErrResource)
 	if posted != len(y.Recv) {
 		t.Errorf("%d posted, the queue holds %d", posted, len(y.Recv))
 	}
 	err = y.VI.PostRecv(extra)
-	wantError(t, "post on a full queue", err, via.ErrQueueFull, via.ErrResource)
+	WantError(t, "post on a full queue", err, via.ErrQueueFull, via.ErrResource)
 	_, err = y.VI.RecvDone()
-	wantError(t, "nothing completed", err, via.ErrNotDone)
+	WantError(t, "nothing completed", err, via.ErrNotDone)
 
 	// A full queue works, and has room again afterwards.
 	check(t, x.VI.PostSend(x.Send[0]))

@@ -311,7 +311,7 @@ func testRDMARefused(t T, p *Pair) {
 	}
 	exchange(t, p, bystanderA, bystanderB, 5000, 1)
 	_, err := p.B.Alloc(ctx, 100, via.MemoryAttributes{ReadOnly: true, RDMAWrite: true})
-	wantError(t, "memory that only others may write", err, via.ErrInvalidParameter)
+	WantError(t, "memory that only others may write", err, via.ErrInvalidParameter)
 }
 
 // testRDMADeregistered takes memory away while it is written and read. What is posted ends
@@ -374,5 +374,5 @@ func testNeedReceives(t T, p *Pair) {
 	d, err = p.Take(t, x.VI.RecvDone)
 	wantStatus(t, "a receive", d, err, via.StatusFlushed)
 	_, err = p.A.CreateVI(Context(t), via.VIAttributes{NeedReceives: true, Reliability: via.Unreliable}, nil, nil)
-	wantError(t, "receives needed without reliability", err, via.ErrInvalidParameter)
+	WantError(t, "receives needed without reliability", err, via.ErrInvalidParameter)
 }

@@ -122,22 +122,22 @@ func testSharedFailure(t T, p *Pair) {
 	if err := s.queue.PostRecv(ds[0]); err != via.ErrQueueFull {
 		t.Errorf("a post on a full queue: %v", err)
 	}
-	wantError(t, "a receive for a VI that shares", s.to[0].PostRecv(ds[0]), via.ErrInvalidState)
+	WantError(t, "a receive for a VI that shares", s.to[0].PostRecv(ds[0]), via.ErrInvalidState)
 	_, err := s.to[0].RecvDone()
-	wantError(t, "RecvDone of a VI that shares", err, via.ErrInvalidState)
+	WantError(t, "RecvDone of a VI that shares", err, via.ErrInvalidState)
 	_, err = s.to[0].RecvWait(ctx)
-	wantError(t, "RecvWait of a VI that shares", err, via.ErrInvalidState)
-	wantError(t, "NotifyRecv of a VI that shares", s.to[0].NotifyRecv(func(*via.Descriptor, error) {}), via.ErrInvalidState)
-	wantError(t, "a queue in use", s.queue.Destroy(ctx), via.ErrResource)
+	WantError(t, "RecvWait of a VI that shares", err, via.ErrInvalidState)
+	WantError(t, "NotifyRecv of a VI that shares", s.to[0].NotifyRecv(func(*via.Descriptor, error) {}), via.ErrInvalidState)
+	WantError(t, "a queue in use", s.queue.Destroy(ctx), via.ErrResource)
 	tag := must(p.B.CreatePtag(ctx))(t)
 	_, err = p.B.CreateVI(ctx, via.VIAttributes{ReceiveQueue: s.queue, Ptag: tag}, nil, nil)
-	wantError(t, "another ptag", err, via.ErrInvalidPtag)
+	WantError(t, "another ptag", err, via.ErrInvalidPtag)
 	_, err = p.A.CreateVI(ctx, via.VIAttributes{ReceiveQueue: s.queue}, nil, nil)
-	wantError(t, "a queue of another NIC", err, via.ErrInvalidParameter)
+	WantError(t, "a queue of another NIC", err, via.ErrInvalidParameter)
 	_, err = p.B.CreateVI(ctx, via.VIAttributes{ReceiveQueue: s.queue}, nil, s.cq)
-	wantError(t, "a CQ for receives that are shared", err, via.ErrInvalidParameter)
+	WantError(t, "a CQ for receives that are shared", err, via.ErrInvalidParameter)
 	_, err = p.B.CreateReceiveQueue(ctx, via.ReceiveQueueAttributes{}, nil)
-	wantError(t, "a queue without a CQ", err, via.ErrInvalidParameter)
+	WantError(t, "a queue without a CQ", err, via.ErrInvalidParameter)
 	check(t, tag.Destroy(ctx))
 
 	// A write with immediate data takes a receive too.
@@ -163,7 +163,7 @@ func testSharedFailure(t T, p *Pair) {
 	}
 	s.post(t, c.Descriptor)
 	_, err = p.Take(t, x.VI.SendDone)
-	wantError(t, "its send", err, via.ErrDescriptor)
+	WantError(t, "its send", err, via.ErrDescriptor)
 	wantState(t, s.to[0], via.ErrorState)
 	for i := range 3 * depth {
 		x := s.from[1]
@@ -181,6 +181,6 @@ func testSharedFailure(t T, p *Pair) {
 		check(t, v.Destroy(ctx))
 	}
 	check(t, s.queue.Destroy(ctx))
-	wantError(t, "a queue that is gone", s.queue.PostRecv(ds[0]), via.ErrClosed)
+	WantError(t, "a queue that is gone", s.queue.PostRecv(ds[0]), via.ErrClosed)
 	check(t, s.cq.Destroy(ctx))
 }

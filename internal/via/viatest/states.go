@@ -64,7 +64,7 @@ func testCloseStates(t T, p *Pair, open Open) {
 				t.Error(err)
 			}
 			_, err := p.A.CreatePtag(Context(t))
-			wantError(t, "after Close", err, via.ErrClosed)
+			WantError(t, "after Close", err, via.ErrClosed)
 			must(p.B.CreatePtag(Context(t)))(t)
 			check(t, p.B.Close()) // there may be two NICs only: the next case has them anew
 		})
