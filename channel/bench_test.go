@@ -10,6 +10,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/channel"
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/channel/channeltest"
 	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -235,10 +236,9 @@ type urgency struct {
 }
 
 // cellUrgency is a channel's cell of high priority, beside another's messages of low priority.
-func cellUrgency(b *testing.B, name string, beside bool) *urgency {
-	x, y := openBoth(b, "")
+func cellUrgency(b *testing.B, name string, beside bool, nics *viatest.Pair) *urgency {
 	o := &channel.Options{PageSize: 16384}
-	clients, servers := openPairs(b, x, y, 2, o, o)
+	clients, servers := channeltest.Connect(b, nics, 2, o, o)
 	u := &urgency{name: name, bulk: func() {}, drain: func() {}}
 	if beside {
 		u.drain = func() {
@@ -262,7 +262,7 @@ func cellUrgency(b *testing.B, name string, beside bool) *urgency {
 		}
 		m, err := servers[1].Poll()
 		for err == channel.ErrEmpty {
-			x.Poll() // the bulk goes on
+			nics.A.Poll() // the bulk goes on
 			m, err = servers[1].Poll()
 		}
 		took := time.Since(began)
@@ -278,8 +278,7 @@ func cellUrgency(b *testing.B, name string, beside bool) *urgency {
 }
 
 // viUrgency is a message of 64 bytes on a VI, beside another's messages of the same bulk.
-func viUrgency(b *testing.B, name string, beside bool) *urgency {
-	nics := viatest.NewPair(openBoth(b, ""))
+func viUrgency(b *testing.B, name string, beside bool, nics *viatest.Pair) *urgency {
 	short := newVIPair(b, nics, 64)
 	u := &urgency{name: name, bulk: func() {}, drain: func() {}}
 	if beside {
@@ -310,23 +309,33 @@ func viUrgency(b *testing.B, name string, beside bool) *urgency {
 
 // BenchmarkUrgent is something short, on an idle wire and beside bulk that fills it, in turns: one
 // cell of high priority, and a message on a VI. The median and the 99th percentile in ns, how much
-// more the cell's is beside bulk, and how many times as long the VI's message takes there.
+// more the cell's is beside bulk, and how many times as long the VI's message takes there. The wire
+// is as fast as memory, or a link of 10 Gbit/s.
 func BenchmarkUrgent(b *testing.B) {
-	all := []*urgency{cellUrgency(b, "cell-idle", false), cellUrgency(b, "cell-bulk", true), viUrgency(b, "vi-idle", false), viUrgency(b, "vi-bulk", true)}
-	for b.Loop() {
-		for _, u := range all {
-			u.bulk()
-			u.took = append(u.took, u.urgent())
-			u.drain()
-		}
+	for name, open := range map[string]func() (x, y *via.NIC){
+		"memory":   func() (x, y *via.NIC) { return openBoth(b, "") },
+		"10Gbit/s": func() (x, y *via.NIC) { return openPaced(b, 10) },
+	} {
+		pair := func() *viatest.Pair { return viatest.NewPair(open()) }
+		b.Run(name, func(b *testing.B) {
+			all := []*urgency{cellUrgency(b, "cell-idle", false, pair()), cellUrgency(b, "cell-bulk", true, pair()),
+				viUrgency(b, "vi-idle", false, pair()), viUrgency(b, "vi-bulk", true, pair())}
+			for b.Loop() {
+				for _, u := range all {
+					u.bulk()
+					u.took = append(u.took, u.urgent())
+					u.drain()
+				}
+			}
+			for _, u := range all {
+				b.ReportMetric(quantile(u.took, 0.5), u.name+"-p50-ns")
+				b.ReportMetric(quantile(u.took, 0.99), u.name+"-p99-ns")
+			}
+			b.ReportMetric(quantile(all[1].took, 0.99)-quantile(all[0].took, 0.99), "cell-more-p99-ns")
+			b.ReportMetric(quantile(all[3].took, 0.99)/quantile(all[1].took, 0.99), "vi-x-cell-p99")
+			b.ReportMetric(quantile(all[3].took, 0.5)/quantile(all[1].took, 0.5), "vi-x-cell-p50")
+		})
 	}
-	for _, u := range all {
-		b.ReportMetric(quantile(u.took, 0.5), u.name+"-p50-ns")
-		b.ReportMetric(quantile(u.took, 0.99), u.name+"-p99-ns")
-	}
-	b.ReportMetric(quantile(all[1].took, 0.99)-quantile(all[0].took, 0.99), "cell-more-p99-ns")
-	b.ReportMetric(quantile(all[3].took, 0.99)/quantile(all[1].took, 0.99), "vi-x-cell-p99")
-	b.ReportMetric(quantile(all[3].took, 0.5)/quantile(all[1].took, 0.5), "vi-x-cell-p50")
 }
 
 // BenchmarkStamp is how much the stamps of single cells vary, in units of the clock, 100 ns: from

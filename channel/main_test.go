@@ -37,12 +37,17 @@ func open(t testing.TB, address string) *via.NIC {
 	if err != nil {
 		t.Fatal(err)
 	}
+	closeLater(t, nic)
+	return nic
+}
+
+// closeLater closes a NIC at the end of the test, unless that has.
+func closeLater(t testing.TB, nic *via.NIC) {
 	t.Cleanup(func() {
 		if err := nic.Close(); err != nil && !errors.Is(err, via.ErrClosed) {
 			t.Error(err)
 		}
 	})
-	return nic
 }
 
 // openBoth opens two emulated NICs on a memory wire; options start with "&".
