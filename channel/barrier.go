@@ -12,6 +12,9 @@ import (
 // multicast). It is the coordinator's end: one channel to each participant, all with the same
 // sending pages.
 type Barrier struct {
+	// Priority of the release, High unless it is set before Run.
+	Priority Priority
+
 	channels []*Channel
 	round    uint64
 }
@@ -42,7 +45,7 @@ func (b *Barrier) Run(ctx context.Context) error {
 	}
 	stop := b.channels[0].send.putRound(b.round)
 	for left := b.channels; len(left) > 0; {
-		n, err := Multicast(High, 0, stop, left...)
+		n, err := Multicast(b.Priority, 0, stop, left...)
 		if err != nil && err != ErrFull {
 			return err
 		}
@@ -65,6 +68,9 @@ func (b *Barrier) Run(ctx context.Context) error {
 
 // Participant is the other end of a Barrier.
 type Participant struct {
+	// Priority of the entry, High unless it is set before Enter.
+	Priority Priority
+
 	channel *Channel
 	round   uint64
 }
@@ -76,7 +82,7 @@ func NewParticipant(c *Channel) *Participant { return &Participant{channel: c} }
 // does.
 func (p *Participant) Enter(ctx context.Context) error {
 	c := p.channel
-	if err := c.Send(High, 0, c.send.putRound(p.round)); err != nil {
+	if err := c.Send(p.Priority, 0, c.send.putRound(p.round)); err != nil {
 		return err
 	}
 	if err := c.awaitRound(ctx, p.round); err != nil {

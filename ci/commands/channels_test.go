@@ -145,6 +145,23 @@ func tsharkCount(t *testing.T, file, filter string) int {
 	return bytes.Count(out, []byte("\n"))
 }
 
+// TestChannelBarrier: a barrier of either priority has its rounds.
+func TestChannelBarrier(t *testing.T) {
+	needsProgram(t)
+	for _, priority := range []string{"high", "low"} {
+		p := start(t, "channel", "barrier", "--priority", priority, "--participants", "3", "--rounds", "5", "--json")
+		p.succeed(t)
+		r := decoded[struct {
+			Priority             string
+			Participants, Rounds int
+			Max                  float64 `json:"max_us"`
+		}](t, p)
+		if r.Priority != priority || r.Participants != 3 || r.Rounds != 5 || r.Max <= 0 {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
 // awaitStream waits until a stream under way has shown progress.
 func awaitStream(t *testing.T, p *process) {
 	t.Helper()
@@ -241,7 +258,8 @@ func TestChannelFlags(t *testing.T) {
 		"stream --device emu: --capture " + file:          {3, "nobody else is on it"},
 		"stream --device vfio-user:/no --capture " + file: {3, "cannot be watched"},
 		"listen --priority urgent --device emu:?wire=udp://127.0.0.1:0": {2, "high or low"},
-		"listen": {2, "--device"},
+		"listen":                  {2, "--device"},
+		"barrier --priority both": {2, "high or low"},
 		"ping --device emu:?wire=udp://127.0.0.1:0&peer=127.0.0.1:1 --timeout 300ms --capture " + filepath.Join(dir, "kept"): {5, "trapeze channel listen"},
 	} {
 		p := start(t, append([]string{"channel"}, strings.Fields(args)...)...)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/channel"
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -138,15 +139,23 @@ func testMulticast(w *world) {
 	viatest.WantError(w, "a channel that is closed", err, channel.ErrClosed)
 }
 
-// testBarrier: nobody leaves a round before everybody has entered it. A cell that the wire
-// loses holds everybody up until the time is over.
+// testBarrier has barriers of both priorities.
 func testBarrier(w *world) {
+	for _, p := range []channel.Priority{channel.High, channel.Low} {
+		testBarrierOf(w, p)
+	}
+}
+
+// testBarrierOf: nobody leaves a round before everybody has entered it, and all cells have
+// the priority. A cell that the wire loses holds everybody up until the time is over.
+func testBarrierOf(w *world, priority channel.Priority) {
 	ctx := viatest.Context(w)
 	pages := viatest.Must(channel.NewPages(ctx, w.B, channel.DefaultPageSize, via.MemoryAttributes{}))(w)
 	w.free(pages)
 	const members, rounds = 4, 15
 	clients, servers := Connect(w, w.Pair, members, nil, &channel.Options{Send: pages})
 	barrier := viatest.Must(channel.NewBarrier(servers...))(w)
+	barrier.Priority = priority
 	under, cancel := w.under()
 	defer cancel()
 	var entered atomic.Int64
@@ -155,6 +164,7 @@ func testBarrier(w *world) {
 	for _, c := range clients {
 		all.Go(func() {
 			p := channel.NewParticipant(c)
+			p.Priority = priority
 			for round := range int64(rounds) {
 				entered.Add(1)
 				if err := p.Enter(under); err != nil {
@@ -184,12 +194,26 @@ func testBarrier(w *world) {
 	if w.losing.Load() {
 		return
 	}
+	for _, c := range append(clients, servers...) {
+		for p := range descriptors.ChannelPriorities {
+			want := uint32(0)
+			if p == priority {
+				want = rounds
+			}
+			if _, taken, err := c.Left(p); err != nil || taken != want {
+				w.Errorf("%d messages of priority %d, %v; %d rounds of priority %d", taken, p, err, rounds, priority)
+			}
+		}
+	}
+	none := channel.NewParticipant(clients[0])
+	none.Priority = descriptors.ChannelPriorities
+	viatest.WantError(w, "no priority", none.Enter(ctx), via.ErrInvalidParameter)
 	// Who does not come keeps the others until the time is up.
 	short, end := context.WithTimeout(w.Context(), 10*time.Millisecond)
 	defer end()
 	viatest.WantError(w, "nobody enters", barrier.Run(short), context.DeadlineExceeded, via.ErrTimeout)
 	// Who is in another round breaks the barrier.
-	ok(w, clients[0].Send(channel.High, 0, 2))
+	ok(w, clients[0].Send(priority, 0, 2))
 	viatest.WantError(w, "another round", barrier.Run(viatest.Context(w)), via.ErrProtocol)
 	mixed, _ := Connect(w, w.Pair, 2, nil, nil)
 	_, err := channel.NewBarrier(mixed...)

@@ -20,15 +20,18 @@ const mostParticipants = 256
 
 func (p *program) channelBarrier() *cobra.Command {
 	var participants, rounds int
+	var priority string
 	c := &cobra.Command{
 		Use:   "barrier",
 		Short: "Time a barrier over channels",
 		Long: `Have participants on one emulated NIC wait for each other, round by round, by a coordinator
-on another: one cell in and one out for each. All of it is in this process.
+on another: one cell in and one out for each, all of them of --priority. All of it is in
+this process.
 
-JSON keys: participants, rounds, min_us, p50_us, p99_us, max_us (of a round).`,
-		Example: `  trapeze channel barrier --participants 8`,
-		Args:    cobra.NoArgs,
+JSON keys: priority, participants, rounds, min_us, p50_us, p99_us, max_us (of a round).`,
+		Example: `  trapeze channel barrier --participants 8
+  trapeze channel barrier --priority low --json`,
+		Args: cobra.NoArgs,
 		RunE: command.Run(func(ctx context.Context, _ []string) error {
 			switch {
 			case participants < 1 || participants > mostParticipants:
@@ -36,22 +39,27 @@ JSON keys: participants, rounds, min_us, p50_us, p99_us, max_us (of a round).`,
 			case rounds < 1:
 				return option.Errorf("--rounds %d: 1 or more", rounds)
 			}
-			took, err := barrier(ctx, participants, rounds)
+			of, err := parsePriority(priority)
+			if err != nil {
+				return err
+			}
+			took, err := barrier(ctx, of, participants, rounds)
 			if err != nil {
 				return fmt.Errorf("channel barrier: %w", err)
 			}
 			r := describeRounds(took)
-			r.Participants = participants
-			return p.printChannel(r, fmt.Sprintf("barrier of %d", participants))
+			r.Priority, r.Participants = priority, participants
+			return p.printChannel(r, fmt.Sprintf("barrier of %d, %s priority", participants, priority))
 		}),
 	}
 	c.Flags().IntVar(&participants, "participants", 4, "number of participants")
 	c.Flags().IntVar(&rounds, "rounds", 1000, "number of rounds")
+	c.Flags().StringVar(&priority, "priority", "high", "high or low")
 	return c
 }
 
 // barrier times the rounds of a barrier.
-func barrier(ctx context.Context, participants, rounds int) (took []time.Duration, err error) {
+func barrier(ctx context.Context, priority channel.Priority, participants, rounds int) (took []time.Duration, err error) {
 	a, b, err := openPair(ctx)
 	if err != nil {
 		return nil, err
@@ -84,6 +92,7 @@ func barrier(ctx context.Context, participants, rounds int) (took []time.Duratio
 		members = append(members, m)
 		entering.Go(func() {
 			p := channel.NewParticipant(c)
+			p.Priority = priority
 			for range rounds {
 				if err := p.Enter(ctx); err != nil {
 					cancel(err)
@@ -99,6 +108,7 @@ func barrier(ctx context.Context, participants, rounds int) (took []time.Duratio
 	if err != nil {
 		return nil, err
 	}
+	coordinator.Priority = priority
 	for range rounds {
 		began := time.Now()
 		if err := coordinator.Run(ctx); err != nil {

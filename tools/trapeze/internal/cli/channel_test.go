@@ -119,12 +119,14 @@ func TestChannelStream(t *testing.T) {
 }
 
 func TestChannelBarrier(t *testing.T) {
-	var r channelReport
-	decode(t, run(t, "channel", "barrier", "--participants", "3", "--rounds", "20", "--json"), &r)
-	if !r.sound() || r.Rounds != 20 || r.Participants != 3 {
-		t.Errorf("%+v", r)
+	for _, priority := range []string{"high", "low"} {
+		var r channelReport
+		decode(t, run(t, "channel", "barrier", "--participants", "3", "--rounds", "20", "--priority", priority, "--json"), &r)
+		if !r.sound() || r.Rounds != 20 || r.Participants != 3 || r.Priority != priority {
+			t.Errorf("%+v", r)
+		}
 	}
-	for _, args := range [][]string{{"--participants", "0"}, {"--participants", "257"}, {"--rounds", "0"}} {
+	for _, args := range [][]string{{"--participants", "0"}, {"--participants", "257"}, {"--rounds", "0"}, {"--priority", "medium"}} {
 		if o := run(t, append([]string{"channel", "barrier"}, args...)...); o.code != cli.ExitUsage {
 			t.Errorf("%v: %+v", args, o)
 		}
