@@ -12,11 +12,12 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/dissect"
 )
 
 // describe writes a line about a frame: when it came, from whom to whom, and what its
-// headers say. Nothing of what is in a frame is printed as text.
-func describe(w *strings.Builder, at time.Time, frame []byte) {
+// headers say, and one for each cell in it. Nothing of what is in a frame is printed as text.
+func describe(w *strings.Builder, at time.Time, frame []byte, d *dissect.Dissector) {
 	w.WriteString(at.Format("15:04:05.000000000"))
 	if len(frame) < ethernet.HeaderSize {
 		fmt.Fprintf(w, " %d bytes, too short\n", len(frame))
@@ -56,7 +57,11 @@ func describe(w *strings.Builder, at time.Time, frame []byte) {
 	case from != "":
 		say("%s > %s", from, to)
 	case [2]byte(kind) == descriptors.EtherType:
-		say("frame of a Trapeze connection")
+		if f, about := d.Frame(frame); about {
+			say("%v", f)
+		} else {
+			say("frame of a Trapeze connection")
+		}
 	default:
 		say("EtherType 0x%04x", binary.BigEndian.Uint16(kind))
 	}

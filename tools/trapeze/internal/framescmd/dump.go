@@ -18,6 +18,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/capture"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/dissect"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/filter"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/numbered"
 )
@@ -28,7 +29,18 @@ type dumpReport struct {
 	Matched uint64       `json:"matched"`
 	Output  string       `json:"output,omitempty"`
 	Check   *checkReport `json:"check,omitempty"`
+	Cells   *cellReport  `json:"cells,omitempty"`
 }
+
+// cellReport is what frames had of cells.
+type cellReport struct {
+	dissect.Totals
+	// First are the first frames about cells, mostCellFrames at most: with --json alone.
+	First []dissect.Frame `json:"first"`
+}
+
+// mostCellFrames bounds what --json has of frames of cells.
+const mostCellFrames = 256
 
 // checkReport is what became of numbered frames.
 type checkReport struct {
@@ -53,14 +65,16 @@ func (x *commands) dump() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "dump --device ADDRESS",
 		Short: "Show frames, write them to a file, or check their numbers",
-		Long: `Show the frames that arrive, one a line, or write them to a file that tcpdump and
+		Long: `Show the frames that arrive, one a line and below it each cell of channels, or write them to a file that tcpdump and
 Wireshark read, with times in nanoseconds. A frame's time is when its burst was found.
 ` + devicesHelp + `
 
 ` + filter.Help + `
 
 A Trapeze NIC shows frames for itself and for groups, with --promiscuous those for others
-too; frames of connections are not shown. The file appears under its name when the
+too; frames of connections, cells among them, are shown by the other ports alone. Of a
+cell it shows channel, PTI and header check (HEC), behind the last one of a PDU the
+trailer of AAL5, and whether the PDU fits it, unless it began before the dump. The file appears under its name when the
 command ends.
 
 With --check the frames of 'trapeze frames gen' are looked at instead: which were lost,
@@ -69,7 +83,11 @@ explain. The command then ends when all streams have.
 ` + runHelp + `
 
 JSON keys: ` + totalsKeys + `, matched (frames that the filter let pass),
-output, check (with --check: frames, lost, doubled, reordered, late (too old to know),
+output, cells (without --output and --check: frames (of cells), malformed, cells,
+wrong_hec, pdus, damaged, unknown (began before the dump), stops, starts, first (256
+frames: type, source, destination, source_endpoint, destination_endpoint, psn, malformed,
+cells: channel, vpi, pti, clp, last, hec_right, pdu: uu, cpi, length, crc, cells, state)),
+check (with --check: frames, lost, doubled, reordered, late (too old to know),
 damaged, other (without a number), streams, ended, explained, unexplained).`,
 		Example: `  trapeze frames dump --device pci:0000:03:00.0 --promiscuous --filter 'arp or icmp'
   trapeze frames dump --device 'emu:?wire=memif:/run/memif.sock&role=client' --output all.pcapng
@@ -136,6 +154,9 @@ func (x *commands) runDump(ctx context.Context, f *dumpFlags) (err error) {
 	}
 	defer s.close(&err)
 	d := &dump{flags: f, pool: s.pool}
+	if f.output == "" && !f.check {
+		d.dissector, d.cellFrames = dissect.New(), []dissect.Frame{}
+	}
 	done, err := x.openDump(d)
 	if err != nil {
 		return err
@@ -156,6 +177,9 @@ func (x *commands) runDump(ctx context.Context, f *dumpFlags) (err error) {
 	}
 	if d.checker != nil {
 		r.Check = explain(d.checker.Totals(), &r.Ports[0])
+	}
+	if d.dissector != nil {
+		r.Cells = &cellReport{d.dissector.Totals(), d.cellFrames}
 	}
 	if x.JSON {
 		return x.PrintJSON(r)
@@ -185,6 +209,10 @@ func (r *dumpReport) print(w io.Writer) error {
 			c.Frames, c.Streams, c.Ended, c.Lost, c.Explained, c.Doubled, c.Reordered, c.Late, c.Damaged, c.Other)
 		return err
 	}
+	if c := r.Cells; c != nil && c.Frames+c.Stops+c.Starts > 0 {
+		fmt.Fprintf(w, "cells: %d in %d frames, %d of them malformed; %d with a wrong HEC; %d PDUs, %d damaged, %d not known; %d stops, %d starts\n",
+			c.Cells, c.Frames, c.Malformed, c.WrongHEC, c.PDUs, c.Damaged, c.Unknown, c.Stops, c.Starts)
+	}
 	_, err := fmt.Fprintf(w, "matched %d\n", r.Matched)
 	return err
 }
@@ -201,6 +229,9 @@ type dump struct {
 	line    strings.Builder
 	checker *numbered.Checker // nil without --check
 	last    time.Time         // when a frame came
+	// dissector is nil with --output and --check; cellFrames are kept of it for --json.
+	dissector  *dissect.Dissector
+	cellFrames []dissect.Frame
 }
 
 // openDump opens what frames are written to; done ends that. The file is kept if it could
@@ -316,9 +347,13 @@ func (d *dump) show(at time.Time, frame []byte) error {
 		return d.file.Write(at, frame)
 	case d.lines != nil:
 		d.line.Reset()
-		describe(&d.line, at, frame)
+		describe(&d.line, at, frame, d.dissector)
 		_, err := d.lines.WriteString(d.line.String())
 		return err
+	case d.dissector != nil:
+		if f, about := d.dissector.Frame(frame); about && len(d.cellFrames) < mostCellFrames {
+			d.cellFrames = append(d.cellFrames, f)
+		}
 	}
 	return nil
 }
