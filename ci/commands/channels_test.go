@@ -235,6 +235,31 @@ func TestChannelListenerDies(t *testing.T) {
 	}
 }
 
+// TestChannelListenerDiesUnderPing: a ping to a listener that is killed ends in time, with the
+// code that says so, and with what was measured.
+func TestChannelListenerDiesUnderPing(t *testing.T) {
+	t.Parallel()
+	needsProgram(t)
+	near, far := udpPair(t, "")
+	listen := channelListener(t, near)
+	first := start(t, "channel", "ping", "--device", far, "--count", "1") // the listener is there
+	first.succeed(t)
+	ping := start(t, "channel", "ping", "--device", far, "--count", "1000000000", "--json")
+	time.Sleep(time.Second)
+	if err := listen.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if code := ping.code(t); code != 4 && code != 5 || !strings.Contains(lastLine(&ping.stderr), "trapeze channel") && !strings.Contains(lastLine(&ping.stderr), "lost") {
+		t.Errorf("exit code %d\n%s", code, &ping.stderr)
+	}
+	if r := decoded[struct {
+		Rounds int
+		Min    float64 `json:"min_us"`
+	}](t, ping); r.Rounds == 0 || r.Min <= 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
 // TestChannelFlags: what makes no sense is refused, with the code of usage or of a device, before
 // anything is sent, and leaves no file.
 func TestChannelFlags(t *testing.T) {

@@ -66,7 +66,8 @@ func (p *program) channelPing() *cobra.Command {
 		Short: "Time round trips over a pair of channels",
 		Long: `Send messages to a 'trapeze channel listen' on the same wire, one after the other, and time
 their return. Without --device both ends are emulated in this process. The --priority is that
-of what is sent; what comes back has that of the listener.` + captureHelp + `
+of what is sent; what comes back has that of the listener. What was measured is shown, too,
+if it is interrupted or the listener is gone.` + captureHelp + `
 
 JSON keys: peer (MAC), priority, bytes, rounds, min_us, p50_us, p99_us, max_us,
 ` + captureKeys + `.`,
@@ -111,9 +112,12 @@ func (p *program) runChannelPing(ctx context.Context, f channelPingFlags) error 
 		case ctx.Err() != nil && len(took) > 0: // what was measured is worth seeing
 			err = context.Cause(ctx)
 		case err != nil:
-			return explainLost(transfer.Lost(err), "is 'trapeze channel listen' still running there?")
-		case cerr != nil:
-			return cerr
+			err = explainLost(transfer.Lost(err), "is 'trapeze channel listen' still running there?")
+		default:
+			err = cerr
+		}
+		if len(took) == 0 {
+			return err
 		}
 		r := describeRounds(took)
 		r.Peer, r.Priority, r.Bytes = c.Remote().MAC.String(), f.target.priority, f.size

@@ -26,7 +26,7 @@ func (p *program) channelBarrier() *cobra.Command {
 		Short: "Time a barrier over channels",
 		Long: `Have participants on one emulated NIC wait for each other, round by round, by a coordinator
 on another: one cell in and one out for each, all of them of --priority. All of it is in
-this process.
+this process. If it is interrupted it shows the rounds until then.
 
 JSON keys: priority, participants, rounds, min_us, p50_us, p99_us, max_us (of a round).`,
 		Example: `  trapeze channel barrier --participants 8
@@ -45,11 +45,14 @@ JSON keys: priority, participants, rounds, min_us, p50_us, p99_us, max_us (of a 
 			}
 			took, err := barrier(ctx, of, participants, rounds)
 			if err != nil {
-				return fmt.Errorf("channel barrier: %w", err)
+				err = fmt.Errorf("channel barrier: %w", err)
+			}
+			if len(took) == 0 {
+				return err
 			}
 			r := describeRounds(took)
 			r.Priority, r.Participants = priority, participants
-			return p.printChannel(r, fmt.Sprintf("barrier of %d, %s priority", participants, priority))
+			return errors.Join(err, p.printChannel(r, fmt.Sprintf("barrier of %d, %s priority", participants, priority)))
 		}),
 	}
 	c.Flags().IntVar(&participants, "participants", 4, "number of participants")
@@ -58,7 +61,7 @@ JSON keys: priority, participants, rounds, min_us, p50_us, p99_us, max_us (of a 
 	return c
 }
 
-// barrier times the rounds of a barrier.
+// barrier times the rounds of a barrier, also those before an error.
 func barrier(ctx context.Context, priority channel.Priority, participants, rounds int) (took []time.Duration, err error) {
 	a, b, err := openPair(ctx)
 	if err != nil {
@@ -116,7 +119,7 @@ func barrier(ctx context.Context, priority channel.Priority, participants, round
 				err = cause
 			}
 			cancel(err)
-			return nil, err
+			return took, err
 		}
 		took = append(took, time.Since(began))
 	}

@@ -66,13 +66,22 @@ func (f *captureFlag) open(device string) (*cellCapture, error) {
 	}
 	file, err := outfile.Create(f.path, 0o644, true)
 	if err != nil {
-		return nil, fmt.Errorf("--capture: %w", explainOutput(err))
+		return nil, explainCapture(err)
 	}
 	w, err := capture.NewCellWriter(file, capture.FormatOf(f.path), capture.Source{Name: device}, "trapeze")
 	if err != nil {
 		return nil, fmt.Errorf("--capture: %w", errors.Join(err, file.Discard()))
 	}
 	return &cellCapture{path: f.path, file: file, writer: w}, nil
+}
+
+// explainCapture adds what can be done about a file that stands in the way.
+func explainCapture(err error) error {
+	err = fmt.Errorf("--capture: %w", err)
+	if errors.Is(err, outfile.ErrNotRegular) {
+		return hinted(err, "give the path of a file, or that which a link leads to; the capture replaces it when it is whole")
+	}
+	return err
 }
 
 // see is shown a frame.
@@ -106,7 +115,7 @@ func (c *cellCapture) finish(err *error) *captureReport {
 		e = c.file.Commit()
 	}
 	if e = errors.Join(e, c.file.Discard()); e != nil {
-		*err = errors.Join(*err, fmt.Errorf("--capture: %w", explainOutput(e)))
+		*err = errors.Join(*err, explainCapture(e))
 	} else {
 		c.report = &captureReport{c.path, c.writer.PDUs(), c.writer.Damaged()}
 	}
@@ -146,7 +155,10 @@ func (c *cellCapture) openPair(ctx context.Context) (a, b *via.NIC, err error) {
 	if c == nil {
 		return openPair(ctx)
 	}
-	return openPairWith(ctx, nil, emulator.WithTap(c.see))
+	if a, b, err = openPairWith(ctx, nil, emulator.WithTap(c.see)); err != nil {
+		return nil, nil, c.discard(err)
+	}
+	return a, b, nil
 }
 
 // noteCapture tells a person where the capture is.

@@ -86,6 +86,9 @@ func (p *program) listenChannels(ctx context.Context, nic *via.NIC, back channel
 		defer mu.Unlock()
 		r.Clients++
 		what := fmt.Sprint(err)
+		if errors.Is(err, via.ErrDisconnected) { // as every ping ends
+			what = "has disconnected"
+		}
 		if counts != nil {
 			r.Streams++
 			r.Messages += counts.Messages

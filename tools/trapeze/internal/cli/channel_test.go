@@ -133,6 +133,38 @@ func TestChannelBarrier(t *testing.T) {
 	}
 }
 
+// TestChannelInterrupted: what was measured until then is shown.
+func TestChannelInterrupted(t *testing.T) {
+	for _, what := range []string{"ping --count", "barrier --rounds"} {
+		ctx, stop := context.WithTimeout(context.Background(), 500*time.Millisecond)
+		o := runWith(ctx, nil, append([]string{"channel"}, append(strings.Fields(what), "1000000000", "--json")...)...)
+		stop()
+		var r channelReport
+		if err := json.Unmarshal([]byte(o.stdout), &r); err != nil || o.code == 0 || r.Rounds == 0 || !r.sound() {
+			t.Errorf("%s: %v, %+v", what, err, o)
+		}
+	}
+}
+
+// TestChannelCaptureUnopened: a file that is there stays if there is nothing to capture, and
+// what is no file is refused with advice that fits.
+func TestChannelCaptureUnopened(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "kept.pcap")
+	if err := os.WriteFile(file, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	stop()
+	o := runWith(ctx, nil, "channel", "ping", "--capture", file)
+	if b, err := os.ReadFile(file); err != nil || string(b) != "mine" || o.code == 0 {
+		t.Errorf("%q, %v, %+v", b, err, o)
+	}
+	o = run(t, "channel", "ping", "--capture", "/dev/full")
+	if o.code == 0 || !strings.Contains(o.stderr, "not a regular file") || strings.Contains(o.stderr, "--output") {
+		t.Errorf("%+v", o)
+	}
+}
+
 // TestDemoChannels: urgent cells and bulk arrive, all of them in the histogram, and those that
 // are urgent do not wait for whole messages.
 func TestDemoChannels(t *testing.T) {
