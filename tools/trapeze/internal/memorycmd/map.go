@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"time"
@@ -102,8 +103,10 @@ func (x *commands) runMap(ctx context.Context, f mapFlags) (err error) {
 		defer load.Close()
 	}
 	if f.save != "" {
-		if save, err = os.OpenFile(f.save, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666); err != nil {
-			return err
+		if save, err = os.OpenFile(f.save, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666); errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("--save: %w (choose another one: nothing that is there is replaced)", err)
+		} else if err != nil {
+			return fmt.Errorf("--save: %w", err)
 		}
 		defer func() {
 			if err = errors.Join(err, save.Close()); err != nil {
@@ -119,7 +122,12 @@ func (x *commands) runMap(ctx context.Context, f mapFlags) (err error) {
 	if err != nil {
 		return explain(err)
 	}
-	defer func() { err = errors.Join(err, m.Close()) }()
+	// Of a mapping that has failed, its end is no news.
+	defer func() {
+		if cerr := m.Close(); err == nil {
+			err = cerr
+		}
+	}()
 	r := mapReport{Bytes: int64(len(m.Bytes())), Page: m.PageSize(), Local: int64(f.local), UserMode: m.UserModeOnly()}
 	if err := x.useMap(ctx, m, f, load, save, &r); err != nil {
 		return err
