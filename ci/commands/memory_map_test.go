@@ -78,4 +78,27 @@ func TestMemoryMap(t *testing.T) {
 	if got, err := os.ReadFile(output); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("%v: other bytes were saved than loaded", err)
 	}
+	// What is there is not replaced, and the command says what to do.
+	again := use("--save", output)
+	if code := again.code(t); code != 1 || !strings.Contains(lastLine(&again.stderr), "choose another") {
+		t.Errorf("exit code %d, %s", code, &again.stderr)
+	}
+	if got, err := os.ReadFile(output); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%v: what was saved has changed", err)
+	}
+}
+
+// TestMemoryMapServerDies: with its only server dead a mapping ends with one account of that.
+func TestMemoryMapServerDies(t *testing.T) {
+	needsProgram(t)
+	near, far := udpPair(t, "")
+	server := start(t, "memory", "serve", "--device", near, "--size", "16M")
+	p := start(t, "memory", "map", "--device", far, "--local", "1M", "--touch", "1000000000")
+	time.Sleep(3 * time.Second) // it reads, or on a slow machine begins to: it ends in either case
+	if err := server.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.code(t); code == 0 || strings.Count(lastLine(&p.stderr), "use mapped memory") > 1 {
+		t.Errorf("exit code %d, %s", code, &p.stderr)
+	}
 }
