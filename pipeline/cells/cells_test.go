@@ -2,6 +2,8 @@ package cells_test
 
 import (
 	"bytes"
+	"errors"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -124,13 +126,89 @@ func TestCRCInPieces(t *testing.T) {
 		if got := cells.StartCRC.Table(b[:at]).Table(b[at:]); uint32(got) != want {
 			r.Fatalf("by tables %08x, want %08x", got, want)
 		}
-		// The way that payloads of cells take, from any state.
+		// The way that the payload of a last cell takes, from any state.
 		p := [cells.PayloadSize]byte(append(b, make([]byte, cells.PayloadSize)...))
-		if got, want := cells.CRC(want).Cell(&p), cells.CRC(want).Table(p[:]); got != want {
-			r.Fatalf("of a cell %08x, want %08x", got, want)
-		}
 		if got, want := cells.CRC(want).LastCell(&p), cells.CRC(want).Table(p[:cells.PayloadSize-4]); got != want {
 			r.Fatalf("of a last cell %08x, want %08x", got, want)
+		}
+	})
+}
+
+// TestRuns: what is taken as a run, or as several, is what it is cell by cell and by tables: the
+// CRC from any state, what a Cutter makes of a PDU, and what an Assembly says about it, whole or
+// damaged.
+func TestRuns(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		payloads := func(n int) (run [][cells.PayloadSize]byte) {
+			seed := rapid.SliceOfN(rapid.Byte(), cells.PayloadSize, 2*cells.PayloadSize).Draw(r, "bytes")
+			for i := range n * cells.PayloadSize {
+				if i%cells.PayloadSize == 0 {
+					run = append(run, [cells.PayloadSize]byte{})
+				}
+				run[len(run)-1][i%cells.PayloadSize] = seed[i%len(seed)] + byte(i/len(seed))
+			}
+			return run
+		}
+		run := payloads(rapid.IntRange(0, 40).Draw(r, "cells"))
+		state := cells.CRC(rapid.Uint32().Draw(r, "state"))
+		single, table := state, state
+		for i := range run {
+			single, table = single.Cell(&run[i]), table.Table(run[i][:])
+		}
+		if got := state.Run(run); got != single || got != table {
+			r.Fatalf("%d cells from %08x: %08x, one by one %08x, by tables %08x", len(run), state, got, single, table)
+		}
+
+		length := rapid.IntRange(1, 40*cells.PayloadSize).Draw(r, "length")
+		pdu := payloads(cells.Count(length))
+		var byRun, bySingle cells.Cutter
+		if err := errors.Join(byRun.Start(length, 3), bySingle.Start(length, 3)); err != nil {
+			r.Fatal(err)
+		}
+		made := pdu
+		want := slices.Clone(pdu)
+		for i := range want {
+			bySingle.Seal(&want[i])
+		}
+		for whole := length / cells.PayloadSize; byRun.Active(); {
+			if got := byRun.Whole(); got != whole {
+				r.Fatalf("%d cells are whole, want %d", got, whole)
+			}
+			if err := byRun.SealRun(make([][cells.PayloadSize]byte, whole+1)); err != cells.ErrLength {
+				r.Fatalf("one more than are whole: %v", err)
+			}
+			n := rapid.IntRange(0, whole).Draw(r, "run")
+			if err := byRun.SealRun(made[:n]); err != nil {
+				r.Fatal(err)
+			}
+			made, whole = made[n:], whole-n
+			byRun.Seal(&made[0])
+			made, whole = made[1:], max(whole-1, 0)
+		}
+		if !slices.Equal(pdu, want) || len(made) != 0 || byRun.CRC() != bySingle.CRC() {
+			r.Fatalf("%d bytes: the cells differ", length)
+		}
+
+		if rapid.Bool().Draw(r, "damage") {
+			pdu[len(pdu)-1][rapid.IntRange(0, cells.PayloadSize-1).Draw(r, "byte")] ^= 1
+		}
+		var a, b cells.Assembly
+		for left := pdu; len(left) > 0; {
+			n := rapid.IntRange(1, len(left)).Draw(r, "together")
+			last := n == len(left)
+			got, err := a.AddRun(left[:n], last)
+			var want cells.Trailer
+			var wantErr error
+			for i := range n {
+				want, wantErr = b.Add(&left[i], last && i == n-1)
+			}
+			if got != want || err != wantErr || a.Cells() != b.Cells() || a.CRC() != b.CRC() {
+				r.Fatalf("%d of %d: %v, %v, one by one %v, %v", n, len(left), got, err, want, wantErr)
+			}
+			left = left[n:]
+		}
+		if before := a; !errors.Is(func() error { _, err := a.AddRun(nil, true); return err }(), cells.ErrLength) || a != before {
+			r.Fatal("no cells were taken")
 		}
 	})
 }

@@ -44,9 +44,9 @@ var remainders = func() (t [slice][256]uint32) {
 
 // Update returns the state behind b.
 func (c CRC) Update(b []byte) CRC {
-	if n := len(b) &^ (block - 1); folds && n > 0 {
-		u := foldBlocks(uint32(c), b[:n])
-		return reduce(u).table(b[n:])
+	if n := len(b) / PayloadSize; folds && n > 0 {
+		c = CRC(foldCells(uint32(c), (*[PayloadSize]byte)(b), n))
+		b = b[n*PayloadSize:]
 	}
 	return c.table(b)
 }
@@ -54,9 +54,20 @@ func (c CRC) Update(b []byte) CRC {
 // cell is Update by the payload of a cell.
 func (c CRC) cell(p *[PayloadSize]byte) CRC {
 	if folds {
-		return reduce(foldCell(uint32(c), p))
+		return CRC(foldCells(uint32(c), p, 1))
 	}
 	return c.table(p[:])
+}
+
+// run is Update by the payloads of several cells, which takes less time than one by one.
+func (c CRC) run(payloads [][PayloadSize]byte) CRC {
+	if folds && len(payloads) > 0 {
+		return CRC(foldCells(uint32(c), &payloads[0], len(payloads)))
+	}
+	for i := range payloads {
+		c = c.table(payloads[i][:])
+	}
+	return c
 }
 
 // lastCell is Update by the payload of the last cell of a PDU up to where its CRC is to stand.
@@ -64,22 +75,13 @@ func (c CRC) lastCell(p *[PayloadSize]byte) CRC {
 	if !folds {
 		return c.table(p[:PayloadSize-crcSize])
 	}
-	// Zeros before the first bit change nothing, so the bytes can be made whole blocks in
+	// Zeros before the first bit change nothing, so the bytes can be made a whole cell in
 	// front, where the state so far is added to the first of them.
 	var b [PayloadSize]byte
 	copy(b[crcSize:], p[:PayloadSize-crcSize])
 	first := b[crcSize : 2*crcSize]
 	binary.BigEndian.PutUint32(first, binary.BigEndian.Uint32(first)^uint32(c))
-	return reduce(foldCell(0, &b))
-}
-
-// block is what is folded at a time, in bytes.
-const block = 16
-
-// reduce returns a number of 64 bits modulo the generator.
-func reduce(u uint64) CRC {
-	high := uint32(u >> 32)
-	return CRC(remainders[3][high>>24] ^ remainders[2][high>>16&0xff] ^ remainders[1][high>>8&0xff] ^ remainders[0][high&0xff] ^ uint32(u))
+	return CRC(foldCells(0, &b, 1))
 }
 
 // table is Update by tables.

@@ -47,13 +47,28 @@ func (c *Cutter) Next() (bytes int, last bool) {
 	return min(c.left, PayloadSize), c.left <= PayloadSize-TrailerSize
 }
 
+// Whole returns how many of the next cells carry PayloadSize bytes of the PDU each. The last
+// cell is none of them, as behind them at least the trailer comes.
+func (c *Cutter) Whole() int { return c.left / PayloadSize }
+
+// SealRun is Seal for as many of the next cells as there are payloads, at most Whole. It fails
+// with ErrLength, and changes nothing, if there are more.
+func (c *Cutter) SealRun(payloads [][PayloadSize]byte) error {
+	if len(payloads) > c.Whole() {
+		return ErrLength
+	}
+	c.left -= len(payloads) * PayloadSize
+	c.crc = c.crc.run(payloads)
+	return nil
+}
+
 // Seal completes the next cell, of which the caller has put in as many bytes as Next said:
 // the rest becomes padding and, in the last cell, trailer. Without a PDU it does nothing.
 func (c *Cutter) Seal(payload *[PayloadSize]byte) {
 	if !c.active {
 		return
 	}
-	if c.left >= PayloadSize { // a full cell, behind which at least the trailer comes
+	if c.Whole() > 0 {
 		c.left -= PayloadSize
 		c.crc = c.crc.cell(payload)
 		return

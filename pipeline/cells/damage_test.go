@@ -105,6 +105,9 @@ func TestForgedLengths(t *testing.T) {
 				t.Fatalf("%d cells, length %d: cell %d: %v, want %v", v.count, v.length, i, err, want)
 			}
 		}
+		if _, err := a.AddRun(payloads, true); !errors.Is(err, v.want) {
+			t.Errorf("%d cells, length %d, as a run: %v, want %v", v.count, v.length, err, v.want)
+		}
 		if a.Cells() != 0 || a.CRC() != cells.StartCRC {
 			t.Errorf("%d cells, length %d: the next PDU would begin with %d cells", v.count, v.length, a.Cells())
 		}
@@ -194,10 +197,12 @@ func FuzzAssembly(f *testing.F) {
 			}
 		}
 		count := 0
+		var all [][cells.PayloadSize]byte
 		for {
 			n := copy(payload[:], b)
 			b = b[n:]
 			count++
+			all = append(all, payload)
 			last := len(b) == 0
 			got, err := a.Add(&payload, last)
 			want, wantErr := clean.Add(&payload, last)
@@ -206,6 +211,9 @@ func FuzzAssembly(f *testing.F) {
 			}
 			if !last {
 				continue
+			}
+			if run, runErr := clean.AddRun(all, true); run != want || !errors.Is(runErr, wantErr) {
+				t.Fatalf("as a run %v, %v; one by one %v, %v", run, runErr, want, wantErr)
 			}
 			if err == nil && cells.Count(int(got.Length)) != count {
 				t.Fatalf("%d bytes of %d cells", got.Length, count)

@@ -8,3 +8,6 @@ func (c CRC) Cell(p *[PayloadSize]byte) CRC { return c.cell(p) }
 
 // LastCell is described at Cell.
 func (c CRC) LastCell(p *[PayloadSize]byte) CRC { return c.lastCell(p) }
+
+// Run is Update by whole payloads.
+func (c CRC) Run(p [][PayloadSize]byte) CRC { return c.run(p) }
