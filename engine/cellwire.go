@@ -100,17 +100,19 @@ type cellMover struct {
 	holding int
 	levels  CellLevels // but for those of the receive FIFO, and of stops
 
-	// The frame that is being filled, or waits for room on the wire.
-	head   descriptors.Header
-	filled []descriptors.Cell
-	urgent bool // its last cell was of high priority
-	low    bool // it has cells of low priority
-	ahead  lowFlight
+	// The frame that is being filled, or waits for room on the wire: the heads and the payloads
+	// of its cells.
+	head     descriptors.Header
+	filled   []cellHead
+	payloads [][cells.PayloadSize]byte
+	urgent   bool // its last cell was of high priority
+	low      bool // it has cells of low priority
+	ahead    lowFlight
 }
 
 func (w *cellMover) clear() {
 	w.links, w.busy, w.holding = map[descriptors.MAC]*cellLink{}, nil, 0
-	w.filled, w.urgent, w.low, w.ahead, w.levels = nil, false, false, lowFlight{}, CellLevels{}
+	w.filled, w.payloads, w.urgent, w.low, w.ahead, w.levels = nil, nil, false, false, lowFlight{}, CellLevels{}
 	w.received.clear()
 }
 
@@ -130,7 +132,8 @@ func (w *cellMover) join(ep *endpoint) {
 	ep.channel.link = l
 	w.received.open()
 	if w.filled == nil {
-		w.filled = make([]descriptors.Cell, 0, min(w.config.PerFrame, int(w.maxPayload)/descriptors.CellSize))
+		w.payloads = make([][cells.PayloadSize]byte, min(w.config.PerFrame, int(w.maxPayload)/descriptors.CellSize))
+		w.filled = make([]cellHead, 0, len(w.payloads))
 	}
 }
 
@@ -252,12 +255,15 @@ func (w *cellMover) rotate() {
 }
 
 // full reports whether the frame has no room for another cell.
-func (w *cellMover) full() bool { return len(w.filled) == cap(w.filled) }
+func (w *cellMover) full() bool { return len(w.filled) == len(w.payloads) }
+
+// cellRun is how many cells are cut before the next look at the doorbells.
+const cellRun = 8
 
 // fill puts cells into the frame: those of the oldest message of a priority. If that is of a
 // channel of which a message of low priority is under way, they are of that. It ends with the
-// message, with the frame, after most cells, which are at least one, and as soon as a doorbell
-// is stored, which may be urgent. It returns how many cells there were.
+// message, with the frame, after most cells, which are at least one, and within cellRun cells of
+// a store to a doorbell, which may be urgent. It returns how many cells there were.
 func (w *cellMover) fill(l *cellLink, p descriptors.ChannelPriority, most int) (n int) {
 	ep := l.fifos[p].ring[l.fifos[p].first]
 	ch := ep.channel
@@ -277,10 +283,15 @@ func (w *cellMover) fill(l *cellLink, p descriptors.ChannelPriority, most int) (
 		view = from.view(&w.regions, from.send, false)
 	}
 	for ended := false; ; {
-		w.filled = w.filled[:len(w.filled)+1]
-		ended = ch.cut(&w.regions, view, &w.filled[len(w.filled)-1])
-		n++
+		at := len(w.filled)
+		var cut int
+		cut, ended = ch.cut(&w.regions, view, w.payloads[at:min(at+min(most-n, cellRun), len(w.payloads))])
+		for range cut {
+			w.filled = append(w.filled, ch.header)
+		}
+		n += cut
 		if ended {
+			w.filled[len(w.filled)-1] = ch.last
 			l.fifos[which].pop()
 			w.levels.Transmit[which]--
 			from.showSent()
@@ -308,7 +319,11 @@ func (w *cellMover) launch() bool {
 	}
 	w.head.Length = uint16(n)
 	*descriptors.HeaderAt(buf) = w.head
-	copy(descriptors.CellsAt(buf[descriptors.HeaderSize:]), w.filled)
+	out := descriptors.CellsAt(buf[descriptors.HeaderSize:])
+	for i, head := range w.filled {
+		c := &out[i]
+		c.Header, c.HEC, c.Tag, c.Payload = head.header, head.hec, head.tag, w.payloads[i]
+	}
 	w.tx.launch(buf)
 	if w.low {
 		w.ahead.note(w.lossless)
@@ -346,8 +361,7 @@ func (w *cellMover) take(ep *endpoint, h *descriptors.Header, payload []byte) ve
 			w.count(descriptors.CounterCellsDropped, 1)
 			to.channel.drop()
 		default:
-			a := w.received.push()
-			a.ep, a.era, a.last, a.stamp, a.payload = to, to.era, last, stamp, arrived[i].Payload
+			*w.received.push(&arrived[i].Payload) = arrival{to, to.era, last, stamp}
 		}
 	}
 	w.events |= onCells
@@ -385,30 +399,34 @@ func (w *cellMover) receiver(c cellHead, h *descriptors.Header) (to *endpoint, l
 // those behind it that are of the same channel, most at least one. It returns how many.
 func (w *cellMover) store(most int) (n int) {
 	f := &w.received
-	ep, era := f.oldest().ep, f.oldest().era
+	first := *f.oldest()
+	ep := first.ep
 	ch := ep.channel
 	// The host may have made room after the last look, and before its peer sent the cell.
 	if word := ch.bells.takeReceive(); word != 0 {
 		w.bells.rangChannel(ep.id, bellReceive, word)
 	}
-	view, gone := ch.view(&w.regions, ch.recv, true), ep.era != era
+	view, gone := ch.view(&w.regions, ch.recv, true), ep.era != first.era
+	atOnce := most
+	if ch.spaced() {
+		atOnce = 1
+	}
 	stored, shown := 0, true
-	for n < most && f.n > 0 {
-		a := f.oldest()
-		if a.ep != ep || a.era != era {
-			break
-		}
+	for n < most && f.n > 0 && f.oldest().of(&first) {
+		run, last := f.run(min(atOnce, most-n))
+		took := len(run)
 		if !gone {
-			if ch.store(&w.regions, view, a) {
-				stored++
+			var reached bool
+			took, reached = ch.store(&w.regions, view, run, last)
+			if reached {
+				stored += took
 			}
-			if shown = a.last; shown {
+			if shown = last.last && took == len(run); shown {
 				ch.showReceived()
 			}
 		}
-		a.ep = nil
-		f.pop()
-		n++
+		f.pop(took)
+		n += took
 	}
 	if !shown {
 		ch.showReceived()

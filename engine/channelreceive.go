@@ -18,15 +18,6 @@ type channelReceiver struct {
 	inbound [2]cellHead
 }
 
-// arrival is a cell in the receive FIFO.
-type arrival struct {
-	ep      *endpoint
-	era     uint32 // of ep when it came
-	last    bool   // of its PDU
-	stamp   uint64 // when it came, in units of the clock of SPEC.md 2.6
-	payload [cells.PayloadSize]byte
-}
-
 // allow takes a word of the receive doorbell. It returns false if that makes no sense.
 func (ch *channel) allow(word uint32) bool {
 	start, stop := descriptors.ChannelSpan(word)
@@ -48,22 +39,32 @@ func (ch *channel) drop() {
 	ch.showReceived()
 }
 
-// store puts a cell where it belongs, into view if that is not nil, and behind it what the host
-// is to know. It returns false if the double page is out of reach: then the cell is dropped, but
-// counts as part of its PDU. What the host sees of it showReceived says.
-func (ch *channel) store(m *regions, view []byte, a *arrival) bool {
-	reached := true
+// spaced reports whether something is stored behind each cell, and not only behind a PDU.
+func (ch *channel) spaced() bool { return ch.receive.Status&descriptors.ChannelSpaced != 0 }
+
+// store puts cells of a PDU where they belong, into view if that is not nil, and behind the
+// last one, which a is, what the host is to know; of a spaced channel it takes one cell. It
+// returns how many of them it has taken, one at least, and false if the double page is out of
+// reach: then that cell is dropped, but counts as part of its PDU. What the host sees of it
+// showReceived says.
+func (ch *channel) store(m *regions, view []byte, run [][cells.PayloadSize]byte, a *arrival) (n int, reached bool) {
 	at := int(ch.receive.Current) * descriptors.ChannelWord
-	if room := ch.room(); room >= descriptors.CellPayload && at+descriptors.CellPayload <= len(view) {
-		*(*[descriptors.CellPayload]byte)(view[at:]) = a.payload
-		ch.receive.Current = uint16((uint32(ch.receive.Current) + descriptors.CellPayload/descriptors.ChannelWord) & ch.mask)
+	n = min(len(run), int(ch.room())/cells.PayloadSize, (len(view)-at)/cells.PayloadSize)
+	if n > 0 {
+		for i := range n {
+			*(*[cells.PayloadSize]byte)(view[at+i*cells.PayloadSize:]) = run[i]
+		}
+		reached = true
+		ch.receive.Current = uint16((uint32(ch.receive.Current) + uint32(n)*(cells.PayloadSize/descriptors.ChannelWord)) & ch.mask)
 	} else {
-		reached = ch.scatter(m, a.payload[:])
+		n = 1
+		reached = ch.scatter(m, run[0][:])
 	}
-	t, err := ch.assembly.Add(&a.payload, a.last)
-	if a.last || ch.receive.Status&descriptors.ChannelSpaced != 0 {
+	last := a.last && n == len(run)
+	t, err := ch.assembly.AddRun(run[:n], last)
+	if last || ch.spaced() {
 		crc := ch.assembly.CRC()
-		if a.last {
+		if last {
 			crc = cells.CRC(t.CRC)
 		}
 		var behind [2 * descriptors.ChannelWord]byte
@@ -76,10 +77,10 @@ func (ch *channel) store(m *regions, view []byte, a *arrival) bool {
 		ch.receive.Status |= descriptors.ChannelUnreachable
 		ch.cutShort = true
 	}
-	if a.last {
+	if last {
 		ch.end(t, err)
 	}
-	return reached
+	return n, reached
 }
 
 // room is how many bytes may be written before Stop is reached.

@@ -22,7 +22,7 @@ type channelSender struct {
 	from          *channel
 	current, stop uint32
 	// headers of its cells, and of the last one of a PDU, with the key's tag.
-	header, last descriptors.Cell
+	header, last cellHead
 	frames       uint32 // of cells that were sent for the connection
 }
 
@@ -70,13 +70,11 @@ func (ch *channel) connect(number uint32, to *remote) {
 		return cellHead{[4]byte(b[:4]), b[4], cellTag(key)}
 	}
 	for i, pti := range [...]uint8{cells.PTIMore, cells.PTILast} {
-		c := []*descriptors.Cell{&ch.header, &ch.last}[i]
-		out := head(to.endpoint, to.theirKey, pti)
-		c.Header, c.HEC, c.Tag = out.header, out.hec, out.tag
+		*[...]*cellHead{&ch.header, &ch.last}[i] = head(to.endpoint, to.theirKey, pti)
 		ch.inbound[i] = head(number, to.ourKey, pti)
 	}
 	ch.transmit.VCI = uint8(to.endpoint >> (16 - ch.page.VCIBits()))
-	ch.transmit.HEC, ch.transmit.LastHEC = ch.header.HEC, ch.last.HEC
+	ch.transmit.HEC, ch.transmit.LastHEC = ch.header.hec, ch.last.hec
 	ch.frames = 0
 }
 
@@ -107,32 +105,41 @@ func (ch *channel) begin(p descriptors.ChannelPriority) {
 	_ = ch.cutter.Start(int((ch.stop-ch.current)&ch.from.mask*descriptors.ChannelWord), 0)
 }
 
-// cut makes the next cell of the message that is being sent, from view if that is not nil. It
-// reports whether the message has ended. What the host sees of it showCell or showSent says.
-func (ch *channel) cut(m *regions, view []byte, into *descriptors.Cell) (ended bool) {
+// cut makes the payloads of the next cells of the message that is being sent: several while they
+// are whole and in view, otherwise one. It returns how many there are, and whether the message has
+// ended with the last of them. What the host sees of it showCell or showSent says.
+func (ch *channel) cut(m *regions, view []byte, into [][cells.PayloadSize]byte) (n int, ended bool) {
 	from := ch.from
-	n, last := ch.cutter.Next()
-	into.Header, into.HEC, into.Tag = ch.header.Header, ch.header.HEC, ch.header.Tag
 	at := int(ch.current) * descriptors.ChannelWord
-	if n == descriptors.CellPayload && at+n <= len(view) {
-		into.Payload = [descriptors.CellPayload]byte(view[at:])
-		ch.current = (ch.current + descriptors.CellPayload/descriptors.ChannelWord) & from.mask
-	} else if from.gone || !ch.gather(m, into.Payload[:n]) {
-		from.status.Result[ch.sending] = descriptors.ChannelUnreadable
-		ch.current = ch.stop
-		ch.cutter.Abort()
-		n, last = 0, true
+	n = min(len(into), ch.cutter.Whole(), (len(view)-at)/cells.PayloadSize)
+	if n > 0 {
+		for i := range n {
+			into[i] = [cells.PayloadSize]byte(view[at+i*cells.PayloadSize:])
+		}
+		ch.current = (ch.current + uint32(n)*(cells.PayloadSize/descriptors.ChannelWord)) & from.mask
+		_ = ch.cutter.SealRun(into[:n]) // no more than it says
+	} else {
+		n, ended = 1, ch.cutOne(m, &into[0])
 	}
-	if last {
-		into.Header, into.HEC = ch.last.Header, ch.last.HEC
-	}
-	ch.cutter.Seal(&into.Payload)
 	from.crc, from.transmit.Current, from.transmit.Stop = ch.cutter.CRC(), uint16(ch.current), uint16(ch.stop)
-	if last {
+	if ended {
 		from.crc = cells.StartCRC
 		ch.posted[ch.sending].pop()
 		from.ended(ch.sending)
 	}
+	return n, ended
+}
+
+// cutOne makes the payload of the next cell, and reports whether it is the last of the message.
+func (ch *channel) cutOne(m *regions, into *[cells.PayloadSize]byte) (last bool) {
+	n, last := ch.cutter.Next()
+	if ch.from.gone || !ch.gather(m, into[:n]) {
+		ch.from.status.Result[ch.sending] = descriptors.ChannelUnreadable
+		ch.current = ch.stop
+		ch.cutter.Abort()
+		last = true
+	}
+	ch.cutter.Seal(into)
 	return last
 }
 
