@@ -17,6 +17,8 @@ func foldCells(crc uint32, p *[PayloadSize]byte, n int) uint32
 
 // constants of foldCells: what the lower and the upper half of a block, of which the lower one
 // ends n bits before the place, are multiplied by.
+//
+//lint:ignore U1000 fold_amd64.s reads them
 var constants = [...]uint64{
 	power(384), power(384 + 64), // the next cell
 	power(256), power(256 + 64), // from the first block of the last cell to its third
