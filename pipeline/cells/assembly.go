@@ -33,6 +33,7 @@ func (a *Assembly) Add(payload *[PayloadSize]byte, last bool) (Trailer, error) {
 
 // AddRun is Add for the next cells, one at least, of which only the last one may be the last
 // of a PDU, and says what Add says to that one. It takes less time than to add them one by one.
+// Without any it fails with ErrLength and changes nothing.
 func (a *Assembly) AddRun(payloads [][PayloadSize]byte, last bool) (Trailer, error) {
 	n := len(payloads)
 	if n == 0 {
