@@ -7,7 +7,7 @@ import (
 // testSetVIAttributes changes VIs while they are idle, and tries to while they are not.
 func testSetVIAttributes(t T, p *Pair) {
 	ctx := Context(t)
-	tag, foreign := must(p.A.CreatePtag(ctx))(t), must(p.B.CreatePtag(ctx))(t)
+	tag, foreign := Must(p.A.CreatePtag(ctx))(t), Must(p.B.CreatePtag(ctx))(t)
 	x, y := NewEnd(t, p.A, Setup{}), NewEnd(t, p.B, Setup{})
 	before := x.VI.Attributes()
 	limits := p.A.Query()
@@ -36,15 +36,15 @@ func testSetVIAttributes(t T, p *Pair) {
 	_, err := c.Accept(ctx, x.VI)
 	WantError(t, "accept with another level", err, via.ErrInvalidReliability)
 	check(t, x.VI.SetAttributes(ctx, via.VIAttributes{Reliability: via.Unreliable, MaxTransfer: 4000, Ptag: tag}))
-	must(c.Accept(ctx, x.VI))(t)
+	Must(c.Accept(ctx, x.VI))(t)
 	check(t, <-outcome)
-	if s := must(x.VI.Query(ctx))(t); s.State != via.Connected || s.Attributes.MaxTransfer != 4000 || s.Attributes.Ptag != tag {
+	if s := Must(x.VI.Query(ctx))(t); s.State != via.Connected || s.Attributes.MaxTransfer != 4000 || s.Attributes.Ptag != tag {
 		t.Errorf("VI is %+v", s)
 	}
 	WantError(t, "set attributes of a connected VI", x.VI.SetAttributes(ctx, via.VIAttributes{}), via.ErrInvalidState)
 	WantError(t, "ptag of the VI", tag.Destroy(ctx), via.ErrResource)
 	check(t, x.VI.Disconnect(ctx))
-	p.Until(t, "the other end to notice", func() bool { return must(y.VI.Query(ctx))(t).State == via.ErrorState })
+	p.Until(t, "the other end to notice", func() bool { return Must(y.VI.Query(ctx))(t).State == via.ErrorState })
 	WantError(t, "set attributes in the error state", y.VI.SetAttributes(ctx, via.VIAttributes{}), via.ErrInvalidState)
 	check(t, y.VI.Disconnect(ctx))
 
@@ -78,11 +78,11 @@ func testSetVIAttributes(t T, p *Pair) {
 // testSetMemoryAttributes changes ptag and rights of memory that is in use.
 func testSetMemoryAttributes(t T, p *Pair) {
 	ctx := Context(t)
-	tag, foreign := must(p.A.CreatePtag(ctx))(t), must(p.B.CreatePtag(ctx))(t)
+	tag, foreign := Must(p.A.CreatePtag(ctx))(t), Must(p.B.CreatePtag(ctx))(t)
 	x, y := p.Connect(t, Setup{Attributes: via.VIAttributes{Reliability: via.Unreliable}})
-	m := must(p.A.Alloc(ctx, 4096, via.MemoryAttributes{}))(t)
+	m := Must(p.A.Alloc(ctx, 4096, via.MemoryAttributes{}))(t)
 	handle, before := m.Handle(), m.Attributes()
-	constant := must(p.A.Alloc(ctx, 4096, via.MemoryAttributes{ReadOnly: true}))(t)
+	constant := Must(p.A.Alloc(ctx, 4096, via.MemoryAttributes{ReadOnly: true}))(t)
 	WantError(t, "a foreign ptag", m.SetAttributes(ctx, via.MemoryAttributes{Ptag: foreign}), via.ErrInvalidParameter)
 	WantError(t, "writing to what was allocated for reading", constant.SetAttributes(ctx, via.MemoryAttributes{}), via.ErrInvalidParameter)
 	if m.Attributes() != before || !constant.Attributes().ReadOnly {
@@ -127,12 +127,12 @@ func testSetMemoryAttributes(t T, p *Pair) {
 
 	// Descriptors in memory of another ptag are refused at the post, also by a work
 	// queue that has just taken one from there.
-	d := must(m.NewDescriptor(2048, 0))(t)
+	d := Must(m.NewDescriptor(2048, 0))(t)
 	check(t, x.VI.PostSend(d))
 	if got, _ := p.Take(t, x.VI.SendDone); got != d {
 		t.Error("another descriptor came back")
 	}
-	other := must(p.A.CreatePtag(ctx))(t)
+	other := Must(p.A.CreatePtag(ctx))(t)
 	check(t, m.SetAttributes(ctx, via.MemoryAttributes{Ptag: other}))
 	d.Rearm()
 	WantError(t, "descriptor in memory of another ptag", x.VI.PostSend(d), via.ErrInvalidPtag)
@@ -146,10 +146,10 @@ func testCQResize(t T, p *Pair) {
 	const depth = 8
 	ctx := Context(t)
 	a := via.VIAttributes{SendDepth: depth, RecvDepth: depth}
-	cq := must(p.B.CreateCQ(ctx, 2*depth))(t)
+	cq := Must(p.B.CreateCQ(ctx, 2*depth))(t)
 	limit := p.B.Query().MaxCQEntries
 	x := NewEnd(t, p.A, Setup{Attributes: a})
-	y := must(Equip(ctx, must(p.B.CreateVI(ctx, a, cq, cq))(t), 4096, 1))(t)
+	y := Must(Equip(ctx, Must(p.B.CreateVI(ctx, a, cq, cq))(t), 4096, 1))(t)
 	check(t, ConnectVIs(ctx, x.VI, y.VI, t.Name()))
 	for _, entries := range []int{0, -1, limit + 1} {
 		WantError(t, "no such size", cq.Resize(ctx, entries), via.ErrInvalidParameter)
@@ -170,7 +170,7 @@ func testCQResize(t T, p *Pair) {
 		if c.VI != y.VI || c.Queue != via.RecvQueue {
 			t.Fatalf("completion %+v", c)
 		}
-		d := must(y.VI.RecvDone())(t)
+		d := Must(y.VI.RecvDone())(t)
 		if got, _ := d.Immediate(); got != uint32(received) {
 			t.Fatalf("message %d came as number %d", got, received)
 		}
@@ -218,10 +218,10 @@ func testCQResize(t T, p *Pair) {
 	if err := <-waited; err != nil {
 		t.Error(err)
 	}
-	must(y.VI.RecvDone())(t)
+	Must(y.VI.RecvDone())(t)
 
 	// There is room for another VI now.
-	more := must(p.B.CreateVI(ctx, a, cq, nil))(t)
+	more := Must(p.B.CreateVI(ctx, a, cq, nil))(t)
 	check(t, more.Destroy(ctx))
 	for _, e := range []*End{x, y} {
 		check(t, e.VI.Disconnect(ctx))

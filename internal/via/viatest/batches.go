@@ -46,7 +46,7 @@ func testBatchesWrap(t T, p *Pair) {
 	x, y := p.Connect(t, Setup{Attributes: via.VIAttributes{SendDepth: depth, RecvDepth: depth}})
 	all := map[*End][2][]*via.Descriptor{}
 	for _, e := range []*End{x, y} {
-		more := must(e.VI.NewDescriptors(Context(t), 2, 1))(t)
+		more := Must(e.VI.NewDescriptors(Context(t), 2, 1))(t)
 		all[e] = [2][]*via.Descriptor{append(e.Send[:depth:depth], more[0]), append(e.Recv[:depth:depth], more[1])}
 	}
 	for round := range 7 {

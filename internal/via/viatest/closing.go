@@ -11,9 +11,9 @@ import (
 func testUseAfterClose(t T, p *Pair) {
 	ctx := Context(t)
 	x, y := p.Connect(t, Setup{})
-	tag := must(p.A.CreatePtag(ctx))(t)
-	cq := must(p.A.CreateCQ(ctx, 8))(t)
-	free := must(p.A.CreateVI(ctx, via.VIAttributes{}, nil, nil))(t)
+	tag := Must(p.A.CreatePtag(ctx))(t)
+	cq := Must(p.A.CreateCQ(ctx, 8))(t)
+	free := Must(p.A.CreateVI(ctx, via.VIAttributes{}, nil, nil))(t)
 	// Nobody answers a request that a closed NIC had taken.
 	brief, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -73,7 +73,7 @@ func testUseAfterClose(t T, p *Pair) {
 	}
 	// The other NIC noticed, and works.
 	p.Until(t, "the other end to notice", func() bool {
-		return must(y.VI.Query(Context(t)))(t).State == via.ErrorState
+		return Must(y.VI.Query(Context(t)))(t).State == via.ErrorState
 	})
 	// Nobody answers, or a station that is still on the wire says until time is
 	// up that nobody waits there.
@@ -88,7 +88,7 @@ func testUseAfterClose(t T, p *Pair) {
 func testCloseWakes(t T, p *Pair) {
 	ctx := Context(t)
 	x, _ := p.Connect(t, Setup{})
-	cq := must(p.A.CreateCQ(ctx, 8))(t)
+	cq := Must(p.A.CreateCQ(ctx, 8))(t)
 	pending := NewEnd(t, p.A, Setup{})
 	check(t, x.VI.PostRecv(x.Recv[0]))
 	check(t, x.VI.PostSend(x.Send[0])) // nobody receives it

@@ -31,7 +31,7 @@ func dial(ctx context.Context, t T, client *via.VI, server *via.NIC) (*via.Conne
 		}
 	}()
 	for {
-		c := must(server.ConnectWait(ctx, local))(t)
+		c := Must(server.ConnectWait(ctx, local))(t)
 		if bytes.Equal(c.Discriminator, name(attempt.Load())) {
 			return c, outcome
 		}
@@ -62,7 +62,7 @@ func testMismatch(t T, p *Pair) {
 		{"larger transfers", via.VIAttributes{MaxTransfer: 10001}, via.ErrInvalidMTU},
 	}
 	for _, r := range refused {
-		vi := must(p.B.CreateVI(ctx, r.a, nil, nil))(t)
+		vi := Must(p.B.CreateVI(ctx, r.a, nil, nil))(t)
 		_, err := c.Accept(ctx, vi)
 		WantError(t, r.name, err, r.want)
 		wantState(t, vi, via.Idle)
@@ -74,7 +74,7 @@ func testMismatch(t T, p *Pair) {
 	default:
 	}
 	server := NewEnd(t, p.B, Setup{Attributes: via.VIAttributes{MaxTransfer: 10000}})
-	r := must(c.Accept(ctx, server.VI))(t)
+	r := Must(c.Accept(ctx, server.VI))(t)
 	check(t, <-outcome)
 	if r.MAC != p.A.Query().Address || r.VI != client.VI.Number() {
 		t.Errorf("connected with %+v", r)
@@ -106,7 +106,7 @@ func testAnsweredOnce(t T, p *Pair) {
 	ctx := Context(t)
 	x, y := NewEnd(t, p.A, Setup{}), NewEnd(t, p.B, Setup{})
 	c, outcome := dial(ctx, t, x.VI, p.B)
-	must(c.Accept(ctx, y.VI))(t)
+	Must(c.Accept(ctx, y.VI))(t)
 	check(t, <-outcome)
 	_, err := c.Accept(ctx, y.VI)
 	WantError(t, "second accept", err, via.ErrInvalidParameter)

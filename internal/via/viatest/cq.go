@@ -14,8 +14,8 @@ func testCQ(t T, p *Pair) {
 	const vis, messages = 3, 40
 	ctx := Context(t)
 	a := via.VIAttributes{SendDepth: 16, RecvDepth: 16}
-	acq := must(p.A.CreateCQ(ctx, 2*16*vis))(t)
-	bcq := must(p.B.CreateCQ(ctx, 2*16*vis))(t)
+	acq := Must(p.A.CreateCQ(ctx, 2*16*vis))(t)
+	bcq := Must(p.B.CreateCQ(ctx, 2*16*vis))(t)
 	if acq.Entries() < 2*16*vis {
 		t.Errorf("a CQ of %d entries, %d asked for", acq.Entries(), 2*16*vis)
 	}
@@ -29,10 +29,10 @@ func testCQ(t T, p *Pair) {
 	}
 	links := map[*via.VI]*link{}
 	for range vis {
-		l := &link{from: must(p.A.CreateVI(ctx, a, acq, acq))(t), to: must(p.B.CreateVI(ctx, a, bcq, bcq))(t)}
+		l := &link{from: Must(p.A.CreateVI(ctx, a, acq, acq))(t), to: Must(p.B.CreateVI(ctx, a, bcq, bcq))(t)}
 		check(t, ConnectVIs(ctx, l.from, l.to, t.Name()))
-		l.send = must(l.from.NewDescriptors(ctx, 1, 0))(t)[0]
-		l.recv = must(l.to.NewDescriptors(ctx, 1, 0))(t)[0]
+		l.send = Must(l.from.NewDescriptors(ctx, 1, 0))(t)[0]
+		l.recv = Must(l.to.NewDescriptors(ctx, 1, 0))(t)[0]
 		links[l.from], links[l.to] = l, l
 		check(t, l.to.PostRecv(l.recv))
 		check(t, l.from.PostSend(l.send))
@@ -47,13 +47,13 @@ func testCQ(t T, p *Pair) {
 		}
 		switch {
 		case c.Queue == via.SendQueue && c.VI == l.from:
-			d := must(l.from.SendDone())(t)
+			d := Must(l.from.SendDone())(t)
 			if l.sent++; l.sent < messages {
 				d.Rearm()
 				check(t, l.from.PostSend(d))
 			}
 		case c.Queue == via.RecvQueue && c.VI == l.to:
-			d := must(l.to.RecvDone())(t)
+			d := Must(l.to.RecvDone())(t)
 			if l.received++; l.received < messages {
 				d.Rearm()
 				check(t, l.to.PostRecv(d))
@@ -94,10 +94,10 @@ func testCQ(t T, p *Pair) {
 				t.Error(err)
 			}
 		})
-		if c := must(bcq.Wait(ctx))(t); c.VI != l.to || c.Queue != via.RecvQueue {
+		if c := Must(bcq.Wait(ctx))(t); c.VI != l.to || c.Queue != via.RecvQueue {
 			t.Errorf("completion %+v", c)
 		}
-		must(l.to.RecvDone())(t)
+		Must(l.to.RecvDone())(t)
 	}
 }
 
@@ -108,10 +108,10 @@ func testCQNotRead(t T, p *Pair) {
 	const depth = 4
 	ctx := Context(t)
 	a := via.VIAttributes{SendDepth: depth, RecvDepth: depth}
-	cq := must(p.B.CreateCQ(ctx, 2*depth))(t)
+	cq := Must(p.B.CreateCQ(ctx, 2*depth))(t)
 	x := NewEnd(t, p.A, Setup{Attributes: a})
 	for range 2 { // VIs with the same CQ, one after the other
-		y := must(Equip(ctx, must(p.B.CreateVI(ctx, a, cq, cq))(t), 4096, 1))(t)
+		y := Must(Equip(ctx, Must(p.B.CreateVI(ctx, a, cq, cq))(t), 4096, 1))(t)
 		for range 3 {
 			check(t, ConnectVIs(ctx, x.VI, y.VI, t.Name()))
 			for i := range 3 * depth {
@@ -179,17 +179,17 @@ func testCQNotRead(t T, p *Pair) {
 
 func testCQTooSmall(t T, p *Pair) {
 	ctx := Context(t)
-	cq := must(p.A.CreateCQ(ctx, 8))(t)
+	cq := Must(p.A.CreateCQ(ctx, 8))(t)
 	n := cq.Entries()
 	_, err := p.A.CreateVI(ctx, via.VIAttributes{SendDepth: n, RecvDepth: n}, cq, cq)
 	WantError(t, "both queues", err, via.ErrResource)
 	_, err = p.A.CreateVI(ctx, via.VIAttributes{SendDepth: 2 * n, RecvDepth: n}, cq, nil)
 	WantError(t, "one queue", err, via.ErrResource)
-	vi := must(p.A.CreateVI(ctx, via.VIAttributes{SendDepth: n, RecvDepth: n}, cq, nil))(t)
+	vi := Must(p.A.CreateVI(ctx, via.VIAttributes{SendDepth: n, RecvDepth: n}, cq, nil))(t)
 	_, err = p.A.CreateVI(ctx, via.VIAttributes{SendDepth: n, RecvDepth: n}, nil, cq)
 	WantError(t, "second VI", err, via.ErrResource)
 	check(t, vi.Destroy(ctx))
-	vi = must(p.A.CreateVI(ctx, via.VIAttributes{SendDepth: n, RecvDepth: n}, nil, cq))(t)
+	vi = Must(p.A.CreateVI(ctx, via.VIAttributes{SendDepth: n, RecvDepth: n}, nil, cq))(t)
 	check(t, vi.Destroy(ctx))
 	check(t, cq.Destroy(ctx))
 	for _, entries := range []int{-1, 0, p.A.Query().MaxCQEntries + 1} {
@@ -200,8 +200,8 @@ func testCQTooSmall(t T, p *Pair) {
 
 func testCQInUse(t T, p *Pair) {
 	ctx := Context(t)
-	send, recv := must(p.A.CreateCQ(ctx, 64))(t), must(p.A.CreateCQ(ctx, 64))(t)
-	vi := must(p.A.CreateVI(ctx, via.VIAttributes{SendDepth: 8, RecvDepth: 8}, send, recv))(t)
+	send, recv := Must(p.A.CreateCQ(ctx, 64))(t), Must(p.A.CreateCQ(ctx, 64))(t)
+	vi := Must(p.A.CreateVI(ctx, via.VIAttributes{SendDepth: 8, RecvDepth: 8}, send, recv))(t)
 	WantError(t, "destroy the send CQ", send.Destroy(ctx), via.ErrResource)
 	WantError(t, "destroy the receive CQ", recv.Destroy(ctx), via.ErrResource)
 	_, err := vi.SendWait(ctx)

@@ -11,7 +11,7 @@ import (
 
 func testBuilder(t T, p *Pair) {
 	ctx := Context(t)
-	m := must(p.A.Alloc(ctx, 8192, via.MemoryAttributes{}))(t)
+	m := Must(p.A.Alloc(ctx, 8192, via.MemoryAttributes{}))(t)
 	limit := p.A.Query().MaxSegments // of data, and RDMA takes one more
 	for _, c := range []struct {
 		name          string
@@ -32,7 +32,7 @@ func testBuilder(t T, p *Pair) {
 			WantError(t, c.name, err, c.cause)
 		}
 	}
-	d := must(m.NewDescriptor(0, 2))(t)
+	d := Must(m.NewDescriptor(0, 2))(t)
 	for _, c := range []struct {
 		name           string
 		offset, length int
@@ -49,7 +49,7 @@ func testBuilder(t T, p *Pair) {
 		t.Errorf("refused segments were added: %d, %d bytes", len(d.Segments()), d.Length())
 	}
 
-	vi := must(p.A.CreateVI(ctx, via.VIAttributes{}, nil, nil))(t)
+	vi := Must(p.A.CreateVI(ctx, via.VIAttributes{}, nil, nil))(t)
 	for _, c := range [][2]int{{0, 1}, {-1, 1}, {1, limit + 2}, {1, -1}, {1 << 60, 1}} {
 		_, err := vi.NewDescriptors(ctx, c[0], c[1])
 		WantError(t, "new descriptors", err, via.ErrInvalidParameter)
@@ -155,7 +155,7 @@ func testPostedOnce(t T, p *Pair) {
 	ctx := Context(t)
 	x, y := p.Connect(t, Setup{})
 	other := NewEnd(t, p.B, Setup{})
-	free := must(y.Memory.NewDescriptor(32<<10, 1))(t) // nobody's
+	free := Must(y.Memory.NewDescriptor(32<<10, 1))(t) // nobody's
 	refused := func(what string, d *via.Descriptor, posts ...func(*via.Descriptor) error) {
 		t.Helper()
 		for _, post := range posts {
@@ -165,8 +165,8 @@ func testPostedOnce(t T, p *Pair) {
 	everywhere := []func(*via.Descriptor) error{y.VI.PostRecv, y.VI.PostSend, other.VI.PostRecv, other.VI.PostSend}
 	queued := func(sends, receives int) {
 		t.Helper()
-		s := must(y.VI.Query(ctx))(t)
-		o := must(other.VI.Query(ctx))(t)
+		s := Must(y.VI.Query(ctx))(t)
+		o := Must(other.VI.Query(ctx))(t)
 		if s.SendQueued != sends || s.RecvQueued != receives || o.SendQueued+o.RecvQueued != 0 {
 			t.Errorf("%d sends and %d receives are queued, want %d and %d; %d on the other VI",
 				s.SendQueued, s.RecvQueued, sends, receives, o.SendQueued+o.RecvQueued)
@@ -202,7 +202,7 @@ func testPostedOnce(t T, p *Pair) {
 // gets it.
 func testPostedByMany(t T, p *Pair) {
 	a, b := NewEnd(t, p.A, Setup{}), NewEnd(t, p.A, Setup{})
-	d := must(a.Memory.NewDescriptor(0, 0))(t)
+	d := Must(a.Memory.NewDescriptor(0, 0))(t)
 	posts := []func(*via.Descriptor) error{a.VI.PostRecv, a.VI.PostRecv, b.VI.PostRecv, b.VI.PostRecv}
 	for range 50 {
 		d.Prepare()

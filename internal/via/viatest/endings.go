@@ -32,7 +32,7 @@ func testTaken(t T, p *Pair) {
 					sends <- errs
 				}()
 				for i := range n {
-					d := must(y.VI.RecvWait(Context(t)))(t)
+					d := Must(y.VI.RecvWait(Context(t)))(t)
 					if d.Length() != 100 {
 						t.Errorf("message %d of %d bytes", i, d.Length())
 					}
@@ -128,7 +128,7 @@ func testEndings(t T, p *Pair) {
 			check(t, y.VI.Disconnect(Context(t)))
 		}, 0, via.ErrConnectionBroken},
 		{"memory of a send that is gone", func(t T, p *Pair, x, y *End) {
-			m := must(p.B.Alloc(Context(t), 64, via.MemoryAttributes{}))(t)
+			m := Must(p.B.Alloc(Context(t), 64, via.MemoryAttributes{}))(t)
 			y.Send[0].Prepare()
 			check(t, m.AddTo(y.Send[0], 0, 10))
 			check(t, m.Deregister(Context(t)))
@@ -162,7 +162,7 @@ func testEndings(t T, p *Pair) {
 					state = via.Idle
 				}
 				p.Until(t, "the end of the connection", func() bool {
-					return must(end.VI.Query(Context(t)))(t).State == state
+					return Must(end.VI.Query(Context(t)))(t).State == state
 				})
 				for _, done := range []func() (*via.Descriptor, error){end.VI.RecvDone, end.VI.SendDone} {
 					for {

@@ -44,9 +44,9 @@ func testForeignMemory(t T, p *Pair) {
 	for i := range from {
 		from[i] = byte(i ^ i>>8)
 	}
-	source := must(p.A.Register(ctx, from[100:5*page+200], via.MemoryAttributes{}))(t)
-	again := must(p.A.Register(ctx, from[page:6*page], via.MemoryAttributes{ReadOnly: true}))(t)
-	target := must(p.B.Register(ctx, to[10:], via.MemoryAttributes{}))(t)
+	source := Must(p.A.Register(ctx, from[100:5*page+200], via.MemoryAttributes{}))(t)
+	again := Must(p.A.Register(ctx, from[page:6*page], via.MemoryAttributes{ReadOnly: true}))(t)
+	target := Must(p.B.Register(ctx, to[10:], via.MemoryAttributes{}))(t)
 	if source.Handle() == again.Handle() || again.Address() != source.Address()-100+uint64(page) || source.Size() != 5*page+100 {
 		t.Errorf("%d bytes at %#x and %d at %#x", source.Size(), source.Address(), again.Size(), again.Address())
 	}
@@ -70,7 +70,7 @@ func testForeignMemory(t T, p *Pair) {
 		{source, 0, 1, 100}, {source, page - 200, 300, page - 100}, {source, 0, 5*page + 100, 100},
 		{again, 0, 5 * page, page}, {again, 3, 2 * page, page + 3},
 	} {
-		must(send(c.m, c.offset, c.length))(t)
+		Must(send(c.m, c.offset, c.length))(t)
 		p.MustTake(t, x.VI.SendDone)
 		if !bytes.Equal(to[87:87+c.length], from[c.at:c.at+c.length]) || bytes.Count(to, []byte{0}) < len(to)-c.length {
 			t.Errorf("%d bytes at %d: they differ, or more was written", c.length, c.offset)
@@ -82,15 +82,15 @@ func testForeignMemory(t T, p *Pair) {
 	if source.Bytes() != nil {
 		t.Error("bytes of deregistered memory")
 	}
-	must(send(again, 0, page))(t)
+	Must(send(again, 0, page))(t)
 	p.MustTake(t, x.VI.SendDone)
 	if !bytes.Equal(to[87:87+page], from[page:2*page]) {
 		t.Error("memory that is still registered: what was received differs")
 	}
 
 	// A descriptor may lie there too.
-	own := must(p.B.Register(ctx, to[:page], via.MemoryAttributes{}))(t)
-	d := must(own.NewDescriptor(64, 1))(t)
+	own := Must(p.B.Register(ctx, to[:page], via.MemoryAttributes{}))(t)
+	d := Must(own.NewDescriptor(64, 1))(t)
 	check(t, own.AddTo(d, 1024, 100))
 	check(t, y.VI.PostRecv(d))
 	WantError(t, "deregister posted descriptors", own.Deregister(ctx), via.ErrResource)

@@ -19,8 +19,8 @@ const (
 
 // testLayout: a descriptor is in memory, byte for byte, what VIA says.
 func testLayout(t T, p *Pair) {
-	m := must(p.A.Alloc(Context(t), 4096, via.MemoryAttributes{}))(t)
-	d := must(m.NewDescriptor(64, 2))(t)
+	m := Must(p.A.Alloc(Context(t), 4096, via.MemoryAttributes{}))(t)
+	d := Must(m.NewDescriptor(64, 2))(t)
 	check(t, d.AddData(0x1122334455667788, 0x99aabbcc, 300))
 	check(t, d.AddData(m.Address()+1000, m.Handle(), 7))
 	d.SetImmediate(0xfeedf00d)
@@ -66,7 +66,7 @@ func testBuiltByHand(t T, p *Pair) {
 			le.PutUint32(s[12:], length)
 		}
 		before := bytes.Clone(b)
-		d := must(e.Memory.DescriptorAt(4096))(t)
+		d := Must(e.Memory.DescriptorAt(4096))(t)
 		if !bytes.Equal(b, before) {
 			t.Errorf("% x became % x", before, b)
 		}
@@ -99,11 +99,11 @@ func testBuiltByHand(t T, p *Pair) {
 func testCompleted(t T, p *Pair) {
 	x, y := p.Connect(t, Setup{})
 	le := binary.LittleEndian
-	m := must(p.B.Alloc(Context(t), 4096, via.MemoryAttributes{}))(t)
+	m := Must(p.B.Alloc(Context(t), 4096, via.MemoryAttributes{}))(t)
 	for i := range m.Bytes() {
 		m.Bytes()[i] = 0xa5
 	}
-	d := must(m.NewDescriptor(128, 1))(t)
+	d := Must(m.NewDescriptor(128, 1))(t)
 	check(t, m.AddTo(d, 1024, 100))
 	before := bytes.Clone(m.Bytes())
 	check(t, y.VI.PostRecv(d))

@@ -8,7 +8,7 @@ import (
 
 func testRegistration(t T, p *Pair) {
 	ctx := Context(t)
-	m := must(p.A.Alloc(ctx, 10000, via.MemoryAttributes{}))(t)
+	m := Must(p.A.Alloc(ctx, 10000, via.MemoryAttributes{}))(t)
 	if m.Size() != 10000 || len(m.Bytes()) != 10000 || m.Address()%64 != 0 {
 		t.Errorf("%d bytes at %#x", m.Size(), m.Address())
 	}
@@ -17,7 +17,7 @@ func testRegistration(t T, p *Pair) {
 			t.Fatalf("byte %d of new memory is %#x", i, b)
 		}
 	}
-	part := must(p.A.Register(ctx, m.Bytes()[100:200], via.MemoryAttributes{ReadOnly: true}))(t)
+	part := Must(p.A.Register(ctx, m.Bytes()[100:200], via.MemoryAttributes{ReadOnly: true}))(t)
 	if part.Handle() == m.Handle() || part.Address() != m.Address()+100 || part.Size() != 100 {
 		t.Errorf("part with handle %#x: %d bytes at %#x", part.Handle(), part.Size(), part.Address())
 	}
@@ -37,9 +37,9 @@ func testRegistration(t T, p *Pair) {
 	}
 
 	// Memory with a descriptor on it that is posted cannot go.
-	vi := must(p.A.CreateVI(ctx, via.VIAttributes{}, nil, nil))(t)
-	own := must(p.A.Alloc(ctx, 4096, via.MemoryAttributes{}))(t)
-	check(t, vi.PostRecv(must(own.NewDescriptor(0, 0))(t)))
+	vi := Must(p.A.CreateVI(ctx, via.VIAttributes{}, nil, nil))(t)
+	own := Must(p.A.Alloc(ctx, 4096, via.MemoryAttributes{}))(t)
+	check(t, vi.PostRecv(Must(own.NewDescriptor(0, 0))(t)))
 	WantError(t, "deregister posted descriptors", own.Deregister(ctx), via.ErrResource)
 	check(t, vi.Disconnect(ctx))
 	d, err := p.Take(t, vi.RecvDone)
@@ -49,11 +49,11 @@ func testRegistration(t T, p *Pair) {
 
 func testPtagInUse(t T, p *Pair) {
 	ctx := Context(t)
-	tag := must(p.A.CreatePtag(ctx))(t)
-	m := must(p.A.Alloc(ctx, 64, via.MemoryAttributes{Ptag: tag}))(t)
+	tag := Must(p.A.CreatePtag(ctx))(t)
+	m := Must(p.A.Alloc(ctx, 64, via.MemoryAttributes{Ptag: tag}))(t)
 	WantError(t, "ptag of memory", tag.Destroy(ctx), via.ErrResource)
 	check(t, m.Deregister(ctx))
-	vi := must(p.A.CreateVI(ctx, via.VIAttributes{Ptag: tag}, nil, nil))(t)
+	vi := Must(p.A.CreateVI(ctx, via.VIAttributes{Ptag: tag}, nil, nil))(t)
 	WantError(t, "ptag of a VI", tag.Destroy(ctx), via.ErrResource)
 	check(t, vi.Destroy(ctx))
 	check(t, tag.Destroy(ctx))
@@ -70,10 +70,10 @@ func testPtagInUse(t T, p *Pair) {
 func testProtection(t T, p *Pair) {
 	ctx := Context(t)
 	bystanderA, bystanderB := p.Connect(t, Setup{})
-	foreignTag := must(p.A.CreatePtag(ctx))(t)
-	foreign := must(p.A.Alloc(ctx, 4096, via.MemoryAttributes{Ptag: foreignTag}))(t)
-	readOnly := must(p.A.Alloc(ctx, 4096, via.MemoryAttributes{ReadOnly: true}))(t)
-	other := must(p.B.Alloc(ctx, 4096, via.MemoryAttributes{}))(t)
+	foreignTag := Must(p.A.CreatePtag(ctx))(t)
+	foreign := Must(p.A.Alloc(ctx, 4096, via.MemoryAttributes{Ptag: foreignTag}))(t)
+	readOnly := Must(p.A.Alloc(ctx, 4096, via.MemoryAttributes{ReadOnly: true}))(t)
+	other := Must(p.B.Alloc(ctx, 4096, via.MemoryAttributes{}))(t)
 
 	cases := []struct {
 		name       string
@@ -127,9 +127,9 @@ func testProtection(t T, p *Pair) {
 	p.MustTake(t, y.VI.RecvDone)
 	p.MustTake(t, x.VI.SendDone)
 
-	strange := must(foreign.NewDescriptor(1024, 0))(t)
+	strange := Must(foreign.NewDescriptor(1024, 0))(t)
 	WantError(t, "descriptor of another ptag", x.VI.PostSend(strange), via.ErrInvalidPtag)
-	strange = must(other.NewDescriptor(1024, 0))(t)
+	strange = Must(other.NewDescriptor(1024, 0))(t)
 	// Its handle may be that of other memory here, so that the code differs.
 	if err := x.VI.PostSend(strange); !errors.Is(err, via.ErrInvalidParameter) && !errors.Is(err, via.ErrInvalidPtag) {
 		t.Errorf("descriptor of another NIC: error %v", err)
@@ -165,7 +165,7 @@ func wantBroken(t T, p *Pair, x, y *End, level via.Reliability) {
 	}
 	for _, e := range []*End{x, y} {
 		p.Until(t, "the connection to break", func() bool {
-			return must(e.VI.Query(Context(t)))(t).State == via.ErrorState
+			return Must(e.VI.Query(Context(t)))(t).State == via.ErrorState
 		})
 	}
 }
@@ -173,7 +173,7 @@ func wantBroken(t T, p *Pair, x, y *End, level via.Reliability) {
 func testStaleHandle(t T, p *Pair) {
 	ctx := Context(t)
 	x, y := p.Connect(t, Setup{})
-	m := must(p.A.Alloc(ctx, 4096, via.MemoryAttributes{}))(t)
+	m := Must(p.A.Alloc(ctx, 4096, via.MemoryAttributes{}))(t)
 	x.Send[0].Prepare()
 	check(t, m.AddTo(x.Send[0], 0, 100))
 	check(t, x.VI.PostSend(x.Send[0])) // waits: there is no receive for it
@@ -181,7 +181,7 @@ func testStaleHandle(t T, p *Pair) {
 	p.B.Poll()
 	check(t, m.Deregister(ctx))
 	// New memory may get the number of the old handle, but never all of it.
-	m2 := must(p.A.Alloc(ctx, 4096, via.MemoryAttributes{}))(t)
+	m2 := Must(p.A.Alloc(ctx, 4096, via.MemoryAttributes{}))(t)
 	if m2.Handle() == m.Handle() {
 		t.Errorf("handle %#x was given out again at once", m.Handle())
 	}

@@ -109,8 +109,8 @@ func testNotifyCanceled(t T, p *Pair) {
 	onCompletion := func(via.Completion, error) { called.Add(1) }
 	for range 10 {
 		e := NewEnd(t, p.A, Setup{})
-		cq := must(p.A.CreateCQ(ctx, 256))(t)
-		tied := must(p.A.CreateVI(ctx, via.VIAttributes{}, cq, cq))(t)
+		cq := Must(p.A.CreateCQ(ctx, 256))(t)
+		tied := Must(p.A.CreateVI(ctx, via.VIAttributes{}, cq, cq))(t)
 		WantError(t, "notice of a send queue with a CQ", tied.NotifySend(onDescriptor), via.ErrInvalidState)
 		WantError(t, "notice of a receive queue with a CQ", tied.NotifyRecv(onDescriptor), via.ErrInvalidState)
 		WantError(t, "no handler", cq.Notify(nil), via.ErrInvalidParameter)
@@ -170,11 +170,11 @@ func testNotifyCanceled(t T, p *Pair) {
 func testCQNotify(t T, p *Pair) {
 	const n = 10
 	ctx := Context(t)
-	cq := must(p.B.CreateCQ(ctx, 512))(t)
+	cq := Must(p.B.CreateCQ(ctx, 512))(t)
 	x := []*End{NewEnd(t, p.A, Setup{}), NewEnd(t, p.A, Setup{})}
 	var y []*End
 	for i := range x {
-		y = append(y, must(Equip(ctx, must(p.B.CreateVI(ctx, via.VIAttributes{}, cq, cq))(t), 4096, 1))(t))
+		y = append(y, Must(Equip(ctx, Must(p.B.CreateVI(ctx, via.VIAttributes{}, cq, cq))(t), 4096, 1))(t))
 		check(t, ConnectVIs(ctx, x[i].VI, y[i].VI, t.Name()))
 	}
 	got := make(chan via.Completion, 2*n)
@@ -201,7 +201,7 @@ func testCQNotify(t T, p *Pair) {
 				t.Fatalf("completion %+v", c)
 			}
 			counts[c.VI]++
-			must(c.VI.RecvDone())(t)
+			Must(c.VI.RecvDone())(t)
 		case <-ctx.Done():
 			t.Fatal("a notice is missing")
 		}
@@ -235,14 +235,14 @@ func readable(t T, fd, ms int) bool {
 // testCQDescriptor sleeps in poll(2) until there is a completion.
 func testCQDescriptor(t T, p *Pair) {
 	ctx := Context(t)
-	cq := must(p.B.CreateCQ(ctx, 256))(t)
+	cq := Must(p.B.CreateCQ(ctx, 256))(t)
 	WantError(t, "arm before there is a descriptor", cq.Arm(), via.ErrInvalidState)
-	fd := must(cq.FD())(t)
-	if again := must(cq.FD())(t); again != fd {
+	fd := Must(cq.FD())(t)
+	if again := Must(cq.FD())(t); again != fd {
 		t.Errorf("descriptors %d and %d", fd, again)
 	}
 	x := NewEnd(t, p.A, Setup{})
-	y := must(Equip(ctx, must(p.B.CreateVI(ctx, via.VIAttributes{}, cq, cq))(t), 4096, 1))(t)
+	y := Must(Equip(ctx, Must(p.B.CreateVI(ctx, via.VIAttributes{}, cq, cq))(t), 4096, 1))(t)
 	check(t, ConnectVIs(ctx, x.VI, y.VI, t.Name()))
 	send := func() {
 		t.Helper()
@@ -253,7 +253,7 @@ func testCQDescriptor(t T, p *Pair) {
 	take := func() {
 		t.Helper()
 		p.Until(t, "a completion", func() bool { _, err := cq.Done(); return err == nil })
-		must(y.VI.RecvDone())(t)
+		Must(y.VI.RecvDone())(t)
 	}
 	read := func() {
 		t.Helper()

@@ -24,8 +24,8 @@ func testVIArguments(t T, p *Pair) {
 		_, err := p.A.CreateVI(ctx, c.a, nil, nil)
 		WantError(t, c.name, err, c.want)
 	}
-	vi := must(p.A.CreateVI(ctx, via.VIAttributes{SendDepth: a.MaxDescriptors, RecvDepth: a.MaxDescriptors, MaxTransfer: a.MaxTransfer}, nil, nil))(t)
-	s := must(vi.Query(ctx))(t)
+	vi := Must(p.A.CreateVI(ctx, via.VIAttributes{SendDepth: a.MaxDescriptors, RecvDepth: a.MaxDescriptors, MaxTransfer: a.MaxTransfer}, nil, nil))(t)
+	s := Must(vi.Query(ctx))(t)
 	if s.State != via.Idle || s.Attributes.Reliability != via.ReliableDelivery || s.Attributes.MaxTransfer != a.MaxTransfer {
 		t.Errorf("new VI: %+v", s)
 	}
@@ -74,7 +74,7 @@ func testDestroy(t T, p *Pair) {
 	check(t, x.VI.PostRecv(x.Prepare(t, x.Recv[0], 0, 10)))
 	check(t, x.VI.Disconnect(ctx))
 	WantError(t, "destroy with a descriptor", x.VI.Destroy(ctx), via.ErrResource)
-	if s := must(x.VI.Query(ctx))(t); s.RecvQueued != 1 {
+	if s := Must(x.VI.Query(ctx))(t); s.RecvQueued != 1 {
 		t.Errorf("%d receives queued, want 1", s.RecvQueued)
 	}
 	d, err := p.Take(t, x.VI.RecvDone)
@@ -82,7 +82,7 @@ func testDestroy(t T, p *Pair) {
 	check(t, x.VI.Destroy(ctx))
 	// From the error state too.
 	p.Until(t, "the other end to notice", func() bool {
-		return must(y.VI.Query(Context(t)))(t).State == via.ErrorState
+		return Must(y.VI.Query(Context(t)))(t).State == via.ErrorState
 	})
 	check(t, y.VI.Destroy(ctx))
 
@@ -94,7 +94,7 @@ func testDestroy(t T, p *Pair) {
 	_, err = x.VI.NewDescriptors(ctx, 1, 1)
 	WantError(t, "new descriptors", err, via.ErrClosed)
 	WantError(t, "disconnect", x.VI.Disconnect(ctx), via.ErrClosed)
-	own := must(x.Memory.NewDescriptor(0, 0))(t)
+	own := Must(x.Memory.NewDescriptor(0, 0))(t)
 	WantError(t, "post", x.VI.PostSend(own), via.ErrClosed)
 
 	client := NewEnd(t, p.A, Setup{})
@@ -108,8 +108,8 @@ func testForeign(t T, p *Pair) {
 	ctx := Context(t)
 	var none context.Context
 	x, y := p.Connect(t, Setup{})
-	tag := must(p.B.CreatePtag(ctx))(t)
-	cq := must(p.B.CreateCQ(ctx, 256))(t)
+	tag := Must(p.B.CreatePtag(ctx))(t)
+	cq := Must(p.B.CreateCQ(ctx, 256))(t)
 	client := NewEnd(t, p.B, Setup{})
 	c, outcome := dial(ctx, t, client.VI, p.A)
 

@@ -65,8 +65,8 @@ func NewEnd(t T, nic *via.NIC, s Setup) *End {
 		s.Segments = 1
 	}
 	ctx := Context(t)
-	vi := must(nic.CreateVI(ctx, s.Attributes, nil, nil))(t)
-	return must(Equip(ctx, vi, s.Memory, s.Segments))(t)
+	vi := Must(nic.CreateVI(ctx, s.Attributes, nil, nil))(t)
+	return Must(Equip(ctx, vi, s.Memory, s.Segments))(t)
 }
 
 // Equip gives a VI memory bytes of memory, and as many descriptors as its queues
@@ -169,17 +169,6 @@ func (e *End) Prepare(t T, d *via.Descriptor, offset, length int) *via.Descripto
 	return d
 }
 
-// must returns v, or fails the test.
-func must[V any](v V, err error) func(T) V {
-	return func(t T) V {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-}
-
 // Must returns v, or fails the test.
 func Must[V any](v V, err error) func(T) V {
 	return func(t T) V {
@@ -232,7 +221,7 @@ func wantStatus(t T, what string, d *via.Descriptor, err error, want via.Status)
 // wantState fails the test unless v is in the state want.
 func wantState(t T, v *via.VI, want via.State) {
 	t.Helper()
-	if s := must(v.Query(Context(t)))(t); s.State != want {
+	if s := Must(v.Query(Context(t)))(t); s.State != want {
 		t.Errorf("VI is in state %v, want %v", s.State, want)
 	}
 }

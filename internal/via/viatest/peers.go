@@ -37,7 +37,7 @@ func testPeers(t T, p *Pair) {
 			WantError(t, "a client's request", err, via.ErrInvalidState)
 			check(t, y.VI.ConnectPeer(ctx, at(p.A, c.here), []byte(c.there)))
 			// One of them waits, the other one looks now and then.
-			r := must(y.VI.ConnectPeerWait(ctx))(t)
+			r := Must(y.VI.ConnectPeerWait(ctx))(t)
 			if r.MAC != p.A.Query().Address || r.VI != x.VI.Number() {
 				t.Errorf("connected with %+v", r)
 			}

@@ -13,7 +13,7 @@ func testQueueFull(t T, p *Pair) {
 			t.Error("a descriptor from an empty queue")
 		}
 	}
-	extra := must(y.VI.NewDescriptors(Context(t), 1, 1))(t)[0]
+	extra := Must(y.VI.NewDescriptors(Context(t), 1, 1))(t)[0]
 	all := append(y.Recv[:len(y.Recv):len(y.Recv)], extra)
 	posted, err := y.VI.PostRecvBatch(all)
 	WantError(t, "batch too large", err, via.ErrQueueFull, via.ErrResource)
@@ -32,7 +32,7 @@ func testQueueFull(t T, p *Pair) {
 		t.Error("wrong descriptor completed")
 	}
 	check(t, y.VI.PostRecv(extra))
-	if s := must(y.VI.Query(Context(t)))(t); s.RecvQueued != len(y.Recv) || s.SendQueued != 0 {
+	if s := Must(y.VI.Query(Context(t)))(t); s.RecvQueued != len(y.Recv) || s.SendQueued != 0 {
 		t.Errorf("%d receives and %d sends queued, want %d and 0", s.RecvQueued, s.SendQueued, len(y.Recv))
 	}
 }
@@ -59,7 +59,7 @@ func testQueuesByState(t T, p *Pair) {
 	// Error: everything is flushed.
 	check(t, x.VI.Disconnect(Context(t)))
 	p.Until(t, "the other end to notice", func() bool {
-		return must(y.VI.Query(Context(t)))(t).State == via.ErrorState
+		return Must(y.VI.Query(Context(t)))(t).State == via.ErrorState
 	})
 	check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 10)))
 	d, err = p.Take(t, y.VI.RecvDone)

@@ -14,7 +14,7 @@ func connectRDMA(t T, p *Pair, a via.VIAttributes, size, segments int) (x, y *En
 	t.Helper()
 	a.RDMAWrite, a.RDMARead = true, a.Reliability != via.Unreliable
 	x, y = p.Connect(t, Setup{Attributes: a, Segments: 1 + segments, Memory: 4 * size})
-	return x, y, must(p.B.Alloc(Context(t), size, via.MemoryAttributes{RDMAWrite: true, RDMARead: true}))(t)
+	return x, y, Must(p.B.Alloc(Context(t), size, via.MemoryAttributes{RDMAWrite: true, RDMARead: true}))(t)
 }
 
 // writeTo and readFrom make d an RDMA operation between the first length bytes at offset
@@ -210,7 +210,7 @@ func testRDMAAllowed(t T, p *Pair) {
 	ctx := Context(t)
 	for _, rights := range []via.VIAttributes{{}, {RDMAWrite: true}, {RDMARead: true}} {
 		x, y := NewEnd(t, p.A, Setup{Segments: 2}), NewEnd(t, p.B, Setup{Attributes: rights, Segments: 2})
-		m := must(p.B.Alloc(ctx, 100, via.MemoryAttributes{RDMAWrite: true, RDMARead: true}))(t)
+		m := Must(p.B.Alloc(ctx, 100, via.MemoryAttributes{RDMAWrite: true, RDMARead: true}))(t)
 		check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 100)))
 		remote := make(chan via.Remote, 1)
 		go func() {
@@ -223,7 +223,7 @@ func testRDMAAllowed(t T, p *Pair) {
 			}
 			remote <- c.Remote
 		}()
-		got := must(Request(ctx, x.VI, via.Address{MAC: p.B.Query().Address, Discriminator: []byte("rights")}))(t)
+		got := Must(Request(ctx, x.VI, via.Address{MAC: p.B.Query().Address, Discriminator: []byte("rights")}))(t)
 		if r := <-remote; got.RDMAWrite != rights.RDMAWrite || got.RDMARead != rights.RDMARead || r.RDMAWrite || r.RDMARead {
 			t.Errorf("%+v: the client is told %+v, the server %+v", rights, got, r)
 		}
@@ -249,13 +249,13 @@ func testRDMAAllowed(t T, p *Pair) {
 func testRDMARefused(t T, p *Pair) {
 	ctx := Context(t)
 	bystanderA, bystanderB := p.Connect(t, Setup{})
-	tag := must(p.B.CreatePtag(ctx))(t)
+	tag := Must(p.B.CreatePtag(ctx))(t)
 	const size = 4096
 	all := via.MemoryAttributes{RDMAWrite: true, RDMARead: true}
-	good := must(p.B.Alloc(ctx, size, all))(t)
-	foreign := must(p.B.Alloc(ctx, size, via.MemoryAttributes{Ptag: tag, RDMAWrite: true, RDMARead: true}))(t)
-	local := must(p.B.Alloc(ctx, size, via.MemoryAttributes{}))(t)
-	gone := must(p.B.Alloc(ctx, size, all))(t)
+	good := Must(p.B.Alloc(ctx, size, all))(t)
+	foreign := Must(p.B.Alloc(ctx, size, via.MemoryAttributes{Ptag: tag, RDMAWrite: true, RDMARead: true}))(t)
+	local := Must(p.B.Alloc(ctx, size, via.MemoryAttributes{}))(t)
+	gone := Must(p.B.Alloc(ctx, size, all))(t)
 	address, handle := gone.Address(), gone.Handle()
 	check(t, gone.Deregister(ctx))
 	for _, c := range []struct {
@@ -321,7 +321,7 @@ func testRDMADeregistered(t T, p *Pair) {
 	ctx := Context(t)
 	for _, read := range []bool{false, true} {
 		x, _, keep := connectRDMA(t, p, via.VIAttributes{}, size, 1)
-		m := must(p.B.Register(ctx, keep.Bytes(), via.MemoryAttributes{RDMAWrite: true, RDMARead: true}))(t)
+		m := Must(p.B.Register(ctx, keep.Bytes(), via.MemoryAttributes{RDMAWrite: true, RDMARead: true}))(t)
 		pattern(x.Memory.Bytes(), 3)
 		for i := range posts {
 			d := x.Send[i]

@@ -18,18 +18,18 @@ type sharing struct {
 func newSharing(t T, p *Pair, count, depth, size int, a via.VIAttributes) *sharing {
 	t.Helper()
 	ctx := Context(t)
-	s := &sharing{cq: must(p.B.CreateCQ(ctx, 256))(t), size: size}
-	s.queue = must(p.B.CreateReceiveQueue(ctx, via.ReceiveQueueAttributes{Depth: depth}, s.cq))(t)
-	s.memory = must(p.B.Alloc(ctx, depth*size, via.MemoryAttributes{}))(t)
+	s := &sharing{cq: Must(p.B.CreateCQ(ctx, 256))(t), size: size}
+	s.queue = Must(p.B.CreateReceiveQueue(ctx, via.ReceiveQueueAttributes{Depth: depth}, s.cq))(t)
+	s.memory = Must(p.B.Alloc(ctx, depth*size, via.MemoryAttributes{}))(t)
 	shared := a
 	shared.ReceiveQueue = s.queue
 	for range count {
 		x := NewEnd(t, p.A, Setup{Attributes: a})
-		v := must(p.B.CreateVI(ctx, shared, nil, nil))(t)
+		v := Must(p.B.CreateVI(ctx, shared, nil, nil))(t)
 		check(t, ConnectVIs(ctx, x.VI, v, t.Name()))
 		s.from, s.to = append(s.from, x), append(s.to, v)
 	}
-	for i, d := range must(s.queue.NewDescriptors(ctx, depth, 1))(t) {
+	for i, d := range Must(s.queue.NewDescriptors(ctx, depth, 1))(t) {
 		d.User().Word = uint64(i)
 		s.post(t, d)
 	}
@@ -118,7 +118,7 @@ func testSharedFailure(t T, p *Pair) {
 	const depth = 4
 	ctx := Context(t)
 	s := newSharing(t, p, 2, depth, 64, via.VIAttributes{RDMAWrite: true})
-	ds := must(s.queue.NewDescriptors(ctx, 1, 1))(t)
+	ds := Must(s.queue.NewDescriptors(ctx, 1, 1))(t)
 	if err := s.queue.PostRecv(ds[0]); err != via.ErrQueueFull {
 		t.Errorf("a post on a full queue: %v", err)
 	}
@@ -129,7 +129,7 @@ func testSharedFailure(t T, p *Pair) {
 	WantError(t, "RecvWait of a VI that shares", err, via.ErrInvalidState)
 	WantError(t, "NotifyRecv of a VI that shares", s.to[0].NotifyRecv(func(*via.Descriptor, error) {}), via.ErrInvalidState)
 	WantError(t, "a queue in use", s.queue.Destroy(ctx), via.ErrResource)
-	tag := must(p.B.CreatePtag(ctx))(t)
+	tag := Must(p.B.CreatePtag(ctx))(t)
 	_, err = p.B.CreateVI(ctx, via.VIAttributes{ReceiveQueue: s.queue, Ptag: tag}, nil, nil)
 	WantError(t, "another ptag", err, via.ErrInvalidPtag)
 	_, err = p.A.CreateVI(ctx, via.VIAttributes{ReceiveQueue: s.queue}, nil, nil)
@@ -142,8 +142,8 @@ func testSharedFailure(t T, p *Pair) {
 
 	// A write with immediate data takes a receive too.
 	x := s.from[1]
-	target := must(p.B.Alloc(ctx, 4096, via.MemoryAttributes{RDMAWrite: true}))(t)
-	w := must(x.VI.NewDescriptors(ctx, 1, 2))(t)[0]
+	target := Must(p.B.Alloc(ctx, 4096, via.MemoryAttributes{RDMAWrite: true}))(t)
+	w := Must(x.VI.NewDescriptors(ctx, 1, 2))(t)[0]
 	x.writeTo(t, w, 0, 8, target, 0).SetImmediate(77)
 	check(t, x.VI.PostSend(w))
 	c := s.take(t, p)

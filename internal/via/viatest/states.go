@@ -36,21 +36,21 @@ func testCloseStates(t T, p *Pair, open Open) {
 			}
 		}},
 		{"completions not taken", func(t T, p *Pair) {
-			cq := must(p.A.CreateCQ(Context(t), 32))(t)
-			x := must(Equip(Context(t), must(p.A.CreateVI(Context(t), depth, cq, cq))(t), 4096, 1))(t)
+			cq := Must(p.A.CreateCQ(Context(t), 32))(t)
+			x := Must(Equip(Context(t), Must(p.A.CreateVI(Context(t), depth, cq, cq))(t), 4096, 1))(t)
 			y := NewEnd(t, p.B, Setup{})
 			check(t, ConnectVIs(Context(t), x.VI, y.VI, t.Name()))
 			for i := range 8 {
 				check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[i], i*64, 64)))
 				check(t, x.VI.PostSend(x.Prepare(t, x.Send[i], i*64, 64)))
 			}
-			must(cq.Wait(Context(t)))(t)
+			Must(cq.Wait(Context(t)))(t)
 		}},
 		{"error state", func(t T, p *Pair) {
 			x, y := p.Connect(t, Setup{})
 			check(t, y.VI.Disconnect(Context(t)))
 			p.Until(t, "the other end to notice", func() bool {
-				return must(x.VI.Query(Context(t)))(t).State == via.ErrorState
+				return Must(x.VI.Query(Context(t)))(t).State == via.ErrorState
 			})
 		}},
 	} {
@@ -65,7 +65,7 @@ func testCloseStates(t T, p *Pair, open Open) {
 			}
 			_, err := p.A.CreatePtag(Context(t))
 			WantError(t, "after Close", err, via.ErrClosed)
-			must(p.B.CreatePtag(Context(t)))(t)
+			Must(p.B.CreatePtag(Context(t)))(t)
 			check(t, p.B.Close()) // there may be two NICs only: the next case has them anew
 		})
 	}

@@ -8,9 +8,9 @@ import (
 func testUser(t T, p *Pair) {
 	const n = 10
 	ctx := Context(t)
-	acq, bcq := must(p.A.CreateCQ(ctx, 256))(t), must(p.B.CreateCQ(ctx, 256))(t)
-	x := must(Equip(ctx, must(p.A.CreateVI(ctx, via.VIAttributes{}, acq, acq))(t), 4096, 1))(t)
-	y := must(Equip(ctx, must(p.B.CreateVI(ctx, via.VIAttributes{}, bcq, bcq))(t), 4096, 1))(t)
+	acq, bcq := Must(p.A.CreateCQ(ctx, 256))(t), Must(p.B.CreateCQ(ctx, 256))(t)
+	x := Must(Equip(ctx, Must(p.A.CreateVI(ctx, via.VIAttributes{}, acq, acq))(t), 4096, 1))(t)
+	y := Must(Equip(ctx, Must(p.B.CreateVI(ctx, via.VIAttributes{}, bcq, bcq))(t), 4096, 1))(t)
 	check(t, ConnectVIs(ctx, x.VI, y.VI, t.Name()))
 	for round := range 3 {
 		for i := range n {
@@ -32,7 +32,7 @@ func testUser(t T, p *Pair) {
 					got, err = c.cq.Done()
 					return err == nil
 				})
-				if d := must(c.done())(t); got.User != c.want || d.User().Word != c.want {
+				if d := Must(c.done())(t); got.User != c.want || d.User().Word != c.want {
 					t.Fatalf("words %#x and %#x, want %#x", got.User, d.User().Word, c.want)
 				}
 			}
@@ -48,9 +48,9 @@ func testUnsignaled(t T, p *Pair) {
 	for _, withCQ := range []bool{false, true} {
 		var cq *via.CQ
 		if withCQ {
-			cq = must(p.A.CreateCQ(ctx, 2*depth))(t)
+			cq = Must(p.A.CreateCQ(ctx, 2*depth))(t)
 		}
-		x := must(Equip(ctx, must(p.A.CreateVI(ctx, attributes, cq, cq))(t), 4096, 1))(t)
+		x := Must(Equip(ctx, Must(p.A.CreateVI(ctx, attributes, cq, cq))(t), 4096, 1))(t)
 		y := NewEnd(t, p.B, Setup{Attributes: attributes})
 		check(t, ConnectVIs(ctx, x.VI, y.VI, t.Name()))
 		sent := func(i int) *via.Descriptor {
@@ -84,7 +84,7 @@ func testUnsignaled(t T, p *Pair) {
 		}
 		// Nobody asks: the queue is never full for long. With one descriptor more than it
 		// holds, the next is the application's.
-		spare := must(x.VI.NewDescriptors(ctx, depth+1, 0))(t)
+		spare := Must(x.VI.NewDescriptors(ctx, depth+1, 0))(t)
 		for i := range 5 * depth {
 			check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[i%depth], 0, 8)))
 			d := spare[i%(depth+1)]
@@ -111,7 +111,7 @@ func testUnsignaled(t T, p *Pair) {
 				t.Errorf("a completion of unsignalled sends: %v", err)
 			}
 		}
-		if s := must(x.VI.Query(ctx))(t); s.SendQueued != 0 {
+		if s := Must(x.VI.Query(ctx))(t); s.SendQueued != 0 {
 			t.Errorf("%d sends are queued", s.SendQueued)
 		}
 		// In batches, the signalled ones alone.
