@@ -65,8 +65,8 @@ func (x *commands) dump() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "dump --device ADDRESS",
 		Short: "Show frames, write them to a file, or check their numbers",
-		Long: `Show the frames that arrive, one a line and below it each cell of channels, or write them to a file that tcpdump and
-Wireshark read, with times in nanoseconds. A frame's time is when its burst was found.
+		Long: `Show the frames that arrive, one a line and below it each cell of channels, or write
+them to a file that tcpdump and Wireshark read, with times in nanoseconds. A frame's time is when its burst was found.
 ` + devicesHelp + `
 
 ` + filter.Help + `
@@ -74,8 +74,8 @@ Wireshark read, with times in nanoseconds. A frame's time is when its burst was 
 A Trapeze NIC shows frames for itself and for groups, with --promiscuous those for others
 too; frames of connections, cells among them, are shown by the other ports alone. Of a
 cell it shows channel, PTI and header check (HEC), behind the last one of a PDU the
-trailer of AAL5, and whether the PDU fits it, unless it began before the dump. The file appears under its name when the
-command ends.
+trailer of AAL5, and whether the PDU fits it, unless it began before the dump. The file
+appears under its name when the command ends.
 
 With --check the frames of 'trapeze frames gen' are looked at instead: which were lost,
 doubled, reordered or damaged, and how many of the lost ones this port's counters
