@@ -35,6 +35,9 @@ func NewBarrier(channels ...*Channel) (*Barrier, error) {
 // is in another round.
 func (b *Barrier) Run(ctx context.Context) error {
 	for i, c := range b.channels {
+		if err := ended(ctx, c.nic, "barrier"); err != nil {
+			return err
+		}
 		if err := c.awaitRound(ctx, b.round); err != nil {
 			return fmt.Errorf("participant %d: %w", i, err)
 		}
@@ -50,7 +53,7 @@ func (b *Barrier) Run(ctx context.Context) error {
 			return err
 		}
 		if left = left[n:]; len(left) > 0 {
-			if err := ctx.Err(); err != nil {
+			if err := ended(ctx, left[0].nic, "barrier"); err != nil {
 				return err
 			}
 			left[0].nic.Poll()
@@ -82,6 +85,9 @@ func NewParticipant(c *Channel) *Participant { return &Participant{channel: c} }
 // does.
 func (p *Participant) Enter(ctx context.Context) error {
 	c := p.channel
+	if err := ended(ctx, c.nic, "barrier"); err != nil {
+		return err
+	}
 	if err := c.Send(p.Priority, 0, c.send.putRound(p.round)); err != nil {
 		return err
 	}

@@ -18,6 +18,9 @@ func (c *Channel) Bounce(ctx context.Context, p Priority, size, rounds int) ([]t
 	}
 	took := make([]time.Duration, 0, rounds)
 	for range rounds {
+		if err := ended(ctx, c.nic, "bounce"); err != nil {
+			return took, err
+		}
 		began := time.Now()
 		if err := c.Send(p, 0, size/Word); err != nil {
 			return took, err
@@ -43,6 +46,9 @@ func (c *Channel) Bounce(ctx context.Context, p Priority, size, rounds int) ([]t
 func (c *Channel) Echo(ctx context.Context, p Priority, rounds int) error {
 	buffer := make([]byte, 2*c.recv.size)
 	for ; rounds != 0; rounds-- {
+		if err := ended(ctx, c.nic, "echo"); err != nil {
+			return err
+		}
 		m, err := c.poll(ctx)
 		if err != nil {
 			return err

@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -35,6 +36,19 @@ var (
 // refuse makes an error of something that this package found itself.
 func refuse(nic *via.NIC, op string, cause error, format string, args ...any) error {
 	return driver.NewError(op, nic.Name(), fmt.Errorf("%w: %w", cause, fmt.Errorf(format, args...)))
+}
+
+// ended fails with the error of ctx once that has ended, and with via.ErrInvalidParameter if there
+// is none. Who sends or takes in a loop asks it each time: where what is waited for is always there
+// already, nothing else looks at ctx.
+func ended(ctx context.Context, nic *via.NIC, op string) error {
+	if ctx == nil {
+		return refuse(nic, op, via.ErrInvalidParameter, "there is no context")
+	}
+	if err := ctx.Err(); err != nil {
+		return driver.NewError(op, nic.Name(), err)
+	}
+	return nil
 }
 
 // errWhole says of a message that is not what was expected that it is undamaged.

@@ -38,6 +38,9 @@ const answerTime = 10 * time.Second
 func (r *reader) read(ctx context.Context, offset uint64) (data []byte, end bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
+	if err := ctx.Err(); err != nil { // pages that come at once are not waited for
+		return nil, false, err
+	}
 	fixed := nfs.ReadReply.FixedSize()
 	if err := r.channel.AllowPlaced(fixed); err != nil {
 		return nil, false, err

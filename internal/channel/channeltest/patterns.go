@@ -212,6 +212,10 @@ func testBarrierOf(w *world, priority channel.Priority) {
 	short, end := context.WithTimeout(w.Context(), 10*time.Millisecond)
 	defer end()
 	viatest.WantError(w, "nobody enters", barrier.Run(short), context.DeadlineExceeded, via.ErrTimeout)
+	over, stop := context.WithCancel(w.Context())
+	stop()
+	viatest.WantError(w, "interrupted", barrier.Run(over), context.Canceled)
+	viatest.WantError(w, "interrupted", none.Enter(over), context.Canceled)
 	// Who is in another round breaks the barrier.
 	ok(w, clients[0].Send(priority, 0, 2))
 	viatest.WantError(w, "another round", barrier.Run(viatest.Context(w)), via.ErrProtocol)
@@ -262,6 +266,32 @@ func testBounce(w *world) {
 	short, cancel := context.WithTimeout(w.Context(), 10*time.Millisecond)
 	defer cancel()
 	viatest.WantError(w, "nothing comes", y.Echo(short, channel.High, -1), context.DeadlineExceeded, via.ErrTimeout)
+	testInterrupted(w)
+}
+
+// testInterrupted: an order to stop is heeded also where what is waited for is always there.
+func testInterrupted(w *world) {
+	x, y := w.pair(nil)
+	over, cancel := context.WithCancel(w.Context())
+	cancel()
+	const there = 3
+	for range there {
+		w.send(x, channel.High, 0, 5)
+	}
+	if err := x.Flush(viatest.Context(w)); err != nil {
+		w.Fatal(err)
+	}
+	viatest.WantError(w, "echo", y.Echo(over, channel.High, there), context.Canceled)
+	took, err := y.Bounce(over, channel.High, 40, there)
+	viatest.WantError(w, "bounce", err, context.Canceled)
+	_, sent, err := y.Left(channel.High)
+	if ok(w, err); len(took) != 0 || sent != 0 {
+		w.Errorf("%d rounds and %d messages after the end", len(took), sent)
+	}
+	var none context.Context
+	_, err = y.Bounce(none, channel.High, 40, 1)
+	viatest.WantError(w, "bounce without a context", err, via.ErrInvalidParameter)
+	viatest.WantError(w, "echo without a context", y.Echo(none, channel.High, 1), via.ErrInvalidParameter)
 }
 
 // testReports: the receiver's count of drops reaches the sender's Rate.
