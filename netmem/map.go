@@ -91,14 +91,15 @@ func newMapping(ctx context.Context, o MapOptions) (_ *Mapping, err error) {
 	if m.pager, err = startProcess(o); err != nil {
 		return nil, err
 	}
-	if m.guard, err = startProcess(o); err != nil {
-		return nil, err
-	}
 	// Each message has its own deadline, as ctx need not have one; a source may take longer
 	// to open than to answer.
 	opened, err := m.pager.ask(ctx, pager.Message{Kind: pager.KindOpen, Version: pager.LinkVersion, Local: o.Local, Ahead: o.Ahead, Deadline: o.Deadline}, pager.KindOpened)
 	if err != nil {
 		return nil, fmt.Errorf("start the pager: %w", err)
+	}
+	// Not sooner: a guard is told at once what it guards, or it takes its mapper for dead.
+	if m.guard, err = startProcess(o); err != nil {
+		return nil, err
 	}
 	if err := m.reserve(opened.Size, opened.PageSize); err != nil {
 		return nil, err

@@ -118,7 +118,7 @@ func TestBadOptions(t *testing.T) {
 func TestOpenEnds(t *testing.T) {
 	leaktest.Check(t)
 	s := newSource(t, 4<<10, make([]byte, 1<<20))
-	s.HangOpen = true
+	s.OpenTakes = time.Hour
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	_, err := netmem.Map(ctx, netmem.MapOptions{Local: 1 << 20, Command: s.command(t)})

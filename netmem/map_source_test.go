@@ -48,10 +48,11 @@ type fileSource struct {
 	Page   int
 	// Pause before each request is answered.
 	Pause time.Duration
+	// OpenTakes is how long it is until there is a source.
+	OpenTakes time.Duration
 	// HangReads, HangWrites, FailReads and FailWrites say after how many requests that
-	// happens; 0 for never. HangOpen: there is never a source.
+	// happens; 0 for never.
 	HangReads, HangWrites, FailReads, FailWrites int64
-	HangOpen                                     bool
 	// CountFrom and CountTo: between these reads the allocations of the process are
 	// counted, and stored in the file Path.allocations.
 	CountFrom, CountTo int64
@@ -82,8 +83,9 @@ func (s *fileSource) count(read int64) error {
 }
 
 func (s *fileSource) open(ctx context.Context) (netmem.PageSource, error) {
-	if s.HangOpen {
-		<-ctx.Done()
+	select {
+	case <-ctx.Done():
+	case <-time.After(s.OpenTakes):
 	}
 	var err error
 	s.versions = map[int64]uint64{}
