@@ -20,8 +20,9 @@ type MapStats = pager.Stats
 
 // RunPager is what the command of MapOptions calls. The process becomes a pager, with the
 // pages of the source that open gives, or the guard of one, which has no source. It returns
-// nil when the process that has called Map has closed the mapping, or has ended and what it
-// had written is written back; else the reason why the mapping has ended. A source that is an
+// when the process that has called Map has closed the mapping, or has ended and what it had
+// written is written back, or when the mapping has failed: with nil if that process knows, else
+// with the reason. A source that is an
 // io.Closer is closed. The command then exits, whatever goroutines the source may have left.
 //
 // SIGINT, SIGTERM and SIGHUP are ignored: who stops a service, and all its processes at once,

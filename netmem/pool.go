@@ -233,7 +233,7 @@ func (p *pool) settle(ctx context.Context, lines []*line, found []protocol.Descr
 		}
 	}
 	if p.page == 0 {
-		return unavailable("connect", 0, away)
+		return &Error{Op: "connect", Page: -1, Err: fmt.Errorf("%w: %w", ErrUnavailable, away)}
 	}
 	if p.number != 0 {
 		return nil

@@ -24,10 +24,12 @@ const LinkVersion = 1
 // maxMessage is how long a message can be in bytes.
 const maxMessage = 32 << 10
 
-// maxCauses and maxText, in bytes, bound what is told of an error.
+// maxText, maxCauses and maxCause, two of them in bytes, bound what is told of an error, so that
+// it fits into a message even if each byte is escaped by six.
 const (
+	maxText   = 1024
 	maxCauses = 16
-	maxText   = 256
+	maxCause  = 256
 )
 
 // Kind of a message.
@@ -76,7 +78,7 @@ func NewFailure(err error) *Failure {
 	if err == nil {
 		return nil
 	}
-	f := &Failure{Text: clip(err.Error())}
+	f := &Failure{Text: clip(err.Error(), maxText)}
 	f.collect(err)
 	return f
 }
@@ -85,7 +87,7 @@ func (f *Failure) collect(err error) {
 	if err == nil || len(f.Causes) == maxCauses {
 		return
 	}
-	f.Causes = append(f.Causes, clip(err.Error()))
+	f.Causes = append(f.Causes, clip(err.Error(), maxCause))
 	switch e := err.(type) {
 	case interface{ Unwrap() error }:
 		f.collect(e.Unwrap())
@@ -96,7 +98,7 @@ func (f *Failure) collect(err error) {
 	}
 }
 
-func clip(s string) string { return strings.ToValidUTF8(s[:min(len(s), maxText)], "") }
+func clip(s string, most int) string { return strings.ToValidUTF8(s[:min(len(s), most)], "") }
 
 func (f *Failure) Error() string { return f.Text }
 

@@ -16,8 +16,8 @@ const LinkFD = 3
 const patience = 10 * time.Second
 
 // Serve is what the pager's process and the guard's do: which of them it is the mapper says
-// first. It returns when the mapper needs it no more, with the reason why the pager has ended the
-// memory, if it has. open makes the source, and is not called in the guard.
+// first. It returns when the mapper needs it no more, or when the memory has ended, with the
+// reason if the mapper could not be told. open makes the source, and is not called in the guard.
 func Serve(ctx context.Context, l *Link, open func(context.Context) (Source, error)) error {
 	m, fds, err := l.Receive(time.Now().Add(patience))
 	if err != nil {
@@ -35,8 +35,9 @@ func Serve(ctx context.Context, l *Link, open func(context.Context) (Source, err
 	case KindOpen:
 		s := session{link: l}
 		if err := s.run(ctx, m, open); err != nil {
-			_ = l.Send(Message{Kind: KindFailed, Failure: NewFailure(err)}, time.Now().Add(patience)) // or the mapper is gone
-			return err
+			if l.Send(Message{Kind: KindFailed, Failure: NewFailure(err)}, time.Now().Add(patience)) != nil {
+				return err // nobody else says it
+			}
 		}
 		return nil
 	}
@@ -58,13 +59,10 @@ func (s *session) run(ctx context.Context, m Message, open func(context.Context)
 		defer c.Close()
 	}
 	var life *os.File
-	var failed bool
+	var untold bool // the pager has failed, and the mapper does not know
 	s.pager, err = New(source, Config{Local: m.Local, Ahead: m.Ahead, Deadline: m.Deadline,
 		Failed: func(err error) {
-			failed = !errors.Is(err, ErrStopped)
-			if failed {
-				_ = s.send(Message{Kind: KindFailed, Failure: NewFailure(err)}) // or the mapper is gone
-			}
+			untold = !errors.Is(err, ErrStopped) && s.send(Message{Kind: KindFailed, Failure: NewFailure(err)}) != nil
 		},
 		// A pipe that is full says enough.
 		Alive: func() {
@@ -98,11 +96,10 @@ func (s *session) run(ctx context.Context, m Message, open func(context.Context)
 	if err := s.send(Message{Kind: KindReady}); err != nil {
 		stop(err)
 	}
-	err = s.pager.Run(ctx, memory)
-	if !failed {
-		return nil
+	if err = s.pager.Run(ctx, memory); untold {
+		return err
 	}
-	return err
+	return nil
 }
 
 func (s *session) send(m Message) error { return s.link.Send(m, time.Now().Add(patience)) }

@@ -92,6 +92,9 @@ func (x *commands) runMap(ctx context.Context, f mapFlags) (err error) {
 	if err := peer.CheckDevice(f.device); err != nil {
 		return err
 	}
+	if f.local <= 0 {
+		return &option.Error{Option: "--local", Value: f.local.String(), Allowed: "more than 0, as in 64M"}
+	}
 	if f.touch < 0 {
 		return &option.Error{Option: "--touch", Value: fmt.Sprint(f.touch), Allowed: "0 or more"}
 	}
@@ -119,8 +122,11 @@ func (x *commands) runMap(ctx context.Context, f mapFlags) (err error) {
 		return err
 	}
 	m, err := netmem.Map(ctx, netmem.MapOptions{Command: pager, Local: int64(f.local), Deadline: 2 * f.timeout, Stderr: x.Stderr})
+	if errors.Is(err, netmem.ErrLocal) {
+		return option.Errorf("--local %s: %w", &f.local, err)
+	}
 	if err != nil {
-		return explain(err)
+		return openError(err)
 	}
 	// Of a mapping that has failed, its end is no news.
 	defer func() {

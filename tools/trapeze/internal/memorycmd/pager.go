@@ -61,7 +61,7 @@ func (f *clientFlags) source(ctx context.Context) (*source, error) {
 	}
 	s, err := netmem.OpenSource(ctx, nic, servers, netmem.Options{Copies: f.copies, Timeout: f.timeout})
 	if err != nil {
-		return nil, errors.Join(openError(err), nic.Close())
+		return nil, errors.Join(err, nic.Close()) // the mapper explains it
 	}
 	return &source{s, nic}, nil
 }
