@@ -126,28 +126,36 @@ type Layout struct{ Descriptor, Driver, Device, Size uint64 }
 // is more than virtio asks for, 16 at most.
 const areaAlign = 128
 
+// usedShift is how far behind a multiple of areaAlign the device area of a split queue
+// begins, in bytes. Its elements, of 8 bytes, come after 4 bytes, so it puts each of them at a
+// multiple of 8: none crosses the end of a page. virtio asks for a multiple of 4 ("Split
+// Virtqueues"), but behind an IOMMU QEMU 11.1 finds only the page in which an element
+// begins, and writes the rest of it to what follows that page in physical memory, whoever's
+// that is (system/physmem.c, address_space_write_cached_slow).
+const usedShift = 8 - splitRing
+
 // Layout returns the layout of a queue. It fails with ErrOptions.
 func (o Options) Layout() (Layout, error) {
 	if o.Size < 2 || o.Size > MaxSize {
 		return Layout{}, fmt.Errorf("%w: %d descriptors, want 2 to %d", ErrOptions, o.Size, MaxSize)
 	}
 	n := uint64(o.Size)
-	var driver, device uint64
+	var driver, device, shift uint64
 	switch o.Format {
 	case Split:
 		if n&(n-1) != 0 {
 			return Layout{}, fmt.Errorf("%w: %d descriptors of a split queue are no power of two", ErrOptions, n)
 		}
 		// Indexes of events have 16 bits and are accessed as 32.
-		driver, device = splitRing+2*n+4, splitRing+8*n+4
+		driver, device, shift = splitRing+2*n+4, splitRing+8*n+4, usedShift
 	case Packed:
 		driver, device = 4, 4
 	default:
 		return Layout{}, fmt.Errorf("%w: format %d", ErrOptions, o.Format)
 	}
 	l := Layout{Driver: roundUp(DescriptorSize * n)}
-	l.Device = l.Driver + roundUp(driver)
-	l.Size = l.Device + roundUp(device)
+	l.Device = l.Driver + roundUp(driver) + shift
+	l.Size = roundUp(l.Device + device)
 	return l, nil
 }
 
