@@ -17,9 +17,16 @@ const warmUp = 1000
 // interrupted.
 const keep = 0.8
 
-// repeat calls f for about d, and at least so often that there are figures.
-func repeat(ctx context.Context, d time.Duration, f func() error) error {
-	for end, i := time.Now().Add(d), 0; i < 100 || time.Now().Before(end); i++ {
+// However little time there is, so many messages, and lots of posts and completions, are
+// measured that there are figures.
+const (
+	leastMessages = 100
+	leastLots     = 10
+)
+
+// repeat calls f for about d, and at least so often.
+func repeat(ctx context.Context, d time.Duration, times int, f func() error) error {
+	for end, i := time.Now().Add(d), 0; i < times || time.Now().Before(end); i++ {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -46,7 +53,7 @@ func (p *pair) phases(ctx context.Context, d time.Duration, border float64) (spe
 		}
 	}
 	all = all[:0]
-	if err := repeat(ctx, d, one); err != nil {
+	if err := repeat(ctx, d, leastMessages, one); err != nil {
 		return spent, err
 	}
 	total := func(t *timeline) (sum uint64) {
@@ -81,7 +88,7 @@ func (p *pair) whole(ctx context.Context, d time.Duration, border float64) (floa
 		}
 	}
 	all = all[:0]
-	if err := repeat(ctx, d, one); err != nil {
+	if err := repeat(ctx, d, leastMessages, one); err != nil {
 		return 0, err
 	}
 	return least(all) - border, nil
@@ -112,7 +119,7 @@ func (p *pair) posts(ctx context.Context, d time.Duration) (single, batched floa
 		return nil
 	}
 	all := func() error { _, err := n.lone.PostRecvBatch(n.many); return err }
-	err = repeat(ctx, d, func() error {
+	err = repeat(ctx, d, leastLots, func() error {
 		if err := lotOf(&singles, each); err != nil {
 			return err
 		}
@@ -137,7 +144,7 @@ func (p *pair) posts(ctx context.Context, d time.Duration) (single, batched floa
 func (p *pair) completions(ctx context.Context, d time.Duration) (float64, error) {
 	n := &p.sender
 	var all []float64
-	err := repeat(ctx, d, func() error {
+	err := repeat(ctx, d, leastLots, func() error {
 		if _, err := n.lone.PostSendBatch(n.many); err != nil {
 			return err
 		}
