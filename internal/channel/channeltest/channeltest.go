@@ -89,13 +89,6 @@ func Connect(t viatest.T, p *viatest.Pair, n int, dial, listen *channel.Options)
 		clients = append(clients, viatest.Must(channel.Dial(ctx, p.A, l.Address(), dial))(t))
 		servers = append(servers, viatest.Must(l.Accept(ctx))(t))
 	}
-	ok(t, l.Close())
+	viatest.OK(t, l.Close())
 	return clients, servers
-}
-
-func ok(t viatest.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -73,7 +73,7 @@ func (d without) ReadRegion(index int, offset uint64, p []byte) error {
 func TestWithout(t *testing.T) {
 	open := func(t viatest.T) (a, b *via.NIC) {
 		x, y, err := emulator.Pair()
-		ok(t, err)
+		viatest.OK(t, err)
 		open := func(d vfio.Device) *via.NIC {
 			nic := viatest.Must(via.OpenDevice(viatest.Context(t), d, via.WithLogger(slog.New(slog.DiscardHandler))))(t)
 			t.Cleanup(func() {

@@ -22,7 +22,7 @@ func testConnection(w *world) {
 	var none context.Context
 	_, err = l.Accept(none)
 	viatest.WantError(w, "no context", err, via.ErrInvalidParameter)
-	ok(w, l.Close())
+	viatest.OK(w, l.Close())
 	_, err = l.Accept(ctx)
 	viatest.WantError(w, "accept after the end", err, channel.ErrClosed)
 	viatest.WantError(w, "closed twice", l.Close(), channel.ErrClosed)
@@ -89,7 +89,7 @@ func testWaits(w *world) {
 	defer cancel()
 	_, err := y.Wait(short)
 	viatest.WantError(w, "nothing comes", err, context.DeadlineExceeded, via.ErrTimeout)
-	ok(w, x.Flush(viatest.Context(w))) // nothing is under way
+	viatest.OK(w, x.Flush(viatest.Context(w))) // nothing is under way
 	var none context.Context
 	_, err = y.Wait(none)
 	viatest.WantError(w, "no context", err, via.ErrInvalidParameter)
@@ -149,14 +149,14 @@ func testClosed(w *world) {
 	want := w.message(3)
 	stop := x.SendPages().Put(0, want)
 	w.try("a message before the end", len(want)/channel.Word, func() bool {
-		ok(w, x.Send(channel.High, 0, stop))
+		viatest.OK(w, x.Send(channel.High, 0, stop))
 		m, there := w.take(y, want)
 		if there {
 			w.release(y, m)
 		}
 		return there
 	})
-	ok(w, x.Close())
+	viatest.OK(w, x.Close())
 	w.wantOver("the other end was closed", w.over(y))
 	_, err := y.Wait(viatest.Context(w))
 	w.wantOver("wait", err)
@@ -180,7 +180,7 @@ func testClosed(w *world) {
 	}
 	// What the other end sends now is lost, and is told so.
 	w.send(y, channel.Low, 0, 5)
-	ok(w, y.Flush(ctx))
+	viatest.OK(w, y.Flush(ctx))
 }
 
 // testUnderWay closes channels while cells are under way, this way and that: the other end
@@ -201,10 +201,10 @@ func testUnderWay(w *world) {
 			w.A.Poll()
 			w.B.Poll()
 		}
-		ok(w, x.Close())
+		viatest.OK(w, x.Close())
 		w.wantOver("closed under way", w.over(y))
-		ok(w, y.Flush(viatest.Context(w)))
-		ok(w, y.Close())
+		viatest.OK(w, y.Flush(viatest.Context(w)))
+		viatest.OK(w, y.Close())
 		w.release(other, w.deliver(by, other, channel.High, 7, w.message(20)))
 	}
 }
@@ -221,7 +221,7 @@ func testPeerGone(w *world) {
 		}()
 	}
 	w.send(clients[0], channel.Low, 0, 1000)
-	ok(w, w.B.Close())
+	viatest.OK(w, w.B.Close())
 	// Either the one on the closed NIC is first or its peer.
 	for range 2 {
 		if err := <-waits; errors.Is(err, channel.ErrClosed) {
@@ -231,11 +231,11 @@ func testPeerGone(w *world) {
 		}
 	}
 	w.wantOver("a message to a NIC that has gone", w.over(clients[0]))
-	ok(w, clients[0].Flush(viatest.Context(w)))
+	viatest.OK(w, clients[0].Flush(viatest.Context(w)))
 	_, err := servers[0].Poll()
 	viatest.WantError(w, "poll on a closed NIC", err, channel.ErrClosed)
 	viatest.WantError(w, "send on a closed NIC", y.Send(channel.High, 0, 1), channel.ErrClosed)
 	for _, c := range []*channel.Channel{x, clients[0]} {
-		ok(w, c.Close())
+		viatest.OK(w, c.Close())
 	}
 }

@@ -26,9 +26,9 @@ func count(n uint64) uint16 {
 func testDrops(w *world) {
 	x, y := w.rawPair()
 	words := x.Words()
-	ok(w, x.Allow(0, words-1))
+	viatest.OK(w, x.Allow(0, words-1))
 	before := bytes.Clone(x.pages(1))
-	ok(w, x.recv.SetAttributes(viatest.Context(w), via.MemoryAttributes{ReadOnly: true}))
+	viatest.OK(w, x.recv.SetAttributes(viatest.Context(w), via.MemoryAttributes{ReadOnly: true}))
 	dropped := func() uint64 { return w.counters(w.A)[descriptors.CounterCellsDropped.String()] }
 	start, sent := dropped(), uint64(0)
 	stop := y.SendPages().Put(0, w.message(int(words)-1))
@@ -60,8 +60,8 @@ func testDrops(w *world) {
 	}
 
 	// In reach again: what comes is whole, and the count stays.
-	ok(w, x.recv.SetAttributes(viatest.Context(w), via.MemoryAttributes{}))
-	ok(w, x.Allow(0, words-1))
+	viatest.OK(w, x.recv.SetAttributes(viatest.Context(w), via.MemoryAttributes{}))
+	viatest.OK(w, x.Allow(0, words-1))
 	want := w.message(9)
 	stop = y.SendPages().Put(0, want)
 	w.try("a message in reach", len(want)/channel.Word, func() bool {
@@ -84,7 +84,7 @@ func testDrops(w *world) {
 	rate.Report(0)
 	binary.LittleEndian.PutUint64(x.pages(0), uint64(word.Drops))
 	w.try("a report", 1, func() bool {
-		ok(w, x.Send(descriptors.PriorityHigh, 0, 1))
+		viatest.OK(w, x.Send(descriptors.PriorityHigh, 0, 1))
 		m, there := w.next(y)
 		if !there || m.Err != nil {
 			return false
@@ -103,9 +103,9 @@ func testOutOfReach(w *world) {
 	x, y := w.rawPair()
 	ctx := viatest.Context(w)
 	tag := viatest.Must(w.A.CreatePtag(ctx))(w)
-	ok(w, x.send.SetAttributes(ctx, via.MemoryAttributes{Ptag: tag}))
+	viatest.OK(w, x.send.SetAttributes(ctx, via.MemoryAttributes{Ptag: tag}))
 	w.try("an aborted message", 1, func() bool {
-		ok(w, x.Send(descriptors.PriorityLow, 0, 300))
+		viatest.OK(w, x.Send(descriptors.PriorityLow, 0, 300))
 		m, there := w.next(y)
 		if s := viatest.Must(x.SendStatus())(w); s.Result[descriptors.PriorityLow] != descriptors.ChannelUnreadable || s.Ended[descriptors.PriorityLow] != s.Stores[descriptors.PriorityLow] {
 			w.Errorf("%+v, of memory out of reach", s)
@@ -119,15 +119,15 @@ func testOutOfReach(w *world) {
 		w.release(y, m)
 		return true
 	})
-	ok(w, x.send.SetAttributes(ctx, via.MemoryAttributes{}))
+	viatest.OK(w, x.send.SetAttributes(ctx, via.MemoryAttributes{}))
 	want := w.message(20)
 	copy(x.pages(0), want)
 	w.try("a message in reach", 20, func() bool {
-		ok(w, x.Send(descriptors.PriorityLow, 0, 20))
+		viatest.OK(w, x.Send(descriptors.PriorityLow, 0, 20))
 		_, there := w.take(y, want)
 		return there
 	})
-	ok(w, tag.Destroy(ctx))
+	viatest.OK(w, tag.Destroy(ctx))
 	if s := viatest.Must(x.SendStatus())(w); s.Result[descriptors.PriorityLow] != descriptors.ChannelTaken {
 		w.Errorf("%+v, of memory in reach", s)
 	}
@@ -151,13 +151,13 @@ func testMemoryInUse(w *world) {
 	want := w.message(33)
 	w.release(y, w.deliver(x, y, channel.Low, 1000, want))
 	w.release(x, w.deliver(y, x, channel.High, 1000, want))
-	ok(w, x.Close())
-	ok(w, pages.Free(ctx))
+	viatest.OK(w, x.Close())
+	viatest.OK(w, pages.Free(ctx))
 	if pages.Bytes() != nil || pages.Page(1) != nil {
 		w.Error("there are pages after Free")
 	}
 	viatest.WantError(w, "freed twice", pages.Free(ctx), via.ErrClosed)
-	ok(w, tag.Destroy(ctx))
+	viatest.OK(w, tag.Destroy(ctx))
 }
 
 // testForeign makes channels of memory that is not theirs.
@@ -180,9 +180,9 @@ func testForeign(w *world) {
 		} else {
 			viatest.WantError(w, what, err)
 		}
-		ok(w, pages.Free(ctx))
+		viatest.OK(w, pages.Free(ctx))
 	}
-	ok(w, tag.Destroy(ctx))
+	viatest.OK(w, tag.Destroy(ctx))
 
 	m := viatest.Must(w.A.Alloc(ctx, 1<<16, via.MemoryAttributes{}))(w)
 	readOnly := viatest.Must(w.A.Alloc(ctx, 1<<16, via.MemoryAttributes{ReadOnly: true}))(w)
@@ -203,8 +203,8 @@ func testForeign(w *world) {
 		_, err := w.A.Driver().CreateChannel(ctx, a)
 		viatest.WantError(w, what, err, via.ErrInvalidParameter)
 	}
-	ok(w, m.Deregister(ctx))
-	ok(w, readOnly.Deregister(ctx))
+	viatest.OK(w, m.Deregister(ctx))
+	viatest.OK(w, readOnly.Deregister(ctx))
 }
 
 // testDeviceMemory makes channels until the NIC has no number or no memory left: then that is
@@ -214,15 +214,15 @@ func testDeviceMemory(w *world) {
 	d := w.A.Driver()
 	free := func() uint32 {
 		n, _, err := d.FreeSRAM()
-		ok(w, err)
+		viatest.OK(w, err)
 		return n
 	}
 	before := free()
 	clients, servers := Connect(w, w.Pair, 3, nil, nil)
 	for i := range clients {
 		w.release(servers[i], w.deliver(clients[i], servers[i], channel.Low, 0, w.message(10)))
-		ok(w, clients[i].Close())
-		ok(w, servers[i].Close())
+		viatest.OK(w, clients[i].Close())
+		viatest.OK(w, servers[i].Close())
 	}
 	if now := free(); now != before {
 		w.Errorf("%d bytes of its memory were free, and %d are after channels were closed", before, now)
@@ -245,11 +245,11 @@ func testDeviceMemory(w *world) {
 		w.Error("there is no room for a channel")
 	}
 	for _, c := range channels {
-		ok(w, c.Destroy(ctx))
+		viatest.OK(w, c.Destroy(ctx))
 		viatest.WantError(w, "destroyed twice", c.Destroy(ctx), via.ErrClosed)
 	}
 	if now := free(); now != before {
 		w.Errorf("%d bytes of its memory were free, and %d are", before, now)
 	}
-	ok(w, m.Deregister(ctx))
+	viatest.OK(w, m.Deregister(ctx))
 }

@@ -93,8 +93,8 @@ func testMessages(w *world) {
 				w.release(y, m)
 			}
 			w.wantNoDrops(x, y)
-			ok(w, x.Close())
-			ok(w, y.Close())
+			viatest.OK(w, x.Close())
+			viatest.OK(w, y.Close())
 		}
 	}
 }
@@ -134,8 +134,8 @@ func testWraps(w *world) {
 				}
 			}
 		}
-		ok(w, x.Close())
-		ok(w, y.Close())
+		viatest.OK(w, x.Close())
+		viatest.OK(w, y.Close())
 	}
 }
 
@@ -226,7 +226,7 @@ func testManyBeforeALook(w *world) {
 		for i := range n {
 			w.send(x, channel.Low, 2*i, x.SendPages().Put(2*i, w.message(2)))
 		}
-		ok(w, x.Flush(w.Context()))
+		viatest.OK(w, x.Flush(w.Context()))
 		for i := range n {
 			m, there := w.next(y)
 			if !there || m.Err != nil {

@@ -72,7 +72,7 @@ func testUrgent(w *world) {
 		want := w.message(5)
 		w.send(urgent, channel.High, 0, urgent.SendPages().Put(0, want))
 		left, taken, err := bulk.Left(channel.Low)
-		ok(w, err)
+		viatest.OK(w, err)
 		m, there := w.take(servers[1], want)
 		if there {
 			w.release(servers[1], m)
@@ -91,7 +91,7 @@ func testUrgent(w *world) {
 				w.Fatalf("%+v, over a wire that has lost nothing", b)
 			}
 		}
-		ok(w, bulk.Flush(viatest.Context(w)))
+		viatest.OK(w, bulk.Flush(viatest.Context(w)))
 		// Of what had not left then, some was sent behind the urgent one.
 		if there && whole == channel.Depth && taken-left >= 4 {
 			overtook++

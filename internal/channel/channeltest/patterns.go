@@ -26,8 +26,8 @@ func testPlacement(w *world) {
 		for _, n := range []int{0, 1, 8, 84, 1000} {
 			trailer := w.message(n/channel.Word + 1)[:n]
 			w.try("a page that is placed", x.Words(), func() bool {
-				ok(w, y.AllowPlaced(len(header)))
-				ok(w, x.SendPlaced(channel.Low, header, trailer))
+				viatest.OK(w, y.AllowPlaced(len(header)))
+				viatest.OK(w, x.SendPlaced(channel.Low, header, trailer))
 				m, there := w.next(y)
 				if !there {
 					return false
@@ -47,7 +47,7 @@ func testPlacement(w *world) {
 				}
 				return true
 			})
-			ok(w, x.Flush(viatest.Context(w)))
+			viatest.OK(w, x.Flush(viatest.Context(w)))
 		}
 		for what, err := range map[string]error{
 			"header of part of a word": x.SendPlaced(channel.Low, header[:9], nil),
@@ -60,7 +60,7 @@ func testPlacement(w *world) {
 		}
 		// A message of another shape is not taken for one.
 		w.try("a short message", 3, func() bool {
-			ok(w, y.AllowPlaced(len(header)))
+			viatest.OK(w, y.AllowPlaced(len(header)))
 			w.send(x, channel.Low, 0, 3)
 			m, there := w.next(y)
 			if !there || m.Err != nil {
@@ -78,8 +78,8 @@ func testPlacement(w *world) {
 		if _, _, _, err := y.Placed(damaged, len(header)); err != channel.ErrCRC {
 			w.Errorf("a damaged message: error %v", err)
 		}
-		ok(w, x.Close())
-		ok(w, y.Close())
+		viatest.OK(w, x.Close())
+		viatest.OK(w, y.Close())
 		_, _, _, err := y.Placed(whole, len(header))
 		viatest.WantError(w, "a closed channel", err, channel.ErrClosed)
 	}
@@ -122,7 +122,7 @@ func testMulticast(w *world) {
 			return len(missing) == 0
 		})
 		for _, c := range clients {
-			ok(w, c.Flush(ctx))
+			viatest.OK(w, c.Flush(ctx))
 		}
 	}
 	n, err := channel.Multicast(channel.Low, 0, 1, append(clients[:members:members], other)...)
@@ -132,7 +132,7 @@ func testMulticast(w *world) {
 	viatest.WantError(w, "other pages", err, via.ErrInvalidParameter)
 	_, err = channel.Dial(ctx, w.A, via.Address{MAC: w.B.Query().Address}, &channel.Options{Send: pages, PageSize: 8192})
 	viatest.WantError(w, "pages of another size", err, via.ErrInvalidParameter)
-	ok(w, clients[2].Close())
+	viatest.OK(w, clients[2].Close())
 	if n, err = channel.Multicast(channel.Low, 0, 1, clients...); n != 2 {
 		w.Errorf("%d of the channels before the closed one have taken the message", n)
 	}
@@ -217,12 +217,12 @@ func testBarrierOf(w *world, priority channel.Priority) {
 	viatest.WantError(w, "interrupted", barrier.Run(over), context.Canceled)
 	viatest.WantError(w, "interrupted", none.Enter(over), context.Canceled)
 	// Who is in another round breaks the barrier.
-	ok(w, clients[0].Send(priority, 0, 2))
+	viatest.OK(w, clients[0].Send(channel.High, 0, 2))
 	viatest.WantError(w, "another round", barrier.Run(viatest.Context(w)), via.ErrProtocol)
 	mixed, _ := Connect(w, w.Pair, 2, nil, nil)
 	_, err := channel.NewBarrier(mixed...)
 	viatest.WantError(w, "other pages", err, via.ErrInvalidParameter)
-	ok(w, clients[0].Close())
+	viatest.OK(w, clients[0].Close())
 	viatest.WantError(w, "a participant has left", barrier.Run(viatest.Context(w)), via.ErrDisconnected)
 }
 
@@ -245,8 +245,8 @@ func testBounce(w *world) {
 			w.Fatalf("%d bytes: %d rounds, %v, over a wire that has lost nothing", size, len(took), err)
 		case err != nil:
 			viatest.WantError(w, "a cell was lost", err)
-			ok(w, x.Close())
-			ok(w, y.Close())
+			viatest.OK(w, x.Close())
+			viatest.OK(w, y.Close())
 			x, y = w.pair(nil) // what is under way is of the old one
 		case len(took) != rounds:
 			w.Errorf("%d bytes: %d rounds", size, len(took))
@@ -285,7 +285,7 @@ func testInterrupted(w *world) {
 	took, err := y.Bounce(over, channel.High, 40, there)
 	viatest.WantError(w, "bounce", err, context.Canceled)
 	_, sent, err := y.Left(channel.High)
-	if ok(w, err); len(took) != 0 || sent != 0 {
+	if viatest.OK(w, err); len(took) != 0 || sent != 0 {
 		w.Errorf("%d rounds and %d messages after the end", len(took), sent)
 	}
 	var none context.Context
@@ -311,7 +311,7 @@ func testReports(w *world) {
 		})
 		return drops, err
 	}
-	drops, err := report(func() { ok(w, y.ReportDrops()) })
+	drops, err := report(func() { viatest.OK(w, y.ReportDrops()) })
 	if lost := rate.Report(drops); err != nil || drops != 0 || lost != 0 || rate.BytesPerSecond() != 5e6 {
 		w.Errorf("%d drops, %d of them new, %v; %v bytes per second", drops, lost, err, rate.BytesPerSecond())
 	}

@@ -72,7 +72,7 @@ var excuses atomic.Int64
 // lost reports whether the wire has lost, doubled or damaged frames.
 func (w *world) lost() bool {
 	w.Helper()
-	ok(w, w.look(w.Context()))
+	viatest.OK(w, w.look(w.Context()))
 	if w.losing.Load() {
 		excuses.Add(1)
 	}
@@ -216,7 +216,7 @@ func (w *world) allow(c *channel.Channel, start, stop int) {
 			return err != nil && err != channel.ErrEmpty
 		})
 	}
-	ok(w, c.Allow(start, stop))
+	viatest.OK(w, c.Allow(start, stop))
 }
 
 // send posts the words from start up to stop, once there is room.
@@ -295,7 +295,7 @@ func (w *world) take(c *channel.Channel, want []byte) (m channel.PDU, there bool
 
 func (w *world) release(c *channel.Channel, m channel.PDU) {
 	w.Helper()
-	ok(w, c.Release(m))
+	viatest.OK(w, c.Release(m))
 }
 
 // deliver sends want, which is short, from a word on until it has come.
@@ -381,6 +381,6 @@ func (w *world) rawPair() (x *raw, y *channel.Channel) {
 			w.Error(err)
 		}
 	})
-	ok(w, l.Close())
+	viatest.OK(w, l.Close())
 	return x, y
 }

@@ -148,13 +148,13 @@ func testDeadline(t viatest.T, p *viatest.Pair) {
 	ctx, cancel := context.WithTimeout(viatest.Context(t), 30*time.Millisecond)
 	defer cancel()
 	_, err := c.Call(ctx, nil, ring.Frame{}, ring.Frame{Memory: into, Length: page})
-	wantError(t, "a call without a reply", err, ring.ErrDeadline, context.DeadlineExceeded)
+	viatest.WantError(t, "a call without a reply", err, ring.ErrDeadline, context.DeadlineExceeded)
 	c.SetTimeout(30 * time.Millisecond)
 	ended := make(chan error, 1)
-	ok(t, c.Start(nil, ring.Frame{}, ring.Frame{Memory: into, Length: page}, func(_ ring.Reply, err error) { ended <- err }))
-	wantError(t, "a call in the background", <-ended, ring.ErrDeadline)
+	viatest.OK(t, c.Start(nil, ring.Frame{}, ring.Frame{Memory: into, Length: page}, func(_ ring.Reply, err error) { ended <- err }))
+	viatest.WantError(t, "a call in the background", <-ended, ring.ErrDeadline)
 	for range 2 {
-		ok(t, (<-late).Reply([]byte("late"), ring.Frame{Memory: lent, Length: page}, nil))
+		viatest.OK(t, (<-late).Reply([]byte("late"), ring.Frame{Memory: lent, Length: page}, nil))
 	}
 	c.SetTimeout(viatest.Patience)
 	for i := range 20 {
@@ -184,22 +184,22 @@ func testCallsEnd(t viatest.T, p *viatest.Pair) {
 			errs <- err
 		}()
 	}
-	ok(t, c.Start(nil, ring.Frame{}, ring.Frame{}, func(_ ring.Reply, err error) { errs <- err }))
+	viatest.OK(t, c.Start(nil, ring.Frame{}, ring.Frame{}, func(_ ring.Reply, err error) { errs <- err }))
 	var last *ring.Request
 	for range 3 {
 		last = <-asked
 	}
-	ok(t, y.Close())
+	viatest.OK(t, y.Close())
 	for range 3 {
-		wantError(t, "the server is gone", <-errs, ring.ErrPeerGone)
+		viatest.WantError(t, "the server is gone", <-errs, ring.ErrPeerGone)
 	}
 	done := false
-	wantError(t, "reply", last.Reply(nil, ring.Frame{}, func() { done = true }), ring.ErrClosed)
+	viatest.WantError(t, "reply", last.Reply(nil, ring.Frame{}, func() { done = true }), ring.ErrClosed)
 	if !done {
 		t.Error("a reply that failed did not say that it is done")
 	}
 	_, err := c.Call(viatest.Context(t), nil, ring.Frame{}, ring.Frame{})
-	wantError(t, "another call", err, ring.ErrPeerGone)
+	viatest.WantError(t, "another call", err, ring.ErrPeerGone)
 
 	x, y = connect(t, p, reliable())
 	serve(t, y, func(q *ring.Request) { asked <- q })
@@ -209,9 +209,9 @@ func testCallsEnd(t viatest.T, p *viatest.Pair) {
 		errs <- err
 	}()
 	<-asked
-	ok(t, c.Close())
-	wantError(t, "the caller is closed", <-errs, ring.ErrClosed)
+	viatest.OK(t, c.Close())
+	viatest.WantError(t, "the caller is closed", <-errs, ring.ErrClosed)
 	_, err = c.Call(viatest.Context(t), nil, ring.Frame{}, ring.Frame{})
-	wantError(t, "another call", err, ring.ErrClosed)
-	wantError(t, "closed twice", c.Close(), ring.ErrClosed)
+	viatest.WantError(t, "another call", err, ring.ErrClosed)
+	viatest.WantError(t, "closed twice", c.Close(), ring.ErrClosed)
 }

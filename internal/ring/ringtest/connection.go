@@ -21,15 +21,15 @@ func testConnection(t viatest.T, p *viatest.Pair) {
 		o := reliable()
 		change(o)
 		_, err := ring.Dial(ctx, p.A, to, o)
-		wantError(t, name, err, via.ErrReject)
+		viatest.WantError(t, name, err, via.ErrReject)
 	}
 	// A VI finds no VI there.
 	_, err := via.Dial(ctx, p.A, to)
-	wantError(t, "a VI", err, via.ErrReject)
-	ok(t, l.Close())
+	viatest.WantError(t, "a VI", err, via.ErrReject)
+	viatest.OK(t, l.Close())
 	_, err = l.Accept(ctx)
-	wantError(t, "accept after the end", err, ring.ErrClosed)
-	wantError(t, "closed twice", l.Close(), ring.ErrClosed)
+	viatest.WantError(t, "accept after the end", err, ring.ErrClosed)
+	viatest.WantError(t, "closed twice", l.Close(), ring.ErrClosed)
 
 	for name, c := range map[string]struct {
 		o    ring.Options
@@ -43,10 +43,10 @@ func testConnection(t viatest.T, p *viatest.Pair) {
 		"access":       {ring.Options{Access: ring.Shadow + 1}, via.ErrInvalidParameter},
 	} {
 		_, err := ring.Dial(ctx, p.A, to, &c.o)
-		wantError(t, name, err, c.want)
+		viatest.WantError(t, name, err, c.want)
 	}
 	_, err = ring.Listen(p.A, string(make([]byte, via.MaxDiscriminator+1)), nil)
-	wantError(t, "a long name", err, via.ErrInvalidParameter)
+	viatest.WantError(t, "a long name", err, via.ErrInvalidParameter)
 
 	// With no choices at all both ends fit each other.
 	x, y := connect(t, p, nil)
@@ -62,43 +62,43 @@ func testEndings(t viatest.T, p *viatest.Pair) {
 	send(t, y, p, "crossing", ring.Frame{}, nil)
 	receive(t, x, p, "crossing")
 	settle(t, p, x)
-	ok(t, x.Close())
-	wantError(t, "closed twice", x.Close(), ring.ErrClosed)
+	viatest.OK(t, x.Close())
+	viatest.WantError(t, "closed twice", x.Close(), ring.ErrClosed)
 	_, err := x.GetSend()
-	wantError(t, "send after the end", err, ring.ErrClosed)
+	viatest.WantError(t, "send after the end", err, ring.ErrClosed)
 	_, err = x.GetRecv()
-	wantError(t, "receive after the end", err, ring.ErrClosed)
+	viatest.WantError(t, "receive after the end", err, ring.ErrClosed)
 	e := receive(t, y, p, "last")
 	p.Until(t, "the end", func() bool {
 		_, err = y.GetRecv()
 		return err != ring.ErrEmpty
 	})
-	wantError(t, "receive", err, ring.ErrPeerGone, via.ErrDisconnected)
+	viatest.WantError(t, "receive", err, ring.ErrPeerGone, via.ErrDisconnected)
 	_, err = y.GetSend()
-	wantError(t, "send", err, ring.ErrPeerGone)
-	wantError(t, "wait", y.Wait(viatest.Context(t)), ring.ErrPeerGone)
+	viatest.WantError(t, "send", err, ring.ErrPeerGone)
+	viatest.WantError(t, "wait", y.Wait(viatest.Context(t)), ring.ErrPeerGone)
 	if err := y.ReleaseRecv(e); err != nil && !errors.Is(err, ring.ErrPeerGone) {
 		t.Error(err)
 	}
-	ok(t, y.Close())
+	viatest.OK(t, y.Close())
 
 	// The NIC goes away under a ring.
 	x, y = connect(t, p, reliable())
 	waits := make(chan error, 1)
 	go func() { waits <- y.Wait(viatest.Context(t)) }()
 	e = viatest.Must(y.GetSend())(t)
-	ok(t, p.B.Close())
-	wantError(t, "wait on a closed NIC", <-waits, ring.ErrClosed)
-	wantError(t, "release on a closed NIC", y.ReleaseSend(e), ring.ErrClosed)
+	viatest.OK(t, p.B.Close())
+	viatest.WantError(t, "wait on a closed NIC", <-waits, ring.ErrClosed)
+	viatest.WantError(t, "release on a closed NIC", y.ReleaseSend(e), ring.ErrClosed)
 	_, err = y.GetRecv()
-	wantError(t, "receive on a closed NIC", err, ring.ErrClosed)
-	ok(t, y.Close())
+	viatest.WantError(t, "receive on a closed NIC", err, ring.ErrClosed)
+	viatest.OK(t, y.Close())
 	p.Until(t, "the end", func() bool {
 		_, err = x.GetRecv()
 		return err != ring.ErrEmpty
 	})
-	wantError(t, "receive", err, ring.ErrPeerGone)
-	ok(t, x.Close())
+	viatest.WantError(t, "receive", err, ring.ErrPeerGone)
+	viatest.OK(t, x.Close())
 }
 
 // testMemory makes rings until the NIC has no memory left: then that is said, and all of it
@@ -112,7 +112,7 @@ func testMemory(t viatest.T, p *viatest.Pair) {
 	for {
 		r, err := d.CreateRing(ctx, a)
 		if err != nil {
-			wantError(t, "no memory left", err, via.ErrResource)
+			viatest.WantError(t, "no memory left", err, via.ErrResource)
 			break
 		}
 		if now := free(t, d); now >= before {
@@ -126,9 +126,9 @@ func testMemory(t viatest.T, p *viatest.Pair) {
 		t.Error("no ring of 4096 entries fits")
 	}
 	for _, r := range rings {
-		ok(t, r.Destroy(ctx))
-		wantError(t, "destroyed twice", r.Destroy(ctx), via.ErrClosed)
-		wantError(t, "post after the end", r.PostSend(1), via.ErrClosed)
+		viatest.OK(t, r.Destroy(ctx))
+		viatest.WantError(t, "destroyed twice", r.Destroy(ctx), via.ErrClosed)
+		viatest.WantError(t, "post after the end", r.PostSend(1), via.ErrClosed)
 	}
 	if now := free(t, d); now != before {
 		t.Errorf("%d bytes were free, and %d are", before, now)
@@ -138,7 +138,7 @@ func testMemory(t viatest.T, p *viatest.Pair) {
 func free(t viatest.T, d *driver.NIC) uint32 {
 	t.Helper()
 	n, all, err := d.FreeSRAM()
-	ok(t, err)
+	viatest.OK(t, err)
 	if n == 0 && all == 0 {
 		t.Fatal("a NIC with rings has no memory to give out")
 	}

@@ -26,7 +26,7 @@ func testFull(t viatest.T, p *viatest.Pair) {
 	}
 	for i, e := range entries {
 		viatest.Must(e.Reserve(1))(t)[0] = byte(i)
-		ok(t, x.ReleaseSend(e))
+		viatest.OK(t, x.ReleaseSend(e))
 	}
 	var held []*ring.Entry
 	for i := range y.Entries() {
@@ -38,9 +38,9 @@ func testFull(t viatest.T, p *viatest.Pair) {
 		t.Errorf("all entries are held: %v, %v", e, err)
 	}
 	for _, e := range held {
-		ok(t, y.ReleaseRecv(e))
+		viatest.OK(t, y.ReleaseRecv(e))
 	}
-	ok(t, y.ReleaseRecv(receive(t, y, p, "one more")))
+	viatest.OK(t, y.ReleaseRecv(receive(t, y, p, "one more")))
 }
 
 // testOutOfOrder releases entries in another order than that in which they were got: they
@@ -52,16 +52,16 @@ func testOutOfOrder(t viatest.T, p *viatest.Pair) {
 		for i, e := range []*ring.Entry{a, b, c} {
 			viatest.Must(e.Reserve(1))(t)[0] = byte(i)
 		}
-		ok(t, x.ReleaseSend(c))
-		ok(t, x.ReleaseSend(b))
+		viatest.OK(t, x.ReleaseSend(c))
+		viatest.OK(t, x.ReleaseSend(b))
 		if n, _ := x.Driver().Queued(); n > x.Entries()-3 {
 			t.Errorf("%d entries are posted before their time", n)
 		}
-		ok(t, x.ReleaseSend(a))
+		viatest.OK(t, x.ReleaseSend(a))
 		d, e, f := receive(t, y, p, "\x00"), receive(t, y, p, "\x01"), receive(t, y, p, "\x02")
-		ok(t, y.ReleaseRecv(f))
-		ok(t, y.ReleaseRecv(d))
-		ok(t, y.ReleaseRecv(e))
+		viatest.OK(t, y.ReleaseRecv(f))
+		viatest.OK(t, y.ReleaseRecv(d))
+		viatest.OK(t, y.ReleaseRecv(e))
 	}
 }
 
@@ -79,8 +79,8 @@ func testCompletions(t viatest.T, p *viatest.Pair) {
 		}
 	}
 	send(t, x, p, "first", f, done)
-	ok(t, y.ReleaseRecv(receive(t, y, p, "first")))
-	ok(t, x.WaitSent(viatest.Context(t)))
+	viatest.OK(t, y.ReleaseRecv(receive(t, y, p, "first")))
+	viatest.OK(t, x.WaitSent(viatest.Context(t)))
 	if ran != 0 {
 		t.Error("a completion has run by itself")
 	}
@@ -89,7 +89,7 @@ func testCompletions(t viatest.T, p *viatest.Pair) {
 	}
 	for i := range x.Entries() {
 		send(t, x, p, "again", f, done)
-		ok(t, y.ReleaseRecv(receive(t, y, p, "again")))
+		viatest.OK(t, y.ReleaseRecv(receive(t, y, p, "again")))
 		if ran != 1 {
 			t.Errorf("message %d: %d completions have run", i, ran)
 		}
@@ -98,8 +98,8 @@ func testCompletions(t viatest.T, p *viatest.Pair) {
 	if ran != 2 {
 		t.Errorf("an entry is used again, and %d completions have run", ran)
 	}
-	ok(t, y.ReleaseRecv(receive(t, y, p, "used again")))
-	ok(t, x.Close())
+	viatest.OK(t, y.ReleaseRecv(receive(t, y, p, "used again")))
+	viatest.OK(t, x.Close())
 	if ran != x.Entries()+2 {
 		t.Errorf("%d completions have run by the end", ran)
 	}
@@ -113,7 +113,7 @@ func testFrames(t viatest.T, p *viatest.Pair) {
 	tag := viatest.Must(p.A.CreatePtag(ctx))(t)
 	other := viatest.Must(p.A.Alloc(ctx, 64, via.MemoryAttributes{Ptag: tag}))(t)
 	gone := alloc(t, p.A, 64)
-	ok(t, gone.Deregister(ctx))
+	viatest.OK(t, gone.Deregister(ctx))
 	e := viatest.Must(x.GetSend())(t)
 	for _, c := range []struct {
 		name string
@@ -129,19 +129,19 @@ func testFrames(t viatest.T, p *viatest.Pair) {
 		{"no memory", ring.Frame{Length: 1}, via.ErrInvalidParameter},
 		{"more than a payload", ring.Frame{Memory: m, Length: 4097}, ring.ErrNoRoom},
 	} {
-		wantError(t, c.name, e.Attach(c.f, nil), c.want)
+		viatest.WantError(t, c.name, e.Attach(c.f, nil), c.want)
 	}
 	f := ring.Frame{Memory: m, Length: 4096}
-	ok(t, e.Attach(f, nil))
-	wantError(t, "attached twice", e.Attach(f, nil), ring.ErrAttached)
-	wantError(t, "more than the frame", e.SetLength(4097), ring.ErrNoRoom)
-	wantError(t, "less than nothing", e.SetLength(-1), ring.ErrNoRoom)
+	viatest.OK(t, e.Attach(f, nil))
+	viatest.WantError(t, "attached twice", e.Attach(f, nil), ring.ErrAttached)
+	viatest.WantError(t, "more than the frame", e.SetLength(4097), ring.ErrNoRoom)
+	viatest.WantError(t, "less than nothing", e.SetLength(-1), ring.ErrNoRoom)
 	if got := viatest.Must(e.Detach())(t); got != f || e.Length() != 0 {
 		t.Errorf("detached %+v", got)
 	}
-	ok(t, e.Attach(f, nil))
-	ok(t, e.SetLength(10))
-	ok(t, x.ReleaseSend(e))
+	viatest.OK(t, e.Attach(f, nil))
+	viatest.OK(t, e.SetLength(10))
+	viatest.OK(t, x.ReleaseSend(e))
 	r := receive(t, y, p, "")
 	if r.Length() != 10 {
 		t.Errorf("%d bytes came", r.Length())
@@ -149,29 +149,29 @@ func testFrames(t viatest.T, p *viatest.Pair) {
 	// Memory that is attached to an entry of the device cannot be taken away.
 	into := alloc(t, p.B, 64)
 	viatest.Must(r.Detach())(t)
-	ok(t, r.Attach(ring.Frame{Memory: into, Length: 64}, nil))
-	ok(t, y.ReleaseRecv(r))
-	wantError(t, "freeing a frame under way", into.Deregister(ctx), via.ErrResource)
-	ok(t, y.SetPlace(7, ring.Frame{Memory: alloc(t, p.B, 64), Length: 64}))
+	viatest.OK(t, r.Attach(ring.Frame{Memory: into, Length: 64}, nil))
+	viatest.OK(t, y.ReleaseRecv(r))
+	viatest.WantError(t, "freeing a frame under way", into.Deregister(ctx), via.ErrResource)
+	viatest.OK(t, y.SetPlace(7, ring.Frame{Memory: alloc(t, p.B, 64), Length: 64}))
 	place := alloc(t, p.B, 64)
-	ok(t, y.SetPlace(8, ring.Frame{Memory: place, Length: 64}))
-	wantError(t, "freeing a place", place.Deregister(ctx), via.ErrResource)
-	ok(t, y.EndPlace(ctx, 8))
-	ok(t, place.Deregister(ctx))
-	wantError(t, "a place of another ptag", y.SetPlace(9, ring.Frame{Memory: m, Length: 64}), via.ErrInvalidPtag)
-	wantError(t, "a place of no memory", y.SetPlace(9, ring.Frame{}), via.ErrInvalidParameter)
-	ok(t, y.Close())
-	ok(t, into.Deregister(ctx))
+	viatest.OK(t, y.SetPlace(8, ring.Frame{Memory: place, Length: 64}))
+	viatest.WantError(t, "freeing a place", place.Deregister(ctx), via.ErrResource)
+	viatest.OK(t, y.EndPlace(ctx, 8))
+	viatest.OK(t, place.Deregister(ctx))
+	viatest.WantError(t, "a place of another ptag", y.SetPlace(9, ring.Frame{Memory: m, Length: 64}), via.ErrInvalidPtag)
+	viatest.WantError(t, "a place of no memory", y.SetPlace(9, ring.Frame{}), via.ErrInvalidParameter)
+	viatest.OK(t, y.Close())
+	viatest.OK(t, into.Deregister(ctx))
 }
 
 // testEntries uses entries that are not the program's.
 func testEntries(t viatest.T, p *viatest.Pair) {
 	x, y := connect(t, p, reliable())
 	e := viatest.Must(x.GetSend())(t)
-	wantError(t, "of another side", y.ReleaseRecv(e), ring.ErrNotOwned)
-	wantError(t, "of another ring", y.ReleaseSend(e), ring.ErrNotOwned)
-	wantError(t, "no entry", x.ReleaseSend(nil), ring.ErrNotOwned)
-	ok(t, e.SetTag(1))
+	viatest.WantError(t, "of another side", y.ReleaseRecv(e), ring.ErrNotOwned)
+	viatest.WantError(t, "of another ring", y.ReleaseSend(e), ring.ErrNotOwned)
+	viatest.WantError(t, "no entry", x.ReleaseSend(nil), ring.ErrNotOwned)
+	viatest.OK(t, e.SetTag(1))
 	viatest.Must(e.Reserve(ring.MessageSize - 1))(t)
 	if b, err := e.Reserve(2); !errors.Is(err, ring.ErrNoRoom) || b != nil {
 		t.Errorf("more than a message: %v, %v", b, err)
@@ -180,7 +180,7 @@ func testEntries(t viatest.T, p *viatest.Pair) {
 		t.Errorf("less than nothing: %v, %v", b, err)
 	}
 	viatest.Must(e.Reserve(1))(t)
-	ok(t, x.ReleaseSend(e))
+	viatest.OK(t, x.ReleaseSend(e))
 	for what, f := range map[string]func() error{
 		"release":    func() error { return x.ReleaseSend(e) },
 		"attach":     func() error { return e.Attach(ring.Frame{}, nil) },
@@ -189,16 +189,16 @@ func testEntries(t viatest.T, p *viatest.Pair) {
 		"set tag":    func() error { return e.SetTag(0) },
 		"reserve":    func() error { _, err := e.Reserve(0); return err },
 	} {
-		wantError(t, what, f(), ring.ErrNotOwned)
+		viatest.WantError(t, what, f(), ring.ErrNotOwned)
 	}
 	if e.Bytes() != nil {
 		t.Error("the message of an entry that was released")
 	}
 	r := receive(t, y, p, "")
-	ok(t, y.ReleaseRecv(r))
-	wantError(t, "released twice", y.ReleaseRecv(r), ring.ErrNotOwned)
+	viatest.OK(t, y.ReleaseRecv(r))
+	viatest.WantError(t, "released twice", y.ReleaseRecv(r), ring.ErrNotOwned)
 	_, err := r.Scan(1)
-	wantError(t, "scan", err, ring.ErrNotOwned)
+	viatest.WantError(t, "scan", err, ring.ErrNotOwned)
 }
 
 // testWaits waits for messages that come and for some that do not.
@@ -206,8 +206,8 @@ func testWaits(t viatest.T, p *viatest.Pair) {
 	x, y := connect(t, p, reliable())
 	ctx, cancel := context.WithTimeout(viatest.Context(t), 20*time.Millisecond)
 	defer cancel()
-	wantError(t, "nothing comes", y.Wait(ctx), context.DeadlineExceeded, via.ErrTimeout)
-	wantError(t, "nothing is sent", x.WaitSent(ctx), nil)
+	viatest.WantError(t, "nothing comes", y.Wait(ctx), context.DeadlineExceeded, via.ErrTimeout)
+	viatest.OK(t, x.WaitSent(ctx))
 	for i := range 3 {
 		sent := make(chan error, 1)
 		go func() {
@@ -222,12 +222,12 @@ func testWaits(t viatest.T, p *viatest.Pair) {
 			}
 			sent <- err
 		}()
-		ok(t, y.Wait(viatest.Context(t)))
-		ok(t, y.ReleaseRecv(receive(t, y, p, fmt.Sprint(i))))
+		viatest.OK(t, y.Wait(viatest.Context(t)))
+		viatest.OK(t, y.ReleaseRecv(receive(t, y, p, fmt.Sprint(i))))
 		p.Until(t, "the send", func() bool {
 			select {
 			case err := <-sent:
-				ok(t, err)
+				viatest.OK(t, err)
 				return true
 			default:
 				return false
@@ -235,5 +235,5 @@ func testWaits(t viatest.T, p *viatest.Pair) {
 		})
 	}
 	var none context.Context
-	wantError(t, "no context", y.Wait(none), via.ErrInvalidParameter)
+	viatest.WantError(t, "no context", y.Wait(none), via.ErrInvalidParameter)
 }

@@ -31,8 +31,8 @@ func testMessages(t viatest.T, p *viatest.Pair) {
 			o.Reliability, o.Access = level, access
 			x, y := connect(t, p, o)
 			exchange(t, p, x, y)
-			ok(t, x.Close())
-			ok(t, y.Close())
+			viatest.OK(t, x.Close())
+			viatest.OK(t, y.Close())
 		}
 	}
 }
@@ -55,9 +55,9 @@ func exchange(t viatest.T, p *viatest.Pair, x, y *ring.Ring) {
 			}
 			binary.LittleEndian.PutUint32(viatest.Must(e.Reserve(4))(t), sent)
 			if size > 0 {
-				ok(t, e.Attach(f, nil))
+				viatest.OK(t, e.Attach(f, nil))
 			}
-			ok(t, x.ReleaseSend(e))
+			viatest.OK(t, x.ReleaseSend(e))
 			sent++
 		} else if err != ring.ErrFull {
 			t.Fatal(err)
@@ -66,7 +66,7 @@ func exchange(t viatest.T, p *viatest.Pair, x, y *ring.Ring) {
 		if err == ring.ErrEmpty {
 			return false
 		}
-		ok(t, err)
+		viatest.OK(t, err)
 		if n := binary.LittleEndian.Uint32(viatest.Must(e.Scan(4))(t)); n != got {
 			t.Fatalf("message %d, want %d", n, got)
 		}
@@ -83,12 +83,12 @@ func exchange(t viatest.T, p *viatest.Pair, x, y *ring.Ring) {
 		if tag, tagged := e.Tag(); tagged {
 			t.Errorf("message %d has tag %d", got, tag)
 		}
-		ok(t, y.ReleaseRecv(e))
+		viatest.OK(t, y.ReleaseRecv(e))
 		got++
 		return got == messages
 	})
 	settle(t, p, x)
-	ok(t, m.Deregister(viatest.Context(t)))
+	viatest.OK(t, m.Deregister(viatest.Context(t)))
 }
 
 // testBestEffort has a receiver that does not keep up, on a ring without reliability: the
@@ -103,7 +103,7 @@ func testBestEffort(t viatest.T, p *viatest.Pair) {
 		send(t, slow, p, fmt.Sprintf("message %3d", i), ring.Frame{Memory: m, Length: 512}, nil)
 		if i%50 == 0 {
 			send(t, x, p, "other", ring.Frame{}, nil)
-			ok(t, y.ReleaseRecv(receive(t, y, p, "other")))
+			viatest.OK(t, y.ReleaseRecv(receive(t, y, p, "other")))
 		}
 	}
 	settle(t, p, slow)
@@ -116,7 +116,7 @@ func testBestEffort(t viatest.T, p *viatest.Pair) {
 		if err == ring.ErrEmpty {
 			continue
 		}
-		ok(t, err)
+		viatest.OK(t, err)
 		var n int
 		if _, err := fmt.Sscanf(string(e.Bytes()[:11]), "message %d", &n); err != nil || n <= last {
 			t.Errorf("message %q after number %d: %v", e.Bytes()[:11], last, err)
@@ -144,9 +144,9 @@ func testTags(t viatest.T, p *viatest.Pair) {
 	tagged := func(tag uint32, size int) *ring.Entry {
 		t.Helper()
 		e := get(t, x, p)
-		ok(t, e.SetTag(tag))
-		ok(t, e.Attach(ring.Frame{Memory: from, Length: size}, nil))
-		ok(t, x.ReleaseSend(e))
+		viatest.OK(t, e.SetTag(tag))
+		viatest.OK(t, e.Attach(ring.Frame{Memory: from, Length: size}, nil))
+		viatest.OK(t, x.ReleaseSend(e))
 		e = receive(t, y, p, "")
 		if got, ok := e.Tag(); got != tag || !ok {
 			t.Errorf("tag %#x, %v, want %#x", got, ok, tag)
@@ -154,12 +154,12 @@ func testTags(t viatest.T, p *viatest.Pair) {
 		return e
 	}
 	const tag = 0xabcdef07
-	ok(t, y.SetPlace(tag, page(1)))
+	viatest.OK(t, y.SetPlace(tag, page(1)))
 	e := tagged(tag, 4096)
 	if !e.Placed() || e.Length() != 4096 || !bytes.Equal(page(1).Bytes(), from.Bytes()) {
 		t.Errorf("%d bytes, placed %v", e.Length(), e.Placed())
 	}
-	ok(t, y.ReleaseRecv(e))
+	viatest.OK(t, y.ReleaseRecv(e))
 	// Others with the same entry of the table go to the ring's frame.
 	clear(into.Bytes())
 	for _, other := range []uint32{tag + 256, 7, tag ^ 1<<31, tag + 1} {
@@ -167,20 +167,20 @@ func testTags(t viatest.T, p *viatest.Pair) {
 		if e.Placed() || e.Length() != 4000 || !bytes.Equal(e.Frame().Bytes()[:4000], from.Bytes()[:4000]) {
 			t.Errorf("tag %#x: %d bytes, placed %v", other, e.Length(), e.Placed())
 		}
-		ok(t, y.ReleaseRecv(e))
+		viatest.OK(t, y.ReleaseRecv(e))
 	}
 	// A place that is too small takes nothing, and neither does the frame.
-	ok(t, y.SetPlace(tag, ring.Frame{Memory: into, Length: 100}))
+	viatest.OK(t, y.SetPlace(tag, ring.Frame{Memory: into, Length: 100}))
 	if e = tagged(tag, 101); e.Length() != 0 || e.Discarded() != 101 {
 		t.Errorf("too small: %d bytes, %d discarded", e.Length(), e.Discarded())
 	}
-	ok(t, y.ReleaseRecv(e))
+	viatest.OK(t, y.ReleaseRecv(e))
 	// One that has been withdrawn is none.
-	ok(t, y.EndPlace(viatest.Context(t), tag))
+	viatest.OK(t, y.EndPlace(viatest.Context(t), tag))
 	if e = tagged(tag, 5); e.Placed() || e.Length() != 5 {
 		t.Errorf("withdrawn: %d bytes, placed %v", e.Length(), e.Placed())
 	}
-	ok(t, y.ReleaseRecv(e))
+	viatest.OK(t, y.ReleaseRecv(e))
 	if !bytes.Equal(into.Bytes(), make([]byte, 3*4096)) {
 		t.Error("something landed where it was not to")
 	}
@@ -202,7 +202,7 @@ func testDiscarded(t viatest.T, p *viatest.Pair) {
 		if e.Length() != want || e.Discarded() != lost {
 			t.Errorf("%d bytes: %d came, %d discarded", size, e.Length(), e.Discarded())
 		}
-		ok(t, y.ReleaseRecv(e))
+		viatest.OK(t, y.ReleaseRecv(e))
 	}
 	o.FrameSize = ring.NoPayload
 	x, y = connect(t, p, o)
@@ -213,14 +213,14 @@ func testDiscarded(t viatest.T, p *viatest.Pair) {
 	}
 	// A frame that is attached takes the next message of this entry.
 	into := alloc(t, p.B, 10)
-	ok(t, e.Attach(ring.Frame{Memory: into, Length: 10}, nil))
-	ok(t, y.ReleaseRecv(e))
+	viatest.OK(t, e.Attach(ring.Frame{Memory: into, Length: 10}, nil))
+	viatest.OK(t, y.ReleaseRecv(e))
 	for i := range y.Entries() {
 		send(t, x, p, "message", ring.Frame{Memory: m, Length: 1}, nil)
 		e := receive(t, y, p, "message")
 		if want := i / (y.Entries() - 1); e.Length() != want {
 			t.Errorf("message %d: %d bytes, want %d", i, e.Length(), want)
 		}
-		ok(t, y.ReleaseRecv(e))
+		viatest.OK(t, y.ReleaseRecv(e))
 	}
 }

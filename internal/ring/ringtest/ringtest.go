@@ -62,7 +62,7 @@ func connect(t viatest.T, p *viatest.Pair, o *ring.Options) (x, y *ring.Ring) {
 	l := viatest.Must(ring.Listen(p.B, "rings", o))(t)
 	x = viatest.Must(ring.Dial(ctx, p.A, l.Address(), o))(t)
 	y = viatest.Must(l.Accept(ctx))(t)
-	ok(t, l.Close())
+	viatest.OK(t, l.Close())
 	t.Cleanup(func() {
 		for _, r := range []*ring.Ring{x, y} {
 			if err := r.Close(); err != nil && !errors.Is(err, ring.ErrClosed) {
@@ -102,8 +102,8 @@ func send(t viatest.T, r *ring.Ring, p *viatest.Pair, message string, f ring.Fra
 	t.Helper()
 	e := get(t, r, p)
 	copy(viatest.Must(e.Reserve(len(message)))(t), message)
-	ok(t, e.Attach(f, done))
-	ok(t, r.ReleaseSend(e))
+	viatest.OK(t, e.Attach(f, done))
+	viatest.OK(t, r.ReleaseSend(e))
 }
 
 // settle waits until all that r has sent is done.
@@ -130,21 +130,4 @@ func receive(t viatest.T, r *ring.Ring, p *viatest.Pair, message string) (e *rin
 		t.Errorf("message %q, want %q", got, message)
 	}
 	return e
-}
-
-func ok(t viatest.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// wantError fails the test unless err matches each of want.
-func wantError(t viatest.T, what string, err error, want ...error) {
-	t.Helper()
-	for _, w := range want {
-		if !errors.Is(err, w) {
-			t.Errorf("%s: error %v, want %v", what, err, w)
-		}
-	}
 }

@@ -31,38 +31,38 @@ func testSetVIAttributes(t T, p *Pair) {
 
 	// What did not fit together does once one side has changed: the request that was
 	// turned down for it is still there.
-	check(t, y.VI.SetAttributes(ctx, via.VIAttributes{Reliability: via.Unreliable, MaxTransfer: 4000}))
+	OK(t, y.VI.SetAttributes(ctx, via.VIAttributes{Reliability: via.Unreliable, MaxTransfer: 4000}))
 	c, outcome := dial(ctx, t, y.VI, p.A)
 	_, err := c.Accept(ctx, x.VI)
 	WantError(t, "accept with another level", err, via.ErrInvalidReliability)
-	check(t, x.VI.SetAttributes(ctx, via.VIAttributes{Reliability: via.Unreliable, MaxTransfer: 4000, Ptag: tag}))
+	OK(t, x.VI.SetAttributes(ctx, via.VIAttributes{Reliability: via.Unreliable, MaxTransfer: 4000, Ptag: tag}))
 	Must(c.Accept(ctx, x.VI))(t)
-	check(t, <-outcome)
+	OK(t, <-outcome)
 	if s := Must(x.VI.Query(ctx))(t); s.State != via.Connected || s.Attributes.MaxTransfer != 4000 || s.Attributes.Ptag != tag {
 		t.Errorf("VI is %+v", s)
 	}
 	WantError(t, "set attributes of a connected VI", x.VI.SetAttributes(ctx, via.VIAttributes{}), via.ErrInvalidState)
 	WantError(t, "ptag of the VI", tag.Destroy(ctx), via.ErrResource)
-	check(t, x.VI.Disconnect(ctx))
+	OK(t, x.VI.Disconnect(ctx))
 	p.Until(t, "the other end to notice", func() bool { return Must(y.VI.Query(ctx))(t).State == via.ErrorState })
 	WantError(t, "set attributes in the error state", y.VI.SetAttributes(ctx, via.VIAttributes{}), via.ErrInvalidState)
-	check(t, y.VI.Disconnect(ctx))
+	OK(t, y.VI.Disconnect(ctx))
 
 	// Descriptors go with the VI, memory does not.
-	check(t, x.VI.SetAttributes(ctx, via.VIAttributes{Ptag: tag}))
-	check(t, y.VI.SetAttributes(ctx, via.VIAttributes{}))
-	check(t, ConnectVIs(ctx, x.VI, y.VI, t.Name()))
-	check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 100)))
-	check(t, x.Memory.SetAttributes(ctx, via.MemoryAttributes{Ptag: tag}))
-	check(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, 100)))
+	OK(t, x.VI.SetAttributes(ctx, via.VIAttributes{Ptag: tag}))
+	OK(t, y.VI.SetAttributes(ctx, via.VIAttributes{}))
+	OK(t, ConnectVIs(ctx, x.VI, y.VI, t.Name()))
+	OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 100)))
+	OK(t, x.Memory.SetAttributes(ctx, via.MemoryAttributes{Ptag: tag}))
+	OK(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, 100)))
 	p.MustTake(t, y.VI.RecvDone)
 	p.MustTake(t, x.VI.SendDone)
 	exchange(t, p, x, y, 30000, 1)
-	check(t, x.VI.Disconnect(ctx))
-	check(t, x.VI.SetAttributes(ctx, via.VIAttributes{}))
+	OK(t, x.VI.Disconnect(ctx))
+	OK(t, x.VI.SetAttributes(ctx, via.VIAttributes{}))
 	WantError(t, "ptag of the memory", tag.Destroy(ctx), via.ErrResource)
-	check(t, x.Memory.Deregister(ctx))
-	check(t, tag.Destroy(ctx))
+	OK(t, x.Memory.Deregister(ctx))
+	OK(t, tag.Destroy(ctx))
 	WantError(t, "a destroyed ptag", x.VI.SetAttributes(ctx, via.VIAttributes{Ptag: tag}), via.ErrInvalidParameter)
 	for x.VI.Destroy(ctx) != nil {
 		if _, err := x.VI.SendDone(); err == via.ErrQueueEmpty {
@@ -92,15 +92,15 @@ func testSetMemoryAttributes(t T, p *Pair) {
 	// send and receive name the memory, and say how that went.
 	send := func() error {
 		x.Send[0].Prepare()
-		check(t, m.AddTo(x.Send[0], 0, 100))
-		check(t, x.VI.PostSend(x.Send[0]))
+		OK(t, m.AddTo(x.Send[0], 0, 100))
+		OK(t, x.VI.PostSend(x.Send[0]))
 		_, err := p.Take(t, x.VI.SendDone)
 		return err
 	}
 	receive := func() error {
 		x.Recv[0].Prepare()
-		check(t, m.AddTo(x.Recv[0], 0, 100))
-		check(t, x.VI.PostRecv(x.Recv[0]))
+		OK(t, m.AddTo(x.Recv[0], 0, 100))
+		OK(t, x.VI.PostRecv(x.Recv[0]))
 		_, err := receiveSome(t, p, y, x)
 		p.Until(t, "the sends", func() bool { _, err := y.VI.SendDone(); return err == via.ErrQueueEmpty })
 		return err
@@ -109,18 +109,18 @@ func testSetMemoryAttributes(t T, p *Pair) {
 		t.Helper()
 		WantError(t, what, err, via.ErrDescriptor)
 	}
-	check(t, send())
-	check(t, receive())
-	check(t, m.SetAttributes(ctx, via.MemoryAttributes{ReadOnly: true}))
-	check(t, send())
+	OK(t, send())
+	OK(t, receive())
+	OK(t, m.SetAttributes(ctx, via.MemoryAttributes{ReadOnly: true}))
+	OK(t, send())
 	refused("receive into memory that is for reading now", receive())
-	check(t, m.SetAttributes(ctx, via.MemoryAttributes{Ptag: tag}))
+	OK(t, m.SetAttributes(ctx, via.MemoryAttributes{Ptag: tag}))
 	refused("send from memory that has another ptag now", send())
 	WantError(t, "ptag of memory", tag.Destroy(ctx), via.ErrResource)
-	check(t, m.SetAttributes(ctx, via.MemoryAttributes{}))
-	check(t, tag.Destroy(ctx))
-	check(t, send())
-	check(t, receive())
+	OK(t, m.SetAttributes(ctx, via.MemoryAttributes{}))
+	OK(t, tag.Destroy(ctx))
+	OK(t, send())
+	OK(t, receive())
 	if m.Handle() != handle || m.Attributes() != before {
 		t.Errorf("handle %#x, was %#x; attributes %+v", m.Handle(), handle, m.Attributes())
 	}
@@ -128,16 +128,16 @@ func testSetMemoryAttributes(t T, p *Pair) {
 	// Descriptors in memory of another ptag are refused at the post, also by a work
 	// queue that has just taken one from there.
 	d := Must(m.NewDescriptor(2048, 0))(t)
-	check(t, x.VI.PostSend(d))
+	OK(t, x.VI.PostSend(d))
 	if got, _ := p.Take(t, x.VI.SendDone); got != d {
 		t.Error("another descriptor came back")
 	}
 	other := Must(p.A.CreatePtag(ctx))(t)
-	check(t, m.SetAttributes(ctx, via.MemoryAttributes{Ptag: other}))
+	OK(t, m.SetAttributes(ctx, via.MemoryAttributes{Ptag: other}))
 	d.Rearm()
 	WantError(t, "descriptor in memory of another ptag", x.VI.PostSend(d), via.ErrInvalidPtag)
-	check(t, m.Deregister(ctx))
-	check(t, other.Destroy(ctx))
+	OK(t, m.Deregister(ctx))
+	OK(t, other.Destroy(ctx))
 	WantError(t, "set attributes of deregistered memory", m.SetAttributes(ctx, via.MemoryAttributes{}), via.ErrClosed)
 }
 
@@ -150,7 +150,7 @@ func testCQResize(t T, p *Pair) {
 	limit := p.B.Query().MaxCQEntries
 	x := NewEnd(t, p.A, Setup{Attributes: a})
 	y := Must(Equip(ctx, Must(p.B.CreateVI(ctx, a, cq, cq))(t), 4096, 1))(t)
-	check(t, ConnectVIs(ctx, x.VI, y.VI, t.Name()))
+	OK(t, ConnectVIs(ctx, x.VI, y.VI, t.Name()))
 	for _, entries := range []int{0, -1, limit + 1} {
 		WantError(t, "no such size", cq.Resize(ctx, entries), via.ErrInvalidParameter)
 	}
@@ -186,18 +186,18 @@ func testCQResize(t T, p *Pair) {
 		}
 		if i%3 == 0 {
 			size := sizes[i/3%len(sizes)]
-			check(t, cq.Resize(ctx, size))
+			OK(t, cq.Resize(ctx, size))
 			if cq.Entries() < size {
 				t.Fatalf("%d entries, %d asked for", cq.Entries(), size)
 			}
 		}
-		check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[i%depth], 0, 8)))
+		OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[i%depth], 0, 8)))
 		d := x.Prepare(t, x.Send[i%depth], 0, 8)
 		d.SetImmediate(uint32(i))
-		check(t, x.VI.PostSend(d))
+		OK(t, x.VI.PostSend(d))
 		p.MustTake(t, x.VI.SendDone)
 	}
-	check(t, cq.Resize(ctx, 4*depth))
+	OK(t, cq.Resize(ctx, 4*depth))
 	for received < 20*depth {
 		take()
 	}
@@ -211,9 +211,9 @@ func testCQResize(t T, p *Pair) {
 		_, err := cq.Wait(ctx)
 		waited <- err
 	}()
-	check(t, cq.Resize(ctx, 64))
-	check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 8)))
-	check(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, 8)))
+	OK(t, cq.Resize(ctx, 64))
+	OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 8)))
+	OK(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, 8)))
 	p.MustTake(t, x.VI.SendDone)
 	if err := <-waited; err != nil {
 		t.Error(err)
@@ -222,11 +222,11 @@ func testCQResize(t T, p *Pair) {
 
 	// There is room for another VI now.
 	more := Must(p.B.CreateVI(ctx, a, cq, nil))(t)
-	check(t, more.Destroy(ctx))
+	OK(t, more.Destroy(ctx))
 	for _, e := range []*End{x, y} {
-		check(t, e.VI.Disconnect(ctx))
-		check(t, e.VI.Destroy(ctx))
+		OK(t, e.VI.Disconnect(ctx))
+		OK(t, e.VI.Destroy(ctx))
 	}
-	check(t, cq.Destroy(ctx))
+	OK(t, cq.Destroy(ctx))
 	WantError(t, "resize what is destroyed", cq.Resize(ctx, 64), via.ErrClosed)
 }

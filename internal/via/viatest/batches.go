@@ -85,8 +85,8 @@ func testBatchesDone(t T, p *Pair) {
 	x, y := p.Connect(t, Setup{})
 	const n, most = 16, 5
 	for i := range n {
-		check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[i], i*64, 64)))
-		check(t, x.VI.PostSend(x.Prepare(t, x.Send[i], i*64, 64)))
+		OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[i], i*64, 64)))
+		OK(t, x.VI.PostSend(x.Prepare(t, x.Send[i], i*64, 64)))
 	}
 	for _, q := range []struct {
 		name string
@@ -118,10 +118,10 @@ func testBatchesDone(t T, p *Pair) {
 
 	// One that fails comes alone, after those before it and before those behind it.
 	for i, length := range []int{64, 64, 32, 64} {
-		check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[i], i*64, length)))
+		OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[i], i*64, length)))
 	}
 	for i := range 3 {
-		check(t, x.VI.PostSend(x.Prepare(t, x.Send[i], 0, 64)))
+		OK(t, x.VI.PostSend(x.Prepare(t, x.Send[i], 0, 64)))
 	}
 	p.Until(t, "all receives to complete", func() bool {
 		return y.Recv[0].Status().Done() && y.Recv[1].Status().Done() && y.Recv[2].Status().Done()

@@ -66,7 +66,7 @@ func testMismatch(t T, p *Pair) {
 		_, err := c.Accept(ctx, vi)
 		WantError(t, r.name, err, r.want)
 		wantState(t, vi, via.Idle)
-		check(t, vi.Destroy(ctx))
+		OK(t, vi.Destroy(ctx))
 	}
 	select {
 	case err := <-outcome:
@@ -75,7 +75,7 @@ func testMismatch(t T, p *Pair) {
 	}
 	server := NewEnd(t, p.B, Setup{Attributes: via.VIAttributes{MaxTransfer: 10000}})
 	r := Must(c.Accept(ctx, server.VI))(t)
-	check(t, <-outcome)
+	OK(t, <-outcome)
 	if r.MAC != p.A.Query().Address || r.VI != client.VI.Number() {
 		t.Errorf("connected with %+v", r)
 	}
@@ -86,7 +86,7 @@ func testMismatch(t T, p *Pair) {
 	c, outcome = dial(ctx, t, other.VI, p.B)
 	_, err := c.Accept(ctx, server.VI)
 	WantError(t, "accept with a connected VI", err, via.ErrInvalidState)
-	check(t, c.Reject(ctx))
+	OK(t, c.Reject(ctx))
 	WantError(t, "client", <-outcome, via.ErrReject)
 }
 
@@ -94,11 +94,11 @@ func testReject(t T, p *Pair) {
 	ctx := Context(t)
 	x := NewEnd(t, p.A, Setup{})
 	c, outcome := dial(ctx, t, x.VI, p.B)
-	check(t, c.Reject(ctx))
+	OK(t, c.Reject(ctx))
 	WantError(t, "client", <-outcome, via.ErrReject)
 	wantState(t, x.VI, via.Idle)
 	y := NewEnd(t, p.B, Setup{})
-	check(t, ConnectVIs(Context(t), x.VI, y.VI, t.Name()))
+	OK(t, ConnectVIs(Context(t), x.VI, y.VI, t.Name()))
 	exchange(t, p, x, y, 100, 1)
 }
 
@@ -107,7 +107,7 @@ func testAnsweredOnce(t T, p *Pair) {
 	x, y := NewEnd(t, p.A, Setup{}), NewEnd(t, p.B, Setup{})
 	c, outcome := dial(ctx, t, x.VI, p.B)
 	Must(c.Accept(ctx, y.VI))(t)
-	check(t, <-outcome)
+	OK(t, <-outcome)
 	_, err := c.Accept(ctx, y.VI)
 	WantError(t, "second accept", err, via.ErrInvalidParameter)
 	WantError(t, "reject after accept", c.Reject(ctx), via.ErrInvalidParameter)
@@ -133,7 +133,7 @@ func testAnsweredTooLate(t T, p *Pair) {
 		}
 	}
 	wantState(t, y.VI, via.Idle)
-	check(t, ConnectVIs(Context(t), x.VI, y.VI, t.Name()))
+	OK(t, ConnectVIs(Context(t), x.VI, y.VI, t.Name()))
 	exchange(t, p, x, y, 100, 1)
 }
 
@@ -182,7 +182,7 @@ func testConnectTime(t T, p *Pair) {
 	}
 	wantState(t, x.VI, via.Idle)
 	y := NewEnd(t, p.B, Setup{})
-	check(t, ConnectVIs(Context(t), x.VI, y.VI, t.Name()))
+	OK(t, ConnectVIs(Context(t), x.VI, y.VI, t.Name()))
 	exchange(t, p, x, y, 100, 1)
 }
 
@@ -202,8 +202,8 @@ func testConnectArguments(t T, p *Pair) {
 	// The longest and the empty discriminator work and are told apart.
 	for _, d := range [][]byte{long[:via.MaxDiscriminator], {}} {
 		y := NewEnd(t, p.B, Setup{})
-		check(t, ConnectVIs(ctx, x.VI, y.VI, string(d)))
+		OK(t, ConnectVIs(ctx, x.VI, y.VI, string(d)))
 		exchange(t, p, x, y, 10, 1)
-		check(t, x.VI.Disconnect(ctx))
+		OK(t, x.VI.Disconnect(ctx))
 	}
 }

@@ -30,12 +30,12 @@ func testCQ(t T, p *Pair) {
 	links := map[*via.VI]*link{}
 	for range vis {
 		l := &link{from: Must(p.A.CreateVI(ctx, a, acq, acq))(t), to: Must(p.B.CreateVI(ctx, a, bcq, bcq))(t)}
-		check(t, ConnectVIs(ctx, l.from, l.to, t.Name()))
+		OK(t, ConnectVIs(ctx, l.from, l.to, t.Name()))
 		l.send = Must(l.from.NewDescriptors(ctx, 1, 0))(t)[0]
 		l.recv = Must(l.to.NewDescriptors(ctx, 1, 0))(t)[0]
 		links[l.from], links[l.to] = l, l
-		check(t, l.to.PostRecv(l.recv))
-		check(t, l.from.PostSend(l.send))
+		OK(t, l.to.PostRecv(l.recv))
+		OK(t, l.from.PostSend(l.send))
 	}
 	// Each completion of a queue is followed by the next post on that queue, so
 	// that the CQs wrap.
@@ -50,13 +50,13 @@ func testCQ(t T, p *Pair) {
 			d := Must(l.from.SendDone())(t)
 			if l.sent++; l.sent < messages {
 				d.Rearm()
-				check(t, l.from.PostSend(d))
+				OK(t, l.from.PostSend(d))
 			}
 		case c.Queue == via.RecvQueue && c.VI == l.to:
 			d := Must(l.to.RecvDone())(t)
 			if l.received++; l.received < messages {
 				d.Rearm()
-				check(t, l.to.PostRecv(d))
+				OK(t, l.to.PostRecv(d))
 			}
 		default:
 			t.Fatalf("completion of the wrong queue: %v", c.Queue)
@@ -87,7 +87,7 @@ func testCQ(t T, p *Pair) {
 			continue
 		}
 		l.recv.Rearm()
-		check(t, l.to.PostRecv(l.recv))
+		OK(t, l.to.PostRecv(l.recv))
 		time.AfterFunc(10*time.Millisecond, func() {
 			l.send.Rearm()
 			if err := l.from.PostSend(l.send); err != nil {
@@ -113,15 +113,15 @@ func testCQNotRead(t T, p *Pair) {
 	for range 2 { // VIs with the same CQ, one after the other
 		y := Must(Equip(ctx, Must(p.B.CreateVI(ctx, a, cq, cq))(t), 4096, 1))(t)
 		for range 3 {
-			check(t, ConnectVIs(ctx, x.VI, y.VI, t.Name()))
+			OK(t, ConnectVIs(ctx, x.VI, y.VI, t.Name()))
 			for i := range 3 * depth {
 				d, e := y.Send[i%depth], x.Recv[0]
-				check(t, x.VI.PostRecv(x.Prepare(t, e, 0, 64)))
+				OK(t, x.VI.PostRecv(x.Prepare(t, e, 0, 64)))
 				d.Rearm()
 				p.Until(t, "room to send", func() bool {
 					err := y.VI.PostSend(d)
 					if err != via.ErrQueueFull {
-						check(t, err)
+						OK(t, err)
 					}
 					return err == nil
 				})
@@ -131,9 +131,9 @@ func testCQNotRead(t T, p *Pair) {
 			}
 			for _, d := range y.Recv {
 				d.Rearm()
-				check(t, y.VI.PostRecv(d))
+				OK(t, y.VI.PostRecv(d))
 			}
-			check(t, y.VI.Disconnect(ctx))
+			OK(t, y.VI.Disconnect(ctx))
 			for _, d := range y.Recv {
 				got, err := p.Take(t, y.VI.RecvDone)
 				wantStatus(t, "flushed receive", got, err, via.StatusFlushed)
@@ -141,20 +141,20 @@ func testCQNotRead(t T, p *Pair) {
 					t.Fatal("flushed out of order")
 				}
 			}
-			check(t, x.VI.Disconnect(ctx))
+			OK(t, x.VI.Disconnect(ctx))
 			if c, err := cq.Done(); err != via.ErrNotDone {
 				t.Errorf("everything was taken back, but the CQ says %+v, %v", c, err)
 			}
 		}
 		// The next completion is that of the next message.
-		check(t, ConnectVIs(ctx, x.VI, y.VI, t.Name()))
-		check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 64)))
-		check(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, 8)))
+		OK(t, ConnectVIs(ctx, x.VI, y.VI, t.Name()))
+		OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 64)))
+		OK(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, 8)))
 		var c via.Completion
 		p.Until(t, "the completion", func() bool {
 			var err error
 			if c, err = cq.Done(); err != via.ErrNotDone {
-				check(t, err)
+				OK(t, err)
 			}
 			return err == nil
 		})
@@ -167,13 +167,13 @@ func testCQNotRead(t T, p *Pair) {
 		p.MustTake(t, x.VI.SendDone)
 		for _, d := range y.Recv {
 			d.Rearm()
-			check(t, y.VI.PostRecv(d))
+			OK(t, y.VI.PostRecv(d))
 		}
-		check(t, errors.Join(x.VI.Disconnect(ctx), y.VI.Disconnect(ctx)))
+		OK(t, errors.Join(x.VI.Disconnect(ctx), y.VI.Disconnect(ctx)))
 		for range y.Recv {
 			_, _ = p.Take(t, y.VI.RecvDone)
 		}
-		check(t, y.VI.Destroy(ctx))
+		OK(t, y.VI.Destroy(ctx))
 	}
 }
 
@@ -188,10 +188,10 @@ func testCQTooSmall(t T, p *Pair) {
 	vi := Must(p.A.CreateVI(ctx, via.VIAttributes{SendDepth: n, RecvDepth: n}, cq, nil))(t)
 	_, err = p.A.CreateVI(ctx, via.VIAttributes{SendDepth: n, RecvDepth: n}, nil, cq)
 	WantError(t, "second VI", err, via.ErrResource)
-	check(t, vi.Destroy(ctx))
+	OK(t, vi.Destroy(ctx))
 	vi = Must(p.A.CreateVI(ctx, via.VIAttributes{SendDepth: n, RecvDepth: n}, nil, cq))(t)
-	check(t, vi.Destroy(ctx))
-	check(t, cq.Destroy(ctx))
+	OK(t, vi.Destroy(ctx))
+	OK(t, cq.Destroy(ctx))
 	for _, entries := range []int{-1, 0, p.A.Query().MaxCQEntries + 1} {
 		_, err := p.A.CreateCQ(ctx, entries)
 		WantError(t, "CQ of a bad size", err, via.ErrInvalidParameter)
@@ -208,9 +208,9 @@ func testCQInUse(t T, p *Pair) {
 	WantError(t, "wait for a send", err, via.ErrInvalidState)
 	_, err = vi.RecvWait(ctx)
 	WantError(t, "wait for a receive", err, via.ErrInvalidState)
-	check(t, vi.Destroy(ctx))
-	check(t, send.Destroy(ctx))
-	check(t, recv.Destroy(ctx))
+	OK(t, vi.Destroy(ctx))
+	OK(t, send.Destroy(ctx))
+	OK(t, recv.Destroy(ctx))
 	WantError(t, "destroy twice", send.Destroy(ctx), via.ErrClosed, via.ErrInvalidParameter)
 	_, err = p.A.CreateVI(ctx, via.VIAttributes{}, send, nil)
 	WantError(t, "VI with a destroyed CQ", err, via.ErrInvalidParameter)

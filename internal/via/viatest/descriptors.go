@@ -41,9 +41,9 @@ func testBuilder(t T, p *Pair) {
 	} {
 		WantError(t, c.name, m.AddTo(d, c.offset, c.length), via.ErrInvalidParameter)
 	}
-	check(t, d.AddData(m.Address(), m.Handle(), 1<<32-1))
+	OK(t, d.AddData(m.Address(), m.Handle(), 1<<32-1))
 	WantError(t, "total over 32 bits", m.AddTo(d, 0, 1), via.ErrInvalidParameter, descriptors.ErrLengthOverflow)
-	check(t, m.AddTo(d, 0, 0))
+	OK(t, m.AddTo(d, 0, 0))
 	WantError(t, "no room for a segment", m.AddTo(d, 0, 0), via.ErrInvalidParameter, descriptors.ErrTooManySegments)
 	if len(d.Segments()) != 2 || d.Length() != 1<<32-1 {
 		t.Errorf("refused segments were added: %d, %d bytes", len(d.Segments()), d.Length())
@@ -80,11 +80,11 @@ func testForged(t T, p *Pair) {
 		for _, c := range cases {
 			subtest(t, level.String()+"/"+c.name, func(t T) {
 				x, y := p.Connect(t, Setup{Attributes: via.VIAttributes{Reliability: level}, Segments: 2})
-				check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 1000)))
+				OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 1000)))
 				d := x.Prepare(t, x.Send[0], 0, 100)
-				check(t, x.Memory.AddTo(d, 200, 100))
+				OK(t, x.Memory.AddTo(d, 200, 100))
 				c.forge(d)
-				check(t, x.VI.PostSend(d))
+				OK(t, x.VI.PostSend(d))
 				d, err := p.Take(t, x.VI.SendDone)
 				wantStatus(t, "send", d, err, c.want)
 				wantBroken(t, p, x, y, level)
@@ -104,14 +104,14 @@ func testLength(t T, p *Pair) {
 		subtest(t, level.String(), func(t T) {
 			s := Setup{Attributes: via.VIAttributes{Reliability: level, MaxTransfer: 1000}}
 			x, y := p.Connect(t, s)
-			check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 2000)))
-			check(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, 1001)))
+			OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 2000)))
+			OK(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, 1001)))
 			d, err := p.Take(t, x.VI.SendDone)
 			wantStatus(t, "send over the maximum transfer size", d, err, via.StatusLengthError)
 			wantBroken(t, p, x, y, level)
 
 			x, y = p.Connect(t, s)
-			check(t, x.VI.PostRecv(x.Prepare(t, x.Recv[0], 0, 99)))
+			OK(t, x.VI.PostRecv(x.Prepare(t, x.Recv[0], 0, 99)))
 			d, err = receiveSome(t, p, y, x)
 			wantStatus(t, "receive too small", d, err, via.StatusLengthError)
 			if level == via.ReliableDelivery {
@@ -133,7 +133,7 @@ func testLength(t T, p *Pair) {
 		})
 		x, y := p.Connect(t, Setup{Attributes: via.VIAttributes{Reliability: via.Unreliable}})
 		p.Until(t, "the asynchronous error", func() bool {
-			check(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, 100)))
+			OK(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, 100)))
 			p.MustTake(t, x.VI.SendDone)
 			select {
 			case e := <-dropped:
@@ -173,7 +173,7 @@ func testPostedOnce(t T, p *Pair) {
 		}
 	}
 
-	check(t, y.VI.PostRecv(y.Prepare(t, free, 0, 64)))
+	OK(t, y.VI.PostRecv(y.Prepare(t, free, 0, 64)))
 	refused("posted", free, everywhere...)
 	n, err := y.VI.PostRecvBatch([]*via.Descriptor{y.Prepare(t, y.Recv[0], 64, 64), free, y.Recv[1]})
 	WantError(t, "posted, in a batch", err, via.ErrInvalidParameter)
@@ -190,7 +190,7 @@ func testPostedOnce(t T, p *Pair) {
 
 	// It has completed and was not taken back, and is made to look new.
 	for i := range 3 {
-		check(t, x.VI.PostSend(x.Prepare(t, x.Send[i], 0, 8)))
+		OK(t, x.VI.PostSend(x.Prepare(t, x.Send[i], 0, 8)))
 	}
 	p.Until(t, "completion", func() bool { return free.Status().Done() })
 	free.Rearm()
@@ -223,7 +223,7 @@ func testPostedByMany(t T, p *Pair) {
 			t.Fatalf("posted %d times", n)
 		}
 		for _, e := range []*End{a, b} {
-			check(t, e.VI.Disconnect(Context(t)))
+			OK(t, e.VI.Disconnect(Context(t)))
 			if got, err := p.Take(t, e.VI.RecvDone); err != via.ErrQueueEmpty {
 				wantStatus(t, "flushed", got, err, via.StatusFlushed)
 			}

@@ -15,10 +15,10 @@ func testTaken(t T, p *Pair) {
 			for _, left := range []int{0, 3} {
 				x, y := p.Connect(t, Setup{Attributes: via.VIAttributes{Reliability: level}})
 				for i := range n {
-					check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[i], 100*i, 100)))
+					OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[i], 100*i, 100)))
 				}
 				for i := range n + left {
-					check(t, x.VI.PostSend(x.Prepare(t, x.Send[i], 100*i, 100)))
+					OK(t, x.VI.PostSend(x.Prepare(t, x.Send[i], 100*i, 100)))
 				}
 				sends := make(chan []error, 1)
 				go func() {
@@ -37,7 +37,7 @@ func testTaken(t T, p *Pair) {
 						t.Errorf("message %d of %d bytes", i, d.Length())
 					}
 				}
-				check(t, y.VI.Disconnect(Context(t)))
+				OK(t, y.VI.Disconnect(Context(t)))
 				var errs []error
 				p.Until(t, "the sends to complete", func() bool {
 					select {
@@ -86,7 +86,7 @@ func wantOnlyEnd(t T, what string, err error, end via.Code) {
 func release(t T, p *Pair, ends ...*End) {
 	t.Helper()
 	for _, e := range ends {
-		check(t, e.VI.Disconnect(Context(t)))
+		OK(t, e.VI.Disconnect(Context(t)))
 		for _, done := range []func() (*via.Descriptor, error){e.VI.SendDone, e.VI.RecvDone} {
 			for {
 				if _, err := p.Take(t, done); err == via.ErrQueueEmpty {
@@ -94,8 +94,8 @@ func release(t T, p *Pair, ends ...*End) {
 				}
 			}
 		}
-		check(t, e.VI.Destroy(Context(t)))
-		check(t, e.Memory.Deregister(Context(t)))
+		OK(t, e.VI.Destroy(Context(t)))
+		OK(t, e.Memory.Deregister(Context(t)))
 	}
 }
 
@@ -111,31 +111,31 @@ func testEndings(t T, p *Pair) {
 		mine, theirs via.Code
 	}{
 		{"disconnect", func(t T, p *Pair, x, y *End) {
-			check(t, y.VI.Disconnect(Context(t)))
+			OK(t, y.VI.Disconnect(Context(t)))
 		}, 0, via.ErrDisconnected},
 		{"disconnect after messages", func(t T, p *Pair, x, y *End) {
 			for i := range 2 {
-				check(t, y.VI.PostSend(y.Prepare(t, y.Send[i], 0, 10)))
+				OK(t, y.VI.PostSend(y.Prepare(t, y.Send[i], 0, 10)))
 			}
 			p.MustTake(t, y.VI.SendDone)
 			p.MustTake(t, y.VI.SendDone)
-			check(t, y.VI.Disconnect(Context(t)))
+			OK(t, y.VI.Disconnect(Context(t)))
 		}, 0, via.ErrDisconnected},
 		{"disconnect that cuts a message off", func(t T, p *Pair, x, y *End) {
 			for i := range 3 { // x has receives for two
-				check(t, y.VI.PostSend(y.Prepare(t, y.Send[i], 0, 10)))
+				OK(t, y.VI.PostSend(y.Prepare(t, y.Send[i], 0, 10)))
 			}
-			check(t, y.VI.Disconnect(Context(t)))
+			OK(t, y.VI.Disconnect(Context(t)))
 		}, 0, via.ErrConnectionBroken},
 		{"memory of a send that is gone", func(t T, p *Pair, x, y *End) {
 			m := Must(p.B.Alloc(Context(t), 64, via.MemoryAttributes{}))(t)
 			y.Send[0].Prepare()
-			check(t, m.AddTo(y.Send[0], 0, 10))
-			check(t, m.Deregister(Context(t)))
-			check(t, y.VI.PostSend(y.Send[0]))
+			OK(t, m.AddTo(y.Send[0], 0, 10))
+			OK(t, m.Deregister(Context(t)))
+			OK(t, y.VI.PostSend(y.Send[0]))
 		}, via.ErrConnectionBroken, via.ErrConnectionBroken},
 		{"receive too small", func(t T, p *Pair, x, y *End) {
-			check(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, 1000)))
+			OK(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, 1000)))
 		}, via.ErrConnectionBroken, via.ErrConnectionBroken},
 	} {
 		subtest(t, c.name, func(t T) {
@@ -152,7 +152,7 @@ func testEndings(t T, p *Pair) {
 			}
 			for i := range 2 {
 				for _, e := range []*End{x, y} {
-					check(t, e.VI.PostRecv(e.Prepare(t, e.Recv[i], 100*i, 100)))
+					OK(t, e.VI.PostRecv(e.Prepare(t, e.Recv[i], 100*i, 100)))
 				}
 			}
 			c.end(t, p, x, y)
@@ -192,23 +192,23 @@ func testEndings(t T, p *Pair) {
 					}
 				})
 				// Going on says it again.
-				check(t, end.VI.PostSend(end.Prepare(t, end.Send[0], 0, 10)))
+				OK(t, end.VI.PostSend(end.Prepare(t, end.Send[0], 0, 10)))
 				_, err := p.Take(t, end.VI.SendDone)
 				wantEnd(t, "a send in the error state", err, want)
 				_, err = end.VI.ConnectRequest(Context(t), via.Address{MAC: p.A.Query().Address}, nil)
 				WantError(t, "connecting in the error state", err, via.ErrInvalidState)
 				wantOnlyEnd(t, "connecting in the error state", err, want)
 				// What was flushed before DISCONNECT keeps its reason.
-				check(t, end.VI.PostRecv(end.Prepare(t, end.Recv[0], 0, 10)))
-				check(t, end.VI.Disconnect(Context(t)))
+				OK(t, end.VI.PostRecv(end.Prepare(t, end.Recv[0], 0, 10)))
+				OK(t, end.VI.Disconnect(Context(t)))
 				_, err = p.Take(t, end.VI.RecvDone)
 				wantEnd(t, "a receive taken back after a disconnect", err, want)
 			}
 			// The next connection has an end of its own.
-			check(t, ConnectVIs(Context(t), x.VI, y.VI, t.Name()))
-			check(t, x.VI.PostRecv(x.Prepare(t, x.Recv[0], 0, 10)))
-			check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 10)))
-			check(t, x.VI.Disconnect(Context(t)))
+			OK(t, ConnectVIs(Context(t), x.VI, y.VI, t.Name()))
+			OK(t, x.VI.PostRecv(x.Prepare(t, x.Recv[0], 0, 10)))
+			OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 10)))
+			OK(t, x.VI.Disconnect(Context(t)))
 			_, err := p.Take(t, x.VI.RecvDone)
 			wantEnd(t, "a receive of the end that disconnects", err, 0)
 			_, err = p.Take(t, y.VI.RecvDone)

@@ -55,11 +55,11 @@ func testForeignMemory(t T, p *Pair) {
 		t.Helper()
 		clear(to)
 		y.Recv[0].Prepare()
-		check(t, target.AddTo(y.Recv[0], 77, length))
-		check(t, y.VI.PostRecv(y.Recv[0]))
+		OK(t, target.AddTo(y.Recv[0], 77, length))
+		OK(t, y.VI.PostRecv(y.Recv[0]))
 		x.Send[0].Prepare()
-		check(t, m.AddTo(x.Send[0], offset, length))
-		check(t, x.VI.PostSend(x.Send[0]))
+		OK(t, m.AddTo(x.Send[0], offset, length))
+		OK(t, x.VI.PostSend(x.Send[0]))
 		return p.Take(t, y.VI.RecvDone)
 	}
 	for _, c := range []struct {
@@ -78,7 +78,7 @@ func testForeignMemory(t T, p *Pair) {
 	}
 
 	// The pages stay for the other registration; the first handle is worth nothing.
-	check(t, source.Deregister(ctx))
+	OK(t, source.Deregister(ctx))
 	if source.Bytes() != nil {
 		t.Error("bytes of deregistered memory")
 	}
@@ -91,10 +91,10 @@ func testForeignMemory(t T, p *Pair) {
 	// A descriptor may lie there too.
 	own := Must(p.B.Register(ctx, to[:page], via.MemoryAttributes{}))(t)
 	d := Must(own.NewDescriptor(64, 1))(t)
-	check(t, own.AddTo(d, 1024, 100))
-	check(t, y.VI.PostRecv(d))
+	OK(t, own.AddTo(d, 1024, 100))
+	OK(t, y.VI.PostRecv(d))
 	WantError(t, "deregister posted descriptors", own.Deregister(ctx), via.ErrResource)
-	check(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, 100)))
+	OK(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, 100)))
 	if got := p.MustTake(t, y.VI.RecvDone); got != d || d.Length() != 100 {
 		t.Errorf("got back descriptor %p with %d bytes, want %p", got, d.Length(), d)
 	}
@@ -102,13 +102,13 @@ func testForeignMemory(t T, p *Pair) {
 
 	// Bounds are those of the registration, not of its pages.
 	x.Send[0].Prepare()
-	check(t, x.Send[0].AddData(again.Address()+uint64(again.Size())-9, again.Handle(), 10))
-	check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 100)))
-	check(t, x.VI.PostSend(x.Send[0]))
+	OK(t, x.Send[0].AddData(again.Address()+uint64(again.Size())-9, again.Handle(), 10))
+	OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 100)))
+	OK(t, x.VI.PostSend(x.Send[0]))
 	d, err := p.Take(t, x.VI.SendDone)
 	wantStatus(t, "send from behind the registration", d, err, via.StatusProtectionError)
 	for _, m := range []*via.Memory{again, target, own} {
-		check(t, m.Deregister(ctx))
+		OK(t, m.Deregister(ctx))
 	}
 	_ = from[0] // the memory is the program's
 }

@@ -21,8 +21,8 @@ const (
 func testLayout(t T, p *Pair) {
 	m := Must(p.A.Alloc(Context(t), 4096, via.MemoryAttributes{}))(t)
 	d := Must(m.NewDescriptor(64, 2))(t)
-	check(t, d.AddData(0x1122334455667788, 0x99aabbcc, 300))
-	check(t, d.AddData(m.Address()+1000, m.Handle(), 7))
+	OK(t, d.AddData(0x1122334455667788, 0x99aabbcc, 300))
+	OK(t, d.AddData(m.Address()+1000, m.Handle(), 7))
 	d.SetImmediate(0xfeedf00d)
 	le := binary.LittleEndian
 	want := make([]byte, 64)
@@ -74,9 +74,9 @@ func testBuiltByHand(t T, p *Pair) {
 	}
 	pattern(x.Memory.Bytes()[:2000], 1)
 	r, s := build(y, 0), build(x, 4)
-	check(t, y.VI.PostRecv(r))
+	OK(t, y.VI.PostRecv(r))
 	WantError(t, "posted already", y.VI.PostRecv(r), via.ErrInvalidParameter)
-	check(t, x.VI.PostSend(s))
+	OK(t, x.VI.PostSend(s))
 	if d := p.MustTake(t, y.VI.RecvDone); d != r || d.Length() != 90 {
 		t.Errorf("%d bytes with %p, want %p", d.Length(), d, r)
 	}
@@ -104,13 +104,13 @@ func testCompleted(t T, p *Pair) {
 		m.Bytes()[i] = 0xa5
 	}
 	d := Must(m.NewDescriptor(128, 1))(t)
-	check(t, m.AddTo(d, 1024, 100))
+	OK(t, m.AddTo(d, 1024, 100))
 	before := bytes.Clone(m.Bytes())
-	check(t, y.VI.PostRecv(d))
+	OK(t, y.VI.PostRecv(d))
 	send := x.Prepare(t, x.Send[0], 0, 60)
 	send.SetImmediate(0x01020304)
 	pattern(x.Memory.Bytes()[:60], 1)
-	check(t, x.VI.PostSend(send))
+	OK(t, x.VI.PostSend(send))
 	p.MustTake(t, y.VI.RecvDone)
 	p.MustTake(t, x.VI.SendDone)
 

@@ -22,9 +22,9 @@ func testRegistration(t T, p *Pair) {
 		t.Errorf("part with handle %#x: %d bytes at %#x", part.Handle(), part.Size(), part.Address())
 	}
 	// Either registration may go first; the bytes stay until both are gone.
-	check(t, m.Deregister(ctx))
+	OK(t, m.Deregister(ctx))
 	part.Bytes()[0] = 7
-	check(t, part.Deregister(ctx))
+	OK(t, part.Deregister(ctx))
 	WantError(t, "deregister twice", m.Deregister(ctx), via.ErrClosed, via.ErrInvalidParameter)
 
 	_, err := p.A.Register(ctx, make([]byte, 4096), via.MemoryAttributes{})
@@ -39,12 +39,12 @@ func testRegistration(t T, p *Pair) {
 	// Memory with a descriptor on it that is posted cannot go.
 	vi := Must(p.A.CreateVI(ctx, via.VIAttributes{}, nil, nil))(t)
 	own := Must(p.A.Alloc(ctx, 4096, via.MemoryAttributes{}))(t)
-	check(t, vi.PostRecv(Must(own.NewDescriptor(0, 0))(t)))
+	OK(t, vi.PostRecv(Must(own.NewDescriptor(0, 0))(t)))
 	WantError(t, "deregister posted descriptors", own.Deregister(ctx), via.ErrResource)
-	check(t, vi.Disconnect(ctx))
+	OK(t, vi.Disconnect(ctx))
 	d, err := p.Take(t, vi.RecvDone)
 	wantStatus(t, "receive that was held", d, err, via.StatusFlushed)
-	check(t, own.Deregister(ctx))
+	OK(t, own.Deregister(ctx))
 }
 
 func testPtagInUse(t T, p *Pair) {
@@ -52,11 +52,11 @@ func testPtagInUse(t T, p *Pair) {
 	tag := Must(p.A.CreatePtag(ctx))(t)
 	m := Must(p.A.Alloc(ctx, 64, via.MemoryAttributes{Ptag: tag}))(t)
 	WantError(t, "ptag of memory", tag.Destroy(ctx), via.ErrResource)
-	check(t, m.Deregister(ctx))
+	OK(t, m.Deregister(ctx))
 	vi := Must(p.A.CreateVI(ctx, via.VIAttributes{Ptag: tag}, nil, nil))(t)
 	WantError(t, "ptag of a VI", tag.Destroy(ctx), via.ErrResource)
-	check(t, vi.Destroy(ctx))
-	check(t, tag.Destroy(ctx))
+	OK(t, vi.Destroy(ctx))
+	OK(t, tag.Destroy(ctx))
 	WantError(t, "destroy twice", tag.Destroy(ctx), via.ErrClosed, via.ErrInvalidParameter)
 	_, err := p.A.Alloc(ctx, 64, via.MemoryAttributes{Ptag: tag})
 	WantError(t, "memory with a destroyed ptag", err, via.ErrInvalidParameter)
@@ -97,10 +97,10 @@ func testProtection(t T, p *Pair) {
 				x, y := p.Connect(t, Setup{Attributes: via.VIAttributes{Reliability: level}})
 				if c.send {
 					// A reliable send is looked at when there is a receive for it.
-					check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 100)))
+					OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 100)))
 					x.Send[0].Prepare()
-					check(t, c.segment(x, x.Send[0]))
-					check(t, x.VI.PostSend(x.Send[0]))
+					OK(t, c.segment(x, x.Send[0]))
+					OK(t, x.VI.PostSend(x.Send[0]))
 					d, err := p.Take(t, x.VI.SendDone)
 					wantStatus(t, "send", d, err, via.StatusProtectionError)
 					wantBroken(t, p, x, y, level)
@@ -108,8 +108,8 @@ func testProtection(t T, p *Pair) {
 				if c.recv {
 					x, y = p.Connect(t, Setup{Attributes: via.VIAttributes{Reliability: level}})
 					x.Recv[0].Prepare()
-					check(t, c.segment(x, x.Recv[0]))
-					check(t, x.VI.PostRecv(x.Recv[0]))
+					OK(t, c.segment(x, x.Recv[0]))
+					OK(t, x.VI.PostRecv(x.Recv[0]))
 					d, err := receiveSome(t, p, y, x)
 					wantStatus(t, "receive", d, err, via.StatusProtectionError)
 					wantBroken(t, p, x, y, level)
@@ -121,9 +121,9 @@ func testProtection(t T, p *Pair) {
 
 	x, y := p.Connect(t, Setup{})
 	x.Send[0].Prepare()
-	check(t, readOnly.AddTo(x.Send[0], 0, 100))
-	check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 100)))
-	check(t, x.VI.PostSend(x.Send[0]))
+	OK(t, readOnly.AddTo(x.Send[0], 0, 100))
+	OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 100)))
+	OK(t, x.VI.PostSend(x.Send[0]))
 	p.MustTake(t, y.VI.RecvDone)
 	p.MustTake(t, x.VI.SendDone)
 
@@ -141,11 +141,11 @@ func testProtection(t T, p *Pair) {
 // received one, well or badly: an unreliable wire may lose some.
 func receiveSome(t T, p *Pair, from, to *End) (d *via.Descriptor, err error) {
 	t.Helper()
-	check(t, from.VI.PostSend(from.Prepare(t, from.Send[0], 0, 100)))
+	OK(t, from.VI.PostSend(from.Prepare(t, from.Send[0], 0, 100)))
 	p.Until(t, "a receive", func() bool {
 		if from.VI.Attributes().Reliability == via.Unreliable {
 			if _, err := from.VI.SendDone(); err == nil {
-				check(t, from.VI.PostSend(from.Prepare(t, from.Send[0], 0, 100)))
+				OK(t, from.VI.PostSend(from.Prepare(t, from.Send[0], 0, 100)))
 			}
 		}
 		d, err = to.VI.RecvDone()
@@ -175,17 +175,17 @@ func testStaleHandle(t T, p *Pair) {
 	x, y := p.Connect(t, Setup{})
 	m := Must(p.A.Alloc(ctx, 4096, via.MemoryAttributes{}))(t)
 	x.Send[0].Prepare()
-	check(t, m.AddTo(x.Send[0], 0, 100))
-	check(t, x.VI.PostSend(x.Send[0])) // waits: there is no receive for it
+	OK(t, m.AddTo(x.Send[0], 0, 100))
+	OK(t, x.VI.PostSend(x.Send[0])) // waits: there is no receive for it
 	p.A.Poll()
 	p.B.Poll()
-	check(t, m.Deregister(ctx))
+	OK(t, m.Deregister(ctx))
 	// New memory may get the number of the old handle, but never all of it.
 	m2 := Must(p.A.Alloc(ctx, 4096, via.MemoryAttributes{}))(t)
 	if m2.Handle() == m.Handle() {
 		t.Errorf("handle %#x was given out again at once", m.Handle())
 	}
-	check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 100)))
+	OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 100)))
 	d, err := p.Take(t, x.VI.SendDone)
 	wantStatus(t, "send from memory that has gone", d, err, via.StatusProtectionError)
 	wantBroken(t, p, x, y, via.ReliableDelivery)

@@ -66,8 +66,8 @@ func exchange(t T, p *Pair, from, to *End, n int, seed uint64) {
 	t.Helper()
 	data := from.Memory.Bytes()[:n]
 	pattern(data, seed)
-	check(t, to.VI.PostRecv(to.Prepare(t, to.Recv[0], 0, n)))
-	check(t, from.VI.PostSend(from.Prepare(t, from.Send[0], 0, n)))
+	OK(t, to.VI.PostRecv(to.Prepare(t, to.Recv[0], 0, n)))
+	OK(t, from.VI.PostSend(from.Prepare(t, from.Send[0], 0, n)))
 	d := p.MustTake(t, to.VI.RecvDone)
 	if d != to.Recv[0] || int(d.Length()) != n {
 		t.Fatalf("received %d bytes with descriptor %p, want %d with %p", d.Length(), d, n, to.Recv[0])
@@ -102,10 +102,10 @@ func testMessagesUnreliable(t T, p *Pair) {
 		if !bytes.Equal(y.Memory.Bytes()[:sizes[v]], want[:sizes[v]]) {
 			t.Fatalf("message of %d bytes arrived changed", sizes[v])
 		}
-		check(t, y.VI.PostRecv(y.Prepare(t, d, 0, limit)))
+		OK(t, y.VI.PostRecv(y.Prepare(t, d, 0, limit)))
 		return int(v), nil
 	}
-	check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, limit)))
+	OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, limit)))
 	for i, n := range sizes {
 		pattern(x.Memory.Bytes()[:n], uint64(i))
 		var next time.Time
@@ -114,7 +114,7 @@ func testMessagesUnreliable(t T, p *Pair) {
 				next = now.Add(20 * time.Millisecond)
 				d := x.Prepare(t, x.Send[0], 0, n)
 				d.SetImmediate(uint32(i))
-				check(t, x.VI.PostSend(d))
+				OK(t, x.VI.PostSend(d))
 				p.MustTake(t, x.VI.SendDone)
 			}
 			id, err := receive()
@@ -151,15 +151,15 @@ func testScatterGather(t T, p *Pair) {
 		cuts[segments] = total
 		message := make([]byte, 0, total)
 		for i := segments - 1; i >= 0; i-- {
-			check(t, e.Memory.AddTo(d, base+cuts[i], cuts[i+1]-cuts[i]))
+			OK(t, e.Memory.AddTo(d, base+cuts[i], cuts[i+1]-cuts[i]))
 			message = append(message, e.Memory.Bytes()[base+cuts[i]:base+cuts[i+1]]...)
 		}
 		return message
 	}
 	sent := cut(x, x.Send[0], 0)
 	cut(y, y.Recv[0], 30000)
-	check(t, y.VI.PostRecv(y.Recv[0]))
-	check(t, x.VI.PostSend(x.Send[0]))
+	OK(t, y.VI.PostRecv(y.Recv[0]))
+	OK(t, x.VI.PostSend(x.Send[0]))
 	d := p.MustTake(t, y.VI.RecvDone)
 	p.MustTake(t, x.VI.SendDone)
 	var got []byte
@@ -175,11 +175,11 @@ func testScatterGather(t T, p *Pair) {
 func testImmediate(t T, p *Pair) {
 	x, y := p.Connect(t, Setup{})
 	for _, n := range []int{0, 10, 20000} {
-		check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 20000)))
+		OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 20000)))
 		d := x.Prepare(t, x.Send[0], 0, n)
 		want := 0xdeadbe00 + uint32(n)
 		d.SetImmediate(want)
-		check(t, x.VI.PostSend(d))
+		OK(t, x.VI.PostSend(d))
 		r := p.MustTake(t, y.VI.RecvDone)
 		if v, ok := r.Immediate(); !ok || v != want || int(r.Length()) != n {
 			t.Errorf("immediate data %#x, %v with %d bytes; want %#x with %d", v, ok, r.Length(), want, n)
@@ -196,14 +196,14 @@ func testInline(t T, p *Pair) {
 	}
 	x, y := p.Connect(t, Setup{Segments: most / 16})
 	for _, n := range []int{0, 1, 31, 64, most} {
-		check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, most)))
+		OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, most)))
 		d := x.Send[0]
 		d.Prepare()
 		for i := range n {
 			d.Inline()[i] = byte(i + n)
 		}
-		check(t, d.SetInline(n))
-		check(t, x.VI.PostSend(d))
+		OK(t, d.SetInline(n))
+		OK(t, x.VI.PostSend(d))
 		r := p.MustTake(t, y.VI.RecvDone)
 		if !bytes.Equal(y.Memory.Bytes()[:r.Length()], d.Inline()[:n]) {
 			t.Errorf("%d bytes: %d others came", n, r.Length())
@@ -222,11 +222,11 @@ func testOrder(t T, p *Pair) {
 		for sent < messages && sent-taken < len(x.Send) {
 			d := x.Prepare(t, x.Send[sent%len(x.Send)], 0, sent%size)
 			d.SetImmediate(uint32(sent))
-			check(t, x.VI.PostSend(d))
+			OK(t, x.VI.PostSend(d))
 			sent++
 		}
 		// One receive at a time: each message waits for it.
-		check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[received%len(y.Recv)], 0, size)))
+		OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[received%len(y.Recv)], 0, size)))
 		d := p.MustTake(t, y.VI.RecvDone)
 		if v, _ := d.Immediate(); v != uint32(received) || int(d.Length()) != received%size {
 			t.Fatalf("message %d with %d bytes arrived as number %d", v, d.Length(), received)
@@ -247,7 +247,7 @@ func testOrder(t T, p *Pair) {
 
 func testWaits(t T, p *Pair) {
 	x, y := p.Connect(t, Setup{})
-	check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 100)))
+	OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 100)))
 
 	short, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 	defer cancel()
@@ -268,11 +268,11 @@ func testWaits(t T, p *Pair) {
 		got <- err
 	}()
 	time.Sleep(20 * time.Millisecond) // so that the waiter sleeps
-	check(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, 50)))
+	OK(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, 50)))
 	if _, err := x.VI.SendWait(Context(t)); err != nil {
 		t.Error(err)
 	}
-	check(t, <-got)
+	OK(t, <-got)
 	_, err = x.VI.SendWait(Context(t))
 	WantError(t, "wait on an empty queue", err, via.ErrQueueEmpty, via.ErrDescriptor)
 }

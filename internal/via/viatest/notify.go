@@ -31,7 +31,7 @@ func testNotify(t T, p *Pair) {
 	}
 	var inside atomic.Int32
 	for range n {
-		check(t, y.VI.NotifyRecv(handle(func(d *via.Descriptor) {
+		OK(t, y.VI.NotifyRecv(handle(func(d *via.Descriptor) {
 			if inside.Add(1) != 1 {
 				t.Error("two handlers at a time")
 			}
@@ -39,15 +39,15 @@ func testNotify(t T, p *Pair) {
 			inside.Add(-1)
 			received <- v
 		})))
-		check(t, x.VI.NotifySend(handle(func(d *via.Descriptor) { sent <- d })))
+		OK(t, x.VI.NotifySend(handle(func(d *via.Descriptor) { sent <- d })))
 	}
 	for i := range n {
-		check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[i], 0, 8)))
+		OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[i], 0, 8)))
 	}
 	for i := range n {
 		d := x.Prepare(t, x.Send[i], 0, 8)
 		d.SetImmediate(uint32(i))
-		check(t, x.VI.PostSend(d))
+		OK(t, x.VI.PostSend(d))
 	}
 	for i := range n {
 		select {
@@ -79,25 +79,25 @@ func testNotify(t T, p *Pair) {
 		}
 		again <- err
 	}
-	check(t, y.VI.NotifyRecv(handler))
-	check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 8)))
+	OK(t, y.VI.NotifyRecv(handler))
+	OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 8)))
 	for range 2 {
-		check(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, 8)))
+		OK(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, 8)))
 		p.MustTake(t, x.VI.SendDone)
 		p.Until(t, "a handler that posts again", func() bool { return len(again) > 0 })
-		check(t, <-again)
+		OK(t, <-again)
 	}
 
 	// An error is the handler's too, with the descriptor.
 	flushed := make(chan error, 1)
-	check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[1], 0, 8)))
-	check(t, y.VI.NotifyRecv(func(d *via.Descriptor, err error) {
+	OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[1], 0, 8)))
+	OK(t, y.VI.NotifyRecv(func(d *via.Descriptor, err error) {
 		if d != y.Recv[1] {
 			t.Error("the handler got another descriptor")
 		}
 		flushed <- err
 	}))
-	check(t, x.VI.Disconnect(ctx))
+	OK(t, x.VI.Disconnect(ctx))
 	WantError(t, "notice of a flushed receive", <-flushed, via.ErrDescriptor, via.ErrDisconnected)
 }
 
@@ -115,15 +115,15 @@ func testNotifyCanceled(t T, p *Pair) {
 		WantError(t, "notice of a receive queue with a CQ", tied.NotifyRecv(onDescriptor), via.ErrInvalidState)
 		WantError(t, "no handler", cq.Notify(nil), via.ErrInvalidParameter)
 		for range 3 {
-			check(t, e.VI.NotifySend(onDescriptor))
-			check(t, e.VI.NotifyRecv(onDescriptor))
-			check(t, cq.Notify(onCompletion))
+			OK(t, e.VI.NotifySend(onDescriptor))
+			OK(t, e.VI.NotifyRecv(onDescriptor))
+			OK(t, cq.Notify(onCompletion))
 		}
 		WantError(t, "destroy a CQ in use", cq.Destroy(ctx), via.ErrResource)
-		check(t, cq.Notify(onCompletion)) // it is as before
-		check(t, e.VI.Destroy(ctx))
-		check(t, tied.Destroy(ctx))
-		check(t, cq.Destroy(ctx))
+		OK(t, cq.Notify(onCompletion)) // it is as before
+		OK(t, e.VI.Destroy(ctx))
+		OK(t, tied.Destroy(ctx))
+		OK(t, cq.Destroy(ctx))
 		WantError(t, "notice of a destroyed VI", e.VI.NotifyRecv(onDescriptor), via.ErrClosed)
 		WantError(t, "notice of a destroyed CQ", cq.Notify(onCompletion), via.ErrClosed)
 		WantError(t, "arm a destroyed CQ", cq.Arm(), via.ErrClosed)
@@ -142,9 +142,9 @@ func testNotifyCanceled(t T, p *Pair) {
 				}
 			}
 		})
-		check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 8)))
-		check(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, 8)))
-		check(t, y.VI.Disconnect(ctx))
+		OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 8)))
+		OK(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, 8)))
+		OK(t, y.VI.Disconnect(ctx))
 		p.Until(t, "the VI to be destroyed", func() bool {
 			_, _ = y.VI.RecvDone()
 			err := y.VI.Destroy(ctx)
@@ -154,13 +154,13 @@ func testNotifyCanceled(t T, p *Pair) {
 			return err == nil
 		})
 		wg.Wait()
-		check(t, x.VI.Disconnect(ctx))
+		OK(t, x.VI.Disconnect(ctx))
 		p.Until(t, "the sender to be empty", func() bool { _, err := x.VI.SendDone(); return err == via.ErrQueueEmpty })
-		check(t, x.VI.Destroy(ctx))
+		OK(t, x.VI.Destroy(ctx))
 	}
 	e := NewEnd(t, p.A, Setup{})
-	check(t, e.VI.NotifyRecv(onDescriptor))
-	check(t, p.A.Close())
+	OK(t, e.VI.NotifyRecv(onDescriptor))
+	OK(t, p.A.Close())
 	if n := called.Load(); n != 0 {
 		t.Errorf("%d handlers were called for nothing", n)
 	}
@@ -175,11 +175,11 @@ func testCQNotify(t T, p *Pair) {
 	var y []*End
 	for i := range x {
 		y = append(y, Must(Equip(ctx, Must(p.B.CreateVI(ctx, via.VIAttributes{}, cq, cq))(t), 4096, 1))(t))
-		check(t, ConnectVIs(ctx, x[i].VI, y[i].VI, t.Name()))
+		OK(t, ConnectVIs(ctx, x[i].VI, y[i].VI, t.Name()))
 	}
 	got := make(chan via.Completion, 2*n)
 	for range 2 * n {
-		check(t, cq.Notify(func(c via.Completion, err error) {
+		OK(t, cq.Notify(func(c via.Completion, err error) {
 			if err != nil {
 				t.Errorf("handler: %v", err)
 			}
@@ -188,8 +188,8 @@ func testCQNotify(t T, p *Pair) {
 	}
 	for i := range n {
 		for k := range x {
-			check(t, y[k].VI.PostRecv(y[k].Prepare(t, y[k].Recv[i], 0, 8)))
-			check(t, x[k].VI.PostSend(x[k].Prepare(t, x[k].Send[i], 0, 8)))
+			OK(t, y[k].VI.PostRecv(y[k].Prepare(t, y[k].Recv[i], 0, 8)))
+			OK(t, x[k].VI.PostSend(x[k].Prepare(t, x[k].Send[i], 0, 8)))
 			p.MustTake(t, x[k].VI.SendDone)
 		}
 	}
@@ -210,8 +210,8 @@ func testCQNotify(t T, p *Pair) {
 		t.Errorf("notices %v", counts)
 	}
 	// Nobody is called any more.
-	check(t, y[0].VI.PostRecv(y[0].Prepare(t, y[0].Recv[0], 0, 8)))
-	check(t, x[0].VI.PostSend(x[0].Prepare(t, x[0].Send[0], 0, 8)))
+	OK(t, y[0].VI.PostRecv(y[0].Prepare(t, y[0].Recv[0], 0, 8)))
+	OK(t, x[0].VI.PostSend(x[0].Prepare(t, x[0].Send[0], 0, 8)))
 	p.MustTake(t, x[0].VI.SendDone)
 	p.Until(t, "a completion that nobody was told", func() bool { _, err := cq.Done(); return err == nil })
 }
@@ -243,11 +243,11 @@ func testCQDescriptor(t T, p *Pair) {
 	}
 	x := NewEnd(t, p.A, Setup{})
 	y := Must(Equip(ctx, Must(p.B.CreateVI(ctx, via.VIAttributes{}, cq, cq))(t), 4096, 1))(t)
-	check(t, ConnectVIs(ctx, x.VI, y.VI, t.Name()))
+	OK(t, ConnectVIs(ctx, x.VI, y.VI, t.Name()))
 	send := func() {
 		t.Helper()
-		check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 8)))
-		check(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, 8)))
+		OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 8)))
+		OK(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, 8)))
 		p.MustTake(t, x.VI.SendDone)
 	}
 	take := func() {
@@ -269,14 +269,14 @@ func testCQDescriptor(t T, p *Pair) {
 	for i := range 3 {
 		if i > 0 {
 			take()
-			check(t, cq.Arm())
-			check(t, cq.Arm()) // does nothing
+			OK(t, cq.Arm())
+			OK(t, cq.Arm()) // does nothing
 			if readable(t, fd, 5) {
 				t.Fatal("readable with nothing to take")
 			}
 			send()
 		} else {
-			check(t, cq.Arm()) // there is something already
+			OK(t, cq.Arm()) // there is something already
 		}
 		if !readable(t, fd, int(Patience.Milliseconds())) {
 			t.Fatal("a completion does not make it readable")
@@ -288,23 +288,23 @@ func testCQDescriptor(t T, p *Pair) {
 	}
 	take()
 	// One who waits in poll wakes in the end, whatever is in between.
-	check(t, cq.Arm())
-	check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 8)))
+	OK(t, cq.Arm())
+	OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 8)))
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if !readable(t, fd, int(Patience.Milliseconds())) {
 			t.Error("poll has not returned")
 		}
 	})
-	check(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, 8)))
+	OK(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, 8)))
 	p.MustTake(t, x.VI.SendDone)
 	wg.Wait()
 	read()
 	take()
-	check(t, cq.Arm())
+	OK(t, cq.Arm())
 	for _, e := range []*End{x, y} {
-		check(t, e.VI.Disconnect(ctx))
-		check(t, e.VI.Destroy(ctx))
+		OK(t, e.VI.Disconnect(ctx))
+		OK(t, e.VI.Destroy(ctx))
 	}
-	check(t, cq.Destroy(ctx)) // armed
+	OK(t, cq.Destroy(ctx)) // armed
 }

@@ -29,7 +29,7 @@ func testVIArguments(t T, p *Pair) {
 	if s.State != via.Idle || s.Attributes.Reliability != via.ReliableDelivery || s.Attributes.MaxTransfer != a.MaxTransfer {
 		t.Errorf("new VI: %+v", s)
 	}
-	check(t, vi.Destroy(ctx))
+	OK(t, vi.Destroy(ctx))
 }
 
 // testRDMARights: VIs get the rights that the NIC has at their level, and no others.
@@ -57,11 +57,11 @@ func testRDMARights(t T, p *Pair) {
 				WantError(t, c.name, err, c.refuse)
 				continue
 			}
-			check(t, err)
+			OK(t, err)
 			if got := vi.Attributes(); got.RDMAWrite != c.a.RDMAWrite || got.RDMARead != c.a.RDMARead {
 				t.Errorf("%s at %v: attributes %+v", c.name, level, got)
 			}
-			check(t, vi.Destroy(ctx))
+			OK(t, vi.Destroy(ctx))
 		}
 	}
 }
@@ -71,20 +71,20 @@ func testDestroy(t T, p *Pair) {
 	x, y := p.Connect(t, Setup{})
 	WantError(t, "destroy a connected VI", x.VI.Destroy(ctx), via.ErrInvalidState)
 	exchange(t, p, x, y, 100, 1)
-	check(t, x.VI.PostRecv(x.Prepare(t, x.Recv[0], 0, 10)))
-	check(t, x.VI.Disconnect(ctx))
+	OK(t, x.VI.PostRecv(x.Prepare(t, x.Recv[0], 0, 10)))
+	OK(t, x.VI.Disconnect(ctx))
 	WantError(t, "destroy with a descriptor", x.VI.Destroy(ctx), via.ErrResource)
 	if s := Must(x.VI.Query(ctx))(t); s.RecvQueued != 1 {
 		t.Errorf("%d receives queued, want 1", s.RecvQueued)
 	}
 	d, err := p.Take(t, x.VI.RecvDone)
 	wantStatus(t, "receive", d, err, via.StatusFlushed)
-	check(t, x.VI.Destroy(ctx))
+	OK(t, x.VI.Destroy(ctx))
 	// From the error state too.
 	p.Until(t, "the other end to notice", func() bool {
 		return Must(y.VI.Query(Context(t)))(t).State == via.ErrorState
 	})
-	check(t, y.VI.Destroy(ctx))
+	OK(t, y.VI.Destroy(ctx))
 
 	WantError(t, "destroy twice", x.VI.Destroy(ctx), via.ErrClosed, via.ErrInvalidParameter)
 	_, err = x.VI.Query(ctx)
@@ -100,7 +100,7 @@ func testDestroy(t T, p *Pair) {
 	client := NewEnd(t, p.A, Setup{})
 	c, outcome := dial(ctx, t, client.VI, p.B)
 	WantError(t, "destroy a VI that connects", client.VI.Destroy(ctx), via.ErrInvalidState)
-	check(t, c.Reject(ctx))
+	OK(t, c.Reject(ctx))
 	WantError(t, "client", <-outcome, via.ErrReject)
 }
 
@@ -135,6 +135,6 @@ func testForeign(t T, p *Pair) {
 		WantError(t, what, err, via.ErrInvalidParameter)
 	}
 	exchange(t, p, x, y, 100, 1)
-	check(t, c.Reject(ctx))
+	OK(t, c.Reject(ctx))
 	WantError(t, "client", <-outcome, via.ErrReject)
 }

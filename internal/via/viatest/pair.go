@@ -180,7 +180,8 @@ func Must[V any](v V, err error) func(T) V {
 	}
 }
 
-func check(t T, err error) {
+// OK fails the test if there is an error.
+func OK(t T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

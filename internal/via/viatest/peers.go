@@ -21,7 +21,7 @@ func testPeers(t T, p *Pair) {
 	} {
 		subtest(t, name, func(t T) {
 			x, y := NewEnd(t, p.A, Setup{}), NewEnd(t, p.B, Setup{})
-			check(t, x.VI.ConnectPeer(ctx, at(p.B, c.there), []byte(c.here)))
+			OK(t, x.VI.ConnectPeer(ctx, at(p.B, c.there), []byte(c.here)))
 			// The other one comes late.
 			for range 20 {
 				if _, err := x.VI.ConnectPeerDone(); err != via.ErrNotDone {
@@ -35,7 +35,7 @@ func testPeers(t T, p *Pair) {
 			WantError(t, "set attributes", x.VI.SetAttributes(ctx, via.VIAttributes{}), via.ErrInvalidState)
 			_, err := x.VI.ConnectRequest(ctx, at(p.B, c.there), nil)
 			WantError(t, "a client's request", err, via.ErrInvalidState)
-			check(t, y.VI.ConnectPeer(ctx, at(p.A, c.here), []byte(c.there)))
+			OK(t, y.VI.ConnectPeer(ctx, at(p.A, c.here), []byte(c.there)))
 			// One of them waits, the other one looks now and then.
 			r := Must(y.VI.ConnectPeerWait(ctx))(t)
 			if r.MAC != p.A.Query().Address || r.VI != x.VI.Number() {
@@ -86,7 +86,7 @@ func testPeersFail(t T, p *Pair) {
 		to := at(e.other.NIC, "nobody")
 		brief, cancel := context.WithTimeout(ctx, 30*time.Millisecond)
 		defer cancel()
-		check(t, e.me.VI.ConnectPeer(brief, to, []byte("lonely")))
+		OK(t, e.me.VI.ConnectPeer(brief, to, []byte("lonely")))
 		_, err := e.me.VI.ConnectPeerWait(ctx)
 		WantError(t, "nobody in time", err, via.ErrTimeout, context.DeadlineExceeded)
 		wantState(t, e.me.VI, via.Idle)
@@ -94,7 +94,7 @@ func testPeersFail(t T, p *Pair) {
 		WantError(t, "nobody in time, again", err, via.ErrTimeout)
 
 		canceled, stop := context.WithCancel(ctx)
-		check(t, e.me.VI.ConnectPeer(canceled, to, []byte("lonely")))
+		OK(t, e.me.VI.ConnectPeer(canceled, to, []byte("lonely")))
 		short, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
 		defer cancel()
 		_, err = e.me.VI.ConnectPeerWait(short)
@@ -104,8 +104,8 @@ func testPeersFail(t T, p *Pair) {
 		_, err = e.me.VI.ConnectPeerWait(ctx)
 		WantError(t, "cancelled", err, via.ErrCanceled, context.Canceled)
 
-		check(t, e.me.VI.ConnectPeer(ctx, to, []byte("lonely")))
-		check(t, e.me.VI.Disconnect(ctx))
+		OK(t, e.me.VI.ConnectPeer(ctx, to, []byte("lonely")))
+		OK(t, e.me.VI.Disconnect(ctx))
 		wantState(t, e.me.VI, via.Idle)
 		_, err = e.me.VI.ConnectPeerDone()
 		if err == nil || err == via.ErrNotDone {
@@ -114,19 +114,19 @@ func testPeersFail(t T, p *Pair) {
 	}
 
 	// A client is no peer, and finds nobody.
-	check(t, x.VI.ConnectPeer(ctx, at(p.B, "y"), []byte("x")))
+	OK(t, x.VI.ConnectPeer(ctx, at(p.B, "y"), []byte("x")))
 	_, err = y.VI.ConnectRequest(ctx, at(p.A, "x"), []byte("y"))
 	WantError(t, "a client that asks for a peer", err, via.ErrNoMatch)
 	// Nor is a peer of another.
 	brief, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
-	check(t, y.VI.ConnectPeer(brief, at(p.A, "x"), []byte("z")))
+	OK(t, y.VI.ConnectPeer(brief, at(p.A, "x"), []byte("z")))
 	_, err = y.VI.ConnectPeerWait(ctx)
 	WantError(t, "a peer with another name", err, via.ErrTimeout)
 
 	// Peers that do not fit: both learn it.
-	check(t, y.VI.SetAttributes(ctx, via.VIAttributes{MaxTransfer: 4000}))
-	check(t, y.VI.ConnectPeer(ctx, at(p.A, "x"), []byte("y")))
+	OK(t, y.VI.SetAttributes(ctx, via.VIAttributes{MaxTransfer: 4000}))
+	OK(t, y.VI.ConnectPeer(ctx, at(p.A, "x"), []byte("y")))
 	_, errX := x.VI.ConnectPeerWait(ctx)
 	_, errY := y.VI.ConnectPeerWait(ctx)
 	if !(errors.Is(errX, via.ErrInvalidMTU) && errors.Is(errY, via.ErrReject) || errors.Is(errY, via.ErrInvalidMTU) && errors.Is(errX, via.ErrReject)) {
@@ -136,8 +136,8 @@ func testPeersFail(t T, p *Pair) {
 	wantState(t, y.VI, via.Idle)
 
 	// Closing ends it.
-	check(t, x.VI.ConnectPeer(ctx, at(p.B, "y"), []byte("x")))
-	check(t, p.A.Close())
+	OK(t, x.VI.ConnectPeer(ctx, at(p.B, "y"), []byte("x")))
+	OK(t, p.A.Close())
 	_, err = x.VI.ConnectPeerDone()
 	WantError(t, "closed", err, via.ErrClosed)
 	WantError(t, "connect peer on a closed NIC", x.VI.ConnectPeer(ctx, at(p.B, "y"), []byte("x")), via.ErrClosed)

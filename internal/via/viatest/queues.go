@@ -26,12 +26,12 @@ func testQueueFull(t T, p *Pair) {
 	WantError(t, "nothing completed", err, via.ErrNotDone)
 
 	// A full queue works, and has room again afterwards.
-	check(t, x.VI.PostSend(x.Send[0]))
+	OK(t, x.VI.PostSend(x.Send[0]))
 	p.MustTake(t, x.VI.SendDone)
 	if d := p.MustTake(t, y.VI.RecvDone); d != y.Recv[0] {
 		t.Error("wrong descriptor completed")
 	}
-	check(t, y.VI.PostRecv(extra))
+	OK(t, y.VI.PostRecv(extra))
 	if s := Must(y.VI.Query(Context(t)))(t); s.RecvQueued != len(y.Recv) || s.SendQueued != 0 {
 		t.Errorf("%d receives and %d sends queued, want %d and 0", s.RecvQueued, s.SendQueued, len(y.Recv))
 	}
@@ -40,34 +40,34 @@ func testQueueFull(t T, p *Pair) {
 func testQueuesByState(t T, p *Pair) {
 	x, y := NewEnd(t, p.A, Setup{}), NewEnd(t, p.B, Setup{})
 	// Idle: a receive is held, a send is flushed.
-	check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 100)))
-	check(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, 10)))
+	OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 100)))
+	OK(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, 10)))
 	d, err := p.Take(t, x.VI.SendDone)
 	wantStatus(t, "send on an idle VI", d, err, via.StatusFlushed)
 	if _, err := y.VI.RecvDone(); err != via.ErrNotDone {
 		t.Errorf("receive on an idle VI: %v", err)
 	}
-	check(t, ConnectVIs(Context(t), x.VI, y.VI, t.Name()))
+	OK(t, ConnectVIs(Context(t), x.VI, y.VI, t.Name()))
 	wantState(t, x.VI, via.Connected)
 	wantState(t, y.VI, via.Connected)
-	check(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, 10)))
+	OK(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, 10)))
 	if d := p.MustTake(t, y.VI.RecvDone); d.Length() != 10 {
 		t.Errorf("%d bytes received, want 10", d.Length())
 	}
 	p.MustTake(t, x.VI.SendDone)
 
 	// Error: everything is flushed.
-	check(t, x.VI.Disconnect(Context(t)))
+	OK(t, x.VI.Disconnect(Context(t)))
 	p.Until(t, "the other end to notice", func() bool {
 		return Must(y.VI.Query(Context(t)))(t).State == via.ErrorState
 	})
-	check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 10)))
+	OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 10)))
 	d, err = p.Take(t, y.VI.RecvDone)
 	wantStatus(t, "receive in the error state", d, err, via.StatusFlushed)
-	check(t, y.VI.PostSend(y.Prepare(t, y.Send[0], 0, 10)))
+	OK(t, y.VI.PostSend(y.Prepare(t, y.Send[0], 0, 10)))
 	d, err = p.Take(t, y.VI.SendDone)
 	wantStatus(t, "send in the error state", d, err, via.StatusFlushed)
-	check(t, y.VI.Disconnect(Context(t)))
+	OK(t, y.VI.Disconnect(Context(t)))
 	wantState(t, y.VI, via.Idle)
 }
 
@@ -88,13 +88,13 @@ func testDisconnect(t T, p *Pair) {
 			for i := range 8 {
 				for _, e := range []*End{x, y} {
 					if q == via.SendQueue {
-						check(t, e.VI.PostSend(e.Prepare(t, e.Send[i], 0, 10)))
+						OK(t, e.VI.PostSend(e.Prepare(t, e.Send[i], 0, 10)))
 					} else {
-						check(t, e.VI.PostRecv(e.Prepare(t, e.Recv[i], 0, 10)))
+						OK(t, e.VI.PostRecv(e.Prepare(t, e.Recv[i], 0, 10)))
 					}
 				}
 			}
-			check(t, x.VI.Disconnect(Context(t)))
+			OK(t, x.VI.Disconnect(Context(t)))
 			wantState(t, x.VI, via.Idle)
 			for _, e := range []*End{x, y} {
 				for i := range 8 {
@@ -126,11 +126,11 @@ func testReconnect(t T, p *Pair) {
 	x, y := p.Connect(t, Setup{})
 	for i := range 5 {
 		exchange(t, p, x, y, 1000, uint64(i))
-		check(t, x.VI.Disconnect(Context(t)))
-		check(t, y.VI.Disconnect(Context(t)))
+		OK(t, x.VI.Disconnect(Context(t)))
+		OK(t, y.VI.Disconnect(Context(t)))
 		wantState(t, x.VI, via.Idle)
 		wantState(t, y.VI, via.Idle)
-		check(t, ConnectVIs(Context(t), x.VI, y.VI, t.Name()))
+		OK(t, ConnectVIs(Context(t), x.VI, y.VI, t.Name()))
 		// The roles change with each round.
 		x, y = y, x
 	}

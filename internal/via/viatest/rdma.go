@@ -21,13 +21,13 @@ func connectRDMA(t T, p *Pair, a via.VIAttributes, size, segments int) (x, y *En
 // of e's memory and those at the beginning of m.
 func (e *End) writeTo(t T, d *via.Descriptor, offset, length int, m *via.Memory, at int) *via.Descriptor {
 	t.Helper()
-	check(t, e.Prepare(t, d, offset, length).SetRDMAWrite(m.Address()+uint64(at), m.Handle()))
+	OK(t, e.Prepare(t, d, offset, length).SetRDMAWrite(m.Address()+uint64(at), m.Handle()))
 	return d
 }
 
 func (e *End) readFrom(t T, d *via.Descriptor, offset, length int, m *via.Memory, at int) *via.Descriptor {
 	t.Helper()
-	check(t, e.Prepare(t, d, offset, length).SetRDMARead(m.Address()+uint64(at), m.Handle()))
+	OK(t, e.Prepare(t, d, offset, length).SetRDMARead(m.Address()+uint64(at), m.Handle()))
 	return d
 }
 
@@ -52,7 +52,7 @@ func testRDMAWrite(t T, p *Pair) {
 		pattern(x.Memory.Bytes()[:n], uint64(i))
 		want := bytes.Clone(m.Bytes())
 		copy(want[i:], x.Memory.Bytes()[:n])
-		check(t, x.VI.PostSend(x.writeTo(t, x.Send[0], 0, n, m, i)))
+		OK(t, x.VI.PostSend(x.writeTo(t, x.Send[0], 0, n, m, i)))
 		wantOperation(t, p.MustTake(t, x.VI.SendDone), n, operationWrite)
 		if !bytes.Equal(m.Bytes(), want) {
 			t.Fatalf("a write of %d bytes did not land where it should", n)
@@ -65,10 +65,10 @@ func testRDMAImmediate(t T, p *Pair) {
 	for i, n := range sizes {
 		pattern(x.Memory.Bytes()[:n], uint64(i))
 		y.Recv[0].Prepare()
-		check(t, y.VI.PostRecv(y.Recv[0]))
+		OK(t, y.VI.PostRecv(y.Recv[0]))
 		d := x.writeTo(t, x.Send[0], 0, n, m, i)
 		d.SetImmediate(uint32(1000 + i))
-		check(t, x.VI.PostSend(d))
+		OK(t, x.VI.PostSend(d))
 		got := p.MustTake(t, y.VI.RecvDone)
 		wantOperation(t, got, n, operationRemoteWrite)
 		if v, ok := got.Immediate(); !ok || v != uint32(1000+i) || !bytes.Equal(m.Bytes()[i:i+n], x.Memory.Bytes()[:n]) {
@@ -88,13 +88,13 @@ func testRDMAUnreliable(t T, p *Pair) {
 		pattern(data, uint64(i))
 		clear(m.Bytes())
 		p.Until(t, "a write", func() bool {
-			check(t, x.VI.PostSend(x.writeTo(t, x.Send[0], 0, n, m, 7)))
+			OK(t, x.VI.PostSend(x.writeTo(t, x.Send[0], 0, n, m, 7)))
 			wantOperation(t, p.MustTake(t, x.VI.SendDone), n, operationWrite)
 			p.B.Poll()
 			return bytes.Equal(m.Bytes()[7:7+n], data)
 		})
 	}
-	check(t, x.VI.PostSend(x.readFrom(t, x.Send[0], 0, 10, m, 0)))
+	OK(t, x.VI.PostSend(x.readFrom(t, x.Send[0], 0, 10, m, 0)))
 	d, err := p.Take(t, x.VI.SendDone)
 	wantStatus(t, "a read without reliability", d, err, via.StatusFormatError)
 	wantState(t, y.VI, via.Connected)
@@ -105,7 +105,7 @@ func testRDMARead(t T, p *Pair) {
 	pattern(m.Bytes(), 1)
 	for i, n := range sizes {
 		clear(x.Memory.Bytes())
-		check(t, x.VI.PostSend(x.readFrom(t, x.Send[0], 3, n, m, i)))
+		OK(t, x.VI.PostSend(x.readFrom(t, x.Send[0], 3, n, m, i)))
 		wantOperation(t, p.MustTake(t, x.VI.SendDone), n, operationRead)
 		if b := x.Memory.Bytes(); !bytes.Equal(b[3:3+n], m.Bytes()[i:i+n]) || b[3+n] != 0 {
 			t.Fatalf("a read of %d bytes brought something else", n)
@@ -120,17 +120,17 @@ func testRDMASegments(t T, p *Pair) {
 	x, _, m := connectRDMA(t, p, via.VIAttributes{}, 20_000, segments)
 	pattern(x.Memory.Bytes(), 5)
 	write, read := x.Send[0], x.Send[1]
-	check(t, write.SetRDMAWrite(m.Address(), m.Handle()))
-	check(t, read.SetRDMARead(m.Address(), m.Handle()))
+	OK(t, write.SetRDMAWrite(m.Address(), m.Handle()))
+	OK(t, read.SetRDMARead(m.Address(), m.Handle()))
 	var want []byte
 	for i := range segments {
 		from := (segments - 1 - i) * each
-		check(t, x.Memory.AddTo(write, from, each))
-		check(t, x.Memory.AddTo(read, 40_000+from, each))
+		OK(t, x.Memory.AddTo(write, from, each))
+		OK(t, x.Memory.AddTo(read, 40_000+from, each))
 		want = append(want, x.Memory.Bytes()[from:from+each]...)
 	}
-	check(t, x.VI.PostSend(write))
-	check(t, x.VI.PostSend(read))
+	OK(t, x.VI.PostSend(write))
+	OK(t, x.VI.PostSend(read))
 	wantOperation(t, p.MustTake(t, x.VI.SendDone), segments*each, operationWrite)
 	wantOperation(t, p.MustTake(t, x.VI.SendDone), segments*each, operationRead)
 	if !bytes.Equal(m.Bytes()[:len(want)], want) || !bytes.Equal(x.Memory.Bytes()[40_000:][:len(want)], x.Memory.Bytes()[:len(want)]) {
@@ -156,12 +156,12 @@ func testRDMAMixed(t T, p *Pair) {
 		x.Prepare(t, x.Send[2], 0, n)
 		x.writeTo(t, x.Send[3], n/2, n-n/2, m, 0).SetImmediate(uint32(round))
 		x.readFrom(t, x.Send[4], 2*size, size, m, 0)
-		check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, size)))
-		check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[1], size, 1)))
-		check(t, y.VI.PostSend(y.Prepare(t, y.Send[0], 0, 100)))
-		check(t, x.VI.PostRecv(x.Prepare(t, x.Recv[0], 3*size, 100)))
+		OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, size)))
+		OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[1], size, 1)))
+		OK(t, y.VI.PostSend(y.Prepare(t, y.Send[0], 0, 100)))
+		OK(t, x.VI.PostRecv(x.Prepare(t, x.Recv[0], 3*size, 100)))
 		for _, d := range x.Send[:5] {
-			check(t, x.VI.PostSend(d))
+			OK(t, x.VI.PostSend(d))
 		}
 		wantOperation(t, p.MustTake(t, y.VI.RecvDone), n, 0x10000)
 		if !bytes.Equal(m.Bytes()[at:at+n], data) && at > n { // else the second write may have landed
@@ -194,7 +194,7 @@ func testFence(t T, p *Pair) {
 		x.readFrom(t, x.Send[1], 2*size, size, m, 0)
 		x.writeTo(t, x.Send[2], 0, size, m, 0).SetFence()
 		for _, d := range x.Send[:3] {
-			check(t, x.VI.PostSend(d))
+			OK(t, x.VI.PostSend(d))
 		}
 		for range 3 {
 			p.MustTake(t, x.VI.SendDone)
@@ -211,7 +211,7 @@ func testRDMAAllowed(t T, p *Pair) {
 	for _, rights := range []via.VIAttributes{{}, {RDMAWrite: true}, {RDMARead: true}} {
 		x, y := NewEnd(t, p.A, Setup{Segments: 2}), NewEnd(t, p.B, Setup{Attributes: rights, Segments: 2})
 		m := Must(p.B.Alloc(ctx, 100, via.MemoryAttributes{RDMAWrite: true, RDMARead: true}))(t)
-		check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 100)))
+		OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 100)))
 		remote := make(chan via.Remote, 1)
 		go func() {
 			c, err := p.B.ConnectWait(ctx, []byte("rights"))
@@ -234,7 +234,7 @@ func testRDMAAllowed(t T, p *Pair) {
 			d = x.writeTo(t, x.Send[0], 0, 100, m, 0)
 		}
 		x.Memory.Bytes()[0] = 1
-		check(t, x.VI.PostSend(d))
+		OK(t, x.VI.PostSend(d))
 		d, err := p.Take(t, x.VI.SendDone)
 		wantStatus(t, "more than the other end allows", d, err, via.StatusRDMAProtection)
 		wantBroken(t, p, x, y, via.ReliableDelivery)
@@ -257,7 +257,7 @@ func testRDMARefused(t T, p *Pair) {
 	local := Must(p.B.Alloc(ctx, size, via.MemoryAttributes{}))(t)
 	gone := Must(p.B.Alloc(ctx, size, all))(t)
 	address, handle := gone.Address(), gone.Handle()
-	check(t, gone.Deregister(ctx))
+	OK(t, gone.Deregister(ctx))
 	for _, c := range []struct {
 		name    string
 		address uint64
@@ -275,17 +275,17 @@ func testRDMARefused(t T, p *Pair) {
 		for _, operation := range []string{"write", "write with immediate data", "read"} {
 			subtest(t, operation+"/"+c.name, func(t T) {
 				x, y, _ := connectRDMA(t, p, via.VIAttributes{}, size, 1)
-				check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 100)))
+				OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 100)))
 				d := x.Prepare(t, x.Send[1], 0, size)
 				pattern(x.Memory.Bytes(), 1)
 				if operation == "read" {
-					check(t, d.SetRDMARead(c.address, c.handle))
-				} else if check(t, d.SetRDMAWrite(c.address, c.handle)); operation != "write" {
+					OK(t, d.SetRDMARead(c.address, c.handle))
+				} else if OK(t, d.SetRDMAWrite(c.address, c.handle)); operation != "write" {
 					d.SetImmediate(1)
 				}
-				check(t, x.VI.PostSend(x.writeTo(t, x.Send[0], 0, 10, good, 0)))
-				check(t, x.VI.PostSend(d))
-				check(t, x.VI.PostSend(x.writeTo(t, x.Send[2], 0, 10, good, 100)))
+				OK(t, x.VI.PostSend(x.writeTo(t, x.Send[0], 0, 10, good, 0)))
+				OK(t, x.VI.PostSend(d))
+				OK(t, x.VI.PostSend(x.writeTo(t, x.Send[2], 0, 10, good, 100)))
 				p.MustTake(t, x.VI.SendDone)
 				d, err := p.Take(t, x.VI.SendDone)
 				wantStatus(t, operation, d, err, via.StatusRDMAProtection)
@@ -330,13 +330,13 @@ func testRDMADeregistered(t T, p *Pair) {
 			} else {
 				x.writeTo(t, d, 0, size, m, 0)
 			}
-			check(t, x.VI.PostSend(d))
+			OK(t, x.VI.PostSend(d))
 		}
 		taken := 0
 		for ; taken < 3; taken++ {
 			p.MustTake(t, x.VI.SendDone)
 		}
-		check(t, m.Deregister(ctx))
+		OK(t, m.Deregister(ctx))
 		clear(keep.Bytes())
 		refused := 0
 		for ; taken < posts; taken++ {
@@ -366,8 +366,8 @@ func testNeedReceives(t T, p *Pair) {
 		exchange(t, p, x, y, 1000, uint64(i))
 		exchange(t, p, y, x, 20_000, uint64(i))
 	}
-	check(t, x.VI.PostRecv(x.Prepare(t, x.Recv[0], 0, 10)))
-	check(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, 10)))
+	OK(t, x.VI.PostRecv(x.Prepare(t, x.Recv[0], 0, 10)))
+	OK(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, 10)))
 	d, err := p.Take(t, x.VI.SendDone)
 	wantStatus(t, "a send that finds no receive", d, err, via.StatusRemoteDescriptor)
 	wantBroken(t, p, x, y, via.ReliableDelivery)

@@ -26,7 +26,7 @@ func newSharing(t T, p *Pair, count, depth, size int, a via.VIAttributes) *shari
 	for range count {
 		x := NewEnd(t, p.A, Setup{Attributes: a})
 		v := Must(p.B.CreateVI(ctx, shared, nil, nil))(t)
-		check(t, ConnectVIs(ctx, x.VI, v, t.Name()))
+		OK(t, ConnectVIs(ctx, x.VI, v, t.Name()))
 		s.from, s.to = append(s.from, x), append(s.to, v)
 	}
 	for i, d := range Must(s.queue.NewDescriptors(ctx, depth, 1))(t) {
@@ -39,8 +39,8 @@ func newSharing(t T, p *Pair, count, depth, size int, a via.VIAttributes) *shari
 func (s *sharing) post(t T, d *via.Descriptor) {
 	t.Helper()
 	d.Prepare()
-	check(t, s.memory.AddTo(d, int(d.User().Word)*s.size, s.size))
-	check(t, s.queue.PostRecv(d))
+	OK(t, s.memory.AddTo(d, int(d.User().Word)*s.size, s.size))
+	OK(t, s.queue.PostRecv(d))
 }
 
 // received is what d holds.
@@ -76,7 +76,7 @@ func testSharedReceives(t T, p *Pair) {
 				at := posted[i] % window
 				b := x.Memory.Bytes()[at*8:]
 				b[0], b[1] = byte(i), byte(posted[i])
-				check(t, x.VI.PostSend(x.Prepare(t, x.Send[at], at*8, 8)))
+				OK(t, x.VI.PostSend(x.Prepare(t, x.Send[at], at*8, 8)))
 				posted[i]++
 			}
 			if _, err := x.VI.SendDone(); err == nil {
@@ -89,8 +89,8 @@ func testSharedReceives(t T, p *Pair) {
 		if err == via.ErrNotDone {
 			return total == vis*messages && sent == [vis]int{messages, messages, messages}
 		}
-		check(t, err)
-		check(t, c.Err)
+		OK(t, err)
+		OK(t, c.Err)
 		for i, v := range s.to {
 			if c.VI != v {
 				continue
@@ -138,16 +138,16 @@ func testSharedFailure(t T, p *Pair) {
 	WantError(t, "a CQ for receives that are shared", err, via.ErrInvalidParameter)
 	_, err = p.B.CreateReceiveQueue(ctx, via.ReceiveQueueAttributes{}, nil)
 	WantError(t, "a queue without a CQ", err, via.ErrInvalidParameter)
-	check(t, tag.Destroy(ctx))
+	OK(t, tag.Destroy(ctx))
 
 	// A write with immediate data takes a receive too.
 	x := s.from[1]
 	target := Must(p.B.Alloc(ctx, 4096, via.MemoryAttributes{RDMAWrite: true}))(t)
 	w := Must(x.VI.NewDescriptors(ctx, 1, 2))(t)[0]
 	x.writeTo(t, w, 0, 8, target, 0).SetImmediate(77)
-	check(t, x.VI.PostSend(w))
+	OK(t, x.VI.PostSend(w))
 	c := s.take(t, p)
-	check(t, c.Err)
+	OK(t, c.Err)
 	if value, ok := c.Descriptor.Immediate(); c.VI != s.to[1] || !ok || value != 77 {
 		t.Errorf("an RDMA write: %+v, %d, %v", c, value, ok)
 	}
@@ -156,7 +156,7 @@ func testSharedFailure(t T, p *Pair) {
 
 	// Too long for the receive: the VI is gone, its receive comes back with its name.
 	x = s.from[0]
-	check(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, 65)))
+	OK(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, 65)))
 	c = s.take(t, p)
 	if wantStatus(t, "a message that is too long", c.Descriptor, c.Err, via.StatusLengthError); c.VI != s.to[0] {
 		t.Error("the receive of another VI came back")
@@ -167,9 +167,9 @@ func testSharedFailure(t T, p *Pair) {
 	wantState(t, s.to[0], via.ErrorState)
 	for i := range 3 * depth {
 		x := s.from[1]
-		check(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, i)))
+		OK(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, i)))
 		c := s.take(t, p)
-		check(t, c.Err)
+		OK(t, c.Err)
 		if c.VI != s.to[1] || c.Descriptor.Length() != uint32(i) {
 			t.Fatalf("message %d: %+v of %d bytes", i, c, c.Descriptor.Length())
 		}
@@ -177,10 +177,10 @@ func testSharedFailure(t T, p *Pair) {
 		p.MustTake(t, x.VI.SendDone)
 	}
 	for _, v := range s.to {
-		check(t, v.Disconnect(ctx))
-		check(t, v.Destroy(ctx))
+		OK(t, v.Disconnect(ctx))
+		OK(t, v.Destroy(ctx))
 	}
-	check(t, s.queue.Destroy(ctx))
+	OK(t, s.queue.Destroy(ctx))
 	WantError(t, "a queue that is gone", s.queue.PostRecv(ds[0]), via.ErrClosed)
-	check(t, s.cq.Destroy(ctx))
+	OK(t, s.cq.Destroy(ctx))
 }

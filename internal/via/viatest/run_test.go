@@ -22,13 +22,13 @@ func noNICs(T) (a, b *via.NIC) { return nil, nil }
 // emulated opens two NICs in this process.
 func emulated(t T) (a, b *via.NIC) {
 	x, y, err := emulator.Pair()
-	check(t, err)
+	OK(t, err)
 	for _, d := range []*emulator.Device{x, y} {
 		t.Cleanup(func() { _ = d.Close() }) // of those that no NIC has closed
 	}
 	open := func(d *emulator.Device) *via.NIC {
 		nic, err := via.OpenDevice(Context(t), d)
-		check(t, err)
+		OK(t, err)
 		t.Cleanup(func() {
 			if err := nic.Close(); err != nil && !errors.Is(err, via.ErrClosed) {
 				t.Error(err)

@@ -19,12 +19,12 @@ func testCloseStates(t T, p *Pair, open Open) {
 		{"idle VI", func(t T, p *Pair) { NewEnd(t, p.A, Setup{}) }},
 		{"receives posted", func(t T, p *Pair) {
 			x := NewEnd(t, p.A, Setup{})
-			check(t, x.VI.PostRecv(x.Prepare(t, x.Recv[0], 0, 8)))
+			OK(t, x.VI.PostRecv(x.Prepare(t, x.Recv[0], 0, 8)))
 		}},
 		{"connected", func(t T, p *Pair) {
 			_, y := p.Connect(t, Setup{})
-			check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 64)))
-			check(t, p.A.Close())
+			OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 64)))
+			OK(t, p.A.Close())
 			_, err := p.Take(t, y.VI.RecvDone)
 			wantEnd(t, "a receive of the other end", err, via.ErrDisconnected)
 			wantState(t, y.VI, via.ErrorState)
@@ -32,23 +32,23 @@ func testCloseStates(t T, p *Pair, open Open) {
 		{"sending", func(t T, p *Pair) {
 			x, _ := p.Connect(t, Setup{})
 			for i := range 8 {
-				check(t, x.VI.PostSend(x.Prepare(t, x.Send[i], i*4096, 4096)))
+				OK(t, x.VI.PostSend(x.Prepare(t, x.Send[i], i*4096, 4096)))
 			}
 		}},
 		{"completions not taken", func(t T, p *Pair) {
 			cq := Must(p.A.CreateCQ(Context(t), 32))(t)
 			x := Must(Equip(Context(t), Must(p.A.CreateVI(Context(t), depth, cq, cq))(t), 4096, 1))(t)
 			y := NewEnd(t, p.B, Setup{})
-			check(t, ConnectVIs(Context(t), x.VI, y.VI, t.Name()))
+			OK(t, ConnectVIs(Context(t), x.VI, y.VI, t.Name()))
 			for i := range 8 {
-				check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[i], i*64, 64)))
-				check(t, x.VI.PostSend(x.Prepare(t, x.Send[i], i*64, 64)))
+				OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[i], i*64, 64)))
+				OK(t, x.VI.PostSend(x.Prepare(t, x.Send[i], i*64, 64)))
 			}
 			Must(cq.Wait(Context(t)))(t)
 		}},
 		{"error state", func(t T, p *Pair) {
 			x, y := p.Connect(t, Setup{})
-			check(t, y.VI.Disconnect(Context(t)))
+			OK(t, y.VI.Disconnect(Context(t)))
 			p.Until(t, "the other end to notice", func() bool {
 				return Must(x.VI.Query(Context(t)))(t).State == via.ErrorState
 			})
@@ -66,7 +66,7 @@ func testCloseStates(t T, p *Pair, open Open) {
 			_, err := p.A.CreatePtag(Context(t))
 			WantError(t, "after Close", err, via.ErrClosed)
 			Must(p.B.CreatePtag(Context(t)))(t)
-			check(t, p.B.Close()) // there may be two NICs only: the next case has them anew
+			OK(t, p.B.Close()) // there may be two NICs only: the next case has them anew
 		})
 	}
 }
@@ -77,9 +77,9 @@ func checkFiles(t T) {
 	t.Helper()
 	// The runtime opens what it keeps open: its poller.
 	r, w, err := os.Pipe()
-	check(t, err)
-	check(t, r.Close())
-	check(t, w.Close())
+	OK(t, err)
+	OK(t, r.Close())
+	OK(t, w.Close())
 	before := openFiles(t)
 	t.Cleanup(func() {
 		after := openFiles(t)
@@ -97,6 +97,6 @@ func checkFiles(t T) {
 func openFiles(t T) int {
 	t.Helper()
 	f, err := os.ReadDir("/proc/self/fd")
-	check(t, err)
+	OK(t, err)
 	return len(f)
 }

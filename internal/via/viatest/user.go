@@ -11,13 +11,13 @@ func testUser(t T, p *Pair) {
 	acq, bcq := Must(p.A.CreateCQ(ctx, 256))(t), Must(p.B.CreateCQ(ctx, 256))(t)
 	x := Must(Equip(ctx, Must(p.A.CreateVI(ctx, via.VIAttributes{}, acq, acq))(t), 4096, 1))(t)
 	y := Must(Equip(ctx, Must(p.B.CreateVI(ctx, via.VIAttributes{}, bcq, bcq))(t), 4096, 1))(t)
-	check(t, ConnectVIs(ctx, x.VI, y.VI, t.Name()))
+	OK(t, ConnectVIs(ctx, x.VI, y.VI, t.Name()))
 	for round := range 3 {
 		for i := range n {
 			r, s := y.Prepare(t, y.Recv[i], 0, 8), x.Prepare(t, x.Send[i], 0, 8)
 			r.User().Word, s.User().Word = uint64(1000*round+i), 1<<63|uint64(i)
-			check(t, y.VI.PostRecv(r))
-			check(t, x.VI.PostSend(s))
+			OK(t, y.VI.PostRecv(r))
+			OK(t, x.VI.PostSend(s))
 		}
 		for i := range n {
 			for _, c := range []struct {
@@ -52,16 +52,16 @@ func testUnsignaled(t T, p *Pair) {
 		}
 		x := Must(Equip(ctx, Must(p.A.CreateVI(ctx, attributes, cq, cq))(t), 4096, 1))(t)
 		y := NewEnd(t, p.B, Setup{Attributes: attributes})
-		check(t, ConnectVIs(ctx, x.VI, y.VI, t.Name()))
+		OK(t, ConnectVIs(ctx, x.VI, y.VI, t.Name()))
 		sent := func(i int) *via.Descriptor {
-			check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[i%depth], 0, 8)))
+			OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[i%depth], 0, 8)))
 			d := x.Prepare(t, x.Send[i%depth], 0, 8)
 			d.User().Word, d.User().Unsignaled = uint64(i), i%every != every-1
 			return d
 		}
 		// One completion for each of every sends, whether a CQ says so or not.
 		for i := range 10 * depth {
-			check(t, x.VI.PostSend(sent(i)))
+			OK(t, x.VI.PostSend(sent(i)))
 			p.MustTake(t, y.VI.RecvDone)
 			if i%every != every-1 {
 				continue
@@ -86,7 +86,7 @@ func testUnsignaled(t T, p *Pair) {
 		// holds, the next is the application's.
 		spare := Must(x.VI.NewDescriptors(ctx, depth+1, 0))(t)
 		for i := range 5 * depth {
-			check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[i%depth], 0, 8)))
+			OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[i%depth], 0, 8)))
 			d := spare[i%(depth+1)]
 			d.Prepare()
 			d.User().Unsignaled = true
@@ -143,21 +143,21 @@ func testUnsignaled(t T, p *Pair) {
 		bad := x.Prepare(t, x.Send[0], 0, 8)
 		bad.User().Unsignaled = true
 		bad.Control().Length = 9
-		check(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 8)))
-		check(t, x.VI.PostSend(bad))
+		OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 8)))
+		OK(t, x.VI.PostSend(bad))
 		d, err := p.Take(t, x.VI.SendDone)
 		if wantStatus(t, "an unsignalled send that fails", d, err, via.StatusLengthError); d != bad {
 			t.Error("another descriptor came back")
 		}
 		// A receive is always reported.
-		check(t, y.VI.Disconnect(ctx))
+		OK(t, y.VI.Disconnect(ctx))
 		p.Until(t, "the receives", func() bool { _, err := y.VI.RecvDone(); return err == via.ErrQueueEmpty })
-		check(t, x.VI.Disconnect(ctx))
-		check(t, ConnectVIs(ctx, x.VI, y.VI, t.Name()))
+		OK(t, x.VI.Disconnect(ctx))
+		OK(t, ConnectVIs(ctx, x.VI, y.VI, t.Name()))
 		r := y.Prepare(t, y.Recv[1], 0, 8)
 		r.User().Unsignaled = true
-		check(t, y.VI.PostRecv(r))
-		check(t, x.VI.PostSend(x.Prepare(t, x.Send[1], 0, 8)))
+		OK(t, y.VI.PostRecv(r))
+		OK(t, x.VI.PostSend(x.Prepare(t, x.Send[1], 0, 8)))
 		if d := p.MustTake(t, y.VI.RecvDone); d != r {
 			t.Error("another receive came back")
 		}
