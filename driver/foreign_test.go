@@ -12,6 +12,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -48,7 +49,7 @@ func (r *rig) reached(b []byte) []int {
 
 func TestForeignMemoryIsMappedOnce(t *testing.T) {
 	r := newRig(t, nil, 0, 0)
-	page, mapped, open := os.Getpagesize(), r.mappings(), openFiles(t)
+	page, mapped, open := os.Getpagesize(), r.mappings(), leaktest.Files(t)
 	b := anonymous(t, 8*page, unix.PROT_READ|unix.PROT_WRITE)
 	register := func(first, last int) *driver.Memory {
 		t.Helper()
@@ -85,8 +86,8 @@ func TestForeignMemoryIsMappedOnce(t *testing.T) {
 	want(0, 0, 0, 0, 1, 1, 1, 1) // what was mapped at once stays as long as any page of it is needed
 	end(tail)
 	want(0, 0, 0, 0, 0, 0, 0, 0)
-	if r.mappings() != mapped || openFiles(t) != open {
-		t.Errorf("%d mappings, %d before; %d files, %d before", r.mappings(), mapped, openFiles(t), open)
+	if r.mappings() != mapped || leaktest.Files(t) != open {
+		t.Errorf("%d mappings, %d before; %d files, %d before", r.mappings(), mapped, leaktest.Files(t), open)
 	}
 	_ = register(0, page) // for Close; the fake device complains about what is left
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
 )
 
 func (r *rig) mappings() int {
@@ -17,7 +18,7 @@ func (r *rig) mappings() int {
 
 func TestMemory(t *testing.T) {
 	r := newRig(t, nil, 0, 0)
-	mapped, open := r.mappings(), openFiles(t)
+	mapped, open := r.mappings(), leaktest.Files(t)
 	a := driver.MemoryAttributes{Ptag: 7, Access: descriptors.AccessRDMAWrite}
 	m, err := r.n.AllocMemory(contextFor(t), 5000, a)
 	if err != nil {
@@ -57,8 +58,8 @@ func TestMemory(t *testing.T) {
 	if err := part.Deregister(contextFor(t)); err != nil {
 		t.Fatal(err)
 	}
-	if r.mappings() != mapped || openFiles(t) != open {
-		t.Errorf("%d mappings, %d before; %d files, %d before", r.mappings(), mapped, openFiles(t), open)
+	if r.mappings() != mapped || leaktest.Files(t) != open {
+		t.Errorf("%d mappings, %d before; %d files, %d before", r.mappings(), mapped, leaktest.Files(t), open)
 	}
 }
 
@@ -97,7 +98,7 @@ func TestRegisterWrongMemory(t *testing.T) {
 // TestMemoryRefused: when the device refuses, everything is as before.
 func TestMemoryRefused(t *testing.T) {
 	r := newRig(t, nil, 0, 0)
-	mapped, open := r.mappings(), openFiles(t)
+	mapped, open := r.mappings(), leaktest.Files(t)
 	r.d.with(func() {
 		r.d.answer = func(*descriptors.Command) (descriptors.Result, bool) { return descriptors.ResultResource, true }
 	})
@@ -120,8 +121,8 @@ func TestMemoryRefused(t *testing.T) {
 		t.Error(err)
 	}
 	r.d.with(func() { r.d.answer = nil })
-	if r.mappings() != mapped || openFiles(t) != open {
-		t.Errorf("%d mappings, %d before; %d files, %d before", r.mappings(), mapped, openFiles(t), open)
+	if r.mappings() != mapped || leaktest.Files(t) != open {
+		t.Errorf("%d mappings, %d before; %d files, %d before", r.mappings(), mapped, leaktest.Files(t), open)
 	}
 	if err := r.v.PostSend(descriptor(t, r.m, 0, 64)); err != nil {
 		t.Errorf("memory and VI that could not be given back: %v", err)

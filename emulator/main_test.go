@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"os"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -12,6 +11,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire"
 )
@@ -22,22 +22,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var smallLimits = engine.Limits{Endpoints: 16, CQs: 8, Regions: 64, Ptags: 8, QueueLog2: 8, CQLog2: 8,
 	Segments: 252, Transfer: 1 << 20, Vectors: 16}
 
-// openFiles counts this process's file descriptors.
-func openFiles(t testing.TB) int {
-	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(entries)
-}
-
 // checkFiles fails the test if it leaves file descriptors behind.
 func checkFiles(t testing.TB) {
 	t.Helper()
-	before := openFiles(t)
+	before := leaktest.Files(t)
 	t.Cleanup(func() {
-		if after := openFiles(t); after != before {
+		if after := leaktest.Files(t); after != before {
 			t.Errorf("%d file descriptors before the test, %d after it", before, after)
 		}
 	})

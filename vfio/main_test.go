@@ -5,33 +5,10 @@ import (
 	"os"
 	"testing"
 
-	"go.uber.org/goleak"
-
-	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
 )
 
-func TestMain(m *testing.M) {
-	// The runtime's poller opens descriptors of its own at first use, which
-	// checkLeaks must not take for a leak.
-	e, err := vfio.NewEventfd()
-	if err != nil {
-		panic(err)
-	}
-	if err := e.Close(); err != nil {
-		panic(err)
-	}
-	goleak.VerifyTestMain(m)
-}
-
-// openFiles counts the descriptors of this process.
-func openFiles(t *testing.T) int {
-	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(entries)
-}
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // dmaMappings counts the mappings of DMA memory in this process.
 func dmaMappings(t *testing.T) int {
@@ -47,9 +24,9 @@ func dmaMappings(t *testing.T) int {
 // it began with. Tests that use it do not run in parallel.
 func checkLeaks(t *testing.T) {
 	t.Helper()
-	files, mappings := openFiles(t), dmaMappings(t)
+	files, mappings := leaktest.Files(t), dmaMappings(t)
 	t.Cleanup(func() {
-		if n := openFiles(t); n != files {
+		if n := leaktest.Files(t); n != files {
 			t.Errorf("%d open files, %d before", n, files)
 		}
 		if n := dmaMappings(t); n != mappings {

@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
@@ -222,25 +221,11 @@ func TestNothingLeaks(t *testing.T) {
 		}
 	}
 	use(true) // what is opened once and for all
-	fds, maps := resources(t)
+	fds, maps := leaktest.Files(t), leaktest.Mappings(t)
 	for i := range 10 {
 		use(i%2 == 0)
 	}
-	if f, m := resources(t); f > fds || m > maps {
+	if f, m := leaktest.Files(t), leaktest.Mappings(t); f > fds || m > maps {
 		t.Errorf("%d file descriptors and %d shared mappings, %d and %d before", f, m, fds, maps)
 	}
-}
-
-// resources counts this process's file descriptors and mappings of memfds.
-func resources(t *testing.T) (fds, maps int) {
-	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile("/proc/self/maps")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(entries), strings.Count(string(text), "memfd:")
 }

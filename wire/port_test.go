@@ -12,6 +12,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/ethernet/cable"
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/wire"
 	"github.com/trapeze-nic/trapeze/wire/nic"
 	"github.com/trapeze-nic/trapeze/wire/shm"
@@ -133,7 +134,7 @@ func ends(t *testing.T, each func(t *testing.T, a, b wire.Port)) {
 	}
 	for name, open := range kinds {
 		t.Run(name, func(t *testing.T) {
-			before := openFiles(t)
+			before := leaktest.Files(t)
 			a, b := open(t)
 			each(t, a, b)
 			for range 2 { // closing twice is fine
@@ -145,7 +146,7 @@ func ends(t *testing.T, each func(t *testing.T, a, b wire.Port)) {
 				end.Reserve(0)
 				end.Receive()
 			}
-			if after := openFiles(t); after != before {
+			if after := leaktest.Files(t); after != before {
 				t.Errorf("%d file descriptors before, %d after", before, after)
 			}
 		})

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/internal/wire/sealed"
 	"github.com/trapeze-nic/trapeze/wire"
 )
@@ -71,7 +72,7 @@ func keyedPair(t testing.TB, mtu int) (a, b *wire.UDP) {
 func TestUDPKey(t *testing.T) {
 	for _, mtu := range []int{0, descriptors.MinMTU, 9000, descriptors.MaxMTU} {
 		t.Run(fmt.Sprint(mtu), func(t *testing.T) {
-			before := openFiles(t)
+			before := leaktest.Files(t)
 			a, b := keyedPair(t, mtu)
 			if want := wire.DefaultUDPMTU - sealed.Overhead; mtu == 0 && a.MTU() != want {
 				t.Errorf("MTU %d, want %d", a.MTU(), want)
@@ -88,7 +89,7 @@ func TestUDPKey(t *testing.T) {
 			}
 			a.Close()
 			b.Close()
-			if after := openFiles(t); after != before {
+			if after := leaktest.Files(t); after != before {
 				t.Errorf("%d file descriptors before, %d after", before, after)
 			}
 		})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
@@ -45,7 +46,7 @@ func TestUDPOptions(t *testing.T) {
 		{"MTU too small", wire.UDPOptions{Local: "127.0.0.1:0", MTU: 1}},
 		{"MTU too large", wire.UDPOptions{Local: "127.0.0.1:0", MTU: descriptors.MaxMTU + 1}},
 	}
-	before := openFiles(t)
+	before := leaktest.Files(t)
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			if u, err := wire.NewUDP(context.Background(), tt.o); !errors.Is(err, wire.ErrOptions) {
@@ -58,7 +59,7 @@ func TestUDPOptions(t *testing.T) {
 		t.Error("two wires at one port")
 	}
 	first.Close()
-	if after := openFiles(t); after != before {
+	if after := leaktest.Files(t); after != before {
 		t.Errorf("%d file descriptors before, %d after", before, after)
 	}
 	gone, cancel := context.WithCancel(context.Background())

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/internal/passedfd/passedfdtest"
 )
@@ -30,15 +31,6 @@ func within(t *testing.T, what string, f func()) {
 	case <-time.After(patience):
 		t.Fatalf("%s does not return", what)
 	}
-}
-
-func openFiles(t *testing.T) int {
-	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(entries)
 }
 
 // eventually waits until f returns true.
@@ -95,11 +87,11 @@ func TestClose(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			before := openFiles(t)
+			before := leaktest.Files(t)
 			fd := open(t)
 			within(t, "Close", func() { passedfd.Close(fd) })
 			// The peers of lingering sockets stay until the test ends.
-			if n := openFiles(t); n > before+1 {
+			if n := leaktest.Files(t); n > before+1 {
 				t.Errorf("%d files are open, %d before", n, before)
 			}
 			if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); !errors.Is(err, unix.EBADF) {
@@ -162,7 +154,7 @@ func TestCloseOfConnections(t *testing.T) {
 // waiting, take no more than a few threads, and are closed in the end.
 func TestUnanswered(t *testing.T) {
 	const many = 1200
-	before := openFiles(t)
+	before := leaktest.Files(t)
 	fd, release := passedfdtest.Unanswered(t)
 	if passedfd.IsMemory(fd) || passedfd.TakeEventfd(fd) == nil {
 		t.Error("a file of a FUSE file system is taken for something else")
@@ -193,7 +185,7 @@ func TestUnanswered(t *testing.T) {
 	}
 	passedfd.Close(fd)
 	release()
-	eventually(t, "files closed", func() bool { return openFiles(t) <= before && !passedfd.Full() })
+	eventually(t, "files closed", func() bool { return leaktest.Files(t) <= before && !passedfd.Full() })
 }
 
 func TestTakeEventfd(t *testing.T) {

@@ -2,13 +2,13 @@ package hostpci_test
 
 import (
 	"errors"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/internal/vfio/hostpcitest"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/hostpci"
@@ -336,24 +336,15 @@ func TestOneAtATime(t *testing.T) {
 // TestPlainFiles: without somebody who reacts to writes nothing has an effect.
 func TestPlainFiles(t *testing.T) {
 	tree, _ := idleNIC(t)
-	before := openFiles(t)
+	before := leaktest.Files(t)
 	for range 3 {
 		if _, err := hostpci.Bind(t.Context(), tree.Root(), nicAddress, hostpci.Options{}); !errors.Is(err, hostpci.ErrRefused) {
 			t.Error(err)
 		}
 	}
-	if after := openFiles(t); after != before {
+	if after := leaktest.Files(t); after != before {
 		t.Errorf("%d files open before, %d after", before, after)
 	}
-}
-
-func openFiles(t *testing.T) int {
-	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(entries)
 }
 
 // TestDryRunWithoutDriver: the driver that is missing is a step, and no obstacle.

@@ -3,49 +3,29 @@ package kernel
 import (
 	"context"
 	"log/slog"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 func TestMain(m *testing.M) {
-	// The runtime's poller opens descriptors of its own at first use, which
-	// checkFiles must not take for a leak.
-	e, err := vfio.NewEventfd()
-	if err != nil {
-		panic(err)
-	}
-	if err := e.Close(); err != nil {
-		panic(err)
-	}
 	slog.SetDefault(slog.New(slog.DiscardHandler))
-	goleak.VerifyTestMain(m)
+	leaktest.Main(m)
 }
 
 // checkFiles fails the test if it ends with other open files than now. Tests
 // that use it do not run in parallel.
 func checkFiles(t *testing.T) {
 	t.Helper()
-	before := countFiles(t)
+	before := leaktest.Files(t)
 	t.Cleanup(func() {
-		if n := countFiles(t); n != before {
+		if n := leaktest.Files(t); n != before {
 			t.Errorf("%d open files, %d before", n, before)
 		}
 	})
-}
-
-func countFiles(t *testing.T) int {
-	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(entries)
 }
 
 // tryOpen opens an address on a host.

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
 )
@@ -34,39 +34,22 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	// The runtime's poller opens descriptors of its own at first use.
-	e, err := vfio.NewEventfd()
-	if err == nil {
-		err = e.Close()
-	}
-	if err != nil {
-		panic(err)
-	}
-	goleak.VerifyTestMain(m)
+	leaktest.Main(m)
 }
 
 // checkLeaks fails the test if it ends with other descriptors or mappings of
 // files in memory than it began with. Tests that use it do not run in parallel.
 func checkLeaks(t testing.TB) {
 	t.Helper()
-	files, mappings := openFiles(t), memoryMappings(t)
+	files, mappings := leaktest.Files(t), memoryMappings(t)
 	t.Cleanup(func() {
-		if n := openFiles(t); n != files {
+		if n := leaktest.Files(t); n != files {
 			t.Errorf("%d open files, %d before", n, files)
 		}
 		if n := memoryMappings(t); n != mappings {
 			t.Errorf("%d mappings of files in memory, %d before", n, mappings)
 		}
 	})
-}
-
-func openFiles(t testing.TB) int {
-	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(entries)
 }
 
 func memoryMappings(t testing.TB) int {

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/internal/passedfd/passedfdtest"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
 )
@@ -86,7 +87,7 @@ func TestDescriptorsThatLinger(t *testing.T) {
 // is dead to the world. It is not even asked what they are.
 func TestDescriptorsThatNeverClose(t *testing.T) {
 	r := serve(t, vfiouser.ServerOptions{})
-	before := openFiles(t)
+	before := leaktest.Files(t)
 	fd, release := passedfdtest.Unanswered(t)
 	for range 10 {
 		x := connect(t, r, true)
@@ -107,5 +108,5 @@ func TestDescriptorsThatNeverClose(t *testing.T) {
 	release()
 	_ = unix.Close(fd) // the file system has gone, and it says so
 	// The server's socket has gone, the last client's end is still open.
-	eventually(t, "all files closed", func() bool { return openFiles(t) <= before })
+	eventually(t, "all files closed", func() bool { return leaktest.Files(t) <= before })
 }

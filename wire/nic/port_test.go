@@ -2,7 +2,6 @@ package nic_test
 
 import (
 	"errors"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -10,6 +9,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/internal/ethernet/cable"
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire"
 	"github.com/trapeze-nic/trapeze/wire/nic"
@@ -238,14 +238,7 @@ func TestLink(t *testing.T) {
 // TestCloseKeepsFrames: what was reserved and received can be used after Close, and is
 // given back by the next calls.
 func TestCloseKeepsFrames(t *testing.T) {
-	files := func() int {
-		list, err := os.ReadDir("/proc/self/fd")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return len(list)
-	}
-	before := files()
+	before := leaktest.Files(t)
 	for range 3 {
 		a, b := pair(t, nic.Options{})
 		put(a, 7, 100)
@@ -276,7 +269,7 @@ func TestCloseKeepsFrames(t *testing.T) {
 		}
 		a.Reserve(0)
 		a.Receive()
-		if n := files(); n != before {
+		if n := leaktest.Files(t); n != before {
 			t.Fatalf("%d file descriptors before, %d after", before, n)
 		}
 	}

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/wire/shm"
 )
 
@@ -35,12 +35,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	// The runtime opens what it polls files with, which stays open: tests that
-	// count descriptors are not to see it come.
-	if r, w, err := os.Pipe(); err == nil {
-		_, _ = r.Close(), w.Close()
-	}
-	goleak.VerifyTestMain(m)
+	leaktest.Main(m)
 }
 
 // task is what a second process does.
@@ -206,26 +201,16 @@ func maps(t testing.TB) int {
 	return bytes.Count(b, []byte("/memfd:trapeze-shm"))
 }
 
-// files counts this process's file descriptors.
-func files(t testing.TB) int {
-	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(entries)
-}
-
 // checkLeaks fails a test that leaves descriptors or mappings behind. It comes
 // first in a test.
 func checkLeaks(t testing.TB) {
 	t.Helper()
-	files0 := files(t)
+	files0 := leaktest.Files(t)
 	t.Cleanup(func() {
 		if n := maps(t); n != 0 {
 			t.Errorf("%d mappings are left", n)
 		}
-		if n := files(t); n != files0 {
+		if n := leaktest.Files(t); n != files0 {
 			t.Errorf("%d file descriptors before the test, %d after it", files0, n)
 		}
 	})

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/internal/passedfd/passedfdtest"
 	"github.com/trapeze-nic/trapeze/wire/shm"
 )
@@ -25,7 +26,7 @@ func TestDescriptorsThatLinger(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			checkLeaks(t)
-			before := files(t)
+			before := leaktest.Files(t)
 			path := socket(t)
 			p := open(t, shm.Options{Path: path, Role: shm.RoleListen})
 			passLingering(t, func() *raw { return dialRaw(t, path) }, pass)
@@ -40,7 +41,7 @@ func TestDescriptorsThatLinger(t *testing.T) {
 	for name, kind := range map[string]uint32{"export": msgExport, "bell": msgBell, "wake": msgWake, "unknown": 99} {
 		t.Run("later "+name, func(t *testing.T) {
 			checkLeaks(t)
-			before := files(t)
+			before := leaktest.Files(t)
 			path := socket(t)
 			p := open(t, shm.Options{Path: path, Role: shm.RoleListen, Share: true})
 			passLingering(t, func() *raw { return joinRaw(t, path, flagShare|flagBell) }, func(r *raw, fds []int) {
@@ -83,5 +84,5 @@ func closeInTime(t *testing.T, p *shm.Port, before int) {
 		}
 	})
 	const left = 3
-	eventually(t, "all files closed", func() bool { return files(t) <= before+left })
+	eventually(t, "all files closed", func() bool { return leaktest.Files(t) <= before+left })
 }

@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/kernel"
 )
@@ -68,16 +69,9 @@ func openWith(t *testing.T, function, more string) *kernel.Device {
 // checkFiles fails the test if it ends with other open files than now.
 func checkFiles(t *testing.T) {
 	t.Helper()
-	count := func() int {
-		list, err := os.ReadDir("/proc/self/fd")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return len(list)
-	}
-	before := count()
+	before := leaktest.Files(t)
 	t.Cleanup(func() {
-		if n := count(); n != before {
+		if n := leaktest.Files(t); n != before {
 			t.Errorf("%d open files, %d before", n, before)
 		}
 	})

@@ -1,21 +1,11 @@
 package cli_test
 
 import (
-	"os"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
 )
-
-// descriptorsOpen counts the file descriptors of this process.
-func descriptorsOpen(t *testing.T) int {
-	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(entries)
-}
 
 // TestNothingStaysOpen runs commands that end well and badly.
 func TestNothingStaysOpen(t *testing.T) {
@@ -41,9 +31,9 @@ func TestNothingStaysOpen(t *testing.T) {
 		}
 	}
 	all() // what the runtime opens once
-	before := descriptorsOpen(t)
+	before := leaktest.Files(t)
 	all()
-	if after := descriptorsOpen(t); after > before {
+	if after := leaktest.Files(t); after > before {
 		t.Errorf("%d file descriptors before, %d after", before, after)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/internal/vfio/hostpcitest"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/doctor"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -112,19 +113,12 @@ func TestJSON(t *testing.T) {
 
 // TestThisHost looks at whatever machine runs the test, and leaves no file open.
 func TestThisHost(t *testing.T) {
-	count := func() int {
-		entries, err := os.ReadDir("/proc/self/fd")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return len(entries)
-	}
-	before := count()
+	before := leaktest.Files(t)
 	r, err := doctor.Run(t.Context(), "/", "", doctor.Options{Drivers: ours})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if after := count(); after != before {
+	if after := leaktest.Files(t); after != before {
 		t.Errorf("%d files open before, %d after", before, after)
 	}
 	for _, f := range r.Host {

@@ -10,31 +10,20 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
-	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser/internal/protocol"
 )
 
-func TestMain(m *testing.M) {
-	// The runtime's poller opens descriptors of its own at first use.
-	e, err := vfio.NewEventfd()
-	if err == nil {
-		err = e.Close()
-	}
-	if err != nil {
-		panic(err)
-	}
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // pair returns the two ends of a connection. It checks that the test leaks no
 // descriptors.
 func pair(t testing.TB) (a, b *net.UnixConn) {
 	t.Helper()
-	before := openFiles(t)
+	before := leaktest.Files(t)
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -52,20 +41,11 @@ func pair(t testing.TB) (a, b *net.UnixConn) {
 	t.Cleanup(func() {
 		_ = a.Close()
 		_ = b.Close()
-		if n := openFiles(t); n != before {
+		if n := leaktest.Files(t); n != before {
 			t.Errorf("%d open files, %d before", n, before)
 		}
 	})
 	return a, b
-}
-
-func openFiles(t testing.TB) int {
-	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(entries)
 }
 
 func message(size u32, flags protocol.Flags, payload string) []byte {
@@ -202,7 +182,7 @@ func TestConnRefuses(t *testing.T) {
 func TestConnDribbles(t *testing.T) {
 	here, there := pair(t)
 	c := protocol.NewConn(there, 64, 2)
-	before := openFiles(t)
+	before := leaktest.Files(t)
 	for _, x := range message(20, 0, "data") {
 		send(t, here, []byte{x}, 100)
 	}
@@ -211,7 +191,7 @@ func TestConnDribbles(t *testing.T) {
 	if !errors.As(err, &e) || e.Field != "number of file descriptors" {
 		t.Errorf("got %v", err)
 	}
-	if n := openFiles(t); n != before {
+	if n := leaktest.Files(t); n != before {
 		t.Errorf("%d open files, %d before", n, before)
 	}
 }
@@ -225,7 +205,7 @@ func TestConnWithoutDescriptors(t *testing.T) {
 		t.Fatal(err)
 	}
 	low := old
-	low.Cur = uint64(openFiles(t)) + 1
+	low.Cur = uint64(leaktest.Files(t)) + 1
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &low); err != nil {
 		t.Fatal(err)
 	}

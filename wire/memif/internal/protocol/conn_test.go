@@ -11,22 +11,16 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/wire/memif/internal/protocol"
 )
 
 // checkFiles fails the test if it leaves file descriptors behind.
 func checkFiles(t *testing.T) {
 	t.Helper()
-	count := func() int {
-		entries, err := os.ReadDir("/proc/self/fd")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return len(entries)
-	}
-	before := count()
+	before := leaktest.Files(t)
 	t.Cleanup(func() {
-		if after := count(); after != before {
+		if after := leaktest.Files(t); after != before {
 			t.Errorf("%d file descriptors before the test, %d after it", before, after)
 		}
 	})
