@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -126,21 +125,6 @@ func TestSharedFleet(t *testing.T) {
 	waitLink(t, true, d[0], other)
 }
 
-// openVIA opens a NIC for an application.
-func openVIA(t testing.TB, address string) *via.NIC {
-	t.Helper()
-	nic, err := via.Open(viatest.Context(t), address, via.WithLogger(slog.New(slog.DiscardHandler)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := nic.Close(); err != nil && !errors.Is(err, via.ErrClosed) {
-			t.Error(err)
-		}
-	})
-	return nic
-}
-
 // TestSharedConformance runs the suites of VIs, rings and channels over a wire in shared memory.
 func TestSharedConformance(t *testing.T) {
 	if testing.Short() {
@@ -148,7 +132,7 @@ func TestSharedConformance(t *testing.T) {
 	}
 	open := func(t *testing.T) (a, b *via.NIC) {
 		address := "emu:?engine=thread&wire=shm:" + filepath.Join(t.TempDir(), "w")
-		return openVIA(t, address), openVIA(t, address)
+		return viatest.OpenNIC(t, address), viatest.OpenNIC(t, address)
 	}
 	viatest.Run(t, "shm", open)
 	ringtest.Run(t, "shm", open)
@@ -168,7 +152,7 @@ const (
 // engines inline. They are copied, or lent.
 func TestSharedProcesses(t *testing.T) {
 	if path := os.Getenv(sharedChild); path != "" {
-		sendMessages(t, openVIA(t, "emu:?wire=shm:"+path))
+		sendMessages(t, viatest.OpenNIC(t, "emu:?wire=shm:"+path))
 		return
 	}
 	for _, share := range []bool{false, true} {

@@ -2,11 +2,7 @@ package ring_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
-	"fmt"
-	"log/slog"
-	"sync/atomic"
 	"testing"
 
 	_ "github.com/trapeze-nic/trapeze/emulator"
@@ -14,27 +10,6 @@ import (
 	"github.com/trapeze-nic/trapeze/ring"
 	"github.com/trapeze-nic/trapeze/via"
 )
-
-var wires atomic.Uint32
-
-// onMemory opens two emulated NICs on a memory wire; options start with "&".
-func onMemory(t testing.TB, options string) (a, b *via.NIC) {
-	t.Helper()
-	address := fmt.Sprintf("emu:?wire=mem:ring-test-%d%s", wires.Add(1), options)
-	open := func() *via.NIC {
-		nic, err := via.Open(viatest.Context(t), address, via.WithLogger(slog.New(slog.DiscardHandler)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := nic.Close(); err != nil && !errors.Is(err, via.ErrClosed) {
-				t.Error(err)
-			}
-		})
-		return nic
-	}
-	return open(), open()
-}
 
 // connect connects rings of a and b.
 func connect(t testing.TB, a, b *via.NIC, o *ring.Options) (x, y *ring.Ring) {
@@ -64,7 +39,7 @@ func connect(t testing.TB, a, b *via.NIC, o *ring.Options) (x, y *ring.Ring) {
 }
 
 func TestMessage(t *testing.T) {
-	a, b := onMemory(t, "")
+	a, b := viatest.OnMemory(t, "")
 	for _, access := range []ring.Access{ring.Measured, ring.SRAM, ring.Shadow} {
 		t.Run(access.String(), func(t *testing.T) {
 			x, y := connect(t, a, b, &ring.Options{Access: access, Reliability: via.ReliableDelivery})
@@ -104,7 +79,6 @@ func TestMessage(t *testing.T) {
 			if err := y.ReleaseRecv(e); err != nil {
 				t.Error(err)
 			}
-			_ = context.Background()
 		})
 	}
 }

@@ -13,7 +13,7 @@ import (
 func TestNoAllocation(t *testing.T) {
 	for _, size := range []int{0, 64, 8192, 65536} {
 		t.Run(sizeName(size), func(t *testing.T) {
-			a, b := onMemory(t, "")
+			a, b := viatest.OnMemory(t, "")
 			p := newPingPong(t, viatest.NewPair(a, b), size)
 			if n := testing.AllocsPerRun(500, func() { p.round(t) }); n != 0 {
 				t.Errorf("%v allocations in a round trip", n)
@@ -27,14 +27,14 @@ func TestNoAllocation(t *testing.T) {
 		})
 	}
 	t.Run("batches and CQ", func(t *testing.T) {
-		a, b := onMemory(t, "")
+		a, b := viatest.OnMemory(t, "")
 		s := newCQStream(t, viatest.NewPair(a, b), 256, 16)
 		if n := testing.AllocsPerRun(200, func() { s.round(t) }); n != 0 {
 			t.Errorf("%v allocations in a batch", n)
 		}
 	})
 	t.Run("shared receive queue", func(t *testing.T) {
-		a, b := onMemory(t, "")
+		a, b := viatest.OnMemory(t, "")
 		ctx, p := viatest.Context(t), viatest.NewPair(a, b)
 		cq, err := b.CreateCQ(ctx, 64)
 		if err != nil {
@@ -72,7 +72,7 @@ func TestNoAllocation(t *testing.T) {
 		}
 	})
 	t.Run("answers", func(t *testing.T) {
-		a, _ := onMemory(t, "")
+		a, _ := viatest.OnMemory(t, "")
 		e := viatest.NewEnd(t, a, viatest.Setup{Attributes: via.VIAttributes{RecvDepth: 2}})
 		for _, d := range e.Recv {
 			if err := e.VI.PostRecv(d); err != nil {

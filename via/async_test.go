@@ -11,7 +11,7 @@ import (
 
 // TestAsyncErrors: what the driver's events say in this package's words.
 func TestAsyncErrors(t *testing.T) {
-	nic, _ := onMemory(t, "")
+	nic, _ := viatest.OnMemory(t, "")
 	vi := viatest.NewEnd(t, nic, viatest.Setup{}).VI
 	cq, err := nic.CreateCQ(t.Context(), 16)
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"net"
 	"path/filepath"
 	"slices"
@@ -33,27 +32,7 @@ func memoryWire() string { return fmt.Sprintf("mem:via-test-%d", wires.Add(1)) }
 // openBoth opens two NICs and closes them when the test ends.
 func openBoth(t testing.TB, first, second string, opts ...via.Option) (a, b *via.NIC) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), viatest.Patience)
-	defer cancel()
-	open := func(address string) *via.NIC {
-		nic, err := via.Open(ctx, address, append(opts, via.WithLogger(slog.New(slog.DiscardHandler)))...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := nic.Close(); err != nil && !errors.Is(err, via.ErrClosed) {
-				t.Errorf("close %s: %v", address, err)
-			}
-		})
-		return nic
-	}
-	return open(first), open(second)
-}
-
-// onMemory opens two emulated NICs on a memory wire; options start with "&".
-func onMemory(t testing.TB, options string, opts ...via.Option) (a, b *via.NIC) {
-	address := "emu:?wire=" + memoryWire() + options
-	return openBoth(t, address, address, opts...)
+	return viatest.OpenNIC(t, first, opts...), viatest.OpenNIC(t, second, opts...)
 }
 
 // onFaultless opens two emulated NICs on a wire that might lose frames and never does, so
@@ -64,19 +43,7 @@ func onFaultless(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	open := func(d *emulator.Device) *via.NIC {
-		nic, err := via.OpenDevice(viatest.Context(t), d, append(opts, via.WithLogger(slog.New(slog.DiscardHandler)))...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := nic.Close(); err != nil && !errors.Is(err, via.ErrClosed) {
-				t.Error(err)
-			}
-		})
-		return nic
-	}
-	return open(first), open(second)
+	return viatest.OpenDevice(t, first, opts...), viatest.OpenDevice(t, second, opts...)
 }
 
 // onUDP opens two emulated NICs on UDP sockets.
@@ -123,26 +90,28 @@ var backends = []struct {
 	open func(t testing.TB, opts ...via.Option) (a, b *via.NIC)
 	when when
 }{
-	{"inline", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) { return onMemory(t, "", opts...) }, always},
+	{"inline", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) { return viatest.OnMemory(t, "", opts...) }, always},
 	{"inline, trapped doorbells", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
-		return onMemory(t, "&doorbells=trapped", opts...)
+		return viatest.OnMemory(t, "&doorbells=trapped", opts...)
 	}, always},
 	{"inline, small frames", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
-		return onMemory(t, fmt.Sprintf("&mtu=%d", descriptors.MinMTU), opts...)
+		return viatest.OnMemory(t, fmt.Sprintf("&mtu=%d", descriptors.MinMTU), opts...)
 	}, notShort},
 	{"inline, with acknowledgements", onFaultless, notShort},
-	{"thread", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) { return onMemory(t, "&engine=thread", opts...) }, always},
+	{"thread", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
+		return viatest.OnMemory(t, "&engine=thread", opts...)
+	}, always},
 	{"thread, mapped doorbells", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
-		return onMemory(t, "&engine=thread&doorbells=mapped", opts...)
+		return viatest.OnMemory(t, "&engine=thread&doorbells=mapped", opts...)
 	}, always},
 	{"thread, waits that sleep at once", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
-		return onMemory(t, "&engine=thread", append(opts, via.WithWaiting(via.Waiting{Spin: -1, Yield: -1, Sleep: time.Millisecond}))...)
+		return viatest.OnMemory(t, "&engine=thread", append(opts, via.WithWaiting(via.Waiting{Spin: -1, Yield: -1, Sleep: time.Millisecond}))...)
 	}, notShort},
 	{"inline, waits that never sleep", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
-		return onMemory(t, "", append(opts, via.WithWaiting(via.Waiting{Spin: time.Millisecond, Yield: time.Millisecond, Sleep: -1}))...)
+		return viatest.OnMemory(t, "", append(opts, via.WithWaiting(via.Waiting{Spin: time.Millisecond, Yield: time.Millisecond, Sleep: -1}))...)
 	}, inSoak},
 	{"lossy wire", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
-		return onMemory(t, "&loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=1", opts...)
+		return viatest.OnMemory(t, "&loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=1", opts...)
 	}, notShort},
 	{"UDP", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) { return onUDP(t, "", opts...) }, notShort},
 	{"Ethernet", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) { return onCable(t, "", opts...) }, always},
@@ -150,16 +119,16 @@ var backends = []struct {
 		return onCable(t, "?loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=1", opts...)
 	}, inSoak},
 	{"static policy in the NIC", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
-		return onMemory(t, "", append(opts, via.WithPolicy(via.Policy{Name: "static", MinPulseSend: 700, MinPulseReceive: 1000}))...)
+		return viatest.OnMemory(t, "", append(opts, via.WithPolicy(via.Policy{Name: "static", MinPulseSend: 700, MinPulseReceive: 1000}))...)
 	}, always},
 	{"policy at the host", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
-		return onMemory(t, "", append(opts, via.WithPolicy(via.Policy{At: via.AtHost}))...)
+		return viatest.OnMemory(t, "", append(opts, via.WithPolicy(via.Policy{At: via.AtHost}))...)
 	}, always},
 	{"auto at the host, thread", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
-		return onMemory(t, "&engine=thread", append(opts, via.WithPolicy(via.Policy{Name: "auto", At: via.AtHost}))...)
+		return viatest.OnMemory(t, "&engine=thread", append(opts, via.WithPolicy(via.Policy{Name: "auto", At: via.AtHost}))...)
 	}, always},
 	{"schedule at the host, lossy wire", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
-		return onMemory(t, "&loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=1", append(opts, via.WithPolicy(via.Policy{Name: "hierarchical", At: via.AtHost}))...)
+		return viatest.OnMemory(t, "&loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=1", append(opts, via.WithPolicy(via.Policy{Name: "hierarchical", At: via.AtHost}))...)
 	}, inSoak},
 	{"vfio-user, policy at the host", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
 		// Large frames: there each pulse is a message to another program.

@@ -22,7 +22,7 @@ import (
 func BenchmarkLatency(b *testing.B) {
 	for _, size := range []int{64, 4096, 8192, 65536} {
 		b.Run(sizeName(size), func(b *testing.B) {
-			x, y := onMemory(b, "")
+			x, y := viatest.OnMemory(b, "")
 			p := newPingPong(b, viatest.NewPair(x, y), size)
 			for range 100 {
 				p.round(b)
@@ -80,7 +80,7 @@ func BenchmarkStream(b *testing.B) {
 	const window = 16
 	for _, size := range []int{8192, 65536} {
 		b.Run(sizeName(size), func(b *testing.B) {
-			x, y := onMemory(b, "")
+			x, y := viatest.OnMemory(b, "")
 			s := newStream(b, viatest.NewPair(x, y), size, window)
 			s.run(b, 100)
 			b.SetBytes(int64(size) * window) // in each turn of the loop
@@ -128,7 +128,7 @@ func BenchmarkPeer(b *testing.B) {
 func BenchmarkPost(b *testing.B) {
 	for _, batch := range []int{1, 32} {
 		b.Run(fmt.Sprintf("batch-%d", batch), func(b *testing.B) {
-			x, y := onMemory(b, "")
+			x, y := viatest.OnMemory(b, "")
 			s := newCQStream(b, viatest.NewPair(x, y), 64, batch)
 			b.ReportAllocs()
 			for b.Loop() {

@@ -33,7 +33,7 @@ func mapped(t testing.TB, size int) []byte {
 
 func newCache(t testing.TB, o via.CacheOptions) (*via.NIC, *via.RegistrationCache) {
 	t.Helper()
-	nic, _ := onMemory(t, "")
+	nic, _ := viatest.OnMemory(t, "")
 	c, err := nic.NewCache(o)
 	if err != nil {
 		t.Fatal(err)
@@ -186,7 +186,7 @@ func TestCacheInvalidate(t *testing.T) {
 func TestCacheModel(t *testing.T) {
 	ctx := viatest.Context(t)
 	page := os.Getpagesize()
-	nic, _ := onMemory(t, "")
+	nic, _ := viatest.OnMemory(t, "")
 	const pages = 24
 	b := mapped(t, pages*page)
 	rapid.Check(t, func(rt *rapid.T) {

@@ -300,7 +300,7 @@ func TestConnBroken(t *testing.T) {
 // stranger connects a Conn with a bare VI.
 func stranger(t *testing.T) (*via.Conn, *viatest.End) {
 	ctx := viatest.Context(t)
-	na, nb := onMemory(t, "")
+	na, nb := viatest.OnMemory(t, "")
 	l, err := via.Listen(nb, []byte("conn"))
 	if err != nil {
 		t.Fatal(err)

@@ -20,8 +20,8 @@ var (
 // nothing, and then stays so.
 func TestEagerAttributes(t *testing.T) {
 	ctx := viatest.Context(t)
-	plain, _ := onMemory(t, "")
-	all, _ := onMemory(t, "", via.WithEager())
+	plain, _ := viatest.OnMemory(t, "")
+	all, _ := viatest.OnMemory(t, "", via.WithEager())
 	written := via.EagerAttributes{Mode: via.EagerWritten}
 	for _, c := range []struct {
 		name string
@@ -69,8 +69,8 @@ func TestEagerAttributes(t *testing.T) {
 // so; those of an endpoint for raw frames are not.
 func TestEagerTokens(t *testing.T) {
 	ctx := viatest.Context(t)
-	plain, _ := onMemory(t, "")
-	all, _ := onMemory(t, "", via.WithEager())
+	plain, _ := viatest.OnMemory(t, "")
+	all, _ := viatest.OnMemory(t, "", via.WithEager())
 	for _, c := range []struct {
 		name string
 		nic  *via.NIC
@@ -147,7 +147,7 @@ func TestEagerCache(t *testing.T) {
 
 // TestEagerReady: an application reads the front of a message that has not ended.
 func TestEagerReady(t *testing.T) {
-	p := viatest.NewPair(onMemory(t, "&mtu=1500", via.WithEager()))
+	p := viatest.NewPair(viatest.OnMemory(t, "&mtu=1500", via.WithEager()))
 	const size = 500_000
 	x, y := p.Connect(t, viatest.Setup{Attributes: via.VIAttributes{MaxTransfer: size}, Memory: size})
 	for i := range x.Memory.Bytes() {
@@ -183,7 +183,7 @@ func TestEagerReady(t *testing.T) {
 // TestEagerPrograms: control programs come and go in a NIC's memory while messages go out of
 // the rest of it; every message has its own bytes, and all of them were there.
 func TestEagerPrograms(t *testing.T) {
-	a, b := onMemory(t, "&engine=thread", via.WithEager())
+	a, b := viatest.OnMemory(t, "&engine=thread", via.WithEager())
 	const size = 300
 	p := newPingPong(t, viatest.NewPair(a, b), size)
 	amp, _ := build(t, "amp")

@@ -20,8 +20,8 @@ func TestClosedAfterTheLastReceive(t *testing.T) {
 		name string
 		open func(t testing.TB) (a, b *via.NIC)
 	}{
-		{"memory", func(t testing.TB) (a, b *via.NIC) { return onMemory(t, "") }},
-		{"memory, thread", func(t testing.TB) (a, b *via.NIC) { return onMemory(t, "&engine=thread") }},
+		{"memory", func(t testing.TB) (a, b *via.NIC) { return viatest.OnMemory(t, "") }},
+		{"memory, thread", func(t testing.TB) (a, b *via.NIC) { return viatest.OnMemory(t, "&engine=thread") }},
 		{"UDP", func(t testing.TB) (a, b *via.NIC) { return onUDP(t, "") }},
 		{"shm", func(t testing.TB) (a, b *via.NIC) { return onSharedMemory(t, "") }},
 		{"shm, shared", func(t testing.TB) (a, b *via.NIC) { return onSharedMemory(t, "&share=on") }},
@@ -126,7 +126,7 @@ func TestReasons(t *testing.T) {
 // TestClosedWithMessagesLeft closes a NIC that has sent what nobody has a receive
 // for: the peer gets what it could take, and is not told that this was all.
 func TestClosedWithMessagesLeft(t *testing.T) {
-	a, b := onMemory(t, "")
+	a, b := viatest.OnMemory(t, "")
 	p := viatest.NewPair(a, b)
 	x, y := p.Connect(t, viatest.Setup{})
 	if err := y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 100)); err != nil {

@@ -199,7 +199,7 @@ func serve(t *testing.T) (d *emulator.Device, address string) {
 // file descriptors and shared mappings.
 func TestNothingLeaks(t *testing.T) {
 	use := func(closeFirst bool) {
-		a, b := onMemory(t, "")
+		a, b := viatest.OnMemory(t, "")
 		p := viatest.NewPair(a, b)
 		x, y := p.Connect(t, viatest.Setup{})
 		for _, e := range []*viatest.End{x, y} {

@@ -132,7 +132,7 @@ func tryTake(p *viatest.Pair, e *viatest.End) ([]byte, bool) {
 
 // TestFramesRefused: what an endpoint for frames cannot do, and what is no frame.
 func TestFramesRefused(t *testing.T) {
-	a, b := onMemory(t, "")
+	a, b := viatest.OnMemory(t, "")
 	p := viatest.NewPair(a, b)
 	x := newFrames(t, a, via.StationFrames)
 	ctx := viatest.Context(t)
@@ -209,7 +209,7 @@ func words(n ...uint32) (b []byte) {
 // "Verifying the RSS Hash Calculation" has for them, in order within each.
 func TestFlowSteering(t *testing.T) {
 	for _, options := range []string{"", "&engine=thread"} {
-		a, b := onMemory(t, options)
+		a, b := viatest.OnMemory(t, options)
 		p := viatest.NewPair(a, b)
 		x := newFrames(t, a, via.StationFrames)
 		queues := []*viatest.End{newFrames(t, b, via.StationFrames), newFrames(t, b, via.StationFrames)}
@@ -277,7 +277,7 @@ func flowKey(from, to string) []byte {
 
 // TestAccessList drops one flow by a rule of the host and lets the others pass.
 func TestAccessList(t *testing.T) {
-	a, b := onMemory(t, "")
+	a, b := viatest.OnMemory(t, "")
 	p := viatest.NewPair(a, b)
 	x, y := newFrames(t, a, via.StationFrames), newFrames(t, b, via.StationFrames)
 	rules := loadImage(t, b, "acl")["rules"]
@@ -308,7 +308,7 @@ func TestAccessList(t *testing.T) {
 
 // TestFlowCounters counts frames and bytes of each flow for the host.
 func TestFlowCounters(t *testing.T) {
-	a, b := onMemory(t, "")
+	a, b := viatest.OnMemory(t, "")
 	p := viatest.NewPair(a, b)
 	x, y := newFrames(t, a, via.StationFrames), newFrames(t, b, via.StationFrames)
 	flows := loadImage(t, b, "count")["flows"]
@@ -343,7 +343,7 @@ func TestFlowCounters(t *testing.T) {
 // for their tags, in whatever order they come, as Trapeze's do.
 func TestIncomingPayloadTable(t *testing.T) {
 	for _, level := range []via.Reliability{via.Unreliable, via.ReliableDelivery} {
-		a, b := onMemory(t, "")
+		a, b := viatest.OnMemory(t, "")
 		p := viatest.NewPair(a, b)
 		const size = 5000
 		x, y := p.Connect(t, viatest.Setup{Attributes: via.VIAttributes{Reliability: level}, Memory: 16 * size})

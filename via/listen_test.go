@@ -152,7 +152,7 @@ func TestListenEnds(t *testing.T) {
 
 // TestListenNICCloses: a listener whose NIC has been closed can still be closed, once.
 func TestListenNICCloses(t *testing.T) {
-	a, _ := onMemory(t, "")
+	a, _ := viatest.OnMemory(t, "")
 	l := listen(t, a, via.ListenConfig{})
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
@@ -172,7 +172,7 @@ func TestListenNICCloses(t *testing.T) {
 // the backlog holds.
 func TestListenManyClients(t *testing.T) {
 	const clients = 80
-	a, b := onMemory(t, "&loss=0.3&seed=3")
+	a, b := viatest.OnMemory(t, "&loss=0.3&seed=3")
 	l := listen(t, b, via.ListenConfig{Options: same(small(via.ReliableDelivery))})
 	var all sync.WaitGroup
 	for i := range clients {
@@ -201,7 +201,7 @@ func TestListenManyClients(t *testing.T) {
 
 // TestListenLimit: who listens for one client is not there for a second.
 func TestListenLimit(t *testing.T) {
-	a, b := onMemory(t, "")
+	a, b := viatest.OnMemory(t, "")
 	l := listen(t, b, via.ListenConfig{Limit: 1})
 	first, err := via.Dial(viatest.Context(t), a, l.Address())
 	if err != nil {
@@ -244,7 +244,7 @@ func TestDialFails(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, b := onMemory(t, "")
+			a, b := viatest.OnMemory(t, "")
 			ctx := viatest.Context(t)
 			if c.serve == nil {
 				short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
@@ -275,7 +275,7 @@ func TestDialFails(t *testing.T) {
 
 // TestDialBeforeListen checks that a client keeps asking.
 func TestDialBeforeListen(t *testing.T) {
-	a, b := onMemory(t, "")
+	a, b := viatest.OnMemory(t, "")
 	ctx := viatest.Context(t)
 	dialled := make(chan error, 1)
 	go func() {
@@ -298,7 +298,7 @@ func TestDialBeforeListen(t *testing.T) {
 
 // TestDialInterrupted ends with the context.
 func TestDialInterrupted(t *testing.T) {
-	a, _ := onMemory(t, "")
+	a, _ := viatest.OnMemory(t, "")
 	ctx, cancel := context.WithCancel(viatest.Context(t))
 	time.AfterFunc(20*time.Millisecond, cancel)
 	if _, err := via.Dial(ctx, a, via.Address{MAC: via.MAC{2}, Discriminator: service}); !errors.Is(err, via.ErrCanceled) {

@@ -68,7 +68,7 @@ func TestPolicyRefused(t *testing.T) {
 		if n, err := via.Open(t.Context(), "emu:", via.WithPolicy(c.p)); n != nil || err == nil {
 			t.Errorf("%s: opened, %v", name, err)
 		}
-		a, _ := onMemory(t, "")
+		a, _ := viatest.OnMemory(t, "")
 		before, err := a.Policy()
 		if err != nil {
 			t.Fatal(err)
@@ -89,7 +89,7 @@ func TestPolicyRefused(t *testing.T) {
 // TestPolicyChanges: the policy is changed, and its place, while messages flow.
 func TestPolicyChanges(t *testing.T) {
 	for _, options := range []string{"", "&engine=thread"} {
-		a, b := onMemory(t, options)
+		a, b := viatest.OnMemory(t, options)
 		p := newPingPong(t, viatest.NewPair(a, b), 30_000)
 		for i := range 60 {
 			policies := []via.Policy{
@@ -112,7 +112,7 @@ func TestPolicyChanges(t *testing.T) {
 func TestDMALog(t *testing.T) {
 	const size = 50_000
 	for name, opts := range map[string][]via.Option{"in the NIC": nil, "at the host": {via.WithPolicy(via.Policy{At: via.AtHost})}} {
-		a, b := onMemory(t, "", opts...)
+		a, b := viatest.OnMemory(t, "", opts...)
 		p := newPingPong(t, viatest.NewPair(a, b), size)
 		p.bothRound(t)
 		logOnce := func() (once bool) {

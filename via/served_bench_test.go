@@ -111,7 +111,7 @@ func BenchmarkServed(b *testing.B) {
 				p.round(b)
 			}
 			p50 := median(500, func() { p.round(b) }) / 2
-			u, v := onMemory(b, "")
+			u, v := viatest.OnMemory(b, "")
 			q := newPingPong(b, viatest.NewPair(u, v), size)
 			inline := median(2000, func() { q.round(b) }) / 2
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(2*b.N), "ns/one-way")

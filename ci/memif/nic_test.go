@@ -1,9 +1,6 @@
 package memif_test
 
 import (
-	"context"
-	"errors"
-	"log/slog"
 	"os"
 	"testing"
 
@@ -27,25 +24,9 @@ func TestNICs(t *testing.T) {
 		}
 		open := func(t *testing.T) (a, b *via.NIC) {
 			wire := "&wire=memif:" + socketPath(t)
-			return openNIC(t, "emu:?role=server"+wire+tt.server), openNIC(t, "emu:?role=client"+wire+tt.client)
+			return viatest.OpenNIC(t, "emu:?role=server"+wire+tt.server), viatest.OpenNIC(t, "emu:?role=client"+wire+tt.client)
 		}
 		viatest.Run(t, tt.name, open)
 		channeltest.Run(t, tt.name, open)
 	}
-}
-
-func openNIC(t *testing.T, address string) *via.NIC {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), viatest.Patience)
-	defer cancel()
-	nic, err := via.Open(ctx, address, via.WithLogger(slog.New(slog.DiscardHandler)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := nic.Close(); err != nil && !errors.Is(err, via.ErrClosed) {
-			t.Errorf("close %s: %v", address, err)
-		}
-	})
-	return nic
 }

@@ -1,9 +1,6 @@
 package channeltest
 
 import (
-	"errors"
-	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +10,6 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/internal/soak"
 	"github.com/trapeze-nic/trapeze/internal/via/viatest"
-	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -23,7 +19,7 @@ func TestMain(m *testing.M) { leaktest.Main(m) }
 // losses, and over such as lose, double, reorder and damage frames more than those of via's
 // table do.
 func TestWires(t *testing.T) {
-	for i, c := range []struct {
+	for _, c := range []struct {
 		options string
 		lossy   bool
 	}{
@@ -37,20 +33,7 @@ func TestWires(t *testing.T) {
 		}
 		before := excuses.Load()
 		Run(t, "emulated"+c.options, func(t *testing.T) (a, b *via.NIC) {
-			address := fmt.Sprintf("emu:?wire=mem:channeltest-%d%s", i, c.options)
-			open := func() *via.NIC {
-				nic, err := via.Open(viatest.Context(t), address, via.WithLogger(slog.New(slog.DiscardHandler)))
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() {
-					if err := nic.Close(); err != nil && !errors.Is(err, via.ErrClosed) {
-						t.Error(err)
-					}
-				})
-				return nic
-			}
-			return open(), open()
+			return viatest.OnMemory(t, c.options)
 		})
 		if excused := excuses.Load() - before; excused > 0 != c.lossy {
 			t.Errorf("%q: %d times something was excused by losses", c.options, excused)
@@ -74,16 +57,7 @@ func TestWithout(t *testing.T) {
 	open := func(t viatest.T) (a, b *via.NIC) {
 		x, y, err := emulator.Pair()
 		viatest.OK(t, err)
-		open := func(d vfio.Device) *via.NIC {
-			nic := viatest.Must(via.OpenDevice(viatest.Context(t), d, via.WithLogger(slog.New(slog.DiscardHandler))))(t)
-			t.Cleanup(func() {
-				if err := nic.Close(); err != nil {
-					t.Error(err)
-				}
-			})
-			return nic
-		}
-		return open(without{x}), open(y)
+		return viatest.OpenDevice(t, without{x}), viatest.OpenDevice(t, y)
 	}
 	for _, c := range Checks() {
 		o := c.Run(t.Context(), time.Minute, open)

@@ -1,9 +1,6 @@
 package ringtest_test
 
 import (
-	"errors"
-	"fmt"
-	"log/slog"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -19,22 +16,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // TestLossyWires runs the suite over wires that lose, double, reorder and damage frames: what
 // via's table of back ends has is milder.
 func TestLossyWires(t *testing.T) {
-	for i, options := range []string{"", "&loss=0.2&seed=2", "&engine=thread&loss=0.2&duplicate=0.1&reorder=0.1&corrupt=0.05&seed=3"} {
+	for _, options := range []string{"", "&loss=0.2&seed=2", "&engine=thread&loss=0.2&duplicate=0.1&reorder=0.1&corrupt=0.05&seed=3"} {
 		ringtest.Run(t, "emulated"+options, func(t *testing.T) (a, b *via.NIC) {
-			address := fmt.Sprintf("emu:?wire=mem:ringtest-%d%s", i, options)
-			open := func() *via.NIC {
-				nic, err := via.Open(viatest.Context(t), address, via.WithLogger(slog.New(slog.DiscardHandler)))
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() {
-					if err := nic.Close(); err != nil && !errors.Is(err, via.ErrClosed) {
-						t.Error(err)
-					}
-				})
-				return nic
-			}
-			return open(), open()
+			return viatest.OnMemory(t, options)
 		})
 	}
 }
