@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/internal/ethernet/porttest"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 func TestConfigCheck(t *testing.T) {
-	pool := newPool(t, ethernet.PoolConfig{})
+	pool := porttest.NewPool(t, ethernet.PoolConfig{})
 	for _, tt := range []struct {
 		field  string
 		change func(c *ethernet.Config)
@@ -89,7 +90,7 @@ func init() {
 
 func TestNewPicksTheDriver(t *testing.T) {
 	dev := &stub{id: 0x0002_1234}
-	if _, err := ethernet.New(t.Context(), dev, ethernet.Config{Pool: newPool(t, ethernet.PoolConfig{})}); err != nil {
+	if _, err := ethernet.New(t.Context(), dev, ethernet.Config{Pool: porttest.NewPool(t, ethernet.PoolConfig{})}); err != nil {
 		t.Fatal(err)
 	}
 	if opened.Name != "T2" || opened.Tested {
@@ -98,7 +99,7 @@ func TestNewPicksTheDriver(t *testing.T) {
 }
 
 func TestNewRefuses(t *testing.T) {
-	pool := newPool(t, ethernet.PoolConfig{})
+	pool := porttest.NewPool(t, ethernet.PoolConfig{})
 	for _, tt := range []struct {
 		name   string
 		id     uint32

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/internal/ethernet/porttest"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -35,14 +36,14 @@ func TestPoolConfig(t *testing.T) {
 			t.Errorf("%+v: %v, want one about %s", tt.config, err, tt.field)
 		}
 	}
-	p := newPool(t, ethernet.PoolConfig{Buffers: 1, Memory: small})
+	p := porttest.NewPool(t, ethernet.PoolConfig{Buffers: 1, Memory: small})
 	if c := p.Config(); c.Headroom != 64 || c.Size != 2048 || p.Stride() != 2112 {
 		t.Errorf("defaults are %+v, stride %d", c, p.Stride())
 	}
 }
 
 func TestPoolBytes(t *testing.T) {
-	p := newPool(t, ethernet.PoolConfig{Buffers: 3, Headroom: 16, Size: 256})
+	p := porttest.NewPool(t, ethernet.PoolConfig{Buffers: 3, Headroom: 16, Size: 256})
 	if p.Stride() != 320 {
 		t.Fatalf("stride %d, want 320", p.Stride())
 	}
@@ -82,7 +83,7 @@ func TestPoolBytes(t *testing.T) {
 }
 
 func TestPoolClose(t *testing.T) {
-	p := newPool(t, ethernet.PoolConfig{Buffers: 8})
+	p := porttest.NewPool(t, ethernet.PoolConfig{Buffers: 8})
 	if err := p.Hold(); err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +106,7 @@ func TestPoolClose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p = newPool(t, ethernet.PoolConfig{Buffers: 8, Memory: own})
+	p = porttest.NewPool(t, ethernet.PoolConfig{Buffers: 8, Memory: own})
 	if err := p.Close(); err != nil || own.Bytes() == nil {
 		t.Errorf("memory of the caller was closed, or %v", err)
 	}
@@ -117,7 +118,7 @@ func TestPoolClose(t *testing.T) {
 // TestCache has several goroutines take and give buffers: none is ever in two hands.
 func TestCache(t *testing.T) {
 	const buffers, workers = 300, 4
-	p := newPool(t, ethernet.PoolConfig{Buffers: buffers, Size: 256})
+	p := porttest.NewPool(t, ethernet.PoolConfig{Buffers: buffers, Size: 256})
 	owner := make([]sync.Mutex, buffers)
 	var all sync.WaitGroup
 	for range workers {
@@ -153,7 +154,7 @@ func TestCache(t *testing.T) {
 // restarts a ring, while the queue's user takes and gives: none gets lost or doubled.
 func TestCacheGiveAll(t *testing.T) {
 	const buffers, rounds = 64, 30_000
-	p := newPool(t, ethernet.PoolConfig{Buffers: buffers, Size: 256})
+	p := porttest.NewPool(t, ethernet.PoolConfig{Buffers: buffers, Size: 256})
 	c := p.NewCache()
 	owner := make([]sync.Mutex, buffers)
 	user := func(take func() []ethernet.Frame, give func([]ethernet.Frame)) {
@@ -196,7 +197,7 @@ func TestCacheGiveAll(t *testing.T) {
 }
 
 func TestCacheLimits(t *testing.T) {
-	p := newPool(t, ethernet.PoolConfig{Buffers: 20, Size: 256})
+	p := porttest.NewPool(t, ethernet.PoolConfig{Buffers: 20, Size: 256})
 	c := p.NewCache()
 	frames := make([]ethernet.Frame, 21)
 	if n := c.Alloc(frames); n != 20 {
@@ -224,7 +225,7 @@ func TestCacheLimits(t *testing.T) {
 }
 
 func TestCacheAllocates(t *testing.T) {
-	c := newPool(t, ethernet.PoolConfig{}).NewCache()
+	c := porttest.NewPool(t, ethernet.PoolConfig{}).NewCache()
 	frames := make([]ethernet.Frame, 1000)
 	if n := testing.AllocsPerRun(100, func() { c.Free(frames[:c.Alloc(frames)]) }); n != 0 {
 		t.Errorf("%v allocations", n)

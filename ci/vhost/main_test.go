@@ -12,6 +12,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/testpmd"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/virtio"
+	"github.com/trapeze-nic/trapeze/internal/ethernet/porttest"
 )
 
 func needsTestpmd(t testing.TB) {
@@ -45,15 +46,7 @@ func backEnd(t testing.TB, socket string, o testpmd.Options) *testpmd.Process {
 // newPort connects to it. Port and pool are closed with the test, in this order.
 func newPort(t testing.TB, socket, ring string, c ethernet.Config) (ethernet.Port, *ethernet.Pool) {
 	t.Helper()
-	pool, err := ethernet.NewPool(ethernet.PoolConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := pool.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	pool := porttest.NewPool(t, ethernet.PoolConfig{})
 	c.Pool = pool
 	ctx, cancel := context.WithTimeout(t.Context(), testpmd.Patience)
 	defer cancel()

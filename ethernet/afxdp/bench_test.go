@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/internal/ethernet/porttest"
 )
 
 // BenchmarkVeth moves frames from one end of a veth pair to the other, in bursts of 32: by
@@ -65,7 +66,7 @@ func benchPorts(b *testing.B, from, to ethernet.Queue, length int) {
 
 func benchSockets(b *testing.B, from, to int, length int) {
 	frame, got := make([]byte, length), make([]byte, 2048)
-	fill(frame, 0)
+	porttest.Fill(frame, 0)
 	b.ReportAllocs()
 	defer func() { b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "frames/s") }()
 	for done := 0; b.Loop(); done++ {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/afxdp"
+	"github.com/trapeze-nic/trapeze/internal/ethernet/porttest"
 	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -130,7 +131,7 @@ func TestRestart(t *testing.T) {
 					return
 				default:
 				}
-				send(t, q, 0, 16)
+				porttest.Send(t, q, 0, 16)
 				n, err := q.Receive(frames)
 				if err != nil {
 					t.Error(err)
@@ -325,7 +326,7 @@ func TestStandstill(t *testing.T) {
 	// Without this flag nobody wakes it.
 	afxdp.Spoil(left, 0, 3, afxdp.Flags, 0)
 	eventually(t, "a restart", func() bool {
-		send(t, left.Queue(0), 0, 32)
+		porttest.Send(t, left.Queue(0), 0, 32)
 		return left.Counters().Queues[0].Restarts == 1
 	})
 	if n := left.Counters().Queues[0].Lost; n != 64 {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/internal/ethernet/porttest"
 	"github.com/trapeze-nic/trapeze/internal/leaktest"
 )
 
@@ -46,7 +47,7 @@ func TestLengths(t *testing.T) {
 	got := make([]byte, 4096)
 	for length := ethernet.HeaderSize + 4; length <= 3014; length += 7 {
 		want := make([]byte, length)
-		fill(want, length)
+		porttest.Fill(want, length)
 		f := make([]ethernet.Frame, 1)
 		if q.Cache().Alloc(f) != 1 {
 			t.Fatal("no buffer")
@@ -103,11 +104,11 @@ func TestQueues(t *testing.T) {
 	}
 	got := make([]byte, 2048)
 	for i, number := range []int{0, 3} {
-		if send(t, left.Queue(number), i, 1) != 1 {
+		if porttest.Send(t, left.Queue(number), i, 1) != 1 {
 			t.Fatal("not sent")
 		}
-		want := make([]byte, lengthOf(i))
-		fill(want, i)
+		want := make([]byte, porttest.Length(i))
+		porttest.Fill(want, i)
 		for ours := true; ours; { // the socket also sees what was sent from there
 			n, from, err := unix.Recvfrom(kernel, got, 0)
 			if err != nil {
@@ -192,7 +193,7 @@ func TestLongFrames(t *testing.T) {
 		})
 	}
 	frame := make([]byte, 60)
-	fill(frame, 0)
+	porttest.Fill(frame, 0)
 	if _, err := unix.Write(kernel, frame); err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +210,7 @@ func TestNoBuffers(t *testing.T) {
 	pool := newPool(t, ethernet.PoolConfig{Buffers: 64})
 	p, kernel := open(t, "afxdp:"+a, ethernet.Config{Pool: pool, ReceiveDescriptors: 64, Interrupts: true}), raw(t, b)
 	frame := make([]byte, 60)
-	fill(frame, 0)
+	porttest.Fill(frame, 0)
 	for range 100 {
 		if _, err := unix.Write(kernel, frame); err != nil {
 			t.Fatal(err)
@@ -248,7 +249,7 @@ func TestLink(t *testing.T) {
 		}
 		// Frames stand still, or are dropped by the kernel; the port lives.
 		for range 20 {
-			send(t, left.Queue(0), 0, 32)
+			porttest.Send(t, left.Queue(0), 0, 32)
 			if err := left.Queue(0).Wait(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -278,7 +279,7 @@ func TestWait(t *testing.T) {
 				t.Fatal(err)
 			}
 			frame, f := make([]byte, 60), make([]ethernet.Frame, 1)
-			fill(frame, 0)
+			porttest.Fill(frame, 0)
 			for range 50 {
 				go unix.Write(kernel, frame)
 				eventually(t, "a frame", func() bool {

@@ -3,10 +3,10 @@ package igb_test
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/fakeigb"
+	"github.com/trapeze-nic/trapeze/internal/ethernet/porttest"
 )
 
 // The benchmarks below measure the driver against a device that does at once what is
@@ -18,39 +18,6 @@ import (
 
 var bursts = []int{1, 8, 32, 256}
 
-// perFrame runs f, which moves burst frames, and reports time and cycles for each.
-func perFrame(b *testing.B, burst int, f func()) {
-	b.Helper()
-	b.ReportAllocs()
-	clock := cycleTime()
-	n := 0
-	for b.Loop() {
-		f()
-		n += burst
-	}
-	each := float64(b.Elapsed().Nanoseconds()) / float64(n)
-	b.ReportMetric(each/clock, "cycles/frame")
-	b.ReportMetric(each, "ns/frame")
-}
-
-var product uint64 = 3
-
-// cycleTime measures how long a cycle is, in nanoseconds: a multiplication that waits for
-// the one before takes three of them on the processors of the last twenty years.
-func cycleTime() float64 {
-	const n = 1 << 23
-	best, x := time.Hour, product
-	for range 5 {
-		start := time.Now()
-		for range n {
-			x *= 0x9e3779b97f4a7c15
-		}
-		best = min(best, time.Since(start))
-	}
-	product = x
-	return float64(best.Nanoseconds()) / n / 3
-}
-
 func benchPort(b *testing.B, pool *ethernet.Pool) (*fakeigb.Device, ethernet.Queue) {
 	b.Helper()
 	d := newFake(b, fakeigb.Options{Mapped: true})
@@ -60,9 +27,9 @@ func benchPort(b *testing.B, pool *ethernet.Pool) (*fakeigb.Device, ethernet.Que
 func BenchmarkReceive(b *testing.B) {
 	for _, burst := range bursts {
 		b.Run(fmt.Sprintf("burst%d", burst), func(b *testing.B) {
-			d, q := benchPort(b, newPool(b, ethernet.PoolConfig{}))
+			d, q := benchPort(b, porttest.NewPool(b, ethernet.PoolConfig{}))
 			frames := make([]ethernet.Frame, burst)
-			perFrame(b, burst, func() {
+			porttest.PerFrame(b, burst, func() {
 				d.Fill(0, 60, burst)
 				n, err := q.Receive(frames)
 				if n != burst || err != nil {
@@ -77,9 +44,9 @@ func BenchmarkReceive(b *testing.B) {
 func BenchmarkSend(b *testing.B) {
 	for _, burst := range bursts {
 		b.Run(fmt.Sprintf("burst%d", burst), func(b *testing.B) {
-			d, q := benchPort(b, newPool(b, ethernet.PoolConfig{}))
+			d, q := benchPort(b, porttest.NewPool(b, ethernet.PoolConfig{}))
 			frames := make([]ethernet.Frame, burst)
-			perFrame(b, burst, func() {
+			porttest.PerFrame(b, burst, func() {
 				q.Cache().Alloc(frames)
 				for i := range frames {
 					frames[i].Length = 60
@@ -97,11 +64,11 @@ func BenchmarkSend(b *testing.B) {
 func BenchmarkForward(b *testing.B) {
 	for _, burst := range bursts {
 		b.Run(fmt.Sprintf("burst%d", burst), func(b *testing.B) {
-			pool := newPool(b, ethernet.PoolConfig{})
+			pool := porttest.NewPool(b, ethernet.PoolConfig{})
 			in, from := benchPort(b, pool)
 			out, to := benchPort(b, pool)
 			frames := make([]ethernet.Frame, burst)
-			perFrame(b, burst, func() {
+			porttest.PerFrame(b, burst, func() {
 				in.Fill(0, 60, burst)
 				n, err := from.Receive(frames)
 				if n != burst || err != nil {
@@ -120,8 +87,8 @@ func BenchmarkForward(b *testing.B) {
 func BenchmarkDevice(b *testing.B) {
 	for _, burst := range bursts {
 		b.Run(fmt.Sprintf("burst%d", burst), func(b *testing.B) {
-			d, _ := benchPort(b, newPool(b, ethernet.PoolConfig{}))
-			perFrame(b, burst, func() {
+			d, _ := benchPort(b, porttest.NewPool(b, ethernet.PoolConfig{}))
+			porttest.PerFrame(b, burst, func() {
 				d.Fill(0, 60, burst)
 				d.Refill(0)
 				d.Drain(0)

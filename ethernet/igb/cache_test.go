@@ -6,13 +6,14 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/fakeigb"
+	"github.com/trapeze-nic/trapeze/internal/ethernet/porttest"
 )
 
 // TestRestartBesideCache restarts a port while its queue's user takes and gives buffers: each
 // stays in one hand, and none is lost.
 func TestRestartBesideCache(t *testing.T) {
 	d := newFake(t, fakeigb.Options{})
-	pool := newPool(t, ethernet.PoolConfig{Buffers: 1024})
+	pool := porttest.NewPool(t, ethernet.PoolConfig{Buffers: 1024})
 	p := open(t, d, ethernet.Config{Pool: pool, ReceiveDescriptors: 64, SendDescriptors: 64})
 	q := p.Queue(0)
 	ended := make(chan error, 1)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/fakeigb"
+	"github.com/trapeze-nic/trapeze/internal/ethernet/porttest"
 )
 
 // TestFamily opens each model on a fake device that differs only in its number: what the
@@ -100,7 +101,7 @@ func TestQueues(t *testing.T) {
 
 func TestRestart(t *testing.T) {
 	d := newFake(t, fakeigb.Options{})
-	pool := newPool(t, ethernet.PoolConfig{Buffers: 128})
+	pool := porttest.NewPool(t, ethernet.PoolConfig{Buffers: 128})
 	p := open(t, d, ethernet.Config{Pool: pool, ReceiveDescriptors: 64, SendDescriptors: 64, Promiscuous: true})
 	group := ethernet.MAC{1, 0, 0x5e, 0, 0, 1}
 	if err := errors.Join(p.SetMulticast([]ethernet.MAC{group}), p.SetVLANs([]uint16{7})); err != nil {

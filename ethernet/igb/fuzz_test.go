@@ -6,6 +6,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/fakeigb"
+	"github.com/trapeze-nic/trapeze/internal/ethernet/porttest"
 )
 
 // FuzzSent has the device tell anything about how far it has sent. No buffer is lost or in
@@ -17,7 +18,7 @@ func FuzzSent(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d := newFake(t, fakeigb.Options{})
 		d.OnWrite = func(offset uint64, v uint32) bool { return offset == fakeigb.TDT && v != 0 }
-		pool := newPool(t, ethernet.PoolConfig{Buffers: 200})
+		pool := porttest.NewPool(t, ethernet.PoolConfig{Buffers: 200})
 		p := open(t, d, ethernet.Config{Pool: pool, ReceiveDescriptors: 64, SendDescriptors: 64})
 		sent := uint64(0)
 		for ; len(b) >= 2; b = b[2:] {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/fakeigb"
+	"github.com/trapeze-nic/trapeze/internal/ethernet/porttest"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -89,7 +90,7 @@ func TestOpenRefuses(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			d := newFake(t, fakeigb.Options{})
 			tt.break_(d)
-			pool := newPool(t, ethernet.PoolConfig{})
+			pool := porttest.NewPool(t, ethernet.PoolConfig{})
 			_, err := ethernet.New(contextFor(t), d, config(t, ethernet.Config{Pool: pool, Timeout: soon}))
 			var e *ethernet.Error
 			if !errors.Is(err, tt.want) || !errors.As(err, &e) || e.Device != "fake:" {
@@ -122,7 +123,7 @@ func TestOpenRefusesConfig(t *testing.T) {
 		{0x1539, ethernet.Config{Queues: 3}, ethernet.ErrConfig, "I211"},
 		{0x10ca, ethernet.Config{Queues: 2}, ethernet.ErrConfig, "at most 1"},
 		{0x10ca, ethernet.Config{Offloads: ethernet.OffloadHash}, ethernet.ErrNotSupported, "hash"},
-		{0x10c9, ethernet.Config{Pool: newPool(t, ethernet.PoolConfig{Size: 1984})}, ethernet.ErrConfig, "whole KiB"},
+		{0x10c9, ethernet.Config{Pool: porttest.NewPool(t, ethernet.PoolConfig{Size: 1984})}, ethernet.ErrConfig, "whole KiB"},
 		{0x1572, ethernet.Config{}, ethernet.ErrUnsupportedDevice, "igb drives 82576"},
 	} {
 		d := newFake(t, fakeigb.Options{Device: tt.device})
@@ -195,7 +196,7 @@ func TestBadReceived(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d := newFake(t, fakeigb.Options{})
-			pool := newPool(t, ethernet.PoolConfig{Buffers: 80})
+			pool := porttest.NewPool(t, ethernet.PoolConfig{Buffers: 80})
 			p := open(t, d, ethernet.Config{Pool: pool, ReceiveDescriptors: 64, Offloads: ethernet.OffloadReceiveSum | ethernet.OffloadHash})
 			// So often that a buffer that is not given back would be missed.
 			for range 50 {
@@ -248,7 +249,7 @@ func TestNeverEnds(t *testing.T) {
 // was not posted. Each buffer is in one hand only.
 func TestDoneAgain(t *testing.T) {
 	d := newFake(t, fakeigb.Options{})
-	pool := newPool(t, ethernet.PoolConfig{})
+	pool := porttest.NewPool(t, ethernet.PoolConfig{})
 	p := open(t, d, ethernet.Config{Pool: pool, ReceiveDescriptors: 64})
 	q := p.Queue(0)
 	held := map[uint32]bool{}
@@ -311,7 +312,7 @@ func TestBadHead(t *testing.T) {
 			}
 			return false
 		}
-		pool := newPool(t, ethernet.PoolConfig{Buffers: 128})
+		pool := porttest.NewPool(t, ethernet.PoolConfig{Buffers: 128})
 		p := open(t, d, ethernet.Config{Pool: pool, ReceiveDescriptors: 64, SendDescriptors: 64})
 		for range 3 {
 			send(t, p, 0, frame(own, 60), nil)
@@ -342,7 +343,7 @@ func standStill(d *fakeigb.Device) (end func()) {
 func TestSendStandsStill(t *testing.T) {
 	d := newFake(t, fakeigb.Options{})
 	end := standStill(d)
-	pool := newPool(t, ethernet.PoolConfig{Buffers: 256})
+	pool := porttest.NewPool(t, ethernet.PoolConfig{Buffers: 256})
 	p := open(t, d, ethernet.Config{Pool: pool, ReceiveDescriptors: 64, SendDescriptors: 64, Timeout: soon})
 	restarts := func() uint64 { return p.Counters().Queues[0].Restarts }
 	fill := func(enough func() bool) {
@@ -523,7 +524,7 @@ func FuzzReceived(f *testing.F) {
 	f.Add([]byte{0x0b, 0, 0, 0, 0xee, 5, 0x12, 0x34, 3, 0, 0, 0x60, 14, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d := newFake(t, fakeigb.Options{})
-		pool := newPool(t, ethernet.PoolConfig{Buffers: 100})
+		pool := porttest.NewPool(t, ethernet.PoolConfig{Buffers: 100})
 		p := open(t, d, ethernet.Config{Pool: pool, ReceiveDescriptors: 64, Offloads: ethernet.OffloadAll})
 		frames := make([]ethernet.Frame, 32)
 		for len(b) >= 8 {

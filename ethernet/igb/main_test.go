@@ -10,6 +10,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ethernet"
 	_ "github.com/trapeze-nic/trapeze/ethernet/igb"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/fakeigb"
+	"github.com/trapeze-nic/trapeze/internal/ethernet/porttest"
 	"github.com/trapeze-nic/trapeze/internal/leaktest"
 )
 
@@ -25,20 +26,6 @@ func contextFor(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	return ctx
-}
-
-func newPool(t testing.TB, c ethernet.PoolConfig) *ethernet.Pool {
-	t.Helper()
-	p, err := ethernet.NewPool(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return p
 }
 
 // newFake makes a device, and at the end of the test looks at what it has seen.
@@ -68,7 +55,7 @@ func newFake(t testing.TB, o fakeigb.Options) *fakeigb.Device {
 func config(t testing.TB, c ethernet.Config) ethernet.Config {
 	t.Helper()
 	if c.Pool == nil {
-		c.Pool = newPool(t, ethernet.PoolConfig{})
+		c.Pool = porttest.NewPool(t, ethernet.PoolConfig{})
 	}
 	c.Logger = quiet
 	if c.Timeout == 0 {

@@ -6,13 +6,14 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/fakeigb"
+	"github.com/trapeze-nic/trapeze/internal/ethernet/porttest"
 )
 
 var own = ethernet.MAC{2, 0, 0, 0, 0, 1}
 
 func TestOpen(t *testing.T) {
 	d := newFake(t, fakeigb.Options{})
-	pool := newPool(t, ethernet.PoolConfig{})
+	pool := porttest.NewPool(t, ethernet.PoolConfig{})
 	p := open(t, d, ethernet.Config{Pool: pool})
 	i := p.Info()
 	if i.Device != "fake:" || i.Driver != "igb" || i.Model != "82576" || !i.Tested || i.MAC != own || i.Config.MTU != 1500 || i.Vectors != 0 {
@@ -113,7 +114,7 @@ func TestReceiveFull(t *testing.T) {
 // TestReceiveNoBuffers keeps all buffers: frames wait in the ring until some are free.
 func TestReceiveNoBuffers(t *testing.T) {
 	d := newFake(t, fakeigb.Options{})
-	pool := newPool(t, ethernet.PoolConfig{Buffers: 100})
+	pool := porttest.NewPool(t, ethernet.PoolConfig{Buffers: 100})
 	p := open(t, d, ethernet.Config{Pool: pool, ReceiveDescriptors: 64})
 	q := p.Queue(0)
 	all := make([]ethernet.Frame, 36)
@@ -146,7 +147,7 @@ func TestSend(t *testing.T) {
 	d := newFake(t, fakeigb.Options{})
 	var got [][]byte
 	d.OnSend = func(s fakeigb.Sent) { got = append(got, s.Bytes) }
-	pool := newPool(t, ethernet.PoolConfig{Buffers: 256})
+	pool := porttest.NewPool(t, ethernet.PoolConfig{Buffers: 256})
 	p := open(t, d, ethernet.Config{Pool: pool, ReceiveDescriptors: 64, SendDescriptors: 64})
 	q := p.Queue(0)
 	var want [][]byte
@@ -223,7 +224,7 @@ func TestForward(t *testing.T) {
 	in, out := newFake(t, fakeigb.Options{}), newFake(t, fakeigb.Options{})
 	var got [][]byte
 	out.OnSend = func(s fakeigb.Sent) { got = append(got, s.Bytes) }
-	pool := newPool(t, ethernet.PoolConfig{})
+	pool := porttest.NewPool(t, ethernet.PoolConfig{})
 	a, b := open(t, in, ethernet.Config{Pool: pool}), open(t, out, ethernet.Config{Pool: pool})
 	var want [][]byte
 	burst := make([]ethernet.Frame, 32)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/internal/ethernet/porttest"
 	"github.com/trapeze-nic/trapeze/internal/vfio/qemutest"
 	"github.com/trapeze-nic/trapeze/vfio/qtest"
 )
@@ -218,7 +219,7 @@ func TestQEMURestart(t *testing.T) {
 
 func TestQEMUReopen(t *testing.T) {
 	m := qemutest.Start(t, "igb")
-	pool := newPool(t, ethernet.PoolConfig{})
+	pool := porttest.NewPool(t, ethernet.PoolConfig{})
 	for range 3 {
 		d, err := m.Open(contextFor(t), 0)
 		if err != nil {
@@ -238,7 +239,7 @@ func TestQEMUReopen(t *testing.T) {
 }
 
 func TestQEMUJumbo(t *testing.T) {
-	pool := newPool(t, ethernet.PoolConfig{Buffers: 256, Size: 9216})
+	pool := porttest.NewPool(t, ethernet.PoolConfig{Buffers: 256, Size: 9216})
 	q := openQEMU(t, ethernet.Config{Pool: pool, MTU: 9000, ReceiveDescriptors: 64})
 	for _, n := range []int{60, 1514, 1519, 9014} {
 		data := frame(own, n)
@@ -369,7 +370,7 @@ func TestQEMUOffloads(t *testing.T) {
 
 // TestQEMUSegments has a long TCP segment cut into frames.
 func TestQEMUSegments(t *testing.T) {
-	pool := newPool(t, ethernet.PoolConfig{Size: 16384, Buffers: 256})
+	pool := porttest.NewPool(t, ethernet.PoolConfig{Size: 16384, Buffers: 256})
 	q := openQEMU(t, ethernet.Config{Pool: pool, ReceiveDescriptors: 64, Offloads: ethernet.OffloadAll})
 	const payload, segment = 10000, 1400
 	b := make([]byte, 54+payload)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/fakeigb"
+	"github.com/trapeze-nic/trapeze/internal/ethernet/porttest"
 )
 
 func TestWait(t *testing.T) {
@@ -147,7 +148,7 @@ func TestVectorsOfQueues(t *testing.T) {
 // restarts the port, all at once; then closes it while they go on.
 func TestConcurrently(t *testing.T) {
 	d := newFake(t, fakeigb.Options{})
-	pool := newPool(t, ethernet.PoolConfig{})
+	pool := porttest.NewPool(t, ethernet.PoolConfig{})
 	p := open(t, d, ethernet.Config{Pool: pool, Queues: 4, ReceiveDescriptors: 64, SendDescriptors: 64, Interrupts: true})
 	var all sync.WaitGroup
 	ctx, cancel := context.WithCancel(contextFor(t))

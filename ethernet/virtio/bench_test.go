@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/internal/ethernet/porttest"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -126,39 +127,6 @@ func (q *fastQueue) use(n int, length uint32) {
 	le.PutUint16(q.device[2:], uint16(q.next))
 }
 
-// perFrame runs f, which moves burst frames, and reports time and cycles for each.
-func perFrame(b *testing.B, burst int, f func()) {
-	b.Helper()
-	b.ReportAllocs()
-	clock := cycleTime()
-	n := 0
-	for b.Loop() {
-		f()
-		n += burst
-	}
-	each := float64(b.Elapsed().Nanoseconds()) / float64(n)
-	b.ReportMetric(each/clock, "cycles/frame")
-	b.ReportMetric(each, "ns/frame")
-}
-
-var product uint64 = 3
-
-// cycleTime measures how long a cycle is, in nanoseconds: a multiplication that waits for the
-// one before takes three of them on the processors of the last twenty years.
-func cycleTime() float64 {
-	const n = 1 << 23
-	best, x := time.Hour, product
-	for range 5 {
-		start := time.Now()
-		for range n {
-			x *= 0x9e3779b97f4a7c15
-		}
-		best = min(best, time.Since(start))
-	}
-	product = x
-	return float64(best.Nanoseconds()) / n / 3
-}
-
 // eachBurst runs a benchmark for each format and burst.
 func eachBurst(b *testing.B, f func(b *testing.B, packed bool, burst int)) {
 	for _, packed := range []bool{false, true} {
@@ -185,9 +153,9 @@ func benchPort(b *testing.B, packed bool, pool *ethernet.Pool) (*fastPCI, ethern
 
 func BenchmarkReceive(b *testing.B) {
 	eachBurst(b, func(b *testing.B, packed bool, burst int) {
-		d, q := benchPort(b, packed, newPool(b, ethernet.PoolConfig{}))
+		d, q := benchPort(b, packed, porttest.NewPool(b, ethernet.PoolConfig{}))
 		frames := make([]ethernet.Frame, burst)
-		perFrame(b, burst, func() {
+		porttest.PerFrame(b, burst, func() {
 			d.queues[0].use(burst, headerBytes+60)
 			if n, err := q.Receive(frames); n != burst || err != nil {
 				b.Fatal(n, err)
@@ -199,9 +167,9 @@ func BenchmarkReceive(b *testing.B) {
 
 func BenchmarkSend(b *testing.B) {
 	eachBurst(b, func(b *testing.B, packed bool, burst int) {
-		d, q := benchPort(b, packed, newPool(b, ethernet.PoolConfig{}))
+		d, q := benchPort(b, packed, porttest.NewPool(b, ethernet.PoolConfig{}))
 		frames := make([]ethernet.Frame, burst)
-		perFrame(b, burst, func() {
+		porttest.PerFrame(b, burst, func() {
 			q.Cache().Alloc(frames)
 			for i := range frames {
 				frames[i].Length = 60
@@ -225,11 +193,11 @@ func transmit(b *testing.B, q ethernet.Queue, frames []ethernet.Frame) {
 
 func BenchmarkForward(b *testing.B) {
 	eachBurst(b, func(b *testing.B, packed bool, burst int) {
-		pool := newPool(b, ethernet.PoolConfig{})
+		pool := porttest.NewPool(b, ethernet.PoolConfig{})
 		in, from := benchPort(b, packed, pool)
 		out, to := benchPort(b, packed, pool)
 		frames := make([]ethernet.Frame, burst)
-		perFrame(b, burst, func() {
+		porttest.PerFrame(b, burst, func() {
 			in.queues[0].use(burst, headerBytes+60)
 			n, err := from.Receive(frames)
 			if n != burst || err != nil {
@@ -244,8 +212,8 @@ func BenchmarkForward(b *testing.B) {
 // BenchmarkDevice is what the devices of BenchmarkForward do.
 func BenchmarkDevice(b *testing.B) {
 	eachBurst(b, func(b *testing.B, packed bool, burst int) {
-		d, _ := benchPort(b, packed, newPool(b, ethernet.PoolConfig{}))
-		perFrame(b, burst, func() {
+		d, _ := benchPort(b, packed, porttest.NewPool(b, ethernet.PoolConfig{}))
+		porttest.PerFrame(b, burst, func() {
 			d.queues[0].use(burst, headerBytes+60)
 			d.queues[1].use(burst, 0)
 		})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/virtio"
+	"github.com/trapeze-nic/trapeze/internal/ethernet/porttest"
 	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -225,7 +226,7 @@ func TestHostilePCI(t *testing.T) {
 			d := newFakePCI()
 			d.features ^= tt.features
 			d.read = tt.read
-			c := ethernet.Config{Pool: newPool(t, ethernet.PoolConfig{}), Timeout: 50 * time.Millisecond, Interrupts: true, Logger: mute}
+			c := ethernet.Config{Pool: porttest.NewPool(t, ethernet.PoolConfig{}), Timeout: 50 * time.Millisecond, Interrupts: true, Logger: mute}
 			_, err := ethernet.New(t.Context(), d, c)
 			var e *ethernet.Error
 			if !errors.Is(err, tt.want) || !errors.As(err, &e) || e.Device != "fake:" {
@@ -243,7 +244,7 @@ func TestHostilePCI(t *testing.T) {
 func TestPCIFails(t *testing.T) {
 	leaktest.Check(t)
 	d := newFakePCI()
-	p, err := ethernet.New(t.Context(), d, ethernet.Config{Pool: newPool(t, ethernet.PoolConfig{}), Logger: mute})
+	p, err := ethernet.New(t.Context(), d, ethernet.Config{Pool: porttest.NewPool(t, ethernet.PoolConfig{}), Logger: mute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -304,7 +305,7 @@ func TestPCIFails(t *testing.T) {
 func TestLinkFlaps(t *testing.T) {
 	leaktest.Check(t)
 	d := newFakePCI()
-	p, err := ethernet.New(t.Context(), d, ethernet.Config{Pool: newPool(t, ethernet.PoolConfig{}), Logger: mute})
+	p, err := ethernet.New(t.Context(), d, ethernet.Config{Pool: porttest.NewPool(t, ethernet.PoolConfig{}), Logger: mute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -327,7 +328,7 @@ func TestLinkFlaps(t *testing.T) {
 func TestAlerts(t *testing.T) {
 	leaktest.Check(t)
 	d := newFakePCI()
-	pool := newPool(t, ethernet.PoolConfig{})
+	pool := porttest.NewPool(t, ethernet.PoolConfig{})
 	p, err := ethernet.New(t.Context(), d, ethernet.Config{Pool: pool, Logger: mute})
 	if err != nil {
 		t.Fatal(err)
@@ -365,7 +366,7 @@ func TestAlerts(t *testing.T) {
 func TestNotificationLost(t *testing.T) {
 	leaktest.Check(t)
 	d := newFakePCI()
-	p, err := ethernet.New(t.Context(), d, ethernet.Config{Pool: newPool(t, ethernet.PoolConfig{}), Logger: mute})
+	p, err := ethernet.New(t.Context(), d, ethernet.Config{Pool: porttest.NewPool(t, ethernet.PoolConfig{}), Logger: mute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -395,7 +396,7 @@ func TestNotificationLost(t *testing.T) {
 // TestWrongDevice: the refusal names what fits, and nothing is written.
 func TestWrongDevice(t *testing.T) {
 	d := &otherDevice{newFakePCI()}
-	_, err := ethernet.New(t.Context(), d, ethernet.Config{Pool: newPool(t, ethernet.PoolConfig{})})
+	_, err := ethernet.New(t.Context(), d, ethernet.Config{Pool: porttest.NewPool(t, ethernet.PoolConfig{})})
 	var e *ethernet.Error
 	if !errors.Is(err, ethernet.ErrUnsupportedDevice) || !errors.As(err, &e) || e.Hint == "" || !d.closed || len(d.regs) != 0 {
 		t.Errorf("%v", err)

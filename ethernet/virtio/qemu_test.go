@@ -8,6 +8,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ethernet"
 	_ "github.com/trapeze-nic/trapeze/ethernet/virtio"
+	"github.com/trapeze-nic/trapeze/internal/ethernet/porttest"
 	"github.com/trapeze-nic/trapeze/internal/soak"
 	"github.com/trapeze-nic/trapeze/internal/vfio/qemutest"
 	"github.com/trapeze-nic/trapeze/vfio/qtest"
@@ -16,7 +17,7 @@ import (
 // openQEMU opens device n of a machine.
 func openQEMU(t testing.TB, m *qtest.Machine, n int, c ethernet.Config) ethernet.Port {
 	t.Helper()
-	c.Pool = newPool(t, ethernet.PoolConfig{Buffers: 2048})
+	c.Pool = porttest.NewPool(t, ethernet.PoolConfig{Buffers: 2048})
 	d, err := m.Open(t.Context(), n)
 	if err != nil {
 		t.Fatal(err)

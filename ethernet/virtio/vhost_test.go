@@ -17,6 +17,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ethernet"
 	_ "github.com/trapeze-nic/trapeze/ethernet/virtio"
 	"github.com/trapeze-nic/trapeze/ethernet/virtio/internal/virtqueue/virtqueuetest"
+	"github.com/trapeze-nic/trapeze/internal/ethernet/porttest"
 	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -28,7 +29,7 @@ var mute = slog.New(slog.NewTextHandler(io.Discard, nil))
 func connect(t testing.TB, b *fakeBack, c ethernet.Config) ethernet.Port {
 	t.Helper()
 	if c.Pool == nil {
-		c.Pool = newPool(t, ethernet.PoolConfig{})
+		c.Pool = porttest.NewPool(t, ethernet.PoolConfig{})
 	}
 	c.Logger = mute
 	p, err := ethernet.Open(t.Context(), b.address(), c)
@@ -81,7 +82,7 @@ func TestVhostUser(t *testing.T) {
 }
 
 func TestAddresses(t *testing.T) {
-	pool := newPool(t, ethernet.PoolConfig{})
+	pool := porttest.NewPool(t, ethernet.PoolConfig{})
 	for _, address := range []string{"", "vhost-user", "vhost-user:", "vhost-user:x", "vhost-user:/x?ring=round", "vhost-user:/x?ring=", "vhost-user:/x?size=1", "vhost-user:/x?ring=split&a=b"} {
 		if _, err := ethernet.Open(t.Context(), address, ethernet.Config{Pool: pool}); !errors.Is(err, vfio.ErrBadAddress) {
 			t.Errorf("%q: %v", address, err)
@@ -99,7 +100,7 @@ func TestAddresses(t *testing.T) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
-	if _, err := ethernet.Open(t.Context(), b.address(), ethernet.Config{Pool: newPool(t, ethernet.PoolConfig{Headroom: 10})}); !errors.Is(err, ethernet.ErrConfig) {
+	if _, err := ethernet.Open(t.Context(), b.address(), ethernet.Config{Pool: porttest.NewPool(t, ethernet.PoolConfig{Headroom: 10})}); !errors.Is(err, ethernet.ErrConfig) {
 		t.Errorf("headroom: %v", err)
 	}
 }
@@ -161,7 +162,7 @@ func TestHostileReplies(t *testing.T) {
 			b := newBack(t)
 			tt.do(b)
 			b.serve()
-			pool := newPool(t, ethernet.PoolConfig{})
+			pool := porttest.NewPool(t, ethernet.PoolConfig{})
 			_, err := ethernet.Open(t.Context(), b.address(), ethernet.Config{Pool: pool, Timeout: 200 * time.Millisecond})
 			var e *ethernet.Error
 			if !errors.Is(err, tt.want) || !errors.As(err, &e) || !strings.Contains(err.Error(), b.path) {
@@ -529,7 +530,7 @@ func TestRestartWhileUsed(t *testing.T) {
 // stays in one hand, and none is lost.
 func TestRestartBesideCache(t *testing.T) {
 	leaktest.Check(t)
-	pool := newPool(t, ethernet.PoolConfig{Buffers: 2048})
+	pool := porttest.NewPool(t, ethernet.PoolConfig{Buffers: 2048})
 	p := connect(t, newBack(t).serve(), ethernet.Config{Pool: pool, ReceiveDescriptors: 64, SendDescriptors: 64})
 	q := p.Queue(0)
 	ended := make(chan error, 1)
