@@ -1,16 +1,15 @@
 package driver_test
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/outputtest"
 )
 
 func TestEvents(t *testing.T) {
@@ -59,30 +58,12 @@ func TestEventFlood(t *testing.T) {
 	n.OnEvent(nil)
 }
 
-// logBuffer keeps what is logged: by the goroutine of events too, also after Close.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // TestEventsAreLoggedSeldom: messages that nobody takes, as many as a peer likes, are
 // a line a second in the log.
 func TestEventsAreLoggedSeldom(t *testing.T) {
 	checkLeaks(t)
 	d := newFake(t)
-	var log logBuffer
+	var log outputtest.Buffer
 	n, err := driver.New(contextFor(t), d, driver.Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), CommandTimeout: patience})
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +93,7 @@ func TestEventsAreLoggedSeldom(t *testing.T) {
 func TestEventLogLevels(t *testing.T) {
 	checkLeaks(t)
 	d := newFake(t)
-	var log logBuffer
+	var log outputtest.Buffer
 	n, err := driver.New(contextFor(t), d, driver.Options{CommandTimeout: patience,
 		Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/leaktest"
+	"github.com/trapeze-nic/trapeze/internal/outputtest"
 	"github.com/trapeze-nic/trapeze/internal/wire/sealed"
 	"github.com/trapeze-nic/trapeze/wire"
 )
@@ -113,7 +114,7 @@ func TestUDPKeyAtOneEnd(t *testing.T) {
 			func(c wire.UDPCounts) uint64 { return c.Sealed.BadHandshakes }, func(c wire.UDPCounts) uint64 { return c.Sealed.BadHandshakes }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var logA, logB log
+			var logA, logB outputtest.Buffer
 			a := newUDP(t, wire.UDPOptions{Key: tt.a, Logger: slog.New(slog.NewTextHandler(&logA, nil))})
 			b := newUDP(t, wire.UDPOptions{Key: tt.b, Peers: []string{a.LocalAddr().String()}, Logger: slog.New(slog.NewTextHandler(&logB, nil))})
 			c := newUDP(t, wire.UDPOptions{Key: tt.a, Peers: []string{b.LocalAddr().String()}})
@@ -137,24 +138,6 @@ func TestUDPKeyAtOneEnd(t *testing.T) {
 			}
 		})
 	}
-}
-
-// log is a buffer that goroutines may share.
-type log struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (l *log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // TestUDPKeyRestarts: either end is opened anew, at its port or another.

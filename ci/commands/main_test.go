@@ -6,16 +6,16 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
+
+	"github.com/trapeze-nic/trapeze/internal/outputtest"
 )
 
 // trapeze is the program under test.
@@ -85,29 +85,9 @@ func needsProgram(t *testing.T) {
 type process struct {
 	cmd    *exec.Cmd
 	stdout bytes.Buffer
-	stderr watched
+	stderr outputtest.Buffer
 	done   chan error
 }
-
-// watched collects what a process writes while others read it.
-type watched struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (w *watched) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.b.Write(p)
-}
-
-func (w *watched) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.b.String()
-}
-
-var _ io.Writer = (*watched)(nil)
 
 // start runs trapeze with args. It is killed when the test ends, or after
 // patience.

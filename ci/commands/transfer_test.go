@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/trapeze-nic/trapeze/internal/outputtest"
 )
 
 func TestSendAndReceive(t *testing.T) {
@@ -220,7 +222,7 @@ func onlyFile(t *testing.T, name string) {
 	}
 }
 
-func lastLine(w *watched) string {
+func lastLine(w *outputtest.Buffer) string {
 	lines := strings.Split(strings.TrimSpace(w.String()), "\n")
 	return lines[len(lines)-1]
 }

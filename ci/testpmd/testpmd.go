@@ -2,7 +2,6 @@
 package testpmd
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -12,9 +11,10 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
+
+	"github.com/trapeze-nic/trapeze/internal/outputtest"
 )
 
 // Patience ends tests that do not end by themselves. testpmd takes a second or so to start; CI
@@ -38,31 +38,13 @@ func Needs(t testing.TB, required, run string, drivers ...string) {
 	}
 }
 
-// output collects what a process writes while others read it.
-type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
-}
-
 // Process is a running dpdk-testpmd with its prompt.
 type Process struct {
 	t    testing.TB
 	cmd  *exec.Cmd
 	in   io.WriteCloser
-	out  output // its prompt's
-	log  output // all that it writes
+	out  outputtest.Buffer // its prompt's
+	log  outputtest.Buffer // all that it writes
 	done chan struct{}
 }
 

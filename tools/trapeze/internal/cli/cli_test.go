@@ -1,38 +1,20 @@
 package cli_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
 	"go.uber.org/goleak"
+
+	"github.com/trapeze-nic/trapeze/internal/outputtest"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// output collects what a command prints; it may be read meanwhile.
-type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
-}
 
 // outcome of a command.
 type outcome struct {
@@ -41,7 +23,7 @@ type outcome struct {
 }
 
 func runWith(ctx context.Context, stdin io.Reader, args ...string) outcome {
-	var out, errs output
+	var out, errs outputtest.Buffer
 	if stdin == nil {
 		stdin = strings.NewReader("")
 	}

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/outputtest"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
 )
 
@@ -192,7 +193,7 @@ func TestRecvTellsHowToSend(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	var stdout, stderr output
+	var stdout, stderr outputtest.Buffer
 	done := make(chan int, 1)
 	go func() {
 		done <- cli.Run(ctx, []string{"recv", "--device", fmt.Sprintf("emu:?wire=udp://127.0.0.1:%d", port), "--output", out}, nil, &stdout, &stderr)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/internal/outputtest"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
 )
 
@@ -67,7 +68,7 @@ func TestOutputBecomesUnwritable(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	wire := "emu:?wire=mem:" + rand.Text()
-	var stdout, stderr output
+	var stdout, stderr outputtest.Buffer
 	done := make(chan int, 1)
 	go func() {
 		done <- cli.Run(ctx, []string{"recv", "--device", wire, "--output", filepath.Join(dir, "out")}, nil, &stdout, &stderr)

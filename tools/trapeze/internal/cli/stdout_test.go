@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/internal/outputtest"
 	"github.com/trapeze-nic/trapeze/internal/vfio/hostpcitest"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
 )
@@ -74,7 +75,7 @@ func TestResultsAreLost(t *testing.T) {
 		{"list", "--root", recordedHost(t)}, {"version"}, {"version", "--json"}, {"info"}, {"ping", "-c", "2", "-i", "0s"}, {"help", "exit-codes"},
 		{"bind", "--dry-run", "--root", bindableHost(t), "0000:03:00.0"},
 	} {
-		var errs output
+		var errs outputtest.Buffer
 		code := cli.Run(t.Context(), args, strings.NewReader(""), full{}, &errs)
 		if code != cli.ExitFailure || !strings.Contains(errs.String(), "no space left on device") || strings.Count(errs.String(), "\n") != 1 {
 			t.Errorf("%v: exit code %d, stderr %q", args, code, errs.String())
