@@ -269,7 +269,7 @@ func testBounce(w *world) {
 	testInterrupted(w)
 }
 
-// testInterrupted: an order to stop is heeded also where what is waited for is always there.
+// testInterrupted: an order to stop ends it also where what is waited for is always there.
 func testInterrupted(w *world) {
 	x, y := w.pair(nil)
 	over, cancel := context.WithCancel(w.Context())
