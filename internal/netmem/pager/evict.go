@@ -21,15 +21,9 @@ func (p *Pager) makeRoom() {
 // punch has a page punched out of its place, together with those beside it that leave at the
 // same time: punched is called before the lock is let go.
 func (p *Pager) punch(at int64) {
-	h := &p.hole
-	switch {
-	case at == h.end && h.end > h.start:
-		h.end += p.size
-	case at+p.size == h.start:
-		h.start = at
-	default:
+	if !p.hole.grow(at, p.size) {
 		p.punched()
-		h.start, h.end = at, at+p.size
+		p.hole = hole{at, at + p.size}
 	}
 }
 
@@ -37,13 +31,34 @@ func (p *Pager) punch(at int64) {
 func (p *Pager) punched() {
 	h := p.hole
 	p.hole = hole{}
-	if h.end > h.start {
-		p.fail(p.memory.punch(h.start, h.end-h.start))
+	p.fail(p.punchHole(h))
+}
+
+// punchHole punches out a part of the memory, which may be none.
+func (p *Pager) punchHole(h hole) error {
+	if h.end == h.start {
+		return nil
 	}
+	return p.memory.punch(h.start, h.end-h.start)
 }
 
 // hole is a part of the memory.
 type hole struct{ start, end int64 }
+
+// grow adds what is beside it, and reports whether that is so.
+func (h *hole) grow(at, length int64) bool {
+	switch {
+	case h.end == h.start:
+		return false
+	case at == h.end:
+		h.end += length
+	case at+length == h.start:
+		h.start = at
+	default:
+		return false
+	}
+	return true
+}
 
 // evict takes a page from the mapped memory, by the clock.
 func (p *Pager) evict() {
@@ -73,17 +88,9 @@ func (p *Pager) unmap(f *frame) {
 		p.protect(f)
 	}
 	keep := f.dirty || !f.ahead
-	if keep {
-		b := p.takeBuffer()
-		if b == none {
-			p.fail(errNoVictim) // install has left one
-			return
-		}
-		p.give(f, b)
-		if err := p.memory.read(p.bytes(f), at); err != nil {
-			p.fail(err)
-			return
-		}
+	if keep && !p.save(f) {
+		p.fail(errNoVictim) // install has left a buffer
+		return
 	}
 	p.punch(at)
 	p.mapped--

@@ -34,7 +34,7 @@ func (p *Pager) fault(e *userfault.Event, now int64) {
 			return // it was missed before
 		}
 		f.ahead, f.chances = false, chanceMissed
-	case f.state == fetching, f.writing:
+	case f.state == fetching, f.state == leaving, f.writing:
 		f.wantedWrite = f.wantedWrite || e.Write
 		if f.wanted {
 			return

@@ -15,6 +15,9 @@ const (
 	// mapped: it is in the file, and the mapper sees it. It has a buffer too while it is
 	// written back for Sync.
 	mapped
+	// leaving: it is being punched out of the file, and is what the source has. It counts as
+	// mapped until then.
+	leaving
 )
 
 const none = -1
@@ -38,8 +41,8 @@ type frame struct {
 	dirty bool
 	// writing: it is being written back from its buffer.
 	writing bool
-	// wanted: a thread waits until it is fetched, written back or moved; wantedWrite: to
-	// write.
+	// wanted: a thread waits until it is fetched, written back, moved or gone; wantedWrite:
+	// to write.
 	wanted, wantedWrite bool
 	// ahead: it was read ahead, and nobody has missed it since. marker: it stays in the
 	// pool until somebody does, which tells that the reader has come so far.

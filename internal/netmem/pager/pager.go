@@ -125,7 +125,7 @@ func New(source Source, c Config) (*Pager, error) {
 	p.used, p.run = newBuffers(int(count)), int(max(min(runBytes/size, count/leastBlocks), 1))
 	if p.run > 1 {
 		for range int(count) / p.run {
-			p.runs = append(p.runs, &run{make([]*frame, 0, p.run), make([]uint64, p.run)})
+			p.runs = append(p.runs, &run{make([]*frame, 0, p.run), make([]uint64, p.run), make([]*frame, 0, p.run)})
 		}
 	}
 	p.streams.window = min(c.Ahead/size, count/2)

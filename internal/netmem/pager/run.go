@@ -15,6 +15,8 @@ const runBytes = 256 << 10
 type run struct {
 	frames   []*frame
 	versions []uint64
+	// leaving are the pages that make room for it.
+	leaving []*frame
 }
 
 // readRun begins to fetch pages from page to before end that are not local, as many as fit
@@ -66,8 +68,9 @@ func (p *Pager) readPages(ctx context.Context, j *job) (n int, err error) {
 	return n, nil
 }
 
-// finishRun goes on with a run of which count pages have come: first with those for which
-// somebody waits.
+// finishRun goes on with a run of which count pages have come. Who waits for its first page is a
+// reader who has come so far, and gets all of it at once; a page in its midst for which somebody
+// waits goes before the others.
 func (p *Pager) finishRun(r *run, count int, err error, called, answered int64) {
 	for i, f := range r.frames {
 		switch {
@@ -84,41 +87,40 @@ func (p *Pager) finishRun(r *run, count int, err error, called, answered int64) 
 	}
 	frames := r.frames[:count]
 	for i, f := range frames {
-		if f.wanted && p.err == nil {
+		if i > 0 && f.wanted && p.err == nil {
 			frames[i] = nil
 			p.fetched(f, called, answered)
 		}
 	}
 	for len(frames) > 0 && p.err == nil {
 		n := 0
-		for n < len(frames) && frames[n] != nil && !frames[n].wanted {
+		for n < len(frames) && frames[n] != nil {
 			n++
 		}
-		switch {
-		case n > 0:
-			p.installRun(frames[:n])
-			frames = frames[n:]
-		default:
-			if f := frames[0]; f != nil {
-				p.fetched(f, called, answered)
-			}
-			frames = frames[1:]
+		if n > 0 {
+			p.installRun(r, frames[:n])
 		}
+		frames = frames[min(n+1, len(frames)):]
 	}
 	p.runs = append(p.runs, r)
 	p.serve()
 }
 
-// installRun is install for pages that follow each other, and for which nobody waits yet.
-func (p *Pager) installRun(frames []*frame) {
+// installRun is install for pages that follow each other. It makes room before it copies, as far
+// as pages can leave without being written back, and does so without the lock, too.
+func (p *Pager) installRun(r *run, frames []*frame) {
 	first := frames[0]
 	for _, f := range frames {
 		f.state = moving
 	}
+	p.leave(r, p.mapped+len(frames)-p.most)
 	from := int64(first.buffer) * p.size
 	p.mu.Unlock()
+	gone := p.punchOut(r.leaving)
 	err := p.memory.Object.Copy(p.address(first), p.buffers[from:][:int64(len(frames))*p.size], true)
 	p.mu.Lock()
+	p.fail(gone)
+	p.left(r)
 	for _, f := range frames {
 		p.moved(f, err)
 	}
