@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -62,7 +63,9 @@ func BenchmarkMapFault(b *testing.B) {
 }
 
 // BenchmarkMapSequential is one thread that reads all of a memory that is larger than its local
-// part, in sequence, with and without reading ahead.
+// part, in sequence, with and without reading ahead. With it, of-floor is the time that the
+// kernel takes at least (kernelFloor, after each round) as a part of the round's: 1 were a pager
+// and a source that cost nothing.
 func BenchmarkMapSequential(b *testing.B) {
 	for _, page := range []int{4 << 10, 16 << 10, 64 << 10} {
 		for name, ahead := range map[string]int64{"ahead": 0, "alone": -1} {
@@ -70,18 +73,36 @@ func BenchmarkMapSequential(b *testing.B) {
 				const size, local = 128 << 20, 32 << 20
 				s := newSource(b, page, make([]byte, size))
 				m := open(b, s, netmem.MapOptions{Local: local, Ahead: ahead})
+				var floor *kernelFloor
+				var least time.Duration
+				if ahead == 0 {
+					floor = newKernelFloor(b, size, local)
+				}
 				b.SetBytes(size)
 				var sum uint64
 				for b.Loop() {
-					memory := m.Bytes()
-					for at := 0; at < size; at += 64 {
-						sum += binary.LittleEndian.Uint64(memory[at:])
+					sum += sumOf(m.Bytes())
+					if floor != nil {
+						b.StopTimer()
+						least += floor.pass(b)
+						b.StartTimer()
 					}
 				}
 				if sum != 0 {
 					b.Error("wrong bytes")
 				}
+				if floor != nil {
+					b.ReportMetric(least.Seconds()/b.Elapsed().Seconds(), "of-floor")
+				}
 			})
 		}
 	}
+}
+
+// sumOf reads a word of each cache line.
+func sumOf(memory []byte) (sum uint64) {
+	for at := 0; at < len(memory); at += 64 {
+		sum += binary.LittleEndian.Uint64(memory[at:])
+	}
+	return sum
 }
