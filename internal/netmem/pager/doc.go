@@ -41,4 +41,8 @@
 // each other, and one UFFDIO_COPY for all that nobody waits for yet. Pages beside each other
 // that leave at the same time are punched out together. What a page of its own costs for
 // that is more than its bytes do, for pages of 4 KiB by far.
+//
+// A run has pages leave before it is put in place, and neither is done with the lock held:
+// they are leaving until their places are empty, and a fault on one of them waits until then
+// and is a miss. Pages that were written leave with the lock held, one by one.
 package pager
