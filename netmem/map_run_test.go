@@ -2,8 +2,13 @@ package netmem_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/internal/leaktest"
@@ -54,5 +59,56 @@ func TestMapInSequence(t *testing.T) {
 				t.Errorf("the source has not what was written: %v", err)
 			}
 		})
+	}
+}
+
+// TestMapLeaving: behind a reader in sequence another thread reads and writes just those pages
+// that are leaving to make room for him. Neither finds anything but what it should.
+func TestMapLeaving(t *testing.T) {
+	leaktest.Check(t)
+	const page, pages, local, rounds = 4 << 10, 3000, 512, 8
+	// A quarter of what may be local is the pool, and runs make up an eighth of that.
+	const behind, jitter = local * 3 / 4, 4 * local / 4 / 8
+	model := random(page*pages, 13)
+	s := newSource(t, page, model)
+	m := open(t, s, netmem.MapOptions{Local: page * local})
+	memory := m.Bytes()
+	var head atomic.Int64 // the page that the reader has come to, in all rounds
+	var trailing sync.WaitGroup
+	trailing.Go(func() {
+		r := rand.New(rand.NewPCG(13, 1))
+		for last := int64(0); last < rounds*pages; {
+			at := head.Load()
+			if at == last {
+				runtime.Gosched()
+				continue
+			}
+			last = at
+			word := int(at-behind+r.Int64N(2*jitter)+pages) % pages * page
+			if !bytes.Equal(memory[word:word+8], model[word:word+8]) {
+				t.Errorf("page %d behind %d: %x, want %x", word/page, at%pages, memory[word:word+8], model[word:word+8])
+				return
+			}
+			if r.IntN(2) == 0 {
+				binary.LittleEndian.PutUint64(model[word:], r.Uint64())
+				copy(memory[word:word+8], model[word:])
+			}
+		}
+	})
+	for range rounds {
+		for at := 0; at < len(memory); at += page {
+			// The first word of each page is the other thread's.
+			if !bytes.Equal(memory[at+8:at+page], model[at+8:at+page]) {
+				t.Errorf("page %d is not what it should be", at/page)
+			}
+			head.Add(1)
+		}
+	}
+	trailing.Wait()
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(s.Path); err != nil || !bytes.Equal(got, model) {
+		t.Errorf("the source has not what was written: %v", err)
 	}
 }
