@@ -43,8 +43,8 @@ var (
 
 // Open connects with servers, which lend the same span by pages of the same size. The
 // first client of new servers needs all of them; others, with Copies above 1, those that
-// are left. The NIC stays open when the client is closed. Errors: ErrOption,
-// ErrUnavailable, ErrOtherPool.
+// are left, and wait a second for the rest once one has answered. The NIC stays open when the
+// client is closed. Errors: ErrOption, ErrUnavailable, ErrOtherPool.
 func Open(ctx context.Context, nic *via.NIC, servers []via.Address, o Options) (*Client, error) {
 	p, err := openPool(ctx, nic, servers, &o)
 	if err != nil {

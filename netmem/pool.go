@@ -179,6 +179,10 @@ func unavailable(op string, page uint64, last error) error {
 	return &Error{Op: op, Page: int64(page), Err: err, Hint: "start the server again; with copies=2 the death of one does no harm"}
 }
 
+// othersLater is how much later than the first server of a pool the others may answer a new
+// client that does not need all of them. Their keepers connect with those that are later.
+const othersLater = time.Second
+
 // connect connects with all servers, and makes them a pool if they are none yet.
 func (p *pool) connect(ctx context.Context) error {
 	within, cancel := context.WithTimeout(ctx, p.options.Timeout)
@@ -186,12 +190,20 @@ func (p *pool) connect(ctx context.Context) error {
 	found := make([]protocol.Description, len(p.links))
 	lines := make([]*line, len(p.links))
 	var wait sync.WaitGroup
+	var first sync.Once
+	var late *time.Timer // ends the wait for the others
 	for i, k := range p.links {
 		wait.Go(func() {
 			lines[i], found[i], k.err = dialLine(within, p.nic, k.address, p.options.Depth, p.options.Timeout)
+			if k.err == nil && found[i].Pool != 0 && !p.alone() {
+				first.Do(func() { late = time.AfterFunc(othersLater, cancel) })
+			}
 		})
 	}
 	wait.Wait()
+	if late != nil {
+		late.Stop()
+	}
 	if err := p.settle(ctx, lines, found); err != nil {
 		for _, l := range lines {
 			if l != nil {
