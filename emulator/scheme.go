@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -249,6 +250,9 @@ func (s *settings) wireHint(err error) string {
 	var said *wire.Error
 	if s.kind == wireNIC || errors.Is(err, wire.ErrOptions) || errors.As(err, &said) {
 		return "" // it says all there is to say
+	}
+	if unknown := (*net.DNSError)(nil); errors.As(err, &unknown) {
+		return "check the spelling of the host and the name service, or give the address in numbers"
 	}
 	return "check that the address is one of this host and that nobody else uses the port"
 }

@@ -82,7 +82,7 @@ JSON keys: server (MAC/NAME), ` + lentKeys + `,
 		RunE: command.Run(func(ctx context.Context, _ []string) error { return x.runServe(ctx, f) }),
 	}
 	c.Flags().StringVar(&f.device, "device", "", "address of the NIC to use")
-	c.Flags().Var(&f.size, "size", "how much memory to lend, in whole pages; of a file, how much of it (default all)")
+	c.Flags().Var(&f.size, "size", "how much memory to lend; of a file, how much of it (default all)")
 	c.Flags().StringVar(&f.file, "file", "", "lend this file instead of memory")
 	c.Flags().Var(&f.page, "page", "size of a page, a power of two from 4K to 64K")
 	c.Flags().Var(&f.span, "span", "how far addresses reach (default the size)")
@@ -95,6 +95,8 @@ func (x *commands) runServe(ctx context.Context, f serveFlags) (err error) {
 	switch {
 	case f.size == 0 && f.file == "":
 		return &option.Error{Option: "--size", Allowed: "how much memory to lend, as in 1G; or a --file"}
+	case f.file == "" && f.page > 0 && f.size%f.page != 0:
+		return &option.Error{Option: "--size", Value: f.size.String(), Allowed: "whole pages: a multiple of " + size(int64(f.page))}
 	case len(f.name) > via.MaxDiscriminator:
 		return &option.Error{Option: "--name", Value: f.name, Allowed: fmt.Sprintf("1 to %d bytes", via.MaxDiscriminator)}
 	}
