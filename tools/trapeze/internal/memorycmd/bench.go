@@ -12,6 +12,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/internal/progress"
 	"github.com/trapeze-nic/trapeze/netmem"
 	"github.com/trapeze-nic/trapeze/ring"
 	"github.com/trapeze-nic/trapeze/via"
@@ -50,7 +51,8 @@ func (x *commands) bench() *cobra.Command {
 page. Then read through the cache, in sequence, what servers lend, as much as there is
 time for. Without --device the server and both NICs are in this process; --page
 says how large pages are there. --write overwrites what is lent, with zeros, before that;
-otherwise nothing is changed.
+otherwise nothing is changed. If it is interrupted it shows what it has measured until then,
+zeros for the rest.
 
 JSON keys: page_bytes, fetches, p50_us, p99_us, p999_us (of one fetch), read and write
 (bytes, mb_per_s: in sequence, through the cache); a MB is 10^6 bytes.`,
@@ -108,32 +110,43 @@ func (x *commands) benchWith(ctx context.Context, nic *via.NIC, servers []via.Ad
 	meter := x.Steps("measuring", 3)
 	defer meter.Stop()
 	r := benchReport{Page: c.Page()}
+	err = measure(ctx, nic, c, f, &r, meter)
+	if err != nil && ctx.Err() == nil || r.Fetches == 0 && r.Write.Bytes == 0 {
+		return err
+	}
+	meter.Stop()
+	return errors.Join(err, x.Print(r, func(w io.Writer) error { return x.printBench(w, r) }))
+}
+
+// measure fills in the report, as far as it comes until ctx ends.
+func measure(ctx context.Context, nic *via.NIC, c *netmem.Client, f benchFlags, r *benchReport, meter *progress.Meter) (err error) {
 	block := make([]byte, 64<<10)
 	if f.write {
-		if r.Write, err = inSequence(ctx, c, block, f.duration, c.WriteAt); err != nil {
-			return err
-		}
 		start := time.Now()
-		if err := c.Sync(); err != nil {
+		r.Write, err = inSequence(ctx, c, block, f.duration, c.WriteAt)
+		if synced := c.Sync(); err == nil {
+			err = synced
+		}
+		r.Write.Rate = float64(r.Write.Bytes) / 1e6 / time.Since(start).Seconds()
+		if err != nil {
 			return err
 		}
-		took := float64(r.Write.Bytes)/1e6/r.Write.Rate + time.Since(start).Seconds()
-		r.Write.Rate = float64(r.Write.Bytes) / 1e6 / took
 	}
 	meter.Add(1)
 	h, err := fetches(ctx, nic, c, f.duration)
+	if h != nil && h.TotalCount() > 0 {
+		us := func(percent float64) float64 { return float64(h.ValueAtPercentile(percent)) / 1e3 }
+		r.Fetches, r.P50, r.P99, r.P999 = h.TotalCount(), us(50), us(99), us(99.9)
+	}
 	if err != nil {
 		return err
 	}
 	meter.Add(1)
-	us := func(percent float64) float64 { return float64(h.ValueAtPercentile(percent)) / 1e3 }
-	r.Fetches, r.P50, r.P99, r.P999 = h.TotalCount(), us(50), us(99), us(99.9)
 	c.Drop()
-	if r.Read, err = inSequence(ctx, c, block, f.duration, c.ReadAt); err != nil {
-		return err
+	if r.Read, err = inSequence(ctx, c, block, f.duration, c.ReadAt); err == nil {
+		meter.Add(1)
 	}
-	meter.Add(1)
-	return x.Print(r, func(w io.Writer) error { return x.printBench(w, r) })
+	return err
 }
 
 // openError marks what is wrong with the command line.
@@ -144,9 +157,11 @@ func openError(err error) error {
 	return explain(err)
 }
 
-// inSequence reads or writes all that is lent in blocks, for about d.
+// inSequence reads or writes all that is lent in blocks, for about d. What it has done before an
+// error counts.
 func inSequence(ctx context.Context, c *netmem.Client, block []byte, d time.Duration, do func([]byte, int64) (int, error)) (r benchRate, err error) {
 	start := time.Now()
+	defer func() { r.Rate = float64(r.Bytes) / 1e6 / time.Since(start).Seconds() }()
 	for off := int64(0); time.Since(start) < d; {
 		if ctx.Err() != nil {
 			return r, context.Cause(ctx)
@@ -160,11 +175,11 @@ func inSequence(ctx context.Context, c *netmem.Client, block []byte, d time.Dura
 			off = 0
 		}
 	}
-	r.Rate = float64(r.Bytes) / 1e6 / time.Since(start).Seconds()
 	return r, nil
 }
 
-// fetches times fetches of pages in turn, for about d after as many that warm up.
+// fetches times fetches of pages in turn, for about d after some that warm up; also those before
+// ctx ends.
 func fetches(ctx context.Context, nic *via.NIC, c *netmem.Client, d time.Duration) (*hdrhistogram.Histogram, error) {
 	m, err := nic.Alloc(ctx, c.Page(), via.MemoryAttributes{})
 	if err != nil {
@@ -181,7 +196,7 @@ func fetches(ctx context.Context, nic *via.NIC, c *netmem.Client, d time.Duratio
 			return h, nil
 		}
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return h, context.Cause(ctx)
 		}
 		if _, err := c.Fetch(context.Background(), page, frame); err != nil {
 			return nil, err
@@ -193,12 +208,17 @@ func fetches(ctx context.Context, nic *via.NIC, c *netmem.Client, d time.Duratio
 	}
 }
 
-func (x *commands) printBench(w io.Writer, r benchReport) error {
+// printBench leaves out what was not measured.
+func (x *commands) printBench(w io.Writer, r benchReport) (err error) {
 	on, off := x.Emphasis()
-	fmt.Fprintf(w, "%sfetch of %s%s  p50 %.1f us, p99 %.1f us, p99.9 %.1f us\n", on, size(int64(r.Page)), off, r.P50, r.P99, r.P999)
-	if r.Write.Bytes > 0 {
-		fmt.Fprintf(w, "%swrite%s  %10.1f MB/s in sequence\n", on, off, r.Write.Rate)
+	if r.Fetches > 0 {
+		_, err = fmt.Fprintf(w, "%sfetch of %s%s  p50 %.1f us, p99 %.1f us, p99.9 %.1f us\n", on, size(int64(r.Page)), off, r.P50, r.P99, r.P999)
 	}
-	_, err := fmt.Fprintf(w, "%sread%s   %10.1f MB/s in sequence\n", on, off, r.Read.Rate)
+	if r.Write.Bytes > 0 && err == nil {
+		_, err = fmt.Fprintf(w, "%swrite%s  %10.1f MB/s in sequence\n", on, off, r.Write.Rate)
+	}
+	if r.Read.Bytes > 0 && err == nil {
+		_, err = fmt.Fprintf(w, "%sread%s   %10.1f MB/s in sequence\n", on, off, r.Read.Rate)
+	}
 	return err
 }

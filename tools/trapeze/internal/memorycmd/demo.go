@@ -66,7 +66,8 @@ behind the other sorts records that lie in the servers' memory, and leaves them 
 beside themselves: runs are sorted in --memory, which holds the cache of pages too, and
 merged. Then the records are checked, and the same job is done on a temporary file, which
 the system keeps in all the memory it likes. It needs no root, no hardware, no
-userfaultfd, and under 20 seconds; the servers take a bit more than twice --size.
+userfaultfd, and under 20 seconds; the servers take a bit more than twice --size. If it is
+interrupted it shows how far it has come: what was not sorted says so.
 
 JSON keys: bytes, records, memory_bytes, digest (of the records, in any order), network
 and file (seconds, mb_per_s: of all that was read and written, sorted), cache (cache_bytes,
@@ -124,10 +125,15 @@ func (x *commands) runDemo(ctx context.Context, f demoFlags) error {
 		err = option.Mark(fmt.Errorf("--memory %s is too little to sort %s: %w", f.memory.String(), f.size.String(), err))
 	}
 	if err != nil {
-		return fmt.Errorf("demo: %w", err)
+		err = fmt.Errorf("demo: %w", err)
+		if ctx.Err() == nil || r.Network.Rate == 0 {
+			return err
+		}
 	}
-	r.Records, r.Digest = first.Records, fmt.Sprintf("%016x", first.Digest)
-	return x.Print(r, func(w io.Writer) error { return x.printDemo(w, r) })
+	if r.Network.Sorted {
+		r.Records, r.Digest = first.Records, fmt.Sprintf("%016x", first.Digest)
+	}
+	return errors.Join(err, x.Print(r, func(w io.Writer) error { return x.printDemo(w, r) }))
 }
 
 // demoNetwork sorts in the memory of servers behind far.
@@ -150,13 +156,11 @@ func (x *commands) demoNetwork(ctx context.Context, near, far *via.NIC, f demoFl
 		return sum, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	if sum, err = x.sort(ctx, "in other memory", c, f, &r.Network, c.Sync); err != nil {
-		return sum, err
-	}
+	sum, err = x.sort(ctx, "in other memory", c, f, &r.Network, c.Sync)
 	s := c.Stats()
 	r.Cache.Hits, r.Cache.Misses, r.Cache.Ahead, r.Cache.AheadUsed = s.Hits, s.Misses, s.Ahead, s.AheadUsed
 	r.Cache.Fetches, r.Cache.WrittenBack, r.Cache.P50, r.Cache.P99 = s.Fetches, s.WrittenBack, microseconds(s.Median), microseconds(s.P99)
-	return sum, nil
+	return sum, err
 }
 
 // demoFile sorts in a file, which must give the same.
@@ -177,15 +181,21 @@ func (x *commands) demoFile(ctx context.Context, f demoFlags, want extsort.Sum, 
 // seed of the records, which are the same each time.
 const seed = 1997
 
-// sort makes records in a store, sorts them there and checks them.
+// sort makes records in a store, sorts them there and checks them. The job's time and rate are
+// told also if that ends early.
 func (x *commands) sort(ctx context.Context, where string, s extsort.Store, f demoFlags, job *demoJob, sync func() error) (extsort.Sum, error) {
 	total := extsort.Passes * int64(f.size)
 	meter := x.Meter("sorting "+where, total)
 	defer meter.Stop()
-	start := time.Now()
-	sum, err := extsort.Fill(ctx, s, int64(f.size), seed, meter.Add)
+	start, done := time.Now(), int64(0)
+	tick := func(n int) { meter.Add(n); done += int64(n) }
+	defer func() {
+		took := time.Since(start).Seconds()
+		job.Seconds, job.Rate = took, float64(done)/1e6/took
+	}()
+	sum, err := extsort.Fill(ctx, s, int64(f.size), seed, tick)
 	if err == nil {
-		err = extsort.Sort(ctx, s, int64(f.size), int(f.memory)*3/4, meter.Add)
+		err = extsort.Sort(ctx, s, int64(f.size), int(f.memory)*3/4, tick)
 	}
 	if err == nil {
 		err = sync()
@@ -193,24 +203,27 @@ func (x *commands) sort(ctx context.Context, where string, s extsort.Store, f de
 	if err != nil {
 		return sum, err
 	}
-	sorted, err := extsort.Check(ctx, s, int64(f.size), int64(f.size), meter.Add)
+	sorted, err := extsort.Check(ctx, s, int64(f.size), int64(f.size), tick)
 	if err == nil && sorted != sum {
 		err = fmt.Errorf("what was sorted %s is not what was made: %x, not %x", where, sorted, sum)
 	}
 	if err != nil {
 		return sum, err
 	}
-	took := time.Since(start)
-	*job = demoJob{Seconds: took.Seconds(), Rate: float64(total) / 1e6 / took.Seconds(), Sorted: true}
+	job.Sorted = true
 	return sum, nil
 }
 
 func (x *commands) printDemo(w io.Writer, r demoReport) error {
 	on, off := x.Emphasis()
-	fmt.Fprintf(w, "%ssorted%s %d records, %s, in %s of local memory; checked, digest %s\n", on, off, r.Records, size(r.Bytes), size(r.Memory), r.Digest)
+	if r.Network.Sorted {
+		fmt.Fprintf(w, "%ssorted%s %d records, %s, in %s of local memory; checked, digest %s\n", on, off, r.Records, size(r.Bytes), size(r.Memory), r.Digest)
+	} else {
+		fmt.Fprintf(w, "%snot sorted%s: interrupted\n", on, off)
+	}
 	fmt.Fprintf(w, "  other memory %6.2f s %10.1f MB/s\n", r.Network.Seconds, r.Network.Rate)
 	if r.File != nil {
-		fmt.Fprintf(w, "  a file       %6.2f s %10.1f MB/s, cached by the system as it likes\n", r.File.Seconds, r.File.Rate)
+		fmt.Fprintf(w, "  a file       %6.2f s %10.1f MB/s, cached by the system as it likes%s\n", r.File.Seconds, r.File.Rate, map[bool]string{false: "; interrupted"}[r.File.Sorted])
 	}
 	_, err := fmt.Fprintf(w, "\n%scache%s of %s: %d hits, %d misses, p50 %.1f us, p99 %.1f us\n  %d pages fetched, %d of them ahead (%d used), %d written back\n", on, off,
 		size(r.Cache.Bytes), r.Cache.Hits, r.Cache.Misses, r.Cache.P50, r.Cache.P99, r.Cache.Fetches, r.Cache.Ahead, r.Cache.AheadUsed, r.Cache.WrittenBack)

@@ -1,0 +1,58 @@
+package commands_test
+
+import (
+	"encoding/json"
+	"io/fs"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestMemoryInterrupted: Ctrl-C has bench and demo show what they have measured until then, and
+// end with the exit code of that.
+func TestMemoryInterrupted(t *testing.T) {
+	needsProgram(t)
+	far, near := udpPair(t, "")
+	server := start(t, "memory", "serve", "--device", far, "--size", "8M", "--progress", "plain")
+	bench := start(t, "memory", "bench", "--device", near, "--write", "--duration", "1m", "--timeout", "20s", "--json")
+	interrupt(t, bench, func() bool { return strings.Contains(server.stderr.String(), "MB/s written") })
+	var b struct {
+		Write struct {
+			Bytes int64   `json:"bytes"`
+			Rate  float64 `json:"mb_per_s"`
+		} `json:"write"`
+	}
+	if code, err := bench.code(t), json.Unmarshal(bench.stdout.Bytes(), &b); code != 130 || err != nil || b.Write.Bytes == 0 || b.Write.Rate <= 0 {
+		t.Errorf("bench: exit code %d, %v, %+v", code, err, b)
+	}
+	// Its file is there once the first job is done.
+	folder := t.TempDir()
+	demo := start(t, "memory", "demo", "--folder", folder, "--json")
+	interrupt(t, demo, func() bool {
+		list, err := fs.Glob(os.DirFS(folder), "*")
+		return err == nil && len(list) > 0
+	})
+	type job struct {
+		Rate   float64 `json:"mb_per_s"`
+		Sorted bool    `json:"sorted"`
+	}
+	var d struct{ Network, File job }
+	if code, err := demo.code(t), json.Unmarshal(demo.stdout.Bytes(), &d); code != 130 || err != nil || !d.Network.Sorted || d.Network.Rate <= 0 || d.File.Sorted {
+		t.Errorf("demo: exit code %d, %v, %+v", code, err, d)
+	}
+}
+
+// interrupt sends SIGINT to a process when it has come so far.
+func interrupt(t *testing.T, p *process, far func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !far(); time.Sleep(time.Millisecond) {
+		if len(p.done) > 0 || time.Now().After(deadline) {
+			t.Fatalf("%s: it does not come so far: %s", strings.Join(p.cmd.Args[1:], " "), &p.stderr)
+		}
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+}
