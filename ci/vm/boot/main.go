@@ -54,7 +54,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	f.StringVar(&p.own, "own", "", "folder of our own kernel")
 	only := f.String("run", "", "run only the tests that match this pattern (go test -run)")
 	limit := f.Duration("timeout", 5*time.Minute, "how long one guest may run on an idle machine")
-	parallel := f.Int("parallel", 2, "how many guests run at a time")
+	parallel := f.Int("parallel", 3, "how many guests run at a time")
 	if err := f.Parse(args); err != nil {
 		return err
 	}

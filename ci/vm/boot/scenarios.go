@@ -110,12 +110,19 @@ var scenarios = []scenario{
 	},
 	{
 		name: "nic-group", stock: true, iommu: true, nics: 2,
-		// The suite of package via runs over cdev, once is enough.
+		// The suites run over cdev, once is enough.
 		tests: []test{{pkg: "ci/vm/nic", env: []string{"TRAPEZE_BACKEND=group"}, run: "Test[^V]"}},
 	},
 	{
+		name: "nic-vis", iommu: true, nics: 2,
+		tests: []test{{pkg: "ci/vm/nic", env: []string{"TRAPEZE_BACKEND=cdev"}, run: "TestVIA/VIs"}},
+	},
+	{
 		name: "nic-cdev", iommu: true, nics: 2,
-		tests: []test{{pkg: "ci/vm/nic", env: []string{"TRAPEZE_BACKEND=cdev"}}},
+		tests: []test{
+			{pkg: "ci/vm/nic", env: []string{"TRAPEZE_BACKEND=cdev"}, run: "Test[^V]"},
+			{pkg: "ci/vm/nic", env: []string{"TRAPEZE_BACKEND=cdev"}, run: "TestVIA/^[^V]"},
+		},
 	},
 	{
 		name: "nic-noiommu", append: "vfio.enable_unsafe_noiommu_mode=1", nics: 2,
