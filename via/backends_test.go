@@ -82,7 +82,13 @@ const (
 	inSoak
 )
 
-func (w when) skip() bool { return w >= notShort && testing.Short() || w == inSoak && !soak.Wanted() }
+// skip: a run is short, ordinary or a soak, and the soak has what the ordinary one leaves out.
+func (w when) skip() bool {
+	if soak.Wanted() {
+		return w != inSoak
+	}
+	return w == inSoak || w == notShort && testing.Short()
+}
 
 // backends is the table of what the suite runs over.
 var backends = []struct {
@@ -146,18 +152,20 @@ func TestConformance(t *testing.T) { overBackends(t, viatest.Run) }
 func TestRings(t *testing.T) { overBackends(t, ringtest.Run) }
 
 // TestChannels runs the suite of package channel over some back ends, and a sample of it over
-// every other; in the soak all of it over each.
+// every other; in the soak all of it over each of these.
 func TestChannels(t *testing.T) {
 	sample := []string{"channels/one cell", "channels/messages", "channels/room", "channels/urgent beside bulk", "channels/barrier",
 		"channels/drops", "channels/memory out of reach", "channels/closed under way", "channels/peer gone"}
 	whole := []string{"inline", "thread, mapped doorbells", "UDP", "vfio-user"}
-	overBackends(t, func(t *testing.T, name string, open func(*testing.T) (a, b *via.NIC), _ ...string) {
-		if soak.Wanted() || slices.Contains(whole, name) {
-			channeltest.Run(t, name, open)
-			return
+	for _, b := range backends {
+		open := func(t *testing.T) (x, y *via.NIC) { return b.open(t) }
+		switch inWhole := slices.Contains(whole, b.name); {
+		case soak.Wanted() && !inWhole, inWhole && !b.when.skip():
+			channeltest.Run(t, b.name, open)
+		case !b.when.skip():
+			channeltest.Run(t, b.name, open, sample...)
 		}
-		channeltest.Run(t, name, open, sample...)
-	})
+	}
 }
 
 // overBackends has run run a suite over each back end.
@@ -169,8 +177,9 @@ func overBackends(t *testing.T, run func(*testing.T, string, func(*testing.T) (a
 	}
 }
 
-// TestConformanceEager runs the suites with all memory eager, over two back ends; in the soak
-// all of that of VIs over these two, and a sample of it over every other.
+// TestConformanceEager runs the suite of rings with all memory eager, and a sample of that of
+// VIs, over two back ends; in the soak all of that of VIs over these two, and the sample over
+// every other.
 func TestConformanceEager(t *testing.T) {
 	sample := []string{"send-receive/reliable", "send-receive/scatter gather", "send-receive/inline data", "rdma/mixed",
 		"rdma/fence", "memory/registration", "memory/attributes set", "errors/forged descriptors", "errors/posted once"}
@@ -183,7 +192,7 @@ func TestConformanceEager(t *testing.T) {
 		case ours || soak.Wanted():
 			viatest.Run(t, b.name, open, sample...)
 		}
-		if ours {
+		if ours && !soak.Wanted() {
 			ringtest.Run(t, b.name, open)
 		}
 	}

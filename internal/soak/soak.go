@@ -7,5 +7,5 @@ import "os"
 // Variable is what is set in the environment of a long run.
 const Variable = "TRAPEZE_SOAK"
 
-// Wanted says whether all cases are to run, however long they take.
+// Wanted says whether the cases that go test ./... leaves out are to run, however long they take.
 func Wanted() bool { return os.Getenv(Variable) != "" }

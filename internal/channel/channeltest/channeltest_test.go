@@ -28,7 +28,7 @@ func TestWires(t *testing.T) {
 		{"&loss=0.2&seed=2", true},
 		{"&engine=thread&loss=0.2&duplicate=0.1&reorder=0.1&corrupt=0.05&seed=3", true},
 	} {
-		if c.lossy && !soak.Wanted() { // via's table has a milder one
+		if c.lossy != soak.Wanted() { // via's table has a milder lossy one
 			continue
 		}
 		before := excuses.Load()
