@@ -63,7 +63,7 @@ func testDrops(w *world) {
 	viatest.OK(w, x.recv.SetAttributes(viatest.Context(w), via.MemoryAttributes{}))
 	viatest.OK(w, x.Allow(0, words-1))
 	want := w.message(9)
-	stop = y.SendPages().Put(0, want)
+	stop = w.put(y, 0, want)
 	w.try("a message in reach", len(want)/channel.Word, func() bool {
 		seen := viatest.Must(x.Received())(w)
 		w.send(y, channel.High, 0, stop)

@@ -75,7 +75,7 @@ func testMessages(w *world) {
 				want := w.message(n)
 				var m channel.PDU
 				start := j * 211 % x.Words()
-				stop := x.SendPages().Put(start, want)
+				stop := w.put(x, start, want)
 				if !w.try("a message", n, func() (there bool) {
 					w.send(x, channel.Priority(j%2), start, stop)
 					m, there = w.take(y, want)
@@ -110,7 +110,7 @@ func testWraps(w *world) {
 		} {
 			// It lands at the same offset.
 			want := w.message(c.length)
-			stop := x.SendPages().Put(c.start, want)
+			stop := w.put(x, c.start, want)
 			if stop != (c.start+c.length)%words {
 				w.Errorf("%d words from %d end at %d", c.length, c.start, stop)
 			}
@@ -178,7 +178,7 @@ func testRoom(w *world) {
 	x, y := w.pair(nil)
 	pages := y.RecvPages().Bytes()
 	want := w.message(8) // with its trailer two cells
-	stop := x.SendPages().Put(0, want)
+	stop := w.put(x, 0, want)
 	for _, room := range []int{0, 1, 2, 6, 7, 11, 12, 13, 14} {
 		for i := range pages {
 			pages[i] = 0xee

@@ -298,10 +298,18 @@ func (w *world) release(c *channel.Channel, m channel.PDU) {
 	viatest.OK(w, c.Release(m))
 }
 
+// put writes b to the pages from which c sends, at a word, once all has left that c has sent: on a
+// wire that loses frames a copy of a message that has come may still be read from there.
+func (w *world) put(c *channel.Channel, start int, b []byte) (stop int) {
+	w.Helper()
+	viatest.OK(w, c.Flush(viatest.Context(w)))
+	return c.SendPages().Put(start, b)
+}
+
 // deliver sends want, which is short, from a word on until it has come.
 func (w *world) deliver(from, to *channel.Channel, p channel.Priority, start int, want []byte) (m channel.PDU) {
 	w.Helper()
-	stop := from.SendPages().Put(start, want)
+	stop := w.put(from, start, want)
 	w.try("a message", short, func() (there bool) {
 		w.send(from, p, start, stop)
 		m, there = w.take(to, want)
