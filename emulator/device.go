@@ -54,17 +54,21 @@ type Device struct {
 	stop    context.CancelFunc // of the thread
 	stopped chan struct{}
 
-	// mu is taken for accesses to configuration space and BAR0, reset and close,
-	// before the engine's lock, which guards what DMA reaches, and that of the
-	// interrupts. Doorbells and Poll do not take it.
-	mu      sync.Mutex
-	config  *pciconfig.Space
-	latch   latches
-	dma     dmaRegisters
-	sharing sharing
-	resets  uint32
+	// mu is taken for writes to configuration space, accesses to BAR0, reset and close,
+	// before maps, the engine's lock, which guards what DMA reaches, and that of the
+	// interrupts. Doorbells, Poll and reads of configuration space do not take it.
+	mu     sync.Mutex
+	latch  latches
+	dma    dmaRegisters
+	resets uint32
 	// readyAt is when the current reset ends.
 	readyAt time.Time
+
+	config *pciconfig.Space // has a lock of its own
+	// maps is taken to change DMA mappings, which may wait for the peer on a wire that
+	// shares memory.
+	maps    sync.Mutex
+	sharing sharing
 }
 
 // latches hold the high halves of 64-bit registers since their low halves were

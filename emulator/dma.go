@@ -28,7 +28,7 @@ func (d *Device) IOVARanges() ([]vfio.IOVARange, error) {
 // read it from then on, if it can be exported (Sharing).
 func (d *Device) MapDMA(mem *vfio.Memory, iova uint64, flags vfio.DMAFlags) error {
 	const op = "map DMA"
-	return d.locked(op, func() (err error) {
+	return d.mapping(op, func() (err error) {
 		if mem == nil {
 			return vfio.ErrNoDMAMemory
 		}
@@ -56,7 +56,7 @@ func (d *Device) MapDMA(mem *vfio.Memory, iova uint64, flags vfio.DMAFlags) erro
 // seconds, after which it is disconnected.
 func (d *Device) UnmapDMA(iova, size uint64) error {
 	const op = "unmap DMA"
-	return d.locked(op, func() (err error) {
+	return d.mapping(op, func() (err error) {
 		d.engine.Exclusive(func() { err = d.iommu.remove(iova, size) })
 		if err != nil {
 			return d.failHint(op, fmt.Errorf("%w: %#x bytes at %#x", err, size, iova), "unmap exactly what one MapDMA mapped")

@@ -2,6 +2,7 @@ package emulator
 
 import (
 	"errors"
+	"sync"
 
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -22,9 +23,14 @@ func (d *Device) fail(op string, err error) error {
 }
 
 // locked runs f on a device that is open, with mu held.
-func (d *Device) locked(op string, f func() error) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (d *Device) locked(op string, f func() error) error { return d.with(&d.mu, op, f) }
+
+// mapping runs f on a device that is open, with maps held.
+func (d *Device) mapping(op string, f func() error) error { return d.with(&d.maps, op, f) }
+
+func (d *Device) with(mu *sync.Mutex, op string, f func() error) error {
+	mu.Lock()
+	defer mu.Unlock()
 	if d.closed.Load() {
 		return d.fail(op, vfio.ErrClosed)
 	}

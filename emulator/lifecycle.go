@@ -193,6 +193,8 @@ func (d *Device) Close() error {
 	d.linger()
 	err := d.wire.Close()
 	d.halt()
+	d.maps.Lock()
+	defer d.maps.Unlock()
 	d.engine.Exclusive(func() {
 		d.iommu.clear()
 		// Nobody uses the wire any more, and the next calls have one in shared memory

@@ -31,7 +31,7 @@ func (d *Device) RegionFile(index int) (fd int, offset uint64, err error) {
 
 // MapWindow is described at vfiouser.ServedDevice.
 func (d *Device) MapWindow(iova uint64, window []byte, flags vfio.DMAFlags) error {
-	return d.locked("map window", func() (err error) {
+	return d.mapping("map window", func() (err error) {
 		if iova%descriptors.PageSize != 0 || len(window)%descriptors.PageSize != 0 {
 			err = vfio.ErrMisaligned
 		} else {
@@ -46,7 +46,7 @@ func (d *Device) MapWindow(iova uint64, window []byte, flags vfio.DMAFlags) erro
 
 // UnmapWindows is described at vfiouser.ServedDevice.
 func (d *Device) UnmapWindows(first, last uint64) error {
-	return d.locked("unmap windows", func() error {
+	return d.mapping("unmap windows", func() error {
 		d.engine.Exclusive(func() { d.iommu.removeWindows(first, last) })
 		return nil
 	})
@@ -64,6 +64,8 @@ func (d *Device) Renew(ctx context.Context) error {
 		}
 		d.errorEvent.set(trigger{})
 		d.requestEvent.set(trigger{})
+		d.maps.Lock()
+		defer d.maps.Unlock()
 		d.unshareAll()
 		d.engine.Exclusive(func() {
 			d.iommu.clear()

@@ -22,7 +22,7 @@ type Sharing struct {
 	Err error
 }
 
-// sharing keeps which memory a device has exported. Device.mu is held.
+// sharing keeps which memory a device has exported. Device.maps is held.
 type sharing struct {
 	to      *shm.Port           // nil: the wire shares nothing
 	exports map[uint64]uint32   // by IOVA
@@ -32,8 +32,8 @@ type sharing struct {
 
 // Sharing returns what of the device's DMA memory its peer can read.
 func (d *Device) Sharing() Sharing {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.maps.Lock()
+	defer d.maps.Unlock()
 	s := &d.sharing
 	return Sharing{On: s.to != nil, Exported: len(s.exports), Copied: len(s.kept), Err: s.err}
 }
@@ -47,7 +47,7 @@ func newSharing(w wire.Port) sharing {
 }
 
 // share lets the peer read memory that the device may read. If that fails, the mapping
-// is not refused, and payloads in it are copied. mu is held.
+// is not refused, and payloads in it are copied. maps is held.
 func (d *Device) share(mem *vfio.Memory, iova uint64, flags vfio.DMAFlags) {
 	s := &d.sharing
 	if s.to == nil || flags&vfio.DMARead == 0 {
@@ -67,7 +67,7 @@ func (d *Device) share(mem *vfio.Memory, iova uint64, flags vfio.DMAFlags) {
 }
 
 // unshare takes memory back from the peer, after the engine has ceased to use it. Once
-// it has returned, nothing that the peer reads there is delivered. mu is held.
+// it has returned, nothing that the peer reads there is delivered. maps is held.
 func (d *Device) unshare(iova uint64) {
 	s := &d.sharing
 	delete(s.kept, iova)
@@ -81,7 +81,7 @@ func (d *Device) unshare(iova uint64) {
 	}
 }
 
-// unshareAll takes back all memory. mu is held.
+// unshareAll takes back all memory. maps is held.
 func (d *Device) unshareAll() {
 	clear(d.sharing.kept)
 	for iova := range d.sharing.exports {

@@ -8,7 +8,8 @@ import (
 
 // ServedDevice is a PCI device in this process that can be put behind a socket.
 // It differs from vfio.Device in how it gets DMA memory and gives away regions.
-// The server calls one method at a time, except Info.
+// The server calls one method at a time, except Info, and except that it reads regions
+// and asks what there is while MapWindow or UnmapWindows is under way.
 //
 // The device makes progress by itself: nobody polls it. The memory of its
 // windows is a client's, who may take it away at any time: code that touches it

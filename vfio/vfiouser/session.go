@@ -20,7 +20,8 @@ import (
 )
 
 // session is one client that has the device. One goroutine takes its messages
-// in order; release and watch have goroutines of their own.
+// in order, and leaves those that change mappings to memory; release and watch have
+// goroutines of their own, too.
 type session struct {
 	server *Server
 	dev    ServedDevice
@@ -28,12 +29,9 @@ type session struct {
 	log    *slog.Logger
 
 	negotiated bool
-	space      *dmaspace.Space
 	events     *eventTable
 	out        []byte // payload of the reply that is being made
-
-	// The client has shared memory; warnings that have been given.
-	shares, warnedFile, warnedShare bool
+	memory     memory
 
 	gone     chan struct{} // closed when run returns
 	released chan struct{} // closed when release returns
@@ -46,8 +44,9 @@ type session struct {
 const watchInterval = time.Second
 
 func newSession(s *Server, conn *protocol.Conn, log *slog.Logger) *session {
-	n := &session{server: s, dev: s.dev, conn: conn, log: log, space: dmaspace.New(s.options.Limits), events: newEventTable(s.dev),
-		gone: make(chan struct{}), released: make(chan struct{}), ended: make(chan struct{})}
+	n := &session{server: s, dev: s.dev, conn: conn, log: log, events: newEventTable(s.dev),
+		memory: newMemory(s.options.Limits),
+		gone:   make(chan struct{}), released: make(chan struct{}), ended: make(chan struct{})}
 	n.watched.Go(n.watch)
 	return n
 }
@@ -69,6 +68,8 @@ func (n *session) watch() {
 // run serves the client until the connection ends, and says why it did.
 func (n *session) run() error {
 	defer close(n.gone)
+	defer n.memory.end()
+	n.memory.begin(n)
 	// A client that says nothing does not keep the device from others.
 	if err := n.conn.SetReceiveDeadline(time.Now().Add(n.server.options.ReplyTimeout)); err != nil {
 		return err
@@ -80,17 +81,30 @@ func (n *session) run() error {
 			return err
 		}
 		n.server.stats.messages.add(m.Header.Command)
-		var r reply
-		if err == nil {
-			r, err = n.handle(&m)
+		if err == nil && n.negotiated && changesMemory(m.Header) {
+			n.memory.hand(m)
+			continue
 		}
-		if err := passedfd.Close(m.FDs...); err != nil {
-			return err
+		if !overtakes(m.Header) {
+			n.memory.idle()
 		}
-		if err := n.answer(m.Header, r, err); err != nil {
+		if err := n.serve(&m, err); err != nil {
 			return err
 		}
 	}
+}
+
+// serve carries out a message and answers it. bad, unless nil, says what is wrong with it.
+func (n *session) serve(m *protocol.Message, bad error) error {
+	var r reply
+	err := bad
+	if err == nil {
+		r, err = n.handle(m)
+	}
+	if err := passedfd.Close(m.FDs...); err != nil {
+		return err
+	}
+	return n.answer(m.Header, r, err)
 }
 
 // reply is what a command is answered with if it did not fail.
@@ -257,7 +271,7 @@ func (n *session) end() {
 		report("interrupts cannot be disconnected", n.call(func() error { return n.dev.DisableIRQs(index) }))
 	}
 	report("memory cannot be unmapped", n.call(func() error { return n.dev.UnmapWindows(0, math.MaxUint64) }))
-	n.space.Clear()
+	n.memory.space.Clear()
 	n.countMemory()
 	n.events.close()
 	close(n.ended)

@@ -19,7 +19,7 @@ func (n *session) dmaMap(m *protocol.Message) (reply, error) {
 		fd = m.FDs[0]
 	}
 	r := dmaspace.Range{Address: d.Address, Size: d.Size, Offset: d.Offset, Flags: vfio.DMAFlags(d.Flags)}
-	window, again, err := n.space.Map(r, fd)
+	window, again, err := n.memory.space.Map(r, fd)
 	if err != nil {
 		n.warnUnmappable(d, err)
 		return reply{}, err
@@ -32,11 +32,11 @@ func (n *session) dmaMap(m *protocol.Message) (reply, error) {
 		n.warnUnreachable(d)
 		return reply{}, nil
 	}
-	n.shares = true
+	n.memory.shares = true
 	err = n.call(func() error { return n.dev.MapWindow(r.Address, window, r.Flags) })
 	if err != nil {
 		// Exactly this range can be taken back.
-		_ = n.space.Unmap(r.Address, r.Address+(r.Size-1))
+		_ = n.memory.space.Unmap(r.Address, r.Address+(r.Size-1))
 		n.countMemory()
 	}
 	return reply{}, err
@@ -45,10 +45,10 @@ func (n *session) dmaMap(m *protocol.Message) (reply, error) {
 // warnUnmappable tells the operator, once, why DMA will fail: the client sends a
 // file that is not suitable.
 func (n *session) warnUnmappable(d protocol.DMAMap, err error) {
-	if n.warnedFile || !errors.Is(err, dmaspace.ErrFile) {
+	if n.memory.warnedFile || !errors.Is(err, dmaspace.ErrFile) {
 		return
 	}
-	n.warnedFile = true
+	n.memory.warnedFile = true
 	n.log.Warn("vfio-user: client's memory cannot be mapped", "address", d.Address, "size", d.Size, "error", err,
 		"hint", "DMA memory is to be in a file in memory: memfd, /dev/shm or hugetlbfs")
 }
@@ -57,10 +57,10 @@ func (n *session) warnUnmappable(d protocol.DMAMap, err error) {
 // comes without a file in any case: firmware, which is read only, and the BARs
 // of other devices.
 func (n *session) warnUnreachable(d protocol.DMAMap) {
-	if n.warnedShare || n.shares || d.Flags&protocol.DMAWrite == 0 {
+	if n.memory.warnedShare || n.memory.shares || d.Flags&protocol.DMAWrite == 0 {
 		return
 	}
-	n.warnedShare = true
+	n.memory.warnedShare = true
 	n.log.Warn("vfio-user: client has memory that it does not share; DMA to it will fail", "address", d.Address, "size", d.Size,
 		"hint", "for QEMU: -object memory-backend-memfd,id=mem,size=...,share=on -machine memory-backend=mem")
 }
@@ -79,7 +79,7 @@ func (n *session) dmaUnmap(m *protocol.Message) (reply, error) {
 	} else if d.Address%dmaspace.PageSize != 0 || d.Size%dmaspace.PageSize != 0 {
 		return reply{}, vfio.ErrMisaligned
 	}
-	_, bytes, memory, err := n.space.Inside(first, last)
+	_, bytes, memory, err := n.memory.space.Inside(first, last)
 	if err != nil {
 		return reply{}, err
 	}
@@ -88,18 +88,18 @@ func (n *session) dmaUnmap(m *protocol.Message) (reply, error) {
 			return reply{}, err
 		}
 	}
-	if err := n.space.Unmap(first, last); err != nil {
+	if err := n.memory.space.Unmap(first, last); err != nil {
 		return reply{}, err
 	}
 	n.countMemory()
 	d.Size = bytes
-	n.out = d.Append(n.out[:0])
-	return reply{payload: n.out}, nil
+	n.memory.out = d.Append(n.memory.out[:0])
+	return reply{payload: n.memory.out}, nil
 }
 
 // countMemory keeps the statistics.
 func (n *session) countMemory() {
-	ranges, files := n.space.Size()
+	ranges, files := n.memory.space.Size()
 	n.server.stats.ranges.Store(int64(ranges))
 	n.server.stats.files.Store(int64(files))
 }

@@ -6,6 +6,7 @@ package pciconfig
 
 import (
 	"encoding/binary"
+	"sync"
 
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -13,8 +14,10 @@ import (
 // Size of the configuration space of a PCI Express function in bytes.
 const Size = vfio.ConfigExtendedSize
 
-// Space is a configuration space. Methods must not be called at the same time.
+// Space is a configuration space. Methods may be called at the same time, and none of them
+// waits for anything but another.
 type Space struct {
+	mu    sync.Mutex // guards bytes
 	bytes [Size]byte
 	// writable bits take what is written; clearing bits are cleared by writing
 	// ones (RW1C). All others are read only.
@@ -25,6 +28,8 @@ type Space struct {
 // Read copies configuration space from offset on. Bytes beyond the end read all
 // ones, as reads that no device answers do.
 func (s *Space) Read(offset uint64, p []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	n := 0
 	if offset < Size {
 		n = copy(p, s.bytes[offset:])
@@ -41,7 +46,9 @@ func (s *Space) Write(offset uint64, p []byte) (functionReset bool) {
 		return false
 	}
 	p = p[:min(uint64(len(p)), Size-offset)]
-	power := s.PowerState()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	power := s.powerState()
 	for i, b := range p {
 		at := offset + uint64(i)
 		s.bytes[at] = s.bytes[at]&^s.writable[at] | b&s.writable[at]
@@ -50,7 +57,7 @@ func (s *Space) Write(offset uint64, p []byte) (functionReset bool) {
 			functionReset = true
 		}
 	}
-	if now := s.PowerState(); now != D0 && now != D3hot {
+	if now := s.powerState(); now != D0 && now != D3hot {
 		// An unsupported state leaves the function where it is (PM 1.2, 5.6.1).
 		s.setPowerState(power)
 	}
@@ -58,17 +65,24 @@ func (s *Space) Write(offset uint64, p []byte) (functionReset bool) {
 }
 
 // Reset puts everything back to what it was when the function was made.
-func (s *Space) Reset() { s.bytes = s.reset }
+func (s *Space) Reset() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bytes = s.reset
+}
 
 // MemoryEnabled reports whether the function answers at its BARs: memory
 // decoding is on and the function is in D0.
-func (s *Space) MemoryEnabled() bool {
-	return s.read16(vfio.ConfigCommand)&vfio.CommandMemory != 0 && s.PowerState() == D0
-}
+func (s *Space) MemoryEnabled() bool { return s.commands(vfio.CommandMemory) }
 
 // BusMaster reports whether the function may do DMA and raise interrupts.
-func (s *Space) BusMaster() bool {
-	return s.read16(vfio.ConfigCommand)&vfio.CommandBusMaster != 0 && s.PowerState() == D0
+func (s *Space) BusMaster() bool { return s.commands(vfio.CommandBusMaster) }
+
+// commands reports whether a bit of the command register has an effect.
+func (s *Space) commands(bit uint16) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.read16(vfio.ConfigCommand)&bit != 0 && s.powerState() == D0
 }
 
 // Power states of a function. D1 and D2 are not supported.
@@ -78,7 +92,13 @@ const (
 )
 
 // PowerState returns D0 or D3hot.
-func (s *Space) PowerState() int { return int(s.read16(powerCap+pmControl) & pmStateMask) }
+func (s *Space) PowerState() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.powerState()
+}
+
+func (s *Space) powerState() int { return int(s.read16(powerCap+pmControl) & pmStateMask) }
 
 func (s *Space) setPowerState(state int) {
 	at := powerCap + pmControl
@@ -87,6 +107,8 @@ func (s *Space) setPowerState(state int) {
 
 // MSIX returns the enable and function mask bits.
 func (s *Space) MSIX() (enabled, masked bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	c := s.read16(msixCap + msixControl)
 	return c&msixEnable != 0, c&msixFunctionMask != 0
 }
@@ -94,6 +116,8 @@ func (s *Space) MSIX() (enabled, masked bool) {
 // SetMSIX sets the enable bit and clears the function mask bit, as VFIO does
 // for its user.
 func (s *Space) SetMSIX(enabled bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	at := msixCap + msixControl
 	c := s.read16(at) &^ (msixEnable | msixFunctionMask)
 	if enabled {
