@@ -217,3 +217,48 @@ func TestManyCommands(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// pausing is a fake that must be polled. Its second poll answers what the first one, during
+// which the program is not run for a while, did not.
+type pausing struct {
+	*fakeDevice
+	polls, pauseAt int
+	pause          time.Duration
+}
+
+func (p *pausing) Poll() bool {
+	p.polls++
+	if p.polls == p.pauseAt {
+		time.Sleep(p.pause)
+	} else if p.polls > p.pauseAt {
+		p.with(func() {
+			for _, c := range p.admin.unanswered {
+				p.reply(&c, descriptors.ResultSuccess)
+			}
+			p.admin.unanswered = nil
+		})
+	}
+	return false
+}
+
+// TestTimeAwayDoesNotCount: a device has its time for a command also where the program that
+// waits is not run for longer.
+func TestTimeAwayDoesNotCount(t *testing.T) {
+	checkLeaks(t)
+	const timeout = 200 * time.Millisecond
+	d := &pausing{fakeDevice: newFake(t), pause: 2 * timeout}
+	n, err := driver.New(contextFor(t), d, driver.Options{Logger: quiet, CommandTimeout: timeout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.with(func() {
+		d.answer = func(*descriptors.Command) (descriptors.Result, bool) { return 0, false }
+	})
+	d.pauseAt = d.polls + 1
+	if _, err := n.CreatePtag(contextFor(t)); err != nil {
+		t.Error(err)
+	}
+	if err := n.Close(); err != nil {
+		t.Error(err)
+	}
+}

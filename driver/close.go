@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -94,11 +93,11 @@ func (n *NIC) takeDown() error {
 // first command that is not answered; what the device refuses to destroy, the
 // reset destroys.
 func (n *NIC) destroyAll(cqs map[uint32]*CQ) error {
-	ctx, cancel := context.WithTimeout(context.Background(), n.options.CommandTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeouts*n.options.CommandTimeout)
 	defer cancel()
-	deadline, _ := ctx.Deadline()
+	left := newTimeLeft(n.options.CommandTimeout)
 	run := func(cmd *descriptors.Command) error {
-		_, err := n.executeUntil(ctx, nil, time.Until(deadline), cmd)
+		_, err := n.executeUntil(ctx, nil, left, cmd)
 		var refused *CommandError
 		if errors.As(err, &refused) {
 			return nil

@@ -33,17 +33,18 @@ func newCommand[B descriptors.CommandBody](op descriptors.Opcode, body B) *descr
 // is looked at until the device has been given the command; from there on its
 // outcome must be known, and the wait ends with the command timeout.
 func (n *NIC) execute(ctx context.Context, cmd *descriptors.Command) (*descriptors.AdminEntry, error) {
-	return n.executeUntil(ctx, n.done, n.options.CommandTimeout, cmd)
+	return n.executeUntil(ctx, n.done, newTimeLeft(n.options.CommandTimeout), cmd)
 }
 
 // executeUntil is execute with another end: done, if not nil, gives the command
 // up when it is closed.
-func (n *NIC) executeUntil(ctx context.Context, done <-chan struct{}, timeout time.Duration, cmd *descriptors.Command) (*descriptors.AdminEntry, error) {
+func (n *NIC) executeUntil(ctx context.Context, done <-chan struct{}, left *timeLeft, cmd *descriptors.Command) (*descriptors.AdminEntry, error) {
 	s, err := n.send(ctx, done, classShort, cmd)
 	if err != nil {
 		return nil, err
 	}
-	w := waiter{n: n, ctx: context.Background(), done: done, deadline: time.Now().Add(timeout)}
+	left.looked = time.Now()
+	w := waiter{n: n, ctx: context.Background(), done: done, left: left}
 	return n.await(&w, s, cmd.Opcode)
 }
 
@@ -72,7 +73,7 @@ func (n *NIC) connect(ctx context.Context, c class, cmd *descriptors.Command) (*
 		}
 		return nil, err
 	}
-	w := waiter{n: n, ctx: context.Background(), done: n.done, deadline: time.Now().Add(n.options.CommandTimeout)}
+	w := waiter{n: n, ctx: context.Background(), done: n.done, left: newTimeLeft(n.options.CommandTimeout)}
 	reply, err = n.await(&w, s, cmd.Opcode)
 	if errors.Is(err, ErrAborted) || errors.Is(err, ErrTimeout) {
 		return nil, ctx.Err()

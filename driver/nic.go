@@ -20,7 +20,8 @@ type Options struct {
 	// wrong in the background; nil for slog.Default.
 	Logger *slog.Logger
 	// CommandTimeout is how long the device may take to answer an admin command,
-	// to come out of reset, and how long Close may take; 0 for 2 s.
+	// to come out of reset, and how long Close may take; 0 for 2 s. Time in which this
+	// program is not run does not count.
 	CommandTimeout time.Duration
 	// IDs are PCI vendor and device numbers to accept besides the project's own.
 	IDs []PCIID

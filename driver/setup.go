@@ -212,7 +212,7 @@ func (n *NIC) adminRefused() error {
 // waitRegister calls f, now and then, until it returns true or an error, ctx
 // ends, or the command timeout runs out, which is errDeadline.
 func (n *NIC) waitRegister(ctx context.Context, f func() (bool, error)) error {
-	deadline := time.Now().Add(n.options.CommandTimeout)
+	left := newTimeLeft(n.options.CommandTimeout)
 	for pause := firstStep; ; pause = min(2*pause, longestStep) {
 		if ok, err := f(); ok || err != nil {
 			return err
@@ -220,7 +220,7 @@ func (n *NIC) waitRegister(ctx context.Context, f func() (bool, error)) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if time.Now().After(deadline) {
+		if left.over() {
 			return errDeadline
 		}
 		if n.poller == nil || !n.poller.Poll() {

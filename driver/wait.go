@@ -37,8 +37,25 @@ func patiently(d, rarest time.Duration, vain int) time.Duration {
 	return min(d, rarest)
 }
 
-// errDeadline is what pause returns at the waiter's own deadline.
+// errDeadline is what pause returns when the waiter's time is over.
 var errDeadline = errors.New("deadline")
+
+// timeLeft is the time that a device has left. Between two looks no more than rarestSleep
+// counts: what is beyond that the program was not run, and the device may have been short of
+// the same processors.
+type timeLeft struct {
+	left   time.Duration
+	looked time.Time
+}
+
+func newTimeLeft(limit time.Duration) *timeLeft { return &timeLeft{limit, time.Now()} }
+
+func (p *timeLeft) over() bool {
+	now := time.Now()
+	p.left -= min(now.Sub(p.looked), rarestSleep)
+	p.looked = now
+	return p.left <= 0
+}
 
 // waiter paces the repetitions of one wait. Its zero value with n and ctx set
 // is ready; stop must be called at the end.
@@ -47,8 +64,8 @@ type waiter struct {
 	ctx context.Context
 	// done, if not nil, ends the wait with ErrClosed when it is closed.
 	done <-chan struct{}
-	// deadline, if not zero, ends the wait with errDeadline.
-	deadline time.Time
+	// left, if not nil, ends the wait with errDeadline when it is over.
+	left *timeLeft
 
 	round int
 	pace  pace
@@ -127,7 +144,7 @@ func (w *waiter) over() error {
 	if err := w.n.failed(); err != nil {
 		return err
 	}
-	if !w.deadline.IsZero() && time.Now().After(w.deadline) {
+	if w.left != nil && w.left.over() {
 		return errDeadline
 	}
 	return nil
