@@ -59,9 +59,10 @@ func (y *memory) hand(m protocol.Message) {
 // idle waits until no change is left.
 func (y *memory) idle() { y.left.Wait() }
 
-// changesMemory reports whether a command is for the goroutine.
+// changesMemory reports whether a command is for the goroutine. One that wants no answer is
+// not: a client learns that it has been carried out from the answer to what follows.
 func changesMemory(h protocol.Header) bool {
-	return !h.IsReply() && (h.Command == protocol.CommandDMAMap || h.Command == protocol.CommandDMAUnmap)
+	return h.WantsReply() && (h.Command == protocol.CommandDMAMap || h.Command == protocol.CommandDMAUnmap)
 }
 
 // overtakes reports whether a command may be answered before changes of mappings that came
