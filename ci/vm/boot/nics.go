@@ -25,6 +25,11 @@ func sockets(p places, s scenario) (list []string) {
 	return list
 }
 
+// replyLimit is how long QEMU waits for a NIC's answer (x-msg-timeout, in ms). With its own 5
+// s it gives a NIC up for good where this machine runs neither for so long: then it finds that
+// the time is up before the answer has come. A guest has a time limit of its own.
+const replyLimit = 2 * time.Minute
+
 // slowPort keeps a port at 5 GT/s. After a bus reset Linux waits for a faster
 // port to say that its link is up (drivers/pci/pci.c,
 // pci_bridge_wait_for_secondary_bus), which QEMU's does not for this device.
@@ -43,7 +48,8 @@ func nicDevices(sockets []string) (devices []string) {
 			Driver string  `json:"driver"`
 			Bus    string  `json:"bus"`
 			Socket address `json:"socket"`
-		}{"vfio-user-pci", port, address{"unix", path}})
+			Limit  int64   `json:"x-msg-timeout"`
+		}{"vfio-user-pci", port, address{"unix", path}, replyLimit.Milliseconds()})
 		if err != nil { // strings cannot fail to marshal
 			continue
 		}

@@ -103,6 +103,27 @@ func (l *peer) isUp() bool {
 	return strings.Contains(l.run("ip", "link", "show", l.name), "LOWER_UP")
 }
 
+// settled waits until nothing that was sent waits in Linux's queues any more, and its link is
+// up. On a busy machine the frames of a flood may wait for so long that Linux takes its NIC for
+// hung (dev_watchdog, net/sched/sch_generic.c) and resets it, which takes its link down.
+func (l *peer) settled(sockets ...int) {
+	l.t.Helper()
+	for _, fd := range sockets {
+		eventually(l.t, "Linux has sent what it was given", func() bool {
+			left, err := unix.IoctlGetInt(fd, unix.SIOCOUTQ)
+			return err == nil && left == 0
+		})
+	}
+	eventually(l.t, "Linux's link is up", l.isUp)
+}
+
+// linkChanges counts how often Linux's link has come and gone.
+func (l *peer) linkChanges() string {
+	l.t.Helper()
+	// What /sys says of interfaces is of the namespace that has mounted it.
+	return l.run("unshare", "-m", "sh", "-c", "mount -t sysfs sysfs /sys && cat /sys/class/net/"+l.name+"/carrier_changes")
+}
+
 // in is the same for a part of the test.
 func (l *peer) in(t *testing.T) *peer {
 	part := *l

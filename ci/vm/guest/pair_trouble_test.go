@@ -17,7 +17,8 @@ import (
 // floodType is the EtherType of frames that are not counted.
 const floodType = 0x88b6
 
-// flood has Linux send frames as fast as it can, until it is stopped.
+// flood has Linux send frames as fast as it can, until it is stopped, and waits then until all
+// have gone.
 func (l *peer) flood(to ethernet.MAC) (stop func()) {
 	l.t.Helper()
 	fd := l.packets(floodType)
@@ -34,12 +35,15 @@ func (l *peer) flood(to ethernet.MAC) (stop func()) {
 			}
 		}
 	}()
-	stop = func() {
+	end := func() {
 		ends.Store(true)
 		<-ended
 	}
-	l.t.Cleanup(stop)
-	return stop
+	l.t.Cleanup(end)
+	return func() {
+		end()
+		l.settled(fd)
+	}
 }
 
 // loop sends back all that comes, which counts it.
