@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -11,10 +12,11 @@ import (
 
 // admin is the admin queue: two rings in DMA memory.
 type admin struct {
-	regs *registers
-	buf  *dmaBuffer
-	sq   []byte
-	acq  []byte
+	regs   *registers
+	giving *atomic.Bool // see NIC.adminInterrupt
+	buf    *dmaBuffer
+	sq     []byte
+	acq    []byte
 
 	submitMu sync.Mutex
 	producer uint32
@@ -37,7 +39,7 @@ func (n *NIC) newAdmin() (*admin, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &admin{regs: &n.regs, buf: buf, event: n.event, broken: n.fail}
+	a := &admin{regs: &n.regs, giving: &n.giving, buf: buf, event: n.event, broken: n.fail}
 	a.sq, a.acq = buf.mem.Bytes()[:sqSize], buf.mem.Bytes()[sqSize:sqSize+acqSize]
 	vector := uint32(descriptors.NoVector)
 	if len(n.vectors) > 0 {
@@ -88,6 +90,8 @@ func (a *admin) submit(ctx context.Context, s *slot, cmd *descriptors.Command) e
 	at := a.producer & (1<<adminSQLog2 - 1) * descriptors.AdminEntrySize
 	*descriptors.CommandAt(a.sq[at:]) = *cmd
 	a.producer++
+	a.giving.Store(true)
+	defer a.giving.Store(false)
 	return a.regs.ringAdmin(ctx, a.producer)
 }
 

@@ -49,10 +49,8 @@ const closeTimeouts = 3
 // takeDown gives everything back. ops is held.
 func (n *NIC) takeDown() error {
 	n.closeDMA()
-	for i := range n.endpoints {
-		if e := n.endpoints[i].Load(); e != nil {
-			e.queues.close()
-		}
+	for _, e := range n.present() {
+		e.queues.close()
 	}
 	n.mu.Lock()
 	cqs := n.cqs
@@ -104,11 +102,8 @@ func (n *NIC) destroyAll(cqs map[uint32]*CQ) error {
 		}
 		return err
 	}
-	for i := range n.endpoints {
-		if n.endpoints[i].Load() == nil {
-			continue
-		}
-		body := descriptors.EndpointBody{Endpoint: uint32(i)}
+	for _, e := range n.present() {
+		body := descriptors.EndpointBody{Endpoint: e.number}
 		if err := run(newCommand(descriptors.OpDisconnect, body)); err != nil {
 			return err
 		}

@@ -104,6 +104,7 @@ func (n *NIC) send(ctx context.Context, done <-chan struct{}, c class, cmd *desc
 		if s := n.admin.acquire(c); s != nil {
 			if err := n.admin.submit(ctx, s, cmd); err != nil {
 				n.admin.abandon(s)
+				n.admin.drain() // the device may have written, and not interrupted
 				return nil, &unknownOutcome{err}
 			}
 			return s, nil

@@ -175,12 +175,10 @@ func (m *Memory) IsEager() bool {
 // EagerStats are those of all memory that the NIC has and had, and of the tokens of VIs.
 func (n *NIC) EagerStats() EagerStats {
 	s := n.regions.counted()
-	for i := range n.endpoints {
-		if e := n.endpoints[i].Load(); e != nil {
-			if v, ok := e.queues.(*VI); ok {
-				s.add(v.send.eagerTokens())
-				s.add(v.recv.eagerTokens())
-			}
+	for _, e := range n.present() {
+		if v, ok := e.queues.(*VI); ok {
+			s.add(v.send.eagerTokens())
+			s.add(v.recv.eagerTokens())
 		}
 	}
 	return s

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
@@ -73,13 +74,37 @@ func (n *NIC) adopt(e *endpoint, number uint32, kernel bool) error {
 // number away again before the destroyer has seen the answer.
 func (n *NIC) enter(e *endpoint) bool {
 	entry := &n.endpoints[e.number]
-	if entry.CompareAndSwap(nil, e) {
-		return true
+	if !entry.CompareAndSwap(nil, e) {
+		if old := entry.Load(); old != nil {
+			old.leaving.wait(n)
+		}
+		if !entry.CompareAndSwap(nil, e) {
+			return false
+		}
 	}
-	if old := entry.Load(); old != nil {
-		old.leaving.wait(n)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	living := append(slices.Clone(n.present()), e)
+	n.living.Store(&living)
+	return true
+}
+
+// leave takes e, which the device has destroyed, out of the table.
+func (n *NIC) leave(e *endpoint) {
+	n.mu.Lock()
+	living := slices.DeleteFunc(slices.Clone(n.present()), func(other *endpoint) bool { return other == e })
+	n.living.Store(&living)
+	n.mu.Unlock()
+	n.endpoints[e.number].Store(nil)
+}
+
+// present returns the endpoints that there are: few, of the thousands of numbers that a
+// device may have.
+func (n *NIC) present() []*endpoint {
+	if p := n.living.Load(); p != nil {
+		return *p
 	}
-	return entry.CompareAndSwap(nil, e)
+	return nil
 }
 
 // endpoint returns the endpoint with a number, nil if there is none.
@@ -163,7 +188,7 @@ func (e *endpoint) Destroy(ctx context.Context) error {
 		return n.error(op, err)
 	}
 	e.queues.forget()
-	n.endpoints[e.number].Store(nil)
+	n.leave(e)
 	return n.error(op, e.queues.free())
 }
 
@@ -193,8 +218,8 @@ func (n *NIC) descriptorLost(endpoint uint32, address uint64) {
 // postedIn returns an endpoint for which something is posted that needs the region handle,
 // or nil.
 func (n *NIC) postedIn(handle uint32) *endpoint {
-	for i := range n.endpoints {
-		if e := n.endpoints[i].Load(); e != nil && e.queues.holds(handle) {
+	for _, e := range n.present() {
+		if e.queues.holds(handle) {
 			return e
 		}
 	}

@@ -15,7 +15,7 @@ const maxVectors = 8
 // time that somebody waits for it, unless the device calls wake itself.
 type vector struct {
 	number uint16
-	fd     *vfio.Eventfd // nil if the device calls
+	fd     *vfio.Eventfd // nil if the device calls wake
 	// also is called on each interrupt, by the goroutine.
 	also func()
 
@@ -37,22 +37,34 @@ func (n *NIC) setupVectors() error {
 	var calls []func()
 	for i := range min(info.Count, maxVectors) {
 		v := &vector{number: uint16(i)}
-		// What is done on the admin queue's interrupt calls the device, so it is not
-		// for the device to call.
+		n.vectors = append(n.vectors, v)
 		if notifier != nil && i > 0 {
 			calls = append(calls, v.wake)
+			continue
+		}
+		// What is done on the admin queue's interrupt calls the device, so it is not
+		// for the device to call.
+		if v.fd, err = vfio.NewEventfd(); err != nil {
+			return err
+		}
+		if notifier != nil && info.Count > 1 {
+			calls = append(calls, func() { n.adminInterrupt(v) })
 		} else {
-			if v.fd, err = vfio.NewEventfd(); err != nil {
-				return err
-			}
 			fds = append(fds, v.fd.FD())
 		}
-		n.vectors = append(n.vectors, v)
 	}
 	if err := n.dev.SetIRQs(vfio.IRQMSIX, 0, fds); err != nil || len(calls) == 0 {
 		return err
 	}
 	return notifier.Notify(vfio.IRQMSIX, len(fds), calls)
+}
+
+// adminInterrupt is called by a device in this process. A device that answers a command
+// while it is given wakes no goroutine: the caller looks at the admin queue next.
+func (n *NIC) adminInterrupt(v *vector) {
+	if !n.giving.Load() {
+		_ = v.fd.Signal() // it fails only once the NIC is closed
+	}
 }
 
 // pickVector returns a vector for a queue, nil if there are none. Vector 0 is

@@ -71,10 +71,14 @@ type NIC struct {
 	dma      dmaBlock
 	programs programs
 
-	keys atomic.Uint32 // of VIs, given out so far
+	keys   atomic.Uint32 // of VIs, given out so far
+	giving atomic.Bool   // a command is being given to the device, see adminInterrupt
 
 	// endpoints finds an endpoint by its number, without a lock.
 	endpoints []atomic.Pointer[endpoint]
+	// living are those that there are, in a slice that is replaced, with mu held, and not
+	// changed.
+	living atomic.Pointer[[]*endpoint]
 
 	mu      sync.Mutex
 	buffers map[*dmaBuffer]struct{}

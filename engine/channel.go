@@ -122,7 +122,7 @@ func (e *Engine) createChannel(b *descriptors.CreateEndpointBody) (reply descrip
 	ep := &endpoint{id: n, kind: kind, kindID: b.Kind, options: b.Options, reliability: b.Reliability, ptag: b.Ptag,
 		maxTransfer: b.MaxTransfer, channel: ch}
 	e.countUser(ep, 1)
-	e.all[n] = ep
+	e.enter(ep)
 	e.bells.open(n, b.Kind, true)
 	ch.bells = e.bells.openChannel(n)
 	e.cells.levels.Channels++

@@ -93,8 +93,8 @@ func (c *connections) end(ep *endpoint, reason descriptors.Result, tell bool) {
 func (e *Engine) failQueues() {
 	for ; len(e.cqs.failed) > 0; e.cqs.failed = e.cqs.failed[1:] {
 		cq := e.cqs.failed[0]
-		for _, ep := range e.all {
-			if ep == nil || ep.send.cq != cq && (ep.recv.cq != cq || ep.recv.named && ep.recv.source == nil) {
+		for _, ep := range e.living {
+			if ep.send.cq != cq && (ep.recv.cq != cq || ep.recv.named && ep.recv.source == nil) {
 				continue
 			}
 			switch ep.state {

@@ -65,7 +65,8 @@ type ended struct {
 // done.
 type endpoints struct {
 	events events
-	all    []*endpoint // by number
+	all    []*endpoint // by number, nil where there is none
+	living []*endpoint // those that there are: a few among thousands of numbers
 	takers []*endpoint // open for raw frames, in the order of their creation
 	last   uint32      // number that was given out last
 
@@ -75,6 +76,12 @@ type endpoints struct {
 	unsettled list // have been acknowledged, but for settleAll
 	busy      list // have frames under way that may be lost, or wait for credit there
 	flight    flight
+}
+
+// enter gives ep, which has a number, its place.
+func (l *endpoints) enter(ep *endpoint) {
+	l.all[ep.id] = ep
+	l.living = append(l.living, ep)
 }
 
 func (l *endpoints) clear(n uint32) {

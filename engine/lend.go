@@ -97,8 +97,8 @@ func (e *Engine) deregisterMemory(b *descriptors.MemoryBody) refusal {
 	}
 	e.regions.deregister(b.Handle)
 	inRegion := func(s segment) bool { return s.handle == b.Handle }
-	for _, ep := range e.all {
-		if ep == nil || !ep.rel.lending() {
+	for _, ep := range e.living {
+		if !ep.rel.lending() {
 			continue
 		}
 		for r, n := ep.rel, ep.rel.head; int32(r.next-n) > 0; n++ {

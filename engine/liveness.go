@@ -19,7 +19,6 @@ type liveness struct {
 // liveness is that of the connection's peer, nil if there is none that answers probes.
 func (ep *endpoint) liveness() *liveness {
 	switch {
-	case ep == nil:
 	case ep.rel != nil:
 		return &ep.rel.liveness
 	case ep.unrel != nil && ep.unrel.probes:

@@ -82,8 +82,8 @@ func (e *Engine) checkWire() {
 	}
 	e.wireSeen = now
 	e.clearFlight()
-	for _, ep := range e.all {
-		if ep != nil && ep.rel != nil && ep.rel.wire != 0 && ep.rel.wire != now {
+	for _, ep := range e.living {
+		if ep.rel != nil && ep.rel.wire != 0 && ep.rel.wire != now {
 			e.conns.fail(ep, descriptors.StatusTransportError, descriptors.ResultConnectionLost, true)
 		}
 	}

@@ -1,6 +1,10 @@
 package engine
 
-import "github.com/trapeze-nic/trapeze/descriptors"
+import (
+	"slices"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
 
 // checkEndpoint names what is wrong with a new endpoint, of whatever kind.
 func (e *Engine) checkEndpoint(b *descriptors.CreateEndpointBody) refusal {
@@ -73,7 +77,7 @@ func (e *Engine) createEndpoint(b *descriptors.CreateEndpointBody) (reply descri
 		return reply, why
 	}
 	e.countUser(ep, 1)
-	e.all[n] = ep
+	e.enter(ep)
 	e.bells.open(n, b.Kind, true)
 	if !kind.connects() {
 		kind.open(ep, nil)
@@ -112,6 +116,7 @@ func (e *Engine) destroyEndpoint(b *descriptors.EndpointBody) refusal {
 	e.countUser(ep, -1)
 	e.conns.depart(ep)
 	e.all[ep.id] = nil
+	e.living = slices.DeleteFunc(e.living, func(other *endpoint) bool { return other == ep })
 	e.bells.close(ep.id)
 	return refusal{}
 }

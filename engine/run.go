@@ -127,7 +127,7 @@ func (e *Engine) sleepTime() time.Duration {
 	}
 	// Who is away for longer does not count time against a peer, see look.
 	d := min(longestSleep, e.timing.Dead/(2*deadLooks))
-	for _, ep := range e.all {
+	for _, ep := range e.living {
 		l := ep.liveness()
 		if l == nil {
 			continue

@@ -98,7 +98,7 @@ func (e *Engine) tick() {
 		if !e.rx.behind {
 			e.checkWire()
 		}
-		for _, ep := range e.all {
+		for _, ep := range e.living {
 			l := ep.liveness()
 			if l == nil || ep.listed&onBusy != 0 {
 				continue // there is nobody, or timeouts looks after the peer

@@ -3,6 +3,7 @@ package vfio
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"os"
 	"reflect"
 	"runtime"
@@ -40,22 +41,42 @@ func ForeignMemory(b []byte) (*Memory, DMAFlags, error) {
 	case m.Address()%page != 0 || m.Size()%page != 0:
 		return fail(ErrMisaligned, fmt.Sprintf("pages have %d bytes", page))
 	}
-	f, err := os.Open("/proc/self/maps")
+	fd, err := unix.Open("/proc/self/maps", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fail(err, "what is mapped cannot be read: check that /proc is mounted, and ulimit -n")
 	}
-	defer f.Close()
-	flags, at, err := accessible(bufio.NewScanner(f), m.Address(), m.Address()+m.Size()-1)
+	defer unix.Close(fd)
+	flags, at, err := accessible(fd, m.Address(), m.Address()+m.Size()-1)
 	if err != nil {
 		return fail(err, fmt.Sprintf("nothing that can be read is mapped at %#x", at))
 	}
 	return m, flags, nil
 }
 
-// accessible finds in lines of /proc/self/maps (proc_pid_maps(5)) what a device may do
-// with the bytes from first to last. If it is nothing at all, at is the first byte
-// that cannot be read.
-func accessible(lines *bufio.Scanner, first, last uint64) (flags DMAFlags, at uint64, err error) {
+// accessible finds in /proc/self/maps, which fd is, what a device may do with the bytes
+// from first to last. If it is nothing at all, at is the first byte that cannot be read.
+func accessible(fd int, first, last uint64) (flags DMAFlags, at uint64, err error) {
+	flags, at, err = askAccessible(fd, first, last)
+	if err != unix.ENOTTY {
+		return flags, at, err
+	}
+	return findAccessible(bufio.NewScanner(descriptor(fd)), first, last)
+}
+
+// descriptor reads a file that has no position, without the runtime's poller.
+type descriptor int
+
+func (d descriptor) Read(p []byte) (int, error) {
+	n, err := unix.Read(int(d), p)
+	if n == 0 && err == nil {
+		return 0, io.EOF
+	}
+	return max(n, 0), err
+}
+
+// findAccessible is accessible for kernels before Linux 6.11, which have to be asked for
+// all lines (proc_pid_maps(5)).
+func findAccessible(lines *bufio.Scanner, first, last uint64) (flags DMAFlags, at uint64, err error) {
 	flags = DMARead | DMAWrite
 	for at = first; lines.Scan(); {
 		area, rest, _ := strings.Cut(lines.Text(), " ")
