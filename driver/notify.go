@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/vfio/buserror"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -43,7 +44,12 @@ func (s *notices[T]) add(n *NIC, f func(T, error), next func(*waiter) (T, error)
 
 func (s *notices[T]) wait(n *NIC, next func(*waiter) (T, error)) {
 	for s.wanted() {
-		x, err := next(&waiter{n: n, ctx: s.ctx, done: n.done})
+		var x T
+		var err error
+		gone := buserror.Catch(func() { x, err = next(&waiter{n: n, ctx: s.ctx, done: n.done}) })
+		if gone != nil { // memory with a descriptor that the program has unmapped
+			err = n.error("wait for a notice", fmt.Errorf("%w: %w", ErrInvalidParameter, gone))
+		}
 		if errors.Is(err, ErrClosed) || s.ctx.Err() != nil && errors.Is(err, s.ctx.Err()) {
 			s.end()
 			continue

@@ -98,7 +98,21 @@ func (q *workQueue) post(ds []*descriptors.Descriptor) (int, error) {
 	if i := slices.Index(ds, nil); i >= 0 {
 		return 0, q.vi.n.error("post "+q.side, fmt.Errorf("%w: descriptor %d of %d is nil", ErrInvalidParameter, i, len(ds)))
 	}
+	n, err := q.putAll(ds)
+	if n > 0 {
+		q.vi.n.posted()
+	}
+	if err != nil {
+		return n, q.refused(err)
+	}
+	return n, nil
+}
+
+// putAll is post, but for waking the device and what it says of an error. The lock is
+// given back also if reading a descriptor panics, see first.
+func (q *workQueue) putAll(ds []*descriptors.Descriptor) (int, error) {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	n, err := q.put(ds)
 	for err == ErrPosted && q.regain(ds[n]) {
 		var more int
@@ -122,14 +136,7 @@ func (q *workQueue) post(ds []*descriptors.Descriptor) (int, error) {
 			n, err = 0, lost
 		}
 	}
-	q.mu.Unlock()
-	if n > 0 {
-		q.vi.n.posted()
-	}
-	if err != nil {
-		return n, q.refused(err)
-	}
-	return n, nil
+	return n, err
 }
 
 // put appends tokens, without telling the device, and returns how many: all, or those
@@ -201,136 +208,11 @@ func (q *workQueue) room() uint32 {
 	return q.depth - min(used, q.depth)
 }
 
-// done takes the oldest descriptor if it has completed.
-func (q *workQueue) done() (*descriptors.Descriptor, error) {
-	d, m, err := q.take()
-	if m != 0 {
-		return nil, q.vi.n.notDone(q.side, m)
-	}
-	return d, err
-}
-
-// miss says that nothing has completed: comparing errors costs as much as looking.
-type miss uint8
-
-const (
-	missed  miss = iota + 1
-	overdue      // so often that the device should be looked after
-)
-
-// passQuiet takes back what has completed without error of what the application wants no
-// completions of, up to the first of another kind. It reports whether there was any. mu
-// is held.
-func (q *workQueue) passQuiet() (any bool) {
-	for q.taken != q.next {
-		p := &q.posted[q.taken&q.mask]
-		if !p.quiet {
-			break
-		}
-		if s := p.d.Status(); !s.Done() || s&(descriptors.StatusErrorMask|descriptors.StatusReserved) != 0 {
-			break
-		}
-		mmio.FromDevice()
-		if q.tooLong(p) {
-			break
-		}
-		release(p.d)
-		*p = posting{}
-		descriptors.StoreIndex(&q.taken, q.taken+1)
-		any = true
-	}
-	return any
-}
-
-// take is done, but for how it says that nothing has completed.
-func (q *workQueue) take() (_ *descriptors.Descriptor, m miss, _ error) {
-	q.mu.Lock()
-	if q.closed {
-		err := q.closedAs
-		q.mu.Unlock()
-		return nil, 0, err
-	}
-	if q.taken == q.next {
-		q.mu.Unlock()
-		return nil, 0, ErrQueueEmpty
-	}
-	p := &q.posted[q.taken&q.mask]
-	if p.quiet && q.passQuiet() {
-		q.mu.Unlock()
-		return q.take()
-	}
-	status := p.d.Status()
-	if !status.Done() {
-		if !p.lost {
-			m = missed
-			if q.misses++; q.misses%missesPerCheck == 0 {
-				m = overdue
-			}
-			q.mu.Unlock()
-			return nil, m, nil
-		}
-		status = descriptors.StatusDone | descriptors.StatusProtectionError
-	}
-	mmio.FromDevice()
-	d, quiet, tooLong := p.d, p.quiet, q.tooLong(p)
-	release(d)
-	*p = posting{}
-	descriptors.StoreIndex(&q.taken, q.taken+1)
-	q.mu.Unlock()
-	switch {
-	case status&(descriptors.StatusErrorMask|descriptors.StatusReserved) != 0 || tooLong:
-		return d, 0, q.completedBadly(d, status, tooLong)
-	case quiet:
-		return q.take() // it has completed since passQuiet looked
-	}
-	return d, 0, nil
-}
-
-// poll is done, but where something must be stepped it does that and looks
-// again.
-func (q *workQueue) poll() (*descriptors.Descriptor, error) {
-	d, m, err := q.take()
-	if m != 0 && q.vi.n.progress() {
-		d, m, err = q.take()
-	}
-	if m != 0 {
-		return nil, q.vi.n.notDone(q.side, m)
-	}
-	return d, err
-}
-
-// notDone is the answer when nothing of a queue has completed, which it never will on a
-// device that has failed: now and then it asks.
-func (n *NIC) notDone(side string, m miss) error {
-	err := n.failed()
-	if err == nil && m == overdue {
-		err = n.polled()
-	}
-	if err != nil {
-		return n.error(side, err)
-	}
-	return ErrNotDone
-}
-
 // allow has completions say up to length bytes, whatever their descriptors hold.
 func (q *workQueue) allow(length uint32) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.tabled = max(q.tabled, length)
-}
-
-// completedBadly says what is wrong with a completed descriptor.
-func (q *workQueue) completedBadly(d *descriptors.Descriptor, status descriptors.Status, tooLong bool) error {
-	var err error
-	switch {
-	case status&descriptors.StatusReserved != 0:
-		err = fmt.Errorf("%w: completion with reserved status bits: %v", ErrProtocol, status)
-	case tooLong:
-		err = fmt.Errorf("%w: completion of %d bytes, more than was posted", ErrProtocol, d.Length())
-	default:
-		err = &StatusError{Status: status, Ended: q.vi.ended(q.vi.Attributes().Reliability, status)}
-	}
-	return q.vi.n.error(q.side, err)
 }
 
 // refused says what post refused.

@@ -42,7 +42,9 @@ type Device struct {
 	// decoding says that memory decoding is on.
 	decoding atomic.Bool
 	closed   atomic.Bool
-	removed  atomic.Bool
+	// foreign says that the device has, or had, memory of the program's own.
+	foreign atomic.Bool
+	removed atomic.Bool
 	// peer is the other end of the same wire, if Poll has to step it too.
 	peer atomic.Pointer[Device]
 
@@ -195,7 +197,18 @@ func (d *Device) Poll() bool {
 	return busy
 }
 
-func (d *Device) step() bool { return d.pollable.Load() && d.engine.Step() }
+func (d *Device) step() bool {
+	switch {
+	case !d.pollable.Load():
+		return false
+	case !d.foreign.Load():
+		return d.engine.Step()
+	}
+	// The program may have unmapped it.
+	var busy bool
+	d.guard(func() { busy = d.engine.Step() })
+	return busy
+}
 
 // host is what the engine calls of the device. Its methods run with the engine's lock
 // held.

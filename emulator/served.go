@@ -84,8 +84,8 @@ func (d *Device) Renew(ctx context.Context) error {
 	})
 }
 
-// guard runs f, which may touch host memory. If that has vanished, as a client's
-// can, the device stops with a fault until it is reset.
+// guard runs f, which may touch host memory. If that has vanished, as a client's and a
+// program's own can, the device stops with a fault until it is reset.
 func (d *Device) guard(f func()) {
 	if buserror.Catch(f) == nil {
 		return

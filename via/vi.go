@@ -255,13 +255,22 @@ func (v *VI) SetPayload(ctx context.Context, entry int, m *Memory, offset, lengt
 // with ErrInvalidState if the VI is connected or being connected, and with
 // ErrResource if descriptors are on its queues: disconnect, take them back with
 // SendDone and RecvDone, and destroy it then.
-func (v *VI) Destroy(ctx context.Context) error {
+func (v *VI) Destroy(ctx context.Context) error { return v.end(ctx, v.checkDestroy) }
+
+// Abandon ends the VI as Destroy does, but in any state, and does not look at what is on
+// its queues: for the end of a program that may have unmapped the memory of descriptors
+// already. The peer learns that the connection has ended.
+func (v *VI) Abandon(ctx context.Context) error {
+	return v.end(ctx, func(context.Context, string) error { return nil })
+}
+
+func (v *VI) end(ctx context.Context, check func(ctx context.Context, op string) error) error {
 	const op = "destroy VI"
 	n := v.nic
 	if err := v.retire(ctx, op, ErrInvalidState, "another call on this VI is in progress; let it end first"); err != nil {
 		return err
 	}
-	if err := v.checkDestroy(ctx, op); err != nil {
+	if err := check(ctx, op); err != nil {
 		v.revive()
 		return err
 	}

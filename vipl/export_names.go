@@ -34,12 +34,16 @@ func trapezeNSGetHostByName(name C.uintptr_t, host *C.VIP_CHAR, address *C.VIP_N
 	if n == nil {
 		return C.VIP_INVALID_PARAMETER
 	}
+	to, err := roomFor(address)
+	if err != nil {
+		return code(err)
+	}
 	const most = 1 << 20 // addresses of a host
 	a, err := n.device.via.HostByName(n.ctx, C.GoString(host), int(min(index, most)))
 	if err != nil {
 		return code(err)
 	}
-	writeAddress(address, a.MAC, a.Discriminator)
+	to.write(a.MAC, a.Discriminator)
 	return C.VIP_SUCCESS
 }
 
@@ -96,6 +100,10 @@ func trapezeDiscovered(name C.uintptr_t, index C.VIP_ULONG, address *C.VIP_NET_A
 	if index >= C.VIP_ULONG(len(d.Addresses)) {
 		return C.VIP_INVALID_PARAMETER
 	}
-	writeAddress(address, d.Addresses[index].MAC, d.Addresses[index].Discriminator)
+	to, err := roomFor(address)
+	if err != nil {
+		return code(err)
+	}
+	to.write(d.Addresses[index].MAC, d.Addresses[index].Discriminator)
 	return C.VIP_SUCCESS
 }

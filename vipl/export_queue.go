@@ -6,6 +6,7 @@ import "C"
 import (
 	"context"
 	"errors"
+	"runtime/debug"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/via"
@@ -52,10 +53,25 @@ func taken(d *via.Descriptor, err error) (C.int, C.uintptr_t) {
 	return code(err), 0
 }
 
+// unmapped is deferred by what reads descriptors, after debug.SetPanicOnFault, which holds
+// for all that a thread of the program's calls: memory that the program has unmapped while
+// the library has it is no signal, but a code.
+func unmapped(r *C.int) {
+	switch e := recover().(type) {
+	case nil:
+	case interface{ Addr() uintptr }: // as buserror.Catch
+		*r = C.VIP_INVALID_PARAMETER
+	default:
+		panic(e)
+	}
+}
+
 func at(d *via.Descriptor) C.uintptr_t { return C.uintptr_t(d.Token().Address) }
 
 //export trapezePostSend
-func trapezePostSend(name, descriptor C.uintptr_t, memory C.uint32_t) C.int {
+func trapezePostSend(name, descriptor C.uintptr_t, memory C.uint32_t) (r C.int) {
+	defer unmapped(&r)
+	debug.SetPanicOnFault(true)
 	v := vis.find(handle(name))
 	if v == nil {
 		return C.VIP_INVALID_PARAMETER
@@ -64,7 +80,9 @@ func trapezePostSend(name, descriptor C.uintptr_t, memory C.uint32_t) C.int {
 }
 
 //export trapezePostRecv
-func trapezePostRecv(name, descriptor C.uintptr_t, memory C.uint32_t) C.int {
+func trapezePostRecv(name, descriptor C.uintptr_t, memory C.uint32_t) (r C.int) {
+	defer unmapped(&r)
+	debug.SetPanicOnFault(true)
 	v := vis.find(handle(name))
 	if v == nil {
 		return C.VIP_INVALID_PARAMETER
@@ -73,7 +91,9 @@ func trapezePostRecv(name, descriptor C.uintptr_t, memory C.uint32_t) C.int {
 }
 
 //export trapezeSendDone
-func trapezeSendDone(name C.uintptr_t) (C.int, C.uintptr_t) {
+func trapezeSendDone(name C.uintptr_t) (r C.int, d C.uintptr_t) {
+	defer unmapped(&r)
+	debug.SetPanicOnFault(true)
 	v := vis.find(handle(name))
 	if v == nil {
 		return C.VIP_INVALID_PARAMETER, 0
@@ -82,7 +102,9 @@ func trapezeSendDone(name C.uintptr_t) (C.int, C.uintptr_t) {
 }
 
 //export trapezeRecvDone
-func trapezeRecvDone(name C.uintptr_t) (C.int, C.uintptr_t) {
+func trapezeRecvDone(name C.uintptr_t) (r C.int, d C.uintptr_t) {
+	defer unmapped(&r)
+	debug.SetPanicOnFault(true)
 	v := vis.find(handle(name))
 	if v == nil {
 		return C.VIP_INVALID_PARAMETER, 0
@@ -108,7 +130,9 @@ func trapezeRecvWait(name C.uintptr_t, timeout C.VIP_ULONG) (C.int, C.uintptr_t)
 	return v.wait(&v.recv, timeout)
 }
 
-func (v *vi) wait(q *queue, timeout C.VIP_ULONG) (C.int, C.uintptr_t) {
+func (v *vi) wait(q *queue, timeout C.VIP_ULONG) (r C.int, d C.uintptr_t) {
+	defer unmapped(&r)
+	debug.SetPanicOnFault(true)
 	if q.cq != nil {
 		return C.VIP_INVALID_PARAMETER, 0 // the CQ says what completes
 	}

@@ -45,8 +45,29 @@ func readAddress(a *C.VIP_NET_ADDRESS) (mac via.MAC, discriminator []byte, err e
 	return mac, b[len(mac):], nil
 }
 
-// writeAddress writes one. The program has room for any that its NIC can have.
-func writeAddress(a *C.VIP_NET_ADDRESS, mac via.MAC, discriminator []byte) {
+// room is where a program wants an address, and how long a discriminator it takes there.
+type room struct {
+	address       *C.VIP_NET_ADDRESS
+	discriminator int
+}
+
+// roomFor finds out what room a program has for an address: what the lengths in it say, a
+// host address of zero being one of the NIC's. If both are zero it has room for any.
+func roomFor(a *C.VIP_NET_ADDRESS) (room, error) {
+	r := room{a, int(a.DiscriminatorLen)}
+	switch {
+	case a.HostAddressLen == 0 && a.DiscriminatorLen == 0:
+		r.discriminator = via.MaxDiscriminator
+	case a.HostAddressLen != 0 && int(a.HostAddressLen) < len(via.MAC{}):
+		return r, via.ErrInvalidParameter
+	}
+	return r, nil
+}
+
+// write writes an address, and of the discriminator what there is room for.
+func (r room) write(mac via.MAC, discriminator []byte) {
+	a := r.address
+	discriminator = discriminator[:min(len(discriminator), r.discriminator)]
 	a.HostAddressLen, a.DiscriminatorLen = C.VIP_UINT16(len(mac)), C.VIP_UINT16(len(discriminator))
 	b := unsafe.Slice((*byte)(unsafe.Pointer(&a.HostAddress)), len(mac)+len(discriminator))
 	copy(b[copy(b, mac[:]):], discriminator)

@@ -76,16 +76,12 @@ func trapezeQueryVi(name C.uintptr_t, state *C.VIP_VI_STATE, a *C.VIP_VI_ATTRIBU
 	if err != nil {
 		return code(err), 0, 0, 0
 	}
-	if state != nil {
-		*state = C.VIP_VI_STATE(s.State)
-	}
-	if a != nil {
-		*a = C.VIP_VI_ATTRIBUTES{
-			ReliabilityLevel: C.VIP_RELIABILITY_LEVEL(s.Attributes.Reliability),
-			MaxTransferSize:  C.VIP_ULONG(s.Attributes.MaxTransfer),
-			EnableRdmaWrite:  truth(s.Attributes.RDMAWrite),
-			EnableRdmaRead:   truth(s.Attributes.RDMARead),
-		}
+	*state = C.VIP_VI_STATE(s.State)
+	*a = C.VIP_VI_ATTRIBUTES{
+		ReliabilityLevel: C.VIP_RELIABILITY_LEVEL(s.Attributes.Reliability),
+		MaxTransferSize:  C.VIP_ULONG(s.Attributes.MaxTransfer),
+		EnableRdmaWrite:  truth(s.Attributes.RDMAWrite),
+		EnableRdmaRead:   truth(s.Attributes.RDMARead),
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -128,13 +124,17 @@ func trapezeConnectWait(name C.uintptr_t, local *C.VIP_NET_ADDRESS, timeout C.VI
 	if err != nil || mac != n.device.via.Query().Address {
 		return C.VIP_INVALID_PARAMETER, 0
 	}
+	client, err := roomFor(remote)
+	if err != nil {
+		return code(err), 0
+	}
 	ctx, cancel := within(n.ctx, timeout)
 	defer cancel()
 	c, err := n.connectWait(ctx, discriminator)
 	if err != nil {
 		return code(err), 0
 	}
-	writeAddress(remote, c.via.Remote.MAC, c.via.Discriminator)
+	client.write(c.via.Remote.MAC, c.via.Discriminator)
 	describe(c.via.Remote, a)
 	return C.VIP_SUCCESS, C.uintptr_t(c.name)
 }

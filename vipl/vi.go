@@ -131,17 +131,11 @@ func (v *vi) unclaim() {
 	_ = v.recv.cq.claim(-a.RecvDepth)
 }
 
-// dissolve ends the VI in any state. What fails is freed with the NIC.
+// dissolve ends the VI in any state. The program may have freed the descriptors on its
+// queues, which nobody reads therefore. What fails is freed with the NIC.
 func (v *vi) dissolve(ctx context.Context) {
 	_ = v.via.Disconnect(ctx)
-	for _, done := range []func() (*via.Descriptor, error){v.via.SendDone, v.via.RecvDone} {
-		for range 2 * depth {
-			if d, _ := done(); d == nil {
-				break
-			}
-		}
-	}
-	if v.via.Destroy(ctx) == nil {
+	if v.via.Abandon(ctx) == nil {
 		v.unclaim()
 	}
 }

@@ -4,14 +4,41 @@
  */
 #include "vipl.h"
 
+#include <sys/mman.h>
+
 #include "_cgo_export.h"
 #include "callbacks.h"
 
 #define NUMBER(pointer) ((uintptr_t)(pointer))
 #define HANDLE(number) ((VIP_PVOID)(number))
 
+/*
+ * A child that fork has made has the rings of its parent's NICs, which it must not touch,
+ * and none of the threads of Go's runtime. Linux (4.14 or newer) clears this page there,
+ * whatever has made the child.
+ */
+static const int unknown = 1;
+static const int *ours = &unknown; /* 0 in a child */
+
+static void __attribute__((constructor)) remember_process(void)
+{
+	int *p = mmap(NULL, sizeof(*p), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED || madvise(p, sizeof(*p), MADV_WIPEONFORK) != 0)
+		return;
+	*p = 1;
+	ours = p;
+}
+
+#define REFUSE_CHILD()                                                                         \
+	do {                                                                                   \
+		if (*(const volatile int *)ours == 0)                                          \
+			return VIP_ERROR;                                                      \
+	} while (0)
+
 VIP_RETURN VipOpenNic(const VIP_CHAR *DeviceName, VIP_NIC_HANDLE *NicHandle)
 {
+	REFUSE_CHILD();
 	if (DeviceName == NULL || NicHandle == NULL)
 		return VIP_INVALID_PARAMETER;
 	struct trapezeOpenNic_return r = trapezeOpenNic((VIP_CHAR *)DeviceName);
@@ -22,11 +49,13 @@ VIP_RETURN VipOpenNic(const VIP_CHAR *DeviceName, VIP_NIC_HANDLE *NicHandle)
 
 VIP_RETURN VipCloseNic(VIP_NIC_HANDLE NicHandle)
 {
+	REFUSE_CHILD();
 	return trapezeCloseNic(NUMBER(NicHandle));
 }
 
 VIP_RETURN VipQueryNic(VIP_NIC_HANDLE NicHandle, VIP_NIC_ATTRIBUTES *NicAttribs)
 {
+	REFUSE_CHILD();
 	if (NicAttribs == NULL)
 		return VIP_INVALID_PARAMETER;
 	return trapezeQueryNic(NUMBER(NicHandle), NicAttribs);
@@ -34,11 +63,13 @@ VIP_RETURN VipQueryNic(VIP_NIC_HANDLE NicHandle, VIP_NIC_ATTRIBUTES *NicAttribs)
 
 VIP_RETURN VipErrorCallback(VIP_NIC_HANDLE NicHandle, VIP_PVOID Context, VIP_ERROR_HANDLER Handler)
 {
+	REFUSE_CHILD();
 	return trapezeErrorCallback(NUMBER(NicHandle), NUMBER(Context), NUMBER(Handler));
 }
 
 VIP_RETURN VipCreatePtag(VIP_NIC_HANDLE NicHandle, VIP_PROTECTION_HANDLE *Ptag)
 {
+	REFUSE_CHILD();
 	if (Ptag == NULL)
 		return VIP_INVALID_PARAMETER;
 	struct trapezeCreatePtag_return r = trapezeCreatePtag(NUMBER(NicHandle));
@@ -49,12 +80,14 @@ VIP_RETURN VipCreatePtag(VIP_NIC_HANDLE NicHandle, VIP_PROTECTION_HANDLE *Ptag)
 
 VIP_RETURN VipDestroyPtag(VIP_NIC_HANDLE NicHandle, VIP_PROTECTION_HANDLE Ptag)
 {
+	REFUSE_CHILD();
 	return trapezeDestroyPtag(NUMBER(NicHandle), NUMBER(Ptag));
 }
 
 VIP_RETURN VipRegisterMem(VIP_NIC_HANDLE NicHandle, VIP_PVOID VirtualAddress, VIP_ULONG Length,
 			  VIP_MEM_ATTRIBUTES *MemAttribs, VIP_MEM_HANDLE *MemoryHandle)
 {
+	REFUSE_CHILD();
 	VIP_MEM_ATTRIBUTES none = {NULL, VIP_FALSE, VIP_FALSE}, *a = MemAttribs != NULL ? MemAttribs : &none;
 
 	if (MemoryHandle == NULL)
@@ -68,12 +101,14 @@ VIP_RETURN VipRegisterMem(VIP_NIC_HANDLE NicHandle, VIP_PVOID VirtualAddress, VI
 
 VIP_RETURN VipDeregisterMem(VIP_NIC_HANDLE NicHandle, VIP_PVOID VirtualAddress, VIP_MEM_HANDLE MemoryHandle)
 {
+	REFUSE_CHILD();
 	return trapezeDeregisterMem(NUMBER(NicHandle), NUMBER(VirtualAddress), MemoryHandle);
 }
 
 VIP_RETURN VipQueryMem(VIP_NIC_HANDLE NicHandle, VIP_PVOID Address, VIP_MEM_HANDLE MemHandle,
 		       VIP_MEM_ATTRIBUTES *MemAttribs)
 {
+	REFUSE_CHILD();
 	if (MemAttribs == NULL)
 		return VIP_INVALID_PARAMETER;
 	struct trapezeQueryMem_return r = trapezeQueryMem(NUMBER(NicHandle), NUMBER(Address), MemHandle);
@@ -88,6 +123,7 @@ VIP_RETURN VipQueryMem(VIP_NIC_HANDLE NicHandle, VIP_PVOID Address, VIP_MEM_HAND
 VIP_RETURN VipSetMemAttributes(VIP_NIC_HANDLE NicHandle, VIP_PVOID Address, VIP_MEM_HANDLE MemHandle,
 			       VIP_MEM_ATTRIBUTES *MemAttribs)
 {
+	REFUSE_CHILD();
 	VIP_MEM_ATTRIBUTES none = {NULL, VIP_FALSE, VIP_FALSE}, *a = MemAttribs != NULL ? MemAttribs : &none;
 
 	return trapezeSetMemAttributes(NUMBER(NicHandle), NUMBER(Address), MemHandle, NUMBER(a->Ptag),
@@ -117,6 +153,7 @@ static VIP_VI_ATTRIBUTES *plain(const VIP_VI_ATTRIBUTES *from, VIP_VI_ATTRIBUTES
 VIP_RETURN VipCreateVi(VIP_NIC_HANDLE NicHandle, VIP_VI_ATTRIBUTES *ViAttribs, VIP_CQ_HANDLE SendCQHandle,
 		       VIP_CQ_HANDLE RecvCQHandle, VIP_VI_HANDLE *ViHandle)
 {
+	REFUSE_CHILD();
 	VIP_VI_ATTRIBUTES copy;
 
 	if (ViHandle == NULL)
@@ -130,27 +167,29 @@ VIP_RETURN VipCreateVi(VIP_NIC_HANDLE NicHandle, VIP_VI_ATTRIBUTES *ViAttribs, V
 
 VIP_RETURN VipDestroyVi(VIP_VI_HANDLE ViHandle)
 {
+	REFUSE_CHILD();
 	return trapezeDestroyVi(NUMBER(ViHandle));
 }
 
 VIP_RETURN VipQueryVi(VIP_VI_HANDLE ViHandle, VIP_VI_STATE *State, VIP_VI_ATTRIBUTES *ViAttribs,
 		      VIP_BOOLEAN *ViSendQEmpty, VIP_BOOLEAN *ViRecvQEmpty)
 {
+	REFUSE_CHILD();
+	if (State == NULL || ViAttribs == NULL || ViSendQEmpty == NULL || ViRecvQEmpty == NULL)
+		return VIP_INVALID_PARAMETER;
 	struct trapezeQueryVi_return r = trapezeQueryVi(NUMBER(ViHandle), State, ViAttribs);
 
 	if (r.r0 != VIP_SUCCESS)
 		return r.r0;
-	if (ViAttribs != NULL)
-		ViAttribs->Ptag = HANDLE(r.r1);
-	if (ViSendQEmpty != NULL)
-		*ViSendQEmpty = r.r2;
-	if (ViRecvQEmpty != NULL)
-		*ViRecvQEmpty = r.r3;
+	ViAttribs->Ptag = HANDLE(r.r1);
+	*ViSendQEmpty = r.r2;
+	*ViRecvQEmpty = r.r3;
 	return VIP_SUCCESS;
 }
 
 VIP_RETURN VipSetViAttributes(VIP_VI_HANDLE ViHandle, VIP_VI_ATTRIBUTES *ViAttribs)
 {
+	REFUSE_CHILD();
 	VIP_VI_ATTRIBUTES copy;
 
 	return trapezeSetViAttributes(NUMBER(ViHandle), plain(ViAttribs, &copy), ptag_of(ViAttribs));
@@ -160,6 +199,7 @@ VIP_RETURN VipConnectWait(VIP_NIC_HANDLE NicHandle, VIP_NET_ADDRESS *LocalAddr, 
 			  VIP_NET_ADDRESS *RemoteAddr, VIP_VI_ATTRIBUTES *RemoteViAttribs,
 			  VIP_CONN_HANDLE *ConnHandle)
 {
+	REFUSE_CHILD();
 	if (LocalAddr == NULL || RemoteAddr == NULL || ConnHandle == NULL)
 		return VIP_INVALID_PARAMETER;
 	struct trapezeConnectWait_return r =
@@ -171,53 +211,63 @@ VIP_RETURN VipConnectWait(VIP_NIC_HANDLE NicHandle, VIP_NET_ADDRESS *LocalAddr, 
 
 VIP_RETURN VipConnectAccept(VIP_CONN_HANDLE ConnHandle, VIP_VI_HANDLE ViHandle)
 {
+	REFUSE_CHILD();
 	return trapezeConnectAccept(NUMBER(ConnHandle), NUMBER(ViHandle));
 }
 
 VIP_RETURN VipConnectReject(VIP_CONN_HANDLE ConnHandle)
 {
+	REFUSE_CHILD();
 	return trapezeConnectReject(NUMBER(ConnHandle));
 }
 
 VIP_RETURN VipConnectRequest(VIP_VI_HANDLE ViHandle, VIP_NET_ADDRESS *LocalAddr, VIP_NET_ADDRESS *RemoteAddr,
 			     VIP_ULONG Timeout, VIP_VI_ATTRIBUTES *RemoteViAttribs)
 {
+	REFUSE_CHILD();
 	return trapezeConnectRequest(NUMBER(ViHandle), LocalAddr, RemoteAddr, Timeout, RemoteViAttribs);
 }
 
 VIP_RETURN VipConnectPeerRequest(VIP_VI_HANDLE ViHandle, VIP_NET_ADDRESS *LocalAddr,
 				 VIP_NET_ADDRESS *RemoteAddr, VIP_ULONG Timeout)
 {
+	REFUSE_CHILD();
 	return trapezeConnectPeerRequest(NUMBER(ViHandle), LocalAddr, RemoteAddr, Timeout);
 }
 
 VIP_RETURN VipConnectPeerDone(VIP_VI_HANDLE ViHandle, VIP_VI_ATTRIBUTES *RemoteViAttribs)
 {
+	REFUSE_CHILD();
 	return trapezeConnectPeerDone(NUMBER(ViHandle), RemoteViAttribs);
 }
 
 VIP_RETURN VipConnectPeerWait(VIP_VI_HANDLE ViHandle, VIP_VI_ATTRIBUTES *RemoteViAttribs)
 {
+	REFUSE_CHILD();
 	return trapezeConnectPeerWait(NUMBER(ViHandle), RemoteViAttribs);
 }
 
 VIP_RETURN VipDisconnect(VIP_VI_HANDLE ViHandle)
 {
+	REFUSE_CHILD();
 	return trapezeDisconnect(NUMBER(ViHandle));
 }
 
 VIP_RETURN VipPostSend(VIP_VI_HANDLE ViHandle, VIP_DESCRIPTOR *DescriptorPtr, VIP_MEM_HANDLE MemoryHandle)
 {
+	REFUSE_CHILD();
 	return trapezePostSend(NUMBER(ViHandle), NUMBER(DescriptorPtr), MemoryHandle);
 }
 
 VIP_RETURN VipPostRecv(VIP_VI_HANDLE ViHandle, VIP_DESCRIPTOR *DescriptorPtr, VIP_MEM_HANDLE MemoryHandle)
 {
+	REFUSE_CHILD();
 	return trapezePostRecv(NUMBER(ViHandle), NUMBER(DescriptorPtr), MemoryHandle);
 }
 
 VIP_RETURN VipSendDone(VIP_VI_HANDLE ViHandle, VIP_DESCRIPTOR **DescriptorPtr)
 {
+	REFUSE_CHILD();
 	if (DescriptorPtr == NULL)
 		return VIP_INVALID_PARAMETER;
 	struct trapezeSendDone_return r = trapezeSendDone(NUMBER(ViHandle));
@@ -227,6 +277,7 @@ VIP_RETURN VipSendDone(VIP_VI_HANDLE ViHandle, VIP_DESCRIPTOR **DescriptorPtr)
 
 VIP_RETURN VipRecvDone(VIP_VI_HANDLE ViHandle, VIP_DESCRIPTOR **DescriptorPtr)
 {
+	REFUSE_CHILD();
 	if (DescriptorPtr == NULL)
 		return VIP_INVALID_PARAMETER;
 	struct trapezeRecvDone_return r = trapezeRecvDone(NUMBER(ViHandle));
@@ -236,6 +287,7 @@ VIP_RETURN VipRecvDone(VIP_VI_HANDLE ViHandle, VIP_DESCRIPTOR **DescriptorPtr)
 
 VIP_RETURN VipSendWait(VIP_VI_HANDLE ViHandle, VIP_ULONG Timeout, VIP_DESCRIPTOR **DescriptorPtr)
 {
+	REFUSE_CHILD();
 	if (DescriptorPtr == NULL)
 		return VIP_INVALID_PARAMETER;
 	struct trapezeSendWait_return r = trapezeSendWait(NUMBER(ViHandle), Timeout);
@@ -245,6 +297,7 @@ VIP_RETURN VipSendWait(VIP_VI_HANDLE ViHandle, VIP_ULONG Timeout, VIP_DESCRIPTOR
 
 VIP_RETURN VipRecvWait(VIP_VI_HANDLE ViHandle, VIP_ULONG Timeout, VIP_DESCRIPTOR **DescriptorPtr)
 {
+	REFUSE_CHILD();
 	if (DescriptorPtr == NULL)
 		return VIP_INVALID_PARAMETER;
 	struct trapezeRecvWait_return r = trapezeRecvWait(NUMBER(ViHandle), Timeout);
@@ -254,16 +307,19 @@ VIP_RETURN VipRecvWait(VIP_VI_HANDLE ViHandle, VIP_ULONG Timeout, VIP_DESCRIPTOR
 
 VIP_RETURN VipSendNotify(VIP_VI_HANDLE ViHandle, VIP_PVOID Context, VIP_VI_CALLBACK Handler)
 {
+	REFUSE_CHILD();
 	return trapezeSendNotify(NUMBER(ViHandle), NUMBER(Context), NUMBER(Handler));
 }
 
 VIP_RETURN VipRecvNotify(VIP_VI_HANDLE ViHandle, VIP_PVOID Context, VIP_VI_CALLBACK Handler)
 {
+	REFUSE_CHILD();
 	return trapezeRecvNotify(NUMBER(ViHandle), NUMBER(Context), NUMBER(Handler));
 }
 
 VIP_RETURN VipCreateCQ(VIP_NIC_HANDLE NicHandle, VIP_ULONG EntryCount, VIP_CQ_HANDLE *CQHandle)
 {
+	REFUSE_CHILD();
 	if (CQHandle == NULL)
 		return VIP_INVALID_PARAMETER;
 	struct trapezeCreateCQ_return r = trapezeCreateCQ(NUMBER(NicHandle), EntryCount);
@@ -274,16 +330,19 @@ VIP_RETURN VipCreateCQ(VIP_NIC_HANDLE NicHandle, VIP_ULONG EntryCount, VIP_CQ_HA
 
 VIP_RETURN VipDestroyCQ(VIP_CQ_HANDLE CQHandle)
 {
+	REFUSE_CHILD();
 	return trapezeDestroyCQ(NUMBER(CQHandle));
 }
 
 VIP_RETURN VipResizeCQ(VIP_CQ_HANDLE CQHandle, VIP_ULONG EntryCount)
 {
+	REFUSE_CHILD();
 	return trapezeResizeCQ(NUMBER(CQHandle), EntryCount);
 }
 
 VIP_RETURN VipCQDone(VIP_CQ_HANDLE CQHandle, VIP_VI_HANDLE *ViHandle, VIP_BOOLEAN *RecvQueue)
 {
+	REFUSE_CHILD();
 	if (ViHandle == NULL || RecvQueue == NULL)
 		return VIP_INVALID_PARAMETER;
 	struct trapezeCQDone_return r = trapezeCQDone(NUMBER(CQHandle));
@@ -296,6 +355,7 @@ VIP_RETURN VipCQDone(VIP_CQ_HANDLE CQHandle, VIP_VI_HANDLE *ViHandle, VIP_BOOLEA
 
 VIP_RETURN VipCQWait(VIP_CQ_HANDLE CQHandle, VIP_ULONG Timeout, VIP_VI_HANDLE *ViHandle, VIP_BOOLEAN *RecvQueue)
 {
+	REFUSE_CHILD();
 	if (ViHandle == NULL || RecvQueue == NULL)
 		return VIP_INVALID_PARAMETER;
 	struct trapezeCQWait_return r = trapezeCQWait(NUMBER(CQHandle), Timeout);
@@ -308,11 +368,13 @@ VIP_RETURN VipCQWait(VIP_CQ_HANDLE CQHandle, VIP_ULONG Timeout, VIP_VI_HANDLE *V
 
 VIP_RETURN VipCQNotify(VIP_CQ_HANDLE CQHandle, VIP_PVOID Context, VIP_CQ_CALLBACK Handler)
 {
+	REFUSE_CHILD();
 	return trapezeCQNotify(NUMBER(CQHandle), NUMBER(Context), NUMBER(Handler));
 }
 
 VIP_RETURN VipQuerySystemManagementInfo(VIP_NIC_HANDLE NicHandle, VIP_ULONG InfoType, VIP_PVOID SysManInfo)
 {
+	REFUSE_CHILD();
 	VIP_AUTODISCOVERY_LIST *list = SysManInfo;
 	VIP_ULONG i;
 	int r;
@@ -336,11 +398,13 @@ VIP_RETURN VipQuerySystemManagementInfo(VIP_NIC_HANDLE NicHandle, VIP_ULONG Info
 
 VIP_RETURN VipNSInit(VIP_NIC_HANDLE NicHandle, VIP_PVOID NSInitInfo)
 {
+	REFUSE_CHILD();
 	return trapezeNSInit(NUMBER(NicHandle), NSInitInfo);
 }
 
 VIP_RETURN VipNSGetHostByName(VIP_NIC_HANDLE NicHandle, VIP_CHAR *Name, VIP_NET_ADDRESS *Address, VIP_ULONG NameIndex)
 {
+	REFUSE_CHILD();
 	if (Name == NULL || Address == NULL)
 		return VIP_INVALID_PARAMETER;
 	return trapezeNSGetHostByName(NUMBER(NicHandle), Name, Address, NameIndex);
@@ -348,6 +412,7 @@ VIP_RETURN VipNSGetHostByName(VIP_NIC_HANDLE NicHandle, VIP_CHAR *Name, VIP_NET_
 
 VIP_RETURN VipNSGetHostByAddr(VIP_NIC_HANDLE NicHandle, VIP_NET_ADDRESS *Address, VIP_CHAR *Name, VIP_ULONG *NameLen)
 {
+	REFUSE_CHILD();
 	if (Address == NULL || Name == NULL || NameLen == NULL)
 		return VIP_INVALID_PARAMETER;
 	return trapezeNSGetHostByAddr(NUMBER(NicHandle), Address, Name, NameLen);
@@ -355,6 +420,7 @@ VIP_RETURN VipNSGetHostByAddr(VIP_NIC_HANDLE NicHandle, VIP_NET_ADDRESS *Address
 
 VIP_RETURN VipNSShutdown(VIP_NIC_HANDLE NicHandle)
 {
+	REFUSE_CHILD();
 	return trapezeNSShutdown(NUMBER(NicHandle));
 }
 

@@ -17,6 +17,12 @@
 extern "C" {
 #endif
 
+#ifdef __GNUC__
+#define VIPL_EXTENSION_ __extension__ /* unions without a name are newer than C89 */
+#else
+#define VIPL_EXTENSION_
+#endif
+
 /* Programs annotate their own declarations with these. */
 #ifndef IN
 #define IN
@@ -78,16 +84,20 @@ typedef enum {
 	VIP_ERROR_NAMESERVICE = 13,
 	VIP_NO_MATCH = 14,
 	VIP_NOT_REACHABLE = 15,
-	VIP_ERROR_NOT_SUPPORTED = 16
+	VIP_ERROR_NOT_SUPPORTED = 16,
+	VIP_ERROR = 17 /* in a child of the process that has loaded the library */
 } VIP_RETURN;
 
 /* Descriptors lie on a boundary of so many bytes, in registered memory. */
 #define VIP_DESCRIPTOR_ALIGNMENT 64
 
+struct _VIP_DESCRIPTOR;
+
 /* An address in 8 bytes, whatever a pointer has. */
 typedef union {
 	VIP_UINT64 AddressBits;
 	VIP_PVOID Address;
+	struct _VIP_DESCRIPTOR *Descriptor;
 } VIP_PVOID64;
 
 /* The first 32 bytes of a descriptor. */
@@ -121,11 +131,28 @@ typedef union {
 	VIP_DATA_SEGMENT Local;
 } VIP_DESCRIPTOR_SEGMENT;
 
-/* A descriptor with two segments. Up to MaxSegmentsPerDesc may follow DS[0]. */
+/*
+ * A descriptor with two segments. Up to MaxSegmentsPerDesc may follow DS[0]. Headers of
+ * other vendors call the parts Control and Data unless VIPL095 is defined; without it, both
+ * names are known here.
+ */
+#ifdef VIPL095
 typedef struct _VIP_DESCRIPTOR {
 	VIP_CONTROL_SEGMENT CS;
 	VIP_DESCRIPTOR_SEGMENT DS[2];
 } VIP_DESCRIPTOR;
+#else
+VIPL_EXTENSION_ typedef struct _VIP_DESCRIPTOR {
+	union {
+		VIP_CONTROL_SEGMENT CS;
+		VIP_CONTROL_SEGMENT Control;
+	};
+	union {
+		VIP_DESCRIPTOR_SEGMENT DS[2];
+		VIP_DATA_SEGMENT Data[2];
+	};
+} VIP_DESCRIPTOR;
+#endif
 
 /* Control. */
 #define VIP_CONTROL_OP_SENDRECV 0x0000
@@ -167,16 +194,17 @@ typedef VIP_USHORT VIP_RELIABILITY_LEVEL;
 /*
  * A network address: HostAddressLen bytes that name a NIC, as VipQueryNic tells them,
  * and DiscriminatorLen bytes that name a connection point there, back to back. Where
- * the library returns one, there must be room for an address of the NIC with
- * MaxDiscriminatorLen.
+ * the library returns one, the lengths say before the call how much room there is; a
+ * longer discriminator is cut. A HostAddressLen of 0 is that of the NIC; if both are 0
+ * there must be room for an address of the NIC with MaxDiscriminatorLen.
  */
-typedef struct {
+typedef struct _VIP_NET_ADDRESS {
 	VIP_UINT16 HostAddressLen;
 	VIP_UINT16 DiscriminatorLen;
 	VIP_UINT8 HostAddress[1];
 } VIP_NET_ADDRESS;
 
-typedef struct {
+typedef struct _VIP_NIC_ATTRIBUTES {
 	VIP_CHAR Name[64];
 	VIP_ULONG HardwareVersion;
 	VIP_ULONG ProviderVersion;
@@ -200,7 +228,7 @@ typedef struct {
 } VIP_NIC_ATTRIBUTES;
 
 /* Zeroes, like a NULL pointer in place of the attributes, are defaults. */
-typedef struct {
+typedef struct _VIP_VI_ATTRIBUTES {
 	VIP_RELIABILITY_LEVEL ReliabilityLevel;
 	VIP_ULONG MaxTransferSize;
 	VIP_QOS QoS;
@@ -342,21 +370,15 @@ VIP_RETURN VipNSGetHostByAddr(VIP_NIC_HANDLE NicHandle, VIP_NET_ADDRESS *Address
 			      VIP_ULONG *NameLen);
 VIP_RETURN VipNSShutdown(VIP_NIC_HANDLE NicHandle);
 
+/* The ABI of this library: else an array of -1 elements stops the compiler. */
+typedef char vipl_abi_[sizeof(VIP_ULONG) == 8 && sizeof(VIP_PVOID) == 8 && sizeof(VIP_PVOID64) == 8 &&
+		       sizeof(VIP_CONTROL_SEGMENT) == 32 && offsetof(VIP_CONTROL_SEGMENT, SegCount) == 12 &&
+		       offsetof(VIP_CONTROL_SEGMENT, Status) == 28 && sizeof(VIP_ADDRESS_SEGMENT) == 16 &&
+		       sizeof(VIP_DATA_SEGMENT) == 16 && sizeof(VIP_DESCRIPTOR_SEGMENT) == 16 &&
+		       sizeof(VIP_DESCRIPTOR) == 64 ? 1 : -1];
+
 #ifdef __cplusplus
 }
-#define VIPL_ASSERT_(condition) static_assert(condition, "not the ABI of this library")
-#else
-#define VIPL_ASSERT_(condition) _Static_assert(condition, "not the ABI of this library")
 #endif
-
-VIPL_ASSERT_(sizeof(VIP_ULONG) == 8 && sizeof(VIP_PVOID) == 8);
-VIPL_ASSERT_(sizeof(VIP_PVOID64) == 8);
-VIPL_ASSERT_(sizeof(VIP_CONTROL_SEGMENT) == 32);
-VIPL_ASSERT_(offsetof(VIP_CONTROL_SEGMENT, SegCount) == 12 && offsetof(VIP_CONTROL_SEGMENT, Status) == 28);
-VIPL_ASSERT_(sizeof(VIP_ADDRESS_SEGMENT) == 16);
-VIPL_ASSERT_(sizeof(VIP_DATA_SEGMENT) == 16);
-VIPL_ASSERT_(sizeof(VIP_DESCRIPTOR_SEGMENT) == 16);
-VIPL_ASSERT_(sizeof(VIP_DESCRIPTOR) == 64);
-#undef VIPL_ASSERT_
 
 #endif /* _VIPL_H */

@@ -72,6 +72,13 @@ func pair(name string) []string {
 	return []string{address + "&engine=inline", address}
 }
 
+// kinds are pairs whose engines run when they are called, and on threads of their own.
+func kinds(name string) map[string][]string {
+	return map[string][]string{
+		"inline": pair(name), "thread": {"emu:?engine=thread&wire=mem:" + name, "emu:?wire=mem:" + name + "&engine=thread"},
+	}
+}
+
 // TestPrograms runs what C says of each function: each program checks what it is told,
 // and says on stderr what is wrong.
 func TestPrograms(t *testing.T) {
@@ -82,9 +89,7 @@ func TestPrograms(t *testing.T) {
 	for _, name := range []string{"objects", "queues", "peers", "names", "threads", "rdma"} {
 		t.Run(name, func(t *testing.T) {
 			program := compile(t, filepath.Join("testdata", name+".c"))
-			for kind, devices := range map[string][]string{
-				"inline": pair(name), "thread": {"emu:?engine=thread&wire=mem:" + name, "emu:?wire=mem:" + name + "&engine=thread"},
-			} {
+			for kind, devices := range kinds(name) {
 				t.Run(kind, func(t *testing.T) {
 					if name == "names" {
 						devices = append(devices, names)
@@ -95,6 +100,20 @@ func TestPrograms(t *testing.T) {
 				})
 			}
 		})
+	}
+}
+
+// TestFreed: a program unmaps memory that the library still has, and is not ended.
+func TestFreed(t *testing.T) {
+	program := compile(t, filepath.Join("testdata", "freed.c"))
+	for _, c := range []string{"disconnected", "connected", "calls", "notice", "message", "buffer"} {
+		for kind, devices := range kinds(c) {
+			t.Run(c+"/"+kind, func(t *testing.T) {
+				if out, err := command(t, program, append([]string{c}, devices...)...).CombinedOutput(); err != nil {
+					t.Errorf("%v\n%s", err, out)
+				}
+			})
+		}
 	}
 }
 
