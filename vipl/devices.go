@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -44,6 +45,21 @@ func addressOf(name string) (string, error) {
 		return "", err
 	}
 	return lookUpLine(name, string(content))
+}
+
+// running adds to the address of an emulated NIC that it runs on a thread of its own, unless
+// the address says which. Programs for VIA write to each other's memory, and look for the
+// last byte without a call; they expect NICs that make progress meanwhile.
+func running(address string) string {
+	a, err := vfio.ParseAddress(address)
+	if err != nil || a.Scheme != "emu" || a.Options.Has("engine") {
+		return address // what is wrong with it, Open says
+	}
+	separator := "?"
+	if strings.Contains(address, "?") {
+		separator = "&"
+	}
+	return address + separator + "engine=thread"
 }
 
 // isAddress says whether s is a device address and no name.

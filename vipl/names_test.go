@@ -41,3 +41,20 @@ func TestNamesOfDevices(t *testing.T) {
 		t.Errorf("no such file: %v", err)
 	}
 }
+
+// TestRunning: an emulated NIC that says nothing else runs on a thread.
+func TestRunning(t *testing.T) {
+	for address, want := range map[string]string{
+		"emu:":                          "emu:?engine=thread",
+		"emu:?wire=mem:a":               "emu:?wire=mem:a&engine=thread",
+		"emu:?wire=mem:a&engine=inline": "emu:?wire=mem:a&engine=inline",
+		"emu:?engine=thread":            "emu:?engine=thread",
+		"pci:0000:03:00.0":              "pci:0000:03:00.0",
+		"vfio-user:/run/nic":            "vfio-user:/run/nic",
+		"nonsense":                      "nonsense",
+	} {
+		if got := running(address); got != want {
+			t.Errorf("%s: %s", address, got)
+		}
+	}
+}

@@ -50,7 +50,7 @@ func openNIC(name string) (*nic, error) {
 	}
 	n := &nic{called: name, vis: map[*vi]bool{}, cqs: map[*cq]bool{}, ptags: map[*ptag]bool{}, connections: map[*connection]bool{}}
 	n.ctx, n.end = context.WithCancel(context.Background())
-	if n.device, err = openDevice(address, n); err != nil {
+	if n.device, err = openDevice(running(address), n); err != nil {
 		return nil, err
 	}
 	if nics.add(n, func(h handle) { n.name = h }) == 0 {

@@ -68,14 +68,13 @@ func command(t testing.TB, program string, args ...string) *exec.Cmd {
 
 // pair returns the addresses of two NICs on one wire in one process.
 func pair(name string) []string {
-	address := "emu:?wire=mem:" + name
-	return []string{address + "&engine=inline", address}
+	return []string{"emu:?engine=inline&wire=mem:" + name, "emu:?wire=mem:" + name + "&engine=inline"}
 }
 
 // kinds are pairs whose engines run when they are called, and on threads of their own.
 func kinds(name string) map[string][]string {
 	return map[string][]string{
-		"inline": pair(name), "thread": {"emu:?engine=thread&wire=mem:" + name, "emu:?wire=mem:" + name + "&engine=thread"},
+		"inline": pair(name), "thread": {"emu:?wire=mem:" + name, "emu:?engine=thread&wire=mem:" + name},
 	}
 }
 
@@ -86,7 +85,7 @@ func TestPrograms(t *testing.T) {
 	if err := os.WriteFile(names, []byte("02:00:00:00:00:01 first\n02:00:00:00:00:02/echo second\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"objects", "queues", "peers", "names", "threads", "rdma"} {
+	for _, name := range []string{"objects", "queues", "peers", "names", "threads", "rdma", "forked"} {
 		t.Run(name, func(t *testing.T) {
 			program := compile(t, filepath.Join("testdata", name+".c"))
 			for kind, devices := range kinds(name) {
@@ -117,21 +116,56 @@ func TestFreed(t *testing.T) {
 	}
 }
 
-// TestHeader: a program of one line builds with the standards of then and now, and as C++.
-func TestHeader(t *testing.T) {
-	source := filepath.Join(t.TempDir(), "source.c")
-	if err := os.WriteFile(source, []byte("#define VIPL095\n#include <vipl.h>\nint main(void) { return sizeof(VIP_DESCRIPTOR) != 64; }\n"), 0o600); err != nil {
-		t.Fatal(err)
+// TestPolled: programs write to each other's memory and look there for what comes, without
+// a call, on NICs of which nothing is said but the wire.
+func TestPolled(t *testing.T) {
+	program := compile(t, filepath.Join("testdata", "polled.c"))
+	for _, bytes := range []string{"64", "16384", "1000000"} {
+		t.Run(bytes+" bytes", func(t *testing.T) {
+			wire := "emu:?wire=shm:" + filepath.Join(t.TempDir(), "w")
+			s := serve(t, program, "20", bytes, wire)
+			if out, err := command(t, program, "20", bytes, wire, s.address).CombinedOutput(); err != nil {
+				t.Errorf("client: %v\n%s", err, out)
+			}
+			s.succeed(t)
+		})
 	}
-	for _, args := range [][]string{{"-std=gnu89"}, {"-std=c11", "-pedantic"}, {"-std=c++11", "-x", "c++"}} {
-		args = append(args, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I"+filepath.Join(installed, "include"), source)
-		if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
+}
+
+// TestHeader: a program of one line builds with the standards of then and now, and as C++,
+// with the names of all vendors.
+func TestHeader(t *testing.T) {
+	for _, use := range []struct {
+		names, define string
+		builds        bool
+	}{
+		{"d.CS.SegCount + d.DS[1].Local.Length", "", true},
+		{"d.Control.SegCount + d.Data[0].Length", "", true},
+		{"d.CS.SegCount + d.DS[1].Local.Length", "-DVIPL095", true},
+		{"d.Control.SegCount + d.Data[0].Length", "-DVIPL095", false},
+	} {
+		source := filepath.Join(t.TempDir(), "source.c")
+		program := "#include <vipl.h>\nunsigned f(VIP_DESCRIPTOR d) { return sizeof(d) != 64 || VIP_ERROR != 17 ? 0 : " + use.names + "; }\n"
+		if err := os.WriteFile(source, []byte(program), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{
+			{"-std=gnu89"}, {"-std=c89", "-pedantic"}, {"-std=c11", "-pedantic"},
+			{"-std=c++98", "-pedantic", "-x", "c++"}, {"-std=c++11", "-pedantic", "-x", "c++"},
+		} {
+			args = append(args, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I"+filepath.Join(installed, "include"))
+			if use.define != "" {
+				args = append(args, use.define)
+			}
+			out, err := exec.Command("gcc", append(args, source)...).CombinedOutput()
 			var exit *exec.ExitError
-			if args[0] == "-std=c++11" && errors.As(err, &exit) && strings.Contains(string(out), "cc1plus") {
+			if strings.HasPrefix(args[0], "-std=c++") && errors.As(err, &exit) && strings.Contains(string(out), "cc1plus") {
 				t.Log("gcc has no C++ here")
 				continue
 			}
-			t.Errorf("gcc %s: %v\n%s", strings.Join(args, " "), err, out)
+			if (err == nil) != use.builds {
+				t.Errorf("gcc %s of %s: %v\n%s", strings.Join(args, " "), use.names, err, out)
+			}
 		}
 	}
 }

@@ -114,6 +114,23 @@ static inline VIP_VI_HANDLE make_vi(struct side *s, VIP_CQ_HANDLE send, VIP_CQ_H
 	return vi;
 }
 
+/* What VipQueryVi says, which wants to say it all. */
+static inline VIP_VI_STATE query_vi(VIP_VI_HANDLE vi, VIP_BOOLEAN *sends, VIP_BOOLEAN *receives)
+{
+	VIP_VI_ATTRIBUTES a;
+	VIP_VI_STATE state = 77;
+
+	OK(VipQueryVi(vi, &state, &a, sends, receives));
+	return state;
+}
+
+static inline VIP_VI_STATE state_of(VIP_VI_HANDLE vi)
+{
+	VIP_BOOLEAN sends, receives;
+
+	return query_vi(vi, &sends, &receives);
+}
+
 /* The i-th descriptor, of bytes bytes at offset of the data. */
 static inline VIP_DESCRIPTOR *describe(struct side *s, int i, size_t offset, VIP_UINT32 bytes)
 {

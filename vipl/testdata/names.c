@@ -4,7 +4,7 @@
 
 int main(int argc, char **argv)
 {
-	union any_address found, room[4];
+	union any_address found = {0}, room[4] = {0};
 	VIP_NET_ADDRESS *addresses[4] = {&room[0].net, &room[1].net, &room[2].net, &room[3].net};
 	VIP_AUTODISCOVERY_LIST list = {.ADAddrArray = addresses, .NumAdAddrs = 4};
 	struct side a;
@@ -24,6 +24,17 @@ int main(int argc, char **argv)
 	IS(VipNSGetHostByName(a.nic, (VIP_CHAR *)"", &found.net, 0), VIP_INVALID_PARAMETER);
 	IS(VipNSGetHostByName(a.nic, NULL, &found.net, 0), VIP_INVALID_PARAMETER);
 	IS(VipNSGetHostByName(a.nic, (VIP_CHAR *)"first", NULL, 0), VIP_INVALID_PARAMETER);
+	/* No more is written than the lengths say that there is room. */
+	memset(found.room, 0x55, sizeof(found.room));
+	found.net.HostAddressLen = 4;
+	found.net.DiscriminatorLen = 0;
+	IS(VipNSGetHostByName(a.nic, (VIP_CHAR *)"second", &found.net, 0), VIP_INVALID_PARAMETER);
+	CHECK(found.room[4] == 0x55 && found.net.HostAddressLen == 4);
+	found.net.HostAddressLen = 6;
+	found.net.DiscriminatorLen = 3;
+	OK(VipNSGetHostByName(a.nic, (VIP_CHAR *)"second", &found.net, 0));
+	CHECK(found.net.DiscriminatorLen == 3 && memcmp(found.net.HostAddress, "\2\0\0\0\0\2ech\x55", 10) == 0);
+	memset(&found, 0, sizeof(found)); /* room for any */
 	OK(VipNSGetHostByName(a.nic, (VIP_CHAR *)"second", &found.net, 0));
 	CHECK(found.net.DiscriminatorLen == 4 && memcmp(found.net.HostAddress, "\2\0\0\0\0\2echo", 10) == 0);
 	OK(VipNSGetHostByAddr(a.nic, &found.net, name, &length));
@@ -46,6 +57,8 @@ int main(int argc, char **argv)
 	list.NumAdAddrs = 1;
 	OK(VipQuerySystemManagementInfo(a.nic, VIP_SMI_AUTODISCOVERY, &list));
 	CHECK(list.NumAdAddrs == 3 && room[1].net.HostAddressLen == 0);
+	room[0].net.HostAddressLen = 5;
+	IS(VipQuerySystemManagementInfo(a.nic, VIP_SMI_AUTODISCOVERY, &list), VIP_INVALID_PARAMETER);
 	addresses[1] = NULL;
 	IS(VipQuerySystemManagementInfo(a.nic, VIP_SMI_AUTODISCOVERY, &list), VIP_INVALID_PARAMETER);
 	list.ADAddrArray = NULL;

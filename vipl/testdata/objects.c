@@ -166,10 +166,15 @@ static void memory(void)
 
 static void state_is(VIP_VI_HANDLE vi, VIP_VI_STATE want)
 {
-	VIP_VI_STATE s = 77;
+	VIP_VI_ATTRIBUTES got;
+	VIP_BOOLEAN f;
+	VIP_VI_STATE s;
 
-	OK(VipQueryVi(vi, &s, NULL, NULL, NULL));
-	CHECK(s == want);
+	IS(VipQueryVi(vi, NULL, &got, &f, &f), VIP_INVALID_PARAMETER);
+	IS(VipQueryVi(vi, &s, NULL, &f, &f), VIP_INVALID_PARAMETER);
+	IS(VipQueryVi(vi, &s, &got, NULL, &f), VIP_INVALID_PARAMETER);
+	IS(VipQueryVi(vi, &s, &got, &f, NULL), VIP_INVALID_PARAMETER);
+	CHECK(state_of(vi) == want);
 }
 
 static void states(void)
@@ -190,7 +195,7 @@ static void states(void)
 	attributes.MaxTransferSize = 1000;
 	attributes.Ptag = a.ptag;
 	OK(VipSetViAttributes(vi, &attributes));
-	OK(VipQueryVi(vi, &s, &got, NULL, NULL));
+	OK(VipQueryVi(vi, &s, &got, &sends, &receives));
 	CHECK(got.ReliabilityLevel == VIP_SERVICE_UNRELIABLE && got.MaxTransferSize == 1000 && got.Ptag == a.ptag);
 	OK(VipDestroyVi(vi));
 	IS(VipDestroyVi(vi), VIP_INVALID_PARAMETER);
@@ -225,7 +230,7 @@ static void states(void)
 	CHECK(d == NULL);
 	IS(VipSendWait(x, VIP_INFINITE, &d), VIP_DESCRIPTOR_ERROR);
 	CHECK(d == NULL);
-	OK(VipQueryVi(x, &s, NULL, &sends, &receives));
+	s = query_vi(x, &sends, &receives);
 	CHECK(sends && !receives);
 	IS(VipDestroyVi(x), VIP_ERROR_RESOURCE);
 	IS(VipDeregisterMem(a.nic, a.start, a.memory), VIP_ERROR_RESOURCE);
@@ -263,7 +268,7 @@ static void states(void)
 static void connections(void)
 {
 	VIP_VI_ATTRIBUTES other, attributes = {0};
-	union any_address here, there, found;
+	union any_address here, there, found = {0};
 	struct request q = {.here = &a, .there = &b};
 	VIP_VI_HANDLE x = make_vi(&a, NULL, NULL), y = make_vi(&b, NULL, NULL), small;
 	VIP_CONN_HANDLE c;
@@ -286,6 +291,8 @@ static void connections(void)
 	IS(VipConnectWait(a.nic, NULL, 10, &found.net, &other, &c), VIP_INVALID_PARAMETER);
 	IS(VipConnectWait(a.nic, &here.net, 10, NULL, &other, &c), VIP_INVALID_PARAMETER);
 	IS(VipConnectWait(a.nic, &here.net, 10, &found.net, &other, NULL), VIP_INVALID_PARAMETER);
+	found.net.HostAddressLen = 4; /* no room, so no request is taken */
+	IS(VipConnectWait(a.nic, &here.net, 10, &found.net, &other, &c), VIP_INVALID_PARAMETER);
 
 	/* Rejected. */
 	q.vi = x;

@@ -29,7 +29,7 @@ static void *request_connection(void *argument)
 
 static inline VIP_CONN_HANDLE await_connection(struct side *s)
 {
-	union any_address here, there;
+	union any_address here, there = {0};
 	VIP_VI_ATTRIBUTES other;
 	VIP_CONN_HANDLE c;
 

@@ -30,14 +30,14 @@ int main(int argc, char **argv)
 	/* Nobody asks for this one. */
 	OK(VipConnectPeerRequest(x, &here.net, &there.net, 50));
 	IS(VipConnectPeerWait(x, &other), VIP_TIMEOUT);
-	OK(VipQueryVi(x, &state, NULL, NULL, NULL));
+	state = state_of(x);
 	CHECK(state == VIP_STATE_IDLE);
 
 	for (round = 0; round < 3; round++) {
 		OK(VipConnectPeerRequest(x, &here.net, &there.net, PATIENCE));
 		IS(VipConnectPeerRequest(x, &here.net, &there.net, PATIENCE), VIP_INVALID_STATE);
 		IS(VipConnectPeerDone(x, &other), VIP_NOT_DONE);
-		OK(VipQueryVi(x, &state, NULL, NULL, NULL));
+		state = state_of(x);
 		CHECK(state == VIP_STATE_CONNECT_PENDING);
 		OK(VipConnectPeerRequest(y, &there.net, &here.net, VIP_INFINITE));
 		OK(VipConnectPeerWait(y, &other));

@@ -36,7 +36,7 @@ static void send_fails(VIP_RELIABILITY_LEVEL level, void (*spoil)(VIP_DESCRIPTOR
 		fprintf(stderr, "status %#x, want one of %#x\n", s->CS.Status, want);
 		failures++;
 	}
-	OK(VipQueryVi(x, &state, NULL, NULL, NULL));
+	state = state_of(x);
 	CHECK(state == (level == VIP_SERVICE_UNRELIABLE ? VIP_STATE_CONNECTED : VIP_STATE_ERROR));
 	disconnect(x);
 	disconnect(y);
@@ -125,7 +125,7 @@ static void posts(void)
 	/* A descriptor that ends behind its region completes with an error. */
 	OK(VipRegisterMem(b.nic, bytes, 64, NULL, &m));
 	OK(VipDeregisterMem(b.nic, bytes, m));
-	OK(VipQueryVi(y, NULL, NULL, &sends, &receives));
+	query_vi(y, &sends, &receives);
 	CHECK(sends && receives);
 
 	/* Posted once, on one queue. */

@@ -97,7 +97,7 @@ int main(int argc, char **argv)
 	CHECK(d->CS.Status & VIP_STATUS_RDMA_PROT_ERROR);
 	CHECK(memcmp(b.start, there, 100) == 0);
 	do /* It comes on a thread of the library. */
-		OK(VipQueryVi(y, &state, NULL, NULL, NULL));
+		state = state_of(y);
 	while (state != VIP_STATE_ERROR || *(volatile VIP_ERROR_CODE *)&error.ErrorCode != VIP_ERROR_RDMAW_PROT);
 	OK(VipErrorCallback(b.nic, NULL, NULL));
 	disconnect(x);
