@@ -4,6 +4,7 @@
  */
 #include "vipl.h"
 
+#include <signal.h>
 #include <sys/mman.h>
 
 #include "_cgo_export.h"
@@ -36,11 +37,32 @@ static void __attribute__((constructor)) remember_process(void)
 			return VIP_ERROR;                                                      \
 	} while (0)
 
+/*
+ * Has the program's handlers of signals run on the stack for signals. Go runs on small
+ * stacks of its own, which a handler would write past. Go's runtime does this too, but only
+ * when the library is loaded, which is before the program begins.
+ */
+static void move_handlers(void)
+{
+	struct sigaction a;
+	int i;
+
+	for (i = 1; i < NSIG; i++) {
+		if (sigaction(i, NULL, &a) != 0 || (a.sa_flags & SA_ONSTACK) != 0)
+			continue;
+		if ((a.sa_flags & SA_SIGINFO) == 0 && (a.sa_handler == SIG_DFL || a.sa_handler == SIG_IGN))
+			continue;
+		a.sa_flags |= SA_ONSTACK;
+		sigaction(i, &a, NULL);
+	}
+}
+
 VIP_RETURN VipOpenNic(const VIP_CHAR *DeviceName, VIP_NIC_HANDLE *NicHandle)
 {
 	REFUSE_CHILD();
 	if (DeviceName == NULL || NicHandle == NULL)
 		return VIP_INVALID_PARAMETER;
+	move_handlers();
 	struct trapezeOpenNic_return r = trapezeOpenNic((VIP_CHAR *)DeviceName);
 	if (r.r0 == VIP_SUCCESS)
 		*NicHandle = HANDLE(r.r1);

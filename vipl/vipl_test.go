@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -85,7 +87,7 @@ func TestPrograms(t *testing.T) {
 	if err := os.WriteFile(names, []byte("02:00:00:00:00:01 first\n02:00:00:00:00:02/echo second\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"objects", "queues", "peers", "names", "threads", "rdma", "forked"} {
+	for _, name := range []string{"objects", "queues", "peers", "names", "threads", "rdma", "forked", "signals"} {
 		t.Run(name, func(t *testing.T) {
 			program := compile(t, filepath.Join("testdata", name+".c"))
 			for kind, devices := range kinds(name) {
@@ -167,6 +169,62 @@ func TestHeader(t *testing.T) {
 				t.Errorf("gcc %s of %s: %v\n%s", strings.Join(args, " "), use.names, err, out)
 			}
 		}
+	}
+}
+
+// TestInstall: what is installed has its version and no path of the build; uninstall takes
+// all of it away.
+func TestInstall(t *testing.T) {
+	build, root := t.TempDir(), t.TempDir()
+	run := func(target string) {
+		t.Helper()
+		if out, err := exec.Command("make", target, "BUILD="+build, "PREFIX=/usr", "DESTDIR="+root).CombinedOutput(); err != nil {
+			t.Fatalf("make %s: %v\n%s", target, err, out)
+		}
+	}
+	files := func() (names []string) {
+		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && !d.IsDir() {
+				names = append(names, strings.TrimPrefix(path, root))
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return names
+	}
+	read := func(name string) string {
+		b, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	run("install")
+	_, version, found := strings.Cut(read("usr/lib/pkgconfig/trapeze-vipl.pc"), "\nVersion: ")
+	version, _, _ = strings.Cut(version, "\n")
+	if !found || !strings.HasPrefix(version, "1.") {
+		t.Errorf("pkg-config is told of version %q", version)
+	}
+	want := []string{"/usr/include/vipl.h", "/usr/lib/libvipl.so", "/usr/lib/libvipl.so.1", "/usr/lib/libvipl.so." + version,
+		"/usr/lib/pkgconfig/trapeze-vipl.pc"}
+	if got := files(); !slices.Equal(got, want) {
+		t.Errorf("installed are %v, want %v", got, want)
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if library := read("usr/lib/libvipl.so"); strings.Contains(library, here) || strings.Contains(library, build) {
+		t.Error("the library names a folder of the build")
+	}
+	if got, err := os.ReadDir(build); err != nil || len(got) != 2 {
+		t.Errorf("built are %v, %v: want the library and a file for pkg-config", got, err)
+	}
+	run("uninstall")
+	if left := files(); left != nil {
+		t.Errorf("after uninstall there are %v", left)
 	}
 }
 
