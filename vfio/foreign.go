@@ -19,8 +19,8 @@ import (
 // not unmap them, and FD returns -1, as there is no file that another process could
 // have, so that devices in other processes refuse it with ErrNotSupported. They must
 // stay mapped, as they are, until the device no longer has them: a device in this
-// process that touches pages which are gone ends the process, and one behind an IOMMU
-// goes on with pages that nobody else sees.
+// process that touches pages which are gone fails, and one behind an IOMMU goes on with
+// pages that nobody else sees.
 //
 // The flags say what the device may do at most: pages that the program itself may not
 // write are for DMARead.

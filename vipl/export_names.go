@@ -34,9 +34,9 @@ func trapezeNSGetHostByName(name C.uintptr_t, host *C.VIP_CHAR, address *C.VIP_N
 	if n == nil {
 		return C.VIP_INVALID_PARAMETER
 	}
-	to, err := roomFor(address)
-	if err != nil {
-		return code(err)
+	to := roomFor(address)
+	if !to.whole() {
+		return C.VIP_INVALID_PARAMETER
 	}
 	const most = 1 << 20 // addresses of a host
 	a, err := n.device.via.HostByName(n.ctx, C.GoString(host), int(min(index, most)))
@@ -100,9 +100,9 @@ func trapezeDiscovered(name C.uintptr_t, index C.VIP_ULONG, address *C.VIP_NET_A
 	if index >= C.VIP_ULONG(len(d.Addresses)) {
 		return C.VIP_INVALID_PARAMETER
 	}
-	to, err := roomFor(address)
-	if err != nil {
-		return code(err)
+	to := roomFor(address)
+	if !to.whole() {
+		return C.VIP_INVALID_PARAMETER
 	}
 	to.write(d.Addresses[index].MAC, d.Addresses[index].Discriminator)
 	return C.VIP_SUCCESS

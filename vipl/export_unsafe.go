@@ -45,32 +45,39 @@ func readAddress(a *C.VIP_NET_ADDRESS) (mac via.MAC, discriminator []byte, err e
 	return mac, b[len(mac):], nil
 }
 
-// room is where a program wants an address, and how long a discriminator it takes there.
+// room is where a program wants an address, and how long a host address and a discriminator
+// it takes there.
 type room struct {
-	address       *C.VIP_NET_ADDRESS
-	discriminator int
+	address             *C.VIP_NET_ADDRESS
+	host, discriminator int
 }
 
 // roomFor finds out what room a program has for an address: what the lengths in it say, a
-// host address of zero being one of the NIC's. If both are zero it has room for any.
-func roomFor(a *C.VIP_NET_ADDRESS) (room, error) {
-	r := room{a, int(a.DiscriminatorLen)}
+// host address of zero being one of the NIC's. If both are zero it has room for any. Some
+// programs say nothing and do not look at what they get, so that less room is no error.
+func roomFor(a *C.VIP_NET_ADDRESS) room {
+	r := room{a, min(int(a.HostAddressLen), len(via.MAC{})), int(a.DiscriminatorLen)}
 	switch {
-	case a.HostAddressLen == 0 && a.DiscriminatorLen == 0:
-		r.discriminator = via.MaxDiscriminator
-	case a.HostAddressLen != 0 && int(a.HostAddressLen) < len(via.MAC{}):
-		return r, via.ErrInvalidParameter
+	case r.host > 0 && r.host < len(via.MAC{}):
+		r.discriminator = 0 // it would stand behind what is cut
+	case r.host == 0 && r.discriminator == 0:
+		r.host, r.discriminator = len(via.MAC{}), via.MaxDiscriminator
+	case r.host == 0:
+		r.host = len(via.MAC{})
 	}
-	return r, nil
+	return r
 }
 
-// write writes an address, and of the discriminator what there is room for.
+// whole says that there is room for a host address.
+func (r room) whole() bool { return r.host == len(via.MAC{}) }
+
+// write writes of an address what there is room for.
 func (r room) write(mac via.MAC, discriminator []byte) {
 	a := r.address
 	discriminator = discriminator[:min(len(discriminator), r.discriminator)]
-	a.HostAddressLen, a.DiscriminatorLen = C.VIP_UINT16(len(mac)), C.VIP_UINT16(len(discriminator))
-	b := unsafe.Slice((*byte)(unsafe.Pointer(&a.HostAddress)), len(mac)+len(discriminator))
-	copy(b[copy(b, mac[:]):], discriminator)
+	a.HostAddressLen, a.DiscriminatorLen = C.VIP_UINT16(r.host), C.VIP_UINT16(len(discriminator))
+	b := unsafe.Slice((*byte)(unsafe.Pointer(&a.HostAddress)), r.host+len(discriminator))
+	copy(b[copy(b, mac[:r.host]):], discriminator)
 }
 
 // writeName writes a string and a zero byte, for which there is room.

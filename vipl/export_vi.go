@@ -124,10 +124,7 @@ func trapezeConnectWait(name C.uintptr_t, local *C.VIP_NET_ADDRESS, timeout C.VI
 	if err != nil || mac != n.device.via.Query().Address {
 		return C.VIP_INVALID_PARAMETER, 0
 	}
-	client, err := roomFor(remote)
-	if err != nil {
-		return code(err), 0
-	}
+	client := roomFor(remote)
 	ctx, cancel := within(n.ctx, timeout)
 	defer cancel()
 	c, err := n.connectWait(ctx, discriminator)

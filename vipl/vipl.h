@@ -194,9 +194,9 @@ typedef VIP_USHORT VIP_RELIABILITY_LEVEL;
 /*
  * A network address: HostAddressLen bytes that name a NIC, as VipQueryNic tells them,
  * and DiscriminatorLen bytes that name a connection point there, back to back. Where
- * the library returns one, the lengths say before the call how much room there is; a
- * longer discriminator is cut. A HostAddressLen of 0 is that of the NIC; if both are 0
- * there must be room for an address of the NIC with MaxDiscriminatorLen.
+ * the library returns one, the lengths say before the call how much room there is, and
+ * what is longer is cut. A HostAddressLen of 0 is that of the NIC; if both are 0 there
+ * must be room for an address of the NIC with MaxDiscriminatorLen.
  */
 typedef struct _VIP_NET_ADDRESS {
 	VIP_UINT16 HostAddressLen;

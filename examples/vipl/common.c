@@ -119,6 +119,8 @@ void await(struct end *e, const char *point)
 	printf("\n");
 	fflush(stdout);
 	address_of(&here, e->about.LocalNicAddress, e->about.NicAddressLen, point);
+	there.net.HostAddressLen = e->about.NicAddressLen;
+	there.net.DiscriminatorLen = LONGEST;
 	check("VipConnectWait", VipConnectWait(e->nic, &here.net, VIP_INFINITE, &there.net, &other, &connection));
 	check("VipConnectAccept", VipConnectAccept(connection, e->vi));
 }

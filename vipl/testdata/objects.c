@@ -291,13 +291,18 @@ static void connections(void)
 	IS(VipConnectWait(a.nic, NULL, 10, &found.net, &other, &c), VIP_INVALID_PARAMETER);
 	IS(VipConnectWait(a.nic, &here.net, 10, NULL, &other, &c), VIP_INVALID_PARAMETER);
 	IS(VipConnectWait(a.nic, &here.net, 10, &found.net, &other, NULL), VIP_INVALID_PARAMETER);
-	found.net.HostAddressLen = 4; /* no room, so no request is taken */
-	IS(VipConnectWait(a.nic, &here.net, 10, &found.net, &other, &c), VIP_INVALID_PARAMETER);
 
 	/* Rejected. */
 	q.vi = x;
 	pthread_create(&client, NULL, request_connection, &q);
-	c = await_connection(&b);
+	memset(found.room, 0x55, sizeof(found.room));
+	found.net.HostAddressLen = 4; /* 8 bytes in all */
+	found.net.DiscriminatorLen = 0;
+	set_address(&here, &b.about, "server");
+	NEED(VipConnectWait(b.nic, &here.net, PATIENCE, &found.net, &other, &c));
+	CHECK(found.net.HostAddressLen == 4 && found.net.DiscriminatorLen == 0 && found.room[8] == 0x55);
+	CHECK(memcmp(found.net.HostAddress, a.about.LocalNicAddress, 4) == 0);
+	set_address(&here, &a.about, "client");
 	IS(VipDestroyVi(x), VIP_INVALID_STATE);
 	OK(VipConnectReject(c));
 	IS(VipConnectReject(c), VIP_INVALID_PARAMETER);
