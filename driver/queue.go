@@ -98,19 +98,7 @@ func (q *workQueue) post(ds []*descriptors.Descriptor) (int, error) {
 	if i := slices.Index(ds, nil); i >= 0 {
 		return 0, q.vi.n.error("post "+q.side, fmt.Errorf("%w: descriptor %d of %d is nil", ErrInvalidParameter, i, len(ds)))
 	}
-	n, err := q.putAll(ds)
-	if n > 0 {
-		q.vi.n.posted()
-	}
-	if err != nil {
-		return n, q.refused(err)
-	}
-	return n, nil
-}
-
-// putAll is post, but for waking the device and what it says of an error. The lock is
-// given back also if reading a descriptor panics, see first.
-func (q *workQueue) putAll(ds []*descriptors.Descriptor) (int, error) {
+	// Reading a descriptor may panic, see take.
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n, err := q.put(ds)
@@ -136,7 +124,13 @@ func (q *workQueue) putAll(ds []*descriptors.Descriptor) (int, error) {
 			n, err = 0, lost
 		}
 	}
-	return n, err
+	if n > 0 {
+		q.vi.n.posted()
+	}
+	if err != nil {
+		return n, q.refused(err)
+	}
+	return n, nil
 }
 
 // put appends tokens, without telling the device, and returns how many: all, or those

@@ -13,6 +13,9 @@ func (q *workQueue) done() (*descriptors.Descriptor, error) {
 	if m != 0 {
 		return nil, q.vi.n.notDone(q.side, m)
 	}
+	if d != nil && err != nil {
+		err = q.completedBadly(d, err.(*badCompletion))
+	}
 	return d, err
 }
 
@@ -48,61 +51,54 @@ func (q *workQueue) passQuiet() (any bool) {
 	return any
 }
 
-// completion is what the queue says of a descriptor that it gives back.
-type completion struct {
-	d              *descriptors.Descriptor
-	status         descriptors.Status
-	tooLong, quiet bool
+// badCompletion is what take says of a descriptor with an error: what became of the VI is
+// asked without the queue's lock, see completedBadly.
+type badCompletion struct {
+	status  descriptors.Status
+	tooLong bool
 }
 
-// take is done, but for how it says that nothing has completed.
+func (*badCompletion) Error() string { return "completed in error" }
+
+// take is done, but for how it says that nothing has completed, and what has failed. The memory of a descriptor
+// may be the program's own, and gone: the lock is given back also if reading it panics.
 func (q *workQueue) take() (*descriptors.Descriptor, miss, error) {
-	for {
-		c, m, err := q.first()
-		switch {
-		case m != 0 || err != nil:
-			return nil, m, err
-		case c.status&(descriptors.StatusErrorMask|descriptors.StatusReserved) != 0 || c.tooLong:
-			return c.d, 0, q.completedBadly(c.d, c.status, c.tooLong)
-		case !c.quiet:
-			return c.d, 0, nil
-		} // else it has completed since passQuiet looked
-	}
-}
-
-// first takes the first descriptor that the application wants to hear of, if it has
-// completed. The memory of a descriptor may be the program's own, and gone: the lock is
-// given back also if reading it panics.
-func (q *workQueue) first() (c completion, m miss, _ error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closed {
-		return c, 0, q.closedAs
-	}
-	if q.taken != q.next && q.posted[q.taken&q.mask].quiet {
-		q.passQuiet()
-	}
-	if q.taken == q.next {
-		return c, 0, ErrQueueEmpty
-	}
-	p := &q.posted[q.taken&q.mask]
-	status := p.d.Status()
-	if !status.Done() {
-		if !p.lost {
-			m = missed
-			if q.misses++; q.misses%missesPerCheck == 0 {
-				m = overdue
-			}
-			return c, m, nil
+	for {
+		if q.closed {
+			return nil, 0, q.closedAs
 		}
-		status = descriptors.StatusDone | descriptors.StatusProtectionError
+		if q.taken != q.next && q.posted[q.taken&q.mask].quiet {
+			q.passQuiet()
+		}
+		if q.taken == q.next {
+			return nil, 0, ErrQueueEmpty
+		}
+		p := &q.posted[q.taken&q.mask]
+		status := p.d.Status()
+		if !status.Done() {
+			if !p.lost {
+				m := missed
+				if q.misses++; q.misses%missesPerCheck == 0 {
+					m = overdue
+				}
+				return nil, m, nil
+			}
+			status = descriptors.StatusDone | descriptors.StatusProtectionError
+		}
+		mmio.FromDevice()
+		d, quiet, tooLong := p.d, p.quiet, q.tooLong(p)
+		release(d)
+		*p = posting{}
+		descriptors.StoreIndex(&q.taken, q.taken+1)
+		switch {
+		case status&(descriptors.StatusErrorMask|descriptors.StatusReserved) != 0 || tooLong:
+			return d, 0, &badCompletion{status, tooLong}
+		case !quiet:
+			return d, 0, nil
+		} // else it has completed since passQuiet looked
 	}
-	mmio.FromDevice()
-	c = completion{p.d, status, q.tooLong(p), p.quiet}
-	release(c.d)
-	*p = posting{}
-	descriptors.StoreIndex(&q.taken, q.taken+1)
-	return c, 0, nil
 }
 
 // poll is done, but where something must be stepped it does that and looks
@@ -114,6 +110,9 @@ func (q *workQueue) poll() (*descriptors.Descriptor, error) {
 	}
 	if m != 0 {
 		return nil, q.vi.n.notDone(q.side, m)
+	}
+	if d != nil && err != nil {
+		err = q.completedBadly(d, err.(*badCompletion))
 	}
 	return d, err
 }
@@ -132,15 +131,15 @@ func (n *NIC) notDone(side string, m miss) error {
 }
 
 // completedBadly says what is wrong with a completed descriptor.
-func (q *workQueue) completedBadly(d *descriptors.Descriptor, status descriptors.Status, tooLong bool) error {
+func (q *workQueue) completedBadly(d *descriptors.Descriptor, bad *badCompletion) error {
 	var err error
 	switch {
-	case status&descriptors.StatusReserved != 0:
-		err = fmt.Errorf("%w: completion with reserved status bits: %v", ErrProtocol, status)
-	case tooLong:
+	case bad.status&descriptors.StatusReserved != 0:
+		err = fmt.Errorf("%w: completion with reserved status bits: %v", ErrProtocol, bad.status)
+	case bad.tooLong:
 		err = fmt.Errorf("%w: completion of %d bytes, more than was posted", ErrProtocol, d.Length())
 	default:
-		err = &StatusError{Status: status, Ended: q.vi.ended(q.vi.Attributes().Reliability, status)}
+		err = &StatusError{Status: bad.status, Ended: q.vi.ended(q.vi.Attributes().Reliability, bad.status)}
 	}
 	return q.vi.n.error(q.side, err)
 }

@@ -113,7 +113,7 @@ func (e entry) takeShared() (Completion, bool) {
 	q.mu.Unlock()
 	c := Completion{VI: e.by, Index: e.index, Receive: true, User: e.user, Descriptor: d}
 	if e.status&(descriptors.StatusErrorMask|descriptors.StatusReserved) != 0 || tooLong {
-		c.Err = e.by.recv.completedBadly(d, e.status, tooLong)
+		c.Err = e.by.recv.completedBadly(d, &badCompletion{e.status, tooLong})
 	}
 	return c, true
 }
