@@ -30,8 +30,10 @@ type queue struct {
 	lock   sync.Mutex
 	socket *socket // nil while there is none
 	live   bool    // the data path may use it
-	taken  [burst]xskring.Received
-	done   [burst]uint32
+	// unended: the next buffer goes on with a frame that was dropped.
+	unended bool
+	taken   [burst]xskring.Received
+	done    [burst]uint32
 	// full: Send has found no room. stuck is when the watch has seen that first, and zero
 	// again when a frame has been sent.
 	full  bool
@@ -78,7 +80,7 @@ func (q *queue) start() error {
 	}
 	q.lock.Lock()
 	defer q.lock.Unlock()
-	q.socket, q.full, q.stuck, q.live = s, false, time.Time{}, true
+	q.socket, q.full, q.stuck, q.unended, q.live = s, false, time.Time{}, false, true
 	return nil
 }
 
@@ -161,8 +163,11 @@ func (q *queue) Receive(frames []ethernet.Frame) (int, error) {
 // accept makes a frame of a buffer, or counts why there is none.
 func (q *queue) accept(r *xskring.Received, f *ethernet.Frame) bool {
 	switch {
-	case r.Continued: // nobody has asked for such
-		q.counters.unended.Add(1)
+	case r.Continued || q.unended: // no such frames were asked for
+		if !q.unended {
+			q.counters.unended.Add(1)
+		}
+		q.unended = r.Continued
 		return false
 	case r.Length < ethernet.HeaderSize || int(r.Length) > q.maxFrame:
 		q.counters.badLengths.Add(1)

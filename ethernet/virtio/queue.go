@@ -218,19 +218,20 @@ func (q *queue) accept(u virtqueue.Used, f *ethernet.Frame) bool {
 		q.skip--
 		return false
 	}
+	if q.mergeable && u.Length >= headerSize {
+		at := int(u.Tag)*q.stride + q.headroom - headerSize + numBuffersAt
+		if n := int(binary.LittleEndian.Uint16(q.buffers[at:])); n != 1 {
+			// A buffer holds the longest frame, so none goes on in another. What follows has
+			// no header, and is no more than the ring holds.
+			q.counters.unended.Add(1)
+			q.skip = uint32(min(max(n, 1), q.receiving.options.Size) - 1)
+			return false
+		}
+	}
 	length := int(u.Length) - headerSize
 	if length < ethernet.HeaderSize || length > q.maxFrame {
 		q.counters.badLengths.Add(1)
 		return false
-	}
-	if q.mergeable {
-		at := int(u.Tag)*q.stride + q.headroom - headerSize + numBuffersAt
-		if n := binary.LittleEndian.Uint16(q.buffers[at:]); n != 1 {
-			// A buffer holds the longest frame, so none goes on in another.
-			q.counters.unended.Add(1)
-			q.skip = uint32(max(n, 1) - 1)
-			return false
-		}
 	}
 	q.counters.receivedBytes.Add(uint64(length))
 	*f = ethernet.Frame{Buffer: u.Tag, Offset: uint16(q.headroom), Length: uint16(length)}
