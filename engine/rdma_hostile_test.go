@@ -19,8 +19,17 @@ type hostileRDMA struct {
 
 func newHostileRDMA(t testing.TB, options ...option) *hostileRDMA {
 	t.Helper()
-	x := &hostileRDMA{impostor: newImpostor(t, func(_ *node, b *descriptors.CreateEndpointBody) {
+	return newHostileRDMAOf(t, bothRights, options...)
+}
+
+// newHostileRDMAOf makes one whose peer allows what rights say.
+func newHostileRDMAOf(t testing.TB, rights descriptors.Access, options ...option) *hostileRDMA {
+	t.Helper()
+	x := &hostileRDMA{impostor: newImpostor(t, func(n *node, b *descriptors.CreateEndpointBody) {
 		b.Rights, b.MaxTransfer = bothRights, 4096
+		if n == n.w.b { // it is p's
+			b.Rights = rights
+		}
 	}, options...)}
 	x.open, x.readOnly, x.local = x.p.target(4096, bothRights), x.p.target(4096, descriptors.AccessRDMARead), x.p.target(4096, 0)
 	x.gone = x.p.target(4096, bothRights)
@@ -176,6 +185,81 @@ func TestHostileRDMA(t *testing.T) {
 				x.mustServe(t)
 			})
 		})
+	}
+}
+
+// TestRDMAWithoutRight: frames for an operation that the VI does not allow are dropped, though
+// the memory allows it: writes of 1 and of 0 bytes, with immediate data too, and reads.
+func TestRDMAWithoutRight(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		rights descriptors.Access // of the VI
+		kind   descriptors.FrameType
+		flags  descriptors.FrameFlags
+		extent uint32
+		length int
+	}{
+		{"write", descriptors.AccessRDMARead, descriptors.FrameWrite, 0, 10, 10},
+		{"write of nothing", descriptors.AccessRDMARead, descriptors.FrameWrite, 0, 0, 0},
+		{"write with immediate data", descriptors.AccessRDMARead, descriptors.FrameWrite, descriptors.FrameImmediate, 10, 10},
+		{"read", descriptors.AccessRDMAWrite, descriptors.FrameReadRequest, 0, 10, 0},
+		{"read of nothing", descriptors.AccessRDMAWrite, descriptors.FrameReadRequest, 0, 0, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			wires(t, func(t *testing.T, options ...option) {
+				x := newHostileRDMAOf(t, c.rights, options...)
+				lossless := len(options) > 0
+				d, _ := x.p.remote(16)
+				x.p.postRecv(d)
+				dropped := x.w.b.e.Counter(descriptors.CounterFramesDropped)
+				x.rdma(c.kind, 0, c.flags, c.extent, 0, c.length, descriptors.Extension{Address: x.open.address, Handle: x.open.handle})
+				if !bytes.Equal(x.open.mem, make([]byte, 4096)) {
+					t.Error("the memory was written")
+				}
+				if x.w.b.e.Counter(descriptors.CounterFramesDropped) == dropped {
+					t.Error("the frame was not dropped")
+				}
+				if d.Status().Done() && !lossless {
+					t.Errorf("a receive was taken: %v", d.Status())
+				}
+				if state := x.counts().State; state == descriptors.StateError && !lossless { // there it may be the end
+					t.Errorf("state %v", state)
+				}
+				for _, e := range x.w.b.events {
+					if e.Code == descriptors.EventRDMAWriteProtection || e.Code == descriptors.EventRDMAReadProtection {
+						t.Errorf("event %v", e)
+					}
+				}
+				x.w.b.port.spoil = nil
+				x.mustServe(t)
+			})
+		})
+	}
+}
+
+// TestUnreliableWriteWithoutRight: the same on an unreliable connection, which goes on.
+func TestUnreliableWriteWithoutRight(t *testing.T) {
+	for _, rights := range []descriptors.Access{0, descriptors.AccessRDMAWrite} {
+		x := newImpostor(t, func(n *node, b *descriptors.CreateEndpointBody) {
+			unreliable(b)
+			b.Rights = rights
+		})
+		open := x.p.target(64, bothRights)
+		b := alignedBytes(descriptors.HeaderSize + descriptors.ExtensionSize + 8)
+		for i := range 8 {
+			b[descriptors.HeaderSize+descriptors.ExtensionSize+i] = 7
+		}
+		h := descriptors.HeaderAt(b)
+		*h = x.good
+		h.Type, h.Flags, h.Length, h.Extent = descriptors.FrameWrite, descriptors.FrameFirst|descriptors.FrameLast, 8, 8
+		*descriptors.ExtensionAt(b[descriptors.HeaderSize:]) = descriptors.Extension{Address: open.address, Handle: open.handle}
+		dropped := x.w.b.e.Counter(descriptors.CounterFramesDropped)
+		x.arrive(b)
+		written, counted := open.mem[0] == 7, x.w.b.e.Counter(descriptors.CounterFramesDropped) != dropped
+		if allowed := rights != 0; written != allowed || counted == allowed || len(x.w.b.events) != 0 || x.counts().State == descriptors.StateError {
+			t.Errorf("rights %v: written %t, dropped %t, events %v", rights, written, counted, x.w.b.events)
+		}
+		x.mustServe(t)
 	}
 }
 

@@ -281,3 +281,43 @@ func TestWritesNeedNoReceive(t *testing.T) {
 		}
 	})
 }
+
+// TestFlushedOperation: a descriptor that is flushed before the NIC has begun it says which
+// operation it was, on a VI without a connection and behind a fence.
+func TestFlushedOperation(t *testing.T) {
+	for name, connected := range map[string]bool{"not connected": false, "behind a fence": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			v, p := w.a.newVI(w.a.memory(0, 0), withRights(bothRights)), w.b.newVI(w.b.memory(0, 0), withRights(bothRights))
+			to := p.target(64, bothRights)
+			if connected {
+				connect(v, p)
+				w.b.port.spoil = func(f []byte) [][]byte { // no read is answered
+					if descriptors.HeaderAt(f).Type == descriptors.FrameReadResponse {
+						return nil
+					}
+					return [][]byte{f}
+				}
+				first, _ := v.read(to, 0, 8)
+				v.postSend(first)
+			}
+			send, _ := v.descriptor(8)
+			write := v.write(to, 0, make([]byte, 8), 8)
+			read, _ := v.read(to, 0, 8)
+			for _, d := range []*descriptors.Descriptor{send, write, read} {
+				d.SetFence()
+			}
+			v.postSend(send, write, read)
+			w.settleOnly(w.a)
+			if connected {
+				do(v.n, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: v.id})
+			}
+			for d, op := range map[*descriptors.Descriptor]descriptors.Status{
+				send: descriptors.StatusOpSend, write: descriptors.StatusOpRDMAWrite, read: descriptors.StatusOpRDMARead} {
+				if got, want := d.Status(), descriptors.StatusDone|descriptors.StatusFlushed|op; got != want {
+					t.Errorf("status %v, want %v", got, want)
+				}
+			}
+		})
+	}
+}
