@@ -177,8 +177,8 @@ func overBackends(t *testing.T, run func(*testing.T, string, func(*testing.T) (a
 	}
 }
 
-// TestConformanceEager runs the suite of rings with all memory eager, and a sample of that of
-// VIs, over two back ends; in the soak all of that of VIs over these two, and the sample over
+// TestConformanceEager runs the suite of rings with all memory eager, and samples of those of
+// channels and VIs, over two back ends; in the soak all of that of VIs over these two, and the sample over
 // every other.
 func TestConformanceEager(t *testing.T) {
 	sample := []string{"send-receive/reliable", "send-receive/scatter gather", "send-receive/inline data", "rdma/mixed",
@@ -194,6 +194,7 @@ func TestConformanceEager(t *testing.T) {
 		}
 		if ours && !soak.Wanted() {
 			ringtest.Run(t, b.name, open)
+			channeltest.Run(t, b.name, open, "channels/device memory")
 		}
 	}
 }
