@@ -358,6 +358,25 @@ func testRDMADeregistered(t T, p *Pair) {
 	}
 }
 
+// testRDMAFlushed: operations that wait behind a send say what they were when they are
+// flushed, though the NIC may not have looked at them.
+func testRDMAFlushed(t T, p *Pair) {
+	x, _, m := connectRDMA(t, p, via.VIAttributes{}, 1000, 1)
+	for _, d := range []*via.Descriptor{x.Prepare(t, x.Send[0], 0, 10), // it finds no receive
+		x.writeTo(t, x.Send[1], 0, 10, m, 0), x.readFrom(t, x.Send[2], 0, 10, m, 0)} {
+		OK(t, x.VI.PostSend(d))
+	}
+	OK(t, x.VI.Disconnect(Context(t)))
+	for i, want := range []via.Status{0, operationWrite, operationRead} {
+		d, err := p.Take(t, x.VI.SendDone)
+		wantStatus(t, "a descriptor that was flushed", d, err, via.StatusFlushed)
+		if d != x.Send[i] {
+			t.Fatal("another descriptor came back")
+		}
+		wantOperation(t, d, 0, want)
+	}
+}
+
 // testNeedReceives: a VI that needs receives breaks its connection when a message finds
 // none; one that has them works like any other.
 func testNeedReceives(t T, p *Pair) {

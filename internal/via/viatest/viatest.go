@@ -86,6 +86,7 @@ var suite = []Check{
 	{Section: "rdma", Name: "what the other end allows", f: testRDMAAllowed},
 	{Section: "rdma", Name: "refused", f: testRDMARefused},
 	{Section: "rdma", Name: "deregistered", f: testRDMADeregistered},
+	{Section: "rdma", Name: "flushed", f: testRDMAFlushed},
 
 	{Section: "cq", Name: "completions", f: testCQ},
 	{Section: "cq", Name: "not read", f: testCQNotRead},
@@ -100,6 +101,7 @@ var suite = []Check{
 	{Section: "memory", Name: "ptag in use", f: testPtagInUse},
 	{Section: "memory", Name: "protection", f: testProtection},
 	{Section: "memory", Name: "stale handle", f: testStaleHandle},
+	{Section: "memory", Name: "taken from a receive", f: testTakenFromReceive},
 
 	{Section: "reliability", Name: "order and flow control", f: testOrder},
 	{Section: "reliability", Name: "what was taken", f: testTaken},
