@@ -9,14 +9,16 @@ import (
 )
 
 // Number is the protocol's version, the first byte of every request and reply.
-const Number = 1
+const Number = 2
 
 // Sizes in bytes of requests and replies. What stands behind them is ignored by a
 // reader that does not know it.
 const (
-	RequestSize  = 56
+	RequestSize  = 64
 	ReplySize    = 40
-	DescribeSize = 80
+	DescribeSize = 104
+	RecordSize   = 40
+	StampSize    = 24
 	StatSize     = 104
 )
 
@@ -28,8 +30,10 @@ const (
 	Describe Operation = 1 // what is lent
 	Fetch    Operation = 2 // a page, or a part of one; the reply has it as payload
 	Write    Operation = 3 // the payload becomes the page
-	Join     Operation = 4 // the server becomes one of a pool
+	Adopt    Operation = 4 // the record of a pool becomes the server's
 	Stat     Operation = 5 // what has been counted
+	Stamps   Operation = 6 // the stamps of a run of pages; the reply has them as payload
+	Witness  Operation = 7 // a record that the server keeps for a pool it is no member of
 )
 
 func (o Operation) String() string {
@@ -40,10 +44,14 @@ func (o Operation) String() string {
 		return "fetch"
 	case Write:
 		return "write"
-	case Join:
-		return "join"
+	case Adopt:
+		return "adopt"
 	case Stat:
 		return "stat"
+	case Stamps:
+		return "stamps"
+	case Witness:
+		return "witness"
 	}
 	return fmt.Sprintf("operation %d", uint8(o))
 }
@@ -56,6 +64,7 @@ const (
 	IfExpected Condition = 0 // the page's version is Expected; it becomes Next
 	IfOlder    Condition = 1 // the page's version is below Next; it becomes Next
 	Always     Condition = 2 // it becomes one more than it was, and at least Next
+	Exactly    Condition = 3 // it becomes Next, whatever it was: a copy from another server
 )
 
 // Request is a request. Fields that its operation does not use are zero.
@@ -69,12 +78,23 @@ type Request struct {
 	Page        uint64
 	// Offset of the part that is fetched, in bytes from the beginning of the page.
 	Offset uint32
-	// Expected and Next are versions of the page, see Condition. Of Join, Next is the
-	// version of pages that nobody has written.
+	// Expected and Next are versions of the page, see Condition.
 	Expected, Next uint64
-	// Client is a number of the client's own, which is kept with what it writes. Of
-	// Join it is the number of the pool.
+	// Client is a number of the client's own, which is kept with what it writes.
 	Client uint64
+	// Epoch of the pool that the client knows.
+	Epoch uint64
+}
+
+// SetRecord puts the record of a pool into a request to adopt it, for the server that is member
+// self, or to the witness.
+func (r *Request) SetRecord(to Record, self int) {
+	r.Client, r.Epoch, r.Expected, r.Page, r.Next, r.Offset = to.Pool, to.Epoch, to.Base, to.Members, to.States, uint32(self)
+}
+
+// Record is the record that SetRecord has put there.
+func (r *Request) Record() Record {
+	return Record{Pool: r.Client, Epoch: r.Epoch, Base: r.Expected, Members: r.Page, States: r.Next}
 }
 
 // Encode writes the request into the first RequestSize bytes of b.
@@ -91,6 +111,7 @@ func (r *Request) Encode(b []byte) {
 	le.PutUint64(b[32:], r.Expected)
 	le.PutUint64(b[40:], r.Next)
 	le.PutUint64(b[48:], r.Client)
+	le.PutUint64(b[56:], r.Epoch)
 }
 
 // FormatError is a request or reply that cannot be read.
@@ -120,6 +141,6 @@ func ParseRequest(b []byte) (Request, error) {
 	return Request{
 		Operation: Operation(b[1]), Condition: Condition(le.Uint16(b[2:])), Length: le.Uint32(b[4:]),
 		Incarnation: le.Uint64(b[8:]), Page: le.Uint64(b[16:]), Offset: le.Uint32(b[24:]),
-		Expected: le.Uint64(b[32:]), Next: le.Uint64(b[40:]), Client: le.Uint64(b[48:]),
+		Expected: le.Uint64(b[32:]), Next: le.Uint64(b[40:]), Client: le.Uint64(b[48:]), Epoch: le.Uint64(b[56:]),
 	}, nil
 }

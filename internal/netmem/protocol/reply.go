@@ -22,6 +22,9 @@ const (
 	Busy             Result = 9  // too much is under way: ask again
 	StorageError     Result = 10 // the file behind the page cannot be read or written
 	OtherPool        Result = 11 // the server belongs to another pool; the reply has its number
+	OtherEpoch       Result = 12 // the server has another record of the pool; the reply has its epoch
+	NotMember        Result = 13 // the server has not all that it should have
+	VersionLimit     Result = 14 // there is no larger version
 )
 
 // Results that are refusals of a kind have a text each.
@@ -29,6 +32,7 @@ var results = [...]string{
 	"done", "not a request of this protocol", "no such operation or condition", "outside of what is lent",
 	"a payload of another length", "the server has restarted", "the page has another version", "no memory left",
 	"lent for reading only", "too much under way", "the file cannot be read or written", "the server belongs to another pool",
+	"the server has another record of the pool", "the server has not all that it should have", "there is no larger version",
 }
 
 func (r Result) String() string {
@@ -42,6 +46,10 @@ func (r Result) String() string {
 const (
 	// Unwritten: nobody has written the page since the server was started.
 	Unwritten = 1 << 0
+	// Fresh: the page was written since the server began to join its pool again.
+	Fresh = 1 << 1
+	// Damaged: what is stored is not the page.
+	Damaged = 1 << 2
 )
 
 // Reply is what all replies begin with.
@@ -94,9 +102,8 @@ func ParseReply(o Operation, b []byte) (Reply, error) {
 
 // Description is what a server lends. It follows the Reply to Describe and Join.
 type Description struct {
-	// Pool that the server belongs to, zero if none, and the version there of pages
-	// that nobody has written.
-	Pool, Base uint64
+	// Record of the pool that the server belongs to; zero if none.
+	Record
 	// Span is how far the addresses reach, and Capacity how much can be stored, in
 	// bytes.
 	Span, Capacity uint64
@@ -118,6 +125,9 @@ func (d *Description) Encode(b []byte) {
 	le := binary.LittleEndian
 	le.PutUint64(b[40:], d.Pool)
 	le.PutUint64(b[48:], d.Base)
+	le.PutUint64(b[80:], d.Epoch)
+	le.PutUint64(b[88:], d.Members)
+	le.PutUint64(b[96:], d.States)
 	le.PutUint64(b[56:], d.Span)
 	le.PutUint64(b[64:], d.Capacity)
 	le.PutUint32(b[72:], d.Page)
@@ -146,11 +156,15 @@ func ParseDescription(b []byte) (Description, error) {
 	le := binary.LittleEndian
 	flags := le.Uint32(b[76:])
 	d := Description{
-		Pool: le.Uint64(b[40:]), Base: le.Uint64(b[48:]), Span: le.Uint64(b[56:]), Capacity: le.Uint64(b[64:]),
+		Record: Record{Pool: le.Uint64(b[40:]), Base: le.Uint64(b[48:]), Epoch: le.Uint64(b[80:]), Members: le.Uint64(b[88:]), States: le.Uint64(b[96:])},
+		Span: le.Uint64(b[56:]), Capacity: le.Uint64(b[64:]),
 		Page: le.Uint32(b[72:]), ReadOnly: flags&readOnly != 0, Lasting: flags&lasting != 0,
 	}
 	if d.Page < MinPage || d.Page > MaxPage || d.Page&(d.Page-1) != 0 {
 		return Description{}, &FormatError{"page of the description", uint64(d.Page), fmt.Sprintf("a power of two from %d to %d", MinPage, MaxPage)}
+	}
+	if err := d.Record.check(); err != nil {
+		return Description{}, err
 	}
 	if page := uint64(d.Page); d.Span == 0 || d.Span%page != 0 || d.Span/page > MaxPages {
 		return Description{}, &FormatError{"span of the description", d.Span, fmt.Sprintf("1 to %d pages", uint64(MaxPages))}

@@ -1,0 +1,111 @@
+package protocol
+
+import "encoding/binary"
+
+// MaxServers is how many servers a pool has at most.
+const MaxServers = 32
+
+// State of a server in the record of its pool.
+type State uint8
+
+const (
+	// Member: it has all pages that it should have.
+	Member State = 0
+	// Joining: it gets what is written, and copies of the rest, until it has all.
+	Joining State = 1
+	// Out: the others go on without it.
+	Out State = 2
+)
+
+func (s State) String() string {
+	switch s {
+	case Member:
+		return "member"
+	case Joining:
+		return "joining"
+	}
+	return "out"
+}
+
+// Record says which servers of a pool have all that they should have. A pool has one record at a
+// time; a newer one has a larger Epoch. The zero Record is that of no pool.
+type Record struct {
+	Pool, Epoch uint64
+	// Base is the version of pages that nobody has written.
+	Base uint64
+	// Members stands for the names of the servers and the witness (Digest in package netmem):
+	// clients that name others do not use the pool.
+	Members uint64
+	// States has two bits for each server, in the order of their names.
+	States uint64
+}
+
+// State of a server, 0 to MaxServers-1.
+func (r Record) State(server int) State { return State(r.States >> (2 * server) & 3) }
+
+// With is the next record, in which a server has another state.
+func (r Record) With(server int, s State) Record {
+	r.Epoch++
+	r.States = r.States&^(3<<(2*server)) | uint64(s)<<(2*server)
+	return r
+}
+
+// check says what is wrong with a record.
+func (r Record) check() error {
+	switch {
+	case r.States&(r.States>>1)&0x5555555555555555 != 0:
+		return &FormatError{"state of a server", r.States, "0 to 2 each"}
+	case (r.Pool == 0) != (r.Epoch == 0):
+		return &FormatError{"epoch of the record", r.Epoch, "more than 0 of a pool, and 0 of none"}
+	}
+	return nil
+}
+
+// Append appends the record to b, in RecordSize bytes.
+func (r Record) Append(b []byte) []byte {
+	for _, v := range [...]uint64{r.Pool, r.Epoch, r.Base, r.Members, r.States} {
+		b = binary.LittleEndian.AppendUint64(b, v)
+	}
+	return b
+}
+
+// ParseRecord reads a record. Errors are *FormatError.
+func ParseRecord(b []byte) (Record, error) {
+	if len(b) != RecordSize {
+		return Record{}, &FormatError{"length of the record", uint64(len(b)), "40"}
+	}
+	at := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8*i:]) }
+	r := Record{Pool: at(0), Epoch: at(1), Base: at(2), Members: at(3), States: at(4)}
+	if err := r.check(); err != nil {
+		return Record{}, err
+	}
+	return r, nil
+}
+
+// Stamp is the identity of a page's content: its version, and the client that has written it.
+type Stamp struct {
+	Version, Client uint64
+	Flags           uint32
+}
+
+// Same reports whether two stamps are of the same bytes.
+func (s Stamp) Same(t Stamp) bool {
+	return s.Version == t.Version && s.Client == t.Client && (s.Flags^t.Flags)&Unwritten == 0 && (s.Flags|t.Flags)&Damaged == 0
+}
+
+// Encode writes the stamp into the first StampSize bytes of b.
+func (s Stamp) Encode(b []byte) {
+	_ = b[:StampSize]
+	le := binary.LittleEndian
+	le.PutUint64(b, s.Version)
+	le.PutUint64(b[8:], s.Client)
+	le.PutUint32(b[16:], s.Flags)
+	le.PutUint32(b[20:], 0)
+}
+
+// StampAt reads the stamp in the first StampSize bytes of b.
+func StampAt(b []byte) Stamp {
+	_ = b[:StampSize]
+	le := binary.LittleEndian
+	return Stamp{Version: le.Uint64(b), Client: le.Uint64(b[8:]), Flags: le.Uint32(b[16:])}
+}
