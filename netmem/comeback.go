@@ -42,41 +42,58 @@ type attempts struct {
 	restarted bool
 }
 
-// again returns nil if a call whose last attempt has failed with err shall be made again, and
-// else with what it fails. It waits if none of the page's servers that could
-// answer is connected yet: until ctx's deadline. Without one it waits for a server until
-// that has been away for the timeout, or the call has lasted as long: then the server is
-// taken for dead, and nobody waits for it.
-func (p *pool) again(ctx context.Context, page uint64, a *attempts, err error) error {
-	lost := errors.Is(err, ErrLost)
+// again returns nil if a call whose last attempt, with view v, has failed with err shall be made
+// again, and else with what it fails. It waits for something to change: until ctx's deadline, or
+// without one until a server that is needed has been away for the timeout and the pool had the
+// time to go on without it.
+func (p *pool) again(ctx context.Context, v *view, page uint64, a *attempts, err error) error {
+	lost, changed := errors.Is(err, ErrLost), p.comeback.watch()
 	restarted := errors.Is(err, ErrRestarted)
-	if !lost && !errors.Is(err, ErrUnavailable) || hopeless(err) || restarted && a.restarted {
+	switch {
+	case errors.Is(err, errChanged), p.view.Load() != v:
+		return ctx.Err()
+	case !lost && !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrStorage) || hopeless(err) || restarted && a.restarted:
+		return err
+	case p.alone() && lost || p.alone() && errors.Is(err, ErrStorage):
 		return err
 	}
 	a.restarted = restarted
-	_, limited := ctx.Deadline()
-	changed := p.comeback.watch()
-	since, back := p.expected(page, lost)
-	if since.IsZero() && !back {
-		return err
+	limit := p.options.Timeout
+	if !p.alone() && p.options.Witness != nil {
+		limit = 2*limit + 4*lease
 	}
-	if back && ctx.Err() == nil && (limited || time.Since(a.start) < p.options.Timeout) {
-		return nil
+	if errors.Is(err, ErrUnavailable) {
+		since, back := p.expected(page)
+		if since.IsZero() && !back {
+			return err
+		}
+		if !since.IsZero() && time.Since(since) > limit && !back {
+			a.start = a.start.Add(-limit) // it is dead: the call does not wait for it
+		}
 	}
-	var over <-chan time.Time // if not by ctx
-	if !limited {
-		until, end := since.Add(p.options.Timeout), a.start.Add(p.options.Timeout)
-		timer := time.NewTimer(min(time.Until(until), time.Until(end)))
-		defer timer.Stop()
-		over = timer.C
+	wait := lastRetry
+	if _, limited := ctx.Deadline(); !limited {
+		if wait = min(wait, limit-time.Since(a.start)); wait <= 0 {
+			return p.blame(err)
+		}
 	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return &Error{Op: "wait for a server of", Page: int64(page), Err: fmt.Errorf("%w: %w", ctx.Err(), err)}
+		return &Error{Op: "wait for a server of", Page: int64(page), Err: fmt.Errorf("%w: %w", ctx.Err(), p.blame(err))}
 	case <-changed:
-		return nil
-	case <-over:
+	case <-timer.C:
 	case <-p.ctx.Done():
+		return err
+	}
+	return nil
+}
+
+// blame adds to an error what the witness has said, if the pool waits for it.
+func (p *pool) blame(err error) error {
+	if w := p.witnessError(); w != nil && errors.Is(err, ErrUnavailable) {
+		return fmt.Errorf("%w; %w", err, w)
 	}
 	return err
 }
@@ -86,19 +103,15 @@ func hopeless(err error) bool {
 	return errors.Is(err, ErrProtocol) || errors.Is(err, ErrOtherPool) || errors.Is(err, ErrOption)
 }
 
-// expected says whether one of the page's servers is back: connected, and if the page was
-// lost, up to date. Else it says since when that is away which went last, zero if none of
-// those that are away will come back. They are looked for at once.
-func (p *pool) expected(page uint64, lost bool) (since time.Time, back bool) {
-	var room [maxCopies]int
-	at := room[:p.placement.Copies()]
-	p.placement.Of(page, at)
-	for _, n := range at {
-		k := p.links[n]
+// expected says whether a server of the page is connected, and since when that is away which went
+// last, zero if none of those that are away will come back. They are looked for at once.
+func (p *pool) expected(page uint64) (since time.Time, back bool) {
+	var room [maxCopies]*link
+	for _, k := range p.places(page, room[:0]) {
 		l, err := k.use()
 		switch {
 		case l != nil:
-			back = back || !k.owes(page) && (!lost || l.trusted.Load())
+			back = back || p.alone()
 		case !hopeless(err):
 			if away := k.awaySince(); away.After(since) {
 				since = away
@@ -106,5 +119,5 @@ func (p *pool) expected(page uint64, lost bool) (since time.Time, back bool) {
 			k.look()
 		}
 	}
-	return since, back
+	return since, back || !p.alone()
 }

@@ -13,21 +13,21 @@ import (
 // one that says nothing as long as a server may take for an answer.
 func TestOpenBesideSilence(t *testing.T) {
 	const page = 4096
-	r := newRig(t)
+	nics, plugs := onSwitch(t, 3)
+	r := &rig{TB: t, near: nics[0], far: nics[1]}
 	s := r.serve(netmem.ServerOptions{Name: "a", Page: page, Size: 16 * page})
+	r.far = nics[2]
 	gone := r.serve(netmem.ServerOptions{Name: "b", Page: page, Size: 16 * page})
 	options := netmem.Options{Copies: 2, Cache: 16 * page}
 	first := r.open(options, s, gone)
 	want := randomBytes(1, 16*page)
 	r.write(first, want, 0)
 	r.close(first)
-	r.kill(gone)
-	// No NIC has this address, so that nobody refuses either.
-	silent := via.Address{MAC: via.MAC{2, 0xff, 0xff, 0xff, 0xff, 0xfe}, Discriminator: []byte("b")}
+	plugs[2].SetLink(false)
 	options.Timeout = time.Hour
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	c, err := netmem.Open(ctx, r.near, []via.Address{s.Address(), silent}, options)
+	c, err := netmem.Open(ctx, r.near, []via.Address{s.Address(), gone.Address()}, options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestOpenBesideSilence(t *testing.T) {
 		t.Error("other bytes were read than written")
 	}
 	for _, s := range c.Stats().Servers {
-		if s.Complete && s.Address == silent.String() {
+		if s.Complete && s.Address == gone.Address().String() {
 			t.Errorf("%+v", s)
 		}
 	}

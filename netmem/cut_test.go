@@ -58,7 +58,8 @@ func TestCutOff(t *testing.T) {
 		r.far = nic
 		list = append(list, r.serve(netmem.ServerOptions{Name: fmt.Sprint(i), Page: page, Size: page * pages}))
 	}
-	c := r.open(netmem.Options{Copies: 2, Cache: 8 * page, Timeout: cutTimeout, ReadAhead: -1}, list...)
+	o := netmem.Options{Copies: 2, Cache: 8 * page, Timeout: cutTimeout, ReadAhead: -1, Witness: netmem.WitnessFile(t.TempDir() + "/witness")}
+	c := r.open(o, list...)
 	model := randomBytes(1, page*pages)
 	r.write(c, model, 0)
 	r.sync(c)

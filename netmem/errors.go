@@ -29,8 +29,16 @@ var (
 	ErrRestarted = errors.New("the server has restarted")
 	// ErrOtherPool: the servers do not belong together.
 	ErrOtherPool = errors.New("the server belongs to another pool")
+	// ErrEpoch: the servers have another record of their pool than this client had. It asks for
+	// it and tries again.
+	ErrEpoch = errors.New("the server has another record of its pool")
+	// ErrNoWitness: a server is away, and the witness of the pool, without which the others must
+	// not go on, does not answer.
+	ErrNoWitness = errors.New("the witness of the pool does not answer")
 	// ErrProtocol: the other end does not keep to the protocol.
 	ErrProtocol = errors.New("the other end breaks the protocol of network memory")
+	// ErrVersionLimit: the page has been written 2^64-2 times, or a client has said so.
+	ErrVersionLimit = errors.New("there is no larger version of the page")
 	// ErrOption: an option makes no sense; the error names it.
 	ErrOption = errors.New("bad option")
 	// ErrClosed: the client or server is closed.
@@ -92,6 +100,7 @@ func optionError(name string, value any, allowed string) error {
 var refusals = map[protocol.Result]error{
 	protocol.OutsideExport: ErrOutside, protocol.OtherIncarnation: ErrRestarted, protocol.Full: ErrFull, protocol.ReadOnly: ErrReadOnly,
 	protocol.Busy: ErrBusy, protocol.StorageError: ErrStorage, protocol.OtherPool: ErrOtherPool, protocol.VersionConflict: ErrConflict,
+	protocol.OtherEpoch: ErrEpoch, protocol.NotMember: ErrEpoch, protocol.VersionLimit: ErrVersionLimit,
 }
 
 // refusal is the error of a result that is not OK.

@@ -26,8 +26,12 @@ type answer func(q protocol.Request) (reply []byte, payload int)
 func honest(q protocol.Request) ([]byte, int) {
 	b := make([]byte, protocol.StatSize)
 	r := protocol.Reply{Operation: q.Operation, Incarnation: fakeIncarnation, Version: 1}
-	if q.Operation == protocol.Describe || q.Operation == protocol.Join {
-		d := protocol.Description{Pool: 5, Base: 1, Span: 1 << 20, Capacity: 1 << 20, Page: fakePage}
+	var record protocol.Record
+	if q.Operation == protocol.Adopt {
+		record = q.Record()
+	}
+	if q.Operation == protocol.Describe || q.Operation == protocol.Adopt {
+		d := protocol.Description{Record: record, Span: 1 << 20, Capacity: 1 << 20, Page: fakePage}
 		d.Encode(b)
 	}
 	if q.Operation == protocol.Fetch {
@@ -230,7 +234,17 @@ func TestHostileClient(t *testing.T) {
 	r.write(good, content, 0)
 	r.sync(good)
 	k := r.caller(s)
-	mine := func(q protocol.Request) protocol.Request { q.Incarnation = k.incarnation; return q }
+	mine := func(q protocol.Request) protocol.Request {
+		if q.Incarnation = k.incarnation; q.Epoch == 0 {
+			q.Epoch = 1
+		}
+		return q
+	}
+	adopt := func(r protocol.Record, self int) protocol.Request {
+		q := protocol.Request{Operation: protocol.Adopt, Incarnation: k.incarnation}
+		q.SetRecord(r, self)
+		return q
+	}
 	version := k.ask(mine(protocol.Request{Operation: protocol.Fetch, Page: 3, Length: page}), 0).Version
 	for name, c := range map[string]struct {
 		q       protocol.Request
@@ -250,12 +264,24 @@ func TestHostileClient(t *testing.T) {
 		"write that lies":       {mine(protocol.Request{Operation: protocol.Write, Length: page, Condition: protocol.Always}), page / 2, protocol.BadLength},
 		"write two pages":       {mine(protocol.Request{Operation: protocol.Write, Length: 2 * page, Condition: protocol.Always}), 2 * page, protocol.BadLength},
 		"write behind the end":  {mine(protocol.Request{Operation: protocol.Write, Page: 16, Length: page, Condition: protocol.Always}), page, protocol.OutsideExport},
-		"no such condition":     {mine(protocol.Request{Operation: protocol.Write, Length: page, Condition: 3}), page, protocol.BadOperation},
+		"no such condition":     {mine(protocol.Request{Operation: protocol.Write, Length: page, Condition: 4}), page, protocol.BadOperation},
 		"old version":           {mine(protocol.Request{Operation: protocol.Write, Page: 3, Length: page, Expected: version - 1, Next: version}), page, protocol.VersionConflict},
 		"version that shrinks":  {mine(protocol.Request{Operation: protocol.Write, Page: 3, Length: page, Expected: version, Next: version}), page, protocol.BadLength},
 		"older":                 {mine(protocol.Request{Operation: protocol.Write, Page: 3, Length: page, Condition: protocol.IfOlder, Next: version}), page, protocol.VersionConflict},
-		"no pool":               {mine(protocol.Request{Operation: protocol.Join}), 0, protocol.BadRequest},
-		"another pool":          {mine(protocol.Request{Operation: protocol.Join, Client: 12345}), 0, protocol.OtherPool},
+		"another epoch":         {mine(protocol.Request{Operation: protocol.Fetch, Page: 3, Length: page, Epoch: 2}), 0, protocol.OtherEpoch},
+		"write, another epoch":  {mine(protocol.Request{Operation: protocol.Write, Page: 3, Length: page, Condition: protocol.Always, Epoch: 1<<64 - 1}), page, protocol.OtherEpoch},
+		"last version":          {mine(protocol.Request{Operation: protocol.Write, Page: 3, Length: page, Condition: protocol.IfOlder, Next: 1<<64 - 1}), page, protocol.VersionLimit},
+		"no pool":               {adopt(protocol.Record{}, 0), 0, protocol.BadRequest},
+		"a pool of no epoch":    {adopt(protocol.Record{Pool: 12345}, 0), 0, protocol.BadRequest},
+		"another pool":          {adopt(protocol.Record{Pool: 12345, Epoch: 9}, 0), 0, protocol.OtherPool},
+		"no such state":         {adopt(protocol.Record{Pool: 12345, Epoch: 9, States: 3}, 0), 0, protocol.BadRequest},
+		"no such server":        {adopt(protocol.Record{Pool: 12345, Epoch: 9}, protocol.MaxServers), 0, protocol.BadRequest},
+		"no stamps":             {mine(protocol.Request{Operation: protocol.Stamps}), 0, protocol.BadLength},
+		"half a stamp":          {mine(protocol.Request{Operation: protocol.Stamps, Length: protocol.StampSize / 2}), 0, protocol.BadLength},
+		"too many stamps":       {mine(protocol.Request{Operation: protocol.Stamps, Length: 17 * protocol.StampSize}), 17 * protocol.StampSize, protocol.OutsideExport},
+		"stamps far behind":     {mine(protocol.Request{Operation: protocol.Stamps, Page: 1<<64 - 1, Length: protocol.StampSize}), protocol.StampSize, protocol.OutsideExport},
+		"stamps, another epoch": {mine(protocol.Request{Operation: protocol.Stamps, Length: protocol.StampSize, Epoch: 7}), protocol.StampSize, protocol.OtherEpoch},
+		"witness of no pool":    {mine(protocol.Request{Operation: protocol.Witness}), 0, protocol.BadRequest},
 	} {
 		if r := k.ask(c.q, c.payload); r.Result != c.want || r.Length != 0 {
 			t.Errorf("%s: %v", name, r.Result)
@@ -264,7 +290,7 @@ func TestHostileClient(t *testing.T) {
 	valid := make([]byte, protocol.RequestSize)
 	(&protocol.Request{Operation: protocol.Stat, Incarnation: k.incarnation}).Encode(valid)
 	for name, b := range map[string][]byte{
-		"empty": {}, "short": valid[:10], "another protocol": append([]byte{2}, valid[1:]...),
+		"empty": {}, "short": valid[:10], "another protocol": append([]byte{1}, valid[1:]...),
 		"reserved": append(append(bytes.Clone(valid[:28]), 1, 0, 0, 0), valid[32:]...),
 	} {
 		reply, err := protocol.ParseReply(0, k.say(b, 100))

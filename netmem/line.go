@@ -18,12 +18,17 @@ type line struct {
 	ring        *ring.Ring
 	caller      *ring.Caller
 	incarnation uint64
-	// trusted: the server has all pages that it should have, but for those that its link
-	// still owes it.
-	trusted atomic.Bool
-	once    sync.Once
-	why     error         // it has ended; guarded by the link
-	timeout time.Duration // of each call
+	// record is that of the server's pool, as the server said last.
+	record atomic.Pointer[protocol.Record]
+	// heard is when the request was sent, after opened, to which the server said last that it
+	// has this record.
+	opened time.Time
+	heard  atomic.Int64
+	// incomplete: the server would not adopt a record in which it is a member.
+	incomplete atomic.Bool
+	once       sync.Once
+	why        error         // it has ended; guarded by the link
+	timeout    time.Duration // of each call
 }
 
 // requests are buffers for requests.
@@ -39,7 +44,8 @@ func dialLine(ctx context.Context, nic *via.NIC, to via.Address, depth int, time
 	if err != nil {
 		return nil, protocol.Description{}, errors.Join(err, r.Close())
 	}
-	l := &line{ring: r, caller: caller, timeout: timeout}
+	l := &line{ring: r, caller: caller, timeout: timeout, opened: time.Now()}
+	l.record.Store(&protocol.Record{})
 	d, err := l.describe(ctx, &protocol.Request{Operation: protocol.Describe})
 	if err != nil {
 		l.close()
@@ -59,6 +65,7 @@ func (l *line) call(ctx context.Context, q *protocol.Request, send, into ring.Fr
 		q.Incarnation = l.incarnation
 	}
 	q.Encode(b[:])
+	sent := time.Since(l.opened)
 	reply, err := l.caller.Call(p, b[:], send, into)
 	if err != nil {
 		return protocol.Reply{}, reply, err
@@ -73,18 +80,21 @@ func (l *line) call(ctx context.Context, q *protocol.Request, send, into ring.Fr
 		return r, reply, ErrRestarted
 	case int(r.Length) != reply.Length:
 		return r, reply, fmt.Errorf("%w: %d bytes came, and it says %d", ErrProtocol, reply.Length, r.Length)
+	case r.Result == protocol.OK && q.Epoch != 0 && q.Epoch == l.record.Load().Epoch:
+		l.heard.Store(int64(sent))
 	}
 	return r, reply, nil
 }
 
-// describe asks what is lent, or joins a pool.
+// describe asks what is lent, or has the server adopt a record.
 func (l *line) describe(ctx context.Context, q *protocol.Request) (protocol.Description, error) {
+	sent := time.Since(l.opened)
 	r, reply, err := l.call(ctx, q, ring.Frame{}, ring.Frame{})
 	switch {
 	case err != nil:
 		return protocol.Description{}, err
 	case r.Result == protocol.OtherPool:
-		return protocol.Description{Pool: r.Version}, ErrOtherPool
+		return protocol.Description{Record: protocol.Record{Pool: r.Version}}, ErrOtherPool
 	case r.Result != protocol.OK:
 		return protocol.Description{}, refusal(r.Result)
 	}
@@ -95,13 +105,36 @@ func (l *line) describe(ctx context.Context, q *protocol.Request) (protocol.Desc
 	if l.incarnation == 0 { // it is the first call
 		l.incarnation = r.Incarnation
 	}
+	if q.Operation != protocol.Witness {
+		l.record.Store(&d.Record)
+		l.heard.Store(int64(sent))
+	}
 	return d, nil
 }
 
-// join makes the server one of a pool.
-func (l *line) join(ctx context.Context, pool uint64, base Version) (protocol.Description, error) {
-	return l.describe(ctx, &protocol.Request{Operation: protocol.Join, Client: pool, Next: uint64(base)})
+// adopt has the server, which is member self, adopt a record. If the server has a newer one, or
+// another of the same epoch, that is the line's from then on, and the error is ErrEpoch.
+func (l *line) adopt(ctx context.Context, r protocol.Record, self int, how protocol.Condition) error {
+	q := protocol.Request{Operation: protocol.Adopt, Condition: how}
+	q.SetRecord(r, self)
+	_, err := l.describe(ctx, &q)
+	if errors.Is(err, ErrEpoch) {
+		l.incomplete.Store(true)
+		_, derr := l.describe(ctx, &protocol.Request{Operation: protocol.Describe})
+		err = errors.Join(err, derr)
+	}
+	return err
 }
+
+// lacks says that the server, which is member number of r, has said that it has not all that
+// it should have.
+func (l *line) lacks(r protocol.Record, number int) bool {
+	has := l.record.Load()
+	return l.incomplete.Load() && has.Epoch < r.Epoch && has.State(number) == protocol.Joining
+}
+
+// blank says that the server belongs to no pool: it is new, or has lost what it had.
+func (l *line) blank() bool { return l.record.Load().Pool == 0 }
 
 // pause between tries while a server is busy.
 const pause = 50 * time.Microsecond
@@ -125,8 +158,8 @@ func (l *line) patiently(ctx context.Context, q *protocol.Request, send, into ri
 }
 
 // fetch fetches a part of a page into a frame. Its errors end the line.
-func (l *line) fetch(ctx context.Context, page uint64, offset int, into ring.Frame) (protocol.Reply, error) {
-	q := protocol.Request{Operation: protocol.Fetch, Page: page, Offset: uint32(offset), Length: uint32(into.Length)}
+func (l *line) fetch(ctx context.Context, epoch, page uint64, offset int, into ring.Frame) (protocol.Reply, error) {
+	q := protocol.Request{Operation: protocol.Fetch, Epoch: epoch, Page: page, Offset: uint32(offset), Length: uint32(into.Length)}
 	r, err := l.patiently(ctx, &q, ring.Frame{}, into)
 	if err == nil && r.Result == protocol.OK && int(r.Length) != into.Length {
 		err = fmt.Errorf("%w: %d bytes came of %d", ErrProtocol, r.Length, into.Length)
@@ -134,9 +167,21 @@ func (l *line) fetch(ctx context.Context, page uint64, offset int, into ring.Fra
 	return r, err
 }
 
+// stamps fetches the stamps of n pages into a frame. Its errors end the line.
+func (l *line) stamps(ctx context.Context, epoch, first uint64, n int, into ring.Frame) (protocol.Reply, error) {
+	into.Length = n * protocol.StampSize
+	q := protocol.Request{Operation: protocol.Stamps, Epoch: epoch, Page: first, Length: uint32(into.Length)}
+	r, err := l.patiently(ctx, &q, ring.Frame{}, into)
+	if err == nil && r.Result == protocol.OK && int(r.Length) != into.Length {
+		err = fmt.Errorf("%w: %d bytes of stamps came of %d", ErrProtocol, r.Length, into.Length)
+	}
+	return r, err
+}
+
 // write writes a page. Its errors end the line.
-func (l *line) write(ctx context.Context, page uint64, from ring.Frame, condition protocol.Condition, expected, next Version, client uint64) (protocol.Reply, error) {
+func (l *line) write(ctx context.Context, epoch, page uint64, from ring.Frame, condition protocol.Condition, expected, next Version, client uint64) (protocol.Reply, error) {
 	q := protocol.Request{
+		Epoch:     epoch,
 		Operation: protocol.Write, Condition: condition, Length: uint32(from.Length), Page: page,
 		Expected: uint64(expected), Next: uint64(next), Client: client,
 	}

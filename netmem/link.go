@@ -3,7 +3,6 @@ package netmem
 import (
 	"context"
 	"fmt"
-	"math/bits"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,11 +11,12 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// link is a server as a client knows it: connected or not, and what it has missed.
+// link is a server as a client knows it: connected or not.
 type link struct {
 	pool    *pool
 	address via.Address
 	name    string
+	number  int                  // in the record of the pool
 	now     atomic.Pointer[line] // nil while there is no connection
 	wake    chan struct{}        // the keeper looks again
 
@@ -24,8 +24,6 @@ type link struct {
 	err  error     // why there is no connection
 	away time.Time // since when there is none
 
-	// owed are the pages that have been written while the server was away, a bit each.
-	owed []atomic.Uint64
 }
 
 // use returns the line if there is one, and else why there is none.
@@ -71,59 +69,35 @@ func (k *link) look() {
 	}
 }
 
-// owe notes that the server has missed a page, or is about to, and reports whether that is
-// new.
-func (k *link) owe(page uint64) bool {
-	bit := uint64(1) << (page % 64)
-	return k.owed[page/64].Or(bit)&bit == 0
-}
-
-func (k *link) paid(page uint64) { k.owed[page/64].And(^(uint64(1) << (page % 64))) }
-
-func (k *link) owes(page uint64) bool { return k.owed[page/64].Load()>>(page%64)&1 != 0 }
-
-// firstOwed is the first page from page on that is owed.
-func (k *link) firstOwed(page uint64) (uint64, bool) {
-	for i := page / 64; i < uint64(len(k.owed)); i++ {
-		w := k.owed[i].Load()
-		if i == page/64 {
-			w &= ^uint64(0) << (page % 64)
-		}
-		if w != 0 {
-			return i*64 + uint64(bits.TrailingZeros64(w)), true
-		}
-	}
-	return 0, false
-}
-
 // How a server that is away is looked for: at growing intervals.
 const (
 	firstRetry = 20 * time.Millisecond
 	lastRetry  = time.Second
 )
 
-// keep connects the link again whenever it is down, and brings the server up to date,
-// until ctx ends.
+// keep connects the link again whenever it is down, and asks the server now and then which record
+// it has, until ctx ends.
 func (k *link) keep(ctx context.Context) {
 	wait := firstRetry
 	for {
-		l := k.now.Load()
-		if l == nil {
-			var err error
-			if l, err = k.dial(ctx); err != nil {
+		next := heartbeat
+		if l := k.now.Load(); l == nil {
+			next, wait = wait, min(2*wait, lastRetry)
+			if err := k.dial(ctx); err != nil {
 				k.mu.Lock()
 				k.err = err
 				k.mu.Unlock()
 			} else {
-				wait = firstRetry
+				next, wait = heartbeat, firstRetry
+			}
+		} else if !k.pool.alone() {
+			if _, err := l.describe(ctx, &protocol.Request{Operation: protocol.Describe}); err != nil && ctx.Err() == nil {
+				k.down(l, err)
+				next = firstRetry
 			}
 		}
-		again := time.Duration(1<<63 - 1)
-		if l == nil || !k.bringUpToDate(ctx, l) {
-			again, wait = wait, min(2*wait, lastRetry)
-		}
-		k.pool.comeback.tell()
-		timer := time.NewTimer(again)
+		k.pool.attend()
+		timer := time.NewTimer(next)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
@@ -132,7 +106,7 @@ func (k *link) keep(ctx context.Context) {
 			}
 			return
 		case <-timer.C:
-		case <-k.wake: // somebody waits for it
+		case <-k.wake: // a call waits for it
 			timer.Stop()
 			wait = firstRetry
 		}
@@ -140,41 +114,46 @@ func (k *link) keep(ctx context.Context) {
 }
 
 // dial connects again, and checks that the server still is what it was.
-func (k *link) dial(ctx context.Context) (*line, error) {
+func (k *link) dial(ctx context.Context) error {
 	p := k.pool
 	within, cancel := context.WithTimeout(ctx, p.options.Timeout)
 	defer cancel()
 	l, d, err := dialLine(within, p.nic, k.address, p.options.Depth, p.options.Timeout)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := p.fits(k, d); err != nil {
 		l.close()
-		return nil, err
+		return err
 	}
-	if d.Pool != p.number && p.alone() && p.lasting {
-		// A file is what it was, but old versions must not be met again. Nobody reads or
-		// writes before it has new ones.
-		d, err = l.join(within, p.number, Version(time.Now().UnixNano()))
-		if err != nil {
+	if l.blank() && p.alone() && p.lasting {
+		// A file is what it was, but old versions must not be met again. It gets new ones
+		// before it is read or written.
+		r := p.record()
+		r.Base = uint64(time.Now().UnixNano())
+		if err := l.adopt(within, r, k.number, 0); err != nil {
 			l.close()
-			return nil, err
+			return err
 		}
 	}
-	l.trusted.Store(d.Pool == p.number)
 	k.now.Store(l)
 	p.comeback.tell()
-	return l, nil
+	return nil
 }
 
 // fits says what is wrong with what a server lends now.
 func (p *pool) fits(k *link, d protocol.Description) error {
-	switch {
+	fail := func(err error, hint string) error {
+		return &Error{Op: "connect", Page: -1, Server: k.name, Err: err, Hint: hint}
+	}
+	switch r := p.record(); {
 	case int(d.Page) != p.page || d.Span/uint64(d.Page) != p.pages:
-		return &Error{Op: "connect", Page: -1, Server: k.name, Err: optionError("what is lent", fmt.Sprintf("%d bytes by pages of %d", d.Span, d.Page),
-			fmt.Sprintf("%d bytes by pages of %d, as at the other servers", p.pages*uint64(p.page), p.page))}
-	case d.Pool != 0 && d.Pool != p.number:
-		return &Error{Op: "connect", Page: -1, Server: k.name, Err: ErrOtherPool, Hint: "another client has begun anew with it; restart the servers, or open another client"}
+		return fail(optionError("what is lent", fmt.Sprintf("%d bytes by pages of %d", d.Span, d.Page),
+			fmt.Sprintf("%d bytes by pages of %d, as at the other servers", p.pages*uint64(p.page), p.page)), "")
+	case d.Pool != 0 && d.Pool != r.Pool:
+		return fail(ErrOtherPool, "another client has begun anew with it; restart the servers, or open another client")
+	case d.Pool != 0 && d.Members != p.members:
+		return fail(ErrOtherPool, "all clients of a pool name the same servers, copies and witness")
 	}
 	return nil
 }

@@ -3,6 +3,8 @@ package netmem
 import (
 	"fmt"
 	"time"
+
+	"github.com/trapeze-nic/trapeze/internal/netmem/protocol"
 )
 
 // Options are the choices of a client. The zero value has the defaults.
@@ -24,6 +26,9 @@ type Options struct {
 	// One that takes longer is taken for dead, and calls without a deadline of their own
 	// wait no longer than this for one that is connecting again.
 	Timeout time.Duration
+	// Witness lets a pool with copies go on without a server that is away. Without one its
+	// pages can still be read, and writes wait for the server. All clients have the same.
+	Witness Witness
 	// Depth is how many calls can be under way with a server; zero is DefaultDepth.
 	Depth int
 	// Workers is how many pages are fetched ahead, or written back, at the same time;
@@ -60,6 +65,8 @@ func (o *Options) check(servers int) error {
 		o.Timeout = DefaultTimeout
 	}
 	switch {
+	case servers > protocol.MaxServers:
+		return optionError("the list of servers", fmt.Sprintf("%d long", servers), fmt.Sprintf("at most %d", protocol.MaxServers))
 	case servers == 0:
 		return optionError("the list of servers", "empty", "at least one")
 	case o.Copies < 1 || o.Copies > min(maxCopies, servers):

@@ -61,6 +61,7 @@ type Server struct {
 	nic         *via.NIC
 	options     ServerOptions
 	storage     storage
+	rooms       *stampRooms
 	listener    *ring.Listener
 	incarnation uint64
 	ctx         context.Context // ends with Close
@@ -69,11 +70,27 @@ type Server struct {
 	closed      atomic.Bool
 	counters    serverCounters
 
-	mu         sync.Mutex
-	pool, base uint64
-	failed     error
-	sessions   map[*session]bool
+	// membership says what the server is in which pool. It changes with adopting held; that is held
+	// for reading while a page is written, so that no write of an older record lands later.
+	membership atomic.Pointer[membership]
+	adopting   sync.RWMutex
+
+	mu        sync.Mutex
+	failed    error
+	sessions  map[*session]bool
+	witnessed map[uint64]protocol.Record // by pool
 }
+
+// membership is the record of a pool, and which of its servers this one is.
+type membership struct {
+	protocol.Record
+	self int
+	// complete: a client has copied to this server, while it joins, all that it has missed. A
+	// server that was restarted meanwhile does not know that.
+	complete bool
+}
+
+func (m *membership) state() protocol.State { return m.State(m.self) }
 
 type serverCounters struct {
 	fetches, writes, refused, out, in atomic.Uint64
@@ -86,7 +103,8 @@ func NewServer(ctx context.Context, nic *via.NIC, o ServerOptions) (*Server, err
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	s := &Server{nic: nic, options: o, incarnation: draw(), sessions: map[*session]bool{}}
+	s := &Server{nic: nic, options: o, incarnation: draw(), sessions: map[*session]bool{}, witnessed: map[uint64]protocol.Record{}}
+	s.membership.Store(&membership{})
 	var err error
 	pages := uint64(o.Span) / uint64(o.Page)
 	if o.File != nil {
@@ -97,14 +115,36 @@ func NewServer(ctx context.Context, nic *via.NIC, o ServerOptions) (*Server, err
 	if err != nil {
 		return nil, fmt.Errorf("netmem: lend %d bytes: %w", o.Size, err)
 	}
-	s.listener, err = ring.Listen(nic, o.Name, ringOptions(o.Depth))
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("netmem: %w", err), s.storage.close())
+	if err := s.start(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("netmem: %w", err), s.release())
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.running.Go(s.accept)
 	s.running.Go(s.watch)
 	return s, nil
+}
+
+// start takes up what the storage knows of a pool, and listens.
+func (s *Server) start(ctx context.Context) error {
+	record, err := s.storage.load()
+	if err != nil {
+		return err
+	}
+	s.membership.Store(&record)
+	if s.rooms, err = newStampRooms(ctx, s.nic, s.options.Page); err != nil {
+		return err
+	}
+	s.listener, err = ring.Listen(s.nic, s.options.Name, ringOptions(s.options.Depth))
+	return err
+}
+
+// release gives back the memory that is lent.
+func (s *Server) release() error {
+	err := s.storage.close()
+	if s.rooms != nil {
+		err = errors.Join(err, s.rooms.memory.Deregister(context.Background()))
+	}
+	return err
 }
 
 // ringOptions are those of both ends, which must agree on the largest payload before the
@@ -216,7 +256,7 @@ func (s *Server) Close() error {
 	s.cancel()
 	err := s.listener.Close()
 	s.running.Wait()
-	return errors.Join(err, s.storage.close())
+	return errors.Join(err, s.release())
 }
 
 // Page is the size of a page in bytes.

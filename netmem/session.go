@@ -2,6 +2,7 @@ package netmem
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -95,8 +96,12 @@ func (x *session) handle(q *ring.Request) {
 		x.fetch(q, request, r)
 	case protocol.Write:
 		x.write(q, request, r)
-	case protocol.Join:
-		x.join(q, request, r)
+	case protocol.Adopt:
+		x.adopt(q, request, r)
+	case protocol.Stamps:
+		x.stamps(q, request, r)
+	case protocol.Witness:
+		x.witness(q, request, r)
 	case protocol.Stat:
 		c := x.server.Stats()
 		c.Encode(x.buffer[:])
@@ -125,21 +130,37 @@ func (x *session) answer(q *ring.Request, r *protocol.Reply, size int, l *loan) 
 }
 
 func (x *session) describe(q *ring.Request, r *protocol.Reply) {
-	s := x.server
-	s.mu.Lock()
+	x.describeIn(q, r, x.server.membership.Load().Record)
+}
+
+// describeIn describes the server with the record of a pool.
+func (x *session) describeIn(q *ring.Request, r *protocol.Reply, in protocol.Record) {
+	o := &x.server.options
 	d := protocol.Description{
-		Pool: s.pool, Base: s.base, Span: uint64(s.options.Span), Capacity: uint64(s.options.Size), Page: uint32(s.options.Page),
-		ReadOnly: s.options.ReadOnly, Lasting: s.options.File != nil,
+		Record: in, Span: uint64(o.Span), Capacity: uint64(o.Size), Page: uint32(o.Page), ReadOnly: o.ReadOnly, Lasting: o.File != nil,
 	}
-	s.mu.Unlock()
 	d.Encode(x.buffer[:])
 	x.answer(q, r, protocol.DescribeSize, nil)
+}
+
+// admit says whether a request of a client may be carried out by a server in this state: not if
+// the client knows another record of the pool. A server of no pool takes all.
+func (m *membership) admit(request *protocol.Request, r *protocol.Reply, as ...protocol.State) bool {
+	switch {
+	case m.Pool == 0:
+	case request.Epoch != m.Epoch:
+		r.Result, r.Version = protocol.OtherEpoch, m.Epoch
+	case !slices.Contains(as, m.state()):
+		r.Result = protocol.NotMember
+	}
+	return r.Result == protocol.OK
 }
 
 func (x *session) fetch(q *ring.Request, request *protocol.Request, r *protocol.Reply) {
 	o := &x.server.options
 	var l *loan
 	switch {
+	case !x.server.membership.Load().admit(request, r, protocol.Member):
 	case request.Page >= uint64(o.Span)/uint64(o.Page), uint64(request.Offset)+uint64(request.Length) > uint64(o.Page), request.Length == 0:
 		r.Result = protocol.OutsideExport
 	case int(request.Length) > q.Room():
@@ -161,6 +182,12 @@ func (x *session) fetch(q *ring.Request, request *protocol.Request, r *protocol.
 
 func (x *session) write(q *ring.Request, request *protocol.Request, r *protocol.Reply) {
 	o := &x.server.options
+	x.server.adopting.RLock()
+	defer x.server.adopting.RUnlock()
+	if !x.server.membership.Load().admit(request, r, protocol.Member, protocol.Joining) {
+		x.answer(q, r, protocol.ReplySize, nil)
+		return
+	}
 	if r.Result = checkWrite(request, o.Page, q.Payload.Length); r.Result == protocol.OK {
 		switch {
 		case request.Page >= uint64(o.Span)/uint64(o.Page):
@@ -176,25 +203,4 @@ func (x *session) write(q *ring.Request, request *protocol.Request, r *protocol.
 		x.server.counters.in.Add(uint64(request.Length))
 	}
 	x.answer(q, r, protocol.ReplySize, nil)
-}
-
-// join makes the server one of a pool, if it is in none or in this one.
-func (x *session) join(q *ring.Request, request *protocol.Request, r *protocol.Reply) {
-	s := x.server
-	s.mu.Lock()
-	switch {
-	case request.Client == 0:
-		r.Result = protocol.BadRequest
-	case s.pool != 0 && s.pool != request.Client:
-		r.Result, r.Version = protocol.OtherPool, s.pool
-	case s.pool == 0:
-		s.pool, s.base = request.Client, request.Next
-		s.storage.join(request.Next)
-	}
-	s.mu.Unlock()
-	if r.Result != protocol.OK {
-		x.answer(q, r, protocol.ReplySize, nil)
-		return
-	}
-	x.describe(q, r)
 }

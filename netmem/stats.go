@@ -1,6 +1,10 @@
 package netmem
 
-import "time"
+import (
+	"time"
+
+	"github.com/trapeze-nic/trapeze/internal/netmem/protocol"
+)
 
 // Stats are what a client has counted since it was opened.
 type Stats struct {
@@ -41,10 +45,11 @@ func (c *Client) Stats() Stats {
 	n := &c.pool.counters
 	s.Fetches, s.Writes, s.Failures = n.fetches.Load(), n.writes.Load(), n.failures.Load()
 	s.Failovers, s.Repaired = n.failovers.Load(), n.repaired.Load()
+	v := c.pool.view.Load()
 	for _, k := range c.pool.links {
 		l, err := k.use()
-		_, owed := k.firstOwed(0)
-		s.Servers = append(s.Servers, ServerState{k.name, l != nil, l != nil && l.trusted.Load() && !owed, err})
+		complete := l != nil && l.record.Load().Pool == v.Pool && (c.pool.alone() || v.State(k.number) == protocol.Member && v.has(k))
+		s.Servers = append(s.Servers, ServerState{k.name, l != nil, complete, err})
 	}
 	return s
 }

@@ -15,8 +15,13 @@ type storage interface {
 	fetch(q *protocol.Request, r *protocol.Reply) *loan
 	// write makes from, one page, the page, and fills in r.
 	write(q *protocol.Request, r *protocol.Reply, from []byte)
-	// join sets the version of pages that nobody has written.
-	join(base uint64)
+	// stampsOf fills in the stamps of the pages from first on, which are lent.
+	stampsOf(first uint64, into []protocol.Stamp)
+	// load returns what was saved last; the zero value if nothing was.
+	load() (membership, error)
+	// save keeps the record of the pool, and which server of it this is. What is lent from a
+	// file finds both after a restart.
+	save(m membership) error
 	// stored is how many bytes of pages there are.
 	stored() uint64
 	close() error

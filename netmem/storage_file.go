@@ -89,23 +89,32 @@ func (s *fileStorage) returned(f uint32) {
 func (s *fileStorage) write(q *protocol.Request, r *protocol.Reply, from []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	version, result := s.next(q)
+	next, result := s.next(q)
 	if r.Result = result; result == protocol.OK {
 		if _, err := s.file.WriteAt(from, int64(q.Page)*int64(s.page)); err != nil {
 			s.damaged[q.Page] = true // until it is written whole
 			r.Result = protocol.StorageError
 		} else {
 			delete(s.damaged, q.Page)
-			s.pages[q.Page] = stamp{version, q.Client}
+			s.pages[q.Page] = next
 		}
 	}
 	s.of(q.Page, r)
 }
 
-func (s *fileStorage) join(base uint64) {
+func (s *fileStorage) stampsOf(first uint64, into []protocol.Stamp) {
 	s.mu.Lock()
-	s.base = base
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	s.run(first, into)
+}
+
+func (s *fileStorage) load() (membership, error) { return membership{}, nil }
+
+func (s *fileStorage) save(m membership) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.become(m.Base, m.state())
+	return nil
 }
 
 // stored is the size of the file.

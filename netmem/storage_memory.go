@@ -101,7 +101,7 @@ func (s *memoryStorage) take(q *protocol.Request) (uint32, protocol.Result) {
 // put makes frame f the page, unless something has changed since it was taken, and
 // returns the frame that is not needed any more.
 func (s *memoryStorage) put(q *protocol.Request, f uint32) (uint32, protocol.Result) {
-	version, result := s.next(q)
+	next, result := s.next(q)
 	old := s.frames[q.Page]
 	switch {
 	case result != protocol.OK:
@@ -111,7 +111,7 @@ func (s *memoryStorage) put(q *protocol.Request, f uint32) (uint32, protocol.Res
 	case old == zeros:
 		s.used++
 	}
-	s.frames[q.Page], s.pages[q.Page] = f, stamp{version, q.Client}
+	s.frames[q.Page], s.pages[q.Page] = f, next
 	return old, protocol.OK
 }
 
@@ -126,10 +126,19 @@ func (s *memoryStorage) drop(f uint32) {
 	}
 }
 
-func (s *memoryStorage) join(base uint64) {
+func (s *memoryStorage) stampsOf(first uint64, into []protocol.Stamp) {
 	s.mu.Lock()
-	s.base = base
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	s.run(first, into)
+}
+
+func (s *memoryStorage) load() (membership, error) { return membership{}, nil }
+
+func (s *memoryStorage) save(m membership) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.become(m.Base, m.state())
+	return nil
 }
 
 func (s *memoryStorage) stored() uint64 {

@@ -66,7 +66,7 @@ func sendFetch(x *ring.Ring, incarnation, page uint64, length uint32) error {
 		return err
 	}
 	var b [protocol.RequestSize]byte
-	(&protocol.Request{Operation: protocol.Fetch, Incarnation: incarnation, Page: page, Length: length}).Encode(b[:])
+	(&protocol.Request{Operation: protocol.Fetch, Incarnation: incarnation, Page: page, Length: length, Epoch: 1}).Encode(b[:])
 	message, err := e.Reserve(ring.MessageSize)
 	if err != nil {
 		return err

@@ -35,7 +35,8 @@ func survive(t *testing.T, seed uint64, servers int) {
 		options[i] = netmem.ServerOptions{Name: fmt.Sprintf("server %d", i), Page: page, Size: page * pages}
 		list[i] = r.serve(options[i])
 	}
-	c := r.open(netmem.Options{Copies: 2, Cache: 16 * page, Timeout: 30 * time.Second, Workers: 4}, list...)
+	o := netmem.Options{Copies: 2, Cache: 16 * page, Timeout: time.Second, Workers: 4, Witness: netmem.WitnessFile(t.TempDir() + "/witness")}
+	c := r.open(o, list...)
 	model := make([]byte, page*pages)
 	step := func() {
 		off := random.IntN(len(model))
@@ -78,7 +79,7 @@ func survive(t *testing.T, seed uint64, servers int) {
 		t.Error("at the end it is not what was written")
 	}
 	// Each server alone has all that it should have: the other clients see the same.
-	other := r.open(netmem.Options{Copies: 2, Cache: 16 * page, Timeout: 30 * time.Second}, list...)
+	other := r.open(o, list...)
 	r.kill(list[0])
 	if got := r.read(other, len(model), 0); !bytes.Equal(got, model) {
 		t.Error("the other servers have not what was written")

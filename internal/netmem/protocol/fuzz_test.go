@@ -33,7 +33,7 @@ func FuzzReply(f *testing.F) {
 	f.Add(byte(Describe), b)
 	f.Add(byte(Fetch), b[:ReplySize])
 	f.Fuzz(func(t *testing.T, o byte, b []byte) {
-		if r, err := ParseReply(Operation(o), b); err == nil && (r.Result > OtherPool || r.Operation != Operation(o)) {
+		if r, err := ParseReply(Operation(o), b); err == nil && (r.Result > VersionLimit || r.Operation != Operation(o)) {
 			t.Fatalf("%+v was accepted", r)
 		}
 		if d, err := ParseDescription(b); err == nil && (d.Page < MinPage || d.Page > MaxPage || d.Span/uint64(d.Page) == 0 || d.Span/uint64(d.Page) > MaxPages) {
@@ -41,6 +41,16 @@ func FuzzReply(f *testing.F) {
 		}
 		if _, err := ParseCounters(b); (err == nil) != (len(b) >= StatSize) {
 			t.Fatalf("%d bytes: %v", len(b), err)
+		}
+	})
+}
+
+func FuzzRecord(f *testing.F) {
+	f.Add(Record{Pool: 1, Epoch: 2, Base: 3, Members: 4, States: 6}.Append(nil))
+	f.Add(make([]byte, RecordSize))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if r, err := ParseRecord(b); err == nil && !bytes.Equal(r.Append(nil), b) {
+			t.Fatalf("%x became %x", b, r.Append(nil))
 		}
 	})
 }

@@ -21,19 +21,19 @@ func TestRoundTrip(t *testing.T) {
 		req := Request{
 			Operation: Operation(rapid.Uint8().Draw(t, "operation")), Condition: Condition(rapid.Uint16().Draw(t, "condition")),
 			Length: rapid.Uint32().Draw(t, "length"), Incarnation: word.Draw(t, "incarnation"), Page: word.Draw(t, "page"),
-			Offset: rapid.Uint32().Draw(t, "offset"), Expected: word.Draw(t, "expected"), Next: word.Draw(t, "next"), Client: word.Draw(t, "client"),
+			Offset: rapid.Uint32().Draw(t, "offset"), Expected: word.Draw(t, "expected"), Next: word.Draw(t, "next"), Client: word.Draw(t, "client"), Epoch: word.Draw(t, "epoch"),
 		}
 		req.Encode(b)
 		if got, err := ParseRequest(b[:RequestSize]); err != nil || got != req {
 			t.Fatalf("%+v, %v: it was %+v", got, err, req)
 		}
 		rep := Reply{
-			Operation: req.Operation, Result: Result(rapid.Uint16Max(uint16(OtherPool)).Draw(t, "result")), Flags: rapid.Uint32().Draw(t, "flags"),
+			Operation: req.Operation, Result: Result(rapid.Uint16Max(uint16(VersionLimit)).Draw(t, "result")), Flags: rapid.Uint32().Draw(t, "flags"),
 			Length: req.Length, Incarnation: req.Incarnation, Version: req.Next, Client: req.Client,
 		}
 		rep.Encode(b)
 		d := Description{
-			Pool: word.Draw(t, "pool"), Base: word.Draw(t, "base"), Page: MinPage << rapid.IntRange(0, 4).Draw(t, "page"),
+			Record: drawRecord(t), Page: MinPage << rapid.IntRange(0, 4).Draw(t, "page"),
 			Capacity: word.Draw(t, "capacity"), ReadOnly: rapid.Bool().Draw(t, "readonly"), Lasting: rapid.Bool().Draw(t, "lasting"),
 		}
 		d.Span = uint64(d.Page) * rapid.Uint64Range(1, MaxPages).Draw(t, "span")
@@ -53,6 +53,52 @@ func TestRoundTrip(t *testing.T) {
 }
 
 // TestRefused: the error names the field.
+// drawRecord draws a record that may be one.
+func drawRecord(t *rapid.T) Record {
+	r := Record{Pool: rapid.Uint64Min(1).Draw(t, "pool"), Epoch: rapid.Uint64Min(1).Draw(t, "epoch"), Base: rapid.Uint64().Draw(t, "base"), Members: rapid.Uint64().Draw(t, "members")}
+	for n := range MaxServers {
+		r.States |= uint64(rapid.Uint8Max(2).Draw(t, "state")) << (2 * n)
+	}
+	return r
+}
+
+func TestRecord(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := drawRecord(t)
+		got, err := ParseRecord(r.Append(nil))
+		if err != nil || got != r {
+			t.Fatalf("%+v, %v: it was %+v", got, err, r)
+		}
+		n, s := rapid.IntRange(0, MaxServers-1).Draw(t, "server"), State(rapid.Uint8Max(2).Draw(t, "new state"))
+		next := r.With(n, s)
+		if next.Check() != nil && r.Epoch+1 != 0 || next.Epoch != r.Epoch+1 {
+			t.Fatalf("%+v became %+v", r, next)
+		}
+		for i := range MaxServers {
+			if want := r.State(i); i != n && next.State(i) != want || i == n && next.State(i) != s {
+				t.Fatalf("server %d is %v", i, next.State(i))
+			}
+		}
+		stamp := Stamp{Version: r.Epoch, Client: r.Base, Flags: uint32(r.Members)}
+		b := make([]byte, StampSize)
+		if stamp.Encode(b); StampAt(b) != stamp {
+			t.Fatalf("%+v became %+v", stamp, StampAt(b))
+		}
+	})
+	for what, b := range map[string][]byte{
+		"short":         make([]byte, RecordSize-1),
+		"long":          make([]byte, RecordSize+1),
+		"no such state": Record{Pool: 1, Epoch: 1, States: 3 << 20}.Append(nil),
+		"no epoch":      Record{Pool: 1}.Append(nil),
+		"epoch of none": Record{Epoch: 1}.Append(nil),
+	} {
+		var f *FormatError
+		if _, err := ParseRecord(b); !errors.As(err, &f) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
 func TestRefused(t *testing.T) {
 	request := func(change func([]byte)) error {
 		b := make([]byte, RequestSize)
@@ -80,12 +126,12 @@ func TestRefused(t *testing.T) {
 	_, shortCounters := ParseCounters(make([]byte, StatSize-1))
 	for want, err := range map[string]error{
 		"length of the request":         short,
-		"version of the request":        request(func(b []byte) { b[0] = 2 }),
+		"version of the request":        request(func(b []byte) { b[0] = 1 }),
 		"reserved field of the request": request(func(b []byte) { b[30] = 1 }),
 		"length of the reply":           shortReply,
 		"version of the reply":          reply(func(b []byte) { b[0] = 0 }),
 		"operation of the reply":        reply(func(b []byte) { b[1] = byte(Write) }),
-		"result of the reply":           reply(func(b []byte) { b[2] = byte(OtherPool) + 1 }),
+		"result of the reply":           reply(func(b []byte) { b[2] = byte(VersionLimit) + 1 }),
 		"length of the description":     shortDescription,
 		"page of the description":       describe(Description{Page: 5000, Span: 5000}),
 		"span of the description":       describe(Description{Page: 4096, Span: 5000}),
@@ -105,12 +151,14 @@ func TestDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	ours := map[string]int{
-		"describe": int(Describe), "fetch": int(Fetch), "write": int(Write), "join": int(Join), "stat": int(Stat),
-		"IfExpected": int(IfExpected), "IfOlder": int(IfOlder), "Always": int(Always), "Unwritten": Unwritten,
+		"describe": int(Describe), "fetch": int(Fetch), "write": int(Write), "adopt": int(Adopt), "stat": int(Stat), "stamps": int(Stamps), "witness": int(Witness),
+		"IfExpected": int(IfExpected), "IfOlder": int(IfOlder), "Always": int(Always), "Exactly": int(Exactly), "Unwritten": Unwritten, "Fresh": Fresh, "Damaged": Damaged,
+		"member": int(Member), "joining": int(Joining), "out": int(Out), "record": RecordSize, "stamp": StampSize,
 		"request": RequestSize, "reply": ReplySize, "description": DescribeSize, "counters": StatSize,
 		"OK": int(OK), "BadRequest": int(BadRequest), "BadOperation": int(BadOperation), "OutsideExport": int(OutsideExport),
 		"BadLength": int(BadLength), "OtherIncarnation": int(OtherIncarnation), "VersionConflict": int(VersionConflict), "Full": int(Full),
 		"ReadOnly": int(ReadOnly), "Busy": int(Busy), "StorageError": int(StorageError), "OtherPool": int(OtherPool),
+		"OtherEpoch": int(OtherEpoch), "NotMember": int(NotMember), "VersionLimit": int(VersionLimit),
 	}
 	theirs := map[string]int{}
 	for _, row := range regexp.MustCompile("(?m)^\\| (\\d+) \\| `(\\w+)` \\|").FindAllStringSubmatch(string(text), -1) {

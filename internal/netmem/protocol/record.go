@@ -50,8 +50,8 @@ func (r Record) With(server int, s State) Record {
 	return r
 }
 
-// check says what is wrong with a record.
-func (r Record) check() error {
+// Check says what is wrong with a record. Errors are *FormatError.
+func (r Record) Check() error {
 	switch {
 	case r.States&(r.States>>1)&0x5555555555555555 != 0:
 		return &FormatError{"state of a server", r.States, "0 to 2 each"}
@@ -76,7 +76,7 @@ func ParseRecord(b []byte) (Record, error) {
 	}
 	at := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8*i:]) }
 	r := Record{Pool: at(0), Epoch: at(1), Base: at(2), Members: at(3), States: at(4)}
-	if err := r.check(); err != nil {
+	if err := r.Check(); err != nil {
 		return Record{}, err
 	}
 	return r, nil
@@ -90,7 +90,7 @@ type Stamp struct {
 
 // Same reports whether two stamps are of the same bytes.
 func (s Stamp) Same(t Stamp) bool {
-	return s.Version == t.Version && s.Client == t.Client && (s.Flags^t.Flags)&Unwritten == 0 && (s.Flags|t.Flags)&Damaged == 0
+	return s.Version == t.Version && s.Client == t.Client && (s.Flags|t.Flags)&Damaged == 0
 }
 
 // Encode writes the stamp into the first StampSize bytes of b.

@@ -157,13 +157,13 @@ func ParseDescription(b []byte) (Description, error) {
 	flags := le.Uint32(b[76:])
 	d := Description{
 		Record: Record{Pool: le.Uint64(b[40:]), Base: le.Uint64(b[48:]), Epoch: le.Uint64(b[80:]), Members: le.Uint64(b[88:]), States: le.Uint64(b[96:])},
-		Span: le.Uint64(b[56:]), Capacity: le.Uint64(b[64:]),
+		Span:   le.Uint64(b[56:]), Capacity: le.Uint64(b[64:]),
 		Page: le.Uint32(b[72:]), ReadOnly: flags&readOnly != 0, Lasting: flags&lasting != 0,
 	}
 	if d.Page < MinPage || d.Page > MaxPage || d.Page&(d.Page-1) != 0 {
 		return Description{}, &FormatError{"page of the description", uint64(d.Page), fmt.Sprintf("a power of two from %d to %d", MinPage, MaxPage)}
 	}
-	if err := d.Record.check(); err != nil {
+	if err := d.Record.Check(); err != nil {
 		return Description{}, err
 	}
 	if page := uint64(d.Page); d.Span == 0 || d.Span%page != 0 || d.Span/page > MaxPages {

@@ -1,0 +1,163 @@
+package netmem
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/internal/netmem/protocol"
+)
+
+// reconcileEvery is how often a client compares the copies of all pages, besides when it is opened
+// and when it meets two that differ: a writer may have been killed between them.
+const reconcileEvery = time.Minute
+
+// tend looks after the members of the pool until ctx ends: it gives servers the newest record,
+// goes on without those that are away, and has those that come back join again.
+func (p *pool) tend(ctx context.Context) {
+	tick := time.NewTicker(heartbeat)
+	defer tick.Stop()
+	compare := time.Now()
+	for {
+		p.tendOnce(ctx)
+		if v := p.view.Load(); p.outside(v.Record) == 0 && p.told(v) && (time.Now().After(compare) || p.differs.Swap(false)) {
+			if p.reconcile(ctx, v) {
+				compare = time.Now().Add(reconcileEvery)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-p.wake:
+		}
+	}
+}
+
+func (p *pool) tendOnce(ctx context.Context) {
+	for _, k := range p.links {
+		if l := k.now.Load(); l != nil && l.record.Load().Pool == p.record().Pool {
+			p.learn(*l.record.Load())
+		}
+	}
+	v := p.view.Load()
+	for _, k := range p.links {
+		if ctx.Err() != nil || p.view.Load() != v {
+			return
+		}
+		if next, ok := p.next(v, k); ok {
+			p.change(ctx, v, next)
+			return
+		}
+	}
+	for _, k := range p.links {
+		l, s := k.now.Load(), v.State(k.number)
+		switch {
+		case l == nil || s == protocol.Out:
+		case l.record.Load().Epoch < v.Epoch && !(s == protocol.Member && (l.blank() || l.lacks(v.Record, k.number))):
+			p.give(ctx, k, l, v.Record)
+		case s == protocol.Joining && p.told(v) && p.copyTo(ctx, v, k, l) && l.adopt(ctx, v.Record, k.number, protocol.Exactly) == nil:
+			p.change(ctx, v, v.With(k.number, protocol.Member))
+			return
+		}
+	}
+	p.comeback.tell()
+}
+
+// next is the record that the pool needs because of what a server does; false if it needs none.
+func (p *pool) next(v *view, k *link) (protocol.Record, bool) {
+	l, s := k.now.Load(), v.State(k.number)
+	room := p.outside(v.Record) < p.placement.Copies()-1 // each page is left a member
+	dead := l == nil && time.Since(k.awaySince()) >= p.options.Timeout
+	switch {
+	case s == protocol.Member && dead && room && p.options.Witness != nil:
+		return v.With(k.number, protocol.Out), true
+	case s == protocol.Member && l != nil && (l.blank() || l.lacks(v.Record, k.number)) && room:
+		// It says itself that it is no member any more.
+		return v.With(k.number, protocol.Joining), true
+	case s == protocol.Joining && dead:
+		return v.With(k.number, protocol.Out), true
+	case s == protocol.Out && l != nil:
+		return v.With(k.number, protocol.Joining), true
+	}
+	return protocol.Record{}, false
+}
+
+// change makes next the record of the pool in the place of v's, unless another client is faster.
+func (p *pool) change(ctx context.Context, v *view, next protocol.Record) {
+	within, cancel := context.WithTimeout(ctx, p.options.Timeout)
+	defer cancel()
+	if w := p.options.Witness; w != nil {
+		now, err := w.Swap(within, p.nic, next, p.allHave(v))
+		if err == nil && now.Pool == next.Pool && now.Members == next.Members {
+			p.learn(now)
+		}
+		p.setWitnessError(err)
+		return
+	}
+	// The first member decides. It is asked for nothing else than to be connected, as no live
+	// member is ever left out.
+	i := slices.IndexFunc(p.inOrder(), func(k *link) bool {
+		l := k.now.Load()
+		return v.State(k.number) == protocol.Member && (l == nil || !l.blank())
+	})
+	if i < 0 {
+		return
+	}
+	k := p.inOrder()[i]
+	l := k.now.Load()
+	if l == nil {
+		return
+	}
+	p.give(within, k, l, next)
+	if r := *l.record.Load(); r.Pool == next.Pool {
+		p.learn(r)
+	}
+}
+
+// allHave says that all members have the record, so that a witness which has lost its own may be
+// told the next one.
+func (p *pool) allHave(v *view) bool {
+	for _, k := range p.links {
+		if v.State(k.number) == protocol.Member && !v.has(k) {
+			return false
+		}
+	}
+	return true
+}
+
+// inOrder is the links by their numbers.
+func (p *pool) inOrder() []*link {
+	list := make([]*link, len(p.links))
+	for _, k := range p.links {
+		list[k.number] = k
+	}
+	return list
+}
+
+// give has a server adopt a record.
+func (p *pool) give(ctx context.Context, k *link, l *line, r protocol.Record) {
+	switch err := l.adopt(ctx, r, k.number, 0); {
+	case err == nil || errors.Is(err, ErrEpoch):
+	case ctx.Err() != nil && p.ctx.Err() != nil: // the client is being closed
+	default:
+		k.down(l, err)
+	}
+	if r := *l.record.Load(); r.Pool == p.record().Pool {
+		p.learn(r)
+	}
+}
+
+// setWitnessError keeps what the witness said last, for the errors of calls that wait for it.
+func (p *pool) setWitnessError(err error) {
+	p.witnessMu.Lock()
+	defer p.witnessMu.Unlock()
+	p.witnessErr = err
+}
+
+func (p *pool) witnessError() error {
+	p.witnessMu.Lock()
+	defer p.witnessMu.Unlock()
+	return p.witnessErr
+}

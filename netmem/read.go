@@ -1,0 +1,128 @@
+package netmem
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/internal/netmem/protocol"
+	"github.com/trapeze-nic/trapeze/ring"
+)
+
+// errChanged: the record of the pool has changed during an attempt. The call tries again.
+var errChanged = errors.New("the record of the pool has changed")
+
+// fetch fetches a part of a page into a frame. It waits for servers that are connecting again,
+// and for the pool to go on without them.
+func (p *pool) fetch(ctx context.Context, page uint64, offset int, into ring.Frame) (Version, error) {
+	a := attempts{start: time.Now()}
+	for {
+		v := p.view.Load()
+		var r protocol.Reply
+		var err error
+		if p.alone() {
+			r, err = p.fetchAlone(ctx, v, page, offset, into)
+		} else {
+			r, err = p.fetchLast(ctx, v, page, offset, into)
+		}
+		if err == nil {
+			p.counters.fetches.Add(1)
+			return Version(r.Version), nil
+		}
+		if err := p.again(ctx, v, page, &a, err); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// fetchAlone is one attempt at that where each page is on one server.
+func (p *pool) fetchAlone(ctx context.Context, v *view, page uint64, offset int, into ring.Frame) (protocol.Reply, error) {
+	var room [maxCopies]*link
+	k := p.places(page, room[:0])[0]
+	l, err := k.use()
+	if l == nil {
+		return protocol.Reply{}, unavailable("fetch", page, &Error{Op: "reach", Page: -1, Server: k.name, Err: err})
+	}
+	r, err := p.fetchFrom(ctx, v, k, l, page, offset, into)
+	if err == nil && r.Flags&protocol.Unwritten != 0 && l.blank() {
+		return r, &Error{Op: "fetch", Page: int64(page), Err: ErrLost}
+	}
+	return r, err
+}
+
+// fetchLast is one attempt at that where pages have copies: it reads the copy that is written last.
+func (p *pool) fetchLast(ctx context.Context, v *view, page uint64, offset int, into ring.Frame) (protocol.Reply, error) {
+	if !p.settled(v) {
+		if err := p.settle(ctx, v, "fetch", page); err != nil {
+			return protocol.Reply{}, err
+		}
+	}
+	var room [maxCopies]*link
+	places := p.places(page, room[:0])
+	k := p.last(v, places)
+	if k == nil {
+		return protocol.Reply{}, &Error{Op: "fetch", Page: int64(page), Err: ErrLost}
+	}
+	if k.now.Load() == nil && p.options.Witness == nil {
+		// No pool without a witness goes on without a member, so each has all that was
+		// acknowledged. The others may also have a write that is under way.
+		k = p.lastConnected(v, places, k)
+	}
+	l, err := k.use()
+	switch {
+	case l == nil:
+		return protocol.Reply{}, unavailable("fetch", page, &Error{Op: "reach", Page: -1, Server: k.name, Err: err, Hint: p.waitsFor()})
+	case l.blank() && p.outside(v.Record) == p.placement.Copies()-1:
+		return protocol.Reply{}, &Error{Op: "fetch", Page: int64(page), Err: ErrLost}
+	}
+	r, err := p.fetchFrom(ctx, v, k, l, page, offset, into)
+	if err != nil {
+		if errors.Is(err, ErrStorage) && p.outside(v.Record) == 0 { // another copy mends it
+			p.differs.Store(true)
+			p.attend()
+		}
+		return r, err
+	}
+	if !p.confirmed(ctx, v, k) {
+		return r, unavailable("fetch", page, p.missing(v))
+	}
+	return r, nil
+}
+
+// fetchFrom fetches from one server.
+func (p *pool) fetchFrom(ctx context.Context, v *view, k *link, l *line, page uint64, offset int, into ring.Frame) (protocol.Reply, error) {
+	r, err := l.fetch(ctx, v.Epoch, page, offset, into)
+	switch {
+	case err != nil:
+		return r, p.lost(ctx, "fetch", page, k, l, err)
+	case r.Result != protocol.OK:
+		return r, p.refused("fetch", page, k, r.Result)
+	}
+	return r, nil
+}
+
+// lost ends a line on which a call has failed, and returns the error of the call.
+func (p *pool) lost(ctx context.Context, op string, page uint64, k *link, l *line, err error) error {
+	given := ctx.Err() // it was the caller who gave up, and not the server
+	if given != nil {
+		err = given
+	}
+	err = k.down(l, err)
+	last := &Error{Op: op, Page: int64(page), Server: k.name, Err: err}
+	if given != nil {
+		return last
+	}
+	p.counters.failovers.Add(1)
+	return unavailable(op, page, last)
+}
+
+// refused is the error of a request that a server has refused.
+func (p *pool) refused(op string, page uint64, k *link, r protocol.Result) error {
+	err := refusal(r)
+	if errors.Is(err, ErrEpoch) { // it has another record than this client thinks: ask
+		k.look()
+		p.attend()
+		err = unavailable(op, page, err)
+	}
+	return &Error{Op: op, Page: int64(page), Server: k.name, Err: err}
+}

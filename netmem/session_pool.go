@@ -1,0 +1,140 @@
+package netmem
+
+import (
+	"context"
+
+	"github.com/trapeze-nic/trapeze/internal/netmem/protocol"
+	"github.com/trapeze-nic/trapeze/ring"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// adopt makes a record the server's, if it is the first or a newer one of the same pool. A server
+// that joins becomes a member only if it was told before that it has all.
+func (x *session) adopt(q *ring.Request, request *protocol.Request, r *protocol.Reply) {
+	if r.Result = x.server.adopt(request, r); r.Result != protocol.OK {
+		x.answer(q, r, protocol.ReplySize, nil)
+		return
+	}
+	x.describe(q, r)
+}
+
+func (s *Server) adopt(request *protocol.Request, r *protocol.Reply) protocol.Result {
+	to := &membership{Record: request.Record(), self: int(request.Offset)}
+	if to.Pool == 0 || to.Check() != nil || request.Offset >= protocol.MaxServers {
+		return protocol.BadRequest
+	}
+	s.adopting.Lock()
+	defer s.adopting.Unlock()
+	now := s.membership.Load()
+	switch {
+	case now.Pool == 0:
+	case now.Pool != to.Pool, now.Members != to.Members:
+		r.Version = now.Pool
+		return protocol.OtherPool
+	case to.Record == now.Record:
+		if request.Condition == protocol.Exactly && now.state() == protocol.Joining {
+			to.complete = true
+			s.membership.Store(to)
+		}
+		return protocol.OK
+	case to.Epoch <= now.Epoch:
+		r.Version = now.Epoch
+		return protocol.OtherEpoch
+	case now.state() == protocol.Joining && to.state() == protocol.Member && !now.complete:
+		return protocol.NotMember
+	}
+	if s.storage.save(*to) != nil {
+		return protocol.StorageError
+	}
+	s.membership.Store(to)
+	return protocol.OK
+}
+
+// stamps answers with the stamps of a run of pages.
+func (x *session) stamps(q *ring.Request, request *protocol.Request, r *protocol.Reply) {
+	s := x.server
+	pages, n := uint64(s.options.Span)/uint64(s.options.Page), uint64(request.Length)/protocol.StampSize
+	var l *loan
+	switch {
+	case !s.membership.Load().admit(request, r, protocol.Member, protocol.Joining):
+	case n == 0 || request.Length%protocol.StampSize != 0 || int(request.Length) > min(q.Room(), s.options.Page):
+		r.Result = protocol.BadLength
+	case request.Page >= pages || n > pages-request.Page:
+		r.Result = protocol.OutsideExport
+	case x.lent.Load() >= mostLent:
+		r.Result = protocol.Busy
+	default:
+		if l = s.lendStamps(request.Page, int(n)); l == nil {
+			r.Result = protocol.Busy
+		}
+	}
+	if l != nil {
+		r.Length = request.Length
+		l.session = x
+		x.lent.Add(1)
+	}
+	x.answer(q, r, protocol.ReplySize, l)
+}
+
+// witness keeps the record of a pool for its clients: a record takes the place of the one before
+// it, or the first place.
+func (x *session) witness(q *ring.Request, request *protocol.Request, r *protocol.Reply) {
+	s, to := x.server, request.Record()
+	if to.Pool == 0 || to.Check() != nil {
+		r.Result = protocol.BadRequest
+		x.answer(q, r, protocol.ReplySize, nil)
+		return
+	}
+	s.mu.Lock()
+	now, known := s.witnessed[to.Pool]
+	first := request.Condition == protocol.IfOlder
+	if known && now.Members == to.Members && now.Epoch == to.Epoch-1 || !known && first && len(s.witnessed) < mostWitnessed {
+		now = to
+		s.witnessed[to.Pool] = to
+	}
+	s.mu.Unlock()
+	x.describeIn(q, r, now)
+}
+
+// mostWitnessed is for how many pools a server keeps a record.
+const mostWitnessed = 1 << 12
+
+// stampFrames is for how many clients at a time a server has room for stamps.
+const stampFrames = 8
+
+// stampRooms are frames for the stamps of runs of pages.
+type stampRooms struct {
+	memory *via.Memory
+	free   chan uint32
+}
+
+func newStampRooms(ctx context.Context, nic *via.NIC, page int) (*stampRooms, error) {
+	m, err := nic.Alloc(ctx, stampFrames*page, via.MemoryAttributes{})
+	if err != nil {
+		return nil, err
+	}
+	s := &stampRooms{memory: m, free: make(chan uint32, stampFrames)}
+	for i := range uint32(stampFrames) {
+		s.free <- i
+	}
+	return s, nil
+}
+
+func (s *stampRooms) returned(room uint32) { s.free <- room }
+
+// lendStamps lends the stamps of n pages; nil if there is no room for them.
+func (s *Server) lendStamps(first uint64, n int) *loan {
+	var room uint32
+	select {
+	case room = <-s.rooms.free:
+	default:
+		return nil
+	}
+	run := make([]protocol.Stamp, n)
+	s.storage.stampsOf(first, run)
+	at := int(room) * s.options.Page
+	for i, p := range run {
+		p.Encode(s.rooms.memory.Bytes()[at+i*protocol.StampSize:])
+	}
+	return lend(s.rooms, room, ring.Frame{Memory: s.rooms.memory, Offset: at, Length: n * protocol.StampSize})
+}

@@ -1,0 +1,194 @@
+package netmem
+
+import (
+	"context"
+	"hash/fnv"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/internal/netmem/protocol"
+)
+
+// lease is for how long what one server has said of the record holds for a page that another has
+// sent. A client that goes on without a server waits for as long, once all others know of it.
+const lease = time.Second
+
+// heartbeat is how often a client asks each server for its record.
+const heartbeat = lease / 3
+
+// view is a record as a client uses it.
+type view struct {
+	protocol.Record
+	// since is when this client knew that all servers but those that are out have the record, in
+	// nanoseconds after opened; 0: it does not know yet.
+	since  atomic.Int64
+	opened time.Time
+}
+
+// number gives the links the numbers that they have in records: the order of their names.
+func (p *pool) number(names []string) {
+	sorted := slices.Sorted(slices.Values(names))
+	digest := fnv.New64a()
+	for _, name := range append(sorted, p.witnessName()) {
+		digest.Write([]byte(name)) // it never fails
+		digest.Write([]byte{0, byte(p.options.Copies)})
+	}
+	p.members = digest.Sum64()
+	for _, k := range p.links {
+		k.number = slices.Index(sorted, k.name)
+	}
+}
+
+func (p *pool) witnessName() string {
+	if p.options.Witness == nil {
+		return ""
+	}
+	return p.options.Witness.Name()
+}
+
+// learn makes a record the one that this client uses, if it is newer.
+func (p *pool) learn(r protocol.Record) {
+	for {
+		now := p.view.Load()
+		if r.Epoch <= now.Epoch {
+			return
+		}
+		if p.view.CompareAndSwap(now, &view{Record: r, opened: time.Now()}) {
+			p.comeback.tell()
+			p.attend()
+			return
+		}
+	}
+}
+
+// attend has the pool look after its members.
+func (p *pool) attend() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// has says that a server is connected and has the record.
+func (v *view) has(k *link) bool {
+	l := k.now.Load()
+	return l != nil && *l.record.Load() == v.Record
+}
+
+// told says that all servers but those that are out have the record.
+func (p *pool) told(v *view) bool {
+	for _, k := range p.links {
+		if v.State(k.number) != protocol.Out && !v.has(k) {
+			return false
+		}
+	}
+	return true
+}
+
+// settled says whether the record holds: all servers but those that are out have been told, and
+// a lease has gone by if there are such. Until then a client that does not know of it may read
+// from one that is out. Without a witness no server is out but by its own word.
+func (p *pool) settled(v *view) bool {
+	if p.options.Witness == nil {
+		return true
+	}
+	since := time.Duration(v.since.Load())
+	if since == 0 {
+		if !p.told(v) {
+			return false
+		}
+		since = max(1, time.Since(v.opened))
+		if !p.anyOut(v.Record) {
+			since = -lease
+		}
+		v.since.Store(int64(since))
+	}
+	return time.Since(v.opened)-since >= lease
+}
+
+func (p *pool) anyOut(r protocol.Record) bool {
+	return slices.ContainsFunc(p.links, func(k *link) bool { return r.State(k.number) == protocol.Out })
+}
+
+// settle waits until the record holds, and fails with ErrUnavailable when ctx ends or the record
+// changes before.
+func (p *pool) settle(ctx context.Context, v *view, op string, page uint64) error {
+	for !p.settled(v) {
+		changed := p.comeback.watch()
+		if p.view.Load() != v {
+			return &Error{Op: op, Page: int64(page), Err: errChanged}
+		}
+		timer := time.NewTimer(heartbeat / 8)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return &Error{Op: op, Page: int64(page), Err: ctx.Err()}
+		case <-p.ctx.Done():
+			timer.Stop()
+			return &Error{Op: op, Page: int64(page), Err: ErrClosed}
+		case <-changed:
+			timer.Stop()
+		case <-timer.C:
+		}
+		if missing := p.missing(v); missing != nil {
+			return unavailable(op, page, missing)
+		}
+	}
+	return nil
+}
+
+// missing is an error that names a server which is not out and not connected; nil if there is
+// none.
+func (p *pool) missing(v *view) error {
+	for _, k := range p.links {
+		if v.State(k.number) == protocol.Out {
+			continue
+		}
+		if l, err := k.use(); l == nil {
+			return &Error{Op: "reach", Page: -1, Server: k.name, Err: err, Hint: p.waitsFor()}
+		}
+	}
+	return nil
+}
+
+// waitsFor says what a pool needs to go on without a server.
+func (p *pool) waitsFor() string {
+	if p.options.Witness == nil {
+		return "writes wait for it: a witness (Options.Witness, --witness) lets the pool go on without it"
+	}
+	return "the pool goes on without it once it has been away for the timeout, if the witness agrees"
+}
+
+// confirmed says whether a page that server from has sent is the newest, as of now: no other
+// client can have gone on without that server. sure asks the other servers where what they
+// have said is older than a lease.
+func (p *pool) confirmed(ctx context.Context, v *view, from *link) bool {
+	if p.options.Witness == nil || p.outside(v.Record) == p.placement.Copies()-1 {
+		return true // nobody goes on without one more server
+	}
+	for _, k := range p.links {
+		if l := k.now.Load(); l != nil && k != from && v.State(k.number) == protocol.Member && *l.record.Load() == v.Record &&
+			time.Since(l.opened)-time.Duration(l.heard.Load()) < lease {
+			return true
+		}
+	}
+	for _, k := range p.links {
+		if l := k.now.Load(); l != nil && k != from && v.State(k.number) == protocol.Member {
+			if d, err := l.describe(ctx, &protocol.Request{Operation: protocol.Describe}); err == nil && d.Record == v.Record {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// outside is how many servers of a record are no members.
+func (p *pool) outside(r protocol.Record) (n int) {
+	for i := range p.links {
+		if r.State(i) != protocol.Member {
+			n++
+		}
+	}
+	return n
+}
