@@ -102,7 +102,12 @@ func (x *commands) runBench(ctx context.Context, f benchFlags) error {
 }
 
 func (x *commands) benchWith(ctx context.Context, nic *via.NIC, servers []via.Address, f benchFlags) (err error) {
-	c, err := netmem.Open(ctx, nic, servers, netmem.Options{Copies: f.copies, Cache: benchCache, Timeout: f.timeout, ReadAhead: 1 << 20})
+	o, err := f.options()
+	if err != nil {
+		return err
+	}
+	o.Cache, o.ReadAhead = benchCache, 1<<20
+	c, err := netmem.Open(ctx, nic, servers, o)
 	if err != nil {
 		return openError(err)
 	}

@@ -31,8 +31,9 @@ func Command(e *command.Env) *cobra.Command {
 
 'trapeze memory serve' lends memory, or a file, by pages of 4 to 64 KiB. Clients fetch
 pages when they miss them, fetch ahead what is read in sequence, and write back. With
---copies 2 each page is on two servers, and the death of one does no harm. Programs in Go
-use package netmem.
+--copies 2 each page is on two servers. While one of them is away its pages can be read, and
+writes wait for it; with --witness the others go on without it after the timeout. Programs in
+Go use package netmem.
 
 A server is named as [MAC/]NAME: the address of its NIC, which can be left out if no
 other NIC on the wire has a server of that name, and the name that serve gave it.
@@ -58,6 +59,7 @@ type clientFlags struct {
 	device  string
 	servers []string
 	copies  int
+	witness string
 	timeout time.Duration
 }
 
@@ -69,6 +71,26 @@ func (f *clientFlags) register(c *cobra.Command, device string) {
 
 func (f *clientFlags) registerCopies(c *cobra.Command) {
 	c.Flags().IntVar(&f.copies, "copies", 1, "on how many servers each page is")
+	c.Flags().StringVar(&f.witness, "witness", "", "who decides that the pool goes on without a server: file:PATH, or a server that is none of the pool's")
+}
+
+// options are those of a client, with a witness if one is named.
+func (f *clientFlags) options() (netmem.Options, error) {
+	o := netmem.Options{Copies: f.copies, Timeout: f.timeout}
+	switch path, file := strings.CutPrefix(f.witness, "file:"); {
+	case f.witness == "":
+	case file && path == "":
+		return o, &option.Error{Option: "--witness", Value: f.witness, Allowed: "file:PATH, or [MAC/]NAME of a server"}
+	case file:
+		o.Witness = netmem.WitnessFile(path)
+	default:
+		a, err := parseServer("--witness", f.witness)
+		if err != nil {
+			return o, err
+		}
+		o.Witness = netmem.WitnessServer(a)
+	}
+	return o, nil
 }
 
 // addresses reads the flag --server.
@@ -77,20 +99,29 @@ func (f *clientFlags) addresses() (list []via.Address, err error) {
 		return nil, &option.Error{Option: "--timeout", Value: f.timeout.String(), Allowed: "more than 0, as in 5s"}
 	}
 	for _, s := range f.servers {
-		a := via.Address{MAC: descriptors.Broadcast, Discriminator: []byte(s)}
-		if mac, name, ok := strings.Cut(s, "/"); ok {
-			from, err := peer.ParseMAC(mac)
-			if err != nil {
-				return nil, fmt.Errorf("--server %q: %w", s, err)
-			}
-			a = via.Address{MAC: from, Discriminator: []byte(name)}
-		}
-		if n := len(a.Discriminator); n == 0 || n > via.MaxDiscriminator {
-			return nil, &option.Error{Option: "--server", Value: s, Allowed: fmt.Sprintf("[MAC/]NAME with a name of 1 to %d bytes", via.MaxDiscriminator)}
+		a, err := parseServer("--server", s)
+		if err != nil {
+			return nil, err
 		}
 		list = append(list, a)
 	}
 	return list, nil
+}
+
+// parseServer reads [MAC/]NAME, the value of a flag.
+func parseServer(flag, s string) (via.Address, error) {
+	a := via.Address{MAC: descriptors.Broadcast, Discriminator: []byte(s)}
+	if mac, name, ok := strings.Cut(s, "/"); ok {
+		from, err := peer.ParseMAC(mac)
+		if err != nil {
+			return a, fmt.Errorf("%s %q: %w", flag, s, err)
+		}
+		a = via.Address{MAC: from, Discriminator: []byte(name)}
+	}
+	if n := len(a.Discriminator); n == 0 || n > via.MaxDiscriminator {
+		return a, &option.Error{Option: flag, Value: s, Allowed: fmt.Sprintf("[MAC/]NAME with a name of 1 to %d bytes", via.MaxDiscriminator)}
+	}
+	return a, nil
 }
 
 // quietly: what happens to a NIC shows in the calls that suffer from it.

@@ -86,6 +86,9 @@ writes, fetched_ahead, evicted, written_back, fetch_us: mean of what a server to
 }
 
 func (x *commands) runMap(ctx context.Context, f mapFlags) (err error) {
+	if _, err := f.options(); err != nil {
+		return err
+	}
 	if _, err := f.addresses(); err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ func (f *clientFlags) command() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := []string{self, "memory", "pager", "--device", f.device, "--copies", strconv.Itoa(f.copies), "--timeout", f.timeout.String()}
+	list := []string{self, "memory", "pager", "--device", f.device, "--copies", strconv.Itoa(f.copies), "--witness", f.witness, "--timeout", f.timeout.String()}
 	for _, s := range f.servers {
 		list = append(list, "--server", s)
 	}
@@ -55,11 +55,15 @@ func (f *clientFlags) source(ctx context.Context) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
+	o, err := f.options()
+	if err != nil {
+		return nil, err
+	}
 	nic, err := via.Open(ctx, f.device, quietly()...)
 	if err != nil {
 		return nil, &command.DeviceError{Err: err}
 	}
-	s, err := netmem.OpenSource(ctx, nic, servers, netmem.Options{Copies: f.copies, Timeout: f.timeout})
+	s, err := netmem.OpenSource(ctx, nic, servers, o)
 	if err != nil {
 		return nil, errors.Join(err, nic.Close()) // the mapper explains it
 	}
