@@ -132,7 +132,10 @@ func TestTwoWriters(t *testing.T) {
 	}
 	p.plugs[0].SetLink(false)
 	p.plugs[1].SetLink(true)
-	if err := p.fill(3); err == nil {
+	if err := p.use(func(c *netmem.Client) error {
+		_, err := c.WriteAt(bytes.Repeat([]byte{3}, pairPage), 0)
+		return errors.Join(err, c.Sync())
+	}); err == nil {
 		t.Error("a write that only the server took which had missed some")
 	}
 	got := make([]byte, 1)

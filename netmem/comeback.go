@@ -63,7 +63,7 @@ func (p *pool) again(ctx context.Context, v *view, page uint64, a *attempts, err
 		limit = 2*limit + 4*lease
 	}
 	if errors.Is(err, ErrUnavailable) {
-		since, back := p.expected(page)
+		since, back := p.expected(v, page)
 		if since.IsZero() && !back {
 			return err
 		}
@@ -105,9 +105,9 @@ func hopeless(err error) bool {
 
 // expected says whether a server of the page is connected, and since when that is away which went
 // last, zero if none of those that are away will come back. They are looked for at once.
-func (p *pool) expected(page uint64) (since time.Time, back bool) {
+func (p *pool) expected(v *view, page uint64) (since time.Time, back bool) {
 	var room [maxCopies]*link
-	for _, k := range p.places(page, room[:0]) {
+	for _, k := range p.places(v, page, room[:0]) {
 		l, err := k.use()
 		switch {
 		case l != nil:

@@ -38,7 +38,7 @@ func (p *pool) fetch(ctx context.Context, page uint64, offset int, into ring.Fra
 // fetchAlone is one attempt at that where each page is on one server.
 func (p *pool) fetchAlone(ctx context.Context, v *view, page uint64, offset int, into ring.Frame) (protocol.Reply, error) {
 	var room [maxCopies]*link
-	k := p.places(page, room[:0])[0]
+	k := p.places(v, page, room[:0])[0]
 	l, err := k.use()
 	if l == nil {
 		return protocol.Reply{}, unavailable("fetch", page, &Error{Op: "reach", Page: -1, Server: k.name, Err: err})
@@ -58,7 +58,7 @@ func (p *pool) fetchLast(ctx context.Context, v *view, page uint64, offset int, 
 		}
 	}
 	var room [maxCopies]*link
-	places := p.places(page, room[:0])
+	places := p.places(v, page, room[:0])
 	k := p.last(v, places)
 	if k == nil {
 		return protocol.Reply{}, &Error{Op: "fetch", Page: int64(page), Err: ErrLost}

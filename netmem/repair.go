@@ -8,13 +8,18 @@ import (
 	"github.com/trapeze-nic/trapeze/ring"
 )
 
-// places puts the servers of a page, in its order, into into.
-func (p *pool) places(page uint64, into []*link) []*link {
+// places puts the servers of a page into into, in the order in which they are written: those
+// first that have been members longest, and else as the placement has it. So the copy that is
+// written last has nothing that another one has not.
+func (p *pool) places(v *view, page uint64, into []*link) []*link {
 	var room [maxCopies]int
 	at := room[:p.placement.Copies()]
 	p.placement.Of(page, at)
 	for _, n := range at {
 		into = append(into, p.links[n])
+		for i := len(into) - 1; i > 0 && v.Rank(into[i-1].number) > v.Rank(into[i].number); i-- {
+			into[i-1], into[i] = into[i], into[i-1]
+		}
 	}
 	return into
 }
@@ -73,7 +78,7 @@ func (p *pool) copyTo(ctx context.Context, v *view, to *link, l *line) bool {
 		for i, have := range stamps[to] {
 			page := first + uint64(i)
 			var room [maxCopies]*link
-			places := p.places(page, room[:0])
+			places := p.places(v, page, room[:0])
 			if !slices.Contains(places, to) {
 				continue
 			}
@@ -127,7 +132,7 @@ func (p *pool) reconcile(ctx context.Context, v *view) bool {
 		for i := range n {
 			page := first + uint64(i)
 			var room [maxCopies]*link
-			places := p.places(page, room[:0])
+			places := p.places(v, page, room[:0])
 			newest := places[0]
 			for _, k := range places {
 				if s := stamps[k][i]; s.Flags&protocol.Damaged == 0 && (s.Version > stamps[newest][i].Version || stamps[newest][i].Flags&protocol.Damaged != 0) {

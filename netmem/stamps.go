@@ -88,7 +88,7 @@ func (s *stamps) next(q *protocol.Request) (stamp, protocol.Result) {
 	next := stamp{version: q.Next, client: q.Client, state: written | fresh | s.join()<<joinShift}
 	switch q.Condition {
 	case protocol.Always:
-		if now == math.MaxUint64 {
+		if now >= math.MaxUint64-1 {
 			return stamp{}, protocol.VersionLimit
 		}
 		next.version = max(now+1, q.Next)

@@ -49,7 +49,7 @@ func (p *pool) writeAll(ctx context.Context, v *view, c *change) error {
 		}
 	}
 	var room [maxCopies]*link
-	places := p.places(c.page, room[:0])
+	places := p.places(v, c.page, room[:0])
 	var list [maxCopies]target
 	targets := list[:0]
 	for _, s := range [...]protocol.State{protocol.Member, protocol.Joining} {

@@ -27,7 +27,7 @@ func FuzzRequest(f *testing.F) {
 
 // FuzzReply: what is accepted has a result that is known, and pages within bounds.
 func FuzzReply(f *testing.F) {
-	b := make([]byte, StatSize)
+	b := make([]byte, DescribeSize)
 	(&Reply{Operation: Describe, Result: VersionConflict, Version: 3}).Encode(b)
 	(&Description{Page: 8192, Span: 1 << 30}).Encode(b)
 	f.Add(byte(Describe), b)

@@ -14,10 +14,10 @@ const Number = 2
 // Sizes in bytes of requests and replies. What stands behind them is ignored by a
 // reader that does not know it.
 const (
-	RequestSize  = 64
+	RequestSize  = 72
 	ReplySize    = 40
-	DescribeSize = 104
-	RecordSize   = 40
+	DescribeSize = 112
+	RecordSize   = 48
 	StampSize    = 24
 	StatSize     = 104
 )
@@ -84,17 +84,19 @@ type Request struct {
 	Client uint64
 	// Epoch of the pool that the client knows.
 	Epoch uint64
+	// Ranks of a record, see SetRecord.
+	Ranks uint64
 }
 
 // SetRecord puts the record of a pool into a request to adopt it, for the server that is member
 // self, or to the witness.
 func (r *Request) SetRecord(to Record, self int) {
-	r.Client, r.Epoch, r.Expected, r.Page, r.Next, r.Offset = to.Pool, to.Epoch, to.Base, to.Members, to.States, uint32(self)
+	r.Client, r.Epoch, r.Expected, r.Page, r.Next, r.Ranks, r.Offset = to.Pool, to.Epoch, to.Base, to.Members, to.States, to.Ranks, uint32(self)
 }
 
 // Record is the record that SetRecord has put there.
 func (r *Request) Record() Record {
-	return Record{Pool: r.Client, Epoch: r.Epoch, Base: r.Expected, Members: r.Page, States: r.Next}
+	return Record{Pool: r.Client, Epoch: r.Epoch, Base: r.Expected, Members: r.Page, States: r.Next, Ranks: r.Ranks}
 }
 
 // Encode writes the request into the first RequestSize bytes of b.
@@ -112,6 +114,7 @@ func (r *Request) Encode(b []byte) {
 	le.PutUint64(b[40:], r.Next)
 	le.PutUint64(b[48:], r.Client)
 	le.PutUint64(b[56:], r.Epoch)
+	le.PutUint64(b[64:], r.Ranks)
 }
 
 // FormatError is a request or reply that cannot be read.
@@ -141,6 +144,6 @@ func ParseRequest(b []byte) (Request, error) {
 	return Request{
 		Operation: Operation(b[1]), Condition: Condition(le.Uint16(b[2:])), Length: le.Uint32(b[4:]),
 		Incarnation: le.Uint64(b[8:]), Page: le.Uint64(b[16:]), Offset: le.Uint32(b[24:]),
-		Expected: le.Uint64(b[32:]), Next: le.Uint64(b[40:]), Client: le.Uint64(b[48:]), Epoch: le.Uint64(b[56:]),
+		Expected: le.Uint64(b[32:]), Next: le.Uint64(b[40:]), Client: le.Uint64(b[48:]), Epoch: le.Uint64(b[56:]), Ranks: le.Uint64(b[64:]),
 	}, nil
 }

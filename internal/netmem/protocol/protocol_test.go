@@ -21,7 +21,7 @@ func TestRoundTrip(t *testing.T) {
 		req := Request{
 			Operation: Operation(rapid.Uint8().Draw(t, "operation")), Condition: Condition(rapid.Uint16().Draw(t, "condition")),
 			Length: rapid.Uint32().Draw(t, "length"), Incarnation: word.Draw(t, "incarnation"), Page: word.Draw(t, "page"),
-			Offset: rapid.Uint32().Draw(t, "offset"), Expected: word.Draw(t, "expected"), Next: word.Draw(t, "next"), Client: word.Draw(t, "client"), Epoch: word.Draw(t, "epoch"),
+			Offset: rapid.Uint32().Draw(t, "offset"), Expected: word.Draw(t, "expected"), Next: word.Draw(t, "next"), Client: word.Draw(t, "client"), Epoch: word.Draw(t, "epoch"), Ranks: word.Draw(t, "record ranks"),
 		}
 		req.Encode(b)
 		if got, err := ParseRequest(b[:RequestSize]); err != nil || got != req {
@@ -55,7 +55,7 @@ func TestRoundTrip(t *testing.T) {
 // TestRefused: the error names the field.
 // drawRecord draws a record that may be one.
 func drawRecord(t *rapid.T) Record {
-	r := Record{Pool: rapid.Uint64Min(1).Draw(t, "pool"), Epoch: rapid.Uint64Min(1).Draw(t, "epoch"), Base: rapid.Uint64().Draw(t, "base"), Members: rapid.Uint64().Draw(t, "members")}
+	r := Record{Pool: rapid.Uint64Min(1).Draw(t, "pool"), Epoch: rapid.Uint64Min(1).Draw(t, "epoch"), Base: rapid.Uint64().Draw(t, "base"), Members: rapid.Uint64().Draw(t, "members"), Ranks: rapid.Uint64().Draw(t, "ranks")}
 	for n := range MaxServers {
 		r.States |= uint64(rapid.Uint8Max(2).Draw(t, "state")) << (2 * n)
 	}
@@ -77,6 +77,16 @@ func TestRecord(t *testing.T) {
 		for i := range MaxServers {
 			if want := r.State(i); i != n && next.State(i) != want || i == n && next.State(i) != s {
 				t.Fatalf("server %d is %v", i, next.State(i))
+			}
+		}
+		for i := range MaxServers {
+			if s == Joining && i != n && next.Rank(i) >= next.Rank(n) {
+				t.Fatalf("server %d joins with rank %d, and %d has %d", n, next.Rank(n), i, next.Rank(i))
+			}
+			for j := range MaxServers {
+				if i != n && j != n && (r.Rank(i) < r.Rank(j)) != (next.Rank(i) < next.Rank(j)) {
+					t.Fatalf("the order of servers %d and %d has changed", i, j)
+				}
 			}
 		}
 		stamp := Stamp{Version: r.Epoch, Client: r.Base, Flags: uint32(r.Members)}

@@ -3,7 +3,7 @@ package protocol
 import "encoding/binary"
 
 // MaxServers is how many servers a pool has at most.
-const MaxServers = 32
+const MaxServers = 16
 
 // State of a server in the record of its pool.
 type State uint8
@@ -38,22 +38,51 @@ type Record struct {
 	Members uint64
 	// States has two bits for each server, in the order of their names.
 	States uint64
+	// Ranks has four bits for each server: those that began to join later have larger ones. Of the
+	// copies of a page the one of the lowest rank decides, and the one of the highest is read.
+	Ranks uint64
 }
 
 // State of a server, 0 to MaxServers-1.
 func (r Record) State(server int) State { return State(r.States >> (2 * server) & 3) }
 
-// With is the next record, in which a server has another state.
+// Rank of a server, 0 to MaxServers-1.
+func (r Record) Rank(server int) int { return int(r.Ranks >> (4 * server) & 15) }
+
+// With is the next record, in which a server has another state. One that begins to join comes
+// behind all others.
 func (r Record) With(server int, s State) Record {
 	r.Epoch++
 	r.States = r.States&^(3<<(2*server)) | uint64(s)<<(2*server)
+	if s != Joining {
+		return r
+	}
+	var taken [MaxServers]bool // by the others
+	for i := range MaxServers {
+		taken[r.Rank(i)] = taken[r.Rank(i)] || i != server
+	}
+	var ranks uint64
+	last := 0
+	for i := range MaxServers {
+		rank := 0 // how many lower ones are taken
+		for n := range r.Rank(i) {
+			if taken[n] {
+				rank++
+			}
+		}
+		if i != server {
+			ranks |= uint64(rank) << (4 * i)
+			last = max(last, rank)
+		}
+	}
+	r.Ranks = ranks | uint64(last+1)<<(4*server)
 	return r
 }
 
 // Check says what is wrong with a record. Errors are *FormatError.
 func (r Record) Check() error {
 	switch {
-	case r.States&(r.States>>1)&0x5555555555555555 != 0:
+	case r.States>>(2*MaxServers) != 0, r.States&(r.States>>1)&0x55555555 != 0:
 		return &FormatError{"state of a server", r.States, "0 to 2 each"}
 	case (r.Pool == 0) != (r.Epoch == 0):
 		return &FormatError{"epoch of the record", r.Epoch, "more than 0 of a pool, and 0 of none"}
@@ -63,7 +92,7 @@ func (r Record) Check() error {
 
 // Append appends the record to b, in RecordSize bytes.
 func (r Record) Append(b []byte) []byte {
-	for _, v := range [...]uint64{r.Pool, r.Epoch, r.Base, r.Members, r.States} {
+	for _, v := range [...]uint64{r.Pool, r.Epoch, r.Base, r.Members, r.States, r.Ranks} {
 		b = binary.LittleEndian.AppendUint64(b, v)
 	}
 	return b
@@ -72,10 +101,10 @@ func (r Record) Append(b []byte) []byte {
 // ParseRecord reads a record. Errors are *FormatError.
 func ParseRecord(b []byte) (Record, error) {
 	if len(b) != RecordSize {
-		return Record{}, &FormatError{"length of the record", uint64(len(b)), "40"}
+		return Record{}, &FormatError{"length of the record", uint64(len(b)), "48"}
 	}
 	at := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8*i:]) }
-	r := Record{Pool: at(0), Epoch: at(1), Base: at(2), Members: at(3), States: at(4)}
+	r := Record{Pool: at(0), Epoch: at(1), Base: at(2), Members: at(3), States: at(4), Ranks: at(5)}
 	if err := r.Check(); err != nil {
 		return Record{}, err
 	}

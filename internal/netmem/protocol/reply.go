@@ -128,6 +128,7 @@ func (d *Description) Encode(b []byte) {
 	le.PutUint64(b[80:], d.Epoch)
 	le.PutUint64(b[88:], d.Members)
 	le.PutUint64(b[96:], d.States)
+	le.PutUint64(b[104:], d.Ranks)
 	le.PutUint64(b[56:], d.Span)
 	le.PutUint64(b[64:], d.Capacity)
 	le.PutUint32(b[72:], d.Page)
@@ -156,7 +157,7 @@ func ParseDescription(b []byte) (Description, error) {
 	le := binary.LittleEndian
 	flags := le.Uint32(b[76:])
 	d := Description{
-		Record: Record{Pool: le.Uint64(b[40:]), Base: le.Uint64(b[48:]), Epoch: le.Uint64(b[80:]), Members: le.Uint64(b[88:]), States: le.Uint64(b[96:])},
+		Record: Record{Pool: le.Uint64(b[40:]), Base: le.Uint64(b[48:]), Epoch: le.Uint64(b[80:]), Members: le.Uint64(b[88:]), States: le.Uint64(b[96:]), Ranks: le.Uint64(b[104:])},
 		Span:   le.Uint64(b[56:]), Capacity: le.Uint64(b[64:]),
 		Page: le.Uint32(b[72:]), ReadOnly: flags&readOnly != 0, Lasting: flags&lasting != 0,
 	}
