@@ -8,14 +8,13 @@
 // in the cache until their place is needed, or Sync or Close is called.
 //
 // Pages are spread over the servers by consistent hashing, and with Options.Copies each is on
-// several of them: reads go to the first that lives, writes to all that do. A server that
-// comes back is used for writing at once, and for reading when what it has missed has been
-// copied to it, which happens in the background.
+// several of them. A write is acknowledged when all servers of its page have it. While one of them is
+// away, writes wait for it; with Options.Witness the pool goes on without it once it has been away for
+// Options.Timeout. A server that comes back gets what it has missed before it is read again.
 //
-// A server that is lost is looked for at growing intervals, and at once when somebody needs
-// a page of it. A call that meets no server which has its page waits for one to come back:
-// until the deadline of its context, or without one until the server has been away for
-// Options.Timeout. Then it fails with ErrUnavailable.
+// A server that is lost is looked for at growing intervals, and at once when a call needs
+// a page of it. Calls wait for it: until the deadline of their context, or without one for
+// Options.Timeout, with a witness twice that and four seconds. Then they fail with ErrUnavailable.
 //
 // # What holds, and what does not
 //
@@ -25,9 +24,11 @@
 // zeros: that is ErrLost, unless another copy has it. A write that failed has changed a page
 // wholly or not at all.
 //
+// With copies, Sync and Close return nil only if all that was written is acknowledged, and a read
+// past the cache returns the last acknowledged write or one that is under way. PROTOCOL.md says on
+// what that rests.
+//
 // What is in the cache is not read again: a client sees what others have written since when
-// the page has left its cache, or after Drop. Who cannot reach a server takes it for dead and
-// goes on with the other copies, while another client may still reach it and, until this one
-// has reached it again, reads there what was. Programs that share pages agree on who writes,
+// the page has left its cache, or after Drop. Programs that share pages agree on who writes,
 // by other means.
 package netmem

@@ -27,6 +27,8 @@ const (
 	DefaultDepth = 64
 	// DefaultPatience is how long a client may leave replies that it has asked for.
 	DefaultPatience = 5 * time.Second
+	// DefaultStrangers is how many clients may be connected that have never asked for a page.
+	DefaultStrangers = 16
 )
 
 // ServerOptions say what a server lends. The zero value, but for Size, has the defaults
@@ -53,6 +55,9 @@ type ServerOptions struct {
 	// connection is ended, as nobody writes to pages that are being sent. Zero is
 	// DefaultPatience.
 	Patience time.Duration
+	// Strangers is how many clients may be connected that have never asked for a page, as each
+	// takes memory: one more ends the connection of the oldest. Zero is DefaultStrangers.
+	Strangers int
 }
 
 // Server lends memory, or a file, by pages. Its methods may be called from several
@@ -78,6 +83,7 @@ type Server struct {
 	mu        sync.Mutex
 	failed    error
 	sessions  map[*session]bool
+	begun     uint64                     // sessions so far
 	witnessed map[uint64]protocol.Record // by pool
 }
 
@@ -197,6 +203,12 @@ func (o *ServerOptions) check() error {
 	}
 	if o.Patience == 0 {
 		o.Patience = DefaultPatience
+	}
+	if o.Strangers == 0 {
+		o.Strangers = DefaultStrangers
+	}
+	if o.Strangers < 1 {
+		return optionError("Strangers", o.Strangers, "at least 1")
 	}
 	if o.Patience < 0 {
 		return optionError("Patience", o.Patience, "more than nothing")

@@ -17,6 +17,9 @@ type session struct {
 	end    func()        // ends the session
 	lent   atomic.Int32  // loans that this client has not taken yet
 	taken  atomic.Uint64 // loans that it has
+	asked  atomic.Uint64 // requests about pages
+	number uint64        // sessions are numbered as they begin
+	ending bool          // it was ended by enter; guarded by the server
 	// Of the request that is being answered; here they are not allocated for each.
 	request protocol.Request
 	reply   protocol.Reply
@@ -34,9 +37,7 @@ func (s *Server) serve(r *ring.Ring) {
 	x := &session{server: s, ring: r, end: end}
 	s.counters.clients.Add(1)
 	defer s.counters.clients.Add(-1)
-	s.mu.Lock()
-	s.sessions[x] = true
-	s.mu.Unlock()
+	s.enter(x)
 	defer func() {
 		s.mu.Lock()
 		delete(s.sessions, x)
@@ -45,6 +46,29 @@ func (s *Server) serve(r *ring.Ring) {
 	// How a client ends is its own affair.
 	_ = ring.Serve(ctx, r, x.handle)
 	_ = r.Close()
+}
+
+// enter begins a session, and ends the oldest of those that never asked for a page if there are
+// too many.
+func (s *Server) enter(x *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begun++
+	x.number = s.begun
+	s.sessions[x] = true
+	oldest, strangers := x, 0
+	for other := range s.sessions {
+		if other.asked.Load() > 0 || other.ending {
+			continue
+		}
+		if strangers++; other.number < oldest.number {
+			oldest = other
+		}
+	}
+	if strangers > s.options.Strangers {
+		oldest.ending = true
+		oldest.end() // its own goroutine closes the ring
+	}
 }
 
 // watch ends the connections of clients that do not take what they have asked for.
@@ -88,6 +112,9 @@ func (x *session) handle(q *ring.Request) {
 		r.Result = protocol.OtherIncarnation
 		x.answer(q, r, protocol.ReplySize, nil)
 		return
+	}
+	if request.Operation == protocol.Fetch || request.Operation == protocol.Write {
+		x.asked.Add(1)
 	}
 	switch request.Operation {
 	case protocol.Describe:
