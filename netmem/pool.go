@@ -168,7 +168,7 @@ func (p *pool) agree(ctx context.Context, lines []*line, found []protocol.Descri
 
 // create makes new servers a pool, unless another client is faster.
 func (p *pool) create(ctx context.Context, lines []*line) error {
-	first := protocol.Record{Pool: draw(), Epoch: 1, Base: uint64(time.Now().UnixNano()), Members: p.members}
+	first := protocol.FirstRecord(draw(), uint64(time.Now().UnixNano()), p.members, p.placement.Copies())
 	for n := range p.links { // in the order of their numbers: the first decides between two clients
 		i := slices.IndexFunc(p.links, func(k *link) bool { return k.number == n })
 		k, l := p.links[i], lines[i]

@@ -44,8 +44,10 @@ type ServerOptions struct {
 	// Span is how far the addresses reach, in bytes; zero is Size. Servers that share a
 	// range between them have the same span, each with less memory than that.
 	Span int64
-	// File is lent instead of memory. It stays open when the server is closed, and what
-	// is written to it is in the system's hands: nothing is flushed to a disk.
+	// File is lent instead of memory. It stays open when the server is closed. Beside it
+	// is a sidecar, NAME.trapeze, with the versions and sums of the pages; for reading only
+	// none is made. A process that is killed leaves each page old or new as a whole. Pages
+	// are flushed to the disk by Close; one that a power failure has torn is known by its sum.
 	File *os.File
 	// ReadOnly refuses writes.
 	ReadOnly bool
@@ -98,6 +100,28 @@ type membership struct {
 
 func (m *membership) state() protocol.State { return m.State(m.self) }
 
+// append appends what a storage keeps of it to b.
+func (m *membership) append(b []byte) []byte {
+	return binary.LittleEndian.AppendUint32(m.Record.Append(b), uint32(m.self))
+}
+
+// parseMembership reads what append has written; nothing is the membership of no pool.
+func parseMembership(b []byte) (m membership, err error) {
+	if len(b) == 0 {
+		return m, nil
+	}
+	if len(b) != protocol.RecordSize+4 {
+		return m, fmt.Errorf("%w: a membership of %d bytes, not %d", ErrStorage, len(b), protocol.RecordSize+4)
+	}
+	if m.Record, err = protocol.ParseRecord(b[:protocol.RecordSize]); err != nil {
+		return membership{}, err
+	}
+	if m.self = int(binary.LittleEndian.Uint32(b[protocol.RecordSize:])); m.self >= protocol.MaxServers {
+		return membership{}, fmt.Errorf("%w: server %d of a membership", ErrStorage, m.self)
+	}
+	return m, nil
+}
+
 type serverCounters struct {
 	fetches, writes, refused, out, in atomic.Uint64
 	clients                           atomic.Int64
@@ -114,7 +138,7 @@ func NewServer(ctx context.Context, nic *via.NIC, o ServerOptions) (*Server, err
 	var err error
 	pages := uint64(o.Span) / uint64(o.Page)
 	if o.File != nil {
-		s.storage, err = newFileStorage(ctx, nic, o.File, o.Page, pages)
+		s.storage, err = newFileStorage(ctx, nic, o.File, o.Page, pages, o.ReadOnly)
 	} else {
 		s.storage, err = newMemoryStorage(ctx, nic, o.Page, pages, uint64(o.Size)/uint64(o.Page))
 	}

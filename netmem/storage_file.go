@@ -16,31 +16,38 @@ import (
 const fileFrames = 256
 
 // fileStorage lends a file. It is read for each fetch and not mapped: a file that
-// somebody makes shorter would end the process.
+// another program makes shorter would end the process.
 type fileStorage struct {
-	file   *os.File
 	memory *via.Memory
 	page   int
 
-	mu sync.RWMutex // held for reading while a page is read, and for writing while one is written
-	stamps
-	damaged map[uint64]bool // pages of which a part may have been written
+	mu   sync.RWMutex // held for reading while a page is read, and for writing while one is written
+	file *pageFile
 
 	frames sync.Mutex
 	free   []uint32
 }
 
-func newFileStorage(ctx context.Context, nic *via.NIC, file *os.File, page int, pages uint64) (*fileStorage, error) {
-	m, err := nic.Alloc(ctx, fileFrames*page, via.MemoryAttributes{})
+func newFileStorage(ctx context.Context, nic *via.NIC, file *os.File, page int, pages uint64, readOnly bool) (*fileStorage, error) {
+	f, err := openPages(ctx, file, page, pages, readOnly, alone)
 	if err != nil {
 		return nil, err
 	}
-	s := &fileStorage{file: file, memory: m, page: page, damaged: map[uint64]bool{}}
-	s.pages = make([]stamp, pages)
+	m, err := nic.Alloc(ctx, fileFrames*page, via.MemoryAttributes{})
+	if err != nil {
+		return nil, errors.Join(err, f.close())
+	}
+	s := &fileStorage{file: f, memory: m, page: page}
 	for f := range uint32(fileFrames) {
 		s.free = append(s.free, f)
 	}
 	return s, nil
+}
+
+// alone says whether no other server can have a copy of a page.
+func alone(kept []byte) bool {
+	m, err := parseMembership(kept)
+	return err == nil && (m.Pool == 0 || m.Copies() == 1)
 }
 
 func (s *fileStorage) fetch(q *protocol.Request, r *protocol.Reply) *loan {
@@ -56,28 +63,18 @@ func (s *fileStorage) fetch(q *protocol.Request, r *protocol.Reply) *loan {
 
 	frame := ring.Frame{Memory: s.memory, Offset: int(f) * s.page, Length: int(q.Length)}
 	s.mu.RLock()
-	err := s.read(q.Page, int64(q.Offset), s.memory.Bytes()[frame.Offset:][:frame.Length])
-	if s.damaged[q.Page] {
+	err := s.file.read(s.memory.Bytes()[frame.Offset:][:frame.Length], int64(q.Page)*int64(s.page)+int64(q.Offset))
+	s.file.of(q.Page, r)
+	s.mu.RUnlock()
+	if r.Flags&protocol.Damaged != 0 {
 		err = io.ErrUnexpectedEOF
 	}
-	s.of(q.Page, r)
-	s.mu.RUnlock()
 	if err != nil {
 		s.returned(f)
 		r.Result = protocol.StorageError
 		return nil
 	}
 	return lend(s, f, frame)
-}
-
-// read reads a part of a page. What is behind the file's end is zeros.
-func (s *fileStorage) read(page uint64, offset int64, into []byte) error {
-	n, err := s.file.ReadAt(into, int64(page)*int64(s.page)+offset)
-	if errors.Is(err, io.EOF) {
-		clear(into[n:])
-		return nil
-	}
-	return err
 }
 
 func (s *fileStorage) returned(f uint32) {
@@ -89,35 +86,47 @@ func (s *fileStorage) returned(f uint32) {
 func (s *fileStorage) write(q *protocol.Request, r *protocol.Reply, from []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next, result := s.next(q)
-	if r.Result = result; result == protocol.OK {
-		if _, err := s.file.WriteAt(from, int64(q.Page)*int64(s.page)); err != nil {
-			s.damaged[q.Page] = true // until it is written whole
-			r.Result = protocol.StorageError
-		} else {
-			delete(s.damaged, q.Page)
-			s.pages[q.Page] = next
-		}
+	next, result := s.file.next(q)
+	if result == protocol.OK && s.file.put(q.Page, next, from) != nil {
+		result = protocol.StorageError
 	}
-	s.of(q.Page, r)
+	r.Result = result
+	s.file.of(q.Page, r)
 }
 
 func (s *fileStorage) stampsOf(first uint64, into []protocol.Stamp) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.run(first, into)
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	s.file.run(first, into)
 }
 
-func (s *fileStorage) load() (membership, error) { return membership{}, nil }
+func (s *fileStorage) load() (membership, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m, err := parseMembership(s.file.state.record)
+	if err == nil {
+		s.file.joining = m.Pool != 0 && m.state() == protocol.Joining
+	}
+	return m, err
+}
 
 func (s *fileStorage) save(m membership) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.become(m.Base, m.state())
+	after := stamps{joins: s.file.joins, joining: s.file.joining}
+	after.become(m.Base, m.state())
+	to := s.file.state
+	to.record, to.base, to.joins = m.append(nil), after.base, after.joins
+	if err := s.file.save(to, true); err != nil {
+		return err
+	}
+	s.file.base, s.file.joins, s.file.joining = after.base, after.joins, after.joining
 	return nil
 }
 
-// stored is the size of the file.
-func (s *fileStorage) stored() uint64 { return uint64(len(s.pages)) * uint64(s.page) }
+// stored is the size of what is lent.
+func (s *fileStorage) stored() uint64 { return s.file.count * uint64(s.page) }
 
-func (s *fileStorage) close() error { return s.memory.Deregister(context.Background()) }
+func (s *fileStorage) close() error {
+	return errors.Join(s.memory.Deregister(context.Background()), s.file.close())
+}

@@ -56,6 +56,7 @@ func TestRoundTrip(t *testing.T) {
 // drawRecord draws a record that may be one.
 func drawRecord(t *rapid.T) Record {
 	r := Record{Pool: rapid.Uint64Min(1).Draw(t, "pool"), Epoch: rapid.Uint64Min(1).Draw(t, "epoch"), Base: rapid.Uint64().Draw(t, "base"), Members: rapid.Uint64().Draw(t, "members"), Ranks: rapid.Uint64().Draw(t, "ranks")}
+	r.States = rapid.Uint64Range(1, MaxServers).Draw(t, "copies") << 32
 	for n := range MaxServers {
 		r.States |= uint64(rapid.Uint8Max(2).Draw(t, "state")) << (2 * n)
 	}
@@ -98,9 +99,11 @@ func TestRecord(t *testing.T) {
 	for what, b := range map[string][]byte{
 		"short":         make([]byte, RecordSize-1),
 		"long":          make([]byte, RecordSize+1),
-		"no such state": Record{Pool: 1, Epoch: 1, States: 3 << 20}.Append(nil),
-		"no epoch":      Record{Pool: 1}.Append(nil),
+		"no such state": Record{Pool: 1, Epoch: 1, States: 1<<32 | 3<<20}.Append(nil),
+		"no epoch":      Record{Pool: 1, States: 1 << 32}.Append(nil),
 		"epoch of none": Record{Epoch: 1}.Append(nil),
+		"no copies":     Record{Pool: 1, Epoch: 1}.Append(nil),
+		"too many":      Record{Pool: 1, Epoch: 1, States: 17 << 32}.Append(nil),
 	} {
 		var f *FormatError
 		if _, err := ParseRecord(b); !errors.As(err, &f) {

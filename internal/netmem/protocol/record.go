@@ -36,11 +36,22 @@ type Record struct {
 	// Members stands for the names of the servers and the witness (Digest in package netmem):
 	// clients that name others do not use the pool.
 	Members uint64
-	// States has two bits for each server, in the order of their names.
+	// States has two bits for each server, in the order of their names, and from bit 32 on how many
+	// servers hold each page.
 	States uint64
 	// Ranks has four bits for each server: those that began to join later have larger ones. Of the
 	// copies of a page the one of the lowest rank decides, and the one of the highest is read.
 	Ranks uint64
+}
+
+// Copies is on how many servers each page is.
+func (r Record) Copies() int { return int(r.States >> copiesShift) }
+
+const copiesShift = 32
+
+// FirstRecord is that of a new pool.
+func FirstRecord(pool, base, members uint64, copies int) Record {
+	return Record{Pool: pool, Epoch: 1, Base: base, Members: members, States: uint64(copies) << copiesShift}
 }
 
 // State of a server, 0 to MaxServers-1.
@@ -82,7 +93,9 @@ func (r Record) With(server int, s State) Record {
 // Check says what is wrong with a record. Errors are *FormatError.
 func (r Record) Check() error {
 	switch {
-	case r.States>>(2*MaxServers) != 0, r.States&(r.States>>1)&0x55555555 != 0:
+	case r.Pool != 0 && (r.States>>copiesShift == 0 || r.States>>copiesShift > MaxServers):
+		return &FormatError{"copies of the record", r.States >> copiesShift, "1 to 16"}
+	case r.States&(r.States>>1)&0x55555555 != 0:
 		return &FormatError{"state of a server", r.States, "0 to 2 each"}
 	case (r.Pool == 0) != (r.Epoch == 0):
 		return &FormatError{"epoch of the record", r.Epoch, "more than 0 of a pool, and 0 of none"}
