@@ -137,7 +137,7 @@ func (k *link) dial(ctx context.Context) error {
 		}
 	}
 	k.now.Store(l)
-	p.comeback.tell()
+	p.changes.tell()
 	return nil
 }
 

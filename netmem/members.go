@@ -62,7 +62,7 @@ func (p *pool) tendOnce(ctx context.Context) {
 			return
 		}
 	}
-	p.comeback.tell()
+	p.changes.tell()
 }
 
 // next is the record that the pool needs because of what a server does; false if it needs none.

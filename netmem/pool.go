@@ -37,7 +37,7 @@ type pool struct {
 	witnessMu  sync.Mutex
 	witnessErr error // what the witness has said last
 	counters   poolCounters
-	comeback   comeback
+	changes    changes
 
 	scratchMemory *via.Memory
 	scratches     chan int
@@ -87,7 +87,7 @@ func unavailable(op string, page uint64, last error) error {
 	if last != nil {
 		err = fmt.Errorf("%w: %w", ErrUnavailable, last)
 	}
-	return &Error{Op: op, Page: int64(page), Err: err, Hint: "start the server again; with copies and a witness the death of one does no harm"}
+	return &Error{Op: op, Page: int64(page), Err: err, Hint: "start the server again; with copies and a witness the others go on without it"}
 }
 
 // othersLater is how much later than the first server of a pool the others may answer a new

@@ -55,7 +55,7 @@ func (p *pool) learn(r protocol.Record) {
 			return
 		}
 		if p.view.CompareAndSwap(now, &view{Record: r, opened: time.Now()}) {
-			p.comeback.tell()
+			p.changes.tell()
 			p.attend()
 			return
 		}
@@ -115,7 +115,7 @@ func (p *pool) anyOut(r protocol.Record) bool {
 // changes before.
 func (p *pool) settle(ctx context.Context, v *view, op string, page uint64) error {
 	for !p.settled(v) {
-		changed := p.comeback.watch()
+		changed := p.changes.watch()
 		if p.view.Load() != v {
 			return &Error{Op: op, Page: int64(page), Err: errChanged}
 		}

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// comeback tells those who wait that a server is connected again, or is up to date.
-type comeback struct {
+// changes tells the calls that wait that a server is connected again, or the record has changed.
+type changes struct {
 	mu   sync.Mutex
 	next chan struct{}
 }
 
 // watch returns what is closed the next time that there is something to tell. Who waits
 // calls it before he looks.
-func (c *comeback) watch() <-chan struct{} {
+func (c *changes) watch() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.next == nil {
@@ -25,7 +25,7 @@ func (c *comeback) watch() <-chan struct{} {
 	return c.next
 }
 
-func (c *comeback) tell() {
+func (c *changes) tell() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.next != nil {
@@ -47,7 +47,7 @@ type attempts struct {
 // without one until a server that is needed has been away for the timeout and the pool had the
 // time to go on without it.
 func (p *pool) again(ctx context.Context, v *view, page uint64, a *attempts, err error) error {
-	lost, changed := errors.Is(err, ErrLost), p.comeback.watch()
+	lost, changed := errors.Is(err, ErrLost), p.changes.watch()
 	restarted := errors.Is(err, ErrRestarted)
 	switch {
 	case errors.Is(err, errChanged), p.view.Load() != v:
