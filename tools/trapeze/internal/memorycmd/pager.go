@@ -37,7 +37,10 @@ func (f *clientFlags) command() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := []string{self, "memory", "pager", "--device", f.device, "--copies", strconv.Itoa(f.copies), "--witness", f.witness, "--timeout", f.timeout.String()}
+	list := []string{self, "memory", "pager", "--device", f.device, "--copies", strconv.Itoa(f.copies), "--timeout", f.timeout.String()}
+	if f.witness != "" {
+		list = append(list, "--witness", f.witness)
+	}
 	for _, s := range f.servers {
 		list = append(list, "--server", s)
 	}
