@@ -116,6 +116,7 @@ const (
 	ResultConnectionLost     Result = 36
 	ResultWithdrawn          Result = 37
 	ResultRDMAProtection     Result = 38
+	ResultPathMTU            Result = 39
 )
 
 var resultNames = map[Result]string{
@@ -141,6 +142,7 @@ var resultNames = map[Result]string{
 	ResultConnectionLost:     "the peer no longer answers",
 	ResultWithdrawn:          "the client no longer waits",
 	ResultRDMAProtection:     "RDMA was not allowed",
+	ResultPathMTU:            "the path does not carry frames as large as the MTU",
 }
 
 func (r Result) String() string {

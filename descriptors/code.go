@@ -40,6 +40,7 @@ const (
 	CodeConnectionBroken
 	CodeWithdrawn
 	CodeProtocol
+	CodePathMTU
 )
 
 var codeTexts = map[Code]string{
@@ -69,6 +70,7 @@ var codeTexts = map[Code]string{
 	CodeConnectionBroken:   "the connection broke by an error",
 	CodeWithdrawn:          "the client no longer waits",
 	CodeProtocol:           "the other side does not keep to the protocol of a Conn",
+	CodePathMTU:            "small frames arrive, and those as large as the MTU do not: set mtu= at both ends to what the path carries",
 }
 
 // Error says in words what the code means.
@@ -91,14 +93,17 @@ func (c Code) VIA() Code {
 		return CodeInvalidParameter
 	case CodeCanceled, CodeDisconnected, CodePeerLost, CodeConnectionBroken, CodeWithdrawn, CodeProtocol:
 		return 0
+	case CodePathMTU:
+		return CodeNotReachable
 	}
 	return c
 }
 
-// Is lets a refined code match the one that it refines.
+// Is lets a refined code match the one that it refines. CodePathMTU is of an attempt to
+// connect or of a connection, so it refines CodeConnectionBroken too.
 func (c Code) Is(target error) bool {
 	t, ok := target.(Code)
-	return ok && t != 0 && t == c.VIA()
+	return ok && t != 0 && (t == c.VIA() || c == CodePathMTU && t == CodeConnectionBroken)
 }
 
 // Finer returns a new sentinel error that says more than c: text. It matches itself,

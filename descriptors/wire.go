@@ -190,8 +190,10 @@ const (
 	ConnectProbes ConnectOptions = 0x1
 	// ConnectBreaks says that its VI has EndpointBreaks: messages need no credit.
 	ConnectBreaks ConnectOptions = 0x2
+	// ConnectCounts says that its acks count the data frames that it has had.
+	ConnectCounts ConnectOptions = 0x4
 	// ConnectOptionsReserved bits are zero.
-	ConnectOptionsReserved ConnectOptions = 0xfffc
+	ConnectOptionsReserved ConnectOptions = 0xfff8
 )
 
 // ConnectBodySize is the size in bytes of ConnectBody.

@@ -8,14 +8,16 @@ import (
 )
 
 // ConnectionEnd says how a connection ended, by the Detail of its
-// EventConnectionLost, a result of SPEC.md 8.7: ErrDisconnected, ErrPeerLost or
-// ErrConnectionBroken.
+// EventConnectionLost, a result of SPEC.md 8.7: ErrDisconnected, ErrPeerLost, ErrPathMTU
+// or ErrConnectionBroken.
 func ConnectionEnd(detail uint32) Code {
 	switch detail {
 	case uint32(descriptors.ResultSuccess):
 		return ErrDisconnected
 	case uint32(descriptors.ResultConnectionLost):
 		return ErrPeerLost
+	case uint32(descriptors.ResultPathMTU):
+		return ErrPathMTU
 	}
 	return ErrConnectionBroken
 }

@@ -42,6 +42,7 @@ const (
 	ErrPeerLost           = descriptors.CodePeerLost
 	ErrConnectionBroken   = descriptors.CodeConnectionBroken
 	ErrWithdrawn          = descriptors.CodeWithdrawn
+	ErrPathMTU            = descriptors.CodePathMTU
 )
 
 // Errors that say more than a code. errors.Is finds them inside an *Error, and their
@@ -113,6 +114,7 @@ var resultErrors = map[descriptors.Result]error{
 	descriptors.ResultRemoteDescriptor:   ErrConnectionBroken,
 	descriptors.ResultConnectionLost:     ErrPeerLost,
 	descriptors.ResultWithdrawn:          ErrWithdrawn,
+	descriptors.ResultPathMTU:            ErrPathMTU,
 }
 
 // Error is the error of packages driver and via: what was attempted on which device,
@@ -274,7 +276,7 @@ func (e *VersionError) Unwrap() error { return ErrVersion }
 // The descriptor is returned along with it.
 type StatusError struct {
 	Status descriptors.Status
-	// Ended says how the connection ended: ErrDisconnected, ErrPeerLost or
+	// Ended says how the connection ended: ErrDisconnected, ErrPeerLost, ErrPathMTU or
 	// ErrConnectionBroken, which the error then matches too. It is zero if the
 	// connection goes on, if there was none, and if this side has disconnected.
 	Ended Code

@@ -33,6 +33,7 @@ type setup struct {
 	body      descriptors.ConnectBody
 	// wire is the number of the wire if both sides agree that it loses nothing.
 	wire uint32
+	path
 }
 
 // setups sets up connections.
@@ -77,7 +78,7 @@ func (c *setups) accept(id uint16, b *descriptors.ConnectAcceptBody) refusal {
 	case ep.maxTransfer != r.body.MaxTransfer:
 		return refusal{descriptors.ResultInvalidMTU, fieldAcceptEndpoint}
 	}
-	s := &setup{command: id, accepting: true, to: r.from.mac}
+	s := &setup{command: id, accepting: true, to: r.from.mac, path: path{mtu: r.mtu, came: r.longest}}
 	if c.mayAgree(ep) && r.body.Wire == c.offered() {
 		s.wire = r.body.Wire
 	}
@@ -143,6 +144,10 @@ func (c *setups) send(ep *endpoint) {
 	} else {
 		s.body.TimeoutMS = uint32(max(s.deadline-c.now, time.Millisecond) / time.Millisecond)
 	}
+	c.probePath(s, &h)
+	if s.server != (remote{}) {
+		longest = setupEvery // the server is there
+	}
 	s.sent, s.again = c.now, c.now+min(max((c.present()-s.began)/4, setupEvery), longest)
 	c.tx.send(&h, &s.body)
 }
@@ -155,7 +160,7 @@ func (c *setups) start(ep *endpoint, s *setup, to remote, timeoutMS uint32) bool
 		return false
 	}
 	s.body.Key, s.body.MaxTransfer, s.body.Rights, s.body.Reliability = to.ourKey, ep.maxTransfer, ep.rights, ep.reliability
-	s.body.Kind, s.body.Options = ep.kindID, descriptors.ConnectProbes
+	s.body.Kind, s.body.Options = ep.kindID, descriptors.ConnectProbes|descriptors.ConnectCounts
 	if ep.options&descriptors.EndpointBreaks != 0 {
 		s.body.Options |= descriptors.ConnectBreaks
 	}
@@ -199,7 +204,7 @@ func (c *setups) establish(ep *endpoint, peer *descriptors.ConnectBody) {
 		Destination: ep.remote.mac, DestinationEndpoint: ep.remote.endpoint, SourceEndpoint: ep.id, Key: ep.remote.theirKey,
 	}
 	c.tx.sign(&ep.outline)
-	ep.allowed = peer.Rights
+	ep.allowed, ep.maxPayload = peer.Rights, s.largest(c.mtu)-descriptors.HeaderSize
 	ep.kind.open(ep, peer)
 	answerWith(&c.reports, s.command, descriptors.ConnectedReply{
 		RemoteEndpoint: ep.remote.endpoint, MaxTransfer: peer.MaxTransfer, Reliability: peer.Reliability,
@@ -219,7 +224,7 @@ func (c *setups) connecting(h *descriptors.Header) *endpoint {
 // onAccept completes a client's connection.
 func (c *setups) onAccept(h *descriptors.Header, payload []byte) verdict {
 	on := descriptors.ConnectBodyAt(payload)
-	if on == nil {
+	if on == nil || !soundMTU(h) {
 		return refused
 	}
 	body := *on
@@ -241,7 +246,11 @@ func (c *setups) onAccept(h *descriptors.Header, payload []byte) verdict {
 		body.MaxTransfer != ep.maxTransfer || body.Kind != ep.kindID {
 		return refused
 	}
-	ep.remote.mac, ep.remote.endpoint, ep.remote.theirKey = h.Source, h.SourceEndpoint, body.Key
+	from := remote{h.Source, h.SourceEndpoint, body.Key, ep.remote.ourKey}
+	if enough, v := c.pathProven(ep, from, h); !enough {
+		return v
+	}
+	ep.remote = from
 	c.establish(ep, &body)
 	c.tx.sendAck(ep, descriptors.FrameAck) // the server learns that its accept has arrived
 	return taken
@@ -311,7 +320,7 @@ func (c *setups) tick() {
 // onRequest hands a request to a host that waits for it.
 func (c *setups) onRequest(h *descriptors.Header, payload []byte) verdict {
 	on := descriptors.ConnectBodyAt(payload)
-	if on == nil || h.SourceEndpoint == 0 {
+	if on == nil || h.SourceEndpoint == 0 || !soundMTU(h) {
 		return refused
 	}
 	body := *on
@@ -321,6 +330,10 @@ func (c *setups) onRequest(h *descriptors.Header, payload []byte) verdict {
 	}
 	from := remote{mac: h.Source, endpoint: h.SourceEndpoint, theirKey: body.Key}
 	if r := c.requests.byClient[from]; r != nil {
+		r.longest = max(r.longest, frameSize(h))
+		if r.by != nil && r.by.setup != nil {
+			r.by.setup.came = r.longest
+		}
 		// The answer may have been lost.
 		switch {
 		case r.state == requestRejected || r.state == requestFailed:
@@ -331,7 +344,7 @@ func (c *setups) onRequest(h *descriptors.Header, payload []byte) verdict {
 		return taken
 	}
 	c.look() // the client's time begins now
-	lost, ok := c.requests.arrived(from, &body)
+	lost, ok := c.requests.arrived(from, &body, h)
 	if !ok {
 		c.sendReject(from, descriptors.ResultNoMatch)
 	}

@@ -10,6 +10,7 @@ const windowFrames = 64
 type endpoint struct {
 	id          uint32
 	shortest    uint32 // message, in bytes
+	maxPayload  uint32 // of a frame to the peer, in bytes
 	kind        kind
 	options     descriptors.EndpointOptions
 	reliability descriptors.Reliability

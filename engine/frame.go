@@ -12,13 +12,15 @@ type link struct {
 	lender      Lender      // the port, if it is one
 	lossless    Lossless    // the port, if it is one
 	wireSeen    uint32      // number of the wire at the last look
+	mtu         uint32      // of the port
 	// maxPayload is what fits a frame, in bytes; oneBurst is the largest that is
 	// gathered at once.
 	maxPayload, oneBurst uint32
 }
 
 func newLink(port Port, mac descriptors.MAC, burst int) link {
-	l := link{port: port, mac: mac, checksum: port.Checksum(), maxPayload: uint32(port.MTU() - descriptors.HeaderSize)}
+	l := link{port: port, mac: mac, checksum: port.Checksum(), mtu: uint32(port.MTU())}
+	l.maxPayload = l.mtu - descriptors.HeaderSize
 	l.progressive, _ = port.(Progressive)
 	l.lender, _ = port.(Lender)
 	if !l.checksum {

@@ -55,6 +55,9 @@ func (r *reliable) timeouts() {
 	case r.nic.now >= r.retransmitAt:
 		if r.unanswered() {
 			c.count(descriptors.CounterTimeouts, 1)
+			if c.checkPath(ep) {
+				return
+			}
 		}
 		c.ready.add(ep)
 	}

@@ -48,6 +48,7 @@ func ones(n uint32) uint64 { return 1<<n - 1 }
 func (r *reliable) learn(h *descriptors.Header) {
 	if h.Type == descriptors.FrameAck {
 		r.takeDuplicates(h.Message)
+		r.takeCount(h.Immediate)
 		// What is said of frames that have not been sent says nothing.
 		r.arrivals(0, (uint64(h.Extent)|uint64(h.Offset)<<32)<<1&ones(r.nxt-r.una))
 	}
@@ -159,6 +160,7 @@ func (r *reliable) probeTimeout() time.Duration {
 func (r *reliable) startTimer() {
 	since := max(r.heard, r.frames[r.una%windowFrames].sentAt)
 	r.probes, r.backOff, r.timeoutAt = 0, r.rto, since+r.rto
+	r.vain, r.asking = 0, false
 	r.retransmitAt = min(since+r.probeTimeout(), r.timeoutAt)
 }
 

@@ -58,8 +58,10 @@ type window struct {
 	passed place               // of frame expect-1
 	places [windowFrames]place // of those that have arrived out of order, by PSN
 	twice  uint32              // data frames that have come once more
+	came   uint32              // data frames that have come, whatever became of them
 
 	recovery
+	pathCheck
 	timers
 }
 
@@ -106,7 +108,8 @@ func (k reliableVI) open(ep *endpoint, peer *descriptors.ConnectBody) {
 			Version: descriptors.WireVersion, Type: descriptors.FrameData,
 			DestinationEndpoint: ep.id, SourceEndpoint: ep.remote.endpoint, Key: ep.remote.ourKey}
 	} else {
-		ep.kind, r.window = k, &window{timers: timers{rto: k.timing.Retransmit}}
+		ep.kind, r.window = k, &window{timers: timers{rto: k.timing.Retransmit},
+			pathCheck: pathCheck{able: peer.Options&descriptors.ConnectCounts != 0}}
 	}
 	ep.rel = r
 	k.prefetch.add(ep)

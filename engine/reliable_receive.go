@@ -13,6 +13,7 @@ func (k reliableVI) take(ep *endpoint, h *descriptors.Header) verdict {
 	if v := r.takeControl(h); v != placing {
 		return v
 	}
+	r.came++
 	ahead := h.PSN - r.expect
 	if int32(ahead) < 0 || ahead > 0 && ahead < windowFrames && r.have&(1<<(ahead-1)) != 0 {
 		// Our acknowledgement has been lost.

@@ -30,6 +30,8 @@ type request struct {
 	deadline time.Duration
 	state    requestState
 	by       *endpoint // that accepts it, or is connected to its client
+	mtu      uint32    // of the client; zero if it has not said
+	longest  uint32    // of the client's frames with this request, in bytes
 }
 
 // requestState is what has become of a request.
@@ -93,7 +95,7 @@ func (q *requests) abort(command uint16) bool {
 // arrived tells the oldest command that waits for a new request of it. It returns
 // false if none waits. With too many open requests the request is lost, and will be
 // repeated.
-func (q *requests) arrived(from remote, body *descriptors.ConnectBody) (lost, ok bool) {
+func (q *requests) arrived(from remote, body *descriptors.ConnectBody, h *descriptors.Header) (lost, ok bool) {
 	i := slices.IndexFunc(q.waiters, func(w waiter) bool { return w.local.Len == body.Remote.Len && w.local.Data == body.Remote.Data })
 	if i < 0 {
 		return false, false
@@ -104,7 +106,8 @@ func (q *requests) arrived(from remote, body *descriptors.ConnectBody) (lost, ok
 	command := q.waiters[i].command
 	q.waiters = slices.Delete(q.waiters, i, i+1)
 	q.lastID++
-	r := &request{id: q.lastID, from: from, body: *body, deadline: q.now + time.Duration(body.TimeoutMS)*time.Millisecond}
+	r := &request{id: q.lastID, from: from, body: *body, deadline: q.now + time.Duration(body.TimeoutMS)*time.Millisecond,
+		mtu: h.Extent, longest: frameSize(h)}
 	q.open = append(q.open, r)
 	q.byID[r.id], q.byClient[r.from] = r, r
 	answerWith(q.reports, command, descriptors.ConnectionReply{

@@ -23,7 +23,7 @@ func TestRequests(t *testing.T) {
 	q.clear()
 	client := func(n uint32) remote { return remote{endpoint: n, theirKey: 1} }
 	body := descriptors.ConnectBody{TimeoutMS: 10}
-	if _, ok := q.arrived(client(1), &body); ok {
+	if _, ok := q.arrived(client(1), &body, &descriptors.Header{}); ok {
 		t.Error("a request was taken that nobody waits for")
 	}
 	for command := range uint16(5) {
@@ -35,7 +35,7 @@ func TestRequests(t *testing.T) {
 		t.Error("a command was not aborted once")
 	}
 	for n := range uint32(3) {
-		if lost, ok := q.arrived(client(n+1), &body); lost || !ok {
+		if lost, ok := q.arrived(client(n+1), &body, &descriptors.Header{}); lost || !ok {
 			t.Fatalf("request %d: lost %v, taken %v", n+1, lost, ok)
 		}
 	}

@@ -105,14 +105,14 @@ func (t *transmitter) begin(ep *endpoint, m *sending, number uint32) {
 // sendData sends the frame of m that starts at offset; again says that it has
 // been sent before.
 func (t *transmitter) sendData(ep *endpoint, m *sending, psn, offset uint32, flags descriptors.FrameFlags, again bool) outcome {
-	n, at := min(m.total-offset, t.maxPayload), descriptors.HeaderSize
+	n, at := min(m.total-offset, ep.maxPayload), descriptors.HeaderSize
 	if offset < ep.shortest && t.lender != nil && ep.rel != nil && m.total-ep.shortest >= lendFrom {
 		// The message of a ring goes ahead, and its payload can be lent. It is cut alike when
 		// it is sent again.
 		n = ep.shortest - offset
 	}
 	if m.frames != descriptors.FrameData {
-		n, at = min(n, t.maxPayload-descriptors.ExtensionSize), at+descriptors.ExtensionSize
+		n, at = min(n, ep.maxPayload-descriptors.ExtensionSize), at+descriptors.ExtensionSize
 	}
 	if t.waiting&transmitHooks != 0 {
 		return frameWaiting
@@ -278,11 +278,11 @@ func (t *transmitter) reserve(n int) []byte {
 	return t.port.Reserve(n)
 }
 
-// send sends a frame of no established connection, with a body unless that is nil. It
-// returns false if the wire takes no more now.
+// send sends a frame of no established connection, with a body unless that is nil, and
+// zeros behind that up to h.Length. It returns false if the wire takes no more now.
 func (t *transmitter) send(h *descriptors.Header, body *descriptors.ConnectBody) bool {
 	if body != nil {
-		h.Length = descriptors.ConnectBodySize
+		h.Length = max(h.Length, descriptors.ConnectBodySize)
 	}
 	buf := t.reserve(descriptors.HeaderSize + int(h.Length))
 	if buf == nil {
@@ -292,6 +292,7 @@ func (t *transmitter) send(h *descriptors.Header, body *descriptors.ConnectBody)
 	*descriptors.HeaderAt(buf) = *h
 	if body != nil {
 		*descriptors.ConnectBodyAt(buf[descriptors.HeaderSize:]) = *body
+		clear(buf[descriptors.HeaderSize+descriptors.ConnectBodySize:])
 	}
 	t.launch(buf)
 	return true
@@ -311,7 +312,7 @@ func (t *transmitter) sendAck(ep *endpoint, which descriptors.FrameType) bool {
 		r.ackDue, r.offered = false, r.credit()
 		h.PSN, h.Ack, h.Credit = r.nxt, r.expect, r.offered
 		if w := r.window; w != nil && which == descriptors.FrameAck {
-			h.Extent, h.Offset, h.Message = uint32(w.have), uint32(w.have>>32), w.twice
+			h.Extent, h.Offset, h.Message, h.Immediate = uint32(w.have), uint32(w.have>>32), w.twice, w.came
 		}
 	}
 	t.launch(buf)

@@ -9,7 +9,8 @@ import "github.com/trapeze-nic/trapeze/descriptors"
 type Code = descriptors.Code
 
 // The codes: VIA's, and behind them our own, each with the VIA code that it refines.
-// The last six refine none: VIA has no code for them. ErrDisconnected, ErrPeerLost and
+// Those from ErrCanceled to ErrProtocol refine none: VIA has no code for them.
+// ErrDisconnected, ErrPeerLost, ErrPathMTU and
 // ErrConnectionBroken say how a connection ended that this side has not ended: the
 // errors of descriptors that completed because of it match one of them besides
 // ErrDescriptor, and so does AsyncError.Reason.
@@ -84,4 +85,9 @@ const (
 	ErrWithdrawn = descriptors.CodeWithdrawn
 	// ErrProtocol: the other end of a Conn does not keep to its protocol.
 	ErrProtocol = descriptors.CodeProtocol
+	// ErrPathMTU refines ErrNotReachable of an attempt to connect, and
+	// ErrConnectionBroken of a connection: frames as large as the MTU of one end do not
+	// arrive at the other, and small ones do. Set the option mtu= of both NICs to what
+	// the path carries.
+	ErrPathMTU = descriptors.CodePathMTU
 )

@@ -1,0 +1,121 @@
+package engine
+
+import (
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// path is what is known, while a connection is set up, of the way to the peer: which
+// frames it carries (SPEC.md 8.3, Path).
+type path struct {
+	mtu    uint32 // of the peer; zero: it has not said, or is a device that does not
+	came   uint32 // longest of the peer's frames that has come, in bytes
+	small  bool   // the next frame is not padded
+	server remote // of a client: who has accepted
+	padded int    // frames of a client since then
+	vain   int    // accepts of the server that prove too little
+}
+
+// pathTries is how many padded frames get lost, while as many small ones arrive, before
+// the path is taken for one that does not carry them: with half of all frames lost at
+// random that happens to one connection in 60,000.
+const pathTries = 16
+
+// largest is the longest frame that both ends take, in bytes.
+func (p *path) largest(mtu uint32) uint32 {
+	if p.mtu == 0 {
+		return mtu
+	}
+	return min(mtu, p.mtu)
+}
+
+func frameSize(h *descriptors.Header) uint32 { return descriptors.HeaderSize + uint32(h.Length) }
+
+// soundMTU checks what a connect frame says of the MTU. An older device says nothing.
+func soundMTU(h *descriptors.Header) bool { return h.Extent == 0 || h.Extent >= descriptors.MinMTU }
+
+// smallest is the size in bytes of a connect frame that is not padded.
+const smallest = descriptors.HeaderSize + descriptors.ConnectBodySize
+
+// carriesAll says of the wire that it is memory, which has one MTU.
+func (l *link) carriesAll() bool { return l.lossless != nil || l.progressive != nil }
+
+// probePath makes a connect frame tell the MTU and what has come, and pads every other
+// one: those of a client from the first on, those of a server once such a one has come.
+func (c *setups) probePath(s *setup, h *descriptors.Header) {
+	h.Extent = c.mtu
+	if s.accepting {
+		h.Offset = s.came
+	}
+	if s.accepting && s.came <= smallest || !s.accepting && c.carriesAll() {
+		return
+	}
+	if !s.small {
+		h.Length = uint16(s.largest(c.mtu) - descriptors.HeaderSize)
+		if s.server != (remote{}) {
+			s.padded++
+		}
+	}
+	s.small = !s.small
+}
+
+// pathProven takes what a server's accept says of the path. enough is true once frames of
+// the largest size are known to arrive in both directions, or the server is a device that
+// does not say. If too many are lost that ends the attempt.
+func (c *setups) pathProven(ep *endpoint, from remote, h *descriptors.Header) (enough bool, v verdict) {
+	s := ep.setup
+	if s.server != (remote{}) && s.server != from {
+		return false, refused // another server was first
+	}
+	s.mtu = h.Extent
+	if s.mtu == 0 || c.carriesAll() {
+		return true, taken
+	}
+	s.server = from
+	s.came = max(s.came, frameSize(h))
+	if most := s.largest(c.mtu); s.came >= most && h.Offset >= most {
+		return true, taken
+	}
+	if s.vain++; s.vain >= pathTries && s.padded >= pathTries {
+		c.end(ep, descriptors.ResultPathMTU)
+		return false, taken
+	}
+	s.again = min(s.again, s.sent+setupEvery)
+	return false, taken
+}
+
+// pathCheck finds out whether data frames fail to arrive on a connection on which small
+// frames do (SPEC.md 8.5, Path).
+type pathCheck struct {
+	able    bool   // the peer counts the data frames that come
+	asking  bool   // a small question is unanswered
+	counted uint32 // data frames that had come, as the peer said last
+	vain    int    // answers in a row that no data frame has come
+}
+
+// takeCount takes the peer's count of data frames that have come.
+func (r *reliable) takeCount(count uint32) {
+	switch more := int32(count - r.counted); {
+	case more > 0:
+		r.counted, r.vain = count, 0
+	case more == 0 && r.asking:
+		r.vain++
+	}
+	r.asking = false
+}
+
+// checkPath is called when data frames are sent again of which nothing has been heard. It
+// asks with a small frame whether any arrives, once they wait for long. It ends the
+// connection, and reports that it has, if the peer has said no as often as would show that
+// it is dead.
+func (c *connections) checkPath(ep *endpoint) (ended bool) {
+	r := ep.rel
+	if !r.able || r.backOff < c.timing.RetransmitMax {
+		return false
+	}
+	if r.vain >= deadProbes {
+		c.fail(ep, descriptors.StatusTransportError, descriptors.ResultPathMTU, true)
+		return true
+	}
+	r.asking = c.tx.sendAck(ep, descriptors.FrameProbe)
+	return false
+}
