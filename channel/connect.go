@@ -44,9 +44,10 @@ func (o *Options) complete(nic *via.NIC) (c Options) {
 	return c
 }
 
-// Dial opens a pair of channels with whoever listens at address; options may be nil. If nobody
-// does, it tries again until ctx ends, which must happen at some time: its error then matches
-// via.ErrTimeout, and via.ErrNoMatch if the NIC was there and nobody listened.
+// Dial opens a pair of channels with the program that listens at address; options may be nil. While
+// none does, it tries again until ctx ends, or for via.DialTimeout if ctx has no deadline:
+// its error then matches via.ErrTimeout, and via.ErrNoMatch if the NIC was there and no
+// program listened.
 func Dial(ctx context.Context, nic *via.NIC, address via.Address, options *Options) (*Channel, error) {
 	o := options.complete(nic)
 	if o.PageSize == 0 {
@@ -56,7 +57,7 @@ func Dial(ctx context.Context, nic *via.NIC, address via.Address, options *Optio
 	if err != nil {
 		return nil, err
 	}
-	c.remote, err = connecting.Dial(ctx, nic.Name(), func(ctx context.Context) (via.Remote, error) {
+	c.remote, err = connecting.Dial(ctx, nic.Name(), address, func(ctx context.Context) (via.Remote, error) {
 		return c.d.ConnectRequest(ctx, address, nil)
 	})
 	if err != nil {
@@ -103,7 +104,7 @@ type Listener struct {
 }
 
 // Listen takes connections at name, 0 to via.MaxDiscriminator bytes, until the listener is
-// closed. options, which may be nil, are those of each channel.
+// closed. It fails with via.ErrAddressInUse if another listener of the NIC has the name. options, which may be nil, are those of each channel.
 func Listen(nic *via.NIC, name string, options *Options) (*Listener, error) {
 	o := options.complete(nic)
 	if len(name) > via.MaxDiscriminator {

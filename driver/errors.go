@@ -86,6 +86,8 @@ var (
 	ErrNotDMAMemory = ErrNotSupported.Finer("not memory for DMA")
 	// ErrInUse: something else still needs the object.
 	ErrInUse = ErrResource.Finer("still in use")
+	// ErrAddressInUse: another listener of the NIC has the name.
+	ErrAddressInUse = ErrResource.Finer("address in use")
 	// ErrCQTooSmall: the queues attached to a CQ may complete more than it holds.
 	ErrCQTooSmall = ErrResource.Finer("completion queue is too small for its work queues")
 	// ErrCQOverrun: the device lost completions because the CQ was full.

@@ -131,17 +131,15 @@ func (n *NIC) logEvent(e descriptors.Event) {
 }
 
 // logEvents logs the last of count events: at level debug what belongs to every
-// program, a link that comes up and a peer that disconnects.
+// program, a link that changes and a peer that disconnects. A link that goes down breaks
+// no connection; what it does break has a warning of its own.
 func (n *NIC) logEvents(e descriptors.Event, count uint64) {
 	level := slog.LevelWarn
 	switch e.Code {
 	case descriptors.EventCatastrophic:
 		return // fail has logged why
 	case descriptors.EventLink:
-		level = slog.LevelInfo
-		if e.Detail == 1 {
-			level = slog.LevelDebug
-		}
+		level = slog.LevelDebug
 	case descriptors.EventConnectionLost:
 		if e.Detail == uint32(descriptors.ResultSuccess) {
 			level = slog.LevelDebug

@@ -9,9 +9,10 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// Dial connects with the ring of whoever listens at address; options may be nil. If nobody
-// does, it tries again until ctx ends, which must happen at some time: its error then matches
-// via.ErrTimeout, and via.ErrNoMatch if the NIC was there and nobody listened.
+// Dial connects with the ring of the program that listens at address; options may be nil. While
+// none does, it tries again until ctx ends, or for via.DialTimeout if ctx has no deadline:
+// its error then matches via.ErrTimeout, and via.ErrNoMatch if the NIC was there and no
+// program listened.
 func Dial(ctx context.Context, nic *via.NIC, address via.Address, options *Options) (*Ring, error) {
 	o, err := options.complete(nic)
 	if err != nil {
@@ -22,7 +23,7 @@ func Dial(ctx context.Context, nic *via.NIC, address via.Address, options *Optio
 		return nil, err
 	}
 	r.local = via.Address{MAC: nic.Query().Address}
-	r.remote, err = connecting.Dial(ctx, nic.Name(), func(ctx context.Context) (via.Remote, error) {
+	r.remote, err = connecting.Dial(ctx, nic.Name(), address, func(ctx context.Context) (via.Remote, error) {
 		return r.d.ConnectRequest(ctx, address, nil)
 	})
 	if err != nil {
@@ -48,7 +49,7 @@ type Listener struct {
 }
 
 // Listen takes connections at name, 0 to via.MaxDiscriminator bytes, until the listener is
-// closed. options, which may be nil, are those of each connection; clients of another
+// closed. It fails with via.ErrAddressInUse if another listener of the NIC has the name. options, which may be nil, are those of each connection; clients of another
 // reliability or with other payloads are refused.
 func Listen(nic *via.NIC, name string, options *Options) (*Listener, error) {
 	o, err := options.complete(nic)

@@ -11,8 +11,11 @@ import (
 
 // Serve takes the requests that come over a ring, whose other end has a Caller, and calls
 // handler with each, one at a time, until ctx ends, the connection does, or the peer breaks
-// the protocol: it returns the context's error, one that matches ErrPeerGone or ErrClosed, or
-// one that matches ErrProtocol. Nobody else uses the ring meanwhile.
+// the protocol. It returns nil if the peer has disconnected in order: that is how a ring ends
+// whose client is done. (http.Server.Serve has an error for its end, as that comes from its own
+// program: Serve returns one that matches ErrClosed if this end closes the ring.) Otherwise
+// it returns the context's error, one that matches ErrPeerGone, or one that matches
+// ErrProtocol. Nothing else uses the ring meanwhile.
 //
 // The handler, or whoever it hands the request to, answers each with Reply. A request keeps
 // its entry of the receive ring until then; one that is not answered holds up the ring once
@@ -28,6 +31,15 @@ func Serve(ctx context.Context, r *Ring, handler func(*Request)) error {
 		q.s, q.finished = s, q.finish
 	}
 	defer s.end()
+	if err := s.run(ctx, handler); !errors.Is(err, via.ErrDisconnected) {
+		return err
+	}
+	return nil
+}
+
+// run is Serve, with an error for every end.
+func (s *server) run(ctx context.Context, handler func(*Request)) error {
+	r := s.r
 	for taken := 0; ; taken++ {
 		// Who asks waits for the answer, and nobody for what comes after it: that is done
 		// while nothing comes, or has not been done for long.
@@ -39,7 +51,7 @@ func Serve(ctx context.Context, r *Ring, handler func(*Request)) error {
 		switch {
 		case err == ErrEmpty:
 			if err := ctx.Err(); err != nil {
-				return driver.NewError(op, r.nic.Name(), err)
+				return driver.NewError("serve", r.nic.Name(), err)
 			}
 			if err := r.waited(r.d.WaitAny(ctx, s.more)); err != nil {
 				return err

@@ -2,6 +2,7 @@ package via
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
@@ -115,7 +116,11 @@ func (c *Conn) awaitRoom(ctx context.Context) error {
 	if c.credit() != 0 {
 		return nil
 	}
-	return c.in.wait(ctx, c)
+	err := c.in.wait(ctx, c)
+	if err != nil && ctx.Err() != nil && c.broken() == nil {
+		return c.vi.nic.fail("send", fmt.Errorf("the peer has given no room, it must receive first: %w", ctx.Err()))
+	}
+	return err
 }
 
 // Post sends the first n bytes of the buffer that Acquire returned last.

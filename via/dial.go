@@ -5,8 +5,13 @@ import (
 	"errors"
 	"net"
 
+	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/via/connecting"
 )
+
+// ErrAddressInUse refines ErrResource: another listener of the NIC has the name that Listen
+// was given, be it one of this package, of ring or of channel.
+var ErrAddressInUse = driver.ErrAddressInUse
 
 // Dialer has the choices of Dial. Its zero value is what Dial uses.
 type Dialer struct {
@@ -16,9 +21,14 @@ type Dialer struct {
 	Local []byte
 }
 
-// Dial connects with whoever listens at address. If nobody does, it tries again until
-// ctx ends, which must happen at some time: its error then matches ErrTimeout, and
-// ErrNoMatch if the NIC was there and nobody listened.
+// DialTimeout is how long Dial tries if its context has no deadline. It holds for package
+// ring and package channel too.
+const DialTimeout = connecting.Patience
+
+// Dial connects with the program that listens at address. While none does, it tries again
+// until ctx ends, or for DialTimeout if ctx has no deadline: its error then matches
+// ErrTimeout, and ErrNoMatch if the NIC was there and no program listened. It fails with
+// ErrPathMTU if the path does not carry frames as large as the MTU.
 func Dial(ctx context.Context, n *NIC, address Address) (*Conn, error) {
 	return new(Dialer).Dial(ctx, n, address)
 }
@@ -32,7 +42,7 @@ func (d *Dialer) Dial(ctx context.Context, n *NIC, address Address) (*Conn, erro
 	if err != nil {
 		return nil, err
 	}
-	remote, err := connecting.Dial(ctx, n.attributes.Name, func(ctx context.Context) (Remote, error) {
+	remote, err := connecting.Dial(ctx, n.attributes.Name, address, func(ctx context.Context) (Remote, error) {
 		return c.vi.ConnectRequest(ctx, address, d.Local)
 	})
 	if err == nil {

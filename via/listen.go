@@ -44,7 +44,8 @@ type Listener struct {
 }
 
 // Listen takes connections at discriminator, 0 to MaxDiscriminator bytes of the
-// application's choice, until the listener is closed.
+// application's choice, until the listener is closed. It fails with ErrAddressInUse if
+// another listener of the NIC has the discriminator.
 func Listen(n *NIC, discriminator []byte) (*Listener, error) {
 	return new(ListenConfig).Listen(n, discriminator)
 }

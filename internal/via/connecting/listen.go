@@ -62,7 +62,40 @@ type Listener[C any] struct {
 	asks  context.CancelFunc // ends the waiting for requests
 }
 
-// Listen takes connections until the listener is closed.
+// name is what a listener has for itself: a discriminator of a NIC, for VIs, rings and
+// channels alike, as a request names no kind when it is matched.
+type name struct {
+	nic           *driver.NIC
+	discriminator string
+}
+
+// taken are the names of listeners that are open, with the context of each.
+var taken = struct {
+	sync.Mutex
+	names map[name]context.Context
+}{names: map[name]context.Context{}}
+
+// claim takes a name for a listener, until its context ends. It returns false if another
+// one has the name.
+func (n name) claim(ctx context.Context) bool {
+	taken.Lock()
+	defer taken.Unlock()
+	if other := taken.names[n]; other != nil && other.Err() == nil {
+		return false
+	}
+	taken.names[n] = ctx
+	context.AfterFunc(ctx, func() {
+		taken.Lock()
+		defer taken.Unlock()
+		if taken.names[n] == ctx {
+			delete(taken.names, n)
+		}
+	})
+	return true
+}
+
+// Listen takes connections until the listener is closed. It fails with ErrAddressInUse if
+// another listener of the NIC has the name.
 func Listen[C any](c Config[C]) (*Listener[C], error) {
 	limit := int(c.NIC.Identity().MaxEndpoints) - 1 // endpoint 0 is reserved
 	if c.Backlog == 0 {
@@ -72,8 +105,14 @@ func Listen[C any](c Config[C]) (*Listener[C], error) {
 		return nil, &driver.Error{Op: "listen", Device: c.NIC.Address(), Code: driver.ErrInvalidParameter,
 			Err: fmt.Errorf("backlog of %d, it may be 1 to %d; limit of %d", c.Backlog, limit, c.Limit)}
 	}
-	l := &Listener[C]{config: c, places: make(chan struct{}, c.Backlog), ready: make(chan C, c.Backlog)}
-	l.ctx, l.cancel = context.WithCancelCause(context.Background())
+	ctx, cancel := context.WithCancelCause(context.Background())
+	if !(name{c.NIC, string(c.Address.Discriminator)}).claim(ctx) {
+		cancel(nil)
+		return nil, &driver.Error{Op: "listen", Device: c.NIC.Address(), Code: driver.ErrResource,
+			Err:  fmt.Errorf("%v: %w", c.Address, driver.ErrAddressInUse),
+			Hint: "another listener of this NIC has the name: close it, or take another name"}
+	}
+	l := &Listener[C]{config: c, ctx: ctx, cancel: cancel, places: make(chan struct{}, c.Backlog), ready: make(chan C, c.Backlog)}
 	asking, stop := context.WithCancel(l.ctx)
 	l.asks = stop
 	l.running.Go(func() { l.ask(asking) })
