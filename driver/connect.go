@@ -21,7 +21,8 @@ type Address struct {
 // Network is "via".
 func (a Address) Network() string { return "via" }
 
-// String has the NIC's address and, quoted if need be, the discriminator.
+// String has the NIC's address and, behind a slash and quoted if need be, the
+// discriminator, as in 02:00:00:00:00:01/echo. via.ParseAddress reads it back.
 func (a Address) String() string {
 	if len(a.Discriminator) == 0 {
 		return a.MAC.String()

@@ -104,7 +104,7 @@ func TestEventLogLevels(t *testing.T) {
 		want  []string
 	}{
 		{descriptors.Event{Code: descriptors.EventLink, CQ: descriptors.NoCQ, Detail: 1}, []string{"level=DEBUG", "detail=1"}},
-		{descriptors.Event{Code: descriptors.EventLink, CQ: descriptors.NoCQ}, []string{"level=INFO", "detail=0"}},
+		{descriptors.Event{Code: descriptors.EventLink, CQ: descriptors.NoCQ}, []string{"level=DEBUG", "detail=0"}},
 		{descriptors.Event{Code: descriptors.EventConnectionLost, CQ: descriptors.NoCQ, Endpoint: 5}, []string{"level=DEBUG", "vi=5"}},
 		{descriptors.Event{Code: descriptors.EventConnectionLost, CQ: descriptors.NoCQ, Endpoint: 6, Detail: 35}, []string{"level=WARN", "vi=6", "detail=35"}},
 		{descriptors.Event{Code: descriptors.EventCQOverrun, CQ: 3}, []string{"level=ERROR", "cq=3"}},

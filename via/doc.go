@@ -3,6 +3,9 @@
 // want to send and receive messages, or a stream of bytes. They are made of what
 // follows.
 //
+// A connection point has an address too, which is told to other processes as text: see
+// Address, ParseAddress and DialStream.
+//
 // A NIC is opened by address. Memory that the NIC may touch comes from NIC.Alloc, or is
 // the program's own and made known by NIC.Register. A
 // VI is a send queue and a receive queue; two VIs are connected by ConnectRequest on

@@ -8,9 +8,24 @@ import (
 // The types that cross from the application to the NIC as they are. Package
 // descriptors documents them.
 type (
-	// Descriptor is a VI descriptor in registered memory, see
-	// VI.NewDescriptors. Its method User has a word of the application's own, which
-	// completions of a CQ give out, and whether a send that succeeds is reported.
+	// Descriptor is a VI descriptor in registered memory, see VI.NewDescriptors. It has
+	// these methods:
+	//
+	//	Prepare()                             drops segments, status and options
+	//	Rearm()                               drops the status only: to post it once more
+	//	AddData(address, handle, length)      adds a segment; Memory.AddTo is shorter
+	//	Inline() []byte, SetInline(n)         the payload stands in the descriptor itself
+	//	SetImmediate(v), Immediate() (v, ok)  32 bits that go with the message
+	//	SetRDMAWrite(address, handle)         makes it an RDMA write
+	//	SetRDMARead(address, handle)          makes it an RDMA read
+	//	SetFence()                            begins after the RDMA reads before it
+	//	Status() Status, Length() uint32      how it completed, and with how many bytes
+	//	Segments() []DataSegment              what AddData has added
+	//	User() *User                          a word of the application's own, which
+	//	                                      completions of a CQ give out, and whether
+	//	                                      a send that succeeds is reported
+	//
+	// The others are for the driver.
 	Descriptor = descriptors.Descriptor
 	// Status of a completed descriptor.
 	Status = descriptors.Status
@@ -207,10 +222,6 @@ func rights(write, read bool) descriptors.Access {
 	}
 	return r
 }
-
-// Address is where a connection request goes: the MAC of a NIC, and a Discriminator
-// of 0 to MaxDiscriminator bytes, which is a connection point within its host.
-type Address = driver.Address
 
 // Remote describes the other end of a connection or of a request for one.
 type Remote = driver.Remote

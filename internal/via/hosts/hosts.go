@@ -95,7 +95,7 @@ func (t *Table) add(fields []string) error {
 	return nil
 }
 
-// ParseHost reads an address.
+// ParseHost reads an address. Its discriminator may have Go's quotes around it.
 func ParseHost(s string) (h Host, err error) {
 	mac, rest, slash := strings.Cut(s, "/")
 	hw, err := net.ParseMAC(mac)
@@ -106,7 +106,10 @@ func ParseHost(s string) (h Host, err error) {
 	if !slash {
 		return h, nil
 	}
-	d, err := strconv.Unquote(`"` + rest + `"`)
+	if !strings.HasPrefix(rest, `"`) {
+		rest = `"` + rest + `"`
+	}
+	d, err := strconv.Unquote(rest)
 	if err != nil || len(d) > descriptors.MaxDiscriminator {
 		return h, fmt.Errorf("%w: discriminator %q, want at most %d bytes", ErrFormat, rest, descriptors.MaxDiscriminator)
 	}
