@@ -42,6 +42,9 @@ func (u *UDP) receive() {
 			u.unseal(p[:n], from)
 		case sealed.IsSealed(p[:n]):
 			u.keyed.Add(1)
+			if !sealed.IsHello(p[:n]) {
+				continue
+			}
 			u.warn("the peer has a key and this end has none: add key=FILE", from)
 		case n < ethernetHeader:
 			u.runts.Add(1)

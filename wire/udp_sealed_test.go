@@ -118,9 +118,9 @@ func TestUDPKeyAtOneEnd(t *testing.T) {
 			a := newUDP(t, wire.UDPOptions{Key: tt.a, Logger: slog.New(slog.NewTextHandler(&logA, nil))})
 			b := newUDP(t, wire.UDPOptions{Key: tt.b, Peers: []string{a.LocalAddr().String()}, Logger: slog.New(slog.NewTextHandler(&logB, nil))})
 			c := newUDP(t, wire.UDPOptions{Key: tt.a, Peers: []string{b.LocalAddr().String()}})
-			for end := time.Now().Add(patience); tt.countA(a.Counts()) == 0 || tt.countB(b.Counts()) == 0; time.Sleep(time.Millisecond) {
-				send(b, frameOf(stationMAC(1), stationMAC(2), 0))
-				send(c, frameOf(stationMAC(2), stationMAC(1), 0))
+			for end := time.Now().Add(patience); tt.countA(a.Counts()) == 0 || tt.countB(b.Counts()) == 0 || logA.String() == "" || logB.String() == ""; time.Sleep(time.Millisecond) {
+				send(b, checkedFrame(stationMAC(1), stationMAC(2)))
+				send(c, checkedFrame(stationMAC(2), stationMAC(1)))
 				if time.Now().After(end) {
 					t.Fatalf("counts %+v, %+v", a.Counts(), b.Counts())
 				}
@@ -137,6 +137,60 @@ func TestUDPKeyAtOneEnd(t *testing.T) {
 				t.Errorf("the log says %q", s)
 			}
 		})
+	}
+}
+
+// checkedFrame is a frame as engines send it on a UDP wire.
+func checkedFrame(to, from descriptors.MAC) []byte {
+	f := frameOf(to, from, 100)
+	h := descriptors.HeaderAt(f)
+	h.Version, h.Type, h.Flags, h.Length = descriptors.WireVersion, descriptors.FrameConnectRequest, descriptors.FrameChecksum, 100
+	h.Checksum = descriptors.FrameChecksumOf(f)
+	return f
+}
+
+// TestUDPDamagedSaysNothing: what has been cut off or damaged on the way, or is no frame at
+// all, says nothing of a key: the log stays empty, whether this end has one or not.
+func TestUDPDamagedSaysNothing(t *testing.T) {
+	s := newStranger(t)
+	peer := newUDP(t, wire.UDPOptions{Key: wireKey(t, "b"), Peers: []string{s.conn.LocalAddr().String()}})
+	send(peer, checkedFrame(stationMAC(1), stationMAC(2)))
+	hello := s.next(patience)
+	if hello == nil {
+		t.Fatal("no hello")
+	}
+	for _, key := range []*sealed.Key{nil, wireKey(t, "a")} {
+		var log outputtest.Buffer
+		u := newUDP(t, wire.UDPOptions{Key: key, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		sent := 0
+		try := func(p []byte) { s.send(u.LocalAddr(), p); sent++ }
+		for _, whole := range [][]byte{hello, checkedFrame(stationMAC(1), stationMAC(2))} {
+			for _, n := range []int{14, 15, 16, 17, 40, 63, 64, len(whole) - 1} {
+				try(whole[:n])
+			}
+			if key != nil || whole[14] == descriptors.WireVersion {
+				for i := range whole { // each hello once: which of them is damaged cannot be told
+					if b := bytes.Clone(whole); i != 12 && i != 13 {
+						b[i] ^= 0x10
+						try(b)
+					}
+				}
+			}
+		}
+		try([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"))
+		for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+			c := u.Counts()
+			for u.Receive() != nil {
+				u.Release()
+			}
+			if key == nil && c.Keyed >= 6 || int(c.Sealed.Plain+c.Sealed.Malformed+c.Sealed.BadHandshakes+c.Sealed.Stale+c.Runts) >= sent || time.Now().After(end) {
+				break
+			}
+		}
+		u.Close()
+		if log.String() != "" {
+			t.Errorf("the log says %s", log.String())
+		}
 	}
 }
 

@@ -34,6 +34,24 @@ func IsSealed(datagram []byte) bool {
 	return len(datagram) >= headerSize && [2]byte(datagram[12:]) == descriptors.EtherType && datagram[14] == version
 }
 
+// IsHello reports whether a datagram is a hello as far as that can be told without the
+// key: who sends one has a key. The beginning of another datagram, or a damaged one, is none.
+func IsHello(datagram []byte) bool {
+	return IsSealed(datagram) && datagram[15] == typeHello && len(datagram) == helloSize &&
+		numberOf(datagram) == 0 && sessionOf(datagram) != 0
+}
+
+// isPlain reports whether a datagram is a frame without a key: a whole frame of ours with a
+// good checksum, which every such wire has in its frames.
+func isPlain(datagram []byte) bool {
+	h := descriptors.HeaderAt(datagram)
+	if h == nil || h.EtherType != descriptors.EtherType || h.Version != descriptors.WireVersion || h.Flags&descriptors.FrameChecksum == 0 {
+		return false
+	}
+	n := descriptors.HeaderSize + int(h.Length)
+	return n <= len(datagram) && descriptors.FrameChecksumOf(datagram[:n]) == h.Checksum
+}
+
 // FrameSize returns the length of the frame in a datagram; ok is false if there is
 // none.
 func FrameSize(datagram []byte) (n int, ok bool) {

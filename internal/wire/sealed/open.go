@@ -3,6 +3,7 @@ package sealed
 import (
 	"encoding/binary"
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -13,11 +14,16 @@ type Refusal int
 const (
 	// NotRefused is also what is refused without further meaning.
 	NotRefused Refusal = iota
-	// NoKey: the sender has no key.
+	// NoKey: the sender has no key: a whole frame has come that is not sealed.
 	NoKey
-	// OtherKey: the sender has another key, or has none and makes things up.
+	// OtherKey: the sender has another key, or has none and makes things up. It has said
+	// the same hello twice, so that nothing has damaged it on the way.
 	OtherKey
 )
+
+// maxRefused is how many hellos are remembered to find out which come twice: as many peers
+// with another key may say hello at a time.
+const maxRefused = 8
 
 // Handle takes a datagram that holds no frame, as FrameSize says: a part of a
 // handshake, or garbage.
@@ -25,7 +31,10 @@ func (t *Tunnel) Handle(datagram []byte, from netip.AddrPort, now time.Time) Ref
 	switch {
 	case !IsSealed(datagram):
 		t.plain.Add(1)
-		return NoKey
+		if isPlain(datagram) {
+			return NoKey
+		}
+		return NotRefused
 	case datagram[15] == typeHello && len(datagram) == helloSize:
 		return t.takeHello(datagram, from, now)
 	case datagram[15] == typeReply && len(datagram) == replySize:
@@ -73,7 +82,15 @@ func (t *Tunnel) takeHello(datagram []byte, from netip.AddrPort, now time.Time) 
 	h, ok := parseHello(datagram, t.handshake)
 	if !ok {
 		t.badHandshakes.Add(1)
-		return OtherKey
+		this := [helloSize]byte(datagram)
+		if slices.Contains(t.refused, this) {
+			return OtherKey
+		}
+		if len(t.refused) == maxRefused {
+			t.refused = slices.Delete(t.refused, 0, 1)
+		}
+		t.refused = append(t.refused, this)
+		return NotRefused
 	}
 	if h.instance == t.instance { // somebody reflects it
 		t.badHandshakes.Add(1)
@@ -117,8 +134,9 @@ func (t *Tunnel) takeReply(datagram []byte, from netip.AddrPort, now time.Time) 
 	h := &l.pending.hello
 	r, ok := parseReply(datagram, t.handshake, h)
 	if !ok || r.instance == t.instance {
+		// A peer with another key does not reply: it is damaged, or made up.
 		t.badHandshakes.Add(1)
-		return OtherKey
+		return NotRefused
 	}
 	s := t.newSession(h, &r, true, now)
 	if s == nil {

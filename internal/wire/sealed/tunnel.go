@@ -27,6 +27,7 @@ type Tunnel struct {
 	answered []answer // ring, oldest at next once it is full
 	next     int
 	changes  uint64
+	refused  [][helloSize]byte // the last hellos whose authentication code was wrong
 
 	plain, malformed, badHandshakes, stale, forged, replayed, unsent, began atomic.Uint64
 }
