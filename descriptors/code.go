@@ -70,7 +70,7 @@ var codeTexts = map[Code]string{
 	CodeConnectionBroken:   "the connection broke by an error",
 	CodeWithdrawn:          "the client no longer waits",
 	CodeProtocol:           "the other side does not keep to the protocol of a Conn",
-	CodePathMTU:            "small frames arrive, and those as large as the MTU do not: set mtu= at both ends to what the path carries",
+	CodePathMTU:            "small frames arrive, and those as large as the MTU do not",
 }
 
 // Error says in words what the code means.

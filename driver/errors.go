@@ -191,6 +191,7 @@ var hints = []struct {
 	{ErrVersion, "use a driver and a device of the same major version"},
 	{ErrCommandTimeout, "close the device and open it again, which resets it; an emulated device must be polled"},
 	{ErrNotReady, "power-cycle the device"},
+	{ErrPathMTU, "set mtu= in the addresses of both devices to what the path carries"},
 	{ErrNotDMAMemory, "use memory that the NIC has allocated, or from mmap or C, or copy into it"},
 }
 
