@@ -38,9 +38,9 @@ func Lost(err error) error {
 	if err == nil || errors.Is(err, ErrPeerLost) {
 		return err
 	}
-	for _, way := range []error{via.ErrDisconnected, via.ErrPeerLost, via.ErrConnectionBroken, via.ErrDescriptor} {
+	for _, way := range []error{via.ErrPathMTU, via.ErrDisconnected, via.ErrPeerLost, via.ErrConnectionBroken, via.ErrDescriptor} {
 		if errors.Is(err, way) {
-			return fmt.Errorf("%w: %w", ErrPeerLost, way)
+			return fmt.Errorf("%w: %w", ErrPeerLost, way) // a path that is too small is said first
 		}
 	}
 	if errors.Is(err, io.EOF) {

@@ -138,7 +138,7 @@ func TestPingInterrupted(t *testing.T) {
 func TestPingNobody(t *testing.T) {
 	start := time.Now()
 	o := run(t, "ping", "--device", "emu:?wire=udp://127.0.0.1:0&peer=127.0.0.1:9", "--timeout", "300ms")
-	if o.code != cli.ExitTimeout || !strings.Contains(o.stderr, "nobody answered") || !strings.Contains(o.stderr, "trapeze ping --serve") {
+	if o.code != cli.ExitTimeout || !strings.Contains(o.stderr, "no NIC answered") || !strings.Contains(o.stderr, "trapeze ping --serve") {
 		t.Errorf("got %+v after %v", o, time.Since(start))
 	}
 }

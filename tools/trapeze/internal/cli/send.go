@@ -196,6 +196,9 @@ func explainDial(err error, timeout time.Duration, command string) error {
 
 // explainLost adds a hint if the other side is gone.
 func explainLost(err error, hint string) error {
+	if errors.Is(err, via.ErrPathMTU) {
+		return hinted(err, "set mtu= in the addresses of both devices to what the path carries")
+	}
 	if errors.Is(err, transfer.ErrPeerLost) {
 		return hinted(err, hint)
 	}
