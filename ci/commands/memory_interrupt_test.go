@@ -47,12 +47,18 @@ func TestMemoryInterrupted(t *testing.T) {
 // interrupt sends SIGINT to a process when it has come so far.
 func interrupt(t *testing.T, p *process, far func() bool) {
 	t.Helper()
+	awaitProgress(t, p, far)
+	if err := p.cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// awaitProgress waits until a process has come so far.
+func awaitProgress(t *testing.T, p *process, far func() bool) {
+	t.Helper()
 	for deadline := time.Now().Add(patience); !far(); time.Sleep(time.Millisecond) {
 		if len(p.done) > 0 || time.Now().After(deadline) {
 			t.Fatalf("%s: it does not come so far: %s", strings.Join(p.cmd.Args[1:], " "), &p.stderr)
 		}
-	}
-	if err := p.cmd.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
 	}
 }

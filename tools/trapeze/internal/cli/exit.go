@@ -49,7 +49,8 @@ With --json a command that fails prints an object with the keys error and
 exit_code, unless it has printed its own: 'trapeze doctor' has.
 
 Whatever the code, temporary files are removed and connections closed. A second
-signal ends the program at once, without that.`,
+signal ends the program at once, without that; what comes within 300 ms is still
+the first one.`,
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
 
 // caught are the signals that end a command in order.
@@ -14,9 +15,14 @@ var caught = map[syscall.Signal]string{
 	syscall.SIGTERM: "SIGTERM",
 }
 
+// repeatTime is how long signals count as repeats of the first: timeout(1) signals
+// its child and then the group, and the child is a member of that.
+const repeatTime = 300 * time.Millisecond
+
 // WithSignals returns a context that SIGINT, SIGTERM and, unless nohup has it
-// ignored, SIGHUP end, with a SignalError as its cause. Only the first signal is
-// caught: a second one ends the process. SIGPIPE no longer ends the process:
+// ignored, SIGHUP end, with a SignalError as its cause. What comes within
+// repeatTime of the first signal is that signal again; a later one ends the
+// process. SIGPIPE no longer ends the process:
 // writing to stdout fails instead, so that a command can clean up.
 func WithSignals(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -31,7 +37,7 @@ func WithSignals(ctx context.Context) (context.Context, context.CancelFunc) {
 	go func() {
 		select {
 		case s := <-c:
-			signal.Stop(c)
+			time.AfterFunc(repeatTime, func() { signal.Stop(c) })
 			number := s.(syscall.Signal)
 			cancel(&SignalError{Number: int(number), Name: caught[number]})
 		case <-ctx.Done():
