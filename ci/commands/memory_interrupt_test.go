@@ -23,8 +23,11 @@ func TestMemoryInterrupted(t *testing.T) {
 			Bytes int64   `json:"bytes"`
 			Rate  float64 `json:"mb_per_s"`
 		} `json:"write"`
+		Read       *struct{} `json:"read"`
+		P50        *float64  `json:"p50_us"`
+		Incomplete string    `json:"incomplete"`
 	}
-	if code, err := bench.code(t), json.Unmarshal(bench.stdout.Bytes(), &b); code != 130 || err != nil || b.Write.Bytes == 0 || b.Write.Rate <= 0 {
+	if code, err := bench.code(t), json.Unmarshal(bench.stdout.Bytes(), &b); code != 130 || err != nil || b.Write.Bytes == 0 || b.Write.Rate <= 0 || b.Read != nil || b.P50 != nil || b.Incomplete == "" {
 		t.Errorf("bench: exit code %d, %v, %+v", code, err, b)
 	}
 	// Its file is there once the first job is done.

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/trapeze-nic/trapeze/internal/soak"
 )
@@ -58,7 +57,7 @@ func TestMemoryMap(t *testing.T) {
 	}
 	output := filepath.Join(t.TempDir(), "out")
 	save := use("--save", output)
-	save.saves(t, output, int64(size)/4) // it dies while pages come from it
+	awaitSaved(t, save, output, int64(size)/4) // it dies while pages come from it
 	if err := servers["a"].cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +71,7 @@ func TestMemoryMap(t *testing.T) {
 	}
 	// What is there is not replaced, and the command says what to do.
 	again := use("--save", output)
-	if code := again.code(t); code != 1 || !strings.Contains(lastLine(&again.stderr), "choose another") {
+	if code := again.code(t); code != 1 || !strings.Contains(lastLine(&again.stderr), "--force") {
 		t.Errorf("exit code %d, %s", code, &again.stderr)
 	}
 	if got, err := os.ReadFile(output); err != nil || !bytes.Equal(got, want) {
@@ -80,18 +79,32 @@ func TestMemoryMap(t *testing.T) {
 	}
 }
 
-// saves waits until a process has saved more than n bytes to a file.
-func (p *process) saves(t *testing.T, file string, n int64) {
+// awaitSaved waits until a process has saved n bytes of a file.
+func awaitSaved(t *testing.T, p *process, output string, n int64) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-		if st, err := os.Stat(file); err == nil && st.Size() > n {
-			return
-		}
+	awaitProgress(t, p, func() bool {
 		if len(p.done) > 0 && strings.Contains(p.stderr.String(), "userfaultfd") {
 			t.Skipf("mapped memory is not to be had here: %s", &p.stderr)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("nothing was saved: %s", &p.stderr)
+		return p.hasWritten(t, output, n)
+	})
+}
+
+// TestMemoryMapKilled: a process that is killed leaves no part of what it saves.
+func TestMemoryMapKilled(t *testing.T) {
+	needsProgram(t)
+	near, far := udpPair(t, "")
+	start(t, "memory", "serve", "--device", near, "--size", "64M")
+	for _, s := range []os.Signal{os.Kill, os.Interrupt} {
+		output := filepath.Join(t.TempDir(), "out")
+		p := start(t, "memory", "map", "--device", far, "--local", "1M", "--save", output)
+		awaitSaved(t, p, output, 1<<20)
+		if err := p.cmd.Process.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+		p.code(t)
+		if entries, err := os.ReadDir(filepath.Dir(output)); err != nil || len(entries) > 0 {
+			t.Errorf("%v: it has left %v, %v", s, entries, err)
 		}
 	}
 }
@@ -103,7 +116,7 @@ func TestMemoryMapServerDies(t *testing.T) {
 	server := start(t, "memory", "serve", "--device", near, "--size", "16M")
 	output := filepath.Join(t.TempDir(), "out")
 	p := start(t, "memory", "map", "--device", far, "--local", "1M", "--save", output, "--touch", "1000000000")
-	p.saves(t, output, 0)
+	awaitSaved(t, p, output, 1)
 	if err := server.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}

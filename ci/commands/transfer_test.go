@@ -178,29 +178,32 @@ func digestOf(t *testing.T, name string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// awaitData waits until a good part of a file has arrived: the receiver has a file
-// open in the folder of output, with another name or none.
+// awaitData waits until recv has received a good part of its file.
 func awaitData(t *testing.T, output string, recv, send *process) {
 	t.Helper()
-	const enough = 1 << 20
-	fds := fmt.Sprintf("/proc/%d/fd", recv.cmd.Process.Pid)
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		entries, err := os.ReadDir(fds)
-		if err != nil {
-			t.Fatalf("%v\nrecv: %s", err, &recv.stderr)
+	awaitProgress(t, recv, func() bool { return recv.hasWritten(t, output, 1<<20) })
+}
+
+// hasWritten reports whether a process has written n bytes of a file: it has one open in
+// the folder of output, with another name or none.
+func (p *process) hasWritten(t *testing.T, output string, n int64) bool {
+	t.Helper()
+	fds := fmt.Sprintf("/proc/%d/fd", p.cmd.Process.Pid)
+	entries, err := os.ReadDir(fds)
+	if err != nil {
+		return false // it has ended
+	}
+	for _, e := range entries {
+		fd := filepath.Join(fds, e.Name())
+		if to, err := os.Readlink(fd); err != nil || filepath.Dir(to) != filepath.Dir(output) {
+			continue
 		}
-		for _, e := range entries {
-			fd := filepath.Join(fds, e.Name())
-			if to, err := os.Readlink(fd); err != nil || filepath.Dir(to) != filepath.Dir(output) {
-				continue
-			}
-			if info, err := os.Stat(fd); err == nil && info.Size() >= enough {
-				notThere(t, output)
-				return
-			}
+		if info, err := os.Stat(fd); err == nil && info.Size() >= n {
+			notThere(t, output)
+			return true
 		}
 	}
-	t.Fatalf("nothing arrives\nrecv: %s\nsend: %s", &recv.stderr, &send.stderr)
+	return false
 }
 
 func notThere(t *testing.T, name string) {

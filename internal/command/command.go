@@ -35,6 +35,12 @@ func Run(f func(ctx context.Context, args []string) error) func(*cobra.Command, 
 	return func(c *cobra.Command, args []string) error { return f(c.Context(), args) }
 }
 
+// ForceFlag adds --force, with which a command replaces the files that it is to write.
+// Every command that writes files has it, and refuses one that exists without it.
+func ForceFlag(c *cobra.Command, force *bool) {
+	c.Flags().BoolVar(force, "force", false, "replace a file that exists")
+}
+
 // PrintJSON prints the command's one JSON value.
 func (e *Env) PrintJSON(v any) error { return WriteJSON(e.Stdout, v) }
 

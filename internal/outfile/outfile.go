@@ -51,6 +51,20 @@ func Check(path string, replace bool) error {
 	return CheckDirectory(dir)
 }
 
+// Explain says of an error of Check, Create or Commit which flag named the file, and
+// what can be done about a file that stands in the way.
+func Explain(flag string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, fs.ErrExist):
+		return fmt.Errorf("%s: %w (choose another name, or replace it with --force)", flag, err)
+	case errors.Is(err, ErrNotRegular):
+		return fmt.Errorf("%s: %w (give the path of a file, or that which a link leads to)", flag, err)
+	}
+	return fmt.Errorf("%s: %w", flag, err)
+}
+
 // CheckDirectory says whether files can be made in a directory: it fails with an
 // errno if there is none, or this process may not write to it.
 func CheckDirectory(dir string) error {

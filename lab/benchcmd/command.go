@@ -16,7 +16,6 @@ import (
 
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
-	"github.com/trapeze-nic/trapeze/internal/outfile"
 	"github.com/trapeze-nic/trapeze/internal/progress"
 	"github.com/trapeze-nic/trapeze/lab/internal/bench"
 	"github.com/trapeze-nic/trapeze/lab/internal/scaling"
@@ -90,7 +89,7 @@ what it has measured, and incomplete says why it ended.`,
 	flags.StringVar(&f.svg, "svg", "", "file for a picture: latency, put and get, or bandwidth if there is none, against size")
 	flags.StringVar(&f.hdr, "hdr", "", "file for all latencies, as an HdrHistogram log")
 	flags.StringVar(&f.profiles, "cpu-profile", "", "folder for CPU profiles of the two processes, a file for each measurement")
-	flags.BoolVar(&f.force, "force", false, "replace these files if they exist")
+	command.ForceFlag(c, &f.force)
 	c.AddCommand(e.compare(), e.scaling(), e.breakdown(), e.driver(), e.idle())
 	return c
 }
@@ -209,11 +208,9 @@ func (e env) runBench(ctx context.Context, f *benchFlags) error {
 			return err
 		}
 	}
-	for _, file := range []string{f.svg, f.hdr} {
-		if file != "" {
-			if err := outfile.Check(file, f.force); err != nil {
-				return err
-			}
+	for flag, file := range map[string]string{"--svg": f.svg, "--hdr": f.hdr} {
+		if err := checkFile(flag, file, f.force); err != nil {
+			return err
 		}
 	}
 	report := benchReport{conditions: here()}

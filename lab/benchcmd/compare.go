@@ -15,7 +15,6 @@ import (
 
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
-	"github.com/trapeze-nic/trapeze/internal/outfile"
 	"github.com/trapeze-nic/trapeze/lab/internal/bench"
 	"github.com/trapeze-nic/trapeze/lab/internal/plot"
 )
@@ -89,7 +88,7 @@ that not all rounds were measured.`,
 	flags.DurationVar(&f.duration, "duration", time.Second, "how long to measure each time, about")
 	flags.StringVar(&f.cores, "cores", "auto", "cores of the two processes, as in 0,1; "+autoPairs)
 	flags.StringVar(&f.svg, "svg", "", "file for a picture: our latency and bandwidth and those of the peers, against size")
-	flags.BoolVar(&f.force, "force", false, "replace this file if it exists")
+	command.ForceFlag(c, &f.force)
 	return c
 }
 
@@ -123,10 +122,8 @@ func (e env) runCompare(ctx context.Context, f *compareFlags) error {
 	if len(c.Pairs) == 0 {
 		return errOneCore
 	}
-	if f.svg != "" {
-		if err := outfile.Check(f.svg, f.force); err != nil {
-			return err
-		}
+	if err := checkFile("--svg", f.svg, f.force); err != nil {
+		return err
 	}
 	report := compareReport{conditions: here(), Missing: map[string]string{}}
 	for _, p := range bench.Peers() {
@@ -151,7 +148,7 @@ func (e env) runCompare(ctx context.Context, f *compareFlags) error {
 		return err
 	}
 	if f.svg != "" && err == nil {
-		if err := draw(f.svg, f.force, report.picture); err != nil {
+		if err := draw("--svg", f.svg, f.force, report.picture); err != nil {
 			return err
 		}
 	}

@@ -149,36 +149,45 @@ func (b *benchReport) table(out io.Writer) error {
 func (b *benchReport) writeFiles(f *benchFlags) error {
 	if f.svg != "" {
 		chart := b.chart()
-		if err := draw(f.svg, f.force, chart.SVG); err != nil {
+		if err := draw("--svg", f.svg, f.force, chart.SVG); err != nil {
 			return err
 		}
 	}
 	if f.hdr != "" {
-		return write(f.hdr, f.force, b.histograms)
+		return write("--hdr", f.hdr, f.force, b.histograms)
 	}
 	return nil
 }
 
-// draw writes a picture to a file.
-func draw(path string, force bool, picture func() ([]byte, error)) error {
+// checkFile refuses the file of a flag that could not be written, before anything is
+// measured.
+func checkFile(flag, path string, force bool) error {
+	if path == "" {
+		return nil
+	}
+	return outfile.Explain(flag, outfile.Check(path, force))
+}
+
+// draw writes a picture to the file of a flag.
+func draw(flag, path string, force bool, picture func() ([]byte, error)) error {
 	b, err := picture()
 	if err != nil {
 		return err
 	}
-	return write(path, force, func(w io.Writer) error { _, err := w.Write(b); return err })
+	return write(flag, path, force, func(w io.Writer) error { _, err := w.Write(b); return err })
 }
 
-// write writes a file whole or not at all.
-func write(path string, force bool, fill func(io.Writer) error) error {
+// write writes the file of a flag whole or not at all.
+func write(flag, path string, force bool, fill func(io.Writer) error) error {
 	file, err := outfile.Create(path, 0o666, force)
 	if err != nil {
-		return err
+		return outfile.Explain(flag, err)
 	}
 	defer file.Discard()
 	if err := fill(file); err != nil {
 		return err
 	}
-	return file.Commit()
+	return outfile.Explain(flag, file.Commit())
 }
 
 // histograms writes all latencies, tagged with what they are of.

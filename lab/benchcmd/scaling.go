@@ -12,7 +12,6 @@ import (
 
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
-	"github.com/trapeze-nic/trapeze/internal/outfile"
 	"github.com/trapeze-nic/trapeze/lab/internal/plot"
 	"github.com/trapeze-nic/trapeze/lab/internal/scaling"
 )
@@ -77,7 +76,7 @@ device_heap_bytes, shared_bytes, total_bytes, files.`,
 	flags.DurationVar(&f.plan.For, "duration", f.plan.For, "how long to measure each point, about")
 	flags.StringVar(&f.cores, "cores", "auto", "cores, as in 0,1; auto: two that others use least; none: not pinned")
 	flags.StringVar(&f.file, "svg", "", "file for a picture of the curves")
-	flags.BoolVar(&f.force, "force", false, "replace this file if it exists")
+	command.ForceFlag(c, &f.force)
 	return c
 }
 
@@ -92,10 +91,8 @@ func (e env) runScaling(ctx context.Context, f *scalingFlags) error {
 	if err := f.plan.Validate(); err != nil {
 		return option.Mark(err)
 	}
-	if f.file != "" {
-		if err := outfile.Check(f.file, f.force); err != nil {
-			return err
-		}
+	if err := checkFile("--svg", f.file, f.force); err != nil {
+		return err
 	}
 	report := scalingReport{conditions: here()}
 	meter := e.Steps("measuring", f.plan.Steps())
@@ -106,7 +103,7 @@ func (e env) runScaling(ctx context.Context, f *scalingFlags) error {
 	}
 	meter.Stop()
 	if f.file != "" {
-		if err := draw(f.file, f.force, report.picture); err != nil {
+		if err := draw("--svg", f.file, f.force, report.picture); err != nil {
 			return err
 		}
 	}

@@ -211,12 +211,14 @@ func TestOutputs(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused(t, []badCase{
-		{"plot flow --output " + filepath.Join(dir, "no", "such", "dir.svg"), fs.ErrNotExist, "dir.svg"},
+		{"plot flow --output " + filepath.Join(dir, "no", "such", "dir.svg"), fs.ErrNotExist, filepath.Join("no", "such")},
 		{"plot flow --output " + dir, nil, "is a directory"},
 		{"plot flow --output " + filepath.Join(old, "new.svg"), nil, "new.svg"},
-		{"model sweep --output " + filepath.Join(dir, "no", "sweep.txt"), fs.ErrNotExist, "sweep.txt"},
+		{"model sweep --output " + filepath.Join(dir, "no", "sweep.txt"), fs.ErrNotExist, "no"},
 		{"model sweep --output EMPTY", option.ErrBad, "--output"},
-		{"plot flow --count 100000 --output " + old, plot.ErrTooMany, ""},
+		{"plot flow --output " + old, fs.ErrExist, "--force"},
+		{"model sweep --output " + old, fs.ErrExist, "--force"},
+		{"plot flow --count 100000 --force --output " + old, plot.ErrTooMany, ""},
 	})
 	if text, err := os.ReadFile(old); err != nil || string(text) != "old" {
 		t.Errorf("after a failure the file holds %q, %v", text, err)
@@ -225,7 +227,7 @@ func TestOutputs(t *testing.T) {
 	if err := os.Symlink(old, link); err != nil {
 		t.Fatal(err)
 	}
-	ok(t, "plot", "flow", "--output", link)
+	ok(t, "plot", "flow", "--force", "--output", link)
 	if text, err := os.ReadFile(old); err != nil || !strings.HasPrefix(string(text), "<svg ") {
 		t.Errorf("the file behind a link holds %.20q, %v", text, err)
 	}

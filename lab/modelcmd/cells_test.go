@@ -107,7 +107,7 @@ func TestCellsPictures(t *testing.T) {
 		{"--scenario priority --until-us 0", []string{"host 0, high", "host 0, low", "host 1, receive"}, 2 * 190},
 		{"--scenario barrier --participants 9", []string{"host 0, receive", "host 0, high", "host 9, receive", "host 9, high"}, 9 + 9 + 2},
 	} {
-		ok(t, append([]string{"plot", "cells", "--output", file}, strings.Fields(c.args)...)...)
+		ok(t, append([]string{"plot", "cells", "--force", "--output", file}, strings.Fields(c.args)...)...)
 		svg, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

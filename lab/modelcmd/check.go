@@ -4,10 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
@@ -65,27 +66,6 @@ func checkPolicies(flag string, names ...string) error {
 	return nil
 }
 
-// checkOutput refuses a file that could not be written, before anything is computed.
-func checkOutput(flag, name string) error {
-	if name == "" {
-		return usage(flag, "", "a file to write")
-	}
-	if info, err := os.Stat(name); err == nil && info.IsDir() {
-		return fmt.Errorf("%s %s: %w", flag, name, errDirectory)
-	}
-	if info, err := os.Stat(filepath.Dir(name)); err != nil {
-		return fmt.Errorf("%s %s: %w", flag, name, err)
-	} else if !info.IsDir() {
-		return fmt.Errorf("%s %s: %s %w", flag, name, filepath.Dir(name), errNoDirectory)
-	}
-	return nil
-}
-
-var (
-	errDirectory   = errors.New("is a directory")
-	errNoDirectory = errors.New("is not a directory")
-)
-
 // openInput opens a file to read. Errors name the option.
 func openInput(flag, name string) (*os.File, error) {
 	if name == "" {
@@ -97,7 +77,7 @@ func openInput(flag, name string) (*os.File, error) {
 	}
 	info, err := f.Stat()
 	if err == nil && info.IsDir() {
-		err = fmt.Errorf("%s %s: %w", flag, name, errDirectory)
+		err = fmt.Errorf("%s %s: %w", flag, name, unix.EISDIR)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())

@@ -7,6 +7,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/spf13/cobra"
+
+	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
 	"github.com/trapeze-nic/trapeze/lab/internal/report"
 	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
@@ -68,16 +71,61 @@ transfers          hostTx %d, netTx %d, netRcv %d, hostRcv %d
 	return err
 }
 
-// writeFile writes a file whole or not at all. A pipe or a terminal is written to.
-func writeFile(name string, content []byte) error {
-	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
-		return writeStream(name, content)
+// outputFile is the file of --output.
+type outputFile struct {
+	name  string
+	force bool
+}
+
+func (o *outputFile) register(cmd *cobra.Command, usage string) {
+	cmd.Flags().StringVar(&o.name, "output", "", usage)
+	command.ForceFlag(cmd, &o.force)
+}
+
+// check refuses a file that could not be written, before anything is computed.
+func (o *outputFile) check() error {
+	if o.name == "" {
+		return usage("--output", "", "a file to write")
 	}
-	// The file that a link points to is replaced, not the link.
-	if target, err := filepath.EvalSymlinks(name); err == nil {
-		name = target
+	if stream(o.name) {
+		return nil
 	}
-	return outfile.Write(name, 0o644, true, content)
+	return outfile.Explain("--output", outfile.Check(target(o.name), o.force))
+}
+
+// write writes a file whole or not at all, and says so if asked to. A pipe or a
+// terminal is written to.
+func (o *outputFile) write(e *command.Env, content []byte) error {
+	var err error
+	if stream(o.name) {
+		err = writeStream(o.name, content)
+	} else {
+		err = outfile.Explain("--output", outfile.Write(target(o.name), 0o644, o.force, content))
+	}
+	if err != nil || !e.JSON {
+		return err
+	}
+	return e.PrintJSON(written{o.name, len(content)})
+}
+
+// stream reports whether a name is of something that is written to and not replaced.
+func stream(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && !info.Mode().IsRegular() && !info.IsDir()
+}
+
+// target is the file that a link points to: that is replaced, and not the link.
+func target(name string) string {
+	if t, err := filepath.EvalSymlinks(name); err == nil {
+		return t
+	}
+	return name
+}
+
+// written is what a command that writes a file prints with --json.
+type written struct {
+	File  string `json:"file"`
+	Bytes int    `json:"bytes"`
 }
 
 func writeStream(name string, content []byte) error {

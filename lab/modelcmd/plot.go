@@ -28,7 +28,7 @@ func PlotCommand(e *command.Env) *cobra.Command {
 JSON keys of each: file, bytes.`,
 		Example: `  trapeze plot flow --profile p6-natoma --policy amp --count 6 --output flow.svg
   trapeze plot flow --log device.log --output live.svg
-  trapeze plot report --profile p6-natoma --output report.html`,
+  trapeze plot report --profiles p6-natoma --output report.html`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -39,27 +39,10 @@ JSON keys of each: file, bytes.`,
 // pictureHelp belongs into the description of every command that writes a picture.
 const pictureHelp = ".\n\nJSON keys: file, bytes."
 
-// written is what a command that writes a file prints with --json.
-type written struct {
-	File  string `json:"file"`
-	Bytes int    `json:"bytes"`
-}
-
-// writeResult writes a picture or table, and says so if asked to.
-func writeResult(e *command.Env, cmd *cobra.Command, file string, content []byte) error {
-	if err := writeFile(file, content); err != nil {
-		return err
-	}
-	if !e.JSON {
-		return nil
-	}
-	return e.PrintJSON(written{file, len(content)})
-}
-
-// outputFlag adds --output, which every picture needs.
-func outputFlag(cmd *cobra.Command, output *string) {
-	cmd.Flags().StringVar(output, "output", "", "file to write, whole or not at all (required)")
-	cmd.PreRunE = func(*cobra.Command, []string) error { return checkOutput("--output", *output) }
+// pictureFlags adds --output, which every picture needs.
+func pictureFlags(cmd *cobra.Command, output *outputFile) {
+	output.register(cmd, "file to write, whole or not at all (required)")
+	cmd.PreRunE = func(*cobra.Command, []string) error { return output.check() }
 }
 
 // recorded is where a picture of transfers gets them from: a log, or a model run.
@@ -101,7 +84,7 @@ func (r *recorded) source() (report.Case, []dmalog.Record, string, error) {
 // picture makes a command that draws one picture. draw checks the flags that its caller
 // adds.
 func picture(e *command.Env, name, short, example string, draw func(context.Context) ([]byte, error)) *cobra.Command {
-	var output string
+	var output outputFile
 	cmd := &cobra.Command{
 		Use:     name + " --output FILE.svg",
 		Short:   short,
@@ -113,10 +96,10 @@ func picture(e *command.Env, name, short, example string, draw func(context.Cont
 			if err != nil {
 				return err
 			}
-			return writeResult(e, cmd, output, svg)
+			return output.write(e, svg)
 		},
 	}
-	outputFlag(cmd, &output)
+	pictureFlags(cmd, &output)
 	return cmd
 }
 
@@ -197,7 +180,8 @@ func payloadCommand(e *command.Env, what string) *cobra.Command {
 
 func reportCommand(e *command.Env) *cobra.Command {
 	var names []string
-	var file, output string
+	var file string
+	var output outputFile
 	cmd := &cobra.Command{
 		Use:   "report --output FILE.html",
 		Short: "One self-contained HTML page with all pictures, and published figures beside computed ones",
@@ -229,11 +213,11 @@ func reportCommand(e *command.Env) *cobra.Command {
 				return err
 			}
 			meter.Stop()
-			return writeResult(e, cmd, output, page)
+			return output.write(e, page)
 		},
 	}
 	cmd.Flags().StringSliceVar(&names, "profiles", []string{defaultProfile, "alcor"}, "platforms, names or TOML files")
 	cmd.Flags().StringVar(&file, "published", "", "table of published figures, CSV, to show beside the computed ones")
-	outputFlag(cmd, &output)
+	pictureFlags(cmd, &output)
 	return cmd
 }

@@ -46,7 +46,7 @@ type sweepRow struct {
 
 func sweepCommand(e *command.Env) *cobra.Command {
 	var f sweepFlags
-	var output string
+	var output outputFile
 	cmd := &cobra.Command{
 		Use:   "sweep",
 		Short: "Measure every combination of profiles, policies, payloads, thresholds and loads",
@@ -63,7 +63,7 @@ has them, and stdout file, bytes.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("output") {
-				if err := checkOutput("--output", output); err != nil {
+				if err := output.check(); err != nil {
 					return err
 				}
 			}
@@ -83,8 +83,8 @@ has them, and stdout file, bytes.`,
 			if err != nil {
 				return err
 			}
-			if output != "" {
-				return writeResult(e, cmd, output, b.Bytes())
+			if output.name != "" {
+				return output.write(e, b.Bytes())
 			}
 			_, err = cmd.OutOrStdout().Write(b.Bytes())
 			return err
@@ -101,7 +101,7 @@ has them, and stdout file, bytes.`,
 	flags.BoolVar(&f.poisson, "poisson", false, "make the gaps exponential")
 	flags.BoolVar(&f.bidirectional, "bidirectional", false, "both hosts send a stream")
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of the random gaps")
-	flags.StringVar(&output, "output", "", "write to a file instead, whole or not at all")
+	output.register(cmd, "write to a file instead, whole or not at all")
 	return cmd
 }
 

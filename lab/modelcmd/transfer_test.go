@@ -74,7 +74,7 @@ func TestEveryTransfer(t *testing.T) {
 				t.Errorf("%s, %s: %s", p, m, out)
 			}
 		}
-		ok(t, "plot", "transfer", "--platform", p, "--output", file)
+		ok(t, "plot", "transfer", "--force", "--platform", p, "--output", file)
 		svg, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -85,7 +85,7 @@ func TestEveryTransfer(t *testing.T) {
 			}
 		}
 	}
-	ok(t, "plot", "transfer", "--mechanisms", "cni,pio-wc", "--output", file)
+	ok(t, "plot", "transfer", "--force", "--mechanisms", "cni,pio-wc", "--output", file)
 	if svg, err := os.ReadFile(file); err != nil || strings.Contains(string(svg), ">edt<") || strings.Count(string(svg), ">cni<") != 8 {
 		t.Errorf("two mechanisms at seven sizes and in the breakdown: %v", err)
 	}

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/pprof"
+
+	"github.com/trapeze-nic/trapeze/internal/outfile"
 )
 
 // profile writes where a worker's CPU time goes, in the form of "go tool pprof", to a
@@ -16,15 +18,16 @@ func (s *Spec) profile() (stop func() error, err error) {
 		return func() error { return nil }, nil
 	}
 	name := fmt.Sprintf("%s-%dB-%s-%d.pprof", s.Test, s.Bytes, s.Role, os.Getpid())
-	f, err := os.Create(filepath.Join(s.ProfileFolder, name))
+	// The name has the process's number: a file of that name is of an earlier one.
+	f, err := outfile.Create(filepath.Join(s.ProfileFolder, name), 0o666, true)
 	if err != nil {
 		return nil, err
 	}
 	if err := pprof.StartCPUProfile(f); err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, errors.Join(err, f.Discard())
 	}
 	return func() error {
 		pprof.StopCPUProfile()
-		return f.Close()
+		return errors.Join(f.Commit(), f.Discard())
 	}, nil
 }

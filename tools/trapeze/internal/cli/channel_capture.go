@@ -32,11 +32,13 @@ however that happens.`
 type captureFlag struct {
 	command *cobra.Command
 	path    string
+	force   bool
 }
 
 func (f *captureFlag) register(c *cobra.Command) {
 	f.command = c
 	c.Flags().StringVar(&f.path, "capture", "", "write the messages of channels to this file: pcap if its name ends in .pcap, else pcapng")
+	command.ForceFlag(c, &f.force)
 }
 
 // captureReport is what became of the capture, in JSON.
@@ -64,24 +66,15 @@ func (f *captureFlag) open(device string) (*cellCapture, error) {
 	if !f.command.Flags().Changed("capture") {
 		return nil, nil
 	}
-	file, err := outfile.Create(f.path, 0o644, true)
+	file, err := outfile.Create(f.path, 0o644, f.force)
 	if err != nil {
-		return nil, explainCapture(err)
+		return nil, outfile.Explain("--capture", err)
 	}
 	w, err := capture.NewCellWriter(file, capture.FormatOf(f.path), capture.Source{Name: device}, "trapeze")
 	if err != nil {
 		return nil, fmt.Errorf("--capture: %w", errors.Join(err, file.Discard()))
 	}
 	return &cellCapture{path: f.path, file: file, writer: w}, nil
-}
-
-// explainCapture adds what can be done about a file that stands in the way.
-func explainCapture(err error) error {
-	err = fmt.Errorf("--capture: %w", err)
-	if errors.Is(err, outfile.ErrNotRegular) {
-		return hinted(err, "give the path of a file, or that which a link leads to; the capture replaces it when it is whole")
-	}
-	return err
 }
 
 // see is shown a frame.
@@ -115,7 +108,7 @@ func (c *cellCapture) finish(err *error) *captureReport {
 		e = c.file.Commit()
 	}
 	if e = errors.Join(e, c.file.Discard()); e != nil {
-		*err = errors.Join(*err, explainCapture(e))
+		*err = errors.Join(*err, outfile.Explain("--capture", e))
 	} else {
 		c.report = &captureReport{c.path, c.writer.PDUs(), c.writer.Damaged()}
 	}

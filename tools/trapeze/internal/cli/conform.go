@@ -35,6 +35,8 @@ type conformReport struct {
 	Skipped int            `json:"skipped"`
 	Seconds float64        `json:"seconds"`
 	Checks  []conformCheck `json:"checks"`
+	// Incomplete says why it ended before all checks had run.
+	Incomplete string `json:"incomplete,omitempty"`
 }
 
 // Results of a check. One that is only listed, or was not reached, has none.
@@ -61,6 +63,7 @@ type conformFlags struct {
 	sections     []string
 	pattern      string
 	junit        string
+	force        bool
 	limit        time.Duration
 	eager        eagerFlag
 }
@@ -86,7 +89,8 @@ The exit code is 0 only if no check has failed.
 
 JSON keys: device, peer, passed, failed, skipped, seconds, checks (section, name,
 result: passed, failed or skipped, seconds, messages); with --list the checks have
-no result.`,
+no result. Stopped early, it prints the checks that have ended, incomplete says why it
+ended, and nothing is written to the file of --junit.`,
 		Example: `  trapeze conform
   trapeze conform --list
   trapeze conform --section cq --section memory
@@ -103,6 +107,7 @@ no result.`,
 	c.Flags().StringVar(&f.pattern, "run", "", "run the checks whose SECTION/NAME matches this regular expression")
 	f.eager.register(c)
 	c.Flags().StringVar(&f.junit, "junit", "", "also write the results to this file, as JUnit XML")
+	command.ForceFlag(c, &f.force)
 	c.Flags().DurationVar(&f.limit, "timeout", 5*time.Minute, "how long each check may take, 1s or more")
 	return c
 }
@@ -142,7 +147,9 @@ func (f *conformFlags) check() error {
 	case f.list && f.junit != "":
 		return option.Errorf("--list runs nothing, so that there is nothing for --junit")
 	case f.junit != "":
-		return outfile.Check(f.junit, true)
+		if err := outfile.Check(f.junit, f.force); err != nil {
+			return outfile.Explain("--junit", err)
+		}
 	}
 	for _, address := range []string{f.device, f.peer} {
 		if address != "" {
@@ -215,18 +222,16 @@ func (p *program) runConform(ctx context.Context, f *conformFlags) error {
 	start := time.Now()
 	unreached := p.runChecks(ctx, f, checks, &r)
 	r.Seconds = time.Since(start).Seconds()
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+	if cause := context.Cause(ctx); cause != nil {
+		r.Incomplete = cause.Error()
+		return errors.Join(cause, p.printConform(&r))
 	}
 	if f.junit != "" {
-		if err := writeJUnit(f.junit, &r); err != nil {
+		if err := writeJUnit(f.junit, f.force, &r); err != nil {
 			return err
 		}
 	}
-	err = p.Print(r, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "\n%d passed, %d failed, %d skipped in %.1f s\n", r.Passed, r.Failed, r.Skipped, r.Seconds)
-		return err
-	})
+	err = p.printConform(&r)
 	switch {
 	case err != nil || r.Failed == 0:
 		return err
@@ -234,6 +239,17 @@ func (p *program) runConform(ctx context.Context, f *conformFlags) error {
 		return fmt.Errorf("%d of %d checks failed; the last did not end, and %d were not run", r.Failed, len(checks), unreached)
 	}
 	return fmt.Errorf("%d of %d checks failed", r.Failed, len(checks))
+}
+
+// printConform prints the report: as JSON, or the sums below the lines of the checks.
+func (p *program) printConform(r *conformReport) error {
+	return p.Print(r, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "\n%d passed, %d failed, %d skipped in %.1f s\n", r.Passed, r.Failed, r.Skipped, r.Seconds)
+		if r.Incomplete != "" && err == nil {
+			_, err = fmt.Fprintf(w, "Incomplete, it ended early: %s\n", r.Incomplete)
+		}
+		return err
+	})
 }
 
 // runChecks runs the checks and prints each that has ended, and returns how many it
@@ -284,7 +300,7 @@ func (p *program) runChecks(ctx context.Context, f *conformFlags, checks []viate
 
 // writeJUnit writes a report as the XML that build servers read: a suite for each
 // section.
-func writeJUnit(path string, r *conformReport) error {
+func writeJUnit(path string, force bool, r *conformReport) error {
 	all := junit.Testsuites{Name: "trapeze conform", Time: seconds(r.Seconds)}
 	for _, section := range sections {
 		suite := junit.Testsuite{Name: section, ID: len(all.Suites)}
@@ -313,7 +329,7 @@ func writeJUnit(path string, r *conformReport) error {
 	if err := all.WriteXML(&b); err != nil {
 		return err
 	}
-	return outfile.Write(path, 0o644, true, b.Bytes())
+	return outfile.Explain("--junit", outfile.Write(path, 0o644, force, b.Bytes()))
 }
 
 func seconds(s float64) string { return strconv.FormatFloat(s, 'f', 3, 64) }

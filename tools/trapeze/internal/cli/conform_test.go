@@ -1,6 +1,9 @@
 package cli_test
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
 	"encoding/xml"
 	"os"
 	"path/filepath"
@@ -63,7 +66,7 @@ func TestConform(t *testing.T) {
 	if f := readJUnit(t, file); f.Tests != 2 || f.Failures != 0 || len(f.Suites) != 2 || f.Suites[1].Name != "limits" || f.Suites[1].Cases[0].Name != "CQ too small" {
 		t.Errorf("%+v", f)
 	}
-	decode(t, run(t, "conform", "--json", "--section", "channels", "--run", "(one cell|drops)$", "--junit", file), &some)
+	decode(t, run(t, "conform", "--json", "--section", "channels", "--run", "(one cell|drops)$", "--junit", file, "--force"), &some)
 	if some.Passed != 2 || some.Failed != 0 || len(some.Checks) != 2 || some.Checks[0].Section != "channels" {
 		t.Errorf("%+v", some)
 	}
@@ -118,5 +121,42 @@ func TestConformArguments(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "no", "junit.xml")
 	if o := run(t, "conform", "--junit", missing); o.code != cli.ExitFailure || !strings.Contains(o.stderr, filepath.Dir(missing)) || o.stdout != "" {
 		t.Errorf("%+v", o)
+	}
+}
+
+// interrupter interrupts a command as soon as it writes a text.
+type interrupter struct {
+	bytes.Buffer
+	text   string
+	cancel context.CancelCauseFunc
+}
+
+func (i *interrupter) Write(b []byte) (int, error) {
+	n, err := i.Buffer.Write(b)
+	if strings.Contains(i.String(), i.text) {
+		i.cancel(&cli.SignalError{Number: 2, Name: "SIGINT"})
+	}
+	return n, err
+}
+
+// TestConformInterrupted: one that is stopped shows the checks that had ended, and says that
+// they are not all.
+func TestConformInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	out, remarks := &interrupter{text: "passed", cancel: cancel}, new(bytes.Buffer)
+	code := cli.Run(ctx, []string{"conform", "--section", "cq"}, nil, out, remarks)
+	if code != 130 || !strings.Contains(out.String(), "\n1 passed, 0 failed, 0 skipped") || !strings.Contains(out.String(), "\nIncomplete, it ended early: stopped by SIGINT\n") {
+		t.Errorf("exit code %d, stdout %s, stderr %s", code, out, remarks)
+	}
+	ctx, cancel = context.WithCancelCause(t.Context())
+	steps := &interrupter{text: "checking", cancel: cancel}
+	out = &interrupter{text: "\x00"}
+	code = cli.Run(ctx, []string{"conform", "--json", "--progress", "plain"}, nil, out, steps)
+	var r struct {
+		conformed
+		Incomplete string
+	}
+	if err := json.Unmarshal(out.Bytes(), &r); err != nil || code != 130 || r.Incomplete != "stopped by SIGINT" || len(r.Checks) != r.Passed+r.Failed+r.Skipped {
+		t.Errorf("%v, exit code %d, %s", err, code, out)
 	}
 }

@@ -35,11 +35,13 @@ the command has ended well, and else not at all.`
 type logFlag struct {
 	command *cobra.Command
 	path    string
+	force   bool
 }
 
 func (f *logFlag) register(c *cobra.Command) {
 	f.command = c
 	c.Flags().StringVar(&f.path, "dma-log", "", "write the NIC's DMA transfers to this file, for 'trapeze plot flow --log FILE'")
+	command.ForceFlag(c, &f.force)
 }
 
 // logReport is what became of the log, in JSON.
@@ -78,9 +80,9 @@ func (f *logFlag) open(taken string) (*recorder, error) {
 	case taken != "" && taken != "-" && sameFile(f.path, taken):
 		return nil, option.Errorf("--dma-log %s: that is the file that is to be transferred", f.path)
 	}
-	file, err := outfile.Create(f.path, 0o644, true)
+	file, err := outfile.Create(f.path, 0o644, f.force)
 	if err != nil {
-		return nil, fmt.Errorf("--dma-log: %w", explainOutput(err))
+		return nil, outfile.Explain("--dma-log", err)
 	}
 	return &recorder{path: f.path, file: file}, nil
 }
@@ -134,7 +136,7 @@ func (r *recorder) finish(err *error) *logReport {
 		e = r.file.Commit()
 	}
 	if e != nil {
-		*err = fmt.Errorf("--dma-log: %w", explainOutput(e))
+		*err = outfile.Explain("--dma-log", e)
 		return nil
 	}
 	return &logReport{File: r.path, Transfers: len(r.records), Dropped: r.dropped}

@@ -280,19 +280,19 @@ func TestLogOfWhatFailed(t *testing.T) {
 	if err := os.WriteFile(log, []byte("older"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if o := runWith(signalled(t, 300*time.Millisecond), nil, "demo", "--dma-log", log); o.code != 130 {
+	if o := runWith(signalled(t, 300*time.Millisecond), nil, "demo", "--force", "--dma-log", log); o.code != 130 {
 		t.Errorf("demo: %+v", o)
 	}
-	if o := run(t, "ping", "--device", nowhere+"&peer=127.0.0.1:9", "--timeout", "100ms", "--dma-log", log); o.code != cli.ExitTimeout {
+	if o := run(t, "ping", "--device", nowhere+"&peer=127.0.0.1:9", "--timeout", "100ms", "--force", "--dma-log", log); o.code != cli.ExitTimeout {
 		t.Errorf("ping: %+v", o)
 	}
-	if o := run(t, "recv", "--device", nowhere, "--timeout", "50ms", "--dma-log", log); o.code != cli.ExitTimeout {
+	if o := run(t, "recv", "--device", nowhere, "--timeout", "50ms", "--force", "--dma-log", log); o.code != cli.ExitTimeout {
 		t.Errorf("recv: %+v", o)
 	}
 	if got, err := os.ReadFile(log); err != nil || string(got) != "older" || len(left(t, filepath.Dir(log))) != 1 {
 		t.Errorf("%q, %v, %v", got, err, left(t, filepath.Dir(log)))
 	}
-	o := runWith(signalled(t, 300*time.Millisecond), nil, "ping", "--count", "0", "--quiet", "--interval", "1ms", "--dma-log", log)
+	o := runWith(signalled(t, 300*time.Millisecond), nil, "ping", "--count", "0", "--quiet", "--interval", "1ms", "--force", "--dma-log", log)
 	if o.code != cli.ExitOK || !strings.Contains(o.stderr, "trapeze plot flow --log "+log) {
 		t.Errorf("ping without end: %+v", o)
 	}
@@ -349,7 +349,7 @@ func TestDemoLog(t *testing.T) {
 			logged
 			Policy struct{ At string }
 		}
-		decode(t, run(t, append([]string{"demo", "--duration", "20ms", "--json", "--input", input, "--dma-log", log}, flags...)...), &r)
+		decode(t, run(t, append([]string{"demo", "--duration", "20ms", "--json", "--input", input, "--force", "--dma-log", log}, flags...)...), &r)
 		if want := map[bool]string{true: "nic", false: "host"}[len(flags) == 0]; r.Policy.At != want {
 			t.Errorf("at %q, want %q", r.Policy.At, want)
 		}
@@ -362,7 +362,7 @@ func TestDemoLog(t *testing.T) {
 		if !followed(t, records, 3*64<<10, allEngines...) || r.Log.Transfers != len(records) || r.Log.Dropped != 0 {
 			t.Errorf("%+v, %d records", r.Log, len(records))
 		}
-		if o := run(t, "plot", "flow", "--log", log, "--output", picture); o.code != cli.ExitOK {
+		if o := run(t, "plot", "flow", "--force", "--log", log, "--output", picture); o.code != cli.ExitOK {
 			t.Fatalf("%+v", o)
 		}
 		svg, err := os.ReadFile(picture)

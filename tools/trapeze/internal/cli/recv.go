@@ -72,7 +72,6 @@ transfers, dropped).`,
 	}
 	c.Flags().StringVar(&f.device, "device", "", "address of the NIC to receive through")
 	c.Flags().StringVarP(&f.output, "output", "o", "", "where to store the file; - is stdout (default the sender's name for it, here)")
-	c.Flags().BoolVar(&f.force, "force", false, "replace a regular file that stands there")
 	c.Flags().DurationVar(&f.timeout, "timeout", 0, "how long to wait for a sender (default until interrupted)")
 	f.policy.register(c)
 	f.log.register(c)
@@ -90,7 +89,7 @@ func (p *program) runRecv(ctx context.Context, f recvFlags) (err error) {
 		return option.Errorf("--output - and --json cannot both have stdout")
 	}
 	// Better to know now than when a sender has come.
-	if err := checkOutput(f.output, f.force); err != nil {
+	if err := checkOutput(f.output, f.log.force); err != nil {
 		return explainOutput(err)
 	}
 	opts, err := f.policy.options()
@@ -172,7 +171,7 @@ func (p *program) receiveFile(ctx context.Context, e *via.Conn, f recvFlags) (re
 			return nil, option.Errorf("--dma-log %s: the file that is sent would have that name; choose another with --output", f.log.path)
 		}
 		meter = p.Meter("receiving "+o.Name, progressTotal(o.Size))
-		return p.openSink(r.Output, o.Mode&^executable, f.force)
+		return p.openSink(r.Output, o.Mode&^executable, f.log.force)
 	}, func(n int) { meter.Add(n) })
 	meter.Stop()
 	r.Bytes, r.SHA256 = res.Bytes, hex.EncodeToString(res.Digest[:])
@@ -236,12 +235,10 @@ func alsoExists(err error) error {
 // explainOutput adds what can be done about a file that stands in the way.
 func explainOutput(err error) error {
 	switch {
-	case errors.Is(err, fs.ErrExist):
-		return hinted(err, "choose another --output, or replace it with --force")
 	case errors.Is(err, errOffered):
 		return hinted(err, "choose one with --output")
-	case errors.Is(err, outfile.ErrNotRegular):
-		return hinted(err, "give the path that a link leads to; to write to a device or a pipe, use --output - and a redirection")
+	case errors.Is(err, fs.ErrExist), errors.Is(err, outfile.ErrNotRegular):
+		return outfile.Explain("--output", err)
 	}
 	return err
 }

@@ -85,6 +85,35 @@ func TestEveryCommand(t *testing.T) {
 	}
 }
 
+// TestExamples: every example of a help text names a command, and flags that it has.
+func TestExamples(t *testing.T) {
+	flags, examples := map[string][]string{}, map[string]string{}
+	tree(t, func(path []string, d described) {
+		var names []string
+		for _, f := range d.Flags {
+			names = append(names, f.Name)
+		}
+		flags[d.Command], examples[d.Command] = names, strings.ReplaceAll(d.Examples, "\\\n", " ")
+	})
+	call, flag := regexp.MustCompile(`\btrapeze( [^\n|&;>']+|'[^'\n]*')+`), regexp.MustCompile(` --([a-z-]+)`)
+	for of, text := range examples {
+		for _, c := range call.FindAllString(text, -1) {
+			command := "trapeze"
+			for _, word := range strings.Fields(c)[1:] {
+				if flags[command+" "+word] == nil {
+					break
+				}
+				command += " " + word
+			}
+			for _, f := range flag.FindAllStringSubmatch(c, -1) {
+				if !slices.Contains(flags[command], f[1]) {
+					t.Errorf("%s: in the example %q there is --%s, which %s does not have", of, c, f[1], command)
+				}
+			}
+		}
+	}
+}
+
 func TestSuggestions(t *testing.T) {
 	for _, c := range []struct {
 		args []string

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"strings"
 	"sync"
 	"time"
@@ -102,7 +101,7 @@ damaged, other (without a number), streams, ended, explained, unexplained).`,
 	c.Flags().StringVar(&f.expression, "filter", "", "only frames that match this expression")
 	c.Flags().StringVarP(&f.output, "output", "o", "", "file to write frames to instead of showing them; - is stdout")
 	c.Flags().StringVar(&f.format, "format", "", "format of the file: pcap or pcapng (default by its name, .pcap or else pcapng)")
-	c.Flags().BoolVar(&f.force, "force", false, "replace a regular file that stands there")
+	command.ForceFlag(c, &f.force)
 	c.Flags().IntVar(&f.snaplen, "snaplen", 0, "bytes of each frame that are written, 1 to 65535 (default all)")
 	c.Flags().Uint64Var(&f.count, "count", 0, "end after so many frames (default when interrupted)")
 	c.Flags().BoolVar(&f.check, "check", false, "check the numbers of frames that 'trapeze frames gen' has sent")
@@ -123,18 +122,7 @@ func (f *dumpFlags) checkOutput(json bool) error {
 	case f.output == "" || f.output == "-":
 		return nil
 	}
-	return explainOutput(outfile.Check(f.output, f.force))
-}
-
-// explainOutput adds what can be done about a file that stands in the way.
-func explainOutput(err error) error {
-	switch {
-	case errors.Is(err, fs.ErrExist):
-		return fmt.Errorf("%w (choose another --output, or replace it with --force)", err)
-	case errors.Is(err, outfile.ErrNotRegular):
-		return fmt.Errorf("%w (to write to a device or a pipe, use --output - and a redirection)", err)
-	}
-	return err
+	return outfile.Explain("--output", outfile.Check(f.output, f.force))
 }
 
 func (x *commands) runDump(ctx context.Context, f *dumpFlags) (err error) {
@@ -252,7 +240,7 @@ func (x *commands) openDump(d *dump) (done func() error, err error) {
 	if f.output != "-" {
 		file, err := outfile.Create(f.output, 0o666, f.force)
 		if err != nil {
-			return nil, explainOutput(err)
+			return nil, outfile.Explain("--output", err)
 		}
 		w, commit, discard = file, file.Commit, file.Discard
 	}
@@ -266,7 +254,7 @@ func (x *commands) openDump(d *dump) (done func() error, err error) {
 	return func() error {
 		err := d.file.Flush()
 		if err == nil {
-			err = explainOutput(commit())
+			err = outfile.Explain("--output", commit())
 		}
 		return errors.Join(err, discard())
 	}, nil

@@ -11,6 +11,7 @@ import (
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/images"
+	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/firmware-loader/opaque"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
@@ -55,6 +56,9 @@ JSON keys: file, name, version, build_id, digest, bytes, sram_bytes.`,
 			if output == "" {
 				return &option.Error{Option: "--output", Value: "", Allowed: "the file to write"}
 			}
+			if err := outfile.Check(output, force); err != nil {
+				return outfile.Explain("--output", err)
+			}
 			spec, err := source(from, shipped, meta)
 			if err != nil {
 				return err
@@ -66,7 +70,7 @@ JSON keys: file, name, version, build_id, digest, bytes, sram_bytes.`,
 			}
 			b := spec.Bytes()
 			if err := outfile.Write(output, 0o644, force, b); err != nil {
-				return hinted(err)
+				return outfile.Explain("--output", err)
 			}
 			r := built{File: output, Name: spec.Name, Version: spec.Version, BuildID: fmt.Sprintf("%x", spec.BuildID),
 				Digest: fmt.Sprintf("%x", spec.Digest), Bytes: len(b), SRAM: spec.SRAM}
@@ -82,7 +86,7 @@ JSON keys: file, name, version, build_id, digest, bytes, sram_bytes.`,
 	f.StringVar(&shipped, "image", "", "instead of --from: the name of an image that comes with trapeze")
 	c.MarkFlagsMutuallyExclusive("from", "image")
 	f.StringVarP(&output, "output", "o", "", "file to write")
-	f.BoolVar(&force, "force", false, "replace a file that is there")
+	command.ForceFlag(c, &force)
 	f.StringVar(&meta.Name, "name", "", fmt.Sprintf("name, 1 to %d letters, digits and ._-+", abi.MaxNameLength))
 	f.StringVar(&meta.Version, "version", "", fmt.Sprintf("version, 1 to %d of the same", abi.MaxVersionLength))
 	f.StringVar(&buildID, "build-id", "", fmt.Sprintf("build ID, up to %d hexadecimal digits", 2*abi.MaxBuildID))

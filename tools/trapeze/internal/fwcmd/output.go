@@ -1,10 +1,8 @@
 package fwcmd
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"strings"
 	"text/tabwriter"
 )
@@ -16,14 +14,6 @@ detail`
 
 // signatureKeys documents the keys of the state of a signature.
 const signatureKeys = `state, key, owner, key_ring`
-
-// hinted adds the flag that would have helped.
-func hinted(err error) error {
-	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%w (--force replaces it)", err)
-	}
-	return err
-}
 
 // table writes lines whose cells, separated by tabs, stand in columns.
 func table(w io.Writer, lines ...string) error {

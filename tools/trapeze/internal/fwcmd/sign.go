@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
+	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
 )
@@ -61,6 +62,11 @@ JSON keys: file, digest, key.`,
 			if output == "" && strings.HasPrefix(args[0], shippedPrefix) {
 				return &option.Error{Option: "--output", Value: "", Allowed: "the file to write"}
 			}
+			if output != "" {
+				if err := outfile.Check(output, force); err != nil {
+					return outfile.Explain("--output", err)
+				}
+			}
 			img, err := Open(args[0])
 			if err != nil {
 				return err
@@ -77,7 +83,7 @@ JSON keys: file, digest, key.`,
 				}
 			}
 			if err := outfile.Write(output, mode, replace, b); err != nil {
-				return hinted(err)
+				return outfile.Explain("--output", err)
 			}
 			r := signed{File: output, Digest: img.digest(), Key: firmware.IDOf(key.Public().(ed25519.PublicKey)).String()}
 			if x.JSON {
@@ -89,7 +95,7 @@ JSON keys: file, digest, key.`,
 	}
 	c.Flags().StringVar(&keyFile, "key", "", "file with the private key (PEM, PKCS #8)")
 	c.Flags().StringVarP(&output, "output", "o", "", "file to write (default: IMAGE itself)")
-	c.Flags().BoolVar(&force, "force", false, "replace the file of --output if it is there")
+	command.ForceFlag(c, &force)
 	return c
 }
 

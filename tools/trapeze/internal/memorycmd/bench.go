@@ -20,19 +20,29 @@ import (
 
 // benchReport is what bench --json prints.
 type benchReport struct {
-	Page    int       `json:"page_bytes"`
-	Fetches int64     `json:"fetches"`
-	P50     float64   `json:"p50_us"`
-	P99     float64   `json:"p99_us"`
-	P999    float64   `json:"p999_us"`
-	Read    benchRate `json:"read"`
-	Write   benchRate `json:"write"`
+	Page    int        `json:"page_bytes"`
+	Fetches int64      `json:"fetches"`
+	P50     *float64   `json:"p50_us,omitempty"`
+	P99     *float64   `json:"p99_us,omitempty"`
+	P999    *float64   `json:"p999_us,omitempty"`
+	Read    *benchRate `json:"read,omitempty"`
+	Write   *benchRate `json:"write,omitempty"`
+	// Incomplete says why it ended before everything was measured.
+	Incomplete string `json:"incomplete,omitempty"`
 }
 
 // benchRate is a rate through the cache, in sequence.
 type benchRate struct {
 	Bytes int64   `json:"bytes"`
 	Rate  float64 `json:"mb_per_s"`
+}
+
+// measured is nil if nothing was.
+func (r benchRate) measured() *benchRate {
+	if r.Bytes == 0 {
+		return nil
+	}
+	return &r
 }
 
 type benchFlags struct {
@@ -51,11 +61,11 @@ func (x *commands) bench() *cobra.Command {
 page. Then read through the cache, in sequence, what servers lend, as much as there is
 time for. Without --device the server and both NICs are in this process; --page
 says how large pages are there. --write overwrites what is lent, with zeros, before that;
-otherwise nothing is changed. If it is interrupted it shows what it has measured until then,
-zeros for the rest.
+otherwise nothing is changed. Stopped early, it prints what it has measured.
 
 JSON keys: page_bytes, fetches, p50_us, p99_us, p999_us (of one fetch), read and write
-(bytes, mb_per_s: in sequence, through the cache); a MB is 10^6 bytes.`,
+(bytes, mb_per_s: in sequence, through the cache); a MB is 10^6 bytes. Stopped early, it
+leaves out what it has not measured, and incomplete says why it ended.`,
 		Example: `  trapeze memory bench
   trapeze memory bench --page 64K --duration 5s --json
   trapeze memory bench --device 'emu:?wire=udp://127.0.0.1:0&peer=127.0.0.1:9000'`,
@@ -116,8 +126,11 @@ func (x *commands) benchWith(ctx context.Context, nic *via.NIC, servers []via.Ad
 	defer meter.Stop()
 	r := benchReport{Page: c.Page()}
 	err = measure(ctx, nic, c, f, &r, meter)
-	if err != nil && ctx.Err() == nil || r.Fetches == 0 && r.Write.Bytes == 0 {
+	if err != nil && ctx.Err() == nil || r.Fetches == 0 && r.Write == nil {
 		return err
+	}
+	if err != nil {
+		r.Incomplete = err.Error()
 	}
 	meter.Stop()
 	return errors.Join(err, x.Print(r, func(w io.Writer) error { return x.printBench(w, r) }))
@@ -128,11 +141,12 @@ func measure(ctx context.Context, nic *via.NIC, c *netmem.Client, f benchFlags, 
 	block := make([]byte, 64<<10)
 	if f.write {
 		start := time.Now()
-		r.Write, err = inSequence(ctx, c, block, f.duration, c.WriteAt)
-		if synced := c.Sync(); err == nil {
-			err = synced
+		write, werr := inSequence(ctx, c, block, f.duration, c.WriteAt)
+		if err = c.Sync(); werr != nil {
+			err = werr
 		}
-		r.Write.Rate = float64(r.Write.Bytes) / 1e6 / time.Since(start).Seconds()
+		write.Rate = float64(write.Bytes) / 1e6 / time.Since(start).Seconds()
+		r.Write = write.measured()
 		if err != nil {
 			return err
 		}
@@ -140,7 +154,7 @@ func measure(ctx context.Context, nic *via.NIC, c *netmem.Client, f benchFlags, 
 	meter.Add(1)
 	h, err := fetches(ctx, nic, c, f.duration)
 	if h != nil && h.TotalCount() > 0 {
-		us := func(percent float64) float64 { return float64(h.ValueAtPercentile(percent)) / 1e3 }
+		us := func(percent float64) *float64 { return new(float64(h.ValueAtPercentile(percent)) / 1e3) }
 		r.Fetches, r.P50, r.P99, r.P999 = h.TotalCount(), us(50), us(99), us(99.9)
 	}
 	if err != nil {
@@ -148,9 +162,9 @@ func measure(ctx context.Context, nic *via.NIC, c *netmem.Client, f benchFlags, 
 	}
 	meter.Add(1)
 	c.Drop()
-	if r.Read, err = inSequence(ctx, c, block, f.duration, c.ReadAt); err == nil {
-		meter.Add(1)
-	}
+	read, err := inSequence(ctx, c, block, f.duration, c.ReadAt)
+	r.Read = read.measured()
+	meter.Add(1)
 	return err
 }
 
@@ -217,13 +231,16 @@ func fetches(ctx context.Context, nic *via.NIC, c *netmem.Client, d time.Duratio
 func (x *commands) printBench(w io.Writer, r benchReport) (err error) {
 	on, off := x.Emphasis()
 	if r.Fetches > 0 {
-		_, err = fmt.Fprintf(w, "%sfetch of %s%s  p50 %.1f us, p99 %.1f us, p99.9 %.1f us\n", on, size(int64(r.Page)), off, r.P50, r.P99, r.P999)
+		_, err = fmt.Fprintf(w, "%sfetch of %s%s  p50 %.1f us, p99 %.1f us, p99.9 %.1f us\n", on, size(int64(r.Page)), off, *r.P50, *r.P99, *r.P999)
 	}
-	if r.Write.Bytes > 0 && err == nil {
+	if r.Write != nil && err == nil {
 		_, err = fmt.Fprintf(w, "%swrite%s  %10.1f MB/s in sequence\n", on, off, r.Write.Rate)
 	}
-	if r.Read.Bytes > 0 && err == nil {
+	if r.Read != nil && err == nil {
 		_, err = fmt.Fprintf(w, "%sread%s   %10.1f MB/s in sequence\n", on, off, r.Read.Rate)
+	}
+	if r.Incomplete != "" && err == nil {
+		_, err = fmt.Fprintf(w, "Incomplete, it ended early: %s\n", r.Incomplete)
 	}
 	return err
 }

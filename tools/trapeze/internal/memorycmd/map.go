@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math/rand/v2"
 	"os"
 	"time"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/internal/outfile"
 	"github.com/trapeze-nic/trapeze/netmem"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
 )
@@ -47,6 +47,7 @@ type mapFlags struct {
 	clientFlags
 	local      option.Bytes
 	load, save string
+	force      bool
 	touch      int
 }
 
@@ -80,7 +81,8 @@ writes, fetched_ahead, evicted, written_back, fetch_us: mean of what a server to
 	f.registerCopies(c)
 	c.Flags().Var(&f.local, "local", "how much of the memory may be here at a time")
 	c.Flags().StringVar(&f.load, "load", "", "fill the memory from this file, from its beginning")
-	c.Flags().StringVar(&f.save, "save", "", "write all of the memory to this new file")
+	c.Flags().StringVar(&f.save, "save", "", "write all of the memory to this file, which is there whole or not at all")
+	command.ForceFlag(c, &f.force)
 	c.Flags().IntVar(&f.touch, "touch", 0, "read so many words at random places, at the end")
 	return c
 }
@@ -101,7 +103,8 @@ func (x *commands) runMap(ctx context.Context, f mapFlags) (err error) {
 	if f.touch < 0 {
 		return &option.Error{Option: "--touch", Value: fmt.Sprint(f.touch), Allowed: "0 or more"}
 	}
-	var load, save *os.File
+	var load *os.File
+	var save *outfile.File
 	if f.load != "" {
 		if load, err = os.Open(f.load); err != nil {
 			return err
@@ -109,16 +112,10 @@ func (x *commands) runMap(ctx context.Context, f mapFlags) (err error) {
 		defer load.Close()
 	}
 	if f.save != "" {
-		if save, err = os.OpenFile(f.save, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666); errors.Is(err, fs.ErrExist) {
-			return fmt.Errorf("--save: %w (choose another one: nothing that is there is replaced)", err)
-		} else if err != nil {
-			return fmt.Errorf("--save: %w", err)
+		if save, err = outfile.Create(f.save, 0o666, f.force); err != nil {
+			return outfile.Explain("--save", err)
 		}
-		defer func() {
-			if err = errors.Join(err, save.Close()); err != nil {
-				err = errors.Join(err, os.Remove(f.save))
-			}
-		}()
+		defer func() { err = errors.Join(err, save.Discard()) }()
 	}
 	pager, err := f.command()
 	if err != nil {
@@ -153,7 +150,7 @@ func (x *commands) runMap(ctx context.Context, f mapFlags) (err error) {
 }
 
 // useMap loads, saves or reads the memory, and touches it.
-func (x *commands) useMap(ctx context.Context, m *netmem.Mapping, f mapFlags, load, save *os.File, r *mapReport) error {
+func (x *commands) useMap(ctx context.Context, m *netmem.Mapping, f mapFlags, load *os.File, save *outfile.File, r *mapReport) error {
 	var err error
 	if load != nil {
 		if r.Loaded, err = x.through(ctx, m, "loading "+f.load, load.Read, true); err != nil {
@@ -166,6 +163,9 @@ func (x *commands) useMap(ctx context.Context, m *netmem.Mapping, f mapFlags, lo
 	if save != nil {
 		if r.Saved, err = x.through(ctx, m, "saving to "+f.save, save.Write, false); err != nil {
 			return err
+		}
+		if err := save.Commit(); err != nil {
+			return outfile.Explain("--save", err)
 		}
 	}
 	if load == nil && save == nil {
