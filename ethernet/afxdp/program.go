@@ -42,14 +42,7 @@ func attach(ctx context.Context, p *port, index int) (_ *program, err error) {
 		MaxEntries: uint32(p.options.first + p.config.Queues)}); err != nil {
 		return nil, fmt.Errorf("map of sockets: %w", err)
 	}
-	if g.program, err = ebpf.NewProgram(&ebpf.ProgramSpec{Name: "trapeze_redirect", Type: ebpf.XDP, License: "Apache-2.0",
-		Instructions: asm.Instructions{
-			asm.LoadMem(asm.R2, asm.R1, queueIndexAt, asm.Word),
-			asm.LoadMapPtr(asm.R1, g.sockets.FD()),
-			asm.Mov.Imm(asm.R3, xdpPass), // if there is no such socket
-			asm.FnRedirectMap.Call(),
-			asm.Return(),
-		}}); err != nil {
+	if err = g.load(); err != nil {
 		return nil, fmt.Errorf("XDP program: %w", err)
 	}
 	if !p.options.generic {
@@ -61,6 +54,25 @@ func attach(ctx context.Context, p *port, index int) (_ *program, err error) {
 		p.config.Logger.Debug("the driver does not take an XDP program", "device", p.info.Device, "why", err)
 	}
 	return g, g.attachAs(ctx, p, index, link.XDPGenericMode)
+}
+
+// load makes the program. It leaves what is in frames alone, so that it can take those in
+// several buffers too, without which drivers refuse programs on a large MTU. Linux knows
+// BPF_F_XDP_HAS_FRAGS from 5.18 on.
+func (g *program) load() (err error) {
+	spec := &ebpf.ProgramSpec{Name: "trapeze_redirect", Type: ebpf.XDP, License: "Apache-2.0", Flags: unix.BPF_F_XDP_HAS_FRAGS,
+		Instructions: asm.Instructions{
+			asm.LoadMem(asm.R2, asm.R1, queueIndexAt, asm.Word),
+			asm.LoadMapPtr(asm.R1, g.sockets.FD()),
+			asm.Mov.Imm(asm.R3, xdpPass), // if there is no such socket
+			asm.FnRedirectMap.Call(),
+			asm.Return(),
+		}}
+	if g.program, err = ebpf.NewProgram(spec); errors.Is(err, unix.EINVAL) {
+		spec.Flags = 0
+		g.program, err = ebpf.NewProgram(spec)
+	}
+	return err
 }
 
 // attachAs attaches the program. One of a process that has ended may still be there for a

@@ -30,10 +30,12 @@ type queue struct {
 	lock   sync.Mutex
 	socket *socket // nil while there is none
 	live   bool    // the data path may use it
-	// unended: the next buffer goes on with a frame that was dropped.
-	unended bool
-	taken   [burst]xskring.Received
-	done    [burst]uint32
+	// unended: the next buffer goes on with a frame, whose front is that, unless it is
+	// being dropped.
+	unended, dropping bool
+	front             ethernet.Frame
+	taken             [burst]xskring.Received
+	done              [burst]uint32
 	// full: Send has found no room. stuck is when the watch has seen that first, and zero
 	// again when a frame has been sent.
 	full  bool
@@ -80,7 +82,7 @@ func (q *queue) start() error {
 	}
 	q.lock.Lock()
 	defer q.lock.Unlock()
-	q.socket, q.full, q.stuck, q.unended, q.live = s, false, time.Time{}, false, true
+	q.socket, q.full, q.stuck, q.live = s, false, time.Time{}, true
 	return nil
 }
 
@@ -111,6 +113,10 @@ func (q *queue) stop() error {
 	defer q.lock.Unlock()
 	q.counters.lost.Add(uint64(s.rings.Unsent()))
 	s.rings.Reclaim(q.cache.Give)
+	if q.unended && !q.dropping {
+		q.cache.Give(q.front.Buffer)
+	}
+	q.unended = false
 	return err
 }
 
@@ -137,12 +143,16 @@ func (q *queue) Receive(frames []ethernet.Frame) (int, error) {
 		}
 		got, used := rings.Take(q.taken[:len(empty)]), 0
 		for i := range q.taken[:got] {
-			if q.accept(&q.taken[i], &frames[n]) {
-				n++
+			keeps, ends := q.accept(&q.taken[i])
+			if keeps {
 				rings.Lend(empty[used])
 				used++
 			} else {
 				rings.Lend(q.taken[i].Buffer)
+			}
+			if ends {
+				frames[n] = q.front
+				n++
 			}
 		}
 		q.cache.GiveAll(empty[used:])
@@ -160,21 +170,46 @@ func (q *queue) Receive(frames []ethernet.Frame) (int, error) {
 	return n, nil
 }
 
-// accept makes a frame of a buffer, or counts why there is none.
-func (q *queue) accept(r *xskring.Received, f *ethernet.Frame) bool {
+// accept takes what has arrived in a buffer. It reports whether the frame keeps the buffer,
+// and whether the front is a whole frame now. What makes no frame is counted.
+func (q *queue) accept(r *xskring.Received) (keeps, ends bool) {
+	first := !q.unended
+	q.unended = r.Continued
 	switch {
-	case r.Continued || q.unended: // no such frames were asked for
-		if !q.unended {
-			q.counters.unended.Add(1)
-		}
-		q.unended = r.Continued
-		return false
-	case r.Length < ethernet.HeaderSize || int(r.Length) > q.maxFrame:
+	case first && r.Continued && q.port.geometry.parts == 1: // no such frames were asked for
+		q.counters.unended.Add(1)
+		q.dropping = true
+		return false, false
+	case first && (r.Length < ethernet.HeaderSize || int(r.Length) > q.maxFrame):
 		q.counters.badLengths.Add(1)
+		q.dropping = true
+		return false, false
+	case first:
+		q.dropping = false
+		q.front = ethernet.Frame{Buffer: r.Buffer, Offset: uint16(r.Offset), Length: uint16(r.Length)}
+	case q.dropping:
+		return false, false
+	case !q.gather(r):
+		q.counters.badLengths.Add(1)
+		q.cache.Give(q.front.Buffer)
+		q.dropping = true
+		return false, false
+	}
+	if !r.Continued {
+		q.counters.receivedBytes.Add(uint64(q.front.Length))
+	}
+	return first, !r.Continued
+}
+
+// gather copies a part of a frame behind its front, and reports whether there is room.
+func (q *queue) gather(r *xskring.Received) bool {
+	front, part := q.port.pool.Buffer(q.front.Buffer), q.port.pool.Buffer(r.Buffer)
+	end := int(q.front.Offset) + int(q.front.Length)
+	if r.Length == 0 || int(q.front.Length)+int(r.Length) > q.maxFrame || end+int(r.Length) > len(front) {
 		return false
 	}
-	q.counters.receivedBytes.Add(uint64(r.Length))
-	*f = ethernet.Frame{Buffer: r.Buffer, Offset: uint16(r.Offset), Length: uint16(r.Length)}
+	copy(front[end:], part[r.Offset:][:r.Length])
+	q.front.Length += uint16(r.Length)
 	return true
 }
 
@@ -189,13 +224,16 @@ func (q *queue) Send(frames []ethernet.Frame) (int, error) {
 		return 0, nil
 	}
 	rings := q.socket.rings
-	if rings.Room() < len(frames) || rings.Unsent() >= burst {
+	if rings.Room() < len(frames)*q.port.geometry.parts || rings.Unsent() >= burst {
 		q.complete(q.socket)
 	}
 	var err error
 	n, bytes := 0, uint64(0)
-	for ; n < len(frames) && rings.Room() > 0; n++ {
+	for ; n < len(frames); n++ {
 		f := &frames[n]
+		if rings.Room() < rings.Parts(uint32(f.Offset), uint32(f.Length)) {
+			break
+		}
 		if !q.sendable(f) || !rings.Add(f.Buffer, uint32(f.Offset), uint32(f.Length)) {
 			err = q.refuse(f)
 			break

@@ -68,6 +68,9 @@ func (s *socket) bind(p *port, number int) error {
 	case p.options.copy, p.geometry.unaligned, !p.program.native:
 		address.Flags |= unix.XDP_COPY
 	}
+	if p.geometry.parts > 1 {
+		address.Flags |= unix.XDP_USE_SG
+	}
 	if err := unix.Bind(s.fd, &address); err != nil {
 		return os.NewSyscallError("bind AF_XDP", err)
 	}

@@ -103,7 +103,7 @@ func (q *queue) wrong(now time.Time, up bool) error {
 		q.stuck = time.Time{}
 		return nil
 	}
-	if q.complete(q.socket); q.socket.rings.Room() > 0 {
+	if q.complete(q.socket); q.socket.rings.Room() >= q.port.geometry.parts {
 		q.full, q.stuck = false, time.Time{}
 		return nil
 	}

@@ -2,11 +2,13 @@ package xskring
 
 import "fmt"
 
-// Options describe the rings of a socket and its buffers.
+// Options describe the rings of a socket and its buffers. A buffer is at most 255 chunks
+// long.
 type Options struct {
 	Fill, Receive, Send, Completion Memory
 	// Buffers is how many there are, Stride how far apart, Chunk how many bytes of one the
-	// kernel may use, from its start on.
+	// kernel may receive to, from its start on, and how long a part of a frame is at most.
+	// Aligned chunks divide Stride.
 	Buffers       int
 	Stride, Chunk uint32
 	// Unaligned says that the kernel gives the offset of a frame in the upper 16 bits of
@@ -25,7 +27,9 @@ const continued = 1 << 0
 const (
 	ours = iota
 	lent // in the fill ring, or with the kernel
-	sent // in the send ring, or with the kernel
+	// sent: in the send ring, or with the kernel. What is above counts the descriptors
+	// that are to be completed besides the last one.
+	sent
 )
 
 // Rings are those of a socket. They are used by one goroutine at a time.
@@ -37,6 +41,7 @@ type Rings struct {
 	completion ring[uint64]
 	state      []uint8 // of each buffer
 	lent, sent int
+	sending    int // descriptors of what is sent
 	violation  error
 }
 
@@ -140,23 +145,48 @@ func (r *Rings) Take(out []Received) int {
 	return n
 }
 
-// Room returns how many frames Add takes.
+// Room returns how many descriptors Add can write.
 func (r *Rings) Room() int {
 	if r.violation != nil {
 		return 0
 	}
-	return len(r.send.entries) - r.sent
+	return len(r.send.entries) - r.sending
 }
 
-// Add puts a frame into the send ring, and reports whether there was room and its buffer
-// is not with the kernel already. Publish shows it.
+// Parts returns how many descriptors a frame takes: none is longer than a chunk, and
+// aligned ones do not cross from one chunk into the next.
+func (r *Rings) Parts(offset, length uint32) int {
+	if !r.o.Unaligned {
+		length += offset % r.o.Chunk
+	}
+	return int((max(length, 1)-1)/r.o.Chunk) + 1
+}
+
+// Add puts a frame into the send ring, and reports whether there was room, it lies in its
+// buffer, and the buffer is not with the kernel already. Publish shows it.
 func (r *Rings) Add(buffer, offset, length uint32) bool {
-	if int(buffer) >= len(r.state) || r.state[buffer] != ours || r.Room() == 0 {
+	if int(buffer) >= len(r.state) || r.state[buffer] != ours || uint64(offset)+uint64(length) > uint64(r.o.Stride) {
 		return false
 	}
-	*r.send.at(r.send.next) = Desc{Address: uint64(buffer)*uint64(r.o.Stride) + uint64(offset), Length: length}
-	r.send.next++
-	r.state[buffer] = sent
+	parts := r.Parts(offset, length)
+	if r.Room() < parts {
+		return false
+	}
+	for left := parts; left > 0; left-- {
+		d := Desc{Address: uint64(buffer)*uint64(r.o.Stride) + uint64(offset), Length: length}
+		if left > 1 {
+			d.Length, d.Options = r.o.Chunk, continued
+			if !r.o.Unaligned {
+				d.Length -= offset % r.o.Chunk
+			}
+		}
+		*r.send.at(r.send.next) = d
+		r.send.next++
+		offset += d.Length
+		length -= d.Length
+	}
+	r.state[buffer] = sent + uint8(parts-1)
+	r.sending += parts
 	r.sent++
 	return true
 }
@@ -167,7 +197,7 @@ func (r *Rings) Publish() { r.send.produce() }
 // SendWakeup reports whether the kernel goes on with sending only when called.
 func (r *Rings) SendWakeup() bool { return r.send.wants() }
 
-// Untaken returns how many frames the kernel has not taken out of the send ring.
+// Untaken returns how many descriptors the kernel has not taken out of the send ring.
 func (r *Rings) Untaken() int {
 	n, ok := r.send.behind()
 	if !ok {
@@ -180,7 +210,8 @@ func (r *Rings) Untaken() int {
 // Unsent returns how many frames were added and are not completed.
 func (r *Rings) Unsent() int { return r.sent }
 
-// Complete takes buffers of frames that have been sent, and returns how many.
+// Complete takes buffers of frames all of whose parts have been sent, and returns how
+// many. Fewer than out has room for: there are no more.
 func (r *Rings) Complete(out []uint32) int {
 	ready, ok := r.completion.ready()
 	if !ok {
@@ -190,17 +221,23 @@ func (r *Rings) Complete(out []uint32) int {
 		return 0
 	}
 	n := 0
-	for ; n < len(out) && n < int(ready); n++ {
+	for ; n < len(out) && ready > 0; ready-- {
 		address := *r.completion.at(r.completion.next)
 		buffer := address / uint64(r.o.Stride)
-		if buffer >= uint64(len(r.state)) || r.state[buffer] != sent {
+		if buffer >= uint64(len(r.state)) || r.state[buffer] < sent {
 			r.broken("completion", "address %#x is in no buffer that is being sent", address)
 			break
+		}
+		r.completion.next++
+		r.sending--
+		if r.state[buffer] > sent {
+			r.state[buffer]--
+			continue
 		}
 		r.state[buffer] = ours
 		r.sent--
 		out[n] = uint32(buffer)
-		r.completion.next++
+		n++
 	}
 	r.completion.consume()
 	return n
@@ -214,5 +251,5 @@ func (r *Rings) Reclaim(give func(buffer uint32)) {
 			give(uint32(b))
 		}
 	}
-	r.lent, r.sent = 0, 0
+	r.lent, r.sent, r.sending = 0, 0, 0
 }
