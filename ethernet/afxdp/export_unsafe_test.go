@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/ethernet/afxdp/internal/xskring"
 )
 
 // What Spoil writes: the words of a ring.
@@ -41,4 +42,49 @@ func Quiesce(p ethernet.Port, number int) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.quiesce(number)
+}
+
+// Part is a descriptor that Forge writes: how long what has arrived in a buffer is, and
+// whether the frame goes on.
+type Part struct {
+	Length    uint32
+	Continued bool
+}
+
+// Forge has frames arrive at a queue as a kernel would that takes buffers from the fill
+// ring: each part lies 256 bytes behind the start of its buffer, whose bytes are fill's.
+func Forge(p ethernet.Port, number int, parts []Part, fill func(part int, buffer []byte)) {
+	q := p.Queue(number).(*queue)
+	q.lock.Lock()
+	defer q.lock.Unlock()
+	at, err := socketOption[unix.XDPMmapOffsets](q.socket.fd, unix.XDP_MMAP_OFFSETS)
+	if err != nil {
+		panic(err)
+	}
+	word := func(ring int, offset uint64) *uint32 { return (*uint32)(unsafe.Pointer(&q.socket.maps[ring][offset])) }
+	mask := uint32(q.port.config.ReceiveDescriptors - 1)
+	for i, part := range parts {
+		consumer, producer := atomic.LoadUint32(word(0, at.Fr.Consumer)), atomic.LoadUint32(word(2, at.Rx.Producer))
+		address := *(*uint64)(unsafe.Pointer(&q.socket.maps[0][at.Fr.Desc+8*uint64(consumer&mask)]))
+		fill(i, q.port.memory[address:][before:q.port.geometry.chunk])
+		if q.port.geometry.unaligned {
+			address |= before << 48
+		} else {
+			address += before
+		}
+		d := xskring.Desc{Address: address, Length: part.Length}
+		if part.Continued {
+			d.Options = unix.XDP_PKT_CONTD
+		}
+		*(*xskring.Desc)(unsafe.Pointer(&q.socket.maps[2][at.Rx.Desc+16*uint64(producer&mask)])) = d
+		atomic.StoreUint32(word(0, at.Fr.Consumer), consumer+1)
+		atomic.StoreUint32(word(2, at.Rx.Producer), producer+1)
+	}
+}
+
+// Explain is what the errors of the kernel become: those of attaching a program, and of
+// binding a socket for frames in several parts.
+func Explain(attach, bind error) (error, error) {
+	p := &port{geometry: geometry{parts: 4}}
+	return explainAttach(attach), p.explainBind(bind)
 }

@@ -142,6 +142,8 @@ const (
 	channelsReceive  = 5
 	channelsSend     = 6
 	channelsCombined = 8
+
+	ethtoolSums = 0x16 // struct ethtool_value, which says whether it computes checksums of what is sent
 )
 
 // link says how the link of an interface is.
@@ -160,15 +162,23 @@ func (h *host) link(a *netlink.LinkAttrs) ethernet.Link {
 	return l
 }
 
-// queues returns how many queues an interface uses for both receiving and sending, 0 if
-// its driver does not say.
-func (h *host) queues(name string) int {
+// channels returns how many queues an interface has to receive by, and to send by; 0 if its
+// driver does not say.
+func (h *host) channels(name string) (receive, send int) {
 	words := make([]uint32, channelsWords)
 	words[0] = ethtoolChannels
 	if ethtool(h.socket, name, words) != nil {
-		return 0
+		return 0, 0
 	}
-	return int(max(words[channelsReceive], words[channelsSend]) + words[channelsCombined])
+	both := words[channelsCombined]
+	return int(words[channelsReceive] + both), int(words[channelsSend] + both)
+}
+
+// computes reports whether checksums are left to an interface, also where its driver does
+// not say.
+func (h *host) computes(name string) bool {
+	words := []uint32{ethtoolSums, 0}
+	return ethtool(h.socket, name, words) != nil || words[1] != 0
 }
 
 // driver returns the name of the kernel's driver of an interface.

@@ -89,6 +89,10 @@ func (p *port) hint(err error) string {
 		return fmt.Sprintf("ip link set dev %s mtu %d", p.name, p.config.MTU)
 	case errors.Is(err, errQueues):
 		return "ethtool -L " + p.name + " changes how many there are"
+	case errors.Is(err, errLarge):
+		return fmt.Sprintf("ip link set dev %s mtu %d, and the same at the other end; mode=generic takes any", p.name, p.config.MTU)
+	case errors.Is(err, errFew):
+		return "ethtool -L " + p.name + " rx N, where N is how many send queues the peer has; or use mode=generic"
 	case errors.Is(err, ethernet.ErrInUse):
 		return "who has it: ip link show dev " + p.name + ", and ss --xdp"
 	case errors.Is(err, errZero):

@@ -20,6 +20,8 @@ type program struct {
 	program *ebpf.Program
 	link    link.Link
 	native  bool
+	// why the driver has not taken it, if it was asked.
+	why error
 }
 
 // What the program knows of the kernel: where in struct xdp_md the number of the queue is,
@@ -51,6 +53,7 @@ func attach(ctx context.Context, p *port, index int) (_ *program, err error) {
 		if err == nil || p.options.native || errors.Is(err, ethernet.ErrInUse) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENODEV) {
 			return g, err
 		}
+		g.why = err
 		p.config.Logger.Debug("the driver does not take an XDP program", "device", p.info.Device, "why", err)
 	}
 	return g, g.attachAs(ctx, p, index, link.XDPGenericMode)
@@ -82,9 +85,19 @@ func (g *program) attachAs(ctx context.Context, p *port, index int, how link.XDP
 		g.link, err = link.AttachXDP(link.XDPOptions{Program: g.program, Interface: index, Flags: how})
 		return err
 	})
+	return explainAttach(err)
+}
+
+// explainAttach makes an error of this package of why a program could not be attached.
+// ERANGE and ENOSPC are veth's (Linux, drivers/net/veth.c: veth_xdp_set).
+func explainAttach(err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, unix.ERANGE):
+		return fmt.Errorf("%w: %w", errLarge, err)
+	case errors.Is(err, unix.ENOSPC):
+		return fmt.Errorf("%w: %w", errFew, err)
 	case errBusy(err):
 		return fmt.Errorf("%w: another XDP program is attached: %w", ethernet.ErrInUse, err)
 	case errors.Is(err, ebpf.ErrNotSupported), errors.Is(err, unix.EOPNOTSUPP):

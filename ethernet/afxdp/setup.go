@@ -19,6 +19,9 @@ var (
 	errShort  = fmt.Errorf("%w: frames so long", ethernet.ErrNotSupported)
 	errQueues = fmt.Errorf("%w: so many queues", ethernet.ErrNotSupported)
 	errZero   = fmt.Errorf("%w: zero copy", ethernet.ErrNotSupported)
+	errParts  = fmt.Errorf("%w: frames longer than a chunk, which Linux 6.6 and later take", ethernet.ErrNotSupported)
+	errLarge  = fmt.Errorf("%w: a program in the driver, with an MTU so large", ethernet.ErrNotSupported)
+	errFew    = fmt.Errorf("%w: a program in the driver, with so few receive queues", ethernet.ErrNotSupported)
 )
 
 // tested are the kernel's drivers that this was run on: igb and virtio_net as QEMU models
@@ -43,7 +46,8 @@ func (p *port) setUp(ctx context.Context) error {
 	p.index, p.own = a.Index, ethernet.MAC{}
 	copy(p.own[:], a.HardwareAddr)
 	last := p.options.first + p.config.Queues
-	switch n := p.host.queues(p.name); {
+	receive, send := p.host.channels(p.name)
+	switch n := min(receive, send); {
 	case a.EncapType != "ether" || !p.own.IsStation():
 		return fmt.Errorf("%w: it is no Ethernet interface (%s, address %q)", ethernet.ErrNotSupported, a.EncapType, a.HardwareAddr)
 	case a.RawFlags&unix.IFF_UP == 0:
@@ -51,7 +55,7 @@ func (p *port) setUp(ctx context.Context) error {
 	case a.MTU < p.config.MTU:
 		return fmt.Errorf("%w: Config.MTU is %d, the interface's %d", errShort, p.config.MTU, a.MTU)
 	case n > 0 && last > n:
-		return fmt.Errorf("%w: number %d is wanted, the interface has %d", errQueues, last-1, n)
+		return fmt.Errorf("%w: number %d is wanted, the interface has %d (%d to receive, %d to send)", errQueues, last-1, n, receive, send)
 	}
 	if p.program, err = attach(ctx, p, p.index); err != nil {
 		return err
@@ -61,15 +65,15 @@ func (p *port) setUp(ctx context.Context) error {
 			return fmt.Errorf("queue %d: %w", q.number(), err)
 		}
 	}
-	p.describe()
+	if p.info.Model == "" { // it is being opened
+		p.describe()
+		p.caution(a)
+	}
 	return p.applyFilter(p.filter)
 }
 
-// describe fills in Info when the port is opened.
+// describe fills in Info.
 func (p *port) describe() {
-	if p.info.Model != "" {
-		return
-	}
 	how, copies := "generic XDP", "copying"
 	if p.program.native {
 		how = "native XDP"
@@ -88,13 +92,24 @@ func (p *port) describe() {
 
 // startQueue gives a queue a socket, and the program the socket.
 func (p *port) startQueue(ctx context.Context, q *queue) error {
-	err := p.patiently(ctx, q.start)
+	if err := p.patiently(ctx, q.start); err != nil {
+		return p.explainBind(err)
+	}
+	if err := p.program.sockets.Put(uint32(q.number()), uint32(q.socket.fd)); err != nil {
+		return fmt.Errorf("map of sockets: %w", err)
+	}
+	return nil
+}
+
+// explainBind makes an error of this package of why a socket could not be bound.
+func (p *port) explainBind(err error) error {
 	switch {
-	case err == nil:
 	case errBusy(err):
 		return fmt.Errorf("%w: another socket has the queue: %w", ethernet.ErrInUse, err)
 	case p.options.zero && (errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL)):
 		return fmt.Errorf("%w: %w", errZero, err)
+	case p.geometry.parts > 1 && (errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL)):
+		return fmt.Errorf("%w: %w", errParts, err)
 	case errors.Is(err, unix.EINVAL):
 		return fmt.Errorf("%w: %w", errQueues, err)
 	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOPROTOOPT):
@@ -103,13 +118,8 @@ func (p *port) startQueue(ctx context.Context, q *queue) error {
 		return fmt.Errorf("%w: %w", errDown, err)
 	case errors.Is(err, unix.ENODEV):
 		return fmt.Errorf("%w: %w", ethernet.ErrDeviceGone, err)
-	default:
-		return err
 	}
-	if err := p.program.sockets.Put(uint32(q.number()), uint32(q.socket.fd)); err != nil {
-		return fmt.Errorf("map of sockets: %w", err)
-	}
-	return nil
+	return err
 }
 
 // tearDown takes everything from the kernel. mu is held.
