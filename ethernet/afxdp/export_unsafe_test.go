@@ -88,3 +88,17 @@ func Explain(attach, bind error) (error, error) {
 	p := &port{geometry: geometry{parts: 4}}
 	return explainAttach(attach), p.explainBind(bind)
 }
+
+// LeaveSums says whether checksums are left to an interface, as ethtool -K NAME tx does.
+func LeaveSums(name string, leave bool) error {
+	h, err := openHost()
+	if err != nil {
+		return err
+	}
+	defer h.close()
+	words := []uint32{0x17, 0} // ETHTOOL_STXCSUM
+	if leave {
+		words[1] = 1
+	}
+	return ethtool(h.socket, name, words)
+}

@@ -62,13 +62,7 @@ func (q *queue) start() error {
 	if err != nil {
 		return err
 	}
-	for s.rings.Lent() < q.port.config.ReceiveDescriptors {
-		b, ok := q.cache.Take()
-		if !ok {
-			break
-		}
-		s.rings.Lend(b)
-	}
+	q.fill(s.rings)
 	if s.rings.Lent() == 0 {
 		err = fmt.Errorf("%w: the receive rings hold %d", ethernet.ErrNoBuffers, q.port.config.Queues*q.port.config.ReceiveDescriptors)
 	} else {
@@ -84,6 +78,18 @@ func (q *queue) start() error {
 	defer q.lock.Unlock()
 	q.socket, q.full, q.stuck, q.live = s, false, time.Time{}, true
 	return nil
+}
+
+// fill lends the kernel as many buffers to receive to as there should be, as far as there
+// are some.
+func (q *queue) fill(rings *xskring.Rings) {
+	for rings.Lent() < q.port.config.ReceiveDescriptors {
+		b, ok := q.cache.Take()
+		if !ok {
+			return
+		}
+		rings.Lend(b)
+	}
 }
 
 // stop closes the socket, and takes back the buffers that the kernel had, once nobody
@@ -134,6 +140,7 @@ func (q *queue) Receive(frames []ethernet.Frame) (int, error) {
 		return 0, nil
 	}
 	rings := q.socket.rings
+	q.fill(rings) // the pool may have had too few before
 	n := 0
 	for n < len(frames) && rings.Pending() {
 		empty := q.cache.TakeAll(min(len(frames)-n, burst))

@@ -95,6 +95,10 @@ func (p *port) startQueue(ctx context.Context, q *queue) error {
 	if err := p.patiently(ctx, q.start); err != nil {
 		return p.explainBind(err)
 	}
+	if have, want := q.socket.rings.Lent(), p.config.ReceiveDescriptors; have < want {
+		p.config.Logger.Warn(fmt.Sprintf("queue %d begins with %d of %d buffers to receive to: the pool has no more; a larger one loses no frames",
+			q.number(), have, want), "device", p.info.Device)
+	}
 	if err := p.program.sockets.Put(uint32(q.number()), uint32(q.socket.fd)); err != nil {
 		return fmt.Errorf("map of sockets: %w", err)
 	}
