@@ -22,7 +22,7 @@ type PoolConfig struct {
 	Headroom int
 	// Size is how long a frame a buffer can take besides the headroom, 256 to 65535
 	// less the headroom; 0 for 2048. Devices may fill only whole KiB of it: 9216 is
-	// enough for an MTU of 9000 everywhere.
+	// enough for an MTU of 9000 everywhere, with a headroom of 64.
 	Size int
 	// Memory to lay the buffers in; nil to allocate some with MemoryOptions. It stays
 	// the caller's and must be there until the pool is closed.

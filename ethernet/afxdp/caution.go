@@ -6,8 +6,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// caution logs what the port will not get as its user may think, and what helps: what the
-// kernel and its driver do not say by themselves.
+// caution logs which frames the port will not get, or not whole, and what helps. The kernel
+// and its driver say nothing of it.
 func (p *port) caution(a *netlink.LinkAttrs) {
 	driver := p.host.driver(p.name)
 	peer := p.host.peer(a, driver)
@@ -23,7 +23,7 @@ func (p *port) caution(a *netlink.LinkAttrs) {
 	}
 	// Who takes frames for all stations passes Linux's on, or looks at them.
 	if how := p.partial(driver, peer); how != "" && p.config.Promiscuous {
-		p.config.Logger.Warn("Linux leaves TCP and UDP checksums of the frames that arrive here to a NIC that there is not, and who gets them drops them: "+how,
+		p.config.Logger.Warn("frames that arrive here lack TCP and UDP checksums, as Linux leaves them to the NIC, and their receivers drop them: "+how,
 			"device", p.info.Device)
 	}
 }

@@ -185,6 +185,73 @@ func TestDrops(t *testing.T) {
 	}
 }
 
+// TestParts: a frame that is longer than a chunk goes in parts that end where chunks do,
+// unless those need not be aligned. Its buffer comes back with the last completion, and no
+// part is completed twice.
+func TestParts(t *testing.T) {
+	const page, long = 4096, 9280
+	type part struct{ address, length, options uint64 }
+	for name, tt := range map[string]struct {
+		unaligned      bool
+		stride         uint32
+		offset, length uint32
+		want           []part // addresses in the buffer
+	}{
+		"short":               {false, 3 * page, 64, 4032, []part{{64, 4032, 0}}},
+		"a byte over":         {false, 3 * page, 64, 4033, []part{{64, 4032, 1}, {page, 1, 0}}},
+		"jumbo":               {false, 3 * page, 64, 9018, []part{{64, 4032, 1}, {page, page, 1}, {2 * page, 890, 0}}},
+		"from a later chunk":  {false, 3 * page, 2*page - 14, 14 + page, []part{{2*page - 14, 14, 1}, {2 * page, page, 0}}},
+		"empty":               {false, 3 * page, page, 0, []part{{page, 0, 0}}},
+		"unaligned, short":    {true, long, 4000, page, []part{{4000, page, 0}}},
+		"unaligned, jumbo":    {true, long, 262, 9018, []part{{262, page, 1}, {262 + page, page, 1}, {262 + 2*page, 826, 0}}},
+		"beyond the buffer":   {true, long, 263, 9018, nil},
+		"far beyond":          {true, long, 1<<32 - 1, 1<<32 - 1, nil},
+		"no room for so many": {false, page * (size + 1), 0, page * (size + 1), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := new(kernel)
+			o := options(k, make([]byte, 4*ringBytes))
+			o.Stride, o.Chunk, o.Unaligned = tt.stride, page, tt.unaligned
+			r, err := xskring.New(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			const buffer = 5
+			for range 3 { // round the ring
+				if r.Add(buffer, tt.offset, tt.length) != (tt.want != nil) {
+					t.Fatalf("it was taken as if it had %d parts", len(tt.want))
+				}
+				if n := len(tt.want); tt.want != nil && r.Parts(tt.offset, tt.length) != n || r.Room() != size-n {
+					t.Fatalf("%d parts, room for %d", r.Parts(tt.offset, tt.length), r.Room())
+				}
+				r.Publish()
+				done := make([]uint32, 2)
+				for i, want := range tt.want {
+					options := uint64(binary.NativeEndian.Uint32(k.send[entriesAt+16*(atomic.LoadUint32(index(k.send, consumerAt))%size)+12:]))
+					address, length, ok := get(k.send, true)
+					if got := (part{address - uint64(buffer*tt.stride), uint64(length), options}); !ok || got != want {
+						t.Fatalf("part %d is %+v, want %+v", i, got, want)
+					}
+					if r.Unsent() != 1 || r.Lend(buffer) {
+						t.Fatal("the buffer is back before all parts are sent")
+					}
+					put(k.completion, address, 0, 0, false)
+					if n, last := r.Complete(done), i == len(tt.want)-1; (n == 1 && done[0] == buffer) != last {
+						t.Fatalf("after part %d %d buffers are back", i, n)
+					}
+				}
+				if _, _, ok := get(k.send, true); ok || r.Unsent() != 0 || r.Room() != size || r.Violation() != nil {
+					t.Fatalf("there is more; %d are unsent, room for %d; %v", r.Unsent(), r.Room(), r.Violation())
+				}
+			}
+			put(k.completion, uint64(buffer*tt.stride+tt.offset%tt.stride), 0, 0, false)
+			if n := r.Complete(make([]uint32, 1)); n != 0 || !errors.Is(r.Violation(), xskring.ErrViolation) {
+				t.Errorf("a part more: %d, %v", n, r.Violation())
+			}
+		})
+	}
+}
+
 // TestLimits: a buffer is lent or sent once, and none that there is not.
 func TestLimits(t *testing.T) {
 	r, _ := newRings(t)
@@ -322,7 +389,7 @@ func FuzzRings(f *testing.F) {
 				}
 				r.PublishFill()
 			case 1:
-				if b := uint32(next()); r.Add(b, uint32(next()), uint32(next())) {
+				if b := uint32(next()); r.Add(b, uint32(next()), uint32(next())*16) {
 					with[b] = true
 				}
 				r.Publish()
@@ -348,6 +415,9 @@ func FuzzRings(f *testing.F) {
 			case 8:
 				all := [][]byte{k.fill, k.receive, k.send, k.completion}
 				atomic.StoreUint32(index(all[next()%4], []int{producerAt, consumerAt, flagsAt}[next()%3]), uint32(next())<<(next()%32))
+			}
+			if r.Room() > size || r.Violation() == nil && r.Room() > size-r.Unsent() {
+				t.Fatalf("room for %d with %d being sent", r.Room(), r.Unsent())
 			}
 			r.Untaken()
 			r.Pending()

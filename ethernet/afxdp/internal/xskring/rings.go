@@ -156,6 +156,9 @@ func (r *Rings) Room() int {
 // Parts returns how many descriptors a frame takes: none is longer than a chunk, and
 // aligned ones do not cross from one chunk into the next.
 func (r *Rings) Parts(offset, length uint32) int {
+	if uint64(offset)+uint64(length) <= uint64(r.o.Chunk) {
+		return 1 // as nearly always, without a division
+	}
 	if !r.o.Unaligned {
 		length += offset % r.o.Chunk
 	}

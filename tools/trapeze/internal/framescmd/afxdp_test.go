@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -42,9 +43,15 @@ func TestForwardTCP(t *testing.T) {
 		}
 		return
 	}
-	server := newStation(t, "port1", "host1", "10.9.0.1/24")
-	client := newStation(t, "port2", "host2", "10.9.0.2/24")
-	forward := startEnv(t, command.Env{}, "forward", "--device", "afxdp:port1", "--device", "afxdp:port2")
+	for _, mtu := range []int{1500, 9000} {
+		t.Run(fmt.Sprint(mtu), func(t *testing.T) { forwardTCP(t, mtu) })
+	}
+}
+
+func forwardTCP(t *testing.T, mtu int) {
+	server := newStation(t, "port1", "host1", "10.9.0.1/24", mtu)
+	client := newStation(t, "port2", "host2", "10.9.0.2/24", mtu)
+	forward := startEnv(t, command.Env{}, "forward", "--mtu", fmt.Sprint(mtu), "--device", "afxdp:port1", "--device", "afxdp:port2")
 	for deadline := time.Now().Add(patience); !strings.Contains(forward.stderr.String(), "passing frames"); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("it has not begun: %s", forward.stderr.String())
@@ -104,13 +111,27 @@ func TestForwardTCP(t *testing.T) {
 	if err := <-answered; err != nil {
 		t.Error(err)
 	}
+	forward.stop()
+	if err := forward.wait(); err != nil {
+		t.Error(err)
+	}
+	// Long segments passed as they are: no frame of an MTU of 1500 is longer than 1514.
+	var frames, octets int
+	for line := range strings.Lines(forward.stdout.String()) {
+		if n, _ := fmt.Sscanf(line, "received %d frames of %d bytes", &frames, &octets); n == 2 {
+			break
+		}
+	}
+	if frames == 0 || octets/frames < mtu/6+15 {
+		t.Errorf("%d frames of %d bytes have passed: %s", frames, octets, forward.stdout.String())
+	}
 }
 
 // station is a network namespace with a Linux host, whose interface is wired to a port here.
 type station struct{ namespace netns.NsHandle }
 
 // newStation makes a station whose interface is name, with an address, and the port.
-func newStation(t *testing.T, port, name, address string) *station {
+func newStation(t *testing.T, port, name, address string, mtu int) *station {
 	t.Helper()
 	s := new(station)
 	made := make(chan error)
@@ -125,11 +146,12 @@ func newStation(t *testing.T, port, name, address string) *station {
 	}
 	t.Cleanup(func() { _ = s.namespace.Close() })
 	attributes := netlink.NewLinkAttrs()
-	attributes.Name = port
-	veth := &netlink.Veth{LinkAttrs: attributes, PeerName: name, PeerNamespace: netlink.NsFd(s.namespace)}
+	attributes.Name, attributes.MTU = port, mtu
+	veth := &netlink.Veth{LinkAttrs: attributes, PeerName: name, PeerMTU: uint32(mtu), PeerNamespace: netlink.NsFd(s.namespace)}
 	if err := netlink.LinkAdd(veth); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = netlink.LinkDel(veth) })
 	if err := netlink.LinkSetUp(veth); err != nil {
 		t.Fatal(err)
 	}
