@@ -37,7 +37,7 @@ func TestCells(t *testing.T) {
 		t.Errorf("no picture: %v", err)
 	}
 	// The README's picture is what this command draws.
-	start(t, "plot", "cells", "--scenario", "priority", "--until-us", "8", "--output", file).succeed(t)
+	start(t, "plot", "cells", "--scenario", "priority", "--until-us", "8", "--output", file, "--force").succeed(t)
 	drawn, err := os.ReadFile(file)
 	shown, otherErr := os.ReadFile("../../docs/cells.svg")
 	if err := errors.Join(err, otherErr); err != nil || !bytes.Equal(drawn, shown) {

@@ -89,7 +89,7 @@ func TestChannelStream(t *testing.T) {
 			listen := channelListener(t, near, "--priority", "low", "--capture", there)
 			var delivered, damaged uint64
 			for _, priority := range []string{"high", "low"} {
-				stream := start(t, "channel", "stream", "--device", far, "--priority", priority, "--count", "40", "--size", "1000", "--capture", here, "--json")
+				stream := start(t, "channel", "stream", "--device", far, "--priority", priority, "--count", "40", "--size", "1000", "--capture", here, "--force", "--json")
 				stream.succeed(t)
 				s := decoded[streamed](t, stream)
 				if !s.sound(1000) || s.Messages != 40 || s.Priority != priority || s.Capture == nil || s.Capture.PDUs < 40 {

@@ -173,9 +173,22 @@ func (p *program) pingHere(ctx context.Context, f pingFlags, opts []via.Option, 
 		return err
 	}
 	serving, stop := context.WithCancel(ctx)
-	served := make(chan error, 1)
-	go func() { served <- ping.Server{NIC: b}.Serve(serving) }()
+	served, refused := make(chan error, 1), make(chan error, 1)
+	server := ping.Server{NIC: b, Ended: func(c ping.Client) {
+		select {
+		case refused <- c.Err:
+		default:
+		}
+	}}
+	go func() { served <- server.Serve(serving) }()
 	err = p.pingPeer(ctx, a, b.Query().Address, f, log)
+	if errors.Is(err, via.ErrReject) { // the other side is here, so it can say why
+		select {
+		case why := <-refused:
+			err = errors.Join(err, why)
+		case <-time.After(time.Second):
+		}
+	}
 	stop()
 	return errors.Join(err, <-served)
 }
