@@ -34,28 +34,39 @@ func init() {
 // "emu:?wire=mem:one&loss=0.2", "emu:?wire=memif:/run/x.sock&role=client",
 // "emu:?wire=shm:/run/x.sock", "emu:?wire=udp://127.0.0.1:9001&peer=127.0.0.1:9000" or
 // "emu:?wire=pci:0000:03:00.0", for which "eth:pci:0000:03:00.0" is short.
-func open(ctx context.Context, a vfio.Address) (vfio.Device, error) { return openTapped(ctx, a, nil) }
+func open(ctx context.Context, a vfio.Address) (vfio.Device, error) { return openWith(ctx, a, nil) }
 
 // OpenTapped opens the emulated device at an address, as vfio.Open does, and has show see every
 // frame that crosses its wire. Errors are those of vfio.Open.
 func OpenTapped(ctx context.Context, address string, show wire.TapFunc) (vfio.Device, error) {
+	return openAround(ctx, address, "watched", func(w wire.Port) wire.Port { return wire.NewTap(w, show) })
+}
+
+// OpenFiltered opens the emulated device at an address, as vfio.Open does, and has change say what
+// crosses its wire. Errors are those of vfio.Open.
+func OpenFiltered(ctx context.Context, address string, change wire.FilterFunc) (vfio.Device, error) {
+	return openAround(ctx, address, "filtered", func(w wire.Port) wire.Port { return wire.NewFilter(w, change) })
+}
+
+// openAround opens a device whose wire around surrounds; done is what that does to it.
+func openAround(ctx context.Context, address, done string, around func(wire.Port) wire.Port) (vfio.Device, error) {
 	a, err := vfio.ParseAddress(address)
 	if err != nil {
 		return nil, err
 	}
 	if a.Scheme != Scheme && a.Scheme != EthernetScheme {
-		return nil, &vfio.Error{Op: "open", Device: address, Err: fmt.Errorf("%w: the wire of other devices cannot be watched", vfio.ErrNotSupported),
-			Hint: "watch the other end of the wire, if that is an emu: device"}
+		return nil, &vfio.Error{Op: "open", Device: address, Err: fmt.Errorf("%w: the wire of other devices cannot be %s", vfio.ErrNotSupported, done),
+			Hint: "do it at the other end of the wire, if that is an emu: device"}
 	}
-	return openTapped(ctx, a, show)
+	return openWith(ctx, a, around)
 }
 
-func openTapped(ctx context.Context, a vfio.Address, show wire.TapFunc) (vfio.Device, error) {
+func openWith(ctx context.Context, a vfio.Address, around func(wire.Port) wire.Port) (vfio.Device, error) {
 	s, err := parseSettings(a)
 	if err != nil {
 		return nil, badAddress(a, err)
 	}
-	s.tap = show
+	s.around = around
 	d, err := s.open(ctx)
 	if err != nil {
 		return nil, err
@@ -105,7 +116,7 @@ type settings struct {
 	mtu     int
 	vis     uint32
 	faults  wire.FaultOptions
-	tap     wire.TapFunc // nil if nobody watches
+	around  func(wire.Port) wire.Port // what surrounds the wire, nil for nothing
 }
 
 type wireKind int
@@ -259,8 +270,8 @@ func (s *settings) wireHint(err error) string {
 
 // plug makes a device at the end of a wire, which it owns.
 func (s *settings) plug(w wire.Port) (*Device, error) {
-	if s.tap != nil {
-		w = wire.NewTap(w, s.tap)
+	if s.around != nil {
+		w = s.around(w)
 	}
 	if s.faults.Loss+s.faults.Duplicate+s.faults.Reorder+s.faults.Corrupt > 0 {
 		f, err := wire.NewFault(w, s.faults)

@@ -8,9 +8,9 @@
 // 'trapeze conform' runs the same checks without go test: Checks lists them, and
 // Check.Run runs one.
 //
-// The suite uses package via only. It also has the helpers that tests and
-// benchmarks of neighbouring packages share: Connect and the methods of Pair
-// and End.
+// The suite uses package via only, but for FaultChecks, which know frames. It also has
+// the helpers that tests and benchmarks of neighbouring packages share: Connect and the
+// methods of Pair and End.
 package viatest
 
 import (
@@ -34,6 +34,7 @@ type Check struct {
 	Section, Name string
 	f             func(T, *Pair)
 	reopens       func(T, *Pair, Open) // instead of f
+	opens         func(T)              // instead of both
 }
 
 var suite = []Check{
@@ -134,6 +135,10 @@ func (c Check) String() string { return c.Section + "/" + c.Name }
 // check runs c as t.
 func (c Check) check(t T, open Open) {
 	checkFiles(t)
+	if c.opens != nil {
+		c.opens(t)
+		return
+	}
 	p := NewPair(open(t))
 	if c.reopens != nil {
 		c.reopens(t, p, open)

@@ -15,6 +15,7 @@ import (
 	"github.com/jstemmer/go-junit-report/v2/junit"
 	"github.com/spf13/cobra"
 
+	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/channel/channeltest"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
@@ -47,7 +48,7 @@ const (
 )
 
 // sections are those of VIA, and those of what VIA does not have.
-var sections = append(slices.Clone(viatest.Sections), ringtest.Section, channeltest.Section)
+var sections = append(slices.Clone(viatest.Sections), viatest.FaultSection, ringtest.Section, channeltest.Section)
 
 type conformCheck struct {
 	Section  string   `json:"section"`
@@ -124,7 +125,7 @@ func (f *conformFlags) choose() ([]viatest.Check, error) {
 		return nil, option.Errorf("--run %s: %w", f.pattern, err)
 	}
 	var chosen []viatest.Check
-	for _, c := range slices.Concat(viatest.Checks(), ringtest.Checks(), channeltest.Checks()) {
+	for _, c := range slices.Concat(viatest.Checks(), viatest.FaultChecks(f.openFiltered), ringtest.Checks(), channeltest.Checks()) {
 		if (len(f.sections) == 0 || slices.Contains(f.sections, c.Section)) && pattern.MatchString(c.String()) {
 			chosen = append(chosen, c)
 		}
@@ -181,13 +182,43 @@ func (f *conformFlags) openFor(t viatest.T) (a, b *via.NIC) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	closeAfter(t, a, b)
+	return a, b
+}
+
+// closeAfter closes NICs at the end of a check that may have closed them.
+func closeAfter(t viatest.T, nics ...*via.NIC) {
 	t.Cleanup(func() {
-		for _, nic := range []*via.NIC{a, b} {
+		for _, nic := range nics {
 			if err := nic.Close(); err != nil && !errors.Is(err, via.ErrClosed) {
 				t.Error(err)
 			}
 		}
 	})
+}
+
+// openFiltered opens them for a check, the second one with a filter on its wire.
+func (f *conformFlags) openFiltered(t viatest.T, filter viatest.Filter) (a, b *via.NIC) {
+	ctx, device, other := viatest.Context(t), f.device, f.peer
+	if device == "" {
+		device, other = "emu:?wire=mem:conform-faults", "emu:?wire=mem:conform-faults"
+	}
+	if !strings.HasPrefix(other, emulator.Scheme+":") && !strings.HasPrefix(other, emulator.EthernetScheme+":") {
+		t.Skip("faults are made at the wire of the peer, which has to be emulated: give an emu: or eth: device as --peer")
+	}
+	a, err := open(ctx, device, f.eager.options(nil)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeAfter(t, a)
+	d, err := emulator.OpenFiltered(ctx, other, filter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err = openDevice(ctx, d, f.eager.options(nil)); err != nil {
+		t.Fatal(err)
+	}
+	closeAfter(t, b)
 	return a, b
 }
 
