@@ -63,6 +63,14 @@ func TestTap(t *testing.T) {
 	closeDevice(t, a)
 }
 
+// TestFilterRefused: nor has it one that could be filtered.
+func TestFilterRefused(t *testing.T) {
+	var said *vfio.Error
+	if _, err := emulator.OpenFiltered(t.Context(), "vfio-user:/nowhere", nil); !errors.Is(err, vfio.ErrNotSupported) || !errors.As(err, &said) || said.Hint == "" {
+		t.Error(err)
+	}
+}
+
 // TestTapRefused: what is no emulated device has no wire that could be watched.
 func TestTapRefused(t *testing.T) {
 	for address, want := range map[string]error{

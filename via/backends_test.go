@@ -49,12 +49,18 @@ func onFaultless(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
 // onUDP opens two emulated NICs on UDP sockets.
 func onUDP(t testing.TB, options string, opts ...via.Option) (a, b *via.NIC) {
 	t.Helper()
+	first, second := udpAddresses(t)
+	return openBoth(t, first+options, second+options, opts...)
+}
+
+func udpAddresses(t testing.TB) (first, second string) {
+	t.Helper()
 	// Both sockets are open at a time, so that the ports differ; closed again,
 	// they are free for the NICs.
-	first, second := freePort(t), freePort(t)
-	at, peer := first.LocalAddr().String(), second.LocalAddr().String()
-	_, _ = first.Close(), second.Close()
-	return openBoth(t, "emu:?wire=udp://"+at+"&peer="+peer+options, "emu:?wire=udp://"+peer+"&peer="+at+options, opts...)
+	x, y := freePort(t), freePort(t)
+	at, peer := x.LocalAddr().String(), y.LocalAddr().String()
+	_, _ = x.Close(), y.Close()
+	return "emu:?wire=udp://" + at + "&peer=" + peer, "emu:?wire=udp://" + peer + "&peer=" + at
 }
 
 func freePort(t testing.TB) net.PacketConn {
@@ -69,8 +75,13 @@ func freePort(t testing.TB) net.PacketConn {
 // onCable opens two emulated NICs whose wires are Ethernet ports, joined by a cable.
 func onCable(t testing.TB, options string, opts ...via.Option) (a, b *via.NIC) {
 	t.Helper()
-	address := fmt.Sprintf("eth:%s:via-%d%s", cable.Scheme, wires.Add(1), options)
-	return openBoth(t, address, address, opts...)
+	first, second := cableAddresses(t)
+	return openBoth(t, first+options, second+options, opts...)
+}
+
+func cableAddresses(testing.TB) (first, second string) {
+	address := fmt.Sprintf("eth:%s:via-%d", cable.Scheme, wires.Add(1))
+	return address, address
 }
 
 // when a back end is tested.
@@ -147,6 +158,34 @@ var backends = []struct {
 }
 
 func TestConformance(t *testing.T) { overBackends(t, viatest.Run) }
+
+// TestFaults runs the checks of faults, at whose peer the wire is filtered.
+func TestFaults(t *testing.T) {
+	for name, options := range map[string]struct{ first, second string }{
+		"inline":            {},
+		"small frames":      {"&mtu=160", "&mtu=160"},
+		"thread":            {"&engine=thread", "&engine=thread"},
+		"thread and inline": {"&engine=thread&doorbells=mapped", ""},
+		"lossy wire": {"&loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=1",
+			"&loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=2"},
+	} {
+		runFaults(t, name, func(testing.TB) (first, second string) {
+			wire := "emu:?wire=" + memoryWire()
+			return wire + options.first, wire + options.second
+		})
+	}
+	runFaults(t, "UDP", udpAddresses)
+	runFaults(t, "Ethernet", cableAddresses)
+}
+
+func runFaults(t *testing.T, name string, addresses func(t testing.TB) (first, second string)) {
+	open := func(t viatest.T, f viatest.Filter) (a, b *via.NIC) {
+		first, second := addresses(t.(testing.TB))
+		a = viatest.OpenNIC(t, first)
+		return a, viatest.OpenDevice(t, viatest.Must(emulator.OpenFiltered(t.Context(), second, f))(t))
+	}
+	viatest.RunChecks(t, name, viatest.FaultChecks(open), nil)
+}
 
 // TestRings runs the suite of package ring.
 func TestRings(t *testing.T) { overBackends(t, ringtest.Run) }

@@ -2,7 +2,6 @@ package viatest
 
 import (
 	"bytes"
-	"slices"
 	"sync"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
@@ -134,6 +133,8 @@ func (w *spoiled) until(t T, p *Pair, e *End, what string, f func() bool) {
 		defer w.mu.Unlock()
 		return w.wrong != "" || f()
 	})
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.wrong != "" {
 		t.Fatal(w.wrong)
 	}
@@ -155,28 +156,35 @@ func fromPeer(t T, p *Pair, a via.VIAttributes, size int) (x, y *End, m *via.Mem
 	return x, y, m
 }
 
+// loseWrite has the wire lose the write to an address. What it returns reports whether the
+// message that is sent then has been acknowledged.
+func loseWrite(w *spoiled, address uint64) (arrived func() bool) {
+	var message uint32
+	acknowledged := false
+	w.set(func(sent bool, f frame) [][]byte {
+		switch last, _ := f.ends(); {
+		case sent && f.Type == descriptors.FrameWrite && f.extension().Address == address:
+			return nil
+		case sent && f.Type == descriptors.FrameData && last:
+			message = f.PSN
+		case !sent:
+			acknowledged = acknowledged || message != 0 && f.acknowledges(message)
+		}
+		return [][]byte{f.bytes}
+	})
+	return func() bool { return acknowledged }
+}
+
 // testMessageAfterWrite loses a write, and has the message behind it arrive.
 func testMessageAfterWrite(t T, p *Pair, w *spoiled) {
 	const size = 1000
 	x, y, m := fromPeer(t, p, via.VIAttributes{}, size)
 	OK(t, x.VI.PostRecv(x.Prepare(t, x.Recv[0], 0, size)))
-	var message uint32
-	arrived := false
-	w.set(func(sent bool, f frame) [][]byte {
-		switch last, _ := f.ends(); {
-		case sent && f.Type == descriptors.FrameWrite:
-			return nil
-		case sent && f.Type == descriptors.FrameData && last:
-			message = f.PSN
-		case !sent:
-			arrived = arrived || message != 0 && f.acknowledges(message)
-		}
-		return [][]byte{f.bytes}
-	})
+	arrived := loseWrite(w, m.Address())
 	pattern(y.Memory.Bytes()[:size], 1)
 	OK(t, y.VI.PostSend(y.writeTo(t, y.Send[0], 0, size, m, 0)))
 	OK(t, y.VI.PostSend(y.Prepare(t, y.Send[1], 0, size)))
-	w.until(t, p, y, "the message to be acknowledged", func() bool { return arrived })
+	w.until(t, p, y, "the message to be acknowledged", arrived)
 	wantNotDone(t, x, "what was written before its message is not there")
 	w.set(nil)
 	p.MustTake(t, x.VI.RecvDone)
@@ -187,41 +195,25 @@ func testMessageAfterWrite(t T, p *Pair, w *spoiled) {
 	p.MustTake(t, y.VI.SendDone)
 }
 
-// testWriteOvertakes loses the first of two writes to the same place, and has the second arrive,
-// and a message behind it that shows that it has.
+// testWriteOvertakes loses the first of two writes, of which the second lies over the first but
+// for a byte, and has the second arrive, and a message behind it that shows that it has.
 func testWriteOvertakes(t T, p *Pair, w *spoiled) {
 	const size = 1000
-	x, y, m := fromPeer(t, p, via.VIAttributes{}, size)
+	x, y, m := fromPeer(t, p, via.VIAttributes{}, 1+size)
 	OK(t, x.VI.PostRecv(x.Prepare(t, x.Recv[0], 0, size)))
-	var first, message uint32
-	arrived := false
-	w.set(func(sent bool, f frame) [][]byte {
-		switch last, _ := f.ends(); {
-		case sent && f.Type == descriptors.FrameWrite:
-			if first == 0 {
-				first = f.PSN
-			}
-			if f.extension().Request == first {
-				return nil
-			}
-		case sent && f.Type == descriptors.FrameData && last:
-			message = f.PSN
-		case !sent:
-			arrived = arrived || message != 0 && f.acknowledges(message)
-		}
-		return [][]byte{f.bytes}
-	})
+	arrived := loseWrite(w, m.Address())
 	pattern(y.Memory.Bytes()[:2*size], 2)
 	OK(t, y.VI.PostSend(y.writeTo(t, y.Send[0], 0, size, m, 0)))
-	OK(t, y.VI.PostSend(y.writeTo(t, y.Send[1], size, size, m, 0)))
+	OK(t, y.VI.PostSend(y.writeTo(t, y.Send[1], size, size, m, 1)))
 	OK(t, y.VI.PostSend(y.Prepare(t, y.Send[2], 0, size)))
-	w.until(t, p, y, "the message to be acknowledged", func() bool { return arrived })
-	if !bytes.Equal(m.Bytes(), make([]byte, size)) {
+	w.until(t, p, y, "the message to be acknowledged", arrived)
+	wantNotDone(t, x, "what was written before its message is not there")
+	if !bytes.Equal(m.Bytes(), make([]byte, 1+size)) {
 		t.Error("a write has landed before an earlier one")
 	}
 	w.set(nil)
 	p.MustTake(t, x.VI.RecvDone)
-	if !bytes.Equal(m.Bytes(), y.Memory.Bytes()[size:2*size]) {
+	if b := m.Bytes(); b[0] != y.Memory.Bytes()[0] || !bytes.Equal(b[1:], y.Memory.Bytes()[size:2*size]) {
 		t.Error("what is there is not what the later of two writes has written")
 	}
 	for range 3 {
@@ -416,7 +408,7 @@ func testTooManyReads(t T, p *Pair, w *spoiled) {
 	rule := func(sent bool, f frame) [][]byte {
 		switch {
 		case sent && f.Type == descriptors.FrameReadRequest:
-			request = frame{f.Header, slices.Clip(f.bytes)}
+			request = f
 		case request.Header == nil || f.DestinationEndpoint != request.SourceEndpoint && f.SourceEndpoint != request.SourceEndpoint:
 			return [][]byte{f.bytes}
 		case !sent && int32(f.Ack-taken()) > 0 && f.Type != descriptors.FrameDisconnect:
@@ -440,8 +432,8 @@ func testTooManyReads(t T, p *Pair, w *spoiled) {
 	w.mu.Unlock()
 	OK(t, y.VI.PostSend(y.readFrom(t, y.Send[0], 0, size, m, 0)))
 	w.until(t, p, y, "as many reads to be taken as may be", func() bool { return sure > bursts })
-	w.set(nil)
 	wantState(t, x.VI, via.Connected)
+	w.set(nil)
 	exchange(t, p, bystanderX, bystanderY, 1000, 1)
 }
 

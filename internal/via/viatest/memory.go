@@ -193,30 +193,36 @@ func testStaleHandle(t T, p *Pair) {
 }
 
 // testTakenFromReceive takes memory away from a receive that waits, after the NIC had time to
-// fetch it: the message is refused, and nothing is written.
+// fetch it: the message is refused, and nothing is written, not to what comes before that memory
+// either.
 func testTakenFromReceive(t T, p *Pair) {
-	const size = 1000
+	const size, before = 1000, 100
 	ctx := Context(t)
 	keep := Must(p.B.Alloc(ctx, size, via.MemoryAttributes{}))(t)
-	for _, level := range []via.Reliability{via.ReliableDelivery, via.ReliableReception} {
-		x, y := p.Connect(t, Setup{Attributes: via.VIAttributes{Reliability: level}})
-		m := Must(p.B.Register(ctx, keep.Bytes(), via.MemoryAttributes{}))(t)
-		y.Recv[0].Prepare()
-		OK(t, m.AddTo(y.Recv[0], 0, size))
-		OK(t, y.VI.PostRecv(y.Recv[0]))
-		for range 100 { // it fetches when there is nothing else to do
-			p.A.Poll()
-			p.B.Poll()
-		}
-		OK(t, m.Deregister(ctx))
-		pattern(x.Memory.Bytes()[:size], 1)
-		OK(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, size)))
-		d, err := p.Take(t, y.VI.RecvDone)
-		wantStatus(t, "a receive whose memory is gone", d, err, via.StatusProtectionError)
-		d, err = p.Take(t, x.VI.SendDone)
-		wantStatus(t, "its message", d, err, via.StatusRemoteDescriptor)
-		if !bytes.Equal(keep.Bytes(), make([]byte, size)) {
-			t.Fatal("memory was written after it had been taken away")
+	for _, front := range []int{0, before} {
+		for _, level := range []via.Reliability{via.ReliableDelivery, via.ReliableReception} {
+			x, y := p.Connect(t, Setup{Attributes: via.VIAttributes{Reliability: level}, Segments: 2})
+			m := Must(p.B.Register(ctx, keep.Bytes(), via.MemoryAttributes{}))(t)
+			y.Recv[0].Prepare()
+			if front > 0 {
+				y.Prepare(t, y.Recv[0], 0, front)
+			}
+			OK(t, m.AddTo(y.Recv[0], 0, size))
+			OK(t, y.VI.PostRecv(y.Recv[0]))
+			for range 100 { // it fetches when there is nothing else to do
+				p.A.Poll()
+				p.B.Poll()
+			}
+			OK(t, m.Deregister(ctx))
+			pattern(x.Memory.Bytes()[:front+size], 1)
+			OK(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, front+size)))
+			d, err := p.Take(t, y.VI.RecvDone)
+			wantStatus(t, "a receive whose memory is gone", d, err, via.StatusProtectionError)
+			d, err = p.Take(t, x.VI.SendDone)
+			wantStatus(t, "its message", d, err, via.StatusRemoteDescriptor)
+			if !bytes.Equal(keep.Bytes(), make([]byte, size)) || !bytes.Equal(y.Memory.Bytes()[:front], make([]byte, front)) {
+				t.Fatal("memory was written after some of it had been taken away")
+			}
 		}
 	}
 }

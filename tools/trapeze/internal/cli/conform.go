@@ -83,7 +83,8 @@ The sections are ` + strings.Join(sections, ", ") + `.
 A check fails if something is not as VIA or its SEMANTICS.md says, if it does not end
 in time, or if it leaves files open or goroutines running. It is skipped if the NIC
 says that it does not have what it is about. If a check does not end at all, the rest
-is not run. With --eager all memory that the checks register is eager, as far as the
+is not run. The checks of faults lose, double and forge frames at the wire of the peer,
+and are skipped if that is no emulated NIC. With --eager all memory that the checks register is eager, as far as the
 NICs have room.
 
 The exit code is 0 only if no check has failed.

@@ -73,6 +73,11 @@ func TestConform(t *testing.T) {
 	if f := readJUnit(t, file); f.Tests != 2 || len(f.Suites) != 1 || f.Suites[0].Name != "channels" || f.Suites[0].Cases[1].Name != "drops" {
 		t.Errorf("%+v", f)
 	}
+	some = conformed{}
+	decode(t, run(t, "conform", "--json", "--section", "faults"), &some)
+	if some.Passed < 9 || some.Passed != len(some.Checks) {
+		t.Errorf("%+v", some)
+	}
 	o := run(t, "conform", "--section", "layout")
 	if o.code != cli.ExitOK || !strings.HasPrefix(o.stdout, "layout\n  passed  ") || !strings.Contains(o.stdout, "4 passed, 0 failed, 0 skipped in ") {
 		t.Errorf("%+v", o)
