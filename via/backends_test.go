@@ -152,6 +152,9 @@ var backends = []struct {
 		return onSockets(t, "?mtu=65344", append(opts, via.WithPolicy(via.Policy{Name: "store-and-forward", At: via.AtHost}))...)
 	}, inSoak},
 	{"vfio-user", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) { return onSockets(t, "", opts...) }, always},
+	{"vfio-user, lossy wire", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
+		return onSockets(t, "?loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=1", opts...)
+	}, inSoak},
 	{"vfio-user, trapped doorbells", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
 		return onSockets(t, "?doorbells=trapped", opts...)
 	}, inSoak},
