@@ -33,7 +33,8 @@ type Config struct {
 	// HashKey is the key of the Toeplitz hash; zero for a fixed one.
 	HashKey [40]byte
 	// Timeout is how long the device may take for anything that it has to do, and a full
-	// send ring may stand still before it is restarted; 0 for 2 s.
+	// send ring may stand still before it is restarted; 0 for 2 s. A back end of vhost-user
+	// that stands still is waited for.
 	Timeout time.Duration
 	// Logger takes what goes wrong in the background; nil for slog.Default.
 	Logger *slog.Logger

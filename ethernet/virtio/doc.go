@@ -8,10 +8,16 @@
 // to which memory is shared by a UNIX socket. It needs neither root nor a virtual machine.
 // The others are PCI functions, those that QEMU makes for one.
 //
-// Queues are packed if the device has such, else split. Before each frame virtio puts 12
+// Queues are packed if the device has such, else split; ring=split wants split ones, and
+// ring=packed fails with ErrNotSupported if the device has none. Before each frame virtio puts 12
 // bytes: pools need a headroom of so many, and a frame that is sent loses what is there.
 // There are no offloads, and no filters of VLANs. A back end of vhost-user has no filters at
 // all: it sends what it likes.
+//
+// A back end that stands still, as a process that is stopped, is waited for: its queue keeps
+// its frames, and the log names the queue after Config.Timeout. So is a queue that the back
+// end does not serve although it says so. The link of a back end is what it said when it
+// was connected.
 //
 // What the device writes is not trusted. A used buffer that was not lent, or that is longer
 // than it is, restarts the queue; a frame that makes no sense is dropped and counted; and a

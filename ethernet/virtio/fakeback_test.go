@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,6 +34,7 @@ const (
 	reqSetProtocol  = 16
 	reqGetQueueNum  = 17
 	reqEnable       = 18
+	reqGetConfig    = 24
 	reqSetStatus    = 39
 	reqGetStatus    = 40
 	headerLength    = 12 // of frames, and of messages
@@ -57,6 +59,12 @@ type fakeBack struct {
 	idle func(queue int) bool
 	// call says whether to signal an interrupt, given whether the driver wants one.
 	call func(wanted bool) bool
+
+	// config is the configuration, for protocol feature 9.
+	config [17]byte
+	// still: it shall neither read messages nor move frames, as a process that is stopped.
+	// stands: it does not.
+	still, stands atomic.Bool
 
 	listener *net.UnixListener
 	done     sync.WaitGroup
@@ -135,6 +143,7 @@ func (b *fakeBack) stop() {
 		return
 	}
 	b.listener.Close()
+	b.still.Store(false)
 	b.mu.Lock()
 	if b.conn != nil {
 		b.conn.Close()
@@ -178,6 +187,11 @@ func (b *fakeBack) talk(c *net.UnixConn) {
 		}
 	}()
 	for {
+		for b.still.Load() {
+			b.stands.Store(true)
+			time.Sleep(time.Millisecond)
+		}
+		b.stands.Store(false)
 		_ = c.SetReadDeadline(time.Now().Add(200 * time.Microsecond))
 		n, control, _, _, err := c.ReadMsgUnix(buffer, rights)
 		if control > 0 {
@@ -235,6 +249,8 @@ func (b *fakeBack) message(c *net.UnixConn, m []byte, fds *[]int) bool {
 		answer = number(b.protocol)
 	case reqGetQueueNum:
 		answer = number(b.pairs)
+	case reqGetConfig:
+		answer = append(slices.Clone(p[:12]), b.config[:]...)
 	case reqSetFeatures:
 		b.agreed = u64(p)
 	case reqSetStatus:

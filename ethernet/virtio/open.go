@@ -25,6 +25,12 @@ const (
 	pciTransitional = 0x1000
 )
 
+// What ring may be in an address. Without it queues are packed if the device has such.
+const (
+	ringPacked = "packed"
+	ringSplit  = "split"
+)
+
 // vhostModel is the Info.Model of ports of vhost-user.
 const vhostModel = "vhost-user back end"
 
@@ -44,7 +50,7 @@ func openPCI(ctx context.Context, dev vfio.Device, m ethernet.Model, c ethernet.
 		return nil, &ethernet.Error{Op: "open", Device: address, Err: errors.Join(err, dev.Close())}
 	}
 	info := ethernet.Info{Device: address, Driver: driverName, Model: m.Name, Tested: m.Tested, Config: c}
-	p, err := open(ctx, d, info, false)
+	p, err := open(ctx, d, info, "")
 	if err != nil {
 		return nil, err
 	}
@@ -52,23 +58,21 @@ func openPCI(ctx context.Context, dev vfio.Device, m ethernet.Model, c ethernet.
 }
 
 // openVhost connects to the back end of vhost-user at an address, see the package's
-// comment, and returns its port. Queues are packed if the back end has such and ring is not
-// split. The back end must listen already; Port.Restart connects again to one that has
-// ended. It fails with vfio.ErrBadAddress, and the errors of ethernet.Open.
+// comment, and returns its port. The back end must listen already; Port.Restart connects
+// again to one that has ended. It fails with vfio.ErrBadAddress, and the errors of
+// ethernet.Open: ErrNotSupported if ring=packed was asked for and there are no such queues.
 func openVhost(ctx context.Context, a vfio.Address, c ethernet.Config) (ethernet.Port, error) {
 	address := a.String()
 	fail := func(err error, hint string) (ethernet.Port, error) {
 		return nil, &ethernet.Error{Op: "open", Device: address, Err: err, Hint: hint}
 	}
-	split := false
-	switch ring := a.Options.Get("ring"); {
+	ring := a.Options.Get("ring")
+	switch {
 	case !strings.HasPrefix(a.Path, "/"):
 		return fail(fmt.Errorf("%w: path %q", vfio.ErrBadAddress, a.Path), "give the socket's whole path: vhost-user:/path.sock")
 	case len(a.Options) > 1 || len(a.Options) == 1 && !a.Options.Has("ring"):
 		return fail(fmt.Errorf("%w: an option that there is not", vfio.ErrBadAddress), "the only one is ring=packed or ring=split")
-	case ring == "split":
-		split = true
-	case ring != "packed" && a.Options.Has("ring"):
+	case a.Options.Has("ring") && ring != ringPacked && ring != ringSplit:
 		return fail(fmt.Errorf("%w: ring=%s", vfio.ErrBadAddress, ring), "use ring=packed or ring=split")
 	}
 	c, err := c.Check()
@@ -76,7 +80,7 @@ func openVhost(ctx context.Context, a vfio.Address, c ethernet.Config) (ethernet
 		return fail(err, "")
 	}
 	info := ethernet.Info{Device: address, Driver: driverName, Model: vhostModel, Tested: true, Config: c}
-	p, err := open(ctx, vhostuser.New(a.Path, c.Timeout), info, split)
+	p, err := open(ctx, vhostuser.New(a.Path, c.Timeout), info, ring)
 	if err != nil {
 		return nil, err
 	}

@@ -14,12 +14,18 @@ import (
 // ErrNeedsReset: the device says that it is broken (DEVICE_NEEDS_RESET). Port.Restart resets it.
 var ErrNeedsReset = transport.ErrNeedsReset
 
+// What agree refuses, for the hints.
+var (
+	errNoPacked = fmt.Errorf("%w: packed queues (VIRTIO_F_RING_PACKED)", ethernet.ErrNotSupported)
+	errQueues   = fmt.Errorf("%w: number of queues", ethernet.ErrNotSupported)
+)
+
 // port is an open device.
 type port struct {
 	info   ethernet.Info
 	config ethernet.Config
 	pool   *ethernet.Pool
-	split  bool // no packed queues
+	ring   string // ringPacked, ringSplit, or empty for any
 
 	// mu is held by who talks to the device. The locks of queues are taken inside.
 	mu        sync.Mutex
@@ -44,9 +50,9 @@ type port struct {
 type failure struct{ err error }
 
 // open takes a device and makes it ready. It is the port's from then on, or closed.
-func open(ctx context.Context, d transport.Transport, info ethernet.Info, split bool) (_ *port, err error) {
+func open(ctx context.Context, d transport.Transport, info ethernet.Info, ring string) (_ *port, err error) {
 	c := info.Config
-	p := &port{info: info, config: c, pool: c.Pool, split: split, device: d, mac: c.MAC,
+	p := &port{info: info, config: c, pool: c.Pool, ring: ring, device: d, mac: c.MAC,
 		watch: watch{poked: make(chan struct{}, 1), renewed: make(chan struct{}, 1)}}
 	p.filter.promiscuous = c.Promiscuous
 	defer func() {
@@ -65,14 +71,21 @@ func open(ctx context.Context, d transport.Transport, info ethernet.Info, split 
 	return p, nil
 }
 
+// vhost reports whether the device is behind a back end of vhost-user.
+func (p *port) vhost() bool { return p.info.Model == vhostModel }
+
 // fail makes an error of a method.
 func (p *port) fail(op string, err error) error {
 	hint := ""
 	switch {
-	case errors.Is(err, ethernet.ErrDeviceGone) && p.info.Model == vhostModel:
+	case errors.Is(err, ethernet.ErrDeviceGone) && p.vhost():
 		hint = "does the back end still run? Restart connects again"
 	case errors.Is(err, ErrNeedsReset):
 		hint = "Restart resets it"
+	case errors.Is(err, errNoPacked):
+		hint = "give ring=split or no ring, or have the back end offer packed queues"
+	case errors.Is(err, errQueues) && p.vhost():
+		hint = fmt.Sprintf("ask for fewer, or give the back end as many: net_vhost of DPDK takes queues=%d", p.config.Queues)
 	}
 	return &ethernet.Error{Op: op, Device: p.info.Device, Err: err, Hint: hint}
 }

@@ -43,10 +43,11 @@ type queue struct {
 	// skip is how many buffers still belong to a frame that was dropped.
 	skip  uint32
 	looks int // of Send in vain
-	// full: Send has found no room. stuck is when the watch has seen that first, and zero
-	// again when a frame has been sent.
-	full  bool
-	stuck time.Time
+	// full: Send has found no room. stuck is when the watch has seen first that the device
+	// sends nothing, and zero again when a frame has been sent. reported: that was said.
+	full     bool
+	stuck    time.Time
+	reported bool
 
 	mergeable bool
 	buffers   []byte // of the pool
@@ -91,6 +92,7 @@ func (q *queue) pause() {
 func (q *queue) run() {
 	q.lock.Lock()
 	q.live, q.full = true, false
+	q.moved()
 	q.receiving.publish()
 	q.lock.Unlock()
 }
@@ -324,7 +326,7 @@ func (q *queue) collect() {
 				q.sent[i] = q.used[i].Tag
 			}
 			q.cache.GiveAll(q.sent[:n])
-			q.stuck = time.Time{}
+			q.moved()
 		}
 		if n < len(q.used) {
 			break

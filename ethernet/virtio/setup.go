@@ -91,8 +91,11 @@ func (p *port) agree(ctx context.Context, offered uint64) error {
 	if offered&transport.FeatureVersion1 == 0 {
 		return fmt.Errorf("%w: it is older than virtio 1.0 (features %#x)", ethernet.ErrNotSupported, offered)
 	}
+	if p.ring == ringPacked && offered&transport.FeaturePacked == 0 {
+		return fmt.Errorf("%w: the device offers features %#x", errNoPacked, offered)
+	}
 	features := offered & wanted
-	if !p.split {
+	if p.ring != ringSplit {
 		features |= offered & transport.FeaturePacked
 	}
 	if p.config.Queues > 1 {
@@ -109,8 +112,11 @@ func (p *port) agree(ctx context.Context, offered uint64) error {
 	if offered&transport.FeatureMTU != 0 && c.MTU != 0 && c.MTU < p.config.MTU {
 		return fmt.Errorf("%w: an MTU of %d, the device's is %d", ethernet.ErrNotSupported, p.config.MTU, c.MTU)
 	}
-	if p.config.Queues > c.Pairs || p.config.Queues > 1 && features&transport.FeatureMQ == 0 {
-		return fmt.Errorf("%w: %d queues, the device has %d", ethernet.ErrNotSupported, p.config.Queues, c.Pairs)
+	if features&transport.FeatureMQ == 0 {
+		c.Pairs = 1
+	}
+	if p.config.Queues > c.Pairs {
+		return fmt.Errorf("%w: %d are asked for, the device serves %d", errQueues, p.config.Queues, c.Pairs)
 	}
 	p.state = c
 	return p.address(ethernet.MAC(c.MAC))

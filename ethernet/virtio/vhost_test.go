@@ -299,20 +299,6 @@ func TestHostileFrames(t *testing.T) {
 	}
 }
 
-// TestSendStandsStill: a send ring that is full and stands still is restarted.
-func TestSendStandsStill(t *testing.T) {
-	leaktest.Check(t)
-	b := newBack(t)
-	b.idle = func(int) bool { return true }
-	p := connect(t, b.serve(), ethernet.Config{SendDescriptors: 64, Timeout: 100 * time.Millisecond})
-	if err := provoke(t, p, func(c ethernet.QueueCounters) bool { return c.Restarts == 2 }); err != nil {
-		t.Fatal(err)
-	}
-	if c := p.Counters().Queues[0]; c.Lost != 128 {
-		t.Errorf("%d frames are lost, want 128", c.Lost)
-	}
-}
-
 // TestInterruptsThatLie: interrupts come always, or never, or their eventfd is tampered with.
 func TestInterruptsThatLie(t *testing.T) {
 	for name, call := range map[string]func(bool) bool{

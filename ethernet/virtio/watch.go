@@ -13,8 +13,8 @@ import (
 // watchEvery is how often a port is looked at, and a quarter of Config.Timeout at least.
 const watchEvery = 100 * time.Millisecond
 
-// watch is the goroutine that looks after a port: it notices the end of the device, and
-// restarts rings that break the rules or stand still.
+// watch is the goroutine that looks after a port: it notices the end of the device,
+// restarts rings that break the rules, and restarts or reports those that stand still.
 type watch struct {
 	poked   chan struct{} // a ring breaks the rules
 	renewed chan struct{} // the device was reset
@@ -82,11 +82,12 @@ func (p *port) lookOnce(ctx context.Context) {
 	}
 	now := time.Now()
 	for _, q := range p.queues {
-		why := q.trouble(now)
-		if why == nil {
+		switch why, restart := q.trouble(now); {
+		case why == nil:
 			continue
-		}
-		if ctx.Err() == nil {
+		case !restart:
+			p.config.Logger.Warn("a queue stands still", "device", p.info.Device, "queue", q.index, "why", why, "hint", p.stillHint())
+		case ctx.Err() == nil:
 			p.restartQueue(ctx, q, why, now)
 		}
 		if p.failed() != nil {
@@ -95,34 +96,55 @@ func (p *port) lookOnce(ctx context.Context) {
 	}
 }
 
-// trouble returns why the rings have to be restarted, nil if they need not be.
-func (q *queue) trouble(now time.Time) error {
+// stillHint says what may help if a queue stands still.
+func (p *port) stillHint() string {
+	if p.vhost() {
+		return "is the back end stopped, or does it serve fewer queues than the port has?"
+	}
+	return "does the device serve fewer queues than the port has?"
+}
+
+// trouble returns what is wrong with the rings, nil for nothing, and whether they have to
+// be restarted.
+func (q *queue) trouble(now time.Time) (why error, restart bool) {
 	q.lock.Lock()
 	defer q.lock.Unlock()
 	if !q.live {
-		return errors.Join(q.receiving.Violation(), q.sending.Violation())
+		why = errors.Join(q.receiving.Violation(), q.sending.Violation())
+		return why, why != nil
 	}
 	if n := q.sending.Lent(); n > 0 && !q.sending.Near(n) {
 		// A notification may have been lost: QEMU 11.1 does not ask for one where it should,
 		// with packed rings and the event index, after a frame had to wait for its receiver.
 		q.sending.bell.Ring()
 	}
-	if !q.full {
-		q.stuck = time.Time{}
-		return nil
-	}
-	if q.collect(); q.sending.Room() > 0 {
-		q.full, q.stuck = false, time.Time{}
-		return nil
-	}
-	switch {
-	case q.stuck.IsZero():
-		q.stuck = now
-	case now.Sub(q.stuck) >= q.port.config.Timeout:
-		return fmt.Errorf("%w: no frame was sent for %v", ethernet.ErrNotReady, now.Sub(q.stuck).Round(time.Millisecond))
-	}
-	return nil
+	return q.standstill(now)
 }
+
+// standstill returns what is wrong with a send ring of which the device uses nothing, once
+// for each time. A device restarts a ring that is full. A back end of vhost-user is a
+// process that may be stopped: it would not answer, and goes on by itself.
+func (q *queue) standstill(now time.Time) (why error, restart bool) {
+	if q.collect(); q.sending.Room() > 0 {
+		q.full = false
+	}
+	if q.sending.Lent() == 0 {
+		q.moved()
+		return nil, false
+	}
+	if q.stuck.IsZero() {
+		q.stuck = now
+	}
+	restart = q.full && !q.port.vhost()
+	if now.Sub(q.stuck) < q.port.config.Timeout || q.reported && !restart {
+		return nil, false
+	}
+	q.reported = true
+	return fmt.Errorf("%w: no frame was sent for %v", ethernet.ErrNotReady, now.Sub(q.stuck).Round(time.Millisecond)), restart
+}
+
+// moved notes that the device has used a buffer of the send ring, or has none.
+func (q *queue) moved() { q.stuck, q.reported = time.Time{}, false }
 
 // restartQueue restarts both rings of a queue, or the whole device if it cannot do that.
 func (p *port) restartQueue(ctx context.Context, q *queue, why error, now time.Time) {

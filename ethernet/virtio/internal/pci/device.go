@@ -183,11 +183,7 @@ func (d *Device) Config(context.Context) (transport.Config, error) {
 		if _, err := d.status(); err != nil {
 			return transport.Config{}, err
 		}
-		c := transport.ParseConfig(b[:], 1)
-		if d.features&transport.FeatureMQ == 0 {
-			c.Pairs = 1
-		}
-		return c, nil
+		return transport.ParseConfig(b[:], 1), nil
 	}
 	return transport.Config{}, fmt.Errorf("%w: its configuration changes for ever", ethernet.ErrProtocol)
 }

@@ -75,7 +75,8 @@ type Config struct {
 	MAC [6]byte
 	// LinkUp counts with FeatureStatus.
 	LinkUp bool
-	// Pairs is the largest number of pairs of queues; 1 without FeatureMQ.
+	// Pairs is the largest number of pairs of queues. It counts with FeatureMQ; without,
+	// there is one.
 	Pairs int
 	// MTU counts with FeatureMTU, Speed in Mbit/s and FullDuplex with FeatureSpeed. A
 	// speed of 0 is not known.

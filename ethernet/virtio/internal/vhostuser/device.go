@@ -47,6 +47,7 @@ type Device struct {
 	protocol uint64
 	features uint64
 	pairs    int
+	config   *transport.Config // what the back end has said on this connection; nil if nothing yet
 	regions  []region
 	told     bool // the back end knows regions
 	kicks    map[int]int
@@ -66,7 +67,7 @@ func (d *Device) Reset(ctx context.Context) (uint64, error) {
 		return 0, err
 	}
 	d.conn.Store(l)
-	d.told, d.protocol, d.pairs = false, 0, 1
+	d.told, d.protocol, d.pairs, d.config = false, 0, 1, nil
 	if err := l.set(ctx, setOwner, nil); err != nil {
 		return 0, err
 	}
@@ -138,9 +139,21 @@ func (d *Device) Accept(ctx context.Context, features uint64) error {
 // configSize is how much of the configuration is asked for: up to the duplex.
 const configSize = transport.ConfigSize
 
-// Config asks for the configuration. Back ends of networks mostly have none: then only the
-// number of queues is known, and the link is up.
+// Config returns the configuration, for which it asks once a connection: a back end that
+// stands still later must not lose the connection by a question about its link. Back ends of
+// networks mostly have none: then only the number of queues is known, and the link is up.
 func (d *Device) Config(ctx context.Context) (transport.Config, error) {
+	if d.config == nil {
+		c, err := d.askConfig(ctx)
+		if err != nil {
+			return c, err
+		}
+		d.config = &c
+	}
+	return *d.config, nil
+}
+
+func (d *Device) askConfig(ctx context.Context) (transport.Config, error) {
 	c := transport.Config{Pairs: d.pairs, LinkUp: true}
 	if d.protocol&protocolConfig == 0 {
 		return c, nil
@@ -155,7 +168,9 @@ func (d *Device) Config(ctx context.Context) (transport.Config, error) {
 	if err := checkSize(getConfig, p, 12+configSize); err != nil {
 		return c, err
 	}
-	return transport.ParseConfig(p[12:], d.pairs), nil
+	c = transport.ParseConfig(p[12:], d.pairs)
+	c.Pairs = min(c.Pairs, d.pairs)
+	return c, nil
 }
 
 // Alloc allocates memory for both sides.
