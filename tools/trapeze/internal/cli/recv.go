@@ -36,7 +36,6 @@ type recvReport struct {
 
 type recvFlags struct {
 	device, output string
-	force          bool
 	timeout        time.Duration
 	policy         policyFlags
 	log            logFlag
