@@ -57,7 +57,9 @@ func TestConform(t *testing.T) {
 				t.Fatalf("exit code %d, %v\n%s%s", code, err, &p.stdout, &p.stderr)
 			}
 			for _, c := range r.Checks {
-				if c.Result != "passed" {
+				// Faults are made in the engine of an emulated peer, and this one is in another process.
+				unreachable := tt.name == "vfio-user" && c.Section == "faults" && c.Result == "skipped"
+				if c.Result != "passed" && !unreachable {
 					t.Errorf("%s/%s: %s %s", c.Section, c.Name, c.Result, c.Messages)
 				}
 			}
