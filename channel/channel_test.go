@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/channel"
-	"github.com/trapeze-nic/trapeze/internal/channel/channeltest"
+	"github.com/trapeze-nic/trapeze/conform/channeltest"
 	"github.com/trapeze-nic/trapeze/via"
 )
 

@@ -7,8 +7,8 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
-	"github.com/trapeze-nic/trapeze/internal/via/connecting"
 	"github.com/trapeze-nic/trapeze/via"
+	"github.com/trapeze-nic/trapeze/via/connecting"
 )
 
 // DefaultPageSize is the size of a page if nothing else is said, in bytes.

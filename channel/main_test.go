@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/channel"
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/conform/channeltest"
+	"github.com/trapeze-nic/trapeze/conform/viatest"
 	_ "github.com/trapeze-nic/trapeze/emulator"
-	"github.com/trapeze-nic/trapeze/internal/channel/channeltest"
-	"github.com/trapeze-nic/trapeze/internal/leaktest"
-	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/via"
 )
 

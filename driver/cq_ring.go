@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/internal/vfio/mmio"
+	"github.com/trapeze-nic/trapeze/internal/mmio"
 )
 
 // entry is an entry of a CQ that has been checked: descriptor number index of a queue

@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/internal/vfio/mmio"
+	"github.com/trapeze-nic/trapeze/internal/mmio"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 

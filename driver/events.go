@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/internal/eventlog"
+	"github.com/trapeze-nic/trapeze/driver/internal/eventlog"
 )
 
 // maxEvents bounds what a device that floods the host with events can pile up.

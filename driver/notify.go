@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/internal/vfio/buserror"
+	"github.com/trapeze-nic/trapeze/internal/buserror"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 

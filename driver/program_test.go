@@ -16,8 +16,6 @@ import (
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/images"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
-	"github.com/trapeze-nic/trapeze/internal/firmware-loader/checker"
-	"github.com/trapeze-nic/trapeze/internal/firmware-loader/flat"
 )
 
 func specOf(t testing.TB, name string) *firmware.Spec {
@@ -318,9 +316,9 @@ func TestNoProcessor(t *testing.T) {
 
 // large is an image of 64 KiB: two programs of as many instructions as there may
 // be, which compute and use the stack.
-func large(t testing.TB) []byte {
+func large(t testing.TB) *firmware.Spec {
 	t.Helper()
-	img := flat.Image{ABI: abi.Version, Name: "large", Version: "1"}
+	img := firmware.Image{ABI: abi.Version, Name: "large", Version: "1"}
 	for _, h := range []abi.Hook{abi.FilterTx, abi.FilterRx} {
 		code := asm.Instructions{asm.Mov.Imm(asm.R0, 2), asm.StoreMem(asm.R10, -8, asm.R0, asm.DWord)}
 		for len(code) < abi.MaxInstructions-5 {
@@ -328,28 +326,22 @@ func large(t testing.TB) []byte {
 		}
 		img.Programs[h] = append(code, asm.Return())
 	}
-	b, err := flat.Encode(&img)
+	spec, err := firmware.Make(img)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return b
+	return spec
 }
 
 // verified is what is done with an image before a NIC is touched.
-func verified(t testing.TB, b []byte) load.Image {
+func verified(t testing.TB, spec *firmware.Spec) load.Image {
 	t.Helper()
-	decoded, err := flat.Decode(b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for h := range abi.Hooks {
-		if p, ok := decoded.Program(h); ok {
-			if _, err := checker.Check(p); err != nil {
-				t.Fatal(err)
-			}
+	for _, v := range spec.Check() {
+		if v.Err != nil {
+			t.Fatal(v.Err)
 		}
 	}
-	img, err := load.Flat(b)
+	img, err := load.Flat(spec.Link())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -368,7 +360,7 @@ func BenchmarkLoadProgram(b *testing.B) {
 				}
 			}()
 			img := large(b)
-			b.SetBytes(int64(len(img)))
+			b.SetBytes(int64(len(img.Link())))
 			for b.Loop() {
 				if _, err := x.LoadProgram(b.Context(), verified(b, img), load.Options{}); err != nil {
 					b.Fatal(err)

@@ -2,7 +2,7 @@ package driver
 
 import (
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/internal/vfio/mmio"
+	"github.com/trapeze-nic/trapeze/internal/mmio"
 )
 
 // pollBatch takes the oldest descriptors that have completed, as many as into has

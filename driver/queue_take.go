@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/internal/vfio/mmio"
+	"github.com/trapeze-nic/trapeze/internal/mmio"
 )
 
 // done takes the oldest descriptor if it has completed.

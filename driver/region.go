@@ -6,8 +6,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/trapeze-nic/trapeze/internal/vfio/mapped"
-	"github.com/trapeze-nic/trapeze/internal/vfio/mmio"
+	"github.com/trapeze-nic/trapeze/internal/mmio"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -21,7 +20,7 @@ type region struct {
 
 	// mu is held for reading during an access, for writing while unmapping.
 	mu     sync.RWMutex
-	mapped mapped.BAR
+	mapped vfio.MappedBAR
 	closed bool
 }
 
@@ -34,7 +33,7 @@ func openRegion(dev vfio.Device, index int) (*region, error) {
 	}
 	r := &region{dev: dev, index: index, size: info.Size}
 	r.remote, _ = dev.(vfio.Remote)
-	if r.mapped, err = mapped.Map(dev, index, info); err != nil {
+	if r.mapped, err = vfio.MapBAR(dev, index, info); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrProtocol, err)
 	}
 	return r, nil

@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/internal/vfio/mmio"
+	"github.com/trapeze-nic/trapeze/internal/mmio"
 )
 
 // placeTable is the payload table of a ring in device memory (SPEC.md 15), which the host

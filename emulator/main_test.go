@@ -8,10 +8,10 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/engine"
-	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire"
 )

@@ -8,11 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/cable"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	_ "github.com/trapeze-nic/trapeze/ethernet/virtio"
-	"github.com/trapeze-nic/trapeze/internal/ethernet/cable"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 

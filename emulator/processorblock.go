@@ -2,7 +2,7 @@ package emulator
 
 import (
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/internal/emulator/processor"
+	"github.com/trapeze-nic/trapeze/firmware-loader/processor"
 )
 
 // newProcessor makes the NIC processor, after engine and SRAM have been made.

@@ -12,8 +12,9 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
+	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
-	"github.com/trapeze-nic/trapeze/internal/firmware-loader/flat"
+	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -23,16 +24,16 @@ func constant(v int32) asm.Instructions {
 }
 
 // filter is the content of an image with one filter/rx program.
-func filter(name string, code asm.Instructions, maps ...abi.Map) *flat.Image {
-	img := &flat.Image{ABI: abi.Version, Name: name, Version: "1.2", Maps: maps}
+func filter(name string, code asm.Instructions, maps ...abi.Map) *firmware.Image {
+	img := &firmware.Image{ABI: abi.Version, Name: name, Version: "1.2", Maps: maps}
 	img.BuildID[3] = 0xb1
 	img.Programs[abi.FilterRx] = code
 	return img
 }
 
-func encode(t testing.TB, img *flat.Image) []byte {
+func encode(t testing.TB, img *firmware.Image) []byte {
 	t.Helper()
-	b, err := flat.Encode(img)
+	b, err := firmware.Encode(img)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +140,7 @@ func TestProgramRuns(t *testing.T) {
 	image := encode(t, img)
 	p.run(0, image)
 	p.is(descriptors.ProcessorRunning, 0, "first", 0, noSlot)
-	decoded, err := flat.Decode(image)
+	decoded, err := load.Flat(image)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +195,7 @@ func TestImagesThatAreRefused(t *testing.T) {
 		return b
 	}
 	// changed is an image that was changed before its digest was made.
-	changed := func(change func(*flat.Image)) []byte {
+	changed := func(change func(*firmware.Image)) []byte {
 		img := filter("bad", constant(abi.FilterPass))
 		change(img)
 		return encode(t, img)
@@ -212,13 +213,13 @@ func TestImagesThatAreRefused(t *testing.T) {
 		"digest":         {spoiled(0x70), 0, descriptors.ProcessorFaultDigest, 0},
 		"program":        {spoiled(len(good) - 8), 0, descriptors.ProcessorFaultDigest, 0},
 		"ABI":            {spoiled(6), 0, descriptors.ProcessorFaultABI, 0},
-		"device":         {changed(func(i *flat.Image) { i.Device = 0x80861521 }), 0, descriptors.ProcessorFaultDevice, 0},
-		"too much SRAM":  {changed(func(i *flat.Image) { i.Maps = []abi.Map{array} }), 0, descriptors.ProcessorFaultSRAM, 0},
+		"device":         {changed(func(i *firmware.Image) { i.Device = 0x80861521 }), 0, descriptors.ProcessorFaultDevice, 0},
+		"too much SRAM":  {changed(func(i *firmware.Image) { i.Maps = []abi.Map{array} }), 0, descriptors.ProcessorFaultSRAM, 0},
 		"beside a slot":  {good, 8, descriptors.ProcessorFaultSRAM, 0},
 		"behind slots":   {good, 256 << 10, descriptors.ProcessorFaultSRAM, 0},
 		"behind SRAM":    {good, 1 << 31, descriptors.ProcessorFaultSRAM, 0},
-		"never ends":     {changed(func(i *flat.Image) { i.Programs[abi.PulseRx] = endless() }), 0, descriptors.ProcessorFaultRefused, 1<<24 | 1},
-		"no such helper": {changed(func(i *flat.Image) { i.Programs[abi.FilterTx] = foreign() }), 0, descriptors.ProcessorFaultRefused, 3<<24 | 2},
+		"never ends":     {changed(func(i *firmware.Image) { i.Programs[abi.PulseRx] = endless() }), 0, descriptors.ProcessorFaultRefused, 1<<24 | 1},
+		"no such helper": {changed(func(i *firmware.Image) { i.Programs[abi.FilterTx] = foreign() }), 0, descriptors.ProcessorFaultRefused, 3<<24 | 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newProcessor(t, newDevice(t, nil))

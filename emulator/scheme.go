@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/trapeze-nic/trapeze/internal/wire/sealed"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire"
 	"github.com/trapeze-nic/trapeze/wire/memif"
@@ -108,7 +107,7 @@ type settings struct {
 	where   string
 	peers   []string
 	keyFile string
-	key     *sealed.Key // of keyFile
+	key     *wire.Key // of keyFile
 	role    string
 	memif   memif.Options
 	shared  shm.Options
@@ -197,7 +196,7 @@ func (s *settings) completeWire() (err error) {
 		if s.keyFile == "" {
 			return nil
 		}
-		if s.key, err = sealed.ReadKey(s.keyFile); err != nil {
+		if s.key, err = wire.ReadKey(s.keyFile); err != nil {
 			return fmt.Errorf("option key: %w", err)
 		}
 	case wireMemif:

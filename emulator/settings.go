@@ -11,7 +11,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
-	"github.com/trapeze-nic/trapeze/internal/emulator/processor"
+	"github.com/trapeze-nic/trapeze/firmware-loader/processor"
 	"github.com/trapeze-nic/trapeze/wire/memif"
 	"github.com/trapeze-nic/trapeze/wire/nic"
 )

@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/conform/channeltest"
+	"github.com/trapeze-nic/trapeze/conform/ringtest"
+	"github.com/trapeze-nic/trapeze/conform/viatest"
 	"github.com/trapeze-nic/trapeze/emulator"
-	"github.com/trapeze-nic/trapeze/internal/channel/channeltest"
-	"github.com/trapeze-nic/trapeze/internal/ring/ringtest"
-	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/via"
 	"github.com/trapeze-nic/trapeze/wire"

@@ -13,9 +13,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
-	"github.com/trapeze-nic/trapeze/internal/soak"
 	"github.com/trapeze-nic/trapeze/wire/shm"
 )
 

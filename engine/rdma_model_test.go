@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
-	"github.com/trapeze-nic/trapeze/internal/soak"
 )
 
 // TestRDMASchedules runs random schedules of sends, writes, reads and fences in both

@@ -5,8 +5,8 @@ import (
 	"crypto/sha256"
 
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
-	"github.com/trapeze-nic/trapeze/internal/firmware-loader/elfimage"
-	"github.com/trapeze-nic/trapeze/internal/firmware-loader/flat"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/elfimage"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
 )
 
 // Meta is what an image says of itself. Fields that are empty are taken from the
@@ -67,8 +67,16 @@ func Build(object []byte, m Meta) (*Spec, error) {
 	return s.withNote(note)
 }
 
+// Image is what the flat form of an image says: programs by hook, maps, name and version
+// (SPEC.md 14.2).
+type Image = flat.Image
+
+// Encode returns the flat image, as a NIC's SRAM holds it. Errors name the field that an
+// image cannot have.
+func Encode(img *Image) ([]byte, error) { return flat.Encode(img) }
+
 // Make builds an image from programs that were written in Go.
-func Make(img flat.Image) (*Spec, error) {
+func Make(img Image) (*Spec, error) {
 	object, err := elfimage.Build(img)
 	if err != nil {
 		return nil, err

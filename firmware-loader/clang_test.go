@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
-	"github.com/trapeze-nic/trapeze/internal/firmware-loader/elfimage"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/elfimage"
 )
 
 // compile runs clang, if there is one with a BPF target, and returns the object.

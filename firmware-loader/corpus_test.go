@@ -12,10 +12,10 @@ import (
 	"testing"
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/elfimage"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/seed"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
-	"github.com/trapeze-nic/trapeze/internal/firmware-loader/elfimage"
-	"github.com/trapeze-nic/trapeze/internal/firmware-loader/flat"
-	"github.com/trapeze-nic/trapeze/internal/firmware-loader/seed"
 )
 
 // headerOf calls change with the header of a section, which it may change.

@@ -4,12 +4,17 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/trapeze-nic/trapeze/internal/firmware-loader/elfimage"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/elfimage"
 )
 
-// Reasons why an image is refused, as errors.Is finds them, besides those of
-// packages elfimage and flat.
+// Refusal says why the checker refuses a program, and at which instruction.
+type Refusal = checker.Refusal
+
+// Reasons why an image is refused, as errors.Is finds them.
 var (
+	// ErrFormat: the file is not an ELF file of this form.
+	ErrFormat = elfimage.ErrFormat
 	// ErrNote: the file has no note, or one that makes no sense.
 	ErrNote = errors.New("bad note")
 	// ErrStale: the digest in the note is not that of the programs: the file was

@@ -8,7 +8,7 @@ import (
 	"unicode"
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
-	"github.com/trapeze-nic/trapeze/internal/firmware-loader/elfimage"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/elfimage"
 )
 
 // FuzzParse: nothing makes Parse panic, and what it accepts can be written, parsed,

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
-	"github.com/trapeze-nic/trapeze/internal/firmware-loader/elfimage"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/elfimage"
 )
 
 // types returns .BTF with n types of a kind: each has a name as long as names may

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
-	"github.com/trapeze-nic/trapeze/internal/firmware-loader/elfimage"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/elfimage"
 	"golang.org/x/sys/unix"
 )
 

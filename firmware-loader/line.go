@@ -5,7 +5,7 @@ import (
 	"unicode"
 
 	"github.com/cilium/ebpf/asm"
-	"github.com/trapeze-nic/trapeze/internal/firmware-loader/checker"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker"
 )
 
 // Line is a line of a program's source, as the instruction that it starts carries

@@ -5,7 +5,7 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
-	"github.com/trapeze-nic/trapeze/internal/firmware-loader/elfimage"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/elfimage"
 )
 
 // link replaces references to maps by name with their indices, as abi.Program

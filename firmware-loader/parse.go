@@ -10,8 +10,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
-	"github.com/trapeze-nic/trapeze/internal/firmware-loader/elfimage"
-	"github.com/trapeze-nic/trapeze/internal/firmware-loader/flat"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/elfimage"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
 )
 
 // Parse reads an image. b may hold anything: Parse allocates at most a small

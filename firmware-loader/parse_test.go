@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
-	"github.com/trapeze-nic/trapeze/internal/firmware-loader/elfimage"
-	"github.com/trapeze-nic/trapeze/internal/firmware-loader/flat"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/elfimage"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
 )
 
 func TestMake(t *testing.T) {

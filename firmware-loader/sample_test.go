@@ -9,7 +9,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
-	"github.com/trapeze-nic/trapeze/internal/firmware-loader/flat"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
 )
 
 // small is an image with one of each: program, map, variables, source line.

@@ -3,7 +3,7 @@ package firmware
 import (
 	"crypto/ed25519"
 
-	"github.com/trapeze-nic/trapeze/internal/firmware-loader/elfimage"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/elfimage"
 )
 
 // signedPrefix keeps a signature of an image from being one of anything else.

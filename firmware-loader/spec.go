@@ -8,8 +8,8 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
-	"github.com/trapeze-nic/trapeze/internal/firmware-loader/checker"
-	"github.com/trapeze-nic/trapeze/internal/firmware-loader/elfimage"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/elfimage"
 )
 
 // Spec is an image that has been read. Its programs have not been checked.
@@ -65,7 +65,7 @@ func (s *Spec) Bytes() []byte { return s.file.Bytes() }
 type Verdict struct {
 	Hook   abi.Hook
 	Report checker.Report
-	// Err is a *checker.Refusal, or nil if the program is accepted.
+	// Err is a *Refusal, or nil if the program is accepted.
 	Err error
 }
 

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/internal/netmem/protocol"
 	"github.com/trapeze-nic/trapeze/netmem"
+	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 	"github.com/trapeze-nic/trapeze/ring"
 	"github.com/trapeze-nic/trapeze/wire"
 )

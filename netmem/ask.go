@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/internal/netmem/protocol"
+	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 	"github.com/trapeze-nic/trapeze/ring"
 	"github.com/trapeze-nic/trapeze/via"
 )

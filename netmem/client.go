@@ -9,7 +9,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"github.com/trapeze-nic/trapeze/internal/netmem/readahead"
+	"github.com/trapeze-nic/trapeze/netmem/internal/readahead"
 	"github.com/trapeze-nic/trapeze/ring"
 	"github.com/trapeze-nic/trapeze/via"
 )

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/internal/netmem/pager"
-	"github.com/trapeze-nic/trapeze/internal/netmem/userfault"
+	"github.com/trapeze-nic/trapeze/netmem/internal/pager"
+	"github.com/trapeze-nic/trapeze/netmem/internal/userfault"
 )
 
 const (

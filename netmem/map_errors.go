@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/trapeze-nic/trapeze/internal/netmem/pager"
-	"github.com/trapeze-nic/trapeze/internal/netmem/userfault"
+	"github.com/trapeze-nic/trapeze/netmem/internal/pager"
+	"github.com/trapeze-nic/trapeze/netmem/internal/userfault"
 )
 
 // Errors of mapped memory, to be found with errors.Is inside a *MapError.
@@ -37,6 +37,12 @@ var (
 	ErrMapOption = errors.New("bad option of mapped memory")
 	// ErrMapClosed: the mapping was closed.
 	ErrMapClosed = errors.New("the mapping is closed")
+)
+
+// Hints of ErrNoUserfaultfd and ErrUserfaultfdTooOld.
+const (
+	HintNoUserfaultfd     = userfault.HintNoKernel
+	HintUserfaultfdTooOld = userfault.HintTooOld
 )
 
 // MapError says what was attempted with mapped memory, why it failed, and what mends it.

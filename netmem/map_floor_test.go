@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/internal/netmem/userfault"
+	"github.com/trapeze-nic/trapeze/netmem/internal/userfault"
 )
 
 // floorRun is how many bytes are put in place by one call, as the pager does it.

@@ -4,14 +4,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-
-	"github.com/trapeze-nic/trapeze/internal/netmem/memlimit"
 )
 
 // fits says whether this process may have so many bytes of memory. More than its control group
 // may have would not fail: it would end the process.
 func fits(local int64) error {
-	limit, file := memlimit.Least(func(name string) string {
+	limit, file := MemoryLimit(func(name string) string {
 		b, err := os.ReadFile(filepath.Join("/", name))
 		if err != nil {
 			return "" // there is no such limit

@@ -6,7 +6,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/trapeze-nic/trapeze/internal/netmem/pager"
+	"github.com/trapeze-nic/trapeze/netmem/internal/pager"
 )
 
 // PageSource is where a pager gets pages from, and writes them back to.

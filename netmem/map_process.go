@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/internal/netmem/pager"
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
+	"github.com/trapeze-nic/trapeze/netmem/internal/pager"
 )
 
 // mapPatience is how long the mapper waits for what its processes do at once.

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/internal/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/netmem"
 )
 

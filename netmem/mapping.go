@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/internal/netmem/pager"
-	"github.com/trapeze-nic/trapeze/internal/vfio/buserror"
+	"github.com/trapeze-nic/trapeze/internal/buserror"
+	"github.com/trapeze-nic/trapeze/netmem/internal/pager"
 )
 
 // Mapping is memory whose pages come from elsewhere. Its bytes are read and written like any

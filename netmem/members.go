@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/internal/netmem/protocol"
+	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 )
 
 // reconcileEvery is how often a client compares the copies of all pages, besides when it is opened

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/internal/netmem/protocol"
+	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 )
 
 // Options are the choices of a client. The zero value has the defaults.

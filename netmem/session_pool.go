@@ -3,7 +3,7 @@ package netmem
 import (
 	"context"
 
-	"github.com/trapeze-nic/trapeze/internal/netmem/protocol"
+	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 	"github.com/trapeze-nic/trapeze/ring"
 	"github.com/trapeze-nic/trapeze/via"
 )

@@ -3,7 +3,7 @@ package netmem
 import (
 	"math"
 
-	"github.com/trapeze-nic/trapeze/internal/netmem/protocol"
+	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 )
 
 // stamps are the versions of the pages that a server lends. The storage holds its lock

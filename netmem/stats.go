@@ -3,7 +3,7 @@ package netmem
 import (
 	"time"
 
-	"github.com/trapeze-nic/trapeze/internal/netmem/protocol"
+	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 )
 
 // Stats are what a client has counted since it was opened.

@@ -3,7 +3,7 @@ package netmem
 import (
 	"sync"
 
-	"github.com/trapeze-nic/trapeze/internal/netmem/protocol"
+	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 	"github.com/trapeze-nic/trapeze/ring"
 )
 

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
-	"github.com/trapeze-nic/trapeze/internal/netmem/protocol"
+	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 )
 
 const testPage, testPages = 4096, 8

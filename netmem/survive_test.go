@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/internal/soak"
+	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/netmem"
 )
 

@@ -10,7 +10,7 @@ import (
 	"os"
 
 	"github.com/trapeze-nic/trapeze/internal/filelock"
-	"github.com/trapeze-nic/trapeze/internal/netmem/protocol"
+	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 	"github.com/trapeze-nic/trapeze/via"
 )
 

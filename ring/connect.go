@@ -5,8 +5,8 @@ import (
 	"errors"
 
 	"github.com/trapeze-nic/trapeze/driver"
-	"github.com/trapeze-nic/trapeze/internal/via/connecting"
 	"github.com/trapeze-nic/trapeze/via"
+	"github.com/trapeze-nic/trapeze/via/connecting"
 )
 
 // Dial connects with the ring of the program that listens at address; options may be nil. While

@@ -3,7 +3,7 @@ package ring_test
 import (
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/internal/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/conform/viatest"
 	_ "github.com/trapeze-nic/trapeze/emulator"
-	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/ring"
 	"github.com/trapeze-nic/trapeze/via"
 )

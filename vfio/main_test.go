@@ -5,7 +5,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/internal/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }

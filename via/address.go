@@ -6,7 +6,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
-	"github.com/trapeze-nic/trapeze/internal/via/hosts"
+	"github.com/trapeze-nic/trapeze/via/internal/hosts"
 )
 
 // Address is where a connection request goes: the MAC of a NIC, and a Discriminator

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/internal/via/viatest"
+	"github.com/trapeze-nic/trapeze/conform/viatest"
 	"github.com/trapeze-nic/trapeze/via"
 )
 

@@ -13,13 +13,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/cable"
+	"github.com/trapeze-nic/trapeze/ci/kit/soak"
+	"github.com/trapeze-nic/trapeze/conform/channeltest"
+	"github.com/trapeze-nic/trapeze/conform/ringtest"
+	"github.com/trapeze-nic/trapeze/conform/viatest"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
-	"github.com/trapeze-nic/trapeze/internal/channel/channeltest"
-	"github.com/trapeze-nic/trapeze/internal/ethernet/cable"
-	"github.com/trapeze-nic/trapeze/internal/ring/ringtest"
-	"github.com/trapeze-nic/trapeze/internal/soak"
-	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/via"
 	"github.com/trapeze-nic/trapeze/wire"
 )

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/conform/viatest"
 	"github.com/trapeze-nic/trapeze/emulator"
-	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/via"
 )
 

@@ -6,7 +6,7 @@ import (
 	"net"
 
 	"github.com/trapeze-nic/trapeze/driver"
-	"github.com/trapeze-nic/trapeze/internal/via/connecting"
+	"github.com/trapeze-nic/trapeze/via/connecting"
 )
 
 // ErrAddressInUse refines ErrResource: another listener of the NIC has the name that Listen

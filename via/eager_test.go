@@ -6,8 +6,8 @@ import (
 	"os"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/conform/viatest"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
-	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/via"
 )
 

@@ -2,7 +2,9 @@ package via
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 
 	"github.com/trapeze-nic/trapeze/driver"
 )
@@ -21,6 +23,17 @@ type Error = driver.Error
 // says: ErrDisconnected, ErrPeerLost or ErrConnectionBroken; else that is zero. The
 // descriptor is returned along with it.
 type StatusError = driver.StatusError
+
+// Ended reports whether err says that a connection has ended: by its peer, by the death of
+// the peer, by an error, or as io.EOF of a Stream.
+func Ended(err error) bool {
+	for _, way := range [...]error{ErrDisconnected, ErrPeerLost, ErrConnectionBroken, io.EOF} {
+		if errors.Is(err, way) {
+			return true
+		}
+	}
+	return false
+}
 
 // fail makes an Error of a cause, if there is one.
 func (n *NIC) fail(op string, cause error) error {

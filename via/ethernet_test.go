@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/internal/ethernet/cable"
-	"github.com/trapeze-nic/trapeze/internal/via/viatest"
+	"github.com/trapeze-nic/trapeze/ci/kit/cable"
+	"github.com/trapeze-nic/trapeze/conform/viatest"
 )
 
 // TestEthernetPortFails: a NIC that fails while messages are under way, and is restarted by

@@ -6,7 +6,7 @@ import (
 	"net"
 
 	"github.com/trapeze-nic/trapeze/driver"
-	"github.com/trapeze-nic/trapeze/internal/via/connecting"
+	"github.com/trapeze-nic/trapeze/via/connecting"
 )
 
 // ListenConfig has the choices of Listen. Its zero value is what Listen uses.

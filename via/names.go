@@ -12,7 +12,7 @@ import (
 	"sync"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/internal/via/hosts"
+	"github.com/trapeze-nic/trapeze/via/internal/hosts"
 )
 
 // HostsFile is where names are looked up if OpenNames says nothing else. It need not be

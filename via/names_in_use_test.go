@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/channel"
-	"github.com/trapeze-nic/trapeze/internal/via/viatest"
+	"github.com/trapeze-nic/trapeze/conform/viatest"
 	"github.com/trapeze-nic/trapeze/ring"
 	"github.com/trapeze-nic/trapeze/via"
 )

@@ -3,7 +3,7 @@ package via_test
 import (
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/internal/via/viatest"
+	"github.com/trapeze-nic/trapeze/conform/viatest"
 	"github.com/trapeze-nic/trapeze/via"
 )
 

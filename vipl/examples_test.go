@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/internal/via/viatest"
+	"github.com/trapeze-nic/trapeze/conform/viatest"
 	"github.com/trapeze-nic/trapeze/via"
 )
 

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/internal/wire/sealed"
+	"github.com/trapeze-nic/trapeze/wire/internal/sealed"
 )
 
 const (
@@ -46,7 +46,7 @@ type UDPOptions struct {
 	MTU int
 	// Key encrypts and authenticates all frames; both ends have the same. Without
 	// one, nil, the wire trusts everybody who can see the datagrams (SPEC.md 8.11).
-	Key *sealed.Key
+	Key *Key
 	// Logger is told, not oftener than every 10 s, of peers that have another key, or
 	// none, or one while this end has none; nil for slog.Default.
 	Logger *slog.Logger

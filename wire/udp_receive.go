@@ -7,7 +7,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/internal/wire/sealed"
+	"github.com/trapeze-nic/trapeze/wire/internal/sealed"
 )
 
 // warnEvery keeps strangers from filling the log.

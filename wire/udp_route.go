@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/internal/wire/sealed"
+	"github.com/trapeze-nic/trapeze/wire/internal/sealed"
 )
 
 // target is where a datagram goes. Link is nil on a wire without a key.

@@ -4,8 +4,14 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/internal/wire/sealed"
+	"github.com/trapeze-nic/trapeze/wire/internal/sealed"
 )
+
+// Key encrypts and authenticates the frames of a UDP wire.
+type Key = sealed.Key
+
+// ReadKey reads a key of 64 hexadecimal digits from a file that only its owner may read.
+func ReadKey(file string) (*Key, error) { return sealed.ReadKey(file) }
 
 // seal gives the wire a key, before it is used.
 func (u *UDP) seal(key *sealed.Key, l sealed.Limits) (err error) {

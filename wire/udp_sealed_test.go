@@ -15,11 +15,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/outputtest"
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/internal/leaktest"
-	"github.com/trapeze-nic/trapeze/internal/outputtest"
-	"github.com/trapeze-nic/trapeze/internal/wire/sealed"
 	"github.com/trapeze-nic/trapeze/wire"
+	"github.com/trapeze-nic/trapeze/wire/internal/sealed"
 )
 
 // wireKey makes a key of one digit.

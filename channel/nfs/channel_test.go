@@ -14,8 +14,8 @@ import (
 
 	"github.com/trapeze-nic/trapeze/channel"
 	"github.com/trapeze-nic/trapeze/channel/nfs"
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	_ "github.com/trapeze-nic/trapeze/emulator"
-	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/via"
 )
 

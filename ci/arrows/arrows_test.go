@@ -16,6 +16,9 @@ func TestRepository(t *testing.T) {
 	for _, v := range r.Violations {
 		t.Error(v)
 	}
+	for _, p := range r.loneLeaves() {
+		t.Error(p)
+	}
 	if r.Files < 20 {
 		t.Errorf("found only %d source files: is this the root of the module?", r.Files)
 	}
@@ -35,29 +38,32 @@ func TestRules(t *testing.T) {
 		name, file, source string
 		want               string // part of the only violation; empty: none
 	}{
-		{"down", "driver/nic.go", imports(ours+"vfio", ours+"descriptors", ours+"internal/vfio/mmio"), ""},
+		{"down", "driver/nic.go", imports(ours+"vfio", ours+"descriptors", ours+"internal/mmio"), ""},
 		{"emulator to wire", "emulator/device.go", imports(ours + "wire"), ""},
 		{"wire to emulator", "wire/udp.go", imports(ours + "emulator"), "not emulator"},
 		{"own sub-package", "wire/udp.go", imports(ours + "wire/shm"), ""},
 		{"sub-package uses the room's arrows", "wire/shm/port.go", imports(ours + "engine"), ""},
-		{"a room's internal part", "vfio/region.go", imports(ours + "internal/vfio/mmio"), ""},
+		{"a leaf", "vfio/region.go", imports(ours + "internal/mmio"), ""},
 		{"a barrier below the data sheet", "descriptors/overlay.go", imports(ours + "internal/atomicmem"), ""},
 		{"the barrier to the data sheet", "internal/atomicmem/x.go", imports(ours + "descriptors"), "imports none of our packages"},
-		{"another room's internal part", "vfio/region.go", imports(ours + "internal/emulator/processor"), "not emulator"},
-		{"an internal part uses its room's arrows", "internal/vfio/mmio/x.go", imports(ours + "driver"), "not driver"},
+		{"a part with arrows of its own", "driver/program.go", imports(ours + "firmware-loader/processor"), "not firmware-loader/processor"},
+		{"the processor to the engine", "firmware-loader/processor/x.go", imports(ours + "engine"), ""},
+		{"images to the engine", "firmware-loader/spec.go", imports(ours + "engine"), "not engine"},
+		{"a leaf to a room", "internal/mmio/x.go", imports(ours + "vfio"), "imports none of our packages"},
+		{"a library to what tests need", "conform/run.go", imports(ours + "ci/kit/leaktest"), "only tests import ci"},
 		{"driver to emulator", "driver/nic.go", imports(ours + "emulator"), "driver may import pipeline, firmware-loader, vfio, descriptors, internal, not emulator"},
 		{"driver to engine", "driver/nic.go", imports(ours + "engine"), "not engine"},
 		{"emulator to driver", "wire/udp.go", imports(ours + "driver"), "not driver"},
 		{"engine to pipeline", "engine/transmit.go", imports(ours + "engine/internal/memory"), ""},
 		{"pipeline to descriptors", "pipeline/device.go", imports(ours + "descriptors"), "pipeline imports none of our packages"},
 		{"images to descriptors", "firmware-loader/image.go", imports(ours + "descriptors"), ""},
-		{"images to driver", "firmware-loader/image.go", imports(ours + "driver"), "firmware-loader may import descriptors, not driver"},
+		{"images to driver", "firmware-loader/image.go", imports(ours + "driver"), "firmware-loader may import descriptors, internal, not driver"},
 		{"up", "vfio/device.go", imports(ours + "driver"), "vfio may import internal, not driver"},
 		{"vfio to descriptors", "vfio/device.go", imports(ours + "descriptors"), "vfio may import internal, not descriptors"},
 		{"engine to vfio", "engine/regions.go", imports(ours + "vfio"), "engine may import descriptors, pipeline, internal, not vfio"},
 		{"tools join", "tools/trapeze/main.go", imports(ours+"via", ours+"emulator"), ""},
-		{"nobody imports tools", "via/nic.go", imports(ours + "tools/trapeze"), "nobody imports tools"},
-		{"nobody imports examples", "tools/trapeze/main.go", imports(ours + "examples/hello"), "nobody imports examples"},
+		{"only tests import tools", "via/nic.go", imports(ours + "tools/trapeze"), "only tests import tools"},
+		{"only tests import examples", "tools/trapeze/main.go", imports(ours + "examples/hello"), "only tests import examples"},
 		{"unknown room", "tools/trapeze/main.go", imports(ours + "helpers"), "helpers is not a room"},
 		{"code in an unknown room", "helpers/x.go", imports(ours + "vfio"), "helpers is not a room"},
 		{"tests join", "driver/nic_test.go", imports(ours + "emulator"), ""},
@@ -94,6 +100,31 @@ func TestRules(t *testing.T) {
 				t.Errorf("got %v, want one violation that mentions %q", r.Violations, tt.want)
 			}
 		})
+	}
+}
+
+// TestLoneLeaves: a leaf needs two rooms that use it, tests aside.
+func TestLoneLeaves(t *testing.T) {
+	leaf := &fstest.MapFile{Data: []byte("package mmio\n")}
+	user := &fstest.MapFile{Data: []byte("package p\nimport _ \"" + Module + "/internal/mmio\"\n")}
+	for _, tt := range []struct {
+		name  string
+		users []string
+		lone  int
+	}{
+		{"unused", nil, 1},
+		{"one room", []string{"driver/a.go", "driver/b.go"}, 1},
+		{"a room and a test", []string{"driver/a.go", "vfio/b_test.go"}, 1},
+		{"two rooms", []string{"driver/a.go", "ethernet/igb/b.go"}, 0},
+	} {
+		files := fstest.MapFS{"internal/mmio/mmio.go": leaf}
+		for _, f := range tt.users {
+			files[f] = user
+		}
+		r, err := Check(files)
+		if err != nil || len(r.Violations) > 0 || len(r.loneLeaves()) != tt.lone {
+			t.Errorf("%s: %v, %v, %v", tt.name, r.loneLeaves(), r.Violations, err)
+		}
 	}
 }
 

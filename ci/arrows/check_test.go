@@ -7,8 +7,10 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -32,12 +34,34 @@ func (v Violation) String() string { return fmt.Sprintf("%s:%d: %s", v.File, v.L
 type Report struct {
 	Files      int // source files looked at
 	Violations []Violation
+	// Leaves has the rooms that import each package of the leaves.
+	Leaves map[string]map[string]bool
+}
+
+// loneLeaves lists the leaves that no two rooms use.
+func (r *Report) loneLeaves() (problems []string) {
+	for _, leaf := range slices.Sorted(maps.Keys(r.Leaves)) {
+		if users := slices.Sorted(maps.Keys(r.Leaves[leaf])); len(users) < 2 {
+			problems = append(problems, fmt.Sprintf("%s is used by %v alone: what one room needs stands in its own internal folder", leaf, users))
+		}
+	}
+	return problems
+}
+
+// uses notes that a room imports a leaf; an empty room, that the leaf is there.
+func (r *Report) uses(room, leaf string) {
+	if r.Leaves[leaf] == nil {
+		r.Leaves[leaf] = map[string]bool{}
+	}
+	if room != "" {
+		r.Leaves[leaf][room] = true
+	}
 }
 
 // Check looks at every Go file of the module in root. It fails only if a file
 // cannot be read or parsed.
 func Check(root fs.FS) (Report, error) {
-	var r Report
+	r := Report{Leaves: map[string]map[string]bool{}}
 	err := fs.WalkDir(root, ".", func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -56,9 +80,7 @@ func Check(root fs.FS) (Report, error) {
 			return err
 		}
 		r.Files++
-		v, err := checkFile(p, src)
-		r.Violations = append(r.Violations, v...)
-		return err
+		return r.checkFile(p, src)
 	})
 	return r, err
 }
@@ -66,25 +88,27 @@ func Check(root fs.FS) (Report, error) {
 // unsafeName is how files may be called that import unsafe.
 var unsafeName = regexp.MustCompile(`_unsafe(_(amd64|arm64|linux))?(_test)?\.go$`)
 
-func checkFile(name string, src []byte) ([]Violation, error) {
+func (r *Report) checkFile(name string, src []byte) error {
 	fset := token.NewFileSet()
 	f, err := parser.ParseFile(fset, name, src, parser.SkipObjectResolution)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var found []Violation
 	report := func(pos token.Pos, format string, args ...any) {
-		found = append(found, Violation{name, fset.Position(pos).Line, fmt.Sprintf(format, args...)})
+		r.Violations = append(r.Violations, Violation{name, fset.Position(pos).Line, fmt.Sprintf(format, args...)})
 	}
 	if n := bytes.Count(src, []byte("\n")); n > maxLines {
-		found = append(found, Violation{name, n, fmt.Sprintf("%d lines are more than %d", n, maxLines)})
+		r.Violations = append(r.Violations, Violation{name, n, fmt.Sprintf("%d lines are more than %d", n, maxLines)})
 	}
 
 	room, test := roomOf(name), strings.HasSuffix(name, "_test.go")
+	if room == leaves {
+		r.uses("", path.Dir(name))
+	}
 	for _, spec := range f.Imports {
 		imported, err := strconv.Unquote(spec.Path.Value)
 		if err != nil {
-			return found, err
+			return err
 		}
 		if imported == "unsafe" && !unsafeName.MatchString(name) {
 			report(spec.Pos(), "unsafe belongs into a file called *_unsafe.go")
@@ -93,6 +117,9 @@ func checkFile(name string, src []byte) ([]Violation, error) {
 		if !ours || test {
 			continue
 		}
+		if roomOf(inside) == leaves {
+			r.uses(room, inside)
+		}
 		if why := checkImport(room, roomOf(inside)); why != "" {
 			report(spec.Pos(), "%s", why)
 		}
@@ -100,14 +127,14 @@ func checkFile(name string, src []byte) ([]Violation, error) {
 	if !test && !isJoiner(room) && f.Name.Name != "main" {
 		checkExits(f, room, report)
 	}
-	return found, nil
+	return nil
 }
 
 // allowedPanics are the functions that may panic, because only a mistake in a
 // program, and no input, can make them.
 var allowedPanics = map[string]bool{
 	"vfio.Register":           true, // two packages claim one address scheme
-	"vfio.Catch":              true, // passes panics on that are not its own
+	"internal.Catch":          true, // passes panics on that are not its own
 	"ethernet.Register":       true, // two packages claim one PCI function
 	"ethernet.RegisterScheme": true,
 }

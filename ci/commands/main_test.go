@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/internal/outputtest"
+	"github.com/trapeze-nic/trapeze/ci/kit/outputtest"
 )
 
 // trapeze is the program under test.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/internal/soak"
+	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 )
 
 // TestMemoryMap: a process maps what two servers hold, each with a copy, fills it, and has

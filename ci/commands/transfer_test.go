@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/internal/outputtest"
+	"github.com/trapeze-nic/trapeze/ci/kit/outputtest"
 )
 
 func TestSendAndReceive(t *testing.T) {

@@ -16,7 +16,7 @@ func TestRun(t *testing.T) {
 	}
 	// The test cache knows which files a test has opened, and not what it has
 	// built.
-	for _, name := range []string{"internal/vfio/mmio/mmio_amd64.s", "internal/vfio/mmio/mmio_arm64.s", "internal/atomicmem/atomicmem_amd64.s", "internal/atomicmem/atomicmem_arm64.s"} {
+	for _, name := range []string{"internal/mmio/mmio_amd64.s", "internal/mmio/mmio_arm64.s", "internal/atomicmem/atomicmem_amd64.s", "internal/atomicmem/atomicmem_arm64.s"} {
 		if _, err := os.ReadFile("../../" + name); err != nil {
 			t.Fatal(err)
 		}
@@ -51,10 +51,10 @@ func good(a architecture) map[string][]string {
 
 func TestCheck(t *testing.T) {
 	const (
-		write32 = module + "internal/vfio/mmio.Write32"
-		read8   = module + "internal/vfio/mmio.Read8"
+		write32 = module + "internal/mmio.Write32"
+		read8   = module + "internal/mmio.Read8"
 		release = module + "internal/atomicmem.Store32"
-		barrier = module + "internal/vfio/mmio.ToDevice"
+		barrier = module + "internal/mmio.ToDevice"
 	)
 	tests := []struct {
 		name, arch, symbol, code string

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/testpmd"
+	"github.com/trapeze-nic/trapeze/conform/viatest"
 	"github.com/trapeze-nic/trapeze/driver"
-	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/via"
 	"github.com/trapeze-nic/trapeze/wire/memif"
 )

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/internal/outputtest"
+	"github.com/trapeze-nic/trapeze/ci/kit/outputtest"
 )
 
 // Patience ends tests that do not end by themselves. testpmd takes a second or so to start; CI

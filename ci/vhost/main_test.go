@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ci/testpmd"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/virtio"
-	"github.com/trapeze-nic/trapeze/internal/ethernet/porttest"
 )
 
 func needsTestpmd(t testing.TB) {

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/testpmd"
+	"github.com/trapeze-nic/trapeze/conform/viatest"
 	_ "github.com/trapeze-nic/trapeze/emulator"
-	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/via"
 )
 

@@ -7,8 +7,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ethernet"
-	"github.com/trapeze-nic/trapeze/internal/ethernet/porttest"
 )
 
 // BenchmarkVeth moves frames from one end of a veth pair to the other, in bursts of 32: by

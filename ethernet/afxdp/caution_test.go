@@ -10,10 +10,10 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/afxdp"
-	"github.com/trapeze-nic/trapeze/internal/ethernet/porttest"
-	"github.com/trapeze-nic/trapeze/internal/leaktest"
 )
 
 // queuesOf is how many queues an end of a veth pair sends by and receives by.

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/ethernet"
-	"github.com/trapeze-nic/trapeze/internal/leaktest"
 )
 
 // nicsVariable names two interfaces that are up and wired to each other, with commas, on

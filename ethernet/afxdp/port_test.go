@@ -12,9 +12,9 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ethernet"
-	"github.com/trapeze-nic/trapeze/internal/ethernet/porttest"
-	"github.com/trapeze-nic/trapeze/internal/leaktest"
 )
 
 // TestExchange: frames of all lengths pass between two ports, each way, in every mode, and

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/fakeigb"
-	"github.com/trapeze-nic/trapeze/internal/ethernet/porttest"
 )
 
 // TestRestartBesideCache restarts a port while its queue's user takes and gives buffers: each

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/qemutest"
+	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/ethernet"
-	"github.com/trapeze-nic/trapeze/internal/soak"
-	"github.com/trapeze-nic/trapeze/internal/vfio/qemutest"
 )
 
 // TestQEMUNumbered has two of QEMU's models exchange many numbered frames, none of which may

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
+	"github.com/trapeze-nic/trapeze/ci/kit/qemutest"
+	"github.com/trapeze-nic/trapeze/ci/kit/qtest"
 	"github.com/trapeze-nic/trapeze/ethernet"
-	"github.com/trapeze-nic/trapeze/internal/ethernet/porttest"
-	"github.com/trapeze-nic/trapeze/internal/vfio/qemutest"
-	"github.com/trapeze-nic/trapeze/vfio/qtest"
 )
 
 // The tests below run the driver on QEMU's 82576. They are skipped where there is no QEMU.

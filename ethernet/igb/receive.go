@@ -2,7 +2,7 @@ package igb
 
 import (
 	"github.com/trapeze-nic/trapeze/ethernet"
-	"github.com/trapeze-nic/trapeze/internal/vfio/mmio"
+	"github.com/trapeze-nic/trapeze/internal/mmio"
 )
 
 // Receive implements ethernet.Queue.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
-	"github.com/trapeze-nic/trapeze/internal/vfio/mmio"
+	"github.com/trapeze-nic/trapeze/internal/mmio"
 )
 
 // Send implements ethernet.Queue.

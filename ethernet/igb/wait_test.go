@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/fakeigb"
-	"github.com/trapeze-nic/trapeze/internal/ethernet/porttest"
 )
 
 func TestWait(t *testing.T) {

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/virtio/internal/virtqueue/virtqueuetest"
-	"github.com/trapeze-nic/trapeze/internal/leaktest"
 )
 
 // TestContinued: the second buffer of a frame is not read as the header of another, whatever

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/virtio"
-	"github.com/trapeze-nic/trapeze/internal/ethernet/porttest"
-	"github.com/trapeze-nic/trapeze/internal/leaktest"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 

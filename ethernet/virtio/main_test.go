@@ -4,9 +4,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ethernet"
-	"github.com/trapeze-nic/trapeze/internal/ethernet/porttest"
-	"github.com/trapeze-nic/trapeze/internal/leaktest"
 )
 
 // patience ends tests that do not end by themselves.

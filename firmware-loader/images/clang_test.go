@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
-	"github.com/trapeze-nic/trapeze/internal/emulator/processor"
+	"github.com/trapeze-nic/trapeze/firmware-loader/processor"
 )
 
 // requireClang, if set, makes a missing clang a failure: CI installs one.

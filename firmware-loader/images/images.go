@@ -16,7 +16,7 @@ import (
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
-	"github.com/trapeze-nic/trapeze/internal/firmware-loader/flat"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
 )
 
 // ErrUnknown is wrapped by the error about an image that there is not.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/images"
-	"github.com/trapeze-nic/trapeze/internal/firmware-loader/checker"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker"
 )
 
 func TestBuild(t *testing.T) {

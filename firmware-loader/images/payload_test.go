@@ -7,7 +7,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/images"
-	"github.com/trapeze-nic/trapeze/internal/emulator/processor"
+	"github.com/trapeze-nic/trapeze/firmware-loader/processor"
 )
 
 // tagged is a data frame whose message has immediate data.

@@ -6,7 +6,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
-	"github.com/trapeze-nic/trapeze/internal/emulator/processor"
+	"github.com/trapeze-nic/trapeze/firmware-loader/processor"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 

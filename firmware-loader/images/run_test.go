@@ -8,7 +8,7 @@ import (
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/images"
-	"github.com/trapeze-nic/trapeze/internal/emulator/processor"
+	"github.com/trapeze-nic/trapeze/firmware-loader/processor"
 )
 
 // slotSize is that of the emulated NIC.

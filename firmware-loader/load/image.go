@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/internal/firmware-loader/flat"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
 )
 
 // Segment is a part of an image.

@@ -9,7 +9,6 @@ import (
 
 	_ "github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/measure"
-	"github.com/trapeze-nic/trapeze/internal/via/transfer"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -83,17 +82,17 @@ func TestPeerLost(t *testing.T) {
 	// The news takes a moment to arrive.
 	for end := time.Now().Add(10 * time.Second); ; {
 		_, err := a.TryReceive()
-		if transfer.PeerLost(err) {
+		if via.Ended(err) {
 			break
 		}
 		if err != nil || time.Now().After(end) {
 			t.Fatalf("got %v", err)
 		}
 	}
-	if _, err := measure.Latency(t.Context(), a, b, 64, time.Second); !transfer.PeerLost(err) && !errors.Is(err, via.ErrClosed) {
+	if _, err := measure.Latency(t.Context(), a, b, 64, time.Second); !via.Ended(err) && !errors.Is(err, via.ErrClosed) {
 		t.Errorf("Latency: %v", err)
 	}
-	if _, _, err := measure.Bandwidth(t.Context(), a, b, 64, time.Second); !transfer.PeerLost(err) && !errors.Is(err, via.ErrClosed) {
+	if _, _, err := measure.Bandwidth(t.Context(), a, b, 64, time.Second); !via.Ended(err) && !errors.Is(err, via.ErrClosed) {
 		t.Errorf("Bandwidth: %v", err)
 	}
 }

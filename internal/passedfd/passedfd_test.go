@@ -11,9 +11,9 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/internal/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/passedfdtest"
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
-	"github.com/trapeze-nic/trapeze/internal/passedfd/passedfdtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"unicode"
 
-	"github.com/trapeze-nic/trapeze/internal/vfio/hostpcitest"
+	"github.com/trapeze-nic/trapeze/ci/kit/hostpcitest"
 	"github.com/trapeze-nic/trapeze/vfio/hostpci"
 )
 

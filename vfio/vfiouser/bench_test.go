@@ -3,7 +3,7 @@ package vfiouser_test
 import (
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/internal/vfio/mmio"
+	"github.com/trapeze-nic/trapeze/internal/mmio"
 )
 
 // BenchmarkRegister is a register that is read by a message.

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/buserror"
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
-	"github.com/trapeze-nic/trapeze/internal/vfio/buserror"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser/internal/dmaspace"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser/internal/protocol"

@@ -3,7 +3,7 @@ package memif_test
 import (
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/internal/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 )
 
 // TestDrained: a port knows when its peer has taken all frames, or is gone.

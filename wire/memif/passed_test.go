@@ -6,8 +6,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/internal/leaktest"
-	"github.com/trapeze-nic/trapeze/internal/passedfd/passedfdtest"
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/passedfdtest"
 	"github.com/trapeze-nic/trapeze/wire/memif"
 	"github.com/trapeze-nic/trapeze/wire/memif/internal/protocol"
 )

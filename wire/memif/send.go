@@ -3,7 +3,7 @@ package memif
 import (
 	"fmt"
 
-	"github.com/trapeze-nic/trapeze/internal/vfio/buserror"
+	"github.com/trapeze-nic/trapeze/internal/buserror"
 	"github.com/trapeze-nic/trapeze/wire/memif/internal/ring"
 )
 

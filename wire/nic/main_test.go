@@ -8,7 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/trapeze-nic/trapeze/internal/ethernet/cable"
+	"github.com/trapeze-nic/trapeze/ci/kit/cable"
 	"github.com/trapeze-nic/trapeze/wire/nic"
 )
 

@@ -6,7 +6,7 @@ import (
 	"runtime"
 
 	"github.com/trapeze-nic/trapeze/internal/atomicmem"
-	"github.com/trapeze-nic/trapeze/internal/vfio/mmio"
+	"github.com/trapeze-nic/trapeze/internal/mmio"
 )
 
 var keep = []any{

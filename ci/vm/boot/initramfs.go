@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/trapeze-nic/trapeze/internal/soak"
+	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 )
 
 // buildTests links the test programs of the scenarios, each once, and returns

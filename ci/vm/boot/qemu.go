@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/internal/vfio/qmp"
+	"github.com/trapeze-nic/trapeze/ci/kit/qmp"
 )
 
 // Lines of a guest's console that are meant for this program begin with these:

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/internal/vfio/mmio"
+	"github.com/trapeze-nic/trapeze/internal/mmio"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/kernel"
 )

@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/conform/channeltest"
+	"github.com/trapeze-nic/trapeze/conform/ringtest"
+	"github.com/trapeze-nic/trapeze/conform/viatest"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
-	"github.com/trapeze-nic/trapeze/internal/channel/channeltest"
-	"github.com/trapeze-nic/trapeze/internal/ring/ringtest"
-	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 )
 
 // TestIdentity: the NICs say who they are, and that they are well.

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/conform/viatest"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
-	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/kernel"
 	"github.com/trapeze-nic/trapeze/via"

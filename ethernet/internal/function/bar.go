@@ -5,8 +5,7 @@ import (
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
-	"github.com/trapeze-nic/trapeze/internal/vfio/mapped"
-	"github.com/trapeze-nic/trapeze/internal/vfio/mmio"
+	"github.com/trapeze-nic/trapeze/internal/mmio"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -16,7 +15,7 @@ type BAR struct {
 	dev    vfio.Device
 	index  int
 	size   uint64
-	mapped mapped.BAR
+	mapped vfio.MappedBAR
 }
 
 // OpenBAR maps what can be mapped of a BAR, which has least bytes at least. It fails with
@@ -30,7 +29,7 @@ func (f *Function) OpenBAR(index int, least uint64) (*BAR, error) {
 		return nil, fmt.Errorf("%w: BAR%d has %#x bytes, want %#x", ethernet.ErrProtocol, index, info.Size, least)
 	}
 	b := &BAR{dev: f.dev, index: index, size: info.Size}
-	if b.mapped, err = mapped.Map(f.dev, index, info); err != nil {
+	if b.mapped, err = vfio.MapBAR(f.dev, index, info); err != nil {
 		return nil, fmt.Errorf("%w: %w", ethernet.ErrProtocol, err)
 	}
 	f.bars = append(f.bars, b)

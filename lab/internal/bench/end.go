@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/internal/via/transfer"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -239,13 +238,16 @@ func notDone(err error) bool {
 	return ok && code == via.ErrNotDone
 }
 
-// lost makes a transfer.ErrPeerLost of an error that says so: what is posted completes
-// in error, and then there is nothing more.
+// lost says of an error that the connection has ended, if it has: what is posted completes
+// in error, and then the queue is empty.
 func lost(err error) error {
-	if err == via.ErrQueueEmpty {
-		return transfer.ErrPeerLost
+	switch {
+	case err == via.ErrQueueEmpty:
+		err = via.ErrDisconnected
+	case !via.Ended(err) && !errors.Is(err, via.ErrDescriptor):
+		return err
 	}
-	return transfer.Lost(err)
+	return fmt.Errorf("the other side is gone: %w", err)
 }
 
 // closeAll disconnects, which the other side is told. Closing the NIC frees the rest.

@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/internal/via/transfer"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -241,7 +240,7 @@ func (s *idleSpec) withEnd(ctx context.Context, address string, ready func(), f 
 		return err
 	}
 	// The sender disconnects once it knows that the last message has arrived.
-	if _, err := c.Receive(set); !transfer.PeerLost(err) {
+	if _, err := c.Receive(set); !via.Ended(err) {
 		return err
 	}
 	return nil

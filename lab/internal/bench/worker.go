@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/internal/via/transfer"
 	"github.com/trapeze-nic/trapeze/lab/internal/ticks"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -114,7 +113,7 @@ func (s *Spec) echo(ctx context.Context, ends []*end) (side Side, err error) {
 		}
 		for _, e := range ends {
 			n, err := s.reply(ctx, e, &side)
-			if transfer.PeerLost(err) {
+			if via.Ended(err) {
 				return side, nil
 			}
 			if err != nil {

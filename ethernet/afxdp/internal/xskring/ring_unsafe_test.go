@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/ethernet/afxdp/internal/xskring"
-	"github.com/trapeze-nic/trapeze/internal/leaktest"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }

@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/conform/viatest"
 	"github.com/trapeze-nic/trapeze/driver"
 	_ "github.com/trapeze-nic/trapeze/emulator" // emu:
 	"github.com/trapeze-nic/trapeze/ethernet/nffgo/internal/numbered"
-	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/via"
 	"github.com/trapeze-nic/trapeze/wire/memif"
 )

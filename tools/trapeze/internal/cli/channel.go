@@ -13,7 +13,7 @@ import (
 	"github.com/trapeze-nic/trapeze/channel"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
-	"github.com/trapeze-nic/trapeze/internal/via/transfer"
+	"github.com/trapeze-nic/trapeze/tools/internal/transfer"
 	"github.com/trapeze-nic/trapeze/via"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/internal/vfio/hostpcitest"
+	"github.com/trapeze-nic/trapeze/ci/kit/hostpcitest"
 )
 
 // offered is what a shell is offered for the last of args, and whether it may offer

@@ -15,14 +15,14 @@ import (
 	"github.com/jstemmer/go-junit-report/v2/junit"
 	"github.com/spf13/cobra"
 
+	"github.com/trapeze-nic/trapeze/conform/channeltest"
+	"github.com/trapeze-nic/trapeze/conform/ringtest"
+	"github.com/trapeze-nic/trapeze/conform/viatest"
 	"github.com/trapeze-nic/trapeze/emulator"
-	"github.com/trapeze-nic/trapeze/internal/channel/channeltest"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
 	"github.com/trapeze-nic/trapeze/internal/progress"
-	"github.com/trapeze-nic/trapeze/internal/ring/ringtest"
-	"github.com/trapeze-nic/trapeze/internal/via/viatest"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
 	"github.com/trapeze-nic/trapeze/via"
 )

@@ -11,7 +11,7 @@ import (
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
-	"github.com/trapeze-nic/trapeze/internal/via/transfer"
+	"github.com/trapeze-nic/trapeze/tools/internal/transfer"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -79,7 +79,7 @@ func exitCode(ctx context.Context, err error) int {
 		return ExitDevice
 	case errors.As(err, &remote) && remote.Reason == transfer.ReasonInterrupted:
 		return ExitPeerLost
-	case errors.Is(err, transfer.ErrPeerLost):
+	case errors.Is(err, transfer.ErrPeerLost), via.Ended(err):
 		return ExitPeerLost
 	case errors.Is(err, via.ErrTimeout), errors.Is(err, load.ErrNotReady), errors.Is(err, context.DeadlineExceeded):
 		return ExitTimeout

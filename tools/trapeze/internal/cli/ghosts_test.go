@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/ghost"
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/internal/ghost"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
 )
 

@@ -3,7 +3,7 @@ package cli_test
 import (
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/internal/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
 )
 

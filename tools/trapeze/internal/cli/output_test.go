@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/internal/outputtest"
+	"github.com/trapeze-nic/trapeze/ci/kit/outputtest"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
 )
 

@@ -8,8 +8,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/internal/outputtest"
-	"github.com/trapeze-nic/trapeze/internal/vfio/hostpcitest"
+	"github.com/trapeze-nic/trapeze/ci/kit/hostpcitest"
+	"github.com/trapeze-nic/trapeze/ci/kit/outputtest"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
 )
 

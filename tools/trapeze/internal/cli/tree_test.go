@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/internal/vfio/hostpcitest"
+	"github.com/trapeze-nic/trapeze/ci/kit/hostpcitest"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
 )
 

@@ -1,9 +1,6 @@
 package doctor
 
-import (
-	"github.com/trapeze-nic/trapeze/internal/netmem/memlimit"
-	"github.com/trapeze-nic/trapeze/internal/netmem/userfault"
-)
+import "github.com/trapeze-nic/trapeze/netmem"
 
 // netmemChecks are about memory that is mapped from other machines (package netmem). A driver
 // does without.
@@ -19,10 +16,10 @@ func checkUserfaultfd(h *Host) Finding {
 	const why = "memory of other machines can then be read and written, but not mapped (netmem.Map)"
 	const file = "proc/sys/vm/unprivileged_userfaultfd"
 	if h.kernel.lacks("CONFIG_USERFAULTFD") {
-		return found(Note, "the kernel has no userfaultfd", why, userfault.HintNoKernel)
+		return found(Note, "the kernel has no userfaultfd", why, netmem.HintNoUserfaultfd)
 	}
 	if !h.since(5, 19) || h.kernel.lacks("CONFIG_PTE_MARKER_UFFD_WP") {
-		return found(Note, "the kernel's userfaultfd cannot protect files in memory against writing", why, userfault.HintTooOld)
+		return found(Note, "the kernel's userfaultfd cannot protect files in memory against writing", why, netmem.HintUserfaultfdTooOld)
 	}
 	if h.Process.can(capSysPtrace) || h.Root.Optional(file) == "1" || h.mayOpen("dev/userfaultfd") == nil {
 		return fine("userfaultfd, with faults of the kernel")
@@ -33,7 +30,7 @@ func checkUserfaultfd(h *Host) Finding {
 }
 
 func checkMemoryLimit(h *Host) Finding {
-	limit, file := memlimit.Least(h.Root.Optional)
+	limit, file := netmem.MemoryLimit(h.Root.Optional)
 	switch {
 	case file == "":
 		return fine("no control group limits memory")

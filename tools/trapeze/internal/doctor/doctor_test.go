@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/internal/leaktest"
-	"github.com/trapeze-nic/trapeze/internal/vfio/hostpcitest"
+	"github.com/trapeze-nic/trapeze/ci/kit/hostpcitest"
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/doctor"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/hostpci"

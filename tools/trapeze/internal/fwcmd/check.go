@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
-	"github.com/trapeze-nic/trapeze/internal/firmware-loader/checker"
 )
 
 // checked is what check --json prints.
@@ -84,7 +83,7 @@ func verdicts(s *firmware.Spec) (hooks []checkedHook, refused []error) {
 		if v.Err != nil {
 			refused = append(refused, v.Err)
 			h.Refusal = &refusal{Instruction: -1, Reason: v.Err.Error()}
-			var r *checker.Refusal
+			var r *firmware.Refusal
 			if errors.As(v.Err, &r) {
 				*h.Refusal = refusal{Instruction: r.Instruction, Text: r.Text, Line: r.Line, Reason: r.Reason.Error(), Detail: r.Detail}
 			}

@@ -20,11 +20,8 @@ import (
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/images"
+	"github.com/trapeze-nic/trapeze/firmware-loader/opaque"
 	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/firmware-loader/checker"
-	"github.com/trapeze-nic/trapeze/internal/firmware-loader/elfimage"
-	"github.com/trapeze-nic/trapeze/internal/firmware-loader/flat"
-	"github.com/trapeze-nic/trapeze/internal/firmware-loader/opaque"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
 )
@@ -36,7 +33,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // endless is an image that no NIC takes.
 func endless(t *testing.T) []byte {
 	t.Helper()
-	img := flat.Image{Name: "endless", Version: "0.1"}
+	img := firmware.Image{Name: "endless", Version: "0.1"}
 	img.Programs[abi.PulseTx] = asm.Instructions{
 		asm.Mov.Imm(asm.R0, 0).WithSymbol("again").WithSource(asm.Comment("round and round")), asm.JNE.Imm(asm.R0, 1, "again"), asm.Return(),
 	}
@@ -286,7 +283,7 @@ func TestRefusedProgram(t *testing.T) {
 	image := filepath.Join(t.TempDir(), "endless")
 	write(t, image, endless(t))
 	built := filepath.Join(t.TempDir(), "built")
-	var refusal *checker.Refusal
+	var refusal *firmware.Refusal
 	if _, err := run(t, "fw", "build", "--from", image, "--output", built); !errors.As(err, &refusal) || refusal.Hook != abi.PulseTx {
 		t.Fatalf("build: %v", err)
 	}
@@ -332,11 +329,11 @@ func TestRefusedCommands(t *testing.T) {
 		"long build ID":         {[]string{"build", "--from", object, "--output", "x", "--build-id", strings.Repeat("00", 21)}, option.ErrBad, "40"},
 		"bad name":              {[]string{"build", "--from", object, "--output", "x", "--name", "a/b"}, firmware.ErrNote, "letters"},
 		"no object":             {[]string{"build", "--from", filepath.Join(dir, "none"), "--output", "x"}, fs.ErrNotExist, ""},
-		"not an object":         {[]string{"build", "--from", there, "--output", "x"}, elfimage.ErrFormat, "there"},
+		"not an object":         {[]string{"build", "--from", there, "--output", "x"}, firmware.ErrFormat, "there"},
 		"output is there":       {[]string{"build", "--from", object, "--output", there}, fs.ErrExist, "--force"},
 		"output is a folder":    {[]string{"build", "--from", object, "--output", dir, "--force"}, nil, "directory"},
 		"check of nothing":      {[]string{"check"}, nil, "1 arg"},
-		"check of text":         {[]string{"check", there}, elfimage.ErrFormat, ""},
+		"check of text":         {[]string{"check", there}, firmware.ErrFormat, ""},
 		"check of a device":     {[]string{"check", "/dev/zero"}, nil, "regular"},
 		"sign without key":      {[]string{"sign", image}, option.ErrBad, "--key"},
 		"sign with public key":  {[]string{"sign", image, "--key", filepath.Join(dir, "k.pub")}, firmware.ErrKey, "k.pub"},

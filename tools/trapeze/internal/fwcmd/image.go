@@ -13,7 +13,7 @@ import (
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/images"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
-	"github.com/trapeze-nic/trapeze/internal/firmware-loader/opaque"
+	"github.com/trapeze-nic/trapeze/firmware-loader/opaque"
 	"github.com/trapeze-nic/trapeze/internal/option"
 )
 
@@ -55,7 +55,7 @@ func IsShipped(name string) bool { return slices.Contains(images.Names(), name) 
 // Shipped returns the argument of Open for an image that comes with trapeze.
 func Shipped(name string) string { return shippedPrefix + name }
 
-// Check refuses programs that a NIC would refuse. Errors wrap *checker.Refusal.
+// Check refuses programs that a NIC would refuse. Errors wrap *firmware.Refusal.
 func (img *Image) Check() error {
 	if img.vendor != nil {
 		return nil

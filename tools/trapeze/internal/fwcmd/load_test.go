@@ -11,8 +11,7 @@ import (
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
-	"github.com/trapeze-nic/trapeze/internal/firmware-loader/checker"
-	"github.com/trapeze-nic/trapeze/internal/firmware-loader/opaque"
+	"github.com/trapeze-nic/trapeze/firmware-loader/opaque"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
 )
@@ -225,7 +224,7 @@ func TestBadImages(t *testing.T) {
 	if err := os.Remove(filepath.Join(filepath.Dir(missing), "a.bin")); err != nil {
 		t.Fatal(err)
 	}
-	var refusal *checker.Refusal
+	var refusal *firmware.Refusal
 	for name, c := range map[string]struct {
 		image  string
 		want   error

@@ -8,8 +8,8 @@ import (
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
-	"github.com/trapeze-nic/trapeze/internal/firmware-loader/flat"
-	"github.com/trapeze-nic/trapeze/internal/firmware-loader/opaque"
+	"github.com/trapeze-nic/trapeze/firmware-loader/opaque"
+	"github.com/trapeze-nic/trapeze/firmware-loader/processor"
 )
 
 // shown is what show --json prints.
@@ -121,7 +121,7 @@ func (s *shown) ofSpec(spec *firmware.Spec) error {
 }
 
 func showMap(m abi.Map) (shownMap, error) {
-	storage, err := flat.StorageSize(m)
+	storage, err := processor.StorageSize(m)
 	return shownMap{Name: m.Name, Type: m.Type.String(), Key: m.Key, Value: m.Value, Entries: m.Entries,
 		ReadOnly: m.Flags&abi.MapReadOnly != 0, Storage: storage}, err
 }

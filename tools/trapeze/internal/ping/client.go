@@ -7,7 +7,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/internal/via/transfer"
+	"github.com/trapeze-nic/trapeze/tools/internal/transfer"
 	"github.com/trapeze-nic/trapeze/via"
 )
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	_ "github.com/trapeze-nic/trapeze/emulator"
-	"github.com/trapeze-nic/trapeze/internal/via/transfer"
+	"github.com/trapeze-nic/trapeze/tools/internal/transfer"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/ping"
 	"github.com/trapeze-nic/trapeze/via"
 	"go.uber.org/goleak"

@@ -3,7 +3,7 @@ package virtqueuetest
 import (
 	"fmt"
 
-	"github.com/trapeze-nic/trapeze/internal/vfio/mmio"
+	"github.com/trapeze-nic/trapeze/internal/mmio"
 )
 
 type packedQueue struct {

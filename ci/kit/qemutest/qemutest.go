@@ -1,0 +1,111 @@
+// Package qemutest gives tests machines of package ci/kit/qtest, where there is a QEMU.
+package qemutest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/qtest"
+)
+
+// Environment variables: where QEMU is, a program or the folder of a Debian root as
+// ci/vm/root makes it, and that tests fail without one.
+const (
+	variable = "TRAPEZE_QEMU"
+	required = "TRAPEZE_REQUIRE_QEMU"
+)
+
+// Start starts a machine with a device of each model, see qtest.Options.Devices, and
+// ends it with the test, which fails if a device did DMA where nothing was mapped.
+// Without a QEMU, or with one that has no such model, it skips the test and says why, or
+// fails it if TRAPEZE_REQUIRE_QEMU is set, as in CI.
+func Start(t testing.TB, devices ...string) *qtest.Machine {
+	t.Helper()
+	m, err := qtest.Start(t.Context(), qtest.Options{Devices: devices, QEMU: Command(t)})
+	var exit *qtest.ExitError
+	if errors.As(err, &exit) && strings.Contains(exit.Stderr, "not a valid device model name") && os.Getenv(variable) == "" {
+		missing(t, fmt.Sprintf("this QEMU is too old or has been built without a model: %v", err))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		var fault *qtest.FaultError
+		if err := m.Fault(context.Background()); errors.As(err, &fault) {
+			t.Error(err)
+		}
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
+
+// Command returns how QEMU's command line begins. It takes the first of: what
+// TRAPEZE_QEMU names; the root that ci/vm/run has made; qemu-system-x86_64 of the
+// machine. It skips or fails as Start does.
+func Command(t testing.TB) []string {
+	t.Helper()
+	if named := os.Getenv(variable); named != "" {
+		if command := inRoot(named); command != nil {
+			return command
+		}
+		return []string{named}
+	}
+	// The name of a root holds a digest: the newest is the one in use.
+	var newest os.FileInfo
+	var command []string
+	roots, _ := filepath.Glob(filepath.Join(cache(), "trapeze/vm/root-*/complete"))
+	for _, complete := range roots {
+		info, err := os.Stat(complete)
+		if err != nil || newest != nil && info.ModTime().Before(newest.ModTime()) {
+			continue
+		}
+		if c := inRoot(filepath.Dir(complete)); c != nil {
+			newest, command = info, c
+		}
+	}
+	if command != nil {
+		return command
+	}
+	if path, err := exec.LookPath("qemu-system-x86_64"); err == nil {
+		return []string{path}
+	}
+	missing(t, "there is no QEMU: run ci/vm/run once, install qemu-system-x86 of version 8 or later, or set "+variable)
+	return nil
+}
+
+func missing(t testing.TB, why string) {
+	t.Helper()
+	if os.Getenv(required) != "" {
+		t.Fatal(why)
+	}
+	t.Skip(why)
+}
+
+// cache is the folder that ci/vm/run caches in.
+func cache() string {
+	if dir := os.Getenv("XDG_CACHE_HOME"); dir != "" {
+		return dir
+	}
+	return filepath.Join(os.Getenv("HOME"), ".cache")
+}
+
+// inRoot returns how to run the QEMU of a Debian root without chroot: that root's
+// loader starts it, and finds that root's libraries.
+func inRoot(root string) []string {
+	in := func(path string) string { return filepath.Join(root, path) }
+	if _, err := os.Stat(in("usr/bin/qemu-system-x86_64")); err != nil {
+		return nil
+	}
+	return []string{
+		in("lib64/ld-linux-x86-64.so.2"), "--library-path", in("usr/lib/x86_64-linux-gnu"), in("usr/bin/qemu-system-x86_64"),
+		"-L", in("usr/share/qemu"), "-L", in("usr/share/seabios"),
+	}
+}

@@ -1,0 +1,235 @@
+package flat_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf/asm"
+	"github.com/google/go-cmp/cmp"
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
+)
+
+// sample is an image with a bit of everything.
+func sample() *flat.Image {
+	img := &flat.Image{ABI: abi.Version, Device: 0x12347250, Name: "sample", Version: "1.0-rc.1+x", BuildID: [20]byte{1, 2, 3}}
+	img.Programs[abi.PulseTx] = asm.Instructions{asm.Mov.Imm(asm.R0, -1), asm.Return()}
+	img.Programs[abi.FilterRx] = asm.Instructions{
+		asm.LoadMapPtr(asm.R1, 1), asm.LoadImm(asm.R2, -0x123456789abcdef, asm.DWord),
+		asm.FetchAdd.Mem(asm.R1, asm.R2, asm.DWord, -8), asm.FnMapLookupElem.Call(),
+		asm.SDiv.Imm32(asm.R3, 7), asm.MovSX16.Reg(asm.R3, asm.R4), asm.Return(),
+	}
+	img.Maps = []abi.Map{
+		{Name: ".data", Type: abi.MapArray, Key: 4, Value: 12, Entries: 1, Contents: []byte{1, 2, 3}},
+		{Name: ".rodata", Type: abi.MapArray, Key: 4, Value: 3, Entries: 2, Flags: abi.MapReadOnly, Contents: []byte{1, 2, 3, 4, 5, 6}},
+		{Name: "flows", Type: abi.MapHash, Key: 13, Value: 20, Entries: 5},
+	}
+	return img
+}
+
+func encode(t testing.TB, img *flat.Image) []byte {
+	t.Helper()
+	b, err := flat.Encode(img)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// code returns the programs as bytes, to compare.
+func code(t testing.TB, img *flat.Image) (all [abi.Hooks][]byte) {
+	t.Helper()
+	for h, insns := range img.Programs {
+		b, err := flat.EncodeInstructions(insns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[h] = b
+	}
+	return all
+}
+
+func TestRoundTrip(t *testing.T) {
+	want := sample()
+	b := encode(t, want)
+	if again := encode(t, want); !bytes.Equal(b, again) {
+		t.Error("the same image has two encodings")
+	}
+	// What follows an image in its slot does not matter.
+	got, err := flat.Decode(append(bytes.Clone(b), 0xff, 0xff))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.ABI != want.ABI || got.Device != want.Device || got.Name != want.Name || got.Version != want.Version || got.BuildID != want.BuildID {
+		t.Errorf("got %+v", got)
+	}
+	if d := cmp.Diff(want.Maps, got.Maps); d != "" {
+		t.Errorf("maps (-want +got):\n%s", d)
+	}
+	if !cmp.Equal(code(t, got), code(t, want)) {
+		t.Errorf("programs %x, want %x", code(t, got), code(t, want))
+	}
+	if int(got.Size) != len(b) {
+		t.Errorf("size %d of %d bytes", got.Size, len(b))
+	}
+	for h := range abi.Hooks {
+		p, ok := got.Program(h)
+		if ok != (want.Programs[h] != nil) || ok && (p.Hook != h || len(p.Instructions) != len(want.Programs[h]) || len(p.Maps) != 3) {
+			t.Errorf("%v: %v, %+v", h, ok, p)
+		}
+	}
+	if _, ok := got.Program(abi.Hooks); ok {
+		t.Error("a program at a hook that does not exist")
+	}
+}
+
+// TestEncoding looks at the bytes of an image as a NIC reads them.
+func TestEncoding(t *testing.T) {
+	img := sample()
+	b := encode(t, img)
+	le := binary.LittleEndian
+	for _, f := range []struct {
+		name      string
+		got, want uint32
+	}{
+		{"magic", le.Uint32(b), 0x49505254}, {"abi", le.Uint32(b[4:]), 1 << 16}, {"size", le.Uint32(b[8:]), uint32(len(b))},
+		{"device", le.Uint32(b[0x10:]), 0x12347250}, {"hooks", uint32(le.Uint16(b[0x14:])), 5}, {"maps", uint32(le.Uint16(b[0x16:])), 3},
+	} {
+		if f.got != f.want {
+			t.Errorf("%s is %#x, want %#x", f.name, f.got, f.want)
+		}
+	}
+	hook := b[le.Uint32(b[0x18:]):]
+	if at, n := le.Uint32(hook), le.Uint32(hook[4:]); n != 2 || !bytes.Equal(b[at:at+16], []byte{0xb7, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x95, 0, 0, 0, 0, 0, 0, 0}) {
+		t.Errorf("pulse/tx: %d instructions at %#x: % x", n, at, b[at:at+16])
+	}
+	if !bytes.Equal(hook[16:32], make([]byte, 16)) {
+		t.Errorf("pulse/rx is not empty: % x", hook[16:32])
+	}
+	// The digest is SHA-256 with its own field taken as zeros.
+	zeroed := bytes.Clone(b)
+	clear(zeroed[0x70:0x90])
+	if sum := sha256.Sum256(zeroed); !bytes.Equal(sum[:], b[0x70:0x90]) {
+		t.Errorf("digest % x, want % x", b[0x70:0x90], sum)
+	}
+	// Storage: 12 rounded up to 16; two of 3 rounded up to 8; hash map of 64,
+	// 16 buckets of 8, 5 entries of 4, rounded up to 8, and of 16 + 24.
+	got, err := flat.Decode(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := (got.Size + 63) / 64 * 64
+	if want := []uint32{first, first + 64, first + 128}; !cmp.Equal(got.Storage, want) || got.SRAM != first+128+64+16*8+24+5*(16+24) {
+		t.Errorf("storage %v, end %d; image of %d bytes", got.Storage, got.SRAM, got.Size)
+	}
+}
+
+func TestHooksOfTheDataSheet(t *testing.T) {
+	if int(abi.Hooks) != descriptors.ImageHookCount {
+		t.Errorf("%d hooks, the data sheet has %d", abi.Hooks, descriptors.ImageHookCount)
+	}
+}
+
+func TestSuits(t *testing.T) {
+	img, err := flat.Decode(encode(t, sample()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	anyNIC := *img
+	anyNIC.Device = 0
+	for _, c := range []struct {
+		name         string
+		img          *flat.Image
+		device, slot uint32
+		want         error
+	}{
+		{"fits", img, 0x12347250, img.SRAM, nil},
+		{"any device", &anyNIC, 0x15b31017, 256 << 10, nil},
+		{"another device", img, 0x12347251, 256 << 10, flat.ErrDevice},
+		{"a byte short", img, 0x12347250, img.SRAM - 1, flat.ErrSRAM},
+		{"no slot", img, 0x12347250, 0, flat.ErrSRAM},
+	} {
+		if err := c.img.Suits(c.device, c.slot); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
+func TestStorageSize(t *testing.T) {
+	for _, c := range []struct {
+		m    abi.Map
+		want uint64
+	}{
+		{abi.Map{Name: "a", Type: abi.MapArray, Key: 4, Value: 1, Entries: 1}, 8},
+		{abi.Map{Name: "a", Type: abi.MapArray, Key: 4, Value: 8, Entries: 3}, 24},
+		{abi.Map{Name: "a", Type: abi.MapArray, Key: 4, Value: abi.MaxValue, Entries: abi.MaxEntries}, 1 << 32},
+		{abi.Map{Name: "h", Type: abi.MapHash, Key: 1, Value: 1, Entries: 1}, 64 + 2*8 + 8 + 16},
+		{abi.Map{Name: "h", Type: abi.MapHash, Key: 8, Value: 8, Entries: 2}, 64 + 4*8 + 8 + 2*16},
+		{abi.Map{Name: "h", Type: abi.MapHash, Key: 9, Value: 8, Entries: 3}, 64 + 8*8 + 16 + 3*24},
+		{abi.Map{Name: "h", Type: abi.MapHash, Key: abi.MaxKey, Value: abi.MaxValue, Entries: abi.MaxEntries}, 64 + (1<<17)*8 + (1<<16)*(4+64+65536)},
+	} {
+		if got, err := flat.StorageSize(c.m); err != nil || got != c.want {
+			t.Errorf("%+v: %d bytes, %v; want %d", c.m, got, err, c.want)
+		}
+	}
+	if _, err := flat.StorageSize(abi.Map{}); !errors.Is(err, flat.ErrMalformed) {
+		t.Errorf("no map: %v", err)
+	}
+}
+
+// TestEncodeRefuses: an image that cannot be is refused, with the name of what is
+// wrong.
+func TestEncodeRefuses(t *testing.T) {
+	long := make(asm.Instructions, abi.MaxInstructions/2+1)
+	for i := range long {
+		long[i] = asm.LoadImm(asm.R0, 0, asm.DWord)
+	}
+	for name, c := range map[string]struct {
+		spoil  func(img *flat.Image)
+		reason error
+		field  string
+	}{
+		"no name":            {func(i *flat.Image) { i.Name = "" }, flat.ErrMalformed, "name"},
+		"name too long":      {func(i *flat.Image) { i.Name = strings.Repeat("n", 33) }, flat.ErrMalformed, "name"},
+		"name with escapes":  {func(i *flat.Image) { i.Name = "a\x1b[2J" }, flat.ErrMalformed, "name"},
+		"version too long":   {func(i *flat.Image) { i.Version = strings.Repeat("1", 17) }, flat.ErrMalformed, "version"},
+		"newer ABI":          {func(i *flat.Image) { i.ABI = abi.Version + 1 }, flat.ErrABI, "header abi"},
+		"other ABI":          {func(i *flat.Image) { i.ABI = 2 << 16 }, flat.ErrABI, "header abi"},
+		"no programs":        {func(i *flat.Image) { i.Programs = [abi.Hooks]asm.Instructions{} }, flat.ErrMalformed, "hook table"},
+		"program too long":   {func(i *flat.Image) { i.Programs[0] = long }, flat.ErrMalformed, "program pulse/tx"},
+		"no opcode":          {func(i *flat.Image) { i.Programs[0][0].OpCode = asm.InvalidOpCode }, flat.ErrMalformed, "program pulse/tx"},
+		"useless offset":     {func(i *flat.Image) { i.Programs[0][0].Offset = 7 }, flat.ErrMalformed, "program pulse/tx"},
+		"constant too large": {func(i *flat.Image) { i.Programs[0][0].Constant = 1 << 40 }, flat.ErrMalformed, "program pulse/tx"},
+		"17 maps":            {func(i *flat.Image) { i.Maps = make([]abi.Map, 17) }, flat.ErrMalformed, "maps"},
+		"two maps of a name": {func(i *flat.Image) { i.Maps[1].Name = i.Maps[0].Name }, flat.ErrMalformed, "map 1 name"},
+		"map of no type":     {func(i *flat.Image) { i.Maps[0].Type = 0 }, flat.ErrMalformed, `map ".data" type`},
+		"map without values": {func(i *flat.Image) { i.Maps[2].Value = 0 }, flat.ErrMalformed, `map "flows" value`},
+		"array with keys":    {func(i *flat.Image) { i.Maps[0].Key = 8 }, flat.ErrMalformed, `map ".data" key`},
+		"huge key":           {func(i *flat.Image) { i.Maps[2].Key = 65 }, flat.ErrMalformed, `map "flows" key`},
+		"no entries":         {func(i *flat.Image) { i.Maps[2].Entries = 0 }, flat.ErrMalformed, `map "flows" entries`},
+		"strange flags":      {func(i *flat.Image) { i.Maps[2].Flags = 1 }, flat.ErrMalformed, `map "flows" flags`},
+		"hash with contents": {func(i *flat.Image) { i.Maps[2].Contents = []byte{1} }, flat.ErrMalformed, `map "flows" contents`},
+		"too much contents":  {func(i *flat.Image) { i.Maps[0].Contents = make([]byte, 13) }, flat.ErrMalformed, `map ".data" contents`},
+		"contents over 1 MiB": {func(i *flat.Image) {
+			i.Maps[0].Value, i.Maps[0].Entries, i.Maps[0].Contents = abi.MaxValue, 32, make([]byte, 2<<20)
+		}, flat.ErrMalformed, "size"},
+		"storage over 32 bits": {func(i *flat.Image) {
+			i.Maps[2].Key, i.Maps[2].Value, i.Maps[2].Entries = 64, abi.MaxValue, abi.MaxEntries
+		}, flat.ErrSRAM, `map "flows"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			img := sample()
+			c.spoil(img)
+			b, err := flat.Encode(img)
+			var e *flat.Error
+			if !errors.As(err, &e) || !errors.Is(err, c.reason) || e.Field != c.field || b != nil {
+				t.Errorf("%v, %d bytes; want %v of %s", err, len(b), c.reason, c.field)
+			}
+		})
+	}
+}

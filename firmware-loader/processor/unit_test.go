@@ -1,0 +1,264 @@
+package processor_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
+	"github.com/trapeze-nic/trapeze/firmware-loader/processor"
+	"github.com/trapeze-nic/trapeze/pipeline"
+)
+
+// lone is an engine that does nothing but remember what it was told.
+type lone struct {
+	asked      engine.Processor
+	at, writes engine.HookSet
+	suspended  bool
+	limit      time.Duration
+}
+
+func (l *lone) Exclusive(f func()) { f() }
+func (l *lone) Wake()              {}
+func (l *lone) SetProcessor(p engine.Processor, at, writes engine.HookSet) {
+	l.asked, l.at, l.writes, l.suspended = p, at, writes, false
+}
+func (l *lone) Suspend(limit time.Duration) { l.suspended, l.limit = true, limit }
+
+const testDevice = 0x12347250
+
+func newUnit() (*processor.Unit, *lone, []byte) {
+	l, sram := &lone{}, make([]byte, processor.MinSRAM)
+	return processor.New(processor.Config{Engine: l, SRAM: sram, Device: testDevice, Clock: func() time.Duration { return 7 }}), l, sram
+}
+
+// unchecked is an image of programs that no check has seen.
+func unchecked(t testing.TB, programs map[abi.Hook]asm.Instructions) *processor.Image {
+	t.Helper()
+	img := &processor.Image{Name: "unchecked", Version: "0"}
+	for h, code := range programs {
+		img.Programs[h], _ = compile(t, h, code)
+	}
+	return img
+}
+
+func hook(u *processor.Unit, h abi.Hook, register uint32) uint32 {
+	return u.Read(descriptors.ProcessorHookBase + uint32(h)*descriptors.ProcessorHookSize + register)
+}
+
+// TestStoppedProgram: what does what it may not loses its hook, and only that.
+func TestStoppedProgram(t *testing.T) {
+	trap := asm.Instructions{asm.LoadImm(asm.R2, 1, asm.DWord), asm.LoadMem(asm.R0, asm.R2, 0, asm.Word), asm.Return()}
+	endless := asm.Instructions{asm.Mov.Imm(asm.R0, 0), distance(asm.Ja.Label("x"), -1)}
+	ask := map[abi.Hook]func(p engine.Processor) bool{
+		abi.PulseTx: func(p engine.Processor) bool {
+			_, ok := p.Pulse(engine.Transmit, pipeline.View{Length: 9, Arrived: 9}, 0)
+			return ok
+		},
+		abi.PulseRx: func(p engine.Processor) bool {
+			_, ok := p.Pulse(engine.Receive, pipeline.View{Length: 9, Arrived: 9}, 0)
+			return ok
+		},
+		abi.DemuxRx:  func(p engine.Processor) bool { _, _, ok := p.Demultiplex(make([]byte, 64), 0); return ok },
+		abi.FilterTx: func(p engine.Processor) bool { _, _, ok := p.Filter(engine.Transmit, make([]byte, 64), 0); return ok },
+		abi.FilterRx: func(p engine.Processor) bool { _, _, ok := p.Filter(engine.Receive, make([]byte, 64), 0); return ok },
+	}
+	for bad := range abi.Hooks {
+		for _, c := range []struct {
+			code  asm.Instructions
+			fault descriptors.ProcessorFault
+			at    uint32
+		}{{trap, descriptors.ProcessorFaultTrap, 2}, {endless, descriptors.ProcessorFaultBudget, 1}} {
+			u, l, _ := newUnit()
+			programs := map[abi.Hook]asm.Instructions{}
+			for h := range abi.Hooks {
+				programs[h] = asm.Instructions{asm.Mov.Imm(asm.R0, abi.FilterPass), asm.Return()}
+			}
+			programs[bad] = c.code
+			u.Install(unchecked(t, programs))
+			if u.Read(descriptors.RegProcessorReady) != descriptors.ProcessorReady || u.Stopped() {
+				t.Fatal("not running")
+			}
+			for h := range abi.Hooks {
+				if ok := ask[h](l.asked); ok != (h != bad) {
+					t.Errorf("%v stopped: %v says %v", bad, h, ok)
+				}
+			}
+			if !u.Stopped() || u.Read(descriptors.RegProcessorStatus) != uint32(descriptors.ProcessorFaulted) || u.Read(descriptors.RegProcessorReady) != 0 {
+				t.Errorf("%v: status %d, ready %#x", bad, u.Read(descriptors.RegProcessorStatus), u.Read(descriptors.RegProcessorReady))
+			}
+			if got := u.Read(descriptors.RegProcessorFault); got != uint32(c.fault) {
+				t.Errorf("%v: fault %d, want %d", bad, got, c.fault)
+			}
+			if got := u.Read(descriptors.RegProcessorFaultDetail); got != uint32(bad)<<24|c.at {
+				t.Errorf("%v: detail %#x", bad, got)
+			}
+			for h := range abi.Hooks {
+				faults, installed := uint32(0), uint32(1)
+				if h == bad {
+					faults, installed = 1, 0
+				}
+				if got := hook(u, h, descriptors.HookRegFaultsLow); got != faults {
+					t.Errorf("%v stopped: %v has %d faults", bad, h, got)
+				}
+				if got := hook(u, h, descriptors.HookRegInstalled); got != installed {
+					t.Errorf("%v stopped: %v is installed: %d", bad, h, got)
+				}
+				if got := hook(u, h, descriptors.HookRegRunsLow); got != 1 {
+					t.Errorf("%v ran %d times", h, got)
+				}
+			}
+			// Halted, nothing is wrong; nothing is left to be rolled back to.
+			u.Write(descriptors.RegProcessorControl, descriptors.ProcessorHalt)
+			if u.Stopped() || u.Read(descriptors.RegProcessorFault) != 0 || !l.suspended || l.limit != 100*time.Millisecond {
+				t.Errorf("%v: halted with fault %d; %+v", bad, u.Read(descriptors.RegProcessorFault), l)
+			}
+		}
+	}
+}
+
+// TestFirstFaultIsReported: the state is faulted because of the first.
+func TestFirstFaultIsReported(t *testing.T) {
+	trap := asm.Instructions{asm.LoadMem(asm.R0, asm.R1, 100, asm.Word), asm.Return()}
+	u, l, _ := newUnit()
+	u.Install(unchecked(t, map[abi.Hook]asm.Instructions{abi.FilterRx: trap, abi.FilterTx: trap}))
+	l.asked.Filter(engine.Receive, make([]byte, 64), 0)
+	l.asked.Filter(engine.Transmit, make([]byte, 64), 0)
+	if got := u.Read(descriptors.RegProcessorFaultDetail); got != uint32(abi.FilterRx)<<24 {
+		t.Errorf("detail %#x", got)
+	}
+}
+
+// TestAnswers: how the engine understands what programs say.
+func TestAnswers(t *testing.T) {
+	for _, c := range []struct {
+		hook   abi.Hook
+		answer int32
+		action engine.Action
+		queue  uint32
+		faults uint32
+	}{
+		{abi.FilterRx, abi.FilterDrop, engine.FrameDrop, 0, 0},
+		{abi.FilterTx, abi.FilterDrop, engine.FrameDrop, 0, 0},
+		{abi.FilterRx, abi.FilterPass, engine.FramePass, 0, 0},
+		{abi.FilterRx, 9<<8 | abi.FilterRedirect, engine.FrameRedirect, 9, 0},
+		{abi.FilterTx, 9<<8 | abi.FilterRedirect, engine.FramePass, 0, 1},
+		{abi.FilterRx, abi.FilterAborted, engine.FramePass, 0, 1},
+		{abi.FilterRx, 77, engine.FramePass, 0, 1},
+	} {
+		u, l, _ := newUnit()
+		u.Install(unchecked(t, map[abi.Hook]asm.Instructions{c.hook: {asm.Mov.Imm(asm.R0, c.answer), asm.Return()}}))
+		d := engine.Receive
+		if c.hook == abi.FilterTx {
+			d = engine.Transmit
+		}
+		a, queue, ok := l.asked.Filter(d, make([]byte, 64), 0)
+		if a != c.action || queue != c.queue || !ok || hook(u, c.hook, descriptors.HookRegFaultsLow) != c.faults || u.Stopped() {
+			t.Errorf("%+v: %v, %d, %v, %d faults", c, a, queue, ok, hook(u, c.hook, descriptors.HookRegFaultsLow))
+		}
+		l.asked.Misled(engine.HookFilterReceive)
+		if got := hook(u, abi.FilterRx, descriptors.HookRegFaultsLow); got == 0 {
+			t.Error("an answer that misled does not count")
+		}
+	}
+	u, l, _ := newUnit()
+	u.Install(unchecked(t, map[abi.Hook]asm.Instructions{
+		abi.DemuxRx: {asm.LoadImm(asm.R0, 5<<32|7, asm.DWord), asm.Return()},
+		abi.PulseRx: {asm.LoadMem(asm.R0, asm.R1, abi.PulseMinimum, asm.Word), asm.Return()},
+	}))
+	if queue, entry, ok := l.asked.Demultiplex(nil, 0); queue != 7 || entry != 5 || !ok {
+		t.Errorf("queue %d, entry %d, %v", queue, entry, ok)
+	}
+	u.SetMinimum(engine.Transmit, 1)
+	u.SetMinimum(engine.Receive, 33)
+	if n, ok := l.asked.Pulse(engine.Receive, pipeline.View{Length: 100, Arrived: 90}, 0); n != 33 || !ok {
+		t.Errorf("pulse of %d, %v", n, ok)
+	}
+}
+
+// TestWrites: the engine copies frames only for programs that may change them.
+func TestWrites(t *testing.T) {
+	reads := asm.Instructions{asm.StoreMem(asm.RFP, -8, asm.R1, asm.DWord), asm.Mov.Imm(asm.R0, abi.FilterPass), asm.Return()}
+	stores := asm.Instructions{asm.LoadMem(asm.R2, asm.R1, 0, asm.Word), asm.StoreMem(asm.R2, 0, asm.R1, asm.Byte), asm.Return()}
+	u, l, _ := newUnit()
+	u.Install(unchecked(t, map[abi.Hook]asm.Instructions{abi.FilterRx: reads, abi.FilterTx: stores}))
+	if l.at != engine.HookFilterReceive.Set()|engine.HookFilterTransmit.Set() || l.writes != engine.HookFilterTransmit.Set() {
+		t.Errorf("asked at %#x, may write %#x", l.at, l.writes)
+	}
+}
+
+// TestAskingAllocatesNothing: neither does the way from the engine.
+func TestAskingAllocatesNothing(t *testing.T) {
+	u, l, _ := newUnit()
+	u.Install(unchecked(t, map[abi.Hook]asm.Instructions{abi.PulseTx: amp(), abi.FilterRx: filter30(), abi.DemuxRx: filter30()}))
+	frame := make([]byte, 64)
+	if n := testing.AllocsPerRun(1000, func() {
+		l.asked.Pulse(engine.Transmit, pipeline.View{Length: 100, Arrived: 50}, 1)
+		l.asked.Filter(engine.Receive, frame, 1)
+		l.asked.Demultiplex(frame, 1)
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// FuzzUnit writes registers and SRAM, asks programs and resets, in any order.
+// Nothing may panic, and the registers never contradict each other.
+func FuzzUnit(f *testing.F) {
+	img := &flat.Image{ABI: abi.Version, Name: "fuzzed", Version: "1", Maps: []abi.Map{
+		{Name: "hash", Type: abi.MapHash, Key: 12, Value: 16, Entries: 4}, {Name: "array", Type: abi.MapArray, Key: 4, Value: 8, Entries: 2},
+	}}
+	img.Programs[abi.FilterRx], img.Programs[abi.PulseTx] = assemble(f, countProgram()), assemble(f, amp())
+	image, err := flat.Encode(img)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add([]byte{0, 0x10, 2, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0, 0x4c, 2, 0})
+	f.Fuzz(func(t *testing.T, script []byte) {
+		u, l, sram := newUnit()
+		slot := u.Read(descriptors.RegSlotSize)
+		copy(sram, image)
+		copy(sram[slot:], image)
+		frame := make([]byte, 64)
+		for ; len(script) >= 4; script = script[4:] {
+			v := uint32(script[2]) | uint32(script[3])<<24
+			switch script[0] % 8 {
+			case 0:
+				u.Write(uint32(script[1])<<2, v)
+			case 1:
+				u.Write(descriptors.RegProcessorControl, 1<<(script[1]%3))
+			case 2:
+				u.Write(descriptors.RegProcessorEntry, uint32(script[1]%2)*slot)
+			case 3:
+				sram[(uint32(script[1])<<8|uint32(script[2]))%uint32(len(sram))] = script[3]
+			case 4:
+				u.Reset()
+			case 5, 6:
+				frame[26+script[1]%16] = script[2]
+				if l.at.Has(engine.HookFilterReceive) && !l.suspended {
+					l.asked.Filter(engine.Receive, frame, v)
+				}
+			default:
+				if l.at.Has(engine.HookPulseTransmit) && !l.suspended {
+					l.asked.Pulse(engine.Transmit, pipeline.View{Length: int(v)}, v)
+				}
+			}
+			state := descriptors.ProcessorState(u.Read(descriptors.RegProcessorStatus))
+			fault := u.Read(descriptors.RegProcessorFault)
+			active, previous := u.Read(descriptors.RegActiveSlot), u.Read(descriptors.RegPreviousSlot)
+			running := u.Read(descriptors.RegProcessorReady) == descriptors.ProcessorReady
+			switch {
+			case state > descriptors.ProcessorFaulted || state == descriptors.ProcessorStarting,
+				running != (state == descriptors.ProcessorRunning),
+				(fault != 0) != (state == descriptors.ProcessorFaulted),
+				running && (active >= processor.Slots || l.at == 0),
+				state == descriptors.ProcessorBuiltIn && (active != descriptors.NoSlot || l.at != 0),
+				active != descriptors.NoSlot && active == previous:
+				t.Fatalf("state %v, fault %d, running %v, slots %d and %d, hooks %#x", state, fault, running, active, previous, l.at)
+			}
+		}
+	})
+}

@@ -1,0 +1,56 @@
+package protocol_test
+
+import (
+	"bytes"
+	"testing"
+
+	. "github.com/trapeze-nic/trapeze/netmem/internal/protocol"
+)
+
+// FuzzRequest: whatever is accepted is written again as it was.
+func FuzzRequest(f *testing.F) {
+	b := make([]byte, RequestSize)
+	(&Request{Operation: Write, Condition: IfOlder, Length: 4096, Page: 7, Next: 9}).Encode(b)
+	f.Add(b)
+	f.Add(b[:RequestSize-1])
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, err := ParseRequest(b)
+		if err != nil {
+			return
+		}
+		again := make([]byte, RequestSize)
+		if r.Encode(again); !bytes.Equal(again, b[:RequestSize]) {
+			t.Fatalf("%x became %x", b, again)
+		}
+	})
+}
+
+// FuzzReply: what is accepted has a result that is known, and pages within bounds.
+func FuzzReply(f *testing.F) {
+	b := make([]byte, DescribeSize)
+	(&Reply{Operation: Describe, Result: VersionConflict, Version: 3}).Encode(b)
+	(&Description{Page: 8192, Span: 1 << 30}).Encode(b)
+	f.Add(byte(Describe), b)
+	f.Add(byte(Fetch), b[:ReplySize])
+	f.Fuzz(func(t *testing.T, o byte, b []byte) {
+		if r, err := ParseReply(Operation(o), b); err == nil && (r.Result > VersionLimit || r.Operation != Operation(o)) {
+			t.Fatalf("%+v was accepted", r)
+		}
+		if d, err := ParseDescription(b); err == nil && (d.Page < MinPage || d.Page > MaxPage || d.Span/uint64(d.Page) == 0 || d.Span/uint64(d.Page) > MaxPages) {
+			t.Fatalf("%+v was accepted", d)
+		}
+		if _, err := ParseCounters(b); (err == nil) != (len(b) >= StatSize) {
+			t.Fatalf("%d bytes: %v", len(b), err)
+		}
+	})
+}
+
+func FuzzRecord(f *testing.F) {
+	f.Add(Record{Pool: 1, Epoch: 2, Base: 3, Members: 4, States: 1<<32 | 6}.Append(nil))
+	f.Add(make([]byte, RecordSize))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if r, err := ParseRecord(b); err == nil && !bytes.Equal(r.Append(nil), b) {
+			t.Fatalf("%x became %x", b, r.Append(nil))
+		}
+	})
+}

@@ -1,0 +1,35 @@
+package netmem
+
+import (
+	"path"
+	"strconv"
+	"strings"
+)
+
+// MemoryLimit returns how many bytes of memory this process may have, and the file that says
+// so; an empty name if there is no limit. It is the least of the limits of the process's control
+// group and of those above (Linux, Documentation/admin-guide/cgroup-v2.rst, memory.max). read
+// returns the content of a file, whose name is relative to the root, or "".
+func MemoryLimit(read func(name string) string) (limit uint64, file string) {
+	group, found := "", false
+	for line := range strings.Lines(read("proc/self/cgroup")) {
+		// The second version has one hierarchy, whose number is 0.
+		if rest, ok := strings.CutPrefix(line, "0::"); ok {
+			group, found = path.Clean("/"+strings.TrimSpace(rest)), true
+		}
+	}
+	if !found {
+		return 0, ""
+	}
+	for {
+		name := path.Join("sys/fs/cgroup", group, "memory.max")
+		n, err := strconv.ParseUint(strings.TrimSpace(read(name)), 10, 64)
+		if err == nil && (file == "" || n < limit) {
+			limit, file = n, "/"+name
+		}
+		if group == "/" {
+			return limit, file
+		}
+		group = path.Dir(group)
+	}
+}
