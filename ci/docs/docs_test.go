@@ -59,19 +59,23 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestHelloIsShort: the first program that a reader meets has 30 lines at most, and the
-// README shows no Go before it.
-func TestHelloIsShort(t *testing.T) {
+// TestFrontPage: the README has 120 lines and 8 KiB at most, the first program in it is that
+// of examples/hello, and that has 52 lines at most.
+
+func TestFrontPage(t *testing.T) {
 	hello, err := os.ReadFile("../../examples/hello/main.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(string(hello), "\n"); n > 30 {
+	if n := strings.Count(string(hello), "\n"); n > 52 {
 		t.Errorf("examples/hello has %d lines", n)
 	}
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {
 		t.Fatal(err)
+	}
+	if n := strings.Count(string(readme), "\n"); n > 120 || len(readme) > 8<<10 {
+		t.Errorf("the README has %d lines and %d bytes", n, len(readme))
 	}
 	if first := goCode.FindSubmatch(readme); first == nil || !strings.Contains(string(hello), string(first[1])) {
 		t.Error("the first Go in the README is not that of examples/hello")

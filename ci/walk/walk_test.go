@@ -1,4 +1,4 @@
-// Package walk checks the walk of a message in ARCHITECTURE.md: that what it names is
+// Package walk checks the walk of a message in docs/walks.md: that what it names is
 // there, that a message passes it, and that it leaves out nothing but short functions.
 package walk
 
@@ -43,7 +43,7 @@ type function struct{ file, name string }
 func (f function) String() string { return f.file + " " + f.name }
 
 func TestWalk(t *testing.T) {
-	text, err := os.ReadFile(root + "ARCHITECTURE.md")
+	text, err := os.ReadFile(root + "docs/walks.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func readWalk(text string) (map[function]bool, error) {
 		}
 	}
 	if len(named) == 0 {
-		return nil, fmt.Errorf("ARCHITECTURE.md has no walk")
+		return nil, fmt.Errorf("docs/walks.md has no walk")
 	}
 	return named, nil
 }

@@ -1,4 +1,4 @@
-// Hello sends a message between two emulated NICs; on hardware the addresses differ, no more.
+// Hello sends a message between two emulated NICs; on hardware only the addresses differ.
 package main
 
 import (
@@ -11,20 +11,41 @@ import (
 )
 
 func main() {
-	ctx := context.Background()
-	server := must(via.Open(ctx, "emu:?wire=mem:hello"))
-	defer server.Close()
-	client := must(via.Open(ctx, "emu:?wire=mem:hello"))
-	defer client.Close()
-	listener := must(via.Listen(server, []byte("greetings")))
-	out := must(via.Dial(ctx, client, listener.Address()))
-	must(0, out.Send(ctx, []byte("hello, NIC")))
-	fmt.Printf("received: %s\n", must(must(listener.Accept(ctx)).Receive(ctx)))
-}
-
-func must[T any](v T, err error) T {
-	if err != nil {
+	if err := run(context.Background()); err != nil {
 		log.Fatal(err)
 	}
-	return v
+}
+
+func run(ctx context.Context) error {
+	server, err := via.Open(ctx, "emu:?wire=mem:hello")
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	client, err := via.Open(ctx, "emu:?wire=mem:hello")
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	listener, err := via.Listen(server, []byte("greetings"))
+	if err != nil {
+		return err
+	}
+	out, err := via.Dial(ctx, client, listener.Address())
+	if err != nil {
+		return err
+	}
+	if err := out.Send(ctx, []byte("hello, NIC")); err != nil {
+		return err
+	}
+	in, err := listener.Accept(ctx)
+	if err != nil {
+		return err
+	}
+	message, err := in.Receive(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("received: %s\n", message)
+	return nil
 }

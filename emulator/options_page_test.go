@@ -12,7 +12,10 @@ import (
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
-// optionRow is a row of the README's table of options.
+// optionPage has the table of options.
+const optionPage = "../docs/addresses.md"
+
+// optionRow is a row of that table.
 type optionRow struct{ names, values, standard []string }
 
 var code = regexp.MustCompile("`([^`]+)`")
@@ -26,13 +29,13 @@ func words(s string) (all []string) {
 }
 
 func readOptionTable(t *testing.T) (rows []optionRow) {
-	b, err := os.ReadFile("../README.md")
+	b, err := os.ReadFile(optionPage)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, table, found := strings.Cut(string(b), "\n| Option | Values | Default |")
 	if !found {
-		t.Fatal("README.md has no table of options")
+		t.Fatal("docs/addresses.md has no table of options")
 	}
 	for i, line := range strings.Split(table, "\n") {
 		cells := strings.Split(line, "|")
@@ -47,9 +50,9 @@ func readOptionTable(t *testing.T) (rows []optionRow) {
 	return rows
 }
 
-// TestOptionsOfReadme: the README's table has the options that addresses can have, no
+// TestOptionsOfPage: the page's table has the options that addresses can have, no
 // others, and values that are accepted; its defaults change nothing.
-func TestOptionsOfReadme(t *testing.T) {
+func TestOptionsOfPage(t *testing.T) {
 	places := strings.NewReplacer("NAME", "n", "HOST:PORT", "127.0.0.1:9", "PATH", "/x", "TEXT", "x")
 	bases := []string{"emu:", "emu:?wire=udp://127.0.0.1:0", "emu:?wire=shm:/x", "emu:?wire=memif:/x&role=client", "emu:?wire=pci:0000:03:00.0"}
 	// parse parses the address with the option, on the first wire that has it.
@@ -106,6 +109,6 @@ func TestOptionsOfReadme(t *testing.T) {
 	}
 	slices.Sort(names)
 	if want := slices.Sorted(slices.Values(settingNames())); !slices.Equal(names, want) {
-		t.Errorf("the README has the options %v, addresses %v", names, want)
+		t.Errorf("the page has the options %v, addresses %v", names, want)
 	}
 }
