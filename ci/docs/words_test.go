@@ -50,19 +50,27 @@ func checkWords(root fs.FS) (problems []string, err error) {
 	return problems, err
 }
 
-// comments returns the comments of a Go file.
+// comments returns the comments of a Go file without their slashes. A zero byte stands between
+// two that are not on lines that follow each other.
 func comments(source []byte) string {
 	var all strings.Builder
 	var s scanner.Scanner
 	files := token.NewFileSet()
-	s.Init(files.AddFile("", files.Base(), len(source)), source, nil, scanner.ScanComments)
+	file := files.AddFile("", files.Base(), len(source))
+	s.Init(file, source, nil, scanner.ScanComments)
+	last := 0
 	for {
-		_, tok, text := s.Scan()
+		pos, tok, text := s.Scan()
 		switch tok {
 		case token.EOF:
 			return all.String()
 		case token.COMMENT:
-			all.WriteString(text + "\n")
+			line := file.Line(pos)
+			if line != last+1 {
+				all.WriteByte(0)
+			}
+			last = line + strings.Count(text, "\n")
+			all.WriteString(strings.TrimSpace(strings.TrimPrefix(text, "//")) + "\n")
 		}
 	}
 }
