@@ -1,0 +1,60 @@
+package arrows
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// links lists, for programs and for libraries that applications import, the modules of others that
+// they link. A new module is a new line here.
+var links = map[string][]string{
+	"./tools/trapeze": {
+		"github.com/HdrHistogram/hdrhistogram-go",
+		"github.com/cilium/ebpf",
+		"github.com/gopacket/gopacket",
+		"github.com/jstemmer/go-junit-report/v2",
+		"github.com/mitchellh/colorstring",
+		"github.com/pelletier/go-toml/v2",
+		"github.com/rivo/uniseg",
+		"github.com/schollz/progressbar/v3",
+		"github.com/spf13/cobra",
+		"github.com/spf13/pflag",
+		"github.com/vishvananda/netlink",
+		"github.com/vishvananda/netns",
+		"go.uber.org/goleak",
+		"golang.org/x/net",
+		"golang.org/x/sys",
+		"golang.org/x/term",
+	},
+	"./examples/hello": {"github.com/cilium/ebpf", "golang.org/x/sys"},
+	"./via":            {"github.com/cilium/ebpf", "golang.org/x/sys"},
+	"./ring":           {"github.com/cilium/ebpf", "golang.org/x/sys"},
+	"./channel":        {"github.com/cilium/ebpf", "golang.org/x/sys"},
+	"./netmem":         {"github.com/HdrHistogram/hdrhistogram-go", "github.com/cilium/ebpf", "golang.org/x/sys"},
+	"./ethernet/igb":   {"golang.org/x/sys"},
+	"./vfio/kernel":    {"golang.org/x/sys"},
+}
+
+// TestLinks compares the lists with what the linker would take.
+func TestLinks(t *testing.T) {
+	for of, want := range links {
+		cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", of)
+		cmd.Dir = "../.."
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("go list -deps %s: %v", of, err)
+		}
+		modules := slices.Compact(slices.Sorted(strings.Lines(string(out))))
+		var got []string
+		for _, m := range modules {
+			if m = strings.TrimSpace(m); m != "" && m != Module {
+				got = append(got, m)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s links\n%q, and the list has\n%q", of, got, want)
+		}
+	}
+}
