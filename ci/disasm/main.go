@@ -82,7 +82,7 @@ func disassemble(ctx context.Context, dir, goarch string) (map[string][]string, 
 	if _, err := goCommand(ctx, goarch, "build", "-o", program, module+"ci/disasm/probe"); err != nil {
 		return nil, err
 	}
-	text, err := goCommand(ctx, "", "tool", "objdump", "-gnu", "-s", "^"+module+`internal/(vfio/mmio|atomicmem)\.`, program)
+	text, err := goCommand(ctx, "", "tool", "objdump", "-gnu", "-s", "^"+module+`internal/(mmio|atomicmem)\.`, program)
 	if err != nil {
 		return nil, err
 	}
