@@ -23,7 +23,6 @@ var links = map[string][]string{
 		"github.com/spf13/pflag",
 		"github.com/vishvananda/netlink",
 		"github.com/vishvananda/netns",
-		"go.uber.org/goleak",
 		"golang.org/x/net",
 		"golang.org/x/sys",
 		"golang.org/x/term",

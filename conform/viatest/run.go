@@ -9,8 +9,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"go.uber.org/goleak"
 )
 
 // grace is how long at most a check whose time is up may take to end.
@@ -33,7 +31,7 @@ type Outcome struct {
 func (c Check) Run(ctx context.Context, limit time.Duration, open Open) Outcome {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	others := goleak.IgnoreCurrent()
+	others := runtime.NumGoroutine()
 	start := time.Now()
 	r := &run{name: c.String(), outcome: &record{}, parent: ctx}
 	done := make(chan struct{})
@@ -124,14 +122,15 @@ func (r *run) part(name string, f func(T)) {
 }
 
 // wantNoGoroutines fails the check if goroutines are left that were not there before.
-func (r *run) wantNoGoroutines(ctx context.Context, others goleak.Option) {
-	err := goleak.Find(others)
-	// On a busy machine some take longer to end than Find waits.
-	for err != nil && ctx.Err() == nil {
-		err = goleak.Find(others)
-	}
-	if err != nil {
-		r.fail(err.Error())
+// Those that are about to end have until ctx ends.
+func (r *run) wantNoGoroutines(ctx context.Context, others int) {
+	for runtime.NumGoroutine() > others {
+		select {
+		case <-ctx.Done():
+			r.fail(fmt.Sprintf("%d goroutines are left, and %d were there before\n%s", runtime.NumGoroutine(), others, goroutines()))
+			return
+		case <-time.After(time.Millisecond):
+		}
 	}
 }
 
