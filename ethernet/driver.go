@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/vfio/hostpci"
 )
 
 // Model is a PCI function that a driver is for.
@@ -102,9 +102,13 @@ func Schemes() []string {
 	return slices.Sorted(maps.Keys(drivers.openers))
 }
 
+// hostRoot is where Linux shows the PCI functions of this host.
+var hostRoot hostpci.Root = "/"
+
 // Open opens the port at an address, see vfio.ParseAddress: that of a scheme that a driver
 // has registered, such as vhost-user:/run/vhost0.sock, or of a PCI function that there is a
-// driver for. It fails with the errors of the scheme's driver, of vfio.Open and New.
+// driver for. It fails with the errors of the scheme's driver, of vfio.Open and New. A PCI
+// function that no driver is for is refused before it is opened.
 func Open(ctx context.Context, address string, c Config) (Port, error) {
 	a, err := vfio.ParseAddress(address)
 	if err != nil {
@@ -116,6 +120,12 @@ func Open(ctx context.Context, address string, c Config) (Port, error) {
 	if open != nil {
 		return open(ctx, a, c)
 	}
+	// What it is Linux says, whoever has it. What cannot be looked up is left to vfio.Open.
+	if f, err := hostpci.Lookup(hostRoot, "pci:"+a.Path); a.Scheme == "pci" && err == nil {
+		if err, hint := unfit(f); err != nil {
+			return nil, &Error{Op: "open", Device: address, Err: err, Hint: hint}
+		}
+	}
 	dev, err := vfio.Open(ctx, address)
 	if err != nil {
 		return nil, &Error{Op: "open", Device: address, Err: err}
@@ -125,8 +135,8 @@ func Open(ctx context.Context, address string, c Config) (Port, error) {
 
 // New takes a device and makes it ready with the driver that is for it. The device is the
 // port's from then on: if New fails it is closed. A device that no driver is for is
-// refused with ErrUnsupportedDevice, and a hint that names those that there are drivers
-// for; it is not written to.
+// refused with ErrUnsupportedDevice, and a hint that names what Linux's driver offers and
+// those that there are drivers for; it is not written to.
 func New(ctx context.Context, dev vfio.Device, c Config) (Port, error) {
 	address := dev.Info().Address
 	fail := func(err error, hint string) (Port, error) {
@@ -144,24 +154,7 @@ func New(ctx context.Context, dev vfio.Device, c Config) (Port, error) {
 	d, m := find(config.Vendor, config.Device)
 	drivers.Unlock()
 	if d == nil {
-		return fail(fmt.Errorf("%w: it is %04x:%04x", ErrUnsupportedDevice, config.Vendor, config.Device), fitting())
+		return fail(unfit(hostpci.Function{Vendor: config.Vendor, Device: config.Device, Class: config.Class}))
 	}
 	return d.Open(ctx, dev, m, c)
-}
-
-// fitting names what there are drivers for.
-func fitting() string {
-	var b strings.Builder
-	for _, d := range Drivers() {
-		names := make([]string, 0, len(d.Models))
-		for _, m := range d.Models {
-			names = append(names, m.Name)
-		}
-		slices.Sort(names)
-		fmt.Fprintf(&b, "%s drives %s; ", d.Name, strings.Join(slices.Compact(names), ", "))
-	}
-	if b.Len() == 0 {
-		return "no driver is imported: import ethernet/igb, for one"
-	}
-	return strings.TrimSuffix(b.String(), "; ")
 }

@@ -1,6 +1,7 @@
 package ethernet_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/hostpcitest"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -56,6 +58,7 @@ func TestConfigCheck(t *testing.T) {
 type stub struct {
 	vfio.Device
 	id     uint32 // device and vendor
+	class  uint32 // 0 for Ethernet
 	writes int
 	closed bool
 }
@@ -69,6 +72,9 @@ func (s *stub) Region(index int) (vfio.RegionInfo, error) {
 func (s *stub) ReadRegion(_ int, _ uint64, p []byte) error {
 	clear(p)
 	binary.LittleEndian.PutUint32(p, s.id)
+	if s.id != 0xffff_ffff {
+		binary.LittleEndian.PutUint32(p[8:], cmp.Or(s.class, 0x020000)<<8)
+	}
 	return nil
 }
 
@@ -103,15 +109,18 @@ func TestNewRefuses(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		id     uint32
+		class  uint32
 		config ethernet.Config
 		want   error
 		hint   string
 	}{
-		{"another's device", 0x1572_8086, ethernet.Config{Pool: pool}, ethernet.ErrUnsupportedDevice, "testdriver drives T1, T2"},
-		{"all ones", 0xffff_ffff, ethernet.Config{Pool: pool}, ethernet.ErrDeviceGone, ""},
-		{"no pool", 0x0001_1234, ethernet.Config{}, ethernet.ErrConfig, ""},
+		{"another's device", 0x1572_8086, 0, ethernet.Config{Pool: pool}, ethernet.ErrUnsupportedDevice, "testdriver drives T1, T2"},
+		{"another's device, and Linux's", 0x1572_8086, 0, ethernet.Config{Pool: pool}, ethernet.ErrUnsupportedDevice, "afxdp:NAME"},
+		{"a host bridge", 0x29c0_8086, 0x060000, ethernet.Config{Pool: pool}, ethernet.ErrUnsupportedDevice, "trapeze list"},
+		{"all ones", 0xffff_ffff, 0, ethernet.Config{Pool: pool}, ethernet.ErrDeviceGone, ""},
+		{"no pool", 0x0001_1234, 0, ethernet.Config{}, ethernet.ErrConfig, ""},
 	} {
-		dev := &stub{id: tt.id}
+		dev := &stub{id: tt.id, class: tt.class}
 		_, err := ethernet.New(t.Context(), dev, tt.config)
 		if !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.hint) || !strings.Contains(err.Error(), "stub:") {
 			t.Errorf("%s: %v", tt.name, err)
@@ -122,6 +131,37 @@ func TestNewRefuses(t *testing.T) {
 	}
 	if _, err := ethernet.Open(t.Context(), "no-such-scheme:", ethernet.Config{Pool: pool}); !errors.Is(err, vfio.ErrUnknownScheme) {
 		t.Error(err)
+	}
+}
+
+// TestOpenRefuses: what Linux has, and no driver of ours is for, is not opened. The hint
+// names its interface, and never bind.
+func TestOpenRefuses(t *testing.T) {
+	tree := hostpcitest.New(t)
+	tree.Function(hostpcitest.Function{Address: "0000:00:00.0", Vendor: 0x8086, Device: 0x29c0, Class: 0x060000, Group: 1})
+	tree.Function(hostpcitest.Function{Address: "0000:03:00.0", Vendor: 0x8086, Device: 0x1572, Class: 0x020000, Driver: "i40e", Netdev: "ens1", Group: 2})
+	tree.Function(hostpcitest.Function{Address: "0000:04:00.0", Vendor: 0x1234, Device: 1, Class: 0x020000, Driver: "theirs", Group: 3})
+	ethernet.SetHost(t, tree.Root())
+	for _, tt := range []struct {
+		address string
+		want    error
+		says    []string
+	}{
+		{"pci:0000:00:00.0", ethernet.ErrUnsupportedDevice, []string{"no network controller (PCI class 060000)"}},
+		{"pci:0000:03:00.0", ethernet.ErrUnsupportedDevice, []string{"leave it to i40e", "afxdp:ens1", "eth:ens1", "testdriver drives"}},
+		{"pci:03:00.0", ethernet.ErrUnsupportedDevice, []string{"eth:ens1"}},
+		{"pci:0000:04:00.0", vfio.ErrUnknownScheme, nil}, // there is a driver, and no vfio here
+		{"pci:0000:09:00.0", vfio.ErrUnknownScheme, nil},
+	} {
+		_, err := ethernet.Open(t.Context(), tt.address, ethernet.Config{Pool: porttest.NewPool(t, ethernet.PoolConfig{})})
+		if !errors.Is(err, tt.want) || strings.Contains(err.Error(), "trapeze bind") {
+			t.Errorf("%s: %v, want %v", tt.address, err, tt.want)
+		}
+		for _, s := range tt.says {
+			if err != nil && !strings.Contains(err.Error(), s) {
+				t.Errorf("%s: %v does not say %q", tt.address, err, s)
+			}
+		}
 	}
 }
 

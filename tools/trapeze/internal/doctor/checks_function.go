@@ -99,7 +99,9 @@ func checkInUse(h *Host) Finding {
 		return found(Warning, strings.Join(s, "; "), "this host is reached over it: who takes it away from the network loses the host. trapeze bind refuses; "+
 			"use another NIC, or give this host another way first")
 	}
-	fix = append(fix, "or: trapeze bind --force "+h.Function.Address)
+	if bindable(h.Function) {
+		fix = append(fix, "or: trapeze bind --force "+h.Function.Address)
+	}
 	return found(Warning, strings.Join(s, "; "), "binding it takes that away: trapeze bind refuses", slices.Compact(fix)...)
 }
 
@@ -141,7 +143,10 @@ func checkViable(h *Host) Finding {
 	if len(blockers) == 0 {
 		return fine("no other function keeps VFIO from its group")
 	}
-	fix := []string{"trapeze bind --group " + h.Function.Address}
+	var fix []string
+	if bindable(h.Function) {
+		fix = append(fix, "trapeze bind --group "+h.Function.Address)
+	}
 	var s []string
 	for _, m := range blockers {
 		if hostpci.InUse(h.Root, m.Address) {
@@ -216,8 +221,17 @@ func checkBinding(h *Host) Finding {
 	if f.Driver != "" {
 		what = f.Driver + " has it"
 	}
+	switch {
+	case !bindable(f):
+		return found(Error, fmt.Sprintf("%s, and it is no network controller (PCI class %06x)", what, f.Class), "Linux keeps it; trapeze list shows the NICs of this host")
+	case len(h.Drivers) > 0 && f.Fits == "" && len(f.Netdevs) > 0:
+		return found(Error, what, "no driver of this program is for it"+asFrames(f), "eth:"+f.Netdevs[0]+" in place of eth:pci:"+f.Address)
+	}
 	return found(Error, what, "VFIO must have it before a process can"+asFrames(f), "trapeze bind "+f.Address)
 }
+
+// bindable reports whether VFIO may be offered a function: Linux keeps all but NICs.
+func bindable(f *hostpci.Function) bool { return f.Class>>16 == hostpci.ClassNetwork || f.Fits != "" }
 
 // asWire says by which address an Ethernet controller is the wire of a NIC of ours.
 func asWire(f *hostpci.Function) string {

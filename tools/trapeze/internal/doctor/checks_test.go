@@ -186,6 +186,11 @@ var breakages = []breakage{
 	{"made-for", "another's, with an interface", all(unbound("ixgbe"), file(nicDir+"/device", "0x1572"), func(t *tree) {
 		t.Netdev("ens1", "sys/devices/pci0000:00/0000:00:1c.0/0000:03:00.0/net/ens1")
 	}), doctor.Options{Drivers: ours}, doctor.Warning, "afxdp:ens1", ""},
+	{"binding", "a NIC that no driver of ours is for", all(unbound("i40e"), file(nicDir+"/device", "0x1572"), func(t *tree) {
+		t.Netdev("ens1", "sys/devices/pci0000:00/0000:00:1c.0/0000:03:00.0/net/ens1")
+	}), doctor.Options{Drivers: ours}, doctor.Error, "no driver of this program is for it", "eth:ens1 in place of"},
+	{"binding", "a host bridge", all(remove(nicDir+"/driver"), file(nicDir+"/class", "0x060000"), file(nicDir+"/device", "0x29c0")), doctor.Options{Drivers: ours},
+		doctor.Error, "no network controller (PCI class 060000)", ""},
 	{"binding", "nobody's", remove(nicDir + "/driver"), doctor.Options{}, doctor.Error, "no driver", "trapeze bind 0000:03:00.0"},
 	{"node", "missing", remove("dev/vfio/12", nicDir+"/vfio-dev"), doctor.Options{}, doctor.Error, "/dev/vfio/12 is missing", "udevadm trigger"},
 	{"node", "not in the container", all(remove("dev/vfio/12", nicDir+"/vfio-dev"), file("run/.containerenv", "")), doctor.Options{}, doctor.Error, "not in this container", "--device /dev/vfio/12"},
