@@ -19,4 +19,6 @@
 // driver. What the device writes is not trusted: a length, an index or a status that
 // cannot be is a counted drop, a restart of the queue, or an error that wraps
 // [ErrProtocol], and never an access outside the pool.
+//
+// docs/nics.md says which NICs were run, and what owners of others type.
 package ethernet

@@ -8,9 +8,8 @@
 //
 // mode is auto, native or generic: where the XDP program runs that takes the frames, in
 // the driver (native) or behind it (generic); auto prefers native. copy is auto, zero or
-// copy: whether the NIC reads and writes the pool itself, which many drivers can (mlx5, ice,
-// ixgbe, igc, i40e among them), or the kernel copies; auto takes zero copy where there is
-// such. queue is the interface's queue that is the port's first, 0 unless given.
+// copy: whether the NIC reads and writes the pool itself, or the kernel copies; auto takes
+// zero copy where there is such. queue is the interface's queue that is the port's first, 0 unless given.
 //
 // Each queue of the port is a queue of the interface, and all frames that arrive there are
 // the port's. Other queues stay with the kernel's network; ethtool -L says how many there
@@ -35,10 +34,8 @@
 // such a port is refused; shorter frames pass on an interface with a large MTU from Linux
 // 5.18 on, and before that with mode=generic.
 //
-// Run on veth with Linux 6.18 were native and generic mode, several queues, and frames to
-// 9000 bytes; all of them with copies. igb and virtio_net were run as QEMU models them, with
-// frames to 1500 bytes. Zero copy of frames in parts was not run. Open logs what the kernel
-// does not say:
+// docs/nics.md says on which NICs this was run, and what each driver has. Open logs what the
+// kernel does not say:
 //   - A queue receives nothing: the peer of a veth does not send by it, or it is the
 //     last one in generic mode.
 //   - A promiscuous port does not have all of the interface's queues, and Linux keeps the others.

@@ -18,10 +18,9 @@
 //
 // # What was tried
 //
-// Only the 82576 has been run, as QEMU emulates it: without a guest, on Linux's vfio-pci,
-// and as two virtual functions beside Linux's igb. The others differ as the table in
-// models.go says, and were run on a fake device only that differs in what the table says. Models with fibre or SerDes are left
-// out: their link is not brought up through a PHY.
+// Only the 82576 has been run, as QEMU emulates it. The others were run on a fake device
+// that differs as the table in models.go says. Models with fibre or SerDes are left out:
+// their link is not brought up through a PHY. docs/nics.md has the table of all NICs.
 //
 // The numbers of registers and bits are those of Intel's public sources for this family
 // (Linux, FreeBSD and DPDK name them alike) and of QEMU's model, both read for their

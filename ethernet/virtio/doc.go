@@ -6,7 +6,7 @@
 //
 // are those of back ends of vhost-user, such as DPDK's net_vhost or VPP's: another process,
 // to which memory is shared by a UNIX socket. It needs neither root nor a virtual machine.
-// The others are PCI functions, those that QEMU makes for one.
+// The others are PCI functions. docs/nics.md says what was run.
 //
 // Queues are packed if the device has such, else split; ring=split wants split ones, and
 // ring=packed fails with ErrNotSupported if the device has none. Before each frame virtio puts 12
