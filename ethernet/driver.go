@@ -120,10 +120,12 @@ func Open(ctx context.Context, address string, c Config) (Port, error) {
 	if open != nil {
 		return open(ctx, a, c)
 	}
-	// What it is Linux says, whoever has it. What cannot be looked up is left to vfio.Open.
-	if f, err := hostpci.Lookup(hostRoot, "pci:"+a.Path); a.Scheme == "pci" && err == nil {
-		if err, hint := unfit(f); err != nil {
-			return nil, &Error{Op: "open", Device: address, Err: err, Hint: hint}
+	// Linux says what it is, whichever driver has it. vfio.Open refuses what is not there.
+	if a.Scheme == "pci" {
+		if f, err := hostpci.Lookup(hostRoot, "pci:"+a.Path); err == nil {
+			if hint, err := unfit(f); err != nil {
+				return nil, &Error{Op: "open", Device: address, Err: err, Hint: hint}
+			}
 		}
 	}
 	dev, err := vfio.Open(ctx, address)
@@ -154,7 +156,8 @@ func New(ctx context.Context, dev vfio.Device, c Config) (Port, error) {
 	d, m := find(config.Vendor, config.Device)
 	drivers.Unlock()
 	if d == nil {
-		return fail(unfit(hostpci.Function{Vendor: config.Vendor, Device: config.Device, Class: config.Class}))
+		hint, err := unfit(hostpci.Function{Vendor: config.Vendor, Device: config.Device, Class: config.Class})
+		return fail(err, hint)
 	}
 	return d.Open(ctx, dev, m, c)
 }
