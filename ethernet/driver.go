@@ -137,8 +137,8 @@ func Open(ctx context.Context, address string, c Config) (Port, error) {
 
 // New takes a device and makes it ready with the driver that is for it. The device is the
 // port's from then on: if New fails it is closed. A device that no driver is for is
-// refused with ErrUnsupportedDevice, and a hint that names what Linux's driver offers and
-// those that there are drivers for; it is not written to.
+// refused with ErrUnsupportedDevice, and is not written to. The hint names what Linux's driver
+// offers, and the models that there are drivers for.
 func New(ctx context.Context, dev vfio.Device, c Config) (Port, error) {
 	address := dev.Info().Address
 	fail := func(err error, hint string) (Port, error) {

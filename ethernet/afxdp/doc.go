@@ -9,7 +9,8 @@
 // mode is auto, native or generic: where the XDP program runs that takes the frames, in
 // the driver (native) or behind it (generic); auto prefers native. copy is auto, zero or
 // copy: whether the NIC reads and writes the pool itself, or the kernel copies; auto takes
-// zero copy where there is such. queue is the interface's queue that is the port's first, 0 unless given.
+// zero copy where there is such. queue is the interface's queue that is the port's first,
+// 0 unless given.
 //
 // Each queue of the port is a queue of the interface, and all frames that arrive there are
 // the port's. Other queues stay with the kernel's network; ethtool -L says how many there
