@@ -24,7 +24,7 @@ const (
 	size = 64 // of a message in bytes
 	// runs is how often an operation runs, so that what only some of them pass, such as a
 	// look at the timers, can be told from what all do.
-	runs = 8
+	runs = 32
 	// idlePolls is how often both NICs are polled without work before each run, so that
 	// nothing is left of the one before.
 	idlePolls = 256
