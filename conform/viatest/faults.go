@@ -171,14 +171,21 @@ func wantMessage(t T, p *Pair, x, y *End, size int) {
 	p.MustTake(t, y.VI.SendDone)
 }
 
-// testOverlap puts a frame of a message where the one before it was, once.
+// testOverlap puts a frame of a message where the one before it was, once. The one before has
+// arrived: else the wrong frame is the first that says what lies there.
 func testOverlap(t T, p *Pair, w *spoiled) {
 	size := manyFrames(t, p)
 	x, y := p.Connect(t, Setup{Attributes: via.VIAttributes{MaxTransfer: uint32(size)}, Memory: size})
 	OK(t, x.VI.PostRecv(x.Prepare(t, x.Recv[0], 0, size)))
-	forged := false
+	var before uint32
+	arrived, forged := false, false
 	w.set(func(sent bool, f frame) [][]byte {
-		if _, move := f.ends(); sent && f.Type == descriptors.FrameData && move && !forged {
+		if !sent {
+			arrived = arrived || before != 0 && f.acknowledges(before)
+		} else if _, move := f.ends(); f.Type == descriptors.FrameData && move && !forged {
+			if before = f.PSN - 1; !arrived {
+				return nil
+			}
 			forged = true
 			return [][]byte{f.forged(len(f.bytes), func(h *descriptors.Header) { h.Offset -= uint32(h.Length) })}
 		}
