@@ -10,7 +10,4 @@ require (
 	pgregory.net/rapid v1.3.0
 )
 
-require (
-	github.com/cilium/ebpf v0.22.0 // indirect
-	go.uber.org/goleak v1.3.0 // indirect
-)
+require github.com/cilium/ebpf v0.22.0 // indirect

@@ -12,6 +12,5 @@ require (
 require (
 	github.com/cilium/ebpf v0.22.0 // indirect
 	github.com/pkg/errors v0.8.1 // indirect
-	go.uber.org/goleak v1.3.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 )
