@@ -41,9 +41,19 @@ func TestMemoryInterrupted(t *testing.T) {
 		Rate   float64 `json:"mb_per_s"`
 		Sorted bool    `json:"sorted"`
 	}
-	var d struct{ Network, File job }
-	if code, err := demo.code(t), json.Unmarshal(demo.stdout.Bytes(), &d); code != 130 || err != nil || !d.Network.Sorted || d.Network.Rate <= 0 || d.File.Sorted {
+	var d struct {
+		Network, File job
+		Incomplete    string
+	}
+	if code, err := demo.code(t), json.Unmarshal(demo.stdout.Bytes(), &d); code != 130 || err != nil || !d.Network.Sorted || d.Network.Rate <= 0 || d.File.Sorted || d.Incomplete == "" {
 		t.Errorf("demo: exit code %d, %v, %+v", code, err, d)
+	}
+	// Before that, nothing says how many records were sorted.
+	demo = start(t, "memory", "demo", "--size", "512M", "--json", "--progress", "plain")
+	interrupt(t, demo, func() bool { return strings.Contains(demo.stderr.String(), " MB (") })
+	var keys map[string]json.RawMessage
+	if code, err := demo.code(t), json.Unmarshal(demo.stdout.Bytes(), &keys); code != 130 || err != nil || keys["incomplete"] == nil || keys["digest"] != nil || keys["records"] != nil || keys["file"] != nil {
+		t.Errorf("demo: exit code %d, %v, %s", code, err, &demo.stdout)
 	}
 }
 

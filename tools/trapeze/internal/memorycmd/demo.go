@@ -19,13 +19,16 @@ import (
 
 // demoReport is what demo --json prints.
 type demoReport struct {
-	Bytes   int64    `json:"bytes"`
-	Records int64    `json:"records"`
+	Bytes int64 `json:"bytes"`
+	// Records and Digest are known once the records were sorted and checked.
+	Records int64    `json:"records,omitempty"`
 	Memory  int64    `json:"memory_bytes"`
-	Digest  string   `json:"digest"`
+	Digest  string   `json:"digest,omitempty"`
 	Network demoJob  `json:"network"`
 	File    *demoJob `json:"file,omitempty"`
 	Cache   demoUse  `json:"cache"`
+	// Incomplete says why it ended before all was sorted.
+	Incomplete string `json:"incomplete,omitempty"`
 }
 
 // demoJob is the sort in one place.
@@ -66,13 +69,14 @@ behind the other sorts records that lie in the servers' memory, and leaves them 
 beside themselves: runs are sorted in --memory, which holds the cache of pages too, and
 merged. Then the records are checked, and the same job is done on a temporary file, which
 the system keeps in all the memory it likes. It needs no root, no hardware, no
-userfaultfd, and under 20 seconds; the servers take a bit more than twice --size. If it is
-interrupted it shows how far it has come: what was not sorted says so.
+userfaultfd, and under 20 seconds; the servers take a bit more than twice --size. Stopped
+early, it shows how far it has come.
 
 JSON keys: bytes, records, memory_bytes, digest (of the records, in any order), network
 and file (seconds, mb_per_s: of all that was read and written, sorted), cache (cache_bytes,
 hits, misses, fetched_ahead, fetched_ahead_used, fetches, written_back, miss_p50_us,
-miss_p99_us); a MB is 10^6 bytes.`,
+miss_p99_us); a MB is 10^6 bytes. Stopped early, it leaves out what it has not come to, a
+job that has not ended is not sorted, and incomplete says why it ended.`,
 		Example: `  trapeze memory demo
   trapeze memory demo --size 1G --memory 64M --no-file
   trapeze memory demo --servers 3 --copies 2 --json`,
@@ -129,6 +133,7 @@ func (x *commands) runDemo(ctx context.Context, f demoFlags) error {
 		if ctx.Err() == nil || r.Network.Rate == 0 {
 			return err
 		}
+		r.Incomplete = context.Cause(ctx).Error()
 	}
 	if r.Network.Sorted {
 		r.Records, r.Digest = first.Records, fmt.Sprintf("%016x", first.Digest)
@@ -219,13 +224,16 @@ func (x *commands) printDemo(w io.Writer, r demoReport) error {
 	if r.Network.Sorted {
 		fmt.Fprintf(w, "%ssorted%s %d records, %s, in %s of local memory; checked, digest %s\n", on, off, r.Records, size(r.Bytes), size(r.Memory), r.Digest)
 	} else {
-		fmt.Fprintf(w, "%snot sorted%s: interrupted\n", on, off)
+		fmt.Fprintf(w, "%snot sorted%s, it ended early\n", on, off)
 	}
 	fmt.Fprintf(w, "  other memory %6.2f s %10.1f MB/s\n", r.Network.Seconds, r.Network.Rate)
 	if r.File != nil {
-		fmt.Fprintf(w, "  a file       %6.2f s %10.1f MB/s, cached by the system as it likes%s\n", r.File.Seconds, r.File.Rate, map[bool]string{false: "; interrupted"}[r.File.Sorted])
+		fmt.Fprintf(w, "  a file       %6.2f s %10.1f MB/s, cached by the system as it likes%s\n", r.File.Seconds, r.File.Rate, map[bool]string{false: "; not sorted"}[r.File.Sorted])
 	}
 	_, err := fmt.Fprintf(w, "\n%scache%s of %s: %d hits, %d misses, p50 %.1f us, p99 %.1f us\n  %d pages fetched, %d of them ahead (%d used), %d written back\n", on, off,
 		size(r.Cache.Bytes), r.Cache.Hits, r.Cache.Misses, r.Cache.P50, r.Cache.P99, r.Cache.Fetches, r.Cache.Ahead, r.Cache.AheadUsed, r.Cache.WrittenBack)
+	if r.Incomplete != "" && err == nil {
+		_, err = fmt.Fprintf(w, "Incomplete, it ended early: %s\n", r.Incomplete)
+	}
 	return err
 }
