@@ -143,21 +143,25 @@ func checkViable(h *Host) Finding {
 	if len(blockers) == 0 {
 		return fine("no other function keeps VFIO from its group")
 	}
-	var fix []string
-	if bindable(h.Function) {
-		fix = append(fix, "trapeze bind --group "+h.Function.Address)
-	}
-	var s []string
+	refused := hostpci.InUse(h.Root, h.Function.Address)
+	var s, fix []string
 	for _, m := range blockers {
 		if hostpci.InUse(h.Root, m.Address) {
+			refused = true
 			s = append(s, m.Address+" ("+m.Driver+", in use)")
 			continue
 		}
 		s = append(s, m.Address+" ("+m.Driver+")")
 		fix = append(fix, "or free it: echo "+m.Address+" > /sys/bus/pci/devices/"+m.Address+"/driver/unbind")
 	}
-	return found(Error, fmt.Sprintf("IOMMU group %d is not viable: %s", h.Function.IOMMUGroup, strings.Join(s, ", ")),
-		"VFIO hands out groups as a whole: opening fails with EPERM or EBUSY while another driver has a member", fix...)
+	why := "VFIO hands out groups as a whole: opening fails with EPERM or EBUSY while another driver has a member"
+	if refused {
+		why += "; trapeze bind refuses members that the host uses: use a NIC of another group, or end what uses them"
+		fix = nil
+	} else if bindable(h.Function) {
+		fix = append([]string{"trapeze bind --group " + h.Function.Address}, fix...)
+	}
+	return found(Error, fmt.Sprintf("IOMMU group %d is not viable: %s", h.Function.IOMMUGroup, strings.Join(s, ", ")), why, fix...)
 }
 
 // extendedACS is the capability of access control services (PCIe base
@@ -227,7 +231,11 @@ func checkBinding(h *Host) Finding {
 	case len(h.Drivers) > 0 && f.Fits == "" && len(f.Netdevs) > 0:
 		return found(Error, what, "no driver of this program is for it"+asFrames(f), "eth:"+f.Netdevs[0]+" in place of eth:pci:"+f.Address)
 	}
-	return found(Error, what, "VFIO must have it before a process can"+asFrames(f), "trapeze bind "+f.Address)
+	why := "VFIO must have it before a process can" + asFrames(f)
+	if hostpci.InUse(h.Root, f.Address) {
+		return found(Error, what, why+"; trapeze bind refuses while the host uses it: the finding in-use says how it does")
+	}
+	return found(Error, what, why, "trapeze bind "+f.Address)
 }
 
 // bindable reports whether VFIO may be offered a function: Linux keeps all but NICs.

@@ -3,12 +3,14 @@ package doctor_test
 import (
 	"compress/gzip"
 	"encoding/binary"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/hostpcitest"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/doctor"
+	"github.com/trapeze-nic/trapeze/vfio/hostpci"
 )
 
 type tree = hostpcitest.Tree
@@ -174,15 +176,19 @@ var breakages = []breakage{
 	{"iommu-group", "unguarded, for root only", file("sys/kernel/iommu_groups/12/name", "vfio-noiommu"), doctor.Options{}, doctor.Error, "CAP_SYS_RAWIO", "sudo"},
 	{"iommu-group", "unguarded", all(file("sys/kernel/iommu_groups/12/name", "vfio-noiommu"), func(t *tree) { process(t, "unlimited", "0000000000020000") }),
 		doctor.Options{}, doctor.Warning, "no IOMMU guards it", ""},
-	{"group-viable", "another driver that may be in use", stranger, doctor.Options{}, doctor.Error, "0000:04:00.0 (ixgbe, in use)", "trapeze bind --group 0000:03:00.0"},
+	{"group-viable", "another driver that may be in use", stranger, doctor.Options{}, doctor.Error, "0000:04:00.0 (ixgbe, in use)", ""},
 	{"group-viable", "another driver", func(t *tree) {
 		t.Function(hostpcitest.Function{Address: "0000:04:00.0", Behind: "0000:00:1c.0", Vendor: 1, Device: 2, Class: 0x0c0330, Driver: "xhci_hcd", Group: 12})
-	}, doctor.Options{}, doctor.Error, "0000:04:00.0 (xhci_hcd)", "echo 0000:04:00.0 > /sys/bus/pci/devices/0000:04:00.0/driver/unbind"},
+	}, doctor.Options{}, doctor.Error, "0000:04:00.0 (xhci_hcd)", "trapeze bind --group 0000:03:00.0\nor free it: echo 0000:04:00.0 > /sys/bus/pci/devices/0000:04:00.0/driver/unbind"},
 	{"acs", "none", all(stranger, file("sys/bus/pci/devices/0000:00:1c.0/config", strings.Repeat("\x01", 512))), doctor.Options{}, doctor.Warning, "shares IOMMU group 12 with 0000:04:00.0", "slot"},
-	{"binding", "the kernel's", unbound("ixgbe"), doctor.Options{}, doctor.Error, "ixgbe has it", "trapeze bind 0000:03:00.0"},
+	{"binding", "the kernel's, which shows no interface", unbound("ixgbe"), doctor.Options{}, doctor.Error, "ixgbe has it VFIO must have it before a process can; trapeze bind refuses", ""},
 	{"binding", "an interface", all(unbound("ixgbe"), func(t *tree) {
 		t.Netdev("ens1", "sys/devices/pci0000:00/0000:00:1c.0/0000:03:00.0/net/ens1")
 	}), doctor.Options{}, doctor.Error, "for plain frames ixgbe may keep it: the address is afxdp:ens1, as the wire of a NIC eth:ens1", "trapeze bind 0000:03:00.0"},
+	{"binding", "in use", all(unbound("ixgbe"), func(t *tree) {
+		t.Netdev("ens1", "sys/devices/pci0000:00/0000:00:1c.0/0000:03:00.0/net/ens1")
+		t.File("proc/net/route", "Iface\nens1\t00000000\t010200C0\t0003\t0\t0\t0\t00000000\t0\t0\t0\n")
+	}), doctor.Options{}, doctor.Error, "the finding in-use says how", ""},
 	{"made-for", "another's, with an interface", all(unbound("ixgbe"), file(nicDir+"/device", "0x1572"), func(t *tree) {
 		t.Netdev("ens1", "sys/devices/pci0000:00/0000:00:1c.0/0000:03:00.0/net/ens1")
 	}), doctor.Options{Drivers: ours}, doctor.Warning, "afxdp:ens1", ""},
@@ -222,7 +228,10 @@ var breakages = []breakage{
 	{"reset", "none", file(nicDir+"/reset_method", ""), doctor.Options{}, doctor.Note, "cannot be reset", ""},
 	{"reset", "with others", all(file(nicDir+"/reset_method", "bus"), func(t *tree) {
 		t.Function(hostpcitest.Function{Address: "0000:03:00.1", Behind: "0000:00:1c.0", Class: 0x020000, Driver: "ixgbe", Group: 13})
-	}), doctor.Options{}, doctor.Note, "0000:03:00.1 (ixgbe)", "trapeze bind 0000:03:00.1"},
+	}), doctor.Options{}, doctor.Note, "0000:03:00.1 (ixgbe) such a hot reset fails with EINVAL or EPERM while a driver of the kernel's has one of them; the host uses 0000:03:00.1", ""},
+	{"reset", "with others that nobody uses", all(file(nicDir+"/reset_method", "bus"), func(t *tree) {
+		t.Function(hostpcitest.Function{Address: "0000:03:00.1", Behind: "0000:00:1c.0", Class: 0x0c0330, Driver: "xhci_hcd", Group: 13})
+	}), doctor.Options{}, doctor.Note, "0000:03:00.1 (xhci_hcd)", "trapeze bind 0000:03:00.1"},
 }
 
 // unbound gives the NIC to a driver of the kernel's.
@@ -281,6 +290,7 @@ func TestBrokenMachines(t *testing.T) {
 			if text := f.What + " " + f.Why; f.Severity != b.severity || !strings.Contains(text, b.says) {
 				t.Errorf("%v: %q does not say %q as %v", f.Severity, text, b.says, b.severity)
 			}
+			noRefusedBind(t, tree, r)
 			fix := strings.Join(f.Fix, "\n")
 			if b.check == "group-viable" && strings.Contains(f.What, "in use") && strings.Contains(fix, "unbind") {
 				t.Errorf("fix %q takes what is in use", fix)
@@ -292,6 +302,23 @@ func TestBrokenMachines(t *testing.T) {
 				t.Error("a driver could start nevertheless")
 			}
 		})
+	}
+}
+
+// offers is a line of a fix that binds a function.
+var offers = regexp.MustCompile(`trapeze bind (?:--group )?([0-9a-f:.]+)`)
+
+// noRefusedBind: no finding offers to bind what bind refuses, as the host uses it.
+func noRefusedBind(t *testing.T, tree *tree, r doctor.Report) {
+	t.Helper()
+	for _, of := range r.Functions {
+		for _, f := range of.Findings {
+			for _, m := range offers.FindAllStringSubmatch(strings.Join(f.Fix, "\n"), -1) {
+				if hostpci.InUse(tree.Root(), m[1]) {
+					t.Errorf("%s offers %q, which is refused", f.Check, m[0])
+				}
+			}
+		}
 	}
 }
 
