@@ -1,7 +1,10 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -10,13 +13,21 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/option"
 )
 
-// refuseUnknown has every command that others stand below say what it could have
-// been that it does not know.
+// refuseUnknown has every command say what it takes when it is given something else, and
+// those that others stand below what it could have been that they do not know.
 func (p *program) refuseUnknown(c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		p.refuseUnknown(sub)
 	}
 	if !c.HasSubCommands() {
+		if number := c.Args; number != nil {
+			c.Args = func(c *cobra.Command, args []string) error {
+				if number(c, args) != nil {
+					return wrongArguments(c, args)
+				}
+				return nil
+			}
+		}
 		return
 	}
 	c.SuggestionsMinimumDistance = 2 // as cobra has it for commands that run nothing
@@ -26,8 +37,62 @@ func (p *program) refuseUnknown(c *cobra.Command) {
 		if c.HasSubCommands() && c.Flags().NArg() > 0 {
 			return noSuchCommand(c, c.Flags().Args())
 		}
-		return err
+		return badFlag(err)
 	})
+}
+
+// requiredFlags are the flags in the Use of a command.
+var requiredFlags = regexp.MustCompile(`--\S+ \S+ ?`)
+
+// wrongArguments refuses arguments that are too many or too few.
+func wrongArguments(c *cobra.Command, args []string) error {
+	wanted, given := "no arguments", "no arguments"
+	_, names, _ := strings.Cut(c.Use, " ")
+	if names = requiredFlags.ReplaceAllString(names, ""); names != "" {
+		wanted = names
+	}
+	if len(args) > 0 {
+		given = fmt.Sprintf("%q", args)
+		given = given[1 : len(given)-1]
+	}
+	return option.Errorf("%s takes %s, and was given %s", c.CommandPath(), wanted, given)
+}
+
+// badFlag says what a flag takes in our words where the flags' library has its own.
+func badFlag(err error) error {
+	var bad *pflag.InvalidValueError
+	if !errors.As(err, &bad) {
+		return err
+	}
+	var allowed string
+	switch kind := bad.GetFlag().Value.Type(); kind {
+	case "int", "int64", "uint", "uint64":
+		allowed = "a whole number"
+		if strings.HasPrefix(kind, "u") {
+			allowed += ", 0 or more"
+		}
+	case "uint8", "uint16", "uint32":
+		bits, _ := strconv.Atoi(kind[len("uint"):])
+		allowed = fmt.Sprintf("a whole number from 0 to %d", uint64(1)<<bits-1)
+	case "float64":
+		allowed = "a number"
+	case "duration":
+		allowed = "a time such as 200ms, 1.5s or 2m"
+	case "bool":
+		allowed = "true or false"
+	case "intSlice":
+		allowed = "whole numbers, with commas between them"
+	case "stringSlice":
+		allowed = "words, with commas between them"
+	case "bytes":
+		allowed = "a number of bytes such as 64, 4K or 1M"
+	default:
+		return err
+	}
+	if errors.Is(err, strconv.ErrRange) {
+		allowed += ", of at most 64 bits"
+	}
+	return &option.Error{Option: "--" + bad.GetFlag().Name, Value: bad.GetValue(), Allowed: allowed}
 }
 
 // noSuchCommand refuses arguments.

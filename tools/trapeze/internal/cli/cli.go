@@ -130,6 +130,7 @@ shorthand, type, default, usage), commands (name, summary).`,
 	p.addHelp(root)
 	addCompletion(root)
 	p.refuseUnknown(root)
+	wrapExamples(root)
 	return root
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -62,10 +63,10 @@ func TestBadCommandLines(t *testing.T) {
 	}{
 		"no such command":       {[]string{"fly"}, cli.ExitUsage, `unknown command "fly"`},
 		"no such flag":          {[]string{"info", "--colour"}, cli.ExitUsage, "--colour"},
-		"an argument too many":  {[]string{"list", "x"}, cli.ExitUsage, "x"},
+		"an argument too many":  {[]string{"list", "x"}, cli.ExitUsage, `takes no arguments, and was given "x"`},
 		"progress of a model":   {[]string{"model", "sweep", "--progress", "loud"}, cli.ExitUsage, "auto, bar, plain or none"},
 		"progress":              {[]string{"demo", "--progress", "loud"}, cli.ExitUsage, "auto, bar, plain or none"},
-		"send without file":     {[]string{"send", "--device", udp}, cli.ExitUsage, "1 arg"},
+		"send without file":     {[]string{"send", "--device", udp}, cli.ExitUsage, "trapeze send takes FILE, and was given no arguments"},
 		"send without device":   {[]string{"send", "x"}, cli.ExitUsage, "--device"},
 		"recv without device":   {[]string{"recv"}, cli.ExitUsage, "--device"},
 		"send to nonsense":      {[]string{"send", "--device", udp, "--to", "02:00", "x"}, cli.ExitUsage, "MAC"},
@@ -80,6 +81,9 @@ func TestBadCommandLines(t *testing.T) {
 		"serve to nobody":       {[]string{"ping", "--serve"}, cli.ExitUsage, "--device"},
 		"no scheme":             {[]string{"info", "--device", "eth0"}, cli.ExitDevice, "bad device address"},
 		"unknown scheme":        {[]string{"info", "--device", "usb:1"}, cli.ExitDevice, "emu"},
+		"a port of frames":      {[]string{"info", "--device", "afxdp:lo"}, cli.ExitDevice, "'trapeze frames' takes; as the wire of a NIC it is eth:lo"},
+		"a port of a switch":    {[]string{"recv", "--device", "vhost-user:/x"}, cli.ExitDevice, "as the wire of a NIC it is eth:vhost-user:/x"},
+		"a wire":                {[]string{"fw", "status", "--device", "udp://h:1"}, cli.ExitDevice, "as a device it is 'emu:?wire=udp://h:1'"},
 		"unknown option":        {[]string{"info", "--device", "emu:?speed=11"}, cli.ExitDevice, "speed"},
 		"bad option value":      {[]string{"info", "--device", "emu:?loss=2"}, cli.ExitDevice, "loss"},
 		"option given twice":    {[]string{"info", "--device", "emu:?loss=0&loss=1"}, cli.ExitDevice, "2 times"},
@@ -103,6 +107,40 @@ func TestBadCommandLines(t *testing.T) {
 				t.Errorf("not one line on stderr: %q, stdout %q", o.stderr, o.stdout)
 			}
 		})
+	}
+}
+
+// TestOwnWords: what is wrong with an argument or a flag is said in words of ours, with what is
+// wanted and what was given.
+func TestOwnWords(t *testing.T) {
+	foreign := regexp.MustCompile(`strconv\.|time: |accepts |arg\(s\)|invalid argument|error parsing|parse error|invalid syntax`)
+	for args, says := range map[string]string{
+		"send a b":                            `send takes FILE, and was given "a" "b"`,
+		"list x":                              `list takes no arguments, and was given "x"`,
+		"fw map x":                            `fw map takes IMAGE NAME [OPERATION]..., and was given "x"`,
+		"fw keygen":                           `fw keygen takes NAME, and was given no arguments`,
+		"doctor a b":                          `doctor takes [ADDRESS], and was given "a" "b"`,
+		"bind":                                `bind takes ADDRESS, and was given no arguments`,
+		"completion bash x":                   `completion bash takes no arguments, and was given "x"`,
+		"ping --count x":                      `--count x: bad option (allowed: a whole number, 0 or more)`,
+		"ping --count -1":                     `--count -1: bad option (allowed: a whole number, 0 or more)`,
+		"ping -c 99999999999999999999":        `allowed: a whole number, 0 or more, of at most 64 bits`,
+		"ping --interval 3":                   `--interval 3: bad option (allowed: a time such as`,
+		"bench --duration 1":                  `--duration 1: bad option (allowed: a time such as`,
+		"memory bench --page x":               `--page x: bad option (allowed: a number of bytes such as`,
+		"model --count x":                     `--count x: bad option (allowed: a whole number)`,
+		"model sweep --counts 1,x":            `--counts 1,x: bad option (allowed: whole numbers, with commas`,
+		"model sweep --policies \"":           `--policies "\"": bad option (allowed: words, with commas`,
+		"doctor --memory 1G":                  `--memory 1G: bad option (allowed: a whole number)`,
+		"info --json=x":                       `--json x: bad option (allowed: true or false)`,
+		"conform --run (":                     `--run (: bad option (allowed: a regular expression; missing closing ) in ()`,
+		"emulate --socket s --mode 9":         `--mode 9: bad option (allowed: octal permissions`,
+		"frames gen --device emu: --size x-1": `--size x-1: bad option (allowed: a number, a range`,
+	} {
+		o := run(t, strings.Fields(args)...)
+		if o.code != cli.ExitUsage || !strings.Contains(o.stderr, says) || foreign.MatchString(o.stderr) {
+			t.Errorf("%s: exit code %d, %q does not say %q", args, o.code, o.stderr, says)
+		}
 	}
 }
 

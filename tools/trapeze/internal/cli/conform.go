@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strconv"
 	"strings"
@@ -123,7 +124,11 @@ func (f *conformFlags) choose() ([]viatest.Check, error) {
 	}
 	pattern, err := regexp.Compile(f.pattern)
 	if err != nil {
-		return nil, option.Errorf("--run %s: %w", f.pattern, err)
+		allowed := "a regular expression"
+		if bad := (*syntax.Error)(nil); errors.As(err, &bad) {
+			allowed += fmt.Sprintf("; %s in %s", bad.Code, bad.Expr)
+		}
+		return nil, &option.Error{Option: "--run", Value: f.pattern, Allowed: allowed}
 	}
 	var chosen []viatest.Check
 	for _, c := range slices.Concat(viatest.Checks(), viatest.FaultChecks(f.openFiltered), ringtest.Checks(), channeltest.Checks()) {

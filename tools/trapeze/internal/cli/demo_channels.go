@@ -1,15 +1,16 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/channel"
+	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cellstream"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -187,7 +188,7 @@ func bar(n, most int) string {
 
 func (p *program) printChannels(r *channelsReport) error {
 	on, off := p.Emphasis()
-	w := bufio.NewWriter(p.Stdout)
+	w := new(strings.Builder)
 	fmt.Fprintf(w, `Two emulated NICs on one wire, with two pairs of channels between them. An urgent
 message, one cell with %d bytes, is sent every %d us with high priority: first on an
 idle wire, then beside bulk, messages of %d bytes (%d cells) of low priority, one
@@ -217,5 +218,6 @@ is in the tails of all three. How many took up to so long:
 		fmt.Fprintln(w, strings.TrimRight(row, " "))
 	}
 	fmt.Fprintln(w, "\nThe longest bar of each column is as many as there are at most; a dot is a few.")
-	return w.Flush()
+	_, err := io.WriteString(p.Stdout, command.Wrap(w.String()))
+	return err
 }

@@ -89,7 +89,7 @@ func (p *program) runEmulate(ctx context.Context, f *emulateFlags) (err error) {
 	}
 	mode, err := strconv.ParseUint(f.mode, 8, 9)
 	if err != nil {
-		return option.Errorf("--mode %q: use octal permissions such as 0660", f.mode)
+		return &option.Error{Option: "--mode", Value: f.mode, Allowed: "octal permissions such as 0660"}
 	}
 	sockets, err := listenAll(f.sockets, fs.FileMode(mode))
 	if err != nil {

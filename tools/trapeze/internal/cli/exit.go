@@ -98,5 +98,5 @@ func message(ctx context.Context, err error, code int) string {
 		return s
 	}
 	// Joined errors have a line each.
-	return strings.ReplaceAll(err.Error(), "\n", "; ") + limitHint(err)
+	return strings.ReplaceAll(err.Error(), "\n", "; ") + limitHint(err) + schemeHint(err)
 }

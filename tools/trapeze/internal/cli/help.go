@@ -1,8 +1,14 @@
 package cli
 
 import (
+	"cmp"
+	"fmt"
+	"strings"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/trapeze-nic/trapeze/internal/command"
 )
 
 // helpReport is what help prints with --json.
@@ -31,10 +37,14 @@ type helpCommand struct {
 
 // addHelp has help printed as JSON if that is asked for, by --help and by 'help'.
 func (p *program) addHelp(root *cobra.Command) {
-	text := root.HelpFunc()
-	root.SetHelpFunc(func(c *cobra.Command, args []string) {
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", command.Columns)))
+	root.SetHelpFunc(func(c *cobra.Command, _ []string) {
 		if !p.JSON {
-			text(c, args)
+			// An error of writing is kept by stdout.
+			_, _ = fmt.Fprintf(p.Stdout, "%s\n\n", command.Wrap(strings.TrimSpace(cmp.Or(c.Long, c.Short))))
+			if c.Runnable() || c.HasSubCommands() {
+				_, _ = fmt.Fprint(p.Stdout, command.Wrap(c.UsageString()))
+			}
 			return
 		}
 		// An error of writing is kept by stdout.
@@ -62,6 +72,14 @@ type, default, usage), commands (name, summary).`,
 			return c.Help()
 		},
 	})
+}
+
+// wrapExamples makes the examples of c, and of what stands below it, fit terminals.
+func wrapExamples(c *cobra.Command) {
+	c.Example = command.WrapExample(c.Example)
+	for _, sub := range c.Commands() {
+		wrapExamples(sub)
+	}
 }
 
 func describeCommand(c *cobra.Command) helpReport {

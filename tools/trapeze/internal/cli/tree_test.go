@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/hostpcitest"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
@@ -83,6 +84,29 @@ func TestEveryCommand(t *testing.T) {
 	if n < 40 {
 		t.Errorf("there are %d commands only", n)
 	}
+}
+
+// TestColumns: help, and what demo --channels explains, fits 80 columns.
+func TestColumns(t *testing.T) {
+	fits := func(of, text string) {
+		for line := range strings.SplitSeq(text, "\n") {
+			if n := utf8.RuneCountInString(line); n > 80 {
+				t.Errorf("%s: a line of %d columns: %s", of, n, line)
+			}
+		}
+	}
+	tree(t, func(path []string, d described) {
+		o := run(t, append(slices.Clone(path), "--help")...)
+		if !strings.Contains(o.stdout, "\n") || o.code != cli.ExitOK {
+			t.Errorf("%s: %+v", d.Command, o)
+		}
+		fits(d.Command+" --help", o.stdout)
+	})
+	o := run(t, "demo", "--channels", "--duration", "5ms")
+	if o.code != cli.ExitOK || !strings.Contains(o.stdout, "beside bulk") {
+		t.Errorf("%+v", o)
+	}
+	fits("demo --channels", o.stdout)
 }
 
 // TestExamples: every example of a help text names a command, and flags that it has.
