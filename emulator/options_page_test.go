@@ -108,7 +108,7 @@ func TestOptionsOfPage(t *testing.T) {
 		}
 	}
 	slices.Sort(names)
-	if want := slices.Sorted(slices.Values(settingNames())); !slices.Equal(names, want) {
+	if want := slices.Sorted(slices.Values(OptionNames())); !slices.Equal(names, want) {
 		t.Errorf("the page has the options %v, addresses %v", names, want)
 	}
 }

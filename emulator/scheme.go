@@ -95,7 +95,7 @@ type threadDevice struct {
 
 func badAddress(a vfio.Address, err error) error {
 	return &vfio.Error{Op: "open", Device: a.String(), Err: fmt.Errorf("%w: %w", vfio.ErrBadAddress, err),
-		Hint: "options of emu: and eth: are " + strings.Join(settingNames(), ", ")}
+		Hint: "options of emu: and eth: are " + strings.Join(OptionNames(), ", ")}
 }
 
 // settings is what an address says.

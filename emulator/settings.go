@@ -64,7 +64,8 @@ var settingTable = []setting{
 	{"regions", nil, number(func(s *settings) *uint32 { return &s.limits().Regions }, 1, 1<<20)},
 }
 
-func settingNames() (names []string) {
+// OptionNames lists the options that addresses of emulated devices may have.
+func OptionNames() (names []string) {
 	for _, s := range settingTable {
 		names = append(names, s.name)
 	}

@@ -15,7 +15,10 @@ import (
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	runAsTrapeze()
+	goleak.VerifyTestMain(m)
+}
 
 // outcome of a command.
 type outcome struct {

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"embed"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/firmware-loader/images"
 	"github.com/trapeze-nic/trapeze/lab/benchcmd"
 	"github.com/trapeze-nic/trapeze/lab/modelcmd"
@@ -34,6 +37,7 @@ var flagValues = map[string]completer{
 	"half":      oneOf("latencies", "bandwidths", "store-and-forward", "cut-through"),
 	"driver":    oneOf("vfio-pci"),
 	"format":    oneOf("pcap", "pcapng"),
+	"section":   oneOf(sections...),
 	"priority":  oneOf("high", "low"),
 
 	"tests":       eachOf(oneOf(benchcmd.Tests()...)),
@@ -76,7 +80,35 @@ func addCompletion(root *cobra.Command) {
 	completion.Long += "\nJSON keys: those of 'trapeze help --json'.\n"
 	for _, shell := range completion.Commands() {
 		shell.Example = "  " + shell.CommandPath()
+		if script, err := completionScripts.ReadFile("completion/" + shell.Name()); err == nil {
+			replaceScript(shell, string(script))
+		}
 		shell.Long += "\nJSON: none. It prints a script, with --json or without.\n"
+	}
+}
+
+// completionScripts are ours. Cobra's fail at quotes that are open, and in bash without a package.
+//
+//go:embed completion
+var completionScripts embed.FS
+
+// howToLoad says how a shell gets its script.
+var howToLoad = map[string]string{
+	"bash": "  source <(trapeze completion bash)",
+	"zsh":  "  source <(trapeze completion zsh)   after compinit",
+	"fish": "  trapeze completion fish | source",
+}
+
+// replaceScript has a command print a script of ours.
+func replaceScript(shell *cobra.Command, script string) {
+	shell.Long = "Print the script with which " + shell.Name() + " completes trapeze's command lines. It needs no package.\n\n" +
+		howToLoad[shell.Name()] + "\n"
+	shell.RunE = func(c *cobra.Command, _ []string) error {
+		if none, err := c.Flags().GetBool("no-descriptions"); err == nil && none {
+			script = strings.ReplaceAll(script, " __complete ", " "+cobra.ShellCompNoDescRequestCmd+" ")
+		}
+		_, err := io.WriteString(c.OutOrStdout(), script)
+		return err
 	}
 }
 
@@ -159,6 +191,8 @@ func completeDevice(c *cobra.Command, args []string, prefix string) ([]cobra.Com
 	const open = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	scheme, rest, ok := strings.Cut(prefix, ":")
 	switch {
+	case strings.Contains(rest, "?") && (scheme == emulator.Scheme || scheme == emulator.EthernetScheme):
+		return emulatorOptions(prefix), open
 	case ok && scheme == "emu":
 		return []cobra.Completion{"emu:", "emu:?wire=udp://", "emu:?wire=shm:", "emu:?wire=memif:", "emu:?wire=mem:"}, open
 	case ok && (scheme == "vfio-user" || scheme == "vhost-user"):
@@ -175,6 +209,24 @@ func completeDevice(c *cobra.Command, args []string, prefix string) ([]cobra.Com
 		list = append(list, "pci:"+f, "eth:pci:"+f)
 	}
 	return list, open
+}
+
+// emulatorOptions completes the last option of an address: its name, or the kind of a wire.
+func emulatorOptions(prefix string) (list []cobra.Completion) {
+	start := strings.LastIndexAny(prefix, "?&") + 1
+	before, option := prefix[:start], prefix[start:]
+	if strings.HasPrefix(option, "wire=") {
+		for _, w := range []string{"udp://", "shm:", "memif:", "mem:", "pci:", "afxdp:", "vhost-user:"} {
+			list = append(list, before+"wire="+w)
+		}
+		return list
+	}
+	for _, name := range emulator.OptionNames() {
+		if !strings.Contains(before, "?"+name+"=") && !strings.Contains(before, "&"+name+"=") {
+			list = append(list, before+name+"=")
+		}
+	}
+	return list
 }
 
 // sockets lists the sockets and folders whose paths begin with prefix.
