@@ -240,14 +240,14 @@ func seriesOf(drawn []result, r result) string {
 // Wires and libraries differ by powers of ten.
 func latencyChart(e *bench.Environment) plot.Chart {
 	return plot.Chart{Title: "One-way latency", Note: e.Processor + ", " + e.Go,
-		X: plot.Axis{Label: "message, bytes (logarithmic axis)", Log2: true, Bytes: true},
-		Y: plot.Axis{Label: "p50 (logarithmic axis)", Log10: true, Time: true}}
+		X: plot.Axis{Label: "size of the message, bytes (logarithmic axis)", Log2: true, Bytes: true},
+		Y: plot.Axis{Label: "one-way latency, median (logarithmic axis)", Log10: true, Time: true}}
 }
 
 // rateChart is the same for MB/s of a stream.
 func rateChart(e *bench.Environment) plot.Chart {
 	c := latencyChart(e)
-	c.Title, c.Y = "Bandwidth of a stream", plot.Axis{Label: "MB/s", Zero: true}
+	c.Title, c.Y = "Bandwidth of a stream", plot.Axis{Label: "bandwidth, MB/s", Zero: true}
 	return c
 }
 

@@ -145,10 +145,10 @@ func (r *scalingReport) table(out io.Writer) error {
 func (r *scalingReport) picture() ([]byte, error) {
 	numbers := plot.Chart{Title: "Cost of a message of 64 bytes", Note: r.Environment.Processor + ", " + r.Environment.Go,
 		X: plot.Axis{Label: "number of VIs, CQs or regions (logarithmic axis)", Log2: true},
-		Y: plot.Axis{Label: "both hosts and both NICs", Zero: true, Time: true}}
+		Y: plot.Axis{Label: "time of both hosts and both NICs", Zero: true, Time: true}}
 	sizes := plot.Chart{Title: "One-way latency", Note: numbers.Note,
-		X: plot.Axis{Label: "message, bytes (logarithmic axis; 0 is drawn at 1)", Log2: true, Bytes: true},
-		Y: plot.Axis{Label: "p50 (logarithmic axis)", Log10: true, Time: true}}
+		X: plot.Axis{Label: "size of the message, bytes (logarithmic axis; 0 is drawn at 1)", Log2: true, Bytes: true},
+		Y: plot.Axis{Label: "one-way latency, median (logarithmic axis)", Log10: true, Time: true}}
 	for _, c := range r.Curves {
 		var chart *plot.Chart
 		scale := 1.0

@@ -3,6 +3,7 @@ package modelcmd
 import (
 	"context"
 	"errors"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -78,7 +79,7 @@ func (r *recorded) source() (report.Case, []dmalog.Record, string, error) {
 	if records == nil {
 		records = []dmalog.Record{}
 	}
-	return report.Case{}, records, "DMA log " + r.log, nil
+	return report.Case{}, records, "DMA log " + filepath.Base(r.log), nil
 }
 
 // picture makes a command that draws one picture. draw checks the flags that its caller

@@ -63,7 +63,7 @@ func (b Bands) SVG() ([]byte, error) {
 	c := newCanvas(flowWidth, axis+66, b.Title)
 	c.text(flowLeft, 24, "start", `font-size="15" font-weight="bold"`, b.Title)
 	c.text(flowLeft, 44, "start", `fill="#444"`, b.Note)
-	x := newScale(Axis{Label: "time, microseconds", Exact: true}, dmalog.Microseconds(b.From), dmalog.Microseconds(to), flowLeft, flowWidth-flowRight)
+	x := newScale(Axis{Label: "time, us", Exact: true}, dmalog.Microseconds(b.From), dmalog.Microseconds(to), flowLeft, flowWidth-flowRight)
 	for i, name := range b.Names {
 		y := bandAt(i)
 		c.rect(flowLeft, y, flowWidth-flowRight-flowLeft, bandHeight, `fill="#fbfbfb" stroke="#bbb" stroke-width="0.7"`)

@@ -1,10 +1,15 @@
 package plot
 
-import "github.com/trapeze-nic/trapeze/pipeline/dmalog"
+import (
+	"cmp"
+	"slices"
 
-// Flow is a packet flow graph: four bands, one for each engine, and a stripe for
-// each transfer. Shades alternate from packet to packet. A run in both directions has
-// eight bands. It is drawn from records of virtual time and from the log of a live
+	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
+)
+
+// Flow is a packet flow graph: a band for each engine that moved something, at most four, and
+// a stripe for each transfer. Shades alternate from packet to packet. A run in both
+// directions has eight bands at most. It is drawn from records of virtual time and from the log of a live
 // device alike.
 type Flow struct {
 	Title   string
@@ -22,17 +27,17 @@ type band struct {
 	engine dmalog.Engine
 }
 
-// bandsOf returns the rows for records, all engines of one direction first.
+// bandsOf returns the rows for records, all engines of one direction first. Engines that
+// moved nothing have none.
 func bandsOf(records []dmalog.Record) (bands []band) {
-	flows := 0
 	for _, r := range records {
-		flows = max(flows, r.Flow+1)
-	}
-	for flow := range flows {
-		for e := range dmalog.Engines {
-			bands = append(bands, band{flow, e})
+		if b := (band{r.Flow, r.Engine}); r.Engine < dmalog.Engines && !slices.Contains(bands, b) {
+			bands = append(bands, b)
 		}
 	}
+	slices.SortFunc(bands, func(a, b band) int {
+		return cmp.Or(cmp.Compare(a.flow, b.flow), cmp.Compare(a.engine, b.engine))
+	})
 	return bands
 }
 
@@ -41,7 +46,7 @@ var directions = [2]string{"there", "back"}
 
 // name is the engine's, with the direction if there are two.
 func (b band) name(bands []band, directions [2]string) string {
-	if len(bands) <= int(dmalog.Engines) {
+	if bands[len(bands)-1].flow == 0 {
 		return b.engine.String()
 	}
 	return b.engine.String() + ", " + directions[b.flow%len(directions)]
@@ -58,8 +63,8 @@ func (f Flow) SVG() ([]byte, error) {
 		b.Names = append(b.Names, one.name(bands, f.Directions))
 	}
 	for _, r := range f.Records {
-		if r.Engine < dmalog.Engines {
-			b.Stripes = append(b.Stripes, Stripe{Band: r.Flow*int(dmalog.Engines) + int(r.Engine), Number: r.Packet, Start: r.Start, End: r.End})
+		if at := slices.Index(bands, band{r.Flow, r.Engine}); at >= 0 {
+			b.Stripes = append(b.Stripes, Stripe{Band: at, Number: r.Packet, Start: r.Start, End: r.End})
 		}
 	}
 	return b.SVG()

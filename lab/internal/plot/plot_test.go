@@ -149,7 +149,7 @@ func TestRate(t *testing.T) {
 
 func TestChart(t *testing.T) {
 	ch := plot.Chart{Title: "Latency", Note: "two policies and a bus", X: plot.Axis{Label: "payload, bytes", Log2: true, Bytes: true},
-		Y: plot.Axis{Label: "microseconds", Zero: true}, Series: []plot.Series{
+		Y: plot.Axis{Label: "latency, us", Zero: true}, Series: []plot.Series{
 			{Name: "bus", Behind: true, Points: []plot.Point{{X: 512, Y: 10}, {X: 65536, Y: 400}}},
 			{Name: "a < b", Points: []plot.Point{{X: 512, Y: 30}, {X: 4096, Y: 70}, {X: 65536, Y: 600}}},
 			{Name: "c", Points: []plot.Point{{X: 512, Y: 35}, {X: 4096, Y: 90}, {X: 65536, Y: 900}}},
@@ -222,7 +222,7 @@ func TestPage(t *testing.T) {
 
 // TestBars: parts are stacked on each other, and the sum stands above them.
 func TestBars(t *testing.T) {
-	b := plot.Bars{Title: "Bars", Note: "two sizes & three mechanisms", X: "bytes", Y: plot.Axis{Label: "microseconds"},
+	b := plot.Bars{Title: "Bars", Note: "two sizes & three mechanisms", X: "bytes", Y: plot.Axis{Label: "latency, us"},
 		Parts: []string{"user", "transfer", "transport"}, Groups: []plot.Group{
 			{Name: "64", Bars: []plot.Bar{{Name: "a", Parts: []float64{1, 2, 3}}, {Name: "b<c", Parts: []float64{0.5, 0, 0.14}}}},
 			{Name: "4096", Bars: []plot.Bar{{Name: "a", Parts: []float64{10, 0, 33}}, {Name: "b<c", Parts: []float64{100, 20, 3.4}}}},

@@ -50,7 +50,7 @@ func (r Rate) SVG() ([]byte, error) {
 	c := newCanvas(flowWidth, axis+50, r.Title)
 	c.text(flowLeft, 24, "start", `font-size="15" font-weight="bold"`, r.Title)
 	c.text(flowLeft, 44, "start", `fill="#444"`, r.Note)
-	x := newScale(Axis{Label: "time, microseconds", Exact: true}, 0, dmalog.Microseconds(end), flowLeft, flowWidth-flowRight)
+	x := newScale(Axis{Label: "time, us", Exact: true}, 0, dmalog.Microseconds(end), flowLeft, flowWidth-flowRight)
 	for i, b := range bands {
 		base := top + float64(i+1)*height - 12
 		y := newScale(Axis{Zero: true}, 0, greatest, base, base-height+22)

@@ -1,8 +1,10 @@
 package report
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/trapeze-nic/trapeze/lab/internal/plot"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
@@ -19,7 +21,64 @@ func FlowGraph(ctx context.Context, c Case, records []dmalog.Record, source stri
 	if err != nil {
 		return nil, err
 	}
-	return plot.Flow{Title: title, Note: note, Records: records}.SVG()
+	f := plot.Flow{Title: title, Note: note, Records: records}
+	if source != "" {
+		f.From, f.To, f.Note = busiest(records, source)
+	}
+	return f.SVG()
+}
+
+// pause is the share of what is shown beyond which a time without transfers is left out:
+// stripes beside it are too narrow to be told apart.
+const pause = 0.1
+
+// busiest returns the span of a log, in picoseconds, with the most transfers that no pause
+// parts, and what a picture of it says. A log without a pause is shown as a whole.
+func busiest(records []dmalog.Record, source string) (from, to int64, note string) {
+	sorted := slices.SortedFunc(slices.Values(records), func(a, b dmalog.Record) int { return cmp.Compare(a.Start, b.Start) })
+	shown := sorted
+	for parts := 2; parts > 1; {
+		parts = 0
+		var most []dmalog.Record
+		for rest := shown; len(rest) > 0; parts++ {
+			n := untilPause(rest, shown)
+			if n > len(most) {
+				most = rest[:n]
+			}
+			rest = rest[n:]
+		}
+		shown = most
+	}
+	if len(shown) == 0 {
+		return 0, 0, source
+	}
+	note = fmt.Sprintf("%s: %d transfers", source, len(records))
+	if len(shown) == len(records) {
+		return 0, 0, note
+	}
+	from, to = shown[0].Start, endOf(shown)
+	return from, to, fmt.Sprintf("%s in %s us; drawn are %d of them, between pauses", note, figure(dmalog.Microseconds(endOf(sorted)-sorted[0].Start)), len(shown))
+}
+
+// untilPause returns how many records are before the first pause of those that are shown.
+func untilPause(rest, shown []dmalog.Record) int {
+	least := int64(pause * float64(endOf(shown)-shown[0].Start))
+	end := rest[0].End
+	for i, r := range rest {
+		if r.Start-end > least {
+			return i
+		}
+		end = max(end, r.End)
+	}
+	return len(rest)
+}
+
+// endOf is when the last of some transfers ends.
+func endOf(records []dmalog.Record) (end int64) {
+	for _, r := range records {
+		end = max(end, r.End)
+	}
+	return end
 }
 
 // FetchGraph draws one page that is fetched, from the posting of the request on.
@@ -32,6 +91,7 @@ func FetchGraph(ctx context.Context, c Case, server profile.Time) ([]byte, error
 		Title:      fmt.Sprintf("Page fetch: %s, %s", c.Profile.Name, c.Policy),
 		Note:       fmt.Sprintf("%d bytes in %s us: request %s, server %s, page %s", c.Payload, figure(f.Whole.Microseconds()), figure(f.Request.Microseconds()), figure(server.Microseconds()), figure(f.Page.Microseconds())),
 		Records:    f.Log,
+		To:         int64(f.Whole), // the program has the page a little after the last transfer
 		Directions: [2]string{"page", "request"},
 	}.SVG()
 }
@@ -74,7 +134,7 @@ func Thresholds(ctx context.Context, p *profile.Profile, payload int) ([]byte, e
 		Title: "Latency against threshold: " + p.Name,
 		Note:  fmt.Sprintf("%d bytes, one way, idle system, other side at its default; more than %g times store and forward left out", payload, tooSlow),
 		X:     plot.Axis{Label: "threshold or pulse, bytes", Log2: true, Bytes: true},
-		Y:     plot.Axis{Label: "one-way latency, microseconds"},
+		Y:     plot.Axis{Label: "one-way latency, us"},
 	}
 	whole, err := Case{Profile: p, Policy: "store-and-forward", Payload: payload, Count: 1}.Measure(ctx)
 	if err != nil {
@@ -124,7 +184,7 @@ func Latencies(ctx context.Context, p *profile.Profile, policies []string, paylo
 		Title: "Latency against payload: " + p.Name,
 		Note:  "one way, idle system, thresholds at their defaults",
 		X:     plot.Axis{Label: "payload, bytes", Zero: true, Bytes: true},
-		Y:     plot.Axis{Label: "one-way latency, microseconds", Zero: true},
+		Y:     plot.Axis{Label: "one-way latency, us", Zero: true},
 	}
 	if payloads[len(payloads)-1] > 16384 {
 		ch.X.Zero, ch.X.Log2 = false, true
@@ -155,7 +215,7 @@ func Bandwidths(ctx context.Context, p *profile.Profile, policies []string, payl
 		Title: "Bandwidth against payload: " + p.Name,
 		Note:  fmt.Sprintf("streams of %d payloads; grey: transfers of that size over the bus alone", streamFrames),
 		X:     plot.Axis{Label: "payload, bytes", Log2: true, Bytes: true},
-		Y:     plot.Axis{Label: "MB/s", Zero: true},
+		Y:     plot.Axis{Label: "bandwidth, MB/s", Zero: true},
 		Series: []plot.Series{
 			{Name: "bus, reading", Behind: true, Points: busCurve(p.Sender.Read, payloads)},
 			{Name: "bus, writing", Behind: true, Points: busCurve(p.Receiver.Write, payloads)},

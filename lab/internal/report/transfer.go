@@ -55,7 +55,7 @@ func Transfers(ctx context.Context, o coherence.Options, mechanisms []coherence.
 		return nil, err
 	}
 	picture := func(title string, groups []plot.Group) plot.Bars {
-		return plot.Bars{Title: title, Note: note, X: "bytes of the message", Y: plot.Axis{Label: "one-way latency, microseconds"},
+		return plot.Bars{Title: title, Note: note, X: "bytes of the message", Y: plot.Axis{Label: "one-way latency, us"},
 			Parts: []string{"user", "data transfer", "transport"}, Groups: groups}
 	}
 	return plot.StackBars("Latency by mechanism: "+o.System.Name,
