@@ -145,7 +145,7 @@ func TestLoadRefused(t *testing.T) {
 		{1, []string{"fw", "rollback", "--device", nic}, "no previous image"},
 		{1, []string{"fw", "map", "--device", nic, "image:acl", "rules"}, "another image"},
 		{2, []string{"load", in("good")}, "--device"},
-		{2, []string{"load", "--device", nic}, "1 arg"},
+		{2, []string{"load", "--device", nic}, "takes IMAGE, and was given no arguments"},
 		{2, []string{"load", "--device", nic, "image:none"}, "cut-through"},
 		{3, []string{"load", "--device", "vfio-user:" + in("nobody"), in("good")}, "nobody"},
 		{3, []string{"fw", "status", "--device", "nonsense"}, "address"},

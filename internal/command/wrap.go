@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// Columns is how wide help and prose are, in characters: terminals have at least as many.
+// Columns is the width of help and prose, in characters: terminals have at least as many.
 const Columns = 80
 
 // Wrap breaks what is wider than Columns. Paragraphs, between empty lines, are filled anew.
@@ -38,7 +38,7 @@ func Wrap(text string) string {
 	return strings.Join(out, "\n")
 }
 
-// heading is what stands before the last column of a line: its indentation, and a name.
+// heading matches all before the last column of a line: its indentation, and a name.
 var heading = regexp.MustCompile(`^ *(\S+(, \S+| \S+)?  +)?`)
 
 // fill breaks a line at spaces, and after commas where there is none. The lines that follow

@@ -13,8 +13,8 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/option"
 )
 
-// refuseUnknown has every command say what it takes when it is given something else, and
-// those that others stand below what it could have been that they do not know.
+// refuseUnknown has every command say what it takes when it is given something else. Those
+// that others stand below say which of these was perhaps meant.
 func (p *program) refuseUnknown(c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		p.refuseUnknown(sub)

@@ -61,6 +61,9 @@ func TestCompletion(t *testing.T) {
 		{[]string{"fw", "show", "image:"}, "image:count", true},
 		{[]string{"bench", "--wires", ""}, "shm", false},
 		{[]string{"bench", "scaling", "--curves", ""}, "idle-vis", false},
+		{[]string{"conform", "--section", ""}, "rings", false},
+		{[]string{"recv", "--device", "emu:?wire=mem:a&"}, "emu:?wire=mem:a&peer=", false},
+		{[]string{"recv", "--device", "emu:?mtu=1500&wire=u"}, "emu:?mtu=1500&wire=udp://", false},
 		{[]string{"help", "fw", ""}, "build", false},
 		{[]string{"fw", ""}, "build", false},
 	} {

@@ -109,7 +109,7 @@ func TestConformArguments(t *testing.T) {
 		"--timeout 999ms":                   {"--timeout", "999ms"},
 		"there is nothing for --junit":      {"--list", "--junit", "x"},
 		"a value for --section is required": {"--section", ""},
-		"unknown command \"cq\"":            {"cq"},
+		`no arguments, and was given "cq"`:  {"cq"},
 	} {
 		if o := run(t, append([]string{"conform"}, args...)...); o.code != cli.ExitUsage || !strings.Contains(o.stderr, says) || o.stdout != "" {
 			t.Errorf("%q: %+v", args, o)

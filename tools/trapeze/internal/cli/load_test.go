@@ -106,7 +106,7 @@ func TestLoadExitCodes(t *testing.T) {
 		code int
 		says string
 	}{
-		"no image":         {nil, []string{"load", "--device", "emu:"}, cli.ExitUsage, "1 arg"},
+		"no image":         {nil, []string{"load", "--device", "emu:"}, cli.ExitUsage, "takes IMAGE, and was given no arguments"},
 		"no device":        {nil, []string{"load", "image:amp"}, cli.ExitUsage, "--device"},
 		"no such image":    {nil, []string{"load", "--device", "emu:", "image:fail"}, cli.ExitUsage, "cut-through"},
 		"no such command":  {nil, []string{"fw", "fly"}, cli.ExitUsage, "fly"},
