@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/netmem"
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
-	"github.com/trapeze-nic/trapeze/ring"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
@@ -77,31 +77,27 @@ func (p *pairOfServers) wantComplete() {
 	}
 }
 
-// TestAcknowledgedWhileAway: what was acknowledged while a server was away is read after it is back
+// acknowledgedWhileAway: what was acknowledged while a server was away is read after it is back
 // and the writer is gone, from either server alone.
-func TestAcknowledgedWhileAway(t *testing.T) {
-	for away := range 2 {
-		t.Run(fmt.Sprintf("server %d", away), func(t *testing.T) {
-			p := newPairOfServers(t, true)
-			if err := p.fill(1); err != nil {
-				t.Fatal(err)
-			}
-			p.plugs[away].SetLink(false)
-			if err := p.fill(2); err != nil {
-				t.Fatalf("with a witness and one of two servers: %v", err)
-			}
-			p.plugs[away].SetLink(true)
-			p.wantAll("at once", 2)
-			p.wantComplete()
-			p.kill(p.list[1-away])
-			p.wantAll("from the server that was away", 2)
-		})
+func acknowledgedWhileAway(t *testing.T, away int) {
+	p := newPairOfServers(t, true)
+	if err := p.fill(1); err != nil {
+		t.Fatal(err)
 	}
+	p.plugs[away].SetLink(false)
+	if err := p.fill(2); err != nil {
+		t.Fatalf("with a witness and one of two servers: %v", err)
+	}
+	p.plugs[away].SetLink(true)
+	p.wantAll("at once", 2)
+	p.wantComplete()
+	p.kill(p.list[1-away])
+	p.wantAll("from the server that was away", 2)
 }
 
-// TestNoWitness: without a witness a write is not acknowledged while a server is away, what was
+// noWitness: without a witness a write is not acknowledged while a server is away, what was
 // acknowledged before can be read, and all goes on when the server is back.
-func TestNoWitness(t *testing.T) {
+func noWitness(t *testing.T) {
 	p := newPairOfServers(t, false)
 	if err := p.fill(1); err != nil {
 		t.Fatal(err)
@@ -119,9 +115,9 @@ func TestNoWitness(t *testing.T) {
 	p.wantAll("with both again", 3)
 }
 
-// TestTwoWriters: after one client has gone on without the second server, another cannot go on
+// twoWriters: after one client has gone on without the second server, another cannot go on
 // without the first, and no write of either is lost.
-func TestTwoWriters(t *testing.T) {
+func twoWriters(t *testing.T) {
 	p := newPairOfServers(t, true)
 	if err := p.fill(1); err != nil {
 		t.Fatal(err)
@@ -132,19 +128,33 @@ func TestTwoWriters(t *testing.T) {
 	}
 	p.plugs[0].SetLink(false)
 	p.plugs[1].SetLink(true)
-	if err := p.use(func(c *netmem.Client) error {
-		_, err := c.WriteAt(bytes.Repeat([]byte{3}, pairPage), 0)
-		return errors.Join(err, c.Sync())
-	}); err == nil {
-		t.Error("a write that only the server took which had missed some")
-	}
-	got := make([]byte, 1)
-	if err := p.use(func(c *netmem.Client) error { _, err := c.ReadAt(got, 0); return err }); err == nil {
-		t.Errorf("a read from the server that had missed some: %d", got[0])
-	}
+	healthy := p.o.Timeout
+	p.o.Timeout /= 4 // what a shorter one makes fail is to fail
+	var both sync.WaitGroup
+	both.Go(func() {
+		if err := p.use(func(c *netmem.Client) error {
+			_, err := c.WriteAt(bytes.Repeat([]byte{3}, pairPage), 0)
+			return errors.Join(err, c.Sync())
+		}); err == nil {
+			t.Error("a write that only the server took which had missed some")
+		}
+	})
+	both.Go(func() {
+		got := make([]byte, 1)
+		if err := p.use(func(c *netmem.Client) error { _, err := c.ReadAt(got, 0); return err }); err == nil {
+			t.Errorf("a read from the server that had missed some: %d", got[0])
+		}
+	})
+	both.Wait()
+	p.o.Timeout = healthy
 	p.plugs[0].SetLink(true)
 	p.wantComplete()
 	p.wantAll("after all", 2)
+}
+
+// eitherAlone: each of two servers alone has all, whichever was away before.
+func eitherAlone(t *testing.T) {
+	p := newPairOfServers(t, true)
 	if err := p.fill(4); err != nil {
 		t.Fatal(err)
 	}
@@ -163,33 +173,46 @@ func TestWriterDies(t *testing.T) {
 		t.Fatal(err)
 	}
 	const victim = 7
-	k := p.caller(p.list[0])
-	has := k.stamp(victim)
+	k, other := p.caller(p.list[0]), p.caller(p.list[1])
+	has, _ := k.stamp(victim)
 	copy(k.memory.Bytes(), bytes.Repeat([]byte{9}, pairPage))
-	q := protocol.Request{Operation: protocol.Write, Length: pairPage, Page: victim, Expected: has.Version, Next: has.Version + 1, Client: 99, Epoch: 1, Incarnation: k.incarnation}
+	q := protocol.Request{Operation: protocol.Write, Length: pairPage, Page: victim, Expected: has.Version, Next: has.Version + 1, Client: 99, Epoch: k.epoch(), Incarnation: k.incarnation}
 	if r := k.ask(q, pairPage); r.Result != protocol.OK {
 		t.Fatal(r.Result)
 	}
-	if a, b := p.caller(p.list[0]).stamp(victim), p.caller(p.list[1]).stamp(victim); a.Same(b) {
+	same := func() bool {
+		a, ok := k.stamp(victim)
+		b, okToo := other.stamp(victim)
+		return ok && okToo && a.Same(b)
+	}
+	if same() {
 		t.Fatal("the copies do not differ: the test shows nothing")
 	}
-	p.until("the copies to be the same", func() bool {
-		p.wantComplete()
-		return p.caller(p.list[0]).stamp(victim).Same(p.caller(p.list[1]).stamp(victim))
-	})
+	if err := p.use(func(*netmem.Client) error { p.until("the copies to be the same", same); return nil }); err != nil {
+		t.Error(err)
+	}
 }
 
-// stamp asks for the stamp of a page.
-func (k *caller) stamp(page uint64) protocol.Stamp {
+// epoch asks for the epoch of the server's pool.
+func (k *caller) epoch() uint64 {
 	k.Helper()
-	var b [protocol.RequestSize]byte
-	(&protocol.Request{Operation: protocol.Stamps, Page: page, Length: protocol.StampSize, Epoch: 1, Incarnation: k.incarnation}).Encode(b[:])
-	into := ring.Frame{Memory: k.memory, Offset: netmem.MaxPage, Length: netmem.MaxPage}
-	r, err := k.Call(k.Context(), b[:], ring.Frame{}, into)
-	if err != nil || r.Length != protocol.StampSize {
-		k.Fatalf("%d bytes of stamps, %v", r.Length, err)
+	b := make([]byte, protocol.RequestSize)
+	(&protocol.Request{Operation: protocol.Describe}).Encode(b)
+	d, err := protocol.ParseDescription(k.say(b, 0))
+	if err != nil {
+		k.Fatal(err)
 	}
-	return protocol.StampAt(into.Bytes())
+	return d.Epoch
+}
+
+// stamp asks for the stamp of a page. A server whose record changes meanwhile has none.
+func (k *caller) stamp(page uint64) (protocol.Stamp, bool) {
+	k.Helper()
+	q := protocol.Request{Operation: protocol.Stamps, Page: page, Length: protocol.StampSize, Epoch: k.epoch(), Incarnation: k.incarnation}
+	if r := k.ask(q, 0); r.Result != protocol.OK {
+		return protocol.Stamp{}, false
+	}
+	return protocol.StampAt(k.memory.Bytes()[netmem.MaxPage:]), true
 }
 
 // TestLastVersion: a page whose version is the largest is not written again, and none wraps.
@@ -219,7 +242,7 @@ func TestLastVersion(t *testing.T) {
 			t.Errorf("%s: %v, version %d", what, r.Result, r.Version)
 		}
 	}
-	if st := k.stamp(0); st.Version != last || st.Flags&protocol.Unwritten != 0 {
+	if st, _ := k.stamp(0); st.Version != last || st.Flags&protocol.Unwritten != 0 {
 		t.Errorf("after all: %+v", st)
 	}
 	good.Drop()

@@ -31,7 +31,7 @@ func Ask(ctx context.Context, nic *via.NIC, server via.Address, timeout time.Dur
 	fail := func(err error) (ServerInfo, error) {
 		return ServerInfo{}, &Error{Op: "ask", Page: -1, Server: server.String(), Err: err}
 	}
-	l, d, err := dialLine(ctx, nic, server, 2, timeout)
+	l, d, err := dialLine(ctx, onNIC{nic}, server, 2, timeout)
 	if err != nil {
 		return fail(errors.Join(ErrUnavailable, err))
 	}
@@ -43,7 +43,7 @@ func Ask(ctx context.Context, nic *via.NIC, server via.Address, timeout time.Dur
 	case r.Result != protocol.OK:
 		return fail(refusal(r.Result))
 	}
-	counters, err := protocol.ParseCounters(reply.Bytes())
+	counters, err := protocol.ParseCounters(reply.bytes[:reply.size])
 	if err != nil {
 		return fail(errors.Join(ErrProtocol, err))
 	}

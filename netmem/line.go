@@ -15,8 +15,7 @@ import (
 
 // line is one connection with a server. What fails on it ends it: a link gets a new one.
 type line struct {
-	ring        *ring.Ring
-	caller      *ring.Caller
+	conn        conn
 	incarnation uint64
 	// record is that of the server's pool, as the server said last.
 	record atomic.Pointer[protocol.Record]
@@ -29,22 +28,19 @@ type line struct {
 	once       sync.Once
 	why        error         // it has ended; guarded by the link
 	timeout    time.Duration // of each call
+	patiences  sync.Pool
 }
 
 // requests are buffers for requests.
 var requests = sync.Pool{New: func() any { return new([protocol.RequestSize]byte) }}
 
 // dialLine connects with a server and asks what it lends.
-func dialLine(ctx context.Context, nic *via.NIC, to via.Address, depth int, timeout time.Duration) (*line, protocol.Description, error) {
-	r, err := ring.Dial(ctx, nic, to, ringOptions(depth))
+func dialLine(ctx context.Context, f fabric, to via.Address, depth int, timeout time.Duration) (*line, protocol.Description, error) {
+	c, err := f.dial(ctx, to, depth)
 	if err != nil {
 		return nil, protocol.Description{}, err
 	}
-	caller, err := ring.NewCaller(r)
-	if err != nil {
-		return nil, protocol.Description{}, errors.Join(err, r.Close())
-	}
-	l := &line{ring: r, caller: caller, timeout: timeout, opened: time.Now()}
+	l := &line{conn: c, timeout: timeout, opened: time.Now()}
 	l.record.Store(&protocol.Record{})
 	d, err := l.describe(ctx, &protocol.Request{Operation: protocol.Describe})
 	if err != nil {
@@ -56,8 +52,8 @@ func dialLine(ctx context.Context, nic *via.NIC, to via.Address, depth int, time
 
 // call sends a request and waits for its reply, until the line's timeout. It fails unless
 // there is a reply of this protocol, whatever that says.
-func (l *line) call(ctx context.Context, q *protocol.Request, send, into ring.Frame) (protocol.Reply, ring.Reply, error) {
-	p := patient(ctx, l.timeout)
+func (l *line) call(ctx context.Context, q *protocol.Request, send, into ring.Frame) (protocol.Reply, answer, error) {
+	p := patient(ctx, l.timeout, &l.patiences)
 	defer p.release()
 	b := requests.Get().(*[protocol.RequestSize]byte)
 	defer requests.Put(b)
@@ -66,11 +62,11 @@ func (l *line) call(ctx context.Context, q *protocol.Request, send, into ring.Fr
 	}
 	q.Encode(b[:])
 	sent := time.Since(l.opened)
-	reply, err := l.caller.Call(p, b[:], send, into)
+	reply, err := l.conn.call(p, b[:], send, into)
 	if err != nil {
 		return protocol.Reply{}, reply, err
 	}
-	r, err := protocol.ParseReply(q.Operation, reply.Bytes())
+	r, err := protocol.ParseReply(q.Operation, reply.bytes[:reply.size])
 	switch {
 	case err != nil:
 		return r, reply, fmt.Errorf("%w: %w", ErrProtocol, err)
@@ -78,8 +74,8 @@ func (l *line) call(ctx context.Context, q *protocol.Request, send, into ring.Fr
 		return r, reply, ErrRestarted
 	case r.Result == protocol.OtherIncarnation:
 		return r, reply, ErrRestarted
-	case int(r.Length) != reply.Length:
-		return r, reply, fmt.Errorf("%w: %d bytes came, and it says %d", ErrProtocol, reply.Length, r.Length)
+	case int(r.Length) != reply.length:
+		return r, reply, fmt.Errorf("%w: %d bytes came, and it says %d", ErrProtocol, reply.length, r.Length)
 	case r.Result == protocol.OK && q.Epoch != 0 && q.Epoch == l.record.Load().Epoch:
 		l.heard.Store(int64(sent))
 	}
@@ -98,7 +94,7 @@ func (l *line) describe(ctx context.Context, q *protocol.Request) (protocol.Desc
 	case r.Result != protocol.OK:
 		return protocol.Description{}, refusal(r.Result)
 	}
-	d, err := protocol.ParseDescription(reply.Bytes())
+	d, err := protocol.ParseDescription(reply.bytes[:reply.size])
 	if err != nil {
 		return d, fmt.Errorf("%w: %w", ErrProtocol, err)
 	}
@@ -190,9 +186,5 @@ func (l *line) write(ctx context.Context, epoch, page uint64, from ring.Frame, c
 
 // close ends the line. When it returns nothing lands in any frame any more.
 func (l *line) close() {
-	l.once.Do(func() {
-		// The server is told, if it still listens; there is nothing else to do.
-		_ = l.caller.Close()
-		_ = l.ring.Close()
-	})
+	l.once.Do(l.conn.close)
 }

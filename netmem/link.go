@@ -33,6 +33,9 @@ func (k *link) use() (*line, error) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.err == nil { // it never failed
+		return nil, ErrClosed
+	}
 	return nil, k.err
 }
 
@@ -80,13 +83,16 @@ const (
 func (k *link) keep(ctx context.Context) {
 	wait := firstRetry
 	for {
-		next := heartbeat
+		next, wake := heartbeat, k.wake
 		if l := k.now.Load(); l == nil {
 			next, wait = wait, min(2*wait, lastRetry)
 			if err := k.dial(ctx); err != nil {
 				k.mu.Lock()
 				k.err = err
 				k.mu.Unlock()
+				if next == firstRetry {
+					wake = nil // calls that wait ask again at once
+				}
 			} else {
 				next, wait = heartbeat, firstRetry
 			}
@@ -106,7 +112,7 @@ func (k *link) keep(ctx context.Context) {
 			}
 			return
 		case <-timer.C:
-		case <-k.wake: // a call waits for it
+		case <-wake: // a call waits for it
 			timer.Stop()
 			wait = firstRetry
 		}
@@ -118,7 +124,7 @@ func (k *link) dial(ctx context.Context) error {
 	p := k.pool
 	within, cancel := context.WithTimeout(ctx, p.options.Timeout)
 	defer cancel()
-	l, d, err := dialLine(within, p.nic, k.address, p.options.Depth, p.options.Timeout)
+	l, d, err := dialLine(within, p.fabric, k.address, p.options.Depth, p.options.Timeout)
 	if err != nil {
 		return err
 	}

@@ -42,20 +42,28 @@ func (p *pool) tendOnce(ctx context.Context) {
 		}
 	}
 	v := p.view.Load()
+	if v.forming() {
+		p.form(ctx, v)
+		return
+	}
 	for _, k := range p.links {
 		if ctx.Err() != nil || p.view.Load() != v {
 			return
 		}
 		if next, ok := p.next(v, k); ok {
 			p.change(ctx, v, next)
-			return
+			break
 		}
 	}
+	if p.view.Load() != v {
+		return
+	}
+	// A witness that has lost the record takes the next one only once all members have this one.
 	for _, k := range p.links {
 		l, s := k.now.Load(), v.State(k.number)
 		switch {
 		case l == nil || s == protocol.Out:
-		case l.record.Load().Epoch < v.Epoch && !(s == protocol.Member && (l.blank() || l.lacks(v.Record, k.number))):
+		case l.record.Load().Epoch < v.Epoch && !(s == protocol.Member && v.resigned(k, l)):
 			p.give(ctx, k, l, v.Record)
 		case s == protocol.Joining && p.told(v) && p.copyTo(ctx, v, k, l) && l.adopt(ctx, v.Record, k.number, protocol.Exactly) == nil:
 			p.change(ctx, v, v.With(k.number, protocol.Member))
@@ -63,6 +71,30 @@ func (p *pool) tendOnce(ctx context.Context) {
 		}
 	}
 	p.changes.tell()
+}
+
+// form has all servers of a new pool adopt its record, and then begins to use it. The client that
+// has made the pool may have died meanwhile.
+func (p *pool) form(ctx context.Context, v *view) {
+	for _, k := range p.links {
+		if l := k.now.Load(); l != nil && l.blank() && p.unused(v, k, l) {
+			p.give(ctx, k, l, v.Record)
+		}
+	}
+	if p.told(v) {
+		next := v.Record
+		next.Epoch++
+		p.change(ctx, v, next)
+	}
+}
+
+// unused says that a server which is in no pool has lost nothing of this one: since it was connected
+// all others have said that they are in none either, or have the pool's first record.
+func (p *pool) unused(v *view, blank *link, since *line) bool {
+	return !slices.ContainsFunc(p.links, func(k *link) bool {
+		l := k.now.Load()
+		return k != blank && (l == nil || !l.blank() && (!v.has(k) || l.opened.Add(time.Duration(l.heard.Load())).Before(since.opened)))
+	})
 }
 
 // next is the record that the pool needs because of what a server does; false if it needs none.
@@ -73,8 +105,7 @@ func (p *pool) next(v *view, k *link) (protocol.Record, bool) {
 	switch {
 	case s == protocol.Member && dead && room && p.options.Witness != nil:
 		return v.With(k.number, protocol.Out), true
-	case s == protocol.Member && l != nil && (l.blank() || l.lacks(v.Record, k.number)) && room:
-		// It says itself that it is no member any more.
+	case s == protocol.Member && l != nil && v.resigned(k, l) && room:
 		return v.With(k.number, protocol.Joining), true
 	case s == protocol.Joining && dead:
 		return v.With(k.number, protocol.Out), true
@@ -116,11 +147,12 @@ func (p *pool) change(ctx context.Context, v *view, next protocol.Record) {
 	}
 }
 
-// allHave says that all members have the record, so that a witness which has lost its own may be
-// told the next one.
+// allHave says that all members have the record, but for those that say that they are none any more.
+// So a witness that has lost its own, or was never told, may be told the next one.
 func (p *pool) allHave(v *view) bool {
 	for _, k := range p.links {
-		if v.State(k.number) == protocol.Member && !v.has(k) {
+		l := k.now.Load()
+		if v.State(k.number) == protocol.Member && !v.has(k) && (l == nil || !v.resigned(k, l)) {
 			return false
 		}
 	}

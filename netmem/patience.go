@@ -22,19 +22,18 @@ type patience struct {
 	ended atomic.Bool
 	err   error
 	until func() bool // ends the watch over the parent; nil if that never ends
+	home  *sync.Pool  // of those that are used again
 }
 
 // looksPerClock is how often who polls asks whether the time is over, for each look at the
 // clock, which costs as much as a few of these.
 const looksPerClock = 32
 
-var patiences sync.Pool
-
-// patient returns a context with d to go.
-func patient(parent context.Context, d time.Duration) *patience {
-	p, _ := patiences.Get().(*patience)
+// patient returns a context with d to go, from home if that has one.
+func patient(parent context.Context, d time.Duration, home *sync.Pool) *patience {
+	p, _ := home.Get().(*patience)
 	if p == nil {
-		p = &patience{done: make(chan struct{})}
+		p = &patience{done: make(chan struct{}), home: home}
 		p.timer = time.AfterFunc(time.Hour, func() { p.end(context.DeadlineExceeded) })
 		p.timer.Stop()
 	}
@@ -69,7 +68,7 @@ func (p *patience) release() {
 	p.mu.Unlock()
 	if again { // else it has ended, or is about to
 		p.parent = nil
-		patiences.Put(p)
+		p.home.Put(p)
 	}
 }
 

@@ -20,7 +20,8 @@ const maxCopies = 8
 // pool is the servers of a client together: where pages are, and how they are fetched and
 // written there.
 type pool struct {
-	nic       *via.NIC
+	nic       *via.NIC // for the witness
+	fabric    fabric
 	options   Options
 	links     []*link
 	placement *placement.Placement
@@ -30,6 +31,7 @@ type pool struct {
 	readOnly  bool
 	members   uint64 // Record.Members
 	client    uint64
+	newest    atomic.Uint64 // version that a write built on nothing was refused for
 	view      atomic.Pointer[view]
 	wake      chan struct{} // the record may have to be changed
 	differs   atomic.Bool   // two copies of a page do
@@ -48,15 +50,15 @@ type pool struct {
 }
 
 type poolCounters struct {
-	fetches, writes, failures, failovers, repaired atomic.Uint64
+	fetches, begun, writes, failures, failovers, repaired atomic.Uint64
 }
 
 // openPool connects with servers, and fills in the defaults of o.
-func openPool(ctx context.Context, nic *via.NIC, servers []via.Address, o *Options) (*pool, error) {
+func openPool(ctx context.Context, nic *via.NIC, f fabric, servers []via.Address, o *Options) (*pool, error) {
 	if err := o.check(len(servers)); err != nil {
 		return nil, err
 	}
-	p := &pool{nic: nic, options: *o, client: draw(), wake: make(chan struct{}, 1)}
+	p := &pool{nic: nic, fabric: f, options: *o, client: draw(), wake: make(chan struct{}, 1)}
 	p.view.Store(&view{})
 	var names []string
 	for _, a := range servers {
@@ -105,7 +107,7 @@ func (p *pool) connect(ctx context.Context) error {
 	var late *time.Timer // ends the wait for the others
 	for i, k := range p.links {
 		wait.Go(func() {
-			lines[i], found[i], k.err = dialLine(within, p.nic, k.address, p.options.Depth, p.options.Timeout)
+			lines[i], found[i], k.err = dialLine(within, p.fabric, k.address, p.options.Depth, p.options.Timeout)
 			if k.err == nil && found[i].Pool != 0 && !p.alone() {
 				first.Do(func() { late = time.AfterFunc(othersLater, cancel) })
 			}
@@ -176,6 +178,7 @@ func (p *pool) create(ctx context.Context, lines []*line) error {
 		if errors.Is(err, ErrOtherPool) && n == 0 {
 			if _, err = l.describe(ctx, &protocol.Request{Operation: protocol.Describe}); err == nil {
 				first = *l.record.Load()
+				p.learn(first)
 				err = p.fits(k, protocol.Description{Record: first, Page: uint32(p.page), Span: p.pages * uint64(p.page)})
 			}
 		}
@@ -193,7 +196,7 @@ func (p *pool) create(ctx context.Context, lines []*line) error {
 // start begins to look after the servers.
 func (p *pool) start() error {
 	n := len(p.links)
-	m, err := p.nic.Alloc(p.ctx, n*p.page, via.MemoryAttributes{})
+	m, err := p.fabric.alloc(p.ctx, n*p.page)
 	if err != nil {
 		return err
 	}
@@ -217,5 +220,5 @@ func (p *pool) close() error {
 	if p.scratchMemory == nil {
 		return nil
 	}
-	return p.scratchMemory.Deregister(context.Background())
+	return p.fabric.free(p.scratchMemory)
 }

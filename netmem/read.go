@@ -12,6 +12,9 @@ import (
 // errChanged: the record of the pool has changed during an attempt. The call tries again.
 var errChanged = errors.New("the record of the pool has changed")
 
+// errBlank: the call waits until the record says that the server is no member any more.
+var errBlank = errors.New("the server has restarted without its pages")
+
 // fetch fetches a part of a page into a frame. It waits for servers that are connecting again,
 // and for the pool to go on without them.
 func (p *pool) fetch(ctx context.Context, page uint64, offset int, into ring.Frame) (Version, error) {
@@ -74,6 +77,9 @@ func (p *pool) fetchLast(ctx context.Context, v *view, page uint64, offset int, 
 		return protocol.Reply{}, unavailable("fetch", page, &Error{Op: "reach", Page: -1, Server: k.name, Err: err, Hint: p.waitsFor()})
 	case l.blank() && p.outside(v.Record) == p.placement.Copies()-1:
 		return protocol.Reply{}, &Error{Op: "fetch", Page: int64(page), Err: ErrLost}
+	case l.blank():
+		p.attend()
+		return protocol.Reply{}, unavailable("fetch", page, &Error{Op: "reach", Page: -1, Server: k.name, Err: errBlank})
 	}
 	r, err := p.fetchFrom(ctx, v, k, l, page, offset, into)
 	if err != nil {
@@ -86,7 +92,26 @@ func (p *pool) fetchLast(ctx context.Context, v *view, page uint64, offset int, 
 	if !p.confirmed(ctx, v, k) {
 		return r, unavailable("fetch", page, p.missing(v))
 	}
+	for _, to := range places {
+		if v.State(to.number) == protocol.Joining && !p.bring(ctx, v, page, r, k, to) {
+			return r, unavailable("fetch", page, p.missing(v))
+		}
+	}
 	return r, nil
+}
+
+// bring makes sure that a server which joins has what has been read from a member. The page may be
+// of a write that is under way; once the server is a member, it is read there.
+func (p *pool) bring(ctx context.Context, v *view, page uint64, r protocol.Reply, from, to *link) bool {
+	has, ok := p.stamps(ctx, v, to, page, 1)
+	if !ok {
+		return false
+	}
+	if has[0].Same(protocol.Stamp{Version: r.Version, Client: r.Client}) {
+		return true
+	}
+	l := to.now.Load()
+	return l != nil && p.copyPage(ctx, v, page, from, to, l, protocol.Exactly)
 }
 
 // fetchFrom fetches from one server.

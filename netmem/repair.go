@@ -47,7 +47,7 @@ func (p *pool) runs(ctx context.Context, v *view, list []*link, f func(first uin
 // stamps fetches the stamps of n pages of a server.
 func (p *pool) stamps(ctx context.Context, v *view, k *link, first uint64, n int) ([]protocol.Stamp, bool) {
 	l := k.now.Load()
-	if l == nil {
+	if l == nil || l.blank() {
 		return nil, false
 	}
 	frame, free, err := p.scratch(ctx)
@@ -162,7 +162,7 @@ func (p *pool) mend(ctx context.Context, v *view, page uint64, from, to *link, h
 // copyPage copies a page from one server to another.
 func (p *pool) copyPage(ctx context.Context, v *view, page uint64, from, to *link, l *line, condition protocol.Condition) bool {
 	source := from.now.Load()
-	if source == nil {
+	if source == nil || source.blank() {
 		return false
 	}
 	frame, free, err := p.scratch(ctx)

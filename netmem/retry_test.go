@@ -24,11 +24,11 @@ func (r *rig) frame(page int) ring.Frame {
 	return ring.Frame{Memory: m, Length: page}
 }
 
-// TestComeback: who has time left waits for the only server, which is restarted meanwhile,
+// comeback: who has time left waits for the only server, which is restarted meanwhile,
 // to read and to write; who has none left learns which page it was.
-func TestComeback(t *testing.T) {
+func comeback(t *testing.T) {
 	const page = 4096
-	r := newRig(t)
+	r := newRigBesides(t)
 	file, err := os.Create(filepath.Join(t.TempDir(), "lent"))
 	if err != nil {
 		t.Fatal(err)
@@ -92,12 +92,12 @@ func TestComeback(t *testing.T) {
 	}
 }
 
-// TestComebackCached: reads and writes through the cache, which have no context, wait for the
+// comebackCached: reads and writes through the cache, which have no context, wait for the
 // server as long as the timeout says, together: once it has been away for so long it is
 // taken for dead.
-func TestComebackCached(t *testing.T) {
+func comebackCached(t *testing.T) {
 	const page = 4096
-	r := newRig(t)
+	r := newRigBesides(t)
 	file, err := os.Create(filepath.Join(t.TempDir(), "lent"))
 	if err != nil {
 		t.Fatal(err)
@@ -137,8 +137,8 @@ func TestComebackCached(t *testing.T) {
 	}
 }
 
-// TestComebackOfAll: both servers of a page are cut off, and who has time waits for one.
-func TestComebackOfAll(t *testing.T) {
+// comebackOfAll: both servers of a page are cut off, and who has time waits for one.
+func comebackOfAll(t *testing.T) {
 	const page = 4096
 	nics, plugs := onSwitch(t, 3)
 	r := &rig{TB: t, near: nics[0]}

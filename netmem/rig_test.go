@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,6 +24,12 @@ type rig struct {
 func newRig(t testing.TB, o ...emulator.Option) *rig {
 	t.Helper()
 	leaktest.Check(t)
+	return newRigBesides(t, o...)
+}
+
+// newRigBesides is newRig of a test that runs together with others.
+func newRigBesides(t testing.TB, o ...emulator.Option) *rig {
+	t.Helper()
 	a, b, err := emulator.Pair(o...)
 	if err != nil {
 		t.Fatal(err)
@@ -41,6 +48,18 @@ func newRig(t testing.TB, o ...emulator.Option) *rig {
 		}
 	})
 	return r
+}
+
+// together runs tests at the same time that wait for timeouts, and use little of the processor. What
+// they leave behind is looked for after all of them.
+func together(t *testing.T, tests map[string]func(*testing.T)) {
+	t.Helper()
+	leaktest.Check(t)
+	var running sync.WaitGroup
+	for name, f := range tests {
+		running.Go(func() { t.Run(name, f) })
+	}
+	running.Wait()
 }
 
 // serve starts a server, which ends with the test at the latest.

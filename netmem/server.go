@@ -65,7 +65,7 @@ type ServerOptions struct {
 // Server lends memory, or a file, by pages. Its methods may be called from several
 // goroutines.
 type Server struct {
-	nic         *via.NIC
+	fabric      fabric
 	options     ServerOptions
 	storage     storage
 	rooms       *stampRooms
@@ -133,46 +133,51 @@ func NewServer(ctx context.Context, nic *via.NIC, o ServerOptions) (*Server, err
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	s := &Server{nic: nic, options: o, incarnation: draw(), sessions: map[*session]bool{}, witnessed: map[uint64]protocol.Record{}}
-	s.membership.Store(&membership{})
-	var err error
+	f := onNIC{nic}
 	pages := uint64(o.Span) / uint64(o.Page)
+	var lent storage
+	var err error
 	if o.File != nil {
-		s.storage, err = newFileStorage(ctx, nic, o.File, o.Page, pages, o.ReadOnly)
+		lent, err = newFileStorage(ctx, f, o.File, o.Page, pages, o.ReadOnly)
 	} else {
-		s.storage, err = newMemoryStorage(ctx, nic, o.Page, pages, uint64(o.Size)/uint64(o.Page))
+		lent, err = newMemoryStorage(ctx, f, o.Page, pages, uint64(o.Size)/uint64(o.Page))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("netmem: lend %d bytes: %w", o.Size, err)
 	}
-	if err := s.start(ctx); err != nil {
+	s, err := newServer(ctx, f, lent, o)
+	if err == nil {
+		s.listener, err = ring.Listen(nic, o.Name, ringOptions(o.Depth))
+	}
+	if err != nil {
+		s.cancel()
 		return nil, errors.Join(fmt.Errorf("netmem: %w", err), s.release())
 	}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.running.Go(s.accept)
 	s.running.Go(s.watch)
 	return s, nil
 }
 
-// start takes up what the storage knows of a pool, and listens.
-func (s *Server) start(ctx context.Context) error {
-	record, err := s.storage.load()
-	if err != nil {
-		return err
+// newServer makes a server that takes up what the storage knows of a pool, and does not listen. It
+// is released also if that fails.
+func newServer(ctx context.Context, f fabric, lent storage, o ServerOptions) (*Server, error) {
+	s := &Server{
+		fabric: f, storage: lent, options: o, incarnation: draw(), sessions: map[*session]bool{}, witnessed: map[uint64]protocol.Record{},
 	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	record, err := lent.load()
 	s.membership.Store(&record)
-	if s.rooms, err = newStampRooms(ctx, s.nic, s.options.Page); err != nil {
-		return err
+	if err == nil {
+		s.rooms, err = newStampRooms(ctx, f, o.Page)
 	}
-	s.listener, err = ring.Listen(s.nic, s.options.Name, ringOptions(s.options.Depth))
-	return err
+	return s, err
 }
 
 // release gives back the memory that is lent.
 func (s *Server) release() error {
 	err := s.storage.close()
 	if s.rooms != nil {
-		err = errors.Join(err, s.rooms.memory.Deregister(context.Background()))
+		err = errors.Join(err, s.fabric.free(s.rooms.memory))
 	}
 	return err
 }

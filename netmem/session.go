@@ -13,7 +13,6 @@ import (
 // session answers the requests of one client.
 type session struct {
 	server *Server
-	ring   *ring.Ring
 	end    func()        // ends the session
 	lent   atomic.Int32  // loans that this client has not taken yet
 	taken  atomic.Uint64 // loans that it has
@@ -34,23 +33,18 @@ const mostLent = spareFrames / 2
 func (s *Server) serve(r *ring.Ring) {
 	ctx, end := context.WithCancel(s.ctx)
 	defer end()
-	x := &session{server: s, ring: r, end: end}
-	s.counters.clients.Add(1)
-	defer s.counters.clients.Add(-1)
-	s.enter(x)
-	defer func() {
-		s.mu.Lock()
-		delete(s.sessions, x)
-		s.mu.Unlock()
-	}()
+	x := s.enter(end)
+	defer s.leave(x)
 	// How a client ends is its own affair.
-	_ = ring.Serve(ctx, r, x.handle)
+	_ = ring.Serve(ctx, r, func(q *ring.Request) { x.handle(q.Bytes, q.Payload.Bytes(), q) })
 	_ = r.Close()
 }
 
 // enter begins a session, and ends the oldest of those that never asked for a page if there are
 // too many.
-func (s *Server) enter(x *session) {
+func (s *Server) enter(end func()) *session {
+	x := &session{server: s, end: end}
+	s.counters.clients.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.begun++
@@ -69,6 +63,14 @@ func (s *Server) enter(x *session) {
 		oldest.ending = true
 		oldest.end() // its own goroutine closes the ring
 	}
+	return x
+}
+
+func (s *Server) leave(x *session) {
+	s.counters.clients.Add(-1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.sessions, x)
 }
 
 // watch ends the connections of clients that do not take what they have asked for.
@@ -99,10 +101,10 @@ func (s *Server) watch() {
 }
 
 // handle answers a request.
-func (x *session) handle(q *ring.Request) {
+func (x *session) handle(b, payload []byte, q replier) {
 	var err error
 	request, r := &x.request, &x.reply
-	if *request, err = protocol.ParseRequest(q.Bytes); err != nil {
+	if *request, err = protocol.ParseRequest(b); err != nil {
 		*r = protocol.Reply{Result: protocol.BadRequest}
 		x.answer(q, r, protocol.ReplySize, nil)
 		return
@@ -122,7 +124,7 @@ func (x *session) handle(q *ring.Request) {
 	case protocol.Fetch:
 		x.fetch(q, request, r)
 	case protocol.Write:
-		x.write(q, request, r)
+		x.write(q, request, r, payload)
 	case protocol.Adopt:
 		x.adopt(q, request, r)
 	case protocol.Stamps:
@@ -141,7 +143,7 @@ func (x *session) handle(q *ring.Request) {
 
 // answer sends a reply of size bytes, of which those behind ReplySize are in the buffer
 // already, and what was lent for it.
-func (x *session) answer(q *ring.Request, r *protocol.Reply, size int, l *loan) {
+func (x *session) answer(q replier, r *protocol.Reply, size int, l *loan) {
 	r.Incarnation = x.server.incarnation
 	r.Encode(x.buffer[:])
 	if r.Result != protocol.OK {
@@ -156,12 +158,12 @@ func (x *session) answer(q *ring.Request, r *protocol.Reply, size int, l *loan) 
 	_ = q.Reply(x.buffer[:size], l.frame, l.done)
 }
 
-func (x *session) describe(q *ring.Request, r *protocol.Reply) {
+func (x *session) describe(q replier, r *protocol.Reply) {
 	x.describeIn(q, r, x.server.membership.Load().Record)
 }
 
 // describeIn describes the server with the record of a pool.
-func (x *session) describeIn(q *ring.Request, r *protocol.Reply, in protocol.Record) {
+func (x *session) describeIn(q replier, r *protocol.Reply, in protocol.Record) {
 	o := &x.server.options
 	d := protocol.Description{
 		Record: in, Span: uint64(o.Span), Capacity: uint64(o.Size), Page: uint32(o.Page), ReadOnly: o.ReadOnly, Lasting: o.File != nil,
@@ -183,7 +185,7 @@ func (m *membership) admit(request *protocol.Request, r *protocol.Reply, as ...p
 	return r.Result == protocol.OK
 }
 
-func (x *session) fetch(q *ring.Request, request *protocol.Request, r *protocol.Reply) {
+func (x *session) fetch(q replier, request *protocol.Request, r *protocol.Reply) {
 	o := &x.server.options
 	var l *loan
 	switch {
@@ -207,7 +209,7 @@ func (x *session) fetch(q *ring.Request, request *protocol.Request, r *protocol.
 	x.answer(q, r, protocol.ReplySize, l)
 }
 
-func (x *session) write(q *ring.Request, request *protocol.Request, r *protocol.Reply) {
+func (x *session) write(q replier, request *protocol.Request, r *protocol.Reply, payload []byte) {
 	o := &x.server.options
 	x.server.adopting.RLock()
 	defer x.server.adopting.RUnlock()
@@ -215,14 +217,14 @@ func (x *session) write(q *ring.Request, request *protocol.Request, r *protocol.
 		x.answer(q, r, protocol.ReplySize, nil)
 		return
 	}
-	if r.Result = checkWrite(request, o.Page, q.Payload.Length); r.Result == protocol.OK {
+	if r.Result = checkWrite(request, o.Page, len(payload)); r.Result == protocol.OK {
 		switch {
 		case request.Page >= uint64(o.Span)/uint64(o.Page):
 			r.Result = protocol.OutsideExport
 		case o.ReadOnly:
 			r.Result = protocol.ReadOnly
 		default:
-			x.server.storage.write(request, r, q.Payload.Bytes())
+			x.server.storage.write(request, r, payload)
 		}
 	}
 	if r.Result == protocol.OK {

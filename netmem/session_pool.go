@@ -10,7 +10,7 @@ import (
 
 // adopt makes a record the server's, if it is the first or a newer one of the same pool. A server
 // that joins becomes a member only if it was told before that it has all.
-func (x *session) adopt(q *ring.Request, request *protocol.Request, r *protocol.Reply) {
+func (x *session) adopt(q replier, request *protocol.Request, r *protocol.Reply) {
 	if r.Result = x.server.adopt(request, r); r.Result != protocol.OK {
 		x.answer(q, r, protocol.ReplySize, nil)
 		return
@@ -51,7 +51,7 @@ func (s *Server) adopt(request *protocol.Request, r *protocol.Reply) protocol.Re
 }
 
 // stamps answers with the stamps of a run of pages.
-func (x *session) stamps(q *ring.Request, request *protocol.Request, r *protocol.Reply) {
+func (x *session) stamps(q replier, request *protocol.Request, r *protocol.Reply) {
 	s := x.server
 	pages, n := uint64(s.options.Span)/uint64(s.options.Page), uint64(request.Length)/protocol.StampSize
 	var l *loan
@@ -76,9 +76,8 @@ func (x *session) stamps(q *ring.Request, request *protocol.Request, r *protocol
 	x.answer(q, r, protocol.ReplySize, l)
 }
 
-// witness keeps the record of a pool for its clients: a record takes the place of the one before
-// it, or the first place.
-func (x *session) witness(q *ring.Request, request *protocol.Request, r *protocol.Reply) {
+// witness keeps the record of a pool for its clients.
+func (x *session) witness(q replier, request *protocol.Request, r *protocol.Reply) {
 	s, to := x.server, request.Record()
 	if to.Pool == 0 || to.Check() != nil {
 		r.Result = protocol.BadRequest
@@ -87,8 +86,8 @@ func (x *session) witness(q *ring.Request, request *protocol.Request, r *protoco
 	}
 	s.mu.Lock()
 	now, known := s.witnessed[to.Pool]
-	first := request.Condition == protocol.IfOlder
-	if known && now.Members == to.Members && now.Epoch == to.Epoch-1 || !known && first && len(s.witnessed) < mostWitnessed {
+	room := known && now.Members == to.Members || !known && len(s.witnessed) < mostWitnessed
+	if room && follows(now, to, request.Condition == protocol.IfOlder) {
 		now = to
 		s.witnessed[to.Pool] = to
 	}
@@ -108,8 +107,8 @@ type stampRooms struct {
 	free   chan uint32
 }
 
-func newStampRooms(ctx context.Context, nic *via.NIC, page int) (*stampRooms, error) {
-	m, err := nic.Alloc(ctx, stampFrames*page, via.MemoryAttributes{})
+func newStampRooms(ctx context.Context, f fabric, page int) (*stampRooms, error) {
+	m, err := f.alloc(ctx, stampFrames*page)
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,7 @@ var _ PageSource = (*Source)(nil)
 // OpenSource connects with servers as Open does. Of the options those about the cache are
 // ignored.
 func OpenSource(ctx context.Context, nic *via.NIC, servers []via.Address, o Options) (*Source, error) {
-	p, err := openPool(ctx, nic, servers, &o)
+	p, err := openPool(ctx, nic, onNIC{nic}, servers, &o)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func (s *Source) Alloc(bytes int) ([]byte, error) {
 	if s.memory != nil {
 		return nil, &Error{Op: "allocate", Page: -1, Err: errors.New("there is memory already")}
 	}
-	m, err := s.pool.nic.Alloc(context.Background(), bytes, via.MemoryAttributes{})
+	m, err := s.pool.fabric.alloc(context.Background(), bytes)
 	if err != nil {
 		return nil, fmt.Errorf("netmem: %w", err)
 	}
@@ -88,7 +88,7 @@ func (s *Source) WritePage(ctx context.Context, page int64, at int, version uint
 func (s *Source) Close() error {
 	err := s.pool.close()
 	if s.memory != nil {
-		err = errors.Join(err, s.memory.Deregister(context.Background()))
+		err = errors.Join(err, s.pool.fabric.free(s.memory))
 	}
 	return err
 }

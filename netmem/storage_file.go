@@ -18,6 +18,7 @@ const fileFrames = 256
 // fileStorage lends a file. It is read for each fetch and not mapped: a file that
 // another program makes shorter would end the process.
 type fileStorage struct {
+	fabric fabric
 	memory *via.Memory
 	page   int
 
@@ -28,16 +29,16 @@ type fileStorage struct {
 	free   []uint32
 }
 
-func newFileStorage(ctx context.Context, nic *via.NIC, file *os.File, page int, pages uint64, readOnly bool) (*fileStorage, error) {
+func newFileStorage(ctx context.Context, from fabric, file *os.File, page int, pages uint64, readOnly bool) (*fileStorage, error) {
 	f, err := openPages(ctx, file, page, pages, readOnly, alone)
 	if err != nil {
 		return nil, err
 	}
-	m, err := nic.Alloc(ctx, fileFrames*page, via.MemoryAttributes{})
+	m, err := from.alloc(ctx, fileFrames*page)
 	if err != nil {
 		return nil, errors.Join(err, f.close())
 	}
-	s := &fileStorage{file: f, memory: m, page: page}
+	s := &fileStorage{fabric: from, file: f, memory: m, page: page}
 	for f := range uint32(fileFrames) {
 		s.free = append(s.free, f)
 	}
@@ -128,5 +129,5 @@ func (s *fileStorage) save(m membership) error {
 func (s *fileStorage) stored() uint64 { return s.file.count * uint64(s.page) }
 
 func (s *fileStorage) close() error {
-	return errors.Join(s.memory.Deregister(context.Background()), s.file.close())
+	return errors.Join(s.fabric.free(s.memory), s.file.close())
 }

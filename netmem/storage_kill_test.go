@@ -26,9 +26,9 @@ const (
 	killEnv             = "NETMEM_KILLED_SERVER"
 )
 
-// TestKilled: a process that lends a file is killed while pages of 64 KiB are written. Then
+// killedServer: a process that lends a file is killed while pages of 64 KiB are written. Then
 // each page is old or new as a whole, and what was acknowledged is there.
-func TestKilled(t *testing.T) {
+func killedServer(t *testing.T) {
 	rounds := 60
 	if testing.Short() {
 		rounds = 5
@@ -54,7 +54,7 @@ func TestKilled(t *testing.T) {
 // readAfterKill lends the file again and looks at each page.
 func readAfterKill(t *testing.T, path string, round int, acknowledged *[killPages]uint64) {
 	t.Helper()
-	r := newRig(t)
+	r := newRigBesides(t)
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -112,11 +112,11 @@ func killedWriter(t *testing.T, path string, first uint64, acknowledged *[killPa
 	return seen
 }
 
-// TestKilledWriter is the process of TestKilled: a server and its client.
+// TestKilledWriter is the process of killedServer: a server and its client.
 func TestKilledWriter(t *testing.T) {
 	path := os.Getenv(killEnv)
 	if path == "" {
-		t.Skip("it is started by TestKilled")
+		t.Skip("it is started by TestAway")
 	}
 	n, err := strconv.ParseUint(os.Getenv(killEnv+"_FIRST"), 10, 64)
 	if err != nil {

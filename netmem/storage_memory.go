@@ -16,6 +16,7 @@ const spareFrames = 64
 
 // memoryStorage lends memory. Pages get a frame when they are first written.
 type memoryStorage struct {
+	fabric fabric
 	memory *via.Memory
 	page   int
 
@@ -34,13 +35,13 @@ const zeros = 0
 // dropped is added to the loans of a frame that is free when they are returned.
 const dropped = 1 << 30
 
-func newMemoryStorage(ctx context.Context, nic *via.NIC, page int, pages, capacity uint64) (*memoryStorage, error) {
+func newMemoryStorage(ctx context.Context, f fabric, page int, pages, capacity uint64) (*memoryStorage, error) {
 	frames := int(capacity) + spareFrames + 1
-	m, err := nic.Alloc(ctx, frames*page, via.MemoryAttributes{})
+	m, err := f.alloc(ctx, frames*page)
 	if err != nil {
 		return nil, err
 	}
-	s := &memoryStorage{memory: m, page: page, most: int(capacity), frames: make([]uint32, pages), lent: make([]int32, frames), free: make([]uint32, 0, frames)}
+	s := &memoryStorage{fabric: f, memory: m, page: page, most: int(capacity), frames: make([]uint32, pages), lent: make([]int32, frames), free: make([]uint32, 0, frames)}
 	s.pages = make([]stamp, pages)
 	for f := frames - 1; f > zeros; f-- {
 		s.free = append(s.free, uint32(f))
@@ -147,4 +148,4 @@ func (s *memoryStorage) stored() uint64 {
 	return uint64(s.used) * uint64(s.page)
 }
 
-func (s *memoryStorage) close() error { return s.memory.Deregister(context.Background()) }
+func (s *memoryStorage) close() error { return s.fabric.free(s.memory) }

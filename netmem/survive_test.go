@@ -7,27 +7,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/netmem"
 )
 
-// TestSurvives: with two copies, a random workload beside a model goes on while servers
+// survive: with two copies, a random workload beside a model goes on while servers
 // die and come back, one at a time.
-func TestSurvives(t *testing.T) {
-	seeds := 2
-	if soak.Wanted() {
-		seeds = 20
-	}
-	for seed := range uint64(seeds) {
-		for _, servers := range []int{2, 3} {
-			t.Run(fmt.Sprintf("%d servers, seed %d", servers, seed), func(t *testing.T) { survive(t, seed, servers) })
-		}
-	}
-}
-
 func survive(t *testing.T, seed uint64, servers int) {
 	const page, pages = 4096, 128
-	r := newRig(t)
+	r := newRigBesides(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	options := make([]netmem.ServerOptions, servers)
 	list := make([]*netmem.Server, servers)

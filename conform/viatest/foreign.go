@@ -1,0 +1,114 @@
+package viatest
+
+import (
+	"bytes"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// foreign maps memory of the program's own, until the test ends.
+func foreign(t T, size int) []byte {
+	t.Helper()
+	b, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Munmap(b); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+// elsewhere reports whether a NIC is in another process, which cannot have memory of
+// this one's own.
+func elsewhere(n *via.NIC) bool { return n.Query().Backend == "vfio-user" }
+
+// testForeignMemory sends and receives in memory that is not the NIC's, from within
+// pages and across them, with descriptors in it too.
+func testForeignMemory(t T, p *Pair) {
+	ctx := Context(t)
+	page := os.Getpagesize()
+	from, to := foreign(t, 8*page), foreign(t, 8*page)
+	if elsewhere(p.A) {
+		_, err := p.A.Register(ctx, from, via.MemoryAttributes{})
+		WantError(t, "memory that the other process has no file of", err, via.ErrNotSupported)
+		x, y := p.Connect(t, Setup{})
+		exchange(t, p, x, y, 100, 1)
+		return
+	}
+	for i := range from {
+		from[i] = byte(i ^ i>>8)
+	}
+	source := Must(p.A.Register(ctx, from[100:5*page+200], via.MemoryAttributes{}))(t)
+	again := Must(p.A.Register(ctx, from[page:6*page], via.MemoryAttributes{ReadOnly: true}))(t)
+	target := Must(p.B.Register(ctx, to[10:], via.MemoryAttributes{}))(t)
+	if source.Handle() == again.Handle() || again.Address() != source.Address()-100+uint64(page) || source.Size() != 5*page+100 {
+		t.Errorf("%d bytes at %#x and %d at %#x", source.Size(), source.Address(), again.Size(), again.Address())
+	}
+	x, y := p.Connect(t, Setup{})
+	send := func(m *via.Memory, offset, length int) (d *via.Descriptor, err error) {
+		t.Helper()
+		clear(to)
+		y.Recv[0].Prepare()
+		OK(t, target.AddTo(y.Recv[0], 77, length))
+		OK(t, y.VI.PostRecv(y.Recv[0]))
+		x.Send[0].Prepare()
+		OK(t, m.AddTo(x.Send[0], offset, length))
+		OK(t, x.VI.PostSend(x.Send[0]))
+		return p.Take(t, y.VI.RecvDone)
+	}
+	for _, c := range []struct {
+		m              *via.Memory
+		offset, length int
+		at             int // in from
+	}{
+		{source, 0, 1, 100}, {source, page - 200, 300, page - 100}, {source, 0, 5*page + 100, 100},
+		{again, 0, 5 * page, page}, {again, 3, 2 * page, page + 3},
+	} {
+		Must(send(c.m, c.offset, c.length))(t)
+		p.MustTake(t, x.VI.SendDone)
+		if !bytes.Equal(to[87:87+c.length], from[c.at:c.at+c.length]) || bytes.Count(to, []byte{0}) < len(to)-c.length {
+			t.Errorf("%d bytes at %d: they differ, or more was written", c.length, c.offset)
+		}
+	}
+
+	// The pages stay for the other registration; the first handle is worth nothing.
+	OK(t, source.Deregister(ctx))
+	if source.Bytes() != nil {
+		t.Error("bytes of deregistered memory")
+	}
+	Must(send(again, 0, page))(t)
+	p.MustTake(t, x.VI.SendDone)
+	if !bytes.Equal(to[87:87+page], from[page:2*page]) {
+		t.Error("memory that is still registered: what was received differs")
+	}
+
+	// A descriptor may lie there too.
+	own := Must(p.B.Register(ctx, to[:page], via.MemoryAttributes{}))(t)
+	d := Must(own.NewDescriptor(64, 1))(t)
+	OK(t, own.AddTo(d, 1024, 100))
+	OK(t, y.VI.PostRecv(d))
+	WantError(t, "deregister posted descriptors", own.Deregister(ctx), via.ErrResource)
+	OK(t, x.VI.PostSend(x.Prepare(t, x.Send[0], 0, 100)))
+	if got := p.MustTake(t, y.VI.RecvDone); got != d || d.Length() != 100 {
+		t.Errorf("got back descriptor %p with %d bytes, want %p", got, d.Length(), d)
+	}
+	p.MustTake(t, x.VI.SendDone)
+
+	// Bounds are those of the registration, not of its pages.
+	x.Send[0].Prepare()
+	OK(t, x.Send[0].AddData(again.Address()+uint64(again.Size())-9, again.Handle(), 10))
+	OK(t, y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 100)))
+	OK(t, x.VI.PostSend(x.Send[0]))
+	d, err := p.Take(t, x.VI.SendDone)
+	wantStatus(t, "send from behind the registration", d, err, via.StatusProtectionError)
+	for _, m := range []*via.Memory{again, target, own} {
+		OK(t, m.Deregister(ctx))
+	}
+	_ = from[0] // the memory is the program's
+}

@@ -1,0 +1,424 @@
+package netmem
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/soak"
+	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
+	"github.com/trapeze-nic/trapeze/ring"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+var (
+	schedules = flag.Uint64("schedules", 0, "how many schedules TestModel runs; zero: at most 60, as many as it begins in 4 s")
+	firstSeed = flag.Uint64("seed", 0, "seed of the first of them")
+	traced    = flag.Bool("events", false, "print what happens in the schedules of TestModel")
+)
+
+// TestModel runs random schedules of reads and writes, by several clients and servers that are
+// stopped, killed, restarted and cut off from each other, in virtual time. What PROTOCOL.md says
+// of copies holds in all, and once all is well again the copies are equal.
+//
+// A seed stands for the same schedule each time, but for what goroutines do at one instant: some 1
+// of 20 go another way the next time. One that has failed is to be run a few times.
+func TestModel(t *testing.T) {
+	n, end := uint64(60), time.Now().Add(4*time.Second)
+	if soak.Wanted() {
+		n, end = 1000, end.Add(time.Hour)
+	}
+	if *schedules > 0 {
+		n, end = *schedules, end.Add(24*time.Hour)
+	}
+	// The fewer goroutines run at an instant, the more often a seed means the same schedule.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	l := newLender(t)
+	var sum modelCounts
+	for seed := *firstSeed; seed < *firstSeed+n && (time.Now().Before(end) || seed < *firstSeed+10); seed++ {
+		s := newSchedule(t, l, seed)
+		ok := t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, s.run)
+			s.history.check(t, s.witness != nil)
+		})
+		if !ok {
+			t.Fatalf("schedule %d of %d: -run TestModel -schedules 1 -seed %d -events", seed-*firstSeed+1, n, seed)
+		}
+		sum.add(&s.counts)
+	}
+	t.Logf("%+v", sum)
+}
+
+// modelCounts are what happened.
+type modelCounts struct{ Reads, Writes, Failed, Conflicts, Kills, Deaths, Epochs, Joins int64 }
+
+func (c *modelCounts) add(o *modelCounts) {
+	c.Reads += o.Reads
+	c.Writes += o.Writes
+	c.Failed += o.Failed
+	c.Conflicts += o.Conflicts
+	c.Kills += o.Kills
+	c.Deaths += o.Deaths
+	c.Epochs += o.Epochs
+	c.Joins += o.Joins
+}
+
+// modelPage is the size of a page.
+const modelPage = MinPage
+
+// schedule is one run of the model.
+type schedule struct {
+	*network
+	*testing.T
+	r       *rand.Rand
+	servers []*modelServer
+	witness *modelServer // nil if there is none
+	clients []*modelClient
+	pages   int
+	loses   bool // servers lose their memory, and then nothing else happens to servers
+	history history
+	counts  modelCounts
+	ending  atomic.Bool
+	closers []func() // guarded by the network
+
+	starting sync.Mutex // held while a server starts or is killed
+}
+
+// modelServer is a server, or the witness.
+type modelServer struct {
+	node string
+	disk *disk // nil: it loses all when it is killed
+	run  int
+	now  *process // nil while it is dead; guarded by starting
+	// witnessed is what the witness remembers, if it does.
+	remembers bool
+	witnessed map[uint64]protocol.Record
+}
+
+// modelClient is a client.
+type modelClient struct {
+	node    string
+	number  int
+	timeout time.Duration
+	workers int
+	now     *process // guarded by the network
+}
+
+// disk is a storage that outlives its server.
+type disk struct {
+	*memoryStorage
+	kept membership
+}
+
+func (d *disk) load() (membership, error) {
+	m := d.kept
+	m.complete = false
+	d.joining = m.Pool != 0 && m.state() == protocol.Joining
+	return m, nil
+}
+
+func (d *disk) save(m membership) error {
+	d.kept = m
+	return d.memoryStorage.save(m)
+}
+
+func (d *disk) close() error { return nil }
+
+func newSchedule(t *testing.T, l *lender, seed uint64) *schedule {
+	s := &schedule{T: t, network: &network{lender: l, seed: seed, cut: map[[2]string]int{}, serves: map[string]*process{}, trace: func(string, ...any) {}}}
+	s.r = s.random("schedule")
+	s.pages = 1 + s.r.IntN(4)
+	s.slow = []int{5, 50, 200}[s.r.IntN(3)]
+	for i := range 2 + s.r.IntN(2) {
+		n := &modelServer{node: fmt.Sprintf("s%d", i)}
+		if s.r.IntN(2) == 0 {
+			n.disk = &disk{}
+		}
+		s.servers = append(s.servers, n)
+	}
+	if s.loses = s.r.IntN(3) == 0; s.loses {
+		s.slow = 0 // else a client takes another server for dead, and the last copy is lost with reason
+	}
+	if s.r.IntN(4) > 0 {
+		s.witness = &modelServer{node: "witness", remembers: s.r.IntN(2) == 0, witnessed: map[uint64]protocol.Record{}}
+	}
+	for i := range 1 + s.r.IntN(3) {
+		s.clients = append(s.clients, &modelClient{node: fmt.Sprintf("c%d", i), number: i, timeout: time.Duration(300+s.r.IntN(2000)) * time.Millisecond, workers: 1 + s.r.IntN(2)})
+	}
+	return s
+}
+
+// logf adds to the trace.
+func (s *schedule) logf(start time.Time) func(string, ...any) {
+	return func(format string, a ...any) {
+		fmt.Printf("%12.6f %s\n", time.Since(start).Seconds(), fmt.Sprintf(format, a...))
+	}
+}
+
+// run is the schedule, in a bubble.
+func (s *schedule) run(t *testing.T) {
+	s.T, s.over = t, make(chan struct{})
+	if *traced {
+		s.trace = s.logf(time.Now())
+	}
+	for _, n := range s.all() {
+		if n.disk != nil {
+			m, err := newMemoryStorage(t.Context(), s.process(n.node, 0), modelPage, uint64(s.pages), uint64(s.pages))
+			if err != nil {
+				t.Error(err)
+			}
+			n.disk.memoryStorage = m
+			s.atEnd(func() { _ = m.close() })
+		}
+		s.start(n)
+	}
+	var busy sync.WaitGroup
+	for _, c := range s.clients {
+		busy.Go(func() { s.live(c) })
+	}
+	s.trouble()
+	s.ending.Store(true)
+	busy.Wait()
+	s.finish()
+	close(s.over)
+	s.running.Wait()
+	for _, f := range slices.Backward(s.closers) {
+		f()
+	}
+}
+
+// all servers, and the witness.
+func (s *schedule) all() []*modelServer {
+	if s.witness == nil {
+		return s.servers
+	}
+	return append(slices.Clone(s.servers), s.witness)
+}
+
+// atEnd has f called when the schedule is over.
+func (s *schedule) atEnd(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closers = append(s.closers, f)
+}
+
+// start starts a server, unless it runs.
+func (s *schedule) start(n *modelServer) {
+	s.starting.Lock()
+	defer s.starting.Unlock()
+	if n.now != nil {
+		return
+	}
+	n.run++
+	p := s.process(n.node, n.run)
+	o := ServerOptions{Page: modelPage, Size: int64(s.pages) * modelPage}
+	if err := o.check(); err != nil {
+		s.Error(err)
+	}
+	var lent storage = n.disk
+	if n.disk == nil {
+		m, err := newMemoryStorage(s.Context(), p, modelPage, uint64(s.pages), uint64(s.pages))
+		if err != nil {
+			s.Error(err)
+		}
+		lent = m
+	}
+	server, err := newServer(s.Context(), p, lent, o)
+	if err != nil {
+		s.Error(err)
+	}
+	if n.remembers {
+		server.witnessed = n.witnessed
+	}
+	s.atEnd(func() {
+		server.cancel()
+		_ = server.release()
+	})
+	p.server = server
+	s.trace("%s starts, epoch %d", n.node, server.membership.Load().Epoch)
+	s.set(func() { n.now, s.serves[n.node] = p, p })
+}
+
+// kill kills a server, unless it is dead.
+func (s *schedule) kill(n *modelServer) {
+	s.starting.Lock()
+	defer s.starting.Unlock()
+	if n.now == nil {
+		return
+	}
+	s.trace("%s is killed", n.node)
+	atomic.AddInt64(&s.counts.Kills, 1)
+	n.now.kill()
+	s.set(func() { n.now = nil; delete(s.serves, n.node) })
+}
+
+// open opens a client of the model.
+func (s *schedule) open(p *process, timeout time.Duration) (*Client, error) {
+	var list []via.Address
+	for _, n := range s.servers {
+		list = append(list, addressOf(n.node))
+	}
+	o := Options{Copies: 2, Cache: leastFrames * modelPage, Timeout: timeout, ReadAhead: -1, Workers: 1}
+	if s.witness != nil {
+		o.Witness = modelWitness{p}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return open(ctx, nil, p, list, o)
+}
+
+// live runs a client, again and again as it dies or is closed, until the end.
+func (s *schedule) live(n *modelClient) {
+	r := s.random(n.node)
+	for run := 0; !s.ending.Load(); run++ {
+		p := s.process(n.node, run)
+		s.set(func() { n.now = p })
+		c, err := s.open(p, n.timeout)
+		if err != nil {
+			s.trace("%s cannot open: %v", n.node, err)
+		} else {
+			s.trace("%s is open, epoch %d", n.node, c.pool.record().Epoch)
+			left := 1 << 30
+			if r.IntN(3) == 0 {
+				left = 1 + r.IntN(20)
+			}
+			var workers sync.WaitGroup
+			for i := range n.workers {
+				w := &modelWorker{s: s, c: c, p: p, ctx: context.WithValue(p.alive, callerKey{}, i), r: s.random(fmt.Sprint(n.node, run, i)), known: map[uint64]modelKnown{}, who: n.node, alone: n.workers == 1, first: uint64((n.number*1000+run)*2+i) * 1e6}
+				workers.Go(func() { w.work(left) })
+			}
+			workers.Wait()
+			s.running.Go(func() { _ = c.Close() }) // a client that was killed does nothing more
+		}
+		s.mu.Lock()
+		if p.dead {
+			s.counts.Deaths++
+		}
+		s.mu.Unlock()
+		time.Sleep(time.Duration(r.Int64N(int64(2 * time.Second))))
+	}
+}
+
+// modelKnown is a version of a page that a client has read or written, and what it was.
+type modelKnown struct {
+	version Version
+	value   uint64
+}
+
+// modelWorker makes calls of a client.
+type modelWorker struct {
+	s     *schedule
+	c     *Client
+	p     *process
+	ctx   context.Context
+	r     *rand.Rand
+	known map[uint64]modelKnown
+	who   string
+	alone bool // no other worker writes for this client
+	// What it writes is first+1, and so on.
+	first, written uint64
+}
+
+// work makes calls until the client is dead, the schedule ends or none is left.
+func (w *modelWorker) work(left int) {
+	m := w.p.take(modelPage)
+	w.s.atEnd(func() { w.p.giveBack(m) })
+	frame := ring.Frame{Memory: m, Length: modelPage}
+	pace := []time.Duration{5 * time.Millisecond, 200 * time.Millisecond, time.Second}[w.r.IntN(3)]
+	for ; left > 0 && !w.s.ending.Load() && w.p.gate() == nil; left-- {
+		page := uint64(w.r.IntN(w.s.pages))
+		ctx, cancel := w.ctx, func() {}
+		if w.r.IntN(2) == 0 {
+			ctx, cancel = context.WithTimeout(ctx, time.Duration(w.r.Int64N(int64(8*time.Second))))
+		}
+		k, knows := w.known[page]
+		switch {
+		case w.r.IntN(8) == 0:
+			w.write(ctx, op{page: page, kind: opOverwrite}, change{page: page, blind: true}, frame)
+		case knows && w.r.IntN(2) == 0:
+			w.write(ctx, op{page: page, kind: opReplace, expected: k.value}, change{page: page, base: k.version}, frame)
+		default:
+			w.read(ctx, page, frame)
+		}
+		cancel()
+		w.s.sleep(nil, time.Duration(w.r.Int64N(int64(pace))))
+	}
+}
+
+func (w *modelWorker) read(ctx context.Context, page uint64, frame ring.Frame) {
+	o := w.s.history.begin(op{page: page, kind: opRead, client: w.who})
+	v, err := w.c.Fetch(ctx, page, frame)
+	if w.p.gate() != nil || err != nil {
+		w.s.history.drop(o)
+		w.s.trace("%s reads page %d: %v", w.who, page, err)
+		return
+	}
+	o.value, o.version = w.value(page, frame.Bytes()), v
+	w.s.history.end(o)
+	w.known[page] = modelKnown{v, o.value}
+	w.s.trace("%s reads page %d: %d, version %d", w.who, page, o.value, v)
+	atomic.AddInt64(&w.s.counts.Reads, 1)
+}
+
+// value is the value that fills a page.
+func (w *modelWorker) value(page uint64, b []byte) uint64 {
+	value := binary.LittleEndian.Uint64(b)
+	for i := 8; i < len(b); i += 8 {
+		if other := binary.LittleEndian.Uint64(b[i:]); other != value {
+			w.s.Errorf("page %d is torn: %d at its beginning, %d at byte %d", page, value, other, i)
+			break
+		}
+	}
+	return value
+}
+
+func (w *modelWorker) write(ctx context.Context, o op, c change, frame ring.Frame) {
+	w.written++
+	o.client, o.value = w.who, w.first+w.written
+	for i := 0; i < modelPage; i += 8 {
+		binary.LittleEndian.PutUint64(frame.Bytes()[i:], o.value)
+	}
+	k := w.s.history.begin(o)
+	c.from = frame
+	w.s.trace("%s writes page %d: %d, kind %d over %d, version %d", w.who, o.page, o.value, o.kind, o.expected, c.base)
+	err := w.c.pool.write(ctx, &c)
+	for n := 0; err != nil && w.alone && o.kind == opReplace && !errors.Is(err, ErrConflict) && w.r.IntN(2) == 0 && n < 3; n++ { // as a pager does
+		c.own = true
+		err = w.c.pool.write(w.ctx, &c)
+	}
+	if w.p.gate() != nil {
+		err = errKilled
+	}
+	switch {
+	case err == nil:
+		k.version = c.base
+		w.s.history.end(k)
+		w.known[o.page] = modelKnown{c.base, o.value}
+		atomic.AddInt64(&w.s.counts.Writes, 1)
+	case errors.Is(err, ErrConflict):
+		delete(w.known, o.page)
+		atomic.AddInt64(&w.s.counts.Conflicts, 1)
+	default:
+		atomic.AddInt64(&w.s.counts.Failed, 1)
+	}
+	w.s.trace("%s has written page %d: %d, version %d, %v", w.who, o.page, o.value, c.base, err)
+}
+
+// modelWitness is the witness of a client of the model, at a server of its own.
+type modelWitness struct{ client *process }
+
+func (w modelWitness) Name() string { return "witness" }
+
+func (w modelWitness) Swap(ctx context.Context, _ *via.NIC, to Record, first bool) (Record, error) {
+	return swapAt(ctx, w.client, addressOf("witness"), to, first)
+}
