@@ -12,7 +12,7 @@ import (
 
 var (
 	breaks  = regexp.MustCompile(`(?m)^Breaks: \S.*$`)
-	noticed = regexp.MustCompile(`(?m)^Noticed by: (engine|driver|via|conform|\./\S+)( (engine|driver|via|conform|\./\S+))*$`)
+	noticed = regexp.MustCompile(`(?m)^Noticed by: (engine|driver|via|conform|model|\./\S+)( (engine|driver|via|conform|model|\./\S+))*$`)
 )
 
 // TestPatches: each patch applies to the sources, and says what it breaks and who notices that.
