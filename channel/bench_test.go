@@ -9,8 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/channel"
-	"github.com/trapeze-nic/trapeze/conform/channeltest"
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -44,13 +43,13 @@ func quantile(took []time.Duration, q float64) float64 {
 
 // viPair is a pair of VIs with messages of one size from x to y.
 type viPair struct {
-	x, y           *viatest.End
+	x, y           *conform.End
 	sent, returned int
 }
 
-func newVIPair(b testing.TB, nics *viatest.Pair, size int) *viPair {
+func newVIPair(b testing.TB, nics *conform.World, size int) *viPair {
 	p := &viPair{}
-	p.x, p.y = nics.Connect(b, viatest.Setup{Attributes: via.VIAttributes{MaxTransfer: 64 << 10}, Memory: 2*size + 64})
+	p.x, p.y = nics.Connect(conform.Setup{Attributes: via.VIAttributes{MaxTransfer: 64 << 10}, Memory: 2*size + 64})
 	for i := range p.x.Send {
 		p.x.Prepare(b, p.x.Send[i], 0, size)
 		p.y.Prepare(b, p.y.Recv[i], size, size)
@@ -115,7 +114,8 @@ const batch = 16
 func BenchmarkCell(b *testing.B) {
 	x, y := openBoth(b, "")
 	clients, servers := openPairs(b, x, y, 1, nil, nil)
-	vi := newVIPair(b, viatest.NewPair(openBoth(b, "")), 64)
+	p, q := openBoth(b, "")
+	vi := newVIPair(b, conform.NewWorld(b, p, q), 64)
 	var cell, message []time.Duration
 	b.ReportAllocs()
 	for b.Loop() {
@@ -236,9 +236,9 @@ type urgency struct {
 }
 
 // cellUrgency is a channel's cell of high priority, beside another's messages of low priority.
-func cellUrgency(b *testing.B, name string, beside bool, nics *viatest.Pair) *urgency {
+func cellUrgency(b *testing.B, name string, beside bool, nics *conform.World) *urgency {
 	o := &channel.Options{PageSize: 16384}
-	clients, servers := channeltest.Connect(b, nics, 2, o, o)
+	clients, servers := nics.Channels(2, o, o)
 	u := &urgency{name: name, bulk: func() {}, drain: func() {}}
 	if beside {
 		u.drain = func() {
@@ -278,7 +278,7 @@ func cellUrgency(b *testing.B, name string, beside bool, nics *viatest.Pair) *ur
 }
 
 // viUrgency is a message of 64 bytes on a VI, beside another's messages of the same bulk.
-func viUrgency(b *testing.B, name string, beside bool, nics *viatest.Pair) *urgency {
+func viUrgency(b *testing.B, name string, beside bool, nics *conform.World) *urgency {
 	short := newVIPair(b, nics, 64)
 	u := &urgency{name: name, bulk: func() {}, drain: func() {}}
 	if beside {
@@ -316,8 +316,11 @@ func BenchmarkUrgent(b *testing.B) {
 		"memory":   func() (x, y *via.NIC) { return openBoth(b, "") },
 		"10Gbit/s": func() (x, y *via.NIC) { return openPaced(b, 10) },
 	} {
-		pair := func() *viatest.Pair { return viatest.NewPair(open()) }
 		b.Run(name, func(b *testing.B) {
+			pair := func() *conform.World {
+				x, y := open()
+				return conform.NewWorld(b, x, y)
+			}
 			all := []*urgency{cellUrgency(b, "cell-idle", false, pair()), cellUrgency(b, "cell-bulk", true, pair()),
 				viUrgency(b, "vi-idle", false, pair()), viUrgency(b, "vi-bulk", true, pair())}
 			for b.Loop() {

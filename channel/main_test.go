@@ -11,8 +11,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/channel"
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
-	"github.com/trapeze-nic/trapeze/conform/channeltest"
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	_ "github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -60,7 +59,7 @@ func openBoth(t testing.TB, options string) (a, b *via.NIC) {
 // openPairs opens n pairs of channels from a to b.
 func openPairs(t testing.TB, a, b *via.NIC, n int, dial, listen *channel.Options) (clients, servers []*channel.Channel) {
 	t.Helper()
-	return channeltest.Connect(t, viatest.NewPair(a, b), n, dial, listen)
+	return conform.NewWorld(t, a, b).Channels(n, dial, listen)
 }
 
 // openPair opens one pair on NICs of its own.

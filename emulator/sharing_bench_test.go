@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -16,8 +16,8 @@ func BenchmarkShared(b *testing.B) {
 		for _, share := range []bool{false, true} {
 			b.Run(fmt.Sprintf("%d/share=%v", size, share), func(b *testing.B) {
 				x, y := newSharers(b, share, share, nil)
-				p := viatest.NewPair(x.nic, y.nic)
-				from, to := p.Connect(b, viatest.Setup{Memory: size,
+				p := conform.NewWorld(b, x.nic, y.nic)
+				from, to := p.Connect(conform.Setup{Memory: size,
 					Attributes: via.VIAttributes{Reliability: via.ReliableDelivery, MaxTransfer: uint32(size)}})
 				if share {
 					waitShared(b, x, from.Memory.Bytes())
@@ -34,8 +34,8 @@ func BenchmarkShared(b *testing.B) {
 					if err := from.VI.PostSend(s); err != nil {
 						b.Fatal(err)
 					}
-					p.MustTake(b, to.VI.RecvDone)
-					p.MustTake(b, from.VI.SendDone)
+					p.MustTake(to.VI.RecvDone)
+					p.MustTake(from.VI.SendDone)
 				}
 			})
 		}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -58,7 +58,7 @@ func newSharer(t testing.TB, o shm.Options, change func(o *emulator.Options)) *s
 	if options.Thread {
 		held.Store(name, struct{ vfio.Device }{d}) // no Poller
 	}
-	return &sharer{port, d, viatest.OpenNIC(t, "held:"+name)}
+	return &sharer{port, d, conform.OpenNIC(t, "held:"+name)}
 }
 
 // newSharers makes a pair.
@@ -85,7 +85,7 @@ func waitShared(t testing.TB, a *sharer, b []byte) {
 }
 
 // exchange sends a message of n bytes and checks that it arrives.
-func exchange(t testing.TB, p *viatest.Pair, x, y *viatest.End, n int, seed byte) {
+func exchange(t testing.TB, p *conform.World, x, y *conform.End, n int, seed byte) {
 	t.Helper()
 	half := x.Memory.Size() / 2
 	out, in := x.Memory.Bytes()[:n], y.Memory.Bytes()[half:half+n]
@@ -99,8 +99,8 @@ func exchange(t testing.TB, p *viatest.Pair, x, y *viatest.End, n int, seed byte
 	if err := x.VI.PostSend(x.Prepare(t, x.Send[0], 0, n)); err != nil {
 		t.Fatal(err)
 	}
-	p.MustTake(t, y.VI.RecvDone)
-	p.MustTake(t, x.VI.SendDone)
+	p.MustTake(y.VI.RecvDone)
+	p.MustTake(x.VI.SendDone)
 	for i := range in {
 		if in[i] != seed+byte(i)+byte(i>>8) {
 			t.Fatalf("byte %d of %d differs", i, n)
@@ -127,9 +127,9 @@ func TestLentBetweenDevices(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			checkFiles(t)
 			a, b := newSharers(t, tt.first, tt.second, nil)
-			p := viatest.NewPair(a.nic, b.nic)
+			p := conform.NewWorld(t, a.nic, b.nic)
 			const largest = 1 << 20
-			x, y := p.Connect(t, viatest.Setup{Memory: 2 * largest,
+			x, y := p.Connect(conform.Setup{Memory: 2 * largest,
 				Attributes: via.VIAttributes{Reliability: tt.level, MaxTransfer: largest}})
 			if tt.lends {
 				waitShared(t, a, x.Memory.Bytes())
@@ -180,14 +180,14 @@ func TestFreeWhatIsLent(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			checkFiles(t)
 			a, b := newSharers(t, true, true, nil)
-			p := viatest.NewPair(a.nic, b.nic)
-			x, y := p.Connect(t, viatest.Setup{})
+			p := conform.NewWorld(t, a.nic, b.nic)
+			x, y := p.Connect(conform.Setup{})
 			waitShared(t, a, x.Memory.Bytes())
 			const n = 20_000
 			if err := y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, n)); err != nil {
 				t.Fatal(err)
 			}
-			p.Until(t, "the credit", func() bool { return !a.device.Poll() && !b.device.Poll() })
+			p.Until("the credit", func() bool { return !a.device.Poll() && !b.device.Poll() })
 			before := a.port.Stats().Lent
 			if err := x.VI.PostSend(x.Prepare(t, x.Send[0], 0, n)); err != nil {
 				t.Fatal(err)
@@ -199,14 +199,14 @@ func TestFreeWhatIsLent(t *testing.T) {
 				if err := a.device.Reset(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-			} else if err := x.VI.Disconnect(viatest.Context(t)); err != nil {
+			} else if err := x.VI.Disconnect(conform.Context(t)); err != nil {
 				t.Fatal(err)
 			}
 			for i := range x.Memory.Bytes() {
 				x.Memory.Bytes()[i] = 0xee
 			}
 			if how != "reset" {
-				if err := x.Memory.Deregister(viatest.Context(t)); err != nil { // and unmapped
+				if err := x.Memory.Deregister(conform.Context(t)); err != nil { // and unmapped
 					t.Fatal(err)
 				}
 			}
@@ -238,10 +238,10 @@ func TestFreeWhatIsLent(t *testing.T) {
 func TestFreeWhileItIsRead(t *testing.T) {
 	checkFiles(t)
 	a, b := newSharers(t, true, true, func(o *emulator.Options) { o.Thread = true })
-	p := viatest.NewPair(a.nic, b.nic)
-	ctx := viatest.Context(t)
+	p := conform.NewWorld(t, a.nic, b.nic)
+	ctx := conform.Context(t)
 	const count, size, rounds = 4, 30_000, 60
-	x, y := viatest.NewEnd(t, a.nic, viatest.Setup{}), viatest.NewEnd(t, b.nic, viatest.Setup{Memory: count * size})
+	x, y := conform.NewEnd(t, a.nic, conform.Setup{}), conform.NewEnd(t, b.nic, conform.Setup{Memory: count * size})
 	arrived := 0
 	for round := range byte(rounds) {
 		memory, err := a.nic.Alloc(ctx, count*size, via.MemoryAttributes{Ptag: x.VI.Attributes().Ptag})
@@ -258,7 +258,7 @@ func TestFreeWhileItIsRead(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := viatest.ConnectVIs(ctx, x.VI, y.VI, t.Name()); err != nil {
+		if err := conform.ConnectVIs(ctx, x.VI, y.VI, t.Name()); err != nil {
 			t.Fatal(err)
 		}
 		for i := range count {
@@ -272,7 +272,7 @@ func TestFreeWhileItIsRead(t *testing.T) {
 			}
 		}
 		for i := range int(round) % (count + 1) {
-			p.Until(t, "one more message", func() bool { return y.Recv[i].Status().Done() })
+			p.Until("one more message", func() bool { return y.Recv[i].Status().Done() })
 		}
 		if err := x.VI.Disconnect(ctx); err != nil {
 			t.Fatal(err)
@@ -281,13 +281,13 @@ func TestFreeWhileItIsRead(t *testing.T) {
 			out[i] = 0xee
 		}
 		for range count {
-			_, _ = p.Take(t, x.VI.SendDone) // flushed or not
+			_, _ = p.Take(x.VI.SendDone) // flushed or not
 		}
 		if err := memory.Deregister(ctx); err != nil {
 			t.Fatal(err)
 		}
 		for i := range count {
-			d, _ := p.Take(t, y.VI.RecvDone)
+			d, _ := p.Take(y.VI.RecvDone)
 			if d.Status().Failed() {
 				continue
 			}
@@ -310,9 +310,9 @@ func TestFreeWhileItIsRead(t *testing.T) {
 func TestMoreMemoryThanIsShared(t *testing.T) {
 	checkFiles(t)
 	a, b := newSharers(t, true, true, nil)
-	p := viatest.NewPair(a.nic, b.nic)
-	ctx := viatest.Context(t)
-	x, y := p.Connect(t, viatest.Setup{})
+	p := conform.NewWorld(t, a.nic, b.nic)
+	ctx := conform.Context(t)
+	x, y := p.Connect(conform.Setup{})
 	var many []*via.Memory
 	for range 80 {
 		m, err := a.nic.Alloc(ctx, 4096, via.MemoryAttributes{Ptag: x.VI.Attributes().Ptag})
@@ -340,8 +340,8 @@ func TestMoreMemoryThanIsShared(t *testing.T) {
 	if err := x.VI.PostSend(d); err != nil {
 		t.Fatal(err)
 	}
-	p.MustTake(t, y.VI.RecvDone)
-	p.MustTake(t, x.VI.SendDone)
+	p.MustTake(y.VI.RecvDone)
+	p.MustTake(x.VI.SendDone)
 	for i, c := range y.Memory.Bytes()[:4096] {
 		if c != byte(i) {
 			t.Fatalf("byte %d differs", i)

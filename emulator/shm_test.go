@@ -11,9 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/conform/channeltest"
-	"github.com/trapeze-nic/trapeze/conform/ringtest"
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/via"
@@ -132,11 +130,11 @@ func TestSharedConformance(t *testing.T) {
 	}
 	open := func(t *testing.T) (a, b *via.NIC) {
 		address := "emu:?engine=thread&wire=shm:" + filepath.Join(t.TempDir(), "w")
-		return viatest.OpenNIC(t, address), viatest.OpenNIC(t, address)
+		return conform.OpenNIC(t, address), conform.OpenNIC(t, address)
 	}
-	viatest.Run(t, "shm", open)
-	ringtest.Run(t, "shm", open)
-	channeltest.Run(t, "shm", open)
+	conform.VIs().Run(t, "shm", open)
+	conform.Rings().Run(t, "shm", open)
+	conform.Channels().Run(t, "shm", open)
 }
 
 // sharedChild, if set, is the socket at which the test program meets the one that
@@ -152,7 +150,7 @@ const (
 // engines inline. They are copied, or lent.
 func TestSharedProcesses(t *testing.T) {
 	if path := os.Getenv(sharedChild); path != "" {
-		sendMessages(t, viatest.OpenNIC(t, "emu:?wire=shm:"+path))
+		sendMessages(t, conform.OpenNIC(t, "emu:?wire=shm:"+path))
 		return
 	}
 	for _, share := range []bool{false, true} {
@@ -179,7 +177,7 @@ func receiveFromChild(t *testing.T, nic *via.NIC, where string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(viatest.Context(t), self, "-test.run=^TestSharedProcesses$", "-test.timeout=2m")
+	cmd := exec.CommandContext(conform.Context(t), self, "-test.run=^TestSharedProcesses$", "-test.timeout=2m")
 	cmd.Env = append(os.Environ(), sharedChild+"="+where)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	if err := cmd.Start(); err != nil {
@@ -207,11 +205,11 @@ func receiveFromChild(t *testing.T, nic *via.NIC, where string) {
 
 // sendMessages sends numbered messages of all sizes to whoever waits.
 func sendMessages(t *testing.T, nic *via.NIC) {
-	ctx := viatest.Context(t)
-	e := viatest.NewEnd(t, nic, viatest.Setup{Attributes: via.VIAttributes{MaxTransfer: childSize}, Memory: childSize})
+	ctx := conform.Context(t)
+	e := conform.NewEnd(t, nic, conform.Setup{Attributes: via.VIAttributes{MaxTransfer: childSize}, Memory: childSize})
 	to := via.Address{Discriminator: []byte("messages")}
 	to.MAC = [6]byte{2, 0, 0, 0, 0, 0x2a}
-	if _, err := viatest.Request(ctx, e.VI, to); err != nil {
+	if _, err := conform.Request(ctx, e.VI, to); err != nil {
 		t.Fatal(err)
 	}
 	for i := range childMessages {
@@ -234,8 +232,8 @@ func sendMessages(t *testing.T, nic *via.NIC) {
 func messageSize(i int) int { return i * i % (childSize + 1) }
 
 func receiveMessages(t *testing.T, nic *via.NIC) {
-	ctx := viatest.Context(t)
-	e := viatest.NewEnd(t, nic, viatest.Setup{Attributes: via.VIAttributes{MaxTransfer: childSize}, Memory: childSize})
+	ctx := conform.Context(t)
+	e := conform.NewEnd(t, nic, conform.Setup{Attributes: via.VIAttributes{MaxTransfer: childSize}, Memory: childSize})
 	if err := e.VI.PostRecv(e.Prepare(t, e.Recv[0], 0, childSize)); err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,7 @@ package ring_test
 import (
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/ring"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -11,12 +11,12 @@ import (
 // TestNoAllocation: messages and calls allocate nothing, whichever way messages are
 // accessed.
 func TestNoAllocation(t *testing.T) {
-	a, b := viatest.OnMemory(t, "")
+	a, b := conform.OnMemory(t, "")
 	for _, access := range []ring.Access{ring.SRAM, ring.Shadow} {
 		t.Run(access.String(), func(t *testing.T) {
 			x, y := connect(t, a, b, &ring.Options{Access: access, Reliability: via.ReliableDelivery})
 			m := alloc(t, a, 8192)
-			ctx := viatest.Context(t)
+			ctx := conform.Context(t)
 			message := func() {
 				e, err := x.GetSend()
 				if err != nil {
@@ -52,12 +52,12 @@ func TestNoAllocation(t *testing.T) {
 
 func TestCallNoAllocation(t *testing.T) {
 	const size = 8192
-	a, b := viatest.OnMemory(t, "")
+	a, b := conform.OnMemory(t, "")
 	x, y := connect(t, a, b, &ring.Options{Reliability: via.ReliableDelivery})
 	lent, into := alloc(t, b, size), alloc(t, a, size)
 	serve(t, y, pages(t, lent, size))
 	c := newCaller(t, x)
-	ctx := viatest.Context(t)
+	ctx := conform.Context(t)
 	request := make([]byte, 4)
 	call := func() {
 		reply, err := c.Call(ctx, request, ring.Frame{}, ring.Frame{Memory: into, Length: size})

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/ring"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -17,7 +17,7 @@ import (
 // alloc allocates memory of a NIC.
 func alloc(t testing.TB, nic *via.NIC, size int) *via.Memory {
 	t.Helper()
-	m, err := nic.Alloc(viatest.Context(t), size, via.MemoryAttributes{})
+	m, err := nic.Alloc(conform.Context(t), size, via.MemoryAttributes{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestCalls(t *testing.T) {
 	const size, count, callers, rounds = 4096, 16, 8, 50
 	for _, options := range []string{"", "&engine=thread", "&loss=0.2&seed=1"} {
 		t.Run(options, func(t *testing.T) {
-			a, b := viatest.OnMemory(t, options)
+			a, b := conform.OnMemory(t, options)
 			x, y := connect(t, a, b, &ring.Options{Reliability: via.ReliableDelivery, Entries: 8})
 			lent := alloc(t, b, size*count)
 			fill(lent.Bytes(), size)
@@ -93,7 +93,7 @@ func TestCalls(t *testing.T) {
 					for round := range rounds {
 						n := (round + i) % count
 						q := binary.LittleEndian.AppendUint32(nil, uint32(n))
-						reply, err := c.Call(viatest.Context(t), q, ring.Frame{}, f)
+						reply, err := c.Call(conform.Context(t), q, ring.Frame{}, f)
 						if err != nil {
 							t.Error(err)
 							return
@@ -111,7 +111,7 @@ func TestCalls(t *testing.T) {
 }
 
 func TestCallDeadline(t *testing.T) {
-	a, b := viatest.OnMemory(t, "")
+	a, b := conform.OnMemory(t, "")
 	x, y := connect(t, a, b, &ring.Options{Reliability: via.ReliableDelivery})
 	late := make(chan *ring.Request, 1)
 	serve(t, y, func(q *ring.Request) { late <- q })
@@ -129,7 +129,7 @@ func TestCallDeadline(t *testing.T) {
 	}
 	// The next call finds the late reply before its own.
 	go func() { _ = (<-late).Reply([]byte("in time"), ring.Frame{}, nil) }()
-	reply, err := c.Call(viatest.Context(t), nil, ring.Frame{}, ring.Frame{})
+	reply, err := c.Call(conform.Context(t), nil, ring.Frame{}, ring.Frame{})
 	if err != nil || string(reply.Bytes()) != "in time" {
 		t.Errorf("%q, %v", reply.Bytes(), err)
 	}
@@ -140,7 +140,7 @@ func TestCallDeadline(t *testing.T) {
 
 func TestStart(t *testing.T) {
 	const size, count = 4096, 100
-	a, b := viatest.OnMemory(t, "&engine=thread")
+	a, b := conform.OnMemory(t, "&engine=thread")
 	x, y := connect(t, a, b, &ring.Options{Reliability: via.ReliableDelivery})
 	lent := alloc(t, b, size)
 	fill(lent.Bytes(), size)

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/ring"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -47,7 +47,7 @@ func sendRaw(t *testing.T, r *ring.Ring, b []byte, tag *uint32, f ring.Frame) {
 // getRaw takes the next message.
 func getRaw(t *testing.T, r *ring.Ring) []byte {
 	t.Helper()
-	if err := r.Wait(viatest.Context(t)); err != nil {
+	if err := r.Wait(conform.Context(t)); err != nil {
 		t.Fatal(err)
 	}
 	e, err := r.GetRecv()
@@ -72,17 +72,17 @@ func TestHostileClient(t *testing.T) {
 		"reserved bytes": header(1, 1, 0, 0, 0, 1),
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, b2 := viatest.OnMemory(t, "&engine=thread")
+			a, b2 := conform.OnMemory(t, "&engine=thread")
 			x, y := connect(t, a, b2, nil)
 			sendRaw(t, x, b, nil, ring.Frame{})
-			err := ring.Serve(viatest.Context(t), y, func(*ring.Request) { t.Error("a request") })
+			err := ring.Serve(conform.Context(t), y, func(*ring.Request) { t.Error("a request") })
 			if !errors.Is(err, ring.ErrProtocol) {
 				t.Error(err)
 			}
 		})
 	}
 	// One that has room for more than there can be is given what there is.
-	a, b := viatest.OnMemory(t, "&engine=thread")
+	a, b := conform.OnMemory(t, "&engine=thread")
 	x, y := connect(t, a, b, nil)
 	sendRaw(t, x, header(1, 1, 0, 1, 0xffffffff, 0), nil, ring.Frame{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -145,14 +145,14 @@ func TestHostileServer(t *testing.T) {
 		}, ring.ErrDiscarded},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, b := viatest.OnMemory(t, "&engine=thread")
+			a, b := conform.OnMemory(t, "&engine=thread")
 			x, y := connect(t, a, b, nil)
 			caller := newCaller(t, x)
 			into, from := alloc(t, a, 4096), alloc(t, b, 4096)
 			for i := range from.Bytes() {
 				from.Bytes()[i] = 0xee
 			}
-			limit := viatest.Patience
+			limit := conform.Patience
 			if c.want == nil {
 				limit = 50 * time.Millisecond
 			}

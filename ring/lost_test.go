@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/ring"
 	"github.com/trapeze-nic/trapeze/via"
@@ -26,7 +26,7 @@ func TestLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	open := func(d *emulator.Device) *via.NIC {
-		nic, err := via.OpenDevice(viatest.Context(t), d, via.WithLogger(slog.New(slog.DiscardHandler)))
+		nic, err := via.OpenDevice(conform.Context(t), d, via.WithLogger(slog.New(slog.DiscardHandler)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,11 +39,11 @@ func TestLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, err := ring.Dial(viatest.Context(t), a, l.Address(), options)
+	x, err := ring.Dial(conform.Context(t), a, l.Address(), options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	y, err := l.Accept(viatest.Context(t))
+	y, err := l.Accept(conform.Context(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,13 +52,13 @@ func TestLost(t *testing.T) {
 	}
 	asked, served := make(chan bool, 2), make(chan error, 1)
 	go func() {
-		served <- ring.Serve(viatest.Context(t), y, func(*ring.Request) { asked <- true })
+		served <- ring.Serve(conform.Context(t), y, func(*ring.Request) { asked <- true })
 	}()
 	c := newCaller(t, x)
 	into := alloc(t, a, 4096)
 	errs := make(chan error, 2)
 	go func() {
-		_, err := c.Call(viatest.Context(t), nil, ring.Frame{}, ring.Frame{Memory: into, Length: 4096})
+		_, err := c.Call(conform.Context(t), nil, ring.Frame{}, ring.Frame{Memory: into, Length: 4096})
 		errs <- err
 	}()
 	if err := c.Start(nil, ring.Frame{}, ring.Frame{}, func(_ ring.Reply, err error) { errs <- err }); err != nil {
@@ -66,7 +66,7 @@ func TestLost(t *testing.T) {
 	}
 	<-asked
 	<-asked
-	c.SetTimeout(viatest.Patience)
+	c.SetTimeout(conform.Patience)
 	second.Remove()
 	if err := <-served; !errors.Is(err, via.ErrDevice) {
 		t.Errorf("Serve on a NIC that is gone: %v", err)
@@ -76,7 +76,7 @@ func TestLost(t *testing.T) {
 			t.Errorf("a call to a server that is gone: %v", err)
 		}
 	}
-	if _, err := c.Call(viatest.Context(t), nil, ring.Frame{}, ring.Frame{}); !errors.Is(err, ring.ErrPeerGone) {
+	if _, err := c.Call(conform.Context(t), nil, ring.Frame{}, ring.Frame{}); !errors.Is(err, ring.ErrPeerGone) {
 		t.Error(err)
 	}
 	if err := x.Close(); err != nil {

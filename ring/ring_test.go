@@ -5,7 +5,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	_ "github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/ring"
 	"github.com/trapeze-nic/trapeze/via"
@@ -14,7 +14,7 @@ import (
 // connect connects rings of a and b.
 func connect(t testing.TB, a, b *via.NIC, o *ring.Options) (x, y *ring.Ring) {
 	t.Helper()
-	ctx := viatest.Context(t)
+	ctx := conform.Context(t)
 	l, err := ring.Listen(b, "test", o)
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +39,7 @@ func connect(t testing.TB, a, b *via.NIC, o *ring.Options) (x, y *ring.Ring) {
 }
 
 func TestMessage(t *testing.T) {
-	a, b := viatest.OnMemory(t, "")
+	a, b := conform.OnMemory(t, "")
 	for _, access := range []ring.Access{ring.Measured, ring.SRAM, ring.Shadow} {
 		t.Run(access.String(), func(t *testing.T) {
 			x, y := connect(t, a, b, &ring.Options{Access: access, Reliability: via.ReliableDelivery})
@@ -63,7 +63,7 @@ func TestMessage(t *testing.T) {
 			if err := x.ReleaseSend(e); err != nil {
 				t.Fatal(err)
 			}
-			if err := y.Wait(viatest.Context(t)); err != nil {
+			if err := y.Wait(conform.Context(t)); err != nil {
 				t.Fatal(err)
 			}
 			e, err = y.GetRecv()

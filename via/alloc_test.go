@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -13,8 +13,8 @@ import (
 func TestNoAllocation(t *testing.T) {
 	for _, size := range []int{0, 64, 8192, 65536} {
 		t.Run(sizeName(size), func(t *testing.T) {
-			a, b := viatest.OnMemory(t, "")
-			p := newPingPong(t, viatest.NewPair(a, b), size)
+			a, b := conform.OnMemory(t, "")
+			p := newPingPong(t, conform.NewWorld(t, a, b), size)
 			if n := testing.AllocsPerRun(500, func() { p.round(t) }); n != 0 {
 				t.Errorf("%v allocations in a round trip", n)
 			}
@@ -27,15 +27,15 @@ func TestNoAllocation(t *testing.T) {
 		})
 	}
 	t.Run("batches and CQ", func(t *testing.T) {
-		a, b := viatest.OnMemory(t, "")
-		s := newCQStream(t, viatest.NewPair(a, b), 256, 16)
+		a, b := conform.OnMemory(t, "")
+		s := newCQStream(t, conform.NewWorld(t, a, b), 256, 16)
 		if n := testing.AllocsPerRun(200, func() { s.round(t) }); n != 0 {
 			t.Errorf("%v allocations in a batch", n)
 		}
 	})
 	t.Run("shared receive queue", func(t *testing.T) {
-		a, b := viatest.OnMemory(t, "")
-		ctx, p := viatest.Context(t), viatest.NewPair(a, b)
+		a, b := conform.OnMemory(t, "")
+		ctx, p := conform.Context(t), conform.NewWorld(t, a, b)
 		cq, err := b.CreateCQ(ctx, 64)
 		if err != nil {
 			t.Fatal(err)
@@ -48,8 +48,8 @@ func TestNoAllocation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		x := viatest.NewEnd(t, a, viatest.Setup{})
-		if err := viatest.ConnectVIs(ctx, x.VI, v, t.Name()); err != nil {
+		x := conform.NewEnd(t, a, conform.Setup{})
+		if err := conform.ConnectVIs(ctx, x.VI, v, t.Name()); err != nil {
 			t.Fatal(err)
 		}
 		ds, err := q.NewDescriptors(ctx, 1, 0)
@@ -62,24 +62,24 @@ func TestNoAllocation(t *testing.T) {
 			if err := errors.Join(q.PostRecv(ds[0]), x.VI.PostSend(x.Send[0])); err != nil {
 				t.Fatal(err)
 			}
-			p.Until(t, "the receive", func() bool {
+			p.Until("the receive", func() bool {
 				c, err := cq.Done()
 				return err == nil && c.Err == nil && c.Descriptor == ds[0]
 			})
-			p.MustTake(t, x.VI.SendDone)
+			p.MustTake(x.VI.SendDone)
 		}); n != 0 {
 			t.Errorf("%v allocations in a message", n)
 		}
 	})
 	t.Run("answers", func(t *testing.T) {
-		a, _ := viatest.OnMemory(t, "")
-		e := viatest.NewEnd(t, a, viatest.Setup{Attributes: via.VIAttributes{RecvDepth: 2}})
+		a, _ := conform.OnMemory(t, "")
+		e := conform.NewEnd(t, a, conform.Setup{Attributes: via.VIAttributes{RecvDepth: 2}})
 		for _, d := range e.Recv {
 			if err := e.VI.PostRecv(d); err != nil {
 				t.Fatal(err)
 			}
 		}
-		extra, err := e.VI.NewDescriptors(viatest.Context(t), 1, 1)
+		extra, err := e.VI.NewDescriptors(conform.Context(t), 1, 1)
 		if err != nil {
 			t.Fatal(err)
 		}

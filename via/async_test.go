@@ -4,15 +4,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
 // TestAsyncErrors: what the driver's events say in this package's words.
 func TestAsyncErrors(t *testing.T) {
-	nic, _ := viatest.OnMemory(t, "")
-	vi := viatest.NewEnd(t, nic, viatest.Setup{}).VI
+	nic, _ := conform.OnMemory(t, "")
+	vi := conform.NewEnd(t, nic, conform.Setup{}).VI
 	cq, err := nic.CreateCQ(t.Context(), 16)
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func TestHandlerFromTheStart(t *testing.T) {
 		if e.NIC != nic || e.Code != via.AsyncLink || e.Detail != 0 {
 			t.Errorf("told %+v", e)
 		}
-	case <-time.After(viatest.Patience):
+	case <-time.After(conform.Patience):
 		t.Fatal("not told")
 	}
 }

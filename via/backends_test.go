@@ -15,9 +15,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/cable"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
-	"github.com/trapeze-nic/trapeze/conform/channeltest"
-	"github.com/trapeze-nic/trapeze/conform/ringtest"
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/via"
@@ -32,7 +30,7 @@ func memoryWire() string { return fmt.Sprintf("mem:via-test-%d", wires.Add(1)) }
 // openBoth opens two NICs and closes them when the test ends.
 func openBoth(t testing.TB, first, second string, opts ...via.Option) (a, b *via.NIC) {
 	t.Helper()
-	return viatest.OpenNIC(t, first, opts...), viatest.OpenNIC(t, second, opts...)
+	return conform.OpenNIC(t, first, opts...), conform.OpenNIC(t, second, opts...)
 }
 
 // onFaultless opens two emulated NICs on a wire that might lose frames and never does, so
@@ -43,7 +41,7 @@ func onFaultless(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return viatest.OpenDevice(t, first, opts...), viatest.OpenDevice(t, second, opts...)
+	return conform.OpenDevice(t, first, opts...), conform.OpenDevice(t, second, opts...)
 }
 
 // onUDP opens two emulated NICs on UDP sockets.
@@ -107,28 +105,28 @@ var backends = []struct {
 	open func(t testing.TB, opts ...via.Option) (a, b *via.NIC)
 	when when
 }{
-	{"inline", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) { return viatest.OnMemory(t, "", opts...) }, always},
+	{"inline", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) { return conform.OnMemory(t, "", opts...) }, always},
 	{"inline, trapped doorbells", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
-		return viatest.OnMemory(t, "&doorbells=trapped", opts...)
+		return conform.OnMemory(t, "&doorbells=trapped", opts...)
 	}, always},
 	{"inline, small frames", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
-		return viatest.OnMemory(t, fmt.Sprintf("&mtu=%d", descriptors.MinMTU), opts...)
+		return conform.OnMemory(t, fmt.Sprintf("&mtu=%d", descriptors.MinMTU), opts...)
 	}, notShort},
 	{"inline, with acknowledgements", onFaultless, notShort},
 	{"thread", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
-		return viatest.OnMemory(t, "&engine=thread", opts...)
+		return conform.OnMemory(t, "&engine=thread", opts...)
 	}, always},
 	{"thread, mapped doorbells", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
-		return viatest.OnMemory(t, "&engine=thread&doorbells=mapped", opts...)
+		return conform.OnMemory(t, "&engine=thread&doorbells=mapped", opts...)
 	}, always},
 	{"thread, waits that sleep at once", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
-		return viatest.OnMemory(t, "&engine=thread", append(opts, via.WithWaiting(via.Waiting{Spin: -1, Yield: -1, Sleep: time.Millisecond}))...)
+		return conform.OnMemory(t, "&engine=thread", append(opts, via.WithWaiting(via.Waiting{Spin: -1, Yield: -1, Sleep: time.Millisecond}))...)
 	}, notShort},
 	{"inline, waits that never sleep", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
-		return viatest.OnMemory(t, "", append(opts, via.WithWaiting(via.Waiting{Spin: time.Millisecond, Yield: time.Millisecond, Sleep: -1}))...)
+		return conform.OnMemory(t, "", append(opts, via.WithWaiting(via.Waiting{Spin: time.Millisecond, Yield: time.Millisecond, Sleep: -1}))...)
 	}, inSoak},
 	{"lossy wire", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
-		return viatest.OnMemory(t, "&loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=1", opts...)
+		return conform.OnMemory(t, "&loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=1", opts...)
 	}, notShort},
 	{"UDP", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) { return onUDP(t, "", opts...) }, notShort},
 	{"Ethernet", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) { return onCable(t, "", opts...) }, always},
@@ -136,16 +134,16 @@ var backends = []struct {
 		return onCable(t, "?loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=1", opts...)
 	}, inSoak},
 	{"static policy in the NIC", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
-		return viatest.OnMemory(t, "", append(opts, via.WithPolicy(via.Policy{Name: "static", MinPulseSend: 700, MinPulseReceive: 1000}))...)
+		return conform.OnMemory(t, "", append(opts, via.WithPolicy(via.Policy{Name: "static", MinPulseSend: 700, MinPulseReceive: 1000}))...)
 	}, always},
 	{"policy at the host", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
-		return viatest.OnMemory(t, "", append(opts, via.WithPolicy(via.Policy{At: via.AtHost}))...)
+		return conform.OnMemory(t, "", append(opts, via.WithPolicy(via.Policy{At: via.AtHost}))...)
 	}, always},
 	{"auto at the host, thread", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
-		return viatest.OnMemory(t, "&engine=thread", append(opts, via.WithPolicy(via.Policy{Name: "auto", At: via.AtHost}))...)
+		return conform.OnMemory(t, "&engine=thread", append(opts, via.WithPolicy(via.Policy{Name: "auto", At: via.AtHost}))...)
 	}, always},
 	{"schedule at the host, lossy wire", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
-		return viatest.OnMemory(t, "&loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=1", append(opts, via.WithPolicy(via.Policy{Name: "hierarchical", At: via.AtHost}))...)
+		return conform.OnMemory(t, "&loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=1", append(opts, via.WithPolicy(via.Policy{Name: "hierarchical", At: via.AtHost}))...)
 	}, inSoak},
 	{"vfio-user, policy at the host", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
 		// Large frames: there each pulse is a message to another program.
@@ -160,7 +158,7 @@ var backends = []struct {
 	}, inSoak},
 }
 
-func TestConformance(t *testing.T) { overBackends(t, viatest.Run) }
+func TestConformance(t *testing.T) { overBackends(t, conform.VIs()) }
 
 // TestFaults runs the checks of faults, at whose peer the wire is filtered.
 func TestFaults(t *testing.T) {
@@ -182,16 +180,16 @@ func TestFaults(t *testing.T) {
 }
 
 func runFaults(t *testing.T, name string, addresses func(t testing.TB) (first, second string)) {
-	open := func(t viatest.T, f viatest.Filter) (a, b *via.NIC) {
+	open := func(t conform.T, f conform.Filter) (a, b *via.NIC) {
 		first, second := addresses(t.(testing.TB))
-		a = viatest.OpenNIC(t, first)
-		return a, viatest.OpenDevice(t, viatest.Must(emulator.OpenFiltered(t.Context(), second, f))(t))
+		a = conform.OpenNIC(t, first)
+		return a, conform.OpenDevice(t, conform.Must(emulator.OpenFiltered(t.Context(), second, f))(t))
 	}
-	viatest.RunChecks(t, name, viatest.FaultChecks(open), nil)
+	conform.Faults(open).Run(t, name, nil)
 }
 
 // TestRings runs the suite of package ring.
-func TestRings(t *testing.T) { overBackends(t, ringtest.Run) }
+func TestRings(t *testing.T) { overBackends(t, conform.Rings()) }
 
 // TestChannels runs the suite of package channel over some back ends, and a sample of it over
 // every other; in the soak all of it over each of these.
@@ -203,18 +201,18 @@ func TestChannels(t *testing.T) {
 		open := func(t *testing.T) (x, y *via.NIC) { return b.open(t) }
 		switch inWhole := slices.Contains(whole, b.name); {
 		case soak.Wanted() && !inWhole, inWhole && !b.when.skip():
-			channeltest.Run(t, b.name, open)
+			conform.Channels().Run(t, b.name, open)
 		case !b.when.skip():
-			channeltest.Run(t, b.name, open, sample...)
+			conform.Channels().Run(t, b.name, open, sample...)
 		}
 	}
 }
 
-// overBackends has run run a suite over each back end.
-func overBackends(t *testing.T, run func(*testing.T, string, func(*testing.T) (a, b *via.NIC), ...string)) {
+// overBackends runs a suite over each back end.
+func overBackends(t *testing.T, s conform.Suite) {
 	for _, b := range backends {
 		if !b.when.skip() {
-			run(t, b.name, func(t *testing.T) (x, y *via.NIC) { return b.open(t) })
+			s.Run(t, b.name, func(t *testing.T) (x, y *via.NIC) { return b.open(t) })
 		}
 	}
 }
@@ -230,13 +228,13 @@ func TestConformanceEager(t *testing.T) {
 		ours := b.name == "inline" || b.name == "vfio-user"
 		switch {
 		case ours && soak.Wanted():
-			viatest.Run(t, b.name, open)
+			conform.VIs().Run(t, b.name, open)
 		case ours || soak.Wanted():
-			viatest.Run(t, b.name, open, sample...)
+			conform.VIs().Run(t, b.name, open, sample...)
 		}
 		if ours && !soak.Wanted() {
-			ringtest.Run(t, b.name, open)
-			channeltest.Run(t, b.name, open, "channels/device memory")
+			conform.Rings().Run(t, b.name, open)
+			conform.Channels().Run(t, b.name, open, "channels/device memory")
 		}
 	}
 }

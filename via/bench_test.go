@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -22,8 +22,8 @@ import (
 func BenchmarkLatency(b *testing.B) {
 	for _, size := range []int{64, 4096, 8192, 65536} {
 		b.Run(sizeName(size), func(b *testing.B) {
-			x, y := viatest.OnMemory(b, "")
-			p := newPingPong(b, viatest.NewPair(x, y), size)
+			x, y := conform.OnMemory(b, "")
+			p := newPingPong(b, conform.NewWorld(b, x, y), size)
 			for range 100 {
 				p.round(b)
 			}
@@ -80,8 +80,8 @@ func BenchmarkStream(b *testing.B) {
 	const window = 16
 	for _, size := range []int{8192, 65536} {
 		b.Run(sizeName(size), func(b *testing.B) {
-			x, y := viatest.OnMemory(b, "")
-			s := newStream(b, viatest.NewPair(x, y), size, window)
+			x, y := conform.OnMemory(b, "")
+			s := newStream(b, conform.NewWorld(b, x, y), size, window)
 			s.run(b, 100)
 			b.SetBytes(int64(size) * window) // in each turn of the loop
 			b.ReportAllocs()
@@ -128,8 +128,8 @@ func BenchmarkPeer(b *testing.B) {
 func BenchmarkPost(b *testing.B) {
 	for _, batch := range []int{1, 32} {
 		b.Run(fmt.Sprintf("batch-%d", batch), func(b *testing.B) {
-			x, y := viatest.OnMemory(b, "")
-			s := newCQStream(b, viatest.NewPair(x, y), 64, batch)
+			x, y := conform.OnMemory(b, "")
+			s := newCQStream(b, conform.NewWorld(b, x, y), 64, batch)
 			b.ReportAllocs()
 			for b.Loop() {
 				s.round(b)

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -33,7 +33,7 @@ func mapped(t testing.TB, size int) []byte {
 
 func newCache(t testing.TB, o via.CacheOptions) (*via.NIC, *via.RegistrationCache) {
 	t.Helper()
-	nic, _ := viatest.OnMemory(t, "")
+	nic, _ := conform.OnMemory(t, "")
 	c, err := nic.NewCache(o)
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +42,7 @@ func newCache(t testing.TB, o via.CacheOptions) (*via.NIC, *via.RegistrationCach
 }
 
 func TestCacheRefuses(t *testing.T) {
-	ctx := viatest.Context(t)
+	ctx := conform.Context(t)
 	page := os.Getpagesize()
 	nic, c := newCache(t, via.CacheOptions{Entries: 2, Bytes: uint64(3 * page)})
 	other, err := nic.NewCache(via.CacheOptions{})
@@ -133,7 +133,7 @@ func TestCacheRefuses(t *testing.T) {
 
 // TestCacheInvalidate: what was invalidated is not found, and ends when it is released.
 func TestCacheInvalidate(t *testing.T) {
-	ctx := viatest.Context(t)
+	ctx := conform.Context(t)
 	page := os.Getpagesize()
 	_, c := newCache(t, via.CacheOptions{})
 	b := mapped(t, 8*page)
@@ -184,9 +184,9 @@ func TestCacheInvalidate(t *testing.T) {
 // TestCacheModel compares the cache with a plain list, in which the least recently used
 // is first.
 func TestCacheModel(t *testing.T) {
-	ctx := viatest.Context(t)
+	ctx := conform.Context(t)
 	page := os.Getpagesize()
-	nic, _ := viatest.OnMemory(t, "")
+	nic, _ := conform.OnMemory(t, "")
 	const pages = 24
 	b := mapped(t, pages*page)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -318,7 +318,7 @@ func TestCacheModel(t *testing.T) {
 // TestCacheConcurrently uses, evicts and invalidates at the same time. What somebody
 // uses is registered.
 func TestCacheConcurrently(t *testing.T) {
-	ctx := viatest.Context(t)
+	ctx := conform.Context(t)
 	page := os.Getpagesize()
 	_, c := newCache(t, via.CacheOptions{Entries: 16})
 	const pages = 64
@@ -366,7 +366,7 @@ func TestCacheConcurrently(t *testing.T) {
 }
 
 func TestCacheAllocatesNothing(t *testing.T) {
-	ctx := viatest.Context(t)
+	ctx := conform.Context(t)
 	_, c := newCache(t, via.CacheOptions{})
 	b := mapped(t, 1<<16)
 	use := func() {

@@ -6,7 +6,7 @@ import (
 	"io"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -19,7 +19,7 @@ func TestConnBatches(t *testing.T) {
 		{MaxMessage: 300, SendDepth: 8, RecvDepth: 64, Reliability: via.Unreliable},
 	} {
 		const total = 300
-		ctx := viatest.Context(t)
+		ctx := conform.Context(t)
 		x, y := connPair(t, o)
 		sent, came := 0, 0
 		into := make([][]byte, 5)
@@ -77,7 +77,7 @@ func TestConnBatches(t *testing.T) {
 // TestConnAdded: what was added goes out before a later call waits for it, in order
 // with what is posted, and never if the connection is closed first.
 func TestConnAdded(t *testing.T) {
-	ctx := viatest.Context(t)
+	ctx := conform.Context(t)
 	x, y := connPair(t, via.ConnOptions{MaxMessage: 64, SendDepth: 2, RecvDepth: 8})
 	say := func(text string, post func(int) error) {
 		t.Helper()

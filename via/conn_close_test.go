@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -22,7 +22,7 @@ func TestConnCloseInUse(t *testing.T) {
 	na, nb := nicOf(t, da), nicOf(t, db)
 	for round := range rounds {
 		a, b := connect(t, na, nb, via.ConnOptions{MaxMessage: large, SendDepth: 2, RecvDepth: 2})
-		ctx := viatest.Context(t)
+		ctx := conform.Context(t)
 		var all sync.WaitGroup
 		send := func(c *via.Conn) {
 			p := make([]byte, large)

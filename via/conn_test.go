@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -53,7 +53,7 @@ func randomMessage(r *rand.Rand, buf []byte) []byte {
 }
 
 func sendRandom(t *testing.T, c *via.Conn, seed uint64) {
-	ctx := viatest.Context(t)
+	ctx := conform.Context(t)
 	r := rand.New(rand.NewPCG(seed, 1))
 	for range randomMessages {
 		b, err := c.Acquire(ctx)
@@ -72,7 +72,7 @@ func sendRandom(t *testing.T, c *via.Conn, seed uint64) {
 }
 
 func receiveRandom(t *testing.T, c *via.Conn, seed uint64) {
-	ctx := viatest.Context(t)
+	ctx := conform.Context(t)
 	r := rand.New(rand.NewPCG(seed, 1))
 	buf := make([]byte, c.MaxMessage())
 	for i := range randomMessages {
@@ -108,7 +108,7 @@ func closeBoth(t testing.TB, a, b *via.Conn) {
 func TestConnCredit(t *testing.T) {
 	for _, window := range []int{1, 2, 3, 8} {
 		t.Run(fmt.Sprint(window), func(t *testing.T) {
-			ctx := viatest.Context(t)
+			ctx := conform.Context(t)
 			a, b := connPair(t, via.ConnOptions{MaxMessage: 64, SendDepth: 20, RecvDepth: window})
 			for i := range window {
 				if err := a.Send(ctx, []byte{byte(i)}); err != nil {
@@ -153,7 +153,7 @@ func TestConnCredit(t *testing.T) {
 
 // TestConnBothFull: two sides that only send stop, and go on when they receive.
 func TestConnBothFull(t *testing.T) {
-	ctx := viatest.Context(t)
+	ctx := conform.Context(t)
 	a, b := connPair(t, via.ConnOptions{MaxMessage: 64, SendDepth: 4, RecvDepth: 4})
 	for _, c := range []*via.Conn{a, b} {
 		if _, err := c.Acquire(ctx); err != nil { // once the other side has said what it has room for
@@ -194,7 +194,7 @@ func TestConnBothFull(t *testing.T) {
 // TestConnWakes: Close ends calls in progress at its own side.
 func TestConnWakes(t *testing.T) {
 	a, b := connPair(t, via.ConnOptions{MaxMessage: 64, SendDepth: 1, RecvDepth: 1})
-	if err := a.Send(viatest.Context(t), nil); err != nil {
+	if err := a.Send(conform.Context(t), nil); err != nil {
 		t.Fatal(err)
 	}
 	calls := map[string]func() error{
@@ -230,7 +230,7 @@ func TestConnCloseLast(t *testing.T) {
 	for _, taken := range []bool{true, false} {
 		t.Run(fmt.Sprintf("taken %v", taken), func(t *testing.T) {
 			t.Parallel()
-			ctx := viatest.Context(t)
+			ctx := conform.Context(t)
 			da, db, err := emulator.Pair()
 			if err != nil {
 				t.Fatal(err)
@@ -261,7 +261,7 @@ func TestConnCloseLast(t *testing.T) {
 // TestConnBroken: a peer that is gone without a word is an error, not an end.
 func TestConnBroken(t *testing.T) {
 	t.Parallel()
-	ctx := viatest.Context(t)
+	ctx := conform.Context(t)
 	da, db, err := emulator.Pair()
 	if err != nil {
 		t.Fatal(err)
@@ -298,15 +298,15 @@ func TestConnBroken(t *testing.T) {
 }
 
 // stranger connects a Conn with a bare VI.
-func stranger(t *testing.T) (*via.Conn, *viatest.End) {
-	ctx := viatest.Context(t)
-	na, nb := viatest.OnMemory(t, "")
+func stranger(t *testing.T) (*via.Conn, *conform.End) {
+	ctx := conform.Context(t)
+	na, nb := conform.OnMemory(t, "")
 	l, err := via.Listen(nb, []byte("conn"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := viatest.NewEnd(t, na, viatest.Setup{})
-	if _, err = viatest.Request(ctx, e.VI, l.Address()); err != nil {
+	e := conform.NewEnd(t, na, conform.Setup{})
+	if _, err = conform.Request(ctx, e.VI, l.Address()); err != nil {
 		t.Fatal(err)
 	}
 	c, err := l.Accept(ctx)
@@ -330,7 +330,7 @@ func TestConnStranger(t *testing.T) {
 		"forged notice":     func(d *via.Descriptor) { d.SetImmediate(1<<30 | 2<<16) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			ctx := viatest.Context(t)
+			ctx := conform.Context(t)
 			c, e := stranger(t)
 			prepare(e.Send[0])
 			if err := e.VI.PostSend(e.Send[0]); err != nil {
@@ -349,7 +349,7 @@ func TestConnStranger(t *testing.T) {
 // TestConnForgedGrants: a peer that grants more than a queue holds is found out by who
 // sends.
 func TestConnForgedGrants(t *testing.T) {
-	ctx := viatest.Context(t)
+	ctx := conform.Context(t)
 	c, e := stranger(t)
 	for _, d := range e.Send[:2] {
 		d.SetImmediate(2<<30 | via.MaxConnDepth)
@@ -373,7 +373,7 @@ func TestConnForgedGrants(t *testing.T) {
 
 // TestConnMisuse: calls out of turn are refused and change nothing.
 func TestConnMisuse(t *testing.T) {
-	ctx := viatest.Context(t)
+	ctx := conform.Context(t)
 	a, b := connPair(t, via.ConnOptions{MaxMessage: 64})
 	if err := a.Send(ctx, make([]byte, 65)); !errors.Is(err, via.ErrInvalidParameter) {
 		t.Errorf("a message that is too long: %v", err)
@@ -422,7 +422,7 @@ func TestConnMisuse(t *testing.T) {
 
 // TestConnAllocatesNothing: neither sending nor receiving does.
 func TestConnAllocatesNothing(t *testing.T) {
-	ctx := viatest.Context(t)
+	ctx := conform.Context(t)
 	for _, size := range []int{64, 8192} {
 		a, b := connPair(t, via.ConnOptions{MaxMessage: size})
 		p := make([]byte, size)

@@ -6,7 +6,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -19,9 +19,9 @@ var (
 // TestEagerAttributes: memory is eager if it says so, or if WithEager does and it says
 // nothing, and then stays so.
 func TestEagerAttributes(t *testing.T) {
-	ctx := viatest.Context(t)
-	plain, _ := viatest.OnMemory(t, "")
-	all, _ := viatest.OnMemory(t, "", via.WithEager())
+	ctx := conform.Context(t)
+	plain, _ := conform.OnMemory(t, "")
+	all, _ := conform.OnMemory(t, "", via.WithEager())
 	written := via.EagerAttributes{Mode: via.EagerWritten}
 	for _, c := range []struct {
 		name string
@@ -68,9 +68,9 @@ func TestEagerAttributes(t *testing.T) {
 // TestEagerTokens: the tokens of a VI are eager if it says so, or if WithEager does, and stay
 // so; those of an endpoint for raw frames are not.
 func TestEagerTokens(t *testing.T) {
-	ctx := viatest.Context(t)
-	plain, _ := viatest.OnMemory(t, "")
-	all, _ := viatest.OnMemory(t, "", via.WithEager())
+	ctx := conform.Context(t)
+	plain, _ := conform.OnMemory(t, "")
+	all, _ := conform.OnMemory(t, "", via.WithEager())
 	for _, c := range []struct {
 		name string
 		nic  *via.NIC
@@ -108,7 +108,7 @@ func TestEagerTokens(t *testing.T) {
 // TestEagerCache: a cache keeps to its budget of eager bytes, and what finds no room in it is
 // ordinary.
 func TestEagerCache(t *testing.T) {
-	ctx := viatest.Context(t)
+	ctx := conform.Context(t)
 	page := os.Getpagesize()
 	_, c := newCache(t, via.CacheOptions{EagerBytes: uint64(2 * page), Attributes: via.MemoryAttributes{Eager: via.EagerAttributes{Mode: via.EagerAtPost}}})
 	b := mapped(t, 8*page)
@@ -147,9 +147,10 @@ func TestEagerCache(t *testing.T) {
 
 // TestEagerReady: an application reads the front of a message that has not ended.
 func TestEagerReady(t *testing.T) {
-	p := viatest.NewPair(viatest.OnMemory(t, "&mtu=1500", via.WithEager()))
+	a, b := conform.OnMemory(t, "&mtu=1500", via.WithEager())
+	p := conform.NewWorld(t, a, b)
 	const size = 500_000
-	x, y := p.Connect(t, viatest.Setup{Attributes: via.VIAttributes{MaxTransfer: size}, Memory: size})
+	x, y := p.Connect(conform.Setup{Attributes: via.VIAttributes{MaxTransfer: size}, Memory: size})
 	for i := range x.Memory.Bytes() {
 		x.Memory.Bytes()[i] = byte(i / 251)
 	}
@@ -161,7 +162,7 @@ func TestEagerReady(t *testing.T) {
 		t.Fatal(err)
 	}
 	early, n := 0, uint32(0)
-	p.Until(t, "the message", func() bool {
+	p.Until("the message", func() bool {
 		done := r.Status().Done()
 		for ; r.Ready(n); n++ {
 			if got, want := y.Memory.Bytes()[n], byte(n/251); got != want {
@@ -176,16 +177,16 @@ func TestEagerReady(t *testing.T) {
 	if n != size || early == 0 {
 		t.Errorf("%d bytes were ready, %d before the end", n, early)
 	}
-	p.MustTake(t, y.VI.RecvDone)
-	p.MustTake(t, x.VI.SendDone)
+	p.MustTake(y.VI.RecvDone)
+	p.MustTake(x.VI.SendDone)
 }
 
 // TestEagerPrograms: control programs come and go in a NIC's memory while messages go out of
 // the rest of it; every message has its own bytes, and all of them were there.
 func TestEagerPrograms(t *testing.T) {
-	a, b := viatest.OnMemory(t, "&engine=thread", via.WithEager())
+	a, b := conform.OnMemory(t, "&engine=thread", via.WithEager())
 	const size = 300
-	p := newPingPong(t, viatest.NewPair(a, b), size)
+	p := newPingPong(t, conform.NewWorld(t, a, b), size)
 	amp, _ := build(t, "amp")
 	count, _ := build(t, "count")
 	loaded := make(chan error, 1)

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -20,8 +20,8 @@ func TestClosedAfterTheLastReceive(t *testing.T) {
 		name string
 		open func(t testing.TB) (a, b *via.NIC)
 	}{
-		{"memory", func(t testing.TB) (a, b *via.NIC) { return viatest.OnMemory(t, "") }},
-		{"memory, thread", func(t testing.TB) (a, b *via.NIC) { return viatest.OnMemory(t, "&engine=thread") }},
+		{"memory", func(t testing.TB) (a, b *via.NIC) { return conform.OnMemory(t, "") }},
+		{"memory, thread", func(t testing.TB) (a, b *via.NIC) { return conform.OnMemory(t, "&engine=thread") }},
 		{"UDP", func(t testing.TB) (a, b *via.NIC) { return onUDP(t, "") }},
 		{"shm", func(t testing.TB) (a, b *via.NIC) { return onSharedMemory(t, "") }},
 		{"shm, shared", func(t testing.TB) (a, b *via.NIC) { return onSharedMemory(t, "&share=on") }},
@@ -30,9 +30,9 @@ func TestClosedAfterTheLastReceive(t *testing.T) {
 		t.Run(wire.name, func(t *testing.T) {
 			for _, n := range []int{1, 16} {
 				a, b := wire.open(t)
-				p := viatest.NewPair(a, b)
+				p := conform.NewWorld(t, a, b)
 				const size = 3000
-				x, y := p.Connect(t, viatest.Setup{})
+				x, y := p.Connect(conform.Setup{})
 				for i := range n {
 					if err := y.VI.PostRecv(y.Prepare(t, y.Recv[i], size*i, size)); err != nil {
 						t.Fatal(err)
@@ -43,12 +43,12 @@ func TestClosedAfterTheLastReceive(t *testing.T) {
 				}
 				done := make(chan error, 1)
 				go func() {
-					ctx, cancel := context.WithTimeout(t.Context(), viatest.Patience)
+					ctx, cancel := context.WithTimeout(t.Context(), conform.Patience)
 					defer cancel()
 					done <- sendAll(ctx, t, x, n, size)
 				}()
 				for i := range n {
-					if _, err := y.VI.RecvWait(viatest.Context(t)); err != nil {
+					if _, err := y.VI.RecvWait(conform.Context(t)); err != nil {
 						t.Fatalf("message %d: %v", i, err)
 					}
 				}
@@ -65,7 +65,7 @@ func TestClosedAfterTheLastReceive(t *testing.T) {
 
 // sendAll sends n messages, which must all be taken, and waits for the peer to
 // disconnect.
-func sendAll(ctx context.Context, t testing.TB, x *viatest.End, n, size int) error {
+func sendAll(ctx context.Context, t testing.TB, x *conform.End, n, size int) error {
 	for i := range n {
 		if err := x.VI.PostSend(x.Prepare(t, x.Send[i], size*i, size)); err != nil {
 			return err
@@ -126,9 +126,9 @@ func TestReasons(t *testing.T) {
 // TestClosedWithMessagesLeft closes a NIC that has sent what nobody has a receive
 // for: the peer gets what it could take, and is not told that this was all.
 func TestClosedWithMessagesLeft(t *testing.T) {
-	a, b := viatest.OnMemory(t, "")
-	p := viatest.NewPair(a, b)
-	x, y := p.Connect(t, viatest.Setup{})
+	a, b := conform.OnMemory(t, "")
+	p := conform.NewWorld(t, a, b)
+	x, y := p.Connect(conform.Setup{})
 	if err := y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 100)); err != nil {
 		t.Fatal(err)
 	}
@@ -137,14 +137,14 @@ func TestClosedWithMessagesLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p.MustTake(t, y.VI.RecvDone)
+	p.MustTake(y.VI.RecvDone)
 	if err := a.Close(); err != nil {
 		t.Error(err)
 	}
 	if err := y.VI.PostRecv(y.Prepare(t, y.Recv[1], 100, 100)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := y.VI.RecvWait(viatest.Context(t)); !errors.Is(err, via.ErrConnectionBroken) || errors.Is(err, via.ErrDisconnected) {
+	if _, err := y.VI.RecvWait(conform.Context(t)); !errors.Is(err, via.ErrConnectionBroken) || errors.Is(err, via.ErrDisconnected) {
 		t.Errorf("behind the last message: %v", err)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/cable"
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 )
 
 // TestEthernetPortFails: a NIC that fails while messages are under way, and is restarted by
@@ -14,7 +14,7 @@ import (
 func TestEthernetPortFails(t *testing.T) {
 	a, b := onCable(t, "")
 	name := fmt.Sprintf("via-%d", wires.Load())
-	p := newPingPong(t, viatest.NewPair(a, b), 3000)
+	p := newPingPong(t, conform.NewWorld(t, a, b), 3000)
 	for i := range 3 {
 		for range 50 {
 			p.round(t)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -21,14 +21,14 @@ import (
 // call on it ends with an error, and the NIC at the other end goes on.
 func TestSurpriseRemoval(t *testing.T) {
 	t.Parallel()
-	ctx := viatest.Context(t)
+	ctx := conform.Context(t)
 	deviceA, deviceB, err := emulator.Pair()
 	if err != nil {
 		t.Fatal(err)
 	}
 	nics := [2]*via.NIC{openDevice(t, deviceA), openDevice(t, deviceB)}
-	p := viatest.NewPair(nics[0], nics[1])
-	x, y := p.Connect(t, viatest.Setup{})
+	p := conform.NewWorld(t, nics[0], nics[1])
+	x, y := p.Connect(conform.Setup{})
 	if err := errors.Join(x.VI.PostRecv(x.Prepare(t, x.Recv[0], 0, 100)), y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 100))); err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestSurpriseRemoval(t *testing.T) {
 	}
 	_, err = x.VI.RecvWait(ctx)
 	wantDevice("wait", err)
-	_, err = p.Take(t, x.VI.RecvDone)
+	_, err = p.Take(x.VI.RecvDone)
 	wantDevice("done", err)
 	_, err = x.VI.Query(ctx)
 	wantDevice("query", err)
@@ -59,7 +59,7 @@ func TestSurpriseRemoval(t *testing.T) {
 	}
 
 	// The other end finds its peer dead, and can be used again.
-	p.Until(t, "the peer to be found dead", func() bool {
+	p.Until("the peer to be found dead", func() bool {
 		s, err := y.VI.Query(ctx)
 		if err != nil {
 			t.Fatal(err)
@@ -73,7 +73,7 @@ func TestSurpriseRemoval(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, done := range map[string]func() (*via.Descriptor, error){"receive": y.VI.RecvDone, "send": y.VI.SendDone} {
-		_, err := p.Take(t, done)
+		_, err := p.Take(done)
 		if !errors.Is(err, via.ErrPeerLost) || !errors.Is(err, driver.ErrPeerLost) || !errors.Is(err, via.ErrDescriptor) || errors.Is(err, via.ErrDisconnected) {
 			t.Errorf("%s: error %v, want %v", what, err, via.ErrPeerLost)
 		}
@@ -105,7 +105,7 @@ func TestEndIsTold(t *testing.T) {
 		},
 		"vfio-user, device pulled": func(t *testing.T) (*via.NIC, func()) {
 			d, address := serve(t)
-			nic, err := via.Open(viatest.Context(t), address)
+			nic, err := via.Open(conform.Context(t), address)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -115,7 +115,7 @@ func TestEndIsTold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			nic, end := open(t)
-			e := viatest.NewEnd(t, nic, viatest.Setup{})
+			e := conform.NewEnd(t, nic, conform.Setup{})
 			told, later := make(chan via.AsyncError, 8), make(chan via.AsyncError, 8)
 			nic.OnError(func(a via.AsyncError) {
 				if a.Code != via.AsyncLink {
@@ -127,7 +127,7 @@ func TestEndIsTold(t *testing.T) {
 			}
 			end()
 			if name == "vfio-user, device pulled" {
-				_, _ = e.VI.RecvWait(viatest.Context(t))
+				_, _ = e.VI.RecvWait(conform.Context(t))
 			}
 			hear := func(from chan via.AsyncError) {
 				t.Helper()
@@ -136,12 +136,12 @@ func TestEndIsTold(t *testing.T) {
 					if a.Code != via.AsyncCatastrophic || a.Resource != via.ResourceNIC || a.NIC != nic || a.VI != nil || a.CQ != nil {
 						t.Errorf("told %+v", a)
 					}
-				case <-time.After(viatest.Patience):
+				case <-time.After(conform.Patience):
 					t.Fatal("not told")
 				}
 			}
 			hear(told)
-			_, err := e.VI.RecvWait(viatest.Context(t))
+			_, err := e.VI.RecvWait(conform.Context(t))
 			for what, err := range map[string]error{
 				"wait": err, "send": e.VI.PostSend(e.Prepare(t, e.Send[0], 0, 10)), "receive": e.VI.PostRecv(e.Prepare(t, e.Recv[1], 0, 10)),
 			} {
@@ -161,7 +161,7 @@ func TestEndIsTold(t *testing.T) {
 
 func openDevice(t *testing.T, device vfio.Device, opts ...via.Option) *via.NIC {
 	t.Helper()
-	nic, err := via.OpenDevice(viatest.Context(t), device, opts...)
+	nic, err := via.OpenDevice(conform.Context(t), device, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,20 +199,20 @@ func serve(t *testing.T) (d *emulator.Device, address string) {
 // file descriptors and shared mappings.
 func TestNothingLeaks(t *testing.T) {
 	use := func(closeFirst bool) {
-		a, b := viatest.OnMemory(t, "")
-		p := viatest.NewPair(a, b)
-		x, y := p.Connect(t, viatest.Setup{})
-		for _, e := range []*viatest.End{x, y} {
+		a, b := conform.OnMemory(t, "")
+		p := conform.NewWorld(t, a, b)
+		x, y := p.Connect(conform.Setup{})
+		for _, e := range []*conform.End{x, y} {
 			if err := errors.Join(e.VI.PostRecv(e.Recv[0]), e.VI.PostSend(e.Send[0])); err != nil {
 				t.Fatal(err)
 			}
 		}
-		cq, err := a.CreateCQ(viatest.Context(t), 16)
+		cq, err := a.CreateCQ(conform.Context(t), 16)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if !closeFirst {
-			if err := cq.Destroy(viatest.Context(t)); err != nil {
+			if err := cq.Destroy(conform.Context(t)); err != nil {
 				t.Error(err)
 			}
 		}

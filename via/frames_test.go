@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/images"
@@ -19,10 +19,10 @@ import (
 )
 
 // newFrames makes an endpoint for raw frames, with receives of 1514 bytes posted.
-func newFrames(t testing.TB, n *via.NIC, which via.Frames) *viatest.End {
+func newFrames(t testing.TB, n *via.NIC, which via.Frames) *conform.End {
 	t.Helper()
 	const size = 1514
-	e := viatest.NewEnd(t, n, viatest.Setup{Memory: via.DefaultDepth * 2 * size,
+	e := conform.NewEnd(t, n, conform.Setup{Memory: via.DefaultDepth * 2 * size,
 		Attributes: via.VIAttributes{Frames: which, MaxTransfer: min(size, uint32(n.Query().MTU))}})
 	for i, d := range e.Recv {
 		if err := e.VI.PostRecv(e.Prepare(t, d, (len(e.Recv)+i)*size, size)); err != nil {
@@ -33,20 +33,20 @@ func newFrames(t testing.TB, n *via.NIC, which via.Frames) *viatest.End {
 }
 
 // sendFrame sends one frame.
-func sendFrame(t testing.TB, p *viatest.Pair, e *viatest.End, frame []byte) {
+func sendFrame(t testing.TB, p *conform.World, e *conform.End, frame []byte) {
 	t.Helper()
 	copy(e.Memory.Bytes(), frame)
 	if err := e.VI.PostSend(e.Prepare(t, e.Send[0], 0, len(frame))); err != nil {
 		t.Fatal(err)
 	}
-	p.MustTake(t, e.VI.SendDone)
+	p.MustTake(e.VI.SendDone)
 }
 
 // takeFrame takes the next frame, without what filled it up, and posts the receive
 // again.
-func takeFrame(t testing.TB, p *viatest.Pair, e *viatest.End, size int) []byte {
+func takeFrame(t testing.TB, p *conform.World, e *conform.End, size int) []byte {
 	t.Helper()
-	d := p.MustTake(t, e.VI.RecvDone)
+	d := p.MustTake(e.VI.RecvDone)
 	i := slices.Index(e.Recv, d)
 	if want := max(size, 60); int(d.Length()) != want {
 		t.Fatalf("%d bytes, want %d", d.Length(), want)
@@ -84,12 +84,12 @@ func TestFrames(t *testing.T) {
 				t.Skip("slow")
 			}
 			a, b := backend.open(t)
-			p := viatest.NewPair(a, b)
+			p := conform.NewWorld(t, a, b)
 			messages := newPingPong(t, p, 3000)
 			x, y := newFrames(t, a, via.StationFrames), newFrames(t, b, via.AllFrames)
 			limit := int(x.VI.Attributes().MaxTransfer)
 			for i, n := range []int{14, 60, 100, limit} {
-				for to, from := range map[*viatest.End]*viatest.End{x: y, y: x} {
+				for to, from := range map[*conform.End]*conform.End{x: y, y: x} {
 					frame := datagram(to.NIC, "10.0.0.1:7", "10.0.0.2:9", limit)[:n]
 					// A lossy wire may lose it, or damage it, since such frames have no checksum.
 					for tries := 0; ; tries++ {
@@ -109,7 +109,7 @@ func TestFrames(t *testing.T) {
 }
 
 // tryTake is takeFrame for a frame that may not come.
-func tryTake(p *viatest.Pair, e *viatest.End) ([]byte, bool) {
+func tryTake(p *conform.World, e *conform.End) ([]byte, bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()
 	for ctx.Err() == nil {
@@ -132,10 +132,10 @@ func tryTake(p *viatest.Pair, e *viatest.End) ([]byte, bool) {
 
 // TestFramesRefused: what an endpoint for frames cannot do, and what is no frame.
 func TestFramesRefused(t *testing.T) {
-	a, b := viatest.OnMemory(t, "")
-	p := viatest.NewPair(a, b)
+	a, b := conform.OnMemory(t, "")
+	p := conform.NewWorld(t, a, b)
 	x := newFrames(t, a, via.StationFrames)
-	ctx := viatest.Context(t)
+	ctx := conform.Context(t)
 	_, connect := x.VI.ConnectRequest(ctx, via.Address{MAC: b.Query().Address}, nil)
 	_, level := a.CreateVI(ctx, via.VIAttributes{Frames: via.StationFrames, Reliability: via.ReliableDelivery}, nil, nil)
 	_, size := a.CreateVI(ctx, via.VIAttributes{Frames: via.StationFrames, MaxTransfer: uint32(a.Query().MTU) + 1}, nil, nil)
@@ -157,7 +157,7 @@ func TestFramesRefused(t *testing.T) {
 	if err := x.VI.PostSend(x.Prepare(t, x.Send[0], 0, len(forged))); err != nil {
 		t.Fatal(err)
 	}
-	d, err := p.Take(t, x.VI.SendDone)
+	d, err := p.Take(x.VI.SendDone)
 	if !errors.Is(err, via.ErrDescriptor) || d.Status()&via.StatusFormatError == 0 {
 		t.Errorf("a frame of our protocol: %v", err)
 	}
@@ -165,7 +165,7 @@ func TestFramesRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range x.Recv {
-		if d, err := p.Take(t, x.VI.RecvDone); d == nil || d.Status()&via.StatusFlushed == 0 {
+		if d, err := p.Take(x.VI.RecvDone); d == nil || d.Status()&via.StatusFlushed == 0 {
 			t.Fatalf("after disconnect: %v", err)
 		}
 	}
@@ -178,7 +178,7 @@ func TestFramesRefused(t *testing.T) {
 func loadImage(t testing.TB, n *via.NIC, name string) map[string]programMap {
 	t.Helper()
 	img, maps := build(t, name)
-	if _, err := n.LoadProgram(viatest.Context(t), img, load.Options{}); err != nil {
+	if _, err := n.LoadProgram(conform.Context(t), img, load.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	byName := map[string]programMap{}
@@ -209,10 +209,10 @@ func words(n ...uint32) (b []byte) {
 // "Verifying the RSS Hash Calculation" has for them, in order within each.
 func TestFlowSteering(t *testing.T) {
 	for _, options := range []string{"", "&engine=thread"} {
-		a, b := viatest.OnMemory(t, options)
-		p := viatest.NewPair(a, b)
+		a, b := conform.OnMemory(t, options)
+		p := conform.NewWorld(t, a, b)
 		x := newFrames(t, a, via.StationFrames)
-		queues := []*viatest.End{newFrames(t, b, via.StationFrames), newFrames(t, b, via.StationFrames)}
+		queues := []*conform.End{newFrames(t, b, via.StationFrames), newFrames(t, b, via.StationFrames)}
 		table := loadImage(t, b, "flow-steer")["queues"]
 		flows := []struct {
 			from, to string
@@ -277,8 +277,8 @@ func flowKey(from, to string) []byte {
 
 // TestAccessList drops one flow by a rule of the host and lets the others pass.
 func TestAccessList(t *testing.T) {
-	a, b := viatest.OnMemory(t, "")
-	p := viatest.NewPair(a, b)
+	a, b := conform.OnMemory(t, "")
+	p := conform.NewWorld(t, a, b)
 	x, y := newFrames(t, a, via.StationFrames), newFrames(t, b, via.StationFrames)
 	rules := loadImage(t, b, "acl")["rules"]
 	const bad, good, to = "10.0.0.1:666", "10.0.0.1:667", "10.0.0.2:9"
@@ -308,8 +308,8 @@ func TestAccessList(t *testing.T) {
 
 // TestFlowCounters counts frames and bytes of each flow for the host.
 func TestFlowCounters(t *testing.T) {
-	a, b := viatest.OnMemory(t, "")
-	p := viatest.NewPair(a, b)
+	a, b := conform.OnMemory(t, "")
+	p := conform.NewWorld(t, a, b)
 	x, y := newFrames(t, a, via.StationFrames), newFrames(t, b, via.StationFrames)
 	flows := loadImage(t, b, "count")["flows"]
 	const to = "10.0.0.2:9"
@@ -343,12 +343,12 @@ func TestFlowCounters(t *testing.T) {
 // for their tags, in whatever order they come, as Trapeze's do.
 func TestIncomingPayloadTable(t *testing.T) {
 	for _, level := range []via.Reliability{via.Unreliable, via.ReliableDelivery} {
-		a, b := viatest.OnMemory(t, "")
-		p := viatest.NewPair(a, b)
+		a, b := conform.OnMemory(t, "")
+		p := conform.NewWorld(t, a, b)
 		const size = 5000
-		x, y := p.Connect(t, viatest.Setup{Attributes: via.VIAttributes{Reliability: level}, Memory: 16 * size})
+		x, y := p.Connect(conform.Setup{Attributes: via.VIAttributes{Reliability: level}, Memory: 16 * size})
 		entries := loadImage(t, b, "ipt")["entries"]
-		ctx := viatest.Context(t)
+		ctx := conform.Context(t)
 		buffers, err := b.Alloc(ctx, 4*size, via.MemoryAttributes{})
 		if err != nil {
 			t.Fatal(err)
@@ -372,8 +372,8 @@ func TestIncomingPayloadTable(t *testing.T) {
 			if err := x.VI.PostSend(d); err != nil {
 				t.Fatal(err)
 			}
-			p.MustTake(t, x.VI.SendDone)
-			got := p.MustTake(t, y.VI.RecvDone)
+			p.MustTake(x.VI.SendDone)
+			got := p.MustTake(y.VI.RecvDone)
 			if n, ok := got.Immediate(); !ok || n != tag || got.Length() != size {
 				t.Errorf("tag %d: immediate data %d, %d bytes", tag, n, got.Length())
 			}
@@ -396,8 +396,8 @@ func TestIncomingPayloadTable(t *testing.T) {
 		if err := x.VI.PostSend(m); err != nil {
 			t.Fatal(err)
 		}
-		p.MustTake(t, x.VI.SendDone)
-		if got := p.MustTake(t, y.VI.RecvDone); got.Length() != size {
+		p.MustTake(x.VI.SendDone)
+		if got := p.MustTake(y.VI.RecvDone); got.Length() != size {
 			t.Errorf("%d bytes", got.Length())
 		}
 		for what, err := range map[string]error{

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
@@ -224,7 +224,7 @@ func TestOlderDevices(t *testing.T) {
 		})
 	}
 	o := older{newSpoiled(t).Device, descriptors.DMAOffset}
-	if n, err := via.OpenDevice(viatest.Context(t), o, via.WithPolicy(via.Policy{})); n != nil || !errors.Is(err, via.ErrNotSupported) {
+	if n, err := via.OpenDevice(conform.Context(t), o, via.WithPolicy(via.Policy{})); n != nil || !errors.Is(err, via.ErrNotSupported) {
 		t.Errorf("%v", err)
 	}
 }

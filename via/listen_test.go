@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/ghost"
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -43,7 +43,7 @@ func onPort(t testing.TB, options string) (*via.NIC, string) {
 
 func openQuiet(t testing.TB, address string) *via.NIC {
 	t.Helper()
-	n, err := via.Open(viatest.Context(t), address, via.WithErrorHandler(func(via.AsyncError) {}))
+	n, err := via.Open(conform.Context(t), address, via.WithErrorHandler(func(via.AsyncError) {}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func openQuiet(t testing.TB, address string) *via.NIC {
 func dialPort(t testing.TB, address string, o via.ConnOptions) error {
 	n := openQuiet(t, "emu:?wire=udp://127.0.0.1:0&peer="+address)
 	d := via.Dialer{ConnOptions: o}
-	c, err := d.Dial(viatest.Context(t), n, via.Address{MAC: via.MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, Discriminator: service})
+	c, err := d.Dial(conform.Context(t), n, via.Address{MAC: via.MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, Discriminator: service})
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func TestListenClientsThatDieWhileConnecting(t *testing.T) {
 			if err := dialPort(t, address, small(level)); err != nil {
 				t.Error(err)
 			}
-			c, err := l.Accept(viatest.Context(t))
+			c, err := l.Accept(conform.Context(t))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -114,7 +114,7 @@ func TestListenDeadClientsAreGivenUp(t *testing.T) {
 	if err := dialPort(t, address, o); err != nil {
 		t.Error(err)
 	}
-	c, err := l.Accept(viatest.Context(t))
+	c, err := l.Accept(conform.Context(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func TestListenEnds(t *testing.T) {
 	nic, address := onPort(t, "")
 	l := listen(t, nic, via.ListenConfig{Options: same(small(via.ReliableDelivery))})
 	ghost.Ask(t, address, service, 10, via.ReliableDelivery, 64)
-	ctx, cancel := context.WithCancel(viatest.Context(t))
+	ctx, cancel := context.WithCancel(conform.Context(t))
 	cancel()
 	if _, err := l.Accept(ctx); !errors.Is(err, via.ErrCanceled) {
 		t.Errorf("accept: %v", err)
@@ -139,7 +139,7 @@ func TestListenEnds(t *testing.T) {
 	if err := l.Close(); !errors.Is(err, via.ErrClosed) {
 		t.Errorf("second close: %v", err)
 	}
-	if _, err := l.Accept(viatest.Context(t)); !errors.Is(err, via.ErrClosed) {
+	if _, err := l.Accept(conform.Context(t)); !errors.Is(err, via.ErrClosed) {
 		t.Errorf("accept: %v", err)
 	}
 	// Nobody waits any more, and nothing is left on the NIC.
@@ -152,12 +152,12 @@ func TestListenEnds(t *testing.T) {
 
 // TestListenNICCloses: a listener whose NIC has been closed can still be closed, once.
 func TestListenNICCloses(t *testing.T) {
-	a, _ := viatest.OnMemory(t, "")
+	a, _ := conform.OnMemory(t, "")
 	l := listen(t, a, via.ListenConfig{})
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.Accept(viatest.Context(t)); !errors.Is(err, via.ErrClosed) {
+	if _, err := l.Accept(conform.Context(t)); !errors.Is(err, via.ErrClosed) {
 		t.Errorf("accept: %v", err)
 	}
 	if err := l.Close(); err != nil {
@@ -172,13 +172,13 @@ func TestListenNICCloses(t *testing.T) {
 // the backlog holds.
 func TestListenManyClients(t *testing.T) {
 	const clients = 80
-	a, b := viatest.OnMemory(t, "&loss=0.3&seed=3")
+	a, b := conform.OnMemory(t, "&loss=0.3&seed=3")
 	l := listen(t, b, via.ListenConfig{Options: same(small(via.ReliableDelivery))})
 	var all sync.WaitGroup
 	for i := range clients {
 		all.Go(func() {
 			d := via.Dialer{ConnOptions: small(via.ReliableDelivery)}
-			c, err := d.Dial(viatest.Context(t), a, l.Address())
+			c, err := d.Dial(conform.Context(t), a, l.Address())
 			if err != nil {
 				t.Errorf("client %d: %v", i, err)
 				return
@@ -187,7 +187,7 @@ func TestListenManyClients(t *testing.T) {
 		})
 	}
 	for i := range clients {
-		c, err := l.Accept(viatest.Context(t))
+		c, err := l.Accept(conform.Context(t))
 		if err != nil {
 			t.Fatalf("after %d clients: %v", i, err)
 		}
@@ -201,13 +201,13 @@ func TestListenManyClients(t *testing.T) {
 
 // TestListenLimit: who listens for one client is not there for a second.
 func TestListenLimit(t *testing.T) {
-	a, b := viatest.OnMemory(t, "")
+	a, b := conform.OnMemory(t, "")
 	l := listen(t, b, via.ListenConfig{Limit: 1})
-	first, err := via.Dial(viatest.Context(t), a, l.Address())
+	first, err := via.Dial(conform.Context(t), a, l.Address())
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := l.Accept(viatest.Context(t))
+	c, err := l.Accept(conform.Context(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,8 +244,8 @@ func TestDialFails(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, b := viatest.OnMemory(t, "")
-			ctx := viatest.Context(t)
+			a, b := conform.OnMemory(t, "")
+			ctx := conform.Context(t)
 			if c.serve == nil {
 				short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 				defer cancel()
@@ -275,8 +275,8 @@ func TestDialFails(t *testing.T) {
 
 // TestDialBeforeListen checks that a client keeps asking.
 func TestDialBeforeListen(t *testing.T) {
-	a, b := viatest.OnMemory(t, "")
-	ctx := viatest.Context(t)
+	a, b := conform.OnMemory(t, "")
+	ctx := conform.Context(t)
 	dialled := make(chan error, 1)
 	go func() {
 		c, err := via.Dial(ctx, a, via.Address{MAC: b.Query().Address, Discriminator: service})
@@ -298,8 +298,8 @@ func TestDialBeforeListen(t *testing.T) {
 
 // TestDialInterrupted ends with the context.
 func TestDialInterrupted(t *testing.T) {
-	a, _ := viatest.OnMemory(t, "")
-	ctx, cancel := context.WithCancel(viatest.Context(t))
+	a, _ := conform.OnMemory(t, "")
+	ctx, cancel := context.WithCancel(conform.Context(t))
 	time.AfterFunc(20*time.Millisecond, cancel)
 	if _, err := via.Dial(ctx, a, via.Address{MAC: via.MAC{2}, Discriminator: service}); !errors.Is(err, via.ErrCanceled) {
 		t.Errorf("got %v", err)
@@ -307,7 +307,7 @@ func TestDialInterrupted(t *testing.T) {
 	// Nothing is left behind: all VIs can still be made.
 	for i := range 3 {
 		d := via.Dialer{ConnOptions: via.ConnOptions{MaxMessage: 1 << 30}}
-		if _, err := d.Dial(viatest.Context(t), a, via.Address{}); !errors.Is(err, via.ErrInvalidMTU) {
+		if _, err := d.Dial(conform.Context(t), a, via.Address{}); !errors.Is(err, via.ErrInvalidMTU) {
 			t.Errorf("%d: %v", i, err)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/channel"
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/ring"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -77,14 +77,14 @@ func TestSendWithoutRoom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := (&via.Dialer{ConnOptions: small(via.ReliableDelivery)}).Dial(viatest.Context(t), client, l.Address())
+	c, err := (&via.Dialer{ConnOptions: small(via.ReliableDelivery)}).Dial(conform.Context(t), client, l.Address())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.Accept(viatest.Context(t)); err != nil {
+	if _, err := l.Accept(conform.Context(t)); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(viatest.Context(t), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(conform.Context(t), 100*time.Millisecond)
 	defer cancel()
 	for range 100 {
 		if err = c.Send(ctx, []byte("x")); err != nil {

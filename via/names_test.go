@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -59,8 +59,8 @@ func serveTXT(t *testing.T, records map[string][]string) *net.Resolver {
 }
 
 func TestNames(t *testing.T) {
-	ctx := viatest.Context(t)
-	nic, _ := viatest.OnMemory(t, "")
+	ctx := conform.Context(t)
+	nic, _ := conform.OnMemory(t, "")
 	nic.AskWith(serveTXT(t, map[string][]string{
 		"gamma.test.": {"v=spf1 -all", "via=02:00:00:00:00:09/z", "via=02:00:00:00:00:08"},
 		"plain.test.": {"nothing of ours"},

@@ -3,7 +3,7 @@ package via_test
 import (
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -13,8 +13,8 @@ import (
 func BenchmarkPlacement(b *testing.B) {
 	for _, size := range []int{64, 8192, 65536} {
 		b.Run(sizeName(size), func(b *testing.B) {
-			x, y := viatest.OnMemory(b, "", via.WithPolicy(via.Policy{Name: via.DefaultHostPolicy, At: via.AtHost}))
-			p := newPingPong(b, viatest.NewPair(x, y), size)
+			x, y := conform.OnMemory(b, "", via.WithPolicy(via.Policy{Name: via.DefaultHostPolicy, At: via.AtHost}))
+			p := newPingPong(b, conform.NewWorld(b, x, y), size)
 			for range 100 {
 				p.bothRound(b)
 			}
@@ -23,8 +23,8 @@ func BenchmarkPlacement(b *testing.B) {
 				p.bothRound(b)
 			}
 			p50 := median(1000, func() { p.bothRound(b) }) / 2
-			u, v := viatest.OnMemory(b, "", via.WithPolicy(via.Policy{Name: via.DefaultHostPolicy}))
-			q := newPingPong(b, viatest.NewPair(u, v), size)
+			u, v := conform.OnMemory(b, "", via.WithPolicy(via.Policy{Name: via.DefaultHostPolicy}))
+			q := newPingPong(b, conform.NewWorld(b, u, v), size)
 			inNIC := median(1000, func() { q.bothRound(b) }) / 2
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(2*b.N), "ns/one-way")
 			b.ReportMetric(p50, "p50-ns/one-way")

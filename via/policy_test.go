@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/engine"
@@ -41,7 +41,7 @@ func TestPolicyConformance(t *testing.T) {
 		if c.when.skip() {
 			continue
 		}
-		viatest.Run(t, c.name, func(t *testing.T) (a, b *via.NIC) {
+		conform.VIs().Run(t, c.name, func(t *testing.T) (a, b *via.NIC) {
 			x, y, err := emulator.Pair(c.options...)
 			if err != nil {
 				t.Fatal(err)
@@ -68,7 +68,7 @@ func TestPolicyRefused(t *testing.T) {
 		if n, err := via.Open(t.Context(), "emu:", via.WithPolicy(c.p)); n != nil || err == nil {
 			t.Errorf("%s: opened, %v", name, err)
 		}
-		a, _ := viatest.OnMemory(t, "")
+		a, _ := conform.OnMemory(t, "")
 		before, err := a.Policy()
 		if err != nil {
 			t.Fatal(err)
@@ -89,8 +89,8 @@ func TestPolicyRefused(t *testing.T) {
 // TestPolicyChanges: the policy is changed, and its place, while messages flow.
 func TestPolicyChanges(t *testing.T) {
 	for _, options := range []string{"", "&engine=thread"} {
-		a, b := viatest.OnMemory(t, options)
-		p := newPingPong(t, viatest.NewPair(a, b), 30_000)
+		a, b := conform.OnMemory(t, options)
+		p := newPingPong(t, conform.NewWorld(t, a, b), 30_000)
 		for i := range 60 {
 			policies := []via.Policy{
 				{}, {At: via.AtHost}, {Name: "static"}, {Name: "auto", At: via.AtHost}, {Name: "store-and-forward", At: via.AtHost}, {Name: "auto"},
@@ -112,8 +112,8 @@ func TestPolicyChanges(t *testing.T) {
 func TestDMALog(t *testing.T) {
 	const size = 50_000
 	for name, opts := range map[string][]via.Option{"in the NIC": nil, "at the host": {via.WithPolicy(via.Policy{At: via.AtHost})}} {
-		a, b := viatest.OnMemory(t, "", opts...)
-		p := newPingPong(t, viatest.NewPair(a, b), size)
+		a, b := conform.OnMemory(t, "", opts...)
+		p := newPingPong(t, conform.NewWorld(t, a, b), size)
 		p.bothRound(t)
 		logOnce := func() (once bool) {
 			for _, n := range []*via.NIC{a, b} {

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/images"
@@ -31,7 +31,7 @@ func build(t testing.TB, name string) (load.Image, []abi.Map) {
 // TestPrograms loads a program, reads what it has counted, and rolls it back.
 func TestPrograms(t *testing.T) {
 	for _, options := range []string{"", "&engine=thread"} {
-		a, b := viatest.OnMemory(t, options)
+		a, b := conform.OnMemory(t, options)
 		amp, _ := build(t, "amp")
 		count, maps := build(t, "count")
 		for _, n := range []*via.NIC{a, b} {
@@ -43,7 +43,7 @@ func TestPrograms(t *testing.T) {
 		if err != nil || s.Name != "count" || s.Digest != count.Digest {
 			t.Fatalf("%+v, %v", s, err)
 		}
-		p := newPingPong(t, viatest.NewPair(a, b), 30_000)
+		p := newPingPong(t, conform.NewWorld(t, a, b), 30_000)
 		p.bothRound(t)
 		index := 0
 		for maps[index].Name != "rest" {
@@ -88,7 +88,7 @@ func TestPrograms(t *testing.T) {
 
 // TestProgramErrors: what fails has the code that it should.
 func TestProgramErrors(t *testing.T) {
-	a, _ := viatest.OnMemory(t, "")
+	a, _ := conform.OnMemory(t, "")
 	good, maps := build(t, "count")
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()

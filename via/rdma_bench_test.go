@@ -3,22 +3,22 @@ package via_test
 import (
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
 // rdmaBench is two ends of which the first writes to and reads from the second.
 type rdmaBench struct {
-	p    *viatest.Pair
-	x, y *viatest.End
+	p    *conform.World
+	x, y *conform.End
 	to   *via.Memory
 }
 
 func newRDMABench(b *testing.B, size int) *rdmaBench {
 	b.Helper()
-	first, second := viatest.OnMemory(b, "")
-	p := viatest.NewPair(first, second)
-	x, y := p.Connect(b, viatest.Setup{Segments: 2, Memory: 2*size + 64,
+	first, second := conform.OnMemory(b, "")
+	p := conform.NewWorld(b, first, second)
+	x, y := p.Connect(conform.Setup{Segments: 2, Memory: 2*size + 64,
 		Attributes: via.VIAttributes{MaxTransfer: 64 << 10, RDMAWrite: true, RDMARead: true}})
 	to, err := second.Alloc(b.Context(), size, via.MemoryAttributes{RDMAWrite: true, RDMARead: true})
 	if err != nil {
@@ -78,8 +78,8 @@ func BenchmarkRDMA(b *testing.B) {
 		for b.Loop() {
 			r.do(b, read)
 		}
-		x, y := viatest.OnMemory(b, "")
-		p := newPingPong(b, viatest.NewPair(x, y), 64)
+		x, y := conform.OnMemory(b, "")
+		p := newPingPong(b, conform.NewWorld(b, x, y), 64)
 		b.ReportMetric(median(2000, func() { r.do(b, read) })/median(2000, func() { p.round(b) }), "x-round-trip")
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
 	"github.com/trapeze-nic/trapeze/via"
@@ -73,7 +73,7 @@ func serveProcess(t testing.TB) (names []string, child *os.Process) {
 		}
 	})
 	names = socketsIn(folder)
-	for end := time.Now().Add(viatest.Patience); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(conform.Patience); ; time.Sleep(time.Millisecond) {
 		c, err := net.Dial("unix", names[1])
 		if err == nil {
 			_ = c.Close()
@@ -102,7 +102,7 @@ func BenchmarkServed(b *testing.B) {
 	for _, size := range []int{64, 4096, 65536} {
 		b.Run(sizeName(size), func(b *testing.B) {
 			x, y := onProcess(b)
-			p := newPingPong(b, viatest.NewPair(x, y), size)
+			p := newPingPong(b, conform.NewWorld(b, x, y), size)
 			for range 20 {
 				p.round(b)
 			}
@@ -111,8 +111,8 @@ func BenchmarkServed(b *testing.B) {
 				p.round(b)
 			}
 			p50 := median(500, func() { p.round(b) }) / 2
-			u, v := viatest.OnMemory(b, "")
-			q := newPingPong(b, viatest.NewPair(u, v), size)
+			u, v := conform.OnMemory(b, "")
+			q := newPingPong(b, conform.NewWorld(b, u, v), size)
 			inline := median(2000, func() { q.round(b) }) / 2
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(2*b.N), "ns/one-way")
 			b.ReportMetric(p50, "p50-ns/one-way")

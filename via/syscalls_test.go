@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/via"
 	"golang.org/x/sys/unix"
 )
@@ -84,7 +84,7 @@ func runSyscallChild() int {
 // until the message is there. On one processor and without preemption that
 // goroutine has no part in it.
 func runHostChild() error {
-	p, err := newSyscallTraffic(via.WithPolicy(via.Policy{Name: "static", At: via.AtHost, Deadline: viatest.Patience}))
+	p, err := newSyscallTraffic(via.WithPolicy(via.Policy{Name: "static", At: via.AtHost, Deadline: conform.Patience}))
 	if err != nil {
 		return err
 	}
@@ -118,13 +118,13 @@ func runHostChild() error {
 
 // syscallTraffic bounces messages of several sizes, like pingPong, but reports
 // errors without a testing.TB.
-type syscallTraffic struct{ x, y *viatest.End }
+type syscallTraffic struct{ x, y *conform.End }
 
 func newSyscallTraffic(opts ...via.Option) (*syscallTraffic, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), viatest.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), conform.Patience)
 	defer cancel()
 	address := "emu:?wire=" + memoryWire()
-	var ends [2]*viatest.End
+	var ends [2]*conform.End
 	for i := range ends {
 		nic, err := via.Open(ctx, address, opts...)
 		if err != nil {
@@ -134,18 +134,18 @@ func newSyscallTraffic(opts ...via.Option) (*syscallTraffic, error) {
 		if err != nil {
 			return nil, err
 		}
-		if ends[i], err = viatest.Equip(ctx, vi, 32<<10, 1); err != nil {
+		if ends[i], err = conform.Equip(ctx, vi, 32<<10, 1); err != nil {
 			return nil, err
 		}
 	}
 	t := &syscallTraffic{ends[0], ends[1]}
-	return t, viatest.ConnectVIs(ctx, t.x.VI, t.y.VI, "syscalls")
+	return t, conform.ConnectVIs(ctx, t.x.VI, t.y.VI, "syscalls")
 }
 
 // round sends one message of each size both ways.
 func (t *syscallTraffic) round() error {
 	for _, size := range []int{0, 64, 4096, 20000} {
-		for _, e := range [][2]*viatest.End{{t.x, t.y}, {t.y, t.x}} {
+		for _, e := range [][2]*conform.End{{t.x, t.y}, {t.y, t.x}} {
 			from, to := e[0], e[1]
 			if err := t.post(from, to, size); err != nil {
 				return err
@@ -161,7 +161,7 @@ func (t *syscallTraffic) round() error {
 	return nil
 }
 
-func (t *syscallTraffic) post(from, to *viatest.End, size int) error {
+func (t *syscallTraffic) post(from, to *conform.End, size int) error {
 	s, r := from.Send[0], to.Recv[0]
 	s.Prepare()
 	r.Prepare()
@@ -169,7 +169,7 @@ func (t *syscallTraffic) post(from, to *viatest.End, size int) error {
 }
 
 // takeBoth polls both ends until the message has arrived and left.
-func (t *syscallTraffic) takeBoth(from, to *viatest.End) error {
+func (t *syscallTraffic) takeBoth(from, to *conform.End) error {
 	for _, e := range []struct {
 		done func() (*via.Descriptor, error)
 		peer *via.NIC
@@ -254,7 +254,7 @@ func testNoSystemCall(t *testing.T, kind string) {
 // countSyscalls runs a stopped child to its end, and returns the numbers of the
 // system calls that its first thread made in each section.
 func countSyscalls(pid int) ([][]uint64, error) {
-	deadline := time.Now().Add(viatest.Patience)
+	deadline := time.Now().Add(conform.Patience)
 	var status unix.WaitStatus
 	if _, err := unix.Wait4(pid, &status, 0, nil); err != nil {
 		return nil, fmt.Errorf("wait for the child: %w", err)

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -17,15 +17,15 @@ func sizeName(n int) string {
 
 // pingPong bounces a message between two NICs. One goroutine drives both ends.
 type pingPong struct {
-	x, y  *viatest.End
+	x, y  *conform.End
 	turns int
 }
 
-func newPingPong(t testing.TB, p *viatest.Pair, size int) *pingPong {
+func newPingPong(t testing.TB, p *conform.World, size int) *pingPong {
 	t.Helper()
-	s := viatest.Setup{Attributes: via.VIAttributes{MaxTransfer: 64 << 10}, Memory: 2*size + 64}
-	x, y := p.Connect(t, s)
-	for _, e := range []*viatest.End{x, y} {
+	s := conform.Setup{Attributes: via.VIAttributes{MaxTransfer: 64 << 10}, Memory: 2*size + 64}
+	x, y := p.Connect(s)
+	for _, e := range []*conform.End{x, y} {
 		for i := range 2 {
 			e.Prepare(t, e.Send[i], 0, size)
 			e.Prepare(t, e.Recv[i], size, size)
@@ -49,7 +49,7 @@ func (p *pingPong) round(t testing.TB) {
 	p.turns++
 }
 
-func (p *pingPong) hop(t testing.TB, from, to *viatest.End, i int) {
+func (p *pingPong) hop(t testing.TB, from, to *conform.End, i int) {
 	if p.turns >= 2 {
 		if _, err := take(from.VI.SendDone); err != nil {
 			t.Fatal(err)
@@ -82,14 +82,14 @@ func take(done func() (*via.Descriptor, error)) (*via.Descriptor, error) {
 
 // stream keeps a window of messages on their way in one direction.
 type stream struct {
-	x, y                 *viatest.End
+	x, y                 *conform.End
 	window, posted, sent int
 	got                  int
 }
 
-func newStream(t testing.TB, p *viatest.Pair, size, window int) *stream {
+func newStream(t testing.TB, p *conform.World, size, window int) *stream {
 	t.Helper()
-	x, y := p.Connect(t, viatest.Setup{
+	x, y := p.Connect(conform.Setup{
 		Attributes: via.VIAttributes{MaxTransfer: 64 << 10, SendDepth: window, RecvDepth: 2 * window},
 		Memory:     2 * window * size,
 	})
@@ -145,16 +145,16 @@ func (s *stream) run(t testing.TB, n int) {
 
 // cqStream sends batches and takes all completions through CQs.
 type cqStream struct {
-	x, y     *viatest.End
+	x, y     *conform.End
 	xcq, ycq *via.CQ
 	batch    int
 }
 
-func newCQStream(t testing.TB, p *viatest.Pair, size, batch int) *cqStream {
+func newCQStream(t testing.TB, p *conform.World, size, batch int) *cqStream {
 	t.Helper()
-	ctx := viatest.Context(t)
+	ctx := conform.Context(t)
 	s := &cqStream{batch: batch}
-	end := func(nic *via.NIC) (*viatest.End, *via.CQ) {
+	end := func(nic *via.NIC) (*conform.End, *via.CQ) {
 		cq, err := nic.CreateCQ(ctx, 2*batch)
 		if err != nil {
 			t.Fatal(err)
@@ -163,7 +163,7 @@ func newCQStream(t testing.TB, p *viatest.Pair, size, batch int) *cqStream {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, err := viatest.Equip(ctx, vi, batch*size, 1)
+		e, err := conform.Equip(ctx, vi, batch*size, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -175,7 +175,7 @@ func newCQStream(t testing.TB, p *viatest.Pair, size, batch int) *cqStream {
 	}
 	s.x, s.xcq = end(p.A)
 	s.y, s.ycq = end(p.B)
-	if err := viatest.ConnectVIs(ctx, s.x.VI, s.y.VI, t.Name()); err != nil {
+	if err := conform.ConnectVIs(ctx, s.x.VI, s.y.VI, t.Name()); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -222,16 +222,16 @@ func (s *cqStream) poll(t testing.TB, cq *via.CQ, want via.Queue) int {
 func (p *pingPong) bothRound(t testing.TB) {
 	t.Helper()
 	i := p.turns & 1
-	both := viatest.NewPair(p.x.NIC, p.y.NIC)
-	for _, e := range [][2]*viatest.End{{p.x, p.y}, {p.y, p.x}} {
+	both := conform.NewWorld(t, p.x.NIC, p.y.NIC)
+	for _, e := range [][2]*conform.End{{p.x, p.y}, {p.y, p.x}} {
 		from, to := e[0], e[1]
 		if p.turns >= 2 {
-			both.MustTake(t, from.VI.SendDone).Rearm()
+			both.MustTake(from.VI.SendDone).Rearm()
 		}
 		if err := from.VI.PostSend(from.Send[i]); err != nil {
 			t.Fatal(err)
 		}
-		d := both.MustTake(t, to.VI.RecvDone)
+		d := both.MustTake(to.VI.RecvDone)
 		d.Rearm()
 		if err := to.VI.PostRecv(d); err != nil {
 			t.Fatal(err)

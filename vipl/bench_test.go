@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -42,8 +42,8 @@ func BenchmarkOneWay(b *testing.B) {
 			b.Cleanup(func() { _ = n.Close() })
 			nics[i] = n
 		}
-		var ends [2]*viatest.End
-		ends[0], ends[1] = viatest.NewPair(nics[0], nics[1]).Connect(b, viatest.Setup{})
+		var ends [2]*conform.End
+		ends[0], ends[1] = conform.NewWorld(b, nics[0], nics[1]).Connect(conform.Setup{})
 		for _, e := range ends {
 			e.Prepare(b, e.Send[0], 0, size)
 			if err := e.VI.PostRecv(e.Prepare(b, e.Recv[0], 4096, size)); err != nil {

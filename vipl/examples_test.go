@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -66,7 +66,7 @@ func (s *server) succeed(t testing.TB) {
 // goEnd opens a NIC for package via.
 func goEnd(t testing.TB, address string) *copier {
 	t.Helper()
-	n, err := via.Open(viatest.Context(t), address, via.WithLogger(logger))
+	n, err := via.Open(conform.Context(t), address, via.WithLogger(logger))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func goEnd(t testing.TB, address string) *copier {
 			t.Error(err)
 		}
 	})
-	c, err := newCopier(viatest.Context(t), n)
+	c, err := newCopier(conform.Context(t), n)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -22,7 +22,7 @@ const (
 // copier is an end that copies a file. Its memory holds window buffers, and as many and
 // one more places for what the receiver says.
 type copier struct {
-	*viatest.End
+	*conform.End
 	ctx context.Context
 }
 
@@ -33,7 +33,7 @@ func newCopier(ctx context.Context, n *via.NIC) (*copier, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := viatest.Equip(ctx, vi, 64, 2)
+	e, err := conform.Equip(ctx, vi, 64, 2)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (c *copier) send(to via.MAC, file []byte, write bool) error {
 			return err
 		}
 	}
-	if _, err := viatest.Request(c.ctx, c.VI, via.Address{MAC: to, Discriminator: []byte(point)}); err != nil {
+	if _, err := conform.Request(c.ctx, c.VI, via.Address{MAC: to, Discriminator: []byte(point)}); err != nil {
 		return err
 	}
 	if _, err := c.VI.RecvWait(c.ctx); err != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/testpmd"
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/via"
 	"github.com/trapeze-nic/trapeze/wire/memif"
@@ -21,18 +21,18 @@ import (
 type station struct {
 	t   *testing.T
 	nic *driver.NIC
-	*viatest.End
+	*conform.End
 	most int
 }
 
 // newStation opens a NIC on a memif and posts all receives.
 func newStation(t *testing.T, address string, most int) *station {
 	t.Helper()
-	n, err := driver.Open(viatest.Context(t), address, driver.Options{Logger: slog.New(slog.DiscardHandler)})
+	n, err := driver.Open(conform.Context(t), address, driver.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	nic, err := via.New(viatest.Context(t), n)
+	nic, err := via.New(conform.Context(t), n)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func newStation(t *testing.T, address string, most int) *station {
 		}
 	})
 	const depth = 256
-	s := &station{t: t, nic: n, most: most, End: viatest.NewEnd(t, nic, viatest.Setup{Memory: 2 * depth * most,
+	s := &station{t: t, nic: n, most: most, End: conform.NewEnd(t, nic, conform.Setup{Memory: 2 * depth * most,
 		Attributes: via.VIAttributes{Frames: via.AllFrames, SendDepth: depth, RecvDepth: depth}})}
 	for i, d := range s.Recv {
 		if err := s.VI.PostRecv(s.Prepare(t, d, (depth+i)*most, most)); err != nil {

@@ -4,8 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/conform/channeltest"
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	_ "github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -24,9 +23,9 @@ func TestNICs(t *testing.T) {
 		}
 		open := func(t *testing.T) (a, b *via.NIC) {
 			wire := "&wire=memif:" + socketPath(t)
-			return viatest.OpenNIC(t, "emu:?role=server"+wire+tt.server), viatest.OpenNIC(t, "emu:?role=client"+wire+tt.client)
+			return conform.OpenNIC(t, "emu:?role=server"+wire+tt.server), conform.OpenNIC(t, "emu:?role=client"+wire+tt.client)
 		}
-		viatest.Run(t, tt.name, open)
-		channeltest.Run(t, tt.name, open)
+		conform.VIs().Run(t, tt.name, open)
+		conform.Channels().Run(t, tt.name, open)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/testpmd"
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -53,11 +53,11 @@ func vhostLatency(b *testing.B, ring string) time.Duration {
 	defer x.Close()
 	defer y.Close()
 	pmd.Do("start")
-	return latency(b, viatest.NewPair(x, y))
+	return latency(b, conform.NewWorld(b, x, y))
 }
 
 func memifLatency(b *testing.B) time.Duration {
-	pair := &viatest.Pair{}
+	pair := conform.NewWorld(b, nil, nil)
 	o := testpmd.Options{Core: 1, Mode: "io"}
 	for i, nic := range []**via.NIC{&pair.A, &pair.B} {
 		socket := socketPath(b)
@@ -75,7 +75,7 @@ func memifLatency(b *testing.B) time.Duration {
 const perSlice = 500
 
 // latency is how long a message takes one way.
-func latency(b *testing.B, p *viatest.Pair) (best time.Duration) {
+func latency(b *testing.B, p *conform.World) (best time.Duration) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var before, one unix.CPUSet

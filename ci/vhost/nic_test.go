@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/testpmd"
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	_ "github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -69,7 +69,7 @@ func TestNICs(t *testing.T) {
 		sockets := [2]string{socketPath(t), socketPath(t)}
 		pmd := cable(t, sockets, testpmd.Options{})
 		started := false
-		viatest.Run(t, ring, func(t *testing.T) (a, b *via.NIC) {
+		conform.VIs().Run(t, ring, func(t *testing.T) (a, b *via.NIC) {
 			a, b = openNIC(t, overVhost(sockets[0], ring, "")), openNIC(t, overVhost(sockets[1], ring, ""))
 			if !started {
 				pmd.Do("start") // not before somebody is connected
@@ -104,7 +104,7 @@ func TestNICsFindTestpmdAgain(t *testing.T) {
 			}
 		}))
 	}
-	pair := viatest.NewPair(nics[0], nics[1])
+	pair := conform.NewWorld(t, nics[0], nics[1])
 	for round := range 3 {
 		pmd.Do("start") // not before both are connected
 		bounce(t, newBall(t, pair, 64), 100)
@@ -119,14 +119,14 @@ func TestNICsFindTestpmdAgain(t *testing.T) {
 
 // ball is a message that goes to and fro.
 type ball struct {
-	x, y   *viatest.End
+	x, y   *conform.End
 	thrown bool
 }
 
-func newBall(t testing.TB, p *viatest.Pair, size int) *ball {
+func newBall(t testing.TB, p *conform.World, size int) *ball {
 	t.Helper()
-	x, y := p.Connect(t, viatest.Setup{Memory: 2*size + 64})
-	for _, e := range []*viatest.End{x, y} {
+	x, y := p.Connect(conform.Setup{Memory: 2*size + 64})
+	for _, e := range []*conform.End{x, y} {
 		e.Prepare(t, e.Send[0], 0, size)
 		if err := e.VI.PostRecv(e.Prepare(t, e.Recv[0], size, size)); err != nil {
 			t.Fatal(err)
@@ -156,7 +156,7 @@ func bounce(t testing.TB, b *ball, times int) {
 		}
 	}
 	for range times {
-		for _, way := range [2][2]*viatest.End{{b.x, b.y}, {b.y, b.x}} {
+		for _, way := range [2][2]*conform.End{{b.x, b.y}, {b.y, b.x}} {
 			from, to := way[0], way[1]
 			if b.thrown { // the last one, which an answer has acknowledged
 				take("send", from.VI.SendDone, to.VI.RecvDone)

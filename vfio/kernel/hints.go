@@ -45,12 +45,12 @@ func (at opening) missing(step string, err error, node string) error {
 	switch {
 	case fn.Bridge:
 		hint = "it is a bridge, which stays with the kernel: functions behind it can be opened"
+	case fn.Driver == "":
+		hint = fmt.Sprintf("the function has no driver: modprobe vfio-pci, then trapeze bind %s", fn.Address)
 	case fn.Class>>16 != hostpci.ClassNetwork && !hostpci.IsVFIO(fn.Driver):
 		hint = fmt.Sprintf("it is no network controller (PCI class %06x): trapeze list shows those of this host", fn.Class)
 	case !hostpci.IsVFIO(fn.Driver) && fn.Driver != "":
 		hint = fmt.Sprintf("the function belongs to the driver %s: trapeze bind %s takes it away", fn.Driver, fn.Address)
-	case fn.Driver == "":
-		hint = fmt.Sprintf("the function has no driver, vfio-pci is to be: modprobe vfio-pci, then trapeze bind %s", fn.Address)
 	case fn.IOMMUGroup < 0:
 		hint = noIOMMUHint
 	case !at.root.Exists("dev/vfio"):

@@ -12,7 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	_ "github.com/trapeze-nic/trapeze/ethernet/afxdp"
 	"github.com/trapeze-nic/trapeze/via"
@@ -55,7 +55,7 @@ func TestAFXDP(t *testing.T) {
 		}
 	}
 	openNIC := func(t *testing.T, address string) *via.NIC {
-		ctx, cancel := context.WithTimeout(t.Context(), viatest.Patience)
+		ctx, cancel := context.WithTimeout(t.Context(), conform.Patience)
 		defer cancel()
 		n, err := via.Open(ctx, address, via.WithLogger(quiet))
 		if errors.Is(err, ethernet.ErrNotSupported) {
@@ -67,7 +67,7 @@ func TestAFXDP(t *testing.T) {
 		t.Cleanup(func() { _ = n.Close() })
 		return n
 	}
-	viatest.Run(t, "veth", func(t *testing.T) (a, b *via.NIC) {
+	conform.VIs().Run(t, "veth", func(t *testing.T) (a, b *via.NIC) {
 		return openNIC(t, "eth:"+left), openNIC(t, "emu:?wire=afxdp:"+right)
 	})
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/qemutest"
 	"github.com/trapeze-nic/trapeze/ci/kit/qtest"
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	_ "github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	_ "github.com/trapeze-nic/trapeze/ethernet/igb"
@@ -167,8 +167,8 @@ func TestQEMULink(t *testing.T) {
 // TestQEMUVIA runs a part of the suite of VIA: to open such a NIC takes a second.
 func TestQEMUVIA(t *testing.T) {
 	startModels(t)
-	viatest.Run(t, "igb", func(t *testing.T) (a, b *via.NIC) {
-		ctx, cancel := context.WithTimeout(t.Context(), viatest.Patience)
+	conform.VIs().Run(t, "igb", func(t *testing.T) (a, b *via.NIC) {
+		ctx, cancel := context.WithTimeout(t.Context(), conform.Patience)
 		defer cancel()
 		var ends [2]*via.NIC
 		for i := range ends {

@@ -3,12 +3,11 @@ package nic
 import (
 	"context"
 	"os/exec"
+	"slices"
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/conform/channeltest"
-	"github.com/trapeze-nic/trapeze/conform/ringtest"
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 )
@@ -51,8 +50,8 @@ func TestVIA(t *testing.T) {
 		sections []string
 		flags    []string
 	}{
-		"VIs":                {viatest.Sections, nil},
-		"rings and channels": {[]string{ringtest.Section, channeltest.Section}, nil},
+		"VIs":                {conform.VIs().Sections(), nil},
+		"rings and channels": {slices.Concat(conform.Rings().Sections(), conform.Channels().Sections()), nil},
 		"eager":              {[]string{"send-receive", "rdma"}, []string{"--eager"}},
 	} {
 		t.Run(name, func(t *testing.T) {

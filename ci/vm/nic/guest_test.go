@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -94,9 +94,9 @@ func TestFileTransfer(t *testing.T) {
 }
 
 // exchange sends a message from x to y, and waits for it at both ends.
-func exchange(t *testing.T, x, y *viatest.End, message string) error {
+func exchange(t *testing.T, x, y *conform.End, message string) error {
 	t.Helper()
-	ctx := viatest.Context(t)
+	ctx := conform.Context(t)
 	if err := y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 4096)); err != nil {
 		t.Fatal(err)
 	}
@@ -129,8 +129,8 @@ func provide(t *testing.T, n *driver.NIC) *via.NIC {
 // TestInterrupts waits for messages with interrupts to wake it.
 func TestInterrupts(t *testing.T) {
 	a, b := openPair(t)
-	p := viatest.NewPair(provide(t, a), provide(t, b))
-	x, y := p.Connect(t, viatest.Setup{})
+	p := conform.NewWorld(t, provide(t, a), provide(t, b))
+	x, y := p.Connect(conform.Setup{})
 	const messages = 20
 	for range messages {
 		if err := y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 4096)); err != nil {
@@ -138,7 +138,7 @@ func TestInterrupts(t *testing.T) {
 		}
 		woken := make(chan error, 1)
 		go func() {
-			_, err := y.VI.RecvWait(viatest.Context(t))
+			_, err := y.VI.RecvWait(conform.Context(t))
 			woken <- err
 		}()
 		time.Sleep(20 * time.Millisecond) // it sleeps by now
@@ -148,7 +148,7 @@ func TestInterrupts(t *testing.T) {
 		if err := <-woken; err != nil {
 			t.Fatal(err)
 		}
-		if _, err := x.VI.SendWait(viatest.Context(t)); err != nil {
+		if _, err := x.VI.SendWait(conform.Context(t)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -189,9 +189,9 @@ func TestIOMMUFault(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := viatest.NewPair(provide(t, n), provide(t, other))
-	x, y := p.Connect(t, viatest.Setup{})
-	bystander, peerOf := p.Connect(t, viatest.Setup{})
+	p := conform.NewWorld(t, provide(t, n), provide(t, other))
+	x, y := p.Connect(conform.Setup{})
+	bystander, peerOf := p.Connect(conform.Setup{})
 
 	const size = 4 << 20 // so large that it is a mapping of its own
 	mem, err := x.NIC.Alloc(t.Context(), size, via.MemoryAttributes{})
@@ -215,7 +215,7 @@ func TestIOMMUFault(t *testing.T) {
 	if err := x.VI.PostSend(d); err != nil {
 		t.Fatal(err)
 	}
-	got, err := x.VI.SendWait(viatest.Context(t))
+	got, err := x.VI.SendWait(conform.Context(t))
 	var status *via.StatusError
 	if got != d || !errors.As(err, &status) || status.Status&descriptors.StatusProtectionError == 0 {
 		t.Errorf("a send from memory that is not mapped: %v", err)
@@ -253,7 +253,7 @@ func TestResets(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			x, y := viatest.NewPair(provide(t, n), b).Connect(t, viatest.Setup{})
+			x, y := conform.NewWorld(t, provide(t, n), b).Connect(conform.Setup{})
 			if err := exchange(t, x, y, "after the reset"); err != nil {
 				t.Error(err)
 			}

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/driver"
 	_ "github.com/trapeze-nic/trapeze/emulator" // emu:
 	"github.com/trapeze-nic/trapeze/ethernet/nffgo/internal/numbered"
@@ -83,7 +83,7 @@ func TestMemif(t *testing.T) {
 
 func health(t *testing.T, n *driver.NIC) driver.Health {
 	t.Helper()
-	h, err := n.Health(viatest.Context(t))
+	h, err := n.Health(conform.Context(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,11 +95,11 @@ func health(t *testing.T, n *driver.NIC) driver.Health {
 func TestNIC(t *testing.T) {
 	const frames, depth, size = 20_000, 256, 2048
 	command, socket := start(t)
-	n, err := driver.Open(viatest.Context(t), "emu:?mtu=2048&wire=memif:"+socket+"&role=client", driver.Options{Logger: slog.New(slog.DiscardHandler)})
+	n, err := driver.Open(conform.Context(t), "emu:?mtu=2048&wire=memif:"+socket+"&role=client", driver.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	nic, err := via.New(viatest.Context(t), n)
+	nic, err := via.New(conform.Context(t), n)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestNIC(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	e := viatest.NewEnd(t, nic, viatest.Setup{Memory: 2 * depth * size,
+	e := conform.NewEnd(t, nic, conform.Setup{Memory: 2 * depth * size,
 		Attributes: via.VIAttributes{Frames: via.AllFrames, SendDepth: depth, RecvDepth: depth}})
 	memory := e.Memory.Bytes()
 	for i, d := range e.Recv {

@@ -16,9 +16,7 @@ import (
 	"github.com/jstemmer/go-junit-report/v2/junit"
 	"github.com/spf13/cobra"
 
-	"github.com/trapeze-nic/trapeze/conform/channeltest"
-	"github.com/trapeze-nic/trapeze/conform/ringtest"
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
@@ -49,7 +47,7 @@ const (
 )
 
 // sections are those of VIA, and those of what VIA does not have.
-var sections = append(slices.Clone(viatest.Sections), viatest.FaultSection, ringtest.Section, channeltest.Section)
+var sections = conform.All(nil).Sections()
 
 type conformCheck struct {
 	Section  string   `json:"section"`
@@ -116,7 +114,7 @@ ended, and nothing is written to the file of --junit.`,
 }
 
 // choose returns the checks that the flags ask for.
-func (f *conformFlags) choose() ([]viatest.Check, error) {
+func (f *conformFlags) choose() ([]conform.Check, error) {
 	for _, s := range f.sections {
 		if !slices.Contains(sections, s) {
 			return nil, &option.Error{Option: "--section", Value: s, Allowed: strings.Join(sections, ", ")}
@@ -130,8 +128,8 @@ func (f *conformFlags) choose() ([]viatest.Check, error) {
 		}
 		return nil, &option.Error{Option: "--run", Value: f.pattern, Allowed: allowed}
 	}
-	var chosen []viatest.Check
-	for _, c := range slices.Concat(viatest.Checks(), viatest.FaultChecks(f.openFiltered), ringtest.Checks(), channeltest.Checks()) {
+	var chosen []conform.Check
+	for _, c := range conform.All(f.openFiltered) {
 		if (len(f.sections) == 0 || slices.Contains(f.sections, c.Section)) && pattern.MatchString(c.String()) {
 			chosen = append(chosen, c)
 		}
@@ -183,8 +181,8 @@ func (f *conformFlags) open(ctx context.Context) (a, b *via.NIC, err error) {
 }
 
 // openFor opens them for a check, which has them closed.
-func (f *conformFlags) openFor(t viatest.T) (a, b *via.NIC) {
-	a, b, err := f.open(viatest.Context(t))
+func (f *conformFlags) openFor(t conform.T) (a, b *via.NIC) {
+	a, b, err := f.open(conform.Context(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +191,7 @@ func (f *conformFlags) openFor(t viatest.T) (a, b *via.NIC) {
 }
 
 // closeAfter closes NICs at the end of a check that may have closed them.
-func closeAfter(t viatest.T, nics ...*via.NIC) {
+func closeAfter(t conform.T, nics ...*via.NIC) {
 	t.Cleanup(func() {
 		for _, nic := range nics {
 			if err := nic.Close(); err != nil && !errors.Is(err, via.ErrClosed) {
@@ -204,8 +202,8 @@ func closeAfter(t viatest.T, nics ...*via.NIC) {
 }
 
 // openFiltered opens them for a check, the second one with a filter on its wire.
-func (f *conformFlags) openFiltered(t viatest.T, filter viatest.Filter) (a, b *via.NIC) {
-	ctx, device, other := viatest.Context(t), f.device, f.peer
+func (f *conformFlags) openFiltered(t conform.T, filter conform.Filter) (a, b *via.NIC) {
+	ctx, device, other := conform.Context(t), f.device, f.peer
 	if device == "" {
 		device, other = "emu:?wire=mem:conform-faults", "emu:?wire=mem:conform-faults"
 	}
@@ -291,7 +289,7 @@ func (p *program) printConform(r *conformReport) error {
 
 // runChecks runs the checks and prints each that has ended, and returns how many it
 // has not run because one does not end.
-func (p *program) runChecks(ctx context.Context, f *conformFlags, checks []viatest.Check, r *conformReport) (unreached int) {
+func (p *program) runChecks(ctx context.Context, f *conformFlags, checks []conform.Check, r *conformReport) (unreached int) {
 	var meter *progress.Meter // where no lines show how far it is
 	if p.JSON {
 		meter = p.Steps("checking", len(checks))

@@ -15,7 +15,7 @@ import (
 	"github.com/gopacket/gopacket/layers"
 
 	_ "github.com/trapeze-nic/trapeze/ci/kit/cable"
-	"github.com/trapeze-nic/trapeze/conform/viatest"
+	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/images"
@@ -71,11 +71,11 @@ func TestFilterOfEthernet(t *testing.T) {
 		}
 	}
 
-	nic, err := via.Open(viatest.Context(t), device)
+	nic, err := via.Open(conform.Context(t), device)
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := viatest.NewEnd(t, nic, viatest.Setup{Memory: via.DefaultDepth * 2048, Attributes: via.VIAttributes{Frames: via.AllFrames, MaxTransfer: 1514}})
+	e := conform.NewEnd(t, nic, conform.Setup{Memory: via.DefaultDepth * 2048, Attributes: via.VIAttributes{Frames: via.AllFrames, MaxTransfer: 1514}})
 	for i, d := range e.Recv {
 		if err := e.VI.PostRecv(e.Prepare(t, d, i*2048, 1514)); err != nil {
 			t.Fatal(err)
@@ -85,9 +85,9 @@ func TestFilterOfEthernet(t *testing.T) {
 		peer.send(udpFrame(t, bad, to, byte(i)))
 		peer.send(udpFrame(t, good, to, byte(i)))
 	}
-	pair := viatest.NewPair(nic, nic)
+	pair := conform.NewWorld(t, nic, nic)
 	for i := range frames {
-		d := pair.MustTake(t, e.VI.RecvDone)
+		d := pair.MustTake(e.VI.RecvDone)
 		got := e.Memory.Bytes()[slices.Index(e.Recv, d)*2048:][:d.Length()]
 		if want := udpFrame(t, good, to, byte(i)); !slices.Equal(got, want) {
 			t.Fatalf("frame %d: % x, want % x", i, got, want)

@@ -1,0 +1,145 @@
+package conform
+
+import (
+	"errors"
+
+	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/ring"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// testRingConnection connects what does not fit together, and asks for what there is not.
+func testRingConnection(w *World) {
+	ctx := Context(w)
+	l := Must(ring.Listen(w.B, "rings", reliableRing()))(w)
+	to := l.Address()
+	for name, change := range map[string]func(*ring.Options){
+		"reliability": func(o *ring.Options) { o.Reliability = via.Unreliable },
+		"payload":     func(o *ring.Options) { o.MaxPayload++ },
+	} {
+		o := reliableRing()
+		change(o)
+		_, err := ring.Dial(ctx, w.A, to, o)
+		WantError(w, name, err, via.ErrReject)
+	}
+	// A VI finds no VI there.
+	_, err := via.Dial(ctx, w.A, to)
+	WantError(w, "a VI", err, via.ErrReject)
+	OK(w, l.Close())
+	_, err = l.Accept(ctx)
+	WantError(w, "accept after the end", err, ring.ErrClosed)
+	WantError(w, "closed twice", l.Close(), ring.ErrClosed)
+
+	for name, c := range map[string]struct {
+		o    ring.Options
+		want error
+	}{
+		"entries":      {ring.Options{Entries: w.A.Query().MaxDescriptors + 1}, via.ErrInvalidParameter},
+		"few entries":  {ring.Options{Entries: -1}, via.ErrInvalidParameter},
+		"payload":      {ring.Options{MaxPayload: int(w.A.Query().MaxTransfer)}, via.ErrInvalidMTU},
+		"less payload": {ring.Options{MaxPayload: -2}, via.ErrInvalidMTU},
+		"frames":       {ring.Options{FrameSize: -2}, via.ErrInvalidParameter},
+		"access":       {ring.Options{Access: ring.Shadow + 1}, via.ErrInvalidParameter},
+	} {
+		_, err := ring.Dial(ctx, w.A, to, &c.o)
+		WantError(w, name, err, c.want)
+	}
+	_, err = ring.Listen(w.A, string(make([]byte, via.MaxDiscriminator+1)), nil)
+	WantError(w, "a long name", err, via.ErrInvalidParameter)
+
+	// With no choices at all both ends fit each other.
+	x, y := w.rings(nil)
+	if x.MaxPayload() != y.MaxPayload() || x.Entries() < 2 || x.RemoteAddress().String() != y.LocalAddress().String() {
+		w.Errorf("%d and %d bytes, %v, %v", x.MaxPayload(), y.MaxPayload(), x.RemoteAddress(), y.LocalAddress())
+	}
+}
+
+// testRingEndings ends connections: what had come can be got, and then the other end is gone.
+func testRingEndings(w *World) {
+	x, y := w.rings(reliableRing())
+	w.sendMessage(x, "last", ring.Frame{}, nil)
+	w.sendMessage(y, "crossing", ring.Frame{}, nil)
+	w.receiveMessage(x, "crossing")
+	w.settle(x)
+	OK(w, x.Close())
+	WantError(w, "closed twice", x.Close(), ring.ErrClosed)
+	_, err := x.GetSend()
+	WantError(w, "send after the end", err, ring.ErrClosed)
+	_, err = x.GetRecv()
+	WantError(w, "receive after the end", err, ring.ErrClosed)
+	e := w.receiveMessage(y, "last")
+	w.Until("the end", func() bool {
+		_, err = y.GetRecv()
+		return err != ring.ErrEmpty
+	})
+	WantError(w, "receive", err, ring.ErrPeerGone, via.ErrDisconnected)
+	_, err = y.GetSend()
+	WantError(w, "send", err, ring.ErrPeerGone)
+	WantError(w, "wait", y.Wait(Context(w)), ring.ErrPeerGone)
+	if err := y.ReleaseRecv(e); err != nil && !errors.Is(err, ring.ErrPeerGone) {
+		w.Error(err)
+	}
+	OK(w, y.Close())
+
+	// The NIC goes away under a ring.
+	x, y = w.rings(reliableRing())
+	waits := make(chan error, 1)
+	go func() { waits <- y.Wait(Context(w)) }()
+	e = Must(y.GetSend())(w)
+	OK(w, w.B.Close())
+	WantError(w, "wait on a closed NIC", <-waits, ring.ErrClosed)
+	WantError(w, "release on a closed NIC", y.ReleaseSend(e), ring.ErrClosed)
+	_, err = y.GetRecv()
+	WantError(w, "receive on a closed NIC", err, ring.ErrClosed)
+	OK(w, y.Close())
+	w.Until("the end", func() bool {
+		_, err = x.GetRecv()
+		return err != ring.ErrEmpty
+	})
+	WantError(w, "receive", err, ring.ErrPeerGone)
+	OK(w, x.Close())
+}
+
+// testRingMemory makes rings until the NIC has no memory left: then that is said, and all of it
+// comes back.
+func testRingMemory(w *World) {
+	ctx := Context(w)
+	d := w.A.Driver()
+	before := freeMemory(w, d)
+	a := driver.RingAttributes{Reliability: via.Unreliable, Ptag: w.A.Ptag().Number(), SendDepth: 4096, RecvDepth: 4096}
+	var rings []*driver.Ring
+	for {
+		r, err := d.CreateRing(ctx, a)
+		if err != nil {
+			WantError(w, "no memory left", err, via.ErrResource)
+			break
+		}
+		if now := freeMemory(w, d); now >= before {
+			w.Fatalf("%d bytes were free, with a ring %d", before, now)
+		}
+		if rings = append(rings, r); len(rings) > 1<<12 {
+			w.Fatal("there is no end to the NIC's memory")
+		}
+	}
+	if len(rings) == 0 {
+		w.Error("no ring of 4096 entries fits")
+	}
+	for _, r := range rings {
+		OK(w, r.Destroy(ctx))
+		WantError(w, "destroyed twice", r.Destroy(ctx), via.ErrClosed)
+		WantError(w, "post after the end", r.PostSend(1), via.ErrClosed)
+	}
+	if now := freeMemory(w, d); now != before {
+		w.Errorf("%d bytes were free, and %d are", before, now)
+	}
+}
+
+func freeMemory(t T, d *driver.NIC) uint32 {
+	t.Helper()
+	n, all, err := d.FreeSRAM()
+	OK(t, err)
+	if n == 0 && all == 0 {
+		t.Fatal("a NIC with rings has no memory to give out")
+	}
+	return n
+}

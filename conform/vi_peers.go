@@ -1,0 +1,144 @@
+package conform
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// at is the address of a NIC's connection point.
+func at(n *via.NIC, name string) via.Address {
+	return via.Address{MAC: n.Query().Address, Discriminator: []byte(name)}
+}
+
+// testPeers connects VIs that both ask.
+func testPeers(w *World) {
+	ctx := Context(w)
+	for name, c := range map[string]struct{ here, there string }{
+		"other names": {"left", "right"}, "the same name": {"peers", "peers"}, "no names": {"", ""}, "swapped": {"right", "left"},
+	} {
+		w.part(name, func(w *World) {
+			x, y := NewEnd(w, w.A, Setup{}), NewEnd(w, w.B, Setup{})
+			OK(w, x.VI.ConnectPeer(ctx, at(w.B, c.there), []byte(c.here)))
+			// The other one comes late.
+			for range 20 {
+				if _, err := x.VI.ConnectPeerDone(); err != via.ErrNotDone {
+					w.Fatalf("done before there is a peer: %v", err)
+				}
+				time.Sleep(time.Millisecond)
+			}
+			wantState(w, x.VI, via.ConnectPending)
+			WantError(w, "a second request", x.VI.ConnectPeer(ctx, at(w.B, c.there), []byte(c.here)), via.ErrInvalidState)
+			WantError(w, "destroy", x.VI.Destroy(ctx), via.ErrInvalidState)
+			WantError(w, "set attributes", x.VI.SetAttributes(ctx, via.VIAttributes{}), via.ErrInvalidState)
+			_, err := x.VI.ConnectRequest(ctx, at(w.B, c.there), nil)
+			WantError(w, "a client's request", err, via.ErrInvalidState)
+			OK(w, y.VI.ConnectPeer(ctx, at(w.A, c.here), []byte(c.there)))
+			// One of them waits, the other one looks now and then.
+			r := Must(y.VI.ConnectPeerWait(ctx))(w)
+			if r.MAC != w.A.Query().Address || r.VI != x.VI.Number() {
+				w.Errorf("connected with %+v", r)
+			}
+			w.Until("the other peer", func() bool {
+				r, err = x.VI.ConnectPeerDone()
+				return err != via.ErrNotDone
+			})
+			if err != nil || r.MAC != w.B.Query().Address || r.VI != y.VI.Number() {
+				w.Errorf("connected with %+v, %v", r, err)
+			}
+			exchange(w, x, y, 5000, 1)
+			exchange(w, y, x, 5000, 2)
+			WantError(w, "a request while connected", x.VI.ConnectPeer(ctx, at(w.B, c.there), []byte(c.here)), via.ErrInvalidState)
+		})
+	}
+}
+
+// testPeersFail has attempts end in all other ways.
+func testPeersFail(w *World) {
+	ctx := Context(w)
+	var none context.Context
+	x, y := NewEnd(w, w.A, Setup{}), NewEnd(w, w.B, Setup{})
+	_, err := x.VI.ConnectPeerDone()
+	WantError(w, "done before a request", err, via.ErrInvalidState)
+	_, err = x.VI.ConnectPeerWait(ctx)
+	WantError(w, "wait before a request", err, via.ErrInvalidState)
+	long := make([]byte, via.MaxDiscriminator+1)
+	over, cancel := context.WithTimeout(ctx, 0)
+	defer cancel()
+	for what, err := range map[string]error{
+		"no context":         x.VI.ConnectPeer(none, at(w.B, "y"), []byte("x")),
+		"no time":            x.VI.ConnectPeer(over, at(w.B, "y"), []byte("x")),
+		"long name there":    x.VI.ConnectPeer(ctx, via.Address{MAC: w.B.Query().Address, Discriminator: long}, nil),
+		"long name here":     x.VI.ConnectPeer(ctx, at(w.B, "y"), long),
+		"with itself":        x.VI.ConnectPeer(ctx, at(w.A, "x"), []byte("x")),
+		"with everybody":     x.VI.ConnectPeer(ctx, via.Address{MAC: via.MAC{255, 255, 255, 255, 255, 255}}, nil),
+		"with another group": x.VI.ConnectPeer(ctx, via.Address{MAC: via.MAC{1}}, nil),
+	} {
+		WantError(w, what, err, via.ErrInvalidParameter)
+	}
+	wantState(w, x.VI, via.Idle)
+
+	// Whichever side has the lower address: a time that ends, a cancelled context, and
+	// Disconnect end the attempt, and the VI is idle again.
+	for _, e := range []struct{ me, other *End }{{x, y}, {y, x}} {
+		to := at(e.other.NIC, "nobody")
+		brief, cancel := context.WithTimeout(ctx, 30*time.Millisecond)
+		defer cancel()
+		OK(w, e.me.VI.ConnectPeer(brief, to, []byte("lonely")))
+		_, err := e.me.VI.ConnectPeerWait(ctx)
+		WantError(w, "nobody in time", err, via.ErrTimeout, context.DeadlineExceeded)
+		wantState(w, e.me.VI, via.Idle)
+		_, err = e.me.VI.ConnectPeerDone()
+		WantError(w, "nobody in time, again", err, via.ErrTimeout)
+
+		canceled, stop := context.WithCancel(ctx)
+		OK(w, e.me.VI.ConnectPeer(canceled, to, []byte("lonely")))
+		short, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
+		defer cancel()
+		_, err = e.me.VI.ConnectPeerWait(short)
+		WantError(w, "a wait that ends before", err, via.ErrTimeout)
+		wantState(w, e.me.VI, via.ConnectPending)
+		stop()
+		_, err = e.me.VI.ConnectPeerWait(ctx)
+		WantError(w, "cancelled", err, via.ErrCanceled, context.Canceled)
+
+		OK(w, e.me.VI.ConnectPeer(ctx, to, []byte("lonely")))
+		OK(w, e.me.VI.Disconnect(ctx))
+		wantState(w, e.me.VI, via.Idle)
+		_, err = e.me.VI.ConnectPeerDone()
+		if err == nil || err == via.ErrNotDone {
+			w.Errorf("disconnected: %v", err)
+		}
+	}
+
+	// A client is no peer, and finds none.
+	OK(w, x.VI.ConnectPeer(ctx, at(w.B, "y"), []byte("x")))
+	_, err = y.VI.ConnectRequest(ctx, at(w.A, "x"), []byte("y"))
+	WantError(w, "a client that asks for a peer", err, via.ErrNoMatch)
+	// Nor is a peer of another.
+	brief, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	OK(w, y.VI.ConnectPeer(brief, at(w.A, "x"), []byte("z")))
+	_, err = y.VI.ConnectPeerWait(ctx)
+	WantError(w, "a peer with another name", err, via.ErrTimeout)
+
+	// Peers that do not fit: both learn it.
+	OK(w, y.VI.SetAttributes(ctx, via.VIAttributes{MaxTransfer: 4000}))
+	OK(w, y.VI.ConnectPeer(ctx, at(w.A, "x"), []byte("y")))
+	_, errX := x.VI.ConnectPeerWait(ctx)
+	_, errY := y.VI.ConnectPeerWait(ctx)
+	if !(errors.Is(errX, via.ErrInvalidMTU) && errors.Is(errY, via.ErrReject) || errors.Is(errY, via.ErrInvalidMTU) && errors.Is(errX, via.ErrReject)) {
+		w.Errorf("peers of different transfer size: %v and %v", errX, errY)
+	}
+	wantState(w, x.VI, via.Idle)
+	wantState(w, y.VI, via.Idle)
+
+	// Closing ends it.
+	OK(w, x.VI.ConnectPeer(ctx, at(w.B, "y"), []byte("x")))
+	OK(w, w.A.Close())
+	_, err = x.VI.ConnectPeerDone()
+	WantError(w, "closed", err, via.ErrClosed)
+	WantError(w, "connect peer on a closed NIC", x.VI.ConnectPeer(ctx, at(w.B, "y"), []byte("x")), via.ErrClosed)
+}
