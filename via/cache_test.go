@@ -3,8 +3,10 @@ package via_test
 import (
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -258,34 +260,42 @@ func TestCacheModel(t *testing.T) {
 						rt.Fatalf("was there, and not found: %v", err)
 					}
 				}
+				// Of those that nobody uses, the ones that were used before go, and of those
+				// used between the same two misses any, one after the other until there is room.
 				size := uint64((last - first + 1) * page)
-				room := func() bool {
-					bytes := uint64(0)
-					for _, e := range model {
+				room := func(beside []*entry) bool {
+					bytes := size
+					for _, e := range beside {
 						bytes += uint64((e.last - e.first + 1) * page)
 					}
-					return bytes+size <= o.Bytes && len(model) < o.Entries
+					return bytes <= o.Bytes && len(beside) < o.Entries
 				}
-				// Of those that nobody uses, the ones that were used before go, and of those
-				// used between the same two misses any.
-				for size <= o.Bytes && !room() {
-					oldest := -1
-					for i, e := range model {
-						if e.users == 0 && (oldest < 0 || e.used < model[oldest].used || e.used == model[oldest].used && e.m.Bytes() == nil) {
-							oldest = i
-						}
+				var kept, gone []*entry
+				oldest, latest := math.MaxInt, 0 // use of those that might go, and of those that have
+				for _, e := range model {
+					if e.users == 0 && e.m.Bytes() == nil {
+						gone, latest = append(gone, e), max(latest, e.used)
+						continue
 					}
-					if oldest < 0 {
-						break
+					if e.users == 0 {
+						oldest = min(oldest, e.used)
 					}
-					if model[oldest].m.Bytes() != nil {
-						rt.Fatal("another registration than the least recently used one has gone")
-					}
-					model = append(model[:oldest], model[oldest+1:]...)
+					kept = append(kept, e)
 				}
-				if fits := size <= o.Bytes && room(); (err == nil) != fits || err != nil && !errors.Is(err, via.ErrResource) {
+				fits := room(kept)
+				if (err == nil) != fits || err != nil && !errors.Is(err, via.ErrResource) {
 					rt.Fatalf("room: %v, error %v", fits, err)
 				}
+				if latest > oldest {
+					rt.Fatal("another registration than the least recently used one has gone")
+				}
+				if !fits && size <= o.Bytes && oldest < math.MaxInt {
+					rt.Fatal("there is a registration that nobody uses, and no room was made")
+				}
+				if len(gone) > 0 && !slices.ContainsFunc(gone, func(e *entry) bool { return e.used == latest && !room(append(slices.Clip(kept), e)) }) {
+					rt.Fatal("more has gone than there had to be room for")
+				}
+				model = kept
 				if err == nil {
 					misses++
 					model = append(model, &entry{m, first, last, 1, misses})
