@@ -223,6 +223,20 @@ func (r *rawChannel) pages(i int) []byte {
 	return m.Bytes()[r.at[i]:][:2*channel.DefaultPageSize]
 }
 
+// leave waits until all that x has sent has left, or has come to nothing.
+func (w *World) leave(x *rawChannel) {
+	w.Helper()
+	w.Until("what was sent to leave", func() bool {
+		for p := range descriptors.ChannelPriorities {
+			if issued, ended, err := x.Sent(p); err != nil || issued != ended {
+				OK(w, err)
+				return false
+			}
+		}
+		return true
+	})
+}
+
 func (w *World) rawPair() (x *rawChannel, y *channel.Channel) {
 	w.Helper()
 	ctx := Context(w)

@@ -101,7 +101,7 @@ func (c Check) check(t T, open Open) {
 	}
 	if c.needs != always {
 		c.needs.skipWithout(w)
-		w.before = Must(w.tally())(w)
+		w.beginTally()
 	}
 	c.run(w)
 }

@@ -12,6 +12,17 @@ import (
 // frameCounts are a NIC's counts of its frames, and of the cells in them.
 type frameCounts struct{ sent, received, damaged, dropped, cellsSent, cellsReceived uint64 }
 
+// beginTally waits until there is a link at both ends, and counts from there: what a NIC has sent
+// before is lost, and would be counted as what the wire loses.
+func (w *World) beginTally() {
+	w.Helper()
+	ctx := Context(w)
+	for _, nic := range []*via.NIC{w.A, w.B} {
+		w.Until("a link", func() bool { return Must(nic.Driver().Health(ctx))(w).LinkUp })
+	}
+	w.before = Must(w.tally())(w)
+}
+
 // tally reads what both NICs have counted since the check began.
 func (w *World) tally() (now [2]frameCounts, err error) {
 	for i, nic := range []*via.NIC{w.A, w.B} {
@@ -156,12 +167,12 @@ func (w *World) patiently(f func() bool) bool {
 		case w.losing.Load() && now.Sub(silent) > lossyIdleTime:
 			t := Must(w.tally())(w)
 			if t == last {
-				return !w.lost()
+				return f()
 			}
 			silent, last = now, t
 		case now.Sub(silent) > idleTime:
 			if w.lost() {
-				return false
+				return f() // it may have come meanwhile
 			}
 			silent = time.Now()
 		default:
