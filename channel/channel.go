@@ -268,11 +268,6 @@ func (c *Channel) Close() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), parting)
 	defer cancel()
-	return c.free(ctx)
-}
-
-// free gives everything back that the channel has.
-func (c *Channel) free(ctx context.Context) error {
 	var errs []error
 	if c.d != nil {
 		errs = append(errs, c.d.Destroy(ctx))

@@ -74,7 +74,7 @@ func newChannel(ctx context.Context, nic *via.NIC, o Options) (c *Channel, err e
 	c = &Channel{nic: nic, send: o.Send, spaced: o.Spaced}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, c.free(ctx))
+			err = errors.Join(err, c.Close())
 			c = nil
 		}
 	}()

@@ -29,7 +29,7 @@ func OpenKernel(ctx context.Context, nic *via.NIC, pageSize int) (*Kernel, error
 	c.d, err = nic.Driver().CreateChannel(ctx, driver.ChannelAttributes{Ptag: nic.Ptag().Number(), Page: pageOf(pageSize),
 		Send: c.send.segment(), Kernel: true})
 	if err != nil {
-		_ = c.free(ctx) // err says why there is none
+		_ = c.Close() // err says why there is none
 		return nil, err
 	}
 	return &Kernel{c}, nil

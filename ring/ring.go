@@ -46,7 +46,7 @@ func newRing(ctx context.Context, nic *via.NIC, o Options) (*Ring, error) {
 	a := d.Attributes()
 	r.options.Entries = a.SendDepth
 	if err := r.equip(ctx); err != nil {
-		return nil, errors.Join(err, r.free(ctx))
+		return nil, errors.Join(err, r.abandon())
 	}
 	return r, nil
 }

@@ -2,9 +2,12 @@ package ring_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"testing"
+	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/contexttest"
 	"github.com/trapeze-nic/trapeze/conform"
 	_ "github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/ring"
@@ -80,5 +83,27 @@ func TestMessage(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestInterruptedDialLeavesNothing: wherever its context ends, a Dial that fails has given back
+// what it had taken of the NIC.
+func TestInterruptedDialLeavesNothing(t *testing.T) {
+	a, b := conform.OnMemory(t, "")
+	to := via.Address{MAC: b.Query().Address, Discriminator: []byte("nobody")}
+	free := func() uint32 {
+		n, _, err := a.Driver().FreeSRAM()
+		conform.OK(t, err)
+		return n
+	}
+	before := free()
+	for interrupted, looks := true, 0; interrupted; looks++ {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		_, err := ring.Dial(&contexttest.EndsAfter{Context: ctx, Looks: looks}, a, to, &ring.Options{MaxPayload: 4096})
+		interrupted = errors.Is(err, context.Canceled)
+		cancel()
+	}
+	if after := free(); after != before {
+		t.Errorf("%d bytes of its memory were free, and %d are", before, after)
 	}
 }
