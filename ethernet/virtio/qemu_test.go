@@ -14,10 +14,12 @@ import (
 	_ "github.com/trapeze-nic/trapeze/ethernet/virtio"
 )
 
-// openQEMU opens device n of a machine.
+// openQEMU opens device n of a machine, with a pool unless c has one.
 func openQEMU(t testing.TB, m *qtest.Machine, n int, c ethernet.Config) ethernet.Port {
 	t.Helper()
-	c.Pool = porttest.NewPool(t, ethernet.PoolConfig{Buffers: 2048})
+	if c.Pool == nil {
+		c.Pool = porttest.NewPool(t, ethernet.PoolConfig{Buffers: 2048})
+	}
 	d, err := m.Open(t.Context(), n)
 	if err != nil {
 		t.Fatal(err)
@@ -42,14 +44,7 @@ func TestQEMU(t *testing.T) {
 		{"transitional", ",disable-legacy=off"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			m := qemutest.Start(t, "virtio-net-pci,mac=02:00:00:00:00:01"+tt.options, "virtio-net-pci,mac=02:00:00:00:00:02"+tt.options)
-			for n := range 2 {
-				if err := m.Connect(n, m.NetAddr(1-n)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			a := openQEMU(t, m, 0, ethernet.Config{})
-			b := openQEMU(t, m, 1, ethernet.Config{Interrupts: true})
+			a, b := qemuPair(t, tt.options, ethernet.Config{}, ethernet.Config{Interrupts: true})
 			if a.MAC() != (ethernet.MAC{2, 0, 0, 0, 0, 1}) || b.Info().Vectors != 1 {
 				t.Errorf("%v, %+v", a.MAC(), b.Info())
 			}
@@ -79,13 +74,7 @@ func TestQEMUNumbered(t *testing.T) {
 	}
 	for _, packed := range []string{"off", "on"} {
 		t.Run("packed="+packed, func(t *testing.T) {
-			m := qemutest.Start(t, "virtio-net-pci,packed="+packed, "virtio-net-pci,packed="+packed)
-			for n := range 2 {
-				if err := m.Connect(n, m.NetAddr(1-n)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			a, b := openQEMU(t, m, 0, ethernet.Config{}), openQEMU(t, m, 1, ethernet.Config{})
+			a, b := qemuPair(t, ",packed="+packed, ethernet.Config{}, ethernet.Config{})
 			began := time.Now()
 			exchange(t, a.Queue(0), b.Queue(0), count, 64)
 			exchange(t, b.Queue(0), a.Queue(0), count, 64)
