@@ -29,7 +29,7 @@ type forgetful struct {
 }
 
 func (f *forgetful) Reserve(n int) []byte {
-	if f.LinkUp() {
+	if f.spare = nil; f.LinkUp() {
 		return f.Port.Reserve(n)
 	}
 	f.spare = make([]byte, n)
