@@ -2,10 +2,10 @@ package virtio_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ci/kit/qemutest"
@@ -52,11 +52,13 @@ func sendBytes(t testing.TB, q ethernet.Queue, frames ...[]byte) {
 // wantBytes waits for frames, and for none besides.
 func wantBytes(t testing.TB, q ethernet.Queue, want ...[]byte) {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
 	frames := make([]ethernet.Frame, len(want)+1)
-	for end := time.Now().Add(patience); len(want) > 0; {
+	for len(want) > 0 {
 		n, err := q.Receive(frames)
-		if err != nil || time.Now().After(end) {
-			t.Fatalf("%d frames have not come, %v", len(want), err)
+		if err != nil {
+			t.Fatal(err)
 		}
 		for _, f := range frames[:n] {
 			if got := q.Cache().Pool().Bytes(f); len(want) == 0 || !bytes.Equal(got, want[0]) {
@@ -66,8 +68,8 @@ func wantBytes(t testing.TB, q ethernet.Queue, want ...[]byte) {
 		}
 		q.Cache().Free(frames[:n])
 		if n == 0 {
-			if err := q.Wait(t.Context()); err != nil {
-				t.Fatal(err)
+			if err := q.Wait(ctx); err != nil {
+				t.Fatalf("%d frames have not come: %v", len(want), err)
 			}
 		}
 	}
