@@ -122,7 +122,6 @@ type disk struct {
 
 func (d *disk) load() (membership, error) {
 	m := d.kept
-	m.complete = false
 	d.joining = m.Pool != 0 && m.state() == protocol.Joining
 	return m, nil
 }

@@ -93,8 +93,7 @@ type Server struct {
 type membership struct {
 	protocol.Record
 	self int
-	// complete: a client has copied to this server, while it joins, all that it has missed. A
-	// server that was restarted meanwhile does not know that.
+	// complete: a client has copied to this server, while it joins, all that it has missed.
 	complete bool
 }
 
@@ -102,8 +101,15 @@ func (m *membership) state() protocol.State { return m.State(m.self) }
 
 // append appends what a storage keeps of it to b.
 func (m *membership) append(b []byte) []byte {
-	return binary.LittleEndian.AppendUint32(m.Record.Append(b), uint32(m.self))
+	self := uint32(m.self)
+	if m.complete {
+		self |= completeBit
+	}
+	return binary.LittleEndian.AppendUint32(m.Record.Append(b), self)
 }
+
+// completeBit is set in the number of a server that is complete, where a storage keeps it.
+const completeBit = 1 << 31
 
 // parseMembership reads what append has written; nothing is the membership of no pool.
 func parseMembership(b []byte) (m membership, err error) {
@@ -116,7 +122,9 @@ func parseMembership(b []byte) (m membership, err error) {
 	if m.Record, err = protocol.ParseRecord(b[:protocol.RecordSize]); err != nil {
 		return membership{}, err
 	}
-	if m.self = int(binary.LittleEndian.Uint32(b[protocol.RecordSize:])); m.self >= protocol.MaxServers {
+	self := binary.LittleEndian.Uint32(b[protocol.RecordSize:])
+	m.self, m.complete = int(self&^completeBit), self&completeBit != 0
+	if m.self >= protocol.MaxServers {
 		return membership{}, fmt.Errorf("%w: server %d of a membership", ErrStorage, m.self)
 	}
 	return m, nil

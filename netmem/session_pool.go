@@ -32,11 +32,10 @@ func (s *Server) adopt(request *protocol.Request, r *protocol.Reply) protocol.Re
 		r.Version = now.Pool
 		return protocol.OtherPool
 	case to.Record == now.Record:
-		if request.Condition == protocol.Exactly && now.state() == protocol.Joining {
-			to.complete = true
-			s.membership.Store(to)
+		if request.Condition != protocol.Exactly || now.state() != protocol.Joining || now.complete {
+			return protocol.OK
 		}
-		return protocol.OK
+		to.complete = true
 	case to.Epoch <= now.Epoch:
 		r.Version = now.Epoch
 		return protocol.OtherEpoch

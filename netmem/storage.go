@@ -19,8 +19,8 @@ type storage interface {
 	stampsOf(first uint64, into []protocol.Stamp)
 	// load returns what was saved last; the zero value if nothing was.
 	load() (membership, error)
-	// save keeps the record of the pool, and which server of it this is. What is lent from a
-	// file finds both after a restart.
+	// save keeps the record of the pool, and what the server is in it. What is lent from a file
+	// finds them after a restart.
 	save(m membership) error
 	// stored is how many bytes of pages there are.
 	stored() uint64
