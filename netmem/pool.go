@@ -92,8 +92,8 @@ func unavailable(op string, page uint64, last error) error {
 	return &Error{Op: op, Page: int64(page), Err: err, Hint: "start the server again; with copies and a witness the others go on without it"}
 }
 
-// othersLater is how much later than the first server of a pool the others may answer a new
-// client that does not need all of them. Their keepers connect with those that are later.
+// othersLater is how much later than the first server of a pool the others may answer a new client.
+// Their keepers connect with those that are later.
 const othersLater = time.Second
 
 // connect connects with all servers, and makes them a pool if they are none yet.

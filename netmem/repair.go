@@ -24,8 +24,8 @@ func (p *pool) places(v *view, page uint64, into []*link) []*link {
 	return into
 }
 
-// runs calls f for each run of pages whose stamps fit into a frame, with their stamps on each of the
-// servers that list names, by link. It stops at the first that fails.
+// runs calls f for each run of pages whose stamps fit into a frame. It has their stamps on each of
+// the servers that list names, by link. It stops at the first that fails.
 func (p *pool) runs(ctx context.Context, v *view, list []*link, f func(first uint64, stamps map[*link][]protocol.Stamp) bool) bool {
 	n := uint64(p.page / protocol.StampSize)
 	for first := uint64(0); first < p.pages; first += n {

@@ -42,9 +42,9 @@ type attempts struct {
 	restarted bool
 }
 
-// again returns nil if a call whose last attempt, with view v, has failed with err shall be made
-// again, and else with what it fails. It waits for something to change: until ctx's deadline, or
-// without one until a server that is needed has been away for the timeout and the pool had the
+// again returns nil if a call shall be made again, and else with what it fails: its last attempt,
+// with view v, has failed with err. It waits for something to change, until ctx's deadline. Without
+// one it waits until a server that is needed has been away for the timeout, and the pool had the
 // time to go on without it.
 func (p *pool) again(ctx context.Context, v *view, page uint64, a *attempts, err error) error {
 	lost, changed := errors.Is(err, ErrLost), p.changes.watch()
@@ -103,8 +103,8 @@ func hopeless(err error) bool {
 	return errors.Is(err, ErrProtocol) || errors.Is(err, ErrOtherPool) || errors.Is(err, ErrOption)
 }
 
-// expected says whether a server of the page is connected, and since when that is away which went
-// last, zero if none of those that are away will come back. They are looked for at once.
+// expected says whether a server of the page is connected, and since when the one that went last is
+// away. That is zero if none of those that are away will come back. They are looked for at once.
 func (p *pool) expected(v *view, page uint64) (since time.Time, back bool) {
 	var room [maxCopies]*link
 	for _, k := range p.places(v, page, room[:0]) {

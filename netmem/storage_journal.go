@@ -56,8 +56,8 @@ func (f *pageFile) put(page uint64, to stamp, from []byte) error {
 	return errors.Join(err, f.undo(page, n, unknown))
 }
 
-// undo makes a page what it was before n bytes were written to it, and empties the journal
-// of what would be written after a restart.
+// undo makes a page what it was before n bytes were written to it. It empties the journal of what
+// would be written after a restart.
 func (f *pageFile) undo(page uint64, n int, err error) error {
 	if err == nil && n > 0 {
 		_, err = f.data.WriteAt(f.old[:n], int64(page*f.page))

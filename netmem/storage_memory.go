@@ -9,9 +9,9 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// spareFrames are those beyond what is lent. A page is written into a frame of its own,
-// which then takes the place of the old one, so that who fetches the page meanwhile gets
-// all of the old one.
+// spareFrames are those beyond what is lent. A page is written into a frame of its own, which
+// then takes the place of the old one. A client that fetches the page meanwhile gets all of the
+// old one.
 const spareFrames = 64
 
 // memoryStorage lends memory. Pages get a frame when they are first written.
