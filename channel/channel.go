@@ -270,7 +270,7 @@ func (c *Channel) Close() error {
 	defer cancel()
 	var errs []error
 	if c.d != nil {
-		errs = append(errs, c.d.Destroy(ctx))
+		errs = append(errs, c.d.Close(ctx))
 	}
 	if c.own && c.send != nil {
 		errs = append(errs, c.send.Free(ctx))

@@ -53,7 +53,7 @@ func TestNothingIsAllocated(t *testing.T) {
 // the memory that it had registered.
 func TestInterruptedDialLeavesNothing(t *testing.T) {
 	a, b := openBoth(t, "&regions=16")
-	to := via.Address{MAC: b.Query().Address, Discriminator: []byte("nobody")}
+	to := via.Address{MAC: b.Query().Address, Discriminator: "nobody"}
 	before := regionsFree(t, a)
 	for interrupted, looks := true, 0; interrupted; looks++ {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

@@ -7,8 +7,8 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/listening"
 	"github.com/trapeze-nic/trapeze/via"
-	"github.com/trapeze-nic/trapeze/via/connecting"
 )
 
 // DefaultPageSize is the size of a page if nothing else is said, in bytes.
@@ -57,9 +57,7 @@ func Dial(ctx context.Context, nic *via.NIC, address via.Address, options *Optio
 	if err != nil {
 		return nil, err
 	}
-	c.remote, err = connecting.Dial(ctx, nic.Name(), address, func(ctx context.Context) (via.Remote, error) {
-		return c.d.ConnectRequest(ctx, address, nil)
-	})
+	c.remote, err = c.d.Dial(ctx, address, "")
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -100,7 +98,8 @@ func newChannel(ctx context.Context, nic *via.NIC, o Options) (c *Channel, err e
 // keeps nobody from being connected. Its methods may be called from several goroutines.
 type Listener struct {
 	nic *via.NIC
-	l   *connecting.Listener[*Channel]
+	at  via.Address
+	l   *listening.Listener[*driver.NIC, *driver.Connection, *Channel]
 }
 
 // Listen takes connections at name, 0 to via.MaxDiscriminator bytes, until the listener is
@@ -110,15 +109,15 @@ func Listen(nic *via.NIC, name string, options *Options) (*Listener, error) {
 	if len(name) > via.MaxDiscriminator {
 		return nil, refuse(nic, "listen", via.ErrInvalidParameter, "a name of %d bytes, at most %d are allowed", len(name), via.MaxDiscriminator)
 	}
-	at := via.Address{MAC: nic.Query().Address, Discriminator: []byte(name)}
-	l, err := connecting.Listen(connecting.Config[*Channel]{NIC: nic.Driver(), Address: at,
+	at := via.Address{MAC: nic.Query().Address, Discriminator: name}
+	l, err := listening.Listen(listening.Config[*driver.NIC, *driver.Connection, *Channel]{NIC: nic.Driver(), Name: name, Address: at, MaxBacklog: nic.Query().MaxVIs,
 		Connect: func(ctx context.Context, request *driver.Connection) (*Channel, error) {
 			return accept(ctx, nic, o, request)
 		}, Close: (*Channel).Close})
 	if err != nil {
 		return nil, err
 	}
-	return &Listener{nic: nic, l: l}, nil
+	return &Listener{nic: nic, at: at, l: l}, nil
 }
 
 // accept opens the channel that a client asks for.
@@ -150,8 +149,8 @@ func (l *Listener) Accept(ctx context.Context) (*Channel, error) {
 }
 
 // Address to dial.
-func (l *Listener) Address() via.Address { return l.l.Address() }
+func (l *Listener) Address() via.Address { return l.at }
 
 // Close ends the listening, and the connections that wait for Accept. Those that were
-// accepted go on. Closing again fails with ErrClosed.
+// accepted go on. Closing again does nothing.
 func (l *Listener) Close() error { return l.l.Close() }

@@ -113,7 +113,7 @@ func (p *Pages) Copied() uint64 { return p.copied.Load() }
 // Free gives the memory back, once no channel has it any more: before that it fails as
 // via.Memory.Deregister does for memory in use. Bytes is nil then, and slices that it returned
 // must not be used.
-func (p *Pages) Free(ctx context.Context) error { return p.memory.Deregister(ctx) }
+func (p *Pages) Free(ctx context.Context) error { return p.memory.Close(ctx) }
 
 func (p *Pages) segment() descriptors.DataSegment {
 	return descriptors.DataSegment{Address: p.memory.Address() + uint64(p.offset), Handle: p.memory.Handle(), Length: uint32(2 * p.size)}

@@ -251,7 +251,7 @@ func (w *World) rawPair() (x *rawChannel, y *channel.Channel) {
 	w.Cleanup(func() {
 		ctx, cancel := afterwards()
 		defer cancel()
-		for _, end := range []func(context.Context) error{x.Destroy, x.send.Deregister, x.recv.Deregister} {
+		for _, end := range []func(context.Context) error{x.Close, x.send.Close, x.recv.Close} {
 			if err := end(ctx); err != nil {
 				w.Error(err)
 			}
@@ -259,7 +259,7 @@ func (w *World) rawPair() (x *rawChannel, y *channel.Channel) {
 	})
 	l := Must(channel.Listen(w.B, "raw", nil))(w)
 	w.Until("a connection", func() bool {
-		_, err := x.ConnectRequest(ctx, l.Address(), nil)
+		_, err := x.ConnectRequest(ctx, l.Address(), "")
 		if err != nil && !errors.Is(err, via.ErrNoMatch) { // the listener does not wait yet
 			w.Fatal(err)
 		}

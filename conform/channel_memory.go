@@ -128,7 +128,7 @@ func testChannelOutOfReach(w *World) {
 		_, there := w.takePDU(y, want)
 		return there
 	})
-	OK(w, tag.Destroy(ctx))
+	OK(w, tag.Close(ctx))
 	if s := Must(x.SendStatus())(w); s.Result[descriptors.PriorityLow] != descriptors.ChannelTaken {
 		w.Errorf("%+v, of memory in reach", s)
 	}
@@ -145,7 +145,7 @@ func testChannelMemoryInUse(w *World) {
 	for what, err := range map[string]error{
 		"pages to send from":    pages.Free(ctx),
 		"pages to receive into": y.RecvPages().Free(ctx),
-		"ptag":                  tag.Destroy(ctx),
+		"ptag":                  tag.Close(ctx),
 	} {
 		WantError(w, what, err, via.ErrResource)
 	}
@@ -157,8 +157,8 @@ func testChannelMemoryInUse(w *World) {
 	if pages.Bytes() != nil || pages.Page(1) != nil {
 		w.Error("there are pages after Free")
 	}
-	WantError(w, "freed twice", pages.Free(ctx), via.ErrClosed)
-	OK(w, tag.Destroy(ctx))
+	OK(w, pages.Free(ctx)) // again
+	OK(w, tag.Close(ctx))
 }
 
 // testChannelForeign makes channels of memory that is not theirs.
@@ -183,7 +183,7 @@ func testChannelForeign(w *World) {
 		}
 		OK(w, pages.Free(ctx))
 	}
-	OK(w, tag.Destroy(ctx))
+	OK(w, tag.Close(ctx))
 
 	m := Must(w.A.Alloc(ctx, 1<<16, via.MemoryAttributes{}))(w)
 	readOnly := Must(w.A.Alloc(ctx, 1<<16, via.MemoryAttributes{ReadOnly: true}))(w)
@@ -204,8 +204,8 @@ func testChannelForeign(w *World) {
 		_, err := w.A.Driver().CreateChannel(ctx, a)
 		WantError(w, what, err, via.ErrInvalidParameter)
 	}
-	OK(w, m.Deregister(ctx))
-	OK(w, readOnly.Deregister(ctx))
+	OK(w, m.Close(ctx))
+	OK(w, readOnly.Close(ctx))
 }
 
 // testChannelDeviceMemory makes channels until the NIC has no number or no memory left: then that is
@@ -247,11 +247,11 @@ func testChannelDeviceMemory(w *World) {
 		w.Error("there is no room for a channel")
 	}
 	for _, c := range channels {
-		OK(w, c.Destroy(ctx))
-		WantError(w, "destroyed twice", c.Destroy(ctx), via.ErrClosed)
+		OK(w, c.Close(ctx))
+		OK(w, c.Close(ctx)) // again
 	}
 	if now := free(); now != before {
 		w.Errorf("%d bytes of its memory were free, and %d are", before, now)
 	}
-	OK(w, m.Deregister(ctx))
+	OK(w, m.Close(ctx))
 }

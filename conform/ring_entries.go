@@ -112,7 +112,7 @@ func testRingFrames(w *World) {
 	tag := Must(w.A.CreatePtag(ctx))(w)
 	other := Must(w.A.Alloc(ctx, 64, via.MemoryAttributes{Ptag: tag}))(w)
 	gone := w.alloc(w.A, 64)
-	OK(w, gone.Deregister(ctx))
+	OK(w, gone.Close(ctx))
 	e := Must(x.GetSend())(w)
 	for _, c := range []struct {
 		name string
@@ -150,17 +150,17 @@ func testRingFrames(w *World) {
 	Must(r.Detach())(w)
 	OK(w, r.Attach(ring.Frame{Memory: into, Length: 64}, nil))
 	OK(w, y.ReleaseRecv(r))
-	WantError(w, "freeing a frame under way", into.Deregister(ctx), via.ErrResource)
+	WantError(w, "freeing a frame under way", into.Close(ctx), via.ErrResource)
 	OK(w, y.SetPlace(7, ring.Frame{Memory: w.alloc(w.B, 64), Length: 64}))
 	place := w.alloc(w.B, 64)
 	OK(w, y.SetPlace(8, ring.Frame{Memory: place, Length: 64}))
-	WantError(w, "freeing a place", place.Deregister(ctx), via.ErrResource)
+	WantError(w, "freeing a place", place.Close(ctx), via.ErrResource)
 	OK(w, y.EndPlace(ctx, 8))
-	OK(w, place.Deregister(ctx))
+	OK(w, place.Close(ctx))
 	WantError(w, "a place of another ptag", y.SetPlace(9, ring.Frame{Memory: m, Length: 64}), via.ErrInvalidPtag)
 	WantError(w, "a place of no memory", y.SetPlace(9, ring.Frame{}), via.ErrInvalidParameter)
 	OK(w, y.Close())
-	OK(w, into.Deregister(ctx))
+	OK(w, into.Close(ctx))
 }
 
 // testRingEntries uses entries that are not the program's.

@@ -80,7 +80,7 @@ func exchangeMessages(w *World, x, y *ring.Ring) {
 		return got == messages
 	})
 	w.settle(x)
-	OK(w, m.Deregister(Context(w)))
+	OK(w, m.Close(Context(w)))
 }
 
 // testRingBestEffort has a receiver that does not keep up, on a ring without reliability: the

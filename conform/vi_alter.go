@@ -42,7 +42,7 @@ func testSetVIAttributes(w *World) {
 		w.Errorf("VI is %+v", s)
 	}
 	WantError(w, "set attributes of a connected VI", x.VI.SetAttributes(ctx, via.VIAttributes{}), via.ErrInvalidState)
-	WantError(w, "ptag of the VI", tag.Destroy(ctx), via.ErrResource)
+	WantError(w, "ptag of the VI", tag.Close(ctx), via.ErrResource)
 	OK(w, x.VI.Disconnect(ctx))
 	w.Until("the other end to notice", func() bool { return Must(y.VI.Query(ctx))(w).State == via.ErrorState })
 	WantError(w, "set attributes in the error state", y.VI.SetAttributes(ctx, via.VIAttributes{}), via.ErrInvalidState)
@@ -60,11 +60,11 @@ func testSetVIAttributes(w *World) {
 	exchange(w, x, y, 30000, 1)
 	OK(w, x.VI.Disconnect(ctx))
 	OK(w, x.VI.SetAttributes(ctx, via.VIAttributes{}))
-	WantError(w, "ptag of the memory", tag.Destroy(ctx), via.ErrResource)
-	OK(w, x.Memory.Deregister(ctx))
-	OK(w, tag.Destroy(ctx))
+	WantError(w, "ptag of the memory", tag.Close(ctx), via.ErrResource)
+	OK(w, x.Memory.Close(ctx))
+	OK(w, tag.Close(ctx))
 	WantError(w, "a destroyed ptag", x.VI.SetAttributes(ctx, via.VIAttributes{Ptag: tag}), via.ErrInvalidParameter)
-	for x.VI.Destroy(ctx) != nil {
+	for x.VI.Close(ctx) != nil {
 		if _, err := x.VI.SendDone(); err == via.ErrQueueEmpty {
 			_, err = x.VI.RecvDone()
 			if err == via.ErrQueueEmpty {
@@ -116,9 +116,9 @@ func testSetMemoryAttributes(w *World) {
 	refused("receive into memory that is for reading now", receive())
 	OK(w, m.SetAttributes(ctx, via.MemoryAttributes{Ptag: tag}))
 	refused("send from memory that has another ptag now", send())
-	WantError(w, "ptag of memory", tag.Destroy(ctx), via.ErrResource)
+	WantError(w, "ptag of memory", tag.Close(ctx), via.ErrResource)
 	OK(w, m.SetAttributes(ctx, via.MemoryAttributes{}))
-	OK(w, tag.Destroy(ctx))
+	OK(w, tag.Close(ctx))
 	OK(w, send())
 	OK(w, receive())
 	if m.Handle() != handle || m.Attributes() != before {
@@ -136,8 +136,8 @@ func testSetMemoryAttributes(w *World) {
 	OK(w, m.SetAttributes(ctx, via.MemoryAttributes{Ptag: other}))
 	d.Rearm()
 	WantError(w, "descriptor in memory of another ptag", x.VI.PostSend(d), via.ErrInvalidPtag)
-	OK(w, m.Deregister(ctx))
-	OK(w, other.Destroy(ctx))
+	OK(w, m.Close(ctx))
+	OK(w, other.Close(ctx))
 	WantError(w, "set attributes of deregistered memory", m.SetAttributes(ctx, via.MemoryAttributes{}), via.ErrClosed)
 }
 
@@ -222,11 +222,11 @@ func testCQResize(w *World) {
 
 	// There is room for another VI now.
 	more := Must(w.B.CreateVI(ctx, a, cq, nil))(w)
-	OK(w, more.Destroy(ctx))
+	OK(w, more.Close(ctx))
 	for _, e := range []*End{x, y} {
 		OK(w, e.VI.Disconnect(ctx))
-		OK(w, e.VI.Destroy(ctx))
+		OK(w, e.VI.Close(ctx))
 	}
-	OK(w, cq.Destroy(ctx))
+	OK(w, cq.Close(ctx))
 	WantError(w, "resize what is destroyed", cq.Resize(ctx, 64), via.ErrClosed)
 }

@@ -98,7 +98,7 @@ func testConcurrentVIs(w *World) {
 				if _, err := vi.NewDescriptors(ctx, 4, 1); err != nil {
 					return err
 				}
-				if err := vi.Destroy(ctx); err != nil {
+				if err := vi.Close(ctx); err != nil {
 					return err
 				}
 			}

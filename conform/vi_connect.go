@@ -1,11 +1,11 @@
 package conform
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -16,9 +16,9 @@ import (
 // the server sees it and a channel for the client's outcome.
 func dial(ctx context.Context, t T, client *via.VI, server *via.NIC) (*via.Connection, <-chan error) {
 	t.Helper()
-	local := []byte("viatest")
+	const local = "conform"
 	var attempt atomic.Uint32
-	name := func(n uint32) []byte { return fmt.Appendf(nil, "client %d", n) }
+	name := func(n uint32) string { return fmt.Sprintf("client %d", n) }
 	outcome := make(chan error, 1)
 	go func() {
 		for {
@@ -32,7 +32,7 @@ func dial(ctx context.Context, t T, client *via.VI, server *via.NIC) (*via.Conne
 	}()
 	for {
 		c := Must(server.ConnectWait(ctx, local))(t)
-		if bytes.Equal(c.Discriminator, name(attempt.Load())) {
+		if c.Discriminator == name(attempt.Load()) {
 			return c, outcome
 		}
 		// It is a late copy of a request that was answered by ErrNoMatch.
@@ -49,7 +49,7 @@ func testMismatch(w *World) {
 	if c.Remote.MAC != w.A.Query().Address || c.Remote.MaxTransfer != 10000 || c.Remote.Reliability != via.ReliableDelivery {
 		w.Errorf("request from %+v", c.Remote)
 	}
-	if !bytes.HasPrefix(c.Discriminator, []byte("client ")) {
+	if !strings.HasPrefix(c.Discriminator, "client ") {
 		w.Errorf("the client calls itself %q", c.Discriminator)
 	}
 	refused := []struct {
@@ -66,7 +66,7 @@ func testMismatch(w *World) {
 		_, err := c.Accept(ctx, vi)
 		WantError(w, r.name, err, r.want)
 		wantState(w, vi, via.Idle)
-		OK(w, vi.Destroy(ctx))
+		OK(w, vi.Close(ctx))
 	}
 	select {
 	case err := <-outcome:
@@ -111,7 +111,7 @@ func testAnsweredOnce(w *World) {
 	_, err := c.Accept(ctx, y.VI)
 	WantError(w, "second accept", err, via.ErrInvalidParameter)
 	WantError(w, "reject after accept", c.Reject(ctx), via.ErrInvalidParameter)
-	_, err = x.VI.ConnectRequest(ctx, via.Address{MAC: w.B.Query().Address}, nil)
+	_, err = x.VI.ConnectRequest(ctx, via.Address{MAC: w.B.Query().Address}, "")
 	WantError(w, "connect a connected VI", err, via.ErrInvalidState)
 	exchange(w, x, y, 100, 1)
 }
@@ -139,29 +139,29 @@ func testAnsweredTooLate(w *World) {
 
 func testConnectTime(w *World) {
 	x := NewEnd(w, w.A, Setup{})
-	to := via.Address{MAC: w.B.Query().Address, Discriminator: []byte("nobody")}
+	to := via.Address{MAC: w.B.Query().Address, Discriminator: "nobody"}
 
 	none, cancel := context.WithDeadline(w.Context(), time.Now())
 	defer cancel()
-	_, err := x.VI.ConnectRequest(none, to, nil)
+	_, err := x.VI.ConnectRequest(none, to, "")
 	WantError(w, "no time", err, via.ErrInvalidParameter, context.DeadlineExceeded)
-	_, err = w.B.ConnectWait(none, []byte("nobody"))
+	_, err = w.B.ConnectWait(none, "nobody")
 	WantError(w, "no time to wait", err, via.ErrTimeout, context.DeadlineExceeded)
 
 	canceled, cancel := context.WithCancel(w.Context())
 	cancel()
-	_, err = x.VI.ConnectRequest(canceled, to, nil)
+	_, err = x.VI.ConnectRequest(canceled, to, "")
 	WantError(w, "cancelled before", err, via.ErrCanceled, context.Canceled)
 
 	for _, wait := range []struct {
 		name string
 		f    func(ctx context.Context) error
 	}{
-		{"server", func(ctx context.Context) error { _, err := w.B.ConnectWait(ctx, []byte("waiting")); return err }},
+		{"server", func(ctx context.Context) error { _, err := w.B.ConnectWait(ctx, "waiting"); return err }},
 		// The server sees this request, and does not answer it.
 		{"client", func(ctx context.Context) error {
-			go func() { _, _ = w.B.ConnectWait(Context(w), []byte("unanswered")) }()
-			_, err := Request(ctx, x.VI, via.Address{MAC: to.MAC, Discriminator: []byte("unanswered")})
+			go func() { _, _ = w.B.ConnectWait(Context(w), "unanswered") }()
+			_, err := Request(ctx, x.VI, via.Address{MAC: to.MAC, Discriminator: "unanswered"})
 			return err
 		}},
 	} {
@@ -189,9 +189,9 @@ func testConnectTime(w *World) {
 func testConnectArguments(w *World) {
 	ctx := Context(w)
 	x := NewEnd(w, w.A, Setup{})
-	long := make([]byte, via.MaxDiscriminator+1)
+	long := strings.Repeat("x", via.MaxDiscriminator+1)
 	mac := w.B.Query().Address
-	_, err := x.VI.ConnectRequest(ctx, via.Address{MAC: mac, Discriminator: long}, nil)
+	_, err := x.VI.ConnectRequest(ctx, via.Address{MAC: mac, Discriminator: long}, "")
 	WantError(w, "long remote discriminator", err, via.ErrInvalidParameter)
 	_, err = x.VI.ConnectRequest(ctx, via.Address{MAC: mac}, long)
 	WantError(w, "long local discriminator", err, via.ErrInvalidParameter)
@@ -200,9 +200,9 @@ func testConnectArguments(w *World) {
 	wantState(w, x.VI, via.Idle)
 
 	// The longest and the empty discriminator work and are told apart.
-	for _, d := range [][]byte{long[:via.MaxDiscriminator], {}} {
+	for _, d := range []string{long[:via.MaxDiscriminator], ""} {
 		y := NewEnd(w, w.B, Setup{})
-		OK(w, ConnectVIs(ctx, x.VI, y.VI, string(d)))
+		OK(w, ConnectVIs(ctx, x.VI, y.VI, d))
 		exchange(w, x, y, 10, 1)
 		OK(w, x.VI.Disconnect(ctx))
 	}

@@ -173,7 +173,7 @@ func testCQNotRead(w *World) {
 		for range y.Recv {
 			_, _ = w.Take(y.VI.RecvDone)
 		}
-		OK(w, y.VI.Destroy(ctx))
+		OK(w, y.VI.Close(ctx))
 	}
 }
 
@@ -188,10 +188,10 @@ func testCQTooSmall(w *World) {
 	vi := Must(w.A.CreateVI(ctx, via.VIAttributes{SendDepth: n, RecvDepth: n}, cq, nil))(w)
 	_, err = w.A.CreateVI(ctx, via.VIAttributes{SendDepth: n, RecvDepth: n}, nil, cq)
 	WantError(w, "second VI", err, via.ErrResource)
-	OK(w, vi.Destroy(ctx))
+	OK(w, vi.Close(ctx))
 	vi = Must(w.A.CreateVI(ctx, via.VIAttributes{SendDepth: n, RecvDepth: n}, nil, cq))(w)
-	OK(w, vi.Destroy(ctx))
-	OK(w, cq.Destroy(ctx))
+	OK(w, vi.Close(ctx))
+	OK(w, cq.Close(ctx))
 	for _, entries := range []int{-1, 0, w.A.Query().MaxCQEntries + 1} {
 		_, err := w.A.CreateCQ(ctx, entries)
 		WantError(w, "CQ of a bad size", err, via.ErrInvalidParameter)
@@ -202,16 +202,16 @@ func testCQInUse(w *World) {
 	ctx := Context(w)
 	send, recv := Must(w.A.CreateCQ(ctx, 64))(w), Must(w.A.CreateCQ(ctx, 64))(w)
 	vi := Must(w.A.CreateVI(ctx, via.VIAttributes{SendDepth: 8, RecvDepth: 8}, send, recv))(w)
-	WantError(w, "destroy the send CQ", send.Destroy(ctx), via.ErrResource)
-	WantError(w, "destroy the receive CQ", recv.Destroy(ctx), via.ErrResource)
+	WantError(w, "destroy the send CQ", send.Close(ctx), via.ErrResource)
+	WantError(w, "destroy the receive CQ", recv.Close(ctx), via.ErrResource)
 	_, err := vi.SendWait(ctx)
 	WantError(w, "wait for a send", err, via.ErrInvalidState)
 	_, err = vi.RecvWait(ctx)
 	WantError(w, "wait for a receive", err, via.ErrInvalidState)
-	OK(w, vi.Destroy(ctx))
-	OK(w, send.Destroy(ctx))
-	OK(w, recv.Destroy(ctx))
-	WantError(w, "destroy twice", send.Destroy(ctx), via.ErrClosed, via.ErrInvalidParameter)
+	OK(w, vi.Close(ctx))
+	OK(w, send.Close(ctx))
+	OK(w, recv.Close(ctx))
+	OK(w, send.Close(ctx)) // again
 	_, err = w.A.CreateVI(ctx, via.VIAttributes{}, send, nil)
 	WantError(w, "VI with a destroyed CQ", err, via.ErrInvalidParameter)
 }

@@ -94,8 +94,8 @@ func release(w *World, ends ...*End) {
 				}
 			}
 		}
-		OK(w, e.VI.Destroy(Context(w)))
-		OK(w, e.Memory.Deregister(Context(w)))
+		OK(w, e.VI.Close(Context(w)))
+		OK(w, e.Memory.Close(Context(w)))
 	}
 }
 
@@ -130,7 +130,7 @@ func testEndings(w *World) {
 			m := Must(w.B.Alloc(Context(w), 64, via.MemoryAttributes{}))(w)
 			y.Send[0].Prepare()
 			OK(w, m.AddTo(y.Send[0], 0, 10))
-			OK(w, m.Deregister(Context(w)))
+			OK(w, m.Close(Context(w)))
 			OK(w, y.VI.PostSend(y.Send[0]))
 		}, via.ErrConnectionBroken, via.ErrConnectionBroken},
 		{"receive too small", func(w *World, x, y *End) {
@@ -194,7 +194,7 @@ func testEndings(w *World) {
 				OK(w, end.VI.PostSend(end.Prepare(w, end.Send[0], 0, 10)))
 				_, err := w.Take(end.VI.SendDone)
 				wantEnd(w, "a send in the error state", err, want)
-				_, err = end.VI.ConnectRequest(Context(w), via.Address{MAC: w.A.Query().Address}, nil)
+				_, err = end.VI.ConnectRequest(Context(w), via.Address{MAC: w.A.Query().Address}, "")
 				WantError(w, "connecting in the error state", err, via.ErrInvalidState)
 				wantOnlyEnd(w, "connecting in the error state", err, want)
 				// What was flushed before DISCONNECT keeps its reason.

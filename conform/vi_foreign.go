@@ -78,7 +78,7 @@ func testForeignMemory(w *World) {
 	}
 
 	// The pages stay for the other registration; the first handle is worth nothing.
-	OK(w, source.Deregister(ctx))
+	OK(w, source.Close(ctx))
 	if source.Bytes() != nil {
 		w.Error("bytes of deregistered memory")
 	}
@@ -93,7 +93,7 @@ func testForeignMemory(w *World) {
 	d := Must(own.NewDescriptor(64, 1))(w)
 	OK(w, own.AddTo(d, 1024, 100))
 	OK(w, y.VI.PostRecv(d))
-	WantError(w, "deregister posted descriptors", own.Deregister(ctx), via.ErrResource)
+	WantError(w, "deregister posted descriptors", own.Close(ctx), via.ErrResource)
 	OK(w, x.VI.PostSend(x.Prepare(w, x.Send[0], 0, 100)))
 	if got := w.MustTake(y.VI.RecvDone); got != d || d.Length() != 100 {
 		w.Errorf("got back descriptor %p with %d bytes, want %p", got, d.Length(), d)
@@ -108,7 +108,7 @@ func testForeignMemory(w *World) {
 	d, err := w.Take(x.VI.SendDone)
 	wantStatus(w, "send from behind the registration", d, err, via.StatusProtectionError)
 	for _, m := range []*via.Memory{again, target, own} {
-		OK(w, m.Deregister(ctx))
+		OK(w, m.Close(ctx))
 	}
 	_ = from[0] // the memory is the program's
 }

@@ -23,10 +23,10 @@ func testRegistration(w *World) {
 		w.Errorf("part with handle %#x: %d bytes at %#x", part.Handle(), part.Size(), part.Address())
 	}
 	// Either registration may go first; the bytes stay until both are gone.
-	OK(w, m.Deregister(ctx))
+	OK(w, m.Close(ctx))
 	part.Bytes()[0] = 7
-	OK(w, part.Deregister(ctx))
-	WantError(w, "deregister twice", m.Deregister(ctx), via.ErrClosed, via.ErrInvalidParameter)
+	OK(w, part.Close(ctx))
+	OK(w, m.Close(ctx)) // again
 
 	_, err := w.A.Register(ctx, make([]byte, 4096), via.MemoryAttributes{})
 	WantError(w, "register Go memory", err, via.ErrNotSupported)
@@ -41,24 +41,24 @@ func testRegistration(w *World) {
 	vi := Must(w.A.CreateVI(ctx, via.VIAttributes{}, nil, nil))(w)
 	own := Must(w.A.Alloc(ctx, 4096, via.MemoryAttributes{}))(w)
 	OK(w, vi.PostRecv(Must(own.NewDescriptor(0, 0))(w)))
-	WantError(w, "deregister posted descriptors", own.Deregister(ctx), via.ErrResource)
+	WantError(w, "deregister posted descriptors", own.Close(ctx), via.ErrResource)
 	OK(w, vi.Disconnect(ctx))
 	d, err := w.Take(vi.RecvDone)
 	wantStatus(w, "receive that was held", d, err, via.StatusFlushed)
-	OK(w, own.Deregister(ctx))
+	OK(w, own.Close(ctx))
 }
 
 func testPtagInUse(w *World) {
 	ctx := Context(w)
 	tag := Must(w.A.CreatePtag(ctx))(w)
 	m := Must(w.A.Alloc(ctx, 64, via.MemoryAttributes{Ptag: tag}))(w)
-	WantError(w, "ptag of memory", tag.Destroy(ctx), via.ErrResource)
-	OK(w, m.Deregister(ctx))
+	WantError(w, "ptag of memory", tag.Close(ctx), via.ErrResource)
+	OK(w, m.Close(ctx))
 	vi := Must(w.A.CreateVI(ctx, via.VIAttributes{Ptag: tag}, nil, nil))(w)
-	WantError(w, "ptag of a VI", tag.Destroy(ctx), via.ErrResource)
-	OK(w, vi.Destroy(ctx))
-	OK(w, tag.Destroy(ctx))
-	WantError(w, "destroy twice", tag.Destroy(ctx), via.ErrClosed, via.ErrInvalidParameter)
+	WantError(w, "ptag of a VI", tag.Close(ctx), via.ErrResource)
+	OK(w, vi.Close(ctx))
+	OK(w, tag.Close(ctx))
+	OK(w, tag.Close(ctx)) // again
 	_, err := w.A.Alloc(ctx, 64, via.MemoryAttributes{Ptag: tag})
 	WantError(w, "memory with a destroyed ptag", err, via.ErrInvalidParameter)
 	_, err = w.A.CreateVI(ctx, via.VIAttributes{Ptag: tag}, nil, nil)
@@ -189,9 +189,9 @@ func testStaleHandle(w *World) {
 	for i := range others {
 		others[i] = register()
 	}
-	OK(w, m.Deregister(ctx))
+	OK(w, m.Close(ctx))
 	for _, o := range others {
-		OK(w, o.Deregister(ctx))
+		OK(w, o.Close(ctx))
 	}
 	for range others {
 		// It may get the number of the old handle, but never all of it.
@@ -226,7 +226,7 @@ func testTakenFromReceive(w *World) {
 				w.A.Poll()
 				w.B.Poll()
 			}
-			OK(w, m.Deregister(ctx))
+			OK(w, m.Close(ctx))
 			pattern(x.Memory.Bytes()[:front+size], 1)
 			OK(w, x.VI.PostSend(x.Prepare(w, x.Send[0], 0, front+size)))
 			d, err := w.Take(y.VI.RecvDone)

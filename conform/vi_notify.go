@@ -119,11 +119,11 @@ func testNotifyCanceled(w *World) {
 			OK(w, e.VI.NotifyRecv(onDescriptor))
 			OK(w, cq.Notify(onCompletion))
 		}
-		WantError(w, "destroy a CQ in use", cq.Destroy(ctx), via.ErrResource)
+		WantError(w, "destroy a CQ in use", cq.Close(ctx), via.ErrResource)
 		OK(w, cq.Notify(onCompletion)) // it is as before
-		OK(w, e.VI.Destroy(ctx))
-		OK(w, tied.Destroy(ctx))
-		OK(w, cq.Destroy(ctx))
+		OK(w, e.VI.Close(ctx))
+		OK(w, tied.Close(ctx))
+		OK(w, cq.Close(ctx))
 		WantError(w, "notice of a destroyed VI", e.VI.NotifyRecv(onDescriptor), via.ErrClosed)
 		WantError(w, "notice of a destroyed CQ", cq.Notify(onCompletion), via.ErrClosed)
 		WantError(w, "arm a destroyed CQ", cq.Arm(), via.ErrClosed)
@@ -147,7 +147,7 @@ func testNotifyCanceled(w *World) {
 		OK(w, y.VI.Disconnect(ctx))
 		w.Until("the VI to be destroyed", func() bool {
 			_, _ = y.VI.RecvDone()
-			err := y.VI.Destroy(ctx)
+			err := y.VI.Close(ctx)
 			if err != nil && !errors.Is(err, via.ErrResource) && !errors.Is(err, via.ErrInvalidState) {
 				w.Error(err)
 			}
@@ -156,7 +156,7 @@ func testNotifyCanceled(w *World) {
 		wg.Wait()
 		OK(w, x.VI.Disconnect(ctx))
 		w.Until("the sender to be empty", func() bool { _, err := x.VI.SendDone(); return err == via.ErrQueueEmpty })
-		OK(w, x.VI.Destroy(ctx))
+		OK(w, x.VI.Close(ctx))
 	}
 	e := NewEnd(w, w.A, Setup{})
 	OK(w, e.VI.NotifyRecv(onDescriptor))
@@ -304,7 +304,7 @@ func testCQDescriptor(w *World) {
 	OK(w, cq.Arm())
 	for _, e := range []*End{x, y} {
 		OK(w, e.VI.Disconnect(ctx))
-		OK(w, e.VI.Destroy(ctx))
+		OK(w, e.VI.Close(ctx))
 	}
-	OK(w, cq.Destroy(ctx)) // armed
+	OK(w, cq.Close(ctx)) // armed
 }

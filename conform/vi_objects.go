@@ -29,7 +29,7 @@ func testVIArguments(w *World) {
 	if s.State != via.Idle || s.Attributes.Reliability != via.ReliableDelivery || s.Attributes.MaxTransfer != a.MaxTransfer {
 		w.Errorf("new VI: %+v", s)
 	}
-	OK(w, vi.Destroy(ctx))
+	OK(w, vi.Close(ctx))
 }
 
 // testRDMARights: VIs get the rights that the NIC has at their level, and no others.
@@ -61,7 +61,7 @@ func testRDMARights(w *World) {
 			if got := vi.Attributes(); got.RDMAWrite != c.a.RDMAWrite || got.RDMARead != c.a.RDMARead {
 				w.Errorf("%s at %v: attributes %+v", c.name, level, got)
 			}
-			OK(w, vi.Destroy(ctx))
+			OK(w, vi.Close(ctx))
 		}
 	}
 }
@@ -69,24 +69,24 @@ func testRDMARights(w *World) {
 func testDestroy(w *World) {
 	ctx := Context(w)
 	x, y := w.Connect(Setup{})
-	WantError(w, "destroy a connected VI", x.VI.Destroy(ctx), via.ErrInvalidState)
+	WantError(w, "destroy a connected VI", x.VI.Close(ctx), via.ErrInvalidState)
 	exchange(w, x, y, 100, 1)
 	OK(w, x.VI.PostRecv(x.Prepare(w, x.Recv[0], 0, 10)))
 	OK(w, x.VI.Disconnect(ctx))
-	WantError(w, "destroy with a descriptor", x.VI.Destroy(ctx), via.ErrResource)
+	WantError(w, "destroy with a descriptor", x.VI.Close(ctx), via.ErrResource)
 	if s := Must(x.VI.Query(ctx))(w); s.RecvQueued != 1 {
 		w.Errorf("%d receives queued, want 1", s.RecvQueued)
 	}
 	d, err := w.Take(x.VI.RecvDone)
 	wantStatus(w, "receive", d, err, via.StatusFlushed)
-	OK(w, x.VI.Destroy(ctx))
+	OK(w, x.VI.Close(ctx))
 	// From the error state too.
 	w.Until("the other end to notice", func() bool {
 		return Must(y.VI.Query(Context(w)))(w).State == via.ErrorState
 	})
-	OK(w, y.VI.Destroy(ctx))
+	OK(w, y.VI.Close(ctx))
 
-	WantError(w, "destroy twice", x.VI.Destroy(ctx), via.ErrClosed, via.ErrInvalidParameter)
+	OK(w, x.VI.Close(ctx)) // again
 	_, err = x.VI.Query(ctx)
 	WantError(w, "query", err, via.ErrClosed)
 	_, err = x.VI.SendDone()
@@ -99,7 +99,7 @@ func testDestroy(w *World) {
 
 	client := NewEnd(w, w.A, Setup{})
 	c, outcome := dial(ctx, w, client.VI, w.B)
-	WantError(w, "destroy a VI that connects", client.VI.Destroy(ctx), via.ErrInvalidState)
+	WantError(w, "destroy a VI that connects", client.VI.Close(ctx), via.ErrInvalidState)
 	OK(w, c.Reject(ctx))
 	WantError(w, "client", <-outcome, via.ErrReject)
 }
@@ -118,7 +118,7 @@ func testForeign(w *World) {
 		"post nothing to receive":    x.VI.PostRecv(nil),
 		"add to no descriptor":       x.Memory.AddTo(nil, 0, 1),
 		"disconnect without context": x.VI.Disconnect(none),
-		"destroy without context":    x.VI.Destroy(none),
+		"destroy without context":    x.VI.Close(none),
 	}
 	_, errs["memory with a foreign ptag"] = w.A.Alloc(ctx, 64, via.MemoryAttributes{Ptag: tag})
 	_, errs["VI with a foreign ptag"] = w.A.CreateVI(ctx, via.VIAttributes{Ptag: tag}, nil, nil)
@@ -130,7 +130,7 @@ func testForeign(w *World) {
 	_, errs["allocate without context"] = w.A.Alloc(none, 64, via.MemoryAttributes{})
 	_, errs["wait without context"] = x.VI.RecvWait(none)
 	_, errs["CQ wait without context"] = cq.Wait(none)
-	_, errs["connect without context"] = x.VI.ConnectRequest(none, via.Address{}, nil)
+	_, errs["connect without context"] = x.VI.ConnectRequest(none, via.Address{}, "")
 	for what, err := range errs {
 		WantError(w, what, err, via.ErrInvalidParameter)
 	}

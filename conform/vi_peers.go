@@ -3,6 +3,7 @@ package conform
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/via"
@@ -10,7 +11,7 @@ import (
 
 // at is the address of a NIC's connection point.
 func at(n *via.NIC, name string) via.Address {
-	return via.Address{MAC: n.Query().Address, Discriminator: []byte(name)}
+	return via.Address{MAC: n.Query().Address, Discriminator: name}
 }
 
 // testPeers connects VIs that both ask.
@@ -21,7 +22,7 @@ func testPeers(w *World) {
 	} {
 		w.part(name, func(w *World) {
 			x, y := NewEnd(w, w.A, Setup{}), NewEnd(w, w.B, Setup{})
-			OK(w, x.VI.ConnectPeer(ctx, at(w.B, c.there), []byte(c.here)))
+			OK(w, x.VI.ConnectPeer(ctx, at(w.B, c.there), c.here))
 			// The other one comes late.
 			for range 20 {
 				if _, err := x.VI.ConnectPeerDone(); err != via.ErrNotDone {
@@ -30,12 +31,12 @@ func testPeers(w *World) {
 				time.Sleep(time.Millisecond)
 			}
 			wantState(w, x.VI, via.ConnectPending)
-			WantError(w, "a second request", x.VI.ConnectPeer(ctx, at(w.B, c.there), []byte(c.here)), via.ErrInvalidState)
-			WantError(w, "destroy", x.VI.Destroy(ctx), via.ErrInvalidState)
+			WantError(w, "a second request", x.VI.ConnectPeer(ctx, at(w.B, c.there), c.here), via.ErrInvalidState)
+			WantError(w, "destroy", x.VI.Close(ctx), via.ErrInvalidState)
 			WantError(w, "set attributes", x.VI.SetAttributes(ctx, via.VIAttributes{}), via.ErrInvalidState)
-			_, err := x.VI.ConnectRequest(ctx, at(w.B, c.there), nil)
+			_, err := x.VI.ConnectRequest(ctx, at(w.B, c.there), "")
 			WantError(w, "a client's request", err, via.ErrInvalidState)
-			OK(w, y.VI.ConnectPeer(ctx, at(w.A, c.here), []byte(c.there)))
+			OK(w, y.VI.ConnectPeer(ctx, at(w.A, c.here), c.there))
 			// One of them waits, the other one looks now and then.
 			r := Must(y.VI.ConnectPeerWait(ctx))(w)
 			if r.MAC != w.A.Query().Address || r.VI != x.VI.Number() {
@@ -50,7 +51,7 @@ func testPeers(w *World) {
 			}
 			exchange(w, x, y, 5000, 1)
 			exchange(w, y, x, 5000, 2)
-			WantError(w, "a request while connected", x.VI.ConnectPeer(ctx, at(w.B, c.there), []byte(c.here)), via.ErrInvalidState)
+			WantError(w, "a request while connected", x.VI.ConnectPeer(ctx, at(w.B, c.there), c.here), via.ErrInvalidState)
 		})
 	}
 }
@@ -62,7 +63,7 @@ func connectBriefly(t T, v *via.VI, to via.Address, name string) {
 	for short := 30 * time.Millisecond; ; short *= 10 {
 		brief, cancel := context.WithTimeout(t.Context(), short)
 		t.Cleanup(cancel)
-		err := v.ConnectPeer(brief, to, []byte(name))
+		err := v.ConnectPeer(brief, to, name)
 		if err == nil {
 			return
 		}
@@ -81,17 +82,17 @@ func testPeersFail(w *World) {
 	WantError(w, "done before a request", err, via.ErrInvalidState)
 	_, err = x.VI.ConnectPeerWait(ctx)
 	WantError(w, "wait before a request", err, via.ErrInvalidState)
-	long := make([]byte, via.MaxDiscriminator+1)
+	long := strings.Repeat("x", via.MaxDiscriminator+1)
 	over, cancel := context.WithTimeout(ctx, 0)
 	defer cancel()
 	for what, err := range map[string]error{
-		"no context":         x.VI.ConnectPeer(none, at(w.B, "y"), []byte("x")),
-		"no time":            x.VI.ConnectPeer(over, at(w.B, "y"), []byte("x")),
-		"long name there":    x.VI.ConnectPeer(ctx, via.Address{MAC: w.B.Query().Address, Discriminator: long}, nil),
+		"no context":         x.VI.ConnectPeer(none, at(w.B, "y"), "x"),
+		"no time":            x.VI.ConnectPeer(over, at(w.B, "y"), "x"),
+		"long name there":    x.VI.ConnectPeer(ctx, via.Address{MAC: w.B.Query().Address, Discriminator: long}, ""),
 		"long name here":     x.VI.ConnectPeer(ctx, at(w.B, "y"), long),
-		"with itself":        x.VI.ConnectPeer(ctx, at(w.A, "x"), []byte("x")),
-		"with everybody":     x.VI.ConnectPeer(ctx, via.Address{MAC: via.MAC{255, 255, 255, 255, 255, 255}}, nil),
-		"with another group": x.VI.ConnectPeer(ctx, via.Address{MAC: via.MAC{1}}, nil),
+		"with itself":        x.VI.ConnectPeer(ctx, at(w.A, "x"), "x"),
+		"with everybody":     x.VI.ConnectPeer(ctx, via.Address{MAC: via.MAC{255, 255, 255, 255, 255, 255}}, ""),
+		"with another group": x.VI.ConnectPeer(ctx, via.Address{MAC: via.MAC{1}}, ""),
 	} {
 		WantError(w, what, err, via.ErrInvalidParameter)
 	}
@@ -109,7 +110,7 @@ func testPeersFail(w *World) {
 		WantError(w, "nobody in time, again", err, via.ErrTimeout)
 
 		canceled, stop := context.WithCancel(ctx)
-		OK(w, e.me.VI.ConnectPeer(canceled, to, []byte("lonely")))
+		OK(w, e.me.VI.ConnectPeer(canceled, to, "lonely"))
 		short, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
 		defer cancel()
 		_, err = e.me.VI.ConnectPeerWait(short)
@@ -119,7 +120,7 @@ func testPeersFail(w *World) {
 		_, err = e.me.VI.ConnectPeerWait(ctx)
 		WantError(w, "cancelled", err, via.ErrCanceled, context.Canceled)
 
-		OK(w, e.me.VI.ConnectPeer(ctx, to, []byte("lonely")))
+		OK(w, e.me.VI.ConnectPeer(ctx, to, "lonely"))
 		OK(w, e.me.VI.Disconnect(ctx))
 		wantState(w, e.me.VI, via.Idle)
 		_, err = e.me.VI.ConnectPeerDone()
@@ -129,8 +130,8 @@ func testPeersFail(w *World) {
 	}
 
 	// A client is no peer, and finds none.
-	OK(w, x.VI.ConnectPeer(ctx, at(w.B, "y"), []byte("x")))
-	_, err = y.VI.ConnectRequest(ctx, at(w.A, "x"), []byte("y"))
+	OK(w, x.VI.ConnectPeer(ctx, at(w.B, "y"), "x"))
+	_, err = y.VI.ConnectRequest(ctx, at(w.A, "x"), "y")
 	WantError(w, "a client that asks for a peer", err, via.ErrNoMatch)
 	// Nor is a peer of another.
 	connectBriefly(w, y.VI, at(w.A, "x"), "z")
@@ -139,7 +140,7 @@ func testPeersFail(w *World) {
 
 	// Peers that do not fit: both learn it.
 	OK(w, y.VI.SetAttributes(ctx, via.VIAttributes{MaxTransfer: 4000}))
-	OK(w, y.VI.ConnectPeer(ctx, at(w.A, "x"), []byte("y")))
+	OK(w, y.VI.ConnectPeer(ctx, at(w.A, "x"), "y"))
 	_, errX := x.VI.ConnectPeerWait(ctx)
 	_, errY := y.VI.ConnectPeerWait(ctx)
 	if !(errors.Is(errX, via.ErrInvalidMTU) && errors.Is(errY, via.ErrReject) || errors.Is(errY, via.ErrInvalidMTU) && errors.Is(errX, via.ErrReject)) {
@@ -149,9 +150,9 @@ func testPeersFail(w *World) {
 	wantState(w, y.VI, via.Idle)
 
 	// Closing ends it.
-	OK(w, x.VI.ConnectPeer(ctx, at(w.B, "y"), []byte("x")))
+	OK(w, x.VI.ConnectPeer(ctx, at(w.B, "y"), "x"))
 	OK(w, w.A.Close())
 	_, err = x.VI.ConnectPeerDone()
 	WantError(w, "closed", err, via.ErrClosed)
-	WantError(w, "connect peer on a closed NIC", x.VI.ConnectPeer(ctx, at(w.B, "y"), []byte("x")), via.ErrClosed)
+	WantError(w, "connect peer on a closed NIC", x.VI.ConnectPeer(ctx, at(w.B, "y"), "x"), via.ErrClosed)
 }

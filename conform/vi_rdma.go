@@ -213,7 +213,7 @@ func testRDMAAllowed(w *World) {
 		OK(w, y.VI.PostRecv(y.Prepare(w, y.Recv[0], 0, 100)))
 		remote := make(chan via.Remote, 1)
 		go func() {
-			c, err := w.B.ConnectWait(ctx, []byte("rights"))
+			c, err := w.B.ConnectWait(ctx, "rights")
 			if err == nil {
 				_, err = c.Accept(ctx, y.VI)
 			}
@@ -222,7 +222,7 @@ func testRDMAAllowed(w *World) {
 			}
 			remote <- c.Remote
 		}()
-		got := Must(Request(ctx, x.VI, via.Address{MAC: w.B.Query().Address, Discriminator: []byte("rights")}))(w)
+		got := Must(Request(ctx, x.VI, via.Address{MAC: w.B.Query().Address, Discriminator: "rights"}))(w)
 		if r := <-remote; got.RDMAWrite != rights.RDMAWrite || got.RDMARead != rights.RDMARead || r.RDMAWrite || r.RDMARead {
 			w.Errorf("%+v: the client is told %+v, the server %+v", rights, got, r)
 		}
@@ -256,7 +256,7 @@ func testRDMARefused(w *World) {
 	local := Must(w.B.Alloc(ctx, size, via.MemoryAttributes{}))(w)
 	gone := Must(w.B.Alloc(ctx, size, all))(w)
 	address, handle := gone.Address(), gone.Handle()
-	OK(w, gone.Deregister(ctx))
+	OK(w, gone.Close(ctx))
 	for _, c := range []struct {
 		name    string
 		address uint64
@@ -335,7 +335,7 @@ func testRDMADeregistered(w *World) {
 		for ; taken < 3; taken++ {
 			w.MustTake(x.VI.SendDone)
 		}
-		OK(w, m.Deregister(ctx))
+		OK(w, m.Close(ctx))
 		clear(keep.Bytes())
 		refused := 0
 		for ; taken < posts; taken++ {

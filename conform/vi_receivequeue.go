@@ -128,7 +128,7 @@ func testSharedFailure(w *World) {
 	_, err = s.to[0].RecvWait(ctx)
 	WantError(w, "RecvWait of a VI that shares", err, via.ErrInvalidState)
 	WantError(w, "NotifyRecv of a VI that shares", s.to[0].NotifyRecv(func(*via.Descriptor, error) {}), via.ErrInvalidState)
-	WantError(w, "a queue in use", s.queue.Destroy(ctx), via.ErrResource)
+	WantError(w, "a queue in use", s.queue.Close(ctx), via.ErrResource)
 	tag := Must(w.B.CreatePtag(ctx))(w)
 	_, err = w.B.CreateVI(ctx, via.VIAttributes{ReceiveQueue: s.queue, Ptag: tag}, nil, nil)
 	WantError(w, "another ptag", err, via.ErrInvalidPtag)
@@ -138,7 +138,7 @@ func testSharedFailure(w *World) {
 	WantError(w, "a CQ for receives that are shared", err, via.ErrInvalidParameter)
 	_, err = w.B.CreateReceiveQueue(ctx, via.ReceiveQueueAttributes{}, nil)
 	WantError(w, "a queue without a CQ", err, via.ErrInvalidParameter)
-	OK(w, tag.Destroy(ctx))
+	OK(w, tag.Close(ctx))
 
 	// A write with immediate data takes a receive too.
 	x := s.from[1]
@@ -178,9 +178,9 @@ func testSharedFailure(w *World) {
 	}
 	for _, v := range s.to {
 		OK(w, v.Disconnect(ctx))
-		OK(w, v.Destroy(ctx))
+		OK(w, v.Close(ctx))
 	}
-	OK(w, s.queue.Destroy(ctx))
+	OK(w, s.queue.Close(ctx))
 	WantError(w, "a queue that is gone", s.queue.PostRecv(ds[0]), via.ErrClosed)
-	OK(w, s.cq.Destroy(ctx))
+	OK(w, s.cq.Close(ctx))
 }

@@ -142,8 +142,7 @@ func Equip(ctx context.Context, vi *via.VI, memory, segments int) (*End, error) 
 // ConnectVIs connects client with server through the discriminator made of
 // name.
 func ConnectVIs(ctx context.Context, client, server *via.VI, name string) error {
-	local := []byte(name)
-	local = local[max(0, len(local)-via.MaxDiscriminator):]
+	local := name[max(0, len(name)-via.MaxDiscriminator):]
 	accepted := make(chan error, 1)
 	go func() {
 		for {
@@ -165,7 +164,7 @@ func ConnectVIs(ctx context.Context, client, server *via.VI, name string) error 
 // Request is client.ConnectRequest, repeated until the server waits.
 func Request(ctx context.Context, client *via.VI, to via.Address) (via.Remote, error) {
 	for {
-		r, err := client.ConnectRequest(ctx, to, []byte("client"))
+		r, err := client.ConnectRequest(ctx, to, "client")
 		if !errors.Is(err, via.ErrNoMatch) {
 			return r, err
 		}

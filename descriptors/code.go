@@ -1,6 +1,9 @@
 package descriptors
 
-import "fmt"
+import (
+	"fmt"
+	"net"
+)
 
 // Code is a VIA return code as an error. Package via documents the codes, and
 // gives them their names there: via.ErrNotDone is CodeNotDone. Values 1 to 16 are
@@ -99,10 +102,14 @@ func (c Code) VIA() Code {
 	return c
 }
 
-// Is lets a refined code match the one that it refines. CodePathMTU is of an attempt to
-// connect or of a connection, so it refines CodeConnectionBroken too.
+// Is lets a refined code match the one that it refines, and CodeClosed net.ErrClosed.
+// CodePathMTU is of an attempt to connect or of a connection, so it refines
+// CodeConnectionBroken too.
 func (c Code) Is(target error) bool {
 	t, ok := target.(Code)
+	if !ok && c == CodeClosed {
+		return target == net.ErrClosed
+	}
 	return ok && t != 0 && (t == c.VIA() || c == CodePathMTU && t == CodeConnectionBroken)
 }
 

@@ -27,7 +27,7 @@ func TestContextEndsBeforeCommand(t *testing.T) {
 			_, err := n.CreateVI(ctx, driver.VIAttributes{SendDepth: 1, RecvDepth: 1}, nil, nil)
 			return err
 		},
-		"connect": func() error { _, err := n.ConnectWait(ctx, nil); return err },
+		"connect": func() error { _, err := n.ConnectWait(ctx, ""); return err },
 		"health":  func() error { _, err := n.Health(ctx); return err },
 	} {
 		if err := f(); !errors.Is(err, context.Canceled) {
@@ -78,7 +78,7 @@ func TestAbort(t *testing.T) {
 		}, context.DeadlineExceeded},
 	} {
 		ctx, cancel := c.end()
-		_, err := n.ConnectWait(ctx, []byte("here"))
+		_, err := n.ConnectWait(ctx, "here")
 		cancel()
 		if !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", name, err)
@@ -115,7 +115,7 @@ func TestAbortTooLate(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 	defer cancel()
-	c, err := n.ConnectWait(ctx, nil)
+	c, err := n.ConnectWait(ctx, "")
 	if err != nil || c == nil {
 		t.Errorf("%v, %v", c, err)
 	}
@@ -143,7 +143,7 @@ func TestManyWaiters(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 300 { // more than the driver has room for
 		wg.Go(func() {
-			if _, err := n.ConnectWait(ctx, nil); !errors.Is(err, context.Canceled) {
+			if _, err := n.ConnectWait(ctx, ""); !errors.Is(err, context.Canceled) {
 				t.Error(err)
 			}
 		})
@@ -168,7 +168,7 @@ func TestHostileDiscriminator(t *testing.T) {
 	d.with(func() {
 		d.tamper = func(e *descriptors.AdminEntry) { descriptors.Reply[descriptors.ConnectionReply](e).Remote.Len = 200 }
 	})
-	if _, err := n.ConnectWait(contextFor(t), nil); !errors.Is(err, driver.ErrProtocol) {
+	if _, err := n.ConnectWait(contextFor(t), ""); !errors.Is(err, driver.ErrProtocol) {
 		t.Error(err)
 	}
 }

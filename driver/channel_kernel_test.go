@@ -40,7 +40,7 @@ func TestKernelChannel(t *testing.T) {
 			if err := k.Allow(0, 5); !errors.Is(err, driver.ErrInvalidParameter) {
 				t.Errorf("Allow: %v", err)
 			}
-			if _, err := k.ConnectRequest(contextFor(t), driver.Address{MAC: b.Identity().MAC, Discriminator: []byte("channel")}, nil); err == nil {
+			if _, err := k.ConnectRequest(contextFor(t), driver.Address{MAC: b.Identity().MAC, Discriminator: "channel"}, ""); err == nil {
 				t.Error("channel 0 connects")
 			}
 			words := m.Bytes()[skip:]
@@ -68,7 +68,7 @@ func TestKernelChannel(t *testing.T) {
 			if st, err := k.SendStatus(); err != nil || st.Result[descriptors.PriorityHigh] != descriptors.ChannelNotConnected {
 				t.Errorf("on a channel that is not there: %+v, %v", st, err)
 			}
-			if err := k.Destroy(contextFor(t)); err != nil {
+			if err := k.Close(contextFor(t)); err != nil {
 				t.Error(err)
 			}
 			if err := k.Send(descriptors.PriorityHigh, 0, 2); !errors.Is(err, driver.ErrClosed) {

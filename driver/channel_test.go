@@ -43,7 +43,7 @@ func connectedChannels(t *testing.T, a, b *driver.NIC, page descriptors.ChannelP
 	x, y = newChannel(t, a, page), newChannel(t, b, page)
 	done := make(chan error, 1)
 	go func() {
-		c, err := b.ConnectWait(contextFor(t), []byte("channel"))
+		c, err := b.ConnectWait(contextFor(t), "channel")
 		if err == nil {
 			_, err = c.Accept(contextFor(t), y.Channel)
 		}
@@ -51,7 +51,7 @@ func connectedChannels(t *testing.T, a, b *driver.NIC, page descriptors.ChannelP
 	}()
 	err := error(driver.ErrNoMatch) // nobody waits yet
 	for errors.Is(err, driver.ErrNoMatch) {
-		_, err = x.ConnectRequest(contextFor(t), driver.Address{MAC: b.Identity().MAC, Discriminator: []byte("channel")}, nil)
+		_, err = x.ConnectRequest(contextFor(t), driver.Address{MAC: b.Identity().MAC, Discriminator: "channel"}, "")
 	}
 	if err := errors.Join(err, <-done); err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func TestChannels(t *testing.T) {
 					bounceOn(t, x, y, descriptors.ChannelPriority(round%2), round)
 				}
 				for _, c := range []channelOver{x, y} {
-					if err := c.Destroy(contextFor(t)); err != nil {
+					if err := c.Close(contextFor(t)); err != nil {
 						t.Error(err)
 					}
 				}
@@ -184,10 +184,10 @@ func TestChannelRefusals(t *testing.T) {
 	if s, err := x.SendStatus(); err != nil || s.Result[descriptors.PriorityHigh] != descriptors.ChannelNotConnected || s.Ended[0] != 1 {
 		t.Errorf("%+v, %v", s, err)
 	}
-	if err := x.memory.Deregister(contextFor(t)); !errors.Is(err, driver.ErrInUse) {
+	if err := x.memory.Close(contextFor(t)); !errors.Is(err, driver.ErrInUse) {
 		t.Errorf("memory of a channel: %v", err)
 	}
-	if err := x.Destroy(contextFor(t)); err != nil {
+	if err := x.Close(contextFor(t)); err != nil {
 		t.Error(err)
 	}
 	if err := x.Send(descriptors.PriorityHigh, 0, 1); !errors.Is(err, driver.ErrClosed) {
@@ -238,7 +238,7 @@ func TestChannelEnds(t *testing.T) {
 	checkLeaks(t)
 	_, _, a, b := newPair(t, emulator.WithThreads())
 	x, y := connectedChannels(t, a, b, descriptors.MinChannelPageLog2)
-	if err := x.Destroy(contextFor(t)); err != nil {
+	if err := x.Close(contextFor(t)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := y.Wait(contextFor(t), 0); !errors.Is(err, driver.ErrDisconnected) {

@@ -47,7 +47,7 @@ func TestClaims(t *testing.T) {
 	refused("posted to another VI", driver.ErrPosted, r.v, other)
 
 	// A VI that is destroyed gives back what was posted to it.
-	if err := other.Destroy(contextFor(t)); err != nil {
+	if err := other.Close(contextFor(t)); err != nil {
 		t.Fatal(err)
 	}
 	d.Rearm()

@@ -65,6 +65,11 @@ func TestClose(t *testing.T) {
 				t.Errorf("a second Close: %v", err)
 			}
 			checkClosed(t, r)
+			for what, err := range map[string]error{"memory": r.m.Close(contextFor(t)), "VI": r.v.Close(contextFor(t)), "CQ": r.sendCQ.Close(contextFor(t))} {
+				if err != nil {
+					t.Errorf("closing the %s of a closed NIC: %v", what, err)
+				}
+			}
 		})
 	}
 }
@@ -84,14 +89,13 @@ func checkClosed(t *testing.T, r *rig) {
 		},
 		"CreateCQ":      func() error { _, err := r.n.CreateCQ(ctx, 4); return err },
 		"CreateVI":      func() error { _, err := r.n.CreateVI(ctx, driver.VIAttributes{}, nil, nil); return err },
-		"ConnectWait":   func() error { _, err := r.n.ConnectWait(ctx, nil); return err },
+		"ConnectWait":   func() error { _, err := r.n.ConnectWait(ctx, ""); return err },
 		"Health":        func() error { _, err := r.n.Health(ctx); return err },
 		"Counters":      func() error { _, err := r.n.Counters(); return err },
 		"ChannelLevels": func() error { _, err := r.n.ChannelLevels(); return err },
 		"Clock":         func() error { _, err := r.n.Clock(); return err },
 		"ReadSRAM":      func() error { return r.n.ReadSRAM(0, make([]byte, 4)) },
 		"WriteSRAM":     func() error { return r.n.WriteSRAM(0, make([]byte, 4)) },
-		"Deregister":    func() error { return r.m.Deregister(ctx) },
 		"PostSend":      func() error { return r.v.PostSend(spare) },
 		"PostRecv":      func() error { return r.v.PostRecv(spare) },
 		"PostSendBatch": func() error {
@@ -101,13 +105,11 @@ func checkClosed(t *testing.T, r *rig) {
 		"SendDone":       func() error { _, err := r.v.SendDone(); return err },
 		"RecvDone":       func() error { _, err := r.v.RecvDone(); return err },
 		"RecvWait":       func() error { _, err := r.v.RecvWait(ctx); return err },
-		"ConnectRequest": func() error { _, err := r.v.ConnectRequest(ctx, driver.Address{}, nil); return err },
+		"ConnectRequest": func() error { _, err := r.v.ConnectRequest(ctx, driver.Address{}, ""); return err },
 		"Disconnect":     func() error { return r.v.Disconnect(ctx) },
 		"Query":          func() error { _, err := r.v.Query(ctx); return err },
-		"Destroy":        func() error { return r.v.Destroy(ctx) },
 		"CQ.Done":        func() error { _, err := r.sendCQ.Done(); return err },
 		"CQ.Wait":        func() error { _, err := r.sendCQ.Wait(ctx); return err },
-		"CQ.Destroy":     func() error { return r.sendCQ.Destroy(ctx) },
 	} {
 		if err := f(); !errors.Is(err, driver.ErrClosed) {
 			t.Errorf("%s: %v", name, err)
@@ -190,7 +192,7 @@ func TestCloseWhileBusy(t *testing.T) {
 			for name, f := range map[string]func() error{
 				"RecvWait":    func() error { _, err := r.v.RecvWait(ctx); return err },
 				"CQ.Wait":     func() error { _, err := r.sendCQ.Wait(ctx); return err },
-				"ConnectWait": func() error { _, err := n.ConnectWait(ctx, nil); return err },
+				"ConnectWait": func() error { _, err := n.ConnectWait(ctx, ""); return err },
 				"CreatePtag":  func() error { _, err := n.CreatePtag(ctx); return err },
 				"CreateVI": func() error {
 					_, err := n.CreateVI(ctx, driver.VIAttributes{SendDepth: 1, RecvDepth: 1}, nil, nil)
@@ -199,7 +201,7 @@ func TestCloseWhileBusy(t *testing.T) {
 				"memory": func() error {
 					m, err := n.AllocMemory(ctx, 4096, driver.MemoryAttributes{})
 					if err == nil {
-						err = m.Deregister(ctx)
+						err = m.Close(ctx)
 					}
 					return err
 				},

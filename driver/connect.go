@@ -1,7 +1,6 @@
 package driver
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,7 +14,7 @@ type Address struct {
 	MAC descriptors.MAC
 	// Discriminator is 0 to descriptors.MaxDiscriminator bytes of the application's
 	// choice.
-	Discriminator []byte
+	Discriminator string
 }
 
 // Network is "via".
@@ -31,9 +30,9 @@ func (a Address) String() string {
 }
 
 // printable quotes what is no plain text.
-func printable(b []byte) string {
-	q := fmt.Sprintf("%+q", b)
-	if plain := q[1 : len(q)-1]; plain == string(b) {
+func printable(name string) string {
+	q := fmt.Sprintf("%+q", name)
+	if plain := q[1 : len(q)-1]; plain == name {
 		return plain
 	}
 	return q
@@ -62,7 +61,7 @@ type Connection struct {
 	// Remote is who asks, and the attributes of the VI there.
 	Remote Remote
 	// Discriminator is what the other side calls its own end.
-	Discriminator []byte
+	Discriminator string
 
 	n      *NIC
 	number uint32
@@ -71,14 +70,14 @@ type Connection struct {
 	busy, settled bool
 }
 
-// discriminator lays out b for a command.
-func (n *NIC) discriminator(op string, b []byte) (descriptors.Discriminator, error) {
+// discriminator lays out name for a command.
+func (n *NIC) discriminator(op, name string) (descriptors.Discriminator, error) {
 	var d descriptors.Discriminator
-	if len(b) > len(d.Data) {
-		return d, n.refuse(op, fmt.Errorf("%w: discriminator of %d bytes", ErrInvalidParameter, len(b)),
+	if len(name) > len(d.Data) {
+		return d, n.refuse(op, fmt.Errorf("%w: discriminator of %d bytes", ErrInvalidParameter, len(name)),
 			fmt.Sprintf("use at most %d", len(d.Data)))
 	}
-	d.Len = uint8(copy(d.Data[:], b))
+	d.Len = uint8(copy(d.Data[:], name))
 	return d, nil
 }
 
@@ -90,7 +89,7 @@ func (n *NIC) discriminator(op string, b []byte) (descriptors.Discriminator, err
 // the endpoint is idle again then. Of calls of ConnectRequest 512 are with the device at a
 // time; more wait for their turn. The same goes for Accept and for ConnectWait, each
 // for itself.
-func (e *endpoint) ConnectRequest(ctx context.Context, remote Address, local []byte) (Remote, error) {
+func (e *endpoint) ConnectRequest(ctx context.Context, remote Address, local string) (Remote, error) {
 	const op = "connect request"
 	if err := e.begin(ctx, op); err != nil {
 		return Remote{}, err
@@ -147,7 +146,7 @@ func (e *endpoint) Disconnect(ctx context.Context) error {
 
 // ConnectWait waits at the discriminator local until somebody asks to connect
 // or ctx ends.
-func (n *NIC) ConnectWait(ctx context.Context, local []byte) (*Connection, error) {
+func (n *NIC) ConnectWait(ctx context.Context, local string) (*Connection, error) {
 	const op = "wait for a connection"
 	if err := n.begin(ctx, op); err != nil {
 		return nil, err
@@ -166,7 +165,7 @@ func (n *NIC) ConnectWait(ctx context.Context, local []byte) (*Connection, error
 		return nil, n.error(op, fmt.Errorf("%w: discriminator of %d bytes", ErrProtocol, r.Remote.Len))
 	}
 	return &Connection{n: n, number: r.Connection, Remote: remote(r.RemoteMAC, 0, r.MaxTransfer, r.Reliability, r.RemoteRights),
-		Discriminator: bytes.Clone(r.Remote.Data[:r.Remote.Len])}, nil
+		Discriminator: string(r.Remote.Data[:r.Remote.Len])}, nil
 }
 
 // Accept connects a VI or a ring, which is idle, to the one that asks, of the same kind. It fails with

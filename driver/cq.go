@@ -190,32 +190,28 @@ func (c *CQ) close() {
 	c.sorted, c.ring, c.index = nil, nil, nil
 }
 
-// Destroy destroys the CQ. It fails with ErrInUse while a VI completes there,
-// and with ErrClosed if it was called before.
-func (c *CQ) Destroy(ctx context.Context) error {
-	const op = "destroy CQ"
+// Close ends the CQ. It fails with ErrInUse while a VI completes there. A second call
+// does nothing.
+func (c *CQ) Close(ctx context.Context) error {
+	const op = "close CQ"
 	n := c.n
-	if err := n.begin(ctx, op); err != nil {
+	if done, err := n.beginClosing(ctx, op); done || err != nil {
 		return err
 	}
 	defer n.end()
-	if err := ctx.Err(); err != nil {
-		return n.error(op, err)
-	}
 	c.change.Lock()
 	defer c.change.Unlock()
-	err := c.leaving.begin(n, func() error {
+	first, err := c.leaving.begin(n, func() error {
 		if c.promised > 0 {
 			return ErrInUse
 		}
 		return nil
 	})
-	switch err {
-	case nil:
-	case ErrInUse:
-		return n.refuse(op, err, "destroy the VIs that complete there first")
-	default:
-		return n.error(op, err)
+	switch {
+	case err != nil:
+		return n.refuse(op, err, "close the VIs that complete there first")
+	case !first:
+		return nil
 	}
 	_, err = n.execute(ctx, newCommand(descriptors.OpDestroyCQ, descriptors.CQBody{CQ: c.number}))
 	if err != nil && !outcomeUnknown(err) {

@@ -3,6 +3,7 @@ package driver_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -89,10 +90,10 @@ func TestCQHostile(t *testing.T) {
 			if d, err := r.v.RecvDone(); d != ds[1] || err != nil {
 				t.Errorf("the other queue: %v, %v", d, err)
 			}
-			if err := r.v.Destroy(contextFor(t)); err != nil {
+			if err := r.v.Close(contextFor(t)); err != nil {
 				t.Error(err)
 			}
-			if err := r.sendCQ.Destroy(contextFor(t)); err != nil {
+			if err := r.sendCQ.Close(contextFor(t)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -201,13 +202,13 @@ func TestCQTooSmall(t *testing.T) {
 	if _, err := create(1, 1, nil, r.sendCQ); !errors.Is(err, driver.ErrCQTooSmall) {
 		t.Error(err)
 	}
-	if err := v.Destroy(contextFor(t)); err != nil {
+	if err := v.Close(contextFor(t)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := create(1, 6, nil, r.sendCQ); err != nil {
 		t.Errorf("after a VI has gone: %v", err)
 	}
-	if err := r.sendCQ.Destroy(contextFor(t)); !errors.Is(err, driver.ErrInUse) {
+	if err := r.sendCQ.Close(contextFor(t)); !errors.Is(err, driver.ErrInUse) {
 		t.Error(err)
 	}
 }
@@ -232,7 +233,7 @@ func TestCQForgetsDestroyedVI(t *testing.T) {
 	r.completion(r.sendCQ, false, 1)
 	r.v = second
 	r.completion(r.sendCQ, true, 0)
-	if err := first.Destroy(contextFor(t)); err != nil {
+	if err := first.Close(contextFor(t)); err != nil {
 		t.Fatal(err)
 	}
 	// Its number is given out again.
@@ -322,13 +323,13 @@ func TestBadSizes(t *testing.T) {
 			t.Errorf("%d bytes: %v", size, err)
 		}
 	}
-	if _, err := r.n.ConnectWait(contextFor(t), make([]byte, 33)); !errors.Is(err, driver.ErrInvalidParameter) {
+	if _, err := r.n.ConnectWait(contextFor(t), strings.Repeat("x", 33)); !errors.Is(err, driver.ErrInvalidParameter) {
 		t.Error(err)
 	}
-	if _, err := r.v.ConnectRequest(contextFor(t), driver.Address{Discriminator: make([]byte, 33)}, nil); !errors.Is(err, driver.ErrInvalidParameter) {
+	if _, err := r.v.ConnectRequest(contextFor(t), driver.Address{Discriminator: strings.Repeat("x", 33)}, ""); !errors.Is(err, driver.ErrInvalidParameter) {
 		t.Error(err)
 	}
-	if _, err := r.v.ConnectRequest(contextFor(t), driver.Address{}, make([]byte, 33)); !errors.Is(err, driver.ErrInvalidParameter) {
+	if _, err := r.v.ConnectRequest(contextFor(t), driver.Address{}, strings.Repeat("x", 33)); !errors.Is(err, driver.ErrInvalidParameter) {
 		t.Error(err)
 	}
 }

@@ -216,7 +216,7 @@ func TestEagerMisuse(t *testing.T) {
 		})
 	}
 	time.Sleep(time.Millisecond)
-	if err := m.Deregister(ctx); err != nil {
+	if err := m.Close(ctx); err != nil {
 		t.Fatal(err)
 	}
 	both.Wait()
@@ -270,7 +270,7 @@ func TestEagerNoRoom(t *testing.T) {
 		got <- err
 	}()
 	time.Sleep(5 * time.Millisecond)
-	if err := errors.Join(most.Deregister(ctx), <-got); err != nil {
+	if err := errors.Join(most.Close(ctx), <-got); err != nil {
 		t.Errorf("waiting: %v", err)
 	}
 	// On a busy machine those that wait may have had no time to ask in vain.

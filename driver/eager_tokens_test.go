@@ -67,7 +67,7 @@ func TestEagerTokenBatch(t *testing.T) {
 		t.Errorf("%d tokens were taken from the device, %d were posted", n, at)
 	}
 	pushed := r.nic.EagerStats().Pushed
-	if err := v.Destroy(ctx); err != nil {
+	if err := v.Close(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if got := r.nic.EagerStats().Pushed; got != pushed {
@@ -112,11 +112,11 @@ func TestEagerTokensNoRoom(t *testing.T) {
 			if err = v.SetAttributes(ctx, a); err == nil && !v.Attributes().EagerTokens {
 				err = errors.New("SetAttributes has changed it")
 			}
-			err = errors.Join(err, v.Destroy(ctx))
+			err = errors.Join(err, v.Close(ctx))
 		}
 		got <- err
 	}()
-	if err := errors.Join(m.Deregister(ctx), <-got); err != nil {
+	if err := errors.Join(m.Close(ctx), <-got); err != nil {
 		t.Errorf("waiting: %v", err)
 	}
 	if now, _, err := r.nic.FreeSRAM(); err != nil || now != free {

@@ -96,7 +96,7 @@ func (e *end) descriptor(t *testing.T, i int, lengths ...int) *descriptors.Descr
 	return d
 }
 
-var meeting = []byte("driver")
+const meeting = "driver"
 
 // connect connects two ends: b waits, a asks.
 func connect(t *testing.T, a, b *end) {
@@ -117,9 +117,9 @@ func connect(t *testing.T, a, b *end) {
 }
 
 // requestUntilWaiting asks again while nobody waits yet.
-func requestUntilWaiting(ctx context.Context, v *driver.VI, to descriptors.MAC, at []byte) error {
+func requestUntilWaiting(ctx context.Context, v *driver.VI, to descriptors.MAC, at string) error {
 	for {
-		_, err := v.ConnectRequest(ctx, driver.Address{MAC: to, Discriminator: at}, []byte("client"))
+		_, err := v.ConnectRequest(ctx, driver.Address{MAC: to, Discriminator: at}, "client")
 		if !errors.Is(err, driver.ErrNoMatch) {
 			return err
 		}

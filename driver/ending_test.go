@@ -36,7 +36,7 @@ func TestEndings(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, nil, 0, 0)
 			if !c.idle {
-				if _, err := r.v.ConnectRequest(contextFor(t), driver.Address{}, nil); err != nil {
+				if _, err := r.v.ConnectRequest(contextFor(t), driver.Address{}, ""); err != nil {
 					t.Fatal(err)
 				}
 			}

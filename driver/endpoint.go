@@ -157,21 +157,17 @@ func (e *endpoint) Query(ctx context.Context) (EndpointState, error) {
 		RecvCompleted: r.RecvCompleted, RemoteMAC: r.RemoteMAC, RemoteEndpoint: r.RemoteEndpoint}, nil
 }
 
-// Destroy destroys the endpoint, connected or not, empty or not: what VIA allows only
-// in some states is left to the layer above. What was posted and
-// not taken back is the caller's again when it returns; posting fails with
-// ErrClosed from its begin on. A second call fails with ErrClosed.
-func (e *endpoint) Destroy(ctx context.Context) error {
-	op, n := "destroy "+e.what, e.n
-	if err := e.begin(ctx, op); err != nil {
+// Close ends the endpoint, connected or not, empty or not. What was posted and not taken
+// back is the caller's again when Close returns; posting fails with ErrClosed as soon as it
+// begins. A second call does nothing.
+func (e *endpoint) Close(ctx context.Context) error {
+	op, n := "close "+e.what, e.n
+	if done, err := n.beginClosing(ctx, op); done || err != nil {
 		return err
 	}
 	defer n.end()
-	if err := ctx.Err(); err != nil {
-		return n.error(op, err)
-	}
-	if err := e.leaving.begin(n, nil); err != nil {
-		return n.error(op, err)
+	if first, _ := e.leaving.begin(n, nil); !first {
+		return nil
 	}
 	// Nothing more is posted: it would keep the device from destroying the endpoint, or
 	// ring for the next one with its number.

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"syscall"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/listening"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -86,8 +88,8 @@ var (
 	ErrNotDMAMemory = ErrNotSupported.Finer("not memory for DMA")
 	// ErrInUse: something else still needs the object.
 	ErrInUse = ErrResource.Finer("still in use")
-	// ErrAddressInUse: another listener of the NIC has the name.
-	ErrAddressInUse = ErrResource.Finer("address in use")
+	// ErrAddressInUse: another listener of the NIC has the name. Its code is ErrResource.
+	ErrAddressInUse = listening.ErrInUse
 	// ErrCQTooSmall: the queues attached to a CQ may complete more than it holds.
 	ErrCQTooSmall = ErrResource.Finer("completion queue is too small for its work queues")
 	// ErrCQOverrun: the device lost completions because the CQ was full.
@@ -162,6 +164,9 @@ func (e *Error) Unwrap() []error {
 	return all
 }
 
+// Fail makes the error of an operation on this NIC of a cause, which is not nil.
+func (n *NIC) Fail(op string, cause error) error { return NewError(op, n.Address(), cause) }
+
 // NewError makes an Error of a cause, which is not nil, with the code and the hint
 // that belong to it. Of a cause that is an Error already it changes Op and Device.
 func NewError(op, device string, cause error) *Error {
@@ -192,6 +197,7 @@ var hints = []struct {
 	{ErrCommandTimeout, "close the device and open it again, which resets it; an emulated device must be polled"},
 	{ErrNotReady, "power-cycle the device"},
 	{ErrPathMTU, "set mtu= in the addresses of both devices to what the path carries"},
+	{ErrAddressInUse, "another listener of this NIC has the name: close it, or take another name"},
 	{ErrNotDMAMemory, "use memory that the NIC has allocated, or from mmap or C, or copy into it"},
 }
 
@@ -202,7 +208,7 @@ func codeOf(err error) Code {
 	switch {
 	case errors.As(err, &c):
 		return c
-	case is(err, vfio.ErrClosed):
+	case is(err, net.ErrClosed, vfio.ErrClosed):
 		return ErrClosed
 	case is(err, context.Canceled):
 		return ErrCanceled
@@ -210,11 +216,13 @@ func codeOf(err error) Code {
 		return ErrDevice
 	case is(err, context.DeadlineExceeded):
 		return ErrTimeout
-	case is(err, vfio.ErrBadAddress, vfio.ErrUnknownScheme):
+	case is(err, listening.ErrLimit):
+		return ErrReject
+	case is(err, vfio.ErrBadAddress, vfio.ErrUnknownScheme, listening.ErrOption):
 		return ErrInvalidParameter
 	case is(err, vfio.ErrNotSupported):
 		return ErrNotSupported
-	case is(err, vfio.ErrNoDMAMemory, vfio.ErrNoIOVA, syscall.ENOMEM, syscall.ENOSPC, syscall.EMFILE, syscall.ENFILE):
+	case is(err, listening.ErrInUse, vfio.ErrNoDMAMemory, vfio.ErrNoIOVA, syscall.ENOMEM, syscall.ENOSPC, syscall.EMFILE, syscall.ENFILE):
 		return ErrResource
 	}
 	return 0

@@ -68,7 +68,7 @@ func TestForeignMemoryIsMappedOnce(t *testing.T) {
 	}
 	end := func(m *driver.Memory) {
 		t.Helper()
-		if err := m.Deregister(contextFor(t)); err != nil {
+		if err := m.Close(contextFor(t)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -132,7 +132,7 @@ func TestForeignRanges(t *testing.T) {
 		for range rapid.IntRange(1, 12).Draw(rt, "steps") {
 			if len(live) > 0 && rapid.Bool().Draw(rt, "deregister") {
 				i := rapid.IntRange(0, len(live)-1).Draw(rt, "which")
-				if err := live[i].Deregister(contextFor(t)); err != nil {
+				if err := live[i].Close(contextFor(t)); err != nil {
 					rt.Fatal(err)
 				}
 				live = slices.Delete(live, i, i+1)
@@ -151,7 +151,7 @@ func TestForeignRanges(t *testing.T) {
 			}
 		}
 		for _, m := range live {
-			if err := m.Deregister(contextFor(t)); err != nil {
+			if err := m.Close(contextFor(t)); err != nil {
 				rt.Fatal(err)
 			}
 		}
@@ -200,7 +200,7 @@ func TestForeignRefused(t *testing.T) {
 	m, err = register(writable, 0)
 	wants("no region", m, err, driver.ErrResource)
 	r.d.with(func() { r.d.answer = nil })
-	if err := first.Deregister(contextFor(t)); err != nil {
+	if err := first.Close(contextFor(t)); err != nil {
 		t.Error(err)
 	}
 	readOnly, err := register(constant[10:20], descriptors.AccessReadOnly)
@@ -210,7 +210,7 @@ func TestForeignRefused(t *testing.T) {
 	mapped = r.mappings()
 	m, err = register(constant[:20], 0)
 	wants("not writable, mapped", m, err, driver.ErrInvalidParameter)
-	if err := readOnly.Deregister(contextFor(t)); err != nil {
+	if err := readOnly.Close(contextFor(t)); err != nil {
 		t.Error(err)
 	}
 }
@@ -230,7 +230,7 @@ func TestForeignConcurrently(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if err := m.Deregister(contextFor(t)); err != nil {
+				if err := m.Close(contextFor(t)); err != nil {
 					t.Error(err)
 					return
 				}

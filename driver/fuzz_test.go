@@ -46,9 +46,9 @@ func FuzzAdminEntries(f *testing.F) {
 				t.Errorf("VI %d", v.Number())
 			}
 			_, _ = v.Query(ctx)
-			_, _ = v.ConnectRequest(ctx, driver.Address{}, nil)
+			_, _ = v.ConnectRequest(ctx, driver.Address{}, "")
 		}
-		if r, err := n.ConnectWait(ctx, nil); err == nil && len(r.Discriminator) > descriptors.MaxDiscriminator {
+		if r, err := n.ConnectWait(ctx, ""); err == nil && len(r.Discriminator) > descriptors.MaxDiscriminator {
 			t.Errorf("discriminator of %d bytes", len(r.Discriminator))
 		}
 		if m != nil && v != nil {

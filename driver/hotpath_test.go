@@ -64,14 +64,14 @@ func newPingRigIn(tb testing.TB, withCQ bool, eager driver.EagerAttributes) *pin
 	}
 	accepted := make(chan error, 1)
 	go func() {
-		c, err := nb.ConnectWait(ctx, nil)
+		c, err := nb.ConnectWait(ctx, "")
 		if err == nil {
 			_, err = c.Accept(ctx, r.b)
 		}
 		accepted <- err
 	}()
 	for err = driver.ErrNoMatch; errors.Is(err, driver.ErrNoMatch); {
-		_, err = r.a.ConnectRequest(ctx, driver.Address{MAC: nb.Identity().MAC}, nil)
+		_, err = r.a.ConnectRequest(ctx, driver.Address{MAC: nb.Identity().MAC}, "")
 	}
 	if err := errors.Join(err, <-accepted); err != nil {
 		tb.Fatal(err)

@@ -1,31 +1,36 @@
 package driver
 
-// leaving is how far the destruction of a VI or CQ has come.
+// leaving is how far the closing of a VI or CQ has come.
 type leaving struct {
-	// ended is nil while nobody destroys the object, and closed when that is
-	// over. Guarded by NIC.mu.
+	// ended is nil while no call closes the object, and closed when that is over.
+	// Guarded by NIC.mu.
 	ended chan struct{}
 }
 
-// begin begins the destruction. It fails with ErrClosed if that was done before,
-// or with what inTheWay returns, which is called with NIC.mu held; nil for
-// nothing.
-func (l *leaving) begin(n *NIC, inTheWay func() error) error {
+// begin begins the closing, and reports whether it has: not if another call has closed the
+// object, for which it waits. It fails with what inTheWay returns, which is called with
+// NIC.mu held; inTheWay may be nil.
+func (l *leaving) begin(n *NIC, inTheWay func() error) (bool, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if l.ended != nil {
-		return ErrClosed
+	for other := l.ended; other != nil; other = l.ended {
+		n.mu.Unlock()
+		<-other
+		n.mu.Lock()
+		if l.ended == other {
+			return false, nil
+		}
 	}
 	if inTheWay != nil {
 		if err := inTheWay(); err != nil {
-			return err
+			return false, err
 		}
 	}
 	l.ended = make(chan struct{})
-	return nil
+	return true, nil
 }
 
-// begun reports whether the destruction has begun.
+// begun reports whether the closing has begun.
 func (l *leaving) begun(n *NIC) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -47,8 +52,8 @@ func (l *leaving) end(n *NIC) {
 	close(l.ended)
 }
 
-// wait waits for undo or end, for as long as the commands of one destruction
-// take at most. It returns at once if none has begun.
+// wait waits for undo or end, for as long as the commands of one closing take at most.
+// It returns at once if none has begun.
 func (l *leaving) wait(n *NIC) {
 	n.mu.Lock()
 	ended := l.ended

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
@@ -34,6 +35,7 @@ type Memory struct {
 	writable   bool             // the device may write to it, as far as the mapping goes
 	gone       atomic.Bool      // written with the region table's lock held
 	eager      atomic.Pointer[Eager]
+	closing    sync.Mutex // held by Close
 }
 
 // AllocMemory allocates size bytes of zeroed memory that the device can reach,
@@ -238,20 +240,21 @@ func (m *Memory) SetAttributes(ctx context.Context, a MemoryAttributes) error {
 	return nil
 }
 
-// Deregister makes the device forget the memory and, if it is registered under
-// no other handle, frees what AllocMemory has allocated. It fails with ErrInUse while a descriptor that
-// lies in the memory is posted, and with ErrClosed if it was called before.
-// Buffers of posted descriptors are not looked after: those descriptors
-// complete with a protection error.
-func (m *Memory) Deregister(ctx context.Context) error {
-	const op = "deregister memory"
+// Close ends the registration: the device forgets the memory. What AllocMemory has
+// allocated is freed with its last registration. Close fails with ErrInUse while a
+// descriptor that lies in the memory is posted. A descriptor that only names the memory
+// completes with a protection error. A second call does nothing.
+func (m *Memory) Close(ctx context.Context) error {
+	const op = "close memory"
 	n := m.n
-	if err := n.begin(ctx, op); err != nil {
+	if done, err := n.beginClosing(ctx, op); done || err != nil {
 		return err
 	}
 	defer n.end()
+	m.closing.Lock()
+	defer m.closing.Unlock()
 	if !n.regions.remove(m) {
-		return n.error(op, ErrClosed)
+		return nil
 	}
 	// From here on nothing new is posted out of it.
 	if e := n.postedIn(m.handle); e != nil {

@@ -42,7 +42,7 @@ func TestMemory(t *testing.T) {
 	if p := r.d.admin.regions[part.Handle()]; p.Address != m.Address()+100 || p.IOVA != got.IOVA+100 || p.Length != 200 || p.Ptag != 8 {
 		t.Errorf("the device was told %+v", p)
 	}
-	if err := m.Deregister(contextFor(t)); err != nil {
+	if err := m.Close(contextFor(t)); err != nil {
 		t.Fatal(err)
 	}
 	if m.Bytes() != nil {
@@ -52,10 +52,10 @@ func TestMemory(t *testing.T) {
 	if r.mappings() != mapped+1 {
 		t.Errorf("%d mappings", r.mappings())
 	}
-	if err := m.Deregister(contextFor(t)); !errors.Is(err, driver.ErrClosed) {
+	if err := m.Close(contextFor(t)); err != nil {
 		t.Error(err)
 	}
-	if err := part.Deregister(contextFor(t)); err != nil {
+	if err := part.Close(contextFor(t)); err != nil {
 		t.Fatal(err)
 	}
 	if r.mappings() != mapped || leaktest.Files(t) != open {
@@ -90,7 +90,7 @@ func TestRegisterWrongMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(again.Deregister(contextFor(t)), m.Deregister(contextFor(t))); err != nil {
+	if err := errors.Join(again.Close(contextFor(t)), m.Close(contextFor(t))); err != nil {
 		t.Error(err)
 	}
 }
@@ -114,10 +114,10 @@ func TestMemoryRefused(t *testing.T) {
 	if _, err := r.n.CreateVI(contextFor(t), r.v.Attributes(), nil, nil); !errors.Is(err, driver.ErrResource) {
 		t.Error(err)
 	}
-	if err := r.m.Deregister(contextFor(t)); !errors.Is(err, driver.ErrResource) {
+	if err := r.m.Close(contextFor(t)); !errors.Is(err, driver.ErrResource) {
 		t.Error(err)
 	}
-	if err := r.v.Destroy(contextFor(t)); !errors.Is(err, driver.ErrResource) {
+	if err := r.v.Close(contextFor(t)); !errors.Is(err, driver.ErrResource) {
 		t.Error(err)
 	}
 	r.d.with(func() { r.d.answer = nil })
@@ -144,7 +144,7 @@ func TestDeregisterPosted(t *testing.T) {
 		if err := q.post(d); err != nil {
 			t.Fatal(name, err)
 		}
-		if err := r.m.Deregister(contextFor(t)); !errors.Is(err, driver.ErrInUse) {
+		if err := r.m.Close(contextFor(t)); !errors.Is(err, driver.ErrInUse) {
 			t.Error(name, err)
 		}
 		if r.m.Bytes() == nil {
@@ -155,7 +155,7 @@ func TestDeregisterPosted(t *testing.T) {
 			t.Error(name, got, err)
 		}
 	}
-	if err := r.m.Deregister(contextFor(t)); err != nil {
+	if err := r.m.Close(contextFor(t)); err != nil {
 		t.Error(err)
 	}
 }

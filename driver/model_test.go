@@ -190,7 +190,7 @@ func TestQueueModel(t *testing.T) {
 			"post": m.post, "complete": m.complete, "take completion": m.takeCompletion, "take descriptor": m.takeDescriptor,
 			"destroy and create": func(rt *rapid.T) {
 				i := rapid.IntRange(0, 1).Draw(rt, "VI")
-				if err := m.vis[i].Destroy(t.Context()); err != nil {
+				if err := m.vis[i].Close(t.Context()); err != nil {
 					rt.Fatal(err)
 				}
 				for side := range 2 {

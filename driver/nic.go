@@ -269,7 +269,7 @@ func (n *NIC) CreatePtag(ctx context.Context) (uint32, error) {
 // DestroyPtag destroys a protection tag. It fails with ErrResource while a VI
 // or memory has it.
 func (n *NIC) DestroyPtag(ctx context.Context, ptag uint32) error {
-	const op = "destroy ptag"
+	const op = "close ptag"
 	if err := n.begin(ctx, op); err != nil {
 		return err
 	}
@@ -288,6 +288,28 @@ func (n *NIC) begin(ctx context.Context, op string) error {
 		return n.error(op, err)
 	}
 	return nil
+}
+
+// beginClosing is begin for the closing of an object, which is done if the NIC is closed.
+// Then there is no operation to end.
+func (n *NIC) beginClosing(ctx context.Context, op string) (done bool, err error) {
+	if ctx == nil {
+		return false, n.noContext(op)
+	}
+	if n.closing.Load() {
+		return true, nil
+	}
+	if err := n.begin(ctx, op); err != nil {
+		if errors.Is(err, ErrClosed) {
+			return true, nil
+		}
+		return false, err
+	}
+	if err := ctx.Err(); err != nil {
+		n.end()
+		return false, n.error(op, err)
+	}
+	return false, nil
 }
 
 // beginAny starts an operation on a device in any state.

@@ -166,7 +166,7 @@ func TestPostRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	last.Rearm()
-	if err := stale.Deregister(contextFor(t)); err != nil {
+	if err := stale.Close(contextFor(t)); err != nil {
 		t.Fatal(err)
 	}
 	at := func(m *driver.Memory, address uint64, handle uint32) *descriptors.Descriptor {

@@ -82,7 +82,7 @@ func TestSharedOutOfOrder(t *testing.T) {
 	}
 	// The VI goes, then its completion is looked at: it still says whose it was.
 	r.end(q, v, cq, 40, descriptors.Completion{Index: r.name(q, 40), Status: uint32(descriptors.StatusDone | descriptors.StatusFlushed)})
-	if err := v.Destroy(contextFor(t)); err != nil {
+	if err := v.Close(contextFor(t)); err != nil {
 		t.Fatal(err)
 	}
 	c, err := cq.Done()
@@ -90,13 +90,13 @@ func TestSharedOutOfOrder(t *testing.T) {
 	if err != nil || c.VI != v || c.Descriptor != next[0] || !errors.As(c.Err, &status) || status.Status&descriptors.StatusFlushed == 0 {
 		t.Errorf("%+v, %v", c, err)
 	}
-	if err := q.Destroy(contextFor(t)); err != nil {
+	if err := q.Close(contextFor(t)); err != nil {
 		t.Error(err)
 	}
 	if _, err := cq.Done(); err != driver.ErrNotDone {
 		t.Error(err)
 	}
-	if err := cq.Destroy(contextFor(t)); err != nil {
+	if err := cq.Close(contextFor(t)); err != nil {
 		t.Error(err)
 	}
 }
@@ -132,7 +132,7 @@ func TestSharedHostile(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			if err := errors.Join(v.Destroy(contextFor(t)), q.Destroy(contextFor(t))); err != nil {
+			if err := errors.Join(v.Close(contextFor(t)), q.Close(contextFor(t))); err != nil {
 				t.Error(err)
 			}
 		})

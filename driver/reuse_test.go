@@ -96,12 +96,12 @@ func createUseDestroy(t *testing.T, n *driver.NIC, ptag uint32, d *descriptors.D
 			d.Rearm()
 		}
 	}()
-	err = v.Destroy(ctx)
+	err = v.Close(ctx)
 	if perr := <-posted; err == nil {
 		err = perr
 	}
 	d.Rearm()
-	return errors.Join(err, cq.Destroy(ctx))
+	return errors.Join(err, cq.Close(ctx))
 }
 
 // TestPostWhileDestroying posts at the moment that the device is asked to destroy
@@ -126,14 +126,14 @@ func TestPostWhileDestroying(t *testing.T) {
 		}
 	}, 0, 0)
 	d = r.descriptors(t, 1)[0]
-	if err := r.v.Destroy(contextFor(t)); !errors.Is(err, driver.ErrInvalidParameter) {
+	if err := r.v.Close(contextFor(t)); !errors.Is(err, driver.ErrInvalidParameter) {
 		t.Fatalf("Destroy of a device that refuses: %v", err)
 	}
 	if err := r.v.PostRecv(d); err != nil {
 		t.Fatalf("after a refused Destroy: %v", err)
 	}
 	refuse = false
-	if err := r.v.Destroy(contextFor(t)); err != nil {
+	if err := r.v.Close(contextFor(t)); err != nil {
 		t.Fatal(err)
 	}
 	if len(posted) != 4 {
@@ -179,7 +179,7 @@ func TestDestroyUnanswered(t *testing.T) {
 			return descriptors.ResultSuccess, false
 		}
 	})
-	if err := v.Destroy(contextFor(t)); !errors.Is(err, driver.ErrCommandTimeout) || !errors.Is(err, driver.ErrDevice) {
+	if err := v.Close(contextFor(t)); !errors.Is(err, driver.ErrCommandTimeout) || !errors.Is(err, driver.ErrDevice) {
 		t.Errorf("Destroy: %v", err)
 	}
 	d.with(func() {

@@ -58,11 +58,11 @@ func TestWaitsForPeersAreApart(t *testing.T) {
 	var offers chan *driver.Connection // each can be answered once
 	kinds := map[descriptors.Opcode]func(ctx context.Context, n *driver.NIC, v *driver.VI) error{
 		descriptors.OpConnectWait: func(ctx context.Context, n *driver.NIC, v *driver.VI) error {
-			_, err := n.ConnectWait(ctx, []byte("x"))
+			_, err := n.ConnectWait(ctx, "x")
 			return err
 		},
 		descriptors.OpConnectRequest: func(ctx context.Context, n *driver.NIC, v *driver.VI) error {
-			_, err := v.ConnectRequest(ctx, driver.Address{Discriminator: []byte("x")}, nil)
+			_, err := v.ConnectRequest(ctx, driver.Address{Discriminator: "x"}, "")
 			return err
 		},
 		descriptors.OpConnectAccept: func(ctx context.Context, n *driver.NIC, v *driver.VI) error {
@@ -77,7 +77,7 @@ func TestWaitsForPeersAreApart(t *testing.T) {
 			n := openFake(t, d)
 			offers = make(chan *driver.Connection, many+2)
 			for range cap(offers) {
-				offer, err := n.ConnectWait(t.Context(), []byte("x"))
+				offer, err := n.ConnectWait(t.Context(), "x")
 				if err != nil {
 					t.Fatal(err)
 				}

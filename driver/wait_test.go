@@ -66,7 +66,7 @@ func TestWaitEnds(t *testing.T) {
 		"reset behind our back": {func(r *rig, _ context.CancelFunc) {
 			r.d.with(func() { r.d.set(descriptors.HealthOffset+descriptors.RegStatus, descriptors.DeviceResetting) })
 		}, driver.ErrDeviceFault},
-		"VI destroyed": {func(r *rig, _ context.CancelFunc) { _ = r.v.Destroy(context.Background()) }, driver.ErrClosed},
+		"VI destroyed": {func(r *rig, _ context.CancelFunc) { _ = r.v.Close(context.Background()) }, driver.ErrClosed},
 		"NIC closed":   {func(r *rig, _ context.CancelFunc) { _ = r.n.Close() }, driver.ErrClosed},
 		"garbage from the device": {func(r *rig, _ context.CancelFunc) {
 			r.d.with(func() { r.d.post(descriptors.AdminEntry{Kind: 99}) })

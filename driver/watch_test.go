@@ -52,7 +52,7 @@ func TestAlerts(t *testing.T) {
 			})
 			waited := make(chan error, 1)
 			go func() {
-				_, err := n.ConnectWait(contextFor(t), []byte("x"))
+				_, err := n.ConnectWait(contextFor(t), "x")
 				waited <- err
 			}()
 			d.alerts <- c.alert
@@ -125,7 +125,7 @@ func TestEndIsNoticed(t *testing.T) {
 			return err
 		},
 		"waits for a connection": func(r *rig, _ *descriptors.Descriptor) error {
-			_, err := r.n.ConnectWait(context.Background(), []byte("x"))
+			_, err := r.n.ConnectWait(context.Background(), "x")
 			return err
 		},
 		"posts": func(r *rig, d *descriptors.Descriptor) error {

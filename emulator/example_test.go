@@ -25,9 +25,9 @@ func ExamplePair() {
 	check(err)
 	defer b.Close()
 
-	listener, err := via.Listen(b, []byte("example"))
+	listener, err := via.Listen(b, "example", via.ListenOptions{})
 	check(err)
-	from, err := via.Dial(ctx, a, listener.Address())
+	from, err := via.Dial(ctx, a, listener.Address().String(), via.ConnOptions{})
 	check(err)
 	check(from.Send(ctx, []byte("no board needed")))
 	to, err := listener.Accept(ctx)

@@ -206,7 +206,7 @@ func TestFreeWhatIsLent(t *testing.T) {
 				x.Memory.Bytes()[i] = 0xee
 			}
 			if how != "reset" {
-				if err := x.Memory.Deregister(conform.Context(t)); err != nil { // and unmapped
+				if err := x.Memory.Close(conform.Context(t)); err != nil { // and unmapped
 					t.Fatal(err)
 				}
 			}
@@ -283,7 +283,7 @@ func TestFreeWhileItIsRead(t *testing.T) {
 		for range count {
 			_, _ = p.Take(x.VI.SendDone) // flushed or not
 		}
-		if err := memory.Deregister(ctx); err != nil {
+		if err := memory.Close(ctx); err != nil {
 			t.Fatal(err)
 		}
 		for i := range count {
@@ -351,7 +351,7 @@ func TestMoreMemoryThanIsShared(t *testing.T) {
 		t.Errorf("%d borrowed", n)
 	}
 	for _, m := range many {
-		if err := m.Deregister(ctx); err != nil {
+		if err := m.Close(ctx); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -207,7 +207,7 @@ func receiveFromChild(t *testing.T, nic *via.NIC, where string) {
 func sendMessages(t *testing.T, nic *via.NIC) {
 	ctx := conform.Context(t)
 	e := conform.NewEnd(t, nic, conform.Setup{Attributes: via.VIAttributes{MaxTransfer: childSize}, Memory: childSize})
-	to := via.Address{Discriminator: []byte("messages")}
+	to := via.Address{Discriminator: "messages"}
 	to.MAC = [6]byte{2, 0, 0, 0, 0, 0x2a}
 	if _, err := conform.Request(ctx, e.VI, to); err != nil {
 		t.Fatal(err)
@@ -237,7 +237,7 @@ func receiveMessages(t *testing.T, nic *via.NIC) {
 	if err := e.VI.PostRecv(e.Prepare(t, e.Recv[0], 0, childSize)); err != nil {
 		t.Fatal(err)
 	}
-	c, err := nic.ConnectWait(ctx, []byte("messages"))
+	c, err := nic.ConnectWait(ctx, "messages")
 	if err != nil {
 		t.Fatal(err)
 	}

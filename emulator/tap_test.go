@@ -30,8 +30,8 @@ func knock(t *testing.T, d vfio.Device) {
 	defer nic.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 20e6)
 	defer cancel()
-	to := via.Address{MAC: descriptors.MAC{2, 0, 0, 0, 0, 9}, Discriminator: []byte("nobody")}
-	if c, err := via.Dial(ctx, nic, to); err == nil {
+	to := via.Address{MAC: descriptors.MAC{2, 0, 0, 0, 0, 9}, Discriminator: "nobody"}
+	if c, err := via.Dial(ctx, nic, to.String(), via.ConnOptions{}); err == nil {
 		c.Close()
 		t.Fatal("somebody was there")
 	}

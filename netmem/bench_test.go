@@ -50,11 +50,11 @@ func oneWay(b *testing.B, r *rig, n int) time.Duration {
 	b.Helper()
 	ctx := b.Context()
 	o := via.ConnOptions{MaxMessage: n}
-	l, err := (&via.ListenConfig{Options: func(via.Remote) (via.ConnOptions, error) { return o, nil }}).Listen(r.far, []byte(fmt.Sprint("one way ", n)))
+	l, err := via.Listen(r.far, fmt.Sprint("one way ", n), via.ListenOptions{Conn: func(via.Remote) (via.ConnOptions, error) { return o, nil }})
 	if err != nil {
 		b.Fatal(err)
 	}
-	near, err := (&via.Dialer{ConnOptions: o}).Dial(ctx, r.near, l.Address())
+	near, err := via.Dial(ctx, r.near, l.Address().String(), o)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -45,7 +45,7 @@ func (n onNIC) alloc(ctx context.Context, bytes int) (*via.Memory, error) {
 	return n.Alloc(ctx, bytes, via.MemoryAttributes{})
 }
 
-func (n onNIC) free(m *via.Memory) error { return m.Deregister(context.Background()) }
+func (n onNIC) free(m *via.Memory) error { return m.Close(context.Background()) }
 
 func (n onNIC) dial(ctx context.Context, to via.Address, depth int) (conn, error) {
 	r, err := ring.Dial(ctx, n.NIC, to, ringOptions(depth))

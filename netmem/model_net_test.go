@@ -180,7 +180,7 @@ func (n *network) latency(r *rand.Rand) time.Duration {
 	return 20*time.Microsecond + time.Duration(r.Int64N(int64(200*time.Microsecond)))
 }
 
-func addressOf(node string) via.Address { return via.Address{Discriminator: []byte(node)} }
+func addressOf(node string) via.Address { return via.Address{Discriminator: node} }
 
 // fabric of a process.
 func (p *process) alloc(_ context.Context, bytes int) (*via.Memory, error) { return p.take(bytes), nil }

@@ -5,8 +5,8 @@ import (
 	"errors"
 
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/listening"
 	"github.com/trapeze-nic/trapeze/via"
-	"github.com/trapeze-nic/trapeze/via/connecting"
 )
 
 // Dial connects with the ring of the program that listens at address; options may be nil. While
@@ -23,9 +23,7 @@ func Dial(ctx context.Context, nic *via.NIC, address via.Address, options *Optio
 		return nil, err
 	}
 	r.local = via.Address{MAC: nic.Query().Address}
-	r.remote, err = connecting.Dial(ctx, nic.Name(), address, func(ctx context.Context) (via.Remote, error) {
-		return r.d.ConnectRequest(ctx, address, nil)
-	})
+	r.remote, err = r.d.Dial(ctx, address, "")
 	if err != nil {
 		return nil, errors.Join(err, r.abandon())
 	}
@@ -45,7 +43,8 @@ func (r *Ring) abandon() error {
 // keeps nobody from being connected. Its methods may be called from several goroutines.
 type Listener struct {
 	nic *via.NIC
-	l   *connecting.Listener[*Ring]
+	at  via.Address
+	l   *listening.Listener[*driver.NIC, *driver.Connection, *Ring]
 }
 
 // Listen takes connections at name, 0 to via.MaxDiscriminator bytes, until the listener is
@@ -60,8 +59,8 @@ func Listen(nic *via.NIC, name string, options *Options) (*Listener, error) {
 		return nil, refuse(nic, "listen", via.ErrInvalidParameter, "", "a name of %d bytes, at most %d are allowed", len(name), via.MaxDiscriminator)
 	}
 	open := options == nil || options.MaxPayload == 0
-	at := via.Address{MAC: nic.Query().Address, Discriminator: []byte(name)}
-	l, err := connecting.Listen(connecting.Config[*Ring]{NIC: nic.Driver(), Address: at,
+	at := via.Address{MAC: nic.Query().Address, Discriminator: name}
+	l, err := listening.Listen(listening.Config[*driver.NIC, *driver.Connection, *Ring]{NIC: nic.Driver(), Name: name, Address: at, MaxBacklog: nic.Query().MaxVIs,
 		Connect: func(ctx context.Context, request *driver.Connection) (*Ring, error) {
 			mine := o
 			if theirs := int(request.Remote.MaxTransfer) - MessageSize; open && theirs <= mostAsked {
@@ -75,7 +74,7 @@ func Listen(nic *via.NIC, name string, options *Options) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Listener{nic: nic, l: l}, nil
+	return &Listener{nic: nic, at: at, l: l}, nil
 }
 
 // accept sets up the ring that a client asks for.
@@ -107,8 +106,8 @@ func (l *Listener) Accept(ctx context.Context) (*Ring, error) {
 }
 
 // Address to dial.
-func (l *Listener) Address() via.Address { return l.l.Address() }
+func (l *Listener) Address() via.Address { return l.at }
 
 // Close ends the listening, and the connections that wait for Accept. Those that were
-// accepted go on. Closing again fails with ErrClosed.
+// accepted go on. Closing again does nothing.
 func (l *Listener) Close() error { return l.l.Close() }

@@ -151,9 +151,9 @@ func (r *Ring) flush(ctx context.Context) {
 
 // free gives back what the ring has taken of the NIC.
 func (r *Ring) free(ctx context.Context) error {
-	err := r.d.Destroy(ctx)
+	err := r.d.Close(ctx)
 	if r.frames != nil && err == nil {
-		err = r.frames.Deregister(ctx)
+		err = r.frames.Close(ctx)
 	}
 	if errors.Is(err, ErrClosed) { // its NIC was closed before
 		return nil

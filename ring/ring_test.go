@@ -90,7 +90,7 @@ func TestMessage(t *testing.T) {
 // what it had taken of the NIC.
 func TestInterruptedDialLeavesNothing(t *testing.T) {
 	a, b := conform.OnMemory(t, "")
-	to := via.Address{MAC: b.Query().Address, Discriminator: []byte("nobody")}
+	to := via.Address{MAC: b.Query().Address, Discriminator: "nobody"}
 	free := func() uint32 {
 		n, _, err := a.Driver().FreeSRAM()
 		conform.OK(t, err)

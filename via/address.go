@@ -2,7 +2,6 @@ package via
 
 import (
 	"context"
-	"errors"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
@@ -23,7 +22,8 @@ var Broadcast = descriptors.Broadcast
 
 // ParseAddress reads what Address.String writes: a MAC and, behind a slash, a
 // discriminator, in which Go's escapes stand for bytes that are no plain text. Quotes
-// around it may be left out. It fails with ErrInvalidParameter.
+// around it may be left out. It fails with ErrInvalidParameter. NIC.Resolve reads names of
+// hosts too.
 func ParseAddress(s string) (Address, error) {
 	h, err := hosts.ParseHost(s)
 	if err != nil {
@@ -32,22 +32,25 @@ func ParseAddress(s string) (Address, error) {
 	return address(h), nil
 }
 
-// DialStream connects with the program that listens at address, such as
-// "02:00:00:00:00:01/echo" or, whatever NIC it has, "ff:ff:ff:ff:ff:ff/echo", and makes a
-// Stream of the connection, which is a net.Conn. Listener.Streams is the other end. Its
-// errors are those of ParseAddress and Dial.
-func DialStream(ctx context.Context, n *NIC, address string) (*Stream, error) {
-	a, err := ParseAddress(address)
-	if err != nil {
-		return nil, err
+// Resolve returns the Address that Dial connects with. address is a host and a name there,
+// as in "alpha:echo" or "alpha/echo". The host is a MAC, as Address.String writes it, or a
+// name for HostByName; without a name behind it, it is the address that HostByName returns.
+// It fails as ParseAddress and HostByName do.
+func (n *NIC) Resolve(ctx context.Context, address string) (Address, error) {
+	const op = "resolve address"
+	if err := n.check(ctx, op); err != nil {
+		return Address{}, err
 	}
-	c, err := Dial(ctx, n, a)
+	host, name, err := hosts.Split(address)
 	if err != nil {
-		return nil, err
+		return Address{}, n.refuse(op, ErrInvalidParameter, "", "%w", err)
 	}
-	s, err := c.Stream()
-	if err != nil {
-		return nil, errors.Join(err, c.Close())
+	if host == "" {
+		return ParseAddress(address)
 	}
-	return s, nil
+	a, err := n.HostByName(ctx, host, 0)
+	if err == nil && name != "" {
+		a.Discriminator = name
+	}
+	return a, err
 }

@@ -353,7 +353,9 @@ func (c *RegistrationCache) retire(ctx context.Context, op string, list []*Memor
 // then on.
 func (c *RegistrationCache) Close(ctx context.Context) error {
 	const op = "close registration cache"
-	if err := c.nic.check(ctx, op); err != nil {
+	if err := c.nic.check(ctx, op); errors.Is(err, ErrClosed) {
+		return nil
+	} else if err != nil {
 		return err
 	}
 	if err := c.begin(ctx, op); err != nil {

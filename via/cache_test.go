@@ -87,7 +87,7 @@ func TestCacheRefuses(t *testing.T) {
 		"release nothing":          c.Release(nil),
 		"release foreign memory":   c.Release(plain),
 		"release to another cache": other.Release(m),
-		"deregister":               m.Deregister(ctx),
+		"deregister":               m.Close(ctx),
 		"set attributes":           m.SetAttributes(ctx, via.MemoryAttributes{}),
 		"invalidate, no context":   c.Invalidate(none, b),
 	} {

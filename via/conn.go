@@ -62,6 +62,9 @@ type ConnOptions struct {
 	// SendDepth and RecvDepth are the numbers of messages, of MaxMessage bytes each,
 	// for which there are buffers in either direction; zero is DefaultConnDepth.
 	SendDepth, RecvDepth int
+	// Local is what the side that dials calls its own end, 0 to MaxDiscriminator bytes; the
+	// other side sees it.
+	Local string
 }
 
 // DefaultConnDepth is how many messages a Conn holds in each direction if nothing
@@ -204,22 +207,20 @@ const parting = 2 * time.Second
 // Close ends the connection in order: the other side gets all that was posted and
 // then io.EOF. It frees everything, and ends calls in progress with ErrClosed;
 // buffers must not be touched any more. If the other side does not take what was
-// posted within 2 s, Close says so. A second Close fails with ErrClosed.
+// posted within 2 s, Close says so. A second Close does nothing.
 func (c *Conn) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), parting)
 	defer cancel()
-	err := c.shut(ctx)
-	if errors.Is(err, ErrClosed) {
-		return err
+	if c.closed.Swap(true) {
+		return nil
 	}
+	err := c.shut(ctx)
 	return errors.Join(err, c.free())
 }
 
-// shut is Close, but leaves the memory: buffers may be in use.
+// shut ends a connection that is marked as closed, but leaves the memory: buffers may be in
+// use.
 func (c *Conn) shut(ctx context.Context) error {
-	if c.closed.Swap(true) {
-		return c.closedError()
-	}
 	var err error
 	if c.broken() == nil {
 		if err = c.end(ctx); err == nil {
@@ -279,9 +280,9 @@ func (c *Conn) free() error {
 			}
 		}
 	}
-	err := c.vi.Destroy(ctx)
+	err := c.vi.Close(ctx)
 	if c.memory != nil && err == nil {
-		err = c.memory.Deregister(ctx)
+		err = c.memory.Close(ctx)
 	}
 	return err
 }

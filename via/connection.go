@@ -13,7 +13,7 @@ type Connection struct {
 	// accept must have the same reliability level and maximum transfer size.
 	Remote Remote
 	// Discriminator is what the other side calls its own end.
-	Discriminator []byte
+	Discriminator string
 
 	nic *NIC
 	d   *driver.Connection
@@ -24,7 +24,7 @@ type Connection struct {
 // 0 to MaxDiscriminator bytes; the other side sees it. Errors: ErrTimeout,
 // ErrReject, ErrNoMatch, ErrNotReachable, ErrInvalidState; and
 // ErrInvalidParameter if no time is left at the start, as VIA asks for.
-func (v *VI) ConnectRequest(ctx context.Context, remote Address, local []byte) (Remote, error) {
+func (v *VI) ConnectRequest(ctx context.Context, remote Address, local string) (Remote, error) {
 	const op = "connect request"
 	if err := v.nic.acquire(op, &v.object); err != nil {
 		return Remote{}, err
@@ -54,7 +54,7 @@ func (v *VI) Disconnect(ctx context.Context) error {
 
 // ConnectWait waits for a request to connect with local, a discriminator of 0 to
 // MaxDiscriminator bytes. Nothing is connected until the request is accepted.
-func (n *NIC) ConnectWait(ctx context.Context, local []byte) (*Connection, error) {
+func (n *NIC) ConnectWait(ctx context.Context, local string) (*Connection, error) {
 	d, err := n.d.ConnectWait(ctx, local)
 	if err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func (n *NIC) ConnectWait(ctx context.Context, local []byte) (*Connection, error
 	return &Connection{Remote: d.Remote, Discriminator: d.Discriminator, nic: n, d: d}, nil
 }
 
-func (n *NIC) checkDiscriminators(op string, ds ...[]byte) error {
+func (n *NIC) checkDiscriminators(op string, ds ...string) error {
 	for _, d := range ds {
 		if len(d) > MaxDiscriminator {
 			return n.refuse(op, ErrInvalidParameter, "", "discriminator of %d bytes, at most %d are allowed", len(d), MaxDiscriminator)

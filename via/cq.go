@@ -71,8 +71,8 @@ func (c *CQ) Wait(ctx context.Context) (Completion, error) {
 
 // Notify has f called with the next completion, as Done takes it, on a goroutine of its
 // own. Each call is for one completion; the handlers are called in the order of the
-// calls, one at a time, and may call anything. A CQ that is destroyed, or whose NIC is
-// closed, forgets them; if the NIC fails they are called with the error.
+// calls, one at a time, and may call anything. A CQ that is closed, or whose NIC is,
+// forgets them; if the NIC fails they are called with the error.
 func (c *CQ) Notify(f func(Completion, error)) error {
 	if f == nil {
 		return c.d.Notify(nil)
@@ -107,5 +107,5 @@ func completion(e driver.Completion) Completion {
 	return Completion{VI: v, Queue: q, User: e.User, Descriptor: e.Descriptor, Err: e.Err}
 }
 
-// Destroy ends the queue. It fails with ErrResource while a VI is tied to it.
-func (c *CQ) Destroy(ctx context.Context) error { return c.d.Destroy(ctx) }
+// Close ends the queue. It fails with ErrResource while a VI is tied to it.
+func (c *CQ) Close(ctx context.Context) error { return c.d.Close(ctx) }

@@ -39,7 +39,7 @@ func (v *VI) NewDescriptors(ctx context.Context, n, segments int) ([]*Descriptor
 	ds := make([]*Descriptor, n)
 	for i := range ds {
 		if ds[i], err = pool.NewDescriptor(i*stride, segments); err != nil {
-			_ = pool.Deregister(ctx) // the reason to give is the first one
+			_ = pool.Close(ctx) // the reason to give is the first one
 			return nil, err
 		}
 		v.d.Own(ds[i])

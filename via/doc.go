@@ -4,7 +4,7 @@
 // follows.
 //
 // A connection point has an address too, which is told to other processes as text: see
-// Address, ParseAddress and DialStream.
+// Address, ParseAddress and NIC.Resolve.
 //
 // A NIC is opened by address. Memory that the NIC may touch comes from NIC.Alloc, or is
 // the program's own and made known by NIC.Register. A

@@ -30,9 +30,9 @@ func examplePair(ctx context.Context, options ...emulator.Option) (a, b *via.NIC
 
 // exampleConns returns the two ends of a connection.
 func exampleConns(ctx context.Context, from, to *via.NIC) (a, b *via.Conn) {
-	l, err := via.Listen(to, []byte("example"))
+	l, err := via.Listen(to, "example", via.ListenOptions{})
 	check(err)
-	a, err = via.Dial(ctx, from, l.Address())
+	a, err = via.Dial(ctx, from, l.Address().String(), via.ConnOptions{})
 	check(err)
 	b, err = l.Accept(ctx)
 	check(errors.Join(err, l.Close()))
@@ -69,13 +69,13 @@ func ExampleDial() {
 	defer client.Close()
 	defer server.Close()
 	go func() {
-		l, err := via.Listen(server, []byte("clock"))
+		l, err := via.Listen(server, "clock", via.ListenOptions{})
 		check(err)
 		c, err := l.Accept(ctx)
 		check(err)
 		check(c.Send(ctx, []byte("noon")))
 	}()
-	c, err := via.Dial(ctx, client, via.Address{MAC: server.Query().Address, Discriminator: []byte("clock")})
+	c, err := via.Dial(ctx, client, via.Address{MAC: server.Query().Address, Discriminator: "clock"}.String(), via.ConnOptions{})
 	check(err)
 	m, err := c.Receive(ctx)
 	check(err)
@@ -84,23 +84,22 @@ func ExampleDial() {
 }
 
 // A listener chooses by what the other side has, and says why it refuses.
-func ExampleListenConfig() {
+func ExampleListen_options() {
 	ctx, cancel := exampleContext()
 	defer cancel()
 	client, server := examplePair(ctx)
 	defer client.Close()
 	defer server.Close()
-	lc := via.ListenConfig{Options: func(r via.Remote) (via.ConnOptions, error) {
+	options := via.ListenOptions{Conn: func(r via.Remote) (via.ConnOptions, error) {
 		if r.MaxTransfer > 4096 {
 			return via.ConnOptions{}, errors.New("short messages only")
 		}
 		return via.ConnOptions{SendDepth: 4, RecvDepth: 4}, nil
 	}}
-	l, err := lc.Listen(server, []byte("short"))
+	l, err := via.Listen(server, "short", options)
 	check(err)
 	for _, size := range []int{65536, 1024} {
-		d := via.Dialer{ConnOptions: via.ConnOptions{MaxMessage: size}}
-		_, err := d.Dial(ctx, client, l.Address())
+		_, err := via.Dial(ctx, client, l.Address().String(), via.ConnOptions{MaxMessage: size})
 		fmt.Println(size, "bytes, rejected:", errors.Is(err, via.ErrReject))
 	}
 	// Output:
@@ -109,18 +108,18 @@ func ExampleListenConfig() {
 }
 
 // A listener that is busy has others wait: Dial tries again until there is room.
-func ExampleListenConfig_backlog() {
+func ExampleListen_backlog() {
 	ctx, cancel := exampleContext()
 	defer cancel()
 	client, server := examplePair(ctx)
 	defer client.Close()
 	defer server.Close()
-	lc := via.ListenConfig{Backlog: 1, Limit: 3} // one at a time, and three in all
-	l, err := lc.Listen(server, []byte("queue"))
+	options := via.ListenOptions{Backlog: 1, Limit: 3} // one at a time, and three in all
+	l, err := via.Listen(server, "queue", options)
 	check(err)
 	for range 3 {
 		go func() {
-			c, err := via.Dial(ctx, client, l.Address())
+			c, err := via.Dial(ctx, client, l.Address().String(), via.ConnOptions{})
 			check(err)
 			check(c.Send(ctx, []byte("my turn")))
 		}()
@@ -244,7 +243,7 @@ func ExampleListener_Streams() {
 	client, server := examplePair(ctx)
 	defer client.Close()
 	defer server.Close()
-	l, err := via.Listen(server, []byte("http"))
+	l, err := via.Listen(server, "http", via.ListenOptions{})
 	check(err)
 	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%s %s, without the kernel", r.Method, r.URL.Path)
@@ -253,7 +252,7 @@ func ExampleListener_Streams() {
 	defer s.Close()
 
 	t := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		c, err := via.Dial(ctx, client, l.Address())
+		c, err := via.Dial(ctx, client, l.Address().String(), via.ConnOptions{})
 		if err != nil {
 			return nil, err
 		}

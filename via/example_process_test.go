@@ -10,7 +10,7 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// These name what the other process of ExampleDialStream is told in its environment: the
+// These name what the other process of ExampleConn_Stream_process is told in its environment: the
 // address of its device, and the address to dial.
 const (
 	peerDevice  = "TRAPEZE_EXAMPLE_DEVICE"
@@ -19,7 +19,7 @@ const (
 
 // Two processes talk: one listens, and tells the other its address as text. Here the
 // example runs itself for that; of two programs the user would be told.
-func ExampleDialStream() {
+func ExampleConn_Stream_process() {
 	ctx, cancel := exampleContext()
 	defer cancel()
 	if device := os.Getenv(peerDevice); device != "" {
@@ -33,12 +33,12 @@ func ExampleDialStream() {
 	server, err := via.Open(ctx, device)
 	check(err)
 	defer server.Close()
-	l, err := via.Listen(server, []byte("greetings"))
+	l, err := via.Listen(server, "greetings", via.ListenOptions{})
 	check(err)
 	streams := l.Streams()
 	defer streams.Close()
 
-	client := exec.CommandContext(ctx, os.Args[0], "-test.run=^ExampleDialStream$")
+	client := exec.CommandContext(ctx, os.Args[0], "-test.run=^ExampleConn_Stream_process$")
 	client.Env = append(os.Environ(), peerDevice+"="+device, peerAddress+"="+l.Address().String())
 	check(client.Start())
 	s, err := streams.Accept()
@@ -55,7 +55,9 @@ func ExampleDialStream() {
 func dialAndSend(ctx context.Context, device, address string) {
 	nic, err := via.Open(ctx, device)
 	check(err)
-	s, err := via.DialStream(ctx, nic, address)
+	c, err := via.Dial(ctx, nic, address, via.ConnOptions{})
+	check(err)
+	s, err := c.Stream()
 	check(err)
 	_, err = s.Write([]byte("hello from another process"))
 	check(err)
@@ -66,7 +68,7 @@ func dialAndSend(ctx context.Context, device, address string) {
 func ExampleParseAddress() {
 	a, err := via.ParseAddress("02:00:00:00:00:01/echo")
 	check(err)
-	fmt.Println(a.MAC, string(a.Discriminator))
+	fmt.Println(a.MAC, a.Discriminator)
 	a.MAC = via.Broadcast
 	fmt.Println(a)
 	// Output:

@@ -45,16 +45,16 @@ func connectRDMA(ctx context.Context, from, to *via.NIC) *via.VI {
 	check(err)
 	connected := make(chan error)
 	go func() {
-		request, err := to.ConnectWait(ctx, []byte("rdma"))
+		request, err := to.ConnectWait(ctx, "rdma")
 		if err == nil {
 			_, err = request.Accept(ctx, b)
 		}
 		connected <- err
 	}()
-	address := via.Address{MAC: to.Query().Address, Discriminator: []byte("rdma")}
+	address := via.Address{MAC: to.Query().Address, Discriminator: "rdma"}
 	var remote via.Remote
 	for err = via.ErrNoMatch; errors.Is(err, via.ErrNoMatch); { // until the other side waits
-		remote, err = a.ConnectRequest(ctx, address, nil)
+		remote, err = a.ConnectRequest(ctx, address, "")
 	}
 	check(errors.Join(err, <-connected))
 	if !remote.RDMAWrite || !remote.RDMARead {

@@ -36,15 +36,15 @@ func Example() {
 
 	accepted := make(chan error)
 	go func() {
-		request, err := nic.ConnectWait(ctx, []byte("example"))
+		request, err := nic.ConnectWait(ctx, "example")
 		if err == nil {
 			_, err = request.Accept(ctx, server)
 		}
 		accepted <- err
 	}()
-	to := via.Address{MAC: nic.Query().Address, Discriminator: []byte("example")}
+	to := via.Address{MAC: nic.Query().Address, Discriminator: "example"}
 	for err = via.ErrNoMatch; errors.Is(err, via.ErrNoMatch); { // until the server waits
-		_, err = client.ConnectRequest(ctx, to, nil)
+		_, err = client.ConnectRequest(ctx, to, "")
 	}
 	if err := errors.Join(err, <-accepted); err != nil {
 		log.Fatal(err)

@@ -22,15 +22,15 @@ func connectVIs(ctx context.Context, from, to *via.NIC, completions *via.CQ) (a,
 	check(err)
 	connected := make(chan error)
 	go func() {
-		request, err := to.ConnectWait(ctx, []byte("example"))
+		request, err := to.ConnectWait(ctx, "example")
 		if err == nil {
 			_, err = request.Accept(ctx, b)
 		}
 		connected <- err
 	}()
-	address := via.Address{MAC: to.Query().Address, Discriminator: []byte("example")}
+	address := via.Address{MAC: to.Query().Address, Discriminator: "example"}
 	for err = via.ErrNoMatch; errors.Is(err, via.ErrNoMatch); { // until the other side waits
-		_, err = a.ConnectRequest(ctx, address, nil)
+		_, err = a.ConnectRequest(ctx, address, "")
 	}
 	check(errors.Join(err, <-connected))
 	return a, b

@@ -78,7 +78,7 @@ func TestSurpriseRemoval(t *testing.T) {
 			t.Errorf("%s: error %v, want %v", what, err, via.ErrPeerLost)
 		}
 	}
-	if err := errors.Join(y.VI.Disconnect(ctx), y.VI.Destroy(ctx)); err != nil {
+	if err := errors.Join(y.VI.Disconnect(ctx), y.VI.Close(ctx)); err != nil {
 		t.Error(err)
 	}
 }
@@ -212,7 +212,7 @@ func TestNothingLeaks(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !closeFirst {
-			if err := cq.Destroy(conform.Context(t)); err != nil {
+			if err := cq.Close(conform.Context(t)); err != nil {
 				t.Error(err)
 			}
 		}

@@ -136,7 +136,7 @@ func TestFramesRefused(t *testing.T) {
 	p := conform.NewWorld(t, a, b)
 	x := newFrames(t, a, via.StationFrames)
 	ctx := conform.Context(t)
-	_, connect := x.VI.ConnectRequest(ctx, via.Address{MAC: b.Query().Address}, nil)
+	_, connect := x.VI.ConnectRequest(ctx, via.Address{MAC: b.Query().Address}, "")
 	_, level := a.CreateVI(ctx, via.VIAttributes{Frames: via.StationFrames, Reliability: via.ReliableDelivery}, nil, nil)
 	_, size := a.CreateVI(ctx, via.VIAttributes{Frames: via.StationFrames, MaxTransfer: uint32(a.Query().MTU) + 1}, nil, nil)
 	_, kind := a.CreateVI(ctx, via.VIAttributes{Frames: 3}, nil, nil)
@@ -145,7 +145,7 @@ func TestFramesRefused(t *testing.T) {
 		"reliability": {level, via.ErrInvalidReliability},
 		"size":        {size, via.ErrInvalidMTU},
 		"kind":        {kind, via.ErrInvalidParameter},
-		"destroy":     {x.VI.Destroy(ctx), via.ErrInvalidState},
+		"destroy":     {x.VI.Close(ctx), via.ErrInvalidState},
 	} {
 		if !errors.Is(c.got, c.want) {
 			t.Errorf("%s: %v, want %v", what, c.got, c.want)
@@ -169,7 +169,7 @@ func TestFramesRefused(t *testing.T) {
 			t.Fatalf("after disconnect: %v", err)
 		}
 	}
-	if err := x.VI.Destroy(ctx); err != nil {
+	if err := x.VI.Close(ctx); err != nil {
 		t.Error(err)
 	}
 }

@@ -127,8 +127,8 @@ func TestRefusedDestruction(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.refuse(true)
-	wantRefused(t, "query VI", vi.Destroy(ctx))
-	wantRefused(t, "deregister memory", memory.Deregister(ctx))
+	wantRefused(t, "query VI", vi.Close(ctx))
+	wantRefused(t, "close memory", memory.Close(ctx))
 	_, err = nic.CreatePtag(ctx)
 	wantRefused(t, "create ptag", err)
 	_, err = nic.CreateCQ(ctx, 16)
@@ -138,14 +138,14 @@ func TestRefusedDestruction(t *testing.T) {
 	_, err = nic.Alloc(ctx, 64, via.MemoryAttributes{})
 	wantRefused(t, "allocate memory", err)
 	d.refuse(false)
-	if err := errors.Join(vi.Destroy(ctx), memory.Deregister(ctx)); err != nil {
+	if err := errors.Join(vi.Close(ctx), memory.Close(ctx)); err != nil {
 		t.Fatal(err)
 	}
 	d.refuse(true)
-	wantRefused(t, "destroy CQ", cq.Destroy(ctx))
-	wantRefused(t, "destroy ptag", tag.Destroy(ctx))
+	wantRefused(t, "close CQ", cq.Close(ctx))
+	wantRefused(t, "close ptag", tag.Close(ctx))
 	d.refuse(false)
-	if err := errors.Join(cq.Destroy(ctx), tag.Destroy(ctx)); err != nil {
+	if err := errors.Join(cq.Close(ctx), tag.Close(ctx)); err != nil {
 		t.Error(err)
 	}
 	d.closing = io.ErrUnexpectedEOF
@@ -153,7 +153,7 @@ func TestRefusedDestruction(t *testing.T) {
 	if err := nic.Close(); !errors.Is(err, d.closing) || !errors.As(err, &e) || e.Code != 0 || errors.Is(err, via.ErrResource) {
 		t.Errorf("close: %v", err)
 	}
-	if err := nic.Close(); !errors.Is(err, via.ErrClosed) || d.closed != 1 {
+	if err := nic.Close(); err != nil || d.closed != 1 {
 		t.Errorf("second close: %v, device closed %d times", err, d.closed)
 	}
 }

@@ -1,12 +1,17 @@
 package via
 
-import "context"
+import (
+	"context"
+	"errors"
+	"sync"
+)
 
-// object is what a Ptag and a VI have in common: it belongs to one NIC, is used by
+// object has what a Ptag and a VI have in common: it belongs to one NIC, is used by
 // others, and ends once. The counters are guarded by the NIC's mutex; no call of the
 // data path touches them.
 type object struct {
-	nic *NIC
+	ends sync.Mutex // held while a call closes the object
+	nic  *NIC
 	// uses counts what would break if the object went away: regions and VIs of a
 	// ptag, calls in progress on a VI.
 	uses int
@@ -21,7 +26,7 @@ func (n *NIC) acquire(op string, o *object) error {
 	case o.nic != n:
 		return n.refuse(op, ErrInvalidParameter, "objects can be used with the NIC that made them only", "an argument belongs to another NIC")
 	case o.gone:
-		return n.refuse(op, ErrClosed, "", "an argument has been destroyed")
+		return n.refuse(op, ErrClosed, "", "an argument has been closed")
 	}
 	o.uses++
 	return nil
@@ -33,27 +38,40 @@ func (n *NIC) release(o *object) {
 	o.uses--
 }
 
-// retire marks o as gone, so that nobody starts to use it, or fails with code
-// busy if somebody does. If the destruction fails, revive takes it back.
-func (o *object) retire(ctx context.Context, op string, busy Code, hint string) error {
+// end closes o as f does, unless that was done before or the NIC is closed. While a call
+// uses o it fails with code busy. f reports whether o is gone, be it with an error.
+func (o *object) end(ctx context.Context, op string, busy Code, hint string, f func() (gone bool, err error)) error {
 	n := o.nic
 	if err := n.check(ctx, op); err != nil {
+		if errors.Is(err, ErrClosed) {
+			return nil
+		}
 		return err
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	switch {
-	case o.gone:
-		return n.refuse(op, ErrClosed, "", "destroyed already")
-	case o.uses > 0:
-		return n.refuse(op, busy, hint, "")
+	o.ends.Lock()
+	defer o.ends.Unlock()
+	first, err := o.retire(op, busy, hint)
+	if err != nil || !first {
+		return err
 	}
-	o.gone = true
-	return nil
+	gone, err := f()
+	n.mu.Lock()
+	o.gone = gone
+	n.mu.Unlock()
+	return err
 }
 
-func (o *object) revive() {
-	o.nic.mu.Lock()
-	o.gone = false
-	o.nic.mu.Unlock()
+// retire marks o as gone, so that no call starts to use it, and reports whether it was not.
+func (o *object) retire(op string, busy Code, hint string) (bool, error) {
+	n := o.nic
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if o.gone {
+		return false, nil
+	}
+	if o.uses > 0 {
+		return false, n.refuse(op, busy, hint, "")
+	}
+	o.gone = true
+	return true, nil
 }

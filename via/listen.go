@@ -6,17 +6,17 @@ import (
 	"net"
 
 	"github.com/trapeze-nic/trapeze/driver"
-	"github.com/trapeze-nic/trapeze/via/connecting"
+	"github.com/trapeze-nic/trapeze/internal/listening"
 )
 
-// ListenConfig has the choices of Listen. Its zero value is what Listen uses.
-type ListenConfig struct {
-	// Options is given what the other side has and returns what this side wants, or
+// ListenOptions are choices of Listen. The zero value is good.
+type ListenOptions struct {
+	// Conn is given what the other side has and returns what this side wants, or
 	// why the request is to be rejected; MaxMessage and Reliability are the other
 	// side's whatever it returns. Nil takes every reliable connection, with
 	// DefaultConnDepth messages in each direction, or as many as 8 MiB hold. It may be
 	// called from several goroutines, and may wait: only its own client waits for it.
-	Options func(Remote) (ConnOptions, error)
+	Conn func(Remote) (ConnOptions, error)
 	// Backlog is how many connections may be set up or wait for Accept; zero is
 	// DefaultBacklog. While there are so many, others are told that nobody listens,
 	// and Dial tries again.
@@ -29,49 +29,49 @@ type ListenConfig struct {
 }
 
 // DefaultBacklog is the backlog of a Listener if nothing else is said.
-const DefaultBacklog = connecting.DefaultBacklog
+const DefaultBacklog = listening.DefaultBacklog
 
 // mostBuffered is how many bytes of buffers a connection has for each direction if the
 // listener does not say.
 const mostBuffered = 8 << 20
 
-// Listener takes connections at one discriminator of a NIC. A client that does not
-// answer keeps nobody from being connected. Its methods may be called from several
-// goroutines.
+// Listener takes connections at one name of a NIC. A client that does not answer keeps no
+// other from being connected. Its methods may be called from several goroutines.
 type Listener struct {
 	nic *NIC
-	l   *connecting.Listener[*Conn]
+	at  Address
+	l   *listening.Listener[*driver.NIC, *driver.Connection, *Conn]
 }
 
-// Listen takes connections at discriminator, 0 to MaxDiscriminator bytes of the
-// application's choice, until the listener is closed. It fails with ErrAddressInUse if
-// another listener of the NIC has the discriminator.
-func Listen(n *NIC, discriminator []byte) (*Listener, error) {
-	return new(ListenConfig).Listen(n, discriminator)
-}
-
-// Listen is the function Listen with the choices of lc.
-func (lc *ListenConfig) Listen(n *NIC, discriminator []byte) (*Listener, error) {
+// Listen takes connections at name, 0 to MaxDiscriminator bytes of the application's
+// choice, until the listener is closed. It fails with ErrAddressInUse if another listener
+// of the NIC has the name, and with ErrInvalidParameter, which names the field, for
+// options out of their range.
+func Listen(n *NIC, name string, o ListenOptions) (*Listener, error) {
 	const op = "listen"
 	if err := n.check(context.Background(), op); err != nil {
 		return nil, err
 	}
-	if err := n.checkDiscriminators(op, discriminator); err != nil {
+	if err := n.checkDiscriminators(op, name); err != nil {
 		return nil, err
 	}
-	options := lc.Options
+	options := o.Conn
 	if options == nil {
 		options = anyReliable
 	}
-	at := Address{MAC: n.attributes.Address, Discriminator: discriminator}
-	l, err := connecting.Listen(connecting.Config[*Conn]{NIC: n.d, Address: at, Backlog: lc.Backlog, Limit: lc.Limit,
+	at := Address{MAC: n.attributes.Address, Discriminator: name}
+	c := listening.Config[*driver.NIC, *driver.Connection, *Conn]{NIC: n.d, Name: name, Address: at, Backlog: o.Backlog, MaxBacklog: n.attributes.MaxVIs, Limit: o.Limit,
 		Connect: func(ctx context.Context, request *driver.Connection) (*Conn, error) {
 			return n.connect(ctx, request, at, options)
-		}, Close: (*Conn).Close, Refused: lc.Refused})
+		}, Close: (*Conn).Close}
+	if o.Refused != nil {
+		c.Refused = func(request *driver.Connection, err error) { o.Refused(request.Remote, err) }
+	}
+	l, err := listening.Listen(c)
 	if err != nil {
 		return nil, err
 	}
-	return &Listener{nic: n, l: l}, nil
+	return &Listener{nic: n, at: at, l: l}, nil
 }
 
 func anyReliable(r Remote) (ConnOptions, error) {
@@ -115,10 +115,10 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 }
 
 // Address to dial.
-func (l *Listener) Address() Address { return l.l.Address() }
+func (l *Listener) Address() Address { return l.at }
 
 // Close ends the listening, and the connections that wait for Accept. Those that were
-// accepted go on. Closing again fails with ErrClosed.
+// accepted go on. Closing again does nothing.
 func (l *Listener) Close() error { return l.l.Close() }
 
 // Streams is the listener as a net.Listener, whose connections are Streams. Only

@@ -12,7 +12,7 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-var service = []byte("test")
+const service = "test"
 
 // same is a listener's choice for every client.
 func same(o via.ConnOptions) func(via.Remote) (via.ConnOptions, error) {
@@ -23,9 +23,9 @@ func small(level via.Reliability) via.ConnOptions {
 	return via.ConnOptions{Reliability: level, MaxMessage: 64, SendDepth: 2, RecvDepth: 2}
 }
 
-func listen(t testing.TB, n *via.NIC, lc via.ListenConfig) *via.Listener {
+func listen(t testing.TB, n *via.NIC, lo via.ListenOptions) *via.Listener {
 	t.Helper()
-	l, err := lc.Listen(n, service)
+	l, err := via.Listen(n, service, lo)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,8 +55,7 @@ func openQuiet(t testing.TB, address string) *via.NIC {
 // closes.
 func dialPort(t testing.TB, address string, o via.ConnOptions) error {
 	n := openQuiet(t, "emu:?wire=udp://127.0.0.1:0&peer="+address)
-	d := via.Dialer{ConnOptions: o}
-	c, err := d.Dial(conform.Context(t), n, via.Address{MAC: via.MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, Discriminator: service})
+	c, err := via.Dial(conform.Context(t), n, via.Address{MAC: via.MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, Discriminator: service}.String(), o)
 	if err != nil {
 		return err
 	}
@@ -72,9 +71,9 @@ func TestListenClientsThatDieWhileConnecting(t *testing.T) {
 			nic, address := onPort(t, "")
 			var mu sync.Mutex
 			var refused []error
-			l := listen(t, nic, via.ListenConfig{Options: same(small(level)),
+			l := listen(t, nic, via.ListenOptions{Conn: same(small(level)),
 				Refused: func(_ via.Remote, err error) { mu.Lock(); refused = append(refused, err); mu.Unlock() }})
-			ghost.Ask(t, address, service, 20, level, 64)
+			ghost.Ask(t, address, []byte(service), 20, level, 64)
 			if err := dialPort(t, address, small(level)); err != nil {
 				t.Error(err)
 			}
@@ -104,8 +103,8 @@ func TestListenDeadClientsAreGivenUp(t *testing.T) {
 	nic, address := onPort(t, "&vis=12")
 	refused := make(chan error, ghosts)
 	o := via.ConnOptions{MaxMessage: 1 << 20, SendDepth: 8, RecvDepth: 8}
-	l := listen(t, nic, via.ListenConfig{Options: same(o), Backlog: ghosts, Refused: func(_ via.Remote, err error) { refused <- err }})
-	ghost.Ask(t, address, service, ghosts, via.ReliableDelivery, o.MaxMessage)
+	l := listen(t, nic, via.ListenOptions{Conn: same(o), Backlog: ghosts, Refused: func(_ via.Remote, err error) { refused <- err }})
+	ghost.Ask(t, address, []byte(service), ghosts, via.ReliableDelivery, o.MaxMessage)
 	for range ghosts {
 		if err := <-refused; !errors.Is(err, via.ErrPeerLost) {
 			t.Error(err)
@@ -126,8 +125,8 @@ func TestListenDeadClientsAreGivenUp(t *testing.T) {
 // TestListenEnds closes a listener while clients are on their way.
 func TestListenEnds(t *testing.T) {
 	nic, address := onPort(t, "")
-	l := listen(t, nic, via.ListenConfig{Options: same(small(via.ReliableDelivery))})
-	ghost.Ask(t, address, service, 10, via.ReliableDelivery, 64)
+	l := listen(t, nic, via.ListenOptions{Conn: same(small(via.ReliableDelivery))})
+	ghost.Ask(t, address, []byte(service), 10, via.ReliableDelivery, 64)
 	ctx, cancel := context.WithCancel(conform.Context(t))
 	cancel()
 	if _, err := l.Accept(ctx); !errors.Is(err, via.ErrCanceled) {
@@ -136,7 +135,7 @@ func TestListenEnds(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Errorf("close: %v", err)
 	}
-	if err := l.Close(); !errors.Is(err, via.ErrClosed) {
+	if err := l.Close(); err != nil {
 		t.Errorf("second close: %v", err)
 	}
 	if _, err := l.Accept(conform.Context(t)); !errors.Is(err, via.ErrClosed) {
@@ -153,7 +152,7 @@ func TestListenEnds(t *testing.T) {
 // TestListenNICCloses: a listener whose NIC has been closed can still be closed, once.
 func TestListenNICCloses(t *testing.T) {
 	a, _ := conform.OnMemory(t, "")
-	l := listen(t, a, via.ListenConfig{})
+	l := listen(t, a, via.ListenOptions{})
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +162,7 @@ func TestListenNICCloses(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Errorf("close: %v", err)
 	}
-	if err := l.Close(); !errors.Is(err, via.ErrClosed) {
+	if err := l.Close(); err != nil {
 		t.Errorf("second close: %v", err)
 	}
 }
@@ -173,12 +172,11 @@ func TestListenNICCloses(t *testing.T) {
 func TestListenManyClients(t *testing.T) {
 	const clients = 80
 	a, b := conform.OnMemory(t, "&loss=0.3&seed=3")
-	l := listen(t, b, via.ListenConfig{Options: same(small(via.ReliableDelivery))})
+	l := listen(t, b, via.ListenOptions{Conn: same(small(via.ReliableDelivery))})
 	var all sync.WaitGroup
 	for i := range clients {
 		all.Go(func() {
-			d := via.Dialer{ConnOptions: small(via.ReliableDelivery)}
-			c, err := d.Dial(conform.Context(t), a, l.Address())
+			c, err := via.Dial(conform.Context(t), a, l.Address().String(), small(via.ReliableDelivery))
 			if err != nil {
 				t.Errorf("client %d: %v", i, err)
 				return
@@ -202,8 +200,8 @@ func TestListenManyClients(t *testing.T) {
 // TestListenLimit: who listens for one client is not there for a second.
 func TestListenLimit(t *testing.T) {
 	a, b := conform.OnMemory(t, "")
-	l := listen(t, b, via.ListenConfig{Limit: 1})
-	first, err := via.Dial(conform.Context(t), a, l.Address())
+	l := listen(t, b, via.ListenOptions{Limit: 1})
+	first, err := via.Dial(conform.Context(t), a, l.Address().String(), via.ConnOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +211,7 @@ func TestListenLimit(t *testing.T) {
 	}
 	short, stop := context.WithTimeout(t.Context(), time.Second)
 	defer stop()
-	if _, err := via.Dial(short, a, l.Address()); !errors.Is(err, via.ErrNoMatch) || !errors.Is(err, via.ErrTimeout) {
+	if _, err := via.Dial(short, a, l.Address().String(), via.ConnOptions{}); !errors.Is(err, via.ErrNoMatch) || !errors.Is(err, via.ErrTimeout) {
 		t.Errorf("second: %v", err)
 	}
 	if err := l.Close(); err != nil {
@@ -252,7 +250,7 @@ func TestDialFails(t *testing.T) {
 				ctx = short
 			} else {
 				refused := make(chan error, 16)
-				l := listen(t, b, via.ListenConfig{Options: c.serve, Refused: func(_ via.Remote, err error) { refused <- err }})
+				l := listen(t, b, via.ListenOptions{Conn: c.serve, Refused: func(_ via.Remote, err error) { refused <- err }})
 				defer func() {
 					if err := <-refused; err.Error() != "not you" {
 						t.Errorf("refused: %v", err)
@@ -262,8 +260,7 @@ func TestDialFails(t *testing.T) {
 					}
 				}()
 			}
-			d := via.Dialer{ConnOptions: small(via.ReliableDelivery)}
-			_, err := d.Dial(ctx, a, via.Address{MAC: c.mac(b), Discriminator: service})
+			_, err := via.Dial(ctx, a, via.Address{MAC: c.mac(b), Discriminator: service}.String(), small(via.ReliableDelivery))
 			for _, want := range c.want {
 				if !errors.Is(err, want) {
 					t.Errorf("got %v, want %v", err, want)
@@ -279,14 +276,14 @@ func TestDialBeforeListen(t *testing.T) {
 	ctx := conform.Context(t)
 	dialled := make(chan error, 1)
 	go func() {
-		c, err := via.Dial(ctx, a, via.Address{MAC: b.Query().Address, Discriminator: service})
+		c, err := via.Dial(ctx, a, via.Address{MAC: b.Query().Address, Discriminator: service}.String(), via.ConnOptions{})
 		if err == nil {
 			err = c.Close()
 		}
 		dialled <- err
 	}()
 	time.Sleep(50 * time.Millisecond)
-	l := listen(t, b, via.ListenConfig{})
+	l := listen(t, b, via.ListenOptions{})
 	c, err := l.Accept(ctx)
 	if err := errors.Join(err, <-dialled); err != nil {
 		t.Fatal(err)
@@ -301,13 +298,12 @@ func TestDialInterrupted(t *testing.T) {
 	a, _ := conform.OnMemory(t, "")
 	ctx, cancel := context.WithCancel(conform.Context(t))
 	time.AfterFunc(20*time.Millisecond, cancel)
-	if _, err := via.Dial(ctx, a, via.Address{MAC: via.MAC{2}, Discriminator: service}); !errors.Is(err, via.ErrCanceled) {
+	if _, err := via.Dial(ctx, a, via.Address{MAC: via.MAC{2}, Discriminator: service}.String(), via.ConnOptions{}); !errors.Is(err, via.ErrCanceled) {
 		t.Errorf("got %v", err)
 	}
 	// Nothing is left behind: all VIs can still be made.
 	for i := range 3 {
-		d := via.Dialer{ConnOptions: via.ConnOptions{MaxMessage: 1 << 30}}
-		if _, err := d.Dial(conform.Context(t), a, via.Address{}); !errors.Is(err, via.ErrInvalidMTU) {
+		if _, err := via.Dial(conform.Context(t), a, via.Address{}.String(), via.ConnOptions{MaxMessage: 1 << 30}); !errors.Is(err, via.ErrInvalidMTU) {
 			t.Errorf("%d: %v", i, err)
 		}
 	}

@@ -18,12 +18,13 @@ type Memory struct {
 	d   *driver.Memory
 
 	alter      sync.Mutex       // held while the attributes change, or the registration ends
+	closed     bool             // guarded by alter
 	attributes MemoryAttributes // guarded by the NIC's mutex
 }
 
 // Alloc returns size bytes of zeroed memory that the NIC can reach, registered
 // with the given attributes. It does not lie in the Go heap: it is freed by
-// Deregister or by closing the NIC, and must not be touched afterwards.
+// Close or by closing the NIC, and must not be touched afterwards.
 func (n *NIC) Alloc(ctx context.Context, size int, a MemoryAttributes) (*Memory, error) {
 	return n.register("allocate memory", a, n.eagerOr(a.Eager), func(a driver.MemoryAttributes) (*driver.Memory, error) {
 		return n.d.AllocMemory(ctx, size, a)
@@ -34,7 +35,7 @@ func (n *NIC) Alloc(ctx context.Context, size int, a MemoryAttributes) (*Memory,
 // memory of the program's own outside the Go heap, such as from mmap or, as a slice of
 // it, from C. The same bytes may be registered any number of times, with other
 // attributes; their pages are pinned once. The program's own memory must not be unmapped
-// before Deregister has returned, and is not freed by it.
+// before Memory.Close has returned, and is not freed by it.
 //
 // It fails with ErrNotSupported for memory of the Go heap, and of all memory but Alloc's
 // if the NIC is in another process (vfio-user), which needs the file behind it, or has
@@ -65,31 +66,35 @@ func (n *NIC) register(op string, a MemoryAttributes, eager EagerAttributes, f f
 	return &Memory{nic: n, d: d, attributes: a}, nil
 }
 
-// Deregister ends the registration: the NIC no longer touches the memory
-// through this handle when it returns. Memory from Alloc is freed with its last
-// registration. It fails with ErrResource while a descriptor is posted that lies
-// in the memory.
+// Close ends the registration: the NIC no longer touches the memory through this handle
+// when it returns. Memory from Alloc is freed with its last registration. It fails with
+// ErrResource while a descriptor is posted that lies in the memory.
 //
-// Memory that posted descriptors only name may be deregistered. They complete
-// with StatusProtectionError if the NIC has not finished with them.
-func (m *Memory) Deregister(ctx context.Context) error {
+// Memory that posted descriptors only name may be closed. They complete with
+// StatusProtectionError if the NIC has not finished with them.
+func (m *Memory) Close(ctx context.Context) error {
 	if m.cache != nil {
-		return m.nic.refuse("deregister memory", ErrInvalidParameter, "release it there", "a cache has made the registration")
+		return m.nic.refuse("close memory", ErrInvalidParameter, "release it there", "a cache has made the registration")
 	}
 	return m.deregister(ctx)
 }
 
+// deregister is Close, for a cache too.
 func (m *Memory) deregister(ctx context.Context) error {
 	m.alter.Lock()
 	defer m.alter.Unlock()
-	if err := m.d.Deregister(ctx); err != nil {
+	if m.closed {
+		return nil
+	}
+	if err := m.d.Close(ctx); err != nil {
 		return err
 	}
+	m.closed = true
 	m.nic.release(&m.Attributes().Ptag.object)
 	return nil
 }
 
-// Bytes is the memory itself; nil once it is deregistered.
+// Bytes is the memory itself; nil once it is closed.
 func (m *Memory) Bytes() []byte { return m.d.Bytes() }
 
 // Address by which descriptors name the first byte.

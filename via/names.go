@@ -116,7 +116,7 @@ func (n *NIC) HostByName(ctx context.Context, name string, index int) (Address, 
 }
 
 func address(h hosts.Host) Address {
-	return Address{MAC: h.MAC, Discriminator: []byte(h.Discriminator)}
+	return Address{MAC: h.MAC, Discriminator: h.Discriminator}
 }
 
 // ask looks a name up in the DNS.
@@ -162,7 +162,7 @@ func (n *NIC) HostByAddress(a Address) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	name := table.ByHost(hosts.Host{MAC: a.MAC, Discriminator: string(a.Discriminator)})
+	name := table.ByHost(hosts.Host{MAC: a.MAC, Discriminator: a.Discriminator})
 	if name == "" {
 		return "", n.refuse(op, ErrNameService, "enter it into "+HostsFile, "%v has no name", a)
 	}

@@ -18,7 +18,9 @@ import (
 func TestListenTwice(t *testing.T) {
 	n, other := openQuiet(t, "emu:?wire=mem:"+t.Name()), openQuiet(t, "emu:?wire=mem:"+t.Name())
 	kinds := map[string]func(n *via.NIC, name string) (interface{ Close() error }, error){
-		"via":     func(n *via.NIC, name string) (interface{ Close() error }, error) { return via.Listen(n, []byte(name)) },
+		"via": func(n *via.NIC, name string) (interface{ Close() error }, error) {
+			return via.Listen(n, name, via.ListenOptions{})
+		},
 		"ring":    func(n *via.NIC, name string) (interface{ Close() error }, error) { return ring.Listen(n, name, nil) },
 		"channel": func(n *via.NIC, name string) (interface{ Close() error }, error) { return channel.Listen(n, name, nil) },
 	}
@@ -59,7 +61,7 @@ func TestDialWithoutDeadline(t *testing.T) {
 	t.Parallel()
 	n := openQuiet(t, "emu:?wire=mem:"+t.Name())
 	began := time.Now()
-	_, err := via.Dial(context.Background(), n, via.Address{MAC: via.MAC{2, 9, 9, 9, 9, 9}, Discriminator: []byte("x")})
+	_, err := via.Dial(context.Background(), n, via.Address{MAC: via.MAC{2, 9, 9, 9, 9, 9}, Discriminator: "x"}.String(), via.ConnOptions{})
 	if took := time.Since(began); !errors.Is(err, via.ErrTimeout) || took < via.DialTimeout-time.Second {
 		t.Errorf("after %v: %v", took, err)
 	}
@@ -73,11 +75,11 @@ func TestDialWithoutDeadline(t *testing.T) {
 // TestSendWithoutRoom: a Send that has waited in vain says for what.
 func TestSendWithoutRoom(t *testing.T) {
 	client, server := openQuiet(t, "emu:?wire=mem:"+t.Name()), openQuiet(t, "emu:?wire=mem:"+t.Name())
-	l, err := via.Listen(server, service)
+	l, err := via.Listen(server, service, via.ListenOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := (&via.Dialer{ConnOptions: small(via.ReliableDelivery)}).Dial(conform.Context(t), client, l.Address())
+	c, err := via.Dial(conform.Context(t), client, l.Address().String(), small(via.ReliableDelivery))
 	if err != nil {
 		t.Fatal(err)
 	}

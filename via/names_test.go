@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/net/dns/dnsmessage"
@@ -81,7 +82,7 @@ func TestNames(t *testing.T) {
 	if err := nic.OpenNames(path); err != nil {
 		t.Fatal(err)
 	}
-	one, two := via.Address{MAC: via.MAC{2, 0, 0, 0, 0, 1}}, via.Address{MAC: via.MAC{2, 0, 0, 0, 0, 2}, Discriminator: []byte("echo")}
+	one, two := via.Address{MAC: via.MAC{2, 0, 0, 0, 0, 1}}, via.Address{MAC: via.MAC{2, 0, 0, 0, 0, 2}, Discriminator: "echo"}
 	for _, c := range []struct {
 		name  string
 		index int
@@ -107,6 +108,27 @@ func TestNames(t *testing.T) {
 			t.Errorf("%.30q number %d: %v, %v, want %v, %v", c.name, c.index, got, err, c.want, c.err)
 		}
 	}
+	for _, c := range []struct {
+		address, want string
+		err           error
+	}{
+		{"alpha.test:echo", "02:00:00:00:00:01/echo", nil},
+		{"alpha.test/a b", "02:00:00:00:00:01/a b", nil},
+		{"beta", two.String(), nil},
+		{"beta:other", "02:00:00:00:00:02/other", nil},
+		{"02:00:00:00:00:07", "02:00:00:00:00:07", nil},
+		{"02:00:00:00:00:07/echo", "02:00:00:00:00:07/echo", nil},
+		{"missing.test:echo", "", via.ErrNameService},
+		{"", "", via.ErrInvalidParameter},
+		{":echo", "", via.ErrInvalidParameter},
+		{"beta:" + strings.Repeat("x", via.MaxDiscriminator+1), "", via.ErrInvalidParameter},
+		{"02:00:00:00:00:07:echo", "", via.ErrInvalidParameter},
+	} {
+		got, err := nic.Resolve(ctx, c.address)
+		if !errors.Is(err, c.err) || c.err == nil && (err != nil || got.String() != c.want) {
+			t.Errorf("%q: %v, %v, want %v, %v", c.address, got, err, c.want, c.err)
+		}
+	}
 	for want, a := range map[string]via.Address{
 		"alpha.test": one, "beta": two, "": {MAC: two.MAC},
 	} {
@@ -115,10 +137,10 @@ func TestNames(t *testing.T) {
 			t.Errorf("%v: %q, %v", a, name, err)
 		}
 	}
-	if name, err := nic.HostByAddress(via.Address{MAC: one.MAC, Discriminator: []byte("any")}); name != "alpha.test" || err != nil {
+	if name, err := nic.HostByAddress(via.Address{MAC: one.MAC, Discriminator: "any"}); name != "alpha.test" || err != nil {
 		t.Errorf("a NIC by another discriminator: %q, %v", name, err)
 	}
-	if _, err := nic.HostByAddress(via.Address{Discriminator: make([]byte, via.MaxDiscriminator+1)}); !errors.Is(err, via.ErrInvalidParameter) {
+	if _, err := nic.HostByAddress(via.Address{Discriminator: strings.Repeat("x", via.MaxDiscriminator+1)}); !errors.Is(err, via.ErrInvalidParameter) {
 		t.Error(err)
 	}
 	d, err := nic.Discovery()

@@ -187,14 +187,14 @@ func (n *NIC) Poll() bool { return n.d.Poll() }
 
 // Close frees the NIC and everything made with it, in any state: connections
 // are broken, waits end with ErrClosed, registered memory is unmapped. Memory
-// and descriptors must not be touched once Close has been called. Closing again
-// fails with ErrClosed and does nothing.
+// and descriptors must not be touched once Close has been called. Closing again waits
+// for that and does nothing.
 func (n *NIC) Close() error {
 	n.mu.Lock()
 	before := n.closed.Swap(true) // from here on no attempt to connect with a peer begins
 	n.mu.Unlock()
 	if before {
-		return n.refuse("close", ErrClosed, "", "")
+		return n.d.Close() // waits for the first
 	}
 	err := n.d.Close()
 	n.peers.Wait()

@@ -1,10 +1,10 @@
 package via
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
+	"strings"
 	"time"
 )
 
@@ -47,7 +47,7 @@ const peerRetry = 5 * time.Millisecond
 // remote names one NIC, not a group, and differs from this side's own address, in the
 // NIC or in the discriminator. It fails with ErrInvalidParameter for other ones or if no
 // time is left, and with ErrInvalidState if the VI is not idle.
-func (v *VI) ConnectPeer(ctx context.Context, remote Address, local []byte) error {
+func (v *VI) ConnectPeer(ctx context.Context, remote Address, local string) error {
 	const op = "connect peer"
 	n := v.nic
 	if err := n.check(ctx, op); err != nil {
@@ -59,8 +59,8 @@ func (v *VI) ConnectPeer(ctx context.Context, remote Address, local []byte) erro
 	if err := ctx.Err(); errors.Is(err, context.DeadlineExceeded) {
 		return n.refuse(op, ErrInvalidParameter, "give it a context with time left", "no time to connect in: %w", err)
 	}
-	here := Address{MAC: n.attributes.Address, Discriminator: bytes.Clone(local)}
-	order := bytes.Compare(addressBytes(here), addressBytes(remote))
+	here := Address{MAC: n.attributes.Address, Discriminator: local}
+	order := strings.Compare(addressKey(here), addressKey(remote))
 	switch {
 	case remote.MAC.IsMulticast():
 		return n.refuse(op, ErrInvalidParameter, "a peer is one NIC", "the address of a group")
@@ -111,19 +111,19 @@ func (v *VI) beginPeer(ctx context.Context, op string, p *peer) error {
 	return nil
 }
 
-// addressBytes are what addresses are compared by.
-func addressBytes(a Address) []byte {
-	return append(append(a.MAC[:], byte(len(a.Discriminator))), a.Discriminator...)
+// addressKey has the bytes by which addresses are compared.
+func addressKey(a Address) string {
+	return string(a.MAC[:]) + string([]byte{byte(len(a.Discriminator))}) + a.Discriminator
 }
 
 // meetingPoint is the discriminator at which two peers meet.
-func meetingPoint(a, b Address) []byte {
-	x, y := addressBytes(a), addressBytes(b)
-	if bytes.Compare(x, y) > 0 {
+func meetingPoint(a, b Address) string {
+	x, y := addressKey(a), addressKey(b)
+	if x > y {
 		x, y = y, x
 	}
-	sum := sha256.Sum256(append(append([]byte("peers"), x...), y...))
-	return sum[:MaxDiscriminator]
+	sum := sha256.Sum256([]byte("peers" + x + y))
+	return string(sum[:MaxDiscriminator])
 }
 
 // askPeer is the client's part: it asks until the peer waits.
@@ -144,7 +144,7 @@ func (v *VI) askPeer(ctx context.Context, op string, at, here Address) (Remote, 
 }
 
 // awaitPeer is the server's part: it accepts the peer, or tells it that the two do not fit.
-func (v *VI) awaitPeer(ctx context.Context, meeting []byte, from MAC) (Remote, error) {
+func (v *VI) awaitPeer(ctx context.Context, meeting string, from MAC) (Remote, error) {
 	for {
 		c, err := v.nic.d.ConnectWait(ctx, meeting)
 		if err != nil {

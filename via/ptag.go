@@ -19,17 +19,12 @@ func (n *NIC) CreatePtag(ctx context.Context) (*Ptag, error) {
 	return &Ptag{object: object{nic: n}, number: number}, nil
 }
 
-// Destroy ends the ptag. It fails with ErrResource while memory or a VI has it.
-func (p *Ptag) Destroy(ctx context.Context) error {
-	const op = "destroy ptag"
-	if err := p.retire(ctx, op, ErrResource, "destroy the VIs and deregister the memory that have this ptag first"); err != nil {
-		return err
-	}
-	err := p.nic.d.DestroyPtag(ctx, p.number)
-	if err != nil {
-		p.revive()
-	}
-	return err
+// Close ends the ptag. It fails with ErrResource while memory or a VI has it.
+func (p *Ptag) Close(ctx context.Context) error {
+	return p.end(ctx, "close ptag", ErrResource, "close the VIs and the memory that have this ptag first", func() (bool, error) {
+		err := p.nic.d.DestroyPtag(ctx, p.number)
+		return err == nil, err
+	})
 }
 
 // Number is the NIC's name for the ptag.

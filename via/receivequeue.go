@@ -2,7 +2,6 @@ package via
 
 import (
 	"context"
-	"errors"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
@@ -89,23 +88,10 @@ func (q *ReceiveQueue) PostRecv(d *Descriptor) error { return q.v.d.PostRecv(d) 
 // PostRecvBatch is PostRecv for several, with one doorbell: see VI.PostRecvBatch.
 func (q *ReceiveQueue) PostRecvBatch(ds []*Descriptor) (int, error) { return q.v.d.PostRecvBatch(ds) }
 
-// Destroy ends the queue, and frees the descriptors from NewDescriptors. What is posted is
+// Close ends the queue, and frees the descriptors from NewDescriptors. What is posted is
 // the program's again. It fails with ErrResource while VIs share the queue.
-func (q *ReceiveQueue) Destroy(ctx context.Context) error {
-	const op = "destroy receive queue"
-	v := q.v
-	if err := v.retire(ctx, op, ErrResource, "destroy the VIs that share it first"); err != nil {
-		return err
-	}
-	if err := v.d.Destroy(ctx); err != nil {
-		v.revive()
-		return err
-	}
-	var errs []error
-	rest := context.WithoutCancel(ctx) // as in VI.Destroy
-	for _, pool := range v.pools {
-		errs = append(errs, pool.Deregister(rest))
-	}
-	v.nic.release(&v.attributes.Ptag.object)
-	return errors.Join(errs...)
+func (q *ReceiveQueue) Close(ctx context.Context) error {
+	return q.v.end(ctx, "close receive queue", ErrResource, "close the VIs that share it first", func() (bool, error) {
+		return q.v.closeAll(ctx)
+	})
 }

@@ -31,7 +31,7 @@ func BenchmarkRegister(b *testing.B) {
 					b.Fatal(err)
 				}
 				registered := time.Now()
-				if err := m.Deregister(b.Context()); err != nil {
+				if err := m.Close(b.Context()); err != nil {
 					b.Fatal(err)
 				}
 				register, deregister = append(register, registered.Sub(start)), append(deregister, time.Since(registered))

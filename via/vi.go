@@ -251,45 +251,48 @@ func (v *VI) SetPayload(ctx context.Context, entry int, m *Memory, offset, lengt
 	return v.d.SetPayload(ctx, entry, address, handle, uint32(length))
 }
 
-// Destroy ends the VI and frees the descriptors from NewDescriptors. It fails
-// with ErrInvalidState if the VI is connected or being connected, and with
-// ErrResource if descriptors are on its queues: disconnect, take them back with
-// SendDone and RecvDone, and destroy it then.
-func (v *VI) Destroy(ctx context.Context) error { return v.end(ctx, v.checkDestroy) }
+// Close ends the VI and frees the descriptors from NewDescriptors. It fails with
+// ErrInvalidState if the VI is connected or being connected, and with ErrResource if
+// descriptors are on its queues: disconnect, take them back with SendDone and RecvDone, and
+// close it then.
+func (v *VI) Close(ctx context.Context) error {
+	return v.closeIf(ctx, v.checkClose)
+}
 
-// Abandon ends the VI as Destroy does, but in any state, and does not look at what is on
+// Abandon ends the VI as Close does, but in any state, and does not look at what is on
 // its queues: for the end of a program that may have unmapped the memory of descriptors
 // already. The peer learns that the connection has ended.
 func (v *VI) Abandon(ctx context.Context) error {
-	return v.end(ctx, func(context.Context, string) error { return nil })
+	return v.closeIf(ctx, func(context.Context, string) error { return nil })
 }
 
-func (v *VI) end(ctx context.Context, check func(ctx context.Context, op string) error) error {
-	const op = "destroy VI"
-	n := v.nic
-	if err := v.retire(ctx, op, ErrInvalidState, "another call on this VI is in progress; let it end first"); err != nil {
-		return err
-	}
-	if err := check(ctx, op); err != nil {
-		v.revive()
-		return err
-	}
-	if err := v.d.Destroy(ctx); err != nil {
-		v.revive()
-		return err
+func (v *VI) closeIf(ctx context.Context, check func(ctx context.Context, op string) error) error {
+	const op = "close VI"
+	return v.end(ctx, op, ErrInvalidState, "another call on this VI is in progress; let it end first", func() (bool, error) {
+		if err := check(ctx, op); err != nil {
+			return false, err
+		}
+		return v.closeAll(ctx)
+	})
+}
+
+// closeAll closes the VI and what was made for it, and reports whether the VI is gone. The
+// rest goes then, even if ctx ends.
+func (v *VI) closeAll(ctx context.Context) (bool, error) {
+	if err := v.d.Close(ctx); err != nil {
+		return false, err
 	}
 	var errs []error
-	// The VI is gone: what is left of it goes too, even if ctx ends now.
 	rest := context.WithoutCancel(ctx)
 	for _, pool := range v.pools {
-		errs = append(errs, pool.Deregister(rest))
+		errs = append(errs, pool.Close(rest))
 	}
-	n.release(&v.Attributes().Ptag.object)
+	v.nic.release(&v.Attributes().Ptag.object)
 	v.Attributes().ReceiveQueue.leave()
-	return errors.Join(errs...)
+	return true, errors.Join(errs...)
 }
 
-func (v *VI) checkDestroy(ctx context.Context, op string) error {
+func (v *VI) checkClose(ctx context.Context, op string) error {
 	s, err := v.query(ctx)
 	if err != nil {
 		return err

@@ -17,7 +17,7 @@ type connection struct {
 	mu   sync.Mutex // held by who answers it
 }
 
-func (n *nic) connectWait(ctx context.Context, local []byte) (*connection, error) {
+func (n *nic) connectWait(ctx context.Context, local string) (*connection, error) {
 	found, err := n.device.via.ConnectWait(ctx, local)
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ const (
 )
 
 // request connects v with whoever waits at an address, or soon will.
-func (v *vi) request(ctx context.Context, to via.Address, local []byte) (r via.Remote, err error) {
+func (v *vi) request(ctx context.Context, to via.Address, local string) (r via.Remote, err error) {
 	for end := time.Now().Add(matchPatience); ; {
 		r, err = v.via.ConnectRequest(ctx, to, local)
 		if !errors.Is(err, via.ErrNoMatch) || time.Now().After(end) {

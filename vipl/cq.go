@@ -33,7 +33,7 @@ func (n *nic) createCQ(entries int) (*cq, error) {
 			return c, nil
 		}
 	}
-	_ = made.Destroy(context.Background())
+	_ = made.Close(context.Background())
 	return nil, err
 }
 
@@ -62,7 +62,7 @@ func (c *cq) resize(entries int) error {
 }
 
 func (c *cq) destroy() error {
-	if err := c.via.Destroy(c.nic.ctx); err != nil {
+	if err := c.via.Close(c.nic.ctx); err != nil {
 		return err
 	}
 	cqs.remove(c.name)

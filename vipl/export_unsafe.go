@@ -36,13 +36,13 @@ func (n *nic) freeAddress() {
 func outside(address uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&address)) }
 
 // readAddress copies a network address: the NIC, and the discriminator.
-func readAddress(a *C.VIP_NET_ADDRESS) (mac via.MAC, discriminator []byte, err error) {
+func readAddress(a *C.VIP_NET_ADDRESS) (mac via.MAC, discriminator string, err error) {
 	if a == nil || int(a.HostAddressLen) != len(mac) || a.DiscriminatorLen > via.MaxDiscriminator {
-		return mac, nil, via.ErrInvalidParameter
+		return mac, "", via.ErrInvalidParameter
 	}
 	b := C.GoBytes(unsafe.Pointer(&a.HostAddress), C.int(len(mac))+C.int(a.DiscriminatorLen))
 	copy(mac[:], b)
-	return mac, b[len(mac):], nil
+	return mac, string(b[len(mac):]), nil
 }
 
 // room is where a program wants an address, and how long a host address and a discriminator
@@ -72,7 +72,7 @@ func roomFor(a *C.VIP_NET_ADDRESS) room {
 func (r room) whole() bool { return r.host == len(via.MAC{}) }
 
 // write writes of an address what there is room for.
-func (r room) write(mac via.MAC, discriminator []byte) {
+func (r room) write(mac via.MAC, discriminator string) {
 	a := r.address
 	discriminator = discriminator[:min(len(discriminator), r.discriminator)]
 	a.HostAddressLen, a.DiscriminatorLen = C.VIP_UINT16(r.host), C.VIP_UINT16(len(discriminator))

@@ -155,10 +155,10 @@ func trapezeConnectReject(name C.uintptr_t) C.int {
 }
 
 // ends reads the two addresses of a request.
-func (v *vi) ends(local, remote *C.VIP_NET_ADDRESS) (to via.Address, name []byte, err error) {
+func (v *vi) ends(local, remote *C.VIP_NET_ADDRESS) (to via.Address, name string, err error) {
 	own, name, err := readAddress(local)
 	if err != nil || own != v.nic.device.via.Query().Address {
-		return to, nil, via.ErrInvalidParameter
+		return to, "", via.ErrInvalidParameter
 	}
 	to.MAC, to.Discriminator, err = readAddress(remote)
 	return to, name, err

@@ -65,7 +65,7 @@ func (c *copier) send(to via.MAC, file []byte, write bool) error {
 			return err
 		}
 	}
-	if _, err := conform.Request(c.ctx, c.VI, via.Address{MAC: to, Discriminator: []byte(point)}); err != nil {
+	if _, err := conform.Request(c.ctx, c.VI, via.Address{MAC: to, Discriminator: point}); err != nil {
 		return err
 	}
 	if _, err := c.VI.RecvWait(c.ctx); err != nil {
@@ -117,7 +117,7 @@ func (c *copier) receive() (file []byte, err error) {
 			return nil, err
 		}
 	}
-	wait, err := c.NIC.ConnectWait(c.ctx, []byte(point))
+	wait, err := c.NIC.ConnectWait(c.ctx, point)
 	if err != nil {
 		return nil, err
 	}

@@ -90,7 +90,7 @@ func (r *region) setAttributes(a memoryAttributes) error {
 
 // end deregisters the region.
 func (r *region) end(ctx context.Context) error {
-	if err := r.via.Deregister(ctx); err != nil {
+	if err := r.via.Close(ctx); err != nil {
 		return err
 	}
 	r.gone.Store(true)

@@ -85,7 +85,7 @@ func (n *nic) close() error {
 	}
 	for c := range owned.cqs {
 		cqs.remove(c.name)
-		_ = c.via.Destroy(ctx)
+		_ = c.via.Close(ctx)
 	}
 	n.regions.Range(func(_, r any) bool {
 		_ = r.(*region).end(ctx)
@@ -93,10 +93,10 @@ func (n *nic) close() error {
 	})
 	for p := range owned.ptags {
 		ptags.remove(p.name)
-		_ = p.via.Destroy(ctx)
+		_ = p.via.Close(ctx)
 	}
 	if tag != nil {
-		_ = tag.via.Destroy(ctx)
+		_ = tag.via.Close(ctx)
 	}
 	for c := range owned.connections {
 		connections.remove(c.name)
@@ -157,7 +157,7 @@ func (n *nic) destroyPtag(h handle) error {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if err := p.via.Destroy(n.ctx); err != nil {
+	if err := p.via.Close(n.ctx); err != nil {
 		return err
 	}
 	ptags.remove(h)

@@ -112,7 +112,7 @@ func (v *vi) setAttributes(a viAttributes) error {
 
 // destroy ends the VI.
 func (v *vi) destroy() error {
-	if err := v.via.Destroy(v.nic.ctx); err != nil {
+	if err := v.via.Close(v.nic.ctx); err != nil {
 		return err
 	}
 	vis.remove(v.name)

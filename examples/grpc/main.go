@@ -44,7 +44,7 @@ func run(ctx context.Context, out io.Writer) error {
 
 // ask has a service on one NIC tell a client on the other how it is.
 func ask(ctx context.Context, out io.Writer, client, server *via.NIC) error {
-	l, err := via.Listen(server, []byte("grpc"))
+	l, err := via.Listen(server, "grpc", via.ListenOptions{})
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func ask(ctx context.Context, out io.Writer, client, server *via.NIC) error {
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l.Streams()) }()
 	dial := func(ctx context.Context, _ string) (net.Conn, error) {
-		c, err := via.Dial(ctx, client, l.Address())
+		c, err := via.Dial(ctx, client, l.Address().String(), via.ConnOptions{})
 		if err != nil {
 			return nil, err
 		}

@@ -14,7 +14,7 @@ import (
 func ends(ctx context.Context, store, sensor *via.NIC) error {
 	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
-	_, err := via.Dial(short, sensor, via.Address{MAC: store.Query().Address, Discriminator: []byte("no such name")})
+	_, err := via.Dial(short, sensor, via.Address{MAC: store.Query().Address, Discriminator: "no such name"}.String(), via.ConnOptions{})
 	var e *via.Error
 	if errors.As(err, &e) && errors.Is(err, via.ErrNoMatch) {
 		fmt.Println("ends: no listener has this name")

@@ -38,12 +38,12 @@ func run(ctx context.Context) error {
 
 // dial listens at the store under a name, dials it, and returns both ends.
 func dial(ctx context.Context, store, sensor *via.NIC, name string) (out, in *via.Conn, err error) {
-	listener, err := via.Listen(store, []byte(name))
+	listener, err := via.Listen(store, name, via.ListenOptions{})
 	if err != nil {
 		return nil, nil, err
 	}
 	defer listener.Close()
-	if out, err = via.Dial(ctx, sensor, listener.Address()); err != nil {
+	if out, err = via.Dial(ctx, sensor, listener.Address().String(), via.ConnOptions{}); err != nil {
 		return nil, nil, err
 	}
 	in, err = listener.Accept(ctx)

@@ -66,15 +66,15 @@ func pair(ctx context.Context, store, sensor *via.NIC, completions *via.CQ, a vi
 	}
 	accepted := make(chan error, 1)
 	go func() {
-		request, err := store.ConnectWait(ctx, []byte("vi"))
+		request, err := store.ConnectWait(ctx, "vi")
 		if err == nil {
 			_, err = request.Accept(ctx, to)
 		}
 		accepted <- err
 	}()
-	address := via.Address{MAC: store.Query().Address, Discriminator: []byte("vi")}
+	address := via.Address{MAC: store.Query().Address, Discriminator: "vi"}
 	for err = via.ErrNoMatch; errors.Is(err, via.ErrNoMatch); { // until the store waits
-		_, err = from.ConnectRequest(ctx, address, nil)
+		_, err = from.ConnectRequest(ctx, address, "")
 	}
 	return from, to, errors.Join(err, <-accepted)
 }

@@ -27,11 +27,11 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer client.Close()
-	listener, err := via.Listen(server, []byte("greetings"))
+	listener, err := via.Listen(server, "greetings", via.ListenOptions{})
 	if err != nil {
 		return err
 	}
-	out, err := via.Dial(ctx, client, listener.Address())
+	out, err := via.Dial(ctx, client, listener.Address().String(), via.ConnOptions{})
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func run(ctx context.Context, out io.Writer) error {
 
 // fetch gets a page from a server on one NIC by a client on the other.
 func fetch(ctx context.Context, out io.Writer, client, server *via.NIC, secure bool) error {
-	l, err := via.Listen(server, []byte("http"))
+	l, err := via.Listen(server, "http", via.ListenOptions{})
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func fetch(ctx context.Context, out io.Writer, client, server *via.NIC, secure b
 	}
 	s.Listener, s.EnableHTTP2 = l.Streams(), true
 	t := &http.Transport{ForceAttemptHTTP2: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		c, err := via.Dial(ctx, client, l.Address())
+		c, err := via.Dial(ctx, client, l.Address().String(), via.ConnOptions{})
 		if err != nil {
 			return nil, err
 		}

@@ -34,11 +34,11 @@ func open(t *testing.T, device vfio.Device) *via.NIC {
 
 func TestMessage(t *testing.T) {
 	a, b := pair(t)
-	l, err := via.Listen(b, []byte("test"))
+	l, err := via.Listen(b, "test", via.ListenOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	from, err := via.Dial(t.Context(), a, l.Address())
+	from, err := via.Dial(t.Context(), a, l.Address().String(), via.ConnOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

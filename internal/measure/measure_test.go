@@ -29,13 +29,11 @@ func pair(t *testing.T, opts ...via.Option) (a, b *via.Conn) {
 		t.Cleanup(func() { n.Close() })
 		nics = append(nics, n)
 	}
-	lc := via.ListenConfig{Options: func(via.Remote) (via.ConnOptions, error) { return o, nil }}
-	l, err := lc.Listen(nics[1], []byte("x"))
+	l, err := via.Listen(nics[1], "x", via.ListenOptions{Conn: func(via.Remote) (via.ConnOptions, error) { return o, nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := via.Dialer{ConnOptions: o}
-	if a, err = d.Dial(ctx, nics[0], l.Address()); err == nil {
+	if a, err = via.Dial(ctx, nics[0], l.Address().String(), o); err == nil {
 		b, err = l.Accept(ctx)
 	}
 	if err := errors.Join(err, l.Close()); err != nil {

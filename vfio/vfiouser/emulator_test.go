@@ -246,15 +246,15 @@ func TestEmulatorDataPath(t *testing.T) {
 	a, b := open(paths[0]), open(paths[1])
 	accepted := make(chan error, 1)
 	go func() {
-		request, err := b.nic.ConnectWait(ctx, []byte("counting"))
+		request, err := b.nic.ConnectWait(ctx, "counting")
 		if err == nil {
 			_, err = request.Accept(ctx, b.vi)
 		}
 		accepted <- err
 	}()
-	to := via.Address{MAC: b.nic.Query().Address, Discriminator: []byte("counting")}
+	to := via.Address{MAC: b.nic.Query().Address, Discriminator: "counting"}
 	eventually(t, "connection", func() bool {
-		_, err := a.vi.ConnectRequest(ctx, to, nil)
+		_, err := a.vi.ConnectRequest(ctx, to, "")
 		return err == nil
 	})
 	if err := <-accepted; err != nil {

@@ -278,7 +278,7 @@ func TestStallLater(t *testing.T) {
 			return err
 		},
 		"connection": func(s *openNIC, ctx context.Context) error {
-			_, err := s.n.ConnectWait(ctx, []byte("x"))
+			_, err := s.n.ConnectWait(ctx, "x")
 			return err
 		},
 		"wait":     func(s *openNIC, ctx context.Context) error { _, err := s.v.RecvWait(ctx); return err },

@@ -139,7 +139,7 @@ func message(ctx context.Context, p *pair) (again, operation func() error, err e
 func connect(ctx context.Context, p *pair, client, server side) error {
 	accepted := make(chan error, 1)
 	go func() {
-		request, err := p.far.ConnectWait(ctx, nil)
+		request, err := p.far.ConnectWait(ctx, "")
 		if err == nil {
 			_, err = request.Accept(ctx, server.vi)
 		}
@@ -147,7 +147,7 @@ func connect(ctx context.Context, p *pair, client, server side) error {
 	}()
 	err := error(via.ErrNoMatch)
 	for errors.Is(err, via.ErrNoMatch) { // until the server waits
-		_, err = client.vi.ConnectRequest(ctx, via.Address{MAC: p.far.Query().Address}, nil)
+		_, err = client.vi.ConnectRequest(ctx, via.Address{MAC: p.far.Query().Address}, "")
 	}
 	return errors.Join(err, <-accepted)
 }
@@ -165,11 +165,11 @@ func nothing() error { return nil }
 
 // connMessage is one of 64 bytes from Conn.Send to Conn.Receive.
 func connMessage(ctx context.Context, p *pair) (again, operation func() error, err error) {
-	l, err := via.Listen(p.far, []byte("walk"))
+	l, err := via.Listen(p.far, "walk", via.ListenOptions{})
 	if err != nil {
 		return nil, nil, err
 	}
-	out, err := via.Dial(ctx, p.near, l.Address())
+	out, err := via.Dial(ctx, p.near, l.Address().String(), via.ConnOptions{})
 	if err != nil {
 		return nil, nil, err
 	}

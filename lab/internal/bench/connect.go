@@ -9,7 +9,7 @@ import (
 )
 
 // discriminator of the connections of a measurement.
-var discriminator = []byte("trapeze-bench/1")
+const discriminator = "trapeze-bench/1"
 
 // patience bounds how long one end waits for the other one.
 const patience = 20 * time.Second
@@ -47,7 +47,7 @@ const (
 func request(ctx context.Context, vi *via.VI, to via.MAC) error {
 	for {
 		limited, cancel := context.WithTimeout(ctx, attempt)
-		_, err := vi.ConnectRequest(limited, via.Address{MAC: to, Discriminator: discriminator}, nil)
+		_, err := vi.ConnectRequest(limited, via.Address{MAC: to, Discriminator: discriminator}, "")
 		cancel()
 		if ctx.Err() != nil || !errors.Is(err, via.ErrNoMatch) && !errors.Is(err, via.ErrNotReachable) && !errors.Is(err, via.ErrTimeout) {
 			return err

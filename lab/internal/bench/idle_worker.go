@@ -218,11 +218,9 @@ func (s *idleSpec) withEnd(ctx context.Context, address string, ready func(), f 
 	o := via.ConnOptions{MaxMessage: stampSize, SendDepth: 2, RecvDepth: 4}
 	var c *via.Conn
 	if ready == nil {
-		d := via.Dialer{ConnOptions: o}
-		c, err = d.Dial(set, nic, via.Address{MAC: descriptors.Broadcast, Discriminator: discriminator})
+		c, err = via.Dial(set, nic, via.Address{MAC: descriptors.Broadcast, Discriminator: discriminator}.String(), o)
 	} else {
-		lc := via.ListenConfig{Options: func(via.Remote) (via.ConnOptions, error) { return o, nil }}
-		l, refused := lc.Listen(nic, discriminator)
+		l, refused := via.Listen(nic, discriminator, via.ListenOptions{Conn: func(via.Remote) (via.ConnOptions, error) { return o, nil }})
 		if refused != nil {
 			return refused
 		}

@@ -97,24 +97,45 @@ func (t *Table) add(fields []string) error {
 
 // ParseHost reads an address. Its discriminator may have Go's quotes around it.
 func ParseHost(s string) (h Host, err error) {
-	mac, rest, slash := strings.Cut(s, "/")
+	mac, rest, named := strings.Cut(s, "/")
 	hw, err := net.ParseMAC(mac)
 	if err != nil || len(hw) != len(h.MAC) || strings.Count(mac, ":") != len(h.MAC)-1 {
 		return h, fmt.Errorf("%w: address %q, want six bytes such as 02:00:00:00:00:01", ErrFormat, mac)
 	}
 	copy(h.MAC[:], hw)
-	if !slash {
-		return h, nil
+	if named {
+		h.Discriminator, err = unquote(rest)
 	}
-	if !strings.HasPrefix(rest, `"`) {
-		rest = `"` + rest + `"`
+	return h, err
+}
+
+// unquote reads a discriminator.
+func unquote(s string) (string, error) {
+	if !strings.HasPrefix(s, `"`) {
+		s = `"` + s + `"`
 	}
-	d, err := strconv.Unquote(rest)
+	d, err := strconv.Unquote(s)
 	if err != nil || len(d) > descriptors.MaxDiscriminator {
-		return h, fmt.Errorf("%w: discriminator %q, want at most %d bytes", ErrFormat, rest, descriptors.MaxDiscriminator)
+		return "", fmt.Errorf("%w: discriminator %q, want at most %d bytes", ErrFormat, s, descriptors.MaxDiscriminator)
 	}
-	h.Discriminator = d
-	return h, nil
+	return d, nil
+}
+
+// Split takes an address with the name of a host apart, as in "alpha:echo" or "alpha/echo".
+// host is empty if s has six bytes in its place, and name if nothing is behind it.
+func Split(s string) (host, name string, err error) {
+	first := s
+	if i := strings.IndexAny(s, ":/"); i >= 0 {
+		first = s[:i]
+		if len(first) == 2 && strings.Count(s, ":") >= len(descriptors.MAC{})-1 {
+			return "", "", nil
+		}
+		name, err = unquote(s[i+1:])
+	}
+	if err == nil && (len(first) > MaxName || !goodName.MatchString(first)) {
+		err = fmt.Errorf("%w: address %q, want HOST:NAME, where HOST is a name or six bytes such as 02:00:00:00:00:01", ErrFormat, s)
+	}
+	return first, name, err
 }
 
 // ByName returns the hosts that have a name.

@@ -73,7 +73,7 @@ type channelPeer struct {
 func (at channelPeer) dial(ctx context.Context, name string, o *channel.Options) (*channel.Channel, error) {
 	dialling, cancel := context.WithTimeout(ctx, at.timeout)
 	defer cancel()
-	c, err := channel.Dial(dialling, at.nic, via.Address{MAC: at.to, Discriminator: []byte(name)}, o)
+	c, err := channel.Dial(dialling, at.nic, via.Address{MAC: at.to, Discriminator: name}, o)
 	if err != nil {
 		return nil, explainDial(err, at.timeout, "trapeze channel listen")
 	}

@@ -199,8 +199,7 @@ func connected(ctx context.Context, a, b *via.NIC, discriminator string, o via.C
 	const patience = 5 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	lc := via.ListenConfig{Limit: 1, Options: func(via.Remote) (via.ConnOptions, error) { return o, nil }}
-	l, err := lc.Listen(b, []byte(discriminator))
+	l, err := via.Listen(b, discriminator, via.ListenOptions{Limit: 1, Conn: func(via.Remote) (via.ConnOptions, error) { return o, nil }})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -220,7 +219,7 @@ func (p *program) demoFile(ctx context.Context, from, to *via.NIC, path, what st
 		return r, err
 	}
 	defer file.Close()
-	sender, receiver, err := connected(ctx, from, to, string(fileDiscriminator), fileOptions(min(chunk, int(from.Query().MaxTransfer))))
+	sender, receiver, err := connected(ctx, from, to, fileDiscriminator, fileOptions(min(chunk, int(from.Query().MaxTransfer))))
 	if err != nil {
 		return r, err
 	}

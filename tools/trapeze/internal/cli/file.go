@@ -11,7 +11,7 @@ import (
 )
 
 // fileDiscriminator names the connection point of file transfers.
-var fileDiscriminator = []byte("trapeze-file/2")
+const fileDiscriminator = "trapeze-file/2"
 
 // File transfers use messages of up to chunk bytes unless the NIC's are
 // smaller. Receives are posted deep enough that the sender seldom waits for
@@ -44,8 +44,8 @@ func acceptOptions(r via.Remote) (via.ConnOptions, error) {
 func dial(ctx context.Context, nic *via.NIC, remote via.Address, o via.ConnOptions, timeout time.Duration) (*via.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	d := via.Dialer{ConnOptions: o, Local: remote.Discriminator}
-	c, err := d.Dial(ctx, nic, remote)
+	o.Local = remote.Discriminator
+	c, err := via.Dial(ctx, nic, remote.String(), o)
 	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(cause, context.DeadlineExceeded) {
 		err = cause
 	}
@@ -60,6 +60,5 @@ func dialFile(ctx context.Context, nic *via.NIC, mac via.MAC, timeout time.Durat
 
 // listenFile waits for one sender of a file.
 func listenFile(nic *via.NIC, refused func(via.Remote, error)) (*via.Listener, error) {
-	lc := via.ListenConfig{Options: acceptOptions, Limit: 1, Refused: refused}
-	return lc.Listen(nic, fileDiscriminator)
+	return via.Listen(nic, fileDiscriminator, via.ListenOptions{Conn: acceptOptions, Limit: 1, Refused: refused})
 }

@@ -204,7 +204,7 @@ func fetches(ctx context.Context, nic *via.NIC, c *netmem.Client, d time.Duratio
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = m.Deregister(context.WithoutCancel(ctx)) }() // the NIC is closed soon
+	defer func() { _ = m.Close(context.WithoutCancel(ctx)) }() // the NIC is closed soon
 	frame := ring.Frame{Memory: m, Length: c.Page()}
 	pages := uint64(c.Size()) / uint64(c.Page())
 	h := hdrhistogram.New(1, int64(time.Minute), 3)

@@ -110,13 +110,13 @@ func (f *clientFlags) addresses() (list []via.Address, err error) {
 
 // parseServer reads [MAC/]NAME, the value of a flag.
 func parseServer(flag, s string) (via.Address, error) {
-	a := via.Address{MAC: descriptors.Broadcast, Discriminator: []byte(s)}
+	a := via.Address{MAC: descriptors.Broadcast, Discriminator: s}
 	if mac, name, ok := strings.Cut(s, "/"); ok {
 		from, err := peer.ParseMAC(mac)
 		if err != nil {
 			return a, fmt.Errorf("%s %q: %w", flag, s, err)
 		}
-		a = via.Address{MAC: from, Discriminator: []byte(name)}
+		a = via.Address{MAC: from, Discriminator: name}
 	}
 	if n := len(a.Discriminator); n == 0 || n > via.MaxDiscriminator {
 		return a, &option.Error{Option: flag, Value: s, Allowed: fmt.Sprintf("[MAC/]NAME with a name of 1 to %d bytes", via.MaxDiscriminator)}

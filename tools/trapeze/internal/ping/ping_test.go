@@ -69,8 +69,7 @@ func dial(t *testing.T, a *via.NIC, to via.MAC, level via.Reliability, n int) *v
 }
 
 func dialWith(ctx context.Context, a *via.NIC, to via.MAC, o via.ConnOptions) (*via.Conn, error) {
-	d := via.Dialer{ConnOptions: o}
-	return d.Dial(ctx, a, via.Address{MAC: to, Discriminator: ping.Discriminator})
+	return via.Dial(ctx, a, via.Address{MAC: to, Discriminator: ping.Discriminator}.String(), o)
 }
 
 func TestPing(t *testing.T) {
@@ -220,8 +219,7 @@ func TestPatientClient(t *testing.T) {
 func TestWaitingClient(t *testing.T) {
 	t.Parallel()
 	a, b := nics(t, "")
-	lc := via.ListenConfig{Options: func(via.Remote) (via.ConnOptions, error) { return ping.ConnOptions(via.Unreliable, 64), nil }}
-	l, err := lc.Listen(b, ping.Discriminator)
+	l, err := via.Listen(b, ping.Discriminator, via.ListenOptions{Conn: func(via.Remote) (via.ConnOptions, error) { return ping.ConnOptions(via.Unreliable, 64), nil }})
 	if err != nil {
 		t.Fatal(err)
 	}

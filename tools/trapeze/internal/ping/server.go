@@ -13,7 +13,7 @@ import (
 )
 
 // Discriminator of the connection point.
-var Discriminator = []byte("trapeze-ping/2")
+const Discriminator = "trapeze-ping/2"
 
 // Depth is the number of buffers in each direction.
 const Depth = 16
@@ -104,9 +104,9 @@ func (s Server) Serve(ctx context.Context) (err error) {
 	var clients sync.WaitGroup
 	var taken atomic.Int64 // of s.Memory
 	places := make(chan struct{}, maxClients)
-	lc := via.ListenConfig{
+	lo := via.ListenOptions{
 		// A request waits here for a place, and those behind it for theirs.
-		Options: func(r via.Remote) (via.ConnOptions, error) {
+		Conn: func(r via.Remote) (via.ConnOptions, error) {
 			select {
 			case places <- struct{}{}:
 			case <-ctx.Done():
@@ -132,7 +132,7 @@ func (s Server) Serve(ctx context.Context) (err error) {
 			}
 		},
 	}
-	l, err := lc.Listen(s.NIC, Discriminator)
+	l, err := via.Listen(s.NIC, Discriminator, lo)
 	if err != nil {
 		cancel()
 		return err
