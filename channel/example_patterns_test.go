@@ -13,7 +13,7 @@ import (
 // connect opens a pair of channels on emulated NICs, and says how to close them.
 func connect(ctx context.Context, name string, options *channel.Options) (near, far *channel.Channel, end func()) {
 	open := func() *via.NIC {
-		nic, err := via.Open(ctx, "emu:?wire=mem:"+name)
+		nic, err := via.Open(ctx, "emu:?wire=mem:"+name, via.Options{})
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -16,7 +16,7 @@ func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	open := func() *via.NIC {
-		nic, err := via.Open(ctx, "emu:?wire=mem:channel-example")
+		nic, err := via.Open(ctx, "emu:?wire=mem:channel-example", via.Options{})
 		if err != nil {
 			log.Fatal(err)
 		}

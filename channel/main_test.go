@@ -32,7 +32,7 @@ var wires atomic.Uint32
 // open opens a NIC, which is closed at the end of the test.
 func open(t testing.TB, address string) *via.NIC {
 	t.Helper()
-	nic, err := via.Open(contextFor(t), address, via.WithLogger(slog.New(slog.DiscardHandler)))
+	nic, err := via.Open(contextFor(t), address, via.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,7 +55,7 @@ func openPaced(t testing.TB, gbits int) (a, b *via.NIC) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		nic, err := via.OpenDevice(contextFor(t), d, via.WithLogger(slog.New(slog.DiscardHandler)))
+		nic, err := via.OpenDevice(contextFor(t), d, via.Options{Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,10 +16,10 @@ func noNICs(T) (a, b *via.NIC) { return nil, nil }
 
 // emulated opens two NICs in this process.
 func emulated(t T) (a, b *via.NIC) {
-	x, y, err := emulator.Pair()
+	x, y, err := emulator.Pair(emulator.PairOptions{})
 	OK(t, err)
 	closeAtEnd(t, x, y) // if no NIC has closed them
-	return OpenDevice(t, x), OpenDevice(t, y)
+	return OpenDevice(t, x, via.Options{}), OpenDevice(t, y, via.Options{})
 }
 
 func failBehindAHelper(t T) {

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { leaktest.Main(m) }
 // frames than those of via's table of back ends.
 func TestRings(t *testing.T) {
 	for _, options := range []string{"", "&loss=0.2&seed=2", "&engine=thread&loss=0.2&duplicate=0.1&reorder=0.1&corrupt=0.05&seed=3"} {
-		Rings().Run(t, "emulated"+options, func(t *testing.T) (a, b *via.NIC) { return OnMemory(t, options) })
+		Rings().Run(t, "emulated"+options, func(t *testing.T) (a, b *via.NIC) { return OnMemory(t, options, via.Options{}) })
 	}
 }
 
@@ -39,7 +39,7 @@ func TestChannels(t *testing.T) {
 			continue
 		}
 		before := excuses.Load()
-		Channels().Run(t, "emulated"+c.options, func(t *testing.T) (a, b *via.NIC) { return OnMemory(t, c.options) })
+		Channels().Run(t, "emulated"+c.options, func(t *testing.T) (a, b *via.NIC) { return OnMemory(t, c.options, via.Options{}) })
 		if excused := excuses.Load() - before; excused > 0 != c.lossy {
 			t.Errorf("%q: %d times something was excused by losses", c.options, excused)
 		}
@@ -66,9 +66,9 @@ func TestWithout(t *testing.T) {
 	for _, s := range []Suite{Rings(), Channels()} {
 		for _, c := range s {
 			o := c.Run(t.Context(), time.Minute, func(t T) (a, b *via.NIC) {
-				x, y, err := emulator.Pair()
+				x, y, err := emulator.Pair(emulator.PairOptions{})
 				OK(t, err)
-				return OpenDevice(t, without{x, c.needs.feature}), OpenDevice(t, y)
+				return OpenDevice(t, without{x, c.needs.feature}, via.Options{}), OpenDevice(t, y, via.Options{})
 			})
 			if o.Failed || !o.Skipped || len(o.Messages) != 1 || !strings.Contains(o.Messages[0], "not supported: "+c.needs.name) {
 				t.Errorf("%s: %+v", c, o)

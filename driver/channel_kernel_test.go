@@ -13,13 +13,13 @@ import (
 // TestKernelChannel: channel 0 sends on a channel whose number stands in the message, however
 // the device learns of doorbells; there is one, it receives nothing and connects with nobody.
 func TestKernelChannel(t *testing.T) {
-	for name, options := range map[string][]emulator.Option{
-		"inline": nil, "mapped": {emulator.WithDoorbells(emulator.DoorbellsMapped)},
-		"trapped": {emulator.WithDoorbells(emulator.DoorbellsTrapped), emulator.WithThreads()},
+	for name, options := range map[string]emulator.PairOptions{
+		"inline": {}, "mapped": emulator.PairOptions{Doorbells: emulator.DoorbellsMapped},
+		"trapped": emulator.PairOptions{Doorbells: emulator.DoorbellsTrapped, Threads: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			checkLeaks(t)
-			_, _, a, b := newPair(t, options...)
+			_, _, a, b := newPair(t, options)
 			x, y := connectedChannels(t, a, b, descriptors.MinChannelPageLog2)
 			m, err := a.AllocMemory(contextFor(t), 3*8192, driver.MemoryAttributes{})
 			if err != nil {

@@ -62,14 +62,14 @@ func connectedChannels(t *testing.T, a, b *driver.NIC, page descriptors.ChannelP
 // TestChannels: messages of any size cross between channels both ways, whoever steps the
 // devices and however they learn of doorbells, more of them than there are doorbell words.
 func TestChannels(t *testing.T) {
-	for name, options := range map[string][]emulator.Option{
-		"inline": nil, "threads": {emulator.WithThreads()}, "mapped": {emulator.WithDoorbells(emulator.DoorbellsMapped)},
-		"mapped, threads": {emulator.WithDoorbells(emulator.DoorbellsMapped), emulator.WithThreads()},
-		"trapped":         {emulator.WithDoorbells(emulator.DoorbellsTrapped), emulator.WithThreads()},
+	for name, options := range map[string]emulator.PairOptions{
+		"inline": {}, "threads": emulator.PairOptions{Threads: true}, "mapped": emulator.PairOptions{Doorbells: emulator.DoorbellsMapped},
+		"mapped, threads": emulator.PairOptions{Doorbells: emulator.DoorbellsMapped, Threads: true},
+		"trapped":         emulator.PairOptions{Doorbells: emulator.DoorbellsTrapped, Threads: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			checkLeaks(t)
-			_, _, a, b := newPair(t, options...)
+			_, _, a, b := newPair(t, options)
 			for page := descriptors.ChannelPage(descriptors.MinChannelPageLog2); page <= descriptors.MaxChannelPageLog2; page++ {
 				x, y := connectedChannels(t, a, b, page)
 				for round := range uint32(3 * descriptors.ChannelDepth) {
@@ -133,7 +133,7 @@ func bounceOn(t *testing.T, x, y channelOver, p descriptors.ChannelPriority, rou
 // TestChannelRefusals: what makes no sense is refused, and names what.
 func TestChannelRefusals(t *testing.T) {
 	checkLeaks(t)
-	_, _, a, b := newPair(t)
+	_, _, a, b := newPair(t, emulator.PairOptions{})
 	m, err := a.AllocMemory(contextFor(t), 64<<10, driver.MemoryAttributes{})
 	if err != nil {
 		t.Fatal(err)
@@ -208,7 +208,7 @@ func TestChannelRefusals(t *testing.T) {
 // when one has left.
 func TestChannelFull(t *testing.T) {
 	checkLeaks(t)
-	_, _, a, b := newPair(t, emulator.WithDoorbells(emulator.DoorbellsTrapped))
+	_, _, a, b := newPair(t, emulator.PairOptions{Doorbells: emulator.DoorbellsTrapped})
 	x, _ := connectedChannels(t, a, b, descriptors.MinChannelPageLog2)
 	full := 0
 	for sent := 0; sent < 4*descriptors.ChannelDepth; {
@@ -236,7 +236,7 @@ func TestChannelFull(t *testing.T) {
 // TestChannelEnds: who waits learns how the connection has ended.
 func TestChannelEnds(t *testing.T) {
 	checkLeaks(t)
-	_, _, a, b := newPair(t, emulator.WithThreads())
+	_, _, a, b := newPair(t, emulator.PairOptions{Threads: true})
 	x, y := connectedChannels(t, a, b, descriptors.MinChannelPageLog2)
 	if err := x.Close(contextFor(t)); err != nil {
 		t.Fatal(err)
@@ -251,7 +251,7 @@ func TestChannelEnds(t *testing.T) {
 
 // TestChannelAllocatesNothing: a send, and a look for what has come.
 func TestChannelAllocatesNothing(t *testing.T) {
-	_, _, a, b := newPair(t)
+	_, _, a, b := newPair(t, emulator.PairOptions{})
 	x, y := connectedChannels(t, a, b, descriptors.MinChannelPageLog2)
 	seen := uint8(0)
 	if n := testing.AllocsPerRun(1000, func() {
@@ -292,7 +292,7 @@ func (d unmapped) Region(index int) (vfio.RegionInfo, error) {
 // reached by calls.
 func TestChannelsUnmapped(t *testing.T) {
 	checkLeaks(t)
-	x, y, err := emulator.Pair(emulator.WithDoorbells(emulator.DoorbellsMapped), emulator.WithThreads())
+	x, y, err := emulator.Pair(emulator.PairOptions{Doorbells: emulator.DoorbellsMapped, Threads: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -319,7 +319,7 @@ func TestChannelsUnmapped(t *testing.T) {
 // TestChannelLevels: the driver reads what the device says of its FIFOs.
 func TestChannelLevels(t *testing.T) {
 	checkLeaks(t)
-	_, _, a, b := newPair(t)
+	_, _, a, b := newPair(t, emulator.PairOptions{})
 	x, y := connectedChannels(t, a, b, descriptors.MinChannelPageLog2)
 	bounceOn(t, x, y, descriptors.PriorityHigh, 0)
 	for _, n := range []*driver.NIC{a, b} {

@@ -11,9 +11,9 @@ import (
 )
 
 // newPair opens both ends of an emulated wire.
-func newPair(t testing.TB, options ...emulator.Option) (x, y *emulator.Device, a, b *driver.NIC) {
+func newPair(t testing.TB, options emulator.PairOptions) (x, y *emulator.Device, a, b *driver.NIC) {
 	t.Helper()
-	x, y, err := emulator.Pair(options...)
+	x, y, err := emulator.Pair(options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func newPair(t testing.TB, options ...emulator.Option) (x, y *emulator.Device, a
 // TestEmulatorIdentity: two NICs say who they are, and that they are well.
 func TestEmulatorIdentity(t *testing.T) {
 	checkLeaks(t)
-	_, _, a, b := newPair(t)
+	_, _, a, b := newPair(t, emulator.PairOptions{})
 	for _, n := range []*driver.NIC{a, b} {
 		id := n.Identity()
 		if id.MaxEndpoints < 2 || id.MaxQueueDepth < 16 || id.MaxTransfer < 32<<10 || id.MTU < descriptors.MinMTU || len(id.Blocks) < 3 {
@@ -65,7 +65,7 @@ func TestEmulatorIdentity(t *testing.T) {
 // the connection has ended in order.
 func TestDestroyConnected(t *testing.T) {
 	checkLeaks(t)
-	_, _, a, b := newPair(t)
+	_, _, a, b := newPair(t, emulator.PairOptions{})
 	x, y := connected(t, a, b, layout{})
 	recv := y.descriptor(t, 0, 8)
 	if err := y.v.PostRecv(recv); err != nil {
@@ -91,10 +91,10 @@ func TestDestroyConnected(t *testing.T) {
 
 // TestEmulatorRemoved pulls a NIC out while everything waits for it.
 func TestEmulatorRemoved(t *testing.T) {
-	for name, options := range map[string][]emulator.Option{"inline": nil, "threads": {emulator.WithThreads()}} {
+	for name, options := range map[string]emulator.PairOptions{"inline": {}, "threads": emulator.PairOptions{Threads: true}} {
 		t.Run(name, func(t *testing.T) {
 			checkLeaks(t)
-			x, _, a, b := newPair(t, options...)
+			x, _, a, b := newPair(t, options)
 			ctx := contextFor(t)
 			m, err := a.AllocMemory(ctx, 4096, driver.MemoryAttributes{Ptag: mustPtag(t, a)})
 			if err != nil {
@@ -160,7 +160,7 @@ func mustPtag(t *testing.T, n *driver.NIC) uint32 {
 // TestEmulatorLink: health says whether the link is up.
 func TestEmulatorLink(t *testing.T) {
 	checkLeaks(t)
-	x, _, a, b := newPair(t)
+	x, _, a, b := newPair(t, emulator.PairOptions{})
 	for _, up := range []bool{true, false, true} {
 		x.SetLink(up)
 		if h, err := a.Health(contextFor(t)); err != nil || h.LinkUp != up {

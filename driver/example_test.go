@@ -12,7 +12,7 @@ import (
 // The NIC counts what it does.
 func ExampleNIC_Counters() {
 	ctx := context.Background()
-	device, other, err := emulator.Pair()
+	device, other, err := emulator.Pair(emulator.PairOptions{})
 	if err != nil {
 		log.Fatal(err)
 	}

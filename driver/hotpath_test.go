@@ -6,6 +6,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/emulator"
 )
 
 // pingRig is two connected VIs on emulated NICs, with a descriptor for each
@@ -26,7 +27,7 @@ func newPingRig(tb testing.TB, withCQ bool) *pingRig {
 // newPingRigIn makes a pingRig whose memory is eager, or not.
 func newPingRigIn(tb testing.TB, withCQ bool, eager driver.EagerAttributes) *pingRig {
 	tb.Helper()
-	_, _, na, nb := newPair(tb)
+	_, _, na, nb := newPair(tb, emulator.PairOptions{})
 	tb.Cleanup(func() {
 		if err := errors.Join(na.Close(), nb.Close()); err != nil {
 			tb.Error(err)

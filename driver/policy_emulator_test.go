@@ -46,7 +46,7 @@ func (d *deaf) engine(t *testing.T, e descriptors.DMAEngine) descriptors.DMAStat
 func newDeaf(t *testing.T, deadline time.Duration) (d *deaf, a, b *driver.NIC) {
 	t.Helper()
 	checkLeaks(t)
-	x, y, err := emulator.Pair()
+	x, y, err := emulator.Pair(emulator.PairOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,10 +121,10 @@ func TestCloseWithHeldFrame(t *testing.T) {
 // TestPolicyConcurrent changes policies and places, and reads log and state,
 // from several goroutines while messages flow and until the NICs are closed.
 func TestPolicyConcurrent(t *testing.T) {
-	for name, options := range map[string][]emulator.Option{"inline": nil, "threads": {emulator.WithThreads()}} {
+	for name, options := range map[string]emulator.PairOptions{"inline": {}, "threads": emulator.PairOptions{Threads: true}} {
 		t.Run(name, func(t *testing.T) {
 			checkLeaks(t)
-			_, _, a, b := newPair(t, options...)
+			_, _, a, b := newPair(t, options)
 			var changing sync.WaitGroup
 			policies := []driver.Policy{{}, {At: driver.AtHost}, {Name: "static"}, {Name: "auto", At: driver.AtHost}, {Name: "warp"}}
 			for _, n := range []*driver.NIC{a, b} {

@@ -130,7 +130,7 @@ func TestLoadCutOff(t *testing.T) {
 					step = 1
 				}
 				for at := 0; at < total; at += step {
-					x, y, err := emulator.Pair()
+					x, y, err := emulator.Pair(emulator.PairOptions{})
 					if err != nil {
 						t.Fatal(err)
 					}

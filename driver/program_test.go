@@ -54,10 +54,10 @@ func programOf(t testing.TB, n *driver.NIC) load.Status {
 	return s
 }
 
-var processorPairs = map[string][]emulator.Option{
-	"inline":                    nil,
-	"threads":                   {emulator.WithThreads()},
-	"threads, mapped doorbells": {emulator.WithThreads(), emulator.WithDoorbells(emulator.DoorbellsMapped)},
+var processorPairs = map[string]emulator.PairOptions{
+	"inline":                    {},
+	"threads":                   emulator.PairOptions{Threads: true},
+	"threads, mapped doorbells": emulator.PairOptions{Threads: true, Doorbells: emulator.DoorbellsMapped},
 }
 
 // TestShippedPrograms loads each image that we ship into both NICs, and messages go
@@ -67,7 +67,7 @@ func TestShippedPrograms(t *testing.T) {
 		for _, name := range images.Names() {
 			t.Run(kind+", "+name, func(t *testing.T) {
 				checkLeaks(t)
-				_, _, a, b := newPair(t, options...)
+				_, _, a, b := newPair(t, options)
 				defer func() {
 					if err := errors.Join(a.Close(), b.Close()); err != nil {
 						t.Error(err)
@@ -105,7 +105,7 @@ func TestReplaceUnderTraffic(t *testing.T) {
 	for kind, options := range processorPairs {
 		t.Run(kind, func(t *testing.T) {
 			checkLeaks(t)
-			_, _, a, b := newPair(t, options...)
+			_, _, a, b := newPair(t, options)
 			defer func() {
 				if err := errors.Join(a.Close(), b.Close()); err != nil {
 					t.Error(err)
@@ -145,7 +145,7 @@ func TestReplaceUnderTraffic(t *testing.T) {
 // maps hold, until it is loaded again, and rollback works.
 func TestProgramSurvivesReset(t *testing.T) {
 	checkLeaks(t)
-	x, y, err := emulator.Pair()
+	x, y, err := emulator.Pair(emulator.PairOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +217,7 @@ func (s staying) Close() error { return s.Device.Reset(context.Background()) }
 // TestProgramsAtOnce: everything about programs from many goroutines.
 func TestProgramsAtOnce(t *testing.T) {
 	checkLeaks(t)
-	_, _, a, b := newPair(t, emulator.WithThreads())
+	_, _, a, b := newPair(t, emulator.PairOptions{Threads: true})
 	defer func() {
 		if err := errors.Join(a.Close(), b.Close()); err != nil {
 			t.Error(err)
@@ -263,7 +263,7 @@ func TestProgramsAtOnce(t *testing.T) {
 // TestProgramRefusedByNIC: what the driver does not check the NIC does, and the
 // program that ran before runs on.
 func TestProgramRefusedByNIC(t *testing.T) {
-	_, _, a, b := newPair(t)
+	_, _, a, b := newPair(t, emulator.PairOptions{})
 	defer func() {
 		if err := errors.Join(a.Close(), b.Close()); err != nil {
 			t.Error(err)
@@ -353,7 +353,7 @@ func verified(t testing.TB, spec *firmware.Spec) load.Image {
 func BenchmarkLoadProgram(b *testing.B) {
 	for _, kind := range []string{"inline", "threads"} {
 		b.Run(kind, func(b *testing.B) {
-			_, _, x, y := newPair(b, processorPairs[kind]...)
+			_, _, x, y := newPair(b, processorPairs[kind])
 			defer func() {
 				if err := errors.Join(x.Close(), y.Close()); err != nil {
 					b.Error(err)

@@ -24,7 +24,7 @@ func (s *woken) Wake() {
 // TestPostsWake: each post of one descriptor or many wakes those who sleep instead
 // of polling; one that is refused does not.
 func TestPostsWake(t *testing.T) {
-	x, y, err := emulator.Pair()
+	x, y, err := emulator.Pair(emulator.PairOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

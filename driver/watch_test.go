@@ -34,7 +34,7 @@ func TestAlerts(t *testing.T) {
 		{"failed, with the cause", broken, broken},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			da, db, err := emulator.Pair()
+			da, db, err := emulator.Pair(emulator.PairOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -196,7 +196,7 @@ func TestEndIsNoticed(t *testing.T) {
 // steps it itself finds what it has posted done, as ever.
 func TestLookDisturbsNobody(t *testing.T) {
 	checkLeaks(t)
-	a, b, err := emulator.Pair(emulator.WithDoorbells(emulator.DoorbellsMapped)) // posts alone do nothing
+	a, b, err := emulator.Pair(emulator.PairOptions{Doorbells: emulator.DoorbellsMapped}) // posts alone do nothing
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,7 +269,7 @@ func (v vanishing) UnmapDMA(iova, size uint64) error {
 // is nothing that it could fail to give back.
 func TestCloseOfDeviceJustGone(t *testing.T) {
 	checkLeaks(t)
-	a, b, err := emulator.Pair()
+	a, b, err := emulator.Pair(emulator.PairOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -315,7 +315,7 @@ func (unguarded) PhysicalAddress(m *vfio.Memory) (uint64, error) {
 
 // TestUnguarded: without an IOMMU memory comes from huge pages, or not at all.
 func TestUnguarded(t *testing.T) {
-	a, b, err := emulator.Pair()
+	a, b, err := emulator.Pair(emulator.PairOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

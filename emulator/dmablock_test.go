@@ -201,7 +201,7 @@ func (e *flowEnd) clock() time.Duration {
 func TestDMALog(t *testing.T) {
 	for name, threads := range map[string]bool{"inline": false, "threads": true} {
 		t.Run(name, func(t *testing.T) {
-			f := newFlow(t, threads)
+			f := newFlow(t, threads, emulator.PairOptions{})
 			for _, e := range []*flowEnd{f.from, f.to} {
 				e.setDMA(descriptors.RegLogBaseLow, flowLog)
 				e.setDMA(descriptors.RegLogLog2, 7)
@@ -238,7 +238,7 @@ func TestDMALog(t *testing.T) {
 func TestPulseRegisters(t *testing.T) {
 	for name, threads := range map[string]bool{"inline": false, "threads": true} {
 		t.Run(name, func(t *testing.T) {
-			f := newFlow(t, threads)
+			f := newFlow(t, threads, emulator.PairOptions{})
 			e := f.from
 			e.setDMA(descriptors.RegPulseDeadline, 60_000_000)
 			e.setDMA(descriptors.RegProgressLow, flowProgress)
@@ -295,7 +295,7 @@ func TestPulseRegisters(t *testing.T) {
 
 // TestResetWhileAFrameWaits resets the device while the host holds a frame.
 func TestResetWhileAFrameWaits(t *testing.T) {
-	f := newFlow(t, false)
+	f := newFlow(t, false, emulator.PairOptions{})
 	f.from.setDMA(descriptors.RegPulseDeadline, 60_000_000)
 	f.from.setDMA(descriptors.RegDMAControl, descriptors.DMAControlHostTx)
 	f.begin(2500, 1)
@@ -325,7 +325,7 @@ func TestPiecesBetweenThreads(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFlow(t, true, emulator.WithPipeline(configure))
+			f := newFlow(t, true, emulator.PairOptions{Pipeline: configure})
 			for i := range 100 {
 				f.send(1+37*i, byte(i))
 			}

@@ -16,12 +16,12 @@ import (
 func ExamplePair() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	x, y, err := emulator.Pair()
+	x, y, err := emulator.Pair(emulator.PairOptions{})
 	check(err)
-	a, err := via.OpenDevice(ctx, x)
+	a, err := via.OpenDevice(ctx, x, via.Options{})
 	check(err)
 	defer a.Close()
-	b, err := via.OpenDevice(ctx, y)
+	b, err := via.OpenDevice(ctx, y, via.Options{})
 	check(err)
 	defer b.Close()
 

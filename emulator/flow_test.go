@@ -38,12 +38,13 @@ const (
 	flowMessage  = 4096
 )
 
-func newFlow(t *testing.T, threads bool, o ...emulator.Option) *flow {
+func newFlow(t *testing.T, threads bool, o emulator.PairOptions) *flow {
 	t.Helper()
 	// On a busy machine an acknowledgement may take long; a frame that is sent again
 	// would be one too many for tests that count.
 	patient := engine.Timing{Retransmit: time.Hour, RetransmitMax: time.Hour, Probe: time.Hour, Dead: 2 * time.Hour}
-	a, b := newHosts(t, threads, append(o, emulator.WithTiming(patient))...)
+	o.Timing = patient
+	a, b := newHosts(t, threads, o)
 	f := &flow{t: t, from: &flowEnd{adminHost: a}, to: &flowEnd{adminHost: b}}
 	f.from.vi, f.to.vi = connect(t, a, b)
 	for _, e := range []*flowEnd{f.from, f.to} {

@@ -22,7 +22,7 @@ func ended(over <-chan struct{}) bool {
 func TestWake(t *testing.T) {
 	// Ticks are far apart, so that each post wakes.
 	var now atomic.Int64
-	x, y := newPair(t, emulator.WithClock(func() time.Duration { return time.Duration(now.Add(int64(time.Second))) }))
+	x, y := newPair(t, emulator.PairOptions{Clock: func() time.Duration { return time.Duration(now.Add(int64(time.Second))) }})
 	for range 3 {
 		overX, overY := x.Idle(), y.Idle()
 		if overX == nil || overY == nil {
@@ -50,7 +50,7 @@ func TestWake(t *testing.T) {
 func TestWakeInterval(t *testing.T) {
 	var now atomic.Int64
 	now.Store(1)
-	x, y := newPair(t, emulator.WithClock(func() time.Duration { return time.Duration(now.Load()) }))
+	x, y := newPair(t, emulator.PairOptions{Clock: func() time.Duration { return time.Duration(now.Load()) }})
 	over := x.Idle()
 	x.Wake()
 	if !ended(over) {

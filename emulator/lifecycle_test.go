@@ -185,10 +185,10 @@ func TestResetContext(t *testing.T) {
 }
 
 func TestRemove(t *testing.T) {
-	for name, o := range map[string][]emulator.Option{"inline": nil, "thread": {emulator.WithThreads()}} {
+	for name, o := range map[string]emulator.PairOptions{"inline": {}, "thread": emulator.PairOptions{Threads: true}} {
 		t.Run(name, func(t *testing.T) {
 			checkFiles(t)
-			a, b := newPair(t, o...)
+			a, b := newPair(t, o)
 			h := newAdminHost(t, a)
 			h.thread = name == "thread"
 			h.nop()
@@ -244,7 +244,7 @@ func TestRemove(t *testing.T) {
 }
 
 func TestSetLink(t *testing.T) {
-	a, b := newPair(t)
+	a, b := newPair(t, emulator.PairOptions{})
 	powerUp(t, a)
 	powerUp(t, b)
 	hosts := []*adminHost{newAdminHost(t, a), newAdminHost(t, b)}
@@ -323,14 +323,14 @@ func TestClosed(t *testing.T) {
 
 // TestCloseWhileInUse closes and removes devices under the feet of others.
 func TestCloseWhileInUse(t *testing.T) {
-	for name, o := range map[string][]emulator.Option{
-		"inline": nil, "thread": {emulator.WithThreads()}, "thread, mapped": {emulator.WithThreads(), emulator.WithDoorbells(emulator.DoorbellsMapped)},
+	for name, o := range map[string]emulator.PairOptions{
+		"inline": {}, "thread": emulator.PairOptions{Threads: true}, "thread, mapped": emulator.PairOptions{Threads: true, Doorbells: emulator.DoorbellsMapped},
 	} {
 		t.Run(name, func(t *testing.T) {
 			checkFiles(t)
-			a, b := newPair(t, o...)
+			a, b := newPair(t, o)
 			h := newAdminHost(t, a)
-			h.thread = len(o) > 0
+			h.thread = o.Threads
 			h.createVI()
 			mem, fd := newMemory(t, 4096), newEventfd(t).FD()
 			var users sync.WaitGroup

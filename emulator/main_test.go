@@ -52,9 +52,12 @@ func newDevice(t testing.TB, change func(o *emulator.Options)) *emulator.Device 
 	return d
 }
 
-func newPair(t testing.TB, o ...emulator.Option) (a, b *emulator.Device) {
+func newPair(t testing.TB, o emulator.PairOptions) (a, b *emulator.Device) {
 	t.Helper()
-	a, b, err := emulator.Pair(append([]emulator.Option{emulator.WithLimits(smallLimits)}, o...)...)
+	if o.Limits == (engine.Limits{}) {
+		o.Limits = smallLimits
+	}
+	a, b, err := emulator.Pair(o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,49 +10,27 @@ import (
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
-// Option is a choice of Pair.
-type Option func(*pairOptions)
-
-type pairOptions struct {
-	device Options // of both devices, except name, wire and address
-	memory wire.MemoryOptions
-	faults *wire.FaultOptions
-	tap    wire.TapFunc
-
-	pipeline func() engine.Pipeline
+// PairOptions are choices of Pair. The zero value is good.
+type PairOptions struct {
+	// MTU is the largest frame of the wire, and Ring the size of its rings, both in bytes;
+	// zero as in wire.MemoryOptions.
+	MTU, Ring int
+	// Faults are put on both directions of the wire. The second device's seed is one more
+	// than the first's.
+	Faults wire.FaultOptions
+	// Tap sees every frame that crosses the first device's end of the wire; nil for none.
+	Tap wire.TapFunc
+	// Limits, Timing, Clock and Doorbells are those of both devices, see Options.
+	Limits    engine.Limits
+	Timing    engine.Timing
+	Clock     func() time.Duration
+	Doorbells DoorbellMode
+	// Pipeline is asked for each device how its payloads are to cross it: policies that
+	// learn are not shared.
+	Pipeline func() engine.Pipeline
+	// Threads runs each engine on a thread of its own instead of inline.
+	Threads bool
 }
-
-// WithMTU sets the largest frame of the wire in bytes.
-func WithMTU(mtu int) Option { return func(o *pairOptions) { o.memory.MTU = mtu } }
-
-// WithRing sets the size of the wire's rings in bytes.
-func WithRing(size int) Option { return func(o *pairOptions) { o.memory.Ring = size } }
-
-// WithFaults puts faults on both directions of the wire. The second device's
-// seed is one more than the first's.
-func WithFaults(f wire.FaultOptions) Option { return func(o *pairOptions) { o.faults = &f } }
-
-// WithTap has show see every frame that crosses the first device's end of the wire.
-func WithTap(show wire.TapFunc) Option { return func(o *pairOptions) { o.tap = show } }
-
-// WithLimits sets the limits of both devices.
-func WithLimits(l engine.Limits) Option { return func(o *pairOptions) { o.device.Limits = l } }
-
-// WithTiming sets the timing of both devices.
-func WithTiming(t engine.Timing) Option { return func(o *pairOptions) { o.device.Timing = t } }
-
-// WithClock has both devices use a monotonic clock.
-func WithClock(c func() time.Duration) Option { return func(o *pairOptions) { o.device.Clock = c } }
-
-// WithDoorbells sets how stores to BAR2 reach the engines.
-func WithDoorbells(m DoorbellMode) Option { return func(o *pairOptions) { o.device.Doorbells = m } }
-
-// WithPipeline asks f for each device how its payloads are to cross it: policies
-// that learn are not shared.
-func WithPipeline(f func() engine.Pipeline) Option { return func(o *pairOptions) { o.pipeline = f } }
-
-// WithThreads runs each engine on a thread of its own instead of inline.
-func WithThreads() Option { return func(o *pairOptions) { o.device.Thread = true } }
 
 // pairMACs are the addresses of a pair: locally administered, and the only ones
 // on their wire.
@@ -60,12 +38,8 @@ var pairMACs = [2]descriptors.MAC{{2, 'T', 'R', 'P', 'Z', 1}, {2, 'T', 'R', 'P',
 
 // Pair makes two devices on one memory wire. Inline, which is the default, Poll
 // of either steps both.
-func Pair(options ...Option) (a, b *Device, err error) {
-	var o pairOptions
-	for _, f := range options {
-		f(&o)
-	}
-	left, right, err := wire.NewMemory(o.memory)
+func Pair(o PairOptions) (a, b *Device, err error) {
+	left, right, err := wire.NewMemory(wire.MemoryOptions{MTU: o.MTU, Ring: o.Ring})
 	if err != nil {
 		return nil, nil, fmt.Errorf("create a pair of emulated devices: %w", err)
 	}
@@ -81,12 +55,11 @@ func Pair(options ...Option) (a, b *Device, err error) {
 	return a, b, nil
 }
 
-func (o *pairOptions) end(name string, w wire.Port, number int) (*Device, error) {
-	if o.tap != nil && number == 0 {
-		w = wire.NewTap(w, o.tap)
+func (o *PairOptions) end(name string, w wire.Port, number int) (*Device, error) {
+	if o.Tap != nil && number == 0 {
+		w = wire.NewTap(w, o.Tap)
 	}
-	if o.faults != nil {
-		f := *o.faults
+	if f := o.Faults; f != (wire.FaultOptions{}) {
 		f.Seed += uint64(number)
 		faulty, err := wire.NewFault(w, f)
 		if err != nil {
@@ -94,11 +67,11 @@ func (o *pairOptions) end(name string, w wire.Port, number int) (*Device, error)
 		}
 		w = faulty
 	}
-	device := o.device
-	if o.pipeline != nil {
-		device.Pipeline = o.pipeline()
+	device := Options{Name: name, Wire: w, MAC: pairMACs[number], Limits: o.Limits, Timing: o.Timing, Clock: o.Clock,
+		Doorbells: o.Doorbells, Thread: o.Threads}
+	if o.Pipeline != nil {
+		device.Pipeline = o.Pipeline()
 	}
-	device.Name, device.Wire, device.MAC = name, w, pairMACs[number]
 	return New(device)
 }
 

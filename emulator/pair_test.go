@@ -33,12 +33,10 @@ func connect(t *testing.T, from, to *adminHost) (client, server uint32) {
 	return client, server
 }
 
-func newHosts(t *testing.T, threads bool, o ...emulator.Option) (a, b *adminHost) {
+func newHosts(t *testing.T, threads bool, o emulator.PairOptions) (a, b *adminHost) {
 	t.Helper()
-	if threads {
-		o = append(o, emulator.WithThreads())
-	}
-	x, y := newPair(t, o...)
+	o.Threads = threads
+	x, y := newPair(t, o)
 	a, b = newAdminHost(t, x), newAdminHost(t, y)
 	a.thread, b.thread = threads, threads
 	return a, b
@@ -48,19 +46,19 @@ func TestPairConnects(t *testing.T) {
 	tests := []struct {
 		name    string
 		threads bool
-		options []emulator.Option
+		options emulator.PairOptions
 	}{
-		{"inline", false, nil},
-		{"inline, trapped doorbells", false, []emulator.Option{emulator.WithDoorbells(emulator.DoorbellsTrapped)}},
-		{"small frames", false, []emulator.Option{emulator.WithMTU(descriptors.MinMTU), emulator.WithRing(1)}},
-		{"threads", true, nil},
-		{"threads, mapped doorbells", true, []emulator.Option{emulator.WithDoorbells(emulator.DoorbellsMapped)}},
-		{"faults", false, []emulator.Option{emulator.WithFaults(wire.FaultOptions{Loss: 0.2, Duplicate: 0.2, Reorder: 0.2, Corrupt: 0.1})}},
+		{"inline", false, emulator.PairOptions{}},
+		{"inline, trapped doorbells", false, emulator.PairOptions{Doorbells: emulator.DoorbellsTrapped}},
+		{"small frames", false, emulator.PairOptions{MTU: descriptors.MinMTU, Ring: 1}},
+		{"threads", true, emulator.PairOptions{}},
+		{"threads, mapped doorbells", true, emulator.PairOptions{Doorbells: emulator.DoorbellsMapped}},
+		{"faults", false, emulator.PairOptions{Faults: wire.FaultOptions{Loss: 0.2, Duplicate: 0.2, Reorder: 0.2, Corrupt: 0.1}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			checkFiles(t)
-			a, b := newHosts(t, tt.threads, tt.options...)
+			a, b := newHosts(t, tt.threads, tt.options)
 			connect(t, a, b)
 		})
 	}
@@ -70,7 +68,7 @@ func TestPairConnects(t *testing.T) {
 func TestPollStepsBothEnds(t *testing.T) {
 	for name, polled := range map[string]int{"client's": 0, "server's": 1} {
 		t.Run(name, func(t *testing.T) {
-			a, b := newHosts(t, false)
+			a, b := newHosts(t, false, emulator.PairOptions{})
 			hosts := []*adminHost{a, b}
 			client := a.createVI()
 			waiting := b.listen("door")
@@ -96,7 +94,7 @@ func TestOneEndCloses(t *testing.T) {
 		for first := range 2 {
 			t.Run(name, func(t *testing.T) {
 				checkFiles(t)
-				a, b := newHosts(t, threads)
+				a, b := newHosts(t, threads, emulator.PairOptions{})
 				connect(t, a, b)
 				hosts := []*adminHost{a, b}
 				gone, left := hosts[first], hosts[1-first]
@@ -118,14 +116,14 @@ func TestOneEndCloses(t *testing.T) {
 func TestPairRefuses(t *testing.T) {
 	checkFiles(t)
 	for name, tt := range map[string]struct {
-		o   emulator.Option
+		o   emulator.PairOptions
 		err error
 	}{
-		"MTU":    {emulator.WithMTU(1), wire.ErrOptions},
-		"ring":   {emulator.WithRing(-1), wire.ErrOptions},
-		"faults": {emulator.WithFaults(wire.FaultOptions{Loss: 2}), wire.ErrOptions},
-		"limits": {emulator.WithLimits(engine.Limits{Endpoints: 1}), engine.ErrConfig},
-		"timing": {emulator.WithTiming(engine.Timing{Dead: 1}), engine.ErrConfig},
+		"MTU":    {emulator.PairOptions{MTU: 1}, wire.ErrOptions},
+		"ring":   {emulator.PairOptions{Ring: -1}, wire.ErrOptions},
+		"faults": {emulator.PairOptions{Faults: wire.FaultOptions{Loss: 2}}, wire.ErrOptions},
+		"limits": {emulator.PairOptions{Limits: engine.Limits{Endpoints: 1}}, engine.ErrConfig},
+		"timing": {emulator.PairOptions{Timing: engine.Timing{Dead: 1}}, engine.ErrConfig},
 	} {
 		if a, b, err := emulator.Pair(tt.o); !errors.Is(err, tt.err) || a != nil || b != nil {
 			t.Errorf("%s: %v, %v, error %v", name, a, b, err)
@@ -135,7 +133,7 @@ func TestPairRefuses(t *testing.T) {
 
 func TestPairClock(t *testing.T) {
 	now := time.Second
-	a, b := newPair(t, emulator.WithClock(func() time.Duration { return now }))
+	a, b := newPair(t, emulator.PairOptions{Clock: func() time.Duration { return now }})
 	for _, d := range []*emulator.Device{a, b} {
 		powerUp(t, d)
 		if c := read32(t, d, descriptors.ClockOffset+descriptors.RegClockLow); c != 10_000_000 {
@@ -145,7 +143,7 @@ func TestPairClock(t *testing.T) {
 }
 
 func TestPollAllocatesNothing(t *testing.T) {
-	a, b := newHosts(t, false)
+	a, b := newHosts(t, false, emulator.PairOptions{})
 	connect(t, a, b)
 	x := a.d.(vfio.Poller)
 	if n := testing.AllocsPerRun(1000, func() { x.Poll() }); n != 0 {
@@ -168,7 +166,7 @@ func TestTrappedDoorbellAllocatesNothing(t *testing.T) {
 }
 
 func BenchmarkIdlePoll(b *testing.B) {
-	x, _ := newPair(b)
+	x, _ := newPair(b, emulator.PairOptions{})
 	for b.Loop() {
 		x.Poll()
 	}

@@ -327,7 +327,7 @@ func TestProgramSurvivesResets(t *testing.T) {
 func TestProgramDecides(t *testing.T) {
 	for name, threads := range map[string]bool{"inline": false, "threads": true} {
 		t.Run(name, func(t *testing.T) {
-			a, b := newHosts(t, threads)
+			a, b := newHosts(t, threads, emulator.PairOptions{})
 			p := nicProcessor{t, b.d}
 			p.run(0, encode(t, filter("deaf", constant(abi.FilterDrop))))
 			client, waiting := a.createVI(), b.listen("door")
@@ -365,7 +365,7 @@ func TestHaltedProgramHolds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := time.Second
-			a, b := newHosts(t, false, emulator.WithClock(func() time.Duration { return now }))
+			a, b := newHosts(t, false, emulator.PairOptions{Clock: func() time.Duration { return now }})
 			p := nicProcessor{t, b.d}
 			p.run(0, encode(t, filter("holds", constant(abi.FilterPass))))
 			p.write(descriptors.RegHoldLimit, 3000)

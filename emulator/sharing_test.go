@@ -58,7 +58,7 @@ func newSharer(t testing.TB, o shm.Options, change func(o *emulator.Options)) *s
 	if options.Thread {
 		held.Store(name, struct{ vfio.Device }{d}) // no Poller
 	}
-	return &sharer{port, d, conform.OpenNIC(t, "held:"+name)}
+	return &sharer{port, d, conform.OpenNIC(t, "held:"+name, via.Options{})}
 }
 
 // newSharers makes a pair.

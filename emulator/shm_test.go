@@ -130,7 +130,7 @@ func TestSharedConformance(t *testing.T) {
 	}
 	open := func(t *testing.T) (a, b *via.NIC) {
 		address := "emu:?engine=thread&wire=shm:" + filepath.Join(t.TempDir(), "w")
-		return conform.OpenNIC(t, address), conform.OpenNIC(t, address)
+		return conform.OpenNIC(t, address, via.Options{}), conform.OpenNIC(t, address, via.Options{})
 	}
 	conform.VIs().Run(t, "shm", open)
 	conform.Rings().Run(t, "shm", open)
@@ -150,7 +150,7 @@ const (
 // engines inline. They are copied, or lent.
 func TestSharedProcesses(t *testing.T) {
 	if path := os.Getenv(sharedChild); path != "" {
-		sendMessages(t, conform.OpenNIC(t, "emu:?wire=shm:"+path))
+		sendMessages(t, conform.OpenNIC(t, "emu:?wire=shm:"+path, via.Options{}))
 		return
 	}
 	for _, share := range []bool{false, true} {

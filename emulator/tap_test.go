@@ -23,7 +23,7 @@ func (c crossing) see(sent bool, frame []byte) {
 // knock asks for a connection that nobody takes, through the device.
 func knock(t *testing.T, d vfio.Device) {
 	t.Helper()
-	nic, err := via.OpenDevice(t.Context(), d)
+	nic, err := via.OpenDevice(t.Context(), d, via.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestTap(t *testing.T) {
 		}
 	}
 	seen := crossing{}
-	a, b, err := emulator.Pair(emulator.WithTap(seen.see))
+	a, b, err := emulator.Pair(emulator.PairOptions{Tap: seen.see})
 	if err != nil {
 		t.Fatal(err)
 	}

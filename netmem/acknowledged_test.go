@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/netmem"
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 	"github.com/trapeze-nic/trapeze/wire"
@@ -218,7 +219,7 @@ func (k *caller) stamp(page uint64) (protocol.Stamp, bool) {
 // TestLastVersion: a page whose version is the largest is not written again, and none wraps.
 func TestLastVersion(t *testing.T) {
 	const page = 4096
-	r := newRig(t)
+	r := newRig(t, emulator.PairOptions{})
 	s := r.serve(netmem.ServerOptions{Page: page, Size: 4 * page})
 	good := r.open(netmem.Options{Cache: 8 * page, Timeout: 30 * time.Second}, s)
 	r.write(good, []byte("good"), 0)

@@ -18,7 +18,7 @@ import (
 // nor does a page that is found there, written, or written back.
 func TestNoAllocation(t *testing.T) {
 	const page, pages = 8192, 64
-	r := newRig(t, emulator.WithThreads())
+	r := newRig(t, emulator.PairOptions{Threads: true})
 	s := r.serve(netmem.ServerOptions{Page: page, Size: page * pages})
 	c := r.open(netmem.Options{Cache: 8 * page, ReadAhead: -1}, s)
 	r.write(c, randomBytes(1, page*pages), 0)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/netmem"
 	"github.com/trapeze-nic/trapeze/ring"
 	"github.com/trapeze-nic/trapeze/via"
@@ -19,7 +20,7 @@ import (
 func BenchmarkFetch(b *testing.B) {
 	for _, page := range []int{4 << 10, 8 << 10, 64 << 10} {
 		b.Run(fmt.Sprintf("%dKiB", page>>10), func(b *testing.B) {
-			r := newRig(b)
+			r := newRig(b, emulator.PairOptions{})
 			s := r.serve(netmem.ServerOptions{Page: page, Size: 4 << 20})
 			c := r.open(netmem.Options{Cache: 8 * int64(page), ReadAhead: -1}, s)
 			fill := make([]byte, 4<<20)
@@ -103,7 +104,7 @@ func oneWay(b *testing.B, r *rig, n int) time.Duration {
 // BenchmarkSequential reads through the cache, with what is fetched ahead.
 func BenchmarkSequential(b *testing.B) {
 	const page, size = 64 << 10, 32 << 20
-	r := newRig(b)
+	r := newRig(b, emulator.PairOptions{})
 	s := r.serve(netmem.ServerOptions{Page: page, Size: size})
 	c := r.open(netmem.Options{Cache: 8 << 20, ReadAhead: 1 << 20}, s)
 	buffer := make([]byte, page)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/netmem"
 )
 
@@ -28,7 +29,7 @@ func TestReadsWhatWasWritten(t *testing.T) {
 		"a small window": {4 << 10, netmem.Options{Cache: 16 * 4096, ReadAhead: 8192, Workers: 1, Depth: 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
+			r := newRig(t, emulator.PairOptions{})
 			s := r.serve(netmem.ServerOptions{Page: o.page, Size: 3<<20 + 1})
 			c := r.open(o.Options, s)
 			if c.Size() != 3<<20+int64(o.page) || c.Page() != o.page {
@@ -78,7 +79,7 @@ func TestReadsWhatWasWritten(t *testing.T) {
 }
 
 func TestEdges(t *testing.T) {
-	r := newRig(t)
+	r := newRig(t, emulator.PairOptions{})
 	s := r.serve(netmem.ServerOptions{Page: 4096, Size: 8 * 4096})
 	c := r.open(smallCache, s)
 	r.write(c, []byte("end"), 8*4096-3)
@@ -115,7 +116,7 @@ func TestEdges(t *testing.T) {
 func second(_ int, err error) error { return err }
 
 func TestFile(t *testing.T) {
-	r := newRig(t)
+	r := newRig(t, emulator.PairOptions{})
 	content := randomBytes(1, 100_000)
 	path := filepath.Join(t.TempDir(), "lent")
 	if err := os.WriteFile(path, content, 0o600); err != nil {
@@ -148,7 +149,7 @@ func TestFile(t *testing.T) {
 }
 
 func TestReadOnly(t *testing.T) {
-	r := newRig(t)
+	r := newRig(t, emulator.PairOptions{})
 	s := r.serve(netmem.ServerOptions{Size: 1 << 20, ReadOnly: true})
 	c := r.open(netmem.Options{}, s)
 	if _, err := c.WriteAt([]byte("x"), 0); !errors.Is(err, netmem.ErrReadOnly) {
@@ -162,7 +163,7 @@ func TestReadOnly(t *testing.T) {
 // TestFull: a server that lends less than its addresses reach takes no more pages than it
 // has memory for, and what was written before stays.
 func TestFull(t *testing.T) {
-	r := newRig(t)
+	r := newRig(t, emulator.PairOptions{})
 	s := r.serve(netmem.ServerOptions{Page: 4096, Size: 8 * 4096, Span: 64 * 4096})
 	c := r.open(smallCache, s)
 	page := randomBytes(1, 4096)
@@ -185,7 +186,7 @@ func TestFull(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	r := newRig(t)
+	r := newRig(t, emulator.PairOptions{})
 	for name, o := range map[string]netmem.ServerOptions{
 		"Size": {}, "Page": {Size: 1, Page: 5000}, "Span": {Size: 1, Span: -1}, "Depth": {Size: 1, Depth: 1},
 	} {
@@ -217,7 +218,7 @@ func TestOptions(t *testing.T) {
 // page, on a cache that is far too small.
 func TestManyGoroutines(t *testing.T) {
 	const pages, page, share = 64, 4096, 512
-	r := newRig(t)
+	r := newRig(t, emulator.PairOptions{})
 	s := r.serve(netmem.ServerOptions{Page: page, Size: pages * page})
 	c := r.open(smallCache, s)
 	var wait sync.WaitGroup

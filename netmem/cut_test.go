@@ -27,7 +27,7 @@ func onSwitch(t *testing.T, n int) ([]*via.NIC, []*wire.Switch) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		nic, err := via.OpenDevice(t.Context(), d, via.WithErrorHandler(func(via.AsyncError) {}))
+		nic, err := via.OpenDevice(t.Context(), d, via.Options{OnError: func(via.AsyncError) {}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/netmem"
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 	"github.com/trapeze-nic/trapeze/ring"
@@ -88,7 +89,7 @@ func (r *rig) fake(name string, f answer) via.Address {
 
 // TestHostileDescription: a server that describes nonsense is refused at once, by name.
 func TestHostileDescription(t *testing.T) {
-	r := newRig(t)
+	r := newRig(t, emulator.PairOptions{})
 	describe := func(change func(b []byte)) answer {
 		return func(q protocol.Request) ([]byte, int) {
 			b, n := honest(q)
@@ -145,7 +146,7 @@ func TestHostileAnswers(t *testing.T) {
 		"silent write":      {bad(protocol.Write, func([]byte) ([]byte, int) { return nil, 0 }), context.DeadlineExceeded},
 	} {
 		cases[name] = func(t *testing.T) {
-			r := newRigBesides(t)
+			r := newRigBesides(t, emulator.PairOptions{})
 			timeout := 30 * time.Second
 			if c.want == context.DeadlineExceeded {
 				timeout = cutTimeout
@@ -229,7 +230,7 @@ func (k *caller) ask(q protocol.Request, payload int) protocol.Reply {
 // changes nothing for others.
 func TestHostileClient(t *testing.T) {
 	const page = 8192
-	r := newRig(t)
+	r := newRig(t, emulator.PairOptions{})
 	s := r.serve(netmem.ServerOptions{Page: page, Size: 16 * page})
 	good := r.open(netmem.Options{}, s)
 	content := randomBytes(1, 16*page)

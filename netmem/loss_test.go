@@ -14,7 +14,7 @@ import (
 // pages arrive as they are.
 func TestLoss(t *testing.T) {
 	const page, pages = 8192, 48
-	r := newRig(t, emulator.WithFaults(wire.FaultOptions{Loss: 0.2, Duplicate: 0.05, Reorder: 0.05, Seed: 7}))
+	r := newRig(t, emulator.PairOptions{Faults: wire.FaultOptions{Loss: 0.2, Duplicate: 0.05, Reorder: 0.05, Seed: 7}})
 	s := r.serve(netmem.ServerOptions{Page: page, Size: page * pages})
 	c := r.open(netmem.Options{Cache: 8 * page, Timeout: 40 * time.Second, ReadAhead: 2 * page}, s)
 	model := randomBytes(3, page*pages)

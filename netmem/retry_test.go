@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/netmem"
 	"github.com/trapeze-nic/trapeze/ring"
 	"github.com/trapeze-nic/trapeze/via"
@@ -28,7 +29,7 @@ func (r *rig) frame(page int) ring.Frame {
 // to read and to write; who has none left learns which page it was.
 func comeback(t *testing.T) {
 	const page = 4096
-	r := newRigBesides(t)
+	r := newRigBesides(t, emulator.PairOptions{})
 	file, err := os.Create(filepath.Join(t.TempDir(), "lent"))
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +98,7 @@ func comeback(t *testing.T) {
 // taken for dead.
 func comebackCached(t *testing.T) {
 	const page = 4096
-	r := newRigBesides(t)
+	r := newRigBesides(t, emulator.PairOptions{})
 	file, err := os.Create(filepath.Join(t.TempDir(), "lent"))
 	if err != nil {
 		t.Fatal(err)

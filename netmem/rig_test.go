@@ -21,20 +21,20 @@ type rig struct {
 	near, far *via.NIC
 }
 
-func newRig(t testing.TB, o ...emulator.Option) *rig {
+func newRig(t testing.TB, o emulator.PairOptions) *rig {
 	t.Helper()
 	leaktest.Check(t)
-	return newRigBesides(t, o...)
+	return newRigBesides(t, o)
 }
 
 // newRigBesides is newRig of a test that runs together with others.
-func newRigBesides(t testing.TB, o ...emulator.Option) *rig {
+func newRigBesides(t testing.TB, o emulator.PairOptions) *rig {
 	t.Helper()
-	a, b, err := emulator.Pair(o...)
+	a, b, err := emulator.Pair(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	quiet := via.WithErrorHandler(func(via.AsyncError) {})
+	quiet := via.Options{OnError: func(via.AsyncError) {}}
 	r := &rig{TB: t}
 	if r.near, err = via.OpenDevice(t.Context(), a, quiet); err != nil {
 		t.Fatal(err)

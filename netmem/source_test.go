@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/netmem"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -14,7 +15,7 @@ import (
 // and survive the death of one server.
 func TestSource(t *testing.T) {
 	const page = 8192
-	r := newRig(t)
+	r := newRig(t, emulator.PairOptions{})
 	a := r.serve(netmem.ServerOptions{Name: "a", Page: page, Size: 16 * page})
 	b := r.serve(netmem.ServerOptions{Name: "b", Page: page, Size: 16 * page})
 	servers := []via.Address{a.Address(), b.Address()}

@@ -54,7 +54,7 @@ func killedServer(t *testing.T) {
 // readAfterKill lends the file again and looks at each page.
 func readAfterKill(t *testing.T, path string, round int, acknowledged *[killPages]uint64) {
 	t.Helper()
-	r := newRigBesides(t)
+	r := newRigBesides(t, emulator.PairOptions{})
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -126,12 +126,12 @@ func TestKilledWriter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, b, err := emulator.Pair()
+	a, b, err := emulator.Pair(emulator.PairOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	near, err1 := via.OpenDevice(t.Context(), a)
-	far, err2 := via.OpenDevice(t.Context(), b)
+	near, err1 := via.OpenDevice(t.Context(), a, via.Options{})
+	far, err2 := via.OpenDevice(t.Context(), b, via.Options{})
 	if err := errors.Join(err1, err2); err != nil {
 		t.Fatal(err)
 	}

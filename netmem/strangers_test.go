@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/netmem"
 	"github.com/trapeze-nic/trapeze/ring"
 	"github.com/trapeze-nic/trapeze/via"
@@ -13,7 +14,7 @@ import (
 // are ended.
 func TestStrangers(t *testing.T) {
 	const page = 4096
-	r := newRig(t)
+	r := newRig(t, emulator.PairOptions{})
 	s := r.serve(netmem.ServerOptions{Page: page, Size: 16 * page, Strangers: 4})
 	good := r.open(netmem.Options{Cache: 8 * page, ReadAhead: -1}, s)
 	content := randomBytes(1, 16*page)

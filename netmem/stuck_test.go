@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/netmem"
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 	"github.com/trapeze-nic/trapeze/ring"
@@ -16,7 +17,7 @@ import (
 // from writing, and its connection is ended.
 func TestStuckClient(t *testing.T) {
 	const page, pages = 4096, 128
-	r := newRig(t)
+	r := newRig(t, emulator.PairOptions{})
 	s := r.serve(netmem.ServerOptions{Page: page, Size: page * pages, Patience: 100 * time.Millisecond})
 	good := r.open(netmem.Options{Cache: 16 * page}, s)
 	r.write(good, randomBytes(1, page*pages), 0)

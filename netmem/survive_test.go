@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/netmem"
 )
 
@@ -14,7 +15,7 @@ import (
 // die and come back, one at a time.
 func survive(t *testing.T, seed uint64, servers int) {
 	const page, pages = 4096, 128
-	r := newRigBesides(t)
+	r := newRigBesides(t, emulator.PairOptions{})
 	random := rand.New(rand.NewPCG(seed, 0))
 	options := make([]netmem.ServerOptions, servers)
 	list := make([]*netmem.Server, servers)

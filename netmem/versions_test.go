@@ -8,13 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/netmem"
 )
 
 // TestConflict: a page that another client has written meanwhile is not overwritten, and
 // is read anew.
 func TestConflict(t *testing.T) {
-	r := newRig(t)
+	r := newRig(t, emulator.PairOptions{})
 	s := r.serve(netmem.ServerOptions{Page: 4096, Size: 1 << 20})
 	a, b := r.open(smallCache, s), r.open(smallCache, s)
 	r.write(a, []byte("first"), 0)
@@ -52,7 +53,7 @@ func TestConflict(t *testing.T) {
 
 // TestConflictOnEviction: an error of a page that left the cache is not forgotten.
 func TestConflictOnEviction(t *testing.T) {
-	r := newRig(t)
+	r := newRig(t, emulator.PairOptions{})
 	s := r.serve(netmem.ServerOptions{Page: 4096, Size: 1 << 20})
 	a, b := r.open(smallCache, s), r.open(smallCache, s)
 	r.read(b, 5, 0)
@@ -71,7 +72,7 @@ func TestConflictOnEviction(t *testing.T) {
 // restarted: a server that has restarted has other pages under the same addresses.
 // What it has lost is not read as zeros, and what is written from now on counts.
 func restarted(t *testing.T) {
-	r := newRigBesides(t)
+	r := newRigBesides(t, emulator.PairOptions{})
 	o := netmem.ServerOptions{Page: 4096, Size: 1 << 20}
 	s := r.serve(o)
 	c := r.open(netmem.Options{Cache: 16 * 4096, Timeout: cutTimeout, ReadAhead: -1}, s)
@@ -100,7 +101,7 @@ func restarted(t *testing.T) {
 
 // TestOtherPool: servers that have been used apart are not used together.
 func TestOtherPool(t *testing.T) {
-	r := newRig(t)
+	r := newRig(t, emulator.PairOptions{})
 	a := r.serve(netmem.ServerOptions{Name: "a", Size: 1 << 20})
 	b := r.serve(netmem.ServerOptions{Name: "b", Size: 1 << 20})
 	r.close(r.open(netmem.Options{}, a))
@@ -113,7 +114,7 @@ func TestOtherPool(t *testing.T) {
 // firstClientNeedsAll: while one of several new servers is missing, nobody can tell a
 // page that was lost from one that was never written.
 func firstClientNeedsAll(t *testing.T) {
-	r := newRigBesides(t)
+	r := newRigBesides(t, emulator.PairOptions{})
 	a := r.serve(netmem.ServerOptions{Name: "a", Size: 1 << 20})
 	b := r.serve(netmem.ServerOptions{Name: "b", Size: 1 << 20})
 	r.kill(b)
@@ -134,7 +135,7 @@ func firstClientNeedsAll(t *testing.T) {
 
 // TestFileServedAgain: a file outlives its server, but no version of before is met again.
 func TestFileServedAgain(t *testing.T) {
-	r := newRig(t)
+	r := newRig(t, emulator.PairOptions{})
 	f, err := os.Create(filepath.Join(t.TempDir(), "lent"))
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 // TestNoAllocation: messages and calls allocate nothing, whichever way messages are
 // accessed.
 func TestNoAllocation(t *testing.T) {
-	a, b := conform.OnMemory(t, "")
+	a, b := conform.OnMemory(t, "", via.Options{})
 	for _, access := range []ring.Access{ring.SRAM, ring.Shadow} {
 		t.Run(access.String(), func(t *testing.T) {
 			x, y := connect(t, a, b, &ring.Options{Access: access, Reliability: via.ReliableDelivery})
@@ -52,7 +52,7 @@ func TestNoAllocation(t *testing.T) {
 
 func TestCallNoAllocation(t *testing.T) {
 	const size = 8192
-	a, b := conform.OnMemory(t, "")
+	a, b := conform.OnMemory(t, "", via.Options{})
 	x, y := connect(t, a, b, &ring.Options{Reliability: via.ReliableDelivery})
 	lent, into := alloc(t, b, size), alloc(t, a, size)
 	serve(t, y, pages(t, lent, size))

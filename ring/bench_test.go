@@ -14,7 +14,7 @@ import (
 func BenchmarkOneWay(b *testing.B) {
 	for _, access := range []ring.Access{ring.SRAM, ring.Shadow} {
 		b.Run("ring 128 B, "+access.String(), func(b *testing.B) {
-			p, q := conform.OnMemory(b, "")
+			p, q := conform.OnMemory(b, "", via.Options{})
 			x, y := connect(b, p, q, &ring.Options{Access: access, Reliability: via.ReliableDelivery, MaxPayload: ring.NoPayload})
 			b.ReportAllocs()
 			for b.Loop() {
@@ -43,7 +43,7 @@ func BenchmarkOneWay(b *testing.B) {
 		})
 	}
 	b.Run("VI 64 B", func(b *testing.B) {
-		p, q := conform.OnMemory(b, "")
+		p, q := conform.OnMemory(b, "", via.Options{})
 		x, y := conform.NewWorld(b, p, q).Connect(conform.Setup{})
 		s, r := x.Prepare(b, x.Send[0], 0, 64), y.Prepare(b, y.Recv[0], 0, 64)
 		if err := y.VI.PostRecv(r); err != nil {
@@ -85,7 +85,7 @@ func BenchmarkOneWay(b *testing.B) {
 func BenchmarkFetch(b *testing.B) {
 	for _, size := range []int{0, 4 << 10, 8 << 10, 64 << 10} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
-			p, q := conform.OnMemory(b, "")
+			p, q := conform.OnMemory(b, "", via.Options{})
 			x, y := connect(b, p, q, &ring.Options{Reliability: via.ReliableDelivery, MaxPayload: 64 << 10})
 			lent, into := alloc(b, q, 64<<10), alloc(b, p, 64<<10)
 			serve(b, y, pages(b, lent, size))

@@ -79,7 +79,7 @@ func TestCalls(t *testing.T) {
 	const size, count, callers, rounds = 4096, 16, 8, 50
 	for _, options := range []string{"", "&engine=thread", "&loss=0.2&seed=1"} {
 		t.Run(options, func(t *testing.T) {
-			a, b := conform.OnMemory(t, options)
+			a, b := conform.OnMemory(t, options, via.Options{})
 			x, y := connect(t, a, b, &ring.Options{Reliability: via.ReliableDelivery, Entries: 8})
 			lent := alloc(t, b, size*count)
 			fill(lent.Bytes(), size)
@@ -111,7 +111,7 @@ func TestCalls(t *testing.T) {
 }
 
 func TestCallDeadline(t *testing.T) {
-	a, b := conform.OnMemory(t, "")
+	a, b := conform.OnMemory(t, "", via.Options{})
 	x, y := connect(t, a, b, &ring.Options{Reliability: via.ReliableDelivery})
 	late := make(chan *ring.Request, 1)
 	serve(t, y, func(q *ring.Request) { late <- q })
@@ -140,7 +140,7 @@ func TestCallDeadline(t *testing.T) {
 
 func TestStart(t *testing.T) {
 	const size, count = 4096, 100
-	a, b := conform.OnMemory(t, "&engine=thread")
+	a, b := conform.OnMemory(t, "&engine=thread", via.Options{})
 	x, y := connect(t, a, b, &ring.Options{Reliability: via.ReliableDelivery})
 	lent := alloc(t, b, size)
 	fill(lent.Bytes(), size)

@@ -72,7 +72,7 @@ func TestHostileClient(t *testing.T) {
 		"reserved bytes": header(1, 1, 0, 0, 0, 1),
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, b2 := conform.OnMemory(t, "&engine=thread")
+			a, b2 := conform.OnMemory(t, "&engine=thread", via.Options{})
 			x, y := connect(t, a, b2, nil)
 			sendRaw(t, x, b, nil, ring.Frame{})
 			err := ring.Serve(conform.Context(t), y, func(*ring.Request) { t.Error("a request") })
@@ -82,7 +82,7 @@ func TestHostileClient(t *testing.T) {
 		})
 	}
 	// One that has room for more than there can be is given what there is.
-	a, b := conform.OnMemory(t, "&engine=thread")
+	a, b := conform.OnMemory(t, "&engine=thread", via.Options{})
 	x, y := connect(t, a, b, nil)
 	sendRaw(t, x, header(1, 1, 0, 1, 0xffffffff, 0), nil, ring.Frame{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -145,7 +145,7 @@ func TestHostileServer(t *testing.T) {
 		}, ring.ErrDiscarded},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, b := conform.OnMemory(t, "&engine=thread")
+			a, b := conform.OnMemory(t, "&engine=thread", via.Options{})
 			x, y := connect(t, a, b, nil)
 			caller := newCaller(t, x)
 			into, from := alloc(t, a, 4096), alloc(t, b, 4096)

@@ -21,12 +21,12 @@ func TestLost(t *testing.T) {
 	}
 	leaktest.Check(t)
 	// A wire that might lose frames: of one that cannot, the end is seen at once.
-	first, second, err := emulator.Pair(emulator.WithFaults(wire.FaultOptions{}))
+	first, second, err := emulator.Pair(emulator.PairOptions{Faults: wire.FaultOptions{}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	open := func(d *emulator.Device) *via.NIC {
-		nic, err := via.OpenDevice(conform.Context(t), d, via.WithLogger(slog.New(slog.DiscardHandler)))
+		nic, err := via.OpenDevice(conform.Context(t), d, via.Options{Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -82,7 +82,7 @@ func (r *Ring) ReleaseRecv(e *Entry) error {
 
 // Wait waits until GetRecv has something else to say than ErrEmpty, or ctx ends, with whose
 // error it fails then. It polls, and then sleeps until the NIC's interrupt, as
-// via.WithWaiting says.
+// via.Options.Waiting says.
 func (r *Ring) Wait(ctx context.Context) error { return r.wait(ctx, nil) }
 
 // wait is Wait that early ends too.

@@ -42,7 +42,7 @@ func connect(t testing.TB, a, b *via.NIC, o *ring.Options) (x, y *ring.Ring) {
 }
 
 func TestMessage(t *testing.T) {
-	a, b := conform.OnMemory(t, "")
+	a, b := conform.OnMemory(t, "", via.Options{})
 	for _, access := range []ring.Access{ring.Measured, ring.SRAM, ring.Shadow} {
 		t.Run(access.String(), func(t *testing.T) {
 			x, y := connect(t, a, b, &ring.Options{Access: access, Reliability: via.ReliableDelivery})

@@ -13,7 +13,7 @@ import (
 func TestNoAllocation(t *testing.T) {
 	for _, size := range []int{0, 64, 8192, 65536} {
 		t.Run(sizeName(size), func(t *testing.T) {
-			a, b := conform.OnMemory(t, "")
+			a, b := conform.OnMemory(t, "", via.Options{})
 			p := newPingPong(t, conform.NewWorld(t, a, b), size)
 			if n := testing.AllocsPerRun(500, func() { p.round(t) }); n != 0 {
 				t.Errorf("%v allocations in a round trip", n)
@@ -27,14 +27,14 @@ func TestNoAllocation(t *testing.T) {
 		})
 	}
 	t.Run("batches and CQ", func(t *testing.T) {
-		a, b := conform.OnMemory(t, "")
+		a, b := conform.OnMemory(t, "", via.Options{})
 		s := newCQStream(t, conform.NewWorld(t, a, b), 256, 16)
 		if n := testing.AllocsPerRun(200, func() { s.round(t) }); n != 0 {
 			t.Errorf("%v allocations in a batch", n)
 		}
 	})
 	t.Run("shared receive queue", func(t *testing.T) {
-		a, b := conform.OnMemory(t, "")
+		a, b := conform.OnMemory(t, "", via.Options{})
 		ctx, p := conform.Context(t), conform.NewWorld(t, a, b)
 		cq, err := b.CreateCQ(ctx, 64)
 		if err != nil {
@@ -72,7 +72,7 @@ func TestNoAllocation(t *testing.T) {
 		}
 	})
 	t.Run("answers", func(t *testing.T) {
-		a, _ := conform.OnMemory(t, "")
+		a, _ := conform.OnMemory(t, "", via.Options{})
 		e := conform.NewEnd(t, a, conform.Setup{Attributes: via.VIAttributes{RecvDepth: 2}})
 		for _, d := range e.Recv {
 			if err := e.VI.PostRecv(d); err != nil {

@@ -11,7 +11,7 @@ import (
 
 // TestAsyncErrors: what the driver's events say in this package's words.
 func TestAsyncErrors(t *testing.T) {
-	nic, _ := conform.OnMemory(t, "")
+	nic, _ := conform.OnMemory(t, "", via.Options{})
 	vi := conform.NewEnd(t, nic, conform.Setup{}).VI
 	cq, err := nic.CreateCQ(t.Context(), 16)
 	if err != nil {
@@ -56,7 +56,7 @@ func TestAsyncErrors(t *testing.T) {
 func TestHandlerFromTheStart(t *testing.T) {
 	d := newSpoiled(t)
 	told := make(chan via.AsyncError, 8)
-	nic := openDevice(t, d, via.WithErrorHandler(func(e via.AsyncError) { told <- e }))
+	nic := openDevice(t, d, via.Options{OnError: func(e via.AsyncError) { told <- e }})
 	d.SetLink(false)
 	nic.Poll()
 	select {

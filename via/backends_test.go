@@ -28,27 +28,27 @@ var wires atomic.Uint32
 func memoryWire() string { return fmt.Sprintf("mem:via-test-%d", wires.Add(1)) }
 
 // openBoth opens two NICs and closes them when the test ends.
-func openBoth(t testing.TB, first, second string, opts ...via.Option) (a, b *via.NIC) {
+func openBoth(t testing.TB, first, second string, opts via.Options) (a, b *via.NIC) {
 	t.Helper()
-	return conform.OpenNIC(t, first, opts...), conform.OpenNIC(t, second, opts...)
+	return conform.OpenNIC(t, first, opts), conform.OpenNIC(t, second, opts)
 }
 
 // onFaultless opens two emulated NICs on a wire that might lose frames and never does, so
 // that what arrives is acknowledged.
-func onFaultless(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
+func onFaultless(t testing.TB, opts via.Options) (a, b *via.NIC) {
 	t.Helper()
-	first, second, err := emulator.Pair(emulator.WithFaults(wire.FaultOptions{}))
+	first, second, err := emulator.Pair(emulator.PairOptions{Faults: wire.FaultOptions{}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return conform.OpenDevice(t, first, opts...), conform.OpenDevice(t, second, opts...)
+	return conform.OpenDevice(t, first, opts), conform.OpenDevice(t, second, opts)
 }
 
 // onUDP opens two emulated NICs on UDP sockets.
-func onUDP(t testing.TB, options string, opts ...via.Option) (a, b *via.NIC) {
+func onUDP(t testing.TB, options string, opts via.Options) (a, b *via.NIC) {
 	t.Helper()
 	first, second := udpAddresses(t)
-	return openBoth(t, first+options, second+options, opts...)
+	return openBoth(t, first+options, second+options, opts)
 }
 
 func udpAddresses(t testing.TB) (first, second string) {
@@ -71,10 +71,10 @@ func freePort(t testing.TB) net.PacketConn {
 }
 
 // onCable opens two emulated NICs whose wires are Ethernet ports, joined by a cable.
-func onCable(t testing.TB, options string, opts ...via.Option) (a, b *via.NIC) {
+func onCable(t testing.TB, options string, opts via.Options) (a, b *via.NIC) {
 	t.Helper()
 	first, second := cableAddresses(t)
-	return openBoth(t, first+options, second+options, opts...)
+	return openBoth(t, first+options, second+options, opts)
 }
 
 func cableAddresses(testing.TB) (first, second string) {
@@ -99,62 +99,65 @@ func (w when) skip() bool {
 	return w == inSoak || w == notShort && testing.Short()
 }
 
+func withWaiting(o via.Options, w via.Waiting) via.Options { o.Waiting = w; return o }
+func withPolicy(o via.Options, p via.Policy) via.Options   { o.Policy = p; return o }
+
 // backends is the table of what the suite runs over.
 var backends = []struct {
 	name string
-	open func(t testing.TB, opts ...via.Option) (a, b *via.NIC)
+	open func(t testing.TB, opts via.Options) (a, b *via.NIC)
 	when when
 }{
-	{"inline", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) { return conform.OnMemory(t, "", opts...) }, always},
-	{"inline, trapped doorbells", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
-		return conform.OnMemory(t, "&doorbells=trapped", opts...)
+	{"inline", func(t testing.TB, opts via.Options) (a, b *via.NIC) { return conform.OnMemory(t, "", opts) }, always},
+	{"inline, trapped doorbells", func(t testing.TB, opts via.Options) (a, b *via.NIC) {
+		return conform.OnMemory(t, "&doorbells=trapped", opts)
 	}, always},
-	{"inline, small frames", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
-		return conform.OnMemory(t, fmt.Sprintf("&mtu=%d", descriptors.MinMTU), opts...)
+	{"inline, small frames", func(t testing.TB, opts via.Options) (a, b *via.NIC) {
+		return conform.OnMemory(t, fmt.Sprintf("&mtu=%d", descriptors.MinMTU), opts)
 	}, notShort},
 	{"inline, with acknowledgements", onFaultless, notShort},
-	{"thread", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
-		return conform.OnMemory(t, "&engine=thread", opts...)
+	{"thread", func(t testing.TB, opts via.Options) (a, b *via.NIC) {
+		return conform.OnMemory(t, "&engine=thread", opts)
 	}, always},
-	{"thread, mapped doorbells", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
-		return conform.OnMemory(t, "&engine=thread&doorbells=mapped", opts...)
+	{"thread, mapped doorbells", func(t testing.TB, opts via.Options) (a, b *via.NIC) {
+		return conform.OnMemory(t, "&engine=thread&doorbells=mapped", opts)
 	}, always},
-	{"thread, waits that sleep at once", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
-		return conform.OnMemory(t, "&engine=thread", append(opts, via.WithWaiting(via.Waiting{Spin: -1, Yield: -1, Sleep: time.Millisecond}))...)
+	{"thread, waits that sleep at once", func(t testing.TB, opts via.Options) (a, b *via.NIC) {
+		return conform.OnMemory(t, "&engine=thread", withWaiting(opts, via.Waiting{Spin: -1, Yield: -1, Sleep: time.Millisecond}))
 	}, notShort},
-	{"inline, waits that never sleep", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
-		return conform.OnMemory(t, "", append(opts, via.WithWaiting(via.Waiting{Spin: time.Millisecond, Yield: time.Millisecond, Sleep: -1}))...)
+	{"inline, waits that never sleep", func(t testing.TB, opts via.Options) (a, b *via.NIC) {
+		return conform.OnMemory(t, "", withWaiting(opts, via.Waiting{Spin: time.Millisecond, Yield: time.Millisecond, Sleep: -1}))
 	}, inSoak},
-	{"lossy wire", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
-		return conform.OnMemory(t, "&loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=1", opts...)
+	{"lossy wire", func(t testing.TB, opts via.Options) (a, b *via.NIC) {
+		return conform.OnMemory(t, "&loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=1", opts)
 	}, notShort},
-	{"UDP", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) { return onUDP(t, "", opts...) }, notShort},
-	{"Ethernet", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) { return onCable(t, "", opts...) }, always},
-	{"Ethernet, lossy", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
-		return onCable(t, "?loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=1", opts...)
+	{"UDP", func(t testing.TB, opts via.Options) (a, b *via.NIC) { return onUDP(t, "", opts) }, notShort},
+	{"Ethernet", func(t testing.TB, opts via.Options) (a, b *via.NIC) { return onCable(t, "", opts) }, always},
+	{"Ethernet, lossy", func(t testing.TB, opts via.Options) (a, b *via.NIC) {
+		return onCable(t, "?loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=1", opts)
 	}, inSoak},
-	{"static policy in the NIC", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
-		return conform.OnMemory(t, "", append(opts, via.WithPolicy(via.Policy{Name: "static", MinPulseSend: 700, MinPulseReceive: 1000}))...)
+	{"static policy in the NIC", func(t testing.TB, opts via.Options) (a, b *via.NIC) {
+		return conform.OnMemory(t, "", withPolicy(opts, via.Policy{Name: "static", MinPulseSend: 700, MinPulseReceive: 1000}))
 	}, always},
-	{"policy at the host", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
-		return conform.OnMemory(t, "", append(opts, via.WithPolicy(via.Policy{At: via.AtHost}))...)
+	{"policy at the host", func(t testing.TB, opts via.Options) (a, b *via.NIC) {
+		return conform.OnMemory(t, "", withPolicy(opts, via.Policy{At: via.AtHost}))
 	}, always},
-	{"auto at the host, thread", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
-		return conform.OnMemory(t, "&engine=thread", append(opts, via.WithPolicy(via.Policy{Name: "auto", At: via.AtHost}))...)
+	{"auto at the host, thread", func(t testing.TB, opts via.Options) (a, b *via.NIC) {
+		return conform.OnMemory(t, "&engine=thread", withPolicy(opts, via.Policy{Name: "auto", At: via.AtHost}))
 	}, always},
-	{"schedule at the host, lossy wire", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
-		return conform.OnMemory(t, "&loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=1", append(opts, via.WithPolicy(via.Policy{Name: "hierarchical", At: via.AtHost}))...)
+	{"schedule at the host, lossy wire", func(t testing.TB, opts via.Options) (a, b *via.NIC) {
+		return conform.OnMemory(t, "&loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=1", withPolicy(opts, via.Policy{Name: "hierarchical", At: via.AtHost}))
 	}, inSoak},
-	{"vfio-user, policy at the host", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
+	{"vfio-user, policy at the host", func(t testing.TB, opts via.Options) (a, b *via.NIC) {
 		// Large frames: there each pulse is a message to another program.
-		return onSockets(t, "?mtu=65344", append(opts, via.WithPolicy(via.Policy{Name: "store-and-forward", At: via.AtHost}))...)
+		return onSockets(t, "?mtu=65344", withPolicy(opts, via.Policy{Name: "store-and-forward", At: via.AtHost}))
 	}, inSoak},
-	{"vfio-user", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) { return onSockets(t, "", opts...) }, always},
-	{"vfio-user, lossy wire", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
-		return onSockets(t, "?loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=1", opts...)
+	{"vfio-user", func(t testing.TB, opts via.Options) (a, b *via.NIC) { return onSockets(t, "", opts) }, always},
+	{"vfio-user, lossy wire", func(t testing.TB, opts via.Options) (a, b *via.NIC) {
+		return onSockets(t, "?loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=1", opts)
 	}, inSoak},
-	{"vfio-user, trapped doorbells", func(t testing.TB, opts ...via.Option) (a, b *via.NIC) {
-		return onSockets(t, "?doorbells=trapped", opts...)
+	{"vfio-user, trapped doorbells", func(t testing.TB, opts via.Options) (a, b *via.NIC) {
+		return onSockets(t, "?doorbells=trapped", opts)
 	}, inSoak},
 }
 
@@ -182,8 +185,8 @@ func TestFaults(t *testing.T) {
 func runFaults(t *testing.T, name string, addresses func(t testing.TB) (first, second string)) {
 	open := func(t conform.T, f conform.Filter) (a, b *via.NIC) {
 		first, second := addresses(t.(testing.TB))
-		a = conform.OpenNIC(t, first)
-		return a, conform.OpenDevice(t, conform.Must(emulator.OpenFiltered(t.Context(), second, f))(t))
+		a = conform.OpenNIC(t, first, via.Options{})
+		return a, conform.OpenDevice(t, conform.Must(emulator.OpenFiltered(t.Context(), second, f))(t), via.Options{})
 	}
 	conform.Faults(open).Run(t, name, nil)
 }
@@ -198,7 +201,7 @@ func TestChannels(t *testing.T) {
 		"channels/drops", "channels/memory out of reach", "channels/closed under way", "channels/peer gone"}
 	whole := []string{"inline", "thread, mapped doorbells", "UDP", "vfio-user"}
 	for _, b := range backends {
-		open := func(t *testing.T) (x, y *via.NIC) { return b.open(t) }
+		open := func(t *testing.T) (x, y *via.NIC) { return b.open(t, via.Options{}) }
 		switch inWhole := slices.Contains(whole, b.name); {
 		case soak.Wanted() && !inWhole, inWhole && !b.when.skip():
 			conform.Channels().Run(t, b.name, open)
@@ -212,7 +215,7 @@ func TestChannels(t *testing.T) {
 func overBackends(t *testing.T, s conform.Suite) {
 	for _, b := range backends {
 		if !b.when.skip() {
-			s.Run(t, b.name, func(t *testing.T) (x, y *via.NIC) { return b.open(t) })
+			s.Run(t, b.name, func(t *testing.T) (x, y *via.NIC) { return b.open(t, via.Options{}) })
 		}
 	}
 }
@@ -224,7 +227,7 @@ func TestConformanceEager(t *testing.T) {
 	sample := []string{"send-receive/reliable", "send-receive/scatter gather", "send-receive/inline data", "rdma/mixed",
 		"rdma/fence", "memory/registration", "memory/attributes set", "errors/forged descriptors", "errors/posted once"}
 	for _, b := range backends {
-		open := func(t *testing.T) (x, y *via.NIC) { return b.open(t, via.WithEager()) }
+		open := func(t *testing.T) (x, y *via.NIC) { return b.open(t, via.Options{Eager: true}) }
 		ours := b.name == "inline" || b.name == "vfio-user"
 		switch {
 		case ours && soak.Wanted():
@@ -255,7 +258,7 @@ func TestOpenBadAddress(t *testing.T) {
 		{"emu:?colour=green", via.ErrInvalidParameter},
 		{"emu:?wire=loop&wire=loop", via.ErrInvalidParameter},
 	} {
-		nic, err := via.Open(ctx, c.address)
+		nic, err := via.Open(ctx, c.address, via.Options{})
 		var e *via.Error
 		if !errors.Is(err, c.want) || !errors.As(err, &e) || e.Op != "open" || e.Device != c.address {
 			t.Errorf("%q: error %v, want %v", c.address, err, c.want)
@@ -270,21 +273,21 @@ func TestOpenBadAddress(t *testing.T) {
 	// What VIA has no code for is not called out of resources.
 	missing := "vfio-user:" + filepath.Join(t.TempDir(), "missing")
 	var e *via.Error
-	if _, err := via.Open(ctx, missing); !errors.Is(err, fs.ErrNotExist) || !errors.As(err, &e) || e.Code != 0 || errors.Is(err, via.ErrResource) || e.Op != "open" || e.Device != missing {
+	if _, err := via.Open(ctx, missing, via.Options{}); !errors.Is(err, fs.ErrNotExist) || !errors.As(err, &e) || e.Code != 0 || errors.Is(err, via.ErrResource) || e.Op != "open" || e.Device != missing {
 		t.Errorf("no server: %v", err)
 	}
 	var none context.Context
-	if _, err := via.Open(none, "emu:?wire=loop"); !errors.Is(err, via.ErrInvalidParameter) {
+	if _, err := via.Open(none, "emu:?wire=loop", via.Options{}); !errors.Is(err, via.ErrInvalidParameter) {
 		t.Errorf("no context: %v", err)
 	}
-	if _, err := via.OpenDevice(ctx, nil); !errors.Is(err, via.ErrInvalidParameter) {
+	if _, err := via.OpenDevice(ctx, nil, via.Options{}); !errors.Is(err, via.ErrInvalidParameter) {
 		t.Errorf("no device: %v", err)
 	}
 	d := newSpoiled(t)
-	if _, err := via.OpenDevice(none, d); !errors.Is(err, via.ErrInvalidParameter) || d.closed != 1 {
+	if _, err := via.OpenDevice(none, d, via.Options{}); !errors.Is(err, via.ErrInvalidParameter) || d.closed != 1 {
 		t.Errorf("no context: %v, the device was closed %d times", err, d.closed)
 	}
-	if _, err := via.New(ctx, nil); !errors.Is(err, via.ErrInvalidParameter) {
+	if _, err := via.New(ctx, nil, via.Options{}); !errors.Is(err, via.ErrInvalidParameter) {
 		t.Errorf("no NIC: %v", err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/conform"
+	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -22,7 +23,7 @@ import (
 func BenchmarkLatency(b *testing.B) {
 	for _, size := range []int{64, 4096, 8192, 65536} {
 		b.Run(sizeName(size), func(b *testing.B) {
-			x, y := conform.OnMemory(b, "")
+			x, y := conform.OnMemory(b, "", via.Options{})
 			p := newPingPong(b, conform.NewWorld(b, x, y), size)
 			for range 100 {
 				p.round(b)
@@ -46,7 +47,7 @@ func BenchmarkLatency(b *testing.B) {
 func BenchmarkConn(b *testing.B) {
 	for _, size := range []int{64, 8192} {
 		b.Run(sizeName(size), func(b *testing.B) {
-			from, to := connPair(b, via.ConnOptions{MaxMessage: size})
+			from, to := connPair(b, via.ConnOptions{MaxMessage: size}, emulator.PairOptions{})
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := from.Acquire(b.Context()); err != nil {
@@ -80,7 +81,7 @@ func BenchmarkStream(b *testing.B) {
 	const window = 16
 	for _, size := range []int{8192, 65536} {
 		b.Run(sizeName(size), func(b *testing.B) {
-			x, y := conform.OnMemory(b, "")
+			x, y := conform.OnMemory(b, "", via.Options{})
 			s := newStream(b, conform.NewWorld(b, x, y), size, window)
 			s.run(b, 100)
 			b.SetBytes(int64(size) * window) // in each turn of the loop
@@ -128,7 +129,7 @@ func BenchmarkPeer(b *testing.B) {
 func BenchmarkPost(b *testing.B) {
 	for _, batch := range []int{1, 32} {
 		b.Run(fmt.Sprintf("batch-%d", batch), func(b *testing.B) {
-			x, y := conform.OnMemory(b, "")
+			x, y := conform.OnMemory(b, "", via.Options{})
 			s := newCQStream(b, conform.NewWorld(b, x, y), 64, batch)
 			b.ReportAllocs()
 			for b.Loop() {

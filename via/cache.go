@@ -16,7 +16,7 @@ type CacheOptions struct {
 	Entries int
 	Bytes   uint64
 	// EagerBytes is how many bytes of registrations may be eager at a time, if Attributes or
-	// WithEager make them so; zero is a quarter of what the NIC has free when the cache is
+	// Options.Eager make them so; zero is a quarter of what the NIC has free when the cache is
 	// made. For more the least recently used go, and what does not fit even then is ordinary.
 	EagerBytes uint64
 	// Attributes of its registrations.

@@ -35,7 +35,7 @@ func mapped(t testing.TB, size int) []byte {
 
 func newCache(t testing.TB, o via.CacheOptions) (*via.NIC, *via.RegistrationCache) {
 	t.Helper()
-	nic, _ := conform.OnMemory(t, "")
+	nic, _ := conform.OnMemory(t, "", via.Options{})
 	c, err := nic.NewCache(o)
 	if err != nil {
 		t.Fatal(err)
@@ -188,7 +188,7 @@ func TestCacheInvalidate(t *testing.T) {
 func TestCacheModel(t *testing.T) {
 	ctx := conform.Context(t)
 	page := os.Getpagesize()
-	nic, _ := conform.OnMemory(t, "")
+	nic, _ := conform.OnMemory(t, "", via.Options{})
 	const pages = 24
 	b := mapped(t, pages*page)
 	rapid.Check(t, func(rt *rapid.T) {

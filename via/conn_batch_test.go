@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/conform"
+	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -20,7 +21,7 @@ func TestConnBatches(t *testing.T) {
 	} {
 		const total = 300
 		ctx := conform.Context(t)
-		x, y := connPair(t, o)
+		x, y := connPair(t, o, emulator.PairOptions{})
 		sent, came := 0, 0
 		into := make([][]byte, 5)
 		for turn := 0; came < total; turn++ {
@@ -78,7 +79,7 @@ func TestConnBatches(t *testing.T) {
 // with what is posted, and never if the connection is closed first.
 func TestConnAdded(t *testing.T) {
 	ctx := conform.Context(t)
-	x, y := connPair(t, via.ConnOptions{MaxMessage: 64, SendDepth: 2, RecvDepth: 8})
+	x, y := connPair(t, via.ConnOptions{MaxMessage: 64, SendDepth: 2, RecvDepth: 8}, emulator.PairOptions{})
 	say := func(text string, post func(int) error) {
 		t.Helper()
 		b, err := x.Acquire(ctx)
@@ -130,7 +131,7 @@ func TestConnAdded(t *testing.T) {
 
 // TestConnBatchesAllocateNothing on either side.
 func TestConnBatchesAllocateNothing(t *testing.T) {
-	x, y := connPair(t, via.ConnOptions{MaxMessage: 64})
+	x, y := connPair(t, via.ConnOptions{MaxMessage: 64}, emulator.PairOptions{})
 	text, into := bytes.Repeat([]byte("x"), 64), make([][]byte, 8)
 	if n := testing.AllocsPerRun(1000, func() {
 		for added := 0; added < len(into); {

@@ -15,7 +15,7 @@ import (
 // they end with ErrClosed, and touch nothing that Close has freed.
 func TestConnCloseInUse(t *testing.T) {
 	const large, rounds = 1 << 20, 30
-	da, db, err := emulator.Pair(emulator.WithThreads())
+	da, db, err := emulator.Pair(emulator.PairOptions{Threads: true})
 	if err != nil {
 		t.Fatal(err)
 	}

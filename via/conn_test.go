@@ -21,15 +21,15 @@ func TestConnMessages(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		options via.ConnOptions
-		nics    []emulator.Option
+		nics    emulator.PairOptions
 	}{
-		{"defaults", via.ConnOptions{}, nil},
-		{"one message at a time", via.ConnOptions{MaxMessage: 1, SendDepth: 1, RecvDepth: 1}, nil},
-		{"inline data", via.ConnOptions{MaxMessage: 200, SendDepth: 3, RecvDepth: 7}, nil},
-		{"reception", via.ConnOptions{Reliability: via.ReliableReception}, []emulator.Option{emulator.WithThreads()}},
+		{"defaults", via.ConnOptions{}, emulator.PairOptions{}},
+		{"one message at a time", via.ConnOptions{MaxMessage: 1, SendDepth: 1, RecvDepth: 1}, emulator.PairOptions{}},
+		{"inline data", via.ConnOptions{MaxMessage: 200, SendDepth: 3, RecvDepth: 7}, emulator.PairOptions{}},
+		{"reception", via.ConnOptions{Reliability: via.ReliableReception}, emulator.PairOptions{Threads: true}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			a, b := connPair(t, tt.options, tt.nics...)
+			a, b := connPair(t, tt.options, tt.nics)
 			var both sync.WaitGroup
 			for i, c := range []*via.Conn{a, b} {
 				both.Go(func() { sendRandom(t, c, uint64(i)) })
@@ -109,7 +109,7 @@ func TestConnCredit(t *testing.T) {
 	for _, window := range []int{1, 2, 3, 8} {
 		t.Run(fmt.Sprint(window), func(t *testing.T) {
 			ctx := conform.Context(t)
-			a, b := connPair(t, via.ConnOptions{MaxMessage: 64, SendDepth: 20, RecvDepth: window})
+			a, b := connPair(t, via.ConnOptions{MaxMessage: 64, SendDepth: 20, RecvDepth: window}, emulator.PairOptions{})
 			for i := range window {
 				if err := a.Send(ctx, []byte{byte(i)}); err != nil {
 					t.Fatal(err)
@@ -154,7 +154,7 @@ func TestConnCredit(t *testing.T) {
 // TestConnBothFull: two sides that only send stop, and go on when they receive.
 func TestConnBothFull(t *testing.T) {
 	ctx := conform.Context(t)
-	a, b := connPair(t, via.ConnOptions{MaxMessage: 64, SendDepth: 4, RecvDepth: 4})
+	a, b := connPair(t, via.ConnOptions{MaxMessage: 64, SendDepth: 4, RecvDepth: 4}, emulator.PairOptions{})
 	for _, c := range []*via.Conn{a, b} {
 		if _, err := c.Acquire(ctx); err != nil { // once the other side has said what it has room for
 			t.Fatal(err)
@@ -193,7 +193,7 @@ func TestConnBothFull(t *testing.T) {
 
 // TestConnWakes: Close ends calls in progress at its own side.
 func TestConnWakes(t *testing.T) {
-	a, b := connPair(t, via.ConnOptions{MaxMessage: 64, SendDepth: 1, RecvDepth: 1})
+	a, b := connPair(t, via.ConnOptions{MaxMessage: 64, SendDepth: 1, RecvDepth: 1}, emulator.PairOptions{})
 	if err := a.Send(conform.Context(t), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +231,7 @@ func TestConnCloseLast(t *testing.T) {
 		t.Run(fmt.Sprintf("taken %v", taken), func(t *testing.T) {
 			t.Parallel()
 			ctx := conform.Context(t)
-			da, db, err := emulator.Pair()
+			da, db, err := emulator.Pair(emulator.PairOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -262,7 +262,7 @@ func TestConnCloseLast(t *testing.T) {
 func TestConnBroken(t *testing.T) {
 	t.Parallel()
 	ctx := conform.Context(t)
-	da, db, err := emulator.Pair()
+	da, db, err := emulator.Pair(emulator.PairOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,7 +300,7 @@ func TestConnBroken(t *testing.T) {
 // stranger connects a Conn with a bare VI.
 func stranger(t *testing.T) (*via.Conn, *conform.End) {
 	ctx := conform.Context(t)
-	na, nb := conform.OnMemory(t, "")
+	na, nb := conform.OnMemory(t, "", via.Options{})
 	l, err := via.Listen(nb, "conn", via.ListenOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -374,7 +374,7 @@ func TestConnForgedGrants(t *testing.T) {
 // TestConnMisuse: calls out of turn are refused and change nothing.
 func TestConnMisuse(t *testing.T) {
 	ctx := conform.Context(t)
-	a, b := connPair(t, via.ConnOptions{MaxMessage: 64})
+	a, b := connPair(t, via.ConnOptions{MaxMessage: 64}, emulator.PairOptions{})
 	if err := a.Send(ctx, make([]byte, 65)); !errors.Is(err, via.ErrInvalidParameter) {
 		t.Errorf("a message that is too long: %v", err)
 	}
@@ -423,7 +423,7 @@ func TestConnMisuse(t *testing.T) {
 func TestConnAllocatesNothing(t *testing.T) {
 	ctx := conform.Context(t)
 	for _, size := range []int{64, 8192} {
-		a, b := connPair(t, via.ConnOptions{MaxMessage: size})
+		a, b := connPair(t, via.ConnOptions{MaxMessage: size}, emulator.PairOptions{})
 		p := make([]byte, size)
 		if n := testing.AllocsPerRun(500, func() {
 			err := a.Send(ctx, p)

@@ -35,14 +35,7 @@ const (
 	NoRoomWaits = driver.NoRoomWaits
 )
 
-// WithEager makes all memory eager that the NIC registers without EagerAttributes of its
-// own, the descriptors that it makes and the tokens of its VIs: at the post, as far as the NIC
-// has room, and ordinary from there on. Programs need no change.
-func WithEager() Option {
-	return func(s *settings) { s.eager = true }
-}
-
-// eagerOr is a, or what WithEager has said if a says nothing.
+// eagerOr is a, or what Options.Eager has said if a says nothing.
 func (n *NIC) eagerOr(a EagerAttributes) EagerAttributes {
 	if a == (EagerAttributes{}) && n.eager {
 		return EagerAttributes{Mode: EagerAtPost, NoRoom: NoRoomOrdinary}

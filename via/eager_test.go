@@ -16,12 +16,12 @@ var (
 	_ io.WriterAt = (*via.Eager)(nil)
 )
 
-// TestEagerAttributes: memory is eager if it says so, or if WithEager does and it says
+// TestEagerAttributes: memory is eager if it says so, or if Options.Eager does and it says
 // nothing, and then stays so.
 func TestEagerAttributes(t *testing.T) {
 	ctx := conform.Context(t)
-	plain, _ := conform.OnMemory(t, "")
-	all, _ := conform.OnMemory(t, "", via.WithEager())
+	plain, _ := conform.OnMemory(t, "", via.Options{})
+	all, _ := conform.OnMemory(t, "", via.Options{Eager: true})
 	written := via.EagerAttributes{Mode: via.EagerWritten}
 	for _, c := range []struct {
 		name string
@@ -30,9 +30,9 @@ func TestEagerAttributes(t *testing.T) {
 		want bool
 	}{
 		{"nothing said", plain, via.EagerAttributes{}, false},
-		{"WithEager", all, via.EagerAttributes{}, true},
+		{"Options.Eager", all, via.EagerAttributes{}, true},
 		{"said", plain, written, true},
-		{"said, WithEager", all, written, true},
+		{"said, Options.Eager", all, written, true},
 	} {
 		m, err := c.nic.Alloc(ctx, 4096, via.MemoryAttributes{Eager: c.a})
 		if err != nil {
@@ -65,12 +65,12 @@ func TestEagerAttributes(t *testing.T) {
 	}
 }
 
-// TestEagerTokens: the tokens of a VI are eager if it says so, or if WithEager does, and stay
+// TestEagerTokens: the tokens of a VI are eager if it says so, or if Options.Eager does, and stay
 // so; those of an endpoint for raw frames are not.
 func TestEagerTokens(t *testing.T) {
 	ctx := conform.Context(t)
-	plain, _ := conform.OnMemory(t, "")
-	all, _ := conform.OnMemory(t, "", via.WithEager())
+	plain, _ := conform.OnMemory(t, "", via.Options{})
+	all, _ := conform.OnMemory(t, "", via.Options{Eager: true})
 	for _, c := range []struct {
 		name string
 		nic  *via.NIC
@@ -78,9 +78,9 @@ func TestEagerTokens(t *testing.T) {
 		want bool
 	}{
 		{"nothing said", plain, via.VIAttributes{}, false},
-		{"WithEager", all, via.VIAttributes{}, true},
+		{"Options.Eager", all, via.VIAttributes{}, true},
 		{"said", plain, via.VIAttributes{EagerTokens: true}, true},
-		{"raw frames, WithEager", all, via.VIAttributes{Frames: via.StationFrames}, false},
+		{"raw frames, Options.Eager", all, via.VIAttributes{Frames: via.StationFrames}, false},
 	} {
 		before, err := c.nic.EagerStats()
 		if err != nil {
@@ -147,7 +147,7 @@ func TestEagerCache(t *testing.T) {
 
 // TestEagerReady: an application reads the front of a message that has not ended.
 func TestEagerReady(t *testing.T) {
-	a, b := conform.OnMemory(t, "&mtu=1500", via.WithEager())
+	a, b := conform.OnMemory(t, "&mtu=1500", via.Options{Eager: true})
 	p := conform.NewWorld(t, a, b)
 	const size = 500_000
 	x, y := p.Connect(conform.Setup{Attributes: via.VIAttributes{MaxTransfer: size}, Memory: size})
@@ -184,7 +184,7 @@ func TestEagerReady(t *testing.T) {
 // TestEagerPrograms: control programs come and go in a NIC's memory while messages go out of
 // the rest of it; every message has its own bytes, and all of them were there.
 func TestEagerPrograms(t *testing.T) {
-	a, b := conform.OnMemory(t, "&engine=thread", via.WithEager())
+	a, b := conform.OnMemory(t, "&engine=thread", via.Options{Eager: true})
 	const size = 300
 	p := newPingPong(t, conform.NewWorld(t, a, b), size)
 	amp, _ := build(t, "amp")

@@ -20,9 +20,9 @@ func TestClosedAfterTheLastReceive(t *testing.T) {
 		name string
 		open func(t testing.TB) (a, b *via.NIC)
 	}{
-		{"memory", func(t testing.TB) (a, b *via.NIC) { return conform.OnMemory(t, "") }},
-		{"memory, thread", func(t testing.TB) (a, b *via.NIC) { return conform.OnMemory(t, "&engine=thread") }},
-		{"UDP", func(t testing.TB) (a, b *via.NIC) { return onUDP(t, "") }},
+		{"memory", func(t testing.TB) (a, b *via.NIC) { return conform.OnMemory(t, "", via.Options{}) }},
+		{"memory, thread", func(t testing.TB) (a, b *via.NIC) { return conform.OnMemory(t, "&engine=thread", via.Options{}) }},
+		{"UDP", func(t testing.TB) (a, b *via.NIC) { return onUDP(t, "", via.Options{}) }},
 		{"shm", func(t testing.TB) (a, b *via.NIC) { return onSharedMemory(t, "") }},
 		{"shm, shared", func(t testing.TB) (a, b *via.NIC) { return onSharedMemory(t, "&share=on") }},
 		{"memif", func(t testing.TB) (a, b *via.NIC) { return onMemif(t) }},
@@ -85,13 +85,13 @@ func sendAll(ctx context.Context, t testing.TB, x *conform.End, n, size int) err
 // onSharedMemory opens two NICs on a wire in shared memory; options start with "&".
 func onSharedMemory(t testing.TB, options string) (a, b *via.NIC) {
 	address := "emu:?wire=shm:" + filepath.Join(t.TempDir(), "wire") + options
-	return openBoth(t, address, address)
+	return openBoth(t, address, address, via.Options{})
 }
 
 // onMemif opens two NICs on a memif.
 func onMemif(t testing.TB) (a, b *via.NIC) {
 	path := filepath.Join(t.TempDir(), "memif.sock")
-	return openBoth(t, "emu:?wire=memif:"+path+"&role=server", "emu:?wire=memif:"+path+"&role=client")
+	return openBoth(t, "emu:?wire=memif:"+path+"&role=server", "emu:?wire=memif:"+path+"&role=client", via.Options{})
 }
 
 // TestReasons: what the device says of a lost connection, as an error.
@@ -126,7 +126,7 @@ func TestReasons(t *testing.T) {
 // TestClosedWithMessagesLeft closes a NIC that has sent what nobody has a receive
 // for: the peer gets what it could take, and is not told that this was all.
 func TestClosedWithMessagesLeft(t *testing.T) {
-	a, b := conform.OnMemory(t, "")
+	a, b := conform.OnMemory(t, "", via.Options{})
 	p := conform.NewWorld(t, a, b)
 	x, y := p.Connect(conform.Setup{})
 	if err := y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 100)); err != nil {

@@ -7,12 +7,13 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/cable"
 	"github.com/trapeze-nic/trapeze/conform"
+	"github.com/trapeze-nic/trapeze/via"
 )
 
 // TestEthernetPortFails: a NIC that fails while messages are under way, and is restarted by
 // its wire, costs a connection time and nothing else.
 func TestEthernetPortFails(t *testing.T) {
-	a, b := onCable(t, "")
+	a, b := onCable(t, "", via.Options{})
 	name := fmt.Sprintf("via-%d", wires.Load())
 	p := newPingPong(t, conform.NewWorld(t, a, b), 3000)
 	for i := range 3 {

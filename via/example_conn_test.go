@@ -18,12 +18,12 @@ import (
 )
 
 // examplePair returns two NICs on one wire.
-func examplePair(ctx context.Context, options ...emulator.Option) (a, b *via.NIC) {
-	da, db, err := emulator.Pair(options...)
+func examplePair(ctx context.Context, options emulator.PairOptions) (a, b *via.NIC) {
+	da, db, err := emulator.Pair(options)
 	check(err)
-	a, err = via.OpenDevice(ctx, da)
+	a, err = via.OpenDevice(ctx, da, via.Options{})
 	check(err)
-	b, err = via.OpenDevice(ctx, db)
+	b, err = via.OpenDevice(ctx, db, via.Options{})
 	check(err)
 	return a, b
 }
@@ -51,10 +51,10 @@ func exampleContext() (context.Context, context.CancelFunc) {
 
 // A device from elsewhere, such as an emulated one in a test, becomes a NIC.
 func ExampleOpenDevice() {
-	a, b, err := emulator.Pair()
+	a, b, err := emulator.Pair(emulator.PairOptions{})
 	check(err)
 	defer b.Close()
-	nic, err := via.OpenDevice(context.Background(), a)
+	nic, err := via.OpenDevice(context.Background(), a, via.Options{})
 	check(err)
 	defer nic.Close()
 	fmt.Println(nic.Name())
@@ -65,7 +65,7 @@ func ExampleOpenDevice() {
 func ExampleDial() {
 	ctx, cancel := exampleContext()
 	defer cancel()
-	client, server := examplePair(ctx)
+	client, server := examplePair(ctx, emulator.PairOptions{})
 	defer client.Close()
 	defer server.Close()
 	go func() {
@@ -87,7 +87,7 @@ func ExampleDial() {
 func ExampleListen_options() {
 	ctx, cancel := exampleContext()
 	defer cancel()
-	client, server := examplePair(ctx)
+	client, server := examplePair(ctx, emulator.PairOptions{})
 	defer client.Close()
 	defer server.Close()
 	options := via.ListenOptions{Conn: func(r via.Remote) (via.ConnOptions, error) {
@@ -111,7 +111,7 @@ func ExampleListen_options() {
 func ExampleListen_backlog() {
 	ctx, cancel := exampleContext()
 	defer cancel()
-	client, server := examplePair(ctx)
+	client, server := examplePair(ctx, emulator.PairOptions{})
 	defer client.Close()
 	defer server.Close()
 	options := via.ListenOptions{Backlog: 1, Limit: 3} // one at a time, and three in all
@@ -141,7 +141,7 @@ func ExampleListen_backlog() {
 func ExampleConn_Acquire() {
 	ctx, cancel := exampleContext()
 	defer cancel()
-	x, y := examplePair(ctx)
+	x, y := examplePair(ctx, emulator.PairOptions{})
 	defer x.Close()
 	defer y.Close()
 	a, b := exampleConns(ctx, x, y)
@@ -162,7 +162,7 @@ func ExampleConn_Acquire() {
 func ExampleConn_PostBatch() {
 	ctx, cancel := exampleContext()
 	defer cancel()
-	x, y := examplePair(ctx)
+	x, y := examplePair(ctx, emulator.PairOptions{})
 	defer x.Close()
 	defer y.Close()
 	a, b := exampleConns(ctx, x, y)
@@ -196,7 +196,7 @@ func ExampleConn_PostBatch() {
 func ExampleConn_CloseSend() {
 	ctx, cancel := exampleContext()
 	defer cancel()
-	x, y := examplePair(ctx)
+	x, y := examplePair(ctx, emulator.PairOptions{})
 	defer x.Close()
 	defer y.Close()
 	a, b := exampleConns(ctx, x, y)
@@ -218,7 +218,7 @@ func ExampleConn_CloseSend() {
 func ExampleConn_Stream() {
 	ctx, cancel := exampleContext()
 	defer cancel()
-	x, y := examplePair(ctx)
+	x, y := examplePair(ctx, emulator.PairOptions{})
 	defer x.Close()
 	defer y.Close()
 	a, b := exampleConns(ctx, x, y)
@@ -240,7 +240,7 @@ func ExampleConn_Stream() {
 func ExampleListener_Streams() {
 	ctx, cancel := exampleContext()
 	defer cancel()
-	client, server := examplePair(ctx)
+	client, server := examplePair(ctx, emulator.PairOptions{})
 	defer client.Close()
 	defer server.Close()
 	l, err := via.Listen(server, "http", via.ListenOptions{})
@@ -271,7 +271,7 @@ func ExampleListener_Streams() {
 func Example_faults() {
 	ctx, cancel := exampleContext()
 	defer cancel()
-	x, y := examplePair(ctx, emulator.WithFaults(wire.FaultOptions{Loss: 0.2, Duplicate: 0.2, Reorder: 0.2, Seed: 1}))
+	x, y := examplePair(ctx, emulator.PairOptions{Faults: wire.FaultOptions{Loss: 0.2, Duplicate: 0.2, Reorder: 0.2, Seed: 1}})
 	defer x.Close()
 	defer y.Close()
 	a, b := exampleConns(ctx, x, y)

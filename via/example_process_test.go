@@ -30,7 +30,7 @@ func ExampleConn_Stream_process() {
 	check(err)
 	defer os.RemoveAll(folder)
 	device := "emu:?wire=shm:" + folder + "/wire"
-	server, err := via.Open(ctx, device)
+	server, err := via.Open(ctx, device, via.Options{})
 	check(err)
 	defer server.Close()
 	l, err := via.Listen(server, "greetings", via.ListenOptions{})
@@ -53,7 +53,7 @@ func ExampleConn_Stream_process() {
 
 // dialAndSend is the other process.
 func dialAndSend(ctx context.Context, device, address string) {
-	nic, err := via.Open(ctx, device)
+	nic, err := via.Open(ctx, device, via.Options{})
 	check(err)
 	c, err := via.Dial(ctx, nic, address, via.ConnOptions{})
 	check(err)

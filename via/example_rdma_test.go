@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -13,7 +14,7 @@ import (
 func Example_rdma() {
 	ctx, cancel := exampleContext()
 	defer cancel()
-	x, y := examplePair(ctx)
+	x, y := examplePair(ctx, emulator.PairOptions{})
 	defer x.Close()
 	defer y.Close()
 	a := connectRDMA(ctx, x, y)

@@ -16,7 +16,7 @@ import (
 func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	nic, err := via.Open(ctx, "emu:?wire=loop")
+	nic, err := via.Open(ctx, "emu:?wire=loop", via.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func Example() {
 
 // Every error has a code of VIA's and keeps its cause.
 func ExampleError() {
-	_, err := via.Open(context.Background(), "emu:?wire=two-tins-and-a-string")
+	_, err := via.Open(context.Background(), "emu:?wire=two-tins-and-a-string", via.Options{})
 	var e *via.Error
 	if errors.As(err, &e) {
 		fmt.Println(e.Op, "failed:", e.Code)

@@ -48,7 +48,7 @@ func withRoom(ctx context.Context, v *via.VI, size int) (*via.Descriptor, *via.M
 
 // A NIC says what it is and how much it has.
 func ExampleOpen() {
-	nic, err := via.Open(context.Background(), "emu:?vis=100&mac=02:00:00:00:00:01")
+	nic, err := via.Open(context.Background(), "emu:?vis=100&mac=02:00:00:00:00:01", via.Options{})
 	check(err)
 	defer nic.Close()
 	a := nic.Query()
@@ -60,7 +60,7 @@ func ExampleOpen() {
 func ExampleCQ() {
 	ctx, cancel := exampleContext()
 	defer cancel()
-	x, y := examplePair(ctx)
+	x, y := examplePair(ctx, emulator.PairOptions{})
 	defer x.Close()
 	defer y.Close()
 	cq, err := y.CreateCQ(ctx, 2*via.DefaultDepth)
@@ -88,7 +88,7 @@ func ExampleCQ() {
 func Example_inline() {
 	ctx, cancel := exampleContext()
 	defer cancel()
-	x, y := examplePair(ctx)
+	x, y := examplePair(ctx, emulator.PairOptions{})
 	defer x.Close()
 	defer y.Close()
 	a, b := connectVIs(ctx, x, y, nil)
@@ -110,7 +110,7 @@ func Example_inline() {
 func ExampleNIC_Register() {
 	ctx, cancel := exampleContext()
 	defer cancel()
-	x, y := examplePair(ctx)
+	x, y := examplePair(ctx, emulator.PairOptions{})
 	defer x.Close()
 	defer y.Close()
 	memory, err := y.Alloc(ctx, 8192, via.MemoryAttributes{})
@@ -134,7 +134,7 @@ func ExampleNIC_Register() {
 func ExampleNIC_SetPolicy() {
 	ctx, cancel := exampleContext()
 	defer cancel()
-	x, y := examplePair(ctx)
+	x, y := examplePair(ctx, emulator.PairOptions{})
 	defer x.Close()
 	defer y.Close()
 	check(x.SetPolicy(via.Policy{Name: "static", MinPulseSend: 512, MinPulseReceive: 1024}))
@@ -151,7 +151,7 @@ func ExampleNIC_SetPolicy() {
 func ExampleNIC_LoadProgram() {
 	ctx, cancel := exampleContext()
 	defer cancel()
-	nic, err := via.Open(ctx, "emu:")
+	nic, err := via.Open(ctx, "emu:", via.Options{})
 	check(err)
 	defer nic.Close()
 	spec, err := images.Build("count")
@@ -173,7 +173,7 @@ func ExampleNIC_LoadProgram() {
 func Example_frames() {
 	ctx, cancel := exampleContext()
 	defer cancel()
-	x, y := examplePair(ctx)
+	x, y := examplePair(ctx, emulator.PairOptions{})
 	defer x.Close()
 	defer y.Close()
 	a, err := x.CreateVI(ctx, via.VIAttributes{Frames: via.StationFrames}, nil, nil)
@@ -201,7 +201,7 @@ func Example_frames() {
 func ExampleVI_SetPayload() {
 	ctx, cancel := exampleContext()
 	defer cancel()
-	x, y := examplePair(ctx)
+	x, y := examplePair(ctx, emulator.PairOptions{})
 	defer x.Close()
 	defer y.Close()
 	a, b := connectVIs(ctx, x, y, nil)
@@ -236,7 +236,7 @@ func ExampleVI_SetPayload() {
 func Example_codes() {
 	ctx, cancel := exampleContext()
 	defer cancel()
-	nic, err := via.Open(ctx, "emu:")
+	nic, err := via.Open(ctx, "emu:", via.Options{})
 	check(err)
 	defer nic.Close()
 	v, err := nic.CreateVI(ctx, via.VIAttributes{RecvDepth: 2}, nil, nil)
@@ -255,15 +255,15 @@ func Example_codes() {
 func ExampleNIC_OnError() {
 	ctx, cancel := exampleContext()
 	defer cancel()
-	da, db, err := emulator.Pair()
+	da, db, err := emulator.Pair(emulator.PairOptions{})
 	check(err)
 	defer db.Close()
 	events := make(chan via.AsyncError, 1)
-	nic, err := via.OpenDevice(ctx, da, via.WithErrorHandler(func(e via.AsyncError) {
+	nic, err := via.OpenDevice(ctx, da, via.Options{OnError: func(e via.AsyncError) {
 		if e.Code == via.AsyncLink {
 			events <- e
 		}
-	}))
+	}})
 	check(err)
 	defer nic.Close()
 	db.SetLink(false)

@@ -22,11 +22,11 @@ import (
 func TestSurpriseRemoval(t *testing.T) {
 	t.Parallel()
 	ctx := conform.Context(t)
-	deviceA, deviceB, err := emulator.Pair()
+	deviceA, deviceB, err := emulator.Pair(emulator.PairOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	nics := [2]*via.NIC{openDevice(t, deviceA), openDevice(t, deviceB)}
+	nics := [2]*via.NIC{openDevice(t, deviceA, via.Options{}), openDevice(t, deviceB, via.Options{})}
 	p := conform.NewWorld(t, nics[0], nics[1])
 	x, y := p.Connect(conform.Setup{})
 	if err := errors.Join(x.VI.PostRecv(x.Prepare(t, x.Recv[0], 0, 100)), y.VI.PostRecv(y.Prepare(t, y.Recv[0], 0, 100))); err != nil {
@@ -86,26 +86,26 @@ func TestSurpriseRemoval(t *testing.T) {
 // TestEndIsTold ends NICs of each back end while their programs do nothing, or wait
 // where nothing takes longer: the handler is told once, and then every call fails.
 func TestEndIsTold(t *testing.T) {
-	pulled := func(o ...emulator.Option) func(t *testing.T) (*via.NIC, func()) {
+	pulled := func(o emulator.PairOptions) func(t *testing.T) (*via.NIC, func()) {
 		return func(t *testing.T) (*via.NIC, func()) {
-			a, b, err := emulator.Pair(o...)
+			a, b, err := emulator.Pair(o)
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = b.Close() })
-			return openDevice(t, a), a.Remove
+			return openDevice(t, a, via.Options{}), a.Remove
 		}
 	}
 	for name, open := range map[string]func(t *testing.T) (nic *via.NIC, end func()){
-		"inline": pulled(), "thread": pulled(emulator.WithThreads()),
+		"inline": pulled(emulator.PairOptions{}), "thread": pulled(emulator.PairOptions{Threads: true}),
 		"vfio-user, server killed": func(t *testing.T) (*via.NIC, func()) {
 			names, child := serveProcess(t)
-			nic, _ := openBoth(t, "vfio-user:"+names[0], "vfio-user:"+names[1])
+			nic, _ := openBoth(t, "vfio-user:"+names[0], "vfio-user:"+names[1], via.Options{})
 			return nic, func() { _ = child.Kill() }
 		},
 		"vfio-user, device pulled": func(t *testing.T) (*via.NIC, func()) {
 			d, address := serve(t)
-			nic, err := via.Open(conform.Context(t), address)
+			nic, err := via.Open(conform.Context(t), address, via.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -159,9 +159,9 @@ func TestEndIsTold(t *testing.T) {
 	}
 }
 
-func openDevice(t *testing.T, device vfio.Device, opts ...via.Option) *via.NIC {
+func openDevice(t *testing.T, device vfio.Device, opts via.Options) *via.NIC {
 	t.Helper()
-	nic, err := via.OpenDevice(conform.Context(t), device, opts...)
+	nic, err := via.OpenDevice(conform.Context(t), device, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func serve(t *testing.T) (d *emulator.Device, address string) {
 // file descriptors and shared mappings.
 func TestNothingLeaks(t *testing.T) {
 	use := func(closeFirst bool) {
-		a, b := conform.OnMemory(t, "")
+		a, b := conform.OnMemory(t, "", via.Options{})
 		p := conform.NewWorld(t, a, b)
 		x, y := p.Connect(conform.Setup{})
 		for _, e := range []*conform.End{x, y} {

@@ -83,7 +83,7 @@ func TestFrames(t *testing.T) {
 			if backend.when.skip() {
 				t.Skip("slow")
 			}
-			a, b := backend.open(t)
+			a, b := backend.open(t, via.Options{})
 			p := conform.NewWorld(t, a, b)
 			messages := newPingPong(t, p, 3000)
 			x, y := newFrames(t, a, via.StationFrames), newFrames(t, b, via.AllFrames)
@@ -132,7 +132,7 @@ func tryTake(p *conform.World, e *conform.End) ([]byte, bool) {
 
 // TestFramesRefused: what an endpoint for frames cannot do, and what is no frame.
 func TestFramesRefused(t *testing.T) {
-	a, b := conform.OnMemory(t, "")
+	a, b := conform.OnMemory(t, "", via.Options{})
 	p := conform.NewWorld(t, a, b)
 	x := newFrames(t, a, via.StationFrames)
 	ctx := conform.Context(t)
@@ -209,7 +209,7 @@ func words(n ...uint32) (b []byte) {
 // "Verifying the RSS Hash Calculation" has for them, in order within each.
 func TestFlowSteering(t *testing.T) {
 	for _, options := range []string{"", "&engine=thread"} {
-		a, b := conform.OnMemory(t, options)
+		a, b := conform.OnMemory(t, options, via.Options{})
 		p := conform.NewWorld(t, a, b)
 		x := newFrames(t, a, via.StationFrames)
 		queues := []*conform.End{newFrames(t, b, via.StationFrames), newFrames(t, b, via.StationFrames)}
@@ -277,7 +277,7 @@ func flowKey(from, to string) []byte {
 
 // TestAccessList drops one flow by a rule of the host and lets the others pass.
 func TestAccessList(t *testing.T) {
-	a, b := conform.OnMemory(t, "")
+	a, b := conform.OnMemory(t, "", via.Options{})
 	p := conform.NewWorld(t, a, b)
 	x, y := newFrames(t, a, via.StationFrames), newFrames(t, b, via.StationFrames)
 	rules := loadImage(t, b, "acl")["rules"]
@@ -308,7 +308,7 @@ func TestAccessList(t *testing.T) {
 
 // TestFlowCounters counts frames and bytes of each flow for the host.
 func TestFlowCounters(t *testing.T) {
-	a, b := conform.OnMemory(t, "")
+	a, b := conform.OnMemory(t, "", via.Options{})
 	p := conform.NewWorld(t, a, b)
 	x, y := newFrames(t, a, via.StationFrames), newFrames(t, b, via.StationFrames)
 	flows := loadImage(t, b, "count")["flows"]
@@ -343,7 +343,7 @@ func TestFlowCounters(t *testing.T) {
 // for their tags, in whatever order they come, as Trapeze's do.
 func TestIncomingPayloadTable(t *testing.T) {
 	for _, level := range []via.Reliability{via.Unreliable, via.ReliableDelivery} {
-		a, b := conform.OnMemory(t, "")
+		a, b := conform.OnMemory(t, "", via.Options{})
 		p := conform.NewWorld(t, a, b)
 		const size = 5000
 		x, y := p.Connect(conform.Setup{Attributes: via.VIAttributes{Reliability: level}, Memory: 16 * size})

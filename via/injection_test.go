@@ -33,7 +33,7 @@ type spoiled struct {
 
 func newSpoiled(t *testing.T) *spoiled {
 	t.Helper()
-	x, y, err := emulator.Pair()
+	x, y, err := emulator.Pair(emulator.PairOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func wantRefused(t *testing.T, op string, err error) {
 func TestOpenRefused(t *testing.T) {
 	d := newSpoiled(t)
 	d.refuses = true
-	nic, err := via.OpenDevice(t.Context(), d, via.WithLogger(slog.New(slog.DiscardHandler)))
+	nic, err := via.OpenDevice(t.Context(), d, via.Options{Logger: slog.New(slog.DiscardHandler)})
 	wantRefused(t, "create ptag", err)
 	if nic != nil || d.closed != 1 {
 		t.Errorf("NIC %v, device closed %d times", nic, d.closed)
@@ -115,7 +115,7 @@ func TestOpenRefused(t *testing.T) {
 func TestRefusedDestruction(t *testing.T) {
 	ctx := t.Context()
 	d := newSpoiled(t)
-	nic := openDevice(t, d, nil, via.WithLogger(slog.New(slog.DiscardHandler)))
+	nic := openDevice(t, d, via.Options{Logger: slog.New(slog.DiscardHandler)})
 	tag, err1 := nic.CreatePtag(ctx)
 	cq, err2 := nic.CreateCQ(ctx, 16)
 	vi, err3 := nic.CreateVI(ctx, via.VIAttributes{SendDepth: 8, RecvDepth: 8}, cq, cq)
@@ -208,7 +208,7 @@ func TestOlderDevices(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			n := openDevice(t, older{newSpoiled(t).Device, c.first})
+			n := openDevice(t, older{newSpoiled(t).Device, c.first}, via.Options{})
 			calls := c.calls(n)
 			for op, call := range calls {
 				wantRefused(t, op, call())
@@ -224,7 +224,7 @@ func TestOlderDevices(t *testing.T) {
 		})
 	}
 	o := older{newSpoiled(t).Device, descriptors.DMAOffset}
-	if n, err := via.OpenDevice(conform.Context(t), o, via.WithPolicy(via.Policy{})); n != nil || !errors.Is(err, via.ErrNotSupported) {
+	if n, err := via.OpenDevice(conform.Context(t), o, via.Options{Policy: via.Policy{}}); n != nil || !errors.Is(err, via.ErrNotSupported) {
 		t.Errorf("%v", err)
 	}
 }

@@ -43,7 +43,7 @@ func onPort(t testing.TB, options string) (*via.NIC, string) {
 
 func openQuiet(t testing.TB, address string) *via.NIC {
 	t.Helper()
-	n, err := via.Open(conform.Context(t), address, via.WithErrorHandler(func(via.AsyncError) {}))
+	n, err := via.Open(conform.Context(t), address, via.Options{OnError: func(via.AsyncError) {}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestListenEnds(t *testing.T) {
 
 // TestListenNICCloses: a listener whose NIC has been closed can still be closed, once.
 func TestListenNICCloses(t *testing.T) {
-	a, _ := conform.OnMemory(t, "")
+	a, _ := conform.OnMemory(t, "", via.Options{})
 	l := listen(t, a, via.ListenOptions{})
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
@@ -171,7 +171,7 @@ func TestListenNICCloses(t *testing.T) {
 // the backlog holds.
 func TestListenManyClients(t *testing.T) {
 	const clients = 80
-	a, b := conform.OnMemory(t, "&loss=0.3&seed=3")
+	a, b := conform.OnMemory(t, "&loss=0.3&seed=3", via.Options{})
 	l := listen(t, b, via.ListenOptions{Conn: same(small(via.ReliableDelivery))})
 	var all sync.WaitGroup
 	for i := range clients {
@@ -199,7 +199,7 @@ func TestListenManyClients(t *testing.T) {
 
 // TestListenLimit: who listens for one client is not there for a second.
 func TestListenLimit(t *testing.T) {
-	a, b := conform.OnMemory(t, "")
+	a, b := conform.OnMemory(t, "", via.Options{})
 	l := listen(t, b, via.ListenOptions{Limit: 1})
 	first, err := via.Dial(conform.Context(t), a, l.Address().String(), via.ConnOptions{})
 	if err != nil {
@@ -242,7 +242,7 @@ func TestDialFails(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, b := conform.OnMemory(t, "")
+			a, b := conform.OnMemory(t, "", via.Options{})
 			ctx := conform.Context(t)
 			if c.serve == nil {
 				short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
@@ -272,7 +272,7 @@ func TestDialFails(t *testing.T) {
 
 // TestDialBeforeListen checks that a client keeps asking.
 func TestDialBeforeListen(t *testing.T) {
-	a, b := conform.OnMemory(t, "")
+	a, b := conform.OnMemory(t, "", via.Options{})
 	ctx := conform.Context(t)
 	dialled := make(chan error, 1)
 	go func() {
@@ -295,7 +295,7 @@ func TestDialBeforeListen(t *testing.T) {
 
 // TestDialInterrupted ends with the context.
 func TestDialInterrupted(t *testing.T) {
-	a, _ := conform.OnMemory(t, "")
+	a, _ := conform.OnMemory(t, "", via.Options{})
 	ctx, cancel := context.WithCancel(conform.Context(t))
 	time.AfterFunc(20*time.Millisecond, cancel)
 	if _, err := via.Dial(ctx, a, via.Address{MAC: via.MAC{2}, Discriminator: service}.String(), via.ConnOptions{}); !errors.Is(err, via.ErrCanceled) {

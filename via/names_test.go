@@ -61,7 +61,7 @@ func serveTXT(t *testing.T, records map[string][]string) *net.Resolver {
 
 func TestNames(t *testing.T) {
 	ctx := conform.Context(t)
-	nic, _ := conform.OnMemory(t, "")
+	nic, _ := conform.OnMemory(t, "", via.Options{})
 	nic.AskWith(serveTXT(t, map[string][]string{
 		"gamma.test.": {"v=spf1 -all", "via=02:00:00:00:00:09/z", "via=02:00:00:00:00:08"},
 		"plain.test.": {"nothing of ours"},

@@ -25,92 +25,68 @@ type NIC struct {
 	names names
 }
 
-// Option changes how a NIC is opened.
-type Option func(*settings)
-
-type settings struct {
-	logger  *slog.Logger
-	handler func(AsyncError)
-	policy  *Policy
-	waiting *Waiting
-	eager   bool
-}
-
-// WithLogger has Open and OpenDevice log through l instead of slog.Default: what goes
-// wrong in the background, and asynchronous errors for which there is no handler.
-func WithLogger(l *slog.Logger) Option {
-	return func(s *settings) { s.logger = l }
-}
-
-// WithErrorHandler sets the handler of asynchronous errors from the start, see
-// NIC.OnError.
-func WithErrorHandler(f func(AsyncError)) Option {
-	return func(s *settings) { s.handler = f }
+// Options are choices of Open, OpenDevice and New. The zero value is good.
+type Options struct {
+	// Logger takes what goes wrong in the background, and asynchronous errors for which
+	// there is no handler; nil is slog.Default. New does not look at it.
+	Logger *slog.Logger
+	// OnError is the handler of asynchronous errors from the start, see NIC.OnError.
+	OnError func(AsyncError)
+	// Policy is the delivery policy, see NIC.SetPolicy; its zero value is what the device
+	// was configured with. A NIC that cannot have it is not opened.
+	Policy Policy
+	// Waiting says how the calls of the NIC that wait go on while nothing happens. By
+	// default they spin for some microseconds and soon sleep. Spinning longer answers
+	// sooner, and takes a processor for as long.
+	Waiting Waiting
+	// Eager makes all memory eager that the NIC registers without EagerAttributes of its
+	// own, the descriptors that it makes and the tokens of its VIs: at the post, as far as
+	// the NIC has room, and ordinary from there on. Programs need no change.
+	Eager bool
 }
 
 // Waiting says for how long the waits of a NIC spin, let others run and sleep.
 type Waiting = driver.Waiting
 
-// WithWaiting has the calls of the NIC that wait go on as w says while nothing happens.
-// The default spins for some microseconds and soon sleeps. Spinning longer answers
-// sooner, and takes a processor for as long.
-func WithWaiting(w Waiting) Option {
-	return func(s *settings) { s.waiting = &w }
-}
-
-func collect(opts []Option) settings {
-	var s settings
-	for _, o := range opts {
-		if o != nil {
-			o(&s)
-		}
-	}
-	return s
-}
-
 // Open opens the NIC at a device address, such as "pci:0000:03:00.0" or
 // "emu:?wire=loop". Errors: ErrInvalidParameter for a bad address, ErrDevice for
 // a device that is not what it should be. Others, such as of a file that may not be
 // opened, have no code: their cause says what is wrong.
-func Open(ctx context.Context, address string, opts ...Option) (*NIC, error) {
-	s := collect(opts)
-	d, err := driver.Open(ctx, address, driver.Options{Logger: s.logger})
+func Open(ctx context.Context, address string, o Options) (*NIC, error) {
+	d, err := driver.Open(ctx, address, driver.Options{Logger: o.Logger})
 	if err != nil {
 		return nil, err
 	}
-	return newNIC(ctx, d, s)
+	return newNIC(ctx, d, o)
 }
 
 // OpenDevice opens the NIC behind a device, such as one of emulator.Pair. It takes
 // ownership: the device is closed with the NIC, and also if OpenDevice fails.
-func OpenDevice(ctx context.Context, device vfio.Device, opts ...Option) (*NIC, error) {
-	s := collect(opts)
-	d, err := driver.New(ctx, device, driver.Options{Logger: s.logger})
+func OpenDevice(ctx context.Context, device vfio.Device, o Options) (*NIC, error) {
+	d, err := driver.New(ctx, device, driver.Options{Logger: o.Logger})
 	if err != nil {
 		return nil, err
 	}
-	return newNIC(ctx, d, s)
+	return newNIC(ctx, d, o)
 }
 
 // New makes a NIC of one that the driver has opened, for programs that also look at
 // what this package does not show: counters, health, SRAM. It takes ownership: the
 // driver's NIC is closed with this one, and also if New fails.
-func New(ctx context.Context, d *driver.NIC, opts ...Option) (*NIC, error) {
+func New(ctx context.Context, d *driver.NIC, o Options) (*NIC, error) {
 	if d == nil {
 		return nil, &Error{Op: "open", Code: ErrInvalidParameter, Hint: "the driver's NIC must not be nil"}
 	}
-	return newNIC(ctx, d, collect(opts))
+	return newNIC(ctx, d, o)
 }
 
-func newNIC(ctx context.Context, d *driver.NIC, s settings) (*NIC, error) {
-	n := &NIC{d: d, attributes: attributes(d), eager: s.eager}
-	if s.waiting != nil {
-		d.SetWaiting(*s.waiting)
-	}
-	n.OnError(s.handler)
+func newNIC(ctx context.Context, d *driver.NIC, o Options) (*NIC, error) {
+	n := &NIC{d: d, attributes: attributes(d), eager: o.Eager}
+	d.SetWaiting(o.Waiting)
+	n.OnError(o.OnError)
 	var err error
-	if n.ptag, err = n.CreatePtag(ctx); err == nil && s.policy != nil {
-		err = n.SetPolicy(*s.policy)
+	if n.ptag, err = n.CreatePtag(ctx); err == nil && o.Policy != (Policy{}) {
+		err = n.SetPolicy(o.Policy)
 	}
 	if err != nil {
 		// What matters to the caller is why the NIC cannot be used.

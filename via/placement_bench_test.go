@@ -13,7 +13,7 @@ import (
 func BenchmarkPlacement(b *testing.B) {
 	for _, size := range []int{64, 8192, 65536} {
 		b.Run(sizeName(size), func(b *testing.B) {
-			x, y := conform.OnMemory(b, "", via.WithPolicy(via.Policy{Name: via.DefaultHostPolicy, At: via.AtHost}))
+			x, y := conform.OnMemory(b, "", via.Options{Policy: via.Policy{Name: via.DefaultHostPolicy, At: via.AtHost}})
 			p := newPingPong(b, conform.NewWorld(b, x, y), size)
 			for range 100 {
 				p.bothRound(b)
@@ -23,7 +23,7 @@ func BenchmarkPlacement(b *testing.B) {
 				p.bothRound(b)
 			}
 			p50 := median(1000, func() { p.bothRound(b) }) / 2
-			u, v := conform.OnMemory(b, "", via.WithPolicy(via.Policy{Name: via.DefaultHostPolicy}))
+			u, v := conform.OnMemory(b, "", via.Options{Policy: via.Policy{Name: via.DefaultHostPolicy}})
 			q := newPingPong(b, conform.NewWorld(b, u, v), size)
 			inNIC := median(1000, func() { q.bothRound(b) }) / 2
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(2*b.N), "ns/one-way")

@@ -22,12 +22,6 @@ const (
 	DefaultHostPolicy = driver.DefaultHostPolicy
 )
 
-// WithPolicy chooses the delivery policy when a NIC is opened, see
-// NIC.SetPolicy. A NIC that cannot have it is not opened.
-func WithPolicy(p Policy) Option {
-	return func(s *settings) { s.policy = &p }
-}
-
 // SetPolicy chooses the delivery policy, and where it runs: in the NIC, or in
 // this process, which then takes part in moving each frame whenever the NIC is
 // polled or waited on, and on a goroutine else. Errors: ErrInvalidParameter,

@@ -20,34 +20,33 @@ func TestPolicyConformance(t *testing.T) {
 	// A pulse for each small frame of the largest message takes its time.
 	limits := engine.DefaultLimits()
 	limits.Transfer = 256 << 10
-	threads := emulator.WithThreads()
 	atHost := func(name string) via.Policy { return via.Policy{Name: name, At: via.AtHost} }
 	for _, c := range []struct {
 		name    string
 		a, b    via.Policy
 		when    when
-		options []emulator.Option
+		options emulator.PairOptions
 	}{
-		{"store and forward in the NIC", via.Policy{Name: "store-and-forward"}, via.Policy{Name: "store-and-forward"}, always, nil},
-		{"small pulses in the NIC", via.Policy{Name: "static", MinPulseSend: 48, MinPulseReceive: 48}, via.Policy{Name: "auto"}, inSoak, nil},
-		{"auto in the NIC, threads", via.Policy{Name: "auto"}, via.Policy{Name: "auto"}, inSoak, []emulator.Option{threads}},
-		{"AMP at the host, threads", atHost(""), atHost(""), always, []emulator.Option{threads}},
+		{"store and forward in the NIC", via.Policy{Name: "store-and-forward"}, via.Policy{Name: "store-and-forward"}, always, emulator.PairOptions{}},
+		{"small pulses in the NIC", via.Policy{Name: "static", MinPulseSend: 48, MinPulseReceive: 48}, via.Policy{Name: "auto"}, inSoak, emulator.PairOptions{}},
+		{"auto in the NIC, threads", via.Policy{Name: "auto"}, via.Policy{Name: "auto"}, inSoak, emulator.PairOptions{Threads: true}},
+		{"AMP at the host, threads", atHost(""), atHost(""), always, emulator.PairOptions{Threads: true}},
 		{"store and forward at the host, small frames", atHost("store-and-forward"), via.Policy{Name: "eager", MinPulseReceive: 17, At: via.AtHost}, inSoak,
-			[]emulator.Option{emulator.WithMTU(descriptors.MinMTU), emulator.WithLimits(limits)}},
+			emulator.PairOptions{MTU: descriptors.MinMTU, Limits: limits}},
 		{"schedules at the host, threads, mapped doorbells", atHost("hierarchical"), atHost("table"), inSoak,
-			[]emulator.Option{threads, emulator.WithDoorbells(emulator.DoorbellsMapped)}},
-		{"one at the host, one in the NIC", atHost("auto"), via.Policy{Name: "cut-through", MinPulseSend: 1000}, inSoak, nil},
+			emulator.PairOptions{Threads: true, Doorbells: emulator.DoorbellsMapped}},
+		{"one at the host, one in the NIC", atHost("auto"), via.Policy{Name: "cut-through", MinPulseSend: 1000}, inSoak, emulator.PairOptions{}},
 	} {
 		if c.when.skip() {
 			continue
 		}
 		conform.VIs().Run(t, c.name, func(t *testing.T) (a, b *via.NIC) {
-			x, y, err := emulator.Pair(c.options...)
+			x, y, err := emulator.Pair(c.options)
 			if err != nil {
 				t.Fatal(err)
 			}
-			quiet := via.WithLogger(slog.New(slog.DiscardHandler))
-			return openDevice(t, x, via.WithPolicy(c.a), quiet), openDevice(t, y, via.WithPolicy(c.b), quiet)
+			quiet := slog.New(slog.DiscardHandler)
+			return openDevice(t, x, via.Options{Policy: c.a, Logger: quiet}), openDevice(t, y, via.Options{Policy: c.b, Logger: quiet})
 		})
 	}
 }
@@ -65,10 +64,10 @@ func TestPolicyRefused(t *testing.T) {
 		"off line": {via.Policy{Name: "optimal", At: via.AtHost}, []error{via.ErrInvalidParameter}, "one platform"},
 		"size":     {via.Policy{Name: "amp", MinPulseSend: 1 << 20}, []error{via.ErrInvalidParameter}, "65536"},
 	} {
-		if n, err := via.Open(t.Context(), "emu:", via.WithPolicy(c.p)); n != nil || err == nil {
+		if n, err := via.Open(t.Context(), "emu:", via.Options{Policy: c.p}); n != nil || err == nil {
 			t.Errorf("%s: opened, %v", name, err)
 		}
-		a, _ := conform.OnMemory(t, "")
+		a, _ := conform.OnMemory(t, "", via.Options{})
 		before, err := a.Policy()
 		if err != nil {
 			t.Fatal(err)
@@ -89,7 +88,7 @@ func TestPolicyRefused(t *testing.T) {
 // TestPolicyChanges: the policy is changed, and its place, while messages flow.
 func TestPolicyChanges(t *testing.T) {
 	for _, options := range []string{"", "&engine=thread"} {
-		a, b := conform.OnMemory(t, options)
+		a, b := conform.OnMemory(t, options, via.Options{})
 		p := newPingPong(t, conform.NewWorld(t, a, b), 30_000)
 		for i := range 60 {
 			policies := []via.Policy{
@@ -111,8 +110,8 @@ func TestPolicyChanges(t *testing.T) {
 // TestDMALog logs a message on two NICs: each engine moved all of it.
 func TestDMALog(t *testing.T) {
 	const size = 50_000
-	for name, opts := range map[string][]via.Option{"in the NIC": nil, "at the host": {via.WithPolicy(via.Policy{At: via.AtHost})}} {
-		a, b := conform.OnMemory(t, "", opts...)
+	for name, opts := range map[string]via.Options{"in the NIC": {}, "at the host": via.Options{Policy: via.Policy{At: via.AtHost}}} {
+		a, b := conform.OnMemory(t, "", opts)
 		p := newPingPong(t, conform.NewWorld(t, a, b), size)
 		p.bothRound(t)
 		logOnce := func() (once bool) {

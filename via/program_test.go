@@ -31,7 +31,7 @@ func build(t testing.TB, name string) (load.Image, []abi.Map) {
 // TestPrograms loads a program, reads what it has counted, and rolls it back.
 func TestPrograms(t *testing.T) {
 	for _, options := range []string{"", "&engine=thread"} {
-		a, b := conform.OnMemory(t, options)
+		a, b := conform.OnMemory(t, options, via.Options{})
 		amp, _ := build(t, "amp")
 		count, maps := build(t, "count")
 		for _, n := range []*via.NIC{a, b} {
@@ -88,7 +88,7 @@ func TestPrograms(t *testing.T) {
 
 // TestProgramErrors: what fails has the code that it should.
 func TestProgramErrors(t *testing.T) {
-	a, _ := conform.OnMemory(t, "")
+	a, _ := conform.OnMemory(t, "", via.Options{})
 	good, maps := build(t, "count")
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -16,7 +16,7 @@ type rdmaBench struct {
 
 func newRDMABench(b *testing.B, size int) *rdmaBench {
 	b.Helper()
-	first, second := conform.OnMemory(b, "")
+	first, second := conform.OnMemory(b, "", via.Options{})
 	p := conform.NewWorld(b, first, second)
 	x, y := p.Connect(conform.Setup{Segments: 2, Memory: 2*size + 64,
 		Attributes: via.VIAttributes{MaxTransfer: 64 << 10, RDMAWrite: true, RDMARead: true}})
@@ -78,7 +78,7 @@ func BenchmarkRDMA(b *testing.B) {
 		for b.Loop() {
 			r.do(b, read)
 		}
-		x, y := conform.OnMemory(b, "")
+		x, y := conform.OnMemory(b, "", via.Options{})
 		p := newPingPong(b, conform.NewWorld(b, x, y), 64)
 		b.ReportMetric(median(2000, func() { r.do(b, read) })/median(2000, func() { p.round(b) }), "x-round-trip")
 	})

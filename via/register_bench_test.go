@@ -17,7 +17,7 @@ import (
 func BenchmarkRegister(b *testing.B) {
 	for _, size := range []int{4096, 49152, 1 << 20} {
 		b.Run(sizeName(size), func(b *testing.B) {
-			n, _ := conform.OnMemory(b, "")
+			n, _ := conform.OnMemory(b, "", via.Options{})
 			memory, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_POPULATE)
 			if err != nil {
 				b.Fatal(err)

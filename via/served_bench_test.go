@@ -90,7 +90,7 @@ func serveProcess(t testing.TB) (names []string, child *os.Process) {
 func onProcess(b *testing.B) (x, y *via.NIC) {
 	b.Helper()
 	names, _ := serveProcess(b)
-	return openBoth(b, "vfio-user:"+names[0], "vfio-user:"+names[1])
+	return openBoth(b, "vfio-user:"+names[0], "vfio-user:"+names[1], via.Options{})
 }
 
 // BenchmarkServed is BenchmarkLatency with NICs in another process, behind
@@ -111,7 +111,7 @@ func BenchmarkServed(b *testing.B) {
 				p.round(b)
 			}
 			p50 := median(500, func() { p.round(b) }) / 2
-			u, v := conform.OnMemory(b, "")
+			u, v := conform.OnMemory(b, "", via.Options{})
 			q := newPingPong(b, conform.NewWorld(b, u, v), size)
 			inline := median(2000, func() { q.round(b) }) / 2
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(2*b.N), "ns/one-way")

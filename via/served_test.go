@@ -13,7 +13,7 @@ import (
 )
 
 // onSockets opens two emulated NICs on a switch, each behind a vfio-user socket.
-func onSockets(t testing.TB, options string, opts ...via.Option) (a, b *via.NIC) {
+func onSockets(t testing.TB, options string, opts via.Options) (a, b *via.NIC) {
 	t.Helper()
 	folder := t.TempDir()
 	names := []string{filepath.Join(folder, "nic0"), filepath.Join(folder, "nic1")}
@@ -44,5 +44,5 @@ func onSockets(t testing.TB, options string, opts ...via.Option) (a, b *via.NIC)
 			}
 		}
 	})
-	return openBoth(t, "vfio-user:"+names[0], "vfio-user:"+names[1], opts...)
+	return openBoth(t, "vfio-user:"+names[0], "vfio-user:"+names[1], opts)
 }

@@ -23,8 +23,8 @@ import (
 
 // connPair returns the two ends of a connection between two emulated NICs, the one
 // that dialled first.
-func connPair(t testing.TB, o via.ConnOptions, options ...emulator.Option) (a, b *via.Conn) {
-	da, db, err := emulator.Pair(options...)
+func connPair(t testing.TB, o via.ConnOptions, options emulator.PairOptions) (a, b *via.Conn) {
+	da, db, err := emulator.Pair(options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func connPair(t testing.TB, o via.ConnOptions, options ...emulator.Option) (a, b
 }
 
 func nicOf(t testing.TB, d vfio.Device) *via.NIC {
-	n, err := via.OpenDevice(t.Context(), d)
+	n, err := via.OpenDevice(t.Context(), d, via.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,8 +66,8 @@ func closeNIC(t testing.TB, n *via.NIC) {
 	}
 }
 
-func streamPair(t testing.TB, o via.ConnOptions, options ...emulator.Option) (a, b *via.Stream) {
-	ca, cb := connPair(t, o, options...)
+func streamPair(t testing.TB, o via.ConnOptions, options emulator.PairOptions) (a, b *via.Stream) {
+	ca, cb := connPair(t, o, options)
 	a, err := ca.Stream()
 	if err != nil {
 		t.Fatal(err)
@@ -83,15 +83,15 @@ func TestNetConn(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		options via.ConnOptions
-		nics    []emulator.Option
+		nics    emulator.PairOptions
 	}{
-		{"inline", via.ConnOptions{}, nil},
-		{"short messages", via.ConnOptions{MaxMessage: 100, SendDepth: 2, RecvDepth: 1}, nil},
-		{"threads", via.ConnOptions{}, []emulator.Option{emulator.WithThreads()}},
+		{"inline", via.ConnOptions{}, emulator.PairOptions{}},
+		{"short messages", via.ConnOptions{MaxMessage: 100, SendDepth: 2, RecvDepth: 1}, emulator.PairOptions{}},
+		{"threads", via.ConnOptions{}, emulator.PairOptions{Threads: true}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) {
-				a, b := streamPair(t, tt.options, tt.nics...)
+				a, b := streamPair(t, tt.options, tt.nics)
 				return a, b, func() { _, _ = a.Close(), b.Close() }, nil
 			})
 		})
@@ -101,7 +101,7 @@ func TestNetConn(t *testing.T) {
 // TestStreamHalfClose: after CloseWrite the other side reads all, then the end, and
 // can still write.
 func TestStreamHalfClose(t *testing.T) {
-	a, b := streamPair(t, via.ConnOptions{})
+	a, b := streamPair(t, via.ConnOptions{}, emulator.PairOptions{})
 	question := make([]byte, 1<<20)
 	for i := range question {
 		question[i] = byte(i * i >> 3)
@@ -137,10 +137,10 @@ func TestStreamHalfClose(t *testing.T) {
 
 // TestStreamCopy: io.Copy goes from and to registered memory, on faulty wires too.
 func TestStreamCopy(t *testing.T) {
-	faults := emulator.WithFaults(wire.FaultOptions{Loss: 0.05, Duplicate: 0.05, Reorder: 0.05, Corrupt: 0.05, Seed: 7})
-	for name, options := range map[string][]emulator.Option{"good wire": nil, "bad wire": {faults}} {
+	faults := emulator.PairOptions{Faults: wire.FaultOptions{Loss: 0.05, Duplicate: 0.05, Reorder: 0.05, Corrupt: 0.05, Seed: 7}}
+	for name, options := range map[string]emulator.PairOptions{"good wire": {}, "bad wire": faults} {
 		t.Run(name, func(t *testing.T) {
-			a, b := streamPair(t, via.ConnOptions{MaxMessage: 4000}, options...)
+			a, b := streamPair(t, via.ConnOptions{MaxMessage: 4000}, options)
 			want := sha256.New()
 			// Neither side offers WriteTo or ReadFrom: the stream's are used.
 			source := struct{ io.Reader }{io.TeeReader(io.LimitReader(rand.NewChaCha8([32]byte{1}), 1<<20), want)}
@@ -163,7 +163,7 @@ func TestStreamCopy(t *testing.T) {
 
 // TestStreamErrors: errors of who feeds a stream, or is fed, are passed on.
 func TestStreamErrors(t *testing.T) {
-	a, b := streamPair(t, via.ConnOptions{})
+	a, b := streamPair(t, via.ConnOptions{}, emulator.PairOptions{})
 	broken := errors.New("broken")
 	if n, err := a.ReadFrom(io.MultiReader(strings.NewReader("some"), iotest.ErrReader(broken))); n != 4 || err != broken {
 		t.Errorf("%d bytes, %v", n, err)
@@ -189,7 +189,7 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 // TestStreamCloseDuringCopy: the memory of a stream lives as long as a call uses it.
 func TestStreamCloseDuringCopy(t *testing.T) {
-	a, b := streamPair(t, via.ConnOptions{})
+	a, b := streamPair(t, via.ConnOptions{}, emulator.PairOptions{})
 	if _, err := a.Write([]byte("held")); err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +240,7 @@ func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 // TestStreamOfUnreliable: there is none.
 func TestStreamOfUnreliable(t *testing.T) {
-	a, b := connPair(t, via.ConnOptions{Reliability: via.Unreliable})
+	a, b := connPair(t, via.ConnOptions{Reliability: via.Unreliable}, emulator.PairOptions{})
 	if _, err := a.Stream(); !errors.Is(err, via.ErrInvalidReliability) {
 		t.Error(err)
 	}

@@ -54,7 +54,7 @@ func runSyscallChild() int {
 		}
 		return 0
 	}
-	p, err := newSyscallTraffic()
+	p, err := newSyscallTraffic(via.Options{})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "child:", err)
 		return 1
@@ -84,7 +84,7 @@ func runSyscallChild() int {
 // until the message is there. On one processor and without preemption that
 // goroutine has no part in it.
 func runHostChild() error {
-	p, err := newSyscallTraffic(via.WithPolicy(via.Policy{Name: "static", At: via.AtHost, Deadline: conform.Patience}))
+	p, err := newSyscallTraffic(via.Options{Policy: via.Policy{Name: "static", At: via.AtHost, Deadline: conform.Patience}})
 	if err != nil {
 		return err
 	}
@@ -120,13 +120,13 @@ func runHostChild() error {
 // errors without a testing.TB.
 type syscallTraffic struct{ x, y *conform.End }
 
-func newSyscallTraffic(opts ...via.Option) (*syscallTraffic, error) {
+func newSyscallTraffic(opts via.Options) (*syscallTraffic, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), conform.Patience)
 	defer cancel()
 	address := "emu:?wire=" + memoryWire()
 	var ends [2]*conform.End
 	for i := range ends {
-		nic, err := via.Open(ctx, address, opts...)
+		nic, err := via.Open(ctx, address, opts)
 		if err != nil {
 			return nil, err
 		}

@@ -199,7 +199,7 @@ type MemoryAttributes struct {
 	// descriptor's status included.
 	ReadOnly bool
 	// Eager memory has a copy on the NIC, so that a message is there before it is posted.
-	// The zero value is ordinary memory, or what WithEager has said. SetAttributes leaves it
+	// The zero value is ordinary memory, or what Options.Eager has said. SetAttributes leaves it
 	// as it is.
 	Eager EagerAttributes
 }

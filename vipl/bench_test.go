@@ -35,7 +35,7 @@ func BenchmarkOneWay(b *testing.B) {
 	b.Run("Go", func(b *testing.B) {
 		var nics [2]*via.NIC
 		for i, address := range pair("oneway") {
-			n, err := via.Open(b.Context(), address, via.WithLogger(logger))
+			n, err := via.Open(b.Context(), address, via.Options{Logger: logger})
 			if err != nil {
 				b.Fatal(err)
 			}

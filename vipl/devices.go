@@ -120,7 +120,7 @@ func openDevice(address string, n *nic) (*device, error) {
 	defer devices.mu.Unlock()
 	d := devices.open[address]
 	if d == nil {
-		opened, err := via.Open(context.Background(), address, via.WithLogger(logger))
+		opened, err := via.Open(context.Background(), address, via.Options{Logger: logger})
 		if err != nil {
 			return nil, err
 		}

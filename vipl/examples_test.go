@@ -66,7 +66,7 @@ func (s *server) succeed(t testing.TB) {
 // goEnd opens a NIC for package via.
 func goEnd(t testing.TB, address string) *copier {
 	t.Helper()
-	n, err := via.Open(conform.Context(t), address, via.WithLogger(logger))
+	n, err := via.Open(conform.Context(t), address, via.Options{Logger: logger})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ func openPair(ctx context.Context, t *testing.T) (x, y *channel.Channel) {
 	t.Helper()
 	var nics [2]*via.NIC
 	for i := range nics {
-		nic, err := via.Open(ctx, "emu:?wire=mem:"+t.Name())
+		nic, err := via.Open(ctx, "emu:?wire=mem:"+t.Name(), via.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -32,7 +32,7 @@ func newStation(t *testing.T, address string, most int) *station {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nic, err := via.New(conform.Context(t), n)
+	nic, err := via.New(conform.Context(t), n, via.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

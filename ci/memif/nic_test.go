@@ -23,7 +23,7 @@ func TestNICs(t *testing.T) {
 		}
 		open := func(t *testing.T) (a, b *via.NIC) {
 			wire := "&wire=memif:" + socketPath(t)
-			return conform.OpenNIC(t, "emu:?role=server"+wire+tt.server), conform.OpenNIC(t, "emu:?role=client"+wire+tt.client)
+			return conform.OpenNIC(t, "emu:?role=server"+wire+tt.server, via.Options{}), conform.OpenNIC(t, "emu:?role=client"+wire+tt.client, via.Options{})
 		}
 		conform.VIs().Run(t, tt.name, open)
 		conform.Channels().Run(t, tt.name, open)

@@ -49,7 +49,7 @@ func vhostLatency(b *testing.B, ring string) time.Duration {
 	sockets := [2]string{socketPath(b), socketPath(b)}
 	pmd := cable(b, sockets, testpmd.Options{Core: 1})
 	defer pmd.Kill()
-	x, y := openNIC(b, overVhost(sockets[0], ring, "&engine=inline")), openNIC(b, overVhost(sockets[1], ring, "&engine=inline"))
+	x, y := openNIC(b, overVhost(sockets[0], ring, "&engine=inline"), via.Options{}), openNIC(b, overVhost(sockets[1], ring, "&engine=inline"), via.Options{})
 	defer x.Close()
 	defer y.Close()
 	pmd.Do("start")
@@ -61,7 +61,7 @@ func memifLatency(b *testing.B) time.Duration {
 	o := testpmd.Options{Core: 1, Mode: "io"}
 	for i, nic := range []**via.NIC{&pair.A, &pair.B} {
 		socket := socketPath(b)
-		*nic = openNIC(b, "emu:?role=server&mode=poll&wire=memif:"+socket)
+		*nic = openNIC(b, "emu:?role=server&mode=poll&wire=memif:"+socket, via.Options{})
 		defer (*nic).Close()
 		o.Devices = append(o.Devices, fmt.Sprintf("net_memif%d,role=client,socket=%s,socket-abstract=no", i, socket))
 	}

@@ -33,13 +33,13 @@ func cable(t testing.TB, sockets [2]string, o testpmd.Options) *testpmd.Process 
 }
 
 // openNIC opens a NIC that is closed with the test.
-func openNIC(t testing.TB, address string, more ...via.Option) *via.NIC {
+func openNIC(t testing.TB, address string, more via.Options) *via.NIC {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testpmd.Patience)
 	defer cancel()
-	more = append(more, via.WithLogger(slog.New(slog.DiscardHandler)))
-	nic, err := via.Open(ctx, address, more...)
-	for over := patience(0); err != nil && !over(); nic, err = via.Open(ctx, address, more...) {
+	more.Logger = slog.New(slog.DiscardHandler)
+	nic, err := via.Open(ctx, address, more)
+	for over := patience(0); err != nil && !over(); nic, err = via.Open(ctx, address, more) {
 		time.Sleep(time.Millisecond) // a testpmd that has just begun may be too slow to answer
 	}
 	if err != nil {
@@ -70,7 +70,7 @@ func TestNICs(t *testing.T) {
 		pmd := cable(t, sockets, testpmd.Options{})
 		started := false
 		conform.VIs().Run(t, ring, func(t *testing.T) (a, b *via.NIC) {
-			a, b = openNIC(t, overVhost(sockets[0], ring, "")), openNIC(t, overVhost(sockets[1], ring, ""))
+			a, b = openNIC(t, overVhost(sockets[0], ring, ""), via.Options{}), openNIC(t, overVhost(sockets[1], ring, ""), via.Options{})
 			if !started {
 				pmd.Do("start") // not before somebody is connected
 				started = true
@@ -98,11 +98,11 @@ func TestNICsFindTestpmdAgain(t *testing.T) {
 	var nics [2]*via.NIC
 	for i := range nics {
 		links[i].Store(true)
-		nics[i] = openNIC(t, "eth:vhost-user:"+sockets[i], via.WithErrorHandler(func(e via.AsyncError) {
+		nics[i] = openNIC(t, "eth:vhost-user:"+sockets[i], via.Options{OnError: func(e via.AsyncError) {
 			if e.Code == via.AsyncLink {
 				links[i].Store(e.Detail == 1)
 			}
-		}))
+		}})
 	}
 	pair := conform.NewWorld(t, nics[0], nics[1])
 	for round := range 3 {

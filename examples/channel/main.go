@@ -14,9 +14,9 @@ import (
 
 func main() {
 	ctx := context.Background()
-	near := must(via.Open(ctx, "emu:?wire=mem:channel"))
+	near := must(via.Open(ctx, "emu:?wire=mem:channel", via.Options{}))
 	defer near.Close()
-	far := must(via.Open(ctx, "emu:?wire=mem:channel"))
+	far := must(via.Open(ctx, "emu:?wire=mem:channel", via.Options{}))
 	defer far.Close()
 	talk(ctx, near, far)
 }

@@ -31,11 +31,11 @@ func main() {
 }
 
 func run(ctx context.Context, out io.Writer) error {
-	server, err := via.Open(ctx, "emu:?wire=mem:grpc")
+	server, err := via.Open(ctx, "emu:?wire=mem:grpc", via.Options{})
 	if err != nil {
 		return err
 	}
-	client, err := via.Open(ctx, "emu:?wire=mem:grpc")
+	client, err := via.Open(ctx, "emu:?wire=mem:grpc", via.Options{})
 	if err != nil {
 		return errors.Join(err, server.Close())
 	}

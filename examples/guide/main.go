@@ -18,12 +18,12 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	store, err := via.Open(ctx, "emu:?wire=mem:guide")
+	store, err := via.Open(ctx, "emu:?wire=mem:guide", via.Options{})
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	sensor, err := via.Open(ctx, "emu:?wire=mem:guide")
+	sensor, err := via.Open(ctx, "emu:?wire=mem:guide", via.Options{})
 	if err != nil {
 		return err
 	}

@@ -17,12 +17,12 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	server, err := via.Open(ctx, "emu:?wire=mem:hello")
+	server, err := via.Open(ctx, "emu:?wire=mem:hello", via.Options{})
 	if err != nil {
 		return err
 	}
 	defer server.Close()
-	client, err := via.Open(ctx, "emu:?wire=mem:hello")
+	client, err := via.Open(ctx, "emu:?wire=mem:hello", via.Options{})
 	if err != nil {
 		return err
 	}

@@ -29,11 +29,11 @@ func main() {
 }
 
 func run(ctx context.Context, out io.Writer) error {
-	server, err := via.Open(ctx, "emu:?wire=mem:http")
+	server, err := via.Open(ctx, "emu:?wire=mem:http", via.Options{})
 	if err != nil {
 		return err
 	}
-	client, err := via.Open(ctx, "emu:?wire=mem:http&mac=02:00:00:00:00:01")
+	client, err := via.Open(ctx, "emu:?wire=mem:http&mac=02:00:00:00:00:01", via.Options{})
 	if err != nil {
 		return errors.Join(err, server.Close())
 	}

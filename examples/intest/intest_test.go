@@ -12,7 +12,7 @@ import (
 
 // pair returns two NICs on one wire.
 func pair(t *testing.T) (a, b *via.NIC) {
-	da, db, err := emulator.Pair()
+	da, db, err := emulator.Pair(emulator.PairOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -20,7 +20,7 @@ func pair(t *testing.T) (a, b *via.NIC) {
 }
 
 func open(t *testing.T, device vfio.Device) *via.NIC {
-	n, err := via.OpenDevice(t.Context(), device)
+	n, err := via.OpenDevice(t.Context(), device, via.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

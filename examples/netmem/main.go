@@ -20,9 +20,9 @@ const (
 
 func main() {
 	ctx := context.Background()
-	far := must(via.Open(ctx, "emu:?wire=mem:netmem"))
+	far := must(via.Open(ctx, "emu:?wire=mem:netmem", via.Options{}))
 	defer far.Close()
-	near := must(via.Open(ctx, "emu:?wire=mem:netmem"))
+	near := must(via.Open(ctx, "emu:?wire=mem:netmem", via.Options{}))
 	defer near.Close()
 
 	// Two servers, which are on different machines in earnest.

@@ -83,7 +83,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 // openNICs opens the reader's NIC and the server's, on a wire in memory.
 func openNICs(ctx context.Context) (nics [2]*via.NIC, err error) {
 	for i := range nics {
-		if nics[i], err = via.Open(ctx, "emu:?wire=mem:nfspage"); err != nil {
+		if nics[i], err = via.Open(ctx, "emu:?wire=mem:nfspage", via.Options{}); err != nil {
 			if i > 0 {
 				err = errors.Join(err, nics[0].Close())
 			}

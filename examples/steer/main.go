@@ -45,7 +45,7 @@ func steer(address string, flows int) (ports [2][]int, err error) {
 	defer cancel()
 	var nics [2]*via.NIC
 	for i := range nics {
-		if nics[i], err = via.Open(ctx, address); err != nil {
+		if nics[i], err = via.Open(ctx, address, via.Options{}); err != nil {
 			return ports, err
 		}
 		defer nics[i].Close()

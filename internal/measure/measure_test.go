@@ -14,15 +14,16 @@ import (
 
 const most = 8 << 10
 
-func pair(t *testing.T, opts ...via.Option) (a, b *via.Conn) {
+func pair(t *testing.T, opts via.Options) (a, b *via.Conn) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	address := "emu:?wire=mem:" + rand.Text()
 	o := via.ConnOptions{MaxMessage: most, SendDepth: 4, RecvDepth: 4}
+	opts.OnError = func(via.AsyncError) {}
 	var nics []*via.NIC
 	for range 2 {
-		n, err := via.Open(ctx, address, append(opts, via.WithErrorHandler(func(via.AsyncError) {}))...)
+		n, err := via.Open(ctx, address, opts)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,13 +44,13 @@ func pair(t *testing.T, opts ...via.Option) (a, b *via.Conn) {
 }
 
 func TestLatencyAndBandwidth(t *testing.T) {
-	for place, opts := range map[string][]via.Option{"in the NIC": nil, "at the host": {via.WithPolicy(via.Policy{At: via.AtHost})}} {
+	for place, opts := range map[string]via.Options{"in the NIC": {}, "at the host": via.Options{Policy: via.Policy{At: via.AtHost}}} {
 		t.Run(place, func(t *testing.T) { testLatencyAndBandwidth(t, opts) })
 	}
 }
 
-func testLatencyAndBandwidth(t *testing.T, opts []via.Option) {
-	a, b := pair(t, opts...)
+func testLatencyAndBandwidth(t *testing.T, opts via.Options) {
+	a, b := pair(t, opts)
 	for _, n := range []int{0, 1, 64, most} {
 		h, err := measure.Latency(t.Context(), a, b, n, 20*time.Millisecond)
 		if err != nil {
@@ -73,7 +74,7 @@ func testLatencyAndBandwidth(t *testing.T, opts []via.Option) {
 }
 
 func TestPeerLost(t *testing.T) {
-	a, b := pair(t)
+	a, b := pair(t, via.Options{})
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +98,7 @@ func TestPeerLost(t *testing.T) {
 
 // TestBurst: all messages arrive, and one that cannot be sent is refused.
 func TestBurst(t *testing.T) {
-	a, b := pair(t)
+	a, b := pair(t, via.Options{})
 	for _, count := range []int{1, 4, 0} {
 		if err := measure.Burst(t.Context(), a, b, most, count); err != nil {
 			t.Fatal(count, err)

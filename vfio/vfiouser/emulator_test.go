@@ -210,7 +210,7 @@ func TestEmulatorDataPath(t *testing.T) {
 	}
 	const depth = 8
 	open := func(path string) *end {
-		nic, err := via.Open(ctx, "vfio-user:"+path, via.WithLogger(quiet.Logger))
+		nic, err := via.Open(ctx, "vfio-user:"+path, via.Options{Logger: quiet.Logger})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -173,7 +173,7 @@ func TestQEMUVIA(t *testing.T) {
 		var ends [2]*via.NIC
 		for i := range ends {
 			var err error
-			if ends[i], err = via.Open(ctx, fmt.Sprintf("eth:qemu:%d", i), via.WithLogger(quiet)); err != nil {
+			if ends[i], err = via.Open(ctx, fmt.Sprintf("eth:qemu:%d", i), via.Options{Logger: quiet}); err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = ends[i].Close() })

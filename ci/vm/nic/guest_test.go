@@ -118,7 +118,7 @@ func exchange(t *testing.T, x, y *conform.End, message string) error {
 // provide puts package via on a driver.
 func provide(t *testing.T, n *driver.NIC) *via.NIC {
 	t.Helper()
-	nic, err := via.New(t.Context(), n)
+	nic, err := via.New(t.Context(), n, via.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,10 +54,10 @@ func measure(ctx context.Context, name, into string) error {
 	}
 	var p pair
 	var err error
-	if p.near, err = via.Open(ctx, "emu:?wire=mem:walk"); err != nil {
+	if p.near, err = via.Open(ctx, "emu:?wire=mem:walk", via.Options{}); err != nil {
 		return err
 	}
-	if p.far, err = via.Open(ctx, "emu:?wire=mem:walk"); err != nil {
+	if p.far, err = via.Open(ctx, "emu:?wire=mem:walk", via.Options{}); err != nil {
 		return err
 	}
 	again, operation, err := prepare(ctx, &p)

@@ -64,7 +64,7 @@ func checkFetch(t Task, q Question) error {
 }
 
 // awake has waits look again and again for longer than a fetch takes, as the peers' do.
-var awake = via.WithWaiting(via.Waiting{Spin: 10 * time.Millisecond})
+var awake = via.Options{Waiting: via.Waiting{Spin: 10 * time.Millisecond}}
 
 func (f *fetchSide) run(ctx context.Context, w io.Writer) error {
 	if err := pin(f.Core); err != nil {

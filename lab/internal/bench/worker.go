@@ -56,22 +56,20 @@ func Work(ctx context.Context, s Spec, ready func()) (side Side, err error) {
 }
 
 // Quiet are options of a NIC whose log and errors nobody reads.
-func Quiet() []via.Option {
-	return []via.Option{via.WithErrorHandler(func(via.AsyncError) {}), via.WithLogger(slog.New(slog.DiscardHandler))}
+func Quiet() via.Options {
+	return via.Options{OnError: func(via.AsyncError) {}, Logger: slog.New(slog.DiscardHandler)}
 }
 
 // open opens one of the worker's NICs.
 func (s *Spec) open(ctx context.Context, address string) (*via.NIC, error) {
 	opts := Quiet()
-	if s.Eager {
-		opts = append(opts, via.WithEager())
-	}
-	return via.Open(ctx, address, opts...)
+	opts.Eager = s.Eager
+	return via.Open(ctx, address, opts)
 }
 
 // Open opens a NIC that is Quiet.
 func Open(ctx context.Context, address string) (*via.NIC, error) {
-	return via.Open(ctx, address, Quiet()...)
+	return via.Open(ctx, address, Quiet())
 }
 
 // connect makes the worker's ends and connects them.

@@ -61,13 +61,11 @@ func newPair(ctx context.Context, o *Options, probed bool, mode emulator.Doorbel
 // open makes the NIC, which owns the port, and what a node has.
 func (n *node) open(ctx context.Context, port wire.Port, o *Options, mode emulator.DoorbellMode) (err error) {
 	opts, bytes := bench.Quiet(), o.Bytes
-	if o.Eager {
-		opts = append(opts, via.WithEager())
-	}
+	opts.Eager = o.Eager
 	if n.device, err = emulator.New(emulator.Options{Name: "emu:breakdown", Wire: port, Doorbells: mode}); err != nil {
 		return err
 	}
-	if n.nic, err = via.OpenDevice(ctx, n.device, opts...); err != nil {
+	if n.nic, err = via.OpenDevice(ctx, n.device, opts); err != nil {
 		return err
 	}
 	a := via.VIAttributes{MaxTransfer: uint32(max(bytes, 1)), SendDepth: lot, RecvDepth: lot}

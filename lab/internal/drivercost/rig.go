@@ -42,7 +42,7 @@ func New(ctx context.Context, batch int, withCQ bool) (r *Rig, err error) {
 	if r.device, err = newDevice(ctx); err != nil {
 		return nil, err
 	}
-	if r.nic, err = via.OpenDevice(ctx, r.device, bench.Quiet()...); err != nil {
+	if r.nic, err = via.OpenDevice(ctx, r.device, bench.Quiet()); err != nil {
 		return nil, err
 	}
 	if err = r.lay(ctx, withCQ); err != nil {

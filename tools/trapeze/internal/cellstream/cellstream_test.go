@@ -28,17 +28,17 @@ type pair struct {
 	far      *via.NIC
 }
 
-func newPair(t *testing.T, options ...emulator.Option) pair {
+func newPair(t *testing.T, options emulator.PairOptions) pair {
 	t.Helper()
-	x, y, err := emulator.Pair(options...)
+	x, y, err := emulator.Pair(options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := via.OpenDevice(t.Context(), x, via.WithLogger(slog.New(slog.DiscardHandler)))
+	a, err := via.OpenDevice(t.Context(), x, via.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := via.OpenDevice(t.Context(), y, via.WithLogger(slog.New(slog.DiscardHandler)))
+	b, err := via.OpenDevice(t.Context(), y, via.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,14 +88,14 @@ func run(ctx context.Context, p pair, o cellstream.Options) (r outcome) {
 
 // TestAllArrives: messages of any size and priority arrive, each once, whoever steps the NICs.
 func TestAllArrives(t *testing.T) {
-	for name, options := range map[string][]emulator.Option{"inline": nil, "threads": {emulator.WithThreads()}} {
+	for name, options := range map[string]emulator.PairOptions{"inline": {}, "threads": emulator.PairOptions{Threads: true}} {
 		for size, messages := range map[int]uint64{cellstream.MinSize: 200, 40: 200, 4096: 50, cellstream.MaxSize: 5} {
 			for _, priority := range []channel.Priority{channel.High, channel.Low} {
 				o := limited(size)
 				o.Priority, o.Messages = priority, messages
 				progress := uint64(0)
 				o.Progress = func(n int) { progress += uint64(n) }
-				r := run(t.Context(), newPair(t, options...), o)
+				r := run(t.Context(), newPair(t, options), o)
 				if r.err != nil || r.rerr != nil || r.sent.Sent != messages || progress != r.sent.Bytes || r.sent.Bytes != r.sent.Messages*uint64(size) ||
 					r.received.Messages != r.sent.Messages || r.received.Bytes != r.sent.Bytes || r.sent.Elapsed <= 0 {
 					t.Errorf("%s, %d bytes: %+v, progress %d", name, size, r, progress)
@@ -114,15 +114,15 @@ func TestAllArrives(t *testing.T) {
 func TestLimits(t *testing.T) {
 	o := limited(1024)
 	o.Bytes = 10*1024 - 1
-	if r := run(t.Context(), newPair(t), o); r.err != nil || r.sent.Sent != 10 || r.sent.Messages != 10 {
+	if r := run(t.Context(), newPair(t, emulator.PairOptions{}), o); r.err != nil || r.sent.Sent != 10 || r.sent.Messages != 10 {
 		t.Errorf("%+v", r)
 	}
 	o = limited(1024)
 	o.Duration = 20 * time.Millisecond
-	if r := run(t.Context(), newPair(t), o); r.err != nil || r.sent.Messages > r.sent.Sent || r.sent.Elapsed < o.Duration {
+	if r := run(t.Context(), newPair(t, emulator.PairOptions{}), o); r.err != nil || r.sent.Messages > r.sent.Sent || r.sent.Elapsed < o.Duration {
 		t.Errorf("%+v", r)
 	}
-	p := newPair(t)
+	p := newPair(t, emulator.PairOptions{})
 	ctx, cancel := context.WithCancel(t.Context())
 	o = limited(1024)
 	o.Progress = func(int) { cancel() }
@@ -135,7 +135,7 @@ func TestLimits(t *testing.T) {
 func TestRate(t *testing.T) {
 	o := limited(1024)
 	o.Rate, o.Duration = 100e3, 100*time.Millisecond
-	r := run(t.Context(), newPair(t), o)
+	r := run(t.Context(), newPair(t, emulator.PairOptions{}), o)
 	if r.err != nil || r.sent.Pace > o.Rate || float64(r.sent.Bytes) > o.Rate*(o.Duration.Seconds())+2*1024 {
 		t.Errorf("%+v", r)
 	}
@@ -146,7 +146,7 @@ func TestRate(t *testing.T) {
 func TestLosses(t *testing.T) {
 	o := limited(4096)
 	o.Messages = 300
-	r := run(t.Context(), newPair(t, emulator.WithFaults(wire.FaultOptions{Loss: 0.02, Duplicate: 0.01, Corrupt: 0.01, Seed: 1})), o)
+	r := run(t.Context(), newPair(t, emulator.PairOptions{Faults: wire.FaultOptions{Loss: 0.02, Duplicate: 0.01, Corrupt: 0.01, Seed: 1}}), o)
 	if r.err != nil || r.rerr != nil {
 		t.Fatalf("%+v", r)
 	}
@@ -157,14 +157,14 @@ func TestLosses(t *testing.T) {
 
 // TestSilence: who says nothing is given up after a while, and who does not take the end is too.
 func TestSilence(t *testing.T) {
-	p := newPair(t, emulator.WithThreads())
+	p := newPair(t, emulator.PairOptions{Threads: true})
 	o := limited(1024)
 	o.Patience = 50 * time.Millisecond
 	if sent, err := cellstream.Send(t.Context(), p.from, o); !errors.Is(err, via.ErrTimeout) || sent.Sent == 0 || sent.Messages != 0 {
 		t.Errorf("%+v, %v", sent, err)
 	}
 	o.Messages = 3
-	p = newPair(t, emulator.WithThreads())
+	p = newPair(t, emulator.PairOptions{Threads: true})
 	if sent, err := cellstream.Send(t.Context(), p.from, o); !errors.Is(err, via.ErrTimeout) || sent.Sent != 3 {
 		t.Errorf("%+v, %v", sent, err)
 	}
@@ -173,7 +173,7 @@ func TestSilence(t *testing.T) {
 // TestLostPeer: an end that closes is no news for a receiver once the stream has ended, and
 // else an error, for both.
 func TestLostPeer(t *testing.T) {
-	p := newPair(t, emulator.WithThreads())
+	p := newPair(t, emulator.PairOptions{Threads: true})
 	done := make(chan error, 1)
 	go func() {
 		_, err := cellstream.Send(t.Context(), p.from, limited(1024))
@@ -186,7 +186,7 @@ func TestLostPeer(t *testing.T) {
 	if err := <-done; !errors.Is(err, transfer.ErrPeerLost) {
 		t.Error(err)
 	}
-	p = newPair(t, emulator.WithThreads())
+	p = newPair(t, emulator.PairOptions{Threads: true})
 	if err := p.from.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +228,7 @@ func TestLyingReceiver(t *testing.T) {
 		"a short one":                 {kind | 1, 1},
 		"a long one":                  {kind | 1, 1, 1, 1024, 0, 0, 0, 0, 0},
 	} {
-		if err := report(t, newPair(t, emulator.WithThreads()), words); !errors.Is(err, via.ErrProtocol) {
+		if err := report(t, newPair(t, emulator.PairOptions{Threads: true}), words); !errors.Is(err, via.ErrProtocol) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -236,7 +236,7 @@ func TestLyingReceiver(t *testing.T) {
 
 // TestStranger: messages that are none of a stream are not taken for any.
 func TestStranger(t *testing.T) {
-	p := newPair(t, emulator.WithThreads())
+	p := newPair(t, emulator.PairOptions{Threads: true})
 	for i := range 3 {
 		if err := p.from.Send(channel.High, i, i+1); err != nil {
 			t.Fatal(err)

@@ -63,7 +63,7 @@ JSON keys: priority, participants, rounds, min_us, p50_us, p99_us, max_us (of a 
 
 // barrier times the rounds of a barrier, also those before an error.
 func barrier(ctx context.Context, priority channel.Priority, participants, rounds int) (took []time.Duration, err error) {
-	a, b, err := openPair(ctx)
+	a, b, err := openPair(ctx, via.Options{})
 	if err != nil {
 		return nil, err
 	}

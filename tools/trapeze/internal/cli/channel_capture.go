@@ -119,13 +119,13 @@ func (c *cellCapture) finish(err *error) *captureReport {
 // openNIC opens the NIC at an address, whose wire is captured.
 func (c *cellCapture) openNIC(ctx context.Context, address string) (*via.NIC, error) {
 	if c == nil {
-		return open(ctx, address)
+		return open(ctx, address, via.Options{})
 	}
 	dev, err := emulator.OpenTapped(ctx, address, c.see)
 	if err != nil {
 		return nil, c.discard(&command.DeviceError{Err: err})
 	}
-	nic, err := openDevice(ctx, dev, nil)
+	nic, err := openDevice(ctx, dev, via.Options{})
 	if err != nil {
 		return nil, c.discard(err)
 	}
@@ -146,9 +146,9 @@ func (c *cellCapture) discard(reason error) error {
 // openPair is openPair with a wire that is captured, at the end of a.
 func (c *cellCapture) openPair(ctx context.Context) (a, b *via.NIC, err error) {
 	if c == nil {
-		return openPair(ctx)
+		return openPair(ctx, via.Options{})
 	}
-	if a, b, err = openPairWith(ctx, nil, emulator.WithTap(c.see)); err != nil {
+	if a, b, err = openPairWith(ctx, via.Options{}, emulator.PairOptions{Tap: c.see}); err != nil {
 		return nil, nil, c.discard(err)
 	}
 	return a, b, nil

@@ -169,12 +169,12 @@ func (f *conformFlags) check() error {
 // open opens the two NICs.
 func (f *conformFlags) open(ctx context.Context) (a, b *via.NIC, err error) {
 	if f.device == "" {
-		return openPair(ctx, f.eager.options(nil)...)
+		return openPair(ctx, f.eager.options(via.Options{}))
 	}
-	if a, err = open(ctx, f.device, f.eager.options(nil)...); err != nil {
+	if a, err = open(ctx, f.device, f.eager.options(via.Options{})); err != nil {
 		return nil, nil, err
 	}
-	if b, err = open(ctx, f.peer, f.eager.options(nil)...); err != nil {
+	if b, err = open(ctx, f.peer, f.eager.options(via.Options{})); err != nil {
 		return nil, nil, errors.Join(err, a.Close())
 	}
 	return a, b, nil
@@ -210,7 +210,7 @@ func (f *conformFlags) openFiltered(t conform.T, filter conform.Filter) (a, b *v
 	if !strings.HasPrefix(other, emulator.Scheme+":") && !strings.HasPrefix(other, emulator.EthernetScheme+":") {
 		t.Skip("faults are made at the wire of the peer, which has to be emulated: give an emu: or eth: device as --peer")
 	}
-	a, err := open(ctx, device, f.eager.options(nil)...)
+	a, err := open(ctx, device, f.eager.options(via.Options{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +219,7 @@ func (f *conformFlags) openFiltered(t conform.T, filter conform.Filter) (a, b *v
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b, err = openDevice(ctx, d, f.eager.options(nil)); err != nil {
+	if b, err = openDevice(ctx, d, f.eager.options(via.Options{})); err != nil {
 		t.Fatal(err)
 	}
 	closeAfter(t, b)

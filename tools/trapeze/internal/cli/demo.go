@@ -155,7 +155,7 @@ func (p *program) runDemo(ctx context.Context, f demoFlags) (err error) {
 		return err
 	}
 	defer log.discard(&err)
-	a, b, err := openPair(ctx, f.eager.options(opts)...)
+	a, b, err := openPair(ctx, f.eager.options(opts))
 	if err != nil {
 		return err
 	}

@@ -86,7 +86,7 @@ func (s *timedPair) take() error {
 
 // demoChannels shows that cells of high priority do not wait for bulk.
 func (p *program) demoChannels(ctx context.Context, duration time.Duration) (err error) {
-	a, b, err := openPair(ctx)
+	a, b, err := openPair(ctx, via.Options{})
 	if err != nil {
 		return err
 	}

@@ -15,28 +15,30 @@ import (
 
 // open opens the NIC at a device address. What happens to it asynchronously
 // shows in the calls that suffer from it, so it is not logged as well.
-func open(ctx context.Context, address string, opts ...via.Option) (*via.NIC, error) {
-	nic, err := via.Open(ctx, address, append(opts, silently()...)...)
+func open(ctx context.Context, address string, opts via.Options) (*via.NIC, error) {
+	nic, err := via.Open(ctx, address, silently(opts))
 	if err != nil {
 		return nil, &command.DeviceError{Err: err}
 	}
 	return nic, nil
 }
 
-func silently() []via.Option {
-	return []via.Option{via.WithErrorHandler(func(via.AsyncError) {}), via.WithLogger(slog.New(slog.DiscardHandler))}
+func silently(o via.Options) via.Options {
+	o.OnError, o.Logger = func(via.AsyncError) {}, slog.New(slog.DiscardHandler)
+	return o
 }
 
 // openPair opens two emulated NICs that are wired to each other, in this
 // process. They have one clock, so that their logs fit together.
-func openPair(ctx context.Context, opts ...via.Option) (a, b *via.NIC, err error) {
-	return openPairWith(ctx, opts)
+func openPair(ctx context.Context, opts via.Options) (a, b *via.NIC, err error) {
+	return openPairWith(ctx, opts, emulator.PairOptions{})
 }
 
 // openPairWith is openPair with more choices of the two.
-func openPairWith(ctx context.Context, opts []via.Option, more ...emulator.Option) (a, b *via.NIC, err error) {
+func openPairWith(ctx context.Context, opts via.Options, more emulator.PairOptions) (a, b *via.NIC, err error) {
 	start := time.Now()
-	x, y, err := emulator.Pair(append(more, emulator.WithClock(func() time.Duration { return time.Since(start) }))...)
+	more.Clock = func() time.Duration { return time.Since(start) }
+	x, y, err := emulator.Pair(more)
 	if err != nil {
 		return nil, nil, &command.DeviceError{Err: err}
 	}
@@ -51,8 +53,8 @@ func openPairWith(ctx context.Context, opts []via.Option, more ...emulator.Optio
 
 // openDevice opens the NIC that a device is. The device is closed with it, and
 // if it cannot be opened.
-func openDevice(ctx context.Context, dev vfio.Device, opts []via.Option) (*via.NIC, error) {
-	nic, err := via.OpenDevice(ctx, dev, append(opts, silently()...)...)
+func openDevice(ctx context.Context, dev vfio.Device, opts via.Options) (*via.NIC, error) {
+	nic, err := via.OpenDevice(ctx, dev, silently(opts))
 	if err != nil {
 		return nil, &command.DeviceError{Err: err}
 	}

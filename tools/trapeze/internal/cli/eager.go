@@ -27,10 +27,8 @@ func (f *eagerFlag) register(c *cobra.Command) {
 }
 
 // options adds what the flag says to those of a NIC.
-func (f eagerFlag) options(opts []via.Option) []via.Option {
-	if f.on {
-		opts = append(opts, via.WithEager())
-	}
+func (f eagerFlag) options(opts via.Options) via.Options {
+	opts.Eager = opts.Eager || f.on
 	return opts
 }
 

@@ -71,7 +71,7 @@ func TestFilterOfEthernet(t *testing.T) {
 		}
 	}
 
-	nic, err := via.Open(conform.Context(t), device)
+	nic, err := via.Open(conform.Context(t), device, via.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

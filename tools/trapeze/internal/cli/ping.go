@@ -147,7 +147,7 @@ func (p *program) runPing(ctx context.Context, f pingFlags) (err error) {
 	if f.device == "" {
 		return p.pingHere(ctx, f, opts, log)
 	}
-	nic, err := open(ctx, f.device, opts...)
+	nic, err := open(ctx, f.device, opts)
 	if err != nil {
 		return err
 	}
@@ -162,8 +162,8 @@ func (p *program) runPing(ctx context.Context, f pingFlags) (err error) {
 }
 
 // pingHere pings from one emulated NIC to another in this process.
-func (p *program) pingHere(ctx context.Context, f pingFlags, opts []via.Option, log *recorder) (err error) {
-	a, b, err := openPair(ctx, opts...)
+func (p *program) pingHere(ctx context.Context, f pingFlags, opts via.Options, log *recorder) (err error) {
+	a, b, err := openPair(ctx, opts)
 	if err != nil {
 		return err
 	}

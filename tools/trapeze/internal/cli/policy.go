@@ -37,7 +37,7 @@ func (f *policyFlags) register(c *cobra.Command) {
 }
 
 // options are what the flags mean for opening a NIC.
-func (f *policyFlags) options() ([]via.Option, error) {
+func (f *policyFlags) options() (via.Options, error) {
 	changed := f.command.Flags().Changed
 	sized := false
 	for _, s := range []struct {
@@ -49,7 +49,7 @@ func (f *policyFlags) options() ([]via.Option, error) {
 		}
 		sized = true
 		if s.n < 1 || s.n > descriptors.MaxMinPulse {
-			return nil, option.Errorf("--%s %d: 1 to %d bytes", s.flag, s.n, descriptors.MaxMinPulse)
+			return via.Options{}, option.Errorf("--%s %d: 1 to %d bytes", s.flag, s.n, descriptors.MaxMinPulse)
 		}
 	}
 	p := via.Policy{Name: f.name, MinPulseSend: f.send, MinPulseReceive: f.receive}
@@ -61,16 +61,16 @@ func (f *policyFlags) options() ([]via.Option, error) {
 		p.At = via.AtHost
 	case f.at == "nic":
 	case changed("policy-at"):
-		return nil, option.Errorf("--policy-at %q: use host or nic", f.at)
+		return via.Options{}, option.Errorf("--policy-at %q: use host or nic", f.at)
 	case p.Name == "":
-		return nil, nil
+		return via.Options{}, nil
 	case !slices.Contains(driver.NICPolicies(), p.Name):
 		p.At = via.AtHost
 	}
 	if err := p.Check(); err != nil {
-		return nil, option.Errorf("--policy %s: %w", p.Name, err)
+		return via.Options{}, option.Errorf("--policy %s: %w", p.Name, err)
 	}
-	return []via.Option{via.WithPolicy(p)}, nil
+	return via.Options{Policy: p}, nil
 }
 
 // policyReport is a delivery policy in JSON.

@@ -100,7 +100,7 @@ func (p *program) runRecv(ctx context.Context, f recvFlags) (err error) {
 		return err
 	}
 	defer log.discard(&err)
-	nic, err := open(ctx, f.device, opts...)
+	nic, err := open(ctx, f.device, opts)
 	if err != nil {
 		return err
 	}

@@ -99,7 +99,7 @@ func (p *program) runSend(ctx context.Context, f sendFlags, path string) (err er
 		return err
 	}
 	defer log.discard(&err)
-	nic, err := open(ctx, f.device, f.eager.options(opts)...)
+	nic, err := open(ctx, f.device, f.eager.options(opts))
 	if err != nil {
 		return err
 	}

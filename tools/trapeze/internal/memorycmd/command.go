@@ -125,8 +125,8 @@ func parseServer(flag, s string) (via.Address, error) {
 }
 
 // quietly: what happens to a NIC shows in the calls that suffer from it.
-func quietly() []via.Option {
-	return []via.Option{via.WithErrorHandler(func(via.AsyncError) {}), via.WithLogger(slog.New(slog.DiscardHandler))}
+func quietly() via.Options {
+	return via.Options{OnError: func(via.AsyncError) {}, Logger: slog.New(slog.DiscardHandler)}
 }
 
 // with opens a NIC for use.
@@ -134,7 +134,7 @@ func with(ctx context.Context, device string, use func(*via.NIC) error) error {
 	if err := peer.CheckDevice(device); err != nil {
 		return err
 	}
-	nic, err := via.Open(ctx, device, quietly()...)
+	nic, err := via.Open(ctx, device, quietly())
 	if err != nil {
 		return &command.DeviceError{Err: err}
 	}
@@ -143,16 +143,16 @@ func with(ctx context.Context, device string, use func(*via.NIC) error) error {
 
 // withPair makes two emulated NICs in this process that are wired to each other.
 func withPair(ctx context.Context, use func(near, far *via.NIC) error) (err error) {
-	a, b, err := emulator.Pair()
+	a, b, err := emulator.Pair(emulator.PairOptions{})
 	if err != nil {
 		return &command.DeviceError{Err: err}
 	}
-	near, err := via.OpenDevice(ctx, a, quietly()...)
+	near, err := via.OpenDevice(ctx, a, quietly())
 	if err != nil {
 		return &command.DeviceError{Err: errors.Join(err, b.Close())}
 	}
 	defer func() { err = errors.Join(err, near.Close()) }()
-	far, err := via.OpenDevice(ctx, b, quietly()...)
+	far, err := via.OpenDevice(ctx, b, quietly())
 	if err != nil {
 		return &command.DeviceError{Err: err}
 	}

@@ -22,7 +22,7 @@ func nics(t *testing.T, options string) (a, b *via.NIC) {
 	address := "emu:?wire=mem:" + rand.Text() + options
 	var out []*via.NIC
 	for range 2 {
-		n, err := via.Open(t.Context(), address, via.WithErrorHandler(func(via.AsyncError) {}))
+		n, err := via.Open(t.Context(), address, via.Options{OnError: func(via.AsyncError) {}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -57,7 +57,7 @@ func New(ctx context.Context, d *driver.NIC, c ethernet.Config) (ethernet.Port, 
 		return fail(errors.Join(fmt.Errorf("%w: another address than the NIC's, %v", ethernet.ErrNotSupported, d.Identity().MAC), d.Close()),
 			"the option mac of emu: addresses sets it")
 	}
-	nic, err := via.New(ctx, d, via.WithErrorHandler(func(via.AsyncError) {}), via.WithLogger(c.Logger))
+	nic, err := via.New(ctx, d, via.Options{OnError: func(via.AsyncError) {}, Logger: c.Logger})
 	if err != nil { // which has closed d
 		return fail(err, "")
 	}
