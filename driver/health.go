@@ -90,47 +90,6 @@ func (n *NIC) Health(ctx context.Context) (Health, error) {
 	return h, nil
 }
 
-// Counters reads the device's counters, by name. It fails with ErrNotSupported
-// if the device has none. Counters that this driver has no name for are called
-// counter_18 and so on.
-func (n *NIC) Counters() (map[string]uint64, error) {
-	const op = "read counters"
-	if err := n.begin(n.background, op); err != nil {
-		return nil, err
-	}
-	defer n.end()
-	if !n.regs.has(descriptors.BlockCounters) {
-		return nil, n.error(op, ErrNotSupported)
-	}
-	count, err := n.regs.read(descriptors.BlockCounters, descriptors.RegCounterCount)
-	if err != nil {
-		return nil, n.error(op, err)
-	}
-	if room := (n.regs.blocks[descriptors.BlockCounters].Size - descriptors.RegCounterBase) / 8; count > room {
-		if _, err := n.regs.status(); err != nil {
-			return nil, n.error(op, n.fail(err))
-		}
-		return nil, n.error(op, fmt.Errorf("%w: the counters block says it has %d, and room for %d", ErrBadRegisters, count, room))
-	}
-	counters := make(map[string]uint64, count)
-	for i := range count {
-		v, err := n.regs.read64(descriptors.BlockCounters, descriptors.RegCounterBase+8*uint64(i))
-		if err != nil {
-			return nil, n.error(op, err)
-		}
-		name := descriptors.Counter(i).String()
-		if i >= uint32(descriptors.CounterCount) {
-			name = fmt.Sprintf("counter_%d", i)
-		}
-		counters[name] = v
-	}
-	// A device that has gone meanwhile has left nonsense in them.
-	if _, err := n.regs.status(); err != nil {
-		return nil, n.error(op, n.fail(err))
-	}
-	return counters, nil
-}
-
 // Clock reads the device's clock. It fails with ErrNotSupported if there is
 // none.
 func (n *NIC) Clock() (time.Duration, error) {

@@ -224,7 +224,7 @@ func TestOlderDevices(t *testing.T) {
 		})
 	}
 	o := older{newSpoiled(t).Device, descriptors.DMAOffset}
-	if n, err := via.OpenDevice(conform.Context(t), o, via.Options{Policy: via.Policy{}}); n != nil || !errors.Is(err, via.ErrNotSupported) {
+	if n, err := via.OpenDevice(conform.Context(t), o, via.Options{Policy: via.Policy{Name: "auto"}}); n != nil || !errors.Is(err, via.ErrNotSupported) {
 		t.Errorf("%v", err)
 	}
 }

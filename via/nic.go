@@ -151,6 +151,12 @@ func (n *NIC) Driver() *driver.NIC { return n.d }
 // Ptag is the protection tag of what is made without another one.
 func (n *NIC) Ptag() *Ptag { return n.ptag }
 
+// Stats has the counters of a NIC, with the name, help and unit of each in its tags.
+type Stats = driver.Stats
+
+// Stats reads the NIC's counters. It fails with ErrNotSupported if the NIC has none.
+func (n *NIC) Stats() (Stats, error) { return n.d.Stats() }
+
 // Query returns the attributes and limits of the NIC.
 func (n *NIC) Query() NICAttributes { return n.attributes }
 

@@ -1,0 +1,115 @@
+package driver
+
+import (
+	"fmt"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// Stats has the counters of a device (SPEC.md 2.7) since its last reset; one that the device
+// does not have is zero.
+type Stats struct {
+	FramesSent          uint64 `json:"frames_sent" help:"Frames that the NIC has sent." unit:"frames"`
+	FramesReceived      uint64 `json:"frames_received" help:"Frames that the NIC has received." unit:"frames"`
+	BytesSent           uint64 `json:"bytes_sent" help:"Bytes of payload that the NIC has sent." unit:"bytes"`
+	BytesReceived       uint64 `json:"bytes_received" help:"Bytes of payload that the NIC has received." unit:"bytes"`
+	MessagesSent        uint64 `json:"messages_sent" help:"Messages that the NIC has sent." unit:"messages"`
+	MessagesReceived    uint64 `json:"messages_received" help:"Messages that the NIC has received." unit:"messages"`
+	FramesDropped       uint64 `json:"frames_dropped" help:"Frames that were bad, stale or not expected." unit:"frames"`
+	ChecksumErrors      uint64 `json:"checksum_errors" help:"Frames with a wrong checksum." unit:"frames"`
+	ReceiveQueueEmpty   uint64 `json:"receive_queue_empty" help:"Messages that found no receive descriptor." unit:"messages"`
+	FramesRetransmitted uint64 `json:"frames_retransmitted" help:"Frames that the NIC has sent again." unit:"frames"`
+	FramesDuplicate     uint64 `json:"frames_duplicate" help:"Frames that came once more." unit:"frames"`
+	Timeouts            uint64 `json:"timeouts" help:"Times that an acknowledgement was late." unit:"timeouts"`
+	ProtectionErrors    uint64 `json:"protection_errors" help:"Uses of memory that were refused." unit:"errors"`
+	DMAFaults           uint64 `json:"dma_faults" help:"Transfers that did not reach the host's memory." unit:"errors"`
+	BadDoorbells        uint64 `json:"bad_doorbells" help:"Doorbells with a value that makes no sense." unit:"doorbells"`
+	BadRegisterAccesses uint64 `json:"bad_register_accesses" help:"Accesses to registers that are not there or not allowed." unit:"accesses"`
+	Interrupts          uint64 `json:"interrupts" help:"Interrupts that the NIC has raised." unit:"interrupts"`
+	Completions         uint64 `json:"completions" help:"Completions that the NIC has written." unit:"completions"`
+	PayloadsDiscarded   uint64 `json:"payloads_discarded" help:"Payloads of ring messages that had no place." unit:"messages"`
+	EagerBlocks         uint64 `json:"eager_blocks" help:"Blocks of eager memory that were taken from device memory." unit:"blocks"`
+	EagerReads          uint64 `json:"eager_reads" help:"Blocks of eager memory that were read from host memory." unit:"blocks"`
+	EagerRefused        uint64 `json:"eager_refused" help:"Registrations that found no room for their blocks." unit:"registrations"`
+	CellsSent           uint64 `json:"cells_sent" help:"Cells that the NIC has sent." unit:"cells"`
+	CellsReceived       uint64 `json:"cells_received" help:"Cells that the NIC has received." unit:"cells"`
+	CellsDropped        uint64 `json:"cells_dropped" help:"Cells without room, a channel or a sound header." unit:"cells"`
+	ChannelStops        uint64 `json:"channel_stops" help:"Times that the NIC told a peer to stop sending cells." unit:"stops"`
+	StopsTaken          uint64 `json:"channel_stops_taken" help:"Times that a peer told the NIC to stop sending cells." unit:"stops"`
+}
+
+// counters has the fields in the order of descriptors.Counter.
+func (s *Stats) counters() [descriptors.CounterCount]*uint64 {
+	return [...]*uint64{&s.FramesSent, &s.FramesReceived, &s.BytesSent, &s.BytesReceived, &s.MessagesSent,
+		&s.MessagesReceived, &s.FramesDropped, &s.ChecksumErrors, &s.ReceiveQueueEmpty, &s.FramesRetransmitted,
+		&s.FramesDuplicate, &s.Timeouts, &s.ProtectionErrors, &s.DMAFaults, &s.BadDoorbells,
+		&s.BadRegisterAccesses, &s.Interrupts, &s.Completions, &s.PayloadsDiscarded, &s.EagerBlocks,
+		&s.EagerReads, &s.EagerRefused, &s.CellsSent, &s.CellsReceived, &s.CellsDropped,
+		&s.ChannelStops, &s.StopsTaken}
+}
+
+// Stats reads the device's counters. It fails with ErrNotSupported if the device has none.
+func (n *NIC) Stats() (Stats, error) {
+	var s Stats
+	values, err := n.readCounters()
+	for i, field := range s.counters() {
+		if i < len(values) {
+			*field = values[i]
+		}
+	}
+	return s, err
+}
+
+// Counters reads the device's counters, by name. It fails with ErrNotSupported if the
+// device has none. Counters that this driver has no name for are called counter_18 and so
+// on.
+func (n *NIC) Counters() (map[string]uint64, error) {
+	values, err := n.readCounters()
+	if err != nil {
+		return nil, err
+	}
+	counters := make(map[string]uint64, len(values))
+	for i, v := range values {
+		name := descriptors.Counter(i).String()
+		if i >= int(descriptors.CounterCount) {
+			name = fmt.Sprintf("counter_%d", i)
+		}
+		counters[name] = v
+	}
+	return counters, nil
+}
+
+// readCounters returns the counters in their order.
+func (n *NIC) readCounters() ([]uint64, error) {
+	const op = "read counters"
+	if err := n.begin(n.background, op); err != nil {
+		return nil, err
+	}
+	defer n.end()
+	if !n.regs.has(descriptors.BlockCounters) {
+		return nil, n.error(op, ErrNotSupported)
+	}
+	count, err := n.regs.read(descriptors.BlockCounters, descriptors.RegCounterCount)
+	if err != nil {
+		return nil, n.error(op, err)
+	}
+	if room := (n.regs.blocks[descriptors.BlockCounters].Size - descriptors.RegCounterBase) / 8; count > room {
+		if _, err := n.regs.status(); err != nil {
+			return nil, n.error(op, n.fail(err))
+		}
+		return nil, n.error(op, fmt.Errorf("%w: the counters block says it has %d, and room for %d", ErrBadRegisters, count, room))
+	}
+	values := make([]uint64, count)
+	for i := range count {
+		v, err := n.regs.read64(descriptors.BlockCounters, descriptors.RegCounterBase+8*uint64(i))
+		if err != nil {
+			return nil, n.error(op, err)
+		}
+		values[i] = v
+	}
+	// A device that has gone meanwhile has left nonsense in them.
+	if _, err := n.regs.status(); err != nil {
+		return nil, n.error(op, n.fail(err))
+	}
+	return values, nil
+}
