@@ -48,7 +48,7 @@ type kind struct {
 var (
 	always   *kind
 	ringKind = &kind{"rings", descriptors.FeatureRing, func(ctx context.Context, nic *via.NIC, to via.Address) error {
-		_, err := ring.Dial(ctx, nic, to, nil)
+		_, err := ring.Dial(ctx, nic, to.String(), ring.Options{})
 		return err
 	}}
 	channelKind = &kind{"channels", descriptors.FeatureChannel, func(ctx context.Context, nic *via.NIC, to via.Address) error {

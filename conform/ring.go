@@ -28,11 +28,11 @@ var rings = []entry{
 }
 
 // rings connects a ring of A with one of B.
-func (w *World) rings(o *ring.Options) (x, y *ring.Ring) {
+func (w *World) rings(o ring.Options) (x, y *ring.Ring) {
 	w.Helper()
 	ctx := Context(w)
 	l := Must(ring.Listen(w.B, "rings", o))(w)
-	x = Must(ring.Dial(ctx, w.A, l.Address(), o))(w)
+	x = Must(ring.Dial(ctx, w.A, l.Address().String(), o))(w)
 	y = Must(l.Accept(ctx))(w)
 	OK(w, l.Close())
 	closeAtEnd(w, x, y)
@@ -40,8 +40,8 @@ func (w *World) rings(o *ring.Options) (x, y *ring.Ring) {
 }
 
 // reliableRing are options of a ring on which nothing is lost.
-func reliableRing() *ring.Options {
-	return &ring.Options{Entries: 8, MaxPayload: 4096, Reliability: via.ReliableDelivery}
+func reliableRing() ring.Options {
+	return ring.Options{Entries: 8, MaxPayload: 4096, Reliability: via.ReliableDelivery}
 }
 
 // alloc allocates memory.
@@ -55,7 +55,7 @@ func (w *World) getEntry(r *ring.Ring) (e *ring.Entry) {
 	w.Helper()
 	w.Until("an entry to send", func() bool {
 		var err error
-		if e, err = r.GetSend(); err != nil && err != ring.ErrFull {
+		if e, err = r.GetSend(); err != nil && err != via.ErrQueueFull {
 			w.Fatal(err)
 		}
 		return err == nil
@@ -87,7 +87,7 @@ func (w *World) receiveMessage(r *ring.Ring, message string) (e *ring.Entry) {
 	w.Helper()
 	w.Until("a message", func() bool {
 		var err error
-		if e, err = r.GetRecv(); err != nil && err != ring.ErrEmpty {
+		if e, err = r.GetRecv(); err != nil && err != via.ErrNotDone {
 			w.Fatal(err)
 		}
 		return err == nil

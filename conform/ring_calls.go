@@ -5,10 +5,12 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"net"
 	"sync"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ring"
+	"github.com/trapeze-nic/trapeze/via"
 )
 
 // page is the size of the pages that calls ask for.
@@ -21,7 +23,7 @@ func serveCalls(t T, r *ring.Ring, handler func(*ring.Request)) {
 	go func() { served <- ring.Serve(ctx, r, handler) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-served; !errors.Is(err, context.Canceled) && !errors.Is(err, ring.ErrPeerGone) && !errors.Is(err, ring.ErrClosed) {
+		if err := <-served; !errors.Is(err, context.Canceled) && !errors.Is(err, ring.ErrPeerGone) && !errors.Is(err, net.ErrClosed) {
 			t.Errorf("Serve: %v", err)
 		}
 	})
@@ -118,7 +120,7 @@ func testRingCalls(w *World) {
 		default:
 		}
 	}
-	if n := c.Strays(); n != 0 {
+	if n := c.Stats().Strays; n != 0 {
 		w.Errorf("%d replies belonged to no call", n)
 	}
 }
@@ -144,21 +146,19 @@ func testRingDeadline(w *World) {
 	defer cancel()
 	_, err := c.Call(ctx, nil, ring.Frame{}, ring.Frame{Memory: into, Length: callPage})
 	WantError(w, "a call without a reply", err, ring.ErrDeadline, context.DeadlineExceeded)
-	c.SetTimeout(30 * time.Millisecond)
 	ended := make(chan error, 1)
-	OK(w, c.Start(nil, ring.Frame{}, ring.Frame{Memory: into, Length: callPage}, func(_ ring.Reply, err error) { ended <- err }))
+	OK(w, c.Start(nil, ring.Frame{}, ring.Frame{Memory: into, Length: callPage}, time.Now().Add(30*time.Millisecond), func(_ ring.Reply, err error) { ended <- err }))
 	WantError(w, "a call in the background", <-ended, ring.ErrDeadline)
 	for range 2 {
 		OK(w, (<-late).Reply([]byte("late"), ring.Frame{Memory: lent, Length: callPage}, nil))
 	}
-	c.SetTimeout(Patience)
 	for i := range 20 {
 		reply, err := c.Call(Context(w), []byte{byte(i)}, ring.Frame{}, ring.Frame{})
 		if err != nil || len(reply.Bytes()) != 1 || reply.Bytes()[0] != byte(i) {
 			w.Fatalf("call %d: %v, %v", i, reply.Bytes(), err)
 		}
 	}
-	if n := c.Strays(); n != 2 {
+	if n := c.Stats().Strays; n != 2 {
 		w.Errorf("%d late replies, want 2", n)
 	}
 	if !bytes.Equal(into.Bytes(), make([]byte, callPage)) {
@@ -179,7 +179,7 @@ func testRingCallsEnd(w *World) {
 			errs <- err
 		}()
 	}
-	OK(w, c.Start(nil, ring.Frame{}, ring.Frame{}, func(_ ring.Reply, err error) { errs <- err }))
+	OK(w, c.Start(nil, ring.Frame{}, ring.Frame{}, time.Now().Add(Patience), func(_ ring.Reply, err error) { errs <- err }))
 	var last *ring.Request
 	for range 3 {
 		last = <-asked
@@ -189,7 +189,7 @@ func testRingCallsEnd(w *World) {
 		WantError(w, "the server is gone", <-errs, ring.ErrPeerGone)
 	}
 	done := false
-	WantError(w, "reply", last.Reply(nil, ring.Frame{}, func() { done = true }), ring.ErrClosed)
+	WantError(w, "reply", last.Reply(nil, ring.Frame{}, func() { done = true }), net.ErrClosed)
 	if !done {
 		w.Error("a reply that failed did not say that it is done")
 	}
@@ -205,8 +205,9 @@ func testRingCallsEnd(w *World) {
 	}()
 	<-asked
 	OK(w, c.Close())
-	WantError(w, "the caller is closed", <-errs, ring.ErrClosed)
+	WantError(w, "the caller is closed", <-errs, net.ErrClosed)
 	_, err = c.Call(Context(w), nil, ring.Frame{}, ring.Frame{})
-	WantError(w, "another call", err, ring.ErrClosed)
-	WantError(w, "closed twice", c.Close(), ring.ErrClosed)
+	WantError(w, "another call", err, net.ErrClosed)
+	OK(w, c.Close())
+	WantError(w, "a call without a deadline", c.Start(nil, ring.Frame{}, ring.Frame{}, time.Time{}, func(ring.Reply, error) {}), via.ErrInvalidParameter)
 }

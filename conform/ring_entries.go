@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ring"
@@ -13,14 +14,14 @@ import (
 // testRingFull gets all entries: then there is none, at once.
 func testRingFull(w *World) {
 	x, y := w.rings(reliableRing())
-	if e, err := y.GetRecv(); err != ring.ErrEmpty || e != nil {
+	if e, err := y.GetRecv(); err != via.ErrNotDone || e != nil {
 		w.Errorf("nothing has come: %v, %v", e, err)
 	}
 	var entries []*ring.Entry
 	for range x.Entries() {
 		entries = append(entries, Must(x.GetSend())(w))
 	}
-	if e, err := x.GetSend(); err != ring.ErrFull || e != nil {
+	if e, err := x.GetSend(); err != via.ErrQueueFull || e != nil {
 		w.Errorf("all entries are got: %v, %v", e, err)
 	}
 	for i, e := range entries {
@@ -31,9 +32,12 @@ func testRingFull(w *World) {
 	for i := range y.Entries() {
 		held = append(held, w.receiveMessage(y, string([]byte{byte(i)})))
 	}
+	if _, err := y.Wait(Context(w)); err != via.ErrQueueEmpty {
+		w.Errorf("waiting while all entries are held: %v", err)
+	}
 	// The receiver has no entry left: the next message waits.
 	w.sendMessage(x, "one more", ring.Frame{}, nil)
-	if e, err := y.GetRecv(); err != ring.ErrEmpty {
+	if e, err := y.GetRecv(); err != via.ErrNotDone {
 		w.Errorf("all entries are held: %v, %v", e, err)
 	}
 	for _, e := range held {
@@ -79,12 +83,11 @@ func testRingCompletions(w *World) {
 	}
 	w.sendMessage(x, "first", f, done)
 	OK(w, y.ReleaseRecv(w.receiveMessage(y, "first")))
-	OK(w, x.WaitSent(Context(w)))
 	if ran != 0 {
 		w.Error("a completion has run by itself")
 	}
-	if n := x.CheckSent(); n != 1 || ran != 1 {
-		w.Errorf("%d sends are done, %d completions have run", n, ran)
+	if n, err := x.WaitSent(Context(w)); err != nil || n != 1 || ran != 1 {
+		w.Errorf("%d sends are done, %d completions have run: %v", n, ran, err)
 	}
 	for i := range x.Entries() {
 		w.sendMessage(x, "again", f, done)
@@ -121,7 +124,7 @@ func testRingFrames(w *World) {
 	}{
 		{"another ptag", ring.Frame{Memory: other, Length: 64}, via.ErrInvalidPtag},
 		{"another NIC", ring.Frame{Memory: w.alloc(w.B, 64), Length: 64}, via.ErrInvalidPtag},
-		{"deregistered", ring.Frame{Memory: gone, Length: 64}, via.ErrClosed},
+		{"deregistered", ring.Frame{Memory: gone, Length: 64}, net.ErrClosed},
 		{"beyond the end", ring.Frame{Memory: m, Offset: 8000, Length: 193}, via.ErrInvalidParameter},
 		{"before the start", ring.Frame{Memory: m, Offset: -1, Length: 1}, via.ErrInvalidParameter},
 		{"less than nothing", ring.Frame{Memory: m, Length: -1}, via.ErrInvalidParameter},
@@ -205,8 +208,11 @@ func testRingWaits(w *World) {
 	x, y := w.rings(reliableRing())
 	ctx, cancel := context.WithTimeout(Context(w), 20*time.Millisecond)
 	defer cancel()
-	WantError(w, "nothing comes", y.Wait(ctx), context.DeadlineExceeded, via.ErrTimeout)
-	OK(w, x.WaitSent(ctx))
+	_, err := y.Wait(ctx)
+	WantError(w, "nothing comes", err, context.DeadlineExceeded, via.ErrTimeout)
+	if n, err := x.WaitSent(ctx); n != 0 || err != nil {
+		w.Errorf("nothing is under way: %d, %v", n, err)
+	}
 	for i := range 3 {
 		sent := make(chan error, 1)
 		go func() {
@@ -216,13 +222,16 @@ func testRingWaits(w *World) {
 				copy(e.Bytes(), fmt.Sprint(i))
 				err = x.ReleaseSend(e)
 			}
-			for err == nil && x.CheckSent() == 0 {
-				err = x.WaitSent(Context(w))
+			if err == nil {
+				_, err = x.WaitSent(Context(w))
 			}
 			sent <- err
 		}()
-		OK(w, y.Wait(Context(w)))
-		OK(w, y.ReleaseRecv(w.receiveMessage(y, fmt.Sprint(i))))
+		e := Must(y.Wait(Context(w)))(w)
+		if got := string(e.Bytes()[:1]); got != fmt.Sprint(i) {
+			w.Errorf("message %q, want %d", got, i)
+		}
+		OK(w, y.ReleaseRecv(e))
 		w.Until("the send", func() bool {
 			select {
 			case err := <-sent:
@@ -234,5 +243,6 @@ func testRingWaits(w *World) {
 		})
 	}
 	var none context.Context
-	WantError(w, "no context", y.Wait(none), via.ErrInvalidParameter)
+	_, err = y.Wait(none)
+	WantError(w, "no context", err, via.ErrInvalidParameter)
 }

@@ -51,11 +51,11 @@ func exchangeMessages(w *World, x, y *ring.Ring) {
 			}
 			OK(w, x.ReleaseSend(e))
 			sent++
-		} else if err != ring.ErrFull {
+		} else if err != via.ErrQueueFull {
 			w.Fatal(err)
 		}
 		e, err := y.GetRecv()
-		if err == ring.ErrEmpty {
+		if err == via.ErrNotDone {
 			return false
 		}
 		OK(w, err)
@@ -87,7 +87,7 @@ func exchangeMessages(w *World, x, y *ring.Ring) {
 // sender is never held up, what comes is whole and in order, and another ring goes on.
 func testRingBestEffort(w *World) {
 	const messages = 200
-	slow, idle := w.rings(&ring.Options{Entries: 8, MaxPayload: 512})
+	slow, idle := w.rings(ring.Options{Entries: 8, MaxPayload: 512})
 	x, y := w.rings(reliableRing())
 	m := w.alloc(w.A, 512)
 	pattern(m.Bytes(), 9)
@@ -105,7 +105,7 @@ func testRingBestEffort(w *World) {
 		w.A.Poll()
 		w.B.Poll()
 		e, err := idle.GetRecv()
-		if err == ring.ErrEmpty {
+		if err == via.ErrNotDone {
 			continue
 		}
 		OK(w, err)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/channel"
-	"github.com/trapeze-nic/trapeze/ring"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -71,7 +70,7 @@ func closeAtEnd(t T, ends ...io.Closer) {
 }
 
 func isClosed(err error) bool {
-	return errors.Is(err, via.ErrClosed) || errors.Is(err, ring.ErrClosed) || errors.Is(err, channel.ErrClosed)
+	return errors.Is(err, via.ErrClosed) || errors.Is(err, channel.ErrClosed)
 }
 
 // afterwards is a context for cleaning up, when that of the check has ended.

@@ -16,7 +16,7 @@ func onWire(t *testing.T, around func(*wire.Memory) wire.Port) *World {
 	left, right, err := wire.NewMemory(wire.MemoryOptions{})
 	OK(t, err)
 	open := func(w wire.Port) *via.NIC {
-		return OpenDevice(t, Must(emulator.New(emulator.Options{Wire: w}))(t))
+		return OpenDevice(t, Must(emulator.New(emulator.Options{Wire: w}))(t), via.Options{})
 	}
 	return NewWorld(t, open(around(left)), open(right))
 }

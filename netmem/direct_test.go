@@ -38,13 +38,13 @@ func (d *direct) setLoss(lose loss) {
 func emulatedNIC(t *testing.T) *via.NIC {
 	t.Helper()
 	leaktest.Check(t)
-	one, other, err := emulator.Pair()
+	one, other, err := emulator.Pair(emulator.PairOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var nics [2]*via.NIC
 	for i, d := range []*emulator.Device{one, other} {
-		if nics[i], err = via.OpenDevice(t.Context(), d); err != nil {
+		if nics[i], err = via.OpenDevice(t.Context(), d, via.Options{}); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = nics[i].Close() })

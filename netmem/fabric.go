@@ -48,7 +48,7 @@ func (n onNIC) alloc(ctx context.Context, bytes int) (*via.Memory, error) {
 func (n onNIC) free(m *via.Memory) error { return m.Close(context.Background()) }
 
 func (n onNIC) dial(ctx context.Context, to via.Address, depth int) (conn, error) {
-	r, err := ring.Dial(ctx, n.NIC, to, ringOptions(depth))
+	r, err := ring.Dial(ctx, n.NIC, to.String(), ringOptions(depth))
 	if err != nil {
 		return nil, err
 	}

@@ -48,7 +48,7 @@ func honest(q protocol.Request) ([]byte, int) {
 // fake is a server that says what it likes.
 func (r *rig) fake(name string, f answer) via.Address {
 	r.Helper()
-	options := &ring.Options{Entries: netmem.DefaultDepth, MaxPayload: netmem.MaxPage, Reliability: via.ReliableDelivery}
+	options := ring.Options{Entries: netmem.DefaultDepth, MaxPayload: netmem.MaxPage, Reliability: via.ReliableDelivery}
 	l, err := ring.Listen(r.far, name, options)
 	if err != nil {
 		r.Fatal(err)
@@ -185,7 +185,7 @@ type caller struct {
 
 func (r *rig) caller(s *netmem.Server) *caller {
 	r.Helper()
-	x, err := ring.Dial(r.Context(), r.near, s.Address(), &ring.Options{Entries: netmem.DefaultDepth, MaxPayload: netmem.MaxPage, Reliability: via.ReliableDelivery})
+	x, err := ring.Dial(r.Context(), r.near, s.Address().String(), ring.Options{Entries: netmem.DefaultDepth, MaxPayload: netmem.MaxPage, Reliability: via.ReliableDelivery})
 	if err != nil {
 		r.Fatal(err)
 	}

@@ -192,8 +192,8 @@ func (s *Server) release() error {
 
 // ringOptions are those of both ends, which must agree on the largest payload before the
 // client knows how large pages are.
-func ringOptions(depth int) *ring.Options {
-	return &ring.Options{Entries: depth, MaxPayload: MaxPage, Reliability: via.ReliableDelivery}
+func ringOptions(depth int) ring.Options {
+	return ring.Options{Entries: depth, MaxPayload: MaxPage, Reliability: via.ReliableDelivery}
 }
 
 // draw draws a number that is not zero.

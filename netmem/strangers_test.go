@@ -22,7 +22,7 @@ func TestStrangers(t *testing.T) {
 	r.sync(good)
 	const many = 40
 	for i := range many {
-		x, err := ring.Dial(t.Context(), r.near, s.Address(), &ring.Options{Entries: 2, MaxPayload: netmem.MaxPage, Reliability: via.ReliableDelivery})
+		x, err := ring.Dial(t.Context(), r.near, s.Address().String(), ring.Options{Entries: 2, MaxPayload: netmem.MaxPage, Reliability: via.ReliableDelivery})
 		if err != nil {
 			t.Fatalf("connection %d: %v", i, err)
 		}

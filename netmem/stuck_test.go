@@ -28,7 +28,7 @@ func TestStuckClient(t *testing.T) {
 	}
 	// Else the one that has asked is taken for x, and x for one too many.
 	r.until("the end of who has asked", func() bool { return s.Stats().Clients == 1 })
-	x, err := ring.Dial(t.Context(), r.near, s.Address(), &ring.Options{Entries: 4, MaxPayload: netmem.MaxPage, Reliability: via.ReliableDelivery})
+	x, err := ring.Dial(t.Context(), r.near, s.Address().String(), ring.Options{Entries: 4, MaxPayload: netmem.MaxPage, Reliability: via.ReliableDelivery})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestStuckClient(t *testing.T) {
 	// As a Caller does, but nobody takes the replies.
 	sent, refused := 0, time.Now().Add(time.Minute)
 	for ; s.Stats().Clients == 2 && time.Now().Before(refused); sent++ {
-		if err := sendFetch(x, info.Incarnation, uint64(sent%pages), page); err == ring.ErrFull {
+		if err := sendFetch(x, info.Incarnation, uint64(sent%pages), page); err == via.ErrQueueFull {
 			x.CheckSent()
 			good.Drop()
 			r.read(good, 1, int64(sent%pages)*page) // others go on

@@ -14,25 +14,13 @@ import (
 type Access uint8
 
 const (
-	// Measured is what is faster on this NIC, which is measured once.
+	// Measured takes the faster of the other two. It is measured once for each NIC.
 	Measured Access = iota
-	// SRAM is the NIC's memory itself, where it is mapped.
+	// SRAM is the NIC's own memory. It must be mapped.
 	SRAM
-	// Shadow is host memory, from and to which messages are copied whole.
+	// Shadow is host memory. Messages are copied whole between it and the NIC's memory.
 	Shadow
 )
-
-func (a Access) String() string {
-	switch a {
-	case Measured:
-		return "measured"
-	case SRAM:
-		return "SRAM"
-	case Shadow:
-		return "shadow"
-	}
-	return "unknown access"
-}
 
 // chooseAccess reports whether messages go through a shadow.
 func (r *Ring) chooseAccess() (shadow bool, err error) {
@@ -49,23 +37,23 @@ func (r *Ring) chooseAccess() (shadow bool, err error) {
 	return true, nil
 }
 
-// measured is what has been found out, by NIC.
-type measured struct {
+// measurements remembers for each NIC whether messages are better copied.
+type measurements struct {
 	mu sync.Mutex
 	m  map[weak.Pointer[via.NIC]]bool
 }
 
-var costs = measured{m: map[weak.Pointer[via.NIC]]bool{}}
+var costs = measurements{m: map[weak.Pointer[via.NIC]]bool{}}
 
-// shadowed measures once for a NIC whether messages are better copied, with a message of
-// device memory that nobody uses yet.
-func (c *measured) shadowed(nic *via.NIC, message []byte) bool {
+// shadowed measures once for each NIC whether messages are better copied. message is device
+// memory that is not in use yet.
+func (c *measurements) shadowed(nic *via.NIC, message []byte) bool {
 	key := weak.Make(nic)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	shadow, known := c.m[key]
 	if !known {
-		shadow = dearer(message)
+		shadow = cheaperCopied(message)
 		c.m[key] = shadow
 		runtime.AddCleanup(nic, func(key weak.Pointer[via.NIC]) {
 			c.mu.Lock()
@@ -76,20 +64,19 @@ func (c *measured) shadowed(nic *via.NIC, message []byte) bool {
 	return shadow
 }
 
-// touched is where sums go that nobody needs.
-var touched atomic.Uint32
+// sink keeps the compiler from removing the reads that are measured.
+var sink atomic.Uint32
 
-// touches is how often a program is taken to touch each byte of a message: when it builds
-// or parses it, and when it looks at it again.
-const touches = 2
+// reads estimates how often a program reads each byte of a message.
+const reads = 2
 
-// rounds are how often dearer measures: the fastest counts, as nothing makes one faster than
-// it is.
+// rounds bounds how often cheaperCopied measures. The fastest round counts, as noise only
+// slows one down.
 const rounds = 16
 
-// dearer reports whether reading a message in device memory costs more than copying it out
-// and reading the copy. Writing is never dearer in comparison: stores are posted.
-func dearer(message []byte) bool {
+// cheaperCopied reports whether a message in device memory costs more to read than to copy
+// out and read there. Writes are not measured: stores are posted.
+func cheaperCopied(message []byte) bool {
 	var shadow [MessageSize]byte
 	var sum byte
 	direct, copied := time.Duration(1<<62), time.Duration(1<<62)
@@ -102,16 +89,15 @@ func dearer(message []byte) bool {
 		sum += touch(shadow[:])
 		copied = min(copied, time.Since(start))
 	}
-	// A copy costs something in any case: device memory that is as fast as the host's is
-	// not to lose by the noise of a clock.
-	touched.Store(uint32(sum))
+	// The factor keeps noise from choosing a copy where device memory is as fast as the
+	// host's.
+	sink.Store(uint32(sum))
 	return direct > 2*copied
 }
 
-// touch reads b as a program does that has one access a byte, and sums it up so that no
-// compiler leaves that out.
+// touch reads b byte by byte.
 func touch(b []byte) (sum byte) {
-	for range touches {
+	for range reads {
 		for _, v := range b {
 			sum += v
 		}

@@ -8,22 +8,22 @@ import (
 
 // Reply is the answer to a call.
 type Reply struct {
-	// Length is how many bytes of payload have landed in the frame that the call named.
+	// Length counts the bytes of payload in the call's frame.
 	Length int
 
 	size uint8
 	data [MaxRequest]byte
 }
 
-// Bytes is the reply beside its payload: 0 to MaxRequest bytes, as many as the server gave.
+// Bytes returns the reply beside its payload: 0 to MaxRequest bytes.
 func (r *Reply) Bytes() []byte { return r.data[:r.size] }
 
-// call is one of the calls of a Caller that may be under way.
+// call is one place for a call of a Caller.
 type call struct {
-	// word is the tag of the call, and above it how far it is, so that whoever changes that
-	// changes it of this call, and not of a later one.
+	// word holds the call's tag and, above it, the call's state. A change of state names the
+	// tag, so it cannot hit a later call in the same place.
 	word atomic.Uint64
-	// signal is set when the call has ended and somebody may wait for it.
+	// signal is set when the call has ended. Only Call waits for it.
 	signal   *driver.Signal
 	done     func(Reply, error) // of Start
 	deadline atomic.Int64       // of Start, in nanoseconds of Unix time; 0 of Call
@@ -32,12 +32,12 @@ type call struct {
 	err      error
 }
 
-// How far a call is.
+// States of a call.
 const (
 	idle uint64 = iota
 	active
-	ending // somebody is writing its outcome
-	ended  // there it is
+	ending // one goroutine is writing the outcome
+	ended  // the outcome is there
 )
 
 const stateShift = 32
@@ -45,21 +45,21 @@ const stateShift = 32
 func (k *call) tag() uint32   { return uint32(k.word.Load()) }
 func (k *call) state() uint64 { return k.word.Load() >> stateShift }
 
-// claim makes the caller the one who ends the call of tag. It returns false if that has
-// ended, or is being ended.
+// claim gives this goroutine the right to end the call of tag. It returns false if the call
+// has ended, or another goroutine is ending it.
 func (k *call) claim(tag uint32) bool {
 	return k.word.CompareAndSwap(active<<stateShift|uint64(tag), ending<<stateShift|uint64(tag))
 }
 
-// set notes how far the call of tag is.
+// set sets the state of the call of tag.
 func (k *call) set(tag uint32, state uint64) { k.word.Store(state<<stateShift | uint64(tag)) }
 
-// end is called by whoever has claimed the call: it publishes the outcome, or hands it to
-// the function of Start.
+// end ends a call that is claimed. It publishes the outcome, or passes it to the function of
+// Start.
 func (c *Caller) end(k *call, tag uint32, err error) {
 	if k.into.Length > 0 {
-		// Nobody is to place anything there any more. A message that is on its way needs
-		// EndPlace, which is for those whose reply has not come.
+		// No later message lands there. A call without a reply needs EndPlace, for the
+		// message that may be on its way.
 		_ = c.r.d.ClearPlace(tag)
 	}
 	k.err = err

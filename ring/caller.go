@@ -14,31 +14,27 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// MaxCalls is how many calls of a Caller can be under way: each has an entry of the NIC's
+// maxCalls bounds the calls of a Caller that are under way: each has an entry of the NIC's
 // payload table.
-const MaxCalls = descriptors.PayloadEntries
+const maxCalls = descriptors.PayloadEntries
 
-// DefaultTimeout is how long a call of Start waits for its reply if nothing is said.
-const DefaultTimeout = 5 * time.Second
-
-// Caller makes calls over a ring whose other end is in Serve. Its methods may be called from
-// several goroutines. Nobody else uses the ring.
+// Caller makes calls over a ring whose other end is in Serve: 256 at a time at most. Its
+// methods may be called from several goroutines. The ring must have no other use meanwhile.
 //
-// Replies are for one call each: a peer that answers twice, or when nobody asks, is counted in
-// Strays. What such a peer sends while the first reply is being taken may still land in that
-// call's frame, and in no other memory; Close, and EndPlace, end that.
+// Each call takes one reply. Another one is counted in CallerStats.Strays. Its payload may
+// still land in the frame of the call that it names, until Close or Ring.EndPlace, and in no
+// other memory.
 //
-// Calls are answered in any order. Over a ring without reliability a request or a reply may
-// be lost, which the call's deadline tells.
+// Calls are answered in any order. A ring without reliability may lose a request or a reply;
+// then the call ends at its deadline.
 type Caller struct {
-	r       *Ring
-	timeout time.Duration
-	calls   [MaxCalls]call
-	turn    chan struct{} // whoever has it polls, among those who wait
-	strays  atomic.Uint64
+	r      *Ring
+	calls  [maxCalls]call
+	turn   chan struct{} // among the calls that wait, its holder polls
+	strays atomic.Uint64
 
 	mu         sync.Mutex
-	free       [MaxCalls]uint8 // numbers of calls, longest unused first
+	free       [maxCalls]uint8 // numbers of calls, longest unused first
 	head, tail uint32          // of free
 
 	// Of Start.
@@ -52,7 +48,15 @@ type Caller struct {
 	closed     atomic.Bool
 }
 
-// NewCaller makes a Caller of a ring that is connected.
+// CallerStats are counters of a Caller.
+type CallerStats struct {
+	Strays uint64 `json:"strays" help:"Messages that replied to no call: late ones, and ones that the peer made up." unit:"messages"`
+}
+
+// Stats returns the counters.
+func (c *Caller) Stats() CallerStats { return CallerStats{Strays: c.strays.Load()} }
+
+// NewCaller makes a Caller of a connected ring.
 func NewCaller(r *Ring) (*Caller, error) {
 	if r == nil {
 		return nil, &via.Error{Op: "new caller", Code: via.ErrInvalidParameter, Hint: "the ring must not be nil"}
@@ -60,7 +64,7 @@ func NewCaller(r *Ring) (*Caller, error) {
 	if err := r.broken(); err != nil {
 		return nil, err
 	}
-	c := &Caller{r: r, timeout: DefaultTimeout, turn: make(chan struct{}, 1), tail: MaxCalls, wake: driver.NewSignal()}
+	c := &Caller{r: r, turn: make(chan struct{}, 1), tail: maxCalls, wake: driver.NewSignal()}
 	c.turn <- struct{}{}
 	for i := range c.calls {
 		c.free[i] = uint8(i)
@@ -73,49 +77,35 @@ func NewCaller(r *Ring) (*Caller, error) {
 	return c, nil
 }
 
-// SetTimeout is how long calls of Start that begin from now on wait for their reply.
-func (c *Caller) SetTimeout(d time.Duration) {
-	c.mu.Lock()
-	c.timeout = d
-	c.mu.Unlock()
-}
-
-// Ring is the ring of the calls.
-func (c *Caller) Ring() *Ring { return c.r }
-
-// Strays counts messages that were no reply to a call that was under way: late ones, and what
-// a peer has made up.
-func (c *Caller) Strays() uint64 { return c.strays.Load() }
-
-// Call sends a request of 0 to MaxRequest bytes, with the frame send as its payload if that
-// has a length, and waits for the reply, whose payload lands in into. It waits, too, while
-// the ring is full or MaxCalls calls are under way.
+// Call sends a request of 0 to MaxRequest bytes and waits for the reply. The frame send is
+// the request's payload if it has a length; the reply's payload lands in into. Call also
+// waits while the ring is full or 256 calls are under way.
 //
-// It fails with ErrDeadline if ctx ends before the reply is there; nothing lands in into any
-// more then. (The NIC may still read from send, until the ring is closed, if the other end
-// did not take the request.) It fails with ErrPeerGone, ErrClosed, with ErrDiscarded if
-// the reply's payload was larger than into, with ErrProtocol if the reply contradicts itself,
-// and with the errors of Attach. It allocates nothing unless it fails or sleeps.
+// It fails with ErrDeadline if ctx ends before the reply comes. Then nothing lands in into any
+// more, but the NIC may read from send until the ring is closed. It fails with ErrPeerGone,
+// with net.ErrClosed, and with the errors of Attach. It fails with ErrDiscarded if the reply's
+// payload was larger than into, and with via.ErrProtocol if the reply contradicts itself. It
+// allocates nothing unless it fails or sleeps.
 func (c *Caller) Call(ctx context.Context, request []byte, send, into Frame) (Reply, error) {
 	const op = "call"
 	if ctx == nil {
 		return Reply{}, c.r.refuse(op, via.ErrInvalidParameter, "pass context.Background() to wait without limit", "the context is nil")
 	}
-	k, tag, err := c.begin(request, send, into, nil)
-	for err == ErrFull {
+	k, tag, err := c.begin(request, send, into, 0, nil)
+	for err == via.ErrQueueFull {
 		if err := ctx.Err(); err != nil {
 			return Reply{}, c.late(op, err)
 		}
 		if c.poll(nil) == 0 {
 			runtime.Gosched()
 		}
-		k, tag, err = c.begin(request, send, into, nil)
+		k, tag, err = c.begin(request, send, into, 0, nil)
 	}
 	if err != nil {
 		return Reply{}, err
 	}
 	if err := c.await(ctx, k); err != nil && !c.withdraw(k, tag, err) {
-		for k.state() != ended { // somebody is writing its outcome
+		for k.state() != ended { // another goroutine is writing the outcome
 			runtime.Gosched()
 		}
 	}
@@ -125,7 +115,7 @@ func (c *Caller) Call(ctx context.Context, request []byte, send, into Frame) (Re
 	return reply, err
 }
 
-// late is the error of a call whose context has ended.
+// late makes the error of a call whose context has ended.
 func (c *Caller) late(op string, err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return c.r.refuse(op, fmt.Errorf("%w: %w", ErrDeadline, err), "", "")
@@ -133,7 +123,7 @@ func (c *Caller) late(op string, err error) error {
 	return err
 }
 
-// await waits until k has ended: nil says that it has.
+// await waits until k has ended, or ctx has.
 func (c *Caller) await(ctx context.Context, k *call) error {
 	for k.state() != ended {
 		select {
@@ -174,28 +164,29 @@ func (c *Caller) pollFor(ctx context.Context, k *call) error {
 	return nil
 }
 
-// withdraw ends a call for which nobody waits any longer. It returns false if the call has
-// ended, or is being ended.
+// withdraw ends a call before its reply. It returns false if the call has ended, or another
+// goroutine is ending it.
 func (c *Caller) withdraw(k *call, tag uint32, why error) bool {
 	if !k.claim(tag) {
 		return false
 	}
 	if k.into.Length > 0 {
-		ctx, cancel := context.WithTimeout(context.Background(), parting)
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
-		// It fails if the device does, or the ring is closed: nothing lands then either.
+		// It fails if the device does or the ring is closed: then nothing lands either.
 		_ = c.r.EndPlace(ctx, tag)
 	}
 	c.end(k, tag, c.late("call", why))
 	return true
 }
 
-// begin sends a request, without waiting.
-func (c *Caller) begin(b []byte, send, into Frame, done func(Reply, error)) (*call, uint32, error) {
+// begin sends a request, without waiting. deadline, in nanoseconds of Unix time, and done are
+// those of Start.
+func (c *Caller) begin(b []byte, send, into Frame, deadline int64, done func(Reply, error)) (*call, uint32, error) {
 	const op = "call"
 	switch {
 	case c.closed.Load():
-		return nil, 0, c.r.refuse(op, ErrClosed, "", "")
+		return nil, 0, c.r.refuse(op, via.ErrClosed, "", "")
 	case len(b) > MaxRequest:
 		return nil, 0, c.r.refuse(op, via.ErrInvalidParameter, "", "a request of %d bytes, at most %d", len(b), MaxRequest)
 	case send.Length > c.r.options.MaxPayload:
@@ -209,9 +200,9 @@ func (c *Caller) begin(b []byte, send, into Frame, done func(Reply, error)) (*ca
 	if err != nil {
 		return nil, 0, err
 	}
-	k, tag, timeout := c.take()
+	k, tag := c.take()
 	if k == nil {
-		return nil, 0, ErrFull
+		return nil, 0, via.ErrQueueFull
 	}
 	e, err := c.r.GetSend()
 	if err != nil {
@@ -219,9 +210,8 @@ func (c *Caller) begin(b []byte, send, into Frame, done func(Reply, error)) (*ca
 		return nil, 0, err
 	}
 	k.into, k.done, k.reply.Length, k.reply.size, k.err = into, done, 0, 0, nil
-	k.deadline.Store(0)
+	k.deadline.Store(deadline)
 	if done != nil {
-		k.deadline.Store(time.Now().Add(timeout).UnixNano())
 		c.starts.Add(1)
 	}
 	if into.Length > 0 {
@@ -234,8 +224,8 @@ func (c *Caller) begin(b []byte, send, into Frame, done func(Reply, error)) (*ca
 	if err == nil {
 		err = c.r.ReleaseSend(e)
 	}
-	if err == nil && c.closed.Load() { // Close may have come by before the call was active
-		err = c.r.refuse(op, ErrClosed, "", "")
+	if err == nil && c.closed.Load() { // Close may have run before the call was active
+		err = c.r.refuse(op, via.ErrClosed, "", "")
 	}
 	if err != nil && k.claim(tag) { // it may have ended already, with its ring
 		c.undo(k, tag)
@@ -244,48 +234,49 @@ func (c *Caller) begin(b []byte, send, into Frame, done func(Reply, error)) (*ca
 	return k, tag, nil
 }
 
-// undo ends a call, which is claimed, of which nobody is told.
+// undo ends a claimed call without an outcome.
 func (c *Caller) undo(k *call, tag uint32) {
 	if k.done != nil {
 		c.starts.Add(-1)
 	}
 	if k.into.Length > 0 {
-		ctx, cancel := context.WithTimeout(context.Background(), parting)
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
 		_ = c.r.EndPlace(ctx, tag)
 	}
 	c.give(k, tag)
 }
 
-// take takes a call that is idle, and gives it a tag that no earlier one had for long.
-func (c *Caller) take() (*call, uint32, time.Duration) {
+// take takes an idle call and gives it a new tag, which stays unique for 2^24 uses of its
+// place.
+func (c *Caller) take() (*call, uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.head == c.tail {
-		return nil, 0, 0
+		return nil, 0
 	}
-	k := &c.calls[c.free[c.head%MaxCalls]]
+	k := &c.calls[c.free[c.head%maxCalls]]
 	c.head++
-	return k, k.tag() + MaxCalls, c.timeout
+	return k, k.tag() + maxCalls
 }
 
-// give returns a call whose outcome has been taken.
+// give makes a call idle once its outcome has been taken.
 func (c *Caller) give(k *call, tag uint32) {
 	k.done, k.into = nil, Frame{}
 	k.set(tag, idle)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.free[c.tail%MaxCalls] = uint8(tag % MaxCalls)
+	c.free[c.tail%maxCalls] = uint8(tag % maxCalls)
 	c.tail++
 }
 
-// poll takes the messages that have come, or those until the reply to k, for which somebody
-// waits, and returns how many.
+// poll takes messages until none is left, or k has its reply, and returns how many. k may be
+// nil.
 func (c *Caller) poll(k *call) (n int) {
 	for {
 		e, err := c.r.GetRecv()
 		if e == nil {
-			if err != ErrEmpty {
+			if err != via.ErrNotDone {
 				c.fail(err)
 			}
 			return n
@@ -303,26 +294,26 @@ func (c *Caller) poll(k *call) (n int) {
 	}
 }
 
-// took ends the call that a message replies to. It returns false if there is none.
+// took ends the call that a message replies to. It returns false if no call has that tag.
 func (c *Caller) took(e *Entry) bool {
 	var message [MessageSize]byte
-	copy(message[:], e.message) // it may be in memory that a NIC can change
+	copy(message[:], e.message) // e.message may be memory that a NIC can change
 	h, err := parseHeader(message[:], reply)
 	tag, tagged := e.Tag()
 	if err != nil || !tagged || h.tag != tag {
 		return false
 	}
-	k := &c.calls[tag%MaxCalls]
+	k := &c.calls[tag%maxCalls]
 	if !k.claim(tag) {
 		return false
 	}
 	k.reply.size = uint8(copy(k.reply.data[:], message[headerSize:][:h.size]))
 	switch {
 	case e.came.Sent != h.payload:
-		err = c.r.refuse("call", ErrProtocol, "", "a payload of %d bytes came, and the reply says %d", e.came.Sent, h.payload)
+		err = c.r.refuse("call", via.ErrProtocol, "", "a payload of %d bytes came, and the reply says %d", e.came.Sent, h.payload)
 	case h.payload > uint32(k.into.Length), e.length == 0 && h.payload > 0:
 		err = c.r.refuse("call", ErrDiscarded, "", "%d bytes, there is room for %d", h.payload, k.into.Length)
-	case e.length > 0 && e.came.Place != int(tag%MaxCalls):
+	case e.length > 0 && e.came.Place != int(tag%maxCalls):
 		err = c.r.refuse("call", driver.ErrProtocol, "", "the payload is not where it was to land")
 	default:
 		k.reply.Length = e.length
@@ -331,7 +322,7 @@ func (c *Caller) took(e *Entry) bool {
 	return true
 }
 
-// fail ends all calls: the ring does not work any more.
+// fail ends all calls, as the ring does not work any more.
 func (c *Caller) fail(err error) {
 	for i := range c.calls {
 		k := &c.calls[i]
@@ -341,18 +332,17 @@ func (c *Caller) fail(err error) {
 	}
 }
 
-// Close ends the calls that are under way, with ErrClosed, and frees what the Caller has; the
-// ring is left. Nothing lands in any frame any more when it returns. A second Close fails
-// with ErrClosed.
+// Close ends the calls that are under way, with net.ErrClosed. The ring stays open. When Close
+// returns, nothing lands in any frame any more.
 func (c *Caller) Close() error {
-	closed := c.r.refuse("use caller", ErrClosed, "", "")
 	if c.closed.Swap(true) {
-		return closed
+		return nil
 	}
 	c.cancel()
 	c.wake.Set()
 	c.running.Wait()
 	c.timer.Stop()
+	closed := c.r.refuse("use caller", via.ErrClosed, "", "")
 	for i := range c.calls {
 		k := &c.calls[i]
 		if k.state() == active {

@@ -5,10 +5,12 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"net"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/statstest"
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/ring"
 	"github.com/trapeze-nic/trapeze/via"
@@ -48,7 +50,7 @@ func serve(t testing.TB, r *ring.Ring, handler func(*ring.Request)) (stop func()
 func pages(t testing.TB, m *via.Memory, size int) func(*ring.Request) {
 	return func(q *ring.Request) {
 		n := int(binary.LittleEndian.Uint32(q.Bytes))
-		if err := q.Reply(q.Bytes, ring.Frame{Memory: m, Offset: n * size, Length: size}, nil); err != nil && !errors.Is(err, ring.ErrPeerGone) && !errors.Is(err, ring.ErrClosed) {
+		if err := q.Reply(q.Bytes, ring.Frame{Memory: m, Offset: n * size, Length: size}, nil); err != nil && !errors.Is(err, ring.ErrPeerGone) && !errors.Is(err, net.ErrClosed) {
 			t.Error(err)
 		}
 	}
@@ -61,7 +63,7 @@ func newCaller(t testing.TB, r *ring.Ring) *ring.Caller {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := c.Close(); err != nil && !errors.Is(err, ring.ErrClosed) {
+		if err := c.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			t.Error(err)
 		}
 	})
@@ -80,7 +82,7 @@ func TestCalls(t *testing.T) {
 	for _, options := range []string{"", "&engine=thread", "&loss=0.2&seed=1"} {
 		t.Run(options, func(t *testing.T) {
 			a, b := conform.OnMemory(t, options, via.Options{})
-			x, y := connect(t, a, b, &ring.Options{Reliability: via.ReliableDelivery, Entries: 8})
+			x, y := connect(t, a, b, ring.Options{Reliability: via.ReliableDelivery, Entries: 8})
 			lent := alloc(t, b, size*count)
 			fill(lent.Bytes(), size)
 			serve(t, y, pages(t, lent, size))
@@ -112,7 +114,7 @@ func TestCalls(t *testing.T) {
 
 func TestCallDeadline(t *testing.T) {
 	a, b := conform.OnMemory(t, "", via.Options{})
-	x, y := connect(t, a, b, &ring.Options{Reliability: via.ReliableDelivery})
+	x, y := connect(t, a, b, ring.Options{Reliability: via.ReliableDelivery})
 	late := make(chan *ring.Request, 1)
 	serve(t, y, func(q *ring.Request) { late <- q })
 	c := newCaller(t, x)
@@ -133,15 +135,15 @@ func TestCallDeadline(t *testing.T) {
 	if err != nil || string(reply.Bytes()) != "in time" {
 		t.Errorf("%q, %v", reply.Bytes(), err)
 	}
-	if c.Strays() != 1 || into.Bytes()[0] != 0 {
-		t.Errorf("%d strays; the late page begins with %d", c.Strays(), into.Bytes()[0])
+	if c.Stats().Strays != 1 || into.Bytes()[0] != 0 {
+		t.Errorf("%d strays; the late page begins with %d", c.Stats().Strays, into.Bytes()[0])
 	}
 }
 
 func TestStart(t *testing.T) {
 	const size, count = 4096, 100
 	a, b := conform.OnMemory(t, "&engine=thread", via.Options{})
-	x, y := connect(t, a, b, &ring.Options{Reliability: via.ReliableDelivery})
+	x, y := connect(t, a, b, ring.Options{Reliability: via.ReliableDelivery})
 	lent := alloc(t, b, size)
 	fill(lent.Bytes(), size)
 	serve(t, y, pages(t, lent, size))
@@ -149,7 +151,7 @@ func TestStart(t *testing.T) {
 	into := alloc(t, a, size)
 	done := make(chan error)
 	for range count {
-		if err := c.Start(make([]byte, 4), ring.Frame{}, ring.Frame{Memory: into, Length: size}, func(r ring.Reply, err error) { done <- err }); err != nil {
+		if err := c.Start(make([]byte, 4), ring.Frame{}, ring.Frame{Memory: into, Length: size}, time.Now().Add(conform.Patience), func(r ring.Reply, err error) { done <- err }); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-done; err != nil {
@@ -160,3 +162,5 @@ func TestStart(t *testing.T) {
 		t.Error("another page")
 	}
 }
+
+func TestStats(t *testing.T) { statstest.Check(t, ring.CallerStats{}) }

@@ -9,11 +9,15 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// Dial connects with the ring of the program that listens at address; options may be nil. While
-// none does, it tries again until ctx ends, or for via.DialTimeout if ctx has no deadline:
-// its error then matches via.ErrTimeout, and via.ErrNoMatch if the NIC was there and no
-// program listened.
-func Dial(ctx context.Context, nic *via.NIC, address via.Address, options *Options) (*Ring, error) {
+// Dial connects with the program that listens at address, such as "alpha:pages" or
+// "02:00:00:00:00:01/pages": see via.NIC.Resolve. While no program listens, Dial tries again until ctx ends, or
+// for via.DialTimeout if ctx has no deadline. Then it fails with via.ErrTimeout, and with
+// via.ErrNoMatch if the NIC answered.
+func Dial(ctx context.Context, nic *via.NIC, address string, options Options) (*Ring, error) {
+	to, err := nic.Resolve(ctx, address)
+	if err != nil {
+		return nil, err
+	}
 	o, err := options.complete(nic)
 	if err != nil {
 		return nil, err
@@ -23,24 +27,24 @@ func Dial(ctx context.Context, nic *via.NIC, address via.Address, options *Optio
 		return nil, err
 	}
 	r.local = via.Address{MAC: nic.Query().Address}
-	r.remote, err = r.d.Dial(ctx, address, "")
+	remote, err := r.d.Dial(ctx, to, "")
 	if err != nil {
 		return nil, errors.Join(err, r.abandon())
 	}
-	address.MAC = r.remote.MAC
-	r.address = address
+	to.MAC = remote.MAC
+	r.address = to
 	return r, nil
 }
 
-// abandon frees a ring that has come to nothing.
+// abandon frees a ring that was not connected.
 func (r *Ring) abandon() error {
-	ctx, cancel := context.WithTimeout(context.Background(), parting)
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	return r.free(ctx)
 }
 
 // Listener takes connections of rings at one name of a NIC. A client that does not answer
-// keeps nobody from being connected. Its methods may be called from several goroutines.
+// delays no other. Its methods may be called from several goroutines.
 type Listener struct {
 	nic *via.NIC
 	at  via.Address
@@ -48,9 +52,10 @@ type Listener struct {
 }
 
 // Listen takes connections at name, 0 to via.MaxDiscriminator bytes, until the listener is
-// closed. It fails with via.ErrAddressInUse if another listener of the NIC has the name. options, which may be nil, are those of each connection; clients of another
-// reliability or with other payloads are refused.
-func Listen(nic *via.NIC, name string, options *Options) (*Listener, error) {
+// closed. It fails with via.ErrAddressInUse if another listener of the NIC has the name.
+// The options are those of each connection. Clients with another reliability or other payloads
+// are refused.
+func Listen(nic *via.NIC, name string, options Options) (*Listener, error) {
 	o, err := options.complete(nic)
 	if err != nil {
 		return nil, err
@@ -58,7 +63,7 @@ func Listen(nic *via.NIC, name string, options *Options) (*Listener, error) {
 	if len(name) > via.MaxDiscriminator {
 		return nil, refuse(nic, "listen", via.ErrInvalidParameter, "", "a name of %d bytes, at most %d are allowed", len(name), via.MaxDiscriminator)
 	}
-	open := options == nil || options.MaxPayload == 0
+	open := options.MaxPayload == 0
 	at := via.Address{MAC: nic.Query().Address, Discriminator: name}
 	l, err := listening.Listen(listening.Config[*driver.NIC, *driver.Connection, *Ring]{NIC: nic.Driver(), Name: name, Address: at, MaxBacklog: nic.Query().MaxVIs,
 		Connect: func(ctx context.Context, request *driver.Connection) (*Ring, error) {
@@ -77,7 +82,7 @@ func Listen(nic *via.NIC, name string, options *Options) (*Listener, error) {
 	return &Listener{nic: nic, at: at, l: l}, nil
 }
 
-// accept sets up the ring that a client asks for.
+// accept sets up the ring for a client's request.
 func accept(ctx context.Context, nic *via.NIC, o Options, request *driver.Connection, at via.Address) (*Ring, error) {
 	switch {
 	case request.Remote.Reliability != o.Reliability:
@@ -90,14 +95,14 @@ func accept(ctx context.Context, nic *via.NIC, o Options, request *driver.Connec
 		return nil, err
 	}
 	r.local, r.address = at, via.Address{MAC: request.Remote.MAC, Discriminator: request.Discriminator}
-	if r.remote, err = request.Accept(ctx, r.d); err != nil {
+	if _, err := request.Accept(ctx, r.d); err != nil {
 		return nil, errors.Join(err, r.abandon())
 	}
 	return r, nil
 }
 
-// Accept waits for the next connection. It fails with ErrClosed once the listener is closed,
-// and with what is wrong with the NIC.
+// Accept waits for the next connection. It fails with net.ErrClosed once the listener is
+// closed, and with the NIC's error if that fails.
 func (l *Listener) Accept(ctx context.Context) (*Ring, error) {
 	if ctx == nil {
 		return nil, refuse(l.nic, "accept", via.ErrInvalidParameter, "pass context.Background() to wait without limit", "the context is nil")
@@ -105,9 +110,9 @@ func (l *Listener) Accept(ctx context.Context) (*Ring, error) {
 	return l.l.Accept(ctx)
 }
 
-// Address to dial.
+// Address returns the address to dial.
 func (l *Listener) Address() via.Address { return l.at }
 
-// Close ends the listening, and the connections that wait for Accept. Those that were
-// accepted go on. Closing again does nothing.
+// Close ends the listening, and the connections that wait for Accept. Accepted connections go
+// on.
 func (l *Listener) Close() error { return l.l.Close() }

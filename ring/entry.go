@@ -8,20 +8,20 @@ import (
 	"github.com/trapeze-nic/trapeze/driver"
 )
 
-// Entry is one entry of a ring: a message of MessageSize bytes, and the frame that is
-// attached to it. It is the program's from GetSend to ReleaseSend, and from GetRecv to
-// ReleaseRecv; then all calls fail with ErrNotOwned, until it is got again.
+// Entry is one entry of a ring: a message of MessageSize bytes, and a frame. The program owns
+// it from GetSend to ReleaseSend, and from GetRecv to ReleaseRecv. At other times all calls
+// fail with ErrNotOwned.
 type Entry struct {
 	r       *Ring
 	receive bool
 	state   atomic.Uint32
 	index   uint32 // its number on the ring
-	memory  []byte // the message in the NIC's memory, nil if it is not used there
-	message []byte // memory, or the shadow of the message
-	at      int    // where Reserve and Scan go on
+	memory  []byte // the message in the NIC's memory, nil with a shadow
+	message []byte // memory, or the message's shadow
+	at      int    // the offset for Reserve and Scan
 
 	frame   Frame
-	payload descriptors.DataSegment // the frame, as the NIC knows it
+	payload descriptors.DataSegment // the frame in the NIC's terms
 	length  int
 	tag     uint32
 	tagged  bool
@@ -33,21 +33,21 @@ type Entry struct {
 
 // States of an entry.
 const (
-	posted   uint32 = iota // the NIC's, or nobody's
-	owned                  // the program's
-	released               // the program's no more; one before it is not released yet
+	posted   uint32 = iota // the NIC may use it
+	owned                  // the program owns it
+	released               // it waits for an earlier entry to be released
 )
 
 // side is one of the two rings.
 type side struct {
-	// mu is held while the driver finds out why something has completed in error, which may
-	// take a command: so it is not one of the data path's.
+	// mu may be held during an admin command, when the driver looks for the cause of an
+	// error. So it must not be a lock of the data path.
 	mu      sync.Mutex
 	entries []Entry
 	mask    uint32
-	next    uint32 // number of the entry that is got next
-	posted  uint32 // up to which released entries are posted
-	taken   uint32 // up to which sends have been taken back
+	next    uint32 // number of the entry to get next
+	posted  uint32 // number of the first entry not posted
+	taken   uint32 // number of the first send not taken back
 }
 
 func (s *side) init(r *Ring, n int, message func(uint32) []byte) {
@@ -68,10 +68,10 @@ func (s *side) init(r *Ring, n int, message func(uint32) []byte) {
 	}
 }
 
-// entry is that of number i.
+// entry returns the entry of number i.
 func (s *side) entry(i uint32) *Entry { return &s.entries[i&s.mask] }
 
-// release marks e as released, and returns how many entries may be posted now. mu is held.
+// release marks e as released, and counts the entries to post now. mu is held.
 func (s *side) release(e *Entry) (n int) {
 	e.state.Store(released)
 	for s.posted != s.next && s.entry(s.posted).state.Load() == released {
@@ -89,9 +89,9 @@ func (e *Entry) check(op string) error {
 	return nil
 }
 
-// Bytes is the message: MessageSize bytes in the NIC's memory, or in its shadow. Of a send
-// they hold what they held before; all of them travel. Of a receive, the NIC's memory may be
-// changed by a NIC that means ill: copy what is checked before it is used.
+// Bytes returns the message: MessageSize bytes in the NIC's memory, or in its shadow. A new
+// entry to send still has the bytes of an earlier message, and all of them travel. A hostile
+// NIC can change a received message in its own memory: copy it before you check it.
 func (e *Entry) Bytes() []byte {
 	if e.state.Load() != owned {
 		return nil
@@ -99,11 +99,11 @@ func (e *Entry) Bytes() []byte {
 	return e.message
 }
 
-// Reserve returns the next n bytes of a message that is being built, like a stack that
-// grows. It fails with ErrNoRoom, and reserves nothing then.
+// Reserve returns the next n bytes of the message to fill in. If the message has fewer left,
+// it fails with ErrNoRoom and reserves nothing.
 func (e *Entry) Reserve(n int) ([]byte, error) { return e.advance("reserve", n) }
 
-// Scan returns the next n bytes of a message that is being read, see Reserve.
+// Scan returns the next n bytes of the message to read. It fails as Reserve does.
 func (e *Entry) Scan(n int) ([]byte, error) { return e.advance("scan", n) }
 
 func (e *Entry) advance(op string, n int) ([]byte, error) {
@@ -118,15 +118,15 @@ func (e *Entry) advance(op string, n int) ([]byte, error) {
 	return b, nil
 }
 
-// Attach attaches a frame. On a send it is the payload, all of it unless SetLength says less;
-// on a receive it is where the payload of the next message in this entry goes, once the
-// entry is released. It is the NIC's until the message has been sent or received. done, of a
-// send, may be nil: it is called once the NIC needs the frame no more, with the error with
-// which the message completed, if so; that happens when the entry is used again, in CheckSent
-// and in Close, and nowhere else.
+// Attach attaches a frame. On a send it is the payload: all of it, unless SetLength says less.
+// On a receive it takes the payload of the next message in this entry. The NIC uses the frame
+// until the message has been sent or received.
 //
-// It fails with ErrNotOwned, with ErrAttached, and with ErrInvalidParameter, ErrInvalidPtag or
-// ErrClosed of package via for memory that the ring cannot use.
+// done is for sends, and may be nil. It is called once the NIC needs the frame no more, with
+// the error of the send. It runs in GetSend, CheckSent, WaitSent and Close only.
+//
+// Attach fails with ErrNotOwned and ErrAttached. For memory that the ring cannot use it fails
+// with via.ErrInvalidParameter, via.ErrInvalidPtag or net.ErrClosed.
 func (e *Entry) Attach(f Frame, done func(error)) error {
 	const op = "attach"
 	if err := e.check(op); err != nil {
@@ -149,9 +149,8 @@ func (e *Entry) Attach(f Frame, done func(error)) error {
 	return nil
 }
 
-// Detach takes the frame back, which Length bytes of the payload are in if the entry is one
-// that has been received. It is the zero Frame if none is attached. It fails with
-// ErrNotOwned.
+// Detach takes the frame back; of a received entry its first Length bytes are the payload. It
+// returns the zero Frame if none is attached. It fails with ErrNotOwned.
 func (e *Entry) Detach() (Frame, error) {
 	if err := e.check("detach"); err != nil {
 		return Frame{}, err
@@ -164,11 +163,11 @@ func (e *Entry) Detach() (Frame, error) {
 	return f, nil
 }
 
-// Frame is what is attached.
+// Frame returns the attached frame.
 func (e *Entry) Frame() Frame { return e.frame }
 
-// SetLength says how many bytes of the frame travel. It fails with ErrNotOwned, and with
-// ErrNoRoom if the frame has less.
+// SetLength sets how many bytes of the frame travel. It fails with ErrNotOwned, and with
+// ErrNoRoom if the frame has fewer.
 func (e *Entry) SetLength(n int) error {
 	const op = "set payload length"
 	if err := e.check(op); err != nil {
@@ -181,15 +180,14 @@ func (e *Entry) SetLength(n int) error {
 	return nil
 }
 
-// Length is how many bytes of payload travel, or have come and are in place.
+// Length counts the bytes of payload: those to send, or those that were received.
 func (e *Entry) Length() int { return e.length }
 
-// Discarded is how many bytes of payload have come for which there was no room; all of a
-// payload is discarded, or nothing.
+// Discarded counts the bytes of a payload that found no room. A payload is discarded whole.
 func (e *Entry) Discarded() int { return int(e.came.Sent) - int(e.came.Length) }
 
-// SetTag gives a message that is being built a tag, by which the receiver's NIC finds the
-// frame that the receiver has named for it. It fails with ErrNotOwned.
+// SetTag gives the message a tag. The receiver's NIC puts the payload into the place of that
+// tag (Ring.SetPlace). SetTag fails with ErrNotOwned.
 func (e *Entry) SetTag(tag uint32) error {
 	if err := e.check("set tag"); err != nil {
 		return err
@@ -198,9 +196,8 @@ func (e *Entry) SetTag(tag uint32) error {
 	return nil
 }
 
-// Tag is the message's tag, and whether it has one.
+// Tag returns the message's tag, and whether it has one.
 func (e *Entry) Tag() (tag uint32, ok bool) { return e.tag, e.tagged }
 
-// Placed reports whether the payload is where the receiver has named a place for its tag,
-// and not in the frame.
+// Placed reports whether the payload is in the place of its tag, and not in the frame.
 func (e *Entry) Placed() bool { return e.length > 0 && e.came.Place >= 0 }

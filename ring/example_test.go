@@ -24,7 +24,7 @@ func Example() {
 	server, err := via.OpenDevice(ctx, second, via.Options{})
 	check(err)
 	defer server.Close()
-	options := &ring.Options{Reliability: via.ReliableDelivery}
+	options := ring.Options{Reliability: via.ReliableDelivery}
 
 	lent, err := server.Alloc(ctx, 8192, via.MemoryAttributes{})
 	check(err)
@@ -43,7 +43,7 @@ func Example() {
 		})
 	}()
 
-	r, err := ring.Dial(ctx, client, l.Address(), options)
+	r, err := ring.Dial(ctx, client, l.Address().String(), options)
 	check(err)
 	defer r.Close()
 	calls, err := ring.NewCaller(r)
@@ -70,10 +70,10 @@ func ExampleRing() {
 	b, err := via.OpenDevice(ctx, second, via.Options{})
 	check(err)
 	defer b.Close()
-	l, err := ring.Listen(b, "messages", nil)
+	l, err := ring.Listen(b, "messages", ring.Options{})
 	check(err)
 	defer l.Close()
-	x, err := ring.Dial(ctx, a, l.Address(), nil)
+	x, err := ring.Dial(ctx, a, l.Address().String(), ring.Options{})
 	check(err)
 	defer x.Close()
 	y, err := l.Accept(ctx)
@@ -87,8 +87,7 @@ func ExampleRing() {
 	copy(room, "hello")
 	check(x.ReleaseSend(e))
 
-	check(y.Wait(ctx))
-	e, err = y.GetRecv()
+	e, err = y.Wait(ctx)
 	check(err)
 	text, err := e.Scan(5)
 	check(err)

@@ -7,14 +7,14 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// Frame is a piece of registered memory: Length bytes from Offset on. The zero value is no
+// Frame is a part of registered memory: Length bytes from Offset on. The zero value has no
 // memory.
 type Frame struct {
 	Memory         *via.Memory
 	Offset, Length int
 }
 
-// Bytes is the memory itself, nil if it is none or no longer registered.
+// Bytes returns the memory, or nil if it is closed or the frame is outside of it.
 func (f Frame) Bytes() []byte {
 	if f.Memory == nil {
 		return nil
@@ -26,7 +26,7 @@ func (f Frame) Bytes() []byte {
 	return b[f.Offset:][:f.Length:f.Length]
 }
 
-// segment is how the NIC knows f, which it may write if written is true.
+// segment describes f for the NIC, which may write to it if written is set.
 func (r *Ring) segment(op string, f Frame, written bool) (descriptors.DataSegment, error) {
 	m := f.Memory
 	if m == nil {
@@ -39,13 +39,13 @@ func (r *Ring) segment(op string, f Frame, written bool) (descriptors.DataSegmen
 		return descriptors.DataSegment{}, r.refuse(op, via.ErrInvalidParameter, "", "%d bytes at %d, of memory of %d", f.Length, f.Offset, m.Size())
 	}
 	if m.Bytes() == nil {
-		return descriptors.DataSegment{}, r.refuse(op, via.ErrClosed, "", "the memory is not registered any more")
+		return descriptors.DataSegment{}, r.refuse(op, via.ErrClosed, "", "the memory is closed")
 	}
 	known := &r.sendable
 	if written {
 		known = &r.receivable
 	}
-	if !known.has(m) {
+	if !known.contains(m) {
 		switch a := m.Attributes(); {
 		case a.Ptag != r.options.Ptag:
 			return descriptors.DataSegment{}, r.refuse(op, via.ErrInvalidPtag, "ring and memory must have the same protection tag", "")
@@ -57,14 +57,14 @@ func (r *Ring) segment(op string, f Frame, written bool) (descriptors.DataSegmen
 	return descriptors.DataSegment{Address: m.Address() + uint64(f.Offset), Handle: m.Handle(), Length: uint32(f.Length)}, nil
 }
 
-// memories are some of which a ring knows that it may use them, as their attributes were when
-// it first did: asking takes a lock of the NIC. What has changed since the NIC finds.
+// memories remembers a few memories that a ring may use, as asking takes a lock of the NIC. The
+// NIC itself finds attributes that have changed since.
 type memories struct {
 	known [4]atomic.Pointer[via.Memory]
 	next  atomic.Uint32
 }
 
-func (s *memories) has(m *via.Memory) bool {
+func (s *memories) contains(m *via.Memory) bool {
 	for i := range s.known {
 		if s.known[i].Load() == m {
 			return true

@@ -3,20 +3,21 @@ package ring
 import (
 	"encoding/binary"
 	"fmt"
+
+	"github.com/trapeze-nic/trapeze/via"
 )
 
-// MaxRequest is how many bytes a request or a reply has for its program's use, beside a
-// payload: a message without the header of calls.
+// MaxRequest is the size in bytes of the largest request or reply, beside its payload: a
+// message without the header of calls.
 const MaxRequest = MessageSize - headerSize
 
 // The header of calls, at the start of a message; little-endian:
 //
 //	0   1  version, 1
 //	1   1  kind: 1 request, 2 reply
-//	2   2  size: bytes behind the header that are used, 0 to MaxRequest
-//	4   4  tag: the caller's name for the call, which the reply repeats, and has as its tag
-//	8   4  payload: of a request, for how many bytes of a reply's there is room; of a reply,
-//	       how many it has
+//	2   2  size: bytes in use behind the header, 0 to MaxRequest
+//	4   4  tag: the caller's name for the call; the reply repeats it, also as its message's tag
+//	8   4  payload: of a request, the room in bytes for the reply's; of a reply, its length
 //	12  4  zero
 const (
 	headerSize    = 16
@@ -46,23 +47,23 @@ func (h header) put(b []byte) {
 	binary.LittleEndian.PutUint32(b[12:], 0)
 }
 
-// parseHeader reads the header of a message, of which want is the kind. The message must
-// not change meanwhile. The error matches ErrProtocol.
+// parseHeader reads the header of a message that must be of kind want. The message must not
+// change meanwhile. The error matches via.ErrProtocol.
 func parseHeader(b []byte, want kind) (header, error) {
 	if len(b) < headerSize {
-		return header{}, fmt.Errorf("%w: a message of %d bytes", ErrProtocol, len(b))
+		return header{}, fmt.Errorf("%w: a message of %d bytes", via.ErrProtocol, len(b))
 	}
 	h := header{kind: kind(b[1]), size: int(binary.LittleEndian.Uint16(b[2:])),
 		tag: binary.LittleEndian.Uint32(b[4:]), payload: binary.LittleEndian.Uint32(b[8:])}
 	switch {
 	case b[0] != headerVersion:
-		return header{}, fmt.Errorf("%w: calls of version %d, not %d", ErrProtocol, b[0], headerVersion)
+		return header{}, fmt.Errorf("%w: calls of version %d, not %d", via.ErrProtocol, b[0], headerVersion)
 	case h.kind != want:
-		return header{}, fmt.Errorf("%w: a message of kind %d, not %d", ErrProtocol, h.kind, want)
+		return header{}, fmt.Errorf("%w: a message of kind %d, not %d", via.ErrProtocol, h.kind, want)
 	case h.size > MaxRequest || h.size > len(b)-headerSize:
-		return header{}, fmt.Errorf("%w: size %d, there are %d bytes", ErrProtocol, h.size, len(b)-headerSize)
+		return header{}, fmt.Errorf("%w: size %d, there are %d bytes", via.ErrProtocol, h.size, len(b)-headerSize)
 	case binary.LittleEndian.Uint32(b[12:]) != 0:
-		return header{}, fmt.Errorf("%w: reserved bytes of the header are %#x", ErrProtocol, binary.LittleEndian.Uint32(b[12:]))
+		return header{}, fmt.Errorf("%w: reserved bytes of the header are %#x", via.ErrProtocol, binary.LittleEndian.Uint32(b[12:]))
 	}
 	return h, nil
 }

@@ -47,10 +47,7 @@ func sendRaw(t *testing.T, r *ring.Ring, b []byte, tag *uint32, f ring.Frame) {
 // getRaw takes the next message.
 func getRaw(t *testing.T, r *ring.Ring) []byte {
 	t.Helper()
-	if err := r.Wait(conform.Context(t)); err != nil {
-		t.Fatal(err)
-	}
-	e, err := r.GetRecv()
+	e, err := r.Wait(conform.Context(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,17 +70,17 @@ func TestHostileClient(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b2 := conform.OnMemory(t, "&engine=thread", via.Options{})
-			x, y := connect(t, a, b2, nil)
+			x, y := connect(t, a, b2, ring.Options{})
 			sendRaw(t, x, b, nil, ring.Frame{})
 			err := ring.Serve(conform.Context(t), y, func(*ring.Request) { t.Error("a request") })
-			if !errors.Is(err, ring.ErrProtocol) {
+			if !errors.Is(err, via.ErrProtocol) {
 				t.Error(err)
 			}
 		})
 	}
 	// One that has room for more than there can be is given what there is.
 	a, b := conform.OnMemory(t, "&engine=thread", via.Options{})
-	x, y := connect(t, a, b, nil)
+	x, y := connect(t, a, b, ring.Options{})
 	sendRaw(t, x, header(1, 1, 0, 1, 0xffffffff, 0), nil, ring.Frame{})
 	ctx, cancel := context.WithCancel(t.Context())
 	err := ring.Serve(ctx, y, func(q *ring.Request) {
@@ -138,15 +135,15 @@ func TestHostileServer(t *testing.T) {
 		"a call not begun": {func(tag uint32) answer { tag++; return answer{message: header(1, 2, 0, tag, 0, 0), tag: &tag} }, nil},
 		"less than it says": {func(tag uint32) answer {
 			return answer{message: header(1, 2, 0, tag, size, 0), tag: &tag, payload: size - 1}
-		}, ring.ErrProtocol},
-		"more than it says": {func(tag uint32) answer { return answer{message: header(1, 2, 0, tag, 1, 0), tag: &tag, payload: size} }, ring.ErrProtocol},
+		}, via.ErrProtocol},
+		"more than it says": {func(tag uint32) answer { return answer{message: header(1, 2, 0, tag, 1, 0), tag: &tag, payload: size} }, via.ErrProtocol},
 		"more than there is room for": {func(tag uint32) answer {
 			return answer{message: header(1, 2, 0, tag, size+1, 0), tag: &tag, payload: size + 1}
 		}, ring.ErrDiscarded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := conform.OnMemory(t, "&engine=thread", via.Options{})
-			x, y := connect(t, a, b, nil)
+			x, y := connect(t, a, b, ring.Options{})
 			caller := newCaller(t, x)
 			into, from := alloc(t, a, 4096), alloc(t, b, 4096)
 			for i := range from.Bytes() {
@@ -174,8 +171,8 @@ func TestHostileServer(t *testing.T) {
 			if !errors.Is(err, want) {
 				t.Errorf("error %v, want %v", err, want)
 			}
-			if c.want == nil && caller.Strays() != 1 {
-				t.Errorf("%d strays", caller.Strays())
+			if c.want == nil && caller.Stats().Strays != 1 {
+				t.Errorf("%d strays", caller.Stats().Strays)
 			}
 			for i, v := range into.Bytes()[size:] {
 				if v != 0 {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/conform"
@@ -34,12 +35,12 @@ func TestLost(t *testing.T) {
 		return nic
 	}
 	a, b := open(first), open(second)
-	options := &ring.Options{Reliability: via.ReliableDelivery}
+	options := ring.Options{Reliability: via.ReliableDelivery}
 	l, err := ring.Listen(b, "lost", options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, err := ring.Dial(conform.Context(t), a, l.Address(), options)
+	x, err := ring.Dial(conform.Context(t), a, l.Address().String(), options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,12 +62,11 @@ func TestLost(t *testing.T) {
 		_, err := c.Call(conform.Context(t), nil, ring.Frame{}, ring.Frame{Memory: into, Length: 4096})
 		errs <- err
 	}()
-	if err := c.Start(nil, ring.Frame{}, ring.Frame{}, func(_ ring.Reply, err error) { errs <- err }); err != nil {
+	if err := c.Start(nil, ring.Frame{}, ring.Frame{}, time.Now().Add(conform.Patience), func(_ ring.Reply, err error) { errs <- err }); err != nil {
 		t.Fatal(err)
 	}
 	<-asked
 	<-asked
-	c.SetTimeout(conform.Patience)
 	second.Remove()
 	if err := <-served; !errors.Is(err, via.ErrDevice) {
 		t.Errorf("Serve on a NIC that is gone: %v", err)

@@ -11,51 +11,44 @@ import (
 const (
 	// MessageSize is the size in bytes of a message. All of it always travels.
 	MessageSize = descriptors.RingMessage
-	// DefaultEntries is how many entries each of the two rings has if nothing is said.
-	DefaultEntries = 64
-	// DefaultMaxPayload is the largest payload in bytes if nothing is said: the page of the
-	// papers' Alphas.
-	DefaultMaxPayload = 8 << 10
-	// NoPayload as MaxPayload: messages carry none. As FrameSize: no memory is attached to
-	// the receive entries.
+	// NoPayload as MaxPayload: messages carry no payload. As FrameSize: receive entries have
+	// no frame at first.
 	NoPayload = -1
+
+	defaultEntries = 64
+	// defaultMaxPayload is a page of the papers' Alphas, in bytes.
+	defaultMaxPayload = 8 << 10
+	// mostAsked bounds the payload in bytes that a client may choose for a listener.
+	mostAsked = 64 << 10
 )
 
-// mostAsked is the largest payload in bytes for which a listener that has not said how
-// large they are makes room because a client asks for it.
-const mostAsked = 64 << 10
-
-// Options are choices of Dial and Listen. The zero value is good.
+// Options are choices of Dial and Listen. The zero value has the defaults.
 type Options struct {
-	// Entries is how many entries each of the two rings has, 1 to the NIC's MaxDescriptors;
-	// it is rounded up to a power of two of at least 2. Zero is DefaultEntries.
+	// Entries is the number of entries of each of the two rings, 1 to the NIC's
+	// MaxDescriptors. It is rounded up to a power of two, 2 at least. Zero is 64.
 	Entries int
-	// MaxPayload is the largest payload in bytes, the same at both ends; zero is
-	// DefaultMaxPayload for Dial, and what the client has, up to 64 KiB, for Listen.
+	// MaxPayload is the largest payload in bytes, the same at both ends. Zero is 8 KiB for
+	// Dial; for Listen it is the client's choice, up to 64 KiB.
 	MaxPayload int
-	// FrameSize is the size in bytes of the frame, of memory that is the ring's own, that is
-	// attached to each receive entry at the start; zero is MaxPayload.
+	// FrameSize is the size in bytes of the first frame of each receive entry, in memory of
+	// the ring's own. Zero is MaxPayload.
 	FrameSize int
-	// Reliability is best effort, Unreliable, if zero.
+	// Reliability is Unreliable if zero.
 	Reliability via.Reliability
-	// Ptag is the protection tag of the ring and of what is attached; nil is the NIC's.
+	// Ptag is the protection tag of the ring and of its frames; nil is the NIC's.
 	Ptag *via.Ptag
-	// Access says how messages are read and written.
+	// Access says where messages are built and read.
 	Access Access
 }
 
 // complete fills in the defaults, and checks what the driver does not.
-func (o *Options) complete(nic *via.NIC) (Options, error) {
+func (c Options) complete(nic *via.NIC) (Options, error) {
 	const op = "create ring"
-	var c Options
-	if o != nil {
-		c = *o
-	}
 	if c.Entries == 0 {
-		c.Entries = min(DefaultEntries, nic.Query().MaxDescriptors)
+		c.Entries = min(defaultEntries, nic.Query().MaxDescriptors)
 	}
 	if c.MaxPayload == 0 {
-		c.MaxPayload = min(DefaultMaxPayload, int(nic.Driver().MaxPayload()))
+		c.MaxPayload = min(defaultMaxPayload, int(nic.Driver().MaxPayload()))
 	}
 	if c.MaxPayload == NoPayload {
 		c.MaxPayload, c.FrameSize = 0, NoPayload

@@ -11,28 +11,28 @@ import (
 
 var noPayload descriptors.DataSegment
 
-// GetRecv returns the entry of the next message that has come. If none has it fails with
-// ErrEmpty at once, bare; once the connection has ended, and all messages have been got, with
-// ErrPeerGone, or ErrClosed. An entry that completed in error, such as one whose frame is
-// no longer registered, is returned together with the error: release it too.
+// GetRecv returns the entry of the next message. If there is none it fails at once with
+// via.ErrNotDone, bare. Once the connection has ended, and all messages have been got, it fails
+// with ErrPeerGone or net.ErrClosed. An entry that completed in error, such as one whose frame
+// is closed, is returned together with the error: release it too.
 func (r *Ring) GetRecv() (*Entry, error) {
 	s := &r.recv
 	s.mu.Lock()
 	c, err := r.d.RecvDone()
 	if err == driver.ErrNotDone {
 		s.mu.Unlock()
-		return nil, ErrEmpty
+		return nil, via.ErrNotDone
 	}
 	if err == driver.ErrQueueEmpty {
 		s.mu.Unlock()
 		if err := r.broken(); err != nil {
 			return nil, err
 		}
-		return nil, ErrEmpty // the program has all entries
+		return nil, via.ErrNotDone // the program has all entries
 	}
 	if err != nil && (!c.Status.Done() || gone(err) || errors.Is(err, via.ErrDevice)) {
 		if c.Status.Done() {
-			s.next++ // flushed, or nonsense: it is the device's no more, and carries nothing
+			s.next++ // the device has given the entry back, without a message
 		}
 		s.mu.Unlock()
 		return nil, r.failed("receive", err)
@@ -52,10 +52,10 @@ func (r *Ring) GetRecv() (*Entry, error) {
 	return e, err
 }
 
-// ReleaseRecv makes an entry free for another message, whose payload goes into the frame
-// that is attached now. Entries are used again in the order in which they were got: one that
-// is not released holds up those behind it. It fails with ErrNotOwned, and with ErrPeerGone or
-// ErrClosed once the connection has ended.
+// ReleaseRecv makes an entry free for another message, whose payload goes into the frame that
+// is attached now. Entries are used again in the order of GetRecv: one that is not released
+// holds up those behind it. ReleaseRecv fails with ErrNotOwned, and with ErrPeerGone or
+// net.ErrClosed once the connection has ended.
 func (r *Ring) ReleaseRecv(e *Entry) error {
 	const op = "release receive"
 	if e == nil || e.r != r || !e.receive {
@@ -80,17 +80,31 @@ func (r *Ring) ReleaseRecv(e *Entry) error {
 	return nil
 }
 
-// Wait waits until GetRecv has something else to say than ErrEmpty, or ctx ends, with whose
-// error it fails then. It polls, and then sleeps until the NIC's interrupt, as
-// via.Options.Waiting says.
-func (r *Ring) Wait(ctx context.Context) error { return r.wait(ctx, nil) }
+// Wait waits for the next message and returns its entry, as GetRecv does. It fails with the
+// error of ctx once that ends, and at once with via.ErrQueueEmpty, bare, while the program
+// has all entries. It polls first, and then sleeps until the NIC's interrupt.
+func (r *Ring) Wait(ctx context.Context) (*Entry, error) {
+	for {
+		e, err := r.GetRecv()
+		if err != via.ErrNotDone {
+			return e, err
+		}
+		err = r.d.WaitRecv(ctx, nil)
+		if lost := r.broken(); err == driver.ErrQueueEmpty && lost == nil {
+			return nil, err
+		}
+		if err := r.waited(err); err != nil {
+			return nil, err
+		}
+	}
+}
 
-// wait is Wait that early ends too.
+// wait waits until GetRecv has a message or an error, or early is set.
 func (r *Ring) wait(ctx context.Context, early *driver.Signal) error {
 	return r.waited(r.d.WaitRecv(ctx, early))
 }
 
-// waited is the outcome of a wait of the driver.
+// waited returns the outcome of a wait of the driver.
 func (r *Ring) waited(err error) error {
 	if err == nil || err == driver.ErrQueueEmpty {
 		return r.broken()
@@ -98,9 +112,8 @@ func (r *Ring) waited(err error) error {
 	return r.failed("wait for ring", err)
 }
 
-// SetPlace has the payload of the next messages with tag land in f, whatever entry they come
-// in; of a payload that is longer all is discarded. Of tags that are the same modulo 256 only
-// the last one has a place. f is the NIC's until EndPlace.
+// SetPlace has payloads of messages with this tag land in f, until EndPlace. A longer payload
+// is discarded whole. Of tags that are equal modulo 256, only the last one has a place.
 func (r *Ring) SetPlace(tag uint32, f Frame) error {
 	const op = "set place"
 	payload, err := r.segment(op, f, true)
@@ -113,8 +126,8 @@ func (r *Ring) SetPlace(tag uint32, f Frame) error {
 	return r.d.SetPlace(tag, payload)
 }
 
-// EndPlace withdraws the place of a tag. When it returns, nothing more lands there, also of
-// a message that is on its way. It asks the NIC, and takes some microseconds.
+// EndPlace ends the place of a tag. When it returns, nothing more lands there, not even of a
+// message that is on its way. It asks the NIC, and takes some microseconds.
 func (r *Ring) EndPlace(ctx context.Context, tag uint32) error {
 	return r.d.EndPlace(ctx, tag)
 }

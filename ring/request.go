@@ -7,14 +7,13 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// Request is a call that Serve has taken. It is the handler's, and that of whoever the
-// handler gives it to, until Reply.
+// Request is a call that Serve has taken. The handler may use it, and pass it on, until Reply.
 type Request struct {
 	// Bytes is the request: 0 to MaxRequest bytes.
 	Bytes []byte
-	// Payload is the request's payload, where it landed; its Length is 0 if it has none.
+	// Payload is the request's payload, where it landed. Its Length is 0 if it has none.
 	Payload Frame
-	// Discarded is how many bytes of payload the request had for which there was no room.
+	// Discarded counts the bytes of a payload that found no room.
 	Discarded int
 
 	s       *server
@@ -30,7 +29,7 @@ type Request struct {
 	frame    Frame
 	payload  descriptors.DataSegment
 	done     func()
-	held     bool   // the reply's payload is the request's, so that it keeps the entry
+	held     bool   // the reply's payload is the request's, which keeps the entry
 	finished func() // finish, bound once
 	next     *Request
 }
@@ -42,18 +41,19 @@ const (
 	answered
 )
 
-// Room is how many bytes of payload the caller has room for in a reply.
+// Room returns the size in bytes of the largest payload that a reply may have.
 func (q *Request) Room() int { return int(min(uint64(q.room), uint64(q.s.r.options.MaxPayload))) }
 
-// Reply answers the request with 0 to MaxRequest bytes, and the frame payload if that has a
-// length. It does not wait: if the ring is full, Serve sends the reply when there is room. It
-// may be called from any goroutine, once; the request must not be touched any more.
+// Reply answers the request with 0 to MaxRequest bytes, and with the frame payload if that has
+// a length. It does not wait: if the ring is full, Serve sends the reply later. It may be
+// called from any goroutine, once. The request must not be used afterwards.
 //
-// payload must stay as it is until the NIC has sent it: then done, which may be nil, is called,
-// by whoever finds that out. It is called once, also if Reply fails. Reply fails with
-// ErrNoRoom if payload is larger than Room, or the bytes are too many, with the errors of
-// Attach, and then may be called again; with ErrPeerGone or ErrClosed; and with
-// via.ErrInvalidState if the request has been answered.
+// payload must not change until the NIC has sent it. Then done, which may be nil, is called,
+// on any goroutine that uses the ring. It is called once, also if Reply fails.
+//
+// Reply fails with ErrNoRoom if the bytes are too many or payload is larger than Room, and
+// with the errors of Attach; then it may be called again. It fails with ErrPeerGone or
+// net.ErrClosed, and with via.ErrInvalidState if the request has been answered.
 func (q *Request) Reply(b []byte, payload Frame, done func()) error {
 	const op = "reply"
 	if q.state.Load() != asked {
@@ -77,11 +77,11 @@ func (q *Request) Reply(b []byte, payload Frame, done func()) error {
 	q.frame, q.payload, q.done = payload, segment, done
 	q.held = payload.Length > 0 && payload.Memory == q.Payload.Memory
 	err = q.send()
-	if err == ErrFull {
+	if err == via.ErrQueueFull {
 		if q.s.queue(q) {
 			return nil
 		}
-		err = q.s.r.refuse(op, ErrClosed, "", "Serve has ended")
+		err = q.s.r.refuse(op, via.ErrClosed, "", "Serve has ended")
 	}
 	if err != nil {
 		q.drop()
@@ -90,7 +90,7 @@ func (q *Request) Reply(b []byte, payload Frame, done func()) error {
 	return q.sent()
 }
 
-// send sends the reply, or fails: with ErrFull if there is no room.
+// send sends the reply. It fails with via.ErrQueueFull if the ring is full.
 func (q *Request) send() error {
 	r := q.s.r
 	e, err := r.GetSend()
@@ -112,8 +112,8 @@ func (q *Request) send() error {
 	return nil
 }
 
-// sent is called when the reply is the NIC's: the request's entry is free, unless it holds
-// the payload of the reply.
+// sent is called when the reply has been posted. The request's entry is free then, unless it
+// holds the payload of the reply.
 func (q *Request) sent() error {
 	if q.held {
 		return nil
@@ -121,14 +121,14 @@ func (q *Request) sent() error {
 	return q.release()
 }
 
-// finish is called when the payload of the reply, which is the request's, has been sent.
+// finish is called when the NIC has sent a reply whose payload is the request's.
 func (q *Request) finish() {
 	run(q.done)
-	// It fails if the connection has ended, which Serve finds out.
+	// It fails if the connection has ended. Serve sees that too.
 	_ = q.release()
 }
 
-// drop gives up a reply that cannot be sent.
+// drop gives up a reply.
 func (q *Request) drop() {
 	run(q.done)
 	_ = q.release() // as in finish

@@ -18,8 +18,7 @@ type Ring struct {
 	d       *driver.Ring
 	options Options
 	shadow  bool
-	frames  *via.Memory // that the ring has attached itself; may be nil
-	remote  driver.Remote
+	frames  *via.Memory // of the first frames; nil without any
 	local   via.Address
 	address via.Address // of the other end
 
@@ -29,14 +28,13 @@ type Ring struct {
 	sendable, receivable memories
 
 	closed atomic.Bool
-	lost   atomic.Pointer[error] // why nothing can be sent or received any more
+	lost   atomic.Pointer[error] // the end of the connection
 }
 
-// parting bounds how long Close waits for the other side to take what was sent, and for the
-// NIC to end the connection.
-const parting = 2 * time.Second
+// closeTimeout bounds each step of Close: the last sends, the disconnection, and freeing.
+const closeTimeout = 2 * time.Second
 
-// newRing makes a ring that is not connected, with receives posted.
+// newRing makes a ring with its receives posted, not connected yet.
 func newRing(ctx context.Context, nic *via.NIC, o Options) (*Ring, error) {
 	d, err := nic.Driver().CreateRing(ctx, o.driver())
 	if err != nil {
@@ -81,56 +79,45 @@ func (r *Ring) equip(ctx context.Context) (err error) {
 	return r.d.PostRecv(n)
 }
 
-// Entries is how many entries each ring has, and MaxPayload the largest payload in bytes.
+// Entries returns the number of entries of each of the two rings.
 func (r *Ring) Entries() int { return r.options.Entries }
 
-// MaxPayload is the largest payload in bytes that a message can have.
+// MaxPayload returns the size in bytes of the largest payload.
 func (r *Ring) MaxPayload() int { return r.options.MaxPayload }
 
-// Shadowed reports whether messages are built and read in host memory, and not where they
-// are in the NIC's.
-func (r *Ring) Shadowed() bool { return r.shadow }
-
-// NIC is the NIC that the ring is of.
-func (r *Ring) NIC() *via.NIC { return r.nic }
-
-// Driver is the driver's ring under this one, for what this package does not show, such as
-// the state of the connection. Its entries belong to this ring.
+// Driver returns the driver's ring under this one, which has the state of the connection. Its
+// entries belong to this ring.
 func (r *Ring) Driver() *driver.Ring { return r.d }
 
-// Remote describes the other end.
-func (r *Ring) Remote() via.Remote { return r.remote }
-
-// LocalAddress is this end's address.
+// LocalAddress returns this end's address.
 func (r *Ring) LocalAddress() via.Address { return r.local }
 
-// RemoteAddress is the other end's address.
+// RemoteAddress returns the other end's address.
 func (r *Ring) RemoteAddress() via.Address { return r.address }
 
-// Close ends the connection: of a reliable ring, once the other side has taken what was
-// sent, for which it waits up to 2 s. Completions of sends that are still under way run, with
-// errors, before it returns. It frees the ring, and ends calls in progress with ErrClosed;
-// entries and messages must not be touched any more. A second Close fails with ErrClosed.
+// Close ends the connection and frees the ring. On a reliable ring it first waits up to 2 s
+// for the peer to take all messages. It ends calls in progress with net.ErrClosed, and runs
+// the done functions of all sends before it returns. Entries and messages must not be used any
+// more.
 func (r *Ring) Close() error {
 	if r.closed.Swap(true) {
-		return r.refuse("close ring", ErrClosed, "", "")
+		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), parting)
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	if r.options.Reliability != via.Unreliable && r.broken() == nil {
 		r.flush(ctx)
 	}
-	_ = r.lose(r.refuse("use ring", ErrClosed, "", ""))
-	rest, end := context.WithTimeout(context.Background(), parting)
+	_ = r.lose(r.refuse("use ring", via.ErrClosed, "", ""))
+	rest, end := context.WithTimeout(context.Background(), closeTimeout)
 	defer end()
 	err := r.d.Disconnect(rest)
 	r.flush(rest)
-	if errors.Is(err, ErrClosed) { // with its NIC
+	if errors.Is(err, via.ErrClosed) { // with its NIC
 		err = nil
 	}
-	// What a slow end of the connection has used up of its time is not taken from this: a
-	// ring that is not freed stays on the NIC.
-	last, stop := context.WithTimeout(context.Background(), parting)
+	// Freeing has a time of its own, as a ring that is not freed stays on the NIC.
+	last, stop := context.WithTimeout(context.Background(), closeTimeout)
 	defer stop()
 	return errors.Join(err, r.free(last))
 }
@@ -142,33 +129,33 @@ func (r *Ring) flush(ctx context.Context) {
 		if n, _ := r.d.Queued(); n == 0 {
 			return
 		}
-		// A device that says that a send is done, and then not, is not asked for ever.
+		// The check of ctx ends this also if a hostile device reports sends as done that
+		// are not.
 		if err := r.d.WaitSend(ctx, nil); err != nil || ctx.Err() != nil {
 			return
 		}
 	}
 }
 
-// free gives back what the ring has taken of the NIC.
+// free gives the ring's resources back to the NIC.
 func (r *Ring) free(ctx context.Context) error {
 	err := r.d.Close(ctx)
 	if r.frames != nil && err == nil {
 		err = r.frames.Close(ctx)
 	}
-	if errors.Is(err, ErrClosed) { // its NIC was closed before
+	if errors.Is(err, via.ErrClosed) { // its NIC was closed before
 		return nil
 	}
 	return err
 }
 
-// lose notes why the connection has ended, unless it has ended before, and returns why it
-// has.
+// lose records the first error that ended the connection, and returns that.
 func (r *Ring) lose(err error) error {
 	r.lost.CompareAndSwap(nil, &err)
 	return r.broken()
 }
 
-// broken is why the connection has ended, nil if it has not.
+// broken returns the error that ended the connection, or nil.
 func (r *Ring) broken() error {
 	if err := r.lost.Load(); err != nil {
 		return *err
@@ -176,13 +163,13 @@ func (r *Ring) broken() error {
 	return nil
 }
 
-// failed is err, which the driver has said, as an error of this ring: what ends the
-// connection is remembered.
+// failed turns an error of the driver into one of this ring. It records one that ends the
+// connection.
 func (r *Ring) failed(op string, err error) error {
 	switch {
 	case gone(err):
 		return r.lose(driver.NewError(op, r.nic.Name(), fmt.Errorf("%w: %w", ErrPeerGone, err)))
-	case errors.Is(err, via.ErrDevice), errors.Is(err, ErrClosed):
+	case errors.Is(err, via.ErrDevice), errors.Is(err, via.ErrClosed):
 		return r.lose(err)
 	}
 	return err

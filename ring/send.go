@@ -4,13 +4,13 @@ import (
 	"context"
 
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/via"
 )
 
-// GetSend returns the next entry of the send ring, empty and without a frame. If the ring is
-// full it fails with ErrFull at once, bare; once the connection has ended with ErrPeerGone,
-// or ErrClosed. The completion of the message that the entry was used for before runs
-// here. Entries are sent in the order in which they were got: one that is not released holds
-// up those behind it.
+// GetSend returns the next entry of the send ring, without a frame. If the ring is full it
+// fails at once with via.ErrQueueFull, bare. Once the connection has ended it fails with
+// ErrPeerGone or net.ErrClosed. Entries are sent in the order of GetSend: one that is not
+// released holds up those behind it.
 func (r *Ring) GetSend() (*Entry, error) {
 	s := &r.send
 	for {
@@ -32,13 +32,13 @@ func (r *Ring) GetSend() (*Entry, error) {
 			if err := r.broken(); err != nil {
 				return nil, err
 			}
-			return nil, ErrFull
+			return nil, via.ErrQueueFull
 		}
 	}
 }
 
 // ReleaseSend sends the message of an entry. It fails with ErrNotOwned, and with ErrPeerGone
-// or ErrClosed once the connection has ended; the entry is the program's still then.
+// or net.ErrClosed once the connection has ended; the program keeps the entry then.
 func (r *Ring) ReleaseSend(e *Entry) error {
 	const op = "release send"
 	if e == nil || e.r != r || e.receive {
@@ -67,12 +67,12 @@ func (r *Ring) ReleaseSend(e *Entry) error {
 	return nil
 }
 
-// CheckSent runs the completions of all messages that have been sent, and returns how many
-// these were, those without a completion included.
+// CheckSent runs the done functions of all sends that have completed, and returns the number
+// of these sends.
 func (r *Ring) CheckSent() int { return r.reap(len(r.send.entries)) }
 
-// reap takes back up to most sends that have completed, in order, and runs their
-// completions, without a lock: they may use the ring.
+// reap takes back up to most completed sends, in order. It runs their done functions without
+// a lock, as they may use the ring.
 func (r *Ring) reap(most int) (n int) {
 	s := &r.send
 	for n < most {
@@ -106,10 +106,22 @@ func (r *Ring) reap(most int) (n int) {
 	return n
 }
 
-// WaitSent waits until a send has completed that CheckSent would find, or ctx ends.
-func (r *Ring) WaitSent(ctx context.Context) error {
-	if err := r.broken(); err != nil {
-		return err
+// WaitSent waits until CheckSent finds a send, and returns the result of CheckSent. It returns
+// 0 at once if nothing is under way. It fails with the error of ctx once that ends.
+func (r *Ring) WaitSent(ctx context.Context) (int, error) {
+	for {
+		if n := r.CheckSent(); n > 0 {
+			return n, nil
+		}
+		if err := r.broken(); err != nil {
+			return 0, err
+		}
+		err := r.d.WaitSend(ctx, nil)
+		if err == driver.ErrQueueEmpty {
+			return 0, nil
+		}
+		if err := r.waited(err); err != nil {
+			return 0, err
+		}
 	}
-	return r.waited(r.d.WaitSend(ctx, nil))
 }

@@ -9,17 +9,15 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// Serve takes the requests that come over a ring, whose other end has a Caller, and calls
-// handler with each, one at a time, until ctx ends, the connection does, or the peer breaks
-// the protocol. It returns nil if the peer has disconnected in order: that is how a ring ends
-// whose client is done. (http.Server.Serve has an error for its end, as that comes from its own
-// program: Serve returns one that matches ErrClosed if this end closes the ring.) Otherwise
-// it returns the context's error, one that matches ErrPeerGone, or one that matches
-// ErrProtocol. Nothing else uses the ring meanwhile.
+// Serve takes requests from a ring whose other end has a Caller. It calls handler with each,
+// one at a time, until ctx ends, the connection ends, or the peer breaks the protocol. The ring
+// must have no other use meanwhile.
 //
-// The handler, or whoever it hands the request to, answers each with Reply. A request keeps
-// its entry of the receive ring until then; one that is not answered holds up the ring once
-// as many others as it has entries have come.
+// Serve returns nil if the peer has disconnected in order. Otherwise it returns the context's
+// error, net.ErrClosed if this end was closed, ErrPeerGone, or via.ErrProtocol.
+//
+// Each request must be answered with Reply, by the handler or later. It keeps its entry of the
+// receive ring until then, and so holds up the ring once all others are in use.
 func Serve(ctx context.Context, r *Ring, handler func(*Request)) error {
 	const op = "serve"
 	if r == nil || handler == nil || ctx == nil {
@@ -37,19 +35,19 @@ func Serve(ctx context.Context, r *Ring, handler func(*Request)) error {
 	return nil
 }
 
-// run is Serve, with an error for every end.
+// run does the work of Serve. It returns an error at every end.
 func (s *server) run(ctx context.Context, handler func(*Request)) error {
 	r := s.r
 	for taken := 0; ; taken++ {
-		// Who asks waits for the answer, and nobody for what comes after it: that is done
-		// while nothing comes, or has not been done for long.
+		// The client waits for the answer, but not for this: it is done when the ring is
+		// idle, or after every few requests.
 		e, err := r.GetRecv()
-		if err == ErrEmpty || taken%unchecked == 0 {
+		if err == via.ErrNotDone || taken%unchecked == 0 {
 			r.CheckSent()
 			s.flush()
 		}
 		switch {
-		case err == ErrEmpty:
+		case err == via.ErrNotDone:
 			if err := ctx.Err(); err != nil {
 				return driver.NewError("serve", r.nic.Name(), err)
 			}
@@ -58,7 +56,7 @@ func (s *server) run(ctx context.Context, handler func(*Request)) error {
 			}
 		case e == nil:
 			return err
-		case err != nil: // its frame is no memory any more
+		case err != nil: // the entry's frame is closed
 			if err := r.ReleaseRecv(e); err != nil {
 				return err
 			}
@@ -70,7 +68,7 @@ func (s *server) run(ctx context.Context, handler func(*Request)) error {
 	}
 }
 
-// unchecked is how many requests Serve takes before it looks what has become of its replies.
+// unchecked is the number of requests that Serve takes before it looks after its replies.
 const unchecked = 8
 
 // server is one run of Serve.
@@ -80,7 +78,7 @@ type server struct {
 	more     *driver.Signal
 
 	mu          sync.Mutex
-	first, last *Request // answered, and not sent because the ring is full
+	first, last *Request // replies that wait for room on the ring
 	ended       bool
 }
 
@@ -103,7 +101,7 @@ func (s *server) take(e *Entry, handler func(*Request)) error {
 	return nil
 }
 
-// flush sends the replies for which there was no room.
+// flush sends the replies that wait for room.
 func (s *server) flush() {
 	for {
 		s.mu.Lock()
@@ -113,7 +111,7 @@ func (s *server) flush() {
 			return
 		}
 		err := q.send()
-		if err == ErrFull {
+		if err == via.ErrQueueFull {
 			return
 		}
 		s.mu.Lock()
@@ -122,7 +120,7 @@ func (s *server) flush() {
 		}
 		q.next = nil
 		s.mu.Unlock()
-		// Errors are the connection's end, which Serve finds out.
+		// An error is the connection's end, which Serve sees too.
 		if err != nil {
 			q.drop()
 		} else {
@@ -131,7 +129,7 @@ func (s *server) flush() {
 	}
 }
 
-// end is the end of Serve: what is not sent now never is.
+// end drops the replies that still wait.
 func (s *server) end() {
 	s.mu.Lock()
 	q := s.first
@@ -145,8 +143,7 @@ func (s *server) end() {
 	}
 }
 
-// queue has Serve send the reply of q as soon as there is room. It returns false if Serve
-// has ended.
+// queue has Serve send the reply of q once there is room. It returns false if Serve has ended.
 func (s *server) queue(q *Request) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,23 +7,23 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// Start is Call that does not wait: it fails with ErrFull at once, bare, while the ring is
-// full or MaxCalls calls are under way. done is called once, with what Call returns, by whoever
-// polls: a goroutine that is in Call, or one of the Caller's own. It must not wait, nor use
-// Call; it may use Start. The call's time is that of SetTimeout.
-func (c *Caller) Start(request []byte, send, into Frame, done func(Reply, error)) error {
-	if done == nil {
-		return c.r.refuse("start call", via.ErrInvalidParameter, "", "the function is nil")
+// Start begins a call without waiting. While the ring is full, or 256 calls are under way, it
+// fails with via.ErrQueueFull, bare. done is called once, with the results of Call, on the
+// goroutine that polls: one in Call, or the Caller's own. It must not wait nor use Call; it may
+// use Start. The call ends with ErrDeadline at the deadline, which must not be the zero time.
+func (c *Caller) Start(request []byte, send, into Frame, deadline time.Time, done func(Reply, error)) error {
+	if done == nil || deadline.IsZero() {
+		return c.r.refuse("start call", via.ErrInvalidParameter, "", "the call needs a deadline and a function")
 	}
 	c.startBackground()
-	if _, _, err := c.begin(request, send, into, done); err != nil {
+	if _, _, err := c.begin(request, send, into, deadline.UnixNano(), done); err != nil {
 		return err
 	}
 	c.wake.Set()
 	return nil
 }
 
-// startBackground starts the goroutine that polls while nobody else does, once.
+// startBackground starts the goroutine that polls for calls of Start, once.
 func (c *Caller) startBackground() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -33,7 +33,7 @@ func (c *Caller) startBackground() {
 	}
 }
 
-// run takes replies to calls of Start, and ends those whose time is over.
+// run takes replies to calls of Start, and ends calls at their deadlines.
 func (c *Caller) run() {
 	for c.background.Err() == nil {
 		if c.starts.Load() == 0 {
@@ -58,12 +58,12 @@ func (c *Caller) run() {
 	}
 }
 
-// expire ends calls of Start whose time is over, and returns when the next one's is.
+// expire ends calls of Start whose deadline has passed, and returns the next deadline.
 func (c *Caller) expire(now time.Time) (next time.Time) {
 	for i := range c.calls {
 		k := &c.calls[i]
 		word := k.word.Load()
-		// If the call is another one by now, withdraw finds another tag.
+		// If a later call has taken this place by now, withdraw finds another tag.
 		deadline := k.deadline.Load()
 		if word>>stateShift != active || deadline == 0 {
 			continue

@@ -21,7 +21,9 @@ func TestListenTwice(t *testing.T) {
 		"via": func(n *via.NIC, name string) (interface{ Close() error }, error) {
 			return via.Listen(n, name, via.ListenOptions{})
 		},
-		"ring":    func(n *via.NIC, name string) (interface{ Close() error }, error) { return ring.Listen(n, name, nil) },
+		"ring": func(n *via.NIC, name string) (interface{ Close() error }, error) {
+			return ring.Listen(n, name, ring.Options{})
+		},
 		"channel": func(n *via.NIC, name string) (interface{ Close() error }, error) { return channel.Listen(n, name, nil) },
 	}
 	for first, open := range kinds {

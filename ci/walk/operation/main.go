@@ -193,11 +193,11 @@ func connMessage(ctx context.Context, p *pair) (again, operation func() error, e
 // ringMessage is a control message of a ring with a payload, from GetSend to the receiver's
 // ReleaseRecv.
 func ringMessage(ctx context.Context, p *pair) (again, operation func() error, err error) {
-	l, err := ring.Listen(p.far, "walk", nil)
+	l, err := ring.Listen(p.far, "walk", ring.Options{})
 	if err != nil {
 		return nil, nil, err
 	}
-	out, err := ring.Dial(ctx, p.near, l.Address(), nil)
+	out, err := ring.Dial(ctx, p.near, l.Address().String(), ring.Options{})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -221,16 +221,14 @@ func ringMessage(ctx context.Context, p *pair) (again, operation func() error, e
 		if err := out.ReleaseSend(e); err != nil {
 			return err
 		}
-		if err := in.Wait(ctx); err != nil {
-			return err
-		}
-		if e, err = in.GetRecv(); err != nil {
+		if e, err = in.Wait(ctx); err != nil {
 			return err
 		}
 		if err := in.ReleaseRecv(e); err != nil {
 			return err
 		}
-		return out.WaitSent(ctx)
+		_, err = out.WaitSent(ctx)
+		return err
 	}, nil
 }
 
