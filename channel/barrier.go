@@ -8,9 +8,8 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// Barrier keeps participants together (MINI: one cell in and one out for each, the latter by
-// multicast). It is the coordinator's end: one channel to each participant, all with the same
-// sending pages.
+// Barrier is the coordinator's end of a barrier, with a channel to each participant. Each round
+// takes one cell from each participant and one back by multicast, as in MINI.
 type Barrier struct {
 	// Priority of the release, High unless it is set before Run.
 	Priority Priority
@@ -31,8 +30,8 @@ func NewBarrier(channels ...*Channel) (*Barrier, error) {
 }
 
 // Run waits until each participant has entered the barrier, and lets them all go on. It fails
-// with the error of ctx, with what ended a channel, and with via.ErrProtocol if a participant
-// is in another round.
+// with the error of ctx, as Channel.Wait does, and with via.ErrProtocol if a participant is in
+// another round.
 func (b *Barrier) Run(ctx context.Context) error {
 	for i, c := range b.channels {
 		if err := ended(ctx, c.nic, "barrier"); err != nil {
@@ -49,7 +48,7 @@ func (b *Barrier) Run(ctx context.Context) error {
 	stop := b.channels[0].send.putRound(b.round)
 	for left := b.channels; len(left) > 0; {
 		n, err := Multicast(b.Priority, 0, stop, left...)
-		if err != nil && err != ErrFull {
+		if err != nil && err != via.ErrQueueFull {
 			return err
 		}
 		if left = left[n:]; len(left) > 0 {
@@ -69,7 +68,7 @@ func (b *Barrier) Run(ctx context.Context) error {
 	return nil
 }
 
-// Participant is the other end of a Barrier.
+// Participant is a participant's end of a barrier.
 type Participant struct {
 	// Priority of the entry, High unless it is set before Enter.
 	Priority Priority
@@ -81,8 +80,7 @@ type Participant struct {
 // NewParticipant makes a participant of its channel to the coordinator.
 func NewParticipant(c *Channel) *Participant { return &Participant{channel: c} }
 
-// Enter says that this participant has come, and waits for all the others. It fails as Run
-// does.
+// Enter enters the barrier and waits for all other participants. It fails as Run does.
 func (p *Participant) Enter(ctx context.Context) error {
 	c := p.channel
 	if err := ended(ctx, c.nic, "barrier"); err != nil {

@@ -22,7 +22,7 @@ import (
 func take(b testing.TB, c *channel.Channel) channel.PDU {
 	for {
 		m, err := c.Poll()
-		if err == channel.ErrEmpty {
+		if err == via.ErrNotDone {
 			continue
 		}
 		if err != nil || m.Err != nil {
@@ -113,7 +113,7 @@ const batch = 16
 // turns: medians of batches, and how many times as long the cell takes.
 func BenchmarkCell(b *testing.B) {
 	x, y := openBoth(b, "")
-	clients, servers := openPairs(b, x, y, 1, nil, nil)
+	clients, servers := openPairs(b, x, y, 1, channel.Options{}, channel.Options{})
 	p, q := openBoth(b, "")
 	vi := newVIPair(b, conform.NewWorld(b, p, q), 64)
 	var cell, message []time.Duration
@@ -148,7 +148,7 @@ func BenchmarkOpen(b *testing.B) {
 	var clients, servers [2][]*channel.Channel
 	for i, n := range counts {
 		x, y := openBoth(b, enough)
-		clients[i], servers[i] = openPairs(b, x, y, n, nil, nil)
+		clients[i], servers[i] = openPairs(b, x, y, n, channel.Options{}, channel.Options{})
 	}
 	var took [2][]time.Duration
 	b.ReportAllocs()
@@ -190,7 +190,7 @@ func BenchmarkBulk(b *testing.B) {
 	for _, options := range []string{"", "&engine=thread"} {
 		b.Run("engine"+options, func(b *testing.B) {
 			nic, other := openBoth(b, options)
-			o := &channel.Options{PageSize: 16384}
+			o := channel.Options{PageSize: 16384}
 			clients, servers := openPairs(b, nic, other, 1, o, o)
 			x, y := clients[0], servers[0]
 			const size = 1000 * channel.Word
@@ -198,7 +198,7 @@ func BenchmarkBulk(b *testing.B) {
 			at, sent, taken, before := 0, 0, 0, processorTime(b)
 			for b.Loop() {
 				for sent < taken+3 {
-					if err := x.Send(channel.Low, at, at+size/channel.Word); err == channel.ErrFull {
+					if err := x.Send(channel.Low, at, at+size/channel.Word); err == via.ErrQueueFull {
 						break
 					} else if err != nil {
 						b.Fatal(err)
@@ -208,7 +208,7 @@ func BenchmarkBulk(b *testing.B) {
 				for m := (channel.PDU{}); m.Length == 0; {
 					nic.Poll()
 					var err error
-					if m, err = y.Poll(); err != nil && err != channel.ErrEmpty || m.Err != nil {
+					if m, err = y.Poll(); err != nil && err != via.ErrNotDone || m.Err != nil {
 						b.Fatal(m, err)
 					}
 					if m.Length > 0 {
@@ -237,7 +237,7 @@ type urgency struct {
 
 // cellUrgency is a channel's cell of high priority, beside another's messages of low priority.
 func cellUrgency(b *testing.B, name string, beside bool, nics *conform.World) *urgency {
-	o := &channel.Options{PageSize: 16384}
+	o := channel.Options{PageSize: 16384}
 	clients, servers := nics.Channels(2, o, o)
 	u := &urgency{name: name, bulk: func() {}, drain: func() {}}
 	if beside {
@@ -261,7 +261,7 @@ func cellUrgency(b *testing.B, name string, beside bool, nics *conform.World) *u
 			b.Fatal(err)
 		}
 		m, err := servers[1].Poll()
-		for err == channel.ErrEmpty {
+		for err == via.ErrNotDone {
 			nics.A.Poll() // the bulk goes on
 			m, err = servers[1].Poll()
 		}
@@ -348,7 +348,7 @@ func BenchmarkStamp(b *testing.B) {
 	for _, options := range []string{"", "&engine=thread"} {
 		b.Run("engine"+options, func(b *testing.B) {
 			x, y := openBoth(b, options)
-			clients, servers := openPairs(b, x, y, 1, nil, nil)
+			clients, servers := openPairs(b, x, y, 1, channel.Options{}, channel.Options{})
 			var took []time.Duration
 			start := time.Now()
 			for b.Loop() {

@@ -16,13 +16,13 @@ import (
 // Priority of a message.
 type Priority = descriptors.ChannelPriority
 
-// Cells of High messages go between any two of Low ones.
+// High cells go between any two Low ones.
 const (
 	High = descriptors.PriorityHigh
 	Low  = descriptors.PriorityLow
 )
 
-// Depth is how many messages of one priority a channel may have under way.
+// Depth bounds the messages of one priority that a channel has under way.
 const Depth = descriptors.ChannelDepth
 
 // Channel is one end of a pair. Sending and receiving may be done by different goroutines, and
@@ -31,42 +31,41 @@ type Channel struct {
 	nic        *via.NIC
 	d          *driver.Channel
 	send, recv *Pages
-	own        bool // send is the channel's own
+	own        bool // the channel closes send
 	spaced     bool
-	remote     driver.Remote
+	address    via.Address // of the other end
 	closed     atomic.Bool
 
 	mu    sync.Mutex // guards what follows
-	taken uint8      // PDUs that Poll has returned
-	start int        // where the next one begins
+	taken uint8      // number of PDUs that Poll has returned
+	start int        // first word of the next PDU
 }
 
-// Words is how many words of 8 bytes a double page has: 1024, 2048 or 4096. Offsets are smaller.
+// Words returns the number of words of 8 bytes in a double page: 1024, 2048 or 4096.
 func (c *Channel) Words() int { return c.recv.Words() }
 
-// SendPages is the double page to send from, RecvPages the one that is received into.
+// SendPages returns the double page that messages are sent from.
 func (c *Channel) SendPages() *Pages { return c.send }
 
-// RecvPages: see SendPages.
+// RecvPages returns the double page that messages land in.
 func (c *Channel) RecvPages() *Pages { return c.recv }
 
-// Remote is who is at the other end.
-func (c *Channel) Remote() via.Remote { return c.remote }
+// RemoteAddress returns the other end's address.
+func (c *Channel) RemoteAddress() via.Address { return c.address }
 
-// Send has the words of SendPages from start on up to stop, which is the word behind the last,
-// sent at a priority. It is one store, allocates nothing, and waits for nobody: a NIC that the
-// program steps sends more than the first cells while somebody polls, flushes or asks what has
-// left. The words must not change until the message has left: see Left. What is sent once nobody
-// is at the other end is lost, and Status says so.
+// Send sends the words of SendPages from start up to, not including, stop. It is one store,
+// allocates nothing, and does not wait. A NIC without a thread of its own sends the first cells
+// only; Poll, Flush and Sent step it on. The words must not change until the message has left:
+// see Sent. Without a peer the message is lost, which Status tells.
 //
-// Send fails with ErrFull (bare) if Depth messages of that priority are under way, with
-// via.ErrInvalidParameter for offsets that are not 0 to Words()-1, or the same, or another
-// priority, and with ErrClosed.
+// Send fails with via.ErrQueueFull (bare) if Depth messages of that priority are under way, and
+// with net.ErrClosed. It fails with via.ErrInvalidParameter for another priority, for offsets
+// that are not 0 to Words()-1, and for equal ones.
 func (c *Channel) Send(p Priority, start, stop int) error {
 	return c.d.Send(p, offset(start), offset(stop))
 }
 
-// offset is an offset as the driver has it. One that has no place there is beyond every page.
+// offset converts an offset for the driver. One out of range becomes one beyond every page.
 func offset(word int) uint32 {
 	if word < 0 || word > math.MaxUint16 {
 		return math.MaxUint32
@@ -74,25 +73,32 @@ func offset(word int) uint32 {
 	return uint32(word)
 }
 
-// Left returns how many messages of a priority have left, or come to nothing, of those that
-// Send has taken: both modulo 2^32. While they differ, words may still be read. It fails with
-// ErrClosed, and with what is wrong with the NIC.
-func (c *Channel) Left(p Priority) (left, taken uint32, err error) {
-	taken, left, err = c.d.Sent(p)
-	return left, taken, err
+// Sent counts messages of one priority. While the counts differ, the NIC may read the words.
+type Sent struct {
+	// Taken counts the messages that Send has taken, modulo 2^32.
+	Taken uint32
+	// Left counts those of them that have left or were lost, modulo 2^32.
+	Left uint32
 }
 
-// Flush waits until all messages have left, or come to nothing. It fails with the error of ctx once
-// that ends, which must happen at some time if the peer may say stop for long, and as Left does.
+// Sent returns the counts of a priority. It fails with net.ErrClosed, and with the NIC's error
+// if that fails.
+func (c *Channel) Sent(p Priority) (s Sent, err error) {
+	s.Taken, s.Left, err = c.d.Sent(p)
+	return s, err
+}
+
+// Flush waits until all messages have left or were lost. It fails with the error of ctx once that
+// ends, and as Sent does. A peer that stops this end may delay it for long.
 func (c *Channel) Flush(ctx context.Context) error {
 	for pause := time.Duration(0); ; pause = min(pause+time.Microsecond, time.Millisecond) {
 		under := false
 		for p := range descriptors.ChannelPriorities {
-			left, taken, err := c.Left(p)
+			s, err := c.Sent(p)
 			if err != nil {
 				return err
 			}
-			under = under || left != taken
+			under = under || s.Left != s.Taken
 		}
 		if !under {
 			return nil
@@ -106,11 +112,10 @@ func (c *Channel) Flush(ctx context.Context) error {
 	}
 }
 
-// Allow has what comes next stored from the word start on, up to stop, where nothing more is
-// written: both are 0 to Words()-1, and if they are the same there is no room. Behind a message
-// come its padding, at most 47 bytes, and its trailer of AAL5, 8 bytes, up to the end of a cell,
-// and two words more. It is one store. While a message is arriving, it cuts that in two. It fails
-// with via.ErrInvalidParameter for other offsets, and with ErrClosed.
+// Allow lets messages land from the word start up to, not including, stop. Both are 0 to
+// Words()-1; equal ones leave no room. Behind a message come its padding, at most 47 bytes, its
+// trailer of AAL5, 8 bytes, and two words. Allow is one store. It cuts a message that is arriving
+// in two. It fails with via.ErrInvalidParameter for other offsets, and with net.ErrClosed.
 func (c *Channel) Allow(start, stop int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,48 +126,47 @@ func (c *Channel) Allow(start, stop int) error {
 	return nil
 }
 
-// Release has what comes stored behind what has come already, up to where m begins the next
-// time around: all that came before m's end may be written over. It is one store, and fails as Allow
-// does.
+// Release gives the room of m, and of all messages before it, to later messages. It is one store,
+// and fails as Allow does.
 func (c *Channel) Release(m PDU) error {
 	return c.d.AllowMore(offset((m.End + c.Words() - 1) % c.Words()))
 }
 
-// PDU is a message that has come.
+// PDU is a received message.
 type PDU struct {
-	// Start is the word of RecvPages where it begins, End the word where the next one does.
+	// Start is the first word of the message in RecvPages, and End that of the next one.
 	Start, End int
-	// Length in bytes, 0 to 65535, as the sender says: whole words; 0 if Err is ErrAborted.
+	// Length in bytes, 0 to 65535, from the sender: whole words. It is 0 if Err is ErrAborted.
 	Length int
-	// CRC is AAL5's, as its trailer has it, Stamp when its last cell came, by the NIC's clock,
-	// whose unit is 100 ns. Both are zero if Err is ErrCut.
-	CRC   uint32
+	// CRC is the CRC of AAL5's trailer. It is zero if Err is ErrCut.
+	CRC uint32
+	// Stamp is the arrival of the last cell by the NIC's clock, in steps of 100 ns. It is zero if
+	// Err is ErrCut.
 	Stamp time.Duration
-	// Err says what is wrong with it: ErrCRC, ErrLength, ErrAborted or ErrCut; nil if
-	// nothing is.
+	// Err is ErrCRC, ErrLength, ErrAborted or ErrCut, or nil for a whole message.
 	Err error
 }
 
-// Poll returns the message that has come first of those that it has not returned. It fails
-// with ErrEmpty (bare) if there is none, with how the connection ended
-// (via.ErrDisconnected, via.ErrPeerLost, via.ErrConnectionBroken) once none will come, and
-// with ErrClosed. Of messages that come faster than Poll is called it can tell 255.
+// Poll returns the next message. It fails with via.ErrNotDone (bare) if there is none, and with
+// net.ErrClosed. Once the connection has ended and no message is left, it fails with
+// via.ErrDisconnected, via.ErrPeerLost or via.ErrConnectionBroken. At most 255 messages may come
+// between two calls.
 func (c *Channel) Poll() (PDU, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w, err := c.d.Poll(c.taken)
 	switch {
-	case w.PDUs != c.taken && !errors.Is(err, ErrClosed):
+	case w.PDUs != c.taken && !errors.Is(err, via.ErrClosed):
 		return c.take()
 	case err != nil:
 		return PDU{}, err
 	}
-	return PDU{}, ErrEmpty
+	return PDU{}, via.ErrNotDone
 }
 
-// Wait is Poll that waits for a message, or until ctx ends. The longer nothing comes the more
-// seldom it looks, so who counts microseconds calls Poll. It fails as Poll does, and with the
-// error of ctx; a nil ctx is via.ErrInvalidParameter.
+// Wait waits for the next message and returns it. It fails as Poll does, with the error of ctx
+// once that ends, and with via.ErrInvalidParameter for a nil ctx. It looks less and less often:
+// where microseconds count, call Poll.
 func (c *Channel) Wait(ctx context.Context) (PDU, error) {
 	c.mu.Lock()
 	taken := c.taken
@@ -198,10 +202,9 @@ func (c *Channel) take() (PDU, error) {
 	return m, nil
 }
 
-// Read copies the message, or as much of it as dst has room for, and returns how many bytes: 0
-// once the channel is closed. In RecvPages it lies as it is, from Start on, see View; of a Spaced
-// channel behind every 6 words are 2 that are not of the message. One that is not whole may have
-// less than Length bytes there, and the rest of dst is what was there before.
+// Read copies the message, or as much of it as dst has room for, and returns the number of
+// bytes: 0 once the channel is closed. Of a damaged message some of these bytes may be those of
+// earlier ones. On a Spaced channel Read leaves out the two words behind each cell.
 func (c *Channel) Read(m PDU, dst []byte) int {
 	_, n := c.extent(m)
 	dst = dst[:min(len(dst), n)]
@@ -218,18 +221,17 @@ func (c *Channel) Read(m PDU, dst []byte) int {
 	return len(dst)
 }
 
-// View returns the message where it lies in RecvPages, without a copy: rest is what runs over the
-// end of the double page, else nil. It is there until a later message may be stored over it, see
-// Release and Allow. As with Read, one that is not whole may have less than that there. View
-// fails with via.ErrNotSupported (bare) on a Spaced channel, whose messages have gaps, and with
-// ErrClosed (bare).
+// View returns the message in RecvPages, without a copy. rest is the part beyond the end of the
+// double page, else nil. The bytes hold until Release or Allow gives their room away; of a damaged
+// message they may be those of earlier ones. View fails with via.ErrNotSupported (bare) on a
+// Spaced channel, whose messages have gaps, and with via.ErrClosed (bare).
 func (c *Channel) View(m PDU) (first, rest []byte, err error) {
 	if c.spaced {
 		return nil, nil, via.ErrNotSupported
 	}
 	b := c.recv.Bytes()
 	if b == nil {
-		return nil, nil, ErrClosed
+		return nil, nil, via.ErrClosed
 	}
 	at, n := c.extent(m)
 	if over := at + n - len(b); over > 0 {
@@ -238,8 +240,8 @@ func (c *Channel) View(m PDU) (first, rest []byte, err error) {
 	return b[at:][:n:n], nil, nil
 }
 
-// extent returns at which byte of RecvPages a message begins and how many of its bytes there may
-// be: none of what Poll cannot have returned, nor once the pages are freed.
+// extent returns the offset in bytes of a message in RecvPages, and its length there: 0 for a PDU
+// that Poll cannot have returned, and once the pages are closed.
 func (c *Channel) extent(m PDU) (at, n int) {
 	if m.Start < 0 || m.Start >= c.Words() || m.Length < 0 {
 		return 0, 0
@@ -247,36 +249,43 @@ func (c *Channel) extent(m PDU) (at, n int) {
 	return m.Start * Word, min(m.Length, max(len(c.recv.Bytes())-Word, 0))
 }
 
-// spacedCell is what a cell takes in words if its CRC and clock are stored behind it.
+// spacedCell is the size in words of a cell with its CRC and clock behind it.
 const spacedCell = descriptors.CellPayload/Word + 2
 
-// Drops returns how many cells for this channel were dropped. The NIC counts modulo 512 and
-// says from then on that there were many: n is 0 to 511. It fails with ErrClosed.
-func (c *Channel) Drops() (n int, many bool, err error) {
-	w, err := c.d.Received()
-	return int(w.Drops &^ descriptors.ChannelDropsMany), w.Drops&descriptors.ChannelDropsMany != 0, err
+// Drops counts the cells for a channel that the NIC has dropped.
+type Drops struct {
+	// Cells is the count modulo 512.
+	Cells int
+	// Many says that the count has reached 512 at least once.
+	Many bool
 }
 
-// Status says what has become of what Send took. It fails with ErrClosed.
+// Drops returns the count of dropped cells. It fails with net.ErrClosed.
+func (c *Channel) Drops() (Drops, error) {
+	w, err := c.d.Received()
+	return Drops{Cells: int(w.Drops &^ descriptors.ChannelDropsMany), Many: w.Drops&descriptors.ChannelDropsMany != 0}, err
+}
+
+// Status returns the NIC's result for the messages that Send took. It fails with net.ErrClosed.
 func (c *Channel) Status() (descriptors.SendStatus, error) { return c.d.SendStatus() }
 
-// Close ends the channel: what has not left is lost, and the other end gets
-// via.ErrDisconnected. Closing again fails with ErrClosed.
+// Close ends the channel. Messages that have not left are lost, and the other end gets
+// via.ErrDisconnected.
 func (c *Channel) Close() error {
 	if c.closed.Swap(true) {
-		return driver.NewError("close channel", c.nic.Name(), ErrClosed)
+		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), parting)
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	var errs []error
 	if c.d != nil {
 		errs = append(errs, c.d.Close(ctx))
 	}
 	if c.own && c.send != nil {
-		errs = append(errs, c.send.Free(ctx))
+		errs = append(errs, c.send.Close(ctx))
 	}
 	if c.recv != nil {
-		errs = append(errs, c.recv.Free(ctx))
+		errs = append(errs, c.recv.Close(ctx))
 	}
 	return errors.Join(errs...)
 }

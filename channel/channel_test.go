@@ -29,13 +29,13 @@ func random(n int, seed uint64) []byte {
 
 // TestNothingIsAllocated: neither by a send, nor by a look, nor by a message that is taken.
 func TestNothingIsAllocated(t *testing.T) {
-	x, y := openPair(t, "", nil)
+	x, y := openPair(t, "", channel.Options{})
 	if n := testing.AllocsPerRun(1000, func() {
 		if err := x.Send(channel.High, 0, 5); err != nil {
 			t.Fatal(err)
 		}
 		m, err := y.Poll()
-		for err == channel.ErrEmpty {
+		for err == via.ErrNotDone {
 			m, err = y.Poll()
 		}
 		if err != nil || m.Err != nil {
@@ -57,7 +57,7 @@ func TestInterruptedDialLeavesNothing(t *testing.T) {
 	before := regionsFree(t, a)
 	for interrupted, looks := true, 0; interrupted; looks++ {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		_, err := channel.Dial(&contexttest.EndsAfter{Context: ctx, Looks: looks}, a, to, nil)
+		_, err := channel.Dial(&contexttest.EndsAfter{Context: ctx, Looks: looks}, a, to.String(), channel.Options{})
 		interrupted = errors.Is(err, context.Canceled)
 		cancel()
 	}
@@ -79,7 +79,7 @@ func regionsFree(t *testing.T, nic *via.NIC) (n int) {
 		}
 		n++
 		defer func() {
-			if err := pages.Free(t.Context()); err != nil {
+			if err := pages.Close(t.Context()); err != nil {
 				t.Error(err)
 			}
 		}()

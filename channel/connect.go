@@ -11,30 +11,28 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// DefaultPageSize is the size of a page if nothing else is said, in bytes.
+// DefaultPageSize is the default size of a page in bytes.
 const DefaultPageSize = 1 << descriptors.MinChannelPageLog2
 
-// parting bounds how long the NIC may take to end a channel.
-const parting = 2 * time.Second
+// closeTimeout bounds the end of a channel.
+const closeTimeout = 2 * time.Second
 
-// Options are choices of Dial and Listen. The zero value is good.
+// Options are choices of Dial and Listen. The zero value has the defaults.
 type Options struct {
-	// PageSize is 4096, 8192 or 16384 bytes; zero is DefaultPageSize for Dial, or that of
-	// Send, and what the client has for Listen. Both ends must have the same.
+	// PageSize is 4096, 8192 or 16384 bytes, the same at both ends. Zero is that of Send; without
+	// Send it is DefaultPageSize for Dial, and the client's for Listen.
 	PageSize int
-	// Send is the double page to send from; nil for one of the channel's own. It stays the
-	// caller's.
+	// Send is the double page to send from, which the caller closes. With nil the channel has
+	// its own.
 	Send *Pages
-	// Spaced has the CRC so far and the clock stored behind each cell that comes.
+	// Spaced stores the CRC so far and the clock behind each received cell.
 	Spaced bool
 	// Ptag is the protection tag of the channel and its pages; nil is the NIC's.
 	Ptag *via.Ptag
 }
 
-func (o *Options) complete(nic *via.NIC) (c Options) {
-	if o != nil {
-		c = *o
-	}
+// complete fills in the defaults.
+func (c Options) complete(nic *via.NIC) Options {
 	if c.Send != nil && c.PageSize == 0 {
 		c.PageSize = c.Send.PageSize()
 	}
@@ -44,11 +42,15 @@ func (o *Options) complete(nic *via.NIC) (c Options) {
 	return c
 }
 
-// Dial opens a pair of channels with the program that listens at address; options may be nil. While
-// none does, it tries again until ctx ends, or for via.DialTimeout if ctx has no deadline:
-// its error then matches via.ErrTimeout, and via.ErrNoMatch if the NIC was there and no
-// program listened.
-func Dial(ctx context.Context, nic *via.NIC, address via.Address, options *Options) (*Channel, error) {
+// Dial opens a pair of channels with the program that listens at address, such as "alpha:cells"
+// or "02:00:00:00:00:01/cells": see via.NIC.Resolve. While no program listens, Dial tries again
+// until ctx ends, or for via.DialTimeout if ctx has no deadline. Then it fails with
+// via.ErrTimeout, and with via.ErrNoMatch if the NIC answered.
+func Dial(ctx context.Context, nic *via.NIC, address string, options Options) (*Channel, error) {
+	to, err := nic.Resolve(ctx, address)
+	if err != nil {
+		return nil, err
+	}
 	o := options.complete(nic)
 	if o.PageSize == 0 {
 		o.PageSize = DefaultPageSize
@@ -57,17 +59,19 @@ func Dial(ctx context.Context, nic *via.NIC, address via.Address, options *Optio
 	if err != nil {
 		return nil, err
 	}
-	c.remote, err = c.d.Dial(ctx, address, "")
+	remote, err := c.d.Dial(ctx, to, "")
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
+	to.MAC = remote.MAC
+	c.address = to
 	return c, nil
 }
 
-// newChannel makes a channel that is not connected, with room for what comes.
+// newChannel makes a channel with all its room open, not connected yet.
 func newChannel(ctx context.Context, nic *via.NIC, o Options) (c *Channel, err error) {
 	if o.Send != nil && o.Send.PageSize() != o.PageSize {
-		return nil, refuse(nic, "open channel", via.ErrInvalidParameter, "pages of %d bytes to send from, and of %d", o.Send.PageSize(), o.PageSize)
+		return nil, refuse(nic, "open channel", via.ErrInvalidParameter, "PageSize is %d, and the pages of Send have %d bytes", o.PageSize, o.Send.PageSize())
 	}
 	c = &Channel{nic: nic, send: o.Send, spaced: o.Spaced}
 	defer func() {
@@ -95,7 +99,7 @@ func newChannel(ctx context.Context, nic *via.NIC, o Options) (c *Channel, err e
 }
 
 // Listener takes connections of channels at one name of a NIC. A client that does not answer
-// keeps nobody from being connected. Its methods may be called from several goroutines.
+// delays no other. Its methods may be called from several goroutines.
 type Listener struct {
 	nic *via.NIC
 	at  via.Address
@@ -103,8 +107,9 @@ type Listener struct {
 }
 
 // Listen takes connections at name, 0 to via.MaxDiscriminator bytes, until the listener is
-// closed. It fails with via.ErrAddressInUse if another listener of the NIC has the name. options, which may be nil, are those of each channel.
-func Listen(nic *via.NIC, name string, options *Options) (*Listener, error) {
+// closed. It fails with via.ErrAddressInUse if another listener of the NIC has the name. The
+// options are those of each channel.
+func Listen(nic *via.NIC, name string, options Options) (*Listener, error) {
 	o := options.complete(nic)
 	if len(name) > via.MaxDiscriminator {
 		return nil, refuse(nic, "listen", via.ErrInvalidParameter, "a name of %d bytes, at most %d are allowed", len(name), via.MaxDiscriminator)
@@ -120,7 +125,7 @@ func Listen(nic *via.NIC, name string, options *Options) (*Listener, error) {
 	return &Listener{nic: nic, at: at, l: l}, nil
 }
 
-// accept opens the channel that a client asks for.
+// accept opens the channel for a client's request.
 func accept(ctx context.Context, nic *via.NIC, o Options, request *driver.Connection) (*Channel, error) {
 	theirs := int(request.Remote.MaxTransfer) / 2
 	if o.PageSize == 0 {
@@ -133,14 +138,15 @@ func accept(ctx context.Context, nic *via.NIC, o Options, request *driver.Connec
 	if err != nil {
 		return nil, err
 	}
-	if c.remote, err = request.Accept(ctx, c.d); err != nil {
+	c.address = via.Address{MAC: request.Remote.MAC, Discriminator: request.Discriminator}
+	if _, err := request.Accept(ctx, c.d); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
 }
 
-// Accept waits for the next connection. It fails with ErrClosed once the listener is closed,
-// and with what is wrong with the NIC.
+// Accept waits for the next connection. It fails with net.ErrClosed once the listener is closed,
+// and with the NIC's error if that fails.
 func (l *Listener) Accept(ctx context.Context) (*Channel, error) {
 	if ctx == nil {
 		return nil, refuse(l.nic, "accept", via.ErrInvalidParameter, "the context is nil: pass context.Background() to wait without limit")
@@ -148,9 +154,8 @@ func (l *Listener) Accept(ctx context.Context) (*Channel, error) {
 	return l.l.Accept(ctx)
 }
 
-// Address to dial.
+// Address returns the address to dial.
 func (l *Listener) Address() via.Address { return l.at }
 
-// Close ends the listening, and the connections that wait for Accept. Those that were
-// accepted go on. Closing again does nothing.
+// Close ends the listening, and the connections that wait for Accept. Accepted connections go on.
 func (l *Listener) Close() error { return l.l.Close() }

@@ -1,25 +1,24 @@
 // Package channel is the application's side of MINI's channels: two double pages of memory, one
 // to send from and one to receive into, and a doorbell.
 //
-// [Dial] and [Listen] open a pair of channels, which is slow and a matter of the NIC's owner.
-// After that nobody is called. [Channel.Send] is one store, of the offsets of what is to be
-// sent, at high or at low priority; urgent cells go between any two others of a bulk message.
-// What comes lands where [Channel.Allow] has made room, and [Channel.Poll] finds it by looking:
-// there are no interrupts. Each message has the CRC of AAL5 and the time of its arrival, in
-// units of 100 ns, behind it.
+// [Dial] and [Listen] open a pair of channels, which is slow and needs the NIC's owner. After that
+// no other program takes part. [Channel.Send] is one store, with the offsets of the message and a
+// priority; urgent cells go between any two others. Messages land where [Channel.Allow] has made
+// room. [Channel.Poll] finds them, as there are no interrupts. Behind each message stand its CRC of
+// AAL5 and the time of its arrival in units of 100 ns.
 //
-// Offsets count words of 8 bytes, 0 to one less than [Channel.Words], which is 1024, 2048 or 4096
-// with pages of 4, 8 or 16 KiB. They run over the end of the double page to its start, so that a
-// header, a page of data that is aligned, and a trailer can be one message: see
-// [Channel.SendPlaced]. A message has one word at least and one less than the double page at most.
-// On messages stand [Multicast], [Barrier], [Channel.Bounce] and [Rate].
+// Offsets count words of 8 bytes, 0 to one less than [Channel.Words]. That is 1024, 2048 or 4096 with
+// pages of 4, 8 or 16 KiB. Offsets wrap at the end of the double page, so a header, an aligned page
+// of data and a trailer can be one message: see [Channel.SendPlaced]. A message has at least one
+// word, and at most one less than the double page. [Multicast], [Barrier] and [Rate] stand on
+// messages.
 //
-// Nothing is copied that a program does not have copied: what it sends it may write to
-// [Channel.SendPages] itself, and what comes lies in [Channel.RecvPages], where [Channel.View] and
-// [Channel.Placed] find it. [Pages.Put] and [Channel.Read] copy, and [Pages.Copied] counts that.
+// A program may write its messages into [Channel.SendPages] and read others in [Channel.RecvPages],
+// with [Channel.View] and [Channel.Placed], without a copy. [Pages.Put] and [Channel.Read] copy,
+// and [Pages.Stats] counts that.
 //
-// Channels are best effort. Cells that find no room are dropped and counted, and a message
-// that has lost one says so.
+// Channels are best effort. Cells without room are dropped and counted, and a message that has
+// lost one has an error.
 //
 // The design is that of MINI (R. Minnich, D. Burns, F. Hady: "The memory-integrated network
 // interface", IEEE Micro 15(1), 1995). SPEC.md 16 and 17 in package descriptors have the

@@ -11,7 +11,7 @@ import (
 )
 
 // connect opens a pair of channels on emulated NICs, and says how to close them.
-func connect(ctx context.Context, name string, options *channel.Options) (near, far *channel.Channel, end func()) {
+func connect(ctx context.Context, name string, options channel.Options) (near, far *channel.Channel, end func()) {
 	open := func() *via.NIC {
 		nic, err := via.Open(ctx, "emu:?wire=mem:"+name, via.Options{})
 		if err != nil {
@@ -20,11 +20,11 @@ func connect(ctx context.Context, name string, options *channel.Options) (near, 
 		return nic
 	}
 	a, b := open(), open()
-	l, err := channel.Listen(b, name, nil)
+	l, err := channel.Listen(b, name, channel.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	if near, err = channel.Dial(ctx, a, l.Address(), options); err != nil {
+	if near, err = channel.Dial(ctx, a, l.Address().String(), options); err != nil {
 		log.Fatal(err)
 	}
 	if far, err = l.Accept(ctx); err != nil {
@@ -43,7 +43,7 @@ func connect(ctx context.Context, name string, options *channel.Options) (near, 
 func ExampleChannel_SendPlaced() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	near, far, end := connect(ctx, "example-placed", nil)
+	near, far, end := connect(ctx, "example-placed", channel.Options{})
 	defer end()
 
 	const header = 16
@@ -63,7 +63,7 @@ func ExampleChannel_SendPlaced() {
 		log.Fatal(err)
 	}
 	fmt.Printf("%s | %s | %s\n", head, data[:19], trailer[:7])
-	fmt.Println(len(data), "bytes in page 1:", &data[0] == &far.RecvPages().Page(1)[0], "copied:", far.RecvPages().Copied())
+	fmt.Println(len(data), "bytes in page 1:", &data[0] == &far.RecvPages().Page(1)[0], "copied:", far.RecvPages().Stats().Copied)
 	// Output:
 	// header, 16 bytes | what is in the page | trailer
 	// 4096 bytes in page 1: true copied: 0
@@ -73,7 +73,7 @@ func ExampleChannel_SendPlaced() {
 func ExampleChannel_View() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	near, far, end := connect(ctx, "example-view", nil)
+	near, far, end := connect(ctx, "example-view", channel.Options{})
 	defer end()
 
 	if err := near.Send(channel.High, 0, near.SendPages().Put(0, []byte("in place"))); err != nil {
@@ -97,8 +97,8 @@ func ExampleChannel_View() {
 // A receiver that drops cells halves the sender's rate; one that does not lets it grow.
 func ExampleRate() {
 	r := channel.NewRate(1e6, 16e6)
-	for _, drops := range []uint16{0, 0, 0, 12, 12} { // as reported
-		lost := r.Report(drops)
+	for _, drops := range []int{0, 0, 0, 12, 12} { // as reported
+		lost := r.Report(channel.Drops{Cells: drops})
 		fmt.Printf("%2d cells lost, %.1f MB/s\n", lost, r.BytesPerSecond()/1e6)
 	}
 	// Output:

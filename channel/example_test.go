@@ -26,12 +26,12 @@ func Example() {
 	defer a.Close()
 	defer b.Close()
 
-	l, err := channel.Listen(b, "greetings", nil)
+	l, err := channel.Listen(b, "greetings", channel.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer l.Close()
-	c, err := channel.Dial(ctx, a, l.Address(), nil)
+	c, err := channel.Dial(ctx, a, l.Address().String(), channel.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -4,19 +4,17 @@ import (
 	"context"
 	"encoding/binary"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// Kernel is channel 0 of a NIC, which is the kernel's: a message of it goes out on any channel
-// of that NIC, as if that channel's owner had sent it. Which one stands in the message, where
-// for other channels it is the page of the doorbell that says it. So whoever holds this one's
-// page can send on all channels, and others cannot.
+// Kernel is channel 0 of a NIC, the kernel's. Its messages go out on any channel of the NIC, as if
+// that channel's owner had sent them: the first word of a message names the channel. Only the
+// owner of channel 0 can do this.
 type Kernel struct{ c *Channel }
 
-// OpenKernel opens channel 0, with pages of pageSize bytes to send from, DefaultPageSize if
-// that is zero. It needs the NIC's owner, and fails with via.ErrResource if somebody has it.
+// OpenKernel opens channel 0 with pages of pageSize bytes to send from; zero is DefaultPageSize.
+// Only the NIC's owner may. It fails with via.ErrResource if channel 0 is open.
 func OpenKernel(ctx context.Context, nic *via.NIC, pageSize int) (*Kernel, error) {
 	if pageSize == 0 {
 		pageSize = DefaultPageSize
@@ -35,35 +33,32 @@ func OpenKernel(ctx context.Context, nic *via.NIC, pageSize int) (*Kernel, error
 	return &Kernel{c}, nil
 }
 
-// Pages is the double page to send from.
+// Pages returns the double page that messages are sent from.
 func (k *Kernel) Pages() *Pages { return k.c.send }
 
-// Put makes a message on a channel of the number: its words are start and on. It returns the word
-// behind, for Send. Data must be shorter than both pages by a word.
+// Put writes a message for the channel of that number to the word start and on. It returns the
+// word behind, for Send. Data must be shorter than both pages by a word.
 func (k *Kernel) Put(start int, number uint32, data []byte) (stop int) {
 	var word [Word]byte
 	binary.LittleEndian.PutUint64(word[:], uint64(number))
 	return k.c.send.Put(k.c.send.Put(start, word[:]), data)
 }
 
-// Send has the words from start on up to stop sent: the first one is the number of a channel,
-// the others are the message. It is one store, and fails as Channel.Send does. A channel
-// that is not there or not connected loses the message, which Status says.
+// Send sends the words from start up to, not including, stop. The first is a channel's number, the
+// others are the message, which is lost if the channel is not connected. Send is one store, and
+// fails as Channel.Send does.
 func (k *Kernel) Send(p Priority, start, stop int) error {
 	return k.c.Send(p, start, stop)
 }
 
-// Left is Channel.Left.
-func (k *Kernel) Left(p Priority) (left, taken uint32, err error) { return k.c.Left(p) }
+// Sent returns counts as Channel.Sent does.
+func (k *Kernel) Sent(p Priority) (Sent, error) { return k.c.Sent(p) }
 
-// Flush is Channel.Flush.
+// Flush waits as Channel.Flush does.
 func (k *Kernel) Flush(ctx context.Context) error { return k.c.Flush(ctx) }
 
-// Status says what has become of what Send took.
-func (k *Kernel) Status() (descriptors.SendStatus, error) { return k.c.Status() }
-
-// Close gives channel 0 back. What has not left is lost. Closing again fails with ErrClosed.
+// Close gives channel 0 back. Messages that have not left are lost.
 func (k *Kernel) Close() error { return k.c.Close() }
 
-// Number is the channel's number at this NIC, for Kernel.Put.
+// Number returns the channel's number at this NIC, for Kernel.Put.
 func (c *Channel) Number() uint32 { return c.d.Number() }

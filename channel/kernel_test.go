@@ -3,6 +3,7 @@ package channel_test
 import (
 	"bytes"
 	"errors"
+	"net"
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/channel"
@@ -12,7 +13,7 @@ import (
 // TestKernel: whoever has channel 0 sends on any channel of the NIC, and nobody else has it.
 func TestKernel(t *testing.T) {
 	a, b := openBoth(t, "")
-	clients, servers := openPairs(t, a, b, 3, nil, nil)
+	clients, servers := openPairs(t, a, b, 3, channel.Options{}, channel.Options{})
 	k, err := channel.OpenKernel(contextFor(t), a, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -43,16 +44,13 @@ func TestKernel(t *testing.T) {
 	if err := k.Flush(contextFor(t)); err != nil {
 		t.Error(err)
 	}
-	if left, taken, err := k.Left(channel.Low); err != nil || left != 3 || taken != 3 {
-		t.Errorf("%d of %d have left, %v", left, taken, err)
-	}
-	if st, err := k.Status(); err != nil || st.Ended != [2]uint8{0, 3} {
-		t.Errorf("%+v, %v", st, err)
+	if sent, err := k.Sent(channel.Low); err != nil || sent != (channel.Sent{Taken: 3, Left: 3}) {
+		t.Errorf("%+v, %v", sent, err)
 	}
 	if err := k.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := k.Send(channel.Low, 0, 2); !errors.Is(err, channel.ErrClosed) {
+	if err := k.Send(channel.Low, 0, 2); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
 }

@@ -57,13 +57,13 @@ func openBoth(t testing.TB, options string) (a, b *via.NIC) {
 }
 
 // openPairs opens n pairs of channels from a to b.
-func openPairs(t testing.TB, a, b *via.NIC, n int, dial, listen *channel.Options) (clients, servers []*channel.Channel) {
+func openPairs(t testing.TB, a, b *via.NIC, n int, dial, listen channel.Options) (clients, servers []*channel.Channel) {
 	t.Helper()
 	return conform.NewWorld(t, a, b).Channels(n, dial, listen)
 }
 
 // openPair opens one pair on NICs of its own.
-func openPair(t testing.TB, options string, o *channel.Options) (x, y *channel.Channel) {
+func openPair(t testing.TB, options string, o channel.Options) (x, y *channel.Channel) {
 	t.Helper()
 	a, b := openBoth(t, options)
 	clients, servers := openPairs(t, a, b, 1, o, o)

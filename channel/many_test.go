@@ -27,8 +27,8 @@ func TestAllChannels(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			o := &channel.Options{PageSize: size, Send: send}
-			clients, servers := openPairs(t, a, b, all-1, o, &channel.Options{})
+			o := channel.Options{PageSize: size, Send: send}
+			clients, servers := openPairs(t, a, b, all-1, o, channel.Options{})
 			k, err := channel.OpenKernel(contextFor(t), a, size)
 			if err != nil {
 				t.Fatal(err)
@@ -37,7 +37,7 @@ func TestAllChannels(t *testing.T) {
 			if err != nil || l.Channels != all {
 				t.Errorf("%d channels, want %d, %v", l.Channels, all, err)
 			}
-			if c, err := channel.Dial(contextFor(t), a, via.Address{}, o); !errors.Is(err, via.ErrResource) {
+			if c, err := channel.Dial(contextFor(t), a, via.Address{}.String(), o); !errors.Is(err, via.ErrResource) {
 				t.Errorf("one more: %v, %v", c, err)
 			}
 			some := []int{0, 1, all / 3, all / 2, all - 3, all - 2}
@@ -53,7 +53,7 @@ func TestAllChannels(t *testing.T) {
 				}
 			}
 			for i, c := range servers {
-				if _, err := c.Poll(); !errors.Is(err, channel.ErrEmpty) {
+				if _, err := c.Poll(); !errors.Is(err, via.ErrNotDone) {
 					t.Fatalf("channel %d: %v", i, err)
 				}
 			}
@@ -65,7 +65,7 @@ func TestAllChannels(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := send.Free(contextFor(t)); err != nil {
+			if err := send.Close(contextFor(t)); err != nil {
 				t.Error(err)
 			}
 			for _, n := range []*via.NIC{a, b} {

@@ -6,12 +6,11 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// Multicast sends the words from start on up to stop to the other ends of all channels, which
-// share one double page (Options.Send): N words that were stored once cost M stores more, one
-// for each channel, instead of N times M. It returns how many of the channels, from the first
-// on, have taken the message, and why the next one has not, as Send does: ErrFull is returned
-// bare, and the rest may be tried again. Channels with other pages are via.ErrInvalidParameter, and
-// nothing is sent then.
+// Multicast sends the words from start up to, not including, stop on all channels, which must
+// share one double page (Options.Send). It costs one store for each channel. It returns the
+// number of channels that have taken the message, from the first on, and the error of the next
+// one: via.ErrQueueFull is returned bare, and the rest may be tried again. If channels have
+// different pages it fails with via.ErrInvalidParameter and sends nothing.
 func Multicast(p Priority, start, stop int, channels ...*Channel) (taken int, err error) {
 	for i, c := range channels {
 		if c.send != channels[0].send {
@@ -20,7 +19,7 @@ func Multicast(p Priority, start, stop int, channels ...*Channel) (taken int, er
 	}
 	for i, c := range channels {
 		switch err := c.Send(p, start, stop); {
-		case err == ErrFull:
+		case err == via.ErrQueueFull:
 			return i, err
 		case err != nil:
 			return i, fmt.Errorf("channel %d: %w", i, err)

@@ -16,7 +16,7 @@ func TestRateBounds(t *testing.T) {
 	for _, b := range [][2]float64{{0, 0}, {-5, 10}, {100, 10}, {math.NaN(), math.NaN()}, {math.Inf(-1), 5}} {
 		r := channel.NewRate(b[0], b[1])
 		for range 20 {
-			r.Report(0)
+			r.Report(channel.Drops{})
 		}
 		if v := r.BytesPerSecond(); !(v >= 1 && v <= 100) {
 			t.Errorf("%v: %v bytes per second", b, v)
@@ -49,7 +49,7 @@ func TestRate(t *testing.T) {
 			for range min(over, 500) {
 				w.Drop()
 			}
-			lost := rate.Report(w.Drops)
+			lost := rate.Report(channel.Drops{Cells: int(w.Drops % descriptors.ChannelDropsMany), Many: w.Drops >= descriptors.ChannelDropsMany})
 			if want := max(0, min(over, 500)); lost != want {
 				r.Fatalf("%d of %d drops were seen", lost, want)
 			}

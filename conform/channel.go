@@ -36,8 +36,6 @@ var channels = []entry{
 	{"channels", "placement", testChannelPlacement},
 	{"channels", "multicast", testChannelMulticast},
 	{"channels", "barrier", testChannelBarrier},
-	{"channels", "bounce", testChannelBounce},
-	{"channels", "reports", testChannelReports},
 	{"channels", "drops", testChannelDrops},
 	{"channels", "memory out of reach", testChannelOutOfReach},
 	{"channels", "memory in use", testChannelMemoryInUse},
@@ -52,12 +50,12 @@ var channels = []entry{
 
 // Channels opens n pairs of channels between A and B, which are closed at the end; options may
 // be nil.
-func (w *World) Channels(n int, dial, listen *channel.Options) (clients, servers []*channel.Channel) {
+func (w *World) Channels(n int, dial, listen channel.Options) (clients, servers []*channel.Channel) {
 	w.Helper()
 	ctx := Context(w)
 	l := Must(channel.Listen(w.B, "channels", listen))(w)
 	for range n {
-		client := Must(channel.Dial(ctx, w.A, l.Address(), dial))(w)
+		client := Must(channel.Dial(ctx, w.A, l.Address().String(), dial))(w)
 		closeAtEnd(w, client)
 		server := Must(l.Accept(ctx))(w)
 		closeAtEnd(w, server)
@@ -72,7 +70,7 @@ func (w *World) nextPDU(c *channel.Channel) (m channel.PDU, there bool) {
 	w.Helper()
 	there = w.patiently(func() bool {
 		var err error
-		if m, err = c.Poll(); err != nil && err != channel.ErrEmpty {
+		if m, err = c.Poll(); err != nil && err != via.ErrNotDone {
 			w.Fatal(err)
 		}
 		return err == nil
@@ -87,7 +85,7 @@ func (w *World) allowWords(c *channel.Channel, start, stop int) {
 	if w.losing.Load() {
 		w.patiently(func() bool {
 			_, err := c.Poll()
-			return err != nil && err != channel.ErrEmpty
+			return err != nil && err != via.ErrNotDone
 		})
 	}
 	OK(w, c.Allow(start, stop))
@@ -98,7 +96,7 @@ func (w *World) sendWords(c *channel.Channel, p channel.Priority, start, stop in
 	w.Helper()
 	w.Until("room to send", func() bool {
 		err := c.Send(p, start, stop)
-		if err != nil && err != channel.ErrFull {
+		if err != nil && err != via.ErrQueueFull {
 			w.Fatal(err)
 		}
 		return err == nil
@@ -197,14 +195,14 @@ func (w *World) freePages(pages *channel.Pages) {
 	w.Cleanup(func() {
 		ctx, cancel := afterwards()
 		defer cancel()
-		if err := pages.Free(ctx); err != nil {
+		if err := pages.Close(ctx); err != nil {
 			w.Error(err)
 		}
 	})
 }
 
 // channels opens one pair of channels.
-func (w *World) channels(o *channel.Options) (x, y *channel.Channel) {
+func (w *World) channels(o channel.Options) (x, y *channel.Channel) {
 	w.Helper()
 	clients, servers := w.Channels(1, o, o)
 	return clients[0], servers[0]
@@ -257,7 +255,7 @@ func (w *World) rawPair() (x *rawChannel, y *channel.Channel) {
 			}
 		}
 	})
-	l := Must(channel.Listen(w.B, "raw", nil))(w)
+	l := Must(channel.Listen(w.B, "raw", channel.Options{}))(w)
 	w.Until("a connection", func() bool {
 		_, err := x.ConnectRequest(ctx, l.Address(), "")
 		if err != nil && !errors.Is(err, via.ErrNoMatch) { // the listener does not wait yet

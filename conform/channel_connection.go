@@ -3,6 +3,7 @@ package conform
 import (
 	"context"
 	"errors"
+	"net"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/channel"
@@ -12,8 +13,8 @@ import (
 // testChannelConnection connects what does not fit together, and asks for what there is not.
 func testChannelConnection(w *World) {
 	ctx := Context(w)
-	l := Must(channel.Listen(w.B, "channels", &channel.Options{PageSize: 4096}))(w)
-	_, err := channel.Dial(ctx, w.A, l.Address(), &channel.Options{PageSize: 8192})
+	l := Must(channel.Listen(w.B, "channels", channel.Options{PageSize: 4096}))(w)
+	_, err := channel.Dial(ctx, w.A, l.Address().String(), channel.Options{PageSize: 8192})
 	WantError(w, "pages of another size", err, via.ErrReject)
 	// A VI finds no VI there.
 	_, err = via.Dial(ctx, w.A, l.Address().String(), via.ConnOptions{})
@@ -23,33 +24,33 @@ func testChannelConnection(w *World) {
 	WantError(w, "no context", err, via.ErrInvalidParameter)
 	OK(w, l.Close())
 	_, err = l.Accept(ctx)
-	WantError(w, "accept after the end", err, channel.ErrClosed)
+	WantError(w, "accept after the end", err, net.ErrClosed)
 	OK(w, l.Close()) // again
 
 	for _, size := range []int{-1, 1, 2048, 4097, 6144, 32768} {
-		_, err := channel.Dial(ctx, w.A, l.Address(), &channel.Options{PageSize: size})
+		_, err := channel.Dial(ctx, w.A, l.Address().String(), channel.Options{PageSize: size})
 		WantError(w, "a size that is none", err, via.ErrInvalidParameter)
 		_, err = channel.NewPages(ctx, w.A, size, via.MemoryAttributes{})
 		WantError(w, "pages of no size", err, via.ErrInvalidParameter)
 	}
-	_, err = channel.Listen(w.B, string(make([]byte, via.MaxDiscriminator+1)), nil)
+	_, err = channel.Listen(w.B, string(make([]byte, via.MaxDiscriminator+1)), channel.Options{})
 	WantError(w, "a long name", err, via.ErrInvalidParameter)
 
 	// Nothing listens there, and until the time is up a listener may still come.
 	short, cancel := context.WithTimeout(w.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err = channel.Dial(short, w.A, via.Address{MAC: w.B.Query().Address, Discriminator: "nobody"}, nil)
+	_, err = channel.Dial(short, w.A, via.Address{MAC: w.B.Query().Address, Discriminator: "nobody"}.String(), channel.Options{})
 	WantError(w, "nobody listens", err, via.ErrTimeout)
 
 	// What the client has is good for a server without choices.
 	for _, size := range pageSizes {
-		clients, servers := w.Channels(1, &channel.Options{PageSize: size}, nil)
+		clients, servers := w.Channels(1, channel.Options{PageSize: size}, channel.Options{})
 		x, y := clients[0], servers[0]
 		if x.RecvPages().PageSize() != size || y.RecvPages().PageSize() != size || y.SendPages().PageSize() != size {
 			w.Errorf("pages of %d bytes: the server has %d and %d", size, y.SendPages().PageSize(), y.RecvPages().PageSize())
 		}
-		if x.Remote().MAC != w.B.Query().Address || y.Remote().MAC != w.A.Query().Address {
-			w.Errorf("at the other ends are %v and %v", x.Remote(), y.Remote())
+		if x.RemoteAddress().MAC != w.B.Query().Address || y.RemoteAddress().MAC != w.A.Query().Address {
+			w.Errorf("at the other ends are %v and %v", x.RemoteAddress(), y.RemoteAddress())
 		}
 	}
 }
@@ -57,7 +58,7 @@ func testChannelConnection(w *World) {
 // testChannelBadOffsets sends and makes room at offsets that make no sense: that is refused, and
 // nothing has happened.
 func testChannelBadOffsets(w *World) {
-	x, y := w.channels(nil)
+	x, y := w.channels(channel.Options{})
 	words := x.Words()
 	status := Must(x.Status())(w)
 	bad := []int{-1, words, words + 1, 1 << 12, 1 << 31, 1 << 32, -1 << 32, -words}
@@ -83,7 +84,7 @@ func testChannelBadOffsets(w *World) {
 
 // testChannelWaits waits for messages that come, and for some that do not.
 func testChannelWaits(w *World) {
-	x, y := w.channels(nil)
+	x, y := w.channels(channel.Options{})
 	short, cancel := context.WithTimeout(w.Context(), 10*time.Millisecond)
 	defer cancel()
 	_, err := y.Wait(short)
@@ -125,7 +126,7 @@ func (w *World) untilOver(c *channel.Channel) (err error) {
 	w.Until("the end of the connection", func() bool {
 		for {
 			if _, err = c.Poll(); err != nil {
-				return err != channel.ErrEmpty
+				return err != via.ErrNotDone
 			}
 		}
 	})
@@ -144,7 +145,7 @@ func (w *World) wantOver(what string, err error) {
 // testChannelClosed: what came before the other end was closed can be taken, and then the end is
 // said; calls after Close fail with ErrClosed.
 func testChannelClosed(w *World) {
-	x, y := w.channels(nil)
+	x, y := w.channels(channel.Options{})
 	want := w.words(3)
 	stop := x.SendPages().Put(0, want)
 	w.try("a message before the end", len(want)/channel.Word, func() bool {
@@ -162,17 +163,17 @@ func testChannelClosed(w *World) {
 	ctx := Context(w)
 	_, polled := x.Poll()
 	_, waited := x.Wait(ctx)
-	_, _, left := x.Left(channel.High)
-	_, _, drops := x.Drops()
+	_, sent := x.Sent(channel.High)
+	_, drops := x.Drops()
 	_, status := x.Status()
-	_, bounced := x.Bounce(ctx, channel.High, 8, 1)
+	OK(w, x.Close()) // again
 	for what, err := range map[string]error{
-		"close": x.Close(), "send": x.Send(channel.Low, 0, 1), "poll": polled, "wait": waited, "left": left, "drops": drops, "status": status,
-		"allow": x.Allow(0, 1), "release": x.Release(channel.PDU{}), "flush": x.Flush(ctx), "bounce": bounced, "echo": x.Echo(ctx, channel.Low, 1),
+		"send": x.Send(channel.Low, 0, 1), "poll": polled, "wait": waited, "sent": sent, "drops": drops, "status": status,
+		"allow": x.Allow(0, 1), "release": x.Release(channel.PDU{}), "flush": x.Flush(ctx),
 		"send placed": x.SendPlaced(channel.Low, nil, nil), "send placed with a header": x.SendPlaced(channel.Low, make([]byte, 8), nil),
-		"enter": channel.NewParticipant(x).Enter(ctx), "allow placed": x.AllowPlaced(8), "report": x.ReportDrops(),
+		"enter": channel.NewParticipant(x).Enter(ctx), "allow placed": x.AllowPlaced(8),
 	} {
-		WantError(w, what, err, channel.ErrClosed)
+		WantError(w, what, err, net.ErrClosed)
 	}
 	if x.SendPages().Bytes() != nil || x.RecvPages().Page(0) != nil {
 		w.Error("there are pages after Close")
@@ -185,9 +186,9 @@ func testChannelClosed(w *World) {
 // testChannelUnderWay closes channels while cells are under way, this way and that: the other end
 // learns of it, no call waits past its deadline, and others go on.
 func testChannelUnderWay(w *World) {
-	by, other := w.channels(nil)
+	by, other := w.channels(channel.Options{})
 	for round := range 6 {
-		x, y := w.channels(&channel.Options{PageSize: 8192})
+		x, y := w.channels(channel.Options{PageSize: 8192})
 		for range channel.Depth {
 			w.sendWords(x, channel.Low, 0, 2000)
 		}
@@ -210,8 +211,8 @@ func testChannelUnderWay(w *World) {
 
 // testChannelPeerGone takes the NIC at the other end away: who waits is told.
 func testChannelPeerGone(w *World) {
-	x, y := w.channels(nil)
-	clients, servers := w.Channels(1, nil, nil)
+	x, y := w.channels(channel.Options{})
+	clients, servers := w.Channels(1, channel.Options{}, channel.Options{})
 	waits := make(chan error, 2)
 	for _, c := range []*channel.Channel{x, y} {
 		go func() {
@@ -223,7 +224,7 @@ func testChannelPeerGone(w *World) {
 	OK(w, w.B.Close())
 	// Either the one on the closed NIC is first or its peer.
 	for range 2 {
-		if err := <-waits; errors.Is(err, channel.ErrClosed) {
+		if err := <-waits; errors.Is(err, net.ErrClosed) {
 			WantError(w, "wait on a closed NIC", err)
 		} else {
 			w.wantOver("wait for a NIC that has gone", err)
@@ -232,8 +233,8 @@ func testChannelPeerGone(w *World) {
 	w.wantOver("a message to a NIC that has gone", w.untilOver(clients[0]))
 	OK(w, clients[0].Flush(Context(w)))
 	_, err := servers[0].Poll()
-	WantError(w, "poll on a closed NIC", err, channel.ErrClosed)
-	WantError(w, "send on a closed NIC", y.Send(channel.High, 0, 1), channel.ErrClosed)
+	WantError(w, "poll on a closed NIC", err, net.ErrClosed)
+	WantError(w, "send on a closed NIC", y.Send(channel.High, 0, 1), net.ErrClosed)
 	for _, c := range []*channel.Channel{x, clients[0]} {
 		OK(w, c.Close())
 	}

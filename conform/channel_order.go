@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/channel"
+	"github.com/trapeze-nic/trapeze/via"
 )
 
 // testChannelOrder has messages of both priorities under way on one channel: each arrives whole, as
 // AAL5 cannot tell the cells of two apart, and those of a priority in their order.
 func testChannelOrder(w *World) {
-	x, y := w.channels(&channel.Options{PageSize: 16384})
+	x, y := w.channels(channel.Options{PageSize: 16384})
 	const rounds = 12
 	words := [2]int{channel.High: 5, channel.Low: 90}
 	priority := map[uint64]channel.Priority{} // by number
@@ -56,7 +57,7 @@ func testChannelOrder(w *World) {
 // it goes before what is left of that. A NIC whose doorbells are trapped may have sent all of the
 // bulk before the urgent message is posted: then there is nothing to be seen here.
 func testChannelUrgent(w *World) {
-	o := &channel.Options{PageSize: 16384}
+	o := channel.Options{PageSize: 16384}
 	clients, servers := w.Channels(2, o, o)
 	bulk, urgent := clients[0], clients[1]
 	const words = 200
@@ -69,7 +70,7 @@ func testChannelUrgent(w *World) {
 		}
 		want := w.words(5)
 		w.sendWords(urgent, channel.High, 0, urgent.SendPages().Put(0, want))
-		left, taken, err := bulk.Left(channel.Low)
+		sent, err := bulk.Sent(channel.Low)
 		OK(w, err)
 		m, there := w.takePDU(servers[1], want)
 		if there {
@@ -91,10 +92,10 @@ func testChannelUrgent(w *World) {
 		}
 		OK(w, bulk.Flush(Context(w)))
 		// Of what had not left then, some was sent behind the urgent one.
-		if there && whole == channel.Depth && taken-left >= 4 {
+		if there && whole == channel.Depth && sent.Taken-sent.Left >= 4 {
 			overtook++
 			if m.Stamp > end {
-				w.Errorf("the urgent message came at %v, the last of the bulk at %v: %d messages of it had not left", m.Stamp, end, taken-left)
+				w.Errorf("the urgent message came at %v, the last of the bulk at %v: %d messages of it had not left", m.Stamp, end, sent.Taken-sent.Left)
 			}
 		}
 	}
@@ -106,7 +107,7 @@ func testChannelUrgent(w *World) {
 // testChannelSenders has several goroutines send on one channel, more than its doorbells hold.
 func testChannelSenders(w *World) {
 	const senders, each = 4, 25 // all together they have room
-	x, y := w.channels(nil)
+	x, y := w.channels(channel.Options{})
 	ctx := Context(w)
 	numbers := make([][]byte, senders*each)
 	for i := range numbers {
@@ -118,9 +119,9 @@ func testChannelSenders(w *World) {
 	for s := range senders {
 		all.Go(func() {
 			for i := s * each; i < (s+1)*each; i++ {
-				err := error(channel.ErrFull)
-				for err == channel.ErrFull && ctx.Err() == nil {
-					if err = x.Send(channel.Priority(s%2), i, i+1); err == channel.ErrFull {
+				err := error(via.ErrQueueFull)
+				for err == via.ErrQueueFull && ctx.Err() == nil {
+					if err = x.Send(channel.Priority(s%2), i, i+1); err == via.ErrQueueFull {
 						w.A.Poll()
 					}
 				}
@@ -158,8 +159,8 @@ func testChannelSenders(w *World) {
 		w.Errorf("%d messages came", got)
 	}
 	for p := range channel.Priority(2) {
-		if left, taken, err := x.Left(p); taken != senders/2*each || err != nil || taken-left > channel.Depth {
-			w.Errorf("priority %d: %d of %d have left, %v", p, left, taken, err)
+		if sent, err := x.Sent(p); sent.Taken != senders/2*each || err != nil || sent.Taken-sent.Left > channel.Depth {
+			w.Errorf("priority %d: %d of %d have left, %v", p, sent.Left, sent.Taken, err)
 		}
 	}
 }

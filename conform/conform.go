@@ -52,7 +52,7 @@ var (
 		return err
 	}}
 	channelKind = &kind{"channels", descriptors.FeatureChannel, func(ctx context.Context, nic *via.NIC, to via.Address) error {
-		_, err := channel.Dial(ctx, nic, to, nil)
+		_, err := channel.Dial(ctx, nic, to.String(), channel.Options{})
 		return err
 	}}
 )

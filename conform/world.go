@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/channel"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -70,7 +69,7 @@ func closeAtEnd(t T, ends ...io.Closer) {
 }
 
 func isClosed(err error) bool {
-	return errors.Is(err, via.ErrClosed) || errors.Is(err, channel.ErrClosed)
+	return errors.Is(err, via.ErrClosed)
 }
 
 // afterwards is a context for cleaning up, when that of the check has ended.

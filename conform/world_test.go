@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/channel"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/via"
 	"github.com/trapeze-nic/trapeze/wire"
@@ -55,7 +56,7 @@ func TestLinkComesUpLater(t *testing.T) {
 		return port
 	})
 	w.beginTally()
-	x, y := w.channels(nil)
+	x, y := w.channels(channel.Options{})
 	w.deliver(x, y, descriptors.PriorityHigh, 0, w.words(5))
 	if w.lost() {
 		t.Errorf("the wire is said to have lost something: %d frames before there was a link", port.lost)

@@ -24,7 +24,9 @@ func TestListenTwice(t *testing.T) {
 		"ring": func(n *via.NIC, name string) (interface{ Close() error }, error) {
 			return ring.Listen(n, name, ring.Options{})
 		},
-		"channel": func(n *via.NIC, name string) (interface{ Close() error }, error) { return channel.Listen(n, name, nil) },
+		"channel": func(n *via.NIC, name string) (interface{ Close() error }, error) {
+			return channel.Listen(n, name, channel.Options{})
+		},
 	}
 	for first, open := range kinds {
 		l, err := open(n, "x")

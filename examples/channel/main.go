@@ -23,8 +23,8 @@ func main() {
 
 // talk opens a pair of channels and sends a message over it.
 func talk(ctx context.Context, near, far *via.NIC) {
-	listener := must(channel.Listen(far, "greetings", nil))
-	out := must(channel.Dial(ctx, near, listener.Address(), nil))
+	listener := must(channel.Listen(far, "greetings", channel.Options{}))
+	out := must(channel.Dial(ctx, near, listener.Address().String(), channel.Options{}))
 	in := must(listener.Accept(ctx)) // from here on nobody is called
 
 	stop := out.SendPages().Put(0, []byte("hello, channels!")) // words of 8 bytes

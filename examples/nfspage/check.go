@@ -42,7 +42,7 @@ func compare(ctx context.Context, r *reader, file *os.File, out io.Writer) (tota
 
 // report prints what NIC and package channel have counted.
 func report(out io.Writer, r *reader, s *server, stored uint64) error {
-	copied := r.channel.SendPages().Copied() + r.channel.RecvPages().Copied() + s.channel.SendPages().Copied() + s.channel.RecvPages().Copied()
+	copied := r.channel.SendPages().Stats().Copied + r.channel.RecvPages().Stats().Copied + s.channel.SendPages().Stats().Copied + s.channel.RecvPages().Stats().Copied
 	_, err := fmt.Fprintf(out, "%d replies, as the server made them: %t\n"+
 		"bytes that the reader's NIC has stored: %d\n"+
 		"bytes that package channel has copied: %d of requests, headers and attributes, %d of the file\n",

@@ -49,11 +49,11 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		return errors.Join(err, file.Close())
 	}
 	defer func() { err = errors.Join(err, nics[0].Close(), nics[1].Close(), file.Close()) }()
-	l, err := channel.Listen(nics[1], "nfs", nil)
+	l, err := channel.Listen(nics[1], "nfs", channel.Options{})
 	if err != nil {
 		return err
 	}
-	near, err := dial(ctx, nics[0], l.Address())
+	near, err := dial(ctx, nics[0], l.Address().String())
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
@@ -94,8 +94,8 @@ func openNICs(ctx context.Context) (nics [2]*via.NIC, err error) {
 }
 
 // dial opens the reader's channel.
-func dial(ctx context.Context, nic *via.NIC, address via.Address) (*channel.Channel, error) {
+func dial(ctx context.Context, nic *via.NIC, address string) (*channel.Channel, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	return channel.Dial(ctx, nic, address, nil)
+	return channel.Dial(ctx, nic, address, channel.Options{})
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,7 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/trapeze-nic/trapeze/channel"
-	"github.com/trapeze-nic/trapeze/channel/nfs"
+	"github.com/trapeze-nic/trapeze/examples/nfspage/nfs"
 )
 
 func Example() {
@@ -129,18 +130,18 @@ func pair(t *testing.T) (near, far *channel.Channel) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := channel.Listen(nics[1], "nfs", nil)
+	l, err := channel.Listen(nics[1], "nfs", channel.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if near, err = dial(t.Context(), nics[0], l.Address()); err != nil {
+	if near, err = dial(t.Context(), nics[0], l.Address().String()); err != nil {
 		t.Fatal(err)
 	}
 	if far, err = l.Accept(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(near.Close(), far.Close(), l.Close(), nics[0].Close(), nics[1].Close()); err != nil && !errors.Is(err, channel.ErrClosed) {
+		if err := errors.Join(near.Close(), far.Close(), l.Close(), nics[0].Close(), nics[1].Close()); err != nil && !errors.Is(err, net.ErrClosed) {
 			t.Error(err)
 		}
 	})

@@ -16,7 +16,7 @@ import (
 	xdr "github.com/stellar/go-xdr/xdr3"
 
 	"github.com/trapeze-nic/trapeze/channel"
-	"github.com/trapeze-nic/trapeze/channel/nfs"
+	"github.com/trapeze-nic/trapeze/examples/nfspage/nfs"
 	"github.com/trapeze-nic/trapeze/via"
 )
 

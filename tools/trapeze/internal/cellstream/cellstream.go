@@ -112,25 +112,25 @@ const maxWindow = 128
 const spins = 1 << 11
 
 // next returns the next message. It looks again and again for a while, and sleeps more and more
-// until ctx ends or d is over: then it returns channel.ErrEmpty.
+// until ctx ends or d is over: then it returns via.ErrNotDone.
 func next(ctx context.Context, c *channel.Channel, d time.Duration) (channel.PDU, error) {
 	began := time.Now()
 	for i := range spins {
-		if m, err := c.Poll(); err != channel.ErrEmpty {
+		if m, err := c.Poll(); err != via.ErrNotDone {
 			return m, err
 		}
 		if i%16 == 15 {
 			runtime.Gosched() // the other end may be in this process
 		}
 		if i%64 == 63 && (ctx.Err() != nil || time.Since(began) > d) {
-			return channel.PDU{}, channel.ErrEmpty
+			return channel.PDU{}, via.ErrNotDone
 		}
 	}
 	waiting, cancel := context.WithTimeout(ctx, d-time.Since(began))
 	defer cancel()
 	m, err := c.Wait(waiting)
 	if err != nil && waiting.Err() != nil {
-		err = channel.ErrEmpty
+		err = via.ErrNotDone
 	}
 	return m, err
 }

@@ -43,7 +43,7 @@ func newPair(t *testing.T, options emulator.PairOptions) pair {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { a.Close(); b.Close() })
-	l, err := channel.Listen(b, cellstream.Name, nil)
+	l, err := channel.Listen(b, cellstream.Name, channel.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func newPair(t *testing.T, options emulator.PairOptions) pair {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	p := pair{far: b}
-	if p.from, err = channel.Dial(ctx, a, l.Address(), &channel.Options{PageSize: cellstream.PageSize}); err == nil {
+	if p.from, err = channel.Dial(ctx, a, l.Address().String(), channel.Options{PageSize: cellstream.PageSize}); err == nil {
 		p.to, err = l.Accept(ctx)
 	}
 	if err != nil {

@@ -57,16 +57,16 @@ func Receive(ctx context.Context, nic *via.NIC, c *channel.Channel) (Counts, err
 func (r *receiver) run(ctx context.Context) error {
 	for unreported := 0; ctx.Err() == nil; {
 		m, err := r.c.Poll()
-		if err == channel.ErrEmpty {
+		if err == via.ErrNotDone {
 			if err := r.report(); err != nil {
 				return err
 			}
 			unreported = 0
 			m, err = next(ctx, r.c, repeat)
-			r.due = r.due || err == channel.ErrEmpty
+			r.due = r.due || err == via.ErrNotDone
 		}
 		switch {
-		case err == channel.ErrEmpty:
+		case err == via.ErrNotDone:
 			continue
 		case err != nil:
 			return err
@@ -116,13 +116,13 @@ func (r *receiver) report() error {
 	if !r.due {
 		return nil
 	}
-	drops, _, err := r.c.Drops()
+	drops, err := r.c.Drops()
 	if err != nil {
 		return err
 	}
 	// The counter has 9 bits.
-	r.counts.Drops += uint64(drops-r.drops) % descriptors.ChannelDropsMany
-	r.drops = drops
+	r.counts.Drops += uint64(drops.Cells-r.drops) % descriptors.ChannelDropsMany
+	r.drops = drops.Cells
 	if now := time.Now(); now.Sub(r.counted) >= recount {
 		r.counted = now
 		counters, err := r.nic.Driver().Counters()
@@ -139,7 +139,7 @@ func (r *receiver) report() error {
 		r.reports++
 		r.due = false
 		return nil
-	case channel.ErrFull:
+	case via.ErrQueueFull:
 		return nil
 	default:
 		return err

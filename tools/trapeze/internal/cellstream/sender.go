@@ -119,7 +119,7 @@ func (s *sender) run(ctx context.Context) error {
 				}
 				s.sent++
 				due = at + s.rate.Delay(at, s.o.Size)
-			case channel.ErrFull: // until some have left
+			case via.ErrQueueFull: // until some have left
 			default:
 				return err
 			}
@@ -134,9 +134,9 @@ func (s *sender) run(ctx context.Context) error {
 		}
 		m, err := next(ctx, s.c, wait)
 		switch {
-		case err == channel.ErrEmpty && now.Sub(s.heard) > s.o.Patience:
+		case err == via.ErrNotDone && now.Sub(s.heard) > s.o.Patience:
 			return fmt.Errorf("%w: no report for %v", via.ErrTimeout, s.o.Patience)
-		case err == channel.ErrEmpty:
+		case err == via.ErrNotDone:
 		case err != nil:
 			return err
 		default:
@@ -148,16 +148,16 @@ func (s *sender) run(ctx context.Context) error {
 }
 
 // post sends a message with a number, from where one was that has left. It fails with
-// channel.ErrFull if none has.
+// via.ErrQueueFull if none has.
 func (s *sender) post(kind, number uint64) error {
 	words := s.o.Size / channel.Word
 	slots := uint64((s.c.Words() - 1) / words)
-	left, taken, err := s.c.Left(s.o.Priority)
+	sent, err := s.c.Sent(s.o.Priority)
 	if err != nil {
 		return err
 	}
-	if uint64(taken-left) >= slots {
-		return channel.ErrFull
+	if uint64(sent.Taken-sent.Left) >= slots {
+		return via.ErrQueueFull
 	}
 	start := int(number%slots) * words
 	var b [channel.Word]byte
@@ -174,7 +174,7 @@ func (s *sender) take() error {
 	for {
 		m, err := s.c.Poll()
 		switch err {
-		case channel.ErrEmpty:
+		case via.ErrNotDone:
 			return nil
 		case nil:
 			if err := s.read(m); err != nil {
@@ -222,7 +222,7 @@ func (s *sender) read(m channel.PDU) error {
 	if s.heard.Sub(s.adjusted) >= adjust {
 		s.adjusted = s.heard
 		// A message that did not come is a loss as well, wherever it was.
-		s.rate.Report(uint16((got.Drops + got.Next - got.Messages) % descriptors.ChannelDropsMany))
+		s.rate.Report(channel.Drops{Cells: int((got.Drops + got.Next - got.Messages) % descriptors.ChannelDropsMany)})
 	}
 	return nil
 }
@@ -256,7 +256,7 @@ func (s *sender) end(ctx context.Context) error {
 			switch err := s.post(kindEnd, number); err {
 			case nil:
 				said = time.Now()
-			case channel.ErrFull: // until some have left
+			case via.ErrQueueFull: // until some have left
 			default:
 				return err
 			}
@@ -272,7 +272,7 @@ func (s *sender) end(ctx context.Context) error {
 			return nil
 		case ctx.Err() != nil:
 			return fmt.Errorf("%w: the other end does not say what has come", via.ErrTimeout)
-		case err != nil && err != channel.ErrEmpty:
+		case err != nil && err != via.ErrNotDone:
 			return err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/internal/transfer"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cellping"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -84,7 +85,7 @@ JSON keys: peer (MAC), priority, bytes, rounds, min_us, p50_us, p99_us, max_us,
 }
 
 func (f *channelPingFlags) check() (channel.Priority, error) {
-	most := 2*channel.DefaultPageSize - 128 // what Bounce takes: the trailer needs room too
+	most := 2*channel.DefaultPageSize - 128 // fewer than cellping.MaxSize
 	switch {
 	case f.size < channel.Word || f.size%channel.Word != 0 || f.size > most:
 		return 0, option.Errorf("--size %d: a multiple of %d up to %d", f.size, channel.Word, most)
@@ -101,7 +102,7 @@ func (p *program) runChannelPing(ctx context.Context, f channelPingFlags) error 
 	}
 	echo := func(ctx context.Context, nic *via.NIC) error { return echoChannels(ctx, nic, priority, nil) }
 	return f.target.with(ctx, "channel ping", echo, func(at channelPeer) error {
-		c, err := at.dial(ctx, channelName, nil)
+		c, err := at.dial(ctx, channelName, channel.Options{})
 		if err != nil {
 			return err
 		}
@@ -120,7 +121,7 @@ func (p *program) runChannelPing(ctx context.Context, f channelPingFlags) error 
 			return err
 		}
 		r := describeRounds(took)
-		r.Peer, r.Priority, r.Bytes = c.Remote().MAC.String(), f.target.priority, f.size
+		r.Peer, r.Priority, r.Bytes = c.RemoteAddress().MAC.String(), f.target.priority, f.size
 		r.Capture = at.capture.finish(&err)
 		defer p.noteCapture(r.Capture)
 		return errors.Join(err, p.printChannel(r, fmt.Sprintf("%s, %s priority, %d bytes", r.Peer, r.Priority, r.Bytes)))
@@ -132,7 +133,7 @@ func bounce(ctx context.Context, c *channel.Channel, priority channel.Priority, 
 	for len(took) < f.count && err == nil {
 		waiting, cancel := context.WithTimeout(ctx, timeout)
 		var one []time.Duration
-		one, err = c.Bounce(waiting, priority, f.size, 1)
+		one, err = cellping.Bounce(waiting, c, priority, f.size, 1)
 		cancel()
 		took = append(took, one...)
 	}

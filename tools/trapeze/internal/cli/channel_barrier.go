@@ -73,7 +73,7 @@ func barrier(ctx context.Context, priority channel.Priority, participants, round
 	if err != nil {
 		return nil, err
 	}
-	l, err := channel.Listen(b, channelName, &channel.Options{Send: pages})
+	l, err := channel.Listen(b, channelName, channel.Options{Send: pages})
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func barrier(ctx context.Context, priority channel.Priority, participants, round
 	var entering sync.WaitGroup
 	defer entering.Wait()
 	for range participants {
-		c, err := channel.Dial(ctx, a, l.Address(), nil)
+		c, err := channel.Dial(ctx, a, l.Address().String(), channel.Options{})
 		if err != nil {
 			return nil, errors.Join(err, l.Close())
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/channel"
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cellping"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cellstream"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
 	"github.com/trapeze-nic/trapeze/via"
@@ -101,7 +102,7 @@ func (p *program) listenChannels(ctx context.Context, nic *via.NIC, back channel
 				what += ": " + err.Error()
 			}
 		}
-		p.Note("%v: %s", c.Remote().MAC, what)
+		p.Note("%v: %s", c.RemoteAddress().MAC, what)
 	}
 	// If one of the two cannot go on, the other has to end.
 	serving, stop := context.WithCancel(ctx)
@@ -134,7 +135,7 @@ func (r *listenReport) print(w io.Writer) error {
 // told how each client's channel has ended.
 func echoChannels(ctx context.Context, nic *via.NIC, back channel.Priority, ended func(*channel.Channel, error)) error {
 	return serveChannels(ctx, nic, channelName, func(c *channel.Channel) {
-		err := c.Echo(ctx, back, -1)
+		err := cellping.Echo(ctx, c, back, -1)
 		if cerr := c.Close(); cerr != nil {
 			err = errors.Join(err, cerr)
 		}
@@ -157,7 +158,7 @@ func sinkChannels(ctx context.Context, nic *via.NIC, ended func(*channel.Channel
 
 // serveChannels has each client at a name served until ctx ends.
 func serveChannels(ctx context.Context, nic *via.NIC, name string, serve func(*channel.Channel)) error {
-	l, err := channel.Listen(nic, name, nil)
+	l, err := channel.Listen(nic, name, channel.Options{})
 	if err != nil {
 		return err
 	}

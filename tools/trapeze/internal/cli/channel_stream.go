@@ -116,7 +116,7 @@ func (p *program) runChannelStream(ctx context.Context, f streamFlags) error {
 	}
 	sink := func(ctx context.Context, nic *via.NIC) error { return sinkChannels(ctx, nic, nil) }
 	return f.target.with(ctx, "channel stream", sink, func(at channelPeer) error {
-		c, err := at.dial(ctx, cellstream.Name, &channel.Options{PageSize: cellstream.PageSize})
+		c, err := at.dial(ctx, cellstream.Name, channel.Options{PageSize: cellstream.PageSize})
 		if err != nil {
 			return err
 		}
@@ -134,7 +134,7 @@ func (p *program) runChannelStream(ctx context.Context, f streamFlags) error {
 		if cerr := c.Close(); err == nil {
 			err = cerr
 		}
-		r := describeStream(c.Remote(), f.target.priority, o, t)
+		r := describeStream(c.RemoteAddress(), f.target.priority, o, t)
 		r.NIC = nic
 		r.Capture = at.capture.finish(&err)
 		err = errors.Join(p.Print(r, func(w io.Writer) error { return r.print(w) }), explainLost(err, "is 'trapeze channel listen' still running there?"))
@@ -151,7 +151,7 @@ func (p *program) runChannelStream(ctx context.Context, f streamFlags) error {
 	})
 }
 
-func describeStream(to via.Remote, priority string, o cellstream.Options, t cellstream.Totals) *streamReport {
+func describeStream(to via.Address, priority string, o cellstream.Options, t cellstream.Totals) *streamReport {
 	r := &streamReport{Peer: to.MAC.String(), Priority: priority, Size: o.Size,
 		Messages: t.Sent, Delivered: t.Messages, Lost: t.Sent - min(t.Messages, t.Sent), Damaged: t.Damaged, Bytes: t.Bytes,
 		Seconds: t.Elapsed.Seconds(), Drops: t.Drops, Stops: t.Stops, Pace: t.Pace / 1e6}

@@ -69,11 +69,11 @@ type channelPeer struct {
 	capture *cellCapture
 }
 
-// dial opens a pair of channels with who listens there at a name.
-func (at channelPeer) dial(ctx context.Context, name string, o *channel.Options) (*channel.Channel, error) {
+// dial opens a pair of channels with the listener at a name there.
+func (at channelPeer) dial(ctx context.Context, name string, o channel.Options) (*channel.Channel, error) {
 	dialling, cancel := context.WithTimeout(ctx, at.timeout)
 	defer cancel()
-	c, err := channel.Dial(dialling, at.nic, via.Address{MAC: at.to, Discriminator: name}, o)
+	c, err := channel.Dial(dialling, at.nic, via.Address{MAC: at.to, Discriminator: name}.String(), o)
 	if err != nil {
 		return nil, explainDial(err, at.timeout, "trapeze channel listen")
 	}

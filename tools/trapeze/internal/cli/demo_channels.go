@@ -59,7 +59,7 @@ func (s *timedPair) send(p channel.Priority, words int) error {
 	}
 	began := time.Now()
 	switch err := s.from.Send(p, 0, words); {
-	case err == channel.ErrFull:
+	case err == via.ErrQueueFull:
 		return nil
 	case err != nil:
 		return err
@@ -72,7 +72,7 @@ func (s *timedPair) send(p channel.Priority, words int) error {
 func (s *timedPair) take() error {
 	m, err := s.to.Poll()
 	switch {
-	case err == channel.ErrEmpty:
+	case err == via.ErrNotDone:
 		return nil
 	case err != nil:
 		return err
@@ -92,13 +92,13 @@ func (p *program) demoChannels(ctx context.Context, duration time.Duration) (err
 	}
 	defer closing(a, &err)
 	defer closing(b, &err)
-	l, err := channel.Listen(b, channelName, nil)
+	l, err := channel.Listen(b, channelName, channel.Options{})
 	if err != nil {
 		return err
 	}
 	var pairs [2]timedPair
 	for i := range pairs {
-		if pairs[i].from, err = channel.Dial(ctx, a, l.Address(), &channel.Options{PageSize: 16 << 10}); err == nil {
+		if pairs[i].from, err = channel.Dial(ctx, a, l.Address().String(), channel.Options{PageSize: 16 << 10}); err == nil {
 			pairs[i].to, err = l.Accept(ctx)
 		}
 		if err != nil {

@@ -13,9 +13,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/trapeze-nic/trapeze/channel"
-	"github.com/trapeze-nic/trapeze/channel/nfs"
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	_ "github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/examples/nfspage/nfs"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -37,11 +37,11 @@ func openPair(ctx context.Context, t *testing.T) (x, y *channel.Channel) {
 		})
 		nics[i] = nic
 	}
-	l, err := channel.Listen(nics[1], "nfs", nil)
+	l, err := channel.Listen(nics[1], "nfs", channel.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, err = channel.Dial(ctx, nics[0], l.Address(), nil)
+	x, err = channel.Dial(ctx, nics[0], l.Address().String(), channel.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func carry(ctx context.Context, t *rapid.T, x, y *channel.Channel, k nfs.Kind, p
 	if err := x.Flush(ctx); err != nil {
 		t.Fatal(err)
 	}
-	copied := y.RecvPages().Copied()
+	copied := y.RecvPages().Stats().Copied
 	fixed, landed, trailer, err := y.Placed(m, k.FixedSize())
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +84,7 @@ func carry(ctx context.Context, t *rapid.T, x, y *channel.Channel, k nfs.Kind, p
 	if err != nil || data > len(landed) || attributes > len(trailer) {
 		t.Fatalf("%d bytes of data, %d of attributes, %v; there are %d and %d", data, attributes, err, len(landed), len(trailer))
 	}
-	if &landed[0] != &y.RecvPages().Page(1)[0] || y.RecvPages().Copied() != copied {
+	if &landed[0] != &y.RecvPages().Page(1)[0] || y.RecvPages().Stats().Copied != copied {
 		t.Fatal("the data were copied")
 	}
 	back, err := nfs.Restore(k, &nfs.Parts{Fixed: fixed, Data: landed[:data], Attributes: trailer[:attributes]}, nil)

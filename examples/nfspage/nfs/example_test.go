@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"log"
 
-	"github.com/trapeze-nic/trapeze/channel/nfs"
+	"github.com/trapeze-nic/trapeze/examples/nfspage/nfs"
 )
 
 // request is a packet with a call of WRITE, as it comes from a network: credentials of no bytes, a

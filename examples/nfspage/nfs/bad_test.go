@@ -6,7 +6,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/channel/nfs"
+	"github.com/trapeze-nic/trapeze/examples/nfspage/nfs"
 )
 
 // goodReply and goodRequest are packets that tests spoil.

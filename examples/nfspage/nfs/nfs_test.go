@@ -10,7 +10,7 @@ import (
 	xdr "github.com/stellar/go-xdr/xdr3"
 	"pgregory.net/rapid"
 
-	"github.com/trapeze-nic/trapeze/channel/nfs"
+	"github.com/trapeze-nic/trapeze/examples/nfspage/nfs"
 )
 
 // The messages of RFC 5531 and RFC 1813 as a public XDR library encodes them. A pointer is
