@@ -189,12 +189,12 @@ func (c *Client) writePage(page uint64, within int, from []byte) error {
 }
 
 // Close writes back what has been written, as Sync does, and ends the client. It ends also
-// if that fails; what is then not written is lost. Closing again fails with ErrClosed.
+// if that fails; what is then not written is lost. A second Close returns nil.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
-		return closedError("close")
+		return nil
 	}
 	c.mu.Unlock()
 	err := c.Sync()
@@ -207,7 +207,7 @@ func (c *Client) Close() error {
 	}
 	c.mu.Unlock()
 	if again {
-		return closedError("close")
+		return nil
 	}
 	close(c.jobs)
 	c.workers.Wait()

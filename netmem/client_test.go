@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"sync"
@@ -105,11 +106,14 @@ func TestEdges(t *testing.T) {
 	}
 	r.close(c)
 	for what, err := range map[string]error{
-		"read": second(c.ReadAt(b, 0)), "write": second(c.WriteAt(b, 0)), "sync": c.Sync(), "close": c.Close(),
+		"read": second(c.ReadAt(b, 0)), "write": second(c.WriteAt(b, 0)), "sync": c.Sync(),
 	} {
-		if !errors.Is(err, netmem.ErrClosed) {
+		if !errors.Is(err, net.ErrClosed) {
 			t.Errorf("%s after the end: %v", what, err)
 		}
+	}
+	if err := c.Close(); err != nil {
+		t.Errorf("closed again: %v", err)
 	}
 }
 

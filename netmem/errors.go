@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
+	"github.com/trapeze-nic/trapeze/via"
 )
 
 var (
@@ -41,8 +42,8 @@ var (
 	ErrVersionLimit = errors.New("there is no larger version of the page")
 	// ErrOption: an option makes no sense; the error names it.
 	ErrOption = errors.New("bad option")
-	// ErrClosed: the client or server is closed.
-	ErrClosed = errors.New("closed")
+	// ErrClosed: the client or server is closed. It matches net.ErrClosed.
+	ErrClosed = via.ErrClosed
 )
 
 // Error is an error of this package: what was attempted, with which page and server.

@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// DefaultMapDeadline is how long a pager waits for its source, if MapOptions do not say.
-	DefaultMapDeadline = 5 * time.Second
-	// DefaultMapAhead is how many bytes are read ahead, if MapOptions do not say.
-	DefaultMapAhead = 2 << 20
+	// defaultMapDeadline is how long a pager waits for its source, if MapOptions do not say.
+	defaultMapDeadline = 5 * time.Second
+	// defaultMapAhead is how many bytes are read ahead, if MapOptions do not say.
+	defaultMapAhead = 2 << 20
 )
 
 // MapOptions say how memory is mapped.
@@ -27,19 +27,19 @@ type MapOptions struct {
 	// the pager and as its guard.
 	Command []string
 	// Local is how many bytes of the memory may be on this machine at a time, at least
-	// MapLeastPages pages.
+	// 16 pages of the source.
 	Local int64
 	// Ahead is how many bytes are read ahead of who reads in sequence, at most; 0 for
-	// DefaultMapAhead, negative for none.
+	// 2 MiB, negative for none.
 	Ahead int64
-	// Deadline for each page to be read or written; 0 for DefaultMapDeadline.
+	// Deadline for each page to be read or written; 0 for 5 s.
 	Deadline time.Duration
 	// Stderr gets what the command writes there; nil for nothing.
 	Stderr io.Writer
 }
 
-// MapLeastPages is how many pages of the source must fit into MapOptions.Local.
-const MapLeastPages = pager.LeastPages
+// mapLeastPages is how many pages of the source must fit into MapOptions.Local.
+const mapLeastPages = pager.LeastPages
 
 // Map gives this process a range of memory whose pages come from elsewhere when they are
 // touched, and go back when they were written and their place is needed, or at Sync or Close.
@@ -70,11 +70,11 @@ func newMapping(ctx context.Context, o MapOptions) (_ *Mapping, err error) {
 		return nil, err
 	}
 	if o.Deadline == 0 {
-		o.Deadline = DefaultMapDeadline
+		o.Deadline = defaultMapDeadline
 	}
 	switch {
 	case o.Ahead == 0:
-		o.Ahead = DefaultMapAhead
+		o.Ahead = defaultMapAhead
 	case o.Ahead < 0:
 		o.Ahead = 0
 	}

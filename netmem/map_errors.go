@@ -6,6 +6,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/netmem/internal/pager"
 	"github.com/trapeze-nic/trapeze/netmem/internal/userfault"
+	"github.com/trapeze-nic/trapeze/via"
 )
 
 // Errors of mapped memory, to be found with errors.Is inside a *MapError.
@@ -35,8 +36,8 @@ var (
 	ErrMemoryLocked = errors.New("memory of this process is locked when it is mapped")
 	// ErrMapOption: an option makes no sense.
 	ErrMapOption = errors.New("bad option of mapped memory")
-	// ErrMapClosed: the mapping was closed.
-	ErrMapClosed = errors.New("the mapping is closed")
+	// errMapClosed matches net.ErrClosed.
+	errMapClosed = via.ErrClosed.Finer("the mapping is closed")
 )
 
 // Hints of ErrNoUserfaultfd and ErrUserfaultfdTooOld.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -136,7 +137,7 @@ func TestSync(t *testing.T) {
 	if err := m.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := m.Do(func() {}); !errors.Is(err, netmem.ErrMapClosed) || m.Close() != nil {
+	if err := m.Do(func() {}); !errors.Is(err, net.ErrClosed) || m.Close() != nil {
 		t.Errorf("after Close: %v", err)
 	}
 }

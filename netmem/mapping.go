@@ -31,7 +31,6 @@ type Mapping struct {
 	done     chan struct{}
 	stop     chan struct{} // closed by Close
 	closing  sync.Once
-	closeErr error
 
 	mu       sync.Mutex
 	err      error
@@ -58,7 +57,7 @@ func (m *Mapping) PagerID() int { return m.pager.cmd.Process.Pid }
 func (m *Mapping) Done() <-chan struct{} { return m.done }
 
 // Err is nil before Done, and then a *MapError that says why the mapping has ended:
-// ErrPagerDied, ErrPagerHung, ErrPagerDeadline, what the source has said, or ErrMapClosed.
+// ErrPagerDied, ErrPagerHung, ErrPagerDeadline, what the source has said, or net.ErrClosed.
 func (m *Mapping) Err() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -216,18 +215,15 @@ func (m *Mapping) end(reason error) {
 }
 
 // Close writes back what was written, unmaps the memory and ends the processes. It fails, with
-// what is lost, if the mapping has ended before.
-func (m *Mapping) Close() error {
+// what is lost, if the mapping has ended before. A second Close returns nil.
+func (m *Mapping) Close() (err error) {
 	m.closing.Do(func() {
-		m.closeErr = m.Sync(context.Background())
-		if err := unix.Munmap(m.bytes); err != nil {
-			m.closeErr = errors.Join(m.closeErr, err)
-		}
+		err = errors.Join(m.Sync(context.Background()), unix.Munmap(m.bytes))
 		m.bytes = nil
-		m.end(ErrMapClosed)
+		m.end(errMapClosed)
 		m.release(mapPatience)
 	})
-	return m.closeErr
+	return err
 }
 
 // release frees all that the mapping has, in an order in which the guard sees no death. It is

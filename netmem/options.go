@@ -13,10 +13,10 @@ type Options struct {
 	// servers; zero is 1. All clients of the same servers have the same.
 	Copies int
 	// Cache is how many bytes of pages are kept here, at least 8 pages; zero is
-	// DefaultCache.
+	// 32 MiB.
 	Cache int64
 	// ReadAhead is how many bytes are fetched ahead of a reader who reads in sequence;
-	// zero is DefaultReadAhead, and none is less than zero. It is bounded by a quarter
+	// zero is 256 KiB, and none is less than zero. It is bounded by a quarter
 	// of the cache.
 	ReadAhead int
 	// Part is what is fetched first of a missed page, in bytes, a power of two from 512;
@@ -32,16 +32,16 @@ type Options struct {
 	// Depth is how many calls can be under way with a server; zero is DefaultDepth.
 	Depth int
 	// Workers is how many pages are fetched ahead, or written back, at the same time;
-	// zero is DefaultWorkers.
+	// zero is 8.
 	Workers int
 }
 
 // Defaults of Options.
 const (
-	DefaultCache     = 32 << 20
-	DefaultReadAhead = 256 << 10
+	defaultCache     = 32 << 20
+	defaultReadAhead = 256 << 10
 	DefaultTimeout   = 2 * time.Second
-	DefaultWorkers   = 8
+	defaultWorkers   = 8
 )
 
 // leastFrames are those that a cache needs at least.
@@ -55,11 +55,11 @@ func (o *Options) check(servers int) error {
 		}
 	}
 	choose(&o.Copies, 1)
-	choose(&o.ReadAhead, DefaultReadAhead)
+	choose(&o.ReadAhead, defaultReadAhead)
 	choose(&o.Depth, DefaultDepth)
-	choose(&o.Workers, DefaultWorkers)
+	choose(&o.Workers, defaultWorkers)
 	if o.Cache == 0 {
-		o.Cache = DefaultCache
+		o.Cache = defaultCache
 	}
 	if o.Timeout == 0 {
 		o.Timeout = DefaultTimeout

@@ -25,10 +25,10 @@ const (
 	DefaultName = "netmem"
 	// DefaultDepth is how many requests of one client can be under way.
 	DefaultDepth = 64
-	// DefaultPatience is how long a client may leave replies that it has asked for.
-	DefaultPatience = 5 * time.Second
-	// DefaultStrangers is how many clients may be connected that have never asked for a page.
-	DefaultStrangers = 16
+	// defaultPatience is how long a client may leave replies that it has asked for.
+	defaultPatience = 5 * time.Second
+	// defaultStrangers is how many clients may be connected that have never asked for a page.
+	defaultStrangers = 16
 )
 
 // ServerOptions say what a server lends. The zero value, but for Size, has the defaults
@@ -55,10 +55,10 @@ type ServerOptions struct {
 	Depth int
 	// Patience is how long a client may leave replies that it has asked for; then its
 	// connection is ended, as nobody writes to pages that are being sent. Zero is
-	// DefaultPatience.
+	// 5 s.
 	Patience time.Duration
 	// Strangers is how many clients may be connected that have never asked for a page, as each
-	// takes memory: one more ends the connection of the oldest. Zero is DefaultStrangers.
+	// takes memory: one more ends the connection of the oldest. Zero is 16.
 	Strangers int
 }
 
@@ -239,10 +239,10 @@ func (o *ServerOptions) check() error {
 		return optionError("Depth", o.Depth, "2 to 1024")
 	}
 	if o.Patience == 0 {
-		o.Patience = DefaultPatience
+		o.Patience = defaultPatience
 	}
 	if o.Strangers == 0 {
-		o.Strangers = DefaultStrangers
+		o.Strangers = defaultStrangers
 	}
 	if o.Strangers < 1 {
 		return optionError("Strangers", o.Strangers, "at least 1")
@@ -297,10 +297,10 @@ func (s *Server) Stats() ServerStats {
 }
 
 // Close ends the server and its connections. What it lends from memory is gone. Closing
-// again fails with ErrClosed.
+// again returns nil.
 func (s *Server) Close() error {
 	if s.closed.Swap(true) {
-		return &Error{Op: "close server", Page: -1, Err: ErrClosed}
+		return nil
 	}
 	s.cancel()
 	err := s.listener.Close()
