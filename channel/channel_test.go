@@ -9,16 +9,8 @@ import (
 
 	"github.com/trapeze-nic/trapeze/channel"
 	"github.com/trapeze-nic/trapeze/ci/kit/contexttest"
-	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/via"
 )
-
-// TestChannels runs the suite that every NIC must pass; via's tests run it over all back ends.
-func TestChannels(t *testing.T) {
-	for _, options := range []string{"", "&doorbells=mapped&engine=thread"} {
-		conform.Channels().Run(t, "emulated"+options, func(t *testing.T) (a, b *via.NIC) { return openBoth(t, options) })
-	}
-}
 
 func random(n int, seed uint64) []byte {
 	b := make([]byte, n)

@@ -77,15 +77,6 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// TestEachCheckStandsAlone runs every check of VIs as 'trapeze conform' does.
-func TestEachCheckStandsAlone(t *testing.T) {
-	for _, c := range VIs() {
-		if o := c.Run(t.Context(), 5*time.Minute, emulated); o.Failed || o.Skipped {
-			t.Errorf("%s: %+v", c, o)
-		}
-	}
-}
-
 // TestNames: no two checks have the same name, and the checks of a section stand together.
 func TestNames(t *testing.T) {
 	seen := map[string]bool{}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/channel"
+	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/ring"
 	"github.com/trapeze-nic/trapeze/via"
@@ -59,8 +60,8 @@ func TestListenTwice(t *testing.T) {
 
 // TestDialWithoutDeadline: Dial gives itself a time if its context has no end.
 func TestDialWithoutDeadline(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes half a minute")
+	if !soak.Wanted() {
+		t.Skip("takes half a minute: run it with " + soak.Variable)
 	}
 	t.Parallel()
 	n := openQuiet(t, "emu:?wire=mem:"+t.Name())

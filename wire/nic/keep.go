@@ -10,16 +10,17 @@ import (
 )
 
 const (
-	// lookEvery is how often the keeper asks how the link is.
-	lookEvery = 100 * time.Millisecond
-	// stuckPause is how long it waits before it wakes whoever has frames to send for which
-	// the NIC had no room.
+	// The keeper asks for the state of a link every lookEvery, and of one that is down every
+	// lookForLink: what waits for the link goes on soon after it is up.
+	lookEvery   = 100 * time.Millisecond
+	lookForLink = 10 * time.Millisecond
+	// A sender for whose frames the NIC had no room is woken after stuckPause.
 	stuckPause = time.Millisecond
-	// firstBackoff and lastBackoff are how long it waits before it restarts a NIC, the
-	// first time and at most.
+	// A NIC that has failed is restarted after firstBackoff, and each time after twice as
+	// long, up to lastBackoff.
 	firstBackoff = 100 * time.Millisecond
 	lastBackoff  = 5 * time.Second
-	// restartLimit is how long a restart may take.
+	// restartLimit bounds a restart.
 	restartLimit = 10 * time.Second
 )
 
@@ -29,14 +30,13 @@ func (p *Port) keep(ctx context.Context) {
 	defer close(p.stopped)
 	timer := time.NewTimer(lookEvery)
 	defer timer.Stop()
-	next := time.Now().Add(lookEvery)
+	next := time.Now().Add(p.look())
 	for ctx.Err() == nil {
 		switch now := time.Now(); {
 		case p.failure.Load() != nil:
 			p.revive(ctx)
 		case now.After(next):
-			p.look()
-			next = now.Add(lookEvery)
+			next = now.Add(p.look())
 		case p.stuck.Load() && p.wake.IsSet():
 			pause(ctx, stuckPause)
 			p.wake.Call()
@@ -71,16 +71,20 @@ func (p *Port) await(ctx context.Context) {
 	p.wake.Call()
 }
 
-// look asks the NIC how its link is.
-func (p *Port) look() {
+// look asks the NIC for the state of its link, and returns the time until the next look.
+func (p *Port) look() time.Duration {
 	link, err := p.nic.Link()
 	if err != nil {
 		p.fail(err)
-		return
+		return lookEvery
 	}
 	if p.set(noLink, !link.Up) {
 		p.link.Call()
 	}
+	if !link.Up {
+		return lookForLink
+	}
+	return lookEvery
 }
 
 // revive restarts a NIC that has failed, again and again until it works.
