@@ -3,11 +3,6 @@ package profile
 import (
 	"embed"
 	"fmt"
-	"io/fs"
-	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/trapeze-nic/trapeze/pipeline/cells"
 )
@@ -56,44 +51,17 @@ var cellKeys = keys{
 	example: `each key once, with a quoted quantity and its unit, such as "20 ns"; send and receive are whole numbers of clock periods`,
 }
 
+var celledHosts = library{celled, "celled"}
+
 // CellNames returns the built-in platforms with cells, sorted.
-func CellNames() []string {
-	files, err := fs.Glob(celled, "celled/*.toml")
-	if err != nil {
-		return nil
-	}
-	for i, f := range files {
-		files[i] = strings.TrimSuffix(strings.TrimPrefix(f, "celled/"), ".toml")
-	}
-	slices.Sort(files)
-	return files
-}
+func CellNames() []string { return celledHosts.names() }
 
 // CellSource returns the text of a built-in platform with cells.
-func CellSource(name string) ([]byte, error) {
-	text, err := celled.ReadFile("celled/" + name + ".toml")
-	if err != nil {
-		return nil, &Error{File: name, Err: ErrUnknown, Allowed: strings.Join(CellNames(), ", ") + ", or a file ending in .toml"}
-	}
-	return text, nil
-}
+func CellSource(name string) ([]byte, error) { return celledHosts.source(name) }
 
 // LoadCells returns a built-in platform with cells by name, or reads the file if the name
 // ends in .toml. Errors are *Error.
-func LoadCells(name string) (*Cells, error) {
-	if !strings.HasSuffix(name, ".toml") {
-		text, err := CellSource(name)
-		if err != nil {
-			return nil, err
-		}
-		return parseCells(name, name+".toml", text)
-	}
-	text, err := readFile(name)
-	if err != nil {
-		return nil, err
-	}
-	return parseCells(strings.TrimSuffix(filepath.Base(name), ".toml"), name, text)
-}
+func LoadCells(name string) (*Cells, error) { return load(celledHosts, name, parseCells) }
 
 func parseCells(title, file string, text []byte) (*Cells, error) {
 	w := new(rawCells)
@@ -127,14 +95,6 @@ func parseCells(title, file string, text []byte) (*Cells, error) {
 // states reads a required number of clock periods and returns the time that they take, which
 // has the range of every span.
 func (r *resolver) states(key string, n *int64, period Time) Time {
-	const allowed = "1 clock period to 10 ms"
-	switch {
-	case n == nil:
-		r.fail(key, "", allowed, ErrMissing)
-	case *n < 1 || *n > int64(Micros(span.high)/max(period, 1)):
-		r.fail(key, strconv.FormatInt(*n, 10), allowed, ErrValue)
-	default:
-		return Time(*n) * period
-	}
-	return 0
+	most := int64(Micros(span.high) / max(period, 1))
+	return Time(r.ranged(key, n, 1, most, "1 clock period to 10 ms")) * period
 }

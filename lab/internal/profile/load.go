@@ -4,7 +4,6 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -26,9 +25,6 @@ var (
 	ErrValue      = errors.New("bad value")
 	ErrBase       = errors.New("bad base")
 )
-
-// maxFile bounds a profile file; the built-in ones are under 4 KiB.
-const maxFile = 1 << 20
 
 type rawBus struct {
 	Duplex        *string `toml:"duplex"`
@@ -84,55 +80,26 @@ type raw struct {
 	} `toml:"link"`
 }
 
+var hosts = library{platforms, "platforms"}
+
 // Names returns the built-in profiles, sorted. Files that serve only as a base
 // of others begin with an underscore and are not listed.
-func Names() []string { return namesIn(platforms, "platforms") }
+func Names() []string { return hosts.names() }
 
 // Source returns the text of a built-in profile or base.
-func Source(name string) ([]byte, error) {
-	text, err := platforms.ReadFile("platforms/" + name + ".toml")
-	if err != nil {
-		return nil, &Error{File: name, Err: ErrUnknown, Allowed: strings.Join(Names(), ", ") + ", or a file ending in .toml"}
-	}
-	return text, nil
-}
+func Source(name string) ([]byte, error) { return hosts.source(name) }
 
 // Load returns a built-in profile by name, or reads the file if the name ends in
 // .toml. Errors are *Error.
 func Load(name string) (*Profile, error) {
-	if !strings.HasSuffix(name, ".toml") {
-		text, err := Source(name)
-		if err != nil {
-			return nil, err
-		}
-		return parse(name, name+".toml", text, Source)
-	}
-	text, err := readFile(name)
-	if err != nil {
-		return nil, err
-	}
-	title := strings.TrimSuffix(filepath.Base(name), ".toml")
-	return parse(title, name, text, func(base string) ([]byte, error) {
-		if strings.HasSuffix(base, ".toml") {
-			return readFile(filepath.Join(filepath.Dir(name), filepath.Base(base)))
-		}
-		return Source(base)
+	return load(hosts, name, func(title, file string, text []byte) (*Profile, error) {
+		return parse(title, file, text, func(base string) ([]byte, error) {
+			if file == name && strings.HasSuffix(base, ".toml") {
+				return readFile(filepath.Join(filepath.Dir(name), filepath.Base(base)))
+			}
+			return Source(base)
+		})
 	})
-}
-
-func readFile(name string) ([]byte, error) {
-	info, err := os.Stat(name)
-	if err != nil {
-		return nil, &Error{File: name, Err: fmt.Errorf("%w: %w", ErrUnreadable, err)}
-	}
-	if info.Size() > maxFile || !info.Mode().IsRegular() {
-		return nil, &Error{File: name, Err: ErrUnreadable, Allowed: "a regular file of at most 1 MiB"}
-	}
-	text, err := os.ReadFile(name)
-	if err != nil {
-		return nil, &Error{File: name, Err: fmt.Errorf("%w: %w", ErrUnreadable, err)}
-	}
-	return text, nil
 }
 
 // maxBases bounds how many profiles a profile rests on, one upon the other.

@@ -3,10 +3,7 @@ package profile
 import (
 	"embed"
 	"fmt"
-	"io/fs"
 	"math/bits"
-	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -64,34 +61,17 @@ var memoryKeys = keys{
 	example: `each key once, with a quoted quantity and its unit, such as "132 MB/s"; counts and cycles are whole numbers without quotes`,
 }
 
+var systems = library{memorySystems, "memory"}
+
 // MemorySystems returns the built-in memory systems, sorted.
-func MemorySystems() []string { return namesIn(memorySystems, "memory") }
+func MemorySystems() []string { return systems.names() }
 
 // MemorySource returns the text of a built-in memory system.
-func MemorySource(name string) ([]byte, error) {
-	text, err := memorySystems.ReadFile("memory/" + name + ".toml")
-	if err != nil {
-		return nil, &Error{File: name, Err: ErrUnknown, Allowed: strings.Join(MemorySystems(), ", ") + ", or a file ending in .toml"}
-	}
-	return text, nil
-}
+func MemorySource(name string) ([]byte, error) { return systems.source(name) }
 
 // LoadMemorySystem returns a built-in memory system by name, or reads the file if the
 // name ends in .toml. Errors are *Error.
-func LoadMemorySystem(name string) (*MemorySystem, error) {
-	if !strings.HasSuffix(name, ".toml") {
-		text, err := MemorySource(name)
-		if err != nil {
-			return nil, err
-		}
-		return parseMemory(name, name+".toml", text)
-	}
-	text, err := readFile(name)
-	if err != nil {
-		return nil, err
-	}
-	return parseMemory(strings.TrimSuffix(filepath.Base(name), ".toml"), name, text)
-}
+func LoadMemorySystem(name string) (*MemorySystem, error) { return load(systems, name, parseMemory) }
 
 // parseMemory reads a memory system on top of the built-in one that it is based on, if any.
 func parseMemory(title, file string, text []byte) (*MemorySystem, error) {
@@ -196,14 +176,18 @@ func (r *resolver) bytes(key string, text *string, low, high int) int {
 
 // count reads a whole number from low to high.
 func (r *resolver) count(key string, n *int64, low, high int) int {
-	allowed := fmt.Sprintf("%d to %d", low, high)
+	return int(r.ranged(key, n, int64(low), int64(high), fmt.Sprintf("%d to %d", low, high)))
+}
+
+// ranged reads a required whole number; allowed tells its range in words.
+func (r *resolver) ranged(key string, n *int64, low, high int64, allowed string) int64 {
 	switch {
 	case n == nil:
 		r.fail(key, "", allowed, ErrMissing)
-	case *n < int64(low) || *n > int64(high):
+	case *n < low || *n > high:
 		r.fail(key, strconv.FormatInt(*n, 10), allowed, ErrValue)
 	default:
-		return int(*n)
+		return *n
 	}
 	return low
 }
@@ -215,21 +199,4 @@ func (r *resolver) cache(name string, w *rawCache) Cache {
 		r.fail(name+".size", fmt.Sprint(c.Size, " B in ", c.Ways, " ways of ", c.Line, " B"), "lines and sets by powers of two", ErrValue)
 	}
 	return c
-}
-
-// namesIn returns the files of a directory without those that begin with an underscore,
-// which serve only as a base of others, and without their ending; sorted.
-func namesIn(files fs.FS, dir string) []string {
-	entries, err := fs.ReadDir(files, dir)
-	if err != nil {
-		return nil
-	}
-	var names []string
-	for _, e := range entries {
-		if name := strings.TrimSuffix(e.Name(), ".toml"); !strings.HasPrefix(name, "_") {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
 }

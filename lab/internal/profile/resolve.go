@@ -1,7 +1,5 @@
 package profile
 
-import "strconv"
-
 // resolver turns the texts of a file into quantities and keeps the first error.
 type resolver struct {
 	file string
@@ -90,7 +88,7 @@ func (w *raw) resolve(title, file string, layers []*raw) (*Profile, error) {
 	p.NIC.Decision = Micros(r.quantity(span, entry{"nic.decision", w.NIC.Decision}))
 	p.NIC.Completion = Micros(r.quantity(span, entry{"nic.completion", w.NIC.Completion}))
 	p.NIC.Packet = Micros(r.quantity(span, entry{"nic.packet", w.NIC.Packet}))
-	p.NIC.Buffers = r.buffers(w.NIC.Buffers)
+	p.NIC.Buffers = r.count("nic.buffers", w.NIC.Buffers, 1, 1024)
 	if w.NIC.Memory != nil {
 		p.NIC.Memory = NewCost(0, r.quantity(bandwidth, entry{"nic.memory", w.NIC.Memory})).PerByte
 	}
@@ -101,17 +99,4 @@ func (w *raw) resolve(title, file string, layers []*raw) (*Profile, error) {
 		return nil, r.err
 	}
 	return p, nil
-}
-
-func (r *resolver) buffers(n *int64) int {
-	const allowed = "1 to 1024"
-	switch {
-	case n == nil:
-		r.fail("nic.buffers", "", allowed, ErrMissing)
-	case *n < 1 || *n > 1024:
-		r.fail("nic.buffers", strconv.FormatInt(*n, 10), allowed, ErrValue)
-	default:
-		return int(*n)
-	}
-	return 1
 }

@@ -1,0 +1,73 @@
+package profile
+
+import (
+	"embed"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// library has the built-in files of one kind.
+type library struct {
+	files embed.FS
+	dir   string
+}
+
+// names returns the files without their ending, sorted, but for those that serve only as a base
+// of others: their names begin with an underscore.
+func (l library) names() []string {
+	entries, err := l.files.ReadDir(l.dir)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, e := range entries {
+		if name := strings.TrimSuffix(e.Name(), ".toml"); !strings.HasPrefix(name, "_") {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// source returns the text of a file.
+func (l library) source(name string) ([]byte, error) {
+	text, err := l.files.ReadFile(l.dir + "/" + name + ".toml")
+	if err != nil {
+		return nil, &Error{File: name, Err: ErrUnknown, Allowed: strings.Join(l.names(), ", ") + ", or a file ending in .toml"}
+	}
+	return text, nil
+}
+
+// load has a built-in file parsed, or one of the user's if the name ends in .toml.
+func load[T any](l library, name string, parse func(title, file string, text []byte) (T, error)) (none T, err error) {
+	title, file, source := name, name+".toml", l.source
+	if strings.HasSuffix(name, ".toml") {
+		title, file, source = strings.TrimSuffix(filepath.Base(name), ".toml"), name, readFile
+	}
+	text, err := source(name)
+	if err != nil {
+		return none, err
+	}
+	return parse(title, file, text)
+}
+
+// maxFile bounds a user's file in bytes; the built-in ones are under 4 KiB.
+const maxFile = 1 << 20
+
+func readFile(name string) ([]byte, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, &Error{File: name, Err: fmt.Errorf("%w: %w", ErrUnreadable, err)}
+	}
+	if info.Size() > maxFile || !info.Mode().IsRegular() {
+		return nil, &Error{File: name, Err: ErrUnreadable, Allowed: "a regular file of at most 1 MiB"}
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, &Error{File: name, Err: fmt.Errorf("%w: %w", ErrUnreadable, err)}
+	}
+	return text, nil
+}
