@@ -133,14 +133,15 @@ func Read(r io.Reader, name string) ([]Row, error) {
 		if err != nil {
 			return nil, tableError(name, err)
 		}
-		line, _ := c.FieldPos(0)
 		p := parser{columns: header, record: record, known: known}
-		row, err := p.row()
-		if err == nil && seen[row.ID] {
-			p.column, err = "id", fmt.Errorf("%w: %q is empty or there twice", ErrCell, row.ID)
+		row := p.row()
+		if seen[row.ID] {
+			p.bad("id", "an id that no other row has", fmt.Errorf("%w: %q is empty or there twice", ErrCell, row.ID))
 		}
-		if err != nil {
-			return nil, &Error{File: name, Line: line, Column: p.column, Hint: p.hint, Err: err}
+		if p.err != nil {
+			p.err.File = name
+			p.err.Line, _ = c.FieldPos(0)
+			return nil, p.err
 		}
 		seen[row.ID] = true
 		rows = append(rows, row)
@@ -160,38 +161,58 @@ func tableError(name string, err error) error {
 	return &Error{File: name, Line: line, Hint: "columns: " + Columns, Err: err}
 }
 
-// parser reads a record. column is the one that it reads, hint what that may hold.
+// parser reads a record and keeps the first error.
 type parser struct {
 	columns, record []string
 	known           map[string]Task // of a table with six columns
-	column, hint    string
+	err             *Error
 }
 
-// cell returns the text of a column; allowed is what it may hold.
-func (p *parser) cell(column, allowed string) string {
-	p.column, p.hint = column, allowed
-	return p.record[slices.Index(p.columns, column)]
+func (p *parser) bad(column, allowed string, err error) {
+	if p.err == nil {
+		p.err = &Error{Column: column, Hint: allowed, Err: err}
+	}
 }
 
-func (p *parser) row() (Row, error) {
-	cell := func(column string) string { return p.cell(column, "any text") }
-	r := Row{Source: cell("source"), Quantity: cell("quantity"), Condition: cell("condition"),
-		Value: cell("value"), Unit: cell("unit"), ID: cell("id")}
-	var err error
+// cell returns the text of a column.
+func (p *parser) cell(column string) string { return p.record[slices.Index(p.columns, column)] }
+
+// want reports a column whose text is not one of those allowed.
+func (p *parser) want(ok bool, column, allowed, text string) {
+	if !ok {
+		p.bad(column, allowed, fmt.Errorf("%w: %q", ErrCell, text))
+	}
+}
+
+// words reads a column of words, each of which is one of a list.
+func (p *parser) words(column string, allowed []string) []string {
+	words := strings.Fields(p.cell(column))
+	for _, w := range words {
+		p.want(slices.Contains(allowed, w), column, strings.Join(allowed, ", "), w)
+	}
+	return words
+}
+
+func (p *parser) row() Row {
+	r := Row{ID: p.cell("id"), Source: p.cell("source"), Quantity: p.cell("quantity"), Condition: p.cell("condition"),
+		Value: p.cell("value"), Unit: p.cell("unit")}
 	if p.known != nil {
 		r.Task = taskOf(&r, p.known)
 	} else {
-		r.Task, err = p.task()
+		r.Task = p.task()
 	}
-	if err != nil || r.Compute == "" {
-		return r, err
+	if p.err != nil || r.Compute == "" {
+		return r
 	}
 	c, _ := lookup(r.Compute)
-	if u, ok := units[p.cell("unit", "a unit of what is computed")]; !ok || u.dimension&c.dimension == 0 {
-		return r, fmt.Errorf("%w: %q is no unit of %q", ErrCell, r.Unit, r.Compute)
+	if u, ok := units[r.Unit]; !ok || u.dimension&c.dimension == 0 {
+		p.bad("unit", "a unit of what is computed", fmt.Errorf("%w: %q is no unit of %q", ErrCell, r.Unit, r.Compute))
 	}
-	r.Figure, err = figureOf(p.cell("value", `a value is written "215", "<80", ">120" or "120-132"`), r.Bound)
-	return r, err
+	var err error
+	if r.Figure, err = figureOf(r.Value, r.Bound); err != nil {
+		p.bad("value", `a value is written "215", "<80", ">120" or "120-132"`, err)
+	}
+	return r
 }
 
 // taskOf returns the task of a row that has words only.
@@ -203,19 +224,14 @@ func taskOf(r *Row, known map[string]Task) Task {
 	return t
 }
 
-func (p *parser) task() (Task, error) {
-	t := Task{Note: p.cell("note", "the reason why the row is not computed")}
-	t.Compute = p.cell("compute", "empty, or one of: "+strings.Join(Computations(), ", "))
+func (p *parser) task() Task {
+	t := Task{Note: p.cell("note"), Compute: p.cell("compute"), Bound: Relation(p.cell("bound")), Policy: p.cell("policy")}
 	c, ok := lookup(t.Compute)
 	if t.Compute == "" && t.Note != "" {
-		return t, nil
-	} else if !ok {
-		return t, fmt.Errorf("%w: %q", ErrCell, t.Compute)
+		return Task{Note: t.Note}
 	}
-	t.Bound = Relation(p.cell("bound", `empty, "<" or ">"`))
-	if !slices.Contains([]Relation{"", AtMost, AtLeast}, t.Bound) {
-		return t, fmt.Errorf("%w: %q", ErrCell, t.Bound)
-	}
+	p.want(ok, "compute", "empty, or one of: "+strings.Join(Computations(), ", "), t.Compute)
+	p.want(slices.Contains([]Relation{"", AtMost, AtLeast}, t.Bound), "bound", `empty, "<" or ">"`, string(t.Bound))
 	platforms, policies := profile.Names(), pipeline.PolicyNames()
 	longest := maxPayload
 	_, onSystem := onMemorySystem[t.Compute]
@@ -225,54 +241,31 @@ func (p *parser) task() (Task, error) {
 	case onSystem:
 		platforms, policies, longest = memorySystems(), mechanisms(), coherence.MaxBytes
 	}
-	t.Platforms = strings.Fields(p.cell("platforms", strings.Join(platforms, ", ")))
-	for _, name := range t.Platforms {
-		if !slices.Contains(platforms, name) {
-			return t, fmt.Errorf("%w: %q", ErrCell, name)
-		}
-	}
+	t.Platforms = p.words("platforms", platforms)
 	if len(t.Platforms) == 0 || len(t.Platforms) > 1 && c.fold == nil {
-		return t, fmt.Errorf("%w: %q is of one platform, here are %d", ErrCell, t.Compute, len(t.Platforms))
+		p.bad("platforms", strings.Join(platforms, ", "), fmt.Errorf("%w: %q is of one platform, here are %d", ErrCell, t.Compute, len(t.Platforms)))
 	}
-	t.Policy = p.cell("policy", strings.Join(policies, ", "))
-	names := []string{t.Policy}
 	if onSystem && c.dimension == percent { // against several
-		names = strings.Fields(t.Policy)
+		p.words("policy", policies)
+	} else {
+		p.want(t.Policy == "" || slices.Contains(policies, t.Policy), "policy", strings.Join(policies, ", "), t.Policy)
 	}
-	for _, name := range names {
-		if name != "" && !slices.Contains(policies, name) {
-			return t, fmt.Errorf("%w: %q", ErrCell, name)
-		}
-	}
-	if strings.TrimSpace(t.Policy) == "" && c.needs&policy != 0 {
-		return t, fmt.Errorf("%w: %q", ErrCell, t.Policy)
-	}
-	var err error
-	if t.Payload, err = p.bytes("payload", c.needs&payload != 0, longest); err != nil {
-		return t, err
-	}
-	if t.Send, err = p.bytes("send_pulse", false, t.Payload); err != nil {
-		return t, err
-	}
-	if t.Receive, err = p.bytes("receive_pulse", false, t.Payload); err != nil {
-		return t, err
-	}
-	fit := p.cell("fit", `empty or "yes"; one platform`)
-	if t.Fit = fit == "yes"; fit != "" && !t.Fit || t.Fit && len(t.Platforms) > 1 {
-		return t, fmt.Errorf("%w: %q", ErrCell, fit)
-	}
-	return t, nil
+	p.want(strings.TrimSpace(t.Policy) != "" || c.needs&policy == 0, "policy", strings.Join(policies, ", "), t.Policy)
+	t.Payload = p.bytes("payload", c.needs&payload != 0, longest)
+	t.Send, t.Receive = p.bytes("send_pulse", false, t.Payload), p.bytes("receive_pulse", false, t.Payload)
+	fit := p.cell("fit")
+	t.Fit = fit == "yes"
+	p.want(fit == "" || t.Fit && len(t.Platforms) == 1, "fit", `empty or "yes"; one platform`, fit)
+	return t
 }
 
 // bytes reads a number of bytes from 1 to most; an optional one may be empty, which is 0.
-func (p *parser) bytes(column string, needed bool, most int) (int, error) {
-	text := p.cell(column, fmt.Sprintf("1 to %d bytes", most))
+func (p *parser) bytes(column string, needed bool, most int) int {
+	text := p.cell(column)
 	if text == "" && !needed {
-		return 0, nil
+		return 0
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > most {
-		return 0, fmt.Errorf("%w: %q", ErrCell, text)
-	}
-	return n, nil
+	p.want(err == nil && n >= 1 && n <= most, column, fmt.Sprintf("1 to %d bytes", most), text)
+	return n
 }
