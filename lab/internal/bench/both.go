@@ -49,7 +49,7 @@ func workBoth(ctx context.Context, s *Spec, from, to *via.NIC) (side Side, err e
 
 // tellBoth tells two ends of this process where the other one's target is.
 func tellBoth(ctx context.Context, x, y *end) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, connectLimit)
 	defer cancel()
 	x.rdma.other, y.rdma.other = y, x
 	if err := errors.Join(x.tell(), y.tell()); err != nil {

@@ -19,7 +19,7 @@ type Comparison struct {
 	// Rows to measure; nil for DefaultRows.
 	Rows []Row
 	// Progress is called after each measurement.
-	Progress func()
+	Progress Progress
 }
 
 // UsualWire is the wire of ours that is compared if nothing else is said: as UCX does over
@@ -138,7 +138,7 @@ func (c *Comparison) round(ctx context.Context, r *Row) error {
 	if err := cross(); err != nil {
 		return err
 	}
-	c.step()
+	c.Progress.Step()
 	for i := range c.Peers {
 		p := &c.Peers[i]
 		if !slices.Contains(p.Tests, r.Test) {
@@ -163,15 +163,9 @@ func (c *Comparison) round(ctx context.Context, r *Row) error {
 				r.Statistics[p.Name] = p.Statistic
 			}
 		}
-		c.step()
+		c.Progress.Step()
 	}
 	return nil
-}
-
-func (c *Comparison) step() {
-	if c.Progress != nil {
-		c.Progress()
-	}
 }
 
 // errNothing: a measurement came back empty.

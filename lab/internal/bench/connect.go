@@ -11,12 +11,12 @@ import (
 // discriminator of the connections of a measurement.
 const discriminator = "trapeze-bench/1"
 
-// patience bounds how long one end waits for the other one.
-const patience = 20 * time.Second
+// connectLimit bounds how long one end waits for the other one.
+const connectLimit = 20 * time.Second
 
 // Connect connects two VIs of this process, whose NICs are on one wire.
 func Connect(ctx context.Context, x, y *via.VI) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, connectLimit)
 	defer cancel()
 	accepted := make(chan error, 1)
 	go func() { accepted <- accept(ctx, y) }()
@@ -36,22 +36,22 @@ func accept(ctx context.Context, vi *via.VI) error {
 	return err
 }
 
-// again is the pause between two attempts to connect a bare VI, attempt how long one
+// retryPause is the pause between two attempts to connect a bare VI, attemptLimit the time that one
 // may take: what was lost while the other side came up is sent once more.
 const (
-	again   = 200 * time.Microsecond
-	attempt = 2 * time.Second
+	retryPause   = 200 * time.Microsecond
+	attemptLimit = 2 * time.Second
 )
 
 // request asks until the other side waits.
 func request(ctx context.Context, vi *via.VI, to via.MAC) error {
 	for {
-		limited, cancel := context.WithTimeout(ctx, attempt)
+		limited, cancel := context.WithTimeout(ctx, attemptLimit)
 		_, err := vi.ConnectRequest(limited, via.Address{MAC: to, Discriminator: discriminator}, "")
 		cancel()
 		if ctx.Err() != nil || !errors.Is(err, via.ErrNoMatch) && !errors.Is(err, via.ErrNotReachable) && !errors.Is(err, via.ErrTimeout) {
 			return err
 		}
-		time.Sleep(again)
+		time.Sleep(retryPause)
 	}
 }

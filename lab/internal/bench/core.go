@@ -152,19 +152,3 @@ func idleTicks() map[int]uint64 {
 	}
 	return ticks
 }
-
-// OnCore runs f on a thread of its own, which is pinned to core unless that is
-// negative. Goroutines that f starts run elsewhere.
-func OnCore(core int, f func() error) error {
-	ended := make(chan error, 1)
-	go func() {
-		// Not unlocked: the thread ends with the goroutine, and nobody inherits
-		// where it may run.
-		if err := pin(core); err != nil {
-			ended <- err
-			return
-		}
-		ended <- f()
-	}()
-	return <-ended
-}

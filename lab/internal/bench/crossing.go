@@ -29,7 +29,7 @@ func Crossing(ctx context.Context, cores []int, d time.Duration) (float64, error
 	var stop atomic.Bool
 	returned := make(chan error, 1)
 	go func() {
-		returned <- OnCore(cores[1], func() error {
+		returned <- OnCore(ctx, cores[1], func() error {
 			for !stop.Load() {
 				if n := b.n.Load(); n%2 == 1 {
 					b.n.Store(n + 1)
@@ -39,7 +39,7 @@ func Crossing(ctx context.Context, cores []int, d time.Duration) (float64, error
 		})
 	}()
 	var times []float64
-	err := OnCore(cores[0], func() error {
+	err := OnCore(ctx, cores[0], func() error {
 		for end := time.Now().Add(d); len(times) == 0 || time.Now().Before(end); {
 			start := time.Now()
 			for range throws {

@@ -50,10 +50,7 @@ func askFrames(ctx context.Context, q Question) (a Answer, err error) {
 	received, err := result[Side](receiver)
 	if err != nil {
 		sender.stop()
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-		return a, err
+		return a, caused(ctx, err)
 	}
 	sent, err := result[Side](sender)
 	return Answer{Value: received.MessageRate(), switches: received.SwitchRate() + sent.SwitchRate()}, err
@@ -77,7 +74,7 @@ func (f *frames) run(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	for !p.LinkUp() {
-		if err := pause(ctx); err != nil {
+		if err := sleep(ctx, lookPause); err != nil {
 			return errors.Join(err, p.Close())
 		}
 	}

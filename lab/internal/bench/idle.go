@@ -101,10 +101,8 @@ func RunIdle(ctx context.Context, t IdleTask) (r IdleResult, err error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, t.limit(), fmt.Errorf("%s: no result after %v", t.Place, t.limit()))
 	defer cancel()
-	if r, err = t.run(ctx); err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	return r, err
+	r, err = t.run(ctx)
+	return r, caused(ctx, err)
 }
 
 // addresses of the waiter's NIC and the sender's; apart says that they have a

@@ -49,19 +49,12 @@ func (e *eventEnds) start(context.Context) error {
 }
 
 func (e *eventEnds) started(ctx context.Context) error {
-	select {
-	case <-e.begun:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return receive(ctx, e.begun)
 }
 
 func (e *eventEnds) notify(ctx context.Context) error {
-	select {
-	case <-e.turns:
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if err := receive(ctx, e.turns); err != nil {
+		return err
 	}
 	e.sent.Store(monotonic())
 	if e.event != nil {

@@ -118,10 +118,8 @@ func (t *IdleTask) send(ctx context.Context, e rareEnd) error {
 	}
 	pause := t.Idle
 	for range t.Count + 1 {
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := sleep(ctx, pause); err != nil {
+			return err
 		}
 		if err := e.notify(ctx); err != nil {
 			return err
@@ -136,10 +134,8 @@ func (t *IdleTask) wait(ctx context.Context, e rareEnd, r *IdleResult) error {
 	r.Latencies = newHistogram()
 	runtime.GC()
 	settled := time.After(settle)
-	select {
-	case <-settled:
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if err := receive(ctx, settled); err != nil {
+		return err
 	}
 	if err := e.start(ctx); err != nil {
 		return err
@@ -175,7 +171,7 @@ func (e *messageEnd) started(ctx context.Context) error {
 	_, err := e.await(ctx)
 	for end := time.Now().Add(answering); err == nil && time.Now().Before(end); {
 		e.Poll()
-		err = pause(ctx)
+		err = sleep(ctx, lookPause)
 	}
 	return err
 }
@@ -213,7 +209,7 @@ func (s *idleSpec) withEnd(ctx context.Context, address string, ready func(), f 
 		return err
 	}
 	defer func() { err = errors.Join(err, nic.Close()) }()
-	set, cancel := context.WithTimeout(ctx, patience+s.Task.limit())
+	set, cancel := context.WithTimeout(ctx, connectLimit+s.Task.limit())
 	defer cancel()
 	o := via.ConnOptions{MaxMessage: stampSize, SendDepth: 2, RecvDepth: 4}
 	var c *via.Conn

@@ -90,7 +90,7 @@ func startPinned(ctx context.Context, core int, env []string, command ...string)
 // awaitListener waits until somebody listens at a TCP port of this machine.
 func awaitListener(ctx context.Context, port int) error {
 	for !listening(port) {
-		if err := pause(ctx); err != nil {
+		if err := sleep(ctx, lookPause); err != nil {
 			return err
 		}
 	}

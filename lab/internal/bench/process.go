@@ -181,10 +181,7 @@ func Run(ctx context.Context, t Task) (Result, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, t.limit(), fmt.Errorf("%s of %d bytes over %s: no result after %v", t.Spec.Test, t.Spec.Bytes, t.Wire, t.limit()))
 	defer cancel()
 	r, err := t.run(ctx)
-	if err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	return r, err
+	return r, caused(ctx, err)
 }
 
 func (t *Task) run(ctx context.Context) (r Result, err error) {

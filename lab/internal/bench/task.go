@@ -185,20 +185,10 @@ func awaitFiles(ctx context.Context, names []string) error {
 			if _, err := os.Stat(name); err == nil {
 				break
 			}
-			if err := pause(ctx); err != nil {
+			if err := sleep(ctx, lookPause); err != nil {
 				return fmt.Errorf("%s does not appear: %w", name, err)
 			}
 		}
 	}
 	return nil
-}
-
-// pause sleeps for a moment, or until ctx ends.
-func pause(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(5 * time.Millisecond):
-		return nil
-	}
 }

@@ -74,7 +74,7 @@ func Open(ctx context.Context, address string) (*via.NIC, error) {
 
 // connect makes the worker's ends and connects them.
 func (s *Spec) connect(ctx context.Context, nic *via.NIC, ready func()) (ends []*end, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, connectLimit)
 	defer cancel()
 	ready()
 	for i := range s.VIs {

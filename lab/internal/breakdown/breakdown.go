@@ -54,7 +54,7 @@ type Options struct {
 	// Eager says that the NICs have messages and descriptors before they are posted.
 	Eager bool
 	// Progress, if not nil, is called after each of Steps parts.
-	Progress func()
+	Progress bench.Progress
 }
 
 // Parts is how often Progress is called.
@@ -79,11 +79,8 @@ func Run(ctx context.Context, o Options) (r Result, err error) {
 	if err := o.Validate(); err != nil {
 		return r, err
 	}
-	if err = bench.OnCore(o.core(), func() error { return o.message(ctx, &r) }); err == nil {
+	if err = bench.OnCore(ctx, o.core(), func() error { return o.message(ctx, &r) }); err == nil {
 		r.Limits, err = o.limits(ctx)
-	}
-	if err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
 	}
 	return r, err
 }
@@ -94,12 +91,6 @@ func (o *Options) core() int {
 		return -1
 	}
 	return o.Pairs[0].Cores[0]
-}
-
-func (o *Options) step() {
-	if o.Progress != nil {
-		o.Progress()
-	}
 }
 
 // message measures the steps and the whole.
@@ -126,7 +117,7 @@ func (o *Options) message(ctx context.Context, r *Result) (err error) {
 			best = r
 		}
 		if i%(rounds/messageParts) == rounds/messageParts-1 {
-			o.step()
+			o.Progress.Step()
 		}
 	}
 	spent := best.spent

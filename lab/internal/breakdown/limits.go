@@ -37,6 +37,9 @@ type Copy struct {
 	GBs   float64 `json:"gb_per_s"` // 10^9 bytes a second
 }
 
+// leastCopies is the number of times that each size is measured at least.
+const leastCopies = 5
+
 // copySizes in bytes.
 var copySizes = []int{64, 4 << 10, 8 << 10, 64 << 10, 1 << 20, 16 << 20}
 
@@ -49,19 +52,20 @@ const (
 
 func (o *Options) limits(ctx context.Context) (l Limits, err error) {
 	each := o.For / Parts
-	err = bench.OnCore(o.core(), func() error {
+	err = bench.OnCore(ctx, o.core(), func() error {
 		for _, n := range copySizes {
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
+			c, err := measureCopy(ctx, n, each/time.Duration(len(copySizes)))
+			if err != nil {
+				return err
 			}
-			l.Copies = append(l.Copies, measureCopy(n, each/time.Duration(len(copySizes))))
+			l.Copies = append(l.Copies, c)
 		}
 		return nil
 	})
 	if err != nil {
 		return l, err
 	}
-	o.step()
+	o.Progress.Step()
 	pairs := o.Pairs
 	if len(pairs) == 0 {
 		pairs = make([]bench.Pair, 1)
@@ -72,7 +76,7 @@ func (o *Options) limits(ctx context.Context) (l Limits, err error) {
 	for i := range rows {
 		l.Between = append(l.Between, between(&rows[i]))
 	}
-	o.step()
+	o.Progress.Step()
 	return l, err
 }
 
@@ -83,21 +87,25 @@ func between(r *bench.Row) Between {
 }
 
 // measureCopy copies n bytes again and again for about d.
-func measureCopy(n int, d time.Duration) Copy {
+func measureCopy(ctx context.Context, n int, d time.Duration) (Copy, error) {
 	src, dst := make([]byte, n), make([]byte, n)
 	for i := range src {
 		src[i] = byte(i)
 	}
 	inner := max(1<<16/n, 1)
 	var times []float64
-	for end := time.Now().Add(d); len(times) < 5 || time.Now().Before(end); {
+	err := bench.Rounds(ctx, d, leastCopies, func() error {
 		start := time.Now()
 		for range inner {
 			copy(dst, src)
 		}
 		times = append(times, float64(time.Since(start))/float64(inner))
+		return nil
+	})
+	if err != nil {
+		return Copy{}, err
 	}
 	runtime.KeepAlive(dst)
 	ns := max(least(times), 0.01)
-	return Copy{Bytes: n, Ns: ns, GBs: float64(n) / ns}
+	return Copy{Bytes: n, Ns: ns, GBs: float64(n) / ns}, nil
 }

@@ -6,11 +6,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/lab/internal/bench"
 	"github.com/trapeze-nic/trapeze/lab/internal/ticks"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// warmUp is how many messages nobody measures.
+// warmUp is the number of messages before those that are measured.
 const warmUp = 1000
 
 // keep is the share of messages that count: those that took least. The others were
@@ -24,17 +25,13 @@ const (
 	leastLots     = 10
 )
 
-// repeat calls f for about d, and at least so often.
-func repeat(ctx context.Context, d time.Duration, times int, f func() error) error {
-	for end, i := time.Now().Add(d), 0; i < times || time.Now().Before(end); i++ {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if err := f(); err != nil {
-			return err
-		}
+// measured calls one, which adds to all, for about d after the warm-up, of which nothing stays.
+func measured[T any](ctx context.Context, d time.Duration, all *[]T, one func() error) error {
+	if err := bench.Rounds(ctx, 0, warmUp, one); err != nil {
+		return err
 	}
-	return nil
+	*all = (*all)[:0]
+	return bench.Rounds(ctx, d, leastMessages, one)
 }
 
 // phases is the mean time of each phase in ticks, borders taken off. Means of the
@@ -47,13 +44,7 @@ func (p *pair) phases(ctx context.Context, d time.Duration, border float64) (spe
 		all = append(all, *t)
 		return err
 	}
-	for range warmUp {
-		if err := one(); err != nil {
-			return spent, err
-		}
-	}
-	all = all[:0]
-	if err := repeat(ctx, d, leastMessages, one); err != nil {
+	if err := measured(ctx, d, &all, one); err != nil {
 		return spent, err
 	}
 	total := func(t *timeline) (sum uint64) {
@@ -82,13 +73,7 @@ func (p *pair) whole(ctx context.Context, d time.Duration, border float64) (floa
 	one := func() error {
 		return p.once(func() { began = ticks.Now() }, func(phase) {}, func() { all = append(all, float64(ticks.Now()-began)) })
 	}
-	for range warmUp {
-		if err := one(); err != nil {
-			return 0, err
-		}
-	}
-	all = all[:0]
-	if err := repeat(ctx, d, leastMessages, one); err != nil {
+	if err := measured(ctx, d, &all, one); err != nil {
 		return 0, err
 	}
 	return least(all) - border, nil
@@ -119,7 +104,7 @@ func (p *pair) posts(ctx context.Context, d time.Duration) (single, batched floa
 		return nil
 	}
 	all := func() error { _, err := n.lone.PostRecvBatch(n.many); return err }
-	err = repeat(ctx, d, leastLots, func() error {
+	err = bench.Rounds(ctx, d, leastLots, func() error {
 		if err := lotOf(&singles, each); err != nil {
 			return err
 		}
@@ -140,11 +125,11 @@ func (p *pair) posts(ctx context.Context, d time.Duration) (single, batched floa
 
 // completions measures a completion, in ticks, of a NIC that finds doorbells in memory:
 // what is posted to a VI that is not connected completes, flushed, as soon as that NIC
-// is stepped, which nobody does meanwhile.
+// is stepped, which does not happen meanwhile.
 func (p *pair) completions(ctx context.Context, d time.Duration) (float64, error) {
 	n := &p.sender
 	var all []float64
-	err := repeat(ctx, d, leastLots, func() error {
+	err := bench.Rounds(ctx, d, leastLots, func() error {
 		if _, err := n.lone.PostSendBatch(n.many); err != nil {
 			return err
 		}
@@ -171,7 +156,7 @@ func lotOf(into *[]float64, f func() error) error {
 func (n *node) takeBack(ctx context.Context, done func() (*via.Descriptor, error)) error {
 	for _, d := range n.many {
 		_, err := done()
-		for err == via.ErrNotDone && ctx.Err() == nil { // somebody else was in the NIC
+		for err == via.ErrNotDone && ctx.Err() == nil { // another thread was in the NIC
 			n.device.Poll()
 			_, err = done()
 		}

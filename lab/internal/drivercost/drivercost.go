@@ -42,7 +42,7 @@ type Options struct {
 	// Core is where it is measured; -1 to pin nothing.
 	Core int
 	// Progress, if not nil, is called after each of Parts parts.
-	Progress func()
+	Progress bench.Progress
 }
 
 // Parts is how often Progress is called.
@@ -64,7 +64,7 @@ func Run(ctx context.Context, o Options) (r Result, err error) {
 	if err := o.Validate(); err != nil {
 		return r, err
 	}
-	err = bench.OnCore(o.Core, func() error {
+	err = bench.OnCore(ctx, o.Core, func() error {
 		for _, batch := range []int{1, MaxBatch} {
 			for _, withCQ := range []bool{false, true} {
 				c, clock, err := o.measure(ctx, batch, withCQ)
@@ -72,16 +72,11 @@ func Run(ctx context.Context, o Options) (r Result, err error) {
 					return err
 				}
 				r.Costs, r.Clock = append(r.Costs, c), max(r.Clock, clock)
-				if o.Progress != nil {
-					o.Progress()
-				}
+				o.Progress.Step()
 			}
 		}
 		return nil
 	})
-	if err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
 	return r, err
 }
 
@@ -100,14 +95,11 @@ func (o *Options) measure(ctx context.Context, batch int, withCQ bool) (c Cost, 
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	var whole, mock, cycle []float64
-	for end := time.Now().Add(o.For / Parts); len(whole) < minRounds || time.Now().Before(end); {
-		if ctx.Err() != nil {
-			return c, 0, context.Cause(ctx)
-		}
+	err = bench.Rounds(ctx, o.For/Parts, minRounds, func() error {
 		start := time.Now()
 		for range window / batch {
 			if err := r.Round(); err != nil {
-				return c, 0, err
+				return err
 			}
 		}
 		whole = append(whole, float64(time.Since(start))/window)
@@ -119,6 +111,10 @@ func (o *Options) measure(ctx context.Context, batch int, withCQ bool) (c Cost, 
 		start = time.Now()
 		chained = chain(chained)
 		cycle = append(cycle, float64(time.Since(start))/(2*window))
+		return nil
+	})
+	if err != nil {
+		return c, 0, err
 	}
 	slices.Sort(whole)
 	clock = 1 / slices.Min(cycle)
@@ -128,7 +124,7 @@ func (o *Options) measure(ctx context.Context, batch int, withCQ bool) (c Cost, 
 	return c, clock, nil
 }
 
-// chained is what chain has computed: somebody might look.
+// chained keeps the result of chain, so that the compiler does not leave it out.
 var chained uint64
 
 // chain does 2*window additions and exclusive ors, each of which needs the one before

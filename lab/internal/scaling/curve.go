@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"slices"
 	"time"
+
+	"github.com/trapeze-nic/trapeze/lab/internal/bench"
 )
 
 // Curve is how one cost depends on one number.
@@ -40,22 +42,23 @@ func measure(ctx context.Context, n int, d time.Duration, f func(i int) error) (
 	runtime.GC()
 	var means []float64
 	i := 0
-	for end := time.Now().Add(d); len(means) < blocks || time.Now().Before(end); {
-		if ctx.Err() != nil {
-			return Point{}, context.Cause(ctx)
-		}
+	err := bench.Rounds(ctx, d, blocks, func() error {
 		start := time.Now()
 		count := 0
 		for count < block || time.Since(start) < d/blocks {
 			for range block / 8 {
 				if err := f(i); err != nil {
-					return Point{}, err
+					return err
 				}
 				i++
 			}
 			count += block / 8
 		}
 		means = append(means, float64(time.Since(start))/float64(count))
+		return nil
+	})
+	if err != nil {
+		return Point{}, err
 	}
 	return spread(n, means), nil
 }

@@ -144,7 +144,7 @@ func (p *Plan) memory(ctx context.Context) (all []Memory, err error) {
 			return nil, err
 		}
 		all = append(all, m)
-		p.step()
+		p.Progress.Step()
 	}
 	return all, nil
 }

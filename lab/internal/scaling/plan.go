@@ -24,7 +24,7 @@ type Plan struct {
 	// None to pin nothing.
 	Cores []int
 	// Progress, if not nil, is called after each of Steps points.
-	Progress func()
+	Progress bench.Progress
 }
 
 // Default is the whole of what issue and documentation ask for.
@@ -91,12 +91,6 @@ func (p *Plan) core() int {
 }
 
 func (p *Plan) asks(name string) bool { return len(p.Curves) == 0 || slices.Contains(p.Curves, name) }
-
-func (p *Plan) step() {
-	if p.Progress != nil {
-		p.Progress()
-	}
-}
 
 // curve is what a Plan can ask for: its name, how many steps it takes, and how it is
 // measured.
@@ -178,10 +172,7 @@ func (p *Plan) Run(ctx context.Context) (r Result, err error) {
 		if !p.asks(c.name) {
 			continue
 		}
-		if err := bench.OnCore(p.core(), func() error { return c.run(ctx) }); err != nil {
-			if ctx.Err() != nil {
-				err = context.Cause(ctx)
-			}
+		if err := bench.OnCore(ctx, p.core(), func() error { return c.run(ctx) }); err != nil {
 			return r, fmt.Errorf("curve %s: %w", c.name, err)
 		}
 	}

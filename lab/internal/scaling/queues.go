@@ -76,7 +76,7 @@ func (p *Plan) turns(ctx context.Context, pairs []*pair, n int) (Point, error) {
 	order := shuffled(len(pairs))
 	c, err := measure(ctx, len(order), p.For, func(i int) error { return pairs[order[i%len(order)]].message(ctx) })
 	c.N = n
-	p.step()
+	p.Progress.Step()
 	return c, err
 }
 

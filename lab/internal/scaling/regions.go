@@ -76,7 +76,7 @@ func (p *Plan) regions(ctx context.Context) (costs, setup []Point, err error) {
 		}
 		c.N = n
 		costs = append(costs, c)
-		p.step()
+		p.Progress.Step()
 	}
 	return costs, setup, nil
 }

@@ -30,7 +30,7 @@ func (p *Plan) sizes(ctx context.Context, wire string) (costs []Point, err error
 			medians = append(medians, r.Source.Percentile(50))
 		}
 		costs = append(costs, spread(n, medians))
-		p.step()
+		p.Progress.Step()
 	}
 	return costs, nil
 }
