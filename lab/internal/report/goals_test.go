@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/report"
 )
@@ -50,7 +51,7 @@ func (g *gaps) String() string {
 // payloads from 1 to 64 KiB: how far auto's latency is from the best schedule that
 // search finds and how much of that no receiver could make up for, its bandwidth
 // against store and forward's, and its use of the bus against AMP's. The document's
-// table holds these figures.
+// table holds these figures. Outside the soak it takes every third payload.
 func TestAutoAgainstTheBest(t *testing.T) {
 	table := documented(t)
 	var all gaps
@@ -59,7 +60,7 @@ func TestAutoAgainstTheBest(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				for i, payload := range report.GoalPayloads {
-					if slow && payload != 1024 {
+					if slow && payload != 1024 || !soak.Wanted() && i%3 > 0 {
 						continue
 					}
 					g, err := report.Against(context.Background(), load(t, name), payload)
@@ -112,7 +113,7 @@ func documented(t *testing.T) map[string][]float64 {
 	return table
 }
 
-// TestAutoOnOtherPlatforms: on platforms whose costs are random, and which nobody has
+// TestAutoOnOtherPlatforms: on platforms whose costs are random, and which were not
 // looked at when auto was made, it is as good.
 func TestAutoOnOtherPlatforms(t *testing.T) {
 	var all gaps
@@ -144,11 +145,15 @@ func TestAutoOnOtherPlatforms(t *testing.T) {
 }
 
 // TestAutoAfterAChange: 200 frames after one engine got half or twice the bandwidth or
-// overhead, auto's latency is within 3 % of the best schedule for the new costs.
+// overhead, auto's latency is within 3 % of the best schedule for the new costs. Outside the soak
+// it takes every third profile.
 func TestAutoAfterAChange(t *testing.T) {
 	var all gaps
 	t.Run("profiles", func(t *testing.T) {
-		for _, name := range profile.Names() {
+		for i, name := range profile.Names() {
+			if !soak.Wanted() && i%3 > 0 && !slow {
+				continue
+			}
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				if slow && name != "alcor-miata" && name != "pcie4-x16-100g" {
