@@ -57,45 +57,8 @@ func (f *cellFlags) options() (cellmodel.Options, error) {
 	if err != nil {
 		return cellmodel.Options{}, err
 	}
-	p, err := profile.LoadCells(f.profile)
-	if errors.Is(err, profile.ErrUnknown) && !strings.HasSuffix(f.profile, ".toml") {
-		err = usage("--profile", f.profile, strings.Join(CellProfiles(), ", ")+", or a file ending in .toml")
-	}
+	p, err := builtIn("--profile", f.profile, profile.LoadCells, CellProfiles())
 	return cellmodel.Options{Platform: p, Scenario: f.scenario, Bytes: f.bytes, Participants: f.participants}, err
-}
-
-// cellTransfer is one entry of the JSON list.
-type cellTransfer struct {
-	Host    int     `json:"host"`
-	Channel int     `json:"channel"`
-	Message int     `json:"message"`
-	Step    string  `json:"step"`
-	Start   float64 `json:"start_us"`
-	End     float64 `json:"end_us"`
-	Bytes   int     `json:"bytes"`
-}
-
-// celled is the JSON object of "trapeze model cells".
-type celled struct {
-	OneWay    float64        `json:"one_way_us,omitempty"`
-	Interval  float64        `json:"interval_us,omitempty"`
-	Data      float64        `json:"data_gb_s,omitempty"`
-	Total     float64        `json:"total_gb_s,omitempty"`
-	RoundTrip float64        `json:"round_trip_us,omitempty"`
-	Barrier   float64        `json:"barrier_us,omitempty"`
-	Urgent    float64        `json:"urgent_us,omitempty"`
-	Stores    int            `json:"stores,omitempty"`
-	Transfers []cellTransfer `json:"transfers"`
-}
-
-func celledOf(r *cellmodel.Result) celled {
-	c := celled{OneWay: r.OneWay.Microseconds(), Interval: r.Interval.Microseconds(), Data: r.Data, Total: r.Total,
-		RoundTrip: r.RoundTrip.Microseconds(), Barrier: r.Barrier.Microseconds(), Urgent: r.Urgent.Microseconds(), Stores: r.Stores,
-		Transfers: make([]cellTransfer, len(r.Transfers))}
-	for i, t := range r.Transfers {
-		c.Transfers[i] = cellTransfer{t.Host, t.Channel, t.Message, t.Step.String(), t.Start.Microseconds(), t.End.Microseconds(), t.Bytes}
-	}
-	return c
 }
 
 func cellsCommand(e *command.Env) *cobra.Command {
@@ -140,8 +103,7 @@ channel, message, step, which is receive, high or low, start_us, end_us, bytes).
 			if err != nil {
 				return err
 			}
-			result := celledOf(r)
-			return e.Print(result, func(w io.Writer) error { return writeCells(w, o, &result) })
+			return e.Print(r, func(w io.Writer) error { return writeCells(w, o, r) })
 		},
 	}
 	f.register(cmd)
@@ -156,7 +118,7 @@ func scenarioHelp() string {
 	return b.String()
 }
 
-func writeCells(w io.Writer, o cellmodel.Options, r *celled) error {
+func writeCells(w io.Writer, o cellmodel.Options, r *cellmodel.Result) error {
 	fmt.Fprintf(w, "%s, %s\n", o.Platform.Name, o.Scenario)
 	t := tabwriter.NewWriter(w, 0, 4, 1, ' ', tabwriter.AlignRight)
 	for _, l := range []struct {
@@ -164,8 +126,8 @@ func writeCells(w io.Writer, o cellmodel.Options, r *celled) error {
 		value float64
 		unit  string
 	}{
-		{"one way", r.OneWay, "us"}, {"cell interval", r.Interval, "us"}, {"data", r.Data, "Gb/s"}, {"total", r.Total, "Gb/s"},
-		{"round trip", r.RoundTrip, "us"}, {"barrier", r.Barrier, "us"}, {"slowest urgent", r.Urgent, "us"},
+		{"one way", r.OneWay.Microseconds(), "us"}, {"cell interval", r.Interval.Microseconds(), "us"}, {"data", r.Data, "Gb/s"}, {"total", r.Total, "Gb/s"},
+		{"round trip", r.RoundTrip.Microseconds(), "us"}, {"barrier", r.Barrier.Microseconds(), "us"}, {"slowest urgent", r.Urgent.Microseconds(), "us"},
 	} {
 		if l.value > 0 {
 			fmt.Fprintf(t, "%s\t%.3f\t %s\n", l.name, l.value, l.unit)
@@ -174,11 +136,11 @@ func writeCells(w io.Writer, o cellmodel.Options, r *celled) error {
 	if r.Stores > 0 {
 		fmt.Fprintf(t, "stores\t%d\t\n", r.Stores)
 	}
-	steps := map[string]int{}
+	steps := map[cells.Step]int{}
 	for _, l := range r.Transfers {
 		steps[l.Step]++
 	}
-	fmt.Fprintf(t, "cells sent\t%d\t\n", steps[cells.High.String()]+steps[cells.Low.String()])
+	fmt.Fprintf(t, "cells sent\t%d\t\n", steps[cells.High]+steps[cells.Low])
 	return t.Flush()
 }
 

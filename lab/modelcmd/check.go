@@ -28,14 +28,18 @@ func between[T int | float64](flag string, value, low, high T, what string) erro
 	return usage(flag, fmt.Sprint(value), strings.TrimSpace(plain(low)+" to "+plain(high)+" "+what))
 }
 
-// loadProfile loads a platform. A name that is not there is a mistake in the command,
+// builtIn loads a platform of any kind. A name that is not there is a mistake in the command,
 // a file that cannot be used is not.
-func loadProfile(flag, name string) (*profile.Profile, error) {
-	p, err := profile.Load(name)
+func builtIn[T any](flag, name string, load func(string) (T, error), names []string) (T, error) {
+	p, err := load(name)
 	if errors.Is(err, profile.ErrUnknown) && !strings.HasSuffix(name, ".toml") {
-		return nil, usage(flag, name, strings.Join(profile.Names(), ", ")+", or a file ending in .toml")
+		err = usage(flag, name, strings.Join(names, ", ")+", or a file ending in .toml")
 	}
 	return p, err
+}
+
+func loadProfile(flag, name string) (*profile.Profile, error) {
+	return builtIn(flag, name, profile.Load, profile.Names())
 }
 
 // loadProfiles loads some platforms, at least one.

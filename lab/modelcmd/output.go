@@ -11,6 +11,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
+	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/report"
 	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
 )
@@ -34,14 +35,14 @@ type transfers struct {
 
 // result is the JSON object of "trapeze model".
 type result struct {
-	Latency   float64   `json:"latency_us"`
-	Bandwidth float64   `json:"bandwidth_mb_s"`
-	Transfers transfers `json:"transfers"`
-	Busy      float64   `json:"bus_busy_us"`
+	Latency   profile.Time `json:"latency_us"`
+	Bandwidth float64      `json:"bandwidth_mb_s"`
+	Transfers transfers    `json:"transfers"`
+	Busy      profile.Time `json:"bus_busy_us"`
 }
 
 func resultOf(f *report.Figures) *result {
-	return &result{Latency: f.Latency.Microseconds(), Bandwidth: f.Bandwidth, Busy: f.Busy.Microseconds(), Transfers: transfersOf(f.Log)}
+	return &result{Latency: f.Latency, Bandwidth: f.Bandwidth, Busy: f.Busy, Transfers: transfersOf(f.Log)}
 }
 
 func transfersOf(log []dmalog.Record) (t transfers) {

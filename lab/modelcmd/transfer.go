@@ -49,19 +49,9 @@ func (f *transferFlags) options() (coherence.Options, error) {
 	if f.cmd.Flags().Changed("dma-rate") && f.rate == 0 {
 		return coherence.Options{}, usage("--dma-rate", "0", "1 MB/s to the platform's")
 	}
-	s, err := loadMemorySystem("--platform", f.platform)
+	s, err := builtIn("--platform", f.platform, profile.LoadMemorySystem, profile.MemorySystems())
 	return coherence.Options{System: s, DMARate: f.rate, Order: coherence.Order(f.order), Seed: f.seed,
 		Until: coherence.Until(f.until), Receiving: coherence.Receiving(f.receiving)}, err
-}
-
-// loadMemorySystem loads a platform. A name that is not there is a mistake in the command,
-// a file that cannot be used is not.
-func loadMemorySystem(flag, name string) (*profile.MemorySystem, error) {
-	s, err := profile.LoadMemorySystem(name)
-	if errors.Is(err, profile.ErrUnknown) && !strings.HasSuffix(name, ".toml") {
-		return nil, usage(flag, name, strings.Join(profile.MemorySystems(), ", ")+", or a file ending in .toml")
-	}
-	return s, err
 }
 
 // flagError says of an option that the model refuses which flag it was.
@@ -73,36 +63,14 @@ func flagError(err error, flags map[string]string) error {
 	return &option.Error{Option: "--" + cmp.Or(flags[e.Field], e.Field), Value: e.Value, Allowed: e.Allowed}
 }
 
-// transaction is one entry of the JSON list.
-type transaction struct {
-	Side   string  `json:"side"`
-	Agent  string  `json:"agent"`
-	Kind   string  `json:"kind"`
-	Region string  `json:"region"`
-	Block  int     `json:"block"`
-	Bytes  int     `json:"bytes"`
-	Start  float64 `json:"start_us"`
-	End    float64 `json:"end_us"`
-}
-
 // transferred is the JSON object of "trapeze model transfer".
 type transferred struct {
-	User         float64       `json:"user_us"`
-	Transfer     float64       `json:"transfer_us"`
-	Transport    float64       `json:"transport_us"`
-	Total        float64       `json:"total_us"`
-	Count        int           `json:"bus_transactions"`
-	Transactions []transaction `json:"transactions"`
-}
-
-func transferredOf(r *coherence.Result) transferred {
-	t := transferred{User: r.User.Microseconds(), Transfer: r.Transfer.Microseconds(), Transport: r.Transport.Microseconds(),
-		Total: r.Total().Microseconds(), Count: len(r.Transactions), Transactions: make([]transaction, len(r.Transactions))}
-	for i, x := range r.Transactions {
-		t.Transactions[i] = transaction{string(x.Side), string(x.Agent), string(x.Kind), string(x.Region), x.Block, x.Bytes,
-			x.Start.Microseconds(), x.End.Microseconds()}
-	}
-	return t
+	User         profile.Time            `json:"user_us"`
+	Transfer     profile.Time            `json:"transfer_us"`
+	Transport    profile.Time            `json:"transport_us"`
+	Total        profile.Time            `json:"total_us"`
+	Count        int                     `json:"bus_transactions"`
+	Transactions []coherence.Transaction `json:"transactions"`
 }
 
 func transferCommand(e *command.Env) *cobra.Command {
@@ -145,7 +113,7 @@ an address alone).`,
 			if err != nil {
 				return flagError(err, nil)
 			}
-			return e.Print(transferredOf(r), func(w io.Writer) error { return writeTransfer(w, &o, r) })
+			return e.Print(transferred{r.User, r.Transfer, r.Transport, r.Total(), len(r.Transactions), r.Transactions}, func(w io.Writer) error { return writeTransfer(w, &o, r) })
 		},
 	}
 	f.register(cmd)

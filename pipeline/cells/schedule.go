@@ -12,6 +12,9 @@ const (
 	Steps
 )
 
+// MarshalText encodes s as String does.
+func (s Step) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
 var stepNames = [Steps]string{"idle", "receive", "high", "low"}
 
 func (s Step) String() string {

@@ -64,27 +64,35 @@ type Options struct {
 
 // Transfer is what a NIC did with one cell.
 type Transfer struct {
-	Host    int // number of the NIC
-	Channel int // from 1; message and answer have the same
-	Message int // number of the message, counted from 1 as they are posted
-	Step    cells.Step
-	Start   profile.Time
-	End     profile.Time
-	Bytes   int // of the message, in this cell
+	Host    int          `json:"host"`    // number of the NIC
+	Channel int          `json:"channel"` // from 1; message and answer have the same
+	Message int          `json:"message"` // number of the message, counted from 1 as they are posted
+	Step    cells.Step   `json:"step"`
+	Start   profile.Time `json:"start_us"`
+	End     profile.Time `json:"end_us"`
+	Bytes   int          `json:"bytes"` // of the message, in this cell
 }
 
 // Result of a run; what the scenario does not have is 0. Times are from the beginning of
 // the first store.
 type Result struct {
-	OneWay    profile.Time // from a program's store until the receiving program can see the whole message
-	Interval  profile.Time // between cells that arrive one behind the other
-	RoundTrip profile.Time // from a store until the answer was answered, or has come in a barrier
-	Barrier   profile.Time // that the coordinator's NIC works for a barrier
-	Urgent    profile.Time // as OneWay, of the slowest cell of high priority beside a message of low priority
-	Data      float64      // Gb/s of messages, without trailers and padding; each way
-	Total     float64      // Gb/s of cells with their headers, as they are inside a NIC; each way
-	Stores    int          // words that programs write to send one page to everybody, or to the FIFOs in a barrier
-	Transfers []Transfer
+	// OneWay is the time from a program's store until the receiving program can see the whole message.
+	OneWay profile.Time `json:"one_way_us,omitempty"`
+	// Interval is the time between cells that arrive one behind the other.
+	Interval profile.Time `json:"interval_us,omitempty"`
+	// Data is the rate of messages each way in Gb/s, without trailers and padding.
+	Data float64 `json:"data_gb_s,omitempty"`
+	// Total is the rate of cells each way in Gb/s, with their headers as inside a NIC.
+	Total float64 `json:"total_gb_s,omitempty"`
+	// RoundTrip is the time from a store until the answer was answered, or has come in a barrier.
+	RoundTrip profile.Time `json:"round_trip_us,omitempty"`
+	// Barrier is the time that the coordinator's NIC works for a barrier.
+	Barrier profile.Time `json:"barrier_us,omitempty"`
+	// Urgent is OneWay of the slowest cell of high priority beside a message of low priority.
+	Urgent profile.Time `json:"urgent_us,omitempty"`
+	// Stores are the words that programs write to multicast one page, or to the FIFOs in a barrier.
+	Stores    int        `json:"stores,omitempty"`
+	Transfers []Transfer `json:"transfers"`
 }
 
 // Run carries a scenario out. It fails with *option.Error, which names the option of the

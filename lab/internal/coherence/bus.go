@@ -53,13 +53,14 @@ const (
 
 // Transaction is one transfer over a bus.
 type Transaction struct {
-	Side       Side
-	Agent      Agent
-	Kind       Kind
-	Region     Region
-	Block      int // in its region
-	Bytes      int // 0 if it is an address alone
-	Start, End Time
+	Side   Side   `json:"side"`
+	Agent  Agent  `json:"agent"`
+	Kind   Kind   `json:"kind"`
+	Region Region `json:"region"`
+	Block  int    `json:"block"` // in its region
+	Bytes  int    `json:"bytes"` // 0 if it is an address alone
+	Start  Time   `json:"start_us"`
+	End    Time   `json:"end_us"`
 }
 
 // phases are what a transaction does once it has the bus.

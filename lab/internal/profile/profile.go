@@ -5,6 +5,7 @@
 package profile
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 )
@@ -15,6 +16,9 @@ type Time int64
 
 // Microseconds returns t in microseconds.
 func (t Time) Microseconds() float64 { return float64(t) / 1e6 }
+
+// MarshalJSON encodes t in microseconds.
+func (t Time) MarshalJSON() ([]byte, error) { return json.Marshal(t.Microseconds()) }
 
 // Micros makes a Time from microseconds.
 func Micros(us float64) Time { return Time(math.Round(us * 1e6)) }
