@@ -13,7 +13,53 @@ import (
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 )
 
-// listedPlatform is what the list says about a memory system.
+// catalogue is a list of built-in platforms of a kind, each with its TOML text.
+type catalogue[T any] struct {
+	kind   string                                       // names the argument in errors
+	listed []string                                     // names
+	others []string                                     // that can be printed, too
+	source func(name string) ([]byte, error)            // text of one
+	of     func(name, toml string) (entry T, err error) // what JSON says about it; toml is empty in the list
+	header string                                       // of the table
+	row    func(entry T) string
+}
+
+// print prints the list, or the text of the one that args names.
+func (c catalogue[T]) print(e *command.Env, args []string) error {
+	if len(args) == 1 {
+		text, err := c.source(args[0])
+		if err != nil {
+			return usage(c.kind, args[0], strings.Join(append(c.listed, c.others...), ", "))
+		}
+		if !e.JSON {
+			_, err := e.Stdout.Write(text)
+			return err
+		}
+		p, err := c.of(args[0], string(text))
+		if err != nil {
+			return err
+		}
+		return e.PrintJSON(p)
+	}
+	var list []T
+	for _, name := range c.listed {
+		p, err := c.of(name, "")
+		if err != nil {
+			return err
+		}
+		list = append(list, p)
+	}
+	return e.Print(list, func(w io.Writer) error {
+		t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+		fmt.Fprintln(t, c.header)
+		for _, p := range list {
+			fmt.Fprintln(t, c.row(p))
+		}
+		return t.Flush()
+	})
+}
+
+// listedPlatform is the list's entry of a memory system.
 type listedPlatform struct {
 	Name       string                `json:"name"`
 	Summary    string                `json:"summary"`
@@ -23,12 +69,12 @@ type listedPlatform struct {
 	TOML       string                `json:"toml,omitempty"`
 }
 
-func listedPlatformOf(name string) (listedPlatform, error) {
+func listedPlatformOf(name, toml string) (listedPlatform, error) {
 	s, err := profile.LoadMemorySystem(name)
 	if err != nil {
 		return listedPlatform{}, err
 	}
-	return listedPlatform{Name: name, Summary: s.Summary, DMA: coherence.HighestRate(s), Block: s.NIC.Block, Mechanisms: coherence.Mechanisms(s)}, nil
+	return listedPlatform{name, s.Summary, coherence.HighestRate(s), s.NIC.Block, coherence.Mechanisms(s), toml}, nil
 }
 
 func platformsCommand(e *command.Env) *cobra.Command {
@@ -44,42 +90,13 @@ mechanisms; with NAME also toml, the text.`,
   trapeze model platforms sonic-via > mine.toml`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if len(args) == 1 {
-				return printPlatform(e, args[0])
-			}
-			var list []listedPlatform
-			for _, name := range profile.MemorySystems() {
-				p, err := listedPlatformOf(name)
-				if err != nil {
-					return err
-				}
-				list = append(list, p)
-			}
-			return e.Print(list, func(w io.Writer) error {
-				t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-				fmt.Fprintln(t, "name\tDMA MB/s\tblock\tsummary")
-				for _, p := range list {
-					fmt.Fprintf(t, "%s\t%.0f\t%d B\t%s\n", p.Name, p.DMA, p.Block, p.Summary)
-				}
-				return t.Flush()
-			})
+			return catalogue[listedPlatform]{
+				kind: "platform", listed: profile.MemorySystems(), source: profile.MemorySource, of: listedPlatformOf,
+				header: "name\tDMA MB/s\tblock\tsummary",
+				row: func(p listedPlatform) string {
+					return fmt.Sprintf("%s\t%.0f\t%d B\t%s", p.Name, p.DMA, p.Block, p.Summary)
+				},
+			}.print(e, args)
 		},
 	}
-}
-
-// printPlatform prints the text of one.
-func printPlatform(e *command.Env, name string) error {
-	text, err := profile.MemorySource(name)
-	if err != nil {
-		return usage("platform", name, strings.Join(profile.MemorySystems(), ", "))
-	}
-	p, err := listedPlatformOf(name)
-	if err != nil {
-		return err
-	}
-	p.TOML = string(text)
-	return e.Print(p, func(w io.Writer) error {
-		_, err := w.Write(text)
-		return err
-	})
 }
