@@ -14,7 +14,7 @@ import (
 	"github.com/trapeze-nic/trapeze/lab/internal/breakdown"
 )
 
-// breakdownReport is what bench breakdown --json prints.
+// breakdownReport holds what bench breakdown --json prints.
 type breakdownReport struct {
 	conditions
 	breakdown.Result

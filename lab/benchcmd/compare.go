@@ -19,7 +19,7 @@ import (
 	"github.com/trapeze-nic/trapeze/lab/internal/plot"
 )
 
-// compareReport is what bench compare --json prints.
+// compareReport holds what bench compare --json prints.
 type compareReport struct {
 	Rows []bench.Row `json:"rows"`
 	conditions
@@ -155,8 +155,8 @@ func (e env) runCompare(ctx context.Context, f *compareFlags) error {
 	return errors.Join(err, e.print(report, report.conditions, report.table))
 }
 
-// picture draws everybody's latencies and bandwidths against sizes: those tests of
-// which there are two sizes. Everybody looks the same in both.
+// picture draws all latencies and bandwidths against sizes, of tests with two sizes or more. Each
+// competitor looks the same in both.
 func (r *compareReport) picture() ([]byte, error) {
 	var charts []plot.Chart
 	for _, test := range []struct {

@@ -15,7 +15,7 @@ import (
 	"github.com/trapeze-nic/trapeze/lab/internal/drivercost"
 )
 
-// driverReport is what bench driver --json prints.
+// driverReport holds what bench driver --json prints.
 type driverReport struct {
 	conditions
 	drivercost.Result

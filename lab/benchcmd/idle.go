@@ -21,7 +21,7 @@ const (
 	idleGoalWake = 20.0 // us, p50
 )
 
-// idleReport is what bench idle --json prints.
+// idleReport holds what bench idle --json prints.
 type idleReport struct {
 	conditions
 	Goals   map[string]float64 `json:"goals"`

@@ -14,7 +14,7 @@ import (
 	"github.com/trapeze-nic/trapeze/lab/internal/plot"
 )
 
-// benchReport is what bench --json prints.
+// benchReport holds what bench --json prints.
 type benchReport struct {
 	conditions
 	Results []result `json:"results"`
@@ -93,8 +93,8 @@ func summarize(t *bench.Task, runs []bench.Result) result {
 	return r
 }
 
-// quiet is how many involuntary context switches a second two processes have on cores
-// that nobody else wants: the kernel's own threads make some.
+// quiet is the number of involuntary context switches a second of two processes on cores of their
+// own: the kernel's own threads make some.
 const quiet = 100
 
 // disturbed says below a table if other programs ran on the cores.

@@ -16,7 +16,7 @@ import (
 	"github.com/trapeze-nic/trapeze/lab/internal/scaling"
 )
 
-// scalingReport is what bench scaling --json prints.
+// scalingReport holds what bench scaling --json prints.
 type scalingReport struct {
 	conditions
 	scaling.Result

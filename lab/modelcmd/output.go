@@ -123,7 +123,7 @@ func target(name string) string {
 	return name
 }
 
-// written is what a command that writes a file prints with --json.
+// written holds what a command that writes a file prints with --json.
 type written struct {
 	File  string `json:"file"`
 	Bytes int    `json:"bytes"`

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// account is what a worker uses while it measures.
+// account holds what a worker uses while it measures.
 type account struct {
 	started time.Time
 	used    unix.Rusage
@@ -46,7 +46,7 @@ func (a *account) end(s *Side) {
 	}
 }
 
-// usage is what this process has used so far; nothing where the kernel does not tell.
+// usage returns what this process has used so far; nothing where the kernel does not tell.
 func usage() (u unix.Rusage) {
 	_ = unix.Getrusage(unix.RUSAGE_SELF, &u)
 	return u

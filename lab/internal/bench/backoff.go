@@ -22,7 +22,7 @@ const (
 	napPart     = 16
 	shortestNap = 100 * time.Microsecond
 	longestNap  = time.Millisecond
-	// moves is how often a NIC is polled before a nap, to see that nothing moves.
+	// moves is the number of times that a NIC is polled before a nap, to see that nothing moves.
 	moves = 64
 )
 

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Comparison is what Compare does.
+// Comparison holds what Compare does.
 type Comparison struct {
 	// Wire and Placement of ours for messages.
 	Wire, Placement string
@@ -26,7 +26,7 @@ type Comparison struct {
 // cma, it copies payloads at most once.
 const UsualWire = "shm-share"
 
-// DefaultRows are what the project has goals for.
+// DefaultRows returns the rows that the project has goals for.
 func DefaultRows() []Row {
 	return []Row{
 		{Test: "latency", Bytes: 64}, {Test: "latency", Bytes: 4 << 10}, {Test: "latency", Bytes: 8 << 10}, {Test: "latency", Bytes: 64 << 10},
@@ -39,7 +39,7 @@ func DefaultRows() []Row {
 	}
 }
 
-// Steps is how many times Compare calls Progress.
+// Steps is the number of times that Compare calls Progress.
 func (c *Comparison) Steps() int {
 	n := 0
 	for _, r := range c.rows() {
@@ -84,7 +84,7 @@ func (c *Comparison) Validate() error {
 	return nil
 }
 
-// Compare measures every row on every pair with everybody in turn, A B A B, so that what
+// Compare measures every row on every pair with all in turn, A B A B, so that what
 // changes on the machine changes for all. A peer that fails is left out of the row, which
 // says why; a failure of ours ends it all. With an error it returns the rows that
 // were measured before, the last one perhaps in part.
@@ -113,10 +113,10 @@ func (c *Comparison) Compare(ctx context.Context) (rows []Row, err error) {
 	return rows, nil
 }
 
-// crossingFor is how long one look at the distance of the cores takes.
+// crossingFor is the time that one look at the distance of the cores takes.
 const crossingFor = 5 * time.Millisecond
 
-// round asks everybody once, and looks before and after each answer how far the cores
+// round asks all once, and looks before and after each answer how far the cores
 // are from each other.
 func (c *Comparison) round(ctx context.Context, r *Row) error {
 	q := Question{Test: r.Test, Bytes: r.Bytes, For: c.For, Cores: r.Cores}

@@ -13,7 +13,7 @@ type ball struct {
 	_ [64]byte
 }
 
-// throws is how often the ball goes there and back between two looks at the clock.
+// throws is the number of times that the ball goes there and back between two looks at the clock.
 const throws = 50
 
 // Crossing is the time in ns in which a cache line goes from one of two cores to the

@@ -27,7 +27,7 @@ type fetchSide struct {
 	Core   int
 }
 
-// fetched is what the server lends, in bytes: more than the caches next to a core hold.
+// fetched holds what the server lends, in bytes: more than the caches next to a core hold.
 const fetched = 4 << 20
 
 // askFetch measures fetches between two processes of ours.

@@ -23,8 +23,8 @@ type frames struct {
 	Core   int
 }
 
-// framesBurst is how many frames go out with one Flush: as many as testpmd sends
-// and receives at a time.
+// framesBurst is the number of frames that go out with one Flush: as many as testpmd sends and
+// receives at a time.
 const framesBurst = 32
 
 // askFrames measures frames between two processes of ours.
@@ -123,7 +123,7 @@ func (f *frames) receive(ctx context.Context, p *memif.Port, side *Side) (err er
 	return err
 }
 
-// errShort: a frame arrived that nobody sent.
+// errShort: a frame of a size arrived that was not sent.
 var errShort = errors.New("a frame of another size")
 
 func (f *frames) drain(ctx context.Context, p *memif.Port, d time.Duration) (n uint64, err error) {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// garbagePiece is how many bytes one allocation has: what a small request of a
-// server takes.
+// garbagePiece is the number of bytes that one allocation has: what a small request of a server
+// takes.
 const garbagePiece = 1024
 
 // garbageKept holds the last pieces, so that the compiler cannot leave them out.

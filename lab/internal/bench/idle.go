@@ -12,8 +12,8 @@ type IdlePlace string
 
 // Places of an idle application.
 const (
-	// IdleMemoryInline: sender and waiter are goroutines of one process; whoever
-	// polls or waits runs the NICs.
+	// IdleMemoryInline: sender and waiter are goroutines of one process; a call that polls or waits
+	// runs the NICs.
 	IdleMemoryInline IdlePlace = "memory-inline"
 	// IdleMemoryThread: the same with NICs that have a goroutine of their own each.
 	IdleMemoryThread IdlePlace = "memory-thread"
@@ -22,7 +22,7 @@ const (
 	IdleSharedInline IdlePlace = "shm-inline"
 	IdleSharedThread IdlePlace = "shm-thread"
 	// IdleKernel has no NIC: a thread that is blocked in read(2) of an eventfd is
-	// woken by another. Nobody who sleeps wakes sooner.
+	// woken by another. No sleeping thread wakes sooner.
 	IdleKernel IdlePlace = "kernel"
 	// IdleRuntime has no NIC: a goroutine that waits for an eventfd is woken.
 	IdleRuntime IdlePlace = "runtime"
@@ -36,10 +36,10 @@ func IdlePlaces() []IdlePlace {
 // IdleTask is one measurement of an idle application.
 type IdleTask struct {
 	Place IdlePlace
-	// Idle is how long nothing comes at first, 10 ms to 10 minutes.
+	// Idle is the time that nothing comes at first, 10 ms to 10 minutes.
 	Idle time.Duration
-	// Pause is the time before each message, 0.1 ms to 10 s; Count is how many come,
-	// 1 to 1,000,000.
+	// Pause is the time before each message, 0.1 ms to 10 s; Count is the number of messages, 1 to
+	// 1,000,000.
 	Pause time.Duration
 	Count int
 	// Cores of the waiter's and the sender's process, if they are two; none to leave
@@ -73,10 +73,10 @@ func (t *IdleTask) limit() time.Duration {
 	return starting + 2*t.Idle + 2*time.Duration(t.Count)*(t.Pause+time.Millisecond)
 }
 
-// IdleResult is what an idle application costs and how fast it wakes.
+// IdleResult holds what an idle application costs and how fast it wakes.
 type IdleResult struct {
-	// Idle is how long nothing came, IdleCPU the processor time of the waiter's
-	// process meanwhile; the sender is in the same process but over shm.
+	// Idle is the time that nothing came, IdleCPU the processor time of the waiter's process
+	// meanwhile; the sender is in the same process but over shm.
 	Idle, IdleCPU time.Duration
 	// Waking and WakingCPU are the same for the time in which messages came.
 	Waking, WakingCPU time.Duration

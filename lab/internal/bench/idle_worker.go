@@ -19,7 +19,7 @@ import (
 // stampSize is the size of a message: the time at which it was posted.
 const stampSize = 8
 
-// settle is what a fresh process gets to end its own work before it is idle.
+// settle is the time in which a fresh process ends its own work before it is idle.
 const settle = 100 * time.Millisecond
 
 // monotonic is the time in ns of a clock that all processes share
@@ -185,7 +185,7 @@ func (e *messageEnd) notify(ctx context.Context) error {
 	if err := e.Post(stampSize); err != nil {
 		return err
 	}
-	// An inline engine runs while somebody waits.
+	// An inline engine runs while a call waits.
 	return e.Flush(ctx)
 }
 

@@ -15,7 +15,7 @@ import (
 // ErrNotInstalled: a peer's program is not on this machine.
 var ErrNotInstalled = errors.New("not installed")
 
-// Question is what one row of a comparison asks of everybody.
+// Question is the same for all in one row of a comparison.
 type Question struct {
 	// Test is "latency", "put", "get", "fetch", "bandwidth", "rate" or "frames".
 	Test  string
@@ -87,7 +87,7 @@ func startPinned(ctx context.Context, core int, env []string, command ...string)
 	return start(ctx, nil, "env", append(append(env, name), args...)...)
 }
 
-// awaitListener waits until somebody listens at a TCP port of this machine.
+// awaitListener waits until a TCP port of this machine has a listener.
 func awaitListener(ctx context.Context, port int) error {
 	for !listening(port) {
 		if err := sleep(ctx, lookPause); err != nil {

@@ -15,9 +15,9 @@ import (
 // errNoColumn: a peer's output is not as we know it.
 var errNoColumn = errors.New("its output has no such column")
 
-// unixSocket and tcpLoopback are what a Go program has without us: the kernel's
-// sockets, in two goroutines' processes as the others. A fetch over them is a request of
-// fetchRequest bytes, and a reply.
+// unixSocket and tcpLoopback hold what a Go program has without us: the kernel's sockets, in two
+// goroutines' processes as the others. A fetch over them is a request of fetchRequest bytes, and
+// a reply.
 var (
 	unixSocket = Peer{Name: "unix", Statistic: "p50", Tests: []string{"latency", fetch, "bandwidth", "rate"},
 		ask: func(ctx context.Context, q Question) (Answer, error) {
@@ -32,7 +32,7 @@ var (
 		ask: func(ctx context.Context, q Question) (Answer, error) { return askSocket(ctx, q, "tcp", "127.0.0.1:0") }}
 )
 
-// fetchRequest is how long a request of a page is, in bytes.
+// fetchRequest is the length of a page's request in bytes.
 const fetchRequest = 64
 
 // socketSide is one end of a socket measurement: an echo or a sink, which prints where
@@ -41,8 +41,8 @@ type socketSide struct {
 	Network, Address string
 	Echo             bool // messages come back
 	Source           bool
-	// Request is how long what the source sends is, if other than Bytes: then a whole
-	// round trip is timed, and not half of one.
+	// Request is the length in bytes of what the source sends, if other than Bytes: then a whole round
+	// trip is timed, and not half of one.
 	Request     int
 	Bytes, Core int
 	For         time.Duration
@@ -104,7 +104,7 @@ func (s *socketSide) run(ctx context.Context, w io.Writer) error {
 	return json.NewEncoder(w).Encode(a)
 }
 
-// request is what the source sends at a time, of a buffer.
+// request returns what the source sends at a time, of a buffer.
 func (s *socketSide) request(buf []byte) []byte {
 	if s.Request == 0 {
 		return buf

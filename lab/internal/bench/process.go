@@ -19,10 +19,10 @@ import (
 // worker.
 const WorkerCommand = "bench-worker"
 
-// readyLine is what a worker prints once its peer may start.
+// readyLine holds what a worker prints once its peer may start.
 const readyLine = "ready"
 
-// job is what a worker does: one of these. It crosses to it as JSON.
+// job holds what a worker does: one of these. It crosses to it as JSON.
 type job struct {
 	Messages *Spec       `json:"messages,omitempty"`
 	Idle     *idleSpec   `json:"idle,omitempty"`
@@ -67,7 +67,7 @@ type process struct {
 	errors bytes.Buffer
 }
 
-// dying is how long a process has to end after it was asked to.
+// dying is the time that a process has to end after it was asked to.
 const dying = 5 * time.Second
 
 // start starts a program that is asked to end when ctx does, and killed if it does
@@ -172,7 +172,7 @@ func (r *Result) Stream() *Side {
 	return &r.Source
 }
 
-// SwitchRate is how often a second the two processes were taken off their cores.
+// SwitchRate is the number of times a second that the two processes were taken off their cores.
 func (r *Result) SwitchRate() float64 { return r.Source.SwitchRate() + r.Echo.SwitchRate() }
 
 // Run carries out one measurement: the workers' processes are started, measure and

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Proximity is what the two hardware threads of a Pair have in common.
+// Proximity holds what the two hardware threads of a Pair have in common.
 type Proximity string
 
 const (

@@ -12,8 +12,8 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// rdma is what an end has beside for the tests Put and Get: memory that the other end
-// writes to or reads from, and where the other end has its own.
+// rdma holds what an end has besides for the tests Put and Get: memory that the other end writes
+// to or reads from, and where the other end has its own.
 type rdma struct {
 	read   bool // rather than write
 	target *via.Memory
@@ -25,14 +25,14 @@ type rdma struct {
 	address uint64
 	handle  uint32
 	// written and landed are the numbers of the latest writes of this end and of the
-	// other one, modulo 256. Memory that nobody has written to has number 0.
+	// other one, modulo 256. Memory that was never written to has number 0.
 	written, landed byte
 	// other is the other end where this process has both.
 	other *end
 }
 
-// tellSize is how many bytes one end tells the other one about its target: the address and
-// the handle.
+// tellSize is the number of bytes that one end tells the other one about its target: the address
+// and the handle.
 const tellSize = 12
 
 // mark is the last byte of what is read.
@@ -211,7 +211,7 @@ func get(ctx context.Context, e *end, n int) error {
 			return err
 		}
 		if done {
-			continue // it is the read, unless it is what was told before the first one
+			continue // it is the read, unless it was told before the first one
 		}
 		if e.rdma.other != nil {
 			e.rdma.other.Poll()

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Row is one question and everybody's answers, on one pair of cores that stayed as far
+// Row is one question and all answers, on one pair of cores that stayed as far
 // from each other.
 type Row struct {
 	Test  string `json:"test"`
@@ -39,7 +39,7 @@ type Row struct {
 	RatioSpread *[2]float64       `json:"ratio_spread,omitempty"`
 	TailRatio   *float64          `json:"p999_ratio_to_best,omitempty"`
 	Failures    map[string]string `json:"failures,omitempty"`
-	// Switches is how often a second our processes were taken off their cores.
+	// Switches is the number of times a second that our processes were taken off their cores.
 	Switches float64 `json:"involuntary_switches_per_s"`
 	// Incomplete: it ended before all rounds were measured.
 	Incomplete bool `json:"incomplete,omitempty"`
@@ -62,9 +62,9 @@ func (r *Row) prepare() {
 // timed reports whether the figures are times, which have a tail.
 func (r *Row) timed() bool { return r.Unit == "us" }
 
-// elsewhere is how many times as long as before a cache line takes if a core is somewhere
-// else: between two dies it takes four to five times as long as between two cores of one;
-// on cores that stay, medians differ by less than half.
+// elsewhere is the factor by which a cache line takes longer if a core is somewhere else: between
+// two dies it takes four to five times as long as between two cores of one; on cores that stay,
+// medians differ by less than half.
 const elsewhere = 2
 
 // conclude makes a row of the rounds in which the cores were as far from each other. There

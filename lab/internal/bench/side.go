@@ -43,7 +43,7 @@ func (h *Histogram) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Side is what a worker found.
+// Side holds what a worker found.
 type Side struct {
 	// Messages measured, one way each, and their payload bytes.
 	Messages uint64
@@ -53,8 +53,8 @@ type Side struct {
 	// machine does not count them.
 	CPU    time.Duration
 	Cycles uint64
-	// Switches are how often the process was taken off its core while it wanted to go
-	// on, as other programs had their turn (getrusage(2), ru_nivcsw).
+	// Switches counts the times that the process was taken off its core while it could go on
+	// (getrusage(2), ru_nivcsw).
 	Switches uint64
 	// Mallocs and Collections of the Go heap while it measured.
 	Mallocs, Collections uint64
@@ -69,7 +69,7 @@ func (s *Side) Percentile(p float64) float64 { return float64(s.Latencies.ValueA
 // MBPerSecond is the payload rate, 10^6 bytes a second.
 func (s *Side) MBPerSecond() float64 { return float64(s.Bytes) / 1e6 / s.Elapsed.Seconds() }
 
-// SwitchRate is how often a second the process was taken off its core.
+// SwitchRate is the number of times a second that the process was taken off its core.
 func (s *Side) SwitchRate() float64 {
 	return float64(s.Switches) / max(s.Elapsed.Seconds(), 1e-9)
 }

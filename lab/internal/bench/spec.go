@@ -14,7 +14,7 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// Test is what is measured.
+// Test names a measurement.
 type Test string
 
 // Tests.
@@ -67,8 +67,8 @@ type Spec struct {
 	Nanoseconds int64  `json:"ns"` // to measure for, after a tenth of warm-up
 	// Core to pin the process to, -1 for any.
 	Core int `json:"core"`
-	// Garbage is how many bytes a second another goroutine of the worker allocates
-	// and drops.
+	// Garbage is the number of bytes a second that another goroutine of the worker allocates and
+	// drops.
 	Garbage int64 `json:"garbage,omitempty"`
 	// ProfileFolder is where the worker writes a profile of its CPU time, "" for none.
 	ProfileFolder string `json:"profile,omitempty"`
@@ -86,10 +86,10 @@ const (
 	maxMemory = 4 << 30
 )
 
-// UsualWindow is how many messages of a size are under way on a VI if nothing else
-// is said. Each has a buffer of its own at both ends; more of them than a
-// second-level cache holds would measure the memory instead. A round trip needs one,
-// and another that is given back meanwhile; a read is over before the next one.
+// UsualWindow is the number of messages of a size that are under way on a VI if nothing else is
+// said. Each has a buffer of its own at both ends; more of them than a second-level cache holds
+// would measure the memory instead. A round trip needs one, and another that is given back
+// meanwhile; a read is over before the next one.
 func UsualWindow(t Test, bytes int) int {
 	const inCache = 512 << 10
 	switch t {

@@ -23,8 +23,7 @@ type Task struct {
 	Cores []int
 }
 
-// starting is what processes may take to come up and to end, beside the time to
-// measure for.
+// starting is the time in which processes come up and end, beside the time to measure for.
 const starting = 30 * time.Second
 
 func (t *Task) limit() time.Duration { return starting + 2*time.Duration(t.Spec.Nanoseconds) }
@@ -133,7 +132,7 @@ func (t *Task) udp() (*path, error) {
 	return &path{echo: address(0, 1), source: address(1, 0)}, nil
 }
 
-// freePorts finds ports that nobody uses now.
+// freePorts finds ports that are not in use now.
 func freePorts(n int) ([]int, error) {
 	var ports []int
 	for range n {

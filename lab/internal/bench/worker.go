@@ -55,7 +55,7 @@ func Work(ctx context.Context, s Spec, ready func()) (side Side, err error) {
 	return s.pingPong(ctx, ends)
 }
 
-// Quiet are options of a NIC whose log and errors nobody reads.
+// Quiet are options of a NIC whose log and errors are not read.
 func Quiet() via.Options {
 	return via.Options{OnError: func(via.AsyncError) {}, Logger: slog.New(slog.DiscardHandler)}
 }
@@ -195,7 +195,7 @@ func (s *Spec) turn(ctx context.Context, e *end) error {
 	return roundTrip(ctx, e, s.Bytes)
 }
 
-// ways is how many messages, of which a latency is one, are timed together.
+// ways is the number of messages that are timed together, of which a latency is one.
 func (s *Spec) ways() uint64 {
 	if s.Test == Get {
 		return 1
@@ -274,8 +274,8 @@ func roundTrip(ctx context.Context, e *end, n int) error {
 	}
 }
 
-// stream sends as fast as the windows allow. What counts is what has arrived: a
-// send on a reliable VI completes then.
+// stream sends as fast as the windows allow. Messages that have arrived count: a send on a
+// reliable VI completes then.
 func (s *Spec) stream(ctx context.Context, ends []*end) (side Side, err error) {
 	budget := time.Duration(s.Nanoseconds)
 	if _, err := s.sendFor(ctx, ends, budget/10); err != nil {
@@ -288,7 +288,7 @@ func (s *Spec) stream(ctx context.Context, ends []*end) (side Side, err error) {
 	return side, err
 }
 
-// batch is how many messages of a stream are posted at a time: some batches make a
+// batch is the number of messages of a stream that are posted at a time: some batches make a
 // window, so that one end has something to do while the other fills the next.
 func (s *Spec) batch() int { return max(s.Window/8, 1) }
 

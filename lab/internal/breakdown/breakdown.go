@@ -31,7 +31,7 @@ type Result struct {
 	Sum       float64 `json:"sum_ns"`
 	Whole     float64 `json:"whole_ns"`
 	Remainder float64 `json:"remainder_ns"`
-	// Border is what one look at the counter takes; it has been taken off.
+	// Border holds what one look at the counter takes; it has been taken off.
 	Border float64 `json:"border_ns"`
 	Limits Limits  `json:"limits"`
 }
@@ -46,7 +46,7 @@ const MinFor = 10 * time.Millisecond
 type Options struct {
 	// Bytes of the message, 0 to MaxBytes.
 	Bytes int
-	// For is how long all of it takes, about; at least MinFor.
+	// For is the time that all of it takes, about; at least MinFor.
 	For time.Duration
 	// Pairs are where it is measured between two processes; step by step it is on the
 	// first core of the first pair. None to pin nothing.
@@ -57,7 +57,7 @@ type Options struct {
 	Progress bench.Progress
 }
 
-// Parts is how often Progress is called.
+// Parts is the number of times that Progress is called.
 const Parts = 5
 
 // ErrOptions is wrapped by the errors about bad options.
@@ -143,11 +143,11 @@ func (o *Options) message(ctx context.Context, r *Result) (err error) {
 	return nil
 }
 
-// rounds is how often everything is measured; the round in which least else was
+// rounds is the number of times that everything is measured; the round in which least else was
 // going on counts, as the speed of a processor that others share changes.
 const rounds = 30
 
-// messageParts is how many of Parts the rounds are.
+// messageParts of the Parts are rounds.
 const messageParts = 3
 
 // round is one round's figures in ticks.

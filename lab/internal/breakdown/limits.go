@@ -8,7 +8,7 @@ import (
 	"github.com/trapeze-nic/trapeze/lab/internal/bench"
 )
 
-// Limits are what the machine takes at least.
+// Limits hold what the machine takes at least.
 type Limits struct {
 	// Copies of bytes that both cores' caches may hold.
 	Copies []Copy `json:"copies"`
@@ -30,7 +30,7 @@ type Between struct {
 	P999      float64    `json:"p999_ns"`
 }
 
-// Copy is how fast memory is copied.
+// Copy says how fast memory is copied.
 type Copy struct {
 	Bytes int     `json:"bytes"`
 	Ns    float64 `json:"ns"`

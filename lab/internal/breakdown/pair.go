@@ -27,7 +27,7 @@ type pair struct {
 	line             timeline
 }
 
-// lot is how many posts or completions are measured at a time.
+// lot is the number of posts or completions that are measured at a time.
 const lot = 256
 
 // newPair makes and connects a pair; probed says whether its wire is watched.

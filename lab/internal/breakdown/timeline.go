@@ -8,7 +8,7 @@ import (
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
-// phase is what a stretch of time between two borders was spent on.
+// phase says what a stretch of time between two borders was spent on.
 type phase int
 
 const (
@@ -115,8 +115,8 @@ func (p *probe) Release() {
 	p.leave(phaseRest)
 }
 
-// borderCost is what a border adds, in ticks: half of what a call into a wire with
-// nothing to flush takes longer if it is watched.
+// borderCost returns what a border adds, in ticks: half of what a call into a wire with nothing
+// to flush takes longer if it is watched.
 func borderCost() (ticksEach float64, err error) {
 	a, b, err := wire.NewMemory(wire.MemoryOptions{})
 	if err != nil {
@@ -129,7 +129,7 @@ func borderCost() (ticksEach float64, err error) {
 	return max(watched-plain, 0) / (2 * calls), errors.Join(a.Close(), b.Close())
 }
 
-// calls is how often the wire is called between two looks at the counter.
+// calls is the number of times that the wire is called between two looks at the counter.
 const calls = 1000
 
 func flushOften(p wire.Port) {

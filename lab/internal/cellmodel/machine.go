@@ -42,7 +42,7 @@ type machine struct {
 	nics      []nic
 	messages  int
 	transfers []Transfer
-	payload   [cells.PayloadSize]byte // that cells are cut into; nobody looks at it
+	payload   [cells.PayloadSize]byte // that cells are cut into; it is not read
 	err       error                   // a message could not be sent
 }
 
@@ -138,7 +138,7 @@ func (m *machine) arrived(c cell) {
 	}
 }
 
-// oneWay is how long a message took that was delivered.
+// oneWay is the time that a message took that was delivered.
 func (msg *message) oneWay() profile.Time { return msg.delivered - msg.stored }
 
 // answer lets a program that polls go on after its turn-around.

@@ -131,8 +131,8 @@ func (m *machine) toAll(o Options, then func()) {
 	}
 }
 
-// stores is how many words a program writes for a virtual multicast: those of the page, and
-// one for each channel.
+// stores is the number of words that a program writes for a virtual multicast: those of the page,
+// and one for each channel.
 func stores(o Options) int {
 	const word = 8
 	return cells.Count(o.Bytes)*cells.PayloadSize/word + o.Participants

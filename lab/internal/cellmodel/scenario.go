@@ -16,7 +16,8 @@ const (
 	doublePage = 2*page/cells.PayloadSize*cells.PayloadSize - cells.TrailerSize // fills a double page with whole cells
 )
 
-// MaxParticipants is how many channels a NIC has for programs: channel 0 is the kernel's.
+// MaxParticipants is the number of channels that a NIC has for programs: channel 0 is the
+// kernel's.
 const MaxParticipants = 4095
 
 // Scenario is something that hosts do with cells.
@@ -62,7 +63,7 @@ type Options struct {
 	Participants int // 0 = the scenario's own
 }
 
-// Transfer is what a NIC did with one cell.
+// Transfer holds what a NIC did with one cell.
 type Transfer struct {
 	Host    int          `json:"host"`    // number of the NIC
 	Channel int          `json:"channel"` // from 1; message and answer have the same

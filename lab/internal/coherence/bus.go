@@ -63,7 +63,7 @@ type Transaction struct {
 	End    Time   `json:"end_us"`
 }
 
-// phases are what a transaction does once it has the bus.
+// phases hold what a transaction does once it has the bus.
 type phases struct {
 	kind    Kind // empty: there is nothing left to do
 	agent   Agent
@@ -85,7 +85,7 @@ type request struct {
 type bus struct {
 	*profile.SystemBus
 	free    Time
-	waiting []request // of the NIC, whose requests nobody waits for
+	waiting []request // of the NIC, whose requests no agent waits for
 	carried func(p phases, begin, end Time)
 }
 
@@ -96,7 +96,7 @@ func (b *bus) edge(t Time) Time { return (t + b.Cycle - 1) / b.Cycle * b.Cycle }
 // transaction from then on.
 func (b *bus) grant(at Time) Time { return max(b.edge(at), b.free) }
 
-// span is how long a transaction has the bus.
+// span is the time that a transaction has the bus.
 func (b *bus) span(p phases) Time {
 	return b.Cycles(b.Arbitration+b.Address+p.data) + b.edge(p.latency)
 }
@@ -119,7 +119,7 @@ func (b *bus) next() {
 	b.perform(r)
 }
 
-// post requests a transaction that nobody waits for. Requests are posted in the order of
+// post requests a transaction that no agent waits for. Requests are posted in the order of
 // their times.
 func (b *bus) post(at Time, do func() phases) { b.waiting = append(b.waiting, request{at, do}) }
 

@@ -36,7 +36,7 @@ const (
 	Consumed  Until = "consumed"  // it has also read the message, word by word
 )
 
-// Receiving is how an EDT message gets from the NIC to the receiving program.
+// Receiving says how an EDT message gets from the NIC to the receiving program.
 type Receiving string
 
 // Ways to receive.
@@ -58,7 +58,7 @@ type Options struct {
 	Receiving Receiving
 }
 
-// Result is what a transfer takes, in the paper's three parts, and what went over the bus.
+// Result holds what a transfer takes, in the paper's three parts, and what went over the bus.
 type Result struct {
 	User         Time // programs: making message, descriptor and doorbell; seeing the completion
 	Transfer     Time // moving descriptor and data between host and NIC

@@ -96,7 +96,7 @@ func (m *machine) check(b *block) {
 	}
 }
 
-// sent holds that what the NIC sends of a region is what the program wrote last.
+// sent holds that what the NIC sends of a region is the program's latest.
 func (m *machine) sent(r Region) {
 	for i := range m.sizes[r] {
 		if b := &m.blocks[m.starts[r]+i]; b.local != b.written && m.err == nil {

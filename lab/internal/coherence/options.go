@@ -52,7 +52,7 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// HighestRate is what the NIC's DMA engine moves at most, in MB/s.
+// HighestRate returns what the NIC's DMA engine moves at most, in MB/s.
 func HighestRate(s *profile.MemorySystem) float64 {
 	if s.PCIe != nil {
 		return s.PCIe.Sender.Read.Bandwidth()

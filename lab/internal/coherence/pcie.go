@@ -111,8 +111,8 @@ func (l *link) copyOut(t Time) {
 	}
 }
 
-// fetch is what the sending NIC reads from host memory, each read after the one before.
-// Of the payload that is the first frame if no more is asked for.
+// fetch returns what the sending NIC reads from host memory, each read after the one before. Of
+// the payload that is the first frame if no more is asked for.
 func (l *link) fetch() {
 	n := l.Bytes
 	if l.Until == Wire {

@@ -47,7 +47,7 @@ func (f *transfer) receive() {
 }
 
 // land puts a message from the network into the NIC's memory. Until blocks are handed
-// over, the host's copies are of the last message and nobody looks at them.
+// over, the host's copies are of the last message and are not read.
 func (m *machine) land(r Region) {
 	for i := range m.sizes[r] {
 		m.blocks[m.starts[r]+i].local = 1

@@ -31,7 +31,7 @@ func (f *transfer) send() {
 		f.dma(Descriptor)
 		f.dma(Payload)
 	case PIO, PIOWC:
-		// Nobody else looks at them, so they stay the host's own.
+		// No other agent reads them, so they stay the host's own.
 		m.place(Payload, f.Bytes, modified, false)
 		m.place(Descriptor, descriptorBytes, modified, false)
 		f.build()

@@ -11,7 +11,7 @@ import (
 )
 
 // device is a NIC that answers admin commands and moves nothing: an emulated one,
-// but for its doorbells, which are memory that nobody looks at. Of the capabilities
+// but for its doorbells, which are memory that is not read. Of the capabilities
 // of devices in the same process it has none, as hardware has none.
 type device struct {
 	vfio.Device
@@ -65,7 +65,7 @@ func (d *device) MapDMA(mem *vfio.Memory, iova uint64, flags vfio.DMAFlags) erro
 	return d.Device.MapDMA(mem, iova, flags)
 }
 
-// doorbell is what was stored last for the send queue of an endpoint.
+// doorbell returns what was stored last for the send queue of an endpoint.
 func (d *device) doorbell(endpoint uint32) uint32 {
 	return descriptors.LoadIndex(descriptors.IndexAt(d.doorbells.Bytes()[descriptors.EndpointPage(endpoint)+descriptors.DoorbellSend:]))
 }

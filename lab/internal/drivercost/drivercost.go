@@ -12,9 +12,9 @@ import (
 	"github.com/trapeze-nic/trapeze/lab/internal/bench"
 )
 
-// Cost is what one descriptor takes.
+// Cost holds what one descriptor takes.
 type Cost struct {
-	// Batch is how many descriptors share a doorbell and are taken back together.
+	// Batch is the number of descriptors that share a doorbell and are taken back together.
 	Batch int `json:"batch"`
 	// CQ says that a completion queue tells of them, else the work queue is polled.
 	CQ bool `json:"cq"`
@@ -24,7 +24,7 @@ type Cost struct {
 	Median float64 `json:"median_ns"`
 	// Cycles are Ns in cycles of the processor's clock.
 	Cycles float64 `json:"cycles"`
-	// Mock is what the stores of the device take by themselves, in ns.
+	// Mock holds what the stores of the device take by themselves, in ns.
 	Mock float64 `json:"mock_ns"`
 }
 
@@ -37,7 +37,7 @@ type Result struct {
 
 // Options of Run.
 type Options struct {
-	// For is how long all of it takes, about; at least 10 ms.
+	// For is the time that all of it takes, about; at least 10 ms.
 	For time.Duration
 	// Core is where it is measured; -1 to pin nothing.
 	Core int
@@ -45,7 +45,7 @@ type Options struct {
 	Progress bench.Progress
 }
 
-// Parts is how often Progress is called.
+// Parts is the number of times that Progress is called.
 const Parts = 4
 
 // ErrOptions is wrapped by the errors about bad options.
@@ -80,11 +80,11 @@ func Run(ctx context.Context, o Options) (r Result, err error) {
 	return r, err
 }
 
-// window is how many descriptors are measured at a time: some microseconds, between
-// two interrupts.
+// window is the number of descriptors that are measured at a time: some microseconds, between two
+// interrupts.
 const window = 512
 
-// minRounds is how many rounds there are at least.
+// minRounds is the number of rounds at least.
 const minRounds = 10
 
 // measure measures one way of posting and taking back.

@@ -10,11 +10,11 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// MaxBatch is how many descriptors there are in the largest batch.
+// MaxBatch is the number of descriptors in the largest batch.
 const MaxBatch = 32
 
-// depth is how many descriptors there are, and places in the rings: so many that a
-// batch does not follow itself.
+// depth is the number of descriptors, and places in the rings: so many that a batch does not
+// follow itself.
 const (
 	depthLog2 = 6
 	depth     = 1 << depthLog2
@@ -100,7 +100,7 @@ func (r *Rig) post() error {
 	return err
 }
 
-// complete is what the device does, and nothing that the driver does.
+// complete does the device's part, and nothing of the driver's.
 func (r *Rig) complete() {
 	first := r.posted - uint32(len(r.batch))
 	for i, d := range r.batch {
@@ -139,8 +139,8 @@ func (r *Rig) take() error {
 	return err
 }
 
-// Rung is what was stored last to the doorbell of the send queue: how many descriptors
-// have been posted.
+// Rung returns what was stored last to the doorbell of the send queue: how many descriptors have
+// been posted.
 func (r *Rig) Rung() uint32 { return r.device.doorbell(r.vi.Number()) }
 
 // Close frees everything.

@@ -57,7 +57,7 @@ type observation struct {
 	sigma float64 // relative
 }
 
-// platform is what the inner search works on.
+// platform holds what the inner search works on.
 type platform struct {
 	name         string
 	base         *profile.Profile

@@ -7,8 +7,8 @@ type limit struct{ low, high float64 }
 // sigma 0 = none.
 type expectation struct{ value, sigma float64 }
 
-// known is what is known of a platform before any row is looked at, in the order
-// of Own: read and write bandwidth (MB/s), overhead (us), hosts' cost (us).
+// known holds what is known of a platform before any row is looked at, in the order of Own: read
+// and write bandwidth (MB/s), overhead (us), hosts' cost (us).
 type known struct {
 	start    []float64
 	limits   []limit

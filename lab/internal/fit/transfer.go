@@ -17,11 +17,11 @@ type Interface struct {
 // transferSystem is the memory system that is fitted.
 const transferSystem = "sonic-via"
 
-// transferKnowledge is what is known of start and frame before any row is looked at. Two
-// ends of one range leave a line of pairs, on which the two grow together, so one of them
-// needs an expectation: the message layer's work for a frame is like that of Trapeze's
-// firmware for a packet, 0.49 us (nic.packet of the platforms of 1997), which are 49 cycles
-// of 10 ns; a fifth more or less is one standard deviation.
+// transferKnowledge holds what is known of start and frame before any row is looked at. Two ends
+// of one range leave a line of pairs, on which the two grow together, so one of them needs an
+// expectation: the message layer's work for a frame is like that of Trapeze's firmware for a
+// packet, 0.49 us (nic.packet of the platforms of 1997), which are 49 cycles of 10 ns; a fifth
+// more or less is one standard deviation.
 var transferKnowledge = known{
 	start:    []float64{40, 49},
 	limits:   []limit{{1, 1000}, {1, 1000}},

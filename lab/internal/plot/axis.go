@@ -69,8 +69,7 @@ func (s scale) at(v float64) float64 {
 	return s.from + share*(s.to-s.from)
 }
 
-// mostTicks is how many powers of two are marked, about; of more every second,
-// or every third, is.
+// mostTicks is about the number of powers of two that are marked; of more every second or third is.
 const mostTicks = 14
 
 // fewDecades is of how many powers of ten an axis has ticks between them too.

@@ -17,7 +17,7 @@ type Point struct{ X, Y float64 }
 type Series struct {
 	Name   string
 	Says   string  // a line below the name in the legend; may be empty
-	Points []Point // none: left out, and nobody else looks like it
+	Points []Point // none: left out, and no other curve looks like it
 	Behind bool    // drawn as a grey line behind the others, such as what the bus could carry
 }
 
@@ -110,7 +110,7 @@ func (ch Chart) drawAll(c *canvas) error {
 	return nil
 }
 
-// look is how a curve is drawn.
+// look says how a curve is drawn.
 type look struct {
 	stroke, dash, mark string
 	width              float64 // of the line, in units
@@ -150,7 +150,7 @@ func (ch Chart) legend(c *canvas, s Series, l look, y float64) float64 {
 	return y + 34
 }
 
-// alike is how far apart two curves are, in units, that cannot be told apart.
+// alike is the distance in units at which two curves cannot be told apart.
 const alike = 2.5
 
 // cover returns the name of a curve that is drawn later and hides curve i, which comes

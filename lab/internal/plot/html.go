@@ -31,7 +31,7 @@ type Section struct {
 //go:embed page.html
 var pageText string
 
-// numeric is what a cell with a number holds: it is set to the right.
+// numeric matches a cell with a number, which is set to the right.
 var numeric = regexp.MustCompile(`^[0-9.+ %-]+$`)
 
 var page = template.Must(template.New("page").Funcs(template.FuncMap{"escape": escape, "numeric": numeric.MatchString}).Parse(pageText))

@@ -45,7 +45,7 @@ type rawCells struct {
 	} `toml:"host"`
 }
 
-// cellKeys are what such a file may say.
+// cellKeys hold what such a file may say.
 var cellKeys = keys{
 	names:   "summary, clock.period, nic.{send,receive,cell}, path.latency, host.{store,turnaround}",
 	example: `each key once, with a quoted quantity and its unit, such as "20 ns"; send and receive are whole numbers of clock periods`,

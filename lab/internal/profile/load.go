@@ -143,7 +143,7 @@ func parse(title, file string, text []byte, source func(string) ([]byte, error))
 	return merged.resolve(title, file, layers)
 }
 
-// keys are what a kind of file may say, for errors.
+// keys hold what a kind of file may say, for errors.
 type keys struct{ names, example string }
 
 var hostKeys = keys{

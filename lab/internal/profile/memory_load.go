@@ -54,7 +54,7 @@ type rawMemory struct {
 	} `toml:"nic"`
 }
 
-// memoryKeys are what a memory system's file may say.
+// memoryKeys hold what a memory system's file may say.
 var memoryKeys = keys{
 	names: "summary, base, profile, processor.{clock,word,work}, l1 and l2.{size,line,ways,latency}, memory.latency, " +
 		"bus.{clock,width,arbitration,address}, nic.{clock,latency,memory,dma,start,frame,mtu,queue,block}",

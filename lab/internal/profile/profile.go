@@ -23,7 +23,7 @@ func (t Time) MarshalJSON() ([]byte, error) { return json.Marshal(t.Microseconds
 // Micros makes a Time from microseconds.
 func Micros(us float64) Time { return Time(math.Round(us * 1e6)) }
 
-// Cost is what a transfer of n bytes takes: t(n) = overhead + n / bandwidth.
+// Cost holds what a transfer of n bytes takes: t(n) = overhead + n / bandwidth.
 type Cost struct {
 	Overhead Time
 	PerByte  int64 // femtoseconds; 6,250,000 is 160 MB/s

@@ -32,7 +32,7 @@ func (f *figure) messageInterval() float64 {
 	return f.scenario("stream").Interval.Microseconds() * float64(cells.Count(f.Payload))
 }
 
-// perParticipant is what one more participant adds to the work of a barrier.
+// perParticipant returns what one more participant adds to the work of a barrier.
 func (f *figure) perParticipant() float64 {
 	const few, many = 16, 64
 	work := func(n int) float64 {

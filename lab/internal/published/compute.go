@@ -134,7 +134,7 @@ func lookup(name string) (computation, bool) {
 func lesser(x, y float64) float64  { return min(x, y) }
 func greater(x, y float64) float64 { return max(x, y) }
 
-// less is how much less a value is than a base, in percent of the base.
+// less is the difference of a base and a value, in percent of the base.
 func less(value, base float64) float64 { return 100 * (1 - value/base) }
 
 // Computations returns the names of the computations, sorted.

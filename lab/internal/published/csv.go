@@ -31,7 +31,7 @@ type Row struct {
 	Figure Figure // the value in numbers; zero unless the row is computed
 }
 
-// Task is what a row says to compute.
+// Task holds what a row says to compute.
 type Task struct {
 	Bound         Relation // AtMost or AtLeast if the paper's words, not the value, make it a bound
 	Compute       string   // the name of a computation; empty = the row is not modelled
@@ -100,9 +100,9 @@ func (r *Row) words() string {
 	return strings.Join([]string{r.Source, r.Quantity, r.Condition, r.Unit}, "\n")
 }
 
-// Read parses a table, CSV with the columns Columns; name is used in errors. A table
-// with the first six columns alone is taken for the papers' own: what to compute for a
-// row is what the built-in table says of the same words.
+// Read parses a table, CSV with the columns Columns; name is used in errors. A table with the
+// first six columns alone is taken for the papers' own: what to compute for a row is there what
+// the built-in table says of the same words.
 func Read(r io.Reader, name string) ([]Row, error) {
 	b := bufio.NewReader(r)
 	// Spreadsheets write a byte order mark.

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Relation is how a value binds.
+// Relation says how a value binds.
 type Relation string
 
 // Relations of a published value to what was measured.

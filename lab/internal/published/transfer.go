@@ -140,8 +140,8 @@ func invalidationsOfAPass(f *transfers) float64 {
 	return f.onSender(coherence.CNI, coherence.Pointers) / float64(passes)
 }
 
-// registrations is how many eager regions of the row's bytes the NIC's memory holds: for
-// each a buffer, a tag, and a status bit for each block.
+// registrations is the number of eager regions of the row's bytes that the NIC's memory holds:
+// for each a buffer, a tag, and a status bit for each block.
 func registrations(f *transfers) float64 {
 	bits := (f.Payload + f.NIC.Block - 1) / f.NIC.Block
 	return float64(f.NIC.Memory / (f.Payload + tagBytes + (bits+7)/8))

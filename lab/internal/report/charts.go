@@ -105,8 +105,8 @@ func Rates(ctx context.Context, c Case, records []dmalog.Record, source string, 
 	return plot.Rate{Title: title, Note: note, Records: records, Window: int64(window)}.SVG()
 }
 
-// logged returns the records that are given with their source, or else those of the
-// case, with what a picture of them says: more is what it says of the case only.
+// logged returns the records that are given with their source, or else those of the case, with
+// what a picture of them says: more has what it says of the case only.
 func (c *Case) logged(ctx context.Context, title string, given []dmalog.Record, source, more string) (records []dmalog.Record, full, note string, err error) {
 	if given != nil {
 		return given, title, source, nil

@@ -17,7 +17,7 @@ import (
 // bytes.
 var GoalPayloads = []int{1024, 2048, 4096, 8192, 16384, 32768, 65536}
 
-// Goal is how "auto", which knows no costs, does with one payload on one platform.
+// Goal compares "auto", which knows no costs, with the best schedule for one payload on one platform.
 type Goal struct {
 	Profile string
 	Payload int
@@ -69,9 +69,9 @@ func Against(ctx context.Context, p *profile.Profile, payload int) (*Goal, error
 	return g, err
 }
 
-// Varied returns a platform whose bus and link costs and whose decisions cost what
-// those of p do times random factors from a half to two, for checks against figures
-// that nobody has looked at.
+// Varied returns a platform whose bus and link costs and whose decisions cost what those of p do
+// times random factors from a half to two, for checks against figures that were not looked at
+// before.
 func Varied(p *profile.Profile, seed uint64) *profile.Profile {
 	r := rand.New(rand.NewPCG(seed, uint64(len(p.Name))))
 	q := *p
@@ -88,7 +88,7 @@ func scaled(c profile.Cost, overhead, bandwidth float64) profile.Cost {
 	return profile.Cost{Overhead: profile.Time(float64(c.Overhead) * overhead), PerByte: max(int64(float64(c.PerByte)/bandwidth), 1)}
 }
 
-// Changed is how "auto" does after the costs of one engine have changed.
+// Changed compares "auto" with the best schedule after the costs of one engine have changed.
 type Changed struct {
 	Profile   string
 	Payload   int
@@ -102,7 +102,7 @@ type Changed struct {
 // Gap returns how far auto is from the best schedule, as a share of it.
 func (c *Changed) Gap() float64 { return float64(c.Auto)/float64(c.Best) - 1 }
 
-// ChangeFrames is how many frames "auto" has to find its way back.
+// ChangeFrames is the number of frames in which "auto" adapts.
 const ChangeFrames = 200
 
 // Changes measures auto after each of hostTx, netTx and hostRcv has got half or twice

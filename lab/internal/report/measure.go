@@ -17,7 +17,7 @@ import (
 // Learning is the number of frames that "auto" sees before it is measured.
 const Learning = pipeline.AutoLearns
 
-// Case is what is measured.
+// Case holds what is measured.
 type Case struct {
 	Profile         *profile.Profile
 	Policy          string
@@ -33,7 +33,7 @@ type Case struct {
 	Log             bool
 }
 
-// Figures are what was measured.
+// Figures hold what was measured.
 type Figures struct {
 	Latency   profile.Time // one way, a lone frame on an idle system
 	Bandwidth float64      // MB/s of the stream

@@ -16,7 +16,7 @@ import (
 type PageOptions struct {
 	Profiles  []*profile.Profile
 	Published []published.Row // shown beside the computed figures; nil = left out
-	Progress  func() error    // called after each picture; nil = nobody wants to know
+	Progress  func() error    // called after each picture; nil = it is not called
 }
 
 // Payloads of the page's curves and of its flow graphs, in bytes.

@@ -10,13 +10,13 @@ import (
 	"github.com/trapeze-nic/trapeze/lab/internal/bench"
 )
 
-// Curve is how one cost depends on one number.
+// Curve says how one cost depends on one number.
 type Curve struct {
 	// Name is a key of Curves.
 	Name string `json:"name"`
 	// What is the cost of what, against the number of what.
 	What string `json:"what"`
-	// Of is what N counts, in the singular.
+	// Of names what N counts, in the singular.
 	Of     string  `json:"of"`
 	Unit   string  `json:"unit"`
 	Points []Point `json:"points"`

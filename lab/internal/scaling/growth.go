@@ -16,7 +16,7 @@ const (
 
 // Point of a curve.
 type Point struct {
-	// N is how many of something there were.
+	// N is the number of something.
 	N int `json:"n"`
 	// Value is the median, in the curve's unit; Low and High are the quartiles.
 	Value float64 `json:"value"`
@@ -122,7 +122,7 @@ func fit(kind string, points []Point, f func(float64) float64) Fit {
 	return r
 }
 
-// Sentence says the growth in words; of is what n counts.
+// Sentence says the growth in words; of names what n counts.
 func (g Growth) Sentence(unit, of string) string {
 	switch g.Kind {
 	case Linear:

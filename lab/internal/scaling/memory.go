@@ -13,12 +13,12 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// Memory is what one more of something takes, in bytes at one NIC, found by
-// difference over many.
+// Memory holds what one more of something takes, in bytes at one NIC, found by difference over
+// many.
 type Memory struct {
-	// Of is what was made.
+	// Of holds what was made.
 	Of string `json:"of"`
-	// Count is how many were made.
+	// Count is the number that was made.
 	Count int `json:"count"`
 	// Host and Device are Go heap: of the driver and what is above it, and of the
 	// emulated NIC.
@@ -41,7 +41,7 @@ type usage struct {
 // made of hardware.
 var devicePackages = []string{"/engine.", "/emulator.", "/emulator/", "/pipeline"}
 
-// module is how functions of ours begin.
+// module says how functions of ours begin.
 const module = "github.com/trapeze-nic/trapeze/"
 
 // look says what this process uses now. The heap is divided by who allocated: the

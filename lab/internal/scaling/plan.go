@@ -11,14 +11,14 @@ import (
 	"github.com/trapeze-nic/trapeze/lab/internal/bench"
 )
 
-// Plan is what to measure, and how much of it.
+// Plan holds what to measure, and how much of it.
 type Plan struct {
 	// Curves are names of Curves; none for all of them.
 	Curves []string
 	// MostVIs, MostRegions and MostBytes end the curves: 1 to 8192, 1 to 1,000,000
 	// and 0 to 16 MiB.
 	MostVIs, MostRegions, MostBytes int
-	// For is how long each point is measured, at least a millisecond.
+	// For is the time that each point is measured, at least a millisecond.
 	For time.Duration
 	// Cores of the two processes of the sizes; the first is also that of all else.
 	// None to pin nothing.
@@ -92,8 +92,7 @@ func (p *Plan) core() int {
 
 func (p *Plan) asks(name string) bool { return len(p.Curves) == 0 || slices.Contains(p.Curves, name) }
 
-// curve is what a Plan can ask for: its name, how many steps it takes, and how it is
-// measured.
+// curve holds what a Plan can ask for: its name, how many steps it takes, and how it is measured.
 type curve struct {
 	name  string
 	steps int
@@ -152,7 +151,7 @@ func (p *Plan) curves(r *Result) []curve {
 	}
 }
 
-// Steps is how often Progress is called.
+// Steps is the number of times that Progress is called.
 func (p *Plan) Steps() (total int) {
 	for _, c := range p.curves(nil) {
 		if p.asks(c.name) {

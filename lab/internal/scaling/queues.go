@@ -25,7 +25,7 @@ func upTo(counts []int, most int) []int {
 	return append(r, most)
 }
 
-// turning is how messages are spread over VIs.
+// turning says how messages are spread over VIs.
 type turning int
 
 const (
@@ -80,7 +80,7 @@ func (p *Plan) turns(ctx context.Context, pairs []*pair, n int) (Point, error) {
 	return c, err
 }
 
-// sharers is how many VIs share the CQs.
+// sharers is the number of VIs that share the CQs.
 const sharers = 1024
 
 // cqs measures messages on VIs whose receivers share n CQs, from one for all to

@@ -40,7 +40,7 @@ func (b *buffers) grow(ctx context.Context, n int) error {
 	return nil
 }
 
-// beside is how many regions there are for other things: descriptors, buffers.
+// beside is the number of regions for other things: descriptors, buffers.
 const beside = 16
 
 // regions measures messages from and to regions picked at random among n at
@@ -81,7 +81,7 @@ func (p *Plan) regions(ctx context.Context) (costs, setup []Point, err error) {
 	return costs, setup, nil
 }
 
-// picks is how many random choices are made beforehand, a power of two.
+// picks is the number of random choices that are made beforehand, a power of two.
 const picks = 1 << 16
 
 // picked measures messages on pair between regions picked at random.

@@ -10,7 +10,7 @@ import (
 // sizeCounts are the sizes of messages in bytes; see Curves.
 var sizeCounts = []int{0, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20}
 
-// rounds is how often each size is measured.
+// rounds is the number of times that each size is measured.
 const rounds = 3
 
 // sizes measures one-way latencies, p50, against size over a wire.

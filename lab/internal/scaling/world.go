@@ -51,8 +51,8 @@ func (w *world) Close() error {
 	return errors.Join(errs...)
 }
 
-// slots is how many descriptors each queue has: the one in use, and the one of
-// the turn before, which its receiver acknowledges with the next frame.
+// slots is the number of descriptors that each queue has: the one in use, and the one of the turn
+// before, which its receiver acknowledges with the next frame.
 const slots = 2
 
 // end is one end of a connection.

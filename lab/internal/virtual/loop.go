@@ -171,7 +171,7 @@ func (m *machine) hostRcvReady(i int) bool {
 }
 
 // needsEnd reports whether the policy waits for the end of an arriving frame of
-// which nothing has left. Nobody polls such a frame: the interrupt tells of its end.
+// which nothing has left. Such a frame is not polled: the interrupt tells of its end.
 func needsEnd(d *pipeline.Device, v pipeline.View, want int) bool {
 	if want < v.Length || v.Sent > 0 {
 		return false

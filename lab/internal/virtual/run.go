@@ -17,8 +17,8 @@ import (
 // error in this package.
 var ErrStalled = errors.New("the pipeline stands still")
 
-// checkEvery is how many events happen between two looks at the context: some tens
-// of microseconds.
+// checkEvery is the number of events that happen between two looks at the context: some tens of
+// microseconds.
 const checkEvery = 1 << 8
 
 // Run moves the frames and returns what was measured. Errors are *option.Error,
