@@ -7,8 +7,6 @@ import (
 	"io"
 	"sync"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
-
 	"github.com/trapeze-nic/trapeze/netmem/internal/readahead"
 	"github.com/trapeze-nic/trapeze/ring"
 	"github.com/trapeze-nic/trapeze/via"
@@ -31,7 +29,7 @@ type Client struct {
 	closed  bool
 	failed  error // of pages that are not in the cache any more; for Sync
 	ahead   readahead.Detector
-	latency *hdrhistogram.Histogram // of fetches that somebody waited for, in ns
+	latency latencies // of fetches that a caller waited for
 	stats   Stats
 	cache
 }
@@ -61,9 +59,6 @@ func open(ctx context.Context, nic *via.NIC, f fabric, servers []via.Address, o 
 	return c, nil
 }
 
-// longest is the longest fetch that is recorded as such, in nanoseconds.
-const longest = 60e9
-
 // start makes the cache and the goroutines behind it.
 func (c *Client) start(ctx context.Context) error {
 	if err := c.pool.start(); err != nil {
@@ -84,7 +79,6 @@ func (c *Client) start(ctx context.Context) error {
 	c.cache.init(frames)
 	c.changed = sync.NewCond(&c.mu)
 	c.ahead.Window = min(c.options.ReadAhead/c.page, frames/4)
-	c.latency = hdrhistogram.New(1, longest, 3)
 	c.jobs = make(chan job, 4*c.options.Workers)
 	for range c.options.Workers {
 		c.workers.Go(c.work)

@@ -114,7 +114,7 @@ func (c *Client) load(f *frame, from, to int) error {
 		return err
 	}
 	// A fetch of more than a minute does not happen: the timeout is shorter.
-	_ = c.latency.RecordValue(min(longest, max(1, int64(time.Since(start)))))
+	c.latency.record(time.Since(start))
 	f.change.base = v
 	if to-from == c.page {
 		f.state = valid

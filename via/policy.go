@@ -43,7 +43,7 @@ func (n *NIC) DisableDMALog() error { return n.d.DisableDMALog() }
 
 // ReadDMALog moves the oldest records of the log into p and returns how many,
 // zero if there are none. Package pipeline/dmalog writes them to a file, from
-// which 'trapeze plot flow' draws a packet flow graph. Errors:
+// which 'trapeze-lab plot flow' draws a packet flow graph. Errors:
 // ErrInvalidState if there is no log, ErrDevice if the NIC wrote nonsense.
 func (n *NIC) ReadDMALog(p []DMARecord) (int, error) { return n.d.ReadDMALog(p) }
 

@@ -21,7 +21,7 @@ func TestCells(t *testing.T) {
 	}{
 		{"single", "one_way_us", 1.2}, {"stream", "interval_us", 0.4}, {"bounce", "round_trip_us", 3.9}, {"barrier", "barrier_us", 16 * 0.7},
 	} {
-		p := start(t, "model", "cells", "--scenario", c.scenario, "--json")
+		p := startLab(t, "model", "cells", "--scenario", c.scenario, "--json")
 		p.succeed(t)
 		var r map[string]any
 		if err := json.Unmarshal(p.stdout.Bytes(), &r); err != nil {
@@ -32,18 +32,18 @@ func TestCells(t *testing.T) {
 		}
 	}
 	file := filepath.Join(t.TempDir(), "cells.svg")
-	start(t, "plot", "cells", "--scenario", "priority", "--output", file).succeed(t)
+	startLab(t, "plot", "cells", "--scenario", "priority", "--output", file).succeed(t)
 	if svg, err := os.ReadFile(file); err != nil || !strings.Contains(string(svg), "host 0, high") {
 		t.Errorf("no picture: %v", err)
 	}
 	// The README's picture is what this command draws.
-	start(t, "plot", "cells", "--scenario", "priority", "--until-us", "8", "--output", file, "--force").succeed(t)
+	startLab(t, "plot", "cells", "--scenario", "priority", "--until-us", "8", "--output", file, "--force").succeed(t)
 	drawn, err := os.ReadFile(file)
 	shown, otherErr := os.ReadFile("../../docs/cells.svg")
 	if err := errors.Join(err, otherErr); err != nil || !bytes.Equal(drawn, shown) {
-		t.Errorf("docs/cells.svg is another picture: %v; see 'trapeze plot cells --help'", err)
+		t.Errorf("docs/cells.svg is another picture: %v; see 'trapeze-lab plot cells --help'", err)
 	}
-	p := start(t, "model", "cells", "--scenario", "single", "--bytes", "41")
+	p := startLab(t, "model", "cells", "--scenario", "single", "--bytes", "41")
 	if code := p.code(t); code != 2 || !strings.Contains(p.stderr.String(), "1 to 40") {
 		t.Errorf("exit code %d: %s", code, &p.stderr)
 	}

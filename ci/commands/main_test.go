@@ -18,8 +18,8 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/outputtest"
 )
 
-// trapeze is the program under test.
-var trapeze string
+// trapeze and lab are the programs under test.
+var trapeze, lab string
 
 // patience ends tests that do not end by themselves. Nothing here is meant to take long, but CI
 // machines are busy.
@@ -47,8 +47,8 @@ func run(m *testing.M) (int, error) {
 		return 0, err
 	}
 	defer os.RemoveAll(dir)
-	trapeze = filepath.Join(dir, "trapeze")
-	build := exec.Command("go", "build", "-buildvcs=false", "-o", trapeze, "../../tools/trapeze")
+	trapeze, lab = filepath.Join(dir, "trapeze"), filepath.Join(dir, "trapeze-lab")
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", dir, "../../tools/trapeze", "../../tools/trapeze-lab")
 	if out, err := build.CombinedOutput(); err != nil {
 		return 0, fmt.Errorf("go build: %w\n%s", err, out)
 	}
@@ -94,6 +94,12 @@ type process struct {
 func start(t *testing.T, args ...string) *process {
 	t.Helper()
 	return startAs(t, func(*exec.Cmd) {}, trapeze, args...)
+}
+
+// startLab is start for trapeze-lab.
+func startLab(t *testing.T, args ...string) *process {
+	t.Helper()
+	return startAs(t, func(*exec.Cmd) {}, lab, args...)
 }
 
 // startAs is start for another program, with changes to how it is run.

@@ -21,7 +21,7 @@ func TestModelTransfer(t *testing.T) {
 		mechanism string
 		into      any
 	}{{"edt", &edt}, {"cc-dma-intv", &dma}} {
-		p := start(t, "model", "transfer", "--platform", "sonic-via", "--mechanism", c.mechanism, "--bytes", "1024", "--dma-rate", "1600", "--order", "sequential", "--json")
+		p := startLab(t, "model", "transfer", "--platform", "sonic-via", "--mechanism", c.mechanism, "--bytes", "1024", "--dma-rate", "1600", "--order", "sequential", "--json")
 		p.succeed(t)
 		if err := json.Unmarshal(p.stdout.Bytes(), c.into); err != nil {
 			t.Fatalf("%v in %s", err, &p.stdout)
@@ -30,11 +30,11 @@ func TestModelTransfer(t *testing.T) {
 	if edt.Total <= 0 || edt.Total >= dma.Total || edt.Count != len(edt.Transactions) || edt.Count == 0 {
 		t.Errorf("edt %v us in %d transactions, cc-dma-intv %v us", edt.Total, edt.Count, dma.Total)
 	}
-	if bad := start(t, "model", "transfer", "--mechanism", "pigeon"); bad.code(t) != 2 || bad.stdout.Len() > 0 {
+	if bad := startLab(t, "model", "transfer", "--mechanism", "pigeon"); bad.code(t) != 2 || bad.stdout.Len() > 0 {
 		t.Errorf("a mechanism that is none: exit code %d, %s", bad.code(t), &bad.stderr)
 	}
 	file := filepath.Join(t.TempDir(), "transfer.svg")
-	start(t, "plot", "transfer", "--platform", "pcie5-x16-400g", "--output", file).succeed(t)
+	startLab(t, "plot", "transfer", "--platform", "pcie5-x16-400g", "--output", file).succeed(t)
 	if svg, err := os.ReadFile(file); err != nil || !bytes.HasPrefix(svg, []byte("<svg ")) || !bytes.HasSuffix(svg, []byte("</svg>\n")) {
 		t.Errorf("the picture: %v", err)
 	}

@@ -43,7 +43,7 @@ func run(ctx context.Context, out io.Writer, asJSON bool, args ...string) error 
 
 // runShowing is run that shows its progress.
 func runShowing(ctx context.Context, out, shown io.Writer, style string, asJSON bool, args ...string) error {
-	root := &cobra.Command{Use: "trapeze", SilenceErrors: true, SilenceUsage: true}
+	root := &cobra.Command{Use: "trapeze-lab", SilenceErrors: true, SilenceUsage: true}
 	root.AddCommand(benchcmd.Commands(&command.Env{Stdout: out, Stderr: shown, JSON: asJSON, Progress: style})...)
 	root.SetArgs(args)
 	root.SetOut(out)

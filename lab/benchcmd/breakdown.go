@@ -66,9 +66,9 @@ measured first, in half of the time.
 JSON keys: environment, bytes, steps (step, ns, what), sum_ns, whole_ns,
 remainder_ns, border_ns, ordinary (with --eager: the same keys, without eager memory), limits (copies: bytes, ns, gb_per_s; between: cores, proximity,
 crossing_ns, rounds, p50_ns, p50_spread_ns, p999_ns).`,
-		Example: `  trapeze bench breakdown
-  trapeze bench breakdown --bytes 8K --duration 10s --json
-  trapeze bench breakdown --eager`,
+		Example: `  trapeze-lab bench breakdown
+  trapeze-lab bench breakdown --bytes 8K --duration 10s --json
+  trapeze-lab bench breakdown --eager`,
 		Args: cobra.NoArgs,
 		RunE: command.Run(func(ctx context.Context, _ []string) error { return e.runBreakdown(ctx, &f) }),
 	}

@@ -63,13 +63,13 @@ messages_per_s, cpu_ns_per_message, cycles_per_message (null where the machine d
 mallocs_per_message, collections, involuntary_switches_per_s (how often both
 processes were taken off their cores). A MB is 10^6 bytes. Stopped early, it prints
 what it has measured, and incomplete says why it ended.`,
-		Example: `  trapeze bench
-  trapeze bench --tests latency --wires shm,memif,udp --sizes 64,4K --svg latency.svg
-  trapeze bench --tests put,get --wires shm-share
-  trapeze bench --tests latency --wires vfio-user --sizes 64,256,1K,4K --eager
-  trapeze bench --vis 1,16,256 --sizes 64 --json
-  trapeze bench --sizes 64 --cpu-profile /tmp/bench && go tool pprof -top /tmp/bench/*.pprof
-  trapeze bench compare --json`,
+		Example: `  trapeze-lab bench
+  trapeze-lab bench --tests latency --wires shm,memif,udp --sizes 64,4K --svg latency.svg
+  trapeze-lab bench --tests put,get --wires shm-share
+  trapeze-lab bench --tests latency --wires vfio-user --sizes 64,256,1K,4K --eager
+  trapeze-lab bench --vis 1,16,256 --sizes 64 --json
+  trapeze-lab bench --sizes 64 --cpu-profile /tmp/bench && go tool pprof -top /tmp/bench/*.pprof
+  trapeze-lab bench compare --json`,
 		Args: cobra.NoArgs,
 		RunE: command.Run(func(ctx context.Context, _ []string) error { return e.runBench(ctx, &f) }),
 	}
@@ -280,7 +280,7 @@ func (e env) print(report any, c conditions, table func(io.Writer) error) error 
 // worker is the hidden command of a measuring process.
 func (e env) worker() *cobra.Command {
 	return &cobra.Command{Use: bench.WorkerCommand, Hidden: true, Args: cobra.NoArgs,
-		Long: "Started by 'trapeze bench', with which it talks in a way of its own.\n\nJSON: it takes no notice of --json.",
+		Long: "Started by 'trapeze-lab bench', with which it talks in a way of its own.\n\nJSON: it takes no notice of --json.",
 		RunE: command.Run(func(ctx context.Context, _ []string) error { return bench.RunWorker(ctx, os.Stdin, e.Stdout) })}
 }
 

@@ -73,9 +73,9 @@ ours_spread, peers, peers_spread, statistics, p999_us, best_peer, ratio_to_best,
 ratio_spread, p999_ratio_to_best, involuntary_switches_per_s, failures), environment,
 missing. A MB is 10^6 bytes. Stopped early, it prints what it has measured: incomplete says why it ended, and in a row
 that not all rounds were measured.`,
-		Example: `  ci/bench/setup && trapeze bench compare
-  trapeze bench compare --tests latency --rounds 5 --json
-  trapeze bench compare --tests latency,bandwidth --svg latency.svg`,
+		Example: `  ci/bench/setup && trapeze-lab bench compare
+  trapeze-lab bench compare --tests latency --rounds 5 --json
+  trapeze-lab bench compare --tests latency,bandwidth --svg latency.svg`,
 		Args: cobra.NoArgs,
 		RunE: command.Run(func(ctx context.Context, _ []string) error { return e.runCompare(ctx, &f) }),
 	}

@@ -42,8 +42,8 @@ Not in it is what a NIC adds: a store to its doorbell, which is not cached, and 
 way of the lines that it has written into the processor's cache.
 
 JSON keys: environment, costs (batch, cq, ns, median_ns, cycles, mock_ns), clock_ghz.`,
-		Example: `  trapeze bench driver
-  trapeze bench driver --duration 10s --json`,
+		Example: `  trapeze-lab bench driver
+  trapeze-lab bench driver --duration 10s --json`,
 		Args: cobra.NoArgs,
 		RunE: command.Run(func(ctx context.Context, _ []string) error {
 			if p := bench.Pairs(); pinned && len(p) > 0 {

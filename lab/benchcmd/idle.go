@@ -78,8 +78,8 @@ JSON keys: environment, goals (idle_cpu_percent, p50_us), results: place, idle_s
 idle_cpu_percent, messages, pause_ms, waking_cpu_percent, p50_us, p99_us, max_us,
 meets_goals (null without a NIC). Stopped early, it prints what it has measured, and
 incomplete says why it ended.`,
-		Example: `  trapeze bench idle
-  trapeze bench idle --places shm-inline --duration 20s --pause 100ms --json`,
+		Example: `  trapeze-lab bench idle
+  trapeze-lab bench idle --places shm-inline --duration 20s --pause 100ms --json`,
 		Args: cobra.NoArgs,
 		RunE: command.Run(func(ctx context.Context, _ []string) error { return e.runIdle(ctx, &f) }),
 	}

@@ -63,8 +63,8 @@ the curve is constant. All three are in the JSON.
 JSON keys: environment; curves: name, what, of, unit, points (n, value, low, high),
 growth (kind, base, slope, residual, others); memory: of, count, host_heap_bytes,
 device_heap_bytes, shared_bytes, total_bytes, files.`,
-		Example: `  trapeze bench scaling --svg scaling.svg
-  trapeze bench scaling --curves vis,idle-vis --max-vis 1024 --json`,
+		Example: `  trapeze-lab bench scaling --svg scaling.svg
+  trapeze-lab bench scaling --curves vis,idle-vis --max-vis 1024 --json`,
 		Args: cobra.NoArgs,
 		RunE: command.Run(func(ctx context.Context, _ []string) error { return e.runScaling(ctx, &f) }),
 	}

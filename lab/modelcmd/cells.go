@@ -68,7 +68,7 @@ func cellsCommand(e *command.Env) *cobra.Command {
 		Short: "Compute what cells take that cross NICs with channels",
 		Long: `Sends messages as cells of 48 bytes through NICs with channels, in virtual time, on
 a platform whose NICs send or receive one cell at a time: MINI, the memory-integrated
-network interface, unless --profile names a file (trapeze model profiles mini prints one
+network interface, unless --profile names a file (trapeze-lab model profiles mini prints one
 to start from). Cells are cut, and the next one is chosen, by the code that does so with
 real cells.
 
@@ -90,9 +90,9 @@ urgent_us      the slowest of cells of high priority that come at all phases of 
 JSON keys: those of the above that the scenario has; stores (words that are written:
 the page's, and one for each participant); transfers (of each cell at each NIC: host,
 channel, message, step, which is receive, high or low, start_us, end_us, bytes).`,
-		Example: `  trapeze model cells --scenario bounce --json
-  trapeze model cells --scenario barrier --participants 64
-  trapeze model cells --scenario message --bytes 8192`,
+		Example: `  trapeze-lab model cells --scenario bounce --json
+  trapeze-lab model cells --scenario barrier --participants 64
+  trapeze-lab model cells --scenario message --bytes 8192`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			o, err := f.options()

@@ -41,13 +41,13 @@ bus_busy_us   time that both hosts' buses were occupied during the stream
 Policies:
 ` + policyHelp() + `
 Profiles: ` + strings.Join(profile.Names(), ", ") + `,
-or a TOML file (trapeze model profiles NAME prints one to start from; base = "NAME"
+or a TOML file (trapeze-lab model profiles NAME prints one to start from; base = "NAME"
 takes from another what the file does not say).
 
 JSON keys: latency_us, bandwidth_mb_s, transfers (hostTx, netTx, netRcv, hostRcv: of
 each transfer packet, flow if it is not 0, start_us, end_us, bytes), bus_busy_us.`,
-		Example: `  trapeze model --profile p6-natoma --policy amp --payload 8192 --json
-  trapeze model --profile alcor --policy static --minpulse-send 1280 --minpulse-recv 1280`,
+		Example: `  trapeze-lab model --profile p6-natoma --policy amp --payload 8192 --json
+  trapeze-lab model --profile alcor --policy static --minpulse-send 1280 --minpulse-recv 1280`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := f.measured()

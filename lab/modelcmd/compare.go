@@ -41,7 +41,7 @@ policy          delivery policy; or mechanisms of transfer
 payload         bytes
 send_pulse, receive_pulse
                 thresholds or pulses in bytes; empty: the policy's
-fit             yes: trapeze model fit may fit the platform to the row
+fit             yes: trapeze-lab model fit may fit the platform to the row
 note            what is computed, in words, or why nothing is
 
 Of a table with only the first six columns, the rows that are also in the built-in table
@@ -54,8 +54,8 @@ count as met or not.
 JSON keys: rows (id, source, quantity, condition, unit, published, kind, what, and
 computed, error_percent unless it is not modelled; computed_highest of a range), table1
 and overall (rows, mean, maximum, worst_id; errors as fractions).`,
-		Example: `  trapeze model compare --published published.csv
-  trapeze model compare --published published.csv --max-error 4.5 --mean-error 2 --json`,
+		Example: `  trapeze-lab model compare --published published.csv
+  trapeze-lab model compare --published published.csv --max-error 4.5 --mean-error 2 --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := cmp.Or(between("--"+maxError, limitMax, 0, 1e9, "percent"), between("--"+meanError, limitMean, 0, 1e9, "percent")); err != nil {

@@ -32,7 +32,7 @@ func (f *fetchFlags) measured() (report.Case, profile.Time, error) {
 	return c, profile.Micros(f.server), err
 }
 
-// fetched is the JSON object of "trapeze model fetch". In its transfers, packets of flow 1
+// fetched is the JSON object of "trapeze-lab model fetch". In its transfers, packets of flow 1
 // are requests, and their bytes those of the control message.
 type fetched struct {
 	Fetch     float64   `json:"fetch_us"`
@@ -60,8 +60,8 @@ platform's cost of a host, of which a request and a reply have one each.
 
 JSON keys: fetch_us, request_us, page_us, transfers (hostTx, netTx, netRcv, hostRcv: of
 each transfer packet, flow: 1 for the request, start_us, end_us, bytes).`,
-		Example: `  trapeze model fetch --profile alcor --policy eager --payload 8192
-  trapeze model fetch --profile pcie4-x16-100g --payload 4096 --server-us 1.5 --json`,
+		Example: `  trapeze-lab model fetch --profile alcor --policy eager --payload 8192
+  trapeze-lab model fetch --profile pcie4-x16-100g --payload 4096 --server-us 1.5 --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, server, err := f.measured()

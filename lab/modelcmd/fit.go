@@ -27,7 +27,7 @@ var splits = []split{
 	{"cut-through", "cut-through", "store and forward", func(r published.Row) bool { return r.Policy != "store-and-forward" }},
 }
 
-// fitResult is the JSON object of "trapeze model fit".
+// fitResult is the JSON object of "trapeze-lab model fit".
 type fitResult struct {
 	fit.Parameters
 	Transfer  fit.Interface      `json:"transfer"`
@@ -54,8 +54,8 @@ JSON keys: shared (decision_us, packet_us, completion_us, pulse_us), platforms (
 name: read_mb_s, write_mb_s, overhead_us, host_us), transfer (start_cycles, frame_cycles),
 fitted and, with --half, predicted
 (rows, mean, maximum, worst_id; errors as fractions).`,
-		Example: `  trapeze model fit --published published.csv
-  trapeze model fit --published published.csv --half latencies`,
+		Example: `  trapeze-lab model fit --published published.csv
+  trapeze-lab model fit --published published.csv --half latencies`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			rows, err := readRows(file)

@@ -15,7 +15,7 @@ import (
 	"github.com/trapeze-nic/trapeze/lab/internal/search"
 )
 
-// Limits of "trapeze model goals".
+// Limits of "trapeze-lab model goals".
 const (
 	maxVariants = 1000
 	maxGoals    = 10_000
@@ -59,9 +59,9 @@ twice the bandwidth or overhead.
 JSON keys, in an array: profile, payload, best_us, auto_us, gap_percent,
 sender_gap_percent, stream_over_store_and_forward, bus_over_amp; with --changes
 changed_engine, overhead_factor, bandwidth_factor. What is 0 may be left out.`, report.Learning, report.ChangeFrames),
-		Example: `  trapeze model goals
-  trapeze model goals --profiles alcor,p6-natoma --payloads 1500,9000 --variants 5 --json
-  trapeze model goals --changes --payloads 8192`,
+		Example: `  trapeze-lab model goals
+  trapeze-lab model goals --profiles alcor,p6-natoma --payloads 1500,9000 --variants 5 --json
+  trapeze-lab model goals --changes --payloads 8192`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			rows, err := f.measure(cmd.Context(), e)

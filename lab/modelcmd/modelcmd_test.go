@@ -25,9 +25,9 @@ import (
 
 const table = "../internal/published/testdata/published.csv"
 
-// run executes "trapeze ARGS" and returns what it printed.
+// run executes "trapeze-lab ARGS" and returns what it printed.
 func run(args ...string) (string, error) {
-	root := &cobra.Command{Use: "trapeze", SilenceUsage: true, SilenceErrors: true}
+	root := &cobra.Command{Use: "trapeze-lab", SilenceUsage: true, SilenceErrors: true}
 	var out bytes.Buffer
 	e := command.Env{Stdout: &out, Stderr: io.Discard}
 	root.PersistentFlags().BoolVar(&e.JSON, "json", false, "")

@@ -33,7 +33,7 @@ type transfers struct {
 	HostRcv []transfer `json:"hostRcv"`
 }
 
-// result is the JSON object of "trapeze model".
+// result is the JSON object of "trapeze-lab model".
 type result struct {
 	Latency   profile.Time `json:"latency_us"`
 	Bandwidth float64      `json:"bandwidth_mb_s"`

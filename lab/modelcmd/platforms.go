@@ -81,13 +81,13 @@ func platformsCommand(e *command.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "platforms [NAME]",
 		Short: "List the built-in memory systems of model transfer, or print the TOML text of one",
-		Long: `List the built-in memory systems of trapeze model transfer, or print the TOML text of one,
+		Long: `List the built-in memory systems of trapeze-lab model transfer, or print the TOML text of one,
 to start one of one's own from.
 
 JSON keys, in an array, or in one object with NAME: name, summary, dma_mb_s, block_bytes,
 mechanisms; with NAME also toml, the text.`,
-		Example: `  trapeze model platforms
-  trapeze model platforms sonic-via > mine.toml`,
+		Example: `  trapeze-lab model platforms
+  trapeze-lab model platforms sonic-via > mine.toml`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return catalogue[listedPlatform]{

@@ -27,9 +27,9 @@ func PlotCommand(e *command.Env) *cobra.Command {
 		Long: `Draw packet flow graphs and curves as SVG, or all of them as one HTML page.
 
 JSON keys of each: file, bytes.`,
-		Example: `  trapeze plot flow --profile p6-natoma --policy amp --count 6 --output flow.svg
-  trapeze plot flow --log device.log --output live.svg
-  trapeze plot report --profiles p6-natoma --output report.html`,
+		Example: `  trapeze-lab plot flow --profile p6-natoma --policy amp --count 6 --output flow.svg
+  trapeze-lab plot flow --log device.log --output live.svg
+  trapeze-lab plot report --profiles p6-natoma --output report.html`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -90,7 +90,7 @@ func picture(e *command.Env, name, short, example string, draw func(context.Cont
 		Use:     name + " --output FILE.svg",
 		Short:   short,
 		Long:    short + pictureHelp,
-		Example: "  trapeze plot " + name + " " + example + " --output " + name + ".svg",
+		Example: "  trapeze-lab plot " + name + " " + example + " --output " + name + ".svg",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			svg, err := draw(cmd.Context())
@@ -187,8 +187,8 @@ func reportCommand(e *command.Env) *cobra.Command {
 		Use:   "report --output FILE.html",
 		Short: "One self-contained HTML page with all pictures, and published figures beside computed ones",
 		Long:  "One self-contained HTML page with all pictures, and published figures beside computed ones" + pictureHelp,
-		Example: `  trapeze plot report --published published.csv --output report.html
-  trapeze plot report --profiles p6-natoma,pcie4-x16-100g --output report.html`,
+		Example: `  trapeze-lab plot report --published published.csv --output report.html
+  trapeze-lab plot report --profiles p6-natoma,pcie4-x16-100g --output report.html`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			profiles, err := loadProfiles("--profiles", names)

@@ -17,13 +17,13 @@ func profilesCommand(e *command.Env) *cobra.Command {
 		Use:   "profiles [NAME]",
 		Short: "List the built-in cost profiles, or print the TOML text of one",
 		Long: `List the built-in cost profiles, or print the TOML text of one, to start a profile
-of one's own from. Beside those of the list there are platforms for trapeze model cells: ` + strings.Join(profile.CellNames(), ", ") + `.
+of one's own from. Beside those of the list there are platforms for trapeze-lab model cells: ` + strings.Join(profile.CellNames(), ", ") + `.
 
 JSON keys, in an array, or in one object with NAME: name, summary, read_mb_s,
 write_mb_s, link_mb_s, bus_duplex; with NAME also toml, the text, and of a platform with
 cells only name, summary and toml.`,
-		Example: `  trapeze model profiles
-  trapeze model profiles p6-natoma > mine.toml`,
+		Example: `  trapeze-lab model profiles
+  trapeze-lab model profiles p6-natoma > mine.toml`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return catalogue[listedProfile]{

@@ -57,9 +57,9 @@ mean_latency_us, bandwidth_mb_s and bus_busy_us of the stream.
 JSON keys, in an array: profile, policy, payload, minpulse_send, minpulse_recv, gap_us,
 count, latency_us, mean_latency_us, bandwidth_mb_s, bus_busy_us. With --output the file
 has them, and stdout file, bytes.`,
-		Example: `  trapeze model sweep --policies eager,static --thresholds 64,128,256,512,1024,2048
-  trapeze model sweep --profiles p6-natoma,pcie4-x16-100g --policies auto,amp --payloads 1024,8192,65536 --json
-  trapeze model sweep --policies amp,store-and-forward --gaps-us 0,75,100,150,300 --poisson`,
+		Example: `  trapeze-lab model sweep --policies eager,static --thresholds 64,128,256,512,1024,2048
+  trapeze-lab model sweep --profiles p6-natoma,pcie4-x16-100g --policies auto,amp --payloads 1024,8192,65536 --json
+  trapeze-lab model sweep --policies amp,store-and-forward --gaps-us 0,75,100,150,300 --poisson`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("output") {

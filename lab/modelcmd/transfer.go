@@ -63,7 +63,7 @@ func flagError(err error, flags map[string]string) error {
 	return &option.Error{Option: "--" + cmp.Or(flags[e.Field], e.Field), Value: e.Value, Allowed: e.Allowed}
 }
 
-// transferred is the JSON object of "trapeze model transfer".
+// transferred is the JSON object of "trapeze-lab model transfer".
 type transferred struct {
 	User         profile.Time            `json:"user_us"`
 	Transfer     profile.Time            `json:"transfer_us"`
@@ -93,15 +93,15 @@ total_us      all three; no network time
 Mechanisms:
 ` + mechanismHelp() + `
 Platforms: ` + strings.Join(profile.MemorySystems(), ", ") + `,
-or a TOML file (trapeze model platforms NAME prints one to start from; base = "NAME" takes
+or a TOML file (trapeze-lab model platforms NAME prints one to start from; base = "NAME" takes
 from another what the file does not say).
 
 JSON keys: user_us, transfer_us, transport_us, total_us, bus_transactions, transactions (of
 each side, agent, kind, region, block, bytes, start_us, end_us; bytes are 0 where there is
 an address alone).`,
-		Example: `  trapeze model transfer --platform sonic-via --mechanism edt --bytes 1024 --dma-rate 1600 --json
-  trapeze model transfer --mechanism edt --bytes 256 --order stride
-  trapeze model transfer --platform pcie5-x16-400g --mechanism inline --bytes 64 --until wire`,
+		Example: `  trapeze-lab model transfer --platform sonic-via --mechanism edt --bytes 1024 --dma-rate 1600 --json
+  trapeze-lab model transfer --mechanism edt --bytes 256 --order stride
+  trapeze-lab model transfer --platform pcie5-x16-400g --mechanism inline --bytes 64 --until wire`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o, err := f.options()

@@ -3,7 +3,7 @@
 // in a ring and as the virtual-time model produces them.
 //
 // [Read] reads a log, and has an example. A live log comes from NIC.EnableDMALog of package
-// via; 'trapeze plot flow' draws one.
+// via; 'trapeze-lab plot flow' draws one.
 //
 // A file holds one JSON object on each line:
 //

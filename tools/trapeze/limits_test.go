@@ -47,6 +47,6 @@ func TestLittleAddressSpace(t *testing.T) {
 // nothing of it is left.
 func TestSmallFiles(t *testing.T) {
 	dir := t.TempDir()
-	oneLine(t, "-f 1", limited(t, "-f 1", "plot", "flow", "--output", dir+"/flow.svg"))
+	oneLine(t, "-f 1", limited(t, "-f 1", "fw", "build", "--image", "acl", "--output", dir+"/acl.img"))
 	empty(t, dir)
 }

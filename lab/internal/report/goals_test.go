@@ -74,7 +74,7 @@ func TestAutoAgainstTheBest(t *testing.T) {
 						t.Errorf("%s, stream x%.4f, bus x%.4f", what, g.Stream, g.Bus)
 					}
 					if i >= len(table[name]) || math.Abs(table[name][i]-100*g.Gap()) > 0.02 {
-						t.Errorf("%s: docs/fidelity.md has %v; see what 'trapeze model goals' prints", what, table[name])
+						t.Errorf("%s: docs/fidelity.md has %v; see what 'trapeze-lab model goals' prints", what, table[name])
 					}
 				}
 			})
@@ -94,7 +94,7 @@ func documented(t *testing.T) map[string][]float64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, text, _ = bytes.Cut(text, []byte("<!-- trapeze model goals -->"))
+	_, text, _ = bytes.Cut(text, []byte("<!-- trapeze-lab model goals -->"))
 	text, _, found := bytes.Cut(text, []byte("<!-- end -->"))
 	if !found {
 		t.Fatal("docs/fidelity.md has no table of goals")

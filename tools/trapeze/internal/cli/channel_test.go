@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
+	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 )
 
 type channelReport struct {
@@ -39,7 +39,7 @@ func TestChannelPing(t *testing.T) {
 	}
 	for _, args := range [][]string{{"--size", "12"}, {"--size", "0"}, {"--size", "8192"}, {"--count", "0"}, {"--priority", "medium"},
 		{"--timeout", "0s"}, {"--to", "nobody"}} {
-		if o := run(t, append([]string{"channel", "ping"}, args...)...); o.code != cli.ExitUsage {
+		if o := run(t, append([]string{"channel", "ping"}, args...)...); o.code != shell.ExitUsage {
 			t.Errorf("%v: %+v", args, o)
 		}
 	}
@@ -72,7 +72,7 @@ func TestChannelListen(t *testing.T) {
 	if err := json.Unmarshal([]byte(o.stdout), &l); err != nil || o.code != 0 || l.Clients != 1 {
 		t.Errorf("%+v", o)
 	}
-	if o := run(t, "channel", "listen"); o.code != cli.ExitUsage {
+	if o := run(t, "channel", "listen"); o.code != shell.ExitUsage {
 		t.Errorf("%+v", o)
 	}
 }
@@ -85,7 +85,7 @@ func TestChannelPingLost(t *testing.T) {
 	go func() { listening <- runWith(ctx, nil, "channel", "listen", "--device", at) }()
 	o := run(t, "channel", "ping", "--count", "1000", "--timeout", "2s", "--device", at)
 	stop()
-	if l := <-listening; o.code != cli.ExitTimeout || !strings.Contains(o.stderr, "no answer to message") || l.code != 0 {
+	if l := <-listening; o.code != shell.ExitTimeout || !strings.Contains(o.stderr, "no answer to message") || l.code != 0 {
 		t.Errorf("%+v, %+v", o, l)
 	}
 }
@@ -127,7 +127,7 @@ func TestChannelBarrier(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{{"--participants", "0"}, {"--participants", "257"}, {"--rounds", "0"}, {"--priority", "medium"}} {
-		if o := run(t, append([]string{"channel", "barrier"}, args...)...); o.code != cli.ExitUsage {
+		if o := run(t, append([]string{"channel", "barrier"}, args...)...); o.code != shell.ExitUsage {
 			t.Errorf("%v: %+v", args, o)
 		}
 	}

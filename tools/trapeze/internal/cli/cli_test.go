@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/outputtest"
+	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
 )
 
@@ -31,7 +32,7 @@ func runWith(ctx context.Context, stdin io.Reader, args ...string) outcome {
 	if stdin == nil {
 		stdin = strings.NewReader("")
 	}
-	code := cli.Run(ctx, args, stdin, &out, &errs)
+	code := cli.Program.Run(ctx, args, stdin, &out, &errs)
 	return outcome{code, out.String(), errs.String()}
 }
 
@@ -45,7 +46,7 @@ func run(t *testing.T, args ...string) outcome {
 // decode reads the one JSON object that a command printed, and nothing else.
 func decode(t *testing.T, o outcome, into any) {
 	t.Helper()
-	if o.code != cli.ExitOK || o.stderr != "" {
+	if o.code != shell.ExitOK || o.stderr != "" {
 		t.Fatalf("exit code %d, stderr %q", o.code, o.stderr)
 	}
 	d := json.NewDecoder(strings.NewReader(o.stdout))
@@ -64,42 +65,41 @@ func TestBadCommandLines(t *testing.T) {
 		code int
 		says string
 	}{
-		"no such command":       {[]string{"fly"}, cli.ExitUsage, `unknown command "fly"`},
-		"no such flag":          {[]string{"info", "--colour"}, cli.ExitUsage, "--colour"},
-		"an argument too many":  {[]string{"list", "x"}, cli.ExitUsage, `takes no arguments, and was given "x"`},
-		"progress of a model":   {[]string{"model", "sweep", "--progress", "loud"}, cli.ExitUsage, "auto, bar, plain or none"},
-		"progress":              {[]string{"demo", "--progress", "loud"}, cli.ExitUsage, "auto, bar, plain or none"},
-		"send without file":     {[]string{"send", "--device", udp}, cli.ExitUsage, "trapeze send takes FILE, and was given no arguments"},
-		"send without device":   {[]string{"send", "x"}, cli.ExitUsage, "--device"},
-		"recv without device":   {[]string{"recv"}, cli.ExitUsage, "--device"},
-		"send to nonsense":      {[]string{"send", "--device", udp, "--to", "02:00", "x"}, cli.ExitUsage, "MAC"},
-		"send for no time":      {[]string{"send", "--device", udp, "--timeout", "0s", "x"}, cli.ExitUsage, "--timeout"},
-		"not a duration":        {[]string{"send", "--device", udp, "--timeout", "soon", "x"}, cli.ExitUsage, "soon"},
-		"recv in the past":      {[]string{"recv", "--device", udp, "--timeout", "-1s"}, cli.ExitUsage, "--timeout"},
-		"name with a slash":     {[]string{"send", "--device", udp, "--name", "a/b", "-"}, cli.ExitUsage, "--name"},
-		"ping of negative size": {[]string{"ping", "--size", "-1"}, cli.ExitUsage, "--size"},
-		"ping of enormous size": {[]string{"ping", "--size", "16777217"}, cli.ExitUsage, "--size"},
-		"ping without patience": {[]string{"ping", "--wait", "0s"}, cli.ExitUsage, "--wait"},
-		"ping back in time":     {[]string{"ping", "--interval", "-1s"}, cli.ExitUsage, "--interval"},
-		"serve to nobody":       {[]string{"ping", "--serve"}, cli.ExitUsage, "--device"},
-		"no scheme":             {[]string{"info", "--device", "eth0"}, cli.ExitDevice, "bad device address"},
-		"unknown scheme":        {[]string{"info", "--device", "usb:1"}, cli.ExitDevice, "emu"},
-		"a port of frames":      {[]string{"info", "--device", "afxdp:lo"}, cli.ExitDevice, "'trapeze frames' takes; as the wire of a NIC it is eth:lo"},
-		"a port of a switch":    {[]string{"recv", "--device", "vhost-user:/x"}, cli.ExitDevice, "as the wire of a NIC it is eth:vhost-user:/x"},
-		"a wire":                {[]string{"fw", "status", "--device", "udp://h:1"}, cli.ExitDevice, "as a device it is 'emu:?wire=udp://h:1'"},
-		"unknown option":        {[]string{"info", "--device", "emu:?speed=11"}, cli.ExitDevice, "speed"},
-		"bad option value":      {[]string{"info", "--device", "emu:?loss=2"}, cli.ExitDevice, "loss"},
-		"option given twice":    {[]string{"info", "--device", "emu:?loss=0&loss=1"}, cli.ExitDevice, "2 times"},
-		"wire to nowhere":       {[]string{"recv", "--device", "emu:?wire=udp://256.0.0.1:1"}, cli.ExitDevice, "256.0.0.1"},
-		"recv from itself":      {[]string{"recv", "--device", "emu:"}, cli.ExitDevice, "wire=udp"},
-		"send to itself":        {[]string{"send", "--device", "emu:?wire=loop", "x"}, cli.ExitDevice, "wire=udp"},
-		"input that is not":     {[]string{"send", "--device", udp, "/nonexistent/file"}, cli.ExitFailure, "no such file"},
-		"input is a directory":  {[]string{"send", "--device", udp, "/"}, cli.ExitFailure, "directory"},
-		"demo for ever":         {[]string{"demo", "--duration", "2h"}, cli.ExitUsage, "1ms to 1m"},
-		"demo of nothing":       {[]string{"demo", "--input", "/nonexistent/file"}, cli.ExitFailure, "no such file"},
-		"demo of a directory":   {[]string{"demo", "--input", "/"}, cli.ExitFailure, "regular"},
-		"output is a directory": {[]string{"recv", "--device", udp, "--force", "--output", "/"}, cli.ExitFailure, "directory"},
-		"no sysfs":              {[]string{"list", "--root", "/nonexistent"}, cli.ExitFailure, "/nonexistent"},
+		"no such command":       {[]string{"fly"}, shell.ExitUsage, `unknown command "fly"`},
+		"no such flag":          {[]string{"info", "--colour"}, shell.ExitUsage, "--colour"},
+		"an argument too many":  {[]string{"list", "x"}, shell.ExitUsage, `takes no arguments, and was given "x"`},
+		"progress":              {[]string{"demo", "--progress", "loud"}, shell.ExitUsage, "auto, bar, plain or none"},
+		"send without file":     {[]string{"send", "--device", udp}, shell.ExitUsage, "trapeze send takes FILE, and was given no arguments"},
+		"send without device":   {[]string{"send", "x"}, shell.ExitUsage, "--device"},
+		"recv without device":   {[]string{"recv"}, shell.ExitUsage, "--device"},
+		"send to nonsense":      {[]string{"send", "--device", udp, "--to", "02:00", "x"}, shell.ExitUsage, "MAC"},
+		"send for no time":      {[]string{"send", "--device", udp, "--timeout", "0s", "x"}, shell.ExitUsage, "--timeout"},
+		"not a duration":        {[]string{"send", "--device", udp, "--timeout", "soon", "x"}, shell.ExitUsage, "soon"},
+		"recv in the past":      {[]string{"recv", "--device", udp, "--timeout", "-1s"}, shell.ExitUsage, "--timeout"},
+		"name with a slash":     {[]string{"send", "--device", udp, "--name", "a/b", "-"}, shell.ExitUsage, "--name"},
+		"ping of negative size": {[]string{"ping", "--size", "-1"}, shell.ExitUsage, "--size"},
+		"ping of enormous size": {[]string{"ping", "--size", "16777217"}, shell.ExitUsage, "--size"},
+		"ping without patience": {[]string{"ping", "--wait", "0s"}, shell.ExitUsage, "--wait"},
+		"ping back in time":     {[]string{"ping", "--interval", "-1s"}, shell.ExitUsage, "--interval"},
+		"serve to nobody":       {[]string{"ping", "--serve"}, shell.ExitUsage, "--device"},
+		"no scheme":             {[]string{"info", "--device", "eth0"}, shell.ExitDevice, "bad device address"},
+		"unknown scheme":        {[]string{"info", "--device", "usb:1"}, shell.ExitDevice, "emu"},
+		"a port of frames":      {[]string{"info", "--device", "afxdp:lo"}, shell.ExitDevice, "'trapeze frames' takes; as the wire of a NIC it is eth:lo"},
+		"a port of a switch":    {[]string{"recv", "--device", "vhost-user:/x"}, shell.ExitDevice, "as the wire of a NIC it is eth:vhost-user:/x"},
+		"a wire":                {[]string{"fw", "status", "--device", "udp://h:1"}, shell.ExitDevice, "as a device it is 'emu:?wire=udp://h:1'"},
+		"unknown option":        {[]string{"info", "--device", "emu:?speed=11"}, shell.ExitDevice, "speed"},
+		"bad option value":      {[]string{"info", "--device", "emu:?loss=2"}, shell.ExitDevice, "loss"},
+		"option given twice":    {[]string{"info", "--device", "emu:?loss=0&loss=1"}, shell.ExitDevice, "2 times"},
+		"wire to nowhere":       {[]string{"recv", "--device", "emu:?wire=udp://256.0.0.1:1"}, shell.ExitDevice, "256.0.0.1"},
+		"recv from itself":      {[]string{"recv", "--device", "emu:"}, shell.ExitDevice, "wire=udp"},
+		"send to itself":        {[]string{"send", "--device", "emu:?wire=loop", "x"}, shell.ExitDevice, "wire=udp"},
+		"input that is not":     {[]string{"send", "--device", udp, "/nonexistent/file"}, shell.ExitFailure, "no such file"},
+		"input is a directory":  {[]string{"send", "--device", udp, "/"}, shell.ExitFailure, "directory"},
+		"demo for ever":         {[]string{"demo", "--duration", "2h"}, shell.ExitUsage, "1ms to 1m"},
+		"demo of nothing":       {[]string{"demo", "--input", "/nonexistent/file"}, shell.ExitFailure, "no such file"},
+		"demo of a directory":   {[]string{"demo", "--input", "/"}, shell.ExitFailure, "regular"},
+		"output is a directory": {[]string{"recv", "--device", udp, "--force", "--output", "/"}, shell.ExitFailure, "directory"},
+		"no sysfs":              {[]string{"list", "--root", "/nonexistent"}, shell.ExitFailure, "/nonexistent"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := run(t, c.args...)
@@ -129,11 +129,7 @@ func TestOwnWords(t *testing.T) {
 		"ping --count -1":                     `--count -1: bad option (allowed: a whole number, 0 or more)`,
 		"ping -c 99999999999999999999":        `allowed: a whole number, 0 or more, of at most 64 bits`,
 		"ping --interval 3":                   `--interval 3: bad option (allowed: a time such as`,
-		"bench --duration 1":                  `--duration 1: bad option (allowed: a time such as`,
 		"memory bench --page x":               `--page x: bad option (allowed: a number of bytes such as`,
-		"model --count x":                     `--count x: bad option (allowed: a whole number)`,
-		"model sweep --counts 1,x":            `--counts 1,x: bad option (allowed: whole numbers, with commas`,
-		"model sweep --policies \"":           `--policies "\"": bad option (allowed: words, with commas`,
 		"doctor --memory 1G":                  `--memory 1G: bad option (allowed: a whole number)`,
 		"info --json=x":                       `--json x: bad option (allowed: true or false)`,
 		"conform --run (":                     `--run (: bad option (allowed: a regular expression; missing closing ) in ()`,
@@ -141,7 +137,7 @@ func TestOwnWords(t *testing.T) {
 		"frames gen --device emu: --size x-1": `--size x-1: bad option (allowed: a number, a range`,
 	} {
 		o := run(t, strings.Fields(args)...)
-		if o.code != cli.ExitUsage || !strings.Contains(o.stderr, says) || foreign.MatchString(o.stderr) {
+		if o.code != shell.ExitUsage || !strings.Contains(o.stderr, says) || foreign.MatchString(o.stderr) {
 			t.Errorf("%s: exit code %d, %q does not say %q", args, o.code, o.stderr, says)
 		}
 	}
@@ -150,7 +146,7 @@ func TestOwnWords(t *testing.T) {
 func TestHelp(t *testing.T) {
 	for _, command := range []string{"demo", "ping", "send", "recv", "info", "list", "version"} {
 		o := run(t, command, "--help")
-		if o.code != cli.ExitOK || !strings.Contains(o.stdout, "Examples:\n  ") || !strings.Contains(o.stdout, "--json") || o.stderr != "" {
+		if o.code != shell.ExitOK || !strings.Contains(o.stdout, "Examples:\n  ") || !strings.Contains(o.stdout, "--json") || o.stderr != "" {
 			t.Errorf("%s --help: %+v", command, o)
 		}
 	}
@@ -160,7 +156,7 @@ func TestHelp(t *testing.T) {
 			t.Errorf("exit-codes lacks %q: %q", code, o.stdout)
 		}
 	}
-	if o := run(t); o.code != cli.ExitOK || !strings.Contains(o.stdout, "Available Commands:") {
+	if o := run(t); o.code != shell.ExitOK || !strings.Contains(o.stdout, "Available Commands:") {
 		t.Errorf("no arguments: %+v", o)
 	}
 }

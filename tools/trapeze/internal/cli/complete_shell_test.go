@@ -19,7 +19,7 @@ const asTrapeze = "TRAPEZE_TEST_AS_PROGRAM"
 // runAsTrapeze ends the process as trapeze would, if it is to be trapeze.
 func runAsTrapeze() {
 	if os.Getenv(asTrapeze) != "" {
-		os.Exit(cli.Run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+		os.Exit(cli.Program.Run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
 }
 
@@ -70,7 +70,6 @@ func TestShells(t *testing.T) {
 				`trapeze recv --device emu:\?wire=mem:a\&pe`:       {"": "emu:?wire=mem:a&peer=", "bash": `a\&peer=`, "zsh": `trapeze recv --device emu:\?wire=mem:a\&peer=`},
 				"trapeze recv --device='emu:?wi":                   {"": "--device=emu:?wire=", "bash": "emu:?wire=", "zsh": `trapeze recv --device=emu:\?wire=`},
 				"trapeze conform --section la":                     {"": "layout", "zsh": "trapeze conform --section layout"},
-				"trapeze model sweep --policies amp,sta":           {"": "amp,static", "zsh": "trapeze model sweep --policies amp,static"},
 				"trapeze frames dump --device 'x y' --format pcap": {"": "pcapng", "zsh": "trapeze frames dump --device 'x y' --format pcap"},
 			} {
 				text := want[name]

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
 )
 
@@ -55,7 +56,7 @@ func TestConform(t *testing.T) {
 	if len(all.Checks) < 50 || all.Checks[0].Section != "layout" || all.Checks[0].Result != "" {
 		t.Errorf("%+v", all)
 	}
-	if o := run(t, "conform", "--list"); o.code != cli.ExitOK || strings.Count(o.stdout, "\n") != len(all.Checks) || !strings.Contains(o.stdout, "\nlimits/attributes\n") {
+	if o := run(t, "conform", "--list"); o.code != shell.ExitOK || strings.Count(o.stdout, "\n") != len(all.Checks) || !strings.Contains(o.stdout, "\nlimits/attributes\n") {
 		t.Errorf("%+v", o)
 	}
 	file := filepath.Join(t.TempDir(), "junit.xml")
@@ -79,7 +80,7 @@ func TestConform(t *testing.T) {
 		t.Errorf("%+v", some)
 	}
 	o := run(t, "conform", "--section", "layout")
-	if o.code != cli.ExitOK || !strings.HasPrefix(o.stdout, "layout\n  passed  ") || !strings.Contains(o.stdout, "4 passed, 0 failed, 0 skipped in ") {
+	if o.code != shell.ExitOK || !strings.HasPrefix(o.stdout, "layout\n  passed  ") || !strings.Contains(o.stdout, "4 passed, 0 failed, 0 skipped in ") {
 		t.Errorf("%+v", o)
 	}
 }
@@ -90,7 +91,7 @@ func TestConformFails(t *testing.T) {
 	args := []string{"conform", "--device", "emu:?wire=mem:conform-here", "--peer", "emu:?wire=mem:conform-there", "--timeout", "1s",
 		"--run", "^(send-receive/immediate data|memory/ptag in use)$", "--junit", file}
 	o := run(t, args...)
-	if o.code != cli.ExitFailure || !strings.Contains(o.stdout, "1 passed, 1 failed, 0 skipped") || !strings.Contains(o.stdout, "messages.go:") ||
+	if o.code != shell.ExitFailure || !strings.Contains(o.stdout, "1 passed, 1 failed, 0 skipped") || !strings.Contains(o.stdout, "messages.go:") ||
 		!strings.HasSuffix(o.stderr, "1 of 2 checks failed\n") {
 		t.Errorf("%+v", o)
 	}
@@ -111,7 +112,7 @@ func TestConformArguments(t *testing.T) {
 		"a value for --section is required": {"--section", ""},
 		`no arguments, and was given "cq"`:  {"cq"},
 	} {
-		if o := run(t, append([]string{"conform"}, args...)...); o.code != cli.ExitUsage || !strings.Contains(o.stderr, says) || o.stdout != "" {
+		if o := run(t, append([]string{"conform"}, args...)...); o.code != shell.ExitUsage || !strings.Contains(o.stderr, says) || o.stdout != "" {
 			t.Errorf("%q: %+v", args, o)
 		}
 	}
@@ -119,12 +120,12 @@ func TestConformArguments(t *testing.T) {
 		"its wire ends at itself": {"--device", "emu:", "--peer", "emu:?wire=mem:x"},
 		"no such file":            {"--device", "vfio-user:/no/such", "--peer", "vfio-user:/no/such"},
 	} {
-		if o := run(t, append([]string{"conform"}, args...)...); o.code != cli.ExitDevice || !strings.Contains(o.stderr, says) {
+		if o := run(t, append([]string{"conform"}, args...)...); o.code != shell.ExitDevice || !strings.Contains(o.stderr, says) {
 			t.Errorf("%q: %+v", args, o)
 		}
 	}
 	missing := filepath.Join(t.TempDir(), "no", "junit.xml")
-	if o := run(t, "conform", "--junit", missing); o.code != cli.ExitFailure || !strings.Contains(o.stderr, filepath.Dir(missing)) || o.stdout != "" {
+	if o := run(t, "conform", "--junit", missing); o.code != shell.ExitFailure || !strings.Contains(o.stderr, filepath.Dir(missing)) || o.stdout != "" {
 		t.Errorf("%+v", o)
 	}
 }
@@ -139,7 +140,7 @@ type interrupter struct {
 func (i *interrupter) Write(b []byte) (int, error) {
 	n, err := i.Buffer.Write(b)
 	if strings.Contains(i.String(), i.text) {
-		i.cancel(&cli.SignalError{Number: 2, Name: "SIGINT"})
+		i.cancel(&shell.SignalError{Number: 2, Name: "SIGINT"})
 	}
 	return n, err
 }
@@ -149,14 +150,14 @@ func (i *interrupter) Write(b []byte) (int, error) {
 func TestConformInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	out, remarks := &interrupter{text: "passed", cancel: cancel}, new(bytes.Buffer)
-	code := cli.Run(ctx, []string{"conform", "--section", "cq"}, nil, out, remarks)
+	code := cli.Program.Run(ctx, []string{"conform", "--section", "cq"}, nil, out, remarks)
 	if code != 130 || !strings.Contains(out.String(), "\n1 passed, 0 failed, 0 skipped") || !strings.Contains(out.String(), "\nIncomplete, it ended early: stopped by SIGINT\n") {
 		t.Errorf("exit code %d, stdout %s, stderr %s", code, out, remarks)
 	}
 	ctx, cancel = context.WithCancelCause(t.Context())
 	steps := &interrupter{text: "checking", cancel: cancel}
 	out = &interrupter{text: "\x00"}
-	code = cli.Run(ctx, []string{"conform", "--json", "--progress", "plain"}, nil, out, steps)
+	code = cli.Program.Run(ctx, []string{"conform", "--json", "--progress", "plain"}, nil, out, steps)
 	var r struct {
 		conformed
 		Incomplete string

@@ -110,7 +110,7 @@ bulk (bytes, p50_us, p99_us, p999_us), bulk_mb_per_s, histogram (up_to_us, idle,
   trapeze demo --image amp
   trapeze demo --image count --show-map flows --show-map rest
   trapeze demo --channels
-  trapeze demo --dma-log live.log && trapeze plot flow --log live.log --output live.svg`,
+  trapeze demo --dma-log live.log && trapeze-lab plot flow --log live.log --output live.svg`,
 		Args: cobra.NoArgs,
 		RunE: command.Run(func(ctx context.Context, _ []string) error { return p.runDemo(ctx, f) }),
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
+	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 )
 
 // TestList looks at a host without PCI.
@@ -75,7 +75,7 @@ func TestInfo(t *testing.T) {
 		t.Errorf("BARs %+v", r.BARs)
 	}
 	o := run(t, "info")
-	if o.code != cli.ExitOK || !strings.Contains(o.stdout, "ready, link up") || !strings.Contains(o.stdout, "identity 1.0") {
+	if o.code != shell.ExitOK || !strings.Contains(o.stdout, "ready, link up") || !strings.Contains(o.stdout, "identity 1.0") {
 		t.Errorf("got %+v", o)
 	}
 }
@@ -98,7 +98,7 @@ func TestPing(t *testing.T) {
 		}
 	}
 	o := run(t, "ping", "-c", "3", "-i", "0")
-	if o.code != cli.ExitOK || strings.Count(o.stdout, "64 bytes from ") != 3 || !strings.Contains(o.stdout, "3 sent, 3 received, 0 lost (0.0 %)\nround trip min/avg/p50/p99/max = ") {
+	if o.code != shell.ExitOK || strings.Count(o.stdout, "64 bytes from ") != 3 || !strings.Contains(o.stdout, "3 sent, 3 received, 0 lost (0.0 %)\nround trip min/avg/p50/p99/max = ") {
 		t.Errorf("got %+v", o)
 	}
 }
@@ -121,13 +121,13 @@ func TestPingEager(t *testing.T) {
 func signalled(t *testing.T, d time.Duration) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(context.Background())
-	timer := time.AfterFunc(d, func() { cancel(&cli.SignalError{Number: 2, Name: "SIGINT"}) })
+	timer := time.AfterFunc(d, func() { cancel(&shell.SignalError{Number: 2, Name: "SIGINT"}) })
 	t.Cleanup(func() { timer.Stop(); cancel(nil) })
 	return ctx
 }
 
 func TestPingInterrupted(t *testing.T) {
-	for count, want := range map[string]int{"0": cli.ExitOK, "1000000": 130} {
+	for count, want := range map[string]int{"0": shell.ExitOK, "1000000": 130} {
 		o := runWith(signalled(t, 200*time.Millisecond), nil, "ping", "--count", count, "--quiet", "--interval", "1ms")
 		if o.code != want || !strings.Contains(o.stdout, "round trip min/avg") {
 			t.Errorf("--count %s: %+v", count, o)
@@ -138,7 +138,7 @@ func TestPingInterrupted(t *testing.T) {
 func TestPingNobody(t *testing.T) {
 	start := time.Now()
 	o := run(t, "ping", "--device", "emu:?wire=udp://127.0.0.1:0&peer=127.0.0.1:9", "--timeout", "300ms")
-	if o.code != cli.ExitTimeout || !strings.Contains(o.stderr, "no NIC answered") || !strings.Contains(o.stderr, "trapeze ping --serve") {
+	if o.code != shell.ExitTimeout || !strings.Contains(o.stderr, "no NIC answered") || !strings.Contains(o.stderr, "trapeze ping --serve") {
 		t.Errorf("got %+v after %v", o, time.Since(start))
 	}
 }

@@ -40,7 +40,7 @@ type logFlag struct {
 
 func (f *logFlag) register(c *cobra.Command) {
 	f.command = c
-	c.Flags().StringVar(&f.path, "dma-log", "", "write the NIC's DMA transfers to this file, for 'trapeze plot flow --log FILE'")
+	c.Flags().StringVar(&f.path, "dma-log", "", "write the NIC's DMA transfers to this file, for 'trapeze-lab plot flow --log FILE'")
 	command.ForceFlag(c, &f.force)
 }
 
@@ -213,5 +213,5 @@ func (p *program) noteLog(r *logReport) {
 	if r.Dropped > 0 {
 		more = fmt.Sprintf(", the first of %d", uint64(r.Transfers)+r.Dropped)
 	}
-	p.Note("%d transfers%s in %s; to draw them:\n  trapeze plot flow --log %s --output flow.svg", r.Transfers, more, r.File, r.File)
+	p.Note("%d transfers%s in %s; to draw them:\n  trapeze-lab plot flow --log %s --output flow.svg", r.Transfers, more, r.File, r.File)
 }

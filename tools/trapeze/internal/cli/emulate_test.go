@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
+	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 )
 
 // serving runs emulate with args until stop is called, which returns how it
@@ -65,10 +65,10 @@ func TestEmulate(t *testing.T) {
 	go func() {
 		received <- run(t, "recv", "--device", "vfio-user:"+sockets[0], "--output", out, "--timeout", "30s")
 	}()
-	if s := run(t, "send", "--device", "vfio-user:"+sockets[1], "--timeout", "30s", in); s.code != cli.ExitOK {
+	if s := run(t, "send", "--device", "vfio-user:"+sockets[1], "--timeout", "30s", in); s.code != shell.ExitOK {
 		t.Fatalf("send: %d, %s", s.code, s.stderr)
 	}
-	if r := <-received; r.code != cli.ExitOK {
+	if r := <-received; r.code != shell.ExitOK {
 		t.Fatalf("recv: %d, %s", r.code, r.stderr)
 	}
 	if got, err := os.ReadFile(out); err != nil || !bytes.Equal(got, content) {
@@ -76,7 +76,7 @@ func TestEmulate(t *testing.T) {
 	}
 
 	o := stop()
-	if o.code != cli.ExitOK {
+	if o.code != shell.ExitOK {
 		t.Errorf("emulate ended with %d: %s", o.code, o.stderr)
 	}
 	var report struct {
@@ -107,21 +107,21 @@ func TestEmulateRefusals(t *testing.T) {
 		code int
 		says string
 	}{
-		{"no socket", nil, cli.ExitUsage, "--socket"},
-		{"an argument", []string{"x"}, cli.ExitUsage, "x"},
-		{"no folder", []string{"--socket", "/nonexistent/nic"}, cli.ExitFailure, "no such file"},
-		{"a path that is too long", []string{"--socket", "/tmp/" + strings.Repeat("x", 200)}, cli.ExitFailure, "107"},
-		{"a file in the way", []string{"--socket", plain}, cli.ExitFailure, "no socket"},
-		{"a server in the way", []string{"--socket", busy[0]}, cli.ExitFailure, "listens"},
-		{"bad mode", []string{"--socket", one[0], "--mode", "rwx"}, cli.ExitUsage, "0660"},
-		{"bad device", []string{"--socket", one[0], "--device", "emu:?smoke=1"}, cli.ExitDevice, "smoke"},
-		{"another kind of device", []string{"--socket", one[0], "--device", "pci:0000:00:00.0"}, cli.ExitDevice, "emu:"},
-		{"two wires", []string{"--socket", one[0], "--device", "emu:?wire=loop", "--wire", "loop"}, cli.ExitUsage, "--wire"},
-		{"a wire in the process", []string{"--socket", one[0], "--wire", "mem:x"}, cli.ExitDevice, "one process"},
-		{"several on UDP", []string{"--socket", three[0], "--socket", three[1], "--wire", "udp://127.0.0.1:0"}, cli.ExitDevice, "UDP"},
-		{"several on a loop", []string{"--socket", three[0], "--socket", three[1], "--wire", "loop"}, cli.ExitDevice, "loop"},
-		{"several with one address", []string{"--socket", three[0], "--socket", three[1], "--device", "emu:?mac=02:00:00:00:00:01"}, cli.ExitDevice, "mac"},
-		{"an inline engine", []string{"--socket", one[0], "--device", "emu:?engine=inline"}, cli.ExitDevice, "thread"},
+		{"no socket", nil, shell.ExitUsage, "--socket"},
+		{"an argument", []string{"x"}, shell.ExitUsage, "x"},
+		{"no folder", []string{"--socket", "/nonexistent/nic"}, shell.ExitFailure, "no such file"},
+		{"a path that is too long", []string{"--socket", "/tmp/" + strings.Repeat("x", 200)}, shell.ExitFailure, "107"},
+		{"a file in the way", []string{"--socket", plain}, shell.ExitFailure, "no socket"},
+		{"a server in the way", []string{"--socket", busy[0]}, shell.ExitFailure, "listens"},
+		{"bad mode", []string{"--socket", one[0], "--mode", "rwx"}, shell.ExitUsage, "0660"},
+		{"bad device", []string{"--socket", one[0], "--device", "emu:?smoke=1"}, shell.ExitDevice, "smoke"},
+		{"another kind of device", []string{"--socket", one[0], "--device", "pci:0000:00:00.0"}, shell.ExitDevice, "emu:"},
+		{"two wires", []string{"--socket", one[0], "--device", "emu:?wire=loop", "--wire", "loop"}, shell.ExitUsage, "--wire"},
+		{"a wire in the process", []string{"--socket", one[0], "--wire", "mem:x"}, shell.ExitDevice, "one process"},
+		{"several on UDP", []string{"--socket", three[0], "--socket", three[1], "--wire", "udp://127.0.0.1:0"}, shell.ExitDevice, "UDP"},
+		{"several on a loop", []string{"--socket", three[0], "--socket", three[1], "--wire", "loop"}, shell.ExitDevice, "loop"},
+		{"several with one address", []string{"--socket", three[0], "--socket", three[1], "--device", "emu:?mac=02:00:00:00:00:01"}, shell.ExitDevice, "mac"},
+		{"an inline engine", []string{"--socket", one[0], "--device", "emu:?engine=inline"}, shell.ExitDevice, "thread"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := run(t, append([]string{"emulate"}, c.args...)...)

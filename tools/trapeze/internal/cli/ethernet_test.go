@@ -19,7 +19,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/images"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
+	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -31,10 +31,10 @@ func TestSendOverEthernet(t *testing.T) {
 	go func() {
 		received <- run(t, "recv", "--device", "eth:cable:file", "--output", out, "--timeout", "30s")
 	}()
-	if s := run(t, "send", "--device", "eth:cable:file?loss=0.05", "--timeout", "30s", in); s.code != cli.ExitOK {
+	if s := run(t, "send", "--device", "eth:cable:file?loss=0.05", "--timeout", "30s", in); s.code != shell.ExitOK {
 		t.Fatalf("send: %d, %s", s.code, s.stderr)
 	}
-	if r := <-received; r.code != cli.ExitOK {
+	if r := <-received; r.code != shell.ExitOK {
 		t.Fatalf("recv: %d, %s", r.code, r.stderr)
 	}
 	if got, err := os.ReadFile(out); err != nil || !slices.Equal(got, content) {
@@ -66,7 +66,7 @@ func TestFilterOfEthernet(t *testing.T) {
 		{"load", "--device", device, "image:acl"},
 		{"fw", "map", "--device", device, "image:acl", "rules", "set", hex.EncodeToString(key), hex.EncodeToString(rule)},
 	} {
-		if o := run(t, args...); o.code != cli.ExitOK {
+		if o := run(t, args...); o.code != shell.ExitOK {
 			t.Fatalf("%q: %+v", args, o)
 		}
 	}
@@ -108,7 +108,7 @@ func TestFilterOfEthernet(t *testing.T) {
 	if got := report.Results[0].Entries[0].Value; got != hex.EncodeToString(rule) {
 		t.Errorf("the rule is %s, want %x", got, rule)
 	}
-	if o := stop(); o.code != cli.ExitOK {
+	if o := stop(); o.code != shell.ExitOK {
 		t.Errorf("emulate ended with %+v", o)
 	}
 }

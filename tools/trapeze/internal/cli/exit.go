@@ -1,102 +1,39 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"strings"
-
-	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
-	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 	"github.com/trapeze-nic/trapeze/tools/internal/transfer"
-	"github.com/trapeze-nic/trapeze/via"
 )
-
-// Exit codes, as `trapeze help exit-codes` documents them.
-const (
-	ExitOK       = 0
-	ExitFailure  = 1
-	ExitUsage    = 2
-	ExitDevice   = 3
-	ExitPeerLost = 4
-	ExitTimeout  = 5
-	// exitSignal plus the number of a signal is the code of a command that the
-	// signal stopped, as shells have it.
-	exitSignal = 128
-)
-
-func exitCodesTopic() *cobra.Command {
-	return &cobra.Command{
-		Use:   "exit-codes",
-		Short: "What the exit codes mean",
-		Long: `Exit codes of trapeze:
-
-    0  all went well
-    1  it failed; stderr says why
-    2  it was called wrongly: unknown command or flag, bad or missing argument
-    3  the device address is bad, or the device cannot be opened
-    4  the peer is gone, or was lost in the middle
-    5  time ran out before anybody answered
-  129  hung up (SIGHUP, the terminal was closed)
-  130  interrupted (SIGINT, Ctrl-C)
-  141  nobody reads stdout any more (SIGPIPE)
-  143  terminated (SIGTERM)
-
-With --json a command that fails prints an object with the keys error and
-exit_code, unless it has printed its own: 'trapeze doctor' has.
-
-Whatever the code, temporary files are removed and connections closed. A second
-signal ends the program at once, without that; what comes within 300 ms is still
-the first one.`,
-	}
-}
-
-// SignalError is the cause of a context that a signal ended.
-type SignalError struct {
-	Number int
-	Name   string
-}
-
-func (e *SignalError) Error() string { return "stopped by " + e.Name }
 
 // hinted adds what to do about an error.
 func hinted(err error, hint string) error { return fmt.Errorf("%w (%s)", err, hint) }
 
-// exitCode chooses the code for err. That a signal came explains all others.
-func exitCode(ctx context.Context, err error) int {
-	var sig *SignalError
-	var device *command.DeviceError
+// exitCode returns the code of the errors of transfers and loads, and else 0.
+func exitCode(err error) int {
 	var remote *transfer.RemoteError
 	switch {
-	case errors.As(context.Cause(ctx), &sig):
-		return exitSignal + sig.Number
-	case errors.Is(err, option.ErrBad):
-		return ExitUsage
-	case errors.As(err, &device):
-		return ExitDevice
 	case errors.As(err, &remote) && remote.Reason == transfer.ReasonInterrupted:
-		return ExitPeerLost
-	case errors.Is(err, transfer.ErrPeerLost), via.Ended(err):
-		return ExitPeerLost
-	case errors.Is(err, via.ErrTimeout), errors.Is(err, load.ErrNotReady), errors.Is(err, context.DeadlineExceeded):
-		return ExitTimeout
+		return shell.ExitPeerLost
+	case errors.Is(err, transfer.ErrPeerLost):
+		return shell.ExitPeerLost
+	case errors.Is(err, load.ErrNotReady):
+		return shell.ExitTimeout
 	}
-	return ExitFailure
+	return 0
 }
 
-// message is the one line about err.
-func message(ctx context.Context, err error, code int) string {
-	if code > exitSignal {
-		s := context.Cause(ctx).Error()
-		var cut *load.Error
-		if errors.As(err, &cut) { // who stops a load wants to know what runs now
-			s += "; " + string(cut.Outcome)
-		}
-		return s
+// remark says what runs after a load that was stopped, and what an address is for that is no device's.
+func remark(err error, stopped bool) string {
+	if !stopped {
+		return schemeHint(err)
 	}
-	// Joined errors have a line each.
-	return strings.ReplaceAll(err.Error(), "\n", "; ") + limitHint(err) + schemeHint(err)
+	var cut *load.Error
+	if errors.As(err, &cut) {
+		return "; " + string(cut.Outcome)
+	}
+	return ""
 }

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/outputtest"
+	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
 )
 
@@ -116,7 +117,7 @@ func TestSendAndReceive(t *testing.T) {
 func TestStandardStreams(t *testing.T) {
 	content := strings.Repeat("a stream of unknown length\n", 40_000)
 	r, s := transferFile(t, strings.NewReader(content), "", []string{"--output", "-"}, []string{"-"})
-	if r.code != cli.ExitOK || s.code != cli.ExitOK {
+	if r.code != shell.ExitOK || s.code != shell.ExitOK {
 		t.Fatalf("receiver %d %q, sender %d %q", r.code, r.stderr, s.code, s.stderr)
 	}
 	if r.stdout != content {
@@ -137,10 +138,10 @@ func TestSendersName(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, s := transferFile(t, nil, "", nil, []string{input})
-	if r.code != cli.ExitFailure || !strings.Contains(r.stderr, "--force") {
+	if r.code != shell.ExitFailure || !strings.Contains(r.stderr, "--force") {
 		t.Errorf("receiver %+v", r)
 	}
-	if s.code != cli.ExitFailure || !strings.Contains(s.stderr, "exists already") {
+	if s.code != shell.ExitFailure || !strings.Contains(s.stderr, "exists already") {
 		t.Errorf("sender %+v", s)
 	}
 	if r, s := transferFile(t, nil, "", []string{"--force"}, []string{"--name", "its-name", "-"}); r.code != 0 || s.code != 0 {
@@ -157,12 +158,12 @@ func TestSendersName(t *testing.T) {
 func TestNobodyIsThere(t *testing.T) {
 	input, _ := file(t, "in", 100)
 	o := run(t, "send", "--device", "emu:?wire=udp://127.0.0.1:0&peer=127.0.0.1:9", "--timeout", "300ms", input)
-	if o.code != cli.ExitTimeout || !strings.Contains(o.stderr, "no NIC answered") || !strings.Contains(o.stderr, "within 300ms") || !strings.Contains(o.stderr, "trapeze recv") {
+	if o.code != shell.ExitTimeout || !strings.Contains(o.stderr, "no NIC answered") || !strings.Contains(o.stderr, "within 300ms") || !strings.Contains(o.stderr, "trapeze recv") {
 		t.Errorf("send: %+v", o)
 	}
 	dir := t.TempDir()
 	o = run(t, "recv", "--device", "emu:?wire=udp://127.0.0.1:0", "--timeout", "200ms", "--output", filepath.Join(dir, "out"))
-	if o.code != cli.ExitTimeout || !strings.Contains(o.stderr, "no sender within 200ms") || len(left(t, dir)) != 0 {
+	if o.code != shell.ExitTimeout || !strings.Contains(o.stderr, "no sender within 200ms") || len(left(t, dir)) != 0 {
 		t.Errorf("recv: %+v, left %v", o, left(t, dir))
 	}
 }
@@ -178,7 +179,7 @@ func TestWaitingIsInterrupted(t *testing.T) {
 		o := runWith(signalled(t, 200*time.Millisecond), nil, args...)
 		want := 130
 		if name == "serve" {
-			want = cli.ExitOK
+			want = shell.ExitOK
 		}
 		if o.code != want {
 			t.Errorf("%s: %+v after %v", name, o, time.Since(start))
@@ -196,7 +197,7 @@ func TestRecvTellsHowToSend(t *testing.T) {
 	var stdout, stderr outputtest.Buffer
 	done := make(chan int, 1)
 	go func() {
-		done <- cli.Run(ctx, []string{"recv", "--device", fmt.Sprintf("emu:?wire=udp://127.0.0.1:%d", port), "--output", out}, nil, &stdout, &stderr)
+		done <- cli.Program.Run(ctx, []string{"recv", "--device", fmt.Sprintf("emu:?wire=udp://127.0.0.1:%d", port), "--output", out}, nil, &stdout, &stderr)
 	}()
 	for !strings.Contains(stderr.String(), "FILE\n") && ctx.Err() == nil {
 		time.Sleep(5 * time.Millisecond)
@@ -241,10 +242,10 @@ func TestOfferedNames(t *testing.T) {
 		dir := t.TempDir()
 		t.Chdir(dir)
 		r, s := transferFile(t, nil, "", nil, []string{"--name", name, input})
-		if r.code != cli.ExitFailure || !strings.Contains(r.stderr, name) || !strings.Contains(r.stderr, "--output") {
+		if r.code != shell.ExitFailure || !strings.Contains(r.stderr, name) || !strings.Contains(r.stderr, "--output") {
 			t.Errorf("%s: receiver %+v", name, r)
 		}
-		if s.code != cli.ExitFailure || !strings.Contains(s.stderr, "is not taken from a sender") {
+		if s.code != shell.ExitFailure || !strings.Contains(s.stderr, "is not taken from a sender") {
 			t.Errorf("%s: sender %+v", name, s)
 		}
 		if n := left(t, dir); len(n) != 0 {
@@ -252,13 +253,13 @@ func TestOfferedNames(t *testing.T) {
 		}
 		// Who chooses the name himself may choose any.
 		out := filepath.Join(dir, name)
-		if r, s := transferFile(t, nil, "", []string{"--output", out}, []string{"--name", name, input}); r.code != cli.ExitOK || s.code != cli.ExitOK {
+		if r, s := transferFile(t, nil, "", []string{"--output", out}, []string{"--name", name, input}); r.code != shell.ExitOK || s.code != shell.ExitOK {
 			t.Errorf("%s: receiver %+v, sender %+v", name, r, s)
 		}
 	}
 	defer unix.Umask(unix.Umask(0o022))
 	t.Chdir(t.TempDir())
-	if r, s := transferFile(t, nil, "", nil, []string{"--name", "tool", input}); r.code != cli.ExitOK || s.code != cli.ExitOK {
+	if r, s := transferFile(t, nil, "", nil, []string{"--name", "tool", input}); r.code != shell.ExitOK || s.code != shell.ExitOK {
 		t.Fatalf("receiver %+v, sender %+v", r, s)
 	}
 	st, err := os.Stat("tool")

@@ -10,7 +10,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/ghost"
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
+	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 )
 
 // TestSendersThatDieWhileConnecting come before one that lives.
@@ -25,10 +25,10 @@ func TestSendersThatDieWhileConnecting(t *testing.T) {
 	}()
 	ghost.Ask(t, address, []byte("trapeze-file/2"), 5, descriptors.ReliableDelivery, 256<<10)
 	input, _ := file(t, "input.bin", 100_000)
-	if o := runWith(ctx, nil, "send", "--device", "emu:?wire=udp://127.0.0.1:0&peer="+address, input); o.code != cli.ExitOK {
+	if o := runWith(ctx, nil, "send", "--device", "emu:?wire=udp://127.0.0.1:0&peer="+address, input); o.code != shell.ExitOK {
 		t.Errorf("send: exit code %d, %s", o.code, o.stderr)
 	}
-	if o := <-received; o.code != cli.ExitOK || digestOf(t, out) != digestOf(t, input) {
+	if o := <-received; o.code != shell.ExitOK || digestOf(t, out) != digestOf(t, input) {
 		t.Errorf("recv: exit code %d, %s", o.code, o.stderr)
 	}
 }
@@ -45,13 +45,13 @@ func TestClientsThatDieWhileConnecting(t *testing.T) {
 		ghost.Ask(t, address, []byte("trapeze-ping/2"), 10, level, 64<<10)
 		for _, more := range []string{"--unreliable", "--unreliable=false"} {
 			o := runWith(ctx, nil, "ping", "-c", "2", "-i", "0s", more, "--device", "emu:?wire=udp://127.0.0.1:0&peer="+address)
-			if o.code != cli.ExitOK || !strings.Contains(o.stdout, "2 sent, 2 received") {
+			if o.code != shell.ExitOK || !strings.Contains(o.stdout, "2 sent, 2 received") {
 				t.Errorf("ping: exit code %d, %s%s", o.code, o.stdout, o.stderr)
 			}
 		}
 	}
 	stop()
-	if o := <-served; o.code != cli.ExitOK {
+	if o := <-served; o.code != shell.ExitOK {
 		t.Errorf("ping --serve: exit code %d, %s", o.code, o.stderr)
 	}
 }

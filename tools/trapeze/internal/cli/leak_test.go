@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
+	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 )
 
 // TestNothingStaysOpen runs commands that end well and badly.
@@ -14,11 +14,11 @@ func TestNothingStaysOpen(t *testing.T) {
 		args []string
 		code int
 	}{
-		"info":           {[]string{"info"}, cli.ExitOK},
-		"ping":           {[]string{"ping", "-c", "1"}, cli.ExitOK},
-		"nobody answers": {[]string{"send", "--device", "emu:?wire=udp://127.0.0.1:0&peer=127.0.0.1:9", "--timeout", "50ms", input}, cli.ExitTimeout},
-		"nobody sends":   {[]string{"recv", "--device", "emu:?wire=udp://127.0.0.1:0", "--timeout", "50ms"}, cli.ExitTimeout},
-		"bad address":    {[]string{"info", "--device", "emu:?wire=udp://127.0.0.1:0&mtu=1"}, cli.ExitDevice},
+		"info":           {[]string{"info"}, shell.ExitOK},
+		"ping":           {[]string{"ping", "-c", "1"}, shell.ExitOK},
+		"nobody answers": {[]string{"send", "--device", "emu:?wire=udp://127.0.0.1:0&peer=127.0.0.1:9", "--timeout", "50ms", input}, shell.ExitTimeout},
+		"nobody sends":   {[]string{"recv", "--device", "emu:?wire=udp://127.0.0.1:0", "--timeout", "50ms"}, shell.ExitTimeout},
+		"bad address":    {[]string{"info", "--device", "emu:?wire=udp://127.0.0.1:0&mtu=1"}, shell.ExitDevice},
 	}
 	all := func() {
 		for name, c := range commands {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
+	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 )
 
 // TestListedAddressesOpen: each form of address that list shows is one that opens.
@@ -29,7 +29,7 @@ func TestListedAddressesOpen(t *testing.T) {
 		if strings.HasPrefix(address, "eth:") {
 			// There is no such NIC here, but it is one that is looked for.
 			address = strings.NewReplacer("FUNCTION", "ffff:ff:1f.7", "INTERFACE", "no-such-one").Replace(address)
-			if o := run(t, "info", "--device", address); o.code != cli.ExitDevice || strings.Contains(o.stderr, "options of") {
+			if o := run(t, "info", "--device", address); o.code != shell.ExitDevice || strings.Contains(o.stderr, "options of") {
 				t.Errorf("%s: code %d, %s", e.Address, o.code, o.stderr)
 			}
 			wires["eth:"] = true

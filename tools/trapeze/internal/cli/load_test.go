@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
+	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 )
 
 // programState is what commands say about a control program.
@@ -67,65 +67,65 @@ func TestLoadServed(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "output")
 	received := make(chan outcome, 1)
 	go func() { received <- run(t, "recv", "--device", device, "--output", out, "--timeout", "30s") }()
-	if s := run(t, "send", "--device", "vfio-user:"+sockets[1], "--timeout", "30s", in); s.code != cli.ExitOK {
+	if s := run(t, "send", "--device", "vfio-user:"+sockets[1], "--timeout", "30s", in); s.code != shell.ExitOK {
 		t.Fatalf("send: %d, %s", s.code, s.stderr)
 	}
-	if r := <-received; r.code != cli.ExitOK {
+	if r := <-received; r.code != shell.ExitOK {
 		t.Fatalf("recv: %d, %s", r.code, r.stderr)
 	}
 	if got, err := os.ReadFile(out); err != nil || !slices.Equal(got, content) {
 		t.Errorf("%d bytes arrived, %v", len(got), err)
 	}
 
-	if o := run(t, "fw", "rollback", "--device", device); o.code != cli.ExitOK || !strings.Contains(o.stdout, "amp") {
+	if o := run(t, "fw", "rollback", "--device", device); o.code != shell.ExitOK || !strings.Contains(o.stdout, "amp") {
 		t.Errorf("%+v", o)
 	}
 	if p := status().Program; p.Name != "amp" || p.State != "running" {
 		t.Errorf("%+v", p)
 	}
-	if o := run(t, "fw", "unload", "--device", device); o.code != cli.ExitOK || !strings.Contains(o.stdout, "built-in") {
+	if o := run(t, "fw", "unload", "--device", device); o.code != shell.ExitOK || !strings.Contains(o.stdout, "built-in") {
 		t.Errorf("%+v", o)
 	}
 	if p := status().Program; p.State != "built-in" || p.Name != "" {
 		t.Errorf("%+v", p)
 	}
-	if o := run(t, "fw", "rollback", "--device", "vfio-user:"+sockets[1]); o.code != cli.ExitFailure || !strings.Contains(o.stderr, "no previous image") {
+	if o := run(t, "fw", "rollback", "--device", "vfio-user:"+sockets[1]); o.code != shell.ExitFailure || !strings.Contains(o.stderr, "no previous image") {
 		t.Errorf("%+v", o)
 	}
-	if o := stop(); o.code != cli.ExitOK {
+	if o := stop(); o.code != shell.ExitOK {
 		t.Errorf("emulate ended with %+v", o)
 	}
 }
 
 func TestLoadExitCodes(t *testing.T) {
 	canceled, cancel := context.WithCancelCause(t.Context())
-	cancel(&cli.SignalError{Number: 2, Name: "SIGINT"})
+	cancel(&shell.SignalError{Number: 2, Name: "SIGINT"})
 	for name, c := range map[string]struct {
 		ctx  context.Context
 		args []string
 		code int
 		says string
 	}{
-		"no image":         {nil, []string{"load", "--device", "emu:"}, cli.ExitUsage, "takes IMAGE, and was given no arguments"},
-		"no device":        {nil, []string{"load", "image:amp"}, cli.ExitUsage, "--device"},
-		"no such image":    {nil, []string{"load", "--device", "emu:", "image:fail"}, cli.ExitUsage, "cut-through"},
-		"no such command":  {nil, []string{"fw", "fly"}, cli.ExitUsage, "fly"},
-		"fw usage":         {nil, []string{"fw", "build", "--output", "x"}, cli.ExitUsage, "--from"},
-		"bad progress":     {nil, []string{"load", "--device", "emu:", "image:amp", "--progress", "loud"}, cli.ExitUsage, "auto, bar, plain or none"},
-		"no time":          {nil, []string{"load", "--device", "emu:", "image:amp", "--timeout", "0s"}, cli.ExitUsage, "--timeout"},
-		"too little time":  {nil, []string{"load", "--device", "emu:", "image:amp", "--timeout", "1ns"}, cli.ExitDevice, ""},
-		"bad address":      {nil, []string{"load", "--device", "eth0", "image:amp"}, cli.ExitDevice, "bad device address"},
-		"no such device":   {nil, []string{"fw", "status", "--device", "vfio-user:/nonexistent/nic"}, cli.ExitDevice, "nonexistent"},
-		"file not there":   {nil, []string{"load", "--device", "emu:", "/nonexistent/image"}, cli.ExitFailure, "no such file"},
-		"not signed":       {nil, []string{"load", "--device", "pci:0000:00:00.0", "image:amp"}, cli.ExitFailure, "--allow-unsigned"},
+		"no image":         {nil, []string{"load", "--device", "emu:"}, shell.ExitUsage, "takes IMAGE, and was given no arguments"},
+		"no device":        {nil, []string{"load", "image:amp"}, shell.ExitUsage, "--device"},
+		"no such image":    {nil, []string{"load", "--device", "emu:", "image:fail"}, shell.ExitUsage, "cut-through"},
+		"no such command":  {nil, []string{"fw", "fly"}, shell.ExitUsage, "fly"},
+		"fw usage":         {nil, []string{"fw", "build", "--output", "x"}, shell.ExitUsage, "--from"},
+		"bad progress":     {nil, []string{"load", "--device", "emu:", "image:amp", "--progress", "loud"}, shell.ExitUsage, "auto, bar, plain or none"},
+		"no time":          {nil, []string{"load", "--device", "emu:", "image:amp", "--timeout", "0s"}, shell.ExitUsage, "--timeout"},
+		"too little time":  {nil, []string{"load", "--device", "emu:", "image:amp", "--timeout", "1ns"}, shell.ExitDevice, ""},
+		"bad address":      {nil, []string{"load", "--device", "eth0", "image:amp"}, shell.ExitDevice, "bad device address"},
+		"no such device":   {nil, []string{"fw", "status", "--device", "vfio-user:/nonexistent/nic"}, shell.ExitDevice, "nonexistent"},
+		"file not there":   {nil, []string{"load", "--device", "emu:", "/nonexistent/image"}, shell.ExitFailure, "no such file"},
+		"not signed":       {nil, []string{"load", "--device", "pci:0000:00:00.0", "image:amp"}, shell.ExitFailure, "--allow-unsigned"},
 		"interrupted":      {canceled, []string{"load", "--device", "emu:", "image:amp"}, 130, "SIGINT"},
-		"maps of nothing":  {nil, []string{"demo", "--show-map", "flows"}, cli.ExitUsage, "--image"},
-		"demo of no file":  {nil, []string{"demo", "--image", "fail"}, cli.ExitFailure, "no such file"},
-		"demo at the host": {nil, []string{"demo", "--image", "amp", "--policy-at", "host"}, cli.ExitUsage, "in the NIC"},
-		"bad setting":      {nil, []string{"demo", "--image", "acl", "--map", "rules=1"}, cli.ExitUsage, "MAP:KEY=VALUE"},
-		"no such map":      {nil, []string{"demo", "--image", "acl", "--map", "roles:00=00"}, cli.ExitUsage, "rules"},
-		"map not shown":    {nil, []string{"demo", "--image", "acl", "--show-map", "roles"}, cli.ExitUsage, "rules"},
-		"short key":        {nil, []string{"demo", "--image", "acl", "--map", "rules:00=00"}, cli.ExitFailure, "wrong size"},
+		"maps of nothing":  {nil, []string{"demo", "--show-map", "flows"}, shell.ExitUsage, "--image"},
+		"demo of no file":  {nil, []string{"demo", "--image", "fail"}, shell.ExitFailure, "no such file"},
+		"demo at the host": {nil, []string{"demo", "--image", "amp", "--policy-at", "host"}, shell.ExitUsage, "in the NIC"},
+		"bad setting":      {nil, []string{"demo", "--image", "acl", "--map", "rules=1"}, shell.ExitUsage, "MAP:KEY=VALUE"},
+		"no such map":      {nil, []string{"demo", "--image", "acl", "--map", "roles:00=00"}, shell.ExitUsage, "rules"},
+		"map not shown":    {nil, []string{"demo", "--image", "acl", "--show-map", "roles"}, shell.ExitUsage, "rules"},
+		"short key":        {nil, []string{"demo", "--image", "acl", "--map", "rules:00=00"}, shell.ExitFailure, "wrong size"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx := c.ctx
@@ -165,12 +165,12 @@ func TestDemoImage(t *testing.T) {
 		}
 	}
 	image := filepath.Join(t.TempDir(), "ipt")
-	if o := run(t, "fw", "build", "--image", "ipt", "--output", image); o.code != cli.ExitOK {
+	if o := run(t, "fw", "build", "--image", "ipt", "--output", image); o.code != shell.ExitOK {
 		t.Fatal(o)
 	}
 	o := run(t, "demo", "--duration", "20ms", "--input", input, "--image", image, "--map", "entries:02000000=0100000009000000", "--show-map", "entries")
 	for _, want := range []string{"control program ipt 1.0", "  a  demux/rx: ", "  b  entries: 02000000 = 0100000009000000\n", "delivery policy amp"} {
-		if o.code != cli.ExitOK || !strings.Contains(o.stdout, want) {
+		if o.code != shell.ExitOK || !strings.Contains(o.stdout, want) {
 			t.Errorf("%d, lacks %q: %s %s", o.code, want, o.stdout, o.stderr)
 		}
 	}

@@ -11,13 +11,14 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/outputtest"
+	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
 )
 
 func TestExistingOutputIsRefusedAtOnce(t *testing.T) {
 	out, content := file(t, "out", 10)
 	o := run(t, "recv", "--device", "emu:?wire=udp://127.0.0.1:0", "--output", out)
-	if o.code != cli.ExitFailure || !strings.Contains(o.stderr, "exists") || !strings.Contains(o.stderr, "--force") {
+	if o.code != shell.ExitFailure || !strings.Contains(o.stderr, "exists") || !strings.Contains(o.stderr, "--force") {
 		t.Errorf("got %+v", o)
 	}
 	if got, _ := os.ReadFile(out); !bytes.Equal(got, content) {
@@ -37,7 +38,7 @@ func TestUnwritableOutputIsRefusedAtOnce(t *testing.T) {
 		"file/x":            "not a directory",
 	} {
 		o := run(t, "recv", "--device", device, "--output", output)
-		if o.code != cli.ExitFailure || !strings.Contains(o.stderr, says) || strings.Contains(o.stderr, "waiting") {
+		if o.code != shell.ExitFailure || !strings.Contains(o.stderr, says) || strings.Contains(o.stderr, "waiting") {
 			t.Errorf("%s: %+v", output, o)
 		}
 	}
@@ -51,7 +52,7 @@ func TestUnwritableOutputIsRefusedAtOnce(t *testing.T) {
 	}
 	for _, args := range [][]string{{"--output", "out"}, {"--output", "file", "--force"}, {}} {
 		o := run(t, append([]string{"recv", "--device", device}, args...)...)
-		if o.code != cli.ExitFailure || !strings.Contains(o.stderr, "permission denied") || strings.Contains(o.stderr, "waiting") {
+		if o.code != shell.ExitFailure || !strings.Contains(o.stderr, "permission denied") || strings.Contains(o.stderr, "waiting") {
 			t.Errorf("%v: %+v", args, o)
 		}
 	}
@@ -71,7 +72,7 @@ func TestOutputBecomesUnwritable(t *testing.T) {
 	var stdout, stderr outputtest.Buffer
 	done := make(chan int, 1)
 	go func() {
-		done <- cli.Run(ctx, []string{"recv", "--device", wire, "--output", filepath.Join(dir, "out")}, nil, &stdout, &stderr)
+		done <- cli.Program.Run(ctx, []string{"recv", "--device", wire, "--output", filepath.Join(dir, "out")}, nil, &stdout, &stderr)
 	}()
 	for !strings.Contains(stderr.String(), "waiting for a file") && ctx.Err() == nil {
 		time.Sleep(5 * time.Millisecond)
@@ -80,10 +81,10 @@ func TestOutputBecomesUnwritable(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := runWith(ctx, nil, "send", "--device", wire, input)
-	if code := <-done; code != cli.ExitFailure || !strings.Contains(stderr.String(), "no such file or directory") {
+	if code := <-done; code != shell.ExitFailure || !strings.Contains(stderr.String(), "no such file or directory") {
 		t.Errorf("receiver %d, %q", code, stderr.String())
 	}
-	if s.code != cli.ExitFailure || !strings.Contains(s.stderr, "it cannot write the file: no such file or directory") || strings.Contains(s.stderr, dir) {
+	if s.code != shell.ExitFailure || !strings.Contains(s.stderr, "it cannot write the file: no such file or directory") || strings.Contains(s.stderr, dir) {
 		t.Errorf("sender %+v", s)
 	}
 }

@@ -79,7 +79,7 @@ transfers, dropped).`,
   trapeze ping --device 'emu:?wire=udp://127.0.0.1:9000' --serve
   trapeze ping --device 'emu:?wire=udp://127.0.0.1:9001&peer=127.0.0.1:9000' --size 4096
   trapeze ping --size 65536 --policy auto --policy-at host
-  trapeze ping -c 3 --size 65536 --dma-log ping.log && trapeze plot flow --log ping.log --output ping.svg`,
+  trapeze ping -c 3 --size 65536 --dma-log ping.log && trapeze-lab plot flow --log ping.log --output ping.svg`,
 		Args: cobra.NoArgs,
 		RunE: command.Run(func(ctx context.Context, _ []string) error { return p.runPing(ctx, f) }),
 	}

@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,9 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/lab/modelcmd"
 	"github.com/trapeze-nic/trapeze/pipeline"
 	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
+	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 )
 
 const nowhere = "emu:?wire=udp://127.0.0.1:0"
@@ -39,7 +42,7 @@ func TestBadPolicies(t *testing.T) {
 				// Whatever else there is, the file of the log must not appear.
 				log := filepath.Join(t.TempDir(), "log")
 				o := run(t, slices.Concat(command, c.flags, []string{"--dma-log", log})...)
-				if o.code != cli.ExitUsage || !strings.Contains(o.stderr, c.says) || o.stdout != "" || strings.Count(o.stderr, "\n") != 1 {
+				if o.code != shell.ExitUsage || !strings.Contains(o.stderr, c.says) || o.stdout != "" || strings.Count(o.stderr, "\n") != 1 {
 					t.Errorf("%s: %+v", command[0], o)
 				}
 				if names := left(t, filepath.Dir(log)); len(names) != 0 {
@@ -248,16 +251,16 @@ func TestLogRefused(t *testing.T) {
 		code int
 		says string
 	}{
-		"demo, no folder":     {[]string{"demo", "--dma-log", missing}, cli.ExitFailure, "no such file"},
-		"ping, no folder":     {[]string{"ping", "--dma-log", missing}, cli.ExitFailure, "no such file"},
-		"ping, a folder":      {[]string{"ping", "--dma-log", dir}, cli.ExitFailure, "directory"},
-		"ping, a device":      {[]string{"ping", "--dma-log", "/dev/null"}, cli.ExitFailure, "not a regular file"},
-		"send, no folder":     {[]string{"send", "--device", nowhere, "--dma-log", missing, input}, cli.ExitFailure, "no such file"},
-		"recv, no folder":     {[]string{"recv", "--device", nowhere, "--dma-log", missing}, cli.ExitFailure, "no such file"},
-		"no name":             {[]string{"ping", "--dma-log", ""}, cli.ExitUsage, "--dma-log is required"},
-		"over the input":      {[]string{"send", "--device", nowhere, "--dma-log", dir + "/../" + filepath.Base(dir) + "/input", input}, cli.ExitUsage, "to be transferred"},
-		"over the demo input": {[]string{"demo", "--input", input, "--dma-log", input}, cli.ExitUsage, "to be transferred"},
-		"over the output":     {[]string{"recv", "--device", nowhere, "--output", dir + "/new", "--dma-log", dir + "/./new"}, cli.ExitUsage, "to be transferred"},
+		"demo, no folder":     {[]string{"demo", "--dma-log", missing}, shell.ExitFailure, "no such file"},
+		"ping, no folder":     {[]string{"ping", "--dma-log", missing}, shell.ExitFailure, "no such file"},
+		"ping, a folder":      {[]string{"ping", "--dma-log", dir}, shell.ExitFailure, "directory"},
+		"ping, a device":      {[]string{"ping", "--dma-log", "/dev/null"}, shell.ExitFailure, "not a regular file"},
+		"send, no folder":     {[]string{"send", "--device", nowhere, "--dma-log", missing, input}, shell.ExitFailure, "no such file"},
+		"recv, no folder":     {[]string{"recv", "--device", nowhere, "--dma-log", missing}, shell.ExitFailure, "no such file"},
+		"no name":             {[]string{"ping", "--dma-log", ""}, shell.ExitUsage, "--dma-log is required"},
+		"over the input":      {[]string{"send", "--device", nowhere, "--dma-log", dir + "/../" + filepath.Base(dir) + "/input", input}, shell.ExitUsage, "to be transferred"},
+		"over the demo input": {[]string{"demo", "--input", input, "--dma-log", input}, shell.ExitUsage, "to be transferred"},
+		"over the output":     {[]string{"recv", "--device", nowhere, "--output", dir + "/new", "--dma-log", dir + "/./new"}, shell.ExitUsage, "to be transferred"},
 	} {
 		start := time.Now()
 		o := run(t, c.args...)
@@ -283,17 +286,17 @@ func TestLogOfWhatFailed(t *testing.T) {
 	if o := runWith(signalled(t, 300*time.Millisecond), nil, "demo", "--force", "--dma-log", log); o.code != 130 {
 		t.Errorf("demo: %+v", o)
 	}
-	if o := run(t, "ping", "--device", nowhere+"&peer=127.0.0.1:9", "--timeout", "100ms", "--force", "--dma-log", log); o.code != cli.ExitTimeout {
+	if o := run(t, "ping", "--device", nowhere+"&peer=127.0.0.1:9", "--timeout", "100ms", "--force", "--dma-log", log); o.code != shell.ExitTimeout {
 		t.Errorf("ping: %+v", o)
 	}
-	if o := run(t, "recv", "--device", nowhere, "--timeout", "50ms", "--force", "--dma-log", log); o.code != cli.ExitTimeout {
+	if o := run(t, "recv", "--device", nowhere, "--timeout", "50ms", "--force", "--dma-log", log); o.code != shell.ExitTimeout {
 		t.Errorf("recv: %+v", o)
 	}
 	if got, err := os.ReadFile(log); err != nil || string(got) != "older" || len(left(t, filepath.Dir(log))) != 1 {
 		t.Errorf("%q, %v, %v", got, err, left(t, filepath.Dir(log)))
 	}
 	o := runWith(signalled(t, 300*time.Millisecond), nil, "ping", "--count", "0", "--quiet", "--interval", "1ms", "--force", "--dma-log", log)
-	if o.code != cli.ExitOK || !strings.Contains(o.stderr, "trapeze plot flow --log "+log) {
+	if o.code != shell.ExitOK || !strings.Contains(o.stderr, "trapeze-lab plot flow --log "+log) {
 		t.Errorf("ping without end: %+v", o)
 	}
 	readLog(t, log)
@@ -305,7 +308,7 @@ func TestReceivedUnderTheLogsName(t *testing.T) {
 	t.Chdir(t.TempDir())
 	input, _ := file(t, "name", 100)
 	r, s := transferFile(t, nil, "", []string{"--dma-log", "name"}, []string{input})
-	if r.code == cli.ExitOK || !strings.Contains(r.stderr, "--output") || s.code == cli.ExitOK {
+	if r.code == shell.ExitOK || !strings.Contains(r.stderr, "--output") || s.code == shell.ExitOK {
 		t.Errorf("%+v, %+v", r, s)
 	}
 	if names := left(t, "."); len(names) != 0 {
@@ -362,8 +365,10 @@ func TestDemoLog(t *testing.T) {
 		if !followed(t, records, 3*64<<10, allEngines...) || r.Log.Transfers != len(records) || r.Log.Dropped != 0 {
 			t.Errorf("%+v, %d records", r.Log, len(records))
 		}
-		if o := run(t, "plot", "flow", "--force", "--log", log, "--output", picture); o.code != cli.ExitOK {
-			t.Fatalf("%+v", o)
+		plot := modelcmd.PlotCommand(&command.Env{Stdout: io.Discard, Stderr: io.Discard})
+		plot.SetArgs([]string{"flow", "--force", "--log", log, "--output", picture})
+		if err := plot.ExecuteContext(t.Context()); err != nil {
+			t.Fatal(err)
 		}
 		svg, err := os.ReadFile(picture)
 		if err != nil {

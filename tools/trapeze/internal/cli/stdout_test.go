@@ -10,6 +10,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/hostpcitest"
 	"github.com/trapeze-nic/trapeze/ci/kit/outputtest"
+	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
 )
 
@@ -22,14 +23,14 @@ func TestErrorsInJSON(t *testing.T) {
 		code int
 		says string
 	}{
-		"device":            {[]string{"info", "--device", "emu:?mtu=1", "--json"}, cli.ExitDevice, "mtu"},
-		"flag before":       {[]string{"--json", "info", "--colour"}, cli.ExitUsage, "--colour"},
-		"flag after":        {[]string{"info", "--colour", "--json"}, cli.ExitUsage, "--colour"},
-		"no such command":   {[]string{"fly", "--json"}, cli.ExitUsage, "fly"},
-		"stdout used twice": {[]string{"recv", "--device", udp, "--output", "-", "--json"}, cli.ExitUsage, "stdout"},
-		"time":              {[]string{"recv", "--device", udp, "--timeout", "10ms", "--json"}, cli.ExitTimeout, "no sender within 10ms"},
-		"file":              {[]string{"send", "--device", udp, "--json", "/nonexistent"}, cli.ExitFailure, "no such file"},
-		"a flag of its own": {[]string{"model", "--json", "--profile", "nowhere"}, cli.ExitUsage, "nowhere"},
+		"device":            {[]string{"info", "--device", "emu:?mtu=1", "--json"}, shell.ExitDevice, "mtu"},
+		"flag before":       {[]string{"--json", "info", "--colour"}, shell.ExitUsage, "--colour"},
+		"flag after":        {[]string{"info", "--colour", "--json"}, shell.ExitUsage, "--colour"},
+		"no such command":   {[]string{"fly", "--json"}, shell.ExitUsage, "fly"},
+		"stdout used twice": {[]string{"recv", "--device", udp, "--output", "-", "--json"}, shell.ExitUsage, "stdout"},
+		"time":              {[]string{"recv", "--device", udp, "--timeout", "10ms", "--json"}, shell.ExitTimeout, "no sender within 10ms"},
+		"file":              {[]string{"send", "--device", udp, "--json", "/nonexistent"}, shell.ExitFailure, "no such file"},
+		"a flag of its own": {[]string{"demo", "--json", "--duration", "2h"}, shell.ExitUsage, "1ms to 1m"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := run(t, c.args...)
@@ -50,7 +51,7 @@ func TestErrorsInJSON(t *testing.T) {
 	// What doctor has found is its object, on a host that is not ready.
 	o := run(t, "doctor", "--json", "--root", recordedHost(t))
 	var r map[string]any
-	if err := json.Unmarshal([]byte(o.stdout), &r); err != nil || o.code != cli.ExitFailure || r["could_start"] != false || r["error"] != nil {
+	if err := json.Unmarshal([]byte(o.stdout), &r); err != nil || o.code != shell.ExitFailure || r["could_start"] != false || r["error"] != nil {
 		t.Errorf("%v: %+v", err, o)
 	}
 }
@@ -76,8 +77,8 @@ func TestResultsAreLost(t *testing.T) {
 		{"bind", "--dry-run", "--root", bindableHost(t), "0000:03:00.0"},
 	} {
 		var errs outputtest.Buffer
-		code := cli.Run(t.Context(), args, strings.NewReader(""), full{}, &errs)
-		if code != cli.ExitFailure || !strings.Contains(errs.String(), "no space left on device") || strings.Count(errs.String(), "\n") != 1 {
+		code := cli.Program.Run(t.Context(), args, strings.NewReader(""), full{}, &errs)
+		if code != shell.ExitFailure || !strings.Contains(errs.String(), "no space left on device") || strings.Count(errs.String(), "\n") != 1 {
 			t.Errorf("%v: exit code %d, stderr %q", args, code, errs.String())
 		}
 	}

@@ -2,20 +2,10 @@ package cli
 
 import (
 	"fmt"
-	"io"
 	"net"
-	"os"
 	"strconv"
 	"time"
-
-	"github.com/trapeze-nic/trapeze/internal/command"
 )
-
-// showsBold says whether stdout is a terminal that shows bold text and nobody
-// objects (no-color.org).
-func showsBold(stdout io.Writer) bool {
-	return command.IsTerminal(stdout) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
-}
 
 // size prints a number of bytes as people name it.
 func size(n int) string {

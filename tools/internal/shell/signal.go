@@ -1,4 +1,4 @@
-package cli
+package shell
 
 import (
 	"context"
@@ -15,16 +15,16 @@ var caught = map[syscall.Signal]string{
 	syscall.SIGTERM: "SIGTERM",
 }
 
-// repeatTime is how long signals count as repeats of the first: timeout(1) signals
+// repeatTime is the time for which signals count as repeats of the first: timeout(1) signals
 // its child and then the group, and the child is a member of that.
 const repeatTime = 300 * time.Millisecond
 
-// WithSignals returns a context that SIGINT, SIGTERM and, unless nohup has it
+// withSignals returns a context that SIGINT, SIGTERM and, unless nohup has it
 // ignored, SIGHUP end, with a SignalError as its cause. What comes within
 // repeatTime of the first signal is that signal again; a later one ends the
 // process. SIGPIPE no longer ends the process:
 // writing to stdout fails instead, so that a command can clean up.
-func WithSignals(ctx context.Context) (context.Context, context.CancelFunc) {
+func withSignals(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	c := make(chan os.Signal, 1)
 	for s := range caught {

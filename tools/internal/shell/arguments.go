@@ -1,4 +1,4 @@
-package cli
+package shell
 
 import (
 	"errors"
@@ -15,9 +15,9 @@ import (
 
 // refuseUnknown has every command say what it takes when it is given something else. Those
 // that others stand below say which of these was perhaps meant.
-func (p *program) refuseUnknown(c *cobra.Command) {
+func refuseUnknown(c *cobra.Command) {
 	for _, sub := range c.Commands() {
-		p.refuseUnknown(sub)
+		refuseUnknown(sub)
 	}
 	if !c.HasSubCommands() {
 		if number := c.Args; number != nil {

@@ -1,4 +1,4 @@
-package cli
+package shell
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/command"
 )
 
-// versionReport is what version --json prints.
+// versionReport is the JSON of the command version.
 type versionReport struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision"`
@@ -20,38 +20,37 @@ type versionReport struct {
 	Platform string `json:"platform"`
 }
 
-func (p *program) version() *cobra.Command {
+func (r *run) version() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Which trapeze this is",
-		Long: `Which trapeze this is: version of the module, commit that it was built from, version
+		Short: "Which " + r.Name + " this is",
+		Long: `Which ` + r.Name + ` this is: version of the module, commit that it was built from, version
 of Go, platform.
 
 JSON keys: version, revision, modified (not all is in the commit), go, platform.`,
-		Example: `  trapeze version
-  trapeze version --json`,
-		Args: cobra.NoArgs,
-		RunE: command.Run(func(context.Context, []string) error { return p.printVersion() }),
+		Example: "  " + r.Name + " version\n  " + r.Name + " version --json",
+		Args:    cobra.NoArgs,
+		RunE:    command.Run(func(context.Context, []string) error { return r.printVersion() }),
 	}
 }
 
-func (p *program) printVersion() error {
-	r := buildVersion()
-	if p.JSON {
-		return p.PrintJSON(r)
+func (r *run) printVersion() error {
+	v := buildVersion()
+	if r.JSON {
+		return r.PrintJSON(v)
 	}
 	revision := ""
-	if r.Revision != "" {
-		revision = ", commit " + r.Revision
-		if r.Modified {
+	if v.Revision != "" {
+		revision = ", commit " + v.Revision
+		if v.Modified {
 			revision += " and changes"
 		}
 	}
-	_, err := fmt.Fprintf(p.Stdout, "trapeze %s%s, %s, %s\n", r.Version, revision, r.Go, r.Platform)
+	_, err := fmt.Fprintf(r.Stdout, "%s %s%s, %s, %s\n", r.Name, v.Version, revision, v.Go, v.Platform)
 	return err
 }
 
-// buildVersion is what the linker knows.
+// buildVersion returns what the linker has recorded.
 func buildVersion() versionReport {
 	r := versionReport{Version: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()

@@ -1,4 +1,4 @@
-package cli
+package shell
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 )
 
 // results is stdout. It knows how writing there went, and ends the command once
-// nobody reads it any more.
+// its reader has closed it.
 type results struct {
 	io.Writer
 	// end ends the command.
@@ -40,8 +40,8 @@ func (r *results) outcome() (used bool, err error) {
 	return r.used, r.err
 }
 
-// errorReport is what a command that fails prints with --json, unless it has
-// printed its own object.
+// errorReport is the JSON of a command that fails, unless it has printed an object
+// of its own.
 type errorReport struct {
 	Error    string `json:"error"`
 	ExitCode int    `json:"exit_code"`

@@ -1,4 +1,4 @@
-package cli
+package shell
 
 import (
 	"cmp"
@@ -11,7 +11,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/command"
 )
 
-// helpReport is what help prints with --json.
+// helpReport is the JSON of help.
 type helpReport struct {
 	Command     string        `json:"command"`
 	Usage       string        `json:"usage"`
@@ -36,19 +36,19 @@ type helpCommand struct {
 }
 
 // addHelp has help printed as JSON if that is asked for, by --help and by 'help'.
-func (p *program) addHelp(root *cobra.Command) {
+func (r *run) addHelp(root *cobra.Command) {
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", command.Columns)))
 	root.SetHelpFunc(func(c *cobra.Command, _ []string) {
-		if !p.JSON {
+		if !r.JSON {
 			// An error of writing is kept by stdout.
-			_, _ = fmt.Fprintf(p.Stdout, "%s\n\n", command.Wrap(strings.TrimSpace(cmp.Or(c.Long, c.Short))))
+			_, _ = fmt.Fprintf(r.Stdout, "%s\n\n", command.Wrap(strings.TrimSpace(cmp.Or(c.Long, c.Short))))
 			if c.Runnable() || c.HasSubCommands() {
-				_, _ = fmt.Fprint(p.Stdout, command.Wrap(c.UsageString()))
+				_, _ = fmt.Fprint(r.Stdout, command.Wrap(c.UsageString()))
 			}
 			return
 		}
 		// An error of writing is kept by stdout.
-		_ = p.PrintJSON(describeCommand(c))
+		_ = r.PrintJSON(describeCommand(c))
 	})
 	root.SetHelpCommand(&cobra.Command{
 		Use:   "help [COMMAND]...",
@@ -57,8 +57,7 @@ func (p *program) addHelp(root *cobra.Command) {
 
 JSON keys: command, usage, summary, description, examples, flags (name, shorthand,
 type, default, usage), commands (name, summary).`,
-		Example: `  trapeze help fw build
-  trapeze help exit-codes`,
+		Example:           r.HelpExample,
 		ValidArgsFunction: completeCommands,
 		RunE: func(_ *cobra.Command, args []string) error {
 			c, rest, err := root.Find(args)

@@ -1,4 +1,4 @@
-package cli
+package shell
 
 import (
 	"errors"
@@ -15,8 +15,8 @@ import (
 // any of our code runs.
 const leastAddressSpace = 2 << 30
 
-// runtimeFiles is how many files the Go runtime opens when the first one is waited
-// for, an epoll and an event, and cannot do without; and the pipe that makes it.
+// runtimeFiles counts the files that the Go runtime needs when the first one is waited
+// for: an epoll and an event. The pipe that makes it wait needs two.
 const runtimeFiles = 4
 
 // checkLimits fails if the process may not have what the Go runtime needs, which
@@ -56,8 +56,8 @@ func reserveFiles() error {
 	return errors.Join(r.Close(), w.Close())
 }
 
-// limitHint is what to do about an error that comes of a limit of this process; empty
-// if it does not.
+// limitHint says how to raise the limit of this process that has caused an error; empty
+// if none has.
 func limitHint(err error) string {
 	hint := func(resource int, what, flag string) string {
 		var l unix.Rlimit

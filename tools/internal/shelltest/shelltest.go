@@ -1,0 +1,231 @@
+// Package shelltest has the checks that the commands of every program pass.
+package shelltest
+
+import (
+	"bytes"
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/trapeze-nic/trapeze/tools/internal/shell"
+)
+
+// Program is a program to test.
+type Program struct {
+	Name string
+	Run  func(t *testing.T, args ...string) Outcome
+}
+
+// Outcome has the results of a command.
+type Outcome struct {
+	Code           int
+	Stdout, Stderr string
+}
+
+// Described is the help of a command in JSON.
+type Described struct {
+	Command, Usage, Summary, Description, Examples string
+	Flags                                          []struct{ Name, Usage string }
+	Commands                                       []struct{ Name, Summary string }
+}
+
+// describe returns the help of a command.
+func (p Program) describe(t *testing.T, path []string) (d Described) {
+	t.Helper()
+	o := p.Run(t, append(slices.Clone(path), "--help", "--json")...)
+	if err := json.Unmarshal([]byte(o.Stdout), &d); err != nil || o.Code != shell.ExitOK {
+		t.Fatalf("%v --help: %v, %+v", path, err, o)
+	}
+	return d
+}
+
+// Tree calls visit for every command but the hidden ones.
+func (p Program) Tree(t *testing.T, visit func(path []string, d Described)) {
+	t.Helper()
+	var walk func(path []string)
+	walk = func(path []string) {
+		d := p.describe(t, path)
+		visit(path, d)
+		for _, c := range d.Commands {
+			walk(append(slices.Clone(path), c.Name))
+		}
+	}
+	walk(nil)
+	walk([]string{"completion"}) // hidden, and for users all the same
+}
+
+// topics are texts among the commands: they run nothing.
+var topics = []string{"exit-codes"}
+
+// TestEveryCommand checks that there are at least so many commands. Each must be documented and
+// have help in JSON, and a mistake in its flags must lead to its own help.
+func (p Program) TestEveryCommand(t *testing.T, least int) {
+	n := 0
+	p.Tree(t, func(path []string, d Described) {
+		n++
+		p.command(t, path, d)
+	})
+	if n < least {
+		t.Errorf("there are %d commands only", n)
+	}
+}
+
+func (p Program) command(t *testing.T, path []string, d Described) {
+	t.Helper()
+	name := strings.Join(append([]string{p.Name}, path...), " ")
+	if d.Command != name || d.Summary == "" || !strings.HasPrefix(d.Usage, name) {
+		t.Errorf("%s: its help is of %q, usage %q, summary %q", name, d.Command, d.Usage, d.Summary)
+	}
+	if o := p.Run(t, append([]string{"help", "--json"}, path...)...); o.Stdout != p.Run(t, append(slices.Clone(path), "--json", "-h")...).Stdout {
+		t.Errorf("help %s: other than --help, %+v", name, o)
+	}
+	if len(path) == 1 && slices.Contains(topics, path[0]) {
+		return
+	}
+	if !strings.Contains(d.Examples, p.Name) {
+		t.Errorf("%s: no example in %q", name, d.Examples)
+	}
+	if !strings.Contains(d.Description, "\nJSON") {
+		t.Errorf("%s: the description does not say what it prints with --json", name)
+	}
+	for _, flag := range []string{"json", "progress"} {
+		if !slices.ContainsFunc(d.Flags, func(f struct{ Name, Usage string }) bool { return f.Name == flag && f.Usage != "" }) {
+			t.Errorf("%s: no flag --%s", name, flag)
+		}
+	}
+	o := p.Run(t, append(slices.Clone(path), "--no-such-flag", "--json")...)
+	var r struct {
+		Error    string
+		ExitCode int `json:"exit_code"`
+	}
+	if err := json.Unmarshal([]byte(o.Stdout), &r); err != nil || o.Code != shell.ExitUsage || r.ExitCode != shell.ExitUsage ||
+		!strings.HasSuffix(r.Error, "unknown flag: --no-such-flag (see '"+name+" --help')") {
+		t.Errorf("%s: a bad flag: %v, %+v", name, err, o)
+	}
+	if len(d.Commands) > 0 {
+		if o := p.Run(t, append(slices.Clone(path), "no-such-command")...); o.Code != shell.ExitUsage || !strings.Contains(o.Stderr, "(see '"+name+" --help')") {
+			t.Errorf("%s: a bad command: %+v", name, o)
+		}
+	}
+}
+
+// TestColumns checks that the help of all commands fits 80 columns.
+func (p Program) TestColumns(t *testing.T) {
+	p.Tree(t, func(path []string, d Described) {
+		o := p.Run(t, append(slices.Clone(path), "--help")...)
+		if !strings.Contains(o.Stdout, "\n") || o.Code != shell.ExitOK {
+			t.Errorf("%s: %+v", d.Command, o)
+		}
+		Fits(t, d.Command+" --help", o.Stdout)
+	})
+}
+
+// Fits checks that a text fits 80 columns.
+func Fits(t *testing.T, of, text string) {
+	t.Helper()
+	for line := range strings.SplitSeq(text, "\n") {
+		if n := utf8.RuneCountInString(line); n > 80 {
+			t.Errorf("%s: a line of %d columns: %s", of, n, line)
+		}
+	}
+}
+
+// TestExamples checks that every example of a help text names a command, and flags that it has.
+// Examples that name another program are not looked at.
+func (p Program) TestExamples(t *testing.T) {
+	flags, examples := map[string][]string{}, map[string]string{}
+	p.Tree(t, func(path []string, d Described) {
+		var names []string
+		for _, f := range d.Flags {
+			names = append(names, f.Name)
+		}
+		flags[d.Command], examples[d.Command] = names, strings.ReplaceAll(d.Examples, "\\\n", " ")
+	})
+	call, flag := regexp.MustCompile(`\b`+p.Name+`( [^\n|&;>']+|'[^'\n]*')+`), regexp.MustCompile(` --([a-z-]+)`)
+	for of, text := range examples {
+		for _, c := range call.FindAllString(text, -1) {
+			command := p.Name
+			for _, word := range strings.Fields(c)[1:] {
+				if flags[command+" "+word] == nil {
+					break
+				}
+				command += " " + word
+			}
+			for _, f := range flag.FindAllStringSubmatch(c, -1) {
+				if !slices.Contains(flags[command], f[1]) {
+					t.Errorf("%s: in the example %q there is --%s, which %s does not have", of, c, f[1], command)
+				}
+			}
+		}
+	}
+}
+
+// TestJSON runs commands with --json, which must succeed: each prints one value in lines, whose
+// keys are in the command's help.
+func (p Program) TestJSON(t *testing.T, commands [][]string) {
+	t.Helper()
+	for _, args := range commands {
+		p.TestFailingJSON(t, shell.ExitOK, args...)
+	}
+}
+
+// TestFailingJSON is TestJSON for one command that ends with the given code.
+func (p Program) TestFailingJSON(t *testing.T, code int, args ...string) {
+	t.Helper()
+	o := p.Run(t, append([]string{"--json"}, args...)...)
+	if o.Code != code || code == shell.ExitOK && o.Stderr != "" {
+		t.Errorf("%v: %+v", args, o)
+	}
+	var v any
+	if err := json.Unmarshal([]byte(o.Stdout), &v); err != nil {
+		t.Errorf("%v: %v in %q", args, err, o.Stdout)
+		return
+	}
+	var lines bytes.Buffer
+	if json.Indent(&lines, []byte(o.Stdout), "", "  ") != nil || lines.String() != o.Stdout {
+		t.Errorf("%v: not indented as others: %.100q", args, o.Stdout)
+	}
+	d := p.describe(t, nil)
+	var path []string
+	for _, word := range args {
+		if !slices.ContainsFunc(d.Commands, func(c struct{ Name, Summary string }) bool { return c.Name == word }) {
+			break
+		}
+		path = append(path, word)
+		d = p.describe(t, path)
+	}
+	switch {
+	case args[0] == "--version":
+		d = p.describe(t, []string{"version"})
+	case args[0] == "help" || o.Stdout == p.Run(t, append(slices.Clone(args), "--help", "--json")...).Stdout:
+		d = p.describe(t, []string{"help"}) // it prints help
+	}
+	for _, k := range undocumented(v, d.Description) {
+		t.Errorf("%v: key %s is not in the help of %v", args, k, path)
+	}
+}
+
+// undocumented lists the keys of a value that a text does not name. What stands below
+// counters are names of counters.
+func undocumented(v any, text string) (list []string) {
+	switch v := v.(type) {
+	case []any:
+		for _, e := range v {
+			list = append(list, undocumented(e, text)...)
+		}
+	case map[string]any:
+		for k, e := range v {
+			if !regexp.MustCompile(`\b` + regexp.QuoteMeta(k) + `\b`).MatchString(text) {
+				list = append(list, k)
+			}
+			if k != "counters" {
+				list = append(list, undocumented(e, text)...)
+			}
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}

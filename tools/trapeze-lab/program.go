@@ -1,0 +1,66 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	// Make "emu:" and "vfio-user:" addresses known, which bench opens.
+	_ "github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/lab/benchcmd"
+	"github.com/trapeze-nic/trapeze/lab/modelcmd"
+	"github.com/trapeze-nic/trapeze/pipeline"
+	"github.com/trapeze-nic/trapeze/tools/internal/shell"
+	_ "github.com/trapeze-nic/trapeze/vfio/vfiouser"
+)
+
+// name is the program's.
+const name = "trapeze-lab"
+
+var program = shell.Program{
+	Name:  name,
+	Short: "Figures and models of programmable NICs",
+	Long: `trapeze-lab measures emulated NICs between two processes (bench), computes what
+policies do on platforms old and new (model), and draws both (plot). trapeze runs NICs.
+
+Every command takes --json, and prints an object, or an array where its help says
+so, on stdout and nothing else; its help has the keys. So does help itself.
+
+JSON keys of help: command, usage, summary, description, examples, flags (name,
+shorthand, type, default, usage), commands (name, summary).`,
+	Example: `  trapeze-lab bench --sizes 64
+  trapeze-lab model --profile alcor --policy amp
+  trapeze-lab plot flow --policy amp --output flow.svg`,
+	HelpExample: `  trapeze-lab help model sweep
+  trapeze-lab help exit-codes`,
+	Commands: func(e *command.Env) []*cobra.Command {
+		return append(benchcmd.Commands(e), modelcmd.Command(e), modelcmd.PlotCommand(e))
+	},
+	Values: map[string]shell.Completer{
+		"policy":   shell.OneOf(pipeline.PolicyNames()...),
+		"policies": shell.EachOf(shell.OneOf(pipeline.PolicyNames()...)),
+		"profile":  completeProfile,
+		"profiles": shell.EachOf(completeProfile),
+		"sides":    shell.OneOf("both", "send", "recv"),
+		"half":     shell.OneOf("latencies", "bandwidths", "store-and-forward", "cut-through"),
+
+		"tests":       shell.EachOf(shell.OneOf(benchcmd.Tests()...)),
+		"wire":        shell.OneOf(benchcmd.Wires()...),
+		"wires":       shell.EachOf(shell.OneOf(benchcmd.Wires()...)),
+		"placement":   shell.OneOf(placements...),
+		"placements":  shell.EachOf(shell.OneOf(placements...)),
+		"reliability": shell.EachOf(shell.OneOf(benchcmd.Levels()...)),
+		"curves":      shell.EachOf(shell.OneOf(benchcmd.Curves()...)),
+		"cores":       shell.OneOf("auto", "none"),
+	},
+	Arguments: map[string]shell.Completer{
+		"model profiles": shell.OneOf(append(modelcmd.Profiles(), modelcmd.CellProfiles()...)...),
+	},
+	OwnReport: name + " bench",
+}
+
+var placements = []string{"default", "inline", "thread"}
+
+// completeProfile offers the built-in platforms, and files.
+func completeProfile(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return modelcmd.Profiles(), cobra.ShellCompDirectiveDefault
+}
