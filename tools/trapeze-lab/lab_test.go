@@ -106,20 +106,20 @@ func TestCompletion(t *testing.T) {
 
 // writers are all commands and flags that write files.
 var writers = []shelltest.Writer{
-	{"bench", "svg", nil, false},
-	{"bench", "hdr", nil, false},
-	{"bench compare", "svg", []string{"--cores", "0,1"}, false},
-	{"bench scaling", "svg", nil, false},
-	{"model sweep", "output", []string{"--counts", "2"}, true},
-	{"plot bandwidth", "output", []string{"--policies", "amp"}, true},
-	{"plot cells", "output", nil, true},
-	{"plot fetch", "output", nil, true},
-	{"plot flow", "output", []string{"--count", "2"}, true},
-	{"plot latency", "output", []string{"--policies", "amp"}, true},
-	{"plot rate", "output", []string{"--count", "2"}, true},
-	{"plot report", "output", nil, false},
-	{"plot threshold", "output", nil, true},
-	{"plot transfer", "output", nil, true},
+	{Command: "bench", Flag: "svg"},
+	{Command: "bench", Flag: "hdr"},
+	{Command: "bench compare", Flag: "svg", Args: []string{"--cores", "0,1"}},
+	{Command: "bench scaling", Flag: "svg"},
+	{Command: "model sweep", Flag: "output", Args: []string{"--counts", "2"}, Quick: true},
+	{Command: "plot bandwidth", Flag: "output", Args: []string{"--policies", "amp"}, Quick: true},
+	{Command: "plot cells", Flag: "output", Quick: true},
+	{Command: "plot fetch", Flag: "output", Quick: true},
+	{Command: "plot flow", Flag: "output", Args: []string{"--count", "2"}, Quick: true},
+	{Command: "plot latency", Flag: "output", Args: []string{"--policies", "amp"}, Quick: true},
+	{Command: "plot rate", Flag: "output", Args: []string{"--count", "2"}, Quick: true},
+	{Command: "plot report", Flag: "output"},
+	{Command: "plot threshold", Flag: "output", Quick: true},
+	{Command: "plot transfer", Flag: "output", Quick: true},
 }
 
 func TestFilesAreNotReplaced(t *testing.T) { tested.TestNotReplaced(t, writers) }

@@ -20,19 +20,19 @@ func written(t *testing.T) []shelltest.Writer {
 	}
 	few := []string{"--count", "2"}
 	return []shelltest.Writer{
-		{"channel listen", "capture", wire, false},
-		{"channel ping", "capture", few, true},
-		{"channel stream", "capture", append(wire, "--to", "02:00:00:00:00:01"), false},
-		{"conform", "junit", []string{"--section", "layout"}, true},
-		{"demo", "dma-log", []string{"--input", image}, true},
-		{"ping", "dma-log", few, true},
-		{"recv", "dma-log", wire, false},
-		{"recv", "output", wire, false},
-		{"send", "dma-log", append(wire, "/dev/null"), false},
-		{"frames dump", "output", []string{"--device", "emu:", "--duration", "1ms"}, true},
-		{"fw build", "output", []string{"--image", "acl"}, true},
-		{"fw sign", "output", []string{image, "--key", key + ".pem"}, true},
-		{"memory map", "save", append(wire, "--timeout", "10s"), false},
+		{Command: "channel listen", Flag: "capture", Args: wire},
+		{Command: "channel ping", Flag: "capture", Args: few, Quick: true},
+		{Command: "channel stream", Flag: "capture", Args: append(wire, "--to", "02:00:00:00:00:01")},
+		{Command: "conform", Flag: "junit", Args: []string{"--section", "layout"}, Quick: true},
+		{Command: "demo", Flag: "dma-log", Args: []string{"--input", image}, Quick: true},
+		{Command: "ping", Flag: "dma-log", Args: few, Quick: true},
+		{Command: "recv", Flag: "dma-log", Args: wire},
+		{Command: "recv", Flag: "output", Args: wire},
+		{Command: "send", Flag: "dma-log", Args: append(wire, "/dev/null")},
+		{Command: "frames dump", Flag: "output", Args: []string{"--device", "emu:", "--duration", "1ms"}, Quick: true},
+		{Command: "fw build", Flag: "output", Args: []string{"--image", "acl"}, Quick: true},
+		{Command: "fw sign", Flag: "output", Args: []string{image, "--key", key + ".pem"}, Quick: true},
+		{Command: "memory map", Flag: "save", Args: append(wire, "--timeout", "10s")},
 	}
 }
 
