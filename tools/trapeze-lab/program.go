@@ -20,13 +20,7 @@ var program = shell.Program{
 	Name:  name,
 	Short: "Figures and models of programmable NICs",
 	Long: `trapeze-lab measures emulated NICs between two processes (bench), computes what
-policies do on platforms old and new (model), and draws both (plot). trapeze runs NICs.
-
-Every command takes --json, and prints an object, or an array where its help says
-so, on stdout and nothing else; its help has the keys. So does help itself.
-
-JSON keys of help: command, usage, summary, description, examples, flags (name,
-shorthand, type, default, usage), commands (name, summary).`,
+policies do on platforms old and new (model), and draws both (plot). trapeze runs NICs.`,
 	Example: `  trapeze-lab bench --sizes 64
   trapeze-lab model --profile alcor --policy amp
   trapeze-lab plot flow --policy amp --output flow.svg`,

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/tools/internal/keys"
 )
 
 // helpReport is the JSON of help.
@@ -55,8 +56,7 @@ func (r *run) addHelp(root *cobra.Command) {
 		Short: "Help about a command or topic",
 		Long: `Help about a command or topic, as COMMAND --help prints it.
 
-JSON keys: command, usage, summary, description, examples, flags (name, shorthand,
-type, default, usage), commands (name, summary).`,
+` + keys.Of(helpReport{}),
 		Example:           r.HelpExample,
 		ValidArgsFunction: completeCommands,
 		RunE: func(_ *cobra.Command, args []string) error {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/tools/internal/keys"
 )
 
 // Program is one program: its commands, and what the shell has to know of them.
@@ -48,6 +49,12 @@ func (p *Program) Main() int {
 	defer stop()
 	return p.Run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 }
+
+// helpHelp says of every program what its help and JSON are.
+const helpHelp = `Every command takes --json, and prints an object, or an array where its help says
+so, on stdout and nothing else; its help has the keys. So does help itself.
+
+JSON keys of help: `
 
 // run is one run of a program.
 type run struct {
@@ -120,7 +127,7 @@ func (r *run) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:           r.Name,
 		Short:         r.Short,
-		Long:          r.Long,
+		Long:          r.Long + "\n\n" + helpHelp + keys.List(helpReport{}) + ".",
 		Example:       r.Example,
 		SilenceErrors: true,
 		SilenceUsage:  true,

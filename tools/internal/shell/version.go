@@ -9,13 +9,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/tools/internal/keys"
 )
 
 // versionReport is the JSON of the command version.
 type versionReport struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision"`
-	Modified bool   `json:"modified"`
+	Modified bool   `json:"modified" help:"not all is in the commit"`
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 }
@@ -27,7 +28,7 @@ func (r *run) version() *cobra.Command {
 		Long: `Which ` + r.Name + ` this is: version of the module, commit that it was built from, version
 of Go, platform.
 
-JSON keys: version, revision, modified (not all is in the commit), go, platform.`,
+` + keys.Of(versionReport{}),
 		Example: "  " + r.Name + " version\n  " + r.Name + " version --json",
 		Args:    cobra.NoArgs,
 		RunE:    command.Run(func(context.Context, []string) error { return r.printVersion() }),

@@ -28,13 +28,7 @@ var Program = shell.Program{
 A device is named by an address: emu: for an emulated NIC, with options after a
 question mark, as in 'emu:?wire=udp://127.0.0.1:9000'; eth: for one whose wire is
 an Ethernet NIC, as in eth:pci:0000:03:00.0. 'trapeze list' shows which addresses
-this machine has.
-
-Every command takes --json, and prints an object, or an array where its help says
-so, on stdout and nothing else; its help has the keys. So does help itself.
-
-JSON keys of help: command, usage, summary, description, examples, flags (name,
-shorthand, type, default, usage), commands (name, summary).`,
+this machine has.`,
 	Example: `  trapeze demo
   trapeze recv --device 'emu:?wire=udp://127.0.0.1:9000' --output out.bin
   trapeze send --device 'emu:?wire=udp://127.0.0.1:9001&peer=127.0.0.1:9000' FILE`,

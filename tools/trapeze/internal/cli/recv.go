@@ -14,6 +14,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
+	"github.com/trapeze-nic/trapeze/tools/internal/keys"
 	"github.com/trapeze-nic/trapeze/tools/internal/transfer"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
 	"github.com/trapeze-nic/trapeze/via"
@@ -21,15 +22,14 @@ import (
 
 // recvReport is what recv --json prints.
 type recvReport struct {
-	Name    string  `json:"name"`
-	Output  string  `json:"output"`
-	Peer    string  `json:"peer"`
-	Bytes   uint64  `json:"bytes"`
-	SHA256  string  `json:"sha256"`
-	Seconds float64 `json:"seconds"`
-	Rate    float64 `json:"mb_per_s"`
-	// Confirmed says that the sender knows.
-	Confirmed bool `json:"confirmed"`
+	Name      string  `json:"name" help:"the sender's"`
+	Output    string  `json:"output"`
+	Peer      string  `json:"peer" help:"MAC"`
+	Bytes     uint64  `json:"bytes"`
+	SHA256    string  `json:"sha256"`
+	Seconds   float64 `json:"seconds"`
+	Rate      float64 `json:"mb_per_s" help:"10^6 bytes"`
+	Confirmed bool    `json:"confirmed" help:"the sender has the receipt"`
 
 	Log *logReport `json:"dma_log,omitempty"`
 }
@@ -60,9 +60,7 @@ With --output - the file goes to stdout as it arrives. Then only the exit code
 says whether it was whole.
 ` + policyHelp + logHelp + `
 
-JSON keys: name (the sender's), output, peer (MAC), bytes, sha256, seconds,
-mb_per_s (10^6 bytes), confirmed (the sender has the receipt), dma_log (file,
-transfers, dropped).`,
+` + keys.Of(recvReport{}),
 		Example: `  trapeze recv --device 'emu:?wire=udp://127.0.0.1:9000' --output out.bin
   trapeze recv --device 'emu:?wire=udp://0.0.0.0:9000' --output - | tar x
   trapeze recv --device 'emu:?wire=udp://127.0.0.1:9000' --policy auto --dma-log recv.log --output out.bin`,

@@ -16,6 +16,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/tools/internal/keys"
 	"github.com/trapeze-nic/trapeze/tools/internal/transfer"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
 	"github.com/trapeze-nic/trapeze/via"
@@ -24,13 +25,13 @@ import (
 // sendReport is what send --json prints.
 type sendReport struct {
 	Name    string  `json:"name"`
-	Peer    string  `json:"peer"`
+	Peer    string  `json:"peer" help:"MAC"`
 	Bytes   uint64  `json:"bytes"`
 	SHA256  string  `json:"sha256"`
 	Seconds float64 `json:"seconds"`
-	Rate    float64 `json:"mb_per_s"`
+	Rate    float64 `json:"mb_per_s" help:"10^6 bytes"`
 
-	Eager *via.EagerStats `json:"eager,omitempty"`
+	Eager *via.EagerStats `json:"eager,omitempty" help:"with --eager, of this end's NIC, tokens included"`
 
 	Log *logReport `json:"dma_log,omitempty"`
 }
@@ -53,9 +54,7 @@ wire. It ends well only when the receiver has confirmed that it has every byte
 safely on its disk.
 ` + policyHelp + eagerHelp + logHelp + `
 
-JSON keys: name, peer (MAC), bytes, sha256, seconds, mb_per_s (10^6 bytes),
-` + eagerKeys + `,
-dma_log (file, transfers, dropped).`,
+` + keys.Of(sendReport{}),
 		Example: `  trapeze send --device 'emu:?wire=udp://127.0.0.1:9001&peer=127.0.0.1:9000' FILE
   tar c DIR | trapeze send --device 'emu:?wire=udp://0.0.0.0:9001&peer=HOST:9000' --name dir.tar -
   trapeze send --device 'emu:?wire=udp://127.0.0.1:9001&peer=127.0.0.1:9000' --policy store-and-forward --dma-log send.log FILE`,

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/tools/internal/keys"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
 )
 
@@ -26,7 +27,7 @@ type portReport struct {
 	MTU    int    `json:"mtu"`
 	Queues int    `json:"queues"`
 	// Vectors is how many interrupts were in use.
-	Vectors        int    `json:"vectors"`
+	Vectors        int    `json:"vectors" help:"interrupts in use"`
 	LinkUp         bool   `json:"link_up"`
 	ReceivedFrames uint64 `json:"received_frames"`
 	ReceivedBytes  uint64 `json:"received_bytes"`
@@ -34,13 +35,11 @@ type portReport struct {
 	SentBytes      uint64 `json:"sent_bytes"`
 	// Counters are all others, those of the device with its name before them.
 	Counters map[string]uint64 `json:"counters"`
-	Program  *fwcmd.Ran        `json:"program,omitempty"`
+	Program  *fwcmd.Ran        `json:"program,omitempty" help:"with --image"`
 }
 
 // totalsKeys documents the keys of totals for help texts.
-const totalsKeys = `seconds, ports (device, driver, model, mac, mtu, queues, vectors (interrupts in
-use), link_up, received_frames, received_bytes, sent_frames, sent_bytes, counters, program
-(with --image: ` + fwcmd.RanKeys + `))`
+var totalsKeys = keys.List(totals{})
 
 // totals asks the ports what they have done.
 func (s *session) totals() (t totals, err error) {

@@ -15,6 +15,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
+	"github.com/trapeze-nic/trapeze/tools/internal/keys"
 )
 
 // built is what build --json prints.
@@ -44,7 +45,7 @@ declares one). A build ID that is neither given nor there is made from the image
 
 Images that come with trapeze:
 ` + imageHelp() + `
-JSON keys: file, name, version, build_id, digest, bytes, sram_bytes.`,
+` + keys.Of(built{}),
 		Example: `  trapeze fw build --image amp --output amp.img
   clang -O2 -g -target bpf -c count.c -o count.o
   trapeze fw build --from count.o --name count --version 1.0 --output count.img`,

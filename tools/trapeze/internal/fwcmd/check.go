@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
+	"github.com/trapeze-nic/trapeze/tools/internal/keys"
 )
 
 // checked is what check --json prints.
@@ -26,8 +27,7 @@ type checkedHook struct {
 }
 
 type refusal struct {
-	// Instruction counts 8-byte slots; -1 if it is about none.
-	Instruction int    `json:"instruction"`
+	Instruction int    `json:"instruction" help:"8-byte slot, -1 for none"`
 	Text        string `json:"text,omitempty"`
 	Line        string `json:"line,omitempty"`
 	Reason      string `json:"reason"`
@@ -45,7 +45,7 @@ files, hashes and addresses are checked.
 
 Exit code 1 says that the image is refused; stderr says where and why.
 
-JSON keys: file, accepted, hooks (` + hookKeys + `).`,
+` + keys.Of(checked{}),
 		Example: `  trapeze fw check count.img
   trapeze fw check count.img --json`,
 		Args: cobra.ExactArgs(1),

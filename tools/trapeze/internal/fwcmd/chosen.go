@@ -11,6 +11,7 @@ import (
 	"github.com/trapeze-nic/trapeze/firmware-loader/images"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/tools/internal/keys"
 )
 
 // ProgramFlags are the flags of commands that put a control program into NICs of their
@@ -110,11 +111,11 @@ func (c *Chosen) DecidesTransfers() bool {
 // were to be shown.
 type Ran struct {
 	Program
-	Maps map[string][]Entry `json:"maps"`
+	Maps map[string][]Entry `json:"maps" help:"entries by name"`
 }
 
 // RanKeys documents the keys of Ran for help texts.
-const RanKeys = ProgramKeys + `, maps by name with key and value of entries`
+var RanKeys = keys.List(Ran{})
 
 // Ran asks a NIC how the program has done.
 func (c *Chosen) Ran(nic Programmable) (Ran, error) {

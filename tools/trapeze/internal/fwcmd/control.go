@@ -7,6 +7,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+	"github.com/trapeze-nic/trapeze/tools/internal/keys"
 )
 
 // statusReport is what status, rollback and unload print with --json.
@@ -50,7 +51,7 @@ func (x *commands) control(name, short, long string, f func(context.Context, *dr
 	c := &cobra.Command{
 		Use:     name,
 		Short:   short,
-		Long:    long + "\n\n" + resetHelp + "\n\nJSON keys: device, backend, program (" + ProgramKeys + ").",
+		Long:    long + "\n\n" + resetHelp + "\n\n" + keys.Of(statusReport{}),
 		Example: "  trapeze fw " + name + " --device vfio-user:/run/nic0",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

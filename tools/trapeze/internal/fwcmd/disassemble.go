@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/tools/internal/keys"
 )
 
 // listing is what disasm --json prints.
@@ -23,7 +24,7 @@ slots, as refusals and a NIC's faults do. Lines of the source stand before the
 instructions that they became, if the image has debug information (clang -g). What
 the processor of a vendor's image executes is not known.
 
-JSON keys: file, lines.`,
+` + keys.Of(listing{}),
 		Example: `  trapeze fw disasm count.img
   trapeze fw disasm image:acl`,
 		Args: cobra.ExactArgs(1),

@@ -13,13 +13,14 @@ import (
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
+	"github.com/trapeze-nic/trapeze/tools/internal/keys"
 )
 
 // generated is what keygen --json prints.
 type generated struct {
-	Private string `json:"private"`
-	Public  string `json:"public"`
-	Key     string `json:"key"`
+	Private string `json:"private" help:"file"`
+	Public  string `json:"public" help:"file"`
+	Key     string `json:"key" help:"its ID"`
 }
 
 func (x *commands) keygen() *cobra.Command {
@@ -30,7 +31,7 @@ func (x *commands) keygen() *cobra.Command {
 NAME.pub is the public key, which belongs into the key ring of those who trust it.
 Files that are there are not replaced.
 
-JSON keys: private, public (files), key (its ID).`,
+` + keys.Of(generated{}),
 		Example: `  trapeze fw keygen ~/keys/me`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {

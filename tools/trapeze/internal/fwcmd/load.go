@@ -11,6 +11,7 @@ import (
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/progress"
+	"github.com/trapeze-nic/trapeze/tools/internal/keys"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -24,8 +25,8 @@ type loaded struct {
 	Digest    string         `json:"digest"`
 	Bytes     int            `json:"image_bytes"`
 	Signature signatureState `json:"signature"`
-	Hooks     []checkedHook  `json:"hooks"`
-	Program   Program        `json:"program"`
+	Hooks     []checkedHook  `json:"hooks" help:"what the checker found"`
+	Program   Program        `json:"program" help:"what the NIC says"`
 }
 
 type loadFlags struct {
@@ -56,9 +57,7 @@ refused, unless --allow-unsigned is given or the NIC is emulated: an 'emu:' or a
 'emu:' NIC is made for this command and gone with it: load into one that 'trapeze
 emulate' serves, or let 'trapeze demo --image' show it.
 
-JSON keys: device, backend, image, name, version, digest, image_bytes, signature
-(` + signatureKeys + `), hooks (what the checker found: ` + hookKeys + `),
-program (what the NIC says: ` + ProgramKeys + `).`,
+` + keys.Of(loaded{}),
 		Example: `  trapeze load --device vfio-user:/run/nic0 image:amp
   trapeze load --device pci:0000:03:00.0 --keys /etc/trapeze/keys acl.img
   trapeze load --device pci:0000:03:00.0 --allow-unsigned count.img`,

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/tools/internal/keys"
 )
 
 // mapReport is what map --json prints.
@@ -39,8 +40,7 @@ So rules can be set here before the application starts that they are for. Number
 receive queues, which flow-steer wants, exist only while it runs: it sets them itself,
 with ProgramMap of package via.
 
-JSON keys: device, image, map (name, type, key_bytes, value_bytes, entries,
-read_only, sram_bytes), results (operation, entries with key and value).`,
+` + keys.Of(mapReport{}),
 		Example: `  trapeze fw map --device vfio-user:/run/nic0 image:ipt entries list
   trapeze fw map --device vfio-user:/run/nic0 image:ipt entries set 07000000 0100000003000000 get 07000000`,
 		Args: cobra.MinimumNArgs(2),

@@ -7,14 +7,6 @@ import (
 	"text/tabwriter"
 )
 
-// hookKeys documents the keys of what the checker says about one program.
-const hookKeys = `hook, instructions, worst_case_instructions,
-budget_instructions, stack_bytes, refusal with instruction, text, line, reason,
-detail`
-
-// signatureKeys documents the keys of the state of a signature.
-const signatureKeys = `state, key, owner, key_ring`
-
 // table writes lines whose cells, separated by tabs, stand in columns.
 func table(w io.Writer, lines ...string) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

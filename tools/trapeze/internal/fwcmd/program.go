@@ -11,25 +11,22 @@ import (
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+	"github.com/trapeze-nic/trapeze/tools/internal/keys"
 )
 
 // ProgramKeys documents the keys of a Program for help texts.
-const ProgramKeys = `state (built-in, halted, starting, running, faulted), fault (why
-it is faulted), name, version, build_id and digest of the image that runs, slot and
-previous_slot (null for none), slots, slot_bytes, abi, hooks (hook, installed, runs,
-faults, worst_case_instructions)`
+var ProgramKeys = keys.List(Program{})
 
 // Program is what a NIC says about its control program, in JSON.
 type Program struct {
-	State   string `json:"state"`
-	Fault   string `json:"fault,omitempty"`
-	Name    string `json:"name"`
-	Version string `json:"version"`
-	BuildID string `json:"build_id"`
-	Digest  string `json:"digest"`
-	// Slot and Previous are null for none.
-	Slot      *uint32       `json:"slot"`
-	Previous  *uint32       `json:"previous_slot"`
+	State     string        `json:"state" help:"built-in, halted, starting, running, faulted"`
+	Fault     string        `json:"fault,omitempty" help:"why it is faulted"`
+	Name      string        `json:"name"`
+	Version   string        `json:"version"`
+	BuildID   string        `json:"build_id"`
+	Digest    string        `json:"digest" help:"of the image that runs"`
+	Slot      *uint32       `json:"slot" help:"null for none"`
+	Previous  *uint32       `json:"previous_slot" help:"null for none"`
 	Slots     uint32        `json:"slots"`
 	SlotBytes uint32        `json:"slot_bytes"`
 	ABI       string        `json:"abi"`

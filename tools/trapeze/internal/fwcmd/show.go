@@ -10,29 +10,29 @@ import (
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/opaque"
 	"github.com/trapeze-nic/trapeze/firmware-loader/processor"
+	"github.com/trapeze-nic/trapeze/tools/internal/keys"
 )
 
 // shown is what show --json prints.
 type shown struct {
-	File    string `json:"file"`
-	Kind    string `json:"kind"` // program or opaque
-	Name    string `json:"name"`
-	Version string `json:"version"`
-	BuildID string `json:"build_id,omitempty"`
-	ABI     string `json:"abi,omitempty"`
-	Device  string `json:"device"`
-	// Image is the size of the flat image, or of all segments.
-	Image     int            `json:"image_bytes"`
+	File      string         `json:"file"`
+	Kind      string         `json:"kind" help:"program or opaque"`
+	Name      string         `json:"name"`
+	Version   string         `json:"version"`
+	BuildID   string         `json:"build_id,omitempty" help:"of a program"`
+	ABI       string         `json:"abi,omitempty" help:"of a program"`
+	Device    string         `json:"device"`
+	Image     int            `json:"image_bytes" help:"of the flat image, or of all segments"`
 	SRAM      uint32         `json:"sram_bytes"`
 	Digest    string         `json:"digest"`
 	Built     bool           `json:"built"`
 	Signature signatureState `json:"signature"`
-	Sections  []shownSection `json:"sections,omitempty"`
-	Hooks     []checkedHook  `json:"hooks,omitempty"`
-	Maps      []shownMap     `json:"maps,omitempty"`
-	Entry     uint32         `json:"entry,omitempty"`
-	Ready     uint32         `json:"ready,omitempty"`
-	Segments  []shownSegment `json:"segments,omitempty"`
+	Sections  []shownSection `json:"sections,omitempty" help:"of a program"`
+	Hooks     []checkedHook  `json:"hooks,omitempty" help:"of a program"`
+	Maps      []shownMap     `json:"maps,omitempty" help:"of a program"`
+	Entry     uint32         `json:"entry,omitempty" help:"of an opaque image"`
+	Ready     uint32         `json:"ready,omitempty" help:"of an opaque image"`
+	Segments  []shownSegment `json:"segments,omitempty" help:"of an opaque image"`
 }
 
 type shownSection struct {
@@ -59,7 +59,7 @@ type shownSegment struct {
 }
 
 func (x *commands) show() *cobra.Command {
-	var keys string
+	var folder string
 	c := &cobra.Command{
 		Use:   "show IMAGE",
 		Short: "Show what an image is: sections, sizes, instruction counts, signature",
@@ -67,11 +67,7 @@ func (x *commands) show() *cobra.Command {
 instructions its programs take at worst, its maps, and the state of its signature
 (unsigned, valid, unknown key, revoked key, wrong; not verified without a key ring).
 
-JSON keys: file, kind (program or opaque), name, version, device, image_bytes,
-sram_bytes, digest, built, signature (` + signatureKeys + `). Of a program also
-build_id, abi, sections (name, bytes, role), hooks (` + hookKeys + `),
-maps (name, type, key_bytes, value_bytes, entries, read_only, sram_bytes); of an
-opaque image entry, ready, segments (file, address, bytes, sha256).`,
+` + keys.Of(shown{}),
 		Example: `  trapeze fw show count.img
   trapeze fw show image:amp
   trapeze fw show vendor.toml --keys /etc/trapeze/keys --json`,
@@ -87,14 +83,14 @@ opaque image entry, ready, segments (file, address, bytes, sha256).`,
 			} else if err := s.ofSpec(img.spec); err != nil {
 				return err
 			}
-			dir, asked := keyRing(keys)
+			dir, asked := keyRing(folder)
 			if s.Signature, _, err = img.state(dir, asked); err != nil {
 				return err
 			}
 			return x.Print(&s, s.print)
 		},
 	}
-	keysFlag(c, &keys)
+	keysFlag(c, &folder)
 	return c
 }
 

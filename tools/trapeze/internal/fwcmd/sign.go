@@ -12,6 +12,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
+	"github.com/trapeze-nic/trapeze/tools/internal/keys"
 )
 
 // keysFlag adds the flag that names the key ring.
@@ -32,7 +33,7 @@ type signed struct {
 	File   string `json:"file"`
 	Digest string `json:"digest"`
 	Key    string `json:"key"`
-	Owner  string `json:"owner,omitempty"`
+	Owner  string `json:"owner,omitempty" help:"the file of the key, of verify"`
 }
 
 func (x *commands) sign() *cobra.Command {
@@ -46,7 +47,7 @@ all that runs, name and version included. It goes into the image's note, or to t
 end of the manifest, in place of any other. Without --output the file is replaced,
 whole or not at all.
 
-JSON keys: file, digest, key.`,
+` + keys.Of(signed{}),
 		Example: `  trapeze fw keygen ~/keys/me
   trapeze fw sign count.img --key ~/keys/me.pem
   trapeze fw sign vendor.toml --key ~/keys/me.pem --output signed.toml`,
@@ -100,14 +101,14 @@ JSON keys: file, digest, key.`,
 }
 
 func (x *commands) verify() *cobra.Command {
-	var keys string
+	var folder string
 	c := &cobra.Command{
 		Use:   "verify IMAGE",
 		Short: "Check that an image is signed with a key that you trust",
 		Long: `Check that an image is what its signer has signed, and that the signer's key is in
 the key ring and not revoked. Exit code 1 says that it is not; stderr says why.
 
-JSON keys: file, digest, key, owner (the file of the key).`,
+` + keys.Of(signed{}),
 		Example: `  trapeze fw verify count.img --keys ~/keys`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -115,7 +116,7 @@ JSON keys: file, digest, key, owner (the file of the key).`,
 			if err != nil {
 				return err
 			}
-			dir, _ := keyRing(keys)
+			dir, _ := keyRing(folder)
 			ring, err := firmware.OpenKeyRing(dir)
 			if err != nil {
 				return err
@@ -132,6 +133,6 @@ JSON keys: file, digest, key, owner (the file of the key).`,
 			return err
 		},
 	}
-	keysFlag(c, &keys)
+	keysFlag(c, &folder)
 	return c
 }
