@@ -8,23 +8,22 @@ import (
 
 // caution logs which frames the port will not get, or not whole, and what helps. The kernel
 // and its driver say nothing of it.
-func (p *port) caution(a *netlink.LinkAttrs) {
-	driver := p.host.driver(p.name)
-	peer := p.host.peer(a, driver)
-	for _, q := range p.queues {
-		if why := p.deaf(q.number(), driver, peer); why != "" {
-			p.config.Logger.Warn(fmt.Sprintf("queue %d receives nothing: %s", q.number(), why), "device", p.info.Device)
+func (d *device) caution(a *netlink.LinkAttrs) {
+	driver := d.host.driver(d.name)
+	peer := d.host.peer(a, driver)
+	for _, q := range d.queues {
+		if why := d.deaf(q.number(), driver, peer); why != "" {
+			d.port.Log().Warn(fmt.Sprintf("queue %d receives nothing: %s", q.number(), why))
 		}
 	}
-	receive, _ := p.host.channels(p.name)
-	if n := receive - len(p.queues); n > 0 && p.config.Promiscuous {
-		p.config.Logger.Warn(fmt.Sprintf("frames that arrive by %d other queues of the interface stay with Linux: open %d queues from queue 0 on, or have one with ethtool -L %s",
-			n, receive, p.name), "device", p.info.Device)
+	receive, _ := d.host.channels(d.name)
+	if n := receive - len(d.queues); n > 0 && d.config.Promiscuous {
+		d.port.Log().Warn(fmt.Sprintf("frames that arrive by %d other queues of the interface stay with Linux: open %d queues from queue 0 on, or have one with ethtool -L %s",
+			n, receive, d.name))
 	}
 	// Who takes frames for all stations passes Linux's on, or looks at them.
-	if how := p.partial(driver, peer); how != "" && p.config.Promiscuous {
-		p.config.Logger.Warn("frames that arrive here lack TCP and UDP checksums, as Linux leaves them to the NIC, and their receivers drop them: "+how,
-			"device", p.info.Device)
+	if how := d.partial(driver, peer); how != "" && d.config.Promiscuous {
+		d.port.Log().Warn("frames that arrive here lack TCP and UDP checksums, as Linux leaves them to the NIC, and their receivers drop them: " + how)
 	}
 }
 
@@ -46,21 +45,21 @@ const veth = "veth"
 // deaf says why a queue of a veth gets no frames, empty if it gets some. The number of the
 // peer's send queue is that of the receive queue; where the program runs behind the driver
 // it is taken for one that is counted from 1 on (Linux, skb_get_rx_queue).
-func (p *port) deaf(number int, driver, peer string) string {
+func (d *device) deaf(number int, driver, peer string) string {
 	if driver != veth {
 		return ""
 	}
-	send, _ := p.host.channels(p.name) // those of a peer elsewhere are likely as many
+	send, _ := d.host.channels(d.name) // those of a peer elsewhere are likely as many
 	if peer != "" {
-		_, send = p.host.channels(peer)
+		_, send = d.host.channels(peer)
 	}
 	switch {
 	case send == 0 || number == 0:
-	case p.program.native && number >= send:
+	case d.program.native && number >= send:
 		return fmt.Sprintf("its peer sends by %d; ethtool -L %s tx %d", send, peer, number+1)
-	case !p.program.native && number+1 >= send && p.program.why != nil:
-		return fmt.Sprintf("the last queue of veth does so in generic mode; mode=native was not possible: %v", p.program.why)
-	case !p.program.native && number+1 >= send:
+	case !d.program.native && number+1 >= send && d.program.why != nil:
+		return fmt.Sprintf("the last queue of veth does so in generic mode; mode=native was not possible: %v", d.program.why)
+	case !d.program.native && number+1 >= send:
 		return "the last queue of veth does so in generic mode; use mode=native"
 	}
 	return ""
@@ -69,13 +68,13 @@ func (p *port) deaf(number int, driver, peer string) string {
 // partial says what helps against frames without checksums, empty if there are none. XDP
 // does not tell which frames are so. virtio_net has the device compute them once a program
 // is in the driver.
-func (p *port) partial(driver, peer string) string {
+func (d *device) partial(driver, peer string) string {
 	switch {
 	case driver == veth && peer == "":
-		return fmt.Sprintf("ethtool -K PEER tx off, where PEER is the peer of %s, in its network namespace; it cannot be seen from here whether that was done", p.name)
-	case driver == veth && p.host.computes(peer):
+		return fmt.Sprintf("ethtool -K PEER tx off, where PEER is the peer of %s, in its network namespace; it cannot be seen from here whether that was done", d.name)
+	case driver == veth && d.host.computes(peer):
 		return fmt.Sprintf("ethtool -K %s tx off", peer)
-	case driver == "virtio_net" && !p.program.native:
+	case driver == "virtio_net" && !d.program.native:
 		return "use mode=native, or ethtool -K INTERFACE tx off where they are sent"
 	}
 	return ""

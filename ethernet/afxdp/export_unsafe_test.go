@@ -38,10 +38,10 @@ func Spoil(p ethernet.Port, number, ring, word int, value uint32) bool {
 
 // Quiesce waits as Close does with zero copy.
 func Quiesce(p ethernet.Port, number int) error {
-	x := p.(*port)
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.quiesce(number)
+	d := p.Queue(0).(*queue).device
+	d.port.Mu.Lock()
+	defer d.port.Mu.Unlock()
+	return d.quiesce(number)
 }
 
 // Part is a descriptor that Forge writes: how long what has arrived in a buffer is, and
@@ -62,12 +62,12 @@ func Forge(p ethernet.Port, number int, parts []Part, fill func(part int, buffer
 		panic(err)
 	}
 	word := func(ring int, offset uint64) *uint32 { return (*uint32)(unsafe.Pointer(&q.socket.maps[ring][offset])) }
-	mask := uint32(q.port.config.ReceiveDescriptors - 1)
+	mask := uint32(q.device.config.ReceiveDescriptors - 1)
 	for i, part := range parts {
 		consumer, producer := atomic.LoadUint32(word(0, at.Fr.Consumer)), atomic.LoadUint32(word(2, at.Rx.Producer))
 		address := *(*uint64)(unsafe.Pointer(&q.socket.maps[0][at.Fr.Desc+8*uint64(consumer&mask)]))
-		fill(i, q.port.memory[address:][before:q.port.geometry.chunk])
-		if q.port.geometry.unaligned {
+		fill(i, q.device.memory[address:][before:q.device.geometry.chunk])
+		if q.device.geometry.unaligned {
 			address |= before << 48
 		} else {
 			address += before
@@ -85,8 +85,8 @@ func Forge(p ethernet.Port, number int, parts []Part, fill func(part int, buffer
 // Explain is what the errors of the kernel become: those of attaching a program, and of
 // binding a socket for frames in several parts.
 func Explain(attach, bind error) (error, error) {
-	p := &port{geometry: geometry{parts: 4}}
-	return explainAttach(attach), p.explainBind(bind)
+	d := &device{geometry: geometry{parts: 4}}
+	return explainAttach(attach), d.explainBind(bind)
 }
 
 // LeaveSums says whether checksums are left to an interface, as ethtool -K NAME tx does.

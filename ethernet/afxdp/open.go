@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/ethernet/internal/port"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -81,12 +82,9 @@ func open(ctx context.Context, a vfio.Address, c ethernet.Config) (ethernet.Port
 	if err != nil {
 		return nil, &ethernet.Error{Op: "open", Device: a.String(), Err: err, Hint: hint}
 	}
-	p := &port{name: a.Path, options: o, geometry: geometry, config: c, pool: c.Pool,
-		info:  ethernet.Info{Device: a.String(), Driver: Scheme, Config: c},
-		watch: newWatch()}
-	p.filter.promiscuous = c.Promiscuous
-	p.filter.mac = c.MAC
-	if err := p.open(ctx); err != nil {
+	p, err := port.Open(ctx, &device{name: a.Path, options: o, geometry: geometry},
+		ethernet.Info{Device: a.String(), Driver: Scheme, Config: c})
+	if err != nil {
 		return nil, err
 	}
 	return p, nil

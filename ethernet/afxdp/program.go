@@ -33,7 +33,7 @@ const (
 
 // attach makes the program and attaches it to an interface. Frames that come in by a queue
 // without a socket go on to the kernel.
-func attach(ctx context.Context, p *port, index int) (_ *program, err error) {
+func attach(ctx context.Context, d *device, index int) (_ *program, err error) {
 	g := &program{}
 	defer func() {
 		if err != nil {
@@ -41,22 +41,22 @@ func attach(ctx context.Context, p *port, index int) (_ *program, err error) {
 		}
 	}()
 	if g.sockets, err = ebpf.NewMap(&ebpf.MapSpec{Name: "trapeze_sockets", Type: ebpf.XSKMap, KeySize: 4, ValueSize: 4,
-		MaxEntries: uint32(p.options.first + p.config.Queues)}); err != nil {
+		MaxEntries: uint32(d.options.first + d.config.Queues)}); err != nil {
 		return nil, fmt.Errorf("map of sockets: %w", err)
 	}
 	if err = g.load(); err != nil {
 		return nil, fmt.Errorf("XDP program: %w", err)
 	}
-	if !p.options.generic {
-		err = g.attachAs(ctx, p, index, link.XDPDriverMode)
+	if !d.options.generic {
+		err = g.attachAs(ctx, d, index, link.XDPDriverMode)
 		g.native = err == nil
-		if err == nil || p.options.native || errors.Is(err, ethernet.ErrInUse) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENODEV) {
+		if err == nil || d.options.native || errors.Is(err, ethernet.ErrInUse) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENODEV) {
 			return g, err
 		}
 		g.why = err
-		p.config.Logger.Debug("the driver does not take an XDP program", "device", p.info.Device, "why", err)
+		d.port.Log().Debug("the driver does not take an XDP program", "why", err)
 	}
-	return g, g.attachAs(ctx, p, index, link.XDPGenericMode)
+	return g, g.attachAs(ctx, d, index, link.XDPGenericMode)
 }
 
 // load makes the program. It leaves what is in frames alone, so that it can take those in
@@ -80,8 +80,8 @@ func (g *program) load() (err error) {
 
 // attachAs attaches the program. One of a process that has ended may still be there for a
 // moment.
-func (g *program) attachAs(ctx context.Context, p *port, index int, how link.XDPAttachFlags) error {
-	err := p.patiently(ctx, func() (err error) {
+func (g *program) attachAs(ctx context.Context, d *device, index int, how link.XDPAttachFlags) error {
+	err := d.patiently(ctx, func() (err error) {
 		g.link, err = link.AttachXDP(link.XDPOptions{Program: g.program, Interface: index, Flags: how})
 		return err
 	})

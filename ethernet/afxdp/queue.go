@@ -10,7 +10,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/afxdp/internal/xskring"
-	"github.com/trapeze-nic/trapeze/ethernet/internal/restarts"
+	"github.com/trapeze-nic/trapeze/ethernet/internal/port"
 )
 
 // burst is how many frames are taken from a ring at a time.
@@ -18,73 +18,64 @@ const burst = 64
 
 // queue is a socket.
 type queue struct {
-	port     *port
-	index    int
-	cache    *ethernet.Cache
+	port.Queue
+	device   *device
 	maxFrame int
-	counters counters
-	restarts restarts.Count // of the watch
 
-	// lock is held by who uses the socket. It is not a hotlock, as calls of the kernel are
+	// lock is held by the user of the socket. It is not a hotlock, as calls of the kernel are
 	// made with it.
 	lock   sync.Mutex
 	socket *socket // nil while there is none
-	live   bool    // the data path may use it
 	// unended: the next buffer goes on with a frame, whose front is that, unless it is
 	// being dropped.
 	unended, dropping bool
 	front             ethernet.Frame
 	taken             [burst]xskring.Received
 	done              [burst]uint32
-	// full: Send has found no room. stuck is when the watch has seen that first, and zero
-	// again when a frame has been sent.
-	full  bool
-	stuck time.Time
 
-	sleeping sync.Mutex // held by who waits for the socket
-	// arrived is the predicate of Wait, made once.
-	arrived func(uintptr) bool
+	sleeping sync.Mutex // held by the goroutine that waits for the socket
+	// hasArrived is arrived, made once.
+	hasArrived func(uintptr) bool
 }
 
-func newQueue(p *port, index int) *queue {
-	q := &queue{port: p, index: index, cache: p.pool.NewCache(), maxFrame: p.config.MaxFrame()}
-	q.arrived = func(uintptr) bool { return q.pending() }
+func newQueue(d *device) *queue {
+	q := &queue{device: d, maxFrame: d.config.MaxFrame()}
+	q.hasArrived = q.arrived
+	d.port.Add(q, &q.Queue)
 	return q
 }
-
-// Cache is where the queue takes buffers from and puts them.
-func (q *queue) Cache() *ethernet.Cache { return q.cache }
 
 // start makes a socket for the queue, with buffers to receive to. There is none, so that
 // the data path leaves the cache alone but for its user.
 func (q *queue) start() error {
-	s, err := newSocket(q.port)
+	s, err := newSocket(q.device)
 	if err != nil {
 		return err
 	}
 	q.fill(s.rings)
 	if s.rings.Lent() == 0 {
-		err = fmt.Errorf("%w: the receive rings hold %d", ethernet.ErrNoBuffers, q.port.config.Queues*q.port.config.ReceiveDescriptors)
+		err = fmt.Errorf("%w: the receive rings hold %d", ethernet.ErrNoBuffers, q.device.config.Queues*q.device.config.ReceiveDescriptors)
 	} else {
 		s.rings.PublishFill()
-		err = s.bind(q.port, q.number())
+		err = s.bind(q.device, q.number())
 	}
 	if err != nil {
 		err = errors.Join(err, s.close())
-		s.rings.Reclaim(q.cache.Give)
+		s.rings.Reclaim(q.Cache().Give)
 		return err
 	}
 	q.lock.Lock()
 	defer q.lock.Unlock()
-	q.socket, q.full, q.stuck, q.live = s, false, time.Time{}, true
+	q.socket, q.Full, q.Live = s, false, true
+	q.Moved()
 	return nil
 }
 
 // fill lends the kernel as many buffers to receive to as there should be, as far as there
 // are some.
 func (q *queue) fill(rings *xskring.Rings) {
-	for rings.Lent() < q.port.config.ReceiveDescriptors {
-		b, ok := q.cache.Take()
+	for rings.Lent() < q.device.config.ReceiveDescriptors {
+		b, ok := q.Cache().Take()
 		if !ok {
 			return
 		}
@@ -97,7 +88,7 @@ func (q *queue) fill(rings *xskring.Rings) {
 func (q *queue) stop() error {
 	q.lock.Lock()
 	s := q.socket
-	q.live, q.socket = false, nil
+	q.Live, q.socket = false, nil
 	if s != nil {
 		q.complete(s) // what has been sent is not lost
 	}
@@ -111,41 +102,41 @@ func (q *queue) stop() error {
 	err := s.close()
 	q.sleeping.Unlock()
 	if s.zero {
-		if qerr := q.port.quiesce(q.number()); qerr != nil {
+		if qerr := q.device.quiesce(q.number()); qerr != nil {
 			return errors.Join(err, qerr)
 		}
 	}
 	q.lock.Lock()
 	defer q.lock.Unlock()
-	q.counters.lost.Add(uint64(s.rings.Unsent()))
-	s.rings.Reclaim(q.cache.Give)
+	q.Counters.Lost.Add(uint64(s.rings.Unsent()))
+	s.rings.Reclaim(q.Cache().Give)
 	if q.unended && !q.dropping {
-		q.cache.Give(q.front.Buffer)
+		q.Cache().Give(q.front.Buffer)
 	}
 	q.unended = false
 	return err
 }
 
 // number is that of the interface's queue.
-func (q *queue) number() int { return q.port.options.first + q.index }
+func (q *queue) number() int { return q.device.options.first + q.Index }
 
 // Receive takes frames that have arrived.
 func (q *queue) Receive(frames []ethernet.Frame) (int, error) {
-	if err := q.port.failed(); err != nil {
+	if err := q.Port.Failed(); err != nil {
 		return 0, err
 	}
 	q.lock.Lock()
 	defer q.lock.Unlock()
-	if !q.live {
+	if !q.Live {
 		return 0, nil
 	}
 	rings := q.socket.rings
 	q.fill(rings) // the pool may have had too few before
 	n := 0
 	for n < len(frames) && rings.Pending() {
-		empty := q.cache.TakeAll(min(len(frames)-n, burst))
+		empty := q.Cache().TakeAll(min(len(frames)-n, burst))
 		if len(empty) == 0 {
-			q.counters.noBuffers.Add(1)
+			q.Counters.NoBuffers.Add(1)
 			break
 		}
 		got, used := rings.Take(q.taken[:len(empty)]), 0
@@ -162,15 +153,15 @@ func (q *queue) Receive(frames []ethernet.Frame) (int, error) {
 				n++
 			}
 		}
-		q.cache.GiveAll(empty[used:])
+		q.Cache().GiveAll(empty[used:])
 		if got < len(empty) {
 			break
 		}
 	}
 	rings.PublishFill()
-	q.counters.receivedFrames.Add(uint64(n))
+	q.Counters.ReceivedFrames.Add(uint64(n))
 	if rings.Violation() != nil {
-		q.broken()
+		q.Broken()
 	} else {
 		q.wake(false)
 	}
@@ -183,12 +174,12 @@ func (q *queue) accept(r *xskring.Received) (keeps, ends bool) {
 	first := !q.unended
 	q.unended = r.Continued
 	switch {
-	case first && r.Continued && q.port.geometry.parts == 1: // no such frames were asked for
-		q.counters.unended.Add(1)
+	case first && r.Continued && q.device.geometry.parts == 1: // no such frames were asked for
+		q.Counters.Unended.Add(1)
 		q.dropping = true
 		return false, false
 	case first && (r.Length < ethernet.HeaderSize || int(r.Length) > q.maxFrame):
-		q.counters.badLengths.Add(1)
+		q.Counters.BadLengths.Add(1)
 		q.dropping = true
 		return false, false
 	case first:
@@ -197,20 +188,20 @@ func (q *queue) accept(r *xskring.Received) (keeps, ends bool) {
 	case q.dropping:
 		return false, false
 	case !q.gather(r):
-		q.counters.badLengths.Add(1)
-		q.cache.Give(q.front.Buffer)
+		q.Counters.BadLengths.Add(1)
+		q.Cache().Give(q.front.Buffer)
 		q.dropping = true
 		return false, false
 	}
 	if !r.Continued {
-		q.counters.receivedBytes.Add(uint64(q.front.Length))
+		q.Counters.ReceivedBytes.Add(uint64(q.front.Length))
 	}
 	return first, !r.Continued
 }
 
 // gather copies a part of a frame behind its front, and reports whether there is room.
 func (q *queue) gather(r *xskring.Received) bool {
-	front, part := q.port.pool.Buffer(q.front.Buffer), q.port.pool.Buffer(r.Buffer)
+	front, part := q.Cache().Pool().Buffer(q.front.Buffer), q.Cache().Pool().Buffer(r.Buffer)
 	end := int(q.front.Offset) + int(q.front.Length)
 	if r.Length == 0 || int(q.front.Length)+int(r.Length) > q.maxFrame || end+int(r.Length) > len(front) {
 		return false
@@ -222,16 +213,16 @@ func (q *queue) gather(r *xskring.Received) bool {
 
 // Send has the kernel send frames.
 func (q *queue) Send(frames []ethernet.Frame) (int, error) {
-	if err := q.port.failed(); err != nil {
+	if err := q.Port.Failed(); err != nil {
 		return 0, err
 	}
 	q.lock.Lock()
 	defer q.lock.Unlock()
-	if !q.live {
+	if !q.Live {
 		return 0, nil
 	}
 	rings := q.socket.rings
-	if rings.Room() < len(frames)*q.port.geometry.parts || rings.Unsent() >= burst {
+	if rings.Room() < len(frames)*q.device.geometry.parts || rings.Unsent() >= burst {
 		q.complete(q.socket)
 	}
 	var err error
@@ -248,11 +239,11 @@ func (q *queue) Send(frames []ethernet.Frame) (int, error) {
 		bytes += uint64(f.Length)
 	}
 	rings.Publish()
-	q.counters.sentFrames.Add(uint64(n))
-	q.counters.sentBytes.Add(bytes)
-	q.full = n < len(frames) && err == nil
+	q.Counters.SentFrames.Add(uint64(n))
+	q.Counters.SentBytes.Add(bytes)
+	q.Full = n < len(frames) && err == nil
 	if rings.Violation() != nil {
-		q.broken()
+		q.Broken()
 	} else {
 		q.wake(false)
 	}
@@ -261,38 +252,32 @@ func (q *queue) Send(frames []ethernet.Frame) (int, error) {
 
 // sendable reports whether a frame can be sent.
 func (q *queue) sendable(f *ethernet.Frame) bool {
-	return q.port.pool.Contains(f) && f.Length >= ethernet.HeaderSize && int(f.Length) <= q.maxFrame &&
+	return q.Cache().Pool().Contains(f) && f.Length >= ethernet.HeaderSize && int(f.Length) <= q.maxFrame &&
 		f.Flags.Requests() == 0 && f.Segment == 0
 }
 
 // refuse says why a frame cannot be sent.
 func (q *queue) refuse(f *ethernet.Frame) error {
-	why := "its buffer is with the kernel already"
-	switch {
-	case !q.port.pool.Contains(f):
-		why = "it is not in its buffer"
-	case f.Length < ethernet.HeaderSize || int(f.Length) > q.maxFrame:
-		why = fmt.Sprintf("its length is not %d to %d", ethernet.HeaderSize, q.maxFrame)
-	case f.Flags.Requests() != 0 || f.Segment != 0:
-		why = "it asks for what is not switched on"
+	if f.Flags.Requests() != 0 || f.Segment != 0 {
+		return q.BadFrame(f, "it asks for what is not switched on")
 	}
-	return q.port.fail("send", fmt.Errorf("%w: %s: %+v", ethernet.ErrBadFrame, why, *f))
+	return q.BadFrame(f, "its buffer is with the kernel already")
 }
 
 // Unsent takes back the buffers of frames that have been sent.
 func (q *queue) Unsent() (int, error) {
-	if err := q.port.failed(); err != nil {
+	if err := q.Port.Failed(); err != nil {
 		return 0, err
 	}
 	q.lock.Lock()
 	defer q.lock.Unlock()
-	if !q.live {
+	if !q.Live {
 		return 0, nil
 	}
 	q.wake(true)
 	q.complete(q.socket)
 	if q.socket.rings.Violation() != nil {
-		q.broken()
+		q.Broken()
 	}
 	return q.socket.rings.Unsent(), nil
 }
@@ -302,19 +287,13 @@ func (q *queue) complete(s *socket) {
 	for {
 		n := s.rings.Complete(q.done[:])
 		if n > 0 {
-			q.cache.GiveAll(q.done[:n])
-			q.stuck = time.Time{}
+			q.Cache().GiveAll(q.done[:n])
+			q.Moved()
 		}
 		if n < len(q.done) {
 			return
 		}
 	}
-}
-
-// broken leaves rings that make no sense to the watch. The lock is held.
-func (q *queue) broken() {
-	q.live = false
-	q.port.watch.poke()
 }
 
 // wake calls the kernel where it has said that it goes on only then: with frames that it
@@ -345,6 +324,6 @@ func (q *queue) trouble(err error) {
 	switch err {
 	case nil, unix.EAGAIN, unix.EBUSY, unix.ENOBUFS, unix.EINTR, unix.ENETDOWN:
 	default:
-		q.port.watch.poke()
+		q.Port.Poke()
 	}
 }

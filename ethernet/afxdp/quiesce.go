@@ -15,21 +15,21 @@ import (
 // and copied nothing: the kernel takes the queue back from it in the background, and lets
 // nobody else have the queue until then (Linux, net/xdp/xsk_buff_pool.c: xp_clear_dev). So
 // it is over when another socket, which copies, can be bound to the queue. It fails with
-// ethernet.ErrNotStopped, also if the process has given up CAP_NET_RAW. mu is held.
-func (p *port) quiesce(number int) error {
-	err := p.host.do(func() error {
-		return p.patiently(context.Background(), func() error { return p.probe(number) })
+// ethernet.ErrNotStopped, also if the process has given up CAP_NET_RAW.
+func (d *device) quiesce(number int) error {
+	err := d.host.do(func() error {
+		return d.patiently(context.Background(), func() error { return d.probe(number) })
 	})
 	switch {
 	case err == nil, errors.Is(err, unix.ENODEV), errors.Is(err, unix.ENETDOWN), errors.Is(err, unix.EINVAL):
 		return nil // nobody has it, or there is no such queue any more
 	}
-	p.unstopped = true
+	d.unstopped = true
 	return fmt.Errorf("%w: queue %d: %w", ethernet.ErrNotStopped, number, err)
 }
 
 // probe binds a socket with one buffer to a queue, and closes it.
-func (p *port) probe(number int) (err error) {
+func (d *device) probe(number int) (err error) {
 	const entries = 2
 	page := os.Getpagesize()
 	memory, err := unix.Mmap(-1, 0, page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
@@ -50,5 +50,5 @@ func (p *port) probe(number int) (err error) {
 			return os.NewSyscallError(fmt.Sprintf("setsockopt %d", option), err)
 		}
 	}
-	return os.NewSyscallError("bind AF_XDP", unix.Bind(fd, &unix.SockaddrXDP{Flags: unix.XDP_COPY, Ifindex: uint32(p.index), QueueID: uint32(number)}))
+	return os.NewSyscallError("bind AF_XDP", unix.Bind(fd, &unix.SockaddrXDP{Flags: unix.XDP_COPY, Ifindex: uint32(d.index), QueueID: uint32(number)}))
 }

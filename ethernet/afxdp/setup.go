@@ -28,9 +28,9 @@ var (
 // their devices.
 var tested = map[string]bool{"veth": true, "igb": true, "virtio_net": true}
 
-// setUp finds the interface, attaches the program and starts the queues. mu is held, and
-// the thread is in the namespace. What it leaves when it fails tearDown takes down.
-func (p *port) setUp(ctx context.Context) error {
+// setUp finds the interface, attaches the program and starts the queues. The thread is in the
+// namespace. info is nil for a restart. What setUp leaves when it fails tearDown takes down.
+func (d *device) setUp(ctx context.Context, info *ethernet.Info) error {
 	// First: what else fails without such sockets does not say so.
 	fd, err := unix.Socket(unix.AF_XDP, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 	if errors.Is(err, unix.EAFNOSUPPORT) {
@@ -39,80 +39,80 @@ func (p *port) setUp(ctx context.Context) error {
 		return os.NewSyscallError("socket AF_XDP", err)
 	}
 	_ = unix.Close(fd)
-	a, err := p.host.find(p.name)
+	a, err := d.host.find(d.name)
 	if err != nil {
 		return err
 	}
-	p.index, p.own = a.Index, ethernet.MAC{}
-	copy(p.own[:], a.HardwareAddr)
-	last := p.options.first + p.config.Queues
-	receive, send := p.host.channels(p.name)
+	d.index, d.own = a.Index, ethernet.MAC{}
+	copy(d.own[:], a.HardwareAddr)
+	last := d.options.first + d.config.Queues
+	receive, send := d.host.channels(d.name)
 	switch n := min(receive, send); {
-	case a.EncapType != "ether" || !p.own.IsStation():
+	case a.EncapType != "ether" || !d.own.IsStation():
 		return fmt.Errorf("%w: it is no Ethernet interface (%s, address %q)", ethernet.ErrNotSupported, a.EncapType, a.HardwareAddr)
 	case a.RawFlags&unix.IFF_UP == 0:
 		return errDown
-	case a.MTU < p.config.MTU:
-		return fmt.Errorf("%w: Config.MTU is %d, the interface's %d", errShort, p.config.MTU, a.MTU)
+	case a.MTU < d.config.MTU:
+		return fmt.Errorf("%w: Config.MTU is %d, the interface's %d", errShort, d.config.MTU, a.MTU)
 	case n > 0 && last > n:
 		return fmt.Errorf("%w: number %d is wanted, the interface has %d (%d to receive, %d to send)", errQueues, last-1, n, receive, send)
 	}
-	if p.program, err = attach(ctx, p, p.index); err != nil {
+	if d.program, err = attach(ctx, d, d.index); err != nil {
 		return err
 	}
-	for _, q := range p.queues {
-		if err := p.startQueue(ctx, q); err != nil {
+	for _, q := range d.queues {
+		if err := d.startQueue(ctx, q); err != nil {
 			return fmt.Errorf("queue %d: %w", q.number(), err)
 		}
 	}
-	if p.info.Model == "" { // it is being opened
-		p.describe()
-		p.caution(a)
+	if info != nil {
+		d.describe(info)
+		d.caution(a)
 	}
-	return p.applyFilter(p.filter)
+	return d.receive(d.port.Filter())
 }
 
 // describe fills in Info.
-func (p *port) describe() {
+func (d *device) describe(info *ethernet.Info) {
 	how, copies := "generic XDP", "copying"
-	if p.program.native {
+	if d.program.native {
 		how = "native XDP"
 	}
-	if p.queues[0].socket.zero {
+	if d.queues[0].socket.zero {
 		copies = "zero copy"
 	}
-	driver := p.host.driver(p.name)
-	p.info.Model = driver + ", " + how + ", " + copies
-	p.info.Tested = tested[driver]
-	p.info.MAC = p.own
-	if p.config.Interrupts {
-		p.info.Vectors = len(p.queues)
+	driver := d.host.driver(d.name)
+	info.Model = driver + ", " + how + ", " + copies
+	info.Tested = tested[driver]
+	info.MAC = d.own
+	if d.config.Interrupts {
+		info.Vectors = len(d.queues)
 	}
 }
 
 // startQueue gives a queue a socket, and the program the socket.
-func (p *port) startQueue(ctx context.Context, q *queue) error {
-	if err := p.patiently(ctx, q.start); err != nil {
-		return p.explainBind(err)
+func (d *device) startQueue(ctx context.Context, q *queue) error {
+	if err := d.patiently(ctx, q.start); err != nil {
+		return d.explainBind(err)
 	}
-	if have, want := q.socket.rings.Lent(), p.config.ReceiveDescriptors; have < want {
-		p.config.Logger.Warn(fmt.Sprintf("queue %d begins with %d of %d buffers to receive to: the pool has no more; a larger one loses no frames",
-			q.number(), have, want), "device", p.info.Device)
+	if have, want := q.socket.rings.Lent(), d.config.ReceiveDescriptors; have < want {
+		d.port.Log().Warn(fmt.Sprintf("queue %d begins with %d of %d buffers to receive to: the pool has no more; a larger one loses no frames",
+			q.number(), have, want))
 	}
-	if err := p.program.sockets.Put(uint32(q.number()), uint32(q.socket.fd)); err != nil {
+	if err := d.program.sockets.Put(uint32(q.number()), uint32(q.socket.fd)); err != nil {
 		return fmt.Errorf("map of sockets: %w", err)
 	}
 	return nil
 }
 
 // explainBind makes an error of this package of why a socket could not be bound.
-func (p *port) explainBind(err error) error {
+func (d *device) explainBind(err error) error {
 	switch {
 	case errBusy(err):
 		return fmt.Errorf("%w: another socket has the queue: %w", ethernet.ErrInUse, err)
-	case p.options.zero && (errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL)):
+	case d.options.zero && (errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL)):
 		return fmt.Errorf("%w: %w", errZero, err)
-	case p.geometry.parts > 1 && (errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL)):
+	case d.geometry.parts > 1 && (errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL)):
 		return fmt.Errorf("%w: %w", errParts, err)
 	case errors.Is(err, unix.EINVAL):
 		return fmt.Errorf("%w: %w", errQueues, err)
@@ -126,15 +126,19 @@ func (p *port) explainBind(err error) error {
 	return err
 }
 
-// tearDown takes everything from the kernel. mu is held.
-func (p *port) tearDown() error {
+// tearDown takes everything from the kernel.
+func (d *device) tearDown() error {
 	var errs []error
-	if p.program != nil { // first, so that frames go to the kernel again
-		errs = append(errs, p.program.close())
-		p.program = nil
+	if d.program != nil { // first, so that frames go to the kernel again
+		errs = append(errs, d.program.close())
+		d.program = nil
 	}
-	for _, q := range p.queues {
+	for _, q := range d.queues {
 		errs = append(errs, q.stop())
 	}
-	return errors.Join(append(errs, p.filter.close())...)
+	if d.members != nil {
+		errs = append(errs, d.members.Close())
+		d.members = nil
+	}
+	return errors.Join(errs...)
 }

@@ -27,9 +27,9 @@ type socket struct {
 const maxRingBytes = 1 << 20
 
 // newSocket makes a socket and its rings.
-func newSocket(p *port) (_ *socket, err error) {
+func newSocket(d *device) (_ *socket, err error) {
 	kind := unix.SOCK_RAW | unix.SOCK_CLOEXEC
-	if p.config.Interrupts {
+	if d.config.Interrupts {
 		kind |= unix.SOCK_NONBLOCK // the runtime's poller then waits for it
 	}
 	fd, err := unix.Socket(unix.AF_XDP, kind, 0)
@@ -42,8 +42,8 @@ func newSocket(p *port) (_ *socket, err error) {
 			err = errors.Join(err, s.close())
 		}
 	}()
-	c := p.config
-	if err := registerUMEM(fd, p.memory, p.geometry); err != nil {
+	c := d.config
+	if err := registerUMEM(fd, d.memory, d.geometry); err != nil {
 		return nil, err
 	}
 	for _, o := range []struct{ option, value int }{
@@ -54,21 +54,21 @@ func newSocket(p *port) (_ *socket, err error) {
 			return nil, os.NewSyscallError(fmt.Sprintf("setsockopt %d", o.option), err)
 		}
 	}
-	return s, s.mapRings(p)
+	return s, s.mapRings(d)
 }
 
 // bind has the socket be that of queue number of the interface. There are buffers in its
 // fill ring: drivers that copy nothing look there when they are told of it,
 // and some then only when a frame has arrived.
-func (s *socket) bind(p *port, number int) error {
-	address := unix.SockaddrXDP{Flags: unix.XDP_USE_NEED_WAKEUP, Ifindex: uint32(p.index), QueueID: uint32(number)}
+func (s *socket) bind(d *device, number int) error {
+	address := unix.SockaddrXDP{Flags: unix.XDP_USE_NEED_WAKEUP, Ifindex: uint32(d.index), QueueID: uint32(number)}
 	switch {
-	case p.options.zero:
+	case d.options.zero:
 		address.Flags |= unix.XDP_ZEROCOPY
-	case p.options.copy, p.geometry.unaligned, !p.program.native:
+	case d.options.copy, d.geometry.unaligned, !d.program.native:
 		address.Flags |= unix.XDP_COPY
 	}
-	if p.geometry.parts > 1 {
+	if d.geometry.parts > 1 {
 		address.Flags |= unix.XDP_USE_SG
 	}
 	if err := unix.Bind(s.fd, &address); err != nil {
@@ -85,12 +85,12 @@ func (s *socket) bind(p *port, number int) error {
 }
 
 // mapRings maps the four rings. Where the kernel says that they are is checked.
-func (s *socket) mapRings(p *port) error {
+func (s *socket) mapRings(d *device) error {
 	at, err := socketOption[unix.XDPMmapOffsets](s.fd, unix.XDP_MMAP_OFFSETS)
 	if err != nil {
 		return err
 	}
-	c := p.config
+	c := d.config
 	const word, descriptor = 8, 16 // bytes of an entry
 	ring := func(o unix.XDPRingOffset, page int64, entries, bytes int) (xskring.Memory, error) {
 		size := o.Desc + uint64(entries*bytes)
@@ -104,7 +104,7 @@ func (s *socket) mapRings(p *port) error {
 		s.maps = append(s.maps, b)
 		return xskring.Memory{Bytes: b, Producer: o.Producer, Consumer: o.Consumer, Flags: o.Flags, Descriptor: o.Desc, Entries: entries}, nil
 	}
-	o := xskring.Options{Buffers: p.pool.Config().Buffers, Stride: uint32(p.pool.Stride()), Chunk: p.geometry.chunk, Unaligned: p.geometry.unaligned}
+	o := xskring.Options{Buffers: d.config.Pool.Config().Buffers, Stride: uint32(d.config.Pool.Stride()), Chunk: d.geometry.chunk, Unaligned: d.geometry.unaligned}
 	if o.Fill, err = ring(at.Fr, unix.XDP_UMEM_PGOFF_FILL_RING, c.ReceiveDescriptors, word); err != nil {
 		return err
 	}

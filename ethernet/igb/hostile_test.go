@@ -320,10 +320,11 @@ func TestBadHead(t *testing.T) {
 		if _, err := p.Queue(0).Unsent(); err != nil {
 			t.Fatal(err)
 		}
+		eventually(t, "the ring is restarted", func() bool { return p.Counters().Queues[0].Restarts > 0 })
 		if c := p.Counters().Queues[0]; c.Restarts != 1 || c.Lost != 3 {
 			t.Errorf("head %#x: counted %+v", head, c)
 		}
-		lying = false
+		d.With(func() { lying = false })
 		for range 200 {
 			send(t, p, 0, frame(own, 60), nil)
 		}

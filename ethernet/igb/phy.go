@@ -39,10 +39,10 @@ const (
 )
 
 // withSemaphore runs f while firmware leaves one of its resources to us.
-func (p *port) withSemaphore(ctx context.Context, resource uint32, f func() error) error {
-	r := &p.regs
-	err := p.f.Wait(ctx, "firmware to leave the PHY or the NVM", func() (bool, error) {
-		if err := p.guard(ctx); err != nil {
+func (d *device) withSemaphore(ctx context.Context, resource uint32, f func() error) error {
+	r := &d.regs
+	err := d.f.Wait(ctx, "firmware to leave the PHY or the NVM", func() (bool, error) {
+		if err := d.guard(ctx); err != nil {
 			return false, err
 		}
 		v := r.read(regSWFWSYNC)
@@ -50,21 +50,21 @@ func (p *port) withSemaphore(ctx context.Context, resource uint32, f func() erro
 		if free {
 			r.write(regSWFWSYNC, v|resource)
 		}
-		p.release()
+		d.release()
 		return free, r.take()
 	})
 	if err != nil {
 		return err
 	}
 	err = f()
-	if gerr := p.guard(ctx); gerr != nil {
+	if gerr := d.guard(ctx); gerr != nil {
 		if err == nil {
 			err = gerr
 		}
 		return err
 	}
 	r.update(regSWFWSYNC, 0, resource)
-	p.release()
+	d.release()
 	if rerr := r.take(); err == nil {
 		err = rerr
 	}
@@ -74,16 +74,16 @@ func (p *port) withSemaphore(ctx context.Context, resource uint32, f func() erro
 // guard takes SWSM, which guards SW_FW_SYNC. One that stays taken was left by a driver
 // that died with it, as it is held for microseconds: then it is given back for that
 // driver, once.
-func (p *port) guard(ctx context.Context) error {
-	r := &p.regs
+func (d *device) guard(ctx context.Context) error {
+	r := &d.regs
 	take := func() error {
-		if err := p.f.WaitFor(ctx, p.config.Timeout/4, "the semaphore of drivers", func() (bool, error) {
+		if err := d.f.WaitFor(ctx, d.config.Timeout/4, "the semaphore of drivers", func() (bool, error) {
 			r.status()
 			return r.read(regSWSM)&swsmSoftware == 0, r.take()
 		}); err != nil {
 			return err
 		}
-		return p.f.WaitFor(ctx, p.config.Timeout/4, "the semaphore of firmware", func() (bool, error) {
+		return d.f.WaitFor(ctx, d.config.Timeout/4, "the semaphore of firmware", func() (bool, error) {
 			r.update(regSWSM, swsmFirmware, 0)
 			return r.read(regSWSM)&swsmFirmware != 0, r.take()
 		})
@@ -91,28 +91,28 @@ func (p *port) guard(ctx context.Context) error {
 	if err := take(); !errors.Is(err, ethernet.ErrNotReady) {
 		return err
 	}
-	p.release()
+	d.release()
 	return take()
 }
 
 // release gives SWSM back.
-func (p *port) release() { p.regs.update(regSWSM, 0, swsmSoftware|swsmFirmware) }
+func (d *device) release() { d.regs.update(regSWSM, 0, swsmSoftware|swsmFirmware) }
 
 // startLink has the PHY negotiate the link. That takes seconds, which nobody waits for.
-func (p *port) startLink(ctx context.Context) error {
-	r := &p.regs
-	if p.family.linkDisconnect {
+func (d *device) startLink(ctx context.Context) error {
+	r := &d.regs
+	if d.family.linkDisconnect {
 		r.update(regPHPM, 0, phpmNoLink)
 	}
 	address, status := uint32(1), r.status()
-	if p.family.phyInConfig {
+	if d.family.phyInConfig {
 		address = r.read(regMDICNFG) >> mdicPHYShift & 31
 	}
 	if err := r.take(); err != nil {
 		return err
 	}
-	return p.withSemaphore(ctx, semaphorePHY[status&statusFunction>>2], func() error {
-		v, err := p.mdic(ctx, address<<mdicPHYShift|phyControl<<mdicRegisterShift|mdicRead)
+	return d.withSemaphore(ctx, semaphorePHY[status&statusFunction>>2], func() error {
+		v, err := d.mdic(ctx, address<<mdicPHYShift|phyControl<<mdicRegisterShift|mdicRead)
 		if err != nil {
 			return err
 		}
@@ -120,17 +120,17 @@ func (p *port) startLink(ctx context.Context) error {
 			return fmt.Errorf("%w: no PHY at address %d", ethernet.ErrNotReady, address)
 		}
 		v = v&^(phyPowerDown|phyIsolate|phyLoopback) | phyNegotiate | phyRestart
-		_, err = p.mdic(ctx, address<<mdicPHYShift|phyControl<<mdicRegisterShift|mdicWrite|uint32(v))
+		_, err = d.mdic(ctx, address<<mdicPHYShift|phyControl<<mdicRegisterShift|mdicWrite|uint32(v))
 		return err
 	})
 }
 
 // mdic gives a command to the PHY and returns its data.
-func (p *port) mdic(ctx context.Context, command uint32) (uint16, error) {
-	r := &p.regs
+func (d *device) mdic(ctx context.Context, command uint32) (uint16, error) {
+	r := &d.regs
 	r.write(regMDIC, command)
 	var v uint32
-	err := p.f.Wait(ctx, "the PHY", func() (bool, error) {
+	err := d.f.Wait(ctx, "the PHY", func() (bool, error) {
 		v = r.read(regMDIC)
 		if r.err == nil && v == allOnes {
 			r.status() // is it the PHY or the device?

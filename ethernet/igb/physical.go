@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/ethernet/internal/port"
 )
 
 // physical is a physical function, which has the port of the NIC.
@@ -20,8 +21,8 @@ const (
 	autoReadTimeout = 20 * time.Millisecond  // to load the NVM; without one it never says so
 )
 
-func (physical) reset(ctx context.Context, p *port) error {
-	r := &p.regs
+func (physical) reset(ctx context.Context, d *device) error {
+	r := &d.regs
 	r.status()
 	r.write(regIMC, allOnes)
 	r.write(regEIMC, allOnes)
@@ -32,8 +33,8 @@ func (physical) reset(ctx context.Context, p *port) error {
 	if err := r.take(); err != nil {
 		return err
 	}
-	// A device that does not end its requests is reset all the same: nothing else would.
-	err := p.f.WaitFor(ctx, min(masterTimeout, p.config.Timeout), "the end of its requests", func() (bool, error) {
+	// A device that does not end its requests is reset all the same: nothing else ends them.
+	err := d.f.WaitFor(ctx, min(masterTimeout, d.config.Timeout), "the end of its requests", func() (bool, error) {
 		return r.status()&statusMasterEnabled == 0, r.take()
 	})
 	if err != nil && !errors.Is(err, ethernet.ErrNotReady) {
@@ -44,7 +45,7 @@ func (physical) reset(ctx context.Context, p *port) error {
 		return err
 	}
 	time.Sleep(afterReset)
-	err = p.f.Wait(ctx, "a reset", func() (bool, error) {
+	err = d.f.Wait(ctx, "a reset", func() (bool, error) {
 		r.status()
 		v := r.read(regCTRL)
 		return v&ctrlReset == 0, r.take()
@@ -52,7 +53,7 @@ func (physical) reset(ctx context.Context, p *port) error {
 	if err != nil {
 		return err
 	}
-	err = p.f.WaitFor(ctx, min(autoReadTimeout, p.config.Timeout), "loading the NVM", func() (bool, error) {
+	err = d.f.WaitFor(ctx, min(autoReadTimeout, d.config.Timeout), "loading the NVM", func() (bool, error) {
 		return r.read(regEECD)&eecdAutoRead != 0, r.take()
 	})
 	if err != nil && !errors.Is(err, ethernet.ErrNotReady) {
@@ -66,19 +67,19 @@ func (physical) reset(ctx context.Context, p *port) error {
 }
 
 // address takes the address that the device has loaded itself, or else that in its NVM.
-func (physical) address(ctx context.Context, p *port) (ethernet.MAC, error) {
-	r := &p.regs
+func (physical) address(ctx context.Context, d *device) (ethernet.MAC, error) {
+	r := &d.regs
 	low, high := r.read(regRAL), r.read(regRAH)
 	if err := r.take(); err != nil {
 		return ethernet.MAC{}, err
 	}
 	m := macOf(low, high)
-	if high&rahValid != 0 && m.IsStation() || p.family.eerd == 0 {
+	if high&rahValid != 0 && m.IsStation() || d.family.eerd == 0 {
 		return m, nil
 	}
-	err := p.withSemaphore(ctx, semaphoreNVM, func() error {
+	err := d.withSemaphore(ctx, semaphoreNVM, func() error {
 		for i := range 3 {
-			w, err := p.readNVM(ctx, i)
+			w, err := d.readNVM(ctx, i)
 			if err != nil {
 				return err
 			}
@@ -89,8 +90,8 @@ func (physical) address(ctx context.Context, p *port) (ethernet.MAC, error) {
 	return m, err
 }
 
-func (k physical) configure(ctx context.Context, p *port) error {
-	r, c := &p.regs, &p.config
+func (k physical) configure(ctx context.Context, d *device) error {
+	r, c := &d.regs, d.config
 	r.update(regCTRLEXT, ctrlExtDriverLoaded, 0)
 	vme := uint32(0)
 	if c.Offloads&ethernet.OffloadVLAN != 0 {
@@ -103,9 +104,9 @@ func (k physical) configure(ctx context.Context, p *port) error {
 	if c.Offloads&ethernet.OffloadReceiveSum != 0 {
 		sums = rxcsumIP | rxcsumL4
 	}
-	if p.hashes() {
+	if d.hashes() {
 		sums |= rxcsumHashInside
-		p.spread()
+		d.spread()
 	} else {
 		r.write(regMRQC, 0)
 	}
@@ -113,54 +114,54 @@ func (k physical) configure(ctx context.Context, p *port) error {
 
 	if c.Interrupts {
 		r.write(regGPIE, gpieMSIX|gpieOneShot)
-		all := uint32(1)<<len(p.queues) - 1
+		all := uint32(1)<<len(d.queues) - 1
 		r.write(regEIAC, all)
 		r.write(regEIAM, all)
 	}
 	if err := r.take(); err != nil {
 		return err
 	}
-	if err := k.filter(ctx, p); err != nil {
+	if err := k.filter(ctx, d, d.port.Filter()); err != nil {
 		return err
 	}
-	return p.startLink(ctx)
+	return d.startLink(ctx)
 }
 
 // hashes says whether received frames have a hash.
-func (p *port) hashes() bool {
-	return !p.family.virtual && (len(p.queues) > 1 || p.config.Offloads&ethernet.OffloadHash != 0)
+func (d *device) hashes() bool {
+	return !d.family.virtual && (d.config.Queues > 1 || d.config.Offloads&ethernet.OffloadHash != 0)
 }
 
 // spread has flows spread over the queues by their hash.
-func (p *port) spread() {
-	r := &p.regs
+func (d *device) spread() {
+	r := &d.regs
 	for i := range 10 {
-		r.write(regRSSRK+4*uint64(i), binary.LittleEndian.Uint32(p.config.HashKey[4*i:]))
+		r.write(regRSSRK+4*uint64(i), binary.LittleEndian.Uint32(d.config.HashKey[4*i:]))
 	}
 	for i := range 32 {
 		var entries [4]byte
 		for j := range entries {
-			entries[j] = byte((4*i + j) % len(p.queues))
+			entries[j] = byte((4*i + j) % len(d.queues))
 		}
 		r.write(regRETA+4*uint64(i), binary.LittleEndian.Uint32(entries[:]))
 	}
 	r.write(regMRQC, mrqcRSS|mrqcFields)
 }
 
-func (physical) enable(p *port) {
-	p.regs.write(regTCTL, tctlEnable|tctlPadShort|tctlCollision|tctlRetryLate)
-	p.regs.update(regRCTL, rctlEnable, 0)
+func (physical) enable(d *device) {
+	d.regs.write(regTCTL, tctlEnable|tctlPadShort|tctlCollision|tctlRetryLate)
+	d.regs.update(regRCTL, rctlEnable, 0)
 }
 
-func (physical) filter(_ context.Context, p *port) error {
-	r, f := &p.regs, &p.filter
-	low, high := wordsOf(f.mac)
+func (physical) filter(_ context.Context, d *device, f port.Filter) error {
+	r := &d.regs
+	low, high := wordsOf(f.MAC)
 	r.write(regRAH, 0) // not valid while it changes
 	r.write(regRAL, low)
 	r.write(regRAH, high|rahValid)
 
 	var groups [128]uint32
-	for _, g := range f.groups {
+	for _, g := range f.Groups {
 		h := groupHash(g)
 		groups[h>>5] |= 1 << (h & 31)
 	}
@@ -168,17 +169,17 @@ func (physical) filter(_ context.Context, p *port) error {
 		r.write(regMTA+4*uint64(i), v)
 	}
 	set := uint32(rctlBroadcast | rctlLong | rctlStripCRC)
-	if f.vlans != nil && !f.promiscuous {
+	if f.VLANs != nil && !f.Promiscuous {
 		set |= rctlVLANFilter
 		var ids [128]uint32
-		for _, id := range f.vlans {
+		for _, id := range f.VLANs {
 			ids[id>>5] |= 1 << (id & 31)
 		}
 		for i, v := range ids {
 			r.write(regVFTA+4*uint64(i), v)
 		}
 	}
-	if f.promiscuous {
+	if f.Promiscuous {
 		set |= rctlUnicastAll | rctlMulticastAll
 	}
 	r.update(regRCTL, set, rctlUnicastAll|rctlMulticastAll|rctlVLANFilter)
@@ -186,26 +187,26 @@ func (physical) filter(_ context.Context, p *port) error {
 	return r.take()
 }
 
-func (physical) route(p *port, queue, vector int) {
+func (physical) route(d *device, queue, vector int) {
 	for _, send := range []bool{false, true} {
-		reg, shift := p.family.vectorField(queue, send)
-		p.regs.update(reg, (uint32(vector)|ivarValid)<<shift, 0xff<<shift)
+		reg, shift := d.family.vectorField(queue, send)
+		d.regs.update(reg, (uint32(vector)|ivarValid)<<shift, 0xff<<shift)
 	}
 }
 
-func (physical) count(p *port) {
-	r, d := &p.regs, &p.device
-	d.ReceivedFrames += uint64(r.read(regGPRC))
-	d.SentFrames += uint64(r.read(regGPTC))
-	d.ReceivedBytes += r.read64(regGORCL, regGORCH)
-	d.SentBytes += r.read64(regGOTCL, regGOTCH)
-	d.Missed += uint64(r.read(regMPC))
-	d.ReceiveErrors += uint64(r.read(regCRCERRS)) + uint64(r.read(regRXERRC)) + uint64(r.read(regRLEC))
-	for i := range p.queues {
+func (physical) count(d *device) {
+	r, c := &d.regs, &d.counted
+	c.ReceivedFrames += uint64(r.read(regGPRC))
+	c.SentFrames += uint64(r.read(regGPTC))
+	c.ReceivedBytes += r.read64(regGORCL, regGORCH)
+	c.SentBytes += r.read64(regGOTCL, regGOTCH)
+	c.Missed += uint64(r.read(regMPC))
+	c.ReceiveErrors += uint64(r.read(regCRCERRS)) + uint64(r.read(regRXERRC)) + uint64(r.read(regRLEC))
+	for i := range d.queues {
 		// What found no descriptor in one queue.
-		reg := p.family.receiveBase(i) + ringRQDPC
-		d.Missed += uint64(r.read(reg) & 0xfff)
-		if p.family.clearRQDPC {
+		reg := d.family.receiveBase(i) + ringRQDPC
+		c.Missed += uint64(r.read(reg) & 0xfff)
+		if d.family.clearRQDPC {
 			r.write(reg, 0)
 		}
 	}
@@ -233,13 +234,13 @@ func wordsOf(m ethernet.MAC) (low, high uint32) {
 }
 
 // readNVM reads a word of 16 bits.
-func (p *port) readNVM(ctx context.Context, word int) (uint16, error) {
+func (d *device) readNVM(ctx context.Context, word int) (uint16, error) {
 	const start, done = 1 << 0, 1 << 1
-	r := &p.regs
-	r.write(p.family.eerd, uint32(word)<<2|start)
+	r := &d.regs
+	r.write(d.family.eerd, uint32(word)<<2|start)
 	var v uint32
-	err := p.f.Wait(ctx, fmt.Sprintf("reading word %d of the NVM", word), func() (bool, error) {
-		v = r.read(p.family.eerd)
+	err := d.f.Wait(ctx, fmt.Sprintf("reading word %d of the NVM", word), func() (bool, error) {
+		v = r.read(d.family.eerd)
 		return v&done != 0 && v != allOnes, r.take()
 	})
 	return uint16(v >> 16), err

@@ -7,12 +7,14 @@ import (
 
 // Receive implements ethernet.Queue.
 func (q *queue) Receive(frames []ethernet.Frame) (int, error) {
-	q.lock.Lock()
-	if err := q.down(); err != nil {
-		q.lock.Unlock()
+	if err := q.Port.Failed(); err != nil {
 		return 0, err
 	}
-	n := q.take(frames)
+	n := 0
+	q.lock.Lock()
+	if q.Live {
+		n = q.take(frames)
+	}
 	q.lock.Unlock()
 	return n, nil
 }
@@ -31,9 +33,9 @@ func (q *queue) take(frames []ethernet.Frame) int {
 		return 0
 	}
 	mmio.FromDevice()
-	empty := q.cache.TakeAll(int(done))
+	empty := q.Cache().TakeAll(int(done))
 	if len(empty) == 0 {
-		q.counters.noBuffers.Add(1)
+		q.Counters.NoBuffers.Add(1)
 		return 0
 	}
 
@@ -68,13 +70,13 @@ func (q *queue) take(frames []ethernet.Frame) int {
 		}
 	}
 	if rejected < len(empty) { // not before: empty is in the cache
-		q.cache.Free(frames[rejected:len(empty)])
+		q.Cache().Free(frames[rejected:len(empty)])
 	}
 	r.next = at & mask
-	q.counters.receivedFrames.Add(uint64(n))
-	q.counters.receivedBytes.Add(bytes)
+	q.Counters.ReceivedFrames.Add(uint64(n))
+	q.Counters.ReceivedBytes.Add(bytes)
 	if err := r.tail.Ring((r.next - 1) & mask); err != nil {
-		q.port.fail(err)
+		q.Port.Fail(err)
 	}
 	return n
 }
@@ -85,13 +87,13 @@ func (q *queue) reject(status uint64) {
 	switch {
 	case r.unended || status&rxEnd == 0:
 		if !r.unended {
-			q.counters.unended.Add(1)
+			q.Counters.Unended.Add(1)
 		}
 		r.unended = status&rxEnd == 0
 	case status&rxError != 0:
-		q.counters.receiveErrors.Add(1)
+		q.Counters.ReceiveErrors.Add(1)
 	default:
-		q.counters.badLengths.Add(1)
+		q.Counters.BadLengths.Add(1)
 	}
 }
 

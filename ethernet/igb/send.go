@@ -1,6 +1,7 @@
 package igb
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -12,10 +13,13 @@ import (
 
 // Send implements ethernet.Queue.
 func (q *queue) Send(frames []ethernet.Frame) (int, error) {
-	q.lock.Lock()
-	if err := q.down(); err != nil {
-		q.lock.Unlock()
+	if err := q.Port.Failed(); err != nil {
 		return 0, err
+	}
+	q.lock.Lock()
+	defer q.lock.Unlock()
+	if !q.Live {
+		return 0, nil
 	}
 	s := &q.send
 	size := uint32(len(s.descriptors))
@@ -23,13 +27,7 @@ func (q *queue) Send(frames []ethernet.Frame) (int, error) {
 	if used := (s.tail - s.clean) & (size - 1); used >= size/4 || size-1-used < uint32(len(frames)) {
 		q.reclaim()
 	}
-	n, err := q.put(frames)
-	stalled := s.bad || n < len(frames) && err == nil && q.stalled()
-	q.lock.Unlock()
-	if stalled {
-		q.restart()
-	}
-	return n, err
+	return q.put(frames)
 }
 
 // put writes descriptors for frames, as far as there is room, and rings. The lock is held.
@@ -44,7 +42,7 @@ func (q *queue) put(frames []ethernet.Frame) (int, error) {
 	for ; n < len(frames) && room > 0; n++ {
 		f := &frames[n]
 		if f.Buffer >= q.buffers || uint32(f.Offset)+uint32(f.Length) > q.stride {
-			err = q.badFrame(f)
+			err = q.BadFrame(f, "")
 			break
 		}
 		var options uint64
@@ -65,7 +63,7 @@ func (q *queue) put(frames []ethernet.Frame) (int, error) {
 				room--
 			}
 		} else if uint32(f.Length)-ethernet.HeaderSize > q.maxFrame-ethernet.HeaderSize {
-			err = q.badFrame(f)
+			err = q.BadFrame(f, "")
 			break
 		}
 		last = tail
@@ -84,31 +82,20 @@ func (q *queue) put(frames []ethernet.Frame) (int, error) {
 			descriptors[last&mask].high |= txReport
 		}
 		s.tail = tail & mask
-		q.counters.sentFrames.Add(uint64(n))
-		q.counters.sentBytes.Add(bytes)
+		q.Counters.SentFrames.Add(uint64(n))
+		q.Counters.SentBytes.Add(bytes)
 		if werr := s.bell.Ring(s.tail); werr != nil {
-			q.port.fail(werr)
+			q.Port.Fail(werr)
 		}
 	}
 	return n, err
-}
-
-// badFrame says what is wrong with a frame.
-func (q *queue) badFrame(f *ethernet.Frame) error {
-	switch {
-	case f.Buffer >= q.buffers:
-		return fmt.Errorf("%w: Buffer is %d, the pool has %d", ethernet.ErrBadFrame, f.Buffer, q.buffers)
-	case uint32(f.Offset)+uint32(f.Length) > q.stride:
-		return fmt.Errorf("%w: Offset %d and Length %d leave the buffer of %d bytes", ethernet.ErrBadFrame, f.Offset, f.Length, q.stride)
-	}
-	return fmt.Errorf("%w: Length is %d, want %d to %d", ethernet.ErrBadFrame, f.Length, ethernet.HeaderSize, q.maxFrame)
 }
 
 // offload returns the context that a frame needs, and the options and the length of its
 // data descriptor.
 func (q *queue) offload(f *ethernet.Frame) (c sent, options, length uint64, err error) {
 	bad := func(field string, v any) (sent, uint64, uint64, error) {
-		return sent{}, 0, 0, fmt.Errorf("%w: %s is %v, which does not go together with the rest or was not switched on", ethernet.ErrBadFrame, field, v)
+		return sent{}, 0, 0, q.BadFrame(f, fmt.Sprintf("%s is %v, which does not fit the rest or was not switched on", field, v))
 	}
 	flags := f.Flags.Requests()
 	sums := flags & (ethernet.SumIPv4 | ethernet.SumTCP | ethernet.SumUDP)
@@ -130,7 +117,7 @@ func (q *queue) offload(f *ethernet.Frame) (c sent, options, length uint64, err 
 	case f.Segment != 0 && headers+uint32(f.L4)+uint32(f.Segment) > q.maxFrame:
 		return bad("Segment", f.Segment)
 	case f.Segment == 0 && uint32(f.Length)-ethernet.HeaderSize > q.maxFrame-ethernet.HeaderSize:
-		return sent{}, 0, 0, q.badFrame(f)
+		return sent{}, 0, 0, q.BadFrame(f, "")
 	}
 	c.high = txContext
 	if flags&ethernet.VLANTagged != 0 {
@@ -170,9 +157,9 @@ func (q *queue) offload(f *ethernet.Frame) (c sent, options, length uint64, err 
 // in the sum of the pseudo header, as it adds that of each segment, and neither length nor
 // checksum in the header of IPv4.
 func (q *queue) prepareSegments(f *ethernet.Frame) error {
-	b := q.cache.Pool().Bytes(*f)
+	b := q.Cache().Pool().Bytes(*f)
 	if b == nil {
-		return q.badFrame(f)
+		return q.BadFrame(f, "")
 	}
 	ip, tcp := b[f.L2:], b[int(f.L2)+int(f.L3):]
 	if f.Flags&ethernet.IPv6 == 0 {
@@ -190,20 +177,16 @@ func (q *queue) prepareSegments(f *ethernet.Frame) error {
 
 // Unsent implements ethernet.Queue.
 func (q *queue) Unsent() (int, error) {
-	q.lock.Lock()
-	if err := q.down(); err != nil {
-		q.lock.Unlock()
+	if err := q.Port.Failed(); err != nil {
 		return 0, err
 	}
-	q.reclaim()
-	s := &q.send
-	n := int((s.tail-s.clean)&uint32(len(s.descriptors)-1)) - int(s.contexts)
-	stalled := s.bad || n > 0 && q.stalled()
-	q.lock.Unlock()
-	if stalled {
-		q.restart()
+	q.lock.Lock()
+	defer q.lock.Unlock()
+	if q.Live {
+		q.reclaim()
 	}
-	return n, nil
+	s := &q.send
+	return int((s.tail-s.clean)&uint32(len(s.descriptors)-1)) - int(s.contexts), nil
 }
 
 // reclaim takes back the buffers of frames that have been sent. The lock is held.
@@ -214,12 +197,13 @@ func (q *queue) reclaim() {
 	used, sent := (s.tail-s.clean)&mask, (head-s.clean)&mask
 	if head > mask || sent > used {
 		s.bad = true
+		q.Broken()
 		return
 	}
 	if sent == 0 {
 		return
 	}
-	s.since = 0
+	q.Moved()
 	mmio.FromDevice()
 	for sent > 0 {
 		part := min(sent, mask+1-s.clean)
@@ -228,58 +212,46 @@ func (q *queue) reclaim() {
 			list = slices.DeleteFunc(list, func(b uint32) bool { return b == noBuffer })
 			s.contexts -= part - uint32(len(list))
 		}
-		q.cache.GiveAll(list)
+		q.Cache().GiveAll(list)
 		s.clean = (s.clean + part) & mask
 		sent -= part
 	}
 }
 
-// stalled says whether the device has sent nothing for too long. The lock is held.
-func (q *queue) stalled() bool {
-	s, now := &q.send, time.Since(q.port.opened)
-	if s.since == 0 {
-		s.since = now
-	}
-	return now-s.since > q.port.config.Timeout
-}
-
-// restart takes the send ring from the device and gives it an empty one, unless there is
-// no link: then it is to stand still. A ring that cannot be taken back ends the port.
-func (q *queue) restart() {
-	p := q.port
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// Trouble implements port.Ring. Without a link frames may stand still.
+func (q *queue) Trouble(now time.Time, up bool) error {
 	q.lock.Lock()
 	defer q.lock.Unlock()
-	if q.down() != nil {
-		return
+	if q.Live {
+		q.reclaim()
 	}
-	link := linkOf(p.regs.status())
-	if err := p.regs.take(); err != nil {
-		p.fail(err)
-		return
+	switch s := &q.send; {
+	case s.bad:
+		return errHead
+	case !q.Live:
+		return nil
+	case !up || s.clean == s.tail:
+		q.Moved()
+		return nil
 	}
-	if !link.Up && !q.send.bad {
-		q.send.since = 0
-		return
+	return q.Stands(now)
+}
+
+// errHead: the device says that it has sent what it was not given.
+var errHead = fmt.Errorf("%w: the head of its send ring is out of range", ethernet.ErrProtocol)
+
+// Renew implements port.Ring: it takes the send ring from the device and gives it an empty one.
+func (q *queue) Renew(ctx context.Context) error {
+	q.pause()
+	base := q.device.family.sendBase(q.Index)
+	q.device.regs.write(base+ringControl, sendThresholds)
+	if err := q.waitRing(ctx, base, false); err != nil {
+		return err
 	}
-	why := "it stands still"
-	if q.send.bad {
-		why = "its head is where it cannot be"
+	q.drop()
+	if err := q.startSend(ctx); err != nil {
+		return err
 	}
-	p.log.Warn("a send ring is restarted", "queue", q.index, "why", why)
-	ctx, cancel := p.limited()
-	defer cancel()
-	base := p.family.sendBase(q.index)
-	p.regs.write(base+ringControl, sendThresholds)
-	err := q.waitRing(ctx, base, false)
-	if err == nil {
-		q.drop()
-		err = q.startSend(ctx)
-	}
-	if err != nil {
-		p.fail(err)
-		return
-	}
-	q.counters.restarts.Add(1)
+	q.run()
+	return nil
 }

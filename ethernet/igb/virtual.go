@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/ethernet/internal/port"
 )
 
 // virtualFunction is a virtual function: its queues are its own, all else it asks the
@@ -63,17 +64,17 @@ func (v *virtualFunction) look(r *registers) uint32 {
 }
 
 // await waits until bits of the mailbox's register are set.
-func (v *virtualFunction) await(ctx context.Context, p *port, what string, bits uint32) error {
-	return p.f.Wait(ctx, what, func() (bool, error) {
-		set := v.look(&p.regs)&bits != 0
-		return set, p.regs.take()
+func (v *virtualFunction) await(ctx context.Context, d *device, what string, bits uint32) error {
+	return d.f.Wait(ctx, what, func() (bool, error) {
+		set := v.look(&d.regs)&bits != 0
+		return set, d.regs.take()
 	})
 }
 
 // lock takes the mailbox's memory.
-func (v *virtualFunction) lock(ctx context.Context, p *port) error {
-	r := &p.regs
-	return p.f.Wait(ctx, "the mailbox to be free", func() (bool, error) {
+func (v *virtualFunction) lock(ctx context.Context, d *device) error {
+	r := &d.regs
+	return d.f.Wait(ctx, "the mailbox to be free", func() (bool, error) {
 		r.write(regMailbox, mailOurs)
 		free := v.look(r)&mailOurs != 0
 		return free, r.take()
@@ -81,9 +82,9 @@ func (v *virtualFunction) lock(ctx context.Context, p *port) error {
 }
 
 // ask sends a message and returns the answer.
-func (v *virtualFunction) ask(ctx context.Context, p *port, message ...uint32) (answer [3]uint32, err error) {
-	r := &p.regs
-	if err := v.lock(ctx, p); err != nil {
+func (v *virtualFunction) ask(ctx context.Context, d *device, message ...uint32) (answer [3]uint32, err error) {
+	r := &d.regs
+	if err := v.lock(ctx, d); err != nil {
 		return answer, err
 	}
 	v.seen &^= mailArrived | mailAcked
@@ -94,13 +95,13 @@ func (v *virtualFunction) ask(ctx context.Context, p *port, message ...uint32) (
 	if err := r.take(); err != nil {
 		return answer, err
 	}
-	if err := v.await(ctx, p, "the physical function to take a message", mailAcked); err != nil {
+	if err := v.await(ctx, d, "the physical function to take a message", mailAcked); err != nil {
 		return answer, err
 	}
-	if err := v.await(ctx, p, "the physical function's answer", mailArrived); err != nil {
+	if err := v.await(ctx, d, "the physical function's answer", mailArrived); err != nil {
 		return answer, err
 	}
-	if err := v.lock(ctx, p); err != nil {
+	if err := v.lock(ctx, d); err != nil {
 		return answer, err
 	}
 	for i := range answer {
@@ -111,8 +112,8 @@ func (v *virtualFunction) ask(ctx context.Context, p *port, message ...uint32) (
 }
 
 // request is ask for something that is refused or not.
-func (v *virtualFunction) request(ctx context.Context, p *port, what string, message ...uint32) error {
-	answer, err := v.ask(ctx, p, message...)
+func (v *virtualFunction) request(ctx context.Context, d *device, what string, message ...uint32) error {
+	answer, err := v.ask(ctx, d, message...)
 	switch {
 	case err != nil:
 		return err
@@ -124,18 +125,18 @@ func (v *virtualFunction) request(ctx context.Context, p *port, what string, mes
 	return nil
 }
 
-func (v *virtualFunction) reset(ctx context.Context, p *port) error {
-	r := &p.regs
+func (v *virtualFunction) reset(ctx context.Context, d *device) error {
+	r := &d.regs
 	r.status()
 	r.write(regEIMC, allOnes)
-	for _, base := range []uint64{p.family.receiveBase(0), p.family.sendBase(0)} {
+	for _, base := range []uint64{d.family.receiveBase(0), d.family.sendBase(0)} {
 		r.update(base+ringControl, 0, ringEnable)
 	}
 	r.update(regCTRL, ctrlReset, 0)
 	if err := r.take(); err != nil {
 		return err
 	}
-	err := p.f.Wait(ctx, "the physical function's own reset", func() (bool, error) {
+	err := d.f.Wait(ctx, "the physical function's own reset", func() (bool, error) {
 		busy := v.look(r)&(mailResetting|mailResetDone) != 0
 		v.seen &^= mailResetDone
 		return !busy, r.take()
@@ -143,7 +144,7 @@ func (v *virtualFunction) reset(ctx context.Context, p *port) error {
 	if err != nil {
 		return err
 	}
-	answer, err := v.ask(ctx, p, messageReset)
+	answer, err := v.ask(ctx, d, messageReset)
 	if err != nil {
 		return err
 	}
@@ -160,7 +161,7 @@ func (v *virtualFunction) reset(ctx context.Context, p *port) error {
 
 // address is what the physical function's driver has for this one; without one it is
 // random.
-func (v *virtualFunction) address(context.Context, *port) (ethernet.MAC, error) {
+func (v *virtualFunction) address(context.Context, *device) (ethernet.MAC, error) {
 	if (v.own == ethernet.MAC{}) {
 		_, _ = rand.Read(v.own[:]) // never fails
 		v.own[0] = v.own[0]&^1 | 2 // one station's, administered locally
@@ -168,62 +169,61 @@ func (v *virtualFunction) address(context.Context, *port) (ethernet.MAC, error) 
 	return v.own, nil
 }
 
-func (v *virtualFunction) configure(ctx context.Context, p *port) error {
-	if p.config.Interrupts {
-		p.regs.write(regEIAC, 1)
-		p.regs.write(regEIAM, 1)
+func (v *virtualFunction) configure(ctx context.Context, d *device) error {
+	if d.config.Interrupts {
+		d.regs.write(regEIAC, 1)
+		d.regs.write(regEIAM, 1)
 	}
-	if err := v.request(ctx, p, "frames of that length", messageLongest, uint32(p.config.MaxFrame()+ethernet.CRCSize)); err != nil {
+	if err := v.request(ctx, d, "frames of that length", messageLongest, uint32(d.config.MaxFrame()+ethernet.CRCSize)); err != nil {
 		return err
 	}
-	return v.filter(ctx, p)
+	return v.filter(ctx, d, d.port.Filter())
 }
 
-func (*virtualFunction) enable(*port) {}
+func (*virtualFunction) enable(*device) {}
 
 // filter asks for what differs from the state after a reset. VLANs that were asked for
 // before, and are not now, stay until Restart.
-func (v *virtualFunction) filter(ctx context.Context, p *port) error {
-	f := &p.filter
-	low, high := wordsOf(f.mac)
-	if err := v.request(ctx, p, "this address", messageAddress, low, high); err != nil {
+func (v *virtualFunction) filter(ctx context.Context, d *device, f port.Filter) error {
+	low, high := wordsOf(f.MAC)
+	if err := v.request(ctx, d, "this address", messageAddress, low, high); err != nil {
 		return err
 	}
 	groups := make([]uint32, mailboxWords)
-	n := min(len(f.groups), mostGroups)
+	n := min(len(f.Groups), mostGroups)
 	groups[0] = messageGroups | uint32(n)<<messageParameter
-	for i, g := range f.groups[:n] {
+	for i, g := range f.Groups[:n] {
 		groups[1+i/2] |= groupHash(g) << (16 * (i % 2))
 	}
-	if err := v.request(ctx, p, "these groups", groups...); err != nil {
+	if err := v.request(ctx, d, "these groups", groups...); err != nil {
 		return err
 	}
-	for _, id := range f.vlans {
-		if err := v.request(ctx, p, fmt.Sprintf("VLAN %d", id), messageVLAN|1<<messageParameter, uint32(id)); err != nil {
+	for _, id := range f.VLANs {
+		if err := v.request(ctx, d, fmt.Sprintf("VLAN %d", id), messageVLAN|1<<messageParameter, uint32(id)); err != nil {
 			return err
 		}
 	}
 	switch {
-	case len(f.groups) > mostGroups && !f.promiscuous:
-		return v.request(ctx, p, "all groups, in place of more than 30", messagePromiscuous|2<<messageParameter)
-	case f.promiscuous:
-		return v.request(ctx, p, "promiscuous mode", messagePromiscuous|3<<messageParameter)
+	case len(f.Groups) > mostGroups && !f.Promiscuous:
+		return v.request(ctx, d, "all groups, in place of more than 30", messagePromiscuous|2<<messageParameter)
+	case f.Promiscuous:
+		return v.request(ctx, d, "promiscuous mode", messagePromiscuous|3<<messageParameter)
 	}
 	return nil
 }
 
-func (*virtualFunction) route(p *port, queue, vector int) { physical{}.route(p, queue, vector) }
+func (*virtualFunction) route(d *device, queue, vector int) { physical{}.route(d, queue, vector) }
 
-func (v *virtualFunction) count(p *port) {
-	d := &p.device
-	for i, c := range []struct {
+func (v *virtualFunction) count(d *device) {
+	c := &d.counted
+	for i, counter := range []struct {
 		register uint64
 		to       *uint64
 	}{
-		{regVFGPRC, &d.ReceivedFrames}, {regVFGPTC, &d.SentFrames}, {regVFGORC, &d.ReceivedBytes}, {regVFGOTC, &d.SentBytes},
+		{regVFGPRC, &c.ReceivedFrames}, {regVFGPTC, &c.SentFrames}, {regVFGORC, &c.ReceivedBytes}, {regVFGOTC, &c.SentBytes},
 	} {
-		now := p.regs.read(c.register)
-		*c.to += uint64(now - v.last[i]) // they wrap
+		now := d.regs.read(counter.register)
+		*counter.to += uint64(now - v.last[i]) // they wrap
 		v.last[i] = now
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/ethernet/internal/port"
 	"github.com/trapeze-nic/trapeze/ethernet/virtio/internal/virtqueue"
 )
 
@@ -35,11 +36,11 @@ const (
 // control is the queue of commands to the device.
 type control struct {
 	ring
-	port *port
+	device *device
 }
 
-func newControl(p *port) *control {
-	return &control{ring: ring{interrupt: -1}, port: p}
+func newControl(d *device) *control {
+	return &control{ring: ring{interrupt: -1}, device: d}
 }
 
 // command has the device do something, and waits until it has.
@@ -48,7 +49,7 @@ func (c *control) command(ctx context.Context, class, command byte, data []byte)
 	if err := c.Violation(); err != nil {
 		return fail(fmt.Errorf("%w: %w", ethernet.ErrProtocol, err))
 	}
-	b := c.port.memory[:controlBuffer]
+	b := c.device.memory[:controlBuffer]
 	answer := &b[controlBuffer-1]
 	b[0], b[1] = class, command
 	n := 2 + copy(b[2:controlBuffer-1], data)
@@ -56,18 +57,18 @@ func (c *control) command(ctx context.Context, class, command byte, data []byte)
 	if c.Room() < 2 {
 		return fail(ethernet.ErrNotReady) // commands before it were never answered
 	}
-	c.AddChain([]virtqueue.Part{{Address: c.port.memoryBus, Length: uint32(n)},
-		{Address: c.port.memoryBus + controlBuffer - 1, Length: 1, Writable: true}}, 0)
+	c.AddChain([]virtqueue.Part{{Address: c.device.memoryBus, Length: uint32(n)},
+		{Address: c.device.memoryBus + controlBuffer - 1, Length: 1, Writable: true}}, 0)
 	c.publish()
 	var used [1]virtqueue.Used
-	for end := time.Now().Add(c.port.config.Timeout); c.Take(used[:]) == 0; time.Sleep(nap) {
+	for end := time.Now().Add(c.device.config.Timeout); c.Take(used[:]) == 0; time.Sleep(port.Nap) {
 		switch {
 		case c.Violation() != nil:
 			return fail(fmt.Errorf("%w: %w", ethernet.ErrProtocol, c.Violation()))
 		case ctx.Err() != nil:
 			return fail(ctx.Err())
 		case time.Now().After(end):
-			return fail(fmt.Errorf("%w: no answer within %v", ethernet.ErrNotReady, c.port.config.Timeout))
+			return fail(fmt.Errorf("%w: no answer within %v", ethernet.ErrNotReady, c.device.config.Timeout))
 		}
 	}
 	if *answer != 0 {

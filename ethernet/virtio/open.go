@@ -7,7 +7,9 @@ import (
 	"strings"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/ethernet/internal/port"
 	"github.com/trapeze-nic/trapeze/ethernet/virtio/internal/pci"
+	"github.com/trapeze-nic/trapeze/ethernet/virtio/internal/transport"
 	"github.com/trapeze-nic/trapeze/ethernet/virtio/internal/vhostuser"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -44,13 +46,19 @@ func init() {
 
 // openPCI is described at ethernet.Driver.
 func openPCI(ctx context.Context, dev vfio.Device, m ethernet.Model, c ethernet.Config) (ethernet.Port, error) {
-	address := dev.Info().Address
-	d, err := pci.New(dev, c.Timeout)
-	if err != nil {
-		return nil, &ethernet.Error{Op: "open", Device: address, Err: errors.Join(err, dev.Close())}
-	}
-	info := ethernet.Info{Device: address, Driver: driverName, Model: m.Name, Tested: m.Tested, Config: c}
-	p, err := open(ctx, d, info, "")
+	info := ethernet.Info{Device: dev.Info().Address, Driver: driverName, Model: m.Name, Tested: m.Tested, Config: c}
+	return open(ctx, info, "", func(alert func()) (transport.Transport, error) {
+		d, err := pci.New(dev, c.Timeout, alert)
+		if err != nil {
+			return nil, errors.Join(err, dev.Close())
+		}
+		return d, nil
+	})
+}
+
+// open makes a port of the device that connect takes.
+func open(ctx context.Context, info ethernet.Info, ring string, connect func(alert func()) (transport.Transport, error)) (ethernet.Port, error) {
+	p, err := port.Open(ctx, &device{info: &info, ring: ring, connect: connect}, info)
 	if err != nil {
 		return nil, err
 	}
@@ -80,9 +88,7 @@ func openVhost(ctx context.Context, a vfio.Address, c ethernet.Config) (ethernet
 		return fail(err, "")
 	}
 	info := ethernet.Info{Device: address, Driver: driverName, Model: vhostModel, Tested: true, Config: c}
-	p, err := open(ctx, vhostuser.New(a.Path, c.Timeout), info, ring)
-	if err != nil {
-		return nil, err
-	}
-	return p, nil
+	return open(ctx, info, ring, func(alert func()) (transport.Transport, error) {
+		return vhostuser.New(a.Path, c.Timeout, alert), nil
+	})
 }

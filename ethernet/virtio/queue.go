@@ -4,12 +4,11 @@ import (
 	"encoding/binary"
 	"fmt"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
-	"github.com/trapeze-nic/trapeze/ethernet/internal/restarts"
+	"github.com/trapeze-nic/trapeze/ethernet/internal/port"
 	"github.com/trapeze-nic/trapeze/ethernet/virtio/internal/transport"
 	"github.com/trapeze-nic/trapeze/ethernet/virtio/internal/virtqueue"
 	"github.com/trapeze-nic/trapeze/internal/hotlock"
@@ -26,28 +25,21 @@ const (
 
 // queue is a pair of rings.
 type queue struct {
-	port  *port
-	index int
+	port.Queue
+	device *device
 
-	// lock is held by who uses the rings.
-	lock      hotlock.Mutex
-	live      bool // the data path may use them
+	lock      hotlock.Mutex // held by the user of the rings
 	receiving ring
 	sending   ring
-	cache     *ethernet.Cache
 	used      [burst]virtqueue.Used
 	sent      [burst]uint32 // buffers of frames that have been sent
 	// spare are buffers for the receive ring: a frame is taken out only if there is one to
 	// put in.
 	spare []uint32
 	// skip is how many buffers still belong to a frame that was dropped.
-	skip  uint32
-	looks int // of Send in vain
-	// full: Send has found no room. stuck is when the watch has seen first that the device
-	// sends nothing, and zero again when a frame has been sent. reported: that was said.
-	full     bool
-	stuck    time.Time
-	reported bool
+	skip     uint32
+	looks    int  // of Send in vain
+	reported bool // that the device sends nothing
 
 	mergeable bool
 	buffers   []byte // of the pool
@@ -57,17 +49,16 @@ type queue struct {
 	headroom  int
 	maxFrame  int
 
-	waiting  sync.Mutex // held by who waits for an interrupt
-	eventfd  int
-	restarts restarts.Count
-	counters counters
+	waiting sync.Mutex // held by the goroutine that waits for an interrupt
+	eventfd int
 }
 
-func newQueue(p *port, index int) (*queue, error) {
-	c := p.pool.Config()
-	q := &queue{port: p, index: index, cache: p.pool.NewCache(), spare: make([]uint32, 0, burst), eventfd: -1,
-		stride: p.pool.Stride(), room: c.Size, headroom: c.Headroom, maxFrame: p.config.MaxFrame()}
-	if p.config.Interrupts {
+func newQueue(d *device) (*queue, error) {
+	config := d.config
+	c := config.Pool.Config()
+	q := &queue{device: d, spare: make([]uint32, 0, burst), eventfd: -1,
+		stride: config.Pool.Stride(), room: c.Size, headroom: c.Headroom, maxFrame: config.MaxFrame()}
+	if config.Interrupts {
 		fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 		if err != nil {
 			return nil, fmt.Errorf("eventfd: %w", err)
@@ -75,23 +66,21 @@ func newQueue(p *port, index int) (*queue, error) {
 		q.eventfd = fd
 	}
 	q.receiving.interrupt, q.sending.interrupt = -1, -1
+	d.port.Add(q, &q.Queue)
 	return q, nil
 }
-
-// Cache is where the queue takes buffers from and puts them.
-func (q *queue) Cache() *ethernet.Cache { return q.cache }
 
 // pause keeps the data path off the rings.
 func (q *queue) pause() {
 	q.lock.Lock()
-	q.live = false
+	q.Live = false
 	q.lock.Unlock()
 }
 
 // run lets the data path use the rings, and shows the device the receive buffers.
 func (q *queue) run() {
 	q.lock.Lock()
-	q.live, q.full = true, false
+	q.Live, q.Full = true, false
 	q.moved()
 	q.receiving.publish()
 	q.lock.Unlock()
@@ -102,9 +91,9 @@ func (q *queue) run() {
 func (q *queue) fill() bool {
 	q.lock.Lock()
 	defer q.lock.Unlock()
-	q.bus, q.mergeable, q.skip = q.port.poolBus, q.port.features&transport.FeatureMergeable != 0, 0
+	q.bus, q.mergeable, q.skip = q.device.poolBus, q.device.features&transport.FeatureMergeable != 0, 0
 	for q.receiving.Room() > 0 {
-		b, ok := q.cache.Take()
+		b, ok := q.Cache().Take()
 		if !ok {
 			return q.receiving.Lent() > 0
 		}
@@ -123,7 +112,7 @@ func (q *queue) reclaimAll() {
 
 func (q *queue) reclaimReceiving() {
 	if q.receiving.Queue != nil {
-		q.receiving.Reclaim(q.cache.Give)
+		q.receiving.Reclaim(q.Cache().Give)
 	}
 }
 
@@ -133,18 +122,18 @@ func (q *queue) reclaimSending() {
 		return
 	}
 	q.collect()
-	q.counters.lost.Add(uint64(q.sending.Lent()))
-	q.sending.Reclaim(q.cache.Give)
+	q.Counters.Lost.Add(uint64(q.sending.Lent()))
+	q.sending.Reclaim(q.Cache().Give)
 }
 
 // close gives back what the queue has itself. Its rings are reclaimed.
 func (q *queue) close() error {
 	q.lock.Lock()
 	for _, b := range q.spare {
-		q.cache.Give(b)
+		q.Cache().Give(b)
 	}
 	q.spare = q.spare[:0]
-	q.cache.Close()
+	q.Cache().Close()
 	q.lock.Unlock()
 	q.waiting.Lock()
 	defer q.waiting.Unlock()
@@ -164,12 +153,12 @@ func (q *queue) lend(b uint32) {
 
 // Receive takes frames that have arrived.
 func (q *queue) Receive(frames []ethernet.Frame) (int, error) {
-	if err := q.port.failed(); err != nil {
+	if err := q.Port.Failed(); err != nil {
 		return 0, err
 	}
 	q.lock.Lock()
 	defer q.lock.Unlock()
-	if !q.live {
+	if !q.Live {
 		return 0, nil
 	}
 	n, taken := 0, 0
@@ -189,7 +178,7 @@ func (q *queue) Receive(frames []ethernet.Frame) (int, error) {
 		taken += got
 		if got < most {
 			if q.receiving.Violation() != nil {
-				q.broken()
+				q.Broken()
 			}
 			break
 		}
@@ -197,7 +186,7 @@ func (q *queue) Receive(frames []ethernet.Frame) (int, error) {
 	if taken > 0 {
 		q.receiving.publish()
 	}
-	q.counters.receivedFrames.Add(uint64(n))
+	q.Counters.ReceivedFrames.Add(uint64(n))
 	return n, nil
 }
 
@@ -207,9 +196,9 @@ func (q *queue) replenish(n int) bool {
 	if len(q.spare) > 0 {
 		return true
 	}
-	q.spare = append(q.spare, q.cache.TakeAll(min(n, cap(q.spare)))...)
+	q.spare = append(q.spare, q.Cache().TakeAll(min(n, cap(q.spare)))...)
 	if len(q.spare) == 0 {
-		q.counters.noBuffers.Add(1)
+		q.Counters.NoBuffers.Add(1)
 	}
 	return len(q.spare) > 0
 }
@@ -225,29 +214,29 @@ func (q *queue) accept(u virtqueue.Used, f *ethernet.Frame) bool {
 		if n := int(binary.LittleEndian.Uint16(q.buffers[at:])); n != 1 {
 			// A buffer holds the longest frame, so none goes on in another. What follows has
 			// no header, and is no more than the ring holds.
-			q.counters.unended.Add(1)
+			q.Counters.Unended.Add(1)
 			q.skip = uint32(min(max(n, 1), q.receiving.options.Size) - 1)
 			return false
 		}
 	}
 	length := int(u.Length) - headerSize
 	if length < ethernet.HeaderSize || length > q.maxFrame {
-		q.counters.badLengths.Add(1)
+		q.Counters.BadLengths.Add(1)
 		return false
 	}
-	q.counters.receivedBytes.Add(uint64(length))
+	q.Counters.ReceivedBytes.Add(uint64(length))
 	*f = ethernet.Frame{Buffer: u.Tag, Offset: uint16(q.headroom), Length: uint16(length)}
 	return true
 }
 
 // Send has the device send frames.
 func (q *queue) Send(frames []ethernet.Frame) (int, error) {
-	if err := q.port.failed(); err != nil {
+	if err := q.Port.Failed(); err != nil {
 		return 0, err
 	}
 	q.lock.Lock()
 	defer q.lock.Unlock()
-	if !q.live {
+	if !q.Live {
 		return 0, nil
 	}
 	room := q.sending.Room()
@@ -273,31 +262,25 @@ func (q *queue) Send(frames []ethernet.Frame) (int, error) {
 	}
 	if n > 0 {
 		q.sending.publish()
-		q.counters.sentFrames.Add(uint64(n))
-		q.counters.sentBytes.Add(bytes)
+		q.Counters.SentFrames.Add(uint64(n))
+		q.Counters.SentBytes.Add(bytes)
 	}
-	q.full = n < len(frames) && err == nil
+	q.Full = n < len(frames) && err == nil
 	return n, err
 }
 
 // sendable reports whether a frame can be sent.
 func (q *queue) sendable(f *ethernet.Frame) bool {
-	return q.port.pool.Contains(f) && f.Offset >= headerSize &&
+	return q.Cache().Pool().Contains(f) && f.Offset >= headerSize &&
 		f.Length >= ethernet.HeaderSize && int(f.Length) <= q.maxFrame && f.Flags.Requests() == 0 && f.Segment == 0
 }
 
 // refuse says why a frame cannot be sent.
 func (q *queue) refuse(f *ethernet.Frame) error {
-	why := "its length cannot be"
-	switch {
-	case !q.port.pool.Contains(f):
-		why = "it is not in its buffer"
-	case f.Offset < headerSize:
-		why = "virtio needs 12 bytes before it"
-	case f.Flags.Requests() != 0 || f.Segment != 0:
-		why = "it asks for what is not switched on"
+	if f.Offset < headerSize {
+		return q.BadFrame(f, "virtio needs 12 bytes before it")
 	}
-	return q.port.fail("send", fmt.Errorf("%w: %s: %+v", ethernet.ErrBadFrame, why, *f))
+	return q.BadFrame(f, "it asks for what is not switched on")
 }
 
 // Send collects buffers when collectAt have come back, or in one call of collectLooks: it
@@ -325,33 +308,27 @@ func (q *queue) collect() {
 			for i := range n {
 				q.sent[i] = q.used[i].Tag
 			}
-			q.cache.GiveAll(q.sent[:n])
+			q.Cache().GiveAll(q.sent[:n])
 			q.moved()
 		}
 		if n < len(q.used) {
 			break
 		}
 	}
-	if q.sending.Violation() != nil && q.live {
-		q.broken()
+	if q.sending.Violation() != nil && q.Live {
+		q.Broken()
 	}
 }
 
 // Unsent takes back the buffers of frames that have been sent.
 func (q *queue) Unsent() (int, error) {
-	if err := q.port.failed(); err != nil {
+	if err := q.Port.Failed(); err != nil {
 		return 0, err
 	}
 	q.lock.Lock()
 	defer q.lock.Unlock()
-	if q.live {
+	if q.Live {
 		q.collect()
 	}
 	return q.sending.Lent(), nil
-}
-
-// broken leaves a ring that breaks the rules to the watch.
-func (q *queue) broken() {
-	q.live = false
-	q.port.watch.poke()
 }

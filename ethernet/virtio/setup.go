@@ -19,175 +19,172 @@ const wanted = transport.FeatureVersion1 | transport.FeatureAccessPlatform | tra
 	transport.FeatureControlMAC
 
 // setUp makes everything for a device that is new, and starts it.
-func (p *port) setUp(ctx context.Context) error {
-	if p.config.Offloads != 0 {
-		return fmt.Errorf("%w: offloads (%v)", ethernet.ErrNotSupported, p.config.Offloads)
+func (d *device) setUp(ctx context.Context) error {
+	if d.config.Offloads != 0 {
+		return fmt.Errorf("%w: offloads (%v)", ethernet.ErrNotSupported, d.config.Offloads)
 	}
 	var eventfds []int
-	for i := range p.config.Queues {
-		q, err := newQueue(p, i)
+	for range d.config.Queues {
+		q, err := newQueue(d)
 		if err != nil {
 			return err
 		}
-		p.queues = append(p.queues, q)
-		if p.config.Interrupts {
+		d.queues = append(d.queues, q)
+		if d.config.Interrupts {
 			eventfds = append(eventfds, q.eventfd)
 		}
 	}
-	n, err := p.device.Interrupts(eventfds)
+	n, err := d.transport.Interrupts(eventfds)
 	if err != nil {
 		return err
 	}
-	for i, q := range p.queues[:n] {
+	for i, q := range d.queues[:n] {
 		q.receiving.interrupt = i
 	}
-	p.info.Vectors = n
-	return p.start(ctx)
+	d.info.Vectors = n
+	return d.start(ctx)
 }
 
 // start resets the device and sets it up. It has been stopped.
-func (p *port) start(ctx context.Context) error {
-	offered, err := p.device.Reset(ctx)
+func (d *device) start(ctx context.Context) error {
+	offered, err := d.transport.Reset(ctx)
 	if err != nil {
 		return err
 	}
-	if err := p.agree(ctx, offered); err != nil {
+	if err := d.agree(ctx, offered); err != nil {
 		return err
 	}
-	if err := p.layOut(ctx); err != nil {
+	if err := d.layOut(ctx); err != nil {
 		return err
 	}
-	for _, q := range p.queues {
+	for _, q := range d.queues {
 		for _, r := range []*ring{&q.receiving, &q.sending} {
-			if err := p.enable(ctx, r); err != nil {
+			if err := d.enable(ctx, r); err != nil {
 				return err
 			}
 		}
 	}
-	if p.control != nil {
-		if err := p.enable(ctx, &p.control.ring); err != nil {
+	if d.control != nil {
+		if err := d.enable(ctx, &d.control.ring); err != nil {
 			return err
 		}
 	}
-	if err := p.device.Ready(ctx); err != nil {
+	if err := d.transport.Ready(ctx); err != nil {
 		return err
 	}
-	for _, q := range p.queues {
+	for _, q := range d.queues {
 		if !q.fill() {
-			return fmt.Errorf("%w: the receive rings hold %d", ethernet.ErrNoBuffers, p.config.Queues*p.config.ReceiveDescriptors)
+			return fmt.Errorf("%w: the receive rings hold %d", ethernet.ErrNoBuffers, d.config.Queues*d.config.ReceiveDescriptors)
 		}
 	}
-	if err := p.filters(ctx); err != nil {
+	if err := d.filters(ctx); err != nil {
 		return err
 	}
-	for _, q := range p.queues {
+	for _, q := range d.queues {
 		q.run()
 	}
 	return nil
 }
 
 // agree decides which features are used, and looks at the device's configuration.
-func (p *port) agree(ctx context.Context, offered uint64) error {
+func (d *device) agree(ctx context.Context, offered uint64) error {
 	if offered&transport.FeatureVersion1 == 0 {
 		return fmt.Errorf("%w: it is older than virtio 1.0 (features %#x)", ethernet.ErrNotSupported, offered)
 	}
-	if p.ring == ringPacked && offered&transport.FeaturePacked == 0 {
+	if d.ring == ringPacked && offered&transport.FeaturePacked == 0 {
 		return fmt.Errorf("%w: the device offers features %#x", errNoPacked, offered)
 	}
 	features := offered & wanted
-	if p.ring != ringSplit {
+	if d.ring != ringSplit {
 		features |= offered & transport.FeaturePacked
 	}
-	if p.config.Queues > 1 {
+	if d.config.Queues > 1 {
 		features |= offered & transport.FeatureMQ
 	}
-	if err := p.device.Accept(ctx, features); err != nil {
+	if err := d.transport.Accept(ctx, features); err != nil {
 		return err
 	}
-	p.features = features
-	c, err := p.device.Config(ctx)
+	d.features = features
+	c, err := d.transport.Config(ctx)
 	if err != nil {
 		return err
 	}
-	if offered&transport.FeatureMTU != 0 && c.MTU != 0 && c.MTU < p.config.MTU {
-		return fmt.Errorf("%w: an MTU of %d, the device's is %d", ethernet.ErrNotSupported, p.config.MTU, c.MTU)
+	if offered&transport.FeatureMTU != 0 && c.MTU != 0 && c.MTU < d.config.MTU {
+		return fmt.Errorf("%w: an MTU of %d, the device's is %d", ethernet.ErrNotSupported, d.config.MTU, c.MTU)
 	}
 	if features&transport.FeatureMQ == 0 {
 		c.Pairs = 1
 	}
-	if p.config.Queues > c.Pairs {
-		return fmt.Errorf("%w: %d are asked for, the device serves %d", errQueues, p.config.Queues, c.Pairs)
+	if d.config.Queues > c.Pairs {
+		return fmt.Errorf("%w: %d are asked for, the device serves %d", errQueues, d.config.Queues, c.Pairs)
 	}
-	p.state = c
-	return p.address(ethernet.MAC(c.MAC))
+	d.state = c
+	return d.address(ethernet.MAC(c.MAC))
 }
 
 // address finds the address of the port: the one that was asked for or set, or else the
 // device's, or else a random one.
-func (p *port) address(own ethernet.MAC) error {
-	if p.features&transport.FeatureMAC != 0 && p.info.MAC == (ethernet.MAC{}) {
+func (d *device) address(own ethernet.MAC) error {
+	if d.features&transport.FeatureMAC != 0 && d.info.MAC == (ethernet.MAC{}) {
 		if !own.IsStation() {
 			return fmt.Errorf("%w: its address is %v, which cannot be a station's", ethernet.ErrProtocol, own)
 		}
-		p.info.MAC = own
+		d.info.MAC = own
 	}
-	if p.info.MAC == (ethernet.MAC{}) {
-		_, _ = rand.Read(p.info.MAC[:]) // it does not fail
+	if d.info.MAC == (ethernet.MAC{}) {
+		_, _ = rand.Read(d.info.MAC[:]) // it does not fail
 		// Local, and a station's (IEEE 802, 8.2).
-		p.info.MAC[0] = p.info.MAC[0]&^1 | 2
-	}
-	if p.mac == (ethernet.MAC{}) {
-		p.mac = p.info.MAC
+		d.info.MAC[0] = d.info.MAC[0]&^1 | 2
 	}
 	return nil
 }
 
 // layOut makes memory for all rings, or what was made before good again.
-func (p *port) layOut(ctx context.Context) error {
-	rings := make([]*ring, 0, 2*len(p.queues)+1)
-	for i, q := range p.queues {
-		q.receiving.ask(2*i, p.config.ReceiveDescriptors)
-		q.sending.ask(2*i+1, p.config.SendDescriptors)
+func (d *device) layOut(ctx context.Context) error {
+	rings := make([]*ring, 0, 2*len(d.queues)+1)
+	for i, q := range d.queues {
+		q.receiving.ask(2*i, d.config.ReceiveDescriptors)
+		q.sending.ask(2*i+1, d.config.SendDescriptors)
 		rings = append(rings, &q.receiving, &q.sending)
 	}
-	p.control = nil
-	if p.features&transport.FeatureControl != 0 {
-		p.control = newControl(p)
+	d.control = nil
+	if d.features&transport.FeatureControl != 0 {
+		d.control = newControl(d)
 		pairs := 1
-		if p.features&transport.FeatureMQ != 0 {
-			pairs = p.state.Pairs
+		if d.features&transport.FeatureMQ != 0 {
+			pairs = d.state.Pairs
 		}
-		p.control.ask(2*pairs, controlSize)
-		rings = append(rings, &p.control.ring)
+		d.control.ask(2*pairs, controlSize)
+		rings = append(rings, &d.control.ring)
 	}
 	size := uint64(controlBuffer)
 	for _, r := range rings {
-		if err := p.size(ctx, r); err != nil {
+		if err := d.size(ctx, r); err != nil {
 			return err
 		}
 		r.at = size
 		size += r.layout.Size
 	}
-	if p.memory == nil {
-		first := p.queues[0]
-		p.info.Config.ReceiveDescriptors, p.info.Config.SendDescriptors = first.receiving.options.Size, first.sending.options.Size
+	if d.memory == nil {
+		first := d.queues[0]
+		d.info.Config.ReceiveDescriptors, d.info.Config.SendDescriptors = first.receiving.options.Size, first.sending.options.Size
 		var err error
-		if p.memory, p.memoryBus, err = p.device.Alloc(size); err != nil {
+		if d.memory, d.memoryBus, err = d.transport.Alloc(size); err != nil {
 			return err
 		}
-		if p.poolBus, err = p.device.MapPool(p.pool); err != nil {
+		if d.poolBus, err = d.transport.MapPool(d.config.Pool); err != nil {
 			return err
 		}
-		for _, q := range p.queues {
+		for _, q := range d.queues {
 			// Where it is may have changed when it was mapped.
-			q.buffers = p.pool.Memory().Bytes()
+			q.buffers = d.config.Pool.Memory().Bytes()
 		}
 	}
-	if size > uint64(len(p.memory)) {
+	if size > uint64(len(d.memory)) {
 		return fmt.Errorf("%w: its queues have grown", ethernet.ErrProtocol)
 	}
 	for _, r := range rings {
-		if err := r.make(p.memory); err != nil {
+		if err := r.make(d.memory); err != nil {
 			return err
 		}
 	}
@@ -195,14 +192,14 @@ func (p *port) layOut(ctx context.Context) error {
 }
 
 // size asks the device how large a ring may be, and makes it no larger.
-func (p *port) size(ctx context.Context, r *ring) error {
-	most, err := p.device.QueueSize(ctx, r.options.Index)
+func (d *device) size(ctx context.Context, r *ring) error {
+	most, err := d.transport.QueueSize(ctx, r.options.Index)
 	if err != nil {
 		return err
 	}
 	o := &r.options
-	o.EventIndex = p.features&transport.FeatureEventIndex != 0
-	if p.features&transport.FeaturePacked != 0 {
+	o.EventIndex = d.features&transport.FeatureEventIndex != 0
+	if d.features&transport.FeaturePacked != 0 {
 		o.Format = virtqueue.Packed
 	}
 	if o.Size > most {
@@ -218,9 +215,9 @@ func (p *port) size(ctx context.Context, r *ring) error {
 }
 
 // enable has the device use a ring.
-func (p *port) enable(ctx context.Context, r *ring) error {
-	bus := p.memoryBus + r.at
-	bell, err := p.device.Queue(ctx, r.options.Index, transport.Queue{
+func (d *device) enable(ctx context.Context, r *ring) error {
+	bus := d.memoryBus + r.at
+	bell, err := d.transport.Queue(ctx, r.options.Index, transport.Queue{
 		Size: r.options.Size, Packed: r.options.Format == virtqueue.Packed,
 		Descriptor: bus + r.layout.Descriptor, Driver: bus + r.layout.Driver, Device: bus + r.layout.Device,
 		Interrupt: r.interrupt})
@@ -232,15 +229,15 @@ func (p *port) enable(ctx context.Context, r *ring) error {
 }
 
 // pause keeps the data path off all rings.
-func (p *port) pause() {
-	for _, q := range p.queues {
+func (d *device) pause() {
+	for _, q := range d.queues {
 		q.pause()
 	}
 }
 
 // reclaim takes back the buffers of all rings. The device has been stopped.
-func (p *port) reclaim() {
-	for _, q := range p.queues {
+func (d *device) reclaim() {
+	for _, q := range d.queues {
 		q.reclaimAll()
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
@@ -17,7 +17,7 @@ import (
 )
 
 // Function is a PCI function that a driver has. Its methods are called by one goroutine
-// at a time, but for Failed and Fail.
+// at a time.
 type Function struct {
 	dev      vfio.Device
 	poller   vfio.Poller // nil if the device makes progress by itself
@@ -32,13 +32,14 @@ type Function struct {
 	vectors   []*vfio.Eventfd
 	mastering bool // the device may do DMA
 
-	failure atomic.Pointer[error]
+	done   chan struct{} // closed by Close
+	alerts sync.WaitGroup
 }
 
 // Open takes a device: it reads its configuration space and has it answer at its memory
 // BARs. timeout is how long Wait waits. If it fails the device is still the caller's.
 func Open(dev vfio.Device, timeout time.Duration) (*Function, error) {
-	f := &Function{dev: dev, info: dev.Info(), timeout: timeout}
+	f := &Function{dev: dev, info: dev.Info(), timeout: timeout, done: make(chan struct{})}
 	f.poller, _ = dev.(vfio.Poller)
 	var err error
 	if f.config, err = vfio.ReadConfig(dev); err != nil {
@@ -60,9 +61,6 @@ func Open(dev vfio.Device, timeout time.Duration) (*Function, error) {
 
 // Config returns the configuration space, as it was read by Open.
 func (f *Function) Config() *vfio.Config { return f.config }
-
-// Address returns the address by which the device was opened.
-func (f *Function) Address() string { return f.info.Address }
 
 // Device returns the device.
 func (f *Function) Device() vfio.Device { return f.dev }
@@ -123,21 +121,6 @@ func (f *Function) Present() error {
 // 6.1).
 const configClass = 8
 
-// Fail notes that the device cannot be used any more, and why. The first reason stays,
-// until Recovered. It may be called by anybody.
-func (f *Function) Fail(err error) { f.failure.CompareAndSwap(nil, &err) }
-
-// Failed returns the reason of Fail, nil if there was none. It may be called by anybody.
-func (f *Function) Failed() error {
-	if p := f.failure.Load(); p != nil {
-		return *p
-	}
-	return nil
-}
-
-// Recovered undoes Fail.
-func (f *Function) Recovered() { f.failure.Store(nil) }
-
 // Wait calls check, now and then, until it returns true or an error, ctx ends, or the
 // timeout is over, which is ErrNotReady; what is waited for is in the error.
 func (f *Function) Wait(ctx context.Context, what string, check func() (bool, error)) error {
@@ -163,6 +146,28 @@ func (f *Function) WaitFor(ctx context.Context, timeout time.Duration, what stri
 	}
 }
 
+// Watch calls alert with each message of the back end about the device, on a goroutine of its own,
+// until Close.
+func (f *Function) Watch(alert func(error)) {
+	a, ok := f.dev.(vfio.Alerter)
+	if !ok {
+		return
+	}
+	f.alerts.Go(func() {
+		for {
+			select {
+			case err, ok := <-a.Alerts():
+				if !ok {
+					return
+				}
+				alert(err)
+			case <-f.done:
+				return
+			}
+		}
+	})
+}
+
 // Poll steps a device that makes progress only when somebody does, and reports whether
 // anything was done.
 func (f *Function) Poll() bool { return f.poller != nil && f.poller.Poll() }
@@ -172,6 +177,8 @@ func (f *Function) Poll() bool { return f.poller != nil && f.poller.Poll() }
 // is taken away from it. Memory that it could not be kept from stays mapped, its pool in
 // use, and the error wraps ErrNotStopped.
 func (f *Function) Close(stop func() error) error {
+	close(f.done)
+	f.alerts.Wait()
 	var errs []error
 	stopped := true
 	if f.mastering {

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
@@ -28,12 +29,12 @@ type Device struct {
 	mapped    *vfio.Mapping // of notifications; nil if they are trapped
 	mappedAt  uint64
 	mastering bool
-	alerts    alerts
+	alert     atomic.Pointer[error] // what the back end has said since Reset
 }
 
-// New takes a device, whose accesses may take as long as timeout. If it fails the device is
-// still the caller's.
-func New(dev vfio.Device, timeout time.Duration) (*Device, error) {
+// New takes a device, whose accesses may take as long as timeout. It has alert called when the back
+// end says that the device has failed or is taken away. If New fails the device is still the caller's.
+func New(dev vfio.Device, timeout time.Duration, alert func()) (*Device, error) {
 	f, err := function.Open(dev, timeout)
 	if err != nil {
 		return nil, err
@@ -61,18 +62,18 @@ func New(dev vfio.Device, timeout time.Duration) (*Device, error) {
 		return nil, err
 	}
 	d.mapNotify()
-	d.alerts.watch(dev)
+	f.Watch(func(err error) {
+		if d.alert.CompareAndSwap(nil, &err) {
+			alert()
+		}
+	})
 	return d, nil
 }
 
-// Gone is closed when the back end has said that the device has failed or is taken away; nil
-// if it does not say such things.
-func (d *Device) Gone() <-chan struct{} { return d.alerts.channel() }
-
 // Health returns what the back end has said, or else reads the device status.
 func (d *Device) Health() error {
-	if err := d.alerts.last(); err != nil {
-		return err
+	if err := d.alert.Load(); err != nil {
+		return *err
 	}
 	v, err := d.status()
 	if err == nil && v == 0 { // it was reset, but not by us
@@ -89,7 +90,7 @@ func (d *Device) Reset(ctx context.Context) (uint64, error) {
 	if err := d.Stop(ctx); err != nil {
 		return 0, err
 	}
-	d.alerts.forget()
+	d.alert.Store(nil)
 	for _, status := range []uint32{transport.StatusAcknowledge, transport.StatusAcknowledge | transport.StatusDriver} {
 		if err := d.write(deviceStatus, 1, status); err != nil {
 			return 0, err
@@ -221,7 +222,6 @@ func (d *Device) Stop(ctx context.Context) error {
 
 // Close stops the device and gives everything back.
 func (d *Device) Close() error {
-	d.alerts.end()
 	var err error
 	if d.mapped != nil {
 		err = d.mapped.Close()

@@ -49,9 +49,6 @@ type Transport interface {
 	// Health returns why the device is of no use any more, nil if it is. It may be called
 	// by any goroutine.
 	Health() error
-	// Gone is closed when Health has something to say. It is nil if only asking tells, and
-	// another one after Reset.
-	Gone() <-chan struct{}
 	// Close gives everything back. It stops the device first; if that fails memory stays
 	// mapped, the pool in use, and the error wraps ErrNotStopped.
 	Close() error

@@ -22,6 +22,7 @@ import (
 type conn struct {
 	c       *net.UnixConn
 	timeout time.Duration
+	alert   func() // called when it ends
 	// ack: the back end answers each request that asks for it.
 	ack bool
 
@@ -36,13 +37,13 @@ type conn struct {
 }
 
 // dial connects to the back end at a path.
-func dial(ctx context.Context, path string, timeout time.Duration) (*conn, error) {
+func dial(ctx context.Context, path string, timeout time.Duration, alert func()) (*conn, error) {
 	d := net.Dialer{Timeout: timeout}
 	c, err := d.DialContext(ctx, "unix", path)
 	if err != nil {
 		return nil, err
 	}
-	l := &conn{c: c.(*net.UnixConn), timeout: timeout, replies: make(chan []byte, 1), gone: make(chan struct{}), done: make(chan struct{})}
+	l := &conn{c: c.(*net.UnixConn), timeout: timeout, alert: alert, replies: make(chan []byte, 1), gone: make(chan struct{}), done: make(chan struct{})}
 	go func() {
 		defer close(l.done)
 		l.fail(l.receive())
@@ -61,6 +62,7 @@ func (l *conn) fail(cause error) {
 	l.mu.Unlock()
 	if first {
 		passedfd.CloseConn(l.c)
+		l.alert()
 	}
 }
 

@@ -42,6 +42,7 @@ type region struct {
 type Device struct {
 	path    string
 	timeout time.Duration
+	alert   func()
 	conn    atomic.Pointer[conn]
 	// protocol has the protocol features that are used.
 	protocol uint64
@@ -54,15 +55,16 @@ type Device struct {
 	eventfds []int
 }
 
-// New returns the device behind the back end that listens at a path. Reset connects.
-func New(path string, timeout time.Duration) *Device {
-	return &Device{path: path, timeout: timeout, kicks: map[int]int{}}
+// New returns the device behind the back end that listens at a path. Reset connects. The end of a
+// connection calls alert, on any goroutine.
+func New(path string, timeout time.Duration, alert func()) *Device {
+	return &Device{path: path, timeout: timeout, alert: alert, kicks: map[int]int{}}
 }
 
 // Reset connects anew: a back end forgets everything with the connection.
 func (d *Device) Reset(ctx context.Context) (uint64, error) {
 	d.disconnect()
-	l, err := dial(ctx, d.path, d.timeout)
+	l, err := dial(ctx, d.path, d.timeout, d.alert)
 	if err != nil {
 		return 0, err
 	}
@@ -346,14 +348,6 @@ func (d *Device) Stop(ctx context.Context) error {
 func (d *Device) Health() error {
 	if l := d.conn.Load(); l != nil {
 		return l.err()
-	}
-	return nil
-}
-
-// Gone is closed when the connection has ended.
-func (d *Device) Gone() <-chan struct{} {
-	if l := d.conn.Load(); l != nil {
-		return l.gone
 	}
 	return nil
 }
