@@ -12,7 +12,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/ethernet"
-	_ "github.com/trapeze-nic/trapeze/ethernet/virtio"
+	_ "github.com/trapeze-nic/trapeze/ethernet/drivers"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -109,7 +109,7 @@ func TestBadNICAddresses(t *testing.T) {
 		"eth:vhost-user:" + nobody:                         nobody,
 		"emu:?wire=vhost-user:relative":                    "whole path",
 		"emu:?wire=vhost-user:" + nobody + "%3Fring=round": "ring=packed or ring=split",
-		"eth:no-such-interface":                            "ethernet/afxdp",
+		"eth:no-such-interface":                            "ethernet/drivers",
 		"eth:pci:ffff:ff:1f.7":                             "vfio/kernel", // no machine has it
 	} {
 		d, err := vfio.Open(context.Background(), address)

@@ -11,12 +11,10 @@
 //
 // A burst costs one register access, no system call and no allocation; memory and
 // devices are Linux's VFIO (package vfio), and nothing of the kernel's network is used. The
-// exception is ethernet/afxdp, which goes through the kernel's driver of a NIC and says what
-// that costs.
+// exception are ports at afxdp:, which go through the kernel's driver of a NIC.
 //
-// Drivers are packages of their own, such as ethernet/igb. They make the PCI functions
-// that they are for known with [Register] when they are imported, and [Open] picks the
-// driver. What the device writes is not trusted: a length, an index or a status that
+// A program imports package ethernet/drivers, so that [Open] knows the drivers. Others can
+// [Register] drivers of their own. What the device writes is not trusted: a length, an index or a status that
 // cannot be is a counted drop, a restart of the queue, or an error that wraps
 // [ErrProtocol], and never an access outside the pool.
 //

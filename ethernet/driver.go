@@ -30,6 +30,12 @@ type Driver struct {
 	Open func(ctx context.Context, dev vfio.Device, m Model, c Config) (Port, error)
 }
 
+// Schemes of ports that are no PCI functions, see package drivers.
+const (
+	SchemeAFXDP     = "afxdp"
+	SchemeVhostUser = "vhost-user"
+)
+
 // drivers are for PCI functions, openers for ports at addresses of other schemes.
 var drivers struct {
 	sync.Mutex

@@ -32,6 +32,8 @@ var (
 	ErrNoBuffers = errors.New("no free buffers in the pool")
 	// ErrInUse: something still uses the object.
 	ErrInUse = errors.New("still in use")
+	// ErrNeedsReset: the device says that it is broken. Port.Restart resets it.
+	ErrNeedsReset = errors.New("the device needs to be reset")
 	// ErrNotStopped: the device could not be kept from memory. That memory stays mapped,
 	// and its pool cannot be closed.
 	ErrNotStopped = errors.New("the device could not be stopped")

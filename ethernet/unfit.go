@@ -42,7 +42,7 @@ func fitting() string {
 		fmt.Fprintf(&b, "%s drives %s; ", d.Name, strings.Join(slices.Compact(names), ", "))
 	}
 	if b.Len() == 0 {
-		return "no driver is imported: import ethernet/igb, for one"
+		return "no driver is imported: import ethernet/drivers"
 	}
 	return strings.TrimSuffix(b.String(), "; ")
 }

@@ -39,13 +39,13 @@ var links = map[string][]string{
 		"golang.org/x/sys",
 		"golang.org/x/term",
 	},
-	"./examples/hello": {"github.com/cilium/ebpf", "golang.org/x/sys"},
-	"./via":            {"github.com/cilium/ebpf", "golang.org/x/sys"},
-	"./ring":           {"github.com/cilium/ebpf", "golang.org/x/sys"},
-	"./channel":        {"github.com/cilium/ebpf", "golang.org/x/sys"},
-	"./netmem":         {"github.com/cilium/ebpf", "golang.org/x/sys"},
-	"./ethernet/igb":   {"golang.org/x/sys"},
-	"./vfio/kernel":    {"golang.org/x/sys"},
+	"./examples/hello":   {"github.com/cilium/ebpf", "golang.org/x/sys"},
+	"./via":              {"github.com/cilium/ebpf", "golang.org/x/sys"},
+	"./ring":             {"github.com/cilium/ebpf", "golang.org/x/sys"},
+	"./channel":          {"github.com/cilium/ebpf", "golang.org/x/sys"},
+	"./netmem":           {"github.com/cilium/ebpf", "golang.org/x/sys"},
+	"./ethernet/drivers": {"github.com/cilium/ebpf", "github.com/vishvananda/netlink", "github.com/vishvananda/netns", "golang.org/x/sys"},
+	"./vfio/kernel":      {"golang.org/x/sys"},
 }
 
 // TestLinks compares the lists with what the linker would take.

@@ -1,4 +1,4 @@
-// Package vhost holds tests of ethernet/virtio against a back end of vhost-user that is not
+// Package vhost holds tests of virtio ports against a back end of vhost-user that is not
 // ours: dpdk-testpmd's net_vhost, of Debian's package dpdk-dev.
 //
 // Frames go to it and come back, by split and packed queues, and every byte is checked. These

@@ -12,7 +12,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ci/testpmd"
 	"github.com/trapeze-nic/trapeze/ethernet"
-	"github.com/trapeze-nic/trapeze/ethernet/virtio"
+	_ "github.com/trapeze-nic/trapeze/ethernet/drivers"
 )
 
 func needsTestpmd(t testing.TB) {
@@ -50,7 +50,7 @@ func newPort(t testing.TB, socket, ring string, c ethernet.Config) (ethernet.Por
 	c.Pool = pool
 	ctx, cancel := context.WithTimeout(t.Context(), testpmd.Patience)
 	defer cancel()
-	p, err := ethernet.Open(ctx, virtio.Scheme+":"+socket+"?ring="+ring, c)
+	p, err := ethernet.Open(ctx, ethernet.SchemeVhostUser+":"+socket+"?ring="+ring, c)
 	if err != nil {
 		t.Fatal(err)
 	}

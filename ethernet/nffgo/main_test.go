@@ -17,7 +17,7 @@ import (
 	"github.com/intel-go/nff-go/packet"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
-	_ "github.com/trapeze-nic/trapeze/ethernet/igb"
+	_ "github.com/trapeze-nic/trapeze/ethernet/drivers"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/fakeigb"
 	"github.com/trapeze-nic/trapeze/ethernet/nffgo"
 	"github.com/trapeze-nic/trapeze/ethernet/nffgo/internal/firewall"

@@ -14,7 +14,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/ethernet"
-	_ "github.com/trapeze-nic/trapeze/ethernet/afxdp"
+	_ "github.com/trapeze-nic/trapeze/ethernet/drivers"
 	"github.com/trapeze-nic/trapeze/via"
 )
 

@@ -7,7 +7,7 @@
 //
 //	import (
 //		_ "github.com/trapeze-nic/trapeze/emulator"
-//		_ "github.com/trapeze-nic/trapeze/ethernet/igb"
+//		_ "github.com/trapeze-nic/trapeze/ethernet/drivers"
 //	)
 //
 // Frames are written and read where the NIC fetches and stores them: nothing is copied,

@@ -76,7 +76,7 @@ func New(ctx context.Context, o Options) (*Port, error) {
 	nic, err := ethernet.Open(ctx, o.Address, c)
 	if errors.Is(err, vfio.ErrUnknownScheme) {
 		err = &ethernet.Error{Op: "open", Device: o.Address, Err: err,
-			Hint: "a program imports what its NICs need: vfio/kernel and ethernet/igb or ethernet/virtio for pci:, ethernet/virtio for vhost-user:, ethernet/afxdp for afxdp:"}
+			Hint: "a program imports what its NICs need: ethernet/drivers, and vfio/kernel for pci:"}
 	}
 	if err != nil {
 		return nil, errors.Join(err, pool.Close())

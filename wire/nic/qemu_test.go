@@ -14,7 +14,7 @@ import (
 	"github.com/trapeze-nic/trapeze/conform"
 	_ "github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/ethernet"
-	_ "github.com/trapeze-nic/trapeze/ethernet/igb"
+	_ "github.com/trapeze-nic/trapeze/ethernet/drivers"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/via"
 	"github.com/trapeze-nic/trapeze/wire/nic"

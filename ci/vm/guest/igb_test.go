@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
-	_ "github.com/trapeze-nic/trapeze/ethernet/igb"
+	_ "github.com/trapeze-nic/trapeze/ethernet/drivers"
 )
 
 // openPort opens a function that vfio-pci has as an Ethernet port.

@@ -22,10 +22,9 @@ import (
 	"github.com/intel-go/nff-go/flow"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
-	_ "github.com/trapeze-nic/trapeze/ethernet/igb" // pci:
+	_ "github.com/trapeze-nic/trapeze/ethernet/drivers"
 	"github.com/trapeze-nic/trapeze/ethernet/nffgo"
 	"github.com/trapeze-nic/trapeze/ethernet/nffgo/internal/firewall"
-	_ "github.com/trapeze-nic/trapeze/ethernet/virtio" // pci:, vhost-user:
 	_ "github.com/trapeze-nic/trapeze/vfio/kernel"
 )
 

@@ -7,7 +7,6 @@ import (
 
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/ethernet"
-	"github.com/trapeze-nic/trapeze/ethernet/afxdp"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -22,7 +21,7 @@ func schemeHint(err error) string {
 	switch {
 	case slices.Contains(ethernet.Schemes(), scheme):
 		wire := e.Device
-		if scheme == afxdp.Scheme { // which eth: takes without it
+		if scheme == ethernet.SchemeAFXDP { // which eth: takes without it
 			wire = rest
 		}
 		return "; " + scheme + ": is a port of plain frames, which 'trapeze frames' takes; as the wire of a NIC it is " +

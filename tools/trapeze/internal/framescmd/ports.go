@@ -13,9 +13,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/ethernet"
-	_ "github.com/trapeze-nic/trapeze/ethernet/afxdp"  // afxdp:
-	_ "github.com/trapeze-nic/trapeze/ethernet/igb"    // pci:
-	_ "github.com/trapeze-nic/trapeze/ethernet/virtio" // pci: and vhost-user:
+	_ "github.com/trapeze-nic/trapeze/ethernet/drivers"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/rawport"

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trapeze-nic/trapeze/ethernet/afxdp"
+	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/hostpci"
@@ -167,7 +167,7 @@ func describe(f hostpci.Function) listFunction {
 		GroupMembers: []listMember{}, BARs: []listBAR{}, AFXDP: []string{},
 	}
 	for _, n := range f.Netdevs {
-		d.AFXDP = append(d.AFXDP, afxdp.Scheme+":"+n)
+		d.AFXDP = append(d.AFXDP, ethernet.SchemeAFXDP+":"+n)
 	}
 	for _, m := range f.GroupMembers {
 		d.GroupMembers = append(d.GroupMembers, listMember{m.Address, m.Driver, m.Bridge, m.Blocks()})

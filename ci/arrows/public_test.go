@@ -1,0 +1,50 @@
+package arrows
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// maxPublic is how many packages programs of others can import. It only falls.
+const maxPublic = 34
+
+// public reports whether programs of others can import a package at a path inside the module.
+func public(path, name string) bool {
+	parts := strings.Split(path, "/")
+	return name != "main" && name != "" && !slices.Contains(parts, "internal") && parts[0] != "ci" && parts[0] != "examples"
+}
+
+// TestPublic counts the public packages. A package is public only if a program of others needs it.
+func TestPublic(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.ImportPath}} {{.Name}} {{len .GoFiles}}", "./...")
+	cmd.Dir = "../.."
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []string
+	for line := range strings.Lines(string(out)) {
+		f := strings.Fields(line)
+		path := strings.TrimPrefix(strings.TrimPrefix(f[0], Module), "/")
+		if public(path, f[1]) && f[2] != "0" {
+			list = append(list, path)
+		}
+	}
+	if len(list) > maxPublic {
+		t.Errorf("%d packages are public, the ceiling is %d:\n%s", len(list), maxPublic, strings.Join(list, "\n"))
+	}
+}
+
+func TestPublicRule(t *testing.T) {
+	for path, want := range map[string]bool{"via": true, "wire/shm": true, "wire/internal/shm": false, "internal/mmio": false,
+		"ci/kit/cable": false, "examples/hello": false} {
+		if public(path, "p") != want {
+			t.Errorf("%s: public is %v", path, !want)
+		}
+	}
+	if public("tools/trapeze", "main") {
+		t.Error("a program is public")
+	}
+}

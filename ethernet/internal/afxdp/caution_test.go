@@ -1,0 +1,201 @@
+package afxdp_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
+	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/ethernet/internal/afxdp"
+)
+
+// queuesOf is how many queues an end of a veth pair sends by and receives by.
+type queuesOf struct{ send, receive int }
+
+// unevenPair makes two interfaces with a wire between them, and queues as they are asked.
+func unevenPair(t testing.TB, left, right queuesOf) (string, string) {
+	t.Helper()
+	if noNamespace != "" {
+		t.Skip("it needs " + noNamespace)
+	}
+	names++
+	a, b := fmt.Sprintf("left%d", names), fmt.Sprintf("right%d", names)
+	attributes := netlink.NewLinkAttrs()
+	attributes.Name, attributes.NumTxQueues, attributes.NumRxQueues = a, left.send, left.receive
+	veth := &netlink.Veth{LinkAttrs: attributes, PeerName: b, PeerNumTxQueues: uint32(right.send), PeerNumRxQueues: uint32(right.receive)}
+	if err := netlink.LinkAdd(veth); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = netlink.LinkDel(veth) })
+	up(t, a)
+	up(t, b)
+	return a, b
+}
+
+// opening opens a port, and returns what it has logged.
+func opening(t testing.TB, address string, c ethernet.Config) (ethernet.Port, string) {
+	t.Helper()
+	var said bytes.Buffer
+	c.Logger = slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	p := open(t, address, c)
+	return p, said.String()
+}
+
+// TestDeafQueues: the queues that get nothing of what the peer sends by any of its queues
+// are those, and only those, that a port warns of.
+func TestDeafQueues(t *testing.T) {
+	for _, tt := range []struct {
+		options     string
+		left, right queuesOf // frames go to the right
+	}{
+		{"?mode=native", queuesOf{4, 4}, queuesOf{4, 4}},
+		{"?mode=generic", queuesOf{4, 4}, queuesOf{4, 4}},
+		{"?mode=native", queuesOf{2, 4}, queuesOf{4, 4}},
+		{"?mode=generic", queuesOf{2, 4}, queuesOf{4, 4}},
+		{"?mode=generic", queuesOf{1, 4}, queuesOf{4, 4}},
+		{"", queuesOf{4, 4}, queuesOf{3, 3}}, // the driver refuses it
+	} {
+		t.Run(fmt.Sprint(tt), func(t *testing.T) {
+			leaktest.Check(t)
+			a, b := unevenPair(t, tt.left, tt.right)
+			c := ethernet.Config{Pool: newPool(t, ethernet.PoolConfig{}), ReceiveDescriptors: 64, Queues: tt.left.send}
+			left, _ := opening(t, "afxdp:"+a, c)
+			c.Queues = tt.right.receive
+			right, said := opening(t, "afxdp:"+b+tt.options, c)
+			got := make([]int, c.Queues)
+			for i := range tt.left.send {
+				if porttest.Send(t, left.Queue(i), i, 1) != 1 {
+					t.Fatal("not sent")
+				}
+				frames := make([]ethernet.Frame, 1)
+				eventually(t, "a frame", func() bool {
+					for q := range got {
+						n, err := right.Queue(q).Receive(frames)
+						if err != nil {
+							t.Fatal(err)
+						}
+						right.Queue(q).Cache().Free(frames[:n])
+						if n > 0 {
+							got[q]++
+							return true
+						}
+					}
+					_, err := left.Queue(i).Unsent()
+					return err != nil
+				})
+			}
+			for q, n := range got {
+				if warned := strings.Contains(said, fmt.Sprintf("queue %d receives nothing", q)); warned != (n == 0) {
+					t.Errorf("queue %d has got %d frames; it said: %s", q, n, said)
+				}
+			}
+		})
+	}
+}
+
+// TestOneWayQueues: queues that have only one direction are refused, with their number.
+func TestOneWayQueues(t *testing.T) {
+	leaktest.Check(t)
+	for _, queues := range []queuesOf{{1, 4}, {4, 1}} {
+		a, _ := unevenPair(t, queues, queuesOf{1, 4})
+		_, err := ethernet.Open(t.Context(), "afxdp:"+a, ethernet.Config{Pool: newPool(t, ethernet.PoolConfig{}), Queues: 2, Logger: quiet})
+		want := fmt.Sprintf("number 1 is wanted, the interface has 1 (%d to receive, %d to send)", queues.receive, queues.send)
+		if !errors.Is(err, ethernet.ErrNotSupported) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "ethtool -L "+a) {
+			t.Errorf("%+v: %v", queues, err)
+		}
+	}
+}
+
+// TestFewReceiveQueues: the driver wants as many as its peer has to send by, and the error
+// says so.
+func TestFewReceiveQueues(t *testing.T) {
+	leaktest.Check(t)
+	a, _ := unevenPair(t, queuesOf{1, 1}, queuesOf{4, 1})
+	_, err := ethernet.Open(t.Context(), "afxdp:"+a+"?mode=native", ethernet.Config{Pool: newPool(t, ethernet.PoolConfig{}), Logger: quiet})
+	if !errors.Is(err, ethernet.ErrNotSupported) || !strings.Contains(err.Error(), "ethtool -L "+a+" rx N") {
+		t.Error(err)
+	}
+}
+
+// TestMissingSums: who takes frames for all stations learns that they lack checksums, and
+// what helps, until that is done.
+func TestMissingSums(t *testing.T) {
+	leaktest.Check(t)
+	a, b := pair(t, 1)
+	c := ethernet.Config{Pool: newPool(t, ethernet.PoolConfig{}), Promiscuous: true}
+	help := "ethtool -K " + b + " tx off"
+	p, said := opening(t, "afxdp:"+a, c)
+	if !strings.Contains(said, help) {
+		t.Errorf("it said: %s", said)
+	}
+	if err := errors.Join(p.Close(), afxdp.LeaveSums(b, false)); err != nil {
+		t.Fatal(err)
+	}
+	if _, said = opening(t, "afxdp:"+a, c); said != "" {
+		t.Errorf("without a reason it said: %s", said)
+	}
+}
+
+// TestOtherQueues: who takes frames for all stations learns of queues whose frames do not
+// come.
+func TestOtherQueues(t *testing.T) {
+	leaktest.Check(t)
+	a, _ := pair(t, 4)
+	c := ethernet.Config{Pool: newPool(t, ethernet.PoolConfig{}), Promiscuous: true, ReceiveDescriptors: 64, Queues: 3}
+	p, said := opening(t, "afxdp:"+a, c)
+	if !strings.Contains(said, "by 1 other queues") || !strings.Contains(said, "open 4 queues") {
+		t.Errorf("it said: %s", said)
+	}
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c.Queues = 4
+	if _, said = opening(t, "afxdp:"+a, c); strings.Contains(said, "other queues") {
+		t.Errorf("it said: %s", said)
+	}
+}
+
+// TestLateBuffers: a queue for which the pool had too few buffers says so, and gets them
+// when there are some.
+func TestLateBuffers(t *testing.T) {
+	leaktest.Check(t)
+	a, b := pair(t, 1)
+	pool := newPool(t, ethernet.PoolConfig{Buffers: 160})
+	held := make([]ethernet.Frame, 150)
+	cache := pool.NewCache()
+	defer cache.Close()
+	if cache.Alloc(held) != len(held) {
+		t.Fatal("no buffers")
+	}
+	p, said := opening(t, "afxdp:"+a, ethernet.Config{Pool: pool, ReceiveDescriptors: 64})
+	if !strings.Contains(said, "queue 0 begins with 10 of 64 buffers") {
+		t.Errorf("it said: %s", said)
+	}
+	cache.Free(held)
+	q, frames := p.Queue(0), make([]ethernet.Frame, 64)
+	if n, err := q.Receive(frames); n != 0 || err != nil {
+		t.Fatal(n, err)
+	}
+	sender := open(t, "afxdp:"+b, ethernet.Config{ReceiveDescriptors: 64})
+	if n := porttest.Send(t, sender.Queue(0), 0, 60); n != 60 { // more than 10
+		t.Fatalf("%d are sent", n)
+	}
+	eventually(t, "all are sent", func() bool { n, err := sender.Queue(0).Unsent(); return n == 0 && err == nil })
+	got := 0
+	eventually(t, "all frames", func() bool {
+		n, err := q.Receive(frames)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Cache().Free(frames[:n])
+		got += n
+		return got == 60
+	})
+}

@@ -1,0 +1,574 @@
+package afxdp_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
+	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/ethernet/internal/afxdp"
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+// TestRefusals: what cannot be is refused with an error that says what can, and leaves
+// nothing behind.
+func TestRefusals(t *testing.T) {
+	leaktest.Check(t)
+	a, _ := pair(t, 2)
+	down, _ := pair(t, 1)
+	if err := netlink.LinkSetDown(linkOf(t, down)); err != nil {
+		t.Fatal(err)
+	}
+	pool := newPool(t, ethernet.PoolConfig{})
+	small := newPool(t, ethernet.PoolConfig{Size: 1900})
+	large := newPool(t, ethernet.PoolConfig{Size: 9216, Buffers: 1024})
+	for _, tt := range []struct {
+		address string
+		config  ethernet.Config
+		want    error
+		says    string
+	}{
+		{"afxdp:", ethernet.Config{}, vfio.ErrBadAddress, "afxdp:eth0"},
+		{"afxdp:an-interface-name-too-long", ethernet.Config{}, vfio.ErrBadAddress, "afxdp:eth0"},
+		{"afxdp:" + a + "?mode=fast", ethernet.Config{}, vfio.ErrBadAddress, "mode=native"},
+		{"afxdp:" + a + "?copy=no", ethernet.Config{}, vfio.ErrBadAddress, "copy=zero"},
+		{"afxdp:" + a + "?queue=-1", ethernet.Config{}, vfio.ErrBadAddress, "0 to 4095"},
+		{"afxdp:" + a + "?queue=4096", ethernet.Config{}, vfio.ErrBadAddress, "0 to 4095"},
+		{"afxdp:" + a + "?mod=native", ethernet.Config{}, vfio.ErrBadAddress, "mode, copy and queue"},
+		{"afxdp:" + a + "?mode=generic&copy=zero", ethernet.Config{}, vfio.ErrBadAddress, "mode=native"},
+		{"afxdp:none0", ethernet.Config{}, ethernet.ErrDeviceGone, a},
+		{"afxdp:lo", ethernet.Config{}, ethernet.ErrNotSupported, "no Ethernet interface"},
+		{"afxdp:" + down, ethernet.Config{}, ethernet.ErrNotReady, "ip link set dev " + down + " up"},
+		{"afxdp:" + a, ethernet.Config{Queues: 3}, ethernet.ErrNotSupported, "the interface has 2"},
+		{"afxdp:" + a + "?queue=2", ethernet.Config{}, ethernet.ErrNotSupported, "the interface has 2"},
+		{"afxdp:" + a, ethernet.Config{MTU: 3500, Pool: large}, ethernet.ErrNotSupported, "mtu 3500"},
+		{"afxdp:" + a, ethernet.Config{MTU: 9000, Pool: large}, ethernet.ErrNotSupported, "mtu 9000"},
+		{"afxdp:" + a, ethernet.Config{MTU: 8200, Pool: newPool(t, ethernet.PoolConfig{Size: 8256})}, ethernet.ErrConfig, "Config.MTU"},
+		{"afxdp:" + a + "?copy=zero", ethernet.Config{MTU: 9000, Pool: large}, ethernet.ErrConfig, "pages for longer frames"},
+		{"afxdp:" + a, ethernet.Config{Pool: small}, ethernet.ErrConfig, "at least 1984"},
+		{"afxdp:" + a + "?copy=zero", ethernet.Config{}, ethernet.ErrConfig, "1984 or"},
+		{"afxdp:" + a + "?copy=zero", ethernet.Config{Pool: newPool(t, ethernet.PoolConfig{Size: 4032})}, ethernet.ErrNotSupported, "copy=auto"},
+		{"afxdp:" + a, ethernet.Config{Offloads: ethernet.OffloadHash}, ethernet.ErrNotSupported, "hash"},
+		{"afxdp:" + a, ethernet.Config{Moderation: time.Millisecond}, ethernet.ErrNotSupported, "ethtool -C"},
+		{"afxdp:" + a, ethernet.Config{HashKey: [40]byte{1}}, ethernet.ErrNotSupported, "ethtool -X"},
+		{"afxdp:" + a, ethernet.Config{MAC: ethernet.MAC{1}}, ethernet.ErrConfig, "Config.MAC"},
+		{"afxdp:" + a, ethernet.Config{Queues: 65}, ethernet.ErrConfig, "Config.Queues"},
+	} {
+		if tt.config.Pool == nil {
+			tt.config.Pool = pool
+		}
+		tt.config.Logger = quiet
+		p, err := ethernet.Open(t.Context(), tt.address, tt.config)
+		if !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%s, %+v: %v, want %q and %v", tt.address, tt.config, err, tt.says, tt.want)
+		}
+		if err == nil {
+			p.Close()
+		}
+	}
+	if _, err := ethernet.Open(t.Context(), "afxdp:"+a, ethernet.Config{}); !errors.Is(err, ethernet.ErrConfig) {
+		t.Errorf("without a pool: %v", err)
+	}
+	// A configuration that was checked already, with all defaults, is good.
+	c, err := ethernet.Config{Pool: pool, Logger: quiet}.Check()
+	if err != nil {
+		t.Fatal(err)
+	}
+	open(t, "afxdp:"+a, c)
+}
+
+// TestInUse: a queue and an interface that somebody has are waited for, but not for ever.
+func TestInUse(t *testing.T) {
+	leaktest.Check(t)
+	a, _ := pair(t, 2)
+	pool := newPool(t, ethernet.PoolConfig{})
+	p := open(t, "afxdp:"+a, ethernet.Config{Pool: pool})
+	c := ethernet.Config{Pool: pool, Timeout: 50 * time.Millisecond, Logger: quiet}
+	for _, options := range []string{"", "?queue=1", "?mode=generic"} {
+		if _, err := ethernet.Open(t.Context(), "afxdp:"+a+options, c); !errors.Is(err, ethernet.ErrInUse) || !strings.Contains(err.Error(), "ip link show") {
+			t.Errorf("%q: %v", options, err)
+		}
+	}
+	c.Timeout = patience
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := ethernet.Open(ctx, "afxdp:"+a, c); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("with a deadline: %v", err)
+	}
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	open(t, "afxdp:"+a, c)
+}
+
+// TestRestart: queues go on after restarts while they are in use, and no buffer is lost.
+func TestRestart(t *testing.T) {
+	leaktest.Check(t)
+	a, b := pair(t, 1)
+	pool := newPool(t, ethernet.PoolConfig{})
+	left := open(t, "afxdp:"+a, ethernet.Config{Pool: pool, Interrupts: true})
+	right := open(t, "afxdp:"+b, ethernet.Config{Pool: pool, Interrupts: true})
+	stop := make(chan struct{})
+	var users sync.WaitGroup
+	for _, p := range []ethernet.Port{left, right} {
+		users.Go(func() {
+			frames, q := make([]ethernet.Frame, 16), p.Queue(0)
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				porttest.Send(t, q, 0, 16)
+				n, err := q.Receive(frames)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				q.Cache().Free(frames[:n])
+				if err := q.Wait(t.Context()); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	const rounds = 10
+	for range rounds {
+		for _, p := range []ethernet.Port{left, right} {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			if err := p.Restart(ctx); err != nil {
+				t.Error(err)
+			}
+			cancel()
+		}
+	}
+	close(stop)
+	users.Wait()
+	if n := left.Counters().Restarts; n != rounds {
+		t.Errorf("%d restarts", n)
+	}
+	settle(t, left.Queue(0), right.Queue(0))
+	exchange(t, left.Queue(0), right.Queue(0), 500, 64)
+}
+
+// TestClose: whoever uses a port that is closed gets ErrClosed, and the buffers come back.
+func TestClose(t *testing.T) {
+	for _, interrupts := range []bool{false, true} {
+		leaktest.Check(t)
+		a, b := pair(t, 1)
+		pool := newPool(t, ethernet.PoolConfig{})
+		left, right := open(t, "afxdp:"+a, ethernet.Config{Pool: pool, Interrupts: interrupts}), open(t, "afxdp:"+b, ethernet.Config{Pool: pool})
+		exchange(t, left.Queue(0), right.Queue(0), 64, 32)
+		var users sync.WaitGroup
+		users.Go(func() {
+			q, frames := left.Queue(0), make([]ethernet.Frame, 16)
+			var err error
+			for err == nil {
+				n := q.Cache().Alloc(frames)
+				for i := range frames[:n] {
+					frames[i].Length = 60
+				}
+				var sent int
+				sent, err = q.Send(frames[:n])
+				q.Cache().Free(frames[sent:n])
+				if err == nil {
+					err = q.Wait(t.Context())
+				}
+			}
+			if !errors.Is(err, ethernet.ErrClosed) {
+				t.Error(err)
+			}
+		})
+		eventually(t, "frames", func() bool { return left.Counters().Queues[0].SentFrames > 200 })
+		for range 2 {
+			if err := left.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		users.Wait()
+		if err := left.SetPromiscuous(true); !errors.Is(err, ethernet.ErrClosed) {
+			t.Error(err)
+		}
+		if err := left.Restart(t.Context()); !errors.Is(err, ethernet.ErrClosed) {
+			t.Error(err)
+		}
+		if _, err := left.Link(); !errors.Is(err, ethernet.ErrClosed) {
+			t.Error(err)
+		}
+		if c := left.Counters(); c.Device != nil || c.Queues[0].SentFrames == 0 {
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
+// TestDeleted: an interface that is deleted under load ends its port with ErrDeviceGone.
+// Restart opens the one that is made in its place.
+func TestDeleted(t *testing.T) {
+	for _, interrupts := range []bool{false, true} {
+		leaktest.Check(t)
+		a, _ := pair(t, 1)
+		p := open(t, "afxdp:"+a, ethernet.Config{Interrupts: interrupts})
+		q, frames := p.Queue(0), make([]ethernet.Frame, 16)
+		link := linkOf(t, a)
+		var deleted sync.WaitGroup
+		deleted.Go(func() {
+			time.Sleep(5 * time.Millisecond) // so that there is load; if not, the test is only weaker
+			if err := netlink.LinkDel(link); err != nil {
+				t.Error(err)
+			}
+		})
+		eventually(t, "an error", func() bool {
+			n := q.Cache().Alloc(frames)
+			for i := range frames[:n] {
+				frames[i].Length = 60
+			}
+			sent, err := q.Send(frames[:n])
+			q.Cache().Free(frames[sent:n])
+			if err == nil {
+				err = q.Wait(t.Context())
+			}
+			if err == nil {
+				return false
+			}
+			if !errors.Is(err, ethernet.ErrDeviceGone) || !strings.Contains(err.Error(), "Restart") {
+				t.Error(err)
+			}
+			return true
+		})
+		deleted.Wait()
+		if _, err := p.Link(); !errors.Is(err, ethernet.ErrDeviceGone) {
+			t.Error(err)
+		}
+		if err := p.Restart(t.Context()); !errors.Is(err, ethernet.ErrDeviceGone) {
+			t.Errorf("restart without an interface: %v", err)
+		}
+		names-- // the same name again
+		a, b := pair(t, 1)
+		if err := p.Restart(t.Context()); err != nil {
+			t.Fatalf("restart on %s: %v", a, err)
+		}
+		right := open(t, "afxdp:"+b, ethernet.Config{})
+		exchange(t, q, right.Queue(0), 200, 64)
+	}
+}
+
+// TestHostileRings: rings that make no sense are replaced, and frames flow again. A kernel
+// that does not stop ends the port.
+func TestHostileRings(t *testing.T) {
+	for name, spoil := range map[string]func(p ethernet.Port) bool{
+		"receive":        func(p ethernet.Port) bool { return afxdp.Spoil(p, 0, 2, afxdp.Producer, 1<<31) },
+		"receive behind": func(p ethernet.Port) bool { return afxdp.Spoil(p, 0, 2, afxdp.Producer, 1<<32-5) },
+		"stale receives": func(p ethernet.Port) bool { return afxdp.Spoil(p, 0, 2, afxdp.Producer, 64+100) },
+		"completion":     func(p ethernet.Port) bool { return afxdp.Spoil(p, 0, 1, afxdp.Producer, 1<<30) },
+		"send":           func(p ethernet.Port) bool { return afxdp.Spoil(p, 0, 3, afxdp.Consumer, 1<<30) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			leaktest.Check(t)
+			a, b := pair(t, 1)
+			pool := newPool(t, ethernet.PoolConfig{})
+			left, right := open(t, "afxdp:"+a, ethernet.Config{Pool: pool}), open(t, "afxdp:"+b, ethernet.Config{Pool: pool})
+			exchange(t, left.Queue(0), right.Queue(0), 64, 64)
+			exchange(t, right.Queue(0), left.Queue(0), 64, 64)
+			spoil(left)
+			eventually(t, "a restart", func() bool {
+				frames := make([]ethernet.Frame, 8)
+				n, err := left.Queue(0).Receive(frames)
+				if n != 0 || err != nil {
+					t.Fatal(n, err)
+				}
+				if _, err := left.Queue(0).Unsent(); err != nil {
+					t.Fatal(err)
+				}
+				return left.Counters().Queues[0].Restarts == 1
+			})
+			exchange(t, left.Queue(0), right.Queue(0), 300, 64)
+			exchange(t, right.Queue(0), left.Queue(0), 300, 64)
+			// Again and again.
+			eventually(t, "the end", func() bool {
+				spoil(left)
+				_, rerr := left.Queue(0).Receive(make([]ethernet.Frame, 8))
+				_, uerr := left.Queue(0).Unsent()
+				err := errors.Join(rerr, uerr)
+				if err != nil && !errors.Is(err, ethernet.ErrProtocol) {
+					t.Fatal(err)
+				}
+				return err != nil
+			})
+			if err := left.Restart(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			exchange(t, left.Queue(0), right.Queue(0), 300, 64)
+		})
+	}
+}
+
+// TestStandstill: a kernel that sends nothing any more gets a new socket, and what it had
+// is counted as lost.
+func TestStandstill(t *testing.T) {
+	leaktest.Check(t)
+	a, b := pair(t, 1)
+	pool := newPool(t, ethernet.PoolConfig{})
+	left := open(t, "afxdp:"+a, ethernet.Config{Pool: pool, SendDescriptors: 64, Timeout: 100 * time.Millisecond})
+	right := open(t, "afxdp:"+b, ethernet.Config{Pool: pool})
+	// Without this flag nobody wakes it.
+	afxdp.Spoil(left, 0, 3, afxdp.Flags, 0)
+	eventually(t, "a restart", func() bool {
+		porttest.Send(t, left.Queue(0), 0, 32)
+		return left.Counters().Queues[0].Restarts == 1
+	})
+	if n := left.Counters().Queues[0].Lost; n != 64 {
+		t.Errorf("%d were lost", n)
+	}
+	settle(t, left.Queue(0), right.Queue(0))
+	exchange(t, left.Queue(0), right.Queue(0), 300, 64)
+}
+
+// TestQuiesce: a queue that nobody has is quiet, and one that somebody has is not, which
+// keeps the pool from being closed.
+func TestQuiesce(t *testing.T) {
+	leaktest.Check(t)
+	a, _ := pair(t, 2)
+	memory, err := vfio.AllocMemory(4096*4096, vfio.MemoryOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer memory.Close()
+	pool, err := ethernet.NewPool(ethernet.PoolConfig{Size: 4032, Memory: memory})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := open(t, "afxdp:"+a, ethernet.Config{Pool: pool, Timeout: 50 * time.Millisecond})
+	for _, number := range []int{1, 7} { // there is no queue 7
+		if err := afxdp.Quiesce(p, number); err != nil {
+			t.Errorf("queue %d: %v", number, err)
+		}
+	}
+	if err := afxdp.Quiesce(p, 0); !errors.Is(err, ethernet.ErrNotStopped) {
+		t.Errorf("the port's own queue: %v", err)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := pool.Close(); !errors.Is(err, ethernet.ErrInUse) {
+		t.Errorf("the pool: %v", err)
+	}
+}
+
+// TestFilters: what is asked for is with the kernel, until the port is closed.
+func TestFilters(t *testing.T) {
+	leaktest.Check(t)
+	a, _ := pair(t, 1)
+	mac, group := ethernet.MAC{2, 0, 0, 0, 0, 0x77}, ethernet.MAC{1, 0, 0x5e, 1, 2, 3}
+	p := open(t, "afxdp:"+a, ethernet.Config{Promiscuous: true})
+	own := p.MAC()
+	if own != p.Info().MAC || !own.IsStation() {
+		t.Errorf("the address is %v", own)
+	}
+	state := func() (promiscuous int, station, joined bool) {
+		list, err := os.ReadFile("/proc/thread-self/net/dev_mcast") // the first thread may be elsewhere, see TestNamespace
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(list)) {
+			joined = joined || strings.Contains(line, a+" ") && strings.Contains(line, "01005e010203")
+		}
+		index := linkOf(t, a).Attrs().Index
+		entries, err := netlink.NeighList(index, unix.AF_BRIDGE)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			station = station || e.LinkIndex == index && e.HardwareAddr.String() == mac.String()
+		}
+		return linkOf(t, a).Attrs().Promisc, station, joined
+	}
+	check := func(wantPromiscuous int, wantStation, wantJoined bool) {
+		t.Helper()
+		if p, s, j := state(); p != wantPromiscuous || s != wantStation || j != wantJoined {
+			t.Errorf("promiscuous %d, station %t, group %t; want %d, %t, %t", p, s, j, wantPromiscuous, wantStation, wantJoined)
+		}
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	check(1, false, false)
+	must(p.SetPromiscuous(false))
+	must(p.SetMulticast([]ethernet.MAC{group, {1, 0, 0x5e, 1, 2, 4}}))
+	check(0, false, true)
+	must(p.SetMAC(mac)) // veth filters no addresses, so that Linux makes it promiscuous
+	check(1, true, true)
+	if p.MAC() != mac || p.Info().MAC != own {
+		t.Error("the address was not changed")
+	}
+	must(p.Restart(t.Context()))
+	check(1, true, true)
+	for _, err := range []error{p.SetMAC(group), p.SetMulticast([]ethernet.MAC{mac})} {
+		if !errors.Is(err, ethernet.ErrConfig) {
+			t.Error(err)
+		}
+	}
+	check(1, true, true)
+	must(p.SetVLANs(nil))
+	if err := p.SetVLANs([]uint16{1}); !errors.Is(err, ethernet.ErrNotSupported) {
+		t.Error(err)
+	}
+	must(p.SetMulticast(nil))
+	check(1, true, false)
+	must(p.Close())
+	check(0, false, false)
+}
+
+// TestNamespace: a port stays in the network namespace in which it was opened, also when
+// another goroutine restarts its queues.
+func TestNamespace(t *testing.T) {
+	leaktest.Check(t)
+	pair(t, 1) // for it to be skipped
+	var p, right ethernet.Port
+	pool := newPool(t, ethernet.PoolConfig{})
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		done <- func() error {
+			if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+				return err
+			}
+			if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "far0", MTU: 1500}, PeerName: "far1"}); err != nil {
+				return err
+			}
+			for _, name := range []string{"far0", "far1"} {
+				l, err := netlink.LinkByName(name)
+				if err == nil {
+					err = netlink.LinkSetUp(l)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			var err error
+			if p, err = ethernet.Open(t.Context(), "afxdp:far0", ethernet.Config{Pool: pool, Logger: quiet, Promiscuous: true}); err != nil {
+				return err
+			}
+			right, err = ethernet.Open(t.Context(), "afxdp:far1", ethernet.Config{Pool: pool, Logger: quiet})
+			return err
+		}()
+	}()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(p.Close(), right.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	settle(t, p.Queue(0), right.Queue(0)) // Linux may have sent frames of its own
+	afxdp.Spoil(p, 0, 2, afxdp.Producer, 1<<31)
+	eventually(t, "a restart", func() bool {
+		_, err := p.Queue(0).Receive(make([]ethernet.Frame, 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Counters().Queues[0].Restarts == 1
+	})
+	settle(t, p.Queue(0), right.Queue(0))
+	if err := p.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.SetPromiscuous(false); err != nil {
+		t.Error(err)
+	}
+	settle(t, p.Queue(0), right.Queue(0))
+}
+
+// holderVariable names the interface that a process of TestDeath opens; what it has to say
+// is a line.
+const holderVariable = "TRAPEZE_TEST_HOLD"
+
+// holder opens an interface and waits to be killed.
+func holder(name string) {
+	pool, err := ethernet.NewPool(ethernet.PoolConfig{})
+	if err == nil {
+		_, err = ethernet.Open(context.Background(), "afxdp:"+name, ethernet.Config{Pool: pool, Promiscuous: true})
+	}
+	fmt.Println(err)
+	_, _ = bufio.NewReader(os.Stdin).ReadByte()
+}
+
+// hold starts a process that opens an interface, and returns what it has said.
+func hold(t testing.TB, name string, as *syscall.SysProcAttr) (*exec.Cmd, string) {
+	t.Helper()
+	c := exec.Command("/proc/self/exe")
+	c.Env = append(os.Environ(), holderVariable+"="+name)
+	c.SysProcAttr, c.Stderr = as, os.Stderr
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.StdoutPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { in.Close(); _ = c.Process.Kill(); _ = c.Wait() })
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, line
+}
+
+// TestDeath: a process that is killed leaves nothing, and the next one opens the interface
+// at once.
+func TestDeath(t *testing.T) {
+	leaktest.Check(t)
+	a, b := pair(t, 1)
+	pool := newPool(t, ethernet.PoolConfig{})
+	for range 3 {
+		c, said := hold(t, a, nil)
+		if said != "<nil>\n" {
+			t.Fatal(said)
+		}
+		if err := c.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = c.Wait()
+		p := open(t, "afxdp:"+a, ethernet.Config{Pool: pool})
+		if n := linkOf(t, a).Attrs().Promisc; n != 0 {
+			t.Errorf("promiscuous: %d", n)
+		}
+		right := open(t, "afxdp:"+b, ethernet.Config{Pool: pool})
+		exchange(t, p.Queue(0), right.Queue(0), 100, 32)
+		if err := errors.Join(p.Close(), right.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestCapabilities: who may not open an interface learns what is needed.
+func TestCapabilities(t *testing.T) {
+	leaktest.Check(t)
+	a, _ := pair(t, 1)
+	_, said := hold(t, a, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}})
+	if !strings.Contains(said, "CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF") {
+		t.Error(said)
+	}
+}

@@ -1,0 +1,227 @@
+package afxdp_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
+	"github.com/trapeze-nic/trapeze/ethernet"
+	_ "github.com/trapeze-nic/trapeze/ethernet/internal/afxdp"
+)
+
+// patience ends tests that do not end by themselves.
+const patience = time.Minute
+
+// quiet keeps what the tests provoke out of their output.
+var quiet = slog.New(slog.DiscardHandler)
+
+// inNamespace is set in the process that has a network namespace of its own.
+const inNamespace = "TRAPEZE_TEST_NAMESPACE"
+
+// noNamespace is why there is none; empty if there is.
+var noNamespace string
+
+// TestMain runs the tests in a process with a network namespace of its own, whose
+// interfaces are gone with it.
+func TestMain(m *testing.M) {
+	if name := os.Getenv(holderVariable); name != "" {
+		holder(name)
+		os.Exit(0)
+	}
+	if os.Getenv(inNamespace) == "" && os.Getenv(nicsVariable) == "" {
+		runtime.LockOSThread() // the signal comes when this thread ends
+		c := exec.Command("/proc/self/exe", os.Args[1:]...)
+		c.Args[0] = os.Args[0]
+		c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
+		c.Env = append(os.Environ(), inNamespace+"=1")
+		c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+		err := c.Start()
+		if err == nil {
+			_ = c.Wait()
+			os.Exit(c.ProcessState.ExitCode())
+		}
+		noNamespace = fmt.Sprintf("a network namespace (%v): run as root", err)
+	}
+	leaktest.Main(m)
+}
+
+// names counts interfaces, whose names are not used again.
+var names int
+
+// pair makes two interfaces with a wire between them, with so many queues each, both up.
+func pair(t testing.TB, queues int) (string, string) {
+	t.Helper()
+	if noNamespace != "" {
+		t.Skip("it needs " + noNamespace)
+	}
+	names++
+	a, b := fmt.Sprintf("left%d", names), fmt.Sprintf("right%d", names)
+	attributes := netlink.NewLinkAttrs()
+	attributes.Name, attributes.MTU = a, 3000
+	attributes.NumTxQueues, attributes.NumRxQueues = queues, queues
+	veth := &netlink.Veth{LinkAttrs: attributes, PeerName: b, PeerNumTxQueues: uint32(queues), PeerNumRxQueues: uint32(queues), PeerMTU: 3000}
+	if err := netlink.LinkAdd(veth); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = netlink.LinkDel(veth) })
+	for _, name := range []string{a, b} {
+		up(t, name)
+	}
+	return a, b
+}
+
+func linkOf(t testing.TB, name string) netlink.Link {
+	t.Helper()
+	l, err := netlink.LinkByName(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func up(t testing.TB, name string) {
+	t.Helper()
+	// Nobody but the tests is to send anything there.
+	if err := os.WriteFile("/proc/sys/net/ipv6/conf/"+name+"/disable_ipv6", []byte("1"), 0); err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	if err := netlink.LinkSetUp(linkOf(t, name)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newPool(t testing.TB, c ethernet.PoolConfig) *ethernet.Pool {
+	t.Helper()
+	p, err := ethernet.NewPool(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+		if p.Free() != p.Config().Buffers {
+			t.Errorf("%d of %d buffers are back", p.Free(), p.Config().Buffers)
+		}
+	})
+	return p
+}
+
+// open opens a port that is closed with the test.
+func open(t testing.TB, address string, c ethernet.Config) ethernet.Port {
+	t.Helper()
+	if c.Pool == nil {
+		c.Pool = newPool(t, ethernet.PoolConfig{})
+	}
+	if c.Logger == nil {
+		c.Logger = quiet
+	}
+	if c.Timeout == 0 {
+		c.Timeout = patience
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	p, err := ethernet.Open(ctx, address, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+// exchange sends count frames from one queue to another, at most window at a time.
+func exchange(t testing.TB, from, to ethernet.Queue, count, window int) {
+	t.Helper()
+	sent, received := 0, 0
+	for end := time.Now().Add(patience); received < count; {
+		sent += porttest.Send(t, from, sent, min(32, count-sent, window-(sent-received)))
+		n := porttest.Receive(t, to, received)
+		received += n
+		if n == 0 {
+			if err := to.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := from.Unsent(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d frames were sent, %d have come", sent, received)
+		}
+	}
+}
+
+// settle has what is under way between two queues arrive, and drops it. What overruns the
+// receiver may be lost, so that it sends a last frame again and again until one arrives.
+func settle(t testing.TB, from, to ethernet.Queue) {
+	t.Helper()
+	last, want := 1<<20, make([]byte, 1514)
+	var again time.Time
+	frames := make([]ethernet.Frame, 32)
+	eventually(t, "the last frame", func() bool {
+		if _, err := from.Unsent(); err != nil {
+			t.Fatal(err)
+		}
+		if time.Now().After(again) {
+			last += porttest.Send(t, from, last+1, 1)
+			again = time.Now().Add(100 * time.Millisecond)
+		}
+		n, err := to.Receive(frames)
+		if err != nil {
+			t.Fatal(err)
+		}
+		came := false
+		for _, f := range frames[:n] {
+			want := want[:porttest.Length(last)]
+			porttest.Fill(want, last)
+			came = came || bytes.Equal(to.Cache().Pool().Bytes(f), want)
+		}
+		to.Cache().Free(frames[:n])
+		return came
+	})
+}
+
+// raw opens the kernel's own end of an interface, which sees what arrives there and sends.
+func raw(t testing.TB, name string) int {
+	t.Helper()
+	const all = unix.ETH_P_ALL>>8 | unix.ETH_P_ALL&0xff<<8
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	tv := unix.NsecToTimeval(int64(patience))
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: linkOf(t, name).Attrs().Index}); err != nil {
+		t.Fatal(err)
+	}
+	return fd
+}
+
+// eventually waits until what is so.
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package virtio_test
+
+import (
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
+	"github.com/trapeze-nic/trapeze/ci/kit/qemutest"
+	"github.com/trapeze-nic/trapeze/ci/kit/qtest"
+	"github.com/trapeze-nic/trapeze/ci/kit/soak"
+	"github.com/trapeze-nic/trapeze/ethernet"
+	_ "github.com/trapeze-nic/trapeze/ethernet/internal/virtio"
+)
+
+// openQEMU opens device n of a machine, with a pool unless c has one.
+func openQEMU(t testing.TB, m *qtest.Machine, n int, c ethernet.Config) ethernet.Port {
+	t.Helper()
+	if c.Pool == nil {
+		c.Pool = porttest.NewPool(t, ethernet.PoolConfig{Buffers: 2048})
+	}
+	d, err := m.Open(t.Context(), n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := ethernet.New(t.Context(), d, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closePort(t, p)
+	return p
+}
+
+// TestQEMU exchanges frames between two of QEMU's models.
+func TestQEMU(t *testing.T) {
+	for _, tt := range []struct{ name, options string }{
+		{"split", ",packed=off"},
+		{"packed", ",packed=on"},
+		{"split, no event index", ",packed=off,event_idx=off"},
+		{"packed, no event index", ",packed=on,event_idx=off"},
+		{"behind an IOMMU", ",packed=on,iommu_platform=on"},
+		{"no merging, no control", ",mrg_rxbuf=off,ctrl_vq=off"},
+		{"transitional", ",disable-legacy=off"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a, b := qemuPair(t, tt.options, ethernet.Config{}, ethernet.Config{Interrupts: true})
+			if a.MAC() != (ethernet.MAC{2, 0, 0, 0, 0, 1}) || b.Info().Vectors != 1 {
+				t.Errorf("%v, %+v", a.MAC(), b.Info())
+			}
+			if l, err := ethernet.WaitLink(t.Context(), a); err != nil || !l.Up {
+				t.Errorf("%+v, %v", l, err)
+			}
+			exchange(t, a.Queue(0), b.Queue(0), 500, 16)
+			exchange(t, b.Queue(0), a.Queue(0), 500, 16)
+			if err := b.Restart(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			exchange(t, a.Queue(0), b.Queue(0), 100, 16)
+			exchange(t, b.Queue(0), a.Queue(0), 100, 16)
+			if c := b.Counters(); c.Queues[0].Interrupts == 0 || c.Restarts != 1 || c.Queues[0].BadLengths+c.Queues[0].Unended+c.Queues[0].Lost != 0 {
+				t.Errorf("%+v", c)
+			}
+		})
+	}
+}
+
+// TestQEMUNumbered exchanges many numbered frames, none of which may be lost, as at most 64
+// are under way: a million each way in a long run.
+func TestQEMUNumbered(t *testing.T) {
+	count := 5_000
+	if os.Getenv(soak.Variable) != "" { // not soak.Wanted: CI's step of that name has no QEMU
+		count = 1_000_000
+	}
+	for _, packed := range []string{"off", "on"} {
+		t.Run("packed="+packed, func(t *testing.T) {
+			a, b := qemuPair(t, ",packed="+packed, ethernet.Config{}, ethernet.Config{})
+			began := time.Now()
+			exchange(t, a.Queue(0), b.Queue(0), count, 64)
+			exchange(t, b.Queue(0), a.Queue(0), count, 64)
+			t.Logf("%.0f frames/s", 2*float64(count)/time.Since(began).Seconds())
+			for _, p := range []ethernet.Port{a, b} {
+				if c := p.Counters().Queues[0]; c.SentFrames != uint64(count) || c.ReceivedFrames != uint64(count) || c.BadLengths+c.Unended+c.Lost+c.Restarts != 0 {
+					t.Errorf("%+v", c)
+				}
+			}
+		})
+	}
+}
+
+// TestQEMUControl tells a device which frames to receive.
+func TestQEMUControl(t *testing.T) {
+	m := qemutest.Start(t, "virtio-net-pci,packed=on,mq=on,vectors=8,mac=02:00:00:00:00:01")
+	p := openQEMU(t, m, 0, ethernet.Config{MAC: ethernet.MAC{2, 0, 0, 0, 0, 9}})
+	for _, err := range []error{p.SetPromiscuous(true), p.SetPromiscuous(false), p.SetMAC(ethernet.MAC{2, 0, 0, 0, 0, 7}),
+		p.SetMulticast([]ethernet.MAC{{1, 0, 0x5e, 0, 0, 1}}), p.SetMulticast(make300()), p.SetMulticast(nil), p.SetVLANs(nil)} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if err := p.SetMAC(ethernet.MAC{1}); !errors.Is(err, ethernet.ErrConfig) || p.MAC() != (ethernet.MAC{2, 0, 0, 0, 0, 7}) {
+		t.Errorf("a group's address: %v, %v", err, p.MAC())
+	}
+	if err := p.SetVLANs([]uint16{1}); !errors.Is(err, ethernet.ErrNotSupported) {
+		t.Errorf("VLANs: %v", err)
+	}
+	if err := m.SetLink(t.Context(), 0, false); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := p.Link(); err != nil || l.Up {
+		t.Errorf("%+v, %v", l, err)
+	}
+}
+
+// make300 makes more groups than are told to a device.
+func make300() (groups []ethernet.MAC) {
+	for i := range 300 {
+		groups = append(groups, ethernet.MAC{1, 0, 0x5e, 0, byte(i >> 8), byte(i)})
+	}
+	return groups
+}
+
+// TestQEMUUnplug takes the device away.
+func TestQEMUUnplug(t *testing.T) {
+	m := qemutest.Start(t, "virtio-net-pci")
+	p := openQEMU(t, m, 0, ethernet.Config{})
+	if err := m.Unplug(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	_, err := p.Queue(0).Receive(nil)
+	for ; err == nil; _, err = p.Queue(0).Receive(nil) {
+		if werr := p.Queue(0).Wait(t.Context()); werr != nil && !errors.Is(werr, ethernet.ErrDeviceGone) {
+			t.Fatal(werr)
+		}
+	}
+	if !errors.Is(err, ethernet.ErrDeviceGone) {
+		t.Error(err)
+	}
+	if err := p.Restart(t.Context()); !errors.Is(err, ethernet.ErrDeviceGone) {
+		t.Errorf("restart: %v", err)
+	}
+}
