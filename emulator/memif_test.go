@@ -13,7 +13,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/vfio"
-	"github.com/trapeze-nic/trapeze/wire/memif"
+	"github.com/trapeze-nic/trapeze/wire"
 )
 
 // memifSocket returns a path that is short enough for a socket.
@@ -112,9 +112,9 @@ func pollWith(t *testing.T, h *adminHost, f func()) {
 }
 
 // newMemifDevice makes a NIC at the end of a memif.
-func newMemifDevice(t *testing.T, o memif.Options, mac byte) *emulator.Device {
+func newMemifDevice(t *testing.T, o wire.MemifOptions, mac byte) *emulator.Device {
 	t.Helper()
-	port, err := memif.New(o)
+	port, err := wire.NewMemif(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,15 +130,15 @@ func newMemifDevice(t *testing.T, o memif.Options, mac byte) *emulator.Device {
 // TestMemifComesAgain: a NIC whose plug is pulled, or that is closed and made
 // again, finds its peer, which sees the link go.
 func TestMemifComesAgain(t *testing.T) {
-	for _, stays := range []memif.Role{memif.Server, memif.Client} {
+	for _, stays := range []wire.MemifRole{wire.MemifServer, wire.MemifClient} {
 		t.Run(stays.String()+" stays", func(t *testing.T) {
 			checkFiles(t)
 			socket := memifSocket(t)
-			a := newMemifDevice(t, memif.Options{Socket: socket, Role: stays}, 1)
+			a := newMemifDevice(t, wire.MemifOptions{Socket: socket, Role: stays}, 1)
 			first := newAdminHost(t, a)
 			first.thread = true
 			for i := range 3 {
-				b := newMemifDevice(t, memif.Options{Socket: socket, Role: memif.Client + memif.Server - stays}, byte(2+i))
+				b := newMemifDevice(t, wire.MemifOptions{Socket: socket, Role: wire.MemifClient + wire.MemifServer - stays}, byte(2+i))
 				second := newAdminHost(t, b)
 				second.thread = true
 				waitLink(t, true, a, b)

@@ -12,9 +12,6 @@ import (
 
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire"
-	"github.com/trapeze-nic/trapeze/wire/memif"
-	"github.com/trapeze-nic/trapeze/wire/nic"
-	"github.com/trapeze-nic/trapeze/wire/shm"
 )
 
 // Scheme starts the addresses of emulated devices, and EthernetScheme the short form of
@@ -109,9 +106,9 @@ type settings struct {
 	keyFile string
 	key     *wire.Key // of keyFile
 	role    string
-	memif   memif.Options
-	shared  shm.Options
-	nic     nic.Options
+	memif   wire.MemifOptions
+	shared  wire.SHMOptions
+	nic     wire.NICOptions
 	mtu     int
 	vis     uint32
 	faults  wire.FaultOptions
@@ -202,9 +199,9 @@ func (s *settings) completeWire() (err error) {
 	case wireMemif:
 		switch s.role {
 		case "server":
-			s.memif.Role = memif.Server
+			s.memif.Role = wire.MemifServer
 		case "client":
-			s.memif.Role = memif.Client
+			s.memif.Role = wire.MemifClient
 		default:
 			return errors.New("option role: a memif needs role=server or role=client")
 		}
@@ -212,7 +209,7 @@ func (s *settings) completeWire() (err error) {
 		return s.memif.Check()
 	case wireShared:
 		if s.role != "" {
-			if s.shared.Role, err = shm.ParseRole(s.role); err != nil {
+			if s.shared.Role, err = wire.ParseSHMRole(s.role); err != nil {
 				return errors.New("option role: of a shm wire it is listen, connect or auto")
 			}
 		}
@@ -240,13 +237,13 @@ func (s *settings) open(ctx context.Context) (*Device, error) {
 func (s *settings) wire(ctx context.Context) (wire.Port, error) {
 	switch s.kind {
 	case wireMemif:
-		return memif.New(s.memif)
+		return wire.NewMemif(s.memif)
 	case wireShared:
-		return shm.New(ctx, s.shared)
+		return wire.NewSHM(ctx, s.shared)
 	case wireUDP:
 		return wire.NewUDP(ctx, wire.UDPOptions{Local: s.where, Peers: s.peers, MTU: s.mtu, Key: s.key})
 	case wireNIC:
-		p, err := nic.New(ctx, s.nic)
+		p, err := wire.NewNIC(ctx, s.nic)
 		if err != nil {
 			return nil, err
 		}

@@ -12,8 +12,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/firmware-loader/processor"
-	"github.com/trapeze-nic/trapeze/wire/memif"
-	"github.com/trapeze-nic/trapeze/wire/nic"
+	"github.com/trapeze-nic/trapeze/wire"
 )
 
 // setting is an option of an address.
@@ -47,13 +46,13 @@ var settingTable = []setting{
 		"server or client of a memif, or listen, connect or auto of a shm wire",
 		map[string]string{"server": "server", "client": "client", "listen": "listen", "connect": "connect", "auto": "auto"})},
 	{"id", []wireKind{wireMemif}, number(func(s *settings) *uint32 { return &s.memif.ID }, 0, math.MaxUint32)},
-	{"queues", []wireKind{wireMemif}, number(func(s *settings) *int { return &s.memif.Queues }, 1, memif.MaxQueues)},
-	{"ring", []wireKind{wireMemif}, number(func(s *settings) *int { return &s.memif.Ring }, 2, memif.MaxRing)},
+	{"queues", []wireKind{wireMemif}, number(func(s *settings) *int { return &s.memif.Queues }, 1, wire.MemifMaxQueues)},
+	{"ring", []wireKind{wireMemif}, number(func(s *settings) *int { return &s.memif.Ring }, 2, wire.MemifMaxRing)},
 	{"buffer", []wireKind{wireMemif}, number(func(s *settings) *int { return &s.memif.Buffer }, 64, 1<<16)},
 	{"mode", []wireKind{wireMemif}, choice(func(s *settings) *bool { return &s.memif.Polling }, "poll or interrupt",
 		map[string]bool{"poll": true, "interrupt": false})},
-	{"secret", []wireKind{wireMemif}, text(func(s *settings) *string { return &s.memif.Secret }, memif.MaxSecret,
-		fmt.Sprintf("it has 1 to %d bytes", memif.MaxSecret))},
+	{"secret", []wireKind{wireMemif}, text(func(s *settings) *string { return &s.memif.Secret }, wire.MemifMaxSecret,
+		fmt.Sprintf("it has 1 to %d bytes", wire.MemifMaxSecret))},
 	{"share", []wireKind{wireShared}, choice(func(s *settings) *bool { return &s.shared.Share }, "on or off",
 		map[string]bool{"on": true, "off": false})},
 	{"promiscuous", []wireKind{wireNIC}, choice(func(s *settings) *bool { return &s.nic.Promiscuous }, "on or off",
@@ -132,7 +131,7 @@ func parseWire(s *settings, v string) error {
 		}
 		forms = append(forms, f.prefix+f.where)
 	}
-	if nic.IsAddress(v) { // of a driver that is not ours
+	if wire.IsNICAddress(v) { // of a driver that is not ours
 		s.kind, s.nic.Address = wireNIC, v
 		return nil
 	}

@@ -4,7 +4,6 @@ import (
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire"
-	"github.com/trapeze-nic/trapeze/wire/shm"
 )
 
 // Sharing says which of a device's DMA memory its peer can read. Payloads that
@@ -24,7 +23,7 @@ type Sharing struct {
 
 // sharing keeps which memory a device has exported. Device.maps is held.
 type sharing struct {
-	to      *shm.Port           // nil: the wire shares nothing
+	to      *wire.SHM           // nil: the wire shares nothing
 	exports map[uint64]uint32   // by IOVA
 	kept    map[uint64]struct{} // IOVAs of memory that could not be exported
 	err     error
@@ -40,7 +39,7 @@ func (d *Device) Sharing() Sharing {
 
 func newSharing(w wire.Port) sharing {
 	s := sharing{exports: map[uint64]uint32{}, kept: map[uint64]struct{}{}}
-	if p, ok := w.(*shm.Port); ok && p.Shares() {
+	if p, ok := w.(*wire.SHM); ok && p.Shares() {
 		s.to = p
 	}
 	return s

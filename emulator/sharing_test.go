@@ -14,7 +14,7 @@ import (
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/via"
-	"github.com/trapeze-nic/trapeze/wire/shm"
+	"github.com/trapeze-nic/trapeze/wire"
 )
 
 // held are devices that tests have made, by the path of addresses of scheme held:
@@ -33,15 +33,15 @@ func init() {
 
 // sharer is a NIC on a wire in shared memory.
 type sharer struct {
-	port   *shm.Port
+	port   *wire.SHM
 	device *emulator.Device
 	nic    *via.NIC
 }
 
 // newSharer makes a NIC, whose engine is inline if nothing else is said.
-func newSharer(t testing.TB, o shm.Options, change func(o *emulator.Options)) *sharer {
+func newSharer(t testing.TB, o wire.SHMOptions, change func(o *emulator.Options)) *sharer {
 	t.Helper()
-	port, err := shm.New(t.Context(), o)
+	port, err := wire.NewSHM(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,8 +65,8 @@ func newSharer(t testing.TB, o shm.Options, change func(o *emulator.Options)) *s
 func newSharers(t testing.TB, first, second bool, change func(o *emulator.Options)) (a, b *sharer) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "wire")
-	a = newSharer(t, shm.Options{Path: path, Role: shm.RoleListen, Share: first}, change)
-	b = newSharer(t, shm.Options{Path: path, Role: shm.RoleConnect, Share: second}, change)
+	a = newSharer(t, wire.SHMOptions{Path: path, Role: wire.SHMListen, Share: first}, change)
+	b = newSharer(t, wire.SHMOptions{Path: path, Role: wire.SHMConnect, Share: second}, change)
 	waitLink(t, true, a.device, b.device)
 	return a, b
 }
@@ -322,7 +322,7 @@ func TestMoreMemoryThanIsShared(t *testing.T) {
 		many = append(many, m)
 	}
 	s := a.device.Sharing()
-	if s.Exported != 64 || s.Copied < 16 || !errors.Is(s.Err, shm.ErrMemory) {
+	if s.Exported != 64 || s.Copied < 16 || !errors.Is(s.Err, wire.ErrMemory) {
 		t.Fatalf("%+v", s)
 	}
 	last := many[len(many)-1]
@@ -365,7 +365,7 @@ func TestMoreMemoryThanIsShared(t *testing.T) {
 func TestResetKeepsExports(t *testing.T) {
 	checkFiles(t)
 	path := filepath.Join(t.TempDir(), "wire")
-	port, err := shm.New(t.Context(), shm.Options{Path: path, Role: shm.RoleListen, Share: true})
+	port, err := wire.NewSHM(t.Context(), wire.SHMOptions{Path: path, Role: wire.SHMListen, Share: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/via"
 	"github.com/trapeze-nic/trapeze/wire"
-	"github.com/trapeze-nic/trapeze/wire/shm"
 )
 
 // init has the runtime open what it polls files with, which stays open: a test
@@ -157,7 +156,7 @@ func TestSharedProcesses(t *testing.T) {
 		t.Run(fmt.Sprintf("share %v", share), func(t *testing.T) {
 			checkFiles(t)
 			path := filepath.Join(t.TempDir(), "wire")
-			s := newSharer(t, shm.Options{Path: path, Share: share}, func(o *emulator.Options) { o.MAC = [6]byte{2, 0, 0, 0, 0, 0x2a} })
+			s := newSharer(t, wire.SHMOptions{Path: path, Share: share}, func(o *emulator.Options) { o.MAC = [6]byte{2, 0, 0, 0, 0, 0x2a} })
 			if share {
 				path += "&share=on"
 			}
@@ -276,12 +275,12 @@ func TestDoze(t *testing.T) {
 			return x, y
 		},
 		"shm": func(t *testing.T) (a, b wire.Port) {
-			o := shm.Options{Path: filepath.Join(t.TempDir(), "wire")}
-			x, err := shm.New(t.Context(), o)
+			o := wire.SHMOptions{Path: filepath.Join(t.TempDir(), "wire")}
+			x, err := wire.NewSHM(t.Context(), o)
 			if err != nil {
 				t.Fatal(err)
 			}
-			y, err := shm.New(t.Context(), o)
+			y, err := wire.NewSHM(t.Context(), o)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -16,7 +16,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
-	"github.com/trapeze-nic/trapeze/wire/shm"
+	"github.com/trapeze-nic/trapeze/wire"
 )
 
 // killedChild, if set, is the folder in which the test program is the peer that will be
@@ -40,7 +40,7 @@ func overShared(t testing.TB, path string, mem []byte) option {
 		if ports[0] != nil {
 			return // there is nobody at this end
 		}
-		s, err := shm.New(t.Context(), shm.Options{Path: path, MTU: 2048})
+		s, err := wire.NewSHM(t.Context(), wire.SHMOptions{Path: path, MTU: 2048})
 		if err != nil {
 			t.Fatal(err)
 		}

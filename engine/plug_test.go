@@ -9,16 +9,15 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/wire"
-	"github.com/trapeze-nic/trapeze/wire/shm"
 )
 
 // sharedWire is a wire in shared memory whose two ends are here.
-func sharedWire(t testing.TB) (a, b *shm.Port) {
+func sharedWire(t testing.TB) (a, b *wire.SHM) {
 	t.Helper()
-	var ends []*shm.Port
+	var ends []*wire.SHM
 	path := filepath.Join(t.TempDir(), "wire")
 	for range 2 {
-		p, err := shm.New(t.Context(), shm.Options{Path: path, MTU: 2048, Ring: 1 << 16})
+		p, err := wire.NewSHM(t.Context(), wire.SHMOptions{Path: path, MTU: 2048, Ring: 1 << 16})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,8 +14,6 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/wire"
-	"github.com/trapeze-nic/trapeze/wire/nic"
-	"github.com/trapeze-nic/trapeze/wire/shm"
 )
 
 // send puts one frame on the wire. It reports whether there was room.
@@ -61,11 +59,11 @@ func frameOf(to, from descriptors.MAC, n int) []byte {
 func sharedPair(t *testing.T) (wire.Port, wire.Port) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "wire")
-	a, err := shm.New(t.Context(), shm.Options{Path: path, Role: shm.RoleListen})
+	a, err := wire.NewSHM(t.Context(), wire.SHMOptions{Path: path, Role: wire.SHMListen})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := shm.New(t.Context(), shm.Options{Path: path, Role: shm.RoleConnect})
+	b, err := wire.NewSHM(t.Context(), wire.SHMOptions{Path: path, Role: wire.SHMConnect})
 	if err != nil {
 		t.Fatal(errors.Join(err, a.Close()))
 	}
@@ -80,10 +78,10 @@ func sharedPair(t *testing.T) (wire.Port, wire.Port) {
 // nicPair opens two NICs on a cable.
 func nicPair(t *testing.T) (wire.Port, wire.Port) {
 	t.Helper()
-	var ends [2]*nic.Port
+	var ends [2]*wire.NIC
 	for i := range ends {
 		var err error
-		if ends[i], err = nic.New(t.Context(), nic.Options{Address: cable.Scheme + ":" + t.Name()}); err != nil {
+		if ends[i], err = wire.NewNIC(t.Context(), wire.NICOptions{Address: cable.Scheme + ":" + t.Name()}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/wire/memif"
+	"github.com/trapeze-nic/trapeze/wire"
 )
 
 // Where fields of a frame are: two MAC addresses and a type, then IPv4 and UDP
@@ -95,9 +95,9 @@ func difference(got, want []byte) string {
 }
 
 // newPort makes our end. It is closed with the test.
-func newPort(t *testing.T, o memif.Options) *memif.Port {
+func newPort(t *testing.T, o wire.MemifOptions) *wire.Memif {
 	t.Helper()
-	p, err := memif.New(o)
+	p, err := wire.NewMemif(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func newPort(t *testing.T, o memif.Options) *memif.Port {
 }
 
 // sendAll sends frames, some in each batch.
-func sendAll(t *testing.T, p *memif.Port, frames [][]byte) {
+func sendAll(t *testing.T, p *wire.Memif, frames [][]byte) {
 	t.Helper()
 	end := time.Now().Add(patience)
 	for i := 0; i < len(frames); {
@@ -133,7 +133,7 @@ func sendAll(t *testing.T, p *memif.Port, frames [][]byte) {
 }
 
 // receiveAll receives n frames.
-func receiveAll(t *testing.T, p *memif.Port, n int) (frames [][]byte) {
+func receiveAll(t *testing.T, p *wire.Memif, n int) (frames [][]byte) {
 	t.Helper()
 	for end := time.Now().Add(patience); len(frames) < n; {
 		f := p.Receive()

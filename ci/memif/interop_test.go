@@ -8,17 +8,17 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/testpmd"
-	"github.com/trapeze-nic/trapeze/wire/memif"
+	"github.com/trapeze-nic/trapeze/wire"
 )
 
 // other is the role of testpmd.
-func other(r memif.Role) string { return (memif.Client + memif.Server - r).String() }
+func other(r wire.MemifRole) string { return (wire.MemifClient + wire.MemifServer - r).String() }
 
 // pmdMAC is the address that testpmd's memif is given.
 const pmdMAC = "02:00:00:00:00:cc"
 
 // memifDevice describes testpmd's end of a memif.
-func memifDevice(number int, role memif.Role, socket, more string) string {
+func memifDevice(number int, role wire.MemifRole, socket, more string) string {
 	where := "socket=" + socket + ",socket-abstract=no"
 	if name, ok := strings.CutPrefix(socket, "@"); ok {
 		where = "socket=" + name + ",socket-abstract=yes"
@@ -29,29 +29,29 @@ func memifDevice(number int, role memif.Role, socket, more string) string {
 // variants are the connections that frames go through.
 var variants = []struct {
 	name     string
-	options  memif.Options
+	options  wire.MemifOptions
 	device   string // more options of testpmd's end
 	abstract bool
 	queues   int
 	frames   int
 	most     int // size of the largest frame
 }{
-	{name: "client", options: memif.Options{Role: memif.Client, Ring: 8192}, frames: 5000, most: 2048},
-	{name: "server", options: memif.Options{Role: memif.Server}, device: ",rsize=13", frames: 5000, most: 2048},
-	{name: "client, abstract socket, secret, id", options: memif.Options{Role: memif.Client, ID: 7, Secret: "open sesame"},
+	{name: "client", options: wire.MemifOptions{Role: wire.MemifClient, Ring: 8192}, frames: 5000, most: 2048},
+	{name: "server", options: wire.MemifOptions{Role: wire.MemifServer}, device: ",rsize=13", frames: 5000, most: 2048},
+	{name: "client, abstract socket, secret, id", options: wire.MemifOptions{Role: wire.MemifClient, ID: 7, Secret: "open sesame"},
 		device: ",id=7,secret=open sesame", abstract: true, frames: 900, most: 1518},
-	{name: "server, abstract socket, secret, id", options: memif.Options{Role: memif.Server, ID: 7, Secret: "open sesame"},
+	{name: "server, abstract socket, secret, id", options: wire.MemifOptions{Role: wire.MemifServer, ID: 7, Secret: "open sesame"},
 		device: ",id=7,secret=open sesame", abstract: true, frames: 900, most: 1518},
-	{name: "client, three rings", options: memif.Options{Role: memif.Client, Ring: 4096, Queues: 3}, queues: 3, frames: 2500, most: 1518},
-	{name: "server, three rings", options: memif.Options{Role: memif.Server}, device: ",rsize=12", queues: 3, frames: 2500, most: 1518},
-	{name: "client, frames of several buffers", options: memif.Options{Role: memif.Client, Ring: 8192, MTU: 9018}, frames: 1000, most: 9018},
-	{name: "server, frames of several buffers", options: memif.Options{Role: memif.Server, MTU: 9018}, device: ",rsize=13,bsize=1024", frames: 500, most: 9018},
-	{name: "client, smallest rings", options: memif.Options{Role: memif.Client, Ring: 2}, frames: 2, most: 2048},
-	{name: "server, largest rings", options: memif.Options{Role: memif.Server}, device: ",rsize=14", frames: 5000, most: 2048},
+	{name: "client, three rings", options: wire.MemifOptions{Role: wire.MemifClient, Ring: 4096, Queues: 3}, queues: 3, frames: 2500, most: 1518},
+	{name: "server, three rings", options: wire.MemifOptions{Role: wire.MemifServer}, device: ",rsize=12", queues: 3, frames: 2500, most: 1518},
+	{name: "client, frames of several buffers", options: wire.MemifOptions{Role: wire.MemifClient, Ring: 8192, MTU: 9018}, frames: 1000, most: 9018},
+	{name: "server, frames of several buffers", options: wire.MemifOptions{Role: wire.MemifServer, MTU: 9018}, device: ",rsize=13,bsize=1024", frames: 500, most: 9018},
+	{name: "client, smallest rings", options: wire.MemifOptions{Role: wire.MemifClient, Ring: 2}, frames: 2, most: 2048},
+	{name: "server, largest rings", options: wire.MemifOptions{Role: wire.MemifServer}, device: ",rsize=14", frames: 5000, most: 2048},
 }
 
 // forEach runs a test for each variant.
-func forEach(t *testing.T, run func(t *testing.T, p *memif.Port, device string, queues, frames, most int)) {
+func forEach(t *testing.T, run func(t *testing.T, p *wire.Memif, device string, queues, frames, most int)) {
 	needsTestpmd(t)
 	for _, v := range variants {
 		t.Run(v.name, func(t *testing.T) {
@@ -71,7 +71,7 @@ func forEach(t *testing.T, run func(t *testing.T, p *memif.Port, device string, 
 // TestPcapFiles has testpmd write what we send into a file, and send what is in
 // another: every byte of every frame, in the order of each ring.
 func TestPcapFiles(t *testing.T) {
-	forEach(t, func(t *testing.T, p *memif.Port, device string, queues, n, most int) {
+	forEach(t, func(t *testing.T, p *wire.Memif, device string, queues, n, most int) {
 		dir := filepath.Dir(socketPath(t)) // no comma in it, which would end an option
 		frames := makeFrames(n, most)
 		pcap := "net_pcap0"
@@ -180,11 +180,11 @@ func TestEcho(t *testing.T) {
 			swap(f[frameUDP:frameUDP+2], f[frameUDP+2:frameUDP+4])
 		},
 	}
-	for _, role := range []memif.Role{memif.Client, memif.Server} {
+	for _, role := range []wire.MemifRole{wire.MemifClient, wire.MemifServer} {
 		for mode, change := range modes {
 			t.Run(fmt.Sprintf("we are the %s, %s", role, mode), func(t *testing.T) {
 				socket := socketPath(t)
-				p := newPort(t, memif.Options{Role: role, Socket: socket})
+				p := newPort(t, wire.MemifOptions{Role: role, Socket: socket})
 				pmd := testpmd.Start(t, p.LinkUp, testpmd.Options{Devices: []string{memifDevice(0, role, socket, "")}, Mode: mode})
 				frames := makeFrames(6000, 2048)
 				for done := 0; done < len(frames); {
@@ -215,11 +215,11 @@ func swap(a, b []byte) {
 // and 1500 bytes that are all the same, and sound.
 func TestTransmitOnly(t *testing.T) {
 	needsTestpmd(t)
-	for _, role := range []memif.Role{memif.Client, memif.Server} {
+	for _, role := range []wire.MemifRole{wire.MemifClient, wire.MemifServer} {
 		for _, size := range []int{64, 1500} {
 			t.Run(fmt.Sprintf("we are the %s, %d bytes", role, size), func(t *testing.T) {
 				socket := socketPath(t)
-				p := newPort(t, memif.Options{Role: role, Socket: socket})
+				p := newPort(t, wire.MemifOptions{Role: role, Socket: socket})
 				testpmd.Start(t, p.LinkUp, testpmd.Options{Devices: []string{memifDevice(0, role, socket, "")}, Mode: "txonly",
 					More: []string{fmt.Sprintf("--txpkts=%d", size)}})
 				frames := receiveAll(t, p, 20000)
@@ -240,7 +240,7 @@ func TestTransmitOnly(t *testing.T) {
 
 // TestReceiveOnly has testpmd count what we send.
 func TestReceiveOnly(t *testing.T) {
-	forEach(t, func(t *testing.T, p *memif.Port, device string, queues, n, most int) {
+	forEach(t, func(t *testing.T, p *wire.Memif, device string, queues, n, most int) {
 		pmd := testpmd.Start(t, p.LinkUp, testpmd.Options{Devices: []string{device}, Mode: "rxonly", Queues: queues})
 		frames := makeFrames(4000, most)
 		bytes := 0

@@ -14,7 +14,7 @@ import (
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/via"
-	"github.com/trapeze-nic/trapeze/wire/memif"
+	"github.com/trapeze-nic/trapeze/wire"
 )
 
 // station is an emulated NIC with an endpoint for all frames.
@@ -115,13 +115,13 @@ func TestNICFrames(t *testing.T) {
 	needsTestpmd(t)
 	const n, most = 1000, 1500
 	for name, c := range map[string]struct {
-		role            memif.Role
+		role            wire.MemifRole
 		options, device string
 	}{
-		"client":             {memif.Client, "&role=client", ""},
-		"server":             {memif.Server, "&role=server", ",rsize=12"},
-		"client, on threads": {memif.Client, "&role=client&engine=thread&ring=4096", ""},
-		"server, polling":    {memif.Server, "&role=server&engine=thread&mode=poll", ",rsize=12"},
+		"client":             {wire.MemifClient, "&role=client", ""},
+		"server":             {wire.MemifServer, "&role=server", ",rsize=12"},
+		"client, on threads": {wire.MemifClient, "&role=client&engine=thread&ring=4096", ""},
+		"server, polling":    {wire.MemifServer, "&role=server&engine=thread&mode=poll", ",rsize=12"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			socket := socketPath(t)
@@ -148,7 +148,7 @@ func TestNICFrames(t *testing.T) {
 // swapped.
 func TestNICEcho(t *testing.T) {
 	needsTestpmd(t)
-	for name, role := range map[string]memif.Role{"client": memif.Client, "server": memif.Server} {
+	for name, role := range map[string]wire.MemifRole{"client": wire.MemifClient, "server": wire.MemifServer} {
 		t.Run(name, func(t *testing.T) {
 			socket := socketPath(t)
 			s := newStation(t, "emu:?mtu=2048&wire=memif:"+socket+"&role="+role.String(), 2048)

@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/testpmd"
-	"github.com/trapeze-nic/trapeze/wire/memif"
+	"github.com/trapeze-nic/trapeze/wire"
 )
 
 // echo has testpmd send frames back, and compares them.
-func echo(t *testing.T, p *memif.Port, n int) {
+func echo(t *testing.T, p *wire.Memif, n int) {
 	t.Helper()
 	frames := makeFrames(n, 2048)
 	sendAll(t, p, frames)
@@ -32,21 +32,21 @@ func eventually(t *testing.T, what string, is func() bool) {
 // TestPeerDies kills testpmd with frames under way, and starts it again.
 func TestPeerDies(t *testing.T) {
 	needsTestpmd(t)
-	for _, role := range []memif.Role{memif.Client, memif.Server} {
+	for _, role := range []wire.MemifRole{wire.MemifClient, wire.MemifServer} {
 		for _, abstract := range []bool{false, true} {
 			t.Run(fmt.Sprintf("we are the %s, abstract %v", role, abstract), func(t *testing.T) {
 				socket := socketPath(t)
 				if abstract {
 					socket = abstractName(socket)
 				}
-				p := newPort(t, memif.Options{Role: role, Socket: socket})
+				p := newPort(t, wire.MemifOptions{Role: role, Socket: socket})
 				const rounds = 3
 				for range rounds {
 					pmd := testpmd.Start(t, p.LinkUp, testpmd.Options{Devices: []string{memifDevice(0, role, socket, "")}, Mode: "io"})
 					echo(t, p, 500)
 					sendAll(t, p, makeFrames(200, 1500))
 					pmd.Kill()
-					if role == memif.Client && !abstract {
+					if role == wire.MemifClient && !abstract {
 						// DPDK does not replace what a dead server has left.
 						if err := os.Remove(socket); err != nil {
 							t.Error(err)
@@ -67,10 +67,10 @@ func TestPeerDies(t *testing.T) {
 // pulls our plug.
 func TestWeComeAgain(t *testing.T) {
 	needsTestpmd(t)
-	for _, role := range []memif.Role{memif.Client, memif.Server} {
+	for _, role := range []wire.MemifRole{wire.MemifClient, wire.MemifServer} {
 		t.Run("we are the "+role.String(), func(t *testing.T) {
 			socket := socketPath(t)
-			o := memif.Options{Role: role, Socket: socket}
+			o := wire.MemifOptions{Role: role, Socket: socket}
 			p := newPort(t, o)
 			pmd := testpmd.Start(t, p.LinkUp, testpmd.Options{Devices: []string{memifDevice(0, role, socket, "")}, Mode: "io",
 				More: []string{"--disable-link-check"}})
@@ -79,7 +79,7 @@ func TestWeComeAgain(t *testing.T) {
 			// gives its memory back under its own hands, or twice.
 			again := func() {
 				t.Helper()
-				if role == memif.Server {
+				if role == wire.MemifServer {
 					pmd.Await("testpmd to see the link go down", func() bool {
 						return strings.Contains(pmd.Ask("show port info 0"), "Link status: down")
 					})
@@ -113,19 +113,19 @@ func TestWeComeAgain(t *testing.T) {
 func TestWrongSecretAndID(t *testing.T) {
 	needsTestpmd(t)
 	for _, tt := range []struct {
-		role   memif.Role
+		role   wire.MemifRole
 		device string
 		want   error
 	}{
-		{memif.Client, ",secret=sesame", memif.ErrRefused},
-		{memif.Client, ",secret=open,id=1", memif.ErrRefused},
-		{memif.Server, ",secret=sesame", memif.ErrNotWelcome},
-		{memif.Server, ",secret=open,id=1", memif.ErrNotWelcome},
-		{memif.Server, "", memif.ErrNotWelcome},
+		{wire.MemifClient, ",secret=sesame", wire.ErrRefused},
+		{wire.MemifClient, ",secret=open,id=1", wire.ErrRefused},
+		{wire.MemifServer, ",secret=sesame", wire.ErrNotWelcome},
+		{wire.MemifServer, ",secret=open,id=1", wire.ErrNotWelcome},
+		{wire.MemifServer, "", wire.ErrNotWelcome},
 	} {
 		t.Run(fmt.Sprintf("we are the %s, testpmd has %q", tt.role, tt.device), func(t *testing.T) {
 			socket := socketPath(t)
-			p := newPort(t, memif.Options{Role: tt.role, Socket: socket, Secret: "open"})
+			p := newPort(t, wire.MemifOptions{Role: tt.role, Socket: socket, Secret: "open"})
 			pmd := testpmd.Launch(t, testpmd.Options{Devices: []string{memifDevice(0, tt.role, socket, tt.device)}, Mode: "io",
 				More: []string{"--disable-link-check"}})
 			pmd.Await("to be refused", func() bool { return errors.Is(p.Stats().Err, tt.want) })
@@ -139,10 +139,10 @@ func TestWrongSecretAndID(t *testing.T) {
 // TestInterrupts sleeps until testpmd signals its eventfd.
 func TestInterrupts(t *testing.T) {
 	needsTestpmd(t)
-	for _, role := range []memif.Role{memif.Client, memif.Server} {
+	for _, role := range []wire.MemifRole{wire.MemifClient, wire.MemifServer} {
 		t.Run("we are the "+role.String(), func(t *testing.T) {
 			socket := socketPath(t)
-			p := newPort(t, memif.Options{Role: role, Socket: socket})
+			p := newPort(t, wire.MemifOptions{Role: role, Socket: socket})
 			woken := make(chan struct{}, 1)
 			p.SetWake(func() {
 				select {
@@ -185,8 +185,8 @@ func TestInterrupts(t *testing.T) {
 func TestZeroCopyClient(t *testing.T) {
 	needsTestpmd(t)
 	socket := socketPath(t)
-	p := newPort(t, memif.Options{Role: memif.Server, Socket: socket})
-	pmd := testpmd.Launch(t, testpmd.Options{Devices: []string{memifDevice(0, memif.Server, socket, ",zero-copy=yes")}, Mode: "io",
+	p := newPort(t, wire.MemifOptions{Role: wire.MemifServer, Socket: socket})
+	pmd := testpmd.Launch(t, testpmd.Options{Devices: []string{memifDevice(0, wire.MemifServer, socket, ",zero-copy=yes")}, Mode: "io",
 		EAL: []string{"--single-file-segments"}})
 	pmd.Await("link up", p.LinkUp)
 	pmd.Do("start")

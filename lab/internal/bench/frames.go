@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/wire/memif"
+	"github.com/trapeze-nic/trapeze/wire"
 )
 
 // frames is one end of a measurement of frames over memif: what dpdk-testpmd does
@@ -59,17 +59,17 @@ func askFrames(ctx context.Context, q Question) (a Answer, err error) {
 // run is one end, which prints its Side. The receiver ends first; the sender does when
 // the receiver has gone, or it is told to.
 func (f *frames) run(ctx context.Context, w io.Writer) error {
-	if f.Bytes < 1 || f.Bytes > memif.DefaultMTU {
-		return fmt.Errorf("%w: frames of %d bytes (1 to %d)", ErrSpec, f.Bytes, memif.DefaultMTU)
+	if f.Bytes < 1 || f.Bytes > wire.MemifDefaultMTU {
+		return fmt.Errorf("%w: frames of %d bytes (1 to %d)", ErrSpec, f.Bytes, wire.MemifDefaultMTU)
 	}
 	if err := pin(f.Core); err != nil {
 		return err
 	}
-	role := memif.Server
+	role := wire.MemifServer
 	if f.Send {
-		role = memif.Client
+		role = wire.MemifClient
 	}
-	p, err := memif.New(memif.Options{Socket: f.Socket, Role: role, Polling: true})
+	p, err := wire.NewMemif(wire.MemifOptions{Socket: f.Socket, Role: role, Polling: true})
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (f *frames) run(ctx context.Context, w io.Writer) error {
 }
 
 // send copies frames from a buffer, as an application would.
-func (f *frames) send(ctx context.Context, p *memif.Port) {
+func (f *frames) send(ctx context.Context, p *wire.Memif) {
 	frame := make([]byte, f.Bytes)
 	for rounds := 0; p.LinkUp(); rounds++ {
 		if rounds%checkEvery == 0 && ctx.Err() != nil {
@@ -113,7 +113,7 @@ func (f *frames) send(ctx context.Context, p *memif.Port) {
 
 // receive copies frames into a buffer, for a tenth of the time to warm up and then
 // for all of it, which it measures.
-func (f *frames) receive(ctx context.Context, p *memif.Port, side *Side) (err error) {
+func (f *frames) receive(ctx context.Context, p *wire.Memif, side *Side) (err error) {
 	if _, err := f.drain(ctx, p, f.For/10); err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (f *frames) receive(ctx context.Context, p *memif.Port, side *Side) (err er
 // errShort: a frame of a size arrived that was not sent.
 var errShort = errors.New("a frame of another size")
 
-func (f *frames) drain(ctx context.Context, p *memif.Port, d time.Duration) (n uint64, err error) {
+func (f *frames) drain(ctx context.Context, p *wire.Memif, d time.Duration) (n uint64, err error) {
 	frame := make([]byte, f.Bytes)
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		if ctx.Err() != nil {

@@ -16,7 +16,7 @@ import (
 	_ "github.com/trapeze-nic/trapeze/emulator" // emu:
 	"github.com/trapeze-nic/trapeze/ethernet/nffgo/internal/numbered"
 	"github.com/trapeze-nic/trapeze/via"
-	"github.com/trapeze-nic/trapeze/wire/memif"
+	"github.com/trapeze-nic/trapeze/wire"
 )
 
 func TestMain(m *testing.M) { numbered.Main(m, main) }
@@ -37,7 +37,7 @@ func start(t *testing.T) (*numbered.Command, string) {
 func TestMemif(t *testing.T) {
 	const frames = 2_000_000
 	command, socket := start(t)
-	p, err := memif.New(memif.Options{Socket: socket, Role: memif.Client, Ring: 4096})
+	p, err := wire.NewMemif(wire.MemifOptions{Socket: socket, Role: wire.MemifClient, Ring: 4096})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,68 @@
+// Package ends has what the ends of all wires share.
+package ends
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/trapeze-nic/trapeze/engine"
+)
+
+// Port is one end of a wire: what an engine needs, and what the owner of the
+// device needs beyond that. LinkUp and the methods below may be called from any
+// goroutine, the others by one at a time.
+//
+// While the link is down, frames that are committed are lost, or wait on ports that are
+// engine.Lossless as long as the other end is there; and none arrive, but
+// for those that a peer has left behind where the wire keeps them.
+type Port interface {
+	engine.Port
+	// SetWake has f called after frames have arrived, by the goroutine that
+	// brought them. f must not block. Nil ends it.
+	SetWake(f func())
+	// OnLink has f called after the link may have gone up or down, by the
+	// goroutine that did it. f must not touch the link itself. Nil ends it.
+	OnLink(f func())
+	// SetLink pulls this end's plug or puts it back. It is in to begin with.
+	SetLink(up bool)
+	// Close pulls the plug for good. Closing again does nothing.
+	Close() error
+}
+
+// Drainer is implemented by ports whose frames are lost if the port is closed before
+// the peer has taken them.
+type Drainer interface {
+	// Drained reports whether the peer has taken every frame that was flushed, or
+	// there is nobody to take them. It is for who sends.
+	Drained() bool
+}
+
+// ErrOptions is wrapped by the errors about bad options.
+var ErrOptions = errors.New("bad wire options")
+
+// ErrNobody: there is no listener yet.
+var ErrNobody = errors.New("nobody listens at the socket")
+
+// ErrGone: the peer's end was closed, or its process ended.
+var ErrGone = errors.New("the peer is gone")
+
+// Error says what could not be done at which port, why, and what may help.
+type Error struct {
+	// Op is what was under way, such as "listen" or "connect".
+	Op string
+	// Port names the kind of wire, the address, and the peer if it is known.
+	Port string
+	Err  error
+	Hint string // may be empty
+}
+
+func (e *Error) Error() string {
+	s := fmt.Sprintf("%s %s: %v", e.Op, e.Port, e.Err)
+	if e.Hint != "" {
+		s += " (" + e.Hint + ")"
+	}
+	return s
+}
+
+// Unwrap returns Err.
+func (e *Error) Unwrap() error { return e.Err }

@@ -1,0 +1,217 @@
+package memif_test
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/wire"
+	"github.com/trapeze-nic/trapeze/wire/internal/memif"
+	"github.com/trapeze-nic/trapeze/wire/internal/memif/internal/protocol"
+	"github.com/trapeze-nic/trapeze/wire/internal/memif/internal/ring"
+)
+
+// listenRaw makes the socket of a server, and returns a function that closes
+// it.
+func listenRaw(t testing.TB, socket string) (l *protocol.Listener, stop func()) {
+	t.Helper()
+	l, err := protocol.Listen(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := false
+	stop = func() {
+		if !closed {
+			closed = true
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	t.Cleanup(stop)
+	return l, stop
+}
+
+func TestBadServers(t *testing.T) {
+	initiated := func(t *testing.T, r *rawPeer) {
+		r.send(goodHello, -1)
+		want[protocol.Init](r)
+	}
+	offered := func(t *testing.T, r *rawPeer) {
+		initiated(t, r)
+		for range 4 { // INIT, ADD_REGION, ADD_RING, ADD_RING
+			r.send(protocol.Ack{}, -1)
+			if _, err := r.next(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	then := func(before func(t *testing.T, r *rawPeer), body protocol.Body) func(t *testing.T, r *rawPeer) {
+		return func(t *testing.T, r *rawPeer) {
+			before(t, r)
+			r.send(body, -1)
+		}
+	}
+	nothing := func(*testing.T, *rawPeer) {}
+	for _, tt := range []struct {
+		name  string
+		do    func(t *testing.T, r *rawPeer)
+		count count
+		err   error
+		says  string
+	}{
+		{"closes at once", func(t *testing.T, r *rawPeer) { r.close() }, disconnects, wire.ErrGone, ""},
+		{"says nothing", nothing, timeouts, memif.ErrTimeout, ""},
+		{"short packet", func(t *testing.T, r *rawPeer) {
+			_ = unix.Sendmsg(r.conn.FD(), []byte{2, 0}, nil, nil, 0)
+		}, malformed, memif.ErrMessage, "size"},
+		{"HELLO with a descriptor", func(t *testing.T, r *rawPeer) { r.send(goodHello, eventfd(t)) }, malformed, memif.ErrMessage, "too many"},
+		{"ACK first", then(nothing, protocol.Ack{}), malformed, memif.ErrMessage, "ACK"},
+		{"no such message", func(t *testing.T, r *rawPeer) {
+			_ = unix.Sendmsg(r.conn.FD(), bytes.Repeat([]byte{9}, 128), nil, nil, 0)
+		}, malformed, memif.ErrMessage, "type"},
+		{"older versions", then(nothing, protocol.Hello{MinVersion: 0x100, MaxVersion: 0x1ff}), notWelcome, memif.ErrNotWelcome, "0x100 to 0x1ff"},
+		{"newer versions", then(nothing, protocol.Hello{MinVersion: 0x300, MaxVersion: 0x301}), notWelcome, memif.ErrNotWelcome, "0x300"},
+		{"no version", then(nothing, protocol.Hello{MinVersion: 0x300, MaxVersion: 0x100}), notWelcome, memif.ErrNotWelcome, ""},
+		{"no ACK of INIT", initiated, timeouts, memif.ErrTimeout, ""},
+		{"HELLO twice", then(initiated, goodHello), malformed, memif.ErrMessage, "HELLO"},
+		{"CONNECTED too early", then(initiated, protocol.Connected{}), malformed, memif.ErrMessage, "CONNECTED"},
+		{"refuses", then(initiated, protocol.Disconnect{Reason: "go away"}), disconnects, memif.ErrRefused, "go away"},
+		{"dies in the middle", func(t *testing.T, r *rawPeer) {
+			offered(t, r)
+			r.close()
+		}, disconnects, wire.ErrGone, ""},
+		{"no CONNECTED", offered, timeouts, memif.ErrTimeout, ""},
+		{"ACK for CONNECTED", then(offered, protocol.Ack{}), malformed, memif.ErrMessage, "ACK"},
+		{"talks once connected", func(t *testing.T, r *rawPeer) {
+			r.serve(goodHello)
+			r.send(protocol.Ack{}, -1)
+		}, malformed, memif.ErrMessage, "ACK"},
+		{"sends descriptors once connected", func(t *testing.T, r *rawPeer) {
+			r.serve(goodHello)
+			r.send(protocol.AddRegion{}, r.file)
+		}, malformed, memif.ErrMessage, "ADD_REGION"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			leaktest.Check(t)
+			o := memif.Options{Socket: socketPath(t), Role: memif.Client, Timeout: patience}
+			if errors.Is(tt.err, memif.ErrTimeout) {
+				o.Timeout = time.Second
+			}
+			l, stop := listenRaw(t, o.Socket)
+			client := newPort(t, o)
+			r := acceptRaw(t, l)
+			tt.do(t, r)
+			eventually(t, "it is counted", func() bool { return tt.count(client.Stats()) >= 1 })
+			var e *wire.Error
+			if err := client.Stats().Err; !errors.As(err, &e) || !errors.Is(err, tt.err) || !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("error %v, want one of %q that says %q", err, tt.err, tt.says)
+			}
+			r.close()
+			stop()
+			serverWorks(t, client, o.Socket)
+		})
+	}
+}
+
+// serverWorks gives a client an honest server.
+func serverWorks(t *testing.T, client *memif.Port, socket string) {
+	t.Helper()
+	server := newPort(t, memif.Options{Socket: socket, Role: memif.Server})
+	eventually(t, "the client has found an honest server", func() bool { return client.LinkUp() && server.LinkUp() })
+	for i := range 10 {
+		for _, way := range [][2]*memif.Port{{client, server}, {server, client}} {
+			f := pattern(i, 100)
+			send(way[0], f)
+			if !bytes.Equal(receive(way[1]), f) {
+				t.Fatal("frames are lost")
+			}
+		}
+	}
+	if err := server.Close(); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "the link goes down", func() bool { return !client.LinkUp() })
+	use(client)
+}
+
+// TestRawServerExchangesFrames: servers with limits of their own.
+func TestRawServerExchangesFrames(t *testing.T) {
+	for name, hello := range map[string]protocol.Hello{
+		"any":         goodHello,
+		"small rings": {MaxVersion: 0xffff, MaxLog2: 2},
+		"two buffers": {MaxVersion: protocol.Version, MaxLog2: 1},
+		"one buffer":  {MinVersion: protocol.Version, MaxVersion: protocol.Version},
+		"many rings":  {MaxVersion: protocol.Version, MaxC2S: 0xffff, MaxS2C: 0xffff, MaxLog2: 255},
+	} {
+		t.Run(name, func(t *testing.T) {
+			leaktest.Check(t)
+			o := memif.Options{Socket: socketPath(t), Role: memif.Client}
+			l, _ := listenRaw(t, o.Socket)
+			client := newPort(t, o)
+			r := acceptRaw(t, l)
+			r.serve(hello)
+			eventually(t, "link up", client.LinkUp)
+			for i := range 100 {
+				f := pattern(i, 1+i*19%2048)
+				if !send(client, f) {
+					t.Fatal("no room")
+				}
+				if got := r.receives.Receive(); !bytes.Equal(got, f) {
+					t.Fatalf("frame %d: the server received %d bytes", i, len(got))
+				}
+				r.receives.Release()
+				copy(r.sends.Reserve(len(f)), f)
+				r.sends.Commit()
+				r.sends.Flush()
+				if got := receive(client); !bytes.Equal(got, f) {
+					t.Fatalf("frame %d: received %d bytes", i, len(got))
+				}
+				client.Receive()
+			}
+		})
+	}
+}
+
+// TestServerViolations: what a server may write into rings.
+func TestServerViolations(t *testing.T) {
+	const tail, descriptor = 64, ring.HeaderSize
+	for name, poke := range map[string]func(r *rawPeer){
+		"tail of the ring to the server jumps": func(r *rawPeer) { r.poke(true, tail, 100) },
+		"tail of the ring to the client jumps": func(r *rawPeer) { r.poke(false, tail, 100) },
+		"frame longer than its buffer": func(r *rawPeer) {
+			r.poke(false, descriptor+4, 4096)
+			r.poke(false, tail, 1)
+		},
+		"everything is ones": func(r *rawPeer) {
+			for i := range r.memory {
+				r.memory[i] = 0xff
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			leaktest.Check(t)
+			o := memif.Options{Socket: socketPath(t), Role: memif.Client, Ring: 8}
+			l, stop := listenRaw(t, o.Socket)
+			client := newPort(t, o)
+			r := acceptRaw(t, l)
+			r.serve(goodHello)
+			eventually(t, "link up", client.LinkUp)
+			poke(r)
+			eventually(t, "the link goes down", func() bool {
+				use(client)
+				return !client.LinkUp()
+			})
+			r.wantEnd()
+			eventually(t, "it is counted", func() bool { return violations(client.Stats()) == 1 })
+			r.close()
+			stop()
+			serverWorks(t, client, o.Socket)
+		})
+	}
+}

@@ -1,0 +1,151 @@
+package memif_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/wire"
+	"github.com/trapeze-nic/trapeze/wire/internal/memif"
+)
+
+// patience ends tests that block for ever. Nothing here is meant to take long, but
+// CI machines are busy.
+const patience = time.Minute
+
+func TestMain(m *testing.M) {
+	for variable, run := range map[string]func(string) error{sinkVariable: sink, echoVariable: echo} {
+		if arguments := os.Getenv(variable); arguments != "" {
+			if err := run(arguments); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			os.Exit(0)
+		}
+	}
+	leaktest.Main(m)
+}
+
+func testProgram(t testing.TB) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return self
+}
+
+// socketPath returns a path for a socket: short enough, and gone with the test.
+func socketPath(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "memif")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return filepath.Join(dir, "socket")
+}
+
+// newPort makes a port that is closed with the test.
+func newPort(t testing.TB, o memif.Options) *memif.Port {
+	t.Helper()
+	p, err := memif.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+// eventually waits until what is so.
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !is(); time.Sleep(100 * time.Microsecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+// waitUp waits for a peer.
+func waitUp(p *memif.Port) {
+	for end := time.Now().Add(patience); !p.LinkUp() && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// connected returns two ports with a link between them. The roles are those of
+// a, and the other; the socket is a new one unless a has one.
+func connected(t testing.TB, a, b memif.Options) (*memif.Port, *memif.Port) {
+	t.Helper()
+	if a.Role == 0 {
+		a.Role = memif.Server
+	}
+	if a.Socket == "" {
+		a.Socket = socketPath(t)
+	}
+	b.Socket, b.Role = a.Socket, memif.Client+memif.Server-a.Role
+	p, q := newPort(t, a), newPort(t, b)
+	eventually(t, "link up", func() bool { return p.LinkUp() && q.LinkUp() })
+	return p, q
+}
+
+// mappings counts all.
+func mappings(t testing.TB) int { return strings.Count(maps(t), "\n") }
+
+func maps(t testing.TB) string {
+	t.Helper()
+	b, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// abstractSocket returns the name of a socket that is in no file system.
+func abstractSocket(t testing.TB) string {
+	return fmt.Sprintf("@trapeze-memif-%d-%d", os.Getpid(), time.Now().UnixNano())
+}
+
+// send puts one frame on the wire. It reports whether there was room.
+func send(p wire.Port, frame []byte) bool {
+	q := p.Reserve(len(frame))
+	if q == nil {
+		return false
+	}
+	copy(q, frame)
+	p.Commit()
+	p.Flush()
+	return true
+}
+
+// receive returns a copy of the next frame, nil if none comes for a long time.
+func receive(p wire.Port) []byte {
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		if f := p.Receive(); f != nil {
+			c := append([]byte{}, f...)
+			p.Release()
+			return c
+		}
+		runtime.Gosched()
+	}
+	return nil
+}
+
+// pattern returns n bytes that differ from those of other frames.
+func pattern(number, n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(number*31 + i*7 + i>>8)
+	}
+	return b
+}

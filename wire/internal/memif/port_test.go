@@ -1,0 +1,374 @@
+package memif_test
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/wire"
+	"github.com/trapeze-nic/trapeze/wire/internal/memif"
+)
+
+// kinds are the connections for which everything must hold.
+var kinds = []struct {
+	name string
+	a, b memif.Options
+}{
+	{"server to client", memif.Options{Role: memif.Server}, memif.Options{}},
+	{"client to server", memif.Options{Role: memif.Client}, memif.Options{}},
+	{"several rings", memif.Options{Role: memif.Server}, memif.Options{Queues: 3}},
+	{"chains from a client", memif.Options{Role: memif.Client, Buffer: 128, Ring: 64, MTU: 4096}, memif.Options{MTU: 4096}},
+	{"chains from a server", memif.Options{Role: memif.Server, MTU: 4096}, memif.Options{Buffer: 128, Ring: 64, MTU: 4096}},
+	{"largest frames", memif.Options{Role: memif.Server, MTU: descriptors.MaxMTU}, memif.Options{MTU: descriptors.MaxMTU}},
+	{"polling", memif.Options{Role: memif.Server, Polling: true}, memif.Options{Polling: true}},
+	{"secret", memif.Options{Role: memif.Server, Secret: "open sesame", ID: 7}, memif.Options{Secret: "open sesame", ID: 7}},
+}
+
+// ends opens a connection of each kind, on a socket in the file system and on
+// an abstract one in turn.
+func ends(t *testing.T, each func(t *testing.T, a, b *memif.Port)) {
+	for i, k := range kinds {
+		t.Run(k.name, func(t *testing.T) {
+			leaktest.Check(t)
+			if i%2 == 1 {
+				k.a.Socket = abstractSocket(t)
+			}
+			a, b := connected(t, k.a, k.b)
+			each(t, a, b)
+		})
+	}
+}
+
+func TestFramesArrive(t *testing.T) {
+	ends(t, func(t *testing.T, a, b *memif.Port) {
+		if a.Receive() != nil {
+			t.Error("a frame that nobody sent")
+		}
+		a.Release() // nothing was received: no effect
+		for i, n := range []int{0, 1, 8, 63, 64, 65, 1000, 2047, a.MTU() - 1, a.MTU()} {
+			for _, way := range [][2]*memif.Port{{a, b}, {b, a}} {
+				f := pattern(i, n)
+				if !send(way[0], f) {
+					t.Fatalf("no room for %d bytes", n)
+				}
+				if got := receive(way[1]); !bytes.Equal(got, f) {
+					t.Fatalf("sent %d bytes, received %d", n, len(got))
+				}
+			}
+		}
+	})
+}
+
+func TestFrameStaysUntilRelease(t *testing.T) {
+	ends(t, func(t *testing.T, a, b *memif.Port) {
+		one, two := pattern(1, 100), pattern(2, 200)
+		send(a, one)
+		send(a, two)
+		eventually(t, "a frame", func() bool { return b.Receive() != nil })
+		for range 2 {
+			if !bytes.Equal(b.Receive(), one) {
+				t.Error("Receive without Release gave another frame")
+			}
+		}
+		b.Release()
+		b.Release() // the second has no effect
+		if !bytes.Equal(receive(b), two) {
+			t.Error("the second frame is lost")
+		}
+	})
+}
+
+func TestSecondReserveReplaces(t *testing.T) {
+	ends(t, func(t *testing.T, a, b *memif.Port) {
+		copy(a.Reserve(200), bytes.Repeat([]byte{1}, 200))
+		f := pattern(3, 60)
+		send(a, f)
+		a.Commit() // nothing reserved: no effect
+		a.Flush()
+		if got := receive(b); !bytes.Equal(got, f) {
+			t.Errorf("received % x", got)
+		}
+		if b.Receive() != nil {
+			t.Error("more than one frame arrived")
+		}
+	})
+}
+
+func TestReserveRefuses(t *testing.T) {
+	ends(t, func(t *testing.T, a, b *memif.Port) {
+		for range 2 { // with the link up, and down
+			for _, n := range []int{-1, a.MTU() + 1, math.MinInt, math.MaxInt} {
+				a.Reserve(10)
+				if a.Reserve(n) != nil {
+					t.Errorf("Reserve(%d) gave bytes, the MTU is %d", n, a.MTU())
+				}
+				a.Commit()
+				a.Flush()
+			}
+			if got := a.Reserve(a.MTU()); len(got) != a.MTU() {
+				t.Errorf("Reserve(MTU) gave %d bytes", len(got))
+			}
+			if b.Receive() != nil {
+				t.Error("what was refused has arrived")
+			}
+			a.SetLink(false)
+		}
+	})
+}
+
+// TestFull: a full wire takes no more, and goes on when frames are taken.
+func TestFull(t *testing.T) {
+	ends(t, func(t *testing.T, a, b *memif.Port) {
+		var sent, got int
+		for range 3 {
+			for send(a, pattern(sent, 64)) {
+				sent++
+			}
+			if a.Reserve(64) != nil {
+				t.Error("there is room in a full wire")
+			}
+			for got < sent {
+				if f := receive(b); !bytes.Equal(f, pattern(got, 64)) {
+					t.Fatalf("frame %d of %d: %d bytes", got, sent, len(f))
+				}
+				got++
+			}
+			if b.Receive() != nil { // an empty look gives the room back
+				t.Error("a frame too many")
+			}
+		}
+		if sent < 64 {
+			t.Errorf("room for %d frames", sent/3)
+		}
+	})
+}
+
+func TestLinkDownLosesFrames(t *testing.T) {
+	ends(t, func(t *testing.T, a, b *memif.Port) {
+		f := pattern(4, 70)
+		a.SetLink(false)
+		if a.LinkUp() {
+			t.Error("link is up with the plug out")
+		}
+		if !send(a, f) {
+			t.Error("a wire without plug holds its sender up")
+		}
+		eventually(t, "the peer sees it", func() bool { return !b.LinkUp() })
+		a.SetLink(true)
+		eventually(t, "link up", func() bool { return a.LinkUp() && b.LinkUp() })
+		g := pattern(5, 71)
+		send(a, g)
+		if got := receive(b); !bytes.Equal(got, g) {
+			t.Errorf("received %d bytes, want those that were sent with the plug in", len(got))
+		}
+		if s := a.Stats(); s.Lost != 1 || s.Connections != 2 || s.Unplugs != 1 {
+			t.Errorf("stats %+v", s)
+		}
+	})
+}
+
+func TestOnLink(t *testing.T) {
+	ends(t, func(t *testing.T, a, b *memif.Port) {
+		var mu sync.Mutex
+		var seen []bool
+		b.OnLink(func() {
+			mu.Lock()
+			defer mu.Unlock()
+			if up := b.LinkUp(); len(seen) == 0 || seen[len(seen)-1] != up {
+				seen = append(seen, up)
+			}
+		})
+		told := func(want ...bool) func() bool {
+			return func() bool {
+				mu.Lock()
+				defer mu.Unlock()
+				return slices.Equal(seen, want)
+			}
+		}
+		a.SetLink(false)
+		eventually(t, "down", told(false))
+		a.SetLink(true)
+		eventually(t, "up", told(false, true))
+		b.OnLink(nil)
+		a.SetLink(false)
+		eventually(t, "down", func() bool { return !b.LinkUp() })
+		if !told(false, true)() {
+			t.Error("told after OnLink(nil)")
+		}
+	})
+}
+
+func TestUseAfterClose(t *testing.T) {
+	ends(t, func(t *testing.T, a, b *memif.Port) {
+		f := pattern(6, 100)
+		send(b, f)
+		reserved := a.Reserve(100)
+		eventually(t, "a frame", func() bool { return a.Receive() != nil })
+		held := a.Receive()
+		for range 2 { // closing twice is fine
+			if err := a.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// What was handed out can still be touched.
+		copy(reserved, f)
+		a.Commit()
+		a.Flush()
+		copy(f, held)
+		a.Release()
+		a.SetLink(true)
+		a.SetWake(func() {})
+		a.OnLink(func() {})
+		send(a, f)
+		if a.LinkUp() || a.Receive() != nil {
+			t.Error("a closed end is alive")
+		}
+		a.Release()
+		eventually(t, "the peer sees it", func() bool { return !b.LinkUp() })
+		send(b, f)
+		if b.Receive() != nil {
+			t.Error("a frame from nowhere")
+		}
+		b.Release()
+	})
+}
+
+// TestTwoThreads has frames of all sizes cross in both directions while all
+// ends run.
+func TestTwoThreads(t *testing.T) {
+	ends(t, func(t *testing.T, a, b *memif.Port) {
+		const frames = 10000
+		size := func(i int) int { return 8 + i*37%(min(a.MTU(), 5000)-8) }
+		var failed atomic.Bool
+		var all sync.WaitGroup
+		for _, way := range [][2]*memif.Port{{a, b}, {b, a}} {
+			all.Go(func() {
+				for i := 0; i < frames && !failed.Load(); {
+					q := way[0].Reserve(size(i))
+					if q == nil {
+						way[0].Flush()
+						runtime.Gosched()
+						continue
+					}
+					copy(q, pattern(i, len(q)))
+					way[0].Commit()
+					if i++; i%5 == 0 || i == frames {
+						way[0].Flush()
+					}
+				}
+			})
+			all.Go(func() {
+				for i := range frames {
+					if f := receive(way[1]); !bytes.Equal(f, pattern(i, size(i))) {
+						t.Errorf("frame %d is damaged: %d bytes", i, len(f))
+						failed.Store(true)
+						return
+					}
+				}
+			})
+		}
+		all.Wait()
+	})
+}
+
+// TestIsAQueue compares a wire with a list of frames.
+func TestIsAQueue(t *testing.T) {
+	ends(t, func(t *testing.T, a, b *memif.Port) {
+		number := 0
+		rapid.Check(t, func(t *rapid.T) {
+			var committed, visible [][]byte
+			flush := func(*rapid.T) {
+				a.Flush()
+				visible, committed = append(visible, committed...), nil
+			}
+			take := func(t *rapid.T) {
+				f := b.Receive()
+				if len(visible) == 0 {
+					if f != nil {
+						t.Fatal("a frame that was not flushed")
+					}
+					return
+				}
+				if f == nil || !bytes.Equal(f, visible[0]) {
+					t.Fatalf("received %d bytes, want %d", len(f), len(visible[0]))
+				}
+				b.Release()
+				visible = visible[1:]
+			}
+			t.Repeat(map[string]func(*rapid.T){
+				"commit": func(t *rapid.T) {
+					number++
+					f := pattern(number, rapid.IntRange(0, min(a.MTU(), 3000)).Draw(t, "size"))
+					q := a.Reserve(len(f))
+					if q == nil {
+						if len(committed)+len(visible) == 0 {
+							t.Fatal("an empty wire has no room")
+						}
+						return
+					}
+					copy(q, f)
+					a.Commit()
+					committed = append(committed, f)
+				},
+				"abandon": func(*rapid.T) { a.Reserve(number % 100) },
+				"flush":   flush,
+				"receive": take,
+			})
+			flush(t)
+			for len(visible) > 0 {
+				take(t)
+			}
+			b.Receive() // gives all room back
+		})
+	})
+}
+
+func TestAllocatesNothing(t *testing.T) {
+	ends(t, func(t *testing.T, a, b *memif.Port) {
+		bounce := func(x, y *memif.Port) {
+			for _, n := range []int{60, min(x.MTU(), 3000)} {
+				x.Reserve(n)
+				x.Commit()
+			}
+			x.Flush()
+			for y.Receive() != nil {
+				y.Release()
+			}
+		}
+		bounce(a, b)
+		bounce(b, a)
+		if n := testing.AllocsPerRun(1000, func() { bounce(a, b); bounce(b, a) }); n != 0 {
+			t.Errorf("%v allocations", n)
+		}
+	})
+}
+
+// TestStatsCount: what went through is counted at both ends.
+func TestStatsCount(t *testing.T) {
+	ends(t, func(t *testing.T, a, b *memif.Port) {
+		for i := range 100 {
+			send(a, pattern(i, 100))
+			receive(b)
+		}
+		b.Receive()
+		s, r := a.Stats(), b.Stats()
+		if s.FramesSent != 100 || s.BytesSent != 10000 || r.FramesReceived != 100 || r.BytesReceived != 10000 {
+			t.Errorf("sent %+v, received %+v", s, r)
+		}
+		if s.Err != nil && !errors.Is(s.Err, wire.ErrNobody) { // a client that was there first
+			t.Errorf("error %v", s.Err)
+		}
+		if !s.Up || s.Guarded || s.Connections != 1 || s.PeerName != "trapeze" || s.PeerInterface != "trapeze" {
+			t.Errorf("stats %+v", s)
+		}
+	})
+}

@@ -1,0 +1,92 @@
+package nic
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/wire/internal/ends"
+)
+
+const (
+	// DefaultMTU is a frame of the 1500 bytes of payload that every Ethernet carries, and
+	// MaxMTU one of the 9000 of jumbo frames; both with the Ethernet header, as the MTU of
+	// all wires is (SPEC.md 8).
+	DefaultMTU = 1500 + ethernet.HeaderSize
+	MaxMTU     = ethernet.MaxMTU + ethernet.HeaderSize
+
+	// ringSize is how many descriptors the NIC has for each direction: eight windows of a
+	// connection (SPEC.md 8.4).
+	ringSize = 512
+	// buffers hold what is in both rings, what the driver keeps at hand and the bursts of
+	// this package.
+	buffers = 3 * ringSize
+	// headroom before a frame aligns it. A buffer begins with a page and takes whole ones:
+	// an IOMMU then translates as few of them as can be, and QEMU's igb drops frames that
+	// lie in two pages which are not neighbours in a guest's memory.
+	headroom = 64
+	pageSize = 4096
+	// Devices may fill only whole KiB of a buffer.
+	fillUnit = 1024
+)
+
+// Options are the choices of New. Address is needed.
+type Options struct {
+	// Address is that of an ethernet.Port, see ethernet.Open: a PCI function, as in
+	// "pci:0000:03:00.0", or of a scheme of ethernet.Schemes.
+	Address string
+	// MTU is the largest frame in bytes, Ethernet header included: descriptors.MinMTU to
+	// MaxMTU, DefaultMTU if zero. All stations of a network should have the same.
+	MTU int
+	// MAC is the address of the station, if not the NIC's own.
+	MAC descriptors.MAC
+	// Promiscuous has the NIC receive all frames, for endpoints that want those to other
+	// stations and to groups.
+	Promiscuous bool
+	// Logger is told of failures and restarts; nil for slog.Default.
+	Logger *slog.Logger
+}
+
+// IsAddress reports whether New may know what is at an address: that of a PCI function, or
+// one of a scheme that a driver has registered.
+func IsAddress(address string) bool {
+	scheme, rest, ok := strings.Cut(address, ":")
+	return ok && rest != "" && (scheme == "pci" || slices.Contains(ethernet.Schemes(), scheme))
+}
+
+// Check fails with what New would find wrong with the options before it opens anything,
+// an error that wraps ends.ErrOptions.
+func (o Options) Check() error { return o.complete() }
+
+func (o *Options) complete() error {
+	if o.MTU == 0 {
+		o.MTU = DefaultMTU
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	switch {
+	case o.MTU < descriptors.MinMTU || o.MTU > MaxMTU:
+		return fmt.Errorf("%w: MTU %d is not in %d..%d, the frames of a NIC with their header", ends.ErrOptions, o.MTU, descriptors.MinMTU, MaxMTU)
+	case o.MAC.IsMulticast():
+		return fmt.Errorf("%w: MAC %v is the address of a group", ends.ErrOptions, o.MAC)
+	}
+	return nil
+}
+
+// config is what the NIC is opened with, but for the pool.
+func (o *Options) config() ethernet.Config {
+	return ethernet.Config{MTU: o.MTU - ethernet.HeaderSize, MAC: ethernet.MAC(o.MAC), Promiscuous: o.Promiscuous,
+		ReceiveDescriptors: ringSize, SendDescriptors: ringSize, Interrupts: true, Logger: o.Logger}
+}
+
+// pool is where frames lie.
+func (o *Options) pool() ethernet.PoolConfig {
+	frame := roundUp(o.MTU+ethernet.TagSize, fillUnit)
+	return ethernet.PoolConfig{Buffers: buffers, Headroom: headroom, Size: roundUp(headroom+frame, pageSize) - headroom}
+}
+
+func roundUp(n, unit int) int { return (n + unit - 1) / unit * unit }

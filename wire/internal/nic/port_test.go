@@ -1,0 +1,291 @@
+package nic_test
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/cable"
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/wire"
+	"github.com/trapeze-nic/trapeze/wire/internal/nic"
+)
+
+func TestBadOptions(t *testing.T) {
+	for _, tt := range []struct {
+		o    nic.Options
+		want error
+		says string
+	}{
+		{nic.Options{Address: "cable:x", MTU: descriptors.MinMTU - 1}, wire.ErrOptions, "160..9014"},
+		{nic.Options{Address: "cable:x", MTU: nic.MaxMTU + 1}, wire.ErrOptions, "160..9014"},
+		{nic.Options{Address: "cable:x", MTU: -1}, wire.ErrOptions, "160..9014"},
+		{nic.Options{Address: "cable:x", MAC: descriptors.MAC{1}}, wire.ErrOptions, "group"},
+		{nic.Options{Address: ""}, vfio.ErrBadAddress, "scheme"},
+		{nic.Options{Address: "carrier-pigeon:x"}, vfio.ErrUnknownScheme, "ethernet/drivers"},
+		{nic.Options{Address: "vfio-user:/nic0"}, vfio.ErrUnknownScheme, "vfio/kernel"},
+	} {
+		p, err := nic.New(t.Context(), tt.o)
+		if p != nil || !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%+v: %v, want one that says %q", tt.o, err, tt.says)
+		}
+	}
+}
+
+// TestStation: the station is the NIC's address, or the one that is asked for.
+func TestStation(t *testing.T) {
+	address := cable.Scheme + ":" + t.Name()
+	if a := open(t, nic.Options{Address: address}); a.MAC() != (descriptors.MAC{2, 'c', 'a', 'b', 'l', 'A'}) || a.MTU() != 1514 {
+		t.Errorf("station %v, MTU %d", a.MAC(), a.MTU())
+	}
+	want := descriptors.MAC{2, 0, 0, 0, 0, 9}
+	if b := open(t, nic.Options{Address: address, MAC: want, MTU: nic.MaxMTU}); b.MAC() != want || b.MTU() != 9014 {
+		t.Errorf("station %v, MTU %d", b.MAC(), b.MTU())
+	}
+}
+
+// TestFlushIsOneSend: what is committed before a Flush is given to the NIC at once.
+func TestFlushIsOneSend(t *testing.T) {
+	a, b := pair(t, nic.Options{})
+	end := cable.End(t.Name(), 0)
+	for round := range 5 {
+		before := end.Sends()
+		for i := range 64 {
+			if !put(a, byte(i), 64+i) {
+				t.Fatal("no room")
+			}
+		}
+		a.Flush()
+		if n := end.Sends() - before; n != 1 {
+			t.Errorf("round %d: %d bursts", round, n)
+		}
+		for i := range 64 {
+			get(t, b, byte(i), 64+i)
+		}
+	}
+	if s := a.Stats(); s.NIC.Queues[0].SentFrames != 5*64 || s.Lost != 0 || s.Bad != 0 || s.Err != nil {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestFullRing: frames for which the NIC has no room go out later, in order, without a
+// Flush if whoever sends only receives, and the frame that is reserved stays what it is.
+func TestFullRing(t *testing.T) {
+	a, b := pair(t, nic.Options{})
+	end := cable.End(t.Name(), 0)
+	end.SetFull(true)
+	n := 0
+	for put(a, byte(n), 64+n) {
+		if n++; n > 1000 {
+			t.Fatal("there is always room")
+		}
+		if n%7 == 0 {
+			a.Flush()
+		}
+	}
+	if a.Drained() {
+		t.Error("all was sent")
+	}
+	end.SetFull(false)
+	eventually(t, "there is room", func() bool { return put(a, byte(n), 64+n) })
+	held := a.Reserve(100)
+	for i := range held {
+		held[i] = 255
+	}
+	end.SetFull(true)
+	a.Flush()
+	end.SetFull(false)
+	a.Receive()
+	a.Commit()
+	a.Flush()
+	for i := range n + 1 {
+		get(t, b, byte(i), 64+i)
+	}
+	get(t, b, 255, 100)
+	eventually(t, "all is sent", a.Drained)
+}
+
+// TestFullRingWakes: whoever sleeps with frames that the NIC had no room for is woken.
+func TestFullRingWakes(t *testing.T) {
+	a, b := pair(t, nic.Options{})
+	var woken atomic.Int32
+	a.SetWake(func() { woken.Add(1) })
+	end := cable.End(t.Name(), 0)
+	end.SetFull(true)
+	put(a, 1, 64)
+	a.Flush()
+	eventually(t, "the sender is woken", func() bool { return woken.Load() > 3 })
+	end.SetFull(false)
+	a.Receive()
+	get(t, b, 1, 64)
+}
+
+// TestWakes: frames wake whoever has looked in vain for a while.
+func TestWakes(t *testing.T) {
+	a, b := pair(t, nic.Options{})
+	woken := make(chan struct{}, 1)
+	b.SetWake(func() {
+		select {
+		case woken <- struct{}{}:
+		default:
+		}
+	})
+	for i := range 20 {
+		put(a, byte(i), 200)
+		a.Flush()
+		<-woken
+		get(t, b, byte(i), 200)
+		for range 600 {
+			b.Receive()
+		}
+	}
+	if n := b.Stats().Wakes; n < 20 {
+		t.Errorf("woken %d times", n)
+	}
+	b.SetWake(nil)
+}
+
+// TestFailure: a NIC that fails takes the link down, and is restarted until it works.
+func TestFailure(t *testing.T) {
+	a, b := pair(t, nic.Options{})
+	var changes atomic.Int32
+	a.OnLink(func() { changes.Add(1) })
+	broken := errors.New("a fuse has blown")
+	for round := range uint64(2) {
+		cable.End(t.Name(), 0).Fail(broken, 2)
+		eventually(t, "the link is down", func() bool { a.Receive(); return !a.LinkUp() && changes.Load() > 0 })
+		changes.Store(0)
+		if err := a.Stats().Err; !errors.Is(err, broken) {
+			t.Errorf("failed because of %v", err)
+		}
+		lost := a.Stats().Lost
+		if !put(a, 1, 64) {
+			t.Error("no room for a frame that is lost")
+		}
+		a.Flush()
+		if n := a.Stats().Lost; n != lost+1 {
+			t.Errorf("%d frames lost, before %d", n, lost)
+		}
+		eventually(t, "the NIC works again", func() bool { return a.LinkUp() && changes.Load() > 0 })
+		changes.Store(0)
+		put(a, 2, 64)
+		a.Flush()
+		get(t, b, 2, 64)
+		if s := a.Stats(); s.Restarts != round+1 || s.Err != nil {
+			t.Errorf("%+v", s)
+		}
+	}
+}
+
+// TestGone: a PCI function that is gone is given back, as Linux waits for that.
+func TestGone(t *testing.T) {
+	p := open(t, nic.Options{Address: "pci:0000:00:00.0"})
+	g := gone.Load()
+	eventually(t, "it is closed", func() bool { p.Receive(); return g.isClosed() })
+	if err := p.Stats().Err; p.LinkUp() || !errors.Is(err, ethernet.ErrDeviceGone) {
+		t.Errorf("link up: %v, error %v", p.LinkUp(), err)
+	}
+	if put(p, 1, 64) {
+		p.Flush()
+	}
+	if p.Receive() != nil || p.Stats().Lost != 1 {
+		t.Errorf("%+v", p.Stats())
+	}
+}
+
+// TestFailureWhileSending: the frames of a burst that the NIC refuses are lost, and
+// nothing else.
+func TestFailureWhileSending(t *testing.T) {
+	a, b := pair(t, nic.Options{})
+	put(a, 1, 64)
+	put(a, 2, 64)
+	cable.End(t.Name(), 0).Fail(errors.New("x"), 0)
+	a.Flush()
+	if n := a.Stats().Lost; n != 2 {
+		t.Errorf("%d frames lost", n)
+	}
+	eventually(t, "the NIC works again", a.LinkUp)
+	put(a, 3, 64)
+	a.Flush()
+	get(t, b, 3, 64)
+}
+
+// TestLink: both ends notice that a link goes and comes, and frames are lost meanwhile.
+func TestLink(t *testing.T) {
+	a, b := pair(t, nic.Options{})
+	var changes atomic.Int32
+	b.OnLink(func() { changes.Add(1) })
+	for i := range int32(3) {
+		cable.End(t.Name(), 0).SetLink(false)
+		eventually(t, "both links are down", func() bool { return !a.LinkUp() && !b.LinkUp() && changes.Load() == 2*i+1 })
+		put(a, 1, 64)
+		a.Flush()
+		cable.End(t.Name(), 0).SetLink(true)
+		eventually(t, "both links are up", func() bool { return a.LinkUp() && b.LinkUp() && changes.Load() == 2*i+2 })
+		put(a, 2, 64)
+		a.Flush()
+		get(t, b, 2, 64)
+	}
+	if n := a.Stats().Lost; n != 3 {
+		t.Errorf("%d frames lost", n)
+	}
+}
+
+// TestCloseKeepsFrames: what was reserved and received can be used after Close, and is
+// given back by the next calls.
+func TestCloseKeepsFrames(t *testing.T) {
+	before := leaktest.Files(t)
+	for range 3 {
+		a, b := pair(t, nic.Options{})
+		put(a, 7, 100)
+		put(a, 8, 100)
+		a.Flush()
+		var in []byte
+		eventually(t, "a frame comes", func() bool { in = b.Receive(); return in != nil })
+		out := b.Reserve(1514)
+		for _, p := range []*nic.Port{a, b} {
+			if err := p.Close(); err != nil {
+				t.Error(err)
+			}
+			if p.LinkUp() {
+				t.Error("the link of a closed port is up")
+			}
+		}
+		for i := range out {
+			out[i] = in[i%100]
+		}
+		b.Commit()
+		b.Flush()
+		b.Release()
+		if b.Receive() != nil || b.Reserve(64) != nil {
+			t.Error("frames pass a closed port")
+		}
+		if b.Stats().Lost != 1 {
+			t.Errorf("%+v", b.Stats())
+		}
+		a.Reserve(0)
+		a.Receive()
+		if n := leaktest.Files(t); n != before {
+			t.Fatalf("%d file descriptors before, %d after", before, n)
+		}
+	}
+}
+
+// TestWrongNIC: a NIC that cannot be a wire's end is refused.
+func TestWrongNIC(t *testing.T) {
+	for what, want := range map[string]error{
+		"no queue": ethernet.ErrProtocol, "no station": ethernet.ErrProtocol, "no link": errNothing, "not open": errNothing,
+	} {
+		p, err := nic.New(t.Context(), nic.Options{Address: "wrong:" + what})
+		if p != nil || !errors.Is(err, want) || !strings.Contains(err.Error(), "wrong:"+what) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if n := wrongOpen.Load(); n != 0 {
+		t.Errorf("%d ports are still open", n)
+	}
+}

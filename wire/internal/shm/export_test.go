@@ -1,0 +1,193 @@
+package shm_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/wire/internal/shm"
+)
+
+// TestLentMemoryIsForReading: a peer that opens the file anew, through /proc, gets
+// no further, and the lender writes on.
+func TestLentMemoryIsForReading(t *testing.T) {
+	for name, huge := range map[string]vfio.HugePolicy{"pages": vfio.HugeNever, "huge pages": vfio.HugeRequire} {
+		t.Run(name, func(t *testing.T) {
+			checkLeaks(t)
+			path := socket(t)
+			p := open(t, shm.Options{Path: path, Role: shm.RoleListen, Share: true})
+			r := joinRaw(t, path, flagShare)
+			up(t, p)
+			m, err := vfio.AllocMemory(page, vfio.MemoryOptions{Huge: huge})
+			if err != nil {
+				t.Skipf("no such memory: %v", err)
+			}
+			defer m.Close()
+			m.Bytes()[0] = 7
+			if _, err := p.Export(m.FD(), 0, m.Bytes()); err != nil {
+				t.Fatal(err)
+			}
+			_, _, _, _, _, got := r.read()
+			defer unix.Close(got)
+			again, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", got), unix.O_RDWR|unix.O_CLOEXEC, 0)
+			if err != nil {
+				t.Skipf("it cannot be opened anew: %v", err) // by others than root, say
+			}
+			defer unix.Close(again)
+			size := int(m.Size())
+			view, err := unix.Mmap(again, 0, size, unix.PROT_READ, unix.MAP_SHARED)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer unix.Munmap(view)
+			for what, err := range map[string]error{
+				"map for writing":  mapped(again, size),
+				"make it writable": unix.Mprotect(view, unix.PROT_READ|unix.PROT_WRITE),
+				"write":            written(again),
+				"truncate":         unix.Ftruncate(again, 0),
+				"extend":           unix.Ftruncate(again, 2*int64(size)),
+				"punch a hole":     unix.Fallocate(again, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, int64(size)),
+				"remove pages":     unix.Madvise(view, unix.MADV_REMOVE),
+				"add seals":        sealed(again),
+			} {
+				if err == nil {
+					t.Errorf("the peer can %s", what)
+				}
+			}
+			m.Bytes()[1] = 8
+			if view[0] != 7 || view[1] != 8 {
+				t.Errorf("the memory reads %v", view[:2])
+			}
+		})
+	}
+}
+
+func mapped(fd, size int) error {
+	b, err := unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err == nil {
+		_ = unix.Munmap(b)
+	}
+	return err
+}
+
+func written(fd int) error {
+	_, err := unix.Pwrite(fd, []byte{1}, 0)
+	return err
+}
+
+func sealed(fd int) error {
+	_, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_EXEC)
+	return err
+}
+
+// TestBorrowedMemoryCannotBeWritten: what the peer gets is for reading, however
+// it maps it.
+func TestBorrowedMemoryCannotBeWritten(t *testing.T) {
+	checkLeaks(t)
+	path := socket(t)
+	p := open(t, shm.Options{Path: path, Role: shm.RoleListen, Share: true})
+	r := joinRaw(t, path, flagShare)
+	up(t, p)
+	fd, mem := lendable(t, page)
+	if _, err := p.Export(fd, 0, mem); err != nil {
+		t.Fatal(err)
+	}
+	kind, id, offset, size, _, got := r.read()
+	if kind != msgExport || id == 0 || offset != 0 || size != page || got < 0 {
+		t.Fatalf("message %d: region %d, %d bytes at %d", kind, id, size, offset)
+	}
+	defer unix.Close(got)
+	if m, err := unix.Mmap(got, 0, page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); !errors.Is(err, unix.EACCES) {
+		t.Errorf("mapped for writing: %v", err)
+		_ = unix.Munmap(m)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(got, &st); err != nil || st.Mode&0o077 != 0 {
+		t.Errorf("mode %o, %v", st.Mode, err)
+	}
+	if _, _, ok := p.Lend(mem); ok {
+		t.Error("lent before the peer has mapped it")
+	}
+	r.send(msgExported, id, uint64(unix.ENOMEM), 0, 0)
+	eventually(t, "the peer's trouble is known", func() bool { return errors.Is(p.Err(), unix.ENOMEM) })
+	if _, _, ok := p.Lend(mem); ok {
+		t.Error("lent though the peer cannot map it")
+	}
+	r.send(msgExported, id, 0, 0, 0)
+	lentAt(t, p, mem)
+}
+
+func TestCannotExport(t *testing.T) {
+	checkLeaks(t)
+	a, _ := pair(t, shm.Options{Share: true})
+	fd, mem := lendable(t, 2*page)
+	loose := sealedFile(t, 2*page, unix.F_SEAL_GROW)
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	for name, try := range map[string]func() (uint32, error){
+		"nothing":              func() (uint32, error) { return a.Export(fd, 0, nil) },
+		"misaligned":           func() (uint32, error) { return a.Export(fd, 100, mem[100:]) },
+		"negative offset":      func() (uint32, error) { return a.Export(fd, -page, mem) },
+		"beyond the file":      func() (uint32, error) { return a.Export(fd, page, mem) },
+		"a file that shrinks":  func() (uint32, error) { return a.Export(loose, 0, mem) },
+		"no descriptor":        func() (uint32, error) { return a.Export(-1, 0, mem) },
+		"not a file in memory": func() (uint32, error) { return a.Export(int(null.Fd()), 0, mem) },
+	} {
+		if id, err := try(); id != 0 || !errors.Is(err, shm.ErrMemory) {
+			t.Errorf("%s: region %d, error %v", name, id, err)
+		}
+	}
+	var ids []uint32
+	for {
+		id, err := a.Export(fd, 0, mem)
+		if err != nil {
+			if !errors.Is(err, shm.ErrMemory) || len(ids) != 64 {
+				t.Errorf("export %d: %v", len(ids), err)
+			}
+			break
+		}
+		ids = append(ids, id)
+	}
+	for _, id := range ids {
+		if err := a.Unexport(id); err != nil {
+			t.Error(err)
+		}
+	}
+	closePort(t, a)
+	if _, err := a.Export(fd, 0, mem); !errors.Is(err, shm.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+// TestUnexportFromHungPeer: one that does not give memory back is disconnected.
+func TestUnexportFromHungPeer(t *testing.T) {
+	checkLeaks(t)
+	path := socket(t)
+	p := open(t, shm.Options{Path: path, Role: shm.RoleListen, Share: true})
+	r := joinRaw(t, path, flagShare)
+	up(t, p)
+	fd, mem := lendable(t, page)
+	id, err := p.Export(fd, 0, mem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kind, _, _, _, _, got := r.read()
+	if kind != msgExport {
+		t.Fatalf("message %d", kind)
+	}
+	unix.Close(got)
+	r.send(msgExported, id, 0, 0, 0)
+	lentAt(t, p, mem)
+	if err := p.Unexport(id); !errors.Is(err, shm.ErrMemory) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v", err)
+	}
+	eventually(t, "disconnected", func() bool { return !p.LinkUp() })
+}

@@ -1,0 +1,151 @@
+package shm_test
+
+import (
+	"encoding/binary"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/wire/internal/shm"
+)
+
+// What a byte of FuzzRings has somebody do, and how many bytes follow it.
+const (
+	opPoke    = iota // 12: anywhere in the memory, anything
+	opPut            // 7: the word of the next frame, or of one near it
+	opFreed          // 4
+	opReceive        // 0
+	opArrived        // 0
+	opRelease        // 0
+	opSend           // 2: a frame of that size
+	opPublish        // 2: as much of one
+	opCount
+)
+
+// FuzzRings has a peer write anything into the memory while a port is used. What
+// the port gives out must lie where it may, and the next peer must find it well.
+func FuzzRings(f *testing.F) {
+	path := socket(f)
+	p := open(f, shm.Options{Path: path, Role: shm.RoleListen, Ring: 1})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r := joinRaw(t, path, 0)
+		up(t, p)
+		number, held, whole := 0, []byte(nil), make([]byte, shm.DefaultMTU)
+		take := func(n int) []byte {
+			b := make([]byte, 12)
+			n = copy(b, data[:min(n, len(data))])
+			data = data[n:]
+			return b
+		}
+		le := binary.LittleEndian
+		for len(data) > 0 {
+			switch take(1)[0] % opCount {
+			case opPoke:
+				b := take(12)
+				r.poke(int(le.Uint32(b)), le.Uint64(b[4:]))
+			case opPut:
+				b := take(7)
+				i := number + int(int8(b[0]))
+				if i < 0 {
+					i += 1 << 24
+				}
+				r.put(i, uint64(le.Uint16(b[1:])), uint64(le.Uint16(b[3:])), uint64(b[5]))
+			case opFreed:
+				atomic.StoreUint32(r.freed(), le.Uint32(take(4)))
+			case opReceive:
+				if held = p.Receive(); len(held) > shm.DefaultMTU {
+					t.Fatalf("a frame of %d bytes", len(held))
+				}
+			case opArrived:
+				n, _ := p.Arrived()
+				if n < 0 || held != nil && n > len(held) {
+					t.Fatalf("%d of %d bytes have arrived", n, len(held))
+				}
+			case opRelease:
+				if held != nil {
+					copy(whole, held) // all of it can be read
+					number++
+				}
+				p.Release()
+				held = nil
+			case opSend:
+				if b := p.Reserve(int(le.Uint16(take(2))) % (shm.DefaultMTU + 1)); b != nil {
+					clear(b)
+					p.Commit()
+					p.Flush()
+				}
+			case opPublish:
+				n := int(le.Uint16(take(2)))
+				if b := p.Reserve(shm.DefaultMTU); b != nil {
+					p.Publish(n)
+					p.Publish(2 * n)
+				}
+			}
+		}
+		p.Release()
+		p.Abort()
+		r.close()
+		healthy(t, p, path)
+	})
+}
+
+// healthy checks that a peer can come, and that frames pass.
+func healthy(t *testing.T, p *shm.Port, path string) {
+	t.Helper()
+	eventually(t, "the peer is gone", func() bool { p.Receive(); p.Release(); return !p.LinkUp() })
+	r := joinRaw(t, path, 0)
+	up(t, p)
+	for i := range 3 {
+		copy(r.frames()[64*i:], "well")
+		r.put(i, 4, 4, 1)
+		if got := receiveFrom(t, p); string(got) != "well" {
+			t.Fatalf("received %q", got)
+		}
+	}
+	r.close()
+	eventually(t, "the peer is gone", func() bool { return !p.LinkUp() })
+	p.Reserve(0)
+	p.Receive()
+}
+
+// FuzzMessages has a peer say anything at the socket, before and after it has
+// been greeted. Each message starts with a byte: its lowest bit says that a file
+// comes with it, the others how long it is.
+func FuzzMessages(f *testing.F) {
+	path := socket(f)
+	p := open(f, shm.Options{Path: path, Role: shm.RoleListen, Ring: 1, Share: true})
+	file, err := unix.MemfdCreate("fuzz", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { unix.Close(file) })
+	if err := unix.Ftruncate(file, 64<<10); err != nil {
+		f.Fatal(err)
+	}
+	if _, err := unix.FcntlInt(uintptr(file), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK); err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, joined bool, data []byte) {
+		var r *raw
+		if joined {
+			r = joinRaw(t, path, flagShare|flagBarrier)
+		} else {
+			r = dialRaw(t, path)
+		}
+		for len(data) > 0 {
+			n := min(int(data[0]>>1), len(data)-1)
+			var fds []int
+			if data[0]&1 != 0 {
+				fds = []int{file}
+			}
+			r.write(data[1:1+n], fds...)
+			data = data[1+n:]
+		}
+		for id := range uint32(3) {
+			p.Borrow(id, 0, 100)
+		}
+		r.close()
+		healthy(t, p, path)
+	})
+}

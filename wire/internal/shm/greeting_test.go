@@ -1,0 +1,277 @@
+package shm_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"runtime"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/wire/internal/shm"
+)
+
+// TestBadGreetings: strangers at the socket are sent away, and the next peer is
+// welcome.
+func TestBadGreetings(t *testing.T) {
+	checkLeaks(t)
+	path := socket(t)
+	p := open(t, shm.Options{Path: path, Role: shm.RoleListen})
+	good := func(change func(kind, id *uint32, a, b *uint64)) []byte {
+		kind, id, a, b := uint32(msgHello), uint32(magic), uint64(versionOne), uint64(1500)
+		change(&kind, &id, &a, &b)
+		return pack(kind, id, a, b, 0)
+	}
+	for _, tt := range []struct {
+		name   string
+		hello  []byte
+		reason uint64 // 0: the connection just ends
+	}{
+		{"a byte", []byte{1}, 0},
+		{"a byte too many", make([]byte, 33), 0},
+		{"a book", make([]byte, 60000), 0},
+		{"another kind", good(func(kind, _ *uint32, _, _ *uint64) { *kind = msgReady }), 3},
+		{"an unknown kind", good(func(kind, _ *uint32, _, _ *uint64) { *kind = 99 }), 3},
+		{"magic", good(func(_, id *uint32, _, _ *uint64) { *id++ }), 3},
+		{"versions to come", good(func(_, _ *uint32, a, _ *uint64) { *a = 2 | 7<<16 }), 2},
+		{"version zero", good(func(_, _ *uint32, a, _ *uint64) { *a = 0 }), 2},
+		{"versions upside down", good(func(_, _ *uint32, a, _ *uint64) { *a = 2 | 1<<16 }), 3},
+		{"MTU too small", good(func(_, _ *uint32, _, b *uint64) { *b = descriptors.MinMTU - 1 }), 3},
+		{"MTU too large", good(func(_, _ *uint32, _, b *uint64) { *b = 1 << 40 }), 3},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			refused := p.Stats().Refused
+			r := dialRaw(t, path)
+			defer r.close()
+			r.write(tt.hello)
+			kind, _, a, versions, _, _ := r.read()
+			if tt.reason == 0 && kind != 0 || tt.reason != 0 && (kind != msgRefuse || a != tt.reason || uint32(versions) != versionOne) {
+				t.Errorf("answer of kind %d, reason %d, versions %#x", kind, a, versions)
+			}
+			eventually(t, "counted", func() bool { return p.Stats().Refused > refused })
+			if p.Err() == nil {
+				t.Error("no reason")
+			}
+		})
+	}
+	// A file comes with a greeting, with something else, and again with what should
+	// be ready.
+	for range 2 {
+		for _, kind := range []uint32{msgHello, 0, msgReady, msgBell, 99} {
+			r := dialRaw(t, path)
+			r.send(kind, magic, versionOne, 1500, 0, 0)
+			r.read()
+			r.close()
+		}
+		r := dialRaw(t, path)
+		r.send(msgHello, magic, versionOne, 1500, 0)
+		if _, _, _, _, _, fd := r.read(); fd >= 0 {
+			unix.Close(fd)
+		}
+		r.send(msgWelcome, 0, 0, 0, 0, 0)
+		r.read()
+		r.close()
+	}
+	joinRaw(t, path, 0)
+	up(t, p)
+}
+
+// TestConnectionWithoutGreeting: a process that connects and sends nothing does
+// not keep others out for long.
+func TestConnectionWithoutGreeting(t *testing.T) {
+	checkLeaks(t)
+	path := socket(t)
+	a := open(t, shm.Options{Path: path, Role: shm.RoleListen})
+	for range 3 {
+		dialRaw(t, path)
+	}
+	b, err := shm.New(context.Background(), shm.Options{Path: path, Role: shm.RoleConnect})
+	for errors.Is(err, shm.ErrBusy) {
+		b, err = shm.New(context.Background(), shm.Options{Path: path, Role: shm.RoleConnect})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closePort(t, b)
+	up(t, a, b)
+}
+
+// fakeListener greets who connects with what answer makes, and keeps the
+// connection until the test ends.
+func fakeListener(t *testing.T, answer func(r *raw)) (path string) {
+	t.Helper()
+	path = socket(t)
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := l.AcceptUnix()
+			if err != nil {
+				return
+			}
+			r := &raw{t: t, c: c}
+			t.Cleanup(r.close)
+			r.read()
+			answer(r)
+		}
+	}()
+	t.Cleanup(func() {
+		_ = l.Close()
+		<-done
+	})
+	return path
+}
+
+// sealedFile makes a file as a listener gives it, but for what is changed.
+func sealedFile(t *testing.T, size int64, seals int) int {
+	t.Helper()
+	fd, err := unix.MemfdCreate("hostile", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	if err := unix.Ftruncate(fd, size); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
+		t.Fatal(err)
+	}
+	return fd
+}
+
+// TestHostileListener: whoever connects checks what he gets before he maps it.
+func TestHostileListener(t *testing.T) {
+	const ring = 128 << 10
+	const size = 2 * (4096 + ring/8 + ring)
+	const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
+	welcome := func(r *raw, versions, mtu, ring uint64, fds ...int) {
+		r.send(msgWelcome, magic, versions, mtu, ring, fds...)
+	}
+	null := func(t *testing.T) int {
+		f, err := os.Open(os.DevNull)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		return int(f.Fd())
+	}
+	for name, tt := range map[string]struct {
+		answer func(t *testing.T) func(r *raw)
+		err    error
+	}{
+		"no file": {func(*testing.T) func(r *raw) {
+			return func(r *raw) { welcome(r, versionOne, 1500, ring) }
+		}, shm.ErrPeer},
+		"two files": {func(t *testing.T) func(r *raw) {
+			fd := sealedFile(t, size, seals)
+			return func(r *raw) { welcome(r, versionOne, 1500, ring, fd, fd) }
+		}, shm.ErrPeer},
+		"a hundred files": {func(t *testing.T) func(r *raw) {
+			fds := make([]int, 100)
+			for i := range fds {
+				fds[i] = 0
+			}
+			return func(r *raw) { welcome(r, versionOne, 1500, ring, fds...) }
+		}, shm.ErrPeer},
+		"not sealed": {func(t *testing.T) func(r *raw) {
+			fd := sealedFile(t, size, 0)
+			return func(r *raw) { welcome(r, versionOne, 1500, ring, fd) }
+		}, shm.ErrMemory},
+		"not sealed against growing": {func(t *testing.T) func(r *raw) {
+			fd := sealedFile(t, size, unix.F_SEAL_SHRINK)
+			return func(r *raw) { welcome(r, versionOne, 1500, ring, fd) }
+		}, shm.ErrMemory},
+		"too short": {func(t *testing.T) func(r *raw) {
+			fd := sealedFile(t, size-4096, seals)
+			return func(r *raw) { welcome(r, versionOne, 1500, ring, fd) }
+		}, shm.ErrMemory},
+		"no file in memory": {func(t *testing.T) func(r *raw) {
+			fd := null(t)
+			return func(r *raw) { welcome(r, versionOne, 1500, ring, fd) }
+		}, shm.ErrMemory},
+		"a ring that is no power of two": {func(t *testing.T) func(r *raw) {
+			fd := sealedFile(t, 2*size, seals)
+			return func(r *raw) { welcome(r, versionOne, 1500, ring+64, fd) }
+		}, shm.ErrPeer},
+		"a ring too small for our frames": {func(t *testing.T) func(r *raw) {
+			fd := sealedFile(t, size, seals)
+			return func(r *raw) { welcome(r, versionOne, 1500, 16<<10, fd) }
+		}, shm.ErrPeer},
+		"a ring too small for its frames": {func(t *testing.T) func(r *raw) {
+			fd := sealedFile(t, size, seals)
+			return func(r *raw) { welcome(r, versionOne, descriptors.MaxMTU, 32<<10, fd) }
+		}, shm.ErrPeer},
+		"a ring too large": {func(t *testing.T) func(r *raw) {
+			fd := sealedFile(t, size, seals)
+			return func(r *raw) { welcome(r, versionOne, 1500, 1<<40, fd) }
+		}, shm.ErrPeer},
+		"another version": {func(t *testing.T) func(r *raw) {
+			fd := sealedFile(t, size, seals)
+			return func(r *raw) { welcome(r, 2|2<<16, 1500, ring, fd) }
+		}, shm.ErrVersion},
+		"refused for its version": {func(*testing.T) func(r *raw) {
+			return func(r *raw) { r.send(msgRefuse, 0, 2, 3|4<<16, 0) }
+		}, shm.ErrVersion},
+		"refused for want of memory": {func(*testing.T) func(r *raw) {
+			return func(r *raw) { r.send(msgRefuse, 0, 4, versionOne, 0) }
+		}, shm.ErrMemory},
+		"refused without a reason": {func(*testing.T) func(r *raw) {
+			return func(r *raw) { r.send(msgRefuse, 0, 77, versionOne, 0) }
+		}, shm.ErrPeer},
+		"an answer to something else": {func(*testing.T) func(r *raw) {
+			return func(r *raw) { r.send(msgLinkSeen, 1, 0, 0, 0) }
+		}, shm.ErrPeer},
+	} {
+		t.Run(name, func(t *testing.T) {
+			checkLeaks(t)
+			path := fakeListener(t, tt.answer(t))
+			p, err := shm.New(context.Background(), shm.Options{Path: path, Role: shm.RoleConnect})
+			if p != nil || !errors.Is(err, tt.err) {
+				t.Errorf("a port: %v, error %v, want %v", p != nil, err, tt.err)
+			}
+		})
+	}
+}
+
+// TestStrangersAtAbstractSocket: a name has no permissions, so other users are
+// not let in.
+func TestStrangersAtAbstractSocket(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can be somebody else")
+	}
+	checkLeaks(t)
+	name := "@" + t.Name() + socket(t)
+	p := open(t, shm.Options{Path: name, Role: shm.RoleListen})
+	const keep, nobody = ^uintptr(0), 65534
+	as := func(uid uintptr, do func()) {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		// Of this thread only.
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, keep, uid, keep); errno != 0 {
+			t.Skip(errno)
+		}
+		do()
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, keep, 0, keep); errno != 0 {
+			t.Fatal(errno)
+		}
+	}
+	as(nobody, func() {
+		r := dialRaw(t, name)
+		r.send(msgHello, magic, versionOne, 1500, 0)
+		if kind, _, _, _, _, fd := r.read(); kind != 0 || fd >= 0 {
+			t.Errorf("another user gets a message of kind %d", kind)
+		}
+	})
+	joinRaw(t, name, 0)
+	up(t, p)
+	if s := p.Stats(); s.Refused != 1 {
+		t.Errorf("%+v", s)
+	}
+}

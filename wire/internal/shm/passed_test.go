@@ -1,0 +1,88 @@
+package shm_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/passedfdtest"
+	"github.com/trapeze-nic/trapeze/wire/internal/shm"
+)
+
+// TestDescriptorsThatLinger: peers pass sockets whose close waits, with each kind
+// of message, and leave. The next peer is welcome, and the port can be closed.
+func TestDescriptorsThatLinger(t *testing.T) {
+	for name, pass := range map[string]func(r *raw, fds []int){
+		"hello":      func(r *raw, fds []int) { r.send(msgHello, magic, versionOne, 1500, 0, fds[0]) },
+		"many":       func(r *raw, fds []int) { r.send(msgHello, magic, versionOne, 1500, 0, fds...) },
+		"no message": func(r *raw, fds []int) { r.write([]byte{1}, fds...) },
+		"behind it": func(r *raw, fds []int) {
+			r.send(99, magic, versionOne, 1500, 0)
+			r.send(msgHello, magic, versionOne, 1500, 0, fds...)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			checkLeaks(t)
+			before := leaktest.Files(t)
+			path := socket(t)
+			p := open(t, shm.Options{Path: path, Role: shm.RoleListen})
+			passLingering(t, func() *raw { return dialRaw(t, path) }, pass)
+			r := joinRaw(t, path, 0)
+			up(t, p)
+			// A stranger too, whom nobody listens to for long.
+			passLingering(t, func() *raw { return dialRaw(t, path) }, pass)
+			r.close()
+			closeInTime(t, p, before)
+		})
+	}
+	for name, kind := range map[string]uint32{"export": msgExport, "bell": msgBell, "wake": msgWake, "unknown": 99} {
+		t.Run("later "+name, func(t *testing.T) {
+			checkLeaks(t)
+			before := leaktest.Files(t)
+			path := socket(t)
+			p := open(t, shm.Options{Path: path, Role: shm.RoleListen, Share: true})
+			passLingering(t, func() *raw { return joinRaw(t, path, flagShare|flagBell) }, func(r *raw, fds []int) {
+				r.send(kind, 1, 0, 4096, 0, fds[0])
+				r.send(kind, 2, 0, 4096, 0, fds...)
+			})
+			joinRaw(t, path, 0)
+			up(t, p)
+			closeInTime(t, p, before)
+		})
+	}
+}
+
+// passLingering has a peer pass descriptors and leave, once sockets that linger,
+// and once what holds such ones.
+func passLingering(t *testing.T, join func() *raw, pass func(r *raw, fds []int)) {
+	t.Helper()
+	fd := passedfdtest.Lingering(t)
+	for _, passed := range []int{passedfdtest.Parcel(t, unix.SOCK_SEQPACKET, fd), fd} {
+		r := join()
+		pass(r, slices.Repeat([]int{passed}, 100))
+		// Whoever closes it last waits.
+		go unix.Close(passed)
+		r.close()
+	}
+}
+
+// closeInTime closes a port, and waits until little more files are open than before
+// it was opened: a raw peer, and those that the lingering sockets are connected to.
+func closeInTime(t *testing.T, p *shm.Port, before int) {
+	t.Helper()
+	closed := make(chan error, 1)
+	go func() { closed <- p.Close() }()
+	eventually(t, "the port is closed", func() bool {
+		select {
+		case err := <-closed:
+			return err == nil || errors.Is(err, shm.ErrClosed)
+		default:
+			return false
+		}
+	})
+	const left = 3
+	eventually(t, "all files closed", func() bool { return leaktest.Files(t) <= before+left })
+}

@@ -1,0 +1,189 @@
+package shm_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/wire/internal/shm"
+)
+
+// A second implementation of the protocol, which shares no code with the first
+// and does whatever it is told to.
+
+// Messages, as the package's documentation numbers them.
+const (
+	msgHello = 1 + iota
+	msgWelcome
+	msgReady
+	msgRefuse
+	msgLink
+	msgLinkSeen
+	msgExport
+	msgExported
+	msgUnexport
+	msgUnexported
+	msgWake
+	msgGoodbye
+	msgBell
+
+	magic = 'T' | 'Z'<<8 | 'S'<<16 | 'M'<<24
+	// Flags of a greeting.
+	flagShare   = 1 << 32
+	flagBarrier = 2 << 32
+	flagBell    = 4 << 32
+	// asleepOffset is where a receiver asks to be woken, in the part in which it
+	// receives.
+	asleepOffset = 128
+	// versionOne is the oldest and the newest version.
+	versionOne = 1 | 1<<16
+)
+
+// raw is a peer.
+type raw struct {
+	t testing.TB
+	c *net.UnixConn
+	// mem is both parts of the memory; ours is the part that this side sends in.
+	mem          []byte
+	ours, theirs []byte
+	ring         int
+}
+
+func pack(kind, id uint32, a, b, c uint64) []byte {
+	p := binary.LittleEndian.AppendUint32(nil, kind)
+	p = binary.LittleEndian.AppendUint32(p, id)
+	for _, v := range []uint64{a, b, c} {
+		p = binary.LittleEndian.AppendUint64(p, v)
+	}
+	return p
+}
+
+func dialRaw(t testing.TB, path string) *raw {
+	t.Helper()
+	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &raw{t: t, c: c}
+	t.Cleanup(r.close)
+	return r
+}
+
+func (r *raw) close() {
+	_ = r.c.Close()
+	if r.mem != nil {
+		_ = unix.Munmap(r.mem)
+		r.mem = nil
+	}
+}
+
+// write sends bytes. That the peer has gone is for others to notice.
+func (r *raw) write(p []byte, fds ...int) {
+	var rights []byte
+	if len(fds) > 0 {
+		rights = unix.UnixRights(fds...)
+	}
+	_ = r.c.SetWriteDeadline(time.Now().Add(patience))
+	_, _, _ = r.c.WriteMsgUnix(p, rights, nil)
+}
+
+func (r *raw) send(kind, id uint32, a, b, c uint64, fds ...int) {
+	r.write(pack(kind, id, a, b, c), fds...)
+}
+
+// read waits for a message; kind 0: the peer has closed.
+func (r *raw) read() (kind, id uint32, a, b, c uint64, fd int) {
+	r.t.Helper()
+	var p, oob [128]byte
+	_ = r.c.SetReadDeadline(time.Now().Add(patience))
+	n, oobn, _, _, err := r.c.ReadMsgUnix(p[:], oob[:])
+	if err != nil || n == 0 {
+		if ne := net.Error(nil); errors.As(err, &ne) && ne.Timeout() {
+			r.t.Fatal("the peer says nothing")
+		}
+		return 0, 0, 0, 0, 0, -1
+	}
+	if n != 32 {
+		r.t.Fatalf("a message of %d bytes", n)
+	}
+	fd = -1
+	if oobn > 0 {
+		m, err := unix.ParseSocketControlMessage(oob[:oobn])
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		fds, err := unix.ParseUnixRights(&m[0])
+		if err != nil || len(fds) != 1 {
+			r.t.Fatalf("descriptors %v, %v", fds, err)
+		}
+		fd = fds[0]
+	}
+	le := binary.LittleEndian
+	return le.Uint32(p[0:]), le.Uint32(p[4:]), le.Uint64(p[8:]), le.Uint64(p[16:]), le.Uint64(p[24:]), fd
+}
+
+// joinRaw connects and greets a listener as it should be done. One that has a
+// peer still is asked again.
+func joinRaw(t testing.TB, path string, flags uint64) *raw {
+	t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		r := dialRaw(t, path)
+		r.send(msgHello, magic, versionOne|flags, uint64(shm.DefaultMTU), 0)
+		kind, id, a, _, ring, fd := r.read()
+		if kind == msgRefuse && a == 1 && time.Now().Before(end) {
+			r.close()
+			continue
+		}
+		if kind != msgWelcome || id != magic || uint32(a) != versionOne || fd < 0 {
+			t.Fatalf("answer to hello: kind %d, id %#x, numbers %#x, descriptor %d", kind, id, a, fd)
+		}
+		defer unix.Close(fd)
+		r.layOut(fd, int(ring), false)
+		r.send(msgReady, 0, 0, 0, 0)
+		return r
+	}
+}
+
+// layOut maps the memory.
+func (r *raw) layOut(fd, ring int, listener bool) {
+	r.t.Helper()
+	part := 4096 + ring/8 + ring
+	mem, err := unix.Mmap(fd, 0, 2*part, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.mem, r.ring = mem, ring
+	r.ours, r.theirs = mem[part:], mem[:part]
+	if listener {
+		r.ours, r.theirs = r.theirs, r.ours
+	}
+}
+
+// word is the word of frame i of a part.
+func (r *raw) word(part []byte, i int) *uint64 {
+	return (*uint64)(unsafe.Pointer(&part[4096+i%(r.ring/64)*8]))
+}
+
+// put writes the word of frame i that this side sends.
+func (r *raw) put(i int, length, arrived, flags uint64) {
+	r.putWord(i, length|arrived<<16|flags<<32|uint64(i+1)&0xffffff<<40)
+}
+
+func (r *raw) putWord(i int, w uint64) { atomic.StoreUint64(r.word(r.ours, i), w) }
+
+// freed is how far this side says that it has read.
+func (r *raw) freed() *uint32 { return (*uint32)(unsafe.Pointer(&r.theirs[0])) }
+
+// frames is the ring in which this side sends.
+func (r *raw) frames() []byte { return r.ours[4096+r.ring/8:][:r.ring] }
+
+// poke writes a word anywhere into the memory, as a hostile peer would.
+func (r *raw) poke(at int, v uint64) {
+	atomic.StoreUint64((*uint64)(unsafe.Pointer(&r.mem[at%len(r.mem)&^7])), v)
+}

@@ -1,0 +1,215 @@
+package shm_test
+
+import (
+	"errors"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/wire/internal/shm"
+)
+
+// lentFrame sends an empty frame, for which something is lent in these tests.
+func lentFrame(t testing.TB, p *shm.Port) {
+	t.Helper()
+	if p.Reserve(header) == nil {
+		t.Fatal("no room")
+	}
+	p.Commit()
+	p.Flush()
+}
+
+// valid takes a frame, reads what was lent for it, and says what Return says.
+func valid(t testing.TB, p *shm.Port, id uint32) bool {
+	t.Helper()
+	if p.Receive() == nil {
+		t.Fatal("no frame")
+	}
+	defer p.Release()
+	if p.Borrow(id, 0, page) == nil {
+		t.Fatal("it cannot be borrowed")
+	}
+	return p.Return()
+}
+
+// TestRevoke: a loan is void for the frames before it was revoked, read or not,
+// and for no other.
+func TestRevoke(t *testing.T) {
+	checkLeaks(t)
+	a, b := pair(t, shm.Options{Share: true, Ring: shm.MinRing, MTU: 4096})
+	fd, mem := lendable(t, page)
+	id, err := a.Export(fd, 0, mem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lentAt(t, a, mem)
+	a.Revoke(0) // nothing has been sent yet
+	if !b.Return() {
+		t.Error("nothing was borrowed, and yet is void")
+	}
+	for round := range 2000 { // of more frames than the ring has words
+		for range 3 {
+			lentFrame(t, a)
+		}
+		if !valid(t, b, id) {
+			t.Fatalf("round %d: void before it was revoked", round)
+		}
+		a.Revoke(0)
+		lentFrame(t, a)
+		for range 2 {
+			if valid(t, b, id) {
+				t.Fatalf("round %d: good after it was revoked", round)
+			}
+		}
+		if !valid(t, b, id) {
+			t.Fatalf("round %d: void though it was lent later", round)
+		}
+	}
+	// While it is being read.
+	lentFrame(t, a)
+	b.Receive()
+	b.Borrow(id, 0, page)
+	a.Revoke(0)
+	if b.Return() {
+		t.Error("good though it was revoked in the middle")
+	}
+	if !b.Return() {
+		t.Error("given back, and yet void")
+	}
+	b.Release()
+	s := b.Stats()
+	if s.Borrowed != 4*2000+1 || s.BorrowedBytes != page*s.Borrowed || s.Revoked != 2*2000+1 {
+		t.Errorf("%+v", s)
+	}
+	if n := a.Stats().Lent; n == 0 {
+		t.Error("nothing is counted as lent")
+	}
+}
+
+// TestRevokeAtTheEnd: what was lent in a session that one side has left is void at
+// the other, which may not know yet.
+func TestRevokeAtTheEnd(t *testing.T) {
+	checkLeaks(t)
+	a, b := pair(t, shm.Options{Share: true})
+	fd, mem := lendable(t, page)
+	id, err := a.Export(fd, 0, mem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lentAt(t, a, mem)
+	lentFrame(t, a)
+	if b.Receive() == nil || b.Borrow(id, 0, page) == nil {
+		t.Fatal("nothing has come")
+	}
+	// Its data path has not run since.
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if b.Return() {
+		t.Error("good after the lender has gone")
+	}
+	b.Release()
+	a.Revoke(0) // nobody is there
+}
+
+// TestBorrowOverSessions: a frame of a peer that is gone refers to nothing of the
+// one that has come in its place.
+func TestBorrowOverSessions(t *testing.T) {
+	checkLeaks(t)
+	path := socket(t)
+	b := open(t, shm.Options{Path: path, Role: shm.RoleListen, Share: true})
+	var ids [2]uint32
+	for i := range ids {
+		a := open(t, shm.Options{Path: path, Role: shm.RoleConnect, Share: true})
+		fd, mem := lendable(t, page)
+		var err error
+		if ids[i], err = a.Export(fd, 0, mem); err != nil {
+			t.Fatal(err)
+		}
+		lentAt(t, a, mem)
+		if i == 1 {
+			break
+		}
+		lentFrame(t, a)
+		if b.Receive() == nil || b.Borrow(ids[i], 0, 1) == nil {
+			t.Fatal("nothing has come")
+		}
+		b.Return()
+		closePort(t, a)
+		eventually(t, "link down", func() bool { return !b.LinkUp() })
+	}
+	if ids[0] != ids[1] {
+		t.Fatalf("regions %d and %d", ids[0], ids[1])
+	}
+	if b.Borrow(ids[0], 0, 1) != nil {
+		t.Error("an old frame refers to the memory of a new peer")
+	}
+	b.Release()
+	b.Receive()
+	if b.Borrow(ids[1], 0, 1) == nil {
+		t.Error("the new peer's memory cannot be borrowed")
+	}
+	b.Return()
+}
+
+// TestVoidWords: a peer that writes nonsense about its loans harms nobody but
+// itself.
+func TestVoidWords(t *testing.T) {
+	checkLeaks(t)
+	path := socket(t)
+	p := open(t, shm.Options{Path: path, Role: shm.RoleListen, Share: true})
+	r := joinRaw(t, path, flagShare)
+	up(t, p)
+	fd, _ := lendable(t, page)
+	r.send(msgExport, 9, 0, page, 0, fd)
+	if kind, id, errno, _, _, _ := r.read(); kind != msgExported || id != 9 || errno != 0 {
+		t.Fatalf("message %d: region %d, errno %d", kind, id, errno)
+	}
+	const before, all = 1 << 32, 1 << 33
+	for i, tt := range []struct {
+		void  uint64
+		valid bool
+	}{
+		{0, true}, {1, true}, {before, true}, {before | 3, true}, {before | 5, false}, {before | 5, true}, {before | 7, false},
+		{before | 0xffffffff, true}, {all, false}, {^uint64(0), false}, {1 << 63, true}, {before | 12, false}, {before | 1<<31, true},
+	} {
+		r.poke(len(r.mem)/2+256, tt.void)
+		r.put(i, header, header, 1)
+		if got := valid(t, p, 9); got != tt.valid {
+			t.Errorf("frame %d, word %#x: valid %v", i, tt.void, got)
+		}
+	}
+	if s := p.Stats(); s.Violations != 0 || !p.LinkUp() {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestUnexportUnanswered: what a peer reads that does not give memory back is void
+// by the time when Unexport gives up.
+func TestUnexportUnanswered(t *testing.T) {
+	checkLeaks(t)
+	path := socket(t)
+	p := open(t, shm.Options{Path: path, Role: shm.RoleListen, Share: true})
+	r := joinRaw(t, path, flagShare)
+	up(t, p)
+	fd, mem := lendable(t, page)
+	id, err := p.Export(fd, 0, mem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kind, _, _, _, _, got := r.read(); kind != msgExport || unix.Close(got) != nil {
+		t.Fatalf("message %d", kind)
+	}
+	r.send(msgExported, id, 0, 0, 0)
+	lentAt(t, p, mem)
+	void := func() byte { return r.theirs[256+4] }
+	if void() != 0 {
+		t.Fatal("loans are void from the start")
+	}
+	if err := p.Unexport(id); !errors.Is(err, shm.ErrMemory) {
+		t.Errorf("error %v", err)
+	}
+	if void() != 2 {
+		t.Errorf("the word is %#x", void())
+	}
+}

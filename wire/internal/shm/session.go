@@ -1,0 +1,235 @@
+package shm
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/internal/atomicmem"
+	"github.com/trapeze-nic/trapeze/wire/internal/ends"
+)
+
+// session is one connection with a peer, from the greeting to its end.
+type session struct {
+	conn   *conn
+	memory *mapping
+	// tx and rx are what the data path starts with.
+	tx     sender
+	rx     receiver
+	shared bool // both agree to share memory
+	single bool // both know that loans of single frames can be void
+	// offered: the peer has been told what is exported. Guarded by Port.mu.
+	offered bool
+	fence   atomic.Uint32
+	// bells: both sides wake with them instead of messages, once they have them.
+	bells bool
+	bell  peerBell
+	// slept counts how often this side asked to be woken, woken how often the peer
+	// did it.
+	slept *atomic.Uint64
+	woken atomic.Uint64
+
+	once sync.Once
+	done chan struct{} // closed by end
+	why  error         // before done is closed
+
+	mu      sync.Mutex
+	answers map[answer]chan struct{} // closed when it has come
+}
+
+// answer is one that somebody waits for.
+type answer struct {
+	kind kind
+	id   uint32
+}
+
+// newSession lays out the rings for the side that listens, or the other.
+func newSession(c *conn, m *mapping, ring int, listening bool, ours, theirs greeting) *session {
+	first, second := layHalf(m.mem, ring), layHalf(m.mem[halfSize(ring):], ring)
+	if !listening {
+		first, second = second, first
+	}
+	// Both processes take part in membarrier, or senders make barriers.
+	light := ours.flags&theirs.flags&flagBarrier != 0
+	slept := &atomic.Uint64{}
+	return &session{conn: c, memory: m,
+		tx:     sender{half: first, light: light},
+		rx:     receiver{half: second, limit: uint32(theirs.mtu), eighth: uint32(ring / 8), slept: slept},
+		shared: ours.flags&theirs.flags&flagShare != 0, single: ours.flags&theirs.flags&flagSingle != 0,
+		bells: ours.flags&theirs.flags&flagBell != 0, bell: peerBell{fd: -1}, slept: slept,
+		done: make(chan struct{}), answers: map[answer]chan struct{}{}}
+}
+
+// end ends the session because of why. The first reason counts.
+func (s *session) end(why error) {
+	s.once.Do(func() {
+		s.why = why
+		close(s.done)
+		// Whoever reads stops. The socket stays open as long as the peer's
+		// memory may be in use.
+		_ = s.conn.c.SetReadDeadline(time.Unix(1, 0))
+	})
+}
+
+// void revokes all loans of a session that has ended. Its peer may not know yet.
+func (s *session) void() { s.memory.use(func() { atomicmem.Store64(s.tx.void, voidAll) }) }
+
+// cause is why the session has ended.
+func (s *session) cause() error {
+	<-s.done
+	return s.why
+}
+
+// broken reports whether a session that has ended did so because the peer broke
+// the rules.
+func (s *session) broken() bool { return errors.Is(s.cause(), ErrPeer) }
+
+// wake wakes the peer.
+func (s *session) wake() {
+	if !s.bell.ring() {
+		s.conn.trySend(message{kind: kindWake})
+	}
+}
+
+// ask sends a message and waits for its answer. It fails with the reason for
+// which the session has ended, or context.DeadlineExceeded.
+func (s *session) ask(m message, want kind, patience time.Duration) error {
+	came := make(chan struct{})
+	a := answer{want, m.id}
+	s.mu.Lock()
+	s.answers[a] = came
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.answers[a] == came {
+			delete(s.answers, a)
+		}
+	}()
+	if err := s.conn.send(m, -1); errors.Is(err, os.ErrDeadlineExceeded) {
+		return err
+	}
+	// Any other error ends the session, which the receiving side notices.
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-came:
+		return nil
+	case <-s.done:
+		return s.why
+	case <-timer.C:
+		return context.DeadlineExceeded
+	}
+}
+
+// answered takes an answer. It reports whether somebody waited for it.
+func (s *session) answered(k kind, id uint32) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	came := s.answers[answer{k, id}]
+	if came == nil {
+		return false
+	}
+	delete(s.answers, answer{k, id})
+	close(came)
+	return true
+}
+
+// serve keeps a session that has begun until it ends.
+func (p *Port) serve(s *session) {
+	stop := context.AfterFunc(p.ctx, func() { s.end(ErrClosed) })
+	defer stop()
+	p.link.Call()
+	withdraw := p.offerBell(s)
+	s.end(p.converse(s))
+	p.lose(s)
+	if s.broken() {
+		p.counts.violations.Add(1)
+	}
+	p.link.Call()
+	p.endLoans()
+	s.conn.trySend(message{kind: kindGoodbye})
+	withdraw()
+	s.conn.close()
+}
+
+// begin tells a new peer what it has to know, and takes the link up.
+func (p *Port) begin(s *session) {
+	p.plugMu.Lock()
+	defer p.plugMu.Unlock()
+	var err error
+	if p.state.Load()&statePulled != 0 {
+		err = s.conn.send(message{kind: kindLink}, -1)
+	}
+	p.enter(s)
+	if p.wake.IsSet() {
+		s.memory.use(func() { s.rx.setAsleep(true, s.tx.light) })
+	}
+	if err = errors.Join(err, p.offerAll(s)); err != nil {
+		s.end(err) // serve will see
+	}
+}
+
+// converse takes the peer's messages until there are no more.
+func (p *Port) converse(s *session) error {
+	for {
+		m, fd, err := s.conn.receive(kindExport, kindBell)
+		if err != nil {
+			return err
+		}
+		if err := p.take(s, m, fd); err != nil {
+			return err
+		}
+	}
+}
+
+// take does what a message asks for.
+func (p *Port) take(s *session, m message, fd int) error {
+	switch m.kind {
+	case kindWake:
+		if err := s.wokenOnce(); err != nil {
+			return err
+		}
+		p.counts.woken.Add(1)
+		p.wake.Call()
+		return nil
+	case kindLink:
+		return p.peerPlug(s, m)
+	case kindLinkSeen:
+		s.answered(m.kind, m.id)
+		return nil
+	case kindExport:
+		return p.takeOffer(s, m, fd)
+	case kindExported:
+		return p.accepted(s, m)
+	case kindUnexport:
+		return p.takeBack(s, m)
+	case kindUnexported:
+		s.answered(m.kind, m.id)
+		return nil
+	case kindGoodbye:
+		return ends.ErrGone
+	case kindBell:
+		return s.takeBell(m, fd)
+	}
+	return &PeerError{"kind of a message", uint64(m.kind), "5 to 13"}
+}
+
+// peerPlug notes that the peer's plug was pulled or put back.
+func (p *Port) peerPlug(s *session, m message) error {
+	switch m.a {
+	case 0:
+		p.state.Or(statePeerPulled)
+	case 1:
+		p.state.And(^statePeerPulled)
+	default:
+		return &PeerError{"state of the plug", m.a, "0 or 1"}
+	}
+	p.wake.Call() // for frames that have waited, either way
+	err := s.conn.send(message{kind: kindLinkSeen, id: m.id}, -1)
+	p.link.Call()
+	return err
+}

@@ -1,0 +1,291 @@
+package shm_test
+
+import (
+	"bytes"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/wire"
+	"github.com/trapeze-nic/trapeze/wire/internal/shm"
+)
+
+// TestFramesBeforeThePeer: without a peer frames are lost, and nothing waits.
+func TestFramesBeforeThePeer(t *testing.T) {
+	checkLeaks(t)
+	for _, role := range []shm.Role{shm.RoleListen, shm.RoleConnect, shm.RoleAuto} {
+		p := open(t, shm.Options{Path: socket(t), Role: role})
+		if p.LinkUp() {
+			t.Errorf("%v: link is up without a peer", role)
+		}
+		for range 1000 { // more than a ring holds
+			b := p.Reserve(p.MTU())
+			if len(b) != p.MTU() {
+				t.Fatalf("%v: Reserve gave %d bytes", role, len(b))
+			}
+			b[0], b[len(b)-1] = 1, 1
+			p.Publish(100)
+			p.Commit()
+			p.Flush()
+			p.Abort()
+		}
+		if p.Receive() != nil || !errors.Is(p.Err(), wire.ErrNobody) && role == shm.RoleConnect {
+			t.Errorf("%v: a frame, or no reason why there is none: %v", role, p.Err())
+		}
+		p.Release()
+	}
+}
+
+// TestPeerComesAndGoes has one end stay while others come, in each role.
+func TestPeerComesAndGoes(t *testing.T) {
+	for _, role := range []shm.Role{shm.RoleListen, shm.RoleConnect, shm.RoleAuto} {
+		t.Run(role.String(), func(t *testing.T) {
+			checkLeaks(t)
+			other := map[shm.Role]shm.Role{shm.RoleListen: shm.RoleConnect, shm.RoleConnect: shm.RoleListen}[role]
+			path := socket(t)
+			stays := open(t, shm.Options{Path: path, Role: role})
+			var mu sync.Mutex
+			var seen []bool
+			stays.OnLink(func() {
+				mu.Lock()
+				defer mu.Unlock()
+				if up := stays.LinkUp(); len(seen) == 0 || seen[len(seen)-1] != up {
+					seen = append(seen, up)
+				}
+			})
+			const times = 8
+			for i := range times {
+				comes := open(t, shm.Options{Path: path, Role: other})
+				up(t, stays, comes)
+				bounce(t, stays, comes, 1000+i)
+				bounce(t, comes, stays, 2000+i)
+				sendTo(t, comes, []byte("on the wire when it ends"))
+				stays.Reserve(100) // a frame that is never finished
+				closePort(t, comes)
+				eventually(t, "link down", func() bool { return !stays.LinkUp() })
+				// What it has sent arrives, once.
+				if f := stays.Receive(); string(f) != "on the wire when it ends" {
+					t.Errorf("a peer that has left said %q", f)
+				}
+				stays.Release()
+				if f := stays.Receive(); f != nil {
+					t.Errorf("a frame that nobody sent: %q", f)
+				}
+				if err := stays.Err(); !errors.Is(err, wire.ErrGone) {
+					t.Errorf("the link went down because of %v", err)
+				}
+			}
+			eventually(t, "all changes told", func() bool {
+				mu.Lock()
+				defer mu.Unlock()
+				return len(seen) == 2*times
+			})
+			if s := stays.Stats(); s.Sessions != times || s.Violations != 0 {
+				t.Errorf("%+v", s)
+			}
+		})
+	}
+}
+
+// TestHeldOverReconnect keeps a frame that was received, and space for one to
+// send, while the peer is replaced.
+func TestHeldOverReconnect(t *testing.T) {
+	for name, shown := range map[string]int{"reserved": 0, "published": 100} {
+		t.Run(name, func(t *testing.T) {
+			checkLeaks(t)
+			path := socket(t)
+			stays := open(t, shm.Options{Path: path, Role: shm.RoleListen})
+			first := open(t, shm.Options{Path: path, Role: shm.RoleConnect})
+			up(t, stays, first)
+			sent := bytes.Repeat([]byte{7}, 4000)
+			sendTo(t, first, sent)
+			var held []byte
+			eventually(t, "a frame", func() bool { held = stays.Receive(); return held != nil })
+			space := stays.Reserve(3000)
+			stays.Publish(shown)
+			closePort(t, first)
+			second := open(t, shm.Options{Path: path, Role: shm.RoleConnect})
+			up(t, second)
+			eventually(t, "link up again", func() bool { return stays.LinkUp() && stays.Stats().Sessions == 2 })
+			if !bytes.Equal(held, sent) {
+				t.Error("a frame changed while it was held")
+			}
+			if n, aborted := stays.Arrived(); n != len(sent) || aborted {
+				t.Errorf("%d bytes have arrived, aborted %v", n, aborted)
+			}
+			stays.Release()
+			stays.Receive() // turns to the second peer
+			clear(space)
+			stays.Publish(1000)
+			clear(space)
+			stays.Commit()
+			stays.Flush()
+			if second.Receive() != nil {
+				t.Error("a frame that was begun for the first peer")
+			}
+			bounce(t, stays, second, 500)
+			bounce(t, second, stays, 500)
+		})
+	}
+}
+
+// TestPlugs pulls and puts back plugs before and while a peer is there.
+func TestPlugs(t *testing.T) {
+	checkLeaks(t)
+	path := socket(t)
+	a := open(t, shm.Options{Path: path, Role: shm.RoleListen})
+	a.SetLink(false)
+	b := open(t, shm.Options{Path: path, Role: shm.RoleConnect})
+	eventually(t, "a session", func() bool { return a.Stats().Sessions == 1 })
+	eventually(t, "the other end knows of the plug", func() bool { return !b.LinkUp() })
+	if a.LinkUp() {
+		t.Error("link is up with the plug out")
+	}
+	a.SetLink(true)
+	if !a.LinkUp() || !b.LinkUp() {
+		t.Error("link is down with the plug in")
+	}
+	bounce(t, a, b, 100)
+	for range 50 {
+		a.SetLink(false)
+		b.SetLink(false)
+		if a.LinkUp() || b.LinkUp() {
+			t.Fatal("link is up")
+		}
+		if a.Reserve(100) != nil {
+			t.Fatal("room for a frame while the link is down")
+		}
+		a.SetLink(true)
+		if a.LinkUp() {
+			t.Fatal("link is up though the other plug is out")
+		}
+		b.SetLink(true)
+		if b.Receive() != nil {
+			t.Fatal("a frame that was sent while the link was down")
+		}
+		bounce(t, b, a, 100)
+	}
+}
+
+// TestPlugsAtTheSameTime: neither waits for the other.
+func TestPlugsAtTheSameTime(t *testing.T) {
+	checkLeaks(t)
+	a, b := pair(t, shm.Options{})
+	var both sync.WaitGroup
+	for _, p := range []*shm.Port{a, b} {
+		both.Go(func() {
+			for range 200 {
+				p.SetLink(false)
+				p.SetLink(true)
+			}
+		})
+	}
+	both.Wait()
+	if !a.LinkUp() || !b.LinkUp() {
+		t.Error("link is down in the end")
+	}
+	bounce(t, a, b, 100)
+}
+
+// TestCloseFromAnywhere closes ends while frames pass.
+func TestCloseFromAnywhere(t *testing.T) {
+	checkLeaks(t)
+	for i := range 20 {
+		a, b := pair(t, shm.Options{})
+		var users sync.WaitGroup
+		stop := make(chan struct{})
+		use := func(p *shm.Port) {
+			frame := make([]byte, 3000)
+			for {
+				select {
+				case <-stop:
+					p.Receive()
+					return
+				default:
+				}
+				if s := p.Reserve(len(frame)); s != nil {
+					copy(s, frame)
+					p.Publish(1000)
+					p.Commit()
+					p.Flush()
+				}
+				for f := p.Receive(); f != nil; f = p.Receive() {
+					n, _ := p.Arrived()
+					copy(frame, f[:n])
+					p.Release()
+				}
+			}
+		}
+		users.Go(func() { use(a) })
+		users.Go(func() { use(b) })
+		users.Go(func() {
+			a.SetWake(func() {})
+			a.SetLink(false)
+			a.SetLink(true)
+			a.SetWake(nil)
+		})
+		time.Sleep(time.Duration(i) * 100 * time.Microsecond)
+		var closers sync.WaitGroup
+		for _, p := range []*shm.Port{a, b, a} {
+			closers.Go(func() {
+				if err := p.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		closers.Wait()
+		close(stop)
+		users.Wait()
+		if a.LinkUp() || b.LinkUp() {
+			t.Error("a closed link is up")
+		}
+	}
+}
+
+// TestRingIsFull: a peer that does not read holds the sender up, and no more.
+func TestRingIsFull(t *testing.T) {
+	checkLeaks(t)
+	a, b := pair(t, shm.Options{MTU: 5000, Ring: 1})
+	n := 0
+	for s := a.Reserve(5000); s != nil; s = a.Reserve(5000) {
+		mark(s, uint64(n))
+		a.Commit()
+		n++
+	}
+	if n < 4 {
+		t.Errorf("room for %d frames", n)
+	}
+	if b.Receive() != nil {
+		t.Error("a frame arrived before Flush")
+	}
+	a.Flush()
+	for i := range n {
+		if got, ok := marked(receiveFrom(t, b)); !ok || got != uint64(i) {
+			t.Fatalf("frame %d comes as number %d, whole %v", i, got, ok)
+		}
+	}
+	b.Receive() // an empty look gives the room back
+	if a.Reserve(5000) == nil {
+		t.Error("no room after everything was taken")
+	}
+}
+
+func TestNoAllocations(t *testing.T) {
+	a, b := pair(t, shm.Options{})
+	b.SetWake(func() {})
+	b.SetWake(nil)
+	frame := make([]byte, 64)
+	if n := testing.AllocsPerRun(1000, func() {
+		copy(a.Reserve(128), frame)
+		a.Publish(64)
+		a.Commit()
+		a.Flush()
+		b.Receive()
+		b.Arrived()
+		b.Release()
+		b.Receive()
+	}); n != 0 {
+		t.Errorf("%v allocations a frame", n)
+	}
+}

@@ -1,0 +1,97 @@
+package shm_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/wire/internal/shm"
+)
+
+// TestNoWakeWhileAwake: whoever looks for frames himself costs nobody a message.
+func TestNoWakeWhileAwake(t *testing.T) {
+	checkLeaks(t)
+	a, b := pair(t, shm.Options{})
+	for range 1000 {
+		bounce(t, a, b, 64)
+	}
+	var calls atomic.Int32
+	b.SetWake(func() { calls.Add(1) })
+	b.SetWake(nil)
+	for range 1000 {
+		bounce(t, a, b, 64)
+	}
+	if s := a.Stats(); s.Wakes != 0 || calls.Load() != 0 {
+		t.Errorf("%+v, %d calls", s, calls.Load())
+	}
+}
+
+// TestWakeOnce: a sleeper is woken by the first of many frames, once.
+func TestWakeOnce(t *testing.T) {
+	checkLeaks(t)
+	a, b := pair(t, shm.Options{})
+	woken := make(chan struct{}, 100)
+	b.SetWake(func() { woken <- struct{}{} })
+	for range 100 {
+		sendTo(t, a, make([]byte, 64))
+	}
+	<-woken
+	for range 100 {
+		receiveFrom(t, b)
+	}
+	if n := a.Stats().Wakes; n != 1 {
+		t.Errorf("%d wake messages", n)
+	}
+}
+
+// TestThreadFallsAsleep: an owner that can be woken, as an engine's thread, need
+// not say when it sleeps. It has looked in vain before.
+func TestThreadFallsAsleep(t *testing.T) {
+	checkLeaks(t)
+	a, b := pair(t, shm.Options{})
+	woken := make(chan struct{}, 1)
+	b.SetWake(func() { woken <- struct{}{} })
+	for range 200 {
+		for range 256 { // what engine.Run does before it sleeps
+			if b.Receive() != nil {
+				t.Fatal("a frame that nobody sent")
+			}
+		}
+		sendTo(t, a, make([]byte, 64))
+		select {
+		case <-woken:
+		case <-time.After(patience):
+			t.Fatal("nobody was woken")
+		}
+		if b.Receive() == nil {
+			t.Fatal("woken without a frame")
+		}
+		b.Release()
+	}
+}
+
+// TestSleepBeforeThePeer: whoever sleeps when a peer comes is woken by its first
+// frame.
+func TestSleepBeforeThePeer(t *testing.T) {
+	checkLeaks(t)
+	path := socket(t)
+	woken := make(chan struct{}, 1)
+	b := open(t, shm.Options{Path: path, Role: shm.RoleListen})
+	b.SetWake(func() { woken <- struct{}{} })
+	for range 3 {
+		a := open(t, shm.Options{Path: path, Role: shm.RoleConnect})
+		up(t, a, b)
+		eventually(t, "woken", func() bool {
+			sendTo(t, a, make([]byte, 64))
+			select {
+			case <-woken:
+				return true
+			default:
+				return false
+			}
+		})
+		closePort(t, a)
+		eventually(t, "link down", func() bool { return !b.LinkUp() })
+		b.Receive()
+	}
+}

@@ -1,0 +1,80 @@
+package wire
+
+import (
+	"context"
+
+	"github.com/trapeze-nic/trapeze/wire/internal/memif"
+	"github.com/trapeze-nic/trapeze/wire/internal/nic"
+	"github.com/trapeze-nic/trapeze/wire/internal/shm"
+)
+
+// Shared memory between two processes of a machine.
+type (
+	// SHM is a port of a wire of shared memory.
+	SHM = shm.Port
+	// SHMOptions are choices of NewSHM. The socket is needed.
+	SHMOptions = shm.Options
+	// SHMRole says which end makes the socket.
+	SHMRole = shm.Role
+)
+
+// Roles of a port of shared memory.
+const (
+	SHMAuto    = shm.RoleAuto
+	SHMListen  = shm.RoleListen
+	SHMConnect = shm.RoleConnect
+)
+
+// ErrMemory: memory cannot be shared.
+var ErrMemory = shm.ErrMemory
+
+// NewSHM makes a port of shared memory. It fails with an *Error.
+func NewSHM(ctx context.Context, o SHMOptions) (*SHM, error) { return shm.New(ctx, o) }
+
+// ParseSHMRole is the opposite of SHMRole.String. It fails with ErrOptions.
+func ParseSHMRole(s string) (SHMRole, error) { return shm.ParseRole(s) }
+
+// Shared memory by memif, which DPDK and VPP speak.
+type (
+	// Memif is a port of memif.
+	Memif = memif.Port
+	// MemifOptions are choices of NewMemif. The socket is needed.
+	MemifOptions = memif.Options
+	// MemifRole says which end has the socket.
+	MemifRole = memif.Role
+)
+
+// Roles and bounds of ports of memif.
+const (
+	MemifClient     = memif.Client
+	MemifServer     = memif.Server
+	MemifDefaultMTU = memif.DefaultMTU
+	MemifMaxQueues  = memif.MaxQueues
+	MemifMaxRing    = memif.MaxRing
+	MemifMaxSecret  = memif.MaxSecret
+)
+
+var (
+	// ErrRefused: the peer has ended the connection and said why.
+	ErrRefused = memif.ErrRefused
+	// ErrNotWelcome: the peer speaks another version, or wants what is not offered.
+	ErrNotWelcome = memif.ErrNotWelcome
+)
+
+// NewMemif makes a port of memif. It fails with an *Error.
+func NewMemif(o MemifOptions) (*Memif, error) { return memif.New(o) }
+
+// A NIC that package ethernet drives.
+type (
+	// NIC is a port whose wire is that of an Ethernet NIC.
+	NIC = nic.Port
+	// NICOptions are choices of NewNIC. The address is needed.
+	NICOptions = nic.Options
+)
+
+// NewNIC opens an Ethernet NIC as a wire. It fails with an *Error.
+func NewNIC(ctx context.Context, o NICOptions) (*NIC, error) { return nic.New(ctx, o) }
+
+// IsNICAddress reports whether NewNIC may open an address: that of a PCI function, or one of a scheme
+// that a driver has registered.
+func IsNICAddress(address string) bool { return nic.IsAddress(address) }
