@@ -7,7 +7,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/channel"
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/pipeline/cells"
+	"github.com/trapeze-nic/trapeze/internal/cells"
 	"github.com/trapeze-nic/trapeze/via"
 )
 

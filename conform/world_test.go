@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/channel"
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/via"
 	"github.com/trapeze-nic/trapeze/wire"

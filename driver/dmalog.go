@@ -6,8 +6,8 @@ import (
 	"math/bits"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
-	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
-	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
+	"github.com/trapeze-nic/trapeze/internal/dmalog"
 )
 
 // transfer is a record of a sound device: number i of its log.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
-	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
+	"github.com/trapeze-nic/trapeze/internal/dmalog"
 )
 
 // words reads little-endian words from fuzzed bytes, as many as there are.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/pipeline"
-	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
 )
 
 // newDMA opens a fake device with a DMA block, and closes it at the end.

@@ -109,7 +109,7 @@ func TestBadNICAddresses(t *testing.T) {
 		"eth:vhost-user:" + nobody:                         nobody,
 		"emu:?wire=vhost-user:relative":                    "whole path",
 		"emu:?wire=vhost-user:" + nobody + "%3Fring=round": "ring=packed or ring=split",
-		"eth:no-such-interface":                            "ethernet/drivers",
+		"eth:no-such-interface":                            "give the name of an interface",
 		"eth:pci:ffff:ff:1f.7":                             "vfio/kernel", // no machine has it
 	} {
 		d, err := vfio.Open(context.Background(), address)

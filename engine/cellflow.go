@@ -2,7 +2,7 @@ package engine
 
 import (
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/pipeline/cells"
+	"github.com/trapeze-nic/trapeze/internal/cells"
 )
 
 // cellFIFO is the receive FIFO: cells that have come and are not stored yet, of all channels

@@ -2,7 +2,7 @@ package engine
 
 import (
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/pipeline/cells"
+	"github.com/trapeze-nic/trapeze/internal/cells"
 )
 
 // channels is the kind of MINI's channels (SPEC.md 16). Connecting, probes and their answers

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/pipeline/cells"
+	"github.com/trapeze-nic/trapeze/internal/cells"
 )
 
 // TestChannelBadDoorbells: words that make no sense are not taken and say so; doorbells of

@@ -9,7 +9,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
-	"github.com/trapeze-nic/trapeze/pipeline/cells"
+	"github.com/trapeze-nic/trapeze/internal/cells"
 )
 
 // pages has a channel with pages of 2^log2 bytes.

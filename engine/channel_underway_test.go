@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/pipeline/cells"
+	"github.com/trapeze-nic/trapeze/internal/cells"
 )
 
 // TestChannelChangesUnderWay: while a message is being sent its words change, its control page is

@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/pipeline/cells"
+	"github.com/trapeze-nic/trapeze/internal/cells"
 )
 
 // channelReceiver is the receiving half of a channel.

@@ -2,7 +2,7 @@ package engine
 
 import (
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/pipeline/cells"
+	"github.com/trapeze-nic/trapeze/internal/cells"
 )
 
 // channelSender is the sending half of a channel.

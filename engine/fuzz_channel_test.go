@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/pipeline/cells"
+	"github.com/trapeze-nic/trapeze/internal/cells"
 )
 
 // guarded is a pair of channels of which all memory is looked at afterwards.

@@ -2,7 +2,7 @@ package via
 
 import (
 	"github.com/trapeze-nic/trapeze/driver"
-	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
+	"github.com/trapeze-nic/trapeze/internal/dmalog"
 )
 
 // Delivery policies and the log of transfers are no part of VIA. Package driver
@@ -42,7 +42,7 @@ func (n *NIC) EnableDMALog(records int) error { return n.d.EnableDMALog(records)
 func (n *NIC) DisableDMALog() error { return n.d.DisableDMALog() }
 
 // ReadDMALog moves the oldest records of the log into p and returns how many,
-// zero if there are none. Package pipeline/dmalog writes them to a file, from
+// zero if there are none. Package internal/dmalog writes them to a file, from
 // which 'trapeze-lab plot flow' draws a packet flow graph. Errors:
 // ErrInvalidState if there is no log, ErrDevice if the NIC wrote nonsense.
 func (n *NIC) ReadDMALog(p []DMARecord) (int, error) { return n.d.ReadDMALog(p) }

@@ -8,12 +8,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/lab/internal/plot"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/published"
 	"github.com/trapeze-nic/trapeze/lab/modelcmd"
-	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
 )
 
 // badCase is a command that fails: with which error, and what its message names.

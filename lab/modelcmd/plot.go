@@ -8,9 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/report"
-	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
 )
 
 // Payloads of the curves, in bytes.

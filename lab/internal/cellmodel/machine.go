@@ -3,8 +3,8 @@ package cellmodel
 import (
 	"errors"
 
+	"github.com/trapeze-nic/trapeze/internal/cells"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
-	"github.com/trapeze-nic/trapeze/pipeline/cells"
 )
 
 // message is one PDU on its way.

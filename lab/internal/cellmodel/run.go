@@ -1,8 +1,8 @@
 package cellmodel
 
 import (
+	"github.com/trapeze-nic/trapeze/internal/cells"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
-	"github.com/trapeze-nic/trapeze/pipeline/cells"
 )
 
 // The hosts of scenarios with two. A coordinator is the first one, and participants are the

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/trapeze-nic/trapeze/internal/cells"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
-	"github.com/trapeze-nic/trapeze/pipeline/cells"
 )
 
 // Lengths of messages, in bytes.

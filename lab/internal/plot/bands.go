@@ -3,7 +3,7 @@ package plot
 import (
 	"fmt"
 
-	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
+	"github.com/trapeze-nic/trapeze/internal/dmalog"
 )
 
 // Bands is a picture of what several do in time: a band for each of them, and in it a

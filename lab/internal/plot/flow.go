@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
+	"github.com/trapeze-nic/trapeze/internal/dmalog"
 )
 
 // Flow is a packet flow graph: a band for each engine that moved something, at most four, and

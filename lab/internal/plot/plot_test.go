@@ -14,8 +14,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/lab/internal/plot"
-	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
 )
 
 var update = flag.Bool("update", false, "write the golden files instead of comparing with them")

@@ -4,7 +4,7 @@ import (
 	"embed"
 	"fmt"
 
-	"github.com/trapeze-nic/trapeze/pipeline/cells"
+	"github.com/trapeze-nic/trapeze/internal/cells"
 )
 
 //go:embed celled/*.toml

@@ -1,8 +1,8 @@
 package published
 
 import (
+	"github.com/trapeze-nic/trapeze/internal/cells"
 	"github.com/trapeze-nic/trapeze/lab/internal/cellmodel"
-	"github.com/trapeze-nic/trapeze/pipeline/cells"
 )
 
 // lone is the time of one cell.

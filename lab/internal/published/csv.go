@@ -18,10 +18,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/trapeze-nic/trapeze/internal/cells"
 	"github.com/trapeze-nic/trapeze/lab/internal/coherence"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/pipeline"
-	"github.com/trapeze-nic/trapeze/pipeline/cells"
 )
 
 // Row is a published figure as the file states it, and what to compute for it.

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/trapeze-nic/trapeze/internal/cells"
 	"github.com/trapeze-nic/trapeze/lab/internal/cellmodel"
 	"github.com/trapeze-nic/trapeze/lab/internal/plot"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
-	"github.com/trapeze-nic/trapeze/pipeline/cells"
 )
 
 // CellGraph draws what the NICs of a scenario do until a time, 0 = all of it: a band for

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/lab/internal/plot"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
-	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
 )
 
 // streamFrames is the length of the streams behind bandwidth curves.

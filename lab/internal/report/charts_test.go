@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/lab/internal/report"
-	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
 )
 
 // TestFetchAxis: the axis of a fetched page ends at the figure that its note gives, and each

@@ -6,12 +6,12 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/search"
 	"github.com/trapeze-nic/trapeze/lab/internal/virtual"
 	"github.com/trapeze-nic/trapeze/pipeline"
-	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
 )
 
 // Learning is the number of frames that "auto" sees before it is measured.

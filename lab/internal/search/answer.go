@@ -3,9 +3,9 @@ package search
 import (
 	"math"
 
+	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/pipeline"
-	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
 )
 
 // pulse is a run of bytes that arrives at a steady rate: at the receiver a netTx

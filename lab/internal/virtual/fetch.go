@@ -1,8 +1,8 @@
 package virtual
 
 import (
+	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
-	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
 )
 
 // Flows of a fetch: pages go from the first host to the second, as the frames of other

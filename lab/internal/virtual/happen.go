@@ -1,9 +1,9 @@
 package virtual
 
 import (
+	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/pipeline"
-	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
 )
 
 // happen carries out one event of flow i and lets the NICs concerned look for

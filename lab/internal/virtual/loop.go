@@ -1,9 +1,9 @@
 package virtual
 
 import (
+	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/pipeline"
-	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
 )
 
 // look is the NIC's main loop: it asks which engines are idle and what could use

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/virtual"
 	"github.com/trapeze-nic/trapeze/pipeline"
-	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
 	"pgregory.net/rapid"
 )
 

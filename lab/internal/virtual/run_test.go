@@ -7,11 +7,11 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/virtual"
 	"github.com/trapeze-nic/trapeze/pipeline"
-	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
 )
 
 func plan(t testing.TB, name string, p pipeline.Parameters) pipeline.Plan {

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/channel"
-	"github.com/trapeze-nic/trapeze/pipeline/cells"
+	"github.com/trapeze-nic/trapeze/internal/cells"
 	"github.com/trapeze-nic/trapeze/via"
 )
 

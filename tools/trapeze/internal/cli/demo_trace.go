@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/internal/measure"
-	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
 	"github.com/trapeze-nic/trapeze/via"
 )
 

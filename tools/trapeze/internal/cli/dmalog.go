@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
-	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
 	"github.com/trapeze-nic/trapeze/via"
 )
 

@@ -11,11 +11,11 @@ import (
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/images"
-	"github.com/trapeze-nic/trapeze/firmware-loader/opaque"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
 	"github.com/trapeze-nic/trapeze/tools/internal/keys"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/opaque"
 )
 
 // built is what build --json prints.

@@ -20,10 +20,10 @@ import (
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/images"
-	"github.com/trapeze-nic/trapeze/firmware-loader/opaque"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/opaque"
 )
 
 const object = "../../../../firmware-loader/testdata/everything.o"

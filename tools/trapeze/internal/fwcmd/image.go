@@ -13,8 +13,8 @@ import (
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/images"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
-	"github.com/trapeze-nic/trapeze/firmware-loader/opaque"
 	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/opaque"
 )
 
 // shippedPrefix stands before the name of an image that comes with trapeze.

@@ -11,9 +11,9 @@ import (
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
-	"github.com/trapeze-nic/trapeze/firmware-loader/opaque"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/opaque"
 )
 
 // program is what status --json and others say.

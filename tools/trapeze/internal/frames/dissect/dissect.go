@@ -8,7 +8,7 @@ import (
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/pipeline/cells"
+	"github.com/trapeze-nic/trapeze/internal/cells"
 )
 
 // Frame is a frame that carries cells, or says stop or start.

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/trapeze-nic/trapeze/pipeline/cells"
+	"github.com/trapeze-nic/trapeze/internal/cells"
 )
 
 // The check values of the two codes, over nine digits.

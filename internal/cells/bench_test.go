@@ -3,7 +3,7 @@ package cells_test
 import (
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/pipeline/cells"
+	"github.com/trapeze-nic/trapeze/internal/cells"
 )
 
 // message is a PDU of 4 KiB on its way through Cutter and Assembly.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/firmware-loader/opaque"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/opaque"
 )
 
 // FuzzManifest: nothing makes Parse panic, and errors can be printed.

@@ -5,7 +5,7 @@ import (
 	"log"
 	"strings"
 
-	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
+	"github.com/trapeze-nic/trapeze/internal/dmalog"
 )
 
 // A log has a line for each transfer.

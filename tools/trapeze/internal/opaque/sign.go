@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
-	"github.com/trapeze-nic/trapeze/firmware-loader/internal/bounded"
+	"github.com/trapeze-nic/trapeze/internal/bounded"
 )
 
 // signedPrefix keeps a signature of an image from being one of anything else.

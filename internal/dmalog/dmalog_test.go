@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/pipeline/dmalog"
+	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"pgregory.net/rapid"
 )
 

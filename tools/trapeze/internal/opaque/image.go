@@ -11,13 +11,13 @@ import (
 	"strings"
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
-	"github.com/trapeze-nic/trapeze/firmware-loader/internal/bounded"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+	"github.com/trapeze-nic/trapeze/internal/bounded"
 )
 
 // Image is an image of a vendor.
 type Image struct {
-	// Name and Version as in flat.Image: what the NIC must report.
+	// Name and Version are what the NIC must report.
 	Name, Version string
 	// Devices are PCI vendor<<16 | device of the NICs that it is for; nil for
 	// any.

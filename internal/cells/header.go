@@ -2,9 +2,6 @@ package cells
 
 import (
 	"encoding/binary"
-	"fmt"
-
-	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
 // Sizes in bytes.
@@ -46,25 +43,8 @@ func (h Header) Last() bool { return h.PTI&(ptiOAM|PTILast) == PTILast }
 // User reports whether the cell carries users' data.
 func (h Header) User() bool { return h.PTI&ptiOAM == 0 }
 
-// Check returns a *pipeline.ParameterError if a field has more bits than the header has
-// for it.
-func (h Header) Check() error {
-	switch {
-	case h.GFC > MaxGFC:
-		return outOfRange("GFC", h.GFC, MaxGFC)
-	case h.PTI > MaxPTI:
-		return outOfRange("PTI", h.PTI, MaxPTI)
-	}
-	return nil
-}
-
-func outOfRange(name string, value uint8, greatest int) error {
-	return &pipeline.ParameterError{Policy: "cell header", Name: name, Value: fmt.Sprint(value),
-		Allowed: fmt.Sprintf("0 to %d", greatest), Err: pipeline.ErrParameter}
-}
-
-// Word returns the first four bytes of the header, the first one uppermost. Of fields that
-// Check refuses, the upper bits are left out.
+// Word returns the first four bytes of the header, the first one uppermost. Of a field
+// that is too large, the upper bits are left out.
 func (h Header) Word() uint32 {
 	w := uint32(h.GFC&MaxGFC)<<28 | uint32(h.VPI)<<20 | uint32(h.VCI)<<4 | uint32(h.PTI&MaxPTI)<<1
 	if h.CLP {

@@ -14,7 +14,7 @@ import (
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/pcapgo"
 
-	"github.com/trapeze-nic/trapeze/pipeline/cells"
+	"github.com/trapeze-nic/trapeze/internal/cells"
 )
 
 // Records of Endace's ERF, which tshark reads cells from (without their HEC), and PDUs with

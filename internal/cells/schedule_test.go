@@ -3,7 +3,7 @@ package cells_test
 import (
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/pipeline/cells"
+	"github.com/trapeze-nic/trapeze/internal/cells"
 )
 
 // TestNext tries everything that can wait.

@@ -3,7 +3,7 @@ package cells_test
 import (
 	"fmt"
 
-	"github.com/trapeze-nic/trapeze/pipeline/cells"
+	"github.com/trapeze-nic/trapeze/internal/cells"
 )
 
 // A short message of high priority goes between two cells of a long one.

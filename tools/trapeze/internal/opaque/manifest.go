@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
-	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 )
@@ -144,12 +144,15 @@ func (r *reader) bad(key string, reason error, detail, allowed string) {
 
 func (r *reader) missing(key string) { r.bad(key, ErrMissing, "", "") }
 
+// textForm is that of names and versions (SPEC 14.3).
+var textForm = regexp.MustCompile(`^[A-Za-z0-9._+-]+$`)
+
 func (r *reader) text(key string, v *string, limit int) string {
 	if v == nil {
 		r.missing(key)
 		return ""
 	}
-	if flat.CheckText(key, *v, limit) != nil {
+	if len(*v) > limit || !textForm.MatchString(*v) {
 		r.bad(key, ErrValue, quote(*v), fmt.Sprintf("1 to %d letters, digits and ._-+", limit))
 	}
 	return *v

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
-	"github.com/trapeze-nic/trapeze/firmware-loader/opaque"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/opaque"
 	"golang.org/x/sys/unix"
 )
 
