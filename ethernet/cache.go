@@ -19,7 +19,7 @@ const cacheSize = 512
 // NewCache makes an empty cache. It holds at most 512 buffers, and at most an eighth of
 // the pool's.
 func (p *Pool) NewCache() *Cache {
-	return &Cache{pool: p, free: make([]uint32, 0, max(2, min(cacheSize, p.config.Buffers/8)))}
+	return &Cache{pool: p, free: make([]uint32, 0, max(2, min(cacheSize, p.options.Buffers/8)))}
 }
 
 // Pool returns the pool that the buffers belong to.
@@ -35,7 +35,7 @@ func (c *Cache) Alloc(frames []Frame) int {
 		if !ok {
 			return i
 		}
-		frames[i] = Frame{Buffer: b, Offset: uint16(c.pool.config.Headroom)}
+		frames[i] = Frame{Buffer: b, Offset: uint16(c.pool.options.Headroom)}
 	}
 	return len(frames)
 }
@@ -84,7 +84,7 @@ func (c *Cache) Give(b uint32) {
 }
 
 func (c *Cache) give(b uint32) {
-	if b >= uint32(c.pool.config.Buffers) {
+	if b >= uint32(c.pool.options.Buffers) {
 		return
 	}
 	if len(c.free) == cap(c.free) {

@@ -27,7 +27,7 @@ type Driver struct {
 	Models []Model
 	// Open takes a device of one of the models and makes it ready. The device is the
 	// port's from then on: if Open fails it is closed, after the device was stopped.
-	Open func(ctx context.Context, dev vfio.Device, m Model, c Config) (Port, error)
+	Open func(ctx context.Context, dev vfio.Device, m Model, c Options) (Port, error)
 }
 
 // Schemes of ports that are no PCI functions, see package drivers.
@@ -40,7 +40,7 @@ const (
 var drivers struct {
 	sync.Mutex
 	list    []Driver
-	openers map[string]func(ctx context.Context, a vfio.Address, c Config) (Port, error)
+	openers map[string]func(ctx context.Context, a vfio.Address, c Options) (Port, error)
 }
 
 // Register makes a driver known. Drivers call it when they are imported. It panics if
@@ -87,16 +87,16 @@ func find(vendor, device uint16) (*Driver, Model) {
 }
 
 // RegisterScheme makes known how ports are opened at addresses of a scheme that is no
-// vfio.Device's, such as vhost-user. Drivers call it when they are imported; Config is
+// vfio.Device's, such as vhost-user. Drivers call it when they are imported; Options is
 // as the application gave it. It panics if the scheme is taken.
-func RegisterScheme(scheme string, open func(ctx context.Context, a vfio.Address, c Config) (Port, error)) {
+func RegisterScheme(scheme string, open func(ctx context.Context, a vfio.Address, c Options) (Port, error)) {
 	drivers.Lock()
 	defer drivers.Unlock()
 	if drivers.openers[scheme] != nil {
 		panic("ethernet: scheme " + scheme + " registered twice")
 	}
 	if drivers.openers == nil {
-		drivers.openers = map[string]func(context.Context, vfio.Address, Config) (Port, error){}
+		drivers.openers = map[string]func(context.Context, vfio.Address, Options) (Port, error){}
 	}
 	drivers.openers[scheme] = open
 }
@@ -115,7 +115,7 @@ var hostRoot hostpci.Root = "/"
 // has registered, such as vhost-user:/run/vhost0.sock, or of a PCI function that there is a
 // driver for. It fails with the errors of the scheme's driver, of vfio.Open and New. A PCI
 // function that no driver is for is refused before it is opened.
-func Open(ctx context.Context, address string, c Config) (Port, error) {
+func Open(ctx context.Context, address string, c Options) (Port, error) {
 	a, err := vfio.ParseAddress(address)
 	if err != nil {
 		return nil, &Error{Op: "open", Device: address, Err: err}
@@ -145,7 +145,7 @@ func Open(ctx context.Context, address string, c Config) (Port, error) {
 // port's from then on: if New fails it is closed. A device that no driver is for is
 // refused with ErrUnsupportedDevice, and is not written to. The hint names what Linux's driver
 // offers, and the models that there are drivers for.
-func New(ctx context.Context, dev vfio.Device, c Config) (Port, error) {
+func New(ctx context.Context, dev vfio.Device, c Options) (Port, error) {
 	address := dev.Info().Address
 	fail := func(err error, hint string) (Port, error) {
 		return nil, &Error{Op: "open", Device: address, Err: errors.Join(err, dev.Close()), Hint: hint}

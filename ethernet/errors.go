@@ -23,7 +23,7 @@ var (
 	// ErrBadFrame: a frame was not sent because it does not lie in its buffer, is too
 	// short or too long, or asks for what was not switched on.
 	ErrBadFrame = errors.New("bad frame")
-	// ErrNotReady: the device, or a part of it, did not do within Config.Timeout what it
+	// ErrNotReady: the device, or a part of it, did not do within Options.Timeout what it
 	// has to.
 	ErrNotReady = errors.New("the device did not become ready")
 	// ErrProtocol: the device says what cannot be.
@@ -64,9 +64,9 @@ func (e *Error) Error() string {
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// ConfigError says which field of a Config or PoolConfig is wrong, and why.
+// ConfigError says which field of Options or PoolOptions is wrong, and why.
 type ConfigError struct {
-	Field string // such as "Config.MTU"
+	Field string // such as "Options.MTU"
 	Value any
 	Want  string // such as "68 to 9000"
 }

@@ -16,36 +16,36 @@ import (
 )
 
 func TestConfigCheck(t *testing.T) {
-	pool := porttest.NewPool(t, ethernet.PoolConfig{})
+	pool := porttest.NewPool(t, ethernet.PoolOptions{})
 	for _, tt := range []struct {
 		field  string
-		change func(c *ethernet.Config)
+		change func(c *ethernet.Options)
 	}{
-		{"Pool", func(c *ethernet.Config) { c.Pool = nil }},
-		{"Pool", func(c *ethernet.Config) { c.Queues, c.ReceiveDescriptors = 2, 4096 }},
-		{"Queues", func(c *ethernet.Config) { c.Queues = -1 }},
-		{"Queues", func(c *ethernet.Config) { c.Queues = 65 }},
-		{"ReceiveDescriptors", func(c *ethernet.Config) { c.ReceiveDescriptors = 32 }},
-		{"ReceiveDescriptors", func(c *ethernet.Config) { c.ReceiveDescriptors = 8192 }},
-		{"SendDescriptors", func(c *ethernet.Config) { c.SendDescriptors = 65 }},
-		{"SendDescriptors", func(c *ethernet.Config) { c.SendDescriptors = -512 }},
-		{"MTU", func(c *ethernet.Config) { c.MTU = 67 }},
-		{"MTU", func(c *ethernet.Config) { c.MTU = 9001 }},
-		{"MTU", func(c *ethernet.Config) { c.MTU = 2031 }}, // longer than the buffers
-		{"Offloads", func(c *ethernet.Config) { c.Offloads = 1 << 9 }},
-		{"MAC", func(c *ethernet.Config) { c.MAC = ethernet.MAC{1, 0, 0, 0, 0, 1} }},
-		{"Moderation", func(c *ethernet.Config) { c.Moderation = time.Second }},
-		{"Timeout", func(c *ethernet.Config) { c.Timeout = -1 }},
+		{"Pool", func(c *ethernet.Options) { c.Pool = nil }},
+		{"Pool", func(c *ethernet.Options) { c.Queues, c.ReceiveDescriptors = 2, 4096 }},
+		{"Queues", func(c *ethernet.Options) { c.Queues = -1 }},
+		{"Queues", func(c *ethernet.Options) { c.Queues = 65 }},
+		{"ReceiveDescriptors", func(c *ethernet.Options) { c.ReceiveDescriptors = 32 }},
+		{"ReceiveDescriptors", func(c *ethernet.Options) { c.ReceiveDescriptors = 8192 }},
+		{"SendDescriptors", func(c *ethernet.Options) { c.SendDescriptors = 65 }},
+		{"SendDescriptors", func(c *ethernet.Options) { c.SendDescriptors = -512 }},
+		{"MTU", func(c *ethernet.Options) { c.MTU = 67 }},
+		{"MTU", func(c *ethernet.Options) { c.MTU = 9001 }},
+		{"MTU", func(c *ethernet.Options) { c.MTU = 2031 }}, // longer than the buffers
+		{"Offloads", func(c *ethernet.Options) { c.Offloads = 1 << 9 }},
+		{"MAC", func(c *ethernet.Options) { c.MAC = ethernet.MAC{1, 0, 0, 0, 0, 1} }},
+		{"Moderation", func(c *ethernet.Options) { c.Moderation = time.Second }},
+		{"Timeout", func(c *ethernet.Options) { c.Timeout = -1 }},
 	} {
-		c := ethernet.Config{Pool: pool}
+		c := ethernet.Options{Pool: pool}
 		tt.change(&c)
 		_, err := c.Check()
 		var bad *ethernet.ConfigError
-		if !errors.As(err, &bad) || !errors.Is(err, ethernet.ErrConfig) || bad.Field != "Config."+tt.field {
+		if !errors.As(err, &bad) || !errors.Is(err, ethernet.ErrConfig) || bad.Field != "Options."+tt.field {
 			t.Errorf("%+v: %v, want one about %s", c, err, tt.field)
 		}
 	}
-	c, err := ethernet.Config{Pool: pool, MTU: 2030}.Check()
+	c, err := ethernet.Options{Pool: pool, MTU: 2030}.Check()
 	if err != nil || c.Queues != 1 || c.ReceiveDescriptors != 512 || c.Timeout != 2*time.Second || c.Logger == nil || c.MaxFrame() != 2048 {
 		t.Errorf("%+v, %v", c, err)
 	}
@@ -87,7 +87,7 @@ func init() {
 	ethernet.Register(ethernet.Driver{
 		Name:   "testdriver",
 		Models: []ethernet.Model{{0x1234, 1, "T1", true}, {0x1234, 2, "T2", false}},
-		Open: func(_ context.Context, dev vfio.Device, m ethernet.Model, c ethernet.Config) (ethernet.Port, error) {
+		Open: func(_ context.Context, dev vfio.Device, m ethernet.Model, c ethernet.Options) (ethernet.Port, error) {
 			opened = m
 			return nil, dev.Close()
 		},
@@ -96,7 +96,7 @@ func init() {
 
 func TestNewPicksTheDriver(t *testing.T) {
 	dev := &stub{id: 0x0002_1234}
-	if _, err := ethernet.New(t.Context(), dev, ethernet.Config{Pool: porttest.NewPool(t, ethernet.PoolConfig{})}); err != nil {
+	if _, err := ethernet.New(t.Context(), dev, ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{})}); err != nil {
 		t.Fatal(err)
 	}
 	if opened.Name != "T2" || opened.Tested {
@@ -105,20 +105,20 @@ func TestNewPicksTheDriver(t *testing.T) {
 }
 
 func TestNewRefuses(t *testing.T) {
-	pool := porttest.NewPool(t, ethernet.PoolConfig{})
+	pool := porttest.NewPool(t, ethernet.PoolOptions{})
 	for _, tt := range []struct {
 		name   string
 		id     uint32
 		class  uint32
-		config ethernet.Config
+		config ethernet.Options
 		want   error
 		hint   string
 	}{
-		{"another's device", 0x1572_8086, 0, ethernet.Config{Pool: pool}, ethernet.ErrUnsupportedDevice, "testdriver drives T1, T2"},
-		{"another's device, and Linux's", 0x1572_8086, 0, ethernet.Config{Pool: pool}, ethernet.ErrUnsupportedDevice, "afxdp:NAME"},
-		{"a host bridge", 0x29c0_8086, 0x060000, ethernet.Config{Pool: pool}, ethernet.ErrUnsupportedDevice, "trapeze list"},
-		{"all ones", 0xffff_ffff, 0, ethernet.Config{Pool: pool}, ethernet.ErrDeviceGone, ""},
-		{"no pool", 0x0001_1234, 0, ethernet.Config{}, ethernet.ErrConfig, ""},
+		{"another's device", 0x1572_8086, 0, ethernet.Options{Pool: pool}, ethernet.ErrUnsupportedDevice, "testdriver drives T1, T2"},
+		{"another's device, and Linux's", 0x1572_8086, 0, ethernet.Options{Pool: pool}, ethernet.ErrUnsupportedDevice, "afxdp:NAME"},
+		{"a host bridge", 0x29c0_8086, 0x060000, ethernet.Options{Pool: pool}, ethernet.ErrUnsupportedDevice, "trapeze list"},
+		{"all ones", 0xffff_ffff, 0, ethernet.Options{Pool: pool}, ethernet.ErrDeviceGone, ""},
+		{"no pool", 0x0001_1234, 0, ethernet.Options{}, ethernet.ErrConfig, ""},
 	} {
 		dev := &stub{id: tt.id, class: tt.class}
 		_, err := ethernet.New(t.Context(), dev, tt.config)
@@ -129,7 +129,7 @@ func TestNewRefuses(t *testing.T) {
 			t.Errorf("%s: closed: %t, %d writes", tt.name, dev.closed, dev.writes)
 		}
 	}
-	if _, err := ethernet.Open(t.Context(), "no-such-scheme:", ethernet.Config{Pool: pool}); !errors.Is(err, vfio.ErrUnknownScheme) {
+	if _, err := ethernet.Open(t.Context(), "no-such-scheme:", ethernet.Options{Pool: pool}); !errors.Is(err, vfio.ErrUnknownScheme) {
 		t.Error(err)
 	}
 }
@@ -153,7 +153,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"pci:0000:04:00.0", vfio.ErrUnknownScheme, nil}, // there is a driver, and no vfio here
 		{"pci:0000:09:00.0", vfio.ErrUnknownScheme, nil},
 	} {
-		_, err := ethernet.Open(t.Context(), tt.address, ethernet.Config{Pool: porttest.NewPool(t, ethernet.PoolConfig{})})
+		_, err := ethernet.Open(t.Context(), tt.address, ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{})})
 		if !errors.Is(err, tt.want) || strings.Contains(err.Error(), "trapeze bind") {
 			t.Errorf("%s: %v, want %v", tt.address, err, tt.want)
 		}

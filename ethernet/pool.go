@@ -10,8 +10,8 @@ import (
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
-// PoolConfig are choices of NewPool. The zero value is good for an MTU of 1500.
-type PoolConfig struct {
+// PoolOptions are choices of NewPool. The zero value is good for an MTU of 1500.
+type PoolOptions struct {
 	// Buffers is how many there are, 1 to 2^20; 0 for 4096.
 	Buffers int
 	// Headroom is how many bytes before a received frame are left free: a multiple of
@@ -35,17 +35,17 @@ type PoolConfig struct {
 const bufferAlign = 64
 
 // check fills in defaults. It fails with a *ConfigError.
-func (c PoolConfig) check() (PoolConfig, error) {
+func (c PoolOptions) check() (PoolOptions, error) {
 	setDefault(&c.Buffers, 4096)
 	setDefault(&c.Headroom, 64)
 	setDefault(&c.Size, 2048)
 	switch {
 	case c.Buffers < 1 || c.Buffers > 1<<20:
-		return c, &ConfigError{"PoolConfig.Buffers", c.Buffers, "1 to 1048576"}
+		return c, &ConfigError{"PoolOptions.Buffers", c.Buffers, "1 to 1048576"}
 	case c.Headroom < 0 || c.Headroom > 1024 || c.Headroom%2 != 0:
-		return c, &ConfigError{"PoolConfig.Headroom", c.Headroom, "an even number up to 1024"}
+		return c, &ConfigError{"PoolOptions.Headroom", c.Headroom, "an even number up to 1024"}
 	case c.Size < 256 || c.Headroom+c.Size > math.MaxUint16:
-		return c, &ConfigError{"PoolConfig.Size", c.Size, fmt.Sprintf("256 to %d", math.MaxUint16-c.Headroom)}
+		return c, &ConfigError{"PoolOptions.Size", c.Size, fmt.Sprintf("256 to %d", math.MaxUint16-c.Headroom)}
 	}
 	return c, nil
 }
@@ -59,18 +59,18 @@ func setDefault[T comparable](v *T, to T) {
 }
 
 // Stride returns how far apart the buffers are, in bytes: a multiple of 64.
-func (c PoolConfig) stride() int {
+func (c PoolOptions) stride() int {
 	return (c.Headroom + c.Size + bufferAlign - 1) / bufferAlign * bufferAlign
 }
 
 // Pool is buffers for frames, in one piece of DMA memory. Methods may be called from
 // several goroutines.
 type Pool struct {
-	config PoolConfig
-	memory *vfio.Memory
-	own    bool // Close closes the memory
-	bytes  []byte
-	stride uint32
+	options PoolOptions
+	memory  *vfio.Memory
+	own     bool // Close closes the memory
+	bytes   []byte
+	stride  uint32
 
 	lock hotlock.Mutex
 	free []uint32 // guarded by lock; capacity for each buffer
@@ -82,13 +82,13 @@ type Pool struct {
 
 // NewPool makes a pool. It fails with a *ConfigError, and with the errors of
 // vfio.AllocMemory.
-func NewPool(c PoolConfig) (*Pool, error) {
+func NewPool(c PoolOptions) (*Pool, error) {
 	const op = "make a pool"
 	c, err := c.check()
 	if err != nil {
 		return nil, &Error{Op: op, Err: err}
 	}
-	p := &Pool{config: c, memory: c.Memory, stride: uint32(c.stride()), free: make([]uint32, c.Buffers)}
+	p := &Pool{options: c, memory: c.Memory, stride: uint32(c.stride()), free: make([]uint32, c.Buffers)}
 	size := uint64(p.stride) * uint64(c.Buffers)
 	if p.memory == nil {
 		if p.memory, err = vfio.AllocMemory(size, c.MemoryOptions); err != nil {
@@ -98,7 +98,7 @@ func NewPool(c PoolConfig) (*Pool, error) {
 	}
 	p.bytes = p.memory.Bytes()
 	if uint64(len(p.bytes)) < size {
-		return nil, &Error{Op: op, Err: &ConfigError{"PoolConfig.Memory", fmt.Sprintf("%d bytes", len(p.bytes)), fmt.Sprintf("%d bytes", size)}}
+		return nil, &Error{Op: op, Err: &ConfigError{"PoolOptions.Memory", fmt.Sprintf("%d bytes", len(p.bytes)), fmt.Sprintf("%d bytes", size)}}
 	}
 	p.bytes = p.bytes[:size:size]
 	for i := range p.free { // the first buffers are given out first
@@ -107,8 +107,8 @@ func NewPool(c PoolConfig) (*Pool, error) {
 	return p, nil
 }
 
-// Config returns the configuration with the defaults filled in.
-func (p *Pool) Config() PoolConfig { return p.config }
+// Options returns the configuration with the defaults filled in.
+func (p *Pool) Options() PoolOptions { return p.options }
 
 // Memory returns the memory of the buffers: buffer i begins at i times Stride.
 func (p *Pool) Memory() *vfio.Memory { return p.memory }
@@ -130,7 +130,7 @@ func (p *Pool) Bytes(f Frame) []byte {
 // Buffer returns a whole buffer, headroom included; nil if there is none with that
 // number, or the pool is closed.
 func (p *Pool) Buffer(i uint32) []byte {
-	if int(i) >= p.config.Buffers || p.closed.Load() {
+	if int(i) >= p.options.Buffers || p.closed.Load() {
 		return nil
 	}
 	at := uint64(i) * uint64(p.stride)
@@ -139,7 +139,7 @@ func (p *Pool) Buffer(i uint32) []byte {
 
 // Contains reports whether a frame lies in its buffer.
 func (p *Pool) Contains(f *Frame) bool {
-	return f.Buffer < uint32(p.config.Buffers) && uint32(f.Offset)+uint32(f.Length) <= p.stride
+	return f.Buffer < uint32(p.options.Buffers) && uint32(f.Offset)+uint32(f.Length) <= p.stride
 }
 
 // Free returns how many buffers are free, those in caches not counted.

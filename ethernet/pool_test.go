@@ -18,32 +18,32 @@ func TestPoolConfig(t *testing.T) {
 	}
 	defer small.Close()
 	for _, tt := range []struct {
-		config ethernet.PoolConfig
+		config ethernet.PoolOptions
 		field  string
 	}{
-		{ethernet.PoolConfig{Buffers: -1}, "Buffers"},
-		{ethernet.PoolConfig{Buffers: 1<<20 + 1}, "Buffers"},
-		{ethernet.PoolConfig{Headroom: -2}, "Headroom"},
-		{ethernet.PoolConfig{Headroom: 63}, "Headroom"},
-		{ethernet.PoolConfig{Headroom: 1026}, "Headroom"},
-		{ethernet.PoolConfig{Size: 255}, "Size"},
-		{ethernet.PoolConfig{Size: 65536 - 64}, "Size"},
-		{ethernet.PoolConfig{Buffers: 2, Memory: small}, "Memory"},
+		{ethernet.PoolOptions{Buffers: -1}, "Buffers"},
+		{ethernet.PoolOptions{Buffers: 1<<20 + 1}, "Buffers"},
+		{ethernet.PoolOptions{Headroom: -2}, "Headroom"},
+		{ethernet.PoolOptions{Headroom: 63}, "Headroom"},
+		{ethernet.PoolOptions{Headroom: 1026}, "Headroom"},
+		{ethernet.PoolOptions{Size: 255}, "Size"},
+		{ethernet.PoolOptions{Size: 65536 - 64}, "Size"},
+		{ethernet.PoolOptions{Buffers: 2, Memory: small}, "Memory"},
 	} {
 		_, err := ethernet.NewPool(tt.config)
 		var c *ethernet.ConfigError
-		if !errors.Is(err, ethernet.ErrConfig) || !errors.As(err, &c) || c.Field != "PoolConfig."+tt.field || !strings.Contains(err.Error(), tt.field) {
+		if !errors.Is(err, ethernet.ErrConfig) || !errors.As(err, &c) || c.Field != "PoolOptions."+tt.field || !strings.Contains(err.Error(), tt.field) {
 			t.Errorf("%+v: %v, want one about %s", tt.config, err, tt.field)
 		}
 	}
-	p := porttest.NewPool(t, ethernet.PoolConfig{Buffers: 1, Memory: small})
-	if c := p.Config(); c.Headroom != 64 || c.Size != 2048 || p.Stride() != 2112 {
+	p := porttest.NewPool(t, ethernet.PoolOptions{Buffers: 1, Memory: small})
+	if c := p.Options(); c.Headroom != 64 || c.Size != 2048 || p.Stride() != 2112 {
 		t.Errorf("defaults are %+v, stride %d", c, p.Stride())
 	}
 }
 
 func TestPoolBytes(t *testing.T) {
-	p := porttest.NewPool(t, ethernet.PoolConfig{Buffers: 3, Headroom: 16, Size: 256})
+	p := porttest.NewPool(t, ethernet.PoolOptions{Buffers: 3, Headroom: 16, Size: 256})
 	if p.Stride() != 320 {
 		t.Fatalf("stride %d, want 320", p.Stride())
 	}
@@ -83,7 +83,7 @@ func TestPoolBytes(t *testing.T) {
 }
 
 func TestPoolClose(t *testing.T) {
-	p := porttest.NewPool(t, ethernet.PoolConfig{Buffers: 8})
+	p := porttest.NewPool(t, ethernet.PoolOptions{Buffers: 8})
 	if err := p.Hold(); err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestPoolClose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p = porttest.NewPool(t, ethernet.PoolConfig{Buffers: 8, Memory: own})
+	p = porttest.NewPool(t, ethernet.PoolOptions{Buffers: 8, Memory: own})
 	if err := p.Close(); err != nil || own.Bytes() == nil {
 		t.Errorf("memory of the caller was closed, or %v", err)
 	}
@@ -118,7 +118,7 @@ func TestPoolClose(t *testing.T) {
 // TestCache has several goroutines take and give buffers: none is ever in two hands.
 func TestCache(t *testing.T) {
 	const buffers, workers = 300, 4
-	p := porttest.NewPool(t, ethernet.PoolConfig{Buffers: buffers, Size: 256})
+	p := porttest.NewPool(t, ethernet.PoolOptions{Buffers: buffers, Size: 256})
 	owner := make([]sync.Mutex, buffers)
 	var all sync.WaitGroup
 	for range workers {
@@ -154,7 +154,7 @@ func TestCache(t *testing.T) {
 // restarts a ring, while the queue's user takes and gives: none gets lost or doubled.
 func TestCacheGiveAll(t *testing.T) {
 	const buffers, rounds = 64, 30_000
-	p := porttest.NewPool(t, ethernet.PoolConfig{Buffers: buffers, Size: 256})
+	p := porttest.NewPool(t, ethernet.PoolOptions{Buffers: buffers, Size: 256})
 	c := p.NewCache()
 	owner := make([]sync.Mutex, buffers)
 	user := func(take func() []ethernet.Frame, give func([]ethernet.Frame)) {
@@ -197,7 +197,7 @@ func TestCacheGiveAll(t *testing.T) {
 }
 
 func TestCacheLimits(t *testing.T) {
-	p := porttest.NewPool(t, ethernet.PoolConfig{Buffers: 20, Size: 256})
+	p := porttest.NewPool(t, ethernet.PoolOptions{Buffers: 20, Size: 256})
 	c := p.NewCache()
 	frames := make([]ethernet.Frame, 21)
 	if n := c.Alloc(frames); n != 20 {
@@ -225,7 +225,7 @@ func TestCacheLimits(t *testing.T) {
 }
 
 func TestCacheAllocates(t *testing.T) {
-	c := porttest.NewPool(t, ethernet.PoolConfig{}).NewCache()
+	c := porttest.NewPool(t, ethernet.PoolOptions{}).NewCache()
 	frames := make([]ethernet.Frame, 1000)
 	if n := testing.AllocsPerRun(100, func() { c.Free(frames[:c.Alloc(frames)]) }); n != 0 {
 		t.Errorf("%v allocations", n)

@@ -6,9 +6,9 @@ import (
 )
 
 // Port is an open NIC. Methods may be called from several goroutines; they may wait for
-// the device, up to Config.Timeout, and are not for the data path. Errors are *Error.
+// the device, up to Options.Timeout, and are not for the data path. Errors are *Error.
 //
-// A port whose device has failed answers everything but Counters and Close with the
+// A port whose device has failed answers everything but Stats and Close with the
 // reason. Restart brings it back if the device still answers.
 type Port interface {
 	// Info describes the port. It does not change.
@@ -32,9 +32,9 @@ type Port interface {
 	// those before; nil for all. Frames without a tag are always received.
 	SetVLANs(ids []uint16) error
 
-	// Counters returns what was counted since Open. It works on a port that has failed
+	// Stats returns what was counted since Open. It works on a port that has failed
 	// too, then without the device's own.
-	Counters() Counters
+	Stats() Stats
 	// Restart resets the device and sets it up again as it was. Frames that are in its
 	// rings are lost, and counted. Queues answer as before afterwards.
 	Restart(ctx context.Context) error
@@ -67,7 +67,7 @@ type Queue interface {
 	// GiveAll are the driver's.
 	Cache() *Cache
 	// Wait returns when frames may have arrived, or with ctx's error. It sleeps until an
-	// interrupt if Config.Interrupts is set, or else looks again and again. It returns
+	// interrupt if Options.Interrupts is set, or else looks again and again. It returns
 	// at least each 10 ms, whatever interrupts come.
 	Wait(ctx context.Context) error
 }
@@ -84,8 +84,8 @@ type Info struct {
 	Tested bool
 	// MAC is the address that the device came with.
 	MAC MAC
-	// Config is the configuration with the defaults filled in.
-	Config Config
+	// Options is the configuration with the defaults filled in.
+	Options Options
 	// Vectors is how many interrupts are in use, 0 for none: Wait then polls.
 	Vectors int
 }

@@ -3,6 +3,7 @@ package vfio_test
 import (
 	"errors"
 	"math"
+	"net"
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/internal/mmio"
@@ -67,7 +68,7 @@ func TestMappingClose(t *testing.T) {
 	if m.Bytes() != nil {
 		t.Error("Bytes after Close")
 	}
-	if _, err := m.Register32(0); !errors.Is(err, vfio.ErrClosed) {
+	if _, err := m.Register32(0); !errors.Is(err, vfio.ErrClosed) || !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Register32 after Close: %v", err)
 	}
 	if err := vfio.NewMapping(nil, nil).Close(); err != nil {

@@ -26,7 +26,7 @@ func TestEthernetPortFails(t *testing.T) {
 		p.round(t)
 	}
 	for i := range 2 {
-		if n := cable.End(name, i).Counters().Restarts; n == 0 {
+		if n := cable.End(name, i).Stats().Restarts; n == 0 {
 			t.Errorf("end %d was not restarted", i)
 		}
 	}

@@ -111,7 +111,7 @@ func port(b *testing.B, ring string, size int, sending bool) float64 {
 	socket := socketPath(b)
 	server := back(b, socket, size, sending)
 	defer server.Kill()
-	p, pool := newPort(b, socket, ring, ethernet.Config{ReceiveDescriptors: descriptors, SendDescriptors: descriptors})
+	p, pool := newPort(b, socket, ring, ethernet.Options{ReceiveDescriptors: descriptors, SendDescriptors: descriptors})
 	defer p.Close()
 	server.Do("start")
 	runtime.LockOSThread()
@@ -129,7 +129,7 @@ func port(b *testing.B, ring string, size int, sending bool) float64 {
 	if sending {
 		return rate(func() int { return server.Statistic(0, "RX-packets") }, func(end time.Time) { transmit(b, pool, q, size, end) })
 	}
-	return rate(func() int { return int(p.Counters().Queues[0].ReceivedFrames) }, func(end time.Time) { drain(b, q, end) })
+	return rate(func() int { return int(p.Stats().Queues[0].ReceivedFrames) }, func(end time.Time) { drain(b, q, end) })
 }
 
 // looks is how many bursts there are between two looks at the clock.

@@ -69,12 +69,12 @@ func TestEcho(t *testing.T) {
 				}
 				socket := socketPath(t)
 				pmd := backEnd(t, socket, testpmd.Options{Mode: "io"})
-				p, pool := newPort(t, socket, ring, ethernet.Config{Interrupts: interrupts})
+				p, pool := newPort(t, socket, ring, ethernet.Options{Interrupts: interrupts})
 				pmd.Do("start")
 				began := time.Now()
 				echo(t, pool, p.Queue(0), 0, count, interrupts)
 				t.Logf("%.0f frames/s", float64(count)/time.Since(began).Seconds())
-				c := p.Counters().Queues[0]
+				c := p.Stats().Queues[0]
 				if c.ReceivedFrames != uint64(count) || c.SentFrames != uint64(count) || c.ReceivedBytes != c.SentBytes || c.BadLengths+c.Unended+c.Lost+c.Restarts != 0 {
 					t.Errorf("%+v", c)
 				}
@@ -96,7 +96,7 @@ func TestQueues(t *testing.T) {
 		t.Run(ring, func(t *testing.T) {
 			socket := socketPath(t)
 			pmd := backEnd(t, socket, testpmd.Options{Mode: "io", Queues: 2})
-			p, pool := newPort(t, socket, ring, ethernet.Config{Queues: 2})
+			p, pool := newPort(t, socket, ring, ethernet.Options{Queues: 2})
 			pmd.Do("start")
 			for round := range 3 {
 				echo(t, pool, p.Queue(0), 1000*round, 1000, false)
@@ -113,7 +113,7 @@ func TestRestart(t *testing.T) {
 		t.Run(ring, func(t *testing.T) {
 			socket := socketPath(t)
 			pmd := backEnd(t, socket, testpmd.Options{Mode: "io"})
-			p, pool := newPort(t, socket, ring, ethernet.Config{})
+			p, pool := newPort(t, socket, ring, ethernet.Options{})
 			pmd.Do("start")
 			for round := range 3 {
 				echo(t, pool, p.Queue(0), 0, 2000, false)
@@ -144,7 +144,7 @@ func TestRestart(t *testing.T) {
 			}
 			pmd.Do("start")
 			echo(t, pool, p.Queue(0), 0, 2000, false)
-			if n := p.Counters().Restarts; n != 4 {
+			if n := p.Stats().Restarts; n != 4 {
 				t.Errorf("%d restarts, want 4", n)
 			}
 		})

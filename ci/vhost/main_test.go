@@ -44,9 +44,9 @@ func backEnd(t testing.TB, socket string, o testpmd.Options) *testpmd.Process {
 }
 
 // newPort connects to it. Port and pool are closed with the test, in this order.
-func newPort(t testing.TB, socket, ring string, c ethernet.Config) (ethernet.Port, *ethernet.Pool) {
+func newPort(t testing.TB, socket, ring string, c ethernet.Options) (ethernet.Port, *ethernet.Pool) {
 	t.Helper()
-	pool := porttest.NewPool(t, ethernet.PoolConfig{})
+	pool := porttest.NewPool(t, ethernet.PoolOptions{})
 	c.Pool = pool
 	ctx, cancel := context.WithTimeout(t.Context(), testpmd.Patience)
 	defer cancel()

@@ -18,7 +18,7 @@
 // more buffers in the graph than one ring of the default size holds; frames that come
 // meanwhile stay in the port's receive ring, and then in the device. flow.Config.RingSize
 // must not be less than its default, 64, and flows of several receivers that are merged
-// need that for each. A sender waits while the port's send ring is full, up to Config.Timeout of the
+// need that for each. A sender waits while the port's send ring is full, up to Options.Timeout of the
 // port. What it cannot send is counted.
 //
 // # Order

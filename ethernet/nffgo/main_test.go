@@ -35,15 +35,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func newPool(t *testing.T, c ethernet.PoolConfig) *ethernet.Pool {
+func newPool(t *testing.T, c ethernet.PoolOptions) *ethernet.Pool {
 	t.Helper()
 	p, err := ethernet.NewPool(c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if n := p.Free(); n != p.Config().Buffers {
-			t.Errorf("%d of %d buffers are free", n, p.Config().Buffers)
+		if n := p.Free(); n != p.Options().Buffers {
+			t.Errorf("%d of %d buffers are free", n, p.Options().Buffers)
 		}
 		if err := p.Close(); err != nil {
 			t.Error(err)
@@ -52,7 +52,7 @@ func newPool(t *testing.T, c ethernet.PoolConfig) *ethernet.Pool {
 	return p
 }
 
-func open(t *testing.T, c ethernet.Config) (*fakeigb.Device, ethernet.Port) {
+func open(t *testing.T, c ethernet.Options) (*fakeigb.Device, ethernet.Port) {
 	t.Helper()
 	d, err := fakeigb.New(fakeigb.Options{})
 	if err != nil {
@@ -75,17 +75,17 @@ func open(t *testing.T, c ethernet.Config) (*fakeigb.Device, ethernet.Port) {
 }
 
 func TestJoinRefuses(t *testing.T) {
-	pool := newPool(t, ethernet.PoolConfig{Size: 9216})
+	pool := newPool(t, ethernet.PoolOptions{Size: 9216})
 	for _, tt := range []struct {
-		config ethernet.Config
+		config ethernet.Options
 		queue  int
 		field  string
 	}{
-		{ethernet.Config{}, -1, "queue"},
-		{ethernet.Config{}, 1, "queue"},
-		{ethernet.Config{MTU: 2031}, 0, "Config.MTU"},
-		{ethernet.Config{Offloads: ethernet.OffloadVLAN}, 0, "Config.Offloads"},
-		{ethernet.Config{Queues: 2, MTU: 2030}, 1, ""},
+		{ethernet.Options{}, -1, "queue"},
+		{ethernet.Options{}, 1, "queue"},
+		{ethernet.Options{MTU: 2031}, 0, "Options.MTU"},
+		{ethernet.Options{Offloads: ethernet.OffloadVLAN}, 0, "Options.Offloads"},
+		{ethernet.Options{Queues: 2, MTU: 2030}, 1, ""},
 	} {
 		tt.config.Pool = pool
 		_, p := open(t, tt.config)
@@ -159,8 +159,8 @@ func until(t *testing.T, what string, is func() bool) {
 // TestGraph has one graph, from one port to another that has less buffers than there are
 // frames, go through what may happen to it.
 func TestGraph(t *testing.T) {
-	from, in := open(t, ethernet.Config{Pool: newPool(t, ethernet.PoolConfig{}), ReceiveDescriptors: 64})
-	to, out := open(t, ethernet.Config{Pool: newPool(t, ethernet.PoolConfig{Buffers: 96}), ReceiveDescriptors: 64, SendDescriptors: 64, Timeout: patience})
+	from, in := open(t, ethernet.Options{Pool: newPool(t, ethernet.PoolOptions{}), ReceiveDescriptors: 64})
+	to, out := open(t, ethernet.Options{Pool: newPool(t, ethernet.PoolOptions{Buffers: 96}), ReceiveDescriptors: 64, SendDescriptors: 64, Timeout: patience})
 	var sent wire
 	held, tail := false, uint32(0) // with the device's lock: whether it leaves frames, and up to where
 	to.OnWrite = func(offset uint64, v uint32) bool {
@@ -231,15 +231,15 @@ func TestGraph(t *testing.T) {
 				t.Fatalf("frame %d is another one, of %d bytes", i, len(b))
 			}
 		}
-		if c := source.Counters(); c != (nffgo.Counters{Received: count}) {
+		if c := source.Stats(); c != (nffgo.Counters{Received: count}) {
 			t.Errorf("source: %+v", c)
 		}
-		if c := sink.Counters(); c != (nffgo.Counters{Sent: count}) {
+		if c := sink.Stats(); c != (nffgo.Counters{Sent: count}) {
 			t.Errorf("sink: %+v", c)
 		}
 	})
 	t.Run("a sink that stands still", func(t *testing.T) {
-		before, counted := sent.count(), sink.Counters()
+		before, counted := sent.count(), sink.Stats()
 		to.With(func() { held = true })
 		count := 0
 		for last := time.Now(); time.Since(last) < time.Second/4; {
@@ -255,7 +255,7 @@ func TestGraph(t *testing.T) {
 			to.Write(fakeigb.TDT, tail)
 		})
 		until(t, "all frames were sent", func() bool {
-			c := sink.Counters()
+			c := sink.Stats()
 			return sent.count()-before == count && c.Sent-counted.Sent == uint64(count)
 		})
 		for i, b := range sent.frames[before:] {
@@ -265,24 +265,24 @@ func TestGraph(t *testing.T) {
 		}
 	})
 	t.Run("bad frames", func(t *testing.T) {
-		before, counted := sent.count(), sink.Counters()
+		before, counted := sent.count(), sink.Stats()
 		for i := range 999 {
 			deliver(t, i, i%3)
 		}
-		until(t, "all frames are counted", func() bool { c := sink.Counters(); return c.Sent+c.Bad-counted.Sent-counted.Bad == 999 })
-		if c := sink.Counters(); c.Bad != 666 || c.Unsent != 0 || sent.count() != before+333 || sink.Err() != nil {
+		until(t, "all frames are counted", func() bool { c := sink.Stats(); return c.Sent+c.Bad-counted.Sent-counted.Bad == 999 })
+		if c := sink.Stats(); c.Bad != 666 || c.Unsent != 0 || sent.count() != before+333 || sink.Err() != nil {
 			t.Errorf("%+v, %v", c, sink.Err())
 		}
 	})
 	t.Run("a sink that is closed", func(t *testing.T) {
-		before := sink.Counters()
+		before := sink.Stats()
 		if err := out.Close(); err != nil {
 			t.Fatal(err)
 		}
 		for i := range 100 {
 			deliver(t, i, pass)
 		}
-		until(t, "frames are counted", func() bool { c := sink.Counters(); return c.Sent+c.Unsent-before.Sent == 100 })
+		until(t, "frames are counted", func() bool { c := sink.Stats(); return c.Sent+c.Unsent-before.Sent == 100 })
 		if err := sink.Err(); !errors.Is(err, ethernet.ErrClosed) || source.Err() != nil {
 			t.Errorf("%v, and the source: %v", err, source.Err())
 		}

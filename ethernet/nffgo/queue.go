@@ -62,16 +62,16 @@ func Join(p ethernet.Port, queue int) (*Queue, error) {
 	q := p.Queue(queue)
 	switch {
 	case q == nil:
-		return fail("queue", queue, fmt.Sprintf("0 to %d", info.Config.Queues-1))
-	case info.Config.MaxFrame() > maxFrame:
-		return fail("Config.MTU", info.Config.MTU, fmt.Sprintf("at most %d: nff-go's buffers take %d bytes", maxFrame-ethernet.HeaderSize-ethernet.TagSize, maxFrame))
-	case info.Config.Offloads&ethernet.OffloadVLAN != 0:
-		return fail("Config.Offloads", info.Config.Offloads, "no VLAN: nff-go would not see the tags")
+		return fail("queue", queue, fmt.Sprintf("0 to %d", info.Options.Queues-1))
+	case info.Options.MaxFrame() > maxFrame:
+		return fail("Options.MTU", info.Options.MTU, fmt.Sprintf("at most %d: nff-go's buffers take %d bytes", maxFrame-ethernet.HeaderSize-ethernet.TagSize, maxFrame))
+	case info.Options.Offloads&ethernet.OffloadVLAN != 0:
+		return fail("Options.Offloads", info.Options.Offloads, "no VLAN: nff-go would not see the tags")
 	}
-	return &Queue{port: p, queue: q, pool: q.Cache().Pool(), timeout: info.Config.Timeout}, nil
+	return &Queue{port: p, queue: q, pool: q.Cache().Pool(), timeout: info.Options.Timeout}, nil
 }
 
-// Counters returns what was counted since Join.
+// Stats returns what was counted since Join.
 func (q *Queue) Counters() Counters {
 	c := &q.counts
 	return Counters{Received: c.received.Load(), Sent: c.sent.Load(), Unsent: c.unsent.Load(), Bad: c.bad.Load()}

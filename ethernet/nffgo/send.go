@@ -111,7 +111,7 @@ func (s *sender) alloc(n int) int {
 // copy makes a frame of a packet, and reports whether it can be one.
 func (s *sender) copy(p *packet.Packet, f *ethernet.Frame) bool {
 	b := p.GetRawPacketBytes()
-	if uint(len(b)) != p.GetPacketLen() || len(b) > s.q.pool.Config().Size {
+	if uint(len(b)) != p.GetPacketLen() || len(b) > s.q.pool.Options().Size {
 		return false
 	}
 	f.Length = uint16(len(b))

@@ -58,7 +58,7 @@ type queue struct {
 	received, receivedBytes, sent, sentBytes, missed, noBuffers, calls atomic.Uint64
 }
 
-func open(_ context.Context, a vfio.Address, c ethernet.Config) (ethernet.Port, error) {
+func open(_ context.Context, a vfio.Address, c ethernet.Options) (ethernet.Port, error) {
 	fail := func(err error) (ethernet.Port, error) {
 		return nil, &ethernet.Error{Op: "open", Device: a.String(), Err: err}
 	}
@@ -84,7 +84,7 @@ func open(_ context.Context, a vfio.Address, c ethernet.Config) (ethernet.Port, 
 	}
 	own := ethernet.MAC{2, 'c', 'a', 'b', 'l', byte('A' + number)}
 	p := &Port{name: a.Path, number: number, ends: ends, pool: c.Pool,
-		info: ethernet.Info{Device: a.String(), Driver: Scheme, Model: "end", Tested: true, MAC: own, Config: c}}
+		info: ethernet.Info{Device: a.String(), Driver: Scheme, Model: "end", Tested: true, MAC: own, Options: c}}
 	p.queue = queue{port: p, cache: c.Pool.NewCache(), frames: make(chan []byte, depth), came: make(chan struct{}, 1)}
 	if c.MAC != (ethernet.MAC{}) {
 		own = c.MAC
@@ -178,9 +178,9 @@ func (p *Port) SetMulticast([]ethernet.MAC) error { return p.err("set the groups
 func (p *Port) SetVLANs([]uint16) error { return p.err("set the VLANs of") }
 
 // Counters is described at ethernet.Port.
-func (p *Port) Counters() ethernet.Counters {
+func (p *Port) Stats() ethernet.Stats {
 	q := &p.queue
-	return ethernet.Counters{Restarts: p.restarts.Load(), Queues: []ethernet.QueueCounters{{
+	return ethernet.Stats{Restarts: p.restarts.Load(), Queues: []ethernet.QueueStats{{
 		ReceivedFrames: q.received.Load(), ReceivedBytes: q.receivedBytes.Load(), SentFrames: q.sent.Load(),
 		SentBytes: q.sentBytes.Load(), NoBuffers: q.noBuffers.Load(), Lost: q.missed.Load()}}}
 }
@@ -252,12 +252,12 @@ func (q *queue) Send(frames []ethernet.Frame) (int, error) {
 	other := p.peer()
 	for i, f := range frames {
 		b := p.pool.Bytes(f)
-		if len(b) < ethernet.HeaderSize || len(b) > p.info.Config.MaxFrame() {
+		if len(b) < ethernet.HeaderSize || len(b) > p.info.Options.MaxFrame() {
 			return i, fmt.Errorf("%w: %+v", ethernet.ErrBadFrame, f)
 		}
 		q.sent.Add(1)
 		q.sentBytes.Add(uint64(len(b)))
-		if link, err := p.Link(); err == nil && link.Up && len(b) <= other.info.Config.MaxFrame() {
+		if link, err := p.Link(); err == nil && link.Up && len(b) <= other.info.Options.MaxFrame() {
 			other.queue.arrive(b)
 		}
 		q.cache.Free(frames[i : i+1])

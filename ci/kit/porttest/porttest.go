@@ -11,7 +11,7 @@ import (
 )
 
 // NewPool makes a pool that is closed with the test.
-func NewPool(t testing.TB, c ethernet.PoolConfig) *ethernet.Pool {
+func NewPool(t testing.TB, c ethernet.PoolOptions) *ethernet.Pool {
 	t.Helper()
 	p, err := ethernet.NewPool(c)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package statstest checks the tags of structs of counters, which telemetry reads.
+// Package statstest checks that the structs of Stats methods describe their fields.
 package statstest
 
 import (
@@ -8,37 +8,47 @@ import (
 	"time"
 )
 
-// Check checks each field of the structs, and of structs inside them. A field is a uint64 or a
-// time.Duration. It has a JSON key, a sentence of help, and a unit; one that is no counter is of
-// kind gauge. A field without a JSON key ("-") is no metric.
-func Check(t *testing.T, stats ...any) {
+// Check fails the test for each field of the structs that lacks a key, help or a unit, or that
+// telemetry cannot take. A field with the key "-" is no counter.
+func Check(t testing.TB, stats ...any) {
 	t.Helper()
 	for _, s := range stats {
 		check(t, reflect.TypeOf(s))
 	}
 }
 
-func check(t *testing.T, s reflect.Type) {
+func check(t testing.TB, of reflect.Type) {
 	t.Helper()
-	for i := range s.NumField() {
-		f := s.Field(i)
-		key := f.Tag.Get("json")
-		switch {
-		case key == "-":
+	keys := map[string]bool{}
+	for i := range of.NumField() {
+		f := of.Field(i)
+		where := of.String() + "." + f.Name
+		key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if key == "-" {
 			continue
-		case f.Type == reflect.TypeFor[time.Duration](), f.Type.Kind() == reflect.Uint64:
-		case f.Type.Kind() == reflect.Struct:
-			check(t, f.Type)
-			continue
-		default:
-			t.Errorf("%v.%s is of type %v", s, f.Name, f.Type)
 		}
-		help := f.Tag.Get("help")
-		if key == "" || !strings.HasSuffix(help, ".") || f.Tag.Get("unit") == "" {
-			t.Errorf("%v.%s: key %q, help %q, unit %q", s, f.Name, key, help, f.Tag.Get("unit"))
+		if key == "" || keys[key] {
+			t.Errorf("%s: key %q is empty or stands twice", where, key)
+		}
+		keys[key] = true
+		if help := f.Tag.Get("help"); !strings.HasSuffix(help, ".") || len(strings.Fields(help)) < 2 {
+			t.Errorf("%s: help is %q, want a sentence", where, help)
+		}
+		if f.Tag.Get("unit") == "" {
+			t.Errorf("%s has no unit", where)
 		}
 		if kind := f.Tag.Get("kind"); kind != "" && kind != "gauge" {
-			t.Errorf("%v.%s is of kind %q", s, f.Name, kind)
+			t.Errorf("%s: kind is %q", where, kind)
+		}
+		inner := f.Type
+		for inner.Kind() == reflect.Slice || inner.Kind() == reflect.Pointer || inner.Kind() == reflect.Array {
+			inner = inner.Elem()
+		}
+		switch {
+		case inner.Kind() == reflect.Struct:
+			check(t, inner)
+		case inner.Kind() != reflect.Uint64 && inner != reflect.TypeFor[time.Duration]():
+			t.Errorf("%s is a %v, want uint64, time.Duration or a struct of them", where, f.Type)
 		}
 	}
 }

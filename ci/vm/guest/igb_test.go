@@ -16,7 +16,7 @@ import (
 )
 
 // openPort opens a function that vfio-pci has as an Ethernet port.
-func openPort(t *testing.T, function string, c ethernet.Config) ethernet.Port {
+func openPort(t *testing.T, function string, c ethernet.Options) ethernet.Port {
 	t.Helper()
 	p, err := ethernet.Open(within(t), addressOf(function), c)
 	if err != nil {
@@ -34,7 +34,7 @@ func newPool(t *testing.T) *ethernet.Pool {
 	t.Helper()
 	// Each buffer is in one page: QEMU drops frames that cross into a page that is not
 	// behind the one before in the guest's memory, IOMMU or not.
-	pool, err := ethernet.NewPool(ethernet.PoolConfig{Buffers: 256, Headroom: 64, Size: 4096 - 64})
+	pool, err := ethernet.NewPool(ethernet.PoolOptions{Buffers: 256, Headroom: 64, Size: 4096 - 64})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func TestIGBPort(t *testing.T) {
 	checkFiles(t)
 	f := alone(t, igbID, false)
 	bind(t, f, "vfio-pci")
-	p := openPort(t, f, ethernet.Config{Pool: newPool(t), ReceiveDescriptors: 64, SendDescriptors: 64, Interrupts: true})
+	p := openPort(t, f, ethernet.Options{Pool: newPool(t), ReceiveDescriptors: 64, SendDescriptors: 64, Interrupts: true})
 	if i := p.Info(); i.Model != "82576" || i.Vectors != 1 {
 		t.Errorf("info %+v", i)
 	}
@@ -92,7 +92,7 @@ func TestIGBPort(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if c := p.Counters(); c.Device == nil || c.Device.SentFrames != 400 || c.Queues[0].Restarts != 0 {
+	if c := p.Stats(); c.Device == nil || c.Device.SentFrames != 400 || c.Queues[0].Restarts != 0 {
 		t.Errorf("counted %+v, %+v", c, c.Device)
 	}
 }
@@ -123,7 +123,7 @@ func TestIGBVirtual(t *testing.T) {
 	var ports []ethernet.Port
 	for _, f := range vfs {
 		bind(t, f, "vfio-pci")
-		p := openPort(t, f, ethernet.Config{Pool: newPool(t), ReceiveDescriptors: 64, SendDescriptors: 64, Interrupts: true})
+		p := openPort(t, f, ethernet.Options{Pool: newPool(t), ReceiveDescriptors: 64, SendDescriptors: 64, Interrupts: true})
 		if _, err := ethernet.WaitLink(within(t), p); err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +142,7 @@ func TestIGBVirtual(t *testing.T) {
 				err = q.Wait(ctx)
 			}
 			if err != nil {
-				t.Fatalf("frame %d: %v; the sender counted %+v, the receiver %+v", i, err, from.Counters().Device, to.Counters().Device)
+				t.Fatalf("frame %d: %v; the sender counted %+v, the receiver %+v", i, err, from.Stats().Device, to.Stats().Device)
 			}
 		}
 		if got := q.Cache().Pool().Bytes(frames[0]); !bytes.Equal(got[14:], text) {
@@ -168,7 +168,7 @@ func TestIGBVirtual(t *testing.T) {
 		return n == 1
 	})
 	for _, p := range ports {
-		t.Logf("counted %+v, %+v", p.Counters(), p.Counters().Device)
+		t.Logf("counted %+v, %+v", p.Stats(), p.Stats().Device)
 	}
 }
 

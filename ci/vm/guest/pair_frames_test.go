@@ -208,7 +208,7 @@ func flows(t *testing.T, port ethernet.Port, l *peer) {
 		}
 		if after := l.linkChanges(); after == before || try == 3 {
 			t.Errorf("lost %d and %d; counted %+v, %+v; changes of Linux's link: %s, then %s", in, out,
-				port.Counters(), port.Counters().Device, before, after)
+				port.Stats(), port.Stats().Device, before, after)
 			return
 		}
 	}
@@ -223,9 +223,9 @@ func TestPairFrames(t *testing.T) {
 			count = 200_000
 		}
 		l := p.linux(t)
-		port := p.open(t, ethernet.Config{})
+		port := p.open(t, ethernet.Options{})
 		in, out := exchange(t, port, l, count)
-		c := port.Counters()
+		c := port.Stats()
 		q := c.Queues[0]
 		if q.SentFrames != uint64(count) || q.ReceivedFrames < uint64(count-in) || q.Lost+q.Restarts+q.ReceiveErrors+q.BadLengths+q.Unended != 0 {
 			t.Errorf("counted %+v", q)

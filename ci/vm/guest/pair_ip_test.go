@@ -157,7 +157,7 @@ func (l *peer) tryPing(address string, sizes []int) error {
 func TestPairPing(t *testing.T) {
 	eachPair(t, func(t *testing.T, p pair) {
 		l := p.linux(t)
-		port := p.open(t, ethernet.Config{})
+		port := p.open(t, ethernet.Options{})
 		var asked atomic.Uint32
 		w := answer(t, port, func(_ *ethernet.Frame, b []byte) {
 			if bytes.Equal(b[12:14], []byte{8, 6}) {
@@ -177,7 +177,7 @@ func TestPairPing(t *testing.T) {
 func TestPairOthers(t *testing.T) {
 	eachPair(t, func(t *testing.T, p pair) {
 		p.onlyIGB(t) // the hub of the others
-		port := p.open(t, ethernet.Config{})
+		port := p.open(t, ethernet.Options{})
 		answer(t, port, nil)
 		for _, other := range []struct{ id, driver string }{{"0x8086 0x10d3", "e1000e"}, {"0x15ad 0x07b0", "vmxnet3"}} {
 			t.Run(other.driver, func(t *testing.T) {
@@ -198,7 +198,7 @@ func TestPairVLAN(t *testing.T) {
 		l.run("ip", "link", "add", "link", l.name, "name", "v5", "type", "vlan", "id", strconv.Itoa(tag))
 		l.run("ip", "addr", "add", "10.7.5.2/24", "dev", "v5")
 		l.run("ip", "link", "set", "v5", "up")
-		port := p.open(t, ethernet.Config{Offloads: offloads})
+		port := p.open(t, ethernet.Options{Offloads: offloads})
 		var mu sync.Mutex
 		seen := map[uint16]int{}
 		answer(t, port, func(f *ethernet.Frame, b []byte) {
@@ -269,10 +269,10 @@ func TestPairJumbo(t *testing.T) {
 	eachPair(t, func(t *testing.T, p pair) {
 		l := p.linux(t)
 		l.run("ip", "link", "set", l.name, "mtu", "9000")
-		port := p.open(t, ethernet.Config{Pool: jumboPool(t), MTU: 9000, ReceiveDescriptors: 64, SendDescriptors: 64})
+		port := p.open(t, ethernet.Options{Pool: jumboPool(t), MTU: 9000, ReceiveDescriptors: 64, SendDescriptors: 64})
 		answer(t, port, nil)
 		l.ping(ourIP, []int{0, 1472, 1473, 2019, 2020, 4054, 4055, 8971, 8972})
-		if c := port.Counters().Queues[0]; c.BadLengths+c.Unended+c.ReceiveErrors != 0 {
+		if c := port.Stats().Queues[0]; c.BadLengths+c.Unended+c.ReceiveErrors != 0 {
 			t.Errorf("counted %+v", c)
 		}
 	})
@@ -313,7 +313,7 @@ func TestPairSums(t *testing.T) {
 			offloads = ethernet.OffloadReceiveSum | ethernet.OffloadSendSum
 		}
 		l := p.linux(t)
-		port := p.open(t, ethernet.Config{Offloads: offloads})
+		port := p.open(t, ethernet.Options{Offloads: offloads})
 		l.knows(port.MAC())
 		q := port.Queue(0)
 		const verdicts = ethernet.IPSumGood | ethernet.IPSumBad | ethernet.L4SumGood | ethernet.L4SumBad
@@ -447,7 +447,7 @@ func TestPairSpread(t *testing.T) {
 		p.onlyIGB(t) // a hub's virtio has one queue
 		const queues, flows, each = 4, 32, 8
 		l := p.linux(t)
-		port := p.open(t, ethernet.Config{Queues: queues, ReceiveDescriptors: 128, SendDescriptors: 64})
+		port := p.open(t, ethernet.Options{Queues: queues, ReceiveDescriptors: 128, SendDescriptors: 64})
 		l.knows(port.MAC())
 		var mu sync.Mutex
 		got := map[uint16]map[int]int{} // by the sender's port: frames by queue

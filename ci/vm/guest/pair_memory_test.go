@@ -56,7 +56,7 @@ func TestPairMemory(t *testing.T) {
 	eachPair(t, func(t *testing.T, p pair) {
 		l := p.linux(t)
 		check := surround(t, 32<<20)
-		port := p.open(t, ethernet.Config{})
+		port := p.open(t, ethernet.Options{})
 		flows(t, port, l)
 		if err := port.Close(); err != nil {
 			t.Error(err)

@@ -76,21 +76,21 @@ func (p pair) ours(t *testing.T) string {
 
 // open opens our NIC and waits for its link. Port and pool are closed with the test, and
 // every buffer is back then.
-func (p pair) open(t *testing.T, c ethernet.Config) ethernet.Port {
+func (p pair) open(t *testing.T, c ethernet.Options) ethernet.Port {
 	t.Helper()
 	eventfd(t) // has the runtime open what it keeps
 	checkFiles(t)
 	return openOurs(t, p.ours(t), c)
 }
 
-func openOurs(t *testing.T, function string, c ethernet.Config) ethernet.Port {
+func openOurs(t *testing.T, function string, c ethernet.Options) ethernet.Port {
 	t.Helper()
 	bind(t, function, "vfio-pci")
 	if c.Pool == nil {
 		c.Pool = pagePool(t)
 	}
 	t.Cleanup(func() {
-		if n, want := c.Pool.Free(), c.Pool.Config().Buffers; n != want {
+		if n, want := c.Pool.Free(), c.Pool.Options().Buffers; n != want {
 			t.Errorf("%d of %d buffers are back", n, want)
 		}
 	})
@@ -107,16 +107,16 @@ func openOurs(t *testing.T, function string, c ethernet.Config) ethernet.Port {
 
 // pagePool makes a pool of which each buffer is in one page: see newPool.
 func pagePool(t *testing.T) *ethernet.Pool {
-	return poolOf(t, ethernet.PoolConfig{Buffers: 2048, Headroom: 64, Size: 4096 - 64})
+	return poolOf(t, ethernet.PoolOptions{Buffers: 2048, Headroom: 64, Size: 4096 - 64})
 }
 
 // jumboPool makes a pool for frames of 9000 bytes, which lie in huge pages.
 func jumboPool(t *testing.T) *ethernet.Pool {
-	return poolOf(t, ethernet.PoolConfig{Buffers: 512, Headroom: 64, Size: 9216,
+	return poolOf(t, ethernet.PoolOptions{Buffers: 512, Headroom: 64, Size: 9216,
 		MemoryOptions: vfio.MemoryOptions{Huge: vfio.HugeRequire}})
 }
 
-func poolOf(t *testing.T, c ethernet.PoolConfig) *ethernet.Pool {
+func poolOf(t *testing.T, c ethernet.PoolOptions) *ethernet.Pool {
 	t.Helper()
 	pool, err := ethernet.NewPool(c)
 	if err != nil {

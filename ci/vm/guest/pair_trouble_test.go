@@ -71,7 +71,7 @@ func more(t *testing.T, what string, n *atomic.Uint64, by uint64) {
 func TestPairFlaps(t *testing.T) {
 	eachPair(t, func(t *testing.T, p pair) {
 		l := p.linux(t)
-		port := p.open(t, ethernet.Config{})
+		port := p.open(t, ethernet.Options{})
 		stop := l.flood(port.MAC())
 		w, n := loop(t, port, l)
 		if p.name == "packed" {
@@ -112,7 +112,7 @@ func TestPairFlaps(t *testing.T) {
 			t.Fatal(err)
 		}
 		flows(t, port, l)
-		if c := port.Counters(); c.Restarts != 0 || c.Queues[0].ReceiveErrors+c.Queues[0].BadLengths+c.Queues[0].Unended != 0 {
+		if c := port.Stats(); c.Restarts != 0 || c.Queues[0].ReceiveErrors+c.Queues[0].BadLengths+c.Queues[0].Unended != 0 {
 			t.Errorf("counted %+v", c)
 		}
 	})
@@ -122,7 +122,7 @@ func TestPairFlaps(t *testing.T) {
 func TestPairReset(t *testing.T) {
 	eachPair(t, func(t *testing.T, p pair) {
 		l := p.linux(t)
-		port := p.open(t, ethernet.Config{})
+		port := p.open(t, ethernet.Options{})
 		stop := l.flood(port.MAC())
 		w, n := loop(t, port, l)
 		for range 5 {
@@ -139,9 +139,9 @@ func TestPairReset(t *testing.T) {
 		if _, err := ethernet.WaitLink(within(t), port); err != nil {
 			t.Fatal(err)
 		}
-		before := port.Counters()
+		before := port.Stats()
 		flows(t, port, l)
-		c := port.Counters()
+		c := port.Stats()
 		// A frame that was taken was sent, or lost in a ring that was reset.
 		if c.Restarts != 5 || c.Queues[0].Restarts != 0 || c.Queues[0].Lost != before.Queues[0].Lost ||
 			c.Queues[0].ReceiveErrors+c.Queues[0].BadLengths+c.Queues[0].Unended != 0 {
@@ -176,7 +176,7 @@ func goes(t *testing.T, port ethernet.Port, w *worker) {
 	check("wait", port.Queue(0).Wait(within(t)))
 	_, err = port.Queue(0).Receive(make([]ethernet.Frame, 1))
 	check("receive", err)
-	if c := port.Counters(); c.Queues[0].ReceivedFrames == 0 || c.Device != nil {
+	if c := port.Stats(); c.Queues[0].ReceivedFrames == 0 || c.Device != nil {
 		t.Errorf("counted %+v", c)
 	}
 	if err := port.Close(); err != nil {
@@ -196,7 +196,7 @@ func (p pair) anew(t *testing.T, l *peer, add func()) {
 		}
 		return len(find(t, p.id)) == want
 	})
-	flows(t, p.open(t, ethernet.Config{}), l)
+	flows(t, p.open(t, ethernet.Options{}), l)
 }
 
 // TestPairRemoved: our NIC is pulled out. Nobody is told; its registers are all ones.
@@ -208,7 +208,7 @@ func TestPairRemoved(t *testing.T) {
 		// Else Linux waits a minute for what is gone to answer after a reset.
 		write(t, "\n", pciDevices, function, "reset_method")
 		t.Run("under load", func(t *testing.T) {
-			port := p.open(t, ethernet.Config{})
+			port := p.open(t, ethernet.Options{})
 			l := l.in(t)
 			l.flood(port.MAC())
 			w, n := loop(t, port, l)
@@ -231,7 +231,7 @@ func TestPairUnplug(t *testing.T) {
 		l := p.linux(t)
 		function := p.ours(t)
 		t.Run("under load", func(t *testing.T) {
-			port := p.open(t, ethernet.Config{})
+			port := p.open(t, ethernet.Options{})
 			l := l.in(t)
 			l.flood(port.MAC())
 			w, n := loop(t, port, l)

@@ -27,9 +27,9 @@ func TestPairVirtual(t *testing.T) {
 			t.Fatalf("virtual functions %q", vfs)
 		}
 		talk := func(t *testing.T, l *peer) {
-			port := openOurs(t, vfs[0], ethernet.Config{})
+			port := openOurs(t, vfs[0], ethernet.Options{})
 			if in, out := exchange(t, port, l, 3000); in+out > 0 {
-				t.Errorf("lost %d and %d; counted %+v, %+v", in, out, port.Counters(), port.Counters().Device)
+				t.Errorf("lost %d and %d; counted %+v, %+v", in, out, port.Stats(), port.Stats().Device)
 			}
 			answer(t, port, nil)
 			l.ping(ourIP, sequence(1472, 16))

@@ -19,7 +19,7 @@ func BenchmarkVeth(b *testing.B) {
 		for _, options := range []string{"", "?mode=generic"} {
 			b.Run(fmt.Sprintf("afxdp%s/%d", options, length), func(b *testing.B) {
 				left, right := pair(b, 1)
-				c := ethernet.Config{Pool: newPool(b, ethernet.PoolConfig{})}
+				c := ethernet.Options{Pool: newPool(b, ethernet.PoolOptions{})}
 				benchPorts(b, open(b, "afxdp:"+left+options, c).Queue(0), open(b, "afxdp:"+right+options, c).Queue(0), length)
 			})
 		}

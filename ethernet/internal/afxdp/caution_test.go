@@ -40,7 +40,7 @@ func unevenPair(t testing.TB, left, right queuesOf) (string, string) {
 }
 
 // opening opens a port, and returns what it has logged.
-func opening(t testing.TB, address string, c ethernet.Config) (ethernet.Port, string) {
+func opening(t testing.TB, address string, c ethernet.Options) (ethernet.Port, string) {
 	t.Helper()
 	var said bytes.Buffer
 	c.Logger = slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelWarn}))
@@ -65,7 +65,7 @@ func TestDeafQueues(t *testing.T) {
 		t.Run(fmt.Sprint(tt), func(t *testing.T) {
 			leaktest.Check(t)
 			a, b := unevenPair(t, tt.left, tt.right)
-			c := ethernet.Config{Pool: newPool(t, ethernet.PoolConfig{}), ReceiveDescriptors: 64, Queues: tt.left.send}
+			c := ethernet.Options{Pool: newPool(t, ethernet.PoolOptions{}), ReceiveDescriptors: 64, Queues: tt.left.send}
 			left, _ := opening(t, "afxdp:"+a, c)
 			c.Queues = tt.right.receive
 			right, said := opening(t, "afxdp:"+b+tt.options, c)
@@ -105,7 +105,7 @@ func TestOneWayQueues(t *testing.T) {
 	leaktest.Check(t)
 	for _, queues := range []queuesOf{{1, 4}, {4, 1}} {
 		a, _ := unevenPair(t, queues, queuesOf{1, 4})
-		_, err := ethernet.Open(t.Context(), "afxdp:"+a, ethernet.Config{Pool: newPool(t, ethernet.PoolConfig{}), Queues: 2, Logger: quiet})
+		_, err := ethernet.Open(t.Context(), "afxdp:"+a, ethernet.Options{Pool: newPool(t, ethernet.PoolOptions{}), Queues: 2, Logger: quiet})
 		want := fmt.Sprintf("number 1 is wanted, the interface has 1 (%d to receive, %d to send)", queues.receive, queues.send)
 		if !errors.Is(err, ethernet.ErrNotSupported) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "ethtool -L "+a) {
 			t.Errorf("%+v: %v", queues, err)
@@ -118,7 +118,7 @@ func TestOneWayQueues(t *testing.T) {
 func TestFewReceiveQueues(t *testing.T) {
 	leaktest.Check(t)
 	a, _ := unevenPair(t, queuesOf{1, 1}, queuesOf{4, 1})
-	_, err := ethernet.Open(t.Context(), "afxdp:"+a+"?mode=native", ethernet.Config{Pool: newPool(t, ethernet.PoolConfig{}), Logger: quiet})
+	_, err := ethernet.Open(t.Context(), "afxdp:"+a+"?mode=native", ethernet.Options{Pool: newPool(t, ethernet.PoolOptions{}), Logger: quiet})
 	if !errors.Is(err, ethernet.ErrNotSupported) || !strings.Contains(err.Error(), "ethtool -L "+a+" rx N") {
 		t.Error(err)
 	}
@@ -129,7 +129,7 @@ func TestFewReceiveQueues(t *testing.T) {
 func TestMissingSums(t *testing.T) {
 	leaktest.Check(t)
 	a, b := pair(t, 1)
-	c := ethernet.Config{Pool: newPool(t, ethernet.PoolConfig{}), Promiscuous: true}
+	c := ethernet.Options{Pool: newPool(t, ethernet.PoolOptions{}), Promiscuous: true}
 	help := "ethtool -K " + b + " tx off"
 	p, said := opening(t, "afxdp:"+a, c)
 	if !strings.Contains(said, help) {
@@ -148,7 +148,7 @@ func TestMissingSums(t *testing.T) {
 func TestOtherQueues(t *testing.T) {
 	leaktest.Check(t)
 	a, _ := pair(t, 4)
-	c := ethernet.Config{Pool: newPool(t, ethernet.PoolConfig{}), Promiscuous: true, ReceiveDescriptors: 64, Queues: 3}
+	c := ethernet.Options{Pool: newPool(t, ethernet.PoolOptions{}), Promiscuous: true, ReceiveDescriptors: 64, Queues: 3}
 	p, said := opening(t, "afxdp:"+a, c)
 	if !strings.Contains(said, "by 1 other queues") || !strings.Contains(said, "open 4 queues") {
 		t.Errorf("it said: %s", said)
@@ -167,14 +167,14 @@ func TestOtherQueues(t *testing.T) {
 func TestLateBuffers(t *testing.T) {
 	leaktest.Check(t)
 	a, b := pair(t, 1)
-	pool := newPool(t, ethernet.PoolConfig{Buffers: 160})
+	pool := newPool(t, ethernet.PoolOptions{Buffers: 160})
 	held := make([]ethernet.Frame, 150)
 	cache := pool.NewCache()
 	defer cache.Close()
 	if cache.Alloc(held) != len(held) {
 		t.Fatal("no buffers")
 	}
-	p, said := opening(t, "afxdp:"+a, ethernet.Config{Pool: pool, ReceiveDescriptors: 64})
+	p, said := opening(t, "afxdp:"+a, ethernet.Options{Pool: pool, ReceiveDescriptors: 64})
 	if !strings.Contains(said, "queue 0 begins with 10 of 64 buffers") {
 		t.Errorf("it said: %s", said)
 	}
@@ -183,7 +183,7 @@ func TestLateBuffers(t *testing.T) {
 	if n, err := q.Receive(frames); n != 0 || err != nil {
 		t.Fatal(n, err)
 	}
-	sender := open(t, "afxdp:"+b, ethernet.Config{ReceiveDescriptors: 64})
+	sender := open(t, "afxdp:"+b, ethernet.Options{ReceiveDescriptors: 64})
 	if n := porttest.Send(t, sender.Queue(0), 0, 60); n != 60 { // more than 10
 		t.Fatalf("%d are sent", n)
 	}

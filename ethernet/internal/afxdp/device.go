@@ -17,7 +17,7 @@ import (
 // device is an open interface. It implements port.NIC.
 type device struct {
 	port     *port.Port
-	config   *ethernet.Config
+	config   *ethernet.Options
 	name     string
 	options  options
 	geometry geometry
@@ -34,12 +34,12 @@ type device struct {
 
 // Setup implements port.NIC.
 func (d *device) Setup(ctx context.Context, p *port.Port, info *ethernet.Info) (err error) {
-	d.port, d.config = p, p.Config()
+	d.port, d.config = p, p.Options()
 	pool := d.config.Pool
 	if err := pool.Hold(); err != nil {
 		return err
 	}
-	d.memory = pool.Memory().Bytes()[:pool.Stride()*pool.Config().Buffers]
+	d.memory = pool.Memory().Bytes()[:pool.Stride()*pool.Options().Buffers]
 	if d.host, err = openHost(); err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func capabilities() string {
 }
 
 // patiently calls f until it fails with something else than that somebody has what it
-// wants, for Config.Timeout at most: the kernel takes sockets and programs from a process
+// wants, for Options.Timeout at most: the kernel takes sockets and programs from a process
 // that has ended, or from this one, a moment later.
 func (d *device) patiently(ctx context.Context, f func() error) error {
 	end := time.Now().Add(d.config.Timeout)
@@ -140,13 +140,13 @@ func (d *device) Look(ctx context.Context) (up bool, err error) {
 }
 
 // Count implements port.NIC: the interface's counters, and the drops of its sockets.
-func (d *device) Count() (*ethernet.DeviceCounters, error) {
+func (d *device) Count() (*ethernet.DeviceStats, error) {
 	a, err := d.host.look(d.index)
 	if err != nil || a.Statistics == nil {
 		return nil, err
 	}
 	s := a.Statistics
-	c := &ethernet.DeviceCounters{ReceivedFrames: s.RxPackets, ReceivedBytes: s.RxBytes, SentFrames: s.TxPackets,
+	c := &ethernet.DeviceStats{ReceivedFrames: s.RxPackets, ReceivedBytes: s.RxBytes, SentFrames: s.TxPackets,
 		SentBytes: s.TxBytes, Missed: s.RxMissedErrors, ReceiveErrors: s.RxErrors}
 	for _, q := range d.queues {
 		q.lock.Lock()

@@ -18,18 +18,18 @@
 // those of VIA among them, into queue 0. The kernel's driver may take VLAN tags away before
 // the program sees a frame: ethtool -K eth0 rxvlan off has them stay.
 //
-// The interface must be up, and is left as it is: its MTU must be Config.MTU at least, and
+// The interface must be up, and is left as it is: its MTU must be Options.MTU at least, and
 // SetMAC, SetMulticast and SetPromiscuous add to what it receives, until the port is closed.
 // The kernel's own settings, that is moderation and the key of the hash, and offloads are
 // refused with ErrNotSupported. Program and sockets go with the process, however it ends.
 //
 // The buffers of the pool are the UMEM. A frame is received 256 bytes behind the beginning
 // of its buffer at least. Zero copy needs buffers that are 2048 bytes or a page apart,
-// such as those of ethernet.PoolConfig{Size: 4032}; with others, which have to be 2048 bytes
+// such as those of ethernet.PoolOptions{Size: 4032}; with others, which have to be 2048 bytes
 // at least, the kernel copies.
 //
 // Frames of up to 9000 bytes and their header pass where a buffer holds one: the pools of
-// ethernet.PoolConfig{Size: 9216} and, for zero copy, of whole pages, {Size: 12224}. The
+// ethernet.PoolOptions{Size: 9216} and, for zero copy, of whole pages, {Size: 12224}. The
 // kernel takes no more than a page at a time, so that longer frames come and go in parts
 // (XDP_USE_SG, Linux 6.6). What came in parts is copied behind the first one. On older kernels
 // such a port is refused; shorter frames pass on an interface with a large MTU from Linux

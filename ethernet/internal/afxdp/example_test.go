@@ -11,12 +11,12 @@ import (
 // Frames that arrive at eth0's first queue go out of it again, until the program is
 // stopped. The pool is one that zero copy needs.
 func Example() {
-	pool, err := ethernet.NewPool(ethernet.PoolConfig{Size: 4032})
+	pool, err := ethernet.NewPool(ethernet.PoolOptions{Size: 4032})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer pool.Close()
-	port, err := ethernet.Open(context.Background(), "afxdp:eth0", ethernet.Config{Pool: pool, Interrupts: true})
+	port, err := ethernet.Open(context.Background(), "afxdp:eth0", ethernet.Options{Pool: pool, Interrupts: true})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -33,40 +33,40 @@ func TestRefusals(t *testing.T) {
 	if err := netlink.LinkSetDown(linkOf(t, down)); err != nil {
 		t.Fatal(err)
 	}
-	pool := newPool(t, ethernet.PoolConfig{})
-	small := newPool(t, ethernet.PoolConfig{Size: 1900})
-	large := newPool(t, ethernet.PoolConfig{Size: 9216, Buffers: 1024})
+	pool := newPool(t, ethernet.PoolOptions{})
+	small := newPool(t, ethernet.PoolOptions{Size: 1900})
+	large := newPool(t, ethernet.PoolOptions{Size: 9216, Buffers: 1024})
 	for _, tt := range []struct {
 		address string
-		config  ethernet.Config
+		config  ethernet.Options
 		want    error
 		says    string
 	}{
-		{"afxdp:", ethernet.Config{}, vfio.ErrBadAddress, "afxdp:eth0"},
-		{"afxdp:an-interface-name-too-long", ethernet.Config{}, vfio.ErrBadAddress, "afxdp:eth0"},
-		{"afxdp:" + a + "?mode=fast", ethernet.Config{}, vfio.ErrBadAddress, "mode=native"},
-		{"afxdp:" + a + "?copy=no", ethernet.Config{}, vfio.ErrBadAddress, "copy=zero"},
-		{"afxdp:" + a + "?queue=-1", ethernet.Config{}, vfio.ErrBadAddress, "0 to 4095"},
-		{"afxdp:" + a + "?queue=4096", ethernet.Config{}, vfio.ErrBadAddress, "0 to 4095"},
-		{"afxdp:" + a + "?mod=native", ethernet.Config{}, vfio.ErrBadAddress, "mode, copy and queue"},
-		{"afxdp:" + a + "?mode=generic&copy=zero", ethernet.Config{}, vfio.ErrBadAddress, "mode=native"},
-		{"afxdp:none0", ethernet.Config{}, ethernet.ErrDeviceGone, a},
-		{"afxdp:lo", ethernet.Config{}, ethernet.ErrNotSupported, "no Ethernet interface"},
-		{"afxdp:" + down, ethernet.Config{}, ethernet.ErrNotReady, "ip link set dev " + down + " up"},
-		{"afxdp:" + a, ethernet.Config{Queues: 3}, ethernet.ErrNotSupported, "the interface has 2"},
-		{"afxdp:" + a + "?queue=2", ethernet.Config{}, ethernet.ErrNotSupported, "the interface has 2"},
-		{"afxdp:" + a, ethernet.Config{MTU: 3500, Pool: large}, ethernet.ErrNotSupported, "mtu 3500"},
-		{"afxdp:" + a, ethernet.Config{MTU: 9000, Pool: large}, ethernet.ErrNotSupported, "mtu 9000"},
-		{"afxdp:" + a, ethernet.Config{MTU: 8200, Pool: newPool(t, ethernet.PoolConfig{Size: 8256})}, ethernet.ErrConfig, "Config.MTU"},
-		{"afxdp:" + a + "?copy=zero", ethernet.Config{MTU: 9000, Pool: large}, ethernet.ErrConfig, "pages for longer frames"},
-		{"afxdp:" + a, ethernet.Config{Pool: small}, ethernet.ErrConfig, "at least 1984"},
-		{"afxdp:" + a + "?copy=zero", ethernet.Config{}, ethernet.ErrConfig, "1984 or"},
-		{"afxdp:" + a + "?copy=zero", ethernet.Config{Pool: newPool(t, ethernet.PoolConfig{Size: 4032})}, ethernet.ErrNotSupported, "copy=auto"},
-		{"afxdp:" + a, ethernet.Config{Offloads: ethernet.OffloadHash}, ethernet.ErrNotSupported, "hash"},
-		{"afxdp:" + a, ethernet.Config{Moderation: time.Millisecond}, ethernet.ErrNotSupported, "ethtool -C"},
-		{"afxdp:" + a, ethernet.Config{HashKey: [40]byte{1}}, ethernet.ErrNotSupported, "ethtool -X"},
-		{"afxdp:" + a, ethernet.Config{MAC: ethernet.MAC{1}}, ethernet.ErrConfig, "Config.MAC"},
-		{"afxdp:" + a, ethernet.Config{Queues: 65}, ethernet.ErrConfig, "Config.Queues"},
+		{"afxdp:", ethernet.Options{}, vfio.ErrBadAddress, "afxdp:eth0"},
+		{"afxdp:an-interface-name-too-long", ethernet.Options{}, vfio.ErrBadAddress, "afxdp:eth0"},
+		{"afxdp:" + a + "?mode=fast", ethernet.Options{}, vfio.ErrBadAddress, "mode=native"},
+		{"afxdp:" + a + "?copy=no", ethernet.Options{}, vfio.ErrBadAddress, "copy=zero"},
+		{"afxdp:" + a + "?queue=-1", ethernet.Options{}, vfio.ErrBadAddress, "0 to 4095"},
+		{"afxdp:" + a + "?queue=4096", ethernet.Options{}, vfio.ErrBadAddress, "0 to 4095"},
+		{"afxdp:" + a + "?mod=native", ethernet.Options{}, vfio.ErrBadAddress, "mode, copy and queue"},
+		{"afxdp:" + a + "?mode=generic&copy=zero", ethernet.Options{}, vfio.ErrBadAddress, "mode=native"},
+		{"afxdp:none0", ethernet.Options{}, ethernet.ErrDeviceGone, a},
+		{"afxdp:lo", ethernet.Options{}, ethernet.ErrNotSupported, "no Ethernet interface"},
+		{"afxdp:" + down, ethernet.Options{}, ethernet.ErrNotReady, "ip link set dev " + down + " up"},
+		{"afxdp:" + a, ethernet.Options{Queues: 3}, ethernet.ErrNotSupported, "the interface has 2"},
+		{"afxdp:" + a + "?queue=2", ethernet.Options{}, ethernet.ErrNotSupported, "the interface has 2"},
+		{"afxdp:" + a, ethernet.Options{MTU: 3500, Pool: large}, ethernet.ErrNotSupported, "mtu 3500"},
+		{"afxdp:" + a, ethernet.Options{MTU: 9000, Pool: large}, ethernet.ErrNotSupported, "mtu 9000"},
+		{"afxdp:" + a, ethernet.Options{MTU: 8200, Pool: newPool(t, ethernet.PoolOptions{Size: 8256})}, ethernet.ErrConfig, "Options.MTU"},
+		{"afxdp:" + a + "?copy=zero", ethernet.Options{MTU: 9000, Pool: large}, ethernet.ErrConfig, "pages for longer frames"},
+		{"afxdp:" + a, ethernet.Options{Pool: small}, ethernet.ErrConfig, "at least 1984"},
+		{"afxdp:" + a + "?copy=zero", ethernet.Options{}, ethernet.ErrConfig, "1984 or"},
+		{"afxdp:" + a + "?copy=zero", ethernet.Options{Pool: newPool(t, ethernet.PoolOptions{Size: 4032})}, ethernet.ErrNotSupported, "copy=auto"},
+		{"afxdp:" + a, ethernet.Options{Offloads: ethernet.OffloadHash}, ethernet.ErrNotSupported, "hash"},
+		{"afxdp:" + a, ethernet.Options{Moderation: time.Millisecond}, ethernet.ErrNotSupported, "ethtool -C"},
+		{"afxdp:" + a, ethernet.Options{HashKey: [40]byte{1}}, ethernet.ErrNotSupported, "ethtool -X"},
+		{"afxdp:" + a, ethernet.Options{MAC: ethernet.MAC{1}}, ethernet.ErrConfig, "Options.MAC"},
+		{"afxdp:" + a, ethernet.Options{Queues: 65}, ethernet.ErrConfig, "Options.Queues"},
 	} {
 		if tt.config.Pool == nil {
 			tt.config.Pool = pool
@@ -80,11 +80,11 @@ func TestRefusals(t *testing.T) {
 			p.Close()
 		}
 	}
-	if _, err := ethernet.Open(t.Context(), "afxdp:"+a, ethernet.Config{}); !errors.Is(err, ethernet.ErrConfig) {
+	if _, err := ethernet.Open(t.Context(), "afxdp:"+a, ethernet.Options{}); !errors.Is(err, ethernet.ErrConfig) {
 		t.Errorf("without a pool: %v", err)
 	}
 	// A configuration that was checked already, with all defaults, is good.
-	c, err := ethernet.Config{Pool: pool, Logger: quiet}.Check()
+	c, err := ethernet.Options{Pool: pool, Logger: quiet}.Check()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,9 +95,9 @@ func TestRefusals(t *testing.T) {
 func TestInUse(t *testing.T) {
 	leaktest.Check(t)
 	a, _ := pair(t, 2)
-	pool := newPool(t, ethernet.PoolConfig{})
-	p := open(t, "afxdp:"+a, ethernet.Config{Pool: pool})
-	c := ethernet.Config{Pool: pool, Timeout: 50 * time.Millisecond, Logger: quiet}
+	pool := newPool(t, ethernet.PoolOptions{})
+	p := open(t, "afxdp:"+a, ethernet.Options{Pool: pool})
+	c := ethernet.Options{Pool: pool, Timeout: 50 * time.Millisecond, Logger: quiet}
 	for _, options := range []string{"", "?queue=1", "?mode=generic"} {
 		if _, err := ethernet.Open(t.Context(), "afxdp:"+a+options, c); !errors.Is(err, ethernet.ErrInUse) || !strings.Contains(err.Error(), "ip link show") {
 			t.Errorf("%q: %v", options, err)
@@ -119,9 +119,9 @@ func TestInUse(t *testing.T) {
 func TestRestart(t *testing.T) {
 	leaktest.Check(t)
 	a, b := pair(t, 1)
-	pool := newPool(t, ethernet.PoolConfig{})
-	left := open(t, "afxdp:"+a, ethernet.Config{Pool: pool, Interrupts: true})
-	right := open(t, "afxdp:"+b, ethernet.Config{Pool: pool, Interrupts: true})
+	pool := newPool(t, ethernet.PoolOptions{})
+	left := open(t, "afxdp:"+a, ethernet.Options{Pool: pool, Interrupts: true})
+	right := open(t, "afxdp:"+b, ethernet.Options{Pool: pool, Interrupts: true})
 	stop := make(chan struct{})
 	var users sync.WaitGroup
 	for _, p := range []ethernet.Port{left, right} {
@@ -159,7 +159,7 @@ func TestRestart(t *testing.T) {
 	}
 	close(stop)
 	users.Wait()
-	if n := left.Counters().Restarts; n != rounds {
+	if n := left.Stats().Restarts; n != rounds {
 		t.Errorf("%d restarts", n)
 	}
 	settle(t, left.Queue(0), right.Queue(0))
@@ -171,8 +171,8 @@ func TestClose(t *testing.T) {
 	for _, interrupts := range []bool{false, true} {
 		leaktest.Check(t)
 		a, b := pair(t, 1)
-		pool := newPool(t, ethernet.PoolConfig{})
-		left, right := open(t, "afxdp:"+a, ethernet.Config{Pool: pool, Interrupts: interrupts}), open(t, "afxdp:"+b, ethernet.Config{Pool: pool})
+		pool := newPool(t, ethernet.PoolOptions{})
+		left, right := open(t, "afxdp:"+a, ethernet.Options{Pool: pool, Interrupts: interrupts}), open(t, "afxdp:"+b, ethernet.Options{Pool: pool})
 		exchange(t, left.Queue(0), right.Queue(0), 64, 32)
 		var users sync.WaitGroup
 		users.Go(func() {
@@ -194,7 +194,7 @@ func TestClose(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		eventually(t, "frames", func() bool { return left.Counters().Queues[0].SentFrames > 200 })
+		eventually(t, "frames", func() bool { return left.Stats().Queues[0].SentFrames > 200 })
 		for range 2 {
 			if err := left.Close(); err != nil {
 				t.Error(err)
@@ -210,7 +210,7 @@ func TestClose(t *testing.T) {
 		if _, err := left.Link(); !errors.Is(err, ethernet.ErrClosed) {
 			t.Error(err)
 		}
-		if c := left.Counters(); c.Device != nil || c.Queues[0].SentFrames == 0 {
+		if c := left.Stats(); c.Device != nil || c.Queues[0].SentFrames == 0 {
 			t.Errorf("%+v", c)
 		}
 	}
@@ -222,7 +222,7 @@ func TestDeleted(t *testing.T) {
 	for _, interrupts := range []bool{false, true} {
 		leaktest.Check(t)
 		a, _ := pair(t, 1)
-		p := open(t, "afxdp:"+a, ethernet.Config{Interrupts: interrupts})
+		p := open(t, "afxdp:"+a, ethernet.Options{Interrupts: interrupts})
 		q, frames := p.Queue(0), make([]ethernet.Frame, 16)
 		link := linkOf(t, a)
 		var deleted sync.WaitGroup
@@ -262,7 +262,7 @@ func TestDeleted(t *testing.T) {
 		if err := p.Restart(t.Context()); err != nil {
 			t.Fatalf("restart on %s: %v", a, err)
 		}
-		right := open(t, "afxdp:"+b, ethernet.Config{})
+		right := open(t, "afxdp:"+b, ethernet.Options{})
 		exchange(t, q, right.Queue(0), 200, 64)
 	}
 }
@@ -280,8 +280,8 @@ func TestHostileRings(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			leaktest.Check(t)
 			a, b := pair(t, 1)
-			pool := newPool(t, ethernet.PoolConfig{})
-			left, right := open(t, "afxdp:"+a, ethernet.Config{Pool: pool}), open(t, "afxdp:"+b, ethernet.Config{Pool: pool})
+			pool := newPool(t, ethernet.PoolOptions{})
+			left, right := open(t, "afxdp:"+a, ethernet.Options{Pool: pool}), open(t, "afxdp:"+b, ethernet.Options{Pool: pool})
 			exchange(t, left.Queue(0), right.Queue(0), 64, 64)
 			exchange(t, right.Queue(0), left.Queue(0), 64, 64)
 			spoil(left)
@@ -294,7 +294,7 @@ func TestHostileRings(t *testing.T) {
 				if _, err := left.Queue(0).Unsent(); err != nil {
 					t.Fatal(err)
 				}
-				return left.Counters().Queues[0].Restarts == 1
+				return left.Stats().Queues[0].Restarts == 1
 			})
 			exchange(t, left.Queue(0), right.Queue(0), 300, 64)
 			exchange(t, right.Queue(0), left.Queue(0), 300, 64)
@@ -322,16 +322,16 @@ func TestHostileRings(t *testing.T) {
 func TestStandstill(t *testing.T) {
 	leaktest.Check(t)
 	a, b := pair(t, 1)
-	pool := newPool(t, ethernet.PoolConfig{})
-	left := open(t, "afxdp:"+a, ethernet.Config{Pool: pool, SendDescriptors: 64, Timeout: 100 * time.Millisecond})
-	right := open(t, "afxdp:"+b, ethernet.Config{Pool: pool})
+	pool := newPool(t, ethernet.PoolOptions{})
+	left := open(t, "afxdp:"+a, ethernet.Options{Pool: pool, SendDescriptors: 64, Timeout: 100 * time.Millisecond})
+	right := open(t, "afxdp:"+b, ethernet.Options{Pool: pool})
 	// Without this flag nobody wakes it.
 	afxdp.Spoil(left, 0, 3, afxdp.Flags, 0)
 	eventually(t, "a restart", func() bool {
 		porttest.Send(t, left.Queue(0), 0, 32)
-		return left.Counters().Queues[0].Restarts == 1
+		return left.Stats().Queues[0].Restarts == 1
 	})
-	if n := left.Counters().Queues[0].Lost; n != 64 {
+	if n := left.Stats().Queues[0].Lost; n != 64 {
 		t.Errorf("%d were lost", n)
 	}
 	settle(t, left.Queue(0), right.Queue(0))
@@ -348,11 +348,11 @@ func TestQuiesce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer memory.Close()
-	pool, err := ethernet.NewPool(ethernet.PoolConfig{Size: 4032, Memory: memory})
+	pool, err := ethernet.NewPool(ethernet.PoolOptions{Size: 4032, Memory: memory})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := open(t, "afxdp:"+a, ethernet.Config{Pool: pool, Timeout: 50 * time.Millisecond})
+	p := open(t, "afxdp:"+a, ethernet.Options{Pool: pool, Timeout: 50 * time.Millisecond})
 	for _, number := range []int{1, 7} { // there is no queue 7
 		if err := afxdp.Quiesce(p, number); err != nil {
 			t.Errorf("queue %d: %v", number, err)
@@ -374,7 +374,7 @@ func TestFilters(t *testing.T) {
 	leaktest.Check(t)
 	a, _ := pair(t, 1)
 	mac, group := ethernet.MAC{2, 0, 0, 0, 0, 0x77}, ethernet.MAC{1, 0, 0x5e, 1, 2, 3}
-	p := open(t, "afxdp:"+a, ethernet.Config{Promiscuous: true})
+	p := open(t, "afxdp:"+a, ethernet.Options{Promiscuous: true})
 	own := p.MAC()
 	if own != p.Info().MAC || !own.IsStation() {
 		t.Errorf("the address is %v", own)
@@ -442,7 +442,7 @@ func TestNamespace(t *testing.T) {
 	leaktest.Check(t)
 	pair(t, 1) // for it to be skipped
 	var p, right ethernet.Port
-	pool := newPool(t, ethernet.PoolConfig{})
+	pool := newPool(t, ethernet.PoolOptions{})
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
@@ -463,10 +463,10 @@ func TestNamespace(t *testing.T) {
 				}
 			}
 			var err error
-			if p, err = ethernet.Open(t.Context(), "afxdp:far0", ethernet.Config{Pool: pool, Logger: quiet, Promiscuous: true}); err != nil {
+			if p, err = ethernet.Open(t.Context(), "afxdp:far0", ethernet.Options{Pool: pool, Logger: quiet, Promiscuous: true}); err != nil {
 				return err
 			}
-			right, err = ethernet.Open(t.Context(), "afxdp:far1", ethernet.Config{Pool: pool, Logger: quiet})
+			right, err = ethernet.Open(t.Context(), "afxdp:far1", ethernet.Options{Pool: pool, Logger: quiet})
 			return err
 		}()
 	}()
@@ -485,7 +485,7 @@ func TestNamespace(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return p.Counters().Queues[0].Restarts == 1
+		return p.Stats().Queues[0].Restarts == 1
 	})
 	settle(t, p.Queue(0), right.Queue(0))
 	if err := p.Restart(t.Context()); err != nil {
@@ -503,9 +503,9 @@ const holderVariable = "TRAPEZE_TEST_HOLD"
 
 // holder opens an interface and waits to be killed.
 func holder(name string) {
-	pool, err := ethernet.NewPool(ethernet.PoolConfig{})
+	pool, err := ethernet.NewPool(ethernet.PoolOptions{})
 	if err == nil {
-		_, err = ethernet.Open(context.Background(), "afxdp:"+name, ethernet.Config{Pool: pool, Promiscuous: true})
+		_, err = ethernet.Open(context.Background(), "afxdp:"+name, ethernet.Options{Pool: pool, Promiscuous: true})
 	}
 	fmt.Println(err)
 	_, _ = bufio.NewReader(os.Stdin).ReadByte()
@@ -541,7 +541,7 @@ func hold(t testing.TB, name string, as *syscall.SysProcAttr) (*exec.Cmd, string
 func TestDeath(t *testing.T) {
 	leaktest.Check(t)
 	a, b := pair(t, 1)
-	pool := newPool(t, ethernet.PoolConfig{})
+	pool := newPool(t, ethernet.PoolOptions{})
 	for range 3 {
 		c, said := hold(t, a, nil)
 		if said != "<nil>\n" {
@@ -551,11 +551,11 @@ func TestDeath(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = c.Wait()
-		p := open(t, "afxdp:"+a, ethernet.Config{Pool: pool})
+		p := open(t, "afxdp:"+a, ethernet.Options{Pool: pool})
 		if n := linkOf(t, a).Attrs().Promisc; n != 0 {
 			t.Errorf("promiscuous: %d", n)
 		}
-		right := open(t, "afxdp:"+b, ethernet.Config{Pool: pool})
+		right := open(t, "afxdp:"+b, ethernet.Options{Pool: pool})
 		exchange(t, p.Queue(0), right.Queue(0), 100, 32)
 		if err := errors.Join(p.Close(), right.Close()); err != nil {
 			t.Fatal(err)

@@ -32,8 +32,8 @@ type geometry struct {
 
 // geometry finds it. It fails with an *ethernet.ConfigError that says which pools can be
 // used.
-func (o options) geometry(c ethernet.Config) (geometry, error) {
-	pool, stride, page := c.Pool.Config(), c.Pool.Stride(), os.Getpagesize()
+func (o options) geometry(c ethernet.Options) (geometry, error) {
+	pool, stride, page := c.Pool.Options(), c.Pool.Stride(), os.Getpagesize()
 	aligned := bits.OnesCount(uint(stride)) == 1 && stride <= page
 	// A received frame begins Headroom bytes behind a multiple of 64, as everywhere, and
 	// has as many before it at least.
@@ -51,14 +51,14 @@ func (o options) geometry(c ethernet.Config) (geometry, error) {
 	g.unaligned = !aligned
 	switch {
 	case stride < minChunk:
-		return g, &ethernet.ConfigError{Field: "PoolConfig.Size", Value: pool.Size,
+		return g, &ethernet.ConfigError{Field: "PoolOptions.Size", Value: pool.Size,
 			Want: fmt.Sprintf("at least %d: the kernel takes buffers of %d bytes or more, headroom included", minChunk-pool.Headroom, minChunk)}
 	case !aligned && o.zero:
-		return g, &ethernet.ConfigError{Field: "PoolConfig.Size", Value: pool.Size,
+		return g, &ethernet.ConfigError{Field: "PoolOptions.Size", Value: pool.Size,
 			Want: fmt.Sprintf("%d or %d: for zero copy buffers are %d or %d bytes, headroom included, or pages for longer frames",
 				minChunk-pool.Headroom, page-pool.Headroom, minChunk, page)}
 	case c.MaxFrame() > room:
-		return g, &ethernet.ConfigError{Field: "Config.MTU", Value: c.MTU,
+		return g, &ethernet.ConfigError{Field: "Options.MTU", Value: c.MTU,
 			Want: fmt.Sprintf("at most %d: the kernel leaves %d bytes of a buffer of %d free before a frame",
 				room-ethernet.HeaderSize-ethernet.TagSize, before+g.headroom, stride)}
 	}

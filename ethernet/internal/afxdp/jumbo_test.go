@@ -32,12 +32,12 @@ func jumboPair(t testing.TB) (string, string) {
 // every mode, from buffers of whole pages and from others.
 func TestJumbo(t *testing.T) {
 	for _, options := range []string{"", "?mode=native", "?mode=generic"} {
-		for _, c := range []ethernet.PoolConfig{{Size: 9216}, {Size: 3*4096 - 64}, {Headroom: 514, Size: 4*4096 - 514}} {
+		for _, c := range []ethernet.PoolOptions{{Size: 9216}, {Size: 3*4096 - 64}, {Headroom: 514, Size: 4*4096 - 514}} {
 			t.Run(fmt.Sprintf("%s,%d,%d", options, c.Headroom, c.Size), func(t *testing.T) {
 				leaktest.Check(t)
 				a, b := jumboPair(t)
 				pool := newPool(t, c)
-				p, kernel := open(t, "afxdp:"+a+options, ethernet.Config{Pool: pool, MTU: 9000, ReceiveDescriptors: 64, SendDescriptors: 64}), raw(t, b)
+				p, kernel := open(t, "afxdp:"+a+options, ethernet.Options{Pool: pool, MTU: 9000, ReceiveDescriptors: 64, SendDescriptors: 64}), raw(t, b)
 				q, f, got := p.Queue(0), make([]ethernet.Frame, 1), make([]byte, 10000)
 				for i := range 300 { // round the rings, more than once
 					length := []int{60, 1514, 3776, 3840, 4032, 4096, 4097, 7936, 8128, 8192, 9013, 9014}[i%12]
@@ -80,7 +80,7 @@ func TestJumbo(t *testing.T) {
 func TestLargeMTU(t *testing.T) {
 	leaktest.Check(t)
 	a, b := jumboPair(t)
-	p, kernel := open(t, "afxdp:"+a+"?mode=native", ethernet.Config{}), raw(t, b)
+	p, kernel := open(t, "afxdp:"+a+"?mode=native", ethernet.Options{}), raw(t, b)
 	q, f := p.Queue(0), make([]ethernet.Frame, 1)
 	for i := range 100 {
 		long, want := make([]byte, 9014), make([]byte, 100)
@@ -102,7 +102,7 @@ func TestLargeMTU(t *testing.T) {
 		}
 		q.Cache().Free(f)
 	}
-	if n := p.Counters().Device.Missed; n != 100 {
+	if n := p.Stats().Device.Missed; n != 100 {
 		t.Errorf("%d frames were missed", n)
 	}
 }
@@ -136,8 +136,8 @@ func TestForgedParts(t *testing.T) {
 				t.Run(fmt.Sprintf("%s,%d,%d", name, size, burst), func(t *testing.T) {
 					leaktest.Check(t)
 					a, _ := jumboPair(t)
-					pool := newPool(t, ethernet.PoolConfig{Size: size, Buffers: 256}) // all come back, also of a frame without an end
-					p := open(t, "afxdp:"+a, ethernet.Config{Pool: pool, MTU: tt.mtu, ReceiveDescriptors: 64})
+					pool := newPool(t, ethernet.PoolOptions{Size: size, Buffers: 256}) // all come back, also of a frame without an end
+					p := open(t, "afxdp:"+a, ethernet.Options{Pool: pool, MTU: tt.mtu, ReceiveDescriptors: 64})
 					q := p.Queue(0)
 					afxdp.Forge(p, 0, tt.parts, func(part int, buffer []byte) {
 						for i := range buffer {
@@ -166,7 +166,7 @@ func TestForgedParts(t *testing.T) {
 					if n, err := q.Receive(frames); n != 0 || err != nil {
 						t.Fatalf("%d more frames, %v", n, err)
 					}
-					if c := p.Counters().Queues[0]; (counts{c.BadLengths, c.Unended}) != tt.counts || c.ReceivedFrames != uint64(len(tt.lengths)) {
+					if c := p.Stats().Queues[0]; (counts{c.BadLengths, c.Unended}) != tt.counts || c.ReceivedFrames != uint64(len(tt.lengths)) {
 						t.Errorf("counted %+v, want %+v", c, tt.counts)
 					}
 				})

@@ -102,7 +102,7 @@ func up(t testing.TB, name string) {
 	}
 }
 
-func newPool(t testing.TB, c ethernet.PoolConfig) *ethernet.Pool {
+func newPool(t testing.TB, c ethernet.PoolOptions) *ethernet.Pool {
 	t.Helper()
 	p, err := ethernet.NewPool(c)
 	if err != nil {
@@ -112,18 +112,18 @@ func newPool(t testing.TB, c ethernet.PoolConfig) *ethernet.Pool {
 		if err := p.Close(); err != nil {
 			t.Error(err)
 		}
-		if p.Free() != p.Config().Buffers {
-			t.Errorf("%d of %d buffers are back", p.Free(), p.Config().Buffers)
+		if p.Free() != p.Options().Buffers {
+			t.Errorf("%d of %d buffers are back", p.Free(), p.Options().Buffers)
 		}
 	})
 	return p
 }
 
 // open opens a port that is closed with the test.
-func open(t testing.TB, address string, c ethernet.Config) ethernet.Port {
+func open(t testing.TB, address string, c ethernet.Options) ethernet.Port {
 	t.Helper()
 	if c.Pool == nil {
-		c.Pool = newPool(t, ethernet.PoolConfig{})
+		c.Pool = newPool(t, ethernet.PoolOptions{})
 	}
 	if c.Logger == nil {
 		c.Logger = quiet

@@ -26,7 +26,7 @@ func TestNICs(t *testing.T) {
 		for _, interrupts := range []bool{false, true} {
 			t.Run(options, func(t *testing.T) {
 				leaktest.Check(t)
-				c := ethernet.Config{Pool: newPool(t, ethernet.PoolConfig{Size: 4032}), Interrupts: interrupts}
+				c := ethernet.Options{Pool: newPool(t, ethernet.PoolOptions{Size: 4032}), Interrupts: interrupts}
 				left, right := open(t, "afxdp:"+a+options, c), open(t, "afxdp:"+b+options, c)
 				t.Log(left.Info().Model + "; " + right.Info().Model)
 				for range 3 {

@@ -64,7 +64,7 @@ func parse(a vfio.Address) (o options, hint string, err error) {
 
 // open opens the interface at an address, see the package's comment. It fails with
 // vfio.ErrBadAddress and the errors of ethernet.Open.
-func open(ctx context.Context, a vfio.Address, c ethernet.Config) (ethernet.Port, error) {
+func open(ctx context.Context, a vfio.Address, c ethernet.Options) (ethernet.Port, error) {
 	o, hint, err := parse(a)
 	if err == nil {
 		hint, err = refuse(c)
@@ -80,7 +80,7 @@ func open(ctx context.Context, a vfio.Address, c ethernet.Config) (ethernet.Port
 		return nil, &ethernet.Error{Op: "open", Device: a.String(), Err: err, Hint: hint}
 	}
 	p, err := port.Open(ctx, &device{name: a.Path, options: o, geometry: geometry},
-		ethernet.Info{Device: a.String(), Driver: ethernet.SchemeAFXDP, Config: c})
+		ethernet.Info{Device: a.String(), Driver: ethernet.SchemeAFXDP, Options: c})
 	if err != nil {
 		return nil, err
 	}
@@ -89,16 +89,16 @@ func open(ctx context.Context, a vfio.Address, c ethernet.Config) (ethernet.Port
 
 // refuse refuses what the kernel's driver has to be told by other means, as it would
 // outlast this process.
-func refuse(c ethernet.Config) (hint string, err error) {
+func refuse(c ethernet.Options) (hint string, err error) {
 	// The defaults are there whatever else is wrong.
-	defaults, _ := ethernet.Config{Pool: c.Pool}.Check()
+	defaults, _ := ethernet.Options{Pool: c.Pool}.Check()
 	switch {
 	case c.Offloads&ethernet.OffloadAll != 0:
 		return "AF_XDP has none: compute and check in software", fmt.Errorf("%w: offloads (%v)", ethernet.ErrNotSupported, c.Offloads)
 	case c.Moderation != 0:
-		return "set it with ethtool -C", fmt.Errorf("%w: Config.Moderation", ethernet.ErrNotSupported)
+		return "set it with ethtool -C", fmt.Errorf("%w: Options.Moderation", ethernet.ErrNotSupported)
 	case c.HashKey != [40]byte{} && c.Pool != nil && c.HashKey != defaults.HashKey:
-		return "set it with ethtool -X", fmt.Errorf("%w: Config.HashKey", ethernet.ErrNotSupported)
+		return "set it with ethtool -X", fmt.Errorf("%w: Options.HashKey", ethernet.ErrNotSupported)
 	}
 	return "", nil
 }

@@ -21,12 +21,12 @@ import (
 // from buffers of every kind.
 func TestExchange(t *testing.T) {
 	for _, options := range []string{"", "?mode=native&copy=copy", "?mode=generic"} {
-		for _, pool := range []ethernet.PoolConfig{{}, {Size: 4032}, {Size: 1984}, {Headroom: 514, Size: 3000}, {Size: 9216}} {
+		for _, pool := range []ethernet.PoolOptions{{}, {Size: 4032}, {Size: 1984}, {Headroom: 514, Size: 3000}, {Size: 9216}} {
 			for _, interrupts := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s,%d,%d,%t", options, pool.Headroom, pool.Size, interrupts), func(t *testing.T) {
 					leaktest.Check(t)
 					a, b := pair(t, 1)
-					c := ethernet.Config{Pool: newPool(t, pool), Interrupts: interrupts}
+					c := ethernet.Options{Pool: newPool(t, pool), Interrupts: interrupts}
 					left, right := open(t, "afxdp:"+a+options, c), open(t, "afxdp:"+b+options, c)
 					exchange(t, left.Queue(0), right.Queue(0), 2000, 256)
 					exchange(t, right.Queue(0), left.Queue(0), 2000, 256)
@@ -41,8 +41,8 @@ func TestExchange(t *testing.T) {
 func TestLengths(t *testing.T) {
 	leaktest.Check(t)
 	a, b := pair(t, 1)
-	pool := newPool(t, ethernet.PoolConfig{Headroom: 50, Size: 4032})
-	p, kernel := open(t, "afxdp:"+a, ethernet.Config{Pool: pool, MTU: 3000}), raw(t, b)
+	pool := newPool(t, ethernet.PoolOptions{Headroom: 50, Size: 4032})
+	p, kernel := open(t, "afxdp:"+a, ethernet.Options{Pool: pool, MTU: 3000}), raw(t, b)
 	q := p.Queue(0)
 	got := make([]byte, 4096)
 	for length := ethernet.HeaderSize + 4; length <= 3014; length += 7 {
@@ -78,7 +78,7 @@ func TestLengths(t *testing.T) {
 		}
 		q.Cache().Free(f)
 	}
-	c := p.Counters()
+	c := p.Stats()
 	if c.Device == nil || c.Device.ReceivedFrames < c.Queues[0].ReceivedFrames || c.Device.SentFrames < c.Queues[0].SentFrames || c.Queues[0].SentFrames == 0 {
 		t.Errorf("counted: %+v, %+v", c, c.Device)
 	}
@@ -89,9 +89,9 @@ func TestLengths(t *testing.T) {
 func TestQueues(t *testing.T) {
 	leaktest.Check(t)
 	a, b := pair(t, 4)
-	left := open(t, "afxdp:"+a, ethernet.Config{Queues: 4, ReceiveDescriptors: 64})
+	left := open(t, "afxdp:"+a, ethernet.Options{Queues: 4, ReceiveDescriptors: 64})
 	kernel := raw(t, b)
-	right := open(t, "afxdp:"+b+"?queue=1", ethernet.Config{Queues: 2, ReceiveDescriptors: 64, Interrupts: true})
+	right := open(t, "afxdp:"+b+"?queue=1", ethernet.Options{Queues: 2, ReceiveDescriptors: 64, Interrupts: true})
 	if n := right.Info().Vectors; n != 2 {
 		t.Errorf("%d vectors", n)
 	}
@@ -131,7 +131,7 @@ func TestQueues(t *testing.T) {
 func TestBadFrames(t *testing.T) {
 	leaktest.Check(t)
 	a, b := pair(t, 1)
-	left, right := open(t, "afxdp:"+a, ethernet.Config{}), open(t, "afxdp:"+b, ethernet.Config{})
+	left, right := open(t, "afxdp:"+a, ethernet.Options{}), open(t, "afxdp:"+b, ethernet.Options{})
 	q := left.Queue(0)
 	for name, spoil := range map[string]func(f *ethernet.Frame){
 		"beyond the pool":   func(f *ethernet.Frame) { f.Buffer = 1 << 20 },
@@ -179,7 +179,7 @@ func TestBadFrames(t *testing.T) {
 func TestLongFrames(t *testing.T) {
 	leaktest.Check(t)
 	a, b := pair(t, 1)
-	p := open(t, "afxdp:"+a, ethernet.Config{Pool: newPool(t, ethernet.PoolConfig{Size: 4032})})
+	p := open(t, "afxdp:"+a, ethernet.Options{Pool: newPool(t, ethernet.PoolOptions{Size: 4032})})
 	kernel := raw(t, b)
 	for sent := uint64(1); sent <= 1400; sent++ { // more than there are receive buffers
 		if _, err := unix.Write(kernel, make([]byte, []int{1519, 3000}[sent%2])); err != nil {
@@ -189,7 +189,7 @@ func TestLongFrames(t *testing.T) {
 			if n, err := p.Queue(0).Receive(make([]ethernet.Frame, 8)); n != 0 || err != nil {
 				t.Fatal(n, err)
 			}
-			return p.Counters().Queues[0].BadLengths == sent
+			return p.Stats().Queues[0].BadLengths == sent
 		})
 	}
 	frame := make([]byte, 60)
@@ -207,8 +207,8 @@ func TestLongFrames(t *testing.T) {
 func TestNoBuffers(t *testing.T) {
 	leaktest.Check(t)
 	a, b := pair(t, 1)
-	pool := newPool(t, ethernet.PoolConfig{Buffers: 64})
-	p, kernel := open(t, "afxdp:"+a, ethernet.Config{Pool: pool, ReceiveDescriptors: 64, Interrupts: true}), raw(t, b)
+	pool := newPool(t, ethernet.PoolOptions{Buffers: 64})
+	p, kernel := open(t, "afxdp:"+a, ethernet.Options{Pool: pool, ReceiveDescriptors: 64, Interrupts: true}), raw(t, b)
 	frame := make([]byte, 60)
 	porttest.Fill(frame, 0)
 	for range 100 {
@@ -221,9 +221,9 @@ func TestNoBuffers(t *testing.T) {
 		if n, err := q.Receive(f); n != 0 || err != nil {
 			t.Fatal(n, err)
 		}
-		return p.Counters().Queues[0].NoBuffers > 0
+		return p.Stats().Queues[0].NoBuffers > 0
 	})
-	eventually(t, "Missed counted", func() bool { return p.Counters().Device.Missed > 0 })
+	eventually(t, "Missed counted", func() bool { return p.Stats().Device.Missed > 0 })
 	if err := q.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +233,7 @@ func TestNoBuffers(t *testing.T) {
 func TestLink(t *testing.T) {
 	leaktest.Check(t)
 	a, b := pair(t, 1)
-	c := ethernet.Config{Timeout: 200 * time.Millisecond, Pool: newPool(t, ethernet.PoolConfig{})}
+	c := ethernet.Options{Timeout: 200 * time.Millisecond, Pool: newPool(t, ethernet.PoolOptions{})}
 	left, right := open(t, "afxdp:"+a, c), open(t, "afxdp:"+b, c)
 	if l, err := left.Link(); err != nil || !l.Up || l.Speed != 10000 || !l.FullDuplex {
 		t.Fatalf("%+v, %v", l, err)
@@ -262,7 +262,7 @@ func TestLink(t *testing.T) {
 		cancel()
 		settle(t, left.Queue(0), right.Queue(0))
 	}
-	if n := left.Counters().Queues[0].Restarts; n != 0 {
+	if n := left.Stats().Queues[0].Restarts; n != 0 {
 		t.Errorf("%d restarts", n)
 	}
 }
@@ -273,7 +273,7 @@ func TestWait(t *testing.T) {
 		t.Run(fmt.Sprint(interrupts), func(t *testing.T) {
 			leaktest.Check(t)
 			a, b := pair(t, 1)
-			p, kernel := open(t, "afxdp:"+a, ethernet.Config{Interrupts: interrupts}), raw(t, b)
+			p, kernel := open(t, "afxdp:"+a, ethernet.Options{Interrupts: interrupts}), raw(t, b)
 			q := p.Queue(0)
 			if err := q.Wait(t.Context()); err != nil {
 				t.Fatal(err)
@@ -294,7 +294,7 @@ func TestWait(t *testing.T) {
 				})
 				q.Cache().Free(f)
 			}
-			if n := p.Counters().Queues[0].Interrupts; (n > 0) != interrupts {
+			if n := p.Stats().Queues[0].Interrupts; (n > 0) != interrupts {
 				t.Errorf("%d interrupts", n)
 			}
 			ctx, cancel := context.WithCancel(t.Context())
@@ -309,7 +309,7 @@ func TestWait(t *testing.T) {
 // TestAllocations: sending and receiving allocate nothing.
 func TestAllocations(t *testing.T) {
 	a, b := pair(t, 1)
-	c := ethernet.Config{Pool: newPool(t, ethernet.PoolConfig{})}
+	c := ethernet.Options{Pool: newPool(t, ethernet.PoolOptions{})}
 	left, right := open(t, "afxdp:"+a, c).Queue(0), open(t, "afxdp:"+b, c).Queue(0)
 	frames := make([]ethernet.Frame, 32)
 	burst := func() {

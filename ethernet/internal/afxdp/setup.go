@@ -53,7 +53,7 @@ func (d *device) setUp(ctx context.Context, info *ethernet.Info) error {
 	case a.RawFlags&unix.IFF_UP == 0:
 		return errDown
 	case a.MTU < d.config.MTU:
-		return fmt.Errorf("%w: Config.MTU is %d, the interface's %d", errShort, d.config.MTU, a.MTU)
+		return fmt.Errorf("%w: Options.MTU is %d, the interface's %d", errShort, d.config.MTU, a.MTU)
 	case n > 0 && last > n:
 		return fmt.Errorf("%w: number %d is wanted, the interface has %d (%d to receive, %d to send)", errQueues, last-1, n, receive, send)
 	}

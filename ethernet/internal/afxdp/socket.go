@@ -104,7 +104,7 @@ func (s *socket) mapRings(d *device) error {
 		s.maps = append(s.maps, b)
 		return xskring.Memory{Bytes: b, Producer: o.Producer, Consumer: o.Consumer, Flags: o.Flags, Descriptor: o.Desc, Entries: entries}, nil
 	}
-	o := xskring.Options{Buffers: d.config.Pool.Config().Buffers, Stride: uint32(d.config.Pool.Stride()), Chunk: d.geometry.chunk, Unaligned: d.geometry.unaligned}
+	o := xskring.Options{Buffers: d.config.Pool.Options().Buffers, Stride: uint32(d.config.Pool.Stride()), Chunk: d.geometry.chunk, Unaligned: d.geometry.unaligned}
 	if o.Fill, err = ring(at.Fr, unix.XDP_UMEM_PGOFF_FILL_RING, c.ReceiveDescriptors, word); err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func (s *socket) mapRings(d *device) error {
 }
 
 // statistics adds what the kernel has counted for the socket.
-func (s *socket) statistics(d *ethernet.DeviceCounters) {
+func (s *socket) statistics(d *ethernet.DeviceStats) {
 	if n, err := socketOption[unix.XDPStatistics](s.fd, unix.XDP_STATISTICS); err == nil {
 		d.Missed += n.Rx_dropped + n.Rx_ring_full + n.Rx_fill_ring_empty_descs
 		d.ReceiveErrors += n.Rx_invalid_descs

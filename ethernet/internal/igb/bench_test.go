@@ -21,13 +21,13 @@ var bursts = []int{1, 8, 32, 256}
 func benchPort(b *testing.B, pool *ethernet.Pool) (*fakeigb.Device, ethernet.Queue) {
 	b.Helper()
 	d := newFake(b, fakeigb.Options{Mapped: true})
-	return d, open(b, d, ethernet.Config{Pool: pool}).Queue(0)
+	return d, open(b, d, ethernet.Options{Pool: pool}).Queue(0)
 }
 
 func BenchmarkReceive(b *testing.B) {
 	for _, burst := range bursts {
 		b.Run(fmt.Sprintf("burst%d", burst), func(b *testing.B) {
-			d, q := benchPort(b, porttest.NewPool(b, ethernet.PoolConfig{}))
+			d, q := benchPort(b, porttest.NewPool(b, ethernet.PoolOptions{}))
 			frames := make([]ethernet.Frame, burst)
 			porttest.PerFrame(b, burst, func() {
 				d.Fill(0, 60, burst)
@@ -44,7 +44,7 @@ func BenchmarkReceive(b *testing.B) {
 func BenchmarkSend(b *testing.B) {
 	for _, burst := range bursts {
 		b.Run(fmt.Sprintf("burst%d", burst), func(b *testing.B) {
-			d, q := benchPort(b, porttest.NewPool(b, ethernet.PoolConfig{}))
+			d, q := benchPort(b, porttest.NewPool(b, ethernet.PoolOptions{}))
 			frames := make([]ethernet.Frame, burst)
 			porttest.PerFrame(b, burst, func() {
 				q.Cache().Alloc(frames)
@@ -64,7 +64,7 @@ func BenchmarkSend(b *testing.B) {
 func BenchmarkForward(b *testing.B) {
 	for _, burst := range bursts {
 		b.Run(fmt.Sprintf("burst%d", burst), func(b *testing.B) {
-			pool := porttest.NewPool(b, ethernet.PoolConfig{})
+			pool := porttest.NewPool(b, ethernet.PoolOptions{})
 			in, from := benchPort(b, pool)
 			out, to := benchPort(b, pool)
 			frames := make([]ethernet.Frame, burst)
@@ -87,7 +87,7 @@ func BenchmarkForward(b *testing.B) {
 func BenchmarkDevice(b *testing.B) {
 	for _, burst := range bursts {
 		b.Run(fmt.Sprintf("burst%d", burst), func(b *testing.B) {
-			d, _ := benchPort(b, porttest.NewPool(b, ethernet.PoolConfig{}))
+			d, _ := benchPort(b, porttest.NewPool(b, ethernet.PoolOptions{}))
 			porttest.PerFrame(b, burst, func() {
 				d.Fill(0, 60, burst)
 				d.Refill(0)

@@ -13,8 +13,8 @@ import (
 // stays in one hand, and none is lost.
 func TestRestartBesideCache(t *testing.T) {
 	d := newFake(t, fakeigb.Options{})
-	pool := porttest.NewPool(t, ethernet.PoolConfig{Buffers: 1024})
-	p := open(t, d, ethernet.Config{Pool: pool, ReceiveDescriptors: 64, SendDescriptors: 64})
+	pool := porttest.NewPool(t, ethernet.PoolOptions{Buffers: 1024})
+	p := open(t, d, ethernet.Options{Pool: pool, ReceiveDescriptors: 64, SendDescriptors: 64})
 	q := p.Queue(0)
 	ended := make(chan error, 1)
 	go func() {

@@ -14,7 +14,7 @@ import (
 // device is a NIC. It implements port.NIC.
 type device struct {
 	port    *port.Port
-	config  *ethernet.Config
+	options *ethernet.Options
 	pci     vfio.Device
 	f       *function.Function // nil until it is open
 	regs    registers
@@ -23,7 +23,7 @@ type device struct {
 	kind    kind
 	pool    uint64 // bus address of the first buffer
 	queues  []*queue
-	counted ethernet.DeviceCounters // when the device was last asked
+	counted ethernet.DeviceStats // when the device was last asked
 }
 
 // kind is what physical and virtual functions do in ways of their own. All of it is called
@@ -45,12 +45,12 @@ type kind interface {
 	count(d *device)
 }
 
-func open(ctx context.Context, dev vfio.Device, m ethernet.Model, c ethernet.Config) (ethernet.Port, error) {
+func open(ctx context.Context, dev vfio.Device, m ethernet.Model, c ethernet.Options) (ethernet.Port, error) {
 	d := &device{pci: dev, model: m, family: familyOf(m), kind: physical{}}
 	if d.family.virtual {
 		d.kind = &virtualFunction{}
 	}
-	p, err := port.Open(ctx, d, ethernet.Info{Device: dev.Info().Address, Driver: "igb", Model: m.Name, Tested: m.Tested, Config: c})
+	p, err := port.Open(ctx, d, ethernet.Info{Device: dev.Info().Address, Driver: "igb", Model: m.Name, Tested: m.Tested, Options: c})
 	if err != nil {
 		return nil, err
 	}
@@ -59,12 +59,12 @@ func open(ctx context.Context, dev vfio.Device, m ethernet.Model, c ethernet.Con
 
 // checkConfig checks what depends on the model.
 func (d *device) checkConfig() error {
-	c := d.config
-	switch pool := c.Pool.Config(); {
+	c := d.options
+	switch pool := c.Pool.Options(); {
 	case c.Queues > d.family.queues:
-		return &ethernet.ConfigError{Field: "Config.Queues", Value: c.Queues, Want: fmt.Sprintf("at most %d: that is what a %s has", d.family.queues, d.model.Name)}
+		return &ethernet.ConfigError{Field: "Options.Queues", Value: c.Queues, Want: fmt.Sprintf("at most %d: that is what a %s has", d.family.queues, d.model.Name)}
 	case pool.Size&^1023 < c.MaxFrame():
-		return &ethernet.ConfigError{Field: "PoolConfig.Size", Value: pool.Size, Want: fmt.Sprintf("%d: the device fills whole KiB", (c.MaxFrame()+1023)&^1023)}
+		return &ethernet.ConfigError{Field: "PoolOptions.Size", Value: pool.Size, Want: fmt.Sprintf("%d: the device fills whole KiB", (c.MaxFrame()+1023)&^1023)}
 	case c.Offloads&^d.family.offloads() != 0:
 		return fmt.Errorf("%w: a %s has not: %v", ethernet.ErrNotSupported, d.model.Name, c.Offloads&^d.family.offloads())
 	}
@@ -73,11 +73,11 @@ func (d *device) checkConfig() error {
 
 // Setup implements port.NIC.
 func (d *device) Setup(ctx context.Context, p *port.Port, info *ethernet.Info) (err error) {
-	d.port, d.config = p, p.Config()
+	d.port, d.options = p, p.Options()
 	if err := d.checkConfig(); err != nil {
 		return err
 	}
-	if d.f, err = function.Open(d.pci, d.config.Timeout); err != nil {
+	if d.f, err = function.Open(d.pci, d.options.Timeout); err != nil {
 		return err
 	}
 	d.regs.f = d.f
@@ -93,7 +93,7 @@ func (d *device) Setup(ctx context.Context, p *port.Port, info *ethernet.Info) (
 	if !p.Filter().MAC.IsStation() {
 		return fmt.Errorf("%w: its address is %v, which no station can have", ethernet.ErrProtocol, info.MAC)
 	}
-	if d.pool, err = d.f.MapPool(d.config.Pool); err != nil {
+	if d.pool, err = d.f.MapPool(d.options.Pool); err != nil {
 		return err
 	}
 	if err := d.makeQueues(); err != nil {
@@ -115,7 +115,7 @@ func (d *device) Setup(ctx context.Context, p *port.Port, info *ethernet.Info) (
 // vectors connects an interrupt vector for each queue, if that is asked for and possible,
 // and returns how many there are.
 func (d *device) vectors() (int, error) {
-	if !d.config.Interrupts {
+	if !d.options.Interrupts {
 		return 0, nil
 	}
 	list, err := d.f.Vectors(len(d.queues))
@@ -159,7 +159,7 @@ func (d *device) Hint(err error) string {
 	case errors.Is(err, ethernet.ErrNotSupported), errors.Is(err, ethernet.ErrConfig):
 		return ""
 	case errors.Is(err, ethernet.ErrProtocol):
-		return "the device or its emulation is broken; Config.MAC replaces an address that is bad"
+		return "the device or its emulation is broken; Options.MAC replaces an address that is bad"
 	}
 	return ""
 }
@@ -186,7 +186,7 @@ func (d *device) Filter(ctx context.Context, to, _ port.Filter) error {
 }
 
 // Count implements port.NIC.
-func (d *device) Count() (*ethernet.DeviceCounters, error) {
+func (d *device) Count() (*ethernet.DeviceStats, error) {
 	before := d.counted
 	d.regs.status()
 	d.kind.count(d)

@@ -13,12 +13,12 @@ import (
 // Frames go from one NIC to the other without being copied, as both have the same pool.
 // On hardware the addresses are such as pci:0000:03:00.0, which package vfio/kernel opens.
 func Example() {
-	pool, err := ethernet.NewPool(ethernet.PoolConfig{})
+	pool, err := ethernet.NewPool(ethernet.PoolOptions{})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer pool.Close()
-	config := ethernet.Config{Pool: pool, Promiscuous: true}
+	config := ethernet.Options{Pool: pool, Promiscuous: true}
 	in, err := ethernet.Open(context.Background(), "fake-igb:in", config)
 	if err != nil {
 		log.Fatal(err)

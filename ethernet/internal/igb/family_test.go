@@ -25,7 +25,7 @@ func TestFamily(t *testing.T) {
 		{0x1539, 2, func(d *fakeigb.Device) bool { return d.Get(fakeigb.IVAR) == 0x81818080 }},
 	} {
 		d := newFake(t, fakeigb.Options{Device: tt.device})
-		p := open(t, d, ethernet.Config{Queues: tt.queues, ReceiveDescriptors: 64, Interrupts: true})
+		p := open(t, d, ethernet.Options{Queues: tt.queues, ReceiveDescriptors: 64, Interrupts: true})
 		if i := p.Info(); i.Tested != (tt.device == 0x10c9) {
 			t.Errorf("%s: tested is %t", i.Model, i.Tested)
 		}
@@ -55,7 +55,7 @@ func TestNVM(t *testing.T) {
 			}
 			return v
 		}
-		if p := open(t, d, ethernet.Config{}); p.Info().MAC != own {
+		if p := open(t, d, ethernet.Options{}); p.Info().MAC != own {
 			t.Errorf("%04x: address %v", device, p.Info().MAC)
 		}
 	}
@@ -73,12 +73,12 @@ func TestStaleSemaphore(t *testing.T) {
 		}
 		return v
 	}
-	open(t, d, ethernet.Config{Timeout: 4 * soon})
+	open(t, d, ethernet.Options{Timeout: 4 * soon})
 }
 
 func TestQueues(t *testing.T) {
 	d := newFake(t, fakeigb.Options{})
-	p := open(t, d, ethernet.Config{Queues: 8, ReceiveDescriptors: 64})
+	p := open(t, d, ethernet.Options{Queues: 8, ReceiveDescriptors: 64})
 	used := map[int]bool{}
 	for flow := range 64 {
 		data := udp4(own, flow, 40)
@@ -101,8 +101,8 @@ func TestQueues(t *testing.T) {
 
 func TestRestart(t *testing.T) {
 	d := newFake(t, fakeigb.Options{})
-	pool := porttest.NewPool(t, ethernet.PoolConfig{Buffers: 128})
-	p := open(t, d, ethernet.Config{Pool: pool, ReceiveDescriptors: 64, SendDescriptors: 64, Promiscuous: true})
+	pool := porttest.NewPool(t, ethernet.PoolOptions{Buffers: 128})
+	p := open(t, d, ethernet.Options{Pool: pool, ReceiveDescriptors: 64, SendDescriptors: 64, Promiscuous: true})
 	group := ethernet.MAC{1, 0, 0x5e, 0, 0, 1}
 	if err := errors.Join(p.SetMulticast([]ethernet.MAC{group}), p.SetVLANs([]uint16{7})); err != nil {
 		t.Fatal(err)
@@ -132,7 +132,7 @@ func TestRestart(t *testing.T) {
 	if n := d.Log().Resets - resets; n != 30 {
 		t.Errorf("%d resets", n)
 	}
-	c := p.Counters()
+	c := p.Stats()
 	if c.Restarts != 30 || c.Queues[0].Lost != 300 {
 		t.Errorf("counted %+v", c)
 	}

@@ -10,7 +10,7 @@ import (
 
 func TestFilters(t *testing.T) {
 	d := newFake(t, fakeigb.Options{})
-	p := open(t, d, ethernet.Config{})
+	p := open(t, d, ethernet.Options{})
 	testFilters(t, p, func(b []byte) bool {
 		arrived := d.Arrive(b)
 		if frames, _ := receiveAll(t, p, 0); (len(frames) == 1) != arrived {

@@ -18,8 +18,8 @@ func FuzzSent(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d := newFake(t, fakeigb.Options{})
 		d.OnWrite = func(offset uint64, v uint32) bool { return offset == fakeigb.TDT && v != 0 }
-		pool := porttest.NewPool(t, ethernet.PoolConfig{Buffers: 200})
-		p := open(t, d, ethernet.Config{Pool: pool, ReceiveDescriptors: 64, SendDescriptors: 64})
+		pool := porttest.NewPool(t, ethernet.PoolOptions{Buffers: 200})
+		p := open(t, d, ethernet.Options{Pool: pool, ReceiveDescriptors: 64, SendDescriptors: 64})
 		sent := uint64(0)
 		for ; len(b) >= 2; b = b[2:] {
 			for range 3 {
@@ -35,7 +35,7 @@ func FuzzSent(f *testing.F) {
 				t.Fatalf("%d unsent, %v", unsent, err)
 			}
 		}
-		if c := p.Counters().Queues[0]; c.SentFrames != sent || c.Lost > sent {
+		if c := p.Stats().Queues[0]; c.SentFrames != sent || c.Lost > sent {
 			t.Errorf("sent %d, counted %+v", sent, c)
 		}
 		if err := p.Close(); err != nil {

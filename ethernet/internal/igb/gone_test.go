@@ -12,7 +12,7 @@ import (
 // QEMU, its configuration space tells.
 func TestRemovedReadsZero(t *testing.T) {
 	d := newFake(t, fakeigb.Options{})
-	p := open(t, d, ethernet.Config{})
+	p := open(t, d, ethernet.Options{})
 	d.With(func() {
 		d.OnRead = func(o uint64, v uint32) uint32 {
 			if o == fakeigb.STATUS {

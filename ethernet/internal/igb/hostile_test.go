@@ -90,8 +90,8 @@ func TestOpenRefuses(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			d := newFake(t, fakeigb.Options{})
 			tt.break_(d)
-			pool := porttest.NewPool(t, ethernet.PoolConfig{})
-			_, err := ethernet.New(contextFor(t), d, config(t, ethernet.Config{Pool: pool, Timeout: soon}))
+			pool := porttest.NewPool(t, ethernet.PoolOptions{})
+			_, err := ethernet.New(contextFor(t), d, config(t, ethernet.Options{Pool: pool, Timeout: soon}))
 			var e *ethernet.Error
 			if !errors.Is(err, tt.want) || !errors.As(err, &e) || e.Device != "fake:" {
 				t.Fatalf("got %v, want %v", err, tt.want)
@@ -106,7 +106,7 @@ func TestOpenRefuses(t *testing.T) {
 // TestOwnAddressReplaced has a device whose own address is bad be used with another.
 func TestOwnAddressReplaced(t *testing.T) {
 	d := newFake(t, fakeigb.Options{MAC: [6]byte{1, 2, 3, 4, 5, 6}})
-	p := open(t, d, ethernet.Config{MAC: own})
+	p := open(t, d, ethernet.Options{MAC: own})
 	if p.MAC() != own || !d.Arrive(frame(own, 60)) {
 		t.Errorf("address %v", p.MAC())
 	}
@@ -115,16 +115,16 @@ func TestOwnAddressReplaced(t *testing.T) {
 func TestOpenRefusesConfig(t *testing.T) {
 	for _, tt := range []struct {
 		device uint16
-		config ethernet.Config
+		config ethernet.Options
 		want   error
 		text   string
 	}{
-		{0x10c9, ethernet.Config{Queues: 17, ReceiveDescriptors: 64}, ethernet.ErrConfig, "at most 16"},
-		{0x1539, ethernet.Config{Queues: 3}, ethernet.ErrConfig, "I211"},
-		{0x10ca, ethernet.Config{Queues: 2}, ethernet.ErrConfig, "at most 1"},
-		{0x10ca, ethernet.Config{Offloads: ethernet.OffloadHash}, ethernet.ErrNotSupported, "hash"},
-		{0x10c9, ethernet.Config{Pool: porttest.NewPool(t, ethernet.PoolConfig{Size: 1984})}, ethernet.ErrConfig, "whole KiB"},
-		{0x1572, ethernet.Config{}, ethernet.ErrUnsupportedDevice, "igb drives 82576"},
+		{0x10c9, ethernet.Options{Queues: 17, ReceiveDescriptors: 64}, ethernet.ErrConfig, "at most 16"},
+		{0x1539, ethernet.Options{Queues: 3}, ethernet.ErrConfig, "I211"},
+		{0x10ca, ethernet.Options{Queues: 2}, ethernet.ErrConfig, "at most 1"},
+		{0x10ca, ethernet.Options{Offloads: ethernet.OffloadHash}, ethernet.ErrNotSupported, "hash"},
+		{0x10c9, ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{Size: 1984})}, ethernet.ErrConfig, "whole KiB"},
+		{0x1572, ethernet.Options{}, ethernet.ErrUnsupportedDevice, "igb drives 82576"},
 	} {
 		d := newFake(t, fakeigb.Options{Device: tt.device})
 		_, err := ethernet.New(contextFor(t), d, config(t, tt.config))
@@ -137,7 +137,7 @@ func TestOpenRefusesConfig(t *testing.T) {
 // TestRemoved takes the device away while it works.
 func TestRemoved(t *testing.T) {
 	d := newFake(t, fakeigb.Options{})
-	p := open(t, d, ethernet.Config{Interrupts: true})
+	p := open(t, d, ethernet.Options{Interrupts: true})
 	d.Arrive(frame(own, 60))
 	d.Remove()
 	if _, err := p.Link(); !errors.Is(err, ethernet.ErrDeviceGone) {
@@ -152,7 +152,7 @@ func TestRemoved(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	}
-	if c := p.Counters(); c.Device != nil {
+	if c := p.Stats(); c.Device != nil {
 		t.Errorf("a device that is gone has counted %+v", c.Device)
 	}
 	if err := p.Close(); err != nil || d.Log().BackendResets != 0 {
@@ -163,7 +163,7 @@ func TestRemoved(t *testing.T) {
 // TestRemovedWhileWaiting finds out without being asked for the link.
 func TestRemovedWhileWaiting(t *testing.T) {
 	d := newFake(t, fakeigb.Options{})
-	p := open(t, d, ethernet.Config{Interrupts: true})
+	p := open(t, d, ethernet.Options{Interrupts: true})
 	d.Remove()
 	ctx := contextFor(t)
 	var err error
@@ -182,22 +182,22 @@ func TestBadReceived(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		high []uint64
-		want ethernet.QueueCounters
+		want ethernet.QueueStats
 	}{
-		{"longer than the MTU", []uint64{done | end | 1519<<32}, ethernet.QueueCounters{BadLengths: 1}},
-		{"longer than the buffer", []uint64{done | end | 0xffff<<32}, ethernet.QueueCounters{BadLengths: 1}},
-		{"empty", []uint64{done | end}, ethernet.QueueCounters{BadLengths: 1}},
-		{"shorter than a header", []uint64{done | end | 13<<32}, ethernet.QueueCounters{BadLengths: 1}},
-		{"an error", []uint64{done | end | fakeigb.Error | 60<<32}, ethernet.QueueCounters{ReceiveErrors: 1}},
-		{"in two buffers", []uint64{done | 2048<<32, done | end | 60<<32}, ethernet.QueueCounters{Unended: 1}},
+		{"longer than the MTU", []uint64{done | end | 1519<<32}, ethernet.QueueStats{BadLengths: 1}},
+		{"longer than the buffer", []uint64{done | end | 0xffff<<32}, ethernet.QueueStats{BadLengths: 1}},
+		{"empty", []uint64{done | end}, ethernet.QueueStats{BadLengths: 1}},
+		{"shorter than a header", []uint64{done | end | 13<<32}, ethernet.QueueStats{BadLengths: 1}},
+		{"an error", []uint64{done | end | fakeigb.Error | 60<<32}, ethernet.QueueStats{ReceiveErrors: 1}},
+		{"in two buffers", []uint64{done | 2048<<32, done | end | 60<<32}, ethernet.QueueStats{Unended: 1}},
 		{"in three, then an error", []uint64{done | 60<<32, done, done | end | 60<<32, done | end | fakeigb.Error},
-			ethernet.QueueCounters{Unended: 1, ReceiveErrors: 1}},
-		{"all bits", []uint64{1<<64 - 1, 1<<64 - 1}, ethernet.QueueCounters{ReceiveErrors: 2}},
+			ethernet.QueueStats{Unended: 1, ReceiveErrors: 1}},
+		{"all bits", []uint64{1<<64 - 1, 1<<64 - 1}, ethernet.QueueStats{ReceiveErrors: 2}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d := newFake(t, fakeigb.Options{})
-			pool := porttest.NewPool(t, ethernet.PoolConfig{Buffers: 80})
-			p := open(t, d, ethernet.Config{Pool: pool, ReceiveDescriptors: 64, Offloads: ethernet.OffloadReceiveSum | ethernet.OffloadHash})
+			pool := porttest.NewPool(t, ethernet.PoolOptions{Buffers: 80})
+			p := open(t, d, ethernet.Options{Pool: pool, ReceiveDescriptors: 64, Offloads: ethernet.OffloadReceiveSum | ethernet.OffloadHash})
 			// So often that a buffer that is not given back would be missed.
 			for range 50 {
 				d.With(func() {
@@ -212,8 +212,8 @@ func TestBadReceived(t *testing.T) {
 				_, data := receiveAll(t, p, 0)
 				same(t, [][]byte{good}, data)
 			}
-			got := p.Counters().Queues[0]
-			want := ethernet.QueueCounters{ReceivedFrames: 50, ReceivedBytes: 5000,
+			got := p.Stats().Queues[0]
+			want := ethernet.QueueStats{ReceivedFrames: 50, ReceivedBytes: 5000,
 				BadLengths: 50 * tt.want.BadLengths, ReceiveErrors: 50 * tt.want.ReceiveErrors, Unended: 50 * tt.want.Unended}
 			if got != want {
 				t.Errorf("counted %+v\nwant %+v", got, want)
@@ -226,7 +226,7 @@ func TestBadReceived(t *testing.T) {
 // nothing, and does not run for ever.
 func TestNeverEnds(t *testing.T) {
 	d := newFake(t, fakeigb.Options{})
-	p := open(t, d, ethernet.Config{ReceiveDescriptors: 64})
+	p := open(t, d, ethernet.Options{ReceiveDescriptors: 64})
 	for range 20 {
 		d.With(func() {
 			for {
@@ -240,7 +240,7 @@ func TestNeverEnds(t *testing.T) {
 			t.Fatalf("received %d, %v", n, err)
 		}
 	}
-	if c := p.Counters().Queues[0]; c.Unended != 1 {
+	if c := p.Stats().Queues[0]; c.Unended != 1 {
 		t.Errorf("counted %+v", c)
 	}
 }
@@ -249,8 +249,8 @@ func TestNeverEnds(t *testing.T) {
 // was not posted. Each buffer is in one hand only.
 func TestDoneAgain(t *testing.T) {
 	d := newFake(t, fakeigb.Options{})
-	pool := porttest.NewPool(t, ethernet.PoolConfig{})
-	p := open(t, d, ethernet.Config{Pool: pool, ReceiveDescriptors: 64})
+	pool := porttest.NewPool(t, ethernet.PoolOptions{})
+	p := open(t, d, ethernet.Options{Pool: pool, ReceiveDescriptors: 64})
 	q := p.Queue(0)
 	held := map[uint32]bool{}
 	var all []ethernet.Frame
@@ -279,7 +279,7 @@ func TestDoneAgain(t *testing.T) {
 // more.
 func TestDoneUnposted(t *testing.T) {
 	d := newFake(t, fakeigb.Options{})
-	p := open(t, d, ethernet.Config{ReceiveDescriptors: 64})
+	p := open(t, d, ethernet.Options{ReceiveDescriptors: 64})
 	const high = fakeigb.Done | fakeigb.End | 60<<32
 	d.With(func() {
 		for {
@@ -312,16 +312,16 @@ func TestBadHead(t *testing.T) {
 			}
 			return false
 		}
-		pool := porttest.NewPool(t, ethernet.PoolConfig{Buffers: 128})
-		p := open(t, d, ethernet.Config{Pool: pool, ReceiveDescriptors: 64, SendDescriptors: 64})
+		pool := porttest.NewPool(t, ethernet.PoolOptions{Buffers: 128})
+		p := open(t, d, ethernet.Options{Pool: pool, ReceiveDescriptors: 64, SendDescriptors: 64})
 		for range 3 {
 			send(t, p, 0, frame(own, 60), nil)
 		}
 		if _, err := p.Queue(0).Unsent(); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the ring is restarted", func() bool { return p.Counters().Queues[0].Restarts > 0 })
-		if c := p.Counters().Queues[0]; c.Restarts != 1 || c.Lost != 3 {
+		eventually(t, "the ring is restarted", func() bool { return p.Stats().Queues[0].Restarts > 0 })
+		if c := p.Stats().Queues[0]; c.Restarts != 1 || c.Lost != 3 {
 			t.Errorf("head %#x: counted %+v", head, c)
 		}
 		d.With(func() { lying = false })
@@ -344,9 +344,9 @@ func standStill(d *fakeigb.Device) (end func()) {
 func TestSendStandsStill(t *testing.T) {
 	d := newFake(t, fakeigb.Options{})
 	end := standStill(d)
-	pool := porttest.NewPool(t, ethernet.PoolConfig{Buffers: 256})
-	p := open(t, d, ethernet.Config{Pool: pool, ReceiveDescriptors: 64, SendDescriptors: 64, Timeout: soon})
-	restarts := func() uint64 { return p.Counters().Queues[0].Restarts }
+	pool := porttest.NewPool(t, ethernet.PoolOptions{Buffers: 256})
+	p := open(t, d, ethernet.Options{Pool: pool, ReceiveDescriptors: 64, SendDescriptors: 64, Timeout: soon})
+	restarts := func() uint64 { return p.Stats().Queues[0].Restarts }
 	fill := func(enough func() bool) {
 		t.Helper()
 		for start := time.Now(); !enough(); {
@@ -359,7 +359,7 @@ func TestSendStandsStill(t *testing.T) {
 		}
 	}
 	fill(func() bool { return restarts() > 1 })
-	if c := p.Counters().Queues[0]; c.Lost != 63*c.Restarts {
+	if c := p.Stats().Queues[0]; c.Lost != 63*c.Restarts {
 		t.Errorf("counted %+v", c)
 	}
 
@@ -388,7 +388,7 @@ func TestSendSlowly(t *testing.T) {
 	const timeout = 500 * time.Millisecond
 	d := newFake(t, fakeigb.Options{})
 	end := standStill(d)
-	p := open(t, d, ethernet.Config{SendDescriptors: 64, Timeout: timeout})
+	p := open(t, d, ethernet.Options{SendDescriptors: 64, Timeout: timeout})
 	fill := func() {
 		for {
 			if n, err := trySend(p, 0, frame(own, 60), nil); err != nil {
@@ -404,7 +404,7 @@ func TestSendSlowly(t *testing.T) {
 		time.Sleep(timeout / 100)
 		d.With(func() { d.ReportHead(0, head) })
 	}
-	if c := p.Counters().Queues[0]; c.Restarts != 0 {
+	if c := p.Stats().Queues[0]; c.Restarts != 0 {
 		t.Errorf("counted %+v", c)
 	}
 	end()
@@ -415,7 +415,7 @@ func TestSendSlowly(t *testing.T) {
 func TestSendCannotBeStopped(t *testing.T) {
 	d := newFake(t, fakeigb.Options{})
 	end := standStill(d)
-	p := open(t, d, ethernet.Config{SendDescriptors: 64, Timeout: soon})
+	p := open(t, d, ethernet.Options{SendDescriptors: 64, Timeout: soon})
 	d.With(func() {
 		d.OnRead = func(o uint64, v uint32) uint32 {
 			if o == fakeigb.TXDCTL {
@@ -439,7 +439,7 @@ func TestSendCannotBeStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	send(t, p, 0, frame(own, 60), nil)
-	if c := p.Counters(); c.Restarts != 1 || c.Queues[0].Lost != 63 {
+	if c := p.Stats(); c.Restarts != 1 || c.Queues[0].Lost != 63 {
 		t.Errorf("counted %+v", c)
 	}
 }
@@ -449,7 +449,7 @@ func TestLinkFlaps(t *testing.T) {
 	d := newFake(t, fakeigb.Options{})
 	sent := 0
 	d.OnSend = func(fakeigb.Sent) { sent++ }
-	p := open(t, d, ethernet.Config{})
+	p := open(t, d, ethernet.Options{})
 	for i := range 400 {
 		d.SetLink(i%3 == 0)
 		send(t, p, 0, frame(own, 60), nil)
@@ -493,11 +493,11 @@ func TestCloseStops(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d := newFake(t, fakeigb.Options{})
-			pool, err := ethernet.NewPool(ethernet.PoolConfig{})
+			pool, err := ethernet.NewPool(ethernet.PoolOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			p, err := ethernet.New(contextFor(t), d, config(t, ethernet.Config{Pool: pool, Timeout: soon}))
+			p, err := ethernet.New(contextFor(t), d, config(t, ethernet.Options{Pool: pool, Timeout: soon}))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -525,8 +525,8 @@ func FuzzReceived(f *testing.F) {
 	f.Add([]byte{0x0b, 0, 0, 0, 0xee, 5, 0x12, 0x34, 3, 0, 0, 0x60, 14, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d := newFake(t, fakeigb.Options{})
-		pool := porttest.NewPool(t, ethernet.PoolConfig{Buffers: 100})
-		p := open(t, d, ethernet.Config{Pool: pool, ReceiveDescriptors: 64, Offloads: ethernet.OffloadAll})
+		pool := porttest.NewPool(t, ethernet.PoolOptions{Buffers: 100})
+		p := open(t, d, ethernet.Options{Pool: pool, ReceiveDescriptors: 64, Offloads: ethernet.OffloadAll})
 		frames := make([]ethernet.Frame, 32)
 		for len(b) >= 8 {
 			for range 16 {

@@ -52,10 +52,10 @@ func newFake(t testing.TB, o fakeigb.Options) *fakeigb.Device {
 }
 
 // config is the least that Open needs; a pool is made if there is none.
-func config(t testing.TB, c ethernet.Config) ethernet.Config {
+func config(t testing.TB, c ethernet.Options) ethernet.Options {
 	t.Helper()
 	if c.Pool == nil {
-		c.Pool = porttest.NewPool(t, ethernet.PoolConfig{})
+		c.Pool = porttest.NewPool(t, ethernet.PoolOptions{})
 	}
 	c.Logger = quiet
 	if c.Timeout == 0 {
@@ -66,7 +66,7 @@ func config(t testing.TB, c ethernet.Config) ethernet.Config {
 
 // open opens a device and closes it at the end of the test. Then all buffers are back in
 // the pool but those that the test has kept.
-func open(t testing.TB, d *fakeigb.Device, c ethernet.Config) ethernet.Port {
+func open(t testing.TB, d *fakeigb.Device, c ethernet.Options) ethernet.Port {
 	t.Helper()
 	c = config(t, c)
 	p, err := ethernet.New(contextFor(t), d, c)

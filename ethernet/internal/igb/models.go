@@ -63,7 +63,7 @@ var models = []struct {
 }
 
 func init() {
-	d := ethernet.Driver{Name: "igb", Open: func(ctx context.Context, dev vfio.Device, m ethernet.Model, c ethernet.Config) (ethernet.Port, error) {
+	d := ethernet.Driver{Name: "igb", Open: func(ctx context.Context, dev vfio.Device, m ethernet.Model, c ethernet.Options) (ethernet.Port, error) {
 		return open(ctx, dev, m, c)
 	}}
 	for _, m := range models {

@@ -29,7 +29,7 @@ func TestQEMUNumbered(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ports[n], err = ethernet.New(contextFor(t), d, config(t, ethernet.Config{})); err != nil {
+		if ports[n], err = ethernet.New(contextFor(t), d, config(t, ethernet.Options{})); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
@@ -48,7 +48,7 @@ func TestQEMUNumbered(t *testing.T) {
 	numbered(t, ports[1], ports[0], count)
 	t.Logf("%.0f frames/s", 2*float64(count)/time.Since(began).Seconds())
 	for _, p := range ports {
-		c := p.Counters()
+		c := p.Stats()
 		if q := c.Queues[0]; q.SentFrames != uint64(count) || q.ReceivedFrames != uint64(count) || q.ReceiveErrors+q.BadLengths+q.Unended+q.Lost+q.Restarts != 0 {
 			t.Errorf("%+v", q)
 		}

@@ -29,7 +29,7 @@ func TestReceivedMetadata(t *testing.T) {
 		{"a hash, but not asked for", 0, 0, 0xabcdef01<<32 | 2, ethernet.Frame{}},
 	} {
 		d := newFake(t, fakeigb.Options{})
-		p := open(t, d, ethernet.Config{Offloads: tt.offloads, ReceiveDescriptors: 64})
+		p := open(t, d, ethernet.Options{Offloads: tt.offloads, ReceiveDescriptors: 64})
 		d.Deliver(0, frame(own, 77), tt.status, 0x6123, tt.low)
 		frames, _ := receiveAll(t, p, 0)
 		if len(frames) != 1 {
@@ -78,7 +78,7 @@ func TestSendRefuses(t *testing.T) {
 			d := newFake(t, fakeigb.Options{})
 			sent := 0
 			d.OnSend = func(fakeigb.Sent) { sent++ }
-			p := open(t, d, ethernet.Config{Offloads: tt.offloads})
+			p := open(t, d, ethernet.Options{Offloads: tt.offloads})
 			q := p.Queue(0)
 			frames := make([]ethernet.Frame, 3)
 			q.Cache().Alloc(frames)
@@ -108,7 +108,7 @@ func TestContextsFillRing(t *testing.T) {
 		var got []fakeigb.Sent
 		d.OnSend = func(s fakeigb.Sent) { got = append(got, s) }
 		end := standStill(d)
-		p := open(t, d, ethernet.Config{Offloads: ethernet.OffloadAll, SendDescriptors: 64})
+		p := open(t, d, ethernet.Options{Offloads: ethernet.OffloadAll, SendDescriptors: 64})
 		for range first { // so that the ring ends with one place, or with two
 			send(t, p, 0, frame(own, 60), nil)
 		}
@@ -147,7 +147,7 @@ func TestContexts(t *testing.T) {
 	d := newFake(t, fakeigb.Options{})
 	var got []fakeigb.Sent
 	d.OnSend = func(s fakeigb.Sent) { got = append(got, s) }
-	p := open(t, d, ethernet.Config{Offloads: ethernet.OffloadAll, SendDescriptors: 64})
+	p := open(t, d, ethernet.Options{Offloads: ethernet.OffloadAll, SendDescriptors: 64})
 	kinds := []func(f *ethernet.Frame){
 		func(f *ethernet.Frame) {},
 		func(f *ethernet.Frame) { f.Flags, f.VLAN = ethernet.VLANTagged, 0x2005 },

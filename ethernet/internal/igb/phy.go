@@ -77,13 +77,13 @@ func (d *device) withSemaphore(ctx context.Context, resource uint32, f func() er
 func (d *device) guard(ctx context.Context) error {
 	r := &d.regs
 	take := func() error {
-		if err := d.f.WaitFor(ctx, d.config.Timeout/4, "the semaphore of drivers", func() (bool, error) {
+		if err := d.f.WaitFor(ctx, d.options.Timeout/4, "the semaphore of drivers", func() (bool, error) {
 			r.status()
 			return r.read(regSWSM)&swsmSoftware == 0, r.take()
 		}); err != nil {
 			return err
 		}
-		return d.f.WaitFor(ctx, d.config.Timeout/4, "the semaphore of firmware", func() (bool, error) {
+		return d.f.WaitFor(ctx, d.options.Timeout/4, "the semaphore of firmware", func() (bool, error) {
 			r.update(regSWSM, swsmFirmware, 0)
 			return r.read(regSWSM)&swsmFirmware != 0, r.take()
 		})

@@ -34,7 +34,7 @@ func (physical) reset(ctx context.Context, d *device) error {
 		return err
 	}
 	// A device that does not end its requests is reset all the same: nothing else ends them.
-	err := d.f.WaitFor(ctx, min(masterTimeout, d.config.Timeout), "the end of its requests", func() (bool, error) {
+	err := d.f.WaitFor(ctx, min(masterTimeout, d.options.Timeout), "the end of its requests", func() (bool, error) {
 		return r.status()&statusMasterEnabled == 0, r.take()
 	})
 	if err != nil && !errors.Is(err, ethernet.ErrNotReady) {
@@ -53,7 +53,7 @@ func (physical) reset(ctx context.Context, d *device) error {
 	if err != nil {
 		return err
 	}
-	err = d.f.WaitFor(ctx, min(autoReadTimeout, d.config.Timeout), "loading the NVM", func() (bool, error) {
+	err = d.f.WaitFor(ctx, min(autoReadTimeout, d.options.Timeout), "loading the NVM", func() (bool, error) {
 		return r.read(regEECD)&eecdAutoRead != 0, r.take()
 	})
 	if err != nil && !errors.Is(err, ethernet.ErrNotReady) {
@@ -91,7 +91,7 @@ func (physical) address(ctx context.Context, d *device) (ethernet.MAC, error) {
 }
 
 func (k physical) configure(ctx context.Context, d *device) error {
-	r, c := &d.regs, d.config
+	r, c := &d.regs, d.options
 	r.update(regCTRLEXT, ctrlExtDriverLoaded, 0)
 	vme := uint32(0)
 	if c.Offloads&ethernet.OffloadVLAN != 0 {
@@ -129,14 +129,14 @@ func (k physical) configure(ctx context.Context, d *device) error {
 
 // hashes says whether received frames have a hash.
 func (d *device) hashes() bool {
-	return !d.family.virtual && (d.config.Queues > 1 || d.config.Offloads&ethernet.OffloadHash != 0)
+	return !d.family.virtual && (d.options.Queues > 1 || d.options.Offloads&ethernet.OffloadHash != 0)
 }
 
 // spread has flows spread over the queues by their hash.
 func (d *device) spread() {
 	r := &d.regs
 	for i := range 10 {
-		r.write(regRSSRK+4*uint64(i), binary.LittleEndian.Uint32(d.config.HashKey[4*i:]))
+		r.write(regRSSRK+4*uint64(i), binary.LittleEndian.Uint32(d.options.HashKey[4*i:]))
 	}
 	for i := range 32 {
 		var entries [4]byte

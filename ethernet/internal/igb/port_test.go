@@ -13,10 +13,10 @@ var own = ethernet.MAC{2, 0, 0, 0, 0, 1}
 
 func TestOpen(t *testing.T) {
 	d := newFake(t, fakeigb.Options{})
-	pool := porttest.NewPool(t, ethernet.PoolConfig{})
-	p := open(t, d, ethernet.Config{Pool: pool})
+	pool := porttest.NewPool(t, ethernet.PoolOptions{})
+	p := open(t, d, ethernet.Options{Pool: pool})
 	i := p.Info()
-	if i.Device != "fake:" || i.Driver != "igb" || i.Model != "82576" || !i.Tested || i.MAC != own || i.Config.MTU != 1500 || i.Vectors != 0 {
+	if i.Device != "fake:" || i.Driver != "igb" || i.Model != "82576" || !i.Tested || i.MAC != own || i.Options.MTU != 1500 || i.Vectors != 0 {
 		t.Errorf("info %+v", i)
 	}
 	if p.Queue(-1) != nil || p.Queue(1) != nil || p.Queue(0) == nil {
@@ -51,12 +51,12 @@ func TestOpen(t *testing.T) {
 			t.Errorf("after Close: %v", err)
 		}
 	}
-	p.Counters()
+	p.Stats()
 }
 
 func TestReceive(t *testing.T) {
 	d := newFake(t, fakeigb.Options{})
-	p := open(t, d, ethernet.Config{ReceiveDescriptors: 64})
+	p := open(t, d, ethernet.Options{ReceiveDescriptors: 64})
 	if _, err := ethernet.WaitLink(contextFor(t), p); err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestReceive(t *testing.T) {
 		}
 		count += len(frames)
 	}
-	c := p.Counters()
+	c := p.Stats()
 	if q := c.Queues[0]; q.ReceivedFrames != uint64(count) || q.ReceivedBytes != bytesWant {
 		t.Errorf("counted %d frames and %d bytes, want %d and %d", q.ReceivedFrames, q.ReceivedBytes, count, bytesWant)
 	}
@@ -93,7 +93,7 @@ func TestReceive(t *testing.T) {
 // TestReceiveFull has more frames arrive than there are descriptors: the rest is counted.
 func TestReceiveFull(t *testing.T) {
 	d := newFake(t, fakeigb.Options{})
-	p := open(t, d, ethernet.Config{ReceiveDescriptors: 64})
+	p := open(t, d, ethernet.Options{ReceiveDescriptors: 64})
 	taken := 0
 	for range 100 {
 		if d.Arrive(frame(own, 60)) {
@@ -106,7 +106,7 @@ func TestReceiveFull(t *testing.T) {
 	if frames, _ := receiveAll(t, p, 0); len(frames) != taken {
 		t.Errorf("%d frames came", len(frames))
 	}
-	if c := p.Counters(); c.Device == nil || c.Device.Missed != 37 {
+	if c := p.Stats(); c.Device == nil || c.Device.Missed != 37 {
 		t.Errorf("missed: %+v, want 37", c.Device)
 	}
 }
@@ -114,8 +114,8 @@ func TestReceiveFull(t *testing.T) {
 // TestReceiveNoBuffers keeps all buffers: frames wait in the ring until some are free.
 func TestReceiveNoBuffers(t *testing.T) {
 	d := newFake(t, fakeigb.Options{})
-	pool := porttest.NewPool(t, ethernet.PoolConfig{Buffers: 100})
-	p := open(t, d, ethernet.Config{Pool: pool, ReceiveDescriptors: 64})
+	pool := porttest.NewPool(t, ethernet.PoolOptions{Buffers: 100})
+	p := open(t, d, ethernet.Options{Pool: pool, ReceiveDescriptors: 64})
 	q := p.Queue(0)
 	all := make([]ethernet.Frame, 36)
 	if n := q.Cache().Alloc(all); n != 36 {
@@ -128,7 +128,7 @@ func TestReceiveNoBuffers(t *testing.T) {
 	if n, err := q.Receive(burst); n != 0 || err != nil {
 		t.Fatalf("received %d, %v", n, err)
 	}
-	if n := p.Counters().Queues[0].NoBuffers; n != 1 {
+	if n := p.Stats().Queues[0].NoBuffers; n != 1 {
 		t.Errorf("counted %d", n)
 	}
 	q.Cache().Free(all[:4])
@@ -147,8 +147,8 @@ func TestSend(t *testing.T) {
 	d := newFake(t, fakeigb.Options{})
 	var got [][]byte
 	d.OnSend = func(s fakeigb.Sent) { got = append(got, s.Bytes) }
-	pool := porttest.NewPool(t, ethernet.PoolConfig{Buffers: 256})
-	p := open(t, d, ethernet.Config{Pool: pool, ReceiveDescriptors: 64, SendDescriptors: 64})
+	pool := porttest.NewPool(t, ethernet.PoolOptions{Buffers: 256})
+	p := open(t, d, ethernet.Options{Pool: pool, ReceiveDescriptors: 64, SendDescriptors: 64})
 	q := p.Queue(0)
 	var want [][]byte
 	total := uint64(0)
@@ -176,7 +176,7 @@ func TestSend(t *testing.T) {
 	if n, err := q.Unsent(); n != 0 || err != nil {
 		t.Errorf("%d unsent, %v", n, err)
 	}
-	c := p.Counters()
+	c := p.Stats()
 	if q := c.Queues[0]; q.SentFrames != uint64(len(want)) || q.SentBytes != total {
 		t.Errorf("counted %+v", q)
 	}
@@ -188,7 +188,7 @@ func TestSend(t *testing.T) {
 // TestTailWrites counts register accesses: one for a burst, however long.
 func TestTailWrites(t *testing.T) {
 	d := newFake(t, fakeigb.Options{})
-	p := open(t, d, ethernet.Config{})
+	p := open(t, d, ethernet.Options{})
 	q := p.Queue(0)
 	frames := make([]ethernet.Frame, 64)
 	for range 64 {
@@ -224,8 +224,8 @@ func TestForward(t *testing.T) {
 	in, out := newFake(t, fakeigb.Options{}), newFake(t, fakeigb.Options{})
 	var got [][]byte
 	out.OnSend = func(s fakeigb.Sent) { got = append(got, s.Bytes) }
-	pool := porttest.NewPool(t, ethernet.PoolConfig{})
-	a, b := open(t, in, ethernet.Config{Pool: pool}), open(t, out, ethernet.Config{Pool: pool})
+	pool := porttest.NewPool(t, ethernet.PoolOptions{})
+	a, b := open(t, in, ethernet.Options{Pool: pool}), open(t, out, ethernet.Options{Pool: pool})
 	var want [][]byte
 	burst := make([]ethernet.Frame, 32)
 	for i := range 5000 {
@@ -250,7 +250,7 @@ func TestForward(t *testing.T) {
 
 func TestNoAllocation(t *testing.T) {
 	d := newFake(t, fakeigb.Options{Mapped: true})
-	p := open(t, d, ethernet.Config{})
+	p := open(t, d, ethernet.Options{})
 	q := p.Queue(0)
 	frames := make([]ethernet.Frame, 32)
 	n := testing.AllocsPerRun(200, func() {
@@ -263,7 +263,7 @@ func TestNoAllocation(t *testing.T) {
 	if n != 0 {
 		t.Errorf("%v allocations", n)
 	}
-	if c := p.Counters().Queues[0]; c.SentFrames < 6000 {
+	if c := p.Stats().Queues[0]; c.SentFrames < 6000 {
 		t.Errorf("counted %+v", c)
 	}
 }

@@ -26,7 +26,7 @@ type qemu struct {
 	to      netip.AddrPort
 }
 
-func openQEMU(t testing.TB, c ethernet.Config) *qemu {
+func openQEMU(t testing.TB, c ethernet.Options) *qemu {
 	t.Helper()
 	m := qemutest.Start(t, "igb,mac=02:00:00:00:00:01")
 	wire, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
@@ -119,7 +119,7 @@ func (q *qemu) passes(b []byte) bool {
 }
 
 func TestQEMU(t *testing.T) {
-	q := openQEMU(t, ethernet.Config{ReceiveDescriptors: 64, SendDescriptors: 64})
+	q := openQEMU(t, ethernet.Options{ReceiveDescriptors: 64, SendDescriptors: 64})
 	if i := q.port.Info(); i.MAC != own || i.Model != "82576" {
 		t.Errorf("info %+v", i)
 	}
@@ -148,7 +148,7 @@ func TestQEMU(t *testing.T) {
 		n, err := q.port.Queue(0).Unsent()
 		return n == 0 && err == nil
 	})
-	c := q.port.Counters()
+	c := q.port.Stats()
 	if qc := c.Queues[0]; qc.ReceivedFrames != count || qc.ReceivedBytes != total || qc.SentFrames != count+1 || qc.Restarts != 0 {
 		t.Errorf("counted %+v", qc)
 	}
@@ -159,7 +159,7 @@ func TestQEMU(t *testing.T) {
 
 // TestQEMUBursts has bursts fill the rings.
 func TestQEMUBursts(t *testing.T) {
-	q := openQEMU(t, ethernet.Config{ReceiveDescriptors: 64, SendDescriptors: 64})
+	q := openQEMU(t, ethernet.Options{ReceiveDescriptors: 64, SendDescriptors: 64})
 	for round := range 20 {
 		frames := make([]ethernet.Frame, 40)
 		tx := q.port.Queue(0)
@@ -189,12 +189,12 @@ func TestQEMUBursts(t *testing.T) {
 }
 
 func TestQEMUFilters(t *testing.T) {
-	q := openQEMU(t, ethernet.Config{})
+	q := openQEMU(t, ethernet.Options{})
 	testFilters(t, q.port, q.passes)
 }
 
 func TestQEMURestart(t *testing.T) {
-	q := openQEMU(t, ethernet.Config{ReceiveDescriptors: 64})
+	q := openQEMU(t, ethernet.Options{ReceiveDescriptors: 64})
 	group := ethernet.MAC{1, 0, 0x5e, 1, 2, 3}
 	if err := q.port.SetMulticast([]ethernet.MAC{group}); err != nil {
 		t.Fatal(err)
@@ -212,20 +212,20 @@ func TestQEMURestart(t *testing.T) {
 			t.Errorf("sent % x", got)
 		}
 	}
-	if n := q.port.Counters().Restarts; n != 3 {
+	if n := q.port.Stats().Restarts; n != 3 {
 		t.Errorf("counted %d restarts", n)
 	}
 }
 
 func TestQEMUReopen(t *testing.T) {
 	m := qemutest.Start(t, "igb")
-	pool := porttest.NewPool(t, ethernet.PoolConfig{})
+	pool := porttest.NewPool(t, ethernet.PoolOptions{})
 	for range 3 {
 		d, err := m.Open(contextFor(t), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := ethernet.New(contextFor(t), d, config(t, ethernet.Config{Pool: pool}))
+		p, err := ethernet.New(contextFor(t), d, config(t, ethernet.Options{Pool: pool}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -239,8 +239,8 @@ func TestQEMUReopen(t *testing.T) {
 }
 
 func TestQEMUJumbo(t *testing.T) {
-	pool := porttest.NewPool(t, ethernet.PoolConfig{Buffers: 256, Size: 9216})
-	q := openQEMU(t, ethernet.Config{Pool: pool, MTU: 9000, ReceiveDescriptors: 64})
+	pool := porttest.NewPool(t, ethernet.PoolOptions{Buffers: 256, Size: 9216})
+	q := openQEMU(t, ethernet.Options{Pool: pool, MTU: 9000, ReceiveDescriptors: 64})
 	for _, n := range []int{60, 1514, 1519, 9014} {
 		data := frame(own, n)
 		if !q.passes(data) {
@@ -257,7 +257,7 @@ func TestQEMUJumbo(t *testing.T) {
 }
 
 func TestQEMUInterrupts(t *testing.T) {
-	q := openQEMU(t, ethernet.Config{Interrupts: true, Moderation: 100 * time.Microsecond})
+	q := openQEMU(t, ethernet.Options{Interrupts: true, Moderation: 100 * time.Microsecond})
 	if n := q.port.Info().Vectors; n != 1 {
 		t.Fatalf("%d vectors", n)
 	}
@@ -270,7 +270,7 @@ func TestQEMUInterrupts(t *testing.T) {
 			t.Fatalf("frame %d has %d bytes", i, len(got))
 		}
 	}
-	if n := q.port.Counters().Queues[0].Interrupts; n < 5 {
+	if n := q.port.Stats().Queues[0].Interrupts; n < 5 {
 		t.Errorf("%d interrupts", n)
 	}
 }
@@ -278,7 +278,7 @@ func TestQEMUInterrupts(t *testing.T) {
 // TestQEMUQueues has flows spread over four queues, each frame of a flow in the same, and
 // what is not IP in queue 0.
 func TestQEMUQueues(t *testing.T) {
-	q := openQEMU(t, ethernet.Config{Queues: 4, ReceiveDescriptors: 64})
+	q := openQEMU(t, ethernet.Options{Queues: 4, ReceiveDescriptors: 64})
 	used := map[int]int{}
 	for flow := range 24 {
 		queue := -1
@@ -315,7 +315,7 @@ func (q *qemu) anywhere() (int, ethernet.Frame) {
 	q.t.Helper()
 	frames := make([]ethernet.Frame, 1)
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(100 * time.Microsecond) {
-		for i := range q.port.Info().Config.Queues {
+		for i := range q.port.Info().Options.Queues {
 			n, err := q.port.Queue(i).Receive(frames)
 			if err != nil {
 				q.t.Fatal(err)
@@ -331,7 +331,7 @@ func (q *qemu) anywhere() (int, ethernet.Frame) {
 }
 
 func TestQEMUOffloads(t *testing.T) {
-	q := openQEMU(t, ethernet.Config{Offloads: ethernet.OffloadAll})
+	q := openQEMU(t, ethernet.Options{Offloads: ethernet.OffloadAll})
 	good := udp4(own, 7, 100)
 	q.arrive(good)
 	f, _ := q.receive(0)
@@ -370,8 +370,8 @@ func TestQEMUOffloads(t *testing.T) {
 
 // TestQEMUSegments has a long TCP segment cut into frames.
 func TestQEMUSegments(t *testing.T) {
-	pool := porttest.NewPool(t, ethernet.PoolConfig{Size: 16384, Buffers: 256})
-	q := openQEMU(t, ethernet.Config{Pool: pool, ReceiveDescriptors: 64, Offloads: ethernet.OffloadAll})
+	pool := porttest.NewPool(t, ethernet.PoolOptions{Size: 16384, Buffers: 256})
+	q := openQEMU(t, ethernet.Options{Pool: pool, ReceiveDescriptors: 64, Offloads: ethernet.OffloadAll})
 	const payload, segment = 10000, 1400
 	b := make([]byte, 54+payload)
 	copy(b, udp4(own, 7, 40)[:34])
@@ -407,7 +407,7 @@ func TestQEMUSegments(t *testing.T) {
 }
 
 func TestQEMULink(t *testing.T) {
-	q := openQEMU(t, ethernet.Config{})
+	q := openQEMU(t, ethernet.Options{})
 	for range 3 {
 		if err := q.machine.SetLink(contextFor(t), 0, false); err != nil {
 			t.Fatal(err)
@@ -426,7 +426,7 @@ func TestQEMULink(t *testing.T) {
 }
 
 func TestQEMURemoved(t *testing.T) {
-	q := openQEMU(t, ethernet.Config{})
+	q := openQEMU(t, ethernet.Options{})
 	if err := q.machine.Unplug(contextFor(t), 0); err != nil {
 		t.Fatal(err)
 	}

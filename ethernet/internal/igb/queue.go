@@ -69,8 +69,8 @@ type sendRing struct {
 // makeQueues allocates the rings of all queues in one piece of memory: for each queue its
 // receive ring, its send ring and the word for its head.
 func (d *device) makeQueues() error {
-	c := d.config
-	pool := c.Pool.Config()
+	c := d.options
+	pool := c.Pool.Options()
 	page := uint64(os.Getpagesize())
 	receiveBytes := roundUp(uint64(c.ReceiveDescriptors)*descriptorBytes, page)
 	sendBytes := roundUp(uint64(c.SendDescriptors)*descriptorBytes, page)
@@ -138,7 +138,7 @@ func (q *queue) start(ctx context.Context) error {
 	r.write(base+ringBaseLow, uint32(ring.iova))
 	r.write(base+ringBaseHigh, uint32(ring.iova>>32))
 	r.write(base+ringBytes, uint32(len(ring.descriptors)*descriptorBytes))
-	srrctl := uint32(d.config.Pool.Config().Size/1024) | srrctlOneBuffer
+	srrctl := uint32(d.options.Pool.Options().Size/1024) | srrctlOneBuffer
 	if len(d.queues) > 1 {
 		srrctl |= srrctlDrop
 	}
@@ -161,7 +161,7 @@ func (q *queue) start(ctx context.Context) error {
 	if q.event != nil {
 		d.kind.route(d, q.Index, q.Index)
 		// In microseconds, from bit 2 on.
-		r.write(regEITR+4*uint64(q.Index), min(uint32(d.config.Moderation.Microseconds()), 8191)<<2|eitrKeepCounter)
+		r.write(regEITR+4*uint64(q.Index), min(uint32(d.options.Moderation.Microseconds()), 8191)<<2|eitrKeepCounter)
 	}
 	return r.take()
 }

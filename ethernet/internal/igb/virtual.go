@@ -170,11 +170,11 @@ func (v *virtualFunction) address(context.Context, *device) (ethernet.MAC, error
 }
 
 func (v *virtualFunction) configure(ctx context.Context, d *device) error {
-	if d.config.Interrupts {
+	if d.options.Interrupts {
 		d.regs.write(regEIAC, 1)
 		d.regs.write(regEIAM, 1)
 	}
-	if err := v.request(ctx, d, "frames of that length", messageLongest, uint32(d.config.MaxFrame()+ethernet.CRCSize)); err != nil {
+	if err := v.request(ctx, d, "frames of that length", messageLongest, uint32(d.options.MaxFrame()+ethernet.CRCSize)); err != nil {
 		return err
 	}
 	return v.filter(ctx, d, d.port.Filter())

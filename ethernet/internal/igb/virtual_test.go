@@ -15,7 +15,7 @@ func TestVirtual(t *testing.T) {
 	d := newFake(t, fakeigb.Options{Device: virtual})
 	var sent [][]byte
 	d.OnSend = func(s fakeigb.Sent) { sent = append(sent, s.Bytes) }
-	p := open(t, d, ethernet.Config{MTU: 1600, Interrupts: true, ReceiveDescriptors: 64, SendDescriptors: 64})
+	p := open(t, d, ethernet.Options{MTU: 1600, Interrupts: true, ReceiveDescriptors: 64, SendDescriptors: 64})
 	if i := p.Info(); i.MAC != own || i.Model != "82576 virtual function" || !i.Tested || i.Vectors != 1 {
 		t.Errorf("info %+v", i)
 	}
@@ -30,12 +30,12 @@ func TestVirtual(t *testing.T) {
 	}
 	same(t, want, sent)
 	d.With(func() { d.Write(fakeigb.VFGPRC, 200) })
-	if c := p.Counters(); c.Device == nil || c.Device.ReceivedFrames != 200 {
+	if c := p.Stats(); c.Device == nil || c.Device.ReceivedFrames != 200 {
 		t.Errorf("counted %+v", c.Device)
 	}
 	// They wrap.
 	d.With(func() { d.Write(fakeigb.VFGPRC, 100) })
-	if c := p.Counters(); c.Device == nil || c.Device.ReceivedFrames != 1<<32+100 {
+	if c := p.Stats(); c.Device == nil || c.Device.ReceivedFrames != 1<<32+100 {
 		t.Errorf("counted %+v", c.Device)
 	}
 
@@ -123,7 +123,7 @@ func TestVirtualRefuses(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			d := newFake(t, fakeigb.Options{Device: virtual})
 			tt.break_(d)
-			_, err := ethernet.New(contextFor(t), d, config(t, ethernet.Config{Timeout: soon}))
+			_, err := ethernet.New(contextFor(t), d, config(t, ethernet.Options{Timeout: soon}))
 			if !errors.Is(err, tt.want) {
 				t.Errorf("got %v, want %v", err, tt.want)
 			}
@@ -141,7 +141,7 @@ func TestVirtualWithoutAddress(t *testing.T) {
 		message[0] |= 1 << 31
 		return message, true
 	}
-	p := open(t, d, ethernet.Config{})
+	p := open(t, d, ethernet.Options{})
 	if m := p.MAC(); !m.IsStation() || m[0]&2 == 0 {
 		t.Errorf("address %v", m)
 	}

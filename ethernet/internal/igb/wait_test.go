@@ -15,7 +15,7 @@ import (
 func TestWait(t *testing.T) {
 	for _, interrupts := range []bool{false, true} {
 		d := newFake(t, fakeigb.Options{})
-		p := open(t, d, ethernet.Config{Interrupts: interrupts})
+		p := open(t, d, ethernet.Options{Interrupts: interrupts})
 		q := p.Queue(0)
 		for i := range 50 {
 			go func() {
@@ -33,7 +33,7 @@ func TestWait(t *testing.T) {
 				t.Fatalf("got %d frames", len(data))
 			}
 		}
-		if n := p.Counters().Queues[0].Interrupts; n > 0 != interrupts {
+		if n := p.Stats().Queues[0].Interrupts; n > 0 != interrupts {
 			t.Errorf("%d interrupts", n)
 		}
 		over, cancel := context.WithCancel(t.Context())
@@ -48,7 +48,7 @@ func TestWait(t *testing.T) {
 func TestNoInterrupt(t *testing.T) {
 	d := newFake(t, fakeigb.Options{})
 	d.OnWrite = func(offset uint64, _ uint32) bool { return offset == fakeigb.EIMS }
-	p := open(t, d, ethernet.Config{Interrupts: true})
+	p := open(t, d, ethernet.Options{Interrupts: true})
 	for range 3 {
 		start := time.Now()
 		go func() {
@@ -64,7 +64,7 @@ func TestNoInterrupt(t *testing.T) {
 		})
 		t.Logf("after %v", time.Since(start))
 	}
-	if n := p.Counters().Queues[0].Interrupts; n != 0 {
+	if n := p.Stats().Queues[0].Interrupts; n != 0 {
 		t.Errorf("%d interrupts", n)
 	}
 }
@@ -72,7 +72,7 @@ func TestNoInterrupt(t *testing.T) {
 // TestInterruptStorm has interrupts come all the time: Wait does not spin on them.
 func TestInterruptStorm(t *testing.T) {
 	d := newFake(t, fakeigb.Options{})
-	p := open(t, d, ethernet.Config{Interrupts: true})
+	p := open(t, d, ethernet.Options{Interrupts: true})
 	stop := make(chan struct{})
 	var storm sync.WaitGroup
 	storm.Go(func() {
@@ -111,7 +111,7 @@ func TestInterruptStorm(t *testing.T) {
 // TestFewVectors asks for interrupts of a device that has not enough: it is polled.
 func TestFewVectors(t *testing.T) {
 	d := newFake(t, fakeigb.Options{Vectors: 3})
-	p := open(t, d, ethernet.Config{Interrupts: true, Queues: 4, ReceiveDescriptors: 64})
+	p := open(t, d, ethernet.Options{Interrupts: true, Queues: 4, ReceiveDescriptors: 64})
 	if n := p.Info().Vectors; n != 0 {
 		t.Errorf("%d vectors", n)
 	}
@@ -123,7 +123,7 @@ func TestFewVectors(t *testing.T) {
 // TestVectorsOfQueues has each queue woken by its own vector.
 func TestVectorsOfQueues(t *testing.T) {
 	d := newFake(t, fakeigb.Options{})
-	p := open(t, d, ethernet.Config{Interrupts: true, Queues: 16, ReceiveDescriptors: 64, Moderation: time.Millisecond})
+	p := open(t, d, ethernet.Options{Interrupts: true, Queues: 16, ReceiveDescriptors: 64, Moderation: time.Millisecond})
 	if n := p.Info().Vectors; n != 16 {
 		t.Fatalf("%d vectors", n)
 	}
@@ -134,7 +134,7 @@ func TestVectorsOfQueues(t *testing.T) {
 				t.Fatal(err)
 			}
 			receiveAll(t, p, i)
-			return p.Counters().Queues[i].Interrupts > 0
+			return p.Stats().Queues[i].Interrupts > 0
 		})
 		d.With(func() {
 			if v := d.Get(fakeigb.EITR + 4*uint64(i)); v&0x7ffc != 1000<<2 {
@@ -148,8 +148,8 @@ func TestVectorsOfQueues(t *testing.T) {
 // restarts the port, all at once; then closes it while they go on.
 func TestConcurrently(t *testing.T) {
 	d := newFake(t, fakeigb.Options{})
-	pool := porttest.NewPool(t, ethernet.PoolConfig{})
-	p := open(t, d, ethernet.Config{Pool: pool, Queues: 4, ReceiveDescriptors: 64, SendDescriptors: 64, Interrupts: true})
+	pool := porttest.NewPool(t, ethernet.PoolOptions{})
+	p := open(t, d, ethernet.Options{Pool: pool, Queues: 4, ReceiveDescriptors: 64, SendDescriptors: 64, Interrupts: true})
 	var all sync.WaitGroup
 	ctx, cancel := context.WithCancel(contextFor(t))
 	for i := range 4 {
@@ -190,7 +190,7 @@ func TestConcurrently(t *testing.T) {
 		if _, err := p.Link(); err != nil {
 			t.Error(err)
 		}
-		p.Counters()
+		p.Stats()
 		if i%5 == 4 {
 			if err := p.Restart(ctx); err != nil {
 				t.Error(err)

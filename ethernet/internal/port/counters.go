@@ -2,7 +2,7 @@ package port
 
 import "github.com/trapeze-nic/trapeze/ethernet"
 
-// Counters are those of ethernet.QueueCounters. The ring's lock guards writing; Port.Mu guards that
+// Counters are those of ethernet.QueueStats. The ring's lock guards writing; Port.Mu guards that
 // of Restarts, and Wait alone writes Interrupts.
 type Counters struct {
 	ReceivedFrames, ReceivedBytes, SentFrames, SentBytes ethernet.Counter
@@ -10,8 +10,8 @@ type Counters struct {
 	Lost, Restarts, Interrupts                           ethernet.Counter
 }
 
-func (c *Counters) read() ethernet.QueueCounters {
-	return ethernet.QueueCounters{
+func (c *Counters) read() ethernet.QueueStats {
+	return ethernet.QueueStats{
 		ReceivedFrames: c.ReceivedFrames.Load(), ReceivedBytes: c.ReceivedBytes.Load(),
 		SentFrames: c.SentFrames.Load(), SentBytes: c.SentBytes.Load(),
 		ReceiveErrors: c.ReceiveErrors.Load(), BadLengths: c.BadLengths.Load(), Unended: c.Unended.Load(),

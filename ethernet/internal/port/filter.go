@@ -16,7 +16,7 @@ type Filter struct {
 }
 
 // Filter returns the filter of the port. Mu is held. Until an address is set, it is that of
-// Config.MAC, or else that of Info.
+// Options.MAC, or else that of Info.
 func (p *Port) Filter() Filter {
 	f := p.filter
 	if f.MAC == (ethernet.MAC{}) {

@@ -33,18 +33,18 @@ type NIC interface {
 	// Filter fails.
 	Filter(ctx context.Context, to, from Filter) error
 	// Count returns the counters of the device since Setup, nil if it has none.
-	Count() (*ethernet.DeviceCounters, error)
+	Count() (*ethernet.DeviceStats, error)
 	// Hint says what may help against an error; empty if nothing does.
 	Hint(err error) string
 }
 
 // Port implements ethernet.Port over a NIC.
 type Port struct {
-	nic    NIC
-	config ethernet.Config
-	info   ethernet.Info
-	queues []*Queue
-	watch  *watch
+	nic     NIC
+	options ethernet.Options
+	info    ethernet.Info
+	queues  []*Queue
+	watch   *watch
 
 	// Mu serializes all use of the device off the data path. Locks of queues are taken inside it.
 	Mu       sync.Mutex
@@ -58,12 +58,17 @@ type Port struct {
 // failure is the error that a port answers with.
 type failure struct{ err error }
 
-// Open makes a port of a NIC. info has its address, driver and configuration, with the defaults
-// filled in. If Open fails the NIC has been released.
-func Open(ctx context.Context, nic NIC, info ethernet.Info) (*Port, error) {
-	c := info.Config
-	p := &Port{nic: nic, config: c, info: info, watch: newWatch(),
+// New makes a port that is not set up nor watched, as tests of a driver's rings need it.
+func New(nic NIC, info ethernet.Info) *Port {
+	c := info.Options
+	return &Port{nic: nic, options: c, info: info, watch: newWatch(),
 		filter: Filter{MAC: c.MAC, Promiscuous: c.Promiscuous}}
+}
+
+// Open makes a port of a NIC. info has its address, driver and options, with the defaults filled in.
+// If Open fails the NIC has been released.
+func Open(ctx context.Context, nic NIC, info ethernet.Info) (*Port, error) {
+	p := New(nic, info)
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
 	if err := nic.Setup(ctx, p, &p.info); err != nil {
@@ -73,11 +78,11 @@ func Open(ctx context.Context, nic NIC, info ethernet.Info) (*Port, error) {
 	return p, nil
 }
 
-// Config returns the configuration with the defaults filled in.
-func (p *Port) Config() *ethernet.Config { return &p.config }
+// Options returns the options with the defaults filled in.
+func (p *Port) Options() *ethernet.Options { return &p.options }
 
 // Log returns the logger, which names the device.
-func (p *Port) Log() *slog.Logger { return p.config.Logger.With("device", p.info.Device) }
+func (p *Port) Log() *slog.Logger { return p.options.Logger.With("device", p.info.Device) }
 
 // Error is the error of a method; nil for nil.
 func (p *Port) Error(op string, err error) error {
@@ -124,9 +129,9 @@ func (p *Port) do(op string, f func(ctx context.Context) error) error {
 }
 
 // Limited is the context of an operation that has none of its own: it may wait for several answers,
-// each of them up to Config.Timeout.
+// each of them up to Options.Timeout.
 func (p *Port) Limited() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), 2*p.config.Timeout)
+	return context.WithTimeout(context.Background(), 2*p.options.Timeout)
 }
 
 // Info implements ethernet.Port.
@@ -149,11 +154,11 @@ func (p *Port) Link() (link ethernet.Link, err error) {
 	return link, err
 }
 
-// Counters implements ethernet.Port.
-func (p *Port) Counters() ethernet.Counters {
+// Stats implements ethernet.Port.
+func (p *Port) Stats() ethernet.Stats {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
-	c := ethernet.Counters{Restarts: p.restarts, Queues: make([]ethernet.QueueCounters, len(p.queues))}
+	c := ethernet.Stats{Restarts: p.restarts, Queues: make([]ethernet.QueueStats, len(p.queues))}
 	for i, q := range p.queues {
 		c.Queues[i] = q.Counters.read()
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -52,7 +53,7 @@ func (d *device) Filter(_ context.Context, to, _ port.Filter) error {
 	return d.refuse
 }
 
-func (d *device) Count() (*ethernet.DeviceCounters, error) { return nil, load(&d.look) }
+func (d *device) Count() (*ethernet.DeviceStats, error) { return nil, load(&d.look) }
 
 // ring is a queue on which nothing arrives.
 type ring struct {
@@ -74,9 +75,9 @@ func load(p *atomic.Pointer[error]) error {
 	return nil
 }
 
-func config(t *testing.T) ethernet.Config {
+func config(t *testing.T) ethernet.Options {
 	t.Helper()
-	c, err := ethernet.Config{Pool: porttest.NewPool(t, ethernet.PoolConfig{}), Timeout: time.Minute, Logger: slog.New(slog.DiscardHandler)}.Check()
+	c, err := ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{}), Timeout: time.Minute, Logger: slog.New(slog.DiscardHandler)}.Check()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +86,7 @@ func config(t *testing.T) ethernet.Config {
 
 func open(t *testing.T, d *device) *port.Port {
 	t.Helper()
-	p, err := port.Open(t.Context(), d, ethernet.Info{Device: "fake:", Config: config(t)})
+	p, err := port.Open(t.Context(), d, ethernet.Info{Device: "fake:", Options: config(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +119,7 @@ var errTest = errors.New("as the test has it")
 
 func TestSetupFails(t *testing.T) {
 	d := &device{setup: errTest}
-	_, err := port.Open(t.Context(), d, ethernet.Info{Device: "fake:", Config: config(t)})
+	_, err := port.Open(t.Context(), d, ethernet.Info{Device: "fake:", Options: config(t)})
 	var e *ethernet.Error
 	if !errors.As(err, &e) || e.Op != "open" || e.Device != "fake:" || e.Hint == "" || !errors.Is(err, errTest) || d.released.Load() != 1 {
 		t.Errorf("%v, released %d times", err, d.released.Load())
@@ -146,8 +147,8 @@ func TestLookFails(t *testing.T) {
 	}
 	d.restart = nil
 	d.look.Store(nil)
-	if err := p.Restart(t.Context()); err != nil || p.Failed() != nil || p.Counters().Restarts != 1 {
-		t.Errorf("%v, %v, %+v", err, p.Failed(), p.Counters())
+	if err := p.Restart(t.Context()); err != nil || p.Failed() != nil || p.Stats().Restarts != 1 {
+		t.Errorf("%v, %v, %+v", err, p.Failed(), p.Stats())
 	}
 }
 
@@ -160,7 +161,7 @@ func TestTrouble(t *testing.T) {
 	if got := failure(t, p); !errors.Is(got, ethernet.ErrProtocol) || !errors.Is(got, errTest) {
 		t.Error(got)
 	}
-	if n := p.Counters().Queues[0].Restarts; n != 4 {
+	if n := p.Stats().Queues[0].Restarts; n != 4 {
 		t.Errorf("restarted %d times", n)
 	}
 }
@@ -172,7 +173,7 @@ func TestRenewNotSupported(t *testing.T) {
 	trouble, renew := errTest, error(ethernet.ErrNotSupported)
 	d.renew.Store(&renew)
 	d.trouble.Store(&trouble)
-	if got := failure(t, p); !errors.Is(got, errTest) || d.again.Load() != 1 || p.Counters().Queues[0].Restarts != 0 {
+	if got := failure(t, p); !errors.Is(got, errTest) || d.again.Load() != 1 || p.Stats().Queues[0].Restarts != 0 {
 		t.Errorf("%v, %d restarts", got, d.again.Load())
 	}
 }
@@ -196,7 +197,7 @@ func TestFilterRefused(t *testing.T) {
 	}
 }
 
-// TestClosed: all answers but those of Counters and Close are ErrClosed.
+// TestClosed: all answers but those of Counters and Close are net.ErrClosed.
 func TestClosed(t *testing.T) {
 	p := open(t, &device{rings: 1})
 	if err := p.Close(); err != nil {
@@ -204,7 +205,7 @@ func TestClosed(t *testing.T) {
 	}
 	_, lerr := p.Link()
 	for _, err := range []error{lerr, p.SetPromiscuous(true), p.Queue(0).Wait(t.Context()), p.Restart(t.Context())} {
-		if !errors.Is(err, ethernet.ErrClosed) {
+		if !errors.Is(err, net.ErrClosed) {
 			t.Error(err)
 		}
 	}

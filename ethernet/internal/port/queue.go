@@ -43,7 +43,7 @@ type Queue struct {
 
 // Add makes a ring, which embeds q, the next queue of the port, with a cache of its own.
 func (p *Port) Add(r Ring, q *Queue) {
-	q.Port, q.Index, q.cache, q.ring = p, len(p.queues), p.config.Pool.NewCache(), r
+	q.Port, q.Index, q.cache, q.ring = p, len(p.queues), p.options.Pool.NewCache(), r
 	p.queues = append(p.queues, q)
 }
 
@@ -53,13 +53,13 @@ func (q *Queue) Cache() *ethernet.Cache { return q.cache }
 // Moved notes that the device has sent a frame, or has none to send. The ring's lock is held.
 func (q *Queue) Moved() { q.stuck = time.Time{} }
 
-// Stands returns an error once the device has sent nothing for Config.Timeout. Trouble calls it
+// Stands returns an error once the device has sent nothing for Options.Timeout. Trouble calls it
 // while frames wait. The ring's lock is held.
 func (q *Queue) Stands(now time.Time) error {
 	if q.stuck.IsZero() {
 		q.stuck = now
 	}
-	if d := now.Sub(q.stuck); d >= q.Port.config.Timeout {
+	if d := now.Sub(q.stuck); d >= q.Port.options.Timeout {
 		return fmt.Errorf("%w: no frame was sent for %v", ethernet.ErrNotReady, d.Round(time.Millisecond))
 	}
 	return nil
@@ -74,7 +74,7 @@ func (q *Queue) Broken() {
 // BadFrame is the error of Send for a frame that it refuses: a reason that all drivers share, or
 // else why.
 func (q *Queue) BadFrame(f *ethernet.Frame, why string) error {
-	switch longest := q.Port.config.MaxFrame(); {
+	switch longest := q.Port.options.MaxFrame(); {
 	case !q.cache.Pool().Contains(f):
 		why = "it is not in its buffer"
 	case f.Length < ethernet.HeaderSize || int(f.Length) > longest && f.Segment == 0:

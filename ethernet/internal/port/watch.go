@@ -10,7 +10,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ethernet"
 )
 
-// watchEvery is the time between two looks at a port; it is a quarter of Config.Timeout if that is
+// watchEvery is the time between two looks at a port; it is a quarter of Options.Timeout if that is
 // shorter.
 const watchEvery = 100 * time.Millisecond
 
@@ -44,7 +44,7 @@ func (w *watch) poke() {
 
 // look looks after the port until the watch ends.
 func (p *Port) look() {
-	tick := time.NewTicker(min(watchEvery, max(p.config.Timeout/4, time.Millisecond)))
+	tick := time.NewTicker(min(watchEvery, max(p.options.Timeout/4, time.Millisecond)))
 	defer tick.Stop()
 	for {
 		select {
@@ -84,9 +84,9 @@ func (p *Port) lookOnce(ctx context.Context) {
 const maxRenewals = 4
 
 // renew gives a queue new rings, or restarts the device if it cannot do that. A queue whose device
-// goes on to break the rules, each time within Config.Timeout, fails the port.
+// goes on to break the rules, each time within Options.Timeout, fails the port.
 func (p *Port) renew(ctx context.Context, q *Queue, why error, now time.Time) {
-	if now.Sub(q.renewed) > p.config.Timeout {
+	if now.Sub(q.renewed) > p.options.Timeout {
 		q.renewals = 0
 	}
 	q.renewed = now

@@ -143,7 +143,7 @@ func eachBurst(b *testing.B, f func(b *testing.B, packed bool, burst int)) {
 func benchPort(b *testing.B, packed bool, pool *ethernet.Pool) (*fastPCI, ethernet.Queue) {
 	b.Helper()
 	d := newFastPCI(b, packed)
-	p, err := ethernet.New(b.Context(), d, ethernet.Config{Pool: pool, ReceiveDescriptors: benchRing, SendDescriptors: benchRing, Logger: mute, Timeout: time.Hour})
+	p, err := ethernet.New(b.Context(), d, ethernet.Options{Pool: pool, ReceiveDescriptors: benchRing, SendDescriptors: benchRing, Logger: mute, Timeout: time.Hour})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func benchPort(b *testing.B, packed bool, pool *ethernet.Pool) (*fastPCI, ethern
 
 func BenchmarkReceive(b *testing.B) {
 	eachBurst(b, func(b *testing.B, packed bool, burst int) {
-		d, q := benchPort(b, packed, porttest.NewPool(b, ethernet.PoolConfig{}))
+		d, q := benchPort(b, packed, porttest.NewPool(b, ethernet.PoolOptions{}))
 		frames := make([]ethernet.Frame, burst)
 		porttest.PerFrame(b, burst, func() {
 			d.queues[0].use(burst, headerBytes+60)
@@ -167,7 +167,7 @@ func BenchmarkReceive(b *testing.B) {
 
 func BenchmarkSend(b *testing.B) {
 	eachBurst(b, func(b *testing.B, packed bool, burst int) {
-		d, q := benchPort(b, packed, porttest.NewPool(b, ethernet.PoolConfig{}))
+		d, q := benchPort(b, packed, porttest.NewPool(b, ethernet.PoolOptions{}))
 		frames := make([]ethernet.Frame, burst)
 		porttest.PerFrame(b, burst, func() {
 			q.Cache().Alloc(frames)
@@ -193,7 +193,7 @@ func transmit(b *testing.B, q ethernet.Queue, frames []ethernet.Frame) {
 
 func BenchmarkForward(b *testing.B) {
 	eachBurst(b, func(b *testing.B, packed bool, burst int) {
-		pool := porttest.NewPool(b, ethernet.PoolConfig{})
+		pool := porttest.NewPool(b, ethernet.PoolOptions{})
 		in, from := benchPort(b, packed, pool)
 		out, to := benchPort(b, packed, pool)
 		frames := make([]ethernet.Frame, burst)
@@ -212,7 +212,7 @@ func BenchmarkForward(b *testing.B) {
 // BenchmarkDevice is what the devices of BenchmarkForward do.
 func BenchmarkDevice(b *testing.B) {
 	eachBurst(b, func(b *testing.B, packed bool, burst int) {
-		d, _ := benchPort(b, packed, porttest.NewPool(b, ethernet.PoolConfig{}))
+		d, _ := benchPort(b, packed, porttest.NewPool(b, ethernet.PoolOptions{}))
 		porttest.PerFrame(b, burst, func() {
 			d.queues[0].use(burst, headerBytes+60)
 			d.queues[1].use(burst, 0)

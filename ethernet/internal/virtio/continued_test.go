@@ -36,11 +36,11 @@ func TestContinued(t *testing.T) {
 					}
 					return f, n
 				}
-				p := connect(t, b.serve(), ethernet.Config{ReceiveDescriptors: 64, SendDescriptors: 64})
-				if err := provoke(t, p, func(c ethernet.QueueCounters) bool { return c.Unended+c.BadLengths >= wanted }); err != nil {
+				p := connect(t, b.serve(), ethernet.Options{ReceiveDescriptors: 64, SendDescriptors: 64})
+				if err := provoke(t, p, func(c ethernet.QueueStats) bool { return c.Unended+c.BadLengths >= wanted }); err != nil {
 					t.Fatal(err)
 				}
-				c := p.Counters().Queues[0]
+				c := p.Stats().Queues[0]
 				// Frame 1 has no long one before it.
 				if long := c.Unended; c.BadLengths != 0 || c.Restarts != 0 || c.ReceivedFrames > (every-2)*long+every || c.ReceivedFrames < (every-2)*(long-10) {
 					t.Errorf("%+v", c)

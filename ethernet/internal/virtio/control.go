@@ -61,14 +61,14 @@ func (c *control) command(ctx context.Context, class, command byte, data []byte)
 		{Address: c.device.memoryBus + controlBuffer - 1, Length: 1, Writable: true}}, 0)
 	c.publish()
 	var used [1]virtqueue.Used
-	for end := time.Now().Add(c.device.config.Timeout); c.Take(used[:]) == 0; time.Sleep(port.Nap) {
+	for end := time.Now().Add(c.device.options.Timeout); c.Take(used[:]) == 0; time.Sleep(port.Nap) {
 		switch {
 		case c.Violation() != nil:
 			return fail(fmt.Errorf("%w: %w", ethernet.ErrProtocol, c.Violation()))
 		case ctx.Err() != nil:
 			return fail(ctx.Err())
 		case time.Now().After(end):
-			return fail(fmt.Errorf("%w: no answer within %v", ethernet.ErrNotReady, c.device.config.Timeout))
+			return fail(fmt.Errorf("%w: no answer within %v", ethernet.ErrNotReady, c.device.options.Timeout))
 		}
 	}
 	if *answer != 0 {

@@ -18,10 +18,10 @@ var (
 
 // device is a virtio network device. It implements port.NIC.
 type device struct {
-	port   *port.Port
-	config *ethernet.Config
-	info   *ethernet.Info
-	ring   string // ringPacked, ringSplit, or empty for any
+	port    *port.Port
+	options *ethernet.Options
+	info    *ethernet.Info
+	ring    string // ringPacked, ringSplit, or empty for any
 	// connect takes the device. It has alert called, by any goroutine, when the device ends.
 	connect   func(alert func()) (transport.Transport, error)
 	transport transport.Transport // nil until connected
@@ -36,12 +36,12 @@ type device struct {
 
 // Setup implements port.NIC.
 func (d *device) Setup(ctx context.Context, p *port.Port, info *ethernet.Info) (err error) {
-	d.port, d.config, d.info = p, p.Config(), info
+	d.port, d.options, d.info = p, p.Options(), info
 	if d.transport, err = d.connect(p.Poke); err != nil {
 		return err
 	}
-	if headroom := d.config.Pool.Config().Headroom; headroom < headerSize {
-		return &ethernet.ConfigError{Field: "PoolConfig.Headroom", Value: headroom,
+	if headroom := d.options.Pool.Options().Headroom; headroom < headerSize {
+		return &ethernet.ConfigError{Field: "PoolOptions.Headroom", Value: headroom,
 			Want: fmt.Sprintf("at least %d, for what virtio puts before a frame", headerSize)}
 	}
 	return d.setUp(ctx)
@@ -60,7 +60,7 @@ func (d *device) Hint(err error) string {
 	case errors.Is(err, errNoPacked):
 		return "give ring=split or no ring, or have the back end offer packed queues"
 	case errors.Is(err, errQueues) && d.vhost():
-		return fmt.Sprintf("ask for fewer, or give the back end as many: net_vhost of DPDK takes queues=%d", d.info.Config.Queues)
+		return fmt.Sprintf("ask for fewer, or give the back end as many: net_vhost of DPDK takes queues=%d", d.info.Options.Queues)
 	}
 	return ""
 }
@@ -85,7 +85,7 @@ func (d *device) Link(ctx context.Context) (ethernet.Link, error) {
 func (d *device) Look(context.Context) (up bool, err error) { return true, d.transport.Health() }
 
 // Count implements port.NIC: the device counts nothing itself.
-func (d *device) Count() (*ethernet.DeviceCounters, error) { return nil, nil }
+func (d *device) Count() (*ethernet.DeviceStats, error) { return nil, nil }
 
 // Restart implements port.NIC.
 func (d *device) Restart(ctx context.Context) error {

@@ -15,7 +15,7 @@
 // all: it sends what it likes.
 //
 // A back end that stands still, as a process that is stopped, is waited for: its queue keeps
-// its frames, and the log names the queue after Config.Timeout. So is a queue that the back
+// its frames, and the log names the queue after Options.Timeout. So is a queue that the back
 // end does not serve although it says so. The link of a back end is what it said when it
 // was connected.
 //

@@ -12,12 +12,12 @@ import (
 //
 //	dpdk-testpmd --no-huge --no-pci --vdev net_vhost0,iface=/run/vhost0.sock -- -i
 func Example() {
-	pool, err := ethernet.NewPool(ethernet.PoolConfig{})
+	pool, err := ethernet.NewPool(ethernet.PoolOptions{})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer pool.Close()
-	port, err := ethernet.Open(context.Background(), "vhost-user:/run/vhost0.sock", ethernet.Config{Pool: pool})
+	port, err := ethernet.Open(context.Background(), "vhost-user:/run/vhost0.sock", ethernet.Options{Pool: pool})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -226,7 +226,7 @@ func TestHostilePCI(t *testing.T) {
 			d := newFakePCI()
 			d.features ^= tt.features
 			d.read = tt.read
-			c := ethernet.Config{Pool: porttest.NewPool(t, ethernet.PoolConfig{}), Timeout: 50 * time.Millisecond, Interrupts: true, Logger: mute}
+			c := ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{}), Timeout: 50 * time.Millisecond, Interrupts: true, Logger: mute}
 			_, err := ethernet.New(t.Context(), d, c)
 			var e *ethernet.Error
 			if !errors.Is(err, tt.want) || !errors.As(err, &e) || e.Device != "fake:" {
@@ -244,12 +244,12 @@ func TestHostilePCI(t *testing.T) {
 func TestPCIFails(t *testing.T) {
 	leaktest.Check(t)
 	d := newFakePCI()
-	p, err := ethernet.New(t.Context(), d, ethernet.Config{Pool: porttest.NewPool(t, ethernet.PoolConfig{}), Logger: mute})
+	p, err := ethernet.New(t.Context(), d, ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{}), Logger: mute})
 	if err != nil {
 		t.Fatal(err)
 	}
 	closePort(t, p)
-	if i := p.Info(); i.MAC != (ethernet.MAC{2}) || i.Config.ReceiveDescriptors != 256 || i.Driver != "virtio" {
+	if i := p.Info(); i.MAC != (ethernet.MAC{2}) || i.Options.ReceiveDescriptors != 256 || i.Driver != "virtio" {
 		t.Errorf("%+v", i)
 	}
 	failed := func(what error) {
@@ -305,7 +305,7 @@ func TestPCIFails(t *testing.T) {
 func TestLinkFlaps(t *testing.T) {
 	leaktest.Check(t)
 	d := newFakePCI()
-	p, err := ethernet.New(t.Context(), d, ethernet.Config{Pool: porttest.NewPool(t, ethernet.PoolConfig{}), Logger: mute})
+	p, err := ethernet.New(t.Context(), d, ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{}), Logger: mute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -319,7 +319,7 @@ func TestLinkFlaps(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if c := p.Counters(); c.Restarts != 0 || c.Queues[0].Restarts != 0 {
+	if c := p.Stats(); c.Restarts != 0 || c.Queues[0].Restarts != 0 {
 		t.Errorf("%+v", c)
 	}
 }
@@ -328,8 +328,8 @@ func TestLinkFlaps(t *testing.T) {
 func TestAlerts(t *testing.T) {
 	leaktest.Check(t)
 	d := newFakePCI()
-	pool := porttest.NewPool(t, ethernet.PoolConfig{})
-	p, err := ethernet.New(t.Context(), d, ethernet.Config{Pool: pool, Logger: mute})
+	pool := porttest.NewPool(t, ethernet.PoolOptions{})
+	p, err := ethernet.New(t.Context(), d, ethernet.Options{Pool: pool, Logger: mute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -357,7 +357,7 @@ func TestAlerts(t *testing.T) {
 	if err := p.Close(); err != nil {
 		t.Error(err)
 	}
-	if n, want := pool.Free(), pool.Config().Buffers; n != want || !d.closed {
+	if n, want := pool.Free(), pool.Options().Buffers; n != want || !d.closed {
 		t.Errorf("%d of %d buffers are back, closed: %v", n, want, d.closed)
 	}
 }
@@ -366,7 +366,7 @@ func TestAlerts(t *testing.T) {
 func TestNotificationLost(t *testing.T) {
 	leaktest.Check(t)
 	d := newFakePCI()
-	p, err := ethernet.New(t.Context(), d, ethernet.Config{Pool: porttest.NewPool(t, ethernet.PoolConfig{}), Logger: mute})
+	p, err := ethernet.New(t.Context(), d, ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{}), Logger: mute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -388,7 +388,7 @@ func TestNotificationLost(t *testing.T) {
 			t.Fatalf("%d notifications of a frame that is not sent", notified()-before)
 		}
 	}
-	if c := p.Counters().Queues[0]; c.Restarts != 0 {
+	if c := p.Stats().Queues[0]; c.Restarts != 0 {
 		t.Errorf("%+v", c)
 	}
 }
@@ -396,7 +396,7 @@ func TestNotificationLost(t *testing.T) {
 // TestWrongDevice: the refusal names what fits, and nothing is written.
 func TestWrongDevice(t *testing.T) {
 	d := &otherDevice{newFakePCI()}
-	_, err := ethernet.New(t.Context(), d, ethernet.Config{Pool: porttest.NewPool(t, ethernet.PoolConfig{})})
+	_, err := ethernet.New(t.Context(), d, ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{})})
 	var e *ethernet.Error
 	if !errors.Is(err, ethernet.ErrUnsupportedDevice) || !errors.As(err, &e) || e.Hint == "" || !d.closed || len(d.regs) != 0 {
 		t.Errorf("%v", err)

@@ -19,7 +19,7 @@ func (d *device) filters(ctx context.Context) error {
 	if d.control == nil {
 		return nil
 	}
-	if n := d.config.Queues; n > 1 {
+	if n := d.options.Queues; n > 1 {
 		if err := d.control.pairs(ctx, n); err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/ethernet/internal/port"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/virtio/internal/transport"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/virtio/internal/virtqueue"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/virtio/internal/virtqueue/virtqueuetest"
@@ -89,12 +90,14 @@ type given struct {
 
 func newFuzzedReceiver(t testing.TB, packed, mergeable bool) *fuzzedReceiver {
 	t.Helper()
-	pool := porttest.NewPool(t, ethernet.PoolConfig{Buffers: fuzzBuffers, Size: fuzzRoom})
-	p := &port{config: ethernet.Config{MTU: fuzzMTU}, pool: pool, poolBus: fuzzBus, watch: watch{poked: make(chan struct{}, 1)}}
+	pool := porttest.NewPool(t, ethernet.PoolOptions{Buffers: fuzzBuffers, Size: fuzzRoom})
+	d := &device{poolBus: fuzzBus}
+	d.port = port.New(d, ethernet.Info{Options: ethernet.Options{MTU: fuzzMTU, Pool: pool}})
+	d.options = d.port.Options()
 	if mergeable {
-		p.features = transport.FeatureMergeable
+		d.features = transport.FeatureMergeable
 	}
-	q, err := newQueue(p, 0)
+	q, err := newQueue(d)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +201,7 @@ func (r *fuzzedReceiver) receive(most int) (n int) {
 		r.Fatalf("%d frames of %d, %v", n, most, err)
 	}
 	for _, f := range frames[:n] {
-		b := r.q.port.pool.Bytes(f)
+		b := r.q.Cache().Pool().Bytes(f)
 		if len(b) != int(f.Length) || len(b) < ethernet.HeaderSize || slices.Contains(r.mine, f.Buffer) {
 			r.Fatalf("%+v, of which %d bytes are in a buffer; those taken before are %v", f, len(b), r.mine)
 		}
@@ -222,7 +225,7 @@ func (r *fuzzedReceiver) receive(most int) (n int) {
 func (r *fuzzedReceiver) free(which int) {
 	if len(r.mine) > 0 {
 		which %= len(r.mine)
-		r.q.cache.Give(r.mine[which])
+		r.q.Cache().Give(r.mine[which])
 		r.mine = slices.Delete(r.mine, which, which+1)
 	}
 }
@@ -242,8 +245,8 @@ func (r *fuzzedReceiver) end() {
 			r.free(0)
 		}
 	}
-	c := &r.q.counters
-	if got := [...]uint64{c.receivedFrames.Load(), c.receivedBytes.Load(), c.badLengths.Load(), c.unended.Load()}; r.honest &&
+	c := &r.q.Counters
+	if got := [...]uint64{c.ReceivedFrames.Load(), c.ReceivedBytes.Load(), c.BadLengths.Load(), c.Unended.Load()}; r.honest &&
 		(got != [...]uint64{r.want.frames, r.want.bytes, r.want.badLengths, r.want.unended} || len(r.due) > 0) {
 		r.Errorf("counted %v, want %+v; %d frames have not come", got, r.want, len(r.due))
 	}
@@ -251,7 +254,7 @@ func (r *fuzzedReceiver) end() {
 	if err := r.q.close(); err != nil {
 		r.Error(err)
 	}
-	if n := r.q.port.pool.Free(); n != fuzzBuffers {
+	if n := r.q.Cache().Pool().Free(); n != fuzzBuffers {
 		r.Errorf("%d of %d buffers are back", n, fuzzBuffers)
 	}
 	if err := unix.Munmap(r.ring); err != nil {

@@ -42,8 +42,8 @@ func init() {
 }
 
 // openPCI is described at ethernet.Driver.
-func openPCI(ctx context.Context, dev vfio.Device, m ethernet.Model, c ethernet.Config) (ethernet.Port, error) {
-	info := ethernet.Info{Device: dev.Info().Address, Driver: driverName, Model: m.Name, Tested: m.Tested, Config: c}
+func openPCI(ctx context.Context, dev vfio.Device, m ethernet.Model, c ethernet.Options) (ethernet.Port, error) {
+	info := ethernet.Info{Device: dev.Info().Address, Driver: driverName, Model: m.Name, Tested: m.Tested, Options: c}
 	return open(ctx, info, "", func(alert func()) (transport.Transport, error) {
 		d, err := pci.New(dev, c.Timeout, alert)
 		if err != nil {
@@ -66,7 +66,7 @@ func open(ctx context.Context, info ethernet.Info, ring string, connect func(ale
 // comment, and returns its port. The back end must listen already; Port.Restart connects
 // again to one that has ended. It fails with vfio.ErrBadAddress, and the errors of
 // ethernet.Open: ErrNotSupported if ring=packed was asked for and there are no such queues.
-func openVhost(ctx context.Context, a vfio.Address, c ethernet.Config) (ethernet.Port, error) {
+func openVhost(ctx context.Context, a vfio.Address, c ethernet.Options) (ethernet.Port, error) {
 	address := a.String()
 	fail := func(err error, hint string) (ethernet.Port, error) {
 		return nil, &ethernet.Error{Op: "open", Device: address, Err: err, Hint: hint}
@@ -84,7 +84,7 @@ func openVhost(ctx context.Context, a vfio.Address, c ethernet.Config) (ethernet
 	if err != nil {
 		return fail(err, "")
 	}
-	info := ethernet.Info{Device: address, Driver: driverName, Model: vhostModel, Tested: true, Config: c}
+	info := ethernet.Info{Device: address, Driver: driverName, Model: vhostModel, Tested: true, Options: c}
 	return open(ctx, info, ring, func(alert func()) (transport.Transport, error) {
 		return vhostuser.New(a.Path, c.Timeout, alert), nil
 	})

@@ -14,11 +14,11 @@ import (
 
 // longPool is for an MTU of 9000.
 func longPool(t testing.TB) *ethernet.Pool {
-	return porttest.NewPool(t, ethernet.PoolConfig{Buffers: 256, Size: 9216})
+	return porttest.NewPool(t, ethernet.PoolOptions{Buffers: 256, Size: 9216})
 }
 
 // qemuPair opens two of QEMU's models that are wired to each other.
-func qemuPair(t testing.TB, options string, c, d ethernet.Config) (a, b ethernet.Port) {
+func qemuPair(t testing.TB, options string, c, d ethernet.Options) (a, b ethernet.Port) {
 	t.Helper()
 	model := "virtio-net-pci" + options
 	m := qemutest.Start(t, model+",mac=02:00:00:00:00:01", model+",mac=02:00:00:00:00:02")
@@ -86,7 +86,7 @@ func numbered(number, n int) []byte {
 func TestQEMULong(t *testing.T) {
 	for _, options := range []string{",packed=off", ",packed=on", ",packed=off,mrg_rxbuf=off", ",packed=on,mrg_rxbuf=off", ",packed=on,host_mtu=9000", ",packed=on,iommu_platform=on"} {
 		t.Run(options[1:], func(t *testing.T) {
-			c := ethernet.Config{MTU: 9000, ReceiveDescriptors: 64, SendDescriptors: 64}
+			c := ethernet.Options{MTU: 9000, ReceiveDescriptors: 64, SendDescriptors: 64}
 			d := c
 			c.Pool, d.Pool = longPool(t), longPool(t)
 			a, b := qemuPair(t, options, c, d)
@@ -103,7 +103,7 @@ func TestQEMULong(t *testing.T) {
 				}
 			}
 			for _, p := range []ethernet.Port{a, b} {
-				if c := p.Counters().Queues[0]; c.ReceivedFrames != uint64(number/2) || c.BadLengths+c.Unended+c.Lost+c.Restarts+c.NoBuffers != 0 {
+				if c := p.Stats().Queues[0]; c.ReceivedFrames != uint64(number/2) || c.BadLengths+c.Unended+c.Lost+c.Restarts+c.NoBuffers != 0 {
 					t.Errorf("%+v", c)
 				}
 			}
@@ -119,8 +119,8 @@ func TestQEMUSeveralBuffers(t *testing.T) {
 	for _, packed := range []string{"off", "on"} {
 		for _, says := range []uint16{0xffff, 1, 0, 2} {
 			t.Run(fmt.Sprintf("packed=%s, %#x buffers", packed, says), func(t *testing.T) {
-				c := ethernet.Config{MTU: 9000, Pool: longPool(t), ReceiveDescriptors: 64}
-				d := ethernet.Config{Pool: porttest.NewPool(t, ethernet.PoolConfig{Buffers: 256, Size: size}), ReceiveDescriptors: 64}
+				c := ethernet.Options{MTU: 9000, Pool: longPool(t), ReceiveDescriptors: 64}
+				d := ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{Buffers: 256, Size: size}), ReceiveDescriptors: 64}
 				a, b := qemuPair(t, ",packed="+packed, c, d)
 				rounds := 0
 				for ; rounds < 40; rounds++ {
@@ -135,7 +135,7 @@ func TestQEMUSeveralBuffers(t *testing.T) {
 					sendBytes(t, a.Queue(0), before, long, after)
 					wantBytes(t, b.Queue(0), before, after)
 				}
-				if c := b.Counters().Queues[0]; c.Unended != uint64(rounds) || c.BadLengths+c.Restarts != 0 {
+				if c := b.Stats().Queues[0]; c.Unended != uint64(rounds) || c.BadLengths+c.Restarts != 0 {
 					t.Errorf("%d long frames: %+v", rounds, c)
 				}
 			})

@@ -15,10 +15,10 @@ import (
 )
 
 // openQEMU opens device n of a machine, with a pool unless c has one.
-func openQEMU(t testing.TB, m *qtest.Machine, n int, c ethernet.Config) ethernet.Port {
+func openQEMU(t testing.TB, m *qtest.Machine, n int, c ethernet.Options) ethernet.Port {
 	t.Helper()
 	if c.Pool == nil {
-		c.Pool = porttest.NewPool(t, ethernet.PoolConfig{Buffers: 2048})
+		c.Pool = porttest.NewPool(t, ethernet.PoolOptions{Buffers: 2048})
 	}
 	d, err := m.Open(t.Context(), n)
 	if err != nil {
@@ -44,7 +44,7 @@ func TestQEMU(t *testing.T) {
 		{"transitional", ",disable-legacy=off"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			a, b := qemuPair(t, tt.options, ethernet.Config{}, ethernet.Config{Interrupts: true})
+			a, b := qemuPair(t, tt.options, ethernet.Options{}, ethernet.Options{Interrupts: true})
 			if a.MAC() != (ethernet.MAC{2, 0, 0, 0, 0, 1}) || b.Info().Vectors != 1 {
 				t.Errorf("%v, %+v", a.MAC(), b.Info())
 			}
@@ -58,7 +58,7 @@ func TestQEMU(t *testing.T) {
 			}
 			exchange(t, a.Queue(0), b.Queue(0), 100, 16)
 			exchange(t, b.Queue(0), a.Queue(0), 100, 16)
-			if c := b.Counters(); c.Queues[0].Interrupts == 0 || c.Restarts != 1 || c.Queues[0].BadLengths+c.Queues[0].Unended+c.Queues[0].Lost != 0 {
+			if c := b.Stats(); c.Queues[0].Interrupts == 0 || c.Restarts != 1 || c.Queues[0].BadLengths+c.Queues[0].Unended+c.Queues[0].Lost != 0 {
 				t.Errorf("%+v", c)
 			}
 		})
@@ -74,13 +74,13 @@ func TestQEMUNumbered(t *testing.T) {
 	}
 	for _, packed := range []string{"off", "on"} {
 		t.Run("packed="+packed, func(t *testing.T) {
-			a, b := qemuPair(t, ",packed="+packed, ethernet.Config{}, ethernet.Config{})
+			a, b := qemuPair(t, ",packed="+packed, ethernet.Options{}, ethernet.Options{})
 			began := time.Now()
 			exchange(t, a.Queue(0), b.Queue(0), count, 64)
 			exchange(t, b.Queue(0), a.Queue(0), count, 64)
 			t.Logf("%.0f frames/s", 2*float64(count)/time.Since(began).Seconds())
 			for _, p := range []ethernet.Port{a, b} {
-				if c := p.Counters().Queues[0]; c.SentFrames != uint64(count) || c.ReceivedFrames != uint64(count) || c.BadLengths+c.Unended+c.Lost+c.Restarts != 0 {
+				if c := p.Stats().Queues[0]; c.SentFrames != uint64(count) || c.ReceivedFrames != uint64(count) || c.BadLengths+c.Unended+c.Lost+c.Restarts != 0 {
 					t.Errorf("%+v", c)
 				}
 			}
@@ -91,7 +91,7 @@ func TestQEMUNumbered(t *testing.T) {
 // TestQEMUControl tells a device which frames to receive.
 func TestQEMUControl(t *testing.T) {
 	m := qemutest.Start(t, "virtio-net-pci,packed=on,mq=on,vectors=8,mac=02:00:00:00:00:01")
-	p := openQEMU(t, m, 0, ethernet.Config{MAC: ethernet.MAC{2, 0, 0, 0, 0, 9}})
+	p := openQEMU(t, m, 0, ethernet.Options{MAC: ethernet.MAC{2, 0, 0, 0, 0, 9}})
 	for _, err := range []error{p.SetPromiscuous(true), p.SetPromiscuous(false), p.SetMAC(ethernet.MAC{2, 0, 0, 0, 0, 7}),
 		p.SetMulticast([]ethernet.MAC{{1, 0, 0x5e, 0, 0, 1}}), p.SetMulticast(make300()), p.SetMulticast(nil), p.SetVLANs(nil)} {
 		if err != nil {
@@ -123,7 +123,7 @@ func make300() (groups []ethernet.MAC) {
 // TestQEMUUnplug takes the device away.
 func TestQEMUUnplug(t *testing.T) {
 	m := qemutest.Start(t, "virtio-net-pci")
-	p := openQEMU(t, m, 0, ethernet.Config{})
+	p := openQEMU(t, m, 0, ethernet.Options{})
 	if err := m.Unplug(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}

@@ -54,8 +54,8 @@ type queue struct {
 }
 
 func newQueue(d *device) (*queue, error) {
-	config := d.config
-	c := config.Pool.Config()
+	config := d.options
+	c := config.Pool.Options()
 	q := &queue{device: d, spare: make([]uint32, 0, burst), eventfd: -1,
 		stride: config.Pool.Stride(), room: c.Size, headroom: c.Headroom, maxFrame: config.MaxFrame()}
 	if config.Interrupts {

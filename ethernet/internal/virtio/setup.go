@@ -20,17 +20,17 @@ const wanted = transport.FeatureVersion1 | transport.FeatureAccessPlatform | tra
 
 // setUp makes everything for a device that is new, and starts it.
 func (d *device) setUp(ctx context.Context) error {
-	if d.config.Offloads != 0 {
-		return fmt.Errorf("%w: offloads (%v)", ethernet.ErrNotSupported, d.config.Offloads)
+	if d.options.Offloads != 0 {
+		return fmt.Errorf("%w: offloads (%v)", ethernet.ErrNotSupported, d.options.Offloads)
 	}
 	var eventfds []int
-	for range d.config.Queues {
+	for range d.options.Queues {
 		q, err := newQueue(d)
 		if err != nil {
 			return err
 		}
 		d.queues = append(d.queues, q)
-		if d.config.Interrupts {
+		if d.options.Interrupts {
 			eventfds = append(eventfds, q.eventfd)
 		}
 	}
@@ -74,7 +74,7 @@ func (d *device) start(ctx context.Context) error {
 	}
 	for _, q := range d.queues {
 		if !q.fill() {
-			return fmt.Errorf("%w: the receive rings hold %d", ethernet.ErrNoBuffers, d.config.Queues*d.config.ReceiveDescriptors)
+			return fmt.Errorf("%w: the receive rings hold %d", ethernet.ErrNoBuffers, d.options.Queues*d.options.ReceiveDescriptors)
 		}
 	}
 	if err := d.filters(ctx); err != nil {
@@ -98,7 +98,7 @@ func (d *device) agree(ctx context.Context, offered uint64) error {
 	if d.ring != ringSplit {
 		features |= offered & transport.FeaturePacked
 	}
-	if d.config.Queues > 1 {
+	if d.options.Queues > 1 {
 		features |= offered & transport.FeatureMQ
 	}
 	if err := d.transport.Accept(ctx, features); err != nil {
@@ -109,14 +109,14 @@ func (d *device) agree(ctx context.Context, offered uint64) error {
 	if err != nil {
 		return err
 	}
-	if offered&transport.FeatureMTU != 0 && c.MTU != 0 && c.MTU < d.config.MTU {
-		return fmt.Errorf("%w: an MTU of %d, the device's is %d", ethernet.ErrNotSupported, d.config.MTU, c.MTU)
+	if offered&transport.FeatureMTU != 0 && c.MTU != 0 && c.MTU < d.options.MTU {
+		return fmt.Errorf("%w: an MTU of %d, the device's is %d", ethernet.ErrNotSupported, d.options.MTU, c.MTU)
 	}
 	if features&transport.FeatureMQ == 0 {
 		c.Pairs = 1
 	}
-	if d.config.Queues > c.Pairs {
-		return fmt.Errorf("%w: %d are asked for, the device serves %d", errQueues, d.config.Queues, c.Pairs)
+	if d.options.Queues > c.Pairs {
+		return fmt.Errorf("%w: %d are asked for, the device serves %d", errQueues, d.options.Queues, c.Pairs)
 	}
 	d.state = c
 	return d.address(ethernet.MAC(c.MAC))
@@ -143,8 +143,8 @@ func (d *device) address(own ethernet.MAC) error {
 func (d *device) layOut(ctx context.Context) error {
 	rings := make([]*ring, 0, 2*len(d.queues)+1)
 	for i, q := range d.queues {
-		q.receiving.ask(2*i, d.config.ReceiveDescriptors)
-		q.sending.ask(2*i+1, d.config.SendDescriptors)
+		q.receiving.ask(2*i, d.options.ReceiveDescriptors)
+		q.sending.ask(2*i+1, d.options.SendDescriptors)
 		rings = append(rings, &q.receiving, &q.sending)
 	}
 	d.control = nil
@@ -167,17 +167,17 @@ func (d *device) layOut(ctx context.Context) error {
 	}
 	if d.memory == nil {
 		first := d.queues[0]
-		d.info.Config.ReceiveDescriptors, d.info.Config.SendDescriptors = first.receiving.options.Size, first.sending.options.Size
+		d.info.Options.ReceiveDescriptors, d.info.Options.SendDescriptors = first.receiving.options.Size, first.sending.options.Size
 		var err error
 		if d.memory, d.memoryBus, err = d.transport.Alloc(size); err != nil {
 			return err
 		}
-		if d.poolBus, err = d.transport.MapPool(d.config.Pool); err != nil {
+		if d.poolBus, err = d.transport.MapPool(d.options.Pool); err != nil {
 			return err
 		}
 		for _, q := range d.queues {
 			// Where it is may have changed when it was mapped.
-			q.buffers = d.config.Pool.Memory().Bytes()
+			q.buffers = d.options.Pool.Memory().Bytes()
 		}
 	}
 	if size > uint64(len(d.memory)) {

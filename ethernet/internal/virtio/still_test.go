@@ -16,7 +16,7 @@ import (
 
 // TestPackedIsNotOffered: who asks for packed queues gets them, or an error.
 func TestPackedIsNotOffered(t *testing.T) {
-	pool := porttest.NewPool(t, ethernet.PoolConfig{})
+	pool := porttest.NewPool(t, ethernet.PoolOptions{})
 	for _, tt := range []struct {
 		ring    string
 		without uint64 // features that the back end has not
@@ -31,7 +31,7 @@ func TestPackedIsNotOffered(t *testing.T) {
 	} {
 		b := newBack(t)
 		b.features &^= tt.without
-		p, err := ethernet.Open(t.Context(), b.serve().address()+tt.ring, ethernet.Config{Pool: pool})
+		p, err := ethernet.Open(t.Context(), b.serve().address()+tt.ring, ethernet.Options{Pool: pool})
 		if !errors.Is(err, tt.want) || err != nil && !strings.Contains(err.Error(), "VIRTIO_F_RING_PACKED") {
 			t.Errorf("%q without %#x: %v, want %v", tt.ring, tt.without, err, tt.want)
 		}
@@ -50,7 +50,7 @@ func TestPackedIsNotOffered(t *testing.T) {
 
 // TestMoreQueuesThanServed: the error has both numbers, whatever the back end says them by.
 func TestMoreQueuesThanServed(t *testing.T) {
-	pool := porttest.NewPool(t, ethernet.PoolConfig{})
+	pool := porttest.NewPool(t, ethernet.PoolOptions{})
 	const mq, config = 1 << 22, 1 << 9
 	for name, tt := range map[string]struct {
 		features, protocol, pairs uint64
@@ -65,7 +65,7 @@ func TestMoreQueuesThanServed(t *testing.T) {
 	} {
 		b := newBack(t)
 		b.features, b.protocol, b.pairs, b.config[8] = tt.features, tt.protocol, tt.pairs, tt.space
-		_, err := ethernet.Open(t.Context(), b.serve().address(), ethernet.Config{Pool: pool, Queues: 3, ReceiveDescriptors: 64})
+		_, err := ethernet.Open(t.Context(), b.serve().address(), ethernet.Options{Pool: pool, Queues: 3, ReceiveDescriptors: 64})
 		if !errors.Is(err, ethernet.ErrNotSupported) || !strings.Contains(err.Error(), tt.says) || !strings.Contains(err.Error(), "queues=3") {
 			t.Errorf("%s: %v, want one that says %q", name, err, tt.says)
 		}
@@ -122,7 +122,7 @@ func fill(t *testing.T, q ethernet.Queue) (sent int) {
 	return sent
 }
 
-// TestBackEndStandsStill: a back end that is stopped for many times Config.Timeout is waited
+// TestBackEndStandsStill: a back end that is stopped for many times Options.Timeout is waited
 // for. No frame is lost, nothing is restarted, and the link is up all the time.
 func TestBackEndStandsStill(t *testing.T) {
 	for name, protocol := range map[string]uint64{"no configuration": defaultProtocol, "configuration": defaultProtocol | 1<<9} {
@@ -136,7 +136,7 @@ func TestBackEndStandsStill(t *testing.T) {
 			}
 			said := &lines{}
 			const timeout = 50 * time.Millisecond
-			p, err := ethernet.Open(t.Context(), b.serve().address(), ethernet.Config{Pool: porttest.NewPool(t, ethernet.PoolConfig{}),
+			p, err := ethernet.Open(t.Context(), b.serve().address(), ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{}),
 				SendDescriptors: 64, Timeout: timeout, Logger: slog.New(slog.NewTextHandler(said, nil))})
 			if err != nil {
 				t.Fatal(err)
@@ -167,7 +167,7 @@ func TestBackEndStandsStill(t *testing.T) {
 					t.Errorf("%d frames were under way", sent)
 				}
 			}
-			c := p.Counters()
+			c := p.Stats()
 			if c.Restarts != 0 || c.Queues[0].Restarts != 0 || c.Queues[0].Lost != 0 {
 				t.Errorf("%+v", c)
 			}
@@ -183,7 +183,7 @@ func TestQueueIsNotServed(t *testing.T) {
 	b.features |= 1 << 22
 	b.idle = func(queue int) bool { return queue == 3 }
 	said := &lines{}
-	p, err := ethernet.Open(t.Context(), b.serve().address(), ethernet.Config{Pool: porttest.NewPool(t, ethernet.PoolConfig{Buffers: 4096}),
+	p, err := ethernet.Open(t.Context(), b.serve().address(), ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{Buffers: 4096}),
 		Queues: 2, Timeout: 50 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(said, nil))})
 	if err != nil {
 		t.Fatal(err)
@@ -195,7 +195,7 @@ func TestQueueIsNotServed(t *testing.T) {
 	if n := said.count("a queue stands still"); n != 1 {
 		t.Errorf("said %d times", n)
 	}
-	if c := p.Counters().Queues[1]; c.Restarts != 0 || c.SentFrames != 1 {
+	if c := p.Stats().Queues[1]; c.Restarts != 0 || c.SentFrames != 1 {
 		t.Errorf("%+v", c)
 	}
 }
@@ -203,16 +203,16 @@ func TestQueueIsNotServed(t *testing.T) {
 // TestDeviceStandsStill: a device whose send ring is full and stands still is reset.
 func TestDeviceStandsStill(t *testing.T) {
 	leaktest.Check(t)
-	p, err := ethernet.New(t.Context(), newFakePCI(), ethernet.Config{Pool: porttest.NewPool(t, ethernet.PoolConfig{}), SendDescriptors: 64,
+	p, err := ethernet.New(t.Context(), newFakePCI(), ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{}), SendDescriptors: 64,
 		Timeout: 50 * time.Millisecond, Logger: mute})
 	if err != nil {
 		t.Fatal(err)
 	}
 	closePort(t, p)
-	if err := provoke(t, p, func(c ethernet.QueueCounters) bool { return c.Lost >= 128 }); err != nil {
+	if err := provoke(t, p, func(c ethernet.QueueStats) bool { return c.Lost >= 128 }); err != nil {
 		t.Fatal(err)
 	}
-	c := p.Counters()
+	c := p.Stats()
 	if n := c.Restarts + c.Queues[0].Restarts; n < 2 || c.Queues[0].Lost != 64*n {
 		t.Errorf("%+v", c)
 	}

@@ -26,10 +26,10 @@ import (
 var mute = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 // connect opens the port of a back end. It is closed with the test.
-func connect(t testing.TB, b *fakeBack, c ethernet.Config) ethernet.Port {
+func connect(t testing.TB, b *fakeBack, c ethernet.Options) ethernet.Port {
 	t.Helper()
 	if c.Pool == nil {
-		c.Pool = porttest.NewPool(t, ethernet.PoolConfig{})
+		c.Pool = porttest.NewPool(t, ethernet.PoolOptions{})
 	}
 	c.Logger = mute
 	p, err := ethernet.Open(t.Context(), b.address(), c)
@@ -45,16 +45,16 @@ func TestVhostUser(t *testing.T) {
 	for _, tt := range []struct {
 		name               string
 		features, protocol uint64
-		config             ethernet.Config
+		config             ethernet.Options
 	}{
-		{"packed", defaultFeatures, defaultProtocol, ethernet.Config{}},
-		{"split", defaultFeatures &^ (1 << 34), defaultProtocol, ethernet.Config{}},
-		{"no event index", defaultFeatures &^ (1 << 29), defaultProtocol, ethernet.Config{Interrupts: true}},
-		{"split, no event index", defaultFeatures &^ (1<<34 | 1<<29), defaultProtocol, ethernet.Config{Interrupts: true}},
-		{"interrupts", defaultFeatures, defaultProtocol, ethernet.Config{Interrupts: true}},
-		{"no merging", defaultFeatures &^ (1 << 15), defaultProtocol, ethernet.Config{}},
-		{"no protocol features", defaultFeatures, 0, ethernet.Config{}},
-		{"two queues", defaultFeatures | 1<<22, defaultProtocol, ethernet.Config{Queues: 2}},
+		{"packed", defaultFeatures, defaultProtocol, ethernet.Options{}},
+		{"split", defaultFeatures &^ (1 << 34), defaultProtocol, ethernet.Options{}},
+		{"no event index", defaultFeatures &^ (1 << 29), defaultProtocol, ethernet.Options{Interrupts: true}},
+		{"split, no event index", defaultFeatures &^ (1<<34 | 1<<29), defaultProtocol, ethernet.Options{Interrupts: true}},
+		{"interrupts", defaultFeatures, defaultProtocol, ethernet.Options{Interrupts: true}},
+		{"no merging", defaultFeatures &^ (1 << 15), defaultProtocol, ethernet.Options{}},
+		{"no protocol features", defaultFeatures, 0, ethernet.Options{}},
+		{"two queues", defaultFeatures | 1<<22, defaultProtocol, ethernet.Options{Queues: 2}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			leaktest.Check(t)
@@ -67,7 +67,7 @@ func TestVhostUser(t *testing.T) {
 			for i := range max(1, tt.config.Queues) {
 				exchange(t, p.Queue(i), p.Queue(i), 3000, 64)
 			}
-			c := p.Counters().Queues[0]
+			c := p.Stats().Queues[0]
 			if c.SentFrames != 3000 || c.ReceivedFrames != 3000 || c.ReceivedBytes != c.SentBytes || c.Lost+c.Restarts+c.BadLengths+c.Unended != 0 {
 				t.Errorf("%+v", c)
 			}
@@ -82,25 +82,25 @@ func TestVhostUser(t *testing.T) {
 }
 
 func TestAddresses(t *testing.T) {
-	pool := porttest.NewPool(t, ethernet.PoolConfig{})
+	pool := porttest.NewPool(t, ethernet.PoolOptions{})
 	for _, address := range []string{"", "vhost-user", "vhost-user:", "vhost-user:x", "vhost-user:/x?ring=round", "vhost-user:/x?ring=", "vhost-user:/x?size=1", "vhost-user:/x?ring=split&a=b"} {
-		if _, err := ethernet.Open(t.Context(), address, ethernet.Config{Pool: pool}); !errors.Is(err, vfio.ErrBadAddress) {
+		if _, err := ethernet.Open(t.Context(), address, ethernet.Options{Pool: pool}); !errors.Is(err, vfio.ErrBadAddress) {
 			t.Errorf("%q: %v", address, err)
 		}
 	}
-	if _, err := ethernet.Open(t.Context(), "vhost-user:/nowhere/s", ethernet.Config{Pool: pool}); !errors.Is(err, unix.ENOENT) {
+	if _, err := ethernet.Open(t.Context(), "vhost-user:/nowhere/s", ethernet.Options{Pool: pool}); !errors.Is(err, unix.ENOENT) {
 		t.Errorf("no back end: %v", err)
 	}
-	if _, err := ethernet.Open(t.Context(), "vhost-user:/nowhere/s", ethernet.Config{}); !errors.Is(err, ethernet.ErrConfig) {
+	if _, err := ethernet.Open(t.Context(), "vhost-user:/nowhere/s", ethernet.Options{}); !errors.Is(err, ethernet.ErrConfig) {
 		t.Errorf("no pool: %v", err)
 	}
 	b := newBack(t).serve()
-	for _, c := range []ethernet.Config{{Pool: pool, Offloads: ethernet.OffloadTSO}, {Pool: pool, Queues: 3, ReceiveDescriptors: 64}} {
+	for _, c := range []ethernet.Options{{Pool: pool, Offloads: ethernet.OffloadTSO}, {Pool: pool, Queues: 3, ReceiveDescriptors: 64}} {
 		if _, err := ethernet.Open(t.Context(), b.address(), c); !errors.Is(err, ethernet.ErrNotSupported) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
-	if _, err := ethernet.Open(t.Context(), b.address(), ethernet.Config{Pool: porttest.NewPool(t, ethernet.PoolConfig{Headroom: 10})}); !errors.Is(err, ethernet.ErrConfig) {
+	if _, err := ethernet.Open(t.Context(), b.address(), ethernet.Options{Pool: porttest.NewPool(t, ethernet.PoolOptions{Headroom: 10})}); !errors.Is(err, ethernet.ErrConfig) {
 		t.Errorf("headroom: %v", err)
 	}
 }
@@ -162,8 +162,8 @@ func TestHostileReplies(t *testing.T) {
 			b := newBack(t)
 			tt.do(b)
 			b.serve()
-			pool := porttest.NewPool(t, ethernet.PoolConfig{})
-			_, err := ethernet.Open(t.Context(), b.address(), ethernet.Config{Pool: pool, Timeout: 200 * time.Millisecond})
+			pool := porttest.NewPool(t, ethernet.PoolOptions{})
+			_, err := ethernet.Open(t.Context(), b.address(), ethernet.Options{Pool: pool, Timeout: 200 * time.Millisecond})
 			var e *ethernet.Error
 			if !errors.Is(err, tt.want) || !errors.As(err, &e) || !strings.Contains(err.Error(), b.path) {
 				t.Errorf("%v, want %v", err, tt.want)
@@ -209,10 +209,10 @@ func TestHostileQueue(t *testing.T) {
 						}
 						return f, n
 					}
-					p := connect(t, b.serve(), ethernet.Config{ReceiveDescriptors: 64, SendDescriptors: 64})
-					err := provoke(t, p, func(c ethernet.QueueCounters) bool { return c.Restarts > 0 && c.ReceivedFrames > 200 })
+					p := connect(t, b.serve(), ethernet.Options{ReceiveDescriptors: 64, SendDescriptors: 64})
+					err := provoke(t, p, func(c ethernet.QueueStats) bool { return c.Restarts > 0 && c.ReceivedFrames > 200 })
 					if always && !errors.Is(err, ethernet.ErrProtocol) || !always && err != nil {
-						t.Errorf("%v, %+v", err, p.Counters())
+						t.Errorf("%v, %+v", err, p.Stats())
 					}
 				})
 			}
@@ -221,11 +221,11 @@ func TestHostileQueue(t *testing.T) {
 }
 
 // provoke sends and receives until a condition holds or the port fails, and returns why.
-func provoke(t *testing.T, p ethernet.Port, until func(c ethernet.QueueCounters) bool) error {
+func provoke(t *testing.T, p ethernet.Port, until func(c ethernet.QueueStats) bool) error {
 	t.Helper()
 	q := p.Queue(0)
 	frames := make([]ethernet.Frame, 32)
-	for end := time.Now().Add(patience); !until(p.Counters().Queues[0]); {
+	for end := time.Now().Add(patience); !until(p.Stats().Queues[0]); {
 		n := q.Cache().Alloc(frames)
 		for i := range n {
 			frames[i].Length = 64
@@ -250,7 +250,7 @@ func provoke(t *testing.T, p ethernet.Port, until func(c ethernet.QueueCounters)
 			}
 		}
 		if time.Now().After(end) {
-			t.Fatalf("in vain: %+v", p.Counters())
+			t.Fatalf("in vain: %+v", p.Stats())
 		}
 	}
 	return nil
@@ -258,7 +258,7 @@ func provoke(t *testing.T, p ethernet.Port, until func(c ethernet.QueueCounters)
 
 // TestHostileFrames: frames that make no sense are dropped and counted, and the others come.
 func TestHostileFrames(t *testing.T) {
-	type counters = ethernet.QueueCounters
+	type counters = ethernet.QueueStats
 	for _, tt := range []struct {
 		name   string
 		header func(h []byte)
@@ -288,11 +288,11 @@ func TestHostileFrames(t *testing.T) {
 				}
 				return f, n
 			}
-			p := connect(t, b.serve(), ethernet.Config{ReceiveDescriptors: 64, SendDescriptors: 64})
+			p := connect(t, b.serve(), ethernet.Options{ReceiveDescriptors: 64, SendDescriptors: 64})
 			if err := provoke(t, p, tt.until); err != nil {
 				t.Error(err)
 			}
-			if c := p.Counters().Queues[0]; c.ReceivedFrames == 0 || c.Restarts != 0 {
+			if c := p.Stats().Queues[0]; c.ReceivedFrames == 0 || c.Restarts != 0 {
 				t.Errorf("%+v", c)
 			}
 		})
@@ -309,7 +309,7 @@ func TestInterruptsThatLie(t *testing.T) {
 			leaktest.Check(t)
 			b := newBack(t)
 			b.call = call
-			p := connect(t, b.serve(), ethernet.Config{Interrupts: true})
+			p := connect(t, b.serve(), ethernet.Options{Interrupts: true})
 			exchange(t, p.Queue(0), p.Queue(0), 300, 64)
 		})
 	}
@@ -327,7 +327,7 @@ func TestInterruptsThatLie(t *testing.T) {
 			return f, n
 		}
 		b.call = func(bool) bool { return false }
-		p := connect(t, b.serve(), ethernet.Config{Interrupts: true})
+		p := connect(t, b.serve(), ethernet.Options{Interrupts: true})
 		exchange(t, p.Queue(0), p.Queue(0), 300, 64)
 	})
 }
@@ -336,10 +336,10 @@ func TestInterruptsThatLie(t *testing.T) {
 func TestBackEndEnds(t *testing.T) {
 	leaktest.Check(t)
 	b := newBack(t).serve()
-	p := connect(t, b, ethernet.Config{})
+	p := connect(t, b, ethernet.Options{})
 	exchange(t, p.Queue(0), p.Queue(0), 300, 64)
 	b.stop()
-	err := provoke(t, p, func(ethernet.QueueCounters) bool { return false })
+	err := provoke(t, p, func(ethernet.QueueStats) bool { return false })
 	if !errors.Is(err, ethernet.ErrDeviceGone) {
 		t.Errorf("the back end has ended: %v", err)
 	}
@@ -365,11 +365,11 @@ func TestNotStopped(t *testing.T) {
 		}
 		return reply
 	}
-	pool, err := ethernet.NewPool(ethernet.PoolConfig{})
+	pool, err := ethernet.NewPool(ethernet.PoolOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := ethernet.Open(t.Context(), b.serve().address(), ethernet.Config{Pool: pool, Timeout: 100 * time.Millisecond, Logger: mute})
+	p, err := ethernet.Open(t.Context(), b.serve().address(), ethernet.Options{Pool: pool, Timeout: 100 * time.Millisecond, Logger: mute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -390,7 +390,7 @@ func TestNotStopped(t *testing.T) {
 // TestBadFrames: what cannot be sent is refused, and nothing before it is lost.
 func TestBadFrames(t *testing.T) {
 	b := newBack(t).serve()
-	p := connect(t, b, ethernet.Config{})
+	p := connect(t, b, ethernet.Options{})
 	q := p.Queue(0)
 	good := make([]ethernet.Frame, 1)
 	if q.Cache().Alloc(good) != 1 {
@@ -428,7 +428,7 @@ func TestBadFrames(t *testing.T) {
 // TestClose: a port that is closed answers so, whoever asks.
 func TestClose(t *testing.T) {
 	leaktest.Check(t)
-	p := connect(t, newBack(t).serve(), ethernet.Config{})
+	p := connect(t, newBack(t).serve(), ethernet.Options{})
 	waited := make(chan error, 1)
 	go func() {
 		for {
@@ -463,7 +463,7 @@ func TestNoAllocation(t *testing.T) {
 		}
 		return true
 	}
-	p := connect(t, b.serve(), ethernet.Config{})
+	p := connect(t, b.serve(), ethernet.Options{})
 	q := p.Queue(0)
 	frames := make([]ethernet.Frame, 32)
 	hold.Store(true)
@@ -487,14 +487,14 @@ func TestNoAllocation(t *testing.T) {
 // TestRestartWhileUsed restarts a port, asks it things and closes it while its queue is used.
 func TestRestartWhileUsed(t *testing.T) {
 	leaktest.Check(t)
-	p := connect(t, newBack(t).serve(), ethernet.Config{Interrupts: true})
+	p := connect(t, newBack(t).serve(), ethernet.Options{Interrupts: true})
 	ended := make(chan error, 1)
-	go func() { ended <- provoke(t, p, func(ethernet.QueueCounters) bool { return false }) }()
+	go func() { ended <- provoke(t, p, func(ethernet.QueueStats) bool { return false }) }()
 	for range 5 {
-		received := p.Counters().Queues[0].ReceivedFrames
-		for end := time.Now().Add(patience); p.Counters().Queues[0].ReceivedFrames == received; time.Sleep(time.Millisecond) {
+		received := p.Stats().Queues[0].ReceivedFrames
+		for end := time.Now().Add(patience); p.Stats().Queues[0].ReceivedFrames == received; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
-				t.Fatalf("no frames: %+v", p.Counters())
+				t.Fatalf("no frames: %+v", p.Stats())
 			}
 		}
 		if err := p.Restart(t.Context()); err != nil {
@@ -516,8 +516,8 @@ func TestRestartWhileUsed(t *testing.T) {
 // stays in one hand, and none is lost.
 func TestRestartBesideCache(t *testing.T) {
 	leaktest.Check(t)
-	pool := porttest.NewPool(t, ethernet.PoolConfig{Buffers: 2048})
-	p := connect(t, newBack(t).serve(), ethernet.Config{Pool: pool, ReceiveDescriptors: 64, SendDescriptors: 64})
+	pool := porttest.NewPool(t, ethernet.PoolOptions{Buffers: 2048})
+	p := connect(t, newBack(t).serve(), ethernet.Options{Pool: pool, ReceiveDescriptors: 64, SendDescriptors: 64})
 	q := p.Queue(0)
 	ended := make(chan error, 1)
 	go func() {

@@ -21,18 +21,18 @@ var errNothing = errors.New("nothing works")
 var wrongOpen atomic.Int32
 
 func init() {
-	ethernet.RegisterScheme("wrong", func(_ context.Context, a vfio.Address, c ethernet.Config) (ethernet.Port, error) {
+	ethernet.RegisterScheme("wrong", func(_ context.Context, a vfio.Address, c ethernet.Options) (ethernet.Port, error) {
 		if a.Path == "not open" {
 			return nil, &ethernet.Error{Op: "open", Device: a.String(), Err: errNothing}
 		}
 		wrongOpen.Add(1)
 		return &wrong{what: a.Path, pool: c.Pool}, c.Pool.Hold()
 	})
-	ethernet.RegisterScheme("pci", func(_ context.Context, _ vfio.Address, c ethernet.Config) (ethernet.Port, error) {
+	ethernet.RegisterScheme("pci", func(_ context.Context, _ vfio.Address, c ethernet.Options) (ethernet.Port, error) {
 		gone.Store(&removed{hostile{pool: c.Pool, cache: c.Pool.NewCache()}})
 		return gone.Load(), c.Pool.Hold()
 	})
-	ethernet.RegisterScheme("hostile", func(_ context.Context, a vfio.Address, c ethernet.Config) (ethernet.Port, error) {
+	ethernet.RegisterScheme("hostile", func(_ context.Context, a vfio.Address, c ethernet.Options) (ethernet.Port, error) {
 		script, err := hex.DecodeString(a.Path)
 		if err != nil {
 			return nil, err
@@ -130,7 +130,7 @@ func (h *hostile) SetMAC(ethernet.MAC) error         { return nil }
 func (h *hostile) SetPromiscuous(bool) error         { return nil }
 func (h *hostile) SetMulticast([]ethernet.MAC) error { return nil }
 func (h *hostile) SetVLANs([]uint16) error           { return nil }
-func (h *hostile) Counters() ethernet.Counters       { return ethernet.Counters{} }
+func (h *hostile) Stats() ethernet.Stats             { return ethernet.Stats{} }
 func (h *hostile) Restart(ctx context.Context) error { return h.err() }
 func (h *hostile) Cache() *ethernet.Cache            { return h.cache }
 func (h *hostile) Unsent() (int, error)              { return h.say() - 128, h.err() }
@@ -154,7 +154,7 @@ func (h *hostile) Receive(frames []ethernet.Frame) (int, error) {
 			Offset: uint16(h.say()<<8 | h.say()), Length: uint16(h.say()<<8 | h.say()), Flags: ethernet.Flags(h.say())}
 		if h.say()%2 == 0 { // one that is good, from time to time
 			frames[i].Offset, frames[i].Length = uint16(h.say()), uint16(h.say())
-			frames[i].Buffer %= uint32(h.pool.Config().Buffers)
+			frames[i].Buffer %= uint32(h.pool.Options().Buffers)
 		}
 	}
 	if h.say()%32 == 0 {

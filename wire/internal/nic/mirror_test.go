@@ -11,7 +11,7 @@ import (
 )
 
 func init() {
-	ethernet.RegisterScheme("mirror", func(_ context.Context, _ vfio.Address, c ethernet.Config) (ethernet.Port, error) {
+	ethernet.RegisterScheme("mirror", func(_ context.Context, _ vfio.Address, c ethernet.Options) (ethernet.Port, error) {
 		return &mirror{hostile: hostile{pool: c.Pool, cache: c.Pool.NewCache()}, frames: make([]ethernet.Frame, 0, 512)}, c.Pool.Hold()
 	})
 }

@@ -78,15 +78,15 @@ func (o *Options) complete() error {
 }
 
 // config is what the NIC is opened with, but for the pool.
-func (o *Options) config() ethernet.Config {
-	return ethernet.Config{MTU: o.MTU - ethernet.HeaderSize, MAC: ethernet.MAC(o.MAC), Promiscuous: o.Promiscuous,
+func (o *Options) config() ethernet.Options {
+	return ethernet.Options{MTU: o.MTU - ethernet.HeaderSize, MAC: ethernet.MAC(o.MAC), Promiscuous: o.Promiscuous,
 		ReceiveDescriptors: ringSize, SendDescriptors: ringSize, Interrupts: true, Logger: o.Logger}
 }
 
 // pool is where frames lie.
-func (o *Options) pool() ethernet.PoolConfig {
+func (o *Options) pool() ethernet.PoolOptions {
 	frame := roundUp(o.MTU+ethernet.TagSize, fillUnit)
-	return ethernet.PoolConfig{Buffers: buffers, Headroom: headroom, Size: roundUp(headroom+frame, pageSize) - headroom}
+	return ethernet.PoolOptions{Buffers: buffers, Headroom: headroom, Size: roundUp(headroom+frame, pageSize) - headroom}
 }
 
 func roundUp(n, unit int) int { return (n + unit - 1) / unit * unit }

@@ -42,7 +42,7 @@ func (c *counted) WriteRegion(index int, offset uint64, p []byte) error {
 }
 
 func init() {
-	ethernet.RegisterScheme("qemu", func(ctx context.Context, a vfio.Address, c ethernet.Config) (ethernet.Port, error) {
+	ethernet.RegisterScheme("qemu", func(ctx context.Context, a vfio.Address, c ethernet.Options) (ethernet.Port, error) {
 		models.Lock()
 		defer models.Unlock()
 		n, err := strconv.Atoi(a.Path)

@@ -9,7 +9,7 @@ import (
 // Stats says what a port has done so far.
 type Stats struct {
 	// NIC is what driver and device count: frames and bytes each way, and losses.
-	NIC ethernet.Counters
+	NIC ethernet.Stats
 	// Lost frames were committed while there was no link, or when the NIC failed.
 	Lost uint64
 	// Bad frames were dropped because the driver cannot send them, or says of them what
@@ -28,7 +28,7 @@ type counters struct{ lost, bad, wakes, restarts atomic.Uint64 }
 // Stats may be called from any goroutine.
 func (p *Port) Stats() Stats {
 	c := &p.counters
-	s := Stats{NIC: p.nic.Counters(), Lost: c.lost.Load(), Bad: c.bad.Load(), Wakes: c.wakes.Load(), Restarts: c.restarts.Load()}
+	s := Stats{NIC: p.nic.Stats(), Lost: c.lost.Load(), Bad: c.bad.Load(), Wakes: c.wakes.Load(), Restarts: c.restarts.Load()}
 	if err := p.failure.Load(); err != nil {
 		s.Err = *err
 	}

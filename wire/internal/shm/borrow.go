@@ -12,6 +12,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/internal/atomicmem"
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
+	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 // borrowed is memory of the peer that we have mapped.
@@ -168,7 +169,7 @@ func (p *Port) unmapUnused(m []*mapping) error {
 		case <-timer.C:
 			return errInUse
 		case <-p.ctx.Done():
-			return ErrClosed
+			return vfio.ErrClosed
 		}
 	}
 	for _, n := range l.stuck {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
+	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire/internal/ends"
 )
 
@@ -118,7 +119,7 @@ func (p *Port) next(retry *time.Duration) *session {
 		}
 		if p.ctx.Err() != nil {
 			if s != nil {
-				s.end(ErrClosed)
+				s.end(vfio.ErrClosed)
 				s.conn.close()
 				s.memory.unmap()
 			}

@@ -17,8 +17,6 @@ var (
 	// ErrStuck: the peer has taken no frames, or not ended one, for so long that
 	// what is under way cannot be told to have arrived.
 	ErrStuck = errors.New("the peer does not take part")
-	// ErrClosed: used after Close.
-	ErrClosed = errors.New("closed")
 	// ErrNotShared: Options.Share is off.
 	ErrNotShared = errors.New("sharing memory is not switched on")
 	// ErrNotExported: no memory has been exported under this number.

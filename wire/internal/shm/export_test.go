@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"testing"
 
@@ -162,7 +163,7 @@ func TestCannotExport(t *testing.T) {
 		}
 	}
 	closePort(t, a)
-	if _, err := a.Export(fd, 0, mem); !errors.Is(err, shm.ErrClosed) {
+	if _, err := a.Export(fd, 0, mem); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 // maxExports bounds what a side exports at a time: the messages about all of
@@ -77,7 +79,7 @@ func (p *Port) Export(fd int, offset int64, mem []byte) (id uint32, err error) {
 	defer p.mu.Unlock()
 	switch {
 	case p.ctx.Err() != nil:
-		err = ErrClosed
+		err = vfio.ErrClosed
 	case len(p.offers) >= maxExports:
 		err = fmt.Errorf("%w: %d regions are exported, and not more can be", ErrMemory, maxExports)
 	}

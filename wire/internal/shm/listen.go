@@ -13,6 +13,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/internal/unixsocket"
+	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire/internal/ends"
 )
 
@@ -42,7 +43,7 @@ func (p *Port) listen(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ctx.Err() != nil {
-		return errors.Join(ErrClosed, l.Close())
+		return errors.Join(vfio.ErrClosed, l.Close())
 	}
 	made := &listener{Listener: l, found: make(chan *conn), others: make(chan struct{}, maxOthers)}
 	p.listener = made

@@ -2,6 +2,7 @@ package shm_test
 
 import (
 	"errors"
+	"net"
 	"slices"
 	"testing"
 
@@ -78,7 +79,7 @@ func closeInTime(t *testing.T, p *shm.Port, before int) {
 	eventually(t, "the port is closed", func() bool {
 		select {
 		case err := <-closed:
-			return err == nil || errors.Is(err, shm.ErrClosed)
+			return err == nil || errors.Is(err, net.ErrClosed)
 		default:
 			return false
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/internal/atomicmem"
+	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire/internal/ends"
 )
 
@@ -140,7 +141,7 @@ func (s *session) answered(k kind, id uint32) bool {
 
 // serve keeps a session that has begun until it ends.
 func (p *Port) serve(s *session) {
-	stop := context.AfterFunc(p.ctx, func() { s.end(ErrClosed) })
+	stop := context.AfterFunc(p.ctx, func() { s.end(vfio.ErrClosed) })
 	defer stop()
 	p.link.Call()
 	withdraw := p.offerBell(s)

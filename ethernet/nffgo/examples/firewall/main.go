@@ -50,7 +50,7 @@ func run(ctx context.Context, outside, inside, rules string) error {
 	if err != nil {
 		return err
 	}
-	pool, err := ethernet.NewPool(ethernet.PoolConfig{Buffers: 1 << 15})
+	pool, err := ethernet.NewPool(ethernet.PoolOptions{Buffers: 1 << 15})
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func run(ctx context.Context, outside, inside, rules string) error {
 	var ports [2]ethernet.Port
 	var queues [2]*nffgo.Queue
 	for i, address := range []string{outside, inside} {
-		p, err := ethernet.Open(ctx, address, ethernet.Config{Pool: pool, ReceiveDescriptors: 4096, SendDescriptors: 4096, Promiscuous: true})
+		p, err := ethernet.Open(ctx, address, ethernet.Options{Pool: pool, ReceiveDescriptors: 4096, SendDescriptors: 4096, Promiscuous: true})
 		if err != nil {
 			return err
 		}
@@ -82,9 +82,9 @@ func run(ctx context.Context, outside, inside, rules string) error {
 		return err
 	}
 	passed, dropped := acl.Counts()
-	fmt.Printf("outside %+v\ninside %+v\nrules passed %d dropped %d\n", queues[0].Counters(), queues[1].Counters(), passed, dropped)
+	fmt.Printf("outside %+v\ninside %+v\nrules passed %d dropped %d\n", queues[0].Stats(), queues[1].Stats(), passed, dropped)
 	for i, p := range ports {
-		fmt.Printf("port %d %+v\n", i, p.Counters().Queues[0])
+		fmt.Printf("port %d %+v\n", i, p.Stats().Queues[0])
 	}
 	return errors.Join(queues[0].Err(), queues[1].Err())
 }

@@ -38,7 +38,7 @@ func TestFirewall(t *testing.T) {
 	}
 	pmd := testpmd.Launch(t, o) // joins 0 with 1, and 2 with 3
 	command := numbered.Start(t, "--outside", addresses[1], "--inside", addresses[2])
-	pool, err := ethernet.NewPool(ethernet.PoolConfig{Buffers: 1 << 15})
+	pool, err := ethernet.NewPool(ethernet.PoolOptions{Buffers: 1 << 15})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestFirewall(t *testing.T) {
 // open opens a port. It is closed with the test.
 func open(t *testing.T, pool *ethernet.Pool, address string) ethernet.Queue {
 	t.Helper()
-	p, err := ethernet.Open(t.Context(), address, ethernet.Config{Pool: pool, ReceiveDescriptors: 4096, SendDescriptors: 4096,
+	p, err := ethernet.Open(t.Context(), address, ethernet.Options{Pool: pool, ReceiveDescriptors: 4096, SendDescriptors: 4096,
 		Logger: slog.New(slog.DiscardHandler)}) // testpmd ends before ports are closed
 	if err != nil {
 		t.Fatal(err)

@@ -137,13 +137,13 @@ type ethernetPeer struct {
 
 func openPeer(t *testing.T, address string) ethernetPeer {
 	t.Helper()
-	pool, err := ethernet.NewPool(ethernet.PoolConfig{})
+	pool, err := ethernet.NewPool(ethernet.PoolOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	p, err := ethernet.Open(ctx, address, ethernet.Config{Pool: pool})
+	p, err := ethernet.Open(ctx, address, ethernet.Options{Pool: pool})
 	if err != nil {
 		t.Fatal(err)
 	}

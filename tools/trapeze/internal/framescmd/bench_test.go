@@ -20,7 +20,7 @@ var benchWires atomic.Uint32
 
 func benchPool(b testing.TB) *ethernet.Pool {
 	b.Helper()
-	pool, err := ethernet.NewPool(ethernet.PoolConfig{Buffers: 8192})
+	pool, err := ethernet.NewPool(ethernet.PoolOptions{Buffers: 8192})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func benchPair(b testing.TB, pool *ethernet.Pool) (x, y ethernet.Port) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		p, err := rawport.New(b.Context(), nic, ethernet.Config{Pool: pool, Promiscuous: true, Logger: log})
+		p, err := rawport.New(b.Context(), nic, ethernet.Options{Pool: pool, Promiscuous: true, Logger: log})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -152,7 +152,7 @@ func (x *commands) runDump(ctx context.Context, f *dumpFlags) (err error) {
 	port := s.ports[0]
 	x.Note("looking at frames of %s", f.devices[0])
 	var workers []func(context.Context) error
-	for i := range port.Info().Config.Queues {
+	for i := range port.Info().Options.Queues {
 		mine := *match
 		workers = append(workers, func(ctx context.Context) error { return d.work(ctx, port.Queue(i), mine) })
 	}

@@ -82,7 +82,7 @@ func TestDumpFile(t *testing.T) {
 		// The first frames say that dump is there; those of the test follow.
 		dump := start(t, "dump", "--device", address, "--promiscuous", "--filter", "icmp and not host 10.9.9.9", "--output", path, "--snaplen", "500", "--count", "2")
 		before := time.Now()
-		for p.Counters().Queues[0].SentFrames < 3 || dumpIsIdle(dump) {
+		for p.Stats().Queues[0].SentFrames < 3 || dumpIsIdle(dump) {
 			for _, f := range append(some(t, p.MAC()), ping(t, p.MAC(), p.MAC(), "10.9.9.9", "10.0.0.2", 0, 3, 56)) {
 				p.send(t, f)
 			}

@@ -111,7 +111,7 @@ func (x *commands) runEcho(ctx context.Context, f *echoFlags) (err error) {
 	}
 	x.Note("answering for %s at %v", strings.Join(f.ips, ", "), port.MAC())
 	var workers []func(context.Context) error
-	for i := range port.Info().Config.Queues {
+	for i := range port.Info().Options.Queues {
 		workers = append(workers, func(ctx context.Context) error { return e.work(ctx, port.Queue(i)) })
 	}
 	if err := s.run(ctx, workers); err != nil {

@@ -174,7 +174,7 @@ func (x *commands) runGen(ctx context.Context, f *genFlags) (err error) {
 	}
 	defer s.close(&err)
 	port := s.ports[0]
-	g := &gen{flags: f, pool: s.pool, room: port.Info().Config.MaxFrame()}
+	g := &gen{flags: f, pool: s.pool, room: port.Info().Options.MaxFrame()}
 	var workers []func(context.Context) error
 	if file != nil {
 		replay, err := g.replay(file, port.Queue(0))
@@ -183,7 +183,7 @@ func (x *commands) runGen(ctx context.Context, f *genFlags) (err error) {
 		}
 		workers = append(workers, replay)
 	} else {
-		for i := range port.Info().Config.Queues {
+		for i := range port.Info().Options.Queues {
 			generator, err := f.generator(port.MAC(), i, g.room)
 			if err != nil {
 				return err

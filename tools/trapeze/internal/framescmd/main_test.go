@@ -117,7 +117,7 @@ type peer struct {
 
 func newPeer(t testing.TB, address string) *peer {
 	t.Helper()
-	pool, err := ethernet.NewPool(ethernet.PoolConfig{})
+	pool, err := ethernet.NewPool(ethernet.PoolOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func newPeer(t testing.TB, address string) *peer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := rawport.New(t.Context(), nic, ethernet.Config{Pool: pool, Promiscuous: true, Logger: log})
+	p, err := rawport.New(t.Context(), nic, ethernet.Options{Pool: pool, Promiscuous: true, Logger: log})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -95,7 +95,7 @@ func (x *commands) open(ctx context.Context, f *portFlags) (*session, error) {
 		return nil, err
 	}
 	// Each queue may hold a receive ring, a send ring, a cache and a burst.
-	c := ethernet.PoolConfig{Buffers: len(f.devices)*f.queues*(3*rings+2*burst) + rings, Headroom: 64}
+	c := ethernet.PoolOptions{Buffers: len(f.devices)*f.queues*(3*rings+2*burst) + rings, Headroom: 64}
 	// A buffer is whole pages with its headroom: AF_XDP copies frames of others, and QEMU's
 	// igb behind an IOMMU drops a frame that crosses into a page that is elsewhere.
 	const page = 4096
@@ -124,7 +124,7 @@ func (s *session) openPort(ctx context.Context, address string) (openPort, error
 	if !s.x.JSON {
 		log = slog.New(slog.NewTextHandler(s.x.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	}
-	c := ethernet.Config{Pool: s.pool, Queues: s.flags.queues, MTU: s.flags.mtu, ReceiveDescriptors: rings, SendDescriptors: rings,
+	c := ethernet.Options{Pool: s.pool, Queues: s.flags.queues, MTU: s.flags.mtu, ReceiveDescriptors: rings, SendDescriptors: rings,
 		Promiscuous: s.flags.promiscuous, Interrupts: !s.flags.poll, Logger: log}
 	a, err := vfio.ParseAddress(address)
 	if err != nil {
@@ -160,7 +160,7 @@ func noProcessor(address string) error {
 }
 
 // openNIC opens a Trapeze NIC, and puts the program into it that was chosen.
-func (s *session) openNIC(ctx context.Context, dev vfio.Device, c ethernet.Config) (openPort, error) {
+func (s *session) openNIC(ctx context.Context, dev vfio.Device, c ethernet.Options) (openPort, error) {
 	if s.program != nil && !fwcmd.Trusting(dev.Info().Backend) {
 		return openPort{}, errors.Join(option.Errorf("--image is for emulated NICs: 'trapeze load' puts signed programs into others, where they stay"), dev.Close())
 	}

@@ -159,7 +159,7 @@ func TestBridgeLoop(t *testing.T) {
 	// What the bridge sees of it is for it to say; it has time to send more than it should.
 	for n := 0; n < 2000 && p.receive(t, 20*time.Millisecond) != nil; n++ {
 	}
-	for deadline := time.Now().Add(patience); p.Counters().Device.SentFrames < 100; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); p.Stats().Device.SentFrames < 100; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("frames are not sent")
 		}

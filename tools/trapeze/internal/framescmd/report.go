@@ -45,15 +45,15 @@ var totalsKeys = keys.List(totals{})
 func (s *session) totals() (t totals, err error) {
 	t = totals{Seconds: time.Since(s.began).Seconds(), Ports: []portReport{}}
 	for _, p := range s.ports {
-		info, counters := p.Info(), p.Counters()
+		info, counters := p.Info(), p.Stats()
 		link, err := p.Link()
 		if err != nil {
 			return t, err
 		}
-		var q ethernet.QueueCounters
+		var q ethernet.QueueStats
 		add(&q, counters.Queues)
 		r := portReport{
-			Device: info.Device, Driver: info.Driver, Model: info.Model, MAC: p.MAC().String(), MTU: info.Config.MTU,
+			Device: info.Device, Driver: info.Driver, Model: info.Model, MAC: p.MAC().String(), MTU: info.Options.MTU,
 			Queues: len(counters.Queues), Vectors: info.Vectors, LinkUp: link.Up,
 			ReceivedFrames: q.ReceivedFrames, ReceivedBytes: q.ReceivedBytes, SentFrames: q.SentFrames, SentBytes: q.SentBytes,
 			Counters: map[string]uint64{

@@ -91,14 +91,14 @@ func (s *session) show(ctx context.Context) {
 }
 
 // total adds up what the queues of all ports have counted.
-func (s *session) total() (t ethernet.QueueCounters) {
+func (s *session) total() (t ethernet.QueueStats) {
 	for _, p := range s.ports {
-		add(&t, p.Counters().Queues)
+		add(&t, p.Stats().Queues)
 	}
 	return t
 }
 
-func add(t *ethernet.QueueCounters, queues []ethernet.QueueCounters) {
+func add(t *ethernet.QueueStats, queues []ethernet.QueueStats) {
 	for _, q := range queues {
 		t.ReceivedFrames += q.ReceivedFrames
 		t.ReceivedBytes += q.ReceivedBytes
@@ -115,7 +115,7 @@ func add(t *ethernet.QueueCounters, queues []ethernet.QueueCounters) {
 }
 
 // rates is a line about what has come and gone in a time.
-func rates(before, now ethernet.QueueCounters, d time.Duration) string {
+func rates(before, now ethernet.QueueStats, d time.Duration) string {
 	per := func(from, to uint64) float64 { return float64(to-from) / d.Seconds() }
 	line := fmt.Sprintf("in %s, %.1f Mbit/s; out %s, %.1f Mbit/s",
 		frameRate(per(before.ReceivedFrames, now.ReceivedFrames)), per(before.ReceivedBytes, now.ReceivedBytes)*8/1e6,

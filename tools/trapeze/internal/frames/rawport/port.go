@@ -27,11 +27,11 @@ type port struct {
 
 // New makes a port of a NIC. The NIC is the port's from then on: if New fails it is closed.
 // An endpoint takes frames for the NIC's own address and all groups, or all frames if
-// Config.Promiscuous is set; the first endpoint of a NIC takes those that no program of the
+// Options.Promiscuous is set; the first endpoint of a NIC takes those that no program of the
 // NIC gives to another, so there is one queue. An MTU of zero is 1500, or what the wire can
 // carry if that is less. Errors are *ethernet.Error: they wrap ErrConfig, ErrNotSupported,
 // and the errors of package via.
-func New(ctx context.Context, d *driver.NIC, c ethernet.Config) (ethernet.Port, error) {
+func New(ctx context.Context, d *driver.NIC, c ethernet.Options) (ethernet.Port, error) {
 	address := d.Address()
 	fail := func(err error, hint string) (ethernet.Port, error) {
 		return nil, &ethernet.Error{Op: "open", Device: address, Err: err, Hint: hint}
@@ -62,7 +62,7 @@ func New(ctx context.Context, d *driver.NIC, c ethernet.Config) (ethernet.Port, 
 		return fail(err, "")
 	}
 	p := &port{nic: nic, driver: d, info: ethernet.Info{Device: address, Driver: "trapeze", Model: nic.Query().Backend, Tested: true,
-		MAC: ethernet.MAC(nic.Query().Address), Config: c}}
+		MAC: ethernet.MAC(nic.Query().Address), Options: c}}
 	if c.Interrupts {
 		p.info.Vectors = d.Identity().Vectors
 	}
@@ -97,7 +97,7 @@ func (p *port) Queue(i int) ethernet.Queue {
 }
 
 func (p *port) Link() (ethernet.Link, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), p.info.Config.Timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), p.info.Options.Timeout)
 	defer cancel()
 	h, err := p.driver.Health(ctx)
 	return ethernet.Link{Up: h.LinkUp, FullDuplex: true}, p.fail("look at the link of", err)
@@ -113,10 +113,10 @@ func (p *port) SetMAC(m ethernet.MAC) error {
 }
 
 func (p *port) SetPromiscuous(on bool) error {
-	if on == p.info.Config.Promiscuous {
+	if on == p.info.Options.Promiscuous {
 		return nil
 	}
-	return p.unsupported("change which frames go to", "set Config.Promiscuous when it is opened")
+	return p.unsupported("change which frames go to", "set Options.Promiscuous when it is opened")
 }
 
 // SetMulticast has nothing to do: frames to all groups come anyway.
@@ -130,10 +130,10 @@ func (p *port) SetVLANs(ids []uint16) error {
 }
 
 // Counters has the device's own with those of Device that there are.
-func (p *port) Counters() ethernet.Counters {
-	c := ethernet.Counters{Queues: []ethernet.QueueCounters{p.queue.counters.load()}}
+func (p *port) Stats() ethernet.Stats {
+	c := ethernet.Stats{Queues: []ethernet.QueueStats{p.queue.counters.load()}}
 	if device, err := p.driver.Counters(); err == nil {
-		c.Device = &ethernet.DeviceCounters{
+		c.Device = &ethernet.DeviceStats{
 			ReceivedFrames: device["frames_received"], ReceivedBytes: device["bytes_received"],
 			SentFrames: device["frames_sent"], SentBytes: device["bytes_sent"],
 			Missed: device["receive_queue_empty"], ReceiveErrors: device["frames_dropped"],
@@ -151,7 +151,7 @@ func (p *port) Close() error {
 	p.closing.Do(func() {
 		p.queue.close()
 		p.closeErr = p.fail("close", p.nic.Close())
-		p.info.Config.Pool.Release()
+		p.info.Options.Pool.Release()
 	})
 	return p.closeErr
 }

@@ -25,7 +25,7 @@ var wires atomic.Uint32
 
 const patience = time.Minute
 
-func newPool(t testing.TB, c ethernet.PoolConfig) *ethernet.Pool {
+func newPool(t testing.TB, c ethernet.PoolOptions) *ethernet.Pool {
 	t.Helper()
 	p, err := ethernet.NewPool(c)
 	if err != nil {
@@ -40,7 +40,7 @@ func newPool(t testing.TB, c ethernet.PoolConfig) *ethernet.Pool {
 }
 
 // try opens a port at an emu: address.
-func try(t testing.TB, address string, c ethernet.Config) (ethernet.Port, error) {
+func try(t testing.TB, address string, c ethernet.Options) (ethernet.Port, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -54,7 +54,7 @@ func try(t testing.TB, address string, c ethernet.Config) (ethernet.Port, error)
 	return rawport.New(ctx, nic, c)
 }
 
-func open(t testing.TB, address string, c ethernet.Config) ethernet.Port {
+func open(t testing.TB, address string, c ethernet.Options) ethernet.Port {
 	t.Helper()
 	p, err := try(t, address, c)
 	if err != nil {
@@ -69,7 +69,7 @@ func open(t testing.TB, address string, c ethernet.Config) ethernet.Port {
 }
 
 // pair opens two ports on a memory wire.
-func pair(t testing.TB, c ethernet.Config, options string) (a, b ethernet.Port) {
+func pair(t testing.TB, c ethernet.Options, options string) (a, b ethernet.Port) {
 	t.Helper()
 	address := fmt.Sprintf("emu:?wire=mem:rawport-%d%s", wires.Add(1), options)
 	return open(t, address, c), open(t, address, c)
@@ -120,8 +120,8 @@ func receive(t testing.TB, q ethernet.Queue) ethernet.Frame {
 func TestTraffic(t *testing.T) {
 	for _, options := range []string{"", "&engine=thread"} {
 		for _, interrupts := range []bool{false, true} {
-			pool := newPool(t, ethernet.PoolConfig{Buffers: 1024})
-			a, b := pair(t, ethernet.Config{Pool: pool, ReceiveDescriptors: 64, SendDescriptors: 64, Interrupts: interrupts}, options)
+			pool := newPool(t, ethernet.PoolOptions{Buffers: 1024})
+			a, b := pair(t, ethernet.Options{Pool: pool, ReceiveDescriptors: 64, SendDescriptors: 64, Interrupts: interrupts}, options)
 			seed := 0
 			rapid.Check(t, func(r *rapid.T) {
 				from, to := a.Queue(0), b.Queue(0)
@@ -157,8 +157,8 @@ func TestTraffic(t *testing.T) {
 					}
 				}
 			})
-			counted := a.Counters().Queues[0].SentFrames + b.Counters().Queues[0].SentFrames
-			if counted != uint64(seed) || a.Counters().Device.SentFrames+b.Counters().Device.SentFrames != uint64(seed) {
+			counted := a.Stats().Queues[0].SentFrames + b.Stats().Queues[0].SentFrames
+			if counted != uint64(seed) || a.Stats().Device.SentFrames+b.Stats().Device.SentFrames != uint64(seed) {
 				t.Errorf("%d frames were sent, %d are counted", seed, counted)
 			}
 			for _, p := range []ethernet.Port{a, b} {
@@ -175,24 +175,24 @@ func TestTraffic(t *testing.T) {
 
 // TestRefused: what such a port cannot do.
 func TestRefused(t *testing.T) {
-	pool := newPool(t, ethernet.PoolConfig{})
+	pool := newPool(t, ethernet.PoolOptions{})
 	const address = "emu:?mac=02:00:00:00:00:07&mtu=1000"
 	for name, c := range map[string]struct {
-		config ethernet.Config
+		config ethernet.Options
 		want   error
 	}{
-		"no pool":         {ethernet.Config{}, ethernet.ErrConfig},
-		"MTU":             {ethernet.Config{Pool: pool, MTU: 1000}, ethernet.ErrNotSupported},
-		"queues":          {ethernet.Config{Pool: pool, Queues: 2}, ethernet.ErrNotSupported},
-		"offloads":        {ethernet.Config{Pool: pool, Offloads: ethernet.OffloadVLAN}, ethernet.ErrNotSupported},
-		"another address": {ethernet.Config{Pool: pool, MAC: ethernet.MAC{2, 0, 0, 0, 0, 8}}, ethernet.ErrNotSupported},
+		"no pool":         {ethernet.Options{}, ethernet.ErrConfig},
+		"MTU":             {ethernet.Options{Pool: pool, MTU: 1000}, ethernet.ErrNotSupported},
+		"queues":          {ethernet.Options{Pool: pool, Queues: 2}, ethernet.ErrNotSupported},
+		"offloads":        {ethernet.Options{Pool: pool, Offloads: ethernet.OffloadVLAN}, ethernet.ErrNotSupported},
+		"another address": {ethernet.Options{Pool: pool, MAC: ethernet.MAC{2, 0, 0, 0, 0, 8}}, ethernet.ErrNotSupported},
 	} {
 		if _, err := try(t, address, c.config); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 	}
-	p := open(t, address, ethernet.Config{Pool: pool, MAC: ethernet.MAC{2, 0, 0, 0, 0, 7}})
-	if i := p.Info(); i.Config.MTU != 986 || i.MAC != p.MAC() || p.MAC() != (ethernet.MAC{2, 0, 0, 0, 0, 7}) || p.Queue(1) != nil {
+	p := open(t, address, ethernet.Options{Pool: pool, MAC: ethernet.MAC{2, 0, 0, 0, 0, 7}})
+	if i := p.Info(); i.Options.MTU != 986 || i.MAC != p.MAC() || p.MAC() != (ethernet.MAC{2, 0, 0, 0, 0, 7}) || p.Queue(1) != nil {
 		t.Errorf("%+v", i)
 	}
 	if l, err := p.Link(); err != nil || !l.Up {
@@ -239,8 +239,8 @@ func TestRefused(t *testing.T) {
 // take what is for groups.
 func TestOthersFrames(t *testing.T) {
 	for _, promiscuous := range []bool{false, true} {
-		pool := newPool(t, ethernet.PoolConfig{})
-		a, b := pair(t, ethernet.Config{Pool: pool, Promiscuous: promiscuous}, "")
+		pool := newPool(t, ethernet.PoolOptions{})
+		a, b := pair(t, ethernet.Options{Pool: pool, Promiscuous: promiscuous}, "")
 		for i, to := range []ethernet.MAC{{2, 0, 0, 0, 5, 5}, {1, 0, 0x5e, 0, 0, 1}, b.MAC()} {
 			if n, err := a.Queue(0).Send([]ethernet.Frame{put(t, a.Queue(0).Cache(), frame(to, i, 60))}); n != 1 || err != nil {
 				t.Fatal(n, err)
@@ -262,8 +262,8 @@ func TestOthersFrames(t *testing.T) {
 
 // TestNoBuffers: frames stay in the ring, and on the wire, while the pool is empty.
 func TestNoBuffers(t *testing.T) {
-	pool := newPool(t, ethernet.PoolConfig{Buffers: 64})
-	a, b := pair(t, ethernet.Config{Pool: pool, ReceiveDescriptors: 64, SendDescriptors: 64}, "")
+	pool := newPool(t, ethernet.PoolOptions{Buffers: 64})
+	a, b := pair(t, ethernet.Options{Pool: pool, ReceiveDescriptors: 64, SendDescriptors: 64}, "")
 	q := a.Queue(0)
 	for i := range 100 {
 		for n := 0; n == 0; {
@@ -285,7 +285,7 @@ func TestNoBuffers(t *testing.T) {
 	taken := cache.Alloc(held)
 	taken += q.Cache().Alloc(held[taken:])
 	deadline := time.Now().Add(patience)
-	for b.Counters().Queues[0].NoBuffers == 0 {
+	for b.Stats().Queues[0].NoBuffers == 0 {
 		if n, err := b.Queue(0).Receive(make([]ethernet.Frame, 100)); n != 0 || err != nil || time.Now().After(deadline) {
 			t.Fatalf("%d frames, %v", n, err)
 		}
@@ -299,7 +299,7 @@ func TestNoBuffers(t *testing.T) {
 		}
 		b.Queue(0).Cache().Free([]ethernet.Frame{f})
 	}
-	if c := b.Counters(); c.Device.Missed != 0 || c.Queues[0].ReceivedFrames != 100 {
+	if c := b.Stats(); c.Device.Missed != 0 || c.Queues[0].ReceivedFrames != 100 {
 		t.Errorf("%+v, %+v", c.Device, c.Queues[0])
 	}
 }
@@ -307,8 +307,8 @@ func TestNoBuffers(t *testing.T) {
 // TestClose: waits end, calls fail, closing again does nothing.
 func TestClose(t *testing.T) {
 	for _, interrupts := range []bool{false, true} {
-		pool := newPool(t, ethernet.PoolConfig{})
-		p := open(t, "emu:", ethernet.Config{Pool: pool, Interrupts: interrupts})
+		pool := newPool(t, ethernet.PoolOptions{})
+		p := open(t, "emu:", ethernet.Options{Pool: pool, Interrupts: interrupts})
 		ctx, cancel := context.WithCancel(t.Context())
 		q := p.Queue(0)
 		if err := q.Wait(ctx); err != nil {
@@ -349,7 +349,7 @@ func TestClose(t *testing.T) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
-		if p.Counters().Device != nil {
+		if p.Stats().Device != nil {
 			t.Error("a closed device has counters")
 		}
 	}
@@ -360,8 +360,8 @@ func TestClose(t *testing.T) {
 func BenchmarkMemory(b *testing.B) {
 	for _, size := range []int{60, 1514} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
-			pool := newPool(b, ethernet.PoolConfig{})
-			x, y := pair(b, ethernet.Config{Pool: pool}, "")
+			pool := newPool(b, ethernet.PoolOptions{})
+			x, y := pair(b, ethernet.Options{Pool: pool}, "")
 			from, to := x.Queue(0), y.Queue(0)
 			frames := make([]ethernet.Frame, 64)
 			for i := range frames {

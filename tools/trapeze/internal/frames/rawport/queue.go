@@ -44,8 +44,8 @@ type counters struct {
 	receiveErrors, badLengths, noBuffers, lost           ethernet.Counter
 }
 
-func (c *counters) load() ethernet.QueueCounters {
-	return ethernet.QueueCounters{
+func (c *counters) load() ethernet.QueueStats {
+	return ethernet.QueueStats{
 		ReceivedFrames: c.receivedFrames.Load(), ReceivedBytes: c.receivedBytes.Load(),
 		SentFrames: c.sentFrames.Load(), SentBytes: c.sentBytes.Load(),
 		ReceiveErrors: c.receiveErrors.Load(), BadLengths: c.badLengths.Load(),
@@ -58,7 +58,7 @@ const lineSize = 64
 
 // newQueue makes the endpoint and posts all receives.
 func newQueue(ctx context.Context, p *port) (*queue, error) {
-	c, a := p.info.Config, p.nic.Query()
+	c, a := p.info.Options, p.nic.Query()
 	q := &queue{port: p, pool: c.Pool, limit: min(c.MaxFrame(), a.MTU)}
 	q.stride = (q.limit + lineSize - 1) / lineSize * lineSize
 	which := via.StationFrames

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Config are choices of Open. Pool is needed, all else may be zero.
-type Config struct {
+// Options are choices of Open. Pool is needed, all else may be zero.
+type Options struct {
 	// Pool that received frames come in, and sent ones are in.
 	Pool *Pool
 	// Queues is how many, 1 to 64; 0 for 1. Flows of IP are spread over them by a hash,
@@ -40,7 +40,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Limits of Config.
+// Limits of Options.
 const (
 	MinMTU         = 68 // the least that IPv4 needs (RFC 791)
 	MaxMTU         = 9000
@@ -58,7 +58,7 @@ var defaultHashKey = [40]byte{
 }
 
 // Check fills in defaults; drivers call it first. It fails with a *ConfigError.
-func (c Config) Check() (Config, error) {
+func (c Options) Check() (Options, error) {
 	setDefault(&c.Queues, 1)
 	setDefault(&c.ReceiveDescriptors, 512)
 	setDefault(&c.SendDescriptors, 512)
@@ -68,8 +68,8 @@ func (c Config) Check() (Config, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	bad := func(field string, value any, want string, a ...any) (Config, error) {
-		return c, &ConfigError{"Config." + field, value, fmt.Sprintf(want, a...)}
+	bad := func(field string, value any, want string, a ...any) (Options, error) {
+		return c, &ConfigError{"Options." + field, value, fmt.Sprintf(want, a...)}
 	}
 	badRing := func(n int) bool { return n < MinDescriptors || n > MaxDescriptors || bits.OnesCount(uint(n)) != 1 }
 	const ring = "a power of two from %d to %d"
@@ -92,14 +92,14 @@ func (c Config) Check() (Config, error) {
 		return bad("Moderation", c.Moderation, "0 to %v", maxModeration)
 	case c.Timeout < 0:
 		return bad("Timeout", c.Timeout, "a time above 0")
-	case c.MaxFrame() > c.Pool.config.Size:
-		return bad("MTU", c.MTU, "at most %d: PoolConfig.Size is %d", c.Pool.config.Size-HeaderSize-TagSize, c.Pool.config.Size)
-	case c.Queues*c.ReceiveDescriptors > c.Pool.config.Buffers:
-		return bad("Pool", fmt.Sprintf("one of %d buffers", c.Pool.config.Buffers),
+	case c.MaxFrame() > c.Pool.options.Size:
+		return bad("MTU", c.MTU, "at most %d: PoolOptions.Size is %d", c.Pool.options.Size-HeaderSize-TagSize, c.Pool.options.Size)
+	case c.Queues*c.ReceiveDescriptors > c.Pool.options.Buffers:
+		return bad("Pool", fmt.Sprintf("one of %d buffers", c.Pool.options.Buffers),
 			"more than %d: the receive rings hold so many", c.Queues*c.ReceiveDescriptors)
 	}
 	return c, nil
 }
 
 // MaxFrame returns the length in bytes of the longest frame: MTU, header and a tag.
-func (c Config) MaxFrame() int { return c.MTU + HeaderSize + TagSize }
+func (c Options) MaxFrame() int { return c.MTU + HeaderSize + TagSize }
