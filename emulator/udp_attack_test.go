@@ -129,10 +129,10 @@ func TestUDPConnectionFollowsItsPeer(t *testing.T) {
 	r.move()
 	for end := time.Now().Add(patience); r.back() < 5; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("the frames do not follow: %+v", serverWire.Counts())
+			t.Fatalf("the frames do not follow: %+v", serverWire.Stats())
 		}
 	}
-	if c := serverWire.Counts(); c.Moves == 0 {
+	if c := serverWire.Stats(); c.Moves == 0 {
 		t.Errorf("counts %+v", c)
 	}
 	if e, ok := server.next(); ok {

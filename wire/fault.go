@@ -38,9 +38,13 @@ func (o *FaultOptions) validate() error {
 	return nil
 }
 
-// FaultCounts says what a Fault has done so far.
-type FaultCounts struct {
-	Frames, Lost, Duplicated, Reordered, Corrupted uint64
+// FaultStats says what a Fault has done so far.
+type FaultStats struct {
+	Frames     uint64 `json:"frames" help:"Frames that were sent through this end." unit:"frames"`
+	Lost       uint64 `json:"lost" help:"Frames that were dropped." unit:"frames"`
+	Duplicated uint64 `json:"duplicated" help:"Frames that were sent twice." unit:"frames"`
+	Reordered  uint64 `json:"reordered" help:"Frames that were held back." unit:"frames"`
+	Corrupted  uint64 `json:"corrupted" help:"Frames with inverted bits." unit:"frames"`
 }
 
 const (
@@ -229,8 +233,8 @@ func (f *Fault) Claim(mac descriptors.MAC) error { return claim(f.inner, mac) }
 // Drained is described at Drainer.
 func (f *Fault) Drained() bool { return drained(f.inner) }
 
-// Counts may be called from any goroutine.
-func (f *Fault) Counts() FaultCounts {
-	return FaultCounts{Frames: f.frames.Load(), Lost: f.lost.Load(), Duplicated: f.duplicated.Load(),
+// Stats may be called from any goroutine.
+func (f *Fault) Stats() FaultStats {
+	return FaultStats{Frames: f.frames.Load(), Lost: f.lost.Load(), Duplicated: f.duplicated.Load(),
 		Reordered: f.reordered.Load(), Corrupted: f.corrupted.Load()}
 }

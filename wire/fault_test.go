@@ -32,7 +32,7 @@ func TestFaultOptions(t *testing.T) {
 
 // passed sends numbered frames of 100 bytes through faults and returns the
 // frames that arrive.
-func passed(t *testing.T, o wire.FaultOptions, frames int) ([][]byte, wire.FaultCounts) {
+func passed(t *testing.T, o wire.FaultOptions, frames int) ([][]byte, wire.FaultStats) {
 	t.Helper()
 	a, b, err := wire.NewMemory(wire.MemoryOptions{})
 	if err != nil {
@@ -65,7 +65,7 @@ func passed(t *testing.T, o wire.FaultOptions, frames int) ([][]byte, wire.Fault
 		f.Receive()
 	}
 	take()
-	return got, f.Counts()
+	return got, f.Stats()
 }
 
 func numbers(frames [][]byte) []uint32 {
@@ -181,7 +181,7 @@ func TestFaultOfFullWire(t *testing.T) {
 			arrived++
 		}
 	}
-	if counts := f.Counts(); arrived < sent || uint64(arrived) != counts.Frames+counts.Duplicated {
+	if counts := f.Stats(); arrived < sent || uint64(arrived) != counts.Frames+counts.Duplicated {
 		t.Errorf("%d frames sent, %d arrived, counts %+v", sent, arrived, counts)
 	}
 }

@@ -54,25 +54,16 @@ type UDPOptions struct {
 	renewal sealed.Limits
 }
 
-// UDPCounts says what a UDP wire had to drop, and how often a way changed.
-type UDPCounts struct {
-	// SendErrors counts datagrams that the socket refused: no route, nobody at
-	// the port, and so on.
-	SendErrors uint64
-	// ReceiveErrors counts errors of the socket in receiving.
-	ReceiveErrors uint64
-	// Overruns counts frames that arrived while the receive ring was full.
-	Overruns uint64
-	// Runts counts datagrams too short for an Ethernet header.
-	Runts uint64
-	// Homeless counts frames for which there was no address to send them to.
-	Homeless uint64
-	// Moves counts stations and connections that were found at another address.
-	Moves uint64
-	// Keyed counts datagrams of a peer with a key, at an end without one.
-	Keyed uint64
-	// Sealed is zero without a key.
-	Sealed sealed.Counts
+// UDPStats says what a UDP wire had to drop, and how often a way changed.
+type UDPStats struct {
+	SendErrors    uint64       `json:"send_errors" help:"Datagrams that the socket refused: no route, or no listener at the port." unit:"datagrams"`
+	ReceiveErrors uint64       `json:"receive_errors" help:"Errors of the socket in receiving." unit:"errors"`
+	Overruns      uint64       `json:"overruns" help:"Frames that arrived while the receive ring was full." unit:"frames"`
+	Runts         uint64       `json:"runts" help:"Datagrams too short for an Ethernet header." unit:"datagrams"`
+	Homeless      uint64       `json:"homeless" help:"Frames without an address to send them to." unit:"frames"`
+	Moves         uint64       `json:"moves" help:"Stations and connections that were found at another address." unit:"moves"`
+	Keyed         uint64       `json:"keyed" help:"Datagrams of a peer with a key, at an end without one." unit:"datagrams"`
+	Sealed        sealed.Stats `json:"sealed" help:"What the tunnel refused; zero without a key." unit:"datagrams"`
 }
 
 // UDP is a wire between processes and hosts: each frame is a datagram. It learns
@@ -329,13 +320,13 @@ func (u *UDP) Close() error {
 	return err
 }
 
-// Counts may be called from any goroutine.
-func (u *UDP) Counts() UDPCounts {
-	c := UDPCounts{SendErrors: u.sendErrors.Load(), ReceiveErrors: u.receiveErrors.Load(),
+// Stats may be called from any goroutine.
+func (u *UDP) Stats() UDPStats {
+	c := UDPStats{SendErrors: u.sendErrors.Load(), ReceiveErrors: u.receiveErrors.Load(),
 		Overruns: u.overruns.Load(), Runts: u.runts.Load(), Homeless: u.homeless.Load(),
 		Moves: u.moves.Load(), Keyed: u.keyed.Load()}
 	if u.tunnel != nil {
-		c.Sealed = u.tunnel.Counts()
+		c.Sealed = u.tunnel.Stats()
 	}
 	return c
 }

@@ -117,11 +117,11 @@ func TestUDPStationMoves(t *testing.T) {
 			break
 		}
 		if time.Now().After(end) {
-			t.Fatalf("frames do not follow a station that moved: %+v", hub.Counts())
+			t.Fatalf("frames do not follow a station that moved: %+v", hub.Stats())
 		}
 		time.Sleep(time.Millisecond)
 	}
-	if c := hub.Counts(); c.Moves != 1 {
+	if c := hub.Stats(); c.Moves != 1 {
 		t.Errorf("counts %+v", c)
 	}
 }
@@ -163,7 +163,7 @@ func TestUDPClaimWithoutAnswer(t *testing.T) {
 	if queries > 10 {
 		t.Errorf("%d queries within about a second", queries)
 	}
-	if hub.Counts().Moves != 0 {
+	if hub.Stats().Moves != 0 {
 		t.Error("the station has moved")
 	}
 }

@@ -45,7 +45,7 @@ func exchange(t testing.TB, a, b *wire.UDP, f []byte) {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("the frame does not arrive: %+v, %+v", a.Counts(), b.Counts())
+			t.Fatalf("the frame does not arrive: %+v, %+v", a.Stats(), b.Stats())
 		}
 	}
 }
@@ -81,11 +81,11 @@ func TestUDPKey(t *testing.T) {
 			for _, n := range []int{0, 1, 96, a.MTU() - descriptors.HeaderSize} {
 				f := frameOf(stationMAC(2), stationMAC(1), n)
 				if send(a, f); !bytes.Equal(receive(b), f) {
-					t.Fatalf("a frame of %d bytes does not arrive: %+v, %+v", len(f), a.Counts(), b.Counts())
+					t.Fatalf("a frame of %d bytes does not arrive: %+v, %+v", len(f), a.Stats(), b.Stats())
 				}
 				g := frameOf(stationMAC(1), stationMAC(2), n)
 				if send(b, g); !bytes.Equal(receive(a), g) {
-					t.Fatalf("an answer of %d bytes does not arrive: %+v, %+v", len(g), a.Counts(), b.Counts())
+					t.Fatalf("an answer of %d bytes does not arrive: %+v, %+v", len(g), a.Stats(), b.Stats())
 				}
 			}
 			a.Close()
@@ -104,25 +104,25 @@ func TestUDPKeyAtOneEnd(t *testing.T) {
 		name           string
 		a, b           *sealed.Key
 		saysA, saysB   string
-		countA, countB func(c wire.UDPCounts) uint64
+		countA, countB func(c wire.UDPStats) uint64
 	}{
 		{"only the client", wireKey(t, "a"), nil, "has no key", "this end has none",
-			func(c wire.UDPCounts) uint64 { return c.Sealed.Plain }, func(c wire.UDPCounts) uint64 { return c.Keyed }},
+			func(c wire.UDPStats) uint64 { return c.Sealed.Plain }, func(c wire.UDPStats) uint64 { return c.Keyed }},
 		{"only the server", nil, wireKey(t, "a"), "this end has none", "has no key",
-			func(c wire.UDPCounts) uint64 { return c.Keyed }, func(c wire.UDPCounts) uint64 { return c.Sealed.Plain }},
+			func(c wire.UDPStats) uint64 { return c.Keyed }, func(c wire.UDPStats) uint64 { return c.Sealed.Plain }},
 		{"two keys", wireKey(t, "a"), wireKey(t, "b"), "another key", "another key",
-			func(c wire.UDPCounts) uint64 { return c.Sealed.BadHandshakes }, func(c wire.UDPCounts) uint64 { return c.Sealed.BadHandshakes }},
+			func(c wire.UDPStats) uint64 { return c.Sealed.BadHandshakes }, func(c wire.UDPStats) uint64 { return c.Sealed.BadHandshakes }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var logA, logB outputtest.Buffer
 			a := newUDP(t, wire.UDPOptions{Key: tt.a, Logger: slog.New(slog.NewTextHandler(&logA, nil))})
 			b := newUDP(t, wire.UDPOptions{Key: tt.b, Peers: []string{a.LocalAddr().String()}, Logger: slog.New(slog.NewTextHandler(&logB, nil))})
 			c := newUDP(t, wire.UDPOptions{Key: tt.a, Peers: []string{b.LocalAddr().String()}})
-			for end := time.Now().Add(patience); tt.countA(a.Counts()) == 0 || tt.countB(b.Counts()) == 0 || logA.String() == "" || logB.String() == ""; time.Sleep(time.Millisecond) {
+			for end := time.Now().Add(patience); tt.countA(a.Stats()) == 0 || tt.countB(b.Stats()) == 0 || logA.String() == "" || logB.String() == ""; time.Sleep(time.Millisecond) {
 				send(b, checkedFrame(stationMAC(1), stationMAC(2)))
 				send(c, checkedFrame(stationMAC(2), stationMAC(1)))
 				if time.Now().After(end) {
-					t.Fatalf("counts %+v, %+v", a.Counts(), b.Counts())
+					t.Fatalf("counts %+v, %+v", a.Stats(), b.Stats())
 				}
 			}
 			if a.Receive() != nil || b.Receive() != nil {
@@ -179,7 +179,7 @@ func TestUDPDamagedSaysNothing(t *testing.T) {
 		}
 		try([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"))
 		for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-			c := u.Counts()
+			c := u.Stats()
 			for u.Receive() != nil {
 				u.Release()
 			}
@@ -212,7 +212,7 @@ func TestUDPKeyRestarts(t *testing.T) {
 	b.Close()
 	b = newUDP(t, wire.UDPOptions{Local: to[0], Key: key})
 	exchange(t, a, b, frameOf(stationMAC(2), stationMAC(1), 0))
-	if c := a.Counts().Sealed; c.Sessions != 2 {
+	if c := a.Stats().Sealed; c.Sessions != 2 {
 		t.Errorf("counts %+v", c)
 	}
 }
@@ -232,7 +232,7 @@ func TestUDPKeyIsNotTakenOver(t *testing.T) {
 	if thief.next(20*time.Millisecond) != nil {
 		t.Error("something went to the thief")
 	}
-	if c := b.Counts().Sealed; c.Plain != 20 {
+	if c := b.Stats().Sealed; c.Plain != 20 {
 		t.Errorf("counts %+v", c)
 	}
 }
@@ -260,11 +260,11 @@ func TestUDPKeyRenewal(t *testing.T) {
 				b.Release() // sent twice, as it was not there yet
 			}
 			if time.Now().After(end) {
-				t.Fatalf("frame %d does not arrive: %+v, %+v", i, a.Counts(), b.Counts())
+				t.Fatalf("frame %d does not arrive: %+v, %+v", i, a.Stats(), b.Stats())
 			}
 		}
 	}
-	if c := a.Counts().Sealed; c.Sessions < 5 {
+	if c := a.Stats().Sealed; c.Sessions < 5 {
 		t.Errorf("counts %+v", c)
 	}
 }
@@ -330,7 +330,7 @@ func TestUDPKeyManInTheMiddle(t *testing.T) {
 			take(u)
 		}
 		if time.Now().After(end) {
-			t.Fatalf("%d frames of %d: %+v, %+v", delivered, serial, a.Counts(), b.Counts())
+			t.Fatalf("%d frames of %d: %+v, %+v", delivered, serial, a.Stats(), b.Stats())
 		}
 	}
 	m.stop()

@@ -97,7 +97,7 @@ func TestUDPLargestFrames(t *testing.T) {
 	f := frameOf(stationMAC(2), stationMAC(1), descriptors.MaxMTU-descriptors.HeaderSize)
 	for range 300 { // several times around the ring
 		if send(a, f); !bytes.Equal(receive(b), f) {
-			t.Fatalf("the largest frame does not arrive: %+v, %+v", a.Counts(), b.Counts())
+			t.Fatalf("the largest frame does not arrive: %+v, %+v", a.Stats(), b.Stats())
 		}
 	}
 }
@@ -117,8 +117,8 @@ func TestUDPLearnsAddresses(t *testing.T) {
 	one, two := newUDP(t, wire.UDPOptions{Peers: to}), newUDP(t, wire.UDPOptions{Peers: to})
 
 	send(hub, frameOf(stationMAC(1), stationMAC(9), 0))
-	if hub.Counts().Homeless != 1 {
-		t.Errorf("a frame for nobody: %+v", hub.Counts())
+	if hub.Stats().Homeless != 1 {
+		t.Errorf("a frame for nobody: %+v", hub.Stats())
 	}
 	send(one, frameOf(stationMAC(9), stationMAC(1), 0))
 	send(two, frameOf(stationMAC(9), stationMAC(2), 0))
@@ -162,7 +162,7 @@ func TestUDPForgetsTheOldest(t *testing.T) {
 		}
 	}
 	send(hub, frameOf(descriptors.MAC{2, 1, 0, 0, 0, 0}, stationMAC(9), 0))
-	if hub.Counts().Homeless != 1 {
+	if hub.Stats().Homeless != 1 {
 		t.Error("the station that was learned first is still known")
 	}
 	send(hub, frameOf(descriptors.MAC{2, 1, 0, 0, 4, 0}, stationMAC(9), 0))
@@ -196,21 +196,21 @@ func TestUDPIgnoresGarbage(t *testing.T) {
 			t.Errorf("received %d bytes", len(got))
 		}
 	}
-	if c := u.Counts(); c.Runts != 3 {
+	if c := u.Stats(); c.Runts != 3 {
 		t.Errorf("three datagrams were too short: %+v", c)
 	}
 	send(u, frameOf(stationMAC(3), stationMAC(9), 0))
-	if c := u.Counts(); c.Homeless != 1 {
+	if c := u.Stats(); c.Homeless != 1 {
 		t.Errorf("an address was learned from garbage: %+v", c)
 	}
 }
 
-func TestUDPCountsSendErrors(t *testing.T) {
+func TestUDPStatsSendErrors(t *testing.T) {
 	// Linux sends nothing from the loopback address to another host (192.0.2.0
 	// is for documentation, RFC 5737).
 	u := newUDP(t, wire.UDPOptions{Peers: []string{"192.0.2.1:9"}})
 	send(u, frameOf(stationMAC(2), stationMAC(1), 0))
-	if c := u.Counts(); c.SendErrors != 1 {
+	if c := u.Stats(); c.SendErrors != 1 {
 		t.Errorf("counts %+v", c)
 	}
 	if !u.LinkUp() {

@@ -55,24 +55,14 @@ func (l *Limits) complete() {
 	l.Frames = min(l.Frames, maxNumber/4)
 }
 
-// Counts says what a tunnel refused, by cause, and what it did.
-type Counts struct {
-	// Plain counts datagrams that are not sealed: the peer has no key.
-	Plain uint64
-	// Malformed counts sealed datagrams of a wrong length or kind.
-	Malformed uint64
-	// BadHandshakes counts hellos and replies under another key, changed ones, and our
-	// own that came back.
-	BadHandshakes uint64
-	// Stale counts datagrams of no session that we have, or not from its address, and
-	// replies that nobody waits for.
-	Stale uint64
-	// Forged counts datagrams whose authentication code does not hold.
-	Forged uint64
-	// Replayed counts datagrams that have come before, or are too old to tell.
-	Replayed uint64
-	// Unsent counts frames that could not be sent as there was no session yet.
-	Unsent uint64
-	// Sessions counts sessions that were begun.
-	Sessions uint64
+// Stats says what a tunnel refused, by cause, and what it did.
+type Stats struct {
+	Plain         uint64 `json:"plain" help:"Datagrams that are not sealed: the peer has no key." unit:"datagrams"`
+	Malformed     uint64 `json:"malformed" help:"Sealed datagrams of a wrong length or kind." unit:"datagrams"`
+	BadHandshakes uint64 `json:"bad_handshakes" help:"Hellos and replies under another key, changed ones, and our own that came back." unit:"datagrams"`
+	Stale         uint64 `json:"stale" help:"Datagrams of an unknown session or another address, and late replies." unit:"datagrams"`
+	Forged        uint64 `json:"forged" help:"Datagrams whose authentication code does not hold." unit:"datagrams"`
+	Replayed      uint64 `json:"replayed" help:"Datagrams that have come before, or are too old to tell." unit:"datagrams"`
+	Unsent        uint64 `json:"unsent" help:"Frames that could not be sent as there was no session yet." unit:"frames"`
+	Sessions      uint64 `json:"sessions" help:"Sessions that were begun." unit:"sessions"`
 }

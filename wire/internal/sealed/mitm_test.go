@@ -154,7 +154,7 @@ func TestReplayOfEverything(t *testing.T) {
 	}
 	n.man = nil
 	a.got, b.got = nil, nil
-	began := a.tunnel.Counts().Sessions + b.tunnel.Counts().Sessions
+	began := a.tunnel.Stats().Sessions + b.tunnel.Stats().Sessions
 	for _, p := range seen {
 		n.ends[p.to].take(p.bytes, p.from)
 		n.ends[p.from].take(p.bytes, p.to)
@@ -164,7 +164,7 @@ func TestReplayOfEverything(t *testing.T) {
 	if len(a.got)+len(b.got) != 0 {
 		t.Fatal("a frame was delivered once more")
 	}
-	if now := a.tunnel.Counts().Sessions + b.tunnel.Counts().Sessions; now != began {
+	if now := a.tunnel.Stats().Sessions + b.tunnel.Stats().Sessions; now != began {
 		t.Errorf("%d sessions began from what was repeated", now-began)
 	}
 	a.send(2, frame(1, 7))
@@ -173,7 +173,7 @@ func TestReplayOfEverything(t *testing.T) {
 	if len(a.got) != 1 || len(b.got) != 1 {
 		t.Error("the session does not work any more")
 	}
-	if c := b.tunnel.Counts(); c.Replayed == 0 || c.Stale == 0 {
+	if c := b.tunnel.Stats(); c.Replayed == 0 || c.Stale == 0 {
 		t.Errorf("counts %+v", c)
 	}
 }
@@ -187,7 +187,7 @@ func TestReflection(t *testing.T) {
 		a.send(2, frame(1, 0))
 		n.pass(100 * time.Millisecond)
 	}
-	if c := a.tunnel.Counts(); len(a.got) != 0 || c.Sessions != 0 || c.BadHandshakes == 0 {
+	if c := a.tunnel.Stats(); len(a.got) != 0 || c.Sessions != 0 || c.BadHandshakes == 0 {
 		t.Errorf("%d frames came back, %+v", len(a.got), c)
 	}
 }

@@ -163,7 +163,7 @@ func (n *network) converse(a, b *end) {
 			return
 		}
 		if n.now.After(end) {
-			n.t.Fatalf("frames do not arrive: %d and %d, %+v, %+v", len(a.got), len(b.got), a.tunnel.Counts(), b.tunnel.Counts())
+			n.t.Fatalf("frames do not arrive: %d and %d, %+v, %+v", len(a.got), len(b.got), a.tunnel.Stats(), b.tunnel.Stats())
 		}
 	}
 }

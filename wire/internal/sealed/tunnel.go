@@ -10,7 +10,7 @@ import (
 )
 
 // Tunnel seals and opens the datagrams of one socket. One goroutine owns it; Link
-// and the methods of links, and Counts, may be called from any.
+// and the methods of links, and Stats, may be called from any.
 type Tunnel struct {
 	key       *Key
 	handshake []byte
@@ -79,9 +79,9 @@ func (t *Tunnel) Link(to netip.AddrPort) *Link {
 // may return something else than before.
 func (t *Tunnel) Changes() uint64 { return t.changes }
 
-// Counts says what was refused so far.
-func (t *Tunnel) Counts() Counts {
-	return Counts{Plain: t.plain.Load(), Malformed: t.malformed.Load(), BadHandshakes: t.badHandshakes.Load(),
+// Stats says what was refused so far.
+func (t *Tunnel) Stats() Stats {
+	return Stats{Plain: t.plain.Load(), Malformed: t.malformed.Load(), BadHandshakes: t.badHandshakes.Load(),
 		Stale: t.stale.Load(), Forged: t.forged.Load(), Replayed: t.replayed.Load(), Unsent: t.unsent.Load(), Sessions: t.began.Load()}
 }
 

@@ -24,7 +24,7 @@ func TestFramesArrive(t *testing.T) {
 		}
 	}
 	for _, e := range []*end{a, b} {
-		if c := e.tunnel.Counts(); c.Sessions != 1 || c.Forged+c.Replayed+c.Stale+c.Plain+c.Malformed+c.BadHandshakes != 0 {
+		if c := e.tunnel.Stats(); c.Sessions != 1 || c.Forged+c.Replayed+c.Stale+c.Plain+c.Malformed+c.BadHandshakes != 0 {
 			t.Errorf("counts %+v", c)
 		}
 	}
@@ -87,7 +87,7 @@ func TestOtherKey(t *testing.T) {
 	if len(a.got)+len(b.got) != 0 {
 		t.Fatal("a frame was delivered")
 	}
-	ca, cb := a.tunnel.Counts(), b.tunnel.Counts()
+	ca, cb := a.tunnel.Stats(), b.tunnel.Stats()
 	if ca.BadHandshakes == 0 || cb.BadHandshakes == 0 || ca.Sessions+cb.Sessions != 0 || ca.Unsent != 100 {
 		t.Errorf("counts %+v, %+v", ca, cb)
 	}
@@ -117,9 +117,9 @@ func TestRenewal(t *testing.T) {
 			}
 			for _, e := range []*end{a, b} {
 				if len(e.got) != frames {
-					t.Fatalf("%d frames of %d arrived: %+v", len(e.got), frames, e.tunnel.Counts())
+					t.Fatalf("%d frames of %d arrived: %+v", len(e.got), frames, e.tunnel.Stats())
 				}
-				if c := e.tunnel.Counts(); c.Sessions < 4 {
+				if c := e.tunnel.Stats(); c.Sessions < 4 {
 					t.Errorf("%d sessions", c.Sessions)
 				}
 				if s := e.tunnel.Sessions(); s > 2+sealed.MaxOld {
@@ -146,8 +146,8 @@ func TestNothingIsSentUnderAUsedUpKey(t *testing.T) {
 		a.send(2, frame(1, 0))
 	}
 	n.settle()
-	if len(b.got) > 16 || a.tunnel.Counts().Unsent < 84 {
-		t.Errorf("%d frames under one key, %+v", len(b.got), a.tunnel.Counts())
+	if len(b.got) > 16 || a.tunnel.Stats().Unsent < 84 {
+		t.Errorf("%d frames under one key, %+v", len(b.got), a.tunnel.Stats())
 	}
 	n.man = nil
 	n.converse(a, b)
@@ -163,7 +163,7 @@ func TestOneWay(t *testing.T) {
 		a.send(2, frame(1, 0))
 		n.pass(100 * time.Millisecond)
 	}
-	if c := a.tunnel.Counts(); c.Sessions != 1 {
+	if c := a.tunnel.Stats(); c.Sessions != 1 {
 		t.Errorf("%d sessions", c.Sessions)
 	}
 	n.pass(5 * time.Second)

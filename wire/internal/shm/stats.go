@@ -4,25 +4,16 @@ import "sync/atomic"
 
 // Stats says what has happened to a port.
 type Stats struct {
-	// Sessions is how often the link came up.
-	Sessions uint64
-	// Refused is how often a connection could not be set up: other clients at the
-	// socket, other versions, a second peer.
-	Refused uint64
-	// Violations is how often a peer broke the rules and was disconnected.
-	Violations uint64
-	// Aborted counts frames that the peer gave up after it had begun them, in
-	// sessions that have ended.
-	Aborted uint64
-	// Wakes counts wake-ups of a sleeping peer, Woken those that the peer sent.
-	Wakes, Woken uint64
-	// Lent is how often the peer was told where bytes of ours are, retransmissions
-	// included.
-	Lent uint64
-	// Borrowed is how often the peer told that of its own, and BorrowedBytes how
-	// many bytes that were. Revoked counts frames whose bytes the peer had taken
-	// back when they had been read.
-	Borrowed, BorrowedBytes, Revoked uint64
+	Sessions      uint64 `json:"sessions" help:"Times that the link came up." unit:"sessions"`
+	Refused       uint64 `json:"refused" help:"Connections that could not be set up: other clients, other versions, a second peer." unit:"connections"`
+	Violations    uint64 `json:"violations" help:"Peers that broke the rules and were disconnected." unit:"peers"`
+	Aborted       uint64 `json:"aborted" help:"Frames that the peer gave up after it had begun them, in sessions that have ended." unit:"frames"`
+	Wakes         uint64 `json:"wakes" help:"Times that a sleeping peer was woken." unit:"wakes"`
+	Woken         uint64 `json:"woken" help:"Times that the peer woke this end." unit:"wakes"`
+	Lent          uint64 `json:"lent" help:"Times that the peer was told where bytes of ours are, retransmissions included." unit:"loans"`
+	Borrowed      uint64 `json:"borrowed" help:"Times that the peer told where its own bytes are." unit:"loans"`
+	BorrowedBytes uint64 `json:"borrowed_bytes" help:"Bytes that the peer lent." unit:"bytes"`
+	Revoked       uint64 `json:"revoked" help:"Frames whose bytes the peer had taken back when they had been read." unit:"frames"`
 }
 
 type counts struct {

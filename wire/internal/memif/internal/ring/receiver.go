@@ -185,7 +185,7 @@ func (r *Receiver) Pending() bool {
 	return n != 0
 }
 
-// Counts returns how many frames and bytes were received and released, and how
+// Stats returns how many frames and bytes were received and released, and how
 // many frames were dropped because they were longer than MaxFrame, since Counts
 // was called last.
 func (r *Receiver) Counts() (frames, bytes, tooLong uint64) {

@@ -171,7 +171,7 @@ func (s *Sender) Drained() bool {
 	return s.violation == nil && s.to-s.shown == s.size()
 }
 
-// Counts returns how many frames and bytes were committed, and how many frames
+// Stats returns how many frames and bytes were committed, and how many frames
 // were dropped because all buffers of the ring together are too small for them,
 // since Counts was called last.
 func (s *Sender) Counts() (frames, bytes, tooLong uint64) {
