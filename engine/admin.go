@@ -83,19 +83,6 @@ func doLater[B descriptors.CommandBody](e *Engine, c *descriptors.Command, f fun
 	}
 }
 
-// subject finds the endpoint that a command is about. What was posted to it before
-// the command counts as posted.
-func (c *core) subject(id uint32) *endpoint {
-	ep := c.endpoint(id)
-	if id == 0 {
-		ep = c.all[0]
-	}
-	if ep != nil {
-		c.bells.takePage(ep.id)
-	}
-	return ep
-}
-
 // disconnect ends a connection, or an attempt at one, and takes an endpoint out
 // of the error state. Whatever is posted is flushed.
 func (e *Engine) disconnect(b *descriptors.EndpointBody) refusal {

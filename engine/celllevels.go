@@ -14,21 +14,6 @@ type CellLevels struct {
 	Stopped                              int // peer stations that were told to stop
 }
 
-// CellLevels returns the levels of now. It waits for a step to end.
-func (e *Engine) CellLevels() CellLevels {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	l := e.cells.levels
-	l.Receive, l.ReceiveHighest, l.ReceiveSize = e.received.n, e.received.highest, e.received.config.FIFO
-	l.Stopped = e.cells.holding
-	for _, link := range e.cells.links {
-		if link.stopped {
-			l.StoppedBy++
-		}
-	}
-	return l
-}
-
 // posted counts a message that was taken.
 func (l *CellLevels) posted(p descriptors.ChannelPriority) {
 	l.Transmit[p]++

@@ -120,10 +120,10 @@ func (e *Engine) createChannel(b *descriptors.CreateEndpointBody) (reply descrip
 	ch.showSent()
 	ch.showReceived()
 	ep := &endpoint{id: n, kind: kind, kindID: b.Kind, options: b.Options, reliability: b.Reliability, ptag: b.Ptag,
-		maxTransfer: b.MaxTransfer, channel: ch}
+		maxTransfer: b.MaxTransfer, channel: ch, bells: bells}
 	e.countUser(ep, 1)
 	e.enter(ep)
-	e.bells.open(n, b.Kind, true)
+	e.bells.open(n, ep.bells, true)
 	ch.bells = e.bells.openChannel(n)
 	e.cells.levels.Channels++
 	return descriptors.EndpointCreated{Endpoint: n, Send: uint32(at.at)}, refusal{}
@@ -176,9 +176,11 @@ func (k channels) close(ep *endpoint) {
 // transmit implements kind: cellMover sends.
 func (channels) transmit(*endpoint, int) bool { return false }
 
-// take implements kind, for all frames but cells.
-func (k channels) take(ep *endpoint, h *descriptors.Header) verdict {
+// take implements kind.
+func (k channels) take(ep *endpoint, h *descriptors.Header, payload []byte) verdict {
 	switch h.Type {
+	case descriptors.FrameCells:
+		return k.cells.take(ep, h, payload)
 	case descriptors.FrameCellStop, descriptors.FrameCellStart:
 		ep.unrel.hear(&k.clock)
 		k.cells.stop(ep.channel.link, h.Type == descriptors.FrameCellStop)
@@ -189,20 +191,5 @@ func (k channels) take(ep *endpoint, h *descriptors.Header) verdict {
 	default:
 		return refused
 	}
-	return k.unreliableVI.take(ep, h)
-}
-
-// rangChannel takes what was stored to a channel's doorbell.
-func (e *Engine) rangChannel(page uint32, which channelBell, value uint32) {
-	ep := e.all[page]
-	switch {
-	case ep == nil || ep.channel == nil:
-		e.count(descriptors.CounterBadDoorbells, 1)
-	case which == bellReceive:
-		if ep.channel.kernel || !ep.channel.allow(value) {
-			e.count(descriptors.CounterBadDoorbells, 1)
-		}
-	default:
-		e.cells.post(ep, descriptors.ChannelPriority(which), value)
-	}
+	return k.unreliableVI.take(ep, h, payload)
 }

@@ -78,80 +78,11 @@ func (p pulseProgram) Next(v pipeline.View) int {
 	return p.policies[d].Next(v)
 }
 
-// DMAState is what the registers of the DMA block tell.
-type DMAState struct {
-	// Movers are the progress counters of each direction.
-	Movers [2]memory.State
-	// Pulses says of each direction whether the host decides.
-	Pulses [2]bool
-	// Timeouts counts frames for which the host's pulses came too late, Refused
-	// pulses that made no sense. Both wrap.
-	Timeouts, Refused uint32
-	// Log says that transfers are logged.
-	Log bool
-	// LogProducer and LogConsumer are free-running counts of records. LogLost
-	// counts those for which there was no room, and wraps.
-	LogProducer, LogConsumer, LogLost uint32
-}
-
-// DMA returns the state of the data movement devices. It waits for a step to
-// end.
-func (e *Engine) DMA() DMAState {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	s := DMAState{Pulses: e.dma.pulses, Timeouts: e.dma.timeouts, Refused: e.dma.refused, Log: e.dma.log.on,
-		LogProducer: e.dma.log.producer, LogConsumer: e.dma.log.consumer, LogLost: e.dma.log.lost}
-	for d, m := range e.dma.movers {
-		s.Movers[d] = m.State()
-	}
-	return s
-}
-
-// SetPulses has the host's pulses decide in direction d, instead of the policy,
-// from the next frame on. Switching them off frees the frame that is held.
-func (e *Engine) SetPulses(d Direction, on bool) {
-	defer e.Wake()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.dma.setPulses(d, on)
-}
-
 func (d *dma) setPulses(which Direction, on bool) {
 	if d.pulses[which] != on {
 		d.pulses[which] = on
 		d.movers[which].SetPulses(on)
 	}
-}
-
-// SetPulseDeadline bounds the time for which a frame waits for the host.
-func (e *Engine) SetPulseDeadline(t time.Duration) {
-	defer e.Wake()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.dma.deadline = t
-}
-
-// SetProgressArea has the progress counters of directions in which the host
-// decides kept at bus address iova, a multiple of descriptors.ProgressSize; zero
-// ends it.
-func (e *Engine) SetProgressArea(iova uint64) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.dma.area = iova
-}
-
-// Pulse lets n bytes more of the frame that is in progress in direction d move;
-// frame is the low 8 bits of its number. A pulse that makes no sense changes
-// nothing and is counted: Pulse returns false.
-func (e *Engine) Pulse(d Direction, frame uint8, n uint32) bool {
-	defer e.Wake()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !e.dma.movers[d].Pulse(frame, int(n)) {
-		e.dma.refused++
-		return false
-	}
-	return true
 }
 
 // hold notes that a frame begins whose transfers the host decides.

@@ -246,10 +246,10 @@ func (d *doorbells) share(bar []byte) bool {
 
 func (d *doorbells) word(offset uint64) *uint32 { return descriptors.IndexAt(d.bar[offset:]) }
 
-// open begins with the page of a new endpoint of a kind, or of a completion queue, which has
-// none: what was stored there before counts no more. One that looks is looked at in shared
-// memory.
-func (d *doorbells) open(page uint32, kind descriptors.Kind, looks bool) {
+// open begins with the page of a new endpoint, whose doorbells begin with first, or of a
+// completion queue: what was stored there before counts no more. One that looks is looked at
+// in shared memory.
+func (d *doorbells) open(page uint32, first bell, looks bool) {
 	c := &d.cells[page]
 	c.rung.And(linked)
 	if d.bar == nil || !looks {
@@ -257,7 +257,7 @@ func (d *doorbells) open(page uint32, kind descriptors.Kind, looks bool) {
 	}
 	p := &mappedPage{number: page}
 	at := uint64(page) * descriptors.PageSize
-	if kind == descriptors.KindRing {
+	if first == bellRing {
 		p.first, at = bellRing, at+descriptors.DoorbellRing
 	}
 	for b, offset := range bellOffsets {
@@ -276,102 +276,4 @@ func (d *doorbells) close(page uint32) {
 	d.mapped = slices.DeleteFunc(d.mapped, func(p *mappedPage) bool { return p == c.mapped })
 	c.mapped = nil
 	c.channel.Store(nil)
-}
-
-// Doorbell takes a 32-bit store at an offset in BAR2 that was trapped. Stores
-// where there is no doorbell are counted and ignored. It may be called from any
-// goroutine and takes no lock.
-func (e *Engine) Doorbell(offset uint64, value uint32) {
-	page, b, ok := e.bells.find(offset)
-	if !ok {
-		if !e.bells.ringChannel(offset, value) {
-			e.AddCounter(descriptors.CounterBadDoorbells, 1)
-			return
-		}
-		e.Wake()
-		return
-	}
-	e.bells.ring(page, b, value)
-	e.Wake()
-}
-
-// Ringer returns a function that does what Doorbell does for the offset, nil if there is
-// no doorbell. If nobody is in the engine, the store is taken during the call, and the
-// next step need not look for it. It is for hosts that step the engine themselves, with
-// doorbells that are not in shared memory.
-func (e *Engine) Ringer(offset uint64) func(value uint32) {
-	page, b, ok := e.bells.find(offset)
-	if !ok {
-		return e.channelRinger(offset)
-	}
-	return func(value uint32) {
-		if !e.mu.TryLock() {
-			e.bells.ring(page, b, value)
-			e.Wake()
-			return
-		}
-		if e.bells.cells[page].rung.Load() != 0 {
-			e.bells.takeCell(page) // what was stored before
-		}
-		e.rang(page, b, value)
-		if e.events&(onReady|suspended) == onReady {
-			e.tx.transmit() // at once, as the peer waits
-			e.tx.flush()
-		}
-		e.mu.Unlock()
-	}
-}
-
-// MapDoorbells makes bar, the memory of BAR2, the place where the engine looks
-// for doorbells. Call it before the first endpoint exists. It returns false if
-// bar is too small or not aligned to a page.
-func (e *Engine) MapDoorbells(bar []byte) bool { return e.bells.share(bar) }
-
-// rang takes what was stored to a doorbell.
-func (e *Engine) rang(page uint32, b bell, value uint32) {
-	ep := e.endpoint(page)
-	sound := true
-	switch {
-	case page >= e.limits.Endpoints:
-		sound = b == bellSend && e.cqs.armCQ(page-e.limits.Endpoints, value)
-	case ep == nil, ep.channel != nil, (b >= bellRing) != (ep.kindID == descriptors.KindRing):
-		sound = false
-	case b%bellRing == bellSend:
-		if e.advance(ep, &ep.send, value) {
-			if ep.state == descriptors.StateConnected {
-				e.ready.add(ep)
-			} else {
-				e.conns.flushSends(ep, descriptors.StatusFlushed)
-			}
-		}
-	case b%bellRing == bellRecv && ep.recv.source != nil:
-		sound = false // it has no receive queue of its own
-	case b%bellRing == bellRecv:
-		if e.advance(ep, &ep.recv, value) {
-			if ep.state == descriptors.StateError {
-				e.conns.flushPosted(ep, &ep.recv)
-			} else {
-				ep.kind.posted(ep)
-			}
-		}
-	case b%bellRing == bellSendArm:
-		sound = e.cqs.arm(&ep.send, value)
-	default:
-		sound = e.cqs.arm(&ep.recv, value)
-	}
-	if !sound {
-		e.count(descriptors.CounterBadDoorbells, 1)
-	}
-}
-
-// advance takes a producer index that the host stored, if it can be.
-func (e *Engine) advance(ep *endpoint, q *workQueue, value uint32) bool {
-	// Going backwards would take posted descriptors back.
-	if value-q.completed > q.mask+1 || int32(value-q.producer) < 0 {
-		e.count(descriptors.CounterBadDoorbells, 1)
-		e.event(descriptors.Event{Code: descriptors.EventVIOverrun, Endpoint: ep.id, CQ: descriptors.NoCQ, Detail: value})
-		return false
-	}
-	q.producer = value
-	return true
 }

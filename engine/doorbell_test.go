@@ -70,7 +70,7 @@ func TestTrappedDoorbells(t *testing.T) {
 		t.Errorf("one page reported %+v", *got)
 	}
 	*got = nil
-	d.open(3, descriptors.KindVI, true) // a new endpoint is not told of a store that was for the old one
+	d.open(3, bellSend, true) // a new endpoint is not told of a store that was for the old one
 	if d.take() || len(*got) != 0 {
 		t.Errorf("a new page reported %+v", *got)
 	}
@@ -130,10 +130,10 @@ func TestSharedDoorbells(t *testing.T) {
 		d, got := newTestDoorbells(t, true)
 		d.store(4, descriptors.DoorbellSend, 99) // of an endpoint that has gone
 		for page := range uint32(7) {
-			d.open(page, descriptors.KindVI, true)
+			d.open(page, bellSend, true)
 		}
-		d.open(8, descriptors.KindVI, true)
-		d.open(9, 0, false)
+		d.open(8, bellSend, true)
+		d.open(9, bellSend, false)
 		if marked {
 			atomic.StoreUint32(d.word(descriptors.MarksOn), 1)
 		}

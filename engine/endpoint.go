@@ -14,7 +14,9 @@ type endpoint struct {
 	kind        kind
 	options     descriptors.EndpointOptions
 	reliability descriptors.Reliability
-	kindID      descriptors.Kind
+	kindID      descriptors.Kind // as the peer is told it
+	plain       bool             // its queues hold tokens of descriptors, which the core takes past kind
+	bells       bell             // first of its doorbells in the page; bells, the count, if it has none
 	rights      descriptors.Access
 	ptag        uint32
 	maxTransfer uint32

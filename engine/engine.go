@@ -22,24 +22,6 @@ type Engine struct {
 	handed bool // a message to the host in this round
 }
 
-// core is the parts that all others need.
-type core struct {
-	limits Limits
-	timing Timing
-	link
-	counters
-	reports
-	clock
-	program
-	endpoints
-	bells    doorbells
-	regions  regions
-	cqs      completions
-	dma      dma
-	requests requests
-	received cellFIFO
-}
-
 // These are the budgets of one step. A step is short, so that no part of the engine
 // waits long for another.
 const (
@@ -150,4 +132,34 @@ func (e *Engine) AddCounter(c descriptors.Counter, n uint64) {
 	if c >= 0 && c < descriptors.CounterCount {
 		e.others[c].Add(n)
 	}
+}
+
+// MapSRAM makes memory, all of BAR4, the device memory from now on; what stands before
+// offset from is not the engine's. Call it before the first endpoint or region exists, or
+// within Exclusive right after Reset. Without it the engine has no device memory.
+func (e *Engine) MapSRAM(memory []byte, from uint32) {
+	e.regions.sram.bytes, e.regions.sram.from = memory, uint64(from)
+	e.regions.sram.clear()
+}
+
+// FreeSRAM is how many bytes of device memory are not in use. It waits for a step to end.
+func (e *Engine) FreeSRAM() uint32 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return uint32(e.regions.sram.free())
+}
+
+// CellLevels returns the levels of now. It waits for a step to end.
+func (e *Engine) CellLevels() CellLevels {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	l := e.cells.levels
+	l.Receive, l.ReceiveHighest, l.ReceiveSize = e.received.n, e.received.highest, e.received.config.FIFO
+	l.Stopped = e.cells.holding
+	for _, link := range e.cells.links {
+		if link.stopped {
+			l.StoppedBy++
+		}
+	}
+	return l
 }

@@ -47,8 +47,9 @@ type kind interface {
 	// destination decides where a message goes of which h is the first frame that has come.
 	// It returns st, the status of the receive, or what is wrong with that memory.
 	destination(ep *endpoint, in *receipt, st descriptors.Status, h *descriptors.Header) descriptors.Status
-	// take decides about a frame for the endpoint by its header.
-	take(ep *endpoint, h *descriptors.Header) verdict
+	// take decides about a frame for the endpoint by its header. payload is whole only if the
+	// frame has arrived whole, as all do that are no data frames.
+	take(ep *endpoint, h *descriptors.Header, payload []byte) verdict
 	// placed takes note of a data frame whose payload is where take said.
 	placed(ep *endpoint, h *descriptors.Header)
 }

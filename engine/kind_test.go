@@ -36,7 +36,7 @@ func TestTakeRefusesUnknownTypes(t *testing.T) {
 	for _, frame := range []descriptors.FrameType{0, descriptors.FrameConnectRequest, 200} {
 		ep := &endpoint{rel: &reliable{nic: e, window: &window{}, nxt: 1}, unrel: &unreliable{}}
 		h := &descriptors.Header{Type: frame, Ack: 1, Credit: 5}
-		if (reliableVI{vi{e}}).take(ep, h) != refused || (unreliableVI{vi{e}}).take(ep, h) != refused {
+		if (reliableVI{vi{e}}).take(ep, h, nil) != refused || (unreliableVI{vi{e}}).take(ep, h, nil) != refused {
 			t.Errorf("a frame of type %d was taken", frame)
 		}
 		if ep.rel.una != 0 || ep.rel.limit != 0 {

@@ -44,7 +44,7 @@ func (r *receiver) lane(buf []byte) bool {
 		flags = descriptors.StatusImmediate
 	}
 	r.count(descriptors.CounterMessagesReceived, 1)
-	if ep.kindID == descriptors.KindVI {
+	if ep.plain {
 		r.cqs.complete(ep, q, &in.layout, h.Extent, h.Immediate, flags)
 	} else {
 		ep.kind.complete(ep, q, &in.layout, h.Extent, h.Immediate, flags)

@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"slices"
-
 	"github.com/trapeze-nic/trapeze/descriptors"
 )
 
@@ -89,32 +87,3 @@ func (t *transmitter) refer(l *layout, offset, n, tag uint32) (count int, st des
 // lending reports whether the peer may still have to read what a connection has
 // lent it.
 func (r *reliable) lending() bool { return r != nil && int32(r.lent-r.una) > 0 }
-
-// deregisterMemory takes back what has been lent of the region, too.
-func (e *Engine) deregisterMemory(b *descriptors.MemoryBody) refusal {
-	if _, why := e.regions.hosts(b.Handle); why != (refusal{}) {
-		return why
-	}
-	e.regions.deregister(b.Handle)
-	inRegion := func(s segment) bool { return s.handle == b.Handle }
-	for _, ep := range e.living {
-		if !ep.rel.lending() {
-			continue
-		}
-		for r, n := ep.rel, ep.rel.head; int32(r.next-n) > 0; n++ {
-			m := r.message(n)
-			if m.frames == descriptors.FrameReadRequest || !slices.ContainsFunc(m.segments, inRegion) || r.arrived(m) {
-				continue
-			}
-			if r.wire == 0 {
-				e.tx.revoke(ep.id)
-			} else {
-				// It cannot be sent again, and nothing is wrong with those before it.
-				m.status, r.broken = descriptors.StatusProtectionError, true
-				e.conns.fail(ep, descriptors.StatusFlushed, descriptors.ResultDescriptor, true)
-			}
-			break
-		}
-	}
-	return refusal{}
-}

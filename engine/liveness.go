@@ -2,8 +2,6 @@ package engine
 
 import (
 	"time"
-
-	"github.com/trapeze-nic/trapeze/descriptors"
 )
 
 // deadProbes is how often a peer that does not answer is asked before it is given up: with
@@ -40,31 +38,4 @@ func (l *liveness) unheard(c *clock) {
 // dead reports whether the peer has left probes unanswered for longer than limit.
 func (l *liveness) dead(c *clock, limit time.Duration) bool {
 	return l.pending != 0 && c.present()-l.pending > limit
-}
-
-// timeouts looks after a connection with frames under way or without credit.
-func (r *reliable) timeouts() {
-	c, ep := &r.nic.conns, r.ep
-	switch {
-	case r.una == r.nxt:
-		if r.seekCredit() {
-			c.probe(ep, &r.liveness)
-		}
-	case r.retransmitAt == 0:
-		r.startTimer()
-	case r.nic.now >= r.retransmitAt:
-		if r.unanswered() {
-			c.count(descriptors.CounterTimeouts, 1)
-			if c.checkPath(ep) {
-				return
-			}
-		}
-		c.ready.add(ep)
-	}
-	if r.suspectAt != 0 && r.nic.now >= r.suspectAt {
-		if r.findLost(); r.resend != 0 {
-			c.ready.add(ep)
-		}
-	}
-	c.expire(ep, &r.liveness)
 }

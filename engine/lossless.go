@@ -123,7 +123,7 @@ func (k losslessVI) sent(ep *endpoint, m *sending, psn, _, n, credit uint32, _ b
 
 // take implements kind. Data frames come one after the other; any other order says that
 // one has been lost, which is the end of the connection.
-func (k losslessVI) take(ep *endpoint, h *descriptors.Header) verdict {
+func (k losslessVI) take(ep *endpoint, h *descriptors.Header, _ []byte) verdict {
 	r := ep.rel
 	if v := r.takeControl(h); v != placing {
 		return v

@@ -65,7 +65,7 @@ func (e *Engine) createEndpoint(b *descriptors.CreateEndpointBody) (reply descri
 		return reply, refusal{descriptors.ResultResource, 0}
 	}
 	ep := &endpoint{
-		id: n, kind: kind, kindID: b.Kind, options: b.Options, reliability: b.Reliability, rights: b.Rights, ptag: b.Ptag, maxTransfer: b.MaxTransfer,
+		id: n, kind: kind, kindID: b.Kind, plain: true, options: b.Options, reliability: b.Reliability, rights: b.Rights, ptag: b.Ptag, maxTransfer: b.MaxTransfer,
 		send: workQueue{iova: b.SendIOVA, mask: 1<<b.SendLog2 - 1, vector: b.SendVector, cq: e.cqs.queue(b.SendCQ)},
 		recv: workQueue{iova: b.RecvIOVA, mask: 1<<b.RecvLog2 - 1, vector: b.RecvVector, cq: e.cqs.queue(b.RecvCQ), receive: true,
 			named: b.Kind == descriptors.KindReceiveQueue},
@@ -78,7 +78,7 @@ func (e *Engine) createEndpoint(b *descriptors.CreateEndpointBody) (reply descri
 	}
 	e.countUser(ep, 1)
 	e.enter(ep)
-	e.bells.open(n, b.Kind, true)
+	e.bells.open(n, ep.bells, true)
 	if !kind.connects() {
 		kind.open(ep, nil)
 	}
@@ -131,4 +131,64 @@ func (e *Engine) queryEndpoint(b *descriptors.EndpointBody) (reply descriptors.E
 		RecvProducer: ep.recv.producer, RecvCompleted: ep.recv.completed,
 		RemoteEndpoint: ep.remote.endpoint, State: ep.state, RemoteMAC: ep.remote.mac,
 	}, refusal{}
+}
+
+// deregisterMemory takes back what has been lent of the region, too.
+func (e *Engine) deregisterMemory(b *descriptors.MemoryBody) refusal {
+	if _, why := e.regions.hosts(b.Handle); why != (refusal{}) {
+		return why
+	}
+	e.regions.deregister(b.Handle)
+	inRegion := func(s segment) bool { return s.handle == b.Handle }
+	for _, ep := range e.living {
+		if !ep.rel.lending() {
+			continue
+		}
+		for r, n := ep.rel, ep.rel.head; int32(r.next-n) > 0; n++ {
+			m := r.message(n)
+			if m.frames == descriptors.FrameReadRequest || !slices.ContainsFunc(m.segments, inRegion) || r.arrived(m) {
+				continue
+			}
+			if r.wire == 0 {
+				e.tx.revoke(ep.id)
+			} else {
+				// It cannot be sent again, and nothing is wrong with those before it.
+				m.status, r.broken = descriptors.StatusProtectionError, true
+				e.conns.fail(ep, descriptors.StatusFlushed, descriptors.ResultDescriptor, true)
+			}
+			break
+		}
+	}
+	return refusal{}
+}
+
+// setPayload writes an entry of an endpoint's payload table.
+func (e *Engine) setPayload(b *descriptors.SetPayloadBody) refusal {
+	ep := e.subject(b.Endpoint)
+	switch {
+	case ep == nil:
+		return refusal{descriptors.ResultInvalidParameter, fieldTableEndpoint}
+	case b.Entry >= descriptors.PayloadEntries:
+		return refusal{descriptors.ResultInvalidParameter, fieldTableEntry}
+	case b.Handle == 0 && b.Length != 0 || b.Handle != 0 && b.Length == 0:
+		return refusal{descriptors.ResultInvalidParameter, fieldTableLength}
+	case ep.ring == nil && b.Tag != 0, ep.ring != nil && b.Handle != 0 && b.Tag%descriptors.PayloadEntries != b.Entry:
+		return refusal{descriptors.ResultInvalidParameter, fieldTableTag}
+	}
+	if b.Handle != 0 {
+		if r, _ := e.regions.reach(b.Handle, ep.ptag, b.Address, uint64(b.Length), true); r == nil {
+			return refusal{descriptors.ResultInvalidParameter, fieldTableHandle}
+		}
+		if ep.payloads == nil && ep.ring == nil {
+			ep.payloads = make([]segment, descriptors.PayloadEntries)
+		}
+	}
+	if ep.ring != nil {
+		ep.setPlace(b)
+		return refusal{}
+	}
+	if ep.payloads != nil {
+		ep.payloads[b.Entry] = segment{b.Address, b.Handle, b.Length}
+	}
+	return refusal{}
 }

@@ -28,8 +28,6 @@ func (p *path) largest(mtu uint32) uint32 {
 	return min(mtu, p.mtu)
 }
 
-func frameSize(h *descriptors.Header) uint32 { return descriptors.HeaderSize + uint32(h.Length) }
-
 // soundMTU checks what a connect frame says of the MTU. An older device says nothing.
 func soundMTU(h *descriptors.Header) bool { return h.Extent == 0 || h.Extent >= descriptors.MinMTU }
 

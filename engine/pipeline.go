@@ -86,24 +86,3 @@ func (p *Pipeline) validate() error {
 
 // psPerNS converts the engine's clock to the pipeline's.
 const psPerNS = 1000
-
-// Policy returns the delivery policy of a direction, where no program decides.
-func (e *Engine) Policy(d Direction) pipeline.Policy {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.dma.policies[d]
-}
-
-// SetPolicy has p decide in direction d from the next frame on, until Reset;
-// where a program decides, once it does no longer. Errors are
-// *pipeline.ParameterError and change nothing.
-func (e *Engine) SetPolicy(d Direction, p pipeline.Policy) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if _, err := pipeline.NewDevice(p, 1); err != nil {
-		return err
-	}
-	e.dma.policies[d] = p
-	e.dma.choosePolicy(d)
-	return nil
-}

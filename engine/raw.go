@@ -109,7 +109,7 @@ func (r *receiver) takeRaw(buf []byte) {
 		Type: descriptors.FrameData, Flags: descriptors.FrameFirst | descriptors.FrameLast,
 		DestinationEndpoint: ep.id, Message: ep.unrel.next, Length: uint16(n), Extent: n,
 	}
-	r.deliver(buf, frame, ep.kind.take(ep, &r.header))
+	r.deliver(buf, frame, ep.kind.take(ep, &r.header, frame))
 }
 
 // taker is the endpoint that takes a raw frame by the built-in rule: the oldest

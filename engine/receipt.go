@@ -41,7 +41,7 @@ func (r *receiver) takeReceive(ep *endpoint, in *receipt) bool {
 			return false
 		}
 	}
-	if ep.kindID == descriptors.KindVI {
+	if ep.plain {
 		r.regions.fetch(ep, q, &in.layout)
 	} else {
 		ep.kind.fetch(ep, q, &in.layout)

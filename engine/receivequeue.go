@@ -10,9 +10,9 @@ import "github.com/trapeze-nic/trapeze/descriptors"
 // send queue is flushed.
 type receiveQueue struct{ unreliableVI }
 
-func (receiveQueue) connects() bool                              { return false }
-func (receiveQueue) open(*endpoint, *descriptors.ConnectBody)    {}
-func (receiveQueue) take(*endpoint, *descriptors.Header) verdict { return refused }
+func (receiveQueue) connects() bool                                      { return false }
+func (receiveQueue) open(*endpoint, *descriptors.ConnectBody)            {}
+func (receiveQueue) take(*endpoint, *descriptors.Header, []byte) verdict { return refused }
 func (receiveQueue) check(b *descriptors.CreateEndpointBody) refusal {
 	switch {
 	case b.Options != 0:

@@ -214,3 +214,30 @@ func (r *reliable) seekCredit() bool {
 	}
 	return false
 }
+
+// timeouts looks after a connection with frames under way or without credit.
+func (r *reliable) timeouts() {
+	c, ep := &r.nic.conns, r.ep
+	switch {
+	case r.una == r.nxt:
+		if r.seekCredit() {
+			c.probe(ep, &r.liveness)
+		}
+	case r.retransmitAt == 0:
+		r.startTimer()
+	case r.nic.now >= r.retransmitAt:
+		if r.unanswered() {
+			c.count(descriptors.CounterTimeouts, 1)
+			if c.checkPath(ep) {
+				return
+			}
+		}
+		c.ready.add(ep)
+	}
+	if r.suspectAt != 0 && r.nic.now >= r.suspectAt {
+		if r.findLost(); r.resend != 0 {
+			c.ready.add(ep)
+		}
+	}
+	c.expire(ep, &r.liveness)
+}

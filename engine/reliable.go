@@ -346,7 +346,7 @@ func (r *reliable) arrived(m *sending) bool {
 func (r *reliable) delivered(m *sending) {
 	r.head++
 	r.nic.count(descriptors.CounterMessagesSent, 1)
-	if r.ep.kindID == descriptors.KindVI {
+	if r.ep.plain {
 		r.nic.cqs.complete(r.ep, &r.ep.send, &m.layout, m.total, 0, 0)
 	} else {
 		r.ep.kind.complete(r.ep, &r.ep.send, &m.layout, m.total, 0, 0)

@@ -8,7 +8,7 @@ import (
 
 // take implements kind, in whatever order frames come. Until a data frame is placed
 // nothing says that it has come, so it may still be dropped.
-func (k reliableVI) take(ep *endpoint, h *descriptors.Header) verdict {
+func (k reliableVI) take(ep *endpoint, h *descriptors.Header, _ []byte) verdict {
 	r := ep.rel
 	if v := r.takeControl(h); v != placing {
 		return v

@@ -86,7 +86,7 @@ func (k ring) create(ep *endpoint) (reply descriptors.EndpointCreated, why refus
 		m.sram.release(p)
 		return reply, refusal{descriptors.ResultResource, 0}
 	}
-	ep.ring, ep.shortest = r, descriptors.RingMessage
+	ep.ring, ep.shortest, ep.bells, ep.plain = r, descriptors.RingMessage, bellRing, false
 	ep.send.tokens = slotTokens(p.at, r.handle, sends)
 	ep.recv.tokens = slotTokens(p.at+recv, r.handle, recvs)
 	return descriptors.EndpointCreated{Handle: r.handle, Send: uint32(p.at), Recv: uint32(p.at + recv), Table: uint32(p.at + table)}, refusal{}

@@ -96,18 +96,3 @@ func (m *regions) registerDevice(p span, tag uint32, access descriptors.Access) 
 	m.ptag(tag).users++
 	return r.handle, true
 }
-
-// MapSRAM makes memory, all of BAR4, the device memory from now on; what stands before
-// offset from is not the engine's. Call it before the first endpoint or region exists, or
-// within Exclusive right after Reset. Without it the engine has no device memory.
-func (e *Engine) MapSRAM(memory []byte, from uint32) {
-	e.regions.sram.bytes, e.regions.sram.from = memory, uint64(from)
-	e.regions.sram.clear()
-}
-
-// FreeSRAM is how many bytes of device memory are not in use. It waits for a step to end.
-func (e *Engine) FreeSRAM() uint32 {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return uint32(e.regions.sram.free())
-}

@@ -46,34 +46,3 @@ func (r *receiver) choose(ep *endpoint, entry uint32) {
 		r.entry = &ep.payloads[entry]
 	}
 }
-
-// setPayload writes an entry of an endpoint's payload table.
-func (e *Engine) setPayload(b *descriptors.SetPayloadBody) refusal {
-	ep := e.subject(b.Endpoint)
-	switch {
-	case ep == nil:
-		return refusal{descriptors.ResultInvalidParameter, fieldTableEndpoint}
-	case b.Entry >= descriptors.PayloadEntries:
-		return refusal{descriptors.ResultInvalidParameter, fieldTableEntry}
-	case b.Handle == 0 && b.Length != 0 || b.Handle != 0 && b.Length == 0:
-		return refusal{descriptors.ResultInvalidParameter, fieldTableLength}
-	case ep.ring == nil && b.Tag != 0, ep.ring != nil && b.Handle != 0 && b.Tag%descriptors.PayloadEntries != b.Entry:
-		return refusal{descriptors.ResultInvalidParameter, fieldTableTag}
-	}
-	if b.Handle != 0 {
-		if r, _ := e.regions.reach(b.Handle, ep.ptag, b.Address, uint64(b.Length), true); r == nil {
-			return refusal{descriptors.ResultInvalidParameter, fieldTableHandle}
-		}
-		if ep.payloads == nil && ep.ring == nil {
-			ep.payloads = make([]segment, descriptors.PayloadEntries)
-		}
-	}
-	if ep.ring != nil {
-		ep.setPlace(b)
-		return refusal{}
-	}
-	if ep.payloads != nil {
-		ep.payloads[b.Entry] = segment{b.Address, b.Handle, b.Length}
-	}
-	return refusal{}
-}

@@ -21,51 +21,11 @@ type logSide struct {
 	first     uint32 // frame that is packet 0
 }
 
-// StartLog begins a log in the 2^log2 records at bus address iova, a multiple of
-// descriptors.DMARecordSize; log2 is MinLogLog2 to MaxLogLog2 of package
-// descriptors. It returns false, and nothing changes, if they are not.
-func (e *Engine) StartLog(iova uint64, log2 uint8) bool {
-	if iova == 0 || iova%descriptors.DMARecordSize != 0 || log2 < descriptors.MinLogLog2 || log2 > descriptors.MaxLogLog2 ||
-		iova+descriptors.DMARecordSize<<log2 < iova {
-		return false
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	g := &e.dma.log
-	*g = transferLog{on: true, iova: iova, log2: log2, sides: g.sides}
-	for d, m := range e.dma.movers {
-		g.sides[d].first = m.Started()
-		m.SetLog(&g.sides[d])
-	}
-	return true
-}
-
-// StopLog ends the log.
-func (e *Engine) StopLog() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.dma.stopLog()
-}
-
 func (d *dma) stopLog() {
 	d.log.on = false
 	for _, m := range d.movers {
 		m.SetLog(nil)
 	}
-}
-
-// TakeLog tells how many records of the log the host has taken, free-running. It
-// returns false, and nothing changes, if the count goes backwards or beyond what
-// was written, or if there is no log.
-func (e *Engine) TakeLog(taken uint32) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	g := &e.dma.log
-	if !g.on || taken-g.consumer > g.producer-g.consumer {
-		return false
-	}
-	g.consumer = taken
-	return true
 }
 
 // Transfer implements memory.Log.

@@ -92,7 +92,7 @@ func (t *transmitter) transmit() bool {
 func (t *transmitter) begin(ep *endpoint, m *sending, number uint32) {
 	m.number, m.cut, m.begun, m.allCut, m.lastPSN = number, 0, true, false, 0
 	m.frames, m.awaits = descriptors.FrameData, 0
-	if ep.kindID == descriptors.KindVI {
+	if ep.plain {
 		t.regions.fetch(ep, &ep.send, &m.layout)
 	} else {
 		ep.kind.fetch(ep, &ep.send, &m.layout)

@@ -69,7 +69,7 @@ func (k unreliableVI) failed(ep *endpoint, m *sending, _ bool, st descriptors.St
 
 // take implements kind. Messages are taken whole, in order of their frames and of their
 // numbers, or not at all.
-func (k unreliableVI) take(ep *endpoint, h *descriptors.Header) verdict {
+func (k unreliableVI) take(ep *endpoint, h *descriptors.Header, _ []byte) verdict {
 	u := ep.unrel
 	u.hear(&k.clock)
 	switch h.Type {
@@ -104,7 +104,7 @@ func (k unreliableVI) take(ep *endpoint, h *descriptors.Header) verdict {
 		if !u.receive {
 			if !k.rx.takeReceive(ep, in) {
 				k.count(descriptors.CounterReceiveQueueEmpty, 1)
-				if ep.kindID == descriptors.KindVI { // others may lose too many for an event each
+				if ep.plain && ep.kind.connects() { // others may lose too many for an event each
 					k.event(descriptors.Event{Code: descriptors.EventReceiveQueueEmpty, Endpoint: ep.id, CQ: descriptors.NoCQ})
 				}
 				return taken

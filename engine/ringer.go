@@ -1,0 +1,158 @@
+package engine
+
+import "github.com/trapeze-nic/trapeze/descriptors"
+
+// Doorbell takes a 32-bit store at an offset in BAR2 that was trapped. Stores
+// where there is no doorbell are counted and ignored. It may be called from any
+// goroutine and takes no lock.
+func (e *Engine) Doorbell(offset uint64, value uint32) {
+	page, b, ok := e.bells.find(offset)
+	if !ok {
+		if !e.bells.ringChannel(offset, value) {
+			e.AddCounter(descriptors.CounterBadDoorbells, 1)
+			return
+		}
+		e.Wake()
+		return
+	}
+	e.bells.ring(page, b, value)
+	e.Wake()
+}
+
+// Ringer returns a function that does what Doorbell does for the offset, nil if there is
+// no doorbell. If nobody is in the engine, the store is taken during the call, and the
+// next step need not look for it. It is for hosts that step the engine themselves, with
+// doorbells that are not in shared memory.
+func (e *Engine) Ringer(offset uint64) func(value uint32) {
+	page, b, ok := e.bells.find(offset)
+	if !ok {
+		return e.channelRinger(offset)
+	}
+	return func(value uint32) {
+		if !e.mu.TryLock() {
+			e.bells.ring(page, b, value)
+			e.Wake()
+			return
+		}
+		if e.bells.cells[page].rung.Load() != 0 {
+			e.bells.takeCell(page) // what was stored before
+		}
+		e.rang(page, b, value)
+		if e.events&(onReady|suspended) == onReady {
+			e.tx.transmit() // at once, as the peer waits
+			e.tx.flush()
+		}
+		e.mu.Unlock()
+	}
+}
+
+// MapDoorbells makes bar, the memory of BAR2, the place where the engine looks
+// for doorbells. Call it before the first endpoint exists. It returns false if
+// bar is too small or not aligned to a page.
+func (e *Engine) MapDoorbells(bar []byte) bool { return e.bells.share(bar) }
+
+// rang takes what was stored to a doorbell.
+func (e *Engine) rang(page uint32, b bell, value uint32) {
+	ep := e.endpoint(page)
+	sound := true
+	switch {
+	case page >= e.limits.Endpoints:
+		sound = b == bellSend && e.cqs.armCQ(page-e.limits.Endpoints, value)
+	case ep == nil, uint8(b-ep.bells) >= uint8(bellRing):
+		sound = false
+	case b%bellRing == bellSend:
+		if e.advance(ep, &ep.send, value) {
+			if ep.state == descriptors.StateConnected {
+				e.ready.add(ep)
+			} else {
+				e.conns.flushSends(ep, descriptors.StatusFlushed)
+			}
+		}
+	case b%bellRing == bellRecv && ep.recv.source != nil:
+		sound = false // it has no receive queue of its own
+	case b%bellRing == bellRecv:
+		if e.advance(ep, &ep.recv, value) {
+			if ep.state == descriptors.StateError {
+				e.conns.flushPosted(ep, &ep.recv)
+			} else {
+				ep.kind.posted(ep)
+			}
+		}
+	case b%bellRing == bellSendArm:
+		sound = e.cqs.arm(&ep.send, value)
+	default:
+		sound = e.cqs.arm(&ep.recv, value)
+	}
+	if !sound {
+		e.count(descriptors.CounterBadDoorbells, 1)
+	}
+}
+
+// advance takes a producer index that the host stored, if it can be.
+func (e *Engine) advance(ep *endpoint, q *workQueue, value uint32) bool {
+	// Going backwards would take posted descriptors back.
+	if value-q.completed > q.mask+1 || int32(value-q.producer) < 0 {
+		e.count(descriptors.CounterBadDoorbells, 1)
+		e.event(descriptors.Event{Code: descriptors.EventVIOverrun, Endpoint: ep.id, CQ: descriptors.NoCQ, Detail: value})
+		return false
+	}
+	q.producer = value
+	return true
+}
+
+// channelRinger is Ringer for the doorbells of a channel. All words of a priority ring the
+// same: the first is as good as any.
+func (e *Engine) channelRinger(offset uint64) func(value uint32) {
+	page, which, slot, ok := e.bells.findChannel(offset)
+	if !ok {
+		return nil
+	}
+	base := offset - 4*uint64(slot)
+	// The caller rings one at a time. What cannot be taken at once goes where the engine
+	// looks next: nobody else stores there.
+	return func(value uint32) {
+		b := e.bells.cells[page].channel.Load()
+		if b == nil || value&descriptors.ChannelRung == 0 {
+			e.AddCounter(descriptors.CounterBadDoorbells, 1)
+			return
+		}
+		if !e.mu.TryLock() {
+			e.bells.ringChannel(base+4*uint64(slot), value)
+			if which != bellReceive {
+				slot = (slot + 1) % descriptors.ChannelDepth
+			}
+			e.Wake()
+			return
+		}
+		e.bells.takeChannel(page, b) // what was stored before
+		if which != bellReceive {
+			slot = b.next[which]
+		}
+		e.rangChannel(page, which, value)
+		if e.events&onCells != 0 {
+			// At once, as the peer waits; what is urgent does not wait for bulk that does.
+			if which == channelBell(descriptors.PriorityLow) {
+				e.cells.run()
+			} else {
+				e.cells.runUpTo(0)
+			}
+			e.tx.flush()
+		}
+		e.mu.Unlock()
+	}
+}
+
+// rangChannel takes what was stored to a channel's doorbell.
+func (e *Engine) rangChannel(page uint32, which channelBell, value uint32) {
+	ep := e.all[page]
+	switch {
+	case ep == nil || ep.channel == nil:
+		e.count(descriptors.CounterBadDoorbells, 1)
+	case which == bellReceive:
+		if ep.channel.kernel || !ep.channel.allow(value) {
+			e.count(descriptors.CounterBadDoorbells, 1)
+		}
+	default:
+		e.cells.post(ep, descriptors.ChannelPriority(which), value)
+	}
+}
