@@ -1,114 +1,14 @@
 package engine
 
 import (
-	"fmt"
 	"slices"
-	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/cells"
 )
 
-// Cells says how cells cross the NIC. Zero values mean the defaults, which keep what an
-// urgent cell may meet in front of it short.
-type Cells struct {
-	// FIFO is how many cells the receive FIFO holds: 1024.
-	FIFO int
-	// Stop is how many may be in it before peers are told to stop: 128; Start is at how
-	// many they may go on: 32.
-	Stop, Start int
-	// PerFrame is how many cells a frame has at most: 16.
-	PerFrame int
-	// NeverStop has no peer told to stop: what finds the FIFO full is dropped.
-	NeverStop bool
-}
-
-func (c *Cells) setDefaults() {
-	for _, d := range []struct {
-		value     *int
-		otherwise int
-	}{{&c.FIFO, 1024}, {&c.Stop, 128}, {&c.Start, 32}, {&c.PerFrame, 16}} {
-		if *d.value == 0 {
-			*d.value = d.otherwise
-		}
-	}
-}
-
-func (c *Cells) validate() error {
-	if c.FIFO < 1 || c.PerFrame < 1 || c.Start < 1 || c.Stop < c.Start || c.Stop >= c.FIFO {
-		return fmt.Errorf("%w: Cells %+v: 1 <= Start <= Stop < FIFO, PerFrame >= 1", ErrConfig, *c)
-	}
-	return nil
-}
-
 // cellBudget bounds the cells that one round stores and sends.
 const cellBudget = 256
-
-// cellLink is a peer station with channels. There is one FIFO for each priority, of channels
-// that have a message to send, one entry for each message.
-type cellLink struct {
-	fifos   [descriptors.ChannelPriorities]channelFIFO
-	members []*endpoint // channels that are connected to the peer
-	busy    bool        // on cellMover.busy
-
-	stopped bool          // the peer has said so
-	waiting time.Duration // clock.present since which cells wait for its start; zero: none do
-	asked   time.Duration // when it was asked last
-	holding bool          // this end has told the peer to stop
-}
-
-// channelFIFO is a ring of channels. It has room for all that its link's channels may post.
-type channelFIFO struct {
-	ring     []*endpoint
-	first, n int
-}
-
-func (f *channelFIFO) push(ep *endpoint) {
-	f.ring[(f.first+f.n)%len(f.ring)] = ep
-	f.n++
-}
-
-func (f *channelFIFO) pop() {
-	f.ring[f.first] = nil
-	f.first = (f.first + 1) % len(f.ring)
-	f.n--
-}
-
-// resize gives the FIFO another ring, and leaves in it what keep answers true for.
-func (f *channelFIFO) resize(size int, keep func(*endpoint) bool) {
-	ring := make([]*endpoint, size)
-	n := 0
-	for i := range f.n {
-		if ep := f.ring[(f.first+i)%len(f.ring)]; keep(ep) {
-			ring[n] = ep
-			n++
-		}
-	}
-	*f = channelFIFO{ring: ring, n: n}
-}
-
-// cellMover carries cells: from the channels' double pages into frames, and from frames, by
-// way of the receive FIFO, into them. What is next cells.Waiting says.
-type cellMover struct {
-	*core
-	tx     *transmitter
-	conns  *connections
-	config Cells
-	links  map[descriptors.MAC]*cellLink
-	busy   []*cellLink // have messages to send; the first one's turn it is
-	// holding is how many links this end has told to stop.
-	holding int
-	levels  CellLevels // but for those of the receive FIFO, and of stops
-
-	// The frame that is being filled, or waits for room on the wire: the heads and the payloads
-	// of its cells.
-	head     descriptors.Header
-	filled   []cellHead
-	payloads [][cells.PayloadSize]byte
-	urgent   bool // its last cell was of high priority
-	low      bool // it has cells of low priority
-	ahead    lowFlight
-}
 
 func (w *cellMover) clear() {
 	w.links, w.busy, w.holding = map[descriptors.MAC]*cellLink{}, nil, 0
@@ -371,13 +271,6 @@ func (w *cellMover) take(ep *endpoint, h *descriptors.Header, payload []byte) ve
 		w.count(descriptors.CounterChannelStops, 1)
 	}
 	return taken
-}
-
-// cellHead is a copy of what precedes the payload of a cell: the wire may be written by others.
-type cellHead struct {
-	header [4]byte
-	hec    uint8
-	tag    [3]byte
 }
 
 // receiver is the channel that a cell in a frame is for, nil if there is none.

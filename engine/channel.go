@@ -7,44 +7,13 @@ import (
 
 // channels is the kind of MINI's channels (SPEC.md 16). Connecting, probes and their answers
 // are those of an unreliable VI; messages are cells, which cellMover carries.
-type channels struct{ unreliableVI }
+type channels struct {
+	unreliableVI
+	cells *cellMover
+}
 
 // kernelChannel is the kind of channel 0.
 type kernelChannel struct{ channels }
-
-// channel is what an endpoint of kind Channel has besides its connection. What stands in
-// device memory is a copy: the host may store to that, and the engine never reads it.
-type channel struct {
-	page       descriptors.ChannelPage
-	mask       uint32 // of an offset in a double page
-	span       span   // of the control page
-	control    *descriptors.ChannelControl
-	ends       []uint32
-	send, recv doublePage
-	tag        uint32 // protection tag
-	bells      *channelBells
-	link       *cellLink // while it is connected
-	kernel     bool      // channel 0, which has no link of its own
-
-	channelSender
-	channelReceiver
-}
-
-// doublePage is registered memory of the host.
-type doublePage struct {
-	handle  uint32
-	address uint64
-}
-
-// view is all of a double page, if that can be reached in one piece; nil if it cannot, or if
-// that takes more than a look. Good until the step ends.
-func (ch *channel) view(m *regions, d doublePage, write bool) []byte {
-	size := uint64(ch.page.Bytes())
-	if r, off := m.reach(d.handle, ch.tag, d.address, size, write); r != nil && r.eager == nil && r.epoch == m.epoch && r.whole != nil {
-		return r.whole[off : off+size]
-	}
-	return nil
-}
 
 // check implements kind. It does without checkEndpoint: a channel has no queues.
 func (k channels) check(b *descriptors.CreateEndpointBody) refusal {

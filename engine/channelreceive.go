@@ -8,16 +8,6 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/cells"
 )
 
-// channelReceiver is the receiving half of a channel.
-type channelReceiver struct {
-	receive  descriptors.ReceiveWord
-	assembly cells.Assembly
-	cutShort bool   // words of the PDU that is arriving were not written
-	expect   uint32 // number of the next frame of cells for the connection
-	// inbound are the headers of its cells, and of the last one of a PDU.
-	inbound [2]cellHead
-}
-
 // allow takes a word of the receive doorbell. It returns false if that makes no sense.
 func (ch *channel) allow(word uint32) bool {
 	start, stop := descriptors.ChannelSpan(word)

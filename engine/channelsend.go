@@ -5,56 +5,6 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/cells"
 )
 
-// channelSender is the sending half of a channel.
-type channelSender struct {
-	transmit descriptors.TransmitWord
-	status   descriptors.SendStatus
-	crc      cells.CRC                            // behind its last cell
-	under    [descriptors.ChannelPriorities]uint8 // its messages that have not ended
-	gone     bool                                 // channel 0, and it has been destroyed
-
-	// What is sent on the channel: by itself, or by channel 0.
-	posted [descriptors.ChannelPriorities]messages
-	// At most one message is cut into cells, since those of two could not be told apart. It is
-	// the oldest of the priority sending. From current up to stop its words are still to go.
-	cutter        cells.Cutter
-	sending       descriptors.ChannelPriority
-	from          *channel
-	current, stop uint32
-	// headers of its cells, and of the last one of a PDU, with the key's tag.
-	header, last cellHead
-	frames       uint32 // of cells that were sent for the connection
-}
-
-// message is a doorbell that was taken.
-type message struct {
-	word uint32
-	from *channel // whose double page it is in: the channel that it goes on, or channel 0
-}
-
-// mostMessages of one priority wait on a channel: its own, those of channel 0, and one that a
-// channel 0 had begun which is no more.
-const mostMessages = 2*descriptors.ChannelDepth + 1
-
-// messages are those of one priority, oldest first.
-type messages struct {
-	ring     [mostMessages]message
-	first, n uint8
-}
-
-func (m *messages) at(i uint8) *message { return &m.ring[(m.first+i)%mostMessages] }
-
-func (m *messages) push(word uint32, from *channel) {
-	*m.at(m.n) = message{word, from}
-	m.n++
-}
-
-func (m *messages) pop() {
-	m.ring[m.first].from = nil
-	m.first = (m.first + 1) % mostMessages
-	m.n--
-}
-
 // ended counts a message of the channel's own that has left, or has come to nothing.
 func (ch *channel) ended(p descriptors.ChannelPriority) {
 	ch.status.Ended[p]++

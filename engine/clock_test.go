@@ -75,7 +75,7 @@ func TestFindLost(t *testing.T) {
 	for _, reordered := range []bool{false, true} {
 		c, now := newTestClock()
 		e := &Engine{core: core{clock: *c, timing: DefaultTiming()}}
-		r := &reliable{nic: e, window: &window{recovery: recovery{reordered: reordered}}}
+		r := &reliable{nic: &e.core, window: &window{recovery: recovery{reordered: reordered}}}
 		for ; r.nxt < 5; r.nxt++ {
 			r.transmissions++
 			r.frames[r.nxt] = cut{sentAt: e.now, number: r.transmissions}

@@ -16,6 +16,10 @@ type core struct {
 	dma      dma
 	requests requests
 	received cellFIFO
+	tx       transmitter
+	rx       receiver
+	conns    connections
+	handed   bool // a message to the host in this round
 }
 
 // subject finds the endpoint that a command is about. What was posted to it before
@@ -30,3 +34,10 @@ func (c *core) subject(id uint32) *endpoint {
 	}
 	return ep
 }
+
+// These are the budgets of one step. A step is short, so that no part of the engine
+// waits long for another.
+const (
+	receiveBudget   = windowFrames     // frames that are received: what one peer may have under way
+	transmitQuantum = windowFrames / 4 // frames that an endpoint may send in its turn
+)

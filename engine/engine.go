@@ -14,20 +14,9 @@ type Engine struct {
 
 	// What follows is protected by mu.
 	core
-	tx     transmitter
-	rx     receiver
-	conns  connections
 	setups setups
 	cells  cellMover
-	handed bool // a message to the host in this round
 }
-
-// These are the budgets of one step. A step is short, so that no part of the engine
-// waits long for another.
-const (
-	receiveBudget   = windowFrames     // frames that are received: what one peer may have under way
-	transmitQuantum = windowFrames / 4 // frames that an endpoint may send in its turn
-)
 
 // New makes an engine. Errors wrap ErrConfig.
 func New(c Config) (*Engine, error) {

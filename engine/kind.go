@@ -54,41 +54,8 @@ type kind interface {
 	placed(ep *endpoint, h *descriptors.Header)
 }
 
-// newKind finds the kind of a new endpoint.
-func newKind(e *Engine, b *descriptors.CreateEndpointBody) (kind, refusal) {
-	switch b.Kind {
-	case descriptors.KindVI:
-		if b.Reliability == descriptors.Unreliable {
-			return unreliableVI{vi{e}}, refusal{}
-		}
-		return reliableVI{vi{e}}, refusal{}
-	case descriptors.KindFrame:
-		return frames{unreliableVI{vi{e}}}, refusal{}
-	case descriptors.KindReceiveQueue:
-		return receiveQueue{unreliableVI{vi{e}}}, refusal{}
-	case descriptors.KindRing:
-		switch {
-		case e.regions.sram.bytes == nil:
-			return nil, refusal{descriptors.ResultNotSupported, fieldKind}
-		case b.Reliability == descriptors.Unreliable:
-			return unreliableRing{unreliableVI{vi{e}}, ring{e}}, refusal{}
-		}
-		return reliableRing{reliableVI{vi{e}}, ring{e}}, refusal{}
-	case descriptors.KindChannel:
-		switch all := (channels{unreliableVI{vi{e}}}); {
-		case e.regions.sram.bytes == nil:
-			return nil, refusal{descriptors.ResultNotSupported, fieldKind}
-		case b.Options == descriptors.EndpointKernel:
-			return kernelChannel{all}, refusal{}
-		default:
-			return all, refusal{}
-		}
-	}
-	return nil, refusal{descriptors.ResultInvalidParameter, fieldKind}
-}
-
 // vi is what all VIs of an engine have in common.
-type vi struct{ *Engine }
+type vi struct{ *core }
 
 func (vi) connects() bool         { return true }
 func (vi) close(*endpoint)        {}

@@ -8,7 +8,7 @@ import (
 
 func TestNewKind(t *testing.T) {
 	e := &Engine{}
-	reliable, unreliable := reliableVI{vi{e}}, unreliableVI{vi{e}}
+	reliable, unreliable := reliableVI{vi{&e.core}}, unreliableVI{vi{&e.core}}
 	for _, c := range []struct {
 		body descriptors.CreateEndpointBody
 		want kind
@@ -34,9 +34,9 @@ func TestTakeRefusesUnknownTypes(t *testing.T) {
 	c, _ := newTestClock()
 	e := &Engine{core: core{clock: *c}}
 	for _, frame := range []descriptors.FrameType{0, descriptors.FrameConnectRequest, 200} {
-		ep := &endpoint{rel: &reliable{nic: e, window: &window{}, nxt: 1}, unrel: &unreliable{}}
+		ep := &endpoint{rel: &reliable{nic: &e.core, window: &window{}, nxt: 1}, unrel: &unreliable{}}
 		h := &descriptors.Header{Type: frame, Ack: 1, Credit: 5}
-		if (reliableVI{vi{e}}).take(ep, h, nil) != refused || (unreliableVI{vi{e}}).take(ep, h, nil) != refused {
+		if (reliableVI{vi{&e.core}}).take(ep, h, nil) != refused || (unreliableVI{vi{&e.core}}).take(ep, h, nil) != refused {
 			t.Errorf("a frame of type %d was taken", frame)
 		}
 		if ep.rel.una != 0 || ep.rel.limit != 0 {

@@ -36,9 +36,9 @@ func (f *flight) push(m flying) {
 }
 
 // clearFlight forgets the messages under way.
-func (e *Engine) clearFlight() {
-	e.flight.messages, e.flight.first = e.flight.messages[:0], 0
-	e.events &^= inFlight
+func (c *core) clearFlight() {
+	c.flight.messages, c.flight.first = c.flight.messages[:0], 0
+	c.events &^= inFlight
 }
 
 // wire is the number of the wire if it loses nothing, else zero.
@@ -60,8 +60,8 @@ func (c *core) offered() uint32 {
 }
 
 // takeFlight takes note of what the peer has placed up to position taken.
-func (e *Engine) takeFlight(taken uint32) {
-	for f := &e.flight; f.first < len(f.messages); f.first++ {
+func (c *core) takeFlight(taken uint32) {
+	for f := &c.flight; f.first < len(f.messages); f.first++ {
 		m := &f.messages[f.first]
 		if int32(taken-m.mark) < 0 {
 			return
@@ -70,33 +70,33 @@ func (e *Engine) takeFlight(taken uint32) {
 			r.arrivedUpTo(m.psn)
 		}
 	}
-	e.clearFlight()
+	c.clearFlight()
 }
 
 // checkWire ends the connections over a wire that has been set up anew since: what was
 // under way on it is lost.
-func (e *Engine) checkWire() {
-	now := e.wire()
-	if now == e.wireSeen {
+func (c *core) checkWire() {
+	now := c.wire()
+	if now == c.wireSeen {
 		return
 	}
-	e.wireSeen = now
-	e.clearFlight()
-	for _, ep := range e.living {
+	c.wireSeen = now
+	c.clearFlight()
+	for _, ep := range c.living {
 		if ep.rel != nil && ep.rel.wire != 0 && ep.rel.wire != now {
-			e.conns.fail(ep, descriptors.StatusTransportError, descriptors.ResultConnectionLost, true)
+			c.conns.fail(ep, descriptors.StatusTransportError, descriptors.ResultConnectionLost, true)
 		}
 	}
 }
 
 // askFlight asks the peer for an answer to the newest message under way, as nobody will
 // look for a while at how far the wire is: the answer wakes whoever waits.
-func (e *Engine) askFlight() {
-	for _, m := range slices.Backward(e.flight.messages[e.flight.first:]) {
+func (c *core) askFlight() {
+	for _, m := range slices.Backward(c.flight.messages[c.flight.first:]) {
 		if r := m.ep.rel; r != nil && m.ep.era == m.era {
 			if r.pending == 0 && int32(m.psn-r.una) > 0 {
-				e.conns.probe(m.ep, &r.liveness)
-				e.tx.flush()
+				c.conns.probe(m.ep, &r.liveness)
+				c.tx.flush()
 			}
 			return
 		}

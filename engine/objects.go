@@ -192,3 +192,36 @@ func (e *Engine) setPayload(b *descriptors.SetPayloadBody) refusal {
 	}
 	return refusal{}
 }
+
+// newKind finds the kind of a new endpoint.
+func newKind(e *Engine, b *descriptors.CreateEndpointBody) (kind, refusal) {
+	switch b.Kind {
+	case descriptors.KindVI:
+		if b.Reliability == descriptors.Unreliable {
+			return unreliableVI{vi{&e.core}}, refusal{}
+		}
+		return reliableVI{vi{&e.core}}, refusal{}
+	case descriptors.KindFrame:
+		return frames{unreliableVI{vi{&e.core}}}, refusal{}
+	case descriptors.KindReceiveQueue:
+		return receiveQueue{unreliableVI{vi{&e.core}}}, refusal{}
+	case descriptors.KindRing:
+		switch {
+		case e.regions.sram.bytes == nil:
+			return nil, refusal{descriptors.ResultNotSupported, fieldKind}
+		case b.Reliability == descriptors.Unreliable:
+			return unreliableRing{unreliableVI{vi{&e.core}}, ring{&e.core}}, refusal{}
+		}
+		return reliableRing{reliableVI{vi{&e.core}}, ring{&e.core}}, refusal{}
+	case descriptors.KindChannel:
+		switch all := (channels{unreliableVI{vi{&e.core}}, &e.cells}); {
+		case e.regions.sram.bytes == nil:
+			return nil, refusal{descriptors.ResultNotSupported, fieldKind}
+		case b.Options == descriptors.EndpointKernel:
+			return kernelChannel{all}, refusal{}
+		default:
+			return all, refusal{}
+		}
+	}
+	return nil, refusal{descriptors.ResultInvalidParameter, fieldKind}
+}

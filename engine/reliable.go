@@ -9,7 +9,7 @@ import (
 
 // reliable is the state of a connected endpoint whose messages are acknowledged.
 type reliable struct {
-	nic *Engine
+	nic *core
 	ep  *endpoint
 
 	// Sending.
@@ -94,7 +94,7 @@ func (k reliableVI) open(ep *endpoint, peer *descriptors.ConnectBody) {
 	sends := min(windowFrames, int(ep.send.mask)+1)
 	receives := min(windowFrames, int(ep.recv.mask)+1)
 	r := &reliable{
-		nic: k.Engine, ep: ep,
+		nic: k.core, ep: ep,
 		una: ep.remote.ourKey, nxt: ep.remote.ourKey, lent: ep.remote.ourKey, expect: ep.remote.theirKey,
 		messages: make([]sending, sends), receipts: make([]receipt, receives),
 		liveness: liveness{heard: k.now}, eager: peer.Options&descriptors.ConnectBreaks != 0,

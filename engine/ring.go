@@ -16,7 +16,7 @@ type ringMemory struct {
 }
 
 // ring is what rings do in their own way, whatever the reliability.
-type ring struct{ nic *Engine }
+type ring struct{ nic *core }
 
 // These are the kinds of rings.
 type (

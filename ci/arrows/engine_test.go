@@ -1,0 +1,145 @@
+package arrows
+
+import (
+	"cmp"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// engineOrder lists the files of the engine from the bottom up. An arrow is a file that uses
+// an identifier which another file declares: a method, a field and an embedded type count.
+const engineOrder = `
+interfaces.go celllevels.go channelbell.go doorbell.go endpoint.go reports.go clock.go
+config.go frame.go fields_unsafe.go requests.go internal/memory/mover.go pipeline.go
+program.go regions.go dma.go core.go doc.go liveness.go queue.go transmit.go sram.go
+receipt.go eager.go completion.go kind.go ending.go cellflow.go marks.go borrow.go rdma.go
+channelstate.go channelreceive.go channelsend.go channelkernel.go reliable.go lend.go
+receive.go path.go reliable_receive.go unreliable.go receivequeue.go rdma_receive.go
+lossless.go recovery.go steer.go raw.go lane.go cellwire.go connect.go dispatch.go ring.go
+engine.go channel.go processor.go objects.go modify.go step.go run.go ringer.go admin.go
+transferlog.go movers.go
+`
+
+// engineBackUp is how many arrows of the engine run against that order at most. The aim is
+// 40. Lower it when there are fewer.
+const engineBackUp = 66
+
+type fileArrow struct{ from, to string }
+
+// TestEngineOrder checks that the files of the engine use those below them.
+func TestEngineOrder(t *testing.T) {
+	arrows, files := engineArrows(t)
+	order := strings.Fields(engineOrder)
+	for _, f := range files {
+		if !slices.Contains(order, f) {
+			t.Errorf("engine/%s has no place in engineOrder", f)
+		}
+	}
+	for _, f := range order {
+		if !slices.Contains(files, f) {
+			t.Errorf("engineOrder has engine/%s, which is not there", f)
+		}
+	}
+	var up []fileArrow
+	for a := range arrows {
+		if slices.Index(order, a.to) > slices.Index(order, a.from) {
+			up = append(up, a)
+		}
+	}
+	t.Logf("%d files, %d arrows, %d back up", len(files), len(arrows), len(up))
+	if len(files) < 20 || len(arrows) < 100 {
+		t.Errorf("only %d files and %d arrows were found", len(files), len(arrows))
+	}
+	if len(up) > engineBackUp {
+		slices.SortFunc(up, func(a, b fileArrow) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to)) })
+		for _, a := range up {
+			t.Errorf("engine/%s uses engine/%s above it", a.from, a.to)
+		}
+		t.Errorf("%d arrows run back up, more than %d", len(up), engineBackUp)
+	}
+}
+
+// engineArrows type-checks the packages of the engine, and returns the arrows between their
+// files, by their paths from the engine on.
+func engineArrows(t *testing.T) (map[fileArrow]bool, []string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-f",
+		"{{.ImportPath}}\t{{.Export}}\t{{.Dir}}\t{{range .GoFiles}}{{.}} {{end}}", "./engine/...")
+	cmd.Dir = "../.."
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fset := token.NewFileSet()
+	exports, checked := map[string]string{}, map[string]*types.Package{}
+	compiled := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
+	root, err := filepath.Abs("../../engine")
+	if err != nil {
+		t.Fatal(err)
+	}
+	place := func(at token.Pos) string {
+		path, err := filepath.Rel(root, fset.Position(at).Filename)
+		if err != nil || !filepath.IsLocal(path) {
+			return "" // not of the engine
+		}
+		return filepath.ToSlash(path)
+	}
+	arrows := map[fileArrow]bool{}
+	var names []string
+	for line := range strings.Lines(string(out)) { // what a package imports comes before it
+		f := strings.Split(strings.TrimSpace(line), "\t")
+		if len(f) > 1 {
+			exports[f[0]] = f[1]
+		}
+		if f[0] != Module+"/engine" && !strings.HasPrefix(f[0], Module+"/engine/") {
+			continue
+		}
+		var files []*ast.File
+		for _, name := range strings.Fields(f[3]) {
+			file, err := parser.ParseFile(fset, filepath.Join(f[2], name), nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files, names = append(files, file), append(names, place(file.Package))
+		}
+		info := &types.Info{Uses: map[*ast.Ident]types.Object{}}
+		p, err := (&types.Config{Importer: fromSource{compiled, checked}}).Check(f[0], fset, files, info)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checked[f[0]] = p
+		for use, object := range info.Uses {
+			if _, imported := object.(*types.PkgName); imported || !object.Pos().IsValid() {
+				continue
+			}
+			if a := (fileArrow{place(use.Pos()), place(object.Pos())}); a.from != a.to && a.to != "" {
+				arrows[a] = true
+			}
+		}
+	}
+	return arrows, names
+}
+
+// fromSource imports packages that were type-checked here, so that what they declare has its
+// place, and others from what the compiler has made.
+type fromSource struct {
+	types.Importer
+	checked map[string]*types.Package
+}
+
+func (i fromSource) Import(path string) (*types.Package, error) {
+	if p := i.checked[path]; p != nil {
+		return p, nil
+	}
+	return i.Importer.Import(path)
+}
