@@ -2,7 +2,6 @@ package engine
 
 import (
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/internal/cells"
 )
 
 // channels is the kind of MINI's channels (SPEC.md 16). Connecting, probes and their answers
@@ -53,49 +52,6 @@ func (k channels) check(b *descriptors.CreateEndpointBody) refusal {
 		return refusal{descriptors.ResultInvalidParameter, fieldRecvCQ}
 	}
 	return refusal{}
-}
-
-// createChannel creates an endpoint of kind Channel.
-func (e *Engine) createChannel(b *descriptors.CreateEndpointBody) (reply descriptors.EndpointCreated, why refusal) {
-	kind, why := newKind(e, b)
-	if why == (refusal{}) {
-		why = kind.check(b)
-	}
-	if why != (refusal{}) {
-		return reply, why
-	}
-	page := descriptors.ChannelPage(b.SendLog2)
-	kernel := b.Options == descriptors.EndpointKernel
-	n := uint32(0)
-	if !kernel {
-		n = e.free(min(page.Channels(), e.limits.Endpoints))
-	}
-	if e.all[n] != nil || n == 0 && !kernel {
-		return reply, refusal{descriptors.ResultResource, 0}
-	}
-	at, ok := e.regions.sram.alloc(descriptors.PageSize, descriptors.PageSize)
-	if !ok {
-		return reply, refusal{descriptors.ResultResource, 0}
-	}
-	memory := e.regions.sram.memory(at)
-	ch := &channel{page: page, mask: page.Words() - 1, span: at, tag: b.Ptag, kernel: kernel,
-		control: descriptors.ChannelControlAt(memory), ends: descriptors.ChannelEndsAt(memory),
-		send: doublePage{b.SendCQ, b.SendIOVA}, recv: doublePage{b.RecvCQ, b.RecvIOVA}}
-	ch.transmit.Pointer, ch.receive.Pointer = uint16(2*n), uint16(2*n+1)
-	if b.Options&descriptors.EndpointSpaced != 0 {
-		ch.receive.Status = descriptors.ChannelSpaced
-	}
-	ch.crc = cells.StartCRC
-	ch.showSent()
-	ch.showReceived()
-	ep := &endpoint{id: n, kind: kind, kindID: b.Kind, options: b.Options, reliability: b.Reliability, ptag: b.Ptag,
-		maxTransfer: b.MaxTransfer, channel: ch, bells: bells}
-	e.countUser(ep, 1)
-	e.enter(ep)
-	e.bells.open(n, ep.bells, true)
-	ch.bells = e.bells.openChannel(n)
-	e.cells.levels.Channels++
-	return descriptors.EndpointCreated{Endpoint: n, Send: uint32(at.at)}, refusal{}
 }
 
 // connects implements kind.

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -79,9 +78,6 @@ type Config struct {
 	// Rand gives connection keys; nil means crypto/rand.
 	Rand io.Reader
 }
-
-// ErrConfig is wrapped by the errors of New.
-var ErrConfig = errors.New("bad engine configuration")
 
 func (c *Config) setDefaults() {
 	if c.Limits == (Limits{}) {

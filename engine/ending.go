@@ -89,28 +89,6 @@ func (c *connections) end(ep *endpoint, reason descriptors.Result, tell bool) {
 	}
 }
 
-// failQueues ends the endpoints whose completion queue has lost an entry.
-func (e *Engine) failQueues() {
-	for ; len(e.cqs.failed) > 0; e.cqs.failed = e.cqs.failed[1:] {
-		cq := e.cqs.failed[0]
-		for _, ep := range e.living {
-			if ep.send.cq != cq && (ep.recv.cq != cq || ep.recv.named && ep.recv.source == nil) {
-				continue
-			}
-			switch ep.state {
-			case descriptors.StateConnected:
-				e.conns.fail(ep, descriptors.StatusFlushed, descriptors.ResultResource, true)
-			case descriptors.StateConnectPending:
-				e.setups.end(ep, descriptors.ResultResource)
-				e.conns.enterError(ep, descriptors.StatusFlushed)
-			case descriptors.StateIdle:
-				e.conns.enterError(ep, descriptors.StatusFlushed)
-			}
-		}
-	}
-	e.events &^= brokenQueue
-}
-
 // enterError puts an endpoint into the error state, in which everything posted
 // ends at once.
 func (c *connections) enterError(ep *endpoint, first descriptors.Status) {

@@ -1,6 +1,13 @@
 package engine
 
-import "github.com/trapeze-nic/trapeze/descriptors"
+import (
+	"errors"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// ErrConfig is wrapped by the errors of New.
+var ErrConfig = errors.New("bad engine configuration")
 
 // Port is one end of a wire as the engine sees it. It is used by one goroutine
 // at a time: the one that steps the engine.

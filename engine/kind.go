@@ -84,3 +84,24 @@ func (k vi) check(b *descriptors.CreateEndpointBody) refusal {
 	}
 	return refusal{}
 }
+
+// destination implements kind: a message goes to the memory of its receive descriptor, or where
+// an entry of the payload table says, which a program has chosen.
+func (k vi) destination(ep *endpoint, in *receipt, st descriptors.Status, h *descriptors.Header) descriptors.Status {
+	room, entry := in.total, k.rx.entry
+	if in.tabled = entry != nil; in.tabled {
+		l := &in.entry
+		l.segments = append(l.segments[:0], *entry)
+		l.total, l.at, l.base, l.memory, l.peer = entry.length, 0, 0, nil, false
+		room = l.total
+	}
+	switch {
+	case st != 0:
+		return st
+	case h.Extent > room:
+		return descriptors.StatusLengthError
+	case in.tabled:
+		return k.regions.check(&in.entry, ep.ptag, true)
+	}
+	return 0
+}

@@ -14,17 +14,6 @@ type liveness struct {
 	pending time.Duration // clock.present since which a probe is unanswered; zero: none is
 }
 
-// liveness is that of the connection's peer, nil if there is none that answers probes.
-func (ep *endpoint) liveness() *liveness {
-	switch {
-	case ep.rel != nil:
-		return &ep.rel.liveness
-	case ep.unrel != nil && ep.unrel.probes:
-		return &ep.unrel.liveness
-	}
-	return nil
-}
-
 // hear notes that the peer lives.
 func (l *liveness) hear(c *clock) { l.heard, l.pending = c.now, 0 }
 

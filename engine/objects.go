@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/cells"
 )
 
 // checkEndpoint names what is wrong with a new endpoint, of whatever kind.
@@ -224,4 +225,64 @@ func newKind(e *Engine, b *descriptors.CreateEndpointBody) (kind, refusal) {
 		}
 	}
 	return nil, refusal{descriptors.ResultInvalidParameter, fieldKind}
+}
+
+// checkSource names what is wrong with the receive queue that a new VI is to share.
+func (e *Engine) checkSource(b *descriptors.CreateEndpointBody) refusal {
+	if b.RecvIOVA >= uint64(len(e.all)) || e.all[b.RecvIOVA] == nil {
+		return refusal{descriptors.ResultInvalidParameter, fieldRecvIOVA}
+	}
+	from := e.all[b.RecvIOVA]
+	switch _, ok := from.kind.(receiveQueue); {
+	case !ok:
+		return refusal{descriptors.ResultInvalidParameter, fieldRecvIOVA}
+	case from.ptag != b.Ptag:
+		return refusal{descriptors.ResultInvalidPtag, fieldVIPtag}
+	case b.RecvCQ != descriptors.NoCQ:
+		return refusal{descriptors.ResultInvalidParameter, fieldRecvCQ}
+	}
+	return refusal{}
+}
+
+// createChannel creates an endpoint of kind Channel.
+func (e *Engine) createChannel(b *descriptors.CreateEndpointBody) (reply descriptors.EndpointCreated, why refusal) {
+	kind, why := newKind(e, b)
+	if why == (refusal{}) {
+		why = kind.check(b)
+	}
+	if why != (refusal{}) {
+		return reply, why
+	}
+	page := descriptors.ChannelPage(b.SendLog2)
+	kernel := b.Options == descriptors.EndpointKernel
+	n := uint32(0)
+	if !kernel {
+		n = e.free(min(page.Channels(), e.limits.Endpoints))
+	}
+	if e.all[n] != nil || n == 0 && !kernel {
+		return reply, refusal{descriptors.ResultResource, 0}
+	}
+	at, ok := e.regions.sram.alloc(descriptors.PageSize, descriptors.PageSize)
+	if !ok {
+		return reply, refusal{descriptors.ResultResource, 0}
+	}
+	memory := e.regions.sram.memory(at)
+	ch := &channel{page: page, mask: page.Words() - 1, span: at, tag: b.Ptag, kernel: kernel,
+		control: descriptors.ChannelControlAt(memory), ends: descriptors.ChannelEndsAt(memory),
+		send: doublePage{b.SendCQ, b.SendIOVA}, recv: doublePage{b.RecvCQ, b.RecvIOVA}}
+	ch.transmit.Pointer, ch.receive.Pointer = uint16(2*n), uint16(2*n+1)
+	if b.Options&descriptors.EndpointSpaced != 0 {
+		ch.receive.Status = descriptors.ChannelSpaced
+	}
+	ch.crc = cells.StartCRC
+	ch.showSent()
+	ch.showReceived()
+	ep := &endpoint{id: n, kind: kind, kindID: b.Kind, options: b.Options, reliability: b.Reliability, ptag: b.Ptag,
+		maxTransfer: b.MaxTransfer, channel: ch, bells: bells}
+	e.countUser(ep, 1)
+	e.enter(ep)
+	e.bells.open(n, ep.bells, true)
+	ch.bells = e.bells.openChannel(n)
+	e.cells.levels.Channels++
+	return descriptors.EndpointCreated{Endpoint: n, Send: uint32(at.at)}, refusal{}
 }

@@ -172,3 +172,62 @@ type control struct {
 	bits      descriptors.Control
 	immediate uint32
 }
+
+// operations is what completed descriptors say of their operation, by that; the last one
+// there is not.
+var operations = [descriptors.ControlOpMask + 1]descriptors.Status{descriptors.OpSend: descriptors.StatusOpSend,
+	descriptors.OpRDMAWrite: descriptors.StatusOpRDMAWrite, descriptors.OpRDMARead: descriptors.StatusOpRDMARead}
+
+// operation is that of the descriptor that a token names, without a look at the rest of it.
+func (m *regions) operation(t descriptors.Token, tag uint32) descriptors.Control {
+	r, off := m.reach(t.Handle, tag, t.Address, descriptors.ControlSegmentSize, false)
+	if r == nil {
+		return descriptors.OpSend
+	}
+	seg := descriptors.ControlAt(m.window(r, off, descriptors.ControlSegmentSize, false))
+	if seg == nil {
+		return descriptors.OpSend
+	}
+	return seg.Control.Op()
+}
+
+// copyTarget copies the address segment of an RDMA descriptor with count segments in all.
+func (m *regions) copyTarget(l *layout, count uint64, tag uint32) descriptors.Status {
+	bits := l.control.bits
+	switch {
+	case bits.Op() == descriptors.ControlOpMask:
+		l.control.bits &^= descriptors.ControlOpMask
+		return descriptors.StatusFormatError
+	case count == 0, bits&descriptors.ControlInline != 0,
+		bits.Op() == descriptors.OpRDMARead && bits&descriptors.ControlImmediate != 0:
+		return descriptors.StatusFormatError
+	}
+	s := descriptors.AddressSegmentAt(m.at(l.token.Handle, tag, l.token.Address+descriptors.ControlSegmentSize, descriptors.AddressSegmentSize, false))
+	if s == nil {
+		return descriptors.StatusProtectionError
+	}
+	if s.Reserved != 0 {
+		return descriptors.StatusFormatError
+	}
+	l.segments = append(l.segments, segment{address: s.Address, handle: s.Handle})[:0]
+	return 0
+}
+
+// target is the memory that the address segment of an RDMA descriptor names. It stands
+// behind the data segments, where it makes the layouts of sends no larger.
+func (l *layout) target() *segment { return &l.segments[:len(l.segments)+1][len(l.segments)] }
+
+// allows says what is wrong with an RDMA operation of the endpoint that is sound.
+func (ep *endpoint) allows(op descriptors.Control) descriptors.Status {
+	right := descriptors.AccessRDMAWrite
+	if op == descriptors.OpRDMARead {
+		right = descriptors.AccessRDMARead
+	}
+	switch {
+	case !ep.kind.connects(), right == descriptors.AccessRDMARead && ep.rel == nil:
+		return descriptors.StatusFormatError
+	case ep.allowed&right == 0:
+		return descriptors.StatusRDMAProtection
+	}
+	return 0
+}

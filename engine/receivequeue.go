@@ -25,23 +25,6 @@ func (receiveQueue) check(b *descriptors.CreateEndpointBody) refusal {
 	return refusal{}
 }
 
-// checkSource names what is wrong with the receive queue that a new VI is to share.
-func (e *Engine) checkSource(b *descriptors.CreateEndpointBody) refusal {
-	if b.RecvIOVA >= uint64(len(e.all)) || e.all[b.RecvIOVA] == nil {
-		return refusal{descriptors.ResultInvalidParameter, fieldRecvIOVA}
-	}
-	from := e.all[b.RecvIOVA]
-	switch _, ok := from.kind.(receiveQueue); {
-	case !ok:
-		return refusal{descriptors.ResultInvalidParameter, fieldRecvIOVA}
-	case from.ptag != b.Ptag:
-		return refusal{descriptors.ResultInvalidPtag, fieldVIPtag}
-	case b.RecvCQ != descriptors.NoCQ:
-		return refusal{descriptors.ResultInvalidParameter, fieldRecvCQ}
-	}
-	return refusal{}
-}
-
 // sharing is the receive side of a VI that shares the receives of from. It holds as many
 // as messages can be in work.
 func sharing(from *endpoint) workQueue {
@@ -91,4 +74,23 @@ func (r *reliable) shareUpTo(ahead uint32) bool {
 // VI that shares a receive queue drops messages for which there is none.
 func (c *core) mayAgree(ep *endpoint) bool {
 	return ep.reliability != descriptors.Unreliable && ep.recv.source == nil
+}
+
+// takeReceive fetches the next receive descriptor into in, unless none is
+// posted. A bad one shows in in.status.
+func (r *receiver) takeReceive(ep *endpoint, in *receipt) bool {
+	q := &ep.recv
+	if q.posted() == 0 {
+		// The host may have rung since this round looked: what it had posted
+		// before the message was sent must be there for it.
+		if r.bells.takePage(ep.id); q.posted() == 0 && !r.share(q) {
+			return false
+		}
+	}
+	if ep.plain {
+		r.regions.fetch(ep, q, &in.layout)
+	} else {
+		ep.kind.fetch(ep, q, &in.layout)
+	}
+	return true
 }

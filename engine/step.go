@@ -1,5 +1,7 @@
 package engine
 
+import "github.com/trapeze-nic/trapeze/descriptors"
+
 // Step does one round of work: it takes frames, doorbells and timers as they
 // come and sends what can be sent. It reports whether there was anything to do.
 // If another goroutine is in the engine, it returns false at once.
@@ -109,4 +111,37 @@ func (e *Engine) tick() {
 			e.conns.expire(ep, l)
 		}
 	}
+}
+
+// failQueues ends the endpoints whose completion queue has lost an entry.
+func (e *Engine) failQueues() {
+	for ; len(e.cqs.failed) > 0; e.cqs.failed = e.cqs.failed[1:] {
+		cq := e.cqs.failed[0]
+		for _, ep := range e.living {
+			if ep.send.cq != cq && (ep.recv.cq != cq || ep.recv.named && ep.recv.source == nil) {
+				continue
+			}
+			switch ep.state {
+			case descriptors.StateConnected:
+				e.conns.fail(ep, descriptors.StatusFlushed, descriptors.ResultResource, true)
+			case descriptors.StateConnectPending:
+				e.setups.end(ep, descriptors.ResultResource)
+				e.conns.enterError(ep, descriptors.StatusFlushed)
+			case descriptors.StateIdle:
+				e.conns.enterError(ep, descriptors.StatusFlushed)
+			}
+		}
+	}
+	e.events &^= brokenQueue
+}
+
+// liveness is that of the connection's peer, nil if there is none that answers probes.
+func (ep *endpoint) liveness() *liveness {
+	switch {
+	case ep.rel != nil:
+		return &ep.rel.liveness
+	case ep.unrel != nil && ep.unrel.probes:
+		return &ep.unrel.liveness
+	}
+	return nil
 }

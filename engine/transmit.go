@@ -350,3 +350,44 @@ func (t *transmitter) flush() {
 		t.port.Flush()
 	}
 }
+
+// unlikeSends are the control bits of descriptors that are not begun like sends.
+const unlikeSends = descriptors.ControlOpMask | descriptors.ControlQueueFence
+
+// beginRDMA prepares the frames of an operation.
+func (m *sending) beginRDMA() {
+	switch m.control.bits.Op() {
+	case descriptors.OpRDMAWrite:
+		m.frames = descriptors.FrameWrite
+	case descriptors.OpRDMARead:
+		// A request carries none of the bytes: it is the frame behind the last of them.
+		m.frames, m.cut, m.awaits = descriptors.FrameReadRequest, m.total, m.total
+	}
+}
+
+// extend makes a data frame one of an RDMA operation.
+func (m *sending) extend(h *descriptors.Header, x *descriptors.Extension) {
+	h.Type, *x = m.frames, descriptors.Extension{}
+	if m.frames != descriptors.FrameReadResponse {
+		to := m.target()
+		x.Address, x.Handle = to.address, to.handle
+	}
+	switch m.frames {
+	case descriptors.FrameWrite:
+		if h.Offset == 0 {
+			m.request = h.PSN
+		}
+		x.Request = m.request
+	case descriptors.FrameReadRequest:
+		h.Flags &^= descriptors.FrameFirst | descriptors.FrameLast
+		h.Offset = 0
+	case descriptors.FrameReadResponse:
+		x.Request = m.request
+	}
+}
+
+// takesReceive reports whether the message takes a receive of the peer.
+func (m *sending) takesReceive() bool {
+	bits := m.control.bits
+	return bits.Op() == descriptors.OpSend || bits.Op() == descriptors.OpRDMAWrite && bits&descriptors.ControlImmediate != 0
+}
