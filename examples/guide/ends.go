@@ -12,7 +12,7 @@ import (
 
 // ends is the fifth step: how a connection ends, and what calls say then.
 func ends(ctx context.Context, store, sensor *via.NIC) error {
-	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	short, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	_, err := via.Dial(short, sensor, via.Address{MAC: store.Query().Address, Discriminator: "no such name"}.String(), via.ConnOptions{})
 	var e *via.Error
