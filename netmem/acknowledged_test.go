@@ -1,254 +1,238 @@
-package netmem_test
+package netmem
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/emulator"
-	"github.com/trapeze-nic/trapeze/netmem"
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
-	"github.com/trapeze-nic/trapeze/wire"
 )
 
-// pairOfServers is a client's NIC and two servers, each on a NIC that can be cut off.
-type pairOfServers struct {
-	*rig
-	list  []*netmem.Server
-	plugs []*wire.Switch
-	o     netmem.Options
+// story is what a test says that happens to clients and servers, in virtual time. The servers lend
+// memory.
+type story struct {
+	*schedule
+	opened int // clients so far
 }
 
-const (
-	pairPage  = 4096
-	pairPages = 24
-)
-
-func newPairOfServers(t *testing.T, witness bool) *pairOfServers {
+// tell tells a story.
+func tell(t *testing.T, servers, pages int, witness bool, f func(s *story)) {
 	t.Helper()
-	nics, plugs := onSwitch(t, 3)
-	p := &pairOfServers{rig: &rig{TB: t, near: nics[0]}, plugs: plugs[1:]}
-	for i, nic := range nics[1:] {
-		p.far = nic
-		p.list = append(p.list, p.serve(netmem.ServerOptions{Name: fmt.Sprint(i), Page: pairPage, Size: pairPage * pairPages}))
+	l := newLender(t)
+	s := &story{schedule: &schedule{network: newNetwork(l, 0), pages: pages}}
+	for i := range servers {
+		s.servers = append(s.servers, &modelServer{node: fmt.Sprintf("s%d", i)})
 	}
-	p.o = netmem.Options{Copies: 2, Cache: 32 * pairPage, Timeout: cutTimeout, ReadAhead: -1}
 	if witness {
-		p.o.Witness = netmem.WitnessFile(t.TempDir() + "/witness")
+		s.witness = &modelServer{node: "witness"}
 	}
-	return p
+	synctest.Test(t, func(t *testing.T) {
+		s.begin(t)
+		defer s.end()
+		f(s)
+	})
+}
+
+// client opens a client, which ends with the story at the latest.
+func (s *story) client() (*Client, *process, error) {
+	s.opened++
+	p := s.process("client", s.opened)
+	c, err := s.open(p, 2*time.Second)
+	if err == nil {
+		s.atEnd(func() { _ = c.Close() }) // a test may have closed it
+	}
+	return c, p, err
 }
 
 // use opens a client, has it do something, and closes it.
-func (p *pairOfServers) use(f func(c *netmem.Client) error) error {
-	p.Helper()
-	c, err := p.tryOpen(p.o, p.list...)
+func (s *story) use(f func(c *Client) error) error {
+	s.Helper()
+	c, _, err := s.client()
 	if err != nil {
 		return err
 	}
 	return errors.Join(f(c), c.Close())
 }
 
-func (p *pairOfServers) fill(b byte) error {
-	p.Helper()
-	return p.use(func(c *netmem.Client) error {
-		_, err := c.WriteAt(bytes.Repeat([]byte{b}, pairPage*pairPages), 0)
+// fill writes all pages.
+func (s *story) fill(b byte) error {
+	s.Helper()
+	return s.use(func(c *Client) error {
+		_, err := c.WriteAt(bytes.Repeat([]byte{b}, modelPage*s.pages), 0)
 		return errors.Join(err, c.Sync())
 	})
 }
 
+// plug cuts a server off from all, or plugs it in again.
+func (s *story) plug(server int, in bool) {
+	by := 1
+	if in {
+		by = -1
+	}
+	s.set(func() {
+		s.cut[[2]string{"client", s.servers[server].node}] += by
+		s.cut[[2]string{s.servers[server].node, "client"}] += by
+	})
+}
+
 // wantAll checks that a new client reads nothing but b.
-func (p *pairOfServers) wantAll(what string, b byte) {
-	p.Helper()
-	got := make([]byte, pairPage*pairPages)
-	err := p.use(func(c *netmem.Client) error { _, err := c.ReadAt(got, 0); return err })
+func (s *story) wantAll(what string, b byte) {
+	s.Helper()
+	got := make([]byte, modelPage*s.pages)
+	err := s.use(func(c *Client) error { _, err := c.ReadAt(got, 0); return err })
 	if other := bytes.IndexFunc(got, func(r rune) bool { return byte(r) != b }); err != nil || other >= 0 {
-		p.Errorf("%s: %v, and byte %d is %d, not %d", what, err, other, got[max(0, other)], b)
+		s.Errorf("%s: %v, and byte %d is %d, not %d", what, err, other, got[max(0, other)], b)
 	}
 }
 
-// wantComplete waits until a client sees both servers complete.
-func (p *pairOfServers) wantComplete() {
-	p.Helper()
-	if err := p.use(func(c *netmem.Client) error { p.until("both servers to be complete", complete(c)); return nil }); err != nil {
-		p.Error(err)
+// wantComplete waits until a client sees all servers complete.
+func (s *story) wantComplete() {
+	s.Helper()
+	if err := s.use(func(c *Client) error { wantComplete(s.T, c); return nil }); err != nil {
+		s.Error(err)
 	}
 }
 
-// acknowledgedWhileAway: what was acknowledged while a server was away is read after it is back
+const storyPages = 24
+
+// TestAcknowledgedWhileAway: what was acknowledged while a server was away is read after it is back
 // and the writer is gone, from either server alone.
-func acknowledgedWhileAway(t *testing.T, away int) {
-	p := newPairOfServers(t, true)
-	if err := p.fill(1); err != nil {
-		t.Fatal(err)
+func TestAcknowledgedWhileAway(t *testing.T) {
+	for away := range 2 {
+		tell(t, 2, storyPages, true, func(s *story) {
+			if err := s.fill(1); err != nil {
+				s.Fatal(err)
+			}
+			s.plug(away, false)
+			if err := s.fill(2); err != nil {
+				s.Fatalf("with a witness and one of two servers: %v", err)
+			}
+			s.plug(away, true)
+			s.wantAll("at once", 2)
+			s.wantComplete()
+			s.kill(s.servers[1-away])
+			s.wantAll("from the server that was away", 2)
+		})
 	}
-	p.plugs[away].SetLink(false)
-	if err := p.fill(2); err != nil {
-		t.Fatalf("with a witness and one of two servers: %v", err)
-	}
-	p.plugs[away].SetLink(true)
-	p.wantAll("at once", 2)
-	p.wantComplete()
-	p.kill(p.list[1-away])
-	p.wantAll("from the server that was away", 2)
 }
 
-// noWitness: without a witness a write is not acknowledged while a server is away, what was
+// TestNoWitness: without a witness a write is not acknowledged while a server is away, what was
 // acknowledged before can be read, and all goes on when the server is back.
-func noWitness(t *testing.T) {
-	p := newPairOfServers(t, false)
-	if err := p.fill(1); err != nil {
-		t.Fatal(err)
-	}
-	p.plugs[1].SetLink(false)
-	p.wantAll("from one server", 1)
-	if err := p.fill(2); !errors.Is(err, netmem.ErrUnavailable) {
-		t.Errorf("a write with one of two servers: %v", err)
-	}
-	p.plugs[1].SetLink(true)
-	p.wantComplete()
-	if err := p.fill(3); err != nil {
-		t.Fatal(err)
-	}
-	p.wantAll("with both again", 3)
+func TestNoWitness(t *testing.T) {
+	tell(t, 2, storyPages, false, func(s *story) {
+		if err := s.fill(1); err != nil {
+			s.Fatal(err)
+		}
+		s.plug(1, false)
+		s.wantAll("from one server", 1)
+		if err := s.fill(2); !errors.Is(err, ErrUnavailable) {
+			s.Errorf("a write with one of two servers: %v", err)
+		}
+		s.plug(1, true)
+		s.wantComplete()
+		if err := s.fill(3); err != nil {
+			s.Fatal(err)
+		}
+		s.wantAll("with both again", 3)
+	})
 }
 
-// twoWriters: after one client has gone on without the second server, another cannot go on
+// TestTwoWriters: after one client has gone on without the second server, another cannot go on
 // without the first, and no write of either is lost.
-func twoWriters(t *testing.T) {
-	p := newPairOfServers(t, true)
-	if err := p.fill(1); err != nil {
-		t.Fatal(err)
-	}
-	p.plugs[1].SetLink(false)
-	if err := p.fill(2); err != nil {
-		t.Fatal(err)
-	}
-	p.plugs[0].SetLink(false)
-	p.plugs[1].SetLink(true)
-	healthy := p.o.Timeout
-	p.o.Timeout /= 4 // what a shorter one makes fail is to fail
-	var both sync.WaitGroup
-	both.Go(func() {
-		if err := p.use(func(c *netmem.Client) error {
-			_, err := c.WriteAt(bytes.Repeat([]byte{3}, pairPage), 0)
-			return errors.Join(err, c.Sync())
-		}); err == nil {
-			t.Error("a write that only the server took which had missed some")
+func TestTwoWriters(t *testing.T) {
+	tell(t, 2, storyPages, true, func(s *story) {
+		if err := s.fill(1); err != nil {
+			s.Fatal(err)
 		}
-	})
-	both.Go(func() {
-		got := make([]byte, 1)
-		if err := p.use(func(c *netmem.Client) error { _, err := c.ReadAt(got, 0); return err }); err == nil {
-			t.Errorf("a read from the server that had missed some: %d", got[0])
+		s.plug(1, false)
+		if err := s.fill(2); err != nil {
+			s.Fatal(err)
 		}
+		s.plug(0, false)
+		s.plug(1, true)
+		writer, _, err1 := s.client()
+		reader, _, err2 := s.client()
+		if err := errors.Join(err1, err2); err != nil {
+			s.Fatal(err)
+		}
+		var both sync.WaitGroup
+		both.Go(func() {
+			_, err := writer.WriteAt(bytes.Repeat([]byte{3}, modelPage), 0)
+			if err := errors.Join(err, writer.Sync()); err == nil {
+				s.Error("a write that only the server took which had missed some")
+			}
+		})
+		both.Go(func() {
+			got := make([]byte, 1)
+			if _, err := reader.ReadAt(got, 0); err == nil {
+				s.Errorf("a read from the server that had missed some: %d", got[0])
+			}
+		})
+		both.Wait()
+		if err := errors.Join(reader.Close(), writer.Close()); !errors.Is(err, ErrUnavailable) {
+			s.Errorf("closing the writer: %v", err)
+		}
+		s.plug(0, true)
+		s.wantComplete()
+		s.wantAll("after all", 2)
 	})
-	both.Wait()
-	p.o.Timeout = healthy
-	p.plugs[0].SetLink(true)
-	p.wantComplete()
-	p.wantAll("after all", 2)
 }
 
-// eitherAlone: each of two servers alone has all, whichever was away before.
-func eitherAlone(t *testing.T) {
-	p := newPairOfServers(t, true)
-	if err := p.fill(4); err != nil {
-		t.Fatal(err)
-	}
-	for i := range p.plugs {
-		p.plugs[i].SetLink(false)
-		p.wantAll(fmt.Sprintf("without server %d", i), 4)
-		p.plugs[i].SetLink(true)
-		p.wantComplete()
-	}
+// TestEitherAlone: each of two servers alone has all, whichever was away before.
+func TestEitherAlone(t *testing.T) {
+	tell(t, 2, storyPages, true, func(s *story) {
+		if err := s.fill(4); err != nil {
+			s.Fatal(err)
+		}
+		for i := range s.servers {
+			s.plug(i, false)
+			s.wantAll(fmt.Sprintf("without server %d", i), 4)
+			s.plug(i, true)
+			s.wantComplete()
+		}
+	})
 }
 
 // TestWriterDies: a writer that was killed between two copies leaves no copies that differ.
 func TestWriterDies(t *testing.T) {
-	p := newPairOfServers(t, true)
-	if err := p.fill(1); err != nil {
-		t.Fatal(err)
-	}
-	const victim = 7
-	k, other := p.caller(p.list[0]), p.caller(p.list[1])
-	has, _ := k.stamp(victim)
-	copy(k.memory.Bytes(), bytes.Repeat([]byte{9}, pairPage))
-	q := protocol.Request{Operation: protocol.Write, Length: pairPage, Page: victim, Expected: has.Version, Next: has.Version + 1, Client: 99, Epoch: k.epoch(), Incarnation: k.incarnation}
-	if r := k.ask(q, pairPage); r.Result != protocol.OK {
-		t.Fatal(r.Result)
-	}
-	same := func() bool {
-		a, ok := k.stamp(victim)
-		b, okToo := other.stamp(victim)
-		return ok && okToo && a.Same(b)
-	}
-	if same() {
-		t.Fatal("the copies do not differ: the test shows nothing")
-	}
-	if err := p.use(func(*netmem.Client) error { p.until("the copies to be the same", same); return nil }); err != nil {
-		t.Error(err)
-	}
-}
-
-// epoch asks for the epoch of the server's pool.
-func (k *caller) epoch() uint64 {
-	k.Helper()
-	b := make([]byte, protocol.RequestSize)
-	(&protocol.Request{Operation: protocol.Describe}).Encode(b)
-	d, err := protocol.ParseDescription(k.say(b, 0))
-	if err != nil {
-		k.Fatal(err)
-	}
-	return d.Epoch
-}
-
-// stamp asks for the stamp of a page. A server whose record changes meanwhile has none.
-func (k *caller) stamp(page uint64) (protocol.Stamp, bool) {
-	k.Helper()
-	q := protocol.Request{Operation: protocol.Stamps, Page: page, Length: protocol.StampSize, Epoch: k.epoch(), Incarnation: k.incarnation}
-	if r := k.ask(q, 0); r.Result != protocol.OK {
-		return protocol.Stamp{}, false
-	}
-	return protocol.StampAt(k.memory.Bytes()[netmem.MaxPage:]), true
-}
-
-// TestLastVersion: a page whose version is the largest is not written again, and none wraps.
-func TestLastVersion(t *testing.T) {
-	const page = 4096
-	r := newRig(t, emulator.PairOptions{})
-	s := r.serve(netmem.ServerOptions{Page: page, Size: 4 * page})
-	good := r.open(netmem.Options{Cache: 8 * page, Timeout: 30 * time.Second}, s)
-	r.write(good, []byte("good"), 0)
-	r.sync(good)
-	k := r.caller(s)
-	ask := func(c protocol.Condition, expected, next uint64) protocol.Reply {
-		return k.ask(protocol.Request{Operation: protocol.Write, Condition: c, Length: page, Page: 0, Expected: expected, Next: next, Client: 5, Epoch: 1, Incarnation: k.incarnation}, page)
-	}
-	const last = 1<<64 - 2
-	if r := ask(protocol.IfOlder, 0, last); r.Result != protocol.OK || r.Version != last {
-		t.Fatalf("%v, version %d", r.Result, r.Version)
-	}
-	for what, r := range map[string]protocol.Reply{
-		"always":        ask(protocol.Always, 0, 0),
-		"if expected":   ask(protocol.IfExpected, last, last+1),
-		"if older":      ask(protocol.IfOlder, 0, last+1),
-		"exactly":       ask(protocol.Exactly, 0, last+1),
-		"always, again": ask(protocol.Always, 0, last+1),
-	} {
-		if r.Result != protocol.VersionLimit || r.Version == 0 && what == "always" {
-			t.Errorf("%s: %v, version %d", what, r.Result, r.Version)
+	tell(t, 2, storyPages, true, func(s *story) {
+		if err := s.fill(1); err != nil {
+			s.Fatal(err)
 		}
-	}
-	if st, _ := k.stamp(0); st.Version != last || st.Flags&protocol.Unwritten != 0 {
-		t.Errorf("after all: %+v", st)
-	}
-	good.Drop()
-	r.write(good, []byte("x"), 1)
-	if err := good.Sync(); !errors.Is(err, netmem.ErrVersionLimit) {
-		t.Errorf("a write of a page with the last version: %v", err)
-	}
+		const victim = 7
+		c, p, err := s.client()
+		if err != nil {
+			s.Fatal(err)
+		}
+		p.doomed = protocol.IfOlder
+		_, err = c.WriteAt([]byte{9}, victim*modelPage)
+		if err := errors.Join(err, c.Sync()); err == nil {
+			s.Error("the writer was not killed")
+		}
+		_ = c.Close() // it is dead
+		same := func() bool {
+			var has [2][1]protocol.Stamp
+			for i, n := range s.servers {
+				n.now.server.storage.stampsOf(victim, has[i][:])
+			}
+			return has[0][0].Same(has[1][0])
+		}
+		if same() {
+			s.Fatal("the copies do not differ: the test shows nothing")
+		}
+		if err := s.use(func(*Client) error {
+			ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
+			defer cancel()
+			for !same() && s.sleep(ctx.Done(), 10*time.Millisecond) {
+			}
+			return ctx.Err()
+		}); err != nil {
+			s.Errorf("the copies differ: %v", err)
+		}
+	})
 }

@@ -87,6 +87,10 @@ type network struct {
 	serves map[string]*process
 }
 
+func newNetwork(l *lender, seed uint64) *network {
+	return &network{lender: l, seed: seed, cut: map[[2]string]int{}, serves: map[string]*process{}, trace: func(string, ...any) {}}
+}
+
 // process is one run of a client or server of the model.
 type process struct {
 	*network

@@ -134,7 +134,7 @@ func (d *disk) save(m membership) error {
 func (d *disk) close() error { return nil }
 
 func newSchedule(t *testing.T, l *lender, seed uint64) *schedule {
-	s := &schedule{T: t, network: &network{lender: l, seed: seed, cut: map[[2]string]int{}, serves: map[string]*process{}, trace: func(string, ...any) {}}}
+	s := &schedule{T: t, network: newNetwork(l, seed)}
 	s.r = s.random("schedule")
 	s.pages = 1 + s.r.IntN(4)
 	s.slow = []int{5, 50, 200}[s.r.IntN(3)]
@@ -166,6 +166,20 @@ func (s *schedule) logf(start time.Time) func(string, ...any) {
 
 // run is the schedule, in a bubble.
 func (s *schedule) run(t *testing.T) {
+	s.begin(t)
+	var busy sync.WaitGroup
+	for _, c := range s.clients {
+		busy.Go(func() { s.live(c) })
+	}
+	s.trouble()
+	s.ending.Store(true)
+	busy.Wait()
+	s.finish()
+	s.end()
+}
+
+// begin starts all servers.
+func (s *schedule) begin(t *testing.T) {
 	s.T, s.over = t, make(chan struct{})
 	if *traced {
 		s.trace = s.logf(time.Now())
@@ -181,14 +195,10 @@ func (s *schedule) run(t *testing.T) {
 		}
 		s.start(n)
 	}
-	var busy sync.WaitGroup
-	for _, c := range s.clients {
-		busy.Go(func() { s.live(c) })
-	}
-	s.trouble()
-	s.ending.Store(true)
-	busy.Wait()
-	s.finish()
+}
+
+// end ends all, and gives back memory.
+func (s *schedule) end() {
 	close(s.over)
 	s.running.Wait()
 	for _, f := range slices.Backward(s.closers) {

@@ -1,75 +1,99 @@
-package netmem_test
+package netmem
 
 import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"testing"
-	"time"
 
-	"github.com/trapeze-nic/trapeze/emulator"
-	"github.com/trapeze-nic/trapeze/netmem"
+	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 )
 
-// survive: with two copies, a random workload beside a model goes on while servers
+// TestSurvive: with two copies, a random workload beside a model goes on while servers
 // die and come back, one at a time.
-func survive(t *testing.T, seed uint64, servers int) {
-	const page, pages = 4096, 128
-	r := newRigBesides(t, emulator.PairOptions{})
-	random := rand.New(rand.NewPCG(seed, 0))
-	options := make([]netmem.ServerOptions, servers)
-	list := make([]*netmem.Server, servers)
-	for i := range list {
-		options[i] = netmem.ServerOptions{Name: fmt.Sprintf("server %d", i), Page: page, Size: page * pages}
-		list[i] = r.serve(options[i])
+func TestSurvive(t *testing.T) {
+	seeds := 2
+	if soak.Wanted() {
+		seeds = 20
 	}
-	o := netmem.Options{Copies: 2, Cache: 16 * page, Timeout: time.Second, Workers: 4, Witness: netmem.WitnessFile(t.TempDir() + "/witness")}
-	c := r.open(o, list...)
-	model := make([]byte, page*pages)
+	for seed := range uint64(seeds) {
+		for _, servers := range []int{2, 3} {
+			t.Run(fmt.Sprintf("%d servers, seed %d", servers, seed), func(t *testing.T) {
+				tell(t, servers, 128, true, func(s *story) { survive(s, rand.New(rand.NewPCG(seed, 0))) })
+			})
+		}
+	}
+}
+
+func survive(s *story, random *rand.Rand) {
+	c, _, err := s.client()
+	if err != nil {
+		s.Fatal(err)
+	}
+	model := make([]byte, modelPage*s.pages)
 	step := func() {
 		off := random.IntN(len(model))
-		n := min(1+random.IntN(3*page), len(model)-off)
+		n := min(1+random.IntN(3*modelPage), len(model)-off)
 		if random.IntN(4) == 0 { // whole pages
-			off, n = off/page*page, page
+			off, n = off/modelPage*modelPage, modelPage
 		}
+		b := make([]byte, n)
 		if random.IntN(2) == 0 {
-			b := randomBytes(random.Uint64(), n)
-			r.write(c, b, int64(off))
+			for i := range b {
+				b[i] = byte(random.Uint32())
+			}
+			if _, err := c.WriteAt(b, int64(off)); err != nil {
+				s.Fatal(err)
+			}
 			copy(model[off:], b)
-		} else if got := r.read(c, n, int64(off)); !bytes.Equal(got, model[off:off+n]) {
-			t.Fatalf("%d bytes at %d are not what was written", n, off)
+		} else if _, err := c.ReadAt(b, int64(off)); err != nil || !bytes.Equal(b, model[off:off+n]) {
+			s.Fatalf("%d bytes at %d are not what was written: %v", n, off, err)
 		}
 		if random.IntN(20) == 0 {
-			r.sync(c)
+			if err := c.Sync(); err != nil {
+				s.Fatal(err)
+			}
 		}
 	}
 	for round := range 3 {
-		victim := random.IntN(servers)
+		victim := s.servers[random.IntN(len(s.servers))]
 		for range 100 {
 			step()
 		}
-		r.kill(list[victim])
+		s.kill(victim)
 		for range 100 {
 			step()
 		}
-		list[victim] = r.serve(options[victim])
+		s.start(victim)
 		for range 100 {
 			step()
 		}
-		r.until("the server to have all", complete(c))
+		wantComplete(s.T, c)
 		if round == 0 && c.Stats().Repaired == 0 {
-			t.Error("nothing was copied to a server that came back")
+			s.Error("nothing was copied to a server that came back")
 		}
 	}
-	r.sync(c)
-	c.Drop()
-	if got := r.read(c, len(model), 0); !bytes.Equal(got, model) {
-		t.Error("at the end it is not what was written")
+	if err := c.Sync(); err != nil {
+		s.Fatal(err)
 	}
+	same := func(what string, c *Client) {
+		got := make([]byte, len(model))
+		if _, err := c.ReadAt(got, 0); err != nil || !bytes.Equal(got, model) {
+			s.Errorf("%s: it is not what was written, %v", what, err)
+		}
+	}
+	c.Drop()
+	same("at the end", c)
 	// Each server alone has all that it should have: the other clients see the same.
-	other := r.open(o, list...)
-	r.kill(list[0])
-	if got := r.read(other, len(model), 0); !bytes.Equal(got, model) {
-		t.Error("the other servers have not what was written")
+	other, _, err := s.client()
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.kill(s.servers[0])
+	same("without one server", other)
+	for _, c := range []*Client{c, other} {
+		if err := c.Close(); err != nil {
+			s.Error(err)
+		}
 	}
 }

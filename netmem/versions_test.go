@@ -10,6 +10,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/netmem"
+	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 )
 
 // TestConflict: a page that another client has written meanwhile is not overwritten, and
@@ -158,5 +159,64 @@ func TestFileServedAgain(t *testing.T) {
 	}
 	if got := r.read(a, 10, 0); string(got) != "b was here" {
 		t.Errorf("the file has %q", got)
+	}
+}
+
+// epoch asks for the epoch of the server's pool.
+func (k *caller) epoch() uint64 {
+	k.Helper()
+	b := make([]byte, protocol.RequestSize)
+	(&protocol.Request{Operation: protocol.Describe}).Encode(b)
+	d, err := protocol.ParseDescription(k.say(b, 0))
+	if err != nil {
+		k.Fatal(err)
+	}
+	return d.Epoch
+}
+
+// stamp asks for the stamp of a page. A server whose record changes meanwhile has none.
+func (k *caller) stamp(page uint64) (protocol.Stamp, bool) {
+	k.Helper()
+	q := protocol.Request{Operation: protocol.Stamps, Page: page, Length: protocol.StampSize, Epoch: k.epoch(), Incarnation: k.incarnation}
+	if r := k.ask(q, 0); r.Result != protocol.OK {
+		return protocol.Stamp{}, false
+	}
+	return protocol.StampAt(k.memory.Bytes()[netmem.MaxPage:]), true
+}
+
+// TestLastVersion: a page whose version is the largest is not written again, and none wraps.
+func TestLastVersion(t *testing.T) {
+	const page = 4096
+	r := newRig(t)
+	s := r.serve(netmem.ServerOptions{Page: page, Size: 4 * page})
+	good := r.open(netmem.Options{Cache: 8 * page, Timeout: 30 * time.Second}, s)
+	r.write(good, []byte("good"), 0)
+	r.sync(good)
+	k := r.caller(s)
+	ask := func(c protocol.Condition, expected, next uint64) protocol.Reply {
+		return k.ask(protocol.Request{Operation: protocol.Write, Condition: c, Length: page, Page: 0, Expected: expected, Next: next, Client: 5, Epoch: 1, Incarnation: k.incarnation}, page)
+	}
+	const last = 1<<64 - 2
+	if r := ask(protocol.IfOlder, 0, last); r.Result != protocol.OK || r.Version != last {
+		t.Fatalf("%v, version %d", r.Result, r.Version)
+	}
+	for what, r := range map[string]protocol.Reply{
+		"always":        ask(protocol.Always, 0, 0),
+		"if expected":   ask(protocol.IfExpected, last, last+1),
+		"if older":      ask(protocol.IfOlder, 0, last+1),
+		"exactly":       ask(protocol.Exactly, 0, last+1),
+		"always, again": ask(protocol.Always, 0, last+1),
+	} {
+		if r.Result != protocol.VersionLimit || r.Version == 0 && what == "always" {
+			t.Errorf("%s: %v, version %d", what, r.Result, r.Version)
+		}
+	}
+	if st, _ := k.stamp(0); st.Version != last || st.Flags&protocol.Unwritten != 0 {
+		t.Errorf("after all: %+v", st)
+	}
+	good.Drop()
+	r.write(good, []byte("x"), 1)
+	if err := good.Sync(); !errors.Is(err, netmem.ErrVersionLimit) {
+		t.Errorf("a write of a page with the last version: %v", err)
 	}
 }
