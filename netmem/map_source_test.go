@@ -203,12 +203,7 @@ func (s *fileSource) command(t testing.TB) []string {
 // newSource makes a file in memory with content.
 func newSource(t testing.TB, page int, content []byte) *fileSource {
 	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "trapeze-map")
-	if err != nil {
-		t.Skip(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	path := filepath.Join(dir, "pages")
+	path := filepath.Join(netmem.MemoryDir(t), "pages")
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		t.Fatal(err)
 	}

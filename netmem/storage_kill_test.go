@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/netmem"
 	"github.com/trapeze-nic/trapeze/via"
@@ -29,11 +30,11 @@ const (
 // killedServer: a process that lends a file is killed while pages of 64 KiB are written. Then
 // each page is old or new as a whole, and what was acknowledged is there.
 func killedServer(t *testing.T) {
-	rounds := 60
-	if testing.Short() {
-		rounds = 5
+	rounds := 15
+	if soak.Wanted() {
+		rounds = 100
 	}
-	path := filepath.Join(t.TempDir(), "lent")
+	path := filepath.Join(netmem.MemoryDir(t), "lent")
 	if err := os.WriteFile(path, make([]byte, killPage*killPages), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -42,6 +42,20 @@ func tryPages(path string, page int, readOnly bool) (*pageFile, error) {
 	return f, nil
 }
 
+// MemoryDir makes a folder in memory, where there is one, for files that need not outlive the system.
+func MemoryDir(t testing.TB) string {
+	dir, err := os.MkdirTemp("/dev/shm", "trapeze-netmem-*")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
 // crash closes what f has open, as a kill does.
 func crash(t interface{ Fatal(...any) }, f *pageFile) {
 	if err := errors.Join(f.release(), f.data.Close()); err != nil {
@@ -339,7 +353,7 @@ func reopen(t *testing.T, path string) *os.File {
 // TestCrashes compares a file with a map, over writes, restarts, and kills after any number
 // of bytes of a write.
 func TestCrashes(t *testing.T) {
-	dir := t.TempDir()
+	dir := MemoryDir(t)
 	n := 0
 	rapid.Check(t, func(t *rapid.T) {
 		n++
