@@ -303,7 +303,7 @@ func (s *schedule) live(n *modelClient) {
 			}
 			var workers sync.WaitGroup
 			for i := range n.workers {
-				w := &modelWorker{s: s, c: c, p: p, ctx: context.WithValue(p.alive, callerKey{}, i), r: s.random(fmt.Sprint(n.node, run, i)), known: map[uint64]modelKnown{}, who: n.node, alone: n.workers == 1, first: uint64((n.number*1000+run)*2+i) * 1e6}
+				w := &modelWorker{s: s, c: c, p: p, ctx: context.WithValue(p.alive, callerKey{}, i), r: s.random(fmt.Sprint(n.node, run, i)), known: map[uint64]modelKnown{}, unsure: map[uint64]bool{}, who: n.node, alone: n.workers == 1, first: uint64((n.number*1000+run)*2+i) * 1e6}
 				workers.Go(func() { w.work(left) })
 			}
 			workers.Wait()
@@ -332,8 +332,10 @@ type modelWorker struct {
 	ctx   context.Context
 	r     *rand.Rand
 	known map[uint64]modelKnown
-	who   string
-	alone bool // no other worker writes for this client
+	// unsure are pages of which a write has failed, so that it may be carried out at any time.
+	unsure map[uint64]bool
+	who    string
+	alone  bool // no other worker writes for this client
 	// What it writes is first+1, and so on.
 	first, written uint64
 }
@@ -401,7 +403,8 @@ func (w *modelWorker) write(ctx context.Context, o op, c change, frame ring.Fram
 	c.from = frame
 	w.s.trace("%s writes page %d: %d, kind %d over %d, version %d", w.who, o.page, o.value, o.kind, o.expected, c.base)
 	err := w.c.pool.write(ctx, &c)
-	for n := 0; err != nil && w.alone && o.kind == opReplace && !errors.Is(err, ErrConflict) && w.r.IntN(2) == 0 && n < 3; n++ { // as a pager does
+	// As a pager does. It has no other write of the page, which would be taken for an attempt at this one.
+	for n := 0; err != nil && w.alone && !w.unsure[o.page] && o.kind == opReplace && !errors.Is(err, ErrConflict) && w.r.IntN(2) == 0 && n < 3; n++ {
 		c.own = true
 		err = w.c.pool.write(w.ctx, &c)
 	}
@@ -418,6 +421,7 @@ func (w *modelWorker) write(ctx context.Context, o op, c change, frame ring.Fram
 		delete(w.known, o.page)
 		atomic.AddInt64(&w.s.counts.Conflicts, 1)
 	default:
+		w.unsure[o.page] = true
 		atomic.AddInt64(&w.s.counts.Failed, 1)
 	}
 	w.s.trace("%s has written page %d: %d, version %d, %v", w.who, o.page, o.value, c.base, err)
