@@ -165,7 +165,7 @@ func TestFileServedAgain(t *testing.T) {
 // TestLastVersion: a page whose version is the largest is not written again, and none wraps.
 func TestLastVersion(t *testing.T) {
 	const page = 4096
-	r := newRig(t)
+	r := newRig(t, emulator.PairOptions{})
 	s := r.serve(netmem.ServerOptions{Page: page, Size: 4 * page})
 	good := r.open(netmem.Options{Cache: 8 * page, Timeout: 30 * time.Second}, s)
 	r.write(good, []byte("good"), 0)
