@@ -16,17 +16,25 @@ func testCloseStates(w *World) {
 	depth := via.VIAttributes{SendDepth: 16, RecvDepth: 16}
 	for _, c := range []struct {
 		name string
-		// make reports whether the state has to be made again, since the wire lost the disconnect.
-		make func(w *World) (again bool)
+		// make reports whether the state has to be made again, since the wire lost the disconnect. try
+		// counts from 0.
+		make func(w *World, try int) (again bool)
 	}{
-		{"idle VI", func(w *World) bool { NewEnd(w, w.A, Setup{}); return false }},
-		{"receives posted", func(w *World) bool {
+		{"idle VI", func(w *World, _ int) bool { NewEnd(w, w.A, Setup{}); return false }},
+		{"receives posted", func(w *World, _ int) bool {
 			x := NewEnd(w, w.A, Setup{})
 			OK(w, x.VI.PostRecv(x.Prepare(w, x.Recv[0], 0, 8)))
 			return false
 		}},
-		{"connected", func(w *World) bool {
-			_, y := w.Connect(Setup{})
+		{"connected", func(w *World, try int) bool {
+			x, y := w.Connect(Setup{})
+			// So that a wire that loses by a seed does not lose the same frame each time.
+			for range try {
+				OK(w, y.VI.PostRecv(y.Prepare(w, y.Recv[0], 0, 64)))
+				OK(w, x.VI.PostSend(x.Prepare(w, x.Send[0], 0, 64)))
+				Must(w.Take(y.VI.RecvDone))(w)
+				Must(w.Take(x.VI.SendDone))(w)
+			}
 			OK(w, y.VI.PostRecv(y.Prepare(w, y.Recv[0], 0, 64)))
 			OK(w, w.A.Close())
 			_, err := w.Take(y.VI.RecvDone)
@@ -37,14 +45,14 @@ func testCloseStates(w *World) {
 			wantState(w, y.VI, via.ErrorState)
 			return lost
 		}},
-		{"sending", func(w *World) bool {
+		{"sending", func(w *World, _ int) bool {
 			x, _ := w.Connect(Setup{})
 			for i := range 8 {
 				OK(w, x.VI.PostSend(x.Prepare(w, x.Send[i], i*4096, 4096)))
 			}
 			return false
 		}},
-		{"completions not taken", func(w *World) bool {
+		{"completions not taken", func(w *World, _ int) bool {
 			cq := Must(w.A.CreateCQ(Context(w), 32))(w)
 			x := Must(Equip(Context(w), Must(w.A.CreateVI(Context(w), depth, cq, cq))(w), 4096, 1))(w)
 			y := NewEnd(w, w.B, Setup{})
@@ -56,7 +64,7 @@ func testCloseStates(w *World) {
 			Must(cq.Wait(Context(w)))(w)
 			return false
 		}},
-		{"error state", func(w *World) bool {
+		{"error state", func(w *World, _ int) bool {
 			x, y := w.Connect(Setup{})
 			OK(w, y.VI.Disconnect(Context(w)))
 			w.Until("the other end to notice", func() bool {
@@ -73,7 +81,7 @@ func testCloseStates(w *World) {
 				if c.name != "idle VI" { // the first has the pair that the test was given
 					w = w.another()
 				}
-				again = c.make(w)
+				again = c.make(w, try)
 				if err := w.A.Close(); err != nil && c.name != "connected" {
 					w.Error(err)
 				}
