@@ -2,7 +2,6 @@ package netmem
 
 import (
 	"context"
-	"errors"
 
 	"github.com/trapeze-nic/trapeze/ring"
 	"github.com/trapeze-nic/trapeze/via"
@@ -36,43 +35,4 @@ type answer struct {
 type replier interface {
 	Room() int
 	Reply(b []byte, payload ring.Frame, done func()) error
-}
-
-// onNIC is the fabric that a NIC is.
-type onNIC struct{ *via.NIC }
-
-func (n onNIC) alloc(ctx context.Context, bytes int) (*via.Memory, error) {
-	return n.Alloc(ctx, bytes, via.MemoryAttributes{})
-}
-
-func (n onNIC) free(m *via.Memory) error { return m.Close(context.Background()) }
-
-func (n onNIC) dial(ctx context.Context, to via.Address, depth int) (conn, error) {
-	r, err := ring.Dial(ctx, n.NIC, to.String(), ringOptions(depth))
-	if err != nil {
-		return nil, err
-	}
-	caller, err := ring.NewCaller(r)
-	if err != nil {
-		return nil, errors.Join(err, r.Close())
-	}
-	return &ringConn{r, caller}, nil
-}
-
-// ringConn is a connection by a ring.
-type ringConn struct {
-	ring   *ring.Ring
-	caller *ring.Caller
-}
-
-func (c *ringConn) call(ctx context.Context, request []byte, send, into ring.Frame) (a answer, err error) {
-	r, err := c.caller.Call(ctx, request, send, into)
-	a.size, a.length = copy(a.bytes[:], r.Bytes()), r.Length
-	return a, err
-}
-
-func (c *ringConn) close() {
-	// The server is told, if it still listens; there is nothing else to do.
-	_ = c.caller.Close()
-	_ = c.ring.Close()
 }

@@ -38,9 +38,6 @@ type MapOptions struct {
 	Stderr io.Writer
 }
 
-// mapLeastPages is how many pages of the source must fit into MapOptions.Local.
-const mapLeastPages = pager.LeastPages
-
 // Map gives this process a range of memory whose pages come from elsewhere when they are
 // touched, and go back when they were written and their place is needed, or at Sync or Close.
 // The pages are the business of other processes, which Map starts with o.Command.

@@ -19,8 +19,8 @@ const maxWords = 25
 
 // Ceilings of this repository. Lower them when there are fewer.
 const (
-	maxForms   = 1512
-	maxLong    = 646
+	maxForms   = 1210
+	maxLong    = 608
 	maxLongest = 70
 )
 

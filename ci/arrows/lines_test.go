@@ -1,0 +1,47 @@
+package arrows
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// mostLines are ceilings of lines of Go that are no tests, for each room. They fall when code
+// goes; what makes a room larger takes the lines from another one.
+var mostLines = map[string]int{
+	"channel": 1000, "ci": 5400, "conform": 7800, "descriptors": 3450, "driver": 10050, "emulator": 4000,
+	"engine": 10150, "ethernet": 11750, "examples": 1700, "firmware-loader": 10600, "internal": 2850,
+	"lab": 17500, "netmem": 8700, "pipeline": 1500, "ring": 2000, "tools": 18850, "vfio": 12300,
+	"via": 5050, "vipl": 1950, "wire": 11150,
+}
+
+// TestLines counts the lines of each room, all modules together.
+func TestLines(t *testing.T) {
+	lines, all := map[string]int{}, 0
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		inside, err := filepath.Rel(root, path)
+		room, _, _ := strings.Cut(filepath.ToSlash(inside), "/")
+		n := bytes.Count(text, []byte("\n"))
+		lines[room], all = lines[room]+n, all+n
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d lines: %v", all, lines)
+	for room, n := range lines {
+		if most, known := mostLines[room]; n > most || !known {
+			t.Errorf("%s has %d lines, at most %d", room, n, most)
+		}
+	}
+}
