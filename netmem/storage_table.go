@@ -174,18 +174,22 @@ type journal struct {
 	data []byte
 }
 
+// journalSummed is how many bytes of its header the sum of a journal is over. The stamp's own sum
+// is not among them: a CRC over data and the CRC of the data is the same for all data.
+const journalSummed = 16 + entrySize - 4
+
 // encode fills in what stands before the data.
 func (j *journal) encode(b []byte) {
 	clear(b[:block])
 	copy(b, sideMagic)
 	le.PutUint64(b[8:], j.page)
 	j.stamp.encode(b[16:])
-	le.PutUint32(b[journalHead-4:], sumOf(b[:journalHead-4]))
+	le.PutUint32(b[journalHead-4:], sumOf(b[:journalSummed]))
 }
 
 // parseJournal reads the journal of a layout, if it is whole. The data is lent from b.
 func (l sideLayout) parseJournal(b []byte) (j journal, whole bool) {
-	if uint64(len(b)) < block+l.page || string(b[:len(sideMagic)]) != sideMagic || le.Uint32(b[journalHead-4:]) != sumOf(b[:journalHead-4]) {
+	if uint64(len(b)) < block+l.page || string(b[:len(sideMagic)]) != sideMagic || le.Uint32(b[journalHead-4:]) != sumOf(b[:journalSummed]) {
 		return j, false
 	}
 	j = journal{page: le.Uint64(b[8:]), stamp: parseStamp(b[16:]), data: b[block:][:l.page]}

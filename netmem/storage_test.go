@@ -350,6 +350,31 @@ func reopen(t *testing.T, path string) *os.File {
 	return f
 }
 
+// TestMixedJournal: a header of which a part is of one write and the rest of another is not whole,
+// wherever the two meet.
+func TestMixedJournal(t *testing.T) {
+	l := sideLayout{page: testPage, count: testPages}
+	data := make([]byte, testPage)
+	written := func(page, version uint64) []byte {
+		b := make([]byte, block, block+testPage)
+		j := journal{page: page, stamp: stamp{version: version, client: 7, sum: sumOf(data), state: written}}
+		j.encode(b)
+		return append(b, data...)
+	}
+	for first := range uint64(3) {
+		one, other := written(first, 1), written(first+1, 2)
+		for cut := range journalHead {
+			for last := cut; last <= journalHead; last++ {
+				mixed := append(append(append([]byte(nil), one[:cut]...), other[cut:last]...), one[last:]...)
+				_, whole := l.parseJournal(mixed)
+				if is := bytes.Equal(mixed, one) || bytes.Equal(mixed, other); whole != is {
+					t.Fatalf("bytes %d to %d of another header: whole is %v", cut, last, whole)
+				}
+			}
+		}
+	}
+}
+
 // TestCrashes compares a file with a map, over writes, restarts, and kills after any number
 // of bytes of a write.
 func TestCrashes(t *testing.T) {

@@ -72,7 +72,7 @@ func Join(p ethernet.Port, queue int) (*Queue, error) {
 }
 
 // Stats returns what was counted since Join.
-func (q *Queue) Counters() Counters {
+func (q *Queue) Stats() Counters {
 	c := &q.counts
 	return Counters{Received: c.received.Load(), Sent: c.sent.Load(), Unsent: c.unsent.Load(), Bad: c.bad.Load()}
 }

@@ -32,7 +32,7 @@ const patience = 10 * time.Second
 // others.
 func Check(t testing.TB) {
 	t.Helper()
-	files, mappings := Files(t), Mappings(t)
+	files, mappings := settled(t)
 	t.Cleanup(func() {
 		for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 			f, m := Files(t), Mappings(t)
@@ -45,6 +45,22 @@ func Check(t testing.TB) {
 			}
 		}
 	})
+}
+
+// settled counts descriptors and mappings once what the test before has closed in the background
+// is gone: when they are the same for some time.
+func settled(t testing.TB) (files, mappings int) {
+	const same = 5 * time.Millisecond
+	files, mappings = Files(t), Mappings(t)
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		time.Sleep(same)
+		f, m := Files(t), Mappings(t)
+		if f == files && m == mappings {
+			break
+		}
+		files, mappings = f, m
+	}
+	return files, mappings
 }
 
 // Files counts the descriptors of this process.

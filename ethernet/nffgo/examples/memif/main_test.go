@@ -99,7 +99,7 @@ func TestNIC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nic, err := via.New(conform.Context(t), n)
+	nic, err := via.New(conform.Context(t), n, via.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
