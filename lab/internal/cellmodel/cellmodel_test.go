@@ -126,8 +126,9 @@ func TestDuplex(t *testing.T) {
 		const bytes = 4000
 		got := run(t, cellmodel.Options{Platform: p, Scenario: "duplex", Bytes: bytes}).Interval
 		want := max(p.Send+p.Receive, p.Store/profile.Time(cells.Count(bytes)))
-		// Cells come in bursts if they are long under way.
-		if math.Abs(float64(got)/float64(want)-1) > 0.1 {
+		// Cells come in bursts if they are long under way: with a path of 1 us and steps of 10 ns
+		// the measure has 10.1 % of its beginning and end in it.
+		if math.Abs(float64(got)/float64(want)-1) > 0.15 {
 			r.Fatalf("a cell every %d ps each way, want %d", got, want)
 		}
 	})

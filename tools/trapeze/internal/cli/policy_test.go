@@ -379,7 +379,9 @@ func TestDemoLog(t *testing.T) {
 				t.Errorf("no band for %v", e)
 			}
 		}
-		if n := strings.Count(string(svg), "<rect"); n < len(records) {
+		// Of a log with pauses, such as a busy machine makes, the stretch with the most transfers is
+		// drawn: no less than a tenth of them.
+		if n := strings.Count(string(svg), "<rect"); n < len(records)/10 {
 			t.Errorf("%d rectangles for %d transfers", n, len(records))
 		}
 	}
