@@ -246,7 +246,7 @@ const (
 // MAC is an IEEE 802 address.
 type MAC [6]byte
 
-// Broadcast is the address of everybody on the wire.
+// Broadcast is the address of all stations on the wire.
 var Broadcast = MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
 func (m MAC) String() string {

@@ -13,10 +13,10 @@ const (
 	MaxChannelPageLog2 = 14
 	// ChannelWord is the unit of offsets in a double page, in bytes.
 	ChannelWord = 8
-	// ChannelDepth is how many messages of one priority a channel may have under way. It is
+	// ChannelDepth limits the messages of one priority that a channel has under way. It is
 	// the number of doorbell words of that priority too, which the host uses in turn.
 	ChannelDepth = 16
-	// CellPayload is what a cell carries, in bytes: six words.
+	// CellPayload is the payload of a cell, in bytes: six words.
 	CellPayload = 48
 	// CellSize is the size of Cell in bytes: seven words.
 	CellSize = 56
@@ -68,7 +68,7 @@ func (p ChannelPage) Words() uint32 { return 1 << p.OffsetBits() }
 // Bytes is the size of a double page.
 func (p ChannelPage) Bytes() uint32 { return 2 << p }
 
-// Channels is how many channels with such pages there can be: 4096, 2048 or 1024. Their
+// Channels is the greatest number of channels with such pages: 4096, 2048 or 1024. Their
 // numbers are smaller.
 func (p ChannelPage) Channels() uint32 { return 1 << (24 - p) }
 
@@ -185,7 +185,7 @@ type ChannelStatus uint8
 const (
 	// ChannelSpaced: cells take eight words each, see EndpointSpaced.
 	ChannelSpaced ChannelStatus = 0x01
-	// ChannelConnected: somebody is at the other end.
+	// ChannelConnected: a peer is at the other end.
 	ChannelConnected ChannelStatus = 0x02
 	// ChannelCut: since the last receive doorbell words were not written, since Current
 	// had reached Stop.
@@ -250,7 +250,7 @@ func ChannelBell(start, stop uint32) uint32 {
 	return ChannelRung | start&ChannelStart | stop<<12&ChannelStop
 }
 
-// ChannelSpan is what ChannelBell was given.
+// ChannelSpan is the span that ChannelBell was given.
 func ChannelSpan(word uint32) (start, stop uint32) {
 	return word & ChannelStart, word & ChannelStop >> 12
 }
@@ -266,7 +266,7 @@ const (
 	// ChannelBadOffsets: there is no such place in the double page, start and stop are the
 	// same, or reserved bits are set.
 	ChannelBadOffsets
-	// ChannelNotConnected: nobody is at the other end.
+	// ChannelNotConnected: no peer is at the other end.
 	ChannelNotConnected
 	// ChannelUnreadable: it was taken, but could not be sent to its end, since the double
 	// page is not registered any more.

@@ -31,21 +31,21 @@ type Descriptor struct {
 	user     User
 }
 
-// User is what an application notes of a descriptor. It is not in memory that the NIC
+// User is the application's note on a descriptor. It is not in memory that the NIC
 // sees, and Prepare and Rearm leave it as it is. It does not change while the descriptor
 // is posted.
 type User struct {
 	// Word is of the application's choice. A completion queue gives it out with the
 	// completion.
 	Word uint64
-	// Unsignaled, of a send: its completion without error is reported by nobody, neither
-	// a completion queue nor the calls that take descriptors back, which pass over it
-	// and return a later one, or that nothing is posted. The descriptor is the
+	// Unsignaled, of a send: its completion without error is not reported. Completion queues
+	// and the calls that take descriptors back pass over it: they
+	// return a later one, or say that nothing is posted. The descriptor is the
 	// application's again then. An error is reported as ever.
 	Unsignaled bool
 }
 
-// Post is what a driver notes of a descriptor, so that it is posted once. It is not
+// Post is the driver's note on a descriptor, so that it is posted once. It is not
 // in memory that the NIC sees.
 type Post struct {
 	// Owner is the driver's name for the VI that alone may post the descriptor; zero
@@ -226,7 +226,7 @@ func (d *Descriptor) Immediate() (uint32, bool) {
 	return d.control.Immediate, d.control.LoadStatus()&StatusImmediate != 0
 }
 
-// User is what the application notes of d.
+// User is the application's note on d.
 func (d *Descriptor) User() *User { return &d.user }
 
 // Post returns what the driver notes of d.

@@ -124,7 +124,7 @@ func (s DMAState) String() string {
 type DMAPolicy uint32
 
 const (
-	// DMAPolicyOwn is what the device was configured with if it is none of the
+	// DMAPolicyOwn is the device's own configuration if it is none of the
 	// others. It can be read, not written.
 	DMAPolicyOwn             DMAPolicy = 0
 	DMAPolicyStoreAndForward DMAPolicy = 1
@@ -184,9 +184,9 @@ type Progress struct {
 	Frame uint32
 	// Length of the frame's payload in bytes.
 	Length uint32
-	// Arrived is how many bytes of it the incoming engine has moved.
+	// Arrived counts the bytes of it that the incoming engine has moved.
 	Arrived uint32
-	// Sent is how many the outgoing engine has, at most Arrived.
+	// Sent counts those that the outgoing engine has, at most Arrived.
 	Sent uint32
 	// Queued is the number of frames known to wait behind it.
 	Queued uint32

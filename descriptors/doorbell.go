@@ -21,7 +21,7 @@ const (
 	// DoorbellRecv and DoorbellRecvArm are the same for the receive queue.
 	DoorbellRecv    = 0x040
 	DoorbellRecvArm = 0x048
-	// DoorbellRing is how far behind those of a VI a ring's doorbells stand: its send
+	// DoorbellRing is the distance of a ring's doorbells from those of a VI: its send
 	// doorbell is at DoorbellRing+DoorbellSend, and so on. It has none before them.
 	DoorbellRing = 0x100
 	// DoorbellHigh and DoorbellLow are the first of ChannelDepth words each, to which the
@@ -41,7 +41,7 @@ const (
 // looking at memory can tell a new one from none.
 const ArmFlag uint32 = 0x80000000
 
-// ArmWord is what is stored to an arm doorbell by a consumer that has taken
+// ArmWord is the word for an arm doorbell of a consumer that has taken
 // taken completions (free-running): the low 31 bits of the count and ArmFlag.
 func ArmWord(taken uint32) uint32 { return taken | ArmFlag }
 

@@ -38,7 +38,7 @@ func (RegionReply) replyBody() {}
 
 // Eager is where an eager region lies in blocks.
 type Eager struct {
-	// Lead is how many bytes of the first block stand before the region.
+	// Lead counts the bytes of the first block before the region.
 	Lead uint64
 	// Count of blocks.
 	Count uint64
@@ -53,10 +53,10 @@ func EagerLayout(address, length uint64, log2 uint8) Eager {
 	return Eager{Lead: lead, Count: (length-1+lead)>>log2 + 1, Log2: log2}
 }
 
-// BlockBytes is how many bytes the blocks take, a multiple of a block.
+// BlockBytes is the size of the blocks in bytes, a multiple of a block.
 func (e Eager) BlockBytes() uint64 { return e.Count << e.Log2 }
 
-// StatusBytes is how many bytes of device memory the status of the blocks takes, a multiple
+// StatusBytes is the size of the blocks' status in device memory, in bytes, a multiple
 // of 4.
 func (e Eager) StatusBytes() uint64 { return (e.Count + 3) &^ 3 }
 

@@ -1,7 +1,7 @@
 package descriptors
 
 // Architectural limits. A device states its own, smaller or equal, limits in
-// the identity block; these are what the formats can express (SPEC.md 1.2).
+// the identity block; these are the limits of the formats (SPEC.md 1.2).
 const (
 	// DescriptorAlign is the alignment of a VI descriptor in bytes (VIA 1.0;
 	// 64 in vipl.h).

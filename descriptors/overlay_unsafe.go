@@ -120,7 +120,7 @@ func (c *ControlSegment) StoreStatus(s Status) {
 	atomicmem.Store32(&c.Status, uint32(s))
 }
 
-// Descriptor is what stands in s from byte RingMessage on, as the control segment that it
+// Descriptor returns s from byte RingMessage on, as the control segment that it
 // has the form of.
 func (s *RingSlot) Descriptor() *ControlSegment {
 	return (*ControlSegment)(unsafe.Add(unsafe.Pointer(s), RingMessage))

@@ -23,7 +23,7 @@ const (
 	// RegProcessorABI is the version of the ABI that the processor has,
 	// major<<16 | minor.
 	RegProcessorABI = 0x28
-	// RegProcessorDevice is what ImageHeader.Device is compared with.
+	// RegProcessorDevice is compared with ImageHeader.Device.
 	RegProcessorDevice = 0x2c
 	RegSlotCount       = 0x30
 	// RegSlotBase is the offset in SRAM of slot 0; slot n follows n times
@@ -234,7 +234,7 @@ func SplitMailbox(v uint32) (op MailboxOp, flags uint8, index uint16) {
 	return MailboxOp(v >> 24), uint8(v >> 16), uint16(v)
 }
 
-// MailboxResult is how a mailbox command ended. The values are error numbers of
+// MailboxResult says how a mailbox command ended. The values are error numbers of
 // Linux (asm-generic/errno-base.h).
 type MailboxResult uint32
 

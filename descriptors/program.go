@@ -7,7 +7,7 @@ const (
 	ImageHeaderSize = 192
 	ImageHookSize   = 16
 	ImageMapSize    = 64
-	// ImageHookCount is how many hooks there are, used or not.
+	// ImageHookCount is the number of hooks, used or not.
 	ImageHookCount = 5
 	// ImageDigestOffset is where in the header the digest stands.
 	ImageDigestOffset = 0x70
@@ -28,7 +28,7 @@ type ImageHeader struct {
 	ABI uint32
 	// Size of the image in bytes, header included, a multiple of ImageAlign.
 	Size uint32
-	// SRAM is how many bytes of its slot the image needs when it runs: the
+	// SRAM is the part of its slot that the image needs when it runs, in bytes: the
 	// image, then the storage of its maps.
 	SRAM uint32
 	// Device is PCI vendor<<16 | device of the NICs that it is for; 0 for any.

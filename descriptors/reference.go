@@ -8,7 +8,7 @@ import (
 // ReferenceSize is the size in bytes of a Reference.
 const ReferenceSize = 16
 
-// MaxReferences is how many references a frame carries at most: enough for a
+// MaxReferences limits the references in a frame: enough for a
 // header, a body and a trailer of a program, which may straddle buffers, and few
 // enough that the table of a frame takes two cache lines.
 const MaxReferences = 8

@@ -163,9 +163,9 @@ const (
 	RegAdminStatus  = 0x30
 	// RegSQProducer is the doorbell of the submission queue: free-running.
 	RegSQProducer = 0x34
-	// RegSQConsumer is how many commands the device has fetched: free-running.
+	// RegSQConsumer is the number of commands that the device has fetched: free-running.
 	RegSQConsumer = 0x38
-	// RegACQConsumer is how many entries the host has taken: free-running.
+	// RegACQConsumer is the number of entries that the host has taken: free-running.
 	RegACQConsumer = 0x3c
 	// RegEventsLost counts events for which there was no room.
 	RegEventsLost = 0x40
@@ -193,7 +193,7 @@ const (
 // since the device was reset.
 const (
 	ChannelsSize = 0x40
-	// RegChannels is how many endpoints of kind Channel there are.
+	// RegChannels is the number of endpoints of kind Channel.
 	RegChannels = 0x10
 	// RegTransmitHigh and RegTransmitLow are messages that wait or are being sent, by priority.
 	RegTransmitHigh        = 0x14
@@ -204,7 +204,7 @@ const (
 	RegReceiveLevel   = 0x24
 	RegReceiveHighest = 0x28
 	RegReceiveSize    = 0x2c
-	// RegStoppedBy is how many peer stations have said stop, RegStopped how many the device
+	// RegStoppedBy is the number of peer stations that have said stop, RegStopped how many the device
 	// has told to stop; neither has been followed by a start.
 	RegStoppedBy = 0x30
 	RegStopped   = 0x34

@@ -208,7 +208,7 @@ type ConnectBody struct {
 	Key         uint32
 	MaxTransfer uint32
 	Rights      Access
-	// TimeoutMS is how much longer the client waits, in milliseconds; zero in
+	// TimeoutMS is the time that the client still waits, in milliseconds; zero in
 	// an accept.
 	TimeoutMS   uint32
 	Reliability Reliability

@@ -7,7 +7,7 @@ import (
 	"github.com/trapeze-nic/trapeze/engine"
 )
 
-// commander is what the admin queue needs of an engine.
+// commander is the part of an engine that the admin queue calls.
 type commander interface {
 	Execute(cmd *descriptors.Command)
 	Exclusive(f func())
@@ -16,7 +16,7 @@ type commander interface {
 
 // adminQueue fetches commands from host memory and writes replies and events to
 // it (SPEC.md 7). The host is not trusted: each command is copied once, and
-// what the copy says is what counts.
+// only the copy counts.
 //
 // Registers are written with Device.mu held. Methods whose comment says
 // "locked" run with the engine's lock held, the others take it.

@@ -210,7 +210,7 @@ func (d *Device) step() bool {
 	return busy
 }
 
-// host is what the engine calls of the device. Its methods run with the engine's lock
+// host has the methods of the device that the engine calls. Its methods run with the engine's lock
 // held.
 type host struct{ d *Device }
 

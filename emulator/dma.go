@@ -8,7 +8,7 @@ import (
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
-// iovaRanges are what an Intel or AMD IOMMU with 39 bits of address, the least
+// iovaRanges are the addresses that an Intel or AMD IOMMU with 39 bits of address, the least
 // that is found, gives its users: address 0 stays free for "none", and writes
 // to 0xfeexxxxx are interrupts (Intel SDM vol. 3, 11.11.1).
 var iovaRanges = []vfio.IOVARange{

@@ -19,7 +19,7 @@ type dmaRegisters struct {
 	logLog2  uint32
 }
 
-// preferences are what policy "auto" prefers in each direction.
+// preferences are those of policy "auto" in each direction.
 var preferences = [2]pipeline.Preference{engine.Transmit: pipeline.EarlyBytes, engine.Receive: pipeline.FewTransfers}
 
 // configuredDMA returns the registers after power-on, which show how the engine was
@@ -131,7 +131,7 @@ func (d *Device) setDMAControl(v uint32) {
 	d.engine.SetPulses(engine.Receive, v&descriptors.DMAControlHostRx != 0)
 }
 
-// dmaControl is what DMA_CONTROL reads: the engine may have cleared a bit.
+// dmaControl is the value that DMA_CONTROL reads as: the engine may have cleared a bit.
 func dmaControl(s *engine.DMAState) (v uint32) {
 	for _, bit := range []struct {
 		on   bool
@@ -164,7 +164,7 @@ func (d *Device) setPulseDeadline(v uint32) {
 	d.engine.SetPulseDeadline(time.Duration(v) * time.Microsecond)
 }
 
-// engineRegister is what a register of a DMA engine reads.
+// engineRegister returns the value of a register of a DMA engine.
 func engineRegister(s *engine.DMAState, e descriptors.DMAEngine, offset uint32) uint32 {
 	dir, outgoing := engine.Transmit, e == descriptors.EngineNetTx || e == descriptors.EngineHostRcv
 	if e >= descriptors.EngineNetRcv {

@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// wakeInterval is the shortest time between two posts that wake somebody, some hundred
+// wakeInterval is the shortest time between two posts that wake a waiter, some hundred
 // times what waking takes. A program that posts at a high rate polls, and would wake
 // others for nothing again and again.
 const wakeInterval = time.Millisecond
 
-// idle is how callers of Poll wait instead of polling again and again.
+// idle lets callers of Poll sleep instead of polling again and again.
 type idle struct {
-	// waiting says that posts shall wake somebody. Wake reads it without the lock.
+	// waiting says that posts shall wake a waiter. Wake reads it without the lock.
 	waiting atomic.Bool
 
 	mu sync.Mutex
-	// over is closed when there may be something to do; nil if nobody waits.
+	// over is closed when there may be something to do; nil if there is no waiter.
 	over chan struct{}
-	// woken is when a post has woken somebody last, on the device's clock.
+	// woken is the time when a post last woke a waiter, on the device's clock.
 	woken time.Duration
 }
 
@@ -63,7 +63,7 @@ func (d *Device) wake() {
 	}
 }
 
-// endIdle wakes everybody who waits; posted says that a post is the reason.
+// endIdle wakes all waiters; posted says that a post is the reason.
 func (d *Device) endIdle(posted bool) {
 	d.idle.mu.Lock()
 	defer d.idle.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
-// resetTime is how long a reset lasts: long enough that a driver which does not wait
+// resetTime is the time that a reset lasts: long enough that a driver which does not wait
 // for its end fails in tests.
 const resetTime = 100 * time.Microsecond
 
@@ -160,8 +160,8 @@ func (d *Device) halt() {
 	d.engine.Reset()
 }
 
-// lingerLooks is how often Close asks whether the peer has taken what was sent,
-// disconnect frames among it, and lingerStep is the time between two such questions: 20
+// lingerLooks is the number of times that Close asks whether the peer has taken what was sent,
+// disconnect frames among it. lingerStep is the time between two such questions: 20
 // ms in all, and longer on a busy machine, where the peer is slower, too. A peer that
 // polls takes what was sent in a part of that time.
 const (
@@ -197,7 +197,7 @@ func (d *Device) Close() error {
 	defer d.maps.Unlock()
 	d.engine.Exclusive(func() {
 		d.iommu.clear()
-		// Nobody uses the wire any more, and the next calls have one in shared memory
+		// The wire has no user any more, and the next calls have one in shared memory
 		// unmap it.
 		d.wire.Reserve(0)
 		d.wire.Receive()

@@ -32,7 +32,7 @@ const (
 const (
 	// DefaultSRAM is the size of BAR4 in bytes: slots of 256 KiB for control programs
 	// and their maps, and more than 7 MiB for endpoints and regions. The size is our choice, of
-	// which a process can have many; pages that nobody touches take no memory.
+	// which a process can have many; untouched pages take no memory.
 	DefaultSRAM = 8 << 20
 	// maxSRAM keeps a wrong number from taking the machine's memory. This is our
 	// choice, too.
@@ -43,7 +43,7 @@ const (
 type Options struct {
 	// Name is the address that Info and errors give; "emu:" if empty.
 	Name string
-	// Wire is what the NIC is plugged into. The device owns it from then on.
+	// Wire carries the NIC's frames. The device owns it from then on.
 	Wire wire.Port
 	// MAC of the station; if zero, a random, locally administered one.
 	MAC descriptors.MAC

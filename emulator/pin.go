@@ -25,7 +25,7 @@ func usableCores() (cores []int) {
 }
 
 // pinThread ties the goroutine to its thread and the thread to a core. The runtime
-// ends the thread with the goroutine, or never uses it again, so that nobody else
+// ends the thread with the goroutine, or never uses it again, so that no other goroutine
 // gets one that is pinned.
 func pinThread(core int) error {
 	runtime.LockOSThread()

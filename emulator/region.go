@@ -13,7 +13,7 @@ import (
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
-// allOnes is what a read returns that no device answers.
+// allOnes is the value of a read that no device answers.
 const allOnes uint32 = 0xffffffff
 
 // setOnes makes p what a read returns that no device answers.
@@ -107,7 +107,7 @@ func (d *Device) ReadRegion(index int, offset uint64, p []byte) error {
 }
 
 // WriteRegion is described at vfio.Device. Writes are cut into accesses as
-// reads are. What nobody answers is lost.
+// reads are. A write without an answer is lost.
 func (d *Device) WriteRegion(index int, offset uint64, p []byte) error {
 	const op = "write region"
 	if index == vfio.RegionBAR2 {

@@ -44,7 +44,7 @@ func OpenFiltered(ctx context.Context, address string, change wire.FilterFunc) (
 	return openAround(ctx, address, "filtered", func(w wire.Port) wire.Port { return wire.NewFilter(w, change) })
 }
 
-// openAround opens a device whose wire around surrounds; done is what that does to it.
+// openAround opens a device whose wire around surrounds; done has what it does to it.
 func openAround(ctx context.Context, address, done string, around func(wire.Port) wire.Port) (vfio.Device, error) {
 	a, err := vfio.ParseAddress(address)
 	if err != nil {
@@ -95,7 +95,7 @@ func badAddress(a vfio.Address, err error) error {
 		Hint: "options of emu: and eth: are " + strings.Join(OptionNames(), ", ")}
 }
 
-// settings is what an address says.
+// settings are those of an address.
 type settings struct {
 	device Options
 	kind   wireKind

@@ -9,7 +9,7 @@ import (
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
-// The methods in this file are what vfiouser.ServedDevice has beyond
+// The methods in this file belong to vfiouser.ServedDevice, beyond
 // vfio.Device: a Device can be put behind a socket. It must run on a thread,
 // with doorbells mapped or not.
 

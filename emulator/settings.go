@@ -79,7 +79,7 @@ func (s *settings) limits() *engine.Limits {
 	return &s.device.Limits
 }
 
-// wireForm is how a kind of wire is written.
+// wireForm is the form of the address of a kind of wire.
 type wireForm struct {
 	kind                  wireKind
 	prefix, where, called string

@@ -55,7 +55,7 @@ func (m *sharedMemory) mapPart(offset, size uint64) ([]byte, error) {
 	return b, os.NewSyscallError("mmap", err)
 }
 
-// zero clears the memory from an offset on. Pages that nobody has touched stay
+// zero clears the memory from an offset on. Untouched pages stay
 // untouched.
 func (m *sharedMemory) zero(from int64) {
 	if unix.Fallocate(m.fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, from, int64(len(m.bytes))-from) != nil {

@@ -3,7 +3,7 @@ package ethernet
 import "github.com/trapeze-nic/trapeze/internal/hotlock"
 
 // Cache is a stock of free buffers that one goroutine has for itself, so that taking and
-// giving back takes the pool's lock only now and then. Each Queue has one, for whoever
+// giving back takes the pool's lock only now and then. Each Queue has one, for the goroutine that
 // uses the queue. A lock of its own lets a port that is restarted or closed by another
 // goroutine put back what it had.
 type Cache struct {
@@ -13,7 +13,7 @@ type Cache struct {
 	closed bool
 }
 
-// cacheSize is how many buffers a cache of NewCache may hold, unless the pool is small.
+// cacheSize is the number of buffers that a cache of NewCache may hold, unless the pool is small.
 const cacheSize = 512
 
 // NewCache makes an empty cache. It holds at most 512 buffers, and at most an eighth of

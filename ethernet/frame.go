@@ -83,7 +83,7 @@ func (m MAC) IsGroup() bool { return m[0]&1 != 0 }
 // IsStation reports whether the address can be one station's: neither a group nor zero.
 func (m MAC) IsStation() bool { return !m.IsGroup() && m != MAC{} }
 
-// Offloads are what a device does besides moving frames.
+// Offloads are a device's work besides moving frames.
 type Offloads uint16
 
 const (

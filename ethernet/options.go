@@ -11,7 +11,7 @@ import (
 type Options struct {
 	// Pool that received frames come in, and sent ones are in.
 	Pool *Pool
-	// Queues is how many, 1 to 64; 0 for 1. Flows of IP are spread over them by a hash,
+	// Queues is the number of queues, 1 to 64; 0 for 1. Flows of IP are spread over them by a hash,
 	// everything else comes to queue 0.
 	Queues int
 	// ReceiveDescriptors and SendDescriptors are the lengths of the rings of a queue, a
@@ -32,7 +32,7 @@ type Options struct {
 	Moderation time.Duration
 	// HashKey is the key of the Toeplitz hash; zero for a fixed one.
 	HashKey [40]byte
-	// Timeout is how long the device may take for anything that it has to do, and a full
+	// Timeout limits each step of the device, and the time that a full
 	// send ring may stand still before it is restarted; 0 for 2 s. A back end of vhost-user
 	// that stands still is waited for.
 	Timeout time.Duration

@@ -12,15 +12,15 @@ import (
 
 // PoolOptions are choices of NewPool. The zero value is good for an MTU of 1500.
 type PoolOptions struct {
-	// Buffers is how many there are, 1 to 2^20; 0 for 4096.
+	// Buffers is their number, 1 to 2^20; 0 for 4096.
 	Buffers int
-	// Headroom is how many bytes before a received frame are left free: a multiple of
+	// Headroom is the free room before a received frame, in bytes: a multiple of
 	// 2, up to 1024; 0 for 64. Drivers may write there what the device wants before a
 	// frame, so what is in it does not outlast Send. The frame's first byte is Headroom
 	// bytes behind a multiple of 64: 64 aligns the frame, 50 what follows its Ethernet
 	// header.
 	Headroom int
-	// Size is how long a frame a buffer can take besides the headroom, 256 to 65535
+	// Size is the longest frame that a buffer takes besides the headroom, 256 to 65535
 	// less the headroom; 0 for 2048. Devices may fill only whole KiB of it: 9216 is
 	// enough for an MTU of 9000 everywhere, with a headroom of 64.
 	Size int
@@ -30,7 +30,7 @@ type PoolOptions struct {
 	MemoryOptions vfio.MemoryOptions
 }
 
-// bufferAlign is what the start of each buffer is a multiple of, in bytes: a cache line
+// bufferAlign is the alignment of each buffer's start, in bytes: a cache line
 // of amd64 and arm64.
 const bufferAlign = 64
 

@@ -39,7 +39,7 @@ type Port interface {
 	// rings are lost, and counted. Queues answer as before afterwards.
 	Restart(ctx context.Context) error
 	// Close stops the device, makes sure that it touches no memory any more, and gives
-	// everything back, the device too. The pool stays. Whoever waits gets ErrClosed.
+	// everything back, the device too. The pool stays. Callers that wait get ErrClosed.
 	// Closing again does nothing.
 	Close() error
 }
@@ -72,7 +72,7 @@ type Queue interface {
 	Wait(ctx context.Context) error
 }
 
-// WaitLimit is how long Queue.Wait may wait without a frame: so much later an interrupt
+// WaitLimit limits Queue.Wait's wait without a frame: so much later an interrupt
 // that never comes is made up for.
 const WaitLimit = 10 * time.Millisecond
 
@@ -86,7 +86,7 @@ type Info struct {
 	MAC MAC
 	// Options is the configuration with the defaults filled in.
 	Options Options
-	// Vectors is how many interrupts are in use, 0 for none: Wait then polls.
+	// Vectors is the number of interrupts that are in use, 0 for none: Wait then polls.
 	Vectors int
 }
 

@@ -6,7 +6,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/atomicmem"
 )
 
-// Stats is what a port has counted since Open.
+// Stats has a port's counters since Open.
 type Stats struct {
 	// Queues has the counters of the driver, queue by queue.
 	Queues []QueueStats `json:"queues" help:"Counters of the driver for each queue." unit:"queues"`
@@ -16,7 +16,7 @@ type Stats struct {
 	Restarts uint64 `json:"restarts" help:"Restarts of the whole device." unit:"restarts"`
 }
 
-// QueueStats is what the driver counts of a queue: frames and bytes that the caller of Receive got
+// QueueStats has the driver's counters of a queue: frames and bytes that the caller of Receive got
 // and that of Send gave, and what was lost.
 type QueueStats struct {
 	ReceivedFrames uint64 `json:"received_frames" help:"Frames that Receive returned." unit:"frames"`
@@ -32,7 +32,7 @@ type QueueStats struct {
 	Interrupts     uint64 `json:"interrupts" help:"Interrupts that Wait has seen." unit:"interrupts"`
 }
 
-// DeviceStats is what a device counts itself, all queues together.
+// DeviceStats has a device's own counters, all queues together.
 type DeviceStats struct {
 	ReceivedFrames uint64 `json:"device_received_frames" help:"Frames that the device received." unit:"frames"`
 	ReceivedBytes  uint64 `json:"device_received_bytes" help:"Bytes that the device received." unit:"bytes"`

@@ -9,7 +9,7 @@ import (
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
 )
 
-// Meta is what an image says of itself. Fields that are empty are taken from the
+// Meta is an image's description of itself. Fields that are empty are taken from the
 // note of the object.
 type Meta struct {
 	Name, Version string
@@ -67,7 +67,7 @@ func Build(object []byte, m Meta) (*Spec, error) {
 	return s.withNote(note)
 }
 
-// Image is what the flat form of an image says: programs by hook, maps, name and version
+// Image has the content of an image's flat form: programs by hook, maps, name and version
 // (SPEC.md 14.2).
 type Image = flat.Image
 

@@ -24,7 +24,7 @@ var (
 
 // Reasons of a SignatureError.
 var (
-	// ErrUnsigned: nobody has signed the image.
+	// ErrUnsigned: the image has no signature.
 	ErrUnsigned = errors.New("not signed")
 	// ErrUnknownKey: the key is not in the key ring.
 	ErrUnknownKey = errors.New("signed with a key that is not in the key ring")

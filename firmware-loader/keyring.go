@@ -124,7 +124,7 @@ func (r *KeyRing) Verify(id KeyID, message, signature []byte) (Key, error) {
 	return key, nil
 }
 
-// DefaultKeyRing is the folder of the key ring of whoever runs the program:
+// DefaultKeyRing is the folder of the user's key ring:
 // trapeze/keys where the user's configuration is (os.UserConfigDir), or
 // /etc/trapeze/keys for users without one.
 func DefaultKeyRing() string {

@@ -9,7 +9,7 @@ import (
 // signedPrefix keeps a signature of an image from being one of anything else.
 const signedPrefix = "trapeze control program v1\x00"
 
-// message is what a signature of the image signs.
+// message is the text that a signature of the image signs.
 func (s *Spec) message() []byte { return append([]byte(signedPrefix), s.Digest[:]...) }
 
 // Sign returns the image with a signature, in place of any that it had. It refuses

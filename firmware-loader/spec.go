@@ -21,7 +21,7 @@ type Spec struct {
 	ABI uint32
 	// Device is PCI vendor<<16 | device of the NICs that it is for; 0 for any.
 	Device uint32
-	// SRAM is how many bytes of a slot it needs when it runs.
+	// SRAM is the part of a slot that it needs when it runs, in bytes.
 	SRAM uint32
 	// Digest of the flat image.
 	Digest [sha256.Size]byte
@@ -61,7 +61,7 @@ func (s *Spec) Link() []byte { return bytes.Clone(s.flat) }
 // Bytes returns the ELF file.
 func (s *Spec) Bytes() []byte { return s.file.Bytes() }
 
-// Verdict is what the checker says of the program of a hook.
+// Verdict is the checker's answer on the program of a hook.
 type Verdict struct {
 	Hook   abi.Hook
 	Report checker.Report

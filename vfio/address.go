@@ -13,9 +13,9 @@ import (
 // Address names a device: "pci:0000:03:00.0", "vfio-user:/run/nic0.sock",
 // "emu:" or "emu:?wire=udp://127.0.0.1:9000".
 type Address struct {
-	// Scheme is what stands before the first colon.
+	// Scheme stands before the first colon.
 	Scheme string
-	// Path is what follows, up to a question mark.
+	// Path follows, up to a question mark.
 	Path string
 	// Options are the key=value pairs after the question mark.
 	Options url.Values

@@ -5,7 +5,7 @@
 // Begin with [Open], which has an example: an address such as "pci:0000:03:00.0" says which
 // device. The back ends make their addresses known when they are imported: vfio/kernel,
 // vfio/vfiouser and emulator. Programs that send messages use package via instead, which
-// opens the device itself. Whoever writes a back end implements [Device] and calls
+// opens the device itself. A back end implements [Device] and calls
 // [Register].
 package vfio
 
@@ -191,13 +191,13 @@ type Ringer interface {
 	// Ringer returns a function that does what WriteRegion of 32 bits to the doorbell
 	// at offset of region index does, or nil if that is to be stored as ever. What the
 	// caller has written to memory before is seen by the device; no barrier is needed.
-	// The function returns at once, never waits for whoever steps the device, and may
+	// The function returns at once, never waits for the goroutine that steps the device, and may
 	// be called by several goroutines, and after Close.
 	Ringer(index int, offset uint64) func(value uint32)
 }
 
 // Poller is implemented by devices in the same process that make progress only
-// when somebody calls Poll. It reports whether anything was done. Poll may be
+// when Poll is called. It reports whether anything was done. Poll may be
 // called from several goroutines; one that finds another inside returns false.
 type Poller interface {
 	Poll() bool
@@ -212,7 +212,7 @@ type Waker interface {
 	// tell.
 	Idle() <-chan struct{}
 	// Wake is called after doorbells have been rung, so that those who sleep poll,
-	// even if the caller does not. It makes no system call if nobody sleeps. Somebody
+	// even if the caller does not. It makes no system call if there is no sleeper. A goroutine
 	// who begins to sleep at that moment, or has just been woken by another post, may
 	// miss it; therefore a sleep has a limit.
 	Wake()

@@ -53,7 +53,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.text(true, true) }
 
-// Inside is what err says inside an error of another layer about op on a device: an
+// Inside is the text of err inside an error of another layer about op on a device: an
 // *Error does not name a second time the device, nor the operation, that this one
 // has named.
 func Inside(op, device string, err error) string {

@@ -20,7 +20,7 @@ import (
 // have, so that devices in other processes refuse it with ErrNotSupported. They must
 // stay mapped, as they are, until the device no longer has them: a device in this
 // process that touches pages which are gone fails, and one behind an IOMMU goes on with
-// pages that nobody else sees.
+// private pages.
 //
 // The flags say what the device may do at most: pages that the program itself may not
 // write are for DMARead.
@@ -106,7 +106,7 @@ func findAccessible(lines *bufio.Scanner, first, last uint64) (flags DMAFlags, a
 }
 
 // OnGoHeap reports whether b, which is not empty, is memory that Go's garbage collector
-// manages. The runtime tells nobody directly: but a runtime.Pinner keeps what it has
+// manages. The runtime does not say so directly: but a runtime.Pinner keeps what it has
 // pinned, and that is objects on the heap only ("It's safe to call Pin on non-Go
 // pointers, in which case Pin will do nothing"). If a version of the runtime keeps it
 // elsewhere, nothing can be told, and everything counts as heap.

@@ -137,8 +137,8 @@ func allocFile(size, page uint64, flags int) (_ *Memory, err error) {
 	if err := allocatePages(fd, int64(size)); err != nil {
 		return nil, err
 	}
-	// Nobody who gets the descriptor can pull the memory from under us. More seals
-	// are up to whoever gives it away.
+	// No holder of the descriptor can take the memory away. More seals
+	// are the business of the caller that gives it away.
 	const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
 		return nil, os.NewSyscallError("seal", err)

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// memoryStock is what memory the kernel has left for this process.
+// memoryStock is the memory that the kernel has left for this process.
 type memoryStock struct {
 	available uint64 // bytes
 	hugePage  uint64 // bytes of a huge page of the default size; 0: none

@@ -50,7 +50,7 @@ func (m *Memory) MoveBack() error {
 }
 
 // replace copies the content to a file and maps the file where the memory is, in one
-// step: whoever reads the memory meanwhile finds one or the other.
+// step: a reader of the memory finds one or the other.
 func (m *Memory) replace(fd int, offset int64) error {
 	size := uintptr(len(m.b))
 	p, err := unix.MmapPtr(fd, offset, nil, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)

@@ -45,13 +45,13 @@ func (c *connection) forget() {
 }
 
 const (
-	// matchPatience is how long a request goes on to which nobody answers yet that he
+	// matchPatience limits a request to which no peer answers yet that it
 	// waits. Programs agree by other means when to connect, and the client may be quicker.
 	matchPatience = 2 * time.Second
 	matchEvery    = 2 * time.Millisecond
 )
 
-// request connects v with whoever waits at an address, or soon will.
+// request connects v with the waiter at an address, now or soon.
 func (v *vi) request(ctx context.Context, to via.Address, local string) (r via.Remote, err error) {
 	for end := time.Now().Add(matchPatience); ; {
 		r, err = v.via.ConnectRequest(ctx, to, local)

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// handle is what a C program holds in place of an object: a kind, an index and a
+// handle stands for an object in a C program: a kind, an index and a
 // generation, so that one that is NULL, made up, of another kind or of an object that is
 // gone is found out. It has never pointed anywhere.
 type handle uintptr
@@ -40,7 +40,7 @@ type entry[T any] struct {
 	object *T
 }
 
-// add gives an object a handle, which set learns before anybody can find the object.
+// add gives an object a handle, which set learns before the object can be found.
 // It returns zero, and has not called set, if there are too many objects.
 func (t *table[T]) add(object *T, set func(handle)) handle {
 	t.mu.Lock()
@@ -84,7 +84,7 @@ func (t *table[T]) find(name handle) *T {
 	return nil
 }
 
-// remove ends a handle. It returns false if somebody else has done so.
+// remove ends a handle. It returns false if another call has done so.
 func (t *table[T]) remove(name handle) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

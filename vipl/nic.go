@@ -10,7 +10,7 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// nic is what one VipOpenNic has made. Objects belong to the handle with which they were
+// nic is the result of one VipOpenNic. Objects belong to the handle with which they were
 // made, also if another handle is of the same device.
 type nic struct {
 	name    handle
@@ -26,7 +26,7 @@ type nic struct {
 	mu      sync.Mutex // guards what follows
 	closed  bool
 	address uintptr // where the program sees the address of the NIC, in C's memory
-	// ptag is the default of this handle, once somebody needs it. The first VipCreatePtag
+	// ptag is the default of this handle, once it is needed. The first VipCreatePtag
 	// gives it to the program: many have one ptag, and name it for memory but not for VIs.
 	ptag        *ptag
 	vis         map[*vi]bool

@@ -10,7 +10,7 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// depth is how many descriptors each work queue holds, which programs do not say. It is
+// depth is the number of descriptors that each work queue holds, which programs do not say. It is
 // MaxDescriptorsPerQueue.
 const depth = 1024
 
@@ -132,7 +132,7 @@ func (v *vi) unclaim() {
 }
 
 // dissolve ends the VI in any state. The program may have freed the descriptors on its
-// queues, which nobody reads therefore. What fails is freed with the NIC.
+// queues, which are not read therefore. What fails is freed with the NIC.
 func (v *vi) dissolve(ctx context.Context) {
 	_ = v.via.Disconnect(ctx)
 	if v.via.Abandon(ctx) == nil {

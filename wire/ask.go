@@ -88,7 +88,7 @@ func (u *UDP) pursue(now time.Time) (next time.Time) {
 }
 
 // query asks both, the new address only every other time: a sender that claims
-// somebody else's address shall not have many datagrams go there.
+// a third host's address shall not have many datagrams go there.
 func (u *UDP) query(q *question) {
 	if !q.here && q.sent%2 == 0 {
 		u.sendQuery(descriptors.FrameStationQuery, q.mac, q.candidateNonce, q.candidate)

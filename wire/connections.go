@@ -11,7 +11,7 @@ const (
 	// until they are answered. Clients repeat a request every 20 ms (SPEC.md 8.3),
 	// so one that has made place for others comes again.
 	maxGrants = 1024
-	// maxOffers is how many servers may accept one request that went to everybody.
+	// maxOffers is the number of servers that may accept one request that went to everybody.
 	maxOffers = 8
 	// maxConnections is more endpoints than a device has.
 	maxConnections = 1 << 16
@@ -32,7 +32,7 @@ type grant struct {
 	address netip.AddrPort
 }
 
-// connection is what the wire knows of an endpoint of ours. Both keys are taken
+// connection is the wire's knowledge of an endpoint of ours. Both keys are taken
 // from the frames that set the connection up.
 type connection struct {
 	key uint32 // ours: the peer's frames carry it

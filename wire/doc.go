@@ -8,6 +8,6 @@
 // addresses name a wire there and need not import this package.
 //
 // A wire carries whole frames, as an Ethernet does: it may lose, repeat and
-// reorder them, it keeps no connections, and it tells nobody whether a frame
+// reorder them, it keeps no connections, and it does not tell whether a frame
 // arrived.
 package wire

@@ -48,7 +48,7 @@ type FaultStats struct {
 }
 
 const (
-	// maxHeld is how many frames can be held back at one time, and how many
+	// maxHeld is the number of frames that can be held back at one time, and how many
 	// later frames may overtake one. It is well within the 64 frames for which
 	// a receiver keeps track of what is missing (descriptors.Header).
 	maxHeld = 8
@@ -56,7 +56,7 @@ const (
 	// 2^31 bits (Castagnoli, Bräuer, Herrmann 1993), so a damaged frame is
 	// never taken for a good one.
 	maxInverted = 3
-	// idleLooks is how often the owner looks for frames in vain before those
+	// idleLooks is the number of times that the owner looks for frames in vain before those
 	// that are held back go out: without it the last frame would be lost.
 	idleLooks = 64
 )

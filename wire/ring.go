@@ -74,7 +74,7 @@ func newPartsRing(size int) *ring {
 	return r
 }
 
-// slotSize is what a frame of n bytes takes in the ring.
+// slotSize is the room of a frame of n bytes in the ring.
 func slotSize(n uint32) uint32 { return max((n+frameAlign-1)&^(frameAlign-1), frameAlign) }
 
 // reserve returns n bytes for a frame, nil if there is no room.
@@ -169,7 +169,7 @@ func (r *ring) publish() bool {
 	if r.published.Load() == r.frames {
 		return false
 	}
-	// The store is also a full barrier, which whoever wakes a sleeping consumer
+	// The store is also a full barrier, which a waker of a sleeping consumer
 	// after it relies on.
 	r.published.Store(r.frames)
 	return true

@@ -13,11 +13,11 @@ const ethernetHeader = descriptors.EthernetHeaderSize
 // room for as many.
 const maxStations = 1024
 
-// station is what is known of a station of a UDP wire.
+// station is the wire's knowledge of a station of a UDP wire.
 type station struct {
 	address netip.AddrPort
 	// proven: a frame that carried the key of a connection has come from there.
-	// Otherwise somebody said so, and nobody else had before.
+	// Otherwise one peer said so, and no other had before.
 	proven bool
 	// used: frames have been sent there.
 	used bool

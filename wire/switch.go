@@ -25,7 +25,7 @@ type Switch struct {
 	space  []byte
 	tx, rx []*ring // to and from each other port; nil for itself
 	from   int     // of rx: where the last frame came from, and the search goes on
-	// source was heard at this port last, and table is what was known then: with both
+	// source was heard at this port last, and table is the knowledge of that time: with both
 	// the same there is nothing to learn.
 	source descriptors.MAC
 	table  *map[descriptors.MAC]place
@@ -33,7 +33,7 @@ type Switch struct {
 	link   Hook
 }
 
-// fabric is what the ports of a switch share.
+// fabric is the common state of a switch's ports.
 type fabric struct {
 	mtu   int
 	ports []*Switch

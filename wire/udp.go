@@ -37,7 +37,7 @@ const (
 type UDPOptions struct {
 	// Local is the HOST:PORT to bind; port 0 takes any.
 	Local string
-	// Peers are the HOST:PORTs that get what is for everybody, and what is for
+	// Peers are the HOST:PORTs that get the frames for all, and those for
 	// a station that has not been heard yet.
 	Peers []string
 	// MTU is the largest frame in bytes; if zero, DefaultUDPMTU, or
@@ -45,7 +45,7 @@ type UDPOptions struct {
 	// is a frame, with a key sealed.Overhead longer.
 	MTU int
 	// Key encrypts and authenticates all frames; both ends have the same. Without
-	// one, nil, the wire trusts everybody who can see the datagrams (SPEC.md 8.11).
+	// one, nil, the wire trusts every host that can see the datagrams (SPEC.md 8.11).
 	Key *Key
 	// Logger is told, not oftener than every 10 s, of peers that have another key, or
 	// none, or one while this end has none; nil for slog.Default.
@@ -291,7 +291,7 @@ func (u *UDP) Receive() []byte {
 // Release is described at engine.Port.
 func (u *UDP) Release() { u.in.release() }
 
-// LinkUp reports whether the plug is in: UDP cannot tell whether anybody is
+// LinkUp reports whether the plug is in: UDP cannot tell whether a peer is
 // there.
 func (u *UDP) LinkUp() bool { return !u.down.Load() && !u.closed.Load() }
 

@@ -14,7 +14,7 @@ type target struct {
 	link    *sealed.Link
 }
 
-// flow is what of a frame says where it goes: both stations, both endpoints and the
+// flow has the parts of a frame that say where it goes: both stations, both endpoints and the
 // key.
 type flow struct {
 	stations [12]byte
@@ -37,7 +37,7 @@ type route struct {
 	version uint64
 }
 
-// way is how a frame finds to its station.
+// way is a frame's way to its station.
 type way int
 
 const (
@@ -138,7 +138,7 @@ func (u *UDP) find(frame []byte, typ descriptors.FrameType) (netip.AddrPort, way
 	return u.findStation(mac, typ == 0)
 }
 
-// findStation looks up the address of a station. Frames for everybody, and for a
+// findStation looks up the address of a station. Frames for all, and for a
 // station of which we do not know where it is, go to all peers; so do those for one
 // that an unknown sender claims to be, if there are peers.
 func (u *UDP) findStation(mac descriptors.MAC, use bool) (netip.AddrPort, way) {

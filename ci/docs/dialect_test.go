@@ -19,8 +19,8 @@ const maxWords = 25
 
 // Ceilings of this repository. Lower them when there are fewer.
 const (
-	maxForms   = 1210
-	maxLong    = 608
+	maxForms   = 700
+	maxLong    = 604
 	maxLongest = 70
 )
 

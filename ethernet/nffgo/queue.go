@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// burst is how many packets nff-go's vector functions have, no more and no less.
+	// burst is the exact number of packets of nff-go's vector functions.
 	burst = 32
-	// maxFrame is what nff-go's buffers hold besides DPDK's headroom, in bytes.
+	// maxFrame is the room of nff-go's buffers besides DPDK's headroom, in bytes.
 	maxFrame = 2048
 )
 
@@ -23,20 +23,20 @@ type Queue struct {
 	port  ethernet.Port
 	queue ethernet.Queue
 	pool  *ethernet.Pool
-	// timeout is how long a sender waits for room.
+	// timeout is the time that a sender waits for room.
 	timeout time.Duration
 
 	// lock is held by who uses the queue: receiver and sender are two threads of nff-go.
 	lock hotlock.Mutex
 
 	received, sending atomic.Bool // SetReceiver, SetSender were called
-	receiving         atomic.Bool // somebody receives
+	receiving         atomic.Bool // a receiver runs
 
 	err    atomic.Pointer[error]
 	counts struct{ received, sent, unsent, bad atomic.Uint64 }
 }
 
-// Counters is what a Queue has counted, in frames. What was lost before is in those of the
+// Counters are those of a Queue, in frames. What was lost before is in those of the
 // port.
 type Counters struct {
 	// Received came into the graph.

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// window is how many buffers of a receiver may be in the graph: as many bursts as one of
+	// window limits the buffers of a receiver in the graph: as many bursts as one of
 	// nff-go's rings holds, which has room for 64*32-1 packets, less one. Of a small pool
 	// it is half, as nff-go sends buffers twice when the pool has none.
 	window = 62 * burst
-	// patience is how long a receiver waits for frames. nff-go's scheduler waits for it
+	// patience limits a receiver's wait for frames. nff-go's scheduler waits for it
 	// when it stops, and each 500 ms.
 	patience = 5 * time.Millisecond
 	// speed that is asked for, in packets a second: more than there is. With
@@ -48,14 +48,14 @@ func isFrame(packets []*packet.Packet, mask, keep *[burst]bool, _ flow.UserConte
 	}
 }
 
-// receiver is what one copy of the source has for itself. nff-go copies it for each, the
+// receiver is the state of one copy of the source. nff-go copies it for each, the
 // first included.
 type receiver struct {
 	q      *Queue
 	cache  *ethernet.Cache // nil: another copy receives
 	frames [burst]ethernet.Frame
-	// used is how many buffers are in the graph at most: those that were when it was last
-	// looked up, and all since; most is how many may be.
+	// used is the number of buffers that are in the graph at most: those that were when it was last
+	// looked up, and all since; most is their limit.
 	used, most int
 }
 

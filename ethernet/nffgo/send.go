@@ -25,13 +25,13 @@ func (q *Queue) SetSender(in *flow.Flow) error {
 	return flow.SetStopper(in)
 }
 
-// sender is what one copy of the sink has for itself.
+// sender is the state of one copy of the sink.
 type sender struct {
 	q       *Queue
 	cache   *ethernet.Cache
 	packets [burst]*packet.Packet
 	frames  [burst]ethernet.Frame
-	// end is how long may be waited, from the time on when nothing more was sent.
+	// end limits the wait, from the time on when nothing more was sent.
 	end time.Time
 }
 

@@ -1,10 +1,10 @@
 package abi
 
-// PulseContext is what pulse hooks read: all fields are 32 bits and aligned, the
+// PulseContext is the context of pulse hooks: all fields are 32 bits and aligned, the
 // program may load 1, 2 or 4 aligned bytes inside a field, and may not store. It
 // says what pipeline.View says, for the oldest frame that has not left.
 //
-// The answer is how many bytes to move now, 0 = wait. An answer above Arrived -
+// The answer is the number of bytes to move now, 0 = wait. An answer above Arrived -
 // Sent means all of them. A frame that has arrived whole may not wait: 0 means all
 // then.
 type PulseContext struct {

@@ -16,7 +16,7 @@ const (
 	EntryValueSize = 8
 )
 
-// PayloadTags is how many tags ipt knows: the immediate data of a message is one.
+// PayloadTags is the number of tags that ipt knows: the immediate data of a message is one.
 // Trapeze has a table of this order (USENIX 1998, section 2).
 const PayloadTags = 256
 

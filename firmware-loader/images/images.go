@@ -1,5 +1,5 @@
 // Package images holds the control programs that the project ships. They are
-// written with an assembler, so that nobody needs clang to have them; the folder c
+// written with an assembler, so that they need no clang; the folder c
 // has the same programs in C, to learn from and to change. README.md has a page on
 // each.
 //

@@ -45,7 +45,7 @@ const (
 	StepReport   Step = "compare what runs"
 )
 
-// Outcome is what runs after a failure.
+// Outcome says which image runs after a failure.
 type Outcome string
 
 // Outcomes.
@@ -66,7 +66,7 @@ type Error struct {
 	Step    Step
 	Err     error
 	Outcome Outcome
-	// Restore is what went wrong when the previous image was to be put back; nil
+	// Restore is the error of putting the previous image back; nil
 	// if nothing did.
 	Restore error
 }

@@ -14,7 +14,7 @@ type Segment struct {
 	Bytes  []byte
 }
 
-// Image is what is put into a slot: one of ours, or a vendor's of which only the
+// Image is the content for a slot: one of ours, or a vendor's of which only the
 // manifest is known.
 type Image struct {
 	Segments []Segment
@@ -24,12 +24,12 @@ type Image struct {
 	ABI uint32
 	// Device is PCI vendor<<16 | device of the NICs that it is for; 0 for any.
 	Device uint32
-	// Ready is what the ready word reads once the image runs; 0 for
+	// Ready is the value of the ready word once the image runs; 0 for
 	// descriptors.ProcessorReady.
 	Ready uint32
-	// Name and Version are what the NIC must report.
+	// Name and Version are those that the NIC must report.
 	Name, Version string
-	// Digest is what the NIC must report; zero for images whose NIC reports none.
+	// Digest is the one that the NIC must report; zero for images whose NIC reports none.
 	Digest [sha256.Size]byte
 }
 

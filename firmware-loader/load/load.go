@@ -19,11 +19,11 @@ type Options struct {
 	Progress func(done, total int)
 }
 
-// DefaultTimeout is how long a processor may take to halt or to become ready. The
+// DefaultTimeout is the time that a processor may take to halt or to become ready. The
 // emulated one takes microseconds; a choice of ours with room for slow ones.
 const DefaultTimeout = 2 * time.Second
 
-// chunk is how many bytes are written between two looks at the context.
+// chunk is the number of bytes that are written between two looks at the context.
 const chunk = 16 << 10
 
 // session is one load or rollback.
@@ -37,7 +37,7 @@ type session struct {
 	halted bool
 }
 
-// Load puts img into the NIC and starts it. On success the status is what the NIC
+// Load puts img into the NIC and starts it. On success the status is the one that the NIC
 // reports then. Errors are *Error; those of the image itself leave the NIC
 // untouched. If ctx ends, the load fails and what ran before is put back.
 func Load(ctx context.Context, nic NIC, img Image, o Options) (Status, error) {

@@ -9,7 +9,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 )
 
-// NIC is what a load needs of a NIC. Register offsets are those within the
+// NIC has the operations of a NIC that a load needs. Register offsets are those within the
 // processor block. One goroutine uses it at a time.
 type NIC interface {
 	ReadProcessor(register uint32) (uint32, error)
@@ -18,7 +18,7 @@ type NIC interface {
 	WriteSRAM(offset uint64, p []byte) error
 }
 
-// allOnes is what is read from a NIC that is not there.
+// allOnes is read from a NIC that is not there.
 const allOnes = math.MaxUint32
 
 // read reads a register. All ones may be what it holds: that the NIC is gone is

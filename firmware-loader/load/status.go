@@ -8,7 +8,7 @@ import (
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 )
 
-// Status is what a NIC says about its control program.
+// Status is a NIC's report on its control program.
 type Status struct {
 	State descriptors.ProcessorState
 	// Fault is why no program runs, nil if nothing went wrong.
@@ -27,7 +27,7 @@ type Status struct {
 	Hooks         [abi.Hooks]HookStatus
 }
 
-// HookStatus is what a NIC says about one hook.
+// HookStatus is a NIC's report on one hook.
 type HookStatus struct {
 	Installed bool
 	Runs      uint64 // times the program ran

@@ -18,7 +18,7 @@ func remainder[T uint32 | uint64](a, b T) T {
 }
 
 // Go defines the most negative number divided by -1 as itself, remainder 0 (language
-// specification, "Integer operators"), which is what is wanted.
+// specification, "Integer operators"), as wanted.
 
 func signedQuotient[T int32 | int64](a, b T) T {
 	if b == 0 {

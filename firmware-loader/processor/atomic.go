@@ -36,7 +36,7 @@ func (p *Program) atomic(o *op, address uint64) bool {
 }
 
 // modify returns the new content of memory, and sets the registers that the
-// operation sets. expected is what a compare-and-exchange compares with.
+// operation sets. A compare-and-exchange compares with expected.
 func (p *Program) modify(o *op, old, expected uint64) (v uint64, store bool) {
 	operand := p.registers[o.dst]
 	kind := asm.AtomicOp(o.aux &^ atomicWide)

@@ -18,7 +18,7 @@ type Image struct {
 	Digest        [32]byte
 	// Programs by hook; nil for hooks that the image does not use.
 	Programs [abi.Hooks]*Program
-	// WorstCase is how many instructions a run of each takes at most.
+	// WorstCase is the number of instructions that a run of each takes at most.
 	WorstCase [abi.Hooks]uint32
 	Maps      []*Map
 }

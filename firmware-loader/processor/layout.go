@@ -9,7 +9,7 @@ type layout struct {
 }
 
 const (
-	// Slots is how many images SRAM has room for: one that runs, and another.
+	// Slots is the number of images that SRAM has room for: one that runs, and another.
 	Slots = 2
 	// MailboxSize in bytes: room for the largest key and value, in whole pages of
 	// 64 KiB, the largest that a host may have.

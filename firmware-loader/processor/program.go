@@ -22,7 +22,7 @@ type Program struct {
 	clock  func() uint64
 
 	registers [registerCount]uint64
-	// read and write are what may be loaded from and stored to.
+	// read and write have the places that loads and stores may use.
 	read, write regions
 	context     [max(abi.PulseSize, abi.FrameContextSize)]byte
 	stack       [abi.StackSize]byte
@@ -116,7 +116,7 @@ func (p *Program) Pulse(c *abi.PulseContext) (int, error) {
 	return int(answer), nil
 }
 
-// Verdict is what a filter program decides about a frame.
+// Verdict is a filter program's decision about a frame.
 type Verdict struct {
 	// Action is abi.FilterDrop, FilterPass, FilterRedirect or FilterAborted.
 	Action uint8
@@ -142,7 +142,7 @@ func (p *Program) Filter(frame []byte, queue uint32) (Verdict, error) {
 	return Verdict{Action: abi.FilterAborted}, nil
 }
 
-// Destination is what a demultiplexing program decides about a frame. Either part
+// Destination is a demultiplexing program's decision about a frame. Either part
 // may be abi.DemuxDefault.
 type Destination struct {
 	Queue uint32 // receive queue

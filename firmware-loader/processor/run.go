@@ -1,6 +1,6 @@
 package processor
 
-// outcome is how a run ended.
+// outcome says how a run ended.
 type outcome uint8
 
 const (

@@ -8,7 +8,7 @@ import (
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 )
 
-// Engine is what a Unit needs of an engine.Engine.
+// Engine has the methods of an engine.Engine that a Unit needs.
 type Engine interface {
 	Exclusive(f func())
 	SetProcessor(p engine.Processor, at, writes engine.HookSet)
@@ -60,10 +60,10 @@ func New(c Config) *Unit {
 	}
 }
 
-// Kept is how many bytes of SRAM, from its start, are kept over a reset.
+// Kept is the part of SRAM, from its start, that a reset keeps, in bytes.
 func (u *Unit) Kept() uint32 { return Slots * u.layout.slotSize }
 
-// Used is how many bytes of SRAM, from its start, are the processor's.
+// Used is the processor's part of SRAM, from its start, in bytes.
 func (u *Unit) Used() uint32 { return u.layout.mailbox + MailboxSize }
 
 // SetMinimum tells what MINPULSE of a direction is. It may be called at any time.
@@ -153,7 +153,7 @@ func (u *Unit) drop() {
 	u.engine.SetProcessor(nil, 0, 0)
 }
 
-// past is what the maps of an image held.
+// past has the content of an image's maps.
 type past struct {
 	digest [32]byte
 	maps   [][]byte

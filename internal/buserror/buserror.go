@@ -1,6 +1,6 @@
 // Package buserror contains accesses to memory that another process shares.
 //
-// Such memory is a mapped file, and whoever holds the file can cut it off:
+// Such memory is a mapped file, and a holder of the file can cut it off:
 // touching a page behind its end is a bus error (SIGBUS), which ends a Go
 // program. The same happens if the file has a hole and the system has no memory
 // left to fill it.

@@ -21,10 +21,10 @@ const (
 	residue CRC = 0xc704dd7b
 )
 
-// slice is how many bytes go into the CRC at a time by tables.
+// slice is the number of bytes that go into the CRC at a time by tables.
 const slice = 8
 
-// remainders[k][b] is what the byte b contributes if k more bytes follow it.
+// remainders[k][b] is the contribution of byte b if k more bytes follow it.
 var remainders = func() (t [slice][256]uint32) {
 	for b := range t[0] {
 		r := uint32(b) << 24

@@ -1,6 +1,6 @@
 package cells
 
-// Step is what a NIC with channels does next. It does one thing at a time.
+// Step is the next step of a NIC with channels. It does one thing at a time.
 type Step uint8
 
 // The steps.
@@ -24,8 +24,8 @@ func (s Step) String() string {
 	return "unknown step"
 }
 
-// Waiting is what waits for its turn at a NIC: the question to the scheduler, which is
-// put before each cell. Whoever asks carries the answer out and asks again. So a message of
+// Waiting has the work that waits for its turn at a NIC: the question to the scheduler, which is
+// put before each cell. The caller carries the answer out and asks again. So a message of
 // high priority, which may have come in the meantime, goes between two cells of one of low
 // priority, and that one goes on behind it.
 type Waiting struct {

@@ -2,7 +2,7 @@
 // nanoseconds that are entered millions of times a second and seldom met by two.
 //
 // A sync.Mutex executes two locked instructions, as Unlock has to learn whether
-// somebody sleeps. A hotlock.Mutex executes one: nobody sleeps until woken, those who
+// there is a sleeper. A hotlock.Mutex executes one: no goroutine sleeps until woken, those who
 // wait look again and again, at growing intervals.
 package hotlock
 
@@ -15,8 +15,8 @@ import (
 // Mutex is a mutual exclusion lock; its zero value is unlocked. It must not be
 // copied. It must not be held across anything that blocks.
 //
-// Whoever comes while others wait lets them go first, so that a loop that locks it
-// again and again keeps nobody out. Among those who wait there is no order.
+// A caller that comes while others wait lets them go first, so that a loop that locks it
+// again and again keeps no other out. Among those who wait there is no order.
 type Mutex struct {
 	word    uint32
 	waiters atomic.Int32
@@ -30,7 +30,7 @@ const (
 	lastNap  = 50 * time.Microsecond
 )
 
-// TryLock locks m unless it is locked or somebody waits for it, and reports whether
+// TryLock locks m unless it is locked or has a waiter, and reports whether
 // it has.
 func (m *Mutex) TryLock() bool {
 	return m.waiters.Load() == 0 && atomic.CompareAndSwapUint32(&m.word, 0, 1)

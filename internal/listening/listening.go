@@ -15,7 +15,7 @@ import (
 const (
 	// DefaultBacklog is the backlog of a Listener if nothing else is said.
 	DefaultBacklog = 64
-	// headStart is how long a client has the listener for itself. One that lives needs
+	// headStart is the time that a client has the listener for itself. One that lives needs
 	// a part of it, so that a listener with a limit does not connect others that it
 	// then has to send away.
 	headStart = 100 * time.Millisecond
@@ -57,17 +57,17 @@ type Config[N NIC[R], R Request, C any] struct {
 	NIC     N
 	Name    string
 	Address fmt.Stringer // of the NIC and the name, for errors
-	// Backlog is how many connections may be set up or wait for Accept, 1 to
+	// Backlog is the number of connections that may be set up or wait for Accept, 1 to
 	// MaxBacklog; zero is DefaultBacklog or MaxBacklog. While there are so many, others
-	// are told that nobody listens.
+	// are told that there is no listener.
 	Backlog, MaxBacklog int
-	// Limit, if not zero, is how many connections are taken in all. Those that come
-	// later are told that nobody listens.
+	// Limit, if not zero, is the number of connections that are taken in all. Those that come
+	// later are told that there is no listener.
 	Limit int
 	// Connect sets a connection up, or says why the request is to be rejected. It may be
 	// called from several goroutines, and may wait: only its own client waits for it.
 	Connect func(context.Context, R) (C, error)
-	// Close ends a connection that nobody has accepted.
+	// Close ends a connection that was not accepted.
 	Close func(C) error
 	// Refused, if not nil, is told of requests that came to nothing.
 	Refused func(R, error)

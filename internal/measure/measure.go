@@ -61,7 +61,7 @@ func oneWay(ctx context.Context, a, b End, n int) error {
 	return Burst(ctx, a, b, n, 1)
 }
 
-// ownLooks is how often the receiver alone is polled before the sender is too:
+// ownLooks is the number of times that the receiver alone is polled before the sender is too:
 // mostly it need not be.
 const ownLooks = 1
 

@@ -15,7 +15,7 @@
 // Mapping.Register32 of package vfio gives such pointers.
 //
 // Accesses to one device's registers stay in program order. They are not
-// ordered with memory that the device reads and writes by DMA: that is what the
+// ordered with memory that the device reads and writes by DMA: which is the purpose of the
 // barriers are for.
 package mmio
 

@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// Patience is how long a caller waits for a close, at most.
+	// Patience is the time that a caller waits for a close, at most.
 	Patience = 100 * time.Millisecond
-	// maxClosers is how many threads wait in closes of a kind at a time.
+	// maxClosers is the number of threads that wait in closes of a kind at a time.
 	maxClosers = 4
-	// maxHeld is how many descriptors may wait to be closed before Full says that
+	// maxHeld is the number of descriptors that may wait to be closed before Full says that
 	// it is enough.
 	maxHeld = 1024
 )
@@ -25,7 +25,7 @@ var ErrFull = errors.New("too many descriptors wait to be closed")
 // Close closes descriptors that another process has passed. Those whose close
 // waits, although all has been done that it should not, are left to others, and
 // closed some time later. It fails with ErrFull if these are such ones, and too
-// many: whoever has passed them should be heard no longer.
+// many: the peer that passed them should be heard no longer.
 func Close(fds ...int) error {
 	var rest []int
 	for _, fd := range fds {
@@ -57,7 +57,7 @@ func closeAll(fds []int) {
 func disarmOwn(fd int) { disarm(fd, func(fds []int) { _ = Close(fds...) }) }
 
 // CloseSocket closes a UNIX socket: a connection, or one that listens. What its
-// peers have passed and nobody has received would be closed with it; it is taken
+// peers have passed and that were not received would be closed with it; it is taken
 // first, and closed as by Close.
 func CloseSocket(fd int) {
 	sockets.do(1, func() {
@@ -66,9 +66,9 @@ func CloseSocket(fd int) {
 	})
 }
 
-// CloseConn is CloseSocket for a connection. Whoever reads or writes it fails.
+// CloseConn is CloseSocket for a connection. Reads and writes of it fail.
 func CloseConn(c *net.UnixConn) {
-	// Nobody shall read half of what is taken, or wait for that to begin.
+	// No caller shall read half of what is taken, or wait for that to begin.
 	_ = c.SetDeadline(time.Unix(1, 0))
 	sockets.do(1, func() {
 		if raw, err := c.SyscallConn(); err == nil {
@@ -78,7 +78,7 @@ func CloseConn(c *net.UnixConn) {
 	})
 }
 
-// CloseListener is CloseSocket for one that listens. Whoever accepts fails.
+// CloseListener is CloseSocket for one that listens. Accept fails.
 func CloseListener(l *net.UnixListener) {
 	_ = l.SetDeadline(time.Unix(1, 0))
 	sockets.do(1, func() {
@@ -104,7 +104,7 @@ type closes struct {
 	queue   []job
 	running int // goroutines
 	held    int // descriptors
-	// stuck: somebody has waited for Patience in vain, and no close has ended
+	// stuck: a caller has waited for Patience in vain, and no close has ended
 	// since.
 	stuck bool
 }

@@ -26,7 +26,7 @@ func TakeEventfd(fd int) error {
 	return os.NewSyscallError("fcntl", unix.SetNonblock(fd, true))
 }
 
-// one is what a signal adds to an eventfd: 1, in the byte order of the machine,
+// one is the number that a signal adds to an eventfd: 1, in the byte order of the machine,
 // which is little-endian on all that this runs on.
 var one = [8]byte{1}
 

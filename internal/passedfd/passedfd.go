@@ -2,7 +2,7 @@
 // UNIX socket (SCM_RIGHTS, unix(7)), finds out what they are, and closes them.
 //
 // The other process chooses what it passes, so both can be made to wait: closing
-// a socket with SO_LINGER (socket(7)) waits for data that nobody reads, closing a
+// a socket with SO_LINGER (socket(7)) waits for unread data, closing a
 // file of a FUSE file system waits for the process that serves it, and so does
 // asking for its size. Nothing in this package waits for longer than Patience,
 // whatever it is given.
@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// most is how many descriptors the kernel lets pass with one message (SCM_MAX_FD
+// most limits the descriptors that the kernel lets pass with one message (SCM_MAX_FD
 // of Linux, net/scm.h).
 const most = 253
 

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// maxPath is how long the path of a UNIX socket can be in bytes: sun_path has
+	// maxPath is the longest path of a UNIX socket in bytes: sun_path has
 	// 108, one of them for the zero at its end. The first byte of an abstract name,
 	// "@" here and zero in the kernel, counts.
 	maxPath = 107
@@ -48,7 +48,7 @@ func CheckPath(path string) error {
 type Listener struct {
 	*net.UnixListener
 	path string // to be removed; empty for none
-	// file is what path was: something else may take its place.
+	// file is the one that path named: something else may take its place.
 	file   fs.FileInfo
 	remove sync.Once
 }
@@ -59,8 +59,8 @@ func Own(l *net.UnixListener) *Listener { return &Listener{UnixListener: l} }
 
 // Listen makes a socket of a network of package net, "unix" or "unixpacket". One
 // at a path has the permissions mode from its first moment on, or ByUmask. A socket
-// that nobody listens at any more is replaced. Of several that do so at a time, one
-// gets the path. Listen fails with EADDRINUSE if somebody listens at the path or
+// without a listener is replaced. Of several that do so at a time, one
+// gets the path. Listen fails with EADDRINUSE if there is a listener at the path or
 // something else than a socket is there, with the errors of CheckPath, of bind(2) and
 // the like, or with that of ctx. It waits for others that are in it, for two seconds at
 // most.
@@ -122,7 +122,7 @@ func (l *Listener) Accept() (net.Conn, error) { return l.AcceptUnix() }
 
 // Close closes the socket, and removes its path unless something else has taken
 // its place. It takes no longer than lockTime and passedfd.Patience, whatever
-// clients have sent that are not accepted yet. Whoever accepts fails.
+// clients have sent that are not accepted yet. Accept fails.
 func (l *Listener) Close() error {
 	var err error
 	l.remove.Do(func() {
@@ -159,10 +159,10 @@ func lockFolder(ctx context.Context, folder string) (unlock func(), err error) {
 		unlock()
 		return nil, ctx.Err()
 	}
-	return unlock, nil // also on a file system without locks, or if somebody else keeps it
+	return unlock, nil // also on a file system without locks, or if another process keeps it
 }
 
-// removeDead removes a socket that nobody listens at.
+// removeDead removes a socket without a listener.
 func removeDead(network, path string) error {
 	info, err := os.Lstat(path)
 	switch {

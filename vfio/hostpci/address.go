@@ -11,7 +11,7 @@ import (
 // addressPattern is domain (which may be missing), bus, device and function.
 var addressPattern = regexp.MustCompile(`^(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[01][0-9a-f]\.[0-7])$`)
 
-// functionName is how sysfs names a function.
+// functionName matches the name of a function in sysfs.
 var functionName = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$`)
 
 // ParseAddress returns the sysfs name of a function, "0000:03:00.0", given as

@@ -15,7 +15,7 @@ import (
 // errUnwanted: the function is of another class than was asked for.
 var errUnwanted = errors.New("not wanted")
 
-// variantPattern is how drivers on top of vfio-pci-core are named.
+// variantPattern matches the names of drivers on top of vfio-pci-core.
 var variantPattern = regexp.MustCompile(`[-_]vfio[-_]pci$`)
 
 const (
@@ -158,7 +158,7 @@ func unguarded(r Root, group string) bool {
 	return r.Optional(path.Join(groups, group, "name")) == unguardedGroup
 }
 
-// isBridge looks at the header type, which everybody may read, and goes by the
+// isBridge looks at the header type, which every user may read, and goes by the
 // class where there is none.
 func isBridge(r Root, address string, class uint32) (bool, error) {
 	b, err := Config(r, address)

@@ -136,7 +136,7 @@ func (op *operation) mayTake(f Function, todo []Function) (overridden []Use, err
 	return overridden, nil
 }
 
-// groupHint is what makes a group viable. What the host uses is not to be freed.
+// groupHint says what would make a group viable. What the host uses is not to be freed.
 func groupHint(r Root, address string, blockers []Member) string {
 	hint := "take all of them with trapeze bind --group " + address
 	var s []string
@@ -149,7 +149,7 @@ func groupHint(r Root, address string, blockers []Member) string {
 	return hint + ", or free the others: " + strings.Join(s, "; ")
 }
 
-// sriovHint is what makes a function one without virtual ones. If the host uses one
+// sriovHint says what takes a function's virtual ones away. If the host uses one
 // of these, they are not to be ended.
 func sriovHint(r Root, f Function) string {
 	if slices.ContainsFunc(f.VirtualFunctions(r), func(address string) bool { return InUse(r, address) }) {

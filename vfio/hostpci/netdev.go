@@ -36,7 +36,7 @@ func ownerOf(r Root, name string) string {
 // upper is an interface that sits on another.
 type upper struct {
 	name string
-	// lower is what it sits on, kind what it is: "bond", "bridge", "vlan" ….
+	// lower is the interface below it, kind its type: "bond", "bridge", "vlan" ….
 	lower, kind string
 	master      bool
 }

@@ -17,7 +17,7 @@ import (
 // DefaultDriver is the driver that Bind gives functions to.
 const DefaultDriver = "vfio-pci"
 
-// DefaultTimeout is how long one write to sysfs may take.
+// DefaultTimeout is the time that one write to sysfs may take.
 const DefaultTimeout = 10 * time.Second
 
 // Options say how to bind and unbind.
@@ -54,10 +54,10 @@ func (w Write) String() string {
 	return "echo " + w.Value + " > " + w.Path
 }
 
-// Change is what happened, or would happen, to a function.
+// Change says what happened, or would happen, to a function.
 type Change struct {
 	Address string
-	// Before and After are drivers, empty for none. After is what was asked for
+	// Before and After are drivers, empty for none. After is the one asked for
 	// if it was a dry run; "?" if the kernel would choose.
 	Before, After string
 }
@@ -115,7 +115,7 @@ func (op *operation) reserve(ctx context.Context, f Function) (now Function, unl
 	}
 	now, err = Lookup(op.root, f.Address)
 	if err != nil {
-		_ = unlock() // what went wrong first is what counts
+		_ = unlock() // the first error counts
 		return f, nil, err
 	}
 	return now, unlock, nil

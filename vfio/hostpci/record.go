@@ -19,13 +19,13 @@ import (
 // It lies in memory: bindings do not outlive a restart either.
 const recordDir = "run/trapeze/pci"
 
-// record is what one function was bound to.
+// record names the driver that a function was bound to.
 type record struct {
 	Driver   string `json:"driver"`
 	Override string `json:"override"`
 }
 
-// driverName is what a driver may be called: its name becomes part of a path.
+// driverName matches the name of a driver: its name becomes part of a path.
 var driverName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)
 
 func recordFile(address string) string { return path.Join(recordDir, address+".json") }
@@ -51,7 +51,7 @@ func remember(r Root, f Function) error {
 	return nil
 }
 
-// recall reads what a function was bound to, and says whether anybody knows.
+// recall reads what a function was bound to, and whether that is known.
 func recall(r Root, address string) (record, bool, error) {
 	var was record
 	f, err := os.Open(r.Path(recordFile(address)))

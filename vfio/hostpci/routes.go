@@ -152,7 +152,7 @@ func outFor(routes []route, to netip.Addr) []string {
 // (linux/ipv6.h). Each interface has one without being asked.
 const scopeLink = 0x20
 
-// addressesOf lists the addresses of an interface that somebody gave it. Proc
+// addressesOf lists the addresses of an interface that were given to it. Proc
 // shows IPv6 ones only, so on this host the others come from netlink; elsewhere
 // an IPv4 address shows by its route.
 func addressesOf(r Root, netdev string) ([]string, error) {

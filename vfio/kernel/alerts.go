@@ -19,7 +19,7 @@ import (
 // reset may bring it back.
 var ErrDeviceFault = errors.New("device has failed")
 
-// alerts are what the kernel says unasked.
+// alerts are the kernel's messages about a device.
 type alerts struct {
 	channel chan error
 	fds     []*vfio.Eventfd
@@ -34,7 +34,7 @@ type alerts struct {
 // ErrDeviceFault says that the device must be reset; one that wraps
 // vfio.ErrDeviceGone that the kernel wants it back: close it within two
 // seconds, or it is taken away as the package says. The channel holds a few
-// alerts, drops what nobody receives, and is closed by Close.
+// alerts, drops those that are not received, and is closed by Close.
 func (d *Device) Alerts() <-chan error { return d.alerts.channel }
 
 // arm connects the interrupts that are the device's own.

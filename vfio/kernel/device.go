@@ -33,7 +33,7 @@ type Device struct {
 	command sync.Mutex
 
 	irqMu sync.Mutex
-	// vectors is how many the kernel has made for each of INTx, MSI and MSI-X.
+	// vectors counts those that the kernel has made for each of INTx, MSI and MSI-X.
 	vectors [vfio.IRQErr]int
 	// relays are eventfds of the caller for the two interrupts that are ours.
 	relays map[int]int
@@ -159,7 +159,7 @@ func (d *Device) Close() error {
 	return errors.Join(err, d.disarm())
 }
 
-// revoke does what Close does because nobody else did, and puts all ones where
+// revoke does what Close does when the owner did not, and puts all ones where
 // regions are mapped, as their user may not know yet.
 func (d *Device) revoke(cause error) {
 	d.life.Lock()

@@ -11,7 +11,7 @@ import (
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
-// DMAMapping is what MapDMA maps, see MapDMABatch.
+// DMAMapping is a mapping of MapDMA, see MapDMABatch.
 type DMAMapping struct {
 	Memory *vfio.Memory
 	IOVA   uint64

@@ -34,7 +34,7 @@
 // A device opened here listens to two interrupts of its own: the error
 // interrupt, by which PCI Express reports an uncorrectable error, and the
 // request interrupt, by which the kernel asks for the device back because
-// somebody unbinds or removes it. Both appear on Device.Alerts. After a request
+// an administrator unbinds or removes it. Both appear on Device.Alerts. After a request
 // the holder has two seconds to close the device. Then it is taken from under
 // it, in order: interrupts off, bus mastering off, memory unmapped from the
 // IOMMU, mapped regions replaced by memory that reads as all ones. Every later

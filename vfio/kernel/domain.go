@@ -28,7 +28,7 @@ type domain struct {
 
 	mu   sync.Mutex
 	maps []mapped // sorted, apart from each other
-	// known is what limits returned when the last function joined: only that
+	// known is the result of limits when the last function joined: only that
 	// changes what can be mapped. How many mappings are left changes all the time.
 	known limits
 }

@@ -132,7 +132,7 @@ func (g *groupSpace) limits() (limits, error) {
 	return parseIOMMUInfo(b)
 }
 
-// groupFD is what proves to the kernel that the group is ours.
+// groupFD proves to the kernel that the group is ours.
 func (g *groupSpace) groupFD() int { return g.group }
 
 // close closes what is open. The group goes first: that takes it out of the

@@ -24,7 +24,7 @@ func init() {
 	})
 }
 
-// requestGrace is how long the holder of a device has to close it after the
+// requestGrace is the time that the holder of a device has to close it after the
 // kernel has asked for it.
 const requestGrace = 2 * time.Second
 

@@ -109,7 +109,7 @@ func (d *Device) SetIRQs(index, start int, eventfds []int) error {
 	return nil
 }
 
-// makeVectors connects the first vectors of an index, which is what turns it
+// makeVectors connects the first vectors of an index, which turns it
 // on. Where the number of vectors cannot change later, it makes all there are,
 // or as many as the kernel can.
 func (d *Device) makeVectors(op string, irq vfio.IRQInfo, start int, eventfds []int) error {

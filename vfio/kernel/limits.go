@@ -14,17 +14,17 @@ import (
 // unknown number of mappings that are left.
 const unknown = -1
 
-// limits are what an address space can map.
+// limits are those of an address space.
 type limits struct {
 	ranges []vfio.IOVARange // sorted
-	// page is what addresses and sizes are multiples of; 0 for the processor's.
+	// page is the size that addresses and sizes are multiples of; 0 for the processor's.
 	page uint64
-	// available is how many more mappings there can be, or unknown.
+	// available is the number of mappings still possible, or unknown.
 	available int
 }
 
 // x86's message-signalled interrupts are writes to these addresses. Kernels
-// before 5.4 do not tell which addresses can be mapped; 39 bits are what every
+// before 5.4 do not tell which addresses can be mapped; 39 bits are those that every
 // IOMMU that we know can translate.
 const (
 	messagesFirst = 0xfee00000

@@ -82,7 +82,7 @@ func (o options) tokenBytes() *[16]byte {
 	return &t
 }
 
-// noIOMMUAllowed reports whether somebody has asked for a device without IOMMU.
+// noIOMMUAllowed reports whether the user has asked for a device without IOMMU.
 func (o options) noIOMMUAllowed() bool {
 	return o.backend == backendNoIOMMU || os.Getenv(noIOMMUVariable) == "allow"
 }

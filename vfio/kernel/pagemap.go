@@ -22,7 +22,7 @@ const (
 	pagemapFrame   = 1<<55 - 1
 )
 
-// pagemapBatch is how many entries are read at a time.
+// pagemapBatch is the number of entries that are read at a time.
 const pagemapBatch = 512
 
 // locate returns the physical address of memory, which must be in one piece.

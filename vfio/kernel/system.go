@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// system is what this package asks of Linux, besides reading the files of sysfs
+// system has the calls of Linux that this package makes, besides reading the files of sysfs
 // and proc. Errors are plain errnos.
 type system interface {
 	// open opens a node for reading and writing, a plain file for reading.

@@ -28,7 +28,7 @@ func result(n uintptr, errno unix.Errno) (int, error) {
 }
 
 // blind maps private copies of a file of ones over b, piece by piece, so that
-// the memory is device or ones at every moment and takes no room. Whoever still
+// the memory is device or ones at every moment and takes no room. A goroutine that still
 // stores into it gets a page of his own.
 func (linux) blind(b []byte) error {
 	fd, err := onesFile()

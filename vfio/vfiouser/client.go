@@ -19,12 +19,12 @@ import (
 // ErrOtherDevice: a server has been found again, but its device is another.
 var ErrOtherDevice = errors.New("server has a different device")
 
-// DefaultTimeout is how long a server may take to answer a request.
+// DefaultTimeout is the time that a server may take to answer a request.
 const DefaultTimeout = 5 * time.Second
 
 // ClientOptions are choices of Open. The zero value is good.
 type ClientOptions struct {
-	// Timeout is how long the server may take to answer a request; zero:
+	// Timeout is the time that the server may take to answer a request; zero:
 	// DefaultTimeout. Then it is lost: no other request waits for it.
 	Timeout time.Duration
 	// MapUnsealed has regions mapped whose file the server could cut off, because
@@ -83,8 +83,8 @@ func openAddress(ctx context.Context, a vfio.Address) (vfio.Device, error) {
 // memory, an interrupt an eventfd that the server writes to.
 //
 // When the server is lost, or has left one request without an answer for too long,
-// every request fails with vfio.ErrDeviceGone, and all connected eventfds are
-// signalled so that nobody sleeps on. Reset then connects
+// every request fails with vfio.ErrDeviceGone. All connected eventfds are then
+// signalled, so that no goroutine sleeps on. Reset then connects
 // again, to the same server or its successor: DMA mappings are made anew, and
 // mapped regions come back at their addresses. What the device held is lost.
 type Device struct {
@@ -208,7 +208,7 @@ func (d *Device) Info() vfio.Info {
 	return info
 }
 
-// ClientStats is what a client has done so far.
+// ClientStats counts the work of a client so far.
 type ClientStats struct {
 	// Messages that have been sent to the server.
 	Messages Messages

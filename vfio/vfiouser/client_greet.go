@@ -14,7 +14,7 @@ import (
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser/internal/protocol"
 )
 
-// description is what a server says about its device.
+// description has a server's answers about its device.
 type description struct {
 	info         vfio.Info
 	capabilities protocol.Capabilities
@@ -165,7 +165,7 @@ func (g greeting) deviceInfo() (vfio.Info, error) {
 	return vfio.Info{Resettable: m.Flags&protocol.DeviceReset != 0, Regions: int(m.Regions), IRQs: int(m.IRQs)}, nil
 }
 
-// firstRoom is what is offered for the description of a region at first, in
+// firstRoom is the room offered first for the description of a region, in
 // bytes, maxRoom what is offered when the server asks for more.
 const (
 	firstRoom = 256
@@ -282,5 +282,5 @@ func (g greeting) irq(index uint32) (vfio.IRQInfo, error) {
 	return vfio.IRQInfo{Index: int(index), Count: int(m.Count), Flags: vfio.IRQFlags(m.Flags)}, nil
 }
 
-// maxVectors is how many MSI-X vectors a PCI function can have (PCI 3.0, 6.8.2).
+// maxVectors is the greatest number of MSI-X vectors of a PCI function (PCI 3.0, 6.8.2).
 const maxVectors = 2048

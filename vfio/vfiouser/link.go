@@ -35,7 +35,7 @@ const (
 	clientMaxFDs     = 16
 	clientMaxData    = 1 << 20
 	clientMaxPayload = protocol.RegionAccessSize + clientMaxData
-	// grace is how long the reply to a request is waited for when the context has
+	// grace is the time that the reply to a request is waited for when the context has
 	// ended: one that has been sent is soon answered, and then it is known what has
 	// become of it.
 	grace = 100 * time.Millisecond
@@ -61,7 +61,7 @@ type link struct {
 // call is a request that has no reply yet.
 type call struct {
 	command protocol.Command
-	// abandoned: nobody waits any more. The ID stays taken until the reply comes.
+	// abandoned: the caller waits no more. The ID stays taken until the reply comes.
 	abandoned bool
 	// result is there when done is closed.
 	result result
@@ -127,7 +127,7 @@ func (l *link) err() error {
 // do sends a request and waits for the reply, whose file descriptors are the
 // caller's. It fails with a *ServerError, vfio.ErrDeviceGone or the context's
 // error. A request without reply for as long as the link's timeout is the last:
-// vfio.ErrDeviceGone then comes with os.ErrDeadlineExceeded, whether anybody still
+// vfio.ErrDeviceGone then comes with os.ErrDeadlineExceeded, whether a caller still
 // waits for that reply or not.
 func (l *link) do(ctx context.Context, command protocol.Command, payload []byte, fds ...int) ([]byte, []int, error) {
 	if err := ctx.Err(); err != nil {
@@ -199,8 +199,8 @@ func (l *link) begin(command protocol.Command) (uint16, *call, error) {
 	return id, c, nil
 }
 
-// abandon notes that nobody waits for c any more. It reports false if the reply is
-// there, or is about to be: it brings descriptors, which somebody has to take.
+// abandon notes that the caller of c waits no more. It reports false if the reply is
+// there, or is about to be: it brings descriptors, which the caller has to take.
 func (l *link) abandon(id uint16, c *call) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -247,7 +247,7 @@ func (l *link) receive() error {
 }
 
 // finish hands a reply, bad if err is not nil, to the one who waits for it. One
-// that nobody has asked for is forgotten.
+// without a request is dropped.
 func (l *link) finish(m *protocol.Message, err error) {
 	l.mu.Lock()
 	c := l.waiting[m.Header.ID]

@@ -26,7 +26,7 @@ func Listen(path string, mode fs.FileMode) (net.Listener, error) {
 		return fail(fmt.Errorf("%w: %w", vfio.ErrBadAddress, err), "choose a shorter path")
 	}
 	if path[0] == '@' {
-		// Everybody in the network namespace may connect to one.
+		// Every process in the network namespace may connect to one.
 		return fail(fmt.Errorf("%w: an abstract socket has no permissions", vfio.ErrBadAddress), "use a path; ./ in front makes one of this name")
 	}
 	l, err := unixsocket.Listen(context.Background(), "unix", path, mode.Perm())

@@ -11,7 +11,7 @@ import (
 // The server calls one method at a time, except Info, and except that it reads regions
 // and asks what there is while MapWindow or UnmapWindows is under way.
 //
-// The device makes progress by itself: nobody polls it. The memory of its
+// The device makes progress by itself, without polls. The memory of its
 // windows is a client's, who may take it away at any time: code that touches it
 // runs inside buserror.Catch, and afterwards the device still answers.
 type ServedDevice interface {

@@ -25,15 +25,15 @@ type ServerOptions struct {
 	// Limits of a client's DMA mappings; fields that are zero are those of
 	// dmaspace.DefaultLimits.
 	Limits dmaspace.Limits
-	// ReplyTimeout is how long a client may take to accept a reply; zero: 10 s.
+	// ReplyTimeout is the time that a client may take to accept a reply; zero: 10 s.
 	ReplyTimeout time.Duration
-	// ReleaseTimeout is how long a client that has asked to be told (the REQ
+	// ReleaseTimeout is the time that a client that has asked to be told (the REQ
 	// interrupt) may take to leave when the server stops; zero: 1 s.
 	ReleaseTimeout time.Duration
-	// BusyTimeout is how long a second client waits for the first one to leave
+	// BusyTimeout is the time that a second client waits for the first one to leave
 	// before it is refused; zero: 1 s.
 	BusyTimeout time.Duration
-	// ResetTimeout is how long the device may take for a reset; zero: 5 s.
+	// ResetTimeout is the time that the device may take for a reset; zero: 5 s.
 	ResetTimeout time.Duration
 }
 
@@ -64,7 +64,7 @@ const (
 	serverMaxData = 1 << 20
 	// maxPayload is that of a REGION_WRITE.
 	serverMaxPayload = protocol.RegionAccessSize + serverMaxData
-	// maxWaiting is how many clients may wait for the device.
+	// maxWaiting is the number of clients that may wait for the device.
 	maxWaiting = 16
 )
 
@@ -109,7 +109,7 @@ func Serve(ctx context.Context, l net.Listener, dev ServedDevice, o ServerOption
 }
 
 // Serve accepts clients until ctx ends, which is no error, or the listener
-// fails. The listener is what Listen has made, or a *net.UnixListener. Serve closes
+// fails. The listener comes from Listen, or is a *net.UnixListener. Serve closes
 // it, and when it returns no client is left.
 //
 // One client has the device at a time. Another waits, not for long, and is then
@@ -132,7 +132,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	closed := make(chan struct{})
 	context.AfterFunc(ctx, func() {
 		defer close(closed)
-		// What cannot be removed matters to whoever makes the next socket there.
+		// What cannot be removed matters to the next server there.
 		_ = l.Close()
 	})
 	var clients sync.WaitGroup

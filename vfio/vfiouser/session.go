@@ -39,7 +39,7 @@ type session struct {
 	watched  sync.WaitGroup
 }
 
-// watchInterval is how often the client's eventfds are looked at, see
+// watchInterval is the time between two looks at the client's eventfds, see
 // eventTable.unblock.
 const watchInterval = time.Second
 
@@ -51,7 +51,7 @@ func newSession(s *Server, conn *protocol.Conn, log *slog.Logger) *session {
 	return n
 }
 
-// watch sees to it that nobody waits for the client's eventfds.
+// watch keeps the server from waiting for the client's eventfds.
 func (n *session) watch() {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
@@ -107,7 +107,7 @@ func (n *session) serve(m *protocol.Message, bad error) error {
 	return n.answer(m.Header, r, err)
 }
 
-// reply is what a command is answered with if it did not fail.
+// reply is the answer to a command that did not fail.
 type reply struct {
 	payload []byte
 	fds     []int
@@ -124,7 +124,7 @@ func (n *session) answer(h protocol.Header, r reply, err error) error {
 		out.Errno = uint32(errnoOf(err))
 		r = reply{}
 	}
-	// A reply that nobody has asked for is answered too, but not an error: two
+	// A reply without a request is answered too, but not an error: two
 	// peers would go on for ever.
 	if !h.WantsReply() && (!h.IsReply() || h.Flags&protocol.FlagError != 0) {
 		return nil
@@ -158,7 +158,7 @@ func errnoOf(err error) syscall.Errno {
 // handler carries out one command.
 type handler struct {
 	run func(n *session, m *protocol.Message) (reply, error)
-	// fds is how many file descriptors may come with the command.
+	// fds is the number of file descriptors that may come with the command.
 	fds int
 }
 

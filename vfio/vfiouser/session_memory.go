@@ -8,7 +8,7 @@ import (
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser/internal/protocol"
 )
 
-// memory is what a client has mapped. A goroutine of its own changes mappings, in order: a
+// memory has the mappings of a client. A goroutine of its own changes mappings, in order: a
 // device may have to wait before it lets go of memory, while QEMU gives a device up for good
 // that takes 5 s to answer a read (hw/vfio-user/proxy.c, x-msg-timeout).
 type memory struct {
@@ -23,7 +23,7 @@ type memory struct {
 	shares, warnedFile, warnedShare bool
 }
 
-// maxChanges is how many changes may wait. Each may hold a file descriptor.
+// maxChanges is the number of changes that may wait. Each may hold a file descriptor.
 const maxChanges = 64
 
 func newMemory(l dmaspace.Limits) memory {

@@ -24,7 +24,7 @@ func (n *session) deviceInfo(m *protocol.Message) (reply, error) {
 	return reply{payload: n.out}, nil
 }
 
-// pciRegions is how many regions a PCI device has for Linux and for libvfio-user
+// pciRegions is the number of regions that a PCI device has for Linux and for libvfio-user
 // (VFIO_PCI_NUM_REGIONS, linux/vfio.h), whose client refuses devices with another
 // number. The last is VGA, which is empty where a device does not have it.
 const pciRegions = vfio.RegionConfig + 2

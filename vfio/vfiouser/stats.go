@@ -40,11 +40,11 @@ func (c *messageCounters) snapshot() Messages {
 	return m
 }
 
-// ServerStats is what a server has done so far.
+// ServerStats counts the work of a server so far.
 type ServerStats struct {
 	// Messages that clients have sent, bad ones included.
 	Messages Messages
-	// Errors is how many of them were answered with an error, or would have
+	// Errors counts those that were answered with an error, or would have
 	// been if they wanted an answer.
 	Errors uint64
 	// Clients that have had the device, and that were Refused.

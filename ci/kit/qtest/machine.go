@@ -35,7 +35,7 @@ type Options struct {
 	Patience time.Duration
 }
 
-// MaxDevices is how many devices a machine can have.
+// MaxDevices is the number of devices that a machine can have.
 const MaxDevices = 7
 
 // Machine is a QEMU process. Methods may be called from several goroutines.

@@ -23,7 +23,7 @@ const (
 	// cableBytes is the size of the file that goes over a cable. Emulated processors send
 	// some MB a second.
 	cableBytes = 2 << 20
-	// farLimit is how long a far end may take to end after its guest has.
+	// farLimit is the time that a far end may take to end after its guest has.
 	farLimit = 20 * time.Second
 )
 

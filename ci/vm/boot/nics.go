@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// nicsLimit is how long the NICs may take to be ready, and to end.
+// nicsLimit is the time that the NICs may take to be ready, and to end.
 const nicsLimit = time.Minute
 
 // sockets are where a scenario's NICs are served.

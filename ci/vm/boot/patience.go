@@ -12,12 +12,12 @@ import (
 const (
 	sampleInterval = 2 * time.Second
 	workSteps      = 10_000_000
-	// idleWork is how long the work takes on an idle core of the machines that the
+	// idleWork is the time that the work takes on an idle core of the machines that the
 	// limits were made on, Xeons and EPYCs of 2020 and later.
 	idleWork = 17 * time.Millisecond
-	// mostPatience is how many times its limit a guest may run at most.
+	// mostPatience is the greatest multiple of its limit that a guest may run.
 	mostPatience = 4
-	// lastWords is how long a guest may take to say what it was doing when its time
+	// lastWords is the time that a guest may take to say what it was doing when its time
 	// was up.
 	lastWords = 20 * time.Second
 )

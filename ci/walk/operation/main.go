@@ -22,7 +22,7 @@ import (
 
 const (
 	size = 64 // of a message in bytes
-	// runs is how often an operation runs, so that what only some of them pass, such as a
+	// runs is the number of times that an operation runs, so that what only some of them pass, such as a
 	// look at the timers, can be told from what all do.
 	runs = 32
 	// idlePolls is how often both NICs are polled without work before each run, so that

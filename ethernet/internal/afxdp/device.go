@@ -103,7 +103,7 @@ func capabilities() string {
 	return "be root, or have " + strings.Join(lacking, ", ")
 }
 
-// patiently calls f until it fails with something else than that somebody has what it
+// patiently calls f until it fails with something else than that another socket has what it
 // wants, for Options.Timeout at most: the kernel takes sockets and programs from a process
 // that has ended, or from this one, a moment later.
 func (d *device) patiently(ctx context.Context, f func() error) error {

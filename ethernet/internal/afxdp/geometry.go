@@ -11,7 +11,7 @@ import (
 // What the kernel wants of a UMEM, in bytes (Linux, net/xdp/xdp_umem.c).
 const (
 	minChunk = 2048
-	// before is what it leaves free before a received frame, besides the headroom that it
+	// before is the room that it leaves free before a received frame, besides the headroom that it
 	// is asked for (XDP_PACKET_HEADROOM).
 	before = 256
 )
@@ -20,9 +20,9 @@ const (
 // are one.
 type geometry struct {
 	chunk uint32
-	// headroom is what the kernel is asked to leave free besides before.
+	// headroom is the room that the kernel leaves free besides before.
 	headroom uint32
-	// parts is how many descriptors the longest frame takes at most: 1 if each lies in a
+	// parts is the number of descriptors that the longest frame takes at most: 1 if each lies in a
 	// chunk, else the port is bound with XDP_USE_SG.
 	parts int
 	// unaligned chunks need not be a power of two long, nor lie in one page. The kernel

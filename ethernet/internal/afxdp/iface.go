@@ -22,7 +22,7 @@ type host struct {
 	socket    int // for ioctls
 }
 
-// netlinkTimeout is how long the kernel may take for an answer. It waits itself while the
+// netlinkTimeout is the time that the kernel may take for an answer. It waits itself while the
 // interfaces of the namespace are changed.
 const netlinkTimeout = 10 * time.Second
 

@@ -103,5 +103,5 @@ func refuse(c ethernet.Options) (hint string, err error) {
 	return "", nil
 }
 
-// errBusy: the kernel says that somebody else has what is asked for.
+// errBusy: the kernel says that another process has what is asked for.
 func errBusy(err error) bool { return errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST) }

@@ -13,7 +13,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ethernet/internal/port"
 )
 
-// burst is how many frames are taken from a ring at a time.
+// burst is the number of frames that are taken from a ring at a time.
 const burst = 64
 
 // queue is a socket.

@@ -1,4 +1,4 @@
-// Package function is what every driver of a PCI function below ethernet needs: its
+// Package function has the parts that every driver of a PCI function below ethernet needs: its
 // configuration space, its registers, memory for DMA, interrupt vectors, and an end in
 // the right order.
 package function
@@ -37,7 +37,7 @@ type Function struct {
 }
 
 // Open takes a device: it reads its configuration space and has it answer at its memory
-// BARs. timeout is how long Wait waits. If it fails the device is still the caller's.
+// BARs. timeout limits Wait. If it fails the device is still the caller's.
 func Open(dev vfio.Device, timeout time.Duration) (*Function, error) {
 	f := &Function{dev: dev, info: dev.Info(), timeout: timeout, done: make(chan struct{})}
 	f.poller, _ = dev.(vfio.Poller)
@@ -65,7 +65,7 @@ func (f *Function) Config() *vfio.Config { return f.config }
 // Device returns the device.
 func (f *Function) Device() vfio.Device { return f.dev }
 
-// checkMSIX refuses a vector table that leaves its BAR. Nobody here writes to it, but
+// checkMSIX refuses a vector table that leaves its BAR. This package does not write to it, but
 // what else such a device says cannot be believed.
 func (f *Function) checkMSIX() error {
 	m := f.config.MSIX
@@ -168,7 +168,7 @@ func (f *Function) Watch(alert func(error)) {
 	})
 }
 
-// Poll steps a device that makes progress only when somebody does, and reports whether
+// Poll steps a device that makes progress only when it is polled, and reports whether
 // anything was done.
 func (f *Function) Poll() bool { return f.poller != nil && f.poller.Poll() }
 

@@ -56,6 +56,6 @@ const (
 	txContextLen = 1 // descriptors that a context takes
 )
 
-// reportEvery is how many descriptors at most are sent before the device says how far it
+// reportEvery is the number of descriptors at most that are sent before the device says how far it
 // is, a power of two.
 const reportEvery = 32

@@ -26,7 +26,7 @@ type device struct {
 	counted ethernet.DeviceStats // when the device was last asked
 }
 
-// kind is what physical and virtual functions do in ways of their own. All of it is called
+// kind has the operations that differ between physical and virtual functions. All of it is called
 // with the port's lock held, and leaves errors of registers in device.regs.
 type kind interface {
 	// reset ends all DMA and interrupts and puts the device into its first state.

@@ -9,10 +9,10 @@ import (
 
 const intel = 0x8086
 
-// family is what models differ in.
+// family has the differences between models.
 type family struct {
 	name string
-	// queues is how many receive and send queues there are.
+	// queues is the number of receive and of send queues.
 	queues int
 	// pairedIVAR: a vector register is for queues 2n and 2n+1, else for n and n+8.
 	pairedIVAR bool
@@ -110,7 +110,7 @@ func (f family) sendBase(queue int) uint64 {
 	return 0xe000 + 0x40*uint64(queue)
 }
 
-// registerBytes is how large BAR0 has to be.
+// registerBytes is the least size of BAR0, in bytes.
 func (f family) registerBytes() uint64 {
 	if f.virtual {
 		return 0x4000

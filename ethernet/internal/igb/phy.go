@@ -35,7 +35,7 @@ const (
 	phyRestart       = 1 << 9
 	phyIsolate       = 1 << 10
 	phyLoopback      = 1 << 14
-	phyNothingSpoken = 0xffff // nobody drives the bus
+	phyNothingSpoken = 0xffff // no PHY drives the bus
 )
 
 // withSemaphore runs f while firmware leaves one of its resources to us.
@@ -98,7 +98,7 @@ func (d *device) guard(ctx context.Context) error {
 // release gives SWSM back.
 func (d *device) release() { d.regs.update(regSWSM, 0, swsmSoftware|swsmFirmware) }
 
-// startLink has the PHY negotiate the link. That takes seconds, which nobody waits for.
+// startLink has the PHY negotiate the link. That takes seconds, and no caller waits for it.
 func (d *device) startLink(ctx context.Context) error {
 	r := &d.regs
 	if d.family.linkDisconnect {

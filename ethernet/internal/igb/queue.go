@@ -240,7 +240,7 @@ func (q *queue) run() {
 	q.lock.Unlock()
 }
 
-// maxIdle is how many interrupts may come without a frame, before Wait takes a nap after each.
+// maxIdle is the number of interrupts that may come without a frame, before Wait takes a nap after each.
 const maxIdle = 16
 
 // Sleep implements port.Ring.

@@ -159,7 +159,7 @@ func (v *virtualFunction) reset(ctx context.Context, d *device) error {
 	return nil
 }
 
-// address is what the physical function's driver has for this one; without one it is
+// address is the one that the physical function's driver has for this one; without one it is
 // random.
 func (v *virtualFunction) address(context.Context, *device) (ethernet.MAC, error) {
 	if (v.own == ethernet.MAC{}) {

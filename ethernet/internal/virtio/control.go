@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// controlSize is how many descriptors the control queue has.
+	// controlSize is the number of descriptors that the control queue has.
 	controlSize = 16
-	// controlBuffer is how long the buffer of commands is, which begins the memory of
+	// controlBuffer is the size of the buffer of commands, which begins the memory of
 	// rings: a multiple of the alignment of rings. The device's answer is its last byte.
 	controlBuffer = 4096
 )
@@ -82,7 +82,7 @@ func (c *control) pairs(ctx context.Context, n int) error {
 	return c.command(ctx, classMQ, setPairs, binary.LittleEndian.AppendUint16(nil, uint16(n)))
 }
 
-// on is what switches something on, or off.
+// on switches a feature on, or off.
 func on(v bool) []byte {
 	if v {
 		return []byte{1}

@@ -16,7 +16,7 @@
 //
 // A back end that stands still, as a process that is stopped, is waited for: its queue keeps
 // its frames, and the log names the queue after Options.Timeout. So is a queue that the back
-// end does not serve although it says so. The link of a back end is what it said when it
+// end does not serve although it says so. The link of a back end is the state that it said when it
 // was connected.
 //
 // What the device writes is not trusted. A used buffer that was not lent, or that is longer

@@ -11,7 +11,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ethernet/internal/virtio/internal/transport"
 )
 
-// maxGroups is how many groups a device is told; with more it receives for all.
+// maxGroups limits the groups that a device is told; with more it receives for all.
 const maxGroups = 64
 
 // filters tells the device everything again.

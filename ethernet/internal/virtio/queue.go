@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// headerSize is what virtio puts before each frame (struct virtio_net_hdr of version 1,
+	// headerSize is the size of the header before each frame (struct virtio_net_hdr of version 1,
 	// "Device Operation"), and numBuffersAt where in it the number of buffers is.
 	headerSize   = 12
 	numBuffersAt = 10
-	// burst is how many buffers are taken from a ring at a time.
+	// burst is the number of buffers that are taken from a ring at a time.
 	burst = 64
 )
 
@@ -36,7 +36,7 @@ type queue struct {
 	// spare are buffers for the receive ring: a frame is taken out only if there is one to
 	// put in.
 	spare []uint32
-	// skip is how many buffers still belong to a frame that was dropped.
+	// skip is the number of buffers still that belong to a frame that was dropped.
 	skip     uint32
 	looks    int  // of Send in vain
 	reported bool // that the device sends nothing

@@ -53,7 +53,7 @@ func (e *explorer) alu(s *state, ins *Instruction) *Refusal {
 }
 
 // movedBy returns the constant that an instruction adds to a number that others are
-// known to be, if that is what it does. The relation to the others can be kept for
+// known to be, if it does that. The relation to the others can be kept for
 // one constant, as in the kernel.
 func movedBy(dst *register, ins *Instruction, by scalar.Number) (off int32, how moved) {
 	if dst.id == 0 || dst.moved != notMoved || ins.ALU != asm.Add && ins.ALU != asm.Sub {

@@ -5,7 +5,7 @@ import (
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker/internal/scalar"
 )
 
-// argument is what a helper wants in a register.
+// argument is a helper's demand on a register.
 type argument uint8
 
 const (
@@ -15,7 +15,7 @@ const (
 	argumentValue // the address of a value of the map
 )
 
-// helper is what is known of a helper: its arguments in R1, R2 and so on, and what it
+// helper describes a helper: its arguments in R1, R2 and so on, and what it
 // answers in R0.
 type helper struct {
 	arguments []argument

@@ -7,19 +7,19 @@ import (
 // Limits of the checker's own work. They are ours: many times what the programs
 // that we know need, and a fraction of a second.
 const (
-	// MaxExplored is how many instructions are followed, over all paths.
+	// MaxExplored is the number of instructions that are followed, over all paths.
 	MaxExplored = 1 << 18
-	// MaxStates is how many states are kept to compare with, of at most 2 KiB each.
+	// MaxStates is the number of states that are kept to compare with, of at most 2 KiB each.
 	MaxStates = 1 << 15
-	// maxCompared is how many registers and stack slots of states are compared.
+	// maxCompared limits the comparisons of registers and stack slots.
 	maxCompared = 1 << 22
 )
 
-// Report is what a check has found out about an accepted program.
+// Report has the findings on an accepted program.
 type Report struct {
 	Hook         abi.Hook
 	Instructions int // size of the program, in 8-byte slots
-	// WorstCase is how many instructions a run takes at most. A helper call
+	// WorstCase is the number of instructions that a run takes at most. A helper call
 	// counts as one instruction, and so does a 64-bit load of a constant,
 	// which takes two slots. No run takes more; where conditions that the
 	// checker does not relate exclude each other, all runs may take fewer.

@@ -43,7 +43,7 @@ func (e *explorer) loadContext(base *register, ins *Instruction) (register, *Ref
 	return pointer(field), nil
 }
 
-// loaded is what a load from memory gives of which only the size is known.
+// loaded is the value of a load from memory of which only the size is known.
 func loaded(ins *Instruction) register {
 	if ins.Extend {
 		return number(scalar.Signed(ins.Size))

@@ -37,7 +37,7 @@ func linkJumps(code []Instruction, from asm.Instructions) (at int, r *Refusal) {
 	return 0, nil
 }
 
-// next returns the instructions that may follow code[i]; n is how many.
+// next returns the instructions that may follow code[i]; n counts them.
 func next(code []Instruction, i int) (successors [2]int, n int) {
 	switch code[i].Form {
 	case FormExit:

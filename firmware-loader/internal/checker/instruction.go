@@ -12,7 +12,7 @@ const (
 	frame     = 10 // R10, the end of the stack
 )
 
-// Form is what an instruction does, as far as it decides which fields count.
+// Form is the class of an instruction, which decides which fields count.
 type Form uint8
 
 // Forms of instructions.

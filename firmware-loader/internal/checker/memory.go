@@ -10,7 +10,7 @@ import (
 // (linux/bpf_verifier.h): no sum of a few of them overflows.
 const maxOffset = 1 << 29
 
-// use is what an instruction does to memory.
+// use is an instruction's access to memory.
 type use uint8
 
 const (

@@ -6,7 +6,7 @@ import (
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker/internal/scalar"
 )
 
-// kind is what a register holds.
+// kind is the kind of a register's content.
 type kind uint8
 
 const (
@@ -31,7 +31,7 @@ var kindNames = [...]string{
 
 func (k kind) String() string { return kindNames[k] }
 
-// register is what is known of a register or of a spilled one. An address is that of
+// register is the knowledge of a register or of a spilled one. An address is that of
 // its memory's start (of the stack: its end) plus off plus num.
 type register struct {
 	kind     kind

@@ -9,9 +9,9 @@ import (
 
 const slotCount = abi.StackSize / 8
 
-// slot is what is known of 8 aligned bytes of the stack. Slot 0 ends at R10.
+// slot is the knowledge of 8 aligned bytes of the stack. Slot 0 ends at R10.
 type slot struct {
-	// spilled is what one store of width bytes has put at the slot's start. It
+	// spilled is the value that one store of width bytes has put at the slot's start. It
 	// is shared between states and never changed. nil: nothing is known of
 	// the bytes but that they were written.
 	spilled *register

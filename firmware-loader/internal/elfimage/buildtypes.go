@@ -46,7 +46,7 @@ func (t *typeWriter) addMap(m abi.Map, offset uint32) uint32 {
 	return def.Size
 }
 
-// number is how a map's definition states a number: as a pointer to an array of
+// number is the form of a number in a map's definition: as a pointer to an array of
 // so many elements (the macro __uint of libbpf).
 func number(n uint32) btf.Type {
 	i := &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}

@@ -20,7 +20,7 @@ const (
 	linesSection   = ".BTF.ext"
 )
 
-// kind is what a section is to us.
+// kind is a section's role.
 type kind int
 
 const (

@@ -34,7 +34,7 @@ type Note struct {
 	// Device is PCI vendor<<16 | device of the NICs that the image is for; 0
 	// for any.
 	Device uint32
-	// SRAM is how many bytes of a slot it needs when it runs.
+	// SRAM is the part of a slot that it needs when it runs, in bytes.
 	SRAM    uint32
 	_       uint32
 	Name    [abi.MaxNameLength]byte

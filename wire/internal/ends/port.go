@@ -33,7 +33,7 @@ type Port interface {
 // the peer has taken them.
 type Drainer interface {
 	// Drained reports whether the peer has taken every frame that was flushed, or
-	// there is nobody to take them. It is for who sends.
+	// there is no peer to take them. It is for the sender.
 	Drained() bool
 }
 

@@ -61,7 +61,7 @@ func (p *Port) meet() (*talk, error) {
 }
 
 // connection makes a connection and looks after it until it ends. It reports
-// whether it was made and nobody has done anything wrong.
+// whether it was made and neither side has done anything wrong.
 func (p *Port) connection(t *talk) (well bool) {
 	op, begin := "connect", t.greet
 	if p.options.Role == Server {

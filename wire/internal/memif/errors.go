@@ -29,7 +29,7 @@ var (
 	ErrUnplugged = errors.New("unplugged")
 )
 
-// fail makes the error of a step. The peer is what it calls itself, empty if it has
+// fail makes the error of a step. The peer is its own name for itself, empty if it has
 // not said.
 func (p *Port) fail(op, peer string, err error, hint string) *ends.Error {
 	port := fmt.Sprintf("memif %s of %s, id %d", p.options.Role, p.options.Socket, p.options.ID)

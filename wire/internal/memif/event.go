@@ -62,7 +62,7 @@ func (e *event) unblock() bool {
 	return true
 }
 
-// one is what signal writes: 1 in the byte order of the machine.
+// one is the word that signal writes: 1 in the byte order of the machine.
 var one = [8]byte{1}
 
 // drain takes all signals without waiting.
@@ -82,7 +82,7 @@ func (e *event) close() {
 	}
 }
 
-// closeRetry is how long a signal of another goroutine may take, generously.
+// closeRetry is the time that a signal of another goroutine may take, generously.
 const closeRetry = 100 * time.Microsecond
 
 // await waits until one of the descriptors of fds can be read or has failed, or

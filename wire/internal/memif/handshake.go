@@ -18,13 +18,13 @@ import (
 type talk struct {
 	port *Port
 	conn *protocol.Conn
-	// peer is what the peer calls itself.
+	// peer is the peer's own name.
 	peer string
 	// ends is when the connection must have been made.
 	ends time.Time
 }
 
-// patientSteps is how many steps may take as long as a step may: a peer that is
+// patientSteps is the number of steps that may take as long as a step may: a peer that is
 // slow at each could keep others away for minutes.
 const patientSteps = 4
 
@@ -115,7 +115,7 @@ func (t *talk) ask(body protocol.Body, fd int) error {
 	return err
 }
 
-// reasonFor is what a peer is told when a connection ends with err; empty if
+// reasonFor is the text for a peer when a connection ends with err; empty if
 // there is nothing to tell.
 func reasonFor(err error) string {
 	var message *protocol.Error

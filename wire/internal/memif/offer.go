@@ -13,7 +13,7 @@ import (
 // have one, or one more for each of their own memory areas.
 const maxRegions = 64
 
-// offer is what a client has brought so far.
+// offer has the parts that a client has brought so far.
 type offer struct {
 	session session
 	options *Options

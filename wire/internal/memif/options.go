@@ -47,9 +47,9 @@ const (
 	MaxRing = 1 << ring.MaxLog2
 	// MaxQueues bounds the rings of each direction. It is a choice of ours.
 	MaxQueues = 16
-	// DefaultTimeout is how long a peer may take for each step of connecting.
+	// DefaultTimeout is the time that a peer may take for each step of connecting.
 	DefaultTimeout = 5 * time.Second
-	// DefaultMaxMemory is what a client may have a server map.
+	// DefaultMaxMemory limits the memory that a client may have a server map.
 	DefaultMaxMemory = 1 << 30
 	// MaxName and MaxSecret bound strings in bytes.
 	MaxName   = protocol.NameSize - 1
@@ -66,7 +66,7 @@ type Options struct {
 	// Secret is empty, or what the client must know: at most MaxSecret bytes
 	// without a zero. It is on the socket as it is.
 	Secret string
-	// Name is what the peer is told that we are, at most MaxName bytes;
+	// Name is our name for the peer, at most MaxName bytes;
 	// "trapeze" if empty.
 	Name string
 	// Queues is the number of rings in each direction, 1 to MaxQueues: of a
@@ -74,7 +74,7 @@ type Options struct {
 	// MaxQueues if zero.
 	Queues int
 	// Ring is the number of buffers of each ring, a power of two from 2 to
-	// MaxRing; DefaultRing if zero. Of a server it is what it grants at most,
+	// MaxRing; DefaultRing if zero. Of a server it is the most that it grants,
 	// MaxRing if zero.
 	Ring int
 	// Buffer is the size of a client's buffers in bytes, a multiple of 64 up to
@@ -87,7 +87,7 @@ type Options struct {
 	// Polling has the port ask for no interrupts even if there is a function to
 	// wake (Port.SetWake): it then looks for frames each millisecond.
 	Polling bool
-	// Timeout is how long the peer may take for each step of connecting, and a
+	// Timeout is the time that the peer may take for each step of connecting, and a
 	// fourth of what it may take for all; DefaultTimeout if zero.
 	Timeout time.Duration
 	// MaxMemory bounds the memory in bytes that a client can have a server map;
@@ -147,7 +147,7 @@ func (o *Options) setDefaults() {
 	o.MaxMemory = cmp.Or(o.MaxMemory, DefaultMaxMemory)
 }
 
-// layout is how a client arranges memory for so many rings.
+// layout is a client's arrangement of memory for so many rings.
 func (o *Options) layout(c2s, s2c, size int) ring.Layout {
 	return ring.Layout{C2S: c2s, S2C: s2c, Log2: log2(size), Capacity: o.Buffer, Apart: o.MTU <= o.Buffer}
 }

@@ -16,7 +16,7 @@ type Port struct {
 	mtu     int
 
 	// current is the connection through which frames go; nil while the link is
-	// down. Only the port's goroutine sets one; anybody ends it.
+	// down. Only the port's goroutine sets one; any goroutine ends it.
 	current atomic.Pointer[session]
 
 	_  [apart]byte

@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// idleLooks is how many looks in vain come before the peer is asked for
+	// idleLooks is the number of looks in vain that come before the peer is asked for
 	// interrupts. It is less than those after which an engine's thread goes to
 	// sleep, and more than a peer needs to answer.
 	idleLooks = 96
-	// turn is how many frames come from one ring before it is another's turn.
+	// turn is the number of frames that come from one ring before it is another's turn.
 	turn = 64
 )
 
-// receiver is what belongs to the goroutine that receives.
+// receiver belongs to the goroutine that receives.
 type receiver struct {
 	// session that is used, until it is seen to be over; nil if there is none.
 	session *session
@@ -24,7 +24,7 @@ type receiver struct {
 	fast *ring.Receiver
 	at   int // its index
 	left int // frames before it is another's turn
-	// idle is how many looks in a row were in vain, up to idleLooks.
+	// idle counts the looks in a row that were in vain, up to idleLooks.
 	idle    int
 	scratch []byte
 

@@ -14,8 +14,8 @@ import (
 
 // region is memory that is shared with the peer.
 //
-// It is not known when nobody uses a frame in it any more: a frame belongs to
-// whoever has reserved or received it, for as long as that goroutine likes. So
+// It is not known when the last user of a frame in it is done: a frame belongs to
+// the goroutine that has reserved or received it, for as long as that goroutine likes. So
 // memory goes in two steps. retire, at once, puts private memory in its place,
 // which frees the peer's; release, when the ports' owner is known to be out of
 // it, or when the garbage collector says so, gives back the addresses.
@@ -44,7 +44,7 @@ func (r *region) release() {
 	unmap(r.memory)
 }
 
-// createRegion makes memory for both, which nobody can cut off, and returns the
+// createRegion makes memory for both, which neither can cut off, and returns the
 // file behind it too.
 func createRegion(size uint64) (_ *region, file int, err error) {
 	file, err = unix.MemfdCreate("trapeze-memif", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)

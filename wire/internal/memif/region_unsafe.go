@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// replace puts private memory in the place of a mapping. Whoever is about to
+// replace puts private memory in the place of a mapping. A goroutine that is about to
 // use the mapping uses that instead: the kernel changes one for the other while
 // it keeps page faults waiting.
 func replace(mapping []byte) error {

@@ -7,7 +7,7 @@ import (
 	"github.com/trapeze-nic/trapeze/wire/internal/memif/internal/ring"
 )
 
-// transmitter is what belongs to the goroutine that sends.
+// transmitter belongs to the goroutine that sends.
 //
 // Frames of one batch, from one Flush to the next, go to one ring. The next
 // batch goes to the next ring if the peer has taken everything from this one,
@@ -21,7 +21,7 @@ type transmitter struct {
 	// at is its index, and chosen whether a batch has begun.
 	at     int
 	chosen bool
-	// scratch is for frames that are copied into the ring, or that nobody gets.
+	// scratch is for frames that are copied into the ring, or that have no receiver.
 	scratch []byte
 	lost    bool // the reserved frame is one of these
 
@@ -133,7 +133,7 @@ func (p *Port) Commit() {
 	}
 }
 
-// Drained is described at ends.Drainer. Of memory that may vanish nobody knows.
+// Drained is described at ends.Drainer. It is not known of memory that may vanish.
 func (p *Port) Drained() bool {
 	s := p.tx.session
 	if s == nil || s != p.current.Load() || s.guarded {

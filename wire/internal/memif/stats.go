@@ -37,7 +37,7 @@ type Stats struct {
 	// Up is whether there is a peer, and Guarded whether its memory could be
 	// cut off, so that all frames are copied.
 	Up, Guarded bool
-	// PeerName and PeerInterface are what the last peer calls itself.
+	// PeerName and PeerInterface are the last peer's own names.
 	PeerName, PeerInterface string
 	// Err is why the last attempt to connect has failed or the last connection
 	// has ended, nil if none has. It is a *wire.Error.

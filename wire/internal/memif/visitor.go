@@ -18,7 +18,7 @@ const (
 	// maxVisitors bounds the clients that have connected and not yet said what
 	// they want. The one that has waited longest makes place for another.
 	maxVisitors = 16
-	// pause is how long nobody is let in after a client that made no sense: a
+	// pause is the time without new clients after one that made no sense: a
 	// flood of them costs little.
 	pause = time.Millisecond
 )
@@ -39,7 +39,7 @@ func (v *server) run() {
 			w.conn.Close()
 		}
 	}()
-	var closedTo time.Time // nobody is accepted until then
+	var closedTo time.Time // no client is accepted until then
 	for {
 		now := time.Now()
 		waiting = slices.DeleteFunc(waiting, func(w visitor) bool {

@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	// lookEvery is how often a port with somebody to wake looks after its rings.
+	// lookEvery is the time between two looks at the rings of a port with a sleeper to wake.
 	// After calmLooks looks in a row that found interrupts asked for, the pace is
 	// lookSlowly. It does not end: a peer without a barrier between its index and
 	// its look at the flags may miss that these have changed.
 	lookEvery  = time.Millisecond
 	lookSlowly = 100 * time.Millisecond
 	calmLooks  = 2
-	// stormLimit is how many interrupts in a row may be for nothing. Then they
+	// stormLimit is the number of interrupts in a row that may be for nothing. Then they
 	// are not looked at for lookEvery.
 	stormLimit = 64
-	// unblockEvery is how long the peer can keep a signal waiting.
+	// unblockEvery is the time that the peer can keep a signal waiting.
 	unblockEvery = 100 * time.Millisecond
 )
 
@@ -127,7 +127,7 @@ func (w *watch) interrupted() error {
 	return nil
 }
 
-// tick does what is to be done from time to time if somebody is to be woken,
+// tick does what is to be done from time to time if a sleeper is to be woken,
 // and sets when the next time is.
 func (w *watch) tick(next *time.Time) error {
 	p := w.port

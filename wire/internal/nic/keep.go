@@ -24,7 +24,7 @@ const (
 	restartLimit = 10 * time.Second
 )
 
-// keep is the goroutine that looks after the NIC: it waits for frames while nobody looks
+// keep is the goroutine that looks after the NIC: it waits for frames while no receiver looks
 // for them, watches the link, and restarts the NIC when it has failed.
 func (p *Port) keep(ctx context.Context) {
 	defer close(p.stopped)
@@ -53,7 +53,7 @@ func (p *Port) keep(ctx context.Context) {
 	}
 }
 
-// await waits for frames, a while, and wakes whoever is to have them.
+// await waits for frames, a while, and wakes their receiver.
 func (p *Port) await(ctx context.Context) {
 	if !p.catch() {
 		if err := p.queue.Wait(ctx); err != nil {
@@ -110,7 +110,7 @@ func (p *Port) revive(ctx context.Context) {
 			return
 		}
 		if ctx.Err() == nil && p.gone(err) {
-			// Linux waits for whoever has a device that is to go, and the address is that
+			// Linux waits for the holder of a device that is to go, and the address is that
 			// of another one from then on.
 			log.Error("the NIC of a wire is gone", "err", err)
 			_ = p.nic.Close()

@@ -18,7 +18,7 @@ const (
 	DefaultMTU = 1500 + ethernet.HeaderSize
 	MaxMTU     = ethernet.MaxMTU + ethernet.HeaderSize
 
-	// ringSize is how many descriptors the NIC has for each direction: eight windows of a
+	// ringSize is the number of descriptors that the NIC has for each direction: eight windows of a
 	// connection (SPEC.md 8.4).
 	ringSize = 512
 	// buffers hold what is in both rings, what the driver keeps at hand and the bursts of
@@ -77,7 +77,7 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// config is what the NIC is opened with, but for the pool.
+// config has the options of the NIC, but for the pool.
 func (o *Options) config() ethernet.Options {
 	return ethernet.Options{MTU: o.MTU - ethernet.HeaderSize, MAC: ethernet.MAC(o.MAC), Promiscuous: o.Promiscuous,
 		ReceiveDescriptors: ringSize, SendDescriptors: ringSize, Interrupts: true, Logger: o.Logger}

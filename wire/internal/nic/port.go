@@ -28,14 +28,14 @@ type Port struct {
 	// failure is why the NIC has failed, nil if it works.
 	failure atomic.Pointer[error]
 
-	// lock guards the queue but for Wait, and its cache: whoever steps the engine uses
+	// lock guards the queue but for Wait, and its cache: the goroutine that steps the engine uses
 	// them, and the keeper.
 	lock hotlock.Mutex
 	tx   transmitter
 	rx   receiver
 
 	wake, link ends.Hook
-	// parked: whoever receives may be about to sleep, so that the keeper is to wait for
+	// parked: the receiver may be about to sleep, so that the keeper is to wait for
 	// frames. stuck: frames have been committed for which the NIC has no room yet.
 	parked, stuck atomic.Bool
 	poke          chan struct{}
@@ -160,7 +160,7 @@ func (p *Port) nudge() {
 	}
 }
 
-// fail notes that the NIC cannot be used. It is called by whoever finds out; the keeper
+// fail notes that the NIC cannot be used. It is called by the goroutine that finds out; the keeper
 // sees to the rest.
 func (p *Port) fail(err error) {
 	if p.failure.CompareAndSwap(nil, &err) {
@@ -184,7 +184,7 @@ func (p *Port) Close() error {
 	return p.closeErr
 }
 
-// leave closes the pool of a port that is closed once nobody holds a frame.
+// leave closes the pool of a port that is closed once no frame is held.
 func (p *Port) leave() error {
 	p.lock.Lock()
 	defer p.lock.Unlock()

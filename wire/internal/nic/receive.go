@@ -3,19 +3,19 @@ package nic
 import "github.com/trapeze-nic/trapeze/ethernet"
 
 const (
-	// idleLooks is how many looks in vain come before the keeper waits for frames: fewer
+	// idleLooks is the number of looks in vain that come before the keeper waits for frames: fewer
 	// than those after which an engine's thread goes to sleep.
 	idleLooks = 500
-	// frameAlign is what a frame's first byte is a multiple of, as engine.Port wants it.
+	// frameAlign is the alignment of a frame's first byte, as engine.Port wants it.
 	frameAlign = 8
 )
 
-// receiver is what belongs to the goroutine that receives.
+// receiver belongs to the goroutine that receives.
 type receiver struct {
 	burst [batch]ethernet.Frame
 	at, n int
 	idle  int // looks in vain in a row, up to idleLooks
-	// shown is what Receive has returned, until Release; nil for nothing.
+	// shown has the frames that Receive has returned, until Release; nil for nothing.
 	shown  []byte
 	copied []byte // for frames that are not aligned
 
@@ -141,7 +141,7 @@ func (p *Port) count(came bool) {
 	}
 }
 
-// catch takes frames from the NIC for whoever receives, unless there are some already, and
+// catch takes frames from the NIC for the receiver, unless there are some already, and
 // reports whether there are any.
 func (p *Port) catch() bool {
 	r := &p.rx

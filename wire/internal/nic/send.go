@@ -7,13 +7,13 @@ import (
 )
 
 const (
-	// batch is how many frames are sent at once at most, and received.
+	// batch is the number of frames that are sent at once at most, and received.
 	batch = 64
-	// restock is how many empty buffers are taken at once.
+	// restock is the number of empty buffers that are taken at once.
 	restock = 16
 )
 
-// transmitter is what belongs to the goroutine that sends.
+// transmitter belongs to the goroutine that sends.
 type transmitter struct {
 	// frames are n that were committed and not sent yet, and behind them buffers that are
 	// empty: stock in all.
@@ -132,7 +132,7 @@ func (p *Port) send() {
 	}
 }
 
-// take takes the first n frames, which are somebody else's now, out of the batch.
+// take takes the first n frames, which have another owner now, out of the batch.
 func (t *transmitter) take(n int) {
 	copy(t.frames[:], t.frames[n:t.stock])
 	t.n -= n

@@ -8,14 +8,14 @@ import (
 
 // Stats says what a port has done so far.
 type Stats struct {
-	// NIC is what driver and device count: frames and bytes each way, and losses.
+	// NIC has the counters of driver and device: frames and bytes each way, and losses.
 	NIC ethernet.Stats
 	// Lost frames were committed while there was no link, or when the NIC failed.
 	Lost uint64
 	// Bad frames were dropped because the driver cannot send them, or says of them what
 	// cannot be.
 	Bad uint64
-	// Wakes is how often the wire has woken whoever receives.
+	// Wakes is the number of times that the wire has woken the receiver.
 	Wakes uint64
 	// Restarts are those of the NIC after it has failed.
 	Restarts uint64

@@ -12,7 +12,7 @@ import (
 const (
 	headerSize = 16
 	tagSize    = 16
-	// Overhead is what a datagram is longer than its frame, in bytes.
+	// Overhead is the length of a datagram beyond its frame, in bytes.
 	Overhead = headerSize + tagSize
 
 	version = 0x81 // no version of a frame has the upper bit

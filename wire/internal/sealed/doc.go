@@ -1,6 +1,6 @@
 // Package sealed encrypts and authenticates the frames of a wire whose datagrams
 // others can read, change, drop, repeat and make up (SPEC.md 8.11). Who has the
-// key, 32 bytes that both ends were given, can send and receive; nobody else can
+// key, 32 bytes that both ends were given, can send and receive; no other host can
 // read a frame, or have one delivered that was not sent, or twice.
 //
 // A Tunnel has a Link to each address that it talks to, and a link has sessions. A

@@ -24,7 +24,7 @@ type reply struct {
 	nonce    [nonceSize]byte
 }
 
-// transcript is what a hello says, as it stands in the datagram before the code.
+// transcript is the content of a hello, as it stands in the datagram before the code.
 func (h *hello) transcript() []byte {
 	b := make([]byte, helloSize-macSize)
 	putHeader(b, 0, h.session, typeHello)
@@ -39,7 +39,7 @@ func (h *hello) datagram(key []byte) []byte {
 	return authenticate(b, key, b)
 }
 
-// transcript is what a reply says, but for the session of the hello.
+// transcript is the content of a reply, but for the session of the hello.
 func (r *reply) transcript() []byte {
 	b := make([]byte, replySize-macSize)
 	putHeader(b, 0, 0, typeReply)

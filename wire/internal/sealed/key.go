@@ -43,7 +43,7 @@ func (e *KeyError) Error() string {
 
 func (e *KeyError) Unwrap() error { return e.Err }
 
-// Key is what both ends of a wire were given. It prints as nothing.
+// Key is the shared key of both ends of a wire. It prints as nothing.
 type Key struct{ secret [KeySize]byte }
 
 // String does not show the key.

@@ -21,7 +21,7 @@ const (
 	// maxNumber is more than any session gets to: a receiver takes no higher ones.
 	maxNumber = 1 << 32
 
-	// Each end chooses these times for itself. tickEvery is how often links are looked
+	// Each end chooses these times for itself. tickEvery is the time between two looks
 	// at. A hello is repeated after helloFirst, then after twice the time, up to
 	// helloMost; one that is not answered within helloLife is replaced by another. A
 	// peer of which nothing has come for answerWait after something was sent gets a
@@ -35,12 +35,12 @@ const (
 	linger     = 10 * time.Second
 
 	// Bounds on what others can make us remember. Only who has the key, or repeats
-	// what somebody who has it once sent, gets to them.
+	// what a holder of it once sent, gets to them.
 	maxAnswered = 64   // hellos that were replied to, and not confirmed yet
 	maxLinks    = 1024 // beside those that were configured
 	maxOld      = 4    // sessions of a link beside the current one
 
-	// maxConfirms is how often the end of a handshake is repeated to a peer that says
+	// maxConfirms is the number of times that the end of a handshake is repeated to a peer that says
 	// nothing.
 	maxConfirms = 4
 )

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Refusal says why a datagram was refused, as far as somebody may have to do
+// Refusal says why a datagram was refused, as far as a user may have to do
 // something about it.
 type Refusal int
 
@@ -21,7 +21,7 @@ const (
 	OtherKey
 )
 
-// maxRefused is how many hellos are remembered to find out which come twice: as many peers
+// maxRefused is the number of hellos that are remembered to find out which come twice: as many peers
 // with another key may say hello at a time.
 const maxRefused = 8
 
@@ -77,7 +77,7 @@ func (t *Tunnel) Open(frame, datagram []byte, from netip.AddrPort, now time.Time
 }
 
 // takeHello replies to a hello. Nothing else changes: it may be an old one that
-// somebody repeats.
+// a third host repeats.
 func (t *Tunnel) takeHello(datagram []byte, from netip.AddrPort, now time.Time) Refusal {
 	h, ok := parseHello(datagram, t.handshake)
 	if !ok {
@@ -92,7 +92,7 @@ func (t *Tunnel) takeHello(datagram []byte, from netip.AddrPort, now time.Time) 
 		t.refused = append(t.refused, this)
 		return NotRefused
 	}
-	if h.instance == t.instance { // somebody reflects it
+	if h.instance == t.instance { // a third host reflects it
 		t.badHandshakes.Add(1)
 		return NotRefused
 	}

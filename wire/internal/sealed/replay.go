@@ -5,7 +5,7 @@ package sealed
 const (
 	windowWords = 64
 	wordBits    = 64
-	// WindowSize is how far a datagram may lag behind the newest one.
+	// WindowSize is the distance that a datagram may lag behind the newest one.
 	WindowSize = (windowWords - 1) * wordBits
 )
 

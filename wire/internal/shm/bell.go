@@ -13,7 +13,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
 )
 
-// A bell wakes whoever sleeps: a timerfd that its owner waits for, and that the
+// A bell wakes a sleeper: a timerfd that its owner waits for, and that the
 // other process sets to expire at once. Whatever that process does to the
 // descriptor's flags or to the timer, setting it does not block, as writing to an
 // eventfd would; and its owner never reads it, so that nothing blocks here either.
@@ -100,7 +100,7 @@ func (b *peerBell) ring() bool {
 	if b.fd < 0 {
 		return false
 	}
-	// A timer of a kind that may not be set wakes nobody: the peer chose it.
+	// A timer of a kind that may not be set wakes no sleeper: the peer chose it.
 	_ = unix.TimerfdSettime(b.fd, 0, &atOnce, nil)
 	return true
 }

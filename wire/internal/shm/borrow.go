@@ -151,7 +151,7 @@ func (p *Port) takeBack(s *session, m message) error {
 	return s.conn.send(message{kind: kindUnexported, id: m.id}, -1)
 }
 
-// errInUse: whoever reads the peer's memory takes too long.
+// errInUse: a reader of the peer's memory takes too long.
 var errInUse = errors.New("the peer's memory is in use")
 
 // unmapUnused unmaps the peer's memory, which is in no table any more, once the

@@ -56,7 +56,7 @@ func (p *Port) open(ctx context.Context) error {
 		case !errors.Is(err, unix.EADDRINUSE) || pause(ctx, firstRetry) != nil || !time.Now().Before(busyUntil):
 			return fail("listen", err)
 		}
-		// Somebody else came first.
+		// Another client came first.
 	}
 }
 
@@ -135,7 +135,7 @@ func (p *Port) next(retry *time.Duration) *session {
 	}
 }
 
-// note remembers why there is no session. That there is nobody says less than
+// note remembers why there is no session. That there is no peer says less than
 // what was before.
 func (p *Port) note(err error) {
 	nobody := errors.Is(err, ends.ErrNobody)
@@ -213,7 +213,7 @@ func (p *Port) introduce(ctx context.Context, c *conn, first bool) (*session, er
 	m, fd, err := c.receive(kindWelcome)
 	if err != nil {
 		if errors.Is(err, ends.ErrGone) {
-			// It died, or is on its way out: as good as nobody.
+			// It died, or is on its way out: as good as no peer.
 			return nil, errors.Join(ends.ErrNobody, err)
 		}
 		return nil, err

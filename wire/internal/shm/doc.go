@@ -30,7 +30,7 @@
 // each; the listener picks one. Flags stand in bits 63:32: 1 shares memory, 2
 // takes part in membarrier(2), 4 wakes with bells, 8 knows that the loans of single frames
 // can be void. The socket stays open: it ends with the process
-// that holds it, which is how a peer's death is noticed.
+// that holds it, which tells of a peer's death.
 //
 // # Memory
 //
@@ -98,7 +98,7 @@
 // could make our write to it block. Setting a timer never does, and who is woken by
 // one need not read it.
 //
-// Nobody can be woken more often than he has set asleep: a peer that tries has
+// No sleeper can be woken more often than it has gone to sleep: a peer that tries has
 // broken the rules.
 //
 // # End

@@ -29,7 +29,7 @@ var (
 type PeerError struct {
 	// Field names what was wrong, such as "length" of a frame.
 	Field string
-	// Value is what the peer said.
+	// Value is the peer's value.
 	Value uint64
 	// Want says what would have been right.
 	Want string
@@ -52,10 +52,10 @@ const (
 	answerTime = 3 * time.Second
 	// plugTime bounds the wait for a peer to hear of our plug.
 	plugTime = time.Second
-	// lendTime is how long the peer's wish for its memory back may wait for
-	// whoever is reading it. It is shorter than the peer's patience.
+	// lendTime is the time that the peer's wish for its memory back may wait for
+	// the goroutine that reads it. It is shorter than the peer's patience.
 	lendTime = 2 * time.Second
-	// busyTime is how long New tries again at a listener that has a peer: one
+	// busyTime is the time that New tries again at a listener that has a peer: one
 	// that has just died may not have been noticed yet.
 	busyTime = 500 * time.Millisecond
 	// firstRetry and lastRetry bound the pause before the next attempt to

@@ -29,7 +29,7 @@ type half struct {
 // a peer: zero if it knows of none.
 func numberIn(mem []byte) *uint32 { return descriptors.IndexAt(mem[numberOffset:]) }
 
-// halfSize is what one direction takes with a ring of so many bytes.
+// halfSize is the size of one direction with a ring of so many bytes.
 func halfSize(ring int) int { return wordsOffset + ring/lineSize*wordSize + ring }
 
 // layHalf lays a direction over memory of halfSize bytes.
@@ -52,7 +52,7 @@ func (h *half) prepare() {
 	}
 }
 
-// slotSize is what a frame of n bytes takes in the ring.
+// slotSize is the room of a frame of n bytes in the ring.
 func slotSize(n uint32) uint32 { return max((n+lineSize-1)&^(lineSize-1), lineSize) }
 
 // place is where a frame of n bytes starts that follows position at, and where

@@ -32,11 +32,11 @@ type lent struct {
 	mem []byte
 }
 
-// loan is what the data path needs to lend and to borrow.
+// loan has the data path's state for lending and borrowing.
 type loan struct {
 	lent   atomic.Pointer[[]lent]     // ours
 	theirs atomic.Pointer[[]borrowed] // the peer's
-	// inUse is set while the data path may be reading what is theirs. Somebody
+	// inUse is set while the data path may be reading what is theirs. A caller
 	// who waits for the end of that sets waiting, and is told through idle.
 	inUse, waiting atomic.Bool
 	idle           chan struct{}
@@ -51,9 +51,9 @@ func (p *Port) Shares() bool { return p.options.Share }
 // multiple of the page size (of the file's: huge pages are larger). The file must
 // be sealed against shrinking (F_SEAL_SHRINK), and be one that can be sealed
 // further. The caller keeps fd and may close it. The peer can read the whole file,
-// and nobody else can open it any more (mode 0700 at most). From here on the file
+// and no other user can open it any more (mode 0700 at most). From here on the file
 // is sealed for good against writing other than through mappings that are there,
-// mem above all: nobody maps it for writing any more, the caller included.
+// mem above all: no process maps it for writing any more, the caller included.
 //
 // id is not zero. The peer maps the memory some time later: Lend says when.
 // Errors are ErrNotShared, ErrClosed, or wrap ErrMemory. At most 64 regions can
@@ -100,7 +100,7 @@ func (p *Port) Export(fd int, offset int64, mem []byte) (id uint32, err error) {
 	return e.id, nil
 }
 
-// sealWrites keeps everybody from writing to a file but through mappings that are
+// sealWrites keeps every process from writing to a file but through mappings that are
 // there (F_SEAL_FUTURE_WRITE, Linux 5.1). A descriptor that is open for reading
 // only would not: who has it can open the file anew, in /proc/self/fd.
 func sealWrites(fd int, offset int64, size int) error {

@@ -28,10 +28,10 @@ type listener struct {
 	others chan struct{}
 }
 
-// maxOthers is how many further clients are told the reason at a time.
+// maxOthers is the number of further clients that are told the reason at a time.
 const maxOthers = 4
 
-// socketMode lets the owner connect, and nobody else.
+// socketMode lets the owner connect, and no other user.
 const socketMode fs.FileMode = 0o600
 
 // listen makes the socket and takes connections.

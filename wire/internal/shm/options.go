@@ -13,7 +13,7 @@ import (
 type Role int
 
 const (
-	// RoleAuto connects if somebody listens, and else listens.
+	// RoleAuto connects if there is a listener, and else listens.
 	RoleAuto Role = iota
 	// RoleListen makes the socket and waits for a peer.
 	RoleListen

@@ -81,7 +81,7 @@ const (
 )
 
 // New opens one end of a wire. It returns once the socket is made, or, if
-// somebody listens there already, once the link is up; else the link comes up
+// there is a listener already, once the link is up; else the link comes up
 // later, see OnLink. Errors are *Error, or wrap ends.ErrOptions. The context
 // bounds New only.
 func New(ctx context.Context, o Options) (*Port, error) {
@@ -99,7 +99,7 @@ func New(ctx context.Context, o Options) (*Port, error) {
 	p.scratch = make([]byte, p.mtu+lineSize)
 	p.scratch = p.scratch[toLine(p.scratch):]
 	// What the data path holds when the port is closed cannot be unmapped under
-	// it. It is when nobody can reach the port any more.
+	// it. It is when no caller can reach the port any more.
 	runtime.AddCleanup(p, func(m *mappings) { m.unmapAll() }, p.maps)
 	return p, nil
 }
@@ -210,7 +210,7 @@ func (p *Port) Abort() {
 }
 
 // Receive is described at engine.Port. The frame is memory that the peer can
-// write: whoever checks it copies it first. What a peer has sent before it left
+// write: a checker copies it first. What a peer has sent before it left
 // arrives, unless another one has come meanwhile.
 func (p *Port) Receive() []byte {
 	if p.borrowed {

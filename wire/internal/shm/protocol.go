@@ -74,7 +74,7 @@ func decode(p []byte) (message, error) {
 	}, nil
 }
 
-// greeting is what hello and welcome say. The ring is the listener's to choose.
+// greeting has the content of hello and welcome. The ring is the listener's to choose.
 type greeting struct {
 	oldest, newest uint16 // equal in a welcome
 	flags          uint32
@@ -105,7 +105,7 @@ func greetingOf(m message) (greeting, error) {
 	return g, nil
 }
 
-// greet is what this side says, with the versions that it offers or has chosen.
+// greet is the greeting of this side, with the versions that it offers or has chosen.
 func (p *Port) greet(oldest, newest uint16, ring int) greeting {
 	g := greeting{oldest: oldest, newest: newest, mtu: p.mtu, ring: ring, flags: flagBell | flagSingle}
 	if p.options.Share {

@@ -6,7 +6,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/atomicmem"
 )
 
-// receiver takes frames out of one direction, whoever fills it. The zero value
+// receiver takes frames out of one direction, filled by either side. The zero value
 // has no memory.
 type receiver struct {
 	half

@@ -17,7 +17,7 @@ import (
 type session struct {
 	conn   *conn
 	memory *mapping
-	// tx and rx are what the data path starts with.
+	// tx and rx are the data path's state at the start.
 	tx     sender
 	rx     receiver
 	shared bool // both agree to share memory
@@ -41,7 +41,7 @@ type session struct {
 	answers map[answer]chan struct{} // closed when it has come
 }
 
-// answer is one that somebody waits for.
+// answer is one with a waiter.
 type answer struct {
 	kind kind
 	id   uint32
@@ -69,7 +69,7 @@ func (s *session) end(why error) {
 	s.once.Do(func() {
 		s.why = why
 		close(s.done)
-		// Whoever reads stops. The socket stays open as long as the peer's
+		// The reader stops. The socket stays open as long as the peer's
 		// memory may be in use.
 		_ = s.conn.c.SetReadDeadline(time.Unix(1, 0))
 	})
@@ -126,7 +126,7 @@ func (s *session) ask(m message, want kind, patience time.Duration) error {
 	}
 }
 
-// answered takes an answer. It reports whether somebody waited for it.
+// answered takes an answer. It reports whether it had a waiter.
 func (s *session) answered(k kind, id uint32) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// armAfter is how many looks in vain, in a row, it takes until a port whose
+// armAfter is the number of looks in vain, in a row, until a port whose
 // owner can be woken asks for it: fewer than an engine's thread makes before it
 // sleeps.
 const armAfter = 64
@@ -54,7 +54,7 @@ func (r *receiver) setAsleep(on, light bool) {
 	}
 }
 
-// nothing is what Receive does when there is no frame.
+// nothing is called by Receive when there is no frame.
 func (p *Port) nothing() {
 	if p.rx.fault != nil {
 		p.drop(p.rx.fault)

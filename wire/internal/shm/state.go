@@ -61,7 +61,7 @@ func (p *Port) leave() {
 	}
 	s.void() // it cannot be told later
 	if p.tx.reserved || p.tx.open {
-		// Somebody may be writing into it.
+		// A goroutine may be writing into it.
 		p.retired = s.memory
 		p.state.Or(stateRetired)
 	} else {
@@ -120,7 +120,7 @@ func (p *Port) lose(s *session) {
 // SetWake is described at wire.Port. Frames that came before it returns wake
 // nobody: look once more after it. f is called for the first frame that comes
 // then, and for the first after 64 looks in vain, in a row, so that a thread that
-// looks for a while before it sleeps need not say so. Anybody else calls SetWake
+// looks for a while before it sleeps need not say so. Any other caller calls SetWake
 // again, even if there was nothing: f may be called late for a frame before.
 func (p *Port) SetWake(f func()) {
 	p.wake.Set(f)

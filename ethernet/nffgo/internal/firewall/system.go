@@ -1,6 +1,6 @@
 //go:build nffgo
 
-// Package firewall is what the examples of package nffgo share: nff-go started and stopped
+// Package firewall has the common part of package nffgo's examples: nff-go started and stopped
 // on any machine, and access lists.
 package firewall
 

@@ -31,7 +31,7 @@ var header = [atPayload]byte{
 	0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 198, 51, 100, 2,
 }
 
-// payload is what frames have behind their number, from some place on.
+// payload stands in frames behind their number.
 var payload = func() (p [Most + 256]byte) {
 	for i := range p {
 		p[i] = byte(i*7 + i>>8*3)
@@ -39,7 +39,7 @@ var payload = func() (p [Most + 256]byte) {
 	return p
 }()
 
-// Length is how long a frame is, in bytes: 60 to 1514. Most are short.
+// Length is the length of a frame in bytes: 60 to 1514. Most are short.
 func Length(number int) int {
 	if number%16 != 0 {
 		return shortest + number*13%70

@@ -50,7 +50,7 @@ type Limits struct {
 // DefaultLimits are large for one device and leave room for twenty of them.
 func DefaultLimits() Limits { return Limits{Ranges: 65535, Files: 2048, Bytes: 4 << 40} }
 
-// Range is what a client asks for.
+// Range is a request of a client.
 type Range struct {
 	// Address on the bus, and Size in bytes.
 	Address, Size uint64

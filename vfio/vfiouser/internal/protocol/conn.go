@@ -17,7 +17,7 @@ import (
 // Message is a message as it came.
 type Message struct {
 	Header Header
-	// Payload is what follows the header. It is valid until the next Receive.
+	// Payload follows the header. It is valid until the next Receive.
 	Payload []byte
 	// FDs are the file descriptors that came with it. Who receives the message
 	// closes them, see passedfd.Close.
@@ -75,7 +75,7 @@ func (c *Conn) Receive() (Message, error) {
 type incoming struct {
 	conn *Conn
 	fds  []int
-	// refused is what is wrong with the file descriptors.
+	// refused says what is wrong with the file descriptors.
 	refused *Error
 }
 

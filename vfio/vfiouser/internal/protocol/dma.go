@@ -134,7 +134,7 @@ func (m DMAAccess) Append(b []byte) []byte {
 }
 
 // DecodeDMAAccess reads the message of command c, DMA_READ or DMA_WRITE. Data
-// is what follows: Count bytes if there is to be data, none otherwise.
+// follows: Count bytes if there is to be data, none otherwise.
 func DecodeDMAAccess(c Command, reply bool, p []byte) (DMAAccess, error) {
 	if len(p) < dmaAccessSize {
 		return DMAAccess{}, Invalid(c, "size", HeaderSize+len(p), "want at least %#x", HeaderSize+dmaAccessSize)

@@ -15,7 +15,7 @@ type Error struct {
 	Value uint64
 	// Why says which values are right, or why this one is not.
 	Why string
-	// Errno is what an error reply tells the sender.
+	// Errno is the number in an error reply.
 	Errno syscall.Errno
 }
 

@@ -163,7 +163,7 @@ func (m RegionAccess) Append(b []byte) []byte {
 }
 
 // DecodeRegionAccess reads the message of command c, REGION_READ or
-// REGION_WRITE. Data is what follows: Count bytes if there is to be data, none
+// REGION_WRITE. Data follows: Count bytes if there is to be data, none
 // otherwise.
 func DecodeRegionAccess(c Command, reply bool, p []byte) (RegionAccess, error) {
 	if len(p) < RegionAccessSize {

@@ -18,11 +18,11 @@ const (
 
 // Capabilities of one end (specification, VFIO_USER_VERSION).
 type Capabilities struct {
-	// MaxMsgFDs is how many file descriptors it takes with one message.
+	// MaxMsgFDs is the number of file descriptors that it takes with one message.
 	MaxMsgFDs uint32
-	// MaxDataXferSize is how many bytes of data it takes with one message.
+	// MaxDataXferSize is the number of bytes of data that it takes with one message.
 	MaxDataXferSize uint32
-	// MaxDMAMaps is how many DMA mappings a server can hold.
+	// MaxDMAMaps is the number of DMA mappings that a server can hold.
 	MaxDMAMaps uint32
 	// PageSizes has a bit for each size of pages that can be mapped.
 	PageSizes uint64
@@ -53,7 +53,7 @@ type capabilityData struct {
 }
 
 // versionSize is the size of the numbers, maxVersionSize that of a payload that
-// nobody sends by mistake.
+// is not sent by mistake.
 const (
 	versionSize    = 4
 	maxVersionSize = 64 << 10

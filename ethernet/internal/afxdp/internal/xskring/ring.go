@@ -22,7 +22,7 @@ var (
 type Memory struct {
 	Bytes                                 []byte
 	Producer, Consumer, Flags, Descriptor uint64
-	// Entries is how many it has, a power of two.
+	// Entries is the number of its entries, a power of two.
 	Entries int
 }
 
@@ -34,7 +34,7 @@ const needWakeup = 1 << 0
 type ring[T uint64 | Desc] struct {
 	producer, consumer, flags *uint32
 	entries                   []T
-	// next is the index of ours: what is written, or taken, up to here. published is what
+	// next is our index: entries up to here are written, or taken. published is the one that
 	// the other side has been told.
 	next, published uint32
 }
@@ -69,7 +69,7 @@ func (r *ring[T]) produce() {
 	}
 }
 
-// ready is how many entries the other side has written; ok is false if they cannot be.
+// ready is the number of entries that the other side has written; ok is false if they cannot be.
 func (r *ring[T]) ready() (n uint32, ok bool) {
 	n = atomic.LoadUint32(r.producer) - r.next
 	return n, n <= uint32(len(r.entries))
@@ -83,7 +83,7 @@ func (r *ring[T]) consume() {
 	}
 }
 
-// behind is how many of the entries that were shown the other side has not taken; ok is
+// behind counts the entries that were shown and that the other side has not taken; ok is
 // false if it says that it has taken others.
 func (r *ring[T]) behind() (n uint32, ok bool) {
 	n = r.published - atomic.LoadUint32(r.consumer)

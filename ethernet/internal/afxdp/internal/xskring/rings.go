@@ -6,8 +6,8 @@ import "fmt"
 // long.
 type Options struct {
 	Fill, Receive, Send, Completion Memory
-	// Buffers is how many there are, Stride how far apart, Chunk how many bytes of one the
-	// kernel may receive to, from its start on, and how long a part of a frame is at most.
+	// Buffers is their number, Stride their distance in bytes. Chunk is the part of one, from
+	// its start on, that the kernel may receive to: the longest part of a frame.
 	// Aligned chunks divide Stride.
 	Buffers       int
 	Stride, Chunk uint32

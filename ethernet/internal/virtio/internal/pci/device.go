@@ -145,7 +145,7 @@ func (d *Device) Accept(_ context.Context, features uint64) error {
 	return nil
 }
 
-// maxGenerations is how often the configuration is read while it changes.
+// maxGenerations is the number of times that the configuration is read while it changes.
 const maxGenerations = 16
 
 // Config reads the configuration, until it has not changed meanwhile.

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// ConfigSize is how much of a network device's configuration is used, in bytes.
+// ConfigSize is the used part of a network device's configuration, in bytes.
 const ConfigSize = 17
 
 // Where fields of the configuration are ("Device configuration layout").

@@ -1,4 +1,4 @@
-// Package transport is what the two ways to a virtio network device have in common: PCI
+// Package transport has the common part of the two ways to a virtio network device: PCI
 // and vhost-user. Each reaches the same queues in the same memory; they differ in how
 // features, queues and notifications are told.
 package transport

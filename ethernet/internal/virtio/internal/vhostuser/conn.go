@@ -18,7 +18,7 @@ import (
 )
 
 // conn is a connection to a back end. Requests are made by one goroutine at a time; another
-// one receives, which is how the end of the back end is noticed.
+// one receives, which notices the end of the back end.
 type conn struct {
 	c       *net.UnixConn
 	timeout time.Duration

@@ -138,7 +138,7 @@ func (d *Device) Accept(ctx context.Context, features uint64) error {
 	return nil
 }
 
-// configSize is how much of the configuration is asked for: up to the duplex.
+// configSize is the part of the configuration that is asked for: up to the duplex.
 const configSize = transport.ConfigSize
 
 // Config returns the configuration, for which it asks once a connection: a back end that
@@ -205,7 +205,7 @@ func (d *Device) add(r region) (uint64, error) {
 	if len(d.regions) == maxRegions {
 		return 0, fmt.Errorf("%w: more than %d pieces of memory", ethernet.ErrNotSupported, maxRegions)
 	}
-	// Nobody can then seal the file so that another back end could not map it. This fails
+	// No process can then seal the file so that another back end could not map it. This fails
 	// if it has been done before.
 	_, _ = unix.FcntlInt(uintptr(r.memory.FD()), unix.F_ADD_SEALS, unix.F_SEAL_SEAL)
 	r.bus = busFirst

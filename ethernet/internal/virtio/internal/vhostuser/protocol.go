@@ -80,7 +80,7 @@ const (
 // noDescriptor in SET_VRING_KICK and SET_VRING_CALL says that none comes with it.
 const noDescriptor = 1 << 8
 
-// maxRegions is how many pieces of memory SET_MEM_TABLE can have.
+// maxRegions limits the pieces of memory of SET_MEM_TABLE.
 const maxRegions = 8
 
 // appendHeader appends a header for size bytes of payload.

@@ -3,15 +3,15 @@ package virtqueue
 // loan is a buffer that the device has.
 type loan struct {
 	tag uint32
-	// room is how many bytes the device may write.
+	// room is the number of bytes that the device may write.
 	room uint32
-	// parts is how many descriptors it takes; 0: the device does not have it.
+	// parts is the number of descriptors that it takes; 0: the device does not have it.
 	parts uint16
 	// last is the number of its last descriptor, of a split queue.
 	last uint16
 }
 
-// loans are what the driver remembers of a queue, in memory that the device does not see:
+// loans are the driver's notes on a queue, in memory that the device does not see:
 // buffers by number, and the numbers that are free, in the order in which they came back.
 type loans struct {
 	index     int
@@ -108,7 +108,7 @@ func (l *loans) Reclaim(f func(tag uint32)) {
 	l.lent, l.spare = 0, 0
 }
 
-// writable is how many bytes of parts the device may write.
+// writable counts the bytes of parts that the device may write.
 func writable(parts []Part) (n uint32) {
 	for _, p := range parts {
 		if p.Writable {

@@ -43,7 +43,7 @@ type packed struct {
 	next, last         uint32
 	nextWrap, lastWrap uint64
 	// first is the oldest descriptor that is not published, and firstWhat what makes it
-	// visible; added is how many there are.
+	// visible; added counts them.
 	first     uint32
 	firstWhat uint64
 	added     uint32

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Format is how a queue lies in memory.
+// Format is a queue's layout in memory.
 type Format int
 
 const (
@@ -43,9 +43,9 @@ type Part struct {
 
 // Used is a buffer that the device has given back.
 type Used struct {
-	// Tag is what the buffer was added with.
+	// Tag is the one that the buffer was added with.
 	Tag uint32
-	// Length is how many bytes the device says that it has written: at most the
+	// Length is the number of bytes that the device says that it has written: at most the
 	// writable ones.
 	Length uint32
 }
@@ -100,13 +100,13 @@ type Options struct {
 // ErrOptions is wrapped by errors about a queue that cannot be.
 var ErrOptions = errors.New("no such virtqueue")
 
-// ErrViolation is what every *Violation is.
+// ErrViolation is wrapped by every *Violation.
 var ErrViolation = errors.New("the device broke the rules of the virtqueue")
 
-// Violation is what a device has done to a queue. It wraps ErrViolation.
+// Violation is a device's breach of a queue's rules. It wraps ErrViolation.
 type Violation struct {
 	Queue int
-	// Field is what is wrong, and Value what the device wrote.
+	// Field names the wrong field, and Value has what the device wrote.
 	Field string
 	Value uint64
 	Why   string
@@ -126,7 +126,7 @@ type Layout struct{ Descriptor, Driver, Device, Size uint64 }
 // is more than virtio asks for, 16 at most.
 const areaAlign = 128
 
-// usedShift is how far behind a multiple of areaAlign the device area of a split queue
+// usedShift is the distance from a multiple of areaAlign at which the device area of a split queue
 // begins, in bytes. Its elements, of 8 bytes, come after 4 bytes, so it puts each of them at a
 // multiple of 8: none crosses the end of a page. virtio asks for a multiple of 4 ("Split
 // Virtqueues"), but behind an IOMMU QEMU 11.1 finds only the page in which an element

@@ -127,7 +127,7 @@ func Swap(v uint64, width int64, swapped bool) uint64 {
 }
 
 // Change returns what an atomic operation with that opcode stores (RFC 9669 section
-// 5.3). expected is what CmpXchg compares with.
+// 5.3). CmpXchg compares with expected.
 func Change(op asm.AtomicOp, old, operand, expected uint64) uint64 {
 	switch op {
 	case asm.AddAtomic, asm.FetchAdd:

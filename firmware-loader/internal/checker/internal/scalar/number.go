@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Number is what is known of a 64-bit number. The zero Number is the number 0.
+// Number is the knowledge of a 64-bit number. The zero Number is the number 0.
 type Number struct {
 	bits Bits
 	wide span[uint64, int64]

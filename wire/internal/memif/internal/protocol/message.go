@@ -62,7 +62,7 @@ const RingC2S uint16 = 1
 // Message is a message as it is on the socket.
 type Message [MessageSize]byte
 
-// Body is what a message may contain: Ack, Hello, Init, AddRegion, AddRing,
+// Body is the content of a message: Ack, Hello, Init, AddRegion, AddRing,
 // Connect, Connected or Disconnect.
 type Body interface {
 	kind() Type
@@ -116,7 +116,7 @@ func Decode(m *Message) (Body, error) {
 
 // Error says what is wrong with a message.
 type Error struct {
-	// Message is its type; TypeNone if that is what is wrong, or if it is not
+	// Message is its type; TypeNone if the type is wrong, or if it is not
 	// known.
 	Message Type
 	// Field that is wrong, and its value.

@@ -17,7 +17,7 @@ const (
 	buffersAlign = 4096
 )
 
-// Layout is how a client arranges rings and buffers in one region: the rings
+// Layout is a client's arrangement of rings and buffers in one region: the rings
 // from client to server, those from server to client, then the buffers in the
 // same order. VPP and DPDK do the same.
 type Layout struct {
@@ -142,7 +142,7 @@ func (l Layout) Receiver(memory, scratch []byte, index int) *Receiver {
 	return r
 }
 
-// batchOf is how many descriptors of a ring are given back at a time: few
+// batchOf is the number of descriptors of a ring that are given back at a time: few
 // enough that the sender does not run dry, and that it can have all of a small
 // ring.
 func batchOf(size uint32) uint32 { return max(1, size/8) }

@@ -6,11 +6,11 @@ import "sync/atomic"
 // by any goroutine, the rest by one at a time.
 type Receiver struct {
 	shared
-	// frame is what Receive returned, and slots how many descriptors it takes;
+	// frame is the result of Receive, and slots how many descriptors it takes;
 	// 0 if there is none.
 	frame []byte
 	slots uint32
-	// batch is how many descriptors are given back at a time.
+	// batch is the number of descriptors that are given back at a time.
 	batch uint32
 
 	frames, bytesReceived, tooLong uint64

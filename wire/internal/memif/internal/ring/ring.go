@@ -16,7 +16,7 @@ const (
 	MaxLog2 = 14
 	// MaxFrame is the longest frame in bytes: no NIC has longer ones.
 	MaxFrame = 1 << 16
-	// MaxParts is how many buffers a frame may have. It bounds the work that a
+	// MaxParts is the number of buffers that a frame may have. It bounds the work that a
 	// peer can make with one frame.
 	MaxParts = 1024
 	// Align is the alignment in bytes of frames that are handed out, and of
@@ -37,10 +37,10 @@ const (
 // ErrRing is wrapped by errors about a ring that cannot be where the peer says.
 var ErrRing = errors.New("bad ring")
 
-// Violation is what a peer has done to a ring. What it wrote is not used, and
+// Violation is a peer's breach of a ring's rules. What it wrote is not used, and
 // nothing more goes through the ring.
 type Violation struct {
-	// Field is what is wrong, and Value what the peer wrote.
+	// Field names the wrong field, and Value has what the peer wrote.
 	Field string
 	Value uint64
 	Why   string
@@ -55,7 +55,7 @@ func (v *Violation) Error() string {
 type descriptor struct {
 	// what is flags (16 bits), region (16) and length (32).
 	what uint64
-	// where is offset (32) and metadata (32), which nobody uses.
+	// where is offset (32) and metadata (32), which are not used.
 	where uint64
 }
 
@@ -67,7 +67,7 @@ type part struct {
 	offset uint32
 }
 
-// shared is what Sender and Receiver know of a ring.
+// shared is the common part of Sender and Receiver.
 type shared struct {
 	// word is flags (16 bits) and head (16).
 	word *uint32

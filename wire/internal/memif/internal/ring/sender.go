@@ -5,7 +5,7 @@ import "sync/atomic"
 // Sender puts frames into a ring. It is for one goroutine at a time.
 type Sender struct {
 	shared
-	// slots is how many descriptors the reserved frame takes, 0 if none is
+	// slots is the number of descriptors that the reserved frame takes, 0 if none is
 	// reserved, and length its length in bytes.
 	slots  uint32
 	length uint32
