@@ -29,9 +29,11 @@ const (
 
 // ceilings are how many functions, in how many files, each operation passes at most, accessors
 // of one line included. Lower them when there are fewer.
-var ceilings = map[string]struct{ functions, files int }{
+var ceilings = map[string]ceiling{
 	"vi": {120, 36}, "conn": {205, 55}, "ring": {145, 43}, "page": {290, 83},
 }
+
+type ceiling struct{ functions, files int }
 
 // measured are the packages in which a message is followed.
 var measured = []string{"descriptors", "driver/...", "emulator", "engine/...", "pipeline", "vfio/...", "via", "ring", "netmem/...", "wire/...", "ci/walk/operation"}
@@ -74,12 +76,37 @@ func TestWalk(t *testing.T) {
 		t.Errorf("the walk names %d functions in %d files, more than %d in %d", len(named), files(named), maxNamed, maxNamedFiles)
 	}
 	for operation, most := range ceilings {
-		_, all := passed(t, binary, operation)
-		t.Logf("%s passes %d functions in %d files", operation, len(all), files(all))
-		if len(all) > most.functions || files(all) > most.files {
+		if all := passedAlways(t, binary, operation, most); len(all) > most.functions || files(all) > most.files {
 			t.Errorf("%s passes %d functions in %d files, more than %d in %d", operation, len(all), files(all), most.functions, most.files)
 		}
 	}
+}
+
+// tries limits the processes that measure an operation. On a loaded machine all runs of one
+// may pass timers, or wait for the peer.
+const tries = 4
+
+// passedAlways returns the functions that all runs of an operation pass. It starts another
+// process as long as there are more than the ceiling.
+func passedAlways(t *testing.T, binary, operation string, most ceiling) map[function]bool {
+	t.Helper()
+	var always map[function]bool
+	for range tries {
+		_, all := passed(t, binary, operation)
+		t.Logf("%s passes %d functions in %d files", operation, len(all), files(all))
+		if always == nil {
+			always = all
+		}
+		for f := range always {
+			if !all[f] {
+				delete(always, f)
+			}
+		}
+		if len(always) <= most.functions && files(always) <= most.files {
+			break
+		}
+	}
+	return always
 }
 
 // TestReadWalk checks the parser of the table.
