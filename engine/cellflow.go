@@ -2,77 +2,7 @@ package engine
 
 import (
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/internal/cells"
 )
-
-// cellFIFO is the receive FIFO: cells that have come and are not stored yet, of all channels
-// in their order.
-type cellFIFO struct {
-	config   Cells
-	ring     []arrival                 // nil as long as there was no channel
-	payloads [][cells.PayloadSize]byte // of the cells in ring
-	first, n int
-	highest  int // value of n
-}
-
-// arrival is a cell in the receive FIFO.
-type arrival struct {
-	ep    *endpoint
-	era   uint32 // of ep when it came
-	last  bool   // of its PDU
-	stamp uint64 // when it came, in units of the clock of SPEC.md 2.6
-}
-
-// of reports whether the cell is of the same connection as another.
-func (a *arrival) of(other *arrival) bool { return a.ep == other.ep && a.era == other.era }
-
-func (f *cellFIFO) open() {
-	if f.ring == nil {
-		f.ring, f.payloads = make([]arrival, f.config.FIFO), make([][cells.PayloadSize]byte, f.config.FIFO)
-	}
-}
-
-func (f *cellFIFO) clear() { *f = cellFIFO{config: f.config} }
-
-// high reports whether there is more in it than peers should have sent.
-func (f *cellFIFO) high() bool { return f.n > f.config.Stop && !f.config.NeverStop }
-
-// push makes room for one with a copy of payload at the end; there must be some.
-func (f *cellFIFO) push(payload *[cells.PayloadSize]byte) *arrival {
-	at := f.first + f.n
-	if at >= len(f.ring) {
-		at -= len(f.ring)
-	}
-	f.n++
-	f.highest = max(f.highest, f.n)
-	f.payloads[at] = *payload
-	return &f.ring[at]
-}
-
-// oldest is the cell that pop takes first.
-func (f *cellFIFO) oldest() *arrival { return &f.ring[f.first] }
-
-// run returns the payloads of the oldest cell and of those behind it that belong to the same
-// PDU and lie behind it in memory, most at least one, and the last one of these cells.
-func (f *cellFIFO) run(most int) ([][cells.PayloadSize]byte, *arrival) {
-	in := f.ring[f.first:min(f.first+min(f.n, most), len(f.ring))]
-	n := 1
-	for n < len(in) && !in[n-1].last && in[n].of(&in[0]) {
-		n++
-	}
-	return f.payloads[f.first : f.first+n], &in[n-1]
-}
-
-// pop takes out cells of a run.
-func (f *cellFIFO) pop(n int) {
-	for i := range n {
-		f.ring[f.first+i].ep = nil
-	}
-	if f.first += n; f.first == len(f.ring) {
-		f.first = 0
-	}
-	f.n -= n
-}
 
 // stop takes note of what a peer has said about its receive FIFO.
 func (w *cellMover) stop(l *cellLink, stopped bool) {
@@ -140,34 +70,5 @@ func (w *cellMover) tick() {
 			l.asked = w.now
 			w.tx.sendAck(l.members[0], descriptors.FrameProbe)
 		}
-	}
-}
-
-// lowFlight is what is under way at low priority, over a wire that loses nothing: an urgent
-// cell, which cannot overtake it there, meets no more than the last frames. On other wires the
-// peer's stop bounds that alone.
-type lowFlight struct {
-	wire  uint32    // to which the marks belong
-	marks [2]uint32 // behind the last frames with cells of low priority, the older one at first
-	first int
-}
-
-// full reports whether the peer has not taken the older of the last frames yet.
-func (f *lowFlight) full(wire Lossless) bool {
-	if wire == nil {
-		return false
-	}
-	taken := wire.Taken()
-	if number := wire.Wire(); number != f.wire {
-		*f = lowFlight{wire: number, marks: [2]uint32{taken, taken}}
-	}
-	return int32(taken-f.marks[f.first]) < 0
-}
-
-// note takes note of a frame that has been committed.
-func (f *lowFlight) note(wire Lossless) {
-	if wire != nil {
-		f.marks[f.first] = wire.Mark()
-		f.first = 1 - f.first
 	}
 }

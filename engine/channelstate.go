@@ -173,3 +173,32 @@ type cellMover struct {
 	low      bool // it has cells of low priority
 	ahead    lowFlight
 }
+
+// lowFlight is what is under way at low priority, over a wire that loses nothing: an urgent
+// cell, which cannot overtake it there, meets no more than the last frames. On other wires the
+// peer's stop bounds that alone.
+type lowFlight struct {
+	wire  uint32    // to which the marks belong
+	marks [2]uint32 // behind the last frames with cells of low priority, the older one at first
+	first int
+}
+
+// full reports whether the peer has not taken the older of the last frames yet.
+func (f *lowFlight) full(wire Lossless) bool {
+	if wire == nil {
+		return false
+	}
+	taken := wire.Taken()
+	if number := wire.Wire(); number != f.wire {
+		*f = lowFlight{wire: number, marks: [2]uint32{taken, taken}}
+	}
+	return int32(taken-f.marks[f.first]) < 0
+}
+
+// note takes note of a frame that has been committed.
+func (f *lowFlight) note(wire Lossless) {
+	if wire != nil {
+		f.marks[f.first] = wire.Mark()
+		f.first = 1 - f.first
+	}
+}

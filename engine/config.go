@@ -141,3 +141,12 @@ func (c *Config) validate() error {
 	}
 	return nil
 }
+
+// A memory handle is a generation above an index into the region table, so
+// that a stale handle is not mistaken for the region that took its place.
+const (
+	regionIndexBits = 20
+	regionIndexMask = 1<<regionIndexBits - 1
+	ptagIndexBits   = 16
+	ptagIndexMask   = 1<<ptagIndexBits - 1
+)

@@ -41,3 +41,19 @@ const (
 	receiveBudget   = windowFrames     // frames that are received: what one peer may have under way
 	transmitQuantum = windowFrames / 4 // frames that an endpoint may send in its turn
 )
+
+// connections ends connections: when a side disconnects, when something fails, and
+// when the peer is dead (SPEC.md 8.7).
+type connections struct {
+	*core
+	tx *transmitter
+
+	// departed are the last connections whose endpoints are gone, or connected anew: a
+	// peer that missed the end is told of it all the same.
+	departed   [rememberedEnds]ended
+	departedAt int
+}
+
+// rememberedEnds bounds departed. Peers learn of an end within a probe time or so
+// (SPEC.md 8.5), so this covers an application that ends a hundred connections at once.
+const rememberedEnds = 128

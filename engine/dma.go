@@ -126,3 +126,22 @@ func (d *dma) report(which Direction) {
 	}
 	at.Store(p)
 }
+
+// transferLog is a ring of records in host memory, one for each transfer of each
+// data movement engine. While it is off, a mover only asks whether there is one.
+type transferLog struct {
+	on       bool
+	iova     uint64
+	log2     uint8
+	producer uint32 // free-running
+	consumer uint32 // as the host said last
+	lost     uint32
+	sides    [directions]logSide
+}
+
+// logSide is the log as a mover sees it.
+type logSide struct {
+	dma       *dma
+	direction Direction
+	first     uint32 // frame that is packet 0
+}

@@ -2,22 +2,6 @@ package engine
 
 import "github.com/trapeze-nic/trapeze/descriptors"
 
-// connections ends connections: when a side disconnects, when something fails, and
-// when the peer is dead (SPEC.md 8.7).
-type connections struct {
-	*core
-	tx *transmitter
-
-	// departed are the last connections whose endpoints are gone, or connected anew: a
-	// peer that missed the end is told of it all the same.
-	departed   [rememberedEnds]ended
-	departedAt int
-}
-
-// rememberedEnds bounds departed. Peers learn of an end within a probe time or so
-// (SPEC.md 8.5), so this covers an application that ends a hundred connections at once.
-const rememberedEnds = 128
-
 // depart keeps what ep remembers of its last connection, in place of the oldest.
 func (c *connections) depart(ep *endpoint) {
 	if ep.ended.ourKey != 0 {

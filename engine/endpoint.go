@@ -166,3 +166,10 @@ func (l *list) keep(still func(ep *endpoint) bool) {
 		*l.todo &^= l.bit
 	}
 }
+
+// segment is a data segment that has been copied out of host memory.
+type segment struct {
+	address uint64
+	handle  uint32
+	length  uint32
+}

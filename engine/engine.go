@@ -3,6 +3,7 @@ package engine
 import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/hotlock"
+	"sync/atomic"
 )
 
 // Engine is one NIC. Step, Run, Execute, Exclusive and Reset exclude each
@@ -151,4 +152,20 @@ func (e *Engine) CellLevels() CellLevels {
 		}
 	}
 	return l
+}
+
+// sleeper lets a thread that runs the engine sleep until there is work.
+type sleeper struct {
+	asleep atomic.Bool
+	wake   chan struct{}
+}
+
+// Wake ends the sleep of Run. It may be called from any goroutine.
+func (e *Engine) Wake() {
+	if e.sleep.asleep.Load() {
+		select {
+		case e.sleep.wake <- struct{}{}:
+		default:
+		}
+	}
 }

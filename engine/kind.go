@@ -105,3 +105,18 @@ func (k vi) destination(ep *endpoint, in *receipt, st descriptors.Status, h *des
 	}
 	return 0
 }
+
+// allows says what is wrong with an RDMA operation of the endpoint that is sound.
+func (ep *endpoint) allows(op descriptors.Control) descriptors.Status {
+	right := descriptors.AccessRDMAWrite
+	if op == descriptors.OpRDMARead {
+		right = descriptors.AccessRDMARead
+	}
+	switch {
+	case !ep.kind.connects(), right == descriptors.AccessRDMARead && ep.rel == nil:
+		return descriptors.StatusFormatError
+	case ep.allowed&right == 0:
+		return descriptors.StatusRDMAProtection
+	}
+	return 0
+}

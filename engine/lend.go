@@ -83,7 +83,3 @@ func (t *transmitter) refer(l *layout, offset, n, tag uint32) (count int, st des
 	}
 	return count, 0
 }
-
-// lending reports whether the peer may still have to read what a connection has
-// lent it.
-func (r *reliable) lending() bool { return r != nil && int32(r.lent-r.una) > 0 }

@@ -81,15 +81,6 @@ func (c *setups) pathProven(ep *endpoint, from remote, h *descriptors.Header) (e
 	return false, taken
 }
 
-// pathCheck finds out whether data frames fail to arrive on a connection on which small
-// frames do (SPEC.md 8.5, Path).
-type pathCheck struct {
-	able    bool   // the peer counts the data frames that come
-	asking  bool   // a small question is unanswered
-	counted uint32 // data frames that had come, as the peer said last
-	vain    int    // answers in a row that no data frame has come
-}
-
 // takeCount takes the peer's count of data frames that have come.
 func (r *reliable) takeCount(count uint32) {
 	switch more := int32(count - r.counted); {

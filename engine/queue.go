@@ -167,12 +167,6 @@ func (m *regions) copyDescriptor(l *layout, tag uint32) descriptors.Status {
 	return 0
 }
 
-// control is what we keep of a control segment.
-type control struct {
-	bits      descriptors.Control
-	immediate uint32
-}
-
 // operations is what completed descriptors say of their operation, by that; the last one
 // there is not.
 var operations = [descriptors.ControlOpMask + 1]descriptors.Status{descriptors.OpSend: descriptors.StatusOpSend,
@@ -216,18 +210,3 @@ func (m *regions) copyTarget(l *layout, count uint64, tag uint32) descriptors.St
 // target is the memory that the address segment of an RDMA descriptor names. It stands
 // behind the data segments, where it makes the layouts of sends no larger.
 func (l *layout) target() *segment { return &l.segments[:len(l.segments)+1][len(l.segments)] }
-
-// allows says what is wrong with an RDMA operation of the endpoint that is sound.
-func (ep *endpoint) allows(op descriptors.Control) descriptors.Status {
-	right := descriptors.AccessRDMAWrite
-	if op == descriptors.OpRDMARead {
-		right = descriptors.AccessRDMARead
-	}
-	switch {
-	case !ep.kind.connects(), right == descriptors.AccessRDMARead && ep.rel == nil:
-		return descriptors.StatusFormatError
-	case ep.allowed&right == 0:
-		return descriptors.StatusRDMAProtection
-	}
-	return 0
-}

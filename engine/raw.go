@@ -74,21 +74,6 @@ func (t *transmitter) sendRaw(ep *endpoint, m *sending) outcome {
 	return frameSent
 }
 
-// launchRaw sends a complete raw frame. It refuses one of our own protocol, which
-// could be mistaken for another endpoint's.
-func (t *transmitter) launchRaw(ep *endpoint, buf []byte) descriptors.Status {
-	if !isRaw(buf) {
-		return descriptors.StatusFormatError
-	}
-	if t.asks(HookFilterTransmit) && (!t.filter(buf, ep.id) || !isRaw(buf)) {
-		t.progress++
-		t.count(descriptors.CounterFramesDropped, 1)
-		return 0
-	}
-	t.handOver(len(buf))
-	return 0
-}
-
 // takeRaw handles a raw frame that has arrived.
 func (r *receiver) takeRaw(buf []byte) {
 	frame := buf

@@ -28,18 +28,6 @@ func (r *reliable) mayBegin(m *sending) bool {
 	return !r.stalled
 }
 
-// posted is the number behind the last message that the host has posted. Of operations
-// that have not arrived, and of what has not been fetched, each counts as one.
-func (r *reliable) posted() uint32 {
-	n := r.numbered + r.ep.send.posted()
-	for i := r.head; i != r.next; i++ {
-		if m := r.message(i); !m.takesReceive() && !r.arrived(m) {
-			n++
-		}
-	}
-	return n
-}
-
 // serving are the reads of a peer, oldest first. Counts are free-running.
 type serving struct {
 	answers [descriptors.MaxReads]sending

@@ -29,3 +29,22 @@ func (in *receipt) take(h *descriptors.Header, st descriptors.Status) {
 		in.immediate, in.flags = h.Immediate, descriptors.StatusImmediate
 	}
 }
+
+// withdraw has no more of a message's payload go where the payload table of a ring said. It
+// returns false if it did not go there.
+func (in *receipt) withdraw() bool {
+	if in.place == 0 {
+		return false
+	}
+	in.discard()
+	return true
+}
+
+// discard has the payload of a ring's message, or what is still to come of it, go nowhere.
+func (in *receipt) discard() {
+	in.place, in.discards = 0, true
+	if in.tabled {
+		in.entry.segments = in.entry.segments[:1]
+		in.entry.total, in.entry.at, in.entry.base = descriptors.RingMessage, 0, 0
+	}
+}

@@ -7,24 +7,6 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 )
 
-// recovery is what a sender knows about how its frames get lost, and overtake each
-// other: RACK-TLP (RFC 8985) with frames in place of segments, SPEC.md 8.4.
-type recovery struct {
-	duplicates uint32 // frames that the peer has had twice, as it says
-	// Transmissions are numbered, the first of a frame and its repetitions alike: the
-	// clock is too coarse to tell which of two was first.
-	transmissions uint64
-	newest        uint64        // of those of which it mattered that they have arrived
-	newestRTT     time.Duration // its round trip
-	minRTT        time.Duration // the shortest one since frames have been lost; zero: none
-	suspectAt     time.Duration // when the next suspect counts as lost; zero: none does
-	reordered     bool          // a frame has overtaken another one on this wire
-	doubted       bool          // frames have been taken for lost since the last evidence
-	widened       uint8         // by how many steps the reordering window is wider
-	widenedFor    uint8         // so many recoveries to come
-	round         uint32        // evidence counts from when this PSN is the oldest
-}
-
 const (
 	// duplicateThreshold is how many later frames must have arrived before a missing
 	// one is lost without delay, on a wire that has not reordered any (RFC 8985, 6.2,

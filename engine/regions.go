@@ -2,15 +2,6 @@ package engine
 
 import "github.com/trapeze-nic/trapeze/descriptors"
 
-// A memory handle is a generation above an index into the region table, so
-// that a stale handle is not mistaken for the region that took its place.
-const (
-	regionIndexBits = 20
-	regionIndexMask = 1<<regionIndexBits - 1
-	ptagIndexBits   = 16
-	ptagIndexMask   = 1<<ptagIndexBits - 1
-)
-
 // restingSlots is how many free slots of the region table rest before one is
 // used again. With 12 bits of generation a handle comes back after a million
 // registrations at the earliest, as long as the table is not full.
@@ -298,13 +289,6 @@ func (m *regions) reachable(iova, n uint64) bool {
 	return true
 }
 
-// segment is a data segment that has been copied out of host memory.
-type segment struct {
-	address uint64
-	handle  uint32
-	length  uint32
-}
-
 // layout is the descriptor of one message and its local memory: the segments and where in
 // them the last access ended, since most accesses go on from there.
 type layout struct {
@@ -442,4 +426,10 @@ func (m *regions) scatter(src []byte, l *layout, offset uint32, tag uint32) (lan
 		src, offset = src[len(w):], offset+uint32(len(w))
 	}
 	return landed, 0
+}
+
+// control is what we keep of a control segment.
+type control struct {
+	bits      descriptors.Control
+	immediate uint32
 }

@@ -44,47 +44,6 @@ type reliable struct {
 	refused uint32   // PSN of the peer's frame that was not allowed what it wanted
 }
 
-// window is what it takes to send again what a wire has lost: selective repeat within
-// windowFrames frames (SPEC.md 8.4). Bit i of acked, resend and resent stands for PSN
-// una+i.
-type window struct {
-	acked  uint64 // arrived out of order at the peer
-	resend uint64 // to be sent again
-	resent uint64 // sent again, so of no use to measure the round trip
-	frames [windowFrames]cut
-
-	// Bit i of have stands for PSN expect+1+i.
-	have   uint64
-	passed place               // of frame expect-1
-	places [windowFrames]place // of those that have arrived out of order, by PSN
-	twice  uint32              // data frames that have come once more
-	came   uint32              // data frames that have come, whatever became of them
-
-	recovery
-	pathCheck
-	timers
-}
-
-// timers of a reliable connection. Times are the engine's clock.
-type timers struct {
-	rto, srtt, rttvar time.Duration
-	retransmitAt      time.Duration // zero: not running
-	probeAt           time.Duration // zero: not running
-	probeGap          time.Duration // between probes for credit that are answered
-	timeoutAt         time.Duration // when all frames are sent again, while retransmitAt is running
-	backOff           time.Duration // until the next question, once there have been maxProbes
-	probes            int           // that have not been answered
-	asked             bool          // for credit, and none has come
-}
-
-// cut is a frame of a message that has been sent.
-type cut struct {
-	m      *sending
-	offset uint32
-	sentAt time.Duration
-	number uint64 // of the transmission
-}
-
 // reliableVI is the kind of VIs whose messages are acknowledged.
 type reliableVI struct{ vi }
 
@@ -412,4 +371,30 @@ func (r *reliable) underWay() (count uint32) {
 		}
 	}
 	return count
+}
+
+// posted is the number behind the last message that the host has posted. Of operations
+// that have not arrived, and of what has not been fetched, each counts as one.
+func (r *reliable) posted() uint32 {
+	n := r.numbered + r.ep.send.posted()
+	for i := r.head; i != r.next; i++ {
+		if m := r.message(i); !m.takesReceive() && !r.arrived(m) {
+			n++
+		}
+	}
+	return n
+}
+
+// lending reports whether the peer may still have to read what a connection has
+// lent it.
+func (r *reliable) lending() bool { return r != nil && int32(r.lent-r.una) > 0 }
+
+// acknowledge notes that the peer is to get an acknowledgement: at once, or after the
+// host had a chance to send something that carries it.
+func (r *reliable) acknowledge(now bool) {
+	if !r.ackDue {
+		r.ackDue, r.ackStep, r.ackNow = true, r.nic.step, false
+	}
+	r.ackNow = r.ackNow || now
+	r.nic.acks.add(r.ep)
 }

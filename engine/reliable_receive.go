@@ -174,16 +174,6 @@ func (r *reliable) finishReceipts() {
 	}
 }
 
-// acknowledge notes that the peer is to get an acknowledgement: at once, or after the
-// host had a chance to send something that carries it.
-func (r *reliable) acknowledge(now bool) {
-	if !r.ackDue {
-		r.ackDue, r.ackStep, r.ackNow = true, r.nic.step, false
-	}
-	r.ackNow = r.ackNow || now
-	r.nic.acks.add(r.ep)
-}
-
 // posted implements kind: it tells the peer about newly posted receives once they at
 // least double what it has left: often enough that it never waits long, seldom
 // enough that the news costs little.
@@ -221,25 +211,6 @@ func (c *connections) sendAcks() bool {
 		return due
 	})
 	return any
-}
-
-// place is where the payload of a data frame belongs: from begin to end in a
-// message, in bytes.
-type place struct {
-	message, begin, end uint32
-}
-
-// placeOf is nothing at the beginning of the next message for what has no place in one.
-func placeOf(h *descriptors.Header) place {
-	if h.Type != descriptors.FrameData && h.Flags&descriptors.FrameImmediate == 0 {
-		return place{h.Message, 0, 0}
-	}
-	return place{h.Message, h.Offset, h.Offset + uint32(h.Length)}
-}
-
-// ends reports whether p lies before q.
-func (p place) ends(q place) bool {
-	return int32(q.message-p.message) > 0 || p.message == q.message && p.end <= q.begin
 }
 
 // inPlace reports whether a data frame, whose PSN is ahead of the one expected next,

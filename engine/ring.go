@@ -182,25 +182,6 @@ func (k ring) destination(ep *endpoint, in *receipt, st descriptors.Status, h *d
 	return st
 }
 
-// discard has the payload of a ring's message, or what is still to come of it, go nowhere.
-func (in *receipt) discard() {
-	in.place, in.discards = 0, true
-	if in.tabled {
-		in.entry.segments = in.entry.segments[:1]
-		in.entry.total, in.entry.at, in.entry.base = descriptors.RingMessage, 0, 0
-	}
-}
-
-// withdraw has no more of a message's payload go where the payload table of a ring said. It
-// returns false if it did not go there.
-func (in *receipt) withdraw() bool {
-	if in.place == 0 {
-		return false
-	}
-	in.discard()
-	return true
-}
-
 // setPlace writes an entry of the payload table of a ring. What is still to come of payloads
 // that go where the entry said before is discarded: that memory is the host's again.
 func (ep *endpoint) setPlace(b *descriptors.SetPayloadBody) {

@@ -3,27 +3,10 @@ package engine
 import (
 	"context"
 	"runtime"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
-
-// sleeper lets a thread that runs the engine sleep until there is work.
-type sleeper struct {
-	asleep atomic.Bool
-	wake   chan struct{}
-}
-
-// Wake ends the sleep of Run. It may be called from any goroutine.
-func (e *Engine) Wake() {
-	if e.sleep.asleep.Load() {
-		select {
-		case e.sleep.wake <- struct{}{}:
-		default:
-		}
-	}
-}
 
 // These say how Run waits. Spinning costs a core but answers at once; the numbers keep it
 // to some tens of microseconds, about what a sleep and a wake-up cost.

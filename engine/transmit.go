@@ -1,6 +1,10 @@
 package engine
 
-import "github.com/trapeze-nic/trapeze/descriptors"
+import (
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
 
 // transmitter sends frames: those of messages in turns, one at a time, and between
 // them those that carry no payload.
@@ -24,6 +28,14 @@ type sending struct {
 	lastPSN uint32
 	awaits  uint32 // bytes of a read that have not come
 	request uint32 // Request of its frames (SPEC.md 8.13)
+}
+
+// cut is a frame of a message that has been sent.
+type cut struct {
+	m      *sending
+	offset uint32
+	sentAt time.Duration
+	number uint64 // of the transmission
 }
 
 // outgoing is the data frame that is being sent. Most leave in one go; one whose
@@ -390,4 +402,19 @@ func (m *sending) extend(h *descriptors.Header, x *descriptors.Extension) {
 func (m *sending) takesReceive() bool {
 	bits := m.control.bits
 	return bits.Op() == descriptors.OpSend || bits.Op() == descriptors.OpRDMAWrite && bits&descriptors.ControlImmediate != 0
+}
+
+// launchRaw sends a complete raw frame. It refuses one of our own protocol, which
+// could be mistaken for another endpoint's.
+func (t *transmitter) launchRaw(ep *endpoint, buf []byte) descriptors.Status {
+	if !isRaw(buf) {
+		return descriptors.StatusFormatError
+	}
+	if t.asks(HookFilterTransmit) && (!t.filter(buf, ep.id) || !isRaw(buf)) {
+		t.progress++
+		t.count(descriptors.CounterFramesDropped, 1)
+		return 0
+	}
+	t.handOver(len(buf))
+	return 0
 }
