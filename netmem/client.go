@@ -78,7 +78,7 @@ func (c *Client) start(ctx context.Context) error {
 	c.memory = m
 	c.cache.init(frames)
 	c.changed = sync.NewCond(&c.mu)
-	c.ahead.Window = min(c.options.ReadAhead/c.page, frames/4)
+	c.ahead.Window = (min(c.options.ReadAhead/c.page, frames/4) + 1) / 2 // two windows are ahead of a reader at most
 	c.jobs = make(chan job, 4*c.options.Workers)
 	for range c.options.Workers {
 		c.workers.Go(c.work)

@@ -32,7 +32,7 @@ func (c *Client) unpin(f *frame) {
 // hold returns the frame of a page of which the bytes from from to to are there, and
 // fetches it if need be.
 func (c *Client) hold(page uint64, from, to int) (*frame, error) {
-	c.readAhead(page)
+	c.readAhead(page, c.find(page) == nil)
 	for missed := false; ; {
 		if c.closed {
 			return nil, closedError("use")
@@ -169,9 +169,9 @@ func (c *Client) rest(f *frame) {
 }
 
 // readAhead is told of a page that is read, and has workers fetch those that follow.
-func (c *Client) readAhead(page uint64) {
-	from, n := c.ahead.Read(page)
-	for p := from; p < from+uint64(n) && p < c.pool.pages; p++ {
+func (c *Client) readAhead(page uint64, missed bool) {
+	a := c.ahead.Seen(page, missed)
+	for p := a.First; p < min(a.End, c.pool.pages); p++ {
 		if c.find(p) == nil && !c.ask(job{what: fetchAhead, page: p}) {
 			return // they have enough to do
 		}

@@ -63,7 +63,7 @@ type fileSource struct {
 	memory        []byte
 	reads, writes atomic.Int64
 	mu            sync.Mutex
-	versions      map[int64]uint64
+	versions      map[uint64]uint64
 	allocated     uint64
 }
 
@@ -88,7 +88,7 @@ func (s *fileSource) open(ctx context.Context) (netmem.PageSource, error) {
 	case <-time.After(s.OpenTakes):
 	}
 	var err error
-	s.versions = map[int64]uint64{}
+	s.versions = map[uint64]uint64{}
 	s.file, err = os.OpenFile(s.Path, os.O_RDWR, 0)
 	if s.Single {
 		return struct{ netmem.PageSource }{s}, err
@@ -108,14 +108,14 @@ func (s *fileSource) Alloc(n int) (_ []byte, err error) {
 }
 
 // version of a page: 1000 for those that were never written.
-func (s *fileSource) version(page int64) uint64 {
+func (s *fileSource) version(page uint64) uint64 {
 	if v, ok := s.versions[page]; ok {
 		return v
 	}
 	return 1000
 }
 
-func (s *fileSource) ReadPage(_ context.Context, page int64, at int) (uint64, error) {
+func (s *fileSource) ReadPage(_ context.Context, page uint64, at int) (uint64, error) {
 	n := s.reads.Add(1)
 	if s.HangReads != 0 && n >= s.HangReads {
 		select {} // and minds no context
@@ -127,7 +127,7 @@ func (s *fileSource) ReadPage(_ context.Context, page int64, at int) (uint64, er
 		return 0, err
 	}
 	time.Sleep(s.Pause)
-	if _, err := s.file.ReadAt(s.memory[at:at+s.Page], page*int64(s.Page)); err != nil {
+	if _, err := s.file.ReadAt(s.memory[at:at+s.Page], int64(page)*int64(s.Page)); err != nil {
 		return 0, err
 	}
 	s.mu.Lock()
@@ -136,7 +136,7 @@ func (s *fileSource) ReadPage(_ context.Context, page int64, at int) (uint64, er
 }
 
 // ReadPages counts as so many requests of ReadPage.
-func (s *fileSource) ReadPages(_ context.Context, page int64, at int, versions []uint64) (int, error) {
+func (s *fileSource) ReadPages(_ context.Context, page uint64, at int, versions []uint64) (int, error) {
 	for i := range versions {
 		n := s.reads.Add(1)
 		if s.HangReads != 0 && n >= s.HangReads {
@@ -151,13 +151,13 @@ func (s *fileSource) ReadPages(_ context.Context, page int64, at int, versions [
 		}
 	}
 	time.Sleep(s.Pause)
-	if _, err := s.file.ReadAt(s.memory[at:at+len(versions)*s.Page], page*int64(s.Page)); err != nil {
+	if _, err := s.file.ReadAt(s.memory[at:at+len(versions)*s.Page], int64(page)*int64(s.Page)); err != nil {
 		return 0, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range versions {
-		versions[i] = s.version(page + int64(i))
+		versions[i] = s.version(page + uint64(i))
 	}
 	if s.FailReads != 0 && s.reads.Load() >= s.FailReads {
 		return len(versions), errSource
@@ -165,7 +165,7 @@ func (s *fileSource) ReadPages(_ context.Context, page int64, at int, versions [
 	return len(versions), nil
 }
 
-func (s *fileSource) WritePage(_ context.Context, page int64, at int, version uint64) (uint64, error) {
+func (s *fileSource) WritePage(_ context.Context, page uint64, at int, version uint64) (uint64, error) {
 	n := s.writes.Add(1)
 	if s.HangWrites != 0 && n >= s.HangWrites {
 		select {}
@@ -179,7 +179,7 @@ func (s *fileSource) WritePage(_ context.Context, page int64, at int, version ui
 	if v := s.version(page); v != version {
 		return 0, fmt.Errorf("page %d is version %d, not %d", page, v, version)
 	}
-	if _, err := s.file.WriteAt(s.memory[at:at+s.Page], page*int64(s.Page)); err != nil {
+	if _, err := s.file.WriteAt(s.memory[at:at+s.Page], int64(page)*int64(s.Page)); err != nil {
 		return 0, err
 	}
 	s.versions[page] = version + 1

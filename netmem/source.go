@@ -53,33 +53,33 @@ func (s *Source) Alloc(bytes int) ([]byte, error) {
 }
 
 // frame is a page's worth of the memory.
-func (s *Source) frame(op string, page int64, at int) (ring.Frame, error) {
-	if s.memory == nil || page < 0 || uint64(page) >= s.pool.pages || at < 0 || at > s.memory.Size()-s.pool.page {
-		return ring.Frame{}, &Error{Op: op, Page: page, Err: ErrOutside}
+func (s *Source) frame(op string, page uint64, at int) (ring.Frame, error) {
+	if s.memory == nil || page >= s.pool.pages || at < 0 || at > s.memory.Size()-s.pool.page {
+		return ring.Frame{}, &Error{Op: op, Page: int64(page), Err: ErrOutside}
 	}
 	return ring.Frame{Memory: s.memory, Offset: at, Length: s.pool.page}, nil
 }
 
 // ReadPage reads a page to offset at of the memory, and returns its version. If it fails,
 // there is anything in that place.
-func (s *Source) ReadPage(ctx context.Context, page int64, at int) (uint64, error) {
+func (s *Source) ReadPage(ctx context.Context, page uint64, at int) (uint64, error) {
 	f, err := s.frame("fetch", page, at)
 	if err != nil {
 		return 0, err
 	}
-	v, err := s.pool.fetch(ctx, uint64(page), 0, f)
+	v, err := s.pool.fetch(ctx, page, 0, f)
 	return uint64(v), err
 }
 
 // WritePage writes a page from offset at of the memory, if its version still is the one
 // that is given, and returns the new one. A ConflictError says that it is not. If it fails
 // otherwise the page is what it was, or what was to be written, and may be written again.
-func (s *Source) WritePage(ctx context.Context, page int64, at int, version uint64) (uint64, error) {
+func (s *Source) WritePage(ctx context.Context, page uint64, at int, version uint64) (uint64, error) {
 	f, err := s.frame("write", page, at)
 	if err != nil {
 		return 0, err
 	}
-	c := change{page: uint64(page), from: f, base: Version(version), own: true}
+	c := change{page: page, from: f, base: Version(version), own: true}
 	err = s.pool.write(ctx, &c)
 	return uint64(c.base), err
 }

@@ -3,6 +3,7 @@ package netmem_test
 import (
 	"bytes"
 	"errors"
+	"math"
 	"testing"
 	"time"
 
@@ -62,9 +63,9 @@ func TestSource(t *testing.T) {
 		t.Errorf("from the other server: %v", err)
 	}
 	for _, c := range []struct {
-		page int64
+		page uint64
 		at   int
-	}{{-1, 0}, {16, 0}, {0, -1}, {0, 3*page + 1}} {
+	}{{math.MaxUint64, 0}, {16, 0}, {0, -1}, {0, 3*page + 1}} {
 		if _, err := s.ReadPage(t.Context(), c.page, c.at); !errors.Is(err, netmem.ErrOutside) {
 			t.Errorf("read page %d to %d: %v", c.page, c.at, err)
 		}

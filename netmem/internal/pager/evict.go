@@ -83,7 +83,6 @@ func (p *Pager) evict() {
 // written back. What it holds is read when no write to it can be under way any more.
 func (p *Pager) unmap(f *frame) {
 	p.stats.Evicted++
-	at := f.page * p.size
 	if f.dirty {
 		p.protect(f)
 	}
@@ -92,7 +91,7 @@ func (p *Pager) unmap(f *frame) {
 		p.fail(errNoVictim) // install has left a buffer
 		return
 	}
-	p.punch(at)
+	p.punch(p.offset(f))
 	p.mapped--
 	switch {
 	case !keep:

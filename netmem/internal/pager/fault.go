@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/trapeze-nic/trapeze/netmem/internal/readahead"
 	"github.com/trapeze-nic/trapeze/netmem/internal/userfault"
 )
 
@@ -12,7 +13,7 @@ import (
 // may wait at that page, and what the page needs is found in its frame.
 func (p *Pager) fault(e *userfault.Event, now int64) {
 	offset := int64(e.Address - p.memory.Base)
-	page, part := offset/p.size, offset%p.size/p.part*p.part
+	page, part := uint64(offset/p.size), offset%p.size/p.part*p.part
 	if e.Address < p.memory.Base || offset < 0 || page >= p.pages {
 		p.fail(fmt.Errorf("a fault is reported at %#x, outside of the mapped memory", e.Address))
 		return
@@ -49,11 +50,11 @@ func (p *Pager) fault(e *userfault.Event, now int64) {
 		f.part = part
 		p.install(f, e.Write)
 	}
-	p.readAhead(p.streams.missed(page))
+	p.readAhead(p.readers.Seen(page, true))
 }
 
 // miss fetches a page, or has it wait for a buffer.
-func (p *Pager) miss(page, part int64, write bool, now int64) {
+func (p *Pager) miss(page uint64, part int64, write bool, now int64) {
 	for i := range p.starved {
 		if w := &p.starved[i]; w.page == page {
 			w.write = w.write || write
@@ -67,7 +68,7 @@ func (p *Pager) miss(page, part int64, write bool, now int64) {
 }
 
 // fetch begins to fetch a page that somebody waits for, if there is a buffer.
-func (p *Pager) fetch(page, part int64, write bool, missed int64) bool {
+func (p *Pager) fetch(page uint64, part int64, write bool, missed int64) bool {
 	b := p.takeBuffer()
 	if b == none {
 		return false
@@ -93,8 +94,8 @@ func (p *Pager) serve() {
 
 // readAhead begins to fetch pages from first to before end that are not local, as far as there
 // are buffers.
-func (p *Pager) readAhead(first, marker, end int64) {
-	end = min(end, p.pages)
+func (p *Pager) readAhead(a readahead.Advice) {
+	first, marker, end := a.First, a.Marker, min(a.End, p.pages)
 	for page := first; page < end && len(p.starved) == 0 && p.err == nil; page++ {
 		if p.index[page] != nil {
 			continue
@@ -105,7 +106,7 @@ func (p *Pager) readAhead(first, marker, end int64) {
 				stop = min(end, marker)
 			}
 			if n := p.readRun(page, stop); n > 0 {
-				page += int64(n) - 1
+				page += uint64(n) - 1
 				continue
 			}
 		}
@@ -121,7 +122,7 @@ func (p *Pager) readAhead(first, marker, end int64) {
 }
 
 // take makes a frame for a page that will be fetched into a buffer.
-func (p *Pager) take(page int64, buffer int) *frame {
+func (p *Pager) take(page uint64, buffer int) *frame {
 	f := p.free[len(p.free)-1]
 	p.free = p.free[:len(p.free)-1]
 	*f = frame{page: page, state: fetching}
@@ -209,7 +210,10 @@ func (p *Pager) check(err error) {
 	}
 }
 
-func (p *Pager) address(f *frame) uint64 { return p.memory.Base + uint64(f.page*p.size) }
+func (p *Pager) address(f *frame) uint64 { return p.memory.Base + uint64(p.offset(f)) }
+
+// offset of a page in the memory.
+func (p *Pager) offset(f *frame) int64 { return int64(f.page) * p.size }
 
 func (p *Pager) bytes(f *frame) []byte {
 	at := int64(f.buffer) * p.size

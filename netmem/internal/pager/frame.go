@@ -31,8 +31,8 @@ const (
 
 // frame is a page that is local.
 type frame struct {
-	page   int64 // of the source
-	buffer int   // which it has, or none
+	page   uint64 // of the source
+	buffer int    // which it has, or none
 	state  state
 	// chances that are left.
 	chances uint8

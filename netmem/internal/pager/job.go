@@ -12,7 +12,7 @@ var errNoVictim = errors.New("no page can leave the local memory")
 // job is a request to the source. There are as many as buffers.
 type job struct {
 	frame   *frame
-	page    int64
+	page    uint64
 	run     *run // nil if it is about one page
 	write   bool
 	at      int // in the buffers

@@ -31,7 +31,7 @@ func (p *Pager) save(f *frame) bool {
 		return false
 	}
 	p.give(f, b)
-	if err := p.memory.read(p.bytes(f), f.page*p.size); err != nil {
+	if err := p.memory.read(p.bytes(f), p.offset(f)); err != nil {
 		p.fail(err)
 		return false
 	}
@@ -42,7 +42,7 @@ func (p *Pager) save(f *frame) bool {
 func (p *Pager) punchOut(frames []*frame) error {
 	var h hole
 	for _, f := range frames {
-		at := f.page * p.size
+		at := p.offset(f)
 		if h.grow(at, p.size) {
 			continue
 		}

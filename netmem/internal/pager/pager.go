@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/netmem/internal/readahead"
 	"github.com/trapeze-nic/trapeze/netmem/internal/userfault"
 )
 
@@ -60,7 +61,7 @@ type Pager struct {
 	config Config
 	size   int64 // of a page
 	part   int64 // of the machine's pages
-	pages  int64
+	pages  uint64
 	clock  clock
 	memory *Memory
 
@@ -73,7 +74,7 @@ type Pager struct {
 	changed sync.Cond
 	err     error
 	frames  []frame
-	index   map[int64]*frame
+	index   map[uint64]*frame
 	free    []*frame
 	buffers []byte
 	used    buffers
@@ -88,16 +89,17 @@ type Pager struct {
 	jobs    []job
 	rest    []*job // jobs that are not in use
 	starved []wanted
-	streams streams
+	readers readahead.Detector
 	ticket  uint64
 	stats   Stats
 }
 
 // wanted is a page for which there is no buffer yet.
 type wanted struct {
-	page, part int64
-	write      bool
-	since      int64
+	page  uint64
+	part  int64
+	write bool
+	since int64
 }
 
 // New makes a pager for a source, before there is a mapping. It fails with ErrSource, with a
@@ -118,8 +120,8 @@ func New(source Source, c Config) (*Pager, error) {
 		return nil, &LimitError{Local: c.Local, Least: LeastPages * size}
 	}
 	count := max(min(limit/4, mostBuffered/size), leastBuffers)
-	p := &Pager{source: source, config: c, size: size, part: int64(os.Getpagesize()), pages: total / size, clock: newClock(),
-		frames: make([]frame, limit), index: make(map[int64]*frame, limit), most: int(limit - count),
+	p := &Pager{source: source, config: c, size: size, part: int64(os.Getpagesize()), pages: uint64(total / size), clock: newClock(),
+		frames: make([]frame, limit), index: make(map[uint64]*frame, limit), most: int(limit - count),
 		jobs: make([]job, count), starved: make([]wanted, 0, count)}
 	p.changed.L = &p.mu
 	p.used, p.run = newBuffers(int(count)), int(max(min(runBytes/size, count/leastBlocks), 1))
@@ -128,7 +130,7 @@ func New(source Source, c Config) (*Pager, error) {
 			p.runs = append(p.runs, &run{make([]*frame, 0, p.run), make([]uint64, p.run), make([]*frame, 0, p.run)})
 		}
 	}
-	p.streams.window = min(c.Ahead/size, count/2)
+	p.readers.Window = int(min(c.Ahead/size, count/2))
 	p.stats.Limit, p.stats.PageSize = uint64(limit), uint64(size)
 	var err error
 	if p.buffers, err = source.Alloc(int(count * size)); err != nil {

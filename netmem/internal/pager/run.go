@@ -21,12 +21,12 @@ type run struct {
 
 // readRun begins to fetch pages from page to before end that are not local, as many as fit
 // into a run, and returns how many these are. It is none if there is no room for two.
-func (p *Pager) readRun(page, end int64) int {
+func (p *Pager) readRun(page, end uint64) int {
 	if len(p.runs) == 0 {
 		return 0
 	}
 	count := 0
-	for count < p.run && page+int64(count) < end && p.index[page+int64(count)] == nil {
+	for count < p.run && page+uint64(count) < end && p.index[page+uint64(count)] == nil {
 		count++
 	}
 	if count < 2 {
@@ -40,7 +40,7 @@ func (p *Pager) readRun(page, end int64) int {
 	p.runs = p.runs[:len(p.runs)-1]
 	r.frames, r.versions = r.frames[:0], r.versions[:count]
 	for i := range count {
-		f := p.take(page+int64(i), b+i)
+		f := p.take(page+uint64(i), b+i)
 		f.ahead = true
 		r.frames = append(r.frames, f)
 	}
@@ -60,7 +60,7 @@ func (p *Pager) readPages(ctx context.Context, j *job) (n int, err error) {
 	}
 	for n < len(j.run.versions) {
 		j.called.Store(p.clock.now()) // the deadline is for each page
-		if j.run.versions[n], err = p.source.ReadPage(ctx, j.page+int64(n), j.at+n*int(p.size)); err != nil {
+		if j.run.versions[n], err = p.source.ReadPage(ctx, j.page+uint64(n), j.at+n*int(p.size)); err != nil {
 			return n, err
 		}
 		n++

@@ -15,11 +15,11 @@ type Source interface {
 	Alloc(bytes int) ([]byte, error)
 	// ReadPage reads a page to an offset in the memory of Alloc, and returns its version.
 	// With an error, nobody looks at what it has left there.
-	ReadPage(ctx context.Context, page int64, at int) (version uint64, err error)
+	ReadPage(ctx context.Context, page uint64, at int) (version uint64, err error)
 	// WritePage writes a page from an offset in the memory of Alloc, whole or not at all. The
 	// version is that which the page had when it was read or written last; it returns the
 	// new one. It fails, and changes nothing, if the page has another version.
-	WritePage(ctx context.Context, page int64, at int, version uint64) (uint64, error)
+	WritePage(ctx context.Context, page uint64, at int, version uint64) (uint64, error)
 }
 
 // RunSource is a source that reads pages which follow each other faster together than one by
@@ -29,5 +29,5 @@ type RunSource interface {
 	// ReadPages reads as many pages as there are versions, from page on, to an offset in the
 	// memory of Alloc, one behind the other, and stores their versions. It returns how many
 	// it has read, which are the first, and if these are not all, why.
-	ReadPages(ctx context.Context, page int64, at int, versions []uint64) (int, error)
+	ReadPages(ctx context.Context, page uint64, at int, versions []uint64) (int, error)
 }

@@ -53,7 +53,7 @@ func (p *Pager) clean(f *frame) bool {
 	}
 	p.give(f, b)
 	p.protect(f)
-	if err := p.memory.read(p.bytes(f), f.page*p.size); err != nil {
+	if err := p.memory.read(p.bytes(f), p.offset(f)); err != nil {
 		p.fail(err)
 		return true
 	}

@@ -6,13 +6,18 @@ package readahead
 // each of them in sequence.
 const streams = 32
 
-// first is how many pages a new sequence is given ahead.
-const first = 2
+// firstWindow is how many pages a new sequence is given ahead.
+const firstWindow = 2
 
 // Detector follows sequences. Its zero value fetches nothing ahead; Window says how much.
 // It is used by one goroutine at a time.
+//
+// The first page of what was advised last is the marker of a sequence. With it, or one behind
+// it, the next window is advised, which comes while the reader uses up the last one. Pages
+// before the marker need not be seen: a pager maps them when they come, and gets no fault.
 type Detector struct {
-	// Window is how many pages ahead of a reader are fetched at most.
+	// Window is how many pages are advised at a time, at most. So many can also lie between a
+	// reader and what is advised.
 	Window int
 
 	list [streams]stream
@@ -20,52 +25,44 @@ type Detector struct {
 }
 
 type stream struct {
-	next   uint64 // the page that follows what was read
-	end    uint64 // what was asked for ahead ends before this page
-	window int
-	used   uint64 // when it was read last; zero if it is not in use
+	first       uint64 // what was advised last begins here
+	marker, end uint64 // the next window is advised with a page from marker to end
+	window      uint64
+	used        uint64 // when it was read last; zero if it is not in use
 }
 
-// Read is told of each page that is read, and returns the pages to fetch now: n from from
-// on. Windows double while a sequence goes on.
-func (d *Detector) Read(page uint64) (from uint64, n int) {
+// Advice is the pages from First to before End, with the new marker among them. It has no
+// pages if First is End.
+type Advice struct{ First, Marker, End uint64 }
+
+// Seen is told of a page that is read, and whether it was missed, and returns which pages to
+// fetch now, as far as they are not there. Windows double while a sequence goes on. One that
+// misses a page before its marker, as that could not be fetched or has left, is a new one.
+func (d *Detector) Seen(page uint64, missed bool) Advice {
 	if d.Window < 1 {
-		return 0, 0
+		return Advice{}
 	}
 	d.time++
 	oldest := &d.list[0]
 	for i := range d.list {
 		s := &d.list[i]
 		switch {
-		case s.used != 0 && page+1 == s.next: // once more the same page
+		case s.used == 0:
+		case page >= s.marker && page <= s.end:
 			s.used = d.time
-			return 0, 0
-		case s.used != 0 && page == s.next:
-			return d.follow(s)
-		case s.used < oldest.used:
+			s.window = min(max(firstWindow, 2*s.window), uint64(d.Window))
+			s.first = page + 1
+			s.marker = max(s.end, s.first)
+			s.end = s.marker + s.window
+			return Advice{s.first, s.marker, s.end}
+		case !missed && page+1 >= s.first && page < s.marker:
+			s.used = d.time
+			return Advice{}
+		}
+		if s.used < oldest.used {
 			oldest = s
 		}
 	}
-	*oldest = stream{next: page + 1, end: page + 1, used: d.time}
-	return 0, 0
-}
-
-// follow goes on with a sequence. More is asked for when half of what was is read.
-func (d *Detector) follow(s *stream) (uint64, int) {
-	s.used = d.time
-	s.next++
-	if s.end < s.next {
-		s.end = s.next
-	}
-	if int(s.end-s.next) > s.window/2 {
-		return 0, 0
-	}
-	s.window = min(max(first, 2*s.window), d.Window)
-	from := s.end
-	s.end = s.next + uint64(s.window)
-	if s.end <= from {
-		s.end = from
-		return 0, 0
-	}
-	return from, int(s.end - from)
+	*oldest = stream{first: page + 1, marker: page + 1, end: page + 1, used: d.time}
+	return Advice{}
 }
