@@ -25,13 +25,17 @@ type ServerInfo struct {
 }
 
 // Ask asks a server what it lends and what it has counted. It takes timeout at most.
-func Ask(ctx context.Context, nic *via.NIC, server via.Address, timeout time.Duration) (ServerInfo, error) {
+func Ask(ctx context.Context, nic *via.NIC, server string, timeout time.Duration) (ServerInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	fail := func(err error) (ServerInfo, error) {
-		return ServerInfo{}, &Error{Op: "ask", Page: -1, Server: server.String(), Err: err}
+	at, err := resolve(ctx, nic, []string{server})
+	if err != nil {
+		return ServerInfo{}, err
 	}
-	l, d, err := dialLine(ctx, onNIC{nic}, server, 2, timeout)
+	fail := func(err error) (ServerInfo, error) {
+		return ServerInfo{}, &Error{Op: "ask", Page: -1, Server: at[0].String(), Err: err}
+	}
+	l, d, err := dialLine(ctx, onNIC{nic}, at[0], 2, timeout)
 	if err != nil {
 		return fail(errors.Join(ErrUnavailable, err))
 	}

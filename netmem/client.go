@@ -39,12 +39,32 @@ var (
 	_ io.WriterAt = (*Client)(nil)
 )
 
-// Open connects with servers, which lend the same span by pages of the same size. The
-// first client of new servers needs all of them; others, with Copies above 1, those that
+// Open connects with servers, whose addresses are those of via.Dial, and which lend the same
+// span by pages of the same size. The first client of new servers needs all of them; others, with Copies above 1, those that
 // are left, and wait a second for the rest once one has answered. The NIC stays open when the
 // client is closed. Errors: ErrOption, ErrUnavailable, ErrOtherPool.
-func Open(ctx context.Context, nic *via.NIC, servers []via.Address, o Options) (*Client, error) {
-	return open(ctx, nic, onNIC{nic}, servers, o)
+func Open(ctx context.Context, nic *via.NIC, servers []string, o Options) (*Client, error) {
+	addresses, err := resolve(ctx, nic, servers)
+	if err != nil {
+		return nil, err
+	}
+	return open(ctx, nic, onNIC{nic}, addresses, o)
+}
+
+// resolve reads the addresses of servers.
+func resolve(ctx context.Context, nic *via.NIC, servers []string) ([]via.Address, error) {
+	list := make([]via.Address, len(servers))
+	for i, s := range servers {
+		a, err := nic.Resolve(ctx, s)
+		switch {
+		case errors.Is(err, via.ErrInvalidParameter):
+			return nil, optionError("a server", fmt.Sprintf("%q", s), "MAC/NAME and HOST:NAME")
+		case err != nil:
+			return nil, &Error{Op: "connect", Page: -1, Server: s, Err: err}
+		}
+		list[i] = a
+	}
+	return list, nil
 }
 
 func open(ctx context.Context, nic *via.NIC, f fabric, servers []via.Address, o Options) (*Client, error) {

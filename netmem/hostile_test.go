@@ -108,7 +108,7 @@ func TestHostileDescription(t *testing.T) {
 		"endless":       describe(func(b []byte) { copy(b[56:64], bytes.Repeat([]byte{0xff}, 8)) }),
 	} {
 		address := r.fake(name, f)
-		c, err := netmem.Open(t.Context(), r.near, []via.Address{address}, netmem.Options{Timeout: 30 * time.Second})
+		c, err := netmem.Open(t.Context(), r.near, []string{address.String()}, netmem.Options{Timeout: 30 * time.Second})
 		if !errors.Is(err, netmem.ErrProtocol) || !bytes.Contains([]byte(err.Error()), []byte(address.String())) {
 			t.Errorf("%s: open: %t, %v", name, c != nil, err)
 		}
@@ -152,7 +152,7 @@ func TestHostileAnswers(t *testing.T) {
 				timeout = cutTimeout
 			}
 			address := r.fake(name, c.answer)
-			client, err := netmem.Open(t.Context(), r.near, []via.Address{address}, netmem.Options{Cache: 16 * fakePage, Timeout: timeout, ReadAhead: -1})
+			client, err := netmem.Open(t.Context(), r.near, []string{address.String()}, netmem.Options{Cache: 16 * fakePage, Timeout: timeout, ReadAhead: -1})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -92,9 +92,9 @@ func (r *rig) open(o netmem.Options, servers ...*netmem.Server) *netmem.Client {
 }
 
 func (r *rig) tryOpen(o netmem.Options, servers ...*netmem.Server) (*netmem.Client, error) {
-	var list []via.Address
+	var list []string
 	for _, s := range servers {
-		list = append(list, s.Address())
+		list = append(list, s.Address().String())
 	}
 	if o.Timeout == 0 { // else a server is taken for dead that only waits for its turn
 		o.Timeout = 30 * time.Second

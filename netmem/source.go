@@ -22,8 +22,12 @@ var _ PageSource = (*Source)(nil)
 
 // OpenSource connects with servers as Open does. Of the options those about the cache are
 // ignored.
-func OpenSource(ctx context.Context, nic *via.NIC, servers []via.Address, o Options) (*Source, error) {
-	p, err := openPool(ctx, nic, onNIC{nic}, servers, &o)
+func OpenSource(ctx context.Context, nic *via.NIC, servers []string, o Options) (*Source, error) {
+	addresses, err := resolve(ctx, nic, servers)
+	if err != nil {
+		return nil, err
+	}
+	p, err := openPool(ctx, nic, onNIC{nic}, addresses, &o)
 	if err != nil {
 		return nil, err
 	}

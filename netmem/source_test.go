@@ -9,7 +9,6 @@ import (
 
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/netmem"
-	"github.com/trapeze-nic/trapeze/via"
 )
 
 // TestSource: pages move between servers and memory, by their places there, with versions,
@@ -19,7 +18,7 @@ func TestSource(t *testing.T) {
 	r := newRig(t, emulator.PairOptions{})
 	a := r.serve(netmem.ServerOptions{Name: "a", Page: page, Size: 16 * page})
 	b := r.serve(netmem.ServerOptions{Name: "b", Page: page, Size: 16 * page})
-	servers := []via.Address{a.Address(), b.Address()}
+	servers := []string{a.Address().String(), b.Address().String()}
 	s, err := netmem.OpenSource(t.Context(), r.near, servers, netmem.Options{Copies: 2, Timeout: 30 * time.Second})
 	if err != nil {
 		t.Fatal(err)

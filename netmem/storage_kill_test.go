@@ -140,7 +140,7 @@ func TestKilledWriter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := netmem.Open(t.Context(), near, []via.Address{s.Address()}, netmem.Options{Cache: 8 * killPage, Timeout: 30 * time.Second})
+	c, err := netmem.Open(t.Context(), near, []string{s.Address().String()}, netmem.Options{Cache: 8 * killPage, Timeout: 30 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

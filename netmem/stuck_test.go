@@ -22,7 +22,7 @@ func TestStuckClient(t *testing.T) {
 	good := r.open(netmem.Options{Cache: 16 * page}, s)
 	r.write(good, randomBytes(1, page*pages), 0)
 	r.sync(good)
-	info, err := netmem.Ask(t.Context(), r.near, s.Address(), 30*time.Second)
+	info, err := netmem.Ask(t.Context(), r.near, s.Address().String(), 30*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

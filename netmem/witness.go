@@ -97,16 +97,26 @@ func (w witnessFile) read(f *os.File) (now Record, err error) {
 	return now, nil
 }
 
-// WitnessServer is a witness in a page server that is none of the pool's. It keeps records in its
-// memory: after it was restarted, clients tell it again once they reach all members.
-func WitnessServer(address via.Address) Witness { return witnessServer{address} }
+// WitnessServer is a witness in a page server that is none of the pool's, at an address of
+// via.Dial. All clients of the pool give the same one. It keeps records in its memory: after it
+// was restarted, clients tell it again once they reach all members.
+func WitnessServer(address string) Witness {
+	if a, err := via.ParseAddress(address); err == nil { // which can be written in several ways
+		address = a.String()
+	}
+	return witnessServer(address)
+}
 
-type witnessServer struct{ address via.Address }
+type witnessServer string
 
-func (w witnessServer) Name() string { return w.address.String() }
+func (w witnessServer) Name() string { return string(w) }
 
 func (w witnessServer) Swap(ctx context.Context, nic *via.NIC, to Record, first bool) (Record, error) {
-	return swapAt(ctx, onNIC{nic}, w.address, to, first)
+	at, err := resolve(ctx, nic, []string{string(w)})
+	if err != nil {
+		return Record{}, fmt.Errorf("%w: %w", ErrNoWitness, err)
+	}
+	return swapAt(ctx, onNIC{nic}, at[0], to, first)
 }
 
 // swapAt is Swap of the witness at an address.

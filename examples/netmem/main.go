@@ -27,12 +27,12 @@ func main() {
 
 	// Two servers, which are on different machines in earnest.
 	var servers []*netmem.Server
-	var addresses []via.Address
+	var addresses []string
 	for _, name := range []string{"a", "b"} {
 		s := must(netmem.NewServer(ctx, far, netmem.ServerOptions{Name: name, Size: 8 * entries}))
 		defer s.Close()
 		servers = append(servers, s)
-		addresses = append(addresses, s.Address())
+		addresses = append(addresses, s.Address().String())
 	}
 
 	// A client with room for an eighth of the table.

@@ -239,7 +239,7 @@ func missedPage(ctx context.Context, p *pair) (again, operation func() error, er
 	if err != nil {
 		return nil, nil, err
 	}
-	c, err := netmem.Open(ctx, p.near, []via.Address{s.Address()}, netmem.Options{ReadAhead: -1})
+	c, err := netmem.Open(ctx, p.near, []string{s.Address().String()}, netmem.Options{ReadAhead: -1})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -97,7 +97,7 @@ func (f *fetchSide) serve(ctx context.Context, nic *via.NIC, w io.Writer) error 
 
 // measure writes all pages, and then times fetches of one after the other, past the cache.
 func (f *fetchSide) measure(ctx context.Context, nic *via.NIC, w io.Writer) (err error) {
-	c, err := netmem.Open(ctx, nic, []via.Address{{MAC: via.MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, Discriminator: netmem.DefaultName}}, netmem.Options{Cache: 1 << 20, ReadAhead: -1})
+	c, err := netmem.Open(ctx, nic, []string{"ff:ff:ff:ff:ff:ff/" + netmem.DefaultName}, netmem.Options{Cache: 1 << 20, ReadAhead: -1})
 	if err != nil {
 		return err
 	}

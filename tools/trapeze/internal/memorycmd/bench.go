@@ -106,12 +106,12 @@ func (x *commands) runBench(ctx context.Context, f benchFlags) error {
 		if err != nil {
 			return err
 		}
-		err = x.benchWith(ctx, near, []via.Address{s.Address()}, f)
+		err = x.benchWith(ctx, near, []string{s.Address().String()}, f)
 		return errors.Join(err, s.Close())
 	})
 }
 
-func (x *commands) benchWith(ctx context.Context, nic *via.NIC, servers []via.Address, f benchFlags) (err error) {
+func (x *commands) benchWith(ctx context.Context, nic *via.NIC, servers []string, f benchFlags) (err error) {
 	o, err := f.options()
 	if err != nil {
 		return err

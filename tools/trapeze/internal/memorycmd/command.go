@@ -94,7 +94,7 @@ func (f *clientFlags) options() (netmem.Options, error) {
 }
 
 // addresses reads the flag --server.
-func (f *clientFlags) addresses() (list []via.Address, err error) {
+func (f *clientFlags) addresses() (list []string, err error) {
 	if f.timeout <= 0 {
 		return nil, &option.Error{Option: "--timeout", Value: f.timeout.String(), Allowed: "more than 0, as in 5s"}
 	}
@@ -108,20 +108,20 @@ func (f *clientFlags) addresses() (list []via.Address, err error) {
 	return list, nil
 }
 
-// parseServer reads [MAC/]NAME, the value of a flag.
-func parseServer(flag, s string) (via.Address, error) {
+// parseServer reads [MAC/]NAME, the value of a flag, and returns it as an address.
+func parseServer(flag, s string) (string, error) {
 	a := via.Address{MAC: descriptors.Broadcast, Discriminator: s}
 	if mac, name, ok := strings.Cut(s, "/"); ok {
 		from, err := peer.ParseMAC(mac)
 		if err != nil {
-			return a, fmt.Errorf("%s %q: %w", flag, s, err)
+			return "", fmt.Errorf("%s %q: %w", flag, s, err)
 		}
 		a = via.Address{MAC: from, Discriminator: name}
 	}
 	if n := len(a.Discriminator); n == 0 || n > via.MaxDiscriminator {
-		return a, &option.Error{Option: flag, Value: s, Allowed: fmt.Sprintf("[MAC/]NAME with a name of 1 to %d bytes", via.MaxDiscriminator)}
+		return "", &option.Error{Option: flag, Value: s, Allowed: fmt.Sprintf("[MAC/]NAME with a name of 1 to %d bytes", via.MaxDiscriminator)}
 	}
-	return a, nil
+	return a.String(), nil
 }
 
 // quietly: what happens to a NIC shows in the calls that suffer from it.

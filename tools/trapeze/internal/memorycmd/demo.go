@@ -146,14 +146,14 @@ func (x *commands) demoNetwork(ctx context.Context, near, far *via.NIC, f demoFl
 	span := 2 * int64(f.size)
 	// Shares of pages differ by a tenth or so.
 	share := min(span, span*int64(f.copies)/int64(f.servers)*5/4)
-	var addresses []via.Address
+	var addresses []string
 	for i := range f.servers {
 		s, err := netmem.NewServer(ctx, far, netmem.ServerOptions{Name: fmt.Sprintf("server-%d", i), Page: demoPage, Size: share, Span: span})
 		if err != nil {
 			return sum, err
 		}
 		defer func() { err = errors.Join(err, s.Close()) }()
-		addresses = append(addresses, s.Address())
+		addresses = append(addresses, s.Address().String())
 	}
 	r.Cache.Bytes = int64(f.memory) / 4
 	c, err := netmem.Open(ctx, near, addresses, netmem.Options{Copies: f.copies, Cache: r.Cache.Bytes, ReadAhead: 256 << 10, Timeout: 10 * time.Second})
