@@ -33,7 +33,7 @@ func Ask(ctx context.Context, nic *via.NIC, server string, timeout time.Duration
 		return ServerInfo{}, err
 	}
 	fail := func(err error) (ServerInfo, error) {
-		return ServerInfo{}, &Error{Op: "ask", Page: -1, Server: at[0].String(), Err: err}
+		return ServerInfo{}, &Error{Op: "ask", Device: at[0].String(), Err: err}
 	}
 	l, d, err := dialLine(ctx, onNIC{nic}, at[0], 2, timeout)
 	if err != nil {

@@ -60,7 +60,7 @@ func resolve(ctx context.Context, nic *via.NIC, servers []string) ([]via.Address
 		case errors.Is(err, via.ErrInvalidParameter):
 			return nil, optionError("a server", fmt.Sprintf("%q", s), "MAC/NAME and HOST:NAME")
 		case err != nil:
-			return nil, &Error{Op: "connect", Page: -1, Server: s, Err: err}
+			return nil, &Error{Op: "connect", Device: s, Err: err}
 		}
 		list[i] = a
 	}
@@ -93,7 +93,7 @@ func (c *Client) start(ctx context.Context) error {
 	}
 	m, err := c.pool.fabric.alloc(ctx, frames*c.page)
 	if err != nil {
-		return fmt.Errorf("netmem: a cache of %d bytes: %w", c.options.Cache, err)
+		return &Error{Op: fmt.Sprintf("allocate a cache of %d bytes", c.options.Cache), Err: err}
 	}
 	c.memory = m
 	c.cache.init(frames)
@@ -124,7 +124,7 @@ func (c *Client) bytes(f *frame) []byte { return c.memory.Bytes()[int(f.number)*
 // its servers; p then has what came before it.
 func (c *Client) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
-		return 0, &Error{Op: "read", Page: -1, Err: ErrOutside}
+		return 0, &Error{Op: "read", Err: ErrOutside}
 	}
 	done := 0
 	for done < len(p) {
@@ -165,9 +165,9 @@ func (c *Client) readPage(page uint64, within int, into []byte) error {
 func (c *Client) WriteAt(p []byte, off int64) (int, error) {
 	switch {
 	case off < 0 || off > c.Size() || int64(len(p)) > c.Size()-off:
-		return 0, &Error{Op: "write", Page: -1, Err: ErrOutside}
+		return 0, &Error{Op: "write", Err: ErrOutside}
 	case c.pool.readOnly:
-		return 0, &Error{Op: "write", Page: -1, Err: ErrReadOnly}
+		return 0, &Error{Op: "write", Err: ErrReadOnly}
 	}
 	done := 0
 	for done < len(p) {
@@ -229,4 +229,4 @@ func (c *Client) Close() error {
 	return errors.Join(err, c.pool.close(), c.pool.fabric.free(c.memory))
 }
 
-func closedError(op string) error { return &Error{Op: op, Page: -1, Err: ErrClosed} }
+func closedError(op string) error { return &Error{Op: op, Err: ErrClosed} }

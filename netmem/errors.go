@@ -46,36 +46,20 @@ var (
 	ErrClosed = via.ErrClosed
 )
 
-// Error is an error of this package: what was attempted, with which page and server.
-type Error struct {
-	Op string
-	// Page is the page's number, -1 if it is not about one.
-	Page int64
-	// Server's address; empty if it is not about one.
-	Server string
-	// Err is one of the errors above, or wraps one, or is what package ring says.
-	Err error
-	// Hint says what can be done about it; empty if nothing is known.
-	Hint string
+// Error is the error of package via: what was attempted, with the page's number if it is about
+// one; the server's address as Device; and the cause, which is or wraps one of the errors above.
+type Error = via.Error
+
+// asError makes an *Error of err, which may be one already.
+func asError(op string, err error) error {
+	if e, ok := err.(*Error); ok {
+		return e
+	}
+	return &Error{Op: op, Err: err}
 }
 
-func (e *Error) Error() string {
-	s := "netmem: " + e.Op
-	if e.Page >= 0 {
-		s += fmt.Sprintf(" page %d", e.Page)
-	}
-	if e.Server != "" {
-		s += " at " + e.Server
-	}
-	s += ": " + e.Err.Error()
-	if e.Hint != "" {
-		s += " (" + e.Hint + ")"
-	}
-	return s
-}
-
-// Unwrap returns the cause.
-func (e *Error) Unwrap() error { return e.Err }
+// onPage is an operation on a page.
+func onPage(op string, page uint64) string { return fmt.Sprintf("%s page %d", op, page) }
 
 // ConflictError is a write that came too late. It matches ErrConflict. What was to be
 // written is not in the cache any more: who reads the page gets the other client's.
@@ -94,7 +78,7 @@ func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
 
 // optionError names an option that makes no sense.
 func optionError(name string, value any, allowed string) error {
-	return fmt.Errorf("netmem: %w: %s is %v, allowed: %s", ErrOption, name, value, allowed)
+	return &Error{Op: "check options", Err: fmt.Errorf("%w: %s is %v, allowed: %s", ErrOption, name, value, allowed)}
 }
 
 // refusals are the errors of results; those that are not here break the protocol.

@@ -11,7 +11,7 @@ import (
 // anything. It allocates nothing, unless ctx can be cancelled.
 func (c *Client) Fetch(ctx context.Context, page uint64, into ring.Frame) (Version, error) {
 	if page >= c.pool.pages || into.Length != c.page {
-		return 0, &Error{Op: "fetch", Page: int64(page), Err: ErrOutside}
+		return 0, &Error{Op: onPage("fetch", page), Err: ErrOutside}
 	}
 	return c.pool.fetch(ctx, page, 0, into)
 }
@@ -21,7 +21,7 @@ func (c *Client) Fetch(ctx context.Context, page uint64, into ring.Frame) (Versi
 // or what was to be written, as a whole.
 func (c *Client) Store(ctx context.Context, page uint64, base Version, from ring.Frame) (Version, error) {
 	if page >= c.pool.pages || from.Length != c.page {
-		return 0, &Error{Op: "store", Page: int64(page), Err: ErrOutside}
+		return 0, &Error{Op: onPage("store", page), Err: ErrOutside}
 	}
 	ch := change{page: page, from: from, base: base}
 	err := c.pool.write(ctx, &ch)

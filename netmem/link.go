@@ -150,7 +150,7 @@ func (k *link) dial(ctx context.Context) error {
 // fits says what is wrong with what a server lends now.
 func (p *pool) fits(k *link, d protocol.Description) error {
 	fail := func(err error, hint string) error {
-		return &Error{Op: "connect", Page: -1, Server: k.name, Err: err, Hint: hint}
+		return &Error{Op: "connect", Device: k.name, Err: err, Hint: hint}
 	}
 	switch r := p.record(); {
 	case int(d.Page) != p.page || d.Span/uint64(d.Page) != p.pages:

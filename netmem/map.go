@@ -45,23 +45,26 @@ type MapOptions struct {
 // A thread that waits for a page holds its processor (runtime.GOMAXPROCS) meanwhile: programs
 // many of whose goroutines wait at the same time give themselves more of them.
 //
-// It fails with a *MapError: with ErrNoUserfaultfd, ErrUserfaultfdRights or
+// It fails with an *Error: with ErrNoUserfaultfd, ErrUserfaultfdRights or
 // ErrUserfaultfdTooOld where the kernel does not let this be done, with ErrLocal if o.Local
 // makes no sense, and with what the command's source says.
 func Map(ctx context.Context, o MapOptions) (*Mapping, error) {
 	m, err := newMapping(ctx, o)
 	if err != nil {
-		return nil, mapError("map memory", err)
+		return nil, asError("map memory", err)
 	}
 	return m, nil
 }
 
 func newMapping(ctx context.Context, o MapOptions) (_ *Mapping, err error) {
 	if len(o.Command) == 0 {
-		return nil, fmt.Errorf("%w: there is no command for the pager", ErrMapOption)
+		return nil, optionError("Command", "empty", "a program that calls RunPager")
 	}
-	if o.Local <= 0 || o.Deadline < 0 {
-		return nil, fmt.Errorf("%w: %d bytes of local memory, deadline %v", ErrMapOption, o.Local, o.Deadline)
+	if o.Local <= 0 {
+		return nil, optionError("Local", o.Local, "at least 16 pages of the source")
+	}
+	if o.Deadline < 0 {
+		return nil, optionError("Deadline", o.Deadline, "more than nothing")
 	}
 	if err := fits(o.Local); err != nil {
 		return nil, err
@@ -135,7 +138,7 @@ func fdOf(f *os.File) int {
 // reported.
 func (m *Mapping) reserve(size int64, page int) error {
 	if int64(int(size)) != size {
-		return fmt.Errorf("%w: %d bytes", ErrMapOption, size)
+		return optionError("the size of the source", size, "what an address reaches")
 	}
 	fd, err := unix.MemfdCreate("trapeze-netmem", unix.MFD_CLOEXEC|unix.MFD_NOEXEC_SEAL)
 	if errors.Is(err, unix.EINVAL) { // before 6.3
@@ -146,11 +149,11 @@ func (m *Mapping) reserve(size int64, page int) error {
 	}
 	m.memory.File, m.memory.Size = fd, uint64(size)
 	if err := unix.Ftruncate(fd, size); err != nil {
-		return &MapError{Op: "make a file in memory", Err: err, Hint: "ulimit -f unlimited"}
+		return &Error{Op: "make a file in memory", Err: err, Hint: "ulimit -f unlimited"}
 	}
 	m.bytes, err = unix.Mmap(fd, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
 	if err != nil {
-		return &MapError{Op: fmt.Sprintf("reserve %d bytes of address space", size), Err: err, Hint: "ulimit -v unlimited"}
+		return &Error{Op: fmt.Sprintf("reserve %d bytes of address space", size), Err: err, Hint: "ulimit -v unlimited"}
 	}
 	// In a process that is forked nobody would be told of faults: missing pages would be
 	// zeros, there and, as the file is shared, here. And a core dump would fetch everything.
@@ -169,7 +172,7 @@ func (m *Mapping) reserve(size int64, page int) error {
 		return err
 	}
 	if !m.memory.Empty() {
-		return &MapError{Op: "map memory", Err: ErrMemoryLocked, Hint: "without mlockall(MCL_FUTURE)"}
+		return &Error{Op: "map memory", Err: ErrMemoryLocked, Hint: "without mlockall(MCL_FUTURE)"}
 	}
 	return nil
 }

@@ -91,7 +91,7 @@ func killed(t *testing.T, after time.Duration) {
 	}
 	group.Wait()
 	<-m.Done()
-	var e *netmem.MapError
+	var e *netmem.Error
 	if err := m.Err(); !errors.As(err, &e) || !errors.Is(err, netmem.ErrPagerDied) {
 		t.Errorf("the mapping ended with %v", err)
 	}

@@ -91,12 +91,12 @@ func TestBadOptions(t *testing.T) {
 		want    error
 		says    string
 	}{
-		"no command":           {netmem.MapOptions{Local: 1 << 20}, netmem.ErrMapOption, "command"},
+		"no command":           {netmem.MapOptions{Local: 1 << 20}, netmem.ErrOption, "Command"},
 		"no such command":      {netmem.MapOptions{Local: 1 << 20, Command: []string{"/nonexistent"}}, os.ErrNotExist, "/nonexistent"},
 		"another command":      {netmem.MapOptions{Local: 1 << 20, Command: []string{"/bin/true"}}, netmem.ErrPagerDied, "pager"},
-		"no local memory":      {netmem.MapOptions{Command: good.command(t)}, netmem.ErrMapOption, "local"},
+		"no local memory":      {netmem.MapOptions{Command: good.command(t)}, netmem.ErrOption, "Local"},
 		"little local memory":  {netmem.MapOptions{Local: 4 << 10, Command: good.command(t)}, netmem.ErrLocal, "at least 65536"},
-		"negative deadline":    {netmem.MapOptions{Local: 1 << 20, Deadline: -1, Command: good.command(t)}, netmem.ErrMapOption, "deadline"},
+		"negative deadline":    {netmem.MapOptions{Local: 1 << 20, Deadline: -1, Command: good.command(t)}, netmem.ErrOption, "Deadline"},
 		"strange page":         {netmem.MapOptions{Local: 1 << 20, Command: bad(func(s *fileSource) { s.Page = 5000 })}, netmem.ErrPageSource, "5000"},
 		"large page":           {netmem.MapOptions{Local: 1 << 20, Command: bad(func(s *fileSource) { s.Page = 1 << 20 })}, netmem.ErrPageSource, "1048576"},
 		"half a page":          {netmem.MapOptions{Local: 1 << 20, Command: bad(func(s *fileSource) { s.Length++ })}, netmem.ErrPageSource, "1048577"},
@@ -106,7 +106,7 @@ func TestBadOptions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m, err := netmem.Map(t.Context(), c.options)
 			capable(t, err)
-			var e *netmem.MapError
+			var e *netmem.Error
 			if m != nil || !errors.As(err, &e) || c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%v; want %v, which says %q", err, c.want, c.says)
 			}

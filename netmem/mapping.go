@@ -56,7 +56,7 @@ func (m *Mapping) PagerID() int { return m.pager.cmd.Process.Pid }
 // Done is closed when the mapping has ended, by itself or by Close.
 func (m *Mapping) Done() <-chan struct{} { return m.done }
 
-// Err is nil before Done, and then a *MapError that says why the mapping has ended:
+// Err is nil before Done, and then an *Error that says why the mapping has ended:
 // ErrPagerDied, ErrPagerHung, ErrPagerDeadline, what the source has said, or net.ErrClosed.
 func (m *Mapping) Err() error {
 	m.mu.Lock()
@@ -84,7 +84,7 @@ func (m *Mapping) Do(f func()) error {
 	case <-m.done:
 		return m.Err()
 	case <-time.After(mapPatience):
-		return mapError("touch mapped memory", err)
+		return asError("touch mapped memory", err)
 	}
 }
 
@@ -102,7 +102,7 @@ func (m *Mapping) Stats(ctx context.Context) (MapStats, error) {
 		return MapStats{}, err
 	}
 	if answer.Stats == nil {
-		return MapStats{}, mapError("count", pager.ErrLink)
+		return MapStats{}, asError("count", pager.ErrLink)
 	}
 	return *answer.Stats, nil
 }
@@ -131,7 +131,7 @@ func (m *Mapping) request(ctx context.Context, kind pager.Kind) (pager.Message, 
 	select {
 	case a := <-answer:
 		if a.Failure != nil {
-			return a, mapError(string(kind), a.Failure)
+			return a, asError(string(kind), a.Failure)
 		}
 		return a, nil
 	case <-m.done:
@@ -195,7 +195,7 @@ func (m *Mapping) end(reason error) {
 	if m.err != nil {
 		return
 	}
-	m.err = mapError("use mapped memory", reason)
+	m.err = asError("use mapped memory", reason)
 	if err := m.memory.End(); err != nil {
 		m.err = errors.Join(m.err, err)
 	}

@@ -67,7 +67,7 @@ func openPool(ctx context.Context, nic *via.NIC, f fabric, servers []via.Address
 	}
 	var err error
 	if p.placement, err = placement.New(names, o.Copies); err != nil {
-		return nil, fmt.Errorf("netmem: %w: %w", ErrOption, err)
+		return nil, &Error{Op: "place pages", Err: fmt.Errorf("%w: %w", ErrOption, err)}
 	}
 	p.number(names)
 	p.ctx, p.cancel = context.WithCancel(context.Background())
@@ -89,7 +89,7 @@ func unavailable(op string, page uint64, last error) error {
 	if last != nil {
 		err = fmt.Errorf("%w: %w", ErrUnavailable, last)
 	}
-	return &Error{Op: op, Page: int64(page), Err: err, Hint: "start the server again; with copies and a witness the others go on without it"}
+	return &Error{Op: onPage(op, page), Err: err, Hint: "start the server again; with copies and a witness the others go on without it"}
 }
 
 // othersLater is how much later than the first server of a pool the others may answer a new client.
@@ -141,7 +141,7 @@ func (p *pool) agree(ctx context.Context, lines []*line, found []protocol.Descri
 	for i, k := range p.links {
 		switch d := found[i]; {
 		case lines[i] == nil:
-			away = &Error{Op: "connect", Page: -1, Server: k.name, Err: k.err}
+			away = &Error{Op: "connect", Device: k.name, Err: k.err}
 		case p.page == 0:
 			p.page, p.pages, p.lasting = int(d.Page), d.Span/uint64(d.Page), d.Lasting
 			fallthrough
@@ -156,13 +156,13 @@ func (p *pool) agree(ctx context.Context, lines []*line, found []protocol.Descri
 		}
 	}
 	if p.page == 0 {
-		return &Error{Op: "connect", Page: -1, Err: fmt.Errorf("%w: %w", ErrUnavailable, away)}
+		return &Error{Op: "connect", Err: fmt.Errorf("%w: %w", ErrUnavailable, away)}
 	}
 	if p.record().Pool != 0 {
 		return nil
 	}
 	if away != nil {
-		return &Error{Op: "connect", Page: -1, Err: errors.Join(ErrUnavailable, away),
+		return &Error{Op: "connect", Err: errors.Join(ErrUnavailable, away),
 			Hint: "these servers have not been used together yet, or have restarted: all of them must run for the first client"}
 	}
 	return p.create(ctx, lines)
@@ -186,7 +186,7 @@ func (p *pool) create(ctx context.Context, lines []*line) error {
 			_, err = p.options.Witness.Swap(ctx, p.nic, first, true)
 		}
 		if err != nil && !errors.Is(err, ErrEpoch) { // a newer one: others use the pool already
-			return &Error{Op: "connect", Page: -1, Server: k.name, Err: err}
+			return &Error{Op: "connect", Device: k.name, Err: err}
 		}
 		p.learn(*l.record.Load())
 	}

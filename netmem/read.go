@@ -44,11 +44,11 @@ func (p *pool) fetchAlone(ctx context.Context, v *view, page uint64, offset int,
 	k := p.places(v, page, room[:0])[0]
 	l, err := k.use()
 	if l == nil {
-		return protocol.Reply{}, unavailable("fetch", page, &Error{Op: "reach", Page: -1, Server: k.name, Err: err})
+		return protocol.Reply{}, unavailable("fetch", page, &Error{Op: "reach", Device: k.name, Err: err})
 	}
 	r, err := p.fetchFrom(ctx, v, k, l, page, offset, into)
 	if err == nil && r.Flags&protocol.Unwritten != 0 && l.blank() {
-		return r, &Error{Op: "fetch", Page: int64(page), Err: ErrLost}
+		return r, &Error{Op: onPage("fetch", page), Err: ErrLost}
 	}
 	return r, err
 }
@@ -64,7 +64,7 @@ func (p *pool) fetchLast(ctx context.Context, v *view, page uint64, offset int, 
 	places := p.places(v, page, room[:0])
 	k := p.last(v, places)
 	if k == nil {
-		return protocol.Reply{}, &Error{Op: "fetch", Page: int64(page), Err: ErrLost}
+		return protocol.Reply{}, &Error{Op: onPage("fetch", page), Err: ErrLost}
 	}
 	if k.now.Load() == nil && p.options.Witness == nil {
 		// No pool without a witness goes on without a member, so each has all that was
@@ -74,12 +74,12 @@ func (p *pool) fetchLast(ctx context.Context, v *view, page uint64, offset int, 
 	l, err := k.use()
 	switch {
 	case l == nil:
-		return protocol.Reply{}, unavailable("fetch", page, &Error{Op: "reach", Page: -1, Server: k.name, Err: err, Hint: p.waitsFor()})
+		return protocol.Reply{}, unavailable("fetch", page, &Error{Op: "reach", Device: k.name, Err: err, Hint: p.waitsFor()})
 	case l.blank() && p.outside(v.Record) == p.placement.Copies()-1:
-		return protocol.Reply{}, &Error{Op: "fetch", Page: int64(page), Err: ErrLost}
+		return protocol.Reply{}, &Error{Op: onPage("fetch", page), Err: ErrLost}
 	case l.blank():
 		p.attend()
-		return protocol.Reply{}, unavailable("fetch", page, &Error{Op: "reach", Page: -1, Server: k.name, Err: errBlank})
+		return protocol.Reply{}, unavailable("fetch", page, &Error{Op: "reach", Device: k.name, Err: errBlank})
 	}
 	r, err := p.fetchFrom(ctx, v, k, l, page, offset, into)
 	if err != nil {
@@ -133,7 +133,7 @@ func (p *pool) lost(ctx context.Context, op string, page uint64, k *link, l *lin
 		err = given
 	}
 	err = k.down(l, err)
-	last := &Error{Op: op, Page: int64(page), Server: k.name, Err: err}
+	last := &Error{Op: onPage(op, page), Device: k.name, Err: err}
 	if given != nil {
 		return last
 	}
@@ -149,5 +149,5 @@ func (p *pool) refused(op string, page uint64, k *link, r protocol.Result) error
 		p.attend()
 		err = unavailable(op, page, err)
 	}
-	return &Error{Op: op, Page: int64(page), Server: k.name, Err: err}
+	return &Error{Op: onPage(op, page), Device: k.name, Err: err}
 }

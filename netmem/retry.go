@@ -81,7 +81,7 @@ func (p *pool) again(ctx context.Context, v *view, page uint64, a *attempts, err
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return &Error{Op: "wait for a server of", Page: int64(page), Err: fmt.Errorf("%w: %w", ctx.Err(), p.blame(err))}
+		return &Error{Op: onPage("wait for a server of", page), Err: fmt.Errorf("%w: %w", ctx.Err(), p.blame(err))}
 	case <-changed:
 	case <-timer.C:
 	case <-p.ctx.Done():

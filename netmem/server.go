@@ -152,7 +152,7 @@ func NewServer(ctx context.Context, nic *via.NIC, o ServerOptions) (*Server, err
 		lent, err = newMemoryStorage(ctx, f, o.Page, pages, uint64(o.Size)/uint64(o.Page))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("netmem: lend %d bytes: %w", o.Size, err)
+		return nil, asError(fmt.Sprintf("lend %d bytes", o.Size), err)
 	}
 	s, err := newServer(ctx, f, lent, o)
 	if err == nil {
@@ -160,7 +160,7 @@ func NewServer(ctx context.Context, nic *via.NIC, o ServerOptions) (*Server, err
 	}
 	if err != nil {
 		s.cancel()
-		return nil, errors.Join(fmt.Errorf("netmem: %w", err), s.release())
+		return nil, errors.Join(asError("lend memory", err), s.release())
 	}
 	s.running.Go(s.accept)
 	s.running.Go(s.watch)
@@ -217,7 +217,7 @@ func (o *ServerOptions) check() error {
 	if o.File != nil && o.Size == 0 {
 		st, err := o.File.Stat()
 		if err != nil {
-			return fmt.Errorf("netmem: %w", err)
+			return &Error{Op: "lend a file", Err: err}
 		}
 		o.Size = st.Size()
 	}

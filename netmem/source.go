@@ -3,7 +3,6 @@ package netmem
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/trapeze-nic/trapeze/ring"
 	"github.com/trapeze-nic/trapeze/via"
@@ -46,11 +45,11 @@ func (s *Source) PageSize() int { return s.pool.page }
 // Alloc makes the memory that pages move to and from, once.
 func (s *Source) Alloc(bytes int) ([]byte, error) {
 	if s.memory != nil {
-		return nil, &Error{Op: "allocate", Page: -1, Err: errors.New("there is memory already")}
+		return nil, &Error{Op: "allocate", Err: errors.New("there is memory already")}
 	}
 	m, err := s.pool.fabric.alloc(context.Background(), bytes)
 	if err != nil {
-		return nil, fmt.Errorf("netmem: %w", err)
+		return nil, &Error{Op: "allocate memory for pages", Err: err}
 	}
 	s.memory = m
 	return m.Bytes(), nil
@@ -59,7 +58,7 @@ func (s *Source) Alloc(bytes int) ([]byte, error) {
 // frame is a page's worth of the memory.
 func (s *Source) frame(op string, page uint64, at int) (ring.Frame, error) {
 	if s.memory == nil || page >= s.pool.pages || at < 0 || at > s.memory.Size()-s.pool.page {
-		return ring.Frame{}, &Error{Op: op, Page: int64(page), Err: ErrOutside}
+		return ring.Frame{}, &Error{Op: onPage(op, page), Err: ErrOutside}
 	}
 	return ring.Frame{Memory: s.memory, Offset: at, Length: s.pool.page}, nil
 }

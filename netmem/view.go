@@ -126,16 +126,16 @@ func (p *pool) settle(ctx context.Context, v *view, op string, page uint64) erro
 	for !p.settled(v) {
 		changed := p.changes.watch()
 		if p.view.Load() != v {
-			return &Error{Op: op, Page: int64(page), Err: errChanged}
+			return &Error{Op: onPage(op, page), Err: errChanged}
 		}
 		timer := time.NewTimer(heartbeat / 8)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return &Error{Op: op, Page: int64(page), Err: ctx.Err()}
+			return &Error{Op: onPage(op, page), Err: ctx.Err()}
 		case <-p.ctx.Done():
 			timer.Stop()
-			return &Error{Op: op, Page: int64(page), Err: ErrClosed}
+			return &Error{Op: onPage(op, page), Err: ErrClosed}
 		case <-changed:
 			timer.Stop()
 		case <-timer.C:
@@ -155,7 +155,7 @@ func (p *pool) missing(v *view) error {
 			continue
 		}
 		if l, err := k.use(); l == nil {
-			return &Error{Op: "reach", Page: -1, Server: k.name, Err: err, Hint: p.waitsFor()}
+			return &Error{Op: "reach", Device: k.name, Err: err, Hint: p.waitsFor()}
 		}
 	}
 	return nil

@@ -5,8 +5,11 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/via"
 )
 
+// Errors of this package come inside a *via.Error.
 var (
 	// ErrNoKernel: the kernel has no userfaultfd.
 	ErrNoKernel = errors.New("the kernel has no userfaultfd")
@@ -24,26 +27,6 @@ var (
 	// ErrNotObject: a descriptor is something else than a userfaultfd.
 	ErrNotObject = errors.New("not a userfaultfd")
 )
-
-// Error says what was attempted, why it failed, and what mends it.
-type Error struct {
-	Op string
-	// Err wraps one of the errors above, where one fits, or is the errno.
-	Err error
-	// Hint may be empty.
-	Hint string
-}
-
-func (e *Error) Error() string {
-	s := e.Op + ": " + e.Err.Error()
-	if e.Hint != "" {
-		s += " (" + e.Hint + ")"
-	}
-	return s
-}
-
-// Unwrap returns the cause.
-func (e *Error) Unwrap() error { return e.Err }
 
 // What mends each, for errors and for those who look before.
 const (
@@ -66,7 +49,7 @@ func failed(op string, err error) error {
 	case errors.Is(err, unix.ENOMEM):
 		cause, hint = ErrNoMemory, "give less local memory to the mapping, or raise MemoryMax= of the service"
 	default:
-		return &Error{Op: op, Err: err}
+		return &via.Error{Op: op, Err: err}
 	}
-	return &Error{Op: op, Err: fmt.Errorf("%w: %w", cause, err), Hint: hint}
+	return &via.Error{Op: op, Err: fmt.Errorf("%w: %w", cause, err), Hint: hint}
 }

@@ -7,6 +7,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/via"
 )
 
 // Object is a userfaultfd. Its methods may be called by several goroutines, Read by one.
@@ -34,7 +36,7 @@ type Event struct {
 }
 
 // Open makes an object for the memory of this process, with faults of the kernel if this
-// process may have those. It fails with an *Error that wraps ErrNoKernel, ErrNoRights or
+// process may have those. It fails with a *via.Error that wraps ErrNoKernel, ErrNoRights or
 // ErrTooOld.
 func Open() (*Object, error) {
 	fd, limited, err := openBest()
@@ -43,7 +45,7 @@ func Open() (*Object, error) {
 	}
 	if err := setAPI(fd, &apiArgument{API: apiVersion, Features: featuresNeeded}); err != nil {
 		unix.Close(fd)
-		return nil, &Error{Op: "use userfaultfd", Err: fmt.Errorf("%w: %w", ErrTooOld, err), Hint: HintTooOld}
+		return nil, &via.Error{Op: "use userfaultfd", Err: fmt.Errorf("%w: %w", ErrTooOld, err), Hint: HintTooOld}
 	}
 	o := own(fd)
 	o.UserModeOnly = limited
@@ -69,11 +71,11 @@ func openBest() (fd int, userOnly bool, err error) {
 	case err == nil:
 		return fd, userOnly, nil
 	case errors.Is(err, unix.ENOSYS):
-		err = &Error{Op: op, Err: fmt.Errorf("%w: %w", ErrNoKernel, err), Hint: HintNoKernel}
+		err = &via.Error{Op: op, Err: fmt.Errorf("%w: %w", ErrNoKernel, err), Hint: HintNoKernel}
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EINVAL): // EINVAL: before 5.11
-		err = &Error{Op: op, Err: fmt.Errorf("%w: %w", ErrNoRights, err), Hint: HintNoRights}
+		err = &via.Error{Op: op, Err: fmt.Errorf("%w: %w", ErrNoRights, err), Hint: HintNoRights}
 	default:
-		err = &Error{Op: op, Err: err}
+		err = &via.Error{Op: op, Err: err}
 	}
 	return -1, false, err
 }
@@ -83,11 +85,11 @@ func openBest() (fd int, userOnly bool, err error) {
 func Take(fd int) (*Object, error) {
 	name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
 	if err != nil || name != "anon_inode:[userfaultfd]" {
-		return nil, &Error{Op: "take a userfaultfd", Err: fmt.Errorf("%w: %s", ErrNotObject, name)}
+		return nil, &via.Error{Op: "take a userfaultfd", Err: fmt.Errorf("%w: %s", ErrNotObject, name)}
 	}
 	// Else reading would hold a thread, and could not be ended.
 	if err := unix.SetNonblock(fd, true); err != nil {
-		return nil, &Error{Op: "take a userfaultfd", Err: err}
+		return nil, &via.Error{Op: "take a userfaultfd", Err: err}
 	}
 	return own(fd), nil
 }
@@ -109,7 +111,7 @@ func (o *Object) Register(memory []byte) error {
 		return failed("register memory with userfaultfd", err)
 	}
 	if a.Ioctls&rangeIoctlsNeeded != rangeIoctlsNeeded {
-		return &Error{Op: "register memory with userfaultfd", Err: ErrTooOld, Hint: HintTooOld}
+		return &via.Error{Op: "register memory with userfaultfd", Err: ErrTooOld, Hint: HintTooOld}
 	}
 	return nil
 }
@@ -140,7 +142,7 @@ func (o *Object) Read(events []Event) (int, error) {
 }
 
 // Copy puts pages in place where none are, from memory of this process, protected against
-// writing or not, and wakes who waits for them. It fails with an *Error that wraps
+// writing or not, and wakes who waits for them. It fails with a *via.Error that wraps
 // ErrGone, ErrPresent or ErrNoMemory.
 func (o *Object) Copy(to uint64, from []byte, protected bool) error {
 	for len(from) > 0 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/netmem/internal/userfault"
+	"github.com/trapeze-nic/trapeze/via"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
@@ -100,7 +101,7 @@ func TestUnmapped(t *testing.T) {
 	if err := unix.Munmap(m); err != nil {
 		t.Fatal(err)
 	}
-	var e *userfault.Error
+	var e *via.Error
 	if err := o.Copy(base, make([]byte, page), true); !errors.Is(err, userfault.ErrGone) || !errors.As(err, &e) || e.Op == "" {
 		t.Errorf("%v", err)
 	}
