@@ -8,22 +8,22 @@ import (
 
 // Stats are what a client has counted since it was opened.
 type Stats struct {
-	// Hits and Misses are reads and writes of a page that found it in the cache, and
-	// that had to fetch it.
-	Hits, Misses uint64
-	// Ahead are pages that were fetched before anybody wanted them, and AheadUsed those
-	// of them that somebody wanted.
-	Ahead, AheadUsed uint64
-	// WrittenBack pages, and Conflicts with those of other clients.
-	WrittenBack, Conflicts uint64
-	// Fetches and Writes are calls of servers that succeeded, Failures connections that
-	// broke, Failovers pages for which another server was asked, and Repaired pages that
-	// were copied to a server that had missed them.
-	Fetches, Writes, Failures, Failovers, Repaired uint64
-	// Median and P99 of the time that a miss took, exact to 1/64 and at most a minute.
-	Median, P99 time.Duration
+	Hits        uint64 `json:"hits" help:"Reads and writes of a page that found it in the cache." unit:"accesses"`
+	Misses      uint64 `json:"misses" help:"Reads and writes of a page that had to fetch it." unit:"accesses"`
+	Ahead       uint64 `json:"ahead" help:"Pages that were fetched before they were needed." unit:"pages"`
+	AheadUsed   uint64 `json:"ahead_used" help:"Pages fetched ahead that were needed later." unit:"pages"`
+	WrittenBack uint64 `json:"written_back" help:"Pages that were written to the servers." unit:"pages"`
+	Conflicts   uint64 `json:"conflicts" help:"Pages that another client had written first." unit:"pages"`
+	Fetches     uint64 `json:"fetches" help:"Fetches from servers that succeeded." unit:"fetches"`
+	Writes      uint64 `json:"writes" help:"Writes to servers that succeeded." unit:"writes"`
+	Failures    uint64 `json:"failures" help:"Connections with servers that broke." unit:"connections"`
+	Failovers   uint64 `json:"failovers" help:"Calls of servers that failed." unit:"calls"`
+	Repaired    uint64 `json:"repaired" help:"Pages that were copied to a server that had missed them." unit:"pages"`
+	// Median and P99 are exact to 1/64, and at most a minute.
+	Median time.Duration `json:"median" help:"Median of the time that a miss took." unit:"nanoseconds" kind:"gauge"`
+	P99    time.Duration `json:"p99" help:"99th percentile of the time that a miss took." unit:"nanoseconds" kind:"gauge"`
 	// Servers says of each whether it is connected and has all of its pages.
-	Servers []ServerState
+	Servers []ServerState `json:"-"`
 }
 
 // ServerState is how a client sees a server.

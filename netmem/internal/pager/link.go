@@ -19,7 +19,7 @@ import (
 
 // LinkVersion is that of the messages below. Mapper, pager and guard may be programs that
 // were built at different times.
-const LinkVersion = 1
+const LinkVersion = 2
 
 // maxMessage is how long a message can be in bytes.
 const maxMessage = 32 << 10

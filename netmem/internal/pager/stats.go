@@ -6,27 +6,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Stats is what a pager has counted. Times are in nanoseconds.
+// Stats is what a pager has counted.
 type Stats struct {
-	// Missed faults had to wait for the source; Returned ones found their page in the
-	// pool; Written ones were first writes to pages that were there.
-	Missed, Returned, Written uint64
-	// Ahead is how many pages were read ahead, Unused how many of these left before
-	// anybody was seen to use them.
-	Ahead, Unused uint64
-	// Evicted pages have left the mapped memory, Back were written back.
-	Evicted, Back uint64
-	// Mapped and Pooled pages are local now, and Limit is how many may be.
-	Mapped, Pooled, Limit uint64
-	// PageSize in bytes.
-	PageSize uint64
-	// Parts of Missed faults, as sums: from the report that was read to the request to
-	// the source, its answer, and the part that was missed in its place.
-	HandlingTime, FetchTime, CopyTime uint64
-	// ReadStamps and CopiedStamps are sums, modulo 2^64, of the times by
-	// CLOCK_MONOTONIC at which reports were read and parts were in place. Who has taken the
-	// time before and after the accesses knows by them what report and wake took.
-	ReadStamps, CopiedStamps uint64
+	Missed   uint64 `json:"missed" help:"Faults that had to wait for the source." unit:"faults"`
+	Returned uint64 `json:"returned" help:"Faults that found their page in the pool." unit:"faults"`
+	Written  uint64 `json:"written" help:"First writes to pages that were there." unit:"faults"`
+	Ahead    uint64 `json:"ahead" help:"Pages that were read ahead." unit:"pages"`
+	Unused   uint64 `json:"unused" help:"Pages read ahead that left before they were used." unit:"pages"`
+	Evicted  uint64 `json:"evicted" help:"Pages that have left the mapped memory." unit:"pages"`
+	Back     uint64 `json:"back" help:"Pages that were written back." unit:"pages"`
+	Mapped   uint64 `json:"mapped" help:"Pages in the mapped memory." unit:"pages" kind:"gauge"`
+	Pooled   uint64 `json:"pooled" help:"Local pages in buffers." unit:"pages" kind:"gauge"`
+	Limit    uint64 `json:"limit" help:"Pages that may be local." unit:"pages" kind:"gauge"`
+	PageSize uint64 `json:"page_bytes" help:"Size of a page." unit:"bytes" kind:"gauge"`
+
+	// Parts of the faults in Missed, as sums.
+	HandlingTime uint64 `json:"handling_ns" help:"Time from reading a fault's report to the request to the source." unit:"nanoseconds"`
+	FetchTime    uint64 `json:"fetch_ns" help:"Time until the source answered." unit:"nanoseconds"`
+	CopyTime     uint64 `json:"copy_ns" help:"Time until the missed part was in its place." unit:"nanoseconds"`
+
+	// Sums, modulo 2^64, of times by CLOCK_MONOTONIC. A program that takes the time before and
+	// after its accesses knows by them how long report and wake-up took.
+	ReadStamps   uint64 `json:"read_stamps_ns" help:"Sum of the times at which reports were read." unit:"nanoseconds"`
+	CopiedStamps uint64 `json:"copied_stamps_ns" help:"Sum of the times at which parts were in place." unit:"nanoseconds"`
 }
 
 // clock gives CLOCK_MONOTONIC without a system call for each reading.

@@ -175,15 +175,14 @@ func ParseDescription(b []byte) (Description, error) {
 
 // Counters of a server since it was started. They follow the Reply to Stat.
 type Counters struct {
-	Fetches, Writes uint64
-	// Refused requests, of any kind.
-	Refused uint64
-	// BytesOut were fetched and BytesIn written.
-	BytesOut, BytesIn uint64
-	// Stored is how many bytes of pages are stored, and Capacity how many can be.
-	Stored, Capacity uint64
-	// Clients that are connected.
-	Clients uint64
+	Fetches  uint64 `json:"fetches" help:"Requests to fetch that were granted." unit:"requests"`
+	Writes   uint64 `json:"writes" help:"Requests to write that were carried out." unit:"requests"`
+	Refused  uint64 `json:"refused" help:"Requests of any kind that were refused." unit:"requests"`
+	BytesOut uint64 `json:"bytes_fetched" help:"Bytes of pages that were fetched." unit:"bytes"`
+	BytesIn  uint64 `json:"bytes_written" help:"Bytes of pages that were written." unit:"bytes"`
+	Stored   uint64 `json:"bytes_stored" help:"Bytes of pages that are stored." unit:"bytes" kind:"gauge"`
+	Capacity uint64 `json:"capacity_bytes" help:"Bytes of pages that can be stored." unit:"bytes" kind:"gauge"`
+	Clients  uint64 `json:"clients" help:"Clients that are connected." unit:"clients" kind:"gauge"`
 }
 
 // Encode writes the counters behind a Reply, up to StatSize bytes of b.
