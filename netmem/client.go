@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/trapeze-nic/trapeze/netmem/internal/readahead"
 	"github.com/trapeze-nic/trapeze/ring"
@@ -21,6 +23,8 @@ type Client struct {
 	memory  *via.Memory // of the cache
 	jobs    chan job
 	workers sync.WaitGroup
+	// deadline of calls; nil for none.
+	deadline atomic.Pointer[time.Time]
 
 	mu      sync.Mutex
 	changed *sync.Cond // a frame has, or the client is closed
@@ -120,12 +124,14 @@ func (c *Client) frameOf(f *frame) ring.Frame {
 func (c *Client) bytes(f *frame) []byte { return c.memory.Bytes()[int(f.number)*c.page:][:c.page] }
 
 // ReadAt reads len(p) bytes at off. What nobody has written is zeros. It returns io.EOF at
-// the end of what is lent, and an *Error if a page cannot be fetched within the timeout of
-// its servers; p then has what came before it.
+// the end of what is lent, and an *Error if a page cannot be fetched by the deadline (see
+// SetDeadline) or within the timeout of its servers; p then has what came before it.
 func (c *Client) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, &Error{Op: "read", Err: ErrOutside}
 	}
+	ctx, end := c.begin()
+	defer end()
 	done := 0
 	for done < len(p) {
 		at := off + int64(done)
@@ -134,7 +140,7 @@ func (c *Client) ReadAt(p []byte, off int64) (int, error) {
 		}
 		page, within := uint64(at)/uint64(c.page), int(at%int64(c.page))
 		n := min(len(p)-done, c.page-within)
-		if err := c.readPage(page, within, p[done:done+n]); err != nil {
+		if err := c.readPage(ctx, page, within, p[done:done+n]); err != nil {
 			return done, err
 		}
 		done += n
@@ -142,9 +148,9 @@ func (c *Client) ReadAt(p []byte, off int64) (int, error) {
 	return done, nil
 }
 
-func (c *Client) readPage(page uint64, within int, into []byte) error {
+func (c *Client) readPage(ctx context.Context, page uint64, within int, into []byte) error {
 	c.mu.Lock()
-	f, err := c.hold(page, within, within+len(into))
+	f, err := c.hold(ctx, page, within, within+len(into))
 	if err != nil {
 		c.mu.Unlock()
 		return err
@@ -169,12 +175,14 @@ func (c *Client) WriteAt(p []byte, off int64) (int, error) {
 	case c.pool.readOnly:
 		return 0, &Error{Op: "write", Err: ErrReadOnly}
 	}
+	ctx, end := c.begin()
+	defer end()
 	done := 0
 	for done < len(p) {
 		at := off + int64(done)
 		page, within := uint64(at)/uint64(c.page), int(at%int64(c.page))
 		n := min(len(p)-done, c.page-within)
-		if err := c.writePage(page, within, p[done:done+n]); err != nil {
+		if err := c.writePage(ctx, page, within, p[done:done+n]); err != nil {
 			return done, err
 		}
 		done += n
@@ -182,10 +190,10 @@ func (c *Client) WriteAt(p []byte, off int64) (int, error) {
 	return done, nil
 }
 
-func (c *Client) writePage(page uint64, within int, from []byte) error {
+func (c *Client) writePage(ctx context.Context, page uint64, within int, from []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	f, err := c.holdForWriting(page, len(from) == c.page)
+	f, err := c.holdForWriting(ctx, page, len(from) == c.page)
 	if err != nil {
 		return err
 	}

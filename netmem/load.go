@@ -31,17 +31,17 @@ func (c *Client) unpin(f *frame) {
 
 // hold returns the frame of a page of which the bytes from from to to are there, and
 // fetches it if need be.
-func (c *Client) hold(page uint64, from, to int) (*frame, error) {
+func (c *Client) hold(ctx context.Context, page uint64, from, to int) (*frame, error) {
 	c.readAhead(page, c.find(page) == nil)
 	for missed := false; ; {
-		if c.closed {
-			return nil, closedError("use")
+		if err := c.usable(ctx); err != nil {
+			return nil, err
 		}
 		f := c.find(page)
 		switch {
 		case f == nil:
 			missed = true
-			f, err := c.take()
+			f, err := c.take(ctx)
 			if err != nil {
 				return nil, err
 			}
@@ -51,7 +51,7 @@ func (c *Client) hold(page uint64, from, to int) (*frame, error) {
 			}
 			c.stats.Misses++
 			c.enter(f, page, loading)
-			if err := c.load(f, from, to); err != nil {
+			if err := c.load(ctx, f, from, to); err != nil {
 				return nil, err
 			}
 		case f.state == loading, f.state == partial && (from < f.from || to > f.to):
@@ -72,10 +72,10 @@ func (c *Client) hold(page uint64, from, to int) (*frame, error) {
 
 // holdForWriting returns the frame of a page that may be changed. One that is about to be
 // written whole is not fetched: its state is loading until it has been.
-func (c *Client) holdForWriting(page uint64, whole bool) (*frame, error) {
+func (c *Client) holdForWriting(ctx context.Context, page uint64, whole bool) (*frame, error) {
 	for {
 		if f := c.find(page); f == nil && whole && !c.closed {
-			f, err := c.take()
+			f, err := c.take(ctx)
 			if err != nil {
 				return nil, err
 			}
@@ -87,7 +87,7 @@ func (c *Client) holdForWriting(page uint64, whole bool) (*frame, error) {
 			f.change.blind = true
 			return f, nil
 		}
-		f, err := c.hold(page, 0, c.page)
+		f, err := c.hold(ctx, page, 0, c.page)
 		if err != nil {
 			return nil, err
 		}
@@ -100,14 +100,14 @@ func (c *Client) holdForWriting(page uint64, whole bool) (*frame, error) {
 
 // load fetches a page into its frame: first the part that is wanted, if parts are to be
 // fetched first, the rest behind it.
-func (c *Client) load(f *frame, from, to int) error {
+func (c *Client) load(ctx context.Context, f *frame, from, to int) error {
 	if part := c.options.Part; part > 0 {
 		from, to = from/part*part, (to+part-1)/part*part
 	} else {
 		from, to = 0, c.page
 	}
 	start := time.Now()
-	v, err := c.fetch(f, from, to)
+	v, err := c.fetch(ctx, f, from, to)
 	if err != nil {
 		c.remove(f)
 		c.tell()
@@ -124,29 +124,29 @@ func (c *Client) load(f *frame, from, to int) error {
 	f.state, f.from, f.to = partial, from, to
 	c.tell()
 	if !c.ask(job{what: fetchRest, frame: f}) {
-		c.rest(f)
+		c.rest(ctx, f)
 	}
 	return nil
 }
 
 // fetch fetches a part of a frame's page into it, without the lock.
-func (c *Client) fetch(f *frame, from, to int) (Version, error) {
+func (c *Client) fetch(ctx context.Context, f *frame, from, to int) (Version, error) {
 	page, frame := f.change.page, c.frameOf(f)
 	c.mu.Unlock()
-	v, err := c.pool.fetch(context.Background(), page, from, ring.Frame{Memory: frame.Memory, Offset: frame.Offset + from, Length: to - from})
+	v, err := c.pool.fetch(ctx, page, from, ring.Frame{Memory: frame.Memory, Offset: frame.Offset + from, Length: to - from})
 	c.mu.Lock()
-	return v, err
+	return v, late(ctx, err)
 }
 
 // rest fetches what is missing of a partial frame. If another client has written the page
 // since the first part came, all of it is fetched again.
-func (c *Client) rest(f *frame) {
+func (c *Client) rest(ctx context.Context, f *frame) {
 	parts := [...][2]int{{f.to, c.page}, {0, f.from}}
 	for _, p := range parts {
 		if p[0] == p[1] {
 			continue
 		}
-		v, err := c.fetch(f, p[0], p[1])
+		v, err := c.fetch(ctx, f, p[0], p[1])
 		if err == nil && v == f.change.base {
 			continue
 		}
@@ -155,7 +155,7 @@ func (c *Client) rest(f *frame) {
 			c.wait()
 		}
 		if err == nil {
-			f.change.base, err = c.fetch(f, 0, c.page)
+			f.change.base, err = c.fetch(ctx, f, 0, c.page)
 		}
 		if err != nil { // who needs the page meets the error himself
 			c.remove(f)
@@ -188,7 +188,7 @@ func (c *Client) fetchAhead(page uint64) {
 		return
 	}
 	c.enter(f, page, loading)
-	v, err := c.fetch(f, 0, c.page)
+	v, err := c.fetch(context.Background(), f, 0, c.page)
 	if err != nil { // who needs the page meets the error himself
 		c.remove(f)
 	} else {

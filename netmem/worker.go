@@ -1,5 +1,7 @@
 package netmem
 
+import "context"
+
 // job is what a worker does: fetch what nobody waits for yet, and write back.
 type job struct {
 	what  task
@@ -37,7 +39,7 @@ func (c *Client) work() {
 		case fetchAhead:
 			c.fetchAhead(j.page)
 		case fetchRest:
-			c.rest(j.frame)
+			c.rest(context.Background(), j.frame)
 		case write:
 			c.writeQueued(j.frame)
 		case writeAndFree:
@@ -60,7 +62,7 @@ func (c *Client) writeQueued(f *frame) {
 	}
 	if f.state == valid && f.dirty {
 		page := f.change.page
-		if err := c.writeBack(f); err != nil && c.find(page) != f && c.failed == nil {
+		if err := c.writeBack(context.Background(), f); err != nil && c.find(page) != f && c.failed == nil {
 			c.failed = err
 		}
 	}

@@ -10,17 +10,17 @@ import (
 
 // take takes a frame out of the cache for another page. If all are dirty it waits until
 // one has been written back.
-func (c *Client) take() (*frame, error) {
+func (c *Client) take(ctx context.Context) (*frame, error) {
 	for {
-		if c.closed {
-			return nil, closedError("use")
+		if err := c.usable(ctx); err != nil {
+			return nil, err
 		}
 		if f := c.idle(c.leave); f != nil {
 			return f, nil
 		}
 		if c.leaving == 0 {
 			if f := c.anyDirty(); f != nil {
-				if err := c.writeBack(f); err != nil {
+				if err := c.writeBack(ctx, f); err != nil {
 					return nil, err
 				}
 				continue
@@ -52,11 +52,11 @@ func (c *Client) leave(f *frame) bool {
 }
 
 // writeBack writes a frame to the servers. If another client was faster the frame is freed.
-func (c *Client) writeBack(f *frame) error {
+func (c *Client) writeBack(ctx context.Context, f *frame) error {
 	f.state = writing
 	f.change.from = c.frameOf(f)
 	c.mu.Unlock()
-	err := c.pool.write(context.Background(), &f.change)
+	err := late(ctx, c.pool.write(ctx, &f.change))
 	c.mu.Lock()
 	f.state, f.err = valid, err
 	switch {
@@ -78,11 +78,37 @@ func (c *Client) writeBack(f *frame) error {
 // that it meets, or that was met with pages that are not in the cache any more: those
 // that another client has written first.
 func (c *Client) Sync() error {
+	ctx, end := c.begin()
+	defer end()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
-		return closedError("sync")
+	if err := c.usable(ctx); err != nil {
+		return err
 	}
+	if err := c.queueDirty(ctx); err != nil {
+		return err
+	}
+	var err error
+	for i := range c.frames {
+		f := &c.frames[i]
+		for f.queued || f.state == writing {
+			if ctx.Err() != nil {
+				return late(ctx, ctx.Err())
+			}
+			c.wait()
+		}
+		if err == nil && f.dirty {
+			err = f.err
+		}
+	}
+	if c.failed != nil {
+		err, c.failed = c.failed, nil
+	}
+	return err
+}
+
+// queueDirty gives the workers all frames that are to be written back.
+func (c *Client) queueDirty(ctx context.Context) error {
 	for i := range c.frames {
 		f := &c.frames[i]
 		if !f.dirty || f.queued {
@@ -91,26 +117,23 @@ func (c *Client) Sync() error {
 		f.queued = true
 		c.asking++
 		c.mu.Unlock()
-		c.jobs <- job{what: write, frame: f}
+		var err error
+		select {
+		case c.jobs <- job{what: write, frame: f}:
+		case <-ctx.Done():
+			err = late(ctx, ctx.Err())
+		}
 		c.mu.Lock()
 		c.asking--
+		if err != nil {
+			f.queued = false
+		}
 		c.tell()
-	}
-	err := c.failed
-	c.failed = nil
-	for i := range c.frames {
-		f := &c.frames[i]
-		for f.queued || f.state == writing {
-			c.wait()
-		}
-		if err == nil && f.dirty {
-			err = f.err
+		if err != nil {
+			return err
 		}
 	}
-	if err == nil {
-		err, c.failed = c.failed, nil
-	}
-	return err
+	return nil
 }
 
 // Drop forgets all pages that have not been written here: they are fetched again when they

@@ -121,9 +121,9 @@ func TestStrangeDescriptors(t *testing.T) {
 // FuzzMessage: whatever a process is told, it gets a message that makes sense or an error.
 func FuzzMessage(f *testing.F) {
 	for _, s := range []string{
-		`{"Kind":"open","Version":1,"Local":1048576,"Deadline":5000000000}`,
+		`{"Kind":"open","Version":2,"Local":1048576,"Deadline":5000000000}`,
 		`{"Kind":"opened","Size":4096,"PageSize":4096}`,
-		`{"Kind":"guard","Version":1,"Base":4096,"Size":4096,"Deadline":1}`,
+		`{"Kind":"guard","Version":2,"Base":4096,"Size":4096,"Deadline":1}`,
 		`{"Kind":"map","Base":18446744073709547520,"Size":8192}`,
 		`{"Kind":"failed"}`, `{"Kind":"done","ID":1,"Stats":{"Missed":3}}`, `{`, ``,
 	} {
