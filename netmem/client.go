@@ -126,21 +126,30 @@ func (c *Client) bytes(f *frame) []byte { return c.memory.Bytes()[int(f.number)*
 // ReadAt reads len(p) bytes at off. What nobody has written is zeros. It returns io.EOF at
 // the end of what is lent, and an *Error if a page cannot be fetched by the deadline (see
 // SetDeadline) or within the timeout of its servers; p then has what came before it.
-func (c *Client) ReadAt(p []byte, off int64) (int, error) {
+func (c *Client) ReadAt(p []byte, off int64) (n int, err error) {
 	if off < 0 {
 		return 0, &Error{Op: "read", Err: ErrOutside}
 	}
+	rest := max(0, c.Size()-off)
+	if int64(len(p)) <= rest {
+		return c.eachPage(p, off, c.readPage)
+	}
+	if n, err = c.eachPage(p[:rest], off, c.readPage); err == nil {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// eachPage moves p, which begins at off, page by page, and returns how many bytes came before an
+// error.
+func (c *Client) eachPage(p []byte, off int64, move func(ctx context.Context, page uint64, within int, part []byte) error) (done int, err error) {
 	ctx, end := c.begin()
 	defer end()
-	done := 0
 	for done < len(p) {
 		at := off + int64(done)
-		if at >= c.Size() {
-			return done, io.EOF
-		}
 		page, within := uint64(at)/uint64(c.page), int(at%int64(c.page))
 		n := min(len(p)-done, c.page-within)
-		if err := c.readPage(ctx, page, within, p[done:done+n]); err != nil {
+		if err := move(ctx, page, within, p[done:done+n]); err != nil {
 			return done, err
 		}
 		done += n
@@ -175,19 +184,7 @@ func (c *Client) WriteAt(p []byte, off int64) (int, error) {
 	case c.pool.readOnly:
 		return 0, &Error{Op: "write", Err: ErrReadOnly}
 	}
-	ctx, end := c.begin()
-	defer end()
-	done := 0
-	for done < len(p) {
-		at := off + int64(done)
-		page, within := uint64(at)/uint64(c.page), int(at%int64(c.page))
-		n := min(len(p)-done, c.page-within)
-		if err := c.writePage(ctx, page, within, p[done:done+n]); err != nil {
-			return done, err
-		}
-		done += n
-	}
-	return done, nil
+	return c.eachPage(p, off, c.writePage)
 }
 
 func (c *Client) writePage(ctx context.Context, page uint64, within int, from []byte) error {

@@ -28,7 +28,7 @@ type line struct {
 	once       sync.Once
 	why        error         // it has ended; guarded by the link
 	timeout    time.Duration // of each call
-	patiences  sync.Pool
+	contexts   sync.Pool
 }
 
 // requests are buffers for requests.
@@ -53,7 +53,7 @@ func dialLine(ctx context.Context, f fabric, to via.Address, depth int, timeout 
 // call sends a request and waits for its reply, until the line's timeout. It fails unless
 // there is a reply of this protocol, whatever that says.
 func (l *line) call(ctx context.Context, q *protocol.Request, send, into ring.Frame) (protocol.Reply, answer, error) {
-	p := patient(ctx, l.timeout, &l.patiences)
+	p := newCallContext(ctx, l.timeout, &l.contexts)
 	defer p.release()
 	b := requests.Get().(*[protocol.RequestSize]byte)
 	defer requests.Put(b)
@@ -135,8 +135,8 @@ func (l *line) blank() bool { return l.record.Load().Pool == 0 }
 // pause between tries while a server is busy.
 const pause = 50 * time.Microsecond
 
-// patiently is call for pages: it asks again while the server is busy.
-func (l *line) patiently(ctx context.Context, q *protocol.Request, send, into ring.Frame) (protocol.Reply, error) {
+// callPages is call for pages: it asks again while the server is busy.
+func (l *line) callPages(ctx context.Context, q *protocol.Request, send, into ring.Frame) (protocol.Reply, error) {
 	var end time.Time
 	for {
 		r, _, err := l.call(ctx, q, send, into)
@@ -156,7 +156,7 @@ func (l *line) patiently(ctx context.Context, q *protocol.Request, send, into ri
 // fetch fetches a part of a page into a frame. Its errors end the line.
 func (l *line) fetch(ctx context.Context, epoch, page uint64, offset int, into ring.Frame) (protocol.Reply, error) {
 	q := protocol.Request{Operation: protocol.Fetch, Epoch: epoch, Page: page, Offset: uint32(offset), Length: uint32(into.Length)}
-	r, err := l.patiently(ctx, &q, ring.Frame{}, into)
+	r, err := l.callPages(ctx, &q, ring.Frame{}, into)
 	if err == nil && r.Result == protocol.OK && int(r.Length) != into.Length {
 		err = fmt.Errorf("%w: %d bytes came of %d", ErrProtocol, r.Length, into.Length)
 	}
@@ -167,7 +167,7 @@ func (l *line) fetch(ctx context.Context, epoch, page uint64, offset int, into r
 func (l *line) stamps(ctx context.Context, epoch, first uint64, n int, into ring.Frame) (protocol.Reply, error) {
 	into.Length = n * protocol.StampSize
 	q := protocol.Request{Operation: protocol.Stamps, Epoch: epoch, Page: first, Length: uint32(into.Length)}
-	r, err := l.patiently(ctx, &q, ring.Frame{}, into)
+	r, err := l.callPages(ctx, &q, ring.Frame{}, into)
 	if err == nil && r.Result == protocol.OK && int(r.Length) != into.Length {
 		err = fmt.Errorf("%w: %d bytes of stamps came of %d", ErrProtocol, r.Length, into.Length)
 	}
@@ -181,7 +181,7 @@ func (l *line) write(ctx context.Context, epoch, page uint64, from ring.Frame, c
 		Operation: protocol.Write, Condition: condition, Length: uint32(from.Length), Page: page,
 		Expected: uint64(expected), Next: uint64(next), Client: client,
 	}
-	return l.patiently(ctx, &q, from, ring.Frame{})
+	return l.callPages(ctx, &q, from, ring.Frame{})
 }
 
 // close ends the line. When it returns nothing lands in any frame any more.

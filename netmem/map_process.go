@@ -14,8 +14,8 @@ import (
 	"github.com/trapeze-nic/trapeze/netmem/internal/pager"
 )
 
-// mapPatience is how long the mapper waits for what its processes do at once.
-const mapPatience = 10 * time.Second
+// processTimeout is how long the mapper waits for what its processes do at once.
+const processTimeout = 10 * time.Second
 
 // mapProcess is a pager or a guard.
 type mapProcess struct {
@@ -50,7 +50,7 @@ func startProcess(o MapOptions) (*mapProcess, error) {
 
 // ask sends a message, and waits for one of a kind.
 func (p *mapProcess) ask(ctx context.Context, m pager.Message, kind pager.Kind, fds ...int) (pager.Message, error) {
-	if err := p.link.Send(m, time.Now().Add(mapPatience), fds...); err != nil {
+	if err := p.link.Send(m, time.Now().Add(processTimeout), fds...); err != nil {
 		return pager.Message{}, p.lost(err)
 	}
 	// The mapping fails then, and nobody needs the link any more.
@@ -80,17 +80,17 @@ func (p *mapProcess) lost(err error) error {
 		if p.state != nil {
 			return fmt.Errorf("%w: %w", ErrPagerDied, p.state)
 		}
-	case <-time.After(mapPatience):
+	case <-time.After(processTimeout):
 	}
 	return ErrPagerDied
 }
 
 // close ends the process, which may do what it still has to.
-func (p *mapProcess) close(patience time.Duration) {
+func (p *mapProcess) close(timeout time.Duration) {
 	p.link.Close()
 	select {
 	case <-p.exited:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		_ = p.cmd.Process.Kill() // or it has just exited
 		<-p.exited
 	}

@@ -83,7 +83,7 @@ func (m *Mapping) Do(f func()) error {
 	select {
 	case <-m.done:
 		return m.Err()
-	case <-time.After(mapPatience):
+	case <-time.After(processTimeout):
 		return asError("touch mapped memory", err)
 	}
 }
@@ -123,7 +123,7 @@ func (m *Mapping) request(ctx context.Context, kind pager.Kind) (pager.Message, 
 		defer m.mu.Unlock()
 		delete(m.requests, id)
 	}()
-	if err := m.pager.link.Send(pager.Message{Kind: kind, ID: id}, time.Now().Add(mapPatience)); err != nil {
+	if err := m.pager.link.Send(pager.Message{Kind: kind, ID: id}, time.Now().Add(processTimeout)); err != nil {
 		err = m.pager.lost(err)
 		m.end(err)
 		return pager.Message{}, m.Err()
@@ -175,7 +175,7 @@ func (m *Mapping) watchGuard() {
 	if !errors.Is(reason, ErrPagerHung) {
 		select {
 		case <-m.done:
-		case <-time.After(mapPatience / 10):
+		case <-time.After(processTimeout / 10):
 		}
 	}
 	m.end(fmt.Errorf("%w: %w", ErrPagerDied, reason))
@@ -221,20 +221,20 @@ func (m *Mapping) Close() (err error) {
 		err = errors.Join(m.Sync(context.Background()), unix.Munmap(m.bytes))
 		m.bytes = nil
 		m.end(errMapClosed)
-		m.release(mapPatience)
+		m.release(processTimeout)
 	})
 	return err
 }
 
-// release frees all that the mapping has, in an order in which the guard sees no death. It is
-// patient with processes that may have something left to do.
-func (m *Mapping) release(patience time.Duration) {
+// release frees all that the mapping has, in an order in which the guard sees no death. The
+// processes have so long to end.
+func (m *Mapping) release(timeout time.Duration) {
 	close(m.stop)
 	if m.guard != nil {
-		m.guard.close(patience)
+		m.guard.close(timeout)
 	}
 	if m.pager != nil {
-		m.pager.close(patience)
+		m.pager.close(timeout)
 	}
 	m.watchers.Wait()
 	if m.bytes != nil {

@@ -25,8 +25,8 @@ const (
 	DefaultName = "netmem"
 	// DefaultDepth is how many requests of one client can be under way.
 	DefaultDepth = 64
-	// defaultPatience is how long a client may leave replies that it has asked for.
-	defaultPatience = 5 * time.Second
+	// defaultReplyTimeout is how long a client may leave replies that it has asked for.
+	defaultReplyTimeout = 5 * time.Second
 	// defaultStrangers is how many clients may be connected that have never asked for a page.
 	defaultStrangers = 16
 )
@@ -54,10 +54,10 @@ type ServerOptions struct {
 	ReadOnly bool
 	// Depth is how many requests of one client can be under way.
 	Depth int
-	// Patience is how long a client may leave replies that it has asked for; then its
+	// Timeout is how long a client may leave replies that it has asked for; then its
 	// connection is ended, as nobody writes to pages that are being sent. Zero is
 	// 5 s.
-	Patience time.Duration
+	Timeout time.Duration
 	// Strangers is how many clients may be connected that have never asked for a page, as each
 	// takes memory: one more ends the connection of the oldest. Zero is 16.
 	Strangers int
@@ -239,8 +239,8 @@ func (o *ServerOptions) check() error {
 	if o.Depth < 2 || o.Depth > 1024 {
 		return optionError("Depth", o.Depth, "2 to 1024")
 	}
-	if o.Patience == 0 {
-		o.Patience = defaultPatience
+	if o.Timeout == 0 {
+		o.Timeout = defaultReplyTimeout
 	}
 	if o.Strangers == 0 {
 		o.Strangers = defaultStrangers
@@ -248,8 +248,8 @@ func (o *ServerOptions) check() error {
 	if o.Strangers < 1 {
 		return optionError("Strangers", o.Strangers, "at least 1")
 	}
-	if o.Patience < 0 {
-		return optionError("Patience", o.Patience, "more than nothing")
+	if o.Timeout < 0 {
+		return optionError("Timeout", o.Timeout, "more than nothing")
 	}
 	return nil
 }

@@ -75,7 +75,7 @@ func (s *Server) leave(x *session) {
 
 // watch ends the connections of clients that do not take what they have asked for.
 func (s *Server) watch() {
-	tick := time.NewTicker(s.options.Patience)
+	tick := time.NewTicker(s.options.Timeout)
 	defer tick.Stop()
 	before := map[*session]uint64{} // of those that had loans: what they had taken
 	for {

@@ -18,7 +18,7 @@ import (
 func TestStuckClient(t *testing.T) {
 	const page, pages = 4096, 128
 	r := newRig(t, emulator.PairOptions{})
-	s := r.serve(netmem.ServerOptions{Page: page, Size: page * pages, Patience: 100 * time.Millisecond})
+	s := r.serve(netmem.ServerOptions{Page: page, Size: page * pages, Timeout: 100 * time.Millisecond})
 	good := r.open(netmem.Options{Cache: 16 * page}, s)
 	r.write(good, randomBytes(1, page*pages), 0)
 	r.sync(good)

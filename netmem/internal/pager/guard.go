@@ -34,7 +34,7 @@ func guard(ctx context.Context, l *Link, m *Memory, life *os.File, deadline time
 		_, _, _ = l.Receive(time.Time{})
 	}()
 	defer context.AfterFunc(ctx, func() { _ = life.SetReadDeadline(time.Unix(1, 0)) })()
-	if err := l.Send(Message{Kind: KindReady}, time.Now().Add(patience)); err != nil {
+	if err := l.Send(Message{Kind: KindReady}, time.Now().Add(linkTimeout)); err != nil {
 		return err
 	}
 	reason := watchLife(ctx, life, hungAfter*deadline)
@@ -42,7 +42,7 @@ func guard(ctx context.Context, l *Link, m *Memory, life *os.File, deadline time
 		return nil
 	}
 	err := errors.Join(reason, m.End())
-	if l.Send(Message{Kind: KindFailed, Failure: NewFailure(err)}, time.Now().Add(patience)) == nil {
+	if l.Send(Message{Kind: KindFailed, Failure: NewFailure(err)}, time.Now().Add(linkTimeout)) == nil {
 		err = nil // the mapper says it
 	}
 	for ctx.Err() == nil {

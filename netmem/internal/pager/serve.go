@@ -12,14 +12,14 @@ import (
 // LinkFD is the descriptor under which pager and guard find their link.
 const LinkFD = 3
 
-// patience is how long a process waits for what the mapper does at once.
-const patience = 10 * time.Second
+// linkTimeout is how long a process waits for what the mapper does at once.
+const linkTimeout = 10 * time.Second
 
 // Serve is what the pager's process and the guard's do: which of them it is the mapper says
 // first. It returns when the mapper needs it no more, or when the memory has ended, with the
 // reason if the mapper could not be told. open makes the source, and is not called in the guard.
 func Serve(ctx context.Context, l *Link, open func(context.Context) (Source, error)) error {
-	m, fds, err := l.Receive(time.Now().Add(patience))
+	m, fds, err := l.Receive(time.Now().Add(linkTimeout))
 	if err != nil {
 		return fmt.Errorf("wait for the mapper: %w", err)
 	}
@@ -35,7 +35,7 @@ func Serve(ctx context.Context, l *Link, open func(context.Context) (Source, err
 	case KindOpen:
 		s := session{link: l}
 		if err := s.run(ctx, m, open); err != nil {
-			if l.Send(Message{Kind: KindFailed, Failure: NewFailure(err)}, time.Now().Add(patience)) != nil {
+			if l.Send(Message{Kind: KindFailed, Failure: NewFailure(err)}, time.Now().Add(linkTimeout)) != nil {
 				return err // nobody else says it
 			}
 		}
@@ -77,7 +77,7 @@ func (s *session) run(ctx context.Context, m Message, open func(context.Context)
 	if err := s.send(Message{Kind: KindOpened, Size: size, PageSize: source.PageSize()}); err != nil {
 		return err
 	}
-	m, fds, err := s.link.Receive(time.Now().Add(patience))
+	m, fds, err := s.link.Receive(time.Now().Add(linkTimeout))
 	switch {
 	case err != nil:
 		return fmt.Errorf("wait for the mapping: %w", err)
@@ -102,7 +102,7 @@ func (s *session) run(ctx context.Context, m Message, open func(context.Context)
 	return nil
 }
 
-func (s *session) send(m Message) error { return s.link.Send(m, time.Now().Add(patience)) }
+func (s *session) send(m Message) error { return s.link.Send(m, time.Now().Add(linkTimeout)) }
 
 // listen does what the mapper asks for until it has closed the mapping or has ended. What it
 // had written until then is written back.

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// patience is a context that ends after a time, or with its parent. Unlike those of
+// callContext is a context that ends after a time, or with its parent. Unlike those of
 // package context it is used again, so that a deadline for each call allocates nothing; and
 // it has no timer until somebody sleeps: who polls looks at the clock now and then.
-type patience struct {
+type callContext struct {
 	parent   context.Context
 	deadline time.Time
 	timer    *time.Timer
@@ -30,10 +30,10 @@ type patience struct {
 const looksPerClock = 32
 
 // patient returns a context with d to go, from home if that has one.
-func patient(parent context.Context, d time.Duration, home *sync.Pool) *patience {
-	p, _ := home.Get().(*patience)
+func newCallContext(parent context.Context, d time.Duration, home *sync.Pool) *callContext {
+	p, _ := home.Get().(*callContext)
 	if p == nil {
-		p = &patience{done: make(chan struct{}), home: home}
+		p = &callContext{done: make(chan struct{}), home: home}
 		p.timer = time.AfterFunc(time.Hour, func() { p.end(context.DeadlineExceeded) })
 		p.timer.Stop()
 	}
@@ -45,7 +45,7 @@ func patient(parent context.Context, d time.Duration, home *sync.Pool) *patience
 }
 
 // end ends the context, with the first reason that there is.
-func (p *patience) end(err error) {
+func (p *callContext) end(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.err == nil {
@@ -56,7 +56,7 @@ func (p *patience) end(err error) {
 }
 
 // release gives the context back. Whoever was given it does not look at it any more.
-func (p *patience) release() {
+func (p *callContext) release() {
 	again := true
 	if p.until != nil {
 		again = p.until()
@@ -72,14 +72,14 @@ func (p *patience) release() {
 	}
 }
 
-func (p *patience) Deadline() (time.Time, bool) {
+func (p *callContext) Deadline() (time.Time, bool) {
 	if d, ok := p.parent.Deadline(); ok && d.Before(p.deadline) {
 		return d, true
 	}
 	return p.deadline, true
 }
 
-func (p *patience) Done() <-chan struct{} {
+func (p *callContext) Done() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.armed {
@@ -89,7 +89,7 @@ func (p *patience) Done() <-chan struct{} {
 	return p.done
 }
 
-func (p *patience) Err() error {
+func (p *callContext) Err() error {
 	if p.looks.Add(1)%looksPerClock == 0 && time.Now().After(p.deadline) {
 		p.end(context.DeadlineExceeded)
 	}
@@ -101,4 +101,4 @@ func (p *patience) Err() error {
 	return p.err
 }
 
-func (p *patience) Value(key any) any { return p.parent.Value(key) }
+func (p *callContext) Value(key any) any { return p.parent.Value(key) }
