@@ -43,10 +43,10 @@ var (
 	_ io.WriterAt = (*Client)(nil)
 )
 
-// Open connects with servers, whose addresses are those of via.Dial, and which lend the same
-// span by pages of the same size. The first client of new servers needs all of them; others, with Copies above 1, those that
-// are left, and wait a second for the rest once one has answered. The NIC stays open when the
-// client is closed. Errors: ErrOption, ErrUnavailable, ErrOtherPool.
+// Open connects with servers, which lend the same span by pages of the same size. Their addresses
+// are as via.Dial has them. The first client of new servers needs all of them. Others, with Copies
+// above 1, need those that are left, and wait a second for the rest once one has answered. The NIC
+// stays open when the client is closed. Errors: ErrOption, ErrUnavailable, ErrOtherPool.
 func Open(ctx context.Context, nic *via.NIC, servers []string, o Options) (*Client, error) {
 	addresses, err := resolve(ctx, nic, servers)
 	if err != nil {
@@ -123,9 +123,9 @@ func (c *Client) frameOf(f *frame) ring.Frame {
 
 func (c *Client) bytes(f *frame) []byte { return c.memory.Bytes()[int(f.number)*c.page:][:c.page] }
 
-// ReadAt reads len(p) bytes at off. What nobody has written is zeros. It returns io.EOF at
-// the end of what is lent, and an *Error if a page cannot be fetched by the deadline (see
-// SetDeadline) or within the timeout of its servers; p then has what came before it.
+// ReadAt reads len(p) bytes at off. What nobody has written is zeros. It returns io.EOF at the
+// end of what is lent. It returns an *Error if a page cannot be fetched by the deadline of
+// SetDeadline, or within the timeout of its servers; p then has what came before it.
 func (c *Client) ReadAt(p []byte, off int64) (n int, err error) {
 	if off < 0 {
 		return 0, &Error{Op: "read", Err: ErrOutside}

@@ -10,10 +10,11 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// SetDeadline sets when ReadAt, WriteAt, Sync and Close fail with os.ErrDeadlineExceeded, of
-// calls that begin after it. The zero time is never, and then Options.Timeout limits them. A
-// fetch or write that the deadline cuts short costs the connection with its server, which is
-// made again. What was to be written back stays in the cache, but for Close.
+// SetDeadline sets when ReadAt, WriteAt, Sync and Close fail with os.ErrDeadlineExceeded. Calls
+// that have begun before keep the deadline that they had. The zero time is never, and then only
+// Options.Timeout limits calls. A fetch or write that the deadline cuts short ends the connection
+// with its server, which is made again. Unless it was Close that failed, what was to be written
+// back stays in the cache.
 func (c *Client) SetDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

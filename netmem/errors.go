@@ -46,8 +46,9 @@ var (
 	ErrClosed = via.ErrClosed
 )
 
-// Error is the error of package via: what was attempted, with the page's number if it is about
-// one; the server's address as Device; and the cause, which is or wraps one of the errors above.
+// Error is the error of package via. Op says what was attempted, with the page's number if it is
+// about one. Device is the server's address. Err is the cause, which is or wraps one of the errors
+// above.
 type Error = via.Error
 
 // asError makes an *Error of err, which may be one already.

@@ -155,21 +155,21 @@ func (l *line) callPages(ctx context.Context, q *protocol.Request, send, into ri
 
 // fetch fetches a part of a page into a frame. Its errors end the line.
 func (l *line) fetch(ctx context.Context, epoch, page uint64, offset int, into ring.Frame) (protocol.Reply, error) {
-	q := protocol.Request{Operation: protocol.Fetch, Epoch: epoch, Page: page, Offset: uint32(offset), Length: uint32(into.Length)}
-	r, err := l.callPages(ctx, &q, ring.Frame{}, into)
-	if err == nil && r.Result == protocol.OK && int(r.Length) != into.Length {
-		err = fmt.Errorf("%w: %d bytes came of %d", ErrProtocol, r.Length, into.Length)
-	}
-	return r, err
+	return l.fill(ctx, &protocol.Request{Operation: protocol.Fetch, Epoch: epoch, Page: page, Offset: uint32(offset)}, into)
 }
 
 // stamps fetches the stamps of n pages into a frame. Its errors end the line.
 func (l *line) stamps(ctx context.Context, epoch, first uint64, n int, into ring.Frame) (protocol.Reply, error) {
 	into.Length = n * protocol.StampSize
-	q := protocol.Request{Operation: protocol.Stamps, Epoch: epoch, Page: first, Length: uint32(into.Length)}
-	r, err := l.callPages(ctx, &q, ring.Frame{}, into)
+	return l.fill(ctx, &protocol.Request{Operation: protocol.Stamps, Epoch: epoch, Page: first}, into)
+}
+
+// fill is callPages for a request that fetches as much as a frame has room for.
+func (l *line) fill(ctx context.Context, q *protocol.Request, into ring.Frame) (protocol.Reply, error) {
+	q.Length = uint32(into.Length)
+	r, err := l.callPages(ctx, q, ring.Frame{}, into)
 	if err == nil && r.Result == protocol.OK && int(r.Length) != into.Length {
-		err = fmt.Errorf("%w: %d bytes of stamps came of %d", ErrProtocol, r.Length, into.Length)
+		err = fmt.Errorf("%w: %d bytes came of %d", ErrProtocol, r.Length, into.Length)
 	}
 	return r, err
 }

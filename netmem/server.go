@@ -47,8 +47,8 @@ type ServerOptions struct {
 	// File is lent instead of memory. It stays open when the server is closed. Beside it
 	// is a sidecar, NAME.trapeze, with the versions and sums of the pages; for reading only
 	// none is made. A process that is killed leaves each page old or new as a whole. Pages
-	// are flushed to the disk by Close; one that a power failure has torn is known by its sum,
-	// and one that has come back old is not (PROTOCOL.md, "Machines that lose power").
+	// are flushed to the disk by Close; one that a power failure has torn is known by its sum.
+	// One that has come back old is not: see PROTOCOL.md, "Machines that lose power".
 	File *os.File
 	// ReadOnly refuses writes.
 	ReadOnly bool
