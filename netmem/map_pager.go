@@ -22,8 +22,7 @@ type MapStats = pager.Stats
 // pages of the source that open gives, or the guard of one, which has no source. It returns
 // when the process that has called Map has closed the mapping, or has ended and what it had
 // written is written back, or when the mapping has failed: with nil if that process knows, else
-// with the reason. A source that is an
-// io.Closer is closed. The command then exits, whatever goroutines the source may have left.
+// with the reason. A source that is an io.Closer is closed. The command then exits, whatever goroutines the source may have left.
 //
 // SIGINT, SIGTERM and SIGHUP are ignored: who stops a service, and all its processes at once,
 // has the application close the mapping first. If ctx ends the mapping ends, as by a failure.
