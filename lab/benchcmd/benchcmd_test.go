@@ -299,15 +299,22 @@ func TestHelpOfKeys(t *testing.T) {
 		}
 		_, keys, _ := strings.Cut(help.String(), "JSON keys:")
 		_, object := both(t, command...)
+		named(t, keys, object["environment"])
 		for _, list := range []string{"results", "rows"} {
 			rows, _ := object[list].([]any)
 			for _, r := range rows {
-				for key := range r.(map[string]any) {
-					if !strings.Contains(keys, key) {
-						t.Errorf("the help of %v does not name %s", command[:2], key)
-					}
-				}
+				named(t, keys, r)
 			}
+		}
+	}
+}
+
+// named checks that help names each key of an object.
+func named(t *testing.T, help string, object any) {
+	t.Helper()
+	for key := range object.(map[string]any) {
+		if !strings.Contains(help, key) {
+			t.Errorf("the help does not name %s", key)
 		}
 	}
 }

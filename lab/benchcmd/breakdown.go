@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/lab/internal/breakdown"
 )
@@ -20,7 +21,7 @@ type breakdownReport struct {
 	breakdown.Result
 	// Ordinary, with --eager, is the same message without eager memory; its limits are
 	// measured as well.
-	Ordinary *breakdown.Result `json:"ordinary,omitempty"`
+	Ordinary *breakdown.Result `json:"ordinary,omitempty" help:"with --eager: without eager memory"`
 }
 
 type breakdownFlags struct {
@@ -63,9 +64,7 @@ each other through one atomic word): a message has two or more such crossings in
 With --eager each step stands beside the same one without eager memory, all of which is
 measured first, in half of the time.
 
-JSON keys: environment, bytes, steps (step, ns, what), sum_ns, whole_ns,
-remainder_ns, border_ns, ordinary (with --eager: the same keys, without eager memory), limits (copies: bytes, ns, gb_per_s; between: cores, proximity,
-crossing_ns, rounds, p50_ns, p50_spread_ns, p999_ns).`,
+` + keys.Of(breakdownReport{}),
 		Example: `  trapeze-lab bench breakdown
   trapeze-lab bench breakdown --bytes 8K --duration 10s --json
   trapeze-lab bench breakdown --eager`,

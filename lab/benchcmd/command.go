@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/progress"
 	"github.com/trapeze-nic/trapeze/lab/internal/bench"
@@ -57,12 +58,9 @@ handed over by reference), memif, udp, vfio-user (both engines in a third
 process), memory (both NICs in one process and one goroutine).
 Placements of the engine: inline (the application's polls drive it), thread.
 
-JSON keys: environment; results: test, wire, placement, reliability, vis, bytes,
-repetitions, p50_us, p99_us, p999_us, max_us, p50_spread_us, mb_per_s, mb_per_s_spread,
-messages_per_s, cpu_ns_per_message, cycles_per_message (null where the machine does not count them),
-mallocs_per_message, collections, involuntary_switches_per_s (how often both
-processes were taken off their cores). A MB is 10^6 bytes. Stopped early, it prints
-what it has measured, and incomplete says why it ended.`,
+` + keys.Of(benchReport{}) + `
+A MB is 10^6 bytes. Stopped early, it prints what it has measured, and incomplete
+says why it ended.`,
 		Example: `  trapeze-lab bench
   trapeze-lab bench --tests latency --wires shm,memif,udp --sizes 64,4K --svg latency.svg
   trapeze-lab bench --tests put,get --wires shm-share

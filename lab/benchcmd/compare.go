@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/lab/internal/bench"
 	"github.com/trapeze-nic/trapeze/lab/internal/plot"
@@ -66,13 +67,9 @@ a virtual machine the host may move them at any time. So the time in which a cac
 goes from one to the other (crossing) is measured before and after each answer. A round
 in which it changed is left out, and rounds at different distances make rows of their own.
 
-JSON keys: rows (test: latency, put, get, fetch, bandwidth, rate or frames, bytes, unit: us for
-the first four, cores, proximity: one core or two cores as the kernel tells it,
-crossing_ns, crossing_spread_ns, rounds, unsteady_rounds, better, ours,
-ours_spread, peers, peers_spread, statistics, p999_us, best_peer, ratio_to_best,
-ratio_spread, p999_ratio_to_best, involuntary_switches_per_s, failures), environment,
-missing. A MB is 10^6 bytes. Stopped early, it prints what it has measured: incomplete says why it ended, and in a row
-that not all rounds were measured.`,
+` + keys.Of(compareReport{}) + `
+A MB is 10^6 bytes. Stopped early, it prints what it has measured: incomplete says
+why it ended, and in a row that not all rounds were measured.`,
 		Example: `  ci/bench/setup && trapeze-lab bench compare
   trapeze-lab bench compare --tests latency --rounds 5 --json
   trapeze-lab bench compare --tests latency,bandwidth --svg latency.svg`,

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/lab/internal/bench"
 	"github.com/trapeze-nic/trapeze/lab/internal/drivercost"
@@ -41,7 +42,7 @@ what one addition takes that waits for the one before it.
 Not in it is what a NIC adds: a store to its doorbell, which is not cached, and the
 way of the lines that it has written into the processor's cache.
 
-JSON keys: environment, costs (batch, cq, ns, median_ns, cycles, mock_ns), clock_ghz.`,
+` + keys.Of(driverReport{}),
 		Example: `  trapeze-lab bench driver
   trapeze-lab bench driver --duration 10s --json`,
 		Args: cobra.NoArgs,

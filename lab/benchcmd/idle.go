@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/lab/internal/bench"
 )
@@ -24,7 +25,7 @@ const (
 // idleReport holds what bench idle --json prints.
 type idleReport struct {
 	conditions
-	Goals   map[string]float64 `json:"goals"`
+	Goals   map[string]float64 `json:"goals" help:"idle_cpu_percent, p50_us"`
 	Results []idleRow          `json:"results"`
 }
 
@@ -39,7 +40,7 @@ type idleRow struct {
 	P50        float64 `json:"p50_us"`
 	P99        float64 `json:"p99_us"`
 	Max        float64 `json:"max_us"`
-	MeetsGoals *bool   `json:"meets_goals"`
+	MeetsGoals *bool   `json:"meets_goals" help:"null without a NIC"`
 }
 
 type idleFlags struct {
@@ -74,9 +75,8 @@ and without a NIC, to compare with:
 The goal is less than 1 % of a core while idle, and a p50 of 20 us or less; as the
 kernel's share of that is the machine's, its figure stands beside ours.
 
-JSON keys: environment, goals (idle_cpu_percent, p50_us), results: place, idle_s,
-idle_cpu_percent, messages, pause_ms, waking_cpu_percent, p50_us, p99_us, max_us,
-meets_goals (null without a NIC). Stopped early, it prints what it has measured, and
+` + keys.Of(idleReport{}) + `
+Stopped early, it prints what it has measured, and
 incomplete says why it ended.`,
 		Example: `  trapeze-lab bench idle
   trapeze-lab bench idle --places shm-inline --duration 20s --pause 100ms --json`,

@@ -38,11 +38,11 @@ type result struct {
 	RateSpread  [2]float64  `json:"mb_per_s_spread"`
 	Messages    float64     `json:"messages_per_s"`
 	CPU         float64     `json:"cpu_ns_per_message"`
-	Cycles      *float64    `json:"cycles_per_message"`
+	Cycles      *float64    `json:"cycles_per_message" help:"null where the machine does not count them"`
 	Mallocs     float64     `json:"mallocs_per_message"`
 	Collections float64     `json:"collections"`
 	// Switches a second by which both processes were taken off their cores.
-	Switches float64 `json:"involuntary_switches_per_s"`
+	Switches float64 `json:"involuntary_switches_per_s" help:"how often both processes were taken off their cores"`
 	merged   *hdrhistogram.Histogram
 }
 

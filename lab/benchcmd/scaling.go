@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/lab/internal/plot"
 	"github.com/trapeze-nic/trapeze/lab/internal/scaling"
@@ -60,9 +61,7 @@ squares of relative errors. The better one of the last two is named, unless it r
 by less than 10 % in all, or leaves more than 70 % of the constant's residual: then
 the curve is constant. All three are in the JSON.
 
-JSON keys: environment; curves: name, what, of, unit, points (n, value, low, high),
-growth (kind, base, slope, residual, others); memory: of, count, host_heap_bytes,
-device_heap_bytes, shared_bytes, total_bytes, files.`,
+` + keys.Of(scalingReport{}),
 		Example: `  trapeze-lab bench scaling --svg scaling.svg
   trapeze-lab bench scaling --curves vis,idle-vis --max-vis 1024 --json`,
 		Args: cobra.NoArgs,

@@ -12,6 +12,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/internal/cells"
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/lab/internal/cellmodel"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/report"
@@ -87,9 +88,7 @@ barrier_us     that the coordinator's NIC works for the barrier
 urgent_us      the slowest of cells of high priority that come at all phases of a
                message of low priority
 
-JSON keys: those of the above that the scenario has; stores (words that are written:
-the page's, and one for each participant); transfers (of each cell at each NIC: host,
-channel, message, step, which is receive, high or low, start_us, end_us, bytes).`,
+` + keys.Of(cellmodel.Result{}),
 		Example: `  trapeze-lab model cells --scenario bounce --json
   trapeze-lab model cells --scenario barrier --participants 64
   trapeze-lab model cells --scenario message --bytes 8192`,

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/report"
 	"github.com/trapeze-nic/trapeze/lab/internal/search"
@@ -44,8 +45,7 @@ Profiles: ` + strings.Join(profile.Names(), ", ") + `,
 or a TOML file (trapeze-lab model profiles NAME prints one to start from; base = "NAME"
 takes from another what the file does not say).
 
-JSON keys: latency_us, bandwidth_mb_s, transfers (hostTx, netTx, netRcv, hostRcv: of
-each transfer packet, flow if it is not 0, start_us, end_us, bytes), bus_busy_us.`,
+` + keys.Of(result{}),
 		Example: `  trapeze-lab model --profile p6-natoma --policy amp --payload 8192 --json
   trapeze-lab model --profile alcor --policy static --minpulse-send 1280 --minpulse-recv 1280`,
 		Args: cobra.NoArgs,

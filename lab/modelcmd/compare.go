@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/published"
 )
@@ -51,9 +52,8 @@ Mean and maximum are over computed times and bandwidths with an exact published
 figure. Rows of kind "input" show costs that a profile states; bounds and ranges
 count as met or not.
 
-JSON keys: rows (id, source, quantity, condition, unit, published, kind, what, and
-computed, error_percent unless it is not modelled; computed_highest of a range), table1
-and overall (rows, mean, maximum, worst_id; errors as fractions).`,
+` + keys.Of(comparison{}) + `
+Errors are fractions.`,
 		Example: `  trapeze-lab model compare --published published.csv
   trapeze-lab model compare --published published.csv --max-error 4.5 --mean-error 2 --json`,
 		Args: cobra.NoArgs,
@@ -133,18 +133,17 @@ func everything(published.Line) bool { return true }
 
 // comparedRow is a row of the JSON object.
 type comparedRow struct {
-	ID        string `json:"id"`
-	Source    string `json:"source"`
-	Quantity  string `json:"quantity"`
-	Condition string `json:"condition"`
-	Unit      string `json:"unit"`
-	Published string `json:"published"`
-	Kind      string `json:"kind"`
-	What      string `json:"what"`
-	// Not there for rows that are not modelled.
-	Computed *float64 `json:"computed,omitempty"`
-	Highest  *float64 `json:"computed_highest,omitempty"` // of a range
-	Error    *float64 `json:"error_percent,omitempty"`
+	ID        string   `json:"id"`
+	Source    string   `json:"source"`
+	Quantity  string   `json:"quantity"`
+	Condition string   `json:"condition"`
+	Unit      string   `json:"unit"`
+	Published string   `json:"published"`
+	Kind      string   `json:"kind"`
+	What      string   `json:"what"`
+	Computed  *float64 `json:"computed,omitempty" help:"unless it is not modelled"`
+	Highest   *float64 `json:"computed_highest,omitempty" help:"of a range"`
+	Error     *float64 `json:"error_percent,omitempty" help:"unless it is not modelled"`
 }
 
 type comparison struct {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/report"
 )
@@ -58,8 +59,7 @@ fetch_us    both, and --server-us between them
 The page fault, and looking for the page, are the programs' own: --server-us and the
 platform's cost of a host, of which a request and a reply have one each.
 
-JSON keys: fetch_us, request_us, page_us, transfers (hostTx, netTx, netRcv, hostRcv: of
-each transfer packet, flow: 1 for the request, start_us, end_us, bytes).`,
+` + keys.Of(fetched{}),
 		Example: `  trapeze-lab model fetch --profile alcor --policy eager --payload 8192
   trapeze-lab model fetch --profile pcie4-x16-100g --payload 4096 --server-us 1.5 --json`,
 		Args: cobra.NoArgs,

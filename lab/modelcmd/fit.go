@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/lab/internal/fit"
 	"github.com/trapeze-nic/trapeze/lab/internal/published"
 )
@@ -32,7 +33,7 @@ type fitResult struct {
 	fit.Parameters
 	Transfer  fit.Interface      `json:"transfer"`
 	Fitted    published.Summary  `json:"fitted"`
-	Predicted *published.Summary `json:"predicted,omitempty"`
+	Predicted *published.Summary `json:"predicted,omitempty" help:"with --half"`
 }
 
 func fitCommand(e *command.Env) *cobra.Command {
@@ -50,10 +51,8 @@ deterministic. The profiles hold its result; nothing is written.
 With --half, only one half of Table 1 takes part, and the error on the other half is
 shown as well: how well the model predicts what it was not fitted to.
 
-JSON keys: shared (decision_us, packet_us, completion_us, pulse_us), platforms (by
-name: read_mb_s, write_mb_s, overhead_us, host_us), transfer (start_cycles, frame_cycles),
-fitted and, with --half, predicted
-(rows, mean, maximum, worst_id; errors as fractions).`,
+` + keys.Of(fitResult{}) + `
+Errors are fractions.`,
 		Example: `  trapeze-lab model fit --published published.csv
   trapeze-lab model fit --published published.csv --half latencies`,
 		Args: cobra.NoArgs,

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/report"
 	"github.com/trapeze-nic/trapeze/lab/internal/search"
@@ -32,9 +33,9 @@ type goalFlags struct {
 type goalRow struct {
 	Profile   string  `json:"profile"`
 	Payload   int     `json:"payload"`
-	Engine    string  `json:"changed_engine,omitempty"`
-	Overhead  float64 `json:"overhead_factor,omitempty"`
-	Bandwidth float64 `json:"bandwidth_factor,omitempty"`
+	Engine    string  `json:"changed_engine,omitempty" help:"with --changes"`
+	Overhead  float64 `json:"overhead_factor,omitempty" help:"with --changes"`
+	Bandwidth float64 `json:"bandwidth_factor,omitempty" help:"with --changes"`
 	Best      float64 `json:"best_us"`
 	Auto      float64 `json:"auto_us"`
 	Gap       float64 `json:"gap_percent"`
@@ -56,9 +57,8 @@ With --variants, also on platforms whose costs are those of the profiles times r
 factors from a half to two. With --changes, %d payloads after one engine got half or
 twice the bandwidth or overhead.
 
-JSON keys, in an array: profile, payload, best_us, auto_us, gap_percent,
-sender_gap_percent, stream_over_store_and_forward, bus_over_amp; with --changes
-changed_engine, overhead_factor, bandwidth_factor. What is 0 may be left out.`, report.Learning, report.ChangeFrames),
+`, report.Learning, report.ChangeFrames) + keys.Array(goalRow{}) + `
+What is 0 may be left out.`,
 		Example: `  trapeze-lab model goals
   trapeze-lab model goals --profiles alcor,p6-natoma --payloads 1500,9000 --variants 5 --json
   trapeze-lab model goals --changes --payloads 8192`,

@@ -19,7 +19,7 @@ import (
 // transfer is one entry of the JSON lists.
 type transfer struct {
 	Packet int     `json:"packet"`
-	Flow   int     `json:"flow,omitempty"`
+	Flow   int     `json:"flow,omitempty" help:"if it is not 0; of a fetch, 1 for the request"`
 	Start  float64 `json:"start_us"`
 	End    float64 `json:"end_us"`
 	Bytes  int     `json:"bytes"`

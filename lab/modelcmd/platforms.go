@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/lab/internal/coherence"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 )
@@ -66,7 +67,7 @@ type listedPlatform struct {
 	DMA        float64               `json:"dma_mb_s"`
 	Block      int                   `json:"block_bytes"`
 	Mechanisms []coherence.Mechanism `json:"mechanisms"`
-	TOML       string                `json:"toml,omitempty"`
+	TOML       string                `json:"toml,omitempty" help:"with NAME: the text"`
 }
 
 func listedPlatformOf(name, toml string) (listedPlatform, error) {
@@ -84,8 +85,8 @@ func platformsCommand(e *command.Env) *cobra.Command {
 		Long: `List the built-in memory systems of trapeze-lab model transfer, or print the TOML text of one,
 to start one of one's own from.
 
-JSON keys, in an array, or in one object with NAME: name, summary, dma_mb_s, block_bytes,
-mechanisms; with NAME also toml, the text.`,
+` + keys.Array(listedPlatform{}) + `
+With NAME it is one object.`,
 		Example: `  trapeze-lab model platforms
   trapeze-lab model platforms sonic-via > mine.toml`,
 		Args: cobra.MaximumNArgs(1),

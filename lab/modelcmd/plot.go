@@ -9,6 +9,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/report"
 )
@@ -26,7 +27,7 @@ func PlotCommand(e *command.Env) *cobra.Command {
 		Short: "Draw packet flow graphs and curves as SVG, or all of them as one HTML page",
 		Long: `Draw packet flow graphs and curves as SVG, or all of them as one HTML page.
 
-JSON keys of each: file, bytes.`,
+JSON keys of each: ` + keys.List(written{}) + `.`,
 		Example: `  trapeze-lab plot flow --profile p6-natoma --policy amp --count 6 --output flow.svg
   trapeze-lab plot flow --log device.log --output live.svg
   trapeze-lab plot report --profiles p6-natoma --output report.html`,
@@ -38,7 +39,7 @@ JSON keys of each: file, bytes.`,
 }
 
 // pictureHelp belongs into the description of every command that writes a picture.
-const pictureHelp = ".\n\nJSON keys: file, bytes."
+var pictureHelp = ".\n\n" + keys.Of(written{})
 
 // pictureFlags adds --output, which every picture needs.
 func pictureFlags(cmd *cobra.Command, output *outputFile) {

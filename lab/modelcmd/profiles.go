@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 )
 
@@ -19,9 +20,8 @@ func profilesCommand(e *command.Env) *cobra.Command {
 		Long: `List the built-in cost profiles, or print the TOML text of one, to start a profile
 of one's own from. Beside those of the list there are platforms for trapeze-lab model cells: ` + strings.Join(profile.CellNames(), ", ") + `.
 
-JSON keys, in an array, or in one object with NAME: name, summary, read_mb_s,
-write_mb_s, link_mb_s, bus_duplex; with NAME also toml, the text, and of a platform with
-cells only name, summary and toml.`,
+` + keys.Array(listedProfile{}) + `
+With NAME it is one object. A platform with cells has no rates.`,
 		Example: `  trapeze-lab model profiles
   trapeze-lab model profiles p6-natoma > mine.toml`,
 		Args: cobra.MaximumNArgs(1),
@@ -53,7 +53,7 @@ type listedProfile struct {
 	Write   float64 `json:"write_mb_s,omitempty"`
 	Link    float64 `json:"link_mb_s,omitempty"`
 	Duplex  string  `json:"bus_duplex,omitempty"`
-	TOML    string  `json:"toml,omitempty"`
+	TOML    string  `json:"toml,omitempty" help:"with NAME: the text"`
 }
 
 func listedProfileOf(name, toml string) (listedProfile, error) {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/report"
 	"github.com/trapeze-nic/trapeze/lab/internal/search"
@@ -54,9 +55,8 @@ func sweepCommand(e *command.Env) *cobra.Command {
 the policy's default. Columns: latency_us of a lone payload on an idle system;
 mean_latency_us, bandwidth_mb_s and bus_busy_us of the stream.
 
-JSON keys, in an array: profile, policy, payload, minpulse_send, minpulse_recv, gap_us,
-count, latency_us, mean_latency_us, bandwidth_mb_s, bus_busy_us. With --output the file
-has them, and stdout file, bytes.`,
+` + keys.Array(sweepRow{}) + `
+With --output the file has them, and stdout ` + keys.List(written{}) + `.`,
 		Example: `  trapeze-lab model sweep --policies eager,static --thresholds 64,128,256,512,1024,2048
   trapeze-lab model sweep --profiles p6-natoma,pcie4-x16-100g --policies auto,amp --payloads 1024,8192,65536 --json
   trapeze-lab model sweep --policies amp,store-and-forward --gaps-us 0,75,100,150,300 --poisson`,

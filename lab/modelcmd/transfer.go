@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/lab/internal/coherence"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
@@ -96,9 +97,7 @@ Platforms: ` + strings.Join(profile.MemorySystems(), ", ") + `,
 or a TOML file (trapeze-lab model platforms NAME prints one to start from; base = "NAME" takes
 from another what the file does not say).
 
-JSON keys: user_us, transfer_us, transport_us, total_us, bus_transactions, transactions (of
-each side, agent, kind, region, block, bytes, start_us, end_us; bytes are 0 where there is
-an address alone).`,
+` + keys.Of(transferred{}),
 		Example: `  trapeze-lab model transfer --platform sonic-via --mechanism edt --bytes 1024 --dma-rate 1600 --json
   trapeze-lab model transfer --mechanism edt --bytes 256 --order stride
   trapeze-lab model transfer --platform pcie5-x16-400g --mechanism inline --bytes 64 --until wire`,

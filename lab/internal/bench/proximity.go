@@ -22,7 +22,7 @@ type Pair struct {
 	// Cores are the kernel's numbers of two hardware threads; none to pin nothing.
 	Cores []int `json:"cores"`
 	// Proximity as the kernel tells it, empty where it does not.
-	Proximity Proximity `json:"proximity,omitempty"`
+	Proximity Proximity `json:"proximity,omitempty" help:"one core or two cores as the kernel tells it"`
 }
 
 // processors is where the kernel describes them

@@ -8,9 +8,9 @@ import (
 // Row is one question and all answers, on one pair of cores that stayed as far
 // from each other.
 type Row struct {
-	Test  string `json:"test"`
+	Test  string `json:"test" help:"latency, put, get, fetch, bandwidth, rate or frames"`
 	Bytes int    `json:"bytes"`
-	Unit  string `json:"unit"`
+	Unit  string `json:"unit" help:"us for the first four"`
 	Pair
 	// Crossing is the time in ns in which a cache line goes from one core to the
 	// other, measured before and after each answer, in the median; 0 where there are

@@ -65,10 +65,10 @@ type Options struct {
 
 // Transfer holds what a NIC did with one cell.
 type Transfer struct {
-	Host    int          `json:"host"`    // number of the NIC
+	Host    int          `json:"host" help:"number of the NIC"`
 	Channel int          `json:"channel"` // from 1; message and answer have the same
 	Message int          `json:"message"` // number of the message, counted from 1 as they are posted
-	Step    cells.Step   `json:"step"`
+	Step    cells.Step   `json:"step" help:"receive, high or low"`
 	Start   profile.Time `json:"start_us"`
 	End     profile.Time `json:"end_us"`
 	Bytes   int          `json:"bytes"` // of the message, in this cell
@@ -92,8 +92,8 @@ type Result struct {
 	// Urgent is OneWay of the slowest cell of high priority beside a message of low priority.
 	Urgent profile.Time `json:"urgent_us,omitempty"`
 	// Stores are the words that programs write to multicast one page, or to the FIFOs in a barrier.
-	Stores    int        `json:"stores,omitempty"`
-	Transfers []Transfer `json:"transfers"`
+	Stores    int        `json:"stores,omitempty" help:"words that are written: the page's, and one for each participant"`
+	Transfers []Transfer `json:"transfers" help:"of each cell at each NIC"`
 }
 
 // Run carries a scenario out. It fails with *option.Error, which names the option of the

@@ -58,7 +58,7 @@ type Transaction struct {
 	Kind   Kind   `json:"kind"`
 	Region Region `json:"region"`
 	Block  int    `json:"block"` // in its region
-	Bytes  int    `json:"bytes"` // 0 if it is an address alone
+	Bytes  int    `json:"bytes" help:"0 if it is an address alone"`
 	Start  Time   `json:"start_us"`
 	End    Time   `json:"end_us"`
 }

@@ -39,7 +39,7 @@ type Shared struct {
 // Parameters of all platforms.
 type Parameters struct {
 	Shared    Shared         `json:"shared"`
-	Platforms map[string]Own `json:"platforms"`
+	Platforms map[string]Own `json:"platforms" help:"by name"`
 }
 
 // Effort bounds the search: steps of the outer and of each inner simplex, and how

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/tools/internal/keys"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 )
 
 // helpReport is the JSON of help.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/channel"
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/internal/transfer"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cellping"
@@ -24,17 +25,17 @@ const channelName = "trapeze-channel"
 // channelReport is what channel ping and channel barrier print with --json. Times are of round
 // trips, or of rounds.
 type channelReport struct {
-	Peer         string  `json:"peer,omitempty"`
+	Peer         string  `json:"peer,omitempty" help:"MAC, of ping"`
 	Priority     string  `json:"priority,omitempty"`
-	Bytes        int     `json:"bytes,omitempty"`
-	Participants int     `json:"participants,omitempty"`
+	Bytes        int     `json:"bytes,omitempty" help:"of ping"`
+	Participants int     `json:"participants,omitempty" help:"of barrier"`
 	Rounds       int     `json:"rounds"`
 	Min          float64 `json:"min_us"`
 	P50          float64 `json:"p50_us"`
 	P99          float64 `json:"p99_us"`
 	Max          float64 `json:"max_us"`
 
-	Capture *captureReport `json:"capture,omitempty"`
+	Capture *captureReport `json:"capture,omitempty" help:"with --capture"`
 }
 
 func (p *program) channel() *cobra.Command {
@@ -70,8 +71,7 @@ their return. Without --device both ends are emulated in this process. The --pri
 of what is sent; what comes back has that of the listener. What was measured is shown, too,
 if it is interrupted or the listener is gone.` + captureHelp + `
 
-JSON keys: peer (MAC), priority, bytes, rounds, min_us, p50_us, p99_us, max_us,
-` + captureKeys + `.`,
+` + keys.Of(channelReport{}),
 		Example: `  trapeze channel ping --size 40
   trapeze channel ping --device 'emu:?wire=udp://127.0.0.1:9001&peer=127.0.0.1:9000' --priority low
   trapeze channel ping --count 3 --capture ping.pcap && tshark -r ping.pcap`,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/channel"
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -28,7 +29,7 @@ func (p *program) channelBarrier() *cobra.Command {
 on another: one cell in and one out for each, all of them of --priority. All of it is in
 this process. If it is interrupted it shows the rounds until then.
 
-JSON keys: priority, participants, rounds, min_us, p50_us, p99_us, max_us (of a round).`,
+` + keys.Of(channelReport{}),
 		Example: `  trapeze channel barrier --participants 8
   trapeze channel barrier --priority low --json`,
 		Args: cobra.NoArgs,

@@ -16,17 +16,13 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// captureHelp belongs into the description of every command with captureFlag, and captureKeys
-// into its JSON keys.
-const (
-	captureHelp = `
+// captureHelp belongs into the description of every command with captureFlag.
+const captureHelp = `
 
 With --capture it writes the messages that cross the wire, both ways, to a file that tcpdump
 and Wireshark read as ATM (SunATM): each with its channel, which is the VCI, and when its
 last cell came. The NIC must be an emulated one. The file appears when the command ends,
 however that happens.`
-	captureKeys = `capture (with --capture: file, pdus, damaged)`
-)
 
 // captureFlag is --capture.
 type captureFlag struct {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/channel"
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cellping"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cellstream"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
@@ -19,16 +20,16 @@ import (
 
 // listenReport is what channel listen prints with --json when it ends.
 type listenReport struct {
-	Clients  uint64 `json:"clients"`
+	Clients  uint64 `json:"clients" help:"pings and streams"`
 	Streams  uint64 `json:"streams"`
-	Messages uint64 `json:"messages"`
+	Messages uint64 `json:"messages" help:"of all streams, that came whole"`
 	Bytes    uint64 `json:"bytes"`
-	Damaged  uint64 `json:"damaged"`
-	Drops    uint64 `json:"drops"`
-	Stops    uint64 `json:"stops"`
+	Damaged  uint64 `json:"damaged" help:"messages"`
+	Drops    uint64 `json:"drops" help:"cells that there was no room for"`
+	Stops    uint64 `json:"stops" help:"times that a sender was told to stop"`
 
 	NIC     *infoChannels  `json:"nic,omitempty"`
-	Capture *captureReport `json:"capture,omitempty"`
+	Capture *captureReport `json:"capture,omitempty" help:"with --capture"`
 }
 
 func (p *program) channelListen() *cobra.Command {
@@ -41,10 +42,7 @@ func (p *program) channelListen() *cobra.Command {
 it is interrupted, and then end with exit code 0. The --priority is that of what is sent
 back; streams are told with high priority how far they are.` + captureHelp + `
 
-JSON keys: clients (pings and streams), streams, and of all streams: messages (that came
-whole), bytes, damaged (messages), drops (cells that there was no room for), stops (times
-that a sender was told to stop); nic (` + channelsKeys + `),
-` + captureKeys + `.`,
+` + keys.Of(listenReport{}),
 		Example: `  trapeze channel listen --device 'emu:?wire=udp://127.0.0.1:9000'
   trapeze channel listen --device 'emu:?wire=shm:/run/wire' --priority low --capture cells.pcapng`,
 		Args: cobra.NoArgs,

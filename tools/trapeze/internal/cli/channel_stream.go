@@ -11,6 +11,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/channel"
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cellstream"
 	"github.com/trapeze-nic/trapeze/via"
@@ -18,23 +19,23 @@ import (
 
 // streamReport is what channel stream prints with --json.
 type streamReport struct {
-	Peer      string  `json:"peer"`
+	Peer      string  `json:"peer" help:"MAC"`
 	Priority  string  `json:"priority"`
 	Size      int     `json:"message_bytes"`
-	Messages  uint64  `json:"messages"`
+	Messages  uint64  `json:"messages" help:"sent"`
 	Delivered uint64  `json:"delivered"`
 	Lost      uint64  `json:"lost"`
-	Damaged   uint64  `json:"damaged"`
-	Bytes     uint64  `json:"bytes"`
+	Damaged   uint64  `json:"damaged" help:"of those that are lost, or parts of them"`
+	Bytes     uint64  `json:"bytes" help:"delivered"`
 	Seconds   float64 `json:"seconds"`
-	Rate      float64 `json:"mb_per_s"`
+	Rate      float64 `json:"mb_per_s" help:"10^6 bytes"`
 	Cells     float64 `json:"cells_per_s"`
-	Drops     uint64  `json:"drops"`
-	Stops     uint64  `json:"stops"`
-	Pace      float64 `json:"pace_mb_per_s"`
+	Drops     uint64  `json:"drops" help:"cells that the receiving NIC had no room for"`
+	Stops     uint64  `json:"stops" help:"times that it has told the sender to stop"`
+	Pace      float64 `json:"pace_mb_per_s" help:"what the flow control allows at the end"`
 
-	NIC     *infoChannels  `json:"nic,omitempty"`
-	Capture *captureReport `json:"capture,omitempty"`
+	NIC     *infoChannels  `json:"nic,omitempty" help:"of the sending one, unless that has failed"`
+	Capture *captureReport `json:"capture,omitempty" help:"with --capture"`
 }
 
 type streamFlags struct {
@@ -63,12 +64,7 @@ It ends after --duration, --bytes or --count, whichever comes first; with --dura
 neither of the others when it is interrupted, and then with exit code 0. The totals are shown
 in any case. Sizes are in bytes, or as in 64K, 512M and 2G.` + captureHelp + `
 
-JSON keys: peer (MAC), priority, message_bytes, messages (sent), delivered, lost, damaged (of
-those that are lost, or parts of them), bytes (delivered), seconds, mb_per_s (10^6 bytes),
-cells_per_s, drops (cells that the receiving NIC had no room for), stops (times that it has
-told the sender to stop), pace_mb_per_s (what the flow control allows at the end),
-nic (of the sending one, unless that has failed: ` + channelsKeys + `),
-` + captureKeys + `.`,
+` + keys.Of(streamReport{}),
 		Example: `  trapeze channel stream
   trapeze channel stream --device 'emu:?wire=udp://127.0.0.1:9001&peer=127.0.0.1:9000' --duration 10s
   trapeze channel stream --device 'emu:?wire=shm:/run/wire' --priority high --bytes 1G --json

@@ -19,6 +19,7 @@ import (
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
 	"github.com/trapeze-nic/trapeze/internal/progress"
@@ -52,7 +53,7 @@ var sections = conform.All(nil).Sections()
 type conformCheck struct {
 	Section  string   `json:"section"`
 	Name     string   `json:"name"`
-	Result   string   `json:"result,omitempty"`
+	Result   string   `json:"result,omitempty" help:"passed, failed or skipped; none with --list"`
 	Seconds  float64  `json:"seconds"`
 	Messages []string `json:"messages,omitempty"`
 }
@@ -88,10 +89,9 @@ NICs have room.
 
 The exit code is 0 only if no check has failed.
 
-JSON keys: device, peer, passed, failed, skipped, seconds, checks (section, name,
-result: passed, failed or skipped, seconds, messages); with --list the checks have
-no result. Stopped early, it prints the checks that have ended, incomplete says why it
-ended, and nothing is written to the file of --junit.`,
+` + keys.Of(conformReport{}) + `
+Stopped early, it prints the checks that have ended, incomplete says why it ended,
+and nothing is written to the file of --junit.`,
 		Example: `  trapeze conform
   trapeze conform --list
   trapeze conform --section cq --section memory

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/measure"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/internal/transfer"
@@ -27,9 +28,9 @@ type demoReport struct {
 	Latency   []demoLatency   `json:"latency"`
 	Bandwidth []demoBandwidth `json:"bandwidth"`
 	Policy    policyReport    `json:"policy"`
-	Program   *programReport  `json:"program,omitempty"`
-	Eager     *via.EagerStats `json:"eager,omitempty"`
-	Log       *logReport      `json:"dma_log,omitempty"`
+	Program   *programReport  `json:"program,omitempty" help:"with --image"`
+	Eager     *via.EagerStats `json:"eager,omitempty" help:"with --eager, of this end's NIC, tokens included"`
+	Log       *logReport      `json:"dma_log,omitempty" help:"with --dma-log"`
 }
 
 type demoFile struct {
@@ -96,13 +97,8 @@ With --channels it shows MINI's channels instead: cells of high priority beside 
 low priority, and the latencies of both in one histogram. Of the other flags it has
 --duration.
 
-JSON keys: file and reverse (bytes, sha256_sent, sha256_received, mb_per_s),
-latency (bytes, p50_us, p99_us, p999_us), bandwidth (bytes, mb_per_s), policy
-(at, send and receive: policy, minpulse_bytes), program (with --image: image, nics,
-of each ` + fwcmd.RanKeys + `),
-` + eagerKeys + `,
-dma_log (file, transfers, dropped); a MB is 10^6 bytes. With --channels: idle, urgent and
-bulk (bytes, p50_us, p99_us, p999_us), bulk_mb_per_s, histogram (up_to_us, idle, urgent, bulk).`,
+` + keys.Of(demoReport{}) + `
+A MB is 10^6 bytes. With --channels they are ` + keys.List(channelsReport{}) + `.`,
 		Example: `  trapeze demo
   trapeze demo --input /boot/vmlinuz --json
   trapeze demo --policy static --minpulse-send 1024 --minpulse-recv 2048

@@ -12,15 +12,10 @@ import (
 // eagerFlag is --eager of the commands that move messages.
 type eagerFlag struct{ on bool }
 
-// eagerHelp explains the flag, eagerKeys what it adds to the JSON.
-const (
-	eagerHelp = `
+// eagerHelp explains the flag.
+const eagerHelp = `
 With --eager messages, descriptors and tokens are in the NIC's own memory before they
 are posted, as far as it has room; the report says what it took from there.`
-	eagerKeys = `eager (with --eager, of this end's NIC, tokens included:
-blocks_pushed, blocks_pushed_again, blocks_taken from its memory, blocks_read from
-the host's, registrations_refused, registrations_fell_back, sram_free_bytes)`
-)
 
 func (f *eagerFlag) register(c *cobra.Command) {
 	c.Flags().BoolVar(&f.on, "eager", false, "have the NIC hold messages, descriptors and tokens before they are posted")

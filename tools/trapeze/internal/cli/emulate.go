@@ -15,6 +15,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/activation"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -56,7 +57,8 @@ The command serves until it is interrupted, and ends with code 0 then. A service
 manager may hand over the sockets (systemd socket activation) in place of
 --socket, and is told when the NICs are ready.
 
-JSON keys, when ready: nics (address, socket, mac).`,
+` + keys.Of(emulateReport{}) + `
+It prints them when the NICs are ready.`,
 		Example: `  trapeze emulate --socket /run/nic0.sock --socket /run/nic1.sock
   trapeze emulate --socket /run/nic0.sock --wire 'udp://127.0.0.1:9000'
   trapeze emulate --socket /run/nic0.sock --device 'emu:?wire=udp://127.0.0.1:9000&loss=0.2'

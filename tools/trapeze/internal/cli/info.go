@@ -12,35 +12,32 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 // infoReport is what info --json prints.
 type infoReport struct {
-	Address string `json:"address"`
-	Backend string `json:"backend"`
-	PCI     string `json:"pci"`
-	Version string `json:"version"`
-	MAC     string `json:"mac"`
-	MTU     int    `json:"mtu"`
-	SRAM    uint32 `json:"sram_bytes"`
-	// SRAMFree is null if the device gives out none of its memory.
-	SRAMFree *uint32     `json:"sram_free_bytes"`
-	SRAMUsed *uint32     `json:"sram_used_bytes"`
-	Vectors  int         `json:"vectors"`
-	Features []string    `json:"features"`
-	Limits   infoLimits  `json:"limits"`
-	BARs     []infoBAR   `json:"bars"`
-	Blocks   []infoBlock `json:"blocks"`
-	Health   infoHealth  `json:"health"`
-	ClockUS  float64     `json:"clock_us"`
-	// DMA is null if the device is older than its DMA block.
-	DMA *infoDMA `json:"dma"`
-	// Channels is null if the device is older than its channels block.
-	Channels *infoChannels `json:"channels"`
-	// Program is null if the device has no NIC processor.
-	Program  *fwcmd.Program    `json:"program"`
+	Address  string            `json:"address"`
+	Backend  string            `json:"backend"`
+	PCI      string            `json:"pci"`
+	Version  string            `json:"version"`
+	MAC      string            `json:"mac"`
+	MTU      int               `json:"mtu"`
+	SRAM     uint32            `json:"sram_bytes"`
+	SRAMFree *uint32           `json:"sram_free_bytes" help:"null if the device gives out none of its memory"`
+	SRAMUsed *uint32           `json:"sram_used_bytes" help:"null as well"`
+	Vectors  int               `json:"vectors"`
+	Features []string          `json:"features"`
+	Limits   infoLimits        `json:"limits"`
+	BARs     []infoBAR         `json:"bars"`
+	Blocks   []infoBlock       `json:"blocks"`
+	Health   infoHealth        `json:"health"`
+	ClockUS  float64           `json:"clock_us"`
+	DMA      *infoDMA          `json:"dma" help:"null on an older device"`
+	Channels *infoChannels     `json:"channels" help:"null on an older device"`
+	Program  *fwcmd.Program    `json:"program" help:"of the NIC processor, null without one"`
 	Counters map[string]uint64 `json:"counters"`
 }
 
@@ -132,16 +129,7 @@ func (p *program) info() *cobra.Command {
 health, delivery policy, control program and counters. The NIC is reset on the way: a process takes
 it for itself.
 
-JSON keys: address, backend, pci, version, mac, mtu, sram_bytes, sram_free_bytes
-and sram_used_bytes (null if the NIC gives out no memory), vectors, features, limits (endpoints, cqs, regions, ptags, queue_depth, cq_entries,
-segments, transfer_bytes), bars (bar, bytes, mappable), blocks (type, name,
-version, offset, bytes), health (ready, fatal, link_up, fault, fault_detail,
-resets, heartbeat, events_lost), clock_us, dma (policy with at, send and receive:
-policy, minpulse_bytes; pulse_deadline_us, pulse_timeouts, pulses_refused, log
-with enabled, records, lost; null on an older device),
-channels (` + channelsKeys + `;
-null on an older device), program (of the NIC
-processor, null without one: ` + fwcmd.ProgramKeys + `), counters.`,
+` + keys.Of(infoReport{}),
 		Example: `  trapeze info
   trapeze info --device 'emu:?wire=udp://127.0.0.1:9000' --json`,
 		Args: cobra.NoArgs,

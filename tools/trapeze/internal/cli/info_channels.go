@@ -13,14 +13,14 @@ import (
 // reset, and what it has counted of cells.
 type infoChannels struct {
 	Open         int      `json:"open"`
-	High         infoFIFO `json:"high"` // messages that wait or are being sent
-	Low          infoFIFO `json:"low"`
-	Receive      infoFIFO `json:"receive"` // cells that wait to be stored
-	ReceiveRoom  int      `json:"receive_cells"`
-	Stopped      int      `json:"stopped"`    // stations that the NIC has told to stop
-	StoppedBy    int      `json:"stopped_by"` // stations that have told it so
-	Stops        uint64   `json:"stops"`
-	StopsTaken   uint64   `json:"stops_taken"`
+	High         infoFIFO `json:"high" help:"messages to send"`
+	Low          infoFIFO `json:"low" help:"messages to send"`
+	Receive      infoFIFO `json:"receive" help:"cells to store"`
+	ReceiveRoom  int      `json:"receive_cells" help:"room for"`
+	Stopped      int      `json:"stopped" help:"stations that the NIC has told to stop"`
+	StoppedBy    int      `json:"stopped_by" help:"stations that have told it so"`
+	Stops        uint64   `json:"stops" help:"times"`
+	StopsTaken   uint64   `json:"stops_taken" help:"times"`
 	CellsSent    uint64   `json:"cells_sent"`
 	CellsArrived uint64   `json:"cells_received"`
 	Drops        uint64   `json:"drops"`
@@ -31,11 +31,6 @@ type infoFIFO struct {
 	Level   int `json:"level"`
 	Highest int `json:"highest"`
 }
-
-// channelsKeys describes infoChannels for help.
-const channelsKeys = `open, high and low (messages to send) and receive (cells to
-store): level, highest; receive_cells (room for), stopped and stopped_by (stations, now),
-stops and stops_taken (times), cells_sent, cells_received, drops`
 
 // inspectChannels returns nil for a device that is too old to say.
 func inspectChannels(nic *driver.NIC) (*infoChannels, error) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/ping"
@@ -20,24 +21,24 @@ import (
 // pingReport is what ping --json prints. Times are of round trips; they are
 // null if nothing came back.
 type pingReport struct {
-	Peer        string   `json:"peer"`
+	Peer        string   `json:"peer" help:"MAC"`
 	Reliability string   `json:"reliability"`
 	Bytes       int      `json:"bytes"`
 	Sent        uint64   `json:"sent"`
 	Received    uint64   `json:"received"`
 	Lost        uint64   `json:"lost"`
-	Loss        float64  `json:"loss"`
+	Loss        float64  `json:"loss" help:"0 to 1"`
 	Late        uint64   `json:"late"`
 	Corrupt     uint64   `json:"corrupt"`
-	Min         *float64 `json:"min_us"`
+	Min         *float64 `json:"min_us" help:"of round trips, as those below; null if nothing came back"`
 	Avg         *float64 `json:"avg_us"`
 	P50         *float64 `json:"p50_us"`
 	P99         *float64 `json:"p99_us"`
 	Max         *float64 `json:"max_us"`
 
-	Eager *via.EagerStats `json:"eager,omitempty"`
+	Eager *via.EagerStats `json:"eager,omitempty" help:"with --eager, of this end's NIC, tokens included"`
 
-	Log *logReport `json:"dma_log,omitempty"`
+	Log *logReport `json:"dma_log,omitempty" help:"with --dma-log"`
 }
 
 // serveReport is what ping --serve --json prints when it ends.
@@ -45,7 +46,7 @@ type serveReport struct {
 	Clients uint64 `json:"clients"`
 	Echoed  uint64 `json:"echoed"`
 
-	Log *logReport `json:"dma_log,omitempty"`
+	Log *logReport `json:"dma_log,omitempty" help:"with --dma-log"`
 }
 
 type pingFlags struct {
@@ -71,10 +72,8 @@ ends with exit code 0. It serves 64 clients at a time, with 512 MiB of buffers, 
 gives those with --unreliable up that are silent for 6 s.
 ` + policyHelp + eagerHelp + logHelp + `
 
-JSON keys: peer (MAC), reliability, bytes, sent, received, lost, loss (0 to 1),
-late, corrupt, min_us, avg_us, p50_us, p99_us, max_us (round trips; null if
-nothing came back), ` + eagerKeys + `. With --serve: clients, echoed. Both: dma_log (file,
-transfers, dropped).`,
+` + keys.Of(pingReport{}) + `
+With --serve they are ` + keys.List(serveReport{}) + `.`,
 		Example: `  trapeze ping
   trapeze ping --device 'emu:?wire=udp://127.0.0.1:9000' --serve
   trapeze ping --device 'emu:?wire=udp://127.0.0.1:9001&peer=127.0.0.1:9000' --size 4096

@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
-	"github.com/trapeze-nic/trapeze/tools/internal/keys"
 	"github.com/trapeze-nic/trapeze/tools/internal/transfer"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
 	"github.com/trapeze-nic/trapeze/via"
@@ -31,7 +31,7 @@ type recvReport struct {
 	Rate      float64 `json:"mb_per_s" help:"10^6 bytes"`
 	Confirmed bool    `json:"confirmed" help:"the sender has the receipt"`
 
-	Log *logReport `json:"dma_log,omitempty"`
+	Log *logReport `json:"dma_log,omitempty" help:"with --dma-log"`
 }
 
 type recvFlags struct {

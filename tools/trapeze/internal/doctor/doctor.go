@@ -46,7 +46,7 @@ func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil
 type Finding struct {
 	// Check is the name of the check that found it.
 	Check    string   `json:"check"`
-	Severity Severity `json:"severity"`
+	Severity Severity `json:"severity" help:"ok, note, warning, error"`
 	// What is the case, Why that matters, and Fix: commands, or lines of files
 	// with the file before them. Fix is empty if there is nothing to do.
 	What string   `json:"what"`

@@ -14,6 +14,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/capture"
@@ -25,17 +26,16 @@ import (
 // dumpReport is what dump --json prints.
 type dumpReport struct {
 	totals
-	Matched uint64       `json:"matched"`
+	Matched uint64       `json:"matched" help:"frames that the filter let pass"`
 	Output  string       `json:"output,omitempty"`
-	Check   *checkReport `json:"check,omitempty"`
-	Cells   *cellReport  `json:"cells,omitempty"`
+	Check   *checkReport `json:"check,omitempty" help:"with --check"`
+	Cells   *cellReport  `json:"cells,omitempty" help:"without --output and --check"`
 }
 
 // cellReport is what frames had of cells.
 type cellReport struct {
 	dissect.Totals
-	// First are the first frames about cells, mostCellFrames at most: with --json alone.
-	First []dissect.Frame `json:"first"`
+	First []dissect.Frame `json:"first" help:"frames about cells, 256 at most"`
 }
 
 // mostCellFrames bounds what --json has of frames of cells.
@@ -81,13 +81,7 @@ doubled, reordered or damaged, and how many of the lost ones this port's counter
 explain. The command then ends when all streams have.
 ` + runHelp + `
 
-JSON keys: ` + totalsKeys + `, matched (frames that the filter let pass),
-output, cells (without --output and --check: frames (of cells), malformed, cells,
-wrong_hec, pdus, damaged, unknown (began before the dump), stops, starts, first (256
-frames: type, source, destination, source_endpoint, destination_endpoint, psn, malformed,
-cells: channel, vpi, pti, clp, last, hec_right, pdu: uu, cpi, length, crc, cells, state)),
-check (with --check: frames, lost, doubled, reordered, late (too old to know),
-damaged, other (without a number), streams, ended, explained, unexplained).`,
+` + keys.Of(dumpReport{}),
 		Example: `  trapeze frames dump --device pci:0000:03:00.0 --promiscuous --filter 'arp or icmp'
   trapeze frames dump --device 'emu:?wire=memif:/run/memif.sock&role=client' --output all.pcapng
   trapeze frames dump --device vhost-user:/run/vhost0.sock --output - --count 100 | tshark -r -

@@ -12,6 +12,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/responder"
 )
@@ -20,12 +21,9 @@ import (
 type echoReport struct {
 	totals
 	Answers echoAnswers `json:"answers"`
-	// Invalid frames were for us, and had a wrong checksum, length or address in them.
-	Invalid uint64 `json:"invalid"`
-	// Other frames are nothing that echo answers.
-	Other uint64 `json:"other"`
-	// Dropped answers found no room in the send ring.
-	Dropped uint64 `json:"dropped"`
+	Invalid uint64      `json:"invalid" help:"for us, with a wrong checksum, length or address"`
+	Other   uint64      `json:"other" help:"nothing that echo answers"`
+	Dropped uint64      `json:"dropped" help:"answers for which the send ring had no room"`
 }
 
 type echoAnswers struct {
@@ -57,9 +55,7 @@ to senders whose address cannot be one host's, and to hosts that look whether an
 address is free.
 ` + runHelp + `
 
-JSON keys: ` + totalsKeys + `, answers (arp, echo, neighbour,
-echo6), invalid (for us, with a wrong checksum, length or address), other (nothing that is
-answered), dropped (answers for which the send ring had no room).`,
+` + keys.Of(echoReport{}),
 		Example: `  trapeze frames echo --device pci:0000:03:00.0 --ip 10.0.0.2 --ip fd00::2
   trapeze frames echo --device 'emu:?wire=memif:/run/memif.sock&role=client' --ip 10.0.0.2
   trapeze frames echo --device vfio-user:/run/nic0 --ip 10.0.0.2 --json`,

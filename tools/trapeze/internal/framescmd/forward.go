@@ -10,6 +10,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/bridge"
 )
 
@@ -18,7 +19,7 @@ type relayReport struct {
 	totals
 	// Dropped frames had no room in a send ring, or were too long for a port.
 	Dropped uint64         `json:"dropped"`
-	Bridge  *bridge.Counts `json:"bridge,omitempty"`
+	Bridge  *bridge.Counts `json:"bridge,omitempty" help:"of bridge"`
 }
 
 const relayHelp = `
@@ -37,7 +38,7 @@ func (x *commands) forward() *cobra.Command {
 ` + devicesHelp + relayHelp + `
 ` + runHelp + `
 
-JSON keys: ` + totalsKeys + `, dropped.`,
+` + keys.Of(relayReport{}),
 		Example: `  trapeze frames forward --device pci:0000:03:00.0 --device pci:0000:03:00.1
   trapeze frames forward --device pci:0000:03:00.0 --device 'emu:?wire=memif:/run/memif.sock&role=server'`,
 		Args: cobra.NoArgs,
@@ -82,8 +83,7 @@ of one bridge with itself; it does not speak the spanning tree protocol.
 `, maxPorts, maxStations, bridge.DefaultAge, bridge.HoldDown) + devicesHelp + relayHelp + `
 ` + runHelp + `
 
-JSON keys: ` + totalsKeys + `, dropped, bridge (stations (known at the end),
-moved, bad_sources, reserved, local (receiver and sender behind one port), loops, full).`,
+` + keys.Of(relayReport{}),
 		Example: `  trapeze frames bridge --device pci:0000:03:00.0 --device pci:0000:04:00.0 --device vhost-user:/run/vm0.sock`,
 		Args:    cobra.NoArgs,
 		RunE: command.Run(func(ctx context.Context, _ []string) error {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/numbered"
 )
@@ -27,14 +28,11 @@ import (
 // genReport is what gen --json prints.
 type genReport struct {
 	totals
-	// Generated frames were made or read; Dropped ones of them found no room in the send
-	// ring, TooLong and CutOff ones of a file cannot be sent as they were.
 	Generated uint64 `json:"generated"`
-	Dropped   uint64 `json:"dropped"`
-	TooLong   uint64 `json:"too_long"`
-	CutOff    uint64 `json:"cut_off"`
-	// Unsent frames were still in the ring at the end.
-	Unsent int `json:"unsent"`
+	Dropped   uint64 `json:"dropped" help:"for lack of room in the send ring"`
+	TooLong   uint64 `json:"too_long" help:"frames of a file that cannot be sent"`
+	CutOff    uint64 `json:"cut_off" help:"the same, not whole in the file"`
+	Unsent    int    `json:"unsent" help:"still in the ring at the end"`
 }
 
 type genFlags struct {
@@ -70,9 +68,7 @@ The link is waited for. Sizes are in bytes without the check sequence; imix is 7
 bytes, 4 of 590 and 1 of 1514. With several --queues each sends a stream of its own.
 ` + runHelp + `
 
-JSON keys: ` + totalsKeys + `, generated, dropped (of them for lack of room
-in the send ring), too_long and cut_off (frames of a file that cannot be sent), unsent
-(still in the ring at the end).`,
+` + keys.Of(genReport{}),
 		Example: `  trapeze frames gen --device pci:0000:03:00.0 --to 02:00:00:00:00:01 --count 1000000
   trapeze frames gen --device 'emu:?wire=memif:/run/memif.sock&role=server' --size imix --rate 100k --duration 10s
   trapeze frames gen --device pci:0000:03:00.0 --udp 10.0.0.1:5000,10.0.0.2:9 --queues 4

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
-	"github.com/trapeze-nic/trapeze/tools/internal/keys"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
 )
 
@@ -37,9 +36,6 @@ type portReport struct {
 	Counters map[string]uint64 `json:"counters"`
 	Program  *fwcmd.Ran        `json:"program,omitempty" help:"with --image"`
 }
-
-// totalsKeys documents the keys of totals for help texts.
-var totalsKeys = keys.List(totals{})
 
 // totals asks the ports what they have done.
 func (s *session) totals() (t totals, err error) {

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
-	"github.com/trapeze-nic/trapeze/tools/internal/keys"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 )
 
 // checked is what check --json prints.

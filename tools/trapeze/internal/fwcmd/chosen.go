@@ -11,7 +11,6 @@ import (
 	"github.com/trapeze-nic/trapeze/firmware-loader/images"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/internal/option"
-	"github.com/trapeze-nic/trapeze/tools/internal/keys"
 )
 
 // ProgramFlags are the flags of commands that put a control program into NICs of their
@@ -113,9 +112,6 @@ type Ran struct {
 	Program
 	Maps map[string][]Entry `json:"maps" help:"entries by name"`
 }
-
-// RanKeys documents the keys of Ran for help texts.
-var RanKeys = keys.List(Ran{})
 
 // Ran asks a NIC how the program has done.
 func (c *Chosen) Ran(nic Programmable) (Ran, error) {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
-	"github.com/trapeze-nic/trapeze/tools/internal/keys"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 )
 
 // statusReport is what status, rollback and unload print with --json.

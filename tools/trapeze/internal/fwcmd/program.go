@@ -11,11 +11,7 @@ import (
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
-	"github.com/trapeze-nic/trapeze/tools/internal/keys"
 )
-
-// ProgramKeys documents the keys of a Program for help texts.
-var ProgramKeys = keys.List(Program{})
 
 // Program is what a NIC says about its control program, in JSON.
 type Program struct {

@@ -9,21 +9,19 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/vfio/hostpci"
 )
 
 // bindReport is what bind --json and unbind --json print.
 type bindReport struct {
-	DryRun  bool         `json:"dry_run"`
-	Changes []bindChange `json:"changes"`
-	// Modules to load before the writes, in a dry run.
-	Modules []string    `json:"modules"`
-	Writes  []bindWrite `json:"writes"`
-	// Overridden are the uses of the host that --force ended.
-	Overridden []string `json:"overridden"`
-	// Nodes by which the functions can be opened.
-	Nodes []string `json:"nodes"`
+	DryRun     bool         `json:"dry_run"`
+	Changes    []bindChange `json:"changes"`
+	Modules    []string     `json:"modules" help:"to be loaded first, in a dry run"`
+	Writes     []bindWrite  `json:"writes"`
+	Overridden []string     `json:"overridden" help:"uses of the host that --force has ended"`
+	Nodes      []string     `json:"nodes" help:"by which the functions can be opened"`
 }
 
 type bindChange struct {
@@ -68,8 +66,7 @@ So is a function whose IOMMU group has others that belong to the kernel; --group
 takes those too. Each step is checked, and undone if a later one fails.
 'trapeze unbind' brings the old driver back; so does a restart of the machine.
 
-JSON keys: dry_run, changes (address, before, after), modules (to be loaded first, in a
-dry run), writes (path, value), overridden (what --force has ended), nodes.`,
+` + keys.Of(bindReport{}),
 		Example: `  trapeze bind 0000:03:00.0
   trapeze bind --dry-run 0000:03:00.0
   trapeze bind --group pci:0000:03:00.0`,
@@ -101,8 +98,7 @@ func (x *commands) unbind() *cobra.Command {
 A function that a process has open is refused, as the kernel would wait for that
 process.
 
-JSON keys: dry_run, changes (address, before, after), modules (none), writes (path,
-value), overridden, nodes.`,
+` + keys.Of(bindReport{}),
 		Example: `  trapeze unbind 0000:03:00.0
   trapeze unbind --dry-run 0000:03:00.0`,
 		Args: cobra.ExactArgs(1),

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/doctor"
 	"github.com/trapeze-nic/trapeze/vfio/hostpci"
@@ -45,9 +46,7 @@ or changed. As root it sees more.
 The exit code is 0 only if a driver could start. An emulated NIC, emu:, needs
 none of this.
 
-JSON keys: could_start, kernel, host (check, severity: ok, note, warning, error;
-what, why, fix), functions (address, name, driver, could_start, findings as in
-host).`,
+` + keys.Of(doctor.Report{}),
 		Example: `  sudo trapeze doctor
   trapeze doctor 0000:03:00.0 --memory 1073741824
   trapeze doctor --json | jq '.host[] | select(.severity == "error")'`,

@@ -13,6 +13,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/hostpci"
 )
@@ -21,39 +22,32 @@ import (
 type listReport struct {
 	Functions []listFunction `json:"functions"`
 	Emulated  []listEmulated `json:"emulated"`
-	// Schemes of address that this program can open.
-	Schemes []string `json:"schemes"`
+	Schemes   []string       `json:"schemes" help:"kinds of address that this program can open"`
 }
 
 type listFunction struct {
-	Address    string `json:"address"`
-	Vendor     string `json:"vendor"`
-	Device     string `json:"device"`
-	Class      string `json:"class"`
-	VendorName string `json:"vendor_name"`
-	DeviceName string `json:"device_name"`
-	ClassName  string `json:"class_name"`
-	Driver     string `json:"driver"`
-	Override   string `json:"driver_override"`
-	// IOMMUGroup and NUMANode are null if there is none.
-	IOMMUGroup   *int         `json:"iommu_group"`
+	Address      string       `json:"address"`
+	Vendor       string       `json:"vendor"`
+	Device       string       `json:"device"`
+	Class        string       `json:"class"`
+	VendorName   string       `json:"vendor_name"`
+	DeviceName   string       `json:"device_name"`
+	ClassName    string       `json:"class_name"`
+	Driver       string       `json:"driver"`
+	Override     string       `json:"driver_override"`
+	IOMMUGroup   *int         `json:"iommu_group" help:"null for none"`
 	GroupMembers []listMember `json:"group_members"`
-	NUMANode     *int         `json:"numa_node"`
-	Link         listLink     `json:"link"`
+	NUMANode     *int         `json:"numa_node" help:"null for none"`
+	Link         listLink     `json:"link" help:"0 for none"`
 	Netdevs      []string     `json:"netdevs"`
 	SRIOV        listSRIOV    `json:"sriov"`
 	Power        string       `json:"power_state"`
 	BARs         []listBAR    `json:"bars"`
-	// AFXDP are the addresses at which its interfaces are ports of plain frames while the
-	// kernel's driver keeps it.
-	AFXDP []string `json:"afxdp"`
-	// Fits is the driver of ours that is made for it, empty for none.
-	Fits string `json:"fits"`
-	// Untested says that it was never run on such a device.
-	Untested bool `json:"untested"`
-	// Backends by which it can be opened now.
-	Backends []string `json:"backends"`
-	InUse    []string `json:"in_use"`
+	AFXDP        []string     `json:"afxdp" help:"addresses of its interfaces as ports of plain frames, which need no binding"`
+	Fits         string       `json:"fits" help:"driver of this program for the function, empty for none"`
+	Untested     bool         `json:"untested" help:"that driver was never run on one"`
+	Backends     []string     `json:"backends" help:"by which it can be opened now"`
+	InUse        []string     `json:"in_use"`
 }
 
 type listMember struct {
@@ -110,14 +104,7 @@ func (x *commands) list() *cobra.Command {
 		Long: `List the network controllers on the PCI bus, who has them, and the forms of
 address of emulated NICs.
 
-JSON keys: functions (address; vendor, device, class; vendor_name, device_name,
-class_name; driver, driver_override, iommu_group, group_members (address, driver,
-bridge, blocks), numa_node, link (gt_s, lanes, max_gt_s, max_lanes; 0 for no link),
-netdevs, afxdp, sriov (vfs, total_vfs, physical), power_state, bars (bar, bytes, io),
-fits, untested, backends, in_use; null where there is no group or node), emulated
-(address, description), schemes (kinds of address that this program can open). fits names
-the driver of this program for the function; untested says that it was never run on one.
-afxdp has the addresses of its interfaces as ports of plain frames, which need no binding.`,
+` + keys.Of(listReport{}),
 		Example: `  trapeze list
   trapeze list --json | jq -r '.functions[] | select(.fits == "trapeze") | .address'`,
 		Args: cobra.NoArgs,

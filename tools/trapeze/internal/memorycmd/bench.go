@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/progress"
 	"github.com/trapeze-nic/trapeze/netmem"
@@ -22,11 +23,11 @@ import (
 type benchReport struct {
 	Page    int        `json:"page_bytes"`
 	Fetches int64      `json:"fetches"`
-	P50     *float64   `json:"p50_us,omitempty"`
+	P50     *float64   `json:"p50_us,omitempty" help:"of one fetch"`
 	P99     *float64   `json:"p99_us,omitempty"`
 	P999    *float64   `json:"p999_us,omitempty"`
-	Read    *benchRate `json:"read,omitempty"`
-	Write   *benchRate `json:"write,omitempty"`
+	Read    *benchRate `json:"read,omitempty" help:"in sequence, through the cache"`
+	Write   *benchRate `json:"write,omitempty" help:"the same"`
 	// Incomplete says why it ended before everything was measured.
 	Incomplete string `json:"incomplete,omitempty"`
 }
@@ -63,9 +64,9 @@ time for. Without --device the server and both NICs are in this process; --page
 says how large pages are there. --write overwrites what is lent, with zeros, before that;
 otherwise nothing is changed. Stopped early, it prints what it has measured.
 
-JSON keys: page_bytes, fetches, p50_us, p99_us, p999_us (of one fetch), read and write
-(bytes, mb_per_s: in sequence, through the cache); a MB is 10^6 bytes. Stopped early, it
-leaves out what it has not measured, and incomplete says why it ended.`,
+` + keys.Of(benchReport{}) + `
+A MB is 10^6 bytes. Stopped early, it leaves out what it has not measured, and
+incomplete says why it ended.`,
 		Example: `  trapeze memory bench
   trapeze memory bench --page 64K --duration 5s --json
   trapeze memory bench --device 'emu:?wire=udp://127.0.0.1:0&peer=127.0.0.1:9000'`,

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/netmem"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/extsort"
@@ -23,7 +24,7 @@ type demoReport struct {
 	// Records and Digest are known once the records were sorted and checked.
 	Records int64    `json:"records,omitempty"`
 	Memory  int64    `json:"memory_bytes"`
-	Digest  string   `json:"digest,omitempty"`
+	Digest  string   `json:"digest,omitempty" help:"of the records, in any order"`
 	Network demoJob  `json:"network"`
 	File    *demoJob `json:"file,omitempty"`
 	Cache   demoUse  `json:"cache"`
@@ -33,8 +34,8 @@ type demoReport struct {
 
 // demoJob is the sort in one place.
 type demoJob struct {
-	Seconds float64 `json:"seconds"`
-	Rate    float64 `json:"mb_per_s"`
+	Seconds float64 `json:"seconds" help:"of a sort"`
+	Rate    float64 `json:"mb_per_s" help:"of all that was read and written"`
 	Sorted  bool    `json:"sorted"`
 }
 
@@ -72,11 +73,9 @@ the system keeps in all the memory it likes. It needs no root, no hardware, no
 userfaultfd, and under 20 seconds; the servers take a bit more than twice --size. Stopped
 early, it shows how far it has come.
 
-JSON keys: bytes, records, memory_bytes, digest (of the records, in any order), network
-and file (seconds, mb_per_s: of all that was read and written, sorted), cache (cache_bytes,
-hits, misses, fetched_ahead, fetched_ahead_used, fetches, written_back, miss_p50_us,
-miss_p99_us); a MB is 10^6 bytes. Stopped early, it leaves out what it has not come to, a
-job that has not ended is not sorted, and incomplete says why it ended.`,
+` + keys.Of(demoReport{}) + `
+A MB is 10^6 bytes. Stopped early, it leaves out what it has not come to, a job that has
+not ended is not sorted, and incomplete says why it ended.`,
 		Example: `  trapeze memory demo
   trapeze memory demo --size 1G --memory 64M --no-file
   trapeze memory demo --servers 3 --copies 2 --json`,

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
 	"github.com/trapeze-nic/trapeze/netmem"
@@ -23,24 +24,24 @@ type mapReport struct {
 	Bytes      int64     `json:"bytes"`
 	Page       int       `json:"page_bytes"`
 	Local      int64     `json:"local_bytes"`
-	UserMode   bool      `json:"user_mode_only"`
+	UserMode   bool      `json:"user_mode_only" help:"no faults of the kernel"`
 	Loaded     int64     `json:"loaded_bytes"`
 	Saved      int64     `json:"saved_bytes"`
 	Sequential benchRate `json:"sequential"`
 	Touched    int       `json:"touched"`
-	Touch      float64   `json:"touch_us"`
+	Touch      float64   `json:"touch_us" help:"mean"`
 	Faults     mapFaults `json:"faults"`
 }
 
 // mapFaults is what the pager has counted.
 type mapFaults struct {
-	Missed   uint64  `json:"missed"`
-	Returned uint64  `json:"returned"`
-	Written  uint64  `json:"written"`
+	Missed   uint64  `json:"missed" help:"they waited for a server"`
+	Returned uint64  `json:"returned" help:"the page was still here"`
+	Written  uint64  `json:"written" help:"first writes"`
 	Ahead    uint64  `json:"fetched_ahead"`
 	Evicted  uint64  `json:"evicted"`
 	Back     uint64  `json:"written_back"`
-	Fetch    float64 `json:"fetch_us"`
+	Fetch    float64 `json:"fetch_us" help:"mean of what a server took"`
 }
 
 type mapFlags struct {
@@ -66,11 +67,8 @@ userfaultfd; 'trapeze doctor' says whether this machine lets that be done, and w
 Programs in Go do the same with netmem.Map. If the pager dies, or no server answers within
 --timeout, the mapping ends, and this command with an error: nothing is read wrongly.
 
-JSON keys: bytes, page_bytes, local_bytes, user_mode_only (no faults of the kernel),
-loaded_bytes, saved_bytes, sequential (bytes, mb_per_s), touched, touch_us (mean), faults
-(missed: they waited for a server, returned: the page was still here, written: first
-writes, fetched_ahead, evicted, written_back, fetch_us: mean of what a server took); a MB is
-10^6 bytes.`,
+` + keys.Of(mapReport{}) + `
+A MB is 10^6 bytes.`,
 		Example: `  trapeze memory map --device 'emu:?wire=udp://127.0.0.1:0&peer=127.0.0.1:9000' --touch 1000
   trapeze memory map --device 'emu:?wire=shm:/run/memory' --load data.bin
   trapeze memory map --device eth:pci:0000:03:00.0 --server a --server b --copies 2 --save data.bin`,

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/progress"
 	"github.com/trapeze-nic/trapeze/netmem"
@@ -20,14 +21,14 @@ import (
 
 // serveReport is what serve --json prints when it ends.
 type serveReport struct {
-	Server string `json:"server"`
+	Server string `json:"server" help:"MAC/NAME"`
 	Lent   lent   `json:"lent"`
 	Counts counts `json:"counts"`
 }
 
 type lent struct {
 	Page     int   `json:"page_bytes"`
-	Span     int64 `json:"span_bytes"`
+	Span     int64 `json:"span_bytes" help:"how far addresses reach"`
 	Capacity int64 `json:"capacity_bytes"`
 	ReadOnly bool  `json:"read_only"`
 	File     bool  `json:"file"`
@@ -40,15 +41,8 @@ type counts struct {
 	Out     uint64 `json:"bytes_fetched"`
 	In      uint64 `json:"bytes_written"`
 	Stored  uint64 `json:"bytes_stored"`
-	Clients uint64 `json:"clients"`
+	Clients uint64 `json:"clients" help:"connected now"`
 }
-
-// countKeys describes counts for help.
-const countKeys = `counts (fetches, writes, refused, bytes_fetched, bytes_written,
-bytes_stored, clients: connected now)`
-
-// lentKeys describes lent for help.
-const lentKeys = `lent (page_bytes, span_bytes: how far addresses reach, capacity_bytes, read_only, file)`
 
 func countsOf(s netmem.ServerStats) counts {
 	return counts{s.Fetches, s.Writes, s.Refused, s.BytesOut, s.BytesIn, s.Stored, s.Clients}
@@ -73,8 +67,7 @@ serve ends; a file stays.
 Several servers that hold copies for each other, or share a range between them, have the
 same --page and --span. Sizes are in bytes, or as in 64K, 512M and 2G.
 
-JSON keys: server (MAC/NAME), ` + lentKeys + `,
-` + countKeys + `.`,
+` + keys.Of(serveReport{}),
 		Example: `  trapeze memory serve --device 'emu:?wire=udp://127.0.0.1:9000' --size 1G
   trapeze memory serve --device eth:pci:0000:03:00.0 --size 16G --page 64K --name a
   trapeze memory serve --device 'emu:?wire=shm:/run/memory' --file data.bin --read-only`,

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/netmem"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -16,11 +17,11 @@ import (
 // statReport is one server in what stat --json prints.
 type statReport struct {
 	Server      string `json:"server"`
-	Incarnation string `json:"incarnation,omitempty"`
-	Pool        string `json:"pool,omitempty"`
+	Incarnation string `json:"incarnation,omitempty" help:"in hexadecimal"`
+	Pool        string `json:"pool,omitempty" help:"in hexadecimal"`
 	Lent        lent   `json:"lent"`
 	Counts      counts `json:"counts"`
-	Error       string `json:"error,omitempty"`
+	Error       string `json:"error,omitempty" help:"if it did not answer; lent and counts are zero then"`
 }
 
 func (x *commands) stat() *cobra.Command {
@@ -34,10 +35,7 @@ The incarnation tells a server from itself before a restart. Servers of one pool
 copies for each other, or share a range; one without a pool is new, or has restarted and
 nobody has brought it up to date.
 
-JSON: an array with an object for each server, with the keys server, incarnation, pool
-(both in hexadecimal), error (if it did not answer; the others are zero then),
-` + lentKeys + `,
-` + countKeys + `.`,
+` + keys.Array(statReport{}),
 		Example: `  trapeze memory stat --device 'emu:?wire=udp://127.0.0.1:0&peer=127.0.0.1:9000'
   trapeze memory stat --device eth:pci:0000:03:00.0 --server a --server b --json`,
 		Args: cobra.NoArgs,

@@ -42,7 +42,7 @@ type station struct {
 // Counts is what a table has done.
 type Counts struct {
 	// Stations that it knows now, those that are too old and not yet removed included.
-	Stations int `json:"stations"`
+	Stations int `json:"stations" help:"known at the end"`
 	// Moved stations were believed at another port.
 	Moved uint64 `json:"moved"`
 	// BadSources are frames from a group's address or zero, Reserved those to addresses
@@ -50,7 +50,7 @@ type Counts struct {
 	// behind the port that they came by.
 	BadSources uint64 `json:"bad_sources"`
 	Reserved   uint64 `json:"reserved"`
-	Local      uint64 `json:"local"`
+	Local      uint64 `json:"local" help:"receiver and sender behind one port"`
 	// Loops are frames from a station that was just at another port.
 	Loops uint64 `json:"loops"`
 	// Full is how often a station could not be remembered for lack of room.

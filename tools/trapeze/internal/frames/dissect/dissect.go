@@ -62,13 +62,13 @@ const (
 
 // Totals count what was seen.
 type Totals struct {
-	Frames    uint64 `json:"frames"` // of cells
+	Frames    uint64 `json:"frames" help:"of cells"`
 	Malformed uint64 `json:"malformed"`
 	Cells     uint64 `json:"cells"`
 	WrongHEC  uint64 `json:"wrong_hec"`
 	PDUs      uint64 `json:"pdus"` // of which an end was seen
 	Damaged   uint64 `json:"damaged"`
-	Unknown   uint64 `json:"unknown"`
+	Unknown   uint64 `json:"unknown" help:"began before the dump"`
 	Stops     uint64 `json:"stops"`
 	Starts    uint64 `json:"starts"`
 }

@@ -14,11 +14,11 @@ type Totals struct {
 	Reordered uint64 `json:"reordered"`
 	// Late frames are so old that it is not known whether they came before: they count
 	// neither as Doubled nor as come.
-	Late uint64 `json:"late"`
+	Late uint64 `json:"late" help:"too old to know"`
 	// Damaged ones have another checksum or length.
 	Damaged uint64 `json:"damaged"`
 	// Other frames have no number.
-	Other uint64 `json:"other"`
+	Other uint64 `json:"other" help:"without a number"`
 	// Streams that were seen, and of how many of them the end.
 	Streams int `json:"streams"`
 	Ended   int `json:"ended"`

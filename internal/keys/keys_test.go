@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/tools/internal/keys"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 )
 
 type counts struct {
@@ -27,12 +27,12 @@ func TestOf(t *testing.T) {
 			_       int
 			At      time.Time `json:"at"`
 		}{},
-		"JSON keys: sent, lost (never acknowledged), of (of each: sent, lost (never acknowledged)), all (sent, lost (never acknowledged)).": struct {
+		"JSON keys: sent, lost (never acknowledged), of (of each: sent, lost (never acknowledged)), all (as of).": struct {
 			counts
 			Of  []*counts         `json:"of" help:"of each"`
 			All map[string]counts `json:"all"`
 		}{},
-		"JSON keys: name, below.": tree{},
+		"JSON keys: name, below (as the whole).": tree{},
 	} {
 		if got := keys.Of(report); got != want {
 			t.Errorf("%q, want %q", got, want)
