@@ -26,11 +26,11 @@ type dmaLog struct {
 
 // DMALogState is the state of the DMA log.
 type DMALogState struct {
-	Enabled bool
+	Enabled bool `json:"enabled"`
 	// Records is how many records the log has room for; zero if it is off.
-	Records int
+	Records int `json:"records"`
 	// Lost counts records for which there was no room; it wraps.
-	Lost uint32
+	Lost uint32 `json:"lost"`
 }
 
 // EnableDMALog has the device keep a record of each transfer of its engines, in

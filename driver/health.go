@@ -13,17 +13,21 @@ import (
 
 // Health is the state of a device.
 type Health struct {
-	Ready, Resetting, Fatal, LinkUp bool
+	Ready     bool `json:"ready"`
+	Resetting bool `json:"-"`
+	Fatal     bool `json:"fatal"`
+	LinkUp    bool `json:"link_up"`
 	// Fault is one of the Fault codes of package descriptors, FaultDetail what
 	// belongs to it.
-	Fault, FaultDetail uint32
+	Fault       uint32 `json:"fault"`
+	FaultDetail uint32 `json:"fault_detail"`
 	// Resets since power-on.
-	Resets uint32
+	Resets uint32 `json:"resets"`
 	// Heartbeat changes whenever the device has made progress.
-	Heartbeat uint32
+	Heartbeat uint32 `json:"heartbeat"`
 	// EventsLost counts events for which the admin queue had no room, and those
 	// that came faster than the handler of OnEvent took them.
-	EventsLost uint64
+	EventsLost uint64 `json:"events_lost"`
 }
 
 // FaultError is a device that has stopped. It matches ErrDeviceFault.

@@ -61,6 +61,14 @@ func (e *Env) Print(report any, table func(io.Writer) error) error {
 	return table(e.Stdout)
 }
 
+// Printf prints a report: as JSON, or in the format.
+func (e *Env) Printf(report any, format string, a ...any) error {
+	return e.Print(report, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, format, a...)
+		return err
+	})
+}
+
 // Note prints a line for a person who watches; never with JSON.
 func (e *Env) Note(format string, a ...any) {
 	if !e.JSON {

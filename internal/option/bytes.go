@@ -28,8 +28,8 @@ func ParseBytes(s string) (int64, error) {
 type Bytes int64
 
 // String has the number as ParseBytes reads it, in the largest unit without a fraction.
-func (b *Bytes) String() string {
-	n := int64(*b)
+func (b Bytes) String() string {
+	n := int64(b)
 	for i, unit := range []string{"T", "G", "M", "K"} {
 		if size := int64(1) << (40 - 10*i); n != 0 && n%size == 0 {
 			return strconv.FormatInt(n/size, 10) + unit

@@ -69,12 +69,7 @@ Errors are fractions.`,
 			if err != nil {
 				return fmt.Errorf("%s: %w", file, err)
 			}
-			if e.JSON {
-				err = e.PrintJSON(comparisonOf(lines))
-			} else {
-				err = writeComparison(cmd.OutOrStdout(), lines)
-			}
-			if err != nil {
+			if err := e.Print(comparisonOf(lines), func(w io.Writer) error { return writeComparison(w, lines) }); err != nil {
 				return err
 			}
 			return withinLimits(cmd, published.Summarise(lines, inTable1), limitMean, limitMax)

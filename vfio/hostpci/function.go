@@ -68,25 +68,28 @@ type Function struct {
 
 // Member is another function of an IOMMU group.
 type Member struct {
-	Address string
+	Address string `json:"address"`
 	// Driver is empty for none.
-	Driver string
-	Bridge bool
+	Driver string `json:"driver"`
+	Bridge bool   `json:"bridge"`
 }
 
 // Link is a PCI Express link, as it is and as it could be. Speeds are in GT/s;
 // everything is 0 for a function without one.
 type Link struct {
-	Speed, MaxSpeed float64
-	Width, MaxWidth int
+	Speed    float64 `json:"gt_s"`
+	MaxSpeed float64 `json:"max_gt_s"`
+	Width    int     `json:"lanes"`
+	MaxWidth int     `json:"max_lanes"`
 }
 
 // SRIOV says what a function has to do with virtual functions.
 type SRIOV struct {
 	// VFs of the TotalVFs that it can have are enabled.
-	VFs, TotalVFs int
+	VFs      int `json:"vfs"`
+	TotalVFs int `json:"total_vfs"`
 	// Physical is the function that a virtual one belongs to, empty otherwise.
-	Physical string
+	Physical string `json:"physical"`
 }
 
 // Power is the state of a function that may be asleep.
@@ -103,12 +106,12 @@ type Power struct {
 
 // BAR is a base address register that has been given addresses.
 type BAR struct {
-	Index        int
-	Address      uint64
-	Size         uint64
-	IO           bool
-	Wide         bool // 64-bit
-	Prefetchable bool
+	Index        int    `json:"bar"`
+	Address      uint64 `json:"-"`
+	Size         uint64 `json:"bytes"`
+	IO           bool   `json:"io"`
+	Wide         bool   `json:"-"` // 64-bit
+	Prefetchable bool   `json:"-"`
 }
 
 // Driver is one of ours and what it is made for.

@@ -42,8 +42,8 @@ type Options struct {
 // Write is one write to sysfs.
 type Write struct {
 	// Path is absolute, as if the root were "/".
-	Path  string
-	Value string
+	Path  string `json:"path"`
+	Value string `json:"value"`
 }
 
 // String is a shell command that does it.
@@ -56,10 +56,11 @@ func (w Write) String() string {
 
 // Change says what happened, or would happen, to a function.
 type Change struct {
-	Address string
+	Address string `json:"address"`
 	// Before and After are drivers, empty for none. After is the one asked for
 	// if it was a dry run; "?" if the kernel would choose.
-	Before, After string
+	Before string `json:"before"`
+	After  string `json:"after"`
 }
 
 // Result says what Bind or Unbind has done, or would do.

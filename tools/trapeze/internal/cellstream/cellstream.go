@@ -49,16 +49,18 @@ const (
 type Counts struct {
 	// Next is behind the highest number that has come, Over behind the highest that can have:
 	// it also counts messages that came damaged, whose numbers nobody knows.
-	Next, Over uint64
+	Next uint64 `json:"-"`
+	Over uint64 `json:"-"`
 	// Messages that came whole, and what they held, in bytes.
-	Messages, Bytes uint64
+	Messages uint64 `json:"messages" help:"that came whole"`
+	Bytes    uint64 `json:"bytes"`
 	// Damaged came and were not whole: lost without a trace are Next-Messages-Damaged or
 	// fewer, as the rest of one that lost its end comes with the next.
-	Damaged uint64
+	Damaged uint64 `json:"damaged" help:"messages"`
 	// Drops are cells for the channel that its NIC had no room for.
-	Drops uint64
+	Drops uint64 `json:"drops" help:"cells that there was no room for"`
 	// Stops is how often the NIC has told its peers to stop, for whatever channel.
-	Stops uint64
+	Stops uint64 `json:"stops" help:"times that a sender was told to stop"`
 }
 
 // reportSize is the size of counts in a report, in bytes.

@@ -16,6 +16,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/internal/transfer"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cellping"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -146,14 +147,10 @@ func bounce(ctx context.Context, c *channel.Channel, priority channel.Priority, 
 // describeRounds has the times of a report; there are some.
 func describeRounds(took []time.Duration) channelReport {
 	slices.Sort(took)
-	at := func(percent int) float64 { return microseconds(took[(len(took)-1)*percent/100]) }
+	at := func(percent int) float64 { return units.Microseconds(took[(len(took)-1)*percent/100]) }
 	return channelReport{Rounds: len(took), Min: at(0), P50: at(50), P99: at(99), Max: at(100)}
 }
 
 func (p *program) printChannel(r channelReport, what string) error {
-	if p.JSON {
-		return p.PrintJSON(r)
-	}
-	_, err := fmt.Fprintf(p.Stdout, "--- %s ---\n%d rounds, min/p50/p99/max = %.1f/%.1f/%.1f/%.1f us\n", what, r.Rounds, r.Min, r.P50, r.P99, r.Max)
-	return err
+	return p.Printf(r, "--- %s ---\n%d rounds, min/p50/p99/max = %.1f/%.1f/%.1f/%.1f us\n", what, r.Rounds, r.Min, r.P50, r.P99, r.Max)
 }

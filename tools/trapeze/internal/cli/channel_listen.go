@@ -20,13 +20,10 @@ import (
 
 // listenReport is what channel listen prints with --json when it ends.
 type listenReport struct {
-	Clients  uint64 `json:"clients" help:"pings and streams"`
-	Streams  uint64 `json:"streams"`
-	Messages uint64 `json:"messages" help:"of all streams, that came whole"`
-	Bytes    uint64 `json:"bytes"`
-	Damaged  uint64 `json:"damaged" help:"messages"`
-	Drops    uint64 `json:"drops" help:"cells that there was no room for"`
-	Stops    uint64 `json:"stops" help:"times that a sender was told to stop"`
+	Clients uint64 `json:"clients" help:"pings and streams"`
+	Streams uint64 `json:"streams"`
+
+	cellstream.Counts // of all streams
 
 	NIC     *infoChannels  `json:"nic,omitempty"`
 	Capture *captureReport `json:"capture,omitempty" help:"with --capture"`

@@ -18,6 +18,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/internal/transfer"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -282,11 +283,11 @@ func (p *program) printDemo(input string, r demoReport) error {
 	fmt.Fprintf(w, "  a to b  %10.1f MB/s\n  b to a  %10.1f MB/s\n\n", r.File.Rate, r.Reverse.Rate)
 	fmt.Fprintf(w, "%sone-way latency%s      p50        p99      p99.9\n", on, off)
 	for _, l := range r.Latency {
-		fmt.Fprintf(w, "  %8s %9.2f us %7.2f us %7.2f us\n", size(l.Bytes), l.P50, l.P99, l.P999)
+		fmt.Fprintf(w, "  %8s %9.2f us %7.2f us %7.2f us\n", units.Size(l.Bytes), l.P50, l.P99, l.P999)
 	}
 	fmt.Fprintf(w, "\n%sbandwidth%s\n", on, off)
 	for _, b := range r.Bandwidth {
-		fmt.Fprintf(w, "  %8s %9.1f MB/s\n", size(b.Bytes), b.Rate)
+		fmt.Fprintf(w, "  %8s %9.1f MB/s\n", units.Size(b.Bytes), b.Rate)
 	}
 	_, err := fmt.Fprintf(w, "\n%sdelivery policy%s %s%v\n", on, off, r.Program.policy(), r.Policy)
 	r.Program.print(w, on, off)

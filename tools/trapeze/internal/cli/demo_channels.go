@@ -12,6 +12,7 @@ import (
 	"github.com/trapeze-nic/trapeze/channel"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cellstream"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -121,10 +122,7 @@ func (p *program) demoChannels(ctx context.Context, duration time.Duration) (err
 	r := channelsReport{Idle: latencyOf(urgentWords, idle), Urgent: latencyOf(urgentWords, urgent.took), Bulk: latencyOf(bulkWords, bulk.took),
 		BulkRate:  float64(len(bulk.took)*bulkWords*channel.Word) / time.Since(began).Seconds() / 1e6,
 		Histogram: histogramOf(idle, urgent.took, bulk.took)}
-	if p.JSON {
-		return p.PrintJSON(r)
-	}
-	return p.printChannels(&r)
+	return p.Print(r, func(w io.Writer) error { return p.printChannels(w, &r) })
 }
 
 // alternate sends urgent cells, and bulk beside them if that is not nil, for a time. a is the
@@ -157,7 +155,7 @@ func alternate(ctx context.Context, a *via.NIC, d time.Duration, urgent, bulk *t
 // latencyOf describes times, of which there are some, and sorts them.
 func latencyOf(words int, took []time.Duration) demoLatency {
 	slices.Sort(took)
-	at := func(share float64) float64 { return microseconds(took[int(share*float64(len(took)-1))]) }
+	at := func(share float64) float64 { return units.Microseconds(took[int(share*float64(len(took)-1))]) }
 	return demoLatency{Bytes: words * channel.Word, P50: at(0.5), P99: at(0.99), P999: at(0.999)}
 }
 
@@ -170,7 +168,7 @@ func histogramOf(idle, urgent, bulk []time.Duration) []latencyBucket {
 			*took = (*took)[n:]
 			return n
 		}
-		all = append(all, latencyBucket{UpTo: microseconds(limit), Idle: count(&idle), Urgent: count(&urgent), Bulk: count(&bulk)})
+		all = append(all, latencyBucket{UpTo: units.Microseconds(limit), Idle: count(&idle), Urgent: count(&urgent), Bulk: count(&bulk)})
 	}
 	return all
 }
@@ -186,7 +184,7 @@ func bar(n, most int) string {
 	return "."
 }
 
-func (p *program) printChannels(r *channelsReport) error {
+func (p *program) printChannels(out io.Writer, r *channelsReport) error {
 	on, off := p.Emphasis()
 	w := new(strings.Builder)
 	fmt.Fprintf(w, `Two emulated NICs on one wire, with two pairs of channels between them. An urgent
@@ -218,6 +216,6 @@ is in the tails of all three. How many took up to so long:
 		fmt.Fprintln(w, strings.TrimRight(row, " "))
 	}
 	fmt.Fprintln(w, "\nThe longest bar of each column is as many as there are at most; a dot is a few.")
-	_, err := io.WriteString(p.Stdout, command.Wrap(w.String()))
+	_, err := io.WriteString(out, command.Wrap(w.String()))
 	return err
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -33,7 +34,7 @@ type infoReport struct {
 	Limits   infoLimits        `json:"limits"`
 	BARs     []infoBAR         `json:"bars"`
 	Blocks   []infoBlock       `json:"blocks"`
-	Health   infoHealth        `json:"health"`
+	Health   driver.Health     `json:"health"`
 	ClockUS  float64           `json:"clock_us"`
 	DMA      *infoDMA          `json:"dma" help:"null on an older device"`
 	Channels *infoChannels     `json:"channels" help:"null on an older device"`
@@ -66,30 +67,13 @@ type infoBlock struct {
 	Bytes   uint32 `json:"bytes"`
 }
 
-type infoHealth struct {
-	Ready       bool   `json:"ready"`
-	Fatal       bool   `json:"fatal"`
-	LinkUp      bool   `json:"link_up"`
-	Fault       uint32 `json:"fault"`
-	FaultDetail uint32 `json:"fault_detail"`
-	Resets      uint32 `json:"resets"`
-	Heartbeat   uint32 `json:"heartbeat"`
-	EventsLost  uint64 `json:"events_lost"`
-}
-
 // infoDMA is how frames cross the NIC.
 type infoDMA struct {
-	Policy   policyReport `json:"policy"`
-	Deadline float64      `json:"pulse_deadline_us"`
-	Timeouts uint32       `json:"pulse_timeouts"`
-	Refused  uint32       `json:"pulses_refused"`
-	Log      infoLog      `json:"log"`
-}
-
-type infoLog struct {
-	Enabled bool   `json:"enabled"`
-	Records int    `json:"records"`
-	Lost    uint32 `json:"lost"`
+	Policy   policyReport       `json:"policy"`
+	Deadline float64            `json:"pulse_deadline_us"`
+	Timeouts uint32             `json:"pulse_timeouts"`
+	Refused  uint32             `json:"pulses_refused"`
+	Log      driver.DMALogState `json:"log"`
 }
 
 var featureNames = map[uint64]string{
@@ -199,12 +183,8 @@ func inspect(ctx context.Context, address string) (r infoReport, err error) {
 		r.SRAMFree, r.SRAMUsed = &free, &used
 	}
 	r.Address, r.Backend, r.BARs = nic.Address(), nic.Backend(), bars
-	r.Counters, r.ClockUS = counters, microseconds(clock)
-	r.Health = infoHealth{
-		Ready: health.Ready, Fatal: health.Fatal, LinkUp: health.LinkUp,
-		Fault: health.Fault, FaultDetail: health.FaultDetail,
-		Resets: health.Resets, Heartbeat: health.Heartbeat, EventsLost: health.EventsLost,
-	}
+	r.Counters, r.ClockUS = counters, units.Microseconds(clock)
+	r.Health = health
 	return r, nil
 }
 
@@ -219,8 +199,8 @@ func inspectDMA(nic *driver.NIC) (*infoDMA, error) {
 	}
 	log, err := nic.DMALog()
 	return &infoDMA{
-		Policy: describePolicy(policy), Deadline: microseconds(policy.Deadline), Timeouts: policy.Timeouts, Refused: policy.Refused,
-		Log: infoLog(log),
+		Policy: describePolicy(policy), Deadline: units.Microseconds(policy.Deadline), Timeouts: policy.Timeouts, Refused: policy.Refused,
+		Log: log,
 	}, err
 }
 

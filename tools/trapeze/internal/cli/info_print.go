@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
 )
 
 // printInfo prints a report for people. Counters that are zero are left out.
@@ -19,10 +22,10 @@ func (p *program) printInfo(r infoReport) error {
 	row("features", "%s", strings.Join(r.Features, ", "))
 	row("health", "%s", describeHealth(r.Health))
 	row("limits", "%d endpoints, %d CQs of %d, queues of %d, %d segments, messages up to %s",
-		r.Limits.Endpoints, r.Limits.CQs, r.Limits.CQEntries, r.Limits.QueueDepth, r.Limits.Segments, size(int(r.Limits.Transfer)))
-	row("memory", "%d regions, %d protection tags, %s SRAM", r.Limits.Regions, r.Limits.Ptags, size(int(r.SRAM)))
+		r.Limits.Endpoints, r.Limits.CQs, r.Limits.CQEntries, r.Limits.QueueDepth, r.Limits.Segments, units.Size(r.Limits.Transfer))
+	row("memory", "%d regions, %d protection tags, %s SRAM", r.Limits.Regions, r.Limits.Ptags, units.Size(r.SRAM))
 	if r.SRAMFree != nil {
-		row("SRAM", "%s in use for endpoints, %s free", size(int(*r.SRAMUsed)), size(int(*r.SRAMFree)))
+		row("SRAM", "%s in use for endpoints, %s free", units.Size(*r.SRAMUsed), units.Size(*r.SRAMFree))
 	}
 	row("interrupts", "%d vectors in use", r.Vectors)
 	for _, b := range r.BARs {
@@ -30,7 +33,7 @@ func (p *program) printInfo(r infoReport) error {
 		if b.Mappable {
 			how = "mappable"
 		}
-		row(fmt.Sprintf("BAR%d", b.Index), "%s, %s", size(int(b.Bytes)), how)
+		row(fmt.Sprintf("BAR%d", b.Index), "%s, %s", units.Size(b.Bytes), how)
 	}
 	for _, b := range r.Blocks {
 		row("block", "%#06x  %s %s", b.Offset, b.Name, b.Version)
@@ -70,7 +73,7 @@ func describeDMA(d *infoDMA) string {
 	return fmt.Sprintf("%v; %s", d.Policy, log)
 }
 
-func describeHealth(h infoHealth) string {
+func describeHealth(h driver.Health) string {
 	s := "not ready"
 	switch {
 	case h.Fatal:

@@ -15,6 +15,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/ping"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -226,7 +227,7 @@ func (p *program) pingPeer(ctx context.Context, nic *via.NIC, mac via.MAC, f pin
 	if !p.JSON && !f.mute {
 		reply = func(seq uint64, d time.Duration, answered bool) {
 			if answered {
-				fmt.Fprintf(p.Stdout, "%d bytes from %v: seq=%d time=%.1f us\n", f.Bytes, remote.MAC, seq, microseconds(d))
+				fmt.Fprintf(p.Stdout, "%d bytes from %v: seq=%d time=%.1f us\n", f.Bytes, remote.MAC, seq, units.Microseconds(d))
 			} else {
 				fmt.Fprintf(p.Stdout, "no answer from %v: seq=%d\n", remote.MAC, seq)
 			}
@@ -260,7 +261,7 @@ func describePing(remote via.Remote, f pingFlags, s *ping.Stats) pingReport {
 		Sent: s.Sent, Received: s.Received, Lost: s.Lost(), Loss: s.Loss(), Late: s.Late, Corrupt: s.Corrupt,
 	}
 	if s.Received > 0 {
-		us := func(d time.Duration) *float64 { v := microseconds(d); return &v }
+		us := func(d time.Duration) *float64 { v := units.Microseconds(d); return &v }
 		r.Min, r.Avg, r.Max = us(s.Min()), us(s.Mean()), us(s.Max())
 		r.P50, r.P99 = us(s.Percentile(50)), us(s.Percentile(99))
 	}

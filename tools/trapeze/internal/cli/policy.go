@@ -10,6 +10,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -116,7 +117,7 @@ func (r directionReport) String() string {
 	case r.MinPulse == 0:
 		return r.Policy
 	case r.Policy == "static" || r.Policy == "cut-through":
-		return fmt.Sprintf("%s in pulses of %s", r.Policy, size(r.MinPulse))
+		return fmt.Sprintf("%s in pulses of %s", r.Policy, units.Size(r.MinPulse))
 	}
-	return fmt.Sprintf("%s from %s on", r.Policy, size(r.MinPulse))
+	return fmt.Sprintf("%s from %s on", r.Policy, units.Size(r.MinPulse))
 }

@@ -3,20 +3,7 @@ package cli
 import (
 	"fmt"
 	"net"
-	"strconv"
-	"time"
 )
-
-// size prints a number of bytes as people name it.
-func size(n int) string {
-	switch {
-	case n >= 1<<20 && n%(1<<20) == 0:
-		return strconv.Itoa(n>>20) + " MiB"
-	case n >= 1<<10 && n%(1<<10) == 0:
-		return strconv.Itoa(n>>10) + " KiB"
-	}
-	return strconv.Itoa(n) + " B"
-}
 
 // amount prints a large number of bytes to a few digits.
 func amount(n uint64) string {
@@ -30,9 +17,6 @@ func amount(n uint64) string {
 	}
 	return fmt.Sprintf("%d B", n)
 }
-
-// microseconds converts for JSON and tables.
-func microseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
 
 // peerAddress is the device address of a sender whose peer listens on the UDP
 // address hostPort. It takes any free port of its own.

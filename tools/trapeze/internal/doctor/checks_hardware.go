@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/hostpci"
 )
@@ -69,7 +70,7 @@ func checkBARs(h *Host) Finding {
 		}
 		memory++
 		if b.Size < page || b.Address%page != 0 {
-			s = append(s, fmt.Sprintf("BAR%d (%s) is smaller than a page of %s or not aligned to one", b.Index, size(b.Size), size(page)))
+			s = append(s, fmt.Sprintf("BAR%d (%s) is smaller than a page of %s or not aligned to one", b.Index, units.Size(b.Size), units.Size(page)))
 		}
 	}
 	if memory == 0 {

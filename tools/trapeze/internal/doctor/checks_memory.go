@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
 	"github.com/trapeze-nic/trapeze/vfio/hostpci"
 )
 
@@ -24,19 +25,6 @@ const (
 	// usualMemlock is what a modest program maps, if it does not say.
 	usualMemlock = 64 << 20
 )
-
-// size prints a number of bytes as people name it.
-func size(n uint64) string {
-	for _, u := range []struct {
-		shift uint
-		name  string
-	}{{30, "GiB"}, {20, "MiB"}, {10, "KiB"}} {
-		if n >= 1<<u.shift {
-			return strconv.FormatFloat(float64(n)/float64(uint64(1)<<u.shift), 'f', -1, 64) + " " + u.name
-		}
-	}
-	return fmt.Sprintf("%d B", n)
-}
 
 // memlockFix raises the limit in a shell, for logins, and in services.
 func memlockFix(bytes uint64) []string {
@@ -56,13 +44,13 @@ func checkMemlock(h *Host) Finding {
 	case limit == unlimited:
 		return fine("no limit of locked memory")
 	case h.Process.can(capIPCLock):
-		return fine("the limit of locked memory, %s, does not hold for this process (CAP_IPC_LOCK)", size(limit))
+		return fine("the limit of locked memory, %s, does not hold for this process (CAP_IPC_LOCK)", units.Size(limit))
 	case limit < wanted:
-		return found(Error, fmt.Sprintf("%s may be locked, %s is needed", size(limit), size(wanted)), why, memlockFix(max(wanted, usualMemlock))...)
+		return found(Error, fmt.Sprintf("%s may be locked, %s is needed", units.Size(limit), units.Size(wanted)), why, memlockFix(max(wanted, usualMemlock))...)
 	case h.Memory == 0 && limit < usualMemlock:
-		return found(Warning, size(limit)+" may be locked", why, memlockFix(usualMemlock)...)
+		return found(Warning, units.Size(limit)+" may be locked", why, memlockFix(usualMemlock)...)
 	}
-	return fine("%s may be locked", size(limit))
+	return fine("%s may be locked", units.Size(limit))
 }
 
 // defaultEntries is how many mappings a container has if nobody says otherwise
@@ -87,7 +75,7 @@ func checkMappings(h *Host) Finding {
 	const piece = 2 << 20
 	switch pieces := (h.Memory + piece - 1) / piece; {
 	case pieces > limit:
-		return found(Warning, fmt.Sprintf("%d mappings are allowed, %s in pieces of 2 MiB takes %d", limit, size(h.Memory), pieces), why, fix(pieces+defaultEntries)...)
+		return found(Warning, fmt.Sprintf("%d mappings are allowed, %s in pieces of 2 MiB takes %d", limit, units.Size(h.Memory), pieces), why, fix(pieces+defaultEntries)...)
 	case limit < defaultEntries:
 		return found(Warning, fmt.Sprintf("only %d mappings are allowed, usual are %d", limit, defaultEntries), why, fix(defaultEntries)...)
 	}
@@ -101,7 +89,7 @@ type pool struct {
 }
 
 func (p pool) String() string {
-	return fmt.Sprintf("%d of %d free of %s", p.free, p.total, size(p.kib<<10))
+	return fmt.Sprintf("%d of %d free of %s", p.free, p.total, units.Size(p.kib<<10))
 }
 
 // readPools reads the pools of the host, or of a node; sizes ascend.
@@ -217,8 +205,8 @@ func checkMemlockBARs(h *Host) Finding {
 		return fine("BARs do not count against a limit")
 	}
 	if wanted := max(h.Memory, leastMemlock) + bars; limit < wanted {
-		return found(Warning, fmt.Sprintf("%s may be locked; with the function's BARs, %s, it takes %s", size(limit), size(bars), size(wanted)),
+		return found(Warning, fmt.Sprintf("%s may be locked; with the function's BARs, %s, it takes %s", units.Size(limit), units.Size(bars), units.Size(wanted)),
 			"/dev/iommu counts locked memory per user, and some kernels count BARs that another device may reach", memlockFix(wanted)...)
 	}
-	return fine("the limit of locked memory leaves room for the BARs, %s", size(bars))
+	return fine("the limit of locked memory leaves room for the BARs, %s", units.Size(bars))
 }

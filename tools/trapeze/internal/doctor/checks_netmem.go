@@ -1,6 +1,9 @@
 package doctor
 
-import "github.com/trapeze-nic/trapeze/netmem"
+import (
+	"github.com/trapeze-nic/trapeze/netmem"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
+)
 
 // netmemChecks are about memory that is mapped from other machines (package netmem). A driver
 // does without.
@@ -35,8 +38,8 @@ func checkMemoryLimit(h *Host) Finding {
 	case file == "":
 		return fine("no control group limits memory")
 	case limit < usualMemlock:
-		return found(Warning, file+" allows "+size(limit), "a process that takes more is killed: memory for devices and the local part of mapped memory count",
+		return found(Warning, file+" allows "+units.Size(limit), "a process that takes more is killed: memory for devices and the local part of mapped memory count",
 			"in the unit of a service, [Service]: MemoryMax=1G", "systemd-run --scope -p MemoryMax=1G trapeze ...")
 	}
-	return fine("%s allows %s", file, size(limit))
+	return fine("%s allows %s", file, units.Size(limit))
 }

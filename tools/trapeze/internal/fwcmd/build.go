@@ -75,11 +75,7 @@ Images that come with trapeze:
 			}
 			r := built{File: output, Name: spec.Name, Version: spec.Version, BuildID: fmt.Sprintf("%x", spec.BuildID),
 				Digest: fmt.Sprintf("%x", spec.Digest), Bytes: len(b), SRAM: spec.SRAM}
-			if x.JSON {
-				return x.PrintJSON(r)
-			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "%s: %s %s, %d bytes, needs %d bytes of SRAM, digest %s\n", r.File, r.Name, r.Version, r.Bytes, r.SRAM, r.Digest)
-			return err
+			return x.Printf(r, "%s: %s %s, %d bytes, needs %d bytes of SRAM, digest %s\n", r.File, r.Name, r.Version, r.Bytes, r.SRAM, r.Digest)
 		},
 	}
 	f := c.Flags()

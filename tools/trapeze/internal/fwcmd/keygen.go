@@ -3,7 +3,6 @@ package fwcmd
 import (
 	"crypto/ed25519"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -47,11 +46,7 @@ Files that are there are not replaced.
 			if err := writeKeys(&r, public, private); err != nil {
 				return err
 			}
-			if x.JSON {
-				return x.PrintJSON(r)
-			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "key %s: private %s, public %s\n", r.Key, r.Private, r.Public)
-			return err
+			return x.Printf(r, "key %s: private %s, public %s\n", r.Key, r.Private, r.Public)
 		},
 	}
 }

@@ -87,11 +87,7 @@ whole or not at all.
 				return outfile.Explain("--output", err)
 			}
 			r := signed{File: output, Digest: img.digest(), Key: firmware.IDOf(key.Public().(ed25519.PublicKey)).String()}
-			if x.JSON {
-				return x.PrintJSON(r)
-			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "%s: signed with key %s\n", r.File, r.Key)
-			return err
+			return x.Printf(r, "%s: signed with key %s\n", r.File, r.Key)
 		},
 	}
 	c.Flags().StringVar(&keyFile, "key", "", "file with the private key (PEM, PKCS #8)")
@@ -126,11 +122,7 @@ the key ring and not revoked. Exit code 1 says that it is not; stderr says why.
 				return fmt.Errorf("%s: %w", args[0], err)
 			}
 			r := signed{File: args[0], Digest: img.digest(), Key: key.ID.String(), Owner: key.File}
-			if x.JSON {
-				return x.PrintJSON(r)
-			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "%s: signed with key %s (%s)\n", r.File, r.Key, r.Owner)
-			return err
+			return x.Printf(r, "%s: signed with key %s (%s)\n", r.File, r.Key, r.Owner)
 		},
 	}
 	keysFlag(c, &folder)

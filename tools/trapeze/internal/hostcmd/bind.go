@@ -16,23 +16,12 @@ import (
 
 // bindReport is what bind --json and unbind --json print.
 type bindReport struct {
-	DryRun     bool         `json:"dry_run"`
-	Changes    []bindChange `json:"changes"`
-	Modules    []string     `json:"modules" help:"to be loaded first, in a dry run"`
-	Writes     []bindWrite  `json:"writes"`
-	Overridden []string     `json:"overridden" help:"uses of the host that --force has ended"`
-	Nodes      []string     `json:"nodes" help:"by which the functions can be opened"`
-}
-
-type bindChange struct {
-	Address string `json:"address"`
-	Before  string `json:"before"`
-	After   string `json:"after"`
-}
-
-type bindWrite struct {
-	Path  string `json:"path"`
-	Value string `json:"value"`
+	DryRun     bool             `json:"dry_run"`
+	Changes    []hostpci.Change `json:"changes"`
+	Modules    []string         `json:"modules" help:"to be loaded first, in a dry run"`
+	Writes     []hostpci.Write  `json:"writes"`
+	Overridden []string         `json:"overridden" help:"uses of the host that --force has ended"`
+	Nodes      []string         `json:"nodes" help:"by which the functions can be opened"`
 }
 
 // flags of bind and unbind.
@@ -125,13 +114,8 @@ func (x *commands) check(f *bindFlags) error {
 }
 
 func (x *commands) printBind(dry bool, already string, res hostpci.Result) error {
-	r := bindReport{DryRun: dry, Changes: []bindChange{}, Modules: append([]string{}, res.Modules...), Writes: []bindWrite{}, Overridden: []string{}, Nodes: append([]string{}, res.Nodes...)}
-	for _, c := range res.Changes {
-		r.Changes = append(r.Changes, bindChange(c))
-	}
-	for _, w := range res.Writes {
-		r.Writes = append(r.Writes, bindWrite(w))
-	}
+	r := bindReport{DryRun: dry, Changes: append([]hostpci.Change{}, res.Changes...), Modules: append([]string{}, res.Modules...),
+		Writes: append([]hostpci.Write{}, res.Writes...), Overridden: []string{}, Nodes: append([]string{}, res.Nodes...)}
 	for _, u := range res.Overridden {
 		r.Overridden = append(r.Overridden, u.String())
 	}

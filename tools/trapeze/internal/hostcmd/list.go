@@ -26,54 +26,33 @@ type listReport struct {
 }
 
 type listFunction struct {
-	Address      string       `json:"address"`
-	Vendor       string       `json:"vendor"`
-	Device       string       `json:"device"`
-	Class        string       `json:"class"`
-	VendorName   string       `json:"vendor_name"`
-	DeviceName   string       `json:"device_name"`
-	ClassName    string       `json:"class_name"`
-	Driver       string       `json:"driver"`
-	Override     string       `json:"driver_override"`
-	IOMMUGroup   *int         `json:"iommu_group" help:"null for none"`
-	GroupMembers []listMember `json:"group_members"`
-	NUMANode     *int         `json:"numa_node" help:"null for none"`
-	Link         listLink     `json:"link" help:"0 for none"`
-	Netdevs      []string     `json:"netdevs"`
-	SRIOV        listSRIOV    `json:"sriov"`
-	Power        string       `json:"power_state"`
-	BARs         []listBAR    `json:"bars"`
-	AFXDP        []string     `json:"afxdp" help:"addresses of its interfaces as ports of plain frames, which need no binding"`
-	Fits         string       `json:"fits" help:"driver of this program for the function, empty for none"`
-	Untested     bool         `json:"untested" help:"that driver was never run on one"`
-	Backends     []string     `json:"backends" help:"by which it can be opened now"`
-	InUse        []string     `json:"in_use"`
+	Address      string        `json:"address"`
+	Vendor       string        `json:"vendor"`
+	Device       string        `json:"device"`
+	Class        string        `json:"class"`
+	VendorName   string        `json:"vendor_name"`
+	DeviceName   string        `json:"device_name"`
+	ClassName    string        `json:"class_name"`
+	Driver       string        `json:"driver"`
+	Override     string        `json:"driver_override"`
+	IOMMUGroup   *int          `json:"iommu_group" help:"null for none"`
+	GroupMembers []listMember  `json:"group_members"`
+	NUMANode     *int          `json:"numa_node" help:"null for none"`
+	Link         hostpci.Link  `json:"link" help:"0 for none"`
+	Netdevs      []string      `json:"netdevs"`
+	SRIOV        hostpci.SRIOV `json:"sriov"`
+	Power        string        `json:"power_state"`
+	BARs         []hostpci.BAR `json:"bars"`
+	AFXDP        []string      `json:"afxdp" help:"addresses of its interfaces as ports of plain frames, which need no binding"`
+	Fits         string        `json:"fits" help:"driver of this program for the function, empty for none"`
+	Untested     bool          `json:"untested" help:"that driver was never run on one"`
+	Backends     []string      `json:"backends" help:"by which it can be opened now"`
+	InUse        []string      `json:"in_use"`
 }
 
 type listMember struct {
-	Address string `json:"address"`
-	Driver  string `json:"driver"`
-	Bridge  bool   `json:"bridge"`
-	Blocks  bool   `json:"blocks"`
-}
-
-type listLink struct {
-	Speed    float64 `json:"gt_s"`
-	MaxSpeed float64 `json:"max_gt_s"`
-	Width    int     `json:"lanes"`
-	MaxWidth int     `json:"max_lanes"`
-}
-
-type listSRIOV struct {
-	VFs      int    `json:"vfs"`
-	TotalVFs int    `json:"total_vfs"`
-	Physical string `json:"physical"`
-}
-
-type listBAR struct {
-	Index int    `json:"bar"`
-	Bytes uint64 `json:"bytes"`
-	IO    bool   `json:"io"`
+	hostpci.Member
+	Blocks bool `json:"blocks"`
 }
 
 type listEmulated struct {
@@ -148,19 +127,15 @@ func describe(f hostpci.Function) listFunction {
 		Vendor:  fmt.Sprintf("%04x", f.Vendor), Device: fmt.Sprintf("%04x", f.Device), Class: fmt.Sprintf("%06x", f.Class),
 		VendorName: f.VendorName, DeviceName: f.DeviceName, ClassName: f.ClassName,
 		Driver: f.Driver, Override: f.Override, IOMMUGroup: known(f.IOMMUGroup), NUMANode: known(f.NUMANode),
-		Link:    listLink(f.Link),
-		Netdevs: append([]string{}, f.Netdevs...), SRIOV: listSRIOV(f.SRIOV), Power: f.Power.State,
+		Link: f.Link, Netdevs: append([]string{}, f.Netdevs...), SRIOV: f.SRIOV, Power: f.Power.State,
 		Fits: f.Fits, Untested: f.Untested, Backends: append([]string{}, f.Backends...), InUse: []string{},
-		GroupMembers: []listMember{}, BARs: []listBAR{}, AFXDP: []string{},
+		GroupMembers: []listMember{}, BARs: append([]hostpci.BAR{}, f.BARs...), AFXDP: []string{},
 	}
 	for _, n := range f.Netdevs {
 		d.AFXDP = append(d.AFXDP, ethernet.SchemeAFXDP+":"+n)
 	}
 	for _, m := range f.GroupMembers {
-		d.GroupMembers = append(d.GroupMembers, listMember{m.Address, m.Driver, m.Bridge, m.Blocks()})
-	}
-	for _, b := range f.BARs {
-		d.BARs = append(d.BARs, listBAR{b.Index, b.Size, b.IO})
+		d.GroupMembers = append(d.GroupMembers, listMember{m, m.Blocks()})
 	}
 	return d
 }

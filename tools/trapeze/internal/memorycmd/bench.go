@@ -232,7 +232,7 @@ func fetches(ctx context.Context, nic *via.NIC, c *netmem.Client, d time.Duratio
 func (x *commands) printBench(w io.Writer, r benchReport) (err error) {
 	on, off := x.Emphasis()
 	if r.Fetches > 0 {
-		_, err = fmt.Fprintf(w, "%sfetch of %s%s  p50 %.1f us, p99 %.1f us, p99.9 %.1f us\n", on, size(int64(r.Page)), off, *r.P50, *r.P99, *r.P999)
+		_, err = fmt.Fprintf(w, "%sfetch of %s%s  p50 %.1f us, p99 %.1f us, p99.9 %.1f us\n", on, option.Bytes(r.Page), off, *r.P50, *r.P99, *r.P999)
 	}
 	if r.Write != nil && err == nil {
 		_, err = fmt.Fprintf(w, "%swrite%s  %10.1f MB/s in sequence\n", on, off, r.Write.Rate)

@@ -167,12 +167,3 @@ func explain(err error) error {
 	}
 	return err
 }
-
-// microseconds converts for JSON and tables.
-func microseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
-
-// size prints a number of bytes as flags take it.
-func size(n int64) string {
-	b := option.Bytes(n)
-	return b.String()
-}

@@ -15,6 +15,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/netmem"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/extsort"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -163,7 +164,7 @@ func (x *commands) demoNetwork(ctx context.Context, near, far *via.NIC, f demoFl
 	sum, err = x.sort(ctx, "in other memory", c, f, &r.Network, c.Sync)
 	s := c.Stats()
 	r.Cache.Hits, r.Cache.Misses, r.Cache.Ahead, r.Cache.AheadUsed = s.Hits, s.Misses, s.Ahead, s.AheadUsed
-	r.Cache.Fetches, r.Cache.WrittenBack, r.Cache.P50, r.Cache.P99 = s.Fetches, s.WrittenBack, microseconds(s.Median), microseconds(s.P99)
+	r.Cache.Fetches, r.Cache.WrittenBack, r.Cache.P50, r.Cache.P99 = s.Fetches, s.WrittenBack, units.Microseconds(s.Median), units.Microseconds(s.P99)
 	return sum, err
 }
 
@@ -221,7 +222,7 @@ func (x *commands) sort(ctx context.Context, where string, s extsort.Store, f de
 func (x *commands) printDemo(w io.Writer, r demoReport) error {
 	on, off := x.Emphasis()
 	if r.Network.Sorted {
-		fmt.Fprintf(w, "%ssorted%s %d records, %s, in %s of local memory; checked, digest %s\n", on, off, r.Records, size(r.Bytes), size(r.Memory), r.Digest)
+		fmt.Fprintf(w, "%ssorted%s %d records, %s, in %s of local memory; checked, digest %s\n", on, off, r.Records, option.Bytes(r.Bytes), option.Bytes(r.Memory), r.Digest)
 	} else {
 		fmt.Fprintf(w, "%snot sorted%s, it ended early\n", on, off)
 	}
@@ -230,7 +231,7 @@ func (x *commands) printDemo(w io.Writer, r demoReport) error {
 		fmt.Fprintf(w, "  a file       %6.2f s %10.1f MB/s, cached by the system as it likes%s\n", r.File.Seconds, r.File.Rate, map[bool]string{false: "; not sorted"}[r.File.Sorted])
 	}
 	_, err := fmt.Fprintf(w, "\n%scache%s of %s: %d hits, %d misses, p50 %.1f us, p99 %.1f us\n  %d pages fetched, %d of them ahead (%d used), %d written back\n", on, off,
-		size(r.Cache.Bytes), r.Cache.Hits, r.Cache.Misses, r.Cache.P50, r.Cache.P99, r.Cache.Fetches, r.Cache.Ahead, r.Cache.AheadUsed, r.Cache.WrittenBack)
+		option.Bytes(r.Cache.Bytes), r.Cache.Hits, r.Cache.Misses, r.Cache.P50, r.Cache.P99, r.Cache.Fetches, r.Cache.Ahead, r.Cache.AheadUsed, r.Cache.WrittenBack)
 	if r.Incomplete != "" && err == nil {
 		_, err = fmt.Fprintf(w, "Incomplete, it ended early: %s\n", r.Incomplete)
 	}

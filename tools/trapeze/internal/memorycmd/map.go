@@ -17,6 +17,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/outfile"
 	"github.com/trapeze-nic/trapeze/netmem"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
 )
 
 // mapReport is what map --json prints.
@@ -185,7 +186,7 @@ func (x *commands) useMap(ctx context.Context, m *netmem.Mapping, f mapFlags, lo
 		err = context.Cause(ctx)
 	}
 	if r.Touched > 0 {
-		r.Touch = microseconds(time.Since(start)) / float64(r.Touched)
+		r.Touch = units.Microseconds(time.Since(start)) / float64(r.Touched)
 	}
 	return err
 }
@@ -220,14 +221,14 @@ func (x *commands) through(ctx context.Context, m *netmem.Mapping, what string, 
 	}
 	if into {
 		if n, _ := move(buffer[:1]); n > 0 {
-			return done, fmt.Errorf("the file is larger than the %s that servers lend", size(done))
+			return done, fmt.Errorf("the file is larger than the %s that servers lend", option.Bytes(done))
 		}
 	}
 	return done, nil
 }
 
 func printMap(w io.Writer, r mapReport) error {
-	fmt.Fprintf(w, "mapped %s by pages of %s, at most %s of it here\n", size(r.Bytes), size(int64(r.Page)), size(r.Local))
+	fmt.Fprintf(w, "mapped %s by pages of %s, at most %s of it here\n", option.Bytes(r.Bytes), option.Bytes(r.Page), option.Bytes(r.Local))
 	if r.Loaded > 0 {
 		fmt.Fprintf(w, "loaded %d bytes\n", r.Loaded)
 	}

@@ -21,9 +21,9 @@ import (
 
 // serveReport is what serve --json prints when it ends.
 type serveReport struct {
-	Server string `json:"server" help:"MAC/NAME"`
-	Lent   lent   `json:"lent"`
-	Counts counts `json:"counts"`
+	Server string             `json:"server" help:"MAC/NAME"`
+	Lent   lent               `json:"lent"`
+	Counts netmem.ServerStats `json:"counts"`
 }
 
 type lent struct {
@@ -32,20 +32,6 @@ type lent struct {
 	Capacity int64 `json:"capacity_bytes"`
 	ReadOnly bool  `json:"read_only"`
 	File     bool  `json:"file"`
-}
-
-type counts struct {
-	Fetches uint64 `json:"fetches"`
-	Writes  uint64 `json:"writes"`
-	Refused uint64 `json:"refused"`
-	Out     uint64 `json:"bytes_fetched"`
-	In      uint64 `json:"bytes_written"`
-	Stored  uint64 `json:"bytes_stored"`
-	Clients uint64 `json:"clients" help:"connected now"`
-}
-
-func countsOf(s netmem.ServerStats) counts {
-	return counts{s.Fetches, s.Writes, s.Refused, s.BytesOut, s.BytesIn, s.Stored, s.Clients}
 }
 
 type serveFlags struct {
@@ -89,7 +75,7 @@ func (x *commands) runServe(ctx context.Context, f serveFlags) (err error) {
 	case f.size == 0 && f.file == "":
 		return &option.Error{Option: "--size", Allowed: "how much memory to lend, as in 1G; or a --file"}
 	case f.file == "" && f.page > 0 && f.size%f.page != 0:
-		return &option.Error{Option: "--size", Value: f.size.String(), Allowed: "whole pages: a multiple of " + size(int64(f.page))}
+		return &option.Error{Option: "--size", Value: f.size.String(), Allowed: "whole pages: a multiple of " + f.page.String()}
 	case len(f.name) > via.MaxDiscriminator:
 		return &option.Error{Option: "--name", Value: f.name, Allowed: fmt.Sprintf("1 to %d bytes", via.MaxDiscriminator)}
 	}
@@ -116,11 +102,11 @@ func (x *commands) runServe(ctx context.Context, f serveFlags) (err error) {
 			return err
 		}
 		info := lent{Page: s.Page(), Span: s.Span(), Capacity: int64(s.Stats().Capacity), ReadOnly: f.readOnly, File: f.file != ""}
-		x.Note("lending %s by pages of %s as %v", size(info.Capacity), size(int64(info.Page)), s.Address())
+		x.Note("lending %s by pages of %s as %v", option.Bytes(info.Capacity), option.Bytes(info.Page), s.Address())
 		x.watch(ctx, s)
 		stats := s.Stats()
 		err = errors.Join(s.Err(), s.Close())
-		r := serveReport{Server: s.Address().String(), Lent: info, Counts: countsOf(stats)}
+		r := serveReport{Server: s.Address().String(), Lent: info, Counts: stats}
 		if err == nil {
 			err = x.Print(r, func(w io.Writer) error { return printCounts(w, r.Counts) })
 		}
@@ -147,13 +133,13 @@ func (x *commands) watch(ctx context.Context, s *netmem.Server) {
 			continue
 		}
 		fmt.Fprintf(x.Stderr, "%d clients, %.1f MB/s fetched, %.1f MB/s written, %s stored\n",
-			now.Clients, float64(now.BytesOut-before.BytesOut)/1e6, float64(now.BytesIn-before.BytesIn)/1e6, size(int64(now.Stored)))
+			now.Clients, float64(now.BytesOut-before.BytesOut)/1e6, float64(now.BytesIn-before.BytesIn)/1e6, option.Bytes(now.Stored))
 		before = now
 	}
 }
 
-func printCounts(w io.Writer, c counts) error {
+func printCounts(w io.Writer, c netmem.ServerStats) error {
 	_, err := fmt.Fprintf(w, "%d pages fetched, %d written, %d requests refused\n%.1f MB out, %.1f MB in, %s stored, %d clients\n",
-		c.Fetches, c.Writes, c.Refused, float64(c.Out)/1e6, float64(c.In)/1e6, size(int64(c.Stored)), c.Clients)
+		c.Fetches, c.Writes, c.Refused, float64(c.BytesOut)/1e6, float64(c.BytesIn)/1e6, option.Bytes(c.Stored), c.Clients)
 	return err
 }

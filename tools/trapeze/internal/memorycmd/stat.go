@@ -10,18 +10,19 @@ import (
 
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/keys"
+	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/netmem"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
 // statReport is one server in what stat --json prints.
 type statReport struct {
-	Server      string `json:"server"`
-	Incarnation string `json:"incarnation,omitempty" help:"in hexadecimal"`
-	Pool        string `json:"pool,omitempty" help:"in hexadecimal"`
-	Lent        lent   `json:"lent"`
-	Counts      counts `json:"counts"`
-	Error       string `json:"error,omitempty" help:"if it did not answer; lent and counts are zero then"`
+	Server      string             `json:"server"`
+	Incarnation string             `json:"incarnation,omitempty" help:"in hexadecimal"`
+	Pool        string             `json:"pool,omitempty" help:"in hexadecimal"`
+	Lent        lent               `json:"lent"`
+	Counts      netmem.ServerStats `json:"counts"`
+	Error       string             `json:"error,omitempty" help:"if it did not answer; lent and counts are zero then"`
 }
 
 func (x *commands) stat() *cobra.Command {
@@ -62,7 +63,7 @@ func (x *commands) runStat(ctx context.Context, f clientFlags) error {
 			} else {
 				r.Incarnation, r.Pool = fmt.Sprintf("%016x", info.Incarnation), fmt.Sprintf("%016x", info.Pool)
 				r.Lent = lent{info.Page, info.Span, info.Capacity, info.ReadOnly, info.Lasting}
-				r.Counts = countsOf(info.Stats)
+				r.Counts = info.Stats
 			}
 			list = append(list, r)
 		}
@@ -83,7 +84,7 @@ func printStat(w io.Writer, list []statReport) error {
 			what = "a file"
 		}
 		fmt.Fprintf(w, "%s lends %s of %s by pages of %s, addresses to %s\n  incarnation %s, pool %s\n",
-			r.Server, size(r.Lent.Capacity), what, size(int64(r.Lent.Page)), size(r.Lent.Span), r.Incarnation, r.Pool)
+			r.Server, option.Bytes(r.Lent.Capacity), what, option.Bytes(r.Lent.Page), option.Bytes(r.Lent.Span), r.Incarnation, r.Pool)
 		if err := printCounts(w, r.Counts); err != nil {
 			return err
 		}
