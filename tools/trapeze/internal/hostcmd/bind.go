@@ -24,26 +24,9 @@ type bindReport struct {
 	Nodes      []string         `json:"nodes" help:"by which the functions can be opened"`
 }
 
-// flags of bind and unbind.
-type bindFlags struct {
-	root    string
-	options hostpci.Options
-}
-
-func (x *commands) bindFlags(c *cobra.Command) *bindFlags {
-	var f bindFlags
-	f.options.Write = x.write
-	c.Flags().BoolVar(&f.options.Group, "group", false, "the whole IOMMU group, bridges aside")
-	c.Flags().BoolVar(&f.options.Force, "force", false, "also if the host uses it, its group is not viable, or a process has it open")
-	c.Flags().BoolVar(&f.options.DryRun, "dry-run", false, "change nothing, print the commands that would")
-	c.Flags().DurationVar(&f.options.Timeout, "timeout", hostpci.DefaultTimeout, "how long the kernel may take for a step")
-	rootFlag(c, &f.root)
-	return &f
-}
-
 func (x *commands) bind() *cobra.Command {
-	var flags *bindFlags
-	c := &cobra.Command{
+	o := hostpci.Options{Write: x.write}
+	c := x.binding(&o, hostpci.Bind, "is bound already", &cobra.Command{
 		Use:   "bind ADDRESS",
 		Short: "Give a NIC to VFIO, so that programs can drive it",
 		Long: `Take a PCI function from its driver and give it to VFIO. It is a function's
@@ -59,26 +42,13 @@ takes those too. Each step is checked, and undone if a later one fails.
 		Example: `  trapeze bind 0000:03:00.0
   trapeze bind --dry-run 0000:03:00.0
   trapeze bind --group pci:0000:03:00.0`,
-		Args: cobra.ExactArgs(1),
-		RunE: command.Run(func(ctx context.Context, args []string) error {
-			if err := x.check(flags); err != nil {
-				return err
-			}
-			res, err := hostpci.Bind(ctx, hostpci.Root(flags.root), args[0], flags.options)
-			if err != nil {
-				return marked(err)
-			}
-			return x.printBind(flags.options.DryRun, "is bound already", res)
-		}),
-	}
-	flags = x.bindFlags(c)
-	c.Flags().StringVar(&flags.options.Driver, "driver", hostpci.DefaultDriver, "the VFIO driver: vfio-pci, or a variant such as mlx5_vfio_pci")
+	})
+	c.Flags().StringVar(&o.Driver, "driver", hostpci.DefaultDriver, "the VFIO driver: vfio-pci, or a variant such as mlx5_vfio_pci")
 	return c
 }
 
 func (x *commands) unbind() *cobra.Command {
-	var flags *bindFlags
-	c := &cobra.Command{
+	return x.binding(&hostpci.Options{Write: x.write}, hostpci.Unbind, "has been given back already", &cobra.Command{
 		Use:   "unbind ADDRESS",
 		Short: "Give a NIC back to the kernel's driver",
 		Long: `Take a PCI function from VFIO and give it back: to the driver that it had before
@@ -90,27 +60,30 @@ process.
 ` + keys.Of(bindReport{}),
 		Example: `  trapeze unbind 0000:03:00.0
   trapeze unbind --dry-run 0000:03:00.0`,
-		Args: cobra.ExactArgs(1),
-		RunE: command.Run(func(ctx context.Context, args []string) error {
-			if err := x.check(flags); err != nil {
-				return err
-			}
-			res, err := hostpci.Unbind(ctx, hostpci.Root(flags.root), args[0], flags.options)
-			if err != nil {
-				return marked(err)
-			}
-			return x.printBind(flags.options.DryRun, "has been given back already", res)
-		}),
-	}
-	flags = x.bindFlags(c)
-	return c
+	})
 }
 
-func (x *commands) check(f *bindFlags) error {
-	if f.options.Timeout <= 0 || f.options.Timeout > time.Hour {
-		return option.Errorf("--timeout %v: use more than nothing and at most an hour", f.options.Timeout)
-	}
-	return nil
+// binding completes c, which gives a function to VFIO or back. already says that there was nothing
+// to change.
+func (x *commands) binding(o *hostpci.Options, do func(context.Context, hostpci.Root, string, hostpci.Options) (hostpci.Result, error), already string, c *cobra.Command) *cobra.Command {
+	var root string
+	c.Args = cobra.ExactArgs(1)
+	c.RunE = command.Run(func(ctx context.Context, args []string) error {
+		if o.Timeout <= 0 || o.Timeout > time.Hour {
+			return option.Errorf("--timeout %v: use more than nothing and at most an hour", o.Timeout)
+		}
+		res, err := do(ctx, hostpci.Root(root), args[0], *o)
+		if err != nil {
+			return marked(err)
+		}
+		return x.printBind(o.DryRun, already, res)
+	})
+	c.Flags().BoolVar(&o.Group, "group", false, "the whole IOMMU group, bridges aside")
+	c.Flags().BoolVar(&o.Force, "force", false, "also if the host uses it, its group is not viable, or a process has it open")
+	c.Flags().BoolVar(&o.DryRun, "dry-run", false, "change nothing, print the commands that would")
+	c.Flags().DurationVar(&o.Timeout, "timeout", hostpci.DefaultTimeout, "how long the kernel may take for a step")
+	rootFlag(c, &root)
+	return c
 }
 
 func (x *commands) printBind(dry bool, already string, res hostpci.Result) error {
