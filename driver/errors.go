@@ -125,8 +125,9 @@ var resultErrors = map[descriptors.Result]error{
 // the return code, the cause, and what can be done about it. errors.Is finds both
 // the code and whatever the cause matches.
 //
-// The calls of the data path return three codes bare, because they are answers and
-// not failures: ErrNotDone, ErrQueueEmpty, ErrQueueFull.
+// The calls of the data path, and those of via, ring and channel, return three codes bare,
+// because they are answers and not failures. ErrNotDone: nothing is there yet. ErrQueueEmpty:
+// nothing is posted, so that nothing can come. ErrQueueFull: there is no room yet.
 type Error struct {
 	Op     string // such as "create VI"
 	Device string // address of the NIC

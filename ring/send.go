@@ -106,8 +106,9 @@ func (r *Ring) reap(most int) (n int) {
 	return n
 }
 
-// WaitSent waits until CheckSent finds a send, and returns the result of CheckSent. It returns
-// 0 at once if nothing is under way. It fails with the error of ctx once that ends.
+// WaitSent waits until CheckSent finds a send, and returns the result of CheckSent. It fails
+// with the error of ctx once that ends, and at once with via.ErrQueueEmpty, bare, if nothing
+// is under way.
 func (r *Ring) WaitSent(ctx context.Context) (int, error) {
 	for {
 		if n := r.CheckSent(); n > 0 {
@@ -117,8 +118,8 @@ func (r *Ring) WaitSent(ctx context.Context) (int, error) {
 			return 0, err
 		}
 		err := r.d.WaitSend(ctx, nil)
-		if err == driver.ErrQueueEmpty {
-			return 0, nil
+		if lost := r.broken(); err == driver.ErrQueueEmpty && lost == nil {
+			return 0, err
 		}
 		if err := r.waited(err); err != nil {
 			return 0, err
