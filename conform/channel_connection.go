@@ -15,32 +15,32 @@ func testChannelConnection(w *World) {
 	ctx := Context(w)
 	l := Must(channel.Listen(w.B, "channels", channel.Options{PageSize: 4096}))(w)
 	_, err := channel.Dial(ctx, w.A, l.Address().String(), channel.Options{PageSize: 8192})
-	WantError(w, "pages of another size", err, via.ErrReject)
+	wantError(w, "pages of another size", err, via.ErrReject)
 	// A VI finds no VI there.
 	_, err = via.Dial(ctx, w.A, l.Address().String(), via.ConnOptions{})
-	WantError(w, "a VI", err, via.ErrReject)
+	wantError(w, "a VI", err, via.ErrReject)
 	var none context.Context
 	_, err = l.Accept(none)
-	WantError(w, "no context", err, via.ErrInvalidParameter)
+	wantError(w, "no context", err, via.ErrInvalidParameter)
 	OK(w, l.Close())
 	_, err = l.Accept(ctx)
-	WantError(w, "accept after the end", err, net.ErrClosed)
+	wantError(w, "accept after the end", err, net.ErrClosed)
 	OK(w, l.Close()) // again
 
 	for _, size := range []int{-1, 1, 2048, 4097, 6144, 32768} {
 		_, err := channel.Dial(ctx, w.A, l.Address().String(), channel.Options{PageSize: size})
-		WantError(w, "a size that is none", err, via.ErrInvalidParameter)
+		wantError(w, "a size that is none", err, via.ErrInvalidParameter)
 		_, err = channel.NewPages(ctx, w.A, size, via.MemoryAttributes{})
-		WantError(w, "pages of no size", err, via.ErrInvalidParameter)
+		wantError(w, "pages of no size", err, via.ErrInvalidParameter)
 	}
 	_, err = channel.Listen(w.B, string(make([]byte, via.MaxDiscriminator+1)), channel.Options{})
-	WantError(w, "a long name", err, via.ErrInvalidParameter)
+	wantError(w, "a long name", err, via.ErrInvalidParameter)
 
 	// Nothing listens there, and until the time is up a listener may still come.
 	short, cancel := context.WithTimeout(w.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err = channel.Dial(short, w.A, via.Address{MAC: w.B.Query().Address, Discriminator: "nobody"}.String(), channel.Options{})
-	WantError(w, "nobody listens", err, via.ErrTimeout)
+	wantError(w, "nobody listens", err, via.ErrTimeout)
 
 	// What the client has is good for a server without choices.
 	for _, size := range pageSizes {
@@ -64,16 +64,16 @@ func testChannelBadOffsets(w *World) {
 	bad := []int{-1, words, words + 1, 1 << 12, 1 << 31, 1 << 32, -1 << 32, -words}
 	for _, at := range bad {
 		for p := range channel.Priority(2) {
-			WantError(w, "a start beyond", x.Send(p, at, 1), via.ErrInvalidParameter)
-			WantError(w, "a stop beyond", x.Send(p, 1, at), via.ErrInvalidParameter)
+			wantError(w, "a start beyond", x.Send(p, at, 1), via.ErrInvalidParameter)
+			wantError(w, "a stop beyond", x.Send(p, 1, at), via.ErrInvalidParameter)
 		}
-		WantError(w, "room from beyond", y.Allow(at, 1), via.ErrInvalidParameter)
-		WantError(w, "room up to beyond", y.Allow(1, at), via.ErrInvalidParameter)
+		wantError(w, "room from beyond", y.Allow(at, 1), via.ErrInvalidParameter)
+		wantError(w, "room up to beyond", y.Allow(1, at), via.ErrInvalidParameter)
 	}
 	for _, at := range []int{0, 7, words - 1} {
-		WantError(w, "nothing", x.Send(channel.High, at, at), via.ErrInvalidParameter)
+		wantError(w, "nothing", x.Send(channel.High, at, at), via.ErrInvalidParameter)
 	}
-	WantError(w, "no such priority", x.Send(2, 0, 1), via.ErrInvalidParameter)
+	wantError(w, "no such priority", x.Send(2, 0, 1), via.ErrInvalidParameter)
 	if now := Must(x.Status())(w); now != status {
 		w.Errorf("%+v, before %+v", now, status)
 	}
@@ -88,11 +88,11 @@ func testChannelWaits(w *World) {
 	short, cancel := context.WithTimeout(w.Context(), 10*time.Millisecond)
 	defer cancel()
 	_, err := y.Wait(short)
-	WantError(w, "nothing comes", err, context.DeadlineExceeded, via.ErrTimeout)
+	wantError(w, "nothing comes", err, context.DeadlineExceeded, via.ErrTimeout)
 	OK(w, x.Flush(Context(w))) // nothing is under way
 	var none context.Context
 	_, err = y.Wait(none)
-	WantError(w, "no context", err, via.ErrInvalidParameter)
+	wantError(w, "no context", err, via.ErrInvalidParameter)
 	for range 3 {
 		want := w.words(4)
 		stop := x.SendPages().Put(0, want)
@@ -136,7 +136,7 @@ func (w *World) untilOver(c *channel.Channel) (err error) {
 // wantOver: the connection has ended, one way or another.
 func (w *World) wantOver(what string, err error) {
 	w.Helper()
-	WantError(w, what, err)
+	wantError(w, what, err)
 	if !errors.Is(err, via.ErrDisconnected) && !errors.Is(err, via.ErrPeerLost) && !errors.Is(err, via.ErrConnectionBroken) {
 		w.Errorf("%s: error %v", what, err)
 	}
@@ -173,7 +173,7 @@ func testChannelClosed(w *World) {
 		"send placed": x.SendPlaced(channel.Low, nil, nil), "send placed with a header": x.SendPlaced(channel.Low, make([]byte, 8), nil),
 		"enter": channel.NewParticipant(x).Enter(ctx), "allow placed": x.AllowPlaced(8),
 	} {
-		WantError(w, what, err, net.ErrClosed)
+		wantError(w, what, err, net.ErrClosed)
 	}
 	if x.SendPages().Bytes() != nil || x.RecvPages().Page(0) != nil {
 		w.Error("there are pages after Close")
@@ -225,7 +225,7 @@ func testChannelPeerGone(w *World) {
 	// Either the one on the closed NIC is first or its peer.
 	for range 2 {
 		if err := <-waits; errors.Is(err, net.ErrClosed) {
-			WantError(w, "wait on a closed NIC", err)
+			wantError(w, "wait on a closed NIC", err)
 		} else {
 			w.wantOver("wait for a NIC that has gone", err)
 		}
@@ -233,8 +233,8 @@ func testChannelPeerGone(w *World) {
 	w.wantOver("a message to a NIC that has gone", w.untilOver(clients[0]))
 	OK(w, clients[0].Flush(Context(w)))
 	_, err := servers[0].Poll()
-	WantError(w, "poll on a closed NIC", err, net.ErrClosed)
-	WantError(w, "send on a closed NIC", y.Send(channel.High, 0, 1), net.ErrClosed)
+	wantError(w, "poll on a closed NIC", err, net.ErrClosed)
+	wantError(w, "send on a closed NIC", y.Send(channel.High, 0, 1), net.ErrClosed)
 	for _, c := range []*channel.Channel{x, clients[0]} {
 		OK(w, c.Close())
 	}

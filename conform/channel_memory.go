@@ -137,7 +137,7 @@ func testChannelMemoryInUse(w *World) {
 		"pages to receive into": y.RecvPages().Close(ctx),
 		"ptag":                  tag.Close(ctx),
 	} {
-		WantError(w, what, err, via.ErrResource)
+		wantError(w, what, err, via.ErrResource)
 	}
 	want := w.words(33)
 	w.releasePDU(y, w.deliver(x, y, channel.Low, 1000, want))
@@ -167,9 +167,9 @@ func testChannelForeign(w *World) {
 		_, err := channel.Dial(ctx, w.A, address.String(), channel.Options{Send: pages})
 		// A handle of another NIC may be that of other memory here, so that the code differs.
 		if what == "of another ptag" {
-			WantError(w, what, err, via.ErrInvalidParameter)
+			wantError(w, what, err, via.ErrInvalidParameter)
 		} else {
-			WantError(w, what, err)
+			wantError(w, what, err)
 		}
 		OK(w, pages.Close(ctx))
 	}
@@ -192,7 +192,7 @@ func testChannelForeign(w *World) {
 		a := driver.ChannelAttributes{Ptag: w.A.Ptag().Number(), Send: at(m, 0), Recv: at(m, 0)}
 		spoil(&a)
 		_, err := w.A.Driver().CreateChannel(ctx, a)
-		WantError(w, what, err, via.ErrInvalidParameter)
+		wantError(w, what, err, via.ErrInvalidParameter)
 	}
 	OK(w, m.Close(ctx))
 	OK(w, readOnly.Close(ctx))
@@ -226,7 +226,7 @@ func testChannelDeviceMemory(w *World) {
 	for {
 		c, err := d.CreateChannel(ctx, a)
 		if err != nil {
-			WantError(w, "none left", err, via.ErrResource)
+			wantError(w, "none left", err, via.ErrResource)
 			break
 		}
 		if channels = append(channels, c); len(channels) > 1024 {

@@ -55,7 +55,7 @@ func testChannelPlacement(w *World) {
 			"room for half a word":     y.AllowPlaced(4),
 			"room for less":            y.AllowPlaced(-8),
 		} {
-			WantError(w, what, err, via.ErrInvalidParameter)
+			wantError(w, what, err, via.ErrInvalidParameter)
 		}
 		// A message of another shape is not taken for one.
 		w.try("a short message", 3, func() bool {
@@ -80,7 +80,7 @@ func testChannelPlacement(w *World) {
 		OK(w, x.Close())
 		OK(w, y.Close())
 		_, _, _, err := y.Placed(whole, len(header))
-		WantError(w, "a closed channel", err, net.ErrClosed)
+		wantError(w, "a closed channel", err, net.ErrClosed)
 	}
 }
 
@@ -128,14 +128,14 @@ func testChannelMulticast(w *World) {
 	if n != 0 {
 		w.Errorf("%d messages were sent on channels that do not share pages", n)
 	}
-	WantError(w, "other pages", err, via.ErrInvalidParameter)
+	wantError(w, "other pages", err, via.ErrInvalidParameter)
 	_, err = channel.Dial(ctx, w.A, via.Address{MAC: w.B.Query().Address}.String(), channel.Options{Send: pages, PageSize: 8192})
-	WantError(w, "pages of another size", err, via.ErrInvalidParameter)
+	wantError(w, "pages of another size", err, via.ErrInvalidParameter)
 	OK(w, clients[2].Close())
 	if n, err = channel.Multicast(channel.Low, 0, 1, clients...); n != 2 {
 		w.Errorf("%d of the channels before the closed one have taken the message", n)
 	}
-	WantError(w, "a channel that is closed", err, net.ErrClosed)
+	wantError(w, "a channel that is closed", err, net.ErrClosed)
 }
 
 // testChannelBarrier has barriers of both priorities.
@@ -188,7 +188,7 @@ func testChannelBarrierOf(w *World, priority channel.Priority) {
 		if !w.lost() {
 			w.Errorf("error %v, over a wire that has lost nothing", err)
 		}
-		WantError(w, "a cell was lost", err)
+		wantError(w, "a cell was lost", err)
 	}
 	if w.losing.Load() {
 		return
@@ -206,21 +206,21 @@ func testChannelBarrierOf(w *World, priority channel.Priority) {
 	}
 	none := channel.NewParticipant(clients[0])
 	none.Priority = descriptors.ChannelPriorities
-	WantError(w, "no priority", none.Enter(ctx), via.ErrInvalidParameter)
+	wantError(w, "no priority", none.Enter(ctx), via.ErrInvalidParameter)
 	// Who does not come keeps the others until the time is up.
 	short, end := context.WithTimeout(w.Context(), 10*time.Millisecond)
 	defer end()
-	WantError(w, "nobody enters", barrier.Run(short), context.DeadlineExceeded, via.ErrTimeout)
+	wantError(w, "nobody enters", barrier.Run(short), context.DeadlineExceeded, via.ErrTimeout)
 	over, stop := context.WithCancel(w.Context())
 	stop()
-	WantError(w, "interrupted", barrier.Run(over), context.Canceled)
-	WantError(w, "interrupted", none.Enter(over), context.Canceled)
+	wantError(w, "interrupted", barrier.Run(over), context.Canceled)
+	wantError(w, "interrupted", none.Enter(over), context.Canceled)
 	// Who is in another round breaks the barrier.
 	OK(w, clients[0].Send(channel.High, 0, 2))
-	WantError(w, "another round", barrier.Run(Context(w)), via.ErrProtocol)
+	wantError(w, "another round", barrier.Run(Context(w)), via.ErrProtocol)
 	mixed, _ := w.Channels(2, channel.Options{}, channel.Options{})
 	_, err := channel.NewBarrier(mixed...)
-	WantError(w, "other pages", err, via.ErrInvalidParameter)
+	wantError(w, "other pages", err, via.ErrInvalidParameter)
 	OK(w, clients[0].Close())
-	WantError(w, "a participant has left", barrier.Run(Context(w)), via.ErrDisconnected)
+	wantError(w, "a participant has left", barrier.Run(Context(w)), via.ErrDisconnected)
 }

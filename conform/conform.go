@@ -111,7 +111,7 @@ func (k *kind) skipWithout(w *World) {
 	for _, nic := range []*via.NIC{w.A, w.B} {
 		if nic.Driver().Identity().Features&k.feature == 0 {
 			err := k.dial(Context(w), nic, via.Address{MAC: nic.Query().Address})
-			WantError(w, "a NIC without "+k.name, err, via.ErrNotSupported)
+			wantError(w, "a NIC without "+k.name, err, via.ErrNotSupported)
 			w.Skip("the NIC has no "+k.name+":", err)
 		}
 	}

@@ -145,10 +145,10 @@ func testRingDeadline(w *World) {
 	ctx, cancel := context.WithTimeout(Context(w), 30*time.Millisecond)
 	defer cancel()
 	_, err := c.Call(ctx, nil, ring.Frame{}, ring.Frame{Memory: into, Length: callPage})
-	WantError(w, "a call without a reply", err, ring.ErrDeadline, context.DeadlineExceeded)
+	wantError(w, "a call without a reply", err, ring.ErrDeadline, context.DeadlineExceeded)
 	ended := make(chan error, 1)
 	OK(w, c.Start(nil, ring.Frame{}, ring.Frame{Memory: into, Length: callPage}, time.Now().Add(30*time.Millisecond), func(_ ring.Reply, err error) { ended <- err }))
-	WantError(w, "a call in the background", <-ended, ring.ErrDeadline)
+	wantError(w, "a call in the background", <-ended, ring.ErrDeadline)
 	for range 2 {
 		OK(w, (<-late).Reply([]byte("late"), ring.Frame{Memory: lent, Length: callPage}, nil))
 	}
@@ -186,15 +186,15 @@ func testRingCallsEnd(w *World) {
 	}
 	OK(w, y.Close())
 	for range 3 {
-		WantError(w, "the server is gone", <-errs, ring.ErrPeerGone)
+		wantError(w, "the server is gone", <-errs, ring.ErrPeerGone)
 	}
 	done := false
-	WantError(w, "reply", last.Reply(nil, ring.Frame{}, func() { done = true }), net.ErrClosed)
+	wantError(w, "reply", last.Reply(nil, ring.Frame{}, func() { done = true }), net.ErrClosed)
 	if !done {
 		w.Error("a reply that failed did not say that it is done")
 	}
 	_, err := c.Call(Context(w), nil, ring.Frame{}, ring.Frame{})
-	WantError(w, "another call", err, ring.ErrPeerGone)
+	wantError(w, "another call", err, ring.ErrPeerGone)
 
 	x, y = w.rings(reliableRing())
 	serveCalls(w, y, func(q *ring.Request) { asked <- q })
@@ -205,9 +205,9 @@ func testRingCallsEnd(w *World) {
 	}()
 	<-asked
 	OK(w, c.Close())
-	WantError(w, "the caller is closed", <-errs, net.ErrClosed)
+	wantError(w, "the caller is closed", <-errs, net.ErrClosed)
 	_, err = c.Call(Context(w), nil, ring.Frame{}, ring.Frame{})
-	WantError(w, "another call", err, net.ErrClosed)
+	wantError(w, "another call", err, net.ErrClosed)
 	OK(w, c.Close())
-	WantError(w, "a call without a deadline", c.Start(nil, ring.Frame{}, ring.Frame{}, time.Time{}, func(ring.Reply, error) {}), via.ErrInvalidParameter)
+	wantError(w, "a call without a deadline", c.Start(nil, ring.Frame{}, ring.Frame{}, time.Time{}, func(ring.Reply, error) {}), via.ErrInvalidParameter)
 }

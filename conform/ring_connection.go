@@ -22,14 +22,14 @@ func testRingConnection(w *World) {
 		o := reliableRing()
 		change(&o)
 		_, err := ring.Dial(ctx, w.A, to.String(), o)
-		WantError(w, name, err, via.ErrReject)
+		wantError(w, name, err, via.ErrReject)
 	}
 	// A VI finds no VI there.
 	_, err := via.Dial(ctx, w.A, to.String(), via.ConnOptions{})
-	WantError(w, "a VI", err, via.ErrReject)
+	wantError(w, "a VI", err, via.ErrReject)
 	OK(w, l.Close())
 	_, err = l.Accept(ctx)
-	WantError(w, "accept after the end", err, net.ErrClosed)
+	wantError(w, "accept after the end", err, net.ErrClosed)
 	OK(w, l.Close()) // again
 
 	for name, c := range map[string]struct {
@@ -44,12 +44,12 @@ func testRingConnection(w *World) {
 		"access":       {ring.Options{Access: ring.Shadow + 1}, via.ErrInvalidParameter},
 	} {
 		_, err := ring.Dial(ctx, w.A, to.String(), c.o)
-		WantError(w, name, err, c.want)
+		wantError(w, name, err, c.want)
 	}
 	_, err = ring.Listen(w.A, string(make([]byte, via.MaxDiscriminator+1)), ring.Options{})
-	WantError(w, "a long name", err, via.ErrInvalidParameter)
+	wantError(w, "a long name", err, via.ErrInvalidParameter)
 	_, err = ring.Dial(ctx, w.A, to.MAC.String()+"/"+strings.Repeat("x", via.MaxDiscriminator+1), ring.Options{})
-	WantError(w, "no address", err, via.ErrInvalidParameter)
+	wantError(w, "no address", err, via.ErrInvalidParameter)
 
 	// With no choices at all both ends fit each other.
 	x, y := w.rings(ring.Options{})
@@ -68,19 +68,19 @@ func testRingEndings(w *World) {
 	OK(w, x.Close())
 	OK(w, x.Close())
 	_, err := x.GetSend()
-	WantError(w, "send after the end", err, net.ErrClosed)
+	wantError(w, "send after the end", err, net.ErrClosed)
 	_, err = x.GetRecv()
-	WantError(w, "receive after the end", err, net.ErrClosed)
+	wantError(w, "receive after the end", err, net.ErrClosed)
 	e := w.receiveMessage(y, "last")
 	w.Until("the end", func() bool {
 		_, err = y.GetRecv()
 		return err != via.ErrNotDone
 	})
-	WantError(w, "receive", err, ring.ErrPeerGone, via.ErrDisconnected)
+	wantError(w, "receive", err, ring.ErrPeerGone, via.ErrDisconnected)
 	_, err = y.GetSend()
-	WantError(w, "send", err, ring.ErrPeerGone)
+	wantError(w, "send", err, ring.ErrPeerGone)
 	_, err = y.Wait(Context(w))
-	WantError(w, "wait", err, ring.ErrPeerGone)
+	wantError(w, "wait", err, ring.ErrPeerGone)
 	if err := y.ReleaseRecv(e); err != nil && !errors.Is(err, ring.ErrPeerGone) {
 		w.Error(err)
 	}
@@ -95,16 +95,16 @@ func testRingEndings(w *World) {
 	}()
 	e = Must(y.GetSend())(w)
 	OK(w, w.B.Close())
-	WantError(w, "wait on a closed NIC", <-waits, net.ErrClosed)
-	WantError(w, "release on a closed NIC", y.ReleaseSend(e), net.ErrClosed)
+	wantError(w, "wait on a closed NIC", <-waits, net.ErrClosed)
+	wantError(w, "release on a closed NIC", y.ReleaseSend(e), net.ErrClosed)
 	_, err = y.GetRecv()
-	WantError(w, "receive on a closed NIC", err, net.ErrClosed)
+	wantError(w, "receive on a closed NIC", err, net.ErrClosed)
 	OK(w, y.Close())
 	w.Until("the end", func() bool {
 		_, err = x.GetRecv()
 		return err != via.ErrNotDone
 	})
-	WantError(w, "receive", err, ring.ErrPeerGone)
+	wantError(w, "receive", err, ring.ErrPeerGone)
 	OK(w, x.Close())
 }
 
@@ -119,7 +119,7 @@ func testRingMemory(w *World) {
 	for {
 		r, err := d.CreateRing(ctx, a)
 		if err != nil {
-			WantError(w, "no memory left", err, via.ErrResource)
+			wantError(w, "no memory left", err, via.ErrResource)
 			break
 		}
 		if now := freeMemory(w, d); now >= before {
@@ -135,7 +135,7 @@ func testRingMemory(w *World) {
 	for _, r := range rings {
 		OK(w, r.Close(ctx))
 		OK(w, r.Close(ctx)) // again
-		WantError(w, "post after the end", r.PostSend(1), net.ErrClosed)
+		wantError(w, "post after the end", r.PostSend(1), net.ErrClosed)
 	}
 	if now := freeMemory(w, d); now != before {
 		w.Errorf("%d bytes were free, and %d are", before, now)

@@ -131,13 +131,13 @@ func testRingFrames(w *World) {
 		{"no memory", ring.Frame{Length: 1}, via.ErrInvalidParameter},
 		{"more than a payload", ring.Frame{Memory: m, Length: 4097}, ring.ErrNoRoom},
 	} {
-		WantError(w, c.name, e.Attach(c.f, nil), c.want)
+		wantError(w, c.name, e.Attach(c.f, nil), c.want)
 	}
 	f := ring.Frame{Memory: m, Length: 4096}
 	OK(w, e.Attach(f, nil))
-	WantError(w, "attached twice", e.Attach(f, nil), ring.ErrAttached)
-	WantError(w, "more than the frame", e.SetLength(4097), ring.ErrNoRoom)
-	WantError(w, "less than nothing", e.SetLength(-1), ring.ErrNoRoom)
+	wantError(w, "attached twice", e.Attach(f, nil), ring.ErrAttached)
+	wantError(w, "more than the frame", e.SetLength(4097), ring.ErrNoRoom)
+	wantError(w, "less than nothing", e.SetLength(-1), ring.ErrNoRoom)
 	if got := Must(e.Detach())(w); got != f || e.Length() != 0 {
 		w.Errorf("detached %+v", got)
 	}
@@ -153,15 +153,15 @@ func testRingFrames(w *World) {
 	Must(r.Detach())(w)
 	OK(w, r.Attach(ring.Frame{Memory: into, Length: 64}, nil))
 	OK(w, y.ReleaseRecv(r))
-	WantError(w, "freeing a frame under way", into.Close(ctx), via.ErrResource)
+	wantError(w, "freeing a frame under way", into.Close(ctx), via.ErrResource)
 	OK(w, y.SetPlace(7, ring.Frame{Memory: w.alloc(w.B, 64), Length: 64}))
 	place := w.alloc(w.B, 64)
 	OK(w, y.SetPlace(8, ring.Frame{Memory: place, Length: 64}))
-	WantError(w, "freeing a place", place.Close(ctx), via.ErrResource)
+	wantError(w, "freeing a place", place.Close(ctx), via.ErrResource)
 	OK(w, y.EndPlace(ctx, 8))
 	OK(w, place.Close(ctx))
-	WantError(w, "a place of another ptag", y.SetPlace(9, ring.Frame{Memory: m, Length: 64}), via.ErrInvalidPtag)
-	WantError(w, "a place of no memory", y.SetPlace(9, ring.Frame{}), via.ErrInvalidParameter)
+	wantError(w, "a place of another ptag", y.SetPlace(9, ring.Frame{Memory: m, Length: 64}), via.ErrInvalidPtag)
+	wantError(w, "a place of no memory", y.SetPlace(9, ring.Frame{}), via.ErrInvalidParameter)
 	OK(w, y.Close())
 	OK(w, into.Close(ctx))
 }
@@ -170,9 +170,9 @@ func testRingFrames(w *World) {
 func testRingEntries(w *World) {
 	x, y := w.rings(reliableRing())
 	e := Must(x.GetSend())(w)
-	WantError(w, "of another side", y.ReleaseRecv(e), ring.ErrNotOwned)
-	WantError(w, "of another ring", y.ReleaseSend(e), ring.ErrNotOwned)
-	WantError(w, "no entry", x.ReleaseSend(nil), ring.ErrNotOwned)
+	wantError(w, "of another side", y.ReleaseRecv(e), ring.ErrNotOwned)
+	wantError(w, "of another ring", y.ReleaseSend(e), ring.ErrNotOwned)
+	wantError(w, "no entry", x.ReleaseSend(nil), ring.ErrNotOwned)
 	OK(w, e.SetTag(1))
 	Must(e.Reserve(ring.MessageSize - 1))(w)
 	if b, err := e.Reserve(2); !errors.Is(err, ring.ErrNoRoom) || b != nil {
@@ -191,16 +191,16 @@ func testRingEntries(w *World) {
 		"set tag":    func() error { return e.SetTag(0) },
 		"reserve":    func() error { _, err := e.Reserve(0); return err },
 	} {
-		WantError(w, what, f(), ring.ErrNotOwned)
+		wantError(w, what, f(), ring.ErrNotOwned)
 	}
 	if e.Bytes() != nil {
 		w.Error("the message of an entry that was released")
 	}
 	r := w.receiveMessage(y, "")
 	OK(w, y.ReleaseRecv(r))
-	WantError(w, "released twice", y.ReleaseRecv(r), ring.ErrNotOwned)
+	wantError(w, "released twice", y.ReleaseRecv(r), ring.ErrNotOwned)
 	_, err := r.Scan(1)
-	WantError(w, "scan", err, ring.ErrNotOwned)
+	wantError(w, "scan", err, ring.ErrNotOwned)
 }
 
 // testRingWaits waits for messages that come and for some that do not.
@@ -209,7 +209,7 @@ func testRingWaits(w *World) {
 	ctx, cancel := context.WithTimeout(Context(w), 20*time.Millisecond)
 	defer cancel()
 	_, err := y.Wait(ctx)
-	WantError(w, "nothing comes", err, context.DeadlineExceeded, via.ErrTimeout)
+	wantError(w, "nothing comes", err, context.DeadlineExceeded, via.ErrTimeout)
 	if n, err := x.WaitSent(Context(w)); n != 0 || err != via.ErrQueueEmpty {
 		w.Errorf("nothing is under way: %d, %v, want the bare ErrQueueEmpty", n, err)
 	}
@@ -244,5 +244,5 @@ func testRingWaits(w *World) {
 	}
 	var none context.Context
 	_, err = y.Wait(none)
-	WantError(w, "no context", err, via.ErrInvalidParameter)
+	wantError(w, "no context", err, via.ErrInvalidParameter)
 }

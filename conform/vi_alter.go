@@ -23,7 +23,7 @@ func testSetVIAttributes(w *World) {
 		"read, not reliable":   {via.VIAttributes{Reliability: via.Unreliable, RDMARead: true}, via.ErrInvalidRDMARead},
 		"another receive side": {via.VIAttributes{RecvDepth: before.RecvDepth + 1}, via.ErrInvalidParameter},
 	} {
-		WantError(w, name, x.VI.SetAttributes(ctx, c.a), c.want)
+		wantError(w, name, x.VI.SetAttributes(ctx, c.a), c.want)
 		if x.VI.Attributes() != before {
 			w.Errorf("%s: attributes are %+v", name, x.VI.Attributes())
 		}
@@ -34,18 +34,18 @@ func testSetVIAttributes(w *World) {
 	OK(w, y.VI.SetAttributes(ctx, via.VIAttributes{Reliability: via.Unreliable, MaxTransfer: 4000}))
 	c, outcome := dial(ctx, w, y.VI, w.A)
 	_, err := c.Accept(ctx, x.VI)
-	WantError(w, "accept with another level", err, via.ErrInvalidReliability)
+	wantError(w, "accept with another level", err, via.ErrInvalidReliability)
 	OK(w, x.VI.SetAttributes(ctx, via.VIAttributes{Reliability: via.Unreliable, MaxTransfer: 4000, Ptag: tag}))
 	Must(c.Accept(ctx, x.VI))(w)
 	OK(w, <-outcome)
 	if s := Must(x.VI.Query(ctx))(w); s.State != via.Connected || s.Attributes.MaxTransfer != 4000 || s.Attributes.Ptag != tag {
 		w.Errorf("VI is %+v", s)
 	}
-	WantError(w, "set attributes of a connected VI", x.VI.SetAttributes(ctx, via.VIAttributes{}), via.ErrInvalidState)
-	WantError(w, "ptag of the VI", tag.Close(ctx), via.ErrResource)
+	wantError(w, "set attributes of a connected VI", x.VI.SetAttributes(ctx, via.VIAttributes{}), via.ErrInvalidState)
+	wantError(w, "ptag of the VI", tag.Close(ctx), via.ErrResource)
 	OK(w, x.VI.Disconnect(ctx))
 	w.Until("the other end to notice", func() bool { return Must(y.VI.Query(ctx))(w).State == via.ErrorState })
-	WantError(w, "set attributes in the error state", y.VI.SetAttributes(ctx, via.VIAttributes{}), via.ErrInvalidState)
+	wantError(w, "set attributes in the error state", y.VI.SetAttributes(ctx, via.VIAttributes{}), via.ErrInvalidState)
 	OK(w, y.VI.Disconnect(ctx))
 
 	// Descriptors go with the VI, memory does not.
@@ -60,10 +60,10 @@ func testSetVIAttributes(w *World) {
 	exchange(w, x, y, 30000, 1)
 	OK(w, x.VI.Disconnect(ctx))
 	OK(w, x.VI.SetAttributes(ctx, via.VIAttributes{}))
-	WantError(w, "ptag of the memory", tag.Close(ctx), via.ErrResource)
+	wantError(w, "ptag of the memory", tag.Close(ctx), via.ErrResource)
 	OK(w, x.Memory.Close(ctx))
 	OK(w, tag.Close(ctx))
-	WantError(w, "a destroyed ptag", x.VI.SetAttributes(ctx, via.VIAttributes{Ptag: tag}), via.ErrInvalidParameter)
+	wantError(w, "a destroyed ptag", x.VI.SetAttributes(ctx, via.VIAttributes{Ptag: tag}), via.ErrInvalidParameter)
 	for x.VI.Close(ctx) != nil {
 		if _, err := x.VI.SendDone(); err == via.ErrQueueEmpty {
 			_, err = x.VI.RecvDone()
@@ -72,7 +72,7 @@ func testSetVIAttributes(w *World) {
 			}
 		}
 	}
-	WantError(w, "set attributes of a destroyed VI", x.VI.SetAttributes(ctx, via.VIAttributes{}), via.ErrClosed)
+	wantError(w, "set attributes of a destroyed VI", x.VI.SetAttributes(ctx, via.VIAttributes{}), via.ErrClosed)
 }
 
 // testSetMemoryAttributes changes ptag and rights of memory that is in use.
@@ -83,8 +83,8 @@ func testSetMemoryAttributes(w *World) {
 	m := Must(w.A.Alloc(ctx, 4096, via.MemoryAttributes{}))(w)
 	handle, before := m.Handle(), m.Attributes()
 	constant := Must(w.A.Alloc(ctx, 4096, via.MemoryAttributes{ReadOnly: true}))(w)
-	WantError(w, "a foreign ptag", m.SetAttributes(ctx, via.MemoryAttributes{Ptag: foreign}), via.ErrInvalidParameter)
-	WantError(w, "writing to what was allocated for reading", constant.SetAttributes(ctx, via.MemoryAttributes{}), via.ErrInvalidParameter)
+	wantError(w, "a foreign ptag", m.SetAttributes(ctx, via.MemoryAttributes{Ptag: foreign}), via.ErrInvalidParameter)
+	wantError(w, "writing to what was allocated for reading", constant.SetAttributes(ctx, via.MemoryAttributes{}), via.ErrInvalidParameter)
 	if m.Attributes() != before || !constant.Attributes().ReadOnly {
 		w.Errorf("attributes are %+v and %+v", m.Attributes(), constant.Attributes())
 	}
@@ -107,7 +107,7 @@ func testSetMemoryAttributes(w *World) {
 	}
 	refused := func(what string, err error) {
 		w.Helper()
-		WantError(w, what, err, via.ErrDescriptor)
+		wantError(w, what, err, via.ErrDescriptor)
 	}
 	OK(w, send())
 	OK(w, receive())
@@ -116,7 +116,7 @@ func testSetMemoryAttributes(w *World) {
 	refused("receive into memory that is for reading now", receive())
 	OK(w, m.SetAttributes(ctx, via.MemoryAttributes{Ptag: tag}))
 	refused("send from memory that has another ptag now", send())
-	WantError(w, "ptag of memory", tag.Close(ctx), via.ErrResource)
+	wantError(w, "ptag of memory", tag.Close(ctx), via.ErrResource)
 	OK(w, m.SetAttributes(ctx, via.MemoryAttributes{}))
 	OK(w, tag.Close(ctx))
 	OK(w, send())
@@ -135,10 +135,10 @@ func testSetMemoryAttributes(w *World) {
 	other := Must(w.A.CreatePtag(ctx))(w)
 	OK(w, m.SetAttributes(ctx, via.MemoryAttributes{Ptag: other}))
 	d.Rearm()
-	WantError(w, "descriptor in memory of another ptag", x.VI.PostSend(d), via.ErrInvalidPtag)
+	wantError(w, "descriptor in memory of another ptag", x.VI.PostSend(d), via.ErrInvalidPtag)
 	OK(w, m.Close(ctx))
 	OK(w, other.Close(ctx))
-	WantError(w, "set attributes of deregistered memory", m.SetAttributes(ctx, via.MemoryAttributes{}), via.ErrClosed)
+	wantError(w, "set attributes of deregistered memory", m.SetAttributes(ctx, via.MemoryAttributes{}), via.ErrClosed)
 }
 
 // testCQResize makes a CQ larger and smaller while completions are in it and come.
@@ -152,11 +152,11 @@ func testCQResize(w *World) {
 	y := Must(Equip(ctx, Must(w.B.CreateVI(ctx, a, cq, cq))(w), 4096, 1))(w)
 	OK(w, ConnectVIs(ctx, x.VI, y.VI, w.Name()))
 	for _, entries := range []int{0, -1, limit + 1} {
-		WantError(w, "no such size", cq.Resize(ctx, entries), via.ErrInvalidParameter)
+		wantError(w, "no such size", cq.Resize(ctx, entries), via.ErrInvalidParameter)
 	}
-	WantError(w, "too small for its queues", cq.Resize(ctx, 2*depth-1), via.ErrResource)
+	wantError(w, "too small for its queues", cq.Resize(ctx, 2*depth-1), via.ErrResource)
 	_, err := w.B.CreateVI(ctx, a, cq, nil)
-	WantError(w, "another VI, before", err, via.ErrResource)
+	wantError(w, "another VI, before", err, via.ErrResource)
 
 	received := 0
 	take := func() {
@@ -228,5 +228,5 @@ func testCQResize(w *World) {
 		OK(w, e.VI.Close(ctx))
 	}
 	OK(w, cq.Close(ctx))
-	WantError(w, "resize what is destroyed", cq.Resize(ctx, 64), via.ErrClosed)
+	wantError(w, "resize what is destroyed", cq.Resize(ctx, 64), via.ErrClosed)
 }

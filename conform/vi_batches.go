@@ -56,16 +56,16 @@ func testBatchesWrap(w *World) {
 			y.Prepare(w, all[y][1][i], i*64, 64)
 		}
 		n, err := y.VI.PostRecvBatch(all[y][1])
-		WantError(w, "receives", err, via.ErrQueueFull)
+		wantError(w, "receives", err, via.ErrQueueFull)
 		if n != depth {
 			w.Errorf("%d receives were posted, want %d", n, depth)
 		}
 		n, err = x.VI.PostSendBatch(all[x][0])
-		WantError(w, "sends", err, via.ErrQueueFull)
+		wantError(w, "sends", err, via.ErrQueueFull)
 		if n != depth {
 			w.Errorf("%d sends were posted, want %d", n, depth)
 		}
-		WantError(w, "send", x.VI.PostSend(all[x][0][depth]), via.ErrQueueFull)
+		wantError(w, "send", x.VI.PostSend(all[x][0][depth]), via.ErrQueueFull)
 		for i := range depth {
 			if w.MustTake(x.VI.SendDone) != all[x][0][i] || w.MustTake(y.VI.RecvDone) != all[y][1][i] {
 				w.Fatalf("message %d completed out of order", i)
@@ -75,7 +75,7 @@ func testBatchesWrap(w *World) {
 			w.Fatal("messages arrived changed")
 		}
 		_, err = x.VI.SendDone()
-		WantError(w, "after the last", err, via.ErrQueueEmpty)
+		wantError(w, "after the last", err, via.ErrQueueEmpty)
 	}
 }
 
@@ -110,7 +110,7 @@ func testBatchesDone(w *World) {
 			w.Errorf("%s: %d descriptors came back, or in another order", q.name, len(all))
 		}
 		got, err := q.done(make([]*via.Descriptor, 1))
-		WantError(w, q.name+" from an empty queue", err, via.ErrQueueEmpty, via.ErrDescriptor)
+		wantError(w, q.name+" from an empty queue", err, via.ErrQueueEmpty, via.ErrDescriptor)
 		if got != 0 {
 			w.Errorf("%s: %d from an empty queue", q.name, got)
 		}

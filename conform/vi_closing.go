@@ -64,7 +64,7 @@ func testUseAfterClose(w *World) {
 	_, errs["allocate"] = w.A.Alloc(ctx, 8, via.MemoryAttributes{})
 	_, errs["register"] = w.A.Register(ctx, make([]byte, 8), via.MemoryAttributes{})
 	for what, err := range errs {
-		WantError(w, what, err, via.ErrClosed, via.ErrInvalidParameter, net.ErrClosed)
+		wantError(w, what, err, via.ErrClosed, via.ErrInvalidParameter, net.ErrClosed)
 	}
 	if w.A.Poll() {
 		w.Error("a closed NIC makes progress")
@@ -122,7 +122,7 @@ func testCloseWakes(w *World) {
 		if o.what == "client" && o.err != nil {
 			continue // it may have been too early for the server
 		}
-		WantError(w, o.what, o.err, via.ErrClosed)
+		wantError(w, o.what, o.err, via.ErrClosed)
 	}
 	OK(w, w.B.Close())
 	<-held
@@ -165,6 +165,6 @@ func testConcurrentClose(w *World) {
 		OK(w, <-errs)
 	}
 	for range 4 {
-		WantError(w, "poll", <-running, via.ErrClosed)
+		wantError(w, "poll", <-running, via.ErrClosed)
 	}
 }

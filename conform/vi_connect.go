@@ -37,7 +37,7 @@ func dial(ctx context.Context, t T, client *via.VI, server *via.NIC) (*via.Conne
 		}
 		// It is a late copy of a request that was answered by ErrNoMatch.
 		if err := c.Reject(ctx); err != nil {
-			WantError(t, "reject a late copy", err, via.ErrWithdrawn)
+			wantError(t, "reject a late copy", err, via.ErrWithdrawn)
 		}
 	}
 }
@@ -64,7 +64,7 @@ func testMismatch(w *World) {
 	for _, r := range refused {
 		vi := Must(w.B.CreateVI(ctx, r.a, nil, nil))(w)
 		_, err := c.Accept(ctx, vi)
-		WantError(w, r.name, err, r.want)
+		wantError(w, r.name, err, r.want)
 		wantState(w, vi, via.Idle)
 		OK(w, vi.Close(ctx))
 	}
@@ -85,9 +85,9 @@ func testMismatch(w *World) {
 	other := NewEnd(w, w.A, Setup{Attributes: via.VIAttributes{MaxTransfer: 10000}})
 	c, outcome = dial(ctx, w, other.VI, w.B)
 	_, err := c.Accept(ctx, server.VI)
-	WantError(w, "accept with a connected VI", err, via.ErrInvalidState)
+	wantError(w, "accept with a connected VI", err, via.ErrInvalidState)
 	OK(w, c.Reject(ctx))
-	WantError(w, "client", <-outcome, via.ErrReject)
+	wantError(w, "client", <-outcome, via.ErrReject)
 }
 
 func testReject(w *World) {
@@ -95,7 +95,7 @@ func testReject(w *World) {
 	x := NewEnd(w, w.A, Setup{})
 	c, outcome := dial(ctx, w, x.VI, w.B)
 	OK(w, c.Reject(ctx))
-	WantError(w, "client", <-outcome, via.ErrReject)
+	wantError(w, "client", <-outcome, via.ErrReject)
 	wantState(w, x.VI, via.Idle)
 	y := NewEnd(w, w.B, Setup{})
 	OK(w, ConnectVIs(Context(w), x.VI, y.VI, w.Name()))
@@ -109,10 +109,10 @@ func testAnsweredOnce(w *World) {
 	Must(c.Accept(ctx, y.VI))(w)
 	OK(w, <-outcome)
 	_, err := c.Accept(ctx, y.VI)
-	WantError(w, "second accept", err, via.ErrInvalidParameter)
-	WantError(w, "reject after accept", c.Reject(ctx), via.ErrInvalidParameter)
+	wantError(w, "second accept", err, via.ErrInvalidParameter)
+	wantError(w, "reject after accept", c.Reject(ctx), via.ErrInvalidParameter)
 	_, err = x.VI.ConnectRequest(ctx, via.Address{MAC: w.B.Query().Address}, "")
-	WantError(w, "connect a connected VI", err, via.ErrInvalidState)
+	wantError(w, "connect a connected VI", err, via.ErrInvalidState)
 	exchange(w, x, y, 100, 1)
 }
 
@@ -126,10 +126,10 @@ func testAnsweredTooLate(w *World) {
 		ctx, cancel := context.WithCancel(Context(w))
 		c, outcome := dial(ctx, w, x.VI, w.B)
 		cancel()
-		WantError(w, "client", <-outcome, via.ErrCanceled)
+		wantError(w, "client", <-outcome, via.ErrCanceled)
 		// The news may still be under way when a request is rejected.
 		if err := answer(c); err != nil || name == "accept" {
-			WantError(w, name, err, via.ErrWithdrawn)
+			wantError(w, name, err, via.ErrWithdrawn)
 		}
 	}
 	wantState(w, y.VI, via.Idle)
@@ -144,14 +144,14 @@ func testConnectTime(w *World) {
 	none, cancel := context.WithDeadline(w.Context(), time.Now())
 	defer cancel()
 	_, err := x.VI.ConnectRequest(none, to, "")
-	WantError(w, "no time", err, via.ErrInvalidParameter, context.DeadlineExceeded)
+	wantError(w, "no time", err, via.ErrInvalidParameter, context.DeadlineExceeded)
 	_, err = w.B.ConnectWait(none, "nobody")
-	WantError(w, "no time to wait", err, via.ErrTimeout, context.DeadlineExceeded)
+	wantError(w, "no time to wait", err, via.ErrTimeout, context.DeadlineExceeded)
 
 	canceled, cancel := context.WithCancel(w.Context())
 	cancel()
 	_, err = x.VI.ConnectRequest(canceled, to, "")
-	WantError(w, "cancelled before", err, via.ErrCanceled, context.Canceled)
+	wantError(w, "cancelled before", err, via.ErrCanceled, context.Canceled)
 
 	for _, wait := range []struct {
 		name string
@@ -171,13 +171,13 @@ func testConnectTime(w *World) {
 			err := wait.f(limited)
 			cancel()
 			if errors.Is(err, via.ErrTimeout) || short > Patience/2 {
-				WantError(w, wait.name+" timeout", err, via.ErrTimeout, context.DeadlineExceeded)
+				wantError(w, wait.name+" timeout", err, via.ErrTimeout, context.DeadlineExceeded)
 				break
 			}
 		}
 		canceled, cancel := context.WithCancel(w.Context())
 		time.AfterFunc(30*time.Millisecond, cancel)
-		WantError(w, wait.name+" cancelled", wait.f(canceled), via.ErrCanceled, context.Canceled)
+		wantError(w, wait.name+" cancelled", wait.f(canceled), via.ErrCanceled, context.Canceled)
 		cancel()
 	}
 	wantState(w, x.VI, via.Idle)
@@ -192,11 +192,11 @@ func testConnectArguments(w *World) {
 	long := strings.Repeat("x", via.MaxDiscriminator+1)
 	mac := w.B.Query().Address
 	_, err := x.VI.ConnectRequest(ctx, via.Address{MAC: mac, Discriminator: long}, "")
-	WantError(w, "long remote discriminator", err, via.ErrInvalidParameter)
+	wantError(w, "long remote discriminator", err, via.ErrInvalidParameter)
 	_, err = x.VI.ConnectRequest(ctx, via.Address{MAC: mac}, long)
-	WantError(w, "long local discriminator", err, via.ErrInvalidParameter)
+	wantError(w, "long local discriminator", err, via.ErrInvalidParameter)
 	_, err = w.A.ConnectWait(ctx, long)
-	WantError(w, "wait with a long discriminator", err, via.ErrInvalidParameter)
+	wantError(w, "wait with a long discriminator", err, via.ErrInvalidParameter)
 	wantState(w, x.VI, via.Idle)
 
 	// The longest and the empty discriminator work and are told apart.

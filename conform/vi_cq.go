@@ -20,7 +20,7 @@ func testCQ(w *World) {
 		w.Errorf("a CQ of %d entries, %d asked for", acq.Entries(), 2*16*vis)
 	}
 	_, err := acq.Done()
-	WantError(w, "done on an empty CQ", err, via.ErrNotDone)
+	wantError(w, "done on an empty CQ", err, via.ErrNotDone)
 
 	type link struct {
 		from, to       *via.VI
@@ -77,11 +77,11 @@ func testCQ(w *World) {
 	short, cancel := context.WithTimeout(w.Context(), 5*time.Millisecond)
 	defer cancel()
 	_, err = bcq.Wait(short)
-	WantError(w, "wait on an empty CQ", err, via.ErrTimeout, context.DeadlineExceeded)
+	wantError(w, "wait on an empty CQ", err, via.ErrTimeout, context.DeadlineExceeded)
 	canceled, cancel := context.WithCancel(w.Context())
 	time.AfterFunc(5*time.Millisecond, cancel)
 	_, err = bcq.Wait(canceled)
-	WantError(w, "cancelled wait for a CQ", err, via.ErrCanceled, context.Canceled)
+	wantError(w, "cancelled wait for a CQ", err, via.ErrCanceled, context.Canceled)
 	for vi, l := range links {
 		if vi != l.to {
 			continue
@@ -182,19 +182,19 @@ func testCQTooSmall(w *World) {
 	cq := Must(w.A.CreateCQ(ctx, 8))(w)
 	n := cq.Entries()
 	_, err := w.A.CreateVI(ctx, via.VIAttributes{SendDepth: n, RecvDepth: n}, cq, cq)
-	WantError(w, "both queues", err, via.ErrResource)
+	wantError(w, "both queues", err, via.ErrResource)
 	_, err = w.A.CreateVI(ctx, via.VIAttributes{SendDepth: 2 * n, RecvDepth: n}, cq, nil)
-	WantError(w, "one queue", err, via.ErrResource)
+	wantError(w, "one queue", err, via.ErrResource)
 	vi := Must(w.A.CreateVI(ctx, via.VIAttributes{SendDepth: n, RecvDepth: n}, cq, nil))(w)
 	_, err = w.A.CreateVI(ctx, via.VIAttributes{SendDepth: n, RecvDepth: n}, nil, cq)
-	WantError(w, "second VI", err, via.ErrResource)
+	wantError(w, "second VI", err, via.ErrResource)
 	OK(w, vi.Close(ctx))
 	vi = Must(w.A.CreateVI(ctx, via.VIAttributes{SendDepth: n, RecvDepth: n}, nil, cq))(w)
 	OK(w, vi.Close(ctx))
 	OK(w, cq.Close(ctx))
 	for _, entries := range []int{-1, 0, w.A.Query().MaxCQEntries + 1} {
 		_, err := w.A.CreateCQ(ctx, entries)
-		WantError(w, "CQ of a bad size", err, via.ErrInvalidParameter)
+		wantError(w, "CQ of a bad size", err, via.ErrInvalidParameter)
 	}
 }
 
@@ -202,16 +202,16 @@ func testCQInUse(w *World) {
 	ctx := Context(w)
 	send, recv := Must(w.A.CreateCQ(ctx, 64))(w), Must(w.A.CreateCQ(ctx, 64))(w)
 	vi := Must(w.A.CreateVI(ctx, via.VIAttributes{SendDepth: 8, RecvDepth: 8}, send, recv))(w)
-	WantError(w, "destroy the send CQ", send.Close(ctx), via.ErrResource)
-	WantError(w, "destroy the receive CQ", recv.Close(ctx), via.ErrResource)
+	wantError(w, "destroy the send CQ", send.Close(ctx), via.ErrResource)
+	wantError(w, "destroy the receive CQ", recv.Close(ctx), via.ErrResource)
 	_, err := vi.SendWait(ctx)
-	WantError(w, "wait for a send", err, via.ErrInvalidState)
+	wantError(w, "wait for a send", err, via.ErrInvalidState)
 	_, err = vi.RecvWait(ctx)
-	WantError(w, "wait for a receive", err, via.ErrInvalidState)
+	wantError(w, "wait for a receive", err, via.ErrInvalidState)
 	OK(w, vi.Close(ctx))
 	OK(w, send.Close(ctx))
 	OK(w, recv.Close(ctx))
 	OK(w, send.Close(ctx)) // again
 	_, err = w.A.CreateVI(ctx, via.VIAttributes{}, send, nil)
-	WantError(w, "VI with a destroyed CQ", err, via.ErrInvalidParameter)
+	wantError(w, "VI with a destroyed CQ", err, via.ErrInvalidParameter)
 }

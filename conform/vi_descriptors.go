@@ -27,9 +27,9 @@ func testBuilder(w *World) {
 		{"negative segments", 0, -1, nil, via.ErrInvalidParameter},
 	} {
 		_, err := m.NewDescriptor(c.offset, c.n)
-		WantError(w, c.name, err, c.refuse)
+		wantError(w, c.name, err, c.refuse)
 		if c.cause != nil {
-			WantError(w, c.name, err, c.cause)
+			wantError(w, c.name, err, c.cause)
 		}
 	}
 	d := Must(m.NewDescriptor(0, 2))(w)
@@ -39,12 +39,12 @@ func testBuilder(w *World) {
 	}{
 		{"negative offset", -1, 1}, {"negative length", 0, -1}, {"past the end", 8000, 193}, {"wraps", 1, int(^uint(0) >> 1)},
 	} {
-		WantError(w, c.name, m.AddTo(d, c.offset, c.length), via.ErrInvalidParameter)
+		wantError(w, c.name, m.AddTo(d, c.offset, c.length), via.ErrInvalidParameter)
 	}
 	OK(w, d.AddData(m.Address(), m.Handle(), 1<<32-1))
-	WantError(w, "total over 32 bits", m.AddTo(d, 0, 1), via.ErrInvalidParameter, descriptors.ErrLengthOverflow)
+	wantError(w, "total over 32 bits", m.AddTo(d, 0, 1), via.ErrInvalidParameter, descriptors.ErrLengthOverflow)
 	OK(w, m.AddTo(d, 0, 0))
-	WantError(w, "no room for a segment", m.AddTo(d, 0, 0), via.ErrInvalidParameter, descriptors.ErrTooManySegments)
+	wantError(w, "no room for a segment", m.AddTo(d, 0, 0), via.ErrInvalidParameter, descriptors.ErrTooManySegments)
 	if len(d.Segments()) != 2 || d.Length() != 1<<32-1 {
 		w.Errorf("refused segments were added: %d, %d bytes", len(d.Segments()), d.Length())
 	}
@@ -52,7 +52,7 @@ func testBuilder(w *World) {
 	vi := Must(w.A.CreateVI(ctx, via.VIAttributes{}, nil, nil))(w)
 	for _, c := range [][2]int{{0, 1}, {-1, 1}, {1, limit + 2}, {1, -1}, {1 << 60, 1}} {
 		_, err := vi.NewDescriptors(ctx, c[0], c[1])
-		WantError(w, "new descriptors", err, via.ErrInvalidParameter)
+		wantError(w, "new descriptors", err, via.ErrInvalidParameter)
 	}
 }
 
@@ -94,7 +94,7 @@ func testForged(w *World) {
 	x, y := w.Connect(Setup{})
 	d := x.Prepare(w, x.Send[0], 0, 10)
 	d.Control().StoreStatus(descriptors.StatusDone)
-	WantError(w, "descriptor that is done already", x.VI.PostSend(d), via.ErrInvalidParameter)
+	wantError(w, "descriptor that is done already", x.VI.PostSend(d), via.ErrInvalidParameter)
 	exchange(w, x, y, 10, 1)
 	exchange(w, bystanderA, bystanderB, 1000, 1)
 }
@@ -159,7 +159,7 @@ func testPostedOnce(w *World) {
 	refused := func(what string, d *via.Descriptor, posts ...func(*via.Descriptor) error) {
 		w.Helper()
 		for _, post := range posts {
-			WantError(w, what, post(d), via.ErrInvalidParameter)
+			wantError(w, what, post(d), via.ErrInvalidParameter)
 		}
 	}
 	everywhere := []func(*via.Descriptor) error{y.VI.PostRecv, y.VI.PostSend, other.VI.PostRecv, other.VI.PostSend}
@@ -176,12 +176,12 @@ func testPostedOnce(w *World) {
 	OK(w, y.VI.PostRecv(y.Prepare(w, free, 0, 64)))
 	refused("posted", free, everywhere...)
 	n, err := y.VI.PostRecvBatch([]*via.Descriptor{y.Prepare(w, y.Recv[0], 64, 64), free, y.Recv[1]})
-	WantError(w, "posted, in a batch", err, via.ErrInvalidParameter)
+	wantError(w, "posted, in a batch", err, via.ErrInvalidParameter)
 	if n != 1 {
 		w.Errorf("%d of a batch were posted, want 1", n)
 	}
 	n, err = y.VI.PostRecvBatch([]*via.Descriptor{y.Prepare(w, y.Recv[1], 128, 64), y.Recv[1]})
-	WantError(w, "twice in a batch", err, via.ErrInvalidParameter)
+	wantError(w, "twice in a batch", err, via.ErrInvalidParameter)
 	if n != 1 {
 		w.Errorf("%d of a batch were posted, want 1", n)
 	}

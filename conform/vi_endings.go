@@ -65,7 +65,7 @@ func testTaken(w *World) {
 // in the way of end, and in no other; zero is none of them.
 func wantEnd(t T, what string, err error, end via.Code) {
 	t.Helper()
-	WantError(t, what, err, via.ErrDescriptor)
+	wantError(t, what, err, via.ErrDescriptor)
 	wantOnlyEnd(t, what, err, end)
 	var s *via.StatusError
 	if !errors.As(err, &s) || s.Ended != end {
@@ -195,7 +195,7 @@ func testEndings(w *World) {
 				_, err := w.Take(end.VI.SendDone)
 				wantEnd(w, "a send in the error state", err, want)
 				_, err = end.VI.ConnectRequest(Context(w), via.Address{MAC: w.A.Query().Address}, "")
-				WantError(w, "connecting in the error state", err, via.ErrInvalidState)
+				wantError(w, "connecting in the error state", err, via.ErrInvalidState)
 				wantOnlyEnd(w, "connecting in the error state", err, want)
 				// What was flushed before DISCONNECT keeps its reason.
 				OK(w, end.VI.PostRecv(end.Prepare(w, end.Recv[0], 0, 10)))

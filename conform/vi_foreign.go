@@ -36,7 +36,7 @@ func testForeignMemory(w *World) {
 	from, to := foreign(w, 8*page), foreign(w, 8*page)
 	if elsewhere(w.A) {
 		_, err := w.A.Register(ctx, from, via.MemoryAttributes{})
-		WantError(w, "memory that the other process has no file of", err, via.ErrNotSupported)
+		wantError(w, "memory that the other process has no file of", err, via.ErrNotSupported)
 		x, y := w.Connect(Setup{})
 		exchange(w, x, y, 100, 1)
 		return
@@ -93,7 +93,7 @@ func testForeignMemory(w *World) {
 	d := Must(own.NewDescriptor(64, 1))(w)
 	OK(w, own.AddTo(d, 1024, 100))
 	OK(w, y.VI.PostRecv(d))
-	WantError(w, "deregister posted descriptors", own.Close(ctx), via.ErrResource)
+	wantError(w, "deregister posted descriptors", own.Close(ctx), via.ErrResource)
 	OK(w, x.VI.PostSend(x.Prepare(w, x.Send[0], 0, 100)))
 	if got := w.MustTake(y.VI.RecvDone); got != d || d.Length() != 100 {
 		w.Errorf("got back descriptor %p with %d bytes, want %p", got, d.Length(), d)

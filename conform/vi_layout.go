@@ -75,7 +75,7 @@ func testBuiltByHand(w *World) {
 	pattern(x.Memory.Bytes()[:2000], 1)
 	r, s := build(y, 0), build(x, 4)
 	OK(w, y.VI.PostRecv(r))
-	WantError(w, "posted already", y.VI.PostRecv(r), via.ErrInvalidParameter)
+	wantError(w, "posted already", y.VI.PostRecv(r), via.ErrInvalidParameter)
 	OK(w, x.VI.PostSend(s))
 	if d := w.MustTake(y.VI.RecvDone); d != r || d.Length() != 90 {
 		w.Errorf("%d bytes with %p, want %p", d.Length(), d, r)
@@ -91,7 +91,7 @@ func testBuiltByHand(w *World) {
 	}
 	for _, offset := range []int{-64, 8, 32, y.Memory.Size(), 1 << 40} {
 		_, err := y.Memory.DescriptorAt(offset)
-		WantError(w, "no place for a descriptor", err, via.ErrInvalidParameter)
+		wantError(w, "no place for a descriptor", err, via.ErrInvalidParameter)
 	}
 }
 

@@ -29,19 +29,19 @@ func testRegistration(w *World) {
 	OK(w, m.Close(ctx)) // again
 
 	_, err := w.A.Register(ctx, make([]byte, 4096), via.MemoryAttributes{})
-	WantError(w, "register Go memory", err, via.ErrNotSupported)
+	wantError(w, "register Go memory", err, via.ErrNotSupported)
 	_, err = w.A.Register(ctx, nil, via.MemoryAttributes{})
-	WantError(w, "register nothing", err, via.ErrInvalidParameter)
+	wantError(w, "register nothing", err, via.ErrInvalidParameter)
 	for _, size := range []int{0, -1} {
 		_, err = w.A.Alloc(ctx, size, via.MemoryAttributes{})
-		WantError(w, "allocate nothing", err, via.ErrInvalidParameter)
+		wantError(w, "allocate nothing", err, via.ErrInvalidParameter)
 	}
 
 	// Memory with a descriptor on it that is posted cannot go.
 	vi := Must(w.A.CreateVI(ctx, via.VIAttributes{}, nil, nil))(w)
 	own := Must(w.A.Alloc(ctx, 4096, via.MemoryAttributes{}))(w)
 	OK(w, vi.PostRecv(Must(own.NewDescriptor(0, 0))(w)))
-	WantError(w, "deregister posted descriptors", own.Close(ctx), via.ErrResource)
+	wantError(w, "deregister posted descriptors", own.Close(ctx), via.ErrResource)
 	OK(w, vi.Disconnect(ctx))
 	d, err := w.Take(vi.RecvDone)
 	wantStatus(w, "receive that was held", d, err, via.StatusFlushed)
@@ -52,17 +52,17 @@ func testPtagInUse(w *World) {
 	ctx := Context(w)
 	tag := Must(w.A.CreatePtag(ctx))(w)
 	m := Must(w.A.Alloc(ctx, 64, via.MemoryAttributes{Ptag: tag}))(w)
-	WantError(w, "ptag of memory", tag.Close(ctx), via.ErrResource)
+	wantError(w, "ptag of memory", tag.Close(ctx), via.ErrResource)
 	OK(w, m.Close(ctx))
 	vi := Must(w.A.CreateVI(ctx, via.VIAttributes{Ptag: tag}, nil, nil))(w)
-	WantError(w, "ptag of a VI", tag.Close(ctx), via.ErrResource)
+	wantError(w, "ptag of a VI", tag.Close(ctx), via.ErrResource)
 	OK(w, vi.Close(ctx))
 	OK(w, tag.Close(ctx))
 	OK(w, tag.Close(ctx)) // again
 	_, err := w.A.Alloc(ctx, 64, via.MemoryAttributes{Ptag: tag})
-	WantError(w, "memory with a destroyed ptag", err, via.ErrInvalidParameter)
+	wantError(w, "memory with a destroyed ptag", err, via.ErrInvalidParameter)
 	_, err = w.A.CreateVI(ctx, via.VIAttributes{Ptag: tag}, nil, nil)
-	WantError(w, "VI with a destroyed ptag", err, via.ErrInvalidParameter)
+	wantError(w, "VI with a destroyed ptag", err, via.ErrInvalidParameter)
 }
 
 // testProtection names memory in descriptors that the VI must not touch. The
@@ -129,7 +129,7 @@ func testProtection(w *World) {
 	w.MustTake(x.VI.SendDone)
 
 	strange := Must(foreign.NewDescriptor(1024, 0))(w)
-	WantError(w, "descriptor of another ptag", x.VI.PostSend(strange), via.ErrInvalidPtag)
+	wantError(w, "descriptor of another ptag", x.VI.PostSend(strange), via.ErrInvalidPtag)
 	strange = Must(other.NewDescriptor(1024, 0))(w)
 	// Its handle may be that of other memory here, so that the code differs.
 	if err := x.VI.PostSend(strange); !errors.Is(err, via.ErrInvalidParameter) && !errors.Is(err, via.ErrInvalidPtag) {

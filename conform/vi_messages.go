@@ -252,11 +252,11 @@ func testWaits(w *World) {
 	short, cancel := context.WithTimeout(w.Context(), 5*time.Millisecond)
 	defer cancel()
 	_, err := y.VI.RecvWait(short)
-	WantError(w, "wait past the deadline", err, via.ErrTimeout, context.DeadlineExceeded)
+	wantError(w, "wait past the deadline", err, via.ErrTimeout, context.DeadlineExceeded)
 	canceled, cancel := context.WithCancel(w.Context())
 	time.AfterFunc(5*time.Millisecond, cancel)
 	_, err = y.VI.RecvWait(canceled)
-	WantError(w, "cancelled wait", err, via.ErrCanceled, context.Canceled)
+	wantError(w, "cancelled wait", err, via.ErrCanceled, context.Canceled)
 
 	// What was given up is not lost: the receive is still posted.
 	got := make(chan error, 1)
@@ -274,5 +274,5 @@ func testWaits(w *World) {
 	}
 	OK(w, <-got)
 	_, err = x.VI.SendWait(Context(w))
-	WantError(w, "wait on an empty queue", err, via.ErrQueueEmpty, via.ErrDescriptor)
+	wantError(w, "wait on an empty queue", err, via.ErrQueueEmpty, via.ErrDescriptor)
 }

@@ -16,8 +16,8 @@ func testNotify(w *World) {
 	const n = 20
 	ctx := Context(w)
 	x, y := w.Connect(Setup{})
-	WantError(w, "no send handler", x.VI.NotifySend(nil), via.ErrInvalidParameter)
-	WantError(w, "no receive handler", x.VI.NotifyRecv(nil), via.ErrInvalidParameter)
+	wantError(w, "no send handler", x.VI.NotifySend(nil), via.ErrInvalidParameter)
+	wantError(w, "no receive handler", x.VI.NotifyRecv(nil), via.ErrInvalidParameter)
 
 	received, sent := make(chan uint32, n), make(chan *via.Descriptor, n)
 	handle := func(f func(d *via.Descriptor)) func(*via.Descriptor, error) {
@@ -98,7 +98,7 @@ func testNotify(w *World) {
 		flushed <- err
 	}))
 	OK(w, x.VI.Disconnect(ctx))
-	WantError(w, "notice of a flushed receive", <-flushed, via.ErrDescriptor, via.ErrDisconnected)
+	wantError(w, "notice of a flushed receive", <-flushed, via.ErrDescriptor, via.ErrDisconnected)
 }
 
 // testNotifyCanceled destroys VIs and CQs, and closes a NIC, whose handlers wait.
@@ -111,24 +111,24 @@ func testNotifyCanceled(w *World) {
 		e := NewEnd(w, w.A, Setup{})
 		cq := Must(w.A.CreateCQ(ctx, 256))(w)
 		tied := Must(w.A.CreateVI(ctx, via.VIAttributes{}, cq, cq))(w)
-		WantError(w, "notice of a send queue with a CQ", tied.NotifySend(onDescriptor), via.ErrInvalidState)
-		WantError(w, "notice of a receive queue with a CQ", tied.NotifyRecv(onDescriptor), via.ErrInvalidState)
-		WantError(w, "no handler", cq.Notify(nil), via.ErrInvalidParameter)
+		wantError(w, "notice of a send queue with a CQ", tied.NotifySend(onDescriptor), via.ErrInvalidState)
+		wantError(w, "notice of a receive queue with a CQ", tied.NotifyRecv(onDescriptor), via.ErrInvalidState)
+		wantError(w, "no handler", cq.Notify(nil), via.ErrInvalidParameter)
 		for range 3 {
 			OK(w, e.VI.NotifySend(onDescriptor))
 			OK(w, e.VI.NotifyRecv(onDescriptor))
 			OK(w, cq.Notify(onCompletion))
 		}
-		WantError(w, "destroy a CQ in use", cq.Close(ctx), via.ErrResource)
+		wantError(w, "destroy a CQ in use", cq.Close(ctx), via.ErrResource)
 		OK(w, cq.Notify(onCompletion)) // it is as before
 		OK(w, e.VI.Close(ctx))
 		OK(w, tied.Close(ctx))
 		OK(w, cq.Close(ctx))
-		WantError(w, "notice of a destroyed VI", e.VI.NotifyRecv(onDescriptor), via.ErrClosed)
-		WantError(w, "notice of a destroyed CQ", cq.Notify(onCompletion), via.ErrClosed)
-		WantError(w, "arm a destroyed CQ", cq.Arm(), via.ErrClosed)
+		wantError(w, "notice of a destroyed VI", e.VI.NotifyRecv(onDescriptor), via.ErrClosed)
+		wantError(w, "notice of a destroyed CQ", cq.Notify(onCompletion), via.ErrClosed)
+		wantError(w, "arm a destroyed CQ", cq.Arm(), via.ErrClosed)
 		_, err := cq.FD()
-		WantError(w, "descriptor of a destroyed CQ", err, via.ErrClosed)
+		wantError(w, "descriptor of a destroyed CQ", err, via.ErrClosed)
 	}
 	// At the same time: the handler is called, or never.
 	for range 20 {
@@ -137,7 +137,7 @@ func testNotifyCanceled(w *World) {
 		wg.Go(func() {
 			for range 50 {
 				if err := y.VI.NotifyRecv(func(*via.Descriptor, error) {}); err != nil {
-					WantError(w, "notice", err, via.ErrClosed)
+					wantError(w, "notice", err, via.ErrClosed)
 					return
 				}
 			}
@@ -236,7 +236,7 @@ func readable(t T, fd, ms int) bool {
 func testCQDescriptor(w *World) {
 	ctx := Context(w)
 	cq := Must(w.B.CreateCQ(ctx, 256))(w)
-	WantError(w, "arm before there is a descriptor", cq.Arm(), via.ErrInvalidState)
+	wantError(w, "arm before there is a descriptor", cq.Arm(), via.ErrInvalidState)
 	fd := Must(cq.FD())(w)
 	if again := Must(cq.FD())(w); again != fd {
 		w.Errorf("descriptors %d and %d", fd, again)

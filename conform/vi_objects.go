@@ -22,7 +22,7 @@ func testVIArguments(w *World) {
 		{"receive queue too deep", via.VIAttributes{RecvDepth: a.MaxDescriptors + 1}, via.ErrInvalidParameter},
 	} {
 		_, err := w.A.CreateVI(ctx, c.a, nil, nil)
-		WantError(w, c.name, err, c.want)
+		wantError(w, c.name, err, c.want)
 	}
 	vi := Must(w.A.CreateVI(ctx, via.VIAttributes{SendDepth: a.MaxDescriptors, RecvDepth: a.MaxDescriptors, MaxTransfer: a.MaxTransfer}, nil, nil))(w)
 	s := Must(vi.Query(ctx))(w)
@@ -54,7 +54,7 @@ func testRDMARights(w *World) {
 		} {
 			vi, err := w.A.CreateVI(ctx, c.a, nil, nil)
 			if c.has&level == 0 {
-				WantError(w, c.name, err, c.refuse)
+				wantError(w, c.name, err, c.refuse)
 				continue
 			}
 			OK(w, err)
@@ -69,11 +69,11 @@ func testRDMARights(w *World) {
 func testDestroy(w *World) {
 	ctx := Context(w)
 	x, y := w.Connect(Setup{})
-	WantError(w, "destroy a connected VI", x.VI.Close(ctx), via.ErrInvalidState)
+	wantError(w, "destroy a connected VI", x.VI.Close(ctx), via.ErrInvalidState)
 	exchange(w, x, y, 100, 1)
 	OK(w, x.VI.PostRecv(x.Prepare(w, x.Recv[0], 0, 10)))
 	OK(w, x.VI.Disconnect(ctx))
-	WantError(w, "destroy with a descriptor", x.VI.Close(ctx), via.ErrResource)
+	wantError(w, "destroy with a descriptor", x.VI.Close(ctx), via.ErrResource)
 	if s := Must(x.VI.Query(ctx))(w); s.RecvQueued != 1 {
 		w.Errorf("%d receives queued, want 1", s.RecvQueued)
 	}
@@ -88,20 +88,20 @@ func testDestroy(w *World) {
 
 	OK(w, x.VI.Close(ctx)) // again
 	_, err = x.VI.Query(ctx)
-	WantError(w, "query", err, via.ErrClosed)
+	wantError(w, "query", err, via.ErrClosed)
 	_, err = x.VI.SendDone()
-	WantError(w, "done", err, via.ErrClosed)
+	wantError(w, "done", err, via.ErrClosed)
 	_, err = x.VI.NewDescriptors(ctx, 1, 1)
-	WantError(w, "new descriptors", err, via.ErrClosed)
-	WantError(w, "disconnect", x.VI.Disconnect(ctx), via.ErrClosed)
+	wantError(w, "new descriptors", err, via.ErrClosed)
+	wantError(w, "disconnect", x.VI.Disconnect(ctx), via.ErrClosed)
 	own := Must(x.Memory.NewDescriptor(0, 0))(w)
-	WantError(w, "post", x.VI.PostSend(own), via.ErrClosed)
+	wantError(w, "post", x.VI.PostSend(own), via.ErrClosed)
 
 	client := NewEnd(w, w.A, Setup{})
 	c, outcome := dial(ctx, w, client.VI, w.B)
-	WantError(w, "destroy a VI that connects", client.VI.Close(ctx), via.ErrInvalidState)
+	wantError(w, "destroy a VI that connects", client.VI.Close(ctx), via.ErrInvalidState)
 	OK(w, c.Reject(ctx))
-	WantError(w, "client", <-outcome, via.ErrReject)
+	wantError(w, "client", <-outcome, via.ErrReject)
 }
 
 func testForeign(w *World) {
@@ -132,9 +132,9 @@ func testForeign(w *World) {
 	_, errs["CQ wait without context"] = cq.Wait(none)
 	_, errs["connect without context"] = x.VI.ConnectRequest(none, via.Address{}, "")
 	for what, err := range errs {
-		WantError(w, what, err, via.ErrInvalidParameter)
+		wantError(w, what, err, via.ErrInvalidParameter)
 	}
 	exchange(w, x, y, 100, 1)
 	OK(w, c.Reject(ctx))
-	WantError(w, "client", <-outcome, via.ErrReject)
+	wantError(w, "client", <-outcome, via.ErrReject)
 }

@@ -31,11 +31,11 @@ func testPeers(w *World) {
 				time.Sleep(time.Millisecond)
 			}
 			wantState(w, x.VI, via.ConnectPending)
-			WantError(w, "a second request", x.VI.ConnectPeer(ctx, at(w.B, c.there), c.here), via.ErrInvalidState)
-			WantError(w, "destroy", x.VI.Close(ctx), via.ErrInvalidState)
-			WantError(w, "set attributes", x.VI.SetAttributes(ctx, via.VIAttributes{}), via.ErrInvalidState)
+			wantError(w, "a second request", x.VI.ConnectPeer(ctx, at(w.B, c.there), c.here), via.ErrInvalidState)
+			wantError(w, "destroy", x.VI.Close(ctx), via.ErrInvalidState)
+			wantError(w, "set attributes", x.VI.SetAttributes(ctx, via.VIAttributes{}), via.ErrInvalidState)
 			_, err := x.VI.ConnectRequest(ctx, at(w.B, c.there), "")
-			WantError(w, "a client's request", err, via.ErrInvalidState)
+			wantError(w, "a client's request", err, via.ErrInvalidState)
 			OK(w, y.VI.ConnectPeer(ctx, at(w.A, c.here), c.there))
 			// One of them waits, the other one looks now and then.
 			r := Must(y.VI.ConnectPeerWait(ctx))(w)
@@ -51,7 +51,7 @@ func testPeers(w *World) {
 			}
 			exchange(w, x, y, 5000, 1)
 			exchange(w, y, x, 5000, 2)
-			WantError(w, "a request while connected", x.VI.ConnectPeer(ctx, at(w.B, c.there), c.here), via.ErrInvalidState)
+			wantError(w, "a request while connected", x.VI.ConnectPeer(ctx, at(w.B, c.there), c.here), via.ErrInvalidState)
 		})
 	}
 }
@@ -79,9 +79,9 @@ func testPeersFail(w *World) {
 	var none context.Context
 	x, y := NewEnd(w, w.A, Setup{}), NewEnd(w, w.B, Setup{})
 	_, err := x.VI.ConnectPeerDone()
-	WantError(w, "done before a request", err, via.ErrInvalidState)
+	wantError(w, "done before a request", err, via.ErrInvalidState)
 	_, err = x.VI.ConnectPeerWait(ctx)
-	WantError(w, "wait before a request", err, via.ErrInvalidState)
+	wantError(w, "wait before a request", err, via.ErrInvalidState)
 	long := strings.Repeat("x", via.MaxDiscriminator+1)
 	over, cancel := context.WithTimeout(ctx, 0)
 	defer cancel()
@@ -94,7 +94,7 @@ func testPeersFail(w *World) {
 		"with everybody":     x.VI.ConnectPeer(ctx, via.Address{MAC: via.MAC{255, 255, 255, 255, 255, 255}}, ""),
 		"with another group": x.VI.ConnectPeer(ctx, via.Address{MAC: via.MAC{1}}, ""),
 	} {
-		WantError(w, what, err, via.ErrInvalidParameter)
+		wantError(w, what, err, via.ErrInvalidParameter)
 	}
 	wantState(w, x.VI, via.Idle)
 
@@ -104,21 +104,21 @@ func testPeersFail(w *World) {
 		to := at(e.other.NIC, "nobody")
 		connectBriefly(w, e.me.VI, to, "lonely")
 		_, err := e.me.VI.ConnectPeerWait(ctx)
-		WantError(w, "nobody in time", err, via.ErrTimeout, context.DeadlineExceeded)
+		wantError(w, "nobody in time", err, via.ErrTimeout, context.DeadlineExceeded)
 		wantState(w, e.me.VI, via.Idle)
 		_, err = e.me.VI.ConnectPeerDone()
-		WantError(w, "nobody in time, again", err, via.ErrTimeout)
+		wantError(w, "nobody in time, again", err, via.ErrTimeout)
 
 		canceled, stop := context.WithCancel(ctx)
 		OK(w, e.me.VI.ConnectPeer(canceled, to, "lonely"))
 		short, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
 		defer cancel()
 		_, err = e.me.VI.ConnectPeerWait(short)
-		WantError(w, "a wait that ends before", err, via.ErrTimeout)
+		wantError(w, "a wait that ends before", err, via.ErrTimeout)
 		wantState(w, e.me.VI, via.ConnectPending)
 		stop()
 		_, err = e.me.VI.ConnectPeerWait(ctx)
-		WantError(w, "cancelled", err, via.ErrCanceled, context.Canceled)
+		wantError(w, "cancelled", err, via.ErrCanceled, context.Canceled)
 
 		OK(w, e.me.VI.ConnectPeer(ctx, to, "lonely"))
 		OK(w, e.me.VI.Disconnect(ctx))
@@ -132,11 +132,11 @@ func testPeersFail(w *World) {
 	// A client is no peer, and finds none.
 	OK(w, x.VI.ConnectPeer(ctx, at(w.B, "y"), "x"))
 	_, err = y.VI.ConnectRequest(ctx, at(w.A, "x"), "y")
-	WantError(w, "a client that asks for a peer", err, via.ErrNoMatch)
+	wantError(w, "a client that asks for a peer", err, via.ErrNoMatch)
 	// Nor is a peer of another.
 	connectBriefly(w, y.VI, at(w.A, "x"), "z")
 	_, err = y.VI.ConnectPeerWait(ctx)
-	WantError(w, "a peer with another name", err, via.ErrTimeout)
+	wantError(w, "a peer with another name", err, via.ErrTimeout)
 
 	// Peers that do not fit: both learn it.
 	OK(w, y.VI.SetAttributes(ctx, via.VIAttributes{MaxTransfer: 4000}))
@@ -153,6 +153,6 @@ func testPeersFail(w *World) {
 	OK(w, x.VI.ConnectPeer(ctx, at(w.B, "y"), "x"))
 	OK(w, w.A.Close())
 	_, err = x.VI.ConnectPeerDone()
-	WantError(w, "closed", err, via.ErrClosed)
-	WantError(w, "connect peer on a closed NIC", x.VI.ConnectPeer(ctx, at(w.B, "y"), "x"), via.ErrClosed)
+	wantError(w, "closed", err, via.ErrClosed)
+	wantError(w, "connect peer on a closed NIC", x.VI.ConnectPeer(ctx, at(w.B, "y"), "x"), via.ErrClosed)
 }

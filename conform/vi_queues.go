@@ -8,7 +8,7 @@ func testQueueFull(w *World) {
 	x, y := w.Connect(Setup{Attributes: via.VIAttributes{SendDepth: 4, RecvDepth: 4}})
 	for _, done := range []func() (*via.Descriptor, error){x.VI.SendDone, x.VI.RecvDone} {
 		d, err := done()
-		WantError(w, "done on an empty queue", err, via.ErrQueueEmpty, via.ErrDescriptor)
+		wantError(w, "done on an empty queue", err, via.ErrQueueEmpty, via.ErrDescriptor)
 		if d != nil {
 			w.Error("a descriptor from an empty queue")
 		}
@@ -16,14 +16,14 @@ func testQueueFull(w *World) {
 	extra := Must(y.VI.NewDescriptors(Context(w), 1, 1))(w)[0]
 	all := append(y.Recv[:len(y.Recv):len(y.Recv)], extra)
 	posted, err := y.VI.PostRecvBatch(all)
-	WantError(w, "batch too large", err, via.ErrQueueFull, via.ErrResource)
+	wantError(w, "batch too large", err, via.ErrQueueFull, via.ErrResource)
 	if posted != len(y.Recv) {
 		w.Errorf("%d posted, the queue holds %d", posted, len(y.Recv))
 	}
 	err = y.VI.PostRecv(extra)
-	WantError(w, "post on a full queue", err, via.ErrQueueFull, via.ErrResource)
+	wantError(w, "post on a full queue", err, via.ErrQueueFull, via.ErrResource)
 	_, err = y.VI.RecvDone()
-	WantError(w, "nothing completed", err, via.ErrNotDone)
+	wantError(w, "nothing completed", err, via.ErrNotDone)
 
 	// A full queue works, and has room again afterwards.
 	OK(w, x.VI.PostSend(x.Send[0]))

@@ -310,7 +310,7 @@ func testRDMARefused(w *World) {
 	}
 	exchange(w, bystanderA, bystanderB, 5000, 1)
 	_, err := w.B.Alloc(ctx, 100, via.MemoryAttributes{ReadOnly: true, RDMAWrite: true})
-	WantError(w, "memory that only others may write", err, via.ErrInvalidParameter)
+	wantError(w, "memory that only others may write", err, via.ErrInvalidParameter)
 }
 
 // testRDMADeregistered takes memory away while it is written and read. What is posted ends
@@ -392,5 +392,5 @@ func testNeedReceives(w *World) {
 	d, err = w.Take(x.VI.RecvDone)
 	wantStatus(w, "a receive", d, err, via.StatusFlushed)
 	_, err = w.A.CreateVI(Context(w), via.VIAttributes{NeedReceives: true, Reliability: via.Unreliable}, nil, nil)
-	WantError(w, "receives needed without reliability", err, via.ErrInvalidParameter)
+	wantError(w, "receives needed without reliability", err, via.ErrInvalidParameter)
 }

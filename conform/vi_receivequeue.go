@@ -122,22 +122,22 @@ func testSharedFailure(w *World) {
 	if err := s.queue.PostRecv(ds[0]); err != via.ErrQueueFull {
 		w.Errorf("a post on a full queue: %v", err)
 	}
-	WantError(w, "a receive for a VI that shares", s.to[0].PostRecv(ds[0]), via.ErrInvalidState)
+	wantError(w, "a receive for a VI that shares", s.to[0].PostRecv(ds[0]), via.ErrInvalidState)
 	_, err := s.to[0].RecvDone()
-	WantError(w, "RecvDone of a VI that shares", err, via.ErrInvalidState)
+	wantError(w, "RecvDone of a VI that shares", err, via.ErrInvalidState)
 	_, err = s.to[0].RecvWait(ctx)
-	WantError(w, "RecvWait of a VI that shares", err, via.ErrInvalidState)
-	WantError(w, "NotifyRecv of a VI that shares", s.to[0].NotifyRecv(func(*via.Descriptor, error) {}), via.ErrInvalidState)
-	WantError(w, "a queue in use", s.queue.Close(ctx), via.ErrResource)
+	wantError(w, "RecvWait of a VI that shares", err, via.ErrInvalidState)
+	wantError(w, "NotifyRecv of a VI that shares", s.to[0].NotifyRecv(func(*via.Descriptor, error) {}), via.ErrInvalidState)
+	wantError(w, "a queue in use", s.queue.Close(ctx), via.ErrResource)
 	tag := Must(w.B.CreatePtag(ctx))(w)
 	_, err = w.B.CreateVI(ctx, via.VIAttributes{ReceiveQueue: s.queue, Ptag: tag}, nil, nil)
-	WantError(w, "another ptag", err, via.ErrInvalidPtag)
+	wantError(w, "another ptag", err, via.ErrInvalidPtag)
 	_, err = w.A.CreateVI(ctx, via.VIAttributes{ReceiveQueue: s.queue}, nil, nil)
-	WantError(w, "a queue of another NIC", err, via.ErrInvalidParameter)
+	wantError(w, "a queue of another NIC", err, via.ErrInvalidParameter)
 	_, err = w.B.CreateVI(ctx, via.VIAttributes{ReceiveQueue: s.queue}, nil, s.cq)
-	WantError(w, "a CQ for receives that are shared", err, via.ErrInvalidParameter)
+	wantError(w, "a CQ for receives that are shared", err, via.ErrInvalidParameter)
 	_, err = w.B.CreateReceiveQueue(ctx, via.ReceiveQueueAttributes{}, nil)
-	WantError(w, "a queue without a CQ", err, via.ErrInvalidParameter)
+	wantError(w, "a queue without a CQ", err, via.ErrInvalidParameter)
 	OK(w, tag.Close(ctx))
 
 	// A write with immediate data takes a receive too.
@@ -163,7 +163,7 @@ func testSharedFailure(w *World) {
 	}
 	s.post(w, c.Descriptor)
 	_, err = w.Take(x.VI.SendDone)
-	WantError(w, "its send", err, via.ErrDescriptor)
+	wantError(w, "its send", err, via.ErrDescriptor)
 	wantState(w, s.to[0], via.ErrorState)
 	for i := range 3 * depth {
 		x := s.from[1]
@@ -181,6 +181,6 @@ func testSharedFailure(w *World) {
 		OK(w, v.Close(ctx))
 	}
 	OK(w, s.queue.Close(ctx))
-	WantError(w, "a queue that is gone", s.queue.PostRecv(ds[0]), via.ErrClosed)
+	wantError(w, "a queue that is gone", s.queue.PostRecv(ds[0]), via.ErrClosed)
 	OK(w, s.cq.Close(ctx))
 }

@@ -86,7 +86,7 @@ func testCloseStates(w *World) {
 					w.Error(err)
 				}
 				_, err := w.A.CreatePtag(Context(w))
-				WantError(w, "after Close", err, via.ErrClosed)
+				wantError(w, "after Close", err, via.ErrClosed)
 				Must(w.B.CreatePtag(Context(w)))(w)
 				OK(w, w.B.Close()) // there may be two NICs only: the next case has them anew
 			}

@@ -234,9 +234,9 @@ func OK(t T, err error) {
 	}
 }
 
-// WantError fails the test unless err is a *via.Error, or one of the bare codes,
+// wantError fails the test unless err is a *via.Error, or one of the bare codes,
 // that matches each of want.
-func WantError(t T, what string, err error, want ...error) {
+func wantError(t T, what string, err error, want ...error) {
 	t.Helper()
 	for _, w := range want {
 		if !errors.Is(err, w) {

@@ -63,7 +63,7 @@ type ChannelPage uint8
 func (p ChannelPage) Valid() bool { return p >= MinChannelPageLog2 && p <= MaxChannelPageLog2 }
 
 // Words is the number of 8-byte words of a double page: 1024, 2048 or 4096.
-func (p ChannelPage) Words() uint32 { return 1 << p.OffsetBits() }
+func (p ChannelPage) Words() uint32 { return 1 << p.offsetBits() }
 
 // Bytes is the size of a double page.
 func (p ChannelPage) Bytes() uint32 { return 2 << p }
@@ -72,23 +72,23 @@ func (p ChannelPage) Bytes() uint32 { return 2 << p }
 // numbers are smaller.
 func (p ChannelPage) Channels() uint32 { return 1 << (24 - p) }
 
-// OffsetBits is the width of offsets in a double page: 10 to 12 bits.
-func (p ChannelPage) OffsetBits() uint { return uint(p) - 2 }
+// offsetBits is the width of offsets in a double page: 10 to 12 bits.
+func (p ChannelPage) offsetBits() uint { return uint(p) - 2 }
 
 // VCIBits is the width of the upper bits of a VCI, those that the number of a channel
 // does not reach: 4 to 6 bits.
 func (p ChannelPage) VCIBits() uint { return uint(p) - 8 }
 
-// PointerBits is the width of the number of a double page: 15 to 13 bits, 256 MiB.
-func (p ChannelPage) PointerBits() uint { return 27 - uint(p) }
+// pointerBits is the width of the number of a double page: 15 to 13 bits, 256 MiB.
+func (p ChannelPage) pointerBits() uint { return 27 - uint(p) }
 
 // TransmitWord is a channel's transmit word, from bit 0 on in the order of its fields.
 type TransmitWord struct {
 	VCI     uint8  // VCIBits: upper bits of the VCI of its cells
 	GFC     uint8  // 4 bits
-	Stop    uint16 // OffsetBits: where the message that was sent last ends
-	Pointer uint16 // PointerBits: number of the double page
-	Current uint16 // OffsetBits: the next word to be sent; Stop once all are sent
+	Stop    uint16 // offsetBits: where the message that was sent last ends
+	Pointer uint16 // pointerBits: number of the double page
+	Current uint16 // offsetBits: the next word to be sent; Stop once all are sent
 	HEC     uint8  // check of the header of its cells
 	LastHEC uint8  // check of the header of the last cell of a PDU
 }
@@ -98,9 +98,9 @@ func (w TransmitWord) Encode(p ChannelPage) uint64 {
 	var f fields
 	f.put(uint64(w.VCI), p.VCIBits())
 	f.put(uint64(w.GFC), 4)
-	f.put(uint64(w.Stop), p.OffsetBits())
-	f.put(uint64(w.Pointer), p.PointerBits())
-	f.put(uint64(w.Current), p.OffsetBits())
+	f.put(uint64(w.Stop), p.offsetBits())
+	f.put(uint64(w.Pointer), p.pointerBits())
+	f.put(uint64(w.Current), p.offsetBits())
 	f.put(uint64(w.HEC), 8)
 	f.put(uint64(w.LastHEC), 8)
 	return f.word
@@ -111,9 +111,9 @@ func DecodeTransmitWord(word uint64, p ChannelPage) (w TransmitWord) {
 	f := fields{word: word}
 	w.VCI = uint8(f.get(p.VCIBits()))
 	w.GFC = uint8(f.get(4))
-	w.Stop = uint16(f.get(p.OffsetBits()))
-	w.Pointer = uint16(f.get(p.PointerBits()))
-	w.Current = uint16(f.get(p.OffsetBits()))
+	w.Stop = uint16(f.get(p.offsetBits()))
+	w.Pointer = uint16(f.get(p.pointerBits()))
+	w.Current = uint16(f.get(p.offsetBits()))
 	w.HEC = uint8(f.get(8))
 	w.LastHEC = uint8(f.get(8))
 	return w
@@ -124,9 +124,9 @@ type ReceiveWord struct {
 	PDUs    uint8         // PDUs whose last cell has come, modulo 256
 	Status  ChannelStatus // 7 bits
 	Drops   uint16        // 10 bits: cells that were dropped, see Drop
-	Pointer uint16        // PointerBits: number of the double page
-	Current uint16        // OffsetBits: where the next word goes
-	Stop    uint16        // OffsetBits: where nothing more is written
+	Pointer uint16        // pointerBits: number of the double page
+	Current uint16        // offsetBits: where the next word goes
+	Stop    uint16        // offsetBits: where nothing more is written
 }
 
 // Encode packs the fields for pages of a size: 60, 61 or 62 bits.
@@ -135,9 +135,9 @@ func (w ReceiveWord) Encode(p ChannelPage) uint64 {
 	f.put(uint64(w.PDUs), 8)
 	f.put(uint64(w.Status), 7)
 	f.put(uint64(w.Drops), 10)
-	f.put(uint64(w.Pointer), p.PointerBits())
-	f.put(uint64(w.Current), p.OffsetBits())
-	f.put(uint64(w.Stop), p.OffsetBits())
+	f.put(uint64(w.Pointer), p.pointerBits())
+	f.put(uint64(w.Current), p.offsetBits())
+	f.put(uint64(w.Stop), p.offsetBits())
 	return f.word
 }
 
@@ -147,9 +147,9 @@ func DecodeReceiveWord(word uint64, p ChannelPage) (w ReceiveWord) {
 	w.PDUs = uint8(f.get(8))
 	w.Status = ChannelStatus(f.get(7))
 	w.Drops = uint16(f.get(10))
-	w.Pointer = uint16(f.get(p.PointerBits()))
-	w.Current = uint16(f.get(p.OffsetBits()))
-	w.Stop = uint16(f.get(p.OffsetBits()))
+	w.Pointer = uint16(f.get(p.pointerBits()))
+	w.Current = uint16(f.get(p.offsetBits()))
+	w.Stop = uint16(f.get(p.offsetBits()))
 	return w
 }
 

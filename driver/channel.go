@@ -129,9 +129,6 @@ func (c *Channel) place(created *descriptors.EndpointCreated) error {
 	return nil
 }
 
-// Attributes returns what the channel was created with.
-func (c *Channel) Attributes() ChannelAttributes { return c.attributes }
-
 // Words is the number of 8-byte words of a double page.
 func (c *Channel) Words() uint32 { return c.attributes.Page.Words() }
 

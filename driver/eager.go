@@ -62,9 +62,6 @@ func (n *NIC) newEager(bytes []byte, first uint64) *Eager {
 	return &Eager{n: n, bytes: bytes, first: first, open: noBlock}
 }
 
-// Len is how many bytes the memory has.
-func (e *Eager) Len() int { return len(e.bytes) }
-
 // Write stores p behind what was written last, from the first byte on, and fails with
 // ErrInvalidParameter, having written nothing, if there is not that much room.
 func (e *Eager) Write(p []byte) (int, error) {

@@ -31,7 +31,6 @@ type RingAttributes struct {
 type Ring struct {
 	endpoint
 	attributes RingAttributes
-	handle     uint32
 	vec        *vector // of both rings
 	send, recv ringQueue
 	table      placeTable
@@ -90,7 +89,6 @@ func (n *NIC) createRing(ctx context.Context, a RingAttributes) (*Ring, error) {
 	if err := n.checkPieces(created, a); err != nil {
 		return nil, n.fail(err)
 	}
-	r.handle = created.Handle
 	page := descriptors.EndpointPage(created.Endpoint) + descriptors.DoorbellRing
 	r.send.place(uint64(created.Send), a.SendDepth, n.doorbellAt(page+descriptors.DoorbellSend), n.doorbellAt(page+descriptors.DoorbellSendArm))
 	r.recv.place(uint64(created.Recv), a.RecvDepth, n.doorbellAt(page+descriptors.DoorbellRecv), n.doorbellAt(page+descriptors.DoorbellRecvArm))
@@ -133,10 +131,6 @@ func (n *NIC) checkPieces(c *descriptors.EndpointCreated, a RingAttributes) erro
 
 // Attributes returns what the ring was created with, depths rounded up.
 func (r *Ring) Attributes() RingAttributes { return r.attributes }
-
-// Handle names the device memory of the ring, whose application addresses are offsets in
-// BAR4.
-func (r *Ring) Handle() uint32 { return r.handle }
 
 // Mapped reports whether the rings are mapped, so that SendMessage and RecvMessage have
 // something to return.

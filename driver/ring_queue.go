@@ -37,9 +37,6 @@ type RingCompletion struct {
 	Place int
 }
 
-// Discarded reports whether the message had a payload that found no room.
-func (c *RingCompletion) Discarded() bool { return c.Sent > c.Length }
-
 // ringQueue is one of the two rings of a Ring. Indices are free-running.
 type ringQueue struct {
 	ring     *Ring

@@ -41,16 +41,16 @@ type Pipeline struct {
 	// learns belongs to one direction of one engine.
 	Send, Receive pipeline.Policy
 	// Burst is how many bytes hostTx gathers before netTx is asked, 64 to 65536;
-	// DefaultBurst if zero.
+	// 8192 if zero.
 	Burst int
 }
 
 const (
-	// DefaultBurst is the payload of a frame of the default wire in memory, so
+	// defaultBurst is the payload of a frame of the default wire in memory, so
 	// that such frames take one decision. Larger ones are cut, so that a peer on
 	// another processor copies along: of bursts of 2, 4 and 8 KiB these were the
 	// best (BenchmarkEcho, frames of 64 KiB).
-	DefaultBurst = 8192
+	defaultBurst = 8192
 	// DefaultMinPulse is the least that the default policies move, in bytes,
 	// unless it ends the frame. Handing over less costs more than it gains: the
 	// peer's look at a progress counter is a cache miss.
@@ -73,7 +73,7 @@ func (p *Pipeline) setDefaults(pieces bool) {
 		p.Receive = policy
 	}
 	if p.Burst == 0 {
-		p.Burst = DefaultBurst
+		p.Burst = defaultBurst
 	}
 }
 

@@ -84,7 +84,7 @@ func (r *KeyRing) readRevoked() error {
 		if id = strings.TrimSpace(id); id == "" {
 			continue
 		}
-		parsed, err := ParseKeyID(id)
+		parsed, err := parseKeyID(id)
 		if err != nil {
 			return fmt.Errorf("key ring: %s:%d: %w", name, number, err)
 		}

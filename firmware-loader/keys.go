@@ -17,8 +17,8 @@ type KeyID [8]byte
 // String returns the ID in hexadecimal.
 func (id KeyID) String() string { return hex.EncodeToString(id[:]) }
 
-// ParseKeyID is the inverse of String.
-func ParseKeyID(s string) (id KeyID, err error) {
+// parseKeyID is the inverse of String.
+func parseKeyID(s string) (id KeyID, err error) {
 	b, err := hex.DecodeString(s)
 	if err != nil || len(b) != len(id) {
 		return id, fmt.Errorf("key ID %+q: allowed: %d hexadecimal digits", s, 2*len(id))

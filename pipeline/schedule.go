@@ -46,9 +46,6 @@ func NewSteps(steps []Step) (Schedule, error) {
 	return Schedule{steps: append([]Step(nil), steps...)}, nil
 }
 
-// Steps returns a copy of the schedule's steps.
-func (s Schedule) Steps() []Step { return append([]Step(nil), s.steps...) }
-
 // Next implements Policy.
 func (s Schedule) Next(v View) int {
 	end := 0

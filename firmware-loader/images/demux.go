@@ -72,9 +72,9 @@ func payloadTable() asm.Instructions {
 // built-in rule.
 const Queues = 128
 
-// ToeplitzKey is the usual key of receive-side scaling (Microsoft, "Verifying the
+// toeplitzKey is the usual key of receive-side scaling (Microsoft, "Verifying the
 // RSS Hash Calculation").
-var ToeplitzKey = [40]byte{
+var toeplitzKey = [40]byte{
 	0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0, 0xd0, 0xca, 0x2b, 0xcb,
 	0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30, 0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa,
 }
@@ -85,8 +85,8 @@ const hashInput = 36
 // toeplitz returns the hash of input: the XOR of the 32 bits of the key from bit n
 // on, for each bit n of the input that is set.
 func toeplitz(input []byte) (hash uint32) {
-	var key [len(ToeplitzKey) + 4]byte // so that there are 8 bytes from each on
-	copy(key[:], ToeplitzKey[:])
+	var key [len(toeplitzKey) + 4]byte // so that there are 8 bytes from each on
+	copy(key[:], toeplitzKey[:])
 	for n := range 8 * len(input) {
 		if input[n/8]>>(7-n%8)&1 == 1 {
 			hash ^= uint32(binary.BigEndian.Uint64(key[n/8:]) >> (32 - n%8))

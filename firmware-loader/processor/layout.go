@@ -11,11 +11,11 @@ type layout struct {
 const (
 	// Slots is the number of images that SRAM has room for: one that runs, and another.
 	Slots = 2
-	// MailboxSize in bytes: room for the largest key and value, in whole pages of
+	// mailboxSize in bytes: room for the largest key and value, in whole pages of
 	// 64 KiB, the largest that a host may have.
-	MailboxSize = 128 << 10
+	mailboxSize = 128 << 10
 	// MinSRAM is the least that a processor works with, in bytes.
-	MinSRAM = 2 * MailboxSize
+	MinSRAM = 2 * mailboxSize
 	// slotShare is the part of SRAM that a slot has where that is more than minSlot bytes,
 	// which it has where half of SRAM has room for all: the rest of large SRAM is for
 	// endpoints.
@@ -23,7 +23,7 @@ const (
 	minSlot   = 256 << 10
 )
 
-const _ = uint(MailboxSize - abi.MaxKey - abi.MaxValue)
+const _ = uint(mailboxSize - abi.MaxKey - abi.MaxValue)
 
 // layOut lays out SRAM of MinSRAM bytes or more: slots in the first half at most, then
 // the mailbox. The rest is the engine's.

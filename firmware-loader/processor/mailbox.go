@@ -18,7 +18,7 @@ func (u *Unit) mailbox(command uint32) descriptors.MailboxResult {
 		return descriptors.MailboxBad
 	}
 	m := img.Maps[index]
-	box := u.sram[u.layout.mailbox : u.layout.mailbox+MailboxSize]
+	box := u.sram[u.layout.mailbox : u.layout.mailbox+mailboxSize]
 	place, at := box[:m.spec.Key], padded(m.spec.Key)
 	value := box[at : at+uint64(m.spec.Value)]
 	// A copy, as the host can write the mailbox.

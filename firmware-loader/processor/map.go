@@ -72,14 +72,14 @@ func StorageSize(spec abi.Map) (uint64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrMap, err)
 	}
-	if size > MaxStorage {
-		return 0, fmt.Errorf("map %q: %w: %d bytes; allowed: %d", spec.Name, ErrMap, size, MaxStorage)
+	if size > maxStorage {
+		return 0, fmt.Errorf("map %q: %w: %d bytes; allowed: %d", spec.Name, ErrMap, size, maxStorage)
 	}
 	return size, nil
 }
 
-// MaxStorage is the largest map in bytes that a program can address.
-const MaxStorage = offsetMask
+// maxStorage is the largest map in bytes that a program can address.
+const maxStorage = offsetMask
 
 // padded rounds a size up to a multiple of 8.
 func padded(n uint32) uint64 { return (uint64(n) + 7) &^ 7 }

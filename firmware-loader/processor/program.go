@@ -27,7 +27,9 @@ type Program struct {
 	context     [max(abi.PulseSize, abi.FrameContextSize)]byte
 	stack       [abi.StackSize]byte
 	used        []byte // the part of stack that a run may use
-	writes      bool
+	// writes: the program may store to other memory than the stack, such as the frame. It errs
+	// on the side of true.
+	writes bool
 }
 
 // Compile decodes a program. maps are those of its image, in the same order; clock
@@ -85,10 +87,6 @@ func (p *Program) connect() {
 
 // Hook returns the hook whose program it is.
 func (p *Program) Hook() abi.Hook { return p.hook }
-
-// Writes reports whether the program may store to other memory than the stack, such
-// as the frame. It errs on the side of yes.
-func (p *Program) Writes() bool { return p.writes }
 
 // Pulse asks a pulse program how many bytes may go now: 0, which means wait, to
 // c.Arrived - c.Sent. The program's answer is R0, unsigned; it is held to the rules

@@ -34,7 +34,7 @@ func (u *Unit) Read(offset uint32) (v uint32) {
 	case descriptors.RegMailboxOffset:
 		return u.layout.mailbox
 	case descriptors.RegMailboxSize:
-		return MailboxSize
+		return mailboxSize
 	case descriptors.RegMailboxCommand:
 		return u.command
 	case descriptors.RegMailboxResult:

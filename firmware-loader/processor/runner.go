@@ -47,7 +47,7 @@ func (r *runner) install(e Engine, img *Image) {
 			continue
 		}
 		r.installed |= engine.Hook(hook).Set()
-		if p.Writes() {
+		if p.writes {
 			writes |= engine.Hook(hook).Set()
 		}
 	}

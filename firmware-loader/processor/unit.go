@@ -64,7 +64,7 @@ func New(c Config) *Unit {
 func (u *Unit) Kept() uint32 { return Slots * u.layout.slotSize }
 
 // Used is the processor's part of SRAM, from its start, in bytes.
-func (u *Unit) Used() uint32 { return u.layout.mailbox + MailboxSize }
+func (u *Unit) Used() uint32 { return u.layout.mailbox + mailboxSize }
 
 // SetMinimum tells what MINPULSE of a direction is. It may be called at any time.
 func (u *Unit) SetMinimum(d engine.Direction, bytes uint32) { u.runner.minimum[d].Store(bytes) }
