@@ -126,6 +126,7 @@ func (c *CQ) next() (entry, error) {
 	}
 	q.found++
 	c.consumer++
+	c.read++
 	// The slot is used again when this entry has been reported, and no sooner.
 	n := &q.notes[index&q.mask]
 	quiet := descriptors.LoadWord(&n.unsignaled) != 0 && status&uint32(descriptors.StatusErrorMask) == 0

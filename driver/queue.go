@@ -33,6 +33,8 @@ type workQueue struct {
 	producer uint32 // next, as the device was told; read by the CQ without mu, as taken
 	taken    uint32
 	misses   uint32 // looks in vain since the device was seen alive
+	total    uint64 // descriptors that were posted, see VIStats
+	failed   uint64 // those of them that have completed in error
 	spans    spans
 	eagers   eagers
 	ring     *Eager // the tokens in the device's memory, nil if they are ordinary
@@ -125,6 +127,7 @@ func (q *workQueue) post(ds []*descriptors.Descriptor) (int, error) {
 		}
 	}
 	if n > 0 {
+		q.total += uint64(n)
 		q.vi.n.posted()
 	}
 	if err != nil {

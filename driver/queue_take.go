@@ -94,6 +94,7 @@ func (q *workQueue) take() (*descriptors.Descriptor, miss, error) {
 		descriptors.StoreIndex(&q.taken, q.taken+1)
 		switch {
 		case status&(descriptors.StatusErrorMask|descriptors.StatusReserved) != 0 || tooLong:
+			q.failed++
 			return d, 0, &badCompletion{status, tooLong}
 		case !quiet:
 			return d, 0, nil

@@ -110,9 +110,13 @@ func (e entry) takeShared() (Completion, bool) {
 	*p = posting{}
 	q.free = append(q.free, e.index)
 	descriptors.StoreIndex(&q.taken, q.taken+1)
+	bad := e.status&(descriptors.StatusErrorMask|descriptors.StatusReserved) != 0 || tooLong
+	if bad {
+		q.failed++
+	}
 	q.mu.Unlock()
 	c := Completion{VI: e.by, Index: e.index, Receive: true, User: e.user, Descriptor: d}
-	if e.status&(descriptors.StatusErrorMask|descriptors.StatusReserved) != 0 || tooLong {
+	if bad {
 		c.Err = e.by.recv.completedBadly(d, &badCompletion{e.status, tooLong})
 	}
 	return c, true

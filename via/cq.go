@@ -42,6 +42,12 @@ func (n *NIC) CreateCQ(ctx context.Context, entries int) (*CQ, error) {
 	return c, nil
 }
 
+// CQStats has the counters of a CQ, with the name, help and unit of each in its tags.
+type CQStats = driver.CQStats
+
+// Stats returns the counters of the CQ. It fails with ErrClosed once the CQ is closed.
+func (c *CQ) Stats() (CQStats, error) { return c.d.Stats() }
+
 // Entries is how many completions the queue holds.
 func (c *CQ) Entries() int { return c.d.Entries() }
 

@@ -23,6 +23,12 @@ type VI struct {
 	peer       *peer // the last request to connect with a peer
 }
 
+// VIStats has the counters of a VI, with the name, help and unit of each in its tags.
+type VIStats = driver.VIStats
+
+// Stats returns the counters of the VI. It fails with ErrClosed once the VI is closed.
+func (v *VI) Stats() (VIStats, error) { return v.d.Stats() }
+
 // CreateVI makes an idle VI, or an endpoint for raw frames. Its queues complete to
 // the given CQs, for life; with nil a queue has no CQ. Both may be the same, and many
 // VIs may share one.

@@ -1,0 +1,63 @@
+package driver
+
+// VIStats has the counters of a VI since it was made. The counters of receives are zero if the
+// VI shares a receive queue: the Stats of that queue have them.
+type VIStats struct {
+	SendsPosted       uint64 `json:"sends_posted" help:"Sends that were posted." unit:"descriptors"`
+	SendsCompleted    uint64 `json:"sends_completed" help:"Sends that have completed and were taken back." unit:"descriptors"`
+	SendsFailed       uint64 `json:"sends_failed" help:"Sends that have completed in error." unit:"descriptors"`
+	ReceivesPosted    uint64 `json:"receives_posted" help:"Receives that were posted." unit:"descriptors"`
+	ReceivesCompleted uint64 `json:"receives_completed" help:"Receives that have completed and were taken back." unit:"descriptors"`
+	ReceivesFailed    uint64 `json:"receives_failed" help:"Receives that have completed in error." unit:"descriptors"`
+}
+
+// Stats returns the counters, also on a device that has failed. It fails with ErrClosed once
+// the VI or its NIC is closed.
+func (v *VI) Stats() (VIStats, error) {
+	var s VIStats
+	const op = "read counters of VI"
+	if err := v.n.beginAny(v.n.background, op); err != nil {
+		return s, err
+	}
+	defer v.n.end()
+	if v.leaving.begun(v.n) {
+		return s, v.n.error(op, ErrClosed)
+	}
+	s.SendsPosted, s.SendsCompleted, s.SendsFailed = v.send.counts()
+	s.ReceivesPosted, s.ReceivesCompleted, s.ReceivesFailed = v.recv.counts()
+	return s, nil
+}
+
+// counts returns how many descriptors were posted, were taken back, and completed in error.
+func (q *workQueue) counts() (posted, completed, failed uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.total, q.total - uint64(q.next-q.taken), q.failed
+}
+
+// CQStats has the counters of a completion queue since it was made.
+type CQStats struct {
+	Entries  uint64 `json:"entries" help:"Completion entries that were read." unit:"entries"`
+	Capacity uint64 `json:"capacity" help:"Completion entries that the queue has room for." unit:"entries" kind:"gauge"`
+	Promised uint64 `json:"promised" help:"Completion entries that the attached work queues may need." unit:"entries" kind:"gauge"`
+}
+
+// Stats returns the counters, also on a device that has failed. It fails with ErrClosed once
+// the CQ or its NIC is closed.
+func (c *CQ) Stats() (CQStats, error) {
+	const op = "read counters of CQ"
+	if err := c.n.beginAny(c.n.background, op); err != nil {
+		return CQStats{}, err
+	}
+	defer c.n.end()
+	if c.leaving.begun(c.n) {
+		return CQStats{}, c.n.error(op, ErrClosed)
+	}
+	c.mu.Lock()
+	s := CQStats{Entries: c.read}
+	c.mu.Unlock()
+	c.n.mu.Lock()
+	defer c.n.mu.Unlock()
+	s.Capacity, s.Promised = uint64(c.entries), uint64(c.promised)
+	return s, nil
+}
