@@ -1,6 +1,7 @@
 package modelcmd_test
 
 import (
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -237,5 +238,34 @@ func TestOutputs(t *testing.T) {
 	}
 	if all, err := filepath.Glob(filepath.Join(dir, ".*")); err != nil || len(all) != 0 {
 		t.Errorf("left behind: %v %v", all, err)
+	}
+}
+
+// TestCompareOnly: of a table the rows take part that a file lists; ids that are not in it are
+// refused, and so is a file without any.
+func TestCompareOnly(t *testing.T) {
+	ids := filepath.Join(t.TempDir(), "ids.txt")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(ids, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	args := []string{"model", "compare", "--published", table, "--only", ids, "--json"}
+	write("002-005 # store and forward\n\n000-013\n")
+	var got struct {
+		Rows []struct{ ID string }
+	}
+	if err := json.Unmarshal([]byte(ok(t, args...)), &got); err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Rows) != 2 || got.Rows[0].ID != "002-005" || got.Rows[1].ID != "000-013" {
+		t.Errorf("%+v", got)
+	}
+	for text, want := range map[string]string{"002-005\nxyz\n": "xyz", "# none\n": "one id at least", strings.Repeat("x\n", 1<<19) + "y": "1 MiB"} {
+		write(text)
+		if out, err := run(args...); err == nil || out != "" || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q, %v, want %q", out, err, want)
+		}
 	}
 }

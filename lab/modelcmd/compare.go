@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -23,7 +25,7 @@ var ErrTooFar = errors.New("computed figures are too far from the published ones
 var ErrNothing = errors.New("nothing to hold against the limit")
 
 func compareCommand(e *command.Env) *cobra.Command {
-	var file string
+	var file, only string
 	var limitMean, limitMax float64
 	cmd := &cobra.Command{
 		Use:   "compare --published FILE.csv",
@@ -46,7 +48,12 @@ fit             yes: trapeze-lab model fit may fit the platform to the row
 note            what is computed, in words, or why nothing is
 
 Of a table with only the first six columns, the rows that are also in the built-in table
-(by source, quantity, condition and unit) are computed as it says.
+(by source, quantity, condition and unit) are computed as it says. Others are computed if
+their words name a platform, a policy, a payload and a latency, bandwidth or reduction of
+latency, as in "one-way latency", "P6/Natoma; 8K payload; adaptive".
+
+--only names a file with ids, one a line: the other rows take no part. Empty lines, and
+what follows a #, are left out.
 
 Mean and maximum are over computed times and bandwidths with an exact published
 figure. Rows of kind "input" show costs that a profile states; bounds and ranges
@@ -55,7 +62,8 @@ count as met or not.
 ` + keys.Of(comparison{}) + `
 Errors are fractions.`,
 		Example: `  trapeze-lab model compare --published published.csv
-  trapeze-lab model compare --published published.csv --max-error 4.5 --mean-error 2 --json`,
+  trapeze-lab model compare --published published.csv --max-error 4.5 --mean-error 2 --json
+  trapeze-lab model compare --published published.csv --only ids.txt`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := cmp.Or(between("--"+maxError, limitMax, 0, 1e9, "percent"), between("--"+meanError, limitMean, 0, 1e9, "percent")); err != nil {
@@ -64,6 +72,11 @@ Errors are fractions.`,
 			rows, err := readRows(file)
 			if err != nil {
 				return err
+			}
+			if only != "" {
+				if rows, err = onlyRows(rows, only); err != nil {
+					return err
+				}
 			}
 			lines, err := published.Compare(published.NewModel(cmd.Context(), profile.Load), rows)
 			if err != nil {
@@ -76,6 +89,7 @@ Errors are fractions.`,
 		},
 	}
 	cmd.Flags().StringVar(&file, "published", "", "table of published figures, CSV (required)")
+	cmd.Flags().StringVar(&only, "only", "", "file with the ids of the rows that take part, one a line (default: all)")
 	cmd.Flags().Float64Var(&limitMax, maxError, 0, "fail if a row of Table 1 is further off, in percent, or if there is none (default: no limit)")
 	cmd.Flags().Float64Var(&limitMean, meanError, 0, "fail if the mean over Table 1 is greater, in percent, or if it has no row (default: no limit)")
 	return cmd
@@ -117,6 +131,45 @@ func readRows(file string) ([]published.Row, error) {
 	}
 	rows, err := published.Read(f, file)
 	return rows, errors.Join(err, f.Close())
+}
+
+// maxIDs bounds a file of ids in bytes.
+const maxIDs = 1 << 20
+
+// onlyRows returns the rows whose ids a file lists. An id that no row has is an error.
+func onlyRows(rows []published.Row, file string) ([]published.Row, error) {
+	f, err := openInput("--only", file)
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxIDs+1))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, err
+	}
+	if len(text) > maxIDs {
+		return nil, usage("--only", file, "a file of at most 1 MiB")
+	}
+	ids := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		line, _, _ = strings.Cut(line, "#")
+		if id := strings.TrimSpace(line); id != "" {
+			ids[id] = true
+		}
+	}
+	var chosen []published.Row
+	for _, r := range rows {
+		if ids[r.ID] {
+			chosen = append(chosen, r)
+			delete(ids, r.ID)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(ids)) {
+		return nil, usage("--only", id, "ids of the table, one a line")
+	}
+	if len(chosen) == 0 {
+		return nil, usage("--only", file, "one id at least")
+	}
+	return chosen, nil
 }
 
 func inTable1(l published.Line) bool { return ofTable1(l.Row) }

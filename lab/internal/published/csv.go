@@ -101,8 +101,8 @@ func (r *Row) words() string {
 }
 
 // Read parses a table, CSV with the columns Columns; name is used in errors. A table with the
-// first six columns alone is taken for the papers' own: what to compute for a row is there what
-// the built-in table says of the same words.
+// first six columns alone says what to compute by its words: what the built-in table says of the
+// same words, or else the platform, policy, payload and figure that they name.
 func Read(r io.Reader, name string) ([]Row, error) {
 	b := bufio.NewReader(r)
 	// Spreadsheets write a byte order mark.
@@ -215,13 +215,13 @@ func (p *parser) row() Row {
 	return r
 }
 
-// taskOf returns the task of a row that has words only.
+// taskOf returns the task of a row that has words only: that of the built-in table, or what
+// the words themselves name.
 func taskOf(r *Row, known map[string]Task) Task {
-	t, ok := known[r.words()]
-	if !ok {
-		t.Note = "not in the built-in table; the columns " + strings.TrimPrefix(Columns, sixColumns+",") + " say what to compute"
+	if t, ok := known[r.words()]; ok {
+		return t
 	}
-	return t
+	return described(r)
 }
 
 func (p *parser) task() Task {

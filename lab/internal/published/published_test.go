@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -103,8 +104,42 @@ func TestSixColumns(t *testing.T) {
 	if !reflect.DeepEqual(got[:last], original) {
 		t.Error("the rows of the papers differ")
 	}
-	if l := got[last]; l.Kind() != published.NotModelled || !strings.Contains(l.What(), "bound,compute,platforms") {
-		t.Errorf("%s, %q", l.Kind(), l.What())
+	if l := got[last]; l.Compute != "stream bandwidth" || l.Policy != "amp" || l.Payload != 4096 || !slices.Equal(l.Platforms, []string{"alcor"}) {
+		t.Errorf("%+v", l.Task)
+	}
+}
+
+// TestWords: a row with words alone that names platform, policy, payload and figure is
+// computed; of others the reason says what they lack.
+func TestWords(t *testing.T) {
+	for _, c := range []struct{ columns, want string }{
+		{`"CS-1997-20, Table 1",one-way latency,P6/Natoma; 8K payload; adaptive,9,us`, "latency: p6-natoma, amp, 8192 B"},
+		{`"CS-1997-20, Table 1",bandwidth,Pentium II/440LX; 8K payload; eager cut-through,9,MB/s`, "stream bandwidth: pii-440lx, eager, 8192 B"},
+		{`"CS-1997-20, S3",one-way latency,Alcor to Miata; 2K; cut-through,9,us`, "latency: alcor-miata, pure-cut-through, 2048 B"},
+		{`"Trapeze cut-through paper, S4.3",one-way latency,Alcor; 1 KB payload; cut-through,9,us`, "latency: alcor-hpdc97, eager, 1024 B"},
+		{`"Trapeze cut-through paper, S4.3",one-way latency,Alcor; 1KB; store-and-forward,9,us`, "latency: alcor-hpdc97, store-and-forward, 1024 B"},
+		{`ours,bidirectional bandwidth,pcie4-x16-100g; amp; 4096 bytes,9,MB/s`, "bandwidth of two streams: pcie4-x16-100g, amp, 4096 B"},
+		{`ours,round trip,alcor-miata; auto; 512 B,9,us`, "twice the latency: alcor-miata, auto, 512 B"},
+		{`ours,page fetch,P6/Natoma; eager; 8K,9,us`, "page fetch: p6-natoma, eager, 8192 B"},
+		{`ours,latency reduction,P6/Natoma; static; 8K,9,%`, "reduction of latency: p6-natoma, static, 8192 B"},
+		{`ours,hostTx duration,P6/Natoma; 1460 bytes,9,us`, "hostTx: p6-natoma, 1460 B"},
+		{`ours,one-way latency,SPARC; 8K; eager,9,us`, "names no platform"},
+		{`ours,one-way latency,Miata; 8K; eager,9,us`, "names no platform"},
+		{`ours,one-way latency,Alcor; 8K,9,us`, "names no delivery policy"},
+		{`ours,one-way latency,Alcor; eager,9,us`, "names no payload"},
+		{`ours,one-way latency,Alcor; eager; 0 bytes,9,us`, "names no payload"},
+		{`ours,one-way latency,Alcor; eager; 99999999999999999999K,9,us`, "names no payload"},
+		{`ours,one-way latency,Alcor; eager; 8K; 256 bytes,9,us`, "more than one number of bytes"},
+		{`ours,one-way latency,Alcor; eager; 8K,9,MB/s`, "name no latency"},
+		{`ours,colour,Alcor; eager; 8K,9,us`, "name no latency"},
+	} {
+		got, err := published.Read(strings.NewReader(six+"\nx,"+c.columns+"\n"), "six.csv")
+		if err != nil {
+			t.Fatalf("%s: %v", c.columns, err)
+		}
+		if what := got[0].What(); !strings.Contains(what, c.want) || (got[0].Kind() == published.Predicted) != strings.Contains(c.want, ": ") {
+			t.Errorf("%s: %s, %q", c.columns, got[0].Kind(), what)
+		}
 	}
 }
 
