@@ -70,7 +70,7 @@ func cellsCommand(e *command.Env) *cobra.Command {
 		Long: `Sends messages as cells of 48 bytes through NICs with channels, in virtual time, on
 a platform whose NICs send or receive one cell at a time: MINI, the memory-integrated
 network interface, unless --profile names a file (trapeze-lab model profiles mini prints one
-to start from). Cells are cut, and the next one is chosen, by the code that does so with
+to start from; base = "mini" takes from it what the file does not say). Cells are cut, and the next one is chosen, by the code that does so with
 real cells.
 
 Scenarios:

@@ -50,7 +50,7 @@ note            what is computed, in words, or why nothing is
 Of a table with only the first six columns, the rows that are also in the built-in table
 (by source, quantity, condition and unit) are computed as it says. Others are computed if
 their words name a platform, a policy, a payload and a latency, bandwidth or reduction of
-latency, as in "one-way latency", "P6/Natoma; 8K payload; adaptive".
+latency. "P6/Natoma; 8K payload; adaptive" is such a condition.
 
 --only names a file with ids, one a line: the other rows take no part. Empty lines, and
 what follows a #, are left out.

@@ -82,7 +82,7 @@ Errors are fractions.`,
 			if err != nil {
 				return err
 			}
-			r := fitResult{Parameters: p, Transfer: edt, Fitted: published.Summarise(lines, func(l published.Line) bool { return inTable1(l) && use(l.Row) })}
+			r := fitResult{Parameters: p, Transfer: edt, Fitted: published.Summarise(lines, func(l published.Line) bool { return l.Fit && use(l.Row) })}
 			if half != "" {
 				s := published.Summarise(lines, func(l published.Line) bool { return inTable1(l) && !use(l.Row) })
 				r.Predicted = &s
@@ -128,7 +128,7 @@ func writeFit(w io.Writer, r fitResult, lines []published.Line, use func(publish
 	fmt.Fprintf(t, "sonic-via\tstart %.0f cycles\tframe %.0f cycles\n", r.Transfer.Start, r.Transfer.Frame)
 	fmt.Fprintln(t)
 	for _, l := range lines {
-		if l.Counts && inTable1(l) {
+		if l.Counts && l.Fit {
 			part := "fitted"
 			if !use(l.Row) {
 				part = "predicted"

@@ -34,7 +34,7 @@ JSON keys of each: ` + keys.List(written{}) + `.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(flowCommand(e), fetchPicture(e), transferPicture(e), cellPicture(e), rateCommand(e), thresholdCommand(e), payloadCommand(e, "latency"), payloadCommand(e, "bandwidth"), reportCommand(e))
+	cmd.AddCommand(flowCommand(e), fetchPicture(e), transferPicture(e), cellPicture(e), rateCommand(e), thresholdCommand(e), schedulesCommand(e), payloadCommand(e, "latency"), payloadCommand(e, "bandwidth"), reportCommand(e))
 	return cmd
 }
 
@@ -139,19 +139,29 @@ func rateCommand(e *command.Env) *cobra.Command {
 }
 
 func thresholdCommand(e *command.Env) *cobra.Command {
+	return payloadPicture(e, "threshold", "Latency against the threshold of the sender, the receiver and both, eager and static",
+		"--profile alcor --payload 8192", 1<<20, report.Thresholds)
+}
+
+func schedulesCommand(e *command.Env) *cobra.Command {
+	return payloadPicture(e, "schedules", "Store and forward, the best fixed pulse and the best variable schedule, over one axis of time",
+		"--profile p6-natoma", report.MaxScheduled, report.Schedules)
+}
+
+// payloadPicture makes a command that draws a picture of one payload on one platform.
+func payloadPicture(e *command.Env, what, short, example string, most int, draw func(context.Context, *profile.Profile, int) ([]byte, error)) *cobra.Command {
 	var name string
 	var payload int
-	cmd := picture(e, "threshold", "Latency against the threshold of the sender, the receiver and both",
-		"--profile alcor --payload 8192", func(ctx context.Context) ([]byte, error) {
-			if err := between("--payload", payload, 64, 1<<20, "bytes"); err != nil {
-				return nil, err
-			}
-			p, err := loadProfile("--profile", name)
-			if err != nil {
-				return nil, err
-			}
-			return report.Thresholds(ctx, p, payload)
-		})
+	cmd := picture(e, what, short, example, func(ctx context.Context) ([]byte, error) {
+		if err := between("--payload", payload, 64, most, "bytes"); err != nil {
+			return nil, err
+		}
+		p, err := loadProfile("--profile", name)
+		if err != nil {
+			return nil, err
+		}
+		return draw(ctx, p, payload)
+	})
 	cmd.Flags().StringVar(&name, "profile", defaultProfile, "platform by name, or a TOML file")
 	cmd.Flags().IntVar(&payload, "payload", defaultPayload, "bytes of the payload")
 	return cmd

@@ -27,7 +27,8 @@ type Cells struct {
 
 // rawCells is the file of such a platform.
 type rawCells struct {
-	Summary string `toml:"summary"`
+	Summary string  `toml:"summary"`
+	Base    *string `toml:"base"`
 	Clock   struct {
 		Period *string `toml:"period"`
 	} `toml:"clock"`
@@ -47,7 +48,7 @@ type rawCells struct {
 
 // cellKeys hold what such a file may say.
 var cellKeys = keys{
-	names:   "summary, clock.period, nic.{send,receive,cell}, path.latency, host.{store,turnaround}",
+	names:   "summary, base, clock.period, nic.{send,receive,cell}, path.latency, host.{store,turnaround}",
 	example: `each key once, with a quoted quantity and its unit, such as "20 ns"; send and receive are whole numbers of clock periods`,
 }
 
@@ -64,8 +65,8 @@ func CellSource(name string) ([]byte, error) { return celledHosts.source(name) }
 func LoadCells(name string) (*Cells, error) { return load(celledHosts, name, parseCells) }
 
 func parseCells(title, file string, text []byte) (*Cells, error) {
-	w := new(rawCells)
-	if err := decode(file, text, w, cellKeys); err != nil {
+	w, err := onBase(celledHosts, file, text, cellKeys, func(w *rawCells) *string { return w.Base })
+	if err != nil {
 		return nil, err
 	}
 	r := &resolver{file: file}

@@ -77,7 +77,7 @@ func TestBadCellFiles(t *testing.T) {
 	}{
 		{"[clock]", "[clock", "", profile.ErrSyntax},
 		{"[host]", "[host]\ncost = \"1 us\"", "host.cost", profile.ErrUnknownKey},
-		{"[clock]", "base = \"mini\"\n[clock]", "base", profile.ErrUnknownKey},
+		{"[clock]", "base = \"none\"\n[clock]", "base", profile.ErrBase},
 		{`period = "20 ns"`, "", "clock.period", profile.ErrMissing},
 		{`"20 ns"`, `"0 ns"`, "clock.period", profile.ErrValue},
 		{`"20 ns"`, `"20"`, "clock.period", profile.ErrValue},
@@ -124,4 +124,31 @@ func FuzzParseCells(f *testing.F) {
 			t.Fatalf("%+v", p)
 		}
 	})
+}
+
+// TestCellsBase: a platform with cells takes from its base what it does not say itself, and a
+// base that is not there is refused.
+func TestCellsBase(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "fast.toml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("base = \"mini\"\n[path]\nlatency = \"70 ns\"\n")
+	mini, err := profile.LoadCells("mini")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := *mini
+	want.Name, want.Path = "fast", 70_000
+	if got, err := profile.LoadCells(file); err != nil || *got != want {
+		t.Errorf("%+v, %v, want %+v", got, err, want)
+	}
+	write("base = \"alcor\"\n")
+	var bad *profile.Error
+	if _, err := profile.LoadCells(file); !errors.As(err, &bad) || bad.Key != "base" || !errors.Is(err, profile.ErrBase) {
+		t.Errorf("%v", err)
+	}
 }

@@ -54,6 +54,28 @@ func load[T any](l library, name string, parse func(title, file string, text []b
 	return parse(title, file, text)
 }
 
+// onBase decodes a file on top of the built-in one that it is based on, if any: what the file
+// does not mention is the base's, which has none of its own.
+func onBase[T any](l library, file string, text []byte, allowed keys, base func(*T) *string) (*T, error) {
+	own, merged := new(T), new(T)
+	if err := decode(file, text, own, allowed); err != nil {
+		return nil, err
+	}
+	if name := base(own); name != nil {
+		source, err := l.source(*name)
+		if err != nil {
+			return nil, &Error{File: file, Key: "base", Value: *name, Err: fmt.Errorf("%w: %w", ErrBase, err)}
+		}
+		if err := decode(*name, source, merged, allowed); err != nil {
+			return nil, err
+		}
+		if base(merged) != nil {
+			return nil, &Error{File: file, Key: "base", Value: *name, Err: ErrBase, Allowed: "a built-in platform without a base of its own"}
+		}
+	}
+	return merged, decode(file, text, merged, allowed)
+}
+
 // maxFile bounds a user's file in bytes; the built-in ones are under 4 KiB.
 const maxFile = 1 << 20
 

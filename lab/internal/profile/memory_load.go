@@ -75,23 +75,8 @@ func LoadMemorySystem(name string) (*MemorySystem, error) { return load(systems,
 
 // parseMemory reads a memory system on top of the built-in one that it is based on, if any.
 func parseMemory(title, file string, text []byte) (*MemorySystem, error) {
-	own, merged := new(rawMemory), new(rawMemory)
-	if err := decode(file, text, own, memoryKeys); err != nil {
-		return nil, err
-	}
-	if own.Base != nil {
-		base, err := MemorySource(*own.Base)
-		if err != nil {
-			return nil, &Error{File: file, Key: "base", Value: *own.Base, Err: fmt.Errorf("%w: %w", ErrBase, err)}
-		}
-		if err := decode(*own.Base, base, merged, memoryKeys); err != nil {
-			return nil, err
-		}
-		if merged.Base != nil {
-			return nil, &Error{File: file, Key: "base", Value: *own.Base, Err: ErrBase, Allowed: "a memory system without a base of its own"}
-		}
-	}
-	if err := decode(file, text, merged, memoryKeys); err != nil {
+	merged, err := onBase(systems, file, text, memoryKeys, func(w *rawMemory) *string { return w.Base })
+	if err != nil {
 		return nil, err
 	}
 	return merged.resolve(title, file)

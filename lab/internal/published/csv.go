@@ -101,8 +101,8 @@ func (r *Row) words() string {
 }
 
 // Read parses a table, CSV with the columns Columns; name is used in errors. A table with the
-// first six columns alone says what to compute by its words: what the built-in table says of the
-// same words, or else the platform, policy, payload and figure that they name.
+// first six columns alone says what to compute by its words. What the built-in table says of the
+// same words goes first, then the platform, policy, payload and figure that they name.
 func Read(r io.Reader, name string) ([]Row, error) {
 	b := bufio.NewReader(r)
 	// Spreadsheets write a byte order mark.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -56,6 +57,39 @@ func TestFidelity(t *testing.T) {
 		// Figures that are ranges themselves have a test of their own.
 		if l.Kind() == published.Predicted && l.Figure.Relation != published.Equal && l.Error != 0 && l.Computed == l.Highest {
 			t.Errorf("%s: %v is outside %s %s", l.ID, l.Computed, l.Value, l.Unit)
+		}
+	}
+}
+
+// TestNoRowGetsWorse: no computed row is further off than testdata/errors.csv says, and none of
+// those rows has ceased to be computed. Lower an entry when a row gets better.
+func TestNoRowGetsWorse(t *testing.T) {
+	text, err := os.ReadFile("testdata/errors.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, err := csv.NewReader(bytes.NewReader(text)).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, err := published.Compare(published.NewModel(context.Background(), profile.Load), rows(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	off := map[string]float64{}
+	for _, l := range lines {
+		if l.Kind() == published.Predicted {
+			off[l.ID] = 100 * math.Abs(l.Error)
+		}
+	}
+	const digits = 1e-4 // of the file
+	for _, r := range records[1:] {
+		most, err := strconv.ParseFloat(r[1], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now, computed := off[r[0]]; !computed || now > most+digits {
+			t.Errorf("%s: %.4f %% (computed: %v), was %.4f %%", r[0], now, computed, most)
 		}
 	}
 }

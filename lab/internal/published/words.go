@@ -100,7 +100,7 @@ func platformIn(text, source string) string {
 	return found
 }
 
-// policyIn finds a policy. A bare "cut-through" is what the paper means by it.
+// policyIn finds a policy. A bare "cut-through" has the meaning that its paper gives it.
 func policyIn(text, source string) string {
 	if found := named(text, policyWords); found != "" {
 		return found

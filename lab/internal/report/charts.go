@@ -147,6 +147,7 @@ func Thresholds(ctx context.Context, p *profile.Profile, payload int) ([]byte, e
 	}{
 		{"eager, both sides", "eager", true, true}, {"eager, sender", "eager", true, false},
 		{"eager, receiver", "eager", false, true}, {"static, both sides", "static", true, true},
+		{"static, sender", "static", true, false}, {"static, receiver", "static", false, true},
 	} {
 		s := plot.Series{Name: line.name}
 		for n := 32; n <= payload; n *= 2 {
