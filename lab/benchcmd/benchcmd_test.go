@@ -151,7 +151,7 @@ func TestBreakdown(t *testing.T) {
 	mention(t, table, "One message of 1 KiB", "post", "doorbell", "fetch", "copy", "wire", "deliver", "completion", "poll", "rest",
 		"sum", "remainder", "whole", "Limits", "this message, two processes")
 	need(t, object, "environment", "bytes", "steps", "sum_ns", "whole_ns", "remainder_ns", "border_ns", "limits")
-	need(t, object["steps"].([]any)[0], "step", "ns", "what")
+	need(t, object["steps"].([]any)[0], "step", "ns", "layer", "what")
 	need(t, object["limits"], "copies", "between")
 	between := object["limits"].(map[string]any)["between"].([]any)[0].(map[string]any)
 	keys := []string{"cores", "crossing_ns", "rounds", "p50_ns", "p50_spread_ns", "p999_ns"}

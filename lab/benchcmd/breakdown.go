@@ -61,6 +61,10 @@ two cores and on two hardware threads of one core, where the machine has both. B
 stands the time in which a cache line crosses between the two (two threads that answer
 each other through one atomic word): a message has two or more such crossings in it.
 
+Layers, as the SONIC-VIA paper has them: post, doorbell and poll are the application's, in
+the provider's library; the other steps are the NICs' message layer. The kernel agent opens,
+connects and registers, and has no step of a message.
+
 With --eager each step stands beside the same one without eager memory, all of which is
 measured first, in half of the time.
 
@@ -133,6 +137,9 @@ func (r *breakdownReport) table(out io.Writer) error {
 	}
 	for i, s := range r.Steps {
 		line(s.Name, s.Ns, ordinary.Steps[i].Ns, s.What)
+	}
+	for _, l := range []breakdown.Layer{breakdown.Application, breakdown.MessageLayer} {
+		line(string(l), r.Spent(l), ordinary.Spent(l), "its steps; the kernel agent has none")
 	}
 	line("sum", r.Sum, ordinary.Sum, "")
 	line("remainder", r.Remainder, ordinary.Remainder, "what borders do to the processor beyond their cost in a loop")

@@ -15,11 +15,22 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
+// Layer is one of those that the SONIC-VIA paper has (section 6). Its third one, the kernel
+// agent, opens, connects and registers, and has no step of a message.
+type Layer string
+
+// Layers.
+const (
+	Application  Layer = "application"   // the program's thread in the provider's library
+	MessageLayer Layer = "message layer" // the NICs
+)
+
 // Step is one step of a message's way.
 type Step struct {
-	Name string  `json:"step"`
-	Ns   float64 `json:"ns"`
-	What string  `json:"what"`
+	Name  string  `json:"step"`
+	Ns    float64 `json:"ns"`
+	Layer Layer   `json:"layer"`
+	What  string  `json:"what"`
 }
 
 // Result is one message by step, and the limits.
@@ -34,6 +45,16 @@ type Result struct {
 	// Border holds what one look at the counter takes; it has been taken off.
 	Border float64 `json:"border_ns"`
 	Limits Limits  `json:"limits"`
+}
+
+// Spent is the sum of a layer's steps, in nanoseconds.
+func (r *Result) Spent(l Layer) (ns float64) {
+	for _, s := range r.Steps {
+		if s.Layer == l {
+			ns += s.Ns
+		}
+	}
+	return ns
 }
 
 // MaxBytes of a message: the ring of the wire holds all its frames at once.
@@ -124,15 +145,15 @@ func (o *Options) message(ctx context.Context, r *Result) (err error) {
 	doorbell := min(max(best.single-best.batched, 0), spent[phasePost])
 	completion := min(best.completion, spent[phaseDeliver])
 	for _, s := range []Step{
-		{"post", spent[phasePost] - doorbell, "PostSend: checks, token into the ring; less the doorbell"},
-		{"doorbell", doorbell, "lock, call, index: a post alone less one of a batch"},
-		{"fetch", spent[phaseFetch], "sender's NIC: fetches and checks token and descriptor"},
-		{"copy", spent[phaseCopy], "header and payload from registered memory into the wire's buffer"},
-		{"wire", spent[phaseWire], "inside the wire: room, publishing, giving back"},
-		{"deliver", spent[phaseDeliver] - completion, "receiver's NIC: checks frame, finds the descriptor, copies the payload to its place"},
-		{"completion", completion, "length, status: a descriptor flushed on a VI that is not connected"},
-		{"poll", spent[phasePoll], "RecvDone finds the status"},
-		{"rest", spent[phaseRest], "both NICs' loops around that: taking the frame, timers, reliability, acknowledgement"},
+		{"post", spent[phasePost] - doorbell, Application, "PostSend: checks, token into the ring; less the doorbell"},
+		{"doorbell", doorbell, Application, "lock, call, index: a post alone less one of a batch"},
+		{"fetch", spent[phaseFetch], MessageLayer, "sender's NIC: fetches and checks token and descriptor"},
+		{"copy", spent[phaseCopy], MessageLayer, "header and payload from registered memory into the wire's buffer"},
+		{"wire", spent[phaseWire], MessageLayer, "inside the wire: room, publishing, giving back"},
+		{"deliver", spent[phaseDeliver] - completion, MessageLayer, "receiver's NIC: checks frame, finds the descriptor, copies the payload to its place"},
+		{"completion", completion, MessageLayer, "length, status: a descriptor flushed on a VI that is not connected"},
+		{"poll", spent[phasePoll], Application, "RecvDone finds the status"},
+		{"rest", spent[phaseRest], MessageLayer, "both NICs' loops around that: taking the frame, timers, reliability, acknowledgement"},
 	} {
 		s.Ns /= rate
 		r.Sum += s.Ns

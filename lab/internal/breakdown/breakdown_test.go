@@ -58,6 +58,9 @@ func TestRun(t *testing.T) {
 			if math.Abs(sum-r.Sum) > 1e-6*r.Sum || math.Abs(r.Sum+r.Remainder-r.Whole) > 1e-6*r.Whole || r.Whole <= 0 || r.Bytes != bytes {
 				t.Errorf("%g in steps, sum %g, remainder %g, whole %g", sum, r.Sum, r.Remainder, r.Whole)
 			}
+			if a, m := r.Spent(breakdown.Application), r.Spent(breakdown.MessageLayer); a <= 0 || m <= 0 || math.Abs(a+m-r.Sum) > 1e-6*r.Sum {
+				t.Errorf("%g for the application and %g for the message layer, sum %g", a, m, r.Sum)
+			}
 			if len(r.Limits.Between) != 1 || len(r.Limits.Copies) == 0 {
 				t.Fatalf("%+v", r.Limits)
 			}
