@@ -168,7 +168,7 @@ and stdout file, bytes.`,
 	flags.StringVar(&f.bus, "bus", "1..8", "factors of the buses' bandwidth: 1,2,4 or 1..8")
 	flags.StringVar(&f.link, "link", "1..8", "factors of the link's bandwidth: 1,2,4 or 1..8")
 	flags.BoolVar(&f.pcie, "pcie", false, "PCIe 3 to 6 beside 10 to 800 Gb/s instead of factors")
-	output.register(cmd, "draw the reductions into an SVG file instead, whole or not at all")
+	output.register(cmd, "picture of the reductions, SVG file to write instead, whole or not at all")
 	return cmd
 }
 

@@ -110,6 +110,7 @@ var writers = []shelltest.Writer{
 	{Command: "bench", Flag: "hdr"},
 	{Command: "bench compare", Flag: "svg", Args: []string{"--cores", "0,1"}},
 	{Command: "bench scaling", Flag: "svg"},
+	{Command: "model project", Flag: "output", Args: []string{"--bus", "1", "--link", "1..2"}, Quick: true},
 	{Command: "model sweep", Flag: "output", Args: []string{"--counts", "2"}, Quick: true},
 	{Command: "plot bandwidth", Flag: "output", Args: []string{"--policies", "amp"}, Quick: true},
 	{Command: "plot cells", Flag: "output", Quick: true},
@@ -118,6 +119,7 @@ var writers = []shelltest.Writer{
 	{Command: "plot latency", Flag: "output", Args: []string{"--policies", "amp"}, Quick: true},
 	{Command: "plot rate", Flag: "output", Args: []string{"--count", "2"}, Quick: true},
 	{Command: "plot report", Flag: "output"},
+	{Command: "plot schedules", Flag: "output", Args: []string{"--payload", "1024"}, Quick: true},
 	{Command: "plot threshold", Flag: "output", Quick: true},
 	{Command: "plot transfer", Flag: "output", Quick: true},
 }
