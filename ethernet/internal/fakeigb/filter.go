@@ -14,7 +14,7 @@ func (d *Device) Arrive(frame []byte) bool {
 		}
 		if d.Get(MRQC)&7 == 2 && len(frame) >= 34 && frame[12] == 8 && frame[13] == 0 {
 			hash := d.toeplitz(frame[26:34])
-			queue = int(d.regs[RETA+hash&127])
+			queue = int(d.Registers[RETA+hash&127])
 			low = uint64(hash)<<32 | 2
 		}
 	})
@@ -29,7 +29,7 @@ func (d *Device) accepts(frame []byte) bool {
 	to := frame[:6]
 	own := true
 	for i, b := range to {
-		own = own && b == d.regs[RAL+i]
+		own = own && b == d.Registers[RAL+i]
 	}
 	hash := (uint32(to[5])<<8 | uint32(to[4])) >> 4
 	group := to[0]&1 != 0
@@ -54,7 +54,7 @@ func (d *Device) accepts(frame []byte) bool {
 
 // toeplitz is the hash by which receive-side scaling picks a queue, of the two addresses.
 func (d *Device) toeplitz(input []byte) (hash uint32) {
-	key := d.regs[RSSRK:]
+	key := d.Registers[RSSRK:]
 	window := uint64(binary.BigEndian.Uint32(key))<<32 | uint64(binary.BigEndian.Uint32(key[4:]))
 	for i, b := range input {
 		for bit := 7; bit >= 0; bit-- {

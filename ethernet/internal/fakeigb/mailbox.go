@@ -36,9 +36,9 @@ func (d *Device) mail(v uint32) {
 	}
 	var message [16]uint32
 	for i := range message {
-		message[i] = binary.LittleEndian.Uint32(d.regs[MailMemory+4*i:])
+		message[i] = binary.LittleEndian.Uint32(d.Registers[MailMemory+4*i:])
 	}
-	d.log.Messages = append(d.log.Messages, message[0])
+	d.messages = append(d.messages, message[0])
 	answer, answers := d.answer(message), true
 	if d.OnMail != nil {
 		answer, answers = d.OnMail(message)
@@ -47,7 +47,7 @@ func (d *Device) mail(v uint32) {
 		return
 	}
 	for i, w := range answer {
-		binary.LittleEndian.PutUint32(d.regs[MailMemory+4*i:], w)
+		binary.LittleEndian.PutUint32(d.Registers[MailMemory+4*i:], w)
 	}
 	d.vf.bits |= mailAcked | mailArrived
 }

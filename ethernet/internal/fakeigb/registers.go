@@ -1,7 +1,9 @@
 package fakeigb
 
-// readRegister is what a sound device does. mu is held.
-func (d *Device) readRegister(offset uint64) uint32 {
+import "github.com/trapeze-nic/trapeze/ethernet/internal/fakepci"
+
+// ReadRegister implements fakepci.Model, as a sound device does.
+func (d *Device) ReadRegister(offset uint64) uint32 {
 	offset = d.Place(offset)
 	v := d.Get(offset)
 	switch {
@@ -9,9 +11,9 @@ func (d *Device) readRegister(offset uint64) uint32 {
 		v = d.vf.bits
 		d.vf.bits &^= mailArrived | mailAcked | mailResetDone
 	case offset == SWSM: // reading takes the semaphore of drivers
-		d.set(offset, v|1)
+		d.Set(offset, v|1)
 	case offset == ICR, offset >= 0x4000 && offset < 0x4100:
-		d.set(offset, 0)
+		d.Set(offset, 0)
 	}
 	return v
 }
@@ -20,37 +22,37 @@ func (d *Device) readRegister(offset uint64) uint32 {
 func (d *Device) Write(offset uint64, v uint32) {
 	offset = d.Place(offset)
 	old := d.Get(offset)
-	d.set(offset, v)
+	d.Set(offset, v)
 	queue := int(offset>>6) & 15
 	switch {
 	case offset == CTRL && v&(1<<26) != 0:
-		d.log.Resets++
+		d.resets++
 		up := d.Get(STATUS) & 2
-		if d.reset(); d.virtual() {
-			d.set(STATUS, d.Get(STATUS)|up)
+		if d.PowerOn(); d.virtual() {
+			d.Set(STATUS, d.Get(STATUS)|up)
 		}
 	case offset == CTRL:
-		d.set(STATUS, d.Get(STATUS)|1<<19)
+		d.Set(STATUS, d.Get(STATUS)|1<<19)
 		if v&4 != 0 { // no more requests
-			d.set(STATUS, d.Get(STATUS)&^(1<<19))
+			d.Set(STATUS, d.Get(STATUS)&^(1<<19))
 		}
 	case offset == EERD, offset == 0x12014:
 		if v&1 != 0 {
-			d.set(offset, v|2|uint32(d.NVM[v>>2&63])<<16)
+			d.Set(offset, v|2|uint32(d.NVM[v>>2&63])<<16)
 		}
 	case offset == MDIC:
 		d.mdic(v)
 	case offset == EIMS:
-		d.set(EIMS, old|v)
+		d.Set(EIMS, old|v)
 		d.raise(0)
 	case offset == EIMC:
-		d.set(EIMS, d.Get(EIMS)&^v)
+		d.Set(EIMS, d.Get(EIMS)&^v)
 	case offset == Mailbox && d.virtual():
 		d.mail(v)
 	case offset&^0x3c0 == TDT:
 		d.sendAll(queue)
 	case offset&^0x3c0 == RXDCTL, offset&^0x3c0 == TXDCTL:
-		d.rings[queue].receive, d.rings[queue].send = window{}, window{}
+		d.rings[queue].receive, d.rings[queue].send = fakepci.Window{}, fakepci.Window{}
 	}
 }
 
@@ -66,10 +68,10 @@ func (d *Device) mdic(v uint32) {
 	case v&(1<<26) != 0:
 		d.PHY[reg] = uint16(v) &^ (1<<9 | 1<<15)
 		if reg == 0 && v&(1<<9|1<<12) == 1<<9|1<<12 {
-			d.set(STATUS, d.Get(STATUS)|statusUp)
+			d.Set(STATUS, d.Get(STATUS)|statusUp)
 		}
 	}
-	d.set(MDIC, v|ready)
+	d.Set(MDIC, v|ready)
 }
 
 // raise notes causes, and raises the vectors of those that are not masked. A vector is
@@ -79,7 +81,7 @@ func (d *Device) raise(causes uint32) {
 	for v := range 25 {
 		if bit := uint32(1) << v; d.causes&d.Get(EIMS)&bit != 0 {
 			d.causes &^= bit
-			d.set(EIMS, d.Get(EIMS)&^bit)
+			d.Set(EIMS, d.Get(EIMS)&^bit)
 			d.Interrupt(v)
 		}
 	}

@@ -2,34 +2,9 @@ package fakeigb
 
 import (
 	"encoding/binary"
-	"fmt"
+
+	"github.com/trapeze-nic/trapeze/ethernet/internal/fakepci"
 )
-
-// window is memory of the host that the device has looked up.
-type window struct {
-	iova  uint64
-	bytes []byte
-}
-
-// at returns n bytes of host memory; nil, and a stray, if nothing is mapped there or the
-// device is no bus master.
-func (d *Device) at(w *window, iova uint64, n int) []byte {
-	if iova >= w.iova && iova-w.iova <= uint64(len(w.bytes)) && uint64(n) <= uint64(len(w.bytes))-(iova-w.iova) {
-		return w.bytes[iova-w.iova:][:n]
-	}
-	if d.config[4]&4 == 0 {
-		d.log.Strays = append(d.log.Strays, fmt.Sprintf("%d bytes at %#x, without being bus master", n, iova))
-		return nil
-	}
-	for at, m := range d.dma {
-		if iova >= at && iova-at < m.Size() && uint64(n) <= m.Size()-(iova-at) {
-			*w = window{at, m.Bytes()}
-			return w.bytes[iova-at:][:n]
-		}
-	}
-	d.log.Strays = append(d.log.Strays, fmt.Sprintf("%d bytes at %#x, where nothing is mapped", n, iova))
-	return nil
-}
 
 // address reads an address from two registers.
 func (d *Device) address(low uint64) uint64 {
@@ -55,13 +30,13 @@ func (d *Device) sendAll(queue int) {
 	if head == tail || tail >= slots {
 		return
 	}
-	ring := d.at(&r.send, d.address(TDBAL+o), int(16*slots))
+	ring := d.At(&r.send, d.address(TDBAL+o), int(16*slots))
 	if ring == nil {
 		return
 	}
 	le := binary.LittleEndian
 	report := false
-	var memory window
+	var memory fakepci.Window
 	for ; head != tail; head = (head + 1) % slots {
 		low, high := le.Uint64(ring[16*head:]), le.Uint64(ring[16*head+8:])
 		report = report || high&(1<<27) != 0
@@ -69,15 +44,15 @@ func (d *Device) sendAll(queue int) {
 			r.contexts[0] = [2]uint64{low, high}
 			continue
 		}
-		d.set(GPTC, d.Get(GPTC)+1)
+		d.Set(GPTC, d.Get(GPTC)+1)
 		if d.OnSend == nil {
 			continue
 		}
-		if b := d.at(&memory, low, int(high&0xffff)); b != nil {
+		if b := d.At(&memory, low, int(high&0xffff)); b != nil {
 			d.OnSend(Sent{queue, append([]byte(nil), b...), [2]uint64{low, high}, r.contexts[0]})
 		}
 	}
-	d.set(TDH+o, head)
+	d.Set(TDH+o, head)
 	if report {
 		d.ReportHead(queue, head)
 		if c := d.cause(queue, true); c != 0 {
@@ -92,7 +67,7 @@ func (d *Device) ReportHead(queue int, head uint32) {
 	if at&1 == 0 {
 		return
 	}
-	if b := d.at(&window{}, at&^3, 4); b != nil {
+	if b := d.At(&fakepci.Window{}, at&^3, 4); b != nil {
 		binary.LittleEndian.PutUint32(b, head)
 	}
 }
@@ -112,7 +87,7 @@ func (d *Device) Complete(queue int, low, high uint64) (buffer uint64, ok bool) 
 	if d.Get(RXDCTL+o)&(1<<25) == 0 || slots == 0 || head == d.Get(RDT+o) {
 		return 0, false
 	}
-	ring := d.at(&r.receive, d.address(RDBAL+o), int(16*slots))
+	ring := d.At(&r.receive, d.address(RDBAL+o), int(16*slots))
 	if ring == nil {
 		return 0, false
 	}
@@ -120,7 +95,7 @@ func (d *Device) Complete(queue int, low, high uint64) (buffer uint64, ok bool) 
 	buffer = le.Uint64(ring[16*head:])
 	le.PutUint64(ring[16*head:], low)
 	le.PutUint64(ring[16*head+8:], high)
-	d.set(RDH+o, (head+1)%slots)
+	d.Set(RDH+o, (head+1)%slots)
 	return buffer, true
 }
 
@@ -128,7 +103,7 @@ func (d *Device) Complete(queue int, low, high uint64) (buffer uint64, ok bool) 
 // points to it, inside With.
 func (d *Device) Unposted(queue int, low, high uint64) {
 	o := 0x40 * uint64(queue)
-	if ring := d.at(&d.rings[queue].receive, d.address(RDBAL+o), int(d.Get(RDLEN+o))); ring != nil {
+	if ring := d.At(&d.rings[queue].receive, d.address(RDBAL+o), int(d.Get(RDLEN+o))); ring != nil {
 		at := ring[16*d.Get(RDT+o):]
 		binary.LittleEndian.PutUint64(at, low)
 		binary.LittleEndian.PutUint64(at[8:], high)
@@ -140,7 +115,7 @@ func (d *Device) Again(queue int, low, high uint64) {
 	o := 0x40 * uint64(queue)
 	slots := d.Get(RDLEN+o) / 16
 	head := (d.Get(RDH+o) + slots - 1) % slots
-	if ring := d.at(&d.rings[queue].receive, d.address(RDBAL+o), int(16*slots)); ring != nil {
+	if ring := d.At(&d.rings[queue].receive, d.address(RDBAL+o), int(16*slots)); ring != nil {
 		binary.LittleEndian.PutUint64(ring[16*head:], low)
 		binary.LittleEndian.PutUint64(ring[16*head+8:], high)
 	}
@@ -165,14 +140,14 @@ func (d *Device) Deliver(queue int, frame []byte, status uint64, vlan uint16, lo
 			o := 0x40 * uint64(queue)
 			slots, head := d.Get(RDLEN+o)/16, d.Get(RDH+o)
 			if d.Get(RXDCTL+o)&(1<<25) == 0 || slots == 0 || head == d.Get(RDT+o) {
-				d.set(RQDPC0+o, d.Get(RQDPC0+o)+1)
+				d.Set(RQDPC0+o, d.Get(RQDPC0+o)+1)
 				return
 			}
-			ring := d.at(&d.rings[queue].receive, d.address(RDBAL+o), int(16*slots))
+			ring := d.At(&d.rings[queue].receive, d.address(RDBAL+o), int(16*slots))
 			if ring == nil {
 				return
 			}
-			if b := d.at(&window{}, binary.LittleEndian.Uint64(ring[16*head:]), size); b != nil {
+			if b := d.At(&fakepci.Window{}, binary.LittleEndian.Uint64(ring[16*head:]), size); b != nil {
 				copy(b, frame[:n])
 			}
 			d.Complete(queue, low, high)
@@ -181,7 +156,7 @@ func (d *Device) Deliver(queue int, frame []byte, status uint64, vlan uint16, lo
 			}
 		}
 		delivered = true
-		d.set(GPRC, d.Get(GPRC)+1)
+		d.Set(GPRC, d.Get(GPRC)+1)
 		if c := d.cause(queue, false); c != 0 {
 			d.raise(c)
 		}
@@ -194,7 +169,7 @@ func (d *Device) Deliver(queue int, frame []byte, status uint64, vlan uint16, lo
 func (d *Device) Fill(queue int, length uint16, most int) {
 	o, r := 0x40*uint64(queue), &d.rings[queue]
 	slots := d.Get(RDLEN+o) / 16
-	ring := d.at(&r.receive, d.address(RDBAL+o), int(16*slots))
+	ring := d.At(&r.receive, d.address(RDBAL+o), int(16*slots))
 	if ring == nil {
 		return
 	}
@@ -207,7 +182,7 @@ func (d *Device) Fill(queue int, length uint16, most int) {
 		le.PutUint64(at[8:], high)
 		head = (head + 1) & (slots - 1)
 	}
-	d.set(RDH+o, head)
+	d.Set(RDH+o, head)
 }
 
 // Drain says that all of a send ring was sent; it is for a device that is mapped, and for
@@ -215,8 +190,8 @@ func (d *Device) Fill(queue int, length uint16, most int) {
 func (d *Device) Drain(queue int) {
 	o := 0x40 * uint64(queue)
 	tail := d.Get(TDT + o)
-	d.set(TDH+o, tail)
-	if b := d.at(&d.rings[queue].send, d.address(TDWBAL+o)&^3, 4); b != nil {
+	d.Set(TDH+o, tail)
+	if b := d.At(&d.rings[queue].send, d.address(TDWBAL+o)&^3, 4); b != nil {
 		binary.LittleEndian.PutUint32(b, tail)
 	}
 }
@@ -226,5 +201,5 @@ func (d *Device) Drain(queue int) {
 func (d *Device) Refill(queue int) {
 	o := 0x40 * uint64(queue)
 	slots := d.Get(RDLEN+o) / 16
-	d.set(RDT+o, (d.Get(RDH+o)+slots-1)%slots)
+	d.Set(RDT+o, (d.Get(RDH+o)+slots-1)%slots)
 }
